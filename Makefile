@@ -1,10 +1,11 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
-.PHONY: build test test-kubernetes quorate-lab experiments-short published stress versions versions-short tidy tidy-check release-check snapshot binaries lint generate lab compare soak soak-locks soak-linear soak-resolvers \
+.PHONY: build test test-kubernetes quorate-lab experiments-short published stress versions versions-short tidy tidy-check release-check snapshot binaries lint generate site lab compare soak soak-locks soak-linear soak-resolvers \
 	kube-apiserver kube-test kube-test-short keepalive-test conformance dependents etcdctl shim-tests shim-tests-short \
 	servers servers-build servers-short kube-servers kube-faults kube-apiserver-over-shim bench bench-watches bench-start bench-fleet bench-pools bench-toolkit bench-calls bench-minimal bench-batch bench-routing bench-observed bench-leases \
 	fuzz-endpoint fuzz-dns fuzz-dns-answers fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-settings fuzz-target
 
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
+HUGO := github.com/gohugoio/hugo@v0.165.0
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 KUBE_APISERVER := $(CURDIR)/lab/kube/apiserver/bin/kube-apiserver
@@ -64,11 +65,15 @@ binaries: ## of the tagged VERSION, with checksums, SBOMs and an image, publishe
 	GORELEASER_CURRENT_TAG=$(VERSION) go run $(GORELEASER) release --clean --release-notes .cache/notes.md
 
 lint: ## golangci-lint at its pinned version, over all modules
-	go run $(GOLANGCI_LINT) run ./... ./lab/... ./cmd/... ./compat/... ./observe/prometheus/... ./observe/otel/... ./resolver/kubernetes/...
+	go run $(GOLANGCI_LINT) run ./... ./lab/... ./cmd/... ./compat/... ./observe/prometheus/... ./observe/otel/... ./resolver/kubernetes/... ./adapters/kratos/... ./adapters/gozero/...
 	cd conformance && GOWORK=off go run $(GOLANGCI_LINT) run ./...
 
 generate: ## renew generated pages
 	go generate work
+
+site: ## the pages as a site below .cache/site, to be read without a network; hugo takes a few minutes to build once
+	CGO_ENABLED=0 go run $(HUGO) --config docs/site/hugo.toml --destination .cache/site --cleanDestinationDir --noBuildLock --panicOnWarning
+	QUORATE_SITE=$(CURDIR)/.cache/site go test -count=1 . -run TestSiteNeedsNoNetwork
 
 lab: ## faults on a real cluster, used through Quorate; a minute and a half
 	go run ./cmd/quorate-lab faults

@@ -23,8 +23,9 @@ import (
 // codeBudgets are the most lines of code that each room, a folder of the repository with all below
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
+	"adapters":    {300, 350},
 	"balancer":    {5300, 7100},
-	"clientv3":    {20500, 34900},
+	"clientv3":    {20500, 34950},
 	"cmd":         {5100, 2950},
 	"compat":      {1150, 1350},
 	"conformance": {1100, 1500},
@@ -32,12 +33,12 @@ var codeBudgets = map[string]codeLines{
 	"health":      {850, 1700},
 	"internal":    {3900, 5600},
 	"keepalive":   {600, 1550},
-	"lab":         {24550, 24850},
-	"observe":     {2400, 2550},
+	"lab":         {24550, 25000},
+	"observe":     {2650, 2700},
 	"pool":        {2250, 3750},
 	"resolver":    {5600, 7200},
 	"retry":       {1450, 1500},
-	"root":        {550, 1900},
+	"root":        {550, 1950},
 }
 
 // slack is how far below its budget a room may be.

@@ -30,6 +30,7 @@ import (
 	"github.com/quorate/quorate"
 	"github.com/quorate/quorate/keepalive"
 	"github.com/quorate/quorate/observe"
+	"github.com/quorate/quorate/observe/introspect"
 	"github.com/quorate/quorate/pool/grpcpool"
 	"github.com/quorate/quorate/resolver/static"
 )
@@ -319,7 +320,10 @@ type observer struct {
 	ejected, readmitted []string
 	picks               map[string]int
 	hedged, won         []observe.Hedge
+	attached            introspect.Channels
 }
+
+func (o *observer) Attach(s introspect.Source) (detach func()) { return o.attached.Add(s) }
 
 func (o *observer) note(change func()) {
 	o.mu.Lock()
@@ -361,6 +365,7 @@ func TestAChannelIsObserved(t *testing.T) {
 		load(t, 4, 2*time.Second, read)
 		backends[0].thaw()
 		load(t, 4, 15*time.Second, read)
+		assert.Len(t, o.attached.Introspect(introspect.Options{}).Endpoints, 3)
 		all := []string{"10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"}
 		o.note(func() {
 			assert.Equal(t, [][]string{all}, o.sets)
@@ -375,6 +380,7 @@ func TestAChannelIsObserved(t *testing.T) {
 		})
 		stop()
 		assert.Empty(t, o.sets[len(o.sets)-1], "a channel that is closed has none")
+		assert.Empty(t, o.attached.Metrics())
 	})
 }
 

@@ -49,7 +49,7 @@
 //   - keepalive: the keepalive settings of both ends of a connection
 //   - observe: hooks
 //   - observe/introspect: a report on the clients and channels of a process, as JSON and as a page
-//   - observe/otel: metrics for OpenTelemetry
+//   - observe/otel: metrics and spans for OpenTelemetry
 //   - observe/outage: two log lines for an outage
 //   - observe/pools: statistics of pools as metrics
 //   - observe/prometheus: metrics for Prometheus
@@ -61,6 +61,11 @@
 //   - resolver/kubernetes/fakeapiserver: an API server in memory, for tests
 //   - resolver/static: one for a list
 //   - retry: what an error proves, what may be repeated, and when
+//
+// and for frameworks, as modules of their own:
+//
+//   - adapters/gozero: registers and resolves the services of go-zero
+//   - adapters/kratos: the registry of go-kratos
 //
 // # Evidence
 //

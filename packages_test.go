@@ -38,7 +38,7 @@ func TestPublicPackages(t *testing.T) {
 func publicPackages(t *testing.T) map[string]bool {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-f", "{{.Name}} {{.ImportPath}}",
-		"./...", "./observe/prometheus/...", "./observe/otel/...", "./resolver/kubernetes/...")
+		"./...", "./observe/prometheus/...", "./observe/otel/...", "./resolver/kubernetes/...", "./adapters/kratos/...", "./adapters/gozero/...")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	require.NoError(t, err)

@@ -2,7 +2,7 @@
 # The versions of the modules.
 #
 #   ./release.sh tidy [-diff]   go mod tidy in every module, the others taken from this checkout
-#   ./release.sh v0.3.0         set the version in every go.mod, go.work and CHANGELOG.md, commit, tag
+#   ./release.sh v0.3.0         set the version in every go.mod, go.work, CHANGELOG.md and the pages, commit, tag
 #   ./release.sh notes v0.3.0   print what CHANGELOG.md says of the version
 #   ./release.sh tags v0.3.0    print the tags of the version
 #
@@ -12,7 +12,7 @@ cd "$(dirname "$0")"
 
 root=github.com/quorate/quorate
 # The modules that others require and install, by folder. Tags are FOLDER/VERSION.
-modules=(. resolver/kubernetes observe/prometheus observe/otel lab cmd)
+modules=(. resolver/kubernetes observe/prometheus observe/otel adapters/kratos adapters/gozero lab cmd)
 # The shim is named as the official client; its version begins with that of the API that it has.
 shim=compat/clientv3 api=v3.7.3
 # go.mod files that count in a checkout only.
@@ -58,6 +58,14 @@ require() {
 	go work edit "${edits[@]}"
 }
 
+# pages VERSION: the version of the shim and of what it forwards to, wherever a page names it.
+pages() {
+	local file
+	for file in README.md docs/*.md compat/README.md; do
+		sed -i.bak -E "s/(${api//./\\.}-quorate\.|Quorate )[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]*[0-9A-Za-z])?/\1${1#v}/g" "$file" && rm "$file.bak"
+	done
+}
+
 tags() {
 	local m
 	echo "$1"
@@ -73,6 +81,7 @@ release() {
 	[ -z "$(git status --porcelain)" ] || { echo "the checkout has changes" >&2; exit 1; }
 	[ -n "$(notes vUnreleased | tr -d '[:space:]')" ] || { echo "CHANGELOG.md says nothing below Unreleased" >&2; exit 1; }
 	require "$1"
+	pages "$1"
 	sed -i.bak "s/^## Unreleased$/&\n\n## ${1#v} - $(date -u +%F)/" CHANGELOG.md && rm CHANGELOG.md.bak
 	git commit -qam "$1"
 	for tag in $(tags "$1"); do git tag "$tag"; done

@@ -8,6 +8,7 @@ import (
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/internal/observed"
 	"github.com/quorate/quorate/observe"
+	"github.com/quorate/quorate/observe/introspect"
 )
 
 // resolvers returns what the channel needs besides the resolvers that are registered.
@@ -73,7 +74,7 @@ func (b observedBuilder) Build(target resolver.Target, cc resolver.ClientConn, o
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.open++
-	built := &observedResolver{Resolver: r, owner: o, unlist: func() {}}
+	built := &observedResolver{Resolver: r, owner: o, detach: introspect.Attach(o.channel.Observer, conn), unlist: func() {}}
 	if o.channel.Report != nil {
 		built.unlist = o.channel.Report.Add(conn)
 	}
@@ -83,6 +84,7 @@ func (b observedBuilder) Build(target resolver.Target, cc resolver.ClientConn, o
 type observedResolver struct {
 	resolver.Resolver
 	owner  *resolverObserver
+	detach func() // from the observer
 	unlist func() // from the report
 	once   sync.Once
 }
@@ -91,6 +93,7 @@ type observedResolver struct {
 func (r *observedResolver) Close() {
 	r.Resolver.Close()
 	r.once.Do(func() {
+		r.detach()
 		r.unlist()
 		r.owner.mu.Lock()
 		defer r.owner.mu.Unlock()

@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/clientv3/internal/watch"
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/internal/channel"
+	"github.com/quorate/quorate/observe/introspect"
 	"github.com/quorate/quorate/observe/outage"
 	"github.com/quorate/quorate/retry"
 )
@@ -61,6 +62,7 @@ type Client struct {
 	leftOut  atomic.Pointer[string]        // the endpoints named in Sync's last warning
 	channel  *channel.Channel              // nil if made by NewCtxClient
 	outages  *outage.Reporter              // nil if made by NewCtxClient
+	detach   func()                        // from the observer
 	callOpts []grpc.CallOption
 	watches  *watch.Budget    // of all its Watchers; nil if made by NewCtxClient
 	history  *lineage.Tracker // of its cluster
@@ -104,8 +106,15 @@ func New(cfg Config) (*Client, error) {
 	c.callOpts = cfg.callOptions()
 	c.watches = watch.NewBudget(cfg.maxTotalWatchBuffer())
 	c.lg.Store(lg)
-	c.outages = outage.New(c.GetLogger)
+	var made atomic.Pointer[channel.Channel] // lines may be logged before the field is set
+	c.outages = outage.New(c.GetLogger, func() []health.Status {
+		if ch := made.Load(); ch != nil {
+			return ch.Statuses()
+		}
+		return nil
+	})
 	c.channel, err = channel.New(c.channelConfig(retryConfig))
+	made.Store(c.channel)
 	if err == nil && cfg.AllowInsecureSync && cfg.authenticates() && c.channel.Secured() {
 		_ = c.channel.Close() // no call has used it yet
 		err = errInsecureSync
@@ -121,6 +130,7 @@ func New(cfg Config) (*Client, error) {
 	c.Watcher = NewWatcher(c)
 	c.Auth = NewAuth(c)
 	c.Maintenance = NewMaintenance(c)
+	c.detach = introspect.Attach(cfg.Observer, c)
 	if err := c.connect(); err != nil {
 		_ = c.Close() // the caller gets the first error
 		return nil, err
@@ -180,7 +190,7 @@ func NewCtxClient(ctx context.Context, opts ...Option) *Client {
 }
 
 func newClient(parent context.Context) *Client {
-	c := &Client{history: lineage.New(clusterChanged)}
+	c := &Client{history: lineage.New(clusterChanged), detach: func() {}}
 	c.ctx, c.cancel = context.WithCancel(parent)
 	return c
 }
@@ -248,6 +258,7 @@ func (c *Client) login() channel.Login {
 // Close returns context.Canceled.
 func (c *Client) Close() error {
 	c.cancel()
+	c.detach()
 	if c.Watcher != nil {
 		_ = c.Watcher.Close() // it reports nothing that Close could act on
 	}

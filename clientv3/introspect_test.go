@@ -14,9 +14,11 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	. "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/observe/introspect"
 )
 
@@ -270,4 +272,78 @@ func TestIntrospectWithoutAConnection(t *testing.T) {
 	require.False(t, in.Ready)
 	require.Empty(t, in.Endpoints)
 	require.Error(t, c.Ready(t.Context()))
+}
+
+// attacher is an observer that keeps the clients that are attached.
+type attacher struct {
+	observe.None
+	introspect.Channels
+}
+
+func (a *attacher) Attach(client introspect.Source) (detach func()) { return a.Add(client) }
+
+// A client is attached to its observer from New to Close, also to one of several, and not if New fails.
+func TestAClientIsAttachedToItsObserver(t *testing.T) {
+	cluster, err := fakeetcd.Start(2)
+	require.NoError(t, err)
+	defer cluster.Close()
+	a := new(attacher)
+	cfg := Config{
+		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
+		Observer: observe.Multi(new(struct{ observe.None }), a),
+	}
+	c, err := New(cfg)
+	require.NoError(t, err)
+	_, err = c.Get(t.Context(), "k")
+	require.NoError(t, err)
+	require.Len(t, a.Introspect(introspect.Options{}).Endpoints, 2)
+	require.NotEmpty(t, a.Metrics())
+	require.NoError(t, c.Close())
+	require.Empty(t, a.Metrics())
+
+	cfg.TokenSource = func(context.Context) (string, error) { return "", errors.New("no token") }
+	_, err = New(cfg)
+	require.ErrorContains(t, err, "no token")
+	require.Empty(t, a.Metrics())
+}
+
+// A member that is refused at first comes back with a certificate that is not trusted: the log has that reason too.
+func TestTheLogHasALaterReasonOfAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, err := fakeetcd.Start(3)
+		require.NoError(t, err)
+		defer cluster.Close()
+		core, logs := observer.New(zap.WarnLevel)
+		c, err := New(Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.New(core)})
+		require.NoError(t, err)
+		defer c.Close()
+		reasons := func() (all []any) {
+			for _, line := range logs.All() {
+				all = append(all, line.Message, line.ContextMap()["last-error"])
+			}
+			return all
+		}
+		for range 10 {
+			_, err = c.Get(t.Context(), "k")
+			require.NoError(t, err)
+		}
+		cluster.Member(0).Stop()
+		time.Sleep(5 * time.Minute)
+		lines := reasons()
+		require.Len(t, lines, 2, "%v", lines)
+		require.Equal(t, "an endpoint is out", lines[0])
+		require.Contains(t, lines[1], "connection refused")
+
+		cluster.OnDial(func(_ context.Context, m *fakeetcd.Member) error {
+			if m == cluster.Member(0) {
+				return errors.New("x509: certificate signed by unknown authority")
+			}
+			return nil
+		})
+		time.Sleep(30 * time.Minute)
+		lines = reasons()
+		require.Len(t, lines, 4, "%v", lines)
+		require.Equal(t, "an endpoint is out for another reason", lines[2])
+		require.Contains(t, lines[3], "x509")
+	})
 }

@@ -21,6 +21,8 @@ var update = flag.Bool("update", false, "write the files of TestPublicAPI")
 var publicModules = map[string]string{
 	"quorate.txt":             ".",
 	"resolver-kubernetes.txt": "resolver/kubernetes",
+	"adapters-gozero.txt":     "adapters/gozero",
+	"adapters-kratos.txt":     "adapters/kratos",
 	"observe-otel.txt":        "observe/otel",
 	"observe-prometheus.txt":  "observe/prometheus",
 }

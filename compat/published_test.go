@@ -42,7 +42,10 @@ func TestPublished(t *testing.T) {
 	})
 	t.Run("shim by a replace line", func(t *testing.T) {
 		dir := newModule(t, environ, "shim.go.txt")
-		runIn(t, dir, environ, "go", "mod", "edit", "-require="+source.Official+"@v3.6.0", "-replace="+source.Official+"="+shimModule+"@"+shimVersion)
+		runIn(t, dir, environ, "go", "mod", "edit", "-require="+source.Official+"@v3.6.0")
+		module, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		require.NoError(t, err)
+		write(t, dir, "go.mod", string(module)+replaceLine(t, repository)+"\n")
 		require.Equal(t, project+"/clientv3 "+project+"/clientv3/concurrency\n", runIn(t, dir, environ, "go", "run", "."))
 		out := runIn(t, dir, environ, "go", "list", "-m", "-f", "{{.Path}} {{with .Replace}}{{.}}{{else}}{{.Version}}{{end}}", source.Official, project)
 		require.Equal(t, source.Official+" "+shimModule+" "+shimVersion+"\n"+project+" "+version+"\n", out)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -54,7 +55,13 @@ func TestRelease(t *testing.T) {
 	for line := range strings.Lines(runIn(t, repository, environ, "git", "grep", "-hE", "^[[:space:]]+"+project+"[^ ]* v", "--", "*.mod", "go.work")) {
 		assert.Contains(t, line, " "+version)
 	}
-	for _, published := range []string{"go.mod", "cmd/go.mod", "lab/go.mod", "observe/otel/go.mod", "observe/prometheus/go.mod", "resolver/kubernetes/go.mod"} {
+	named := runIn(t, repository, environ, "git", "grep", "-hoE", `(-quorate\.|Quorate )[0-9]+\.[0-9]+\.[0-9]+`, "--", "README.md", "docs/*.md", "compat/README.md")
+	require.NotEmpty(t, named)
+	for line := range strings.Lines(named) {
+		assert.Regexp(t, `^(-quorate\.|Quorate )0\.99\.0\n$`, line, "a page names another version")
+	}
+	assert.Equal(t, "replace go.etcd.io/etcd/client/v3 => "+shimModule+" "+shimVersion, replaceLine(t, repository))
+	for _, published := range []string{"go.mod", "cmd/go.mod", "lab/go.mod", "observe/otel/go.mod", "observe/prometheus/go.mod", "resolver/kubernetes/go.mod", "adapters/kratos/go.mod", "adapters/gozero/go.mod"} {
 		content, err := os.ReadFile(filepath.Join(repository, published))
 		require.NoError(t, err)
 		assert.NotContains(t, string(content), "=>", "%s replaces a module: it cannot be installed", published)
@@ -64,6 +71,16 @@ func TestRelease(t *testing.T) {
 	assert.Contains(t, refused("v1.0.0"), "says nothing below Unreleased")
 	write(t, repository, "new.go", "package quorate\n")
 	assert.Contains(t, refused("v1.0.0"), "the checkout has changes")
+}
+
+// replaceLine returns what docs/migrating.md tells users to write in their go.mod.
+func replaceLine(t *testing.T, repository string) string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(repository, "docs", "migrating.md"))
+	require.NoError(t, err)
+	lines := regexp.MustCompile(`(?m)^replace .*$`).FindAllString(string(page), -1)
+	require.Len(t, lines, 1)
+	return lines[0]
 }
 
 // gitEnviron is the environment of git in a repository of its own: no user's settings, and nothing of a git hook that may run

@@ -70,7 +70,7 @@ type AttemptTrace interface {
 // Calls returns the CallObserver of o, or one that calls all CallObservers in a [Multi]; nil
 // if there is none.
 func Calls(o Observer) CallObserver {
-	found := each[CallObserver](o)
+	found := Find[CallObserver](o)
 	switch len(found) {
 	case 0:
 		return nil
@@ -83,7 +83,7 @@ func Calls(o Observer) CallObserver {
 
 // Trace is [Calls] for Tracers.
 func Trace(o Observer) Tracer {
-	found := each[Tracer](o)
+	found := Find[Tracer](o)
 	switch len(found) {
 	case 0:
 		return nil
@@ -94,8 +94,8 @@ func Trace(o Observer) Tracer {
 	}
 }
 
-// each returns the observers that implement T.
-func each[T any](o Observer) []T {
+// Find returns what implements T: o, or those of a [Multi] that do.
+func Find[T any](o Observer) []T {
 	all, ok := o.(multi)
 	if !ok {
 		all = multi{o}

@@ -36,6 +36,9 @@ type Observer interface {
 // Follower holds the endpoints of a target as of some revision. It is not safe for
 // concurrent use.
 type Follower struct {
+	// Decode makes an endpoint of a value. The default reads those of [Encode].
+	Decode func(value []byte) (Endpoint, error)
+
 	client *clientv3.Client
 	prefix string
 	sync   syncState
@@ -54,6 +57,7 @@ type Follower struct {
 // where 0 means [DefaultTolerance].
 func NewFollower(client *clientv3.Client, target string, tolerance time.Duration) *Follower {
 	return &Follower{
+		Decode: decode,
 		client: client, prefix: Prefix(target), known: map[string]string{},
 		sync: syncState{statuses: client.EndpointStatus, tolerance: cmp.Or(tolerance, DefaultTolerance)},
 	}
@@ -81,7 +85,7 @@ func (f *Follower) List(ctx context.Context) ([]Change, error) {
 		if before, ok := f.known[key]; ok && before == value {
 			continue
 		}
-		if e, ok := Decode(f.client, kv); ok {
+		if e, ok := f.decode(kv); ok {
 			f.known[key] = value
 			changes = append(changes, Change{Key: key, Endpoint: e, Revision: kv.ModRevision})
 		}
@@ -104,7 +108,7 @@ func (f *Follower) apply(events []*clientv3.Event) []Change {
 			changes = append(changes, Change{Key: key, Deleted: true})
 			continue
 		}
-		if e, ok := Decode(f.client, ev.Kv); ok {
+		if e, ok := f.decode(ev.Kv); ok {
 			f.known[key] = string(ev.Kv.Value)
 			changes = append(changes, Change{Key: key, Endpoint: e, Revision: ev.Kv.ModRevision})
 		}

@@ -42,12 +42,12 @@ func decode(value []byte) (Endpoint, error) {
 	return Endpoint{Addr: r.Addr, Metadata: r.Metadata}, err
 }
 
-// Decode returns the endpoint that a key holds. It logs an invalid value to the client's
+// decode returns the endpoint that a key holds. It logs an invalid value to the client's
 // logger and returns false.
-func Decode(client *clientv3.Client, kv *mvccpb.KeyValue) (Endpoint, bool) {
-	e, err := decode(kv.Value)
+func (f *Follower) decode(kv *mvccpb.KeyValue) (Endpoint, bool) {
+	e, err := f.Decode(kv.Value)
 	if err != nil {
-		Logger(client).Warn("a registered endpoint cannot be understood and is ignored",
+		Logger(f.client).Warn("a registered endpoint cannot be understood and is ignored",
 			zap.ByteString("key", kv.Key), zap.Error(err))
 	}
 	return e, err == nil

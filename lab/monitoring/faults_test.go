@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/goleak"
@@ -18,10 +19,15 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/batch"
+	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/leaderelection"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/observe"
 	quorateprom "github.com/quorate/quorate/observe/prometheus"
+	"github.com/quorate/quorate/pool"
+	"github.com/quorate/quorate/pool/grpcpool"
 )
 
 func TestMain(m *testing.M) {
@@ -70,7 +76,6 @@ func observed(t *testing.T, cfg clientv3.Config) (*clientv3.Client, *prometheus.
 	cfg.Logger = zap.NewNop()
 	client, err := clientv3.New(cfg)
 	require.NoError(t, err)
-	require.NoError(t, registry.Register(quorateprom.NewClientCollector("orders", client)))
 	return client, registry
 }
 
@@ -276,8 +281,8 @@ func (p *program) check(t *testing.T, f fault, rules []rule, began time.Time, fi
 	}
 }
 
-// TestMetricsExist runs a program that meets enough for every metric to be there, and looks for
-// each that the rules and the dashboard name.
+// TestMetricsExist runs a program that meets enough for every metric to be there: the rules and the dashboard name no
+// other, and the dashboard shows each.
 func TestMetricsExist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := start(t)
@@ -285,6 +290,7 @@ func TestMetricsExist(t *testing.T) {
 		p.begin(ctx)
 		p.run(scrapeInterval)
 		p.meetAll()
+		p.collectAll()
 		p.run(scrapeInterval)
 		names := p.scraped.names()
 		for _, r := range readRules(t) {
@@ -292,10 +298,15 @@ func TestMetricsExist(t *testing.T) {
 				require.True(t, names[name], "%s asks for %s", r.Alert, name)
 			}
 		}
+		shown := map[string]bool{}
 		for _, expr := range expressions(t) {
 			for _, name := range metricsIn(t, expr) {
-				require.True(t, names[name], "the dashboard asks for %s", name)
+				assert.True(t, names[name], "the dashboard asks for %s", name)
+				shown[withoutSuffix(name)] = true
 			}
+		}
+		for name := range names {
+			assert.True(t, shown[withoutSuffix(name)], "the dashboard does not show %s", name)
 		}
 		cancel()
 		require.NoError(t, p.client.Close())
@@ -304,7 +315,33 @@ func TestMetricsExist(t *testing.T) {
 	})
 }
 
-// meetAll tells another observer of the registry of what is rare.
+// withoutSuffix returns the name of a metric that may be one of the series of a histogram.
+func withoutSuffix(name string) string {
+	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+		name = strings.TrimSuffix(name, suffix)
+	}
+	return name
+}
+
+// collectAll registers what a program makes beside its client.
+func (p *program) collectAll() {
+	cached, err := cache.New(p.client, cache.Config{Prefixes: []string{"k"}})
+	require.NoError(p.t, err)
+	p.t.Cleanup(cached.Close)
+	informer, err := cache.NewInformer(cached, cache.InformerConfig[string]{Decode: func(_, value []byte) (string, error) { return string(value), nil }})
+	require.NoError(p.t, err)
+	for _, source := range []observe.MetricSource{batch.New(p.client, batch.Config{JoinReads: true}), cached, informer, new(leaderelection.Metrics)} {
+		require.NoError(p.t, p.registry.Register(quorateprom.NewKVCollector("orders", source)))
+	}
+	for _, pools := range []prometheus.Collector{
+		quorateprom.NewPoolCollector("sessions", func() pool.Stats { return pool.Stats{} }),
+		quorateprom.NewConnectionPoolCollector("backend", func() grpcpool.Stats { return grpcpool.Stats{} }),
+	} {
+		require.NoError(p.t, p.registry.Register(pools))
+	}
+}
+
+// meetAll passes what is rare to another observer of the registry.
 func (p *program) meetAll() {
 	o, err := quorateprom.New(p.registry, quorateprom.Options{Client: "others"})
 	require.NoError(p.t, err)

@@ -4,7 +4,31 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+
+	"github.com/quorate/quorate/observe"
 )
+
+// Attacher is an observe.Observer that also reads what its client knows and does at the moment, as those of
+// observe/prometheus and observe/otel do.
+type Attacher interface {
+	// Attach is called when a client is made with the observer, or a channel of a quorate.Channel is opened. detach is
+	// called when it is closed.
+	Attach(Source) (detach func())
+}
+
+// Attach passes a client to each [Attacher] among its observers. detach ends that for all of them.
+func Attach(o observe.Observer, client Source) (detach func()) {
+	attachers := observe.Find[Attacher](o)
+	all := make([]func(), 0, len(attachers))
+	for _, a := range attachers {
+		all = append(all, a.Attach(client))
+	}
+	return func() {
+		for _, one := range all {
+			one()
+		}
+	}
+}
 
 // Channels are the gRPC channels that were made with the options of a quorate.Channel that has
 // them as its Report. A channel is one of them from its first call or Connect until it is closed
@@ -57,17 +81,15 @@ func (c *Channels) each(name string, o Options) []Client {
 	return all
 }
 
-// Introspect returns all channels as one, for [Metrics]: each of their endpoints, the numbers of calls, all budgets. It is
-// ready if each channel is, and if there is none.
-func (c *Channels) Introspect(o Options) Client {
-	sum := Client{Ready: true}
-	for _, one := range c.each("", o) {
-		if !one.Ready {
-			sum.Ready, sum.NotReady = false, one.NotReady
-		}
-		sum.Endpoints, sum.Budgets = append(sum.Endpoints, one.Endpoints...), append(sum.Budgets, one.Budgets...)
-		sum.Calls.InFlight += one.Calls.InFlight
-		sum.Calls.Attempts += one.Calls.Attempts
+// Introspect returns all channels as one, for [Metrics]: each of their endpoints, the numbers of calls, watches and leases,
+// all budgets. It is ready if each channel is, and if there is none.
+func (c *Channels) Introspect(o Options) Client { return merge(c.each("", o)) }
+
+// Metrics returns the [Metrics] of all channels as one, and nothing if there is none.
+func (c *Channels) Metrics() []observe.Metric {
+	all := c.each("", Options{Limit: 1})
+	if len(all) == 0 {
+		return nil
 	}
-	return sum
+	return Metrics(merge(all))
 }

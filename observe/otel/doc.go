@@ -1,7 +1,6 @@
-// Package otel exports a client's events and state as OpenTelemetry metrics and, with a
-// [Tracer], spans.
+// Package otel exports a client's events and present state as OpenTelemetry metrics, and its calls as spans.
 //
-//	observer, err := otel.New(provider, otel.Options{Client: "orders"})
+//	observer, err := otel.New(meterProvider, otel.Options{Client: "orders", TracerProvider: tracerProvider})
 //	…
 //	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Observer: observer})
 //

@@ -74,10 +74,12 @@ func (client) Introspect(introspect.Options) introspect.Client {
 	}
 }
 
-func TestObserveClient(t *testing.T) {
+func TestAttachedClient(t *testing.T) {
 	reader, provider := newProvider()
-	registration, err := quorateotel.ObserveClient(provider, "orders", client{})
+	observer, err := quorateotel.New(provider, quorateotel.Options{Client: "orders"})
 	require.NoError(t, err)
+	require.Empty(t, collect(t, reader))
+	detach := observer.Attach(client{})
 	all := collect(t, reader)
 	value := func(name string) map[string]float64 {
 		m := all["quorate.client."+name]
@@ -95,8 +97,9 @@ func TestObserveClient(t *testing.T) {
 	require.Equal(t, map[string]float64{name + ",quorate.watch.state=paused": 1}, value("watches"))
 	require.Equal(t, map[string]float64{"quorate.budget.name=probe," + name: 9}, value("budget.left"))
 	require.Equal(t, map[string]float64{name: 5}, value("probes"))
-	require.NoError(t, registration.Unregister())
+	detach()
 	require.Empty(t, collect(t, reader))
-	_, err = quorateotel.ObserveClient(nil, "orders", client{})
-	require.Error(t, err)
+	observer.Attach(client{})
+	require.NoError(t, observer.Close())
+	require.Empty(t, collect(t, reader))
 }

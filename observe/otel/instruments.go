@@ -2,12 +2,32 @@ package otel
 
 import (
 	"errors"
+	"runtime/debug"
+	"sync"
 
 	"go.opentelemetry.io/otel/metric"
 )
 
-// scope is the name of the meter.
+// scope is the name of the meter and the tracer, and of this module.
 const scope = "github.com/quorate/quorate/observe/otel"
+
+// version returns that of this module in the program, "(devel)" in a checkout, and "" if the program does not know.
+var version = sync.OnceValue(func() string {
+	info, _ := debug.ReadBuildInfo()
+	if info == nil {
+		return ""
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == scope {
+			return m.Version
+		}
+	}
+	return ""
+})
+
+func newMeter(provider metric.MeterProvider) metric.Meter {
+	return provider.Meter(scope, metric.WithInstrumentationVersion(version()))
+}
 
 var (
 	// marginBuckets reach from a lease whose renewal comes too late to one of minutes. The

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -16,15 +17,15 @@ type keys func(label string) attribute.Key
 
 func poolKeys(label string) attribute.Key { return attribute.Key("quorate.pool." + label) }
 
-// observeMetrics reports what metrics returns, which is some of every, with an attribute that
+// observeMetrics reports what metrics returns, which is some of every, with the attributes that
 // all have.
 func observeMetrics(
-	provider metric.MeterProvider, name attribute.KeyValue, key keys, every, metrics func() []observe.Metric,
+	provider metric.MeterProvider, common []attribute.KeyValue, key keys, every, metrics func() []observe.Metric,
 ) (metric.Registration, error) {
 	if provider == nil {
 		return nil, errors.New("otel: no meter provider: pass otel.GetMeterProvider() or one of your own")
 	}
-	meter := provider.Meter(scope)
+	meter := newMeter(provider)
 	instruments := make(map[string]metric.Float64Observable)
 	var all []metric.Observable
 	for _, m := range every() {
@@ -40,7 +41,7 @@ func observeMetrics(
 	}
 	return meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		for _, m := range metrics() {
-			attributes := []attribute.KeyValue{name}
+			attributes := slices.Clone(common)
 			for _, l := range m.Labels {
 				attributes = append(attributes, key(l.Name).String(l.Value))
 			}

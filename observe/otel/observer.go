@@ -10,9 +10,11 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/observe"
+	"github.com/quorate/quorate/observe/introspect"
 )
 
 // The attributes of the metrics.
@@ -29,20 +31,28 @@ const (
 // other stands for all endpoints that are none of the client's.
 const other = "other"
 
-// Options configures an [Observer].
+// Options configures an [Observer] or a [Tracer].
 type Options struct {
 	// Client is the value of the attribute "quorate.client.name", which tells the clients
 	// of a provider apart. The default is "", without the attribute.
 	Client string
+	// TracerProvider makes an Observer a [Tracer] too. The default is none.
+	TracerProvider trace.TracerProvider
 }
 
-// Observer is an [observe.Observer] that counts in OpenTelemetry metrics.
+// Observer is an [observe.Observer] that counts in OpenTelemetry metrics, and reports the present state of the client at
+// each collection: whether it is ready, calls in flight, watches and their lag, leases and the time left, budgets. The
+// client attaches itself when it is made, and is detached when it is closed; a channel of a quorate.Channel likewise.
 type Observer struct {
 	observe.None
+	attached introspect.Channels
+	tracer   *Tracer // nil without a TracerProvider
+
 	*instruments
 	client   []attribute.KeyValue // the client's name, if it has one
 	plain    metric.MeasurementOption
 	callback metric.Registration
+	present  metric.Registration // of the present state
 
 	picked  sync.Map     // of endpoint to *lanes
 	methods sync.Map     // of method to *methodOptions
@@ -53,7 +63,11 @@ type Observer struct {
 	states observe.States
 }
 
-var _ observe.CallObserver = (*Observer)(nil)
+var (
+	_ observe.CallObserver = (*Observer)(nil)
+	_ observe.Tracer       = (*Observer)(nil)
+	_ introspect.Attacher  = (*Observer)(nil)
+)
 
 // New returns the Observer of one client. The error says that the provider is missing, or
 // is the provider's about an instrument.
@@ -61,7 +75,7 @@ func New(provider metric.MeterProvider, opts Options) (*Observer, error) {
 	if provider == nil {
 		return nil, errors.New("otel: no meter provider: pass otel.GetMeterProvider() or one of your own")
 	}
-	meter := provider.Meter(scope)
+	meter := newMeter(provider)
 	instruments, err := newInstruments(meter)
 	if err != nil {
 		return nil, fmt.Errorf("making the metrics: %w", err)
@@ -74,16 +88,45 @@ func New(provider metric.MeterProvider, opts Options) (*Observer, error) {
 	if o.callback, err = meter.RegisterCallback(o.collected, o.state); err != nil {
 		return nil, fmt.Errorf("making the metrics: %w", err)
 	}
-	return o, nil
+	if o.present, err = observeMetrics(provider, o.client, clientKeys, introspect.Every, o.attached.Metrics); err != nil {
+		_ = o.callback.Unregister() // the caller gets the first error
+		return nil, err
+	}
+	if opts.TracerProvider != nil {
+		o.tracer, err = NewTracer(opts.TracerProvider, opts)
+	}
+	return o, err
 }
 
-// Close ends the reports of endpoint states. What was counted stays. It returns the
-// provider's error. A client that is closed tells that it has no endpoints any more, after
+// Attach is called by the client.
+func (o *Observer) Attach(client introspect.Source) (detach func()) { return o.attached.Add(client) }
+
+// StartCall starts the span of a call, if the Observer is a Tracer too.
+func (o *Observer) StartCall(ctx context.Context, method string) (context.Context, observe.CallTrace) {
+	if o.tracer == nil {
+		return ctx, nil
+	}
+	return o.tracer.StartCall(ctx, method)
+}
+
+func clientKeys(label string) attribute.Key {
+	switch label {
+	case "endpoint":
+		return endpointKey
+	case "state":
+		return "quorate.watch.state"
+	default:
+		return attribute.Key("quorate." + label + ".name")
+	}
+}
+
+// Close ends the reports of endpoint states and of the present state. What was counted stays. It returns the
+// provider's errors. A client that is closed tells that it has no endpoints any more, after
 // which there are no states to report either.
 func (o *Observer) Close() error {
 	o.closed.Store(true)
 	o.eachTally((*tally).end)
-	return o.callback.Unregister()
+	return errors.Join(o.callback.Unregister(), o.present.Unregister())
 }
 
 func (o *Observer) with(attributes ...attribute.KeyValue) metric.MeasurementOption {
@@ -236,6 +279,9 @@ func (o *Observer) OutcomeUnknown(e observe.UnknownOutcome) { o.count(o.unknown,
 func (o *Observer) WatchResumed(e observe.WatchResumption) {
 	o.count(o.watches, e.Watches)
 	o.gap.Record(context.Background(), e.Gap.Seconds(), o.plain)
+	if o.tracer != nil {
+		o.tracer.WatchResumed(e)
+	}
 }
 
 // LeaseRenewed measures a margin. One that is negative counts as 0, because a histogram is
@@ -245,7 +291,12 @@ func (o *Observer) LeaseRenewed(e observe.LeaseRenewal) {
 }
 
 // LeaseLost counts a lost lease.
-func (o *Observer) LeaseLost(observe.LeaseLoss) { o.count(o.leasesLost, 1) }
+func (o *Observer) LeaseLost(e observe.LeaseLoss) {
+	o.count(o.leasesLost, 1)
+	if o.tracer != nil {
+		o.tracer.LeaseLost(e)
+	}
+}
 
 func method(full string) attribute.KeyValue {
 	return methodKey.String(strings.TrimPrefix(full, "/"))

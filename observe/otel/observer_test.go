@@ -41,6 +41,7 @@ func collect(t *testing.T, reader *sdk.ManualReader) map[string]metricdata.Metri
 	all := map[string]metricdata.Metrics{}
 	for _, scope := range data.ScopeMetrics {
 		require.Equal(t, "github.com/quorate/quorate/observe/otel", scope.Scope.Name)
+		require.NotEmpty(t, scope.Scope.Version)
 		for _, m := range scope.Metrics {
 			all[m.Name] = m
 		}

@@ -16,12 +16,12 @@ import (
 // the provider's.
 func ObservePool(provider metric.MeterProvider, name string, stats func() pool.Stats) (metric.Registration, error) {
 	metrics := func() []observe.Metric { return pools.Of(stats()) }
-	return observeMetrics(provider, attribute.String("quorate.pool.name", name), poolKeys, metrics, metrics)
+	return observeMetrics(provider, []attribute.KeyValue{attribute.String("quorate.pool.name", name)}, poolKeys, metrics, metrics)
 }
 
 // ObserveConnectionPool is [ObservePool] for a pool of gRPC connections, whose metrics are
 // "quorate.grpcpool.connections" and others.
 func ObserveConnectionPool(provider metric.MeterProvider, name string, stats func() grpcpool.Stats) (metric.Registration, error) {
 	metrics := func() []observe.Metric { return pools.OfConnections(stats()) }
-	return observeMetrics(provider, attribute.String("quorate.pool.name", name), poolKeys, metrics, metrics)
+	return observeMetrics(provider, []attribute.KeyValue{attribute.String("quorate.pool.name", name)}, poolKeys, metrics, metrics)
 }

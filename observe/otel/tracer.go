@@ -70,7 +70,7 @@ func NewTracer(provider trace.TracerProvider, opts Options) (*Tracer, error) {
 	if provider == nil {
 		return nil, errors.New("otel: no tracer provider: pass otel.GetTracerProvider() or one of your own")
 	}
-	t := &Tracer{tracer: provider.Tracer(scope)}
+	t := &Tracer{tracer: provider.Tracer(scope, trace.WithInstrumentationVersion(version()))}
 	if opts.Client != "" {
 		t.client = []attribute.KeyValue{clientKey.String(opts.Client)}
 	}

@@ -14,6 +14,7 @@ import (
 	quorateotel "github.com/quorate/quorate/observe/otel"
 )
 
+// Spans beside the metrics of another observer. The TracerProvider of [quorateotel.Options] makes both.
 func ExampleNewTracer() {
 	cluster, err := fakeetcd.Start(1)
 	if err != nil {

@@ -58,11 +58,12 @@ func traced(t *testing.T, members int, test func(t *testing.T, cluster *fakeetcd
 		defer cluster.Close()
 		r := &rig{exporter: tracetest.NewInMemoryExporter(), handler: new(handler)}
 		r.provider = sdktrace.NewTracerProvider(sdktrace.WithSyncer(r.exporter))
-		tracer, err := quorateotel.NewTracer(r.provider, quorateotel.Options{Client: "orders"})
+		_, meters := newProvider()
+		observer, err := quorateotel.New(meters, quorateotel.Options{Client: "orders", TracerProvider: r.provider})
 		require.NoError(t, err)
 		c, err := clientv3.New(clientv3.Config{
 			Endpoints: cluster.Endpoints(), DialOptions: append(cluster.DialOptions(), grpc.WithStatsHandler(r.handler)),
-			Logger: zap.NewNop(), Observer: observe.Multi(observe.None{}, tracer),
+			Logger: zap.NewNop(), Observer: observe.Multi(new(struct{ observe.None }), observer),
 		})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, c.Close()) }()

@@ -1,7 +1,9 @@
 package outage
 
 import (
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/quorate/quorate/health"
 )
@@ -15,6 +17,11 @@ const (
 	// quiet is the time after an outage within which the next one counts as flapping, and the
 	// maximum duration of service that ends an outage.
 	quiet = time.Minute
+
+	// The latest error of an endpoint that is out is compared with the logged one firstLook after the line, and then at
+	// intervals that double up to maxLook.
+	firstLook = 10 * time.Second
+	maxLook   = 10 * time.Minute
 )
 
 // tally counts what was attempted during an outage.
@@ -73,6 +80,11 @@ type episode struct {
 	evidence health.Evidence
 	// covered is set if the line about the cluster names the endpoint.
 	covered bool
+
+	// The text of the error that was logged last, when it is compared with the latest one, and how long after that again.
+	reason string
+	look   time.Time
+	pause  time.Duration
 }
 
 // fails records that it does not serve.
@@ -115,6 +127,7 @@ func (e *episode) lapses() {
 	switch e.phase {
 	case failing:
 		e.phase, e.hold = out, e.nextHold()
+		e.reason, e.look, e.pause = reasonOf(e.tried.lastErr), e.begin.Add(moment+firstLook), firstLook
 	case wavering:
 		e.phase, e.noted = well, time.Time{}
 	case recovering:
@@ -135,6 +148,30 @@ func (e *episode) due() (time.Time, bool) {
 	default:
 		return time.Time{}, false
 	}
+}
+
+// changesReason reports whether the endpoint is out for another reason than the logged one. It is called when a look is due.
+func (e *episode) changesReason(now time.Time, s health.Status) bool {
+	e.pause = min(2*e.pause, maxLook)
+	e.look = now.Add(e.pause)
+	if s.LastErr == nil || s.LastErrAt.Before(e.begin) || reasonOf(s.LastErr) == e.reason {
+		return false
+	}
+	e.reason, e.evidence.Err, e.tried.lastErr = reasonOf(s.LastErr), s.LastErr, s.LastErr
+	return true
+}
+
+// reasonOf returns the text of an error without numbers: ports and times differ while the reason is the same.
+func reasonOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsDigit(r) {
+			return -1
+		}
+		return r
+	}, err.Error())
 }
 
 func (e *episode) note(now time.Time, t tally) {

@@ -14,6 +14,8 @@ const (
 	endpointRemoved
 	clusterOut
 	clusterBack
+	endpointChanged
+	clusterChanged
 )
 
 type line struct {
@@ -46,6 +48,10 @@ func (l *line) write(lg *zap.Logger) {
 		lg.Warn("no endpoint can serve", append(l.those("endpoints"), l.attempts()...)...)
 	case clusterBack:
 		lg.Info("the cluster serves again", append(l.those("still-out"), l.whole()...)...)
+	case endpointChanged:
+		lg.Warn("an endpoint is out for another reason", append(l.cause(), l.attempts()...)...)
+	case clusterChanged:
+		lg.Warn("no endpoint can serve, for another reason", append(l.those("endpoints"), l.attempts()...)...)
 	}
 }
 

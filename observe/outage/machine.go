@@ -10,13 +10,16 @@ import (
 // machine decides which lines to log. It has no I/O, goroutines or clock: it processes events with
 // their times and returns lines. Times must not go backwards. It is not safe for concurrent use.
 type machine struct {
+	looks     bool // at the latest errors of endpoints that are out
 	states    observe.States
 	endpoints map[string]*episode
 	cluster   episode
 	lines     []line // not written yet
 }
 
-func newMachine() *machine { return &machine{endpoints: make(map[string]*episode)} }
+func newMachine(looks bool) *machine {
+	return &machine{looks: looks, endpoints: make(map[string]*episode)}
+}
 
 // set replaces the endpoints. Outages of removed ones end.
 func (m *machine) set(now time.Time, endpoints []string) {
@@ -94,9 +97,10 @@ func (m *machine) note(now time.Time, ep string, t tally) {
 	}
 }
 
-// advance processes what is due and returns the lines to log.
-func (m *machine) advance(now time.Time) []line {
+// advance processes what is due, with what is known of the endpoints, and returns the lines to log.
+func (m *machine) advance(now time.Time, known []health.Status) []line {
 	m.lapse(now)
+	m.compare(now, known)
 	lines := m.lines
 	m.lines = nil
 	return lines
@@ -118,6 +122,37 @@ func (m *machine) lapse(now time.Time) {
 	}
 }
 
+// compare logs the endpoints that are out for another reason than the logged one: those that the line about the cluster
+// names in one line.
+func (m *machine) compare(now time.Time, known []health.Status) {
+	if !m.looks {
+		return
+	}
+	covered := false
+	for _, ep := range m.states.Endpoints() {
+		e := m.endpoints[ep]
+		if e == nil || e.phase != out || now.Before(e.look) {
+			continue
+		}
+		var latest health.Status
+		for _, s := range known {
+			if s.Endpoint == ep {
+				latest = s
+			}
+		}
+		switch changes := e.changesReason(now, latest); {
+		case changes && e.covered:
+			covered = true
+			m.cluster.tried.lastErr = latest.LastErr
+		case changes:
+			m.lines = append(m.lines, line{kind: endpointChanged, endpoint: ep, episode: *e})
+		}
+	}
+	if covered && m.cluster.phase == out {
+		m.lines = append(m.lines, line{kind: clusterChanged, episode: m.cluster, members: m.cover()})
+	}
+}
+
 // wake returns when advance must be called next, and false if it need not be.
 func (m *machine) wake(now time.Time) (time.Time, bool) {
 	if len(m.lines) > 0 {
@@ -125,7 +160,11 @@ func (m *machine) wake(now time.Time) (time.Time, bool) {
 	}
 	wake, any := m.cluster.due()
 	for _, e := range m.endpoints {
-		if when, ok := m.due(e); ok && (!any || when.Before(wake)) {
+		when, ok := m.due(e)
+		if m.looks && e.phase == out {
+			when, ok = e.look, true
+		}
+		if ok && (!any || when.Before(wake)) {
 			wake, any = when, true
 		}
 	}

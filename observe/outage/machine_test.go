@@ -21,7 +21,7 @@ type rig struct {
 
 // newRig returns the machine of a client whose endpoints all serve.
 func newRig(t *testing.T, endpoints ...string) *rig {
-	r := &rig{t: t, m: newMachine(), now: time.Unix(1e9, 0)}
+	r := &rig{t: t, m: newMachine(false), now: time.Unix(1e9, 0)}
 	r.m.set(r.now, endpoints)
 	for _, ep := range endpoints {
 		r.is(ep, health.Serving)
@@ -46,7 +46,7 @@ func (r *rig) pass(d time.Duration) []line {
 		}
 		require.False(r.t, when.Before(r.now) && len(r.m.lines) == 0, "it is due in the past")
 		r.now = when
-		lines = append(lines, r.m.advance(r.now)...)
+		lines = append(lines, r.m.advance(r.now, nil)...)
 	}
 }
 

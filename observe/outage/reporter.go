@@ -15,7 +15,8 @@ import (
 type Reporter struct {
 	observe.None
 	log     func() *zap.Logger
-	running sync.WaitGroup // the armed timer, or its function
+	known   func() []health.Status // nil if nothing is
+	running sync.WaitGroup         // the armed timer, or its function
 
 	mu      sync.Mutex // guards the fields below
 	machine *machine
@@ -28,9 +29,9 @@ type Reporter struct {
 var _ observe.Observer = (*Reporter)(nil)
 
 // New returns a Reporter. It calls log for the logger of each line, because a client's logger may
-// be replaced.
-func New(log func() *zap.Logger) *Reporter {
-	return &Reporter{log: log, machine: newMachine()}
+// be replaced, and known, during an outage, for the latest errors of the endpoints; nil: they are not compared.
+func New(log func() *zap.Logger, known func() []health.Status) *Reporter {
+	return &Reporter{log: log, known: known, machine: newMachine(known != nil)}
 }
 
 // EndpointsSet ends the outages of removed endpoints.
@@ -118,7 +119,11 @@ func (r *Reporter) disarmLocked() bool {
 // tick writes the lines that are due.
 func (r *Reporter) tick() {
 	defer r.running.Done()
-	for _, l := range r.take() {
+	var known []health.Status
+	if r.known != nil {
+		known = r.known()
+	}
+	for _, l := range r.take(known) {
 		l.write(r.log())
 	}
 	r.mu.Lock()
@@ -129,12 +134,12 @@ func (r *Reporter) tick() {
 
 // take returns the lines that are due. Until they are written no timer is armed, which keeps lines
 // in order.
-func (r *Reporter) take() []line {
+func (r *Reporter) take(known []health.Status) []line {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.armed, r.writing = time.Time{}, true
 	if r.closed {
 		return nil
 	}
-	return r.machine.advance(time.Now())
+	return r.machine.advance(time.Now(), known)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,7 +25,7 @@ var errReset = errors.New("connection reset")
 func newReporter(t *testing.T) (*outage.Reporter, *observer.ObservedLogs) {
 	core, logs := observer.New(zapcore.DebugLevel)
 	lg := zap.New(core)
-	r := outage.New(func() *zap.Logger { return lg })
+	r := outage.New(func() *zap.Logger { return lg }, nil)
 	t.Cleanup(r.Close)
 	r.EndpointsSet([]string{"a", "b", "c"})
 	for _, ep := range []string{"a", "b", "c"} {
@@ -118,7 +119,7 @@ func TestLogThatBlocks(t *testing.T) {
 			<-unblock
 			return nil
 		}))
-		r := outage.New(func() *zap.Logger { return blocking })
+		r := outage.New(func() *zap.Logger { return blocking }, nil)
 		defer r.Close()
 		r.EndpointsSet([]string{"a", "b"})
 		is(r, "a", health.Serving)
@@ -136,6 +137,60 @@ func TestLogThatBlocks(t *testing.T) {
 			"warn: an endpoint is out", "info: an endpoint serves again", "warn: an endpoint is out",
 		}, messages(logs))
 	})
+}
+
+// An outage whose reason changes has one more line, and no further one while the reason stays.
+func TestAnotherReason(t *testing.T) {
+	for name, tt := range map[string]struct {
+		out  []string // the endpoints that are
+		want []string
+	}{
+		"of an endpoint": {[]string{"b"}, []string{
+			"warn: an endpoint is out", "warn: an endpoint is out for another reason", "info: an endpoint serves again",
+		}},
+		"of the cluster": {[]string{"a", "b", "c"}, []string{
+			"warn: no endpoint can serve", "warn: no endpoint can serve, for another reason", "info: the cluster serves again",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				core, logs := observer.New(zapcore.DebugLevel)
+				lg := zap.New(core)
+				var untrusted atomic.Bool
+				port := 1000
+				r := outage.New(func() *zap.Logger { return lg }, func() (all []health.Status) {
+					port++ // what differs with each attempt
+					latest := fmt.Errorf("port %d: %w", port, errReset)
+					if untrusted.Load() {
+						latest = errors.New("x509: certificate signed by unknown authority")
+					}
+					for _, ep := range []string{"a", "b", "c"} {
+						all = append(all, health.Status{Endpoint: ep, LastErr: latest, LastErrAt: time.Now()})
+					}
+					return all
+				})
+				defer r.Close()
+				r.EndpointsSet([]string{"a", "b", "c"})
+				for _, ep := range []string{"a", "b", "c"} {
+					is(r, ep, health.Serving)
+				}
+				for _, ep := range tt.out {
+					r.StateChanged(health.Change{Endpoint: ep, To: health.Dead, Evidence: health.Evidence{Kind: health.ConnectFailed, Err: fmt.Errorf("port 7: %w", errReset)}})
+				}
+				time.Sleep(time.Minute)
+				require.Equal(t, tt.want[:1], messages(logs), "the reason is the same")
+				untrusted.Store(true)
+				time.Sleep(time.Hour)
+				require.Equal(t, tt.want[:2], messages(logs))
+				require.Contains(t, logs.All()[1].ContextMap()["last-error"], "x509")
+				for _, ep := range tt.out {
+					is(r, ep, health.Serving)
+				}
+				time.Sleep(time.Hour)
+				require.Equal(t, tt.want, messages(logs))
+			})
+		})
+	}
 }
 
 func TestCloseInAnOutage(t *testing.T) {
@@ -178,7 +233,7 @@ func ExampleReporter() {
 		return nil
 	}))
 
-	r := outage.New(func() *zap.Logger { return lg })
+	r := outage.New(func() *zap.Logger { return lg }, nil)
 	defer r.Close()
 	r.EndpointsSet([]string{"10.0.0.1:2379", "10.0.0.2:2379"})
 	r.StateChanged(health.Change{Endpoint: "10.0.0.1:2379", To: health.Serving})

@@ -9,25 +9,40 @@ import (
 	quorateprom "github.com/quorate/quorate/observe/prometheus"
 )
 
-func ExampleNewClientCollector() {
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"10.0.0.1:2379"}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer client.Close()
+// A client that has the observer reports its present state too.
+func ExampleObserver_Attach() {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(quorateprom.NewClientCollector("orders", client))
-
-	families, err := registry.Gather()
+	observer, err := quorateprom.New(registry, quorateprom.Options{Client: "orders"})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	for _, family := range families {
-		if family.GetName() == "quorate_client_ready" {
-			fmt.Println(family.GetName(), family.GetMetric()[0].GetGauge().GetValue())
-		}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"10.0.0.1:2379"}, Observer: observer})
+	if err != nil {
+		fmt.Println(err)
+		return
 	}
-	// Output: quorate_client_ready 0
+	ready := func() {
+		families, err := registry.Gather()
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		for _, family := range families {
+			if family.GetName() == "quorate_client_ready" {
+				fmt.Println(family.GetName(), family.GetMetric()[0].GetGauge().GetValue())
+				return
+			}
+		}
+		fmt.Println("no client")
+	}
+	ready()
+	if err := client.Close(); err != nil {
+		fmt.Println(err)
+		return
+	}
+	ready()
+	// Output:
+	// quorate_client_ready 0
+	// no client
 }

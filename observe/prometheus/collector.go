@@ -3,11 +3,14 @@ package prometheus
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/observe"
+	"github.com/quorate/quorate/observe/introspect"
 )
 
 // collector is what a registry has of this package: one for all clients.
@@ -15,12 +18,15 @@ type collector struct {
 	metrics
 
 	mu        sync.Mutex
-	observers map[*Observer]struct{} // that are open
+	observers map[*Observer]struct{}          // that are open
+	attached  map[string]*introspect.Channels // clients and channels, by the label "client"
 }
 
 // register returns the collector of a registry, which is made with the first client.
 func register(reg prometheus.Registerer) (*collector, error) {
-	c := &collector{metrics: newMetrics(), observers: make(map[*Observer]struct{})}
+	c := &collector{
+		metrics: newMetrics(), observers: make(map[*Observer]struct{}), attached: make(map[string]*introspect.Channels),
+	}
 	err := reg.Register(c)
 	var known prometheus.AlreadyRegisteredError
 	switch {
@@ -38,6 +44,7 @@ func register(reg prometheus.Registerer) (*collector, error) {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.state
+	c.present.describe(ch)
 	for _, m := range c.all() {
 		m.Describe(ch)
 	}
@@ -48,12 +55,37 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	for _, m := range c.all() {
 		m.Collect(ch)
 	}
+	for client, metrics := range c.presentState() {
+		c.present.collect(ch, metrics, client)
+	}
 	for ep, clients := range c.states() {
 		for state := health.Unknown; state <= health.Dead; state++ {
 			ch <- prometheus.MustNewConstMetric(c.state, prometheus.GaugeValue, float64(clients[state]),
 				ep.client, ep.endpoint, state.String())
 		}
 	}
+}
+
+// presentState returns the metrics of the present state of the clients, by the label "client".
+func (c *collector) presentState() map[string][]observe.Metric {
+	c.mu.Lock()
+	attached := maps.Clone(c.attached)
+	c.mu.Unlock()
+	all := make(map[string][]observe.Metric, len(attached))
+	for client, channels := range attached {
+		all[client] = channels.Metrics() // without the lock: it takes those of the clients
+	}
+	return all
+}
+
+// attach adds a client, or a channel, until detach is called.
+func (c *collector) attach(client string, source introspect.Source) (detach func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.attached[client] == nil {
+		c.attached[client] = new(introspect.Channels)
+	}
+	return c.attached[client].Add(source)
 }
 
 // clientEndpoint is an endpoint of the clients of one name.

@@ -108,12 +108,12 @@ type client struct{ introspect.Client }
 
 func (c *client) Introspect(introspect.Options) introspect.Client { return c.Client }
 
-func TestClientCollector(t *testing.T) {
+// An observer has the present state of what is attached to it, and of nothing else.
+func TestAttachedClients(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	c := new(client)
-	require.NoError(t, reg.Register(quorateprom.NewClientCollector("orders", c)))
-	require.NoError(t, reg.Register(quorateprom.NewClientCollector("users", new(client))))
-	require.Error(t, reg.Register(quorateprom.NewClientCollector("orders", c)), "a name is one client's")
+	detach := newObserver(t, reg, "orders").Attach(c)
+	defer newObserver(t, reg, "users").Attach(new(client))()
 
 	left, ratio := 7.5, 0.5
 	c.Client = introspect.Client{
@@ -130,29 +130,52 @@ func TestClientCollector(t *testing.T) {
 		"ready": 1, "calls_in_flight": 4, "attempts_in_flight a": 3, "streams_open a": 2, "endpoint_latency_seconds a": 0.5,
 		"watches paused": 1, "watch_streams": 1, "watch_lag": 40, "watch_blocked_seconds": 61, "watch_buffered_bytes": 70, "watch_buffer_limit_bytes": 100,
 		"leases": 2, "leases_unanswered": 1, "lease_left_seconds": 7.5, "lease_left_ratio": 0.5, "probes_total": 5,
+		"watches_resumed_total": 0, "leases_lost_total": 0, // of the observer
 		"budget_left retry": 3.5, "budget_limit retry": 10, "budget_left probe": 9, "budget_limit probe": 10,
 	}
-	got := map[string]float64{}
+	require.Equal(t, want, gathered(t, reg, "orders"))
+
+	second := newObserver(t, reg, "orders").Attach(&client{introspect.Client{
+		Endpoints: []introspect.Endpoint{{Name: "a", InFlight: 1}}, Calls: introspect.Calls{InFlight: 1},
+		Watches: introspect.Watches{ByState: map[string]int{introspect.WatchPaused: 2}, LagRevisions: 5, Streams: 1},
+		Leases:  introspect.Leases{KeptAlive: 1, LeftSeconds: new(float64), LeftRatio: &left},
+		Budgets: []introspect.Budget{{Name: "retry", Left: 1, Max: 10}},
+	}})
+	both := gathered(t, reg, "orders")
+	for name, n := range map[string]float64{
+		"ready": 0, "calls_in_flight": 5, "attempts_in_flight a": 4, "watches paused": 3, "watch_streams": 2, "watch_lag": 40,
+		"watch_blocked_seconds": 61, "leases": 3, "lease_left_seconds": 0, "lease_left_ratio": 0.5, "budget_left retry": 4.5,
+	} {
+		require.InDelta(t, n, both[name], 0, name)
+	}
+	second()
+	require.Equal(t, want, gathered(t, reg, "orders"))
+	detach()
+	require.Len(t, gathered(t, reg, "orders"), 2, "what the observer counts")
+}
+
+// gathered returns the values of a client, by the names and labels of the metrics.
+func gathered(t *testing.T, reg prometheus.Gatherer, client string) map[string]float64 {
+	t.Helper()
+	all := map[string]float64{}
 	families, err := reg.Gather()
 	require.NoError(t, err)
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
-			key := family.GetName()[len("quorate_client_"):]
+			key, its := family.GetName()[len("quorate_client_"):], false
 			for _, l := range m.GetLabel() {
-				if l.GetName() == "client" && l.GetValue() == "users" {
-					key = ""
-					break
-				}
-				if l.GetName() != "client" {
+				if l.GetName() == "client" {
+					its = l.GetValue() == client
+				} else {
 					key += " " + l.GetValue()
 				}
 			}
-			if key != "" {
-				got[key] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			if its {
+				all[key] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 			}
 		}
 	}
-	require.Equal(t, want, got)
+	return all
 }
 
 // BenchmarkMeasure is what a measured call costs beside the call.

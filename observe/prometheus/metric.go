@@ -1,6 +1,7 @@
 package prometheus
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,21 +12,29 @@ import (
 // metricCollector collects metrics measured elsewhere.
 type metricCollector struct {
 	metrics func() []observe.Metric
-	descs   map[string]*prometheus.Desc
+	descs   descs
 }
 
 // newMetricCollector returns the collector of what metrics returns, which is some of every. The
 // metrics have a label, with the same value for all.
 func newMetricCollector(label, value string, every []observe.Metric, metrics func() []observe.Metric) *metricCollector {
-	c := &metricCollector{metrics: metrics, descs: make(map[string]*prometheus.Desc)}
+	return &metricCollector{metrics: metrics, descs: newDescs(every, prometheus.Labels{label: value})}
+}
+
+// descs are the descriptions of metrics, by their names.
+type descs map[string]*prometheus.Desc
+
+// newDescs describes metrics by constant labels, and by others before their own.
+func newDescs(every []observe.Metric, constant prometheus.Labels, others ...string) descs {
+	all := make(descs)
 	for _, m := range every {
-		labels := make([]string, 0, len(m.Labels))
+		labels := slices.Clone(others)
 		for _, l := range m.Labels {
 			labels = append(labels, l.Name)
 		}
-		c.descs[m.Name] = prometheus.NewDesc(prometheusName(m), m.Description, labels, prometheus.Labels{label: value})
+		all[m.Name] = prometheus.NewDesc(prometheusName(m), m.Description, labels, constant)
 	}
-	return c
+	return all
 }
 
 // prometheusName returns a name with the suffixes that Prometheus wants.
@@ -44,23 +53,28 @@ func prometheusName(m observe.Metric) string {
 }
 
 // Describe implements prometheus.Collector.
-func (c *metricCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range c.descs {
+func (c *metricCollector) Describe(ch chan<- *prometheus.Desc) { c.descs.describe(ch) }
+
+// Collect implements prometheus.Collector.
+func (c *metricCollector) Collect(ch chan<- prometheus.Metric) { c.descs.collect(ch, c.metrics()) }
+
+func (d descs) describe(ch chan<- *prometheus.Desc) {
+	for _, desc := range d {
 		ch <- desc
 	}
 }
 
-// Collect implements prometheus.Collector.
-func (c *metricCollector) Collect(ch chan<- prometheus.Metric) {
-	for _, m := range c.metrics() {
+// collect sends metrics, with the values of the other labels.
+func (d descs) collect(ch chan<- prometheus.Metric, metrics []observe.Metric, others ...string) {
+	for _, m := range metrics {
 		kind := prometheus.GaugeValue
 		if m.Counter {
 			kind = prometheus.CounterValue
 		}
-		values := make([]string, 0, len(m.Labels))
+		values := slices.Clone(others)
 		for _, l := range m.Labels {
 			values = append(values, l.Value)
 		}
-		ch <- prometheus.MustNewConstMetric(c.descs[m.Name], kind, m.Value, values...)
+		ch <- prometheus.MustNewConstMetric(d[m.Name], kind, m.Value, values...)
 	}
 }

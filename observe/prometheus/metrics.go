@@ -1,6 +1,10 @@
 package prometheus
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/observe/introspect"
+)
 
 var (
 	// marginBuckets reach from a lease whose renewal comes too late to one of minutes. The
@@ -25,7 +29,8 @@ type metrics struct {
 	gap, margin, calls, attempts                       *prometheus.HistogramVec
 	resolved, lastUpdate                               *prometheus.GaugeVec
 
-	state *prometheus.Desc
+	state   *prometheus.Desc
+	present descs // of the present state of clients
 }
 
 func newMetrics() metrics {
@@ -56,6 +61,7 @@ func newMetrics() metrics {
 		state: prometheus.NewDesc(name("endpoint_state"),
 			"How many clients of the name hold the endpoint to be in the state: 1 for its state and 0 for the others, with one client.",
 			[]string{"client", "endpoint", "state"}, nil),
+		present: newDescs(introspect.Every(), nil, "client"),
 	}
 }
 

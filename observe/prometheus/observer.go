@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/observe"
+	"github.com/quorate/quorate/observe/introspect"
 )
 
 // other stands for all endpoints that are none of the client's.
@@ -22,7 +23,9 @@ type Options struct {
 	Client string
 }
 
-// Observer is an [observe.Observer] that counts in Prometheus metrics.
+// Observer is an [observe.Observer] that counts in Prometheus metrics, and reads the present state of the client at each
+// collection: whether it is ready, calls in flight, watches and their lag, leases and the time left, budgets. The client
+// attaches itself when it is made, and is detached when it is closed; a channel of a quorate.Channel likewise.
 type Observer struct {
 	observe.None
 	shared *collector // by the clients of a registry
@@ -36,7 +39,10 @@ type Observer struct {
 	states observe.States
 }
 
-var _ observe.CallObserver = (*Observer)(nil)
+var (
+	_ observe.CallObserver = (*Observer)(nil)
+	_ introspect.Attacher  = (*Observer)(nil)
+)
 
 // New returns the Observer of one client, and registers the metrics if the registry does
 // not have them yet. The error says that reg is missing, or that it has other metrics of
@@ -61,6 +67,11 @@ func New(reg prometheus.Registerer, opts Options) (*Observer, error) {
 // Closing the client has the same effect, so only an Observer that was never used with a client
 // must be closed.
 func (o *Observer) Close() { o.shared.remove(o) }
+
+// Attach is called by the client.
+func (o *Observer) Attach(client introspect.Source) (detach func()) {
+	return o.shared.attach(o.client, client)
+}
 
 // lanes are the pick counters of an endpoint, and how long attempts there took.
 type lanes struct {

@@ -25,6 +25,10 @@ type Config struct {
 	// callers. Time while etcd is unreachable does not count. New endpoints are used at once.
 	// Default 15 s, as in resolver/dns; negative: no delay.
 	MassRemovalDelay time.Duration
+
+	// Decode returns the address and the metadata of a value, for keys in another format than that of the package comment.
+	// A value for which it fails is skipped, as an invalid one is. It must not block.
+	Decode func(value []byte) (address string, metadata any, err error)
 }
 
 const defaultMassRemovalDelay = 15 * time.Second

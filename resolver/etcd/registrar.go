@@ -26,9 +26,8 @@ var (
 )
 
 const (
-	// registerTimeout bounds Register if its ctx does not: a cluster could renew leases and time
-	// out writes for ever. If the cluster does not answer at all, the client gives up earlier,
-	// with the reason.
+	// registerTimeout bounds Register if its ctx does not: a cluster could be unreachable, or renew leases and time
+	// out writes, for ever.
 	registerTimeout = 30 * time.Second
 
 	// cleanupTimeout bounds the revocation of unused leases, which expire anyway, and how long
@@ -73,8 +72,7 @@ type Registrar struct {
 
 // Register puts an endpoint into etcd and keeps it there until [Registrar.Withdraw], or until the
 // client is closed. It returns when the key is written; ctx bounds only that. Without a deadline
-// it fails after about 15 s if etcd is unreachable, like any call of the client, and after 30 s in
-// any case.
+// it fails after about 30 s.
 //
 // It replaces another registration of the same key: that of an earlier process, or of a running
 // one, which becomes Superseded. [Registration.Notify] is called before Register returns.

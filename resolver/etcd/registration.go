@@ -34,7 +34,7 @@ const (
 	DefaultDrainPause = time.Second
 )
 
-// Registration configures a registration. Service and Address are required.
+// Registration configures a registration. Service and Address, or Service, Name and Value, are required.
 type Registration struct {
 	// Service is the name that callers dial, "billing" for "etcd:///billing". It may contain
 	// slashes, but not at its ends. Callers that dial "eu" also find the endpoints of
@@ -64,6 +64,10 @@ type Registration struct {
 	// crashed predecessor.
 	Name string
 
+	// Value, if set, is the value of the key, in another format than that of the package comment. Name is then required,
+	// Service may begin with a slash, and Address and what belongs to it must be left out.
+	Value string
+
 	// TTL is the TTL of the lease, rounded up to whole seconds. The default is
 	// DefaultTTL; the minimum is 1 s, which etcd raises to 2 s by default.
 	TTL time.Duration
@@ -89,12 +93,15 @@ func (r *Registration) validate() error {
 	switch {
 	case r.Service == "":
 		return errors.New("etcd: Service is empty: it is the name that callers dial")
-	case strings.Trim(r.Service, "/") != r.Service:
+	case r.Value == "" && strings.Trim(r.Service, "/") != r.Service:
 		return fmt.Errorf("etcd: Service is %q: it must not begin or end with a slash", r.Service)
 	case r.TTL != 0 && r.TTL < minTTL:
 		return fmt.Errorf("etcd: TTL is %v: it must be at least %v; 0 means %v", r.TTL, minTTL, DefaultTTL)
 	case r.Weight > balancer.MaxWeight:
 		return fmt.Errorf("etcd: Weight is %d: it must be at most %d", r.Weight, balancer.MaxWeight)
+	}
+	if r.Value != "" {
+		return r.validateValue()
 	}
 	if err := checkAddress(r.Address); err != nil {
 		return fmt.Errorf("etcd: Address is %q: %w", r.Address, err)
@@ -103,6 +110,16 @@ func (r *Registration) validate() error {
 		if err := checkAddress(addr); err != nil {
 			return fmt.Errorf("etcd: AdditionalAddresses[%d] is %q: %w", i, addr, err)
 		}
+	}
+	return nil
+}
+
+func (r *Registration) validateValue() error {
+	switch {
+	case r.Name == "":
+		return errors.New("etcd: Name is empty: with a Value it is the last part of the key")
+	case r.Address != "" || len(r.AdditionalAddresses) > 0 || r.Metadata != nil || r.Weight > 0:
+		return errors.New("etcd: Value is set: leave out Address, AdditionalAddresses, Metadata and Weight, which would not be in it")
 	}
 	return nil
 }
@@ -145,6 +162,9 @@ func (r *Registration) seconds() int64 {
 
 // value returns the value of the key.
 func (r *Registration) value() (string, error) {
+	if r.Value != "" {
+		return r.Value, nil
+	}
 	md, err := r.metadata()
 	if err != nil {
 		return "", err

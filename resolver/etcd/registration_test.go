@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -46,6 +47,8 @@ func TestRegisterRefuses(t *testing.T) {
 		"no JSON":             {with(func(r *etcd.Registration) { r.Metadata = func() {} }), "Metadata has no form in JSON"},
 		"no JSON, weight":     {with(func(r *etcd.Registration) { r.Metadata, r.Weight = func() {}, 1 }), "Metadata has no form in JSON"},
 		"no place for weight": {with(func(r *etcd.Registration) { r.Metadata, r.Weight = "text", 1 }), "Metadata is a string: with Weight"},
+		"value, no name":      {etcd.Registration{Service: "/svc", Value: "v"}, "Name is empty"},
+		"value and address":   {with(func(r *etcd.Registration) { r.Value, r.Name = "v", "n" }), "Value is set: leave out Address"},
 		"weight twice":        {with(func(r *etcd.Registration) { r.Metadata, r.Weight = map[string]int{"weight": 1}, 1 }), `Metadata has a member "weight"`},
 	}
 	for name, tt := range tests {
@@ -128,4 +131,41 @@ func TestTTL(t *testing.T) {
 	_, client, _ := start(t)
 	_, err := etcd.Register(within(t), client, etcd.Registration{Service: "svc", Address: "a:1", TTL: math.MaxInt64})
 	require.Equal(t, rpctypes.ErrLeaseTTLTooLarge, errors.Unwrap(err), "the server's limit counts")
+}
+
+// Keys and values in a format of the user's are registered, again after an outage in which the lease was lost, and resolved.
+func TestAnotherFormat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client, other := start(t)
+		events := make(chan etcd.Event, 100)
+		r, err := etcd.Register(within(t), client, etcd.Registration{
+			Service: "/svc", Name: "1", Value: "10.0.0.1:1", Notify: func(e etcd.Event) { events <- e },
+		})
+		require.NoError(t, err)
+		registered{r, events}.expect(t, etcd.Registered)
+		require.Equal(t, "/svc/1", r.Key())
+		require.Equal(t, "10.0.0.1:1", string(cluster.Get("/svc/1").Value))
+		require.ErrorContains(t, r.SetWeight(within(t), 2), "Value is set")
+
+		c := newChannel()
+		decode := func(value []byte) (string, any, error) {
+			if len(value) == 0 {
+				return "", nil, errors.New("no address")
+			}
+			return string(value), "md", nil
+		}
+		resolveWith(t, other, etcd.Config{Decode: decode, MassRemovalDelay: -1}, "etcd:////svc", c)
+		require.Equal(t, []string{"10.0.0.1:1"}, c.state(t))
+		require.Equal(t, "md", etcd.Metadata((<-c.endpoints)[0]))
+		_, err = cluster.Put("/svc/2", "")
+		require.NoError(t, err)
+
+		cluster.Member(0).Stop()
+		require.NoError(t, cluster.ExpireLease(int64(r.State().Lease)))
+		require.Empty(t, c.state(t))
+		cluster.Member(0).Start()
+		require.Equal(t, []string{"10.0.0.1:1"}, c.state(t))
+		require.NoError(t, r.Withdraw(within(t)))
+		require.Empty(t, c.state(t))
+	})
 }

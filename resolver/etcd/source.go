@@ -72,6 +72,12 @@ func startSource(client *clientv3.Client, cfg Config, service string, last []gre
 		s.guard.Update(time.Now(), last, 0)
 	}
 	follower := registry.NewFollower(client, service, cfg.ReportAfter)
+	if cfg.Decode != nil {
+		follower.Decode = func(value []byte) (e registry.Endpoint, err error) {
+			e.Addr, e.Metadata, err = cfg.Decode(value)
+			return e, err
+		}
+	}
 	go func() {
 		if err := follower.Follow(ctx, s); errors.Is(err, registry.ErrClientClosed) {
 			s.Lost(fmt.Errorf("%w; the resolver needs it for as long as there are channels", err))

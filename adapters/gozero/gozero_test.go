@@ -1,0 +1,159 @@
+package gozero_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/zeromicro/go-zero/core/discov"
+	"github.com/zeromicro/go-zero/core/logx"
+	"github.com/zeromicro/go-zero/zrpc"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
+
+	"github.com/quorate/quorate/adapters/gozero"
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/resolver/etcd"
+)
+
+// start returns a cluster in memory, and what go-zero would be configured with.
+func start(t *testing.T) (*fakeetcd.Cluster, *clientv3.Client, discov.EtcdConf) {
+	t.Helper()
+	logx.Disable()
+	cluster, err := fakeetcd.Start(1)
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	conf := discov.EtcdConf{Hosts: cluster.Endpoints(), Key: "users.rpc"}
+	client, err := gozero.NewClient(conf, clientv3.Config{DialOptions: cluster.DialOptions(), Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return cluster, client, conf
+}
+
+// The lease is lost in an outage, and the key is put again without a restart.
+func TestARegistrationComesBackAfterAnOutage(t *testing.T) {
+	cluster, client, conf := start(t)
+	r, err := gozero.Register(t.Context(), client, conf, "10.0.0.7:8080")
+	require.NoError(t, err)
+	require.Equal(t, "users.rpc/10.0.0.7:8080", r.Key())
+	require.Equal(t, "10.0.0.7:8080", string(cluster.Get(r.Key()).Value))
+	first := cluster.Get(r.Key()).Lease
+
+	cluster.Member(0).Stop()
+	require.NoError(t, cluster.ExpireLease(first))
+	require.Nil(t, cluster.Get(r.Key()))
+	cluster.Member(0).Start()
+	require.Eventually(t, func() bool { return cluster.Get(r.Key()) != nil }, time.Minute, time.Millisecond)
+	require.NotEqual(t, first, cluster.Get(r.Key()).Lease)
+	require.NoError(t, r.Withdraw(t.Context()))
+	require.Nil(t, cluster.Get(r.Key()))
+}
+
+func TestAddressesAndKeys(t *testing.T) {
+	cluster, client, conf := start(t)
+	t.Setenv("POD_IP", "10.1.2.3")
+	conf.ID = 7
+	r, err := gozero.Register(t.Context(), client, conf, "0.0.0.0:8080")
+	require.NoError(t, err)
+	require.Equal(t, "users.rpc/7", r.Key())
+	require.Equal(t, "10.1.2.3:8080", string(cluster.Get("users.rpc/7").Value))
+	require.NoError(t, r.Withdraw(t.Context()))
+	_, err = gozero.Register(t.Context(), client, conf, "8080")
+	require.ErrorContains(t, err, `ListenOn is "8080"`)
+	conf.Key = ""
+	_, err = gozero.Register(t.Context(), client, conf, ":8080")
+	require.ErrorContains(t, err, "Service is empty")
+}
+
+// serve runs a gRPC server until the test ends.
+func serve(t *testing.T) (address string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server := grpc.NewServer()
+	healthpb.RegisterHealthServer(server, health.NewServer())
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		assert.NoError(t, <-served)
+	})
+	return listener.Addr().String()
+}
+
+// A client of zrpc, with go-zero's target and load balancing, finds servers that are registered by the adapter and by go-zero's
+// own publisher, and those that come later.
+func TestAClientOfGoZero(t *testing.T) {
+	cluster, client, conf := start(t)
+	b, err := gozero.NewResolver(client, etcd.Config{MassRemovalDelay: -1})
+	require.NoError(t, err)
+	a, theirs := serve(t), serve(t)
+	_, err = gozero.Register(t.Context(), client, conf, a)
+	require.NoError(t, err)
+	users, err := zrpc.NewClient(zrpc.RpcClientConf{Etcd: conf, NonBlock: true, BalancerName: "p2c_ewma"}, zrpc.WithDialOption(grpc.WithResolvers(b)))
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, users.Conn().Close()) }()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	askUntilAll(ctx, t, users.Conn(), a)
+	_, err = cluster.Put("users.rpc/7587862023829", theirs)
+	require.NoError(t, err)
+	askUntilAll(ctx, t, users.Conn(), a, theirs)
+
+	byName, err := grpc.NewClient("etcd:///users.rpc", grpc.WithResolvers(b), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, byName.Close()) }()
+	askUntilAll(ctx, t, byName, a)
+}
+
+// askUntilAll makes calls until each server has answered.
+func askUntilAll(ctx context.Context, t *testing.T, conn grpc.ClientConnInterface, servers ...string) {
+	t.Helper()
+	left := map[string]bool{}
+	for _, s := range servers {
+		left[s] = true
+	}
+	for len(left) > 0 {
+		var p peer.Peer
+		_, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.Peer(&p), grpc.WaitForReady(true))
+		require.NoError(t, err)
+		require.Contains(t, servers, p.Addr.String())
+		delete(left, p.Addr.String())
+	}
+}
+
+func Example() {
+	cluster, err := fakeetcd.Start(1)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer cluster.Close()
+	conf := discov.EtcdConf{Hosts: cluster.Endpoints(), Key: "users.rpc"} // of zrpc.RpcServerConf
+
+	client, err := gozero.NewClient(conf, clientv3.Config{DialOptions: cluster.DialOptions(), Logger: zap.NewNop()})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	registrar, err := gozero.Register(context.Background(), client, conf, "10.0.0.7:8080")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(registrar.Key(), registrar.State().State)
+	fmt.Println(registrar.Withdraw(context.Background()))
+	// Output:
+	// users.rpc/10.0.0.7:8080 registered
+	// <nil>
+}

@@ -1,0 +1,83 @@
+package gozero
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/zeromicro/go-zero/core/discov"
+	"github.com/zeromicro/go-zero/core/netx"
+	"github.com/zeromicro/go-zero/core/proc"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/resolver/etcd"
+)
+
+// withdrawTimeout bounds the withdrawal while the program ends.
+const withdrawTimeout = 3 * time.Second
+
+// NewClient returns a client of the cluster in go-zero's configuration, with its hosts, user and TLS files. Everything else
+// is that of base. The error is that of clientv3.New, or of a file.
+func NewClient(conf discov.EtcdConf, base clientv3.Config) (*clientv3.Client, error) {
+	base.Endpoints = conf.Hosts
+	if conf.HasAccount() {
+		base.Username, base.Password = conf.User, conf.Pass
+	}
+	if conf.HasTLS() {
+		secured, err := clientv3.NewClientConfig(&clientv3.ConfigSpec{Endpoints: conf.Hosts, Secure: &clientv3.SecureConfig{
+			Cert: conf.CertFile, Key: conf.CertKeyFile, Cacert: conf.CACertFile, InsecureSkipVerify: conf.InsecureSkipVerify,
+		}}, nil)
+		if err != nil {
+			return nil, err
+		}
+		base.TLS = secured.TLS
+	}
+	return clientv3.New(base)
+}
+
+// Register publishes the address of a server, ListenOn of go-zero's configuration, as a discov.Publisher does, and keeps it
+// there until the program ends (proc.WrapUp), or until Withdraw of the Registrar: after an outage in which the lease was lost,
+// and if the key is deleted, it is put again. It returns when the key is written; ctx bounds only that, and is 30 s without a
+// deadline. For a host that is empty or 0.0.0.0 the address has the variable POD_IP, or the first internal address.
+//
+// The key ends with the ID of conf, or with the address if that is 0. The error says what is missing in conf, or is the client's.
+func Register(ctx context.Context, client *clientv3.Client, conf discov.EtcdConf, listenOn string) (*etcd.Registrar, error) {
+	address, err := published(listenOn)
+	if err != nil {
+		return nil, err
+	}
+	name := address
+	if conf.HasID() {
+		name = strconv.FormatInt(conf.ID, 10)
+	}
+	registrar, err := etcd.Register(ctx, client, etcd.Registration{
+		Service: conf.Key, Name: name, Value: address, TTL: time.Duration(discov.TimeToLive) * time.Second,
+	})
+	if err != nil {
+		return nil, err
+	}
+	proc.AddWrapUpListener(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), withdrawTimeout)
+		defer cancel()
+		_ = registrar.Withdraw(ctx) // otherwise the key expires
+	})
+	return registrar, nil
+}
+
+// published returns the address by which callers reach a server.
+func published(listenOn string) (string, error) {
+	host, port, err := net.SplitHostPort(listenOn)
+	if err != nil {
+		return "", fmt.Errorf(`gozero: ListenOn is %q: it must have the form "host:port"`, listenOn)
+	}
+	if host == "" || host == "0.0.0.0" {
+		if host = cmp.Or(os.Getenv("POD_IP"), netx.InternalIp()); host == "" {
+			return "", fmt.Errorf("gozero: ListenOn is %q, and this host has no address for callers: set POD_IP", listenOn)
+		}
+	}
+	return net.JoinHostPort(host, port), nil
+}

@@ -1,0 +1,89 @@
+package kratos
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-kratos/kratos/v2/registry"
+	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/clientv3/cache"
+)
+
+// errClientClosed wraps context.Canceled, with which kratos ends its use of a watcher.
+var errClientClosed = errors.Join(errors.New("kratos: the etcd client was closed"), context.Canceled)
+
+// Watch returns a watcher of the instances of a service, until its Stop, or until ctx ends or the client is closed. It does not
+// wait for etcd. While etcd cannot be reached, the last instances stay.
+func (r *Registry) Watch(ctx context.Context, serviceName string) (registry.Watcher, error) {
+	instances, err := cache.New(r.client, cache.Config{Prefixes: []string{r.prefix(serviceName) + "/"}})
+	if err != nil {
+		return nil, err
+	}
+	informer, err := cache.NewInformer(instances, cache.InformerConfig[*registry.ServiceInstance]{
+		Decode: decode,
+		OnDecodeError: func(key string, _ int64, err error) {
+			if lg := r.client.GetLogger(); lg != nil {
+				lg.Warn("an instance cannot be understood and is ignored", zap.String("key", key), zap.Error(err))
+			}
+		},
+	})
+	if err != nil {
+		instances.Close()
+		return nil, err
+	}
+	w := &watcher{client: r.client.Ctx(), instances: instances, informer: informer, changed: make(chan struct{}, 1)}
+	w.ctx, w.cancel = context.WithCancel(ctx)
+	informer.AddHandler(func(c cache.Change[*registry.ServiceInstance]) {
+		switch c.Type {
+		case cache.Synced, cache.Relisted: // changes of instances come with changes of their own
+		default:
+			w.signal()
+		}
+	})
+	return w, nil
+}
+
+type watcher struct {
+	ctx       context.Context
+	cancel    context.CancelFunc
+	client    context.Context // ends with the client
+	instances *cache.Cache
+	informer  *cache.Informer[*registry.ServiceInstance]
+	changed   chan struct{} // capacity 1
+}
+
+func (w *watcher) signal() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Next returns all instances, in the order of their keys: first when there is one, then whenever they have changed.
+func (w *watcher) Next() ([]*registry.ServiceInstance, error) {
+	select {
+	case <-w.ctx.Done():
+	case <-w.client.Done():
+	case <-w.changed:
+	}
+	switch { // also when it has changed as well
+	case w.ctx.Err() != nil:
+		return nil, w.ctx.Err()
+	case w.client.Err() != nil:
+		return nil, errClientClosed
+	}
+	var all []*registry.ServiceInstance
+	for _, object := range w.informer.List() {
+		all = append(all, object.Value)
+	}
+	return all, nil
+}
+
+// Stop ends the watcher.
+func (w *watcher) Stop() error {
+	w.cancel()
+	w.informer.Close()
+	w.instances.Close()
+	return nil
+}

@@ -1,0 +1,17 @@
+package otel
+
+import (
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/quorate/quorate/observe"
+)
+
+// ObserveKV reports the metrics of a *batch.KV, a *cache.Cache, a *cache.Informer or a *leaderelection.Metrics, which are
+// "quorate.batch.rpcs", "quorate.cache.gets" and others (docs/observing.md), until the
+// registration is ended. The attribute "quorate.client.name" is name. The error is the provider's.
+func ObserveKV(provider metric.MeterProvider, name string, kv observe.MetricSource) (metric.Registration, error) {
+	return observeMetrics(provider, []attribute.KeyValue{clientKey.String(name)}, kvKeys, kv.Metrics, kv.Metrics)
+}
+
+func kvKeys(label string) attribute.Key { return attribute.Key("quorate.kv." + label) }

@@ -1,0 +1,14 @@
+package prometheus
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/observe"
+)
+
+// NewKVCollector returns the metrics of a *batch.KV, a *cache.Cache, a *cache.Informer or a *leaderelection.Metrics, which are
+// "quorate_batch_rpcs_total", "quorate_cache_gets_total" and others (docs/observing.md), read at each
+// collection. The label "client" is name, of which a registry has one for each of the kinds.
+func NewKVCollector(name string, kv observe.MetricSource) prometheus.Collector {
+	return newMetricCollector("client", name, kv.Metrics(), kv.Metrics)
+}
