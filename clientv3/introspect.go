@@ -247,6 +247,7 @@ func (c *Client) shownConfig() map[string]any {
 		"DisableHedging":           cfg.DisableHedging,
 		"WriteStallTimeout":        cmp.Or(c.writeStallTimeout(), balancer.DefaultWriteStallTimeout).String(),
 		"RejectOldCluster":         cfg.RejectOldCluster,
+		"WaitReady":                cfg.WaitReady,
 		"AllowInsecureSync":        cfg.AllowInsecureSync,
 		"DialOptions":              len(cfg.DialOptions),
 		"Observer":                 cfg.Observer != nil,
