@@ -76,7 +76,9 @@ func (f upFlags) print(w io.Writer, cluster *lab.Cluster) error {
 	var lines strings.Builder
 	for _, v := range [][2]string{
 		{"ENDPOINTS", strings.Join(cluster.Endpoints(), ",")},
-		{"CACERT", files.CA}, {"CERT", files.ClientCert}, {"KEY", files.ClientKey},
+		{"CACERT", files.CA},
+		{"CERT", files.ClientCert},
+		{"KEY", files.ClientKey},
 	} {
 		if v[1] != "" {
 			fmt.Fprintf(&lines, "export ETCDCTL_%s='%s'\n", v[0], strings.ReplaceAll(v[1], "'", `'\''`))
