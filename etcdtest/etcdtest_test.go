@@ -47,7 +47,8 @@ func TestLeasesExpire(t *testing.T) {
 				require.NoError(t, err)
 			}
 		}
-		resp := <-etcd.Client.Watch(ctx, "", clientv3.WithPrefix(), clientv3.WithFilterPut())
+		resp := <-etcd.Client.Watch(within(t, time.Minute), "", clientv3.WithPrefix(), clientv3.WithFilterPut())
+		require.Len(t, resp.Events, 1)
 		assert.Equal(t, "left", string(resp.Events[0].Kv.Key))
 		assert.Equal(t, 10*time.Second, time.Since(begin).Truncate(time.Second))
 		time.Sleep(10 * time.Minute)
