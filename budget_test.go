@@ -24,7 +24,7 @@ import (
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
 	"balancer":    {5300, 7100},
-	"clientv3":    {20650, 34950},
+	"clientv3":    {20650, 35000},
 	"cmd":         {5200, 3050},
 	"compat":      {1150, 1350},
 	"conformance": {1100, 1500},

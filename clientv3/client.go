@@ -196,7 +196,7 @@ func (c *Client) writeStallTimeout() time.Duration {
 	return c.cfg.WriteStallTimeout
 }
 
-// waitReady bounds New with WaitReady and without DialTimeout.
+// waitReady bounds Ready, and New with WaitReady and without DialTimeout.
 const waitReady = 15 * time.Second
 
 // connect does the part of New that uses the network.
