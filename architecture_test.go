@@ -44,6 +44,7 @@ var layers = map[string][]string{
 	},
 	"clientv3/mock/fakeetcd":        {},
 	"clientv3/mock/mockserver":      {},
+	"etcdtest":                      {"clientv3", "clientv3/mock/fakeetcd"},
 	"clientv3/internal/optxn":       {"clientv3"},
 	"clientv3/internal/settle":      {"clientv3", "retry"},
 	"clientv3/clientconfig":         {"clientv3", "internal/endpoint"},

@@ -1,6 +1,7 @@
 package clientv3
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -76,9 +77,10 @@ type Client struct {
 }
 
 // New creates a client. It does not wait for a connection, so the cluster may start
-// later. New uses the network in two cases only, bounded by DialTimeout: it fetches
-// a token if cfg has a user name and password or a TokenSource, and it reads the
-// members' versions if RejectOldCluster is set.
+// later. New uses the network in three cases only, bounded by DialTimeout: it fetches
+// a token if cfg has a user name and password or a TokenSource, it reads the
+// members' versions if RejectOldCluster is set, and waits for the cluster if
+// WaitReady is.
 //
 // An error names the invalid field of cfg, or is the server's
 // (rpctypes.ErrAuthFailed for a wrong password), or wraps the TokenSource's, or is
@@ -145,7 +147,7 @@ func (c *Client) channelConfig(retryConfig *retry.Config) channel.Config {
 	return channel.Config{
 		Endpoints:         c.cfg.Endpoints,
 		TLS:               c.cfg.TLS,
-		Roots:             c.cfg.roots(),
+		Roots:             c.cfg.roots(c.GetLogger),
 		AllowInsecureSync: c.cfg.AllowInsecureSync,
 
 		DisableProbes:        c.cfg.DisableHealthChecks,
@@ -204,6 +206,9 @@ func (c *Client) writeStallTimeout() time.Duration {
 	return c.cfg.WriteStallTimeout
 }
 
+// waitReady bounds Ready, and New with WaitReady and without DialTimeout.
+const waitReady = 15 * time.Second
+
 // connect does the part of New that uses the network.
 func (c *Client) connect() error {
 	ctx := c.ctx
@@ -216,9 +221,16 @@ func (c *Client) connect() error {
 		return ContextError(ctx, err)
 	}
 	if c.cfg.RejectOldCluster {
-		return c.checkVersion(ctx)
+		if err := c.checkVersion(ctx); err != nil {
+			return err
+		}
 	}
-	return nil
+	if !c.cfg.WaitReady {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.cfg.DialTimeout, waitReady))
+	defer cancel()
+	return c.tryRead(ctx, nil)
 }
 
 // SetToken makes the client authenticate with a token (a JWT). It replaces an earlier

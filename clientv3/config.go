@@ -235,6 +235,11 @@ type Config struct {
 	// must not use the client.
 	TokenSource func(ctx context.Context) (string, error) `json:"-"`
 
+	// WaitReady makes New wait until the cluster serves the client, by a linearizable read, for
+	// DialTimeout or 15 s. If it does not, New fails with a *[NotReadyError], which has the reason for
+	// each endpoint, such as a certificate that is not trusted, and wraps context.DeadlineExceeded.
+	WaitReady bool `json:"wait-ready"`
+
 	// ca is the file from which NewClientConfig read TLS.RootCAs.
 	ca *caFile
 }

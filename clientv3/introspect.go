@@ -62,7 +62,7 @@ const readyKey = "\x00"
 // calls, and otherwise a *[NotReadyError]. It is meant for readiness probes: if the state of
 // any endpoint is known and calls succeed, it returns at once and sends nothing. A client that
 // is unused, or idle for so long that its connections were closed, makes one linearizable read,
-// bounded by ctx. So does one whose latest call failed, for whatever reason, with none that
+// bounded by ctx and 15 s. So does one whose latest call failed, for whatever reason, with none that
 // succeeded since, or has had no answer for 5 s; that read is bounded by 2 s too, and its
 // success means ready. An endpoint that answers "permission denied" counts as serving.
 //
@@ -84,6 +84,8 @@ func (c *Client) Ready(ctx context.Context) error {
 	case !undecided(known):
 		return &NotReadyError{Endpoints: known}
 	}
+	ctx, cancel := context.WithTimeout(ctx, waitReady)
+	defer cancel()
 	return c.tryRead(ctx, nil)
 }
 
@@ -247,6 +249,7 @@ func (c *Client) shownConfig() map[string]any {
 		"DisableHedging":           cfg.DisableHedging,
 		"WriteStallTimeout":        cmp.Or(c.writeStallTimeout(), balancer.DefaultWriteStallTimeout).String(),
 		"RejectOldCluster":         cfg.RejectOldCluster,
+		"WaitReady":                cfg.WaitReady,
 		"AllowInsecureSync":        cfg.AllowInsecureSync,
 		"DialOptions":              len(cfg.DialOptions),
 		"Observer":                 cfg.Observer != nil,

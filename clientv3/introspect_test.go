@@ -250,6 +250,15 @@ func TestReadyWaitsNoLongerThanItsContext(t *testing.T) {
 	})
 }
 
+// Ready ends without a deadline, too, if the only member hangs.
+func TestReadyOfAFrozenMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startFake(t, 1)
+		cluster.Member(0).Freeze()
+		require.ErrorIs(t, c.Ready(t.Context()), context.DeadlineExceeded)
+	})
+}
+
 // A report shows no secret of the configuration.
 func TestIntrospectShowsNoSecret(t *testing.T) {
 	c, err := New(Config{

@@ -2,9 +2,12 @@ package clientv3
 
 import (
 	"crypto/x509"
+	"errors"
 	"os"
 	"sync"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 // caFile reloads a file of certificate authorities when it changes. A long-lived
@@ -15,17 +18,30 @@ type caFile struct {
 
 	mu      sync.Mutex
 	pool    *x509.CertPool
+	read    fileVersion // of pool
+	refused fileVersion // the last one that had no authorities; read if there is none since
+}
+
+// fileVersion is the zero value for a file that cannot be read.
+type fileVersion struct {
 	modTime time.Time
 	size    int64
+}
+
+func versionOf(path string) (fileVersion, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return fileVersion{}, err
+	}
+	return fileVersion{st.ModTime(), st.Size()}, nil
 }
 
 // newCAFile is called before the file is first read, so that a change between
 // the two is not missed.
 func newCAFile(path string) *caFile {
 	f := &caFile{path: path}
-	if st, err := os.Stat(path); err == nil {
-		f.modTime, f.size = st.ModTime(), st.Size()
-	}
+	f.read, _ = versionOf(path) // what reads the file has the error
+	f.refused = f.read
 	return f
 }
 
@@ -34,31 +50,43 @@ func (f *caFile) loaded(pool *x509.CertPool) { f.first, f.pool = pool, pool }
 
 // roots returns the authorities in the file, which is read when it has changed. If
 // the file is missing or invalid, for example half-written, the last good
-// authorities stay in force.
-func (f *caFile) roots() *x509.CertPool {
+// authorities stay in force, with one warning a change.
+func (f *caFile) roots(lg *zap.Logger) *x509.CertPool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	st, err := os.Stat(f.path)
-	if err != nil || (st.ModTime().Equal(f.modTime) && st.Size() == f.size) {
+	now, err := versionOf(f.path)
+	if err == nil && now == f.read {
+		f.refused = f.read
 		return f.pool
 	}
-	pem, err := os.ReadFile(f.path)
-	if err != nil {
-		return f.pool
+	var pem []byte
+	if err == nil {
+		pem, err = os.ReadFile(f.path)
 	}
 	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return f.pool
+	if err == nil && !pool.AppendCertsFromPEM(pem) {
+		err = errNoCertificate
 	}
-	f.pool, f.modTime, f.size = pool, st.ModTime(), st.Size()
-	return pool
+	if err == nil {
+		f.pool, f.read, f.refused = pool, now, now
+		return pool
+	}
+	if now != f.refused {
+		f.refused = now
+		lg.Warn("the file of certificate authorities cannot be used: the last good ones stay in force",
+			zap.String("file", f.path), zap.Error(err))
+	}
+	return f.pool
 }
+
+// errNoCertificate is of a file that was read.
+var errNoCertificate = errors.New("it holds no certificate in PEM")
 
 // roots returns the function that supplies the roots of each handshake, or nil if
 // the user has replaced TLS or its RootCAs since NewClientConfig.
-func (cfg *Config) roots() func() *x509.CertPool {
+func (cfg *Config) roots(lg func() *zap.Logger) func() *x509.CertPool {
 	if cfg.ca == nil || cfg.TLS == nil || cfg.TLS.RootCAs != cfg.ca.first {
 		return nil
 	}
-	return cfg.ca.roots
+	return func() *x509.CertPool { return cfg.ca.roots(lg()) }
 }

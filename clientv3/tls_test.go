@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 func TestRootsFollowTheFile(t *testing.T) {
@@ -23,7 +25,10 @@ func TestRootsFollowTheFile(t *testing.T) {
 	write(t, path, first)
 	cfg, err := NewClientConfig(&ConfigSpec{Secure: &SecureConfig{Cacert: path}}, nil)
 	require.NoError(t, err)
-	roots := cfg.roots()
+	core, logs := observer.New(zap.WarnLevel)
+	lg := zap.New(core)
+	logger := func() *zap.Logger { return lg }
+	roots := cfg.roots(logger)
 	require.NotNil(t, roots)
 	assert.True(t, roots().Equal(poolOf(t, first)))
 
@@ -31,22 +36,36 @@ func TestRootsFollowTheFile(t *testing.T) {
 	assert.True(t, roots().Equal(poolOf(t, second)))
 
 	t.Run("what cannot be used leaves the last good one", func(t *testing.T) {
+		warned := func(want string) {
+			t.Helper()
+			for range 3 { // handshakes
+				assert.True(t, roots().Equal(poolOf(t, second)))
+			}
+			lines := logs.TakeAll()
+			require.Len(t, lines, 1, "one a change")
+			assert.Equal(t, path, lines[0].ContextMap()["file"])
+			assert.Contains(t, lines[0].ContextMap()["error"], want)
+		}
+		assert.Empty(t, logs.All())
 		write(t, path, []byte("half a certif"))
-		assert.True(t, roots().Equal(poolOf(t, second)))
+		warned("no certificate")
+		write(t, path, []byte("half a certificate"))
+		warned("no certificate")
 		require.NoError(t, os.Remove(path))
-		assert.True(t, roots().Equal(poolOf(t, second)))
+		warned("no such file")
 		write(t, path, first)
 		assert.True(t, roots().Equal(poolOf(t, first)))
+		assert.Empty(t, logs.All())
 	})
 	t.Run("what the user replaced is left alone", func(t *testing.T) {
 		cfg.TLS.RootCAs = x509.NewCertPool()
-		assert.Nil(t, cfg.roots())
+		assert.Nil(t, cfg.roots(logger))
 		cfg.TLS = &tls.Config{}
-		assert.Nil(t, cfg.roots())
+		assert.Nil(t, cfg.roots(logger))
 		cfg.TLS = nil
-		assert.Nil(t, cfg.roots())
+		assert.Nil(t, cfg.roots(logger))
 	})
-	assert.Nil(t, (&Config{TLS: &tls.Config{}}).roots())
+	assert.Nil(t, (&Config{TLS: &tls.Config{}}).roots(logger))
 }
 
 func TestFileWithoutAuthorities(t *testing.T) {

@@ -36,8 +36,8 @@ func TestPublished(t *testing.T) {
 		dir := newModule(t, environ, "pods.go.txt", "resolver/kubernetes")
 		require.Equal(t, "kubernetes:///users.shop:grpc\n", runIn(t, dir, environ, "go", "run", "."))
 	})
-	t.Run("lab in a test", func(t *testing.T) {
-		dir := newModule(t, environ, "cluster_test.go.txt", "clientv3", "lab")
+	t.Run("etcd in a test", func(t *testing.T) {
+		dir := newModule(t, environ, "cluster_test.go.txt", "etcdtest", "lab/etcdtest")
 		require.Contains(t, runIn(t, dir, environ, "go", "test", "-vet=off", "-count=1", "-v", "."), "--- PASS: TestPut")
 	})
 	t.Run("shim by a replace line", func(t *testing.T) {

@@ -5,22 +5,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/clientv3util"
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/etcdtest"
 )
 
 func TestKeyExistsAndMissing(t *testing.T) {
-	cluster, err := fakeetcd.Start(1)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
+	client := etcdtest.Fake(t).Client
 
 	for _, key := range []string{"once", "twice", "twice", "empty", "deleted", "again"} {
 		value := key
@@ -34,7 +26,7 @@ func TestKeyExistsAndMissing(t *testing.T) {
 		_, err := client.Delete(t.Context(), key)
 		require.NoError(t, err)
 	}
-	_, err = client.Put(t.Context(), "again", "")
+	_, err := client.Put(t.Context(), "again", "")
 	require.NoError(t, err)
 
 	for key, exists := range map[string]bool{

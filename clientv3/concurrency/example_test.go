@@ -10,28 +10,16 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/etcdtest"
 )
 
 // connect returns a client of an in-memory cluster.
 func connect() (client *clientv3.Client, stop func()) {
-	cluster, err := fakeetcd.Start(3)
+	etcd, err := etcdtest.New(etcdtest.Config{Members: 3})
 	if err != nil {
 		panic(err)
 	}
-	client, err = clientv3.New(clientv3.Config{
-		Endpoints:   cluster.Endpoints(),
-		DialOptions: cluster.DialOptions(),
-	})
-	if err != nil {
-		panic(err)
-	}
-	return client, func() {
-		if err := client.Close(); err != nil {
-			panic(err)
-		}
-		cluster.Close()
-	}
+	return etcd.Client, etcd.Close
 }
 
 // Two processes, each with its own session, take turns.

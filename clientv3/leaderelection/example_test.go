@@ -7,23 +7,16 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/leaderelection"
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/etcdtest"
 )
 
 // connect returns a client of an in-memory cluster.
 func connect() (client *clientv3.Client, stop func()) {
-	cluster, err := fakeetcd.Start(3)
+	etcd, err := etcdtest.New(etcdtest.Config{Members: 3})
 	if err != nil {
 		panic(err)
 	}
-	client, err = clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
-	if err != nil {
-		panic(err)
-	}
-	return client, func() {
-		_ = client.Close()
-		cluster.Close()
-	}
+	return etcd.Client, etcd.Close
 }
 
 // A controller works while it leads. When its lease is lost it campaigns again; at SIGTERM, with a context of

@@ -5,30 +5,18 @@ import (
 	"fmt"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/clientv3/namespace"
+	"github.com/quorate/quorate/etcdtest"
 )
 
 // newExampleClient returns a client of an etcd that lives in memory. A program passes
 // its endpoints to clientv3.New and nothing else.
 func newExampleClient() (*clientv3.Client, func()) {
-	cluster, err := fakeetcd.Start(1)
+	etcd, err := etcdtest.New(etcdtest.Config{})
 	if err != nil {
 		panic(err)
 	}
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints:   cluster.Endpoints(),
-		DialOptions: cluster.DialOptions(),
-	})
-	if err != nil {
-		panic(err)
-	}
-	return client, func() {
-		if err := client.Close(); err != nil {
-			panic(err)
-		}
-		cluster.Close()
-	}
+	return etcd.Client, etcd.Close
 }
 
 // A whole client is moved into a namespace.

@@ -3,25 +3,17 @@ package namespace_test
 import (
 	"testing"
 
-	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/etcdtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func startFake(t *testing.T, members int) (*fakeetcd.Cluster, *clientv3.Client) {
 	t.Helper()
-	cluster, err := fakeetcd.Start(members)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
-	c, err := clientv3.New(clientv3.Config{
-		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
-	return cluster, c
+	etcd := etcdtest.Fake(t, etcdtest.Config{Members: members})
+	return etcd.Fake, etcd.Client
 }

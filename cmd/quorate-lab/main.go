@@ -43,8 +43,9 @@ The exit status is
 		Example: `  quorate-lab faults
   quorate-lab faults --fault stop,partition --duration 10s
   quorate-lab soak --duration 10m
+  quorate-lab up --members 3
   quorate-lab completion bash > /etc/bash_completion.d/quorate-lab`,
 	}, "etcd server "+version.Version+"\n")
-	root.AddCommand(newFaultsCommand(run), newSoakCommand(watches.Run, locks.Run, linear.Run, names.Run))
+	root.AddCommand(newUpCommand(), newFaultsCommand(run), newSoakCommand(watches.Run, locks.Run, linear.Run, names.Run))
 	return root
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/quorate/quorate/balancer"
 	_ "github.com/quorate/quorate/balancer/policies"
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/etcdtest"
 	"github.com/quorate/quorate/keepalive"
 	"github.com/quorate/quorate/resolver/etcd"
 )
@@ -29,18 +29,11 @@ func (billing) EmptyCall(context.Context, *testpb.Empty) (*testpb.Empty, error) 
 // newExampleClient returns a client of a cluster in memory. A program calls clientv3.New with the
 // endpoints of its cluster.
 func newExampleClient() (*clientv3.Client, func()) {
-	cluster, err := fakeetcd.Start(1)
+	etcd, err := etcdtest.New(etcdtest.Config{})
 	if err != nil {
 		panic(err)
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
-	if err != nil {
-		panic(err)
-	}
-	return client, func() {
-		_ = client.Close()
-		cluster.Close()
-	}
+	return etcd.Client, etcd.Close
 }
 
 // A server registers itself, and callers dial the name of its service.

@@ -7,24 +7,17 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
 	recipe "github.com/quorate/quorate/clientv3/experimental/recipes"
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/etcdtest"
 )
 
 // newExampleClient returns a client of a cluster in memory. A program has
 // clientv3.New with the endpoints of its cluster here.
 func newExampleClient() (*clientv3.Client, func()) {
-	cluster, err := fakeetcd.Start(1)
+	etcd, err := etcdtest.New(etcdtest.Config{})
 	if err != nil {
 		panic(err)
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
-	if err != nil {
-		panic(err)
-	}
-	return client, func() {
-		_ = client.Close()
-		cluster.Close()
-	}
+	return etcd.Client, etcd.Close
 }
 
 // Dequeue waits until there is an element.

@@ -39,6 +39,7 @@ type Cluster struct {
 	mu           sync.Mutex
 	onDial       func(ctx context.Context, m *Member) error
 	watchOptions WatchOptions
+	leasesExpire bool
 
 	kineIDs atomic.Int64 // watch IDs with WatchOptions.Kine
 }
@@ -79,6 +80,7 @@ func (c *Cluster) Close() {
 	}
 	c.serving.Wait()
 	c.background.Wait()
+	c.store.StopLeases()
 }
 
 // Members returns the members that Start created, in order.
@@ -161,6 +163,29 @@ func (c *Cluster) ExpireLease(id int64) error {
 	return err
 }
 
+// EnableLeaseExpiry makes leases expire by time from now on, each when it is not renewed within its TTL, which
+// begins anew. In a bubble of testing/synctest that is virtual time. Without a leader no lease expires, and the
+// next leader gives each its whole TTL, as in etcd.
+func (c *Cluster) EnableLeaseExpiry() {
+	c.mu.Lock()
+	c.leasesExpire = true
+	c.mu.Unlock()
+	c.runLeases()
+}
+
+// runLeases starts or stops the clock of leases after a change of leaders.
+func (c *Cluster) runLeases() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !c.leasesExpire:
+	case c.membership.hasLeader():
+		c.store.RunLeases()
+	default:
+		c.store.StopLeases()
+	}
+}
+
 // InvalidateTokens invalidates all authentication tokens, like their expiry or a
 // restart of the cluster: calls with one fail with
 // rpctypes.ErrGRPCInvalidAuthToken.
@@ -171,11 +196,23 @@ func (c *Cluster) InvalidateTokens() { c.auth.InvalidateTokens() }
 // rpctypes.ErrGRPCNoLeader at once, and calls that need a quorum fail with
 // rpctypes.ErrGRPCTimeout, as they do on a real server after its request timeout.
 func (c *Cluster) SetLeader(m *Member) {
+	defer c.runLeases()
 	if m == nil {
 		c.membership.setLeader(0)
 		return
 	}
 	c.membership.setLeader(m.id)
+}
+
+// Leader returns the leader; nil if there is none, or it is none of the members that Start created.
+func (c *Cluster) Leader() *Member {
+	id := c.membership.currentLeader()
+	for _, m := range c.members {
+		if m.id == id {
+			return m
+		}
+	}
+	return nil
 }
 
 // SetLearner makes m a learner, or a voter again. A learner serves only

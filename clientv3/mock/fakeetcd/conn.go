@@ -25,6 +25,8 @@ type conn struct {
 	number int
 	closed chan struct{}
 
+	received received // of the goroutine that reads
+
 	// writeMu is held while writing.
 	writeMu sync.Mutex
 
@@ -78,7 +80,7 @@ func (c *conn) Close() error {
 
 // Read records the streams that the client opens.
 func (c *conn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
+	n, err := c.receive(p)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.in.feed(p[:n], func(f frame) {
@@ -101,6 +103,7 @@ func (c *conn) Write(p []byte) (int, error) {
 }
 
 func (c *conn) writeLocked(p []byte) (int, error) {
+	c.awaitAwake()
 	n, err := c.Conn.Write(p)
 	c.mu.Lock()
 	defer c.mu.Unlock()

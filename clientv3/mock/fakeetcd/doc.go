@@ -45,7 +45,8 @@
 // # Scripting connections
 //
 // Member.Stop refuses new connections and breaks the open ones, until
-// Member.Start. Member.BreakConnections only breaks them. Cluster.OnDial can
+// Member.Start. Member.Freeze keeps them open and answers nothing, until
+// Member.Continue. Member.BreakConnections only breaks them. Cluster.OnDial can
 // fail or delay each attempt to connect.
 //
 // # Inspecting the cluster
@@ -57,9 +58,10 @@
 //
 // # Where it differs from etcd
 //
-// The members share one store, so all are always up to date. There is no time: leases and
-// tokens live until ExpireLease and InvalidateTokens end them, and progress is sent only on
-// request, unless WatchOptions say otherwise. A watch catches up without pauses, and its
+// The members share one store, so all are always up to date. There is no time unless the test
+// starts it: leases live until ExpireLease ends them, or expire by time after EnableLeaseExpiry;
+// tokens live until InvalidateTokens; progress is sent only on request, unless WatchOptions say
+// otherwise. A watch catches up without pauses, and its
 // events need no buffer that could be full. Hashes and snapshots have the right form but not
 // the content of a real database. Connections are never encrypted. Tests in the project's
 // lab (lab/fakecheck) compare the fake with real servers call by call, and list the few

@@ -89,6 +89,7 @@ func maintenanceMoveLeader(c *Call, r *pb.MoveLeaderRequest) (*pb.MoveLeaderResp
 	if err := c.cluster.membership.moveLeader(c.Member.id, r.TargetID); err != nil {
 		return nil, err
 	}
+	c.cluster.runLeases()
 	return &pb.MoveLeaderResponse{}, nil
 }
 

@@ -31,6 +31,7 @@ type Member struct {
 
 	mu    sync.Mutex
 	up    bool
+	awake chan struct{} // closed while the member is not frozen
 	conns map[*conn]struct{}
 	dials int
 }
@@ -43,8 +44,10 @@ func newMember(c *Cluster, index int) *Member {
 		name:    name,
 		addr:    name + ".fakeetcd:2379",
 		up:      true,
+		awake:   make(chan struct{}),
 		conns:   make(map[*conn]struct{}),
 	}
+	close(m.awake)
 	m.listener = newListener(addr(m.addr))
 	m.server = grpc.NewServer(
 		grpc.UnknownServiceHandler(m.serve),

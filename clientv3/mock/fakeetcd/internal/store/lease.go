@@ -3,6 +3,7 @@ package store
 import (
 	"maps"
 	"slices"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -21,8 +22,10 @@ const (
 )
 
 type lease struct {
-	ttl  int64 // seconds
-	keys map[string]bool
+	ttl   int64 // seconds
+	keys  map[string]bool
+	ends  time.Time   // zero before the clock runs
+	timer *time.Timer // nil before the clock runs
 }
 
 func (s *Store) attach(kv *mvccpb.KeyValue) {
@@ -54,6 +57,7 @@ func (s *Store) LeaseGrant(r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, err
 	}
 	l := &lease{ttl: max(r.TTL, minLeaseTTL), keys: make(map[string]bool)}
 	s.leases[id] = l
+	s.renewLocked(id, l)
 	return &pb.LeaseGrantResponse{Header: &pb.ResponseHeader{Revision: s.rev}, ID: id, TTL: l.ttl}, nil
 }
 
@@ -65,17 +69,25 @@ func (s *Store) LeaseRevoke(r *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, 
 	if l == nil {
 		return nil, rpctypes.ErrGRPCLeaseNotFound
 	}
+	s.revokeLocked(r.ID, l)
+	return &pb.LeaseRevokeResponse{Header: &pb.ResponseHeader{Revision: s.rev}}, nil
+}
+
+// revokeLocked ends a lease.
+func (s *Store) revokeLocked(id int64, l *lease) {
+	if l.timer != nil {
+		l.timer.Stop()
+	}
 	b := &batch{s: s}
 	for _, key := range slices.Sorted(maps.Keys(l.keys)) {
 		b.delete(s.at(key, s.rev))
 	}
-	delete(s.leases, r.ID)
+	delete(s.leases, id)
 	b.commit()
-	return &pb.LeaseRevokeResponse{Header: &pb.ResponseHeader{Revision: s.rev}}, nil
 }
 
 // LeaseTimeToLive answers a LeaseTimeToLiveRequest: TTL -1 for a lease that
-// does not exist, otherwise the granted TTL, since time does not pass.
+// does not exist, the granted TTL while the clock of leases does not run.
 func (s *Store) LeaseTimeToLive(r *pb.LeaseTimeToLiveRequest) *pb.LeaseTimeToLiveResponse {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,6 +97,9 @@ func (s *Store) LeaseTimeToLive(r *pb.LeaseTimeToLiveRequest) *pb.LeaseTimeToLiv
 		return resp
 	}
 	resp.TTL, resp.GrantedTTL = l.ttl, l.ttl
+	if s.timed {
+		resp.TTL = int64(time.Until(l.ends).Seconds())
+	}
 	if r.Keys {
 		for _, key := range slices.Sorted(maps.Keys(l.keys)) {
 			resp.Keys = append(resp.Keys, []byte(key))
@@ -100,6 +115,7 @@ func (s *Store) LeaseRenew(r *pb.LeaseKeepAliveRequest) *pb.LeaseKeepAliveRespon
 	resp := &pb.LeaseKeepAliveResponse{Header: &pb.ResponseHeader{Revision: s.rev}, ID: r.ID}
 	if l := s.leases[r.ID]; l != nil {
 		resp.TTL = l.ttl
+		s.renewLocked(r.ID, l)
 	}
 	return resp
 }

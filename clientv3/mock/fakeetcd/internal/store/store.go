@@ -2,8 +2,8 @@
 // history, transactions, compaction and leases.
 //
 // It answers the requests of the KV and Lease services with the results and the errors of an etcd 3.7 server. Response
-// headers carry only the revision; the caller adds cluster and member. Time does not pass: a lease lives until it is
-// revoked.
+// headers carry only the revision; the caller adds cluster and member. A lease lives until it is revoked, and after
+// RunLeases no longer than its TTL.
 package store
 
 import (
@@ -32,6 +32,8 @@ type Store struct {
 	// puts counts how often each key was put, deletions notwithstanding.
 	puts   map[string]int
 	leases map[int64]*lease
+	// timed says that the clock of leases runs.
+	timed bool
 	// granted counts the lease ids that the store chose.
 	granted int64
 	// changed is closed and replaced whenever the state moves on.

@@ -1,0 +1,143 @@
+// Package etcdtest gives a test an etcd in memory and a client of it, in one line:
+//
+//	etcd := etcdtest.Fake(t)
+//	repo := NewRepository(etcd.Client)
+//
+// It opens no port, and starts in milliseconds. In a bubble of testing/synctest its time is virtual: leases
+// expire, sessions end and calls time out without a wait. Faults are one call each: Freeze, Cut, Compact,
+// LoseAnswer. The fake answers as etcd 3.7 does; [Cluster.Fake] has hooks for everything else.
+//
+// Package lab/etcdtest, in the module lab, has the same methods on real members: a test moves there by its
+// import and by Start in place of Fake. docs/testing.md compares them.
+package etcdtest
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// Config describes a cluster. Its zero value is one member without users.
+type Config struct {
+	// Members is the number of members, 1 to 1000. Default 1.
+	Members int
+	// Users has passwords by name. If there are any, the cluster requires authentication; see NewClients.
+	Users map[string]string
+	// Client configures Cluster.Client: its endpoints and how it connects are those of the cluster, and
+	// it is the user root if there are Users and it names none. It logs nothing, unless it has a logger.
+	Client clientv3.Config
+}
+
+// Cluster is a cluster in memory with a client.
+type Cluster struct {
+	*Clients
+	// Fake scripts single calls and connections, and reads and writes the store without a client.
+	Fake *fakeetcd.Cluster
+
+	mu     sync.Mutex
+	frozen map[int]bool
+}
+
+// Fake returns a cluster, by default of one member, that is closed at the end of the test. The test fails at
+// once if there is more than one Config, or it is not valid.
+func Fake(t testing.TB, cfg ...Config) *Cluster {
+	t.Helper()
+	if len(cfg) > 1 {
+		t.Fatalf("etcdtest: Fake has %d Configs: give it one or none", len(cfg))
+	}
+	c, err := New(append(cfg, Config{})[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// New is Fake where there is no test, as in an Example or TestMain. The caller closes the cluster.
+func New(cfg Config) (*Cluster, error) {
+	fake, err := fakeetcd.Start(cmp.Or(cfg.Members, 1))
+	if err != nil {
+		return nil, err
+	}
+	fake.EnableLeaseExpiry()
+	c := &Cluster{Fake: fake, frozen: make(map[int]bool)}
+	c.Clients, err = NewClients(clientv3.Config{Endpoints: fake.Endpoints(), DialOptions: fake.DialOptions()}, cfg.Users, cfg.Client)
+	if err != nil {
+		fake.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Close closes Client and the cluster.
+func (c *Cluster) Close() {
+	if c.Clients != nil {
+		_ = c.Client.Close()
+	}
+	c.Fake.Close()
+}
+
+// Freeze makes a member, counted from 0, answer nothing, while its connections stay open, as a host that
+// hangs. end makes it go on. If it is the leader, another member leads from then on; while less than a
+// majority, but not none, is left, there is no leader.
+func (c *Cluster) Freeze(member int) (end func()) {
+	time.Sleep(time.Nanosecond) // in virtual time, no call before the fault begins when one after it does
+	m := c.Fake.Member(member)
+	m.Freeze()
+	c.elect(member, true)
+	return func() {
+		m.Continue()
+		c.elect(member, false)
+	}
+}
+
+// elect gives the members that are not frozen a leader, if they can have one.
+func (c *Cluster) elect(member int, frozen bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.frozen[member] = frozen
+	var awake []*fakeetcd.Member
+	for i, m := range c.Fake.Members() {
+		if !c.frozen[i] {
+			awake = append(awake, m)
+		}
+	}
+	leader := c.Fake.Leader()
+	switch {
+	case len(awake) == 0:
+	case len(awake) <= len(c.Fake.Members())/2:
+		if leader != nil {
+			c.Fake.SetLeader(nil)
+		}
+	case !slices.Contains(awake, leader):
+		c.Fake.SetLeader(awake[0])
+	}
+}
+
+// Cut breaks the connections of clients to a member, counted from 0, and refuses new ones, until end. The
+// member goes on.
+func (c *Cluster) Cut(member int) (end func()) {
+	m := c.Fake.Member(member)
+	m.Stop()
+	return m.Start
+}
+
+// Compact discards the history before the current revision.
+func (c *Cluster) Compact() {
+	// It fails only if that is done already.
+	_ = c.Fake.Compact(c.Fake.Revision())
+}
+
+// LoseAnswer lets the next call of a method, such as "Put", "Txn" or "Range", be executed, and breaks its
+// connection in place of the answer. It is for methods with one answer.
+func (c *Cluster) LoseAnswer(method string) {
+	c.Fake.Once(method, func(call *fakeetcd.Call) {
+		_, _ = call.Execute() // what it returns is lost, an error too
+		call.BreakConn()
+	})
+}

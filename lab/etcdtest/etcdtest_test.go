@@ -1,0 +1,78 @@
+package etcdtest_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/lab/etcdtest"
+	"github.com/quorate/quorate/retry"
+)
+
+// It has no lab.Main.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is far above what any call takes.
+const patience = time.Minute
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func get(t *testing.T, client *clientv3.Client, key string) string {
+	t.Helper()
+	resp, err := client.Get(within(t, patience), key)
+	require.NoError(t, err)
+	require.Len(t, resp.Kvs, 1)
+	return string(resp.Kvs[0].Value)
+}
+
+func TestStart(t *testing.T) {
+	etcd := etcdtest.Start(t, etcdtest.Config{})
+	_, err := etcd.Client.Put(within(t, patience), "k", "v")
+	require.NoError(t, err)
+	etcd.LoseAnswer("Put")
+	_, err = etcd.Client.Put(within(t, patience), "k", "lost")
+	assert.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
+	assert.Equal(t, "lost", get(t, etcd.Client, "k"))
+	_, err = etcd.Client.Put(within(t, patience), "k", "next")
+	require.NoError(t, err)
+
+	for range 2 { // the second one has nothing to do
+		etcd.Compact()
+		_, err = etcd.Client.Get(within(t, patience), "k", clientv3.WithRev(2))
+		require.Equal(t, rpctypes.ErrCompacted, err)
+	}
+	end := etcd.Cut(0)
+	_, err = etcd.Client.Get(within(t, 100*time.Millisecond), "k")
+	require.Error(t, err)
+	end()
+	assert.Equal(t, "next", get(t, etcd.Client, "k"))
+}
+
+func TestStartThreeWithTLSAndUsers(t *testing.T) {
+	etcd := etcdtest.Start(t, etcdtest.Config{Members: 3, TLS: true, Users: map[string]string{"ann": "a"}})
+	ann := etcd.Connect(t, clientv3.Config{Username: "ann", Password: "a"})
+	_, err := ann.Put(within(t, patience), "k", "v")
+	require.NoError(t, err)
+	_, err = ann.UserList(within(t, patience))
+	require.Equal(t, rpctypes.ErrPermissionDenied, err)
+	_, err = etcd.Client.UserList(within(t, patience))
+	require.NoError(t, err)
+
+	leader, err := etcd.Lab.Leader(within(t, patience))
+	require.NoError(t, err)
+	end := etcd.Freeze(leader.Index())
+	assert.Equal(t, "v", get(t, ann, "k")) // the others elect a leader
+	end()
+	etcd.Compact()
+}
