@@ -17,8 +17,8 @@
 // which the answer was lost they send the same request again: of all copies one at most is executed. If the key has
 // changed by then, they compare the first change since the read, which they look up in the history, with their own.
 // An equal one counts as their own; so where two equal writes are not one, as with counters, write over package
-// idempotent, which knows. The outcome stays unknown (retry.OutcomeOf) only if ctx ends before an answer, or the history
-// is compacted, or a server refuses a repetition.
+// idempotent, which knows. The outcome stays unknown (retry.OutcomeOf) only if ctx ends before an answer, the client is
+// closed, the history is compacted, a server refuses a repetition, or another client has created the key meanwhile.
 //
 // [Store.Put], [Store.Delete] and [Txn] are sent as the KV sends them: over a plain client, the outcome of a lost
 // answer is unknown; over package idempotent it is known.

@@ -26,6 +26,8 @@ type guarded struct {
 type result struct {
 	written  bool
 	revision int64 // of the write
+	// unsure is the error of a copy that may have created the key, which was deleted and created by others since.
+	unsure error
 }
 
 // txn has the forms that kine knows.
@@ -53,14 +55,16 @@ func (s *Store[T]) execute(ctx context.Context, g guarded) (result, error) {
 		return result{}, unknown(err, unsure)
 	}
 	// A copy whose answer was lost may be what has changed the key.
-	kv, at, err := s.firstChange(ctx, g)
+	kv, at, err := s.firstChange(ctx, g, resp.Header.GetRevision())
 	switch {
 	case err != nil:
 		return result{}, unknown(err, unsure)
-	case !g.wrote(kv):
-		return result{}, nil
+	case g.wrote(kv):
+		return result{written: true, revision: at}, nil
+	case g.before.ModRevision == 0:
+		return result{unsure: unsure}, nil
 	}
-	return result{written: true, revision: at}, nil
+	return result{}, nil
 }
 
 func unknown(err, unsure error) error {
@@ -97,16 +101,12 @@ func (g guarded) wrote(kv *mvccpb.KeyValue) bool {
 	return kv != nil && bytes.Equal(kv.Value, g.op.ValueBytes()) && kv.Lease == int64(g.op.LeaseID())
 }
 
-var errUnclear = errors.New("the key was deleted before an answer")
-
 // firstChange returns the key as the first change since it was read has left it, nil if that was a delete, and the revision
-// of that change. It searches the history by halves: one read if the key was changed once, a few dozen at most.
-func (s *Store[T]) firstChange(ctx context.Context, g guarded) (*mvccpb.KeyValue, int64, error) {
-	kv, high, err := s.at(ctx, g, 0)
-	if err == nil && g.before.ModRevision == 0 {
-		if kv == nil {
-			return nil, 0, errUnclear
-		}
+// of that change. At revision high it has changed. It searches the history by halves: one read if the key was changed once,
+// a few dozen at most. The reads name a revision, so none is stale.
+func (s *Store[T]) firstChange(ctx context.Context, g guarded, high int64) (*mvccpb.KeyValue, int64, error) {
+	kv, high, err := s.at(ctx, g, high)
+	if kv != nil && g.before.ModRevision == 0 {
 		return s.at(ctx, g, kv.CreateRevision)
 	}
 	for low := g.before.ModRevision; err == nil && high > low+1 && !g.next(kv); {
@@ -129,7 +129,7 @@ func (g guarded) next(kv *mvccpb.KeyValue) bool {
 	return kv != nil && kv.CreateRevision == g.before.CreateRevision && kv.Version == g.before.Version+1
 }
 
-// at reads the key of a write at a revision, 0 for the latest, and returns it with its ModRevision. If it does not exist, it
+// at reads the key of a write at a revision, and returns it with its ModRevision. If it does not exist, it
 // is nil, with the revision at which it does not.
 func (s *Store[T]) at(ctx context.Context, g guarded, rev int64) (*mvccpb.KeyValue, int64, error) {
 	resp, err := s.kv.Get(ctx, string(g.op.KeyBytes()), clientv3.WithRev(rev))
@@ -139,5 +139,5 @@ func (s *Store[T]) at(ctx context.Context, g guarded, rev int64) (*mvccpb.KeyVal
 	case len(resp.Kvs) > 0:
 		return resp.Kvs[0], resp.Kvs[0].ModRevision, nil
 	}
-	return nil, cmp.Or(rev, resp.Header.GetRevision()), nil
+	return nil, rev, nil
 }

@@ -92,7 +92,8 @@ func (s *Store[T]) entry(op string, kv *mvccpb.KeyValue) (Entry[T], error) {
 func (s *Store[T]) decode(op, key string, data []byte) (T, error) {
 	value, err := s.codec.Decode(data)
 	if err != nil {
-		return value, s.failed(op, key, fmt.Errorf("%w: %w", ErrDecode, err))
+		var none T
+		return none, s.failed(op, key, fmt.Errorf("%w: %w", ErrDecode, err))
 	}
 	return value, nil
 }

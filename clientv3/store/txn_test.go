@@ -15,7 +15,7 @@ import (
 
 // TestTxnOverStores moves replicas between stores of different codecs, and counts the moves.
 func TestTxnOverStores(t *testing.T) {
-	const clients, times = 4, 10
+	const clients, times = 3, 6
 	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		configs, log := New(client, "configs/", asJSON), New(client, "log/", Bytes())
 		put(t, cluster, "configs/web", `{"Replicas":100}`)
@@ -46,8 +46,8 @@ func TestTxnOverStores(t *testing.T) {
 			})
 		}
 		movers.Wait()
-		require.Equal(t, `{"Replicas":60}`, string(cluster.Get("configs/web").Value))
-		require.Equal(t, `{"Replicas":40}`, string(cluster.Get("configs/db").Value))
+		require.Equal(t, `{"Replicas":82}`, string(cluster.Get("configs/web").Value))
+		require.Equal(t, `{"Replicas":18}`, string(cluster.Get("configs/db").Value))
 		require.Len(t, cluster.Get("log/moves").Value, clients*times)
 	})
 }

@@ -29,6 +29,8 @@ func (s *Store[T]) Create(ctx context.Context, key string, value T, opts ...clie
 	switch {
 	case err != nil:
 		return 0, s.failed("create", s.prefix+key, err)
+	case r.unsure != nil:
+		return 0, s.failed("create", s.prefix+key, unknown(ErrExists, r.unsure))
 	case !r.written:
 		return 0, s.refused("create", s.prefix+key, ErrExists)
 	}
