@@ -104,6 +104,7 @@ func TestRangeEndsWithAnError(t *testing.T) {
 	require.ErrorIs(t, err, rpctypes.ErrFutureRev)
 
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	n := 0
 	for _, err = range Range(ctx, kv, "k", WithPrefix()) {
 		if n++; n == 1 {
@@ -149,6 +150,7 @@ func TestEvents(t *testing.T) {
 		require.NoError(t, err)
 	}
 	ctx, cancel := context.WithCancel(within(t))
+	defer cancel()
 	var keys []string
 	var last error
 	for ev, err := range Events(ctx, c, "k", WithPrefix(), WithRev(2)) {

@@ -66,7 +66,7 @@ var (
 // revision as Put, keys that are gone as Deleted, and Synced. Of several changes of a key it yields the last. For that it
 // keeps the names of all keys, with their revisions, in memory, but not the values.
 //
-// For a value that cannot be decoded it yields an error ([ErrDecode]) with a Change of which only the Value is missing,
+// For a value that cannot be decoded it yields an error ([ErrDecode]) with a Change without the Value,
 // and goes on. Any other error is the last that it yields; there always is one, that of ctx at least.
 func (s *Store[T]) Watch(ctx context.Context, opts ...clientv3.OpOption) iter.Seq2[Change[T], error] {
 	return func(yield func(Change[T], error) bool) {
