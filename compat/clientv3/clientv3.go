@@ -5,11 +5,13 @@ package clientv3
 
 import (
 	"context"
+	"iter"
 	"time"
 	_ "unsafe"
 
 	quorate "github.com/quorate/quorate/clientv3"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
@@ -270,6 +272,11 @@ func CreateRevision(key string) Cmp {
 	return quorate.CreateRevision(key)
 }
 
+// Events watches key, or the range that the options ask for, and yields its events as [Watcher] has them.
+func Events(ctx context.Context, w Watcher, key string, opts ...OpOption) iter.Seq2[*Event, error] {
+	return quorate.Events(ctx, w, key, opts...)
+}
+
 // FromCompare makes a comparison of a protobuf message.
 func FromCompare(c *etcdserverpb.Compare) Cmp {
 	return quorate.FromCompare(c)
@@ -303,6 +310,16 @@ func IsOptsWithPrefix(opts []OpOption) bool {
 // LeaseValue starts a comparison of the key's lease, [NoLease] for a key without one.
 func LeaseValue(key string) Cmp {
 	return quorate.LeaseValue(key)
+}
+
+// Leases yields all leases of the cluster with their remaining time, and with [WithAttachedKeys] with their keys.
+func Leases(ctx context.Context, l Lease, opts ...LeaseOption) iter.Seq2[*LeaseTimeToLiveResponse, error] {
+	return quorate.Leases(ctx, l, opts...)
+}
+
+// Members yields the members of the cluster, by one request; opts are those of [Cluster.MemberList].
+func Members(ctx context.Context, c Cluster, opts ...OpOption) iter.Seq2[*etcdserverpb.Member, error] {
+	return quorate.Members(ctx, c, opts...)
 }
 
 // ModRevision starts a comparison of the revision that last wrote the key, 0 for a key that does not exist.
@@ -428,6 +445,16 @@ func OpTxn(cmps []Cmp, thenOps []Op, elseOps []Op) Op {
 // OpWatch returns the parameters of a watch on key, or on the range set by the options.
 func OpWatch(key string, opts ...OpOption) Op {
 	return quorate.OpWatch(key, opts...)
+}
+
+// Pages reads key, or the range that the options ask for, in pages, so that neither side holds a large range as a whole.
+func Pages(ctx context.Context, kv KV, key string, opts ...OpOption) iter.Seq2[*GetResponse, error] {
+	return quorate.Pages(ctx, kv, key, opts...)
+}
+
+// Range reads key, or the range that the options ask for, and yields its keys as [Pages] does: all at one revision.
+func Range(ctx context.Context, kv KV, key string, opts ...OpOption) iter.Seq2[*mvccpb.KeyValue, error] {
+	return quorate.Range(ctx, kv, key, opts...)
 }
 
 // RetryAuthClient returns the Auth service over the client's connection: calls carry the client's credentials and are retried according to the method's safety.

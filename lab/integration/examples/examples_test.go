@@ -5,11 +5,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -65,6 +67,8 @@ func TestExamples(t *testing.T) {
 	ran["quickstart"] = true
 	watches(ctx, t, cluster, program("watch", "--until", "examples/watched/end"))
 	ran["watch"] = true
+	configs(ctx, t, cluster, func(args ...string) *exec.Cmd { return program("configstore", args...) })
+	ran["configstore"] = true
 	leaders(ctx, t, cluster, func(name string) *exec.Cmd {
 		return program("election", "--name", name, "--term", "1h", "--ttl", "3s")
 	})
@@ -94,6 +98,34 @@ func interrupted(ctx context.Context, t *testing.T, path string) {
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	_ = cmd.Wait()
 	assert.True(t, cmd.ProcessState.Exited(), "%s does not end after an interrupt: %v", path, cmd.ProcessState)
+}
+
+// configs changes a configuration while the example follows it and each member is frozen in turn.
+func configs(ctx context.Context, t *testing.T, cluster *lab.Cluster, program func(args ...string) *exec.Cmd) {
+	t.Helper()
+	cmd := program()
+	pipe, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	var logs bytes.Buffer
+	cmd.Stderr = &logs
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewReader(pipe)
+	says := func(want string) {
+		t.Helper()
+		line, err := lines.ReadString('\n')
+		require.NoError(t, err, "%s", &logs)
+		require.Equal(t, want+"\n", line)
+	}
+	says("synced  0 <nil>")
+	for i, m := range cluster.Members() {
+		require.NoError(t, m.Stop())
+		out, err := program("--name", "web", "--replicas", strconv.Itoa(i+1)).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		says(fmt.Sprintf("put web %d <nil>", i+1))
+		require.NoError(t, m.Continue())
+	}
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	require.NoError(t, cmd.Wait(), "%s", &logs)
 }
 
 // leaders freezes, interrupts and kills the process that leads. The one that was frozen writes nothing any more.

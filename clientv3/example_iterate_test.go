@@ -1,0 +1,35 @@
+package clientv3_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// All keys of a prefix, at one revision, however many there are.
+func ExampleRange() {
+	client, stop := newExampleClient()
+	defer stop()
+	if err := configs(context.Background(), client); err != nil {
+		panic(err)
+	}
+	// Output:
+	// configs/db = blue
+	// configs/web = green
+}
+
+func configs(ctx context.Context, client *clientv3.Client) error {
+	for key, value := range map[string]string{"configs/web": "green", "configs/db": "blue"} {
+		if _, err := client.Put(ctx, key, value); err != nil {
+			return err
+		}
+	}
+	for kv, err := range clientv3.Range(ctx, client, "configs/", clientv3.WithPrefix()) {
+		if err != nil {
+			return err // what was read is not all
+		}
+		fmt.Printf("%s = %s\n", kv.Key, kv.Value)
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package clientv3
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// firstRangeKeys is the number of keys in the first page of a range: most ranges have fewer, and cost one request. What is
+// more comes as a stream.
+const firstRangeKeys = 256
+
+var (
+	errRangeCut   = errors.New("etcdclient: the range ended before its last part")
+	errWatchEnded = errors.New("etcdclient: the watch has ended: its Watcher was closed")
+)
+
+// Range reads key, or the range that the options ask for, and yields its keys as [Pages] does: all at one revision. An
+// error is the last that it yields; without one, the range is complete.
+//
+//	for kv, err := range clientv3.Range(ctx, client, "app/", clientv3.WithPrefix()) {
+func Range(ctx context.Context, kv KV, key string, opts ...OpOption) iter.Seq2[*mvccpb.KeyValue, error] {
+	pages := Pages(ctx, kv, key, opts...)
+	return func(yield func(*mvccpb.KeyValue, error) bool) {
+		for page, err := range pages {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, kv := range page.Kvs {
+				if !yield(kv, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Pages reads key, or the range that the options ask for, in pages, so that neither side holds a large range as a whole.
+// All pages are read at one revision: that of their Header, which all share, unless [WithRev] sets it. Count is that of the
+// whole range, and More says whether keys follow, as in a response of [KV.Get].
+//
+// The first page has 256 keys at most, by a Get. The others are the chunks of a [KV.GetStream] with [WithPageFallback]:
+// they are read from another member if one fails, and while they are read slowly nothing is sent. A range with a sort
+// order other than by key, or with filters by revision, is one page.
+//
+// An error is the last that it yields: that of the server, such as rpctypes.ErrCompacted if the revision was compacted
+// meanwhile, or of ctx. Without one, the range is complete. Each loop over the result reads anew. It panics as [OpGet] does.
+func Pages(ctx context.Context, kv KV, key string, opts ...OpOption) iter.Seq2[*GetResponse, error] {
+	op := OpGet(key, opts...)
+	return func(yield func(*GetResponse, error) bool) {
+		first := op
+		if inPages(op) {
+			first.limit = min(cmp.Or(op.limit, firstRangeKeys), firstRangeKeys)
+		}
+		resp, err := kv.Do(ctx, first)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		page := resp.Get()
+		n := len(page.Kvs)
+		if !page.More || first.limit == op.limit {
+			yield(page, nil)
+			return
+		}
+		if n == 0 {
+			yield(nil, errNoProgress)
+			return
+		}
+		rest := op
+		rest.key = append([]byte(string(page.Kvs[n-1].Key)), 0) // the first key that is greater
+		rest.rev = cmp.Or(op.rev, page.Header.GetRevision())
+		rest.limit = max(op.limit-int64(n), 0)
+		rest.pageFallback = true
+		header, count := page.Header, page.Count
+		if !yield(page, nil) {
+			return
+		}
+		readRest(ctx, kv, rest, func(chunk *pb.RangeResponse, err error) bool {
+			if err != nil {
+				return yield(nil, err)
+			}
+			more := chunk.Header == nil || chunk.More
+			return yield(&GetResponse{Header: header, Kvs: chunk.Kvs, Count: count, More: more}, nil)
+		})
+	}
+}
+
+// inPages reports whether a range can be read in parts.
+func inPages(op Op) bool {
+	return len(op.end) > 0 && !op.countOnly && (&rangeCursor{op: op}).plain()
+}
+
+// readRest yields the chunks of a stream, and an error at last if they are not all.
+func readRest(ctx context.Context, kv KV, op Op, yield func(*pb.RangeResponse, error) bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := kv.GetStream(ctx, string(op.key), func(o *Op) { *o = op })
+	if err != nil {
+		yield(nil, err)
+		return
+	}
+	complete, read := false, 0
+	for chunk := range stream {
+		err := chunk.Err()
+		if errors.Is(err, rpctypes.ErrFutureRev) && op.serializable && read == 0 {
+			// This member is behind the one that has answered before.
+			op.serializable = false
+			readRest(ctx, kv, op, yield)
+			return
+		}
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		complete, read = chunk.Header != nil, read+len(chunk.Kvs)
+		if !yield(chunk.RangeResponse, nil) {
+			return
+		}
+	}
+	if !complete {
+		yield(nil, cmp.Or(ctx.Err(), errRangeCut))
+	}
+}
+
+// Events watches key, or the range that the options ask for, and yields its events as [Watcher] has them. It goes on until
+// the loop ends it, ctx ends, or the watch fails. The reason is the last that it yields: the error of ctx, or one that
+// [Watcher] lists, such as rpctypes.ErrCompacted. Each loop over the result is a watch of its own.
+func Events(ctx context.Context, w Watcher, key string, opts ...OpOption) iter.Seq2[*Event, error] {
+	return func(yield func(*Event, error) bool) {
+		watching, cancel := context.WithCancel(ctx)
+		defer cancel()
+		for resp := range w.Watch(watching, key, opts...) {
+			for _, ev := range resp.Events {
+				if !yield(ev, nil) {
+					return
+				}
+			}
+			if err := resp.Err(); err != nil {
+				yield(nil, err)
+				return
+			}
+		}
+		yield(nil, cmp.Or(ctx.Err(), errWatchEnded))
+	}
+}
+
+// Leases yields all leases of the cluster with their remaining time, and with [WithAttachedKeys] with their keys. It asks for
+// one after the other, when the loop is there, and leaves out those that have ended since it listed them. An error is the
+// last that it yields.
+func Leases(ctx context.Context, l Lease, opts ...LeaseOption) iter.Seq2[*LeaseTimeToLiveResponse, error] {
+	return func(yield func(*LeaseTimeToLiveResponse, error) bool) {
+		list, err := l.Leases(ctx)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for _, status := range list.Leases {
+			lease, err := l.TimeToLive(ctx, status.ID, opts...)
+			switch {
+			case err != nil:
+				yield(nil, err)
+				return
+			case lease.TTL >= 0 && !yield(lease, nil):
+				return
+			}
+		}
+	}
+}
+
+// Members yields the members of the cluster, by one request; opts are those of [Cluster.MemberList]. An error is the last
+// that it yields.
+func Members(ctx context.Context, c Cluster, opts ...OpOption) iter.Seq2[*pb.Member, error] {
+	return func(yield func(*pb.Member, error) bool) {
+		list, err := c.MemberList(ctx, opts...)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for _, m := range list.Members {
+			if !yield(m, nil) {
+				return
+			}
+		}
+	}
+}

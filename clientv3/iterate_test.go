@@ -1,0 +1,208 @@
+package clientv3_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// collect returns what a sequence yields before its error, and the error, which nothing may follow.
+func collect[T any](t *testing.T, seq iter.Seq2[T, error]) (all []T, failed error) {
+	t.Helper()
+	for v, err := range seq {
+		require.NoError(t, failed, "an error is the last")
+		if err != nil {
+			failed = err
+			continue
+		}
+		all = append(all, v)
+	}
+	return all, failed
+}
+
+// TestPagesAreTheRange compares pages with the response to one get, from a server that streams and one that does not.
+func TestPagesAreTheRange(t *testing.T) {
+	const keys = 600
+	for name, opts := range map[string][]OpOption{
+		"prefix":               {WithPrefix()},
+		"of the second page":   {WithPrefix(), WithLimit(400)},
+		"of the first page":    {WithPrefix(), WithLimit(100)},
+		"as many as there are": {WithPrefix(), WithLimit(keys)},
+		"from a key":           {WithFromKey()},
+		"at a revision":        {WithPrefix(), WithRev(500)},
+		"sorted":               {WithPrefix(), WithSort(SortByModRevision, SortDescend)},
+		"keys only":            {WithPrefix(), WithKeysOnly()},
+		"count":                {WithPrefix(), WithCountOnly()},
+		"serializable":         {WithPrefix(), WithSerializable()},
+		"one key":              nil,
+		"nothing":              {WithRange("k0")},
+	} {
+		for _, store := range []*rangeStore{newRangeStore(keys), oldStore(keys)} {
+			kv := NewKVFromKVClient(store, nil)
+			want, err := kv.Get(t.Context(), "k", opts...)
+			require.NoError(t, err)
+			pages, err := collect(t, Pages(t.Context(), kv, "k", opts...))
+			require.NoError(t, err, name)
+			got := &pb.RangeResponse{Header: pages[0].Header}
+			for i, page := range pages {
+				assert.LessOrEqual(t, i, 200)
+				assert.Same(t, pages[0].Header, page.Header)
+				assert.Equal(t, want.Count, page.Count, name)
+				assert.True(t, i == len(pages)-1 || page.More, name)
+				got.Kvs, got.Count, got.More = append(got.Kvs, page.Kvs...), page.Count, page.More
+			}
+			requireProto(t, (*pb.RangeResponse)(want), got)
+		}
+	}
+}
+
+// TestRangeIsReadAtOneRevision writes while a range is read. Each loop reads anew.
+func TestRangeIsReadAtOneRevision(t *testing.T) {
+	for name, store := range map[string]*rangeStore{"stream": newRangeStore(600), "pages": oldStore(600)} {
+		t.Run(name, func(t *testing.T) {
+			kv := NewKVFromKVClient(store, nil)
+			keys := Range(t.Context(), kv, "k", WithPrefix())
+			for loop := range 2 {
+				n := 0
+				for kv, err := range keys {
+					require.NoError(t, err)
+					require.LessOrEqual(t, kv.ModRevision, int64(600+600*loop))
+					store.put(fmt.Sprintf("k%04d", 599-n%600))
+					n++
+				}
+				require.Equal(t, 600, n)
+			}
+		})
+	}
+}
+
+func TestRangeEndsWithAnError(t *testing.T) {
+	store := newRangeStore(600)
+	kv := NewKVFromKVClient(store, nil)
+	store.onChunk = func(_, chunk int) error {
+		if chunk == 2 {
+			store.put("k0000")
+			store.compact()
+			return errBroken
+		}
+		return nil
+	}
+	all, err := collect(t, Range(t.Context(), kv, "k", WithPrefix()))
+	require.ErrorIs(t, err, rpctypes.ErrCompacted)
+	require.Len(t, all, 256+2*store.chunkKeys)
+
+	_, err = collect(t, Range(t.Context(), kv, "k", WithPrefix(), WithRev(10_000)))
+	require.ErrorIs(t, err, rpctypes.ErrFutureRev)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	n := 0
+	for _, err = range Range(ctx, kv, "k", WithPrefix()) {
+		if n++; n == 1 {
+			cancel()
+		}
+	}
+	require.ErrorIs(t, err, context.Canceled)
+	require.Panics(t, func() { Range(t.Context(), kv, "k", WithPrefix(), WithFromKey()) }, "as OpGet")
+}
+
+// TestRangeThatStopsEarly ends the stream with the loop: goleak fails otherwise.
+func TestRangeThatStopsEarly(t *testing.T) {
+	kv := NewKVFromKVClient(newRangeStore(600), nil)
+	for _, stop := range []int{1, 256, 257, 300} {
+		n := 0
+		for range Range(t.Context(), kv, "k", WithPrefix()) {
+			if n++; n == stop {
+				break
+			}
+		}
+		require.Equal(t, stop, n)
+	}
+}
+
+// TestSerializableRangeOverAMemberBehind reads the rest from a member that has not reached the revision of the first page.
+func TestSerializableRangeOverAMemberBehind(t *testing.T) {
+	store := newRangeStore(600)
+	store.onChunk = func(stream, _ int) error {
+		if streams, _ := store.sent(); streams[stream].Serializable {
+			return rpctypes.ErrGRPCFutureRev
+		}
+		return nil
+	}
+	all, err := collect(t, Range(t.Context(), NewKVFromKVClient(store, nil), "k", WithPrefix(), WithSerializable()))
+	require.NoError(t, err)
+	require.Len(t, all, 600)
+}
+
+func TestEvents(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	for i := range 3 {
+		_, err := cluster.Put(fmt.Sprint("k", i), "v")
+		require.NoError(t, err)
+	}
+	ctx, cancel := context.WithCancel(within(t))
+	defer cancel()
+	var keys []string
+	var last error
+	for ev, err := range Events(ctx, c, "k", WithPrefix(), WithRev(2)) {
+		if last = err; err != nil {
+			continue
+		}
+		if keys = append(keys, string(ev.Kv.Key)); len(keys) == 3 {
+			cancel()
+		}
+	}
+	require.Equal(t, []string{"k0", "k1", "k2"}, keys)
+	require.ErrorIs(t, last, context.Canceled)
+
+	require.NoError(t, cluster.Compact(3))
+	_, err := collect(t, Events(within(t), c, "k", WithPrefix(), WithRev(2)))
+	require.ErrorIs(t, err, rpctypes.ErrCompacted)
+	require.NoError(t, c.Watcher.Close())
+	_, err = collect(t, Events(within(t), c, "k"))
+	require.ErrorContains(t, err, "was closed")
+}
+
+func TestLeasesAndMembers(t *testing.T) {
+	cluster, c := startFake(t, 3)
+	ids := map[LeaseID]bool{}
+	for range 3 {
+		lease, err := c.Grant(within(t), 60)
+		require.NoError(t, err)
+		ids[lease.ID] = true
+		_, err = c.Put(within(t), fmt.Sprint(lease.ID), "v", WithLease(lease.ID))
+		require.NoError(t, err)
+	}
+	cluster.Once("LeaseTimeToLive", func(call *fakeetcd.Call) { // this one ends between the list and the question
+		id := call.Request.(*pb.LeaseTimeToLiveRequest).ID
+		assert.NoError(t, cluster.ExpireLease(id))
+		delete(ids, LeaseID(id))
+		_, _ = call.Execute()
+	})
+	leases, err := collect(t, Leases(within(t), c, WithAttachedKeys()))
+	require.NoError(t, err)
+	require.Len(t, leases, 2)
+	for _, lease := range leases {
+		require.True(t, ids[lease.ID])
+		require.Equal(t, [][]byte{fmt.Append(nil, lease.ID)}, lease.Keys)
+	}
+	members, err := collect(t, Members(within(t), c))
+	require.NoError(t, err)
+	require.Len(t, members, 3)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = collect(t, Leases(ctx, c))
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = collect(t, Members(ctx, c))
+	require.ErrorIs(t, err, context.Canceled)
+}

@@ -1,0 +1,62 @@
+package store
+
+import (
+	"encoding/json"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// Codec makes values of type T from bytes, and bytes from them. It is used by several goroutines at once.
+type Codec[T any] interface {
+	// Name is what errors call the codec.
+	Name() string
+	Encode(value T) ([]byte, error)
+	// Decode must not keep data.
+	Decode(data []byte) (T, error)
+}
+
+// codec is a Codec of two functions.
+type codec[T any] struct {
+	name   string
+	encode func(T) ([]byte, error)
+	decode func([]byte) (T, error)
+}
+
+func (c codec[T]) Name() string                   { return c.name }
+func (c codec[T]) Encode(value T) ([]byte, error) { return c.encode(value) }
+func (c codec[T]) Decode(data []byte) (T, error)  { return c.decode(data) }
+
+// JSON returns the codec "json", that of package encoding/json.
+func JSON[T any]() Codec[T] {
+	return codec[T]{
+		name:   "json",
+		encode: func(value T) ([]byte, error) { return json.Marshal(value) },
+		decode: func(data []byte) (value T, err error) {
+			err = json.Unmarshal(data, &value)
+			return value, err
+		},
+	}
+}
+
+// Proto returns the codec "protobuf", for a pointer to a generated message. The binary form is deterministic for one
+// version of the program.
+func Proto[T proto.Message]() Codec[T] {
+	return codec[T]{
+		name:   "protobuf",
+		encode: func(value T) ([]byte, error) { return proto.MarshalOptions{Deterministic: true}.Marshal(value) },
+		decode: func(data []byte) (T, error) {
+			var none T
+			value := none.ProtoReflect().New().Interface().(T)
+			return value, proto.Unmarshal(data, value)
+		},
+	}
+}
+
+// Bytes returns the codec "bytes": values as they are stored.
+func Bytes() Codec[[]byte] {
+	return codec[[]byte]{
+		name:   "bytes",
+		encode: func(value []byte) ([]byte, error) { return value, nil },
+		decode: func(data []byte) ([]byte, error) { return append([]byte{}, data...), nil },
+	}
+}

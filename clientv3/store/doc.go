@@ -1,0 +1,31 @@
+// Package store reads and writes keys as values of a Go type.
+//
+//	configs := store.New(client, "config/", store.JSON[Config]())
+//	cfg, err := configs.Get(ctx, "web")
+//	cfg, err = configs.Update(ctx, "web", func(c Config) (Config, error) {
+//		c.Replicas++
+//		return c, nil
+//	})
+//	for change, err := range configs.Watch(ctx) {
+//
+// A [Store] has the keys below a prefix, which its methods take and return without the prefix. It works over any
+// clientv3.KV: a client, package cache, namespace or idempotent, and Term.KV of package leaderelection.
+//
+// # Conditional writes
+//
+// [Store.Create], [Store.Update] and [Store.DeleteUnmodified] write only if the key is as it was read. After a fault in
+// which the answer was lost they send the same request again: of all copies one at most is executed. If the key has
+// changed by then, they compare the first change since the read, which they look up in the history, with their own.
+// An equal one counts as their own; so where two equal writes are not one, as with counters, write over package
+// idempotent, which knows. The outcome stays unknown (retry.OutcomeOf) only if ctx ends before an answer, the client is
+// closed, the history is compacted, a server refuses a repetition, or another client has created the key meanwhile.
+//
+// [Store.Put], [Store.Delete] and [Txn] are sent as the KV sends them: over a plain client, the outcome of a lost
+// answer is unknown; over package idempotent it is known.
+//
+// # Errors
+//
+// Each error is an [*Error], which names the key and the codec. Use errors.Is for [ErrNotFound], [ErrExists],
+// [ErrModified], [ErrDecode], and for errors of the server and of ctx. A value that cannot be decoded ends no loop: [Store.All] and
+// [Store.Watch] yield an error for its key, and go on.
+package store

@@ -1,0 +1,139 @@
+package store_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/idempotent"
+	"github.com/quorate/quorate/clientv3/leaderelection"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/clientv3/namespace"
+	. "github.com/quorate/quorate/clientv3/store"
+	"github.com/quorate/quorate/retry"
+)
+
+// overKVs has each KV that a Store may be over.
+var overKVs = map[string]func(t *testing.T, client *clientv3.Client, test func(kv clientv3.KV, w clientv3.Watcher)){
+	"client": func(_ *testing.T, client *clientv3.Client, test func(clientv3.KV, clientv3.Watcher)) {
+		test(client, client)
+	},
+	"cache": func(t *testing.T, client *clientv3.Client, test func(clientv3.KV, clientv3.Watcher)) {
+		c, err := cache.New(client, cache.Config{Prefixes: []string{"configs/"}})
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.WaitSynced(t.Context()))
+		test(c, client)
+	},
+	"namespace": func(_ *testing.T, client *clientv3.Client, test func(clientv3.KV, clientv3.Watcher)) {
+		test(namespace.NewKV(client.KV, "ns/"), namespace.NewWatcher(client.Watcher, "ns/"))
+	},
+	"idempotent": func(t *testing.T, client *clientv3.Client, test func(clientv3.KV, clientv3.Watcher)) {
+		kv, err := idempotent.New(t.Context(), client, idempotent.Config{})
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, kv.Close()) }()
+		test(kv, client)
+	},
+	"term": func(t *testing.T, client *clientv3.Client, test func(clientv3.KV, clientv3.Watcher)) {
+		ctx, cancel := context.WithCancel(t.Context())
+		require.NoError(t, leaderelection.Run(ctx, client, leaderelection.Config{Name: "leader"}, func(_ context.Context, term *leaderelection.Term) error {
+			defer cancel()
+			test(term.KV(), client)
+			return nil
+		}))
+	},
+}
+
+func TestOverEveryKV(t *testing.T) {
+	for name, over := range overKVs {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, _ *fakeetcd.Cluster, client *clientv3.Client) {
+				over(t, client, func(kv clientv3.KV, w clientv3.Watcher) {
+					useStore(t, New(kv, "configs/", asJSON, WithWatcher(w)), kv)
+				})
+			})
+		})
+	}
+}
+
+// useStore calls each method of a Store.
+func useStore(t *testing.T, s *Store[Config], kv clientv3.KV) {
+	ctx := t.Context()
+	_, err := s.Get(ctx, "web")
+	require.ErrorIs(t, err, ErrNotFound)
+	rev, err := s.Create(ctx, "web", Config{1})
+	require.NoError(t, err)
+	e, err := s.Get(ctx, "web")
+	require.NoError(t, err)
+	require.Equal(t, Entry[Config]{Key: "web", Value: Config{1}, CreateRevision: rev, ModRevision: rev, Version: 1}, e)
+	_, err = s.Create(ctx, "web", Config{7})
+	require.ErrorIs(t, err, ErrExists)
+	require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
+
+	f := follow(ctx, t, s)
+	f.put("web", 1)
+	f.synced()
+	updated, err := s.Update(ctx, "web", increment)
+	require.NoError(t, err)
+	f.put("web", 2)
+	now, err := s.Get(ctx, "web")
+	require.NoError(t, err)
+	require.Equal(t, now, updated)
+	require.EqualValues(t, 2, now.Version)
+	require.ErrorIs(t, s.DeleteUnmodified(ctx, e), ErrModified)
+	_, err = s.Put(ctx, "db", Config{5})
+	require.NoError(t, err)
+	f.put("db", 5)
+
+	_, err = Txn(ctx, kv, func(tx *Tx) error {
+		web, err := s.In(tx).Get("web")
+		if err != nil {
+			return err
+		}
+		s.In(tx).Delete("web")
+		return s.In(tx).Put("db", Config{web.Replicas + 40})
+	})
+	require.NoError(t, err)
+	got := map[string]int{}
+	for e, err := range s.All(ctx) {
+		require.NoError(t, err)
+		got[e.Key] = e.Value.Replicas
+	}
+	require.Equal(t, map[string]int{"db": 42}, got)
+	for range 2 { // both changes of one revision, in whatever order
+		_, err, ok := f.next()
+		require.True(t, ok)
+		require.NoError(t, err)
+	}
+	db, err := s.Get(ctx, "db")
+	require.NoError(t, err)
+	require.NoError(t, s.DeleteUnmodified(ctx, db))
+	f.deleted("db")
+	deleted, err := s.Delete(ctx, "db")
+	require.NoError(t, err)
+	require.False(t, deleted)
+}
+
+// TestTermThatIsOver refuses writes whose term has ended.
+func TestTermThatIsOver(t *testing.T) {
+	inBubble(t, func(t *testing.T, _ *fakeetcd.Cluster, client *clientv3.Client) {
+		overKVs["term"](t, client, func(kv clientv3.KV, w clientv3.Watcher) {
+			s := New(kv, "configs/", asJSON, WithWatcher(w))
+			_, err := s.Create(t.Context(), "web", Config{1})
+			require.NoError(t, err)
+			_, err = client.Delete(t.Context(), "leader", clientv3.WithPrefix())
+			require.NoError(t, err)
+			_, err = s.Update(t.Context(), "web", increment)
+			var over *leaderelection.TermEndedError
+			require.ErrorAs(t, err, &over)
+			require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
+			e, err := s.Get(t.Context(), "web")
+			require.NoError(t, err)
+			require.Equal(t, Config{1}, e.Value)
+		})
+	})
+}

@@ -1,0 +1,114 @@
+package store_test
+
+import (
+	"context"
+	"iter"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	. "github.com/quorate/quorate/clientv3/store"
+)
+
+// Config is what the tests store as JSON.
+type Config struct{ Replicas int }
+
+var asJSON = JSON[Config]()
+
+// inBubble runs a test in virtual time with a client of an etcd in memory.
+func inBubble(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		cluster := start(t, 3)
+		test(t, cluster, connect(t, cluster))
+	})
+}
+
+func start(t *testing.T, members int) *fakeetcd.Cluster {
+	t.Helper()
+	cluster, err := fakeetcd.Start(members)
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	return cluster
+}
+
+func connect(t *testing.T, cluster *fakeetcd.Cluster) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// put stores a raw value.
+func put(t *testing.T, cluster *fakeetcd.Cluster, key, value string) int64 {
+	t.Helper()
+	rev, err := cluster.Put(key, value)
+	require.NoError(t, err)
+	return rev
+}
+
+func increment(c Config) (Config, error) { return Config{c.Replicas + 1}, nil }
+
+// follower takes what a Watch yields, one by one.
+type follower struct {
+	t    *testing.T
+	next func() (Change[Config], error, bool)
+}
+
+func follow(ctx context.Context, t *testing.T, s *Store[Config], opts ...clientv3.OpOption) follower {
+	t.Helper()
+	next, stop := iter.Pull2(s.Watch(ctx, opts...))
+	t.Cleanup(stop)
+	return follower{t, next}
+}
+
+// put, deleted and synced take the next change.
+func (f follower) put(key string, replicas int) Change[Config] {
+	f.t.Helper()
+	c, err, ok := f.next()
+	require.True(f.t, ok)
+	require.NoError(f.t, err)
+	assert.Equal(f.t, Put, c.Type, "%v", c)
+	assert.Equal(f.t, key, c.Key)
+	assert.Equal(f.t, Config{replicas}, c.Value)
+	return c
+}
+
+func (f follower) deleted(key string) {
+	f.t.Helper()
+	c, err, ok := f.next()
+	require.True(f.t, ok)
+	require.NoError(f.t, err)
+	assert.Equal(f.t, Deleted, c.Type, "%v", c)
+	assert.Equal(f.t, key, c.Key)
+	assert.NotZero(f.t, c.ModRevision)
+}
+
+func (f follower) synced() {
+	f.t.Helper()
+	c, err, ok := f.next()
+	require.True(f.t, ok)
+	require.NoError(f.t, err)
+	assert.Equal(f.t, Change[Config]{Type: Synced}, c)
+}
+
+// failed takes an error, and reports whether it is the last.
+func (f follower) failed() (c Change[Config], err error) {
+	f.t.Helper()
+	c, err, ok := f.next()
+	require.True(f.t, ok)
+	require.Error(f.t, err)
+	return c, err
+}
+
+func (f follower) ended() {
+	f.t.Helper()
+	_, _, ok := f.next()
+	require.False(f.t, ok, "an error is the last")
+}

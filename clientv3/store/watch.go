@@ -1,0 +1,207 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/retry"
+)
+
+// ChangeType is the type of a [Change].
+type ChangeType int
+
+const (
+	// Put says that the key has the value, which is new to the loop.
+	Put ChangeType = iota + 1
+	// Deleted says that the key does not exist any more. There is no Value; ModRevision is that of the delete, or one at
+	// which the key is gone.
+	Deleted
+	// Synced says that the list is complete: all that follow are later changes. It has no Key.
+	Synced
+)
+
+// String returns "put", "deleted" or "synced".
+func (t ChangeType) String() string {
+	return [...]string{Put: "put", Deleted: "deleted", Synced: "synced"}[t]
+}
+
+// Change is what [Store.Watch] yields.
+type Change[T any] struct {
+	Type ChangeType
+	Entry[T]
+}
+
+const (
+	// lastingWatch is how long a watch lasts that is made again at once when its revision is compacted.
+	lastingWatch = time.Second
+	// changedSpread spreads the clients of a cluster that was restored.
+	changedSpread = time.Second
+)
+
+// listPauses are those between lists when watches do not last, with full jitter.
+var listPauses = retry.Policy{InitialBackoff: 100 * time.Millisecond, MaxBackoff: 10 * time.Second}
+
+var (
+	errNoWatcher = errors.New("the KV has no Watch: make the Store of a *clientv3.Client, or with WithWatcher")
+	errWatchOpts = errors.New("a watch takes no other options than Prefix and Between of the Store")
+	errStopped   = errors.New("the loop has ended")
+)
+
+// Watch yields the keys of the Store, or of the range that [Store.Prefix] or [Store.Between] select, as [Put]; then
+// [Synced]; and then each change as it happens, in the order of the revisions, without loss or repetition. It goes on
+// until the loop ends it, ctx ends, or the server refuses it.
+//
+// If changes are compacted before they are delivered, which happens to a loop that is slower than the changes, or if the
+// cluster was restored or replaced, Watch lists the keys again. It then yields what is different: keys with another
+// revision as Put, keys that are gone as Deleted, and Synced. Of several changes of a key it yields the last. For that it
+// keeps the names of all keys, with their revisions, in memory, but not the values.
+//
+// For a value that cannot be decoded it yields an error ([ErrDecode]) with a Change without the Value,
+// and goes on. Any other error is the last that it yields; there always is one, that of ctx at least.
+func (s *Store[T]) Watch(ctx context.Context, opts ...clientv3.OpOption) iter.Seq2[Change[T], error] {
+	return func(yield func(Change[T], error) bool) {
+		op, err := s.selected(opts)
+		key := string(op.KeyBytes())
+		keys := clientv3.OpGet(key, clientv3.WithRange(string(op.RangeBytes())))
+		switch {
+		case err != nil:
+		case s.watcher == nil:
+			err = errNoWatcher
+		case !reflect.DeepEqual(op, keys):
+			err = errWatchOpts
+		default:
+			w := &watch[T]{store: s, keys: keys, known: map[string]seen{}, yield: yield}
+			err = w.run(ctx)
+		}
+		if !errors.Is(err, errStopped) {
+			yield(Change[T]{}, s.failed("watch", key, err))
+		}
+	}
+}
+
+// watch is one loop over a Watch.
+type watch[T any] struct {
+	store *Store[T]
+	keys  clientv3.Op // the get of the range
+	known map[string]seen
+	list  int // the number of the list
+	yield func(Change[T], error) bool
+}
+
+// seen is what the loop has of a key.
+type seen struct {
+	rev  int64 // 0 if it belongs to another history
+	list int   // the last one that had it
+}
+
+// run returns why the loop cannot go on.
+func (w *watch[T]) run(ctx context.Context) error {
+	for failures := 0; ; {
+		began := time.Now()
+		err := w.listAndFollow(ctx)
+		if time.Since(began) >= lastingWatch {
+			failures = 0
+		}
+		var changed *clientv3.ClusterChangedError
+		var delay time.Duration
+		switch {
+		case errors.As(err, &changed):
+			for key, s := range w.known {
+				w.known[key] = seen{list: s.list}
+			}
+			delay = rand.N(changedSpread)
+		case !errors.Is(err, rpctypes.ErrCompacted):
+			return err
+		case failures > 0:
+			delay = listPauses.Delay(failures)
+		}
+		failures++
+		if err := pause.For(ctx, delay); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *watch[T]) listAndFollow(ctx context.Context) error {
+	rev, err := w.sync(ctx)
+	if err != nil {
+		return err
+	}
+	key, end := string(w.keys.KeyBytes()), string(w.keys.RangeBytes())
+	for ev, err := range clientv3.Events(ctx, w.store.watcher, key, clientv3.WithRange(end), clientv3.WithRev(rev+1)) {
+		switch {
+		case err != nil:
+			return err
+		case ev.Type == clientv3.EventTypeDelete:
+			err = w.deleted(string(ev.Kv.Key), ev.Kv.ModRevision)
+		default:
+			err = w.put(ev.Kv)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return errStopped
+}
+
+// sync lists the keys, yields how they differ from what the loop has, and returns the revision of the list.
+func (w *watch[T]) sync(ctx context.Context) (rev int64, err error) {
+	w.list++
+	for page, err := range clientv3.Pages(ctx, w.store.kv, string(w.keys.KeyBytes()), as(w.keys)) {
+		if err != nil {
+			return 0, err
+		}
+		rev = page.Header.GetRevision()
+		for _, kv := range page.Kvs {
+			if err := w.put(kv); err != nil {
+				return 0, err
+			}
+		}
+	}
+	var gone []string
+	for key, s := range w.known {
+		if s.list != w.list {
+			gone = append(gone, key)
+		}
+	}
+	slices.Sort(gone)
+	for _, key := range gone {
+		if err := w.deleted(key, rev); err != nil {
+			return 0, err
+		}
+	}
+	return rev, w.give(Change[T]{Type: Synced}, nil)
+}
+
+// put yields a key, unless the loop has it.
+func (w *watch[T]) put(kv *mvccpb.KeyValue) error {
+	had := w.known[string(kv.Key)]
+	w.known[string(kv.Key)] = seen{rev: kv.ModRevision, list: w.list}
+	if had.rev == kv.ModRevision {
+		return nil
+	}
+	e, err := w.store.entry("watch", kv)
+	return w.give(Change[T]{Type: Put, Entry: e}, err)
+}
+
+func (w *watch[T]) deleted(key string, rev int64) error {
+	delete(w.known, key)
+	return w.give(Change[T]{Type: Deleted, Entry: Entry[T]{Key: key[len(w.store.prefix):], ModRevision: rev}}, nil)
+}
+
+func (w *watch[T]) give(c Change[T], err error) error {
+	if !w.yield(c, err) {
+		return errStopped
+	}
+	return nil
+}

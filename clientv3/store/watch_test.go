@@ -1,0 +1,181 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	. "github.com/quorate/quorate/clientv3/store"
+)
+
+// TestWatchAfterACompaction has a watch lose its connection, and with it changes that are compacted before it is back.
+func TestWatchAfterACompaction(t *testing.T) {
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		s := New(client, "configs/", asJSON)
+		for i := range 300 { // two pages
+			put(t, cluster, fmt.Sprintf("configs/%03d", i), fmt.Sprintf(`{"Replicas":%d}`, i))
+		}
+		put(t, cluster, "configs/bad", "no JSON")
+		f := follow(t.Context(), t, s)
+		for i := range 300 {
+			f.put(fmt.Sprintf("%03d", i), i)
+		}
+		c, err := f.failed()
+		require.ErrorIs(t, err, ErrDecode)
+		require.Equal(t, "bad", c.Key)
+		f.synced()
+		put(t, cluster, "configs/web", `{"Replicas":1}`)
+		f.put("web", 1)
+		put(t, cluster, "configs/bad", "still no JSON")
+		_, err = f.failed()
+		require.ErrorContains(t, err, `store: watch "configs/bad" (json): the value cannot be decoded`)
+
+		back := make(chan struct{})
+		held := cluster.On("Watch", func(c *fakeetcd.Call) {
+			if c.Hold(back) == nil {
+				_, _ = c.Execute()
+			}
+		})
+		for _, m := range cluster.Members() {
+			m.BreakConnections()
+		}
+		synctest.Wait()
+		_, err = client.Delete(t.Context(), "configs/00", clientv3.WithPrefix())
+		require.NoError(t, err)
+		put(t, cluster, "configs/005", `{"Replicas":55}`)
+		put(t, cluster, "configs/web", `{"Replicas":2}`)
+		put(t, cluster, "configs/web", `{"Replicas":3}`)
+		require.NoError(t, cluster.Compact(put(t, cluster, "configs/zoo", `{"Replicas":9}`)))
+		close(back)
+
+		f.put("005", 55)
+		f.put("web", 3)
+		f.put("zoo", 9)
+		for i := range 10 {
+			if i != 5 {
+				f.deleted(fmt.Sprintf("00%d", i))
+			}
+		}
+		f.synced()
+		require.Positive(t, held.Ran())
+		_, err = s.Delete(t.Context(), "zoo")
+		require.NoError(t, err)
+		f.deleted("zoo")
+	})
+}
+
+func TestWatchOfARange(t *testing.T) {
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		s := New(client, "configs/", asJSON)
+		prefix, between := follow(t.Context(), t, s, s.Prefix("a/")), follow(t.Context(), t, s, s.Between("a/2", "b"))
+		put(t, cluster, "configs/a/1", `{"Replicas":1}`)
+		put(t, cluster, "configs/a/2", `{"Replicas":2}`)
+		prefix.put("a/1", 1)
+		prefix.put("a/2", 2)
+		prefix.synced()
+		between.put("a/2", 2)
+		between.synced()
+		put(t, cluster, "configs/b", `{}`)
+		put(t, cluster, "configs/a/1", `{"Replicas":3}`)
+		put(t, cluster, "configs/a/4", `{"Replicas":4}`)
+		prefix.put("a/1", 3)
+		prefix.put("a/4", 4)
+		between.put("a/4", 4)
+	})
+}
+
+func TestWatchEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		s := New(client, "configs/", asJSON)
+		ctx, cancel := context.WithCancel(t.Context())
+		f := follow(ctx, t, s)
+		f.synced()
+		cancel()
+		_, err := f.failed()
+		require.ErrorIs(t, err, context.Canceled)
+		f.ended()
+
+		cluster.Once("Range", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+		f = follow(t.Context(), t, s)
+		_, err = f.failed()
+		require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
+		require.ErrorContains(t, err, `store: watch "configs/" (json)`)
+		f.ended()
+
+		for want, f := range map[string]follower{
+			"WithWatcher":            follow(t.Context(), t, New(client.KV, "configs/", asJSON)),
+			"no other options":       follow(t.Context(), t, s, clientv3.WithRev(1)),
+			"use Prefix and Between": follow(t.Context(), t, s, clientv3.WithFromKey()),
+		} {
+			_, err = f.failed()
+			require.ErrorContains(t, err, want)
+			f.ended()
+		}
+	})
+}
+
+// TestWatchOfARestoredCluster has the cluster restored from a backup, so that revisions are those of another history.
+func TestWatchOfARestoredCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clusters := [2]*fakeetcd.Cluster{start(t, 1), start(t, 1)}
+		var present atomic.Int32
+		client, err := clientv3.New(clientv3.Config{
+			Endpoints: clusters[0].Endpoints(), Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
+				grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+					return clusters[present.Load()].DialContext(ctx, addr)
+				}),
+			},
+		})
+		require.NoError(t, err)
+		defer func() { _ = client.Close() }()
+		for i, c := range clusters {
+			put(t, c, "configs/equal", fmt.Sprintf(`{"Replicas":%d}`, i+1)) // at the same revision
+		}
+		put(t, clusters[0], "configs/lost", `{"Replicas":3}`)
+		f := follow(t.Context(), t, New(client, "configs/", asJSON))
+		f.put("equal", 1)
+		f.put("lost", 3)
+		f.synced()
+		for range 10 {
+			put(t, clusters[0], "configs/lost", `{"Replicas":4}`)
+			f.put("lost", 4)
+		}
+		present.Store(1)
+		clusters[0].Member(0).Stop()
+		f.put("equal", 2)
+		f.deleted("lost")
+		f.synced()
+	})
+}
+
+// TestWatchThatStopsEarly leaves no goroutine.
+func TestWatchThatStopsEarly(t *testing.T) {
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		s := New(client, "configs/", asJSON)
+		put(t, cluster, "configs/a", `{}`)
+		for stop := range 3 { // at a key, at Synced, at a change
+			n := 0
+			for c, err := range s.Watch(t.Context()) {
+				require.NoError(t, err)
+				if n == stop {
+					break
+				}
+				n++
+				if c.Type == Synced {
+					put(t, cluster, "configs/a", `{}`)
+				}
+			}
+			require.Equal(t, stop, n)
+		}
+	})
+}

@@ -1,0 +1,282 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/idempotent"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	. "github.com/quorate/quorate/clientv3/store"
+	"github.com/quorate/quorate/retry"
+)
+
+func TestUpdatesConflict(t *testing.T) {
+	const clients, times = 5, 10
+	inBubble(t, func(t *testing.T, _ *fakeetcd.Cluster, client *clientv3.Client) {
+		s := New(client, "configs/", asJSON)
+		var updates sync.WaitGroup
+		for range clients {
+			updates.Go(func() {
+				for range times {
+					_, err := s.CreateOrUpdate(t.Context(), "web", increment)
+					assert.NoError(t, err)
+				}
+			})
+		}
+		updates.Wait()
+		e, err := s.Get(t.Context(), "web")
+		require.NoError(t, err)
+		require.Equal(t, Config{clients * times}, e.Value)
+		require.EqualValues(t, clients*times, e.Version)
+	})
+}
+
+// TestLostAnswers has a fault during a conditional write, and what another client has done by the time it is sent again.
+func TestLostAnswers(t *testing.T) {
+	others := map[string]func(t *testing.T, client *clientv3.Client){
+		"nothing": func(*testing.T, *clientv3.Client) {},
+		"another key": func(t *testing.T, client *clientv3.Client) {
+			_, err := client.Put(t.Context(), "configs/db", `{"Replicas":9}`)
+			require.NoError(t, err)
+		},
+		"writes": func(t *testing.T, client *clientv3.Client) {
+			for range 5 {
+				_, err := client.Put(t.Context(), "configs/db", `{"Replicas":9}`)
+				require.NoError(t, err)
+				_, err = client.Put(t.Context(), "configs/web", `{"Replicas":50}`)
+				require.NoError(t, err)
+			}
+		},
+		"deleted and created": func(t *testing.T, client *clientv3.Client) {
+			_, err := client.Delete(t.Context(), "configs/web")
+			require.NoError(t, err)
+			_, err = client.Put(t.Context(), "configs/web", `{"Replicas":50}`)
+			require.NoError(t, err)
+			_, err = client.Put(t.Context(), "configs/web", `{"Replicas":51}`)
+			require.NoError(t, err)
+		},
+	}
+	for fault, lost := range map[string]bool{"answer lost": true, "request lost": false} {
+		for other, act := range others {
+			t.Run(fault+", "+other, func(t *testing.T) {
+				quiet := other == "nothing" || other == "another key"
+				run := func(write func(t *testing.T, s *Store[Config], e Entry[Config])) {
+					inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+						s := New(client, "configs/", asJSON)
+						_, err := s.Put(t.Context(), "web", Config{1})
+						require.NoError(t, err)
+						e, err := s.Get(t.Context(), "web")
+						require.NoError(t, err)
+						cluster.Once("Txn", func(c *fakeetcd.Call) {
+							if lost {
+								_, err := c.Execute()
+								assert.NoError(t, err)
+							}
+							act(t, client)
+							c.BreakConn()
+						})
+						write(t, s, e)
+						require.GreaterOrEqual(t, cluster.Count("Txn"), 2)
+					})
+				}
+				run(func(t *testing.T, s *Store[Config], before Entry[Config]) {
+					calls := 0
+					e, err := s.Update(t.Context(), "web", func(c Config) (Config, error) {
+						calls++
+						return increment(c)
+					})
+					require.NoError(t, err)
+					if lost || quiet {
+						assert.Equal(t, 1, calls, "executed once")
+						assert.Equal(t, Config{2}, e.Value)
+						assert.Equal(t, before.CreateRevision, e.CreateRevision)
+						assert.Greater(t, e.ModRevision, before.ModRevision)
+					} else {
+						assert.Equal(t, 2, calls, "of what the other one has written")
+						assert.Greater(t, e.Value.Replicas, 50)
+					}
+				})
+				run(func(t *testing.T, s *Store[Config], before Entry[Config]) {
+					err := s.DeleteUnmodified(t.Context(), before)
+					if other == "writes" && !lost {
+						require.ErrorIs(t, err, ErrModified)
+					} else {
+						require.NoError(t, err, "the first change is a delete")
+					}
+				})
+				run(func(t *testing.T, s *Store[Config], _ Entry[Config]) {
+					_, err := s.Create(t.Context(), "new", Config{3})
+					require.NoError(t, err)
+				})
+			})
+		}
+	}
+}
+
+// TestLostAnswerOverAStaleCache reads from a cache whose watch lags, by leave of the context: the outcome is found out all
+// the same.
+func TestLostAnswerOverAStaleCache(t *testing.T) {
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		put(t, cluster, "configs/web", `{"Replicas":1}`)
+		cluster.On("Watch", func(c *fakeetcd.Call) {
+			c.OnSend(func(m proto.Message) bool { return len(m.(*pb.WatchResponse).Events) == 0 })
+			_, _ = c.Execute()
+		})
+		c, err := cache.New(client, cache.Config{Prefixes: []string{"configs/"}})
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.WaitSynced(t.Context()))
+		cluster.Once("Txn", func(c *fakeetcd.Call) {
+			_, _ = c.Execute()
+			c.BreakConn()
+		})
+		e, err := New(c, "configs/", asJSON).Update(cache.WithMaxStaleness(t.Context(), time.Hour), "web", increment)
+		require.NoError(t, err)
+		require.Equal(t, Config{2}, e.Value)
+		require.Equal(t, `{"Replicas":2}`, string(cluster.Get("configs/web").Value))
+	})
+}
+
+// TestCreatedBySomeoneElse has another client create the key while the answer is lost.
+func TestCreatedBySomeoneElse(t *testing.T) {
+	for name, tt := range map[string]struct {
+		executed bool
+		value    string
+		exists   bool
+	}{
+		"by the other":               {value: `{"Replicas":9}`, exists: true},
+		"executed, and then changed": {executed: true, value: `{"Replicas":9}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+				cluster.Once("Txn", func(c *fakeetcd.Call) {
+					if tt.executed {
+						_, _ = c.Execute()
+					}
+					put(t, cluster, "configs/web", tt.value)
+					c.BreakConn()
+				})
+				_, err := New(client, "configs/", asJSON).Create(t.Context(), "web", Config{3})
+				if tt.exists {
+					require.ErrorIs(t, err, ErrExists)
+					require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err), "ours may have been there before")
+				} else {
+					require.NoError(t, err)
+				}
+			})
+		})
+	}
+}
+
+// TestUnsettled has outcomes that stay unknown.
+func TestUnsettled(t *testing.T) {
+	t.Run("the context ends", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			cluster.On("Txn", func(c *fakeetcd.Call) {
+				_, _ = c.Execute()
+				cancel()
+				c.BreakConn()
+			})
+			_, err := New(client, "configs/", asJSON).Create(ctx, "web", Config{3})
+			require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
+			_, err = New(client, "configs/", asJSON).Create(ctx, "db", Config{3})
+			require.ErrorIs(t, err, context.Canceled)
+			require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err), "nothing was sent")
+		})
+	})
+	t.Run("the history is compacted", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+			s := New(client, "configs/", asJSON)
+			put(t, cluster, "configs/web", `{"Replicas":1}`)
+			cluster.Once("Txn", func(c *fakeetcd.Call) {
+				_, _ = c.Execute()
+				for range 5 {
+					put(t, cluster, "configs/web", `{"Replicas":7}`)
+				}
+				assert.NoError(t, cluster.Compact(cluster.Revision()))
+				c.BreakConn()
+			})
+			_, err := s.Update(t.Context(), "web", increment)
+			require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
+			require.ErrorIs(t, err, rpctypes.ErrCompacted)
+		})
+	})
+	t.Run("the client is closed", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+			cluster.Once("Txn", func(c *fakeetcd.Call) {
+				_, _ = c.Execute()
+				_ = client.Close()
+			})
+			_, err := New(client, "configs/", asJSON).Create(t.Context(), "web", Config{3})
+			require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
+		})
+	})
+}
+
+// TestEqualWrites has two clients increment the same value, and one of the requests lost: over package idempotent both count.
+func TestEqualWrites(t *testing.T) {
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		kv, err := idempotent.New(t.Context(), client, idempotent.Config{})
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, kv.Close()) }()
+		s := New[Config](kv, "configs/", asJSON)
+		put(t, cluster, "configs/web", `{"Replicas":1}`)
+		cluster.Once("Txn", func(c *fakeetcd.Call) {
+			put(t, cluster, "configs/web", `{"Replicas":2}`)
+			c.BreakConn()
+		})
+		e, err := s.Update(t.Context(), "web", increment)
+		require.NoError(t, err)
+		require.Equal(t, Config{3}, e.Value)
+	})
+}
+
+func TestUpdateThatWritesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		s := New(client, "configs/", asJSON)
+		_, err := s.Update(t.Context(), "web", increment)
+		require.ErrorIs(t, err, ErrNotFound)
+		require.EqualError(t, err, `store: update "configs/web" (json): the key does not exist`)
+		put(t, cluster, "configs/web", `{"Replicas":1}`)
+		no := errors.New("no")
+		_, err = s.Update(t.Context(), "web", func(c Config) (Config, error) { return c, no })
+		require.ErrorIs(t, err, no)
+		require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
+		_, err = s.Update(t.Context(), "web", func(c Config) (Config, error) { return c, nil })
+		require.NoError(t, err)
+		require.Equal(t, 1, cluster.PutCount("configs/web"))
+		require.ErrorContains(t, s.DeleteUnmodified(t.Context(), Entry[Config]{Key: "web"}), "ModRevision")
+	})
+}
+
+// TestUpdateKeepsTheLease updates a key that belongs to a lease.
+func TestUpdateKeepsTheLease(t *testing.T) {
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		s := New(client, "configs/", asJSON)
+		lease, err := client.Grant(t.Context(), 60)
+		require.NoError(t, err)
+		_, err = s.Create(t.Context(), "web", Config{1}, clientv3.WithLease(lease.ID))
+		require.NoError(t, err)
+		e, err := s.Update(t.Context(), "web", increment)
+		require.NoError(t, err)
+		require.Equal(t, lease.ID, e.Lease)
+		require.EqualValues(t, lease.ID, cluster.Get("configs/web").Lease)
+		e, err = s.Update(t.Context(), "web", increment, clientv3.WithLease(clientv3.NoLease))
+		require.NoError(t, err)
+		require.Zero(t, e.Lease)
+		require.Zero(t, cluster.Get("configs/web").Lease)
+	})
+}
