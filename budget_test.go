@@ -24,15 +24,15 @@ import (
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
 	"balancer":    {5300, 7100},
-	"clientv3":    {20500, 34900},
+	"clientv3":    {21500, 35700},
 	"cmd":         {5100, 2950},
 	"compat":      {1150, 1350},
 	"conformance": {1100, 1500},
-	"examples":    {500, 0},
+	"examples":    {550, 0},
 	"health":      {850, 1700},
 	"internal":    {3900, 5600},
 	"keepalive":   {600, 1550},
-	"lab":         {24550, 24850},
+	"lab":         {24550, 25000},
 	"observe":     {2400, 2550},
 	"pool":        {2250, 3750},
 	"resolver":    {5600, 7200},
