@@ -103,6 +103,12 @@ type WatchResponse struct {
 	CancelReason string
 }
 
+// WatchEnd returns the last response of a watch that ends with err, for a [Watcher] that a program makes. Its Err returns err,
+// or the server's error that err is.
+func WatchEnd(err error) WatchResponse {
+	return WatchResponse{Header: &pb.ResponseHeader{}, Canceled: true, closeErr: err}
+}
+
 // Err returns why the watch ended, and nil for every response but the last. If the
 // server ended the watch, it is the server's error, comparable with ==.
 func (wr *WatchResponse) Err() error {

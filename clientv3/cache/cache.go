@@ -41,8 +41,9 @@ type Cache struct {
 	floors  floors
 	chaser  chaser
 	stats   counters
-	bytes   atomic.Int64 // of all views
-	stream  atomic.Int64 // names the watch stream of the moment
+	bytes   atomic.Int64              // of all views
+	stream  atomic.Int64              // names the watch stream of the moment
+	asked   atomic.Pointer[time.Time] // when progress of watches that are behind was last asked for
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -81,6 +82,9 @@ func New(client *clientv3.Client, cfg Config) (*Cache, error) {
 	}
 	for _, v := range c.views {
 		c.spawn(v.run)
+		if cfg.OnStatus != nil {
+			c.spawn(v.followStatus)
+		}
 	}
 	c.spawn(c.probe)
 	return c, nil

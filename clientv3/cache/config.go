@@ -13,6 +13,7 @@ const (
 	defaultMaxWait       = 500 * time.Millisecond
 	defaultProbeInterval = time.Minute
 	defaultMaxVersions   = 256
+	defaultMaxEvents     = 4096
 
 	// minProbeInterval keeps a configuration from polling the cluster.
 	minProbeInterval = time.Second
@@ -50,9 +51,17 @@ type Config struct {
 	// number keeps none.
 	MaxVersions int
 
+	// MaxEvents bounds how many events of each prefix are kept for watches of [Cache.Watcher], from its first call on. Those of a
+	// prefix hold an eighth of MaxBytes at most, beside MaxBytes; the latest response of the watch is kept whatever it has. The default is 4096.
+	MaxEvents int
+
 	// OnResync, if set, is called when a prefix was read anew because a watch could not go on. It
 	// is called by the goroutine that follows the prefix and must not block.
 	OnResync func(Resynced)
+
+	// OnStatus, if set, is called with the first state of each prefix and when that changes, by a goroutine of the prefix. States that
+	// were soon replaced may be left out. It must return for Close to.
+	OnStatus func(Status)
 
 	// OnDrop, if set, is called when what is held of a prefix was dropped: with a
 	// *clientv3.ClusterChangedError, an *[OverflowError], or rpctypes.ErrPermissionDenied. Reads go to the server until it is
@@ -96,6 +105,8 @@ func (cfg Config) complete() (Config, error) {
 	switch {
 	case cfg.MaxBytes < 0:
 		return cfg, fmt.Errorf("etcdclient: cache: MaxBytes is %d: it cannot be negative; 0 means the default", cfg.MaxBytes)
+	case cfg.MaxEvents < 0:
+		return cfg, fmt.Errorf("etcdclient: cache: MaxEvents is %d: it cannot be negative; 0 means the default", cfg.MaxEvents)
 	case cfg.MaxWait < 0:
 		return cfg, fmt.Errorf("etcdclient: cache: MaxWait is %v: it cannot be negative; 0 means the default", cfg.MaxWait)
 	case cfg.ProbeInterval != 0 && cfg.ProbeInterval < minProbeInterval:
@@ -104,6 +115,7 @@ func (cfg Config) complete() (Config, error) {
 	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, defaultMaxBytes)
 	cfg.MaxWait = cmp.Or(cfg.MaxWait, defaultMaxWait)
 	cfg.ProbeInterval = cmp.Or(cfg.ProbeInterval, defaultProbeInterval)
+	cfg.MaxEvents = cmp.Or(cfg.MaxEvents, defaultMaxEvents)
 	cfg.MaxVersions = max(cmp.Or(cfg.MaxVersions, defaultMaxVersions), 0)
 	return cfg, nil
 }

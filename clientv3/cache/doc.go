@@ -58,6 +58,11 @@
 // another prefix, so the end of all access shows after as many floors as there are prefixes, whichever of them are read. Reads of a dropped prefix
 // go to the server.
 //
+// # Watches
+//
+// [Cache.Watcher] is a clientv3.Watcher. Its watches share the one that follows the prefix, however many they are, and cost the server
+// nothing. [Cache.WaitForRevision] has memory catch up with a write, [Cache.Status] says how it is.
+//
 // # Informers
 //
 // An [Informer] keeps the objects of a prefix decoded and indexed, and passes changes to handlers, with the

@@ -95,6 +95,7 @@ func (v *view) setVersionDoubt(doubt error) {
 	defer v.mu.Unlock()
 	v.versionDoubt = doubt
 	v.keeps.Store(doubt == nil)
+	v.window.trust(doubt == nil)
 	v.doubtLocked()
 }
 
@@ -108,9 +109,9 @@ func (v *view) setWatchDoubt(err error) {
 
 func (v *view) doubtLocked() {
 	if proven := v.versionDoubt == nil && v.watchDoubt == nil; v.proven.Swap(proven) != proven {
-		v.notifyLocked()
 		v.c.chaser.notify()
 	}
+	v.notifyLocked()
 }
 
 // missing returns why linearizable reads of the prefix go to the server, nil if memory answers them.

@@ -95,6 +95,7 @@ func (v *view) after(err error, failures int) time.Duration {
 	first := failures == 1
 	v.mu.Lock()
 	v.err = err
+	v.notifyLocked()
 	held := v.snap.Load() != nil || v.dropped != nil
 	v.mu.Unlock()
 	switch {
@@ -349,9 +350,10 @@ func (v *view) follow(ctx context.Context) error {
 	if s == nil {
 		return errUnavailable
 	}
-	responses := v.c.watcher.Watch(v.c.streamContext(ctx), v.prefix, clientv3.WithPrefix(), clientv3.WithRev(s.rev+1), clientv3.WithCreatedNotify())
+	responses := v.c.watcher.Watch(v.c.streamContext(ctx), v.prefix, clientv3.WithPrefix(), clientv3.WithRev(s.rev+1), clientv3.WithCreatedNotify(), clientv3.WithProgressNotify())
 	for resp := range responses {
 		if err := resp.Err(); err != nil {
+			v.window.compactedAt(resp.CompactRevision)
 			return err
 		}
 		progress := resp.IsProgressNotify()
@@ -370,6 +372,9 @@ func (v *view) follow(ctx context.Context) error {
 		case progress && v.proven.Load():
 			v.advance(resp.Header)
 		}
+		if progress || resp.Created {
+			v.window.notify(resp)
+		}
 	}
 	return errUnavailable
 }
@@ -381,7 +386,7 @@ func (v *view) apply(resp *clientv3.WatchResponse) error {
 	}
 	v.c.stats.events.Add(int64(len(resp.Events)))
 	next := &snapshot{tree: s.tree.Clone(), rev: s.rev, bytes: s.bytes, header: resp.Header, history: s.history}
-	ch := change{next: next, first: resp.Events[0].Kv.ModRevision, keys: make([]string, 0, len(resp.Events))}
+	ch := change{next: next, first: resp.Events[0].Kv.ModRevision, keys: make([]string, 0, len(resp.Events)), events: make([]*event, 0, len(resp.Events))}
 	for _, ev := range resp.Events {
 		it := item{string(ev.Kv.Key), ev.Kv}
 		var old item
@@ -397,6 +402,7 @@ func (v *view) apply(resp *clientv3.WatchResponse) error {
 			ch.replaced += old.bytes()
 		}
 		ch.keys = append(ch.keys, it.key)
+		ch.events = append(ch.events, &event{ev: ev, prev: old.kv})
 		next.rev = max(next.rev, ev.Kv.ModRevision)
 	}
 	if err := v.reserve(next.bytes - s.bytes); err != nil {

@@ -2,12 +2,14 @@ package cache
 
 import (
 	"slices"
+	"strings"
 	"sync"
 )
 
 // handler holds the changes that one function has yet to receive. Its goroutine calls the function.
 type handler[T any] struct {
 	in      *Informer[T]
+	prefix  string
 	f       func(Change[T])
 	wake    chan struct{} // holds a value when there is a change
 	removed chan struct{}
@@ -28,8 +30,13 @@ type entry struct {
 // calls of f, one at a time, in the order in which keys changed first. remove ends them; a call that is under way
 // may still run when it returns.
 func (in *Informer[T]) AddHandler(f func(Change[T])) (remove func()) {
+	return in.AddPrefixHandler("", f)
+}
+
+// AddPrefixHandler is AddHandler for the objects whose keys begin with a prefix.
+func (in *Informer[T]) AddPrefixHandler(prefix string, f func(Change[T])) (remove func()) {
 	h := &handler[T]{
-		in: in, f: f, wake: make(chan struct{}, 1), removed: make(chan struct{}), ended: make(chan struct{}),
+		in: in, prefix: prefix, f: f, wake: make(chan struct{}, 1), removed: make(chan struct{}), ended: make(chan struct{}),
 		known: make(map[string]*Object[T]),
 	}
 	in.mu.Lock()
@@ -56,6 +63,9 @@ func (in *Informer[T]) AddHandler(f func(Change[T])) (remove func()) {
 
 // note records a change of a key; was is the object before it.
 func (h *handler[T]) note(key string, was *Object[T]) {
+	if !strings.HasPrefix(key, h.prefix) {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, ok := h.known[key]; ok {

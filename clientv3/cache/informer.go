@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -103,6 +105,7 @@ type Informer[T any] struct {
 	indexes  map[string]map[string]map[string]*Object[T] // by name, value and key
 	handlers map[*handler[T]]struct{}
 	rev      int64
+	updated  chan struct{} // closed when rev grows
 }
 
 // NewInformer returns an Informer over a Cache. It lives until Close, or until the Cache is closed.
@@ -123,6 +126,7 @@ func NewInformer[T any](c *Cache, cfg InformerConfig[T]) (*Informer[T], error) {
 		objects:  btree.NewG(32, func(a, b *Object[T]) bool { return a.Key < b.Key }),
 		indexes:  make(map[string]map[string]map[string]*Object[T]),
 		handlers: make(map[*handler[T]]struct{}),
+		updated:  make(chan struct{}),
 	}
 	for name := range cfg.Indexes {
 		in.indexes[name] = make(map[string]map[string]*Object[T])
@@ -193,7 +197,24 @@ func (in *Informer[T]) List() []*Object[T] {
 	return all
 }
 
-// ByIndex returns the objects that an index has under a value, in no order. The error says that there is no such index.
+// All returns the objects whose keys begin with a prefix, in the order of their keys: those at the moment at which the iteration
+// begins.
+func (in *Informer[T]) All(prefix string) iter.Seq2[string, *Object[T]] {
+	return func(yield func(string, *Object[T]) bool) {
+		in.mu.Lock()
+		objects := in.objects.Clone()
+		in.mu.Unlock()
+		objects.AscendGreaterOrEqual(&Object[T]{Key: prefix}, func(o *Object[T]) bool {
+			return strings.HasPrefix(o.Key, prefix) && yield(o.Key, o)
+		})
+	}
+}
+
+// Done returns a channel that is closed when the informer is closed.
+func (in *Informer[T]) Done() <-chan struct{} { return in.ctx.Done() }
+
+// ByIndex returns the objects that an index has under a value, in the order of their keys. The error says that there is no such
+// index.
 func (in *Informer[T]) ByIndex(index, value string) ([]*Object[T], error) {
 	in.mu.RLock()
 	defer in.mu.RUnlock()
@@ -205,6 +226,7 @@ func (in *Informer[T]) ByIndex(index, value string) ([]*Object[T], error) {
 	for _, o := range values[value] {
 		found = append(found, o)
 	}
+	slices.SortFunc(found, func(a, b *Object[T]) int { return strings.Compare(a.Key, b.Key) })
 	return found, nil
 }
 
@@ -271,6 +293,8 @@ func (in *Informer[T]) update(s *snapshot, ch changes) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.rev = s.rev
+	close(in.updated)
+	in.updated = make(chan struct{})
 	if ch.resync != nil && in.HasSynced() {
 		for h := range in.handlers {
 			h.announceRelisted()

@@ -16,6 +16,9 @@ type Stats struct {
 	Floors, ProgressRequests int64
 	// Events are those of the watches.
 	Events int64
+	// Watches are the local ones of the moment ([Cache.Watcher]). Behind counts how often one of them was served by a watch of its own
+	// at the server.
+	Watches, Behind int64
 	// Loads are complete reads of a prefix and Resyncs those of what had changed. Reopened counts
 	// the watch streams that were given up because they did not answer.
 	Loads, Resyncs, Reopened int64
@@ -24,18 +27,19 @@ type Stats struct {
 }
 
 type counters struct {
-	hits, misses, timeouts, floors, progress, events, loads, resyncs, reopened atomic.Int64
+	hits, misses, timeouts, floors, progress, events, behind, loads, resyncs, reopened atomic.Int64
 }
 
-// Stats returns the counters of the moment. It takes no lock.
+// Stats returns the counters of the moment.
 func (c *Cache) Stats() Stats {
 	s := Stats{
 		Hits: c.stats.hits.Load(), Misses: c.stats.misses.Load(), Timeouts: c.stats.timeouts.Load(),
 		Floors: c.stats.floors.Load(), ProgressRequests: c.stats.progress.Load(),
 		Events: c.stats.events.Load(), Loads: c.stats.loads.Load(), Resyncs: c.stats.resyncs.Load(),
-		Reopened: c.stats.reopened.Load(), Bytes: c.bytes.Load(),
+		Behind: c.stats.behind.Load(), Reopened: c.stats.reopened.Load(), Bytes: c.bytes.Load(),
 	}
 	for _, v := range c.views {
+		s.Watches += v.window.count()
 		if snap := v.snap.Load(); snap != nil {
 			s.Keys += int64(snap.tree.Len())
 		}
@@ -57,6 +61,8 @@ func (c *Cache) Metrics() []observe.Metric {
 		observe.Counter("quorate.cache.floors", "{call}", "Linearizable reads of the revision.", float64(s.Floors)),
 		observe.Counter("quorate.cache.progress_requests", "{request}", "Progress requests on the watches.", float64(s.ProgressRequests)),
 		observe.Counter("quorate.cache.events", "{event}", "Events of the watches.", float64(s.Events)),
+		observe.Gauge("quorate.cache.watches", "{watch}", "Watches that callers have open.", float64(s.Watches)),
+		observe.Counter("quorate.cache.watches_behind", "{watch}", "Watches of callers that needed one of their own at the server.", float64(s.Behind)),
 		observe.Counter("quorate.cache.loads", "{load}", "Complete reads of a prefix.", float64(s.Loads)),
 		observe.Counter("quorate.cache.resyncs", "{resync}", "Reads of what had changed in a prefix.", float64(s.Resyncs)),
 		observe.Counter("quorate.cache.reopened", "{stream}", "Watch streams that were given up because they did not answer.", float64(s.Reopened)),

@@ -21,6 +21,7 @@ type view struct {
 	prefix string
 	keys   keyRange
 	loaded chan struct{} // closed when it was loaded for the first time
+	window *window
 
 	snap   atomic.Pointer[snapshot]  // nil while there is none
 	asOf   atomic.Pointer[time.Time] // the snapshot has what was acknowledged until then; nil if unknown
@@ -55,6 +56,7 @@ func newView(c *Cache, prefix string) *view {
 	return &view{
 		c: c, prefix: prefix, keys: rangeOf(clientv3.OpGet(prefix, clientv3.WithPrefix())),
 		loaded: make(chan struct{}), feeds: make(map[*feed]struct{}), versionDoubt: errNotAsked, watchDoubt: errNotWatched,
+		window: newWindow(c.cfg),
 	}
 }
 
@@ -263,8 +265,9 @@ func (v *view) proveLocked() {
 type change struct {
 	next *snapshot
 	// first is the revision of the first change, and keys are those that changed, nil for any.
-	first int64
-	keys  []string
+	first  int64
+	keys   []string
+	events []*event
 	// replaced are the bytes of the values that are not in the snapshot any more.
 	replaced int64
 	resync   *Resynced
@@ -272,6 +275,14 @@ type change struct {
 
 // publish makes a snapshot, whose bytes are reserved, the present one, unless what it stands on was dropped meanwhile.
 func (v *view) publish(ch change) bool {
+	published := v.publishQuietly(ch)
+	if published {
+		v.window.deliver()
+	}
+	return published
+}
+
+func (v *view) publishQuietly(ch change) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.dropped != nil {
@@ -280,6 +291,7 @@ func (v *view) publish(ch change) bool {
 	before := v.snap.Load()
 	v.snap.Store(ch.next)
 	v.keepLocked(ch)
+	v.window.note(ch)
 	v.advancedLocked(before, ch.next.rev)
 	for f := range v.feeds {
 		f.noteLocked(ch)
@@ -316,6 +328,7 @@ func (v *view) advance(h *pb.ResponseHeader) {
 		return
 	}
 	v.snap.Store(&snapshot{tree: s.tree, rev: h.GetRevision(), bytes: s.bytes, header: h, history: s.history})
+	v.window.advance(h)
 	v.advancedLocked(s, h.GetRevision())
 }
 
@@ -358,9 +371,11 @@ func (v *view) dropLocked(cause error) {
 		v.last = pointOf(s)
 	}
 	var changed *clientv3.ClusterChangedError
+	var ended error
 	if errors.As(cause, &changed) {
-		v.last = lineage.Point{}
+		v.last, ended = lineage.Point{}, changed
 	}
+	v.window.drop(ended)
 	v.asOf.Store(nil)
 	v.watchDoubt = errNotWatched
 	v.proven.Store(false)

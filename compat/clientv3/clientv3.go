@@ -504,6 +504,11 @@ func Version(key string) Cmp {
 	return quorate.Version(key)
 }
 
+// WatchEnd returns the last response of a watch that ends with err, for a [Watcher] that a program makes.
+func WatchEnd(err error) WatchResponse {
+	return quorate.WatchEnd(err)
+}
+
 // WithAttachedKeys makes TimeToLive list the keys attached to the lease.
 func WithAttachedKeys() LeaseOption {
 	return quorate.WithAttachedKeys()

@@ -4,10 +4,13 @@
 package cache_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,6 +24,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/bench/internal/cputime"
 	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
@@ -101,6 +105,81 @@ func unrelatedWrites(b *testing.B, c *clientv3.Client, perSecond int) (stop func
 		cancel()
 		wg.Wait()
 	}
+}
+
+const (
+	watchers        = 1000
+	eventsPerSecond = 100
+)
+
+// BenchmarkWatch has 1,000 readers watch one prefix, in which a hundred events a second happen: by a watch at the server each, and
+// from the cache. The CPU is that of this process and of the member together.
+//
+//	go test ./lab/bench/cache -run '^$' -bench Watch -benchtime 1000x
+func BenchmarkWatch(b *testing.B) {
+	b.Run("none", func(b *testing.B) { watch(b, newClient(b).Watcher, 0) })
+	b.Run("plain", func(b *testing.B) { watch(b, newClient(b).Watcher, watchers) })
+	b.Run("cache", func(b *testing.B) {
+		c, err := cache.New(newClient(b), cache.Config{Prefixes: []string{"watch/"}})
+		require.NoError(b, err)
+		defer c.Close()
+		require.NoError(b, c.WaitSynced(b.Context()))
+		watch(b, c.Watcher(), watchers)
+		require.Zero(b, c.Stats().Behind)
+	})
+}
+
+func watch(b *testing.B, w clientv3.Watcher, watchers int) {
+	b.Helper()
+	writes := newClient(b)
+	ctx, cancel := context.WithCancel(b.Context())
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer cancel()
+	before := memberMetrics(b)
+	var received atomic.Int64
+	for range watchers {
+		ch := w.Watch(ctx, "watch/", clientv3.WithPrefix())
+		reading.Go(func() {
+			for resp := range ch {
+				received.Add(int64(len(resp.Events)))
+			}
+		})
+	}
+	tick := time.NewTicker(time.Second / eventsPerSecond)
+	defer tick.Stop()
+	server, own := memberMetrics(b), cputime.Used()
+	for i := 0; b.Loop(); i++ {
+		<-tick.C
+		_, err := writes.Put(ctx, fmt.Sprintf("watch/%03d", i%1000), string(make([]byte, 100)))
+		require.NoError(b, err)
+	}
+	require.Eventually(b, func() bool { return received.Load() == int64(b.N*watchers) }, time.Minute, time.Millisecond)
+	after := memberMetrics(b)
+	client, member := (cputime.Used() - own).Seconds(), after["process_cpu_seconds_total"]-server["process_cpu_seconds_total"]
+	b.ReportMetric(client/b.Elapsed().Seconds(), "client-cpus")
+	b.ReportMetric(member/b.Elapsed().Seconds(), "server-cpus")
+	b.ReportMetric((client+member)/b.Elapsed().Seconds(), "cpus")
+	const open = "etcd_debugging_mvcc_watcher_total"
+	b.ReportMetric(after[open]-before[open], "more-watches")
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+}
+
+// memberMetrics returns the metrics without labels of the member.
+func memberMetrics(b *testing.B) map[string]float64 {
+	b.Helper()
+	resp, err := http.Get("http://" + strings.TrimPrefix(endpoint, "http://") + "/metrics")
+	require.NoError(b, err)
+	defer resp.Body.Close()
+	values := make(map[string]float64)
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		var name string
+		var value float64
+		if n, _ := fmt.Sscan(lines.Text(), &name, &value); n == 2 {
+			values[name] = value
+		}
+	}
+	return values
 }
 
 const (

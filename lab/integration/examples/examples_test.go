@@ -72,6 +72,8 @@ func TestExamples(t *testing.T) {
 	leaders(ctx, t, cluster, func(name string) *exec.Cmd {
 		return program("election", "--name", name, "--term", "1h", "--ttl", "3s")
 	})
+	controllers(ctx, t, cluster, func(name string) *exec.Cmd { return program("controller", "--name", name, "--ttl", "3s") })
+	ran["controller"] = true
 	for name := range ran {
 		interrupted(ctx, t, filepath.Join(bin, name))
 	}
@@ -190,6 +192,59 @@ func leaders(ctx context.Context, t *testing.T, cluster *lab.Cluster, candidate 
 	require.NoError(t, carol.Process.Signal(os.Interrupt))
 	hear("carol resigns")
 	require.NoError(t, carol.Wait())
+}
+
+// controllers has two processes of which one reconciles, with a member of the cluster frozen meanwhile. The one that leads is frozen
+// too: the other one goes on, and the first writes nothing when it wakes.
+func controllers(ctx context.Context, t *testing.T, cluster *lab.Cluster, candidate func(name string) *exec.Cmd) {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints()})
+	require.NoError(t, err)
+	defer client.Close()
+	write := func(name string, ops ...clientv3.Op) {
+		t.Helper()
+		if len(ops) == 0 {
+			ops = []clientv3.Op{clientv3.OpPut("examples/desired/"+name, name)}
+		}
+		_, err := client.Txn(ctx).Then(ops...).Commit()
+		require.NoError(t, err)
+	}
+	await := func(name, want string) {
+		t.Helper()
+		for got := want + "?"; got != want; {
+			resp, err := client.Get(ctx, "examples/actual/"+name)
+			require.NoError(t, err)
+			if got = ""; len(resp.Kvs) > 0 {
+				got = string(resp.Kvs[0].Value)
+			}
+		}
+	}
+	write("zoe")
+	dan, eve := candidate("dan"), candidate("eve")
+	require.NoError(t, dan.Start())
+	await("zoe", "dan made zoe")
+	require.NoError(t, eve.Start())
+
+	leader, err := cluster.Leader(ctx)
+	require.NoError(t, err)
+	frozen := cluster.Members()[(leader.Index()+1)%3]
+	require.NoError(t, frozen.Stop())
+	write("yan")
+	await("yan", "dan made yan")
+	write("", clientv3.OpDelete("examples/desired/zoe"))
+	await("zoe", "")
+
+	require.NoError(t, dan.Process.Signal(syscall.SIGSTOP))
+	await("yan", "eve made yan")
+	require.NoError(t, dan.Process.Signal(syscall.SIGCONT))
+	write("xia")
+	await("xia", "eve made xia")
+	require.NoError(t, frozen.Continue())
+	require.NoError(t, dan.Process.Signal(os.Interrupt))
+	_ = dan.Wait() // a candidate that is interrupted has not led
+	await("yan", "eve made yan")
+	require.NoError(t, eve.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, eve.Wait())
 }
 
 // watches writes while the example follows.

@@ -1,0 +1,129 @@
+package cache_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// TestStatus has a prefix loaded, its watch fall silent, its permission withdrawn and granted again.
+func TestStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		var muted atomic.Bool
+		unresponsive(cluster, func(*fakeetcd.Member) bool { return muted.Load() })
+		states := make(chan cache.Status, 100)
+		c := serve(t, client, cache.Config{ProbeInterval: 10 * time.Second, OnStatus: func(s cache.Status) { states <- s }})
+		next := func() cache.Status {
+			select {
+			case s := <-states:
+				return s
+			case <-time.After(time.Hour):
+				require.Fail(t, "the state does not change")
+				return cache.Status{}
+			}
+		}
+		s := next()
+		for s.State != cache.InSync {
+			require.Contains(t, []cache.State{cache.Loading, cache.Stale}, s.State)
+			s = next()
+		}
+		time.Sleep(time.Hour)
+		require.Empty(t, states)
+		require.NoError(t, c.Status()[0].Err)
+
+		muted.Store(true)
+		put(t, cluster, "b", "v")
+		began := time.Now()
+		s = next()
+		require.Equal(t, cache.Stale, s.State)
+		require.WithinRange(t, s.Since, began.Add(-25*time.Second), began.Add(25*time.Second))
+		muted.Store(false)
+		require.Equal(t, cache.InSync, next().State)
+
+		refusal := cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
+		_, err := c.Get(t.Context(), "a/1")
+		require.Equal(t, denied, err)
+		for s = next(); s.State != cache.Denied; s = next() {
+			require.Equal(t, cache.Loading, s.State)
+		}
+		require.Error(t, s.Err)
+		require.Zero(t, s.Since)
+		refusal.Remove()
+		for s.State != cache.InSync {
+			s = next()
+		}
+		c.Close()
+	})
+}
+
+// TestWaitForRevision waits for writes of cached keys and of others, and for one that the store does not have.
+func TestWaitForRevision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		c := serve(t, client, cache.Config{})
+		in, err := cache.NewInformer(c, cache.InformerConfig[string]{Decode: decodeString})
+		require.NoError(t, err)
+		require.NoError(t, in.WaitForRevision(t.Context(), put(t, cluster, "a/1", "v")))
+		o, ok := in.Get("a/1")
+		require.True(t, ok)
+		require.Equal(t, "v", o.Value)
+		other := put(t, cluster, "b", "v")
+		require.NoError(t, in.WaitForRevision(t.Context(), other))
+		require.NoError(t, c.WaitForRevision(t.Context(), other))
+		require.GreaterOrEqual(t, in.Stats().Revision, other)
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.Equal(t, context.DeadlineExceeded, c.WaitForRevision(ctx, other+10))
+		waited := make(chan error)
+		go func() { waited <- in.WaitForRevision(t.Context(), other+1) }()
+		synctest.Wait()
+		put(t, cluster, "b", "w")
+		require.NoError(t, <-waited)
+		go func() { waited <- in.WaitForRevision(t.Context(), other+10) }()
+		synctest.Wait()
+		c.Close()
+		require.Equal(t, cache.ErrClosed, <-waited)
+		require.Equal(t, cache.ErrClosed, c.WaitForRevision(t.Context(), other+10))
+		<-in.Done()
+	})
+}
+
+// TestPartsOfAnInformer has a handler and an iteration of a part of the keys, and an index in order.
+func TestPartsOfAnInformer(t *testing.T) {
+	cluster, client := startFake(t, 1)
+	for _, key := range []string{"a/c/1", "a/b/2", "a/b/1"} {
+		put(t, cluster, key, "v")
+	}
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+	in := newInformer(t, c, cache.InformerConfig[string]{
+		Indexes: map[string]func(string, string) []string{"value": func(_, v string) []string { return []string{v} }},
+	})
+	changes := make(chan string, 10)
+	t.Cleanup(in.AddPrefixHandler("a/b/", func(ch cache.Change[string]) { changes <- spell(ch) }))
+	requireChanges(t, changes, "added a/b/1 -→v", "added a/b/2 -→v", "synced")
+	put(t, cluster, "a/c/1", "w")
+	put(t, cluster, "a/b/2", "w")
+	requireChanges(t, changes, "updated a/b/2 v→w")
+	var keys []string
+	for key, o := range in.All("a/b/") {
+		require.Equal(t, key, o.Key)
+		keys = append(keys, key)
+	}
+	require.Equal(t, []string{"a/b/1", "a/b/2"}, keys)
+	for range in.All("") {
+		break
+	}
+	found, err := in.ByIndex("value", "w")
+	require.NoError(t, err)
+	require.Equal(t, "a/b/2", found[0].Key)
+	require.Equal(t, "a/c/1", found[1].Key)
+}

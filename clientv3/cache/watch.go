@@ -1,0 +1,408 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/lineage"
+)
+
+const (
+	// progressPause is the first pause between requests for the progress of local watches that are served by the server;
+	// it doubles up to maxProgressPause. Such a request costs all of them a response.
+	progressPause    = time.Second
+	maxProgressPause = time.Minute
+)
+
+// watcher serves watches from a cache.
+type watcher struct {
+	c      *Cache
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+// Watcher returns a clientv3.Watcher whose watches within a prefix of the cache share the cache's own one at the server:
+//
+//	client.Watcher = c.Watcher()
+//
+// They are what [clientv3.Watcher] promises: ordered, without gaps or duplicates, and never split within a revision. They
+// end for the same reasons. The revision in the header of events is that of the last of them; a watch that resumes
+// behind it, or behind progress, misses nothing. Watches share events and headers, which must not be changed.
+//
+// A watch without clientv3.WithRev delivers what follows the revision of the cache at the moment, which may be a little
+// below that of the store, as with a member that is behind. With clientv3.WithPrevKV an event has what the cache held, also when the
+// server has compacted that.
+//
+// The latest events are kept ([Config.MaxEvents]). A watch that needs earlier ones, because of its revision or because its reader
+// is slow, is served by a watch of its own at the server, which knows what is compacted, until it has reached what is kept.
+// So a slow reader delays no other, loses nothing, and holds one response in memory while no more than MaxEvents events wait for
+// it; an idle watch has no goroutine. Watches are at the server, too, while a prefix is not loaded and with servers whose watches lose events; one that
+// is made waits for both up to [Config.MaxWait]. When the server has compacted what the cache's watch needs, watches end
+// with rpctypes.ErrCompacted. When a permission was withdrawn, the server decides which may go on.
+//
+// Watches of ranges that are not within one prefix go to the client's Watcher, as do those with outgoing gRPC metadata,
+// clientv3.WithRequireLeader included: the cache goes on without a leader.
+//
+// RequestProgress asks the server once for all. Close ends the watches of this Watcher, and so does the end of the cache.
+func (c *Cache) Watcher() clientv3.Watcher {
+	for _, v := range c.views {
+		v.window.keep()
+	}
+	w := &watcher{c: c}
+	w.ctx, w.cancel = context.WithCancel(c.ctx)
+	return w
+}
+
+func (w *watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	op := clientv3.OpWatch(key, opts...)
+	if ctx.Err() != nil || w.ctx.Err() != nil {
+		over := make(chan clientv3.WatchResponse)
+		close(over)
+		return over
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	unhook := context.AfterFunc(w.ctx, cancel)
+	v := w.c.viewOfWatch(ctx, op)
+	if v == nil {
+		context.AfterFunc(ctx, func() { unhook() })
+		return w.c.watcher.Watch(ctx, key, opts...)
+	}
+	l := &localWatch{
+		v: v, op: op, keys: rangeOf(op), ctx: ctx, from: op.Rev(),
+		out: make(chan clientv3.WatchResponse, 1), wake: make(chan struct{}, 1),
+		end: func() {
+			cancel()
+			unhook()
+		},
+	}
+	v.awaitWindow(ctx)
+	l.begin()
+	context.AfterFunc(ctx, func() {
+		unhook()
+		v.window.leave(l)
+	})
+	return l.out
+}
+
+// viewOfWatch returns the view that serves a watch, nil if it is for the server.
+func (c *Cache) viewOfWatch(ctx context.Context, op clientv3.Op) *view {
+	r := rangeOf(op)
+	md, _ := metadata.FromOutgoingContext(ctx)
+	if len(md) > 0 || len(op.KeyBytes()) == 0 || op.Rev() < 0 || !r.single && !r.endless && r.end <= r.key {
+		return nil
+	}
+	return c.viewOf(r)
+}
+
+func (w *watcher) RequestProgress(ctx context.Context) error {
+	if w.ctx.Err() != nil {
+		return ErrClosed
+	}
+	if md, _ := metadata.FromOutgoingContext(ctx); len(md) > 0 {
+		return w.c.watcher.RequestProgress(ctx)
+	}
+	for _, v := range w.c.views {
+		v.window.mu.Lock()
+		v.window.requested = true
+		v.window.mu.Unlock()
+	}
+	w.c.askBehind()
+	return errors.Join(w.c.watcher.RequestProgress(ctx), w.c.watcher.RequestProgress(w.c.streamContext(ctx)))
+}
+
+func (w *watcher) Close() error {
+	w.cancel()
+	return nil
+}
+
+// awaitWindow waits until the window serves watches, for MaxWait at most, and not if that is not to be expected.
+func (v *view) awaitWindow(ctx context.Context) {
+	timeout := time.NewTimer(v.c.cfg.MaxWait)
+	defer timeout.Stop()
+	for {
+		changed := v.awaitChange()
+		v.mu.Lock()
+		loading := v.snap.Load() == nil && v.err == nil
+		unknown := errors.Is(v.versionDoubt, errNotAsked)
+		v.mu.Unlock()
+		if !loading && !unknown {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		case <-timeout.C:
+			return
+		}
+	}
+}
+
+// localWatch is one watch of a caller. It has a goroutine while it is not parked, which sends what the window has, or what a watch
+// of its own at the server does.
+type localWatch struct {
+	v    *view
+	end  func() // ends ctx
+	op   clientv3.Op
+	keys keyRange
+	ctx  context.Context
+	out  chan clientv3.WatchResponse
+	wake chan struct{} // holds a value when the window has changed
+
+	// Of the goroutine.
+	server     clientv3.WatchChan
+	endServer  context.CancelFunc
+	hasCreated bool
+
+	// Guarded by window.mu while the watch is local, and of the goroutine while it is not.
+	from  int64         // the revision that it delivers next, 0 while that is not known
+	point lineage.Point // where it has been
+
+	// Guarded by window.mu.
+	local    bool                    // it is served from the window
+	parked   bool                    // it has delivered all, and has no goroutine
+	progress bool                    // it has yet to deliver progress
+	unsent   *clientv3.WatchResponse // what the goroutine sends first
+	err      error
+}
+
+// begin returns when the watch gets everything that happens from now on.
+func (l *localWatch) begin() {
+	created, ok := l.v.window.join(l)
+	if ok {
+		l.seen(created.Header)
+		l.created(created)
+	} else {
+		l.open()
+	}
+	l.v.window.mu.Lock()
+	defer l.v.window.mu.Unlock()
+	l.goLocked()
+}
+
+// goLocked starts the goroutine.
+func (l *localWatch) goLocked() {
+	l.parked = false
+	if !l.v.c.spawn(l.run) {
+		l.v.window.closeLocked(l)
+	}
+}
+
+// created sends a response once that says so, if the caller wants one.
+func (l *localWatch) created(resp clientv3.WatchResponse) bool {
+	if l.hasCreated || !l.op.IsCreatedNotify() {
+		return true
+	}
+	l.hasCreated = true
+	return l.send(resp)
+}
+
+func (l *localWatch) seen(h *pb.ResponseHeader) {
+	l.point = lineage.Point{Cluster: h.GetClusterId(), Revision: h.GetRevision()}
+}
+
+func (l *localWatch) send(resp clientv3.WatchResponse) bool {
+	select {
+	case l.out <- resp:
+		return true
+	case <-l.ctx.Done():
+		return false
+	}
+}
+
+// run sends until there is nothing to send, or the watch ends.
+func (l *localWatch) run() {
+	if !l.work() {
+		l.v.window.close(l)
+		l.end()
+	}
+}
+
+// work reports whether the watch is parked; otherwise it has ended.
+func (l *localWatch) work() bool {
+	if unsent := l.unsent; unsent != nil {
+		l.unsent = nil
+		if !l.send(*unsent) {
+			return false
+		}
+	}
+	if l.server != nil && !l.relay() {
+		return false
+	}
+	for {
+		switch resp, do := l.v.window.next(l); do {
+		case stepSend:
+			if !l.send(resp) {
+				return false
+			}
+		case stepEnd:
+			l.send(resp)
+			return false
+		case stepServer:
+			l.open()
+			if !l.relay() {
+				return false
+			}
+		case stepOver:
+			return false
+		case stepWait:
+			return true
+		}
+	}
+}
+
+// open makes a watch of its own at the server, unless what it needs is known to be compacted.
+func (l *localWatch) open() {
+	l.v.window.mu.Lock()
+	compacted := l.v.window.compacted
+	l.v.window.mu.Unlock()
+	if l.from != 0 && l.from < compacted {
+		ended := make(chan clientv3.WatchResponse, 1)
+		ended <- clientv3.WatchResponse{Header: headerAt(nil, compacted), Canceled: true, CompactRevision: compacted}
+		l.server, l.endServer = ended, func() {}
+		return
+	}
+	op := l.op
+	clientv3.WithRev(l.from)(&op)
+	clientv3.WithCreatedNotify()(&op)
+	clientv3.WithProgressNotify()(&op)
+	var ctx context.Context
+	ctx, l.endServer = context.WithCancel(l.v.c.behindContext(l.ctx))
+	l.v.c.stats.behind.Add(1)
+	l.server = l.v.c.watcher.Watch(ctx, string(op.KeyBytes()), func(o *clientv3.Op) { *o = op })
+}
+
+// relay sends what the server's watch delivers until the window has what follows. It reports whether the watch goes on.
+func (l *localWatch) relay() bool {
+	defer func() {
+		l.endServer()
+		l.server = nil
+	}()
+	pause := progressPause
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for {
+		select {
+		case resp, ok := <-l.server:
+			if !ok || !l.pass(resp) {
+				return false
+			}
+		case <-l.wake:
+		case <-timer.C:
+			l.v.c.askBehind()
+			pause = min(2*pause, maxProgressPause)
+			timer.Reset(pause)
+		case <-l.ctx.Done():
+			return false
+		}
+		if l.from == 0 {
+			continue
+		}
+		created, ok := l.v.window.join(l)
+		if ok && !l.sameCluster(created.Header) {
+			return false
+		}
+		if ok {
+			return true
+		}
+	}
+}
+
+// pass sends a response of the server's watch, and reports whether the watch goes on.
+func (l *localWatch) pass(resp clientv3.WatchResponse) bool {
+	if resp.Err() != nil {
+		l.send(resp)
+		return false
+	}
+	if !l.sameCluster(resp.Header) {
+		return false
+	}
+	rev := resp.Header.GetRevision()
+	switch {
+	case resp.Created:
+		if l.from == 0 {
+			l.from = rev + 1
+		}
+		l.v.c.askBehind()
+		return l.created(resp)
+	case len(resp.Events) > 0:
+		rev = resp.Events[len(resp.Events)-1].Kv.ModRevision
+		l.from = rev + 1
+		resp.Header = headerAt(resp.Header, rev)
+	case rev < l.from-1:
+		return true
+	default:
+		if resp.IsProven() {
+			l.from = rev + 1
+		}
+		if !l.takeProgress() {
+			return true
+		}
+	}
+	return l.send(resp)
+}
+
+// sameCluster ends the watch if a header shows another cluster than that of what it has delivered.
+func (l *localWatch) sameCluster(h *pb.ResponseHeader) bool {
+	if change := lineage.Compare(l.point, h, false); change != nil {
+		l.send(clientv3.WatchEnd((*clientv3.ClusterChangedError)(change)))
+		return false
+	}
+	l.seen(h)
+	return true
+}
+
+// takeProgress reports whether the caller wants progress that has arrived.
+func (l *localWatch) takeProgress() bool {
+	l.v.window.mu.Lock()
+	defer l.v.window.mu.Unlock()
+	wanted := l.progress || l.op.IsProgressNotify() || l.v.window.requested
+	l.progress = false
+	return wanted
+}
+
+// wanted returns the events of a batch that the watch delivers.
+func (l *localWatch) wanted(b batch) (events []*clientv3.Event) {
+	for _, e := range b.events {
+		if l.wants(e.ev) {
+			events = append(events, e.delivered(l.op.IsPrevKV()))
+		}
+	}
+	return events
+}
+
+func (l *localWatch) wants(ev *clientv3.Event) bool {
+	kv := ev.Kv
+	switch {
+	case kv.ModRevision < l.from:
+		return false
+	case ev.Type == clientv3.EventTypePut && l.op.IsFilterPut(), ev.Type == clientv3.EventTypeDelete && l.op.IsFilterDelete():
+		return false
+	case l.keys.single:
+		return string(kv.Key) == l.keys.key
+	case l.keys.endless:
+		return string(kv.Key) >= l.keys.key
+	default:
+		return string(kv.Key) >= l.keys.key && string(kv.Key) < l.keys.end
+	}
+}
+
+// behindContext returns ctx with the metadata of the watches that are served by the server, which delay the cache's own on no stream.
+func (c *Cache) behindContext(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "quorate-cache", "behind")
+}
+
+// askBehind asks for the progress of those watches, at most once in a progressPause for all of them.
+func (c *Cache) askBehind() {
+	now := time.Now()
+	last := c.asked.Load()
+	if last != nil && now.Sub(*last) < progressPause || !c.asked.CompareAndSwap(last, &now) {
+		return
+	}
+	_ = c.watcher.RequestProgress(c.behindContext(c.ctx)) // fails only when all is over
+}

@@ -1,0 +1,381 @@
+package cache_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// watchesOf counts the watches that servers create on streams that follow.
+func watchesOf(cluster *fakeetcd.Cluster) *atomic.Int64 {
+	var n atomic.Int64
+	cluster.On("Watch", func(call *fakeetcd.Call) {
+		call.OnSend(func(m proto.Message) bool {
+			if m.(*pb.WatchResponse).Created {
+				n.Add(1)
+			}
+			return true
+		})
+		_, _ = call.Execute()
+	})
+	return &n
+}
+
+// reading is a watch and what it has delivered.
+type reading struct {
+	op     clientv3.Op
+	ch     clientv3.WatchChan
+	start  int64 // 0 until known
+	most   int64 // start is at most that
+	events []*clientv3.Event
+	ended  *clientv3.WatchResponse
+	header int64
+}
+
+func (r *reading) String() string {
+	return fmt.Sprintf("[%q, %q) from %d, no put %v, no delete %v", r.op.KeyBytes(), r.op.RangeBytes(), r.op.Rev(), r.op.IsFilterPut(), r.op.IsFilterDelete())
+}
+
+// watchOf draws a watch of keys below a/, with options of all kinds.
+func watchOf(r *rand.Rand, rev int64) clientv3.Op {
+	opts := []clientv3.OpOption{clientv3.WithCreatedNotify(), clientv3.WithPrevKV()}
+	key := keyOf(r)
+	switch r.IntN(4) {
+	case 0:
+		key = "a/"
+		opts = append(opts, clientv3.WithPrefix())
+	case 1:
+		opts = append(opts, clientv3.WithPrefix())
+	case 2:
+		key = "a/"
+		opts = append(opts, clientv3.WithRange(keyOf(r)+"\x01"))
+	}
+	if r.IntN(3) > 0 {
+		opts = append(opts, clientv3.WithRev(1+r.Int64N(rev+3)))
+	}
+	switch r.IntN(5) {
+	case 0:
+		opts = append(opts, clientv3.WithFilterPut())
+	case 1:
+		opts = append(opts, clientv3.WithFilterDelete())
+	}
+	return clientv3.OpWatch(key, opts...)
+}
+
+// read takes a response. The order, and the revision of the header, are right.
+func (r *reading) read(t *testing.T, resp clientv3.WatchResponse) {
+	t.Helper()
+	switch {
+	case resp.Err() != nil:
+		r.ended = &resp
+		return
+	case resp.Created:
+		if r.start == 0 {
+			r.start = resp.Header.Revision + 1
+			require.LessOrEqual(t, r.start, r.most, "a watch from now on misses what follows")
+		}
+	case len(resp.Events) > 0:
+		require.Greater(t, resp.Events[0].Kv.ModRevision, r.header, "%v: a header's revision says that this was delivered", r)
+		r.header = resp.Header.Revision
+		require.LessOrEqual(t, resp.Events[len(resp.Events)-1].Kv.ModRevision, r.header)
+	case resp.IsProgressNotify():
+		require.GreaterOrEqual(t, resp.Header.Revision, r.header)
+		r.header = resp.Header.Revision
+	}
+	for _, ev := range resp.Events {
+		r.events = append(r.events, proto.CloneOf(ev))
+	}
+}
+
+// expected returns what the watch has to deliver of all events.
+func (r *reading) expected(all []*clientv3.Event) (want []*clientv3.Event) {
+	for _, ev := range all {
+		key, end := string(ev.Kv.Key), string(r.op.RangeBytes())
+		in := key == string(r.op.KeyBytes())
+		if end != "" {
+			in = key >= string(r.op.KeyBytes()) && key < end
+		}
+		filtered := ev.Type == clientv3.EventTypePut && r.op.IsFilterPut() || ev.Type == clientv3.EventTypeDelete && r.op.IsFilterDelete()
+		if in && !filtered && ev.Kv.ModRevision >= r.start {
+			want = append(want, ev)
+		}
+	}
+	return want
+}
+
+// FuzzWatch has watches of all kinds, read quickly and slowly, over a cache that keeps few events, among writes of all kinds and
+// compactions. Each delivers what the store went through, in order and once, or ends because that is compacted.
+func FuzzWatch(f *testing.F) {
+	for seed := range uint64(8) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		cluster, client := startFake(t, 1)
+		ctx := within(t)
+		c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxEvents: 10})
+		awaitServing(t, c, "a/")
+		w := c.Watcher()
+		lease, err := client.Grant(ctx, 60)
+		require.NoError(t, err)
+		all := client.Watch(ctx, "a/", clientv3.WithPrefix(), clientv3.WithPrevKV(), clientv3.WithRev(1))
+		var watches []*reading
+		var compacted int64
+		for i := range 80 {
+			write(t, r, client, lease.ID)
+			if i%5 == 0 {
+				op := watchOf(r, cluster.Revision())
+				rd := &reading{op: op, start: op.Rev(), most: cluster.Revision() + 1}
+				rd.ch = w.Watch(ctx, string(op.KeyBytes()), func(o *clientv3.Op) { *o = op })
+				watches = append(watches, rd)
+			}
+			if i == 50 {
+				compacted = cluster.Revision() - r.Int64N(30)
+				_, err := client.Compact(ctx, compacted)
+				require.NoError(t, err)
+			}
+			if len(watches) > 0 {
+				rd := watches[r.IntN(len(watches))]
+				for range r.IntN(8) {
+					select {
+					case resp := <-rd.ch:
+						rd.read(t, resp)
+					default:
+					}
+				}
+			}
+		}
+		rev := put(t, cluster, "a/", "last")
+		var events []*clientv3.Event
+		for len(events) == 0 || events[len(events)-1].Kv.ModRevision < rev {
+			events = append(events, (<-all).Events...)
+		}
+		for _, rd := range watches {
+			for rd.start == 0 || rd.ended == nil && len(rd.events) < len(rd.expected(events)) {
+				select {
+				case resp := <-rd.ch:
+					rd.read(t, resp)
+				case <-ctx.Done():
+					require.Fail(t, "a watch misses events", "seed %d: %v: %d of %d", seed, rd, len(rd.events), len(rd.expected(events)))
+				}
+			}
+			want := rd.expected(events)
+			if rd.ended != nil {
+				require.Equal(t, rpctypes.ErrCompacted, rd.ended.Err())
+				want = want[:len(rd.events)]
+			}
+			for i, ev := range rd.events {
+				if ev.PrevKv == nil && want[i].PrevKv.GetModRevision() < compacted { // as with any watch
+					ev.PrevKv = want[i].PrevKv
+				}
+			}
+			require.Empty(t, cmp.Diff(want, rd.events, protocmp.Transform(), cmpopts.EquateEmpty()), "seed %d: %v", seed, rd)
+		}
+	})
+}
+
+// TestWatchesShareOne has many watches, made before and after events, cost the server one watch.
+func TestWatchesShareOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		asked := watchesOf(cluster)
+		c := serve(t, client, cache.Config{})
+		w := c.Watcher()
+		var watches []clientv3.WatchChan
+		for i := range 100 {
+			watches = append(watches, w.Watch(t.Context(), fmt.Sprintf("a/%d", i%10), clientv3.WithPrefix()))
+		}
+		first := put(t, cluster, "a/7", "v")
+		put(t, cluster, "a/8", "v")
+		late := w.Watch(t.Context(), "a/", clientv3.WithPrefix(), clientv3.WithRev(first))
+		for i, ch := range watches {
+			if i%10 == 7 {
+				require.Equal(t, first, (<-ch).Events[0].Kv.ModRevision)
+			}
+		}
+		ev := (<-late).Events[0]
+		require.Equal(t, "a/7", string(ev.Kv.Key))
+		clear(ev.Kv.Value) // which no caller may; reads do not show it
+		resp, err := c.Get(t.Context(), "a/7")
+		require.NoError(t, err)
+		require.Equal(t, "v", string(resp.Kvs[0].Value))
+		require.Equal(t, "a/8", string((<-late).Events[0].Kv.Key))
+		require.EqualValues(t, 1, asked.Load())
+		require.EqualValues(t, 101, c.Stats().Watches)
+		require.Zero(t, c.Stats().Behind)
+		require.NoError(t, w.Close())
+		synctest.Wait()
+		require.Zero(t, c.Stats().Watches)
+		_, open := <-late
+		require.False(t, open)
+		require.Equal(t, cache.ErrClosed, w.RequestProgress(t.Context()))
+		_, open = <-w.Watch(t.Context(), "a/1")
+		require.False(t, open)
+		c.Close()
+	})
+}
+
+// TestASlowWatch leaves the window, goes on at the server, and comes back. It delays no other.
+func TestASlowWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		asked := watchesOf(cluster)
+		c := serve(t, client, cache.Config{MaxEvents: 10})
+		w := c.Watcher()
+		slow := w.Watch(t.Context(), "a/", clientv3.WithPrefix())
+		quick := w.Watch(t.Context(), "a/", clientv3.WithPrefix())
+		for range 100 {
+			rev := put(t, cluster, "a/1", "v")
+			require.Equal(t, rev, (<-quick).Events[0].Kv.ModRevision)
+		}
+		require.EqualValues(t, 1, asked.Load())
+		for rev := int64(2); rev <= 101; {
+			for _, ev := range (<-slow).Events {
+				require.Equal(t, rev, ev.Kv.ModRevision)
+				rev++
+			}
+		}
+		require.EqualValues(t, 2, asked.Load())
+		require.EqualValues(t, 1, c.Stats().Behind)
+		synctest.Wait()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		rev := put(t, cluster, "a/2", "v")
+		require.Equal(t, rev, (<-slow).Events[0].Kv.ModRevision)
+		require.EqualValues(t, 2, asked.Load(), "it is served from the window again")
+		c.Close()
+	})
+}
+
+// TestWatchesMeetACompaction has the cache's watch miss revisions that are compacted. Every watch ends as the server's would, and
+// those that are made afterwards begin with what is there.
+func TestWatchesMeetACompaction(t *testing.T) {
+	cluster, client := startFake(t, 1)
+	put(t, cluster, "a/1", "v")
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+	awaitServing(t, c, "a/1")
+	w := c.Watcher()
+	var watches []clientv3.WatchChan
+	for range 10 {
+		watches = append(watches, w.Watch(within(t), "a/", clientv3.WithPrefix()))
+	}
+	missRevisions(t, cluster, func() { put(t, cluster, "a/1", "w") })
+	for _, ch := range watches {
+		resp := <-ch
+		require.Equal(t, rpctypes.ErrCompacted, resp.Err())
+		require.Positive(t, resp.CompactRevision)
+		_, open := <-ch
+		require.False(t, open)
+	}
+	awaitServing(t, c, "a/1")
+	ch := w.Watch(within(t), "a/", clientv3.WithPrefix())
+	rev := put(t, cluster, "a/1", "x")
+	require.Equal(t, rev, (<-ch).Events[0].Kv.ModRevision)
+}
+
+// TestWatchesOfAnotherCluster end with the error that says so.
+func TestWatchesOfAnotherCluster(t *testing.T) {
+	cluster, client := startFake(t, 1)
+	put(t, cluster, "a/1", "v")
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+	awaitServing(t, c, "a/1")
+	ch := c.Watcher().Watch(within(t), "a/", clientv3.WithPrefix())
+	become(cluster, &pb.ResponseHeader{ClusterId: 7, MemberId: 1, RaftTerm: 1, Revision: 5000})
+	_, err := c.Get(within(t), "a/1")
+	require.NoError(t, err)
+	resp := <-ch
+	var changed *clientv3.ClusterChangedError
+	require.ErrorAs(t, resp.Err(), &changed)
+	require.EqualValues(t, 7, changed.NewClusterID)
+	_, open := <-ch
+	require.False(t, open)
+}
+
+// TestProgressOfLocalWatches requests progress once for all, and gets the revision of what is not cached.
+func TestProgressOfLocalWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		c := serve(t, client, cache.Config{})
+		w := c.Watcher()
+		one, two := w.Watch(t.Context(), "a/1"), w.Watch(t.Context(), "a/", clientv3.WithPrefix())
+		put(t, cluster, "a/2", "v")
+		require.Len(t, (<-two).Events, 1)
+		rev := put(t, cluster, "b", "v")
+		require.NoError(t, w.RequestProgress(t.Context()))
+		for _, ch := range []clientv3.WatchChan{one, two} {
+			resp := <-ch
+			require.True(t, resp.IsProgressNotify())
+			require.True(t, resp.IsProven())
+			require.Equal(t, rev, resp.Header.Revision)
+		}
+		c.Close()
+	})
+}
+
+// TestWatchesThatAreNotCached go to the client's Watcher.
+func TestWatchesThatAreNotCached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		asked := watchesOf(cluster)
+		c := serve(t, client, cache.Config{})
+		w := c.Watcher()
+		ctx, cancel := context.WithCancel(t.Context())
+		var watches []clientv3.WatchChan
+		for range 2 {
+			watches = append(watches, w.Watch(ctx, "a", clientv3.WithPrefix()))
+		}
+		watches = append(watches,
+			w.Watch(clientv3.WithRequireLeader(ctx), "a/1"),
+			w.Watch(metadata.AppendToOutgoingContext(ctx, "token", "another user's"), "a/1"))
+		require.EqualValues(t, 1+len(watches), asked.Load())
+		rev := put(t, cluster, "a/1", "v")
+		for _, ch := range watches {
+			require.Equal(t, rev, (<-ch).Events[0].Kv.ModRevision)
+		}
+		cancel()
+		for _, ch := range watches {
+			_, open := <-ch
+			require.False(t, open)
+		}
+		c.Close()
+	})
+}
+
+// TestWatchesBeforeTheCacheIsLoaded are served by the server, miss nothing, and share one watch afterwards.
+func TestWatchesBeforeTheCacheIsLoaded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		refusal := cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
+		c, err := cache.New(client, cache.Config{Prefixes: []string{"a/"}})
+		require.NoError(t, err)
+		defer c.Close()
+		w := c.Watcher()
+		ch := w.Watch(t.Context(), "a/", clientv3.WithPrefix())
+		first := put(t, cluster, "a/1", "v")
+		require.Equal(t, first, (<-ch).Events[0].Kv.ModRevision)
+		require.EqualValues(t, 1, c.Stats().Behind)
+		refusal.Remove()
+		time.Sleep(5 * time.Minute)
+		require.EqualValues(t, 1, c.Stats().Events+1)
+		second := put(t, cluster, "a/1", "w")
+		require.Equal(t, second, (<-ch).Events[0].Kv.ModRevision)
+		require.EqualValues(t, 1, c.Stats().Behind)
+	})
+}

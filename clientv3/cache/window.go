@@ -1,0 +1,322 @@
+package cache
+
+import (
+	"sort"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// event is a change of a key, with what the key was before.
+type event struct {
+	ev   *clientv3.Event
+	prev *mvccpb.KeyValue // nil if there was no such key
+
+	// What watches deliver, without and with the previous key: copies, which all watches share; nil until one wants it.
+	plain, full *clientv3.Event
+}
+
+// eventOverhead is about what an event occupies besides its bytes.
+const eventOverhead = 300
+
+func (e *event) bytes() int64 {
+	n := len(e.ev.Kv.Key) + len(e.ev.Kv.Value) + eventOverhead
+	if e.prev != nil {
+		n += len(e.prev.Value)
+	}
+	return int64(n)
+}
+
+func (e *event) delivered(prev bool) *clientv3.Event {
+	if e.plain == nil {
+		e.plain = &clientv3.Event{Type: e.ev.Type, Kv: own(e.ev.Kv, clientv3.Op{})}
+	}
+	if !prev || e.prev == nil {
+		return e.plain
+	}
+	if e.full == nil {
+		e.full = &clientv3.Event{Type: e.ev.Type, Kv: e.plain.Kv, PrevKv: own(e.prev, clientv3.Op{})}
+	}
+	return e.full
+}
+
+// batch is what one response of the server's watch brought: all changes of its revisions.
+type batch struct {
+	events []*event
+	last   int64 // revision
+	header *pb.ResponseHeader
+	bytes  int64
+}
+
+// notifyInterval is how often watches with WithProgressNotify get progress at most: the cache asks for it far more often
+// while it is read.
+const notifyInterval = time.Minute
+
+// window holds the latest events of a view, from which local watches are served. Each watch has a position in it and no
+// buffer. One whose position has left the window goes on at the server.
+type window struct {
+	maxEvents int
+	maxBytes  int64
+
+	mu        sync.Mutex
+	kept      bool // for the first Watcher of the cache
+	loaded    bool
+	trusted   bool // watches of the server lose no events
+	first     int64
+	rev       int64 // every event from first to rev is in batches
+	header    *pb.ResponseHeader
+	batches   []batch
+	events    int
+	bytes     int64
+	compacted int64 // every event before this revision is compacted at the server
+	watches   map[*localWatch]struct{}
+	requested bool      // progress, by RequestProgress
+	notified  time.Time // when watches with WithProgressNotify last got some
+
+	created, progress clientv3.WatchResponse // the last ones of the server's watch, which have what it proves
+}
+
+func newWindow(cfg Config) *window {
+	return &window{maxEvents: cfg.MaxEvents, maxBytes: cfg.MaxBytes / 8, watches: make(map[*localWatch]struct{}), created: clientv3.WatchResponse{Created: true}}
+}
+
+// keep has the window hold events.
+func (w *window) keep() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kept = true
+}
+
+// note records a snapshot that is published: what has changed, or a list, before which nothing is known. deliver follows.
+func (w *window) note(ch change) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.loaded, w.rev, w.header = true, ch.next.rev, ch.next.header
+	if ch.resync != nil {
+		w.batches, w.events, w.bytes, w.first = nil, 0, 0, w.rev+1
+		return
+	}
+	b := batch{events: ch.events, last: ch.next.rev, header: headerAt(ch.next.header, ch.next.rev)}
+	for _, e := range b.events {
+		b.bytes += e.bytes()
+	}
+	w.batches = append(w.batches, b)
+	w.events += len(b.events)
+	w.bytes += b.bytes
+	drop := 0
+	for last := len(w.batches) - 1; drop < last && (w.events > w.maxEvents || w.bytes > w.maxBytes) || drop == last && !w.kept; {
+		w.events -= len(w.batches[drop].events)
+		w.bytes -= w.batches[drop].bytes
+		w.first = w.batches[drop].last + 1
+		w.batches[drop] = batch{}
+		drop++
+	}
+	w.batches = w.batches[drop:]
+}
+
+// deliver has all watches go on.
+func (w *window) deliver() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for l := range w.watches {
+		w.wakeLocked(l)
+	}
+}
+
+// wakeLocked has a watch go on. One that has delivered all has no goroutine and is sent what there is now, unless its
+// reader is slow.
+func (w *window) wakeLocked(l *localWatch) {
+	if !l.parked {
+		select {
+		case l.wake <- struct{}{}:
+		default:
+		}
+		return
+	}
+	for {
+		resp, do := w.nextLocked(l)
+		if do == stepWait {
+			return
+		}
+		if do == stepSend {
+			select {
+			case l.out <- resp:
+				continue
+			default:
+				l.unsent = &resp
+			}
+		}
+		l.goLocked()
+		return
+	}
+}
+
+// trust records whether watches of the server lose no events.
+func (w *window) trust(keeps bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.trusted != keeps {
+		w.trusted = keeps
+		for l := range w.watches {
+			w.wakeLocked(l)
+		}
+	}
+}
+
+// drop ends the window with its snapshot. Watches go on at the server; with an error they end.
+func (w *window) drop(ended error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.loaded = false; ended != nil {
+		w.compacted = 0
+	}
+	for l := range w.watches {
+		if l.local && ended != nil {
+			l.err = ended
+		}
+		w.wakeLocked(l)
+	}
+}
+
+// advance records that nothing has changed up to a revision.
+func (w *window) advance(h *pb.ResponseHeader) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rev, w.header = h.GetRevision(), h
+}
+
+// notify records a response of the server's watch without events, and passes progress on.
+func (w *window) notify(resp clientv3.WatchResponse) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if resp.Created {
+		w.created = resp
+		return
+	}
+	w.progress = resp
+	requested, due := w.requested, time.Since(w.notified) >= notifyInterval
+	if w.requested = false; due {
+		w.notified = time.Now()
+	}
+	for l := range w.watches {
+		if requested || due && l.op.IsProgressNotify() {
+			l.progress = true
+			w.wakeLocked(l)
+		}
+	}
+}
+
+// compactedAt records that the server has compacted what was before a revision.
+func (w *window) compactedAt(rev int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.compacted = max(w.compacted, rev)
+}
+
+// join makes a watch a local one if everything from its revision on is in the window. Without a revision it begins with
+// what follows the window. The response says that it is created, with the header of the window.
+func (w *window) join(l *localWatch) (created clientv3.WatchResponse, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.watches[l] = struct{}{}
+	if !w.loaded || !w.trusted || !w.kept {
+		return created, false
+	}
+	if l.from == 0 {
+		l.from = w.rev + 1
+	}
+	l.local = l.from >= w.first
+	created = w.created
+	created.Header = headerAt(w.header, w.rev)
+	return created, l.local
+}
+
+// leave ends a watch that is parked, when its context has ended; the goroutine of any other sees that.
+func (w *window) leave(l *localWatch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if l.parked {
+		w.closeLocked(l)
+	}
+}
+
+func (w *window) closeLocked(l *localWatch) {
+	delete(w.watches, l)
+	l.parked = false
+	close(l.out)
+}
+
+func (w *window) close(l *localWatch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closeLocked(l)
+}
+
+func (w *window) count() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return int64(len(w.watches))
+}
+
+// step is what a local watch does next.
+type step int
+
+const (
+	stepWait step = iota
+	stepSend
+	stepServer // go on at the server
+	stepEnd
+	stepOver // its context has ended
+)
+
+// nextLocked returns what a local watch does next, and what it sends.
+func (w *window) nextLocked(l *localWatch) (resp clientv3.WatchResponse, do step) {
+	switch {
+	case l.err != nil:
+		return clientv3.WatchEnd(l.err), stepEnd
+	case !w.loaded || !w.trusted || l.from < w.first:
+		l.local = false
+		return resp, stepServer
+	}
+	l.local = true
+	i := len(w.batches) - 1
+	if i > 0 && w.batches[i-1].last >= l.from {
+		i = sort.Search(i, func(i int) bool { return w.batches[i].last >= l.from })
+	}
+	for _, b := range w.batches[max(i, 0):] {
+		events := l.wanted(b)
+		l.from = max(l.from, b.last+1)
+		if len(events) > 0 {
+			l.seen(b.header)
+			return clientv3.WatchResponse{Header: b.header, Events: events}, stepSend
+		}
+	}
+	if l.progress && w.rev >= l.from-1 {
+		l.progress, l.from = false, w.rev+1
+		resp = w.progress
+		resp.Header = headerAt(w.header, w.rev)
+		return resp, stepSend
+	}
+	return resp, stepWait
+}
+
+// next is nextLocked for the goroutine of a watch, which ends when there is nothing to do: the watch is parked.
+func (w *window) next(l *localWatch) (resp clientv3.WatchResponse, do step) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return resp, stepOver
+	}
+	resp, do = w.nextLocked(l)
+	l.parked = do == stepWait
+	return resp, do
+}
+
+// headerAt returns a header of its own, with a revision up to which everything is delivered.
+func headerAt(h *pb.ResponseHeader, rev int64) *pb.ResponseHeader {
+	return &pb.ResponseHeader{ClusterId: h.GetClusterId(), MemberId: h.GetMemberId(), Revision: rev, RaftTerm: h.GetRaftTerm()}
+}

@@ -1,0 +1,170 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/retry"
+)
+
+// Defaults of a Config.
+const (
+	DefaultWorkers          = 1
+	DefaultInitialBackoff   = 100 * time.Millisecond
+	DefaultMaxBackoff       = time.Minute
+	DefaultRetriesPerSecond = 10
+)
+
+// Config says how [Run] reconciles. The zero value of every field is usable.
+type Config[T any] struct {
+	// Workers is how many keys are reconciled at a time. The default is 1.
+	Workers int
+	// Prefix is what the keys of the objects begin with whose changes are followed. The default is all of the informer's.
+	Prefix string
+	// Keys returns the keys to reconcile after a change; none for a change that does not matter. They need not be those of objects. The
+	// default is the key of the object. It must be safe for concurrent use, and not block.
+	Keys func(cache.Change[T]) []string
+	// Resync is how often all objects are reconciled although nothing has changed; it varies by 10 %. Each is taken as Added. The
+	// default, 0, is never.
+	Resync time.Duration
+	// InitialBackoff bounds the random time after which a key is reconciled again that has failed; the bound doubles with each failure in a row, up
+	// to MaxBackoff. The defaults are 100 ms and 1 min.
+	InitialBackoff, MaxBackoff time.Duration
+	// RetriesPerSecond bounds the retries of all keys together, after 100 at once. The default is 10.
+	RetriesPerSecond int
+	// OnError, if set, is called when a key has failed, with the number of failures in a row.
+	OnError func(key string, failures int, err error)
+}
+
+// complete returns the configuration with its defaults. The error names what is wrong.
+func (c Config[T]) complete() (Config[T], error) {
+	for _, n := range []struct {
+		name      string
+		value     *int
+		otherwise int
+	}{{"Workers", &c.Workers, DefaultWorkers}, {"RetriesPerSecond", &c.RetriesPerSecond, DefaultRetriesPerSecond}} {
+		if *n.value < 0 {
+			return c, fmt.Errorf("controller: Config.%s is %d: leave it out for %d, or set a positive number", n.name, *n.value, n.otherwise)
+		}
+		if *n.value == 0 {
+			*n.value = n.otherwise
+		}
+	}
+	for _, d := range []struct {
+		name      string
+		value     *time.Duration
+		otherwise time.Duration
+	}{{"Resync", &c.Resync, 0}, {"InitialBackoff", &c.InitialBackoff, DefaultInitialBackoff}, {"MaxBackoff", &c.MaxBackoff, DefaultMaxBackoff}} {
+		if *d.value < 0 {
+			return c, fmt.Errorf("controller: Config.%s is %v: leave it out for the default, or set a positive duration", d.name, *d.value)
+		}
+		if *d.value == 0 {
+			*d.value = d.otherwise
+		}
+	}
+	if c.Keys == nil {
+		c.Keys = func(change cache.Change[T]) []string { return []string{change.Key} }
+	}
+	return c, nil
+}
+
+// requeueError is the error of [RequeueAfter].
+type requeueError struct{ after time.Duration }
+
+func (r requeueError) Error() string {
+	return fmt.Sprintf("controller: reconcile again after %v", r.after)
+}
+
+// RequeueAfter returns an error for a reconcile function that has succeeded and is to be called again for the key after a
+// time, or when the key changes before.
+func RequeueAfter(d time.Duration) error { return requeueError{max(d, time.Nanosecond)} }
+
+// Run calls reconcile for the key of each object of an informer, first for all there are, and then for those that change or
+// are deleted, until ctx ends. It returns when the calls that are under way have; their context ends with ctx.
+//
+// A key that changes often before a worker is there is reconciled once; one that changes meanwhile, again
+// afterwards. No key is reconciled by two workers at a time. A key whose reconcile returns an error is tried again after a
+// backoff, or when it changes before.
+//
+// reconcile reads what is to be from the informer, which has no object for a key that was deleted, and makes it so. It must do
+// no harm when it is called again. To see its own writes, the next call needs them in the informer:
+// [cache.Informer.WaitForRevision].
+//
+// To run in one process only, and with writes that are refused when it does not lead any more, call Run in the
+// function of leaderelection.Run, and write through the KV of its term.
+//
+// The error is nil when ctx has ended, [cache.ErrClosed] when the informer is closed, or says what is wrong with cfg.
+func Run[T any](ctx context.Context, in *cache.Informer[T], cfg Config[T], reconcile func(ctx context.Context, key string) error) error {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	q := newQueue(retry.Policy{InitialBackoff: cfg.InitialBackoff, MaxBackoff: cfg.MaxBackoff}, cfg.RetriesPerSecond)
+	defer q.close()
+	remove := in.AddPrefixHandler(cfg.Prefix, func(change cache.Change[T]) {
+		if change.Key == "" {
+			return // Synced and Relisted
+		}
+		for _, key := range cfg.Keys(change) {
+			q.add(key)
+		}
+	})
+	defer remove()
+	var running sync.WaitGroup
+	defer running.Wait()
+	for range cfg.Workers {
+		running.Go(func() { work(ctx, q, cfg.OnError, reconcile) })
+	}
+	if cfg.Resync > 0 {
+		running.Go(func() { resync(ctx, in, cfg, q) })
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-in.Done():
+		cancel()
+		return cache.ErrClosed
+	}
+}
+
+// work reconciles one key after the other.
+func work(ctx context.Context, q *queue, onError func(string, int, error), reconcile func(context.Context, string) error) {
+	for {
+		key, ok := q.get(ctx)
+		if !ok {
+			return
+		}
+		err := reconcile(ctx, key)
+		var again requeueError
+		failed := err != nil && !errors.As(err, &again)
+		failures := q.done(key, failed, again.after)
+		if failed && onError != nil && ctx.Err() == nil {
+			onError(key, failures, err)
+		}
+	}
+}
+
+// resync adds the keys of all objects now and then.
+func resync[T any](ctx context.Context, in *cache.Informer[T], cfg Config[T], q *queue) {
+	for {
+		timer := time.NewTimer(cfg.Resync*9/10 + rand.N(cfg.Resync/5+1))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		for key, o := range in.All(cfg.Prefix) {
+			for _, k := range cfg.Keys(cache.Change[T]{Type: cache.Added, Key: key, New: o}) {
+				q.add(k)
+			}
+		}
+	}
+}

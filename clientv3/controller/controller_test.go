@@ -1,0 +1,229 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/controller"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errFailed = errors.New("failed")
+
+// rig is an informer of "a/" over a cluster in memory.
+type rig struct {
+	cluster *fakeetcd.Cluster
+	client  *clientv3.Client
+	in      *cache.Informer[string]
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	cluster, err := fakeetcd.Start(1)
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	c, err := cache.New(client, cache.Config{Prefixes: []string{"a/"}})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	in, err := cache.NewInformer(c, cache.InformerConfig[string]{Decode: func(_, value []byte) (string, error) { return string(value), nil }})
+	require.NoError(t, err)
+	return &rig{cluster, client, in}
+}
+
+func (r *rig) put(t *testing.T, key, value string) {
+	t.Helper()
+	_, err := r.cluster.Put(key, value)
+	require.NoError(t, err)
+}
+
+// run starts a controller, and returns a function that ends it.
+func (r *rig) run(t *testing.T, cfg controller.Config[string], reconcile func(context.Context, string) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- controller.Run(ctx, r.in, cfg, reconcile) }()
+	return func() {
+		cancel()
+		require.NoError(t, <-ended)
+	}
+}
+
+// TestRun reconciles what there is, what changes and what is deleted. A key that changes while it is reconciled comes once more.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.put(t, "a/1", "v")
+		r.put(t, "a/2", "v")
+		began, release := make(chan string), make(chan struct{})
+		stop := r.run(t, controller.Config[string]{Workers: 4}, func(_ context.Context, key string) error {
+			o, ok := r.in.Get(key)
+			if !ok {
+				o = &cache.Object[string]{Value: "-"}
+			}
+			began <- key + " " + o.Value
+			<-release
+			return nil
+		})
+		require.ElementsMatch(t, []string{"a/1 v", "a/2 v"}, []string{<-began, <-began})
+		for i := range 10 {
+			r.put(t, "a/1", fmt.Sprint(i))
+			synctest.Wait()
+		}
+		select {
+		case key := <-began:
+			require.Fail(t, "a key is reconciled by two workers", key)
+		default:
+		}
+		release <- struct{}{}
+		release <- struct{}{}
+		require.Equal(t, "a/1 9", <-began)
+		release <- struct{}{}
+		_, err := r.client.Delete(t.Context(), "a/1")
+		require.NoError(t, err)
+		require.Equal(t, "a/1 -", <-began)
+		release <- struct{}{}
+		stop()
+	})
+}
+
+// TestRetries has a key fail, which is tried again ever more slowly, and no other wait for it.
+func TestRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.put(t, "a/bad", "v")
+		var fail atomic.Bool
+		fail.Store(true)
+		var bad, good atomic.Int64
+		var most atomic.Int64
+		stop := r.run(t, controller.Config[string]{
+			InitialBackoff: time.Second, MaxBackoff: 16 * time.Second,
+			OnError: func(key string, failures int, err error) {
+				assert.Equal(t, "a/bad", key)
+				assert.Equal(t, errFailed, err)
+				most.Store(int64(failures))
+			},
+		}, func(_ context.Context, key string) error {
+			if key != "a/bad" {
+				good.Add(1)
+				return nil
+			}
+			bad.Add(1)
+			if fail.Load() {
+				return errFailed
+			}
+			return nil
+		})
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, bad.Load(), most.Load())
+		require.Greater(t, bad.Load(), int64(600/16))
+		require.Less(t, bad.Load(), int64(600/16*4))
+		r.put(t, "a/good", "v")
+		synctest.Wait()
+		require.EqualValues(t, 1, good.Load())
+		fail.Store(false)
+		time.Sleep(time.Minute)
+		before := bad.Load()
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, before, bad.Load())
+		stop()
+	})
+}
+
+// TestRetriesOfAllKeys has a thousand keys fail for a minute: the first retries follow at once, and then so many a second.
+func TestRetriesOfAllKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		for i := range 1000 {
+			r.put(t, fmt.Sprintf("a/%d", i), "v")
+		}
+		var calls atomic.Int64
+		stop := r.run(t, controller.Config[string]{Workers: 10}, func(context.Context, string) error {
+			calls.Add(1)
+			return errFailed
+		})
+		time.Sleep(time.Minute)
+		require.InDelta(t, 1000+100+10*60, calls.Load(), 100)
+		stop()
+	})
+}
+
+// TestResync reconciles all again now and then, and a key when it asks for it.
+func TestResync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.put(t, "a/b/1", "v")
+		r.put(t, "a/c", "v")
+		var mu sync.Mutex
+		calls := map[string]int{}
+		cfg := controller.Config[string]{Prefix: "a/b/", Resync: time.Minute, Keys: func(ch cache.Change[string]) []string {
+			return []string{ch.Key, "other"}
+		}}
+		stop := r.run(t, cfg, func(_ context.Context, key string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			calls[key]++
+			if key == "other" {
+				return fmt.Errorf("wrapped: %w", controller.RequeueAfter(10*time.Second))
+			}
+			return nil
+		})
+		time.Sleep(20 * time.Minute)
+		stop()
+		require.NotContains(t, calls, "a/c")
+		require.InDelta(t, 21, calls["a/b/1"], 3)
+		require.InDelta(t, 120, calls["other"], 25)
+	})
+}
+
+// TestTheEndOfRun has the informer close, and a call under way when ctx ends.
+func TestTheEndOfRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.put(t, "a/1", "v")
+		under, ended := make(chan struct{}), false
+		stop := r.run(t, controller.Config[string]{}, func(ctx context.Context, _ string) error {
+			close(under)
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			ended = true
+			return ctx.Err()
+		})
+		<-under
+		stop()
+		require.True(t, ended)
+		closed := make(chan error)
+		go func() {
+			closed <- controller.Run(t.Context(), r.in, controller.Config[string]{}, func(context.Context, string) error { return nil })
+		}()
+		synctest.Wait()
+		r.in.Close()
+		require.Equal(t, cache.ErrClosed, <-closed)
+	})
+}
+
+func TestBadConfig(t *testing.T) {
+	for want, cfg := range map[string]controller.Config[string]{
+		"Workers is -1": {Workers: -1}, "Resync is -1ns": {Resync: -1}, "RetriesPerSecond is -1": {RetriesPerSecond: -1},
+		"MaxBackoff is -1ns": {MaxBackoff: -1},
+	} {
+		require.ErrorContains(t, controller.Run(t.Context(), nil, cfg, nil), want)
+	}
+}

@@ -1,0 +1,63 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/controller"
+	"github.com/quorate/quorate/clientv3/leaderelection"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// One process at a time reconciles. etcd refuses its writes when it does not lead any more.
+func ExampleRun() {
+	cluster, err := fakeetcd.Start(1)
+	if err != nil {
+		panic(err)
+	}
+	defer cluster.Close()
+	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop()})
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if _, err := client.Put(ctx, "desired/lamp", "on"); err != nil {
+		panic(err)
+	}
+
+	c, err := cache.New(client, cache.Config{Prefixes: []string{"desired/"}})
+	if err != nil {
+		panic(err)
+	}
+	defer c.Close()
+	desired, err := cache.NewInformer(c, cache.InformerConfig[string]{
+		Decode: func(_, value []byte) (string, error) { return string(value), nil },
+	})
+	if err != nil {
+		panic(err)
+	}
+	err = leaderelection.Run(ctx, client, leaderelection.Config{Name: "lamps"}, func(ctx context.Context, term *leaderelection.Term) error {
+		return controller.Run(ctx, desired, controller.Config[string]{Workers: 4}, func(ctx context.Context, key string) error {
+			lamp, ok := desired.Get(key)
+			if !ok {
+				return nil // it was deleted
+			}
+			if _, err := term.KV().Put(ctx, "actual/lamp", lamp.Value); err != nil {
+				return err // it is tried again
+			}
+			fmt.Println(key, "is", lamp.Value)
+			cancel()
+			return nil
+		})
+	})
+	fmt.Println(err)
+	// Output:
+	// desired/lamp is on
+	// <nil>
+}

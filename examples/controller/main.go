@@ -1,0 +1,80 @@
+// Controller makes what is described so, in one process at a time: for each key examples/desired/NAME it puts examples/actual/NAME, and
+// deletes that when the former is gone. etcd refuses the writes of a process that does not lead any more.
+//
+//	go run ./examples/controller --endpoints 127.0.0.1:2379
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/clientconfig"
+	"github.com/quorate/quorate/clientv3/controller"
+	"github.com/quorate/quorate/clientv3/leaderelection"
+)
+
+const desired, actual = "examples/desired/", "examples/actual/"
+
+var (
+	name = flag.String("name", "one", "who reconciles")
+	ttl  = flag.Duration("ttl", leaderelection.DefaultTTL, "how long the leadership of a process that died stays")
+)
+
+func main() {
+	settings := clientconfig.Flags(flag.CommandLine)
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := connect(ctx, settings)
+	stop()
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// connect runs the example with a client as flags and the environment describe it.
+func connect(ctx context.Context, settings clientconfig.Source) error {
+	config, err := clientconfig.Load(settings, clientconfig.Env())
+	if err != nil {
+		return err
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return run(ctx, client)
+}
+
+// run follows what is described, and makes it so while this process leads.
+func run(ctx context.Context, client *clientv3.Client) error {
+	c, err := cache.New(client, cache.Config{Prefixes: []string{desired}})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	objects, err := cache.NewInformer(c, cache.InformerConfig[string]{Decode: func(_, v []byte) (string, error) { return string(v), nil }})
+	if err != nil {
+		return err
+	}
+	return leaderelection.Run(ctx, client, leaderelection.Config{Name: "examples/controller", TTL: *ttl}, func(ctx context.Context, term *leaderelection.Term) error {
+		fmt.Println(*name, "leads")
+		return controller.Run(ctx, objects, controller.Config[string]{Workers: 4, Resync: time.Hour}, func(ctx context.Context, key string) error {
+			made := actual + strings.TrimPrefix(key, desired)
+			if object, ok := objects.Get(key); ok {
+				_, err := term.KV().Put(ctx, made, *name+" made "+object.Value)
+				return err
+			}
+			_, err := term.KV().Delete(ctx, made)
+			return err
+		})
+	})
+}
