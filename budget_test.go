@@ -24,7 +24,7 @@ import (
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
 	"balancer":    {5300, 7100},
-	"clientv3":    {20500, 34900},
+	"clientv3":    {21750, 35800}, // with jobs, and the keys that are kept, which resolver had
 	"cmd":         {5100, 2950},
 	"compat":      {1150, 1350},
 	"conformance": {1100, 1500},
@@ -32,10 +32,10 @@ var codeBudgets = map[string]codeLines{
 	"health":      {850, 1700},
 	"internal":    {3900, 5600},
 	"keepalive":   {600, 1550},
-	"lab":         {24550, 24850},
+	"lab":         {24550, 25000},
 	"observe":     {2400, 2550},
 	"pool":        {2250, 3750},
-	"resolver":    {5600, 7200},
+	"resolver":    {5250, 7200},
 	"retry":       {1450, 1500},
 	"root":        {550, 1900},
 }

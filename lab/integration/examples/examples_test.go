@@ -68,6 +68,8 @@ func TestExamples(t *testing.T) {
 	leaders(ctx, t, cluster, func(name string) *exec.Cmd {
 		return program("election", "--name", name, "--term", "1h", "--ttl", "3s")
 	})
+	jobQueue(ctx, t, cluster, func(args ...string) *exec.Cmd { return program("jobs", args...) })
+	ran["jobs"] = true
 	for name := range ran {
 		interrupted(ctx, t, filepath.Join(bin, name))
 	}
