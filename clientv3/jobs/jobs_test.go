@@ -41,7 +41,7 @@ func TestJobIsHandledOnce(t *testing.T) {
 
 		job.answer <- nil
 		require.Zero(t, p.settled(t))
-		_, err = p.Queue.Get(t.Context(), id)
+		_, err = p.Get(t.Context(), id)
 		require.ErrorIs(t, err, ErrNotFound)
 		time.Sleep(time.Hour)
 		require.Empty(t, jobs)
@@ -274,8 +274,7 @@ func TestLateClaimIsReturned(t *testing.T) {
 		time.Sleep(time.Minute)
 		id := p.enqueue(t, "letter", WithDelay(time.Minute))
 		resume := make(chan struct{})
-		var hook *fakeetcd.Hook
-		hook = r.On("Txn", func(call *fakeetcd.Call) {
+		hook := r.On("Txn", func(call *fakeetcd.Call) {
 			<-resume
 			_, _ = call.Execute()
 		})

@@ -190,7 +190,7 @@ func (p *process) enqueue(t *testing.T, payload string, opts ...EnqueueOption) s
 
 func (p *process) status(t *testing.T, id string) *Status {
 	t.Helper()
-	s, err := p.Queue.Get(t.Context(), id)
+	s, err := p.Get(t.Context(), id)
 	require.NoError(t, err)
 	return s
 }

@@ -31,12 +31,15 @@ type history struct {
 	mu      sync.Mutex
 	periods map[string][]period
 	acked   map[string]int // acknowledgements that returned nil
+
+	handled, ended int
 }
 
 func (h *history) add(id string, p period) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.periods[id] = append(h.periods[id], p)
+	h.handled++
 }
 
 // check reports holders that overlap, and revisions and attempts that do not grow.
@@ -112,7 +115,7 @@ func jobsUnderFaults(t *testing.T, seed uint64) {
 			switch choice {
 			case 0:
 				victim.cut()
-				time.AfterFunc(time.Duration(1+pause/(10*time.Millisecond))*time.Second/2, victim.heal)
+				time.AfterFunc(time.Second+50*pause, victim.heal) // up to 21 s, and a lease lives for 6 s
 			case 1:
 				n := slices.Index(all, victim)
 				works[n].end(t)
@@ -145,6 +148,7 @@ func jobsUnderFaults(t *testing.T, seed uint64) {
 			assert.LessOrEqual(t, h.acked[id], 1, id)
 		}
 		h.check(t)
+		t.Logf("%d jobs, %d times in the hands of a handler, %d contexts that ended early, %d dead letters", jobs, h.handled, h.ended, len(dead))
 		for id, periods := range h.periods {
 			assert.LessOrEqual(t, periods[len(periods)-1].attempt, maxAttempts, id)
 		}
@@ -160,6 +164,10 @@ func (h *history) handler(process int) Handler {
 		select {
 		case <-time.After(work):
 		case <-ctx.Done():
+			h.mu.Lock()
+			h.ended++
+			h.mu.Unlock()
+			time.Sleep(time.Second) // within the margin
 			return ctx.Err()
 		}
 		if job.Payload[len(job.Payload)-1] == '7' || rand.IntN(5) == 0 {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
@@ -21,11 +20,6 @@ var (
 	// ErrWithdrawn is returned by updates after [Registrar.Withdraw].
 	ErrWithdrawn = concurrency.ErrKeyRemoved
 )
-
-// registerTimeout bounds Register if its ctx does not: a cluster could renew leases and time
-// out writes for ever. If the cluster does not answer at all, the client gives up earlier,
-// with the reason.
-const registerTimeout = 30 * time.Second
 
 // Registrar keeps one endpoint registered. It is safe for concurrent use.
 //
@@ -70,11 +64,6 @@ func Register(ctx context.Context, client *clientv3.Client, registration Registr
 	value, err := reg.value()
 	if err != nil {
 		return nil, err
-	}
-	if _, bounded := ctx.Deadline(); !bounded {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, registerTimeout)
-		defer cancel()
 	}
 	kept, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, end)
