@@ -48,10 +48,7 @@ func (c Config) complete() (Config, error) {
 		c.MaxBackoff = max(DefaultMaxBackoff, c.MinBackoff)
 	}
 	if c.Worker == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			host = "unknown"
-		}
+		host, _ := os.Hostname() // "" if it has none
 		c.Worker = fmt.Sprintf("%s/%d", host, os.Getpid())
 	}
 	switch {

@@ -325,7 +325,7 @@ func TestClaimDeletedByOthers(t *testing.T) {
 // Of many idle processes one claims a job, and each gets a like share.
 func TestClaimsAreFairAndFew(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
-		const processes, jobs = 20, 400
+		const processes, jobs = 10, 200
 		handled := make(chan int, jobs)
 		for i := range processes {
 			r.process(t, Config{}).work(t, 1, func(context.Context, *Job) error {

@@ -70,6 +70,8 @@ func TestExamples(t *testing.T) {
 	})
 	jobQueue(ctx, t, cluster, func(args ...string) *exec.Cmd { return program("jobs", args...) })
 	ran["jobs"] = true
+	counter(ctx, t, cluster, func(args ...string) *exec.Cmd { return program("counter", args...) })
+	ran["counter"] = true
 	for name := range ran {
 		interrupted(ctx, t, filepath.Join(bin, name))
 	}
