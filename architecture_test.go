@@ -56,6 +56,7 @@ var layers = map[string][]string{
 	"clientv3/credentials":          {},
 	"clientv3/experimental/recipes": {"clientv3", "clientv3/concurrency", "clientv3/internal/settle"},
 	"clientv3/idempotent":           {"clientv3", "clientv3/concurrency", "clientv3/internal/lineage", "clientv3/internal/optxn", "internal/channel", "retry"},
+	"clientv3/jobs":                 {"clientv3", "clientv3/cache", "clientv3/internal/optxn", "clientv3/internal/settle", "clientv3/leaderelection", "internal/pause", "retry"},
 	"clientv3/kubernetes":           {"clientv3"},
 	"clientv3/leaderelection":       {"clientv3", "clientv3/concurrency", "clientv3/internal/optxn", "internal/pause", "observe", "retry"},
 	"clientv3/leasing":              {"clientv3", "clientv3/internal/lineage", "clientv3/concurrency", "internal/pause", "retry"},
@@ -67,13 +68,13 @@ var layers = map[string][]string{
 	"clientv3/snapshot":             {"clientv3", "internal/endpoint"},
 	"clientv3/store":                {"clientv3", "clientv3/concurrency", "clientv3/internal/settle", "internal/pause", "retry"},
 	"clientv3/yaml":                 {"clientv3"},
-	"examples":                      {"", "clientv3", "clientv3/cache", "clientv3/clientconfig", "clientv3/concurrency", "clientv3/controller", "clientv3/leaderelection", "clientv3/store", "keepalive", "resolver/etcd", "retry"},
+	"examples":                      {"", "clientv3", "clientv3/cache", "clientv3/clientconfig", "clientv3/concurrency", "clientv3/controller", "clientv3/idempotent", "clientv3/jobs", "clientv3/leaderelection", "clientv3/store", "keepalive", "resolver/etcd", "retry"},
 	"internal/registry":             {"clientv3", "health", "internal/pause"},
 	"resolver/internal/lastgood":    {},
 	"resolver/internal/feed":        {"internal/pause"},
 	"resolver/static":               {"balancer"},
 	"resolver/dns":                  {"balancer", "internal/pause", "resolver/internal/feed", "resolver/internal/lastgood"},
-	"resolver/etcd":                 {"clientv3", "retry", "balancer", "internal/registry", "internal/pause", "resolver/internal/feed", "resolver/internal/lastgood"},
+	"resolver/etcd":                 {"clientv3", "clientv3/concurrency", "balancer", "internal/registry", "internal/pause", "resolver/internal/feed", "resolver/internal/lastgood"},
 }
 
 // upward are imports that the table of layers must not allow: what many packages share knows nothing of the

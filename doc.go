@@ -31,6 +31,7 @@
 //   - clientv3/cache: watched prefixes served from memory, linearizable
 //   - clientv3/clientconfig: the configuration from flags, etcdctl's variables and a URL
 //   - clientv3/controller: a loop that reconciles the keys that change, with retries
+//   - clientv3/jobs: a work queue whose jobs survive their workers
 //   - clientv3/leaderelection: a function that runs while it leads or holds a lock, with fenced writes
 //   - clientv3/store: keys as values of a Go type
 //   - clientv3/mock/fakeetcd: a scripted etcd in memory, for tests

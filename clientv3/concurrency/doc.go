@@ -22,6 +22,11 @@
 // A [Semaphore] has the same keys, and the first n hold it. Package leaderelection runs a
 // function while it holds a key of either kind, and fences its writes.
 //
+// # Kept keys
+//
+// [KeepKey] keeps a key under a lease of its own, and puts it again when the lease or the key is
+// lost: the presence of an agent, or an address. It does not exclude others as a lock does.
+//
 // # Cleanup after a failed call
 //
 // A Lock or Campaign that fails deletes its key, even if its context has ended, and even

@@ -240,3 +240,33 @@ func ExampleSemaphore() {
 	// <nil>
 	// context deadline exceeded
 }
+
+// An agent registers itself. The key is put again after its lease was lost, and is removed when the agent ends.
+func ExampleKeepKey() {
+	client, stop := connect()
+	defer stop()
+	ctx := context.Background()
+
+	agent, err := concurrency.KeepKey(ctx, client, "agents/ann", "10.0.0.7", concurrency.KeyOptions{
+		TTL:    10 * time.Second,
+		Notify: func(e concurrency.KeyEvent) { fmt.Println(e.State, e.Err) },
+	})
+	if err != nil {
+		panic(err)
+	}
+	if err := agent.SetValue(ctx, "10.0.0.8"); err != nil {
+		panic(err)
+	}
+	resp, err := client.Get(ctx, agent.Key())
+	if err != nil {
+		panic(err)
+	}
+	fmt.Printf("%s\n", resp.Kvs[0].Value)
+	if err := agent.Remove(ctx); err != nil {
+		panic(err)
+	}
+	// Output:
+	// held <nil>
+	// 10.0.0.8
+	// removed <nil>
+}

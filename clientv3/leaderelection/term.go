@@ -79,6 +79,10 @@ func newTerm(ctx context.Context, session *concurrency.Session, held *concurrenc
 // Key returns the key that is held.
 func (t *Term) Key() string { return t.key }
 
+// Lease returns the lease of the key. Keys that are attached to it are deleted when Run resigns, and
+// at the latest when the lease expires: [Config].Margin after the term.
+func (t *Term) Lease() clientv3.LeaseID { return t.session.Lease() }
+
 // Revision returns the revision that created the key: the fencing token. In an election or a
 // lock it is greater than those of all earlier terms, so a system other than etcd that is given
 // it with each request can refuse those with a smaller one than it has seen. The terms of a

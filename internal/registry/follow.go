@@ -11,12 +11,13 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // listTimeout bounds one list, which the client itself retries after a fault. It is
 // longer than the maximum delay between attempts, so that an outage does not make the
 // delays grow.
-const listTimeout = maxDelay + 5*time.Second
+const listTimeout = 15 * time.Second
 
 // ErrClientClosed is returned when the etcd client is closed.
 var ErrClientClosed = errors.New("the etcd client was closed")
@@ -25,7 +26,7 @@ var errWatchClosed = errors.New("the watch was closed")
 
 // Follow reports all changes to o since the last List, or lists first if there was none.
 // Whenever the watch breaks, for example after a compaction, it lists again. It waits
-// between attempts, see [Backoff].
+// between attempts, see pause.Backoff.
 //
 // It returns when ctx ends, with its error, or when the client is closed, with
 // ErrClientClosed.
@@ -35,7 +36,7 @@ func (f *Follower) Follow(ctx context.Context, o Observer) error {
 	defer context.AfterFunc(f.client.Ctx(), cancel)()
 
 	f.sync.observer = o
-	var delay Backoff
+	var delay pause.Backoff
 	for {
 		began := time.Now()
 		err := f.listAndWatch(watching, o)

@@ -217,7 +217,7 @@ func TestUpdateIsRefused(t *testing.T) {
 	err := r.SetWeight(ctx, 5)
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, err, rpctypes.ErrNoSpace)
-	require.ErrorContains(t, err, "not updated yet: it is registered")
+	require.ErrorContains(t, err, "not updated yet: it is held")
 	require.JSONEq(t, value, string(cluster.Get(key).Value))
 	require.Equal(t, rpctypes.ErrNoSpace, r.expect(t, etcd.Registered).Err)
 	refused.Remove()

@@ -151,15 +151,6 @@ func (r *Registration) key() string {
 	return registry.Prefix(r.Service) + cmp.Or(r.Name, r.Address)
 }
 
-func (r *Registration) seconds() int64 {
-	ttl := cmp.Or(r.TTL, DefaultTTL)
-	seconds := int64(ttl / time.Second)
-	if ttl%time.Second > 0 {
-		seconds++
-	}
-	return seconds
-}
-
 // value returns the value of the key.
 func (r *Registration) value() (string, error) {
 	if r.Value != "" {

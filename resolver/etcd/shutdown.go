@@ -46,7 +46,7 @@ func (r *Registrar) Shutdown(ctx context.Context, server Server) error {
 	}
 	if r.reg.Drained != nil && ctx.Err() == nil {
 		if err := r.reg.Drained(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("etcd: %q: Drained: %w", r.key, err))
+			errs = append(errs, fmt.Errorf("etcd: %q: Drained: %w", r.Key(), err))
 		}
 	}
 	return errors.Join(append(errs, stop(ctx, server))...)

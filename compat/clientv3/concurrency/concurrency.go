@@ -12,6 +12,14 @@ import (
 )
 
 const (
+	// KeyHeld keys are in etcd, with a lease that is kept alive.
+	KeyHeld = quorate.KeyHeld
+	// KeyLost keys are not in etcd, or may soon expire.
+	KeyLost = quorate.KeyLost
+	// KeyRemoved keys are no longer kept.
+	KeyRemoved = quorate.KeyRemoved
+	// KeySuperseded keys are those of another client.
+	KeySuperseded = quorate.KeySuperseded
 	// ReadCommitted is RepeatableReads without the check at commit: reads may be stale, and updates that depend on them can be lost.
 	ReadCommitted = quorate.ReadCommitted
 	// RepeatableReads returns the same value for every read of a key, but may read different keys at different revisions.
@@ -23,10 +31,18 @@ const (
 )
 
 var (
+	// ErrClientClosed is returned by SetValue, wrapped, and the reason of the last KeyLost, when the client is closed.
+	ErrClientClosed = quorate.ErrClientClosed
 	// ErrElectionNoLeader is returned by [Election.Leader] if there is no leader.
 	ErrElectionNoLeader = quorate.ErrElectionNoLeader
 	// ErrElectionNotLeader is returned by [Election.Proclaim] if the caller is not, or no longer, the leader.
 	ErrElectionNotLeader = quorate.ErrElectionNotLeader
+	// ErrKeyDeleted is the reason of KeyLost if the key was deleted while its lease is alive.
+	ErrKeyDeleted = quorate.ErrKeyDeleted
+	// ErrKeyRemoved is returned by SetValue, wrapped, when the key is no longer kept.
+	ErrKeyRemoved = quorate.ErrKeyRemoved
+	// ErrKeySuperseded is returned by SetValue, wrapped, while another client has the key.
+	ErrKeySuperseded = quorate.ErrKeySuperseded
 	// ErrLockReleased is returned by [Mutex.Unlock] for a lock that is not held.
 	ErrLockReleased = quorate.ErrLockReleased
 	// ErrLocked is returned by [Mutex.TryLock] if another session holds the lock or waits for it.
@@ -44,6 +60,14 @@ type (
 	Election = quorate.Election
 	// Isolation is the isolation level of a transaction, see [WithIsolation].
 	Isolation = quorate.Isolation
+	// KeptKey is a key that is kept in etcd under a lease.
+	KeptKey = quorate.KeptKey
+	// KeyEvent reports a change of a key's state, or a new reason for the present state.
+	KeyEvent = quorate.KeyEvent
+	// KeyOptions are the options of [KeepKey].
+	KeyOptions = quorate.KeyOptions
+	// KeyState is the state of a [KeptKey].
+	KeyState = quorate.KeyState
 	// Mutex is a lock that one session at a time holds.
 	Mutex = quorate.Mutex
 	// STM reads and writes keys in the function of [NewSTM].
@@ -59,6 +83,11 @@ type (
 	// SessionOption configures a [Session].
 	SessionOption = quorate.SessionOption
 )
+
+// KeepKey puts a key and keeps it in etcd, with a new lease whenever that is lost, until ctx ends, the client is closed, or [KeptKey.Remove].
+func KeepKey(ctx context.Context, client *clientv3.Client, key string, value string, opts KeyOptions) (*KeptKey, error) {
+	return quorate.KeepKey(ctx, client, key, value, opts)
+}
 
 // NewElection returns the election named pfx.
 func NewElection(s *Session, pfx string) *Election {

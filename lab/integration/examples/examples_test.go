@@ -74,6 +74,10 @@ func TestExamples(t *testing.T) {
 	})
 	controllers(ctx, t, cluster, func(name string) *exec.Cmd { return program("controller", "--name", name, "--ttl", "3s") })
 	ran["controller"] = true
+	jobQueue(ctx, t, cluster, func(args ...string) *exec.Cmd { return program("jobs", args...) })
+	ran["jobs"] = true
+	counter(ctx, t, cluster, func(args ...string) *exec.Cmd { return program("counter", args...) })
+	ran["counter"] = true
 	for name := range ran {
 		interrupted(ctx, t, filepath.Join(bin, name))
 	}

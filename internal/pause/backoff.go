@@ -1,11 +1,9 @@
-package registry
+package pause
 
 import (
 	"context"
 	"math/rand/v2"
 	"time"
-
-	"github.com/quorate/quorate/internal/pause"
 )
 
 const (
@@ -37,5 +35,5 @@ func (b *Backoff) next(took time.Duration) time.Duration {
 // least the maximum delay resets the delays.
 func (b *Backoff) Wait(ctx context.Context, took time.Duration) {
 	half := b.next(took) / 2
-	_ = pause.For(ctx, half+rand.N(half)) // the caller sees that it has ended
+	_ = For(ctx, half+rand.N(half)) // the caller sees that it has ended
 }

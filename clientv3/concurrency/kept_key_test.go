@@ -1,0 +1,170 @@
+package concurrency_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/clientv3"
+	. "github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// keep keeps the key "agents/ann", and returns the channel of its events.
+func (f fake) keep(ctx context.Context, t *testing.T, opts KeyOptions) (*KeptKey, chan KeyEvent) {
+	t.Helper()
+	events := make(chan KeyEvent, 100)
+	opts.Notify = func(e KeyEvent) { events <- e }
+	k, err := KeepKey(ctx, f.client, "agents/ann", "10.0.0.7", opts)
+	require.NoError(t, err)
+	return k, events
+}
+
+// requireEvent returns the next event.
+func requireEvent(t *testing.T, events <-chan KeyEvent, want KeyState) KeyEvent {
+	t.Helper()
+	select {
+	case e := <-events:
+		require.Equal(t, want, e.State, "%v", e.Err)
+		return e
+	case <-time.After(time.Hour):
+		require.FailNow(t, "no event", "waiting for %v", want)
+		panic("unreachable")
+	}
+}
+
+func requireNoLease(t *testing.T, f fake) {
+	t.Helper()
+	leases, err := f.client.Leases(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, leases.Leases)
+}
+
+// The lease is lost, and the key deleted: the key is put again with the latest value, and is removed when the context ends.
+func TestKeptKeyIsPutAgain(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		ctx, cancel := context.WithCancel(t.Context())
+		k, events := f.keep(ctx, t, KeyOptions{})
+		first := requireEvent(t, events, KeyHeld)
+		require.False(t, first.Again)
+		time.Sleep(time.Hour)
+		require.EqualValues(t, first.Lease, f.Get("agents/ann").Lease, "the lease is renewed")
+		require.NoError(t, k.SetValue(t.Context(), "10.0.0.8"))
+
+		require.NoError(t, f.ExpireLease(int64(first.Lease)))
+		require.Equal(t, rpctypes.ErrLeaseNotFound, requireEvent(t, events, KeyLost).Err)
+		again := requireEvent(t, events, KeyHeld)
+		require.True(t, again.Again)
+		require.NotEqual(t, first.Lease, again.Lease)
+		require.Equal(t, "10.0.0.8", string(f.Get("agents/ann").Value))
+		require.EqualValues(t, again.Lease, f.Get("agents/ann").Lease)
+
+		_, err := f.client.Delete(t.Context(), "agents/ann")
+		require.NoError(t, err)
+		require.Equal(t, ErrKeyDeleted, requireEvent(t, events, KeyLost).Err)
+		require.Equal(t, again, requireEvent(t, events, KeyHeld))
+
+		cancel()
+		require.NoError(t, requireEvent(t, events, KeyRemoved).Err)
+		require.Nil(t, f.Get("agents/ann"))
+		requireNoLease(t, f)
+		require.NoError(t, k.Remove(t.Context()))
+		require.ErrorIs(t, k.SetValue(t.Context(), "late"), ErrKeyRemoved)
+		synctest.Wait()
+		require.Empty(t, events)
+	})
+}
+
+// A key that others have put is left alone, until they delete it.
+func TestKeptKeyOfAnotherClient(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		_, err := f.Put("agents/ann", "by hand")
+		require.NoError(t, err)
+		k, events := f.keep(t.Context(), t, KeyOptions{})
+		requireEvent(t, events, KeySuperseded)
+		require.ErrorIs(t, k.SetValue(t.Context(), "10.0.0.8"), ErrKeySuperseded)
+		time.Sleep(time.Hour)
+		require.Equal(t, "by hand", string(f.Get("agents/ann").Value))
+		_, err = f.client.Delete(t.Context(), "agents/ann")
+		require.NoError(t, err)
+		require.True(t, requireEvent(t, events, KeyHeld).Again)
+		require.Equal(t, "10.0.0.8", string(f.Get("agents/ann").Value))
+
+		_, err = f.Put("agents/ann", "by hand again")
+		require.NoError(t, err)
+		requireEvent(t, events, KeySuperseded)
+		require.NoError(t, k.Remove(t.Context()))
+		require.Equal(t, "by hand again", string(f.Get("agents/ann").Value), "it is not this client's")
+		requireNoLease(t, f)
+	})
+}
+
+func TestKeptKeyOverwrites(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		lease, err := f.client.Grant(t.Context(), 60)
+		require.NoError(t, err)
+		_, err = f.client.Put(t.Context(), "agents/ann", "an earlier process", clientv3.WithLease(lease.ID))
+		require.NoError(t, err)
+		k, events := f.keep(t.Context(), t, KeyOptions{Overwrite: true})
+		requireEvent(t, events, KeyHeld)
+		require.NoError(t, f.ExpireLease(int64(lease.ID)))
+		require.Equal(t, "10.0.0.7", string(f.Get("agents/ann").Value))
+		require.NoError(t, k.Remove(t.Context()))
+	})
+}
+
+// The answer to the first write is lost, with and without Overwrite.
+func TestKeptKeyWhoseFirstWriteIsUnsettled(t *testing.T) {
+	for method, overwrite := range map[string]bool{"Put": true, "Txn": false} {
+		t.Run(method, func(t *testing.T) {
+			withFake(t, 3, func(t *testing.T, f fake) {
+				f.Once(method, func(c *fakeetcd.Call) {
+					_, _ = c.Execute()
+					c.BreakConn()
+				})
+				k, events := f.keep(t.Context(), t, KeyOptions{Overwrite: overwrite})
+				held := requireEvent(t, events, KeyHeld)
+				require.EqualValues(t, held.Lease, f.Get("agents/ann").Lease)
+				time.Sleep(time.Hour)
+				require.Empty(t, events)
+				require.NoError(t, k.Remove(t.Context()))
+				require.Nil(t, f.Get("agents/ann"))
+			})
+		})
+	}
+}
+
+// The removal at the end of the context is bounded, and can be repeated.
+func TestKeptKeyCannotBeRemoved(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		ctx, cancel := context.WithCancel(t.Context())
+		k, events := f.keep(ctx, t, KeyOptions{TTL: 5 * time.Second})
+		requireEvent(t, events, KeyHeld)
+		f.stop()
+		start := time.Now()
+		cancel()
+		require.ErrorContains(t, requireEvent(t, events, KeyRemoved).Err, "which expires in 5 s at most")
+		require.Equal(t, time.Second, time.Since(start))
+		f.start()
+		require.NoError(t, k.Remove(t.Context()))
+		require.Nil(t, f.Get("agents/ann"))
+		requireNoLease(t, f)
+	})
+}
+
+func TestKeepKeyFails(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		_, err := KeepKey(t.Context(), f.client, "", "", KeyOptions{})
+		require.ErrorContains(t, err, "the key is empty")
+		_, err = KeepKey(t.Context(), f.client, "a", "", KeyOptions{TTL: time.Millisecond})
+		require.ErrorContains(t, err, "TTL is 1ms")
+		f.On("Txn", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+		_, err = KeepKey(t.Context(), f.client, "a", "", KeyOptions{})
+		require.Equal(t, rpctypes.ErrPermissionDenied, err)
+		requireNoLease(t, f)
+	})
+}

@@ -1,0 +1,91 @@
+package optxn
+
+import (
+	"context"
+	"errors"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// errCompact is the error of a Compact of a fenced KV.
+var errCompact = errors.New("etcdclient: Compact cannot be fenced: call it on the client")
+
+// Fence is what the writes of a fenced KV are compared with.
+type Fence interface {
+	// Fence returns the comparison that holds while writes may be executed, and never again.
+	Fence() clientv3.Cmp
+	// Err returns nil while writes are sent, and then the error that they have.
+	Err() error
+	// Refused is called when the comparison did not hold. Err returns an error from then on.
+	Refused()
+}
+
+// Fenced returns a KV over kv whose writes are transactions that compare fence.Fence, with the
+// responses of the plain calls. Reads are those of kv.
+func Fenced(kv clientv3.KV, fence Fence) clientv3.KV { return &fencedKV{KV: kv, fence: fence} }
+
+type fencedKV struct {
+	clientv3.KV
+	fence Fence
+}
+
+func (kv *fencedKV) Put(ctx context.Context, key, val string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
+	resp, err := kv.Do(ctx, clientv3.OpPut(key, val, opts...))
+	return resp.Put(), err
+}
+
+func (kv *fencedKV) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+	resp, err := kv.Do(ctx, clientv3.OpDelete(key, opts...))
+	return resp.Del(), err
+}
+
+func (kv *fencedKV) Compact(context.Context, int64, ...clientv3.CompactOption) (*clientv3.CompactResponse, error) {
+	return nil, errCompact
+}
+
+func (kv *fencedKV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	if op.IsGet() {
+		return kv.KV.Do(ctx, op)
+	}
+	if err := kv.fence.Err(); err != nil {
+		return clientv3.OpResponse{}, err
+	}
+	ops := []clientv3.Op{op}
+	cmps, thenOps, _ := op.Txn()
+	unconditional := op.IsTxn() && len(cmps) == 0
+	if unconditional {
+		ops = thenOps
+	}
+	resp, err := kv.KV.Txn(ctx).If(kv.fence.Fence()).Then(ops...).Commit()
+	switch {
+	case err != nil:
+		return clientv3.OpResponse{}, err
+	case !resp.Succeeded:
+		kv.fence.Refused()
+		return clientv3.OpResponse{}, kv.fence.Err()
+	case unconditional:
+		return resp.OpResponse(), nil
+	}
+	return plain(resp), nil
+}
+
+// plain returns the response to the one operation of a transaction. The header of a part has
+// the revision only, so it gets that of the whole.
+func plain(resp *clientv3.TxnResponse) clientv3.OpResponse {
+	part := resp.Responses[0]
+	if put := part.GetResponsePut(); put != nil {
+		put.Header = resp.Header
+		return (*clientv3.PutResponse)(put).OpResponse()
+	}
+	if del := part.GetResponseDeleteRange(); del != nil {
+		del.Header = resp.Header
+		return (*clientv3.DeleteResponse)(del).OpResponse()
+	}
+	txn := part.GetResponseTxn()
+	txn.Header = resp.Header
+	return (*clientv3.TxnResponse)(txn).OpResponse()
+}
+
+func (kv *fencedKV) Txn(ctx context.Context) clientv3.Txn {
+	return New(kv.KV.Txn(ctx), func(op clientv3.Op) (clientv3.OpResponse, error) { return kv.Do(ctx, op) })
+}

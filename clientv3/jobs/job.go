@@ -1,0 +1,165 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
+	"github.com/quorate/quorate/clientv3/internal/settle"
+	"github.com/quorate/quorate/clientv3/leaderelection"
+	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/retry"
+)
+
+const (
+	// tryTimeout bounds one try of a worker's transaction, and tryAgain is the pause before the next.
+	tryTimeout = 5 * time.Second
+	tryAgain   = 250 * time.Millisecond
+)
+
+// Job is a job that this process has claimed. It is safe for concurrent use.
+type Job struct {
+	// ID and Payload are those of Enqueue.
+	ID, Payload string
+	// Attempt is 1 when the job is handled for the first time.
+	Attempt int
+
+	w      *worker
+	key    string // of the claim
+	rev    int64
+	state  record
+	ctx    context.Context // of the handler
+	cancel context.CancelCauseFunc
+	over   atomic.Pointer[leaderelection.TermEndedError] // set when the claim is over
+	acked  atomic.Bool
+	ending atomic.Bool // this process is deleting the claim
+}
+
+// Revision returns the revision that created the claim: the fencing token. It is greater than those
+// of all earlier claims of the job.
+func (j *Job) Revision() int64 { return j.rev }
+
+// Fence returns the comparison that holds in a transaction while the job is claimed by this worker,
+// and never again.
+func (j *Job) Fence() clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(j.key), "=", j.rev)
+}
+
+// KV returns a KV over the client's, whose writes are executed only while the job is claimed by
+// this worker: see leaderelection.Term.KV.
+func (j *Job) KV() clientv3.KV { return optxn.Fenced(j.w.q.client.KV, fence{j}) }
+
+// Err returns nil while the claim lasts, and then a *leaderelection.TermEndedError. It says nothing
+// about the end of Work's context. After [Job.Ack] the claim is over.
+func (j *Job) Err() error {
+	if lost := j.over.Load(); lost != nil {
+		return lost
+	}
+	return j.w.term.Err()
+}
+
+// end ends the claim, and the context of the handler.
+func (j *Job) end(cause error) {
+	j.over.CompareAndSwap(nil, &leaderelection.TermEndedError{Key: j.key, Revision: j.rev, Cause: cause})
+	j.cancel(j.over.Load())
+}
+
+// fence is a job as [optxn.Fenced] needs it.
+type fence struct{ *Job }
+
+// Refused ends the claim.
+func (f fence) Refused() { f.end(leaderelection.ErrKeyDeleted) }
+
+// Ack acknowledges the job and executes ops, in one transaction and at most once. A handler that
+// calls it has nothing more to do. A handler that returns nil without it acknowledges the job.
+//
+// An answer that was lost is made up for by sending the transaction again, until ctx ends or the
+// claim may be lost; only then is the outcome unknown. The error is
+//
+//   - a *leaderelection.TermEndedError: the claim was lost, and nothing was executed;
+//   - the server's or the client's, on which retry.OutcomeOf tells whether it may have been executed.
+//
+// The context of the handler ends when the job is acknowledged.
+func (j *Job) Ack(ctx context.Context, ops ...clientv3.Op) error {
+	k := j.w.q.keys
+	all := append([]clientv3.Op{clientv3.OpDelete(j.key), clientv3.OpDelete(k.states + j.ID), clientv3.OpDelete(k.payloads + j.ID)}, ops...)
+	err := j.commit(ctx, true, all...)
+	if err == nil {
+		j.acked.Store(true)
+		j.end(errAcked)
+	}
+	return err
+}
+
+var errAcked = errors.New("the job was acknowledged")
+
+// giveBack returns the job to the queue after a failure, or makes it a dead letter.
+func (j *Job) giveBack(ctx context.Context, err error) error {
+	cfg, k := j.w.q.cfg, j.w.q.keys
+	if j.state.Attempts >= cfg.MaxAttempts {
+		return j.commit(ctx, true, clientv3.OpDelete(j.key), clientv3.OpDelete(k.states+j.ID),
+			clientv3.OpPut(k.deadLetters+j.ID, j.state.failed(err, time.Time{}).String()))
+	}
+	notBefore := time.Now().Add(cfg.backoff(j.state.Attempts))
+	return j.commit(ctx, false, clientv3.OpDelete(j.key), clientv3.OpPut(k.states+j.ID, j.state.failed(err, notBefore).String()))
+}
+
+// release returns the job to the queue as if it had not been claimed.
+func (j *Job) release(ctx context.Context) error {
+	r := j.state
+	r.Attempts--
+	r.NotBefore = time.Now().UnixMilli()
+	return j.commit(ctx, false, clientv3.OpDelete(j.key), clientv3.OpPut(j.w.q.keys.states+j.ID, r.String()))
+}
+
+// commit executes operations, one of which deletes the claim, if the claim is held: so they are not
+// executed twice, and may be sent again. It tries until that is done, ctx ends, or the claim may be
+// lost. leaves says that they delete the job's state, which tells whether they were executed.
+func (j *Job) commit(ctx context.Context, leaves bool, ops ...clientv3.Op) error {
+	j.ending.Store(true)
+	defer j.ending.Store(false)
+	state := clientv3.OpGet(j.w.q.keys.states+j.ID, clientv3.WithCountOnly())
+	var unsure error
+	for {
+		lasted := j.Err() == nil
+		try, cancel := context.WithTimeout(ctx, tryTimeout)
+		resp, u, err := settle.Commit(try, func() clientv3.Txn {
+			return j.w.q.client.Txn(try).If(j.Fence()).Then(ops...).Else(state)
+		})
+		cancel()
+		if u != nil {
+			unsure = u
+		}
+		switch {
+		case err != nil && (!lasted || ctx.Err() != nil || !passing(err)):
+			return err
+		case err != nil:
+			_ = pause.For(ctx, tryAgain) // the next try sees that it has ended
+			continue
+		case resp.Succeeded:
+		case unsure == nil || leaves && resp.Responses[0].GetResponseRange().Count > 0:
+			j.end(leaderelection.ErrKeyDeleted)
+			return j.Err()
+		case j.Err() != nil:
+			return unsure // another worker may have had the job meanwhile
+		}
+		// An earlier copy was executed, or this one: while the claim lasts, only this worker deletes it.
+		j.w.mirror.settled(j)
+		return nil
+	}
+}
+
+// passing reports whether the next try may succeed after err.
+func passing(err error) bool {
+	switch retry.CodeOf(err) {
+	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.Unimplemented, codes.NotFound:
+		return false
+	default:
+		return true
+	}
+}

@@ -1,0 +1,281 @@
+package jobs
+
+import (
+	"context"
+	"hash/fnv"
+	"sync"
+	"time"
+
+	"github.com/google/btree"
+
+	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/leaderelection"
+	"github.com/quorate/quorate/internal/pause"
+)
+
+const (
+	// turn is how long the first worker has to claim a job before the second may, and so on: longer
+	// than a claim takes, so that the others see it and send none.
+	turn = 20 * time.Millisecond
+	// lookAhead is how many jobs, for each free worker, are compared to find one whose first worker this is.
+	lookAhead = 8
+	// wakeAtLeast bounds how long a place waits without looking again.
+	wakeAtLeast = time.Minute
+)
+
+// entry is a job as this process sees it.
+type entry struct {
+	id   string
+	hash uint64
+
+	state        record
+	rev, created int64 // of the state; 0 without one
+	claim        int64 // the revision that created it; 0 without one
+	lease        int64 // of the claim
+
+	// ready is when the job may be claimed, zero for at once; since is when this process learnt it, and
+	// held until when it leaves the job alone.
+	ready, since, held time.Time
+	queued             bool // it is in mirror.queue
+	// taken is set while a place has it. settled is the revision of the last claim that this process
+	// has ended: that claim and what it wrote have been overtaken.
+	taken   bool
+	settled int64
+	job     *Job // while it is handled
+	// abandoned is the revision of a claim of this process that no place has.
+	abandoned int64
+}
+
+// mirror is the queue as this process sees it, and chooses which job is claimed next.
+type mirror struct {
+	own    int64 // the lease of this process
+	config Config
+	wake   chan struct{}
+
+	mu      sync.Mutex
+	entries map[string]*entry
+	queue   *btree.BTreeG[*entry] // those that no worker has
+	places  map[int64]int         // of each worker, by its lease
+	load    map[int64]int         // claims under each lease
+}
+
+func newMirror(own int64, config Config) *mirror {
+	return &mirror{
+		own: own, config: config, wake: make(chan struct{}, 1), entries: make(map[string]*entry),
+		queue: btree.NewG(32, func(a, b *entry) bool {
+			switch {
+			case !a.ready.Equal(b.ready):
+				return a.ready.Before(b.ready)
+			case a.created != b.created:
+				return a.created < b.created
+			}
+			return a.id < b.id
+		}),
+		places: make(map[int64]int), load: make(map[int64]int),
+	}
+}
+
+// apply takes over a change of the queue.
+func (m *mirror) apply(ch cache.Change[item]) {
+	object := ch.New
+	if object == nil {
+		object = ch.Old
+	}
+	if object == nil {
+		return // an announcement
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	it := object.Value
+	if it.kind == workerItem {
+		if m.places[it.lease] = it.places; ch.New == nil {
+			delete(m.places, it.lease)
+		}
+		m.signal()
+		return
+	}
+	e := m.entries[it.id]
+	if e == nil {
+		e = &entry{id: it.id, hash: hashOf(it.id)}
+		m.entries[it.id] = e
+	}
+	m.unqueueLocked(e)
+	if it.kind == claimItem {
+		m.claimedLocked(e, ch)
+	} else if e.state, e.rev, e.created = (record{}), 0, 0; ch.New != nil {
+		e.state, e.rev, e.created = it.state, ch.New.ModRevision, ch.New.CreateRevision
+	}
+	m.placeLocked(e)
+}
+
+// claimedLocked takes over a change of a claim.
+func (m *mirror) claimedLocked(e *entry, ch cache.Change[item]) {
+	if ch.Old != nil {
+		m.countLocked(ch.Old.Lease, -1)
+	}
+	e.claim, e.lease = 0, 0
+	if ch.New != nil {
+		e.claim, e.lease = ch.New.CreateRevision, ch.New.Lease
+		m.countLocked(e.lease, 1)
+	}
+	if j := e.job; j != nil && ch.Old != nil && ch.Old.CreateRevision == j.rev && e.claim != j.rev && !j.ending.Load() {
+		j.end(leaderelection.ErrKeyDeleted)
+	}
+}
+
+func (m *mirror) countLocked(lease int64, by int) {
+	if m.load[lease] += by; m.load[lease] == 0 {
+		delete(m.load, lease)
+	}
+}
+
+// placeLocked puts an entry into the queue if it may be claimed, and forgets one of a job that is gone.
+func (m *mirror) placeLocked(e *entry) {
+	e.abandoned = 0
+	switch {
+	case e.taken:
+		return
+	case e.claim != 0 && e.lease == m.own && e.claim > e.settled:
+		e.abandoned, e.ready = e.claim, e.held
+	case e.rev == 0 && e.claim == 0:
+		delete(m.entries, e.id)
+		return
+	case e.claim != 0 || e.rev <= e.settled:
+		return
+	case e.state.NotBefore != 0:
+		e.ready = time.UnixMilli(e.state.NotBefore)
+	case e.state.Attempts != 0: // its worker was lost
+		e.ready = time.Now().Add(m.config.backoff(e.state.Attempts))
+	default:
+		e.ready = time.Time{}
+	}
+	e.since = time.Now()
+	if e.held.After(e.since) && e.held.After(e.ready) {
+		e.ready = e.held
+	}
+	e.queued = true
+	m.queue.ReplaceOrInsert(e)
+	m.signal()
+}
+
+func (m *mirror) unqueueLocked(e *entry) {
+	if e.queued {
+		e.queued = false
+		m.queue.Delete(e)
+	}
+}
+
+func (m *mirror) signal() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take waits for a job that this process is to claim, and returns what is known of it. It returns
+// nil when ctx has ended.
+func (m *mirror) take(ctx context.Context) *entry {
+	for ctx.Err() == nil {
+		e, wait := m.next(time.Now())
+		if e != nil {
+			return e
+		}
+		_ = pause.Until(ctx, m.wake, wait)
+	}
+	return nil
+}
+
+// next takes the job that this process is to claim now. If there is none it returns how long to wait.
+func (m *mirror) next(now time.Time) (taken *entry, wait time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	others := m.freeLocked()
+	var best *entry
+	bestRank, looked, wait := len(others)+1, 0, wakeAtLeast
+	m.queue.Ascend(func(e *entry) bool {
+		if d := e.ready.Sub(now); d > 0 {
+			wait = min(wait, d)
+			return false
+		}
+		rank := e.rank(m.own, others)
+		from := e.since
+		if e.ready.After(from) {
+			from = e.ready
+		}
+		if d := from.Add(time.Duration(rank) * turn).Sub(now); d > 0 {
+			wait = min(wait, d)
+		} else if rank < bestRank {
+			best, bestRank = e, rank
+		}
+		looked++
+		return bestRank > 0 && looked < lookAhead*(len(others)+1)
+	})
+	if best == nil {
+		return nil, wait
+	}
+	m.unqueueLocked(best)
+	best.taken = true
+	known := *best
+	return &known, 0
+}
+
+// freeLocked returns the other workers with a free place.
+func (m *mirror) freeLocked() (others []int64) {
+	for lease, places := range m.places {
+		if lease != m.own && m.load[lease] < places {
+			others = append(others, lease)
+		}
+	}
+	return others
+}
+
+// rank returns how many of the others claim the job before the worker of a lease: all have the same
+// order, and each job another one.
+func (e *entry) rank(own int64, others []int64) (rank int) {
+	if e.abandoned != 0 {
+		return 0
+	}
+	weight := mix(e.hash ^ uint64(own))
+	for _, lease := range others {
+		if mix(e.hash^uint64(lease)) > weight {
+			rank++
+		}
+	}
+	return rank
+}
+
+func hashOf(id string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(id))
+	return h.Sum64()
+}
+
+// mix spreads the bits of x over all of the result: the finalizer of SplitMix64.
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// running records that a job is handled, so that the loss of its claim ends it.
+func (m *mirror) running(j *Job) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.entries[j.ID].job = j
+}
+
+// settled records that this process has ended a claim.
+func (m *mirror) settled(j *Job) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.entries[j.ID].settled = j.rev
+}
+
+// drop ends what take has begun. The job is left alone until what has happened to it is known.
+func (m *mirror) drop(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entries[id]
+	e.taken, e.job, e.held = false, nil, time.Now().Add(tryAgain)
+	m.placeLocked(e)
+}

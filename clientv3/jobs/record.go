@@ -1,0 +1,102 @@
+package jobs
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxErrorBytes bounds the text of an error that is stored.
+const maxErrorBytes = 1 << 10
+
+// record is the value of a job's state, and of a dead letter.
+type record struct {
+	// Attempts is how often the job was claimed and not released.
+	Attempts int `json:"attempts,omitempty"`
+	// NotBefore is when it may be claimed, in milliseconds of Unix time. It is 0 while the job is
+	// claimed, and if its process was lost.
+	NotBefore int64 `json:"notBefore,omitempty"`
+	// Error is that of the last attempt that failed.
+	Error string `json:"error,omitempty"`
+}
+
+func (r record) String() string {
+	text, _ := json.Marshal(r) // numbers and text have a form in JSON
+	return string(text)
+}
+
+// failed returns the record of a job whose handler returned err.
+func (r record) failed(err error, notBefore time.Time) record {
+	r.Error, r.NotBefore = err.Error(), notBefore.UnixMilli()
+	if len(r.Error) > maxErrorBytes {
+		r.Error = strings.ToValidUTF8(r.Error[:maxErrorBytes], "")
+	}
+	return r
+}
+
+func parseRecord(value []byte) (r record, err error) {
+	err = json.Unmarshal(value, &r)
+	return r, err
+}
+
+// keys are the prefixes of a queue's keys.
+type keys struct {
+	live                    string // what workers watch: the next three
+	states, claims, workers string
+	payloads, deadLetters   string
+}
+
+func newKeys(name string) keys {
+	live := name + "/live/"
+	return keys{
+		live: live, states: live + "states/", claims: live + "claims/", workers: live + "workers/",
+		payloads: name + "/payloads/", deadLetters: name + "/dead/",
+	}
+}
+
+// item is a key below keys.live.
+type item struct {
+	kind itemKind
+	// id is the job's; lease and places are those of a worker.
+	id     string
+	state  record
+	lease  int64
+	places int
+}
+
+type itemKind int
+
+const (
+	stateItem itemKind = iota + 1
+	claimItem
+	workerItem
+)
+
+func (k keys) decode(key, value []byte) (it item, err error) {
+	text := string(key)
+	switch {
+	case strings.HasPrefix(text, k.states):
+		it.kind, it.id = stateItem, text[len(k.states):]
+		it.state, err = parseRecord(value)
+	case strings.HasPrefix(text, k.claims):
+		it.kind, it.id = claimItem, text[len(k.claims):]
+	case strings.HasPrefix(text, k.workers):
+		it.kind = workerItem
+		if it.lease, err = strconv.ParseInt(text[len(k.workers):], 16, 64); err == nil {
+			it.places, err = parseWorker(string(value))
+		}
+	default:
+		err = fmt.Errorf("jobs: the key %q belongs to no queue", key)
+	}
+	return it, err
+}
+
+// workerValue is the value of a worker's key: its places, and its name.
+func workerValue(places int, name string) string { return fmt.Sprintf("%d %s", places, name) }
+
+func parseWorker(value string) (places int, err error) {
+	text, _, _ := strings.Cut(value, " ")
+	return strconv.Atoi(text)
+}

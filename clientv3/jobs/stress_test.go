@@ -1,0 +1,184 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/clientv3"
+	. "github.com/quorate/quorate/clientv3/jobs"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// holding times of a job, as its holders saw them.
+type period struct {
+	process     int
+	attempt     int
+	revision    int64
+	began, left time.Time
+}
+
+// history is what handlers saw.
+type history struct {
+	mu      sync.Mutex
+	periods map[string][]period
+	acked   map[string]int // acknowledgements that returned nil
+
+	handled, ended int
+}
+
+func (h *history) add(id string, p period) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.periods[id] = append(h.periods[id], p)
+	h.handled++
+}
+
+// check reports holders that overlap, and revisions and attempts that do not grow.
+func (h *history) check(t *testing.T) {
+	t.Helper()
+	for id, periods := range h.periods {
+		slices.SortFunc(periods, func(a, b period) int { return a.began.Compare(b.began) })
+		for i := range periods[1:] {
+			a, b := periods[i], periods[i+1]
+			assert.False(t, b.began.Before(a.left), "%s: %+v and %+v overlap", id, a, b)
+			assert.Greater(t, b.revision, a.revision, id)
+			assert.GreaterOrEqual(t, b.attempt, a.attempt, id)
+		}
+	}
+}
+
+// Processes are cut off, leases expire, answers are lost or late, processes end politely, and handlers fail: each job is
+// acknowledged once or is a dead letter, and no two holders of one overlap.
+func TestJobsUnderFaults(t *testing.T) {
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { jobsUnderFaults(t, seed) })
+	}
+}
+
+func jobsUnderFaults(t *testing.T, seed uint64) {
+	const processes, places, jobs, maxAttempts = 4, 3, 60, 6
+	withRig(t, func(t *testing.T, r *rig) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		var faults sync.Mutex
+		faulty := true
+		r.On("Txn", func(call *fakeetcd.Call) {
+			faults.Lock()
+			kind := random.IntN(40)
+			delay := time.Duration(random.IntN(8000)) * time.Millisecond
+			if !faulty {
+				kind = 0
+			}
+			faults.Unlock()
+			switch kind {
+			case 1: // the answer is lost
+				_, _ = call.Execute()
+				call.BreakConn()
+			case 2: // the request is lost
+				call.BreakConn()
+			case 3: // it is executed late, perhaps after it was given up
+				time.Sleep(delay)
+				_, _ = call.Execute()
+			}
+		})
+		h := &history{periods: make(map[string][]period), acked: make(map[string]int)}
+		cfg := Config{MaxAttempts: maxAttempts, MinBackoff: 100 * time.Millisecond, MaxBackoff: 2 * time.Second, TTL: 6 * time.Second}
+		var all []*process
+		var works []*working
+		for i := range processes {
+			p := r.process(t, cfg)
+			all = append(all, p)
+			works = append(works, p.work(t, places, h.handler(i)))
+		}
+		producer := r.process(t, cfg)
+		for i := range jobs {
+			id := fmt.Sprint("job-", i)
+			for { // until it is known to be there
+				_, err := producer.Enqueue(t.Context(), fmt.Sprint(i), WithID(id))
+				if err == nil || errors.Is(err, ErrExists) {
+					break
+				}
+			}
+			faults.Lock()
+			victim := all[random.IntN(processes)]
+			pause := time.Duration(random.IntN(400)) * time.Millisecond
+			choice := random.IntN(12)
+			faults.Unlock()
+			switch choice {
+			case 0:
+				victim.cut()
+				time.AfterFunc(time.Second+50*pause, victim.heal) // up to 21 s, and a lease lives for 6 s
+			case 1:
+				n := slices.Index(all, victim)
+				works[n].end(t)
+				works[n] = victim.work(t, places, h.handler(n))
+			}
+			time.Sleep(pause)
+		}
+		faults.Lock()
+		faulty = false
+		faults.Unlock()
+		for _, p := range all {
+			p.heal()
+		}
+		counts := producer.settled(t)
+		for _, w := range works {
+			w.end(t)
+		}
+		dead, err := producer.DeadLetters(t.Context(), 0)
+		require.NoError(t, err)
+		require.Len(t, dead, int(counts.Dead))
+		for i := range jobs {
+			id := fmt.Sprint("job-", i)
+			written := r.PutCount("sent/" + id)
+			if slices.Contains(dead, id) {
+				assert.Zero(t, written, id)
+				assert.Zero(t, h.acked[id], id)
+				continue
+			}
+			assert.Equal(t, 1, written, id)
+			assert.LessOrEqual(t, h.acked[id], 1, id)
+		}
+		h.check(t)
+		t.Logf("%d jobs, %d times in the hands of a handler, %d contexts that ended early, %d dead letters", jobs, h.handled, h.ended, len(dead))
+		for id, periods := range h.periods {
+			assert.LessOrEqual(t, periods[len(periods)-1].attempt, maxAttempts, id)
+		}
+	})
+}
+
+// handler works for some time, and then fails, or acknowledges its job with a write.
+func (h *history) handler(process int) Handler {
+	return func(ctx context.Context, job *Job) (err error) {
+		began := time.Now()
+		defer func() { h.add(job.ID, period{process, job.Attempt, job.Revision(), began, time.Now()}) }()
+		work := time.Duration(rand.IntN(3000)) * time.Millisecond
+		select {
+		case <-time.After(work):
+		case <-ctx.Done():
+			h.mu.Lock()
+			h.ended++
+			h.mu.Unlock()
+			time.Sleep(time.Second) // within the margin
+			return ctx.Err()
+		}
+		if job.Payload[len(job.Payload)-1] == '7' || rand.IntN(5) == 0 {
+			return errFailed
+		}
+		if err := job.Ack(ctx, clientv3.OpPut("sent/"+job.ID, job.Payload)); err != nil {
+			return err
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.acked[job.ID]++
+		return nil
+	}
+}

@@ -1,0 +1,204 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/internal/settle"
+	"github.com/quorate/quorate/clientv3/leaderelection"
+	"github.com/quorate/quorate/internal/pause"
+)
+
+// Handler handles a job. It must return soon after the end of its context: until it has returned,
+// this process claims no job in its place, and after [Config.Margin] another worker may handle the job.
+// [context.Cause] is a *leaderelection.TermEndedError if the claim was lost.
+type Handler func(ctx context.Context, job *Job) error
+
+var (
+	errNotReturned = errors.New("the handler has not returned: it has panicked, or called runtime.Goexit")
+	errWorkerLost  = errors.New("the worker was lost")
+)
+
+// Work handles jobs, at most places at a time, until ctx ends. Each call has a goroutine of its own.
+//
+// When ctx ends, Work waits for the handlers, whose contexts end with it. The jobs of those that return an error return to the
+// queue at once, and the attempt does not count. Then it revokes its lease. If the lease is lost, it waits for
+// the handlers, too, and goes on with a new one. A panic of a handler ends the process, as a panic of any goroutine does; it counts as a failed attempt.
+//
+// The error is that of ctx, or says what is wrong with the configuration; or it is that of the
+// server if it would be the same again, as without permission. Other errors are logged.
+func (q *Queue) Work(ctx context.Context, places int, handle Handler) error {
+	if places < 1 || handle == nil {
+		return fmt.Errorf("jobs: Work with %d places: it needs at least one, and a handler", places)
+	}
+	return leaderelection.Run(ctx, q.client, leaderelection.Config{
+		Name: q.keys.live + "workers", Value: workerValue(places, q.cfg.Worker), Holders: math.MaxInt,
+		TTL: q.cfg.TTL, Margin: q.cfg.Margin,
+	}, func(ctx context.Context, term *leaderelection.Term) error {
+		return (&worker{
+			q: q, ctx: ctx, term: term, handle: handle, free: make(chan struct{}, places),
+			lg: q.client.GetLogger().With(zap.String("queue", q.cfg.Name)), mirror: newMirror(int64(term.Lease()), q.cfg),
+		}).serve()
+	})
+}
+
+// worker is a call of Work while it has a lease.
+type worker struct {
+	q      *Queue
+	ctx    context.Context // ends with the term
+	term   *leaderelection.Term
+	handle Handler
+	lg     *zap.Logger
+
+	mirror  *mirror
+	free    chan struct{} // holds a value for each place that is taken
+	running sync.WaitGroup
+}
+
+// serve claims and handles jobs until the term ends.
+func (w *worker) serve() error {
+	c, err := cache.New(w.q.client, cache.Config{Prefixes: []string{w.q.keys.live}})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	jobs, err := cache.NewInformer(c, cache.InformerConfig[item]{
+		Decode: w.q.keys.decode,
+		OnDecodeError: func(key string, revision int64, err error) {
+			w.lg.Warn("ignores a key that belongs to no queue, or was written by a newer version",
+				zap.String("key", key), zap.Int64("revision", revision), zap.Error(err))
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer jobs.Close()
+	jobs.AddHandler(w.mirror.apply)
+	if err := jobs.WaitSynced(w.ctx); err != nil {
+		return err
+	}
+	defer w.running.Wait()
+	for {
+		select {
+		case w.free <- struct{}{}:
+		case <-w.ctx.Done():
+			return w.ctx.Err()
+		}
+		e := w.mirror.take(w.ctx)
+		if e == nil {
+			return w.ctx.Err()
+		}
+		w.running.Go(func() {
+			defer func() { <-w.free }()
+			w.claim(e)
+		})
+	}
+}
+
+// claim claims a job that seems to be free, and handles it.
+func (w *worker) claim(e *entry) {
+	defer w.mirror.drop(e.id)
+	// A claim goes on when the term's context ends, so that its outcome is known.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), tryTimeout)
+	defer cancel()
+	switch {
+	case e.abandoned != 0:
+		w.abandon(ctx, e)
+		return
+	case e.state.Attempts >= w.q.cfg.MaxAttempts:
+		w.endJob(ctx, e)
+		return
+	}
+	k := w.q.keys
+	next := record{Attempts: e.state.Attempts + 1, Error: e.state.Error}
+	payload := clientv3.OpGet(k.payloads + e.id)
+	resp, unsure, err := settle.Commit(ctx, func() clientv3.Txn {
+		return w.q.client.Txn(ctx).If(w.unchanged(e)...).
+			Then(payload, clientv3.OpPut(k.states+e.id, next.String()),
+				clientv3.OpPut(k.claims+e.id, w.q.cfg.Worker, clientv3.WithLease(w.term.Lease()))).
+			Else(payload, clientv3.OpGet(k.claims+e.id))
+	})
+	if err != nil {
+		w.lg.Warn("cannot claim a job", zap.String("job", e.id), zap.Error(err))
+		_ = pause.For(w.ctx, tryAgain)
+		return
+	}
+	j := &Job{ID: e.id, Payload: string(first(resp, 0).GetValue()), Attempt: next.Attempts, w: w, key: k.claims + e.id, state: next}
+	switch {
+	case resp.Succeeded:
+		j.rev = resp.Header.Revision
+	case unsure != nil && first(resp, 1).GetLease() == int64(w.term.Lease()):
+		j.rev = first(resp, 1).CreateRevision // the first copy was executed
+	default:
+		return // another worker was first
+	}
+	w.run(j)
+}
+
+// unchanged returns comparisons that hold while nothing has claimed or changed the job.
+func (w *worker) unchanged(e *entry) []clientv3.Cmp {
+	return []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(w.q.keys.states+e.id), "=", e.rev), w.q.unclaimed(e.id)}
+}
+
+// endJob makes a dead letter of a job whose worker was lost in the last attempt.
+func (w *worker) endJob(ctx context.Context, e *entry) {
+	k, r := w.q.keys, e.state.failed(errWorkerLost, time.Time{})
+	_, _, err := settle.Commit(ctx, func() clientv3.Txn {
+		return w.q.client.Txn(ctx).If(w.unchanged(e)...).
+			Then(clientv3.OpDelete(k.states+e.id), clientv3.OpPut(k.deadLetters+e.id, r.String()))
+	})
+	if err != nil {
+		w.lg.Warn("cannot make a dead letter of a job", zap.String("job", e.id), zap.Error(err))
+	}
+}
+
+// abandon deletes a claim of this worker whose request was given up, and was executed nevertheless.
+func (w *worker) abandon(ctx context.Context, e *entry) {
+	key := w.q.keys.claims + e.id
+	_, _, err := settle.Commit(ctx, func() clientv3.Txn {
+		return w.q.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", e.abandoned)).Then(clientv3.OpDelete(key))
+	})
+	if err != nil {
+		w.lg.Warn("cannot return a job that was claimed late", zap.String("job", e.id), zap.Error(err))
+	}
+}
+
+// run calls the handler, and acknowledges the job or returns it to the queue.
+func (w *worker) run(j *Job) {
+	j.ctx, j.cancel = context.WithCancelCause(w.ctx)
+	defer j.cancel(nil)
+	w.mirror.running(j)
+	err := errNotReturned
+	defer func() { w.finish(j, err) }()
+	if w.ctx.Err() == nil && j.Err() == nil {
+		err = w.handle(j.ctx, j)
+	}
+}
+
+func (w *worker) finish(j *Job, err error) {
+	ctx := context.WithoutCancel(w.ctx)
+	failed := err
+	switch {
+	case j.acked.Load():
+		return
+	case failed == nil:
+		err = j.Ack(ctx)
+	case j.Err() != nil:
+		err = j.Err() // the claim goes with the lease
+	case w.ctx.Err() != nil:
+		err = j.release(ctx)
+	default:
+		err = j.giveBack(ctx, failed)
+	}
+	if failed != nil || err != nil {
+		w.lg.Warn("a job was not acknowledged", zap.String("job", j.ID), zap.Int("attempt", j.Attempt), zap.NamedError("failure", failed), zap.Error(err))
+	}
+}

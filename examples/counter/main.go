@@ -1,0 +1,69 @@
+// Counter counts while it leads, each number once, also when leaders are killed or frozen.
+//
+//	go run ./examples/counter --endpoints 127.0.0.1:2379
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"strconv"
+	"time"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/clientconfig"
+	"github.com/quorate/quorate/clientv3/idempotent"
+	"github.com/quorate/quorate/clientv3/leaderelection"
+)
+
+var (
+	to  = flag.Int("to", 1000, "up to where to count")
+	ttl = flag.Duration("ttl", 15*time.Second, "how long the leadership of a process that died stays")
+)
+
+func main() {
+	settings := clientconfig.Flags(flag.CommandLine)
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, settings)
+	stop()
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, settings clientconfig.Source) error {
+	config, err := clientconfig.Load(settings, clientconfig.Env())
+	if err != nil {
+		return err
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	exact, err := idempotent.New(ctx, client, idempotent.Config{}) // a write is executed once, and known to be
+	if err != nil {
+		return err
+	}
+	defer exact.Close()
+	client.KV = exact
+	return leaderelection.Run(ctx, client, leaderelection.Config{Name: "examples/counting", TTL: *ttl}, count)
+}
+
+// count continues where the leader before has ended. That one writes nothing any more.
+func count(ctx context.Context, term *leaderelection.Term) error {
+	kv, n := term.KV(), 0
+	resp, err := kv.Get(ctx, "examples/count")
+	if err == nil && resp.Count > 0 {
+		n, err = strconv.Atoi(string(resp.Kvs[0].Value))
+	}
+	fmt.Println("counts from", n)
+	for ; err == nil && n < *to; n++ {
+		_, err = kv.Put(ctx, "examples/count", strconv.Itoa(n+1))
+	}
+	return err
+}
