@@ -237,3 +237,15 @@ func TestWatchFromWatchClient(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, "progress 5", describe(&resp))
 }
+
+// The events of a watch are its caller's, who may change them.
+func TestWatchEventsAreTheCallers(t *testing.T) {
+	cluster, c := startFake(t, 1)
+	w := c.Watch(within(t), "key")
+	for range 50 {
+		put(t, cluster, "key", 1)
+		for _, ev := range (<-w).Events {
+			ev.Kv.ModRevision = 0
+		}
+	}
+}

@@ -89,6 +89,11 @@ func (w *watcher) events(s *subscription, h *pb.ResponseHeader, events []*mvccpb
 		w.afterCatchup()
 		return
 	}
+	last := events[len(events)-1].GetKv().GetModRevision() // before the events are the caller's
+	var backlog extent
+	if s.assembly == nil && h.GetRevision()-last >= minSplitBacklog {
+		backlog = extentOf(events)
+	}
 	if held := w.push(Response{Header: h, Events: events}); held > 0 {
 		w.considerPause(held)
 	}
@@ -100,9 +105,9 @@ func (w *watcher) events(s *subscription, h *pb.ResponseHeader, events []*mvccpb
 		w.considerApart(h, a.extent)
 	case a != nil:
 		w.considerCatchup(h, a.extent)
-	case h.GetRevision()-events[len(events)-1].GetKv().GetModRevision() >= minSplitBacklog:
-		w.considerCatchup(h, extentOf(events))
-	case h.GetRevision() <= events[len(events)-1].GetKv().GetModRevision():
+	case backlog.revisions > 0:
+		w.considerCatchup(h, backlog)
+	case h.GetRevision() <= last:
 		w.caughtUp()
 	}
 }
