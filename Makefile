@@ -17,7 +17,7 @@ build: ## compile everything
 test experiments-short stress: export QUORATE_LAB = $(CURDIR)/.cache/quorate-lab
 
 test: quorate-lab ## the whole test suite: real etcd servers, race detector; packages wait, so there are more at a time than cores
-	go test -race -vet=off -p 4 work
+	go test -race -vet=off -timeout 20m -p 4 work
 
 test-kubernetes: ## quorate resolve, built with client-go
 	go test -race -tags kubernetes ./cmd/quorate -run 'Kubernetes|Hints'
