@@ -89,8 +89,11 @@ func (s *Store[T]) replace(ctx context.Context, kv *mvccpb.KeyValue, change func
 		return e, true, nil
 	}
 	r, err := s.execute(ctx, guarded{op: op, before: kv})
-	if err != nil {
+	switch {
+	case err != nil:
 		return e, false, s.failed("update", string(kv.Key), err)
+	case r.unsure != nil:
+		return e, false, s.failed("update", string(kv.Key), unknown(ErrExists, r.unsure))
 	}
 	e.ModRevision, e.Version, e.Lease = r.revision, e.Version+1, op.LeaseID()
 	e.CreateRevision = cmp.Or(e.CreateRevision, r.revision)

@@ -3,14 +3,18 @@ package store_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3"
@@ -174,6 +178,58 @@ func TestCreatedBySomeoneElse(t *testing.T) {
 				} else {
 					require.NoError(t, err)
 				}
+			})
+		})
+	}
+}
+
+// TestCreateOrUpdateOfWhatOthersCreate has another client delete and create the key while the answer is lost.
+func TestCreateOrUpdateOfWhatOthersCreate(t *testing.T) {
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		cluster.Once("Txn", func(c *fakeetcd.Call) {
+			_, _ = c.Execute()
+			_, err := client.Delete(t.Context(), "configs/web")
+			assert.NoError(t, err)
+			put(t, cluster, "configs/web", `{"Replicas":9}`)
+			c.BreakConn()
+		})
+		calls := 0
+		_, err := New(client, "configs/", asJSON).CreateOrUpdate(t.Context(), "web", func(c Config) (Config, error) {
+			calls++
+			return increment(c)
+		})
+		require.ErrorIs(t, err, ErrExists)
+		require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
+		require.Equal(t, 1, calls, "it is not executed twice")
+	})
+}
+
+// TestAnAnswerThatIsTooLarge has another client write more than the client accepts: each repetition ends the same way.
+func TestAnAnswerThatIsTooLarge(t *testing.T) {
+	const limit = 4096
+	for _, name := range []string{"client", "idempotent"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster := start(t, 3)
+				client, err := clientv3.New(clientv3.Config{
+					Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(), MaxCallRecvMsgSize: limit,
+				})
+				require.NoError(t, err)
+				defer func() { _ = client.Close() }()
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+				defer cancel()
+				overKVs[name](t, client, func(kv clientv3.KV, _ clientv3.Watcher) {
+					s := New(kv, "configs/", asJSON)
+					put(t, cluster, "configs/web", `{"Replicas":1}`)
+					cluster.Once("Txn", func(c *fakeetcd.Call) {
+						put(t, cluster, "configs/web", strings.Repeat(" ", limit))
+						c.Answer(c.Execute())
+					})
+					begin := time.Now()
+					_, err = s.Update(ctx, "web", increment)
+					require.Equal(t, codes.ResourceExhausted, retry.CodeOf(errors.Unwrap(err)))
+					require.Less(t, time.Since(begin), time.Minute)
+				})
 			})
 		})
 	}
