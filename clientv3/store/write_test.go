@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -150,6 +151,44 @@ func TestLostAnswerOverAStaleCache(t *testing.T) {
 		require.Equal(t, Config{2}, e.Value)
 		require.Equal(t, `{"Replicas":2}`, string(cluster.Get("configs/web").Value))
 	})
+}
+
+// TestEqualUpdateOverAStaleCache sets what a cache whose watch lags still has, after another client's write or delete.
+func TestEqualUpdateOverAStaleCache(t *testing.T) {
+	for name, value := range map[string]string{"written": `{"Replicas":2}`, "deleted": ""} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+				put(t, cluster, "configs/web", `{"Replicas":1}`)
+				var behind atomic.Bool
+				cluster.On("Watch", func(c *fakeetcd.Call) {
+					c.OnSend(func(proto.Message) bool { return !behind.Load() })
+					_, _ = c.Execute()
+				})
+				c, err := cache.New(client, cache.Config{Prefixes: []string{"configs/"}})
+				require.NoError(t, err)
+				defer c.Close()
+				require.NoError(t, c.WaitSynced(t.Context()))
+				s, ctx := New(c, "configs/", asJSON), cache.WithMaxStaleness(t.Context(), time.Hour)
+				one := func(Config) (Config, error) { return Config{1}, nil }
+				_, err = s.Update(ctx, "web", one)
+				require.NoError(t, err)
+				require.Zero(t, cluster.Count("Txn"))
+				behind.Store(true)
+				if value == "" {
+					_, err = client.Delete(t.Context(), "configs/web")
+					require.NoError(t, err)
+					_, err = s.Update(ctx, "web", one)
+					require.ErrorIs(t, err, ErrNotFound)
+					return
+				}
+				put(t, cluster, "configs/web", value)
+				e, err := s.Update(ctx, "web", one)
+				require.NoError(t, err)
+				require.EqualValues(t, 3, e.Version)
+				require.Equal(t, `{"Replicas":1}`, string(cluster.Get("configs/web").Value))
+			})
+		})
+	}
 }
 
 // TestCreatedBySomeoneElse has another client create the key while the answer is lost.
@@ -303,9 +342,18 @@ func TestEqualWrites(t *testing.T) {
 func TestUpdateThatWritesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		s := New(client, "configs/", asJSON)
-		_, err := s.Update(t.Context(), "web", increment)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := s.Update(ended, "web", increment)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
+		put(t, cluster, "configs/bad", "no JSON")
+		_, err = s.Update(t.Context(), "bad", increment)
+		require.ErrorIs(t, err, ErrDecode)
+		require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
+		_, err = s.Update(t.Context(), "web", increment)
 		require.ErrorIs(t, err, ErrNotFound)
-		require.EqualError(t, err, `store: update "configs/web" (json): the key does not exist`)
+		require.EqualError(t, err, `store: update "configs/web" (json): not executed: the key does not exist`)
 		put(t, cluster, "configs/web", `{"Replicas":1}`)
 		no := errors.New("no")
 		_, err = s.Update(t.Context(), "web", func(c Config) (Config, error) { return c, no })
