@@ -26,7 +26,8 @@
 //
 // # Errors
 //
-// Each error is an [*Error], which names the key and the codec. Use errors.Is for [ErrNotFound], [ErrExists],
+// Each error of a [Store] is an [*Error], which names the key and the codec. [Txn] returns that of the function, or of the
+// requests, as it is. Use errors.Is for [ErrNotFound], [ErrExists],
 // [ErrModified], [ErrDecode], and for errors of the server and of ctx. A value that cannot be decoded ends no loop: [Store.All] and
 // [Store.Watch] yield an error for its key, and go on.
 package store
