@@ -23,9 +23,9 @@ import (
 // codeBudgets are the most lines of code that each room, a folder of the repository with all below
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
-	"adapters":    {300, 350},
+	"adapters":    {350, 450},
 	"balancer":    {5300, 7100},
-	"clientv3":    {23800, 37900},
+	"clientv3":    {23900, 38050},
 	"cmd":         {5200, 3050},
 	"compat":      {1150, 1350},
 	"conformance": {1100, 1500},

@@ -80,12 +80,13 @@ type Client struct {
 // later. New uses the network in three cases only, bounded by DialTimeout: it fetches
 // a token if cfg has a user name and password or a TokenSource, it reads the
 // members' versions if RejectOldCluster is set, and waits for the cluster if
-// WaitReady is.
+// WaitReady is, without DialTimeout for 15 s.
 //
 // An error names the invalid field of cfg, or is the server's
 // (rpctypes.ErrAuthFailed for a wrong password), or wraps the TokenSource's, or is
 // context.DeadlineExceeded after DialTimeout, or is that of the connection if
-// RejectOldCluster finds no member that answers.
+// RejectOldCluster finds no member that answers, or is a *[NotReadyError] of
+// WaitReady.
 func New(cfg Config) (*Client, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err

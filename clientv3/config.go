@@ -237,7 +237,8 @@ type Config struct {
 
 	// WaitReady makes New wait until the cluster serves the client, by a linearizable read, for
 	// DialTimeout or 15 s. If it does not, New fails with a *[NotReadyError], which has the reason for
-	// each endpoint, such as a certificate that is not trusted, and wraps context.DeadlineExceeded.
+	// each endpoint, such as a certificate that is not trusted, and wraps context.DeadlineExceeded, or the
+	// error with which a server refuses the read, at once.
 	WaitReady bool `json:"wait-ready"`
 
 	// ca is the file from which NewClientConfig read TLS.RootCAs.

@@ -21,7 +21,7 @@ import (
 	"github.com/quorate/quorate/observe/introspect"
 )
 
-// NotReadyError is the error of [Client.Ready].
+// NotReadyError is the error of [Client.Ready], and of [New] with WaitReady.
 type NotReadyError struct {
 	// Endpoints holds the state of each endpoint.
 	Endpoints []health.Status

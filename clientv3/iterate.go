@@ -9,6 +9,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // firstRangeKeys is the number of keys in the first page of a range: most ranges have fewer, and cost one request. What is
@@ -46,7 +48,8 @@ func Range(ctx context.Context, kv KV, key string, opts ...OpOption) iter.Seq2[*
 // whole range, and More says whether keys follow, as in a response of [KV.Get].
 //
 // The first page has 256 keys at most, by a Get. The others are the chunks of a [KV.GetStream] with [WithPageFallback]:
-// they are read from another member if one fails, and while they are read slowly nothing is sent. A range with a sort
+// they are read from another member if one fails, and while they are read slowly nothing is sent. From a KV without GetStream,
+// such as that of package leasing, they are pages like the first. A range with a sort
 // order other than by key, or with filters by revision, is one page.
 //
 // An error is the last that it yields: that of the server, such as rpctypes.ErrCompacted if the revision was compacted
@@ -102,6 +105,10 @@ func readRest(ctx context.Context, kv KV, op Op, yield func(*pb.RangeResponse, e
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := kv.GetStream(ctx, string(op.key), func(o *Op) { *o = op })
+	if status.Code(err) == codes.Unimplemented {
+		getRest(ctx, kv, op, yield)
+		return
+	}
 	if err != nil {
 		yield(nil, err)
 		return
@@ -126,6 +133,35 @@ func readRest(ctx context.Context, kv KV, op Op, yield func(*pb.RangeResponse, e
 	}
 	if !complete {
 		yield(nil, cmp.Or(ctx.Err(), errRangeCut))
+	}
+}
+
+// getRest is readRest for a KV without GetStream, such as that of package leasing.
+func getRest(ctx context.Context, kv KV, op Op, yield func(*pb.RangeResponse, error) bool) {
+	op.pageFallback = false
+	for {
+		part := op
+		part.limit = min(cmp.Or(op.limit, firstRangeKeys), firstRangeKeys)
+		resp, err := kv.Do(ctx, part)
+		if errors.Is(err, rpctypes.ErrFutureRev) && op.serializable {
+			op.serializable = false // this member is behind
+			continue
+		}
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		page := resp.Get()
+		n := len(page.Kvs)
+		if page.More && n == 0 {
+			yield(nil, errNoProgress)
+			return
+		}
+		if !yield((*pb.RangeResponse)(page), nil) || !page.More || part.limit == op.limit {
+			return
+		}
+		op.key = append([]byte(string(page.Kvs[n-1].Key)), 0) // the first key that is greater
+		op.limit = max(op.limit-int64(n), 0)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	. "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
@@ -29,7 +31,15 @@ func collect[T any](t *testing.T, seq iter.Seq2[T, error]) (all []T, failed erro
 	return all, failed
 }
 
-// TestPagesAreTheRange compares pages with the response to one get, from a server that streams and one that does not.
+// noStreams is a KV without GetStream, as that of package leasing is.
+type noStreams struct{ KV }
+
+func (noStreams) GetStream(context.Context, string, ...OpOption) (GetStreamChan, error) {
+	return nil, status.Error(codes.Unimplemented, "GetStream is not supported")
+}
+
+// TestPagesAreTheRange compares pages with the response to one get, from a server that streams and one that does not, and
+// from a KV that does not.
 func TestPagesAreTheRange(t *testing.T) {
 	const keys = 600
 	for name, opts := range map[string][]OpOption{
@@ -46,8 +56,10 @@ func TestPagesAreTheRange(t *testing.T) {
 		"one key":              nil,
 		"nothing":              {WithRange("k0")},
 	} {
-		for _, store := range []*rangeStore{newRangeStore(keys), oldStore(keys)} {
-			kv := NewKVFromKVClient(store, nil)
+		for _, kv := range []KV{
+			NewKVFromKVClient(newRangeStore(keys), nil), NewKVFromKVClient(oldStore(keys), nil),
+			noStreams{NewKVFromKVClient(newRangeStore(keys), nil)},
+		} {
 			want, err := kv.Get(t.Context(), "k", opts...)
 			require.NoError(t, err)
 			pages, err := collect(t, Pages(t.Context(), kv, "k", opts...))
@@ -139,6 +151,17 @@ func TestSerializableRangeOverAMemberBehind(t *testing.T) {
 		return nil
 	}
 	all, err := collect(t, Range(t.Context(), NewKVFromKVClient(store, nil), "k", WithPrefix(), WithSerializable()))
+	require.NoError(t, err)
+	require.Len(t, all, 600)
+
+	store.onRange = func(_ int, req *pb.RangeRequest) error {
+		if req.Serializable && req.Revision != 0 {
+			return rpctypes.ErrGRPCFutureRev
+		}
+		return nil
+	}
+	kv := noStreams{NewKVFromKVClient(store, nil)}
+	all, err = collect(t, Range(t.Context(), kv, "k", WithPrefix(), WithSerializable()))
 	require.NoError(t, err)
 	require.Len(t, all, 600)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"reflect"
 	"strconv"
 	"time"
 
@@ -34,9 +35,20 @@ func NewClient(conf discov.EtcdConf, base clientv3.Config) (*clientv3.Client, er
 		if err != nil {
 			return nil, err
 		}
-		base.TLS = secured.TLS
+		base = withTLS(base, *secured)
 	}
 	return clientv3.New(base)
+}
+
+// withTLS returns base with the TLS of secured, which also knows the CA file, to read it again when it has changed.
+func withTLS(base, secured clientv3.Config) clientv3.Config {
+	from, to := reflect.ValueOf(base), reflect.ValueOf(&secured).Elem()
+	for i := range from.NumField() {
+		if f := from.Type().Field(i); f.IsExported() && f.Name != "TLS" {
+			to.Field(i).Set(from.Field(i))
+		}
+	}
+	return secured
 }
 
 // Register publishes the address of a server, ListenOn of go-zero's configuration, as a discov.Publisher does, and keeps it

@@ -93,7 +93,11 @@ func (r *Registry) Deregister(ctx context.Context, service *registry.ServiceInst
 	}
 	err := registrar.Withdraw(ctx)
 	if err != nil {
-		r.swap(key, registrar)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.registered[key] == nil { // it was not registered again meanwhile
+			r.registered[key] = registrar
+		}
 	}
 	return err
 }

@@ -9,13 +9,16 @@ import (
 	"time"
 
 	"github.com/go-kratos/kratos/v2/registry"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	quoratekratos "github.com/quorate/quorate/adapters/kratos"
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/observe/introspect"
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
@@ -168,6 +171,52 @@ func TestNextWaits(t *testing.T) {
 		require.Equal(t, "v2", all[0].Version)
 		require.NoError(t, client.Close())
 		require.Contains(t, <-results, "the etcd client was closed")
+		require.NoError(t, w.Stop())
+	})
+}
+
+// An instance is registered again while its Deregister fails: the next Deregister removes that one.
+func TestRegisteredAgainDuringDeregister(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, _, r, _ := start(t)
+		require.NoError(t, r.Register(t.Context(), users("1")))
+		cluster.Once("LeaseRevoke", func(c *fakeetcd.Call) {
+			assert.NoError(t, r.Register(t.Context(), users("1")))
+			c.Answer(nil, rpctypes.ErrGRPCPermissionDenied)
+		})
+		require.ErrorIs(t, r.Deregister(t.Context(), users("1")), rpctypes.ErrPermissionDenied)
+		require.NotNil(t, cluster.Get(key))
+		require.NoError(t, r.Deregister(t.Context(), users("1")))
+		require.Nil(t, cluster.Get(key))
+	})
+}
+
+// Deregister can be called again after an error.
+func TestDeregisterAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, _, r, _ := start(t)
+		require.NoError(t, r.Register(t.Context(), users("1")))
+		cluster.Once("LeaseRevoke", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+		require.ErrorIs(t, r.Deregister(t.Context(), users("1")), rpctypes.ErrPermissionDenied)
+		require.NoError(t, r.Deregister(t.Context(), users("1")))
+		require.Nil(t, cluster.Get(key))
+	})
+}
+
+// A watcher whose context has ended watches nothing more, before its Stop.
+func TestWatchEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, r, _ := start(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		w, err := r.Watch(ctx, "users")
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, client.Introspect(introspect.Options{}).Watches.Open)
+		cancel()
+		time.Sleep(time.Second)
+		require.Zero(t, client.Introspect(introspect.Options{}).Watches.Open)
+		_, err = w.Next()
+		require.ErrorIs(t, err, context.Canceled)
 		require.NoError(t, w.Stop())
 	})
 }

@@ -3,6 +3,7 @@ package kratos
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/go-kratos/kratos/v2/registry"
 	"go.uber.org/zap"
@@ -32,8 +33,13 @@ func (r *Registry) Watch(ctx context.Context, serviceName string) (registry.Watc
 		instances.Close()
 		return nil, err
 	}
-	w := &watcher{client: r.client.Ctx(), instances: instances, informer: informer, changed: make(chan struct{}, 1)}
+	w := &watcher{client: r.client.Ctx(), informer: informer, changed: make(chan struct{}, 1)}
 	w.ctx, w.cancel = context.WithCancel(ctx)
+	w.close = sync.OnceFunc(func() {
+		informer.Close()
+		instances.Close()
+	})
+	context.AfterFunc(w.ctx, w.close)
 	informer.AddHandler(func(c cache.Change[*registry.ServiceInstance]) {
 		switch c.Type {
 		case cache.Synced, cache.Relisted: // changes of instances come with changes of their own
@@ -45,12 +51,12 @@ func (r *Registry) Watch(ctx context.Context, serviceName string) (registry.Watc
 }
 
 type watcher struct {
-	ctx       context.Context
-	cancel    context.CancelFunc
-	client    context.Context // ends with the client
-	instances *cache.Cache
-	informer  *cache.Informer[*registry.ServiceInstance]
-	changed   chan struct{} // capacity 1
+	ctx      context.Context
+	cancel   context.CancelFunc
+	client   context.Context // ends with the client
+	informer *cache.Informer[*registry.ServiceInstance]
+	close    func()        // of the informer and its cache
+	changed  chan struct{} // capacity 1
 }
 
 func (w *watcher) signal() {
@@ -83,7 +89,6 @@ func (w *watcher) Next() ([]*registry.ServiceInstance, error) {
 // Stop ends the watcher.
 func (w *watcher) Stop() error {
 	w.cancel()
-	w.informer.Close()
-	w.instances.Close()
+	w.close()
 	return nil
 }

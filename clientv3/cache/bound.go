@@ -3,6 +3,8 @@ package cache
 import (
 	"context"
 	"time"
+
+	"github.com/quorate/quorate/clientv3/internal/staleness"
 )
 
 // bound is how old an answer may be.
@@ -11,10 +13,8 @@ type bound struct {
 	rev   int64         // 0: any revision
 }
 
-type boundKey struct{}
-
 func boundOf(ctx context.Context) bound {
-	b, _ := ctx.Value(boundKey{}).(bound)
+	b, _ := ctx.Value(staleness.Key{}).(bound)
 	return b
 }
 
@@ -30,7 +30,7 @@ func boundOf(ctx context.Context) bound {
 func WithMaxStaleness(ctx context.Context, d time.Duration) context.Context {
 	b := boundOf(ctx)
 	b.stale = max(d, 0)
-	return context.WithValue(ctx, boundKey{}, b)
+	return context.WithValue(ctx, staleness.Key{}, b)
 }
 
 // NotOlderThan returns a context whose gets through a [Cache] need not be linearizable: an answer shows
@@ -41,5 +41,5 @@ func WithMaxStaleness(ctx context.Context, d time.Duration) context.Context {
 func NotOlderThan(ctx context.Context, rev int64) context.Context {
 	b := boundOf(ctx)
 	b.rev = max(b.rev, rev)
-	return context.WithValue(ctx, boundKey{}, b)
+	return context.WithValue(ctx, staleness.Key{}, b)
 }

@@ -18,14 +18,16 @@
 // changed by then, they compare the first change since the read, which they look up in the history, with their own.
 // An equal one counts as their own; so where two equal writes are not one, as with counters, write over package
 // idempotent, which knows. The outcome stays unknown (retry.OutcomeOf) only if ctx ends before an answer, the client is
-// closed, the history is compacted, a server refuses a repetition, or another client has created the key meanwhile.
+// closed, the history is compacted, a server refuses a repetition, the answer is larger than the client accepts, or another
+// client has created the key meanwhile. Without an answer they go on until ctx ends: give it a deadline.
 //
 // [Store.Put], [Store.Delete] and [Txn] are sent as the KV sends them: over a plain client, the outcome of a lost
 // answer is unknown; over package idempotent it is known.
 //
 // # Errors
 //
-// Each error is an [*Error], which names the key and the codec. Use errors.Is for [ErrNotFound], [ErrExists],
+// Each error of a [Store] is an [*Error], which names the key and the codec. [Txn] returns that of the function, or of the
+// requests, as it is. Use errors.Is for [ErrNotFound], [ErrExists],
 // [ErrModified], [ErrDecode], and for errors of the server and of ctx. A value that cannot be decoded ends no loop: [Store.All] and
 // [Store.Watch] yield an error for its key, and go on.
 package store

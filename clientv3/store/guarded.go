@@ -71,7 +71,7 @@ func unknown(err, unsure error) error {
 	return &retry.UnknownOutcomeError{Method: pb.KV_Txn_FullMethodName, Err: errors.Join(err, unsure)}
 }
 
-// send sends a write until there is an answer. unsure is the error of the last copy that may have been executed, nil if
+// send sends a write until there is an answer, or an error that each repetition would have. unsure is the error of the last copy that may have been executed, nil if
 // there is none.
 func (s *Store[T]) send(ctx context.Context, g guarded) (resp *clientv3.TxnResponse, unsure, err error) {
 	if err := ctx.Err(); err != nil {
@@ -87,10 +87,27 @@ func (s *Store[T]) send(ctx context.Context, g guarded) (resp *clientv3.TxnRespo
 		} else if retry.Classify(err, retry.Evidence{Sent: true, ContextErr: ctx.Err()}) != retry.Ambiguous {
 			return resp, unsure, err
 		}
+		if permanent(err) {
+			return nil, unsure, err
+		}
 		if pause.For(ctx, pauses.Delay(round)) != nil {
 			return nil, unsure, err
 		}
 	}
+}
+
+// permanent reports whether an error that leaves the outcome or the branch open is one that each repetition would have: the
+// client accepts no answer of that size, for example.
+func permanent(err error) bool {
+	var unknown *retry.UnknownOutcomeError
+	var lost *retry.ResponseLostError
+	switch {
+	case errors.As(err, &unknown):
+		err = unknown.Err
+	case errors.As(err, &lost):
+		err = lost.Err
+	}
+	return retry.Classify(err, retry.Evidence{Sent: true}) == retry.Executed
 }
 
 // wrote reports whether a key that is as its first change has left it, nil if that was a delete, is as the write leaves it.

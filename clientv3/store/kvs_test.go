@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,6 +12,7 @@ import (
 	"github.com/quorate/quorate/clientv3/cache"
 	"github.com/quorate/quorate/clientv3/idempotent"
 	"github.com/quorate/quorate/clientv3/leaderelection"
+	"github.com/quorate/quorate/clientv3/leasing"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/clientv3/namespace"
 	. "github.com/quorate/quorate/clientv3/store"
@@ -36,6 +38,12 @@ var overKVs = map[string]func(t *testing.T, client *clientv3.Client, test func(k
 		kv, err := idempotent.New(t.Context(), client, idempotent.Config{})
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, kv.Close()) }()
+		test(kv, client)
+	},
+	"leasing": func(t *testing.T, client *clientv3.Client, test func(clientv3.KV, clientv3.Watcher)) {
+		kv, done, err := leasing.NewKV(client, "_leasing/")
+		require.NoError(t, err)
+		defer done()
 		test(kv, client)
 	},
 	"term": func(t *testing.T, client *clientv3.Client, test func(clientv3.KV, clientv3.Watcher)) {
@@ -116,6 +124,30 @@ func useStore(t *testing.T, s *Store[Config], kv clientv3.KV) {
 	deleted, err := s.Delete(ctx, "db")
 	require.NoError(t, err)
 	require.False(t, deleted)
+}
+
+// TestAllOverEveryKV reads more keys than one page has.
+func TestAllOverEveryKV(t *testing.T) {
+	const keys = 300
+	for name, over := range overKVs {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, _ *fakeetcd.Cluster, client *clientv3.Client) {
+				over(t, client, func(kv clientv3.KV, _ clientv3.Watcher) {
+					s, n := New(kv, "configs/", asJSON), 0
+					for i := range keys {
+						_, err := kv.Put(t.Context(), fmt.Sprintf("configs/%03d", i), fmt.Sprintf(`{"Replicas":%d}`, i))
+						require.NoError(t, err)
+					}
+					for e, err := range s.All(t.Context()) {
+						require.NoError(t, err)
+						require.Equal(t, Config{n}, e.Value)
+						n++
+					}
+					require.Equal(t, keys, n)
+				})
+			})
+		})
+	}
 }
 
 // TestTermThatIsOver refuses writes whose term has ended.

@@ -56,26 +56,25 @@ var errNotAValue = errors.New("the options ask for a range, for keys or for a co
 // clientv3.WithSerializable and WithRev. If the value cannot be decoded ([ErrDecode]), the rest of the Entry is set, so
 // that it can be deleted.
 func (s *Store[T]) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (Entry[T], error) {
-	kv, err := s.read(ctx, "get", key, opts...)
+	kv, err := s.read(ctx, key, opts...)
 	if err != nil {
-		return Entry[T]{}, err
+		return Entry[T]{}, s.failed("get", s.prefix+key, err)
 	}
 	return s.entry("get", kv)
 }
 
-// read reads a key for an operation.
-func (s *Store[T]) read(ctx context.Context, op, key string, opts ...clientv3.OpOption) (*mvccpb.KeyValue, error) {
-	key = s.prefix + key
-	get := clientv3.OpGet(key, opts...)
+// read reads a key. Its errors are bare.
+func (s *Store[T]) read(ctx context.Context, key string, opts ...clientv3.OpOption) (*mvccpb.KeyValue, error) {
+	get := clientv3.OpGet(s.prefix+key, opts...)
 	if len(get.RangeBytes()) > 0 || get.IsKeysOnly() || get.IsCountOnly() {
-		return nil, s.failed(op, key, errNotAValue)
+		return nil, errNotAValue
 	}
 	resp, err := s.kv.Do(ctx, get)
 	switch {
 	case err != nil:
-		return nil, s.failed(op, key, err)
+		return nil, err
 	case len(resp.Get().Kvs) == 0:
-		return nil, s.failed(op, key, ErrNotFound)
+		return nil, ErrNotFound
 	}
 	return resp.Get().Kvs[0], nil
 }

@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/staleness"
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/retry"
 )
@@ -54,12 +55,12 @@ func (s *Store[T]) CreateOrUpdate(ctx context.Context, key string, change func(T
 
 func (s *Store[T]) update(ctx context.Context, key string, change func(T) (T, error), create bool, opts []clientv3.OpOption) (Entry[T], error) {
 	for conflicts := 1; ; conflicts++ {
-		kv, err := s.read(ctx, "update", key)
+		kv, err := s.read(ctx, key)
 		if create && errors.Is(err, ErrNotFound) {
 			kv, err = &mvccpb.KeyValue{Key: []byte(s.prefix + key)}, nil
 		}
 		if err != nil {
-			return Entry[T]{}, err
+			return Entry[T]{}, s.refused("update", s.prefix+key, err)
 		}
 		if e, done, err := s.replace(ctx, kv, change, opts); err != nil || done {
 			return e, err
@@ -67,6 +68,7 @@ func (s *Store[T]) update(ctx context.Context, key string, change func(T) (T, er
 		if err := pause.For(ctx, pauses.Delay(conflicts)); err != nil {
 			return Entry[T]{}, s.refused("update", s.prefix+key, err)
 		}
+		ctx, _ = staleness.Linearizable(ctx) // what it has read may have been stale
 	}
 }
 
@@ -75,7 +77,7 @@ func (s *Store[T]) replace(ctx context.Context, kv *mvccpb.KeyValue, change func
 	e, exists := Entry[T]{Key: string(kv.Key[len(s.prefix):])}, kv.ModRevision != 0
 	if exists {
 		if e, err = s.entry("update", kv); err != nil {
-			return e, false, err
+			return e, false, s.refused("update", string(kv.Key), errors.Unwrap(err))
 		}
 	}
 	if e.Value, err = change(e.Value); err != nil {
@@ -86,15 +88,32 @@ func (s *Store[T]) replace(ctx context.Context, kv *mvccpb.KeyValue, change func
 		return e, false, err
 	}
 	if exists && len(opts) == 0 && bytes.Equal(kv.Value, op.ValueBytes()) {
-		return e, true, nil
+		done, err = s.unchanged(ctx, kv)
+		return e, done, err
 	}
 	r, err := s.execute(ctx, guarded{op: op, before: kv})
-	if err != nil {
+	switch {
+	case err != nil:
 		return e, false, s.failed("update", string(kv.Key), err)
+	case r.unsure != nil:
+		return e, false, s.failed("update", string(kv.Key), unknown(ErrExists, r.unsure))
 	}
 	e.ModRevision, e.Version, e.Lease = r.revision, e.Version+1, op.LeaseID()
 	e.CreateRevision = cmp.Or(e.CreateRevision, r.revision)
 	return e, r.written, nil
+}
+
+// unchanged reports whether a key is as an update has read it.
+func (s *Store[T]) unchanged(ctx context.Context, kv *mvccpb.KeyValue) (bool, error) {
+	ctx, stale := staleness.Linearizable(ctx)
+	if !stale {
+		return true, nil
+	}
+	now, err := s.read(ctx, string(kv.Key[len(s.prefix):]))
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return false, s.refused("update", string(kv.Key), err)
+	}
+	return now.GetModRevision() == kv.ModRevision, nil
 }
 
 // DeleteUnmodified deletes a key that was read or written, if it has not been written or deleted since. Otherwise the

@@ -3,14 +3,19 @@ package store_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3"
@@ -148,6 +153,44 @@ func TestLostAnswerOverAStaleCache(t *testing.T) {
 	})
 }
 
+// TestEqualUpdateOverAStaleCache sets what a cache whose watch lags still has, after another client's write or delete.
+func TestEqualUpdateOverAStaleCache(t *testing.T) {
+	for name, value := range map[string]string{"written": `{"Replicas":2}`, "deleted": ""} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+				put(t, cluster, "configs/web", `{"Replicas":1}`)
+				var behind atomic.Bool
+				cluster.On("Watch", func(c *fakeetcd.Call) {
+					c.OnSend(func(proto.Message) bool { return !behind.Load() })
+					_, _ = c.Execute()
+				})
+				c, err := cache.New(client, cache.Config{Prefixes: []string{"configs/"}})
+				require.NoError(t, err)
+				defer c.Close()
+				require.NoError(t, c.WaitSynced(t.Context()))
+				s, ctx := New(c, "configs/", asJSON), cache.WithMaxStaleness(t.Context(), time.Hour)
+				one := func(Config) (Config, error) { return Config{1}, nil }
+				_, err = s.Update(ctx, "web", one)
+				require.NoError(t, err)
+				require.Zero(t, cluster.Count("Txn"))
+				behind.Store(true)
+				if value == "" {
+					_, err = client.Delete(t.Context(), "configs/web")
+					require.NoError(t, err)
+					_, err = s.Update(ctx, "web", one)
+					require.ErrorIs(t, err, ErrNotFound)
+					return
+				}
+				put(t, cluster, "configs/web", value)
+				e, err := s.Update(ctx, "web", one)
+				require.NoError(t, err)
+				require.EqualValues(t, 3, e.Version)
+				require.Equal(t, `{"Replicas":1}`, string(cluster.Get("configs/web").Value))
+			})
+		})
+	}
+}
+
 // TestCreatedBySomeoneElse has another client create the key while the answer is lost.
 func TestCreatedBySomeoneElse(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -174,6 +217,58 @@ func TestCreatedBySomeoneElse(t *testing.T) {
 				} else {
 					require.NoError(t, err)
 				}
+			})
+		})
+	}
+}
+
+// TestCreateOrUpdateOfWhatOthersCreate has another client delete and create the key while the answer is lost.
+func TestCreateOrUpdateOfWhatOthersCreate(t *testing.T) {
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		cluster.Once("Txn", func(c *fakeetcd.Call) {
+			_, _ = c.Execute()
+			_, err := client.Delete(t.Context(), "configs/web")
+			assert.NoError(t, err)
+			put(t, cluster, "configs/web", `{"Replicas":9}`)
+			c.BreakConn()
+		})
+		calls := 0
+		_, err := New(client, "configs/", asJSON).CreateOrUpdate(t.Context(), "web", func(c Config) (Config, error) {
+			calls++
+			return increment(c)
+		})
+		require.ErrorIs(t, err, ErrExists)
+		require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
+		require.Equal(t, 1, calls, "it is not executed twice")
+	})
+}
+
+// TestAnAnswerThatIsTooLarge has another client write more than the client accepts: each repetition ends the same way.
+func TestAnAnswerThatIsTooLarge(t *testing.T) {
+	const limit = 4096
+	for _, name := range []string{"client", "idempotent"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster := start(t, 3)
+				client, err := clientv3.New(clientv3.Config{
+					Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(), MaxCallRecvMsgSize: limit,
+				})
+				require.NoError(t, err)
+				defer func() { _ = client.Close() }()
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+				defer cancel()
+				overKVs[name](t, client, func(kv clientv3.KV, _ clientv3.Watcher) {
+					s := New(kv, "configs/", asJSON)
+					put(t, cluster, "configs/web", `{"Replicas":1}`)
+					cluster.Once("Txn", func(c *fakeetcd.Call) {
+						put(t, cluster, "configs/web", strings.Repeat(" ", limit))
+						c.Answer(c.Execute())
+					})
+					begin := time.Now()
+					_, err = s.Update(ctx, "web", increment)
+					require.Equal(t, codes.ResourceExhausted, retry.CodeOf(errors.Unwrap(err)))
+					require.Less(t, time.Since(begin), time.Minute)
+				})
 			})
 		})
 	}
@@ -247,9 +342,18 @@ func TestEqualWrites(t *testing.T) {
 func TestUpdateThatWritesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		s := New(client, "configs/", asJSON)
-		_, err := s.Update(t.Context(), "web", increment)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := s.Update(ended, "web", increment)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
+		put(t, cluster, "configs/bad", "no JSON")
+		_, err = s.Update(t.Context(), "bad", increment)
+		require.ErrorIs(t, err, ErrDecode)
+		require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
+		_, err = s.Update(t.Context(), "web", increment)
 		require.ErrorIs(t, err, ErrNotFound)
-		require.EqualError(t, err, `store: update "configs/web" (json): the key does not exist`)
+		require.EqualError(t, err, `store: update "configs/web" (json): not executed: the key does not exist`)
 		put(t, cluster, "configs/web", `{"Replicas":1}`)
 		no := errors.New("no")
 		_, err = s.Update(t.Context(), "web", func(c Config) (Config, error) { return c, no })

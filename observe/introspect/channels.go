@@ -12,22 +12,24 @@ import (
 // observe/prometheus and observe/otel do.
 type Attacher interface {
 	// Attach is called when a client is made with the observer, or a channel of a quorate.Channel is opened. detach is
-	// called when it is closed.
+	// called once, when it is closed, unless it is nil.
 	Attach(Source) (detach func())
 }
 
-// Attach passes a client to each [Attacher] among its observers. detach ends that for all of them.
+// Attach passes a client to each [Attacher] among its observers. detach ends that for all of them; a second call does nothing.
 func Attach(o observe.Observer, client Source) (detach func()) {
 	attachers := observe.Find[Attacher](o)
 	all := make([]func(), 0, len(attachers))
 	for _, a := range attachers {
-		all = append(all, a.Attach(client))
+		if one := a.Attach(client); one != nil {
+			all = append(all, one)
+		}
 	}
-	return func() {
+	return sync.OnceFunc(func() {
 		for _, one := range all {
 			one()
 		}
-	}
+	})
 }
 
 // Channels are the gRPC channels that were made with the options of a quorate.Channel that has

@@ -34,7 +34,8 @@ const other = "other"
 // Options configures an [Observer] or a [Tracer].
 type Options struct {
 	// Client is the value of the attribute "quorate.client.name", which tells the clients
-	// of a provider apart. The default is "", without the attribute.
+	// of a provider apart: of two with the same name, or without one, the provider has the gauges of one only. The
+	// default is "", without the attribute.
 	Client string
 	// TracerProvider makes an Observer a [Tracer] too. The default is none.
 	TracerProvider trace.TracerProvider
