@@ -25,7 +25,7 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 350},
 	"balancer":    {5300, 7100},
-	"clientv3":    {23800, 37900},
+	"clientv3":    {23850, 38250},
 	"cmd":         {5200, 3050},
 	"compat":      {1150, 1350},
 	"conformance": {1100, 1500},
