@@ -52,7 +52,8 @@ type Config struct {
 	MaxVersions int
 
 	// MaxEvents bounds how many events of each prefix are kept for watches of [Cache.Watcher], from its first call on. Those of a
-	// prefix hold an eighth of MaxBytes at most, beside MaxBytes; the latest response of the watch is kept whatever it has. The default is 4096.
+	// prefix hold an eighth of MaxBytes at most, beside MaxBytes, and about twice that once watches deliver them, which share one copy. The latest
+	// response of the watch is kept whatever it has. The default is 4096.
 	MaxEvents int
 
 	// OnResync, if set, is called when a prefix was read anew because a watch could not go on. It

@@ -24,6 +24,7 @@ var (
 	errBehind     = errors.New("its watch is behind")
 	errUnproven   = errors.New("the progress notifications of the server prove nothing: it is kine, a grpc-proxy or an etcd that answers early")
 	errNotAsked   = errors.New("the version of the server is not known yet")
+	errLoses      = errors.New("loses events of watches at compactions; 3.4.36, 3.5.18 and later do not")
 	errNoConn     = errors.New("the version of the server is not known: the client has no connection of its own")
 )
 
@@ -84,13 +85,23 @@ func (c *Cache) doubtOfVersion(ctx context.Context) (passing bool, doubt error) 
 	}
 	first, ok := keepsEvents[version.Minor]
 	if version.Major < 3 || version.Major == 3 && (version.Minor < 4 || ok && version.LessThan(first)) {
-		return false, fmt.Errorf("etcd %s loses events of watches at compactions; 3.4.36, 3.5.18 and later do not", version)
+		return false, fmt.Errorf("etcd %s %w", version, errLoses)
 	}
 	return false, nil
 }
 
-// setVersionDoubt records what the version of the server says.
+// setVersionDoubt records what the version of the server says. What was followed on a server that loses events is loaded anew before it
+// is trusted. It is not called by two goroutines at a time.
 func (v *view) setVersionDoubt(doubt error) {
+	switch {
+	case errors.Is(doubt, errLoses):
+		v.lossy = true
+	case errors.Is(doubt, errNotAsked):
+		v.lossy = false
+	case doubt == nil && v.lossy:
+		v.abandon(errUnavailable)
+		return
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.versionDoubt = doubt
@@ -103,6 +114,9 @@ func (v *view) setVersionDoubt(doubt error) {
 func (v *view) setWatchDoubt(err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if errors.Is(v.watchDoubt, err) {
+		return // reads that wait need not look
+	}
 	v.watchDoubt = err
 	v.doubtLocked()
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.uber.org/zap"
 
@@ -52,4 +53,47 @@ func TestRevisionOfAnInformer(t *testing.T) {
 	require.Eventually(t, func() bool { return in.Stats().Revision == next.rev }, time.Minute, time.Millisecond)
 	o, _ := in.Get("a/1")
 	require.Equal(t, "new", o.Value)
+}
+
+// TestProgressWakesNoRead has responses of the watch say again that it proves what it delivers.
+func TestProgressWakesNoRead(t *testing.T) {
+	v := newView(&Cache{}, "a/")
+	v.setWatchDoubt(nil)
+	changed := v.awaitChange()
+	v.setWatchDoubt(nil)
+	select {
+	case <-changed:
+		require.Fail(t, "nothing has changed")
+	default:
+	}
+	v.setWatchDoubt(errUnproven)
+	<-changed
+}
+
+// TestWatchesOfAnEarlierHistory do not join the window of a later one, and end. What was compacted before is forgotten. Without a
+// snapshot they learn of the end of their history, too.
+func TestWatchesOfAnEarlierHistory(t *testing.T) {
+	v := newView(&Cache{}, "a/")
+	w := v.window
+	w.kept, w.trusted = true, true
+	list := func(history, rev int64) {
+		header := &pb.ResponseHeader{ClusterId: 1, Revision: rev}
+		w.note(change{next: &snapshot{rev: rev, header: header, history: history}, resync: &Resynced{}})
+	}
+	list(1, 900)
+	w.compactedAt(800)
+	l := &localWatch{v: v, ctx: t.Context(), from: 901}
+	_, ok := w.join(l)
+	require.True(t, ok)
+	list(2, 500)
+	_, do := w.next(l)
+	require.Equal(t, stepEnd, do)
+	_, ok = w.join(l)
+	require.False(t, ok)
+	require.Zero(t, w.compacted)
+
+	l.local = true
+	changed := &clientv3.ClusterChangedError{}
+	require.False(t, v.abandon(changed))
+	require.Equal(t, changed, l.err)
 }

@@ -105,7 +105,7 @@ type Informer[T any] struct {
 	indexes  map[string]map[string]map[string]*Object[T] // by name, value and key
 	handlers map[*handler[T]]struct{}
 	rev      int64
-	updated  chan struct{} // closed when rev grows
+	updated  chan struct{} // closed at the next update, which may leave rev as it is or lower it
 }
 
 // NewInformer returns an Informer over a Cache. It lives until Close, or until the Cache is closed.

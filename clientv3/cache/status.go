@@ -134,10 +134,10 @@ func (v *view) waitForRevision(ctx context.Context, rev int64) error {
 // read of the informer has them. [Cache.WaitForRevision] says what it costs, and when it waits for longer. Handlers may not have
 // received them yet. The error is that of ctx, or [ErrClosed].
 func (in *Informer[T]) WaitForRevision(ctx context.Context, rev int64) error {
-	if err := in.view.waitForRevision(ctx, rev); err != nil {
-		return err
-	}
 	for {
+		if err := in.view.waitForRevision(ctx, rev); err != nil { // again if the history has changed
+			return err
+		}
 		in.mu.RLock()
 		reached, updated := in.rev >= rev, in.updated
 		in.mu.RUnlock()

@@ -127,3 +127,56 @@ func TestPartsOfAnInformer(t *testing.T) {
 	require.Equal(t, "a/b/2", found[0].Key)
 	require.Equal(t, "a/c/1", found[1].Key)
 }
+
+// countingContext counts the waits for its end, and ends at the thousandth.
+type countingContext struct {
+	context.Context
+	cancel context.CancelFunc
+	waits  atomic.Int64
+}
+
+func (c *countingContext) Done() <-chan struct{} {
+	if c.waits.Add(1) == 1000 {
+		c.cancel()
+	}
+	return c.Context.Done()
+}
+
+// TestWaitForRevisionOfARestoredCluster has the history end while the objects are about to reach the revision. It waits for the new history to.
+func TestWaitForRevisionOfARestoredCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		c := serve(t, client, cache.Config{})
+		decoding, release := make(chan struct{}, 100), make(chan struct{})
+		in, err := cache.NewInformer(c, cache.InformerConfig[string]{Decode: func(_, value []byte) (string, error) {
+			decoding <- struct{}{}
+			<-release
+			return string(value), nil
+		}})
+		require.NoError(t, err)
+		for range 10 {
+			put(t, cluster, "a/1", "v")
+			synctest.Wait()
+		}
+		<-decoding
+		ctx := &countingContext{}
+		ctx.Context, ctx.cancel = context.WithCancel(t.Context())
+		defer ctx.cancel()
+		waited := make(chan error, 1)
+		go func() { waited <- in.WaitForRevision(ctx, cluster.Revision()) }()
+		synctest.Wait()
+		become(cluster, restored)
+		_, err = c.Get(t.Context(), "a/1")
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		close(release)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Empty(t, waited)
+		require.Less(t, ctx.waits.Load(), int64(100))
+		ctx.cancel()
+		require.Equal(t, context.Canceled, <-waited)
+		c.Close()
+	})
+}

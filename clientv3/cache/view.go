@@ -47,6 +47,8 @@ type view struct {
 	feeds    map[*feed]struct{}
 
 	versionDoubt, watchDoubt error // why linearizable reads cannot rely on the watch
+
+	lossy bool // since it was loaded, watches of the server may have lost events; of setVersionDoubt
 }
 
 // maxFloors bounds the floors of a view that are kept until they are reached.
@@ -344,15 +346,17 @@ func (v *view) advancedLocked(before *snapshot, rev int64) {
 	v.notifyLocked()
 }
 
-// abandon drops the snapshot and has the prefix loaded anew. It reports whether there was one.
+// abandon drops the snapshot and has the prefix loaded anew. It reports whether there was one; without, the history of watches may be
+// over.
 func (v *view) abandon(cause error) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.snap.Load() == nil {
+	held := v.snap.Load() != nil
+	v.dropLocked(cause)
+	if !held {
 		return false
 	}
 	v.dropped = cause
-	v.dropLocked(cause)
 	if v.stop != nil {
 		v.stop(cause)
 	}

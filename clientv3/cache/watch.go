@@ -35,8 +35,8 @@ type watcher struct {
 // behind it, or behind progress, misses nothing. Watches share events and headers, which must not be changed.
 //
 // A watch without clientv3.WithRev delivers what follows the revision of the cache at the moment, which may be a little
-// below that of the store, as with a member that is behind. With clientv3.WithPrevKV an event has what the cache held, also when the
-// server has compacted that.
+// below that of the store, as with a member that is behind. With clientv3.WithPrevKV an event of the cache has what that held, also when the
+// server has compacted it; while a watch is served by the server, the server's answer counts.
 //
 // The latest events are kept ([Config.MaxEvents]). A watch that needs earlier ones, because of its revision or because its reader
 // is slow, is served by a watch of its own at the server, which knows what is compacted, until it has reached what is kept.
@@ -111,8 +111,7 @@ func (w *watcher) RequestProgress(ctx context.Context) error {
 		v.window.requested = true
 		v.window.mu.Unlock()
 	}
-	w.c.askBehind()
-	return errors.Join(w.c.watcher.RequestProgress(ctx), w.c.watcher.RequestProgress(w.c.streamContext(ctx)))
+	return errors.Join(w.c.watcher.RequestProgress(ctx), w.c.watcher.RequestProgress(w.c.streamContext(ctx)), w.c.watcher.RequestProgress(w.c.behindContext(ctx)))
 }
 
 func (w *watcher) Close() error {
@@ -128,7 +127,7 @@ func (v *view) awaitWindow(ctx context.Context) {
 		changed := v.awaitChange()
 		v.mu.Lock()
 		loading := v.snap.Load() == nil && v.err == nil
-		unknown := errors.Is(v.versionDoubt, errNotAsked)
+		unknown := v.snap.Load() != nil && errors.Is(v.versionDoubt, errNotAsked)
 		v.mu.Unlock()
 		if !loading && !unknown {
 			return
@@ -168,6 +167,7 @@ type localWatch struct {
 	parked   bool                    // it has delivered all, and has no goroutine
 	progress bool                    // it has yet to deliver progress
 	unsent   *clientv3.WatchResponse // what the goroutine sends first
+	history  int64                   // that its position belongs to, 0 while no snapshot was loaded
 	err      error
 }
 
@@ -308,7 +308,7 @@ func (l *localWatch) relay() bool {
 			return false
 		}
 		if ok {
-			return true
+			return l.created(created)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -377,5 +378,201 @@ func TestWatchesBeforeTheCacheIsLoaded(t *testing.T) {
 		second := put(t, cluster, "a/1", "w")
 		require.Equal(t, second, (<-ch).Events[0].Kv.ModRevision)
 		require.EqualValues(t, 1, c.Stats().Behind)
+	})
+}
+
+// after returns the next response of a watch, which comes within a minute.
+func after(t *testing.T, ch clientv3.WatchChan) clientv3.WatchResponse {
+	t.Helper()
+	select {
+	case resp := <-ch:
+		return resp
+	case <-time.After(time.Minute):
+		require.Fail(t, "the watch says nothing")
+		return clientv3.WatchResponse{}
+	}
+}
+
+// ends reads a watch up to its end, and returns the error.
+func ends(t *testing.T, ch clientv3.WatchChan) error {
+	t.Helper()
+	for {
+		if resp := after(t, ch); resp.Err() != nil {
+			return resp.Err()
+		}
+	}
+}
+
+// restored is what a cluster answers that was restored from a backup and has its ID.
+var restored = &pb.ResponseHeader{ClusterId: fakeetcd.ClusterID, MemberId: 1, RaftTerm: 1, Revision: 5}
+
+// TestASlowWatchOfARestoredCluster is at the server with responses that are not read, while the cache is loaded anew. It does not go on
+// in the new history.
+func TestASlowWatchOfARestoredCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		c := serve(t, client, cache.Config{MaxEvents: 1})
+		w := c.Watcher()
+		for range 10 {
+			put(t, cluster, "a/1", "v")
+		}
+		synctest.Wait()
+		slow := w.Watch(t.Context(), "a/", clientv3.WithPrefix(), clientv3.WithRev(2), clientv3.WithCreatedNotify())
+		synctest.Wait()
+		for range 3 {
+			put(t, cluster, "a/1", "v")
+			synctest.Wait()
+		}
+		become(cluster, restored)
+		_, err := c.Get(t.Context(), "a/1")
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.EqualValues(t, 5, c.Freshness().Revision)
+		var changed *clientv3.ClusterChangedError
+		require.ErrorAs(t, ends(t, slow), &changed)
+		require.EqualValues(t, 1, c.Stats().Behind)
+		c.Close()
+	})
+}
+
+// TestABlockedWatchOfARestoredCluster waits for its reader while a permission is withdrawn, the cluster is restored, and the cache is loaded
+// anew. The compaction of the old history is forgotten.
+func TestABlockedWatchOfARestoredCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		c := newCache(t, client, cache.Config{Prefixes: []string{"a/", "b/"}})
+		put(t, cluster, "a/1", "v")
+		synctest.Wait()
+		w := c.Watcher()
+		missRevisions(t, cluster, func() { put(t, cluster, "a/1", "w") })
+		time.Sleep(time.Minute)
+		for range 5 {
+			put(t, cluster, "a/1", "v")
+		}
+		synctest.Wait()
+		blocked := w.Watch(t.Context(), "a/", clientv3.WithPrefix())
+		for range 2 {
+			put(t, cluster, "a/1", "v")
+			synctest.Wait()
+		}
+		deny := func(call *fakeetcd.Call) {
+			if r := call.Request.(*pb.RangeRequest); strings.HasPrefix(string(r.Key), "a/") {
+				call.Answer(nil, errDenied)
+			}
+		}
+		refusal := cluster.On("Range", deny)
+		for range 4 { // floors read the prefixes in turn
+			_, err := c.Get(t.Context(), "b/1")
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		require.Equal(t, cache.Denied, c.Status()[0].State)
+		refusal.Remove()
+		become(cluster, restored)
+		_, err := c.Get(t.Context(), "b/1")
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		var changed *clientv3.ClusterChangedError
+		require.ErrorAs(t, ends(t, blocked), &changed)
+		require.EqualValues(t, 5, changed.NewRevision)
+		require.Zero(t, c.Stats().Behind)
+		ch := w.Watch(t.Context(), "a/", clientv3.WithPrefix(), clientv3.WithRev(3), clientv3.WithCreatedNotify())
+		resp := after(t, ch)
+		require.NoError(t, resp.Err())
+		c.Close()
+	})
+}
+
+// TestCreatedWatches are made before the cache is loaded, which it is when their server answers.
+func TestCreatedWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		cluster.On("Watch", func(call *fakeetcd.Call) {
+			call.OnSend(func(proto.Message) bool {
+				time.Sleep(10 * time.Second)
+				return true
+			})
+			_, _ = call.Execute()
+		})
+		refusal := cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
+		c, err := cache.New(client, cache.Config{Prefixes: []string{"a/"}})
+		require.NoError(t, err)
+		defer c.Close()
+		w := c.Watcher()
+		created := make(chan clientv3.WatchChan)
+		for range 20 {
+			go func() {
+				created <- w.Watch(t.Context(), "a/", clientv3.WithPrefix(), clientv3.WithRev(2), clientv3.WithCreatedNotify())
+			}()
+		}
+		time.Sleep(time.Second)
+		refusal.Remove()
+		for range 20 {
+			resp := after(t, <-created)
+			require.True(t, resp.Created)
+		}
+	})
+}
+
+// TestAnIdleWatchMissesNothing has a watch of which nothing has changed for long go on at the server, which has compacted the
+// revisions in between.
+func TestAnIdleWatchMissesNothing(t *testing.T) {
+	for name, leave := range map[string]func(*testing.T, *fakeetcd.Cluster, *cache.Cache){
+		"denied": func(t *testing.T, cluster *fakeetcd.Cluster, c *cache.Cache) {
+			cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
+			_, err := c.Get(t.Context(), "a/1")
+			require.Equal(t, denied, err)
+		},
+		"downgraded": func(_ *testing.T, cluster *fakeetcd.Cluster, _ *cache.Cache) {
+			saysVersion(cluster, func() string { return "3.5.17" })
+			time.Sleep(11 * time.Minute)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster, client := startFake(t, 1)
+				c := serve(t, client, cache.Config{})
+				ch := c.Watcher().Watch(t.Context(), "a/", clientv3.WithPrefix())
+				require.Equal(t, put(t, cluster, "a/1", "v"), after(t, ch).Events[0].Kv.ModRevision)
+				for range 10 {
+					put(t, cluster, "b", "v")
+				}
+				_, err := c.Get(t.Context(), "a/1")
+				require.NoError(t, err)
+				require.Equal(t, cluster.Revision(), c.Freshness().Revision)
+				require.NoError(t, cluster.Compact(cluster.Revision()))
+				leave(t, cluster, c)
+				synctest.Wait()
+				require.EqualValues(t, 1, c.Stats().Behind)
+				rev := put(t, cluster, "a/1", "w")
+				resp := after(t, ch)
+				require.NoError(t, resp.Err())
+				require.Equal(t, rev, resp.Events[0].Kv.ModRevision)
+				c.Close()
+			})
+		})
+	}
+}
+
+// TestWatchesOfADeniedPrefix do not wait for it, and get each progress that is requested.
+func TestWatchesOfADeniedPrefix(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := startFake(t, 1)
+		cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
+		c, err := cache.New(client, cache.Config{Prefixes: []string{"a/"}})
+		require.NoError(t, err)
+		defer c.Close()
+		synctest.Wait()
+		w, began := c.Watcher(), time.Now()
+		ch := w.Watch(t.Context(), "a/", clientv3.WithPrefix())
+		synctest.Wait()
+		for range 2 {
+			require.NoError(t, w.RequestProgress(t.Context()))
+			resp := after(t, ch)
+			require.True(t, resp.IsProgressNotify())
+		}
+		require.Zero(t, time.Since(began))
 	})
 }

@@ -73,6 +73,7 @@ type window struct {
 	events    int
 	bytes     int64
 	compacted int64 // every event before this revision is compacted at the server
+	history   int64 // of the last snapshot, 0 if there was none
 	watches   map[*localWatch]struct{}
 	requested bool      // progress, by RequestProgress
 	notified  time.Time // when watches with WithProgressNotify last got some
@@ -98,6 +99,9 @@ func (w *window) note(ch change) {
 	w.loaded, w.rev, w.header = true, ch.next.rev, ch.next.header
 	if ch.resync != nil {
 		w.batches, w.events, w.bytes, w.first = nil, 0, 0, w.rev+1
+		if w.history != ch.next.history {
+			w.history, w.compacted = ch.next.history, 0
+		}
 		return
 	}
 	b := batch{events: ch.events, last: ch.next.rev, header: headerAt(ch.next.header, ch.next.rev)}
@@ -160,6 +164,7 @@ func (w *window) trust(keeps bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.trusted != keeps {
+		w.skipLocked()
 		w.trusted = keeps
 		for l := range w.watches {
 			w.wakeLocked(l)
@@ -171,6 +176,7 @@ func (w *window) trust(keeps bool) {
 func (w *window) drop(ended error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.skipLocked()
 	if w.loaded = false; ended != nil {
 		w.compacted = 0
 	}
@@ -179,6 +185,23 @@ func (w *window) drop(ended error) {
 			l.err = ended
 		}
 		w.wakeLocked(l)
+	}
+}
+
+// skipLocked moves local watches that have delivered everything to where the window is: the server may have compacted revisions
+// before that, in which nothing has changed.
+func (w *window) skipLocked() {
+	if !w.loaded || !w.trusted {
+		return
+	}
+	last := w.first - 1
+	if n := len(w.batches); n > 0 {
+		last = w.batches[n-1].last
+	}
+	for l := range w.watches {
+		if l.local && w.continues(l) && l.from > last {
+			l.from = max(l.from, w.rev+1)
+		}
 	}
 }
 
@@ -218,21 +241,30 @@ func (w *window) compactedAt(rev int64) {
 }
 
 // join makes a watch a local one if everything from its revision on is in the window. Without a revision it begins with
-// what follows the window. The response says that it is created, with the header of the window.
+// what follows the window. A watch of an earlier history stays at the server, which ends it. The response says that it is created,
+// with the header of the window.
 func (w *window) join(l *localWatch) (created clientv3.WatchResponse, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.watches[l] = struct{}{}
+	if l.history == 0 {
+		l.history = w.history
+	}
 	if !w.loaded || !w.trusted || !w.kept {
 		return created, false
 	}
 	if l.from == 0 {
 		l.from = w.rev + 1
 	}
-	l.local = l.from >= w.first
+	l.local = l.from >= w.first && w.continues(l)
 	created = w.created
 	created.Header = headerAt(w.header, w.rev)
 	return created, l.local
+}
+
+// continues reports whether the window is of the history of a watch. Without a cluster ID that is not known, as with any watch.
+func (w *window) continues(l *localWatch) bool {
+	return l.history == w.history || w.header.GetClusterId() == 0
 }
 
 // leave ends a watch that is parked, when its context has ended; the goroutine of any other sees that.
@@ -278,6 +310,10 @@ func (w *window) nextLocked(l *localWatch) (resp clientv3.WatchResponse, do step
 	switch {
 	case l.err != nil:
 		return clientv3.WatchEnd(l.err), stepEnd
+	case !w.continues(l): // it has waited for its reader meanwhile
+		return clientv3.WatchEnd(&clientv3.ClusterChangedError{
+			OldClusterID: l.point.Cluster, OldRevision: l.point.Revision, NewClusterID: w.header.GetClusterId(), NewRevision: w.rev,
+		}), stepEnd
 	case !w.loaded || !w.trusted || l.from < w.first:
 		l.local = false
 		return resp, stepServer

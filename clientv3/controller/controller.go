@@ -81,11 +81,12 @@ func (r requeueError) Error() string {
 }
 
 // RequeueAfter returns an error for a reconcile function that has succeeded and is to be called again for the key after a
-// time, or when the key changes before.
+// time, or when the key changes before. It may be wrapped. Joined with another error it has no effect: the function has failed.
 func RequeueAfter(d time.Duration) error { return requeueError{max(d, time.Nanosecond)} }
 
 // Run calls reconcile for the key of each object of an informer, first for all there are, and then for those that change or
-// are deleted, until ctx ends. It returns when the calls that are under way have; their context ends with ctx.
+// are deleted, until ctx ends. It returns when the calls of reconcile and of OnError that are under way have; the context of the former ends with ctx. A call
+// of Keys may still run then.
 //
 // A key that changes often before a worker is there is reconciled once; one that changes meanwhile, again
 // afterwards. No key is reconciled by two workers at a time. A key whose reconcile returns an error is tried again after a
@@ -143,7 +144,8 @@ func work(ctx context.Context, q *queue, onError func(string, int, error), recon
 		}
 		err := reconcile(ctx, key)
 		var again requeueError
-		failed := err != nil && !errors.As(err, &again)
+		var joined interface{ Unwrap() []error }
+		failed := err != nil && (!errors.As(err, &again) || errors.As(err, &joined))
 		failures := q.done(key, failed, again.after)
 		if failed && onError != nil && ctx.Err() == nil {
 			onError(key, failures, err)

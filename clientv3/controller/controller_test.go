@@ -227,3 +227,56 @@ func TestBadConfig(t *testing.T) {
 		require.ErrorContains(t, controller.Run(t.Context(), nil, cfg, nil), want)
 	}
 }
+
+// TestRetriesThatAreNotUsed has keys fail that change before their retry, or while they are reconciled, for ten minutes. The retry of
+// each afterwards is as soon as if they had not.
+func TestRetriesThatAreNotUsed(t *testing.T) {
+	const keys = 100
+	for name, takes := range map[string]time.Duration{"before the retry": 0, "while reconciled": 1500 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				var fail atomic.Bool
+				fail.Store(true)
+				var done atomic.Int64
+				cfg := controller.Config[string]{Workers: keys, InitialBackoff: time.Minute}
+				stop := r.run(t, cfg, func(context.Context, string) error {
+					time.Sleep(takes)
+					if fail.Load() {
+						return errFailed
+					}
+					done.Add(1)
+					return nil
+				})
+				for range 600 {
+					for i := range keys {
+						r.put(t, fmt.Sprintf("a/%d", i), "v")
+					}
+					time.Sleep(time.Second)
+				}
+				time.Sleep(2 * time.Second)
+				fail.Store(false)
+				time.Sleep(5 * time.Minute)
+				require.EqualValues(t, keys, done.Load())
+				stop()
+			})
+		})
+	}
+}
+
+// TestAJoinedRequeue fails.
+func TestAJoinedRequeue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.put(t, "a/1", "v")
+		failed := make(chan error, 1)
+		cfg := controller.Config[string]{InitialBackoff: time.Hour, OnError: func(_ string, _ int, err error) { failed <- err }}
+		stop := r.run(t, cfg, func(context.Context, string) error {
+			return errors.Join(errFailed, controller.RequeueAfter(time.Hour))
+		})
+		synctest.Wait()
+		require.Len(t, failed, 1)
+		require.ErrorIs(t, <-failed, errFailed)
+		stop()
+	})
+}

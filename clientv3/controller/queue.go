@@ -42,7 +42,9 @@ func (q *queue) add(key string) {
 
 func (q *queue) addLocked(key string) {
 	if timer, ok := q.waiting[key]; ok {
-		timer.Stop()
+		if timer.Stop() && q.failures[key] > 0 {
+			q.slot = q.slot.Add(-q.every) // its retry is not used
+		}
 		delete(q.waiting, key)
 	}
 	if _, ok := q.dirty[key]; ok || q.closed {
@@ -115,17 +117,20 @@ func (q *queue) done(key string, failed bool, after time.Duration) (failures int
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.processing, key)
+	_, dirty := q.dirty[key]
 	if failed {
 		q.failures[key]++
 		failures = q.failures[key]
-		after = max(q.backoff.Delay(failures), q.reserveLocked())
 	} else {
 		delete(q.failures, key)
 	}
-	if _, ok := q.dirty[key]; ok && !q.closed {
+	switch {
+	case dirty && !q.closed:
 		q.order = append(q.order, key)
 		q.signal()
-	} else if failed || after > 0 {
+	case failed:
+		q.addAfterLocked(key, max(q.backoff.Delay(failures), q.reserveLocked()))
+	case after > 0:
 		q.addAfterLocked(key, after)
 	}
 	return failures
