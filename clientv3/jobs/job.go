@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc/codes"
-
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/optxn"
 	"github.com/quorate/quorate/clientv3/internal/settle"
@@ -20,6 +18,8 @@ const (
 	// tryTimeout bounds one try of a worker's transaction, and tryAgain is the pause before the next.
 	tryTimeout = 5 * time.Second
 	tryAgain   = 250 * time.Millisecond
+	// finishTimeout bounds how long a worker that ends tries to acknowledge a job, or to return it.
+	finishTimeout = 2 * tryTimeout
 )
 
 // Job is a job that this process has claimed. It is safe for concurrent use.
@@ -156,8 +156,8 @@ func (j *Job) commit(ctx context.Context, leaves bool, ops ...clientv3.Op) error
 
 // passing reports whether the next try may succeed after err.
 func passing(err error) bool {
-	switch retry.CodeOf(err) {
-	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.Unimplemented, codes.NotFound:
+	switch retry.Classify(err, retry.Evidence{Sent: true}) {
+	case retry.Definite, retry.Executed, retry.Closed:
 		return false
 	default:
 		return true

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -30,8 +31,8 @@ var (
 // Work handles jobs, at most places at a time, until ctx ends. Each call has a goroutine of its own.
 //
 // When ctx ends, Work waits for the handlers, whose contexts end with it. The jobs of those that return an error return to the
-// queue at once, and the attempt does not count. Then it revokes its lease. If the lease is lost, it waits for
-// the handlers, too, and goes on with a new one. A panic of a handler ends the process, as a panic of any goroutine does; it counts as a failed attempt.
+// queue at once, and the attempt does not count, unless the lease is lost meanwhile or etcd refuses that for 10 s. Then it
+// revokes its lease. If the lease is lost, it waits for the handlers, too, and goes on with a new one. A panic of a handler ends the process, as a panic of any goroutine does; it counts as a failed attempt.
 //
 // The error is that of ctx, or says what is wrong with the configuration; or it is that of the
 // server if it would be the same again, as without permission. Other errors are logged.
@@ -61,6 +62,7 @@ type worker struct {
 	mirror  *mirror
 	free    chan struct{} // holds a value for each place that is taken
 	running sync.WaitGroup
+	failing atomic.Bool // the last claim has failed
 }
 
 // serve claims and handles jobs until the term ends.
@@ -86,11 +88,17 @@ func (w *worker) serve() error {
 		return err
 	}
 	defer w.running.Wait()
+	var delay pause.Backoff
 	for {
 		select {
 		case w.free <- struct{}{}:
 		case <-w.ctx.Done():
 			return w.ctx.Err()
+		}
+		if w.failing.Load() {
+			delay.Wait(w.ctx, 0)
+		} else {
+			delay = pause.Backoff{}
 		}
 		e := w.mirror.take(w.ctx)
 		if e == nil {
@@ -126,9 +134,9 @@ func (w *worker) claim(e *entry) {
 				clientv3.OpPut(k.claims+e.id, w.q.cfg.Worker, clientv3.WithLease(w.term.Lease()))).
 			Else(payload, clientv3.OpGet(k.claims+e.id))
 	})
+	w.failing.Store(err != nil)
 	if err != nil {
 		w.lg.Warn("cannot claim a job", zap.String("job", e.id), zap.Error(err))
-		_ = pause.For(w.ctx, tryAgain)
 		return
 	}
 	j := &Job{ID: e.id, Payload: string(first(resp, 0).GetValue()), Attempt: next.Attempts, w: w, key: k.claims + e.id, state: next}
@@ -183,9 +191,20 @@ func (w *worker) run(j *Job) {
 	}
 }
 
+// finish acknowledges the job or returns it to the queue. When w.ctx has ended, or the handler has
+// panicked, it gives up after finishTimeout: the job returns to the queue with the claim.
 func (w *worker) finish(j *Job, err error) {
-	ctx := context.WithoutCancel(w.ctx)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.ctx))
+	defer cancel()
+	limit := func() {
+		_ = pause.For(ctx, finishTimeout)
+		cancel()
+	}
+	defer context.AfterFunc(w.ctx, limit)()
 	failed := err
+	if failed == errNotReturned {
+		go limit() // a panic is not held up for longer
+	}
 	switch {
 	case j.acked.Load():
 		return
