@@ -153,6 +153,7 @@ func (m *mirror) placeLocked(e *entry) {
 	if e.held.After(e.since) && e.held.After(e.ready) {
 		e.ready = e.held
 	}
+	e.ready = e.ready.Round(0) // one clock orders the queue: times of day have no monotonic reading
 	e.queued = true
 	m.queue.ReplaceOrInsert(e)
 	m.signal()
