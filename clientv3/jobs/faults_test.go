@@ -68,6 +68,26 @@ func TestRefusedAck(t *testing.T) {
 	})
 }
 
+// The answer of the first request is lost, and the second one is refused: the outcome is unknown.
+func TestAckRefusedAfterALostAnswer(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		p := r.process(t, Config{})
+		p.enqueue(t, "letter")
+		handle, jobs := holding(t)
+		p.work(t, 1, handle)
+		job := next(t, jobs)
+		r.Once("Txn", func(call *fakeetcd.Call) {
+			_, _ = call.Execute()
+			r.Once("Txn", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+			call.BreakConn()
+		})
+		err := job.Ack(t.Context(), clientv3.OpPut("sent", "once"))
+		require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err), "%v", err)
+		require.NotNil(t, r.Get("sent"))
+		job.answer <- err
+	})
+}
+
 // Work returns even if etcd refuses to take its jobs back; the lease is revoked.
 func TestEndOfWorkIsBounded(t *testing.T) {
 	for name, refusal := range map[string]error{"no space": rpctypes.ErrGRPCNoSpace, "time out": rpctypes.ErrGRPCTimeout} {

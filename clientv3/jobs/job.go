@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -137,7 +138,7 @@ func (j *Job) commit(ctx context.Context, leaves bool, ops ...clientv3.Op) error
 		}
 		switch {
 		case err != nil && (!lasted || ctx.Err() != nil || !passing(err)):
-			return err
+			return cmp.Or(unsure, err)
 		case err != nil:
 			_ = pause.For(ctx, tryAgain) // the next try sees that it has ended
 			continue
