@@ -3,6 +3,7 @@ package jobs_test
 import (
 	"context"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,13 @@ func (r *rig) refusing(err error, all bool) *fakeetcd.Hook {
 				return
 			}
 		}
+	})
+}
+
+// writes reports whether a transaction puts a key of a job.
+func writes(call *fakeetcd.Call, id string) bool {
+	return slices.ContainsFunc(call.Request.(*pb.TxnRequest).Success, func(op *pb.RequestOp) bool {
+		return strings.HasSuffix(string(op.GetRequestPut().GetKey()), "/"+id)
 	})
 }
 
@@ -121,11 +129,8 @@ func TestPanicIsNotHeldUp(t *testing.T) {
 				return nil
 			}
 			r.On("Txn", func(call *fakeetcd.Call) {
-				for _, op := range call.Request.(*pb.TxnRequest).Success {
-					if strings.HasSuffix(string(op.GetRequestPut().GetKey()), first) {
-						call.Answer(nil, rpctypes.ErrGRPCTimeout)
-						return
-					}
+				if writes(call, first) {
+					call.Answer(nil, rpctypes.ErrGRPCTimeout)
 				}
 			})
 			close(began)

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/optxn"
 	"github.com/quorate/quorate/clientv3/internal/settle"
@@ -112,10 +114,7 @@ func (j *Job) giveBack(ctx context.Context, err error) error {
 
 // release returns the job to the queue as if it had not been claimed.
 func (j *Job) release(ctx context.Context) error {
-	r := j.state
-	r.Attempts--
-	r.NotBefore = time.Now().UnixMilli()
-	return j.commit(ctx, false, clientv3.OpDelete(j.key), clientv3.OpPut(j.w.q.keys.states+j.ID, r.String()))
+	return j.commit(ctx, false, clientv3.OpDelete(j.key), clientv3.OpPut(j.w.q.keys.states+j.ID, j.state.released().String()))
 }
 
 // commit executes operations, one of which deletes the claim, if the claim is held: so they are not
@@ -124,7 +123,7 @@ func (j *Job) release(ctx context.Context) error {
 func (j *Job) commit(ctx context.Context, leaves bool, ops ...clientv3.Op) error {
 	j.ending.Store(true)
 	defer j.ending.Store(false)
-	state := clientv3.OpGet(j.w.q.keys.states+j.ID, clientv3.WithCountOnly())
+	state := clientv3.OpGet(j.w.q.keys.states+j.ID, clientv3.WithKeysOnly())
 	var unsure error
 	for {
 		lasted := j.Err() == nil
@@ -143,7 +142,7 @@ func (j *Job) commit(ctx context.Context, leaves bool, ops ...clientv3.Op) error
 			_ = pause.For(ctx, tryAgain) // the next try sees that it has ended
 			continue
 		case resp.Succeeded:
-		case unsure == nil || leaves && resp.Responses[0].GetResponseRange().Count > 0:
+		case unsure == nil || leaves && j.has(first(resp, 0)):
 			j.end(leaderelection.ErrKeyDeleted)
 			return j.Err()
 		case j.Err() != nil:
@@ -154,6 +153,9 @@ func (j *Job) commit(ctx context.Context, leaves bool, ops ...clientv3.Op) error
 		return nil
 	}
 }
+
+// has reports whether a state is the job's, and not that of a later job with its id.
+func (j *Job) has(state *mvccpb.KeyValue) bool { return state != nil && state.CreateRevision <= j.rev }
 
 // passing reports whether the next try may succeed after err.
 func passing(err error) bool {

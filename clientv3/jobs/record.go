@@ -36,6 +36,13 @@ func (r record) failed(err error, notBefore time.Time) record {
 	return r
 }
 
+// released returns the record of a job whose claim does not count.
+func (r record) released() record {
+	r.Attempts--
+	r.NotBefore = time.Now().UnixMilli()
+	return r
+}
+
 func parseRecord(value []byte) (r record, err error) {
 	err = json.Unmarshal(value, &r)
 	return r, err

@@ -87,7 +87,14 @@ func (w *worker) serve() error {
 	if err := jobs.WaitSynced(w.ctx); err != nil {
 		return err
 	}
-	defer w.running.Wait()
+	late, endLate := context.WithCancel(context.WithoutCancel(w.ctx))
+	var returning sync.WaitGroup
+	returning.Go(func() { w.returnLate(late) })
+	defer func() {
+		w.running.Wait()
+		endLate()
+		returning.Wait()
+	}()
 	var delay pause.Backoff
 	for {
 		select {
@@ -117,11 +124,7 @@ func (w *worker) claim(e *entry) {
 	// A claim goes on when the term's context ends, so that its outcome is known.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), tryTimeout)
 	defer cancel()
-	switch {
-	case e.abandoned != 0:
-		w.abandon(ctx, e)
-		return
-	case e.state.Attempts >= w.q.cfg.MaxAttempts:
+	if e.state.Attempts >= w.q.cfg.MaxAttempts {
 		w.endJob(ctx, e)
 		return
 	}
@@ -168,15 +171,47 @@ func (w *worker) endJob(ctx context.Context, e *entry) {
 	}
 }
 
-// abandon deletes a claim of this worker whose request was given up, and was executed nevertheless.
-func (w *worker) abandon(ctx context.Context, e *entry) {
-	key := w.q.keys.claims + e.id
-	_, _, err := settle.Commit(ctx, func() clientv3.Txn {
-		return w.q.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", e.abandoned)).Then(clientv3.OpDelete(key))
-	})
-	if err != nil {
-		w.lg.Warn("cannot return a job that was claimed late", zap.String("job", e.id), zap.Error(err))
+// returnLate returns jobs whose claims no place has, until ctx ends: those of a request that was given up and was executed
+// nevertheless, and those that could neither be acknowledged nor given back.
+func (w *worker) returnLate(ctx context.Context) {
+	var delay pause.Backoff
+	for {
+		late, wait := w.mirror.takeLate(time.Now())
+		failed := false
+		for _, e := range late {
+			if err := w.returnJob(ctx, e); err != nil {
+				failed = true
+				w.lg.Warn("cannot return a job", zap.String("job", e.id), zap.Error(err))
+			}
+		}
+		switch {
+		case failed:
+			delay.Wait(ctx, 0)
+		case len(late) > 0:
+			delay = pause.Backoff{}
+		default:
+			_ = pause.Until(ctx, w.mirror.wakeLate, wait)
+		}
+		if ctx.Err() != nil {
+			return
+		}
 	}
+}
+
+// returnJob deletes a claim of this worker. If no handler was given the job, the attempt does not count.
+func (w *worker) returnJob(ctx context.Context, e *entry) error {
+	defer w.mirror.drop(e.id)
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	k := w.q.keys
+	held := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(k.claims+e.id), "=", e.claim)}
+	ops := []clientv3.Op{clientv3.OpDelete(k.claims + e.id)}
+	if e.handled != e.claim && e.rev == e.claim { // the state is what the claim wrote
+		held = append(held, clientv3.Compare(clientv3.ModRevision(k.states+e.id), "=", e.rev))
+		ops = append(ops, clientv3.OpPut(k.states+e.id, e.state.released().String()))
+	}
+	_, _, err := settle.Commit(ctx, func() clientv3.Txn { return w.q.client.Txn(ctx).If(held...).Then(ops...) })
+	return err
 }
 
 // run calls the handler, and acknowledges the job or returns it to the queue.
