@@ -85,6 +85,7 @@ func TestFailuresEndInADeadLetter(t *testing.T) {
 		}
 		require.Equal(t, Counts{Dead: 1}, p.settled(t))
 		require.Equal(t, &Status{ID: id, Payload: "letter", State: Dead, Attempts: 4, Error: errFailed.Error()}, p.status(t, id))
+		require.NotContains(t, string(r.Get("mail/dead/"+id).Value), "notBefore")
 		_, err := p.Enqueue(t.Context(), "another", WithID(id))
 		require.ErrorIs(t, err, ErrExists)
 		ids, err := p.DeadLetters(t.Context(), 0)

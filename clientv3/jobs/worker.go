@@ -83,9 +83,18 @@ func (w *worker) serve() error {
 		return err
 	}
 	defer jobs.Close()
-	jobs.AddHandler(w.mirror.apply)
-	if err := jobs.WaitSynced(w.ctx); err != nil {
-		return err
+	synced := make(chan struct{})
+	jobs.AddHandler(func(ch cache.Change[item]) {
+		if w.mirror.apply(ch); ch.Type == cache.Synced {
+			close(synced)
+		}
+	})
+	select { // without the other workers it would be the first one for each job
+	case <-synced:
+	case <-jobs.Done():
+		return cache.ErrClosed
+	case <-w.ctx.Done():
+		return w.ctx.Err()
 	}
 	late, endLate := context.WithCancel(context.WithoutCancel(w.ctx))
 	var returning sync.WaitGroup
