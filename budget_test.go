@@ -25,7 +25,7 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 350},
 	"balancer":    {5300, 7100},
-	"clientv3":    {23800, 37900},
+	"clientv3":    {23880, 38120},
 	"cmd":         {5200, 3050},
 	"compat":      {1150, 1350},
 	"conformance": {1100, 1500},
@@ -37,7 +37,7 @@ var codeBudgets = map[string]codeLines{
 	"lab":         {24650, 25450},
 	"observe":     {2650, 2700},
 	"pool":        {2250, 3750},
-	"resolver":    {5300, 7200},
+	"resolver":    {5300, 7210},
 	"retry":       {1450, 1500},
 	"root":        {550, 1950},
 }
