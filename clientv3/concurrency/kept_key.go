@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -31,10 +32,9 @@ var (
 )
 
 const (
-	// keepKeyTimeout bounds KeepKey if its ctx does not: a cluster could renew leases and time
-	// out writes for ever. If the cluster does not answer at all, the client gives up earlier,
-	// with the reason.
-	keepKeyTimeout = 30 * time.Second
+	// defaultFirstTimeout is that of KeyOptions.FirstTimeout: a cluster could renew leases and time
+	// out writes for ever. If the cluster does not answer at all, the client gives up, too, with the reason.
+	defaultFirstTimeout = 30 * time.Second
 
 	// revokeTimeout bounds the revocation of unused leases, which expire anyway, and how long
 	// Remove waits for Notify to return when its ctx has ended.
@@ -95,6 +95,9 @@ type KeyOptions struct {
 	// is then superseded. Otherwise KeepKey does not change a key that it has not put, and waits until
 	// that is deleted.
 	Overwrite bool
+	// FirstTimeout bounds KeepKey, beside ctx, until it has put the key for the first time. The default is 30 s if
+	// ctx has no deadline.
+	FirstTimeout time.Duration
 	// Notify, if set, is called for every change of state. It is called by one goroutine at a time,
 	// which waits for it, so it must return soon. It must not call methods of the KeptKey other than State.
 	Notify func(KeyEvent)
@@ -141,8 +144,7 @@ type KeptKey struct {
 // and otherwise expires with its lease; Remove waits for that.
 //
 // KeepKey returns when the key is written, or when another client has it: [KeptKey.State] tells
-// which. Without a deadline it fails after about 15 s if etcd is unreachable, like any call
-// of the client, and after 30 s in any case. The error says what is wrong with opts, or is the client's.
+// which. [KeyOptions.FirstTimeout] and ctx bound that. The error says what is wrong with opts, or is the client's.
 // The key is then not in etcd, or for at most the TTL.
 func KeepKey(ctx context.Context, client *clientv3.Client, key, value string, opts KeyOptions) (*KeptKey, error) {
 	opts.TTL = cmp.Or(opts.TTL, defaultKeyTTL)
@@ -151,6 +153,9 @@ func KeepKey(ctx context.Context, client *clientv3.Client, key, value string, op
 		return nil, errors.New("KeepKey: the key is empty")
 	case opts.TTL < time.Second:
 		return nil, fmt.Errorf("KeepKey: KeyOptions.TTL is %v: leave it out for %v, or set at least 1 s", opts.TTL, defaultKeyTTL)
+	case opts.FirstTimeout < 0:
+		return nil, fmt.Errorf("KeepKey: KeyOptions.FirstTimeout is %v: leave it out for %v, or set a positive duration",
+			opts.FirstTimeout, defaultFirstTimeout)
 	}
 	k := &KeptKey{
 		client: client, opts: opts, key: key, outer: ctx, value: value,
@@ -173,12 +178,16 @@ func KeepKey(ctx context.Context, client *clientv3.Client, key, value string, op
 }
 
 // first puts the key for the first time. If the outcome of the write is unknown, it writes again under
-// another lease and revokes the first one, so that a late write cannot replace the key of another client.
+// another lease and revokes the first one, so that a late write can neither replace the key of another client
+// nor put it back after Remove.
 func (k *KeptKey) first() (*keyLease, error) {
-	ctx := k.ctx
+	ctx, timeout := k.ctx, k.opts.FirstTimeout
 	if _, bounded := ctx.Deadline(); !bounded {
+		timeout = cmp.Or(timeout, defaultFirstTimeout)
+	}
+	if timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, keepKeyTimeout)
+		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
 	var delay pause.Backoff
@@ -189,6 +198,7 @@ func (k *KeptKey) first() (*keyLease, error) {
 			k.discard(k.leases)
 			return nil, err
 		}
+		earlier := slices.Clone(k.leases[:len(k.leases)-1]) // ensureKey forgets them
 		state := KeyHeld
 		if k.opts.Overwrite {
 			err = t.overwriteKey(ctx)
@@ -196,7 +206,7 @@ func (k *KeptKey) first() (*keyLease, error) {
 			state, err = t.ensureKey(ctx)
 		}
 		if err == nil {
-			k.discard(k.leases[:len(k.leases)-1])
+			k.discard(earlier)
 			t.missing = false
 			k.notify(KeyEvent{State: state, Lease: t.lease})
 			return t, nil

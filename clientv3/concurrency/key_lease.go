@@ -83,6 +83,9 @@ func (t *keyLease) serve() error {
 		switch {
 		case t.ctx.Err() != nil:
 			return context.Cause(t.ctx)
+		case t.k.client.Ctx().Err() != nil:
+			<-t.ctx.Done() // which ends with the client's
+			return context.Cause(t.ctx)
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			return err
 		case err != nil:

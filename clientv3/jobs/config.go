@@ -25,7 +25,7 @@ type Config struct {
 	MaxAttempts int
 	// MinBackoff and MaxBackoff bound the time before a job is handled again: between half and all
 	// of MinBackoff after the first attempt, and twice as long after each further one, up to
-	// MaxBackoff. After the loss of a process it begins when the claim is gone. The defaults are 1 s
+	// MaxBackoff. After the loss of a process it begins in each other one when that learns it. The defaults are 1 s
 	// and 5 min. The processes that work decide: give them the same configuration.
 	MinBackoff, MaxBackoff time.Duration
 

@@ -37,15 +37,17 @@
 //
 // Each process watches the queue. The processes with a free place have an order for each job, by a
 // hash of both; the first one claims at once, each further one 20 ms later if the job is still
-// free. So one process sends a claim and not all, and each gets the same share. Jobs are claimed about in the order
-// in which they were enqueued. Nothing is polled: a timer waits for the next delay that ends.
+// free. So mostly one process sends a claim and not all, and each gets the same share; several send one if a claim takes
+// longer than that. Jobs are claimed about in the order in which they were enqueued. Nothing is polled: a timer waits for the
+// next delay that ends.
 //
 // # What it costs
 //
 // A job that succeeds is three transactions: enqueue, claim, acknowledge. A retry is two more. Each
-// process receives five small events for a job, and two for a retry, without the payload, and holds
+// process receives five small events for a job, and four for a retry, without the payload, and holds
 // about 500 bytes of memory for each job in the queue. A process has one lease with its renewals, two watches, and what a
-// cache.Cache costs. Dead letters and payloads are not watched.
+// cache.Cache costs. That has its default cache.Config.MaxBytes, 256 MiB: a process does not see the changes of a queue
+// whose jobs do not fit into that. Dead letters and payloads are not watched, and do not count.
 //
 // # Clocks
 //

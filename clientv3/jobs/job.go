@@ -1,12 +1,13 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc/codes"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/optxn"
@@ -20,6 +21,8 @@ const (
 	// tryTimeout bounds one try of a worker's transaction, and tryAgain is the pause before the next.
 	tryTimeout = 5 * time.Second
 	tryAgain   = 250 * time.Millisecond
+	// finishTimeout bounds how long a worker that ends tries to acknowledge a job, or to return it.
+	finishTimeout = 2 * tryTimeout
 )
 
 // Job is a job that this process has claimed. It is safe for concurrent use.
@@ -111,10 +114,7 @@ func (j *Job) giveBack(ctx context.Context, err error) error {
 
 // release returns the job to the queue as if it had not been claimed.
 func (j *Job) release(ctx context.Context) error {
-	r := j.state
-	r.Attempts--
-	r.NotBefore = time.Now().UnixMilli()
-	return j.commit(ctx, false, clientv3.OpDelete(j.key), clientv3.OpPut(j.w.q.keys.states+j.ID, r.String()))
+	return j.commit(ctx, false, clientv3.OpDelete(j.key), clientv3.OpPut(j.w.q.keys.states+j.ID, j.state.released().String()))
 }
 
 // commit executes operations, one of which deletes the claim, if the claim is held: so they are not
@@ -123,7 +123,7 @@ func (j *Job) release(ctx context.Context) error {
 func (j *Job) commit(ctx context.Context, leaves bool, ops ...clientv3.Op) error {
 	j.ending.Store(true)
 	defer j.ending.Store(false)
-	state := clientv3.OpGet(j.w.q.keys.states+j.ID, clientv3.WithCountOnly())
+	state := clientv3.OpGet(j.w.q.keys.states+j.ID, clientv3.WithKeysOnly())
 	var unsure error
 	for {
 		lasted := j.Err() == nil
@@ -137,12 +137,12 @@ func (j *Job) commit(ctx context.Context, leaves bool, ops ...clientv3.Op) error
 		}
 		switch {
 		case err != nil && (!lasted || ctx.Err() != nil || !passing(err)):
-			return err
+			return cmp.Or(unsure, err)
 		case err != nil:
 			_ = pause.For(ctx, tryAgain) // the next try sees that it has ended
 			continue
 		case resp.Succeeded:
-		case unsure == nil || leaves && resp.Responses[0].GetResponseRange().Count > 0:
+		case unsure == nil || leaves && j.has(first(resp, 0)):
 			j.end(leaderelection.ErrKeyDeleted)
 			return j.Err()
 		case j.Err() != nil:
@@ -154,10 +154,13 @@ func (j *Job) commit(ctx context.Context, leaves bool, ops ...clientv3.Op) error
 	}
 }
 
+// has reports whether a state is the job's, and not that of a later job with its id.
+func (j *Job) has(state *mvccpb.KeyValue) bool { return state != nil && state.CreateRevision <= j.rev }
+
 // passing reports whether the next try may succeed after err.
 func passing(err error) bool {
-	switch retry.CodeOf(err) {
-	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.Unimplemented, codes.NotFound:
+	switch retry.Classify(err, retry.Evidence{Sent: true}) {
+	case retry.Definite, retry.Executed, retry.Closed:
 		return false
 	default:
 		return true

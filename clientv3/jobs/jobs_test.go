@@ -85,6 +85,7 @@ func TestFailuresEndInADeadLetter(t *testing.T) {
 		}
 		require.Equal(t, Counts{Dead: 1}, p.settled(t))
 		require.Equal(t, &Status{ID: id, Payload: "letter", State: Dead, Attempts: 4, Error: errFailed.Error()}, p.status(t, id))
+		require.NotContains(t, string(r.Get("mail/dead/"+id).Value), "notBefore")
 		_, err := p.Enqueue(t.Context(), "another", WithID(id))
 		require.ErrorIs(t, err, ErrExists)
 		ids, err := p.DeadLetters(t.Context(), 0)
@@ -265,10 +266,10 @@ func TestLostAnswers(t *testing.T) {
 	})
 }
 
-// A claim that is executed after it was given up is returned.
+// A claim that is executed after it was given up is returned, and is no attempt.
 func TestLateClaimIsReturned(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
-		p := r.process(t, Config{MinBackoff: time.Second})
+		p := r.process(t, Config{MaxAttempts: 1})
 		handle, jobs := holding(t)
 		p.work(t, 1, handle)
 		time.Sleep(time.Minute)
@@ -284,8 +285,37 @@ func TestLateClaimIsReturned(t *testing.T) {
 		close(resume)
 		job := next(t, jobs)
 		require.Equal(t, id, job.ID)
+		require.Equal(t, 1, job.Attempt)
 		job.answer <- nil
 		require.Zero(t, p.settled(t))
+	})
+}
+
+// A claim that is executed after it was given up is returned while all places are taken.
+func TestLateClaimIsReturnedByABusyProcess(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		p := r.process(t, Config{})
+		handle, jobs := holding(t)
+		w := p.work(t, 1, handle)
+		time.Sleep(time.Minute)
+		first := p.enqueue(t, "first", WithDelay(time.Minute))
+		second := p.enqueue(t, "second", WithDelay(62*time.Second))
+		resume := make(chan struct{})
+		r.On("Txn", func(call *fakeetcd.Call) {
+			if writes(call, first) {
+				<-resume
+			}
+			_, _ = call.Execute()
+		})
+		job := next(t, jobs)
+		require.Equal(t, second, job.ID)
+		w.cancel() // it waits for the handler
+		close(resume)
+		time.Sleep(time.Second)
+		require.Equal(t, Waiting, p.status(t, first).State)
+		require.Zero(t, p.status(t, first).Attempts)
+		require.Equal(t, Running, p.status(t, second).State)
+		job.answer <- nil
 	})
 }
 
@@ -298,6 +328,38 @@ func TestEnqueueWhoseOutcomeIsUnknown(t *testing.T) {
 		again, err := p.Enqueue(t.Context(), "letter", WithID(id))
 		require.NoError(t, err)
 		require.Equal(t, id, again)
+
+		r.Once("Txn", func(call *fakeetcd.Call) {
+			_, _ = call.Execute()
+			call.BreakConn()
+		})
+		_, err = p.Enqueue(t.Context(), "another", WithID(id))
+		require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err), "the job with this id is another one: %v", err)
+	})
+}
+
+// The answer of an acknowledgement is lost, and its id is used again before the next request.
+func TestIDIsUsedAgainAfterALostAnswer(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		p := r.process(t, Config{})
+		id := p.enqueue(t, "letter")
+		handle, jobs := holding(t)
+		p.work(t, 1, handle)
+		job := next(t, jobs)
+		r.Once("Txn", func(call *fakeetcd.Call) {
+			_, _ = call.Execute()
+			_, err := r.Put("mail/payloads/"+id, "another")
+			assert.NoError(t, err)
+			_, err = r.Put("mail/live/states/"+id, "{}")
+			assert.NoError(t, err)
+			call.BreakConn()
+		})
+		require.NoError(t, job.Ack(t.Context(), clientv3.OpPut("sent", "once")))
+		job.answer <- nil
+		again := next(t, jobs)
+		require.Equal(t, "another", again.Payload)
+		again.answer <- nil
+		require.Zero(t, p.settled(t))
 	})
 }
 

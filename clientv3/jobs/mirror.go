@@ -41,27 +41,29 @@ type entry struct {
 	// has ended: that claim and what it wrote have been overtaken.
 	taken   bool
 	settled int64
-	job     *Job // while it is handled
-	// abandoned is the revision of a claim of this process that no place has.
-	abandoned int64
+	job     *Job  // while it is handled
+	handled int64 // the revision of the last claim that a handler was given
 }
 
 // mirror is the queue as this process sees it, and chooses which job is claimed next.
 type mirror struct {
-	own    int64 // the lease of this process
-	config Config
-	wake   chan struct{}
+	own      int64 // the lease of this process
+	config   Config
+	wake     chan struct{} // the queue has changed
+	wakeLate chan struct{} // late has changed
 
 	mu      sync.Mutex
 	entries map[string]*entry
 	queue   *btree.BTreeG[*entry] // those that no worker has
+	late    map[string]*entry     // those that this process has claimed, and no place has
 	places  map[int64]int         // of each worker, by its lease
 	load    map[int64]int         // claims under each lease
 }
 
 func newMirror(own int64, config Config) *mirror {
 	return &mirror{
-		own: own, config: config, wake: make(chan struct{}, 1), entries: make(map[string]*entry),
+		own: own, config: config, wake: make(chan struct{}, 1), wakeLate: make(chan struct{}, 1),
+		entries: make(map[string]*entry), late: make(map[string]*entry),
 		queue: btree.NewG(32, func(a, b *entry) bool {
 			switch {
 			case !a.ready.Equal(b.ready):
@@ -91,7 +93,7 @@ func (m *mirror) apply(ch cache.Change[item]) {
 		if m.places[it.lease] = it.places; ch.New == nil {
 			delete(m.places, it.lease)
 		}
-		m.signal()
+		signal(m.wake)
 		return
 	}
 	e := m.entries[it.id]
@@ -129,14 +131,17 @@ func (m *mirror) countLocked(lease int64, by int) {
 	}
 }
 
-// placeLocked puts an entry into the queue if it may be claimed, and forgets one of a job that is gone.
+// placeLocked puts an entry into the queue if it may be claimed, or among the late ones if this process has a claim that
+// it does not use, and forgets one of a job that is gone.
 func (m *mirror) placeLocked(e *entry) {
-	e.abandoned = 0
+	delete(m.late, e.id)
 	switch {
 	case e.taken:
 		return
-	case e.claim != 0 && e.lease == m.own && e.claim > e.settled:
-		e.abandoned, e.ready = e.claim, e.held
+	case e.claim != 0 && e.lease == m.own && e.claim > e.settled && (e.rev >= e.claim || e.rev == 0):
+		m.late[e.id] = e // the claim wrote the state, too
+		signal(m.wakeLate)
+		return
 	case e.rev == 0 && e.claim == 0:
 		delete(m.entries, e.id)
 		return
@@ -153,9 +158,10 @@ func (m *mirror) placeLocked(e *entry) {
 	if e.held.After(e.since) && e.held.After(e.ready) {
 		e.ready = e.held
 	}
+	e.ready = e.ready.Round(0) // one clock orders the queue: times of day have no monotonic reading
 	e.queued = true
 	m.queue.ReplaceOrInsert(e)
-	m.signal()
+	signal(m.wake)
 }
 
 func (m *mirror) unqueueLocked(e *entry) {
@@ -165,9 +171,9 @@ func (m *mirror) unqueueLocked(e *entry) {
 	}
 }
 
-func (m *mirror) signal() {
+func signal(wake chan<- struct{}) {
 	select {
-	case m.wake <- struct{}{}:
+	case wake <- struct{}{}:
 	default:
 	}
 }
@@ -219,6 +225,24 @@ func (m *mirror) next(now time.Time) (taken *entry, wait time.Duration) {
 	return &known, 0
 }
 
+// takeLate takes the jobs whose claims are to be returned. If there are none it returns how long to wait.
+func (m *mirror) takeLate(now time.Time) (late []*entry, wait time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	wait = wakeAtLeast
+	for id, e := range m.late {
+		if d := e.held.Sub(now); d > 0 {
+			wait = min(wait, d)
+			continue
+		}
+		delete(m.late, id)
+		e.taken = true
+		known := *e
+		late = append(late, &known)
+	}
+	return late, wait
+}
+
 // freeLocked returns the other workers with a free place.
 func (m *mirror) freeLocked() (others []int64) {
 	for lease, places := range m.places {
@@ -232,9 +256,6 @@ func (m *mirror) freeLocked() (others []int64) {
 // rank returns how many of the others claim the job before the worker of a lease: all have the same
 // order, and each job another one.
 func (e *entry) rank(own int64, others []int64) (rank int) {
-	if e.abandoned != 0 {
-		return 0
-	}
 	weight := mix(e.hash ^ uint64(own))
 	for _, lease := range others {
 		if mix(e.hash^uint64(lease)) > weight {
@@ -261,7 +282,8 @@ func mix(x uint64) uint64 {
 func (m *mirror) running(j *Job) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.entries[j.ID].job = j
+	e := m.entries[j.ID]
+	e.job, e.handled = j, j.rev
 }
 
 // settled records that this process has ended a claim.

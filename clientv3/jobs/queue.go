@@ -74,7 +74,8 @@ func (q *Queue) Enqueue(ctx context.Context, payload string, opts ...EnqueueOpti
 		Commit()
 	switch {
 	case err != nil && retry.OutcomeOf(err) == retry.OutcomeUnknown:
-		if got, failure := q.client.Get(ctx, payloadKey, clientv3.WithCountOnly()); failure == nil && got.Count > 0 {
+		got, failure := q.client.Get(ctx, payloadKey)
+		if failure == nil && len(got.Kvs) > 0 && string(got.Kvs[0].Value) == payload {
 			err = nil
 		}
 	case err == nil && !resp.Succeeded:

@@ -16,7 +16,7 @@ type record struct {
 	// Attempts is how often the job was claimed and not released.
 	Attempts int `json:"attempts,omitempty"`
 	// NotBefore is when it may be claimed, in milliseconds of Unix time. It is 0 while the job is
-	// claimed, and if its process was lost.
+	// claimed, if its process was lost, and in a dead letter.
 	NotBefore int64 `json:"notBefore,omitempty"`
 	// Error is that of the last attempt that failed.
 	Error string `json:"error,omitempty"`
@@ -27,12 +27,21 @@ func (r record) String() string {
 	return string(text)
 }
 
-// failed returns the record of a job whose handler returned err.
+// failed returns the record of a job whose handler returned err. notBefore is zero for a dead letter.
 func (r record) failed(err error, notBefore time.Time) record {
-	r.Error, r.NotBefore = err.Error(), notBefore.UnixMilli()
+	if r.Error, r.NotBefore = err.Error(), 0; !notBefore.IsZero() {
+		r.NotBefore = notBefore.UnixMilli()
+	}
 	if len(r.Error) > maxErrorBytes {
 		r.Error = strings.ToValidUTF8(r.Error[:maxErrorBytes], "")
 	}
+	return r
+}
+
+// released returns the record of a job whose claim does not count.
+func (r record) released() record {
+	r.Attempts--
+	r.NotBefore = time.Now().UnixMilli()
 	return r
 }
 

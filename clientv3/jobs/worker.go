@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -30,8 +31,8 @@ var (
 // Work handles jobs, at most places at a time, until ctx ends. Each call has a goroutine of its own.
 //
 // When ctx ends, Work waits for the handlers, whose contexts end with it. The jobs of those that return an error return to the
-// queue at once, and the attempt does not count. Then it revokes its lease. If the lease is lost, it waits for
-// the handlers, too, and goes on with a new one. A panic of a handler ends the process, as a panic of any goroutine does; it counts as a failed attempt.
+// queue at once, and the attempt does not count, unless the lease is lost meanwhile or etcd refuses that for 10 s. Then it
+// revokes its lease. If the lease is lost, it waits for the handlers, too, and goes on with a new one. A panic of a handler ends the process, as a panic of any goroutine does; it counts as a failed attempt.
 //
 // The error is that of ctx, or says what is wrong with the configuration; or it is that of the
 // server if it would be the same again, as without permission. Other errors are logged.
@@ -61,6 +62,7 @@ type worker struct {
 	mirror  *mirror
 	free    chan struct{} // holds a value for each place that is taken
 	running sync.WaitGroup
+	failing atomic.Bool // the last claim has failed
 }
 
 // serve claims and handles jobs until the term ends.
@@ -81,16 +83,38 @@ func (w *worker) serve() error {
 		return err
 	}
 	defer jobs.Close()
-	jobs.AddHandler(w.mirror.apply)
-	if err := jobs.WaitSynced(w.ctx); err != nil {
-		return err
+	synced := make(chan struct{})
+	jobs.AddHandler(func(ch cache.Change[item]) {
+		if w.mirror.apply(ch); ch.Type == cache.Synced {
+			close(synced)
+		}
+	})
+	select { // without the other workers it would be the first one for each job
+	case <-synced:
+	case <-jobs.Done():
+		return cache.ErrClosed
+	case <-w.ctx.Done():
+		return w.ctx.Err()
 	}
-	defer w.running.Wait()
+	late, endLate := context.WithCancel(context.WithoutCancel(w.ctx))
+	var returning sync.WaitGroup
+	returning.Go(func() { w.returnLate(late) })
+	defer func() {
+		w.running.Wait()
+		endLate()
+		returning.Wait()
+	}()
+	var delay pause.Backoff
 	for {
 		select {
 		case w.free <- struct{}{}:
 		case <-w.ctx.Done():
 			return w.ctx.Err()
+		}
+		if w.failing.Load() {
+			delay.Wait(w.ctx, 0)
+		} else {
+			delay = pause.Backoff{}
 		}
 		e := w.mirror.take(w.ctx)
 		if e == nil {
@@ -109,11 +133,7 @@ func (w *worker) claim(e *entry) {
 	// A claim goes on when the term's context ends, so that its outcome is known.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), tryTimeout)
 	defer cancel()
-	switch {
-	case e.abandoned != 0:
-		w.abandon(ctx, e)
-		return
-	case e.state.Attempts >= w.q.cfg.MaxAttempts:
+	if e.state.Attempts >= w.q.cfg.MaxAttempts {
 		w.endJob(ctx, e)
 		return
 	}
@@ -126,9 +146,9 @@ func (w *worker) claim(e *entry) {
 				clientv3.OpPut(k.claims+e.id, w.q.cfg.Worker, clientv3.WithLease(w.term.Lease()))).
 			Else(payload, clientv3.OpGet(k.claims+e.id))
 	})
+	w.failing.Store(err != nil)
 	if err != nil {
 		w.lg.Warn("cannot claim a job", zap.String("job", e.id), zap.Error(err))
-		_ = pause.For(w.ctx, tryAgain)
 		return
 	}
 	j := &Job{ID: e.id, Payload: string(first(resp, 0).GetValue()), Attempt: next.Attempts, w: w, key: k.claims + e.id, state: next}
@@ -160,15 +180,47 @@ func (w *worker) endJob(ctx context.Context, e *entry) {
 	}
 }
 
-// abandon deletes a claim of this worker whose request was given up, and was executed nevertheless.
-func (w *worker) abandon(ctx context.Context, e *entry) {
-	key := w.q.keys.claims + e.id
-	_, _, err := settle.Commit(ctx, func() clientv3.Txn {
-		return w.q.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", e.abandoned)).Then(clientv3.OpDelete(key))
-	})
-	if err != nil {
-		w.lg.Warn("cannot return a job that was claimed late", zap.String("job", e.id), zap.Error(err))
+// returnLate returns jobs whose claims no place has, until ctx ends: those of a request that was given up and was executed
+// nevertheless, and those that could neither be acknowledged nor given back.
+func (w *worker) returnLate(ctx context.Context) {
+	var delay pause.Backoff
+	for {
+		late, wait := w.mirror.takeLate(time.Now())
+		failed := false
+		for _, e := range late {
+			if err := w.returnJob(ctx, e); err != nil {
+				failed = true
+				w.lg.Warn("cannot return a job", zap.String("job", e.id), zap.Error(err))
+			}
+		}
+		switch {
+		case failed:
+			delay.Wait(ctx, 0)
+		case len(late) > 0:
+			delay = pause.Backoff{}
+		default:
+			_ = pause.Until(ctx, w.mirror.wakeLate, wait)
+		}
+		if ctx.Err() != nil {
+			return
+		}
 	}
+}
+
+// returnJob deletes a claim of this worker. If no handler was given the job, the attempt does not count.
+func (w *worker) returnJob(ctx context.Context, e *entry) error {
+	defer w.mirror.drop(e.id)
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	k := w.q.keys
+	held := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(k.claims+e.id), "=", e.claim)}
+	ops := []clientv3.Op{clientv3.OpDelete(k.claims + e.id)}
+	if e.handled != e.claim && e.rev == e.claim { // the state is what the claim wrote
+		held = append(held, clientv3.Compare(clientv3.ModRevision(k.states+e.id), "=", e.rev))
+		ops = append(ops, clientv3.OpPut(k.states+e.id, e.state.released().String()))
+	}
+	_, _, err := settle.Commit(ctx, func() clientv3.Txn { return w.q.client.Txn(ctx).If(held...).Then(ops...) })
+	return err
 }
 
 // run calls the handler, and acknowledges the job or returns it to the queue.
@@ -183,9 +235,20 @@ func (w *worker) run(j *Job) {
 	}
 }
 
+// finish acknowledges the job or returns it to the queue. When w.ctx has ended, or the handler has
+// panicked, it gives up after finishTimeout: the job returns to the queue with the claim.
 func (w *worker) finish(j *Job, err error) {
-	ctx := context.WithoutCancel(w.ctx)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.ctx))
+	defer cancel()
+	limit := func() {
+		_ = pause.For(ctx, finishTimeout)
+		cancel()
+	}
+	defer context.AfterFunc(w.ctx, limit)()
 	failed := err
+	if failed == errNotReturned {
+		go limit() // a panic is not held up for longer
+	}
 	switch {
 	case j.acked.Load():
 		return

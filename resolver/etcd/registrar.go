@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
@@ -40,7 +41,7 @@ type Registrar struct {
 
 // Register puts an endpoint into etcd and keeps it there until [Registrar.Withdraw], or until the
 // client is closed. It returns when the key is written; ctx bounds only that. Without a deadline
-// it fails after about 30 s.
+// it fails after 30 s at the latest.
 //
 // It replaces another registration of the same key: that of an earlier process, or of a running
 // one, which becomes Superseded. [Registration.Notify] is called before Register returns.
@@ -66,11 +67,17 @@ func Register(ctx context.Context, client *clientv3.Client, registration Registr
 	}
 	kept, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, end)
-	key, err := concurrency.KeepKey(kept, client, reg.key(), value, concurrency.KeyOptions{
-		TTL: cmp.Or(reg.TTL, DefaultTTL), Overwrite: true, Notify: reg.notify,
-	})
-	if !stop() && ctx.Err() != nil {
-		err = ctx.Err()
+	opts := concurrency.KeyOptions{TTL: cmp.Or(reg.TTL, DefaultTTL), Overwrite: true, Notify: reg.notify}
+	if deadline, bounded := ctx.Deadline(); bounded {
+		opts.FirstTimeout = max(time.Until(deadline), 1)
+	}
+	key, err := concurrency.KeepKey(kept, client, reg.key(), value, opts)
+	if !stop() && !errors.Is(err, ctx.Err()) {
+		if reason := err; reason != nil {
+			err = fmt.Errorf("%w (%w)", ctx.Err(), reason)
+		} else {
+			err = ctx.Err()
+		}
 	}
 	if err != nil {
 		end()

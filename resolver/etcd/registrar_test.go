@@ -122,14 +122,30 @@ func TestRegisterIsBounded(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// A cluster whose leader lives but commits nothing renews leases, and times writes out.
+// timingOut is a cluster whose leader lives but commits nothing: it renews leases, and times writes out.
+func timingOut(c *fakeetcd.Call) {
+	time.Sleep(7 * time.Second)
+	c.Answer(nil, rpctypes.ErrGRPCTimeout)
+}
+
+// A deadline is observed, even if it is later than the bound without one.
+func TestRegisterIsBoundedByItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client, _ := start(t)
+		cluster.On("Put", timingOut)
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		_, err := etcd.Register(ctx, client, etcd.Registration{Service: "svc", Address: "a:1"})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 2*time.Minute, time.Since(began))
+	})
+}
+
 func TestRegisterIsBoundedByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client, _ := start(t)
-		cluster.On("Put", func(c *fakeetcd.Call) {
-			time.Sleep(7 * time.Second)
-			c.Answer(nil, rpctypes.ErrGRPCTimeout)
-		})
+		cluster.On("Put", timingOut)
 		began := time.Now()
 		_, err := etcd.Register(t.Context(), client, etcd.Registration{Service: "svc", Address: "a:1"})
 		require.ErrorIs(t, err, context.DeadlineExceeded)

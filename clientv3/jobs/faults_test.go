@@ -1,0 +1,165 @@
+package jobs_test
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+
+	"github.com/quorate/quorate/clientv3"
+	. "github.com/quorate/quorate/clientv3/jobs"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/retry"
+)
+
+// refusing answers transactions with an error: all, or those that put.
+func (r *rig) refusing(err error, all bool) *fakeetcd.Hook {
+	return r.On("Txn", func(call *fakeetcd.Call) {
+		for _, op := range call.Request.(*pb.TxnRequest).Success {
+			if all || op.GetRequestPut() != nil {
+				call.Answer(nil, err)
+				return
+			}
+		}
+	})
+}
+
+// writes reports whether a transaction puts a key of a job.
+func writes(call *fakeetcd.Call, id string) bool {
+	return slices.ContainsFunc(call.Request.(*pb.TxnRequest).Success, func(op *pb.RequestOp) bool {
+		return strings.HasSuffix(string(op.GetRequestPut().GetKey()), "/"+id)
+	})
+}
+
+// within returns the next value, which must come within a virtual time.
+func within[T any](t *testing.T, c <-chan T, d time.Duration) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(d):
+		require.FailNow(t, "nothing happens", "within %v", d)
+	}
+	return v
+}
+
+// A refusal that would be the same again is returned, and the job can still be acknowledged.
+func TestRefusedAck(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		p := r.process(t, Config{})
+		p.enqueue(t, "letter")
+		handle, jobs := holding(t)
+		p.work(t, 1, handle)
+		job := next(t, jobs)
+		ack := func(op clientv3.Op) error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			return job.Ack(ctx, op)
+		}
+		require.Equal(t, codes.ResourceExhausted, retry.CodeOf(ack(clientv3.OpPut("sent", strings.Repeat("x", 3<<20)))))
+		rev := r.Revision()
+		require.NoError(t, r.Compact(rev))
+		require.Equal(t, rpctypes.ErrCompacted, ack(clientv3.OpGet("sent", clientv3.WithRev(rev-1))))
+		hook := r.refusing(rpctypes.ErrGRPCNoSpace, false)
+		require.Equal(t, rpctypes.ErrNoSpace, ack(clientv3.OpPut("sent", "once")))
+		hook.Remove()
+		require.NoError(t, job.Err())
+		require.NoError(t, ack(clientv3.OpPut("sent", "once")))
+		job.answer <- nil
+		require.Equal(t, 1, r.PutCount("sent"))
+	})
+}
+
+// The answer of the first request is lost, and the second one is refused: the outcome is unknown.
+func TestAckRefusedAfterALostAnswer(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		p := r.process(t, Config{})
+		p.enqueue(t, "letter")
+		handle, jobs := holding(t)
+		p.work(t, 1, handle)
+		job := next(t, jobs)
+		r.Once("Txn", func(call *fakeetcd.Call) {
+			_, _ = call.Execute()
+			r.Once("Txn", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+			call.BreakConn()
+		})
+		err := job.Ack(t.Context(), clientv3.OpPut("sent", "once"))
+		require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err), "%v", err)
+		require.NotNil(t, r.Get("sent"))
+		job.answer <- err
+	})
+}
+
+// Work returns even if etcd refuses to take its jobs back; the lease is revoked.
+func TestEndOfWorkIsBounded(t *testing.T) {
+	for name, refusal := range map[string]error{"no space": rpctypes.ErrGRPCNoSpace, "time out": rpctypes.ErrGRPCTimeout} {
+		t.Run(name, func(t *testing.T) {
+			withRig(t, func(t *testing.T, r *rig) {
+				p := r.process(t, Config{})
+				id := p.enqueue(t, "letter")
+				handle, jobs := holding(t)
+				w := p.work(t, 1, handle)
+				job := next(t, jobs)
+				hook := r.refusing(refusal, false)
+				w.cancel()
+				job.answer <- job.ctx.Err()
+				w.result <- within(t, w.result, 15*time.Second)
+				hook.Remove()
+				require.Equal(t, Waiting, p.status(t, id).State)
+			})
+		})
+	}
+}
+
+// A handler that ends its goroutine, as a panic does, is held up by refusals for a bounded time.
+func TestPanicIsNotHeldUp(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		p := r.process(t, Config{})
+		first := p.enqueue(t, "letter")
+		began, freed := make(chan struct{}), make(chan struct{}, 1)
+		w := p.work(t, 1, func(_ context.Context, job *Job) error {
+			if job.ID != first {
+				freed <- struct{}{}
+				return nil
+			}
+			r.On("Txn", func(call *fakeetcd.Call) {
+				if writes(call, first) {
+					call.Answer(nil, rpctypes.ErrGRPCTimeout)
+				}
+			})
+			close(began)
+			runtime.Goexit()
+			return nil
+		})
+		next(t, began)
+		p.enqueue(t, "another")
+		within(t, freed, 15*time.Second)
+		w.end(t)
+	})
+}
+
+// Claims that are refused are sent less and less often, however many places are free.
+func TestRefusedClaimsAreFew(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		p := r.process(t, Config{})
+		for range 40 {
+			p.enqueue(t, "letter", WithDelay(time.Minute))
+		}
+		p.work(t, 20, func(context.Context, *Job) error { return nil })
+		time.Sleep(30 * time.Second)
+		hook := r.refusing(rpctypes.ErrGRPCPermissionDenied, true)
+		before := r.Count("Txn")
+		time.Sleep(90 * time.Second)
+		sent := r.Count("Txn") - before
+		require.Greater(t, sent, 5)
+		require.Less(t, sent, 60)
+		hook.Remove()
+		require.Zero(t, p.settled(t))
+	})
+}

@@ -1,0 +1,34 @@
+package jobs
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/clientv3/cache"
+)
+
+// put is a change of a job's state.
+func put(id string, rev int64, state record) cache.Change[item] {
+	return cache.Change[item]{New: &cache.Object[item]{
+		Key: id, CreateRevision: rev, ModRevision: rev, Value: item{kind: stateItem, id: id, state: state},
+	}}
+}
+
+// Times with a monotonic reading and times of day have no common order when the time of day is set: the queue has only the latter.
+func TestQueueIsOrderedByOneClock(t *testing.T) {
+	cfg, err := Config{Name: "q"}.complete()
+	require.NoError(t, err)
+	m := newMirror(1, cfg)
+	m.apply(put("lost", 1, record{Attempts: 1}))
+	m.apply(put("waits", 2, record{NotBefore: time.Now().UnixMilli()}))
+	m.apply(put("held", 3, record{}))
+	_, _ = m.next(time.Now().Add(turn)) // takes it
+	m.drop("held")
+	require.Equal(t, 3, m.queue.Len())
+	m.queue.Ascend(func(e *entry) bool {
+		require.Equal(t, e.ready.Round(0), e.ready, e.id)
+		return true
+	})
+}
