@@ -25,7 +25,7 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {350, 450},
 	"balancer":    {5300, 7100},
-	"clientv3":    {23900, 38050},
+	"clientv3":    {24050, 38650},
 	"cmd":         {5200, 3050},
 	"compat":      {1150, 1350},
 	"conformance": {1100, 1500},

@@ -24,6 +24,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/labtest"
+	"github.com/quorate/quorate/retry"
 )
 
 // patience is far above what the test takes; one that hangs is ended by it.
@@ -211,6 +212,9 @@ func controllers(ctx context.Context, t *testing.T, cluster *lab.Cluster, candid
 			ops = []clientv3.Op{clientv3.OpPut("examples/desired/"+name, name)}
 		}
 		_, err := client.Txn(ctx).Then(ops...).Commit()
+		for ctx.Err() == nil && retry.OutcomeOf(err) == retry.OutcomeUnknown { // it may be repeated: a member freezes meanwhile
+			_, err = client.Txn(ctx).Then(ops...).Commit()
+		}
 		require.NoError(t, err)
 	}
 	await := func(name, want string) {
