@@ -208,7 +208,7 @@ type (
 	MemberUpdateResponse = quorate.MemberUpdateResponse
 	// MoveLeaderResponse is the response to [Maintenance.MoveLeader].
 	MoveLeaderResponse = quorate.MoveLeaderResponse
-	// NotReadyError is the error of [Client.Ready].
+	// NotReadyError is the error of [Client.Ready], and of [New] with WaitReady.
 	NotReadyError = quorate.NotReadyError
 	// Op is one operation: a get, put, delete or txn for [KV.Do] and [Txn], or the parameters of a watch.
 	Op = quorate.Op

@@ -3,7 +3,7 @@ package examples_test
 import (
 	"bufio"
 	"context"
-	"fmt"
+	"os"
 	"os/exec"
 	"strconv"
 	"sync"
@@ -30,7 +30,7 @@ func counter(ctx context.Context, t *testing.T, cluster *lab.Cluster, program fu
 	var reading sync.WaitGroup
 	var counts atomic.Pointer[exec.Cmd] // the process that has begun to count last
 	start := func() *exec.Cmd {
-		cmd := program("--to", fmt.Sprint(to), "--ttl", "3s")
+		cmd := program("--to", "1000000000", "--ttl", "3s") // it is ended
 		pipe, err := cmd.StdoutPipe()
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
@@ -70,8 +70,11 @@ func counter(ctx context.Context, t *testing.T, cluster *lab.Cluster, program fu
 	delete(processes, killed)
 	processes[start()] = true
 	counted(to)
+	for p := range processes {
+		require.NoError(t, p.Process.Signal(os.Interrupt))
+	}
 	reading.Wait()
 	for p := range processes {
-		assert.NoError(t, p.Wait())
+		_ = p.Wait() // its last number may be lost with its context
 	}
 }
