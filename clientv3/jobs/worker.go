@@ -246,7 +246,7 @@ func (w *worker) finish(j *Job, err error) {
 	}
 	defer context.AfterFunc(w.ctx, limit)()
 	failed := err
-	if failed == errNotReturned {
+	if errors.Is(failed, errNotReturned) {
 		go limit() // a panic is not held up for longer
 	}
 	switch {

@@ -68,7 +68,7 @@ func (s *Store[T]) update(ctx context.Context, key string, change func(T) (T, er
 		if err := pause.For(ctx, pauses.Delay(conflicts)); err != nil {
 			return Entry[T]{}, s.refused("update", s.prefix+key, err)
 		}
-		ctx, _ = staleness.Linearizable(ctx) // what it has read may have been stale
+		ctx, _ = staleness.Linearizable(ctx) //nolint:fatcontext // once; what it has read may have been stale
 	}
 }
 
