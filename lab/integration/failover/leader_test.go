@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a new leader may cost, counted from when a member that is well reports it: 0.3 s for
-// calls, 0.5 s for watches, by seven.
+// What a new leader may cost, counted from when a member that is well reports it: 0.3 s for calls and 0.5 s
+// for watches, ten times as much beside other experiments on two cores.
 const (
-	maxResume  = 2100 * time.Millisecond
-	maxDeliver = 3500 * time.Millisecond
+	maxResume  = 3 * time.Second
+	maxDeliver = 5 * time.Second
 )
 
 func TestAFaultOfTheLeaderIsSurvived(t *testing.T) {
