@@ -10,24 +10,17 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3"
 	. "github.com/quorate/quorate/clientv3/leaderelection"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// rig is a fake cluster in virtual time, whose leases expire when their TTL has passed since they were last renewed.
-type rig struct {
-	*fakeetcd.Cluster
-
-	mu     sync.Mutex
-	leases map[int64]*time.Timer
-}
+// rig is a fake cluster in virtual time, whose leases expire by it.
+type rig struct{ *fakeetcd.Cluster }
 
 func withRig(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
@@ -35,34 +28,9 @@ func withRig(t *testing.T, test func(t *testing.T, r *rig)) {
 		cluster, err := fakeetcd.Start(3)
 		require.NoError(t, err)
 		t.Cleanup(cluster.Close)
-		r := &rig{Cluster: cluster, leases: make(map[int64]*time.Timer)}
-		r.On("LeaseGrant", func(call *fakeetcd.Call) {
-			if resp, err := call.Execute(); err == nil {
-				granted := resp.(*pb.LeaseGrantResponse)
-				r.renewed(granted.ID, granted.TTL)
-			}
-		})
-		r.On("LeaseKeepAlive", func(call *fakeetcd.Call) {
-			call.OnSend(func(m proto.Message) bool {
-				resp := m.(*pb.LeaseKeepAliveResponse)
-				r.renewed(resp.ID, resp.TTL)
-				return true
-			})
-			_, _ = call.Execute()
-		})
-		test(t, r)
+		cluster.EnableLeaseExpiry()
+		test(t, &rig{cluster})
 	})
-}
-
-func (r *rig) renewed(id, ttl int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if timer := r.leases[id]; timer != nil {
-		timer.Stop()
-	}
-	if ttl > 0 {
-		r.leases[id] = time.AfterFunc(time.Duration(ttl)*time.Second, func() { _ = r.ExpireLease(id) })
-	}
 }
 
 // process is a client of its own, over connections that can be cut.
