@@ -77,7 +77,7 @@ func Pages(ctx context.Context, kv KV, key string, opts ...OpOption) iter.Seq2[*
 			return
 		}
 		rest := op
-		rest.key = append([]byte(string(page.Kvs[n-1].Key)), 0) // the first key that is greater
+		rest.key = keyAfter(page.Kvs[n-1].Key)
 		rest.rev = cmp.Or(op.rev, page.Header.GetRevision())
 		rest.limit = max(op.limit-int64(n), 0)
 		rest.pageFallback = true
@@ -160,7 +160,7 @@ func getRest(ctx context.Context, kv KV, op Op, yield func(*pb.RangeResponse, er
 		if !yield((*pb.RangeResponse)(page), nil) || !page.More || part.limit == op.limit {
 			return
 		}
-		op.key = append([]byte(string(page.Kvs[n-1].Key)), 0) // the first key that is greater
+		op.key = keyAfter(page.Kvs[n-1].Key)
 		op.limit = max(op.limit-int64(n), 0)
 	}
 }

@@ -77,7 +77,7 @@ func (c *rangeCursor) request() *pb.RangeRequest {
 	if c.after == nil {
 		return r
 	}
-	r.Key = append(bytes.Clone(c.after), 0) // the first key that is greater
+	r.Key = keyAfter(c.after)
 	if c.op.limit > 0 {
 		r.Limit = c.op.limit - c.delivered
 		if c.exhausted() {
@@ -86,6 +86,9 @@ func (c *rangeCursor) request() *pb.RangeRequest {
 	}
 	return r
 }
+
+// keyAfter returns the first key that is greater.
+func keyAfter(key []byte) []byte { return append(bytes.Clone(key), 0) }
 
 // exhausted reports whether the caller's limit is reached. Then only the number of
 // further keys is missing.
