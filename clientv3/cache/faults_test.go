@@ -539,6 +539,7 @@ func become(cluster *fakeetcd.Cluster, now *pb.ResponseHeader) {
 		}
 		call.Answer(resp, nil)
 	})
+	cluster.On("Txn", func(call *fakeetcd.Call) { call.Answer(&pb.TxnResponse{Header: header(), Succeeded: true}, nil) })
 	onCreate(cluster, func(call *fakeetcd.Call, r *pb.WatchCreateRequest) {
 		_ = call.Send(&pb.WatchResponse{Header: header(), WatchId: r.WatchId, Created: true})
 	})
