@@ -222,3 +222,38 @@ func assertOpen(t *testing.T, ch <-chan struct{}) {
 	default:
 	}
 }
+
+// After an outage of all, no call is overdue for as long as it has lasted, 10 s at most; one that waits then is overdue.
+func TestNoCallIsOverdueAfterAnOutage(t *testing.T) {
+	for _, outage := range []time.Duration{5 * time.Second, time.Minute} {
+		inBubble(t, 2, func(t *testing.T, servers []*server) {
+			c := warm(t, roundRobin, servers)
+			for _, s := range servers {
+				s.kill()
+			}
+			began := time.Now()
+			time.Sleep(outage)
+			for _, s := range servers {
+				s.restart()
+			}
+			var ended time.Time
+			within(t, 30*time.Second, "connected", func() bool {
+				ended = time.Now()
+				return c.endpoint(servers[0]).Ready() || c.endpoint(servers[1]).Ready()
+			})
+			within(t, 30*time.Second, "all serve", func() bool {
+				_ = c.call(t.Context(), aRead)
+				return c.is(servers[0]) == health.Serving && c.is(servers[1]) == health.Serving
+			})
+			servers[0].stalled.Shut()
+			a, w := new(balancer.Attempt), &watcher{cancel: func(error) {}}
+			a.Watcher, a.Avoid = w, c.others(c.endpoint(servers[0]))
+			go func() {
+				_, _ = pb.NewTestServiceClient(c.ClientConn).EmptyCall(balancer.WithAttempt(t.Context(), a), &pb.Empty{})
+			}()
+			within(t, 11*time.Second, "overdue", func() bool { return w.overdue.Load() == 1 })
+			assert.InDelta(t, min(ended.Sub(began), 10*time.Second), time.Since(ended), float64(100*time.Millisecond))
+			servers[0].stalled.Open()
+		})
+	}
+}

@@ -23,6 +23,9 @@ const (
 	// faultReserve is kept for the next fault, its search for a witness included, by the rounds
 	// of a fault that has lasted.
 	faultReserve = probeReserve + 2
+	// outageProbes is how many are left when an outage of all ends. All clients return together, and calls show
+	// which endpoints serve.
+	outageProbes = 2
 )
 
 // budget bounds the probes of a client: a constant rate, and a share of its calls.
@@ -40,13 +43,7 @@ type budget struct {
 func (b *budget) take(now time.Time, reserve float64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	earned := probeShare * float64(b.calls.Swap(0))
-	if b.at.IsZero() {
-		earned = probeBurst
-	} else {
-		earned += max(now.Sub(b.at).Seconds(), 0) * probeRate
-	}
-	b.tokens, b.at = min(b.tokens+earned, probeBurst), now
+	b.earnLocked(now)
 	if b.tokens < 1+reserve {
 		return false
 	}
@@ -59,9 +56,25 @@ func (b *budget) take(now time.Time, reserve float64) bool {
 func (b *budget) level(now time.Time) (left float64, sent uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.earnLocked(now)
+	return b.tokens, b.sent
+}
+
+// earnLocked adds what was earned since then, and the burst at first.
+func (b *budget) earnLocked(now time.Time) {
+	earned := probeShare * float64(b.calls.Swap(0))
 	if b.at.IsZero() {
-		return probeBurst, b.sent
+		earned = probeBurst
+	} else {
+		earned += max(now.Sub(b.at).Seconds(), 0) * probeRate
 	}
-	earned := probeShare*float64(b.calls.Load()) + max(now.Sub(b.at).Seconds(), 0)*probeRate
-	return min(b.tokens+earned, probeBurst), b.sent
+	b.tokens, b.at = min(b.tokens+earned, probeBurst), now
+}
+
+// keep discards what exceeds n probes: what was saved for a fault of one endpoint.
+func (b *budget) keep(n float64, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.earnLocked(now)
+	b.tokens = min(b.tokens, n)
 }

@@ -57,3 +57,15 @@ func TestBudgetAllowsAQuarterOfAProbeASecond(t *testing.T) {
 	}
 	assert.Equal(t, probeBurst+60/4-1, n)
 }
+
+func TestBudgetAfterAnOutage(t *testing.T) {
+	now := time.Now()
+	var unused, used budget
+	unused.keep(outageProbes, now)
+	assert.Equal(t, outageProbes, unused.spend(now, 0))
+	assert.Equal(t, 1, unused.spend(now.Add(4*time.Second), 0), "it earns as before")
+
+	used.spend(now, 0)
+	used.keep(outageProbes, now.Add(4*time.Second))
+	assert.Equal(t, 1, used.spend(now.Add(4*time.Second), 0), "nothing is added")
+}

@@ -111,7 +111,7 @@ func (e *Endpoint) check() {
 		return
 	}
 	f.due.Store(nil)
-	var found findings
+	found := findings{hedgesFrom: e.policy.hedgesFrom.Time()}
 	for i := range f.calls {
 		e.checkCalls(&f.calls[i], now, &found)
 	}
@@ -140,11 +140,12 @@ func (e *Endpoint) check() {
 
 // findings are what a check finds.
 type findings struct {
-	next      time.Time  // when to check again
-	overdue   []*call    // calls whose Watchers are to be notified
-	suspicion string     // of the endpoint, "" for none
-	silent    []*subConn // connections that are silent, while the endpoint serves over others
-	quiet     []*stream  // streams that are silent for long enough to be checked
+	hedgesFrom time.Time  // until when no call is overdue, as an outage of all has ended
+	next       time.Time  // when to check again
+	overdue    []*call    // calls whose Watchers are to be notified
+	suspicion  string     // of the endpoint, "" for none
+	silent     []*subConn // connections that are silent, while the endpoint serves over others
+	quiet      []*stream  // streams that are silent for long enough to be checked
 }
 
 func (f *findings) checkBy(at time.Time) {
@@ -162,6 +163,9 @@ func (e *Endpoint) checkCalls(s *shard, now time.Time, found *findings) {
 		start := c.start.Time()
 		if !c.overdue && c.attempt.Watcher != nil {
 			at := start.Add(c.stat.HedgeAfter())
+			if at.Before(found.hedgesFrom) {
+				at = found.hedgesFrom
+			}
 			switch {
 			case now.Before(at):
 				found.checkBy(at)

@@ -39,6 +39,8 @@ type policy struct {
 	improved, ejected atomic.Bool
 	// holding is set while writes wait for a sign of life: see heard.
 	holding atomic.Bool
+	// hedgesFrom is when calls may be hedged after an outage of all.
+	hedgesFrom health.Stamp
 
 	mu          sync.Mutex
 	config      config

@@ -41,6 +41,8 @@ const (
 	// for as long again.
 	outageShare    = 10
 	maxAfterOutage = time.Second
+	// maxUnhedged is how long no call is hedged then, or as long as the outage has lasted if that is less.
+	maxUnhedged = 10 * time.Second
 
 	// connectPatience is how long streams wait for a connection before they use another
 	// endpoint.
@@ -93,9 +95,7 @@ func (p *policy) noteOutageLocked() {
 	now := time.Now()
 	if p.anyReadyLocked() || len(p.endpoints) == 0 {
 		if p.turns.outage {
-			p.afterOutage.begin(now.Sub(p.turns.since), now)
-			time.AfterFunc(p.afterOutage.from.Sub(now), p.publish)
-			time.AfterFunc(p.afterOutage.end.Sub(now), p.publish)
+			p.endOutageLocked(now.Sub(p.turns.since), now)
 		}
 		p.turns = turns{}
 		return
@@ -110,6 +110,18 @@ func (p *policy) noteOutageLocked() {
 		if s := p.endpoints[i].conn(Calls); s.waitsLocked(now) {
 			p.tryAtLocked(s, p.turns.take(n, now))
 		}
+	}
+}
+
+// endOutageLocked spreads what follows an outage of the given length, and spares members that all clients return to: no
+// call is hedged for a while, as no member answers sooner, and few probes are left.
+func (p *policy) endOutageLocked(length time.Duration, now time.Time) {
+	p.afterOutage.begin(length, now)
+	time.AfterFunc(p.afterOutage.from.Sub(now), p.publish)
+	time.AfterFunc(p.afterOutage.end.Sub(now), p.publish)
+	if length >= firstPause { // members have refused a second attempt
+		p.hedgesFrom.Set(now.Add(min(length, maxUnhedged)))
+		p.budget.keep(outageProbes, now)
 	}
 }
 
