@@ -333,7 +333,7 @@ func (p *program) collectAll() {
 	require.NoError(p.t, err)
 	once, err := idempotent.New(p.t.Context(), p.client, idempotent.Config{})
 	require.NoError(p.t, err)
-	p.t.Cleanup(func() { require.NoError(p.t, once.Close()) })
+	p.t.Cleanup(func() { _ = once.Close() }) // the context of the test has ended, and with it the client
 	for _, source := range []observe.MetricSource{batch.New(p.client, batch.Config{JoinReads: true}), cached, informer, once, new(leaderelection.Metrics)} {
 		require.NoError(p.t, p.registry.Register(quorateprom.NewKVCollector("orders", source)))
 	}
