@@ -1,7 +1,7 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
 .PHONY: build test test-kubernetes quorate-lab experiments-short published stress versions versions-short tidy tidy-check release-check snapshot binaries lint generate site lab compare soak soak-locks soak-linear soak-resolvers \
 	kube-apiserver kube-test kube-test-short keepalive-test conformance dependents etcdctl shim-tests shim-tests-short \
-	servers servers-build servers-short kube-servers kube-faults kube-apiserver-over-shim bench bench-watches bench-start bench-fleet bench-pools bench-toolkit bench-calls bench-minimal bench-batch bench-routing bench-observed bench-leases \
+	servers servers-build servers-short kube-servers kube-faults kube-apiserver-over-shim bench bench-watches bench-start bench-fleet bench-pools bench-toolkit bench-calls bench-minimal bench-batch bench-once bench-routing bench-observed bench-leases \
 	fuzz-endpoint fuzz-dns fuzz-dns-answers fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-settings fuzz-target
 
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
@@ -201,6 +201,9 @@ bench-routing: ## puts and gets with 10 ms between the members, by strategy; a m
 
 bench-batch: ## calls that share RPCs, beside calls that do not; six minutes
 	$(BENCH_CALLS) '/^(shared|far)$$'
+
+bench-once: ## idempotent and fenced puts, beside plain ones; two minutes
+	$(BENCH_CALLS) '/^once$$'
 
 bench-observed: ## what observers add to a get; two minutes
 	$(BENCH_CALLS) '/^observed$$'

@@ -32,6 +32,6 @@ func Counter(name, unit, description string, value float64) Metric {
 	return Metric{Name: name, Unit: unit, Description: description, Counter: true, Value: value}
 }
 
-// MetricSource has metrics: *batch.KV, *cache.Cache, *cache.Informer and *leaderelection.Metrics. Metrics always returns at least one metric of
-// each name.
+// MetricSource has metrics: *batch.KV, *cache.Cache, *cache.Informer, *idempotent.KV and *leaderelection.Metrics. Metrics
+// always returns at least one metric of each name.
 type MetricSource interface{ Metrics() []Metric }

@@ -70,6 +70,8 @@ type KV struct {
 	pool   *pool
 	pacing retry.Policy
 
+	counters counters
+
 	tracker *lineage.Tracker
 	history *lineage.History // that the lanes belong to
 	// goneBack is set when a lane shows that the store has gone back, where headers do not.
@@ -88,10 +90,11 @@ func New(ctx context.Context, client *clientv3.Client, cfg Config) (*KV, error) 
 		return nil, err
 	}
 	k := &KV{
-		plain: clientv3.NewKV(client), cfg: cfg, end: clientv3.GetPrefixRangeEnd(cfg.Prefix), pool: newPool(client, cfg),
+		plain: clientv3.NewKV(client), cfg: cfg, end: clientv3.GetPrefixRangeEnd(cfg.Prefix),
 		tracker: lineage.New(func(c *lineage.Change) error { return (*clientv3.ClusterChangedError)(c) }),
 	}
 	k.lanes = clientv3.NewKVFromKVClient(laneClient{clientv3.RetryKVClient(client)}, client)
+	k.pool = newPool(client, cfg, &k.counters.leases)
 	k.history = k.tracker.History()
 	if err := k.try(ctx); err != nil {
 		_ = k.pool.close(ctx.Err() == nil) // the caller gets the first error

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
@@ -18,6 +19,7 @@ type pool struct {
 	slots  chan struct{} // holds one for each lane in use
 	closed chan struct{}
 	closes sync.Once
+	leases *atomic.Int64 // counts those that were made
 
 	opening chan struct{} // holds one while a session is made
 
@@ -36,9 +38,9 @@ type session struct {
 	ended bool // no further write uses it
 }
 
-func newPool(client *clientv3.Client, cfg Config) *pool {
+func newPool(client *clientv3.Client, cfg Config, leases *atomic.Int64) *pool {
 	return &pool{
-		client: client, cfg: cfg, slots: make(chan struct{}, cfg.Lanes),
+		client: client, cfg: cfg, leases: leases, slots: make(chan struct{}, cfg.Lanes),
 		closed: make(chan struct{}), opening: make(chan struct{}, 1),
 	}
 }
@@ -117,6 +119,7 @@ func (p *pool) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p.leases.Add(1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.session = &session{Session: inner}

@@ -31,6 +31,7 @@ func (k *KV) write(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, er
 		}
 		a := &attempts{kv: k, session: s, lane: l, op: op}
 		if r, err := a.run(ctx); r.verdict != elsewhere {
+			k.counters.ended(r)
 			return a.conclude(ctx, r, err)
 		}
 		if lanes >= otherLanes && !k.pause(ctx, lanes) {

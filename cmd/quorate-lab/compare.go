@@ -21,6 +21,11 @@ func (f faultsFlags) runComparison(cmd *cobra.Command, cfg scenario.Config, run 
 	if len(f.clients) > 0 {
 		clients = slices.DeleteFunc(clients, func(c compare.Client) bool { return !slices.Contains(f.clients, c.ID) })
 	}
+	for i := range clients {
+		if f.once && clients[i].ID == compare.QuorateID {
+			clients[i].Description, clients[i].Connect = "writes are idempotent, otherwise as it comes", scenario.Idempotent
+		}
+	}
 	result, err := compare.Run(cmd.Context(), compare.Config{
 		Scenario: cfg, Run: run, Clients: clients, Rounds: f.rounds,
 		Begin: func(c compare.Client, number, of int) func(report.Snapshot) {

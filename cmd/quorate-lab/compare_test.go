@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -185,4 +187,20 @@ func TestABadSettingIsNoFault(t *testing.T) {
 	status, _, stderr := compareWith(t, scenario.Run, "--members", "2")
 	assert.Equal(t, cli.Failure, status)
 	assert.Contains(t, stderr, "the number of members must be 3 to 9")
+}
+
+func TestFaultsIdempotent(t *testing.T) {
+	for _, once := range []bool{false, true} {
+		var writes []bool // of each run: whether they are idempotent
+		run := func(ctx context.Context, cfg scenario.Config) (report.Report, error) {
+			writes = append(writes, reflect.ValueOf(cfg.Connect).Pointer() == reflect.ValueOf(scenario.Idempotent).Pointer())
+			return fakeExperiment(asItIs)(ctx, cfg)
+		}
+		flag := fmt.Sprintf("--idempotent=%v", once)
+		status, _, stderr := compareWith(t, run, flag)
+		require.Equal(t, cli.OK, status, stderr)
+		status, _, stderr = execRoot(t.Context(), run, "faults", flag)
+		require.Equal(t, cli.OK, status, stderr)
+		assert.Equal(t, []bool{false, false, once, once}, writes)
+	}
 }

@@ -40,6 +40,7 @@ type faultsFlags struct {
 	compare  bool
 	clients  []string
 	rounds   int
+	once     bool
 }
 
 func newFaultsCommand(run scenarioRunner) *cobra.Command {
@@ -78,6 +79,7 @@ func newFaultsCommand(run scenarioRunner) *cobra.Command {
 	f.BoolVar(&flags.json, "json", false, "print the result as JSON, progress on standard error")
 	f.BoolVar(&flags.compare, "compare", false, "run the official client, the same tuned, and Quorate, one after the other, and compare")
 	f.StringSliceVar(&flags.clients, "client", nil, "compare only these `clients`: "+strings.Join(idsOf(compare.Clients()), ", "))
+	f.BoolVar(&flags.once, "idempotent", false, "make Quorate's writes idempotent (clientv3/idempotent)")
 	f.IntVar(&flags.rounds, "rounds", 1, "how often each client of a comparison is run; the table shows medians")
 	return cmd
 }
@@ -164,6 +166,9 @@ func (f faultsFlags) run(cmd *cobra.Command, run scenarioRunner) error {
 // runQuorate runs the experiment with Quorate alone.
 func (f faultsFlags) runQuorate(cmd *cobra.Command, cfg scenario.Config, run scenarioRunner) error {
 	cfg.Progress = report.NewLines(cmd.ErrOrStderr()).Show
+	if f.once {
+		cfg.Connect = scenario.Idempotent
+	}
 	rep, err := run(cmd.Context(), cfg)
 	if printErr := f.print(cmd.OutOrStdout(), rep); printErr != nil {
 		return errors.Join(err, fmt.Errorf("print the result: %w", printErr))

@@ -21,6 +21,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/batch"
 	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/idempotent"
 	"github.com/quorate/quorate/clientv3/leaderelection"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/lab"
@@ -330,7 +331,10 @@ func (p *program) collectAll() {
 	p.t.Cleanup(cached.Close)
 	informer, err := cache.NewInformer(cached, cache.InformerConfig[string]{Decode: func(_, value []byte) (string, error) { return string(value), nil }})
 	require.NoError(p.t, err)
-	for _, source := range []observe.MetricSource{batch.New(p.client, batch.Config{JoinReads: true}), cached, informer, new(leaderelection.Metrics)} {
+	once, err := idempotent.New(p.t.Context(), p.client, idempotent.Config{})
+	require.NoError(p.t, err)
+	p.t.Cleanup(func() { _ = once.Close() }) // the context of the test has ended, and with it the client
+	for _, source := range []observe.MetricSource{batch.New(p.client, batch.Config{JoinReads: true}), cached, informer, once, new(leaderelection.Metrics)} {
 		require.NoError(p.t, p.registry.Register(quorateprom.NewKVCollector("orders", source)))
 	}
 	for _, pools := range []prometheus.Collector{

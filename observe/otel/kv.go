@@ -7,7 +7,8 @@ import (
 	"github.com/quorate/quorate/observe"
 )
 
-// ObserveKV reports the metrics of a *batch.KV, a *cache.Cache, a *cache.Informer or a *leaderelection.Metrics, which are
+// ObserveKV reports the metrics of a *batch.KV, a *cache.Cache, a *cache.Informer, an *idempotent.KV
+// or a *leaderelection.Metrics, which are
 // "quorate.batch.rpcs", "quorate.cache.gets" and others (docs/observing.md), until the
 // registration is ended. The attribute "quorate.client.name" is name. The error is the provider's.
 func ObserveKV(provider metric.MeterProvider, name string, kv observe.MetricSource) (metric.Registration, error) {

@@ -125,6 +125,7 @@ func groups() []group {
 		{"shared", clusterConfig{Members: 1}, sharedRPCs, shared, besideAlone},
 		{"far", clusterConfig{Members: 1, ToClient: oneWay}, sharedRPCs, far, besideAlone},
 		{"distant", clusterConfig{Members: 3, BetweenMembers: oneWay}, strategies, distant, times},
+		{"once", clusterConfig{Members: 3}, executedOnce, shared[2:], besidePlain},
 		{"observed", clusterConfig{Members: 1}, observers, few[:1], besideUnobserved},
 	}
 }

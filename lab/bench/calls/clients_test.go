@@ -24,6 +24,8 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/batch"
+	"github.com/quorate/quorate/clientv3/idempotent"
+	"github.com/quorate/quorate/clientv3/leaderelection"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/link"
 	"github.com/quorate/quorate/observe"
@@ -107,6 +109,31 @@ func sharedRPCs(tb testing.TB, cluster *lab.Cluster, endpoints []string) []clien
 		officialClient(tb, cluster, endpoints),
 		quorate("quorate", alone),
 		quorate("batch", batch.New(alone, batch.Config{JoinReads: true, GroupWrites: true})),
+	}
+}
+
+// executedOnce are a client with plain writes, with idempotent ones, the same grouped, and with the fence of a term.
+func executedOnce(tb testing.TB, cluster *lab.Cluster, endpoints []string) []client {
+	c := newQuorate(tb, cluster, clientv3.Config{Endpoints: endpoints})
+	once, err := idempotent.New(tb.Context(), c, idempotent.Config{})
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, once.Close()) })
+	leads, left := make(chan clientv3.KV), make(chan error)
+	ctx, leave := context.WithCancel(context.Background())
+	go func() {
+		left <- leaderelection.Run(ctx, c, leaderelection.Config{Name: "bench"}, func(ctx context.Context, term *leaderelection.Term) error {
+			leads <- term.KV()
+			<-ctx.Done()
+			return nil
+		})
+	}()
+	tb.Cleanup(func() {
+		leave()
+		require.NoError(tb, <-left)
+	})
+	return []client{
+		quorate("plain", clientv3.NewKV(c)), quorate("idempotent", once),
+		quorate("grouped", batch.New(once, batch.Config{GroupWrites: true, MaxOps: 127})), quorate("fenced", <-leads),
 	}
 }
 

@@ -112,6 +112,16 @@ var (
 			return [][]string{row}
 		},
 	}
+	besidePlain = &table{
+		head: []string{"", "callers", "plain, puts/s", "idempotent", "idempotent, grouped", "fenced"},
+		rowsOf: func(m *measurement) [][]string {
+			row := []string{m.operation.name, fmt.Sprint(m.callers), fmt.Sprintf("%.0f", m.rate("plain").Median)}
+			for _, c := range m.clients[1:] {
+				row = append(row, digits(m.times(c.name, "plain")))
+			}
+			return [][]string{row}
+		},
+	}
 	besideUnobserved = &table{
 		head: []string{"observer", "callers", "throughput", "CPU of the client", "allocations of a get"},
 		rowsOf: func(m *measurement) [][]string {
@@ -126,7 +136,7 @@ var (
 			return rows
 		},
 	}
-	tables = []*table{besideStub, besideMinimal, besideAlone, times, besideUnobserved}
+	tables = []*table{besideStub, besideMinimal, besideAlone, besidePlain, times, besideUnobserved}
 )
 
 // stubTable returns a table of clients beside the stub, and of the last beside the one before.
