@@ -31,6 +31,15 @@ func Bubble(t *testing.T, members int, test func(t *testing.T, cluster *fakeetcd
 	})
 }
 
+// InBubble runs a test in virtual time, with a cluster and a client of it.
+func InBubble(t *testing.T, members int, test func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := StartClient(t, members)
+		test(t, cluster, client)
+	})
+}
+
 // Start returns a cluster that ends with the test. Its leases do not expire.
 func Start(t testing.TB, members int) *fakeetcd.Cluster {
 	t.Helper()
