@@ -136,8 +136,7 @@ func rootClient(t *testing.T, cluster *fakeetcd.Cluster, c *Client) *Client {
 
 func userClient(t *testing.T, cluster *fakeetcd.Cluster, name string) *Client {
 	t.Helper()
-	c := clienttest.Connect(t, cluster, Config{Username: name, Password: "secret"})
-	return c
+	return clienttest.Connect(t, cluster, Config{Username: name, Password: "secret"})
 }
 
 func TestKeepAliveOutlivesItsToken(t *testing.T) {

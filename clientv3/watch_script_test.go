@@ -92,11 +92,6 @@ func (s *scriptedStream) cancelRequest() int64 {
 	return req.WatchId
 }
 
-func (s *scriptedStream) progressRequest() {
-	s.t.Helper()
-	require.NotNil(s.t, s.request().GetProgressRequest(), "the request is for progress")
-}
-
 // respond sends a response, unless the client has already left the stream.
 func (s *scriptedStream) respond(resp *pb.WatchResponse) {
 	if resp.Header == nil {

@@ -30,8 +30,7 @@ const (
 func startSlow(t *testing.T) (*fakeetcd.Cluster, *Client) {
 	t.Helper()
 	cluster := clienttest.Start(t, 1)
-	c := clienttest.Connect(t, cluster, Config{MaxWatchBufferBytes: slowBuffer})
-	return cluster, c
+	return cluster, clienttest.Connect(t, cluster, Config{MaxWatchBufferBytes: slowBuffer})
 }
 
 // overflow has one watch that reads nothing during far more events than its buffer holds, and

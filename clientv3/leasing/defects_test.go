@@ -24,12 +24,6 @@ const patience = 20 * time.Second
 
 const prefix = "_leasing/"
 
-func startFake(t *testing.T) *fakeetcd.Cluster {
-	t.Helper()
-	cluster := clienttest.Start(t, 1)
-	return cluster
-}
-
 func newKV(t *testing.T, c *clientv3.Client, opts ...concurrency.SessionOption) clientv3.KV {
 	t.Helper()
 	kv, closeKV, err := leasing.NewKV(c, prefix, opts...)

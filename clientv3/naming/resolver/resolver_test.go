@@ -25,8 +25,7 @@ const patience = time.Minute
 func connect(t *testing.T) *clientv3.Client {
 	t.Helper()
 	cluster := clienttest.Start(t, 1)
-	client := clienttest.Connect(t, cluster)
-	return client
+	return clienttest.Connect(t, cluster)
 }
 
 // channel is the gRPC channel of a resolver.
