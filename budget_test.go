@@ -23,21 +23,21 @@ import (
 // codeBudgets are the most lines of code that each room, a folder of the repository with all below
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
-	"adapters":    {350, 450},
+	"adapters":    {300, 400},
 	"balancer":    {5300, 7100},
-	"clientv3":    {24050, 38650},
-	"cmd":         {5200, 3050},
+	"clientv3":    {24150, 37750},
+	"cmd":         {5200, 3000},
 	"compat":      {1150, 1350},
 	"conformance": {1100, 1500},
-	"etcdtest":    {200, 250},
+	"etcdtest":    {200, 200},
 	"examples":    {700, 0},
 	"health":      {850, 1700},
-	"internal":    {3900, 5600},
+	"internal":    {4050, 5550},
 	"keepalive":   {600, 1550},
 	"lab":         {24700, 25550},
 	"observe":     {2650, 2700},
 	"pool":        {2250, 3750},
-	"resolver":    {5300, 7210},
+	"resolver":    {5300, 7150},
 	"retry":       {1450, 1500},
 	"root":        {550, 1950},
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -43,7 +44,7 @@ func requireChanged(t *testing.T, w WatchChan, want ClusterChangedError) {
 func watchTo1000(t *testing.T, cluster *fakeetcd.Cluster, c *Client) (WatchChan, *scriptedStream, *pb.WatchCreateRequest, <-chan *scriptedStream) {
 	t.Helper()
 	streams := scriptWatches(t, cluster, 3)
-	starting := startWatch(within(t), c, "k")
+	starting := startWatch(clienttest.Within(t), c, "k")
 	s := take(t, streams)
 	id := s.createRequest().WatchId
 	s.respond(&pb.WatchResponse{Header: headerOf(1, 999), WatchId: id, Created: true})
@@ -62,7 +63,7 @@ func TestWatchEndsWhenTheClusterChanges(t *testing.T) {
 		"another cluster": headerOf(2, 500), "another cluster, at a higher revision": headerOf(2, 5000), "the same, gone back": headerOf(1, 500),
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster, c := startFake(t, 1)
+			cluster, c := clienttest.StartClient(t, 1)
 			answerRanges(cluster, now)
 			w, s, create, streams := watchTo1000(t, cluster, c)
 			require.EqualValues(t, 1001, create.StartRevision)
@@ -70,7 +71,7 @@ func TestWatchEndsWhenTheClusterChanges(t *testing.T) {
 			requireChanged(t, w, ClusterChangedError{1, 1000, now.ClusterId, now.Revision})
 
 			// The next watch belongs to the new history.
-			starting := startWatch(within(t), c, "k")
+			starting := startWatch(clienttest.Within(t), c, "k")
 			s = take(t, streams)
 			s.respond(&pb.WatchResponse{Header: now, WatchId: s.createRequest().WatchId, Created: true})
 			w = started(t, starting)
@@ -85,7 +86,7 @@ func TestWatchEndsWhenTheClusterChanges(t *testing.T) {
 
 // A lagging member has a lower revision too, but the others do not.
 func TestWatchContinuesOnALaggingMember(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	answerRanges(cluster, headerOf(1, 1000))
 	w, s, create, _ := watchTo1000(t, cluster, c)
 	reads := cluster.Count("Range")
@@ -100,11 +101,11 @@ func TestWatchContinuesOnALaggingMember(t *testing.T) {
 
 // Headers of kine and of the grpc-proxy need not name a cluster.
 func TestHeadersWithoutAClusterIDAreIgnored(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	answerRanges(cluster, headerOf(0, 1))
 	w, s, create, _ := watchTo1000(t, cluster, c)
 	s.respond(&pb.WatchResponse{Header: headerOf(0, 990), WatchId: create.WatchId, Created: true})
-	_, err := c.Get(within(t), "k")
+	_, err := c.Get(clienttest.Within(t), "k")
 	require.NoError(t, err)
 	s.respond(&pb.WatchResponse{Header: headerOf(0, 1001), WatchId: create.WatchId, Events: []*Event{{Kv: &mvccpb.KeyValue{Key: []byte("k"), ModRevision: 1001}}}})
 	resp, ok := next(t, w)
@@ -114,22 +115,22 @@ func TestHeadersWithoutAClusterIDAreIgnored(t *testing.T) {
 
 // A change detected by any call ends all watches at once; the call itself succeeds.
 func TestCallDetectsAChangedCluster(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	streams := scriptWatches(t, cluster, 3)
-	starting := startWatch(within(t), c, "k")
+	starting := startWatch(clienttest.Within(t), c, "k")
 	s := take(t, streams)
 	id := s.createRequest().WatchId
 	s.respond(&pb.WatchResponse{Header: headerOf(1, 1000), WatchId: id, Created: true})
 	w := started(t, starting)
 	answerRanges(cluster, headerOf(1, 900))
-	_, err := c.Get(within(t), "k", WithSerializable())
+	_, err := c.Get(clienttest.Within(t), "k", WithSerializable())
 	require.NoError(t, err)
 	select {
 	case resp := <-w:
 		require.Fail(t, "a lagging member may answer a serializable read", "%v", resp.Err())
 	default:
 	}
-	resp, err := c.Get(within(t), "k")
+	resp, err := c.Get(clienttest.Within(t), "k")
 	require.NoError(t, err)
 	assert.EqualValues(t, 900, resp.Header.Revision)
 	requireChanged(t, w, ClusterChangedError{1, 1000, 1, 900})
@@ -137,13 +138,13 @@ func TestCallDetectsAChangedCluster(t *testing.T) {
 
 // A watch from the revision of an earlier read ends too.
 func TestWatchFromARevisionOfAnEarlierHistory(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	answerRanges(cluster, headerOf(1, 1000))
-	_, err := c.Get(within(t), "k")
+	_, err := c.Get(clienttest.Within(t), "k")
 	require.NoError(t, err)
 	answerRanges(cluster, headerOf(1, 900))
 	streams := scriptWatches(t, cluster, 3)
-	starting := startWatch(within(t), c, "k", WithRev(1001))
+	starting := startWatch(clienttest.Within(t), c, "k", WithRev(1001))
 	s := take(t, streams)
 	id := s.createRequest().WatchId
 	s.respond(&pb.WatchResponse{Header: headerOf(1, 900), WatchId: id, Created: true})

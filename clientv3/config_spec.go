@@ -87,20 +87,29 @@ func NewClientConfig(confSpec *ConfigSpec, lg *zap.Logger) (*Config, error) {
 	if confSpec.Secure == nil {
 		return cfg, nil
 	}
-	if path := confSpec.Secure.Cacert; path != "" {
-		cfg.ca = newCAFile(path)
-	}
-	var err error
-	if cfg.TLS, err = confSpec.Secure.tlsConfig(lg); err != nil {
+	if err := cfg.SetSecure(confSpec.Secure, lg); err != nil {
 		return nil, err
+	}
+	return cfg, nil
+}
+
+// SetSecure sets TLS, to nil for plaintext, as [NewClientConfig] does: by the files of secure, which are read again when they
+// change. It fails if a file cannot be read, or the CA file holds no certificate. lg, which may be nil, logs certificate
+// reloads.
+func (cfg *Config) SetSecure(secure *SecureConfig, lg *zap.Logger) (err error) {
+	if cfg.ca = nil; secure.Cacert != "" {
+		cfg.ca = newCAFile(secure.Cacert)
+	}
+	if cfg.TLS, err = secure.tlsConfig(lg); err != nil {
+		return err
 	}
 	if cfg.ca != nil {
 		if cfg.TLS.RootCAs.Equal(x509.NewCertPool()) {
-			return nil, fmt.Errorf("%s holds no certificate in PEM", cfg.ca.path)
+			return fmt.Errorf("%s holds no certificate in PEM", cfg.ca.path)
 		}
 		cfg.ca.loaded(cfg.TLS.RootCAs)
 	}
-	return cfg, nil
+	return nil
 }
 
 // tlsConfig returns nil for plaintext.

@@ -3,7 +3,6 @@ package clientv3_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -11,6 +10,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
 // callsWithoutDeadline are a read and a write.
@@ -24,8 +25,7 @@ var callsWithoutDeadline = map[string]func(ctx context.Context, c *Client) error
 func TestCallWithoutDeadlineWhileNoEndpointIsReachable(t *testing.T) {
 	for name, call := range callsWithoutDeadline {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cluster, c := startFake(t, 3)
+			clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 				for _, m := range cluster.Members() {
 					m.Stop()
 				}
@@ -48,8 +48,7 @@ func TestCallWithoutDeadlineWhileNoEndpointIsReachable(t *testing.T) {
 func TestCallWithoutDeadlineThatFails(t *testing.T) {
 	for name, call := range callsWithoutDeadline {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cluster, c := startFake(t, 3)
+			clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 				refuse(cluster, "Range", rpctypes.ErrGRPCNoLeader, cluster.Members()...)
 				refuse(cluster, "Put", rpctypes.ErrGRPCNoLeader, cluster.Members()...)
 				start := time.Now()

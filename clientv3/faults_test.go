@@ -5,37 +5,22 @@ import (
 	"io"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// startFake starts a scripted cluster and a client of it.
-func startFake(t *testing.T, members int) (*fakeetcd.Cluster, *Client) {
-	t.Helper()
-	cluster, err := fakeetcd.Start(members)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
-	c, err := New(Config{
-		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
-	return cluster, c
-}
-
 func TestRevokeWhoseAnswerIsLost(t *testing.T) {
-	cluster, c := startFake(t, 3)
+	cluster, c := clienttest.StartClient(t, 3)
 	lease, err := c.Grant(t.Context(), 60)
 	require.NoError(t, err)
 	_, err = c.Put(t.Context(), "k", "v", WithLease(lease.ID))
@@ -58,7 +43,7 @@ func TestRevokeWhoseAnswerIsLost(t *testing.T) {
 }
 
 func TestRevokeThatFindsNoMemberForTheHeader(t *testing.T) {
-	cluster, c := startFake(t, 3)
+	cluster, c := clienttest.StartClient(t, 3)
 	lease, err := c.Grant(t.Context(), 60)
 	require.NoError(t, err)
 	cluster.Once("LeaseRevoke", func(call *fakeetcd.Call) {
@@ -72,7 +57,7 @@ func TestRevokeThatFindsNoMemberForTheHeader(t *testing.T) {
 }
 
 func TestGrantWhoseAnswerIsLost(t *testing.T) {
-	cluster, c := startFake(t, 3)
+	cluster, c := clienttest.StartClient(t, 3)
 	cluster.Once("LeaseGrant", func(call *fakeetcd.Call) {
 		_, err := call.Execute()
 		assert.NoError(t, err)
@@ -88,10 +73,9 @@ func TestGrantWhoseAnswerIsLost(t *testing.T) {
 
 func TestGetStreamOverConnectionsThatBreak(t *testing.T) {
 	const keys = 100
-	cluster, c := startFake(t, 3)
+	cluster, c := clienttest.StartClient(t, 3)
 	for i := range keys {
-		_, err := cluster.Put(fmt.Sprintf("k%02d", i), "v")
-		require.NoError(t, err)
+		clienttest.Put(t, cluster, fmt.Sprintf("k%02d", i), "v")
 	}
 	want, err := c.Get(t.Context(), "k", WithPrefix(), WithLimit(70))
 	require.NoError(t, err)
@@ -124,10 +108,8 @@ func TestGetStreamOverConnectionsThatBreak(t *testing.T) {
 
 // A stream that ends without a message is not an empty range.
 func TestGetStreamThatEndsWithoutAMessage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 1)
-		_, err := cluster.Put("k", "v")
-		require.NoError(t, err)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
+		clienttest.Put(t, cluster, "k", "v")
 		get := func(opts ...OpOption) (*GetResponse, error) {
 			stream, err := c.GetStream(t.Context(), "k", append(opts, WithPrefix())...)
 			require.NoError(t, err)
@@ -154,10 +136,9 @@ func TestGetStreamThatEndsWithoutAMessage(t *testing.T) {
 }
 
 func TestGetStreamFromServersThatCannot(t *testing.T) {
-	cluster, c := startFake(t, 3)
+	cluster, c := clienttest.StartClient(t, 3)
 	for i := range 250 {
-		_, err := cluster.Put(fmt.Sprintf("k%03d", i), "v")
-		require.NoError(t, err)
+		clienttest.Put(t, cluster, fmt.Sprintf("k%03d", i), "v")
 	}
 	cluster.On("RangeStream", func(call *fakeetcd.Call) {
 		call.Answer(nil, status.Error(codes.Unimplemented, "unknown method RangeStream for service etcdserverpb.KV"))
@@ -178,7 +159,7 @@ func TestGetStreamFromServersThatCannot(t *testing.T) {
 }
 
 func TestSnapshotOverConnectionsThatBreak(t *testing.T) {
-	cluster, c := startFake(t, 3)
+	cluster, c := clienttest.StartClient(t, 3)
 	cluster.Once("Snapshot", func(call *fakeetcd.Call) { call.BreakConn() })
 	rc, err := c.Snapshot(t.Context())
 	require.NoError(t, err, "nothing had been delivered")
@@ -206,7 +187,7 @@ func TestSnapshotOverConnectionsThatBreak(t *testing.T) {
 }
 
 func TestPerEndpointCallsKeepTheirConnection(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	member := cluster.Member(0)
 	_, err := c.Status(t.Context(), member.Endpoint())
 	require.NoError(t, err)
@@ -231,7 +212,7 @@ func TestPerEndpointCallsKeepTheirConnection(t *testing.T) {
 }
 
 func TestRetryClients(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	conn, err := c.Dial(cluster.Endpoints()[0])
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close()) }()

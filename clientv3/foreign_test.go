@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 )
 
 // mockStream is a stream as in unit tests of programs: Recv reads a channel and ignores its
@@ -171,7 +172,7 @@ func TestWatchEndsWithAnErrorOfAMock(t *testing.T) {
 	boom := errors.New("boom")
 	w := NewWatchFromWatchClient(watchOf(func() (*pb.WatchResponse, error) { return nil, boom }), nil)
 	defer w.Close()
-	ch := w.Watch(within(t), "k")
+	ch := w.Watch(clienttest.Within(t), "k")
 	resp := <-ch
 	assert.True(t, resp.Canceled)
 	assert.ErrorContains(t, resp.Err(), "boom")

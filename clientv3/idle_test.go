@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -40,11 +40,7 @@ func startIdle(t *testing.T, cluster *fakeetcd.Cluster) []idleClient {
 	t.Helper()
 	clients := make([]idleClient, idleClients)
 	for i := range clients {
-		c, err := New(Config{
-			Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
-		})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = c.Close() })
+		c := clienttest.Connect(t, cluster)
 		watch := c.Watch(t.Context(), "k", WithCreatedNotify())
 		created, ok := next(t, watch)
 		require.True(t, ok && created.Created)
@@ -192,9 +188,7 @@ func requireSpread(t *testing.T, opened []time.Time, since time.Time) {
 // no lease and no event is lost.
 func TestIdleClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster, err := fakeetcd.Start(3)
-		require.NoError(t, err)
-		t.Cleanup(cluster.Close)
+		cluster := clienttest.Start(t, 3)
 		book := keepStreamBook(cluster)
 		clients := startIdle(t, cluster)
 		assertCheap(t, rates(cluster, 3*time.Minute))

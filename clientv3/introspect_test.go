@@ -17,14 +17,14 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/observe/introspect"
 )
 
 func TestIntrospectShowsCalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		_, err := c.Put(t.Context(), "k", "v")
 		require.NoError(t, err)
 		answer := make(chan struct{})
@@ -102,8 +102,7 @@ func TestIntrospectShowsWatches(t *testing.T) {
 }
 
 func TestIntrospectShowsLeases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		id := grant(t, c)
 		requireAlive(t, keepAlive(t, t.Context(), c, id))
 		in := c.Introspect(introspect.Options{}).Leases
@@ -123,8 +122,7 @@ func TestIntrospectShowsLeases(t *testing.T) {
 
 // An unreachable cluster is not ready, and the error has the reason, at once.
 func TestReady(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		require.NoError(t, c.Ready(t.Context()), "a new client makes a request")
 		asked := cluster.Count("Range")
 		require.NoError(t, c.Ready(t.Context()))
@@ -182,21 +180,14 @@ func TestReadyWhileCallsFail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				failing.Store(false)
-				cluster, err := fakeetcd.Start(1)
-				require.NoError(t, err)
-				defer cluster.Close()
+				cluster := clienttest.Start(t, 1)
 				tokens := 0
-				c, err := New(Config{
-					Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
-					TokenSource: func(context.Context) (string, error) {
-						if tokens++; failing.Load() {
-							return "", sealed
-						}
-						return fmt.Sprint("t", tokens), nil
-					},
-				})
-				require.NoError(t, err)
-				defer c.Close()
+				c := clienttest.Connect(t, cluster, Config{TokenSource: func(context.Context) (string, error) {
+					if tokens++; failing.Load() {
+						return "", sealed
+					}
+					return fmt.Sprint("t", tokens), nil
+				}})
 				tt.set(cluster, c)
 				get := func() error {
 					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -218,7 +209,7 @@ func TestReadyWhileCallsFail(t *testing.T) {
 				require.ErrorContains(t, c.Ready(t.Context()), tt.want)
 				require.LessOrEqual(t, time.Since(start), 2*time.Second)
 				require.Error(t, <-done)
-				err = c.Ready(t.Context())
+				err := c.Ready(t.Context())
 				require.ErrorContains(t, err, tt.want)
 				in := c.Introspect(introspect.Options{})
 				require.False(t, in.Ready)
@@ -233,16 +224,14 @@ func TestReadyWhileCallsFail(t *testing.T) {
 }
 
 func TestReadyOfAClientThatMayNotRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
 		require.NoError(t, c.Ready(t.Context()))
 	})
 }
 
 func TestReadyWaitsNoLongerThanItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		cluster.Member(0).Stop()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -252,8 +241,7 @@ func TestReadyWaitsNoLongerThanItsContext(t *testing.T) {
 
 // Ready ends without a deadline, too, if the only member hangs.
 func TestReadyOfAFrozenMember(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		cluster.Member(0).Freeze()
 		require.ErrorIs(t, c.Ready(t.Context()), context.DeadlineExceeded)
 	})
@@ -293,9 +281,7 @@ func (a *attacher) Attach(client introspect.Source) (detach func()) { return a.A
 
 // A client is attached to its observer from New to Close, also to one of several, and not if New fails.
 func TestAClientIsAttachedToItsObserver(t *testing.T) {
-	cluster, err := fakeetcd.Start(2)
-	require.NoError(t, err)
-	defer cluster.Close()
+	cluster := clienttest.Start(t, 2)
 	a := new(attacher)
 	cfg := Config{
 		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
@@ -319,13 +305,9 @@ func TestAClientIsAttachedToItsObserver(t *testing.T) {
 // A member that is refused at first comes back with a certificate that is not trusted: the log has that reason too.
 func TestTheLogHasALaterReasonOfAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster, err := fakeetcd.Start(3)
-		require.NoError(t, err)
-		defer cluster.Close()
+		cluster := clienttest.Start(t, 3)
 		core, logs := observer.New(zap.WarnLevel)
-		c, err := New(Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.New(core)})
-		require.NoError(t, err)
-		defer c.Close()
+		c := clienttest.Connect(t, cluster, Config{Logger: zap.New(core)})
 		reasons := func() (all []any) {
 			for _, line := range logs.All() {
 				all = append(all, line.Message, line.ContextMap()["last-error"])
@@ -333,7 +315,7 @@ func TestTheLogHasALaterReasonOfAnOutage(t *testing.T) {
 			return all
 		}
 		for range 10 {
-			_, err = c.Get(t.Context(), "k")
+			_, err := c.Get(t.Context(), "k")
 			require.NoError(t, err)
 		}
 		cluster.Member(0).Stop()

@@ -57,35 +57,18 @@ func Range(ctx context.Context, kv KV, key string, opts ...OpOption) iter.Seq2[*
 func Pages(ctx context.Context, kv KV, key string, opts ...OpOption) iter.Seq2[*GetResponse, error] {
 	op := OpGet(key, opts...)
 	return func(yield func(*GetResponse, error) bool) {
-		first := op
-		if inPages(op) {
-			first.limit = min(cmp.Or(op.limit, firstRangeKeys), firstRangeKeys)
-		}
-		resp, err := kv.Do(ctx, first)
-		if err != nil {
-			yield(nil, err)
+		page, rest, err := getPart(ctx, kv, op)
+		if err != nil || rest == nil {
+			yield(page, err)
 			return
 		}
-		page := resp.Get()
-		n := len(page.Kvs)
-		if !page.More || first.limit == op.limit {
-			yield(page, nil)
-			return
-		}
-		if n == 0 {
-			yield(nil, errNoProgress)
-			return
-		}
-		rest := op
-		rest.key = keyAfter(page.Kvs[n-1].Key)
 		rest.rev = cmp.Or(op.rev, page.Header.GetRevision())
-		rest.limit = max(op.limit-int64(n), 0)
 		rest.pageFallback = true
 		header, count := page.Header, page.Count
 		if !yield(page, nil) {
 			return
 		}
-		readRest(ctx, kv, rest, func(chunk *pb.RangeResponse, err error) bool {
+		readRest(ctx, kv, *rest, func(chunk *pb.RangeResponse, err error) bool {
 			if err != nil {
 				return yield(nil, err)
 			}
@@ -93,6 +76,29 @@ func Pages(ctx context.Context, kv KV, key string, opts ...OpOption) iter.Seq2[*
 			return yield(&GetResponse{Header: header, Kvs: chunk.Kvs, Count: count, More: more}, nil)
 		})
 	}
+}
+
+// getPart gets the first part of a range, and returns what is left of the range, nil if nothing is.
+func getPart(ctx context.Context, kv KV, op Op) (part *GetResponse, rest *Op, err error) {
+	first := op
+	if inPages(op) {
+		first.limit = min(cmp.Or(op.limit, firstRangeKeys), firstRangeKeys)
+	}
+	resp, err := kv.Do(ctx, first)
+	if err != nil {
+		return nil, nil, err
+	}
+	part = resp.Get()
+	n := len(part.Kvs)
+	switch {
+	case !part.More || first.limit == op.limit:
+		return part, nil, nil
+	case n == 0:
+		return nil, nil, errNoProgress
+	}
+	op.key = keyAfter(part.Kvs[n-1].Key)
+	op.limit = max(op.limit-int64(n), 0)
+	return part, &op, nil
 }
 
 // inPages reports whether a range can be read in parts.
@@ -140,9 +146,7 @@ func readRest(ctx context.Context, kv KV, op Op, yield func(*pb.RangeResponse, e
 func getRest(ctx context.Context, kv KV, op Op, yield func(*pb.RangeResponse, error) bool) {
 	op.pageFallback = false
 	for {
-		part := op
-		part.limit = min(cmp.Or(op.limit, firstRangeKeys), firstRangeKeys)
-		resp, err := kv.Do(ctx, part)
+		part, rest, err := getPart(ctx, kv, op)
 		if errors.Is(err, rpctypes.ErrFutureRev) && op.serializable {
 			op.serializable = false // this member is behind
 			continue
@@ -151,17 +155,10 @@ func getRest(ctx context.Context, kv KV, op Op, yield func(*pb.RangeResponse, er
 			yield(nil, err)
 			return
 		}
-		page := resp.Get()
-		n := len(page.Kvs)
-		if page.More && n == 0 {
-			yield(nil, errNoProgress)
+		if !yield((*pb.RangeResponse)(part), nil) || rest == nil {
 			return
 		}
-		if !yield((*pb.RangeResponse)(page), nil) || !page.More || part.limit == op.limit {
-			return
-		}
-		op.key = keyAfter(page.Kvs[n-1].Key)
-		op.limit = max(op.limit-int64(n), 0)
+		op = *rest
 	}
 }
 

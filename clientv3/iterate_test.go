@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -167,12 +168,11 @@ func TestSerializableRangeOverAMemberBehind(t *testing.T) {
 }
 
 func TestEvents(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	for i := range 3 {
-		_, err := cluster.Put(fmt.Sprint("k", i), "v")
-		require.NoError(t, err)
+		clienttest.Put(t, cluster, fmt.Sprint("k", i), "v")
 	}
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(clienttest.Within(t))
 	defer cancel()
 	var keys []string
 	var last error
@@ -188,21 +188,21 @@ func TestEvents(t *testing.T) {
 	require.ErrorIs(t, last, context.Canceled)
 
 	require.NoError(t, cluster.Compact(3))
-	_, err := collect(t, Events(within(t), c, "k", WithPrefix(), WithRev(2)))
+	_, err := collect(t, Events(clienttest.Within(t), c, "k", WithPrefix(), WithRev(2)))
 	require.ErrorIs(t, err, rpctypes.ErrCompacted)
 	require.NoError(t, c.Watcher.Close())
-	_, err = collect(t, Events(within(t), c, "k"))
+	_, err = collect(t, Events(clienttest.Within(t), c, "k"))
 	require.ErrorContains(t, err, "was closed")
 }
 
 func TestLeasesAndMembers(t *testing.T) {
-	cluster, c := startFake(t, 3)
+	cluster, c := clienttest.StartClient(t, 3)
 	ids := map[LeaseID]bool{}
 	for range 3 {
-		lease, err := c.Grant(within(t), 60)
+		lease, err := c.Grant(clienttest.Within(t), 60)
 		require.NoError(t, err)
 		ids[lease.ID] = true
-		_, err = c.Put(within(t), fmt.Sprint(lease.ID), "v", WithLease(lease.ID))
+		_, err = c.Put(clienttest.Within(t), fmt.Sprint(lease.ID), "v", WithLease(lease.ID))
 		require.NoError(t, err)
 	}
 	cluster.Once("LeaseTimeToLive", func(call *fakeetcd.Call) { // this one ends between the list and the question
@@ -211,14 +211,14 @@ func TestLeasesAndMembers(t *testing.T) {
 		delete(ids, LeaseID(id))
 		_, _ = call.Execute()
 	})
-	leases, err := collect(t, Leases(within(t), c, WithAttachedKeys()))
+	leases, err := collect(t, Leases(clienttest.Within(t), c, WithAttachedKeys()))
 	require.NoError(t, err)
 	require.Len(t, leases, 2)
 	for _, lease := range leases {
 		require.True(t, ids[lease.ID])
 		require.Equal(t, [][]byte{fmt.Append(nil, lease.ID)}, lease.Keys)
 	}
-	members, err := collect(t, Members(within(t), c))
+	members, err := collect(t, Members(clienttest.Within(t), c))
 	require.NoError(t, err)
 	require.Len(t, members, 3)
 

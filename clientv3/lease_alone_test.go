@@ -3,7 +3,6 @@ package clientv3_test
 import (
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -14,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -31,8 +31,7 @@ func serveLeasesAsKine(cluster *fakeetcd.Cluster) {
 }
 
 func TestLeasesOnKine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		serveLeasesAsKine(cluster)
 		lease, err := c.Grant(t.Context(), leaseTTL)
 		require.NoError(t, err)
@@ -60,7 +59,7 @@ func TestLeasesOnKine(t *testing.T) {
 
 // TestKeepAliveOnceCarriesMetadata: the caller's metadata is sent, and not on a stream of others.
 func TestKeepAliveOnceCarriesMetadata(t *testing.T) {
-	cluster, c := startFake(t, 3)
+	cluster, c := clienttest.StartClient(t, 3)
 	id := grant(t, c)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "tenant", "blue")
 	broken := cluster.Once("LeaseKeepAlive", func(call *fakeetcd.Call) { call.BreakConn() })

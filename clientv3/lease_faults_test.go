@@ -10,17 +10,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
 func TestKeepAliveWhoseConnectionBreaks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 3)
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		id := grant(t, c)
 		ch := keepAlive(t, t.Context(), c, id)
 		for i := range 10 {
@@ -41,8 +39,7 @@ func TestKeepAliveWhoseConnectionBreaks(t *testing.T) {
 // The response is lost with its connection: the request is sent again at once, and only on the
 // next stream.
 func TestKeepAliveWhoseAnswerIsLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 3)
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		id := grant(t, c)
 		cluster.Once("LeaseKeepAlive", func(call *fakeetcd.Call) {
 			call.OnSend(func(proto.Message) bool {
@@ -58,38 +55,11 @@ func TestKeepAliveWhoseAnswerIsLost(t *testing.T) {
 	})
 }
 
-// A member that is stopped, as by SIGSTOP, delays a lease by less than a third of its TTL.
-func TestKeepAliveOnAMemberThatHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 3)
-		meetAll(t, cluster, c)
-		var hangs atomic.Pointer[fakeetcd.Member]
-		cluster.On("LeaseKeepAlive", func(call *fakeetcd.Call) {
-			hangs.CompareAndSwap(nil, call.Member)
-			if call.Member == hangs.Load() {
-				_ = call.Hold(nil)
-			}
-		})
-		id := grant(t, c)
-		start := time.Now()
-		var m LeaseMonitor
-		ch := keepAlive(t, WithLeaseMonitor(t.Context(), &m), c, id)
-		resp := <-ch
-		require.Equal(t, int64(leaseTTL), resp.TTL)
-		require.LessOrEqual(t, time.Since(start), leaseTTL/3*time.Second)
-		time.Sleep(5 * leaseTTL * time.Second)
-		require.NotZero(t, requireAlive(t, ch))
-		calls := cluster.Calls("LeaseKeepAlive")
-		require.Len(t, calls, 2, "it stays where it is served")
-		require.NotEqual(t, hangs.Load(), calls[1].Member)
-	})
-}
-
 // Validity counts from the request: the server may have renewed the lease then.
 func TestLateAnswerProlongsFromItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const late = time.Second // earlier than a silent stream is cut
-		cluster, c := startFake(t, 1)
+		cluster, c := clienttest.StartClient(t, 1)
 		var asked atomic.Pointer[time.Time]
 		cluster.On("LeaseKeepAlive", func(call *fakeetcd.Call) {
 			call.OnSend(func(proto.Message) bool {
@@ -114,8 +84,7 @@ func TestLateAnswerProlongsFromItsRequest(t *testing.T) {
 // After the loss of the cluster, the channel is open as long as the lease is certainly valid, and
 // no longer.
 func TestKeepAliveIsGivenUpAtTheDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 3)
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		id := grant(t, c)
 		var m LeaseMonitor
 		ch := keepAlive(t, WithLeaseMonitor(t.Context(), &m), c, id)
@@ -135,8 +104,7 @@ func TestKeepAliveIsGivenUpAtTheDeadline(t *testing.T) {
 
 // A lease that this client granted has its TTL, not DialTimeout and a second.
 func TestGrantedLeaseOutlivesTheFirstAnswerDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		var m LeaseMonitor
 		granted := time.Now()
 		id := grant(t, c)
@@ -168,18 +136,11 @@ func rootClient(t *testing.T, cluster *fakeetcd.Cluster, c *Client) *Client {
 
 func userClient(t *testing.T, cluster *fakeetcd.Cluster, name string) *Client {
 	t.Helper()
-	c, err := New(Config{
-		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
-		Username: name, Password: "secret",
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
-	return c
+	return clienttest.Connect(t, cluster, Config{Username: name, Password: "secret"})
 }
 
 func TestKeepAliveOutlivesItsToken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 3)
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		root := rootClient(t, cluster, c)
 		id := grant(t, root)
 		ch := keepAlive(t, t.Context(), root, id)
@@ -200,35 +161,8 @@ func TestKeepAliveOutlivesItsToken(t *testing.T) {
 	})
 }
 
-// The server ends the shared stream because the user may not write the keys of one lease. The
-// others are kept alive.
-func TestKeepAliveBesideOneThatIsDenied(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 1)
-		_, err := c.UserAdd(t.Context(), "user", "secret")
-		require.NoError(t, err)
-		root := rootClient(t, cluster, c)
-		denied, allowed := grant(t, root), grant(t, root)
-		_, err = root.Put(t.Context(), "secret", "", WithLease(denied))
-		require.NoError(t, err)
-
-		user := userClient(t, cluster, "user")
-		_, err = user.KeepAliveOnce(t.Context(), denied)
-		require.Equal(t, rpctypes.ErrPermissionDenied, err)
-		var m LeaseMonitor
-		chDenied := keepAlive(t, WithLeaseMonitor(t.Context(), &m), user, denied)
-		chAllowed := keepAlive(t, t.Context(), user, allowed)
-		time.Sleep(3 * leaseTTL * time.Second)
-		requireEnded(t, chDenied)
-		require.ErrorIs(t, m.Err(), ErrLeaseUnanswered)
-		require.ErrorIs(t, m.Err(), rpctypes.ErrPermissionDenied)
-		require.NotZero(t, requireAlive(t, chAllowed))
-	})
-}
-
 func TestKeepAliveFollowsTheEndpoints(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 3)
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		id := grant(t, c)
 		ch := keepAlive(t, t.Context(), c, id)
 		<-ch
@@ -246,8 +180,7 @@ func TestKeepAliveFollowsTheEndpoints(t *testing.T) {
 
 // Members restart one after the other, with requests in flight at all times.
 func TestKeepAliveThroughARollingRestart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 3)
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		var channels []<-chan *LeaseKeepAliveResponse
 		for range 100 {
 			channels = append(channels, keepAlive(t, t.Context(), c, grant(t, c)))
@@ -269,8 +202,7 @@ func TestKeepAliveThroughARollingRestart(t *testing.T) {
 // An unexpected response, a second one, and responses in another order are matched to no other
 // lease.
 func TestKeepAliveWithAProxyThatMixesAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		a, b := grant(t, c), grant(t, c)
 		cluster.On("LeaseKeepAlive", func(call *fakeetcd.Call) {
 			for {
@@ -298,8 +230,7 @@ func TestKeepAliveWithAProxyThatMixesAnswers(t *testing.T) {
 
 // A KeepAlive that is cancelled during a renewal does not affect the others.
 func TestKeepAliveThatEndsInTheMiddle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		id := grant(t, c)
 		release := make(chan struct{})
 		cluster.Once("LeaseKeepAlive", func(call *fakeetcd.Call) {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -79,8 +80,7 @@ func keepalives(cluster *fakeetcd.Cluster, id LeaseID) (n int) {
 }
 
 func TestKeepAlive(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 3)
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		id := grant(t, c)
 		ch := keepAlive(t, t.Context(), c, id)
 		resp := <-ch
@@ -99,8 +99,7 @@ func TestKeepAlive(t *testing.T) {
 }
 
 func TestKeepAliveEndsWithTheLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		expired, revoked, unknown := grant(t, c), grant(t, c), LeaseID(7)
 		monitors := map[LeaseID]*LeaseMonitor{expired: {}, revoked: {}, unknown: {}}
 		channels := map[LeaseID]<-chan *LeaseKeepAliveResponse{}
@@ -131,8 +130,7 @@ func TestKeepAliveEndsWithTheLease(t *testing.T) {
 // #22081, #22094: when a listener leaves, its own channel is closed, and renewals end with the
 // last listener.
 func TestKeepAliveClosesTheRightChannel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		id := grant(t, c)
 		strict := keepAlive(t, WithRequireLeader(t.Context()), c, id)
 		first, leaveFirst := context.WithCancel(t.Context())
@@ -162,8 +160,7 @@ func TestKeepAliveClosesTheRightChannel(t *testing.T) {
 }
 
 func TestNoLeaderReportedOnlyToRequireLeaderKeepAlives(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 3)
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		meetAll(t, cluster, c)
 		id := grant(t, c)
 		var m LeaseMonitor
@@ -191,8 +188,7 @@ type uncomparable struct {
 }
 
 func TestKeepAliveWithAnUncomparableContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, c := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, _ *fakeetcd.Cluster, c *Client) {
 		id := grant(t, c)
 		ctx, cancel := context.WithCancel(t.Context())
 		ch := keepAlive(t, uncomparable{Context: ctx}, c, id)
@@ -207,7 +203,7 @@ func TestKeepAliveWithAnUncomparableContext(t *testing.T) {
 }
 
 func TestKeepAliveAfterTheContext(t *testing.T) {
-	_, c := startFake(t, 1)
+	_, c := clienttest.StartClient(t, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var m LeaseMonitor
@@ -226,7 +222,7 @@ func TestKeepAliveAfterClose(t *testing.T) {
 		"of the client": func(c *Client) { assert.NoError(t, c.Close()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, c := startFake(t, 1)
+			_, c := clienttest.StartClient(t, 1)
 			var m LeaseMonitor
 			open := keepAlive(t, WithLeaseMonitor(t.Context(), &m), c, grant(t, c))
 			<-open
@@ -248,7 +244,7 @@ func TestKeepAliveAfterClose(t *testing.T) {
 }
 
 func TestKeepAliveOnceAfterClose(t *testing.T) {
-	cluster, c := startFake(t, 3)
+	cluster, c := clienttest.StartClient(t, 3)
 	id := grant(t, c)
 	require.NoError(t, c.Lease.Close())
 	resp, err := c.KeepAliveOnce(t.Context(), id)
@@ -275,13 +271,9 @@ func TestKeepAliveThatIsNotRead(t *testing.T) {
 		LeaseResponseChSize = size
 		defer func() { LeaseResponseChSize = old }()
 		synctest.Test(t, func(t *testing.T) {
-			cluster, err := fakeetcd.Start(1)
-			require.NoError(t, err)
-			defer cluster.Close()
+			cluster := clienttest.Start(t, 1)
 			core, logs := observer.New(zap.WarnLevel)
-			c, err := New(Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.New(core)})
-			require.NoError(t, err)
-			defer c.Close()
+			c := clienttest.Connect(t, cluster, Config{Logger: zap.New(core)})
 			id := grant(t, c)
 			ch := keepAlive(t, t.Context(), c, id)
 			time.Sleep(20 * leaseTTL / 3 * time.Second)
@@ -297,8 +289,7 @@ func TestKeepAliveThatIsNotRead(t *testing.T) {
 }
 
 func TestKeepAliveOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		id := grant(t, c)
 		for range 50 {
 			resp, err := c.KeepAliveOnce(t.Context(), id)
@@ -317,8 +308,7 @@ func TestKeepAliveOnce(t *testing.T) {
 
 // While no member is reachable a KeepAliveOnce waits, and does not spin.
 func TestKeepAliveOnceInAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		id := grant(t, c)
 		broken := cluster.On("LeaseKeepAlive", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCTimeout) })
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -339,9 +329,7 @@ func TestKeepAliveOnceInAnOutage(t *testing.T) {
 }
 
 func TestLeaseWithoutAClient(t *testing.T) {
-	cluster, err := fakeetcd.Start(1)
-	require.NoError(t, err)
-	defer cluster.Close()
+	cluster := clienttest.Start(t, 1)
 	conn, err := cluster.Member(0).Dial()
 	require.NoError(t, err)
 	defer conn.Close()
@@ -366,7 +354,7 @@ func TestLeaseWithoutAConnection(t *testing.T) {
 
 // A user of the context has the engine's stream, not one per call.
 func TestKeepAliveMetadata(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "mine", "1")
 	<-keepAlive(t, ctx, c, grant(t, c))
 	require.Empty(t, cluster.Calls("LeaseKeepAlive")[0].Metadata.Get("mine"))
@@ -378,8 +366,7 @@ func TestHaltedUnwraps(t *testing.T) {
 }
 
 func TestRevokeDiscardsUnreadResponses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, c := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, _ *fakeetcd.Cluster, c *Client) {
 		id, other := grant(t, c), grant(t, c)
 		ch, alive := keepAlive(t, t.Context(), c, id), keepAlive(t, t.Context(), c, other)
 		synctest.Wait()

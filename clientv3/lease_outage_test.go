@@ -1,7 +1,6 @@
 package clientv3_test
 
 import (
-	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,45 +11,18 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
-	"google.golang.org/protobuf/proto"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
-
-// Members that answer every keepalive just before the next is due keep the lease, and the stream.
-func TestKeepAliveOnSlowMembers(t *testing.T) {
-	for _, ttl := range []int64{2, 6, leaseTTL} {
-		t.Run(fmt.Sprint(ttl), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				whole := time.Duration(ttl) * time.Second
-				cluster, c := startFake(t, 3)
-				granted, err := c.Grant(t.Context(), ttl)
-				require.NoError(t, err)
-				cluster.On("LeaseKeepAlive", func(call *fakeetcd.Call) {
-					call.OnSend(func(proto.Message) bool {
-						time.Sleep(whole / 3 * 9 / 10)
-						return true
-					})
-					_, _ = call.Execute()
-				})
-				ch := keepAlive(t, t.Context(), c, granted.ID)
-				time.Sleep(3 * whole)
-				learned := cluster.Count("LeaseKeepAlive")
-				time.Sleep(10 * whole)
-				require.GreaterOrEqual(t, requireAlive(t, ch), 16)
-				require.Equal(t, learned, cluster.Count("LeaseKeepAlive"))
-			})
-		})
-	}
-}
 
 // In an outage in which streams open and then fail, leases that expire one after the other do not
 // increase the rate of openings.
 func TestOutageOfManyLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 1000
-		cluster, c := startFake(t, 3)
+		cluster, c := clienttest.StartClient(t, 3)
 		channels := make([]<-chan *LeaseKeepAliveResponse, n)
 		for i := range channels {
 			channels[i] = keepAlive(t, t.Context(), c, grant(t, c))
@@ -78,9 +50,7 @@ func TestOutageOfManyLeases(t *testing.T) {
 // Close comes at any time after the first response, with the first request of another lease in
 // flight.
 func TestCloseWhileALeaseIsRenewed(t *testing.T) {
-	cluster, err := fakeetcd.Start(1)
-	require.NoError(t, err)
-	defer cluster.Close()
+	cluster := clienttest.Start(t, 1)
 	for range 300 {
 		c, err := New(Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop()})
 		require.NoError(t, err)
@@ -107,8 +77,7 @@ func TestKeepAliveOnceThroughClose(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cluster, c := startFake(t, 1)
+			clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 				id := grant(t, c)
 				tt.held(cluster, "LeaseKeepAlive", func(call *fakeetcd.Call) { _ = call.Hold(nil) })
 				var once sync.WaitGroup
@@ -127,16 +96,9 @@ func TestKeepAliveOnceThroughClose(t *testing.T) {
 // A log that blocks delays no lease.
 func TestBlockedLoggerDelaysNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster, err := fakeetcd.Start(1)
-		require.NoError(t, err)
-		defer cluster.Close()
+		cluster := clienttest.Start(t, 1)
 		release := make(chan struct{})
-		c, err := New(Config{
-			Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(),
-			Logger: zap.New(blockedCore{zapcore.NewNopCore(), release}),
-		})
-		require.NoError(t, err)
-		defer c.Close()
+		c := clienttest.Connect(t, cluster, Config{Logger: zap.New(blockedCore{zapcore.NewNopCore(), release})})
 		defer close(release)
 		unread, read := grant(t, c), grant(t, c)
 		keepAlive(t, t.Context(), c, unread)

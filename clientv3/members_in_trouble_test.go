@@ -6,20 +6,19 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -51,8 +50,7 @@ func meetAll(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 // One member that refuses every call delays the callers that use it only briefly: it is not an
 // outage for which calls must wait.
 func TestOneBadMemberDelaysOthersBriefly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 3)
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		refuse(cluster, "Range", rpctypes.ErrGRPCNoLeader, cluster.Member(0))
 		for range 400 {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -68,7 +66,7 @@ func TestOneBadMemberDelaysOthersBriefly(t *testing.T) {
 
 // Many callers avoid the members that refused them, and each finds the one that serves.
 func TestOnlyVoterIsFound(t *testing.T) {
-	cluster, c := startFake(t, 3)
+	cluster, c := clienttest.StartClient(t, 3)
 	refuse(cluster, "Range", rpctypes.ErrGRPCNotSupportedForLearner, cluster.Member(0), cluster.Member(1))
 	var wg sync.WaitGroup
 	for range 16 {
@@ -85,7 +83,7 @@ func TestOnlyVoterIsFound(t *testing.T) {
 // A caller that requires a leader gets ErrNoLeader once every member has returned it; one that
 // does not waits for the election.
 func TestNoLeaderIsReportedWithRequireLeader(t *testing.T) {
-	cluster, c := startFake(t, 3)
+	cluster, c := clienttest.StartClient(t, 3)
 	meetAll(t, cluster, c)
 	refuse(cluster, "Put", rpctypes.ErrGRPCNoLeader, cluster.Members()...)
 	_, err := c.Put(WithRequireLeader(t.Context()), "k", "v")
@@ -95,7 +93,7 @@ func TestNoLeaderIsReportedWithRequireLeader(t *testing.T) {
 
 // A transient refusal is waited for even with a single member.
 func TestDroppedProposalIsRepeated(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	cluster.Once("Put", func(call *fakeetcd.Call) {
 		call.Answer(nil, status.Error(codes.Unknown, "raft proposal dropped"))
 	})
@@ -107,7 +105,7 @@ func TestDroppedProposalIsRepeated(t *testing.T) {
 // A proxy that shuts down returns the error that gRPC returns when this client closes its
 // connection.
 func TestErrorOfAnotherClosedConnectionIsNotTheClients(t *testing.T) {
-	cluster, c := startFake(t, 3)
+	cluster, c := clienttest.StartClient(t, 3)
 	cluster.Once("Range", func(call *fakeetcd.Call) {
 		call.Answer(nil, status.Error(codes.Canceled, "grpc: the client connection is closing"))
 	})
@@ -118,9 +116,7 @@ func TestErrorOfAnotherClosedConnectionIsNotTheClients(t *testing.T) {
 
 // An interceptor that stops waiting for a call must not have it sent beside its repetition.
 func TestAbandonedWriteIsNotSentBesideItsRepetition(t *testing.T) {
-	cluster, err := fakeetcd.Start(1)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
+	cluster := clienttest.Start(t, 1)
 	cluster.Member(0).Stop()
 	var abandoned sync.WaitGroup
 	var calls atomic.Int32
@@ -132,12 +128,7 @@ func TestAbandonedWriteIsNotSentBesideItsRepetition(t *testing.T) {
 		time.Sleep(50 * time.Millisecond) // it now waits for a connection
 		return status.Error(codes.Unavailable, "circuit open")
 	}
-	c, err := New(Config{
-		Endpoints: cluster.Endpoints(), Logger: zap.NewNop(),
-		DialOptions: append(cluster.DialOptions(), grpc.WithChainUnaryInterceptor(impatient)),
-	})
-	require.NoError(t, err)
-	defer c.Close()
+	c := clienttest.Connect(t, cluster, Config{DialOptions: append(cluster.DialOptions(), grpc.WithChainUnaryInterceptor(impatient))})
 	done := make(chan error, 1)
 	go func() {
 		_, err := c.Put(t.Context(), "k", "v")
@@ -153,8 +144,7 @@ func TestAbandonedWriteIsNotSentBesideItsRepetition(t *testing.T) {
 func fill(t *testing.T, cluster *fakeetcd.Cluster, keys int) {
 	t.Helper()
 	for i := range keys {
-		_, err := cluster.Put(fmt.Sprintf("k%03d", i), "v")
-		require.NoError(t, err)
+		clienttest.Put(t, cluster, fmt.Sprintf("k%03d", i), "v")
 	}
 }
 
@@ -168,7 +158,7 @@ func readRange(ctx context.Context, c *Client, opts ...OpOption) (*GetResponse, 
 
 // A stream that ends without its last part is resumed.
 func TestTruncatedGetStream(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	fill(t, cluster, 30)
 	_, err := readRange(t.Context(), c) // from now on the client knows that the server streams
 	require.NoError(t, err)
@@ -189,7 +179,7 @@ func TestTruncatedGetStream(t *testing.T) {
 
 // The server may end a stream with an error after data: users have changed meanwhile.
 func TestGetStreamThatFailsAfterData(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	fill(t, cluster, 30)
 	_, err := readRange(t.Context(), c) // from now on the client knows that the server streams
 	require.NoError(t, err)
@@ -203,7 +193,7 @@ func TestGetStreamThatFailsAfterData(t *testing.T) {
 
 // A stream that reached a lagging member moves to another one.
 func TestGetStreamAvoidsTheFailedMember(t *testing.T) {
-	cluster, c := startFake(t, 2)
+	cluster, c := clienttest.StartClient(t, 2)
 	fill(t, cluster, 30)
 	meetAll(t, cluster, c)
 	_, err := readRange(t.Context(), c) // from now on the client chooses the revision, so a future one passes
@@ -221,19 +211,14 @@ func TestGetStreamAvoidsTheFailedMember(t *testing.T) {
 
 // A stream on a bare connection detects a stale token too.
 func TestRawStreamRenewsTheToken(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	_, err := c.UserAdd(t.Context(), "root", "secret")
 	require.NoError(t, err)
 	_, err = c.UserGrantRole(t.Context(), "root", "root")
 	require.NoError(t, err)
 	_, err = c.AuthEnable(t.Context())
 	require.NoError(t, err)
-	root, err := New(Config{
-		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
-		Username: "root", Password: "secret",
-	})
-	require.NoError(t, err)
-	defer root.Close()
+	root := clienttest.Connect(t, cluster, Config{Username: "root", Password: "secret"})
 	snapshot := func() error {
 		stream, err := pb.NewMaintenanceClient(root.ActiveConnection()).Snapshot(t.Context(), &pb.SnapshotRequest{})
 		require.NoError(t, err)
@@ -250,7 +235,7 @@ func TestRawStreamRenewsTheToken(t *testing.T) {
 // An endpoint that is not an etcd server, but a web server or a proxy at its address, is detected
 // by its first response. Calls do not fail.
 func TestEndpointThatIsNotEtcd(t *testing.T) {
-	cluster, c := startFake(t, 3)
+	cluster, c := clienttest.StartClient(t, 3)
 	meetAll(t, cluster, c)
 	var asked atomic.Int64
 	web := cluster.Member(0)

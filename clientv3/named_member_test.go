@@ -3,7 +3,6 @@ package clientv3_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -13,13 +12,13 @@ import (
 	"google.golang.org/grpc/status"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
 // Calls to a member that is down end without a deadline, with the reason.
 func TestStatusOfAMemberThatIsDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 3)
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		down := cluster.Member(2)
 		down.Stop()
 		start := time.Now()
@@ -49,8 +48,7 @@ func TestStatusOfAMemberThatIsDown(t *testing.T) {
 
 // Members that are down do not delay New, and those that answer decide.
 func TestRejectOldClusterWithAMemberDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, _ := startFake(t, 3)
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, _ *Client) {
 		cfg := Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(), RejectOldCluster: true}
 		for n, limit := range []time.Duration{time.Second, 3 * time.Second, 3 * time.Second, 16 * time.Second} {
 			start := time.Now()
@@ -69,8 +67,7 @@ func TestRejectOldClusterWithAMemberDown(t *testing.T) {
 
 // A member that is asked for its status while the others cannot issue a token is asked without.
 func TestStatusWhileNoTokenCanBeFetched(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, _ := startFake(t, 3)
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, _ *Client) {
 		cfg := Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop()}
 		c, err := New(cfg)
 		require.NoError(t, err)

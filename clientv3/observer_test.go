@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.uber.org/zap"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/observe"
 )
@@ -45,15 +45,9 @@ func (s *streamEvents) LeaseLost(e observe.LeaseLoss) {
 // startObserved returns a client of a fake cluster, and the events of its observer.
 func startObserved(t *testing.T) (*fakeetcd.Cluster, *Client, *streamEvents) {
 	t.Helper()
-	cluster, err := fakeetcd.Start(3)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
+	cluster := clienttest.Start(t, 3)
 	events := new(streamEvents)
-	c, err := New(Config{
-		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(), Observer: events,
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
+	c := clienttest.Connect(t, cluster, Config{Observer: events})
 	return cluster, c, events
 }
 

@@ -2,7 +2,6 @@ package clientv3_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -10,6 +9,7 @@ import (
 
 	. "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -24,8 +24,7 @@ func breakQuiet(cluster *fakeetcd.Cluster) {
 }
 
 func TestBrokenQuietWatchResumesSoon(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 3)
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		w := c.Watch(t.Context(), "k")
 		for range 10 {
 			breakQuiet(cluster)
@@ -95,8 +94,7 @@ func TestQuietStreamDelaysNoWatch(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cluster, c := startFake(t, 3)
+			clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 				ask := tt.prep(t, c)
 				for range 10 {
 					breakQuiet(cluster)

@@ -2,13 +2,7 @@ package clientv3_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"math/big"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -28,34 +22,10 @@ import (
 	"google.golang.org/grpc/status"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/internal/port"
+	"github.com/quorate/quorate/internal/testpki"
 )
-
-// identity is a server's certificate, which is its own CA.
-type identity struct {
-	server *tls.Config
-	client *tls.Config // trusts it
-}
-
-func newIdentity(t *testing.T) identity {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "member"}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
-	require.NoError(t, err)
-	cert, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-	pool := x509.NewCertPool()
-	pool.AddCert(cert)
-	return identity{
-		server: &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}},
-		client: &tls.Config{RootCAs: pool},
-	}
-}
 
 // realMember is a member behind a real socket.
 type realMember struct {
@@ -156,28 +126,21 @@ func newTLSClient(t *testing.T, cfg Config) (*Client, *observer.ObservedLogs) {
 	return c, logs
 }
 
-func soon(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 func TestSyncNeverMovesATLSClientToPlaintext(t *testing.T) {
-	id := newIdentity(t)
+	id := testpki.New(t, "member")
 	plain, secure := new(realMember), new(realMember)
 	plain.start(t, "127.0.0.1:0", nil)
-	secure.start(t, "127.0.0.1:0", id.server)
+	secure.start(t, "127.0.0.1:0", id.Server(t))
 	inClear, inTLS := "http://"+plain.addr, "https://"+secure.addr
 	secure.advertise([]string{inTLS, inClear})
 
 	t.Run("left out", func(t *testing.T) {
-		c, logs := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: id.client, Username: "root", Password: "hunter2"})
+		c, logs := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: id.Client(), Username: "root", Password: "hunter2"})
 		for range 2 {
-			require.NoError(t, c.Sync(soon(t)))
+			require.NoError(t, c.Sync(clienttest.Within(t)))
 			assert.Equal(t, []string{inTLS}, c.Endpoints())
 		}
-		_, err := c.Get(soon(t), "k")
+		_, err := c.Get(clienttest.Within(t), "k")
 		require.NoError(t, err)
 		assert.Zero(t, plain.accepted.Load(), "not even probed")
 		require.Equal(t, 1, logs.Len(), "one warning for each reason")
@@ -186,32 +149,32 @@ func TestSyncNeverMovesATLSClientToPlaintext(t *testing.T) {
 	})
 	t.Run("nothing else is advertised", func(t *testing.T) {
 		secure.advertise([]string{inClear})
-		c, _ := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: id.client})
-		assert.ErrorContains(t, c.Sync(soon(t)), "plaintext")
+		c, _ := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: id.Client()})
+		assert.ErrorContains(t, c.Sync(clienttest.Within(t)), "plaintext")
 		assert.Equal(t, []string{inTLS}, c.Endpoints())
 		assert.Zero(t, plain.accepted.Load())
 	})
 	t.Run("nothing else is advertised by one member", func(t *testing.T) {
 		other := new(realMember)
-		other.start(t, "127.0.0.1:0", id.server)
+		other.start(t, "127.0.0.1:0", id.Server(t))
 		secure.advertise([]string{"https://" + other.addr}, []string{inClear})
-		c, _ := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: id.client})
-		require.NoError(t, c.Sync(soon(t)))
+		c, _ := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: id.Client()})
+		require.NoError(t, c.Sync(clienttest.Within(t)))
 		assert.Equal(t, []string{"https://" + other.addr, inTLS}, c.Endpoints(), "the endpoint that works may be that member's")
 		assert.Zero(t, plain.accepted.Load())
 	})
 	t.Run("named by the program", func(t *testing.T) {
 		secure.advertise([]string{inTLS, inClear})
 		plain.advertise([]string{inTLS, inClear})
-		c, logs := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: id.client})
+		c, logs := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: id.Client()})
 		c.SetEndpoints(inTLS, inClear)
-		require.NoError(t, c.Sync(soon(t)))
+		require.NoError(t, c.Sync(clienttest.Within(t)))
 		assert.Equal(t, []string{inTLS, inClear}, c.Endpoints())
 		assert.Zero(t, logs.Len())
 	})
 	t.Run("allowed", func(t *testing.T) {
-		c, _ := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: id.client, AllowInsecureSync: true})
-		require.NoError(t, c.Sync(soon(t)))
+		c, _ := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: id.Client(), AllowInsecureSync: true})
+		require.NoError(t, c.Sync(clienttest.Within(t)))
 		assert.Equal(t, []string{inTLS, inClear}, c.Endpoints())
 	})
 	assert.Empty(t, plain.tokens)
@@ -248,7 +211,7 @@ func TestPasswordIsNotSentInPlaintext(t *testing.T) {
 	cfg.TLS = nil // without TLS it is sent, as the official client does
 	c, err := New(cfg)
 	require.NoError(t, err)
-	_, err = c.Get(soon(t), "k")
+	_, err = c.Get(clienttest.Within(t), "k")
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 	assert.Equal(t, []string{"token"}, plain.tokens)
@@ -256,19 +219,19 @@ func TestPasswordIsNotSentInPlaintext(t *testing.T) {
 
 // A member changes from http to https at its address, and the endpoints follow.
 func TestSchemeOfAnEndpointChanges(t *testing.T) {
-	id := newIdentity(t)
+	id := testpki.New(t, "member")
 	reserved, err := port.Reserve()
 	require.NoError(t, err)
 	defer reserved.Release()
 	m := new(realMember)
 	stop := m.start(t, reserved.Address(), nil)
-	c, _ := newTLSClient(t, Config{Endpoints: []string{"http://" + m.addr}, TLS: id.client})
-	_, err = c.Get(soon(t), "k")
+	c, _ := newTLSClient(t, Config{Endpoints: []string{"http://" + m.addr}, TLS: id.Client()})
+	_, err = c.Get(clienttest.Within(t), "k")
 	require.NoError(t, err)
 
 	stop()
-	m.start(t, m.addr, id.server)
+	m.start(t, m.addr, id.Server(t))
 	c.SetEndpoints("https://" + m.addr)
-	_, err = c.Get(soon(t), "k")
+	_, err = c.Get(clienttest.Within(t), "k")
 	require.NoError(t, err)
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 )
 
 // unaryCase is a call of a service, with the method and request that it must send.
@@ -327,7 +328,7 @@ func TestAlarmDisarmAllStopsAtAnError(t *testing.T) {
 // Callers of one endpoint share its connection, from the first call on.
 func TestStatusForManyCallersAtOnce(t *testing.T) {
 	for range 20 {
-		cluster, c := startFake(t, 1)
+		cluster, c := clienttest.StartClient(t, 1)
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {

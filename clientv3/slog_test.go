@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	. "github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/observe/introspect"
 )
 
@@ -41,9 +41,7 @@ func (b *lockedBuffer) String() string {
 func TestSlog(t *testing.T) {
 	const token, password, value = "hunter2-token", "hunter2-password", "hunter2-value"
 	synctest.Test(t, func(t *testing.T) {
-		cluster, err := fakeetcd.Start(1)
-		require.NoError(t, err)
-		defer cluster.Close()
+		cluster := clienttest.Start(t, 1)
 		out := new(lockedBuffer)
 		endpoint := strings.Replace(cluster.Endpoints()[0], "http://", "http://user:"+password+"@", 1)
 		c, err := New(Config{

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -120,9 +121,7 @@ func (s series) total() float64 { return float64(s[len(s)-1]-s[0]) / stormClient
 // streams that must fail: members that have just started have no leader.
 func TestFleetReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster, err := fakeetcd.Start(3)
-		require.NoError(t, err)
-		t.Cleanup(cluster.Close)
+		cluster := clienttest.Start(t, 3)
 		lose, elect := delayElection(cluster)
 		ctx, cancel := context.WithCancel(t.Context())
 		t.Cleanup(cancel)

@@ -11,15 +11,14 @@ import (
 	"go.uber.org/zap"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
 // Close ends everything that is in progress: no call hangs, no goroutine is left, and there is no
 // race.
 func TestCloseUnderLoad(t *testing.T) {
-	cluster, err := fakeetcd.Start(3)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
+	cluster := clienttest.Start(t, 3)
 	for range 3 {
 		c, err := New(Config{
 			Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -29,7 +30,7 @@ func advertise(cluster *fakeetcd.Cluster, url string) {
 
 // Canceled probes are no evidence, whichever of them were answered.
 func TestSyncTimesOut(t *testing.T) {
-	cluster, c := startFake(t, 2)
+	cluster, c := clienttest.StartClient(t, 2)
 	good, hole := cluster.Endpoints()[0], cluster.Endpoints()[1]
 	c.SetEndpoints(good)
 	cluster.OnDial(func(ctx context.Context, m *fakeetcd.Member) error {
@@ -51,9 +52,7 @@ func TestSyncTimesOut(t *testing.T) {
 }
 
 func TestPasswordsOfURLsAreNotLogged(t *testing.T) {
-	cluster, err := fakeetcd.Start(1)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
+	cluster := clienttest.Start(t, 1)
 	core, logs := observer.New(zap.DebugLevel)
 	withPassword := strings.Replace(cluster.Endpoints()[0], "http://", "http://me:hunter2@", 1)
 	c, err := New(Config{Endpoints: []string{withPassword}, DialOptions: cluster.DialOptions(), Logger: zap.New(core)})

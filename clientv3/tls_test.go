@@ -1,13 +1,8 @@
 package clientv3
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
-	"math/big"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,11 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/quorate/quorate/internal/testpki"
 )
 
 func TestRootsFollowTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ca.pem")
-	first, second := newCA(t, 1), newCA(t, 2)
+	first, second := testpki.New(t, "first").PEM(), testpki.New(t, "second").PEM()
 	write(t, path, first)
 	cfg, err := NewClientConfig(&ConfigSpec{Secure: &SecureConfig{Cacert: path}}, nil)
 	require.NoError(t, err)
@@ -87,16 +84,6 @@ func write(t *testing.T, path string, content []byte) {
 	}
 	require.NoError(t, os.WriteFile(path, content, 0o600))
 	require.NoError(t, os.Chtimes(path, modified, modified))
-}
-
-func newCA(t *testing.T, serial int64) []byte {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	tmpl := &x509.Certificate{SerialNumber: big.NewInt(serial), IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
-	require.NoError(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 func poolOf(t *testing.T, pemBytes []byte) *x509.CertPool {

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -50,9 +51,7 @@ func (g *gate) set(accept string) {
 
 func startGated(t *testing.T, accept string, change func(*Config)) (*gate, *Client) {
 	t.Helper()
-	cluster, err := fakeetcd.Start(1)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
+	cluster := clienttest.Start(t, 1)
 	g := &gate{accept: accept}
 	g.guard(cluster)
 	cfg := Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop()}

@@ -12,23 +12,21 @@ import (
 	"go.uber.org/zap"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/internal/testpki"
 	"github.com/quorate/quorate/observe"
 )
 
 // New returns when the cluster serves.
 func TestWaitReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster, err := fakeetcd.Start(1)
-		require.NoError(t, err)
-		t.Cleanup(cluster.Close)
+		cluster := clienttest.Start(t, 1)
 		cluster.Member(0).Stop()
 		time.AfterFunc(3*time.Second, cluster.Member(0).Start)
 		begin := time.Now()
-		c, err := New(Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(), WaitReady: true})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = c.Close() })
+		clienttest.Connect(t, cluster, Config{WaitReady: true})
 		assert.GreaterOrEqual(t, time.Since(begin), 3*time.Second)
 	})
 }
@@ -48,10 +46,10 @@ func (f connectFailure) StateChanged(c health.Change) {
 // New fails with what is wrong.
 func TestWaitReadySaysWhatIsWrong(t *testing.T) {
 	var secure, plain realMember
-	secure.start(t, "127.0.0.1:0", newIdentity(t).server)
+	secure.start(t, "127.0.0.1:0", testpki.New(t, "member").Server(t))
 	plain.start(t, "127.0.0.1:0", nil)
 	for want, cfg := range map[string]Config{
-		"certificate signed by unknown authority": {Endpoints: []string{"https://" + secure.addr}, TLS: newIdentity(t).client},
+		"certificate signed by unknown authority": {Endpoints: []string{"https://" + secure.addr}, TLS: testpki.New(t, "another").Client()},
 		"failed to verify certificate":            {Endpoints: []string{"https://" + secure.addr}},
 		"error reading server preface":            {Endpoints: []string{"http://" + secure.addr}},
 		"first record does not look like a TLS":   {Endpoints: []string{"https://" + plain.addr}},
@@ -73,13 +71,11 @@ func TestWaitReadySaysWhatIsWrong(t *testing.T) {
 // refusal ends it at once.
 func TestWaitReadyEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster, err := fakeetcd.Start(1)
-		require.NoError(t, err)
-		t.Cleanup(cluster.Close)
+		cluster := clienttest.Start(t, 1)
 		cfg := Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(), WaitReady: true}
 		cluster.Member(0).Freeze()
 		begin := time.Now()
-		_, err = New(cfg)
+		_, err := New(cfg)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Equal(t, 15*time.Second, time.Since(begin).Round(time.Second))
 		cluster.Member(0).Continue()

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -28,9 +29,9 @@ func TestWatchRefused(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			cluster, c := startFake(t, 1)
+			cluster, c := clienttest.StartClient(t, 1)
 			streams := scriptWatches(t, cluster, 1)
-			starting := startWatch(within(t), c, "k", WithCreatedNotify())
+			starting := startWatch(clienttest.Within(t), c, "k", WithCreatedNotify())
 			s := take(t, streams)
 			s.createRequest()
 			s.refused(tt.reason)
@@ -43,8 +44,8 @@ func TestWatchRefused(t *testing.T) {
 // others are not affected.
 func TestWatchRefusedAmongMany(t *testing.T) {
 	const watches = 200
-	cluster, c := startFake(t, 1)
-	ctx := within(t)
+	cluster, c := clienttest.StartClient(t, 1)
+	ctx := clienttest.Within(t)
 	var starting [watches]<-chan WatchChan
 	for i := range watches {
 		var opts []OpOption
@@ -136,9 +137,9 @@ func TestWatchCreatesArePipelined(t *testing.T) {
 		watches   = 1000
 		maxRounds = 20
 	)
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	rounds := answerWhenQuiet(cluster, 100*time.Millisecond)
-	ctx := within(t)
+	ctx := clienttest.Within(t)
 	var starting [watches]<-chan WatchChan
 	for i := range watches {
 		starting[i] = startWatch(ctx, c, fmt.Sprintf("k%d", i))
@@ -154,9 +155,9 @@ func TestWatchCreatesArePipelined(t *testing.T) {
 // order. Each watch receives its own events, also when the stream has been lost.
 func TestWatchThroughProxy(t *testing.T) {
 	const watches = 100
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	require.NoError(t, cluster.SetWatchOptions(fakeetcd.WatchOptions{Proxy: true}))
-	ctx := within(t)
+	ctx := clienttest.Within(t)
 	var starting [watches]<-chan WatchChan
 	for i := range watches {
 		var opts []OpOption
@@ -192,8 +193,8 @@ func TestWatchThroughProxy(t *testing.T) {
 
 // TestWatchIDsAreNotReused cancels watches and creates others. No id is used twice on a stream.
 func TestWatchIDsAreNotReused(t *testing.T) {
-	cluster, c := startFake(t, 1)
-	c.Watch(within(t), "keeps the stream open")
+	cluster, c := clienttest.StartClient(t, 1)
+	c.Watch(clienttest.Within(t), "keeps the stream open")
 	for range 20 {
 		ctx, cancel := contextUntil(t)
 		w := c.Watch(ctx, "k")
@@ -214,9 +215,9 @@ func TestWatchIDsAreNotReused(t *testing.T) {
 
 // TestWatchStreamsByMetadata shows that callers with different metadata do not share a stream.
 func TestWatchStreamsByMetadata(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	for _, tenant := range []string{"a", "b", "a"} {
-		c.Watch(metadata.AppendToOutgoingContext(within(t), "tenant", tenant), "k")
+		c.Watch(metadata.AppendToOutgoingContext(clienttest.Within(t), "tenant", tenant), "k")
 	}
 	calls := cluster.Calls("Watch")
 	require.Len(t, calls, 2)
@@ -227,15 +228,11 @@ func TestWatchStreamsByMetadata(t *testing.T) {
 // TestWatchAfterTokenExpiry invalidates all tokens during a watch. The watch continues, and a new
 // one is created on another stream with one new token.
 func TestWatchAfterTokenExpiry(t *testing.T) {
-	cluster, admin := startFake(t, 1)
+	cluster, admin := clienttest.StartClient(t, 1)
 	enableAuth(t, admin)
-	c, err := New(Config{
-		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Username: "root", Password: "root",
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
+	c := clienttest.Connect(t, cluster, Config{Username: "root", Password: "root"})
 
-	old := c.Watch(within(t), "k")
+	old := c.Watch(clienttest.Within(t), "k")
 	first := put(t, cluster, "k", 1)
 	requireRevs(t, old, first, first)
 	logins := cluster.Count("Authenticate")
@@ -243,7 +240,7 @@ func TestWatchAfterTokenExpiry(t *testing.T) {
 
 	var starting []<-chan WatchChan
 	for range 10 {
-		starting = append(starting, startWatch(within(t), c, "k", WithRev(first)))
+		starting = append(starting, startWatch(clienttest.Within(t), c, "k", WithRev(first)))
 	}
 	for _, s := range starting {
 		w := started(t, s)
@@ -260,7 +257,7 @@ func TestWatchAfterTokenExpiry(t *testing.T) {
 
 func enableAuth(t *testing.T, c *Client) {
 	t.Helper()
-	ctx := within(t)
+	ctx := clienttest.Within(t)
 	_, err := c.UserAdd(ctx, "root", "root")
 	require.NoError(t, err)
 	_, err = c.RoleAdd(ctx, "root")

@@ -11,19 +11,20 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
 // kine refuses every watch whose id the client chose.
 func startKine(t *testing.T) (*fakeetcd.Cluster, *Client) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	require.NoError(t, cluster.SetWatchOptions(fakeetcd.WatchOptions{Kine: true, ProgressInterval: 10 * time.Millisecond}))
 	return cluster, c
 }
 
 func TestWatchesOnKine(t *testing.T) {
 	cluster, c := startKine(t)
-	ctx := within(t)
+	ctx := clienttest.Within(t)
 	for i := range 3 {
 		_, err := c.Put(ctx, "a/k", fmt.Sprint(i)) // revisions 2, 3, 4
 		require.NoError(t, err)
@@ -49,8 +50,7 @@ func TestWatchesOnKine(t *testing.T) {
 	for range 2 {
 		cluster.Member(0).BreakConnections()
 		for i := range many {
-			_, err := cluster.Put(fmt.Sprintf("b/%d", i), "")
-			require.NoError(t, err)
+			clienttest.Put(t, cluster, fmt.Sprintf("b/%d", i), "")
 		}
 		for i, w := range many {
 			resp, ok := next(t, w)
@@ -59,11 +59,10 @@ func TestWatchesOnKine(t *testing.T) {
 			assert.Equal(t, fmt.Sprintf("b/%d", i), string(resp.Events[0].Kv.Key))
 		}
 	}
-	_, err := cluster.Put("a/k", "after")
-	require.NoError(t, err)
+	clienttest.Put(t, cluster, "a/k", "after")
 	assert.Len(t, revisionsOf(t, old, 1), 1)
 
-	_, err = c.Compact(ctx, 4)
+	_, err := c.Compact(ctx, 4)
 	require.NoError(t, err)
 	resp, ok = next(t, c.Watch(ctx, "a/k", WithRev(2)))
 	require.True(t, ok)
@@ -72,16 +71,16 @@ func TestWatchesOnKine(t *testing.T) {
 
 // The first create on a stream is sent twice, the others once.
 func TestKineReceivesTheFirstCreateTwicePerStream(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	streams := scriptWatches(t, cluster, 1)
-	starting := startWatch(within(t), c, "k")
+	starting := startWatch(clienttest.Within(t), c, "k")
 	s := take(t, streams)
 	require.NotZero(t, s.createRequest().WatchId)
 	s.refused("rpc error: code = InvalidArgument desc = etcdserver: unsupported options in watch request")
 	require.Zero(t, s.createRequest().WatchId)
 	s.created(7, 1)
 	w := started(t, starting)
-	starting = startWatch(within(t), c, "l")
+	starting = startWatch(clienttest.Within(t), c, "l")
 	require.Zero(t, s.createRequest().WatchId)
 	s.created(8, 1)
 	started(t, starting)

@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -23,13 +24,13 @@ var leaderContexts = map[string]func(context.Context) context.Context{
 func TestWatchAvoidsMembersWithoutLeader(t *testing.T) {
 	for name, with := range leaderContexts {
 		t.Run(name, func(t *testing.T) {
-			cluster, c := startFake(t, 3)
+			cluster, c := clienttest.StartClient(t, 3)
 			cluster.On("Watch", func(call *fakeetcd.Call) {
 				if call.Member != cluster.Member(1) {
 					call.Answer(nil, rpctypes.ErrGRPCNoLeader)
 				}
 			})
-			w := c.Watch(with(within(t)), "k")
+			w := c.Watch(with(clienttest.Within(t)), "k")
 			requireRevs(t, w, 2, put(t, cluster, "k", 3))
 		})
 	}
@@ -39,8 +40,7 @@ func TestWatchAvoidsMembersWithoutLeader(t *testing.T) {
 func TestWatchMovesWhenTheLeaderIsLost(t *testing.T) {
 	for name, with := range leaderContexts {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cluster, c := startFake(t, 3)
+			clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 				streams := scriptWatches(t, cluster, 1)
 				starting := startWatch(with(t.Context()), c, "k")
 				s := take(t, streams)
@@ -62,25 +62,25 @@ func TestWatchMovesWhenTheLeaderIsLost(t *testing.T) {
 func TestWatchWithoutAnyLeader(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		t.Run(fmt.Sprintf("%d members", members), func(t *testing.T) {
-			cluster, c := startFake(t, members)
+			cluster, c := clienttest.StartClient(t, members)
 			last := put(t, cluster, "k", 3)
 			cluster.SetLeader(nil)
-			w := c.Watch(within(t), "k", WithRev(2))
+			w := c.Watch(clienttest.Within(t), "k", WithRev(2))
 			requireRevs(t, w, 2, last)
-			requireEnd(t, c.Watch(WithRequireLeader(within(t)), "k", WithRev(2)), rpctypes.ErrNoLeader)
+			requireEnd(t, c.Watch(WithRequireLeader(clienttest.Within(t)), "k", WithRev(2)), rpctypes.ErrNoLeader)
 
 			cluster.SetLeader(cluster.Member(0))
 			requireRevs(t, w, last+1, put(t, cluster, "k", 3))
-			requireRevs(t, c.Watch(WithRequireLeader(within(t)), "k", WithRev(2)), 2, last+3)
+			requireRevs(t, c.Watch(WithRequireLeader(clienttest.Within(t)), "k", WithRev(2)), 2, last+3)
 		})
 	}
 }
 
 // TestWatchLosesTheOnlyLeader: a running watch loses the leader.
 func TestWatchLosesTheOnlyLeader(t *testing.T) {
-	cluster, c := startFake(t, 1)
-	asked := c.Watch(WithRequireLeader(within(t)), "k")
-	other := c.Watch(within(t), "k")
+	cluster, c := clienttest.StartClient(t, 1)
+	asked := c.Watch(WithRequireLeader(clienttest.Within(t)), "k")
+	other := c.Watch(clienttest.Within(t), "k")
 	last := put(t, cluster, "k", 2)
 	requireRevs(t, asked, 2, last)
 	requireRevs(t, other, 2, last)

@@ -3,7 +3,6 @@ package clientv3_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -11,6 +10,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -35,33 +35,11 @@ func ended(t *testing.T, ends <-chan *fakeetcd.Member) *fakeetcd.Member {
 	}
 }
 
-// TestWatchStreamEndsWithItsLastWatch: a canceled watch is canceled at the server, and the last
-// one ends the stream.
-func TestWatchStreamEndsWithItsLastWatch(t *testing.T) {
-	cluster, c := startFake(t, 1)
-	ends := streamEnds(cluster)
-	firstCtx, cancelFirst := contextUntil(t)
-	lastCtx, cancelLast := contextUntil(t)
-	first, last := c.Watch(firstCtx, "a"), c.Watch(lastCtx, "b")
-	cancelFirst()
-	requireClosed(t, first)
-	require.Eventually(t, func() bool { return len(cancelRequests(cluster)) == 1 }, watchPatience, time.Millisecond)
-	requireRevs(t, last, 2, put(t, cluster, "b", 1))
-	require.Empty(t, ends)
-	cancelLast()
-	requireClosed(t, last)
-	require.Equal(t, cluster.Member(0), ended(t, ends))
-
-	w := c.Watch(within(t), "c")
-	requireRevs(t, w, 3, put(t, cluster, "c", 1))
-}
-
 // TestWatchLeavesARemovedEndpoint removes the endpoint of a stream from the client.
 func TestWatchLeavesARemovedEndpoint(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 2)
+	clienttest.InBubble(t, 2, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		ends := streamEnds(cluster)
-		w := c.Watch(within(t), "k")
+		w := c.Watch(clienttest.Within(t), "k")
 		requireRevs(t, w, 2, put(t, cluster, "k", 1))
 		from, to := cluster.Member(0), cluster.Member(1)
 		if cluster.Calls("Watch")[0].Member == to {
@@ -81,14 +59,14 @@ func TestWatchLeavesARemovedEndpoint(t *testing.T) {
 // state.
 func TestWatchContextEnds(t *testing.T) {
 	t.Run("before the call", func(t *testing.T) {
-		cluster, c := startFake(t, 1)
+		cluster, c := clienttest.StartClient(t, 1)
 		ctx, cancel := contextUntil(t)
 		cancel()
 		requireClosed(t, c.Watch(ctx, "k"))
 		require.Zero(t, cluster.Count("Watch"))
 	})
 	t.Run("while it is being created", func(t *testing.T) {
-		cluster, c := startFake(t, 1)
+		cluster, c := clienttest.StartClient(t, 1)
 		streams := scriptWatches(t, cluster, 1)
 		ctx, cancel := contextUntil(t)
 		starting := startWatch(ctx, c, "k")
@@ -97,7 +75,7 @@ func TestWatchContextEnds(t *testing.T) {
 		requireClosed(t, started(t, starting))
 	})
 	t.Run("without a connection", func(t *testing.T) {
-		cluster, c := startFake(t, 1)
+		cluster, c := clienttest.StartClient(t, 1)
 		cluster.Member(0).Stop()
 		ctx, cancel := contextUntil(t)
 		starting := startWatch(ctx, c, "k")
@@ -105,7 +83,7 @@ func TestWatchContextEnds(t *testing.T) {
 		requireClosed(t, started(t, starting))
 	})
 	t.Run("with events unread", func(t *testing.T) {
-		cluster, c := startFake(t, 1)
+		cluster, c := clienttest.StartClient(t, 1)
 		ctx, cancel := contextUntil(t)
 		w := c.Watch(ctx, "k")
 		put(t, cluster, "k", 100)
@@ -114,7 +92,7 @@ func TestWatchContextEnds(t *testing.T) {
 		}
 	})
 	t.Run("at its deadline", func(t *testing.T) {
-		_, c := startFake(t, 1)
+		_, c := clienttest.StartClient(t, 1)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		requireClosed(t, c.Watch(ctx, "k"))
@@ -129,12 +107,12 @@ func TestWatchClose(t *testing.T) {
 		"client":  func(c *Client) error { return c.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster, c := startFake(t, 1)
-			running := c.Watch(within(t), "k")
-			unread := c.Watch(within(t), "k")
+			cluster, c := clienttest.StartClient(t, 1)
+			running := c.Watch(clienttest.Within(t), "k")
+			unread := c.Watch(clienttest.Within(t), "k")
 			requireRevs(t, running, 2, put(t, cluster, "k", 1))
 			streams := scriptWatches(t, cluster, 1)
-			creating := startWatch(metadata.AppendToOutgoingContext(within(t), "stream", "other"), c, "k")
+			creating := startWatch(metadata.AppendToOutgoingContext(clienttest.Within(t), "stream", "other"), c, "k")
 			take(t, streams).createRequest()
 
 			require.NoError(t, closing(c))
@@ -142,52 +120,24 @@ func TestWatchClose(t *testing.T) {
 				for range w { // ends
 				}
 			}
-			requireClosed(t, c.Watch(within(t), "k"))
-			require.Error(t, c.RequestProgress(within(t)))
+			requireClosed(t, c.Watch(clienttest.Within(t), "k"))
+			require.Error(t, c.RequestProgress(clienttest.Within(t)))
 			require.NoError(t, c.Watcher.Close())
 		})
 	}
 }
 
-// TestWatchRequestProgress: which watches receive requested progress.
-func TestWatchRequestProgress(t *testing.T) {
-	cluster, c := startFake(t, 1)
-	require.NoError(t, c.RequestProgress(within(t)), "without any watch")
-	require.Zero(t, cluster.Count("Watch"))
-
-	tenant := metadata.AppendToOutgoingContext(within(t), "tenant", "a")
-	first, second := c.Watch(tenant, "a"), c.Watch(tenant, "b")
-	other := c.Watch(within(t), "c")
-	rev := put(t, cluster, "elsewhere", 3)
-	require.NoError(t, c.RequestProgress(tenant))
-	for _, w := range []WatchChan{first, second} {
-		resp, ok := next(t, w)
-		require.True(t, ok)
-		require.True(t, resp.IsProgressNotify())
-		require.Equal(t, rev, resp.Header.Revision)
-	}
-	for range 20 {
-		require.NoError(t, c.RequestProgress(metadata.AppendToOutgoingContext(within(t), "tenant", "nobody")))
-	}
-	require.Equal(t, 2, cluster.Count("Watch"), "no stream is opened for it")
-	requireRevs(t, other, rev+1, put(t, cluster, "c", 1))
-
-	gone, cancel := contextUntil(t)
-	cancel()
-	require.Equal(t, context.Canceled, c.RequestProgress(gone))
-}
-
 // TestWatchProgressAfterCompaction: a watch that met a compaction does not stop the progress of
 // others, as it does on etcd until it is canceled.
 func TestWatchProgressAfterCompaction(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	rev := put(t, cluster, "k", 3)
 	require.NoError(t, cluster.Compact(rev))
-	w := c.Watch(within(t), "k")
-	resp, ok := next(t, c.Watch(within(t), "k", WithRev(2)))
+	w := c.Watch(clienttest.Within(t), "k")
+	resp, ok := next(t, c.Watch(clienttest.Within(t), "k", WithRev(2)))
 	require.True(t, ok)
 	require.Equal(t, rev, resp.CompactRevision)
-	require.NoError(t, c.RequestProgress(within(t)))
+	require.NoError(t, c.RequestProgress(clienttest.Within(t)))
 	resp, ok = next(t, w)
 	require.True(t, ok)
 	require.True(t, resp.IsProgressNotify())
@@ -197,9 +147,9 @@ func TestWatchProgressAfterCompaction(t *testing.T) {
 // TestWatchProgressNotify: the server reports progress, and the stream is lost. The watch resumes
 // from there, although earlier revisions were compacted.
 func TestWatchProgressNotify(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	require.NoError(t, cluster.SetWatchOptions(fakeetcd.WatchOptions{ProgressInterval: 10 * time.Millisecond}))
-	w := c.Watch(within(t), "k", WithProgressNotify())
+	w := c.Watch(clienttest.Within(t), "k", WithProgressNotify())
 	rev := put(t, cluster, "elsewhere", 5)
 	for {
 		resp, ok := next(t, w)
@@ -219,20 +169,18 @@ func TestWatchProgressNotify(t *testing.T) {
 
 // TestWatchFromWatchClient watches over a connection of the program, without a client.
 func TestWatchFromWatchClient(t *testing.T) {
-	cluster, err := fakeetcd.Start(1)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
+	cluster := clienttest.Start(t, 1)
 	conn, err := cluster.Member(0).Dial()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	watcher := NewWatchFromWatchClient(pb.NewWatchClient(conn), nil)
 	t.Cleanup(func() { require.NoError(t, watcher.Close()) })
 
-	w := watcher.Watch(within(t), "k")
+	w := watcher.Watch(clienttest.Within(t), "k")
 	requireRevs(t, w, 2, put(t, cluster, "k", 2))
 	cluster.Member(0).BreakConnections()
 	requireRevs(t, w, 4, put(t, cluster, "k", 2))
-	require.NoError(t, watcher.RequestProgress(within(t)))
+	require.NoError(t, watcher.RequestProgress(clienttest.Within(t)))
 	resp, ok := next(t, w)
 	require.True(t, ok)
 	require.Equal(t, "progress 5", describe(&resp))
@@ -240,8 +188,8 @@ func TestWatchFromWatchClient(t *testing.T) {
 
 // The events of a watch are its caller's, who may change them.
 func TestWatchEventsAreTheCallers(t *testing.T) {
-	cluster, c := startFake(t, 1)
-	w := c.Watch(within(t), "key")
+	cluster, c := clienttest.StartClient(t, 1)
+	w := c.Watch(clienttest.Within(t), "key")
 	for range 50 {
 		put(t, cluster, "key", 1)
 		for _, ev := range (<-w).Events {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/mem"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/observe/introspect"
 )
@@ -56,21 +57,19 @@ func TestRetainedPartsOfEventsPinLittleMemory(t *testing.T) {
 // closed when it returns.
 func keepOfEvents(t *testing.T, count, size int, keep func(*Event) any) []any {
 	t.Helper()
-	cluster, err := fakeetcd.Start(1)
+	cluster, err := fakeetcd.Start(1) // a cleanup of the test would keep it in memory
 	require.NoError(t, err)
 	defer cluster.Close()
 	c, err := New(Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
 	require.NoError(t, err)
 	defer c.Close()
 	value := strings.Repeat("v", size)
-	first, err := cluster.Put("k", value)
-	require.NoError(t, err)
+	first := clienttest.Put(t, cluster, "k", value)
 	for range count {
-		_, err := cluster.Put("k", value)
-		require.NoError(t, err)
+		clienttest.Put(t, cluster, "k", value)
 	}
 	kept := make([]any, 0, count)
-	w := c.Watch(within(t), "k", WithRev(first+1), WithPrevKV())
+	w := c.Watch(clienttest.Within(t), "k", WithRev(first+1), WithPrevKV())
 	for len(kept) < count {
 		resp, open := <-w
 		require.True(t, open)
@@ -96,21 +95,16 @@ func liveBytes() int64 {
 // large its values are, and delivers it when it is read.
 func TestUnreadBacklogIsNotInMemory(t *testing.T) {
 	const size, count, bound = 200 << 10, 200, 1 << 20
-	cluster, err := fakeetcd.Start(1)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
-	c, err := New(Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), MaxWatchBufferBytes: bound})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
+	cluster := clienttest.Start(t, 1)
+	c := clienttest.Connect(t, cluster, Config{MaxWatchBufferBytes: bound})
 	value := strings.Repeat("v", size)
 	var last int64
 	for range count {
-		last, err = cluster.Put("k", value)
-		require.NoError(t, err)
+		last = clienttest.Put(t, cluster, "k", value)
 	}
-	other := c.Watch(within(t), "other")
+	other := c.Watch(clienttest.Within(t), "other")
 	before := liveBytes()
-	slow := c.Watch(within(t), "k", WithRev(2))
+	slow := c.Watch(clienttest.Within(t), "k", WithRev(2))
 	require.Eventually(t, func() bool {
 		return c.Introspect(introspect.Options{}).Watches.ByState[introspect.WatchPaused] == 1
 	}, watchPatience, time.Millisecond)
@@ -135,20 +129,12 @@ func (c countingCodec) Unmarshal(data mem.BufferSlice, v any) error {
 
 // TestWatchUsesCodecOfProgram: a codec that a program forces is used for watches too.
 func TestWatchUsesCodecOfProgram(t *testing.T) {
-	cluster, err := fakeetcd.Start(1)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
+	cluster := clienttest.Start(t, 1)
 	codec := countingCodec{encoding.GetCodecV2(protocodec.Name), new(atomic.Int64)}
-	c, err := New(Config{
-		Endpoints:   cluster.Endpoints(),
-		DialOptions: append(cluster.DialOptions(), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec))),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
+	c := clienttest.Connect(t, cluster, Config{DialOptions: append(cluster.DialOptions(), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec)))})
 
-	w := c.Watch(within(t), "k")
-	_, err = cluster.Put("k", "v")
-	require.NoError(t, err)
+	w := c.Watch(clienttest.Within(t), "k")
+	clienttest.Put(t, cluster, "k", "v")
 	resp := <-w
 	require.Len(t, resp.Events, 1)
 	assert.Equal(t, "v", string(resp.Events[0].Kv.Value))

@@ -10,6 +10,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -34,7 +35,7 @@ func TestWatchesWithoutLeaderAreNotCreatedAgain(t *testing.T) {
 		t.Run(fmt.Sprintf("%d members", members), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const n = 200
-				cluster, c := startFake(t, members)
+				cluster, c := clienttest.StartClient(t, members)
 				watches := make([]WatchChan, n)
 				for i := range watches {
 					watches[i] = c.Watch(t.Context(), fmt.Sprintf("k%d", i))

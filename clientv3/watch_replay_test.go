@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -24,11 +25,9 @@ const (
 // startBehind starts a cluster with a backlog of puts, of ten keys in turn.
 func startBehind(t *testing.T, backlog int) (cluster *fakeetcd.Cluster, c *Client, last int64) {
 	t.Helper()
-	cluster, c = startFake(t, 3)
+	cluster, c = clienttest.StartClient(t, 3)
 	for i := range backlog {
-		var err error
-		last, err = cluster.Put(fmt.Sprintf("k%d", i%10), fmt.Sprint(i))
-		require.NoError(t, err)
+		last = clienttest.Put(t, cluster, fmt.Sprintf("k%d", i%10), fmt.Sprint(i))
 	}
 	return cluster, c, last
 }
@@ -66,7 +65,7 @@ func TestWatchReplay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster, c, last := startBehind(t, backlog)
 			onEvents(cluster, f)
-			w := c.Watch(within(t), "k", WithPrefix(), WithRev(2))
+			w := c.Watch(clienttest.Within(t), "k", WithPrefix(), WithRev(2))
 			requireRevs(t, w, 2, last)
 			requireRevs(t, w, last+1, put(t, cluster, "k", 3))
 		})
@@ -87,8 +86,7 @@ func TestWatchReplayOptions(t *testing.T) {
 	}
 	cluster, c, _ := startBehind(t, smallBacklog)
 	require.NoError(t, cluster.SetWatchOptions(fakeetcd.WatchOptions{FragmentBytes: 5000}))
-	end, err := cluster.Put("k1", "end")
-	require.NoError(t, err)
+	end := clienttest.Put(t, cluster, "k1", "end")
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var want []int64
@@ -97,7 +95,7 @@ func TestWatchReplayOptions(t *testing.T) {
 					want = append(want, int64(i+2))
 				}
 			}
-			revs, others := readTo(t, c.Watch(within(t), "k1", tt.opts...), end)
+			revs, others := readTo(t, c.Watch(clienttest.Within(t), "k1", tt.opts...), end)
 			require.Empty(t, others)
 			require.Equal(t, append(want, end), revs)
 		})
@@ -116,7 +114,7 @@ func TestWatchReplayAndCompaction(t *testing.T) {
 					_ = cluster.Compact(compacted)
 				}
 			})
-			w := c.Watch(within(t), "k", WithPrefix(), WithRev(2))
+			w := c.Watch(clienttest.Within(t), "k", WithPrefix(), WithRev(2))
 			reached := int64(1)
 			for {
 				resp, ok := next(t, w)

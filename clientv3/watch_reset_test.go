@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -29,7 +30,7 @@ func TestWatchLostAfterCreated(t *testing.T) {
 	for name, tt := range tests {
 		for how, lose := range breaks {
 			t.Run(name+", "+how, func(t *testing.T) {
-				cluster, c := startFake(t, 3)
+				cluster, c := clienttest.StartClient(t, 3)
 				put(t, cluster, "k", 3)
 				lost := onResponse(cluster, func(call *fakeetcd.Call, resp *pb.WatchResponse) bool {
 					assert.NoError(t, call.Send(resp))
@@ -38,7 +39,7 @@ func TestWatchLostAfterCreated(t *testing.T) {
 					lose(call)
 					return false
 				})
-				w := c.Watch(within(t), "k", tt.opts...)
+				w := c.Watch(clienttest.Within(t), "k", tt.opts...)
 				put(t, cluster, "k", 5)
 				requireRevs(t, w, tt.first, 10)
 				require.Equal(t, 1, lost.Ran())
@@ -54,7 +55,7 @@ func TestWatchLostAfterEvents(t *testing.T) {
 	const revisions = 20
 	for how, lose := range breaks {
 		t.Run(how, func(t *testing.T) {
-			cluster, c := startFake(t, 3)
+			cluster, c := clienttest.StartClient(t, 3)
 			require.NoError(t, cluster.SetWatchOptions(fakeetcd.WatchOptions{BatchRevisions: 1}))
 			last := put(t, cluster, "k", revisions)
 			for streams := range 5 {
@@ -64,7 +65,7 @@ func TestWatchLostAfterEvents(t *testing.T) {
 					return events <= streams || sendThen(t, call, resp, lose)
 				})
 			}
-			requireRevs(t, c.Watch(within(t), "k", WithRev(2)), 2, last)
+			requireRevs(t, c.Watch(clienttest.Within(t), "k", WithRev(2)), 2, last)
 			require.GreaterOrEqual(t, cluster.Count("Watch"), 6)
 		})
 	}
@@ -76,7 +77,7 @@ func TestWatchLostBetweenFragments(t *testing.T) {
 	const keys = 7 // in each transaction
 	for at := 1; at <= 7; at++ {
 		t.Run(fmt.Sprintf("after fragment %d", at), func(t *testing.T) {
-			cluster, c := startFake(t, 3)
+			cluster, c := clienttest.StartClient(t, 3)
 			require.NoError(t, cluster.SetWatchOptions(fakeetcd.WatchOptions{FragmentBytes: 400}))
 			var puts []Op
 			for i := range keys {
@@ -84,7 +85,7 @@ func TestWatchLostBetweenFragments(t *testing.T) {
 			}
 			var last int64
 			for range 3 {
-				resp, err := c.Txn(within(t)).Then(puts...).Commit()
+				resp, err := c.Txn(clienttest.Within(t)).Then(puts...).Commit()
 				require.NoError(t, err)
 				last = resp.Header.Revision
 			}
@@ -96,7 +97,7 @@ func TestWatchLostBetweenFragments(t *testing.T) {
 				assert.Equal(t, at < 7, resp.Fragment)
 				return sendThen(t, call, resp, (*fakeetcd.Call).BreakConn)
 			})
-			revs, others := readTo(t, c.Watch(within(t), "k", WithPrefix(), WithRev(2), WithFragment()), last)
+			revs, others := readTo(t, c.Watch(clienttest.Within(t), "k", WithPrefix(), WithRev(2), WithFragment()), last)
 			require.Empty(t, others)
 			require.Equal(t, 1, lost.Ran())
 			require.EqualValues(t, at, fragments.Load())
@@ -108,31 +109,12 @@ func TestWatchLostBetweenFragments(t *testing.T) {
 	}
 }
 
-// TestWatchCreatedNotifyComesOnce reconnects several times.
-func TestWatchCreatedNotifyComesOnce(t *testing.T) {
-	cluster, c := startFake(t, 3)
-	w := c.Watch(within(t), "k", WithCreatedNotify())
-	resp, ok := next(t, w)
-	require.True(t, ok)
-	require.Equal(t, "created", describe(&resp))
-	require.NotZero(t, resp.Header.Revision)
-	for range 4 {
-		streams := cluster.Count("Watch")
-		for _, m := range cluster.Members() {
-			m.BreakConnections()
-		}
-		rev := put(t, cluster, "k", 1)
-		requireRevs(t, w, rev, rev)
-		require.Greater(t, cluster.Count("Watch"), streams)
-	}
-}
-
 // TestWatchCompactedMeanwhile compacts while the client is disconnected.
 func TestWatchCompactedMeanwhile(t *testing.T) {
 	for name, needed := range map[string]bool{"what is needed": true, "what was delivered": false} {
 		t.Run(name, func(t *testing.T) {
-			cluster, c := startFake(t, 1)
-			w := c.Watch(within(t), "k")
+			cluster, c := clienttest.StartClient(t, 1)
+			w := c.Watch(clienttest.Within(t), "k")
 			seen := put(t, cluster, "k", 3)
 			requireRevs(t, w, 2, seen)
 
@@ -153,17 +135,4 @@ func TestWatchCompactedMeanwhile(t *testing.T) {
 			require.Equal(t, compacted, resp.CompactRevision)
 		})
 	}
-}
-
-// TestLastWatchResponseWaitsForTheReader reads the reason of the end later than the official
-// client keeps it.
-func TestLastWatchResponseWaitsForTheReader(t *testing.T) {
-	cluster, c := startFake(t, 1)
-	put(t, cluster, "k", 3)
-	require.NoError(t, cluster.Compact(4))
-	w := c.Watch(within(t), "k", WithRev(2))
-	other := c.Watch(within(t), "k", WithRev(4))
-	requireRevs(t, other, 4, 4)
-	unread(t)
-	require.EqualValues(t, 4, requireEnd(t, w, rpctypes.ErrCompacted).CompactRevision)
 }

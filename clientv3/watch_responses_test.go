@@ -3,23 +3,14 @@ package clientv3_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 )
-
-// unread lets a second pass in which the test reads nothing.
-func unread(t *testing.T) {
-	t.Helper()
-	select {
-	case <-time.After(time.Second):
-	case <-t.Context().Done():
-	}
-}
 
 // oddResponses are responses of old servers, proxies and races to a watch from revision 5 on,
 // while the store is at revision 9.
@@ -122,10 +113,10 @@ var oddResponses = map[string]func(s *scriptedStream, id int64){
 func TestWatchOddResponses(t *testing.T) {
 	for name, script := range oddResponses {
 		t.Run(name, func(t *testing.T) {
-			cluster, c := startFake(t, 3)
+			cluster, c := clienttest.StartClient(t, 3)
 			put(t, cluster, "k", 8)
 			streams := scriptWatches(t, cluster, 1)
-			starting := startWatch(within(t), c, "k", WithRev(5))
+			starting := startWatch(clienttest.Within(t), c, "k", WithRev(5))
 			s := take(t, streams)
 			script(s, s.createRequest().WatchId)
 			s.end()
@@ -151,14 +142,14 @@ type twoWatches struct {
 
 func startTwo(t *testing.T, c *Client, streams <-chan *scriptedStream) twoWatches {
 	t.Helper()
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(clienttest.Within(t))
 	t.Cleanup(cancel)
 	startA := startWatch(ctx, c, "a")
 	s := take(t, streams)
 	idA := s.createRequest().WatchId
 	s.created(idA, 1)
 	a := started(t, startA)
-	startB := startWatch(within(t), c, "b")
+	startB := startWatch(clienttest.Within(t), c, "b")
 	idB := s.createRequest().WatchId
 	s.created(idB, 1)
 	b := started(t, startB)
@@ -169,14 +160,14 @@ func startTwo(t *testing.T, c *Client, streams <-chan *scriptedStream) twoWatche
 // TestWatchLateResponses sends to a watch that was canceled long before. No other watch receives
 // it.
 func TestWatchLateResponses(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	two := startTwo(t, c, scriptWatches(t, cluster, 1))
 	two.cancelA()
 	requireClosed(t, two.a)
 	require.Equal(t, two.idA, two.cancelRequest())
 	two.events(two.idA, "a", 2)
 
-	startC := startWatch(within(t), c, "c")
+	startC := startWatch(clienttest.Within(t), c, "c")
 	idC := two.createRequest().WatchId
 	require.NotContains(t, []int64{two.idA, two.idB}, idC, "an id is never used twice")
 	two.events(two.idA, "a", 3)
@@ -200,10 +191,10 @@ func TestWatchLateResponses(t *testing.T) {
 // TestWatchCreatedSwapped answers two concurrent creates in reverse order. Each watch receives its
 // own events, on this stream or on the next.
 func TestWatchCreatedSwapped(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	streams := scriptWatches(t, cluster, 1)
 	two := startTwo(t, c, streams)
-	startC, startD := startWatch(within(t), c, "c"), startWatch(within(t), c, "d")
+	startC, startD := startWatch(clienttest.Within(t), c, "c"), startWatch(clienttest.Within(t), c, "d")
 	first, second := two.createRequest(), two.createRequest()
 	two.created(second.WatchId, 1)
 	two.created(first.WatchId, 1)
@@ -265,7 +256,7 @@ func TestWatchDoubleCancel(t *testing.T) {
 	}
 	for name, script := range tests {
 		t.Run(name, func(t *testing.T) {
-			cluster, c := startFake(t, 1)
+			cluster, c := clienttest.StartClient(t, 1)
 			two := startTwo(t, c, scriptWatches(t, cluster, 1))
 			script(t, two)
 			two.progress(6)
@@ -273,36 +264,6 @@ func TestWatchDoubleCancel(t *testing.T) {
 			revs, _ := readTo(t, two.b, 7)
 			require.Equal(t, []int64{7}, revs, "the other watch continues")
 			require.Equal(t, 1, cluster.Count("Watch"), "on the same stream")
-		})
-	}
-}
-
-// TestWatchProgressOfOthers sends progress for all watches that the server computed before it
-// created a watch from the past. It does not apply to that watch, whatever the order of the two
-// responses.
-func TestWatchProgressOfOthers(t *testing.T) {
-	for name, before := range map[string]bool{"before created": true, "after created": false} {
-		t.Run(name, func(t *testing.T) {
-			cluster, c := startFake(t, 1)
-			put(t, cluster, "past", 5)
-			two := startTwo(t, c, scriptWatches(t, cluster, 1))
-			require.NoError(t, c.RequestProgress(within(t)))
-			two.progressRequest()
-			starting := startWatch(within(t), c, "past", WithRev(2))
-			id := two.createRequest().WatchId
-			if before {
-				two.progress(6)
-				two.created(id, 6)
-			} else {
-				two.created(id, 6)
-				two.progress(6)
-			}
-			w := started(t, starting)
-			resp, ok := next(t, two.b)
-			require.True(t, ok)
-			require.Equal(t, "progress 6", describe(&resp), "the others receive it")
-			two.end()
-			requireRevs(t, w, 2, put(t, cluster, "past", 2))
 		})
 	}
 }

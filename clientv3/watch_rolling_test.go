@@ -7,15 +7,16 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 )
 
 // TestWatchOutlivesMembersThatLoseTheLeaderInTurn restarts a cluster member by member while the
 // watch is on it. The others have a leader all the time, so a watch that requires one continues.
 func TestWatchOutlivesMembersThatLoseTheLeaderInTurn(t *testing.T) {
 	const members = 3
-	cluster, c := startFake(t, members)
+	cluster, c := clienttest.StartClient(t, members)
 	streams := scriptWatches(t, cluster, members)
-	starting := startWatch(WithRequireLeader(within(t)), c, "k")
+	starting := startWatch(WithRequireLeader(clienttest.Within(t)), c, "k")
 	var w WatchChan
 	for range members {
 		s := take(t, streams)

@@ -13,19 +13,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
 // watchPatience is far longer than any wait of a watch test.
 const watchPatience = time.Minute
-
-// within returns a context that ends long after the test should.
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), watchPatience)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // scriptedStream is a watch stream that the test serves.
 type scriptedStream struct {
@@ -97,11 +90,6 @@ func (s *scriptedStream) cancelRequest() int64 {
 	req := s.substance().GetCancelRequest()
 	require.NotNil(s.t, req, "the request is to cancel a watch")
 	return req.WatchId
-}
-
-func (s *scriptedStream) progressRequest() {
-	s.t.Helper()
-	require.NotNil(s.t, s.request().GetProgressRequest(), "the request is for progress")
 }
 
 // respond sends a response, unless the client has already left the stream.
@@ -266,9 +254,7 @@ func requireClosed(t *testing.T, w WatchChan) {
 func put(t *testing.T, cluster *fakeetcd.Cluster, key string, n int) (rev int64) {
 	t.Helper()
 	for i := range n {
-		var err error
-		rev, err = cluster.Put(key, fmt.Sprint(i))
-		require.NoError(t, err)
+		rev = clienttest.Put(t, cluster, key, fmt.Sprint(i))
 	}
 	return rev
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -28,23 +29,16 @@ const (
 // startSlow starts a cluster and a client with small buffers.
 func startSlow(t *testing.T) (*fakeetcd.Cluster, *Client) {
 	t.Helper()
-	cluster, err := fakeetcd.Start(1)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
-	c, err := New(Config{
-		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), MaxWatchBufferBytes: slowBuffer,
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
-	return cluster, c
+	cluster := clienttest.Start(t, 1)
+	return cluster, clienttest.Connect(t, cluster, Config{MaxWatchBufferBytes: slowBuffer})
 }
 
 // overflow has one watch that reads nothing during far more events than its buffer holds, and
 // another one that reads them all. It returns the first when the client has paused it.
 func overflow(t *testing.T, cluster *fakeetcd.Cluster, c *Client) (slow WatchChan, last int64) {
 	t.Helper()
-	slow = c.Watch(within(t), "k")
-	fast := c.Watch(within(t), "k")
+	slow = c.Watch(clienttest.Within(t), "k")
+	fast := c.Watch(clienttest.Within(t), "k")
 	last = putLarge(t, cluster, fast)
 	require.Eventually(t, func() bool { return len(cancelRequests(cluster)) == 1 }, watchPatience, time.Millisecond)
 	require.Equal(t, 1, cluster.Count("Watch"), "the others are not disturbed")
@@ -56,9 +50,7 @@ func putLarge(t *testing.T, cluster *fakeetcd.Cluster, fast WatchChan) (last int
 	t.Helper()
 	value := strings.Repeat("x", slowValue)
 	for range slowPuts {
-		var err error
-		last, err = cluster.Put("k", value)
-		require.NoError(t, err)
+		last = clienttest.Put(t, cluster, "k", value)
 		requireRevs(t, fast, last, last)
 	}
 	return last
@@ -75,32 +67,6 @@ func cancelRequests(cluster *fakeetcd.Cluster) []int64 {
 		}
 	}
 	return ids
-}
-
-func TestWatchSlowReader(t *testing.T) {
-	cluster, c := startSlow(t)
-	slow, last := overflow(t, cluster, c)
-	requireRevs(t, slow, 2, last)
-	requireRevs(t, slow, last+1, put(t, cluster, "k", 3))
-}
-
-func TestWatchSlowReaderLosesItsStream(t *testing.T) {
-	cluster, c := startSlow(t)
-	slow, last := overflow(t, cluster, c)
-	cluster.Member(0).BreakConnections()
-	requireRevs(t, slow, 2, last)
-}
-
-func TestWatchSlowReaderCancels(t *testing.T) {
-	cluster, c := startSlow(t)
-	ctx, cancel := contextUntil(t)
-	slow := c.Watch(ctx, "k")
-	putLarge(t, cluster, c.Watch(within(t), "k"))
-	cancel()
-	require.Eventually(t, func() bool {
-		_, open := <-slow
-		return !open
-	}, watchPatience, time.Millisecond)
 }
 
 // TestWatchSlowReaderAndCompaction compacts the revisions that a slow reader has not been sent
@@ -132,24 +98,24 @@ func TestWatchSlowReaderAndCompaction(t *testing.T) {
 // TestWatchBlockedSend has a server that does not read the stream, so that sending blocks. Every
 // call returns when its own context ends, and callers on other streams are not affected.
 func TestWatchBlockedSend(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	release := make(chan struct{})
 	cluster.Once("Watch", func(call *fakeetcd.Call) {
 		assert.NoError(t, call.Hold(release))
 		call.ResetStream(fakeetcd.ResetRefused)
 	})
 	large := strings.Repeat("x", 1<<20) // far more than the window of a stream
-	patient := startWatch(within(t), c, large)
-	require.NoError(t, cluster.Wait(within(t), "Watch", 1))
+	patient := startWatch(clienttest.Within(t), c, large)
+	require.NoError(t, cluster.Wait(clienttest.Within(t), "Watch", 1))
 	for i := range 10 {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		requireClosed(t, started(t, startWatch(ctx, c, fmt.Sprintf("%s%d", large, i))))
-		require.NoError(t, c.RequestProgress(within(t)))
+		require.NoError(t, c.RequestProgress(clienttest.Within(t)))
 		cancel()
 	}
-	other := c.Watch(metadata.AppendToOutgoingContext(within(t), "stream", "other"), "k")
+	other := c.Watch(metadata.AppendToOutgoingContext(clienttest.Within(t), "stream", "other"), "k")
 	requireRevs(t, other, 2, put(t, cluster, "k", 1))
-	_, err := c.Get(within(t), "k")
+	_, err := c.Get(clienttest.Within(t), "k")
 	require.NoError(t, err)
 
 	close(release)
@@ -165,7 +131,7 @@ func TestWatchBlockedSend(t *testing.T) {
 // contextUntil returns a context that the test ends.
 func contextUntil(t *testing.T) (context.Context, context.CancelFunc) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(clienttest.Within(t))
 	t.Cleanup(cancel)
 	return ctx, cancel
 }

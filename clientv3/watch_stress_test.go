@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -54,7 +55,7 @@ func TestWatchStress(t *testing.T) {
 	)
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			cluster, c := startFake(t, 3)
+			cluster, c := clienttest.StartClient(t, 3)
 			require.NoError(t, cluster.SetWatchOptions(fakeetcd.WatchOptions{BatchRevisions: 7, FragmentBytes: 200}))
 			put(t, cluster, "k", puts)
 			loseAtRandom(cluster, seed)
@@ -64,7 +65,7 @@ func TestWatchStress(t *testing.T) {
 				if i%2 == 0 {
 					opts = append(opts, WithFragment())
 				}
-				running[i] = startWatch(within(t), c, "k", opts...)
+				running[i] = startWatch(clienttest.Within(t), c, "k", opts...)
 			}
 			var writing sync.WaitGroup
 			writing.Go(func() {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/retry"
 )
@@ -81,7 +82,7 @@ func TestWriteIsReceivedOnce(t *testing.T) {
 		for _, b := range breakages {
 			for _, executed := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/executed=%t", name, b.name, executed), func(t *testing.T) {
-					cluster, c := startFake(t, 3)
+					cluster, c := clienttest.StartClient(t, 3)
 					hook := cluster.Once(w.method, func(call *fakeetcd.Call) {
 						if executed {
 							_, err := call.Execute()
@@ -110,9 +111,8 @@ func TestWriteIsReceivedOnce(t *testing.T) {
 func TestReadSurvives(t *testing.T) {
 	for _, b := range breakages {
 		t.Run(b.name, func(t *testing.T) {
-			cluster, c := startFake(t, 3)
-			_, err := cluster.Put("k", "v")
-			require.NoError(t, err)
+			cluster, c := clienttest.StartClient(t, 3)
+			clienttest.Put(t, cluster, "k", "v")
 			hook := cluster.Once("Range", func(call *fakeetcd.Call) { b.end(t, call) })
 			resp, err := c.Get(t.Context(), "k")
 			switch b.code {
@@ -131,7 +131,7 @@ func TestReadSurvives(t *testing.T) {
 
 // A transaction that only reads is a read.
 func TestReadOnlyTxnSurvives(t *testing.T) {
-	cluster, c := startFake(t, 3)
+	cluster, c := clienttest.StartClient(t, 3)
 	cluster.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
 	_, err := c.Txn(t.Context()).If(Compare(Version("k"), "=", 0)).Then(OpGet("k")).Else(OpTxn(nil, []Op{OpGet("k")}, nil)).Commit()
 	require.NoError(t, err)
@@ -140,7 +140,7 @@ func TestReadOnlyTxnSurvives(t *testing.T) {
 
 // A write that cannot be sent waits, and is sent after an outage.
 func TestUnsentWriteIsSentLater(t *testing.T) {
-	cluster, c := startFake(t, 3)
+	cluster, c := clienttest.StartClient(t, 3)
 	for _, m := range cluster.Members() {
 		m.Stop()
 	}
@@ -164,7 +164,7 @@ func TestRefusedWriteIsSentAgain(t *testing.T) {
 		status.Error(codes.FailedPrecondition, "etcdserver: rpc not supported for learner"),
 	} {
 		t.Run(status.Convert(refusal).Message(), func(t *testing.T) {
-			cluster, c := startFake(t, 3)
+			cluster, c := clienttest.StartClient(t, 3)
 			cluster.Once("Put", func(call *fakeetcd.Call) { call.Answer(nil, refusal) })
 			_, err := c.Put(t.Context(), "k", "v")
 			require.NoError(t, err)
@@ -190,7 +190,7 @@ func TestCanceledWrite(t *testing.T) {
 		}, context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster, c := startFake(t, 3)
+			cluster, c := clienttest.StartClient(t, 3)
 			cluster.Once("Put", func(call *fakeetcd.Call) {
 				err := call.Hold(nil)
 				call.Answer(nil, status.FromContextError(err).Err())
@@ -207,7 +207,7 @@ func TestCanceledWrite(t *testing.T) {
 
 // A write in flight ends with an unknown outcome when the client is closed.
 func TestWriteInFlightAtClose(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	cluster.Once("Put", func(call *fakeetcd.Call) {
 		err := call.Hold(nil)
 		call.Answer(nil, status.FromContextError(err).Err())

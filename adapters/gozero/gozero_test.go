@@ -3,7 +3,6 @@ package gozero_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"testing"
 	"time"
 
@@ -15,13 +14,11 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/health"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/peer"
 
 	"github.com/quorate/quorate/adapters/gozero"
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
@@ -74,29 +71,13 @@ func TestAddressesAndKeys(t *testing.T) {
 	require.ErrorContains(t, err, "Service is empty")
 }
 
-// serve runs a gRPC server until the test ends.
-func serve(t *testing.T) (address string) {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	server := grpc.NewServer()
-	healthpb.RegisterHealthServer(server, health.NewServer())
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	t.Cleanup(func() {
-		server.Stop()
-		assert.NoError(t, <-served)
-	})
-	return listener.Addr().String()
-}
-
 // A client of zrpc, with go-zero's target and load balancing, finds servers that are registered by the adapter and by go-zero's
 // own publisher, and those that come later.
 func TestAClientOfGoZero(t *testing.T) {
 	cluster, client, conf := start(t)
 	b, err := gozero.NewResolver(client, etcd.Config{MassRemovalDelay: -1})
 	require.NoError(t, err)
-	a, theirs := serve(t), serve(t)
+	a, theirs := grpctest.ServeHealth(t), grpctest.ServeHealth(t)
 	_, err = gozero.Register(t.Context(), client, conf, a)
 	require.NoError(t, err)
 	users, err := zrpc.NewClient(zrpc.RpcClientConf{Etcd: conf, NonBlock: true, BalancerName: "p2c_ewma"}, zrpc.WithDialOption(grpc.WithResolvers(b)))
@@ -104,31 +85,15 @@ func TestAClientOfGoZero(t *testing.T) {
 	defer func() { assert.NoError(t, users.Conn().Close()) }()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	askUntilAll(ctx, t, users.Conn(), a)
+	grpctest.AskUntilAll(ctx, t, users.Conn(), a)
 	_, err = cluster.Put("users.rpc/7587862023829", theirs)
 	require.NoError(t, err)
-	askUntilAll(ctx, t, users.Conn(), a, theirs)
+	grpctest.AskUntilAll(ctx, t, users.Conn(), a, theirs)
 
 	byName, err := grpc.NewClient("etcd:///users.rpc", grpc.WithResolvers(b), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, byName.Close()) }()
-	askUntilAll(ctx, t, byName, a)
-}
-
-// askUntilAll makes calls until each server has answered.
-func askUntilAll(ctx context.Context, t *testing.T, conn grpc.ClientConnInterface, servers ...string) {
-	t.Helper()
-	left := map[string]bool{}
-	for _, s := range servers {
-		left[s] = true
-	}
-	for len(left) > 0 {
-		var p peer.Peer
-		_, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.Peer(&p), grpc.WaitForReady(true))
-		require.NoError(t, err)
-		require.Contains(t, servers, p.Addr.String())
-		delete(left, p.Addr.String())
-	}
+	grpctest.AskUntilAll(ctx, t, byName, a)
 }
 
 func Example() {

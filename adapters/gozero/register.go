@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"reflect"
 	"strconv"
 	"time"
 
@@ -29,26 +28,13 @@ func NewClient(conf discov.EtcdConf, base clientv3.Config) (*clientv3.Client, er
 		base.Username, base.Password = conf.User, conf.Pass
 	}
 	if conf.HasTLS() {
-		secured, err := clientv3.NewClientConfig(&clientv3.ConfigSpec{Endpoints: conf.Hosts, Secure: &clientv3.SecureConfig{
+		if err := base.SetSecure(&clientv3.SecureConfig{
 			Cert: conf.CertFile, Key: conf.CertKeyFile, Cacert: conf.CACertFile, InsecureSkipVerify: conf.InsecureSkipVerify,
-		}}, nil)
-		if err != nil {
+		}, nil); err != nil {
 			return nil, err
 		}
-		base = withTLS(base, *secured)
 	}
 	return clientv3.New(base)
-}
-
-// withTLS returns base with the TLS of secured, which also knows the CA file, to read it again when it has changed.
-func withTLS(base, secured clientv3.Config) clientv3.Config {
-	from, to := reflect.ValueOf(base), reflect.ValueOf(&secured).Elem()
-	for i := range from.NumField() {
-		if f := from.Type().Field(i); f.IsExported() && f.Name != "TLS" {
-			to.Field(i).Set(from.Field(i))
-		}
-	}
-	return secured
 }
 
 // Register publishes the address of a server, ListenOn of go-zero's configuration, as a discov.Publisher does, and keeps it

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/batch"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/clientv3/namespace"
 	"github.com/quorate/quorate/retry"
@@ -25,12 +26,8 @@ var shareAll = batch.Config{JoinReads: true, GroupWrites: true, MaxAlone: 1}
 func inBubble(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		cluster, err := fakeetcd.Start(1)
-		require.NoError(t, err)
-		defer cluster.Close()
-		client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
-		require.NoError(t, err)
-		defer client.Close()
+		cluster := clienttest.Start(t, 1)
+		client := clienttest.Connect(t, cluster)
 		test(t, cluster, client)
 	})
 }

@@ -22,8 +22,7 @@ func counted(kv *KV) map[string]float64 {
 }
 
 func TestMetrics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStub()
+	stubbed(t, func(t *testing.T, s *stub) {
 		kv := New(s, shareAll)
 		get(t.Context(), kv, "blocker")
 		blocker := s.next(t)

@@ -30,8 +30,7 @@ var shareAll = Config{JoinReads: true, GroupWrites: true, MaxAlone: 1}
 type contextKey struct{}
 
 func TestFewCallsAreSentAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStub()
+	stubbed(t, func(t *testing.T, s *stub) {
 		kv := New(s, Config{JoinReads: true})
 		ctx := context.WithValue(t.Context(), contextKey{}, "caller's")
 		var calls []*future[*clientv3.GetResponse]
@@ -56,8 +55,7 @@ func TestFewCallsAreSentAlone(t *testing.T) {
 // TestCallsWaitForABatch has calls that come while a batch is in flight, which would be sent alone
 // beside a call.
 func TestCallsWaitForABatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStub()
+	stubbed(t, func(t *testing.T, s *stub) {
 		kv := New(s, Config{JoinReads: true, MaxAlone: 2})
 		get(t.Context(), kv, "alone")
 		get(t.Context(), kv, "beside")
@@ -136,8 +134,7 @@ func (k *KV) alone() int {
 
 // TestFewCallsBesideABatchAreSentAlone has more calls than are sent alone, and then few again without a pause.
 func TestFewCallsBesideABatchAreSentAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStub()
+	stubbed(t, func(t *testing.T, s *stub) {
 		kv := New(s, Config{JoinReads: true, MaxAlone: 3})
 		for i := range 3 {
 			get(t.Context(), kv, fmt.Sprint("alone", i))
@@ -164,8 +161,7 @@ func TestFewCallsBesideABatchAreSentAlone(t *testing.T) {
 
 // TestReadInFlightIsNotJoined has a get in flight that is answered as of before a put.
 func TestReadInFlightIsNotJoined(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStub()
+	stubbed(t, func(t *testing.T, s *stub) {
 		kv := New(s, shareAll)
 		first := get(t.Context(), kv, "k")
 		inFlight := s.next(t)
@@ -197,8 +193,7 @@ func TestReadInFlightIsNotJoined(t *testing.T) {
 }
 
 func TestReadsShareAnRPC(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStub()
+	stubbed(t, func(t *testing.T, s *stub) {
 		kv := New(s, shareAll)
 		for _, key := range []string{"a", "b", "c"} {
 			put := put(t.Context(), kv, key, "value of "+key)
@@ -234,8 +229,7 @@ func TestReadsShareAnRPC(t *testing.T) {
 }
 
 func TestOneCallersCancelHurtsNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStub()
+	stubbed(t, func(t *testing.T, s *stub) {
 		kv := New(s, shareAll)
 		get(t.Context(), kv, "blocker")
 		blocker := s.next(t)
@@ -266,8 +260,7 @@ func TestOneCallersCancelHurtsNoOther(t *testing.T) {
 }
 
 func TestRPCEndsWithItsLastCaller(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStub()
+	stubbed(t, func(t *testing.T, s *stub) {
 		kv := New(s, shareAll)
 		get(t.Context(), kv, "blocker")
 		blocker := s.next(t)
@@ -291,8 +284,7 @@ func TestRPCEndsWithItsLastCaller(t *testing.T) {
 }
 
 func TestSharedErrorIsNobodys(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStub()
+	stubbed(t, func(t *testing.T, s *stub) {
 		kv := New(s, shareAll)
 		get(t.Context(), kv, "blocker")
 		blocker := s.next(t)
@@ -346,8 +338,7 @@ func TestBatchesKeepTheBounds(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStub()
+			stubbed(t, func(t *testing.T, s *stub) {
 				tt.cfg.JoinReads, tt.cfg.MaxAlone = true, 1
 				kv := New(s, tt.cfg)
 				var calls []*future[*clientv3.GetResponse]
@@ -367,8 +358,7 @@ func TestBatchesKeepTheBounds(t *testing.T) {
 
 // TestResponsesAreBounded reads keys of 1 MiB, and then small ones.
 func TestResponsesAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStub()
+	stubbed(t, func(t *testing.T, s *stub) {
 		kv := New(s, Config{JoinReads: true, MaxAlone: 1, MaxOps: 10})
 		read := func(prefix string) []int {
 			var calls []*future[*clientv3.GetResponse]
@@ -397,8 +387,7 @@ func TestResponsesAreBounded(t *testing.T) {
 
 // TestBoundsAreLearned has a server that takes less than etcd.
 func TestBoundsAreLearned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStub()
+	stubbed(t, func(t *testing.T, s *stub) {
 		kv := New(s, Config{JoinReads: true, MaxAlone: 1, MaxOps: 16})
 		refused := 0
 		for range 20 {
@@ -424,8 +413,7 @@ func TestBoundsAreLearned(t *testing.T) {
 }
 
 func TestTooLargeResponseIsReadInParts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStub()
+	stubbed(t, func(t *testing.T, s *stub) {
 		kv := New(s, Config{JoinReads: true, MaxAlone: 1, MaxOps: 8})
 		var calls []*future[*clientv3.GetResponse]
 		for i := range 17 {
@@ -494,8 +482,7 @@ func TestWhatIsShared(t *testing.T) {
 // TestUnusualCallsAreSentAsTheyAre makes calls that would be shared but for their key or
 // context, while another one is in flight.
 func TestUnusualCallsAreSentAsTheyAre(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStub()
+	stubbed(t, func(t *testing.T, s *stub) {
 		kv := New(s, shareAll)
 		get(t.Context(), kv, "blocker")
 		defer s.next(t).answer()

@@ -41,6 +41,12 @@ func newStub() *stub {
 	return &stub{sent: make(chan *rpc, 10_000), revision: 1, keys: map[string]*mvccpb.KeyValue{}}
 }
 
+// stubbed runs a test in virtual time with a stub of its own.
+func stubbed(t *testing.T, test func(t *testing.T, s *stub)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newStub()) })
+}
+
 func (s *stub) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 	r := &rpc{s, ctx, op, make(chan reply, 1)}
 	s.sent <- r

@@ -24,8 +24,7 @@ import (
 // whileInFlight runs a test whose writes wait, until it answers the RPC that it is given.
 func whileInFlight(t *testing.T, test func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		s := newStub()
+	stubbed(t, func(t *testing.T, s *stub) {
 		kv := New(s, shareAll)
 		put(t.Context(), kv, "blocker", "")
 		test(t, s, kv, s.next(t))
@@ -342,8 +341,7 @@ func TestTurnOfACallerThatLeft(t *testing.T) {
 
 // TestRestOfAQueueIsSent has more wait than a batch may have, behind RPCs that are never answered.
 func TestRestOfAQueueIsSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStub()
+	stubbed(t, func(t *testing.T, s *stub) {
 		kv := New(s, Config{GroupWrites: true, MaxAlone: 1, MaxBytes: 3*opOverhead + 100})
 		put(t.Context(), kv, "blocker", "")
 		hanging := []*rpc{s.next(t)}

@@ -16,15 +16,15 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
 // TestMaxStaleness counts what reads with a bound cost, within the cache and beside it.
 func TestMaxStaleness(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
-		put(t, cluster, "a/1", "v")
-		put(t, cluster, "b", "v")
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		clienttest.Put(t, cluster, "a/1", "v")
+		clienttest.Put(t, cluster, "b", "v")
 		c := serve(t, client, cache.Config{})
 		ctx := cache.WithMaxStaleness(t.Context(), 10*time.Second)
 		floors := func() int64 { return c.Stats().Floors }
@@ -65,41 +65,41 @@ func TestMaxStaleness(t *testing.T) {
 
 // TestAMemberThatLagsIsNotBelieved has serializable reads answered as of an old revision.
 func TestAMemberThatLagsIsNotBelieved(t *testing.T) {
-	cluster, client := startFake(t, 1)
+	cluster, client := clienttest.StartClient(t, 1)
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
-	put(t, cluster, "b", "v")
+	clienttest.Put(t, cluster, "b", "v")
 	cluster.On("Range", func(call *fakeetcd.Call) {
 		if r := call.Request.(*pb.RangeRequest); r.Serializable {
 			call.Answer(&pb.RangeResponse{Header: &pb.ResponseHeader{Revision: 1}}, nil)
 		}
 	})
-	resp, err := c.Get(cache.WithMaxStaleness(within(t), time.Second), "b")
+	resp, err := c.Get(cache.WithMaxStaleness(clienttest.Within(t), time.Second), "b")
 	require.NoError(t, err)
 	require.EqualValues(t, 1, resp.Count)
 }
 
 // TestNotOlderThan reads at least at a revision, in the cache and beside it.
 func TestNotOlderThan(t *testing.T) {
-	cluster, client := startFake(t, 1)
+	cluster, client := clienttest.StartClient(t, 1)
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 	awaitServing(t, c, "a/1")
 	for range 20 {
 		floors := c.Stats().Floors
-		rev := put(t, cluster, "a/1", "v")
-		resp, err := c.Get(cache.NotOlderThan(within(t), rev), "a/1")
+		rev := clienttest.Put(t, cluster, "a/1", "v")
+		resp, err := c.Get(cache.NotOlderThan(clienttest.Within(t), rev), "a/1")
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, resp.Header.Revision, rev)
 		require.Equal(t, floors, c.Stats().Floors)
 
-		rev = put(t, cluster, "b", "v") // shown by progress alone
-		resp, err = c.Get(cache.NotOlderThan(within(t), rev), "a/1")
+		rev = clienttest.Put(t, cluster, "b", "v") // shown by progress alone
+		resp, err = c.Get(cache.NotOlderThan(clienttest.Within(t), rev), "a/1")
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, resp.Header.Revision, rev)
-		resp, err = c.Get(cache.NotOlderThan(within(t), rev), "b")
+		resp, err = c.Get(cache.NotOlderThan(clienttest.Within(t), rev), "b")
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, resp.Header.Revision, rev)
 	}
-	_, err := c.Get(cache.NotOlderThan(within(t), cluster.Revision()+100), "b")
+	_, err := c.Get(cache.NotOlderThan(clienttest.Within(t), cluster.Revision()+100), "b")
 	require.Equal(t, rpctypes.ErrFutureRev, err)
 }
 
@@ -111,13 +111,12 @@ func TestNotOlderThanTheFuture(t *testing.T) {
 		"with staleness": func(ctx context.Context) context.Context { return cache.WithMaxStaleness(ctx, time.Minute) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cluster, client := startFake(t, 1)
+			clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 				c := serve(t, client, cache.Config{})
 				ctx := bound(cache.NotOlderThan(t.Context(), cluster.Revision()+100))
 				future := getAsync(ctx, c, "a/1")
 				synctest.Wait()
-				put(t, cluster, "b", "v")
+				clienttest.Put(t, cluster, "b", "v")
 				_, err := c.Get(t.Context(), "a/1")
 				require.NoError(t, err)
 				require.Equal(t, rpctypes.ErrFutureRev, (<-future).err)
@@ -138,8 +137,7 @@ func TestNotOlderThanTheFuture(t *testing.T) {
 
 // TestReadsOfTheFutureDelayNoOther has reads of a revision that is not there all the time, and writes that are read.
 func TestReadsOfTheFutureDelayNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		c := serve(t, client, cache.Config{})
 		ctx, cancel := context.WithCancel(t.Context())
 		var readers sync.WaitGroup
@@ -153,7 +151,7 @@ func TestReadsOfTheFutureDelayNoOther(t *testing.T) {
 		}
 		for range 20 {
 			time.Sleep(time.Second)
-			put(t, cluster, "b", "v")
+			clienttest.Put(t, cluster, "b", "v")
 			began := time.Now()
 			_, err := c.Get(t.Context(), "a/1")
 			require.NoError(t, err)
@@ -167,13 +165,12 @@ func TestReadsOfTheFutureDelayNoOther(t *testing.T) {
 
 // TestNotOlderThanOfAWatchThatLags reads at a revision that the store has and the watch does not show.
 func TestNotOlderThanOfAWatchThatLags(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		var muted atomic.Bool
 		unresponsive(cluster, func(*fakeetcd.Member) bool { return muted.Load() })
 		c := serve(t, client, cache.Config{MaxWait: 100 * time.Millisecond})
 		muted.Store(true)
-		rev := put(t, cluster, "b", "v")
+		rev := clienttest.Put(t, cluster, "b", "v")
 		began := time.Now()
 		for range 10 {
 			resp, err := c.Get(cache.NotOlderThan(t.Context(), rev), "a/1")
@@ -194,18 +191,18 @@ func TestNotOlderThanOfAWatchThatLags(t *testing.T) {
 
 // TestVersions reads at revisions that are over.
 func TestVersions(t *testing.T) {
-	cluster, client := startFake(t, 1)
+	cluster, client := clienttest.StartClient(t, 1)
 	var revs []int64
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxVersions: 10})
 	awaitServing(t, c, "a/1")
 	for i := range 30 {
-		revs = append(revs, put(t, cluster, "a/1", string(rune('A'+i))))
-		_, err := c.Get(within(t), "a/1")
+		revs = append(revs, clienttest.Put(t, cluster, "a/1", string(rune('A'+i))))
+		_, err := c.Get(clienttest.Within(t), "a/1")
 		require.NoError(t, err)
 	}
 	for i, rev := range revs {
 		before := c.Stats().Hits
-		resp, err := c.Get(within(t), "a/1", clientv3.WithRev(rev))
+		resp, err := c.Get(clienttest.Within(t), "a/1", clientv3.WithRev(rev))
 		require.NoError(t, err)
 		require.Equal(t, string(rune('A'+i)), string(resp.Kvs[0].Value))
 		require.Equal(t, cluster.Revision(), resp.Header.Revision)
@@ -213,13 +210,13 @@ func TestVersions(t *testing.T) {
 			require.Equal(t, before+1, c.Stats().Hits)
 		}
 	}
-	_, err := c.Get(within(t), "a/1", clientv3.WithRev(cluster.Revision()+1))
+	_, err := c.Get(clienttest.Within(t), "a/1", clientv3.WithRev(cluster.Revision()+1))
 	require.Equal(t, rpctypes.ErrFutureRev, err)
 }
 
 // TestConfig has configurations refused in words that name the field.
 func TestConfig(t *testing.T) {
-	_, client := startFake(t, 1)
+	_, client := clienttest.StartClient(t, 1)
 	for want, cfg := range map[string]cache.Config{
 		"Prefixes is empty":                    {},
 		`"a/b"`:                                {Prefixes: []string{"a/b", "c", "a"}},
@@ -234,8 +231,8 @@ func TestConfig(t *testing.T) {
 
 // TestAPrefixThatIsDenied has the server deny one of two prefixes. The other one is served.
 func TestAPrefixThatIsDenied(t *testing.T) {
-	cluster, client := startFake(t, 1)
-	put(t, cluster, "b/1", "v")
+	cluster, client := clienttest.StartClient(t, 1)
+	clienttest.Put(t, cluster, "b/1", "v")
 	cluster.On("Range", func(call *fakeetcd.Call) {
 		if r := call.Request.(*pb.RangeRequest); strings.HasPrefix(string(r.Key), "a/") {
 			call.Answer(nil, errDenied)
@@ -245,7 +242,7 @@ func TestAPrefixThatIsDenied(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	awaitServing(t, c, "b/1")
-	_, err = c.Get(within(t), "a/1")
+	_, err = c.Get(clienttest.Within(t), "a/1")
 	require.Equal(t, denied, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
@@ -257,9 +254,9 @@ func TestAPrefixThatIsDenied(t *testing.T) {
 
 // TestSeveralPrefixes reads across prefixes, and all keys.
 func TestSeveralPrefixes(t *testing.T) {
-	cluster, client := startFake(t, 1)
+	cluster, client := clienttest.StartClient(t, 1)
 	for _, key := range []string{"a/1", "b/1", "b/2", "c"} {
-		put(t, cluster, key, "v")
+		clienttest.Put(t, cluster, key, "v")
 	}
 	c := newCache(t, client, cache.Config{Prefixes: []string{"b/", "a/"}})
 	awaitServing(t, c, "a/1")
@@ -268,11 +265,11 @@ func TestSeveralPrefixes(t *testing.T) {
 	awaitServing(t, all, "a/1")
 	for _, kv := range []clientv3.KV{c, all, client.KV} {
 		for key, n := range map[string]int64{"a/": 1, "b/": 2, "b/2": 1, "": 4, "c": 1} {
-			resp, err := kv.Get(within(t), key, clientv3.WithPrefix())
+			resp, err := kv.Get(clienttest.Within(t), key, clientv3.WithPrefix())
 			require.NoError(t, err)
 			require.Equal(t, n, resp.Count, key)
 		}
-		resp, err := kv.Get(within(t), "b", clientv3.WithFromKey())
+		resp, err := kv.Get(clienttest.Within(t), "b", clientv3.WithFromKey())
 		require.NoError(t, err)
 		require.EqualValues(t, 3, resp.Count)
 	}

@@ -10,37 +10,38 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
 // TestGets has reads of all kinds answered from memory.
 func TestGets(t *testing.T) {
-	cluster, client := startFake(t, 1)
-	put(t, cluster, "a/1", "x")
+	cluster, client := clienttest.StartClient(t, 1)
+	clienttest.Put(t, cluster, "a/1", "x")
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 	awaitServing(t, c, "a/1")
 
-	rev := put(t, cluster, "a/2", "y")
+	rev := clienttest.Put(t, cluster, "a/2", "y")
 	ranges := cluster.Count("Range")
-	resp, err := c.Get(within(t), "a/", clientv3.WithPrefix())
+	resp, err := c.Get(clienttest.Within(t), "a/", clientv3.WithPrefix())
 	require.NoError(t, err)
 	require.Len(t, resp.Kvs, 2)
 	require.GreaterOrEqual(t, resp.Header.Revision, rev)
 	require.Equal(t, ranges+1, cluster.Count("Range"), "the floor is the only read")
 
-	other := put(t, cluster, "b", "not cached")
-	resp, err = c.Get(within(t), "a/1")
+	other := clienttest.Put(t, cluster, "b", "not cached")
+	resp, err = c.Get(clienttest.Within(t), "a/1")
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, resp.Header.Revision, other, "progress brings the revision of what is not cached")
 
 	ranges = cluster.Count("Range")
-	_, err = c.Get(within(t), "a/1", clientv3.WithSerializable())
+	_, err = c.Get(clienttest.Within(t), "a/1", clientv3.WithSerializable())
 	require.NoError(t, err)
-	_, err = c.Get(within(t), "a/1", clientv3.WithRev(rev))
+	_, err = c.Get(clienttest.Within(t), "a/1", clientv3.WithRev(rev))
 	require.NoError(t, err)
 	require.Equal(t, ranges, cluster.Count("Range"))
 
-	resp, err = c.Get(within(t), "b")
+	resp, err = c.Get(clienttest.Within(t), "b")
 	require.NoError(t, err)
 	require.Equal(t, "not cached", string(resp.Kvs[0].Value))
 }
@@ -48,8 +49,8 @@ func TestGets(t *testing.T) {
 // TestMetadataOfTheCaller has a get with a token of its own, which the server refuses. Memory answers only what the
 // client's own login may read.
 func TestMetadataOfTheCaller(t *testing.T) {
-	cluster, client := startFake(t, 1)
-	put(t, cluster, "a/1", "secret")
+	cluster, client := clienttest.StartClient(t, 1)
+	clienttest.Put(t, cluster, "a/1", "secret")
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 	awaitServing(t, c, "a/1")
 	cluster.On("Range", func(call *fakeetcd.Call) {
@@ -57,7 +58,7 @@ func TestMetadataOfTheCaller(t *testing.T) {
 			call.Answer(nil, errDenied)
 		}
 	})
-	other := metadata.AppendToOutgoingContext(within(t), "token", "another user's")
+	other := metadata.AppendToOutgoingContext(clienttest.Within(t), "token", "another user's")
 	for name, ctx := range map[string]context.Context{
 		"plain": other, "stale": cache.WithMaxStaleness(other, time.Hour), "revision": cache.NotOlderThan(other, 1),
 	} {
@@ -68,7 +69,7 @@ func TestMetadataOfTheCaller(t *testing.T) {
 	require.Equal(t, denied, err)
 
 	ranges := cluster.Count("Range")
-	_, err = c.Get(clientv3.WithRequireLeader(within(t)), "a/1")
+	_, err = c.Get(clientv3.WithRequireLeader(clienttest.Within(t)), "a/1")
 	require.NoError(t, err)
 	require.Equal(t, ranges+1, cluster.Count("Range"), "a floor")
 	require.NotContains(t, cluster.Calls("Range")[ranges].Metadata, "token")

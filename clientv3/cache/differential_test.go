@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 )
 
 // keyOf draws a key below a/, so that many collide.
@@ -65,22 +66,22 @@ func FuzzGet(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		cluster, client := startFake(t, 1)
+		cluster, client := clienttest.StartClient(t, 1)
 		c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 		awaitServing(t, c, "a/")
-		grant, err := client.Grant(within(t), 60)
+		grant, err := client.Grant(clienttest.Within(t), 60)
 		require.NoError(t, err)
 		for range 40 {
 			write(t, r, client, grant.ID)
 			op := getOf(r, cluster.Revision())
-			want, err := client.Do(within(t), op)
+			want, err := client.Do(clienttest.Within(t), op)
 			require.NoError(t, err)
 			if op.IsSerializable() || op.Rev() != 0 {
-				_, err := c.Get(within(t), "a/") // the cache has what is there
+				_, err := c.Get(clienttest.Within(t), "a/") // the cache has what is there
 				require.NoError(t, err)
 			}
 			before := c.Stats()
-			got, err := c.Do(within(t), op)
+			got, err := c.Do(clienttest.Within(t), op)
 			require.NoError(t, err)
 			if op.Rev() == 0 {
 				require.Equal(t, before.Hits+1, c.Stats().Hits, "it is not answered from memory")
@@ -94,7 +95,7 @@ func FuzzGet(f *testing.F) {
 
 func write(t *testing.T, r *rand.Rand, client *clientv3.Client, lease clientv3.LeaseID) {
 	t.Helper()
-	ctx := within(t)
+	ctx := clienttest.Within(t)
 	var err error
 	switch r.IntN(6) {
 	case 0:

@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -59,9 +60,8 @@ func TestVersionsThatLoseEvents(t *testing.T) {
 		"3.8.0-alpha.0": true, "4.0.0": true, "unknown": false, "": false,
 	} {
 		t.Run(version, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cluster, client := startFake(t, 1)
-				rev := put(t, cluster, "a/1", "v")
+			clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+				rev := clienttest.Put(t, cluster, "a/1", "v")
 				saysVersion(cluster, func() string { return version })
 				c := serve(t, client, cache.Config{})
 				want := map[bool]int64{true: 4}[keeps]
@@ -92,9 +92,8 @@ func TestAnErrorOfStatusPasses(t *testing.T) {
 		"unavailable":       status.Error(codes.Unavailable, "no healthy upstream"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cluster, client := startFake(t, 1)
-				rev := put(t, cluster, "a/1", "v")
+			clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+				rev := clienttest.Put(t, cluster, "a/1", "v")
 				cluster.Once("Status", func(call *fakeetcd.Call) { call.Answer(nil, refusal) })
 				c := serve(t, client, cache.Config{})
 				require.ErrorContains(t, c.Freshness().Err, "version")
@@ -123,9 +122,8 @@ func TestAnErrorOfStatusPasses(t *testing.T) {
 
 // TestAServerWithoutStatus has a server that is not etcd's.
 func TestAServerWithoutStatus(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
-		rev := put(t, cluster, "a/1", "v")
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		rev := clienttest.Put(t, cluster, "a/1", "v")
 		h := cluster.On("Status", func(call *fakeetcd.Call) {
 			call.Answer(nil, status.Error(codes.Unimplemented, "unknown method Status"))
 		})
@@ -138,9 +136,8 @@ func TestAServerWithoutStatus(t *testing.T) {
 
 // TestMembersAreUpgraded has the version change under a watch, and back.
 func TestMembersAreUpgraded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
-		rev := put(t, cluster, "a/1", "v")
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		rev := clienttest.Put(t, cluster, "a/1", "v")
 		var version atomic.Value
 		saysVersion(cluster, func() string { return version.Load().(string) })
 		version.Store("3.5.15")
@@ -157,8 +154,7 @@ func TestMembersAreUpgraded(t *testing.T) {
 
 // TestFreshnessSaysWhy has the other reasons for which the server answers.
 func TestFreshnessSaysWhy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		var muted atomic.Bool
 		unresponsive(cluster, func(*fakeetcd.Member) bool { return muted.Load() })
 		refusal := cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
@@ -173,15 +169,15 @@ func TestFreshnessSaysWhy(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, c.Freshness().Err)
 		muted.Store(true)
-		put(t, cluster, "b", "v")
+		clienttest.Put(t, cluster, "b", "v")
 		_, err = c.Get(t.Context(), "a/1")
 		require.NoError(t, err)
 		require.ErrorContains(t, c.Freshness().Err, "behind")
 	})
-	cluster, client := startFake(t, 1)
+	cluster, client := clienttest.StartClient(t, 1)
 	require.NoError(t, cluster.SetWatchOptions(fakeetcd.WatchOptions{Kine: true}))
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
-	put(t, cluster, "a/1", "v")
+	clienttest.Put(t, cluster, "a/1", "v")
 	require.EventuallyWithT(t, func(t *assert.CollectT) {
 		require.ErrorContains(t, c.Freshness().Err, "kine")
 	}, patience, time.Millisecond)
@@ -190,9 +186,8 @@ func TestFreshnessSaysWhy(t *testing.T) {
 // TestWhatWasLostBeforeAnUpgrade has a server lose an event of the watch before it is upgraded; its version is not to be had in between. What
 // memory answers afterwards has it.
 func TestWhatWasLostBeforeAnUpgrade(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
-		put(t, cluster, "a/1", "old")
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		clienttest.Put(t, cluster, "a/1", "old")
 		var version atomic.Value
 		version.Store("3.5.12")
 		saysVersion(cluster, func() string { return version.Load().(string) })
@@ -203,10 +198,10 @@ func TestWhatWasLostBeforeAnUpgrade(t *testing.T) {
 		})
 		c := serve(t, client, cache.Config{})
 		loses.Store(true)
-		rev := put(t, cluster, "a/1", "new")
+		rev := clienttest.Put(t, cluster, "a/1", "new")
 		synctest.Wait()
 		loses.Store(false)
-		put(t, cluster, "a/2", "v")
+		clienttest.Put(t, cluster, "a/2", "v")
 		cluster.Once("Status", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
 		version.Store("3.5.18")
 		time.Sleep(25 * time.Minute)

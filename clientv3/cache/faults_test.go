@@ -19,6 +19,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -57,13 +58,12 @@ func onCreate(cluster *fakeetcd.Cluster, respond func(*fakeetcd.Call, *pb.WatchC
 // TestAWatchThatLags has a watch say nothing for a while. A read waits for MaxWait, further ones do not; when the watch
 // is there again, they are answered from memory.
 func TestAWatchThatLags(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		var muted atomic.Bool
 		unresponsive(cluster, func(*fakeetcd.Member) bool { return muted.Load() })
 		c := serve(t, client, cache.Config{MaxWait: 100 * time.Millisecond})
 		muted.Store(true)
-		put(t, cluster, "b", "v")
+		clienttest.Put(t, cluster, "b", "v")
 		began := time.Now()
 		_, err := c.Get(t.Context(), "a/1")
 		require.NoError(t, err)
@@ -86,13 +86,12 @@ func TestAWatchThatLags(t *testing.T) {
 
 // TestProgressIsAskedForEverMoreSlowly counts the requests to a watch that does not answer.
 func TestProgressIsAskedForEverMoreSlowly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		var muted atomic.Bool
 		unresponsive(cluster, func(*fakeetcd.Member) bool { return muted.Load() })
 		c := serve(t, client, cache.Config{})
 		muted.Store(true)
-		put(t, cluster, "b", "v")
+		clienttest.Put(t, cluster, "b", "v")
 		_, err := c.Get(t.Context(), "a/1")
 		require.NoError(t, err)
 		require.InDelta(t, 17, c.Stats().ProgressRequests, 3, "in the half second of MaxWait")
@@ -103,8 +102,7 @@ func TestProgressIsAskedForEverMoreSlowly(t *testing.T) {
 
 // TestAMemberThatCatchesUpIsNotHurried has a member answer progress requests at once, ever a little further.
 func TestAMemberThatCatchesUpIsNotHurried(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		var lag atomic.Int64
 		cluster.On("Watch", func(call *fakeetcd.Call) {
 			call.OnSend(func(m proto.Message) bool {
@@ -117,7 +115,7 @@ func TestAMemberThatCatchesUpIsNotHurried(t *testing.T) {
 		})
 		c := serve(t, client, cache.Config{})
 		for range 1000 {
-			put(t, cluster, "b", "v")
+			clienttest.Put(t, cluster, "b", "v")
 		}
 		lag.Store(900)
 		_, err := c.Get(t.Context(), "a/1")
@@ -146,14 +144,13 @@ func TestAStuckIdleWatch(t *testing.T) {
 }
 
 func aStuckIdleWatch(t *testing.T, wrap func(clientv3.Watcher) clientv3.Watcher, within time.Duration) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 3)
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		client.Watcher = wrap(client.Watcher)
 		var stuck atomic.Pointer[fakeetcd.Member]
 		unresponsive(cluster, func(m *fakeetcd.Member) bool { return stuck.Load() == m })
 		c := serve(t, client, cache.Config{})
 		stuck.Store(cluster.Calls("Watch")[0].Member)
-		put(t, cluster, "a/1", "v")
+		clienttest.Put(t, cluster, "a/1", "v")
 		time.Sleep(time.Minute * 11 / 10)
 		time.Sleep(within)
 		synctest.Wait()
@@ -170,8 +167,8 @@ func aStuckIdleWatch(t *testing.T, wrap func(clientv3.Watcher) clientv3.Watcher,
 
 // TestAPermissionIsWithdrawn has the watch refused when it is created anew. What was cached is dropped.
 func TestAPermissionIsWithdrawn(t *testing.T) {
-	cluster, client := startFake(t, 1)
-	put(t, cluster, "a/1", "secret")
+	cluster, client := clienttest.StartClient(t, 1)
+	clienttest.Put(t, cluster, "a/1", "secret")
 	dropped := make(chan error, 1)
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, OnDrop: func(_ string, err error) { dropped <- err }})
 	awaitServing(t, c, "a/1")
@@ -183,16 +180,16 @@ func TestAPermissionIsWithdrawn(t *testing.T) {
 	})
 	cluster.Member(0).BreakConnections()
 	require.Equal(t, denied, <-dropped)
-	_, err := c.Get(within(t), "a/1", clientv3.WithSerializable())
+	_, err := c.Get(clienttest.Within(t), "a/1", clientv3.WithSerializable())
 	require.Equal(t, denied, err)
 }
 
 // TestAPermissionOfOnePrefixIsWithdrawn has the server deny reads of one of two prefixes. It is dropped, and the other one is
 // read as before.
 func TestAPermissionOfOnePrefixIsWithdrawn(t *testing.T) {
-	cluster, client := startFake(t, 1)
-	put(t, cluster, "a/1", "secret")
-	put(t, cluster, "b/1", "v")
+	cluster, client := clienttest.StartClient(t, 1)
+	clienttest.Put(t, cluster, "a/1", "secret")
+	clienttest.Put(t, cluster, "b/1", "v")
 	dropped := make(chan string, 1)
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/", "b/"}, OnDrop: func(prefix string, err error) {
 		assert.Equal(t, denied, err)
@@ -206,11 +203,11 @@ func TestAPermissionOfOnePrefixIsWithdrawn(t *testing.T) {
 		}
 	})
 	for range 2 { // floors read the prefixes in turn
-		_, err := c.Get(within(t), "b/1")
+		_, err := c.Get(clienttest.Within(t), "b/1")
 		require.NoError(t, err)
 	}
 	require.Equal(t, "a/", <-dropped)
-	_, err := c.Get(within(t), "a/1", clientv3.WithSerializable())
+	_, err := c.Get(clienttest.Within(t), "a/1", clientv3.WithSerializable())
 	require.Equal(t, denied, err)
 	awaitServing(t, c, "b/1")
 	refusal.Remove()
@@ -237,9 +234,8 @@ func withdraw(cluster *fakeetcd.Cluster, prefix string) {
 
 // TestFloorsReadThePrefixesInTurn has the permission for the last of three prefixes withdrawn while another one is read.
 func TestFloorsReadThePrefixesInTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
-		put(t, cluster, "c/1", "secret")
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		clienttest.Put(t, cluster, "c/1", "secret")
 		c := newCache(t, client, cache.Config{Prefixes: []string{"a/", "b/", "c/"}})
 		synctest.Wait()
 		withdraw(cluster, "c/")
@@ -260,9 +256,8 @@ func TestFloorsReadThePrefixesInTurn(t *testing.T) {
 // within an interval, whether others are read or not.
 func TestARoleIsNarrowed(t *testing.T) {
 	for _, busy := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			cluster, client := startFake(t, 1)
-			put(t, cluster, "p100/z", "secret")
+		clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+			clienttest.Put(t, cluster, "p100/z", "secret")
 			var prefixes []string
 			for i := range 140 {
 				prefixes = append(prefixes, fmt.Sprintf("p%03d/", i))
@@ -292,8 +287,7 @@ func TestARoleIsNarrowed(t *testing.T) {
 
 // TestAnIdleCacheCostsLittle counts what a cache sends in an hour without use.
 func TestAnIdleCacheCostsLittle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		c := serve(t, client, cache.Config{})
 		ranges := cluster.Count("Range")
 		time.Sleep(time.Hour)
@@ -308,9 +302,9 @@ func TestAnIdleCacheCostsLittle(t *testing.T) {
 // TestDeltaResync has the watch need what was compacted. What is read is keys, and the values that changed.
 func TestDeltaResync(t *testing.T) {
 	const keys, changed = 3000, 30
-	cluster, client := startFake(t, 1)
+	cluster, client := clienttest.StartClient(t, 1)
 	for i := range keys {
-		put(t, cluster, fmt.Sprintf("a/%05d", i), "v")
+		clienttest.Put(t, cluster, fmt.Sprintf("a/%05d", i), "v")
 	}
 	resynced := make(chan cache.Resynced, 1)
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, OnResync: func(r cache.Resynced) { resynced <- r }})
@@ -319,9 +313,9 @@ func TestDeltaResync(t *testing.T) {
 		from := cluster.Revision()
 		missRevisions(t, cluster, func() {
 			for i := range changed {
-				put(t, cluster, fmt.Sprintf("a/%05d", 100*i), fmt.Sprint("new", from))
+				clienttest.Put(t, cluster, fmt.Sprintf("a/%05d", 100*i), fmt.Sprint("new", from))
 			}
-			put(t, cluster, fmt.Sprint("a/1", from), "added")
+			clienttest.Put(t, cluster, fmt.Sprint("a/1", from), "added")
 		})
 		before := len(cluster.Calls())
 		r := <-resynced
@@ -349,7 +343,7 @@ func missRevisions(t *testing.T, cluster *fakeetcd.Cluster, happen func()) {
 	away := cluster.On("Watch", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCNoLeader) })
 	cluster.Member(0).BreakConnections()
 	happen()
-	put(t, cluster, "b", "so that what happened before is compacted")
+	clienttest.Put(t, cluster, "b", "so that what happened before is compacted")
 	require.NoError(t, cluster.Compact(cluster.Revision()))
 	away.Remove()
 }
@@ -357,9 +351,9 @@ func missRevisions(t *testing.T, cluster *fakeetcd.Cluster, happen func()) {
 // requireEqualToServer compares all keys of a cache of "a/" with the server's at the same revision.
 func requireEqualToServer(t *testing.T, c *cache.Cache, client *clientv3.Client) {
 	t.Helper()
-	got, err := c.Get(within(t), "a/", clientv3.WithPrefix(), clientv3.WithSerializable())
+	got, err := c.Get(clienttest.Within(t), "a/", clientv3.WithPrefix(), clientv3.WithSerializable())
 	require.NoError(t, err)
-	want, err := clientv3.NewKV(client).Get(within(t), "a/", clientv3.WithPrefix(), clientv3.WithRev(got.Header.Revision))
+	want, err := clientv3.NewKV(client).Get(clienttest.Within(t), "a/", clientv3.WithPrefix(), clientv3.WithRev(got.Header.Revision))
 	require.NoError(t, err)
 	require.Len(t, got.Kvs, len(want.Kvs))
 	for i := range want.Kvs {
@@ -370,14 +364,14 @@ func requireEqualToServer(t *testing.T, c *cache.Cache, client *clientv3.Client)
 
 // TestDeltaResyncWithDeletions removes keys, and most of the values change, so that all are read.
 func TestDeltaResyncWithDeletions(t *testing.T) {
-	cluster, client := startFake(t, 1)
+	cluster, client := clienttest.StartClient(t, 1)
 	for i := range 100 {
-		put(t, cluster, fmt.Sprintf("a/%03d", i), "v")
+		clienttest.Put(t, cluster, fmt.Sprintf("a/%03d", i), "v")
 	}
 	resynced := make(chan cache.Resynced, 1)
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, OnResync: func(r cache.Resynced) { resynced <- r }})
 	missRevisions(t, cluster, func() {
-		_, err := newClient(t, cluster).Delete(within(t), "a/01", clientv3.WithPrefix())
+		_, err := clienttest.Connect(t, cluster).Delete(clienttest.Within(t), "a/01", clientv3.WithPrefix())
 		require.NoError(t, err)
 	})
 	r := <-resynced
@@ -386,7 +380,7 @@ func TestDeltaResyncWithDeletions(t *testing.T) {
 	requireEqualToServer(t, c, client)
 	missRevisions(t, cluster, func() {
 		for i := range 80 {
-			put(t, cluster, fmt.Sprintf("a/%03d", i), "new")
+			clienttest.Put(t, cluster, fmt.Sprintf("a/%03d", i), "new")
 		}
 	})
 	require.True(t, (<-resynced).Full)
@@ -397,9 +391,8 @@ func TestDeltaResyncWithDeletions(t *testing.T) {
 // client whose watches do not last.
 func TestCompactedWatches(t *testing.T) {
 	lists := func(t *testing.T, lasts time.Duration) (n int) {
-		synctest.Test(t, func(t *testing.T) {
-			cluster, client := startFake(t, 1)
-			rev := put(t, cluster, "a/1", "v")
+		clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+			rev := clienttest.Put(t, cluster, "a/1", "v")
 			onCreate(cluster, func(call *fakeetcd.Call, r *pb.WatchCreateRequest) {
 				header := &pb.ResponseHeader{Revision: rev}
 				_ = call.Send(&pb.WatchResponse{Header: header, WatchId: r.WatchId, Created: true})
@@ -421,14 +414,14 @@ func TestCompactedWatches(t *testing.T) {
 
 // TestAServerThatContradictsItself has a server say that more keys follow, and return none.
 func TestAServerThatContradictsItself(t *testing.T) {
-	cluster, client := startFake(t, 1)
+	cluster, client := clienttest.StartClient(t, 1)
 	cluster.On("Range", func(call *fakeetcd.Call) {
 		call.Answer(&pb.RangeResponse{Header: &pb.ResponseHeader{Revision: 5}, More: true, Count: 3}, nil)
 	})
 	c, err := cache.New(client, cache.Config{Prefixes: []string{"a/"}})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	require.NoError(t, cluster.Wait(within(t), "Range", 2))
+	require.NoError(t, cluster.Wait(clienttest.Within(t), "Range", 2))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	require.ErrorContains(t, c.WaitSynced(ctx), "more keys follow")
@@ -436,13 +429,12 @@ func TestAServerThatContradictsItself(t *testing.T) {
 
 // TestOverflow has a prefix outgrow the cache. It is read from the server, and loaded again when there is less.
 func TestOverflow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
-		put(t, cluster, "a/1", "v")
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		clienttest.Put(t, cluster, "a/1", "v")
 		dropped := make(chan error, 1)
 		c := serve(t, client, cache.Config{MaxBytes: 1000, OnDrop: func(_ string, err error) { dropped <- err }})
 		require.EqualValues(t, 1, c.Stats().Keys)
-		put(t, cluster, "a/2", string(make([]byte, 2000)))
+		clienttest.Put(t, cluster, "a/2", string(make([]byte, 2000)))
 		var overflow *cache.OverflowError
 		require.ErrorAs(t, <-dropped, &overflow)
 		require.Equal(t, cache.OverflowError{Prefix: "a/", MaxBytes: 1000}, *overflow)
@@ -462,13 +454,12 @@ func TestOverflow(t *testing.T) {
 // TestPrefixesThatLoadTogether has prefixes each of which fits, loaded at the same time. Together they stay within MaxBytes.
 func TestPrefixesThatLoadTogether(t *testing.T) {
 	const prefixes, limit = 6, 250_000
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		var all []string
 		for p := range prefixes {
 			all = append(all, fmt.Sprintf("p%d/", p))
 			for i := range 10 {
-				put(t, cluster, fmt.Sprintf("p%d/%d", p, i), strings.Repeat("x", 20_000))
+				clienttest.Put(t, cluster, fmt.Sprintf("p%d/%d", p, i), strings.Repeat("x", 20_000))
 			}
 		}
 		var reading sync.WaitGroup
@@ -506,22 +497,22 @@ func TestAnotherCluster(t *testing.T) {
 		"another": {ClusterId: 7, MemberId: 1, RaftTerm: 1, Revision: 5000}, "another, younger": {ClusterId: 7, MemberId: 1, RaftTerm: 1, Revision: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster, client := startFake(t, 1)
+			cluster, client := clienttest.StartClient(t, 1)
 			for range 10 {
-				put(t, cluster, "a/1", "old")
+				clienttest.Put(t, cluster, "a/1", "old")
 			}
 			dropped := make(chan error, 1)
 			c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, OnDrop: func(_ string, err error) { dropped <- err }})
 			awaitServing(t, c, "a/1")
 			become(cluster, now)
-			resp, err := c.Get(within(t), "a/1")
+			resp, err := c.Get(clienttest.Within(t), "a/1")
 			require.NoError(t, err)
 			require.Equal(t, "new", string(resp.Kvs[0].Value))
 			var changed *clientv3.ClusterChangedError
 			require.ErrorAs(t, <-dropped, &changed)
 			require.EqualValues(t, 7, changed.NewClusterID)
 			awaitServing(t, c, "a/1")
-			resp, err = c.Get(within(t), "a/1", clientv3.WithSerializable())
+			resp, err = c.Get(clienttest.Within(t), "a/1", clientv3.WithSerializable())
 			require.NoError(t, err)
 			require.Equal(t, "new", string(resp.Kvs[0].Value))
 			require.Equal(t, now.ClusterId, resp.Header.ClusterId)
@@ -547,13 +538,13 @@ func become(cluster *fakeetcd.Cluster, now *pb.ResponseHeader) {
 
 // TestClose has reads and an informer under way when the cache is closed, and reads afterwards.
 func TestClose(t *testing.T) {
-	cluster, client := startFake(t, 1)
-	put(t, cluster, "a/1", "v")
+	cluster, client := clienttest.StartClient(t, 1)
+	clienttest.Put(t, cluster, "a/1", "v")
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 	awaitServing(t, c, "a/1")
 	_, err := cache.NewInformer(c, cache.InformerConfig[string]{Decode: decodeString})
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(clienttest.Within(t))
 	defer cancel()
 	var reads []<-chan result
 	for range 100 {
@@ -569,7 +560,7 @@ func TestClose(t *testing.T) {
 	require.EqualValues(t, 1, resp.Count)
 	_, err = cache.NewInformer(c, cache.InformerConfig[string]{Decode: decodeString})
 	require.Equal(t, cache.ErrClosed, err)
-	require.Equal(t, cache.ErrClosed, c.WaitSynced(within(t)))
+	require.Equal(t, cache.ErrClosed, c.WaitSynced(clienttest.Within(t)))
 }
 
 func canceled() context.Context {
@@ -580,17 +571,17 @@ func canceled() context.Context {
 
 // TestTheClientCloses has the client closed before the cache.
 func TestTheClientCloses(t *testing.T) {
-	_, client := startFake(t, 1)
+	_, client := clienttest.StartClient(t, 1)
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 	require.NoError(t, client.Close())
-	_, err := c.Get(within(t), "a/1")
+	_, err := c.Get(clienttest.Within(t), "a/1")
 	require.True(t, clientv3.IsConnCanceled(err), "%v", err)
 	c.Close()
 }
 
 // TestOneReadersEndHurtsNoOther cancels one of two reads that wait for a floor.
 func TestOneReadersEndHurtsNoOther(t *testing.T) {
-	cluster, client := startFake(t, 1)
+	cluster, client := clienttest.StartClient(t, 1)
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 	awaitServing(t, c, "a/1")
 	under, release := make(chan struct{}), make(chan struct{})
@@ -598,12 +589,12 @@ func TestOneReadersEndHurtsNoOther(t *testing.T) {
 		close(under)
 		assert.NoError(t, call.Hold(release))
 	})
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(clienttest.Within(t))
 	first := getAsync(ctx, c, "a/1")
 	<-under
 	cancel()
 	require.Equal(t, context.Canceled, (<-first).err)
-	second := getAsync(within(t), c, "a/1")
+	second := getAsync(clienttest.Within(t), c, "a/1")
 	close(release)
 	require.NoError(t, (<-second).err)
 }

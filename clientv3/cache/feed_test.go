@@ -7,25 +7,17 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 )
 
 // TestRevisionOfAnInformer has an informer take an earlier change while a snapshot is published. Its revision is never above
 // that of its objects.
 func TestRevisionOfAnInformer(t *testing.T) {
-	cluster, err := fakeetcd.Start(1)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
-	_, err = cluster.Put("a/1", "old")
-	require.NoError(t, err)
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
+	cluster := clienttest.Start(t, 1)
+	clienttest.Put(t, cluster, "a/1", "old")
+	client := clienttest.Connect(t, cluster)
 	c, err := New(client, Config{Prefixes: []string{"a/"}})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)

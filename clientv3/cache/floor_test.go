@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/leasing"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
@@ -65,8 +66,8 @@ func (e *early) Get(ctx context.Context, key string, opts ...clientv3.OpOption) 
 // before the floor has returned. The read sees the write, unless it joins that floor.
 func TestReadsJoinNoFloorUnderWay(t *testing.T) {
 	run := func(t *testing.T, planted bool) (wrote int64, read *clientv3.GetResponse) {
-		cluster, client := startFake(t, 1)
-		put(t, cluster, "a/1", "old")
+		cluster, client := clienttest.StartClient(t, 1)
+		clienttest.Put(t, cluster, "a/1", "old")
 		under, release := make(chan struct{}), make(chan struct{})
 		held := false
 		c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
@@ -94,7 +95,7 @@ func TestReadsJoinNoFloorUnderWay(t *testing.T) {
 		c = newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 		var first <-chan result
 		require.Eventually(t, func() bool { // the watch may not be created yet
-			first = getAsync(within(t), c, "a/1")
+			first = getAsync(clienttest.Within(t), c, "a/1")
 			select {
 			case <-under:
 				return true
@@ -102,8 +103,8 @@ func TestReadsJoinNoFloorUnderWay(t *testing.T) {
 				return false
 			}
 		}, patience, time.Millisecond)
-		wrote = put(t, cluster, "b", "not cached, so that only progress shows it")
-		second := getAsync(within(t), c, "a/1")
+		wrote = clienttest.Put(t, cluster, "b", "not cached, so that only progress shows it")
+		second := getAsync(clienttest.Within(t), c, "a/1")
 		close(release)
 		r := <-first
 		require.NoError(t, r.err)
@@ -125,8 +126,8 @@ func TestReadsJoinNoFloorUnderWay(t *testing.T) {
 // have begun.
 func TestReadsShareAFloor(t *testing.T) {
 	const readers = 50
-	cluster, client := startFake(t, 1)
-	put(t, cluster, "a/1", "v")
+	cluster, client := clienttest.StartClient(t, 1)
+	clienttest.Put(t, cluster, "a/1", "v")
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 	awaitServing(t, c, "a/1")
 	under, release := make(chan struct{}, 1), make(chan struct{})
@@ -142,13 +143,13 @@ func TestReadsShareAFloor(t *testing.T) {
 			assert.NoError(t, call.Hold(release))
 		}
 	})
-	reads := []<-chan result{getAsync(within(t), c, "a/1")}
+	reads := []<-chan result{getAsync(clienttest.Within(t), c, "a/1")}
 	<-under
 	before := c.Stats().Floors
 	var begun sync.WaitGroup
 	for range readers {
 		begun.Add(1)
-		ctx := &noted{Context: within(t), note: sync.OnceFunc(begun.Done)}
+		ctx := &noted{Context: clienttest.Within(t), note: sync.OnceFunc(begun.Done)}
 		reads = append(reads, getAsync(ctx, c, "a/1"))
 	}
 	begun.Wait()
@@ -199,8 +200,8 @@ func earlyServer(cluster *fakeetcd.Cluster, fromTheStart bool) {
 // the server; a cache that uses it answers what was before.
 func TestProgressThatComesTooEarly(t *testing.T) {
 	run := func(t *testing.T, fromTheStart bool) string {
-		cluster, client := startFake(t, 1)
-		put(t, cluster, "a/1", "old")
+		cluster, client := clienttest.StartClient(t, 1)
+		clienttest.Put(t, cluster, "a/1", "old")
 		cluster.On("Range", func(call *fakeetcd.Call) { // of the same cluster as the watch
 			resp, err := call.Execute()
 			if err == nil {
@@ -211,12 +212,12 @@ func TestProgressThatComesTooEarly(t *testing.T) {
 		})
 		earlyServer(cluster, fromTheStart)
 		c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
-		require.NoError(t, cluster.Wait(within(t), "Watch", 1))
+		require.NoError(t, cluster.Wait(clienttest.Within(t), "Watch", 1))
 		if !fromTheStart {
 			awaitServing(t, c, "a/1")
 		}
-		put(t, cluster, "a/1", "new")
-		resp, err := c.Get(within(t), "a/1")
+		clienttest.Put(t, cluster, "a/1", "new")
+		resp, err := c.Get(clienttest.Within(t), "a/1")
 		require.NoError(t, err)
 		return string(resp.Kvs[0].Value)
 	}
@@ -229,18 +230,18 @@ func TestProgressThatComesTooEarly(t *testing.T) {
 func TestOtherServers(t *testing.T) {
 	for name, o := range map[string]fakeetcd.WatchOptions{"kine": {Kine: true}, "grpc-proxy": {Proxy: true}} {
 		t.Run(name, func(t *testing.T) {
-			cluster, client := startFake(t, 1)
+			cluster, client := clienttest.StartClient(t, 1)
 			require.NoError(t, cluster.SetWatchOptions(o))
 			c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
-			put(t, cluster, "a/1", "v")
+			clienttest.Put(t, cluster, "a/1", "v")
 			require.Eventually(t, func() bool {
-				resp, err := c.Get(within(t), "a/1", clientv3.WithSerializable())
+				resp, err := c.Get(clienttest.Within(t), "a/1", clientv3.WithSerializable())
 				return err == nil && resp.Count == 1 && c.Stats().Events == 1
 			}, patience, time.Millisecond)
-			put(t, cluster, "b", "v")
+			clienttest.Put(t, cluster, "b", "v")
 			before := c.Stats()
 			for range 10 {
-				resp, err := c.Get(within(t), "a/1")
+				resp, err := c.Get(clienttest.Within(t), "a/1")
 				require.NoError(t, err)
 				require.Equal(t, cluster.Revision(), resp.Header.Revision)
 			}
@@ -254,22 +255,22 @@ func TestOtherServers(t *testing.T) {
 
 // TestAFailedFloorFailsItsReads has the server refuse floors, in the words that a plain get would bring.
 func TestAFailedFloorFailsItsReads(t *testing.T) {
-	cluster, client := startFake(t, 1)
+	cluster, client := clienttest.StartClient(t, 1)
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 	awaitServing(t, c, "a/1")
 	refusal := cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(proto.Message(nil), errDenied) })
-	_, err := c.Get(within(t), "a/1")
+	_, err := c.Get(clienttest.Within(t), "a/1")
 	require.Equal(t, denied, err)
 	refusal.Remove()
-	_, err = c.Get(within(t), "a/1")
+	_, err = c.Get(clienttest.Within(t), "a/1")
 	require.NoError(t, err)
 }
 
 // TestOverLeasing has a cache over a KV that serves keys from memory, with the revision of an earlier response.
 func TestOverLeasing(t *testing.T) {
-	cluster, client := startFake(t, 1)
-	put(t, cluster, "a/1", "v")
-	other := newClient(t, cluster)
+	cluster, client := clienttest.StartClient(t, 1)
+	clienttest.Put(t, cluster, "a/1", "v")
+	other := clienttest.Connect(t, cluster)
 	kv, closeKV, err := leasing.NewKV(client, "_leasing/")
 	require.NoError(t, err)
 	t.Cleanup(closeKV)
@@ -277,9 +278,9 @@ func TestOverLeasing(t *testing.T) {
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxWait: patience})
 	awaitServing(t, c, "a/1")
 	for range 20 {
-		written, err := other.Put(within(t), "a/1", "v")
+		written, err := other.Put(clienttest.Within(t), "a/1", "v")
 		require.NoError(t, err)
-		resp, err := c.Get(within(t), "a/1")
+		resp, err := c.Get(clienttest.Within(t), "a/1")
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, resp.Kvs[0].ModRevision, written.Header.Revision)
 	}

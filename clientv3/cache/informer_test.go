@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -45,7 +46,7 @@ func newInformer(t *testing.T, c *cache.Cache, cfg cache.InformerConfig[string])
 	in, err := cache.NewInformer(c, cfg)
 	require.NoError(t, err)
 	t.Cleanup(in.Close)
-	require.NoError(t, in.WaitSynced(within(t)))
+	require.NoError(t, in.WaitSynced(clienttest.Within(t)))
 	require.True(t, in.HasSynced())
 	return in
 }
@@ -70,24 +71,24 @@ func requireChanges(t *testing.T, changes <-chan string, want ...string) {
 }
 
 func TestInformer(t *testing.T) {
-	cluster, client := startFake(t, 1)
-	put(t, cluster, "a/1", "x")
-	put(t, cluster, "a/2", "y")
+	cluster, client := clienttest.StartClient(t, 1)
+	clienttest.Put(t, cluster, "a/1", "x")
+	clienttest.Put(t, cluster, "a/2", "y")
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 	in := newInformer(t, c, cache.InformerConfig[string]{
 		Indexes: map[string]func(string, string) []string{"letters": func(_, v string) []string { return strings.Split(v, "") }},
 	})
 	changes := changesOf(t, in)
 	requireChanges(t, changes, "added a/1 -→x", "added a/2 -→y", "synced")
-	put(t, cluster, "a/1", "xy")
+	clienttest.Put(t, cluster, "a/1", "xy")
 	requireChanges(t, changes, "updated a/1 x→xy")
 	found, err := in.ByIndex("letters", "y")
 	require.NoError(t, err)
 	require.Len(t, found, 2)
-	_, err = client.Delete(within(t), "a/1")
+	_, err = client.Delete(clienttest.Within(t), "a/1")
 	require.NoError(t, err)
 	requireChanges(t, changes, "deleted a/1 xy→-")
-	put(t, cluster, "a/3", "z")
+	clienttest.Put(t, cluster, "a/3", "z")
 	requireChanges(t, changes, "added a/3 -→z")
 	found, err = in.ByIndex("letters", "y")
 	require.NoError(t, err)
@@ -105,15 +106,15 @@ func TestInformer(t *testing.T) {
 
 // TestAnInformerOfAPart has an informer of a prefix within the cache's, and refuses what is not.
 func TestAnInformerOfAPart(t *testing.T) {
-	cluster, client := startFake(t, 1)
+	cluster, client := clienttest.StartClient(t, 1)
 	for _, key := range []string{"a/1", "a/b/1", "a/b/2", "a/c"} {
-		put(t, cluster, key, "v")
+		clienttest.Put(t, cluster, key, "v")
 	}
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 	changes := changesOf(t, newInformer(t, c, cache.InformerConfig[string]{Prefix: "a/b/"}))
 	requireChanges(t, changes, "added a/b/1 -→v", "added a/b/2 -→v", "synced")
-	put(t, cluster, "a/c", "w")
-	put(t, cluster, "a/b/1", "w")
+	clienttest.Put(t, cluster, "a/c", "w")
+	clienttest.Put(t, cluster, "a/b/1", "w")
 	requireChanges(t, changes, "updated a/b/1 v→w")
 	_, err := cache.NewInformer(c, cache.InformerConfig[string]{Prefix: "b", Decode: decodeString})
 	require.ErrorContains(t, err, `"b"`)
@@ -123,9 +124,9 @@ func TestAnInformerOfAPart(t *testing.T) {
 
 // TestAValueThatCannotBeDecoded leaves the object as it was.
 func TestAValueThatCannotBeDecoded(t *testing.T) {
-	cluster, client := startFake(t, 1)
-	put(t, cluster, "a/1", "bad")
-	put(t, cluster, "a/2", "v")
+	cluster, client := clienttest.StartClient(t, 1)
+	clienttest.Put(t, cluster, "a/1", "bad")
+	clienttest.Put(t, cluster, "a/2", "v")
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 	failed := make(chan string, 10)
 	in := newInformer(t, c, cache.InformerConfig[string]{
@@ -134,12 +135,12 @@ func TestAValueThatCannotBeDecoded(t *testing.T) {
 	changes := changesOf(t, in)
 	requireChanges(t, changes, "added a/2 -→v", "synced")
 	require.Equal(t, "a/1 2 bad value", <-failed)
-	put(t, cluster, "a/2", "bad")
+	clienttest.Put(t, cluster, "a/2", "bad")
 	require.Equal(t, "a/2 4 bad value", <-failed)
 	o, ok := in.Get("a/2")
 	require.True(t, ok)
 	require.Equal(t, "v", o.Value)
-	put(t, cluster, "a/2", "w")
+	clienttest.Put(t, cluster, "a/2", "w")
 	requireChanges(t, changes, "updated a/2 v→w")
 	require.EqualValues(t, 2, in.Stats().DecodeErrors)
 }
@@ -147,8 +148,8 @@ func TestAValueThatCannotBeDecoded(t *testing.T) {
 // TestASlowHandler has a handler that delays no other, and receives the latest state of what it missed.
 func TestASlowHandler(t *testing.T) {
 	const puts = 1000
-	cluster, client := startFake(t, 1)
-	put(t, cluster, "a/1", "first")
+	cluster, client := clienttest.StartClient(t, 1)
+	clienttest.Put(t, cluster, "a/1", "first")
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 	in := newInformer(t, c, cache.InformerConfig[string]{})
 	quick := changesOf(t, in)
@@ -160,12 +161,12 @@ func TestASlowHandler(t *testing.T) {
 	})
 	requireChanges(t, changes, "added a/1 -→first")
 	for i := range puts {
-		put(t, cluster, "a/1", fmt.Sprint(i))
+		clienttest.Put(t, cluster, "a/1", fmt.Sprint(i))
 	}
-	put(t, cluster, "a/2", "gone before it is delivered")
-	_, err := client.Delete(within(t), "a/2")
+	clienttest.Put(t, cluster, "a/2", "gone before it is delivered")
+	_, err := client.Delete(clienttest.Within(t), "a/2")
 	require.NoError(t, err)
-	put(t, cluster, "a/3", "last")
+	clienttest.Put(t, cluster, "a/3", "last")
 	for got := ""; got != "added a/3 -→last"; {
 		got = <-quick
 	}
@@ -173,16 +174,16 @@ func TestASlowHandler(t *testing.T) {
 	close(release)
 	requireChanges(t, changes, "synced", fmt.Sprintf("updated a/1 first→%d", puts-1), "added a/3 -→last")
 	remove()
-	put(t, cluster, "a/3", "nobody receives it")
+	clienttest.Put(t, cluster, "a/3", "nobody receives it")
 	requireChanges(t, quick, "updated a/3 last→nobody receives it")
 	require.Empty(t, changes)
 }
 
 // TestARelistIsAnnounced misses revisions that were compacted.
 func TestARelistIsAnnounced(t *testing.T) {
-	cluster, client := startFake(t, 1)
+	cluster, client := clienttest.StartClient(t, 1)
 	for i := range 10 {
-		put(t, cluster, fmt.Sprintf("a/%d", i), "v")
+		clienttest.Put(t, cluster, fmt.Sprintf("a/%d", i), "v")
 	}
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 	in := newInformer(t, c, cache.InformerConfig[string]{})
@@ -192,20 +193,20 @@ func TestARelistIsAnnounced(t *testing.T) {
 	}
 	requireChanges(t, changes, "synced")
 	missRevisions(t, cluster, func() {
-		put(t, cluster, "a/5", "w")
-		put(t, cluster, "a/5", "x")
-		_, err := newClient(t, cluster).Delete(within(t), "a/6")
+		clienttest.Put(t, cluster, "a/5", "w")
+		clienttest.Put(t, cluster, "a/5", "x")
+		_, err := clienttest.Connect(t, cluster).Delete(clienttest.Within(t), "a/6")
 		require.NoError(t, err)
 	})
 	requireChanges(t, changes, "relisted", "updated a/5 v→x", "deleted a/6 v→-")
-	put(t, cluster, "a/6", "again")
+	clienttest.Put(t, cluster, "a/6", "again")
 	requireChanges(t, changes, "added a/6 -→again")
 }
 
 // TestAnInformerBeforeItsCache has both made before there is a server.
 func TestAnInformerBeforeItsCache(t *testing.T) {
-	cluster, client := startFake(t, 1)
-	put(t, cluster, "a/1", "v")
+	cluster, client := clienttest.StartClient(t, 1)
+	clienttest.Put(t, cluster, "a/1", "v")
 	cluster.Member(0).Stop()
 	c, err := cache.New(client, cache.Config{Prefixes: []string{"a/"}})
 	require.NoError(t, err)
@@ -218,16 +219,16 @@ func TestAnInformerBeforeItsCache(t *testing.T) {
 	require.Error(t, in.WaitSynced(canceled()))
 	cluster.Member(0).Start()
 	requireChanges(t, changes, "added a/1 -→v", "synced")
-	_, err = client.Put(within(t), "a/1", "w", clientv3.WithPrevKV())
+	_, err = client.Put(clienttest.Within(t), "a/1", "w", clientv3.WithPrevKV())
 	require.NoError(t, err)
 	requireChanges(t, changes, "updated a/1 v→w")
 }
 
 // TestARelistOvertakesWhatWaits has a handler that is busy while a relist changes an object that has a change waiting.
 func TestARelistOvertakesWhatWaits(t *testing.T) {
-	cluster, client := startFake(t, 1)
+	cluster, client := clienttest.StartClient(t, 1)
 	for i := range 10 {
-		put(t, cluster, fmt.Sprintf("a/%d", i), "v")
+		clienttest.Put(t, cluster, fmt.Sprintf("a/%d", i), "v")
 	}
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 	in := newInformer(t, c, cache.InformerConfig[string]{})
@@ -245,16 +246,16 @@ func TestARelistOvertakesWhatWaits(t *testing.T) {
 		<-changes
 	}
 	requireChanges(t, changes, "synced")
-	put(t, cluster, "a/0", "w")
+	clienttest.Put(t, cluster, "a/0", "w")
 	<-busy
-	put(t, cluster, "a/5", "w")
+	clienttest.Put(t, cluster, "a/5", "w")
 	for range 2 {
-		missRevisions(t, cluster, func() { put(t, cluster, "a/5", "x") })
+		missRevisions(t, cluster, func() { clienttest.Put(t, cluster, "a/5", "x") })
 		for got := ""; got != "relisted"; {
 			got = <-quick
 		}
 	}
-	put(t, cluster, "a/6", "last")
+	clienttest.Put(t, cluster, "a/6", "last")
 	for got := ""; got != "updated a/6 v→last"; {
 		got = <-quick
 	}
@@ -265,10 +266,9 @@ func TestARelistOvertakesWhatWaits(t *testing.T) {
 
 // TestWhatIsLoadedAnewAndUnchanged has a prefix dropped and loaded again. Handlers get what has changed.
 func TestWhatIsLoadedAnewAndUnchanged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		for i := range 10 {
-			put(t, cluster, fmt.Sprintf("a/%d", i), "v")
+			clienttest.Put(t, cluster, fmt.Sprintf("a/%d", i), "v")
 		}
 		decoded := 0
 		c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
@@ -286,7 +286,7 @@ func TestWhatIsLoadedAnewAndUnchanged(t *testing.T) {
 		refusal := cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
 		_, err = c.Get(t.Context(), "a/1")
 		require.Equal(t, denied, err)
-		put(t, cluster, "a/3", "w")
+		clienttest.Put(t, cluster, "a/3", "w")
 		_, err = client.Delete(t.Context(), "a/4")
 		require.NoError(t, err)
 		refusal.Remove()
@@ -301,23 +301,22 @@ func TestWhatIsLoadedAnewAndUnchanged(t *testing.T) {
 
 // TestEqualRevisionsOfAnotherCluster has the cluster become another one, with equal revisions of a key and another value.
 func TestEqualRevisionsOfAnotherCluster(t *testing.T) {
-	cluster, client := startFake(t, 1)
-	require.EqualValues(t, 2, put(t, cluster, "a/1", "old"))
+	cluster, client := clienttest.StartClient(t, 1)
+	require.EqualValues(t, 2, clienttest.Put(t, cluster, "a/1", "old"))
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 	changes := changesOf(t, newInformer(t, c, cache.InformerConfig[string]{}))
 	requireChanges(t, changes, "added a/1 -→old", "synced")
 	awaitServing(t, c, "a/1")
 	become(cluster, &pb.ResponseHeader{ClusterId: 7, MemberId: 1, RaftTerm: 1, Revision: 5000})
-	_, err := c.Get(within(t), "a/1")
+	_, err := c.Get(clienttest.Within(t), "a/1")
 	require.NoError(t, err)
 	requireChanges(t, changes, "relisted", "updated a/1 old→new")
 }
 
 // TestCloseInAHandler closes the cache by what it calls.
 func TestCloseInAHandler(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
-		put(t, cluster, "a/1", "v")
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		clienttest.Put(t, cluster, "a/1", "v")
 		c, err := cache.New(client, cache.Config{Prefixes: []string{"a/"}})
 		require.NoError(t, err)
 		in, err := cache.NewInformer(c, cache.InformerConfig[string]{Decode: decodeString})

@@ -8,11 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 )
 
 // TestMetrics compares the metrics with the counters, each of which is one.
 func TestMetrics(t *testing.T) {
-	_, client := startFake(t, 1)
+	_, client := clienttest.StartClient(t, 1)
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 	awaitServing(t, c, "a/")
 	all := c.Metrics()

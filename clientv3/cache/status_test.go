@@ -9,14 +9,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
 // TestStatus has a prefix loaded, its watch fall silent, its permission withdrawn and granted again.
 func TestStatus(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		var muted atomic.Bool
 		unresponsive(cluster, func(*fakeetcd.Member) bool { return muted.Load() })
 		states := make(chan cache.Status, 100)
@@ -40,7 +41,7 @@ func TestStatus(t *testing.T) {
 		require.NoError(t, c.Status()[0].Err)
 
 		muted.Store(true)
-		put(t, cluster, "b", "v")
+		clienttest.Put(t, cluster, "b", "v")
 		began := time.Now()
 		s = next()
 		require.Equal(t, cache.Stale, s.State)
@@ -66,16 +67,15 @@ func TestStatus(t *testing.T) {
 
 // TestWaitForRevision waits for writes of cached keys and of others, and for one that the store does not have.
 func TestWaitForRevision(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		c := serve(t, client, cache.Config{})
 		in, err := cache.NewInformer(c, cache.InformerConfig[string]{Decode: decodeString})
 		require.NoError(t, err)
-		require.NoError(t, in.WaitForRevision(t.Context(), put(t, cluster, "a/1", "v")))
+		require.NoError(t, in.WaitForRevision(t.Context(), clienttest.Put(t, cluster, "a/1", "v")))
 		o, ok := in.Get("a/1")
 		require.True(t, ok)
 		require.Equal(t, "v", o.Value)
-		other := put(t, cluster, "b", "v")
+		other := clienttest.Put(t, cluster, "b", "v")
 		require.NoError(t, in.WaitForRevision(t.Context(), other))
 		require.NoError(t, c.WaitForRevision(t.Context(), other))
 		require.GreaterOrEqual(t, in.Stats().Revision, other)
@@ -86,7 +86,7 @@ func TestWaitForRevision(t *testing.T) {
 		waited := make(chan error)
 		go func() { waited <- in.WaitForRevision(t.Context(), other+1) }()
 		synctest.Wait()
-		put(t, cluster, "b", "w")
+		clienttest.Put(t, cluster, "b", "w")
 		require.NoError(t, <-waited)
 		go func() { waited <- in.WaitForRevision(t.Context(), other+10) }()
 		synctest.Wait()
@@ -99,9 +99,9 @@ func TestWaitForRevision(t *testing.T) {
 
 // TestPartsOfAnInformer has a handler and an iteration of a part of the keys, and an index in order.
 func TestPartsOfAnInformer(t *testing.T) {
-	cluster, client := startFake(t, 1)
+	cluster, client := clienttest.StartClient(t, 1)
 	for _, key := range []string{"a/c/1", "a/b/2", "a/b/1"} {
-		put(t, cluster, key, "v")
+		clienttest.Put(t, cluster, key, "v")
 	}
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 	in := newInformer(t, c, cache.InformerConfig[string]{
@@ -110,8 +110,8 @@ func TestPartsOfAnInformer(t *testing.T) {
 	changes := make(chan string, 10)
 	t.Cleanup(in.AddPrefixHandler("a/b/", func(ch cache.Change[string]) { changes <- spell(ch) }))
 	requireChanges(t, changes, "added a/b/1 -→v", "added a/b/2 -→v", "synced")
-	put(t, cluster, "a/c/1", "w")
-	put(t, cluster, "a/b/2", "w")
+	clienttest.Put(t, cluster, "a/c/1", "w")
+	clienttest.Put(t, cluster, "a/b/2", "w")
 	requireChanges(t, changes, "updated a/b/2 v→w")
 	var keys []string
 	for key, o := range in.All("a/b/") {
@@ -144,8 +144,7 @@ func (c *countingContext) Done() <-chan struct{} {
 
 // TestWaitForRevisionOfARestoredCluster has the history end while the objects are about to reach the revision. It waits for the new history to.
 func TestWaitForRevisionOfARestoredCluster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		c := serve(t, client, cache.Config{})
 		decoding, release := make(chan struct{}, 100), make(chan struct{})
 		in, err := cache.NewInformer(c, cache.InformerConfig[string]{Decode: func(_, value []byte) (string, error) {
@@ -155,7 +154,7 @@ func TestWaitForRevisionOfARestoredCluster(t *testing.T) {
 		}})
 		require.NoError(t, err)
 		for range 10 {
-			put(t, cluster, "a/1", "v")
+			clienttest.Put(t, cluster, "a/1", "v")
 			synctest.Wait()
 		}
 		<-decoding

@@ -21,6 +21,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -129,8 +130,8 @@ func FuzzWatch(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		cluster, client := startFake(t, 1)
-		ctx := within(t)
+		cluster, client := clienttest.StartClient(t, 1)
+		ctx := clienttest.Within(t)
 		c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxEvents: 10})
 		awaitServing(t, c, "a/")
 		w := c.Watcher()
@@ -163,7 +164,7 @@ func FuzzWatch(f *testing.F) {
 				}
 			}
 		}
-		rev := put(t, cluster, "a/", "last")
+		rev := clienttest.Put(t, cluster, "a/", "last")
 		var events []*clientv3.Event
 		for len(events) == 0 || events[len(events)-1].Kv.ModRevision < rev {
 			events = append(events, (<-all).Events...)
@@ -194,8 +195,7 @@ func FuzzWatch(f *testing.F) {
 
 // TestWatchesShareOne has many watches, made before and after events, cost the server one watch.
 func TestWatchesShareOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		asked := watchesOf(cluster)
 		c := serve(t, client, cache.Config{})
 		w := c.Watcher()
@@ -203,8 +203,8 @@ func TestWatchesShareOne(t *testing.T) {
 		for i := range 100 {
 			watches = append(watches, w.Watch(t.Context(), fmt.Sprintf("a/%d", i%10), clientv3.WithPrefix()))
 		}
-		first := put(t, cluster, "a/7", "v")
-		put(t, cluster, "a/8", "v")
+		first := clienttest.Put(t, cluster, "a/7", "v")
+		clienttest.Put(t, cluster, "a/8", "v")
 		late := w.Watch(t.Context(), "a/", clientv3.WithPrefix(), clientv3.WithRev(first))
 		for i, ch := range watches {
 			if i%10 == 7 {
@@ -235,15 +235,14 @@ func TestWatchesShareOne(t *testing.T) {
 
 // TestASlowWatch leaves the window, goes on at the server, and comes back. It delays no other.
 func TestASlowWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		asked := watchesOf(cluster)
 		c := serve(t, client, cache.Config{MaxEvents: 10})
 		w := c.Watcher()
 		slow := w.Watch(t.Context(), "a/", clientv3.WithPrefix())
 		quick := w.Watch(t.Context(), "a/", clientv3.WithPrefix())
 		for range 100 {
-			rev := put(t, cluster, "a/1", "v")
+			rev := clienttest.Put(t, cluster, "a/1", "v")
 			require.Equal(t, rev, (<-quick).Events[0].Kv.ModRevision)
 		}
 		require.EqualValues(t, 1, asked.Load())
@@ -258,7 +257,7 @@ func TestASlowWatch(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		rev := put(t, cluster, "a/2", "v")
+		rev := clienttest.Put(t, cluster, "a/2", "v")
 		require.Equal(t, rev, (<-slow).Events[0].Kv.ModRevision)
 		require.EqualValues(t, 2, asked.Load(), "it is served from the window again")
 		c.Close()
@@ -268,16 +267,16 @@ func TestASlowWatch(t *testing.T) {
 // TestWatchesMeetACompaction has the cache's watch miss revisions that are compacted. Every watch ends as the server's would, and
 // those that are made afterwards begin with what is there.
 func TestWatchesMeetACompaction(t *testing.T) {
-	cluster, client := startFake(t, 1)
-	put(t, cluster, "a/1", "v")
+	cluster, client := clienttest.StartClient(t, 1)
+	clienttest.Put(t, cluster, "a/1", "v")
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 	awaitServing(t, c, "a/1")
 	w := c.Watcher()
 	var watches []clientv3.WatchChan
 	for range 10 {
-		watches = append(watches, w.Watch(within(t), "a/", clientv3.WithPrefix()))
+		watches = append(watches, w.Watch(clienttest.Within(t), "a/", clientv3.WithPrefix()))
 	}
-	missRevisions(t, cluster, func() { put(t, cluster, "a/1", "w") })
+	missRevisions(t, cluster, func() { clienttest.Put(t, cluster, "a/1", "w") })
 	for _, ch := range watches {
 		resp := <-ch
 		require.Equal(t, rpctypes.ErrCompacted, resp.Err())
@@ -286,20 +285,20 @@ func TestWatchesMeetACompaction(t *testing.T) {
 		require.False(t, open)
 	}
 	awaitServing(t, c, "a/1")
-	ch := w.Watch(within(t), "a/", clientv3.WithPrefix())
-	rev := put(t, cluster, "a/1", "x")
+	ch := w.Watch(clienttest.Within(t), "a/", clientv3.WithPrefix())
+	rev := clienttest.Put(t, cluster, "a/1", "x")
 	require.Equal(t, rev, (<-ch).Events[0].Kv.ModRevision)
 }
 
 // TestWatchesOfAnotherCluster end with the error that says so.
 func TestWatchesOfAnotherCluster(t *testing.T) {
-	cluster, client := startFake(t, 1)
-	put(t, cluster, "a/1", "v")
+	cluster, client := clienttest.StartClient(t, 1)
+	clienttest.Put(t, cluster, "a/1", "v")
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 	awaitServing(t, c, "a/1")
-	ch := c.Watcher().Watch(within(t), "a/", clientv3.WithPrefix())
+	ch := c.Watcher().Watch(clienttest.Within(t), "a/", clientv3.WithPrefix())
 	become(cluster, &pb.ResponseHeader{ClusterId: 7, MemberId: 1, RaftTerm: 1, Revision: 5000})
-	_, err := c.Get(within(t), "a/1")
+	_, err := c.Get(clienttest.Within(t), "a/1")
 	require.NoError(t, err)
 	resp := <-ch
 	var changed *clientv3.ClusterChangedError
@@ -311,14 +310,13 @@ func TestWatchesOfAnotherCluster(t *testing.T) {
 
 // TestProgressOfLocalWatches requests progress once for all, and gets the revision of what is not cached.
 func TestProgressOfLocalWatches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		c := serve(t, client, cache.Config{})
 		w := c.Watcher()
 		one, two := w.Watch(t.Context(), "a/1"), w.Watch(t.Context(), "a/", clientv3.WithPrefix())
-		put(t, cluster, "a/2", "v")
+		clienttest.Put(t, cluster, "a/2", "v")
 		require.Len(t, (<-two).Events, 1)
-		rev := put(t, cluster, "b", "v")
+		rev := clienttest.Put(t, cluster, "b", "v")
 		require.NoError(t, w.RequestProgress(t.Context()))
 		for _, ch := range []clientv3.WatchChan{one, two} {
 			resp := <-ch
@@ -332,8 +330,7 @@ func TestProgressOfLocalWatches(t *testing.T) {
 
 // TestWatchesThatAreNotCached go to the client's Watcher.
 func TestWatchesThatAreNotCached(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		asked := watchesOf(cluster)
 		c := serve(t, client, cache.Config{})
 		w := c.Watcher()
@@ -346,7 +343,7 @@ func TestWatchesThatAreNotCached(t *testing.T) {
 			w.Watch(clientv3.WithRequireLeader(ctx), "a/1"),
 			w.Watch(metadata.AppendToOutgoingContext(ctx, "token", "another user's"), "a/1"))
 		require.EqualValues(t, 1+len(watches), asked.Load())
-		rev := put(t, cluster, "a/1", "v")
+		rev := clienttest.Put(t, cluster, "a/1", "v")
 		for _, ch := range watches {
 			require.Equal(t, rev, (<-ch).Events[0].Kv.ModRevision)
 		}
@@ -361,21 +358,20 @@ func TestWatchesThatAreNotCached(t *testing.T) {
 
 // TestWatchesBeforeTheCacheIsLoaded are served by the server, miss nothing, and share one watch afterwards.
 func TestWatchesBeforeTheCacheIsLoaded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		refusal := cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
 		c, err := cache.New(client, cache.Config{Prefixes: []string{"a/"}})
 		require.NoError(t, err)
 		defer c.Close()
 		w := c.Watcher()
 		ch := w.Watch(t.Context(), "a/", clientv3.WithPrefix())
-		first := put(t, cluster, "a/1", "v")
+		first := clienttest.Put(t, cluster, "a/1", "v")
 		require.Equal(t, first, (<-ch).Events[0].Kv.ModRevision)
 		require.EqualValues(t, 1, c.Stats().Behind)
 		refusal.Remove()
 		time.Sleep(5 * time.Minute)
 		require.EqualValues(t, 1, c.Stats().Events+1)
-		second := put(t, cluster, "a/1", "w")
+		second := clienttest.Put(t, cluster, "a/1", "w")
 		require.Equal(t, second, (<-ch).Events[0].Kv.ModRevision)
 		require.EqualValues(t, 1, c.Stats().Behind)
 	})
@@ -409,18 +405,17 @@ var restored = &pb.ResponseHeader{ClusterId: fakeetcd.ClusterID, MemberId: 1, Ra
 // TestASlowWatchOfARestoredCluster is at the server with responses that are not read, while the cache is loaded anew. It does not go on
 // in the new history.
 func TestASlowWatchOfARestoredCluster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		c := serve(t, client, cache.Config{MaxEvents: 1})
 		w := c.Watcher()
 		for range 10 {
-			put(t, cluster, "a/1", "v")
+			clienttest.Put(t, cluster, "a/1", "v")
 		}
 		synctest.Wait()
 		slow := w.Watch(t.Context(), "a/", clientv3.WithPrefix(), clientv3.WithRev(2), clientv3.WithCreatedNotify())
 		synctest.Wait()
 		for range 3 {
-			put(t, cluster, "a/1", "v")
+			clienttest.Put(t, cluster, "a/1", "v")
 			synctest.Wait()
 		}
 		become(cluster, restored)
@@ -439,21 +434,20 @@ func TestASlowWatchOfARestoredCluster(t *testing.T) {
 // TestABlockedWatchOfARestoredCluster waits for its reader while a permission is withdrawn, the cluster is restored, and the cache is loaded
 // anew. The compaction of the old history is forgotten.
 func TestABlockedWatchOfARestoredCluster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		c := newCache(t, client, cache.Config{Prefixes: []string{"a/", "b/"}})
-		put(t, cluster, "a/1", "v")
+		clienttest.Put(t, cluster, "a/1", "v")
 		synctest.Wait()
 		w := c.Watcher()
-		missRevisions(t, cluster, func() { put(t, cluster, "a/1", "w") })
+		missRevisions(t, cluster, func() { clienttest.Put(t, cluster, "a/1", "w") })
 		time.Sleep(time.Minute)
 		for range 5 {
-			put(t, cluster, "a/1", "v")
+			clienttest.Put(t, cluster, "a/1", "v")
 		}
 		synctest.Wait()
 		blocked := w.Watch(t.Context(), "a/", clientv3.WithPrefix())
 		for range 2 {
-			put(t, cluster, "a/1", "v")
+			clienttest.Put(t, cluster, "a/1", "v")
 			synctest.Wait()
 		}
 		deny := func(call *fakeetcd.Call) {
@@ -487,8 +481,7 @@ func TestABlockedWatchOfARestoredCluster(t *testing.T) {
 
 // TestCreatedWatches are made before the cache is loaded, which it is when their server answers.
 func TestCreatedWatches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		cluster.On("Watch", func(call *fakeetcd.Call) {
 			call.OnSend(func(proto.Message) bool {
 				time.Sleep(10 * time.Second)
@@ -531,13 +524,12 @@ func TestAnIdleWatchMissesNothing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cluster, client := startFake(t, 1)
+			clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 				c := serve(t, client, cache.Config{})
 				ch := c.Watcher().Watch(t.Context(), "a/", clientv3.WithPrefix())
-				require.Equal(t, put(t, cluster, "a/1", "v"), after(t, ch).Events[0].Kv.ModRevision)
+				require.Equal(t, clienttest.Put(t, cluster, "a/1", "v"), after(t, ch).Events[0].Kv.ModRevision)
 				for range 10 {
-					put(t, cluster, "b", "v")
+					clienttest.Put(t, cluster, "b", "v")
 				}
 				_, err := c.Get(t.Context(), "a/1")
 				require.NoError(t, err)
@@ -546,7 +538,7 @@ func TestAnIdleWatchMissesNothing(t *testing.T) {
 				leave(t, cluster, c)
 				synctest.Wait()
 				require.EqualValues(t, 1, c.Stats().Behind)
-				rev := put(t, cluster, "a/1", "w")
+				rev := clienttest.Put(t, cluster, "a/1", "w")
 				resp := after(t, ch)
 				require.NoError(t, resp.Err())
 				require.Equal(t, rev, resp.Events[0].Kv.ModRevision)
@@ -558,8 +550,7 @@ func TestAnIdleWatchMissesNothing(t *testing.T) {
 
 // TestWatchesOfADeniedPrefix do not wait for it, and get each progress that is requested.
 func TestWatchesOfADeniedPrefix(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := startFake(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
 		c, err := cache.New(client, cache.Config{Prefixes: []string{"a/"}})
 		require.NoError(t, err)

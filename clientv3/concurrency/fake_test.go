@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	. "github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -27,9 +28,7 @@ type fake struct {
 func withFake(t *testing.T, members int, test func(t *testing.T, f fake)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		cluster, err := fakeetcd.Start(members)
-		require.NoError(t, err)
-		t.Cleanup(cluster.Close)
+		cluster := clienttest.Start(t, members)
 		f := fake{Cluster: cluster}
 		f.client = f.newClient(t)
 		test(t, f)

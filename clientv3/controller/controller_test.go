@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
 	"github.com/quorate/quorate/clientv3/controller"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -34,12 +34,8 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	cluster, err := fakeetcd.Start(1)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
-	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop()})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
+	cluster := clienttest.Start(t, 1)
+	client := clienttest.Connect(t, cluster)
 	c, err := cache.New(client, cache.Config{Prefixes: []string{"a/"}})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
@@ -50,8 +46,7 @@ func newRig(t *testing.T) *rig {
 
 func (r *rig) put(t *testing.T, key, value string) {
 	t.Helper()
-	_, err := r.cluster.Put(key, value)
-	require.NoError(t, err)
+	clienttest.Put(t, r.cluster, key, value)
 }
 
 // run starts a controller, and returns a function that ends it.

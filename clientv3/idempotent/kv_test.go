@@ -21,6 +21,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/batch"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/retry"
 )
@@ -40,13 +41,7 @@ func inBubble(t *testing.T, cfg Config, test func(t *testing.T, cluster *fakeetc
 // newClient returns a client of an etcd in memory. Both end with the test.
 func newClient(t *testing.T) (*fakeetcd.Cluster, *clientv3.Client) {
 	t.Helper()
-	cluster, err := fakeetcd.Start(3)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
-	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	return cluster, client
+	return clienttest.StartClient(t, 3)
 }
 
 // What can happen to a request.
@@ -107,14 +102,11 @@ func TestResponsesAreThoseOfPlainCalls(t *testing.T) {
 					plainCluster, plain := newClient(t)
 					for i := range 3 {
 						key, value := fmt.Sprint("a", i), strconv.Itoa(i)
-						_, err := cluster.Put(key, value)
-						require.NoError(t, err)
+						clienttest.Put(t, cluster, key, value)
 						for plainCluster.Revision() < cluster.Revision()-1 {
-							_, err := plainCluster.Put("filler", "")
-							require.NoError(t, err)
+							clienttest.Put(t, plainCluster, "filler", "")
 						}
-						_, err = plainCluster.Put(key, value)
-						require.NoError(t, err)
+						clienttest.Put(t, plainCluster, key, value)
 					}
 					want, err := plain.Do(t.Context(), op)
 					require.NoError(t, err)
@@ -196,8 +188,7 @@ func TestResponseLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
-				_, err := cluster.Put("k", "v")
-				require.NoError(t, err)
+				clienttest.Put(t, cluster, "k", "v")
 				cluster.Once("Txn", func(c *fakeetcd.Call) {
 					_, _ = c.Execute()
 					if tt.compact {
@@ -205,7 +196,7 @@ func TestResponseLost(t *testing.T) {
 					}
 					c.BreakConn()
 				})
-				_, err = kv.Do(t.Context(), tt.op)
+				_, err := kv.Do(t.Context(), tt.op)
 				var lost *retry.ResponseLostError
 				require.ErrorAs(t, err, &lost)
 				require.ErrorContains(t, err, tt.cause)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	. "github.com/quorate/quorate/clientv3/jobs"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/retry"
@@ -56,7 +57,7 @@ func TestRefusedAck(t *testing.T) {
 		p.enqueue(t, "letter")
 		handle, jobs := holding(t)
 		p.work(t, 1, handle)
-		job := next(t, jobs)
+		job := clienttest.Next(t, jobs)
 		ack := func(op clientv3.Op) error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -83,7 +84,7 @@ func TestAckRefusedAfterALostAnswer(t *testing.T) {
 		p.enqueue(t, "letter")
 		handle, jobs := holding(t)
 		p.work(t, 1, handle)
-		job := next(t, jobs)
+		job := clienttest.Next(t, jobs)
 		r.Once("Txn", func(call *fakeetcd.Call) {
 			_, _ = call.Execute()
 			r.Once("Txn", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
@@ -105,7 +106,7 @@ func TestEndOfWorkIsBounded(t *testing.T) {
 				id := p.enqueue(t, "letter")
 				handle, jobs := holding(t)
 				w := p.work(t, 1, handle)
-				job := next(t, jobs)
+				job := clienttest.Next(t, jobs)
 				hook := r.refusing(refusal, false)
 				w.cancel()
 				job.answer <- job.ctx.Err()
@@ -137,7 +138,7 @@ func TestPanicIsNotHeldUp(t *testing.T) {
 			runtime.Goexit()
 			return nil
 		})
-		next(t, began)
+		clienttest.Next(t, began)
 		p.enqueue(t, "another")
 		within(t, freed, 15*time.Second)
 		w.end(t)

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	. "github.com/quorate/quorate/clientv3/jobs"
 	"github.com/quorate/quorate/clientv3/leaderelection"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
@@ -29,7 +30,7 @@ func TestJobIsHandledOnce(t *testing.T) {
 
 		handle, jobs := holding(t)
 		w := p.work(t, 2, handle)
-		job := next(t, jobs)
+		job := clienttest.Next(t, jobs)
 		require.Equal(t, "letter", job.Payload)
 		require.Equal(t, 1, job.Attempt)
 		require.Equal(t, &Status{ID: id, Payload: "letter", State: Running, Attempts: 1, Worker: "ann"}, p.status(t, id))
@@ -74,7 +75,7 @@ func TestFailuresEndInADeadLetter(t *testing.T) {
 		p.work(t, 2, handle)
 		var last time.Time
 		for attempt := 1; attempt <= 4; attempt++ {
-			job := next(t, jobs)
+			job := clienttest.Next(t, jobs)
 			require.Equal(t, attempt, job.Attempt)
 			if attempt > 1 {
 				bound := min(10*time.Second<<(attempt-2), 30*time.Second)
@@ -95,7 +96,7 @@ func TestFailuresEndInADeadLetter(t *testing.T) {
 		require.Empty(t, jobs)
 
 		require.NoError(t, p.Retry(t.Context(), id))
-		job := next(t, jobs)
+		job := clienttest.Next(t, jobs)
 		require.Equal(t, 1, job.Attempt)
 		require.ErrorIs(t, p.Retry(t.Context(), id), ErrNotFound)
 		job.answer <- nil
@@ -111,7 +112,7 @@ func TestDelayedAndRemovedJobs(t *testing.T) {
 		start := time.Now()
 		late := p.enqueue(t, "late", WithDelay(time.Hour))
 		removed := p.enqueue(t, "removed", WithDelay(time.Minute))
-		next := func() *held { return next(t, jobs) }
+		next := func() *held { return clienttest.Next(t, jobs) }
 		first := p.enqueue(t, "first")
 		job := next()
 		require.Equal(t, first, job.ID)
@@ -136,27 +137,27 @@ func TestHandlerEndsBeforeItsJobIsClaimedAgain(t *testing.T) {
 		id := lost.enqueue(t, "letter")
 		handle, jobs := holding(t)
 		lost.work(t, 1, handle)
-		first := next(t, jobs)
+		first := clienttest.Next(t, jobs)
 		other := r.process(t, cfg)
 		otherHandle, otherJobs := holding(t)
 		other.work(t, 1, otherHandle)
 		time.Sleep(time.Minute)
 		require.NoError(t, first.ctx.Err(), "the lease is renewed")
 
-		lost.cut()
-		next(t, first.ctx.Done())
+		lost.Cut()
+		clienttest.Next(t, first.ctx.Done())
 		ended := time.Now()
 		var cause *leaderelection.TermEndedError
 		require.ErrorAs(t, context.Cause(first.ctx), &cause)
 		require.ErrorIs(t, first.Err(), leaderelection.ErrNotRenewed)
-		second := next(t, otherJobs)
+		second := clienttest.Next(t, otherJobs)
 		require.GreaterOrEqual(t, second.began.Sub(ended), cfg.Margin)
 		require.Equal(t, id, second.ID)
 		require.Equal(t, 2, second.Attempt)
 		require.Greater(t, second.Revision(), first.Revision())
 
 		// It goes on as if it held the job.
-		lost.heal()
+		lost.Heal()
 		resp, err := lost.Txn(t.Context()).If(first.Fence()).Then(clientv3.OpPut("sent", "twice")).Commit()
 		require.NoError(t, err)
 		require.False(t, resp.Succeeded)
@@ -182,10 +183,10 @@ func TestLostWorkersEndInADeadLetter(t *testing.T) {
 			handle, jobs := holding(t)
 			dying := r.process(t, cfg)
 			dying.work(t, 1, handle)
-			job := next(t, jobs)
+			job := clienttest.Next(t, jobs)
 			require.Equal(t, attempt+1, job.Attempt)
-			dying.cut()
-			next(t, job.ctx.Done())
+			dying.Cut()
+			clienttest.Next(t, job.ctx.Done())
 			job.answer <- nil
 			require.NoError(t, dying.Close())
 		}
@@ -204,21 +205,21 @@ func TestEndOfWorkReturnsJobs(t *testing.T) {
 		w := p.work(t, 2, handle)
 		both := map[string]*held{}
 		for range 2 {
-			job := next(t, jobs)
+			job := clienttest.Next(t, jobs)
 			both[job.ID] = job
 		}
 		otherHandle, otherJobs := holding(t)
 		other.work(t, 2, otherHandle)
 		time.Sleep(time.Minute)
 		w.cancel()
-		next(t, both[interrupted].ctx.Done())
+		clienttest.Next(t, both[interrupted].ctx.Done())
 		time.Sleep(time.Minute)
 		require.Empty(t, otherJobs, "the handlers have not returned")
 		both[completed].answer <- nil
 		both[interrupted].answer <- both[interrupted].ctx.Err()
 		w.end(t)
 		start := time.Now()
-		job := next(t, otherJobs)
+		job := clienttest.Next(t, otherJobs)
 		require.Equal(t, interrupted, job.ID)
 		require.Equal(t, 1, job.Attempt, "an interruption is no failure")
 		require.WithinDuration(t, start, job.began, 500*time.Millisecond)
@@ -244,7 +245,7 @@ func TestLostAnswers(t *testing.T) {
 
 		handle, jobs := holding(t)
 		w := p.work(t, 1, handle)
-		next(t, jobs).answer <- nil // the place works, so that the next Txn is a claim
+		clienttest.Next(t, jobs).answer <- nil // the place works, so that the next Txn is a claim
 		require.Zero(t, p.settled(t))
 		require.NotEmpty(t, id)
 		synctest.Wait()
@@ -252,7 +253,7 @@ func TestLostAnswers(t *testing.T) {
 		put, err := r.process(t, Config{}).Enqueue(t.Context(), "held", WithDelay(time.Minute))
 		require.NoError(t, err)
 		lose()
-		job := next(t, jobs)
+		job := clienttest.Next(t, jobs)
 		require.Equal(t, put, job.ID)
 		require.Equal(t, 1, job.Attempt)
 		require.Equal(t, 1, p.status(t, put).Attempts)
@@ -283,7 +284,7 @@ func TestLateClaimIsReturned(t *testing.T) {
 		hook.Remove()
 		require.Empty(t, jobs)
 		close(resume)
-		job := next(t, jobs)
+		job := clienttest.Next(t, jobs)
 		require.Equal(t, id, job.ID)
 		require.Equal(t, 1, job.Attempt)
 		job.answer <- nil
@@ -307,7 +308,7 @@ func TestLateClaimIsReturnedByABusyProcess(t *testing.T) {
 			}
 			_, _ = call.Execute()
 		})
-		job := next(t, jobs)
+		job := clienttest.Next(t, jobs)
 		require.Equal(t, second, job.ID)
 		w.cancel() // it waits for the handler
 		close(resume)
@@ -345,7 +346,7 @@ func TestIDIsUsedAgainAfterALostAnswer(t *testing.T) {
 		id := p.enqueue(t, "letter")
 		handle, jobs := holding(t)
 		p.work(t, 1, handle)
-		job := next(t, jobs)
+		job := clienttest.Next(t, jobs)
 		r.Once("Txn", func(call *fakeetcd.Call) {
 			_, _ = call.Execute()
 			_, err := r.Put("mail/payloads/"+id, "another")
@@ -356,7 +357,7 @@ func TestIDIsUsedAgainAfterALostAnswer(t *testing.T) {
 		})
 		require.NoError(t, job.Ack(t.Context(), clientv3.OpPut("sent", "once")))
 		job.answer <- nil
-		again := next(t, jobs)
+		again := clienttest.Next(t, jobs)
 		require.Equal(t, "another", again.Payload)
 		again.answer <- nil
 		require.Zero(t, p.settled(t))
@@ -370,14 +371,14 @@ func TestClaimDeletedByOthers(t *testing.T) {
 		id := p.enqueue(t, "letter")
 		handle, jobs := holding(t)
 		p.work(t, 2, handle)
-		job := next(t, jobs)
+		job := clienttest.Next(t, jobs)
 		synctest.Wait()
 		_, err := p.Delete(t.Context(), "mail/live/claims/"+id)
 		require.NoError(t, err)
-		next(t, job.ctx.Done())
+		clienttest.Next(t, job.ctx.Done())
 		require.ErrorIs(t, context.Cause(job.ctx), leaderelection.ErrKeyDeleted)
 		job.answer <- job.ctx.Err()
-		again := next(t, jobs)
+		again := clienttest.Next(t, jobs)
 		require.Equal(t, 2, again.Attempt)
 		again.answer <- nil
 		require.Zero(t, p.settled(t))
@@ -401,7 +402,7 @@ func TestClaimsAreFairAndFew(t *testing.T) {
 		share := make(map[int]int)
 		for i := range jobs {
 			p.enqueue(t, fmt.Sprint(i))
-			share[next(t, handled)]++
+			share[clienttest.Next(t, handled)]++
 			synctest.Wait()
 		}
 		require.Zero(t, p.settled(t))

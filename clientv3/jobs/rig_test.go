@@ -2,19 +2,14 @@ package jobs_test
 
 import (
 	"context"
-	"net"
-	"sync"
-	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
-	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	. "github.com/quorate/quorate/clientv3/jobs"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/retry"
@@ -25,70 +20,22 @@ type rig struct{ *fakeetcd.Cluster }
 
 func withRig(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		cluster, err := fakeetcd.Start(3)
-		require.NoError(t, err)
-		t.Cleanup(cluster.Close)
-		cluster.EnableLeaseExpiry()
-		test(t, &rig{cluster})
-	})
+	clienttest.Bubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster) { test(t, &rig{cluster}) })
 }
 
 // process is a client of its own, over connections that can be cut.
 type process struct {
-	*clientv3.Client
+	*clienttest.Process
 	*Queue
-
-	cluster *fakeetcd.Cluster
-	mu      sync.Mutex
-	down    bool
-	conns   []net.Conn
 }
 
 func (r *rig) process(t *testing.T, cfg Config) *process {
 	t.Helper()
-	p := &process{cluster: r.Cluster}
-	var err error
-	p.Client, err = clientv3.New(clientv3.Config{
-		Endpoints: r.Endpoints(), Logger: zap.NewNop(), DisableHealthSharing: true,
-		DialOptions: []grpc.DialOption{grpc.WithContextDialer(p.dial)},
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = p.Close() })
+	p := clienttest.NewProcess(t, r.Cluster, zap.NewNop())
 	cfg.Name = "mail"
-	p.Queue, err = New(p.Client, cfg)
+	queue, err := New(p.Client, cfg)
 	require.NoError(t, err)
-	return p
-}
-
-func (p *process) dial(ctx context.Context, address string) (net.Conn, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.down {
-		return nil, syscall.ECONNREFUSED
-	}
-	conn, err := p.cluster.DialContext(ctx, address)
-	if err == nil {
-		p.conns = append(p.conns, conn)
-	}
-	return conn, err
-}
-
-// cut breaks the connections of the process, and refuses new ones until heal.
-func (p *process) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.down = true
-	for _, c := range p.conns {
-		_ = c.Close()
-	}
-	p.conns = nil
-}
-
-func (p *process) heal() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.down = false
+	return &process{p, queue}
 }
 
 // working is a Work in a goroutine.
@@ -135,18 +82,6 @@ func holding(t *testing.T) (Handler, <-chan *held) {
 			return t.Context().Err()
 		}
 	}, jobs
-}
-
-// next returns the next value, and fails after a virtual day: while a lease is renewed, a wait is no deadlock.
-func next[T any](t *testing.T, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(24 * time.Hour):
-		require.FailNow(t, "nothing happens")
-		panic("unreachable")
-	}
 }
 
 func (p *process) enqueue(t *testing.T, payload string, opts ...EnqueueOption) string {

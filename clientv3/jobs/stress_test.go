@@ -114,8 +114,8 @@ func jobsUnderFaults(t *testing.T, seed uint64) {
 			faults.Unlock()
 			switch choice {
 			case 0:
-				victim.cut()
-				time.AfterFunc(time.Second+50*pause, victim.heal) // up to 21 s, and a lease lives for 6 s
+				victim.Cut()
+				time.AfterFunc(time.Second+50*pause, victim.Heal) // up to 21 s, and a lease lives for 6 s
 			case 1:
 				n := slices.Index(all, victim)
 				works[n].end(t)
@@ -127,7 +127,7 @@ func jobsUnderFaults(t *testing.T, seed uint64) {
 		faulty = false
 		faults.Unlock()
 		for _, p := range all {
-			p.heal()
+			p.Heal()
 		}
 		counts := producer.settled(t)
 		for _, w := range works {

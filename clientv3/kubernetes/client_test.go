@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/kubernetes"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
@@ -23,9 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // start returns a client of an etcd that holds nothing.
 func start(t *testing.T) (*fakeetcd.Cluster, *kubernetes.Client) {
 	t.Helper()
-	cluster, err := fakeetcd.Start(1)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
+	cluster := clienttest.Start(t, 1)
 	c, err := kubernetes.New(clientv3.Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
@@ -36,8 +35,7 @@ func start(t *testing.T) (*fakeetcd.Cluster, *kubernetes.Client) {
 func put(t *testing.T, cluster *fakeetcd.Cluster, keys ...string) {
 	t.Helper()
 	for _, key := range keys {
-		_, err := cluster.Put(key, "value of "+key)
-		require.NoError(t, err)
+		clienttest.Put(t, cluster, key, "value of "+key)
 	}
 }
 

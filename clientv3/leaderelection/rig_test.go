@@ -2,9 +2,6 @@ package leaderelection_test
 
 import (
 	"context"
-	"net"
-	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
-	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	. "github.com/quorate/quorate/clientv3/leaderelection"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
@@ -24,68 +21,19 @@ type rig struct{ *fakeetcd.Cluster }
 
 func withRig(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		cluster, err := fakeetcd.Start(3)
-		require.NoError(t, err)
-		t.Cleanup(cluster.Close)
-		cluster.EnableLeaseExpiry()
-		test(t, &rig{cluster})
-	})
+	clienttest.Bubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster) { test(t, &rig{cluster}) })
 }
 
 // process is a client of its own, over connections that can be cut.
 type process struct {
-	*clientv3.Client
+	*clienttest.Process
 	logs *observer.ObservedLogs
-
-	cluster *fakeetcd.Cluster
-	mu      sync.Mutex
-	down    bool
-	conns   []net.Conn
 }
 
 func (r *rig) process(t *testing.T) *process {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
-	p := &process{cluster: r.Cluster, logs: logs}
-	var err error
-	p.Client, err = clientv3.New(clientv3.Config{
-		Endpoints: r.Endpoints(), Logger: zap.New(core), DisableHealthSharing: true,
-		DialOptions: []grpc.DialOption{grpc.WithContextDialer(p.dial)},
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = p.Close() })
-	return p
-}
-
-func (p *process) dial(ctx context.Context, address string) (net.Conn, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.down {
-		return nil, syscall.ECONNREFUSED
-	}
-	conn, err := p.cluster.DialContext(ctx, address)
-	if err == nil {
-		p.conns = append(p.conns, conn)
-	}
-	return conn, err
-}
-
-// cut breaks the connections of the process, and refuses new ones until heal.
-func (p *process) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.down = true
-	for _, c := range p.conns {
-		_ = c.Close()
-	}
-	p.conns = nil
-}
-
-func (p *process) heal() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.down = false
+	return &process{clienttest.NewProcess(t, r.Cluster, zap.New(core)), logs}
 }
 
 // lead is the function of a Run, as a test sees it.
@@ -132,25 +80,13 @@ func (p *process) run(t *testing.T, cfg Config) *running {
 // leads waits for the next term.
 func (r *running) leads(t *testing.T) *lead {
 	t.Helper()
-	return next(t, r.terms)
+	return clienttest.Next(t, r.terms)
 }
 
 // ends waits for the end of the Run.
 func (r *running) ends(t *testing.T) error {
 	t.Helper()
-	return next(t, r.result)
-}
-
-// next returns the next value, and fails after a virtual day: while a lease is renewed, a wait is no deadlock.
-func next[T any](t *testing.T, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(24 * time.Hour):
-		require.FailNow(t, "nothing happens")
-		panic("unreachable")
-	}
+	return clienttest.Next(t, r.result)
 }
 
 func (r *running) requireWaiting(t *testing.T) {
@@ -163,7 +99,7 @@ func (r *running) requireWaiting(t *testing.T) {
 // lost waits for the end of the term, and returns its cause.
 func (l *lead) lost(t *testing.T) *TermEndedError {
 	t.Helper()
-	next(t, l.ctx.Done())
+	clienttest.Next(t, l.ctx.Done())
 	synctest.Wait()
 	var ended *TermEndedError
 	require.ErrorAs(t, context.Cause(l.ctx), &ended)

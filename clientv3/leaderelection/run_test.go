@@ -81,7 +81,7 @@ func TestTermEndsBeforeAnotherCanLead(t *testing.T) {
 				second.requireWaiting(t)
 				deadline := l.term.Deadline()
 				require.Greater(t, time.Until(deadline), time.Duration(0))
-				p.cut()
+				p.Cut()
 
 				require.ErrorIs(t, l.lost(t), ErrNotRenewed)
 				require.Equal(t, deadline, l.ended)
@@ -92,7 +92,7 @@ func TestTermEndsBeforeAnotherCanLead(t *testing.T) {
 
 				successor := second.leads(t)
 				require.Equal(t, tt.margin, successor.began.Sub(l.ended))
-				p.heal()
+				p.Heal()
 				l.leave <- nil
 				first.requireWaiting(t)
 				time.Sleep(time.Minute)
@@ -328,7 +328,7 @@ func TestResignIsBounded(t *testing.T) {
 		p := r.process(t)
 		running := p.run(t, Config{ResignTimeout: 2 * time.Second})
 		l := running.leads(t)
-		p.cut()
+		p.Cut()
 		start := time.Now()
 		l.leave <- nil
 		require.NoError(t, running.ends(t))
@@ -390,9 +390,9 @@ func TestNeverMoreHoldersThanPlaces(t *testing.T) {
 					all.Go(func() {
 						for ctx.Err() == nil {
 							time.Sleep(h.upTo(time.Minute))
-							p.cut()
+							p.Cut()
 							time.Sleep(h.upTo(time.Minute))
-							p.heal()
+							p.Heal()
 						}
 					})
 				}
@@ -541,7 +541,7 @@ func TestOverrunIsLogged(t *testing.T) {
 			return p.logs.FilterMessageSnippet("has not returned").Len()
 		}
 		l := running.leads(t)
-		p.cut()
+		p.Cut()
 		l.lost(t)
 		time.Sleep(3*time.Second - time.Nanosecond)
 		require.Zero(t, overrun())

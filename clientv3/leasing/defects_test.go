@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/leasing"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
@@ -23,24 +23,6 @@ import (
 const patience = 20 * time.Second
 
 const prefix = "_leasing/"
-
-func startFake(t *testing.T) *fakeetcd.Cluster {
-	t.Helper()
-	cluster, err := fakeetcd.Start(1)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
-	return cluster
-}
-
-func newClient(t *testing.T, cluster *fakeetcd.Cluster) *clientv3.Client {
-	t.Helper()
-	c, err := clientv3.New(clientv3.Config{
-		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
-	return c
-}
 
 func newKV(t *testing.T, c *clientv3.Client, opts ...concurrency.SessionOption) clientv3.KV {
 	t.Helper()
@@ -93,16 +75,10 @@ func requireTruth(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV, key s
 	require.Equal(t, want.String(), resp.Kvs[0].String())
 }
 
-func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // A write of an unowned key is executed once.
 func TestWriteIsExecutedOnce(t *testing.T) {
-	cluster := startFake(t)
-	kv := newKV(t, newClient(t, cluster))
+	cluster := clienttest.Start(t, 1)
+	kv := newKV(t, clienttest.Connect(t, cluster))
 	_, err := kv.Put(t.Context(), "k", "v")
 	require.NoError(t, err)
 	require.Equal(t, 1, cluster.PutCount("k"))
@@ -115,8 +91,8 @@ func TestWriteIsExecutedOnce(t *testing.T) {
 
 // A write with a lost answer is not sent again.
 func TestWriteWhoseAnswerIsLostIsNotRepeated(t *testing.T) {
-	cluster := startFake(t)
-	kv := newKV(t, newClient(t, cluster))
+	cluster := clienttest.Start(t, 1)
+	kv := newKV(t, clienttest.Connect(t, cluster))
 	own(t, cluster, kv, "k")
 	cluster.Once("Txn", func(c *fakeetcd.Call) {
 		_, err := c.Execute()
@@ -131,12 +107,11 @@ func TestWriteWhoseAnswerIsLostIsNotRepeated(t *testing.T) {
 
 // After a range delete with a lost answer, none of its keys is cached.
 func TestRangeDeleteWhoseAnswerIsLost(t *testing.T) {
-	cluster := startFake(t)
-	kv := newKV(t, newClient(t, cluster))
+	cluster := clienttest.Start(t, 1)
+	kv := newKV(t, clienttest.Connect(t, cluster))
 	keys := []string{"k/a", "k/b", "k/c"}
 	for _, key := range keys {
-		_, err := cluster.Put(key, "v")
-		require.NoError(t, err)
+		clienttest.Put(t, cluster, key, "v")
 		own(t, cluster, kv, key)
 	}
 	// The first transaction or read finds the owned keys; a later one deletes.
@@ -156,12 +131,11 @@ func TestRangeDeleteWhoseAnswerIsLost(t *testing.T) {
 
 // A delete with WithFromKey revokes the ownership of the keys in its range.
 func TestDeleteFromKeyRevokesOwners(t *testing.T) {
-	cluster := startFake(t)
-	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))
-	_, err := cluster.Put("k", "v")
-	require.NoError(t, err)
+	cluster := clienttest.Start(t, 1)
+	owner, other := newKV(t, clienttest.Connect(t, cluster)), newKV(t, clienttest.Connect(t, cluster))
+	clienttest.Put(t, cluster, "k", "v")
 	own(t, cluster, owner, "k")
-	_, err = other.Delete(within(t), "a", clientv3.WithFromKey())
+	_, err := other.Delete(clienttest.Within(t), "a", clientv3.WithFromKey())
 	require.NoError(t, err)
 	require.Nil(t, cluster.Get("k"))
 	requireTruth(t, cluster, owner, "k")
@@ -170,11 +144,11 @@ func TestDeleteFromKeyRevokesOwners(t *testing.T) {
 // A range that contains leasing keys is deleted only while nothing is owned: it also deletes the leasing keys of keys
 // outside of the range.
 func TestDeleteOfLeasingKeysRevokesOwners(t *testing.T) {
-	cluster := startFake(t)
-	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))
+	cluster := clienttest.Start(t, 1)
+	owner, other := newKV(t, clienttest.Connect(t, cluster)), newKV(t, clienttest.Connect(t, cluster))
 	own(t, cluster, owner, "A") // sorts before the prefix
 	own(t, cluster, other, "B")
-	_, err := other.Delete(within(t), "_", clientv3.WithFromKey())
+	_, err := other.Delete(clienttest.Within(t), "_", clientv3.WithFromKey())
 	require.NoError(t, err)
 	for _, kv := range []clientv3.KV{owner, other} {
 		for _, key := range []string{"A", "B"} {
@@ -187,12 +161,11 @@ func TestDeleteOfLeasingKeysRevokesOwners(t *testing.T) {
 
 // A put with ignored fields keeps them in the cache as well.
 func TestPutThatKeepsTheValue(t *testing.T) {
-	cluster := startFake(t)
-	kv := newKV(t, newClient(t, cluster))
-	_, err := cluster.Put("k", "kept")
-	require.NoError(t, err)
+	cluster := clienttest.Start(t, 1)
+	kv := newKV(t, clienttest.Connect(t, cluster))
+	clienttest.Put(t, cluster, "k", "kept")
 	own(t, cluster, kv, "k")
-	_, err = kv.Put(t.Context(), "k", "", clientv3.WithIgnoreValue())
+	_, err := kv.Put(t.Context(), "k", "", clientv3.WithIgnoreValue())
 	require.NoError(t, err)
 	requireFromMemory(t, cluster, kv, "k")
 	requireTruth(t, cluster, kv, "k")
@@ -200,8 +173,8 @@ func TestPutThatKeepsTheValue(t *testing.T) {
 
 // A key with a lease is deleted without a write when the lease ends, so it is not owned.
 func TestPutWithLeaseEndsOwnership(t *testing.T) {
-	cluster := startFake(t)
-	client := newClient(t, cluster)
+	cluster := clienttest.Start(t, 1)
+	client := clienttest.Connect(t, cluster)
 	kv := newKV(t, client)
 	lease, err := client.Grant(t.Context(), 60)
 	require.NoError(t, err)
@@ -226,8 +199,8 @@ func TestPutWithLeaseEndsOwnership(t *testing.T) {
 
 // A comparison of an absent key has the same result as on the server.
 func TestComparisonOfAbsentKey(t *testing.T) {
-	cluster := startFake(t)
-	kv := newKV(t, newClient(t, cluster))
+	cluster := clienttest.Start(t, 1)
+	kv := newKV(t, clienttest.Connect(t, cluster))
 	own(t, cluster, kv, "absent")
 	for _, c := range []clientv3.Cmp{
 		clientv3.Compare(clientv3.Value("absent"), "=", ""),
@@ -236,7 +209,7 @@ func TestComparisonOfAbsentKey(t *testing.T) {
 		clientv3.Compare(clientv3.ModRevision("absent"), "<", 5),
 		clientv3.Compare(clientv3.LeaseValue("absent"), "=", 7),
 	} {
-		want, err := newClient(t, cluster).Txn(t.Context()).If(c).Commit()
+		want, err := clienttest.Connect(t, cluster).Txn(t.Context()).If(c).Commit()
 		require.NoError(t, err)
 		got, err := kv.Txn(t.Context()).If(c).Then(clientv3.OpGet("absent")).Else(clientv3.OpGet("absent")).Commit()
 		require.NoError(t, err)
@@ -246,10 +219,9 @@ func TestComparisonOfAbsentKey(t *testing.T) {
 
 // The options of the get that acquires ownership apply to its response, whether or not it succeeds.
 func TestOptionsOfFirstGet(t *testing.T) {
-	cluster := startFake(t)
-	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))
-	_, err := cluster.Put("k", "v")
-	require.NoError(t, err)
+	cluster := clienttest.Start(t, 1)
+	owner, other := newKV(t, clienttest.Connect(t, cluster)), newKV(t, clienttest.Connect(t, cluster))
+	clienttest.Put(t, cluster, "k", "v")
 	own(t, cluster, owner, "k")
 	resp, err := other.Get(t.Context(), "k", clientv3.WithKeysOnly())
 	require.NoError(t, err)
@@ -258,9 +230,9 @@ func TestOptionsOfFirstGet(t *testing.T) {
 
 // The context of the acquiring get ends: the owner is still asked to release the key after its watch broke with a gap.
 func TestRevocationIsSeenAfterGap(t *testing.T) {
-	cluster := startFake(t)
-	client := newClient(t, cluster)
-	owner, other := newKV(t, newClient(t, cluster)), newKV(t, client)
+	cluster := clienttest.Start(t, 1)
+	client := clienttest.Connect(t, cluster)
+	owner, other := newKV(t, clienttest.Connect(t, cluster)), newKV(t, client)
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := owner.Get(ctx, "k")
 	require.NoError(t, err)
@@ -273,7 +245,7 @@ func TestRevocationIsSeenAfterGap(t *testing.T) {
 	require.NoError(t, err)
 	written := make(chan error, 1)
 	go func() {
-		_, err := other.Put(within(t), "k", "v")
+		_, err := other.Put(clienttest.Within(t), "k", "v")
 		written <- err
 	}()
 	require.Eventually(t, func() bool {
@@ -281,8 +253,7 @@ func TestRevocationIsSeenAfterGap(t *testing.T) {
 		return l != nil && string(l.Value) == "REVOKE"
 	}, patience, time.Millisecond)
 	for i := range 3 {
-		_, err := cluster.Put(fmt.Sprint("filler", i), "v")
-		require.NoError(t, err)
+		clienttest.Put(t, cluster, fmt.Sprint("filler", i), "v")
 	}
 	require.NoError(t, cluster.Compact(cluster.Revision()))
 	refuse.Remove()
@@ -294,13 +265,13 @@ func TestRevocationIsSeenAfterGap(t *testing.T) {
 
 // Close releases the keys at once.
 func TestCloseReleasesKeys(t *testing.T) {
-	cluster := startFake(t)
-	kv, closeKV, err := leasing.NewKV(newClient(t, cluster), prefix)
+	cluster := clienttest.Start(t, 1)
+	kv, closeKV, err := leasing.NewKV(clienttest.Connect(t, cluster), prefix)
 	require.NoError(t, err)
 	own(t, cluster, kv, "k")
 	closeKV()
 	require.Nil(t, cluster.Get(prefix+"k"))
 
-	_, err = newKV(t, newClient(t, cluster)).Put(within(t), "k", "v")
+	_, err = newKV(t, clienttest.Connect(t, cluster)).Put(clienttest.Within(t), "k", "v")
 	require.NoError(t, err)
 }

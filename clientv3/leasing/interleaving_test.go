@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/retry"
 )
@@ -64,10 +65,9 @@ func requireEnd(t *testing.T, done <-chan error) {
 
 // Ownership is revoked and the key written before the owner receives the answer that granted it.
 func TestRevokedBeforeOwned(t *testing.T) {
-	cluster := startFake(t)
-	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))
-	_, err := cluster.Put("k", "old")
-	require.NoError(t, err)
+	cluster := clienttest.Start(t, 1)
+	owner, other := newKV(t, clienttest.Connect(t, cluster)), newKV(t, clienttest.Connect(t, cluster))
+	clienttest.Put(t, cluster, "k", "old")
 	h := holdAnswer(t, cluster)
 	first := make(chan error, 1)
 	go func() {
@@ -85,8 +85,8 @@ func TestRevokedBeforeOwned(t *testing.T) {
 
 // The owner's write is executed and visible to everyone, and the owner has no answer yet.
 func TestWriteInFlightIsNotHidden(t *testing.T) {
-	cluster := startFake(t)
-	owner := newKV(t, newClient(t, cluster))
+	cluster := clienttest.Start(t, 1)
+	owner := newKV(t, clienttest.Connect(t, cluster))
 	own(t, cluster, owner, "k")
 	h := holdAnswer(t, cluster)
 	written := put(owner, "k", "new")
@@ -104,8 +104,8 @@ func TestWriteInFlightIsNotHidden(t *testing.T) {
 
 // Two writes of the owner are answered in reverse order.
 func TestAnswersOvertakeEachOther(t *testing.T) {
-	cluster := startFake(t)
-	owner := newKV(t, newClient(t, cluster))
+	cluster := clienttest.Start(t, 1)
+	owner := newKV(t, clienttest.Connect(t, cluster))
 	own(t, cluster, owner, "k")
 	h := holdAnswer(t, cluster)
 	first := put(owner, "k", "first")
@@ -123,8 +123,8 @@ func TestAnswersOvertakeEachOther(t *testing.T) {
 // The connection of a write breaks. The server executes the write, or tries to, long after the key is owned again.
 func TestLateWriteIsFencedOff(t *testing.T) {
 	t.Parallel()
-	cluster := startFake(t)
-	owner := newKV(t, newClient(t, cluster))
+	cluster := clienttest.Start(t, 1)
+	owner := newKV(t, clienttest.Connect(t, cluster))
 	own(t, cluster, owner, "k")
 	release, late := make(chan struct{}), make(chan proto.Message, 1)
 	cluster.Once("Txn", func(c *fakeetcd.Call) {
@@ -157,8 +157,8 @@ func TestLateWriteIsFencedOff(t *testing.T) {
 // key is owned later.
 func TestAcquisitionWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
-	cluster := startFake(t)
-	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))
+	cluster := clienttest.Start(t, 1)
+	owner, other := newKV(t, clienttest.Connect(t, cluster)), newKV(t, clienttest.Connect(t, cluster))
 	cluster.Once("Txn", func(c *fakeetcd.Call) {
 		_, err := c.Execute()
 		assert.NoError(t, err)
@@ -176,17 +176,17 @@ func TestAcquisitionWhoseAnswerIsLost(t *testing.T) {
 
 // An operator deletes the leasing key, and the watch event is lost. The owner's next write detects it.
 func TestLeasingKeyDeletedByHand(t *testing.T) {
-	cluster := startFake(t)
+	cluster := clienttest.Start(t, 1)
 	cluster.On("Watch", func(c *fakeetcd.Call) {
 		c.OnSend(func(resp proto.Message) bool { return len(resp.(*pb.WatchResponse).Events) == 0 })
 	})
-	client := newClient(t, cluster)
+	client := clienttest.Connect(t, cluster)
 	owner := newKV(t, client)
 	for i, write := range []func(key string) error{
-		func(key string) error { _, err := owner.Put(within(t), key, "v"); return err },
-		func(key string) error { _, err := owner.Delete(within(t), key); return err },
+		func(key string) error { _, err := owner.Put(clienttest.Within(t), key, "v"); return err },
+		func(key string) error { _, err := owner.Delete(clienttest.Within(t), key); return err },
 		func(key string) error {
-			_, err := owner.Delete(within(t), key, clientv3.WithPrefix())
+			_, err := owner.Delete(clienttest.Within(t), key, clientv3.WithPrefix())
 			return err
 		},
 	} {
@@ -203,8 +203,8 @@ func TestLeasingKeyDeletedByHand(t *testing.T) {
 
 // An operator deletes the leasing key, and the watch event arrives.
 func TestManualDeletionIsDetected(t *testing.T) {
-	cluster := startFake(t)
-	client := newClient(t, cluster)
+	cluster := clienttest.Start(t, 1)
+	client := clienttest.Connect(t, cluster)
 	owner := newKV(t, client)
 	own(t, cluster, owner, "k")
 	_, err := client.Delete(t.Context(), prefix+"k")
@@ -219,8 +219,8 @@ func TestManualDeletionIsDetected(t *testing.T) {
 // The watch breaks with a gap. Until the leasing keys are listed, nothing is answered from the cache; then the keys
 // still owned are.
 func TestGap(t *testing.T) {
-	cluster := startFake(t)
-	owner := newKV(t, newClient(t, cluster))
+	cluster := clienttest.Start(t, 1)
+	owner := newKV(t, clienttest.Connect(t, cluster))
 	own(t, cluster, owner, "kept")
 	own(t, cluster, owner, "lost")
 	listing, release := make(chan struct{}), make(chan struct{})
@@ -232,11 +232,10 @@ func TestGap(t *testing.T) {
 	})
 	refuse := cluster.On("Watch", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCNoLeader) })
 	cluster.Member(0).BreakConnections()
-	_, err := newClient(t, cluster).Delete(t.Context(), prefix+"lost")
+	_, err := clienttest.Connect(t, cluster).Delete(t.Context(), prefix+"lost")
 	require.NoError(t, err)
 	for range 2 {
-		_, err := cluster.Put("filler", "v")
-		require.NoError(t, err)
+		clienttest.Put(t, cluster, "filler", "v")
 	}
 	require.NoError(t, cluster.Compact(cluster.Revision()))
 	refuse.Remove()
@@ -260,8 +259,8 @@ func TestGap(t *testing.T) {
 
 // The revocation and the deletion of the leasing key are repeated when their answers are lost; the write is not.
 func TestRevocationIsRepeated(t *testing.T) {
-	cluster := startFake(t)
-	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))
+	cluster := clienttest.Start(t, 1)
+	owner, other := newKV(t, clienttest.Connect(t, cluster)), newKV(t, clienttest.Connect(t, cluster))
 	own(t, cluster, owner, "k")
 	broken := cluster.On("Txn", func(c *fakeetcd.Call) {
 		req := c.Request.(*pb.TxnRequest)
@@ -279,8 +278,8 @@ func TestRevocationIsRepeated(t *testing.T) {
 // A leasing key left by an acquisition without an answer is removed, so that the key can be owned.
 func TestOrphanIsRemoved(t *testing.T) {
 	t.Parallel()
-	cluster := startFake(t)
-	owner := newKV(t, newClient(t, cluster))
+	cluster := clienttest.Start(t, 1)
+	owner := newKV(t, clienttest.Connect(t, cluster))
 	cluster.Once("Txn", func(c *fakeetcd.Call) {
 		_, err := c.Execute()
 		assert.NoError(t, err)

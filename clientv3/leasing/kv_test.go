@@ -8,23 +8,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
 func newTestKV(t *testing.T) (*fakeetcd.Cluster, *clientv3.Client, *kv) {
 	t.Helper()
-	cluster, err := fakeetcd.Start(1)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
+	cluster := clienttest.Start(t, 1)
+	client := clienttest.Connect(t, cluster)
 	k, closeKV, err := NewKV(client, "_leasing/")
 	require.NoError(t, err)
 	t.Cleanup(closeKV)
@@ -41,10 +35,9 @@ func (c *cache) setClock(now func() time.Time) {
 // and writes the key.
 func TestLeaseEndsDuringGet(t *testing.T) {
 	cluster, client, owner := newTestKV(t)
-	_, err := cluster.Put("k", "old")
-	require.NoError(t, err)
+	clienttest.Put(t, cluster, "k", "old")
 	for range 2 {
-		_, err = owner.Get(t.Context(), "k")
+		_, err := owner.Get(t.Context(), "k")
 		require.NoError(t, err)
 	}
 	var asked int
@@ -166,8 +159,7 @@ func TestCacheAnswersLikeTheServer(t *testing.T) {
 	t.Parallel()
 	cluster, client, owner := newTestKV(t)
 	for range 3 {
-		_, err := cluster.Put("there", "value")
-		require.NoError(t, err)
+		clienttest.Put(t, cluster, "there", "value")
 	}
 	for _, key := range []string{"there", "absent"} {
 		_, err := owner.Get(t.Context(), key)
@@ -254,9 +246,8 @@ func TestWritesAnswerLikeTheServer(t *testing.T) {
 			errs := make([]error, 2)
 			for i := range answers {
 				cluster, client, k := newTestKV(t)
-				_, err := cluster.Put("k", "v")
-				require.NoError(t, err)
-				_, err = k.Get(t.Context(), "k") // acquires ownership: both clients are at the same revision
+				clienttest.Put(t, cluster, "k", "v")
+				_, err := k.Get(t.Context(), "k") // acquires ownership: both clients are at the same revision
 				require.NoError(t, err)
 				using := []clientv3.KV{client, k}[i]
 				answers[i], errs[i] = using.Do(t.Context(), op)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/leasing"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
@@ -22,13 +23,12 @@ import (
 // The lease ends although the client keeps it alive, as when an operator revokes it. The KV continues with a new one.
 func TestSessionIsReplaced(t *testing.T) {
 	t.Parallel()
-	cluster := startFake(t)
-	owner := newKV(t, newClient(t, cluster), concurrency.WithTTL(2))
+	cluster := clienttest.Start(t, 1)
+	owner := newKV(t, clienttest.Connect(t, cluster), concurrency.WithTTL(2))
 	own(t, cluster, owner, "k")
 	lost := cluster.Get(prefix + "k").Lease
 	require.NoError(t, cluster.ExpireLease(lost))
-	_, err := cluster.Put("k", "by somebody else")
-	require.NoError(t, err)
+	clienttest.Put(t, cluster, "k", "by somebody else")
 	require.Eventually(t, func() bool {
 		_, err := owner.Get(t.Context(), "k")
 		l := cluster.Get(prefix + "k")
@@ -40,8 +40,8 @@ func TestSessionIsReplaced(t *testing.T) {
 
 // Waiting for an owner that does not answer ends with the caller's context, without a write.
 func TestWaitForOwnerEndsWithContext(t *testing.T) {
-	cluster := startFake(t)
-	client := newClient(t, cluster)
+	cluster := clienttest.Start(t, 1)
+	client := clienttest.Connect(t, cluster)
 	_, err := client.Put(t.Context(), prefix+"k", "") // a dead owner
 	require.NoError(t, err)
 	kv := newKV(t, client)
@@ -72,17 +72,16 @@ func countRevokes(cluster *fakeetcd.Cluster) int { return cluster.PutCount(prefi
 // A write finds more leasing keys than fit into one transaction, its own and others'.
 func TestManyOwners(t *testing.T) {
 	t.Parallel()
-	cluster := startFake(t)
-	client := newClient(t, cluster)
-	mine, theirs := newKV(t, client), newKV(t, newClient(t, cluster))
+	cluster := clienttest.Start(t, 1)
+	client := clienttest.Connect(t, cluster)
+	mine, theirs := newKV(t, client), newKV(t, clienttest.Connect(t, cluster))
 	const n = 300
 	for i := range n {
 		key := fmt.Sprintf("k/%03d", i)
-		_, err := cluster.Put(key, "v")
-		require.NoError(t, err)
+		clienttest.Put(t, cluster, key, "v")
 		own(t, cluster, []clientv3.KV{mine, theirs}[i%2], key)
 	}
-	resp, err := mine.Delete(within(t), "k/", clientv3.WithPrefix())
+	resp, err := mine.Delete(clienttest.Within(t), "k/", clientv3.WithPrefix())
 	require.NoError(t, err)
 	require.Equal(t, int64(n), resp.Deleted)
 	for i := range n {
@@ -93,23 +92,23 @@ func TestManyOwners(t *testing.T) {
 
 // While the leasing keys cannot be watched, everything works without a cache.
 func TestLeasingKeysCannotBeWatched(t *testing.T) {
-	cluster := startFake(t)
+	cluster := clienttest.Start(t, 1)
 	cluster.On("Watch", func(c *fakeetcd.Call) {
 		c.Answer(nil, status.Error(codes.PermissionDenied, "etcdserver: permission denied"))
 	})
-	kv := newKV(t, newClient(t, cluster))
+	kv := newKV(t, clienttest.Connect(t, cluster))
 	requireEnd(t, put(kv, "k", "v"))
 	requireTruth(t, cluster, kv, "k")
 }
 
 func TestLeasingKeysCannotBeListed(t *testing.T) {
-	cluster := startFake(t)
+	cluster := clienttest.Start(t, 1)
 	cluster.On("Range", func(c *fakeetcd.Call) {
 		if string(c.Request.(*pb.RangeRequest).Key) == prefix {
 			c.Answer(nil, status.Error(codes.PermissionDenied, "etcdserver: permission denied"))
 		}
 	})
-	kv := newKV(t, newClient(t, cluster))
+	kv := newKV(t, clienttest.Connect(t, cluster))
 	requireEnd(t, put(kv, "k", "v"))
 	for range 2 {
 		before := cluster.Count("Range")
@@ -119,8 +118,8 @@ func TestLeasingKeysCannotBeListed(t *testing.T) {
 }
 
 func TestNewKVErrors(t *testing.T) {
-	cluster := startFake(t)
-	client := newClient(t, cluster)
+	cluster := clienttest.Start(t, 1)
+	client := clienttest.Connect(t, cluster)
 	kv, closeKV, err := leasing.NewKV(client, "")
 	require.ErrorContains(t, err, "prefix")
 	require.Nil(t, kv)
@@ -148,8 +147,8 @@ func TestNewKVErrors(t *testing.T) {
 // Close is bounded when no member answers.
 func TestCloseWithoutServer(t *testing.T) {
 	t.Parallel()
-	cluster := startFake(t)
-	kv, closeKV, err := leasing.NewKV(newClient(t, cluster), prefix)
+	cluster := clienttest.Start(t, 1)
+	kv, closeKV, err := leasing.NewKV(clienttest.Connect(t, cluster), prefix)
 	require.NoError(t, err)
 	own(t, cluster, kv, "k")
 	cluster.Member(0).Stop()
@@ -172,8 +171,8 @@ func TestCloseWithoutServer(t *testing.T) {
 
 // A lease from the user is kept, and its leasing keys are deleted.
 func TestCloseKeepsLeaseOfUser(t *testing.T) {
-	cluster := startFake(t)
-	client := newClient(t, cluster)
+	cluster := clienttest.Start(t, 1)
+	client := clienttest.Connect(t, cluster)
 	lease, err := client.Grant(t.Context(), 60)
 	require.NoError(t, err)
 	kv, closeKV, err := leasing.NewKV(client, prefix, concurrency.WithLease(lease.ID))
@@ -187,8 +186,8 @@ func TestCloseKeepsLeaseOfUser(t *testing.T) {
 
 // The given lease does not exist: nothing is owned, and everything works.
 func TestSessionWithoutLease(t *testing.T) {
-	cluster := startFake(t)
-	kv := newKV(t, newClient(t, cluster), concurrency.WithLease(4711))
+	cluster := clienttest.Start(t, 1)
+	kv := newKV(t, clienttest.Connect(t, cluster), concurrency.WithLease(4711))
 	requireEnd(t, put(kv, "k", "v"))
 	for range 2 {
 		requireTruth(t, cluster, kv, "k")
@@ -198,9 +197,9 @@ func TestSessionWithoutLease(t *testing.T) {
 
 // The session ends with the context in the options.
 func TestSessionEndsWithContext(t *testing.T) {
-	cluster := startFake(t)
+	cluster := clienttest.Start(t, 1)
 	ctx, cancel := context.WithCancel(t.Context())
-	kv := newKV(t, newClient(t, cluster), concurrency.WithContext(ctx))
+	kv := newKV(t, clienttest.Connect(t, cluster), concurrency.WithContext(ctx))
 	own(t, cluster, kv, "k")
 	cancel()
 	require.Eventually(t, func() bool { return cluster.Get(prefix+"k") == nil }, patience, time.Millisecond)
@@ -210,11 +209,11 @@ func TestSessionEndsWithContext(t *testing.T) {
 
 // The client is closed while a write waits for an owner.
 func TestClientClosedWhileWaiting(t *testing.T) {
-	cluster := startFake(t)
+	cluster := clienttest.Start(t, 1)
 	_, err := cluster.Put(prefix+"k", "") // a dead owner
 	require.NoError(t, err)
 	for _, phase := range []string{"asking", "waiting"} {
-		client := newClient(t, cluster)
+		client := clienttest.Connect(t, cluster)
 		kv := newKV(t, client)
 		asked := make(chan struct{})
 		cluster.Nth("Txn", 2, func(c *fakeetcd.Call) {
@@ -242,8 +241,8 @@ func TestClientClosedWhileWaiting(t *testing.T) {
 
 // Cached responses never have a lower revision than an earlier response.
 func TestRevisionNeverGoesBack(t *testing.T) {
-	cluster := startFake(t)
-	kv := newKV(t, newClient(t, cluster))
+	cluster := clienttest.Start(t, 1)
+	kv := newKV(t, clienttest.Connect(t, cluster))
 	own(t, cluster, kv, "k")
 	written, err := kv.Put(t.Context(), "another", "v")
 	require.NoError(t, err)
@@ -259,8 +258,8 @@ func TestRevisionNeverGoesBack(t *testing.T) {
 
 // One failed comparison decides, even if the cache cannot evaluate another.
 func TestFalseComparisonDecides(t *testing.T) {
-	cluster := startFake(t)
-	kv := newKV(t, newClient(t, cluster))
+	cluster := clienttest.Start(t, 1)
+	kv := newKV(t, clienttest.Connect(t, cluster))
 	own(t, cluster, kv, "k")
 	before := requests(cluster)
 	resp, err := kv.Txn(t.Context()).If(
@@ -275,8 +274,8 @@ func TestFalseComparisonDecides(t *testing.T) {
 
 // A get does not try to acquire a key of another owner each time: an attempt costs the cluster as much as a write.
 func TestForeignKeyIsBackedOff(t *testing.T) {
-	cluster := startFake(t)
-	owner, other := newKV(t, newClient(t, cluster)), newKV(t, newClient(t, cluster))
+	cluster := clienttest.Start(t, 1)
+	owner, other := newKV(t, clienttest.Connect(t, cluster)), newKV(t, clienttest.Connect(t, cluster))
 	own(t, cluster, owner, "k")
 	requireTruth(t, cluster, other, "k")
 	attempts := cluster.Count("Txn")
@@ -287,8 +286,8 @@ func TestForeignKeyIsBackedOff(t *testing.T) {
 }
 
 func TestEndedContext(t *testing.T) {
-	cluster := startFake(t)
-	kv := newKV(t, newClient(t, cluster))
+	cluster := clienttest.Start(t, 1)
+	kv := newKV(t, clienttest.Connect(t, cluster))
 	own(t, cluster, kv, "k")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -302,8 +301,8 @@ func TestEndedContext(t *testing.T) {
 }
 
 func TestUncacheableReads(t *testing.T) {
-	cluster := startFake(t)
-	kv := newKV(t, newClient(t, cluster))
+	cluster := clienttest.Start(t, 1)
+	kv := newKV(t, clienttest.Connect(t, cluster))
 	own(t, cluster, kv, "k")
 	_, err := kv.GetStream(t.Context(), "k")
 	require.Equal(t, codes.Unimplemented, status.Code(err))
@@ -335,12 +334,11 @@ func TestUncacheableReads(t *testing.T) {
 
 // The program's own Lease does not report until when a lease lives, so nothing is answered from the cache.
 func TestLeaseWithoutDeadline(t *testing.T) {
-	cluster := startFake(t)
-	client := newClient(t, cluster)
+	cluster := clienttest.Start(t, 1)
+	client := clienttest.Connect(t, cluster)
 	client.Lease = forgetfulLease{client.Lease}
 	kv := newKV(t, client)
-	_, err := cluster.Put("k", "v")
-	require.NoError(t, err)
+	clienttest.Put(t, cluster, "k", "v")
 	for range 2 {
 		before := requests(cluster)
 		requireTruth(t, cluster, kv, "k")
@@ -372,8 +370,8 @@ func (l *brokenGrant) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGran
 
 // NewKV waits as long as waiting may help.
 func TestNewKVWaits(t *testing.T) {
-	cluster := startFake(t)
-	client := newClient(t, cluster)
+	cluster := clienttest.Start(t, 1)
+	client := clienttest.Connect(t, cluster)
 	client.Lease = &brokenGrant{client.Lease, 2}
 	own(t, cluster, newKV(t, client), "k")
 }

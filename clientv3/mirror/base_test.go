@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mirror"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
@@ -21,8 +22,7 @@ import (
 func putKeys(t *testing.T, cluster *fakeetcd.Cluster, prefix string, n int) {
 	t.Helper()
 	for i := range n {
-		_, err := cluster.Put(fmt.Sprintf("%s%04d", prefix, i), "v")
-		require.NoError(t, err)
+		clienttest.Put(t, cluster, fmt.Sprintf("%s%04d", prefix, i), "v")
 	}
 }
 
@@ -37,7 +37,7 @@ func collect(pages <-chan *clientv3.GetResponse, errs <-chan error) (keys []stri
 }
 
 func TestSyncBase(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	putKeys(t, cluster, "a", 3)
 	putKeys(t, cluster, "b", 250)
 	putKeys(t, cluster, "\xff\xff", 2)
@@ -70,7 +70,7 @@ func TestSyncBase(t *testing.T) {
 
 // TestSyncBaseIsOneState writes between the pages.
 func TestSyncBaseIsOneState(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	putKeys(t, cluster, "k", 2000)
 	base := cluster.Revision()
 	cluster.On("Range", func(call *fakeetcd.Call) {
@@ -103,10 +103,9 @@ func TestSyncBaseIsOneState(t *testing.T) {
 
 // TestPagesOfLargeValues keeps pages near 1 MiB.
 func TestPagesOfLargeValues(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	for i := range 300 {
-		_, err := cluster.Put(fmt.Sprintf("k%03d", i), strings.Repeat("v", 100_000))
-		require.NoError(t, err)
+		clienttest.Put(t, cluster, fmt.Sprintf("k%03d", i), strings.Repeat("v", 100_000))
 	}
 	pages, errs := mirror.NewSyncer(c, "", 0).SyncBase(t.Context())
 	var sizes []int
@@ -122,7 +121,7 @@ func TestPagesOfLargeValues(t *testing.T) {
 
 // TestPagesAreTheReaders changes every page that it gets.
 func TestPagesAreTheReaders(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	putKeys(t, cluster, "k", 2000)
 	pages, errs := mirror.NewSyncer(c, "", 0).SyncBase(t.Context())
 	n := 0
@@ -150,7 +149,7 @@ func TestSyncBaseErrors(t *testing.T) {
 		"another page": {4, rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrPermissionDenied, 300},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster, c := startFake(t, 1)
+			cluster, c := clienttest.StartClient(t, 1)
 			putKeys(t, cluster, "k", 2000)
 			cluster.Nth("Range", tt.at, func(call *fakeetcd.Call) { call.Answer(nil, tt.fail) })
 			pages, errs := mirror.NewSyncer(c, "", 0).SyncBase(t.Context())
@@ -164,7 +163,7 @@ func TestSyncBaseErrors(t *testing.T) {
 }
 
 func TestSyncBaseOfACompactedRevision(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	putKeys(t, cluster, "k", 2000)
 	cluster.Nth("Range", 3, func(*fakeetcd.Call) {
 		_, err := cluster.Put("more", "v")
@@ -183,7 +182,7 @@ func TestSyncBaseOfACompactedRevision(t *testing.T) {
 
 // TestSyncBaseOfEmptyPages would otherwise go on for ever, or panic.
 func TestSyncBaseOfEmptyPages(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	cluster.Nth("Range", 2, func(call *fakeetcd.Call) {
 		call.Answer(&pb.RangeResponse{Header: &pb.ResponseHeader{Revision: 1}, More: true}, nil)
 	})
@@ -196,7 +195,7 @@ func TestSyncBaseOfEmptyPages(t *testing.T) {
 // TestAbandonedSyncBase ends the context of a base without a reader, when it can go
 // no further.
 func TestAbandonedSyncBase(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	putKeys(t, cluster, "k", 2000)
 	const pagesAhead = 64
 	cluster.On("Range", func(call *fakeetcd.Call) {
@@ -220,7 +219,7 @@ func TestAbandonedSyncBase(t *testing.T) {
 }
 
 func TestSyncBaseEndsWithTheContext(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	putKeys(t, cluster, "k", 2000)
 	for name, at := range map[string]int{"no revision": 1, "first page": 2, "second page": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -237,7 +236,7 @@ func TestSyncBaseEndsWithTheContext(t *testing.T) {
 }
 
 func TestSyncBaseOfAClosedClient(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	putKeys(t, cluster, "k", 2000)
 	cluster.Nth("Range", 3, func(call *fakeetcd.Call) { _ = call.Hold(nil) })
 	pages, errs := mirror.NewSyncer(c, "", 0).SyncBase(t.Context())
@@ -264,7 +263,7 @@ func (l limited) Get(ctx context.Context, key string, opts ...clientv3.OpOption)
 
 // TestSyncBaseUsesTheClientsKV is for programs that replaced it by a wrapper.
 func TestSyncBaseUsesTheClientsKV(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	putKeys(t, cluster, "k", 2000)
 	left := 3
 	c.KV = limited{c.KV, &left}

@@ -8,12 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mirror"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
 func TestSyncUpdatesBeforeSyncBase(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	const message = "unexpected revision = 0. Calling SyncUpdates before SyncBase finishes?"
 	s := mirror.NewSyncer(c, "", 0)
 	require.PanicsWithValue(t, message, func() { s.SyncUpdates(t.Context()) })
@@ -30,7 +31,7 @@ func TestSyncUpdatesBeforeSyncBase(t *testing.T) {
 func TestSyncUpdatesFollowTheBase(t *testing.T) {
 	during := []string{"k10000", "k10001", "k10002", "k10003", "k10004"}
 	for prefix, after := range map[string][]string{"": {"k20000", "z0000", "k30000"}, "k": {"k20000", "k30000"}} {
-		cluster, c := startFake(t, 1)
+		cluster, c := clienttest.StartClient(t, 1)
 		putKeys(t, cluster, "k", 300)
 		cluster.Nth("Range", 2, func(*fakeetcd.Call) { putKeys(t, cluster, "k1", 5) })
 		s := mirror.NewSyncer(c, prefix, 0)
@@ -53,7 +54,7 @@ func TestSyncUpdatesFollowTheBase(t *testing.T) {
 }
 
 func TestSyncUpdatesFromARevision(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	putKeys(t, cluster, "k", 10)
 	ctx, cancel := context.WithCancel(t.Context())
 	updates := mirror.NewSyncer(c, "", 10).SyncUpdates(ctx)

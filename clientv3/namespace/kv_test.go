@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/namespace"
 )
 
@@ -41,7 +42,7 @@ func TestRequests(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			cluster, c := startFake(t, 1)
+			cluster, c := clienttest.StartClient(t, 1)
 			kv := namespace.NewKV(c, tt.prefix)
 			_, err := kv.Do(t.Context(), tt.op)
 			require.NoError(t, err)
@@ -53,7 +54,7 @@ func TestRequests(t *testing.T) {
 }
 
 func TestRequestOfTxn(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	kv := namespace.NewKV(c, "ns/")
 	cmps := []clientv3.Cmp{
 		clientv3.Compare(clientv3.Version("k"), "=", 0),
@@ -112,7 +113,7 @@ func TestRequestOfTxn(t *testing.T) {
 // TestEmptyKeys is about the key that equals the prefix: it is not in the namespace,
 // and nothing may reach it.
 func TestEmptyKeys(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	kv := namespace.NewKV(c, "ns/")
 	ctx := t.Context()
 	commit := func(txn clientv3.Txn) error {
@@ -145,7 +146,7 @@ func TestEmptyKeys(t *testing.T) {
 }
 
 func TestTxnKeepsItsOrder(t *testing.T) {
-	_, c := startFake(t, 1)
+	_, c := clienttest.StartClient(t, 1)
 	kv := namespace.NewKV(c, "ns/")
 	assert.PanicsWithValue(t, "cannot call If after Then!", func() { kv.Txn(t.Context()).Then().If() })
 	assert.PanicsWithValue(t, "cannot call Then twice!", func() {
@@ -223,7 +224,7 @@ func TestSharedResponsesStayAsTheyAre(t *testing.T) {
 
 // A namespace in a namespace is one with both prefixes.
 func TestNested(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	kv := namespace.NewKV(namespace.NewKV(c, "outer/"), "inner/")
 	_, err := kv.Put(t.Context(), "k", "v")
 	require.NoError(t, err)
@@ -237,7 +238,7 @@ func TestNested(t *testing.T) {
 }
 
 func TestErrorsPass(t *testing.T) {
-	_, c := startFake(t, 1)
+	_, c := clienttest.StartClient(t, 1)
 	kv := namespace.NewKV(c, "ns/")
 	resp, err := kv.Get(t.Context(), "k", clientv3.WithRev(100))
 	require.Equal(t, rpctypes.ErrFutureRev, err)

@@ -8,11 +8,12 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/namespace"
 )
 
 func TestTimeToLive(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	granted, err := c.Grant(t.Context(), 60)
 	require.NoError(t, err)
 	l := namespace.NewLease(c, "ns/")

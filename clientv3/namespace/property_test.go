@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/clientv3/namespace"
 )
@@ -22,8 +23,8 @@ func TestNamespaceIsAStore(t *testing.T) {
 	const operations = 300
 	for i, prefix := range []string{"ns/", "n", "\x00", "a\xff", "\xff", "\xff\xff", "a", ""} {
 		t.Run(fmt.Sprintf("%q", prefix), func(t *testing.T) {
-			cluster, c := startFake(t, 1)
-			_, model := startFake(t, 1)
+			cluster, c := clienttest.StartClient(t, 1)
+			_, model := clienttest.StartClient(t, 1)
 			kv := namespace.NewKV(c, prefix)
 			g := generator{rand.New(rand.NewPCG(uint64(i), 1))}
 			writeAround(t, cluster, model, prefix)
@@ -53,8 +54,7 @@ func writeAround(t *testing.T, cluster *fakeetcd.Cluster, model *clientv3.Client
 			key = prefix // would be inside
 		}
 		for range 2 {
-			_, err := cluster.Put(key, "outside")
-			require.NoError(t, err)
+			clienttest.Put(t, cluster, key, "outside")
 		}
 		_, err := model.Put(t.Context(), "around", "")
 		require.NoError(t, err)

@@ -13,16 +13,16 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/clientv3/namespace"
 )
 
 func TestGetStream(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	for i := range 100 {
 		for _, prefix := range []string{"ns", "ns/", "ns0"} {
-			_, err := cluster.Put(fmt.Sprintf("%s%02d", prefix, i), "v")
-			require.NoError(t, err)
+			clienttest.Put(t, cluster, fmt.Sprintf("%s%02d", prefix, i), "v")
 		}
 	}
 	kv := namespace.NewKV(c, "ns/")
@@ -60,7 +60,7 @@ func TestGetStream(t *testing.T) {
 }
 
 func TestGetStreamErrors(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	kv := namespace.NewKV(c, "ns/")
 	cluster.On("RangeStream", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
 	stream, err := kv.GetStream(t.Context(), "k")
@@ -76,10 +76,9 @@ func TestGetStreamErrors(t *testing.T) {
 }
 
 func TestAbandonedGetStream(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	for i := range 200 {
-		_, err := cluster.Put(fmt.Sprintf("ns/%03d", i), "v")
-		require.NoError(t, err)
+		clienttest.Put(t, cluster, fmt.Sprintf("ns/%03d", i), "v")
 	}
 	whole, err := c.GetStream(t.Context(), "k") // connected
 	require.NoError(t, err)
@@ -128,7 +127,7 @@ func failedChunk(t *testing.T, c *clientv3.Client) clientv3.RangeStreamResponse 
 // TestGetStreamThatEndsUnread ends the context of a stream of which nothing has been
 // read yet. A later reader must find all of it or an error, never a part.
 func TestGetStreamThatEndsUnread(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	cluster.On("RangeStream", func(call *fakeetcd.Call) { _ = call.Hold(nil) })
 	failed := failedChunk(t, c)
 	for name, tt := range map[string]struct {

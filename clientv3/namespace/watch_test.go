@@ -16,14 +16,14 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/namespace"
 )
 
 func TestWatch(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	for _, key := range []string{"ns", "ns/", "ns/a", "ns/b", "ns0", "z", "ns/a"} {
-		_, err := cluster.Put(key, key)
-		require.NoError(t, err)
+		clienttest.Put(t, cluster, key, key)
 	}
 	_, err := c.Delete(t.Context(), "ns/b")
 	require.NoError(t, err)
@@ -80,7 +80,7 @@ func TestWatchRequest(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster, c := startFake(t, 1)
+			cluster, c := clienttest.StartClient(t, 1)
 			namespace.NewWatcher(c, tt.prefix).Watch(t.Context(), tt.key, tt.opts...)
 			var got *pb.WatchCreateRequest
 			for _, req := range cluster.Calls("Watch")[0].Requests {
@@ -95,7 +95,7 @@ func TestWatchRequest(t *testing.T) {
 
 // TestWatchLeavesOptionsAlone gives options in a slice that has room for more.
 func TestWatchLeavesOptionsAlone(t *testing.T) {
-	_, c := startFake(t, 1)
+	_, c := clienttest.StartClient(t, 1)
 	opts := make([]clientv3.OpOption, 2)
 	opts[0] = clientv3.WithFromKey()
 	namespace.NewWatcher(c, "ns/").Watch(t.Context(), "k", opts[:1]...)
@@ -179,7 +179,7 @@ func TestAbandonedWatch(t *testing.T) {
 }
 
 func TestWatchOfAnEndedContext(t *testing.T) {
-	_, c := startFake(t, 1)
+	_, c := clienttest.StartClient(t, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	select {
@@ -191,7 +191,7 @@ func TestWatchOfAnEndedContext(t *testing.T) {
 }
 
 func TestWatcherClose(t *testing.T) {
-	_, c := startFake(t, 1)
+	_, c := clienttest.StartClient(t, 1)
 	leaks := goleak.IgnoreCurrent()
 	silent := make(chan clientv3.WatchResponse, 9) // a Watcher whose Close does not end its watches
 	for range cap(silent) {
@@ -244,10 +244,9 @@ func TestWatchDuringClose(t *testing.T) {
 }
 
 func TestWatchTellsWhyItEnds(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	for range 4 {
-		_, err := cluster.Put("ns/k", "v")
-		require.NoError(t, err)
+		clienttest.Put(t, cluster, "ns/k", "v")
 	}
 	require.NoError(t, cluster.Compact(3))
 	watch := namespace.NewWatcher(c, "ns/").Watch(t.Context(), "k", clientv3.WithRev(2))
@@ -260,13 +259,12 @@ func TestWatchTellsWhyItEnds(t *testing.T) {
 }
 
 func TestWatchProgress(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	w := namespace.NewWatcher(c, "ns/")
 	watch := w.Watch(t.Context(), "k", clientv3.WithCreatedNotify())
 	resp := <-watch
 	require.True(t, resp.Created)
-	rev, err := cluster.Put("elsewhere", "v")
-	require.NoError(t, err)
+	rev := clienttest.Put(t, cluster, "elsewhere", "v")
 	require.NoError(t, w.RequestProgress(t.Context()))
 	resp = <-watch
 	require.True(t, resp.IsProgressNotify())

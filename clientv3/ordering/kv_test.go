@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/clientv3/ordering"
 )
@@ -328,7 +329,7 @@ func TestRetriesEndWithTheContext(t *testing.T) {
 // TestOverlap has a request end after a later one. It began before, so it is not a
 // step back.
 func TestOverlap(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	release := make(chan struct{})
 	cluster.Once("Range", func(call *fakeetcd.Call) {
 		_, err := call.Execute()
@@ -353,8 +354,7 @@ func TestOverlap(t *testing.T) {
 // TestConcurrentReaders has readers of members that are behind by chance, and answer within the second that the status
 // of a member may take.
 func TestConcurrentReaders(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 3)
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *clientv3.Client) {
 		cluster.On("Range", func(call *fakeetcd.Call) {
 			resp, err := call.Execute()
 			if assert.NoError(t, err) {
@@ -407,7 +407,7 @@ func TestTxn(t *testing.T) {
 }
 
 func TestErrorsPass(t *testing.T) {
-	_, c := startFake(t, 1)
+	_, c := clienttest.StartClient(t, 1)
 	kv := ordering.NewKV(c, new(recorder).record)
 	get, err := kv.Get(t.Context(), "")
 	require.Nil(t, get)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/clientv3/ordering"
 )
@@ -21,8 +22,7 @@ import (
 func putKeys(t *testing.T, cluster *fakeetcd.Cluster, n int) {
 	t.Helper()
 	for i := range n {
-		_, err := cluster.Put(fmt.Sprintf("k%03d", i), "v")
-		require.NoError(t, err)
+		clienttest.Put(t, cluster, fmt.Sprintf("k%03d", i), "v")
 	}
 }
 
@@ -35,7 +35,7 @@ func stream(ctx context.Context, kv clientv3.KV, opts ...clientv3.OpOption) (*cl
 }
 
 func TestGetStream(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	putKeys(t, cluster, 100)
 	for name, tt := range map[string]struct {
 		opts []clientv3.OpOption
@@ -67,7 +67,7 @@ func TestGetStream(t *testing.T) {
 
 // TestGetStreamReturnsItsRevision has the store move on while the range is read.
 func TestGetStreamReturnsItsRevision(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	putKeys(t, cluster, 100)
 	cluster.On("RangeStream", func(*fakeetcd.Call) { putKeys(t, cluster, 101) })
 	got, err := stream(t.Context(), ordering.NewKV(c, new(recorder).record))
@@ -78,7 +78,7 @@ func TestGetStreamReturnsItsRevision(t *testing.T) {
 
 // TestGetStreamOfAStaleMember is about the revision that is read at.
 func TestGetStreamOfAStaleMember(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	putKeys(t, cluster, 20)
 	r := &recorder{retries: 2}
 	kv := ordering.NewKV(c, r.record)
@@ -131,7 +131,7 @@ func lagging(cluster *fakeetcd.Cluster, n int) {
 }
 
 func TestGetStreamOfALaggingMember(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	putKeys(t, cluster, 20)
 	r := &recorder{retries: 3}
 	kv := ordering.NewKV(c, r.record)
@@ -158,7 +158,7 @@ func TestGetStreamOfALaggingMember(t *testing.T) {
 }
 
 func TestGetStreamEndsWithTheContext(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	putKeys(t, cluster, 20)
 	kv := ordering.NewKV(c, func(clientv3.Op, clientv3.OpResponse, int64) error { return nil })
 	cluster.On("RangeStream", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCFutureRev) })
@@ -172,7 +172,7 @@ func TestGetStreamEndsWithTheContext(t *testing.T) {
 }
 
 func TestAbandonedGetStream(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	putKeys(t, cluster, 200)
 	first, err := c.GetStream(t.Context(), "k", clientv3.WithPrefix()) // connects
 	require.NoError(t, err)
@@ -188,7 +188,7 @@ func TestAbandonedGetStream(t *testing.T) {
 }
 
 func TestGetStreamErrors(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	putKeys(t, cluster, 20)
 	kv := ordering.NewKV(c, new(recorder).record)
 	_, err := kv.GetStream(t.Context(), "")
@@ -208,7 +208,7 @@ func (paged) GetStream(context.Context, string, ...clientv3.OpOption) (clientv3.
 }
 
 func TestGetStreamInPages(t *testing.T) {
-	cluster, c := startFake(t, 1)
+	cluster, c := clienttest.StartClient(t, 1)
 	putKeys(t, cluster, 250)
 	kv := ordering.NewKV(paged{c}, new(recorder).record)
 	_, err := stream(t.Context(), kv)

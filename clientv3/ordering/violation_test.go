@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/clientv3/ordering"
 )
@@ -60,7 +61,7 @@ func read(t *testing.T, kv clientv3.KV) (int64, error) {
 // TestSwitchWorksRepeatedly has one member behind for many reads, none of which fails:
 // there always is one that is not.
 func TestSwitchWorksRepeatedly(t *testing.T) {
-	cluster, c := startFake(t, 3)
+	cluster, c := clienttest.StartClient(t, 3)
 	setRevisions(t, cluster, 7, 3, 7)
 	kv := ordering.NewKV(c, ordering.NewOrderViolationSwitchEndpointClosure(c))
 	for {
@@ -83,7 +84,7 @@ func TestSwitchWorksRepeatedly(t *testing.T) {
 
 // TestSwitchRecovers has all members behind, and catching up one after the other.
 func TestSwitchRecovers(t *testing.T) {
-	cluster, c := startFake(t, 3)
+	cluster, c := clienttest.StartClient(t, 3)
 	members := setRevisions(t, cluster, 7, 7, 7)
 	kv := ordering.NewKV(c, ordering.NewOrderViolationSwitchEndpointClosure(c))
 	_, err := read(t, kv)
@@ -105,7 +106,7 @@ func TestSwitchRecovers(t *testing.T) {
 
 // TestSwitchOfOneEndpoint is the client that is left with a member that is cut off.
 func TestSwitchOfOneEndpoint(t *testing.T) {
-	cluster, c := startFake(t, 2)
+	cluster, c := clienttest.StartClient(t, 2)
 	setRevisions(t, cluster, 7, 3)
 	f := ordering.NewOrderViolationSwitchEndpointClosure(c)
 	ask := func(prevRev int64) error { return f(clientv3.OpGet("k"), clientv3.OpResponse{}, prevRev) }
@@ -122,7 +123,7 @@ func TestSwitchWithoutConnection(t *testing.T) {
 	f := ordering.NewOrderViolationSwitchEndpointClosure(c)
 	require.Equal(t, ordering.ErrNoGreaterRev, f(clientv3.OpGet("k"), clientv3.OpResponse{}, 1))
 
-	_, closed := startFake(t, 3)
+	_, closed := clienttest.StartClient(t, 3)
 	f = ordering.NewOrderViolationSwitchEndpointClosure(closed)
 	require.NoError(t, closed.Close())
 	require.Equal(t, ordering.ErrNoGreaterRev, f(clientv3.OpGet("k"), clientv3.OpResponse{}, 1))
@@ -133,8 +134,7 @@ func TestSwitchWithoutConnection(t *testing.T) {
 func inBubble(t *testing.T, answer func(call *fakeetcd.Call) (after time.Duration, revision int64),
 	test func(cluster *fakeetcd.Cluster, ask func(prevRev int64) error),
 ) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startFake(t, 3)
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *clientv3.Client) {
 		cluster.On("Status", func(call *fakeetcd.Call) {
 			after, revision := answer(call)
 			select {

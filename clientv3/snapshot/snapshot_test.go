@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/clientv3/snapshot"
 )
@@ -30,10 +31,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // start returns a member whose snapshot takes several messages.
 func start(t *testing.T) (*fakeetcd.Cluster, clientv3.Config) {
 	t.Helper()
-	cluster, err := fakeetcd.Start(1)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
-	_, err = cluster.Put("k", string(bytes.Repeat([]byte("v"), 200<<10)))
+	cluster := clienttest.Start(t, 1)
+	_, err := cluster.Put("k", string(bytes.Repeat([]byte("v"), 200<<10)))
 	require.NoError(t, err)
 	return cluster, clientv3.Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()}
 }

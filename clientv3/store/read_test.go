@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	. "github.com/quorate/quorate/clientv3/store"
 )
@@ -21,7 +22,7 @@ func TestCodecs(t *testing.T) {
 		m, err := messages.Get(t.Context(), "k")
 		require.NoError(t, err)
 		require.Equal(t, "v", m.Value.Value)
-		put(t, cluster, "proto/bad", "\xff")
+		clienttest.Put(t, cluster, "proto/bad", "\xff")
 		_, err = messages.Get(t.Context(), "bad")
 		require.ErrorIs(t, err, ErrDecode)
 		require.ErrorContains(t, err, `store: get "proto/bad" (protobuf): the value cannot be decoded: proto`)
@@ -54,8 +55,8 @@ func TestCodecs(t *testing.T) {
 func TestGet(t *testing.T) {
 	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		s := New(client, "configs/", asJSON)
-		first := put(t, cluster, "configs/web", `{"Replicas":1}`)
-		put(t, cluster, "configs/web", `{"Replicas":2}`)
+		first := clienttest.Put(t, cluster, "configs/web", `{"Replicas":1}`)
+		clienttest.Put(t, cluster, "configs/web", `{"Replicas":2}`)
 		e, err := s.Get(t.Context(), "web", clientv3.WithRev(first), clientv3.WithSerializable())
 		require.NoError(t, err)
 		require.Equal(t, Config{1}, e.Value)
@@ -64,7 +65,7 @@ func TestGet(t *testing.T) {
 			require.ErrorContains(t, err, "use All")
 		}
 
-		put(t, cluster, "configs/web", `{`)
+		clienttest.Put(t, cluster, "configs/web", `{`)
 		e, err = s.Get(t.Context(), "web")
 		require.ErrorIs(t, err, ErrDecode)
 		_, err = s.Update(t.Context(), "web", increment)
@@ -78,12 +79,12 @@ func TestGet(t *testing.T) {
 func TestAll(t *testing.T) {
 	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		s := New(client, "configs/", asJSON)
-		put(t, cluster, "config", "other")
-		put(t, cluster, "configs0", "other")
+		clienttest.Put(t, cluster, "config", "other")
+		clienttest.Put(t, cluster, "configs0", "other")
 		for i := range 300 {
-			put(t, cluster, fmt.Sprintf("configs/%03d", i), fmt.Sprintf(`{"Replicas":%d}`, i))
+			clienttest.Put(t, cluster, fmt.Sprintf("configs/%03d", i), fmt.Sprintf(`{"Replicas":%d}`, i))
 		}
-		put(t, cluster, "configs/100", "no JSON")
+		clienttest.Put(t, cluster, "configs/100", "no JSON")
 		tests := map[string]struct {
 			opts       []clientv3.OpOption
 			first, end int
@@ -109,8 +110,8 @@ func TestAll(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, Config{next}, e.Value)
 				}
-				put(t, cluster, "configs/100", "still no JSON")
-				put(t, cluster, "configs/299", `{"Replicas":299}`)
+				clienttest.Put(t, cluster, "configs/100", "still no JSON")
+				clienttest.Put(t, cluster, "configs/299", `{"Replicas":299}`)
 				next++
 			}
 			require.Equal(t, tt.end, next, name)
@@ -124,8 +125,8 @@ func TestAll(t *testing.T) {
 func TestAllOfWhatCannotBe(t *testing.T) {
 	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		s := New(client, "configs/", asJSON)
-		put(t, cluster, "configs/a", `{}`)
-		require.NoError(t, cluster.Compact(put(t, cluster, "configs/a", `{}`)))
+		clienttest.Put(t, cluster, "configs/a", `{}`)
+		require.NoError(t, cluster.Compact(clienttest.Put(t, cluster, "configs/a", `{}`)))
 		for want, opts := range map[string][]clientv3.OpOption{
 			"use Prefix and Between":                  {clientv3.WithFromKey()},
 			"use All, or the KV":                      {clientv3.WithCountOnly()},

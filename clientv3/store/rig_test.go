@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	. "github.com/quorate/quorate/clientv3/store"
 )
@@ -24,33 +24,9 @@ var asJSON = JSON[Config]()
 func inBubble(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		cluster := start(t, 3)
-		test(t, cluster, connect(t, cluster))
+		cluster := clienttest.Start(t, 3)
+		test(t, cluster, clienttest.Connect(t, cluster))
 	})
-}
-
-func start(t *testing.T, members int) *fakeetcd.Cluster {
-	t.Helper()
-	cluster, err := fakeetcd.Start(members)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
-	return cluster
-}
-
-func connect(t *testing.T, cluster *fakeetcd.Cluster) *clientv3.Client {
-	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop()})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	return client
-}
-
-// put stores a raw value.
-func put(t *testing.T, cluster *fakeetcd.Cluster, key, value string) int64 {
-	t.Helper()
-	rev, err := cluster.Put(key, value)
-	require.NoError(t, err)
-	return rev
 }
 
 func increment(c Config) (Config, error) { return Config{c.Replicas + 1}, nil }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	. "github.com/quorate/quorate/clientv3/store"
 )
@@ -18,7 +19,7 @@ func TestTxnOverStores(t *testing.T) {
 	const clients, times = 3, 6
 	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		configs, log := New(client, "configs/", asJSON), New(client, "log/", Bytes())
-		put(t, cluster, "configs/web", `{"Replicas":100}`)
+		clienttest.Put(t, cluster, "configs/web", `{"Replicas":100}`)
 		move := func(tx *Tx) error {
 			web, err := configs.In(tx).Get("web")
 			if err != nil {
@@ -56,8 +57,8 @@ func TestTxnOverStores(t *testing.T) {
 func TestTxnReadsWhatItWrites(t *testing.T) {
 	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		s := New(client, "configs/", asJSON)
-		put(t, cluster, "configs/web", `{"Replicas":1}`)
-		put(t, cluster, "configs/bad", `{`)
+		clienttest.Put(t, cluster, "configs/web", `{"Replicas":1}`)
+		clienttest.Put(t, cluster, "configs/bad", `{`)
 		no := errors.New("no")
 		_, err := Txn(t.Context(), client, func(tx *Tx) error {
 			in := s.In(tx)

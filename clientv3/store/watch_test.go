@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	. "github.com/quorate/quorate/clientv3/store"
 )
@@ -23,9 +24,9 @@ func TestWatchAfterACompaction(t *testing.T) {
 	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		s := New(client, "configs/", asJSON)
 		for i := range 300 { // two pages
-			put(t, cluster, fmt.Sprintf("configs/%03d", i), fmt.Sprintf(`{"Replicas":%d}`, i))
+			clienttest.Put(t, cluster, fmt.Sprintf("configs/%03d", i), fmt.Sprintf(`{"Replicas":%d}`, i))
 		}
-		put(t, cluster, "configs/bad", "no JSON")
+		clienttest.Put(t, cluster, "configs/bad", "no JSON")
 		f := follow(t.Context(), t, s)
 		for i := range 300 {
 			f.put(fmt.Sprintf("%03d", i), i)
@@ -34,9 +35,9 @@ func TestWatchAfterACompaction(t *testing.T) {
 		require.ErrorIs(t, err, ErrDecode)
 		require.Equal(t, "bad", c.Key)
 		f.synced()
-		put(t, cluster, "configs/web", `{"Replicas":1}`)
+		clienttest.Put(t, cluster, "configs/web", `{"Replicas":1}`)
 		f.put("web", 1)
-		put(t, cluster, "configs/bad", "still no JSON")
+		clienttest.Put(t, cluster, "configs/bad", "still no JSON")
 		_, err = f.failed()
 		require.ErrorContains(t, err, `store: watch "configs/bad" (json): the value cannot be decoded`)
 
@@ -52,10 +53,10 @@ func TestWatchAfterACompaction(t *testing.T) {
 		synctest.Wait()
 		_, err = client.Delete(t.Context(), "configs/00", clientv3.WithPrefix())
 		require.NoError(t, err)
-		put(t, cluster, "configs/005", `{"Replicas":55}`)
-		put(t, cluster, "configs/web", `{"Replicas":2}`)
-		put(t, cluster, "configs/web", `{"Replicas":3}`)
-		require.NoError(t, cluster.Compact(put(t, cluster, "configs/zoo", `{"Replicas":9}`)))
+		clienttest.Put(t, cluster, "configs/005", `{"Replicas":55}`)
+		clienttest.Put(t, cluster, "configs/web", `{"Replicas":2}`)
+		clienttest.Put(t, cluster, "configs/web", `{"Replicas":3}`)
+		require.NoError(t, cluster.Compact(clienttest.Put(t, cluster, "configs/zoo", `{"Replicas":9}`)))
 		close(back)
 
 		f.put("005", 55)
@@ -78,16 +79,16 @@ func TestWatchOfARange(t *testing.T) {
 	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		s := New(client, "configs/", asJSON)
 		prefix, between := follow(t.Context(), t, s, s.Prefix("a/")), follow(t.Context(), t, s, s.Between("a/2", "b"))
-		put(t, cluster, "configs/a/1", `{"Replicas":1}`)
-		put(t, cluster, "configs/a/2", `{"Replicas":2}`)
+		clienttest.Put(t, cluster, "configs/a/1", `{"Replicas":1}`)
+		clienttest.Put(t, cluster, "configs/a/2", `{"Replicas":2}`)
 		prefix.put("a/1", 1)
 		prefix.put("a/2", 2)
 		prefix.synced()
 		between.put("a/2", 2)
 		between.synced()
-		put(t, cluster, "configs/b", `{}`)
-		put(t, cluster, "configs/a/1", `{"Replicas":3}`)
-		put(t, cluster, "configs/a/4", `{"Replicas":4}`)
+		clienttest.Put(t, cluster, "configs/b", `{}`)
+		clienttest.Put(t, cluster, "configs/a/1", `{"Replicas":3}`)
+		clienttest.Put(t, cluster, "configs/a/4", `{"Replicas":4}`)
 		prefix.put("a/1", 3)
 		prefix.put("a/4", 4)
 		between.put("a/4", 4)
@@ -127,7 +128,7 @@ func TestWatchEnds(t *testing.T) {
 // TestWatchOfARestoredCluster has the cluster restored from a backup, so that revisions are those of another history.
 func TestWatchOfARestoredCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clusters := [2]*fakeetcd.Cluster{start(t, 1), start(t, 1)}
+		clusters := [2]*fakeetcd.Cluster{clienttest.Start(t, 1), clienttest.Start(t, 1)}
 		var present atomic.Int32
 		client, err := clientv3.New(clientv3.Config{
 			Endpoints: clusters[0].Endpoints(), Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
@@ -139,15 +140,15 @@ func TestWatchOfARestoredCluster(t *testing.T) {
 		require.NoError(t, err)
 		defer func() { _ = client.Close() }()
 		for i, c := range clusters {
-			put(t, c, "configs/equal", fmt.Sprintf(`{"Replicas":%d}`, i+1)) // at the same revision
+			clienttest.Put(t, c, "configs/equal", fmt.Sprintf(`{"Replicas":%d}`, i+1)) // at the same revision
 		}
-		put(t, clusters[0], "configs/lost", `{"Replicas":3}`)
+		clienttest.Put(t, clusters[0], "configs/lost", `{"Replicas":3}`)
 		f := follow(t.Context(), t, New(client, "configs/", asJSON))
 		f.put("equal", 1)
 		f.put("lost", 3)
 		f.synced()
 		for range 10 {
-			put(t, clusters[0], "configs/lost", `{"Replicas":4}`)
+			clienttest.Put(t, clusters[0], "configs/lost", `{"Replicas":4}`)
 			f.put("lost", 4)
 		}
 		present.Store(1)
@@ -162,7 +163,7 @@ func TestWatchOfARestoredCluster(t *testing.T) {
 func TestWatchThatStopsEarly(t *testing.T) {
 	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		s := New(client, "configs/", asJSON)
-		put(t, cluster, "configs/a", `{}`)
+		clienttest.Put(t, cluster, "configs/a", `{}`)
 		for stop := range 3 { // at a key, at Synced, at a change
 			n := 0
 			for c, err := range s.Watch(t.Context()) {
@@ -172,7 +173,7 @@ func TestWatchThatStopsEarly(t *testing.T) {
 				}
 				n++
 				if c.Type == Synced {
-					put(t, cluster, "configs/a", `{}`)
+					clienttest.Put(t, cluster, "configs/a", `{}`)
 				}
 			}
 			require.Equal(t, stop, n)

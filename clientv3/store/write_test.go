@@ -21,6 +21,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
 	"github.com/quorate/quorate/clientv3/idempotent"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	. "github.com/quorate/quorate/clientv3/store"
 	"github.com/quorate/quorate/retry"
@@ -133,7 +134,7 @@ func TestLostAnswers(t *testing.T) {
 // the same.
 func TestLostAnswerOverAStaleCache(t *testing.T) {
 	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		put(t, cluster, "configs/web", `{"Replicas":1}`)
+		clienttest.Put(t, cluster, "configs/web", `{"Replicas":1}`)
 		cluster.On("Watch", func(c *fakeetcd.Call) {
 			c.OnSend(func(m proto.Message) bool { return len(m.(*pb.WatchResponse).Events) == 0 })
 			_, _ = c.Execute()
@@ -158,7 +159,7 @@ func TestEqualUpdateOverAStaleCache(t *testing.T) {
 	for name, value := range map[string]string{"written": `{"Replicas":2}`, "deleted": ""} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-				put(t, cluster, "configs/web", `{"Replicas":1}`)
+				clienttest.Put(t, cluster, "configs/web", `{"Replicas":1}`)
 				var behind atomic.Bool
 				cluster.On("Watch", func(c *fakeetcd.Call) {
 					c.OnSend(func(proto.Message) bool { return !behind.Load() })
@@ -181,7 +182,7 @@ func TestEqualUpdateOverAStaleCache(t *testing.T) {
 					require.ErrorIs(t, err, ErrNotFound)
 					return
 				}
-				put(t, cluster, "configs/web", value)
+				clienttest.Put(t, cluster, "configs/web", value)
 				e, err := s.Update(ctx, "web", one)
 				require.NoError(t, err)
 				require.EqualValues(t, 3, e.Version)
@@ -207,7 +208,7 @@ func TestCreatedBySomeoneElse(t *testing.T) {
 					if tt.executed {
 						_, _ = c.Execute()
 					}
-					put(t, cluster, "configs/web", tt.value)
+					clienttest.Put(t, cluster, "configs/web", tt.value)
 					c.BreakConn()
 				})
 				_, err := New(client, "configs/", asJSON).Create(t.Context(), "web", Config{3})
@@ -229,7 +230,7 @@ func TestCreateOrUpdateOfWhatOthersCreate(t *testing.T) {
 			_, _ = c.Execute()
 			_, err := client.Delete(t.Context(), "configs/web")
 			assert.NoError(t, err)
-			put(t, cluster, "configs/web", `{"Replicas":9}`)
+			clienttest.Put(t, cluster, "configs/web", `{"Replicas":9}`)
 			c.BreakConn()
 		})
 		calls := 0
@@ -249,7 +250,7 @@ func TestAnAnswerThatIsTooLarge(t *testing.T) {
 	for _, name := range []string{"client", "idempotent"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cluster := start(t, 3)
+				cluster := clienttest.Start(t, 3)
 				client, err := clientv3.New(clientv3.Config{
 					Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(), MaxCallRecvMsgSize: limit,
 				})
@@ -259,9 +260,9 @@ func TestAnAnswerThatIsTooLarge(t *testing.T) {
 				defer cancel()
 				overKVs[name](t, client, func(kv clientv3.KV, _ clientv3.Watcher) {
 					s := New(kv, "configs/", asJSON)
-					put(t, cluster, "configs/web", `{"Replicas":1}`)
+					clienttest.Put(t, cluster, "configs/web", `{"Replicas":1}`)
 					cluster.Once("Txn", func(c *fakeetcd.Call) {
-						put(t, cluster, "configs/web", strings.Repeat(" ", limit))
+						clienttest.Put(t, cluster, "configs/web", strings.Repeat(" ", limit))
 						c.Answer(c.Execute())
 					})
 					begin := time.Now()
@@ -295,11 +296,11 @@ func TestUnsettled(t *testing.T) {
 	t.Run("the history is compacted", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 			s := New(client, "configs/", asJSON)
-			put(t, cluster, "configs/web", `{"Replicas":1}`)
+			clienttest.Put(t, cluster, "configs/web", `{"Replicas":1}`)
 			cluster.Once("Txn", func(c *fakeetcd.Call) {
 				_, _ = c.Execute()
 				for range 5 {
-					put(t, cluster, "configs/web", `{"Replicas":7}`)
+					clienttest.Put(t, cluster, "configs/web", `{"Replicas":7}`)
 				}
 				assert.NoError(t, cluster.Compact(cluster.Revision()))
 				c.BreakConn()
@@ -328,9 +329,9 @@ func TestEqualWrites(t *testing.T) {
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, kv.Close()) }()
 		s := New[Config](kv, "configs/", asJSON)
-		put(t, cluster, "configs/web", `{"Replicas":1}`)
+		clienttest.Put(t, cluster, "configs/web", `{"Replicas":1}`)
 		cluster.Once("Txn", func(c *fakeetcd.Call) {
-			put(t, cluster, "configs/web", `{"Replicas":2}`)
+			clienttest.Put(t, cluster, "configs/web", `{"Replicas":2}`)
 			c.BreakConn()
 		})
 		e, err := s.Update(t.Context(), "web", increment)
@@ -347,14 +348,14 @@ func TestUpdateThatWritesNothing(t *testing.T) {
 		_, err := s.Update(ended, "web", increment)
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
-		put(t, cluster, "configs/bad", "no JSON")
+		clienttest.Put(t, cluster, "configs/bad", "no JSON")
 		_, err = s.Update(t.Context(), "bad", increment)
 		require.ErrorIs(t, err, ErrDecode)
 		require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
 		_, err = s.Update(t.Context(), "web", increment)
 		require.ErrorIs(t, err, ErrNotFound)
 		require.EqualError(t, err, `store: update "configs/web" (json): not executed: the key does not exist`)
-		put(t, cluster, "configs/web", `{"Replicas":1}`)
+		clienttest.Put(t, cluster, "configs/web", `{"Replicas":1}`)
 		no := errors.New("no")
 		_, err = s.Update(t.Context(), "web", func(c Config) (Config, error) { return c, no })
 		require.ErrorIs(t, err, no)

@@ -41,8 +41,8 @@ func serve(t *testing.T, listener kept, ca *authority) *grpc.Server {
 	t.Helper()
 	require.NoError(t, listener.SetDeadline(time.Time{}))
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
-		Certificates: []tls.Certificate{ca.issue(t, "server")},
-		ClientCAs:    ca.pool(),
+		Certificates: []tls.Certificate{ca.Issue(t, "server")},
+		ClientCAs:    ca.Pool(),
 		ClientAuth:   tls.RequireAndVerifyClientCert,
 	})))
 	pb.RegisterKVServer(server, whoami{})

@@ -18,19 +18,21 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/internal/testpki"
 )
 
 // Each endpoint determines whether it uses TLS, whatever its position in the list.
 func TestSecurityIsDecidedPerEndpoint(t *testing.T) {
-	ca := newAuthority(t)
+	ca := testpki.New(t, "CA")
 	plain := startMember(t, "http://", nil)
-	secure := startMember(t, "https://", ca.server(t))
-	bare := startMember(t, "", ca.server(t))
+	secure := startMember(t, "https://", ca.Server(t))
+	bare := startMember(t, "", ca.Server(t))
 	for _, eps := range [][]string{
 		{plain.endpoint, secure.endpoint, bare.endpoint},
 		{bare.endpoint, secure.endpoint, plain.endpoint},
 	} {
-		c := newTestChannel(t, Config{Endpoints: eps, TLS: &tls.Config{RootCAs: ca.pool}})
+		c := newTestChannel(t, Config{Endpoints: eps, TLS: &tls.Config{RootCAs: ca.Pool()}})
 		require.Eventually(t, func() bool {
 			require.NoError(t, get(t, c))
 			return plain.connections() > 0 && secure.connections() > 0 && bare.connections() > 0
@@ -44,13 +46,13 @@ func TestSecurityIsDecidedPerEndpoint(t *testing.T) {
 
 // The trusted CA is read at each handshake.
 func TestRootsAreReadAtEachHandshake(t *testing.T) {
-	before, after := newAuthority(t), newAuthority(t)
-	m := startMember(t, "https://", after.server(t))
+	before, after := testpki.New(t, "CA"), testpki.New(t, "CA")
+	m := startMember(t, "https://", after.Server(t))
 	var pool atomic.Pointer[x509.CertPool]
-	pool.Store(before.pool)
+	pool.Store(before.Pool())
 	c := newTestChannel(t, Config{
 		Endpoints: []string{m.endpoint},
-		TLS:       &tls.Config{RootCAs: before.pool},
+		TLS:       &tls.Config{RootCAs: before.Pool()},
 		Roots:     pool.Load,
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -59,7 +61,7 @@ func TestRootsAreReadAtEachHandshake(t *testing.T) {
 	require.Equal(t, codes.Unavailable, status.Code(err))
 	assert.Contains(t, err.Error(), "certificate signed by unknown authority")
 
-	pool.Store(after.pool)
+	pool.Store(after.Pool())
 	assert.NoError(t, get(t, c))
 }
 

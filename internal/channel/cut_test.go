@@ -38,8 +38,7 @@ func TestCutAttempt(t *testing.T) {
 		{"a read that was never sent", get, false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				conn := newHeldConn("a", "b")
+			withHeldConn(t, func(t *testing.T, conn *heldConn) {
 				w := new(witness)
 				c := newTestCaller(conn, nil)
 				c.observer = w

@@ -32,8 +32,7 @@ func hedgedRead(t *testing.T, c *Caller, conn *heldConn) (call *underWay, first,
 }
 
 func TestHedgeWins(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		conn := newHeldConn("a", "b")
+	withHeldConn(t, func(t *testing.T, conn *heldConn) {
 		w := new(witness)
 		c := newTestCaller(conn, nil)
 		c.observer = w
@@ -57,8 +56,7 @@ func TestHedgeWins(t *testing.T) {
 }
 
 func TestPrimaryWins(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		conn := newHeldConn("a", "b")
+	withHeldConn(t, func(t *testing.T, conn *heldConn) {
 		w := new(witness)
 		c := newTestCaller(conn, nil)
 		c.observer = w
@@ -143,8 +141,7 @@ func TestNonFatalStatusCodes(t *testing.T) {
 
 // The end of the caller's context ends both attempts with the context's error.
 func TestCancelEndsBothAttempts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		conn := newHeldConn("a", "b")
+	withHeldConn(t, func(t *testing.T, conn *heldConn) {
 		ctx, cancel := context.WithCancel(t.Context())
 		call := goRange(ctx, newTestCaller(conn, nil))
 		first := conn.latest(t, 1)
@@ -159,8 +156,7 @@ func TestCancelEndsBothAttempts(t *testing.T) {
 }
 
 func TestDeadlineWhileOnlyTheHedgeRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		conn := newHeldConn("a", "b")
+	withHeldConn(t, func(t *testing.T, conn *heldConn) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		call := goRange(ctx, newTestCaller(conn, nil))
@@ -251,8 +247,7 @@ func TestCallsThatAreNotHedged(t *testing.T) {
 		"not protobuf":          {nil, call(pb.KV_Range_FullMethodName, &pb.RangeRequest{}, new([]byte))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				conn := newHeldConn("a", "b")
+			withHeldConn(t, func(t *testing.T, conn *heldConn) {
 				c := newTestCaller(conn, tt.config)
 				done := make(chan error)
 				go func() { done <- tt.call(c, t.Context()) }()
@@ -274,8 +269,7 @@ func TestCallsThatAreHedged(t *testing.T) {
 		pb.Cluster_MemberList_FullMethodName:    {&pb.MemberListRequest{}, &pb.MemberListResponse{}},
 	} {
 		t.Run(method, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				conn := newHeldConn("a", "b")
+			withHeldConn(t, func(t *testing.T, conn *heldConn) {
 				call := goCall(t.Context(), newTestCaller(conn, nil), method, tt.req, tt.reply)
 				conn.latest(t, 1).Overdue()
 				conn.latest(t, 2).answer <- nil
@@ -290,8 +284,7 @@ func TestCallsThatAreHedged(t *testing.T) {
 func TestHedgingDelay(t *testing.T) {
 	config, err := retry.ParseServiceConfig(`{"methodConfig": [{"name": [{}], "hedgingPolicy": {"hedgingDelay": "0.3s"}}]}`)
 	require.NoError(t, err)
-	synctest.Test(t, func(t *testing.T) {
-		conn := newHeldConn("a", "b")
+	withHeldConn(t, func(t *testing.T, conn *heldConn) {
 		c := newTestCaller(conn, config)
 		call := goRange(t.Context(), c)
 		first := conn.latest(t, 1)
@@ -335,8 +328,7 @@ func TestHedgeAvoidsTheFirstEndpoint(t *testing.T) {
 
 // After the call, the caller may change its request while the hedge still runs.
 func TestHedgeHasItsOwnRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		conn := newHeldConn("a", "b")
+	withHeldConn(t, func(t *testing.T, conn *heldConn) {
 		c := newTestCaller(conn, nil)
 		req := &pb.RangeRequest{Key: []byte("k")}
 		call := goCall(t.Context(), c, pb.KV_Range_FullMethodName, req, &pb.RangeResponse{})
@@ -352,8 +344,7 @@ func TestHedgeHasItsOwnRequest(t *testing.T) {
 
 // A canceled loser costs no token of the retry budget.
 func TestLosersAreNoFailures(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		conn := newHeldConn("a", "b")
+	withHeldConn(t, func(t *testing.T, conn *heldConn) {
 		c := newTestCaller(conn, nil)
 		c.hedges.Budget = nil // no bound
 		for i := range 200 {

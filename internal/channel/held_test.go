@@ -35,6 +35,12 @@ type held struct {
 	answer     chan error
 }
 
+// withHeldConn runs a test in virtual time with a connection to two endpoints.
+func withHeldConn(t *testing.T, test func(t *testing.T, conn *heldConn)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newHeldConn("a", "b")) })
+}
+
 func newHeldConn(endpoints ...string) *heldConn {
 	c := new(heldConn)
 	table := health.NewTable()

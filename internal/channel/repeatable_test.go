@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -44,8 +43,7 @@ func TestRepeatableTxn(t *testing.T) {
 		"not retryable, but so": {[]error{status.Error(codes.Internal, "boom")}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				conn := newHeldConn("a", "b")
+			withHeldConn(t, func(t *testing.T, conn *heldConn) {
 				var unsure atomic.Bool
 				call := goRepeatable(t.Context(), newTestCaller(conn, nil), &unsure)
 				for i, err := range tt.ends {
@@ -64,8 +62,7 @@ func TestRepeatableTxn(t *testing.T) {
 }
 
 func TestRepeatableTxnIsHedged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		conn := newHeldConn("a", "b")
+	withHeldConn(t, func(t *testing.T, conn *heldConn) {
 		var unsure atomic.Bool
 		call := goRepeatable(t.Context(), newTestCaller(conn, nil), &unsure)
 		conn.latest(t, 1).Overdue()
@@ -77,8 +74,7 @@ func TestRepeatableTxnIsHedged(t *testing.T) {
 }
 
 func TestContextOfARepeatableTxnEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		conn := newHeldConn("a", "b")
+	withHeldConn(t, func(t *testing.T, conn *heldConn) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var unsure atomic.Bool
 		call := goRepeatable(ctx, newTestCaller(conn, nil), &unsure)

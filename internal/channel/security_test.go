@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/internal/endpoint"
+	"github.com/quorate/quorate/internal/testpki"
 )
 
 // published is a ClientConn that stores the last state.
@@ -128,10 +129,10 @@ func TestPermittedEndpoints(t *testing.T) {
 func TestSecretsAreNotSentInClear(t *testing.T) {
 	var login Login
 	m := startMember(t, "http://", nil)
-	ca := newAuthority(t)
-	secure := startMember(t, "https://", ca.server(t))
+	ca := testpki.New(t, "CA")
+	secure := startMember(t, "https://", ca.Server(t))
 	c := newTestChannel(t, Config{
-		Endpoints: []string{m.endpoint}, TLS: &tls.Config{RootCAs: ca.pool}, Login: func() Login { return login },
+		Endpoints: []string{m.endpoint}, TLS: &tls.Config{RootCAs: ca.Pool()}, Login: func() Login { return login },
 	})
 	require.NoError(t, get(t, c))
 	var tokens int

@@ -51,6 +51,12 @@ type scene struct {
 	reported []string
 }
 
+// withScene runs a test in virtual time with a scene of its own.
+func withScene(t *testing.T, test func(t *testing.T, s *scene)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newScene()) })
+}
+
 func newScene() *scene {
 	s := &scene{state: health.Status{Endpoint: "a:1", State: health.Serving}}
 	s.syncState = syncState{statuses: func() []health.Status { return []health.Status{s.state} }, observer: s, tolerance: DefaultTolerance}
@@ -77,8 +83,7 @@ func (s *scene) take() []string {
 }
 
 func TestSyncStateIsSilentWhileSynced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene()
+	withScene(t, func(t *testing.T, s *scene) {
 		s.markStale()
 		s.markSynced()
 		s.pass(time.Hour)
@@ -87,8 +92,7 @@ func TestSyncStateIsSilentWhileSynced(t *testing.T) {
 }
 
 func TestOutageIsReportedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene()
+	withScene(t, func(t *testing.T, s *scene) {
 		s.markSynced()
 		s.state.State = health.Dead
 		s.state.Evidence = health.Evidence{Kind: health.ConnectFailed, Err: errors.New("connection refused")}
@@ -114,8 +118,7 @@ func TestOutageIsReportedOnce(t *testing.T) {
 }
 
 func TestElectionIsTolerated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene()
+	withScene(t, func(t *testing.T, s *scene) {
 		s.markSynced()
 		for range 100 {
 			s.state.State = health.Degraded
@@ -129,8 +132,7 @@ func TestElectionIsTolerated(t *testing.T) {
 
 // Serving endpoints do not make the state synced before there is a watch.
 func TestStaleUntilTheWatchIsEstablished(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene()
+	withScene(t, func(t *testing.T, s *scene) {
 		s.markStale()
 		s.pass(time.Minute)
 		require.Equal(t, []string{errUnanswered.Error()}, s.take())
@@ -148,8 +150,7 @@ func TestStaleUntilTheWatchIsEstablished(t *testing.T) {
 
 // Attempts that fail at once leave no time for a check.
 func TestRefusalIsReportedAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene()
+	withScene(t, func(t *testing.T, s *scene) {
 		s.markSynced()
 		s.unanswered(errors.New("no leader"))
 		time.Sleep(DefaultTolerance - 1)
@@ -165,8 +166,7 @@ func TestRefusalIsReportedAtOnce(t *testing.T) {
 }
 
 func TestEndpointsAreCheckedWhileStale(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene()
+	withScene(t, func(t *testing.T, s *scene) {
 		s.state.State = health.Unknown
 		s.markStale()
 		s.during(func() { time.Sleep(DefaultTolerance / 2) })

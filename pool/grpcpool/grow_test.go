@@ -2,6 +2,7 @@ package grpcpool_test
 
 import (
 	"context"
+	"crypto/tls"
 	"testing"
 	"time"
 
@@ -9,16 +10,20 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/internal/testpki"
 	"github.com/quorate/quorate/pool/grpcpool"
 )
 
 // The pool opens as many connections as the server's limit requires for all calls, and no more.
 func TestGrowsWithTheServersLimit(t *testing.T) {
-	serverTLS, clientTLS := tlsCredentials(t)
+	ca := testpki.New(t, "CA")
+	serverTLS := credentials.NewTLS(ca.Server(t))
+	clientTLS := credentials.NewTLS(&tls.Config{RootCAs: ca.Pool(), ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12})
 	for _, tt := range []struct {
 		name    string
 		server  []grpc.ServerOption

@@ -2,13 +2,7 @@ package grpcpool_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
 	"io"
-	"math/big"
 	"net"
 	"sync"
 	"testing"
@@ -16,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/peer"
@@ -299,23 +292,4 @@ func emptyCall(t *testing.T, client pb.TestServiceClient, opts ...grpc.CallOptio
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	require.Eventually(t, condition, patience, time.Millisecond, what)
-}
-
-// tlsCredentials returns credentials of a server and of a client that trusts it.
-func tlsCredentials(t *testing.T) (forServer, forClient credentials.TransportCredentials) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"server.test"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	require.NoError(t, err)
-	cert, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-	roots := x509.NewCertPool()
-	roots.AddCert(cert)
-	forServer = credentials.NewServerTLSFromCert(&tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key})
-	return forServer, credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "server.test", MinVersion: tls.VersionTLS12})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	_ "github.com/quorate/quorate/balancer/policies"
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // testService returns empty replies, and records the authority of calls.
@@ -35,19 +37,7 @@ func (testService) EmptyCall(ctx context.Context, _ *testgrpc.Empty) (*testgrpc.
 // serve runs a gRPC server on loopback and returns its port.
 func serve(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	server := grpc.NewServer()
-	testgrpc.RegisterTestServiceServer(server, testService{})
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	t.Cleanup(func() {
-		server.Stop()
-		require.NoError(t, <-served)
-	})
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	require.NoError(t, err)
-	return port
+	return strconv.Itoa(grpctest.Serve(t, func(s grpc.ServiceRegistrar) { testgrpc.RegisterTestServiceServer(s, testService{}) }).Port)
 }
 
 func dial(t *testing.T, b resolver.Builder, target, policy string, opts ...grpc.DialOption) *grpc.ClientConn {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -69,6 +70,12 @@ func newScript() *script {
 		addrs: map[string][]netip.Addr{}, srvs: map[string][]*net.SRV{},
 		errs: map[string]error{}, asked: map[string][]time.Time{},
 	}
+}
+
+// scripted runs a test in virtual time with a Resolver of its own.
+func scripted(t *testing.T, test func(t *testing.T, s *script)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newScript()) })
 }
 
 // has sets the addresses of a name.

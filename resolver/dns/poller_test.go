@@ -22,8 +22,7 @@ func keeping(n int) string { return fmt.Sprintf(" (keeping the last good list, o
 
 // A change is seen within an interval, and what has not changed is not published again.
 func TestPolls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+	scripted(t, func(t *testing.T, s *script) {
 		s.has("svc", "10.0.0.2", "10.0.0.1")
 		r, cc := open(t, newBuilder(t, Config{Resolver: s}), "dns:///svc:80")
 		defer r.Close()
@@ -49,8 +48,7 @@ func TestPolls(t *testing.T) {
 
 // A hundred channels cause as many lookups as one, and each has its own port.
 func TestLookupsAreShared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+	scripted(t, func(t *testing.T, s *script) {
 		s.has("svc", "10.0.0.1")
 		s.takes(50 * time.Millisecond)
 		b := newBuilder(t, Config{Resolver: s})
@@ -91,8 +89,7 @@ func TestLookupsAreShared(t *testing.T) {
 
 // Each host, and each DNS server, has its own lookups.
 func TestDifferentQuestions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+	scripted(t, func(t *testing.T, s *script) {
 		s.has("a", "10.0.0.1")
 		s.has("b", "10.0.0.2")
 		s.fails("b", errServerFailure)
@@ -113,8 +110,7 @@ func TestDifferentQuestions(t *testing.T) {
 
 // The last good list stays while the server fails; each reason is reported once.
 func TestFailuresKeepTheList(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+	scripted(t, func(t *testing.T, s *script) {
 		s.has("svc", "10.0.0.1", "10.0.0.2")
 		b := newBuilder(t, Config{Resolver: s})
 		r, cc := open(t, b, "dns:///svc:80")
@@ -163,8 +159,7 @@ func TestFailuresKeepTheList(t *testing.T) {
 
 // Without a list, calls fail with the reason.
 func TestFailureFromTheStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+	scripted(t, func(t *testing.T, s *script) {
 		s.fails("svc", errors.New("no route to host"))
 		r, cc := open(t, newBuilder(t, Config{Resolver: s}), "dns:///svc:80")
 		defer r.Close()
@@ -181,8 +176,7 @@ func TestFailureFromTheStart(t *testing.T) {
 
 // An empty answer is published after MassRemovalDelay.
 func TestEmptyAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+	scripted(t, func(t *testing.T, s *script) {
 		s.has("svc", "10.0.0.1")
 		r, cc := open(t, newBuilder(t, Config{Resolver: s}), "dns:///svc:80")
 		defer r.Close()
@@ -212,8 +206,7 @@ func TestEmptyAnswers(t *testing.T) {
 
 // A doubted answer is confirmed when the delay ends, however long the interval is.
 func TestMassRemovalIsConfirmed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+	scripted(t, func(t *testing.T, s *script) {
 		s.has("svc", "10.0.0.1", "10.0.0.2", "10.0.0.3")
 		r, cc := open(t, newBuilder(t, Config{Resolver: s, Interval: time.Hour}), "dns:///svc:80")
 		defer r.Close()
@@ -237,8 +230,7 @@ func TestMassRemovalIsConfirmed(t *testing.T) {
 
 // The log has a line when a fault begins, when backends are removed, and when it ends.
 func TestLog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+	scripted(t, func(t *testing.T, s *script) {
 		s.has("logged", "10.0.0.1")
 		b := newBuilder(t, Config{Resolver: s})
 		before := len(log.about(`"logged"`)) // of earlier runs
@@ -290,8 +282,7 @@ func TestStorm(t *testing.T) {
 // However often gRPC requests a lookup, there is at most one per MinInterval, and the first is
 // immediate.
 func TestResolveNow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+	scripted(t, func(t *testing.T, s *script) {
 		s.has("svc", "10.0.0.1")
 		b := newBuilder(t, Config{Resolver: s, Interval: time.Hour})
 		var channels []resolver.Resolver
@@ -324,8 +315,7 @@ func TestResolveNow(t *testing.T) {
 
 // A channel that leaves idle mode continues with a valid answer, without a lookup.
 func TestIdle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+	scripted(t, func(t *testing.T, s *script) {
 		s.has("svc", "10.0.0.1")
 		b := newBuilder(t, Config{Resolver: s})
 		for range 60 {
@@ -379,8 +369,7 @@ func TestLastListOutlivesItsChannels(t *testing.T) {
 		"too old": {func(s *script) { s.fails("kept", errServerFailure) }, time.Hour, 0, nil, []string{failed}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newScript()
+			scripted(t, func(t *testing.T, s *script) {
 				s.has("kept", "10.0.0.1")
 				b := newBuilder(t, Config{Resolver: s})
 				r, _ := open(t, b, "dns:///kept:80")
@@ -416,8 +405,7 @@ func TestLastListOutlivesItsChannels(t *testing.T) {
 
 // Channels that come and go while DNS is away cause no more lookups than one that stays.
 func TestChannelsComeAndGo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+	scripted(t, func(t *testing.T, s *script) {
 		s.has("svc", "10.0.0.1")
 		b := newBuilder(t, Config{Resolver: s})
 		for range 600 {
@@ -434,8 +422,7 @@ func TestChannelsComeAndGo(t *testing.T) {
 
 // Partial answers (Consul, Route 53, Cloud Map) are merged.
 func TestRotatingAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+	scripted(t, func(t *testing.T, s *script) {
 		all := make([]string, 24)
 		for i := range all {
 			all[i] = fmt.Sprintf("10.0.0.%d", i+1)
@@ -473,8 +460,7 @@ func TestRotatingAnswers(t *testing.T) {
 
 // Close does not wait for a lookup, and no update follows it.
 func TestCloseDuringALookup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+	scripted(t, func(t *testing.T, s *script) {
 		s.has("svc", "10.0.0.1")
 		s.takes(time.Second)
 		b := newBuilder(t, Config{Resolver: s})
@@ -493,8 +479,7 @@ func TestCloseDuringALookup(t *testing.T) {
 // A list that gRPC refuses is published again with growing delays. An empty first list is only
 // reported.
 func TestRefusedLists(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+	scripted(t, func(t *testing.T, s *script) {
 		s.has("svc", "10.0.0.1")
 		s.fails("none", errNoSuchHost)
 		b := newBuilder(t, Config{Resolver: s})

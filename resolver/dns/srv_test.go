@@ -20,8 +20,7 @@ func srvRecord(target string, port, priority, weight uint16) *net.SRV {
 
 // Each target is one backend with all its addresses; the best priority that has any is used.
 func TestSRV(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+	scripted(t, func(t *testing.T, s *script) {
 		s.hasSRV(srvName,
 			srvRecord("B.svc.", 2, 10, 30), srvRecord("a.svc.", 1, 10, 70), srvRecord("a.svc.", 1, 10, 70), // one twice
 			srvRecord("gone.svc.", 1, 0, 1), srvRecord("backup.svc.", 9, 20, 0))
@@ -97,8 +96,7 @@ func TestSRVFaults(t *testing.T) {
 		}, `dns: looking up the SRV records of "_grpc._tcp.svc": "b.svc.": server misbehaving`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newScript()
+			scripted(t, func(t *testing.T, s *script) {
 				c.prepare(s)
 				r, cc := open(t, newBuilder(t, Config{Resolver: s}), "dns:///"+srvName)
 				defer r.Close()
@@ -113,8 +111,7 @@ func TestSRVFaults(t *testing.T) {
 
 // Targets are looked up eight at a time, and all of them within one timeout.
 func TestManyTargets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+	scripted(t, func(t *testing.T, s *script) {
 		var records []*net.SRV
 		for i := range 80 {
 			name := string(rune('a'+i/10)) + string(rune('a'+i%10)) + ".svc."

@@ -77,9 +77,7 @@ func start(t *testing.T) (cluster *fakeetcd.Cluster, client, other *clientv3.Cli
 func connect(t *testing.T, cluster *fakeetcd.Cluster, member int) *clientv3.Client {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints:   []string{cluster.Member(member).Endpoint()},
-		DialOptions: cluster.DialOptions(),
-		Logger:      zap.NewNop(),
+		Endpoints: []string{cluster.Member(member).Endpoint()}, DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })

@@ -3,7 +3,6 @@ package kubernetes
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/url"
 	"slices"
 	"sync"
@@ -20,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/resolver/kubernetes/fakeapiserver"
 )
 
@@ -245,20 +245,7 @@ func startBackend(t *testing.T) *backend {
 // serve runs a gRPC server and returns its port.
 func serve(t *testing.T, service testgrpc.TestServiceServer) int32 {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	server := grpc.NewServer()
-	testgrpc.RegisterTestServiceServer(server, service)
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		_ = server.Serve(l)
-	}()
-	t.Cleanup(func() {
-		server.Stop()
-		<-served
-	})
-	return int32(l.Addr().(*net.TCPAddr).Port)
+	return int32(grpctest.Serve(t, func(s grpc.ServiceRegistrar) { testgrpc.RegisterTestServiceServer(s, service) }).Port)
 }
 
 const roundRobin = `{"loadBalancingConfig":[{"round_robin":{}}]}`

@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	recipe "github.com/quorate/quorate/clientv3/experimental/recipes"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 )
 
 func TestBarrier(t *testing.T) {
@@ -21,7 +22,7 @@ func TestBarrier(t *testing.T) {
 	require.NotNil(t, cluster.Get("b"))
 	waits := make([]pending, 3)
 	for i := range waits {
-		waits[i] = call(recipe.NewBarrier(connect(t, cluster), "b").Wait)
+		waits[i] = call(recipe.NewBarrier(clienttest.Connect(t, cluster), "b").Wait)
 		waits[i].until(t, cluster, "Watch", i+1)
 	}
 	put(t, client, "b", "another value")

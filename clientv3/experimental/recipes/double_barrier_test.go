@@ -13,13 +13,14 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
 	recipe "github.com/quorate/quorate/clientv3/experimental/recipes"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
 // newDoubleBarrier returns a participant with a session and a client of its own.
 func newDoubleBarrier(t *testing.T, cluster *fakeetcd.Cluster, count int) (*recipe.DoubleBarrier, *concurrency.Session) {
 	t.Helper()
-	s := newSession(t, connect(t, cluster))
+	s := newSession(t, clienttest.Connect(t, cluster))
 	return recipe.NewDoubleBarrier(s, "b", count), s
 }
 

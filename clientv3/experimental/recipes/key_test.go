@@ -6,22 +6,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
-	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 )
 
 func TestEphemeralKV(t *testing.T) {
-	cluster, err := fakeetcd.Start(1)
-	require.NoError(t, err)
-	defer cluster.Close()
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
-	})
-	require.NoError(t, err)
-	defer client.Close()
+	cluster := clienttest.Start(t, 1)
+	client := clienttest.Connect(t, cluster)
 	s, err := concurrency.NewSession(client)
 	require.NoError(t, err)
 	defer s.Orphan()

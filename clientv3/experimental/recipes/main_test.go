@@ -1,7 +1,6 @@
 package recipe_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -10,10 +9,10 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -24,20 +23,8 @@ const patience = time.Minute
 
 func start(t *testing.T) (*fakeetcd.Cluster, *clientv3.Client) {
 	t.Helper()
-	cluster, err := fakeetcd.Start(1)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
-	return cluster, connect(t, cluster)
-}
-
-func connect(t *testing.T, cluster *fakeetcd.Cluster) *clientv3.Client {
-	t.Helper()
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	return client
+	cluster := clienttest.Start(t, 1)
+	return cluster, clienttest.Connect(t, cluster)
 }
 
 func newSession(t *testing.T, client *clientv3.Client, opts ...concurrency.SessionOption) *concurrency.Session {
@@ -52,14 +39,6 @@ func newSession(t *testing.T, client *clientv3.Client, opts ...concurrency.Sessi
 func expire(t *testing.T, cluster *fakeetcd.Cluster, s *concurrency.Session) {
 	t.Helper()
 	require.NoError(t, cluster.ExpireLease(int64(s.Lease())))
-}
-
-// within returns a context that ends long after the test should have.
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // pending is a call under way.
@@ -88,7 +67,7 @@ func (p pending) result(t *testing.T) error {
 func (p pending) until(t *testing.T, cluster *fakeetcd.Cluster, method string, n int) {
 	t.Helper()
 	received := make(chan error, 1)
-	go func() { received <- cluster.Wait(within(t), method, n) }()
+	go func() { received <- cluster.Wait(clienttest.Within(t), method, n) }()
 	select {
 	case err := <-received:
 		require.NoError(t, err)
@@ -191,28 +170,27 @@ func holdWatch(t *testing.T, cluster *fakeetcd.Cluster) (release func()) {
 func compact(t *testing.T, cluster *fakeetcd.Cluster) {
 	t.Helper()
 	for range 3 {
-		_, err := cluster.Put("something else", "")
-		require.NoError(t, err)
+		clienttest.Put(t, cluster, "something else", "")
 	}
 	require.NoError(t, cluster.Compact(cluster.Revision()))
 }
 
 func put(t *testing.T, client *clientv3.Client, key, value string, opts ...clientv3.OpOption) {
 	t.Helper()
-	_, err := client.Put(within(t), key, value, opts...)
+	_, err := client.Put(clienttest.Within(t), key, value, opts...)
 	require.NoError(t, err)
 }
 
 func remove(t *testing.T, client *clientv3.Client, key string, opts ...clientv3.OpOption) {
 	t.Helper()
-	_, err := client.Delete(within(t), key, opts...)
+	_, err := client.Delete(clienttest.Within(t), key, opts...)
 	require.NoError(t, err)
 }
 
 // keys returns the keys with a prefix, oldest first.
 func keys(t *testing.T, client *clientv3.Client, prefix string) []string {
 	t.Helper()
-	resp, err := client.Get(within(t), prefix, clientv3.WithPrefix(),
+	resp, err := client.Get(clienttest.Within(t), prefix, clientv3.WithPrefix(),
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 	require.NoError(t, err)
 	all := []string{}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	recipe "github.com/quorate/quorate/clientv3/experimental/recipes"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -163,7 +164,7 @@ func TestDequeueClientClosed(t *testing.T) {
 func TestDequeueTakesOnce(t *testing.T) {
 	forQueues(t, func(t *testing.T, newQueue func(*clientv3.Client, string) queue) {
 		cluster, client := start(t)
-		q, rival := newQueue(client, "q"), newQueue(connect(t, cluster), "q")
+		q, rival := newQueue(client, "q"), newQueue(clienttest.Connect(t, cluster), "q")
 		require.NoError(t, q.Enqueue("1"))
 		require.NoError(t, q.Enqueue("2"))
 		held := make(chan struct{})
@@ -184,7 +185,7 @@ func TestDequeueTakesOnce(t *testing.T) {
 // Two writers have read the same last number; each gets its own.
 func TestSequenceNumbers(t *testing.T) {
 	cluster, client := start(t)
-	q, rival := recipe.NewPriorityQueue(client, "q"), recipe.NewPriorityQueue(connect(t, cluster), "q")
+	q, rival := recipe.NewPriorityQueue(client, "q"), recipe.NewPriorityQueue(clienttest.Connect(t, cluster), "q")
 	held := make(chan struct{})
 	cluster.Once("Txn", func(c *fakeetcd.Call) { _ = c.Hold(held) })
 	slow := call(func() error { return q.Enqueue("slow", 1) })
@@ -212,7 +213,7 @@ func TestManyReadersManyWriters(t *testing.T) {
 		cluster, _ := start(t)
 		var wg sync.WaitGroup
 		for w := range writers {
-			q := newQueue(connect(t, cluster), "q")
+			q := newQueue(clienttest.Connect(t, cluster), "q")
 			wg.Go(func() {
 				for i := range each {
 					assert.NoError(t, q.Enqueue(fmt.Sprintf("%d %02d", w, i)))
@@ -222,7 +223,7 @@ func TestManyReadersManyWriters(t *testing.T) {
 		var mu sync.Mutex
 		got := map[string]int{}
 		for range readers {
-			q := newQueue(connect(t, cluster), "q")
+			q := newQueue(clienttest.Connect(t, cluster), "q")
 			wg.Go(func() {
 				last := map[string]string{} // of each writer
 				for range writers * each / readers {

@@ -15,13 +15,14 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
 	recipe "github.com/quorate/quorate/clientv3/experimental/recipes"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
 // newRWMutex returns a participant with a session and a client of its own.
 func newRWMutex(t *testing.T, cluster *fakeetcd.Cluster) (*recipe.RWMutex, *concurrency.Session) {
 	t.Helper()
-	s := newSession(t, connect(t, cluster))
+	s := newSession(t, clienttest.Connect(t, cluster))
 	return recipe.NewRWMutex(s, "m"), s
 }
 
@@ -282,7 +283,7 @@ func TestRWMutexExcludes(t *testing.T) {
 func TestRWMutexSessionContextEnds(t *testing.T) {
 	cluster, client := start(t)
 	put(t, client, "m/write/1", "")
-	ctx, cancel := context.WithTimeout(within(t), time.Hour)
+	ctx, cancel := context.WithTimeout(clienttest.Within(t), time.Hour)
 	m := recipe.NewRWMutex(newSession(t, client, concurrency.WithContext(ctx)), "m")
 	got := waiting(t, cluster, m.Lock)
 	cancel()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	recipe "github.com/quorate/quorate/clientv3/experimental/recipes"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/retry"
 )
@@ -62,7 +63,7 @@ func TestDequeueOutcomeUnknown(t *testing.T) {
 func TestEnqueueOutcomeUnknown(t *testing.T) {
 	forQueues(t, func(t *testing.T, newQueue func(*clientv3.Client, string) queue) {
 		cluster, client := start(t)
-		q, rival := newQueue(client, "q"), newQueue(connect(t, cluster), "q")
+		q, rival := newQueue(client, "q"), newQueue(clienttest.Connect(t, cluster), "q")
 		var got string
 		var err error
 		cluster.Once("Txn", func(c *fakeetcd.Call) {

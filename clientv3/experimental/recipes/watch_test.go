@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	recipe "github.com/quorate/quorate/clientv3/experimental/recipes"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 )
 
 type types = []mvccpb.Event_EventType
@@ -90,7 +91,7 @@ func TestWaitEventsErrors(t *testing.T) {
 			require.Equal(t, rpctypes.ErrCompacted, err)
 
 			refused := refuseWatches(cluster)
-			_, err = wait(connect(t, cluster), "k", 0, types{isPut})
+			_, err = wait(clienttest.Connect(t, cluster), "k", 0, types{isPut})
 			require.Equal(t, rpctypes.ErrPermissionDenied, err)
 			refused.Remove()
 

@@ -80,8 +80,7 @@ func TestAllowance(t *testing.T) {
 
 // A catch-up in parts uses the client's budget, and returns it.
 func TestCatchupUsesTheBudget(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
+	inBubble(t, func(t *testing.T, c *cluster) {
 		c.write(20_000, "b")
 		cfg := c.config(1<<20, zap.NewNop())
 		e := New(cfg)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -56,6 +57,17 @@ type resumption struct {
 }
 
 func newCluster() *cluster { return &cluster{hist: newHistory(), gone: make(chan struct{})} }
+
+// inBubble runs a test on a cluster in virtual time, and withEngine on an engine over it.
+func inBubble(t *testing.T, test func(t *testing.T, c *cluster)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newCluster()) })
+}
+
+func withEngine(t *testing.T, test func(t *testing.T, c *cluster, e *Engine)) {
+	t.Helper()
+	inBubble(t, func(t *testing.T, c *cluster) { test(t, c, c.engine(t)) })
+}
 
 func (c *cluster) engine(t *testing.T) *Engine { return c.engineWith(t, 1<<20, zap.NewNop()) }
 

@@ -156,8 +156,7 @@ func TestManyLargeBacklogs(t *testing.T) {
 
 // A watch resumes on a stream of its own, so its backlog does not delay the others.
 func TestAPausedWatchResumesApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
+	inBubble(t, func(t *testing.T, c *cluster) {
 		c.become = func(sv *server) { sv.fragment = 3 }
 		e := c.engineWith(t, heavyBuffer, zap.NewNop())
 		other, slow := watch(t.Context(), e, Request{Key: []byte("y")}), watch(t.Context(), e, Request{Key: []byte("b")})
@@ -179,8 +178,7 @@ func TestAPausedWatchResumesApart(t *testing.T) {
 
 // Over a client of the program there is one stream, whatever happens.
 func TestNoStreamApartOverAProgramsClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
+	inBubble(t, func(t *testing.T, c *cluster) {
 		c.become = func(sv *server) { sv.proxy, sv.fragment = true, 3 }
 		cfg := c.config(heavyBuffer, zap.NewNop())
 		cfg.Plain = true

@@ -76,8 +76,7 @@ func TestDenialIsRetriedOncePerStream(t *testing.T) {
 }
 
 func TestDenialIsFinalWithoutAnotherToken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
+	inBubble(t, func(t *testing.T, c *cluster) {
 		c.denies = rpctypes.ErrGRPCPermissionDenied.Error()
 		w := watches(t, c.engine(t), 1)[0]
 		assert.Equal(t, rpctypes.ErrPermissionDenied, (<-w.ch).Err)

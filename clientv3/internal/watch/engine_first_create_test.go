@@ -14,8 +14,7 @@ import (
 
 // A stream without any response is closed as a failure of its endpoint.
 func TestStreamThatIsNeverAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
+	inBubble(t, func(t *testing.T, c *cluster) {
 		c.become = func(s *server) { s.deaf = c.opened == 0 }
 		w := watch(t.Context(), c.engine(t), all(0))
 		time.Sleep(firstCreateTimeout - time.Millisecond)
@@ -34,8 +33,7 @@ func TestStreamThatIsNeverAnswered(t *testing.T) {
 
 // A stream with at least one response may then be silent forever.
 func TestStreamThatWasAnsweredOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
+	inBubble(t, func(t *testing.T, c *cluster) {
 		w := watch(t.Context(), c.engine(t), all(0))
 		<-w.returned
 		time.Sleep(10 * firstCreateTimeout)

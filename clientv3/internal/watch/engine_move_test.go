@@ -12,9 +12,7 @@ import (
 )
 
 func TestStreamsLeaveARemovedEndpoint(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
-		e := c.engine(t)
+	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 		w := watch(t.Context(), e, all(0))
 		<-w.returned
 		c.write(1, "b")
@@ -35,9 +33,7 @@ func TestStreamsLeaveARemovedEndpoint(t *testing.T) {
 }
 
 func TestAStreamMovesAtAKnownRevision(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
-		e := c.engine(t)
+	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 		w := watch(t.Context(), e, Request{Key: []byte("quiet")})
 		<-w.returned
 		c.write(100, "b")
@@ -51,8 +47,7 @@ func TestAStreamMovesAtAKnownRevision(t *testing.T) {
 }
 
 func TestStreamsMoveOneByOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
+	inBubble(t, func(t *testing.T, c *cluster) {
 		engines := make([]*Engine, 20)
 		for i := range engines {
 			engines[i] = c.engine(t)
@@ -73,8 +68,7 @@ func TestStreamsMoveOneByOne(t *testing.T) {
 }
 
 func TestWithoutALeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
+	inBubble(t, func(t *testing.T, c *cluster) {
 		c.noLeads.Store(true)
 		e := c.engine(t)
 		start := time.Now()
@@ -101,8 +95,7 @@ func TestWithoutALeader(t *testing.T) {
 }
 
 func TestAShortElectionIsSoonOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
+	inBubble(t, func(t *testing.T, c *cluster) {
 		c.noLeads.Store(true)
 		w := watch(t.Context(), c.engine(t), all(0))
 		<-w.returned
@@ -122,8 +115,7 @@ func TestAShortElectionIsSoonOver(t *testing.T) {
 }
 
 func TestRequireLeaderWatchIsNeverServedWithoutALeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
+	inBubble(t, func(t *testing.T, c *cluster) {
 		c.noLeads.Store(true)
 		e := c.engine(t)
 		ctx := metadata.AppendToOutgoingContext(t.Context(), rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
@@ -137,9 +129,7 @@ func TestRequireLeaderWatchIsNeverServedWithoutALeader(t *testing.T) {
 }
 
 func TestProgressIsRequestedPeriodically(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
-		e := c.engine(t)
+	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 		w := watch(t.Context(), e, Request{Key: []byte("quiet")})
 		<-w.returned
 		c.write(100, "b")
@@ -153,9 +143,7 @@ func TestProgressIsRequestedPeriodically(t *testing.T) {
 }
 
 func TestResponsesThatProveAStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
-		e := c.engine(t)
+	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 		first := watch(t.Context(), e, all(0))
 		<-first.returned
 		synctest.Wait()

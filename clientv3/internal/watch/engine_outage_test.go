@@ -24,8 +24,7 @@ func TestProgressWhenAStreamEnds(t *testing.T) {
 		{"short-lived", true, proven / 2, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newCluster()
+			inBubble(t, func(t *testing.T, c *cluster) {
 				if !tc.created {
 					c.send = func(ctx context.Context) { <-ctx.Done() }
 				}
@@ -50,8 +49,7 @@ func TestProgressWhenAStreamEnds(t *testing.T) {
 
 // A move is neither a failure nor a proof of the new endpoint.
 func TestAMoveIsNoProgress(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
+	inBubble(t, func(t *testing.T, c *cluster) {
 		c.become = func(sv *server) { sv.swallowing = true }
 		watches(t, c.engine(t), 1)
 		time.Sleep(2 * proven)
@@ -79,8 +77,7 @@ func (e *Engine) queued() int {
 }
 
 func TestCancelledWatchesLeaveNoStateDuringAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
+	inBubble(t, func(t *testing.T, c *cluster) {
 		up := make(chan struct{})
 		c.open = func(ctx context.Context) error {
 			select {

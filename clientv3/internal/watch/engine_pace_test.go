@@ -12,8 +12,7 @@ import (
 )
 
 func TestAWatchFarBehindCatchesUpInParts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
+	inBubble(t, func(t *testing.T, c *cluster) {
 		c.write(20_000, "b")
 		c.write(5_000, "z") // not watched
 		c.write(10, "b", "c")
@@ -36,8 +35,7 @@ func TestAWatchFarBehindCatchesUpInParts(t *testing.T) {
 }
 
 func TestCatchupCancelsTheWatchOnItsOldStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
+	inBubble(t, func(t *testing.T, c *cluster) {
 		c.write(50_000, "b")
 		e := c.engine(t)
 		watches(t, e, 1)
@@ -53,8 +51,7 @@ func TestCatchupCancelsTheWatchOnItsOldStream(t *testing.T) {
 }
 
 func TestCatchingUpSurvivesABrokenStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
+	inBubble(t, func(t *testing.T, c *cluster) {
 		c.write(20_000, "b")
 		e := c.engine(t)
 		w := watch(t.Context(), e, all(2))
@@ -78,9 +75,7 @@ func TestCatchingUpSurvivesABrokenStream(t *testing.T) {
 const fill = 1<<20/(2*eventOverhead) + 100
 
 func TestSlowReaderPausesTheWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
-		e := c.engine(t)
+	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 		slow, quick := watch(t.Context(), e, all(0)), watch(t.Context(), e, all(0))
 		<-slow.returned
 		<-quick.returned
@@ -100,9 +95,7 @@ func TestSlowReaderPausesTheWatch(t *testing.T) {
 }
 
 func TestSlowReaderGetsTheReasonOfLostEvents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
-		e := c.engine(t)
+	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 		w := watch(t.Context(), e, all(0))
 		<-w.returned
 		c.write(2*fill, "b")
@@ -123,9 +116,7 @@ func TestSlowReaderGetsTheReasonOfLostEvents(t *testing.T) {
 }
 
 func TestCancelledPausedWatchLeavesNoState(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
-		e := c.engine(t)
+	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 		w := watch(t.Context(), e, all(0))
 		<-w.returned
 		c.write(2*fill, "b")
@@ -139,8 +130,7 @@ func TestCancelledPausedWatchLeavesNoState(t *testing.T) {
 }
 
 func TestASlowReaderOfASplitWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
+	inBubble(t, func(t *testing.T, c *cluster) {
 		c.write(20_000, "b")
 		e := c.engine(t)
 		w := watch(t.Context(), e, all(2))
@@ -151,8 +141,7 @@ func TestASlowReaderOfASplitWatch(t *testing.T) {
 }
 
 func TestCompactionDuringCatchup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
+	inBubble(t, func(t *testing.T, c *cluster) {
 		c.write(20_000, "b")
 		e := c.engine(t)
 		w := watch(t.Context(), e, all(2))
@@ -183,8 +172,7 @@ func TestCatchingUpMovesToAnotherKindOfServer(t *testing.T) {
 		"swallowing": func(sv *server) { sv.swallowing = true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newCluster()
+			inBubble(t, func(t *testing.T, c *cluster) {
 				c.write(8_000, "b")
 				c.write(4_000, "z") // only progress ends a part without events
 				c.write(8_000, "b")
@@ -207,8 +195,7 @@ func TestCatchingUpMovesToAnotherKindOfServer(t *testing.T) {
 
 // A proxy swallows progress, so nothing ends a part without events.
 func TestSilentPartTimesOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
+	inBubble(t, func(t *testing.T, c *cluster) {
 		c.become = func(sv *server) { sv.swallowing = true }
 		c.write(8_000, "b")
 		c.write(6_000, "z")
@@ -256,8 +243,7 @@ func TestOnlyProvenServersGetParts(t *testing.T) {
 		"unknown":            {become: func(sv *server) { sv.nameless = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newCluster()
+			inBubble(t, func(t *testing.T, c *cluster) {
 				c.write(20_000, "b")
 				c.become = test.become
 				cfg := c.config(1<<20, zap.NewNop())
@@ -285,8 +271,7 @@ func TestAServerThatCannotSplitGetsTheWholeWatch(t *testing.T) {
 		"nameless": func(sv *server) { sv.nameless = true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newCluster()
+			inBubble(t, func(t *testing.T, c *cluster) {
 				c.write(20_000, "b")
 				e := c.engine(t)
 				c.open = func(context.Context) error {

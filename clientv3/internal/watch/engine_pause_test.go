@@ -62,8 +62,7 @@ func TestAWatchPausesAndGoesOnAtItsBounds(t *testing.T) {
 // Even with a tiny bound, the held responses reach the caller, and then the watch resumes.
 func TestTinyBuffers(t *testing.T) {
 	for _, maxBuffer := range []int{0, 1, eventOverhead, 3 * eventOverhead, 10 * eventOverhead} {
-		synctest.Test(t, func(t *testing.T) {
-			c := newCluster()
+		inBubble(t, func(t *testing.T, c *cluster) {
 			c.write(2500, "b") // batches of 1000 revisions
 			e := c.engineWith(t, maxBuffer, zap.NewNop())
 			behind, live := watch(t.Context(), e, all(2)), watches(t, e, 1)[0]

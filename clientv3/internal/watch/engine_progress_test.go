@@ -2,7 +2,6 @@ package watch
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -26,8 +25,7 @@ func TestProgressRequestsOfTheEngine(t *testing.T) {
 		{"a proxy that does not echo ids", func(sv *server) { sv.proxy = true }, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newCluster()
+			inBubble(t, func(t *testing.T, c *cluster) {
 				c.become = tc.become
 				e := c.engine(t)
 				w := watches(t, e, 2)[0]
@@ -52,8 +50,7 @@ func TestProgressRequestsOfTheEngine(t *testing.T) {
 
 // A stream that moves first asks for the revision, except where each request costs a line in a proxy's log.
 func TestSerialStreamMovesWithoutProgressRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
+	inBubble(t, func(t *testing.T, c *cluster) {
 		c.become = func(sv *server) { sv.proxy = true }
 		e := c.engine(t)
 		w := watches(t, e, 1)[0]

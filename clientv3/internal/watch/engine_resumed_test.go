@@ -13,8 +13,7 @@ import (
 func TestResumptionIsReportedOnce(t *testing.T) {
 	const pause = 300 * time.Millisecond
 	t.Run("with the time of all attempts", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			c := newCluster()
+		inBubble(t, func(t *testing.T, c *cluster) {
 			var refused atomic.Int32
 			c.open = func(context.Context) error {
 				if refused.Add(-1) >= 0 {
@@ -38,8 +37,7 @@ func TestResumptionIsReportedOnce(t *testing.T) {
 		})
 	})
 	t.Run("when the stream moves", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			c := newCluster()
+		inBubble(t, func(t *testing.T, c *cluster) {
 			watches(t, c.engine(t), 2)
 			c.remove()
 			time.Sleep(2 * maxMoveDelay)
@@ -47,8 +45,7 @@ func TestResumptionIsReportedOnce(t *testing.T) {
 		})
 	})
 	t.Run("not when no watch had been created", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			c := newCluster()
+		inBubble(t, func(t *testing.T, c *cluster) {
 			var opened atomic.Int32
 			c.open = func(context.Context) error {
 				opened.Add(1)

@@ -38,8 +38,7 @@ func untilSplit(e *Engine) {
 func TestARefusalIsTheSameErrorWhileTheWatchIsSplit(t *testing.T) {
 	for name, behind := range map[string]int{"split": 20_000, "whole": 500} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newCluster()
+			inBubble(t, func(t *testing.T, c *cluster) {
 				c.write(behind, "b")
 				e := c.engineWith(t, 16<<20, zap.NewNop())
 				w := watch(t.Context(), e, all(2))
@@ -79,8 +78,7 @@ func TestManyWatchesCatchUpOverFewStreams(t *testing.T) {
 	)
 	for name, limit := range map[string]int{"without a limit": many, "a limit of 20": 20} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newCluster()
+			inBubble(t, func(t *testing.T, c *cluster) {
 				c.write(behind, "b")
 				e := c.engineWith(t, 16<<20, zap.NewNop())
 				slots := make(chan struct{}, limit)
@@ -125,8 +123,7 @@ func TestManyWatchesCatchUpOverFewStreams(t *testing.T) {
 
 // A watch whose caller is slow is not split: the parts would be dropped again when too much waits for the caller.
 func TestASlowReadersWatchIsNotSplit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
+	inBubble(t, func(t *testing.T, c *cluster) {
 		c.write(60_000, "b")
 		e := c.engine(t)
 		w := watch(t.Context(), e, all(2))
@@ -147,8 +144,7 @@ func TestASlowReadersWatchIsNotSplit(t *testing.T) {
 
 // A watch that pauses while split needs no separate stream.
 func TestAPausedWatchDoesNotStayApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
+	inBubble(t, func(t *testing.T, c *cluster) {
 		c.write(20_000, "b")
 		e := c.engine(t)
 		w := watch(t.Context(), e, all(2))
@@ -163,8 +159,7 @@ func TestAPausedWatchDoesNotStayApart(t *testing.T) {
 
 // Streams for catch-up use the callers' original context, too.
 func TestContextsDoNotGrowWithCatchingUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
+	inBubble(t, func(t *testing.T, c *cluster) {
 		var opened []string
 		c.open = func(ctx context.Context) error {
 			opened = append(opened, fmt.Sprint(ctx))

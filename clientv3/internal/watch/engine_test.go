@@ -16,8 +16,7 @@ import (
 )
 
 func TestWatchReturnsWhenItsContextEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
+	inBubble(t, func(t *testing.T, c *cluster) {
 		c.open = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 		e := c.engine(t)
 		w := watch(t.Context(), e, all(0))
@@ -41,9 +40,7 @@ func TestWatchReturnsWhenItsContextEnds(t *testing.T) {
 }
 
 func TestBlockedSendDelaysNoOtherStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
-		e := c.engine(t)
+	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 		other := metadata.AppendToOutgoingContext(t.Context(), "group", "other")
 		blocked := t.Context()
 		c.send = func(ctx context.Context) {
@@ -68,9 +65,7 @@ func TestBlockedSendDelaysNoOtherStream(t *testing.T) {
 }
 
 func TestTheLastWatchClosesTheStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
-		e := c.engine(t)
+	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 		a, b := watch(t.Context(), e, all(0)), watch(t.Context(), e, all(0))
 		<-a.returned
 		<-b.returned
@@ -88,9 +83,7 @@ func TestTheLastWatchClosesTheStream(t *testing.T) {
 }
 
 func TestStreamsAreSharded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
-		e := c.engine(t)
+	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 		calls := make([]*call, 2*maxWatchers+1)
 		for i := range calls {
 			calls[i] = watch(t.Context(), e, all(0))
@@ -115,9 +108,7 @@ func TestStreamsAreSharded(t *testing.T) {
 }
 
 func TestABusyStreamTakesNoMoreWatches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
-		e := c.engine(t)
+	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 		heavy := watch(t.Context(), e, all(0))
 		<-heavy.returned
 		for range busy / 1000 {
@@ -137,9 +128,7 @@ func TestABusyStreamTakesNoMoreWatches(t *testing.T) {
 }
 
 func TestBrokenStreamsAreResumed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
-		e := c.engine(t)
+	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 		w := watch(t.Context(), e, Request{Key: []byte("a"), End: []byte("z"), CreatedNotify: true})
 		assert.True(t, (<-w.ch).Created)
 		for range 3 {
@@ -154,8 +143,7 @@ func TestBrokenStreamsAreResumed(t *testing.T) {
 }
 
 func TestAFinalErrorEndsAllWatchesOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
+	inBubble(t, func(t *testing.T, c *cluster) {
 		final := status.Error(codes.PermissionDenied, "enough")
 		c.next = func(error) error { return final }
 		e := c.engine(t)
@@ -184,9 +172,7 @@ func TestAFinalErrorEndsAllWatchesOnce(t *testing.T) {
 }
 
 func TestClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
-		e := c.engine(t)
+	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 		w := watch(t.Context(), e, all(0))
 		<-w.returned
 		c.write(5, "b")
@@ -205,9 +191,7 @@ func TestClosed(t *testing.T) {
 }
 
 func TestRequestProgress(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
-		e := c.engine(t)
+	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 		other := metadata.AppendToOutgoingContext(t.Context(), "group", "other")
 		require.NoError(t, e.RequestProgress(t.Context()), "without a watch no request is sent")
 		assert.Zero(t, c.opened)

@@ -56,8 +56,7 @@ func TestTokensAreReplacedAFewTimes(t *testing.T) {
 		streams     int
 	}{{"another token can be had", true, 1 + maxRefusals}, {"no other token can be had", false, 1}} {
 		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newCluster()
+			inBubble(t, func(t *testing.T, c *cluster) {
 				c.invalidates, c.denies = tc.invalidates, rpctypes.ErrGRPCInvalidAuthToken.Error()
 				e := c.engine(t)
 				w := watches(t, e, 1)[0]

@@ -48,8 +48,7 @@ func TestWakeOfTheNextStream(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newCluster()
+			inBubble(t, func(t *testing.T, c *cluster) {
 				c.next = func(error) error { time.Sleep(time.Second); return nil }
 				e := c.engine(t)
 				watches(t, e, 1)

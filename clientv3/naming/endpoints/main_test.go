@@ -1,15 +1,14 @@
 package endpoints_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/clientv3/naming/endpoints"
 )
@@ -23,22 +22,13 @@ const patience = time.Minute
 // a test can stop it and write through the other.
 func start(t *testing.T) (cluster *fakeetcd.Cluster, client, other *clientv3.Client) {
 	t.Helper()
-	cluster, err := fakeetcd.Start(2)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
+	cluster = clienttest.Start(t, 2)
 	return cluster, connect(t, cluster, 0), connect(t, cluster, 1)
 }
 
 func connect(t *testing.T, cluster *fakeetcd.Cluster, member int) *clientv3.Client {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints:   []string{cluster.Member(member).Endpoint()},
-		DialOptions: cluster.DialOptions(),
-		Logger:      zap.NewNop(),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	return client
+	return clienttest.Connect(t, cluster, clientv3.Config{Endpoints: []string{cluster.Member(member).Endpoint()}})
 }
 
 func newManager(t *testing.T, client *clientv3.Client, target string) endpoints.Manager {
@@ -46,14 +36,6 @@ func newManager(t *testing.T, client *clientv3.Client, target string) endpoints.
 	m, err := endpoints.NewManager(client, target)
 	require.NoError(t, err)
 	return m
-}
-
-// within returns a context that ends long after the test should.
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // next returns the next updates of the channel.

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/clientv3/naming/endpoints"
 )
@@ -25,30 +26,30 @@ func TestNewManagerRefuses(t *testing.T) {
 func TestRegister(t *testing.T) {
 	cluster, client, _ := start(t)
 	m := newManager(t, client, "svc")
-	require.NoError(t, m.AddEndpoint(within(t), "svc/a", endpoints.Endpoint{Addr: "1.2.3.4:5", Metadata: "blue"}))
+	require.NoError(t, m.AddEndpoint(clienttest.Within(t), "svc/a", endpoints.Endpoint{Addr: "1.2.3.4:5", Metadata: "blue"}))
 	require.JSONEq(t, `{"Op":0,"Addr":"1.2.3.4:5","Metadata":"blue"}`, string(cluster.Get("svc/a").Value))
 
 	before := cluster.Revision()
-	require.NoError(t, m.Update(within(t), []*endpoints.UpdateWithOpts{
+	require.NoError(t, m.Update(clienttest.Within(t), []*endpoints.UpdateWithOpts{
 		endpoints.NewAddUpdateOpts("svc/b", endpoints.Endpoint{Addr: "b"}),
 		endpoints.NewDeleteUpdateOpts("svc/a"),
 	}))
 	require.Equal(t, before+1, cluster.Revision(), "one transaction")
 	require.Nil(t, cluster.Get("svc/a"))
 
-	require.NoError(t, m.DeleteEndpoint(within(t), "svc/b"))
-	require.NoError(t, m.DeleteEndpoint(within(t), "svc/b"), "there need not be one")
+	require.NoError(t, m.DeleteEndpoint(clienttest.Within(t), "svc/b"))
+	require.NoError(t, m.DeleteEndpoint(clienttest.Within(t), "svc/b"), "there need not be one")
 	require.Nil(t, cluster.Get("svc/b"))
 }
 
 func TestRegisterWithLease(t *testing.T) {
 	cluster, client, _ := start(t)
-	lease, err := client.Grant(within(t), 60)
+	lease, err := client.Grant(clienttest.Within(t), 60)
 	require.NoError(t, err)
 	m := newManager(t, client, "svc")
-	require.NoError(t, m.AddEndpoint(within(t), "svc/a", endpoints.Endpoint{Addr: "a"}, clientv3.WithLease(lease.ID)))
+	require.NoError(t, m.AddEndpoint(clienttest.Within(t), "svc/a", endpoints.Endpoint{Addr: "a"}, clientv3.WithLease(lease.ID)))
 	require.NoError(t, cluster.ExpireLease(int64(lease.ID)))
-	all, err := m.List(within(t))
+	all, err := m.List(clienttest.Within(t))
 	require.NoError(t, err)
 	require.Empty(t, all)
 }
@@ -68,7 +69,7 @@ func TestUpdateRefuses(t *testing.T) {
 		"nothing":               {nil, "update 1 is nil"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := m.Update(within(t), []*endpoints.UpdateWithOpts{endpoints.NewAddUpdateOpts("svc/good", a), tt.update})
+			err := m.Update(clienttest.Within(t), []*endpoints.UpdateWithOpts{endpoints.NewAddUpdateOpts("svc/good", a), tt.update})
 			assert.Equal(t, codes.InvalidArgument, status.Code(err))
 			assert.ErrorContains(t, err, tt.says)
 		})
@@ -86,17 +87,16 @@ func TestList(t *testing.T) {
 		"svc2/e":  `{"Addr":"of another target"}`,
 		"other":   `{"Addr":"other"}`,
 	} {
-		_, err := cluster.Put(key, value)
-		require.NoError(t, err)
+		clienttest.Put(t, cluster, key, value)
 	}
-	all, err := newManager(t, client, "svc").List(within(t))
+	all, err := newManager(t, client, "svc").List(clienttest.Within(t))
 	require.NoError(t, err)
 	require.Equal(t, endpoints.Key2EndpointMap{
 		"svc/a":   {Addr: "a", Metadata: map[string]any{"weight": 3.0}},
 		"svc/c/d": {Addr: "c"},
 	}, all)
 
-	all, err = newManager(t, client, "none").List(within(t))
+	all, err = newManager(t, client, "none").List(clienttest.Within(t))
 	require.NoError(t, err)
 	require.NotNil(t, all)
 	require.Empty(t, all)
@@ -107,13 +107,13 @@ func TestErrorsAndReadsAreTheServers(t *testing.T) {
 	cluster, client, _ := start(t)
 	m := newManager(t, client, "svc")
 	cluster.SetLeader(nil)
-	_, err := m.List(within(t))
+	_, err := m.List(clienttest.Within(t))
 	require.NoError(t, err, "a list needs no quorum")
 
 	cluster.SetLeader(cluster.Member(0))
 	cluster.On("Range", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
-	_, err = m.List(within(t))
+	_, err = m.List(clienttest.Within(t))
 	require.Equal(t, rpctypes.ErrPermissionDenied, err)
-	_, err = m.NewWatchChannel(within(t))
+	_, err = m.NewWatchChannel(clienttest.Within(t))
 	require.Equal(t, rpctypes.ErrPermissionDenied, err)
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/clientv3/naming/endpoints"
 )
@@ -36,7 +37,7 @@ func isList(req *pb.RangeRequest) bool { return string(req.Key) == "svc/" }
 // register writes endpoints through another manager.
 func register(t *testing.T, client *clientv3.Client, updates ...*endpoints.UpdateWithOpts) {
 	t.Helper()
-	require.NoError(t, newManager(t, client, "svc").Update(within(t), updates))
+	require.NoError(t, newManager(t, client, "svc").Update(clienttest.Within(t), updates))
 }
 
 func adding(name, addr string) *endpoints.UpdateWithOpts {
@@ -50,21 +51,19 @@ func deleting(name string) *endpoints.UpdateWithOpts {
 func TestWatch(t *testing.T) {
 	cluster, client, _ := start(t)
 	register(t, client, adding("b", "b"), adding("a", "a"))
-	ch, err := newManager(t, client, "svc").NewWatchChannel(within(t))
+	ch, err := newManager(t, client, "svc").NewWatchChannel(clienttest.Within(t))
 	require.NoError(t, err)
 	require.Equal(t, []*endpoints.Update{add("svc/a", "a"), add("svc/b", "b")}, next(t, ch))
 
-	_, err = cluster.Put("svc2/x", `{"Addr":"of another target"}`)
-	require.NoError(t, err)
-	_, err = cluster.Put("svc/a", "what is this?")
-	require.NoError(t, err)
+	clienttest.Put(t, cluster, "svc2/x", `{"Addr":"of another target"}`)
+	clienttest.Put(t, cluster, "svc/a", "what is this?")
 	register(t, client, adding("b", "b2"), deleting("a"), adding("c", "c"))
 	require.ElementsMatch(t, []*endpoints.Update{add("svc/b", "b2"), gone("svc/a"), add("svc/c", "c")}, next(t, ch))
 }
 
 func TestWatchWithoutEndpoints(t *testing.T) {
 	_, client, _ := start(t)
-	ch, err := newManager(t, client, "svc").NewWatchChannel(within(t))
+	ch, err := newManager(t, client, "svc").NewWatchChannel(clienttest.Within(t))
 	require.NoError(t, err)
 	register(t, client, adding("a", "a"))
 	require.Equal(t, []*endpoints.Update{add("svc/a", "a")}, next(t, ch))
@@ -74,16 +73,15 @@ func TestWatchWithoutEndpoints(t *testing.T) {
 func TestWatchOutlivesCompaction(t *testing.T) {
 	cluster, client, other := start(t)
 	register(t, client, adding("changed", "1"), adding("gone", "2"), adding("same", "3"), adding("spoilt", "4"))
-	ch, err := newManager(t, client, "svc").NewWatchChannel(within(t))
+	ch, err := newManager(t, client, "svc").NewWatchChannel(clienttest.Within(t))
 	require.NoError(t, err)
 	require.Len(t, next(t, ch), 4)
-	require.NoError(t, cluster.Wait(within(t), "Watch", 1))
+	require.NoError(t, cluster.Wait(clienttest.Within(t), "Watch", 1))
 
 	cluster.Member(0).Stop()
 	register(t, other, adding("changed", "5"), deleting("gone"), adding("new", "6"))
 	register(t, other, adding("same", "3"))
-	_, err = cluster.Put("svc/spoilt", "{")
-	require.NoError(t, err)
+	clienttest.Put(t, cluster, "svc/spoilt", "{")
 	require.NoError(t, cluster.Compact(cluster.Revision()))
 	cluster.Member(0).Start()
 
@@ -108,9 +106,9 @@ func TestWatchIsRefused(t *testing.T) {
 		<-c.Context().Done()
 	}
 	refused := cluster.On("Watch", refuse)
-	ch, err := newManager(t, client, "svc").NewWatchChannel(within(t))
+	ch, err := newManager(t, client, "svc").NewWatchChannel(clienttest.Within(t))
 	require.NoError(t, err)
-	require.NoError(t, cluster.Wait(within(t), "Range", 3), "the endpoints are listed repeatedly")
+	require.NoError(t, cluster.Wait(clienttest.Within(t), "Range", 3), "the endpoints are listed repeatedly")
 	refused.Remove()
 	register(t, client, adding("a", "a"))
 	require.Equal(t, []*endpoints.Update{add("svc/a", "a")}, next(t, ch))
@@ -119,9 +117,9 @@ func TestWatchIsRefused(t *testing.T) {
 // A list that fails is repeated.
 func TestListFails(t *testing.T) {
 	cluster, client, other := start(t)
-	ch, err := newManager(t, client, "svc").NewWatchChannel(within(t))
+	ch, err := newManager(t, client, "svc").NewWatchChannel(clienttest.Within(t))
 	require.NoError(t, err)
-	require.NoError(t, cluster.Wait(within(t), "Watch", 1))
+	require.NoError(t, cluster.Wait(clienttest.Within(t), "Watch", 1))
 	cluster.Member(0).Stop()
 	register(t, other, adding("b", "b"))
 	register(t, other, adding("a", "a"))
@@ -136,7 +134,7 @@ func TestListFails(t *testing.T) {
 // A list of a member that lags must not revert what was delivered.
 func TestWatchDoesNotGoBack(t *testing.T) {
 	cluster, client, other := start(t)
-	ch, err := newManager(t, client, "svc").NewWatchChannel(within(t))
+	ch, err := newManager(t, client, "svc").NewWatchChannel(clienttest.Within(t))
 	require.NoError(t, err)
 	register(t, client, adding("a", "a"))
 	require.Equal(t, []*endpoints.Update{add("svc/a", "a")}, next(t, ch))
@@ -177,7 +175,7 @@ func TestWatchDoesNotGoBackAfterEvents(t *testing.T) {
 		}()
 		_, _ = c.Execute()
 	})
-	ch, err := newManager(t, client, "svc").NewWatchChannel(within(t))
+	ch, err := newManager(t, client, "svc").NewWatchChannel(clienttest.Within(t))
 	require.NoError(t, err)
 	register(t, client, adding("a", "a"))
 	require.Equal(t, []*endpoints.Update{add("svc/a", "a")}, next(t, ch))
@@ -216,7 +214,7 @@ func TestWatchOfARestoredCluster(t *testing.T) {
 		watched <- c
 		<-c.Context().Done()
 	})
-	ch, err := newManager(t, client, "svc").NewWatchChannel(within(t))
+	ch, err := newManager(t, client, "svc").NewWatchChannel(clienttest.Within(t))
 	require.NoError(t, err)
 	require.Equal(t, []*endpoints.Update{add("svc/a", "a")}, next(t, ch))
 	<-watched
@@ -236,7 +234,7 @@ func TestWatchOfARestoredCluster(t *testing.T) {
 func TestWatchWithoutReader(t *testing.T) {
 	cluster, client, _ := start(t)
 	register(t, client, adding("a", "a"))
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(clienttest.Within(t))
 	sent := make(chan struct{}, 10)
 	cluster.Once("Watch", func(c *fakeetcd.Call) {
 		c.OnSend(func(resp proto.Message) bool {
@@ -259,12 +257,12 @@ func TestWatchWithoutReader(t *testing.T) {
 func TestWatchEndsWithItsClient(t *testing.T) {
 	_, client, other := start(t)
 	register(t, client, adding("a", "a"))
-	ch, err := newManager(t, client, "svc").NewWatchChannel(within(t))
+	ch, err := newManager(t, client, "svc").NewWatchChannel(clienttest.Within(t))
 	require.NoError(t, err)
 	register(t, other, adding("b", "b"))
 	require.NoError(t, client.Close())
 	requireClosed(t, ch)
-	_, err = newManager(t, client, "svc").NewWatchChannel(within(t))
+	_, err = newManager(t, client, "svc").NewWatchChannel(clienttest.Within(t))
 	require.True(t, clientv3.IsConnCanceled(err), "%v", err)
 }
 
@@ -276,11 +274,11 @@ func TestWatchEndsInAnOutage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, client, _ := start(t)
-			ctx, cancel := context.WithCancel(within(t))
+			ctx, cancel := context.WithCancel(clienttest.Within(t))
 			defer cancel()
 			ch, err := newManager(t, client, "svc").NewWatchChannel(ctx)
 			require.NoError(t, err)
-			require.NoError(t, cluster.Wait(within(t), "Watch", 1))
+			require.NoError(t, cluster.Wait(clienttest.Within(t), "Watch", 1))
 			cluster.Member(0).Stop()
 			end(cancel, client)
 			requireClosed(t, ch)

@@ -9,11 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 	gresolver "google.golang.org/grpc/resolver"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/naming/endpoints"
 	"github.com/quorate/quorate/clientv3/naming/resolver"
 )
@@ -25,15 +24,8 @@ const patience = time.Minute
 
 func connect(t *testing.T) *clientv3.Client {
 	t.Helper()
-	cluster, err := fakeetcd.Start(1)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	return client
+	cluster := clienttest.Start(t, 1)
+	return clienttest.Connect(t, cluster)
 }
 
 // channel is the gRPC channel of a resolver.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/testpki"
 	"github.com/quorate/quorate/lab"
 )
 
@@ -67,8 +68,8 @@ func TestOnTheWayToAHealthyCluster(t *testing.T) {
 	cluster := start(t, lab.Config{})
 	endpoints := cluster.Endpoints()
 	target := bare(endpoints[0])
-	ca, other := newAuthority(t, "right"), newAuthority(t, "wrong")
-	roots := &tls.Config{RootCAs: ca.pool()}
+	ca, other := testpki.New(t, "right"), testpki.New(t, "wrong")
+	roots := &tls.Config{RootCAs: ca.Pool()}
 	served := func(cert *tls.Certificate) string {
 		return "https://" + front{target: target, certificate: cert}.start(t)
 	}
@@ -76,7 +77,7 @@ func TestOnTheWayToAHealthyCluster(t *testing.T) {
 		return front{target: target, date: func() time.Time { return time.Now().Add(ahead) }}.start(t)
 	}
 	alone := []string{"note not-an-endpoint m2", "note not-an-endpoint m3"}
-	good := ca.issue(t, "127.0.0.1", -time.Hour, time.Hour)
+	good := issue(t, ca, "127.0.0.1", -time.Hour, time.Hour)
 	for _, tt := range []struct {
 		name string
 		cfg  clientv3.Config
@@ -90,22 +91,22 @@ func TestOnTheWayToAHealthyCluster(t *testing.T) {
 		},
 		{
 			"expired certificate",
-			clientv3.Config{Endpoints: []string{served(ca.issue(t, "127.0.0.1", -2*time.Hour, -time.Hour))}, TLS: roots},
+			clientv3.Config{Endpoints: []string{served(issue(t, ca, "127.0.0.1", -2*time.Hour, -time.Hour))}, TLS: roots},
 			[]string{"error tls-expired"},
 		},
 		{
 			"certificate of tomorrow",
-			clientv3.Config{Endpoints: []string{served(ca.issue(t, "127.0.0.1", time.Hour, 2*time.Hour))}, TLS: roots},
+			clientv3.Config{Endpoints: []string{served(issue(t, ca, "127.0.0.1", time.Hour, 2*time.Hour))}, TLS: roots},
 			[]string{"error tls-not-yet-valid"},
 		},
 		{
 			"wrong name",
-			clientv3.Config{Endpoints: []string{served(ca.issue(t, "etcd.example", -time.Hour, time.Hour))}, TLS: roots},
+			clientv3.Config{Endpoints: []string{served(issue(t, ca, "etcd.example", -time.Hour, time.Hour))}, TLS: roots},
 			[]string{"error tls-wrong-name"},
 		},
 		{
 			"wrong CA",
-			clientv3.Config{Endpoints: []string{served(other.issue(t, "127.0.0.1", -time.Hour, time.Hour))}, TLS: roots},
+			clientv3.Config{Endpoints: []string{served(issue(t, other, "127.0.0.1", -time.Hour, time.Hour))}, TLS: roots},
 			[]string{"error tls-unknown-authority"},
 		},
 		{
@@ -237,7 +238,7 @@ func TestAuthentication(t *testing.T) {
 	t.Run("a certificate of somebody else", func(t *testing.T) {
 		cfg := secure
 		cfg.TLS = secure.TLS.Clone()
-		cfg.TLS.Certificates = []tls.Certificate{*newAuthority(t, "wrong").issue(t, "client", -time.Hour, time.Hour)}
+		cfg.TLS.Certificates = []tls.Certificate{*issue(t, testpki.New(t, "wrong"), "client", -time.Hour, time.Hour)}
 		requireCodes(t, examine(t, patience, cfg), "error tls-client-certificate")
 	})
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/internal/port"
+	"github.com/quorate/quorate/internal/testpki"
 	"github.com/quorate/quorate/lab"
 )
 
@@ -76,9 +77,9 @@ func TestSentences(t *testing.T) {
 	dead, err := port.Reserve()
 	require.NoError(t, err)
 	defer dead.Release()
-	ca := newAuthority(t, "right")
-	expired := front{target: member(1, same).start(t), certificate: ca.issue(t, "127.0.0.1", -2*time.Hour, -time.Hour)}.start(t)
-	valid := front{target: member(1, same).start(t), certificate: ca.issue(t, "127.0.0.1", -time.Hour, time.Hour)}.start(t)
+	ca := testpki.New(t, "right")
+	expired := front{target: member(1, same).start(t), certificate: issue(t, ca, "127.0.0.1", -2*time.Hour, -time.Hour)}.start(t)
+	valid := front{target: member(1, same).start(t), certificate: issue(t, ca, "127.0.0.1", -time.Hour, time.Hour)}.start(t)
 	of := func(servers ...*scripted) (endpoints []string) {
 		for _, s := range servers {
 			endpoints = append(endpoints, s.start(t))

@@ -1,0 +1,162 @@
+// Package clienttest has what tests of the packages over clientv3 share: clusters in memory, and clients that lose
+// their connections.
+package clienttest
+
+import (
+	"context"
+	"net"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+// Patience is far longer than what a test waits for.
+const Patience = 24 * time.Hour
+
+// Bubble runs a test in virtual time, on a cluster whose leases expire by it.
+func Bubble(t *testing.T, members int, test func(t *testing.T, cluster *fakeetcd.Cluster)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		cluster := Start(t, members)
+		cluster.EnableLeaseExpiry()
+		test(t, cluster)
+	})
+}
+
+// InBubble runs a test in virtual time, with a cluster and a client of it.
+func InBubble(t *testing.T, members int, test func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client := StartClient(t, members)
+		test(t, cluster, client)
+	})
+}
+
+// Start returns a cluster that ends with the test. Its leases do not expire.
+func Start(t testing.TB, members int) *fakeetcd.Cluster {
+	t.Helper()
+	cluster, err := fakeetcd.Start(members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	return cluster
+}
+
+// Connect returns a client of the cluster that ends with the test. It logs nothing, unless cfg has a logger.
+func Connect(t testing.TB, cluster *fakeetcd.Cluster, cfg ...clientv3.Config) *clientv3.Client {
+	t.Helper()
+	c := append(cfg, clientv3.Config{})[0]
+	if c.Endpoints == nil {
+		c.Endpoints = cluster.Endpoints()
+	}
+	if c.DialOptions == nil {
+		c.DialOptions = cluster.DialOptions()
+	}
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	client, err := clientv3.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// StartClient is Start and Connect.
+func StartClient(t testing.TB, members int) (*fakeetcd.Cluster, *clientv3.Client) {
+	t.Helper()
+	cluster := Start(t, members)
+	return cluster, Connect(t, cluster)
+}
+
+// Put writes a key, and returns the revision.
+func Put(t testing.TB, cluster *fakeetcd.Cluster, key, value string) int64 {
+	t.Helper()
+	rev, err := cluster.Put(key, value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rev
+}
+
+// Within returns a context that ends long after the test should.
+func Within(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Next returns the next value, and fails after Patience of virtual time: while a lease is renewed, a wait is no
+// deadlock.
+func Next[T any](t testing.TB, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(Patience):
+		t.Fatal("nothing happens")
+	}
+	return v
+}
+
+// Process is a client of its own, over connections that can be cut.
+type Process struct {
+	*clientv3.Client
+
+	cluster *fakeetcd.Cluster
+	mu      sync.Mutex
+	down    bool
+	conns   []net.Conn
+}
+
+// NewProcess returns a client that ends with the test. It shares no endpoint states with others.
+func NewProcess(t testing.TB, cluster *fakeetcd.Cluster, logger *zap.Logger) *Process {
+	t.Helper()
+	p := &Process{cluster: cluster}
+	p.Client = Connect(t, cluster, clientv3.Config{
+		Logger: logger, DisableHealthSharing: true,
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(p.dial)},
+	})
+	return p
+}
+
+func (p *Process) dial(ctx context.Context, address string) (net.Conn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.down {
+		return nil, syscall.ECONNREFUSED
+	}
+	conn, err := p.cluster.DialContext(ctx, address)
+	if err == nil {
+		p.conns = append(p.conns, conn)
+	}
+	return conn, err
+}
+
+// Cut breaks the connections of the process, and refuses new ones until Heal.
+func (p *Process) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down = true
+	for _, c := range p.conns {
+		_ = c.Close()
+	}
+	p.conns = nil
+}
+
+// Heal ends a Cut.
+func (p *Process) Heal() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down = false
+}

@@ -1,0 +1,64 @@
+// Package grpctest has servers for tests of channels and of the resolvers below them.
+package grpctest
+
+import (
+	"context"
+	"net"
+	"slices"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
+)
+
+// Serve runs a server on the loopback interface until the end of the test, and returns its address.
+func Serve(t testing.TB, register func(grpc.ServiceRegistrar)) (address *net.TCPAddr) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	register(server)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return listener.Addr().(*net.TCPAddr)
+}
+
+// ServeHealth serves health checks, for Ask.
+func ServeHealth(t testing.TB) (address string) {
+	t.Helper()
+	return Serve(t, func(s grpc.ServiceRegistrar) { healthpb.RegisterHealthServer(s, health.NewServer()) }).String()
+}
+
+// Ask makes a health check, and returns the address of the server that answered.
+func Ask(ctx context.Context, conn grpc.ClientConnInterface, opts ...grpc.CallOption) (string, error) {
+	var p peer.Peer
+	if _, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{}, append(opts, grpc.Peer(&p))...); err != nil {
+		return "", err
+	}
+	return p.Addr.String(), nil
+}
+
+// AskUntilAll makes calls until each of the servers has answered. No other may.
+func AskUntilAll(ctx context.Context, t testing.TB, conn grpc.ClientConnInterface, servers ...string) {
+	t.Helper()
+	for left := slices.Clone(servers); len(left) > 0; {
+		address, err := Ask(ctx, conn, grpc.WaitForReady(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(servers, address) {
+			t.Fatalf("%s has answered, which is none of %q", address, servers)
+		}
+		left = slices.DeleteFunc(left, func(s string) bool { return s == address })
+	}
+}
