@@ -92,7 +92,7 @@ func TestEndpointThatIsAlwaysOrSeldomLateServes(t *testing.T) {
 				load := c.load(9, 80*time.Millisecond, time.Hour, false)
 				time.Sleep(2 * time.Second)
 				stop := test(servers)
-				time.Sleep(30 * time.Second)
+				time.Sleep(20 * time.Second)
 				load.end()
 				stop()
 				assert.False(t, c.events.ever(health.Slow), "%v", c.is(servers[0]))
@@ -201,10 +201,10 @@ func TestFewEndpointsAreEjected(t *testing.T) {
 		inBubble(t, 20, func(t *testing.T, servers []*server) {
 			c := warm(t, config, servers, toolkit)
 			for i, s := range servers[:6] {
-				time.AfterFunc(time.Duration(i)*5*time.Second, func() { s.fail.Store(&errUnavailable) })
+				time.AfterFunc(time.Duration(i)*2*time.Second, func() { s.fail.Store(&errUnavailable) })
 			}
 			c.load(20, 100*time.Millisecond, time.Second, false)
-			time.Sleep(35 * time.Second)
+			time.Sleep(16 * time.Second)
 			ejected := 0
 			for _, s := range servers {
 				if c.is(s) == health.Suspected {

@@ -14,7 +14,7 @@ import (
 func TestFlappingEndpointLosesFewWrites(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers)
-		reads, writes := c.load(10, 40*time.Millisecond, time.Minute, false), c.load(10, 40*time.Millisecond, time.Minute, true)
+		reads, writes := c.load(10, 100*time.Millisecond, time.Minute, false), c.load(10, 100*time.Millisecond, time.Minute, true)
 		for range 6 {
 			servers[0].frozen.Shut()
 			time.Sleep(2 * time.Second)
@@ -22,13 +22,13 @@ func TestFlappingEndpointLosesFewWrites(t *testing.T) {
 			within(t, time.Second, "readmitted", func() bool { return c.is(servers[0]) == health.Serving })
 			before := servers[0].calls.Load()
 			time.Sleep(time.Second)
-			assert.Greater(t, servers[0].calls.Load(), before+50, "it serves reads")
+			assert.Greater(t, servers[0].calls.Load(), before+20, "it serves reads")
 		}
 		time.Sleep(35 * time.Second)
 		before := servers[0].calls.Load()
 		write := c.load(1, time.Millisecond, time.Minute, true)
 		time.Sleep(time.Second)
-		assert.Greater(t, servers[0].calls.Load(), before+200, "it serves writes")
+		assert.Greater(t, servers[0].calls.Load(), before+130, "it serves writes")
 		assert.Zero(t, failed(write.end()))
 		lost := 0
 		for _, o := range writes.end() {

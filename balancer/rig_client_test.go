@@ -114,6 +114,7 @@ func connectBy(t *testing.T, config string, servers []*server, dial []grpc.DialO
 		grpc.WithTransportCredentials(balancer.Credentials(insecure.NewCredentials())), grpc.WithDisableRetry(),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[` + config + `]}`),
 		grpc.WithConnectParams(balancer.ConnectParams()),
+		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
 	}, dial...)...)
 	require.NoError(t, err)
 	began := time.Now()
