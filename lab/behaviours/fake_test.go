@@ -84,10 +84,10 @@ func copyAll(to, from net.Conn) {
 	_ = from.Close()
 }
 
-// likeLab gives the fake member the name and the URL of one of the lab. Alarms are texts of protobuf, whose spaces differ from
+// likeLab gives the fake member the name and the URLs of one of the lab. Alarms are texts of protobuf, whose spaces differ from
 // one program to another.
 var likeLab = strings.NewReplacer(
-	`"member-0"`, `"m1"`, "http://member-0.fakeetcd:2380", "https://192.0.2.1:2380",
+	`"member-0"`, `"m1"`, "http://member-0.fakeetcd:2379", "<URL of m1>", "http://member-0.fakeetcd:2380", "https://192.0.2.1:2380",
 	"<member id>  alarm:", "<member id> alarm:",
 )
 
