@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/lab/behaviours/transcript"
 )
 
-// hashes runs before maintenance because a hash covers lease ids, which are random: the keys of this scenario have none.
+// hashes runs before maintenance because a hash covers lease ids, which are random: its keys have none.
 func hashes(ctx context.Context, at Site, log *transcript.Log) {
 	c := open(at, log)
 	defer end(c, log)
