@@ -24,8 +24,8 @@ import (
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 400},
-	"balancer":    {5300, 7100},
-	"clientv3":    {24150, 37750},
+	"balancer":    {5300, 7150},
+	"clientv3":    {24200, 37800},
 	"cmd":         {5200, 3000},
 	"compat":      {1150, 1350},
 	"conformance": {1100, 1500},
@@ -34,7 +34,7 @@ var codeBudgets = map[string]codeLines{
 	"health":      {850, 1700},
 	"internal":    {4050, 5550},
 	"keepalive":   {600, 1550},
-	"lab":         {24700, 25550},
+	"lab":         {24800, 25550},
 	"observe":     {2650, 2700},
 	"pool":        {2250, 3750},
 	"resolver":    {5300, 7150},

@@ -5,7 +5,7 @@
 // each has the dependencies that it was released with. [Server.Build] keeps what it built in the user's cache directory.
 // [Server.Start] starts it as a [lab.Cluster] of one member.
 //
-// The commands in the folders matrix and behaviours compare what clients do on all of them.
+// The command in the folder matrix compares what clients do on all of them, by the [Program] of package behaviours.
 package servers
 
 import (
@@ -56,6 +56,25 @@ var All = []Server{
 	{Name: "etcd 3.8.0-alpha.0", folder: "etcd38", progress: progress},
 	{Name: "grpc-proxy 3.7.3", folder: "etcd37", kind: grpcProxy},
 	{Name: "kine 0.17.5", Short: true, folder: "kine", kind: kine},
+}
+
+// BuiltIn is the etcd 3.7 that every program of the lab carries; its path is "". It is none of All.
+var BuiltIn = Server{Name: "etcd 3.7", progress: progress}
+
+// OldProxy is the grpc-proxy of etcd 3.4, before a member of that version, for tests that build nothing. It is none of All.
+var OldProxy = Server{Name: "grpc-proxy 3.4", kind: grpcProxy}
+
+// Built returns the path of the server's executable if it was built before, "" if not.
+func (s Server) Built() string {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	path := filepath.Join(cache, "quorate", "servers", s.folder)
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
 }
 
 // Offers reports whether the server can be set up so: kine knows no tokens and no quota.
@@ -123,7 +142,7 @@ var Clients = []Client{Official, Quorate}
 
 const official = "go.etcd.io/etcd/client/v3"
 
-// Build compiles a program that imports the official client, such as "./servers/behaviours", with a client, and returns its
+// Build compiles a program that imports the official client, such as "./behaviours/program", with a client, and returns its
 // path in dir. For Quorate that is the shim in place of the official module. Flags are those of go build.
 func (c Client) Build(ctx context.Context, dir, program string, flags ...string) (string, error) {
 	lab, err := labFolder(ctx)

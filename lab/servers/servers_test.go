@@ -23,7 +23,7 @@ const patience = time.Minute
 // need not be built.
 func TestActs(t *testing.T) {
 	path := etcd34.Path(t)
-	for _, s := range []Server{All[0], {Name: "grpc-proxy 3.4", kind: grpcProxy}} {
+	for _, s := range []Server{All[0], OldProxy} {
 		for _, setup := range []site.Setup{site.Own, site.Tokens, site.TLS, site.Quota} {
 			t.Run(s.Name+", "+string(setup), func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), patience)

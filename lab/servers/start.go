@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/servers/site"
@@ -54,7 +55,13 @@ func (r *Running) start(ctx context.Context, s Server, path string, setup site.S
 	case site.TLS:
 		// A proxy speaks to its member in clear: it refuses a client certificate that names a user.
 		cfg.TLS, cfg.ClientCertAuth = s.kind != grpcProxy, s.kind == member
-	case site.Plain, site.Own, site.Auth:
+	case site.Secured:
+		cfg.TLS = true
+	case site.Several:
+		cfg.Members = 3
+		cfg.Heartbeat, cfg.Election = 200*time.Millisecond, 2*time.Second // a busy machine elects no other leader meanwhile
+		cfg.Args = append(cfg.Args, "--strict-reconfig-check=false")      // it takes a member for unhealthy in its first five seconds
+	case site.None, site.Plain, site.Own, site.Auth, site.Single, site.Alone:
 	}
 	var err error
 	if r.store, err = lab.Start(ctx, cfg); err != nil || s.kind != grpcProxy {
@@ -119,10 +126,9 @@ func (r *Running) proxyFlags(l lab.Launch) []string {
 
 // Site returns the description for a behaviour, with the URL at which r is served.
 func (r *Running) Site(control string) site.Site {
-	m := r.server.Members()[0]
 	files := r.server.TLSFiles()
 	return site.Site{
-		Endpoint: m.Endpoint(), Direct: m.DirectEndpoint(),
+		Endpoints: r.server.Endpoints(), Direct: r.server.Members()[0].DirectEndpoint(),
 		Files:   site.Files{CA: files.CA, ClientCert: files.ClientCert, ClientKey: files.ClientKey},
 		Control: control,
 	}
@@ -140,16 +146,24 @@ func (r *Running) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 func (r *Running) Do(ctx context.Context, act site.Act) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m := r.server.Members()[0]
+	members := r.server.Members()
+	m := members[0]
 	switch act {
 	case site.Kill:
+		if len(members) > 1 {
+			if err := r.server.MoveLeader(ctx, members[1]); err != nil {
+				return err
+			}
+		}
 		return m.Kill()
 	case site.Restart:
 		return m.Restart(ctx)
+	case site.Isolate:
+		return onEach(members[1:], (*lab.Member).Kill)
 	case site.Stop:
-		return m.Stop()
+		return onEach(members, freeze)
 	case site.Continue:
-		return m.Continue()
+		return onEach(members, (*lab.Member).Continue)
 	case site.Cut:
 		r.server.ClientLink(m).Cut()
 		return nil
@@ -164,6 +178,53 @@ func (r *Running) Do(ctx context.Context, act site.Act) error {
 		return fmt.Errorf("servers: unknown act %q", act)
 	}
 }
+
+func onEach(members []*lab.Member, act func(*lab.Member) error) error {
+	var errs []error
+	for _, m := range members {
+		errs = append(errs, act(m))
+	}
+	return errors.Join(errs...)
+}
+
+// freeze stops a member and returns when it does not answer any more: a signal takes effect some time after it is sent.
+func freeze(m *lab.Member) error {
+	if err := m.Stop(); err != nil {
+		return err
+	}
+	for {
+		if _, err := m.Status(context.Background()); err != nil {
+			return nil //nolint:nilerr // that it fails is what is waited for
+		}
+	}
+}
+
+// Settle waits for what an etcd server changes by itself in its first seconds, see [Settle].
+func (r *Running) Settle(ctx context.Context) error { return Settle(ctx, r.server) }
+
+// Settle waits for what members of etcd change by themselves in their first seconds: they raise the version of their storage,
+// which Status and snapshots tell. etcd 3.4 has none.
+func Settle(ctx context.Context, c *lab.Cluster) error {
+	for _, m := range c.Members() {
+		for {
+			status, err := m.Status(ctx)
+			if err != nil {
+				return err
+			}
+			if strings.HasPrefix(status.GetVersion(), "3.4.") || minor(status.GetVersion()) == minor(status.GetStorageVersion()) {
+				break
+			}
+			select {
+			case <-time.After(50 * time.Millisecond):
+			case <-ctx.Done():
+				return fmt.Errorf("servers: etcd %s still has storage version %q", status.GetVersion(), status.GetStorageVersion())
+			}
+		}
+	}
+	return nil
+}
+
+func minor(version string) string { return version[:strings.LastIndexByte(version, '.')+1] }
 
 func (r *Running) data() string   { return filepath.Join(r.store.Dir(), r.store.Members()[0].Name()) }
 func (r *Running) backup() string { return filepath.Join(r.dir, "backup") }

@@ -64,6 +64,6 @@
 // otherwise. A watch catches up without pauses, and its
 // events need no buffer that could be full. Hashes and snapshots have the right form but not
 // the content of a real database. Connections are never encrypted. Tests in the project's
-// lab (lab/fakecheck) compare the fake with real servers call by call, and list the few
+// lab (lab/behaviours) compare the fake with real servers call by call, and list the few
 // answers that still differ.
 package fakeetcd

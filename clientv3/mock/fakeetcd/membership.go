@@ -161,6 +161,9 @@ func (ms *membership) remove(id uint64) ([]*pb.Member, error) {
 	if ms.findLocked(id) == nil {
 		return nil, rpctypes.ErrGRPCMemberNotFound
 	}
+	if !slices.ContainsFunc(ms.members, func(m *pb.Member) bool { return m.ID != id && !m.IsLearner }) {
+		return nil, rpctypes.ErrGRPCMemberNotEnoughStarted // the last voter
+	}
 	ms.members = slices.DeleteFunc(ms.members, func(m *pb.Member) bool { return m.ID == id })
 	return ms.listLocked(), nil
 }

@@ -1,14 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"sync"
@@ -21,43 +17,11 @@ import (
 // grace is how long a behaviour may take beyond its limit before its process is killed.
 const grace = 5 * time.Second
 
-// programs are the program of behaviours as compiled with each client.
-type programs struct {
-	dir   string
-	paths map[servers.Client]string
-	list  []site.Behaviour
-}
-
-func newPrograms(ctx context.Context) (*programs, error) {
-	dir, err := os.MkdirTemp("", "quorate-behaviours-")
-	if err != nil {
-		return nil, err
-	}
-	p := &programs{dir: dir, paths: make(map[servers.Client]string)}
-	for _, c := range servers.Clients {
-		if p.paths[c], err = c.Build(ctx, dir, "./servers/behaviours"); err != nil {
-			p.remove()
-			return nil, err
-		}
-	}
-	out, err := exec.CommandContext(ctx, p.paths[servers.Quorate], "list").Output()
-	if err == nil {
-		err = json.Unmarshal(out, &p.list)
-	}
-	if err != nil {
-		p.remove()
-		return nil, fmt.Errorf("list of behaviours: %w", err)
-	}
-	return p, nil
-}
-
-func (p *programs) remove() { _ = os.RemoveAll(p.dir) }
-
-// behaviours returns those whose area and name match.
-func (p *programs) behaviours(match *regexp.Regexp) []site.Behaviour {
+// rows returns the behaviours whose area and name match.
+func rows(list []site.Behaviour, match *regexp.Regexp) []site.Behaviour {
 	var chosen []site.Behaviour
-	for _, b := range p.list {
-		if match.MatchString(b.Area + ": " + b.Name) {
+	for _, b := range list {
+		if b.Area != "" && match.MatchString(b.String()) {
 			chosen = append(chosen, b)
 		}
 	}
@@ -99,8 +63,8 @@ type job struct {
 	behaviours []int
 }
 
-// column runs behaviours on a server, several at the same time.
-func (p *programs) column(ctx context.Context, s servers.Server, path string, behaviours []site.Behaviour, o options) (column, error) {
+// newColumn runs behaviours on a server, several at the same time.
+func newColumn(ctx context.Context, p *servers.Program, s servers.Server, path string, behaviours []site.Behaviour, o options) (column, error) {
 	c := column{server: s, results: make(map[servers.Client][]*result)}
 	var jobs []job
 	for _, client := range servers.Clients {
@@ -118,7 +82,7 @@ func (p *programs) column(ctx context.Context, s servers.Server, path string, be
 		jobs = append([]job{shared}, jobs...)
 	}
 	run := func(j job) error {
-		r := runner{programs: p, server: s, path: path, client: j.client}
+		r := runner{program: p, server: s, path: path, client: j.client}
 		defer r.close()
 		for _, i := range j.behaviours {
 			got, err := r.run(ctx, behaviours[i])
@@ -181,10 +145,10 @@ func spread(jobs []job, parallel int, run func(job) error) error {
 // runner runs behaviours of one client on one server, which it starts when it needs it. A server that was acted upon or on
 // which something went wrong is not used again.
 type runner struct {
-	*programs
-	server servers.Server
-	path   string
-	client servers.Client
+	program *servers.Program
+	server  servers.Server
+	path    string
+	client  servers.Client
 
 	running *servers.Running
 	control *httptest.Server
@@ -221,31 +185,18 @@ func (r *runner) run(ctx context.Context, b site.Behaviour) (*result, error) {
 
 // show runs the program for one behaviour and returns what it found to be wrong.
 func (r *runner) show(ctx context.Context, b site.Behaviour) (string, error) {
-	told, err := json.Marshal(r.running.Site(r.control.URL))
-	if err != nil {
-		return "", err
-	}
 	inner, cancel := context.WithTimeout(ctx, b.Limit+grace)
 	defer cancel()
-	cmd := exec.CommandContext(inner, r.paths[r.client], "run", b.Name)
-	cmd.Stdin = bytes.NewReader(told)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
+	outcome, err := r.program.Run(inner, r.client, r.running.Site(r.control.URL), b.String())
 	switch {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	case err == nil:
-		return "", nil
+		return outcome.Error, nil
 	case inner.Err() != nil:
 		return fmt.Sprintf("nothing within %v", b.Limit+grace), nil
 	default:
-		text := strings.TrimSpace(string(out) + " " + firstLine(stderr.String()))
-		return fmt.Sprintf("%v: %s", err, text), nil
+		line, _, _ := strings.Cut(err.Error(), "\n")
+		return line, nil
 	}
-}
-
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(s, "\n")
-	return line
 }

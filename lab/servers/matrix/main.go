@@ -1,4 +1,4 @@
-// Command matrix runs one program of behaviours on every server that users of the client have, with the official client
+// Command matrix runs the rows of package behaviours on every server that users of the client have, with the official client
 // and with Quorate, and prints the cells in which the two differ.
 //
 //	go run ./lab/servers/matrix            all servers
@@ -79,12 +79,16 @@ func parse(args []string) (options, error) {
 // play runs the matrix and returns in how many cells Quorate is worse.
 func (o options) play(ctx context.Context) (int, error) {
 	begin := time.Now()
-	p, err := newPrograms(ctx)
+	p, err := servers.BuildProgram(ctx, servers.Clients)
 	if err != nil {
 		return 0, err
 	}
-	defer p.remove()
-	t := table{behaviours: p.behaviours(o.run)}
+	defer p.Remove()
+	list, err := p.List(ctx)
+	if err != nil {
+		return 0, err
+	}
+	t := table{behaviours: rows(list, o.run)}
 	fmt.Printf("%d behaviours; both programs built after %v\n", len(t.behaviours), time.Since(begin).Round(time.Second))
 	for _, s := range servers.All {
 		if o.short && !s.Short || !o.server.MatchString(s.Name) {
@@ -96,7 +100,7 @@ func (o options) play(ctx context.Context) (int, error) {
 			return 0, err
 		}
 		built := time.Since(begin).Round(time.Second)
-		c, err := p.column(ctx, s, path, t.behaviours, o)
+		c, err := newColumn(ctx, p, s, path, t.behaviours, o)
 		if err != nil {
 			fmt.Println(t.text(o.all))
 			return 0, err

@@ -71,7 +71,7 @@ func (t table) text(all bool) string {
 			if k == none || !all && k != better && k != worse {
 				continue
 			}
-			row := []string{b.Area + ": " + b.Name, c.server.Name, string(k)}
+			row := []string{b.String(), c.server.Name, string(k)}
 			for _, client := range servers.Clients {
 				if r := c.results[client][i]; r.wrong != "" {
 					row = append(row, fmt.Sprintf("%s: %s", client, short(r.wrong)))

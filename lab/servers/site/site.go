@@ -1,5 +1,4 @@
-// Package site is what the two programs of the matrix of servers tell each other: the one that starts servers and the one
-// that uses them.
+// Package site is what the programs of behaviours tell each other: the one that starts servers and the one that uses them.
 package site
 
 import (
@@ -11,6 +10,8 @@ import (
 	"net/http"
 	"os"
 	"time"
+
+	"github.com/quorate/quorate/lab/behaviours/transcript"
 )
 
 // Setup names the way in which a server is set up.
@@ -30,21 +31,41 @@ const (
 	TLS Setup = "TLS"
 	// Quota is a server with a quota of 16 MiB.
 	Quota Setup = "quota"
+	// None is no server.
+	None Setup = "none"
+	// Single is a new server for all recorded behaviours of this setup, one after the other; Secured is the same with TLS.
+	Single  Setup = "single"
+	Secured Setup = "single, TLS"
+	// Alone is as Single, for what changes the whole process of the client.
+	Alone Setup = "alone"
+	// Several is a new cluster of three members.
+	Several Setup = "several"
 )
 
-// Behaviour describes a row of the matrix.
+// Behaviour describes a behaviour.
 type Behaviour struct {
+	// Area is the part of the matrix in which it is a row, "" for one that is none.
 	Area, Name string
 	Setup      Setup
 	// Limit is how long it may take.
 	Limit time.Duration
 }
 
+// String returns the name by which a program runs it.
+func (b Behaviour) String() string { return b.Area + ": " + b.Name }
+
+// Outcome is what a program of behaviours prints.
+type Outcome struct {
+	Entries []transcript.Entry
+	// Error is what a behaviour found to be wrong, "" if all came to their end.
+	Error string
+}
+
 // Site describes its server to a behaviour.
 type Site struct {
-	// Endpoint is the server's URL, through a proxy that the server advertises as its own.
-	Endpoint string
-	// Direct is the server's URL past the proxy.
+	// Endpoints are the members' URLs, through proxies that they advertise as their own.
+	Endpoints []string
+	// Direct is the first member's URL past the proxy.
 	Direct string
 	// Files are the paths of the certificates, empty without TLS.
 	Files Files
@@ -79,11 +100,13 @@ type Act string
 
 // The acts.
 const (
-	// Kill ends the server with SIGKILL.
+	// Kill ends the server with SIGKILL: of several members the first, which does not lead then.
 	Kill Act = "kill"
+	// Isolate ends all members but the first.
+	Isolate Act = "isolate"
 	// Restart starts it again on its data and returns when it serves.
 	Restart Act = "restart"
-	// Stop freezes it, Continue lets it go on.
+	// Stop freezes all members, as a hung host would, and returns when they do not answer. Continue lets them go on.
 	Stop     Act = "stop"
 	Continue Act = "continue"
 	// Backup copies its data: it is killed and started again.

@@ -1,0 +1,169 @@
+package behaviours
+
+import (
+	"context"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate/quorate/lab/behaviours/transcript"
+)
+
+// authOn enables authentication with the users and roles that authOff left, and disables it at its end.
+func authOn(ctx context.Context, at Site, log *transcript.Log) {
+	anonymous := open(at, log)
+	defer end(anonymous, log)
+	early := login(at, log, "alice", "changed") // before it is enabled: no token, no error
+	defer end(early, log)
+	log.Step("before: put")(early.Put(ctx, "b/1", "1"))
+
+	_, err := anonymous.AuthEnable(ctx)
+	log.Must(err)
+	root := login(at, log, "root", "rootpass")
+	defer end(root, log)
+	defer func() {
+		_, err := root.AuthDisable(ctx)
+		log.Must(err)
+	}()
+	log.Step("status")(root.AuthStatus(ctx))
+	log.Step("enable again")(root.AuthEnable(ctx))
+	log.Step("early: put what is allowed")(early.Put(ctx, "a/early", "1"))
+	log.Step("early: put what is denied")(early.Put(ctx, "b/early", "1"))
+
+	refusedLogins(at, log)
+	withoutUser(ctx, anonymous, log)
+	alice := login(at, log, "alice", "changed")
+	defer end(alice, log)
+	asUser(ctx, alice, log)
+	watchesAsUser(ctx, anonymous, alice, log)
+	keepAlivesAsUser(ctx, anonymous, alice, log)
+	changes(ctx, at, log, root, alice)
+	coreWithToken(ctx, root, log)
+}
+
+func login(at Site, log *transcript.Log, name, password string) *clientv3.Client {
+	cfg := at.config()
+	cfg.Username, cfg.Password = name, password
+	c, err := clientv3.New(cfg)
+	log.Must(err)
+	return c
+}
+
+func refusedLogins(at Site, log *transcript.Log) {
+	for _, user := range []struct{ name, password string }{
+		{"alice", "wrong"}, {"nobody", "wrong"}, {"bob", "any"},
+	} {
+		cfg := at.config()
+		cfg.Username, cfg.Password = user.name, user.password
+		c, err := clientv3.New(cfg)
+		log.Error("new as "+user.name, err)
+		log.Value("new as "+user.name+": client", c != nil)
+	}
+}
+
+func withoutUser(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	log.Step("anonymous: get")(c.Get(ctx, "a/1"))
+	log.Step("anonymous: put")(c.Put(ctx, "a/1", "1"))
+	log.Step("anonymous: txn")(c.Txn(ctx).Then(clientv3.OpPut("a/1", "1")).Commit())
+	log.Step("anonymous: stream")(gather(c.GetStream(ctx, "a/1")))
+	log.Step("anonymous: grant")(c.Grant(ctx, 3600))
+	log.Step("anonymous: member list")(c.MemberList(ctx))
+	log.Step("anonymous: member remove")(c.MemberRemove(ctx, 1))
+	log.Step("anonymous: status")(c.Status(ctx, c.Endpoints()[0]))
+	log.Step("anonymous: alarm list")(c.AlarmList(ctx))
+	log.Step("anonymous: snapshot")(whole(c.Snapshot(ctx)))
+	log.Step("anonymous: user list")(c.UserList(ctx))
+	log.Step("anonymous: auth status")(c.AuthStatus(ctx))
+	log.Step("anonymous: disable")(c.AuthDisable(ctx))
+	log.Step("authenticate")(c.Authenticate(ctx, "alice", "changed"))
+	log.Step("authenticate with a wrong password")(c.Authenticate(ctx, "alice", "wrong"))
+	log.Step("authenticate an unknown user")(c.Authenticate(ctx, "nobody", "wrong"))
+}
+
+func asUser(ctx context.Context, alice *clientv3.Client, log *transcript.Log) {
+	log.Step("alice: put")(alice.Put(ctx, "a/1", "1"))
+	log.Step("alice: get")(alice.Get(ctx, "a/", clientv3.WithPrefix()))
+	log.Step("alice: stream")(gather(alice.GetStream(ctx, "a/", clientv3.WithPrefix())))
+	log.Step("alice: txn")(alice.Txn(ctx).Then(clientv3.OpPut("a/2", "2"), clientv3.OpGet("a/1")).Commit())
+	log.Step("alice: delete")(alice.Delete(ctx, "a/2", clientv3.WithPrevKV()))
+	log.Step("alice: denied put")(alice.Put(ctx, "b/1", "1"))
+	log.Step("alice: denied get")(alice.Get(ctx, "b/1"))
+	log.Step("alice: denied range")(alice.Get(ctx, "a/", clientv3.WithFromKey()))
+	log.Step("alice: denied stream")(gather(alice.GetStream(ctx, "b/", clientv3.WithPrefix())))
+	log.Step("alice: denied txn")(alice.Txn(ctx).Then(clientv3.OpGet("a/1"), clientv3.OpPut("b/1", "1")).Commit())
+	log.Step("alice: denied delete")(alice.Delete(ctx, "b/1"))
+	log.Step("alice: denied user add")(alice.UserAdd(ctx, "dave", "pw"))
+	log.Step("alice: denied snapshot")(whole(alice.Snapshot(ctx)))
+	log.Step("alice: denied defragment")(alice.Defragment(ctx, alice.Endpoints()[0]))
+	log.Step("alice: own roles")(alice.UserGet(ctx, "alice"))
+	log.Step("alice: roles of others")(alice.UserGet(ctx, "root"))
+	log.Step("alice: compact")(alice.Compact(ctx, 1))
+	log.Step("alice: status")(alice.Status(ctx, alice.Endpoints()[0]))
+	raw := pb.NewKVClient(alice.ActiveConnection())
+	log.Step("alice: raw range")(raw.Range(ctx, &pb.RangeRequest{Key: []byte("a/1")}))
+	log.Step("alice: raw denied range")(raw.Range(ctx, &pb.RangeRequest{Key: []byte("b/1")}))
+}
+
+// changes alters permissions under a client that holds a token: its next call works all the same.
+func changes(ctx context.Context, at Site, log *transcript.Log, root, alice *clientv3.Client) {
+	log.Step("root: grant permission")(root.RoleGrantPermission(ctx, "reader", "b/1", "", clientv3.PermissionType(clientv3.PermRead)))
+	log.Step("alice: get after the change")(alice.Get(ctx, "b/1"))
+	log.Step("root: revoke permission")(root.RoleRevokePermission(ctx, "reader", "b/1", ""))
+	log.Step("alice: put after the change")(alice.Put(ctx, "a/1", "2"))
+	log.Step("root: grant permission again")(root.RoleGrantPermission(ctx, "reader", "b/1", "", clientv3.PermissionType(clientv3.PermRead)))
+	log.Step("alice: stream after the change")(gather(alice.GetStream(ctx, "a/", clientv3.WithPrefix())))
+	log.Step("root: change password")(root.UserChangePassword(ctx, "alice", "new"))
+	log.Step("alice: get with the old password")(alice.Get(ctx, "a/1"))
+	alice.Password = "new"
+	withDeadline(ctx, 5*time.Second, func(ctx context.Context) { log.Step("alice: get with the new password")(alice.Get(ctx, "a/1")) })
+
+	cfg := at.config()
+	token, err := root.Authenticate(ctx, "alice", "new")
+	log.Step("root: authenticate alice")(token, err)
+	log.Must(err)
+	cfg.Token = token.Token
+	holder, err := clientv3.New(cfg)
+	log.Must(err)
+	defer end(holder, log)
+	log.Step("token: put")(holder.Put(ctx, "a/token", "1"))
+	log.Step("token: denied put")(holder.Put(ctx, "c/token", "1"))
+	cfg.Token = "wrong"
+	stranger, err := clientv3.New(cfg)
+	log.Must(err)
+	defer end(stranger, log)
+	withDeadline(ctx, 2*time.Second, func(ctx context.Context) { log.Step("wrong token: get")(stranger.Get(ctx, "a/1")) })
+	withDeadline(ctx, 2*time.Second, func(ctx context.Context) { log.Step("wrong token: put")(stranger.Put(ctx, "a/1", "1")) })
+}
+
+// coreWithToken makes calls of every service as root.
+func coreWithToken(ctx context.Context, root *clientv3.Client, log *transcript.Log) {
+	endpoint := root.Endpoints()[0]
+	log.Step("root: put")(root.Put(ctx, "core", "1"))
+	log.Step("root: get")(root.Get(ctx, "core"))
+	log.Step("root: txn")(root.Txn(ctx).If(clientv3.Compare(clientv3.Value("core"), "=", "1")).Then(clientv3.OpPut("core", "2")).Commit())
+	log.Step("root: failing put")(root.Put(ctx, "", ""))
+	log.Step("root: stream")(gather(root.GetStream(ctx, "core")))
+	grant, err := root.Grant(ctx, 3600)
+	log.Must(err)
+	log.Step("root: put with lease")(root.Put(ctx, "core", "3", clientv3.WithLease(grant.ID)))
+	log.Step("root: time to live")(root.TimeToLive(ctx, grant.ID, clientv3.WithAttachedKeys()))
+	log.Step("root: leases")(root.Leases(ctx))
+	log.Step("root: revoke")(root.Revoke(ctx, grant.ID))
+	log.Step("root: member list")(root.MemberList(ctx))
+	log.Step("root: remove an unknown member")(root.MemberRemove(ctx, 12345))
+	log.Step("root: status")(root.Status(ctx, endpoint))
+	_, err = root.HashKV(ctx, endpoint, 0)
+	log.Error("root: hash", err)
+	log.Step("root: defragment")(root.Defragment(ctx, endpoint))
+	log.Step("root: alarm list")(root.AlarmList(ctx))
+	log.Step("root: snapshot")(whole(root.Snapshot(ctx)))
+	log.Step("root: compact")(root.Compact(ctx, 1<<40))
+	log.Error("root: sync", root.Sync(ctx))
+	log.Step("root: get after sync")(root.Get(ctx, "core"))
+
+	conn, err := root.Dial(endpoint)
+	log.Must(err)
+	defer func() { log.Error("end of the dialled connection", conn.Close()) }()
+	log.Step("root: dialled range")(pb.NewKVClient(conn).Range(ctx, &pb.RangeRequest{Key: []byte("core")}))
+}

@@ -1,0 +1,58 @@
+package behaviours
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate/quorate/lab/behaviours/transcript"
+)
+
+// watchesAsUser watches what a user may read and what not. A watch that is refused leaves others alone.
+func watchesAsUser(ctx context.Context, anonymous, alice *clientv3.Client, log *transcript.Log) {
+	watching(ctx, alice, log, "alice: watch", "a/", []clientv3.OpOption{clientv3.WithPrefix()}, func(allowed clientv3.WatchChan) {
+		putAll(ctx, alice, log, "watched", "a/1")
+		receive(log, "alice: watch", allowed)
+		for _, w := range []struct {
+			name, key string
+			opts      []clientv3.OpOption
+		}{
+			{"key", "b/1", nil},
+			{"prefix", "b/", []clientv3.OpOption{clientv3.WithPrefix()}},
+			{"range that is allowed in part", "a/", []clientv3.OpOption{clientv3.WithRange("c")}},
+			{"created", "b/1", []clientv3.OpOption{clientv3.WithCreatedNotify()}},
+			{"past", "b/1", []clientv3.OpOption{clientv3.WithRev(1)}},
+		} {
+			name := "alice: denied watch of a " + w.name
+			denied := alice.Watch(ctx, w.key, w.opts...)
+			receive(log, name, denied)
+			receive(log, name+": end", denied)
+			putAll(ctx, alice, log, name, "a/1")
+			receive(log, name+": the other watch", allowed)
+		}
+	})
+	alone := alice.Watch(ctx, "b/1")
+	receive(log, "alice: denied watch alone", alone)
+	receive(log, "alice: denied watch alone: end", alone)
+	unknown := anonymous.Watch(ctx, "a/1")
+	receive(log, "anonymous: watch", unknown)
+	receive(log, "anonymous: watch: end", unknown)
+}
+
+// keepAlivesAsUser keeps a lease alive as the user whose key it has, and without a user.
+func keepAlivesAsUser(ctx context.Context, anonymous, alice *clientv3.Client, log *transcript.Log) {
+	id := grant(ctx, alice, log, 3600)
+	_, err := alice.Put(ctx, "a/lease", "1", clientv3.WithLease(id))
+	log.Must(err)
+	for i, c := range []*clientv3.Client{alice, anonymous} {
+		name := []string{"alice", "anonymous"}[i]
+		log.Step(name + ": keep alive once")(c.KeepAliveOnce(ctx, id))
+		log.Step(name + ": keep alive once, unknown lease")(c.KeepAliveOnce(ctx, 12345))
+		ctx, cancel := context.WithCancel(ctx)
+		responses := keep(ctx, c, log, id)
+		renewed(log, name+": keep alive", responses)
+		cancel()
+		ended(log, name+": keep alive: end", responses)
+	}
+	log.Step("alice: revoke")(alice.Revoke(ctx, id))
+}

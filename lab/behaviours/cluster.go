@@ -1,0 +1,152 @@
+package behaviours
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate/quorate/lab/behaviours/transcript"
+)
+
+// byName puts the members of a response, which come ordered by their ids, into an order that is the same in each cluster.
+func byName(members []*pb.Member) []*pb.Member {
+	members = slices.Clone(members)
+	slices.SortFunc(members, func(a, b *pb.Member) int { return strings.Compare(a.Name, b.Name) })
+	return members
+}
+
+func members(ctx context.Context, at Site, log *transcript.Log) {
+	c := open(at, log)
+	defer end(c, log)
+	log.Step("list")(c.MemberList(ctx))
+	log.Step("serializable list")(c.MemberList(ctx, clientv3.WithSerializable()))
+	list, err := c.MemberList(ctx)
+	log.Must(err)
+	self := list.Members[0]
+
+	change := func(step string) func(any, error) {
+		settle(ctx, c, log)
+		return log.Step(step)
+	}
+	change("add with a bad URL")(c.MemberAdd(ctx, []string{"not a URL"}))
+	change("add with a bad scheme")(c.MemberAdd(ctx, []string{"ftp://192.0.2.9:2380"}))
+	change("add without a port")(c.MemberAdd(ctx, []string{"http://192.0.2.9"}))
+	change("add with a path")(c.MemberAdd(ctx, []string{"http://192.0.2.9:2380/path"}))
+	change("add without URLs")(c.MemberAdd(ctx, nil))
+	change("add with a URL in use")(c.MemberAdd(ctx, self.PeerURLs))
+	change("add a learner with a bad URL")(c.MemberAddAsLearner(ctx, []string{"not a URL"}))
+	change("update with a bad URL")(c.MemberUpdate(ctx, self.ID, []string{"not a URL"}))
+	change("update without URLs")(c.MemberUpdate(ctx, self.ID, nil))
+	change("update an unknown member")(c.MemberUpdate(ctx, 12345, []string{"http://192.0.2.9:2380"}))
+	change("update to the same URLs")(c.MemberUpdate(ctx, self.ID, self.PeerURLs))
+	change("remove an unknown member")(c.MemberRemove(ctx, 12345))
+	change("remove the only member")(c.MemberRemove(ctx, self.ID))
+	change("promote an unknown member")(c.MemberPromote(ctx, 12345))
+	change("promote a voter")(c.MemberPromote(ctx, self.ID))
+	learner(ctx, c, log, change)
+}
+
+// settle waits until another change of the members can be asked for: etcd 3.4 answers one before its raft is done with
+// it, and silently drops the next if it comes in between. A put that has been applied came after.
+func settle(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	_, err := c.Put(ctx, "members", "settled")
+	log.Must(err)
+}
+
+func learner(ctx context.Context, c *clientv3.Client, log *transcript.Log, change func(step string) func(any, error)) {
+	settle(ctx, c, log)
+	added, err := c.MemberAddAsLearner(ctx, []string{"http://192.0.2.9:2380"})
+	log.Must(err)
+	log.Value("added learner", added.Member)
+	log.Value("members after adding", byName(added.Members))
+	change("add a second learner")(c.MemberAddAsLearner(ctx, []string{"http://192.0.2.10:2380"}))
+	change("promote a learner that never started")(c.MemberPromote(ctx, added.Member.ID))
+	change("move leader to a learner")(c.MoveLeader(ctx, added.Member.ID))
+	settle(ctx, c, log)
+	updated, err := c.MemberUpdate(ctx, added.Member.ID, []string{"http://192.0.2.9:2380", "http://192.0.2.9:2381"})
+	log.Must(err)
+	log.Value("members after updating", byName(updated.Members))
+	change("remove the learner")(c.MemberRemove(ctx, added.Member.ID))
+	change("remove the learner again")(c.MemberRemove(ctx, added.Member.ID))
+	change("update the removed learner")(c.MemberUpdate(ctx, added.Member.ID, []string{"http://192.0.2.9:2380"}))
+	change("promote the removed learner")(c.MemberPromote(ctx, added.Member.ID))
+	log.Step("list")(c.MemberList(ctx))
+}
+
+func severalMembers(ctx context.Context, at Site, log *transcript.Log) {
+	c := open(at, log)
+	defer end(c, log)
+	list, err := c.MemberList(ctx)
+	log.Must(err)
+	log.Value("list", byName(list.Members))
+	log.Step("put")(c.Put(ctx, "several", "1"))
+	for range at.Endpoints {
+		log.Step("get")(c.Get(ctx, "several"))
+		log.Step("get, leader required")(c.Get(clientv3.WithRequireLeader(ctx), "several"))
+	}
+	const written = 2 // the revision of the put
+	for i, endpoint := range at.Endpoints {
+		resp, err := c.Status(ctx, endpoint)
+		for ; err == nil && resp.Header.Revision < written; resp, err = c.Status(ctx, endpoint) { // a follower may lag behind
+			time.Sleep(10 * time.Millisecond)
+		}
+		log.Must(err)
+		log.Step(fmt.Sprintf("hash of m%d", i+1))(c.HashKV(ctx, endpoint, written))
+		log.Value(fmt.Sprintf("version of m%d", i+1), resp.Version)
+		log.Value(fmt.Sprintf("errors of m%d", i+1), resp.Errors)
+	}
+
+	added, err := c.MemberAdd(ctx, []string{"http://192.0.2.9:2380"})
+	log.Must(err)
+	log.Value("added", added.Member)
+	log.Value("members after adding", byName(added.Members))
+	awaitNextSecond() // within one second it would be the id that etcd finds in use, which it computes from the URL and the time
+	log.Step("add one that is there")(c.MemberAdd(ctx, []string{"http://192.0.2.9:2380"}))
+	log.Step("put with a member that never started")(c.Put(ctx, "several", "2"))
+	removed, err := c.MemberRemove(ctx, added.Member.ID)
+	log.Must(err)
+	log.Value("members after removing", byName(removed.Members))
+	settle(ctx, c, log)
+	log.Step("remove again")(c.MemberRemove(ctx, added.Member.ID))
+}
+
+func awaitNextSecond() {
+	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
+}
+
+// leadership asks members that lead, and members that do not, to hand over.
+func leadership(ctx context.Context, at Site, log *transcript.Log) {
+	everyone := open(at, log)
+	defer end(everyone, log)
+	for i := 0; ; i++ { // there may be an election
+		endpoint := at.Endpoints[i%len(at.Endpoints)]
+		own, err := everyone.Status(ctx, endpoint)
+		log.Must(err)
+		if own.Header.MemberId == own.Leader {
+			leader := at
+			leader.Endpoints = []string{endpoint}
+			handOver(ctx, leader, log, own.Leader)
+			return
+		}
+	}
+}
+
+func handOver(ctx context.Context, leader Site, log *transcript.Log, id uint64) {
+	c := open(leader, log)
+	defer end(c, log)
+	list, err := c.MemberList(ctx)
+	log.Must(err)
+	i := slices.IndexFunc(list.Members, func(m *pb.Member) bool { return m.ID != id })
+	other := list.Members[i].ID
+	log.Step("to an unknown member")(c.MoveLeader(ctx, 12345))
+	log.Step("to the leader itself")(c.MoveLeader(ctx, id))
+	log.Step("to another member")(c.MoveLeader(ctx, other))
+	log.Step("from a member that does not lead")(c.MoveLeader(ctx, id))
+	log.Step("put after the change")(c.Put(ctx, "leadership", "1"))
+	log.Step("get after the change")(c.Get(ctx, "leadership"))
+}

@@ -1,0 +1,162 @@
+package behaviours
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate/quorate/lab/behaviours/transcript"
+)
+
+// connections uses the client's gRPC connections with generated clients.
+func connections(ctx context.Context, at Site, log *transcript.Log) {
+	c := open(at, log)
+	defer end(c, log)
+	raw := pb.NewKVClient(c.ActiveConnection())
+	log.Step("put on the active connection")(raw.Put(ctx, &pb.PutRequest{Key: []byte("raw"), Value: []byte("1")}))
+	log.Step("range on the active connection")(raw.Range(ctx, &pb.RangeRequest{Key: []byte("raw")}))
+	log.Step("error on the active connection")(raw.Put(ctx, &pb.PutRequest{}))
+	active := c.ActiveConnection()
+	log.Value("same connection", active == c.ActiveConnection())
+
+	conn, err := c.Dial(at.Endpoints[0])
+	log.Must(err)
+	dialled := pb.NewKVClient(conn)
+	log.Step("put on a dialled connection")(dialled.Put(ctx, &pb.PutRequest{Key: []byte("raw"), Value: []byte("2")}))
+	log.Step("range on a dialled connection")(dialled.Range(ctx, &pb.RangeRequest{Key: []byte("raw")}))
+	log.Step("error on a dialled connection")(dialled.Range(ctx, &pb.RangeRequest{Key: []byte("raw"), Revision: 1 << 40}))
+	log.Error("close a dialled connection", conn.Close())
+	_, err = dialled.Range(ctx, &pb.RangeRequest{Key: []byte("raw")})
+	log.Value("closed connection", clientv3.IsConnCanceled(err))
+	log.Step("the client goes on")(c.Get(ctx, "raw"))
+
+	bare := clientv3.NewKVFromKVClient(pb.NewKVClient(c.ActiveConnection()), c)
+	log.Step("KV over the active connection")(bare.Get(ctx, "raw"))
+	log.Step("error of KV over the active connection")(bare.Put(ctx, "", ""))
+}
+
+func endpoints(ctx context.Context, at Site, log *transcript.Log) {
+	c := open(at, log)
+	defer end(c, log)
+	log.Value("configured", c.Endpoints())
+	c.Endpoints()[0] = "changed"
+	log.Value("a copy", c.Endpoints())
+
+	c.SetEndpoints(at.Endpoints[1])
+	log.Value("one", c.Endpoints())
+	log.Step("get from one")(c.Get(ctx, "endpoints"))
+	log.Error("sync", c.Sync(ctx))
+	synced := c.Endpoints()
+	slices.Sort(synced)
+	log.Value("synced", len(synced) == len(at.Endpoints))
+	for i, endpoint := range at.Endpoints {
+		log.Value(fmt.Sprintf("synced m%d", i+1), slices.Contains(synced, endpoint))
+	}
+	log.Step("get after sync")(c.Get(ctx, "endpoints"))
+
+	// A call goes to an endpoint that works even if others do not.
+	c.SetEndpoints("127.0.0.1:1", at.Endpoints[0])
+	log.Step("get with a dead endpoint")(c.Get(ctx, "endpoints"))
+	log.Step("put with a dead endpoint")(c.Put(ctx, "endpoints", "1"))
+
+	c.SetEndpoints()
+	log.Value("none", c.Endpoints())
+	withDeadline(ctx, 200*time.Millisecond, func(ctx context.Context) { log.Step("expires: get from none")(c.Get(ctx, "endpoints")) })
+	c.SetEndpoints(at.Endpoints...)
+	log.Step("get from all again")(c.Get(ctx, "endpoints"))
+
+	cfg := at.config()
+	cfg.Endpoints, cfg.AutoSyncInterval = at.Endpoints[:1], 200*time.Millisecond
+	auto, err := clientv3.New(cfg)
+	log.Must(err)
+	defer end(auto, log)
+	for deadline := time.Now().Add(10 * time.Second); len(auto.Endpoints()) == 1 && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	log.Value("synced by itself", len(auto.Endpoints()))
+}
+
+// constructors builds every service over raw gRPC clients.
+func constructors(ctx context.Context, at Site, log *transcript.Log) {
+	c := open(at, log)
+	defer end(c, log)
+	conn := c.ActiveConnection()
+	for _, client := range []*clientv3.Client{c, nil} {
+		name := "with a client: "
+		if client == nil {
+			name = "without a client: "
+		}
+		kv := clientv3.NewKVFromKVClient(pb.NewKVClient(conn), client)
+		log.Step(name + "KV")(kv.Put(ctx, "constructors", "1"))
+		log.Step(name + "KV error")(kv.Get(ctx, "constructors", clientv3.WithRev(1<<40)))
+		log.Step(name + "txn")(kv.Txn(ctx).Then(clientv3.OpGet("constructors")).Commit())
+		lease := clientv3.NewLeaseFromLeaseClient(pb.NewLeaseClient(conn), client, time.Second)
+		log.Step(name + "lease")(lease.Grant(ctx, 3600))
+		log.Step(name + "lease error")(lease.Revoke(ctx, 12345))
+		log.Step(name + "lease kept alive once")(lease.KeepAliveOnce(ctx, grant(ctx, c, log, 3600)))
+		renewed(log, name+"lease kept alive", keep(ctx, lease, log, grant(ctx, c, log, 3600)))
+		log.Error(name+"lease close", lease.Close())
+		cluster := clientv3.NewClusterFromClusterClient(pb.NewClusterClient(conn), client)
+		log.Step(name + "cluster")(cluster.MemberList(ctx))
+		watcher := clientv3.NewWatchFromWatchClient(pb.NewWatchClient(conn), client)
+		watch := watcher.Watch(ctx, "constructors")
+		putAll(ctx, c, log, name, "constructors")
+		receive(log, name+"watch", watch)
+		log.Error(name+"watch close", watcher.Close())
+		receive(log, name+"watch end", watch)
+		auth := clientv3.NewAuthFromAuthClient(pb.NewAuthClient(conn), client)
+		log.Step(name + "auth")(auth.AuthStatus(ctx))
+	}
+	upkeep := clientv3.NewMaintenanceFromMaintenanceClient(pb.NewMaintenanceClient(conn), c)
+	log.Step("maintenance")(upkeep.Status(ctx, "ignored"))
+	log.Step("maintenance snapshot")(whole(upkeep.Snapshot(ctx)))
+
+	retryKV := clientv3.RetryKVClient(c)
+	log.Step("retry KV")(retryKV.Range(ctx, &pb.RangeRequest{Key: []byte("constructors")}))
+	log.Step("retry lease")(clientv3.RetryLeaseClient(c).LeaseLeases(ctx, &pb.LeaseLeasesRequest{}))
+	log.Step("retry cluster")(clientv3.RetryClusterClient(c).MemberList(ctx, &pb.MemberListRequest{}))
+	log.Step("retry maintenance")(clientv3.RetryMaintenanceClient(c, conn).Status(ctx, &pb.StatusRequest{}))
+	log.Step("retry auth")(clientv3.RetryAuthClient(c).AuthStatus(ctx, &pb.AuthStatusRequest{}))
+
+	log.Step("new KV")(clientv3.NewKV(c).Get(ctx, "constructors"))
+	log.Step("new cluster")(clientv3.NewCluster(c).MemberList(ctx))
+	log.Step("new auth")(clientv3.NewAuth(c).AuthStatus(ctx))
+	log.Step("new maintenance")(clientv3.NewMaintenance(c).AlarmList(ctx))
+	lease := clientv3.NewLease(c)
+	log.Step("new lease")(lease.Grant(ctx, 3600))
+	log.Error("new lease close", lease.Close())
+	watcher := clientv3.NewWatcher(c)
+	log.Error("new watcher: request progress", watcher.RequestProgress(ctx))
+	log.Error("new watcher close", watcher.Close())
+
+	// A service of the client may be replaced by a wrapper.
+	c.KV = &counting{KV: c.KV}
+	log.Step("wrapped")(c.Get(ctx, "constructors"))
+	log.Value("calls of the wrapper", c.KV.(*counting).gets)
+	c.Watcher = &closed{Watcher: c.Watcher}
+	receive(log, "wrapped watch", c.Watch(ctx, "constructors"))
+}
+
+// closed is a Watcher that a program puts in place of the client's: all its watches have ended.
+type closed struct{ clientv3.Watcher }
+
+func (*closed) Watch(context.Context, string, ...clientv3.OpOption) clientv3.WatchChan {
+	ch := make(chan clientv3.WatchResponse)
+	close(ch)
+	return ch
+}
+
+// counting is a KV that a program puts in place of the client's.
+type counting struct {
+	clientv3.KV
+	gets int
+}
+
+func (k *counting) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	k.gets++
+	return k.KV.Get(ctx, key, opts...)
+}

@@ -1,0 +1,101 @@
+package behaviours
+
+import (
+	"context"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate/quorate/lab/behaviours/transcript"
+	"github.com/quorate/quorate/lab/servers/site"
+)
+
+// eachCall makes one call of every kind with ctx and records its outcome.
+func eachCall(ctx context.Context, c *clientv3.Client, log *transcript.Log, name string) {
+	endpoint := c.Endpoints()[0]
+	reads(ctx, c, log, name)
+	log.Step(name + ": put")(c.Put(ctx, "context", "1"))
+	log.Step(name + ": delete")(c.Delete(ctx, "context"))
+	log.Step(name + ": txn")(c.Txn(ctx).Then(clientv3.OpPut("context", "1")).Commit())
+	log.Step(name + ": compact")(c.Compact(ctx, 1))
+	log.Step(name + ": grant")(c.Grant(ctx, 3600))
+	log.Step(name + ": revoke")(c.Revoke(ctx, 1))
+	log.Step(name + ": keep alive once")(c.KeepAliveOnce(ctx, 1))
+	log.Step(name + ": member remove")(c.MemberRemove(ctx, 1))
+	log.Step(name + ": user add")(c.UserAdd(ctx, "context", "p"))
+	log.Step(name + ": authenticate")(c.Authenticate(ctx, "context", "p"))
+	log.Step(name + ": status")(c.Status(ctx, endpoint))
+	log.Step(name + ": hash")(c.HashKV(ctx, endpoint, 0))
+	log.Step(name + ": defragment")(c.Defragment(ctx, endpoint))
+	log.Step(name + ": move leader")(c.MoveLeader(ctx, 1))
+	log.Step(name + ": stream")(gather(c.GetStream(ctx, "context")))
+	log.Step(name + ": snapshot")(whole(c.Snapshot(ctx)))
+	log.Error(name+": sync", c.Sync(ctx))
+}
+
+func reads(ctx context.Context, c *clientv3.Client, log *transcript.Log, name string) {
+	log.Step(name + ": get")(c.Get(ctx, "context"))
+	log.Step(name + ": serializable get")(c.Get(ctx, "context", clientv3.WithSerializable()))
+	log.Step(name + ": read-only txn")(c.Txn(ctx).Then(clientv3.OpGet("context")).Commit())
+	log.Step(name + ": time to live")(c.TimeToLive(ctx, 1))
+	log.Step(name + ": leases")(c.Leases(ctx))
+	log.Step(name + ": member list")(c.MemberList(ctx))
+	log.Step(name + ": user list")(c.UserList(ctx))
+	log.Step(name + ": alarm list")(c.AlarmList(ctx))
+}
+
+func endedContexts(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	eachCall(cancelled, c, log, "cancelled")
+	expired, cancel := context.WithDeadline(ctx, time.Unix(0, 0))
+	defer cancel()
+	eachCall(expired, c, log, "expired")
+	log.Step("nothing was written")(c.Get(ctx, "context"))
+
+	_, err := c.Get(cancelled, "context")
+	log.Value("bare context.Canceled", err == context.Canceled) //nolint:errorlint // programs compare with ==
+	_, err = c.Get(expired, "context")
+	log.Value("bare context.DeadlineExceeded", err == context.DeadlineExceeded) //nolint:errorlint // programs compare with ==
+}
+
+// frozen makes calls that are sent and not answered. What the server does with them once it goes on is not checked.
+func frozen(ctx context.Context, at Site, log *transcript.Log) {
+	const patience = 150 * time.Millisecond
+	c := open(at, log)
+	defer end(c, log)
+	log.Step("before")(c.Get(ctx, "frozen"))
+	log.Must(at.Do(ctx, site.Stop))
+	defer func() { log.Must(at.Do(ctx, site.Continue)) }()
+
+	sent(c, log, "expires", func(call func(context.Context)) { withDeadline(ctx, patience, call) })
+	sent(c, log, "is cancelled", func(call func(context.Context)) { withCancel(ctx, patience, call) })
+}
+
+func sent(c *clientv3.Client, log *transcript.Log, name string, within func(func(context.Context))) {
+	within(func(ctx context.Context) { log.Step(name + ": get")(c.Get(ctx, "frozen")) })
+	within(func(ctx context.Context) { log.Step(name + ": put")(c.Put(ctx, "frozen", "1")) })
+	within(func(ctx context.Context) { log.Step(name + ": delete")(c.Delete(ctx, "frozen")) })
+	within(func(ctx context.Context) {
+		log.Step(name + ": txn")(c.Txn(ctx).Then(clientv3.OpPut("frozen", "1")).Commit())
+	})
+	within(func(ctx context.Context) { log.Step(name + ": grant")(c.Grant(ctx, 3600)) })
+	within(func(ctx context.Context) { log.Step(name + ": keep alive once")(c.KeepAliveOnce(ctx, 1)) })
+	within(func(ctx context.Context) { receive(log, name+": watch", c.Watch(ctx, "frozen")) })
+	within(func(ctx context.Context) { log.Step(name + ": member list")(c.MemberList(ctx)) })
+	within(func(ctx context.Context) { log.Step(name + ": stream")(gather(c.GetStream(ctx, "frozen"))) })
+	within(func(ctx context.Context) { log.Step(name + ": snapshot")(whole(c.Snapshot(ctx))) })
+}
+
+func withDeadline(ctx context.Context, d time.Duration, call func(context.Context)) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	call(ctx)
+}
+
+func withCancel(ctx context.Context, d time.Duration, call func(context.Context)) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer time.AfterFunc(d, cancel).Stop()
+	call(ctx)
+}

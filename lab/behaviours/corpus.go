@@ -1,0 +1,135 @@
+package behaviours
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate/quorate/lab/behaviours/transcript"
+	"github.com/quorate/quorate/lab/servers/site"
+)
+
+// All is the corpus: the rows of docs/servers.md, in order, and what is only recorded.
+var All = slices.Concat(
+	slices.Concat(keys, idempotentRows, watches, leaseRows, locks, logins, faults, maintenanceRows),
+	in(site.None, offline), in(site.Single, single), in(site.Several, several), in(site.Alone, alone),
+)
+
+// The setups of rows, by short names.
+const (
+	plain  = site.Plain
+	own    = site.Own
+	auth   = site.Auth
+	tokens = site.Tokens
+	secure = site.TLS
+	quota  = site.Quota
+)
+
+// on makes a row: a behaviour that checks what it sees on a server of a setup.
+func on(setup site.Setup, area, name string, run func(context.Context, Site)) Behaviour {
+	b := site.Behaviour{Area: area, Name: name, Setup: setup, Limit: 20 * time.Second}
+	return Behaviour{b, func(ctx context.Context, s Site, _ *transcript.Log) { run(ctx, s) }}
+}
+
+// long makes a row that may take a minute.
+func long(b Behaviour) Behaviour {
+	b.Limit = time.Minute
+	return b
+}
+
+// steps makes a behaviour that records each step, to be compared.
+func steps(name string, run func(context.Context, Site, *transcript.Log)) Behaviour {
+	return Behaviour{site.Behaviour{Name: name, Limit: patience}, run}
+}
+
+// withClient makes one that needs no more than a client.
+func withClient(name string, run func(context.Context, *clientv3.Client, *transcript.Log)) Behaviour {
+	return steps(name, func(ctx context.Context, s Site, log *transcript.Log) {
+		c := open(s, log)
+		defer end(c, log)
+		run(ctx, c, log)
+	})
+}
+
+// in gives recorded behaviours their setup.
+func in(setup site.Setup, all []Behaviour) []Behaviour {
+	for i := range all {
+		all[i].Setup = setup
+	}
+	return all
+}
+
+// open makes a client for the site.
+func open(s Site, log *transcript.Log) *clientv3.Client {
+	c, err := clientv3.New(s.config())
+	log.Must(err)
+	return c
+}
+
+// end closes a client.
+func end(c *clientv3.Client, log *transcript.Log) { log.Error("end", c.Close()) }
+
+// Recorded behaviours of one setup run on one new cluster, in their order, so that revisions are the same for both clients.
+var (
+	offline = []Behaviour{
+		steps("op", ops),
+		steps("op panics", opPanics),
+		steps("compare", compares),
+		steps("config", configs),
+		steps("new", newErrors),
+		steps("unreachable", unreachable),
+		steps("wire", wire),
+		steps("errors", errorFunctions),
+		steps("context client", contextClient),
+	}
+	single = []Behaviour{
+		withClient("put", puts),
+		withClient("get", gets),
+		withClient("delete", deletes),
+		withClient("do", dos),
+		withClient("compact", compacts),
+		withClient("txn", txns),
+		withClient("txn errors", txnErrors),
+		withClient("stream", streams),
+		withClient("limits", limits),
+		withClient("ended context", endedContexts),
+		steps("hash", hashes),
+		steps("maintenance", maintenance),
+		withClient("alarm", alarms),
+		withClient("snapshot", snapshots),
+		withClient("downgrade", downgrades),
+		withClient("lease", leases),
+		withClient("keepalive", keepAlives),
+		steps("keepalive end", keepAlivesEnd),
+		withClient("watch range", watchRanges),
+		withClient("watch event", watchEvents),
+		withClient("watch lease", watchLeases),
+		withClient("watch late", watchLate),
+		withClient("watch revision", watchRevisions),
+		withClient("watch compacted", watchCompacted), // etcd 3.4 answers a negative revision only once something is compacted
+		withClient("watch refused", watchRefused),
+		withClient("watch large", watchLarge),
+		withClient("watch progress", watchProgress),
+		steps("watch end", watchEnds),
+		steps("cluster", members),
+		steps("connection", connections),
+		steps("constructors", constructors),
+		steps("interceptors", interceptors),
+		steps("files", files),
+		steps("old cluster", oldCluster),
+		steps("close", closes),
+		withClient("auth off", authOff),
+		steps("auth", authOn),
+		steps("frozen", frozen),
+	}
+	several = []Behaviour{
+		steps("members", severalMembers),
+		steps("endpoints", endpoints),
+		steps("leadership", leadership),
+		steps("outage", outage),
+		steps("no quorum", noQuorum),
+	}
+	alone = []Behaviour{withClient("unbuffered", unbuffered)}
+)

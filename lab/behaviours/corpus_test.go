@@ -1,0 +1,211 @@
+package behaviours_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/behaviours"
+	"github.com/quorate/quorate/lab/internal/etcd34"
+	"github.com/quorate/quorate/lab/servers"
+	"github.com/quorate/quorate/lab/servers/site"
+)
+
+// program is compiled with Quorate, and with the race detector if this test is.
+var program *servers.Program
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	_ = flag.Set("test.parallel", "4") // they wait more than they compute
+	var err error
+	if program, err = servers.BuildProgram(context.Background(), []servers.Client{servers.Quorate}, raceFlag()...); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
+		program.Remove()
+		os.Exit(status)
+	}))
+}
+
+func raceFlag() []string {
+	info, _ := debug.ReadBuildInfo()
+	if slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		return []string{"-race"}
+	}
+	return nil
+}
+
+const patience = 2 * time.Minute
+
+// released are the servers to test against: the newest release and the oldest.
+var released = []struct {
+	server servers.Server
+	path   func(testing.TB) string
+}{
+	{servers.BuiltIn, func(testing.TB) string { return "" }},
+	{servers.All[0], etcd34.Path},
+}
+
+// TestWithoutServer compares what the clients do by themselves.
+func TestWithoutServer(t *testing.T) {
+	t.Parallel()
+	compare(t, "", site.None, nil)
+}
+
+// TestOneMember runs everything that does not depend on there being several members.
+func TestOneMember(t *testing.T) {
+	t.Parallel()
+	for _, s := range released {
+		for _, setup := range []site.Setup{site.Single, site.Secured} {
+			t.Run(s.server.Name+", "+string(setup), func(t *testing.T) {
+				t.Parallel()
+				compareOn(t, s.server, s.path(t), setup)
+			})
+		}
+	}
+}
+
+// TestAlone runs what changes something of the whole process. It is not parallel to any other test.
+func TestAlone(t *testing.T) { compareOn(t, servers.BuiltIn, "", site.Alone) }
+
+// TestThreeMembers runs what depends on there being several members.
+func TestThreeMembers(t *testing.T) {
+	t.Parallel()
+	for _, s := range released {
+		t.Run(s.server.Name, func(t *testing.T) {
+			t.Parallel()
+			compareOn(t, s.server, s.path(t), site.Several)
+		})
+	}
+}
+
+// TestIdempotentWrites writes through lanes of the newest etcd, of the oldest, of a grpc-proxy before it, and
+// requires that kine is refused. The matrix does not: it fails only where the official client is better.
+func TestIdempotentWrites(t *testing.T) {
+	t.Parallel()
+	const works, orRefused = "idempotent writes: executed once, although the answer is lost",
+		"idempotent writes: refused when the writer is made, where they do not work"
+	on := func(s servers.Server, path, row string) site.Outcome {
+		running, err := s.Start(t.Context(), path, site.Own)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, running.Close()) }()
+		o, err := play(t.Context(), servers.Quorate, running.Site(""), row)
+		require.NoError(t, err)
+		return o
+	}
+	old := etcd34.Path(t)
+	require.Empty(t, on(servers.BuiltIn, "", works).Error)
+	require.Empty(t, on(servers.All[0], old, works).Error)
+	require.Empty(t, on(servers.OldProxy, old, works).Error)
+	if kine := servers.All[len(servers.All)-1]; kine.Built() != "" {
+		require.NotEmpty(t, on(kine, kine.Built(), works).Error)
+		require.Empty(t, on(kine, kine.Built(), orRefused).Error)
+	} else {
+		t.Log("kine is not built, `make servers-short` does so")
+	}
+}
+
+// compareOn compares the clients on a server.
+func compareOn(t *testing.T, s servers.Server, path string, setup site.Setup) {
+	t.Helper()
+	compare(t, s.Name, setup, func(ctx context.Context, play func(site.Site) error) error {
+		return onServer(ctx, s, path, setup, play)
+	})
+}
+
+// onServer calls play with a new server.
+func onServer(ctx context.Context, s servers.Server, path string, setup site.Setup, play func(site.Site) error) (err error) {
+	running, err := s.Start(ctx, path, setup)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, running.Close()) }()
+	settling, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := running.Settle(settling); err != nil {
+		return err
+	}
+	control := httptest.NewServer(running)
+	defer control.Close()
+	return play(running.Site(control.URL))
+}
+
+// compare runs the behaviours of a setup with both clients, at the same time, each on a new server that start starts, and
+// compares what they recorded.
+func compare(t *testing.T, server string, setup site.Setup, start func(context.Context, func(site.Site) error) error) {
+	t.Helper()
+	if start == nil {
+		start = func(_ context.Context, play func(site.Site) error) error { return play(site.Site{}) }
+	}
+	outcomes := make([]site.Outcome, len(servers.Clients))
+	both(t, func(i int) error {
+		return start(t.Context(), func(s site.Site) (err error) {
+			outcomes[i], err = play(t.Context(), servers.Clients[i], s, named(setup)...)
+			return errors.Join(err, wrong(outcomes[i]))
+		})
+	})
+	requireAlike(t, server, deliberate, outcomes[0].Entries, outcomes[1].Entries)
+}
+
+// both runs f for 0 and 1 at the same time, and fails the test if one does.
+func both(t *testing.T, f func(i int) error) {
+	t.Helper()
+	var errs [2]error
+	var running sync.WaitGroup
+	for i := range errs {
+		running.Go(func() { errs[i] = f(i) })
+	}
+	running.Wait()
+	require.NoError(t, errs[0], "the first")
+	require.NoError(t, errs[1], "the second")
+}
+
+func wrong(o site.Outcome) error {
+	if o.Error == "" {
+		return nil
+	}
+	return errors.New(o.Error)
+}
+
+// play runs behaviours with a client: the official one in this process.
+func play(ctx context.Context, c servers.Client, s site.Site, names ...string) (site.Outcome, error) {
+	if c == servers.Official {
+		return behaviours.Play(ctx, s, names...), nil
+	}
+	return program.Run(ctx, c, s, names...)
+}
+
+// overTLS are the recorded behaviours of one member that have to do with the connection: dialing, streams, large messages, how
+// calls end. What the others record is the same over every connection.
+var overTLS = []string{
+	"put", "stream", "limits", "snapshot", "keepalive end", "watch range", "watch large", "watch end", "connection", "constructors",
+	"interceptors", "files", "old cluster", "close", "auth off", "auth", "frozen",
+}
+
+// named returns the names of the behaviours that are recorded on a setup.
+func named(setup site.Setup) []string {
+	recorded, secured := setup, setup == site.Secured
+	if secured {
+		recorded = site.Single
+	}
+	var names []string
+	for _, b := range behaviours.All {
+		if b.Setup == recorded && (!secured || slices.Contains(overTLS, b.Name)) {
+			names = append(names, b.String())
+		}
+	}
+	return names
+}

@@ -1,0 +1,110 @@
+package behaviours_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/lab/servers"
+)
+
+// changed answers calls of a method with a changed response.
+func changed[M proto.Message](method string, change func(M)) func(*fakeetcd.Cluster) {
+	return func(c *fakeetcd.Cluster) {
+		c.On(method, func(call *fakeetcd.Call) {
+			resp, err := call.Execute()
+			if m, ok := resp.(M); ok && err == nil {
+				change(m)
+			}
+			call.Answer(resp, err)
+		})
+	}
+}
+
+// TestDefectsAreFound compares a fake that has a defect with one that has none, by recorded behaviours of the official client,
+// and runs rows on it with Quorate.
+func TestDefectsAreFound(t *testing.T) {
+	t.Parallel()
+	for _, d := range []struct {
+		name, recorded, row string
+		plant               func(*fakeetcd.Cluster)
+	}{
+		{
+			"no defect", ": put", "", func(*fakeetcd.Cluster) {},
+		},
+		{
+			"a value of another key", ": do", "KV: put and get",
+			changed("Range", func(r *pb.RangeResponse) {
+				for _, kv := range r.Kvs {
+					kv.Value = []byte("other")
+				}
+			}),
+		},
+		{
+			"a header with a revision that has not been", ": put", "KV: put and get",
+			changed("Put", func(r *pb.PutResponse) { r.Header.Revision++ }),
+		},
+		{
+			"a key that is not deleted", ": delete", "KV: delete with options",
+			func(c *fakeetcd.Cluster) {
+				c.On("DeleteRange", func(call *fakeetcd.Call) {
+					call.Answer(&pb.DeleteRangeResponse{Header: &pb.ResponseHeader{Revision: c.Revision()}}, nil)
+				})
+			},
+		},
+		{
+			"another text for an error", ": txn errors", "",
+			func(c *fakeetcd.Cluster) {
+				c.On("Txn", func(call *fakeetcd.Call) {
+					resp, err := call.Execute()
+					if err != nil {
+						err = status.Error(codes.InvalidArgument, "refused")
+					}
+					call.Answer(resp, err)
+				})
+			},
+		},
+		{
+			"an event that is lost", "", "watch: previous values",
+			func(c *fakeetcd.Cluster) {
+				c.On("Watch", func(call *fakeetcd.Call) {
+					call.OnSend(func(resp proto.Message) bool {
+						events := resp.(*pb.WatchResponse).Events
+						return len(events) == 0 || events[0].Kv.Version != 2
+					})
+					_, _ = call.Execute()
+				})
+			},
+		},
+	} {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			good, goodSite := startFake(t)
+			bad, badSite := startFake(t)
+			d.plant(bad)
+			if d.recorded != "" {
+				want, err := play(t.Context(), servers.Official, goodSite, d.recorded)
+				require.NoError(t, err)
+				require.Empty(t, want.Error)
+				got, err := play(t.Context(), servers.Official, badSite, d.recorded)
+				require.NoError(t, err)
+				found := got.Error != "" || len(differing(want.Entries, got.Entries)) > 0
+				require.Equal(t, d.name != "no defect", found, got.Error)
+			}
+			if d.row != "" {
+				got, err := play(t.Context(), servers.Quorate, goodSite, d.row)
+				require.NoError(t, err)
+				require.Empty(t, got.Error)
+				got, err = play(t.Context(), servers.Quorate, badSite, d.row)
+				require.NoError(t, err)
+				require.NotEmpty(t, got.Error)
+			}
+			require.NotZero(t, good.Revision())
+		})
+	}
+}

@@ -1,0 +1,157 @@
+package behaviours
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/quorate/quorate/lab/behaviours/transcript"
+)
+
+// observer notes what a program's own interceptors and dialer see.
+type observer struct {
+	mu      sync.Mutex
+	calls   []string
+	headers []metadata.MD
+	dialled []string
+}
+
+func (o *observer) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+	invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
+	o.note(ctx, method)
+	return invoke(ctx, method, req, reply, cc, opts...)
+}
+
+func (o *observer) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
+	open grpc.Streamer, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	o.note(ctx, method)
+	return open(ctx, desc, cc, method, opts...)
+}
+
+func (o *observer) note(ctx context.Context, method string) {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.calls = append(o.calls, method)
+	o.headers = append(o.headers, md)
+}
+
+func (o *observer) dial(ctx context.Context, address string) (net.Conn, error) {
+	o.mu.Lock()
+	o.dialled = append(o.dialled, address)
+	o.mu.Unlock()
+	return new(net.Dialer).DialContext(ctx, "tcp", address)
+}
+
+// interceptors gives the client dial options of the program's own.
+func interceptors(ctx context.Context, at Site, log *transcript.Log) {
+	o := &observer{}
+	cfg := at.config()
+	cfg.DialOptions = []grpc.DialOption{
+		grpc.WithChainUnaryInterceptor(o.unary),
+		grpc.WithChainStreamInterceptor(o.stream),
+		grpc.WithContextDialer(o.dial),
+		grpc.WithUserAgent("program"),
+	}
+	c, err := clientv3.New(cfg)
+	log.Must(err)
+	defer end(c, log)
+	log.Step("put")(c.Put(ctx, "interceptors", "1"))
+	log.Step("get")(c.Get(clientv3.WithRequireLeader(ctx), "interceptors"))
+	log.Step("txn")(c.Txn(metadata.AppendToOutgoingContext(ctx, "own", "1")).Then(clientv3.OpGet("interceptors")).Commit())
+	log.Step("failing put")(c.Put(ctx, "", ""))
+	log.Step("time to live")(c.TimeToLive(ctx, 1))
+	log.Step("snapshot")(whole(c.Snapshot(ctx)))
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	log.Value("calls", o.calls)
+	log.Value("API version", o.headers[0][rpctypes.MetadataClientAPIVersionKey])
+	for _, header := range o.headers {
+		header.Delete(rpctypes.MetadataClientAPIVersionKey)
+	}
+	log.Value("metadata", o.headers)
+	log.Value("dialled", slices.Compact(slices.Sorted(slices.Values(o.dialled))))
+}
+
+// files connects with a configuration that was read from a specification.
+func files(ctx context.Context, at Site, log *transcript.Log) {
+	specs := map[string]*clientv3.SecureConfig{
+		"CA and certificate": {Cacert: at.Files.CA, Cert: at.Files.ClientCert, Key: at.Files.ClientKey},
+		"CA":                 {Cacert: at.Files.CA},
+		"no verification":    {InsecureSkipVerify: true},
+		"insecure":           {InsecureTransport: true},
+		"server name":        {Cacert: at.Files.CA, ServerName: "localhost"},
+		"wrong server name":  {Cacert: at.Files.CA, ServerName: "wrong"},
+		"no CA":              {},
+		"none":               nil,
+	}
+	for _, name := range slices.Sorted(maps.Keys(specs)) {
+		spec := &clientv3.ConfigSpec{Endpoints: at.Endpoints, Secure: specs[name]}
+		cfg, err := clientv3.NewClientConfig(spec, zap.NewNop())
+		log.Must(err)
+		cfg.Logger = zap.NewNop()
+		logConfig(log, name, cfg)
+		c, err := clientv3.New(*cfg)
+		log.Must(err)
+		if refused := at.TLS != nil && slices.Contains([]string{"wrong server name", "no CA", "none", "insecure"}, name); refused {
+			withDeadline(ctx, 300*time.Millisecond, func(ctx context.Context) { log.Step(name + ", expires: get")(c.Get(ctx, "files")) })
+		} else {
+			log.Step(name + ": get")(c.Get(ctx, "files"))
+		}
+		log.Error(name+": close", c.Close())
+	}
+}
+
+func oldCluster(ctx context.Context, at Site, log *transcript.Log) {
+	cfg := at.config()
+	cfg.RejectOldCluster = true
+	c, err := clientv3.New(cfg)
+	log.Error("new", err)
+	log.Value("refused", errors.Is(err, clientv3.ErrOldCluster))
+	if err == nil {
+		log.Step("get")(c.Get(ctx, "old"))
+		log.Error("close", c.Close())
+	}
+}
+
+// closes uses clients after their end.
+func closes(ctx context.Context, at Site, log *transcript.Log) {
+	c := open(at, log)
+	log.Step("get")(c.Get(ctx, "close"))
+	conn := c.ActiveConnection()
+	log.Error("close", c.Close())
+	log.Error("context", c.Ctx().Err())
+	log.Error("close again", c.Close())
+	_, err := c.Get(ctx, "close")
+	log.Error("get after close", err)
+	log.Value("get after close: connection is closed", clientv3.IsConnCanceled(err))
+	_, err = c.Put(ctx, "close", "1")
+	log.Error("put after close", err)
+	log.Value("put after close: connection is closed", clientv3.IsConnCanceled(err))
+	_, err = c.Snapshot(ctx)
+	log.Value("snapshot after close fails", err != nil)
+	log.Value("connection", conn.GetState().String())
+
+	parent, cancel := context.WithCancel(ctx)
+	cfg := at.config()
+	cfg.Context = parent
+	child, err := clientv3.New(cfg)
+	log.Must(err)
+	log.Step("child: get")(child.Get(ctx, "close"))
+	cancel()
+	<-child.Ctx().Done()
+	log.Error("child: context", child.Ctx().Err())
+	log.Error("child: close", child.Close())
+}

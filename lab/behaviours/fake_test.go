@@ -1,0 +1,126 @@
+package behaviours_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/lab/servers"
+	"github.com/quorate/quorate/lab/servers/site"
+)
+
+// startFake starts a fake member and makes it reachable over TCP.
+func startFake(t *testing.T) (*fakeetcd.Cluster, site.Site) {
+	t.Helper()
+	cluster, err := fakeetcd.Start(1)
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	cluster.EnableLeaseExpiry()
+	require.NoError(t, cluster.SetWatchOptions(fakeetcd.WatchOptions{ProgressInterval: 500 * time.Millisecond}))
+	var endpoint string
+	cluster.On("MemberList", func(call *fakeetcd.Call) { // the fake advertises where it is reached without TCP
+		resp, err := call.Execute()
+		if err == nil {
+			resp.(*pb.MemberListResponse).Members[0].ClientURLs = []string{endpoint}
+		}
+		call.Answer(resp, err)
+	})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	endpoint = "http://" + listener.Addr().String()
+	var served sync.WaitGroup
+	served.Go(func() {
+		for {
+			in, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			out, err := cluster.DialContext(context.Background(), cluster.Member(0).Addr())
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			served.Go(func() { copyAll(in, out) })
+			served.Go(func() { copyAll(out, in) })
+		}
+	})
+	control := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch act := site.Act(strings.TrimPrefix(r.URL.Path, "/")); act {
+		case site.Stop:
+			cluster.Member(0).Freeze()
+		case site.Continue:
+			cluster.Member(0).Continue()
+		default:
+			http.Error(w, fmt.Sprintf("unknown act %q", act), http.StatusInternalServerError)
+		}
+	}))
+	t.Cleanup(func() {
+		control.Close()
+		assert.NoError(t, listener.Close())
+		cluster.Close()
+		served.Wait()
+	})
+	return cluster, site.Site{Endpoints: []string{endpoint}, Control: control.URL}
+}
+
+// copyAll copies from one connection to another until one of them ends, and ends both.
+func copyAll(to, from net.Conn) {
+	_, _ = io.Copy(to, from)
+	_ = to.Close()
+	_ = from.Close()
+}
+
+// likeLab gives the fake member the name and the URLs of one of the lab. Alarms are texts of protobuf, whose spaces differ from
+// one program to another.
+var likeLab = strings.NewReplacer(
+	`"member-0"`, `"m1"`, "http://member-0.fakeetcd:2379", "<URL of m1>", "http://member-0.fakeetcd:2380", "https://192.0.2.1:2380",
+	"<member id>  alarm:", "<member id> alarm:",
+)
+
+// TestFake runs on a fake what is recorded of one member, with the official client, and compares it with etcd 3.7; and it runs
+// there the rows that share a server, with Quorate.
+func TestFake(t *testing.T) {
+	t.Parallel()
+	t.Run("recorded", func(t *testing.T) {
+		t.Parallel()
+		names := named(site.Single)
+		var outcomes [2]site.Outcome // of etcd and of the fake
+		_, fake := startFake(t)
+		both(t, func(i int) (err error) {
+			if i == 1 {
+				outcomes[1], err = play(t.Context(), servers.Official, fake, names...)
+				return errors.Join(err, wrong(outcomes[1]))
+			}
+			return onServer(t.Context(), servers.BuiltIn, "", site.Single, func(s site.Site) (err error) {
+				outcomes[0], err = play(t.Context(), servers.Official, s, names...)
+				return errors.Join(err, wrong(outcomes[0]))
+			})
+		})
+		for i, e := range outcomes[1].Entries {
+			outcomes[1].Entries[i].Result = likeLab.Replace(e.Result)
+		}
+		requireAlike(t, "fake", ofFake, outcomes[0].Entries, outcomes[1].Entries)
+	})
+	t.Run("rows", func(t *testing.T) {
+		t.Parallel()
+		_, fake := startFake(t)
+		rows := slices.DeleteFunc(named(site.Plain), func(name string) bool { return strings.Contains(name, "10,000") }) // of real servers
+		o, err := play(t.Context(), servers.Quorate, fake, rows...)
+		require.NoError(t, err)
+		require.Empty(t, o.Error)
+	})
+}

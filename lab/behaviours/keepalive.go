@@ -1,0 +1,189 @@
+package behaviours
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate/quorate/lab/behaviours/transcript"
+)
+
+type renewals = <-chan *clientv3.LeaseKeepAliveResponse
+
+// renewed records the next response of a keepalive.
+func renewed(log *transcript.Log, step string, responses renewals) {
+	log.Value(step, renewal(log, responses))
+}
+
+// renewal returns the next response of a keepalive, nil if it has ended.
+func renewal(log *transcript.Log, responses renewals) *clientv3.LeaseKeepAliveResponse {
+	select {
+	case resp := <-responses:
+		return resp
+	case <-time.After(delivery):
+		log.Must(fmt.Errorf("not renewed within %v", delivery))
+		return nil
+	}
+}
+
+// ended waits for the end of a keepalive, however many responses come before it.
+func ended(log *transcript.Log, step string, responses renewals) {
+	expired := time.After(delivery)
+	for {
+		select {
+		case _, open := <-responses:
+			if !open {
+				log.Value(step, "closed")
+				return
+			}
+		case <-expired:
+			log.Must(fmt.Errorf("%s: not closed within %v", step, delivery))
+		}
+	}
+}
+
+// keep starts a keepalive.
+func keep(ctx context.Context, lease clientv3.Lease, log *transcript.Log, id clientv3.LeaseID) renewals {
+	responses, err := lease.KeepAlive(ctx, id)
+	log.Must(err)
+	return responses
+}
+
+func grant(ctx context.Context, c *clientv3.Client, log *transcript.Log, ttl int64) clientv3.LeaseID {
+	resp, err := c.Grant(ctx, ttl)
+	log.Must(err)
+	return resp.ID
+}
+
+// keepAlives keeps leases alive.
+func keepAlives(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	id := grant(ctx, c, log, 5)
+	once, err := c.KeepAliveOnce(ctx, id)
+	log.Step("once")(once, err)
+	log.Must(err)
+	log.Value("once: same id", once.ID == id)
+	log.Step("once: unknown lease")(c.KeepAliveOnce(ctx, 12345))
+	log.Step("once: no lease")(c.KeepAliveOnce(ctx, clientv3.NoLease))
+
+	firstCtx, cancelFirst := context.WithCancel(ctx)
+	defer cancelFirst()
+	first, second := keep(firstCtx, c, log, id), keep(ctx, c, log, id)
+	renewed(log, "first: 1", first)
+	renewed(log, "second: 1", second)
+	renewed(log, "first: 2", first)
+	renewed(log, "second: 2", second)
+	log.Step("once, beside a keepalive")(c.KeepAliveOnce(ctx, id))
+	cancelFirst()
+	ended(log, "first: cancelled", first)
+	for i := range 3 { // longer than the lease would live by itself
+		renewed(log, fmt.Sprintf("second goes on: %d", i), second)
+	}
+	alive(ctx, c, log, "second goes on", id)
+	log.Step("revoke")(c.Revoke(ctx, id))
+	ended(log, "second: revoked", second)
+	log.Step("once: revoked")(c.KeepAliveOnce(ctx, id))
+
+	ended(log, "unknown lease", keep(ctx, c, log, 12345))
+	ended(log, "no lease", keep(ctx, c, log, clientv3.NoLease))
+	ended(log, "revoked lease", keep(ctx, c, log, id))
+	unread(ctx, c, log)
+	manyKeepAlives(ctx, c, log)
+}
+
+// alive records whether a lease exists.
+func alive(ctx context.Context, c *clientv3.Client, log *transcript.Log, step string, id clientv3.LeaseID) {
+	resp, err := c.TimeToLive(ctx, id)
+	log.Must(err)
+	log.Value(step+": the lease lives", resp.TTL > 0)
+}
+
+// unread keeps a lease alive without reading the responses.
+func unread(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	id := grant(ctx, c, log, 4)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	responses := keep(ctx, c, log, id)
+	time.Sleep(8 * time.Second) // the TTL, twice
+	alive(ctx, c, log, "unread", id)
+	log.Value("unread: capacity", cap(responses))
+	renewed(log, "unread: read late", responses)
+	cancel()
+	ended(log, "unread: end", responses)
+}
+
+// manyKeepAlives keeps many leases alive at once.
+func manyKeepAlives(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	const leases = 50
+	ids, channels := make([]clientv3.LeaseID, leases), make([]renewals, leases)
+	for i := range leases {
+		ids[i] = grant(ctx, c, log, 3600)
+		channels[i] = keep(ctx, c, log, ids[i])
+	}
+	for i, responses := range channels {
+		resp := renewal(log, responses)
+		log.Value(fmt.Sprintf("many: %d", i), resp != nil && resp.ID == ids[i] && resp.TTL == 3600)
+	}
+}
+
+// keepAlivesEnd ends keepalives, and the service with them.
+func keepAlivesEnd(ctx context.Context, at Site, log *transcript.Log) {
+	c := open(at, log)
+	defer end(c, log)
+	id := grant(ctx, c, log, 3600)
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	ended(log, "cancelled before", keep(cancelled, c, log, id))
+	withDeadline(ctx, 200*time.Millisecond, func(ctx context.Context) { ended(log, "expires", keep(ctx, c, log, id)) })
+
+	unused := clientv3.NewLease(c)
+	log.Error("unused service: close", unused.Close())
+	afterwards(ctx, unused, log, "unused service", id)
+
+	lease := clientv3.NewLease(c)
+	responses := keep(ctx, lease, log, id)
+	renewed(log, "service: renewed", responses)
+	log.Error("service: close", lease.Close())
+	ended(log, "service: end", responses)
+	log.Error("service: close again", lease.Close())
+	afterwards(ctx, lease, log, "service", id)
+	log.Step("service: once afterwards")(lease.KeepAliveOnce(ctx, id))
+	log.Step("service: grant afterwards")(lease.Grant(ctx, 3600))
+	alive(ctx, c, log, "service", id)
+
+	closing := open(at, log)
+	responses = keep(ctx, closing, log, id)
+	renewed(log, "client: renewed", responses)
+	log.Error("client: close", closing.Close())
+	ended(log, "client: end", responses)
+	once, err := closing.KeepAliveOnce(ctx, id)
+	log.Step("client: once afterwards")(once, err)
+	log.Value("client: once afterwards, is a closed connection", clientv3.IsConnCanceled(err))
+	afterwards(ctx, closing, log, "client", id)
+}
+
+// afterwards keeps a lease alive with a service that is closed.
+func afterwards(ctx context.Context, lease clientv3.Lease, log *transcript.Log, name string, id clientv3.LeaseID) {
+	responses, err := lease.KeepAlive(ctx, id)
+	ended(log, name+": afterwards", responses)
+	log.Error(name+": afterwards, error", err)
+	_, halted := err.(clientv3.ErrKeepAliveHalted) //nolint:errorlint // programs assert it to be bare
+	log.Value(name+": afterwards, halted", halted)
+}
+
+// unbuffered keeps a lease alive with channels that hold nothing, which some tests of programs ask for. The size is that
+// of the whole process.
+func unbuffered(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	log.Value("default", clientv3.LeaseResponseChSize)
+	defer func(size int) { clientv3.LeaseResponseChSize = size }(clientv3.LeaseResponseChSize)
+	clientv3.LeaseResponseChSize = 0
+	id := grant(ctx, c, log, 4)
+	responses := keep(ctx, c, log, id)
+	log.Value("capacity", cap(responses))
+	time.Sleep(8 * time.Second) // the TTL, twice
+	alive(ctx, c, log, "unread", id)
+	for i := range 2 {
+		renewed(log, fmt.Sprint(i), responses)
+	}
+}

@@ -1,0 +1,133 @@
+package behaviours
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate/quorate/lab/behaviours/transcript"
+)
+
+// hashes runs before maintenance because a hash covers lease ids, which are random: its keys have none.
+func hashes(ctx context.Context, at Site, log *transcript.Log) {
+	c := open(at, log)
+	defer end(c, log)
+	rev := seed(ctx, c, log, "hash/")
+	log.Step("compact")(c.Compact(ctx, rev, clientv3.WithCompactPhysical()))
+	log.Step("hash")(c.HashKV(ctx, at.Endpoints[0], 0))
+	log.Step("hash at a revision")(c.HashKV(ctx, at.Endpoints[0], rev+2))
+	log.Step("hash at a compacted revision")(c.HashKV(ctx, at.Endpoints[0], 1))
+	log.Step("hash at a future revision")(c.HashKV(ctx, at.Endpoints[0], 1<<40))
+}
+
+func maintenance(ctx context.Context, at Site, log *transcript.Log) {
+	c := open(at, log)
+	defer end(c, log)
+	endpoint := at.Endpoints[0]
+	log.Step("status")(c.Status(ctx, endpoint))
+	log.Step("status again")(c.Status(ctx, endpoint))
+	log.Step("defragment")(c.Defragment(ctx, endpoint))
+
+	list, err := c.MemberList(ctx)
+	log.Must(err)
+	log.Step("move leader to an unknown member")(c.MoveLeader(ctx, 12345))
+	log.Step("move leader to the leader")(c.MoveLeader(ctx, list.Members[0].ID))
+	log.Step("move leader to nobody")(c.MoveLeader(ctx, 0))
+}
+
+// alarms raises an alarm by hand, as a full store does.
+func alarms(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	raw := pb.NewMaintenanceClient(c.ActiveConnection())
+	list, err := c.MemberList(ctx)
+	log.Must(err)
+	member := list.Members[0].ID
+	log.Alias(fmt.Sprint(member), "member id")
+	raise := &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: member, Alarm: pb.AlarmType_NOSPACE}
+
+	log.Step("none")(c.AlarmList(ctx))
+	log.Step("disarm none")(c.AlarmDisarm(ctx, &clientv3.AlarmMember{}))
+	log.Step("disarm one that is off")(c.AlarmDisarm(ctx, &clientv3.AlarmMember{MemberID: member, Alarm: pb.AlarmType_NOSPACE}))
+	log.Step("raise")(raw.Alarm(ctx, raise))
+	log.Step("list")(c.AlarmList(ctx))
+	log.Step("put")(c.Put(ctx, "alarm", "1"))
+	log.Step("txn")(c.Txn(ctx).Then(clientv3.OpPut("alarm", "1")).Commit())
+	log.Step("grant")(c.Grant(ctx, 3600))
+	log.Step("get")(c.Get(ctx, "alarm"))
+	log.Step("status")(c.Status(ctx, c.Endpoints()[0]))
+	log.Step("disarm")(c.AlarmDisarm(ctx, &clientv3.AlarmMember{MemberID: member, Alarm: pb.AlarmType_NOSPACE}))
+	log.Step("put after disarm")(c.Put(ctx, "alarm", "1"))
+	log.Step("raise again")(raw.Alarm(ctx, raise))
+	log.Step("disarm all")(c.AlarmDisarm(ctx, &clientv3.AlarmMember{}))
+	log.Step("none left")(c.AlarmList(ctx))
+	log.Step("put after disarm of all")(c.Put(ctx, "alarm", "2"))
+}
+
+func downgrades(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	log.Step("unknown action")(c.Downgrade(ctx, 99, "3.6.0"))
+	log.Step("validate")(c.Downgrade(ctx, clientv3.DowngradeValidate, "3.6.0"))
+	log.Step("validate the same version")(c.Downgrade(ctx, clientv3.DowngradeValidate, "3.7.0"))
+	log.Step("validate two versions down")(c.Downgrade(ctx, clientv3.DowngradeValidate, "3.5.0"))
+	log.Step("validate no version")(c.Downgrade(ctx, clientv3.DowngradeValidate, "none"))
+	log.Step("enable two versions down")(c.Downgrade(ctx, clientv3.DowngradeEnable, "3.5.0"))
+	log.Step("cancel none")(c.Downgrade(ctx, clientv3.DowngradeCancel, ""))
+}
+
+// whole reads a snapshot to its end, closes it, and says what is equal for all snapshots: their pages are not.
+func whole(snapshot io.ReadCloser, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	data, err := io.ReadAll(snapshot)
+	if closeErr := snapshot.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return "", err
+	}
+	pages := max(len(data)-sha256.Size, 0)
+	sum := sha256.Sum256(data[:pages])
+	return fmt.Sprintf("empty %t, pages and a digest %t, digest matches %t",
+		pages == 0, len(data)%512 == sha256.Size, bytes.Equal(sum[:], data[pages:])), nil
+}
+
+func snapshots(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	// Larger than what is received ahead, so that a snapshot that is not read does not end.
+	for i := range 4 {
+		_, err := c.Put(ctx, "snapshot/"+string(rune('a'+i)), string(make([]byte, 1<<20)))
+		log.Must(err)
+	}
+	log.Step("whole")(whole(c.Snapshot(ctx)))
+	resp, err := c.SnapshotWithVersion(ctx)
+	log.Must(err)
+	log.Value("header", resp.Header)
+	log.Value("version", resp.Version)
+	log.Step("whole with version")(whole(resp.Snapshot, nil))
+
+	log.Error("cancelled while reading", interrupted(ctx, c, log, func(cancel context.CancelFunc, _ io.Closer) { cancel() }))
+	log.Error("closed while reading", interrupted(ctx, c, log, func(_ context.CancelFunc, snapshot io.Closer) {
+		log.Error("close", snapshot.Close())
+		log.Error("close again", snapshot.Close())
+	}))
+	log.Step("clean up")(c.Delete(ctx, "snapshot/", clientv3.WithPrefix()))
+}
+
+// interrupted reads one byte of a snapshot, interrupts it, and returns the error with which reading ends.
+func interrupted(
+	ctx context.Context, c *clientv3.Client, log *transcript.Log, interrupt func(context.CancelFunc, io.Closer),
+) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	snapshot, err := c.Snapshot(ctx)
+	log.Must(err)
+	_, err = snapshot.Read(make([]byte, 1))
+	log.Must(err)
+	interrupt(cancel, snapshot)
+	_, err = io.Copy(io.Discard, snapshot)
+	_ = snapshot.Close() // it may be closed already
+	return err
+}

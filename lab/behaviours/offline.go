@@ -1,0 +1,90 @@
+package behaviours
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/lab/behaviours/transcript"
+)
+
+// unreachable makes calls to an endpoint where nothing listens.
+func unreachable(ctx context.Context, _ Site, log *transcript.Log) {
+	const patience = 150 * time.Millisecond
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}, Logger: zap.NewNop()})
+	log.Must(err)
+	defer end(c, log)
+	sent(c, log, "expires", func(call func(context.Context)) { withDeadline(ctx, patience, call) })
+	sent(c, log, "is cancelled", func(call func(context.Context)) { withCancel(ctx, patience, call) })
+	withDeadline(ctx, patience, func(ctx context.Context) {
+		log.Step("status")(c.Status(ctx, "127.0.0.1:1"))
+	})
+	withDeadline(ctx, patience, func(ctx context.Context) { log.Error("sync", c.Sync(ctx)) })
+}
+
+func errorFunctions(ctx context.Context, _ Site, log *transcript.Log) {
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	expired, cancel := context.WithDeadline(ctx, time.Unix(0, 0))
+	defer cancel()
+	errs := []error{
+		nil, io.EOF, context.Canceled, context.DeadlineExceeded, errors.New("any"),
+		errors.New("grpc: the client connection is closing"), fmt.Errorf("wrapped: %w", context.Canceled),
+		rpctypes.ErrCompacted, rpctypes.ErrGRPCCompacted, rpctypes.ErrGRPCNoLeader, fmt.Errorf("wrapped: %w", rpctypes.ErrCompacted),
+		status.Error(codes.Unavailable, "transport is closing"), status.Error(codes.Unavailable, "other"),
+		status.Error(codes.Canceled, "grpc: the client connection is closing"),
+		status.Error(codes.DeadlineExceeded, "expired on the server"), status.Error(codes.Internal, "broken"),
+		fmt.Errorf("wrapped: %w", status.Error(codes.Canceled, "c")),
+	}
+	for _, err := range errs {
+		name := fmt.Sprint(err)
+		log.Error(name+", context lives", clientv3.ContextError(ctx, err))
+		log.Error(name+", context cancelled", clientv3.ContextError(cancelled, err))
+		log.Error(name+", context expired", clientv3.ContextError(expired, err))
+		log.Value(name+", is a closed connection", clientv3.IsConnCanceled(err))
+	}
+	for _, name := range []string{"READ", "write", "ReadWrite", "", "none"} {
+		log.Step("permission " + name)(clientv3.StrToPermissionType(name))
+	}
+
+	withMetadata := metadata.AppendToOutgoingContext(ctx, "key", "value", rpctypes.MetadataRequireLeaderKey, "other")
+	for _, parent := range []context.Context{ctx, withMetadata, clientv3.WithRequireLeader(ctx)} {
+		md, _ := metadata.FromOutgoingContext(clientv3.WithRequireLeader(parent))
+		log.Value("leader required", md)
+	}
+	md, _ := metadata.FromOutgoingContext(withMetadata)
+	log.Value("metadata of the parent", md)
+}
+
+// contextClient uses a client that has no connection.
+func contextClient(ctx context.Context, _ Site, log *transcript.Log) {
+	lg := zap.NewExample()
+	c := clientv3.NewCtxClient(ctx, clientv3.WithZapLogger(lg))
+	log.Value("logger", c.GetLogger() == lg)
+	same := c.WithLogger(zap.NewNop()) //nolint:staticcheck // deprecated, and still in use
+	log.Value("replaced logger", same == c && c.GetLogger() != lg)
+	log.Value("services", []bool{c.KV == nil, c.Lease == nil, c.Auth == nil, c.Cluster == nil, c.Maintenance == nil})
+	log.Value("connection", c.ActiveConnection() == nil)
+	log.Value("endpoints", c.Endpoints())
+	log.Error("context before", c.Ctx().Err())
+	log.Error("close", c.Close())
+	log.Error("context after", c.Ctx().Err())
+	log.Error("close again", c.Close())
+
+	parent, cancel := context.WithCancel(ctx)
+	child := clientv3.NewCtxClient(parent)
+	log.Value("default logger", child.GetLogger() != nil)
+	cancel()
+	<-child.Ctx().Done()
+	log.Error("context of the parent", child.Ctx().Err())
+	log.Error("close after the parent's end", child.Close())
+}

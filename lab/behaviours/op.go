@@ -1,0 +1,123 @@
+package behaviours
+
+import (
+	"context"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate/quorate/lab/behaviours/transcript"
+)
+
+// facts returns what the accessors of an Op say.
+func facts(op clientv3.Op) map[string]any {
+	cmps, thens, elses := op.Txn()
+	return map[string]any{
+		"IsTxn": op.IsTxn(), "IsPut": op.IsPut(), "IsGet": op.IsGet(), "IsDelete": op.IsDelete(),
+		"Txn":      fmt.Sprint(len(cmps), len(thens), len(elses), cmps == nil, thens == nil, elses == nil),
+		"KeyBytes": op.KeyBytes(), "RangeBytes": op.RangeBytes(), "ValueBytes": op.ValueBytes(),
+		"Rev": op.Rev(), "Limit": op.Limit(),
+		"IsSerializable": op.IsSerializable(), "IsKeysOnly": op.IsKeysOnly(), "IsCountOnly": op.IsCountOnly(),
+		"IsSortSet": op.IsSortSet(), "IsSortOptionValid": op.IsSortOptionValid(),
+		"IsOptsWithFromKey": op.IsOptsWithFromKey(), "IsOptsWithPrefix": op.IsOptsWithPrefix(),
+		"IsPrevKV": op.IsPrevKV(), "IsFragment": op.IsFragment(),
+		"IsProgressNotify": op.IsProgressNotify(), "IsCreatedNotify": op.IsCreatedNotify(),
+		"IsFilterPut": op.IsFilterPut(), "IsFilterDelete": op.IsFilterDelete(),
+		"MinModRev": op.MinModRev(), "MaxModRev": op.MaxModRev(),
+		"MinCreateRev": op.MinCreateRev(), "MaxCreateRev": op.MaxCreateRev(),
+	}
+}
+
+// option is an OpOption with its name.
+type option struct {
+	name string
+	opt  clientv3.OpOption
+}
+
+func options() []option {
+	return []option{
+		{"WithLease", clientv3.WithLease(7)},
+		{"WithLimit", clientv3.WithLimit(7)},
+		{"WithRev", clientv3.WithRev(7)},
+		{"WithSort", clientv3.WithSort(clientv3.SortByValue, clientv3.SortDescend)},
+		{"WithSort by key", clientv3.WithSort(clientv3.SortByKey, clientv3.SortAscend)},
+		{"WithSort of an unknown target", clientv3.WithSort(-1, clientv3.SortAscend)},
+		{"WithSort of an unknown order", clientv3.WithSort(clientv3.SortByKey, 3)},
+		{"WithPrefix", clientv3.WithPrefix()},
+		{"WithRange", clientv3.WithRange("z")},
+		{"WithRange to nothing", clientv3.WithRange("")},
+		{"WithFromKey", clientv3.WithFromKey()},
+		{"WithSerializable", clientv3.WithSerializable()},
+		{"WithKeysOnly", clientv3.WithKeysOnly()},
+		{"WithCountOnly", clientv3.WithCountOnly()},
+		{"WithMinModRev", clientv3.WithMinModRev(7)},
+		{"WithMaxModRev", clientv3.WithMaxModRev(7)},
+		{"WithMinCreateRev", clientv3.WithMinCreateRev(7)},
+		{"WithMaxCreateRev", clientv3.WithMaxCreateRev(7)},
+		{"WithProgressNotify", clientv3.WithProgressNotify()},
+		{"WithCreatedNotify", clientv3.WithCreatedNotify()},
+		{"WithFilterPut", clientv3.WithFilterPut()},
+		{"WithFilterDelete", clientv3.WithFilterDelete()},
+		{"WithPrevKV", clientv3.WithPrevKV()},
+		{"WithFragment", clientv3.WithFragment()},
+		{"WithIgnoreValue", clientv3.WithIgnoreValue()},
+		{"WithIgnoreLease", clientv3.WithIgnoreLease()},
+		{"WithWatchBufLog", clientv3.WithWatchBufLog()},
+	}
+}
+
+func ops(_ context.Context, _ Site, log *transcript.Log) {
+	log.Value("zero op", facts(clientv3.Op{}))
+	log.Value("new op", facts(*clientv3.NewOp()))
+	log.Value("put", facts(clientv3.OpPut("k", "v")))
+	log.Value("delete", facts(clientv3.OpDelete("k")))
+	for _, key := range []string{"", "k", "k\xff", "\xff\xff", "\x00"} {
+		for _, o := range options() {
+			log.Value(fmt.Sprintf("get %q %s", key, o.name), facts(clientv3.OpGet(key, o.opt)))
+		}
+		log.Value(fmt.Sprintf("end of prefix %q", key), clientv3.GetPrefixRangeEnd(key))
+	}
+	for _, o := range options() {
+		opts := []clientv3.OpOption{o.opt}
+		log.Value("is prefix: "+o.name, clientv3.IsOptsWithPrefix(opts))
+		log.Value("is from key: "+o.name, clientv3.IsOptsWithFromKey(opts))
+	}
+	txn := clientv3.OpTxn([]clientv3.Cmp{clientv3.Value("a"), clientv3.Version("b")},
+		[]clientv3.Op{clientv3.OpGet("a")}, []clientv3.Op{})
+	log.Value("txn", facts(txn))
+	log.Value("empty txn", facts(clientv3.OpTxn(nil, nil, nil)))
+
+	op := clientv3.OpPut("k", "v")
+	op.WithKeyBytes([]byte("changed key"))
+	op.WithRangeBytes([]byte("changed end"))
+	op.WithValueBytes([]byte("changed value"))
+	log.Value("changed", facts(op))
+	log.Value("constants", []any{
+		clientv3.SortNone, clientv3.SortAscend, clientv3.SortDescend,
+		clientv3.SortByKey, clientv3.SortByVersion, clientv3.SortByCreateRevision, clientv3.SortByModRevision, clientv3.SortByValue,
+		clientv3.CompareVersion, clientv3.CompareCreated, clientv3.CompareModified, clientv3.CompareValue,
+		clientv3.NoLease, clientv3.MaxLeaseTTL, clientv3.PermRead, clientv3.PermWrite, clientv3.PermReadWrite,
+		clientv3.DowngradeValidate, clientv3.DowngradeEnable, clientv3.DowngradeCancel,
+	})
+}
+
+// opPanics gives every option to every builder: some panic.
+func opPanics(_ context.Context, _ Site, log *transcript.Log) {
+	builders := []struct {
+		name  string
+		build func(...clientv3.OpOption) clientv3.Op
+	}{
+		{"get", func(opts ...clientv3.OpOption) clientv3.Op { return clientv3.OpGet("k", opts...) }},
+		{"put", func(opts ...clientv3.OpOption) clientv3.Op { return clientv3.OpPut("k", "v", opts...) }},
+		{"delete", func(opts ...clientv3.OpOption) clientv3.Op { return clientv3.OpDelete("k", opts...) }},
+		{"watch", func(opts ...clientv3.OpOption) clientv3.Op { return clientv3.OpWatch("k", opts...) }},
+	}
+	for _, b := range builders {
+		for _, o := range options() {
+			log.Panic(b.name+" "+o.name, func() { log.Value(b.name+" "+o.name+": op", facts(b.build(o.opt))) })
+		}
+		log.Panic(b.name+" prefix and from key", func() { b.build(clientv3.WithPrefix(), clientv3.WithFromKey()) })
+		log.Panic(b.name+" from key and prefix", func() { b.build(clientv3.WithFromKey(), clientv3.WithPrefix()) })
+		log.Panic(b.name+" several faults", func() { b.build(clientv3.WithRev(1), clientv3.WithLimit(1), clientv3.WithFilterPut()) })
+	}
+}

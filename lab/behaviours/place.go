@@ -1,0 +1,158 @@
+package behaviours
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/lab/behaviours/transcript"
+	"github.com/quorate/quorate/lab/servers/site"
+)
+
+// config returns a configuration for the site.
+func (s Site) config() clientv3.Config {
+	return clientv3.Config{Endpoints: s.Endpoints, TLS: s.TLS, DialTimeout: 10 * time.Second, Logger: zap.NewNop()}
+}
+
+// client makes a client. The process ends without closing it.
+func (s Site) client() *clientv3.Client { return ok(clientv3.New(s.config())) }
+
+// as makes a client of a user whose password is the name.
+func (s Site) as(user string) *clientv3.Client {
+	cfg := s.config()
+	cfg.Username, cfg.Password = user, user
+	return ok(clientv3.New(cfg))
+}
+
+// do does something to the server.
+func (s Site) do(ctx context.Context, acts ...site.Act) {
+	for _, act := range acts {
+		must(s.Do(ctx, act))
+	}
+}
+
+// create writes a key that must not exist, as Kubernetes does, and returns its revision. It is understood by kine too.
+func create(ctx context.Context, c *clientv3.Client, key, value string, opts ...clientv3.OpOption) int64 {
+	resp := ok(c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", 0)).
+		Then(clientv3.OpPut(key, value, opts...)).Else(clientv3.OpGet(key)).Commit())
+	want(resp.Succeeded, "create %s: it exists", key)
+	return resp.Header.Revision
+}
+
+// update changes a key that was last changed at rev.
+func update(ctx context.Context, c *clientv3.Client, key, value string, rev int64) int64 {
+	resp := ok(c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", rev)).
+		Then(clientv3.OpPut(key, value)).Else(clientv3.OpGet(key)).Commit())
+	want(resp.Succeeded, "update %s: it is not at %d", key, rev)
+	return resp.Header.Revision
+}
+
+// remove deletes a key that was last changed at rev.
+func remove(ctx context.Context, c *clientv3.Client, key string, rev int64) int64 {
+	resp := ok(c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", rev)).
+		Then(clientv3.OpDelete(key)).Else(clientv3.OpGet(key)).Commit())
+	want(resp.Succeeded, "delete %s: it is not at %d", key, rev)
+	return resp.Header.Revision
+}
+
+// next returns the next response of a watch that is not empty.
+func next(ctx context.Context, watch clientv3.WatchChan, what string) clientv3.WatchResponse {
+	select {
+	case resp, open := <-watch:
+		want(open, "%s: the watch ended", what)
+		return resp
+	case <-ctx.Done():
+		fail("%s: nothing from the watch", what)
+		panic("unreachable")
+	}
+}
+
+// events returns the next n events of a watch, which must be in order.
+func events(ctx context.Context, watch clientv3.WatchChan, n int) []*clientv3.Event {
+	var got []*clientv3.Event
+	for len(got) < n {
+		resp := next(ctx, watch, fmt.Sprintf("%d of %d events", len(got), n))
+		must(resp.Err())
+		for _, e := range resp.Events {
+			want(len(got) == 0 || e.Kv.ModRevision >= got[len(got)-1].Kv.ModRevision, "event of revision %d after %d",
+				e.Kv.ModRevision, lastRevision(got))
+			got = append(got, e)
+		}
+	}
+	want(len(got) == n, "%d events, want %d", len(got), n)
+	return got
+}
+
+func lastRevision(events []*clientv3.Event) int64 {
+	if len(events) == 0 {
+		return 0
+	}
+	return events[len(events)-1].Kv.ModRevision
+}
+
+// created opens a watch and returns it when the server has it.
+func created(ctx context.Context, c clientv3.Watcher, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	watch := c.Watch(ctx, key, append(opts, clientv3.WithCreatedNotify())...)
+	resp := next(ctx, watch, "created")
+	must(resp.Err())
+	want(resp.Created, "the first response is %+v", resp)
+	return watch
+}
+
+// each calls f concurrently for 0 to n-1. What goes wrong in one of them goes wrong in the caller.
+func each(n int, f func(i int)) {
+	done := make(chan any)
+	for i := range n {
+		go func() {
+			defer func() { done <- recover() }()
+			f(i)
+		}()
+	}
+	var wrong any
+	for range n {
+		if v := <-done; v != nil {
+			wrong = v
+		}
+	}
+	if wrong != nil {
+		panic(wrong)
+	}
+}
+
+// pause waits, unless ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+		fail("out of time")
+	}
+}
+
+// fail ends the behaviour with what is wrong.
+func fail(format string, args ...any) {
+	transcript.Fail(fmt.Errorf("%s", strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")))
+}
+
+// must ends the behaviour if there is an error.
+func must(err error) {
+	if err != nil {
+		fail("%v", err)
+	}
+}
+
+// want ends the behaviour if a condition does not hold.
+func want(ok bool, format string, args ...any) {
+	if !ok {
+		fail(format, args...)
+	}
+}
+
+// ok returns the result of a call that must not fail.
+func ok[T any](result T, err error) T {
+	must(err)
+	return result
+}

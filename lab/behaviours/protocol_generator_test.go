@@ -1,0 +1,168 @@
+package behaviours_test
+
+import (
+	"math/rand/v2"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// The requests are about few keys, values and leases, so that they meet: twelve keys at most, up to which etcd's sort
+// keeps the order of equal elements.
+const (
+	numKeys   = 6
+	numValues = 4
+	numLeases = 4
+	// leaseTTL in seconds is longer than any test.
+	leaseTTL = 3600
+	// txnDepth is how deep transactions are nested.
+	txnDepth = 2
+)
+
+// generator draws requests. Equal seeds and equal revisions give equal requests.
+type generator struct {
+	*rand.Rand
+	revision int64 // the latest that is known
+}
+
+func newGenerator(seed uint64) *generator {
+	return &generator{Rand: rand.New(rand.NewPCG(seed, 0)), revision: 1}
+}
+
+// oneIn is true once in n times.
+func (g *generator) oneIn(n int) bool { return g.IntN(n) == 0 }
+
+func (g *generator) letter(first rune, n int) []byte { return []byte(string(first + rune(g.IntN(n)))) }
+
+// key is rarely empty, which is an error.
+func (g *generator) key() []byte {
+	if g.oneIn(40) {
+		return nil
+	}
+	return g.letter('a', numKeys)
+}
+
+// rangeEnd is mostly nothing: one key. It may be before the key, which is an empty range.
+func (g *generator) rangeEnd() []byte {
+	switch g.IntN(5) {
+	case 0:
+		return fromKey()
+	case 1:
+		return g.letter('a', numKeys+1)
+	default:
+		return nil
+	}
+}
+
+// fromKey is the range end that stands for every key from one on.
+func fromKey() []byte { return []byte{0} }
+
+func (g *generator) value() []byte { return g.letter('p', numValues) }
+
+func (g *generator) leaseID() int64 { return 1 + g.Int64N(numLeases) }
+
+// near is a revision that may be present, compacted or in the future, and rarely negative.
+func (g *generator) near() int64 {
+	if g.oneIn(100) {
+		return -1 - g.Int64N(3)
+	}
+	return max(0, g.revision-12+g.Int64N(14))
+}
+
+// bound is a limit for a revision, mostly none.
+func (g *generator) bound() int64 {
+	if g.oneIn(6) {
+		return g.near()
+	}
+	return 0
+}
+
+func (g *generator) read() *pb.RangeRequest {
+	r := &pb.RangeRequest{
+		Key: g.key(), RangeEnd: g.rangeEnd(),
+		KeysOnly: g.oneIn(5), CountOnly: g.oneIn(8), Serializable: g.oneIn(3),
+		MinModRevision: g.bound(), MaxModRevision: g.bound(),
+		MinCreateRevision: g.bound(), MaxCreateRevision: g.bound(),
+	}
+	if g.oneIn(3) {
+		r.Limit = g.Int64N(4)
+	}
+	if g.oneIn(3) {
+		r.Revision = g.near()
+	}
+	if g.oneIn(3) {
+		// One more than there are of each, which is an error.
+		r.SortOrder = pb.RangeRequest_SortOrder(g.IntN(len(pb.RangeRequest_SortOrder_name) + 1))
+		r.SortTarget = pb.RangeRequest_SortTarget(g.IntN(len(pb.RangeRequest_SortTarget_name) + 1))
+	}
+	return r
+}
+
+func (g *generator) put() *pb.PutRequest {
+	r := &pb.PutRequest{Key: g.key(), Value: g.value(), PrevKv: g.oneIn(3)}
+	if g.oneIn(3) {
+		r.Lease = g.leaseID()
+	}
+	// To provide what is to be kept is an error.
+	if g.oneIn(6) {
+		r.IgnoreValue = true
+		if !g.oneIn(5) {
+			r.Value = nil
+		}
+	}
+	if g.oneIn(6) {
+		r.IgnoreLease = true
+		if !g.oneIn(5) {
+			r.Lease = 0
+		}
+	}
+	return r
+}
+
+func (g *generator) deletion() *pb.DeleteRangeRequest {
+	return &pb.DeleteRangeRequest{Key: g.key(), RangeEnd: g.rangeEnd(), PrevKv: g.oneIn(2)}
+}
+
+// compaction is physical: etcd answers when it is done, and not before. For a
+// first one of revision 0 see divergences.
+func (g *generator) compaction() *pb.CompactionRequest {
+	return &pb.CompactionRequest{Revision: max(1, g.revision-10+g.Int64N(12)), Physical: true}
+}
+
+// hash is of the latest revision, or of a future one. For those of past compactions see divergences.
+func (g *generator) hash() *pb.HashKVRequest {
+	if g.oneIn(3) {
+		return &pb.HashKVRequest{Revision: g.revision + 1}
+	}
+	return &pb.HashKVRequest{}
+}
+
+// call draws a request of any kind, as often as its weight says.
+func (g *generator) call() proto.Message {
+	kinds := []struct {
+		weight int
+		draw   func() proto.Message
+	}{
+		{50, func() proto.Message { return g.put() }},
+		{50, func() proto.Message { return g.read() }},
+		{20, func() proto.Message { return g.deletion() }},
+		{60, func() proto.Message { return g.txn() }},
+		{2, func() proto.Message { return g.compaction() }},
+		{20, func() proto.Message { return &pb.LeaseGrantRequest{ID: g.leaseID(), TTL: leaseTTL} }},
+		{10, func() proto.Message { return &pb.LeaseRevokeRequest{ID: g.leaseID()} }},
+		{10, func() proto.Message { return &pb.LeaseTimeToLiveRequest{ID: g.leaseID(), Keys: g.oneIn(2)} }},
+		{10, func() proto.Message { return &pb.LeaseLeasesRequest{} }},
+		{5, func() proto.Message { return g.hash() }},
+	}
+	total := 0
+	for _, k := range kinds {
+		total += k.weight
+	}
+	n := g.IntN(total)
+	for _, k := range kinds {
+		if n -= k.weight; n < 0 {
+			return k.draw()
+		}
+	}
+	panic("unreachable: n is below the sum of the weights")
+}

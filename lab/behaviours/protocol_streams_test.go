@@ -1,0 +1,112 @@
+package behaviours_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// TestRangeStream compares a range that is sent in several chunks, each as it is divided.
+func TestRangeStream(t *testing.T) {
+	t.Parallel()
+	const keys = 60
+	transcript := requireLikeEtcd(t, realEtcd(t), fakeEtcd(t), func(s *session) {
+		for i := range keys {
+			s.put(fmt.Sprintf("s%02d", i), "v")
+		}
+		all := &pb.RangeRequest{Key: []byte("s"), RangeEnd: []byte("t")}
+		s.callMethod(rangeStream, all)
+		s.callMethod(rangeStream, &pb.RangeRequest{})
+		for _, change := range []func(*pb.RangeRequest){
+			func(r *pb.RangeRequest) { r.Limit = 7 },
+			func(r *pb.RangeRequest) { r.Limit = 10 },
+			func(r *pb.RangeRequest) { r.Limit = 25 },
+			func(r *pb.RangeRequest) { r.Limit = keys },
+			func(r *pb.RangeRequest) { r.Revision = 20 },
+			func(r *pb.RangeRequest) { r.Revision = 1000 },
+			func(r *pb.RangeRequest) { r.KeysOnly = true },
+			func(r *pb.RangeRequest) { r.CountOnly = true },
+			func(r *pb.RangeRequest) { r.Serializable = true },
+			func(r *pb.RangeRequest) { r.RangeEnd = nil },
+			func(r *pb.RangeRequest) { r.RangeEnd = []byte("r") },
+			func(r *pb.RangeRequest) { r.RangeEnd = fromKey() },
+			func(r *pb.RangeRequest) { r.MinModRevision = 3 },
+			func(r *pb.RangeRequest) { r.SortTarget = pb.RangeRequest_MOD },
+			func(r *pb.RangeRequest) { r.SortOrder = pb.RangeRequest_ASCEND },
+			func(r *pb.RangeRequest) { r.SortOrder = pb.RangeRequest_DESCEND },
+			func(r *pb.RangeRequest) { r.SortOrder = 9 },
+		} {
+			r := proto.CloneOf(all)
+			change(r)
+			s.callMethod(rangeStream, r)
+		}
+		s.call(&pb.CompactionRequest{Revision: 30, Physical: true})
+		r := proto.CloneOf(all)
+		r.Revision = 20
+		s.callMethod(rangeStream, r)
+	})
+	requireSeen(t, transcript, []string{rangeStream.path}, nil)
+	require.Greater(t, len(transcript[keys].Responses), 2, "chunks of the whole range")
+}
+
+// TestSnapshot holds the snapshots of both servers to the same rules. The database files in them have nothing in common.
+func TestSnapshot(t *testing.T) {
+	t.Parallel()
+	etcd := settledEtcd(t)
+	for name, s := range map[string]*session{
+		"etcd": newSession(t.Context(), etcd),
+		"fake": newSession(t.Context(), fakeEtcd(t)),
+	} {
+		e := s.call(&pb.SnapshotRequest{})
+		require.Equal(t, codes.OK, e.Code, "%s: %s", name, e.Message)
+		require.GreaterOrEqual(t, len(e.Responses), 2, "%s: data and digest", name)
+		chunks := make([]*pb.SnapshotResponse, len(e.Responses))
+		size := -sha256.Size
+		for i, r := range e.Responses {
+			chunks[i] = r.(*pb.SnapshotResponse)
+			require.Nil(t, chunks[i].Header, name)
+			require.Equal(t, "3.7.0", chunks[i].Version, name)
+			size += len(chunks[i].Blob)
+		}
+		last := len(chunks) - 1
+		digest, sent := sha256.New(), 0
+		for i, c := range chunks[:last] {
+			if i < last-1 {
+				require.Len(t, c.Blob, 32*1024, "%s: chunk %d of %d", name, i, last)
+			}
+			digest.Write(c.Blob)
+			sent += len(c.Blob)
+			require.EqualValues(t, size-sent, c.RemainingBytes, "%s: chunk %d of %d", name, i, last)
+		}
+		require.Equal(t, digest.Sum(nil), chunks[last].Blob, name)
+		require.Zero(t, chunks[last].RemainingBytes, name)
+	}
+}
+
+// TestHealth compares the health service.
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	requireLikeEtcd(t, realEtcd(t), fakeEtcd(t), func(s *session) {
+		s.call(&healthpb.HealthCheckRequest{})
+		s.call(&healthpb.HealthCheckRequest{Service: "etcdserverpb.KV"})
+	})
+}
+
+// TestUnknownMethods calls what no server has.
+func TestUnknownMethods(t *testing.T) {
+	t.Parallel()
+	transcript := requireLikeEtcd(t, realEtcd(t), fakeEtcd(t), func(s *session) {
+		for _, path := range []string{"/etcdserverpb.KV/Increment", "/etcdserverpb.Cache/Get"} {
+			s.callMethod(method{path: path, response: rangeStream.response}, &pb.RangeRequest{})
+		}
+	})
+	for _, e := range transcript {
+		require.Equal(t, codes.Unimplemented, e.Code, e.Message)
+	}
+}

@@ -1,0 +1,155 @@
+package behaviours_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/behaviours/transcript"
+	"github.com/quorate/quorate/lab/servers"
+)
+
+// The behaviours in the files protocol_* are of a server alone: calls of generated clients, of every method, by every kind of
+// user, some drawn at random from a seed that is part of the test's name, so that
+//
+//	go test ./behaviours -run TestRandomCalls -seed 42
+//
+// repeats one run exactly. Each runs once on a fake member and once on the etcd that the lab carries, both empty at the
+// start, and the transcripts must be equal. They stay away from the divergences, and from
+//
+//   - what the fake leaves out on purpose: the contents of a database file, progress without a request;
+//   - what etcd decides by chance: how events are divided among the responses of a watch that catches up with writes
+//     under way, and the order of equal keys in a sort of more than twelve;
+//   - crashes of etcd 3.7.3: a transaction must not put a key that it also deletes, but the check for that overlooks
+//     deletions of every key from one on. The server then panics at once if the put has ignore_value or ignore_lease;
+//     otherwise it loses the key when that very revision is compacted, and panics when it next reads it.
+
+// realEtcd returns a connection to the only member of a new cluster.
+func realEtcd(t *testing.T) *grpc.ClientConn {
+	t.Helper()
+	return startEtcd(t).Members()[0].Conn()
+}
+
+// settledEtcd is realEtcd after its first seconds, as a fake is from the start.
+func settledEtcd(t *testing.T) *grpc.ClientConn {
+	t.Helper()
+	cluster := startEtcd(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, servers.Settle(ctx, cluster))
+	return cluster.Members()[0].Conn()
+}
+
+func startEtcd(t *testing.T) *lab.Cluster {
+	t.Helper()
+	cfg := servers.BuiltIn.Config("")
+	// etcd's own defaults: the shortest lease depends on them.
+	cfg.Heartbeat, cfg.Election = 100*time.Millisecond, time.Second
+	cluster, err := lab.Start(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, cluster.Close()) })
+	return cluster
+}
+
+// fakeEtcd returns a connection to the only member of a new fake cluster.
+func fakeEtcd(t *testing.T) *grpc.ClientConn {
+	t.Helper()
+	cluster, err := fakeetcd.Start(1)
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	conn, err := cluster.Member(0).Dial()
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// requireLikeEtcd runs a program against both servers, at the same time, and fails the test if the transcripts differ. It
+// returns the entries of etcd.
+func requireLikeEtcd(t *testing.T, etcd, fake *grpc.ClientConn, run calls) []entry {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	sessions := []*session{newSession(ctx, etcd), newSession(ctx, fake)}
+	var running sync.WaitGroup
+	for _, s := range sessions {
+		running.Go(func() { run(s) })
+	}
+	running.Wait()
+	theirs, ours := sessions[0].recorded(t), sessions[1].recorded(t)
+	require.NotEmpty(t, theirs)
+	if ctx.Err() != nil {
+		t.Errorf("a program was cut off, after %d calls and messages on etcd and %d on the fake", len(theirs), len(ours))
+	}
+	n := min(len(theirs), len(ours))
+	requireEqual(t, "etcd", "fake", theirs[:n], ours[:n])
+	require.Len(t, ours, len(theirs), "calls and messages")
+	return sessions[0].transcript
+}
+
+func newSession(ctx context.Context, conn *grpc.ClientConn) *session {
+	return &session{ctx: ctx, conn: conn, tokens: make(map[string]string)}
+}
+
+// recorded returns the calls as entries of a transcript, without what may differ.
+func (s *session) recorded(t *testing.T) []transcript.Entry {
+	t.Helper()
+	entries, err := transcript.Record("protocol", func(log *transcript.Log) {
+		for i, e := range s.transcript {
+			e = e.leveled()
+			var err error
+			if e.Code != codes.OK {
+				err = status.Error(e.Code, e.Message)
+			}
+			log.Step(fmt.Sprintf("%d: %s as %q", i, e.Method, e.User))([]any{e.Request, e.Responses}, err)
+		}
+	})
+	require.NoError(t, err)
+	return entries
+}
+
+// leveled returns the entry without what may differ.
+func (e entry) leveled() entry {
+	if e.Request != nil {
+		e.Request = proto.Clone(e.Request)
+		level(e.Request)
+	}
+	e.Responses = slices.Clone(e.Responses)
+	for i, m := range e.Responses {
+		e.Responses[i] = proto.Clone(m)
+		level(e.Responses[i])
+	}
+	return e
+}
+
+// requireSeen fails the test unless the transcript has a success of every method and every error that are named: what
+// never happened was not compared.
+func requireSeen(t *testing.T, transcript []entry, methods []string, errs []error) {
+	t.Helper()
+	succeeded, failed := make(map[string]int), make(map[string]int)
+	for _, e := range transcript {
+		if e.Code == codes.OK {
+			succeeded[e.Method]++
+		} else {
+			failed[e.Message]++
+		}
+	}
+	for _, m := range methods {
+		require.NotZero(t, succeeded[m], "no %s succeeded", m)
+	}
+	for _, err := range errs {
+		require.NotZero(t, failed[message(err)], "no call failed with %q", message(err))
+	}
+	t.Logf("succeeded: %v\nfailed: %v", succeeded, failed)
+}

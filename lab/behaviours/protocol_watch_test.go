@@ -1,0 +1,194 @@
+package behaviours_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+)
+
+// TestWatch compares what a stream receives, response by response. Each part ends in a response that must come next, so
+// that one too many shows as well.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	transcript := requireLikeEtcd(t, realEtcd(t), fakeEtcd(t), func(s *session) {
+		for _, value := range []string{"1", "2"} {
+			s.put("a", value)
+		}
+		s.put("b", "1")
+		s.remove("a")
+		s.put("a", "3")
+		s.watching(func(s *watchSession) {
+			s.present()
+			s.past()
+			s.refused()
+			s.filtered()
+			s.future()
+			s.transaction()
+			s.compacted()
+		})
+	})
+	for _, e := range transcript {
+		assert.Equal(t, codes.OK, e.Code, "%s: %s", e.Method, e.Message)
+	}
+}
+
+func key(k string) *pb.WatchCreateRequest { return &pb.WatchCreateRequest{Key: []byte(k)} }
+
+// present watches from now on. The watcher gets ID 0.
+func (s *watchSession) present() {
+	s.progress() // has no answer: there is no watcher
+	s.create(key("a"))
+	s.receive(1)
+	s.put("a", "4")
+	s.receive(1)
+	s.put("b", "2")
+	s.progress()
+	s.receive(1)
+}
+
+// past watches from a revision that was, with the ID 9, until it is cancelled.
+func (s *watchSession) past() {
+	s.create(&pb.WatchCreateRequest{Key: []byte("a"), StartRevision: 2, PrevKv: true, WatchId: 9})
+	s.receive(2)
+	s.put("a", "5")
+	s.receiveBoth()
+	s.cancel(9)
+	s.receive(1)
+	s.cancel(9)  // has no answer
+	s.cancel(77) // nor has this
+}
+
+// receiveBoth receives one response of each of two watchers, which come in any order.
+func (s *watchSession) receiveBoth() {
+	first := len(s.transcript)
+	both := s.receive(2)
+	if len(both) == 2 && both[0].WatchId > both[1].WatchId {
+		last := s.transcript[first:]
+		last[0], last[1] = last[1], last[0]
+	}
+}
+
+// refused asks for what cannot be watched.
+func (s *watchSession) refused() {
+	s.create(&pb.WatchCreateRequest{Key: []byte("a"), WatchId: 9})
+	s.receive(1)
+	s.create(&pb.WatchCreateRequest{Key: []byte("b"), WatchId: 9}) // in use
+	s.receive(1)
+	s.create(&pb.WatchCreateRequest{Key: []byte("a"), StartRevision: -1})
+	s.receive(1)
+	s.create(&pb.WatchCreateRequest{Key: []byte("c"), RangeEnd: []byte("a")}) // empty
+	s.receive(1)
+	s.cancel(9)
+	s.receive(1)
+}
+
+// filtered replaces the watcher of present by one of all keys that has ID 1 and gets deletions only, and then by one
+// that gets puts only, with ID 2.
+func (s *watchSession) filtered() {
+	s.cancel(0)
+	s.receive(1)
+	s.create(&pb.WatchCreateRequest{RangeEnd: fromKey(), Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}})
+	s.receive(1)
+	s.put("a", "6")
+	s.remove("a")
+	s.receive(1)
+	s.cancel(1)
+	s.receive(1)
+	s.create(&pb.WatchCreateRequest{RangeEnd: fromKey(), Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NODELETE}})
+	s.receive(1)
+	s.remove("b")
+	s.put("a", "7")
+	s.receive(1)
+	s.cancel(2)
+	s.receive(1)
+}
+
+// future watches from a revision that is still to come, with ID 3. It keeps progress from being notified.
+func (s *watchSession) future() {
+	s.create(&pb.WatchCreateRequest{Key: []byte("z"), StartRevision: 1000})
+	s.receive(1)
+	s.progress() // has no answer
+	s.cancel(3)
+	s.receive(1)
+}
+
+// transaction watches, with ID 4, a transaction that deletes two keys and puts another.
+func (s *watchSession) transaction() {
+	for _, k := range []string{"x", "y"} {
+		s.put(k, "1")
+	}
+	s.create(&pb.WatchCreateRequest{RangeEnd: fromKey(), PrevKv: true})
+	s.receive(1)
+	s.call(&pb.TxnRequest{Success: []*pb.RequestOp{
+		{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte("z"), Value: []byte("1")}}},
+		{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte("x"), RangeEnd: []byte("z")}}},
+	}})
+	s.receive(1)
+	s.progress()
+	s.receive(1)
+	s.cancel(4)
+	s.receive(1)
+}
+
+// compacted watches from revisions that are compacted, with ID 5, and from the first that is not, with ID 6. The first
+// keeps its ID, and progress from being notified, until it is cancelled.
+func (s *watchSession) compacted() {
+	s.call(&pb.CompactionRequest{Revision: 6})
+	s.create(&pb.WatchCreateRequest{Key: []byte("a"), StartRevision: 3})
+	s.receive(2)
+	s.create(&pb.WatchCreateRequest{Key: []byte("a"), StartRevision: 6, PrevKv: true})
+	s.receive(2)
+	s.create(&pb.WatchCreateRequest{Key: []byte("a"), WatchId: 5}) // in use
+	s.receive(1)
+	s.progress() // has no answer
+	s.cancel(5)
+	s.receive(1)
+	s.progress()
+	s.receive(1)
+	s.cancel(6)
+	s.receive(1)
+}
+
+// refusedToken watches with a token that is none, on a stream of its own.
+func (s *session) refusedToken() {
+	s.tokens[mallory] = "made.1"
+	s.as(mallory)
+	s.watching(func(s *watchSession) {
+		s.create(key("a"))
+		s.receive(1)
+	})
+	s.as(nobody)
+	s.watching(func(s *watchSession) {
+		s.create(key("a"))
+		s.receive(1)
+	})
+}
+
+// TestWatchRefusedByAuth compares the reasons for which a caller's watches are refused, which are texts.
+func TestWatchRefusedByAuth(t *testing.T) {
+	t.Parallel()
+	transcript := requireLikeEtcd(t, realEtcd(t), fakeEtcd(t), func(s *session) {
+		s.script(authRequests())
+		s.enableAuth()
+		s.refusedToken()
+		s.as(alice)
+		s.watching(func(s *watchSession) {
+			s.create(key("a"))
+			s.receive(1)
+			s.create(key("other"))
+			s.receive(1)
+		})
+	})
+	reasons := make([]string, 0, 4)
+	for _, e := range transcript[len(transcript)-4:] {
+		require.Len(t, e.Responses, 1)
+		reasons = append(reasons, e.Responses[0].(*pb.WatchResponse).CancelReason)
+	}
+	require.Equal(t, []string{
+		rpctypes.ErrGRPCInvalidAuthToken.Error(), rpctypes.ErrGRPCUserEmpty.Error(), "", rpctypes.ErrGRPCPermissionDenied.Error(),
+	}, reasons)
+}

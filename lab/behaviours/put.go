@@ -1,0 +1,100 @@
+package behaviours
+
+import (
+	"context"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate/quorate/lab/behaviours/transcript"
+)
+
+func puts(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	log.Step("new key")(c.Put(ctx, "put/a", "1"))
+	log.Step("again")(c.Put(ctx, "put/a", "2"))
+	log.Step("previous value")(c.Put(ctx, "put/a", "3", clientv3.WithPrevKV()))
+	log.Step("previous value of a new key")(c.Put(ctx, "put/b", "", clientv3.WithPrevKV()))
+	log.Step("bytes of any kind")(c.Put(ctx, "put/\x00\xff", "\xff\x00"))
+
+	grant, err := c.Grant(ctx, 3600)
+	log.Must(err)
+	log.Step("lease")(c.Put(ctx, "put/l", "1", clientv3.WithLease(grant.ID)))
+	log.Step("ignore lease")(c.Put(ctx, "put/l", "2", clientv3.WithIgnoreLease(), clientv3.WithPrevKV()))
+	log.Step("ignore value")(c.Put(ctx, "put/l", "", clientv3.WithIgnoreValue(), clientv3.WithLease(grant.ID)))
+	log.Step("both kept")(c.Get(ctx, "put/l"))
+	log.Step("ignore both")(c.Put(ctx, "put/l", "", clientv3.WithIgnoreValue(), clientv3.WithIgnoreLease()))
+	log.Step("no lease takes it away")(c.Put(ctx, "put/l", "3"))
+	log.Step("lease gone")(c.Get(ctx, "put/l"))
+	log.Step("revoke")(c.Revoke(ctx, grant.ID))
+
+	log.Step("unknown lease")(c.Put(ctx, "put/l", "1", clientv3.WithLease(12345)))
+	log.Step("empty key")(c.Put(ctx, "", "1"))
+	log.Step("ignore value of a missing key")(c.Put(ctx, "put/none", "", clientv3.WithIgnoreValue()))
+	log.Step("ignore lease of a missing key")(c.Put(ctx, "put/none", "1", clientv3.WithIgnoreLease()))
+	log.Step("ignore value with a value")(c.Put(ctx, "put/a", "1", clientv3.WithIgnoreValue()))
+	log.Step("ignore lease with a lease")(c.Put(ctx, "put/a", "1", clientv3.WithIgnoreLease(), clientv3.WithLease(1)))
+
+	_, err = c.Put(ctx, "", "1")
+	log.Value("comparable with ==", err == rpctypes.ErrEmptyKey) //nolint:errorlint // programs compare with ==
+	log.Panic("range", func() { _, _ = c.Put(ctx, "put/a", "1", clientv3.WithPrefix()) })
+}
+
+func deletes(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	for _, key := range []string{"del/a", "del/b", "del/c", "del/d", "del/e", "dem/a"} {
+		_, err := c.Put(ctx, key, "value of "+key)
+		log.Must(err)
+	}
+	log.Step("missing key")(c.Delete(ctx, "del/none"))
+	log.Step("one key")(c.Delete(ctx, "del/a"))
+	log.Step("once more")(c.Delete(ctx, "del/a", clientv3.WithPrevKV()))
+	log.Step("previous value")(c.Delete(ctx, "del/b", clientv3.WithPrevKV()))
+	log.Step("range")(c.Delete(ctx, "del/c", clientv3.WithRange("del/e"), clientv3.WithPrevKV()))
+	log.Step("prefix")(c.Delete(ctx, "del/", clientv3.WithPrefix()))
+	log.Step("empty range")(c.Delete(ctx, "del/z", clientv3.WithRange("del/a")))
+	log.Step("empty key")(c.Delete(ctx, ""))
+	log.Step("from key")(c.Delete(ctx, "dem/", clientv3.WithFromKey(), clientv3.WithPrevKV()))
+	log.Step("all")(c.Delete(ctx, "", clientv3.WithPrefix()))
+	log.Step("all when there are none")(c.Delete(ctx, "", clientv3.WithFromKey(), clientv3.WithPrevKV()))
+	log.Panic("limit", func() { _, _ = c.Delete(ctx, "del/", clientv3.WithLimit(1)) })
+}
+
+func dos(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	operations := []struct {
+		name string
+		op   clientv3.Op
+	}{
+		{"put", clientv3.OpPut("do/a", "1", clientv3.WithPrevKV())},
+		{"get", clientv3.OpGet("do/", clientv3.WithPrefix())},
+		{"txn", clientv3.OpTxn(
+			[]clientv3.Cmp{clientv3.Compare(clientv3.Value("do/a"), "=", "1")},
+			[]clientv3.Op{clientv3.OpPut("do/b", "2"), clientv3.OpGet("do/b")},
+			[]clientv3.Op{clientv3.OpDelete("do/a")},
+		)},
+		{"delete", clientv3.OpDelete("do/", clientv3.WithPrefix(), clientv3.WithPrevKV())},
+		{"watch is a get", clientv3.OpWatch("do/a", clientv3.WithRev(1))},
+		{"failing put", clientv3.OpPut("", "1")},
+		{"failing get", clientv3.OpGet("do/a", clientv3.WithRev(1<<40))},
+		{"failing delete", clientv3.OpDelete("")},
+		{"failing txn", clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("", "1")}, nil)},
+		{"invalid sort", clientv3.OpGet("do/", clientv3.WithPrefix(), clientv3.WithSort(99, clientv3.SortAscend))},
+	}
+	for _, o := range operations {
+		resp, err := c.Do(ctx, o.op)
+		log.Error(o.name, err)
+		log.Value(o.name+": put", resp.Put())
+		log.Value(o.name+": get", resp.Get())
+		log.Value(o.name+": delete", resp.Del())
+		log.Value(o.name+": txn", resp.Txn())
+	}
+	log.Panic("zero op", func() { _, _ = c.Do(ctx, clientv3.Op{}) })
+	log.Panic("new op", func() { _, _ = c.Do(ctx, *clientv3.NewOp()) })
+
+	put := &clientv3.PutResponse{}
+	log.Value("put as op response", put.OpResponse().Put() == put)
+	get := &clientv3.GetResponse{Count: 1}
+	log.Value("get as op response", get.OpResponse().Get() == get)
+	del := &clientv3.DeleteResponse{Deleted: 1}
+	log.Value("delete as op response", del.OpResponse().Del() == del)
+	txn := &clientv3.TxnResponse{Succeeded: true}
+	log.Value("txn as op response", txn.OpResponse().Txn() == txn)
+}

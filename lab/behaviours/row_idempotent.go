@@ -1,0 +1,72 @@
+package behaviours
+
+import (
+	"context"
+	"sync/atomic"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	quorate "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/idempotent"
+)
+
+var idempotentRows = []Behaviour{
+	on(own, "idempotent writes", "executed once, although the answer is lost", idempotentWrites),
+	on(own, "idempotent writes", "refused when the writer is made, where they do not work", idempotentOrRefused),
+}
+
+// losing loses the answer to the next transaction when it is set.
+type losing struct{ atomic.Bool }
+
+func (l *losing) intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	err := invoke(ctx, method, req, reply, cc, opts...)
+	if err == nil && method == pb.KV_Txn_FullMethodName && l.CompareAndSwap(true, false) {
+		return status.Error(codes.Unavailable, "the answer is lost")
+	}
+	return err
+}
+
+// newIdempotent makes a writer. The official client has none.
+func newIdempotent(ctx context.Context, s Site) (*idempotent.KV, *losing, error) {
+	lose := new(losing)
+	cfg := s.config()
+	cfg.DialOptions = []grpc.DialOption{grpc.WithChainUnaryInterceptor(lose.intercept)}
+	client, is := any(ok(clientv3.New(cfg))).(*quorate.Client)
+	want(is, "the client has no idempotent writes")
+	kv, err := idempotent.New(ctx, client, idempotent.Config{})
+	return kv, lose, err
+}
+
+func idempotentWrites(ctx context.Context, s Site) {
+	kv, lose, err := newIdempotent(ctx, s)
+	must(err)
+	writeIdempotently(ctx, kv, lose)
+}
+
+func idempotentOrRefused(ctx context.Context, s Site) {
+	if kv, lose, err := newIdempotent(ctx, s); err == nil {
+		writeIdempotently(ctx, kv, lose)
+	}
+}
+
+// writeIdempotently loses the answer to every write: each is executed once, and its response is that of the execution.
+func writeIdempotently(ctx context.Context, kv *idempotent.KV, lose *losing) {
+	for range 2 {
+		lose.Store(true)
+		put := ok(kv.Put(ctx, "k", "v", quorate.WithPrevKV()))
+		want(put.PrevKv == nil, "put twice: before it was %v", put.PrevKv)
+		lose.Store(true)
+		txn := ok(kv.Txn(ctx).If(quorate.Compare(quorate.Version("k"), "=", 2)).
+			Then(quorate.OpPut("k", "x")).Else(quorate.OpGet("k"), quorate.OpPut("k", "w")).Commit())
+		want(!txn.Succeeded && string(txn.Responses[0].GetResponseRange().Kvs[0].Value) == "v", "transaction: %v", txn)
+		lose.Store(true)
+		deleted := ok(kv.Delete(ctx, "k", quorate.WithPrevKV()))
+		want(len(deleted.PrevKvs) == 1 && deleted.PrevKvs[0].Version == 2, "delete: %v", deleted)
+		want(!lose.Load(), "no answer was lost")
+	}
+	must(kv.Close())
+}

@@ -1,0 +1,53 @@
+package behaviours_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"go.etcd.io/etcd/server/v3/auth"
+	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
+	"go.etcd.io/etcd/server/v3/lease"
+	"go.etcd.io/raft/v3"
+	"google.golang.org/grpc/codes"
+
+	"github.com/quorate/quorate/retry"
+)
+
+// unnamed are the errors of the released server that reach a client by their text alone: rpctypes has no variable for
+// them, and so they arrive with code Unknown.
+var unnamed = []error{
+	raft.ErrProposalDropped,
+	raft.ErrStopped,
+	lease.ErrNotPrimary,
+	etcderrors.ErrTimeoutLeaderTransfer,
+	etcderrors.ErrUnknownMethod,
+	auth.ErrPermissionDenied,
+	auth.ErrUserEmpty,
+	auth.ErrInvalidAuthToken,
+	auth.ErrAuthOldRevision,
+
+	// kine's, pkg/server/lease.go
+	errors.New("lease keep alive is not supported"),
+	errors.New("lease revoke is not supported"),
+	errors.New("lease time to live is not supported"),
+	errors.New("lease leases is not supported"),
+}
+
+// TestUnnamedServerErrors compares the texts in retry.ServerErrors that belong to no variable of rpctypes with the
+// server's own errors, in both directions.
+func TestUnnamedServerErrors(t *testing.T) {
+	t.Parallel()
+	released := make([]string, 0, len(unnamed))
+	for _, err := range unnamed {
+		released = append(released, err.Error())
+	}
+	var listed []string
+	for _, rule := range retry.ServerErrors() {
+		if rule.Name == "" {
+			listed = append(listed, rule.Message)
+			assert.Equal(t, codes.Unknown, rule.Code, rule.Message)
+		}
+	}
+	assert.ElementsMatch(t, released, listed, "the server's errors, and those of retry.ServerErrors without a name")
+}

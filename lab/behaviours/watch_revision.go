@@ -1,0 +1,177 @@
+package behaviours
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate/quorate/lab/behaviours/transcript"
+)
+
+// watchRevisions watches from revisions before, at and after the present one.
+func watchRevisions(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	first := putAll(ctx, c, log, "1", "rev/a")
+	putAll(ctx, c, log, "2", "rev/a", "rev/b", "rev/a")
+	_, err := c.Delete(ctx, "rev/b")
+	log.Must(err)
+	now := putAll(ctx, c, log, "3", "rev/c")
+	prefix := clientv3.WithPrefix()
+	for _, w := range []struct {
+		name string
+		opts []clientv3.OpOption
+	}{
+		{"past", []clientv3.OpOption{clientv3.WithRev(first)}},
+		{"past, previous", []clientv3.OpOption{clientv3.WithRev(first + 1), clientv3.WithPrevKV()}},
+		{"past, no puts", []clientv3.OpOption{clientv3.WithRev(first), clientv3.WithFilterPut()}},
+		{"past, fragments", []clientv3.OpOption{clientv3.WithRev(first), clientv3.WithFragment()}},
+		{"present", []clientv3.OpOption{clientv3.WithRev(now)}},
+	} {
+		watching(ctx, c, log, w.name, "rev/", append(w.opts, prefix), func(watch clientv3.WatchChan) { receive(log, w.name, watch) })
+	}
+	watching(ctx, c, log, "past, then present", "rev/a", []clientv3.OpOption{clientv3.WithRev(first)}, func(watch clientv3.WatchChan) {
+		receive(log, "past", watch)
+		putAll(ctx, c, log, "4", "rev/a")
+		receive(log, "then present", watch)
+	})
+	createdNotify(ctx, c, log, first)
+	future(ctx, c, log)
+}
+
+// createdNotify requests the response that a watch was created.
+func createdNotify(ctx context.Context, c *clientv3.Client, log *transcript.Log, first int64) {
+	notify := clientv3.WithCreatedNotify()
+	for _, w := range []struct {
+		name      string
+		opts      []clientv3.OpOption
+		responses int
+	}{
+		{"created", []clientv3.OpOption{notify}, 1},
+		{"created, past", []clientv3.OpOption{notify, clientv3.WithRev(first)}, 2},
+		{"created, future", []clientv3.OpOption{notify, clientv3.WithRev(first + 100)}, 1},
+	} {
+		watching(ctx, c, log, w.name, "rev/a", w.opts, func(watch clientv3.WatchChan) {
+			for i := range w.responses {
+				receive(log, fmt.Sprintf("%s: %d", w.name, i), watch)
+			}
+		})
+	}
+	watching(ctx, c, log, "created, then an event", "rev/a", []clientv3.OpOption{notify}, func(watch clientv3.WatchChan) {
+		receive(log, "created, then an event: created", watch)
+		putAll(ctx, c, log, "5", "rev/a")
+		receive(log, "created, then an event: event", watch)
+	})
+}
+
+// future watches from a revision that does not exist yet.
+func future(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	next := putAll(ctx, c, log, "5", "rev/a") + 1
+	watching(ctx, c, log, "next", "rev/a", []clientv3.OpOption{clientv3.WithRev(next)}, func(watch clientv3.WatchChan) {
+		putAll(ctx, c, log, "6", "rev/a")
+		receive(log, "next", watch)
+	})
+	next = putAll(ctx, c, log, "7", "rev/a") + 1
+	watching(ctx, c, log, "future", "rev/a", []clientv3.OpOption{clientv3.WithRev(next + 2)}, func(watch clientv3.WatchChan) {
+		putAll(ctx, c, log, "8", "rev/a", "rev/a")
+		putAll(ctx, c, log, "9", "rev/a", "rev/a")
+		receive(log, "future: 0", watch)
+		receive(log, "future: 1", watch)
+	})
+	watching(ctx, c, log, "far future", "rev/a", []clientv3.OpOption{clientv3.WithRev(1 << 40)}, func(clientv3.WatchChan) {
+		putAll(ctx, c, log, "10", "rev/a")
+	})
+}
+
+// watchRefused asks for watches that cannot be, with one beside them that can.
+func watchRefused(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	watching(ctx, c, log, "neighbour", "refused", nil, func(neighbour clientv3.WatchChan) {
+		for _, w := range []struct {
+			name string
+			opts []clientv3.OpOption
+		}{
+			{"negative revision", []clientv3.OpOption{clientv3.WithRev(-1)}},
+			{"negative revision, created", []clientv3.OpOption{clientv3.WithRev(-1), clientv3.WithCreatedNotify()}},
+			{"end before key", []clientv3.OpOption{clientv3.WithRange("a")}},
+			{"end equals key", []clientv3.OpOption{clientv3.WithRange("refused")}},
+			{"end before key, past", []clientv3.OpOption{clientv3.WithRange("a"), clientv3.WithRev(1)}},
+		} {
+			watch := c.Watch(ctx, "refused", w.opts...)
+			receive(log, w.name, watch)
+			receive(log, w.name+": end", watch)
+			putAll(ctx, c, log, w.name, "refused")
+			receive(log, w.name+": neighbour", neighbour)
+		}
+	})
+	watch := c.Watch(ctx, "refused", clientv3.WithRev(-1))
+	receive(log, "alone", watch)
+	receive(log, "alone: end", watch)
+	log.Panic("prefix and from key", func() { c.Watch(ctx, "refused", clientv3.WithPrefix(), clientv3.WithFromKey()) })
+	log.Panic("lease", func() { c.Watch(ctx, "refused", clientv3.WithLease(1)) })
+}
+
+// watchCompacted watches from revisions that are gone.
+func watchCompacted(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	first := putAll(ctx, c, log, "1", "compacted")
+	putAll(ctx, c, log, "2", "compacted", "compacted")
+	_, err := c.Compact(ctx, first+1)
+	log.Must(err)
+	watching(ctx, c, log, "neighbour", "compacted", nil, func(neighbour clientv3.WatchChan) {
+		for _, w := range []struct {
+			name string
+			opts []clientv3.OpOption
+		}{
+			{"before", []clientv3.OpOption{clientv3.WithRev(first)}},
+			{"first", []clientv3.OpOption{clientv3.WithRev(1)}},
+			{"before, prefix, previous", []clientv3.OpOption{clientv3.WithRev(first), clientv3.WithPrefix(), clientv3.WithPrevKV()}},
+			{"before, no puts", []clientv3.OpOption{clientv3.WithRev(first), clientv3.WithFilterPut()}},
+		} {
+			watch := c.Watch(ctx, "compacted", w.opts...)
+			receive(log, w.name, watch)
+			receive(log, w.name+": end", watch)
+			putAll(ctx, c, log, w.name, "compacted")
+			receive(log, w.name+": neighbour", neighbour)
+		}
+	})
+	watch := c.Watch(ctx, "compacted", clientv3.WithRev(first), clientv3.WithCreatedNotify())
+	receive(log, "before, created", watch)
+	receive(log, "before, created: compacted", watch)
+	receive(log, "before, created: end", watch)
+	watching(ctx, c, log, "the compacted revision itself", "compacted", []clientv3.OpOption{clientv3.WithRev(first + 1)},
+		func(watch clientv3.WatchChan) { receive(log, "the compacted revision itself", watch) })
+}
+
+// watchLarge watches revisions that are large, alone and together. What several are delivered in is not compared: a server
+// splits what is too large.
+func watchLarge(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	const puts = 8
+	value := strings.Repeat("v", 1<<20)
+	first := putAll(ctx, c, log, value, "large/0")
+	for i := 1; i < puts; i++ {
+		putAll(ctx, c, log, value, fmt.Sprintf("large/%d", i))
+	}
+	together := make([]clientv3.Op, 10)
+	for i := range together {
+		together[i] = clientv3.OpPut(fmt.Sprintf("together/%d", i), value[:100<<10])
+	}
+	prefix := clientv3.WithPrefix()
+	for _, w := range []struct {
+		name string
+		opts []clientv3.OpOption
+	}{
+		{"whole", []clientv3.OpOption{prefix}},
+		{"fragments", []clientv3.OpOption{prefix, clientv3.WithFragment()}},
+		{"fragments, previous", []clientv3.OpOption{prefix, clientv3.WithFragment(), clientv3.WithPrevKV()}},
+	} {
+		name := w.name
+		watching(ctx, c, log, name, "large/", append(w.opts, clientv3.WithRev(first)), func(watch clientv3.WatchChan) {
+			log.Value(name, gatherEvents(log, watch, puts))
+		})
+		watching(ctx, c, log, name+", together", "together/", w.opts, func(watch clientv3.WatchChan) {
+			_, err := c.Txn(ctx).Then(together...).Commit()
+			log.Must(err)
+			receive(log, name+", together", watch)
+		})
+	}
+	log.Step("clean up")(c.Delete(ctx, "large/", clientv3.WithPrefix()))
+}
