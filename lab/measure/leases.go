@@ -10,19 +10,19 @@ import (
 // LeaseStats holds the figures of all leases in one row.
 type LeaseStats struct {
 	// Kept counts the leases that were held in the row and did not expire in it.
-	Kept int64
+	Kept int64 `json:"kept"`
 	// Expired counts the leases that their keepers lost.
-	Expired int64
+	Expired int64 `json:"expired"`
 	// Renewals counts the keepalives that were answered.
-	Renewals int64
+	Renewals int64 `json:"renewals"`
 	// SmallestMargin is the least time that was left of a lease when it was renewed,
 	// see [history.LeaseEvent]; 0 if none was left, or a lease expired. It means
 	// nothing without Renewals.
-	SmallestMargin time.Duration
+	SmallestMargin time.Duration `json:"smallest_margin_ms"`
 	// Failures counts the attempts of keepers without a lease that came to nothing.
-	Failures int64
+	Failures int64 `json:"failures"`
 	// Codes counts the expired leases and the failures by their codes.
-	Codes map[string]int64
+	Codes map[string]int64 `json:"error_codes"`
 }
 
 // leaseTally has the figures of the leases in one row.

@@ -32,19 +32,23 @@ import (
 type Stats struct {
 	// Completed, Errors and Unknown count the calls that were answered, that
 	// failed, and that were writes and may or may not have been executed.
-	Completed, Errors, Unknown int64
+	Completed int64 `json:"completed"`
 	// Held counts the calls that were completed while the row's fault was in force,
 	// whenever they were invoked; 0 in a row without a fault.
-	Held int64
+	Held    int64 `json:"completed_under_fault"`
+	Errors  int64 `json:"errors"`
+	Unknown int64 `json:"unknown"`
 	// LongestGap is the longest time in which no call was completed.
-	LongestGap time.Duration
+	LongestGap time.Duration `json:"longest_gap_ms"`
 	// P50, P99 and Max tell how long callers waited for the end of a call,
 	// whatever the outcome. P50 and P99 are at most 0.8 % too high, never too low.
-	P50, P99, Max time.Duration
+	P50 time.Duration `json:"p50_ms"`
+	P99 time.Duration `json:"p99_ms"`
+	Max time.Duration `json:"max_ms"`
 	// MaxBehind is how many revisions a serializable get was behind at most.
-	MaxBehind int64
+	MaxBehind int64 `json:"max_revisions_behind"`
 	// Codes counts the calls that were not completed by the code of their error.
-	Codes map[string]int64
+	Codes map[string]int64 `json:"error_codes"`
 }
 
 // Calls returns the number of calls that ended.
@@ -79,9 +83,9 @@ type Row struct {
 // Note is something that was done to the cluster.
 type Note struct {
 	// At is when, as an offset from the beginning of the run.
-	At time.Duration
+	At time.Duration `json:"at_ms"`
 	// Text says what was done.
-	Text string
+	Text string `json:"text"`
 }
 
 // Meter records what happens in rows. Its methods may be called

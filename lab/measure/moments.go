@@ -39,10 +39,10 @@ type Moment struct {
 type Resumption struct {
 	// Callers counts those who completed a call in the row after the moment, whenever
 	// it was invoked, or the watches that delivered an event.
-	Callers int
+	Callers int `json:"callers"`
 	// Last is the time from the moment to when the last of them did so for the first
 	// time; 0 if Callers is.
-	Last time.Duration
+	Last time.Duration `json:"last_ms"`
 }
 
 // moment is a Moment and who has gone on since.

@@ -11,21 +11,23 @@ import (
 type WatchStats struct {
 	// Delivered counts the events that readers took; a change that several watches
 	// deliver counts for each of them, one that a watch delivers twice once.
-	Delivered int64
+	Delivered int64 `json:"delivered"`
 	// DelayP50, DelayP99 and DelayMax tell how late the delivered events were. The
 	// first two are at most 0.8 % too high, never too low.
-	DelayP50, DelayP99, DelayMax time.Duration
+	DelayP50 time.Duration `json:"delay_p50_ms"`
+	DelayP99 time.Duration `json:"delay_p99_ms"`
+	DelayMax time.Duration `json:"delay_max_ms"`
 	// LongestSilence is the longest time in which a watch delivered nothing although
 	// an event was undelivered.
-	LongestSilence time.Duration
+	LongestSilence time.Duration `json:"longest_silence_ms"`
 	// Undelivered counts the events that have not been delivered, once
 	// for each watch. When the watches have been ended they are lost.
-	Undelivered int64
+	Undelivered int64 `json:"lost"`
 	// Repeated counts the events that a watch delivered again, or behind later ones.
 	Repeated int64
 	// Ended counts the watches that ended by themselves, and Codes by which error.
-	Ended int64
-	Codes map[string]int64
+	Ended int64            `json:"ended"`
+	Codes map[string]int64 `json:"error_codes"`
 }
 
 // watchTally has the figures of the watches in one row.

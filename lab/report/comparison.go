@@ -17,9 +17,11 @@ import (
 // Client says which client a run used.
 type Client struct {
 	// ID names it for programs, Label in a word for tables, and Name in full.
-	ID, Label, Name string
+	ID    string `json:"id"`
+	Label string `json:"label"`
+	Name  string `json:"name"`
 	// Description says how it was configured.
-	Description string
+	Description string `json:"description"`
 }
 
 // ClientRun is what one client's run came to.

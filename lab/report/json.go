@@ -1,13 +1,16 @@
 package report
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"math"
+	"reflect"
 	"time"
 
-	"github.com/quorate/quorate/lab/check"
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/internal/tally"
 	"github.com/quorate/quorate/lab/measure"
 )
 
@@ -18,9 +21,9 @@ const SchemaVersion = 1
 // jsonReport is documented at [JSON].
 type jsonReport struct {
 	Schema       int               `json:"schema"`
-	Setup        jsonSetup         `json:"setup"`
+	Setup        Setup             `json:"setup"`
 	Started      time.Time         `json:"started"`
-	DurationMS   float64           `json:"duration_ms"`
+	Duration     time.Duration     `json:"duration_ms"`
 	Interrupted  bool              `json:"interrupted"`
 	Failure      string            `json:"failure"`
 	Rows         []jsonRow         `json:"rows"`
@@ -29,79 +32,29 @@ type jsonReport struct {
 	WatchCheck   jsonWatchCheck    `json:"watch_check"`
 }
 
-type jsonSetup struct {
-	Members        int     `json:"members"`
-	CallersPerKind int     `json:"callers_per_kind"`
-	PauseMS        float64 `json:"pause_ms"`
-	CallTimeoutMS  float64 `json:"call_timeout_ms"`
-	FaultHeldMS    float64 `json:"fault_held_ms"`
-	LeaseTTLMS     float64 `json:"lease_ttl_ms"`
-	Seed           uint64  `json:"seed"`
-}
-
 type jsonRow struct {
-	Name    string       `json:"name"`
-	StartMS float64      `json:"start_ms"`
-	EndMS   float64      `json:"end_ms"`
-	FaultMS float64      `json:"fault_ms"`
-	HealMS  float64      `json:"heal_ms"`
-	Events  []jsonEvent  `json:"events"`
-	Leaders []jsonLeader `json:"leaders"`
-	Calls   []jsonCalls  `json:"calls"`
-	Watches jsonWatches  `json:"watches"`
-	Leases  jsonLeases   `json:"leases"`
+	Name    string             `json:"name"`
+	Start   time.Duration      `json:"start_ms"`
+	End     time.Duration      `json:"end_ms"`
+	Fault   time.Duration      `json:"fault_ms"`
+	Heal    time.Duration      `json:"heal_ms"`
+	Events  []measure.Note     `json:"events"`
+	Leaders []jsonLeader       `json:"leaders"`
+	Calls   []jsonCalls        `json:"calls"`
+	Watches measure.WatchStats `json:"watches"`
+	Leases  measure.LeaseStats `json:"leases"`
 }
 
 type jsonLeader struct {
-	AtMS     float64      `json:"at_ms"`
-	Leader   string       `json:"leader"`
-	Reporter string       `json:"reporter"`
-	Resumed  [6]jsonAfter `json:"resumed"`
-}
-
-type jsonAfter struct {
-	Callers int     `json:"callers"`
-	LastMS  float64 `json:"last_ms"`
-}
-
-// ComparisonJSON writes a comparison for programs: one indented object and a newline. Its
-// "clients" have "id", "label", "name", "description" and "report", which is as [JSON]
-// writes it; "interrupted" tells whether the comparison was ended early.
-func ComparisonJSON(w io.Writer, c Comparison) error {
-	type client struct {
-		ID          string     `json:"id"`
-		Label       string     `json:"label"`
-		Name        string     `json:"name"`
-		Description string     `json:"description"`
-		Report      jsonReport `json:"report"`
-	}
-	clients := make([]client, 0, len(c.Runs))
-	for _, run := range c.Runs {
-		clients = append(clients, client{run.ID, run.Label, run.Name, run.Description, jsonReportOf(run.Report)})
-	}
-	return encode(w, struct {
-		Interrupted bool     `json:"interrupted"`
-		Clients     []client `json:"clients"`
-	}{c.Interrupted, clients})
-}
-
-type jsonEvent struct {
-	AtMS float64 `json:"at_ms"`
-	Text string  `json:"text"`
+	At       time.Duration         `json:"at_ms"`
+	Leader   string                `json:"leader"`
+	Reporter string                `json:"reporter"`
+	Resumed  [6]measure.Resumption `json:"resumed"`
 }
 
 type jsonCalls struct {
-	Kind               string           `json:"kind"`
-	Completed          int64            `json:"completed"`
-	Held               int64            `json:"completed_under_fault"`
-	Errors             int64            `json:"errors"`
-	Unknown            int64            `json:"unknown"`
-	LongestGapMS       float64          `json:"longest_gap_ms"`
-	P50MS              float64          `json:"p50_ms"`
-	P99MS              float64          `json:"p99_ms"`
-	MaxMS              float64          `json:"max_ms"`
-	MaxRevisionsBehind int64            `json:"max_revisions_behind"`
-	ErrorCodes         map[string]int64 `json:"error_codes"`
+	Kind string `json:"kind"`
+	measure.Stats
 }
 
 type jsonCheck struct {
@@ -116,14 +69,43 @@ type jsonCheck struct {
 	LeaseLooks          int64                 `json:"lease_looks"`
 	SerializableReads   int64                 `json:"serializable_reads"`
 	MaxRevisionsBehind  int64                 `json:"max_revisions_behind"`
-	ViolationCounts     map[check.Problem]int `json:"violation_counts"`
-	Violations          []jsonViolation       `json:"violations"`
+	ViolationCounts     map[tally.Promise]int `json:"violation_counts"`
+	Violations          []jsonProblem         `json:"violations"`
 }
 
-type jsonViolation struct {
-	Problem  check.Problem `json:"problem"`
+type jsonWatchCheck struct {
+	OK              bool                  `json:"ok"`
+	Skipped         string                `json:"skipped"`
+	ThroughRevision int64                 `json:"through_revision"`
+	Watches         int64                 `json:"watches"`
+	Events          int64                 `json:"events"`
+	ViolationCounts map[tally.Promise]int `json:"violation_counts"`
+	Violations      []tally.Violation     `json:"violations"`
+}
+
+// jsonProblem is a violation whose promise is called a problem.
+type jsonProblem struct {
+	Problem  tally.Promise `json:"problem"`
 	Message  string        `json:"message"`
 	Evidence []string      `json:"evidence"`
+}
+
+// ComparisonJSON writes a comparison for programs: one indented object and a newline. Its
+// "clients" have "id", "label", "name", "description" and "report", which is as [JSON]
+// writes it; "interrupted" tells whether the comparison was ended early.
+func ComparisonJSON(w io.Writer, c Comparison) error {
+	type client struct {
+		Client
+		Report jsonReport `json:"report"`
+	}
+	clients := make([]client, 0, len(c.Runs))
+	for _, run := range c.Runs {
+		clients = append(clients, client{run.Client, jsonReportOf(run.Report)})
+	}
+	return encode(w, struct {
+		Interrupted bool     `json:"interrupted"`
+		Clients     []client `json:"clients"`
+	}{c.Interrupted, clients})
 }
 
 // JSON writes the report for programs: one indented object and a newline. Names
@@ -209,27 +191,25 @@ type jsonViolation struct {
 // those of [watchcheck.Promise].
 func JSON(w io.Writer, r Report) error { return encode(w, jsonReportOf(r)) }
 
-func encode(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
-
 func jsonReportOf(r Report) jsonReport {
+	v, c := r.Verdict, r.Watches
 	out := jsonReport{
-		Schema: SchemaVersion,
-		Setup: jsonSetup{
-			Members: r.Setup.Members, CallersPerKind: r.Setup.Callers, PauseMS: ms(r.Setup.Pause),
-			CallTimeoutMS: ms(r.Setup.CallTimeout), FaultHeldMS: ms(r.Setup.Hold), LeaseTTLMS: ms(r.Setup.LeaseTTL),
-			Seed: r.Setup.Seed,
+		Schema: SchemaVersion, Setup: r.Setup, Started: r.Started.UTC(), Duration: r.Duration,
+		Interrupted: r.Interrupted, Failure: r.Failure, ErrorSamples: r.ErrorSamples,
+		Check: jsonCheck{
+			OK: v.OK(), WritesAudited: v.Audited, AuditRevision: v.AuditRevision,
+			AcknowledgedWrites: v.AcknowledgedWrites, RefusedWrites: v.RefusedWrites,
+			UnknownWrites: v.UnknownWrites, UnknownApplied: v.UnknownApplied,
+			LinearizableAnswers: v.LinearizableAnswers, LeaseLooks: r.LeaseLooks, SerializableReads: v.SerializableReads,
+			MaxRevisionsBehind: v.MaxBehind, ViolationCounts: v.Counts,
 		},
-		Started: r.Started.UTC(), DurationMS: ms(r.Duration),
-		Interrupted: r.Interrupted, Failure: r.Failure,
-		Rows:         make([]jsonRow, 0, len(r.Rows)),
-		ErrorSamples: orEmpty(r.ErrorSamples),
-		Check:        jsonVerdict(r),
-		WatchCheck:   jsonWatchVerdict(r.Watches),
+		WatchCheck: jsonWatchCheck{
+			OK: c.Verdict.OK(), Skipped: c.Skipped, ThroughRevision: c.Through, Watches: c.Verdict.Watches, Events: c.Verdict.Events,
+			ViolationCounts: c.Verdict.Counts, Violations: c.Verdict.Violations,
+		},
+	}
+	for _, p := range v.Violations {
+		out.Check.Violations = append(out.Check.Violations, jsonProblem{p.Promise, p.Message, p.Evidence})
 	}
 	for _, row := range r.Rows {
 		out.Rows = append(out.Rows, jsonOf(row))
@@ -239,57 +219,98 @@ func jsonReportOf(r Report) jsonReport {
 
 func jsonOf(row measure.Row) jsonRow {
 	out := jsonRow{
-		Name: row.Name, StartMS: ms(row.Start), EndMS: ms(row.End), FaultMS: ms(row.Fault.From), HealMS: ms(row.Fault.To),
-		Events: make([]jsonEvent, 0, len(row.Notes)), Leaders: make([]jsonLeader, 0, len(row.Moments)),
+		Name: row.Name, Start: row.Start, End: row.End, Fault: row.Fault.From, Heal: row.Fault.To,
+		Events: row.Notes, Watches: row.Watches, Leases: row.Leases,
 	}
 	for _, m := range row.Moments {
-		leader := jsonLeader{AtMS: ms(m.At), Leader: m.Leader, Reporter: m.Reporter}
-		for i, r := range []measure.Resumption{m.NewGets, m.NewPuts, m.NewEvents, m.Gets, m.Puts, m.Watches} {
-			leader.Resumed[i] = jsonAfter{r.Callers, ms(r.Last)}
-		}
-		out.Leaders = append(out.Leaders, leader)
-	}
-	for _, n := range row.Notes {
-		out.Events = append(out.Events, jsonEvent{AtMS: ms(n.At), Text: n.Text})
+		out.Leaders = append(out.Leaders, jsonLeader{
+			m.At, m.Leader, m.Reporter, [6]measure.Resumption{m.NewGets, m.NewPuts, m.NewEvents, m.Gets, m.Puts, m.Watches},
+		})
 	}
 	for _, k := range history.Kinds() {
-		s := row.Kinds[k]
-		out.Calls = append(out.Calls, jsonCalls{
-			Kind: k.ID(), Completed: s.Completed, Held: s.Held, Errors: s.Errors, Unknown: s.Unknown,
-			LongestGapMS: ms(s.LongestGap), P50MS: ms(s.P50), P99MS: ms(s.P99), MaxMS: ms(s.Max),
-			MaxRevisionsBehind: s.MaxBehind, ErrorCodes: orEmpty(s.Codes),
-		})
-	}
-	out.Watches, out.Leases = jsonWatchesOf(row.Watches), jsonLeasesOf(row.Leases)
-	return out
-}
-
-func jsonVerdict(r Report) jsonCheck {
-	v := r.Verdict
-	out := jsonCheck{
-		OK: v.OK(), WritesAudited: v.Audited, AuditRevision: v.AuditRevision,
-		AcknowledgedWrites: v.AcknowledgedWrites, RefusedWrites: v.RefusedWrites,
-		UnknownWrites: v.UnknownWrites, UnknownApplied: v.UnknownApplied,
-		LinearizableAnswers: v.LinearizableAnswers, LeaseLooks: r.LeaseLooks, SerializableReads: v.SerializableReads,
-		MaxRevisionsBehind: v.MaxBehind, ViolationCounts: orEmpty(v.Counts),
-		Violations: make([]jsonViolation, 0, len(v.Violations)),
-	}
-	for _, violation := range v.Violations {
-		out.Violations = append(out.Violations, jsonViolation{
-			Problem: violation.Promise, Message: violation.Message, Evidence: append([]string{}, violation.Evidence...),
-		})
+		out.Calls = append(out.Calls, jsonCalls{k.ID(), row.Kinds[k]})
 	}
 	return out
 }
 
-// ms converts to milliseconds, to the microsecond.
-func ms(d time.Duration) float64 {
-	return math.Round(float64(d)/float64(time.Microsecond)) / 1000
+func encode(w io.Writer, v any) error {
+	var compact, indented bytes.Buffer
+	if err := writeJSON(&compact, reflect.ValueOf(v)); err != nil {
+		return err
+	}
+	if err := json.Indent(&indented, compact.Bytes(), "", "  "); err != nil {
+		return err
+	}
+	_, err := w.Write(append(indented.Bytes(), '\n'))
+	return err
 }
 
-func orEmpty[M ~map[K]V, K comparable, V any](m M) M {
-	if m == nil {
-		return M{}
+// writeJSON writes a value as encoding/json does, but durations in milliseconds, nil slices and maps as empty ones, and of
+// structs the fields that have a name in JSON.
+func writeJSON(b *bytes.Buffer, v reflect.Value) error {
+	switch x := v.Interface().(type) {
+	case time.Duration:
+		return writeText(b, math.Round(float64(x)/float64(time.Microsecond))/1000)
+	case time.Time:
+		return writeText(b, x)
 	}
-	return m
+	switch v.Kind() {
+	case reflect.Struct:
+		b.WriteByte('{')
+		if err := writeFields(b, v); err != nil {
+			return err
+		}
+		b.WriteByte('}')
+		return nil
+	case reflect.Slice, reflect.Array:
+		b.WriteByte('[')
+		for i := range v.Len() {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			if err := writeJSON(b, v.Index(i)); err != nil {
+				return err
+			}
+		}
+		b.WriteByte(']')
+		return nil
+	case reflect.Map:
+		if v.IsNil() {
+			b.WriteString("{}")
+			return nil
+		}
+	default:
+	}
+	return writeText(b, v.Interface())
+}
+
+// writeFields writes the fields of a struct, those of embedded structs among them.
+func writeFields(b *bytes.Buffer, v reflect.Value) error {
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		name, err := field.Tag.Get("json"), error(nil)
+		switch {
+		case field.Anonymous:
+			err = writeFields(b, v.Field(i))
+		case name != "":
+			if b.Bytes()[b.Len()-1] != '{' {
+				b.WriteByte(',')
+			}
+			fmt.Fprintf(b, "%q:", name)
+			err = writeJSON(b, v.Field(i))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeText writes what encoding/json makes of a value, without a newline and with < and > as they are.
+func writeText(b *bytes.Buffer, v any) error {
+	enc := json.NewEncoder(b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	b.Truncate(b.Len() - 1)
+	return err
 }

@@ -16,19 +16,19 @@ import (
 // Setup says what was run, so that two reports can be compared.
 type Setup struct {
 	// Members of the cluster.
-	Members int
+	Members int `json:"members"`
 	// Callers of each kind of call.
-	Callers int
+	Callers int `json:"callers_per_kind"`
 	// Pause of a caller between two calls.
-	Pause time.Duration
+	Pause time.Duration `json:"pause_ms"`
 	// CallTimeout is the deadline of each call.
-	CallTimeout time.Duration
+	CallTimeout time.Duration `json:"call_timeout_ms"`
 	// Hold is how long each fault is held.
-	Hold time.Duration
+	Hold time.Duration `json:"fault_held_ms"`
 	// LeaseTTL is the time to live of each lease.
-	LeaseTTL time.Duration
+	LeaseTTL time.Duration `json:"lease_ttl_ms"`
 	// Seed of the choices that the run made.
-	Seed uint64
+	Seed uint64 `json:"seed"`
 }
 
 // Report is the result of a run.
