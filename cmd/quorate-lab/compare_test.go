@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/cmd/internal/cli"
-	"github.com/quorate/quorate/lab/check"
 	"github.com/quorate/quorate/lab/compare"
 	"github.com/quorate/quorate/lab/history"
 	"github.com/quorate/quorate/lab/measure"
 	"github.com/quorate/quorate/lab/report"
+	"github.com/quorate/quorate/lab/robustness/callcheck"
 	"github.com/quorate/quorate/lab/scenario"
 )
 
@@ -44,7 +44,7 @@ func asItIs(int, *report.Report) error { return nil }
 
 // violate breaks a guarantee.
 func violate(rep *report.Report) {
-	rep.Verdict.Add(check.LostWrite, "put/0/1 is missing")
+	rep.Verdict.Add(callcheck.LostWrite, "put/0/1 is missing")
 }
 
 // compareWith runs "quorate-lab faults --compare" with further arguments.

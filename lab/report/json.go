@@ -167,7 +167,7 @@ func ComparisonJSON(w io.Writer, c Comparison) error {
 //	                              and leases have "watch " and "lease " before them
 //	check                         what the checker found:
 //	  ok                          no violation among what was checked
-//	  writes_audited              whether the writes were read back, at audit_revision
+//	  writes_audited              whether calls were compared with the history of the store, up to audit_revision
 //	  acknowledged_writes, refused_writes, unknown_writes
 //	                              writes by their outcome for the caller
 //	  unknown_applied             unknown writes that turned out to be applied
@@ -187,7 +187,7 @@ func ComparisonJSON(w io.Writer, c Comparison) error {
 //	  violation_counts            promise → number
 //	  violations                  at most ten of each promise: promise, message, evidence
 //
-// The problems are the values of [check.Problem] and [LeaseEndedEarly], the promises
+// The problems are the values of [callcheck.Problem] and [LeaseEndedEarly], the promises
 // those of [watchcheck.Promise].
 func JSON(w io.Writer, r Report) error { return encode(w, jsonReportOf(r)) }
 

@@ -8,8 +8,8 @@ package report
 import (
 	"time"
 
-	"github.com/quorate/quorate/lab/check"
 	"github.com/quorate/quorate/lab/measure"
+	"github.com/quorate/quorate/lab/robustness/callcheck"
 	"github.com/quorate/quorate/lab/watchcheck"
 )
 
@@ -49,7 +49,7 @@ type Report struct {
 	ErrorSamples map[string]string
 	// Verdict on the calls, and on what the client claimed of its leases, see
 	// [LeaseEndedEarly].
-	Verdict check.Verdict
+	Verdict callcheck.Verdict
 	// LeaseLooks counts the linearizable reads of the keys of leases, which show
 	// whether a lease lives as long as the client claims.
 	LeaseLooks int64
@@ -62,7 +62,7 @@ type Report struct {
 // its time. etcd does that when a leader was paused for longer than the TTL and goes on:
 // it ends the leases that expired by its own count, renewed or not; of the lab's faults
 // only leader-stop could show it.
-const LeaseEndedEarly check.Problem = "lease_ended_early"
+const LeaseEndedEarly callcheck.Problem = "lease_ended_early"
 
 // OK reports whether nothing is wrong with what was checked: calls, leases and
 // watches.

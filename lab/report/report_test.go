@@ -16,10 +16,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate/quorate/lab/check"
 	"github.com/quorate/quorate/lab/history"
 	"github.com/quorate/quorate/lab/measure"
 	"github.com/quorate/quorate/lab/report"
+	"github.com/quorate/quorate/lab/robustness/callcheck"
 	"github.com/quorate/quorate/lab/watchcheck"
 )
 
@@ -84,7 +84,7 @@ func example() report.Report {
 			"lease keepalive ended":  "no answer within the TTL",
 			"lease DeadlineExceeded": "context deadline exceeded",
 		},
-		Verdict: check.Verdict{
+		Verdict: callcheck.Verdict{
 			Audited: true, AuditRevision: 9001, AcknowledgedWrites: 6013, UnknownWrites: 11, RefusedWrites: 2, UnknownApplied: 4,
 			LinearizableAnswers: 12345, SerializableReads: 3002, MaxBehind: 812,
 		},
@@ -97,11 +97,11 @@ func example() report.Report {
 func broken() report.Report {
 	r := example()
 	r.Interrupted = true
-	r.Verdict.Counts = map[check.Problem]int{check.LostWrite: 12, check.WentBackwards: 1, report.LeaseEndedEarly: 1}
-	r.Verdict.Violations = []check.Violation{
-		{Promise: check.LostWrite, Message: "put/0/1 was acknowledged at revision 3 and is missing at revision 9001"},
+	r.Verdict.Counts = map[callcheck.Problem]int{callcheck.LostWrite: 12, callcheck.WentBackwards: 1, report.LeaseEndedEarly: 1}
+	r.Verdict.Violations = []callcheck.Violation{
+		{Promise: callcheck.LostWrite, Message: "put/0/1 was acknowledged at revision 3 and is missing at revision 9001"},
 		{
-			Promise: check.WentBackwards, Message: "linearizable get answered at revision 11 although revision 12 had been answered before it was sent",
+			Promise: callcheck.WentBackwards, Message: "linearizable get answered at revision 11 although revision 12 had been answered before it was sent",
 			Evidence: []string{
 				"put of put/0/0 by caller 0, from 0.001000s to 0.002000s: revision 12",
 				"linearizable get of put/0/0 by caller 0, from 0.003000s to 0.004000s: revision 11, found nothing",

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quorate/quorate/lab/check"
 	"github.com/quorate/quorate/lab/history"
 	"github.com/quorate/quorate/lab/internal/words"
 	"github.com/quorate/quorate/lab/measure"
+	"github.com/quorate/quorate/lab/robustness/callcheck"
 )
 
 // pageWidth is the width in characters that the final table keeps to.
@@ -152,19 +152,19 @@ func verdictSentences(r Report) []string {
 		out = append(out, "The run was ended early.")
 	}
 	reads := words.Count(v.LinearizableAnswers) + " linearizable answers (gets, puts, txns)"
-	if v.Counts[check.WentBackwards] == 0 {
+	if v.Counts[callcheck.WentBackwards] == 0 {
 		out = append(out, reads+": none went backwards.")
 	} else {
-		out = append(out, fmt.Sprintf("%s: %s went backwards.", reads, words.Count(int64(v.Counts[check.WentBackwards]))))
+		out = append(out, fmt.Sprintf("%s: %s went backwards.", reads, words.Count(int64(v.Counts[callcheck.WentBackwards]))))
 	}
 	switch writes := words.Count(v.AcknowledgedWrites) + " acknowledged writes"; {
 	case !v.Audited:
-		out = append(out, "The acknowledged writes were NOT read back, so this run says nothing about them.")
-	case v.Counts[check.LostWrite] == 0 && v.Counts[check.AppliedTwice] == 0:
+		out = append(out, "The acknowledged writes were NOT checked, so this run says nothing about them.")
+	case v.Counts[callcheck.LostWrite] == 0 && v.Counts[callcheck.AppliedTwice] == 0:
 		out = append(out, writes+": all are there at the end, each applied once.")
 	default:
 		out = append(out, fmt.Sprintf("%s: %s missing, %s applied twice.", writes,
-			words.Count(int64(v.Counts[check.LostWrite])), words.Count(int64(v.Counts[check.AppliedTwice]))))
+			words.Count(int64(v.Counts[callcheck.LostWrite])), words.Count(int64(v.Counts[callcheck.AppliedTwice]))))
 	}
 	if v.Audited && v.UnknownWrites > 0 {
 		out = append(out, fmt.Sprintf("%s with an unknown outcome: %s turned out to be applied.",

@@ -15,10 +15,11 @@
 //
 // # How it ends
 //
-// When the last row has ended the callers stop, and every write is read back. What
-// is read is also what the watches are held against, as soon as they have delivered
-// everything, or failed to in 20 seconds. A run whose context ends
-// first heals the cluster, does the same, and reports the rows so far.
+// The history of the store is recorded all the time, past the links and the client.
+// When the last row has ended the callers stop. As soon as the watches have delivered
+// everything, or failed to in 20 seconds, calls and watches are compared with that
+// history. A run whose context ends first heals the cluster, does the same, and reports
+// the rows so far.
 package scenario
 
 import (
@@ -32,12 +33,14 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/check"
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/history"
 	"github.com/quorate/quorate/lab/load"
 	"github.com/quorate/quorate/lab/measure"
+	"github.com/quorate/quorate/lab/record"
 	"github.com/quorate/quorate/lab/report"
+	"github.com/quorate/quorate/lab/robustness/callcheck"
+	"github.com/quorate/quorate/lab/watchcheck"
 )
 
 const (
@@ -59,12 +62,14 @@ type run struct {
 	scene   fault.Scene
 	load    *load.Load
 	meter   measure.Meter
-	checker *check.Checker
+	record  *record.Recorder
+	calls   calls
 	claims  claims
 	seen    *seen
 	display *display
 	// requireLeader says that every watch asks for a leader.
 	requireLeader bool
+	watching      bool // there are watches
 }
 
 // Run runs the experiment. The report is valid, as far as it goes, even with an
@@ -78,7 +83,7 @@ func Run(ctx context.Context, cfg Config) (rep report.Report, err error) {
 	if err != nil {
 		return report.Report{}, err
 	}
-	r := &run{cfg: cfg, checker: check.New(), seen: newSeen(cfg.Callers)}
+	r := &run{cfg: cfg, seen: newSeen(cfg.Callers)}
 	r.display = showProgress(cfg.Progress, r.snapshot)
 	defer r.display.close()
 
@@ -147,9 +152,11 @@ func (r *run) firstContact(ctx context.Context, store load.Store) (revision int6
 func (r *run) measure(ctx context.Context, conn Connection, revision int64) (report.Report, error) {
 	services := conn.Services
 	r.requireLeader = conn.RequireLeader
-	if services.Watcher != nil {
+	if r.watching = services.Watcher != nil; r.watching {
 		r.meter.Watch(history.Scopes(r.cfg.Callers))
 	}
+	r.record = record.Start(r.scene.Cluster)
+	defer r.record.Stop()
 	began := time.Now()
 	r.began.Store(&began)
 	defer r.observe(ctx, services, revision+1)()
@@ -167,21 +174,21 @@ func (r *run) measure(ctx context.Context, conn Connection, revision int64) (rep
 	}
 	end := r.now()
 	r.meter.End(end)
-	watches, windUpErr := r.windUp(context.WithoutCancel(ctx), services, err == nil && !interrupted)
-	err = errors.Join(err, windUpErr)
-	rep := report.Report{
-		Setup: r.cfg.setup(), Started: began, Duration: end, Interrupted: interrupted,
-		Rows: r.meter.Rows(end), ErrorSamples: r.meter.ErrorSamples(), Verdict: r.verdict(), LeaseLooks: r.claims.checked(), Watches: watches,
-	}
+	rep := report.Report{Setup: r.cfg.setup(), Started: began, Duration: end, Interrupted: interrupted}
+	err = errors.Join(err, r.windUp(context.WithoutCancel(ctx), &rep, err == nil && !interrupted))
+	rep.Rows, rep.ErrorSamples = r.meter.Rows(end), r.meter.ErrorSamples()
+	looks, claims := r.claims.found()
+	rep.LeaseLooks = looks
+	rep.Verdict.Merge(claims)
 	if err != nil {
 		rep.Failure = err.Error()
 	}
 	return rep, err
 }
 
-// windUp ends the load, reads the writes back and checks the watches. A run that did
-// not come to its end is healed first, and its last calls are not waited for long.
-func (r *run) windUp(ctx context.Context, services load.Services, complete bool) (report.WatchCheck, error) {
+// windUp ends the load and checks what it saw. A run that did not come to its end is healed
+// first, and its last calls are not waited for long.
+func (r *run) windUp(ctx context.Context, rep *report.Report, complete bool) error {
 	defer r.load.EndWatches()
 	drain := r.cfg.CallTimeout
 	var err error
@@ -194,25 +201,40 @@ func (r *run) windUp(ctx context.Context, services load.Services, complete bool)
 	defer cancel()
 	r.load.Stop(stopping)
 	if err != nil {
-		return report.WatchCheck{}, err
+		return err
 	}
-	r.display.phase("reading back every write")
-	ref, err := r.audit(ctx, services.Store)
-	if err != nil || services.Watcher == nil {
-		return report.WatchCheck{}, err
+	settled, err := r.recorded(ctx)
+	if err != nil {
+		rep.Watches.Skipped = "the history of the store is not known"
+		return err
 	}
-	return r.evaluateWatches(ctx, ref)
+	if r.watching {
+		r.display.phase("waiting for the watches")
+		r.settleWatches(ctx, newestOf(history.Scopes(r.cfg.Callers), r.prefix(), r.record.Events()))
+	}
+	r.load.EndWatches()
+	through, err := r.recorded(ctx)
+	if err != nil {
+		return err
+	}
+	r.display.phase("checking")
+	events := record.Through(r.record.Events(), through)
+	rep.Verdict = callcheck.Check(callcheck.History{Prefix: r.prefix(), Events: events, Through: through, Calls: r.calls.all})
+	if r.watching {
+		rep.Watches, err = r.seen.evaluate(watchcheck.Reference{Events: events, Through: through, Settled: settled})
+	}
+	return err
 }
 
-// Invoke implements [load.Recorder]: the checker checks the call, the meter
-// counts it.
-func (r *run) Invoke(call history.Call) (returned func(history.Call)) {
-	ticket := r.checker.Invoke(call)
-	r.meter.Invoke(call)
-	return func(call history.Call) {
-		call.Behind = r.checker.Return(ticket, call)
-		r.meter.Observe(call)
+// recorded waits until the history of the store is recorded up to the present revision, and returns that.
+func (r *run) recorded(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	revision, err := r.record.CatchUp(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("record the history of the store: %w", err)
 	}
+	return revision, nil
 }
 
 // now returns the time since the load began.

@@ -17,12 +17,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate/quorate/lab/check"
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/history"
 	"github.com/quorate/quorate/lab/load"
 	"github.com/quorate/quorate/lab/measure"
 	"github.com/quorate/quorate/lab/report"
+	"github.com/quorate/quorate/lab/robustness/callcheck"
 	"github.com/quorate/quorate/lab/scenario"
 	"github.com/quorate/quorate/lab/watchcheck"
 )
@@ -129,7 +129,6 @@ func TestRunMeasuresEveryRow(t *testing.T) {
 	assert.EqualValues(t, 6, rep.Watches.Verdict.Watches, "none ended by itself")
 	assert.Greater(t, rep.Watches.Verdict.Events, rep.Verdict.AcknowledgedWrites, "two of them are on every key")
 	assert.Equal(t, rep.Verdict.AuditRevision, rep.Watches.Through)
-	assert.Empty(t, rep.Watches.Skipped)
 	assert.Equal(t, report.Setup{
 		Members: 3, Callers: 6, Pause: 5 * time.Millisecond, CallTimeout: 10 * time.Second, Hold: cfg.Hold,
 		LeaseTTL: 3 * time.Second, Seed: 1,
@@ -197,15 +196,18 @@ func (l *staleStore) Get(ctx context.Context, key string, serializable bool) (lo
 	return a, nil
 }
 
-// eraser lists the keys without the first one that is asked for.
-type eraser struct{ load.Store }
+// dropper acknowledges every fiftieth put without making it.
+type dropper struct {
+	load.Store
+	puts atomic.Int64
+}
 
-func (e eraser) List(ctx context.Context, page load.Page) (load.Listing, error) {
-	l, err := e.Store.List(ctx, page)
-	if page.Revision == 0 && len(l.Keys) > 100 {
-		l.Keys = append(l.Keys[:50], l.Keys[51:]...)
+func (d *dropper) Put(ctx context.Context, key, value string) (int64, error) {
+	if d.puts.Add(1)%50 != 0 {
+		return d.Store.Put(ctx, key, value)
 	}
-	return l, err
+	a, err := d.Store.Get(ctx, key, false)
+	return a.Revision, err
 }
 
 // meddler is a watcher that swallows the 20th response of each watch, and after the
@@ -261,7 +263,6 @@ func TestRunFindsWhatWatchesAndLeasesDoWrong(t *testing.T) {
 	for _, v := range rep.Verdict.Violations {
 		assert.Len(t, v.Evidence, 2, "the claim and the read: %+v", v)
 	}
-	assert.Empty(t, rep.Watches.Skipped)
 	found := rep.Watches.Verdict
 	assert.Positive(t, found.Counts[watchcheck.Reliable], "%+v", found.Violations)
 	assert.Positive(t, found.Counts[watchcheck.Unique], "%+v", found.Violations)
@@ -283,20 +284,18 @@ func (r *repeater) Put(ctx context.Context, key, value string) (int64, error) {
 }
 
 func TestRunFindsWhatCallsDoWrong(t *testing.T) {
-	cfg := through(quick(t), func(s load.Store) load.Store { return &staleStore{Store: eraser{&repeater{Store: s}}} })
-	rep := runUntil(t, cfg, func(s report.Snapshot) bool { return s.Violations > 0 && puts(200)(s) })
+	cfg := through(quick(t), func(s load.Store) load.Store { return &staleStore{Store: &dropper{Store: &repeater{Store: s}}} })
+	rep := runUntil(t, cfg, puts(200))
 	counts := rep.Verdict.Counts
-	assert.Positive(t, counts[check.WentBackwards], "a stale read")
-	assert.Equal(t, 1, counts[check.LostWrite], "a missing write")
-	assert.Positive(t, counts[check.AppliedTwice], "a write applied twice")
-	assert.Equal(t, counts[check.WentBackwards]+counts[check.LostWrite]+counts[check.AppliedTwice], rep.Verdict.Total())
+	assert.Positive(t, counts[callcheck.WentBackwards], "a stale read")
+	assert.Positive(t, counts[callcheck.LostWrite], "a missing write")
+	assert.Positive(t, counts[callcheck.AppliedTwice], "a write applied twice")
 	for _, v := range rep.Verdict.Violations {
-		if v.Promise == check.WentBackwards {
-			assert.Len(t, v.Evidence, 2, "both observations: %+v", v)
+		if v.Promise == callcheck.WentBackwards {
+			assert.NotEmpty(t, v.Evidence, "both observations: %+v", v)
 		}
 	}
-	assert.Contains(t, rep.Watches.Skipped, "not what the store holds", "there is nothing to hold the watches against")
-	assert.True(t, rep.Watches.Verdict.OK())
+	assert.True(t, rep.Watches.Verdict.OK(), "the watches are not to blame: %+v", rep.Watches.Verdict.Violations)
 }
 
 func TestRunWithoutWatchesAndLeases(t *testing.T) {
@@ -346,25 +345,13 @@ func TestRunEndsBeforeItBegins(t *testing.T) {
 	assert.Empty(t, rep.Rows)
 }
 
-// failing is a store some of whose calls fail.
+// failing is a store whose gets fail.
 type failing struct {
 	load.Store
-	get, list error
+	get error
 }
 
-func (f failing) Get(ctx context.Context, key string, serializable bool) (load.Answer, error) {
-	if f.get != nil {
-		return load.Answer{}, f.get
-	}
-	return f.Store.Get(ctx, key, serializable)
-}
-
-func (f failing) List(ctx context.Context, page load.Page) (load.Listing, error) {
-	if f.list != nil {
-		return load.Listing{}, f.list
-	}
-	return f.Store.List(ctx, page)
-}
+func (f failing) Get(context.Context, string, bool) (load.Answer, error) { return load.Answer{}, f.get }
 
 func TestRunFails(t *testing.T) {
 	boom := errors.New("boom")
@@ -383,11 +370,8 @@ func TestRunFails(t *testing.T) {
 			return cfg
 		}, "connect to the cluster: boom", 0},
 		{"no first answer", func(t *testing.T, cfg scenario.Config) scenario.Config {
-			return through(cfg, func(s load.Store) load.Store { return failing{Store: s, get: boom} })
+			return through(cfg, func(s load.Store) load.Store { return failing{s, boom} })
 		}, "the first call to the healthy cluster failed: boom", 0},
-		{"no audit", func(t *testing.T, cfg scenario.Config) scenario.Config {
-			return through(cfg, func(s load.Store) load.Store { return failing{Store: s, list: boom} })
-		}, "read the writes back from the healed cluster: boom", 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

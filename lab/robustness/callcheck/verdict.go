@@ -1,4 +1,4 @@
-package check
+package callcheck
 
 import (
 	"fmt"
@@ -19,8 +19,8 @@ const (
 	WentBackwards Problem = "went_backwards"
 	// AppliedTwice means that a write reached the store more than once.
 	AppliedTwice Problem = "applied_twice"
-	// RefusedApplied means that a write took effect although its caller was
-	// knows that it had none.
+	// RefusedApplied means that a write took effect although its caller was told
+	// that it had none.
 	RefusedApplied Problem = "refused_applied"
 	// TornTxn means that a txn's counter and the keys written beside it disagree.
 	TornTxn Problem = "torn_txn"
@@ -31,16 +31,15 @@ const (
 // Violation is one broken promise, with the calls that prove it.
 type Violation = tally.Violation
 
-// Verdict is what a checker found. Reads are checked while the load runs; writes
-// when they are read back, which Audited tells.
+// Verdict is what a check found. The zero value is that of no check.
 type Verdict struct {
-	// Audited reports whether the writes were read back to the end.
+	// Audited reports whether the calls were checked.
 	Audited bool
-	// AuditRevision is the revision at which they were read back.
+	// AuditRevision is the revision of the store up to which they were.
 	AuditRevision int64
 	// AcknowledgedWrites, UnknownWrites and RefusedWrites count the writes by
 	// their outcome for the caller; a txn whose comparison did not hold counts as
-	// refused. Counted by the audit.
+	// refused.
 	AcknowledgedWrites, UnknownWrites, RefusedWrites int64
 	// UnknownApplied counts the unknown writes that turned out to be applied.
 	UnknownApplied int64
