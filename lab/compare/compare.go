@@ -13,10 +13,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/quorate/quorate/lab/compare/official"
 	"github.com/quorate/quorate/lab/fault"
-	"github.com/quorate/quorate/lab/load"
 	"github.com/quorate/quorate/lab/report"
+	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/client/official"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/scenario"
 )
 
@@ -41,7 +42,7 @@ func DefaultFaults() []fault.Fault {
 type Client struct {
 	report.Client
 	// Connect connects the load to a cluster.
-	Connect func(to load.Target) (scenario.Connection, error)
+	Connect func(to client.Target) (client.Connection, error)
 }
 
 // Clients returns those that are compared by default: the official client as it comes and
@@ -60,7 +61,7 @@ func Clients() []Client {
 		{report.Client{
 			ID: QuorateID, Label: "Quorate", Name: "Quorate",
 			Description: "as it comes, nothing set but endpoints",
-		}, scenario.Quorate},
+		}, quorate.Connect},
 	}
 }
 

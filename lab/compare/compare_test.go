@@ -12,9 +12,9 @@ import (
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/compare"
-	"github.com/quorate/quorate/lab/load"
 	"github.com/quorate/quorate/lab/measure"
 	"github.com/quorate/quorate/lab/report"
+	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/scenario"
 )
 
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 
 // scripted is an experiment of one healthy row.
 func scripted(_ context.Context, cfg scenario.Config) (report.Report, error) {
-	if _, err := cfg.Connect(load.Target{Endpoints: []string{"http://a", "http://b"}}); err != nil {
+	if _, err := cfg.Connect(client.Target{Endpoints: []string{"http://a", "http://b"}}); err != nil {
 		return report.Report{Failure: err.Error()}, err
 	}
 	return report.Report{Rows: []measure.Row{{Name: "healthy", End: time.Second}}}, nil
@@ -35,8 +35,8 @@ func scripted(_ context.Context, cfg scenario.Config) (report.Report, error) {
 func clients(ids ...string) []compare.Client {
 	var out []compare.Client
 	for _, id := range ids {
-		out = append(out, compare.Client{Client: report.Client{ID: id, Name: id}, Connect: func(load.Target) (scenario.Connection, error) {
-			return scenario.Connection{}, nil
+		out = append(out, compare.Client{Client: report.Client{ID: id, Name: id}, Connect: func(client.Target) (client.Connection, error) {
+			return client.Connection{}, nil
 		}})
 	}
 	return out
@@ -45,7 +45,7 @@ func clients(ids ...string) []compare.Client {
 func TestAFailedRunDoesNotEndTheComparison(t *testing.T) {
 	boom := errors.New("boom")
 	all := clients("a", "b")
-	all[0].Connect = func(load.Target) (scenario.Connection, error) { return scenario.Connection{}, boom }
+	all[0].Connect = func(client.Target) (client.Connection, error) { return client.Connection{}, boom }
 	result, err := compare.Run(t.Context(), compare.Config{Clients: all, Run: scripted})
 	require.ErrorIs(t, err, boom)
 	require.EqualError(t, err, "a: boom")

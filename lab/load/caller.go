@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/robustness/client"
 )
 
 // caller makes the calls of one kind, one at a time.
@@ -97,7 +98,7 @@ func (i *incrementer) next() history.Call {
 
 func (i *incrementer) send(ctx context.Context, call *history.Call) error {
 	prefix := i.load.cfg.Prefix
-	a, err := i.load.services.Store.Increment(ctx, Increment{
+	a, err := i.load.services.Store.Increment(ctx, client.Increment{
 		Counter: history.CounterOf(i.index).Path(prefix), Want: call.Want,
 		Key: call.Key.Path(prefix), Value: call.Key.Value(),
 	})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/robustness/client"
 )
 
 func (b *book) Lease(e history.LeaseEvent) {
@@ -34,7 +35,7 @@ func (b *book) Look(l history.LeaseLook) {
 // answerTime is how long a renter's keepalive is under way.
 const answerTime = 100 * time.Millisecond
 
-// renter is a Lessor in memory, for one keeper. Its leases have a TTL of 4 s; a
+// renter is a client.Lessor in memory, for one keeper. Its leases have a TTL of 4 s; a
 // keepalive is sent each second, or as often as every says, and the claim counts from
 // then.
 type renter struct {
@@ -78,7 +79,7 @@ func (r *renter) Attach(ctx context.Context, id int64, key, _ string) error {
 	}
 	return errors.Join(err, r.store.do(ctx, history.Put, func() {
 		r.store.revision++
-		r.store.keys[key] = Listed{Key: key, ModRevision: r.store.revision, Value: "of a lease", Version: id}
+		r.store.keys[key] = client.Listed{Key: key, ModRevision: r.store.revision, Value: "of a lease", Version: id}
 	}))
 }
 
@@ -121,7 +122,7 @@ func (b *book) ofLease(k history.LeaseEventKind) (out []history.LeaseEvent) {
 func TestKeepersStartAnewWhenTheKeepaliveEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, store, lost := &book{}, newMemory(), errors.New("nobody answered")
-		l := startAll(Services{Store: store, Lessor: &renter{store: store, renewals: 3, reason: lost}}, b, 1)
+		l := startAll(client.Services{Store: store, Lessor: &renter{store: store, renewals: 3, reason: lost}}, b, 1)
 		time.Sleep(5 * time.Second)
 		end(t.Context(), l)
 
@@ -146,7 +147,7 @@ func TestKeepersStartAnewWhenTheKeepaliveEnds(t *testing.T) {
 func TestKeepersStartAnewWhenTheKeyIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, store := &book{}, newMemory()
-		l := startAll(Services{Store: store, Lessor: &renter{store: store, renewals: 100}}, b, 1)
+		l := startAll(client.Services{Store: store, Lessor: &renter{store: store, renewals: 100}}, b, 1)
 		time.Sleep(1200 * time.Millisecond)
 		store.mu.Lock()
 		delete(store.keys, "/leases/0/1")
@@ -178,7 +179,7 @@ func TestKeepersLookWhenAKeepaliveEndsTooSoon(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b, store := &book{}, newMemory()
-				l := startAll(Services{Store: store, Lessor: &renter{
+				l := startAll(client.Services{Store: store, Lessor: &renter{
 					store: store, every: 800 * time.Millisecond, renewals: 1, reason: rpctypes.ErrLeaseNotFound,
 				}}, b, 1)
 				time.Sleep(700 * time.Millisecond)
@@ -210,7 +211,7 @@ func TestKeepersRevokeALeaseWithoutAKey(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b, store := &book{}, newMemory()
 				r := &renter{store: store, attachErr: rpctypes.ErrTimeout, lost: lost, renewals: 100}
-				l := startAll(Services{Store: store, Lessor: r}, b, 1)
+				l := startAll(client.Services{Store: store, Lessor: r}, b, 1)
 				end(t.Context(), l)
 				assert.Equal(t, []int64{1}, r.revoked)
 				require.GreaterOrEqual(t, len(b.leases), 2)
@@ -226,7 +227,7 @@ func TestKeepersRevokeALeaseWithoutAKey(t *testing.T) {
 func TestKeepersWithoutALeaseTryAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, store := &book{}, newMemory()
-		l := startAll(Services{Store: store, Lessor: &renter{store: store, grantErr: rpctypes.ErrNoLeader, renewals: 100}}, b, 1)
+		l := startAll(client.Services{Store: store, Lessor: &renter{store: store, grantErr: rpctypes.ErrNoLeader, renewals: 100}}, b, 1)
 		end(t.Context(), l)
 		require.GreaterOrEqual(t, len(b.leases), 2)
 		assert.Equal(t, []history.LeaseEvent{
@@ -239,7 +240,7 @@ func TestKeepersWithoutALeaseTryAgain(t *testing.T) {
 func TestKeepersWhoseLooksFailGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, store := &book{}, newMemory()
-		l := startAll(Services{Store: store, Lessor: &renter{store: store, renewals: 100}}, b, 1)
+		l := startAll(client.Services{Store: store, Lessor: &renter{store: store, renewals: 100}}, b, 1)
 		time.Sleep(100 * time.Millisecond)
 		store.mu.Lock()
 		store.after = func(history.Kind) error { return errors.New("no answer") }
@@ -257,7 +258,7 @@ func TestKeepersAreNotBlindedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, store := &book{}, newMemory()
 		var gets atomic.Int64
-		l := startAll(Services{Store: silentOn{store, "/leases/", &gets}, Lessor: &renter{store: store, renewals: 100}}, b, 1)
+		l := startAll(client.Services{Store: silentOn{store, "/leases/", &gets}, Lessor: &renter{store: store, renewals: 100}}, b, 1)
 		time.Sleep(2*lookEvery + lookTimeout + lookEvery/2)
 		end(t.Context(), l)
 		assert.EqualValues(t, 2, gets.Load())
@@ -273,10 +274,10 @@ type silentOn struct {
 	gets   *atomic.Int64
 }
 
-func (s silentOn) Get(ctx context.Context, key string, serializable bool) (Answer, error) {
+func (s silentOn) Get(ctx context.Context, key string, serializable bool) (client.Answer, error) {
 	if strings.HasPrefix(key, s.prefix) && s.gets.Add(1) == 1 {
 		<-ctx.Done()
-		return Answer{}, ctx.Err()
+		return client.Answer{}, ctx.Err()
 	}
 	return s.memory.Get(ctx, key, serializable)
 }

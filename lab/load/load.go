@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/robustness/client"
 )
 
 // Config describes a load. Every field must be set.
@@ -69,7 +70,7 @@ type Recorder interface {
 
 // Load is a running load. Make one with [Start].
 type Load struct {
-	services Services
+	services client.Services
 	recorder Recorder
 	cfg      Config
 
@@ -95,7 +96,7 @@ type Load struct {
 // Start starts the readers of watches and the keepers of leases, and when the
 // watches stand and the leases are granted, or when ctx ends, the callers. Then it
 // returns. Stop must be called to end the callers and keepers, and then EndWatches.
-func Start(ctx context.Context, services Services, recorder Recorder, cfg Config) *Load {
+func Start(ctx context.Context, services client.Services, recorder Recorder, cfg Config) *Load {
 	l := &Load{
 		services: services, recorder: recorder, cfg: cfg,
 		stop:     make(chan struct{}),

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -50,15 +51,15 @@ func (b *book) of(k history.Kind) []history.Call {
 	return slices.DeleteFunc(slices.Clone(b.calls), func(c history.Call) bool { return c.Kind != k })
 }
 
-func start(store Store, rec Recorder, callers int) *Load {
-	return startAll(Services{Store: store}, rec, callers)
+func start(store client.Store, rec Recorder, callers int) *Load {
+	return startAll(client.Services{Store: store}, rec, callers)
 }
 
-func startAll(services Services, rec Recorder, callers int) *Load {
+func startAll(services client.Services, rec Recorder, callers int) *Load {
 	return startWithin(context.Background(), services, rec, callers)
 }
 
-func startWithin(ctx context.Context, services Services, rec Recorder, callers int) *Load {
+func startWithin(ctx context.Context, services client.Services, rec Recorder, callers int) *Load {
 	began := time.Now()
 	return Start(ctx, services, rec, Config{
 		Callers: callers, Pause: 5 * time.Millisecond, Timeout: 10 * time.Second,
@@ -106,7 +107,7 @@ func TestCallersBeginWhenWatchesAndLeasesStand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, store := &book{}, newMemory()
 		slow := &renter{store: store, grantErr: errors.New("not yet"), renewals: 100}
-		l := startAll(Services{Store: store, Watcher: &script{}, Lessor: slow}, b, 1)
+		l := startAll(client.Services{Store: store, Watcher: &script{}, Lessor: slow}, b, 1)
 		assert.Len(t, b.ofLease(history.LeaseGranted), 1)
 		time.Sleep(time.Second)
 		end(t.Context(), l)
@@ -124,7 +125,7 @@ func TestCallersDoNotWaitForLong(t *testing.T) {
 		defer cancel()
 		b := &book{}
 		began := time.Now()
-		l := startWithin(ctx, Services{Store: newMemory(), Lessor: &renter{never: true}}, b, 1)
+		l := startWithin(ctx, client.Services{Store: newMemory(), Lessor: &renter{never: true}}, b, 1)
 		assert.Equal(t, time.Second, time.Since(began))
 		time.Sleep(time.Second)
 		end(t.Context(), l)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/robustness/client"
 )
 
 // memory is a store in memory. before, if set, is called ahead of every call
@@ -18,10 +19,10 @@ type memory struct {
 
 	mu       sync.Mutex
 	revision int64
-	keys     map[string]Listed
+	keys     map[string]client.Listed
 }
 
-func newMemory() *memory { return &memory{revision: 1, keys: map[string]Listed{}} }
+func newMemory() *memory { return &memory{revision: 1, keys: map[string]client.Listed{}} }
 
 // do executes a call under the lock, between before and after.
 func (m *memory) do(ctx context.Context, k history.Kind, execute func()) error {
@@ -40,7 +41,7 @@ func (m *memory) do(ctx context.Context, k history.Kind, execute func()) error {
 }
 
 func (m *memory) set(key, value string) {
-	m.keys[key] = Listed{Key: key, Value: value, ModRevision: m.revision, Version: m.keys[key].Version + 1}
+	m.keys[key] = client.Listed{Key: key, Value: value, ModRevision: m.revision, Version: m.keys[key].Version + 1}
 }
 
 func (m *memory) read(key string) history.Reading {
@@ -48,12 +49,12 @@ func (m *memory) read(key string) history.Reading {
 	return history.Reading{Found: ok, Value: kv.Value, ModRevision: kv.ModRevision}
 }
 
-func (m *memory) Get(ctx context.Context, key string, serializable bool) (a Answer, err error) {
+func (m *memory) Get(ctx context.Context, key string, serializable bool) (a client.Answer, err error) {
 	kind := history.LinearizableGet
 	if serializable {
 		kind = history.SerializableGet
 	}
-	err = m.do(ctx, kind, func() { a = Answer{Revision: m.revision, Read: m.read(key)} })
+	err = m.do(ctx, kind, func() { a = client.Answer{Revision: m.revision, Read: m.read(key)} })
 	return a, err
 }
 
@@ -66,25 +67,25 @@ func (m *memory) Put(ctx context.Context, key, value string) (revision int64, er
 	return revision, err
 }
 
-func (m *memory) Increment(ctx context.Context, inc Increment) (a Answer, err error) {
+func (m *memory) Increment(ctx context.Context, inc client.Increment) (a client.Answer, err error) {
 	err = m.do(ctx, history.Txn, func() {
 		now := m.read(inc.Counter)
 		if now.Found != (inc.Want > 0) || now.Found && now.Value != strconv.FormatInt(inc.Want, 10) {
-			a = Answer{Revision: m.revision, Read: now}
+			a = client.Answer{Revision: m.revision, Read: now}
 			return
 		}
 		m.revision++
 		m.set(inc.Counter, strconv.FormatInt(inc.Want+1, 10))
 		m.set(inc.Key, inc.Value)
-		a = Answer{Revision: m.revision, Applied: true}
+		a = client.Answer{Revision: m.revision, Applied: true}
 	})
 	return a, err
 }
 
-func (m *memory) List(_ context.Context, page Page) (Listing, error) {
+func (m *memory) List(_ context.Context, page client.Page) (client.Listing, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := Listing{Revision: m.revision}
+	out := client.Listing{Revision: m.revision}
 	var keys []string
 	for key := range m.keys {
 		if key >= page.From && key < page.End {

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/robustness/client"
 )
 
 // page is what a book has of one watch.
@@ -37,7 +38,7 @@ func (p *page) Returned(at time.Duration)            { p.returned = at }
 func (p *page) Delivered(resp history.WatchResponse) { p.responses = append(p.responses, resp) }
 func (p *page) Ended(end WatchEnd)                   { p.ends = append(p.ends, end) }
 
-// script is a Watcher of which each watch plays the next part; when there is none
+// script is a client.Watcher of which each watch plays the next part; when there is none
 // left, and for readers other than the first, the watch stays silent. Creating a
 // watch takes 10 ms.
 type script struct {
@@ -78,7 +79,7 @@ func wrote(revisions ...int64) history.WatchResponse {
 func TestReadersCoverEveryScope(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
-		l := startAll(Services{Store: newMemory(), Watcher: &script{}}, b, 5)
+		l := startAll(client.Services{Store: newMemory(), Watcher: &script{}}, b, 5)
 		time.Sleep(time.Second)
 		end(t.Context(), l)
 		requests := map[int]history.WatchRequest{}
@@ -111,7 +112,7 @@ func TestReadersGoOnWhereTheirWatchEnded(t *testing.T) {
 			{wrote(8, 9)},
 		}}
 		b := &book{}
-		l := startAll(Services{Store: newMemory(), Watcher: watcher}, b, 1)
+		l := startAll(client.Services{Store: newMemory(), Watcher: watcher}, b, 1)
 		time.Sleep(time.Second)
 		l.Stop(t.Context())
 		synctest.Wait()
@@ -153,7 +154,7 @@ func TestReadersWhoseWatchFailedAsTheyLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := &book{}
-				l := startAll(Services{Store: newMemory(), Watcher: lastWord{tt.last}}, b, 1)
+				l := startAll(client.Services{Store: newMemory(), Watcher: lastWord{tt.last}}, b, 1)
 				time.Sleep(time.Second)
 				end(t.Context(), l)
 				require.Len(t, b.watches, 1)
@@ -165,7 +166,7 @@ func TestReadersWhoseWatchFailedAsTheyLeft(t *testing.T) {
 	}
 }
 
-// lastWord is a Watcher whose watches respond once, as their context ends.
+// lastWord is a client.Watcher whose watches respond once, as their context ends.
 type lastWord struct{ resp history.WatchResponse }
 
 func (w lastWord) Watch(ctx context.Context, _ history.WatchRequest) iter.Seq[history.WatchResponse] {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab/internal/limits"
+	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/soak"
 )
 
@@ -36,8 +38,8 @@ type Config struct {
 	// few more where the lease of an abandoned session must expire first; a
 	// contender who has none by then counts as stuck. Default 45 s.
 	SettleTimeout time.Duration
-	// Connect connects one contender. Default [Quorate].
-	Connect func(endpoints []string) (Client, error)
+	// Connect connects one contender. Default [quorate.Locker].
+	Connect func(endpoints []string) (client.Locker, error)
 }
 
 // complete returns the configuration with its defaults, or an error that names
@@ -47,7 +49,7 @@ func (c Config) complete() (Config, error) {
 	c.Locks = cmp.Or(c.Locks, DefaultLocks)
 	c.SettleTimeout = cmp.Or(c.SettleTimeout, DefaultSettleTimeout)
 	if c.Connect == nil {
-		c.Connect = Quorate
+		c.Connect = quorate.Locker
 	}
 	var check limits.Check
 	c.Complete(&check)

@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/locks/lockcheck"
 	"github.com/quorate/quorate/lab/record"
+	"github.com/quorate/quorate/lab/robustness/client"
 )
 
 const (
@@ -36,8 +37,8 @@ type contender struct {
 	now     func() time.Duration
 	rng     *rand.Rand
 	gate    *gateway
-	client  Client
-	session Session // nil if there is none
+	client  client.Locker
+	session client.Session // nil if there is none
 	end     context.CancelFunc
 	values  int
 }

@@ -14,32 +14,34 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab/locks/lockcheck"
+	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/soak"
 )
 
 // faulty is a client of Quorate whose locks are spoiled.
 type faulty struct {
-	quorate
+	quorate.LockClient
 	// session makes of a session one that is spoiled.
-	session func(s session) Session
+	session func(s quorate.Session) client.Session
 	// live returns the context that a session lives as long as, and its time to live
 	// in seconds.
 	live func(ctx context.Context, ttl int) (context.Context, int)
 }
 
-func (f faulty) Session(ctx context.Context, ttl int) (Session, error) {
-	s, err := f.quorate.Session(f.live(ctx, ttl))
+func (f faulty) Session(ctx context.Context, ttl int) (client.Session, error) {
+	s, err := f.LockClient.Session(f.live(ctx, ttl))
 	if err != nil {
 		return nil, err
 	}
-	return f.session(s.(session)), nil
+	return f.session(s.(quorate.Session)), nil
 }
 
 // early sessions have locks that do not wait: they queue and call that success.
-type early struct{ session }
+type early struct{ quorate.Session }
 
-func (s early) Handle(_ lockcheck.Style, name string) Handle {
-	return &queued{client: s.Client(), key: fmt.Sprintf("%s/%x", name, s.Lease()), lease: s.Session.Lease()}
+func (s early) Handle(_ lockcheck.Style, name string) client.Handle {
+	return &queued{client: s.Client(), key: fmt.Sprintf("%s/%x", name, s.Lease()), lease: s.Session.Session.Lease()}
 }
 
 type queued struct {
@@ -57,8 +59,8 @@ func (q *queued) Take(ctx context.Context) error {
 	return err
 }
 
-func (q *queued) Guard() Guard {
-	return guard(q.client, clientv3.Compare(clientv3.CreateRevision(q.key), "=", q.revision))
+func (q *queued) Guard() client.Guard {
+	return quorate.NewGuard(q.client, clientv3.Compare(clientv3.CreateRevision(q.key), "=", q.revision))
 }
 
 func (q *queued) Give(ctx context.Context) error {
@@ -68,21 +70,21 @@ func (q *queued) Give(ctx context.Context) error {
 
 // unguardedSession is a session of locks whose holders write without a guard.
 type unguardedSession struct {
-	session
+	quorate.Session
 	broke func()
 }
 
-func (s unguardedSession) Handle(style lockcheck.Style, name string) Handle {
-	return unguarded{s.session.Handle(style, name), s.Client(), s.broke}
+func (s unguardedSession) Handle(style lockcheck.Style, name string) client.Handle {
+	return unguarded{s.Session.Handle(style, name), s.Client(), s.broke}
 }
 
 type unguarded struct {
-	Handle
+	client.Handle
 	client *clientv3.Client
 	broke  func()
 }
 
-func (u unguarded) Guard() Guard {
+func (u unguarded) Guard() client.Guard {
 	g := u.Handle.Guard()
 	g.Write = func(ctx context.Context, key, value string) (bool, int64, error) {
 		owner := clientv3.Compare(clientv3.CreateRevision(g.Claim.Key), "=", g.Claim.Revision)
@@ -101,22 +103,22 @@ func (u unguarded) Guard() Guard {
 
 // denyingSession is a session with guards that deny every fourth write which they made.
 type denyingSession struct {
-	Session
+	client.Session
 	writes *atomic.Int64
 	broke  func()
 }
 
-func (s denyingSession) Handle(style lockcheck.Style, name string) Handle {
+func (s denyingSession) Handle(style lockcheck.Style, name string) client.Handle {
 	return denying{s.Session.Handle(style, name), s.writes, s.broke}
 }
 
 type denying struct {
-	Handle
+	client.Handle
 	writes *atomic.Int64
 	broke  func()
 }
 
-func (d denying) Guard() Guard {
+func (d denying) Guard() client.Guard {
 	g := d.Handle.Guard()
 	write := g.Write
 	g.Write = func(ctx context.Context, key, value string) (bool, int64, error) {
@@ -136,7 +138,7 @@ const neverReleasingTTL = 60
 
 // neverReleasing sessions never release a lock, and live until the end of their client.
 type neverReleasing struct {
-	session
+	quorate.Session
 	done  <-chan struct{}
 	broke func()
 }
@@ -147,12 +149,12 @@ func (s neverReleasing) Orphan() {}
 
 func (s neverReleasing) Close() error { return nil }
 
-func (s neverReleasing) Handle(style lockcheck.Style, name string) Handle {
-	return kept{s.session.Handle(style, name), s.broke}
+func (s neverReleasing) Handle(style lockcheck.Style, name string) client.Handle {
+	return kept{s.Session.Handle(style, name), s.broke}
 }
 
 type kept struct {
-	Handle
+	client.Handle
 	broke func()
 }
 
@@ -174,18 +176,18 @@ func TestFaultyLocksAreFound(t *testing.T) {
 		name   string
 		locks  int // few, so that contenders meet, or many, so that they get to write
 		broken int // times that a promise is to be broken
-		client func(sound quorate, broke func()) Client
+		client func(sound quorate.LockClient, broke func()) client.Locker
 		want   []lockcheck.Promise
 	}{
-		{"early and lying", DefaultLocks, 20, func(sound quorate, broke func()) Client {
-			return faulty{sound, func(s session) Session { return denyingSession{early{s}, &writes, broke} }, same}
+		{"early and lying", DefaultLocks, 20, func(sound quorate.LockClient, broke func()) client.Locker {
+			return faulty{sound, func(s quorate.Session) client.Session { return denyingSession{early{s}, &writes, broke} }, same}
 		}, []lockcheck.Promise{lockcheck.Acquired, lockcheck.Guarded, lockcheck.Truthful}},
-		{"unguarded", DefaultContenders, 5, func(sound quorate, broke func()) Client {
-			return faulty{sound, func(s session) Session { return unguardedSession{s, broke} }, same}
+		{"unguarded", DefaultContenders, 5, func(sound quorate.LockClient, broke func()) client.Locker {
+			return faulty{sound, func(s quorate.Session) client.Session { return unguardedSession{s, broke} }, same}
 		}, []lockcheck.Promise{lockcheck.Guarded}},
-		{"hoarding", DefaultLocks, 3, func(sound quorate, broke func()) Client {
+		{"hoarding", DefaultLocks, 3, func(sound quorate.LockClient, broke func()) client.Locker {
 			return faulty{
-				sound, func(s session) Session { return neverReleasing{s, over, broke} },
+				sound, func(s quorate.Session) client.Session { return neverReleasing{s, over, broke} },
 				func(context.Context, int) (context.Context, int) { return sound.Ctx(), neverReleasingTTL },
 			}
 		}, []lockcheck.Promise{lockcheck.Released, lockcheck.Live}},
@@ -205,12 +207,12 @@ func TestFaultyLocksAreFound(t *testing.T) {
 				Config:        soak.Config{Duration: 3 * time.Minute, Seed: *seed, Dir: t.TempDir()},
 				Locks:         tt.locks,
 				SettleTimeout: 2 * time.Second,
-				Connect: func(endpoints []string) (Client, error) {
-					sound, err := Quorate(endpoints)
+				Connect: func(endpoints []string) (client.Locker, error) {
+					sound, err := quorate.Locker(endpoints)
 					if err != nil {
 						return nil, err
 					}
-					return tt.client(sound.(quorate), broke), nil
+					return tt.client(sound.(quorate.LockClient), broke), nil
 				},
 			})
 			require.NoError(t, err)

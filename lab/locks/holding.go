@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/locks/lockcheck"
+	"github.com/quorate/quorate/lab/robustness/client"
 )
 
 // holding is one lock in the hands of a contender, from the call that asks for it to
@@ -16,7 +17,7 @@ import (
 type holding struct {
 	*contender
 	plan    plan
-	handle  Handle
+	handle  client.Handle
 	attempt int // number in the book
 	claim   lockcheck.Claim
 }
@@ -40,7 +41,7 @@ func (h *holding) take(ctx context.Context) bool {
 	switch {
 	case a.Err == nil:
 		a.Answer, a.Claim = lockcheck.Taken, h.handle.Guard().Claim
-	case errors.Is(a.Err, ErrLocked):
+	case errors.Is(a.Err, client.ErrLocked):
 		a.Answer = lockcheck.Locked
 	}
 	h.attempt, h.claim = h.book.attempt(a), a.Claim
@@ -120,7 +121,7 @@ func (h *holding) delay(ctx context.Context) {
 }
 
 // write makes a guarded write.
-func (h *holding) write(guard Guard, timeout time.Duration) {
+func (h *holding) write(guard client.Guard, timeout time.Duration) {
 	h.values++
 	w := lockcheck.Write{Attempt: h.attempt, Value: fmt.Sprintf("%d-%d", h.index, h.values), Sent: h.now()}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)

@@ -13,6 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/lab/locks/lockcheck"
+	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/client/official"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/soak"
 )
 
@@ -23,20 +26,20 @@ var (
 
 // observedSession reports how guarded writes ended.
 type observedSession struct {
-	session
+	quorate.Session
 	wrote func(accepted bool)
 }
 
-func (s observedSession) Handle(style lockcheck.Style, name string) Handle {
-	return observedHandle{s.session.Handle(style, name), s.wrote}
+func (s observedSession) Handle(style lockcheck.Style, name string) client.Handle {
+	return observedHandle{s.Session.Handle(style, name), s.wrote}
 }
 
 type observedHandle struct {
-	Handle
+	client.Handle
 	wrote func(accepted bool)
 }
 
-func (h observedHandle) Guard() Guard {
+func (h observedHandle) Guard() client.Guard {
 	g := h.Handle.Guard()
 	write := g.Write
 	g.Write = func(ctx context.Context, key, value string) (bool, int64, error) {
@@ -68,13 +71,13 @@ func TestLocks(t *testing.T) {
 	}
 	result, err := Run(ctx, Config{
 		Config: soak.Config{Duration: *duration + 3*time.Minute, Seed: *seed, Dir: t.TempDir(), Log: t.Output()},
-		Connect: func(endpoints []string) (Client, error) {
-			sound, err := Quorate(endpoints)
+		Connect: func(endpoints []string) (client.Locker, error) {
+			sound, err := quorate.Locker(endpoints)
 			if err != nil {
 				return nil, err
 			}
 			same := func(ctx context.Context, ttl int) (context.Context, int) { return ctx, ttl }
-			return faulty{sound.(quorate), func(s session) Session { return observedSession{s, wrote} }, same}, nil
+			return faulty{sound.(quorate.LockClient), func(s quorate.Session) client.Session { return observedSession{s, wrote} }, same}, nil
 		},
 	})
 	require.NoError(t, err)
@@ -115,4 +118,20 @@ func TestRunEndsEarly(t *testing.T) {
 	// On a machine that other tests keep busy sessions of 2 s do not last, and not all take a lock in the end.
 	assert.Equal(t, result.Verdict.Counts[lockcheck.Live], result.Verdict.Total(), "%v", result)
 	assert.Positive(t, result.Taken(), "what was done until then is checked")
+}
+
+var officialFor = flag.Duration("official", 0, "how long to run with the official client; 0 skips it")
+
+// TestOfficial shows how the official client does under the same faults. What it
+// breaks is no failure of ours.
+func TestOfficial(t *testing.T) {
+	if *officialFor == 0 {
+		t.Skip("run it with -official 5m")
+	}
+	result, err := Run(t.Context(), Config{
+		Config:  soak.Config{Duration: *officialFor, Seed: *seed, Dir: t.TempDir(), Log: t.Output()},
+		Connect: official.Locker,
+	})
+	require.NoError(t, err)
+	t.Log("\n" + result.String())
 }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/history"
-	"github.com/quorate/quorate/lab/load"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
 )
 
 // reopenPause is the pause before a stream to a member that ended is opened again.
@@ -197,7 +197,7 @@ func (r *Recorder) stream(ctx context.Context, m *lab.Member) error {
 		if response.GetCanceled() {
 			return errors.New(response.GetCancelReason())
 		}
-		if next, err = r.take(next, load.Events(response.GetEvents())); err != nil {
+		if next, err = r.take(next, quorate.Events(response.GetEvents())); err != nil {
 			return err
 		}
 	}

@@ -6,8 +6,9 @@ import (
 
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/internal/limits"
-	"github.com/quorate/quorate/lab/load"
 	"github.com/quorate/quorate/lab/report"
+	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
 )
 
 // Defaults of a Config. With all faults they make a run of about 90 seconds.
@@ -63,8 +64,8 @@ type Config struct {
 	Seed uint64
 	// Dir is where the cluster keeps its files while it runs. Default os.TempDir().
 	Dir string
-	// Connect connects the load to the cluster. Default [Quorate].
-	Connect func(to load.Target) (Connection, error)
+	// Connect connects the load to the cluster. Default [quorate.Connect].
+	Connect func(to client.Target) (client.Connection, error)
 	// Progress, if set, is called twice a second with how the run stands. It is never
 	// called concurrently.
 	Progress func(report.Snapshot)
@@ -82,7 +83,7 @@ func (c Config) complete() (Config, error) {
 	c.Pause = cmp.Or(c.Pause, DefaultPause)
 	c.CallTimeout = cmp.Or(c.CallTimeout, DefaultCallTimeout)
 	if c.Connect == nil {
-		c.Connect = Quorate
+		c.Connect = quorate.Connect
 	}
 	if c.Progress == nil {
 		c.Progress = func(report.Snapshot) {}

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/quorate/quorate/lab/history"
-	"github.com/quorate/quorate/lab/report"
 	"github.com/quorate/quorate/lab/internal/tally"
+	"github.com/quorate/quorate/lab/report"
 )
 
 func look(found bool, answered, until time.Duration) history.LeaseLook {

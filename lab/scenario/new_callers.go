@@ -13,8 +13,8 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/history"
-	"github.com/quorate/quorate/lab/load"
 	"github.com/quorate/quorate/lab/measure"
+	"github.com/quorate/quorate/lab/robustness/client"
 )
 
 // newCallerPause is how long a new caller waits before it tries again, and the watch of
@@ -35,7 +35,7 @@ const (
 // what the load writes, and is not checked. One key is written past the links all the
 // time, so that their watch has events to deliver even if no client can write.
 type newCallers struct {
-	services load.Services
+	services client.Services
 	meter    *measure.Meter
 	now      func() time.Duration
 	prefix   string        // of their keys, ending in a slash
@@ -49,7 +49,7 @@ type newCallers struct {
 
 // openNewCallers returns new callers that begin with begin, and opens a watch of what
 // they put, from a revision on. finish ends it all.
-func (r *run) openNewCallers(ctx context.Context, services load.Services, revision int64) *newCallers {
+func (r *run) openNewCallers(ctx context.Context, services client.Services, revision int64) *newCallers {
 	n := &newCallers{
 		services: services, meter: &r.meter, now: r.now, prefix: fmt.Sprintf("/quorate-lab-new/%016x/", r.cfg.Seed),
 		callers: r.cfg.Callers, timeout: r.cfg.CallTimeout,

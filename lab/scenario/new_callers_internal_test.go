@@ -13,28 +13,28 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/lab/history"
-	"github.com/quorate/quorate/lab/load"
 	"github.com/quorate/quorate/lab/measure"
+	"github.com/quorate/quorate/lab/robustness/client"
 )
 
 // slow is a store and a watcher that carry out puts 30 ms after they are sent, and events
 // 20 ms later. The first call of each kind fails at once, and the first watch after one
 // event.
 type slow struct {
-	load.Store
+	client.Store
 	mu         sync.Mutex
 	gets, puts int
 	watches    []history.WatchRequest
 	events     chan string
 }
 
-func (s *slow) Get(context.Context, string, bool) (load.Answer, error) {
+func (s *slow) Get(context.Context, string, bool) (client.Answer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.gets++; s.gets == 1 {
-		return load.Answer{}, errors.New("not yet")
+		return client.Answer{}, errors.New("not yet")
 	}
-	return load.Answer{}, nil
+	return client.Answer{}, nil
 }
 
 func (s *slow) Put(_ context.Context, key, _ string) (int64, error) {
@@ -79,7 +79,7 @@ func TestNewCallersReportTheirSuccess(t *testing.T) {
 		r := &run{cfg: Config{Callers: 2, CallTimeout: time.Second, Seed: 5}}
 		began := time.Now()
 		r.began.Store(&began)
-		n := r.openNewCallers(t.Context(), load.Services{Store: s, Watcher: s}, 7)
+		n := r.openNewCallers(t.Context(), client.Services{Store: s, Watcher: s}, 7)
 		r.meter.Begin("leader-kill", 0)
 		time.Sleep(100 * time.Millisecond)
 		since := r.now()
@@ -107,7 +107,7 @@ func TestNewCallersEndWithTheRun(t *testing.T) {
 		r := &run{cfg: Config{Callers: 3, CallTimeout: time.Minute}}
 		began := time.Now()
 		r.began.Store(&began)
-		n := r.openNewCallers(t.Context(), load.Services{Store: hung}, 1)
+		n := r.openNewCallers(t.Context(), client.Services{Store: hung}, 1)
 		r.meter.Begin("leader-kill", 0)
 		r.meter.Lead(0, "m1", "m2")
 		n.begin(0)
@@ -119,11 +119,11 @@ func TestNewCallersEndWithTheRun(t *testing.T) {
 }
 
 // hung is a store that never answers.
-type hung struct{ load.Store }
+type hung struct{ client.Store }
 
-func (hung) Get(ctx context.Context, _ string, _ bool) (load.Answer, error) {
+func (hung) Get(ctx context.Context, _ string, _ bool) (client.Answer, error) {
 	<-ctx.Done()
-	return load.Answer{}, ctx.Err()
+	return client.Answer{}, ctx.Err()
 }
 
 func (hung) Put(ctx context.Context, _, _ string) (int64, error) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/load"
+	"github.com/quorate/quorate/lab/robustness/client"
 )
 
 // askEvery is the time between two questions to a member about its leader. A moment
@@ -18,7 +18,7 @@ const askEvery = 20 * time.Millisecond
 
 // observe watches the members, and makes new callers begin when a new leader is reported,
 // until the function that it returns is called. The end of ctx ends it too.
-func (r *run) observe(ctx context.Context, services load.Services, revision int64) (end func()) {
+func (r *run) observe(ctx context.Context, services client.Services, revision int64) (end func()) {
 	callers := r.openNewCallers(ctx, services, revision)
 	if services.Watcher != nil {
 		callers.group.Go(func() { callers.writeOutside(r.scene.Cluster.Members()) })

@@ -40,6 +40,7 @@ import (
 	"github.com/quorate/quorate/lab/record"
 	"github.com/quorate/quorate/lab/report"
 	"github.com/quorate/quorate/lab/robustness/callcheck"
+	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/watchcheck"
 )
 
@@ -102,7 +103,7 @@ func Run(ctx context.Context, cfg Config) (rep report.Report, err error) {
 	}
 	defer func() { err = errors.Join(err, front.Close()) }()
 
-	conn, err := cfg.Connect(load.Target{Endpoints: front.Endpoints, TLS: cluster.ClientTLS()})
+	conn, err := cfg.Connect(client.Target{Endpoints: front.Endpoints, TLS: cluster.ClientTLS()})
 	if err != nil {
 		return r.neverBegan(ctx, fmt.Errorf("connect to the cluster: %w", err))
 	}
@@ -110,7 +111,7 @@ func Run(ctx context.Context, cfg Config) (rep report.Report, err error) {
 	r.scene = fault.Scene{
 		Cluster: cluster, Rand: rand.New(rand.NewPCG(cfg.Seed, 0)), Note: r.note, Hold: cfg.Hold, Front: front, Store: conn.Store,
 		Join: func(security *tls.Config) (fault.Client, error) {
-			other, err := cfg.Connect(load.Target{Endpoints: front.Endpoints, TLS: cmp.Or(security, cluster.ClientTLS())})
+			other, err := cfg.Connect(client.Target{Endpoints: front.Endpoints, TLS: cmp.Or(security, cluster.ClientTLS())})
 			return fault.Client{Store: other.Store, Close: other.Close}, err
 		},
 	}
@@ -137,7 +138,7 @@ func ended(ctx context.Context) bool { return ctx.Err() != nil }
 
 // firstContact makes sure that the client works, so that connecting is not
 // part of the healthy row, and returns the revision that the store is at.
-func (r *run) firstContact(ctx context.Context, store load.Store) (revision int64, err error) {
+func (r *run) firstContact(ctx context.Context, store client.Store) (revision int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	answer, err := store.Get(ctx, r.prefix(), false)
@@ -149,7 +150,7 @@ func (r *run) firstContact(ctx context.Context, store load.Store) (revision int6
 
 // measure runs the load on a store that is at the given revision, with everything
 // that happens to the cluster meanwhile, and makes the report.
-func (r *run) measure(ctx context.Context, conn Connection, revision int64) (report.Report, error) {
+func (r *run) measure(ctx context.Context, conn client.Connection, revision int64) (report.Report, error) {
 	services := conn.Services
 	r.requireLeader = conn.RequireLeader
 	if r.watching = services.Watcher != nil; r.watching {

@@ -19,10 +19,11 @@ import (
 
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/history"
-	"github.com/quorate/quorate/lab/load"
 	"github.com/quorate/quorate/lab/measure"
 	"github.com/quorate/quorate/lab/report"
 	"github.com/quorate/quorate/lab/robustness/callcheck"
+	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/scenario"
 	"github.com/quorate/quorate/lab/watchcheck"
 )
@@ -55,17 +56,17 @@ func quick(t *testing.T, faults ...string) scenario.Config {
 	return scenario.Config{
 		Faults: chosen, Healthy: time.Second, Hold: 1500 * time.Millisecond, Recovery: 500 * time.Millisecond,
 		Seed: 1, Dir: dir,
-		Connect: func(to load.Target) (scenario.Connection, error) {
+		Connect: func(to client.Target) (client.Connection, error) {
 			endpoints = to.Endpoints
-			return scenario.Quorate(to)
+			return quorate.Connect(to)
 		},
 	}
 }
 
 // through puts a store between the load and the client.
-func through(cfg scenario.Config, wrap func(load.Store) load.Store) scenario.Config {
+func through(cfg scenario.Config, wrap func(client.Store) client.Store) scenario.Config {
 	connect := cfg.Connect
-	cfg.Connect = func(to load.Target) (scenario.Connection, error) {
+	cfg.Connect = func(to client.Target) (client.Connection, error) {
 		conn, err := connect(to)
 		conn.Store = wrap(conn.Store)
 		return conn, err
@@ -179,12 +180,12 @@ func puts(n int64) func(report.Snapshot) bool {
 // staleStore is a store whose linearizable gets see a state that is seconds old. The
 // first ten tell the truth.
 type staleStore struct {
-	load.Store
+	client.Store
 	gets atomic.Int64
-	old  atomic.Pointer[load.Answer]
+	old  atomic.Pointer[client.Answer]
 }
 
-func (l *staleStore) Get(ctx context.Context, key string, serializable bool) (load.Answer, error) {
+func (l *staleStore) Get(ctx context.Context, key string, serializable bool) (client.Answer, error) {
 	a, err := l.Store.Get(ctx, key, serializable)
 	if err != nil || serializable {
 		return a, err
@@ -198,7 +199,7 @@ func (l *staleStore) Get(ctx context.Context, key string, serializable bool) (lo
 
 // dropper acknowledges every fiftieth put without making it.
 type dropper struct {
-	load.Store
+	client.Store
 	puts atomic.Int64
 }
 
@@ -212,7 +213,7 @@ func (d *dropper) Put(ctx context.Context, key, value string) (int64, error) {
 
 // meddler is a watcher that swallows the 20th response of each watch, and after the
 // 40th repeats the one before.
-type meddler struct{ load.Watcher }
+type meddler struct{ client.Watcher }
 
 func (m meddler) Watch(ctx context.Context, req history.WatchRequest) iter.Seq[history.WatchResponse] {
 	responses := m.Watcher.Watch(ctx, req)
@@ -232,7 +233,7 @@ func (m meddler) Watch(ctx context.Context, req history.WatchRequest) iter.Seq[h
 }
 
 // boaster is a lessor that keeps no lease alive, and claims that it does.
-type boaster struct{ load.Lessor }
+type boaster struct{ client.Lessor }
 
 func (boaster) KeepAlive(ctx context.Context, _ int64) iter.Seq2[time.Time, error] {
 	return func(yield func(time.Time, error) bool) {
@@ -248,7 +249,7 @@ func (boaster) KeepAlive(ctx context.Context, _ int64) iter.Seq2[time.Time, erro
 func TestRunFindsWhatWatchesAndLeasesDoWrong(t *testing.T) {
 	cfg := quick(t)
 	connect := cfg.Connect
-	cfg.Connect = func(to load.Target) (scenario.Connection, error) {
+	cfg.Connect = func(to client.Target) (client.Connection, error) {
 		conn, err := connect(to)
 		conn.Watcher, conn.Lessor = meddler{conn.Watcher}, boaster{conn.Lessor}
 		return conn, err
@@ -271,7 +272,7 @@ func TestRunFindsWhatWatchesAndLeasesDoWrong(t *testing.T) {
 
 // repeater sends some puts twice, as a client does that retries on a guess.
 type repeater struct {
-	load.Store
+	client.Store
 	puts atomic.Int64
 }
 
@@ -284,7 +285,7 @@ func (r *repeater) Put(ctx context.Context, key, value string) (int64, error) {
 }
 
 func TestRunFindsWhatCallsDoWrong(t *testing.T) {
-	cfg := through(quick(t), func(s load.Store) load.Store { return &staleStore{Store: &dropper{Store: &repeater{Store: s}}} })
+	cfg := through(quick(t), func(s client.Store) client.Store { return &staleStore{Store: &dropper{Store: &repeater{Store: s}}} })
 	rep := runUntil(t, cfg, puts(200))
 	counts := rep.Verdict.Counts
 	assert.Positive(t, counts[callcheck.WentBackwards], "a stale read")
@@ -301,7 +302,7 @@ func TestRunFindsWhatCallsDoWrong(t *testing.T) {
 func TestRunWithoutWatchesAndLeases(t *testing.T) {
 	cfg := quick(t)
 	connect := cfg.Connect
-	cfg.Connect = func(to load.Target) (scenario.Connection, error) {
+	cfg.Connect = func(to client.Target) (client.Connection, error) {
 		conn, err := connect(to)
 		conn.Watcher, conn.Lessor = nil, nil
 		return conn, err
@@ -347,11 +348,13 @@ func TestRunEndsBeforeItBegins(t *testing.T) {
 
 // failing is a store whose gets fail.
 type failing struct {
-	load.Store
+	client.Store
 	get error
 }
 
-func (f failing) Get(context.Context, string, bool) (load.Answer, error) { return load.Answer{}, f.get }
+func (f failing) Get(context.Context, string, bool) (client.Answer, error) {
+	return client.Answer{}, f.get
+}
 
 func TestRunFails(t *testing.T) {
 	boom := errors.New("boom")
@@ -366,11 +369,11 @@ func TestRunFails(t *testing.T) {
 			return cfg
 		}, "start the cluster: ", 0},
 		{"no connection", func(t *testing.T, cfg scenario.Config) scenario.Config {
-			cfg.Connect = func(load.Target) (scenario.Connection, error) { return scenario.Connection{}, boom }
+			cfg.Connect = func(client.Target) (client.Connection, error) { return client.Connection{}, boom }
 			return cfg
 		}, "connect to the cluster: boom", 0},
 		{"no first answer", func(t *testing.T, cfg scenario.Config) scenario.Config {
-			return through(cfg, func(s load.Store) load.Store { return failing{s, boom} })
+			return through(cfg, func(s client.Store) client.Store { return failing{s, boom} })
 		}, "the first call to the healthy cluster failed: boom", 0},
 	}
 	for _, tt := range tests {

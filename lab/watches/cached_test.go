@@ -18,7 +18,7 @@ const cachedEvents = 64
 
 // cached has a client whose watches a cache of all keys serves.
 type cached struct {
-	quorate
+	pair
 
 	cache *cache.Cache
 	stats *cache.Stats
@@ -27,7 +27,7 @@ type cached struct {
 func (c *cached) Close() error {
 	*c.stats = c.cache.Stats()
 	c.cache.Close()
-	return c.quorate.Close()
+	return c.pair.Close()
 }
 
 // TestSoakOfACache has the watches of a run share the one of a cache at the server.
@@ -43,7 +43,7 @@ func TestSoakOfACache(t *testing.T) {
 			return nil, errors.Join(err, client.Close())
 		}
 		client.Watcher = c.Watcher()
-		return &cached{quorate{clients: []*clientv3.Client{client}}, c, &stats}, nil
+		return &cached{pair{clients: []*clientv3.Client{client}}, c, &stats}, nil
 	}
 	result, err := Run(t.Context(), Config{Config: soak.Config{Duration: *duration, Seed: *seed, Dir: t.TempDir(), Log: t.Output()}, Connect: connect})
 	require.NoError(t, err)

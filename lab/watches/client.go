@@ -3,6 +3,7 @@ package watches
 import (
 	"context"
 	"errors"
+	"iter"
 	"sync/atomic"
 	"time"
 
@@ -10,7 +11,8 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab/history"
-	"github.com/quorate/quorate/lab/load"
+	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
 )
 
 // dialTimeout is what the clients of a run are configured with.
@@ -18,18 +20,13 @@ const dialTimeout = 5 * time.Second
 
 // Client is a client whose watches are put to the test.
 type Client interface {
-	// Watch opens a watch, and returns when the client's own Watch does.
-	Watch(ctx context.Context, r history.WatchRequest) Next
+	client.Watcher
 	// RequestProgress asks for bookmarks of the watches whose contexts have the
 	// outgoing metadata of ctx.
 	RequestProgress(ctx context.Context) error
 	// Close ends the client and its watches.
 	Close() error
 }
-
-// Next takes the next response from a watch's channel. It reports false when the
-// channel is closed, and fails with the error of ctx when that ends first.
-type Next func(ctx context.Context) (r history.WatchResponse, open bool, err error)
 
 // narrowBuffer bounds what is kept for a slow reader of one of the two clients, so
 // that his watches are paused and resumed, which the default makes rare.
@@ -46,7 +43,7 @@ func Quorate(endpoints []string) (Client, error) {
 	if err != nil {
 		return nil, errors.Join(err, wide.Close())
 	}
-	return &quorate{clients: []*clientv3.Client{wide, narrow}}, nil
+	return &pair{clients: []*clientv3.Client{wide, narrow}}, nil
 }
 
 func newClient(endpoints []string, buffer int) (*clientv3.Client, error) {
@@ -55,12 +52,12 @@ func newClient(endpoints []string, buffer int) (*clientv3.Client, error) {
 	})
 }
 
-type quorate struct {
+type pair struct {
 	clients []*clientv3.Client
 	next    atomic.Uint64 // whose turn it is
 }
 
-func (q *quorate) RequestProgress(ctx context.Context) error {
+func (q *pair) RequestProgress(ctx context.Context) error {
 	errs := make([]error, len(q.clients))
 	for i, c := range q.clients {
 		errs[i] = c.RequestProgress(ctx)
@@ -68,7 +65,7 @@ func (q *quorate) RequestProgress(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (q *quorate) Close() error {
+func (q *pair) Close() error {
 	errs := make([]error, len(q.clients))
 	for i, c := range q.clients {
 		errs[i] = c.Close()
@@ -76,18 +73,6 @@ func (q *quorate) Close() error {
 	return errors.Join(errs...)
 }
 
-func (q *quorate) Watch(ctx context.Context, r history.WatchRequest) Next {
-	c := q.clients[q.next.Add(1)%uint64(len(q.clients))]
-	channel := c.Watch(ctx, r.Key, load.WatchOptions(r)...)
-	return func(ctx context.Context) (history.WatchResponse, bool, error) {
-		select {
-		case response, open := <-channel:
-			if !open {
-				return history.WatchResponse{}, false, nil
-			}
-			return load.WatchResponse(response), true, nil
-		case <-ctx.Done():
-			return history.WatchResponse{}, false, ctx.Err()
-		}
-	}
+func (q *pair) Watch(ctx context.Context, r history.WatchRequest) iter.Seq[history.WatchResponse] {
+	return quorate.NewWatcher(q.clients[q.next.Add(1)%uint64(len(q.clients))]).Watch(ctx, r)
 }

@@ -5,6 +5,7 @@ package watches
 import (
 	"context"
 	"errors"
+	"iter"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,26 +30,23 @@ type faulty struct {
 // enough is how many responses show every mistake several times.
 const enough = 1500
 
-func (f *faulty) Watch(ctx context.Context, r history.WatchRequest) Next {
-	next := f.Client.Watch(ctx, r)
-	var waiting []history.WatchResponse
-	return func(ctx context.Context) (history.WatchResponse, bool, error) {
-		for len(waiting) == 0 {
-			response, open, err := next(ctx)
-			if !open || err != nil {
-				return response, open, err
-			}
-			waiting = []history.WatchResponse{response}
+func (f *faulty) Watch(ctx context.Context, r history.WatchRequest) iter.Seq[history.WatchResponse] {
+	responses := f.Client.Watch(ctx, r)
+	return func(yield func(history.WatchResponse) bool) {
+		for response := range responses {
+			spoiled := []history.WatchResponse{response}
 			if len(response.Events) > 0 {
 				n := f.n.Add(1)
-				if waiting = f.spoil(n, response); n == enough {
+				if spoiled = f.spoil(n, response); n == enough {
 					f.ended()
 				}
 			}
+			for _, one := range spoiled {
+				if !yield(one) {
+					return
+				}
+			}
 		}
-		first := waiting[0]
-		waiting = waiting[1:]
-		return first, true, nil
 	}
 }
 

@@ -3,6 +3,7 @@ package watches
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -106,13 +107,13 @@ func (r *readers) read(x *reading) {
 	})
 	defer timer.Stop()
 	x.watch.Asked = r.now()
-	next := r.client.Watch(ctx, x.plan.request)
+	responses := channelOf(r.client.Watch(ctx, x.plan.request))
 	x.watch.Returned = r.now()
 	x.returned.Store(int64(x.watch.Returned))
-	if r.drain(ctx, x, next) != nil {
+	if r.drain(ctx, x, responses) != nil {
 		patient, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		if r.drain(patient, x, next) != nil {
+		if r.drain(patient, x, responses) != nil {
 			r.fail(fmt.Errorf("%v: its channel was not closed within %v after its context ended", x.watch, closeTimeout))
 		}
 	}
@@ -122,20 +123,33 @@ func (r *readers) read(x *reading) {
 
 // drain takes responses until the channel is closed. It fails with the error of ctx
 // when that ends first.
-func (r *readers) drain(ctx context.Context, x *reading, next Next) error {
+func (r *readers) drain(ctx context.Context, x *reading, responses <-chan history.WatchResponse) error {
 	for {
-		response, open, err := next(ctx)
-		if err != nil {
-			return err
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case response, open := <-responses:
+			if !open {
+				return nil
+			}
+			x.take(response, r.now())
 		}
-		if !open {
-			return nil
-		}
-		x.take(response, r.now())
 		if x.plan.pause > 0 && !r.settling() {
 			if err := pause.For(ctx, x.plan.pause); err != nil {
 				return err
 			}
 		}
 	}
+}
+
+// channelOf sends responses to a channel, which is closed after the last.
+func channelOf(responses iter.Seq[history.WatchResponse]) <-chan history.WatchResponse {
+	channel := make(chan history.WatchResponse)
+	go func() {
+		defer close(channel)
+		for r := range responses {
+			channel <- r
+		}
+	}()
+	return channel
 }

@@ -5,12 +5,18 @@ package watches
 import (
 	"context"
 	"flag"
+	"iter"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
+	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/client/official"
 	"github.com/quorate/quorate/lab/soak"
 )
 
@@ -55,4 +61,35 @@ func TestRunEndsEarly(t *testing.T) {
 	assert.Len(t, result.Faults, 1)
 	assert.True(t, result.Verdict.OK(), "%v", result)
 	assert.Positive(t, result.Delivered.Watches, "what was seen until then is checked")
+}
+
+var officialFor = flag.Duration("official", 0, "how long to run with the official client; 0 skips it")
+
+// theirs is the official client.
+type theirs struct {
+	client.Watcher
+	*clientv3.Client
+}
+
+func (c theirs) Watch(ctx context.Context, r history.WatchRequest) iter.Seq[history.WatchResponse] {
+	return c.Watcher.Watch(ctx, r)
+}
+
+func (c theirs) Close() error { return c.Client.Close() }
+
+// TestOfficial shows how the official client does under the same faults. What it
+// breaks is no failure of ours.
+func TestOfficial(t *testing.T) {
+	if *officialFor == 0 {
+		t.Skip("run it with -official 5m")
+	}
+	result, err := Run(t.Context(), Config{
+		Config: soak.Config{Duration: *officialFor, Seed: *seed, Dir: t.TempDir(), Log: t.Output()},
+		Connect: func(endpoints []string) (Client, error) {
+			c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: dialTimeout, Logger: zap.NewNop()})
+			return theirs{official.NewWatcher(c), c}, err
+		},
+	})
+	require.NoError(t, err)
+	t.Log("\n" + result.String())
 }

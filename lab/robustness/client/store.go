@@ -1,4 +1,4 @@
-package load
+package client
 
 import (
 	"context"
@@ -6,8 +6,7 @@ import (
 	"github.com/quorate/quorate/lab/history"
 )
 
-// Store is what the lab asks of a client. [NewStore] makes one of a Quorate
-// client; tests put a store with wrong answers in its place.
+// Store is what the lab asks of a client. Tests put a store with wrong answers in its place.
 //
 // Errors are passed on as the client returned them, so that their class is not
 // lost.

@@ -1,4 +1,4 @@
-package locks
+package client
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 // session.
 var ErrLocked = errors.New("held by another session")
 
-// Client is the client of one contender, whose locks are put to the test.
-type Client interface {
+// Locker is the client of one contender, whose locks are put to the test.
+type Locker interface {
 	// Session grants a lease of ttl seconds and keeps it alive. The session ends with
 	// ctx, as if it had been orphaned.
 	Session(ctx context.Context, ttl int) (Session, error)

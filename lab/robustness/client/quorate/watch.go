@@ -1,4 +1,4 @@
-package load
+package quorate
 
 import (
 	"context"
@@ -9,16 +9,17 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/robustness/client"
 )
 
 // NewWatcher returns a Watcher that watches through a client.
-func NewWatcher(w clientv3.Watcher) Watcher { return clientWatcher{w} }
+func NewWatcher(w clientv3.Watcher) client.Watcher { return watcher{w} }
 
-type clientWatcher struct {
+type watcher struct {
 	watcher clientv3.Watcher
 }
 
-func (w clientWatcher) Watch(ctx context.Context, req history.WatchRequest) iter.Seq[history.WatchResponse] {
+func (w watcher) Watch(ctx context.Context, req history.WatchRequest) iter.Seq[history.WatchResponse] {
 	if req.RequireLeader {
 		ctx = clientv3.WithRequireLeader(ctx)
 	}

@@ -1,4 +1,8 @@
-package load
+// Package client has what the lab asks of a client of etcd. Its packages quorate and official implement it with the same source,
+// of which official has a copy that `go generate` makes.
+package client
+
+//go:generate go run ./internal/copyquorate
 
 import (
 	"context"
@@ -24,8 +28,7 @@ type Services struct {
 	Lessor  Lessor
 }
 
-// Watcher is what the lab asks of a client's watches. [NewWatcher] makes one of a
-// Quorate client.
+// Watcher is what the lab asks of a client's watches.
 type Watcher interface {
 	// Watch begins a watch and returns what its reader takes from the channel,
 	// response by response, until the channel is closed. The time of arrival is left
@@ -34,8 +37,7 @@ type Watcher interface {
 	Watch(ctx context.Context, req history.WatchRequest) iter.Seq[history.WatchResponse]
 }
 
-// Lessor is what the lab asks of a client's leases. [NewLessor] makes one of a
-// Quorate client.
+// Lessor is what the lab asks of a client's leases.
 type Lessor interface {
 	// Grant creates a lease and returns its id and the time to live that the server
 	// chose, which may be longer than the one asked for.
@@ -49,4 +51,16 @@ type Lessor interface {
 	// error says why, if the client does, and is the last to come. The end of ctx ends
 	// it too; a reader that stops before must end ctx.
 	KeepAlive(ctx context.Context, id int64) iter.Seq2[time.Time, error]
+}
+
+// Connection is how a load reaches a cluster.
+type Connection struct {
+	// Services that the load uses. Without a Watcher or a Lessor there are no
+	// watches or leases.
+	Services
+	// RequireLeader says that every watch ends when its member has no leader,
+	// which the checks then allow.
+	RequireLeader bool
+	// Close ends the connection.
+	Close func() error
 }
