@@ -28,6 +28,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -41,6 +42,7 @@ import (
 	"github.com/quorate/quorate/lab/report"
 	"github.com/quorate/quorate/lab/robustness/callcheck"
 	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/soak"
 	"github.com/quorate/quorate/lab/watchcheck"
 )
 
@@ -56,186 +58,188 @@ const (
 	drainTimeout = 2 * time.Second
 )
 
-// run is one run of the experiment.
+// longest bounds a run; its schedule ends before.
+const longest = 30 * 24 * time.Hour
+
+// run is one run of the experiment. It is the workload and the schedule of a [soak.Run].
 type run struct {
 	cfg     Config
+	env     *soak.Env
 	began   atomic.Pointer[time.Time] // when the load began
+	site    fault.Site
+	front   *fault.Front
+	conn    client.Connection
 	scene   fault.Scene
 	load    *load.Load
 	meter   measure.Meter
-	record  *record.Recorder
 	calls   calls
 	claims  claims
 	seen    *seen
 	display *display
-	// requireLeader says that every watch asks for a leader.
-	requireLeader bool
-	watching      bool // there are watches
+	end     time.Duration // of the last row
+	unseen  func()        // ends the observation of the members
+	settled int64         // the revision at which the store settled
+	rep     report.Report
+	rowsErr error // why the rows could not go on
 }
 
 // Run runs the experiment. The report is valid, as far as it goes, even with an
 // error, and has no rows if the load never began. The error says why the run
-// could not go on; a violation found by the checker is none, see the report's
+// could not go on; a violation found by the checks is none, see the report's
 // Verdict. The end of ctx ends the run early, which is no error either.
 //
 // When Run returns, the cluster is gone with its processes, ports and files.
-func Run(ctx context.Context, cfg Config) (rep report.Report, err error) {
-	cfg, err = cfg.complete()
+func Run(ctx context.Context, cfg Config) (report.Report, error) {
+	cfg, err := cfg.complete()
 	if err != nil {
 		return report.Report{}, err
 	}
-	r := &run{cfg: cfg, seen: newSeen(cfg.Callers)}
+	r := &run{cfg: cfg, seen: newSeen(cfg.Callers), rep: report.Report{Setup: cfg.setup()}}
 	r.display = showProgress(cfg.Progress, r.snapshot)
 	defer r.display.close()
-
 	r.display.phase(fmt.Sprintf("starting %d members", cfg.Members))
-	site, _ := fault.SiteOf(cfg.Faults) // the configuration has been checked
-	cluster, err := lab.Start(ctx, site.Config(lab.Config{
-		Members: cfg.Members, Dir: cfg.Dir, Election: cfg.Election, Heartbeat: cfg.Election / 10,
-	}))
-	if err != nil {
-		return r.neverBegan(ctx, fmt.Errorf("start the cluster: %w", err))
+	r.site, _ = fault.SiteOf(cfg.Faults) // the configuration has been checked
+	out, err := soak.Run(ctx,
+		soak.Config{Duration: longest, Members: cfg.Members, Seed: cfg.Seed, Dir: cfg.Dir, Log: io.Discard},
+		soak.Setup{Cluster: r.site.Config(lab.Config{Election: cfg.Election, Heartbeat: cfg.Election / 10}), Record: true, Schedule: r.schedule}, r)
+	if r.load == nil && out.Interrupted {
+		err = nil
 	}
-	defer func() { err = errors.Join(err, cluster.Close()) }()
-	front, err := site.Open(cluster)
-	if err != nil {
-		return r.neverBegan(ctx, err)
+	r.rep.Interrupted = out.Interrupted
+	if err = errors.Join(r.rowsErr, err); err != nil {
+		r.rep.Failure = err.Error()
 	}
-	defer func() { err = errors.Join(err, front.Close()) }()
+	if r.load != nil {
+		r.rep.Started, r.rep.Duration = *r.began.Load(), r.end
+		r.rep.Rows, r.rep.ErrorSamples = r.meter.Rows(r.end), r.meter.ErrorSamples()
+		looks, claims := r.claims.found()
+		r.rep.LeaseLooks = looks
+		r.rep.Verdict.Merge(claims)
+	}
+	return r.rep, err
+}
 
-	conn, err := cfg.Connect(client.Target{Endpoints: front.Endpoints, TLS: cluster.ClientTLS()})
-	if err != nil {
-		return r.neverBegan(ctx, fmt.Errorf("connect to the cluster: %w", err))
+// Start connects the client and starts the load.
+func (r *run) Start(ctx context.Context, env *soak.Env) (err error) {
+	r.env = env
+	if r.front, err = r.site.Open(env.Cluster); err != nil {
+		return err
 	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
+	to := client.Target{Endpoints: r.front.Endpoints, TLS: env.Cluster.ClientTLS()}
+	if r.conn, err = r.cfg.Connect(to); err != nil {
+		return fmt.Errorf("connect to the cluster: %w", err)
+	}
 	r.scene = fault.Scene{
-		Cluster: cluster, Rand: rand.New(rand.NewPCG(cfg.Seed, 0)), Note: r.note, Hold: cfg.Hold, Front: front, Store: conn.Store,
+		Cluster: env.Cluster, Rand: rand.New(rand.NewPCG(r.cfg.Seed, 0)), Note: r.note, Hold: r.cfg.Hold, Front: r.front, Store: r.conn.Store,
 		Join: func(security *tls.Config) (fault.Client, error) {
-			other, err := cfg.Connect(client.Target{Endpoints: front.Endpoints, TLS: cmp.Or(security, cluster.ClientTLS())})
+			other, err := r.cfg.Connect(client.Target{Endpoints: to.Endpoints, TLS: cmp.Or(security, to.TLS)})
 			return fault.Client{Store: other.Store, Close: other.Close}, err
 		},
 	}
-	revision, err := r.firstContact(ctx, conn.Store)
+	revision, err := r.firstContact(ctx)
 	if err != nil {
-		return r.neverBegan(ctx, err)
+		return err
 	}
-	return r.measure(ctx, conn, revision)
+	if r.watching() {
+		r.meter.Watch(history.Scopes(r.cfg.Callers))
+	}
+	began := time.Now()
+	r.began.Store(&began)
+	r.unseen = r.observe(context.WithoutCancel(ctx), r.conn.Services, revision+1)
+	starting, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	r.load = load.Start(starting, r.conn.Services, r, load.Config{
+		Callers: r.cfg.Callers, Pause: r.cfg.Pause, Timeout: r.cfg.CallTimeout,
+		Prefix: r.prefix(), Revision: revision + 1, LeasePrefix: r.leasePrefix(), LeaseTTL: r.cfg.LeaseTTL,
+		Seed: r.cfg.Seed, Now: r.now,
+	})
+	return nil
 }
 
-// neverBegan reports a run that ended before its load began.
-func (r *run) neverBegan(ctx context.Context, err error) (report.Report, error) {
-	rep := report.Report{Setup: r.cfg.setup()}
-	rep.Interrupted = ended(ctx)
-	if rep.Interrupted {
-		return rep, nil
-	}
-	rep.Failure = err.Error()
-	return rep, err
-}
-
-// ended reports whether the run was asked to end early.
-func ended(ctx context.Context) bool { return ctx.Err() != nil }
+// watching reports whether there are watches.
+func (r *run) watching() bool { return r.conn.Watcher != nil }
 
 // firstContact makes sure that the client works, so that connecting is not
 // part of the healthy row, and returns the revision that the store is at.
-func (r *run) firstContact(ctx context.Context, store client.Store) (revision int64, err error) {
+func (r *run) firstContact(ctx context.Context) (revision int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	answer, err := store.Get(ctx, r.prefix(), false)
+	answer, err := r.conn.Store.Get(ctx, r.prefix(), false)
 	if err != nil {
 		return 0, fmt.Errorf("the first call to the healthy cluster failed: %w", err)
 	}
 	return answer.Revision, nil
 }
 
-// measure runs the load on a store that is at the given revision, with everything
-// that happens to the cluster meanwhile, and makes the report.
-func (r *run) measure(ctx context.Context, conn client.Connection, revision int64) (report.Report, error) {
-	services := conn.Services
-	r.requireLeader = conn.RequireLeader
-	if r.watching = services.Watcher != nil; r.watching {
-		r.meter.Watch(history.Scopes(r.cfg.Callers))
-	}
-	r.record = record.Start(r.scene.Cluster)
-	defer r.record.Stop()
-	began := time.Now()
-	r.began.Store(&began)
-	defer r.observe(ctx, services, revision+1)()
-	starting, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	r.load = load.Start(starting, services, r, load.Config{
-		Callers: r.cfg.Callers, Pause: r.cfg.Pause, Timeout: r.cfg.CallTimeout,
-		Prefix: r.prefix(), Revision: revision + 1, LeasePrefix: r.leasePrefix(), LeaseTTL: r.cfg.LeaseTTL,
-		Seed: r.cfg.Seed, Now: r.now,
-	})
-	err := r.runRows(ctx)
-	interrupted := ended(ctx)
-	if interrupted {
-		err = nil
-	}
-	end := r.now()
-	r.meter.End(end)
-	rep := report.Report{Setup: r.cfg.setup(), Started: began, Duration: end, Interrupted: interrupted}
-	err = errors.Join(err, r.windUp(context.WithoutCancel(ctx), &rep, err == nil && !interrupted))
-	rep.Rows, rep.ErrorSamples = r.meter.Rows(end), r.meter.ErrorSamples()
-	looks, claims := r.claims.found()
-	rep.LeaseLooks = looks
-	rep.Verdict.Merge(claims)
-	if err != nil {
-		rep.Failure = err.Error()
-	}
-	return rep, err
-}
-
-// windUp ends the load and checks what it saw. A run that did not come to its end is healed
-// first, and its last calls are not waited for long.
-func (r *run) windUp(ctx context.Context, rep *report.Report, complete bool) error {
-	defer r.load.EndWatches()
+// schedule runs all rows. A run that did not come to its end is healed, and its last
+// calls are not waited for long. What was measured until then is checked all the same.
+func (r *run) schedule(ctx context.Context) (err error) {
+	r.rowsErr = r.runRows(ctx)
 	drain := r.cfg.CallTimeout
-	var err error
-	if !complete {
+	if r.end = r.now(); r.rowsErr != nil {
 		drain = drainTimeout
+		if ctx.Err() != nil {
+			r.rowsErr = nil
+		}
+	}
+	r.meter.End(r.end)
+	ctx = context.WithoutCancel(ctx)
+	if drain == drainTimeout {
 		r.display.phase("healing the cluster")
 		err = r.heal(ctx)
 	}
 	stopping, cancel := context.WithTimeout(ctx, drain)
 	defer cancel()
 	r.load.Stop(stopping)
-	if err != nil {
-		return err
-	}
-	settled, err := r.recorded(ctx)
-	if err != nil {
-		rep.Watches.Skipped = "the history of the store is not known"
-		return err
-	}
-	if r.watching {
-		r.display.phase("waiting for the watches")
-		r.settleWatches(ctx, newestOf(history.Scopes(r.cfg.Callers), r.prefix(), r.record.Events()))
-	}
-	r.load.EndWatches()
-	through, err := r.recorded(ctx)
-	if err != nil {
-		return err
-	}
-	r.display.phase("checking")
-	events := record.Through(r.record.Events(), through)
-	rep.Verdict = callcheck.Check(callcheck.History{Prefix: r.prefix(), Events: events, Through: through, Calls: r.calls.all})
-	if r.watching {
-		rep.Watches, err = r.seen.evaluate(watchcheck.Reference{Events: events, Through: through, Settled: settled})
-	}
 	return err
 }
 
-// recorded waits until the history of the store is recorded up to the present revision, and returns that.
-func (r *run) recorded(ctx context.Context) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	revision, err := r.record.CatchUp(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("record the history of the store: %w", err)
+// Stop implements [soak.Workload]: the schedule has stopped the load.
+func (r *run) Stop() error { return nil }
+
+// Settle waits until the watches have delivered everything, and ends them.
+func (r *run) Settle() (err error) {
+	if r.settled, err = r.env.Recorded(); err != nil {
+		r.rep.Watches.Skipped = "the history of the store is not known"
+		return err
 	}
-	return revision, nil
+	if r.watching() {
+		r.display.phase("waiting for the watches")
+		r.settleWatches(context.Background(), newestOf(history.Scopes(r.cfg.Callers), r.prefix(), r.env.Record.Events()))
+	}
+	r.load.EndWatches()
+	r.display.phase("checking")
+	return nil
+}
+
+// Close implements [soak.Workload].
+func (r *run) Close() error {
+	if r.load != nil {
+		r.load.EndWatches()
+		r.unseen()
+	}
+	var errs []error
+	if r.conn.Close != nil {
+		errs = append(errs, r.conn.Close())
+	}
+	if r.front != nil {
+		errs = append(errs, r.front.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Check compares calls and watches with the history of the store.
+func (r *run) Check(*soak.Outcome) error {
+	through, err := r.env.Recorded()
+	if err != nil {
+		return err
+	}
+	events := record.Through(r.env.Record.Events(), through)
+	r.rep.Verdict = callcheck.Check(callcheck.History{Prefix: r.prefix(), Events: events, Through: through, Calls: r.calls.all})
+	if r.watching() {
+		r.rep.Watches, err = r.seen.evaluate(watchcheck.Reference{Events: events, Through: through, Settled: r.settled})
+	}
+	return err
 }
 
 // now returns the time since the load began.

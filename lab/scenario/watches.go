@@ -94,7 +94,7 @@ type watchLog struct {
 
 // Watch implements [load.Recorder].
 func (r *run) Watch(reader int, req history.WatchRequest, asked time.Duration) load.WatchLog {
-	req.RequireLeader = req.RequireLeader || r.requireLeader
+	req.RequireLeader = req.RequireLeader || r.conn.RequireLeader
 	return &watchLog{run: r, reader: reader, watch: r.seen.watch(req, asked)}
 }
 

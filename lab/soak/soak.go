@@ -47,8 +47,10 @@ type Workload interface {
 
 // Setup says what a workload needs.
 type Setup struct {
-	// Args are further flags of every member.
-	Args []string
+	// Cluster has what is special about the cluster, beside members and directory.
+	Cluster lab.Config
+	// Schedule injects faults, and returns when they are over or ctx ends. Default random ones until ctx ends, after which the cluster is healed.
+	Schedule func(ctx context.Context) error
 	// Record says that the history of the store is recorded.
 	Record bool
 }
@@ -97,7 +99,8 @@ func Run(ctx context.Context, cfg Config, setup Setup, w Workload) (Outcome, err
 // run runs between the start and the end of the cluster.
 func (e *Env) run(ctx context.Context, setup Setup, w Workload, out *Outcome) (err error) {
 	e.Note(fmt.Sprintf("starting %d members, seed %d", e.Config.Members, e.Config.Seed))
-	e.Cluster, err = lab.Start(ctx, lab.Config{Members: e.Config.Members, Dir: e.Config.Dir, Args: setup.Args})
+	setup.Cluster.Members, setup.Cluster.Dir = e.Config.Members, e.Config.Dir
+	e.Cluster, err = lab.Start(ctx, setup.Cluster)
 	if err != nil && ctx.Err() != nil {
 		return nil
 	}
@@ -109,7 +112,7 @@ func (e *Env) run(ctx context.Context, setup Setup, w Workload, out *Outcome) (e
 		e.Record = record.Start(e.Cluster)
 		defer e.Record.Stop()
 	}
-	if err := errors.Join(e.underFaults(ctx, w, out), w.Close()); err != nil {
+	if err := errors.Join(e.underFaults(ctx, setup, w, out), w.Close()); err != nil {
 		return err
 	}
 	e.Note("checking")
@@ -118,23 +121,32 @@ func (e *Env) run(ctx context.Context, setup Setup, w Workload, out *Outcome) (e
 	return err
 }
 
-// underFaults runs the traffic under faults for the time of the run, and then lets the clients settle.
-func (e *Env) underFaults(ctx context.Context, w Workload, out *Outcome) error {
+// underFaults runs the traffic under faults, and then lets the clients settle.
+func (e *Env) underFaults(ctx context.Context, setup Setup, w Workload, out *Outcome) error {
 	ctx, cancel := context.WithTimeout(ctx, e.Config.Duration)
 	defer cancel()
 	if err := w.Start(ctx, e); err != nil {
 		return err
 	}
-	scene := fault.Scene{Cluster: e.Cluster, Rand: rand.New(rand.NewPCG(e.Config.Seed, faultStream)), Note: e.Note}
-	storm := fault.NewStorm(scene, rand.New(rand.NewPCG(e.Config.Seed, cutStream)))
-	err := storm.Run(ctx)
+	err := setup.schedule(ctx, e, out)
 	cancel()
-	out.Tally = storm.Tally()
 	e.Note("the faults are over: the traffic stops, and the clients settle")
 	if err = errors.Join(err, w.Stop()); err != nil {
 		return err
 	}
 	return w.Settle()
+}
+
+// schedule injects faults until they are over.
+func (s Setup) schedule(ctx context.Context, e *Env, out *Outcome) error {
+	if s.Schedule != nil {
+		return s.Schedule(ctx)
+	}
+	scene := fault.Scene{Cluster: e.Cluster, Rand: rand.New(rand.NewPCG(e.Config.Seed, faultStream)), Note: e.Note}
+	storm := fault.NewStorm(scene, rand.New(rand.NewPCG(e.Config.Seed, cutStream)))
+	err := storm.Run(ctx)
+	out.Tally = storm.Tally()
+	return err
 }
 
 // Go does something n times at once. The channel is closed when all is done.

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/history"
 	"github.com/quorate/quorate/lab/record"
 	"github.com/quorate/quorate/lab/soak"
@@ -35,7 +36,9 @@ const (
 
 // setup makes members send bookmarks every second or so and split responses
 // above 0.6 MB, which etcd does every ten minutes and above 2 MB.
-var setup = soak.Setup{Args: []string{"--watch-progress-notify-interval=1s", "--max-request-bytes=65536"}, Record: true}
+var setup = soak.Setup{
+	Cluster: lab.Config{Args: []string{"--watch-progress-notify-interval=1s", "--max-request-bytes=65536"}}, Record: true,
+}
 
 // workload is one run.
 type workload struct {
