@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quorate/quorate/lab/compare"
-	"github.com/quorate/quorate/lab/report"
-	"github.com/quorate/quorate/lab/scenario"
+	"github.com/quorate/quorate/lab/robustness/compare"
+	"github.com/quorate/quorate/lab/robustness/report"
+	"github.com/quorate/quorate/lab/robustness/scenario"
 )
 
 // runComparison runs the experiment with several clients and prints the result. Only

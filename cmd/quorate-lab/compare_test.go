@@ -13,12 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/cmd/internal/cli"
-	"github.com/quorate/quorate/lab/compare"
-	"github.com/quorate/quorate/lab/history"
-	"github.com/quorate/quorate/lab/measure"
-	"github.com/quorate/quorate/lab/report"
 	"github.com/quorate/quorate/lab/robustness/callcheck"
-	"github.com/quorate/quorate/lab/scenario"
+	"github.com/quorate/quorate/lab/robustness/compare"
+	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/measure"
+	"github.com/quorate/quorate/lab/robustness/report"
+	"github.com/quorate/quorate/lab/robustness/scenario"
 )
 
 // fakeExperiment returns an experiment without a cluster; change gets its report and the

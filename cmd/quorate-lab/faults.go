@@ -15,10 +15,10 @@ import (
 
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/compare"
 	"github.com/quorate/quorate/lab/fault"
-	"github.com/quorate/quorate/lab/report"
-	"github.com/quorate/quorate/lab/scenario"
+	"github.com/quorate/quorate/lab/robustness/compare"
+	"github.com/quorate/quorate/lab/robustness/report"
+	"github.com/quorate/quorate/lab/robustness/scenario"
 )
 
 // runner runs an experiment; those of the lab are the real ones.

@@ -17,11 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/cmd/internal/cli"
-	"github.com/quorate/quorate/lab/compare"
-	"github.com/quorate/quorate/lab/measure"
-	"github.com/quorate/quorate/lab/report"
-	"github.com/quorate/quorate/lab/scenario"
-	"github.com/quorate/quorate/lab/watchcheck"
+	"github.com/quorate/quorate/lab/robustness/compare"
+	"github.com/quorate/quorate/lab/robustness/measure"
+	"github.com/quorate/quorate/lab/robustness/report"
+	"github.com/quorate/quorate/lab/robustness/scenario"
+	"github.com/quorate/quorate/lab/robustness/watchcheck"
 )
 
 // short returns the real experiment with short spells, and with a directory of

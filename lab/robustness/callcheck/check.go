@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/robustness/history"
 )
 
 // History is what clients called, and what the store went through.

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate/quorate/lab/history"
 	"github.com/quorate/quorate/lab/robustness/callcheck"
+	"github.com/quorate/quorate/lab/robustness/history"
 )
 
 const prefix = "/p/"

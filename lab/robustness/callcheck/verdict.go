@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quorate/quorate/lab/history"
 	"github.com/quorate/quorate/lab/internal/tally"
+	"github.com/quorate/quorate/lab/robustness/history"
 )
 
 // Problem names a kind of violation, as the JSON report spells it.
@@ -19,8 +19,7 @@ const (
 	WentBackwards Problem = "went_backwards"
 	// AppliedTwice means that a write reached the store more than once.
 	AppliedTwice Problem = "applied_twice"
-	// RefusedApplied means that a write took effect although its caller was told
-	// that it had none.
+	// RefusedApplied means that a write took effect although it had failed.
 	RefusedApplied Problem = "refused_applied"
 	// TornTxn means that a txn's counter and the keys written beside it disagree.
 	TornTxn Problem = "torn_txn"

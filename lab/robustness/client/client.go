@@ -10,7 +10,7 @@ import (
 	"iter"
 	"time"
 
-	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/robustness/history"
 )
 
 // Target is what a client connects to.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/quorate/quorate/lab/locks/lockcheck"
+	"github.com/quorate/quorate/lab/robustness/lockcheck"
 )
 
 // ErrLocked is returned by [Handle.Take] when TryLock finds the lock held by another

@@ -3,7 +3,7 @@ package client
 import (
 	"context"
 
-	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/robustness/history"
 )
 
 // Store is what the lab asks of a client. Tests put a store with wrong answers in its place.

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/lab/history"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
-	"github.com/quorate/quorate/lab/watchcheck"
+	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/watchcheck"
 )
 
 // watch is a watch of all keys, with the responses it received.

@@ -9,8 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
-	"github.com/quorate/quorate/lab/locks/lockcheck"
 	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/lockcheck"
 )
 
 // LockClient is a [client.Locker].

@@ -8,8 +8,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/quorate/quorate/lab/history"
 	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/history"
 )
 
 // NewStore returns a Store that makes its calls through a client.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
-	"github.com/quorate/quorate/lab/locks/lockcheck"
 	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/lockcheck"
 )
 
 // LockClient is a [client.Locker].

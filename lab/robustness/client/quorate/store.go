@@ -5,8 +5,8 @@ import (
 	"strconv"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/lab/history"
 	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/history"
 )
 
 // NewStore returns a Store that makes its calls through a client.

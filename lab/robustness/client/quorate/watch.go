@@ -8,8 +8,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/lab/history"
 	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/history"
 )
 
 // NewWatcher returns a Watcher that watches through a client.

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/lab/history"
+	"github.com/quorate/quorate/lab/robustness/history"
 )
 
 // asked is a clientv3.Watcher that notes what it is asked and answers with a script.
