@@ -81,7 +81,7 @@ func TestFaultsPrintsATable(t *testing.T) {
 	assert.Contains(t, stdout, "none went backwards")
 	assert.Contains(t, stdout, "all are there at the end, each applied once")
 	assert.Contains(t, stdout, "The seed was 3.")
-	for _, want := range []string{"starting 3 members", "a follower, is stopped", "a follower, is killed", "reading back every write"} {
+	for _, want := range []string{"starting 3 members", "a follower, is stopped", "a follower, is killed", "waiting for the watches"} {
 		assert.Contains(t, stderr, want)
 	}
 }

@@ -159,7 +159,7 @@ func TestSoaks(t *testing.T) {
 		wrong: []string{"--callers", "-1"}, because: []string{"the number of callers must be 1 to 64; it is -1"},
 	}.check(t)
 	soakTest[resolvers.Config, resolvers.Result]{
-		name: "resolvers", promise: names.Serving,
+		name: "resolvers", promise: resolvers.Serving,
 		command: func(run func(context.Context, resolvers.Config) (resolvers.Result, error)) *cobra.Command {
 			return newResolversCommand(run)
 		},
@@ -177,14 +177,14 @@ func TestSoaks(t *testing.T) {
 // resolvers by default.
 func TestSoakIsWatches(t *testing.T) {
 	var asked []watches.Config
-	var resolvers []string
+	var defaults []string
 	cmd := func() *cobra.Command {
 		return newSoakCommand(func(_ context.Context, cfg watches.Config) (watches.Result, error) {
 			cfg.Log = nil
 			asked = append(asked, cfg)
 			return watches.Result{}, nil
 		}, nil, nil, func(_ context.Context, cfg resolvers.Config) (resolvers.Result, error) {
-			resolvers = cfg.Resolvers
+			defaults = cfg.Resolvers
 			return resolvers.Result{}, nil
 		})
 	}
@@ -194,7 +194,7 @@ func TestSoakIsWatches(t *testing.T) {
 		assert.Equal(t, asked[0], asked[1])
 	}
 	clitest.Exec(t.Context(), cmd(), "resolvers")
-	assert.Equal(t, resolvers.Resolvers(), resolvers)
+	assert.Equal(t, resolvers.Resolvers(), defaults)
 	status, _, stderr := clitest.Exec(t.Context(), cmd(), "leases")
 	assert.Equal(t, cli.Failure, status)
 	assert.Contains(t, stderr, `unknown command "leases" for "soak"`)
