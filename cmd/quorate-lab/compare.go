@@ -8,9 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quorate/quorate/lab/compare"
-	"github.com/quorate/quorate/lab/report"
-	"github.com/quorate/quorate/lab/scenario"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
+	"github.com/quorate/quorate/lab/robustness/compare"
+	"github.com/quorate/quorate/lab/robustness/report"
+	"github.com/quorate/quorate/lab/robustness/scenario"
 )
 
 // runComparison runs the experiment with several clients and prints the result. Only
@@ -23,7 +24,7 @@ func (f faultsFlags) runComparison(cmd *cobra.Command, cfg scenario.Config, run 
 	}
 	for i := range clients {
 		if f.once && clients[i].ID == compare.QuorateID {
-			clients[i].Description, clients[i].Connect = "writes are idempotent, otherwise as it comes", scenario.Idempotent
+			clients[i].Description, clients[i].Connect = "writes are idempotent, otherwise as it comes", quorate.Idempotent
 		}
 	}
 	result, err := compare.Run(cmd.Context(), compare.Config{

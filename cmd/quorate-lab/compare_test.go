@@ -15,12 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/cmd/internal/cli"
-	"github.com/quorate/quorate/lab/check"
-	"github.com/quorate/quorate/lab/compare"
-	"github.com/quorate/quorate/lab/history"
-	"github.com/quorate/quorate/lab/measure"
-	"github.com/quorate/quorate/lab/report"
-	"github.com/quorate/quorate/lab/scenario"
+	"github.com/quorate/quorate/lab/robustness/callcheck"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
+	"github.com/quorate/quorate/lab/robustness/compare"
+	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/measure"
+	"github.com/quorate/quorate/lab/robustness/report"
+	"github.com/quorate/quorate/lab/robustness/scenario"
 )
 
 // fakeExperiment returns an experiment without a cluster; change gets its report and the
@@ -46,7 +47,7 @@ func asItIs(int, *report.Report) error { return nil }
 
 // violate breaks a guarantee.
 func violate(rep *report.Report) {
-	rep.Verdict.Add(check.LostWrite, "put/0/1 is missing")
+	rep.Verdict.Add(callcheck.LostWrite, "put/0/1 is missing")
 }
 
 // compareWith runs "quorate-lab faults --compare" with further arguments.
@@ -193,7 +194,7 @@ func TestFaultsIdempotent(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		var writes []bool // of each run: whether they are idempotent
 		run := func(ctx context.Context, cfg scenario.Config) (report.Report, error) {
-			writes = append(writes, reflect.ValueOf(cfg.Connect).Pointer() == reflect.ValueOf(scenario.Idempotent).Pointer())
+			writes = append(writes, reflect.ValueOf(cfg.Connect).Pointer() == reflect.ValueOf(quorate.Idempotent).Pointer())
 			return fakeExperiment(asItIs)(ctx, cfg)
 		}
 		flag := fmt.Sprintf("--idempotent=%v", once)

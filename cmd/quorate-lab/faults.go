@@ -15,10 +15,11 @@ import (
 
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/compare"
 	"github.com/quorate/quorate/lab/fault"
-	"github.com/quorate/quorate/lab/report"
-	"github.com/quorate/quorate/lab/scenario"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
+	"github.com/quorate/quorate/lab/robustness/compare"
+	"github.com/quorate/quorate/lab/robustness/report"
+	"github.com/quorate/quorate/lab/robustness/scenario"
 )
 
 // runner runs an experiment; those of the lab are the real ones.
@@ -100,12 +101,14 @@ A healthy spell comes first, as the yardstick. A fault's row goes on until the
 cluster is healed, the calls that met the fault have ended, and a recovery spell
 of ` + scenario.DefaultRecovery.String() + ` has passed.
 
-Every write is read back at the end, and every event of every watch is held against
-what was read. The exit status is 1 if a write that had been acknowledged is
-missing, if one was applied twice or against what its caller was told, if a
-linearizable read went backwards, if a watch lost, repeated, disordered or
-changed an event, or ended without a good reason, or if a lease had ended while the
-client still claimed it to live; the report then shows the evidence. It is 2 if
+The history of the store is recorded beside that, from the members themselves; every
+answer, every write and every event of a watch is compared with it at the end. The
+exit status is 1 if a write that had been acknowledged is missing, if one was applied
+twice or against what its caller was told, if a linearizable read went backwards, if
+an answer was never true, if a watch lost, repeated, disordered or changed an event,
+or ended without a good reason, or if a lease had ended while the client still claimed
+it to live; the report then shows the evidence. A run keeps all calls and events in
+memory, about 30 MB for each minute. It is 2 if
 the run could not go on, 128 and the number of the signal if one ended the run
 early (130 for Ctrl-C), and 0 otherwise.
 
@@ -167,7 +170,7 @@ func (f faultsFlags) run(cmd *cobra.Command, run scenarioRunner) error {
 func (f faultsFlags) runQuorate(cmd *cobra.Command, cfg scenario.Config, run scenarioRunner) error {
 	cfg.Progress = report.NewLines(cmd.ErrOrStderr()).Show
 	if f.once {
-		cfg.Connect = scenario.Idempotent
+		cfg.Connect = quorate.Idempotent
 	}
 	rep, err := run(cmd.Context(), cfg)
 	if printErr := f.print(cmd.OutOrStdout(), rep); printErr != nil {

@@ -17,11 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/cmd/internal/cli"
-	"github.com/quorate/quorate/lab/compare"
-	"github.com/quorate/quorate/lab/measure"
-	"github.com/quorate/quorate/lab/report"
-	"github.com/quorate/quorate/lab/scenario"
-	"github.com/quorate/quorate/lab/watchcheck"
+	"github.com/quorate/quorate/lab/robustness/compare"
+	"github.com/quorate/quorate/lab/robustness/measure"
+	"github.com/quorate/quorate/lab/robustness/report"
+	"github.com/quorate/quorate/lab/robustness/scenario"
+	"github.com/quorate/quorate/lab/robustness/watchcheck"
 )
 
 // short returns the real experiment with short spells, and with a directory of
@@ -81,7 +81,7 @@ func TestFaultsPrintsATable(t *testing.T) {
 	assert.Contains(t, stdout, "none went backwards")
 	assert.Contains(t, stdout, "all are there at the end, each applied once")
 	assert.Contains(t, stdout, "The seed was 3.")
-	for _, want := range []string{"starting 3 members", "a follower, is stopped", "a follower, is killed", "reading back every write"} {
+	for _, want := range []string{"starting 3 members", "a follower, is stopped", "a follower, is killed", "waiting for the watches"} {
 		assert.Contains(t, stderr, want)
 	}
 }

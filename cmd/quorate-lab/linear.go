@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quorate/quorate/lab/linear"
+	"github.com/quorate/quorate/lab/robustness/linear"
 )
 
 func newLinearCommand(run runner[linear.Config, linear.Result]) *cobra.Command {

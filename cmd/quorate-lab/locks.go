@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quorate/quorate/lab/locks"
+	"github.com/quorate/quorate/lab/robustness/locks"
 )
 
 func newLocksCommand(run runner[locks.Config, locks.Result]) *cobra.Command {

@@ -12,11 +12,11 @@ import (
 
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/linear"
-	"github.com/quorate/quorate/lab/locks"
-	"github.com/quorate/quorate/lab/names"
-	"github.com/quorate/quorate/lab/scenario"
-	"github.com/quorate/quorate/lab/watches"
+	"github.com/quorate/quorate/lab/robustness/linear"
+	"github.com/quorate/quorate/lab/robustness/locks"
+	"github.com/quorate/quorate/lab/robustness/resolvers"
+	"github.com/quorate/quorate/lab/robustness/scenario"
+	"github.com/quorate/quorate/lab/robustness/watches"
 )
 
 func main() {
@@ -46,6 +46,6 @@ The exit status is
   quorate-lab up --members 3
   quorate-lab completion bash > /etc/bash_completion.d/quorate-lab`,
 	}, "etcd server "+version.Version+"\n")
-	root.AddCommand(newUpCommand(), newFaultsCommand(run), newSoakCommand(watches.Run, locks.Run, linear.Run, names.Run))
+	root.AddCommand(newUpCommand(), newFaultsCommand(run), newSoakCommand(watches.Run, locks.Run, linear.Run, resolvers.Run))
 	return root
 }

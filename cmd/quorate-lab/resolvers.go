@@ -6,11 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quorate/quorate/lab/names"
+	"github.com/quorate/quorate/lab/robustness/resolvers"
 )
 
-func newResolversCommand(run runner[names.Config, names.Result]) *cobra.Command {
-	var cfg names.Config
+func newResolversCommand(run runner[resolvers.Config, resolvers.Result]) *cobra.Command {
+	var cfg resolvers.Config
 	cmd := &cobra.Command{
 		Use:   "resolvers",
 		Short: "Resolve names whose sources fail, and check that channels keep their backends",
@@ -34,7 +34,7 @@ all is closed. Times in which this process does not run do not count.`,
   # Longer, of two resolvers, with the choices of an earlier run:
   quorate-lab soak resolvers --duration 10m --resolver dns,etcd --seed 7`,
 	}
-	addSoak(cmd, &cfg.Config, []count{{&cfg.Channels, "channels", names.DefaultChannels, "channels over each resolver"}}, func(ctx context.Context) (names.Result, error) { return run(ctx, cfg) })
-	cmd.Flags().StringSliceVar(&cfg.Resolvers, "resolver", names.Resolvers(), "resolvers under test, "+strings.Join(names.Resolvers(), ", "))
+	addSoak(cmd, &cfg.Config, []count{{&cfg.Channels, "channels", resolvers.DefaultChannels, "channels over each resolver"}}, func(ctx context.Context) (resolvers.Result, error) { return run(ctx, cfg) })
+	cmd.Flags().StringSliceVar(&cfg.Resolvers, "resolver", resolvers.Resolvers(), "resolvers under test, "+strings.Join(resolvers.Resolvers(), ", "))
 	return cmd
 }

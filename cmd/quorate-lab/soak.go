@@ -9,18 +9,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quorate/quorate/cmd/internal/cli"
-	"github.com/quorate/quorate/lab/linear"
-	"github.com/quorate/quorate/lab/locks"
-	"github.com/quorate/quorate/lab/names"
-	"github.com/quorate/quorate/lab/soak"
-	"github.com/quorate/quorate/lab/watches"
+	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/linear"
+	"github.com/quorate/quorate/lab/robustness/locks"
+	"github.com/quorate/quorate/lab/robustness/resolvers"
+	"github.com/quorate/quorate/lab/robustness/watches"
 )
 
 // newSoakCommand returns the command "soak", which does what its subcommand "watches"
 // does.
 func newSoakCommand(
 	runWatches runner[watches.Config, watches.Result], runLocks runner[locks.Config, locks.Result],
-	runLinear runner[linear.Config, linear.Result], runResolvers runner[names.Config, names.Result],
+	runLinear runner[linear.Config, linear.Result], runResolvers runner[resolvers.Config, resolvers.Result],
 ) *cobra.Command {
 	cmd := newWatchesCommand(runWatches)
 	cmd.Use = "soak"
@@ -46,7 +46,7 @@ func newSoakCommand(
 type soakResult interface {
 	fmt.Stringer
 	Checked() bool
-	Base() soak.Outcome
+	Base() robustness.Outcome
 }
 
 // count is a flag for a number that must be above 0.
@@ -68,12 +68,12 @@ kills at once.`
 
 // addSoak completes the command of a soak: the flags that all soaks have, its own counts, the end of its help, and how
 // it runs. The log goes to standard error.
-func addSoak[R soakResult](cmd *cobra.Command, cfg *soak.Config, counts []count, run func(context.Context) (R, error)) {
+func addSoak[R soakResult](cmd *cobra.Command, cfg *robustness.Config, counts []count, run func(context.Context) (R, error)) {
 	cmd.Long += soakEnds
 	f := cmd.Flags()
-	f.DurationVar(&cfg.Duration, "duration", soak.DefaultDuration, "how long faults are injected")
+	f.DurationVar(&cfg.Duration, "duration", robustness.DefaultDuration, "how long faults are injected")
 	f.Uint64Var(&cfg.Seed, "seed", 0, "seed of all choices (default a new one; it is printed)")
-	counts = append([]count{{&cfg.Members, "members", soak.DefaultMembers, "members of the cluster, 3 to 9"}}, counts...)
+	counts = append([]count{{&cfg.Members, "members", robustness.DefaultMembers, "members of the cluster, 3 to 9"}}, counts...)
 	for _, c := range counts {
 		f.IntVar(c.n, c.flag, c.standard, c.usage)
 	}
@@ -92,7 +92,7 @@ func addSoak[R soakResult](cmd *cobra.Command, cfg *soak.Config, counts []count,
 }
 
 // positive refuses a duration or count of 0, which a Config would replace by its default.
-func positive(cmd *cobra.Command, cfg *soak.Config, counts []count) error {
+func positive(cmd *cobra.Command, cfg *robustness.Config, counts []count) error {
 	wrong := cfg.Duration == 0
 	flags := "--duration"
 	for i, c := range counts {

@@ -12,13 +12,13 @@ import (
 
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/internal/cli/clitest"
-	"github.com/quorate/quorate/lab/linear"
-	"github.com/quorate/quorate/lab/locks"
-	"github.com/quorate/quorate/lab/locks/lockcheck"
-	"github.com/quorate/quorate/lab/names"
-	"github.com/quorate/quorate/lab/soak"
-	"github.com/quorate/quorate/lab/watchcheck"
-	"github.com/quorate/quorate/lab/watches"
+	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/linear"
+	"github.com/quorate/quorate/lab/robustness/lockcheck"
+	"github.com/quorate/quorate/lab/robustness/locks"
+	"github.com/quorate/quorate/lab/robustness/resolvers"
+	"github.com/quorate/quorate/lab/robustness/watchcheck"
+	"github.com/quorate/quorate/lab/robustness/watches"
 )
 
 // soakTest is what a soak is held to, over a runner that only answers. C is its configuration,
@@ -28,14 +28,14 @@ type soakTest[C, R any] struct {
 	command func(run func(context.Context, C) (R, error)) *cobra.Command
 	// checked is a result of a run that checked something, change changes what all results have.
 	checked R
-	change  func(result *R, change func(*soak.Outcome))
+	change  func(result *R, change func(*robustness.Outcome))
 	// promise is one that the soak checks.
-	promise soak.Promise
+	promise robustness.Promise
 	// flags are all flags but --duration 10m, --members 5 and --seed 42, config is what they come to,
 	// without the log, and base the part that all configurations have.
 	flags  []string
 	config C
-	base   func(*C) *soak.Config
+	base   func(*C) *robustness.Config
 	// zero must not be 0; refused is the beginning of the error.
 	zero, refused string
 	// wrong are flags that the soak itself refuses, and why.
@@ -71,8 +71,8 @@ func (s soakTest[C, R]) check(t *testing.T) {
 func (s soakTest[C, R]) exitStatus(t *testing.T) {
 	var nothing R
 	early, bad := s.checked, s.checked
-	s.change(&early, func(o *soak.Outcome) { o.Interrupted = true })
-	s.change(&bad, func(o *soak.Outcome) {
+	s.change(&early, func(o *robustness.Outcome) { o.Interrupted = true })
+	s.change(&bad, func(o *robustness.Outcome) {
 		v := o.Verdict.Add(s.promise, "it is broken")
 		v.Evidence, v.Page = []string{"response 3"}, "group7.html"
 		o.Verdict.Count(s.promise, 1)
@@ -104,11 +104,11 @@ func (s soakTest[C, R]) exitStatus(t *testing.T) {
 
 func (s soakTest[C, R]) checkFlags(t *testing.T) {
 	result := s.checked
-	s.change(&result, func(o *soak.Outcome) { o.Seed = 42 })
+	s.change(&result, func(o *robustness.Outcome) { o.Seed = 42 })
 	_, stdout, _, asked := s.exec(t.Context(), result, nil, append([]string{"--duration", "10m", "--members", "5", "--seed", "42"}, s.flags...)...)
 	assert.NotNil(t, s.base(&asked).Log)
 	s.base(&asked).Log = nil
-	*s.base(&s.config) = soak.Config{Duration: 10 * time.Minute, Members: 5, Seed: 42}
+	*s.base(&s.config) = robustness.Config{Duration: 10 * time.Minute, Members: 5, Seed: 42}
 	assert.Equal(t, s.config, asked)
 	assert.Contains(t, stdout, "seed 42")
 
@@ -128,9 +128,9 @@ func TestSoaks(t *testing.T) {
 			return newWatchesCommand(run)
 		},
 		checked: watches.Result{Delivered: watchcheck.Verdict{Watches: 7, Events: 99}},
-		change:  func(r *watches.Result, change func(*soak.Outcome)) { change(&r.Outcome) },
+		change:  func(r *watches.Result, change func(*robustness.Outcome)) { change(&r.Outcome) },
 		flags:   []string{"--watches", "9", "--writers", "2"}, config: watches.Config{Watches: 9, Writers: 2},
-		base: func(c *watches.Config) *soak.Config { return &c.Config },
+		base: func(c *watches.Config) *robustness.Config { return &c.Config },
 		zero: "--members", refused: "--duration, --members, --watches and --writers",
 		wrong: []string{"--watches", "-1"}, because: []string{"the number of watches must be 1 to 1000; it is -1"},
 	}.check(t)
@@ -140,9 +140,9 @@ func TestSoaks(t *testing.T) {
 			return newLocksCommand(run)
 		},
 		checked: locks.Result{Attempts: map[lockcheck.Style]locks.Answers{lockcheck.Lock: {Taken: 7}}},
-		change:  func(r *locks.Result, change func(*soak.Outcome)) { change(&r.Outcome) },
+		change:  func(r *locks.Result, change func(*robustness.Outcome)) { change(&r.Outcome) },
 		flags:   []string{"--contenders", "9", "--locks", "2"}, config: locks.Config{Contenders: 9, Locks: 2},
-		base: func(c *locks.Config) *soak.Config { return &c.Config },
+		base: func(c *locks.Config) *robustness.Config { return &c.Config },
 		zero: "--locks", refused: "--duration, --members, --contenders and --locks",
 		wrong: []string{"--contenders", "-1"}, because: []string{"the number of contenders must be 1 to 200; it is -1"},
 	}.check(t)
@@ -152,21 +152,21 @@ func TestSoaks(t *testing.T) {
 			return newLinearCommand(run)
 		},
 		checked: linear.Result{Checks: linear.Checks{Groups: 7}},
-		change:  func(r *linear.Result, change func(*soak.Outcome)) { change(&r.Outcome) },
+		change:  func(r *linear.Result, change func(*robustness.Outcome)) { change(&r.Outcome) },
 		flags:   []string{"--callers", "9", "--pages", "evidence"}, config: linear.Config{Callers: 9, PageDir: "evidence"},
-		base: func(c *linear.Config) *soak.Config { return &c.Config },
+		base: func(c *linear.Config) *robustness.Config { return &c.Config },
 		zero: "--callers", refused: "--duration, --members and --callers",
 		wrong: []string{"--callers", "-1"}, because: []string{"the number of callers must be 1 to 64; it is -1"},
 	}.check(t)
-	soakTest[names.Config, names.Result]{
-		name: "resolvers", promise: names.Serving,
-		command: func(run func(context.Context, names.Config) (names.Result, error)) *cobra.Command {
+	soakTest[resolvers.Config, resolvers.Result]{
+		name: "resolvers", promise: resolvers.Serving,
+		command: func(run func(context.Context, resolvers.Config) (resolvers.Result, error)) *cobra.Command {
 			return newResolversCommand(run)
 		},
-		checked: names.Result{Trials: []names.Trial{{Resolver: "dns"}}},
-		change:  func(r *names.Result, change func(*soak.Outcome)) { change(&r.Outcome) },
-		flags:   []string{"--channels", "9", "--resolver", "dns,etcd"}, config: names.Config{Channels: 9, Resolvers: []string{"dns", "etcd"}},
-		base: func(c *names.Config) *soak.Config { return &c.Config },
+		checked: resolvers.Result{Trials: []resolvers.Trial{{Resolver: "dns"}}},
+		change:  func(r *resolvers.Result, change func(*robustness.Outcome)) { change(&r.Outcome) },
+		flags:   []string{"--channels", "9", "--resolver", "dns,etcd"}, config: resolvers.Config{Channels: 9, Resolvers: []string{"dns", "etcd"}},
+		base: func(c *resolvers.Config) *robustness.Config { return &c.Config },
 		zero: "--channels", refused: "--duration, --members and --channels",
 		wrong:   []string{"--channels", "-1", "--resolver", "dns,consul,dns"},
 		because: []string{"the number of channels must be 1 to 1000; it is -1", `unknown resolver "consul"`, `the resolver "dns" is named twice`},
@@ -177,15 +177,15 @@ func TestSoaks(t *testing.T) {
 // resolvers by default.
 func TestSoakIsWatches(t *testing.T) {
 	var asked []watches.Config
-	var resolvers []string
+	var defaults []string
 	cmd := func() *cobra.Command {
 		return newSoakCommand(func(_ context.Context, cfg watches.Config) (watches.Result, error) {
 			cfg.Log = nil
 			asked = append(asked, cfg)
 			return watches.Result{}, nil
-		}, nil, nil, func(_ context.Context, cfg names.Config) (names.Result, error) {
-			resolvers = cfg.Resolvers
-			return names.Result{}, nil
+		}, nil, nil, func(_ context.Context, cfg resolvers.Config) (resolvers.Result, error) {
+			defaults = cfg.Resolvers
+			return resolvers.Result{}, nil
 		})
 	}
 	clitest.Exec(t.Context(), cmd(), "--seed", "42", "--watches", "9")
@@ -194,7 +194,7 @@ func TestSoakIsWatches(t *testing.T) {
 		assert.Equal(t, asked[0], asked[1])
 	}
 	clitest.Exec(t.Context(), cmd(), "resolvers")
-	assert.Equal(t, names.Resolvers(), resolvers)
+	assert.Equal(t, resolvers.Resolvers(), defaults)
 	status, _, stderr := clitest.Exec(t.Context(), cmd(), "leases")
 	assert.Equal(t, cli.Failure, status)
 	assert.Contains(t, stderr, `unknown command "leases" for "soak"`)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/quorate/quorate/lab/watches"
+	"github.com/quorate/quorate/lab/robustness/watches"
 )
 
 func newWatchesCommand(run runner[watches.Config, watches.Result]) *cobra.Command {

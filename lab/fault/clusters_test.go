@@ -19,7 +19,8 @@ import (
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/lab/link"
-	"github.com/quorate/quorate/lab/load"
+	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
 )
 
 // look says what is out of order in a cluster, each in a word or two.
@@ -167,11 +168,11 @@ func connect(t *testing.T, c *lab.Cluster, endpoints []string, security *tls.Con
 	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, TLS: security, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
-	return fault.Client{Store: load.NewStore(client), Close: client.Close}
+	return fault.Client{Store: quorate.NewStore(client), Close: client.Close}
 }
 
 // gets reads through a store until it is answered.
-func gets(t *testing.T, store load.Store) {
+func gets(t *testing.T, store client.Store) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)

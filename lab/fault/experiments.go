@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/link"
-	"github.com/quorate/quorate/lab/load"
+	"github.com/quorate/quorate/lab/robustness/client"
 )
 
 const (
@@ -130,7 +130,7 @@ func throttle(ctx context.Context, s Scene) error {
 	for _, m := range s.Cluster.Members() {
 		s.Cluster.ClientLink(m).Throttle(link.Reverse, throttledRate)
 	}
-	page := load.Page{From: largePrefix, End: largePrefix[:len(largePrefix)-1] + "0"}
+	page := client.Page{From: largePrefix, End: largePrefix[:len(largePrefix)-1] + "0"}
 	var read, failed atomic.Int64
 	var work sync.WaitGroup
 	end := time.Now().Add(s.hold())

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/load"
+	"github.com/quorate/quorate/lab/robustness/client"
 )
 
 // defaultHold is how long a fault goes on that is a thing being done, unless the scene says how long.
@@ -51,7 +51,7 @@ type Scene struct {
 	// Front is how clients reach the cluster, nil if by the members' endpoints.
 	Front *Front
 	// Store is that of the client whose calls are measured. Only the faults that also load it need one.
-	Store load.Store
+	Store client.Store
 	// Join connects another client of the process, with a TLS configuration or with that of
 	// the others. Nil for a scene that has other clients already.
 	Join func(*tls.Config) (Client, error)
@@ -59,7 +59,7 @@ type Scene struct {
 
 // Client is one that works beside those that are measured.
 type Client struct {
-	Store load.Store
+	Store client.Store
 	Close func() error
 }
 

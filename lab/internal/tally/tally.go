@@ -17,11 +17,11 @@ type Promise string
 
 // Violation is one broken promise.
 type Violation struct {
-	Promise Promise
+	Promise Promise `json:"promise"`
 	// Message says what is wrong.
-	Message string
+	Message string `json:"message"`
 	// Evidence lists the observations that prove it, oldest first; empty if the message says it all.
-	Evidence []string
+	Evidence []string `json:"evidence"`
 	// Page is the file that shows it in a browser, empty if there is none.
 	Page string
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate/quorate/lab/linear/model"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
 
 func (r *run) conclude(ctx context.Context) (Result, error) {

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/lab/linear/model"
-	"github.com/quorate/quorate/lab/watchcheck"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
+	"github.com/quorate/quorate/lab/robustness/watchcheck"
 )
 
 // Bounds and defaults.

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/lab/history"
-	"github.com/quorate/quorate/lab/load"
-	"github.com/quorate/quorate/lab/watchcheck"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
+	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/watchcheck"
 )
 
 // watch is a watch of all keys, with the responses it received.
@@ -25,7 +25,7 @@ func (r *run) openWatches(ctx context.Context) {
 		w := &watch{Watch: history.Watch{ID: id, Request: r.watchRequest(id%2 == 0)}, reached: make(chan int64, 1)}
 		r.watches = append(r.watches, w)
 		w.Asked = time.Since(r.begin)
-		responses := load.NewWatcher(r.cfg.Client).Watch(ctx, w.Request)
+		responses := quorate.NewWatcher(r.cfg.Client).Watch(ctx, w.Request)
 		w.Returned = time.Since(r.begin)
 		r.watching.Go(func() {
 			w.End = history.EndedByItself
@@ -95,7 +95,7 @@ func (r *run) replay(ctx context.Context, last int64) ([]history.Event, error) {
 	ctx, cancel := r.limited(ctx)
 	defer cancel()
 	var events []history.Event
-	for response := range load.NewWatcher(r.cfg.Client).Watch(ctx, r.watchRequest(false)) {
+	for response := range quorate.NewWatcher(r.cfg.Client).Watch(ctx, r.watchRequest(false)) {
 		if response.IsTerminal() {
 			return nil, fmt.Errorf("read the history of the store: %w", errors.Join(response.Err, errHistory))
 		}

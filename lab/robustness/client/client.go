@@ -1,0 +1,66 @@
+// Package client has what the lab asks of a client of etcd. Its packages quorate and official implement it with the same source,
+// of which official has a copy that `go generate` makes.
+package client
+
+//go:generate go run ./internal/copyquorate
+
+import (
+	"context"
+	"crypto/tls"
+	"iter"
+	"time"
+
+	"github.com/quorate/quorate/lab/robustness/history"
+)
+
+// Target is what a client connects to.
+type Target struct {
+	Endpoints []string
+	// TLS is nil for members that serve without.
+	TLS *tls.Config
+}
+
+// Services are what the load uses of a client. Without a Watcher it watches
+// nothing, without a Lessor it keeps no leases.
+type Services struct {
+	Store   Store
+	Watcher Watcher
+	Lessor  Lessor
+}
+
+// Watcher is what the lab asks of a client's watches.
+type Watcher interface {
+	// Watch begins a watch and returns what its reader takes from the channel,
+	// response by response, until the channel is closed. The time of arrival is left
+	// for the reader to fill in. The end of ctx ends the watch; a reader that stops
+	// before the last response must end it.
+	Watch(ctx context.Context, req history.WatchRequest) iter.Seq[history.WatchResponse]
+}
+
+// Lessor is what the lab asks of a client's leases.
+type Lessor interface {
+	// Grant creates a lease and returns its id and the time to live that the server
+	// chose, which may be longer than the one asked for.
+	Grant(ctx context.Context, ttl time.Duration) (id int64, granted time.Duration, err error)
+	// Attach writes a key that goes when the lease does.
+	Attach(ctx context.Context, id int64, key, value string) error
+	// Revoke ends a lease. The keys that are attached to it go.
+	Revoke(ctx context.Context, id int64) error
+	// KeepAlive keeps a lease alive and returns, with each answer, until when the
+	// client then claims the lease to live. When the client ends the keepalive, an
+	// error says why, if the client does, and is the last to come. The end of ctx ends
+	// it too; a reader that stops before must end ctx.
+	KeepAlive(ctx context.Context, id int64) iter.Seq2[time.Time, error]
+}
+
+// Connection is how a load reaches a cluster.
+type Connection struct {
+	// Services that the load uses. Without a Watcher or a Lessor there are no
+	// watches or leases.
+	Services
+	// RequireLeader says that every watch ends when its member has no leader,
+	// which the checks then allow.
+	RequireLeader bool
+	// Close ends the connection.
+	Close func() error
+}

@@ -1,0 +1,63 @@
+package quorate
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+)
+
+func TestLessorPassesOnWhatTheClientClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const late = time.Second
+		cluster, err := fakeetcd.Start(1)
+		require.NoError(t, err)
+		defer cluster.Close()
+		cluster.On("LeaseKeepAlive", func(call *fakeetcd.Call) {
+			call.OnSend(func(proto.Message) bool {
+				time.Sleep(late)
+				return true
+			})
+			_, _ = call.Execute()
+		})
+		client, err := clientv3.New(clientv3.Config{
+			Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
+		})
+		require.NoError(t, err)
+		defer client.Close()
+
+		lessor, store := NewLessor(client), NewStore(client)
+		id, ttl, err := lessor.Grant(t.Context(), 12*time.Second)
+		require.NoError(t, err)
+		assert.Equal(t, 12*time.Second, ttl)
+		require.NoError(t, lessor.Attach(t.Context(), id, "k", "v"))
+		a, err := store.Get(t.Context(), "k", false)
+		require.NoError(t, err)
+		assert.Equal(t, "v", a.Read.Value)
+
+		answers := 0
+		for until, err := range lessor.KeepAlive(t.Context(), id) {
+			if answers == 3 {
+				require.Equal(t, rpctypes.ErrLeaseNotFound, err, "why there are no more")
+				break
+			}
+			require.NoError(t, err)
+			require.Equal(t, 12*time.Second-late, time.Until(until), "counted from the sending")
+			if answers++; answers == 3 {
+				require.NoError(t, lessor.Revoke(t.Context(), id))
+			}
+		}
+		assert.Equal(t, 3, answers)
+		a, err = store.Get(t.Context(), "k", false)
+		require.NoError(t, err)
+		assert.False(t, a.Read.Found)
+	})
+}

@@ -1,0 +1,92 @@
+package quorate
+
+import (
+	"context"
+	"iter"
+	"unique"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/history"
+)
+
+// NewWatcher returns a Watcher that watches through a client.
+func NewWatcher(w clientv3.Watcher) client.Watcher { return watcher{w} }
+
+type watcher struct {
+	watcher clientv3.Watcher
+}
+
+func (w watcher) Watch(ctx context.Context, req history.WatchRequest) iter.Seq[history.WatchResponse] {
+	if req.RequireLeader {
+		ctx = clientv3.WithRequireLeader(ctx)
+	}
+	responses := w.watcher.Watch(ctx, req.Key, WatchOptions(req)...)
+	return func(yield func(history.WatchResponse) bool) {
+		for resp := range responses {
+			if !yield(WatchResponse(resp)) {
+				return
+			}
+		}
+	}
+}
+
+// WatchOptions spells a request in the options of the client. RequireLeader is not
+// among them: it is a property of the context.
+func WatchOptions(req history.WatchRequest) []clientv3.OpOption {
+	opts := []clientv3.OpOption{clientv3.WithRev(req.StartRevision)}
+	for _, o := range []struct {
+		set    bool
+		option func() clientv3.OpOption
+	}{
+		{req.RangeEnd != "", func() clientv3.OpOption { return clientv3.WithRange(req.RangeEnd) }},
+		{req.PrevKV, clientv3.WithPrevKV},
+		{req.ProgressNotify, clientv3.WithProgressNotify},
+		{req.CreatedNotify, clientv3.WithCreatedNotify},
+		{req.Fragment, clientv3.WithFragment},
+		{req.NoPut, clientv3.WithFilterPut},
+		{req.NoDelete, clientv3.WithFilterDelete},
+	} {
+		if o.set {
+			opts = append(opts, o.option())
+		}
+	}
+	return opts
+}
+
+// WatchResponse turns a response of the client into one of a history.
+func WatchResponse(resp clientv3.WatchResponse) history.WatchResponse {
+	return history.WatchResponse{
+		Revision: resp.Header.GetRevision(), Created: resp.Created, Canceled: resp.Canceled,
+		CompactRevision: resp.CompactRevision, Err: resp.Err(), Events: Events(resp.Events),
+	}
+}
+
+// Events turns events as a server sends them into those of a history. Many watches
+// see the same ones, so equal texts are kept once.
+func Events(from []*mvccpb.Event) []history.Event {
+	if len(from) == 0 {
+		return nil
+	}
+	events := make([]history.Event, len(from))
+	for i, e := range from {
+		events[i].KeyValue = keyValue(e.Kv)
+		if e.Type == mvccpb.Event_DELETE {
+			events[i].Type = history.DeleteEvent
+		}
+		if e.PrevKv != nil {
+			prev := keyValue(e.PrevKv)
+			events[i].Prev = &prev
+		}
+	}
+	return events
+}
+
+func keyValue(kv *mvccpb.KeyValue) history.KeyValue {
+	return history.KeyValue{
+		Key: unique.Make(string(kv.GetKey())).Value(), Value: unique.Make(string(kv.GetValue())).Value(),
+		CreateRevision: kv.GetCreateRevision(), ModRevision: kv.GetModRevision(), Version: kv.GetVersion(), Lease: kv.GetLease(),
+	}
+}

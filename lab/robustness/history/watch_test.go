@@ -1,0 +1,114 @@
+package history_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/quorate/quorate/lab/robustness/history"
+)
+
+func TestWatchRequestMatches(t *testing.T) {
+	put := func(key string) history.Event { return history.Event{KeyValue: history.KeyValue{Key: key}} }
+	gone := func(key string) history.Event {
+		return history.Event{Type: history.DeleteEvent, KeyValue: history.KeyValue{Key: key}}
+	}
+	tests := []struct {
+		name    string
+		request history.WatchRequest
+		yes, no []history.Event
+	}{
+		{
+			"one key",
+			history.WatchRequest{Key: "b"},
+			[]history.Event{put("b"), gone("b")},
+			[]history.Event{put("a"), put("ba"), put("")},
+		},
+		{
+			"a range",
+			history.WatchRequest{Key: "b", RangeEnd: "d"},
+			[]history.Event{put("b"), put("cz"), gone("c")},
+			[]history.Event{put("a"), put("d"), gone("d")},
+		},
+		{
+			"from a key on",
+			history.WatchRequest{Key: "b", RangeEnd: "\x00"},
+			[]history.Event{put("b"), put("z")},
+			[]history.Event{put("a")},
+		},
+		{
+			"no puts",
+			history.WatchRequest{Key: "b", NoPut: true},
+			[]history.Event{gone("b")},
+			[]history.Event{put("b"), gone("c")},
+		},
+		{
+			"no deletes",
+			history.WatchRequest{Key: "b", NoDelete: true},
+			[]history.Event{put("b")},
+			[]history.Event{gone("b")},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, e := range tt.yes {
+				assert.True(t, tt.request.Matches(e), "%v", e)
+			}
+			for _, e := range tt.no {
+				assert.False(t, tt.request.Matches(e), "%v", e)
+			}
+		})
+	}
+}
+
+func TestWatchResponseKinds(t *testing.T) {
+	tests := []struct {
+		name               string
+		response           history.WatchResponse
+		progress, terminal bool
+	}{
+		{"events", history.WatchResponse{Revision: 2, Events: []history.Event{{}}}, false, false},
+		{"progress", history.WatchResponse{Revision: 2}, true, false},
+		{"created", history.WatchResponse{Revision: 2, Created: true}, false, false},
+		{"compacted", history.WatchResponse{Revision: 2, CompactRevision: 5}, false, true},
+		{"cancelled", history.WatchResponse{Revision: 2, Canceled: true}, false, true},
+		{"failed", history.WatchResponse{Revision: 2, Err: errors.New("no")}, false, true},
+		{"nothing", history.WatchResponse{}, false, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			assert.Equal(t, tt.progress, tt.response.IsProgress())
+			assert.Equal(t, tt.terminal, tt.response.IsTerminal())
+		})
+	}
+}
+
+func TestIsCreate(t *testing.T) {
+	first := history.Event{KeyValue: history.KeyValue{CreateRevision: 7, ModRevision: 7, Version: 1}}
+	assert.True(t, first.IsCreate())
+	again := history.Event{KeyValue: history.KeyValue{CreateRevision: 7, ModRevision: 8, Version: 2}}
+	assert.False(t, again.IsCreate())
+	gone := history.Event{Type: history.DeleteEvent, KeyValue: history.KeyValue{ModRevision: 9}}
+	assert.False(t, gone.IsCreate())
+}
+
+func TestWatchInWords(t *testing.T) {
+	for want, s := range map[string]interface{ String() string }{
+		"put": history.PutEvent, "delete": history.DeleteEvent, "EventType(9)": history.EventType(9),
+		"open": history.StillOpen, "left": history.LeftByReader, "ended": history.EndedByItself, "Ending(9)": history.Ending(9),
+		"delete /a at revision 12": history.Event{
+			Type: history.DeleteEvent, KeyValue: history.KeyValue{Key: "/a", ModRevision: 12},
+		},
+		"watch 3 of /a": history.Watch{ID: 3, Request: history.WatchRequest{Key: "/a"}},
+		`["/a", …) from revision 12`: history.WatchRequest{
+			Key: "/a", RangeEnd: "\x00", StartRevision: 12,
+		},
+		`["a", "b"), prev_kv, progress_notify, created_notify, fragment, no_put, no_delete, require_leader`: history.WatchRequest{
+			Key: "a", RangeEnd: "b", PrevKV: true, ProgressNotify: true, CreatedNotify: true, Fragment: true,
+			NoPut: true, NoDelete: true, RequireLeader: true,
+		},
+	} {
+		assert.Equal(t, want, s.String())
+	}
+}

@@ -1,0 +1,161 @@
+package linear
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
+)
+
+const (
+	// checkers is how many groups are checked at a time.
+	checkers = 2
+	// rereadPause is the time between two attempts to read the keys of a group.
+	rereadPause = 100 * time.Millisecond
+)
+
+// checker checks groups that callers have left.
+type checker struct {
+	cfg    Config
+	client Client
+	pool   *pool
+	log    *robustness.Log
+
+	mu      sync.Mutex
+	counts  Checks
+	verdict robustness.Verdict
+	err     error
+}
+
+// Checks counts what was checked.
+type Checks struct {
+	// Groups whose history was checked.
+	Groups int
+	// Longest is how many operations the longest of these histories has.
+	Longest int
+	// Slowest is the longest time that the check of a history took.
+	Slowest time.Duration
+	// Unseen writes ended in an unknown outcome and left nothing that was seen.
+	Unseen int
+}
+
+func newChecker(cfg Config, client Client, pool *pool, log *robustness.Log) *checker {
+	return &checker{cfg: cfg, client: client, pool: pool, log: log}
+}
+
+// run checks groups until there are no more. When ctx ends it only takes them.
+func (k *checker) run(ctx context.Context, groups <-chan *group) {
+	for g := range groups {
+		err := k.reread(ctx, g)
+		if err == nil {
+			err = k.check(g)
+		}
+		if err != nil {
+			k.mu.Lock()
+			k.err = errors.Join(k.err, err)
+			k.mu.Unlock()
+		}
+	}
+}
+
+// reread reads the keys of a group once more, so that the last writes are seen. The
+// read is a part of the history.
+func (k *checker) reread(ctx context.Context, g *group) error {
+	op := model.Operation{Client: k.cfg.Callers, Request: model.Request{
+		Kind: model.Snapshot, Then: []model.Act{{Key: 0}, {Key: 1}, {Key: 2}},
+	}}
+	for {
+		op.Call = k.log.Now()
+		reading, cancel := context.WithTimeout(ctx, callTimeout)
+		response, err := k.client.Do(reading, g.keys, op.Request)
+		cancel()
+		op.Return = k.log.Now()
+		if err == nil {
+			op.Response = response
+			g.operations = append(g.operations, op)
+			k.pool.claim(op)
+			return nil
+		}
+		if pause.For(ctx, rereadPause) != nil {
+			return fmt.Errorf("read the keys of group %d: %w", g.number, err)
+		}
+	}
+}
+
+// check checks the history of a group.
+func (k *checker) check(g *group) error {
+	began := k.log.Now()
+	finding, err := model.Check(model.History{Operations: g.operations, Claimed: k.pool.claims.has}, k.cfg.CheckTimeout)
+	if err != nil {
+		return fmt.Errorf("group %d: %w", g.number, err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.counts.Groups++
+	k.counts.Longest = max(k.counts.Longest, len(g.operations))
+	k.counts.Slowest = max(k.counts.Slowest, k.log.Now()-began)
+	k.counts.Unseen += finding.Unseen
+	switch finding.Verdict {
+	case model.Linearizable:
+		return nil
+	case model.Violated:
+		return k.violated(g, finding)
+	default:
+		k.verdict.Add(Decided, "group %d: %s", g.number, finding.Message)
+		return nil
+	}
+}
+
+// violated notes a violation, and leaves a page that shows it.
+func (k *checker) violated(g *group, finding model.Finding) error {
+	k.log.Note(fmt.Sprintf("group %d is not linearizable", g.number))
+	violation := k.verdict.Add(Linearizable, "group %d: %s", g.number, finding.Message)
+	if violation == nil {
+		return nil
+	}
+	violation.Page = filepath.Join(k.cfg.PageDir, fmt.Sprintf("linear-seed%d-group%d.html", k.cfg.Seed, g.number))
+	if err := save(violation.Page, finding); err != nil {
+		return fmt.Errorf("show a violation: %w", err)
+	}
+	return nil
+}
+
+// save writes the page of a violation, and makes the directory for it.
+func save(name string, finding model.Finding) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	page, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(finding.Visualize(page), page.Close())
+}
+
+// conclude counts the revisions of the store when everything is checked: those that no
+// write is known to have are at most as many as there are writes that may have one. It
+// returns what went wrong with the checks.
+func (k *checker) conclude() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	highest, missing := k.pool.claims.unclaimed()
+	if k.err == nil && !k.cfg.Idempotent && missing > int64(k.counts.Unseen) {
+		k.verdict.Add(Accounted, "%d of %d revisions belong to no write that was answered or seen, but only %d writes ended in an "+
+			"unknown outcome unseen: some writes were executed more than once", missing, highest, k.counts.Unseen)
+	}
+	return k.err
+}
+
+// String tells how the checks stand.
+func (k *checker) String() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return fmt.Sprintf("%d groups checked, %d waiting, %d violations", k.counts.Groups, len(k.pool.retired), k.verdict.Total())
+}

@@ -1,0 +1,278 @@
+//go:build experiment
+
+package linear
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
+	"github.com/quorate/quorate/retry"
+)
+
+// stale makes a serializable read of every get.
+type stale struct{ Client }
+
+func (c stale) Do(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
+	if request.Kind == model.Get {
+		request.Kind = model.SerializableGet
+	}
+	return c.Client.Do(ctx, keys, request)
+}
+
+// repeating makes a write again when it does not know whether it was executed.
+type repeating struct{ Client }
+
+func (c repeating) Do(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
+	response, err := c.Client.Do(ctx, keys, request)
+	if outcome(request.Kind, err) != model.Unknown {
+		return response, err
+	}
+	again, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	return c.Client.Do(again, keys, request)
+}
+
+// denying says that a write had no effect when it does not know.
+type denying struct{ Client }
+
+func (c denying) Do(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
+	response, err := c.Client.Do(ctx, keys, request)
+	if outcome(request.Kind, err) == model.Unknown {
+		err = rpctypes.ErrTooManyRequests
+	}
+	return response, err
+}
+
+// joining has a get join one of the same key that is in flight.
+type joining struct {
+	Client
+
+	mu       *sync.Mutex
+	inFlight map[string]*flight
+}
+
+type flight struct {
+	done     chan struct{}
+	response model.Response
+	err      error
+}
+
+func newJoining(sound Client) Client { return joining{sound, &sync.Mutex{}, map[string]*flight{}} }
+
+func (c joining) Do(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
+	if request.Kind != model.Get || !request.Shared {
+		return c.Client.Do(ctx, keys, request)
+	}
+	key := keys[request.Then[0].Key]
+	c.mu.Lock()
+	f, joins := c.inFlight[key]
+	if !joins {
+		f = &flight{done: make(chan struct{})}
+		c.inFlight[key] = f
+	}
+	c.mu.Unlock()
+	if !joins {
+		f.response, f.err = c.Client.Do(ctx, keys, request)
+		c.mu.Lock()
+		delete(c.inFlight, key)
+		c.mu.Unlock()
+		close(f.done)
+	}
+	<-f.done
+	return f.response, f.err
+}
+
+// resending loses the response to every other group and says that nothing of it was executed, so
+// that its writes are sent again.
+type resending struct {
+	clientv3.KV
+
+	groups *atomic.Int64
+}
+
+func (k resending) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	response, err := k.KV.Do(ctx, op)
+	if err == nil && op.IsTxn() && k.groups.Add(1)%2 == 0 {
+		return clientv3.OpResponse{}, rpctypes.ErrTooManyRequests
+	}
+	return response, err
+}
+
+// newResending puts the fault below the groups of a client.
+func newResending(sound Client) Client {
+	c := sound.(quorate)
+	c.sharing = sharing(resending{c.KV, new(atomic.Int64)})
+	return c
+}
+
+// early answers the floors of a cache by the revision of one that was sent a little before, as a
+// cache would that lets gets join a floor in flight. It answers no less than what the cache has,
+// which would take that for a store that has gone back.
+type early struct {
+	clientv3.KV
+
+	over atomic.Pointer[cache.Cache]
+	mu   sync.Mutex
+	last *clientv3.GetResponse
+	sent time.Time
+}
+
+func (k *early) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	c := k.over.Load()
+	if c == nil || !clientv3.OpGet(key, opts...).IsCountOnly() {
+		return k.KV.Get(ctx, key, opts...)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.last != nil && time.Since(k.sent) < 200*time.Millisecond {
+		header := proto.CloneOf(k.last.Header)
+		header.Revision = max(header.Revision, c.Freshness().Revision)
+		return &clientv3.GetResponse{Header: header}, nil
+	}
+	sent := time.Now()
+	response, err := k.KV.Get(ctx, key, opts...)
+	k.last, k.sent = response, sent
+	return response, err
+}
+
+// slowWatcher is a Watcher that delivers everything a little late, but for progress if that
+// overtakes.
+type slowWatcher struct {
+	clientv3.Watcher
+
+	overtakes bool
+}
+
+// watchPause is how late its watches are.
+const watchPause = 50 * time.Millisecond
+
+func (w slowWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	from, to := w.Watcher.Watch(ctx, key, opts...), make(chan clientv3.WatchResponse)
+	go func() {
+		defer close(to)
+		var held []clientv3.WatchResponse
+		var due <-chan time.Time
+		for {
+			var out []clientv3.WatchResponse
+			select {
+			case response, open := <-from:
+				switch {
+				case !open:
+					return
+				case w.overtakes && len(response.Events) == 0:
+					out = []clientv3.WatchResponse{response}
+				default:
+					held = append(held, response)
+					if due == nil {
+						due = time.After(watchPause)
+					}
+				}
+			case <-due:
+				out, held, due = held, nil, nil
+			}
+			for _, response := range out {
+				select {
+				case to <- response:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+	}()
+	return to
+}
+
+// newSpoiledCache replaces the cache of a client by one over a KV and a Watcher with a mistake.
+func newSpoiledCache(t *testing.T, sound Client, kv *early, watcher clientv3.Watcher) Client {
+	c := sound.(quorate)
+	c.cache.Close()
+	soundKV, soundWatcher := c.KV, c.Watcher
+	if kv != nil {
+		c.KV = kv
+	}
+	c.Watcher = watcher
+	c, err := cached(c)
+	require.NoError(t, err)
+	c.KV, c.Watcher = soundKV, soundWatcher
+	if kv != nil {
+		kv.over.Store(c.cache)
+	}
+	return c
+}
+
+// alarm is a log that calls off the run when the first violation is found.
+type alarm struct{ found context.CancelFunc }
+
+func (a alarm) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("is not linearizable")) {
+		a.found()
+	}
+	return len(p), nil
+}
+
+// TestFaultyClientsAreFound puts clients that break promises in place of the correct
+// one. Each is found out within some thousand operations, which take seconds, and minutes
+// on a machine that is short of CPU.
+func TestFaultyClientsAreFound(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(rpctypes.ErrTooManyRequests))
+	callers := map[string]int{"resending": 48} // a shared client sends some writes alone, and groups the others
+	tests := map[string]func(Client) Client{
+		"stale":     func(sound Client) Client { return stale{sound} },
+		"repeating": func(sound Client) Client { return repeating{sound} },
+		"denying":   func(sound Client) Client { return denying{sound} },
+		"joining":   newJoining,
+		"resending": newResending,
+		"early floor": func(sound Client) Client {
+			c := sound.(quorate)
+			return newSpoiledCache(t, sound, &early{KV: c.KV}, slowWatcher{c.Watcher, false})
+		},
+		"progress that overtakes": func(sound Client) Client {
+			return newSpoiledCache(t, sound, nil, slowWatcher{sound.(quorate).Watcher, true})
+		},
+	}
+	for name, spoil := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			result, err := Run(ctx, Config{
+				Config:  robustness.Config{Duration: 5 * time.Minute, Seed: *seed, Dir: t.TempDir(), Log: alarm{cancel}},
+				Callers: callers[name],
+				PageDir: t.ArtifactDir(),
+				Connect: func(endpoints []string) (Client, error) {
+					sound, err := Quorate(endpoints)
+					if err != nil {
+						return nil, err
+					}
+					return spoil(sound), nil
+				},
+			})
+			require.NoError(t, err)
+			require.Positive(t, result.Verdict.Counts[Linearizable], "%v", result)
+			// The check of another group may have found no end, which is noted too.
+			found := slices.IndexFunc(result.Verdict.Violations, func(v robustness.Violation) bool { return v.Promise == Linearizable })
+			require.GreaterOrEqual(t, found, 0)
+			violation := result.Verdict.Violations[found]
+			t.Log(violation.Message)
+			page, err := os.ReadFile(violation.Page)
+			require.NoError(t, err)
+			assert.Contains(t, string(page), "<html")
+		})
+	}
+}

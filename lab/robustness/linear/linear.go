@@ -1,0 +1,139 @@
+// Package linear is the workload of package robustness that checks that what clients were answered is linearizable.
+//
+// It has callers that read, write, delete and compare a few keys through the client under
+// test, some of it in RPCs that they share. Some callers have short deadlines, so that calls
+// also end on their way.
+//
+// The keys live in groups, each for a few seconds, so that the history of a group is
+// short enough to be checked: by [model.Check], while the run goes on. Before that, the
+// keys are read once more. Every revision of the store must have been taken by a write
+// that was made, so at the end those are counted too: a write that was executed
+// twice shows there even if it was never seen.
+package linear
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab/robustness"
+)
+
+const (
+	// callersOfClient is how many callers share a client.
+	callersOfClient = 3
+	// returnTimeout bounds the time from the end of the faults to that of the calls
+	// that are under way. None has more than callTimeout.
+	returnTimeout = callTimeout + 20*time.Second
+	// settleTimeout bounds the time from the end of the calls to that of all checks.
+	settleTimeout = 2 * time.Minute
+	// progressInterval is how often the log gets a line on how the run stands.
+	progressInterval = 10 * time.Second
+)
+
+// workload is one run.
+type workload struct {
+	cfg     Config
+	env     *robustness.Env
+	clients []Client
+	pool    *pool
+	checker *checker
+	// called, reported and checked are closed when that has ended; abandon ends the checks early.
+	called, reported, checked <-chan struct{}
+	abandon                   context.CancelFunc
+	result                    Result
+}
+
+// Run uses a cluster and checks the history, see [robustness.Run].
+func Run(ctx context.Context, cfg Config) (Result, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return Result{}, err
+	}
+	w := &workload{cfg: cfg, result: Result{Callers: cfg.Callers}}
+	w.result.Outcome, err = robustness.Run(ctx, cfg.Config, robustness.Setup{}, w)
+	return w.result, err
+}
+
+// Start lets callers call, while what they were answered is checked.
+func (w *workload) Start(ctx context.Context, env *robustness.Env) error {
+	w.env = env
+	if err := w.connect(); err != nil {
+		return err
+	}
+	w.pool = newPool(env.Now)
+	w.checker = newChecker(w.cfg, w.clients[len(w.clients)-1], w.pool, env.Log)
+	checking, abandon := context.WithCancel(context.Background())
+	w.abandon = abandon
+	w.checked = robustness.Go(checkers, func(int) { w.checker.run(checking, w.pool.retired) })
+	w.called = robustness.Go(w.cfg.Callers, func(i int) {
+		c := caller{number: i, client: w.clients[i/callersOfClient], shared: w.clients[0], pool: w.pool, rng: env.Rand(uint64(i)), now: env.Now}
+		c.run(ctx)
+	})
+	w.reported = robustness.Go(1, func(int) { w.report(ctx) })
+	return nil
+}
+
+// connect connects the clients of the callers, and that of the checker as the last.
+func (w *workload) connect() error {
+	for range (w.cfg.Callers+callersOfClient-1)/callersOfClient + 1 {
+		c, err := w.cfg.Connect(w.env.Cluster.Endpoints())
+		if err != nil {
+			return fmt.Errorf("connect a client: %w", err)
+		}
+		w.clients = append(w.clients, c)
+	}
+	return nil
+}
+
+// report writes to the log now and then how the run stands.
+func (w *workload) report(ctx context.Context) {
+	for pause.For(ctx, progressInterval) == nil {
+		operations, grouped := w.pool.count()
+		w.env.Note(fmt.Sprintf("%d operations, %d writes grouped; %v", operations, grouped, w.checker))
+	}
+}
+
+// Stop implements [robustness.Workload].
+func (w *workload) Stop() error {
+	<-w.reported
+	err := robustness.Await(w.called, returnTimeout, "calls do not return, long after their contexts have ended")
+	if err == nil {
+		w.pool.close()
+	}
+	return err
+}
+
+// Settle waits until everything is checked.
+func (w *workload) Settle() error {
+	return robustness.Await(w.checked, settleTimeout, "the keys cannot be read or checked, long after all is well")
+}
+
+// Close implements [robustness.Workload].
+func (w *workload) Close() error {
+	if w.abandon != nil {
+		w.abandon()
+	}
+	errs := make([]error, len(w.clients))
+	for i, c := range w.clients {
+		errs[i] = c.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// Check counts the revisions of the store.
+func (w *workload) Check(out *robustness.Outcome) error {
+	err := w.checker.conclude()
+	out.Revisions, _ = w.pool.claims.unclaimed()
+	out.Verdict = w.checker.verdict
+	w.result.Checks = w.checker.counts
+	w.result.Operations, w.result.Refused, w.result.Grouped = w.pool.tallies, w.pool.refused, w.pool.grouped
+	for _, c := range w.clients {
+		if m, ok := c.(interface{ FromMemory() int64 }); ok {
+			w.result.FromMemory += m.FromMemory()
+		}
+	}
+	return err
+}

@@ -1,0 +1,131 @@
+// Package lockcheck checks what clients learned of their locks against what the
+// store went through.
+//
+// A lock is etcd's: every client that wants it creates a key under the lock's
+// prefix, and the oldest key, that with the lowest create revision, holds it. Every
+// lock has a register, a key that only the holder may write, by a txn whose guard
+// compares the holder's [Claim]. It compares with the complete history of these
+// keys; nothing is taken from clocks except the order of calls and returns.
+//
+// [Check] asks one small function for each [Promise]. Every one can be read
+// literally, and a history that no clock can decide is given the benefit of the
+// doubt: what is reported did happen.
+package lockcheck
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/watchcheck"
+)
+
+// Check checks a history. The error says that the history contradicts itself, so
+// that nothing can be checked.
+func Check(h History) (Verdict, error) {
+	if err := h.valid(); err != nil {
+		return Verdict{}, err
+	}
+	c := &checker{
+		History:   h,
+		clock:     newClock(h.Writes, h.Through),
+		queues:    lineUp(h.Locks, h.Events),
+		sent:      make([][]*Write, len(h.Attempts)),
+		registers: make([][]registered, len(h.Locks)),
+		made:      map[*Write][]int64{},
+	}
+	c.readRegisters()
+	for _, validate := range validators {
+		validate(c)
+	}
+	return c.verdict, nil
+}
+
+// validators holds a function for each promise, in the order in which violations
+// are listed.
+var validators = []func(*checker){acquired, contested, guarded, fenced, truthful, released, live}
+
+// checker is a history that can be looked up.
+type checker struct {
+	History
+	clock  *clock
+	queues *queues
+	// sent has the writes of each attempt.
+	sent [][]*Write
+	// registers has the events of each lock's register in their order.
+	registers [][]registered
+	// made has the revisions at which a write was made.
+	made    map[*Write][]int64
+	verdict Verdict
+}
+
+// registered is an event of a register with the write that it comes from.
+type registered struct {
+	*history.Event
+	write *Write // nil if it was never sent
+}
+
+// readRegisters finds what became of each write.
+func (c *checker) readRegisters() {
+	type target struct {
+		lock  int
+		value string
+	}
+	writes := map[target]*Write{}
+	for i := range c.Writes {
+		w := &c.Writes[i]
+		c.sent[w.Attempt] = append(c.sent[w.Attempt], w)
+		writes[target{c.Attempts[w.Attempt].Lock, w.Value}] = w
+	}
+	for i := range c.Events {
+		e := &c.Events[i]
+		lock := slices.IndexFunc(c.Locks, func(l LockKeys) bool { return l.Register == e.Key })
+		if lock < 0 {
+			continue
+		}
+		w := writes[target{lock, e.Value}]
+		if w != nil {
+			c.made[w] = append(c.made[w], e.ModRevision)
+		}
+		c.registers[lock] = append(c.registers[lock], registered{e, w})
+	}
+}
+
+// valid reports what makes a history impossible to check.
+func (h History) valid() error {
+	if _, err := watchcheck.Check(watchcheck.Reference{Events: h.Events, Through: h.Through}, nil); err != nil {
+		return err
+	}
+	for i, a := range h.Attempts {
+		if a.Lock < 0 || a.Lock >= len(h.Locks) || a.Contender < 0 || a.Contender >= h.Contenders {
+			return fmt.Errorf("attempt %d names lock %d of %d and contender %d of %d", i, a.Lock, len(h.Locks), a.Contender, h.Contenders)
+		}
+	}
+	values := map[string]bool{}
+	for _, w := range h.Writes {
+		if err := h.took(w.Attempt); err != nil {
+			return fmt.Errorf("the write of %q: %w", w.Value, err)
+		}
+		if values[w.Value] {
+			return fmt.Errorf("%q was to be written twice", w.Value)
+		}
+		values[w.Value] = true
+		if w.Revision > h.Through {
+			return fmt.Errorf("the write of %q was answered at revision %d, and the history ends at %d", w.Value, w.Revision, h.Through)
+		}
+	}
+	for _, r := range h.Releases {
+		if err := h.took(r.Attempt); err != nil {
+			return fmt.Errorf("a release: %w", err)
+		}
+	}
+	return nil
+}
+
+// took reports an error unless the numbered attempt took its lock.
+func (h History) took(attempt int) error {
+	if attempt < 0 || attempt >= len(h.Attempts) || h.Attempts[attempt].Answer != Taken {
+		return fmt.Errorf("attempt %d did not take a lock", attempt)
+	}
+	return nil
+}

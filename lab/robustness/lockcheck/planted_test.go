@@ -1,0 +1,345 @@
+package lockcheck_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/lockcheck"
+)
+
+// sampleHistory is the history that the tests plant their faults in. Contender 0 has the lock
+// and loses it with its lease (session a), then contender 1 takes it, which had waited
+// (session b), and gives it up:
+//
+//	2 a queues and has the lock    5 a ends
+//	3 a writes "1"                 6 b writes "2"
+//	4 b queues                     7 b unlocks
+//
+// a's write "3" is refused between 6 and 7.
+func sampleHistory() *simulation {
+	w := newSimulation(2)
+	a := w.lock(0, 0xa)
+	w.write(a, false)
+	called := w.tick()
+	claim := w.queue(0xb)
+	w.remove(keyOf(0xa))
+	b := w.attempt(1, 0xb, called, lockcheck.Taken, claim)
+	w.write(b, false)
+	w.write(a, false)
+	w.unlock(b)
+	return w
+}
+
+func check(t *testing.T, h lockcheck.History) lockcheck.Verdict {
+	t.Helper()
+	v, err := lockcheck.Check(h)
+	require.NoError(t, err)
+	return v
+}
+
+func TestGoodStories(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*simulation)
+	}{
+		{"as it is", func(*simulation) {}},
+		{"nobody did anything", func(w *simulation) { *w = *newSimulation(0) }},
+		{"an unknown write was made", func(w *simulation) { unknown(&w.history.Writes[1]) }},
+		{"an unknown write was not made", func(w *simulation) { unknown(&w.history.Writes[2]) }},
+		{"a failed call left a key", func(w *simulation) {
+			called := w.tick()
+			w.queue(0xc)
+			w.attempt(1, 0xc, called, lockcheck.Failed, lockcheck.Claim{})
+		}},
+		{"found locked", func(w *simulation) { w.attempt(0, 0xa, 0, lockcheck.Locked, lockcheck.Claim{}) }},
+		{"a session asks again for what it has", func(w *simulation) {
+			first := w.lock(0, 0xc)
+			w.attempt(0, 0xc, w.tick(), lockcheck.Taken, w.history.Attempts[first].Claim)
+		}},
+		{"locked again after it was unlocked", func(w *simulation) {
+			w.write(w.lock(1, 0xb), false)
+		}},
+		{"closed with all its keys", func(w *simulation) {
+			c := w.lock(0, 0xc)
+			w.remove(keyOf(0xc))
+			w.release(c, lockcheck.Closed)
+			w.write(c, false)
+		}},
+		{"everybody took a lock in the end", func(w *simulation) {
+			w.history.Calm = w.now
+			w.unlock(w.lock(0, 0xc))
+			w.lock(1, 0xd)
+		}},
+		{"keys of others", func(w *simulation) { w.put("/else", "", 0) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := sampleHistory()
+			tt.change(w)
+			v := check(t, w.over())
+			assert.True(t, v.OK(), "%v", v)
+			assert.Zero(t, v.Total())
+			assert.Equal(t, "every promise was kept\n", v.String())
+		})
+	}
+}
+
+func unknown(w *lockcheck.Write) { w.Outcome, w.Revision = lockcheck.Unknown, 0 }
+
+func TestPlantedFaultsAreFound(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*simulation)
+		want   lockcheck.Promise
+		says   string
+	}{
+		{
+			"success with a key that ended while it waited", func(w *simulation) {
+				a := w.lock(0, 0xa)
+				called := w.tick()
+				claim := w.queue(0xb)
+				w.remove(keyOf(0xb))
+				w.unlock(a)
+				w.attempt(1, 0xb, called, lockcheck.Taken, claim)
+			},
+			lockcheck.Acquired, "which never held the lock: it was deleted at revision 10, while /lock/a of revision 8 was there from before, until revision 11",
+		},
+		{
+			"success before its turn", func(w *simulation) {
+				a := w.lock(0, 0xa)
+				b := w.attempt(1, 0xb, w.tick(), lockcheck.Taken, w.queue(0xb))
+				w.write(a, false)
+				w.unlock(a)
+				w.write(b, false)
+			},
+			lockcheck.Acquired, "held the lock only from revision 11 on, and when the call returned the store was at revision 10 at most",
+		},
+		{
+			"success with a key of before", func(w *simulation) {
+				w.write(1, false) // which tells how far the store has come
+				w.attempt(1, 0xb, w.tick(), lockcheck.Taken, w.history.Attempts[1].Claim)
+			},
+			lockcheck.Acquired, "deleted at revision 7, and when the call was made the store was at revision 7 at least",
+		},
+		{
+			"a revision that created no key", func(w *simulation) { w.history.Attempts[0].Claim.Revision = 3 },
+			lockcheck.Acquired, "Lock of /lock/ by contender 0 at 0.001s succeeded with /lock/a of revision 3, which never existed",
+		},
+		{
+			"a key of another lock", func(w *simulation) { w.history.Attempts[0].Claim.Key = "/clock/a" },
+			lockcheck.Acquired, "which is not a key of the lock",
+		},
+		{
+			"a key of another session", func(w *simulation) { w.history.Attempts[0].Session = 0xc },
+			lockcheck.Acquired, "which belongs to session a; its own is c",
+		},
+		{
+			"locked by nobody", func(w *simulation) {
+				w.write(1, false) // which tells how far the store has come
+				w.attempt(0, 0xa, w.tick(), lockcheck.Locked, lockcheck.Claim{})
+			},
+			lockcheck.Contested, "no other session had a key of it from revision 7 to 7",
+		},
+		{
+			"locked by its own session", func(w *simulation) {
+				w.lock(0, 0xc)
+				w.write(1, false)
+				w.attempt(0, 0xc, w.tick(), lockcheck.Locked, lockcheck.Claim{})
+			},
+			lockcheck.Contested, "no other session had a key of it",
+		},
+		{
+			"a write of a former holder", func(w *simulation) { w.write(0, true) },
+			lockcheck.Guarded, `"4" was written to /register at revision 8 for Lock of /lock/ by contender 0 at 0.001s, whose claim is /lock/a of revision 2; no contender held the lock then`,
+		},
+		{
+			"a write of one who waits", func(w *simulation) {
+				a := w.lock(0, 0xa)
+				b := w.attempt(1, 0xb, w.tick(), lockcheck.Taken, w.queue(0xb))
+				w.write(b, false)
+				w.unlock(a)
+			},
+			lockcheck.Guarded, "the holder then was /lock/a of revision 8",
+		},
+		{
+			"a write that was on its way for too long", func(w *simulation) {
+				unknown(w.write(0, true))
+			},
+			lockcheck.Guarded, "no contender held the lock then",
+		},
+		{
+			"a former holder after a later one", func(w *simulation) { w.write(0, true) },
+			lockcheck.Fenced, `"4" was written to /register at revision 8 for /lock/a of revision 2, after a write for /lock/b of revision 4`,
+		},
+		{
+			"accepted and not there", func(w *simulation) { w.history.Writes[2].Outcome = lockcheck.Accepted },
+			lockcheck.Truthful, `the write of "3" to /register is reported as accepted, at revision 6, and it is not in the history`,
+		},
+		{
+			"accepted at another revision", func(w *simulation) { w.history.Writes[0].Revision++ },
+			lockcheck.Truthful, "at revision 4, and it was made at revision 3",
+		},
+		{
+			"refused and there", func(w *simulation) { w.history.Writes[1].Outcome = lockcheck.Refused },
+			lockcheck.Truthful, "is reported as refused, and it was made at revision 6",
+		},
+		{
+			"made twice", func(w *simulation) { w.put("/register", "2", 0) },
+			lockcheck.Truthful, "and it was made 2 times, at revisions [6 8]",
+		},
+		{
+			"made twice and unknown", func(w *simulation) {
+				unknown(&w.history.Writes[1])
+				w.put("/register", "2", 0)
+			},
+			lockcheck.Truthful, "is reported as unknown, and it was made 2 times",
+		},
+		{
+			"a value of nobody", func(w *simulation) { w.put("/register", "42", 0) },
+			lockcheck.Truthful, `put /register at revision 8: nobody sent that, value "42"`,
+		},
+		{
+			"a register that is deleted", func(w *simulation) { w.remove("/register") },
+			lockcheck.Truthful, "delete /register at revision 8: nobody sent that",
+		},
+		{
+			"unlocked and still there", func(w *simulation) {
+				a := w.lock(0, 0xa)
+				w.release(a, lockcheck.Unlocked)
+				w.write(1, false) // which tells how far the store has come
+				w.remove(keyOf(0xa))
+			},
+			lockcheck.Released, "was unlocked at 0.007s, and /lock/a of revision 8 was still there at revision 8, later than that",
+		},
+		{
+			"closed and still there", func(w *simulation) {
+				w.queue(0xa) // for a call that failed
+				w.release(0, lockcheck.Closed)
+			},
+			lockcheck.Released, "was closed at 0.006s, and /lock/a of revision 8 was still there",
+		},
+		{
+			"a write after it was unlocked", func(w *simulation) { w.write(1, true) },
+			lockcheck.Released, `was unlocked at 0.005s, and its write of "4", sent at 0.006s, was made at revision 8`,
+		},
+		{
+			"somebody is stuck", func(w *simulation) {
+				w.history.Calm = w.now
+				w.lock(0, 0xc)
+				w.attempt(1, 0xd, w.tick(), lockcheck.Failed, lockcheck.Claim{})
+				w.history.Attempts[len(w.history.Attempts)-1].Err = errors.New("too late")
+			},
+			lockcheck.Live, "contender 1 took no lock although all was well from 0.005s on; its last attempt, Lock of /lock/ by contender 1 at 0.007s, failed: too late",
+		},
+		{
+			"nobody even tried", func(w *simulation) { w.history.Calm = w.now + time.Second },
+			lockcheck.Live, "contender 0 took no lock",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(string(tt.want)+"/"+tt.name, func(t *testing.T) {
+			w := sampleHistory()
+			tt.change(w)
+			v := check(t, w.over())
+			require.Positive(t, v.Counts[tt.want], "%v", v)
+			var said []string
+			for _, violation := range v.Violations {
+				if violation.Promise == tt.want {
+					said = append(said, violation.Message)
+				}
+			}
+			assert.Contains(t, fmt.Sprint(said), tt.says)
+			assert.False(t, v.OK())
+			assert.Contains(t, v.String(), tt.says)
+		})
+	}
+}
+
+func TestOnlyTheFirstViolationsAreKept(t *testing.T) {
+	w := sampleHistory()
+	for range 25 {
+		w.put("/register", "42", 0)
+	}
+	v := check(t, w.over())
+	assert.Len(t, v.Violations, 10)
+	assert.Equal(t, map[lockcheck.Promise]int{lockcheck.Truthful: 25}, v.Counts)
+	assert.Equal(t, 25, v.Total())
+	assert.Contains(t, v.String(), "25 violations\n  truthful      25\n")
+}
+
+func TestHistoriesThatContradictThemselves(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*lockcheck.History)
+		want   string
+	}{
+		{"an event is missing", func(h *lockcheck.History) { h.Events = h.Events[1:] }, "lacks an event"},
+		{"it ends early", func(h *lockcheck.History) { h.Through = 5 }, "claims to end at revision 5"},
+		{"a write of one who took nothing", func(h *lockcheck.History) { h.Attempts[0].Answer = lockcheck.Failed }, `the write of "1": attempt 0 did not take a lock`},
+		{"a write of nobody", func(h *lockcheck.History) { h.Writes[0].Attempt = 9 }, "attempt 9 did not take a lock"},
+		{"a release of nobody", func(h *lockcheck.History) { h.Releases[0].Attempt = -1 }, "a release: attempt -1 did not take a lock"},
+		{"a value that is used twice", func(h *lockcheck.History) { h.Writes[1].Value = "1" }, `"1" was to be written twice`},
+		{"an answer from the future", func(h *lockcheck.History) { h.Writes[1].Revision = 99 }, "answered at revision 99, and the history ends at 7"},
+		{"an unknown lock", func(h *lockcheck.History) { h.Attempts[0].Lock = 1 }, "attempt 0 names lock 1 of 1"},
+		{"an unknown contender", func(h *lockcheck.History) { h.Attempts[1].Contender = 2 }, "contender 2 of 2"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h := sampleHistory().over()
+			tt.change(&h)
+			_, err := lockcheck.Check(h)
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}
+
+func TestWords(t *testing.T) {
+	for want, s := range map[string]fmt.Stringer{
+		"Lock": lockcheck.Lock, "TryLock": lockcheck.TryLock, "Campaign": lockcheck.Campaign, "Style(9)": lockcheck.Style(9),
+		"unknown": lockcheck.Unknown, "accepted": lockcheck.Accepted, "refused": lockcheck.Refused, "Outcome(9)": lockcheck.Outcome(9),
+		"unlocked": lockcheck.Unlocked, "closed": lockcheck.Closed, "Ending(9)": lockcheck.Ending(9),
+		"/lock/1a of revision 12": lockcheck.Claim{Key: "/lock/1a", Revision: 12},
+	} {
+		assert.Equal(t, want, s.String())
+	}
+}
+
+func ExampleCheck() {
+	// Contender 0 held the lock; its lease ended at revision 4, and the write that it
+	// made after that was let through.
+	key := history.KeyValue{Key: "/lock/a", CreateRevision: 2, ModRevision: 2, Version: 1, Lease: 0xa}
+	first := history.KeyValue{Key: "/register", Value: "one", CreateRevision: 3, ModRevision: 3, Version: 1}
+	second := history.KeyValue{Key: "/register", Value: "two", CreateRevision: 3, ModRevision: 5, Version: 2}
+	verdict, err := lockcheck.Check(lockcheck.History{
+		Locks: []lockcheck.LockKeys{{Prefix: "/lock/", Register: "/register"}},
+		Events: []history.Event{
+			{KeyValue: key},
+			{KeyValue: first},
+			{Type: history.DeleteEvent, KeyValue: history.KeyValue{Key: "/lock/a", ModRevision: 4}},
+			{KeyValue: second},
+		},
+		Through:    5,
+		Contenders: 1,
+		Attempts: []lockcheck.Attempt{
+			{Session: 0xa, Called: 1, Returned: 2, Answer: lockcheck.Taken, Claim: lockcheck.Claim{Key: "/lock/a", Revision: 2}},
+		},
+		Writes: []lockcheck.Write{
+			{Value: "one", Sent: 3, Answered: 4, Outcome: lockcheck.Accepted, Revision: 3},
+			{Value: "two", Sent: 5, Answered: 6, Outcome: lockcheck.Accepted, Revision: 5},
+		},
+	})
+	fmt.Println(err)
+	fmt.Print(verdict)
+	// Output:
+	// <nil>
+	// 1 violations
+	//   guarded       1
+	//
+	// guarded: "two" was written to /register at revision 5 for Lock of /lock/ by contender 0 at 0.000s, whose claim is /lock/a of revision 2; no contender held the lock then
+}

@@ -1,0 +1,129 @@
+package lockcheck_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/lockcheck"
+)
+
+// simulation is a store with a lock and those who contend for it. Every step takes a
+// millisecond, in the middle of which the store does what it is asked to.
+type simulation struct {
+	history  lockcheck.History
+	revision int64
+	now      time.Duration
+	alive    map[string]history.KeyValue
+	values   int
+}
+
+// prefix is that of the lock in a simulation.
+const prefix = "/lock/"
+
+func newSimulation(contenders int) *simulation {
+	return &simulation{
+		history: lockcheck.History{
+			Locks:      []lockcheck.LockKeys{{Prefix: prefix, Register: "/register"}},
+			Contenders: contenders,
+		},
+		revision: 1, alive: map[string]history.KeyValue{},
+	}
+}
+
+// tick lets half a millisecond pass.
+func (w *simulation) tick() time.Duration {
+	w.now += time.Millisecond / 2
+	return w.now
+}
+
+// put writes a key and returns the revision.
+func (w *simulation) put(key, value string, lease int64) int64 {
+	w.revision++
+	kv, ok := w.alive[key]
+	if !ok {
+		kv = history.KeyValue{Key: key, CreateRevision: w.revision, Lease: lease}
+	}
+	kv.Value, kv.ModRevision = value, w.revision
+	kv.Version++
+	w.alive[key] = kv
+	w.history.Events = append(w.history.Events, history.Event{KeyValue: kv})
+	return w.revision
+}
+
+// remove deletes a key if it is there.
+func (w *simulation) remove(key string) {
+	if _, ok := w.alive[key]; ok {
+		w.revision++
+		delete(w.alive, key)
+		w.history.Events = append(w.history.Events, history.Event{
+			Type: history.DeleteEvent, KeyValue: history.KeyValue{Key: key, ModRevision: w.revision},
+		})
+	}
+}
+
+func keyOf(session int64) string { return fmt.Sprintf("%s%x", prefix, session) }
+
+// queue creates the key of a session.
+func (w *simulation) queue(session int64) lockcheck.Claim {
+	return lockcheck.Claim{Key: keyOf(session), Revision: w.put(keyOf(session), "", session)}
+}
+
+// holds reports whether a claim is true.
+func (w *simulation) holds(c lockcheck.Claim) bool {
+	return w.alive[c.Key].CreateRevision == c.Revision
+}
+
+// first reports whether the key of a claim is there and the oldest.
+func (w *simulation) first(c lockcheck.Claim) bool {
+	for key, kv := range w.alive {
+		if key != "/register" && kv.CreateRevision < c.Revision {
+			return false
+		}
+	}
+	return w.holds(c)
+}
+
+// attempt writes down a call that was made at some moment and returns now.
+func (w *simulation) attempt(contender int, session int64, called time.Duration, answer lockcheck.Answer, c lockcheck.Claim) int {
+	w.history.Attempts = append(w.history.Attempts, lockcheck.Attempt{
+		Contender: contender, Session: session, Called: called, Returned: w.tick(), Answer: answer, Claim: c,
+	})
+	return len(w.history.Attempts) - 1
+}
+
+// lock takes the lock, which must be free.
+func (w *simulation) lock(contender int, session int64) int {
+	called := w.tick()
+	return w.attempt(contender, session, called, lockcheck.Taken, w.queue(session))
+}
+
+// write makes a write under the claim of an attempt, if it is true or force says so.
+func (w *simulation) write(attempt int, force bool) *lockcheck.Write {
+	w.values++
+	out := lockcheck.Write{Attempt: attempt, Value: fmt.Sprint(w.values), Sent: w.tick(), Outcome: lockcheck.Refused}
+	if force || w.holds(w.history.Attempts[attempt].Claim) {
+		w.put("/register", out.Value, 0)
+		out.Outcome = lockcheck.Accepted
+	}
+	out.Revision, out.Answered = w.revision, w.tick()
+	w.history.Writes = append(w.history.Writes, out)
+	return &w.history.Writes[len(w.history.Writes)-1]
+}
+
+// release writes down that a lock was given up.
+func (w *simulation) release(attempt int, ending lockcheck.Ending) {
+	w.history.Releases = append(w.history.Releases, lockcheck.Release{Attempt: attempt, Ending: ending, Returned: w.tick()})
+}
+
+// unlock gives a lock up.
+func (w *simulation) unlock(attempt int) {
+	w.remove(w.history.Attempts[attempt].Claim.Key)
+	w.release(attempt, lockcheck.Unlocked)
+}
+
+// over returns the history.
+func (w *simulation) over() lockcheck.History {
+	w.history.Through = w.revision
+	return w.history
+}

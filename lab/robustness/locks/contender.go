@@ -1,0 +1,170 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab/internal/pace"
+	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/lockcheck"
+	"github.com/quorate/quorate/lab/robustness/record"
+)
+
+const (
+	// callTimeout bounds a call of a holder, so that a fault does not keep the lock
+	// for ever, and sessionTimeout the grant of a lease.
+	callTimeout, sessionTimeout = 3 * time.Second, 5 * time.Second
+	// delayedTimeout bounds a write that is on its way during a pause: it outlasts
+	// the pause.
+	delayedTimeout = outlastTimeout + longestPause + callTimeout
+	// longestBreak bounds the time between two rounds.
+	longestBreak = 100 * time.Millisecond
+)
+
+// contender is one program that takes locks, round after round.
+type contender struct {
+	index   int
+	cfg     Config
+	locks   []lockcheck.LockKeys
+	names   []string
+	book    *book
+	rec     *record.Recorder
+	now     func() time.Duration
+	rng     *rand.Rand
+	gate    *gateway
+	client  client.Locker
+	session client.Session // nil if there is none
+	end     context.CancelFunc
+	values  int
+}
+
+// connect opens the contender's way to the members and its client.
+func (c *contender) connect(endpoints []string) (err error) {
+	if c.gate, err = openGateway(endpoints); err != nil {
+		return err
+	}
+	if c.client, err = c.cfg.Connect(c.gate.endpoints()); err != nil {
+		return errors.Join(fmt.Errorf("connect contender %d: %w", c.index, err), c.gate.close())
+	}
+	return nil
+}
+
+// disconnect undoes connect.
+func (c *contender) disconnect() error {
+	c.drop()
+	var err error
+	if c.client != nil {
+		err = c.client.Close()
+	}
+	return errors.Join(err, c.gate.close())
+}
+
+// contend takes locks until ctx ends. A lock that is held then is given up as planned.
+func (c *contender) contend(ctx context.Context) error {
+	for pause.For(ctx, pace.Between(c.rng, 0, longestBreak)) == nil {
+		if !c.ensureSession() {
+			continue
+		}
+		if err := c.round(ctx, newPlan(c.rng, len(c.locks))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// once takes a lock a last time, and tries until it has it or ctx ends. The session
+// goes in any case.
+func (c *contender) once(ctx context.Context) {
+	lock := c.index % len(c.locks)
+	for taken := false; !taken && pause.For(ctx, pace.Between(c.rng, 0, longestBreak)) == nil; {
+		if !c.ensureSession() {
+			continue
+		}
+		p := plan{lock: lock, style: style(lock), patience: c.cfg.SettleTimeout, gaps: make([]time.Duration, 1), parting: closeSession}
+		h := &holding{contender: c, plan: p}
+		if taken = h.take(ctx); taken {
+			h.hold(ctx)
+			h.give()
+		} else {
+			_ = c.session.Close() // a lease that is not revoked expires
+		}
+	}
+}
+
+// ensureSession makes a session unless there is one that lives as far as the client
+// knows.
+func (c *contender) ensureSession() bool {
+	if c.session != nil {
+		select {
+		case <-c.session.Done():
+			c.drop()
+		default:
+			return true
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	timer := time.AfterFunc(sessionTimeout, cancel)
+	s, err := c.client.Session(ctx, sessionTTL)
+	inTime := timer.Stop()
+	if err != nil || !inTime {
+		cancel()
+		c.book.count(func(n *Counts) { n.SessionsFailed++ })
+		return false
+	}
+	c.session, c.end = s, cancel
+	c.book.count(func(n *Counts) { n.Sessions++ })
+	return true
+}
+
+// drop forgets the session, if there is one, and ends what may be left of it.
+func (c *contender) drop() {
+	if c.session != nil {
+		c.end()
+		c.session, c.end = nil, nil
+	}
+}
+
+// round carries out a plan. It fails if the client does not do what a client must
+// always do.
+func (c *contender) round(ctx context.Context, p plan) error {
+	h := &holding{contender: c, plan: p}
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	waiting, taken := context.WithCancel(ctx)
+	if p.incident == pausedWaiting {
+		beside.Go(func() { h.pauseWaiting(ctx, waiting) })
+	}
+	ok := h.take(ctx)
+	taken()
+	switch {
+	case ok && p.incident == crashed:
+		h.hold(ctx)
+		c.book.count(func(n *Counts) { n.Crashed++ })
+		return c.crash()
+	case ok:
+		h.hold(ctx)
+		h.give()
+	case p.parting == closeSession:
+		_ = c.session.Close() // a lease that is not revoked expires
+	}
+	return nil
+}
+
+// crash closes the client and connects another one.
+func (c *contender) crash() error {
+	err := c.client.Close()
+	c.drop()
+	c.client = nil
+	if err != nil {
+		return fmt.Errorf("close the client of contender %d: %w", c.index, err)
+	}
+	if c.client, err = c.cfg.Connect(c.gate.endpoints()); err != nil {
+		return fmt.Errorf("connect contender %d again: %w", c.index, err)
+	}
+	return nil
+}

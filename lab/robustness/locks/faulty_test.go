@@ -1,0 +1,225 @@
+//go:build experiment
+
+package locks
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
+	"github.com/quorate/quorate/lab/robustness/lockcheck"
+)
+
+// faulty is a client of Quorate whose locks are spoiled.
+type faulty struct {
+	quorate.LockClient
+	// session makes of a session one that is spoiled.
+	session func(s quorate.Session) client.Session
+	// live returns the context that a session lives as long as, and its time to live
+	// in seconds.
+	live func(ctx context.Context, ttl int) (context.Context, int)
+}
+
+func (f faulty) Session(ctx context.Context, ttl int) (client.Session, error) {
+	s, err := f.LockClient.Session(f.live(ctx, ttl))
+	if err != nil {
+		return nil, err
+	}
+	return f.session(s.(quorate.Session)), nil
+}
+
+// early sessions have locks that do not wait: they queue and call that success.
+type early struct{ quorate.Session }
+
+func (s early) Handle(_ lockcheck.Style, name string) client.Handle {
+	return &queued{client: s.Client(), key: fmt.Sprintf("%s/%x", name, s.Lease()), lease: s.Session.Session.Lease()}
+}
+
+type queued struct {
+	client   *clientv3.Client
+	key      string
+	lease    clientv3.LeaseID
+	revision int64
+}
+
+func (q *queued) Take(ctx context.Context) error {
+	response, err := q.client.Put(ctx, q.key, "", clientv3.WithLease(q.lease))
+	if err == nil {
+		q.revision = response.Header.GetRevision()
+	}
+	return err
+}
+
+func (q *queued) Guard() client.Guard {
+	return quorate.NewGuard(q.client, clientv3.Compare(clientv3.CreateRevision(q.key), "=", q.revision))
+}
+
+func (q *queued) Give(ctx context.Context) error {
+	_, err := q.client.Delete(ctx, q.key)
+	return err
+}
+
+// unguardedSession is a session of locks whose holders write without a guard.
+type unguardedSession struct {
+	quorate.Session
+	broke func()
+}
+
+func (s unguardedSession) Handle(style lockcheck.Style, name string) client.Handle {
+	return unguarded{s.Session.Handle(style, name), s.Client(), s.broke}
+}
+
+type unguarded struct {
+	client.Handle
+	client *clientv3.Client
+	broke  func()
+}
+
+func (u unguarded) Guard() client.Guard {
+	g := u.Handle.Guard()
+	g.Write = func(ctx context.Context, key, value string) (bool, int64, error) {
+		owner := clientv3.Compare(clientv3.CreateRevision(g.Claim.Key), "=", g.Claim.Revision)
+		put := clientv3.OpPut(key, value)
+		response, err := u.client.Txn(ctx).If(owner).Then(put).Else(put).Commit()
+		if err != nil {
+			return false, 0, err
+		}
+		if !response.Succeeded {
+			u.broke()
+		}
+		return true, response.Header.GetRevision(), nil
+	}
+	return g
+}
+
+// denyingSession is a session with guards that deny every fourth write which they made.
+type denyingSession struct {
+	client.Session
+	writes *atomic.Int64
+	broke  func()
+}
+
+func (s denyingSession) Handle(style lockcheck.Style, name string) client.Handle {
+	return denying{s.Session.Handle(style, name), s.writes, s.broke}
+}
+
+type denying struct {
+	client.Handle
+	writes *atomic.Int64
+	broke  func()
+}
+
+func (d denying) Guard() client.Guard {
+	g := d.Handle.Guard()
+	write := g.Write
+	g.Write = func(ctx context.Context, key, value string) (bool, int64, error) {
+		accepted, revision, err := write(ctx, key, value)
+		if accepted && d.writes.Add(1)%4 == 0 {
+			accepted = false
+			d.broke()
+		}
+		return accepted, revision, err
+	}
+	return g
+}
+
+// neverReleasingTTL is the time to live of a neverReleasing session in seconds: longer than a busy machine can keep a client from
+// renewing it.
+const neverReleasingTTL = 60
+
+// neverReleasing sessions never release a lock, and live until the end of their client.
+type neverReleasing struct {
+	quorate.Session
+	done  <-chan struct{}
+	broke func()
+}
+
+func (s neverReleasing) Done() <-chan struct{} { return s.done }
+
+func (s neverReleasing) Orphan() {}
+
+func (s neverReleasing) Close() error { return nil }
+
+func (s neverReleasing) Handle(style lockcheck.Style, name string) client.Handle {
+	return kept{s.Session.Handle(style, name), s.broke}
+}
+
+type kept struct {
+	client.Handle
+	broke func()
+}
+
+func (k kept) Give(context.Context) error {
+	k.broke()
+	return nil
+}
+
+// TestFaultyLocksAreFound puts locks that break promises in place of correct ones. A run lasts until promises
+// were broken often enough, however long that takes where the machine is busy. What the runs take is mostly waiting, so
+// they go side by side.
+func TestFaultyLocksAreFound(t *testing.T) {
+	t.Parallel()
+	same := func(ctx context.Context, ttl int) (context.Context, int) { return ctx, ttl }
+	var writes atomic.Int64
+	over := make(chan struct{})
+	close(over)
+	tests := []struct {
+		name   string
+		locks  int // few, so that contenders meet, or many, so that they get to write
+		broken int // times that a promise is to be broken
+		client func(sound quorate.LockClient, broke func()) client.Locker
+		want   []lockcheck.Promise
+	}{
+		{"early and lying", DefaultLocks, 20, func(sound quorate.LockClient, broke func()) client.Locker {
+			return faulty{sound, func(s quorate.Session) client.Session { return denyingSession{early{s}, &writes, broke} }, same}
+		}, []lockcheck.Promise{lockcheck.Acquired, lockcheck.Guarded, lockcheck.Truthful}},
+		{"unguarded", DefaultContenders, 5, func(sound quorate.LockClient, broke func()) client.Locker {
+			return faulty{sound, func(s quorate.Session) client.Session { return unguardedSession{s, broke} }, same}
+		}, []lockcheck.Promise{lockcheck.Guarded}},
+		{"hoarding", DefaultLocks, 3, func(sound quorate.LockClient, broke func()) client.Locker {
+			return faulty{
+				sound, func(s quorate.Session) client.Session { return neverReleasing{s, over, broke} },
+				func(context.Context, int) (context.Context, int) { return sound.Ctx(), neverReleasingTTL },
+			}
+		}, []lockcheck.Promise{lockcheck.Released, lockcheck.Live}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			ctx, enough := context.WithCancel(t.Context())
+			defer enough()
+			var broken atomic.Int64
+			broke := func() {
+				if broken.Add(1) == int64(tt.broken) {
+					enough()
+				}
+			}
+			result, err := Run(ctx, Config{
+				Config:        robustness.Config{Duration: 3 * time.Minute, Seed: *seed, Dir: t.TempDir()},
+				Locks:         tt.locks,
+				SettleTimeout: 2 * time.Second,
+				Connect: func(endpoints []string) (client.Locker, error) {
+					sound, err := quorate.Locker(endpoints)
+					if err != nil {
+						return nil, err
+					}
+					return tt.client(sound.(quorate.LockClient), broke), nil
+				},
+			})
+			require.NoError(t, err)
+			for _, p := range tt.want {
+				assert.Positive(t, result.Verdict.Counts[p], "%s: %v", p, result)
+			}
+			t.Log(result.Verdict.Counts)
+		})
+	}
+}

@@ -1,0 +1,173 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/lockcheck"
+)
+
+// holding is one lock in the hands of a contender, from the call that asks for it to
+// the last write that is guarded by it.
+type holding struct {
+	*contender
+	plan    plan
+	handle  client.Handle
+	attempt int // number in the book
+	claim   lockcheck.Claim
+}
+
+// take asks for the lock until ctx ends or the plan's patience is over, and reports
+// whether it was given.
+func (h *holding) take(ctx context.Context) bool {
+	h.handle = h.session.Handle(h.plan.style, h.names[h.plan.lock])
+	a := lockcheck.Attempt{
+		Contender: h.index, Lock: h.plan.lock, Style: h.plan.style, Session: h.session.Lease(), Called: h.now(),
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.plan.patience)
+	defer cancel()
+	var ended atomic.Int64
+	stop := context.AfterFunc(ctx, func() { ended.Store(int64(h.now())) })
+	a.Err = h.handle.Take(ctx)
+	a.Returned = h.now()
+	if end := time.Duration(ended.Load()); !stop() && end > 0 {
+		h.book.count(func(n *Counts) { n.Overdue = max(n.Overdue, a.Returned-end) })
+	}
+	switch {
+	case a.Err == nil:
+		a.Answer, a.Claim = lockcheck.Taken, h.handle.Guard().Claim
+	case errors.Is(a.Err, client.ErrLocked):
+		a.Answer = lockcheck.Locked
+	}
+	h.attempt, h.claim = h.book.attempt(a), a.Claim
+	return a.Answer == lockcheck.Taken
+}
+
+// hold writes under the lock, and lets happen what the plan says. The holder does
+// not look whether its session lives: that is what the guard is for.
+func (h *holding) hold(ctx context.Context) {
+	for n, gap := range h.plan.gaps {
+		_ = pause.For(ctx, gap) // writes come faster when the run ends
+		if n == h.plan.strike {
+			h.strike(ctx)
+		}
+		h.write(h.handle.Guard(), callTimeout)
+	}
+}
+
+// strike lets the incident of the plan happen.
+func (h *holding) strike(ctx context.Context) {
+	switch h.plan.incident {
+	case pausedHolding:
+		h.book.count(func(c *Counts) { c.PausedHolding++ })
+		h.pause(func() { h.restHolding(ctx) })
+	case delayed:
+		h.book.count(func(c *Counts) { c.Delayed++ })
+		h.delay(ctx)
+	case orphaned:
+		h.book.count(func(c *Counts) { c.Orphaned++ })
+		h.session.Orphan()
+	case closed:
+		h.book.count(func(c *Counts) { c.Closed++ })
+		h.closeSession()
+	default:
+	}
+}
+
+// pauseWaiting pauses the contender some time after it has begun to wait, unless it
+// has the lock by then.
+func (h *holding) pauseWaiting(ctx, waiting context.Context) {
+	if pause.For(waiting, h.plan.approach) == nil {
+		h.book.count(func(c *Counts) { c.PausedWaiting++ })
+		h.pause(func() { _ = pause.For(ctx, h.plan.pause) })
+	}
+}
+
+// pause pauses the contender while something else goes on.
+func (h *holding) pause(while func()) {
+	h.gate.pause()
+	while()
+	h.gate.resume(h.plan.lost)
+}
+
+// restHolding returns when the pause of a holder is to end, or ctx does.
+func (h *holding) restHolding(ctx context.Context) {
+	if h.plan.outlast {
+		patient, cancel := context.WithTimeout(ctx, outlastTimeout)
+		defer cancel()
+		if h.rec.AwaitDeletion(patient, h.claim.Key, h.claim.Revision) == nil {
+			h.book.count(func(c *Counts) { c.Outlasted++ })
+		}
+	}
+	_ = pause.For(ctx, h.plan.pause)
+}
+
+// delay pauses the contender with a write on its way.
+func (h *holding) delay(ctx context.Context) {
+	guard, written := h.handle.Guard(), make(chan struct{})
+	h.pause(func() {
+		go func() {
+			defer close(written)
+			h.write(guard, delayedTimeout)
+		}()
+		h.restHolding(ctx)
+	})
+	<-written
+}
+
+// write makes a guarded write.
+func (h *holding) write(guard client.Guard, timeout time.Duration) {
+	h.values++
+	w := lockcheck.Write{Attempt: h.attempt, Value: fmt.Sprintf("%d-%d", h.index, h.values), Sent: h.now()}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	accepted, revision, err := guard.Write(ctx, h.locks[h.plan.lock].Register, w.Value)
+	w.Answered = h.now()
+	if err == nil {
+		w.Revision, w.Outcome = revision, lockcheck.Refused
+		if accepted {
+			w.Outcome = lockcheck.Accepted
+		}
+	}
+	h.book.write(w)
+}
+
+// give gives the lock up, by the call for it or with the session. A lock whose
+// session was given up already is left alone. Then the session goes, as the plan says
+// or because the call failed: a key that was to go must let no contender wait.
+func (h *holding) give() {
+	parting := h.plan.parting
+	if h.plan.incident != orphaned && h.plan.incident != closed {
+		guard := h.handle.Guard()
+		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+		err := h.handle.Give(ctx)
+		cancel()
+		if err != nil {
+			parting = closeSession
+		} else {
+			h.book.release(lockcheck.Release{Attempt: h.attempt, Ending: lockcheck.Unlocked, Returned: h.now()})
+			if h.plan.again {
+				h.write(guard, callTimeout)
+			}
+		}
+	}
+	switch parting {
+	case closeSession:
+		h.closeSession()
+	case orphanSession:
+		h.session.Orphan()
+	case keep:
+	}
+}
+
+// closeSession closes the session under the lock that was taken with it.
+func (h *holding) closeSession() {
+	if h.session.Close() == nil {
+		h.book.release(lockcheck.Release{Attempt: h.attempt, Ending: lockcheck.Closed, Returned: h.now()})
+	}
+}

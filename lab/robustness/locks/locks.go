@@ -1,0 +1,125 @@
+// Package locks is the workload of package robustness that lets many programs contend for few locks, and checks that no lock was held
+// by two.
+//
+// Each contender has a client, a session with a
+// short lease and a link to every member of its own. Round after round a contender
+// takes a mutex or an election, by Lock, TryLock or Campaign, writes to the lock's
+// register in txns that are guarded by the lock, and gives it up: by Unlock or
+// Resign, by closing the session, by leaving the session to expire, or by the sudden
+// end of its client. Some contenders are paused past their lease, as programs are
+// whose host sleeps: while they wait, while they hold the lock, or with a guarded
+// write on its way; then they go on as if nothing had happened.
+//
+// When the faults are over every contender takes a lock once more; then [lockcheck.Check] compares what they learned with the
+// record.
+package locks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/lockcheck"
+	"github.com/quorate/quorate/lab/robustness/record"
+)
+
+// roundTimeout bounds the time from the end of the faults to that of the rounds
+// that are under way: a session, a lock, all writes and the end of the session,
+// each in the time it may take.
+const roundTimeout = time.Minute
+
+// late is what a run fails with when calls outlast that.
+const late = "calls of contenders do not return, long after the last of their contexts should have ended"
+
+// workload is one run.
+type workload struct {
+	cfg        Config
+	env        *robustness.Env
+	locks      []lockcheck.LockKeys
+	contenders []*contender
+	book       book
+	failures   []error         // of the contenders
+	rounds     <-chan struct{} // closed when all have ended
+	calm       time.Duration   // when the contenders took their last lock
+	result     Result
+}
+
+// Run takes the history of a run and checks it, see [robustness.Run].
+func Run(ctx context.Context, cfg Config) (Result, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return Result{}, err
+	}
+	w := &workload{cfg: cfg, result: Result{Contenders: cfg.Contenders}}
+	w.result.Outcome, err = robustness.Run(ctx, cfg.Config, robustness.Setup{Record: true}, w)
+	return w.result, err
+}
+
+// Start makes the locks, connects the contenders and lets them contend.
+func (w *workload) Start(ctx context.Context, env *robustness.Env) error {
+	w.env = env
+	names := make([]string, w.cfg.Locks)
+	for i := range names {
+		names[i] = fmt.Sprintf("/locks/%v-%d", style(i), i)
+		w.locks = append(w.locks, lockcheck.LockKeys{Prefix: names[i] + "/", Register: fmt.Sprintf("/registers/%d", i)})
+	}
+	for i := range w.cfg.Contenders {
+		c := &contender{
+			index: i, cfg: w.cfg, locks: w.locks, names: names, book: &w.book, rec: env.Record, now: env.Now, rng: env.Rand(uint64(i)),
+		}
+		if err := c.connect(env.Cluster.Endpoints()); err != nil {
+			return err
+		}
+		w.contenders = append(w.contenders, c)
+	}
+	w.failures = make([]error, len(w.contenders))
+	w.rounds = robustness.Go(len(w.contenders), func(i int) { w.failures[i] = w.contenders[i].contend(ctx) })
+	return nil
+}
+
+// Stop implements [robustness.Workload].
+func (w *workload) Stop() error {
+	if err := robustness.Await(w.rounds, roundTimeout, late); err != nil {
+		return err
+	}
+	return errors.Join(w.failures...)
+}
+
+// Settle lets every contender take a lock once more.
+func (w *workload) Settle() error {
+	w.calm = w.env.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), w.cfg.SettleTimeout)
+	defer cancel()
+	again := robustness.Go(len(w.contenders), func(i int) { w.contenders[i].once(ctx) })
+	return robustness.Await(again, w.cfg.SettleTimeout+roundTimeout, late)
+}
+
+// Close implements [robustness.Workload].
+func (w *workload) Close() error {
+	errs := make([]error, len(w.contenders))
+	for i, c := range w.contenders {
+		errs[i] = c.disconnect()
+	}
+	return errors.Join(errs...)
+}
+
+// Check compares what the contenders learned with the record.
+func (w *workload) Check(out *robustness.Outcome) error {
+	through, err := w.env.Recorded()
+	if err != nil {
+		return err
+	}
+	h := lockcheck.History{
+		Locks: w.locks, Events: record.Through(w.env.Record.Events(), through), Through: through,
+		Attempts: w.book.attempts, Writes: w.book.writes, Releases: w.book.releases,
+		Contenders: len(w.contenders), Calm: w.calm,
+	}
+	if out.Verdict, err = lockcheck.Check(h); err != nil {
+		return err
+	}
+	out.Revisions = through
+	w.result.fill(h, w.book.counts)
+	return nil
+}

@@ -1,0 +1,129 @@
+package locks
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/quorate/quorate/lab/internal/pace"
+	"github.com/quorate/quorate/lab/robustness/lockcheck"
+)
+
+const (
+	// sessionTTL is the time to live of a session in seconds: as short as etcd's
+	// clients can keep alive through the change of a leader.
+	sessionTTL = 2
+	lifetime   = sessionTTL * time.Second
+	// shortestPause and longestPause bound how long a contender is paused who is not
+	// to outlast its lease on purpose: a lease may end in that time.
+	shortestPause, longestPause = lifetime / 2, 3 * lifetime
+	// outlastTimeout bounds the pause of one who is to outlast its lease. etcd revokes
+	// a lease up to half a second late, and a new leader gives every lease its whole
+	// time again; longestExtra bounds how much longer it is paused then.
+	outlastTimeout, longestExtra = 6 * lifetime, lifetime / 2
+	// patience is how long a contender waits for a lock, long enough for a fault and
+	// the leases of two abandoned sessions to pass. Some have less, shortestPatience
+	// to littlePatience.
+	patience                         = 12 * time.Second
+	shortestPatience, littlePatience = 20 * time.Millisecond, 1500 * time.Millisecond
+	// longestApproach bounds the time between a call and the pause of the caller.
+	longestApproach = 300 * time.Millisecond
+	// mostWrites and longestGap bound the guarded writes of a holder and the time
+	// before each.
+	mostWrites = 5
+	longestGap = 60 * time.Millisecond
+)
+
+// incident is what happens to a contender.
+type incident uint8
+
+const (
+	// nothing: the lock is taken, written under, and given up.
+	nothing incident = iota
+	// pausedWaiting: the contender is paused while it waits for the lock.
+	pausedWaiting
+	// pausedHolding: the holder is paused between two writes.
+	pausedHolding
+	// delayed: the holder is paused with a write on its way.
+	delayed
+	// orphaned: the holder ends its renewals and goes on writing.
+	orphaned
+	// closed: the holder closes its session and goes on writing.
+	closed
+	// crashed: the client is closed, and another one takes its place.
+	crashed
+)
+
+// incidents are drawn from, so that half of the rounds have none.
+var incidents = []incident{
+	nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing,
+	pausedWaiting, pausedWaiting, pausedHolding, pausedHolding, pausedHolding, delayed, orphaned, closed, crashed,
+}
+
+// plan is what a contender is going to do in a round, and what happens to it.
+type plan struct {
+	lock     int
+	style    lockcheck.Style
+	patience time.Duration
+	incident incident
+	// approach is how long after the call a waiter is paused.
+	approach time.Duration
+	// pause is how long the contender is paused, outlast whether a holder is paused
+	// until its lock has gone and for that time, and lost whether its connections are
+	// lost meanwhile.
+	pause   time.Duration
+	outlast bool
+	lost    bool
+	// gaps are the times before each write; the incident comes before the write of
+	// that number.
+	gaps   []time.Duration
+	strike int
+	// again makes the holder write once more after it has given up the lock.
+	again bool
+	// parting says what becomes of the session after the round.
+	parting parting
+}
+
+// parting says what becomes of a session.
+type parting uint8
+
+const (
+	keep parting = iota
+	closeSession
+	orphanSession
+)
+
+// newPlan makes a plan for one of n locks.
+func newPlan(rng *rand.Rand, n int) plan {
+	p := plan{lock: rng.IntN(n), patience: patience, incident: incidents[rng.IntN(len(incidents))]}
+	p.style = style(p.lock)
+	if p.style == lockcheck.Lock && rng.IntN(2) == 0 {
+		p.style = lockcheck.TryLock
+	}
+	if p.incident != pausedWaiting && rng.IntN(5) == 0 {
+		p.patience = pace.Between(rng, shortestPatience, littlePatience)
+	}
+	p.approach = pace.Between(rng, 0, longestApproach)
+	p.pause, p.lost = pace.Between(rng, shortestPause, longestPause), rng.IntN(2) == 0
+	if p.outlast = rng.IntN(4) != 0; p.outlast && p.incident != pausedWaiting {
+		p.pause = pace.Between(rng, 0, longestExtra)
+	}
+	p.gaps = make([]time.Duration, 1+rng.IntN(mostWrites))
+	for i := range p.gaps {
+		p.gaps[i] = pace.Between(rng, 0, longestGap)
+	}
+	if p.incident == orphaned { // so that the lease ends among the writes
+		p.gaps = append(p.gaps, lifetime/2, lifetime/2, lifetime/2)
+	}
+	p.strike = rng.IntN(len(p.gaps))
+	p.again = rng.IntN(3) == 0
+	p.parting = []parting{keep, keep, keep, closeSession, orphanSession}[rng.IntN(5)]
+	return p
+}
+
+// style returns how a lock is waited for: mutexes and elections go by turns.
+func style(lock int) lockcheck.Style {
+	if lock%2 == 0 {
+		return lockcheck.Lock
+	}
+	return lockcheck.Campaign
+}

@@ -1,0 +1,269 @@
+// Package record records the history of a cluster's store, revision by revision,
+// past the links and the client under test.
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
+	"github.com/quorate/quorate/lab/robustness/history"
+)
+
+// reopenPause is the pause before a stream to a member that ended is opened again.
+const reopenPause = 50 * time.Millisecond
+
+// everything is the key and the range end of all keys.
+var everything = []byte{0}
+
+// Recorder records every event of the store. It watches all keys on every member at
+// the same time, past the links and without a client library, takes each revision
+// from the member that tells it first, and compares what the others tell.
+//
+// It is certain to be complete: revisions have no gaps in etcd, so it takes only
+// the one that follows the last. A compaction must not go beyond
+// [Recorder.Revision]. Its methods may be called from several goroutines.
+type Recorder struct {
+	cluster *lab.Cluster
+	cancel  context.CancelFunc
+	work    sync.WaitGroup
+
+	mu      sync.Mutex
+	events  []history.Event
+	begins  []int // where the events of each revision begin, from revision 2
+	changed chan struct{}
+	err     error
+}
+
+// Start starts a recorder. It must be stopped, before the cluster is closed.
+func Start(cluster *lab.Cluster) *Recorder {
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &Recorder{cluster: cluster, cancel: cancel, changed: make(chan struct{})}
+	for _, m := range cluster.Members() {
+		r.work.Go(func() { r.follow(ctx, m) })
+	}
+	return r
+}
+
+// Stop ends the recorder. What it has recorded stays.
+func (r *Recorder) Stop() {
+	r.cancel()
+	r.work.Wait()
+}
+
+// Revision returns the last revision that is recorded, 1 in the beginning.
+func (r *Recorder) Revision() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last()
+}
+
+func (r *Recorder) last() int64 { return int64(len(r.begins)) + 1 }
+
+// CatchUp waits until the recorder has come to the current revision of the store, and
+// returns that. It fails when ctx ends first, or when the recorder has found that
+// members disagree.
+func (r *Recorder) CatchUp(ctx context.Context) (int64, error) {
+	revision, err := r.current(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return revision, r.await(ctx, revision)
+}
+
+// current asks for the revision of the store until a member answers: on a busy
+// machine members elect a leader at any time.
+func (r *Recorder) current(ctx context.Context) (int64, error) {
+	request := &pb.RangeRequest{Key: everything, RangeEnd: everything, CountOnly: true}
+	for members := r.cluster.Members(); ; members = append(members[1:], members[0]) {
+		response, err := pb.NewKVClient(members[0].Conn()).Range(ctx, request)
+		if err == nil {
+			return response.GetHeader().GetRevision(), nil
+		}
+		if status.Code(err) != codes.Unavailable {
+			return 0, fmt.Errorf("ask %s for its revision: %w", members[0].Name(), err)
+		}
+		select {
+		case <-time.After(reopenPause):
+		case <-ctx.Done():
+			return 0, fmt.Errorf("ask %s for its revision: %w", members[0].Name(), err)
+		}
+	}
+}
+
+// await returns when a revision is recorded. It fails when ctx ends first, or when
+// the recorder has found that members disagree.
+func (r *Recorder) await(ctx context.Context, revision int64) error {
+	for {
+		r.mu.Lock()
+		last, err, changed := r.last(), r.err, r.changed
+		r.mu.Unlock()
+		if err != nil || last >= revision {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("the recorder is at revision %d and waits for %d: %w", last, revision, context.Cause(ctx))
+		}
+	}
+}
+
+// AwaitDeletion returns when it is recorded that a key was deleted after a revision.
+// It fails as CatchUp does.
+func (r *Recorder) AwaitDeletion(ctx context.Context, key string, after int64) error {
+	for next := after + 1; ; next++ {
+		if err := r.await(ctx, next); err != nil {
+			return err
+		}
+		for _, e := range r.at(next) {
+			if e.Type == history.DeleteEvent && e.Key == key {
+				return nil
+			}
+		}
+	}
+}
+
+// at returns the events of a revision that is recorded.
+func (r *Recorder) at(revision int64) []history.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.eventsOf(revision)
+}
+
+func (r *Recorder) eventsOf(revision int64) []history.Event {
+	begin, end := r.begins[revision-2], len(r.events)
+	if revision < r.last() {
+		end = r.begins[revision-1]
+	}
+	return r.events[begin:end:end]
+}
+
+// Events returns the events so far, in the order of their revisions. They must not be
+// changed.
+func (r *Recorder) Events() []history.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.events[:len(r.events):len(r.events)]
+}
+
+// follow keeps a stream to a member until ctx ends.
+func (r *Recorder) follow(ctx context.Context, m *lab.Member) {
+	for ctx.Err() == nil {
+		err := r.stream(ctx, m)
+		var wrong disagreement
+		if errors.As(err, &wrong) {
+			r.fail(fmt.Errorf("%s: %w", m.Name(), err))
+			return
+		}
+		select {
+		case <-time.After(reopenPause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// stream takes events from a member until the stream ends.
+func (r *Recorder) stream(ctx context.Context, m *lab.Member) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := pb.NewWatchClient(m.Conn()).Watch(ctx, grpc.MaxCallRecvMsgSize(math.MaxInt32))
+	if err != nil {
+		return err
+	}
+	next := r.Revision() + 1
+	create := &pb.WatchCreateRequest{Key: everything, RangeEnd: everything, StartRevision: next}
+	if err := stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: create}}); err != nil {
+		return err
+	}
+	for {
+		response, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		if c := response.GetCompactRevision(); c > r.Revision()+1 {
+			return disagreement{fmt.Errorf("history was compacted to revision %d and the recorder has come to %d", c, r.Revision())}
+		}
+		if response.GetCanceled() {
+			return errors.New(response.GetCancelReason())
+		}
+		if next, err = r.take(next, quorate.Events(response.GetEvents())); err != nil {
+			return err
+		}
+	}
+}
+
+// disagreement is an error that no further stream mends.
+type disagreement struct{ error }
+
+// take adds what a stream brought, whose next revision is the given one, and
+// returns its next revision after that.
+func (r *Recorder) take(next int64, came []history.Event) (int64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for begin := 0; begin < len(came); {
+		revision, end := came[begin].ModRevision, begin
+		for end < len(came) && came[end].ModRevision == revision {
+			end++
+		}
+		if revision != next {
+			return 0, disagreement{fmt.Errorf("its stream went from revision %d to %d", next-1, revision)}
+		}
+		if err := r.add(revision, came[begin:end]); err != nil {
+			return 0, err
+		}
+		next++
+		begin = end
+	}
+	return next, nil
+}
+
+// add adds a revision, or compares it if it is there.
+func (r *Recorder) add(revision int64, came []history.Event) error {
+	if revision > r.last() {
+		r.begins = append(r.begins, len(r.events))
+		r.events = append(r.events, came...)
+		r.wake()
+		return nil
+	}
+	known := r.eventsOf(revision)
+	same := len(known) == len(came)
+	for i := range came {
+		same = same && known[i].Type == came[i].Type && known[i].KeyValue == came[i].KeyValue
+	}
+	if !same {
+		return disagreement{fmt.Errorf("it tells of revision %d as %v, another member as %v", revision, came, known)}
+	}
+	return nil
+}
+
+func (r *Recorder) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = errors.Join(r.err, err)
+	r.wake()
+}
+
+func (r *Recorder) wake() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// Through returns the events, which are in the order of their revisions, up to a
+// revision.
+func Through(events []history.Event, revision int64) []history.Event {
+	for len(events) > 0 && events[len(events)-1].ModRevision > revision {
+		events = events[:len(events)-1]
+	}
+	return events
+}

@@ -1,0 +1,138 @@
+//go:build experiment
+
+package resolvers
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/lab/robustness"
+)
+
+// spoiled is a builder whose resolvers talk to channels through something that breaks promises.
+type spoiled struct {
+	resolver.Builder
+	conn func(resolver.ClientConn) resolver.ClientConn
+}
+
+func (s spoiled) Build(t resolver.Target, cc resolver.ClientConn, opts resolver.BuildOptions) (resolver.Resolver, error) {
+	return s.Builder.Build(t, s.conn(cc), opts)
+}
+
+type wrapper = func(resolver.Builder, func() (resolver.Builder, error)) resolver.Builder
+
+func spoil(conn func(resolver.ClientConn) resolver.ClientConn) wrapper {
+	return func(b resolver.Builder, _ func() (resolver.Builder, error)) resolver.Builder { return spoiled{b, conn} }
+}
+
+// emptying publishes an empty list with each error.
+type emptying struct{ resolver.ClientConn }
+
+func (c emptying) ReportError(err error) {
+	_ = c.UpdateState(resolver.State{})
+	c.ClientConn.ReportError(err)
+}
+
+func newEmptying(cc resolver.ClientConn) resolver.ClientConn { return emptying{cc} }
+
+// deaf takes the first list only.
+type deaf struct {
+	resolver.ClientConn
+	listed bool
+}
+
+func (c *deaf) UpdateState(s resolver.State) error {
+	if c.listed {
+		return nil
+	}
+	c.listed = true
+	return c.ClientConn.UpdateState(s)
+}
+
+func newDeaf(cc resolver.ClientConn) resolver.ClientConn { return &deaf{ClientConn: cc} }
+
+// forgetting makes a builder for each channel, so that none knows what another one did.
+type forgetting struct {
+	resolver.Builder
+	fresh func() (resolver.Builder, error)
+}
+
+func (f forgetting) Build(t resolver.Target, cc resolver.ClientConn, opts resolver.BuildOptions) (resolver.Resolver, error) {
+	b, err := f.fresh()
+	if err != nil {
+		return nil, err
+	}
+	return b.Build(t, cc, opts)
+}
+
+func forget(b resolver.Builder, another func() (resolver.Builder, error)) resolver.Builder {
+	return forgetting{b, another}
+}
+
+// alarm calls a run off when the next fault begins after a violation was found.
+type alarm struct {
+	cancel context.CancelFunc
+	found  func() bool
+}
+
+func (a alarm) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte(", for ")) && a.found() {
+		a.cancel()
+	}
+	return len(p), nil
+}
+
+// TestMistakesAreFound has resolvers break promises. Each is found out within seconds.
+func TestMistakesAreFound(t *testing.T) {
+	dns, kubernetes := []string{"dns"}, []string{"kubernetes"}
+	tests := map[string]struct {
+		cfg     Config
+		promise robustness.Promise
+	}{
+		"errors empty the list":                  {Config{Resolvers: dns, only: "servfail", wrap: spoil(newEmptying)}, Serving},
+		"a false list is taken over, DNS":        {Config{Resolvers: dns, only: "names-a-part", noRemovalDelay: true}, Doubt},
+		"a false list is taken over, Kubernetes": {Config{Resolvers: kubernetes, only: "names-nothing", noRemovalDelay: true}, Doubt},
+		"changes are not told":                   {Config{Resolvers: kubernetes, only: "stopped", wrap: spoil(newDeaf)}, Current},
+		"lists are forgotten, DNS":               {Config{Resolvers: dns, only: "silent", wrap: forget}, Serving},
+		"lists are forgotten, Kubernetes":        {Config{Resolvers: kubernetes, only: "stopped", wrap: forget}, Serving},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			cfg := tt.cfg
+			cfg.Duration, cfg.Seed, cfg.Channels, cfg.giveUpAfter = 3*time.Minute, *seed, 20, 2*time.Second
+			var r *run
+			cfg.Log = alarm{cancel, func() bool { return r.violations(tt.promise) > 0 }}
+			cfg, err := cfg.complete()
+			require.NoError(t, err)
+			r = newRun(cfg)
+			require.NoError(t, r.inTrials(ctx))
+			assert.Positive(t, r.result.Verdict.Counts[tt.promise], "%v", r.result)
+			for _, v := range r.result.Verdict.Violations {
+				if v.Promise == tt.promise {
+					t.Log(v.Message)
+					break
+				}
+			}
+		})
+	}
+}
+
+// violations returns how many of a promise were found so far.
+func (r *run) violations(p robustness.Promise) int {
+	n := 0
+	for _, t := range r.trials {
+		t.mu.Lock()
+		n += t.verdict.Counts[p]
+		t.mu.Unlock()
+	}
+	return n
+}

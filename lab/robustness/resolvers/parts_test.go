@@ -1,0 +1,129 @@
+package resolvers
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/lab/robustness"
+)
+
+func TestConfigNamesAllThatIsWrong(t *testing.T) {
+	_, err := Config{Config: robustness.Config{Duration: -1, Members: 2}, Channels: maxChannels + 1, Bound: -1, Resolvers: []string{"dns", "dns", "hosts"}}.complete()
+	for _, want := range []string{
+		"the duration must be", "the number of members must be", "the number of channels must be 1 to 1000; it is 1001",
+		"the bound must be more than 0", `the resolver "dns" is named twice`, `unknown resolver "hosts"`,
+	} {
+		require.ErrorContains(t, err, want)
+	}
+	cfg, err := Config{}.complete()
+	require.NoError(t, err)
+	assert.Equal(t, Resolvers(), cfg.Resolvers)
+	assert.Equal(t, time.Second, cfg.Bound)
+}
+
+func TestBusiest(t *testing.T) {
+	from := time.Unix(1e9, 0)
+	var arrived []time.Time
+	for _, ms := range []int{-5, 0, 10, 20, 110, 500, 505, 506, 507, 1200} {
+		arrived = append(arrived, from.Add(time.Duration(ms)*time.Millisecond))
+	}
+	assert.Equal(t, 8, busiest(arrived, from, time.Second, time.Second))
+	assert.Equal(t, 4, busiest(arrived, from, time.Second, 100*time.Millisecond))
+	assert.Equal(t, 3, busiest(arrived, from, 100*time.Millisecond, 100*time.Millisecond))
+	assert.Zero(t, busiest(nil, from, time.Second, time.Second))
+}
+
+func TestStallsAreExcused(t *testing.T) {
+	at := func(ms int) time.Time { return time.Unix(1e9, 0).Add(time.Duration(ms) * time.Millisecond) }
+	s := stalls{all: []stall{{at(200), 100 * time.Millisecond}, {at(500), 50 * time.Millisecond}}}
+	for _, c := range []struct{ from, to, want int }{
+		{0, 1000, 150}, {0, 100, 0}, {150, 470, 70}, {120, 180, 60}, {300, 400, 0}, {500, 900, 0},
+	} {
+		assert.Equal(t, time.Duration(c.want)*time.Millisecond, s.between(at(c.from), at(c.to)), c)
+	}
+}
+
+// Changes leave enough backends, bring new ones, and tell when most are gone at once.
+func TestChangesOfBackends(t *testing.T) {
+	tr := &trial{rng: rand.New(rand.NewPCG(1, 0))}
+	tr.backends.servers = map[string]*backend{}
+	defer func() { tr.backends.stop(nil) }()
+	var err error
+	tr.live, err = tr.backends.start(fewest)
+	require.NoError(t, err)
+	removals := 0
+	for range 100 {
+		before := tr.live
+		removal, err := tr.change()
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, len(tr.live), fewest)
+		assert.LessOrEqual(t, len(tr.live), most+most/2)
+		assert.NotContains(t, before, tr.live[len(tr.live)-1])
+		if removal > 0 {
+			removals++
+		}
+		tr.backends.stop(tr.live)
+		assert.Len(t, tr.backends.servers, len(tr.live))
+	}
+	assert.Positive(t, removals)
+}
+
+func TestResultInWords(t *testing.T) {
+	assert.Equal(t, "nothing was checked\n", Result{}.String())
+	r := Result{
+		Outcome:  robustness.Outcome{Seed: 7, Duration: time.Minute},
+		Channels: 100,
+		Stalled:  time.Second,
+		Trials: []Trial{
+			{
+				Resolver: "dns", Faults: map[string]int{"slow": 2, "refused": 1}, Changes: 3, Calls: 5, Repeated: 1, Mean: 1.25, Peak: 4, Tenth: 2,
+				Seen: Times{Count: 300, Median: time.Millisecond, P99: 2 * time.Millisecond, Longest: 3 * time.Millisecond},
+			},
+			{Resolver: "static"},
+		},
+	}
+	for _, want := range []string{
+		"100 channels over each resolver, the process stalled for 1s, seed 7, 1m0s\n", "faults refused 1, slow 2\n",
+		"changes 3, seen by channels 300 times, median 1ms, p99 2ms, longest 3ms\n", "calls 5, repeated attempts 1\n",
+		"arrivals 1.2 a second, after a return at most 4 in a second, 2 in a tenth\n", "verdict    every promise was kept\n",
+	} {
+		assert.Contains(t, r.String(), want)
+	}
+	r.Verdict.Add(Serving, "dns: a channel without backends")
+	assert.Contains(t, r.String(), "verdict    1 violations\n  serving       1\n\nserving: dns: a channel without backends\n")
+}
+
+// A new backend cannot be listed before the source knows it; one that a false list leaves out must be.
+func TestOnlyKnownRemovalsCountAsAccepted(t *testing.T) {
+	o := &observer{resolver: "dns", bound: time.Minute, stalls: &stalls{}, views: map[*view]bool{}}
+	list := func(addresses ...string) (endpoints []resolver.Endpoint) {
+		for _, address := range addresses {
+			endpoints = append(endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: address}}})
+		}
+		return endpoints
+	}
+	v := &view{built: time.Now()}
+	o.views[v] = true
+	o.set([]string{"a", "b"})
+	o.listedTruly(0, 0)
+	o.update(v, list("a", "b"))
+	o.listedFalsely(true)
+	o.update(v, list("b", "a"))
+	o.set([]string{"a", "b", "c"})
+	o.update(v, list("a", "b"))
+	assert.True(t, o.verdict.OK(), "%v", o.verdict)
+	o.listedTruly(0, 0)
+	assert.Equal(t, 1, o.behind())
+	o.update(v, list("a", "b", "c"))
+	assert.Zero(t, o.behind())
+	o.listedFalsely(true)
+	o.update(v, list("a", "b"))
+	assert.Equal(t, map[robustness.Promise]int{Doubt: 1}, o.verdict.Counts)
+	o.update(v, nil)
+	assert.Equal(t, map[robustness.Promise]int{Doubt: 2, Serving: 1}, o.verdict.Counts)
+}

@@ -1,0 +1,69 @@
+package resolvers
+
+import (
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/resolver"
+)
+
+// removalDelay is the MassRemovalDelay of the resolvers.
+const removalDelay = 4 * time.Second
+
+// source is what a resolver reads, with its faults.
+type source interface {
+	// builder returns a builder as a process has one, and targets for its channels.
+	builder(removalDelay time.Duration) (builder resolver.Builder, targets []string, err error)
+	// list has the source name these backends. It fails if the source is away.
+	list(addresses []string) error
+	// faults are those that the source can have.
+	faults() []disturbance
+	// patience is how much longer than Config.Bound a change takes by the resolver's
+	// configuration.
+	patience() time.Duration
+	// arrivals returns when requests and connections arrived.
+	arrivals() []time.Time
+	// close ends the source, and what its builders hold.
+	close() error
+}
+
+// disturbance is a fault of a source.
+type disturbance struct {
+	name       string
+	begin, end func() error
+	// open tells that the source can be changed meanwhile.
+	open bool
+	// patience is how much longer a change may take after this fault by the resolver's
+	// configuration.
+	patience time.Duration
+	// falseList, if set, returns the backends that the source lists meanwhile.
+	falseList func(all []string) []string
+}
+
+func nothing() error { return nil }
+
+// falseLists are disturbances of every source. Each lists fewer than half of the backends.
+func falseLists() []disturbance {
+	return []disturbance{
+		{name: "names-nothing", begin: nothing, end: nothing, falseList: func([]string) []string { return nil }},
+		{name: "names-a-part", begin: nothing, end: nothing, falseList: func(all []string) []string { return all[:len(all)/3] }},
+	}
+}
+
+// log has the times of what arrived.
+type log struct {
+	mu sync.Mutex
+	at []time.Time
+}
+
+func (l *log) add(at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.at = append(l.at, at)
+}
+
+func (l *log) all() []time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]time.Time(nil), l.at...)
+}

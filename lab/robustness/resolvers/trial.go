@@ -1,0 +1,346 @@
+package resolvers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab/internal/pace"
+)
+
+const (
+	// fewest and most bound the number of backends.
+	fewest, most = 8, 24
+	// shortestCalm and longestCalm bound the time between two faults, in which backends change.
+	shortestCalm, longestCalm = 200 * time.Millisecond, 1200 * time.Millisecond
+	// shortestHold and longestHold bound how long a fault is held; one in eight takes as long as
+	// longOutage more.
+	shortestHold, longestHold, longOutage = 300 * time.Millisecond, 2500 * time.Millisecond, 20 * time.Second
+	// minPause and maxPause bound the time between two channels that are opened or woken.
+	minPause, maxPause = 5 * time.Millisecond, 50 * time.Millisecond
+	// sleepTime is how long all channels are closed, now and then, in a fault.
+	sleepTime = 100 * time.Millisecond
+	// awaitTick is the time between two looks at channels that are waited for.
+	awaitTick = 5 * time.Millisecond
+	// fewArrivals is how many requests of all channels in a second are few, for each: with
+	// one builder, three tenths.
+	fewArrivals = 0.3
+	// peakToMean bounds the requests in the busiest time by the mean.
+	peakToMean = 3
+)
+
+// trial is the run of one resolver.
+type trial struct {
+	*observer
+	cfg      Config
+	rng      *rand.Rand
+	source   source
+	note     func(string)
+	backends backends
+
+	live     []string // backends that the source is to name
+	sizes    []size   // of live, lately
+	channels []*channel
+	awake    sync.Mutex // held while channels are opened and closed
+	faults   map[string]int
+	changes  int
+	returns  []time.Time // of the source
+	upcoming []disturbance
+}
+
+// size is the number of backends until a moment.
+type size struct {
+	until time.Time
+	n     int
+}
+
+// run runs the trial until ctx ends, closes all that it opened, and returns its result.
+func (t *trial) run(ctx context.Context) (result Trial, err error) {
+	began := time.Now()
+	defer func() {
+		for _, c := range t.channels {
+			err = errors.Join(err, c.close())
+		}
+		result = t.result(time.Since(began))
+		err = errors.Join(err, t.source.close())
+		t.backends.stop(nil)
+	}()
+	if err := t.start(); err != nil {
+		return result, err
+	}
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for i, c := range t.channels {
+		if c.kind == calling {
+			rng := rand.New(rand.NewPCG(t.cfg.Seed, uint64(i)))
+			beside.Go(func() { t.keepCalling(ctx, c, rng) })
+		}
+	}
+	used := make(chan error, 1)
+	rng := rand.New(rand.NewPCG(t.cfg.Seed, uint64(len(t.channels))))
+	beside.Go(func() { used <- t.useChannels(ctx, rng) })
+	err = t.disturb(ctx)
+	cancel()
+	return result, errors.Join(err, <-used)
+}
+
+// start starts backends and opens channels, and waits until all have the list.
+func (t *trial) start() error {
+	addresses, err := t.backends.start((fewest + most) / 2)
+	if err != nil {
+		return err
+	}
+	t.live = addresses
+	t.set(t.live)
+	if err := t.source.list(t.live); err != nil {
+		return err
+	}
+	if err := t.openAll(); err != nil {
+		return err
+	}
+	t.listedTruly(t.cfg.giveUpAfter, 0)
+	t.await("the start")
+	t.seen = timesOf{}
+	return nil
+}
+
+// openAll makes a builder and opens the channels.
+func (t *trial) openAll() error {
+	removal := removalDelay
+	if t.cfg.noRemovalDelay {
+		removal = -1
+	}
+	builder, targets, err := t.source.builder(removal)
+	for i := 0; i < t.cfg.Channels && err == nil; i++ {
+		wrapped := t.cfg.wrap(builder, func() (resolver.Builder, error) {
+			another, _, err := t.source.builder(removal)
+			return another, err
+		})
+		c := newChannel(i, t.wrap(wrapped), targets, t.backends.dial, t.rng)
+		t.channels = append(t.channels, c)
+		err = c.open()
+	}
+	return err
+}
+
+// useChannels wakes up and reopens channels until ctx ends.
+func (t *trial) useChannels(ctx context.Context, rng *rand.Rand) error {
+	for pause.For(ctx, pace.Between(rng, minPause, maxPause)) == nil {
+		c := t.channels[rng.IntN(len(t.channels))]
+		t.awake.Lock()
+		var err error
+		switch c.kind {
+		case napping:
+			c.wake()
+		case reopened:
+			err = errors.Join(c.close(), c.open())
+		case steady, calling:
+		}
+		t.awake.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sleep closes all channels, and opens them again.
+func (t *trial) sleep() error {
+	t.awake.Lock()
+	defer t.awake.Unlock()
+	var err error
+	for _, c := range t.channels {
+		err = errors.Join(err, c.close())
+	}
+	time.Sleep(sleepTime)
+	for _, c := range t.channels {
+		err = errors.Join(err, c.open())
+	}
+	return err
+}
+
+// disturb changes the backends and injects faults until ctx ends.
+func (t *trial) disturb(ctx context.Context) error {
+	all := slices.DeleteFunc(t.source.faults(), func(d disturbance) bool { return t.cfg.only != "" && d.name != t.cfg.only })
+	if len(all) == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	for ctx.Err() == nil {
+		_ = pause.For(ctx, pace.Between(t.rng, shortestCalm, longestCalm))
+		if err := t.listChange(0, "a change"); err != nil {
+			return err
+		}
+		if len(t.upcoming) == 0 {
+			t.upcoming = slices.Clone(all)
+			t.rng.Shuffle(len(t.upcoming), func(i, j int) { t.upcoming[i], t.upcoming[j] = t.upcoming[j], t.upcoming[i] })
+		}
+		if err := t.inject(ctx, t.upcoming[0]); err != nil {
+			return err
+		}
+		t.upcoming = t.upcoming[1:]
+	}
+	return nil
+}
+
+// listChange changes the backends, tells the source, and waits until all channels have them.
+func (t *trial) listChange(extra time.Duration, after string) error {
+	removal, err := t.change()
+	if err != nil {
+		return err
+	}
+	t.set(t.live)
+	if err := t.source.list(t.live); err != nil {
+		return fmt.Errorf("change the backends: %w", err)
+	}
+	t.listedTruly(t.source.patience()+extra, removal)
+	t.await(after)
+	t.backends.stop(t.live)
+	return nil
+}
+
+// await waits until all channels have the list, and reports those that take too long.
+func (t *trial) await(after string) {
+	for deadline := time.Now().Add(t.cfg.giveUpAfter); t.behind() > 0 && time.Now().Before(deadline); {
+		time.Sleep(awaitTick)
+	}
+	t.evaluate(after)
+}
+
+// inject injects a fault into the source for a while. Then the backends change, so that a channel with the
+// new list has an answer of the source after the fault.
+func (t *trial) inject(ctx context.Context, d disturbance) error {
+	t.faults[d.name]++
+	hold := pace.Between(t.rng, shortestHold, longestHold)
+	if d.falseList == nil && t.rng.IntN(8) == 0 {
+		hold += pace.Between(t.rng, 0, longOutage)
+	}
+	asleep := t.rng.IntN(4) == 0
+	t.note(fmt.Sprintf("%s: %s, for %v", t.resolver, d.name, hold.Round(time.Millisecond)))
+	if err := t.hold(ctx, d, hold, asleep); err != nil {
+		return err
+	}
+	if err := d.end(); err != nil {
+		return fmt.Errorf("end %s: %w", d.name, err)
+	}
+	t.returns = append(t.returns, time.Now())
+	return t.listChange(d.patience, fmt.Sprintf("%s for %v", d.name, hold.Round(time.Millisecond)))
+}
+
+// hold begins a fault, holds it, and returns.
+func (t *trial) hold(ctx context.Context, d disturbance, hold time.Duration, asleep bool) error {
+	if err := d.begin(); err != nil {
+		t.note(err.Error())
+	}
+	if d.falseList != nil {
+		t.listedFalsely(!asleep)
+		if err := t.source.list(d.falseList(t.live)); err != nil {
+			return fmt.Errorf("change the backends: %w", err)
+		}
+	}
+	_ = pause.For(ctx, hold/2)
+	if asleep {
+		if err := t.sleep(); err != nil {
+			return err
+		}
+	}
+	if d.open {
+		if _, err := t.change(); err != nil {
+			return err
+		}
+		t.set(t.live)
+		if err := t.source.list(t.live); err != nil {
+			return fmt.Errorf("change the backends: %w", err)
+		}
+	}
+	_ = pause.For(ctx, hold/2)
+	return nil
+}
+
+// change changes the backends, of which at least one is new: some are added, removed, or
+// replaced. Those that are removed serve until no channel uses them. It returns how much longer
+// the resolvers may keep these.
+func (t *trial) change() (removal time.Duration, err error) {
+	t.changes++
+	now := time.Now()
+	t.sizes = slices.DeleteFunc(append(t.sizes, size{now, len(t.live)}), func(s size) bool {
+		return now.Sub(s.until) > 2*removalDelay+longOutage
+	})
+	n := len(t.live)
+	add, remove := 1+t.rng.IntN(2), 0
+	switch t.rng.IntN(5) {
+	case 0: // roll one over
+		add, remove = 1, 1
+	case 1:
+		remove = 2 + t.rng.IntN(2)
+	case 2:
+		add = n / 2
+	case 3:
+		remove = n / 3
+	}
+	if n+add-remove < fewest {
+		remove = 0
+	}
+	if n+add-remove > most {
+		remove = n / 2
+	}
+	fresh, err := t.backends.start(add)
+	if err != nil {
+		return 0, err
+	}
+	next := slices.Clone(t.live)
+	t.rng.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
+	t.live = slices.Concat(next[remove:], fresh)
+	for _, s := range t.sizes {
+		if 2*len(t.live) <= s.n {
+			return 2 * removalDelay, nil
+		}
+	}
+	return 0, nil
+}
+
+// result sums up the trial, and checks what arrived at the source. All is closed.
+func (t *trial) result(took time.Duration) Trial {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	arrived := t.source.arrivals()
+	slices.SortFunc(arrived, time.Time.Compare)
+	res := Trial{
+		Resolver: t.resolver, Faults: maps.Clone(t.faults), Changes: t.changes, Opened: t.opened.sum(), Seen: t.seen.sum(),
+		Calls: t.calls.made, Repeated: t.calls.repeated, Mean: float64(len(arrived)) / took.Seconds(),
+	}
+	for _, at := range t.returns {
+		second := busiest(arrived, at, time.Second, time.Second)
+		tenth := busiest(arrived, at, time.Second, time.Second/10)
+		res.Peak, res.Tenth = max(res.Peak, second), max(res.Tenth, tenth)
+		few := float64(second) <= fewArrivals*float64(t.cfg.Channels)
+		spread := float64(tenth) <= peakToMean*float64(second)/10
+		if !few && !spread && float64(second) > peakToMean*res.Mean {
+			t.verdict.Add(Spread, "%s: %d requests arrived in the second after a return of the source, %d of them in a tenth of it; the mean is %.1f a second",
+				t.resolver, second, tenth, res.Mean)
+		}
+	}
+	return res
+}
+
+// busiest returns the most that arrived in any window of some length that begins within a time
+// from a moment on.
+func busiest(arrived []time.Time, from time.Time, within, window time.Duration) int {
+	first, _ := slices.BinarySearchFunc(arrived, from, time.Time.Compare)
+	peak := 0
+	for i := first; i < len(arrived) && arrived[i].Sub(from) < within; i++ {
+		end, _ := slices.BinarySearchFunc(arrived, arrived[i].Add(window), time.Time.Compare)
+		peak = max(peak, end-i)
+	}
+	return peak
+}

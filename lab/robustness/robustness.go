@@ -1,0 +1,188 @@
+// Package robustness runs a workload on a cluster under faults, and checks what its clients received.
+//
+// [Run] starts a cluster, the workload's traffic, and a schedule of faults: by default members are killed, stopped and cut
+// off, leaders moved, links cut, delayed and blackholed, in an order that the seed gives, for a configured time. If a
+// workload requires it, a recorder takes the whole history of the store from the members themselves, past the links and
+// the clients under test. When the faults are over the clients settle, and the workload checks them.
+//
+// The workloads are packages below: scenario, which "quorate-lab faults" runs, and watches, linear and locks, the soaks.
+// Package resolvers has a run of its own, since what fails there are the sources of names. callcheck, watchcheck and
+// lockcheck compare calls, watches and locks with the history that package record has, and linear/model checks answers
+// without one. Package client has the clients under test: Quorate, and the official client.
+package robustness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/robustness/record"
+)
+
+// recordTimeout is how long the recorder may take to come to the current revision.
+const recordTimeout = 30 * time.Second
+
+// leakTimeout is how long goroutines may take to end after everything is closed.
+const leakTimeout = 20 * time.Second
+
+// Workload is traffic on a cluster, and the check of what its clients received.
+type Workload interface {
+	// Start connects clients and starts the traffic, which goes on until ctx ends. After an error only Close is called.
+	Start(ctx context.Context, env *Env) error
+	// Stop waits for the end of the traffic. The faults are over, and the context of Start has ended.
+	Stop() error
+	// Settle waits for the clients to finish on a healthy cluster. It is not called after an error.
+	Settle() error
+	// Close closes all that Start opened.
+	Close() error
+	// Check checks what the clients received, and counts it. It is not called after an error.
+	Check(*Outcome) error
+}
+
+// Setup says what a workload needs.
+type Setup struct {
+	// Cluster has what is special about the cluster, beside members and directory.
+	Cluster lab.Config
+	// Schedule injects faults, and returns when they are over or ctx ends. Default random ones until ctx ends, after which the cluster is healed.
+	Schedule func(ctx context.Context) error
+	// Record says that the history of the store is recorded.
+	Record bool
+}
+
+// Env is the surroundings of a workload.
+type Env struct {
+	*Log
+	Config  Config
+	Cluster *lab.Cluster
+	// Record has the history of the store, nil if the workload does not want it.
+	Record *record.Recorder
+}
+
+// Rand returns a source of random numbers for one part of a workload, so that what it draws does not change what another one
+// does. Parts are counted from 0; two share nothing.
+func (e *Env) Rand(part uint64) *rand.Rand {
+	return rand.New(rand.NewPCG(e.Config.Seed, firstPart+part))
+}
+
+// The streams of random numbers of a seed.
+const (
+	faultStream = iota << 32
+	cutStream
+	firstPart
+)
+
+// Recorded waits until the recorder has come to the current revision of the store, and returns that.
+func (e *Env) Recorded() (int64, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
+	defer cancel()
+	return e.Record.CatchUp(ctx)
+}
+
+// Run runs a workload with a complete configuration. The error says why the run could not go on; a promise that was broken
+// is no error, see the outcome's Verdict. The end of ctx ends the run early, which is no error either.
+//
+// When Run returns, the cluster is gone with its processes, ports and files.
+func Run(ctx context.Context, cfg Config, setup Setup, w Workload) (Outcome, error) {
+	env := &Env{Log: NewLog(cfg.Log), Config: cfg}
+	out := Outcome{Seed: cfg.Seed, Members: cfg.Members}
+	err := env.run(ctx, setup, w, &out)
+	out.Interrupted = ctx.Err() != nil
+	return out, err
+}
+
+// run runs between the start and the end of the cluster.
+func (e *Env) run(ctx context.Context, setup Setup, w Workload, out *Outcome) (err error) {
+	e.Note(fmt.Sprintf("starting %d members, seed %d", e.Config.Members, e.Config.Seed))
+	setup.Cluster.Members, setup.Cluster.Dir = e.Config.Members, e.Config.Dir
+	e.Cluster, err = lab.Start(ctx, setup.Cluster)
+	if err != nil && ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("start the cluster: %w", err)
+	}
+	defer func() { err = errors.Join(err, e.Cluster.Close()) }()
+	if setup.Record {
+		e.Record = record.Start(e.Cluster)
+		defer e.Record.Stop()
+	}
+	if err := errors.Join(e.underFaults(ctx, setup, w, out), w.Close()); err != nil {
+		return err
+	}
+	e.Note("checking")
+	err = w.Check(out)
+	out.Duration = e.Now()
+	return err
+}
+
+// underFaults runs the traffic under faults, and then lets the clients settle.
+func (e *Env) underFaults(ctx context.Context, setup Setup, w Workload, out *Outcome) error {
+	ctx, cancel := context.WithTimeout(ctx, e.Config.Duration)
+	defer cancel()
+	if err := w.Start(ctx, e); err != nil {
+		return err
+	}
+	err := setup.schedule(ctx, e, out)
+	cancel()
+	e.Note("the faults are over: the traffic stops, and the clients settle")
+	if err = errors.Join(err, w.Stop()); err != nil {
+		return err
+	}
+	return w.Settle()
+}
+
+// schedule injects faults until they are over.
+func (s Setup) schedule(ctx context.Context, e *Env, out *Outcome) error {
+	if s.Schedule != nil {
+		return s.Schedule(ctx)
+	}
+	scene := fault.Scene{Cluster: e.Cluster, Rand: rand.New(rand.NewPCG(e.Config.Seed, faultStream)), Note: e.Note}
+	storm := fault.NewStorm(scene, rand.New(rand.NewPCG(e.Config.Seed, cutStream)))
+	err := storm.Run(ctx)
+	out.Tally = storm.Tally()
+	return err
+}
+
+// Go does something n times at once. The channel is closed when all is done.
+func Go(n int, do func(int)) <-chan struct{} {
+	var work sync.WaitGroup
+	for i := range n {
+		work.Go(func() { do(i) })
+	}
+	done := make(chan struct{})
+	go func() {
+		work.Wait()
+		close(done)
+	}()
+	return done
+}
+
+// Await waits for something to be done, and fails with a text if that takes too long.
+func Await(done <-chan struct{}, timeout time.Duration, otherwise string) error {
+	select {
+	case <-done:
+		return nil
+	case <-time.After(timeout):
+		return fmt.Errorf("%s (%v)", otherwise, timeout)
+	}
+}
+
+// Leaked waits for goroutines to end, and fails with the stacks of those that are left.
+func Leaked(already goleak.Option) error {
+	for deadline := time.Now().Add(leakTimeout); ; {
+		err := goleak.Find(already)
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("goroutines are left behind: %w", err)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package watches
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/watchcheck"
+)
+
+func event(key string, revision int64) history.Event {
+	return history.Event{KeyValue: history.KeyValue{Key: key, ModRevision: revision}}
+}
+
+func TestWrittenAfter(t *testing.T) {
+	w := &writers{acked: []acknowledgement{{5, 11}, {1, 9}, {3, 12}, {8, 14}}}
+	after := w.writtenAfter()
+	for moment, want := range map[time.Duration]int64{0: 9, 1: 9, 2: 11, 5: 11, 6: 14, 8: 14, 9: 0} {
+		assert.Equal(t, want, after(moment), "after %d", moment)
+	}
+	assert.Zero(t, (&writers{}).writtenAfter()(0))
+}
+
+func TestLastExpected(t *testing.T) {
+	events := []history.Event{event("a", 2), event("b", 3), event("a", 4), event("a", 6)}
+	a := history.WatchRequest{Key: "a"}
+	assert.EqualValues(t, 4, lastExpected(events, a, 2, 5), "the last before the end")
+	assert.EqualValues(t, 6, lastExpected(events, a, 6, 6))
+	assert.Zero(t, lastExpected(events, a, 5, 5), "none in between")
+	assert.Zero(t, lastExpected(events, a, 0, 6), "nothing is known of the start")
+	assert.Zero(t, lastExpected(events, history.WatchRequest{Key: "c"}, 2, 6))
+}
+
+func TestReadingKnowsWhereToGoOn(t *testing.T) {
+	x := &reading{plan: plan{request: history.WatchRequest{StartRevision: 5}}}
+	assert.EqualValues(t, 5, x.next(), "nothing has come")
+	x.take(history.WatchResponse{Revision: 99, Events: []history.Event{event("a", 7)}}, time.Second)
+	assert.EqualValues(t, 8, x.next(), "the header of events proves nothing")
+	x.take(history.WatchResponse{Revision: 12}, 2*time.Second)
+	assert.EqualValues(t, 13, x.next(), "a bookmark does")
+	x.take(history.WatchResponse{Revision: 99, Canceled: true, CompactRevision: 50, Err: rpctypes.ErrCompacted}, 3*time.Second)
+	assert.EqualValues(t, 50, x.next())
+	assert.Equal(t, 2*time.Second, x.watch.Responses[1].At)
+}
+
+func TestEnding(t *testing.T) {
+	x := &reading{}
+	assert.Equal(t, history.EndedByItself, x.ending())
+	x.last.Store(true)
+	assert.Equal(t, history.StillOpen, x.ending())
+	x.left.Store(true)
+	assert.Equal(t, history.LeftByReader, x.ending())
+	x.take(history.WatchResponse{Canceled: true}, 0)
+	assert.Equal(t, history.EndedByItself, x.ending())
+}
+
+func TestPlansCoverTheAPI(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	known := storeState{revision: 1000, compacted: 900}
+	seen := map[string]int{}
+	for range 2000 {
+		p := newPlan(rng, known)
+		r := p.request
+		for what, is := range map[string]bool{
+			"now": r.StartRevision == 0, "past": r.StartRevision > 0 && r.StartRevision <= 1000, "next": r.StartRevision == 1001,
+			"future": r.StartRevision > 1001, "compacted": r.StartRevision > 0 && r.StartRevision < 900,
+			"one key": r.RangeEnd == "", "from key": r.RangeEnd == "\x00", "quiet": r.Key == quietKey, "prefix": r.Key == keyPrefix,
+			"prev_kv": r.PrevKV, "progress": r.ProgressNotify, "created": r.CreatedNotify, "fragment": r.Fragment,
+			"no put": r.NoPut, "no delete": r.NoDelete, "leader": r.RequireLeader, "stays": p.life > longestLife, "slow": p.pause > 0,
+			"bookmarks for all": p.group.progress,
+		} {
+			if is {
+				seen[what]++
+			}
+		}
+		assert.GreaterOrEqual(t, r.StartRevision, int64(0))
+		assert.EqualValues(t, 7, p.again(rng, 7).request.StartRevision)
+	}
+	assert.Len(t, seen, 19, "%v", seen)
+	assert.GreaterOrEqual(t, newPlan(rng, storeState{revision: 1}).request.StartRevision, int64(0), "at the beginning there is no past")
+}
+
+func TestGroupsHaveMetadataOfTheirOwn(t *testing.T) {
+	md, _ := metadata.FromOutgoingContext(groups[4].context(t.Context()))
+	assert.Equal(t, []string{"leader-bookmarks"}, md.Get("soak-group"))
+	assert.Equal(t, []string{rpctypes.MetadataHasLeader}, md.Get(rpctypes.MetadataRequireLeaderKey))
+	_, has := metadata.FromOutgoingContext(groups[0].context(t.Context()))
+	assert.False(t, has)
+}
+
+func TestConfigNamesWhatIsWrong(t *testing.T) {
+	_, err := Run(t.Context(), Config{Config: robustness.Config{Duration: -1, Members: 2}, Watches: -1, Writers: 1000})
+	for _, want := range []string{"the duration must be", "the number of members must be 3 to 9", "the number of watches must be 1 to 1000; it is -1", "the number of writers must be 1 to 100; it is 1000"} {
+		assert.ErrorContains(t, err, want)
+	}
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	result, err := Run(ctx, Config{Config: robustness.Config{Dir: t.TempDir()}})
+	require.NoError(t, err)
+	assert.True(t, result.Interrupted)
+	assert.Equal(t, "nothing was checked\n", result.String())
+}
+
+func TestResultShowsTheEvidence(t *testing.T) {
+	r := Result{Outcome: robustness.Outcome{Members: 3, Seed: 7}}
+	r.Tally = fault.Tally{Faults: map[string]int{"kill": 2, "all-killed": 1}, Cuts: 5}
+	r.Delivered = watchcheck.Verdict{Watches: 2}
+	r.Verdict.Add(watchcheck.Unique, "put a came again").Evidence = []string{"response 4"}
+	r.Verdict.Count(watchcheck.Unique, 2)
+	for _, want := range []string{
+		"3 members, seed 7", "faults     all-killed 1, kill 2, not injected 0, connections cut 5\n", "verdict    3 violations\n  unique        3\n",
+		"\nunique: put a came again\n    response 4\n",
+	} {
+		assert.Contains(t, r.String(), want)
+	}
+}

@@ -1,0 +1,155 @@
+package watches
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab/internal/pace"
+	"github.com/quorate/quorate/lab/robustness/history"
+)
+
+const (
+	// closeTimeout is how long a client may take to close a channel after the
+	// context of its watch has ended.
+	closeTimeout = 10 * time.Second
+	// longestBreak bounds the pause of a reader between two watches.
+	longestBreak = 200 * time.Millisecond
+)
+
+// reading is one watch while it is being read. It belongs to its reader, but for
+// the fields that are atomic.
+type reading struct {
+	plan     plan
+	watch    history.Watch
+	left     atomic.Bool  // its reader has left
+	last     atomic.Bool  // it was open when the run ended
+	returned atomic.Int64 // when Watch returned, in nanoseconds; 0 if it has not
+	reached  atomic.Int64 // the revision that it has come to
+	done     chan struct{}
+}
+
+// take keeps a response.
+func (x *reading) take(r history.WatchResponse, now time.Duration) {
+	r.At = now
+	x.watch.Responses = append(x.watch.Responses, r)
+	reached := x.reached.Load()
+	if r.IsProgress() {
+		reached = max(reached, r.Revision)
+	}
+	for _, e := range r.Events {
+		reached = max(reached, e.ModRevision)
+	}
+	x.reached.Store(reached)
+}
+
+// ending says how the reader parted from a watch whose channel is closed.
+func (x *reading) ending() history.Ending {
+	n := len(x.watch.Responses)
+	switch {
+	case n > 0 && x.watch.Responses[n-1].IsTerminal():
+		return history.EndedByItself
+	case x.left.Load():
+		return history.LeftByReader
+	case x.last.Load():
+		return history.StillOpen
+	default:
+		return history.EndedByItself
+	}
+}
+
+// next returns the revision at which another watch can take over, 0 if the watch
+// has not learnt any.
+func (x *reading) next() int64 {
+	if n := len(x.watch.Responses); n > 0 {
+		if last := x.watch.Responses[n-1]; last.IsTerminal() && last.CompactRevision > 0 {
+			return last.CompactRevision
+		}
+	}
+	if reached := x.reached.Load(); reached > 0 {
+		return reached + 1
+	}
+	return x.plan.request.StartRevision
+}
+
+// reader watches, one watch after the other, until the run settles.
+func (r *readers) reader(rng *rand.Rand) {
+	p := newPlan(rng, r.known())
+	for {
+		x, ok := r.open(p)
+		if !ok {
+			return
+		}
+		r.read(x)
+		if next := x.next(); next > 0 && rng.IntN(2) == 0 {
+			p = p.again(rng, next)
+		} else {
+			p = newPlan(rng, r.known())
+		}
+		if pause.For(r.ctx, pace.Between(rng, 0, longestBreak)) != nil {
+			return
+		}
+	}
+}
+
+// read reads a watch from its beginning to its end.
+func (r *readers) read(x *reading) {
+	ctx, cancel := context.WithCancel(x.plan.group.context(r.ctx))
+	defer cancel()
+	timer := time.AfterFunc(x.plan.life, func() {
+		if r.leave(x) {
+			cancel()
+		}
+	})
+	defer timer.Stop()
+	x.watch.Asked = r.now()
+	responses := channelOf(r.client.Watch(ctx, x.plan.request))
+	x.watch.Returned = r.now()
+	x.returned.Store(int64(x.watch.Returned))
+	if r.drain(ctx, x, responses) != nil {
+		patient, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		if r.drain(patient, x, responses) != nil {
+			r.fail(fmt.Errorf("%v: its channel was not closed within %v after its context ended", x.watch, closeTimeout))
+		}
+	}
+	x.watch.End, x.watch.Ended = x.ending(), r.now()
+	r.close(x)
+}
+
+// drain takes responses until the channel is closed. It fails with the error of ctx
+// when that ends first.
+func (r *readers) drain(ctx context.Context, x *reading, responses <-chan history.WatchResponse) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case response, open := <-responses:
+			if !open {
+				return nil
+			}
+			x.take(response, r.now())
+		}
+		if x.plan.pause > 0 && !r.settling() {
+			if err := pause.For(ctx, x.plan.pause); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// channelOf sends responses to a channel, which is closed after the last.
+func channelOf(responses iter.Seq[history.WatchResponse]) <-chan history.WatchResponse {
+	channel := make(chan history.WatchResponse)
+	go func() {
+		defer close(channel)
+		for r := range responses {
+			channel <- r
+		}
+	}()
+	return channel
+}

@@ -1,0 +1,163 @@
+// Package watches is the workload of package robustness that checks everything that the readers of watches saw.
+//
+// It has writers that put and delete few keys again and
+// again, alone, many in one txn, by the end of leases and in bursts; readers that watch keys
+// and ranges in every way the API has, some slowly, some leaving and taking over
+// from their own last revision; a caller that requests bookmarks; and a compactor.
+//
+// When the faults are over the writers stop, and every watch that is open must come to the last revision; then
+// [watchcheck.Check] compares all of them with the record.
+package watches
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/record"
+	"github.com/quorate/quorate/lab/robustness/watchcheck"
+)
+
+// The parts of the workload that draw random numbers.
+const (
+	compactorStream = iota << 32
+	progressStream
+	burstStream
+	writerStream
+	readerStream
+)
+
+// setup makes members send bookmarks every second or so and split responses
+// above 0.6 MB, which etcd does every ten minutes and above 2 MB.
+var setup = robustness.Setup{
+	Cluster: lab.Config{Args: []string{"--watch-progress-notify-interval=1s", "--max-request-bytes=65536"}}, Record: true,
+}
+
+// workload is one run.
+type workload struct {
+	cfg       Config
+	env       *robustness.Env
+	kv        *clientv3.Client
+	client    Client
+	writers   *writers
+	readers   *readers
+	compactor *compactor
+	compacted <-chan struct{} // closed when the compactor has ended
+	settled   int64           // the revision at which the store settled
+	watches   []history.Watch
+	result    Result
+}
+
+// Run takes the history of a run and checks it, see [robustness.Run]. It also fails if something was left behind that should have
+// ended.
+func Run(ctx context.Context, cfg Config) (Result, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return Result{}, err
+	}
+	already := goleak.IgnoreCurrent()
+	w := &workload{cfg: cfg}
+	w.result.Outcome, err = robustness.Run(ctx, cfg.Config, setup, w)
+	return w.result, errors.Join(err, robustness.Leaked(already))
+}
+
+// Start implements [robustness.Workload].
+func (w *workload) Start(ctx context.Context, env *robustness.Env) (err error) {
+	w.env = env
+	if w.kv, err = newClient(env.Cluster.Endpoints(), 0); err != nil {
+		return fmt.Errorf("connect the writers: %w", err)
+	}
+	if w.client, err = w.cfg.Connect(env.Cluster.Endpoints()); err != nil {
+		return fmt.Errorf("connect the readers: %w", err)
+	}
+	w.compactor = &compactor{cluster: env.Cluster, rec: env.Record}
+	w.compacted = robustness.Go(1, func(int) { w.compactor.run(ctx, env.Rand(compactorStream)) })
+	w.writers = write(w.kv, w.cfg.Writers, env)
+	w.readers = watch(w.client, w.cfg.Watches, env, w.known)
+	return nil
+}
+
+// Stop implements [robustness.Workload].
+func (w *workload) Stop() error {
+	<-w.compacted
+	w.writers.end()
+	return nil
+}
+
+// Settle waits until all open watches have come to the current revision.
+func (w *workload) Settle() (err error) {
+	if w.settled, err = w.env.Recorded(); err != nil {
+		return err
+	}
+	events := w.env.Record.Events()
+	after := w.writers.writtenAfter()
+	w.readers.settle(w.cfg.SettleTimeout, func(request history.WatchRequest, returned time.Duration) int64 {
+		start := request.StartRevision
+		if start == 0 {
+			start = after(returned)
+		}
+		return lastExpected(events, request, start, w.settled)
+	})
+	return nil
+}
+
+// Close ends all watches and takes what their readers saw.
+func (w *workload) Close() (err error) {
+	if w.readers != nil {
+		w.watches, err = w.readers.end()
+	}
+	if w.client != nil {
+		err = errors.Join(err, w.client.Close())
+	}
+	if w.kv != nil {
+		err = errors.Join(err, w.kv.Close())
+	}
+	return err
+}
+
+// lastExpected returns the revision of the last event from start to end that matches a
+// request, 0 if there is none or start is 0.
+func lastExpected(events []history.Event, request history.WatchRequest, start, end int64) int64 {
+	for i := len(events) - 1; i >= 0 && start > 0 && events[i].ModRevision >= start; i-- {
+		if events[i].ModRevision <= end && request.Matches(events[i]) {
+			return events[i].ModRevision
+		}
+	}
+	return 0
+}
+
+// Check compares what the readers saw with the record.
+func (w *workload) Check(out *robustness.Outcome) error {
+	through, err := w.env.Recorded()
+	if err != nil {
+		return err
+	}
+	after := w.writers.writtenAfter()
+	for i := range w.watches {
+		if x := &w.watches[i]; x.Request.StartRevision == 0 && x.Returned > 0 {
+			x.StartedBy = after(x.Returned)
+		}
+	}
+	compactions, events := w.compactor.all(), w.env.Record.Events()
+	w.result.Delivered, err = watchcheck.Check(watchcheck.Reference{
+		Events: record.Through(events, through), Through: through, Settled: w.settled, Compactions: compactions,
+	}, w.watches)
+	if err != nil {
+		return err
+	}
+	out.Revisions, out.Verdict = through, w.result.Delivered.Verdict
+	w.result.Events, w.result.Compactions = int64(len(events)), len(compactions)
+	w.result.count(w.watches)
+	return nil
+}
+
+func (w *workload) known() storeState {
+	return storeState{revision: w.env.Record.Revision(), compacted: w.compactor.last()}
+}

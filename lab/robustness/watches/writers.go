@@ -1,0 +1,225 @@
+package watches
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab/internal/pace"
+	"github.com/quorate/quorate/lab/robustness"
+)
+
+const (
+	// writePause is how long a writer waits on average between two writes. With the
+	// default writers this makes about a hundred revisions a second.
+	writePause = 35 * time.Millisecond
+	// writeTimeout bounds a write, so that a fault does not hold up its writer.
+	writeTimeout = 2 * time.Second
+	// shortLease is the time to live in seconds of the leases that writers attach
+	// keys to and leave alone, so that they expire.
+	shortLease = 2
+	// burstSize is about how many puts a burst has, in burstLanes at the same time:
+	// more than what makes the client catch up in several parts at a time.
+	burstSize, burstLanes = 24000, 64
+	// burstTimeout bounds a burst, which takes some five seconds if nothing is
+	// wrong.
+	burstTimeout = 15 * time.Second
+	// firstBurst bounds the time before the first burst, shortestQuiet and
+	// longestQuiet that between two.
+	firstBurst                  = 8 * time.Second
+	shortestQuiet, longestQuiet = 30 * time.Second, 90 * time.Second
+	// largestValue bounds the values. A tenth are up to this size, so that what a
+	// watch catches up with does not fit into one message.
+	largestValue = 16 << 10
+)
+
+// The keys. They are few, so that each is created and deleted many times.
+const (
+	keyPrefix    = "/soak/"
+	keyFamilies  = "ab"
+	keysOfFamily = 8
+	// quietKey is written a hundred times less than the others: its watches are
+	// idle, and far behind when they are resumed.
+	quietKey = keyPrefix + "quiet"
+)
+
+// randomKey returns one of the keys.
+func randomKey(rng *rand.Rand) string {
+	return fmt.Sprintf("%s%c/%d", keyPrefix, keyFamilies[rng.IntN(len(keyFamilies))], rng.IntN(keysOfFamily))
+}
+
+// acknowledgement is a write that was acknowledged.
+type acknowledgement struct {
+	sent     time.Duration
+	revision int64
+}
+
+// writers keep the store busy.
+type writers struct {
+	kv    *clientv3.Client
+	now   func() time.Duration
+	stop  context.CancelFunc
+	work  sync.WaitGroup
+	mu    sync.Mutex
+	acked []acknowledgement
+}
+
+// write starts n writers. They must be stopped.
+func write(kv *clientv3.Client, n int, env *robustness.Env) *writers {
+	ctx, stop := context.WithCancel(context.Background())
+	w := &writers{kv: kv, now: env.Now, stop: stop}
+	for i := range n {
+		rng := env.Rand(writerStream + uint64(i))
+		w.work.Go(func() { w.run(ctx, i, rng) })
+	}
+	w.work.Go(func() { w.bursts(ctx, env.Rand(burstStream)) })
+	return w
+}
+
+// end stops the writers and returns when nothing of them is under way.
+func (w *writers) end() {
+	w.stop()
+	w.work.Wait()
+}
+
+func (w *writers) run(ctx context.Context, index int, rng *rand.Rand) {
+	for n := 0; pause.For(ctx, pace.Between(rng, 0, 2*writePause)) == nil; n++ {
+		sent := w.now()
+		revision, err := w.one(ctx, rng, value(rng, index, n))
+		if err == nil && revision > 0 {
+			w.mu.Lock()
+			w.acked = append(w.acked, acknowledgement{sent, revision})
+			w.mu.Unlock()
+		}
+	}
+}
+
+// bursts puts a great many small values now and then, as fast as it can, so that
+// watches fall far behind.
+func (w *writers) bursts(ctx context.Context, rng *rand.Rand) {
+	quiet := pace.Between(rng, firstBurst/2, firstBurst)
+	for n := 0; pause.For(ctx, quiet) == nil; n++ {
+		var lanes sync.WaitGroup
+		for lane := range burstLanes {
+			key, each := randomKey(rng), (burstSize/2+rng.IntN(burstSize/2))/burstLanes
+			lanes.Go(func() { w.burst(ctx, key, fmt.Sprintf("burst %d-%d", n, lane), each) })
+		}
+		lanes.Wait()
+		quiet = pace.Between(rng, shortestQuiet, longestQuiet)
+	}
+}
+
+// burst puts a key many times, however many of the puts fail.
+func (w *writers) burst(ctx context.Context, key, name string, puts int) {
+	ctx, cancel := context.WithTimeout(ctx, burstTimeout)
+	defer cancel()
+	for n := 0; n < puts && ctx.Err() == nil; n++ {
+		w.burstPut(ctx, key, fmt.Sprintf("%s-%d", name, n))
+	}
+}
+
+func (w *writers) burstPut(ctx context.Context, key, value string) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	_, _ = w.kv.Put(ctx, key, value) // the recorder sees what became of it
+}
+
+// value returns a value that is not written twice.
+func value(rng *rand.Rand, index, n int) string {
+	name := fmt.Sprintf("%d-%d", index, n)
+	if rng.IntN(10) == 0 {
+		name += strings.Repeat(".", rng.IntN(largestValue))
+	}
+	return name
+}
+
+// one makes a write and returns its revision, 0 if it changed nothing. Whether one
+// that failed was carried out does not matter: the recorder sees it if so.
+func (w *writers) one(ctx context.Context, rng *rand.Rand, value string) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	switch n := rng.IntN(100); {
+	case n < 1:
+		return put(w.kv.Put(ctx, quietKey, value))
+	case n < 55:
+		return put(w.kv.Put(ctx, randomKey(rng), value))
+	case n < 72:
+		return deleted(w.kv.Delete(ctx, randomKey(rng)))
+	case n < 75:
+		return deleted(w.kv.Delete(ctx, keyPrefix+"a/", clientv3.WithPrefix()))
+	case n < 79:
+		lease, err := w.kv.Grant(ctx, shortLease)
+		if err != nil {
+			return 0, err
+		}
+		return put(w.kv.Put(ctx, randomKey(rng), value, clientv3.WithLease(lease.ID)))
+	default:
+		return w.txn(ctx, rng, value)
+	}
+}
+
+// txn changes several keys in one revision.
+func (w *writers) txn(ctx context.Context, rng *rand.Rand, value string) (int64, error) {
+	var ops []clientv3.Op
+	seen := map[string]bool{}
+	for range 2 + rng.IntN(4) {
+		key := randomKey(rng)
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		if rng.IntN(3) == 0 {
+			ops = append(ops, clientv3.OpDelete(key))
+		} else {
+			ops = append(ops, clientv3.OpPut(key, value))
+		}
+	}
+	response, err := w.kv.Txn(ctx).Then(ops...).Commit()
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range response.Responses {
+		if r.GetResponsePut() != nil || r.GetResponseDeleteRange().GetDeleted() > 0 {
+			return response.Header.GetRevision(), nil
+		}
+	}
+	return 0, nil
+}
+
+func put(response *clientv3.PutResponse, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	return response.Header.GetRevision(), nil
+}
+
+func deleted(response *clientv3.DeleteResponse, err error) (int64, error) {
+	if err != nil || response.Deleted == 0 {
+		return 0, err
+	}
+	return response.Header.GetRevision(), nil
+}
+
+// writtenAfter returns a function that finds, for a moment, the lowest revision of
+// a write that was sent after it, 0 if there is none. The writers must have ended.
+func (w *writers) writtenAfter() func(time.Duration) int64 {
+	acked := slices.Clone(w.acked)
+	slices.SortFunc(acked, func(a, b acknowledgement) int { return cmp.Compare(a.sent, b.sent) })
+	for i := len(acked) - 2; i >= 0; i-- {
+		acked[i].revision = min(acked[i].revision, acked[i+1].revision)
+	}
+	return func(moment time.Duration) int64 {
+		i, _ := slices.BinarySearchFunc(acked, moment, func(a acknowledgement, t time.Duration) int { return cmp.Compare(a.sent, t) })
+		if i == len(acked) {
+			return 0
+		}
+		return acked[i].revision
+	}
+}
