@@ -54,6 +54,9 @@ func (c *caller) call() {
 	} else {
 		op.Err = err.Error()
 	}
+	if op.Outcome == model.Unknown && ctx.Err() == nil {
+		c.pool.unknownEarly.Add(1)
+	}
 	c.pool.leave(g, op)
 }
 

@@ -140,8 +140,9 @@ func save(name string, finding model.Finding) error {
 }
 
 // conclude counts the revisions of the store when everything is checked: those that no
-// write is known to have are at most as many as there are writes that may have one. It
-// returns what went wrong with the checks.
+// write is known to have are at most as many as there are writes that may have one.
+// Idempotent writes of unknown outcome must have had their contexts end. It returns what
+// went wrong with the checks.
 func (k *checker) conclude() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -149,6 +150,9 @@ func (k *checker) conclude() error {
 	if k.err == nil && !k.cfg.Idempotent && missing > int64(k.counts.Unseen) {
 		k.verdict.Add(Accounted, "%d of %d revisions belong to no write that was answered or seen, but only %d writes ended in an "+
 			"unknown outcome unseen: some writes were executed more than once", missing, highest, k.counts.Unseen)
+	}
+	if early := k.pool.unknownEarly.Load(); k.cfg.Idempotent && early > 0 {
+		k.verdict.Add(Known, "%d writes ended in an unknown outcome before their contexts ended", early)
 	}
 	return k.err
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/lab/robustness/linear/model"
@@ -52,6 +53,8 @@ type pool struct {
 	// last.
 	retired chan *group
 	claims  claims
+	// unknownEarly counts the writes of unknown outcome that ended before their contexts.
+	unknownEarly atomic.Int64
 
 	mu      sync.Mutex
 	living  [livingGroups]*group

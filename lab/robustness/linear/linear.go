@@ -129,6 +129,7 @@ func (w *workload) Check(out *robustness.Outcome) error {
 	out.Revisions, _ = w.pool.claims.unclaimed()
 	out.Verdict = w.checker.verdict
 	w.result.Checks = w.checker.counts
+	w.result.UnknownEarly = w.pool.unknownEarly.Load()
 	w.result.Operations, w.result.Refused, w.result.Grouped = w.pool.tallies, w.pool.refused, w.pool.grouped
 	for _, c := range w.clients {
 		if m, ok := c.(interface{ FromMemory() int64 }); ok {

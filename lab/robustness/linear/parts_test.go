@@ -260,12 +260,22 @@ func TestPlansCoverEverything(t *testing.T) {
 	}
 }
 
+func TestIdempotentWritesOfUnknownOutcome(t *testing.T) {
+	for early, want := range map[int64]int{0: 0, 2: 1} {
+		p := newPool(func() time.Duration { return 0 })
+		p.unknownEarly.Store(early)
+		k := newChecker(Config{Idempotent: true}, nil, p, nil)
+		require.NoError(t, k.conclude())
+		assert.Equal(t, want, k.verdict.Total())
+	}
+}
+
 func TestResultShowsTheEvidence(t *testing.T) {
 	r := Result{
 		Outcome: robustness.Outcome{Members: 3, Seed: 7, Duration: time.Minute, Revisions: 99, Tally: fault.Tally{Faults: map[string]int{"kill": 2}, Cuts: 5}},
 		Callers: 12,
 		Refused: 4,
-		Grouped: 5, FromMemory: 6,
+		Grouped: 5, UnknownEarly: 1, FromMemory: 6,
 		Checks: Checks{Groups: 9, Longest: 300, Slowest: 1500 * time.Microsecond, Unseen: 2},
 	}
 	r.Operations[model.Put] = [model.NumOutcomes]int{model.Answered: 10, model.Failed: 1, model.Unknown: 3}
@@ -275,7 +285,7 @@ func TestResultShowsTheEvidence(t *testing.T) {
 		"operations get ", "put               answered 10, failed 1, unknown 3\n", "txns       succeeded 2, compared in vain 4\n",
 		"grouped    5 writes had the revision of another one\n",
 		"cached     6 gets were answered from memory\n",
-		"unknown    3 writes, of which 2 left nothing that anybody saw\n",
+		"unknown    3 writes, 1 of them before their contexts ended; 2 left nothing that was seen\n",
 		"checked    9 groups of keys, with up to 300 operations, in up to 2ms each\n", "verdict    every promise was kept\n",
 	} {
 		assert.Contains(t, r.String(), want)

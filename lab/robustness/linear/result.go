@@ -18,6 +18,8 @@ const (
 	// Accounted means that every revision of the store belongs to a write that was
 	// made once.
 	Accounted robustness.Promise = "accounted"
+	// Known means that the outcome of an idempotent write is known, unless its context has ended.
+	Known robustness.Promise = "known"
 )
 
 // Result is the result of a run.
@@ -31,6 +33,8 @@ type Result struct {
 	Refused int
 	// Grouped is how many writes had the revision of another one.
 	Grouped int
+	// UnknownEarly is how many writes of unknown outcome ended before their contexts.
+	UnknownEarly int64
 	// FromMemory is how many gets caches answered.
 	FromMemory int64
 	// Checks counts the histories.
@@ -67,7 +71,7 @@ func (res Result) String() string {
 		line("txns", "succeeded %d, compared in vain %d", res.Operations[model.Txn][model.Answered]-res.Refused, res.Refused)
 		line("grouped", "%d writes had the revision of another one", res.Grouped)
 		line("cached", "%d gets were answered from memory", res.FromMemory)
-		line("unknown", "%d writes, of which %d left nothing that anybody saw", res.Sum(true, model.Unknown), res.Unseen)
+		line("unknown", "%d writes, %d of them before their contexts ended; %d left nothing that was seen", res.Sum(true, model.Unknown), res.UnknownEarly, res.Unseen)
 		line("checked", "%d groups of keys, with up to %d operations, in up to %v each", res.Groups, res.Longest, res.Slowest.Round(time.Millisecond))
 	})
 }
