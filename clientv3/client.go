@@ -67,6 +67,7 @@ type Client struct {
 	callOpts []grpc.CallOption
 	watches  *watch.Budget    // of all its Watchers; nil if made by NewCtxClient
 	history  *lineage.Tracker // of its cluster
+	added    reporters
 	lg       atomic.Pointer[zap.Logger]
 	watchers services[watcher]
 	lessors  services[lessor]

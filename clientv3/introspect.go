@@ -153,7 +153,40 @@ func (c *Client) Introspect(o introspect.Options) introspect.Client {
 	c.inspectWatches(o, &shown.Watches)
 	c.inspectLeases(o, &shown.Leases)
 	shown.Config = c.shownConfig()
+	c.added.report(&shown)
 	return shown
+}
+
+// AddToReport has add complete each report that Introspect returns, until remove is called: a package above the client, such as
+// leaderelection, reports so what it does with it. add may be called at any time, also concurrently, and must not block.
+func (c *Client) AddToReport(add func(*introspect.Client)) (remove func()) {
+	return c.added.add(add)
+}
+
+// reporters complete the reports of a client.
+type reporters struct {
+	mu  sync.Mutex
+	all []*func(*introspect.Client) // in the order in which they were added
+}
+
+func (r *reporters) add(f func(*introspect.Client)) (remove func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(slices.Clone(r.all), &f)
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.all = slices.DeleteFunc(slices.Clone(r.all), func(other *func(*introspect.Client)) bool { return other == &f })
+	}
+}
+
+func (r *reporters) report(into *introspect.Client) {
+	r.mu.Lock()
+	all := r.all
+	r.mu.Unlock()
+	for _, f := range all {
+		(*f)(into)
+	}
 }
 
 var watchStates = [...]string{

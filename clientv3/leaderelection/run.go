@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -14,6 +15,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
 	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/observe/introspect"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -55,6 +57,7 @@ func Run(ctx context.Context, client *clientv3.Client, cfg Config, lead func(ctx
 		return err
 	}
 	r := &runner{client: client, cfg: cfg, lead: lead, lg: client.GetLogger().With(zap.String("name", cfg.Name))}
+	defer client.AddToReport(r.report)()
 	defer r.observers.Wait()
 	r.observing, r.endObserving = context.WithCancel(ctx)
 	defer r.endObserving()
@@ -80,6 +83,7 @@ type runner struct {
 	cfg    Config
 	lead   func(context.Context, *Term) error
 	lg     *zap.Logger
+	term   atomic.Pointer[Term] // the present one, nil if there is none
 
 	observers    sync.WaitGroup
 	observing    context.Context
@@ -154,6 +158,8 @@ func (r *runner) serve(t *Term) (loss, err error) {
 	defer close(t.returned)
 	following.Go(t.followLease)
 	following.Go(t.followKey)
+	r.term.Store(t)
+	defer r.term.Store(nil)
 	r.cfg.Metrics.termBegan(t.since)
 	following.Go(func() { r.followEnd(t) })
 
@@ -170,6 +176,15 @@ func (r *runner) serve(t *Term) (loss, err error) {
 		}
 	}()
 	return nil, r.lead(t.ctx, t)
+}
+
+// report adds the key to a report of the client.
+func (r *runner) report(into *introspect.Client) {
+	e := introspect.Election{Name: r.cfg.Name}
+	if t := r.term.Load(); t != nil && t.Err() == nil {
+		e.Leading, e.Key, e.Revision, e.LeadingSeconds = true, t.key, t.rev, time.Since(t.since).Seconds()
+	}
+	into.Elections = append(into.Elections, e)
 }
 
 // followEnd counts the end of the term, and logs if the function has not returned when another

@@ -20,6 +20,7 @@ import (
 	"github.com/quorate/quorate/clientv3/concurrency"
 	. "github.com/quorate/quorate/clientv3/leaderelection"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/observe/introspect"
 )
 
 // soon is within what a successor may take.
@@ -529,6 +530,30 @@ func TestMetrics(t *testing.T) {
 		l.leave <- nil
 		require.NoError(t, running.ends(t))
 		requireValues(0, 0, 2, 1)
+	})
+}
+
+func TestReport(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		first, second := r.process(t), r.process(t)
+		elections := func(p *process) []introspect.Election {
+			synctest.Wait()
+			return p.Client.Introspect(introspect.Options{}).Elections
+		}
+		require.Empty(t, elections(first))
+		leading := first.run(t, Config{})
+		l := leading.leads(t)
+		waiting := second.run(t, Config{})
+		time.Sleep(7 * time.Second)
+		require.Equal(t, []introspect.Election{{Name: "office", Leading: true, Key: l.term.Key(), Revision: l.term.Revision(), LeadingSeconds: 7}}, elections(first))
+		require.Equal(t, []introspect.Election{{Name: "office"}}, elections(second))
+		l.leave <- nil
+		require.NoError(t, leading.ends(t))
+		require.Empty(t, elections(first))
+		next := waiting.leads(t)
+		require.True(t, elections(second)[0].Leading)
+		next.leave <- nil
+		require.NoError(t, waiting.ends(t))
 	})
 }
 

@@ -8,6 +8,7 @@ func merge(all []Client) Client {
 			sum.Ready, sum.NotReady = false, one.NotReady
 		}
 		sum.Endpoints, sum.Budgets = append(sum.Endpoints, one.Endpoints...), append(sum.Budgets, one.Budgets...)
+		sum.Elections = append(sum.Elections, one.Elections...)
 		sum.Calls.InFlight += one.Calls.InFlight
 		sum.Calls.Attempts += one.Calls.Attempts
 		sum.Watches.merge(one.Watches)

@@ -32,6 +32,7 @@ type Client struct {
 	Calls     Calls      `json:"calls"`
 	Watches   Watches    `json:"watches,omitzero"` // not of a channel
 	Leases    Leases     `json:"leases,omitzero"`  // not of a channel
+	Elections []Election `json:"elections,omitempty"`
 	Budgets   []Budget   `json:"budgets"`
 	// Config is the configuration in force, defaults included, by the names of the fields of
 	// clientv3.Config or quorate.Channel. It holds no secret: of tokens, passwords, keys and certificates it
@@ -187,6 +188,17 @@ type Lease struct {
 	TTLSeconds  float64  `json:"ttl_seconds"`
 	LeftSeconds *float64 `json:"left_seconds,omitempty"`
 	Unanswered  bool     `json:"unanswered"`
+}
+
+// Election is a key that a leaderelection.Run of the client campaigns for or holds: that of an election, of a lock, or of a place
+// in a semaphore.
+type Election struct {
+	Name string `json:"name"`
+	// Leading says that the key is held. Key, Revision (the fencing token) and LeadingSeconds, for how long, belong to it.
+	Leading        bool    `json:"leading"`
+	Key            string  `json:"key,omitempty"`
+	Revision       int64   `json:"revision,omitempty"`
+	LeadingSeconds float64 `json:"leading_seconds,omitempty"`
 }
 
 // Budget bounds what the client does beyond its calls.

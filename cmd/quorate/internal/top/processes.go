@@ -135,6 +135,9 @@ func (s *Snapshot) addClient(name string, c introspect.Client) {
 		Name: name, Target: c.Target, Policy: c.Policy, Ready: c.Ready, NotReady: c.NotReady, InFlight: c.Calls.InFlight, Watches: c.Watches.Open, Lag: c.Watches.LagRevisions,
 		Unread: c.Watches.BufferedBytes, Leases: c.Leases.KeptAlive, Unanswered: c.Leases.Unanswered, LeaseLeft: c.Leases.LeftSeconds,
 	})
+	for _, e := range c.Elections {
+		s.Elections = append(s.Elections, Election{name, e})
+	}
 	for _, call := range c.Calls.Oldest {
 		s.Calls = append(s.Calls, Call{Client: name, Method: call.Method, Endpoint: call.Endpoint, AgeMS: milliseconds(call.AgeSeconds)})
 	}

@@ -51,6 +51,7 @@ func (s Snapshot) Text() string {
 	renderMethods(&b, s)
 	renderCalls(&b, s)
 	renderClients(&b, s)
+	renderElections(&b, s)
 	for _, e := range s.Errors {
 		b.WriteString("\nerror: " + e + "\n")
 	}
@@ -135,6 +136,22 @@ func renderClients(b *strings.Builder, s Snapshot) {
 	}
 	if len(lines) == 1 {
 		return
+	}
+	b.WriteByte('\n')
+	table(b, lines)
+}
+
+func renderElections(b *strings.Builder, s Snapshot) {
+	if len(s.Elections) == 0 {
+		return
+	}
+	lines := [][]string{{"ELECTION OR LOCK", "CLIENT", "STATE", "FOR", "REVISION"}}
+	for _, e := range s.Elections {
+		line := []string{e.Name, e.Client, "campaigns", "", ""}
+		if e.Leading {
+			line = []string{e.Name, e.Client, "leads", time.Duration(e.LeadingSeconds * float64(time.Second)).Round(time.Second).String(), fmt.Sprint(e.Revision)}
+		}
+		lines = append(lines, line)
 	}
 	b.WriteByte('\n')
 	table(b, lines)

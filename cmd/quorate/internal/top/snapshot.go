@@ -5,6 +5,8 @@ package top
 import (
 	"context"
 	"time"
+
+	"github.com/quorate/quorate/observe/introspect"
 )
 
 // Snapshot is what is known at a moment.
@@ -15,7 +17,9 @@ type Snapshot struct {
 	Methods []Method `json:"methods,omitempty"` // by rate
 	Calls   []Call   `json:"calls,omitempty"`   // in flight, the oldest first
 	Clients []Client `json:"clients,omitempty"`
-	Errors  []string `json:"errors,omitempty"` // of processes that did not answer
+	// Elections are those of the processes, and locks.
+	Elections []Election `json:"elections,omitempty"`
+	Errors    []string   `json:"errors,omitempty"` // of processes that did not answer
 }
 
 // Member is an endpoint, as it was asked, or as a client or a gRPC channel sees it.
@@ -71,6 +75,12 @@ type Client struct {
 	Leases     int      `json:"leases"`
 	Unanswered int      `json:"leases_unanswered"`
 	LeaseLeft  *float64 `json:"lease_left_seconds,omitempty"`
+}
+
+// Election is a key that a process campaigns for or holds.
+type Election struct {
+	Client string `json:"client"`
+	introspect.Election
 }
 
 // Source is where snapshots come from. Its methods are called one at a time.

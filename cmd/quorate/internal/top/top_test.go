@@ -97,6 +97,9 @@ func TestProcesses(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	defer client.AddToReport(func(c *introspect.Client) {
+		c.Elections = []introspect.Election{{Name: "office", Leading: true, Key: "office/1", Revision: 17, LeadingSeconds: 90}, {Name: "lock"}}
+	})()
 	_, ok := <-client.Watch(ctx, "key", clientv3.WithCreatedNotify())
 	require.True(t, ok)
 	second := source.Snapshot(t.Context())
@@ -116,6 +119,8 @@ func TestProcesses(t *testing.T) {
 	for _, want := range []string{"ENDPOINT", "CALLS/S", "get", "WATCHES", "error: " + dead.URL} {
 		assert.Contains(t, text, want)
 	}
+	assert.Regexp(t, `(?m)^office +\S+/orders@\S+ +leads +1m30s +17$`, second.Text())
+	assert.Regexp(t, `(?m)^lock +\S+/orders@\S+ +campaigns\b`, second.Text())
 	for line := range strings.Lines(text) {
 		assert.LessOrEqual(t, len([]rune(strings.TrimSuffix(line, "\n"))), 100)
 	}
