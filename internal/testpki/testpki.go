@@ -77,12 +77,13 @@ func (a *Authority) Pool() *x509.CertPool {
 	return pool
 }
 
-// Server is the configuration of a server with a certificate, and Client that of a client that trusts it.
+// Server returns the configuration of a server with a certificate.
 func (a *Authority) Server(t testing.TB) *tls.Config {
 	t.Helper()
 	return &tls.Config{Certificates: []tls.Certificate{a.Issue(t, "server")}}
 }
 
+// Client returns the configuration of a client that trusts the authority.
 func (a *Authority) Client() *tls.Config { return &tls.Config{RootCAs: a.Pool()} }
 
 // PEM is the file of the authority.

@@ -180,7 +180,7 @@ func (r *Running) Do(ctx context.Context, act site.Act) error {
 }
 
 func onEach(members []*lab.Member, act func(*lab.Member) error) error {
-	var errs []error
+	errs := make([]error, 0, len(members))
 	for _, m := range members {
 		errs = append(errs, act(m))
 	}

@@ -207,7 +207,7 @@ func (d *dropper) Put(ctx context.Context, key, value string) (int64, error) {
 	if d.puts.Add(1)%50 != 0 {
 		return d.Store.Put(ctx, key, value)
 	}
-	a, err := d.Store.Get(ctx, key, false)
+	a, err := d.Get(ctx, key, false)
 	return a.Revision, err
 }
 

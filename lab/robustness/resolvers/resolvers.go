@@ -1,5 +1,5 @@
-// Package names has many channels resolve names while the sources of the names fail, for as long as
-// the configuration says, and checks that all keep their backends.
+// Package resolvers has many channels resolve names while the sources of the names fail, for as long
+// as the configuration says, and checks that all keep their backends.
 //
 // [Run] has one trial for each resolver: a source, real backends that come and go, and channels. The
 // sources are a DNS server, an etcd cluster of real processes, and an API server in memory; they are
