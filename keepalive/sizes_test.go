@@ -207,6 +207,7 @@ func TestEstimatorStaysOn(t *testing.T) {
 				ResponseSize: 32 * kib, Payload: &testgrpc.Payload{Body: make([]byte, 32*kib)},
 			})
 			require.NoError(t, err)
+			time.Sleep(time.Second) // what is on its way arrives
 			assert.Equal(t, want, len(p.toServer.all(framePing, "other")) > 0, "the client's pings")
 			assert.Equal(t, want, len(p.fromSrv.all(framePing, "other")) > 0, "the server's pings")
 		})

@@ -53,7 +53,7 @@ func TestSilenceEndsAStream(t *testing.T) {
 	for _, setting := range []string{"client_body_timeout", "grpc_read_timeout"} {
 		t.Run(setting, func(t *testing.T) {
 			t.Parallel()
-			_, way := behindNginx(t, setting+" 60s;", setting+" 1s;")
+			_, way := behindNginx(t, setting+" 60s;", setting+" 3s;") // longer than a busy machine takes for one exchange
 			stream := openDuplex(t, dial(t, "passthrough:///"+way.Addr(), "quorate_round_robin", ""))
 			require.NoError(t, exchange(stream, 1))
 			_, err := stream.Recv()
