@@ -26,13 +26,19 @@ import (
 // for the end.
 const tokenLife = 3 * time.Second
 
+// tokenKinds are the flags of servers whose tokens live for tokenLife, by the kind of token.
+func tokenKinds(t *testing.T) map[string][]string {
+	t.Helper()
+	return map[string][]string{
+		"simple": {"--auth-token=simple", fmt.Sprintf("--auth-token-ttl=%d", int(tokenLife.Seconds()))},
+		"jwt":    {jwtArg(t)},
+	}
+}
+
 // TestTokensThatExpire lets both kinds of token run out under a client.
 func TestTokensThatExpire(t *testing.T) {
 	t.Parallel()
-	for name, args := range map[string][]string{
-		"simple": {"--auth-token=simple", fmt.Sprintf("--auth-token-ttl=%d", int(tokenLife.Seconds()))},
-		"jwt":    {jwtArg(t)},
-	} {
+	for name, args := range tokenKinds(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ep := startWithAuth(t, args)

@@ -2,7 +2,6 @@ package behaviours_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -18,10 +17,7 @@ import (
 // watch is created: the official client fails there, and goes on failing.
 func TestStreamsOutliveTokens(t *testing.T) {
 	t.Parallel()
-	for name, args := range map[string][]string{
-		"simple": {"--auth-token=simple", fmt.Sprintf("--auth-token-ttl=%d", int(tokenLife.Seconds()))},
-		"jwt":    {jwtArg(t)},
-	} {
+	for name, args := range tokenKinds(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := clientv3.Config{Endpoints: []string{startWithAuth(t, args)}, Username: "root", Password: "secret"}
