@@ -35,7 +35,7 @@ func TestScenarios(t *testing.T) {
 		assert.Zero(t, medians["equal, failed calls"][p.name], p.name)
 		assert.Zero(t, medians["not-serving, failed calls"][p.name], p.name)
 	}
-	assert.InDelta(t, 100, medians["equal, greatest share, %"]["pick_first"], 0)
+	assert.InDelta(t, 100, medians["equal, greatest share, %"]["pick_first"], 1e-9)
 	assert.Positive(t, medians["not-serving, calls to it"]["pick_first"], "the one backend that it uses does not serve")
 }
 
