@@ -172,3 +172,34 @@ func returnOfAFleet(t *testing.T, election time.Duration) {
 		requireAlive(t, c.lease)
 	}
 }
+
+// A member that freezes within the length of an outage after it costs reads 0.7 s, not 20 ms: no read is hedged then.
+func TestMemberFreezesAfterAnOutage(t *testing.T) {
+	for after, longest := range map[time.Duration]time.Duration{2 * time.Second: 700 * time.Millisecond, 11 * time.Second: 30 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			cluster, c := clienttest.StartClient(t, 3)
+			slowest := func(length time.Duration) (longest time.Duration) {
+				for began := time.Now(); time.Since(began) < length; time.Sleep(5 * time.Millisecond) {
+					sent := time.Now()
+					_, err := c.Get(t.Context(), "k")
+					require.NoError(t, err)
+					longest = max(longest, time.Since(sent))
+				}
+				return longest
+			}
+			slowest(30 * time.Second)
+			for _, m := range cluster.Members() {
+				m.Stop()
+			}
+			time.AfterFunc(stormOutage, func() {
+				for _, m := range cluster.Members() {
+					m.Start()
+				}
+			})
+			require.Greater(t, slowest(time.Second), stormOutage, "the outage is over")
+			slowest(after)
+			cluster.Member(2).Freeze()
+			assert.LessOrEqual(t, slowest(10*time.Second), longest)
+		})
+	}
+}
