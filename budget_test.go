@@ -24,7 +24,7 @@ import (
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 400},
-	"balancer":    {5300, 7150},
+	"balancer":    {5300, 7050},
 	"clientv3":    {24250, 37800},
 	"cmd":         {5200, 3000},
 	"compat":      {1150, 1350},
@@ -32,7 +32,7 @@ var codeBudgets = map[string]codeLines{
 	"etcdtest":    {200, 200},
 	"examples":    {700, 0},
 	"health":      {850, 1700},
-	"internal":    {4050, 5550},
+	"internal":    {4050, 5200},
 	"keepalive":   {600, 1550},
 	"lab":         {24500, 25300},
 	"observe":     {2650, 2700},

@@ -203,19 +203,6 @@ func TestInterceptorsSeeTheHedge(t *testing.T) {
 	assert.GreaterOrEqual(t, at[1]-at[0], 20*time.Millisecond)
 }
 
-func TestWritesAreNotHedged(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
-		before := cluster.Count("Put")
-		release := make(chan struct{})
-		cluster.On("Put", func(call *fakeetcd.Call) { _ = call.Hold(release) })
-		time.AfterFunc(300*time.Millisecond, func() { close(release) })
-		_, err := pb.NewKVClient(c).Put(t.Context(), &pb.PutRequest{Key: []byte("k")})
-		require.NoError(t, err)
-		assert.Equal(t, before+1, cluster.Count("Put"))
-		assert.Empty(t, w.sent)
-	})
-}
-
 func TestObserverOfAChannel(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
 		for _, s := range c.Statuses() {

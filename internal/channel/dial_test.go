@@ -40,17 +40,3 @@ func TestSlowHandshake(t *testing.T) {
 		assert.Equal(t, 1, cluster.Member(0).Dials())
 	})
 }
-
-// A member that is dead for long gets few connection attempts.
-func TestDeadMemberIsTriedSeldom(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, _ *Channel, _ *witness) {
-		dead := cluster.Member(0)
-		dead.Stop()
-		time.Sleep(time.Minute)
-		before := dead.Dials()
-		time.Sleep(time.Hour)
-		mean := time.Hour / time.Duration(max(1, dead.Dials()-before))
-		assert.Greater(t, mean, 20*time.Second)
-		assert.Less(t, mean, time.Minute)
-	})
-}
