@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -32,16 +31,11 @@ func inBubble(t *testing.T, change func(*Config), test func(t *testing.T, cluste
 			set(cluster)
 		}
 		w := new(witness)
-		cfg := Config{
-			Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(),
-			Login: func() Login { return Login{} }, Logger: zap.NewNop, Observer: w,
-		}
+		cfg := Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Observer: w}
 		if change != nil {
 			change(&cfg)
 		}
-		c, err := New(cfg)
-		require.NoError(t, err)
-		defer func() { _ = c.Close() }()
+		c := newTestChannel(t, cfg)
 		for range 60 {
 			require.NoError(t, readK(t, c))
 			_, err := pb.NewKVClient(c).Put(t.Context(), &pb.PutRequest{Key: []byte("k")})

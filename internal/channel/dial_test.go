@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
@@ -28,12 +27,7 @@ func TestSlowHandshake(t *testing.T) {
 				return ctx.Err()
 			}
 		})
-		c, err := New(Config{
-			Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(),
-			Login: func() Login { return Login{} }, Logger: zap.NewNop,
-		})
-		require.NoError(t, err)
-		defer func() { _ = c.Close() }()
+		c := newTestChannel(t, Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
 		start := time.Now()
 		require.NoError(t, readK(t, c))
 		assert.Less(t, time.Since(start), handshake+time.Second)

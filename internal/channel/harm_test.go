@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
@@ -165,12 +164,7 @@ func TestSingleEndpointIsNotProbed(t *testing.T) {
 				cluster, err := fakeetcd.Start(1)
 				require.NoError(t, err)
 				defer cluster.Close()
-				c, err := New(Config{
-					Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(),
-					Login: func() Login { return Login{} }, Logger: zap.NewNop,
-				})
-				require.NoError(t, err)
-				defer func() { _ = c.Close() }()
+				c := newTestChannel(t, Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
 				for range 60 {
 					require.NoError(t, readK(t, c))
 				}

@@ -26,20 +26,6 @@ func rangeRetrier(policy retry.Policy) *Retrier {
 	return t
 }
 
-func TestRetrierIsBoundedByPatience(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := rangeRetrier(retry.Policy{})
-		start := time.Now()
-		var err error
-		for err == nil {
-			err = a.Next(t.Context(), errGone)
-		}
-		require.Equal(t, errGone, err)
-		require.LessOrEqual(t, time.Since(start), patience)
-		require.Greater(t, time.Since(start), patience-5*throttledBackoff)
-	})
-}
-
 func TestRetrierIsBoundedByTheDeadline(t *testing.T) {
 	for _, endless := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -165,21 +165,6 @@ func TestStreamOnAClusterWithoutLeader(t *testing.T) {
 	}
 }
 
-// If two of three members are dead, the third has no leader, and the stream need not wait for the
-// others.
-func TestStreamOnTheLastMember(t *testing.T) {
-	m := startMember(t, "http://", nil)
-	m.leader.Store(false)
-	c := newTestChannel(t, Config{Endpoints: []string{"127.0.0.1:1", m.endpoint, "127.0.0.1:2"}})
-	ctx, retrier := withDeadline(t), watchRetrier(c)
-	requiring := metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
-	for !retrier.Leaderless() {
-		_, err := watch(requiring, retrier)
-		require.Equal(t, rpctypes.ErrGRPCNoLeader, err)
-		require.NoError(t, retrier.Next(ctx, err))
-	}
-}
-
 func TestStreamAvoidsTheFailedMember(t *testing.T) {
 	a, b := startMember(t, "http://", nil), startMember(t, "http://", nil)
 	c := newTestChannel(t, Config{Endpoints: []string{a.endpoint, b.endpoint}})
@@ -236,13 +221,6 @@ func TestCloseEndsStreams(t *testing.T) {
 	_, err = watch(ctx, c.Streams())
 	assert.Equal(t, ErrClosed, err)
 	assert.Equal(t, ErrClosed, get(t, c.Streams()))
-}
-
-func TestCloseBeforeTheFirstStream(t *testing.T) {
-	c := newTestChannel(t, Config{Endpoints: []string{"127.0.0.1:1"}})
-	require.NoError(t, c.Close())
-	_, err := watch(withDeadline(t), c.Streams())
-	assert.Equal(t, ErrClosed, err)
 }
 
 // A stream that is always refused must not slow down calls, nor calls the stream; and progress

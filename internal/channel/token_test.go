@@ -180,16 +180,6 @@ func TestUsersOwnToken(t *testing.T) {
 	assert.Zero(t, srv.calls)
 }
 
-func TestCertificateClientRepeatsWhileUsersChange(t *testing.T) {
-	s := newTestTokens(&authServer{}, Login{})
-	next, err := s.replace(t.Context(), carrying(t, noToken), rpctypes.ErrGRPCAuthOldRevision)
-	require.NoError(t, err)
-	assert.Equal(t, renewed, next)
-	next, err = s.replace(t.Context(), carrying(t, noToken), rpctypes.ErrGRPCInvalidAuthToken)
-	require.NoError(t, err)
-	assert.Equal(t, notRenewed, next)
-}
-
 func TestAuthenticateCarriesNoToken(t *testing.T) {
 	s := newTestTokens(&authServer{}, alice)
 	require.NoError(t, s.ensure(t.Context()))
@@ -295,6 +285,7 @@ func TestInvalidateToken(t *testing.T) {
 		{"a token that the user replaced", Login{Token: "next"}, own, rpctypes.ErrInvalidAuthToken, true, true},
 		{"nobody's", Login{}, noToken, rpctypes.ErrUserEmpty, false, true},
 		{"a certificate, while users change", Login{}, noToken, rpctypes.ErrAuthOldRevision, true, true},
+		{"a certificate that is refused", Login{}, noToken, rpctypes.ErrInvalidAuthToken, false, true},
 		{"a denial, as old servers answer a bad token", alice, own, rpctypes.ErrPermissionDenied, true, false},
 		{"a denial of the only token there is", Login{Token: "own"}, own, rpctypes.ErrPermissionDenied, false, true},
 		{"a denial without a user", Login{}, noToken, rpctypes.ErrPermissionDenied, false, true},
