@@ -145,8 +145,8 @@ func TestSlowReaderIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				service := &floodService{message: message, total: 64 * mib}
-				p := newPipeNet(time.Millisecond)
+				service := &floodService{message: message, total: 24 * mib}
+				p := newPipeNet(0)
 				dial, server := sizeOptions(t, tc.sizes)
 				conn, stop := p.serve(t, service, dial, server)
 				defer stop()
