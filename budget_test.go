@@ -25,7 +25,7 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 400},
 	"balancer":    {5350, 7050},
-	"clientv3":    {24250, 37800},
+	"clientv3":    {24250, 37850},
 	"cmd":         {5200, 2900},
 	"compat":      {1150, 1250},
 	"conformance": {1100, 1450},
