@@ -35,7 +35,7 @@ const (
 func TestTrafficNeedsNoProbes(t *testing.T) {
 	c := start(t)
 	w := connect(t, c, "")
-	tr := begin(t, c, w, longTTL)
+	tr := begin(t, c, w)
 
 	earlier := w.visits()[health.Suspected] // whose probes may still come
 	w.reset()
