@@ -60,9 +60,7 @@ func authRoles(ctx context.Context, s Site) {
 
 func authWrong(ctx context.Context, s Site) {
 	enable(ctx, s)
-	cfg := s.config()
-	cfg.Username, cfg.Password = "alice", "wrong"
-	c, err := clientv3.New(cfg)
+	c, err := s.login("alice", "wrong")
 	if err == nil {
 		_, err = c.Get(ctx, "/alice/a")
 	}

@@ -42,6 +42,14 @@ func until(ctx context.Context, call func(context.Context) error) {
 	}
 }
 
+// untilRead repeats a get until it succeeds.
+func untilRead(ctx context.Context, c *clientv3.Client, key string) {
+	until(ctx, func(ctx context.Context) error {
+		_, err := c.Get(ctx, key)
+		return err
+	})
+}
+
 func before(ctx context.Context, s Site) {
 	s.do(ctx, site.Kill)
 	c := s.client()
@@ -75,10 +83,7 @@ func killUnderWatch(ctx context.Context, s Site) {
 	watch := created(ctx, c, "/kill/", clientv3.WithPrefix())
 	for i := range 2 {
 		s.do(ctx, site.Kill, site.Restart)
-		until(ctx, func(ctx context.Context) error {
-			_, err := c.Get(ctx, "/kill/a")
-			return err
-		})
+		untilRead(ctx, c, "/kill/a")
 		create(ctx, c, fmt.Sprintf("/kill/%d", i), "1")
 		events(ctx, watch, 1)
 	}
@@ -195,10 +200,7 @@ func frozenCalls(ctx context.Context, s Site) {
 	_, err := c.Get(inner, "/frozenCalls/a")
 	want(err != nil && inner.Err() != nil && time.Since(begin) < 5*time.Second, "after %v: %v", time.Since(begin), err)
 	s.do(ctx, site.Continue)
-	until(ctx, func(ctx context.Context) error {
-		_, err := c.Get(ctx, "/frozenCalls/a")
-		return err
-	})
+	untilRead(ctx, c, "/frozenCalls/a")
 }
 
 // back writes, takes a backup, writes on, and goes back to the backup. It returns the client and the last revision before.
@@ -207,19 +209,13 @@ func back(ctx context.Context, s Site, watched func(*clientv3.Client)) (*clientv
 	create(ctx, c, "/restored/a", "1")
 	s.do(ctx, site.Backup)
 	var rev int64
-	until(ctx, func(ctx context.Context) error {
-		_, err := c.Get(ctx, "/restored/a")
-		return err
-	})
+	untilRead(ctx, c, "/restored/a")
 	watched(c)
 	for i := range 100 {
 		rev = create(ctx, c, fmt.Sprintf("/restored/lost/%d", i), "1")
 	}
 	s.do(ctx, site.Restore)
-	until(ctx, func(ctx context.Context) error {
-		_, err := c.Get(ctx, "/restored/a")
-		return err
-	})
+	untilRead(ctx, c, "/restored/a")
 	return c, rev
 }
 

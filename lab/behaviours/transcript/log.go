@@ -25,7 +25,7 @@ type Log struct {
 }
 
 // Record runs a behaviour and returns what it wrote. The error is one that the behaviour could not go on with, see
-// [Log.Must].
+// [Fail].
 func Record(behaviour string, run func(*Log)) (entries []Entry, err error) {
 	log := &Log{behaviour: behaviour}
 	defer func() {
@@ -36,6 +36,9 @@ func Record(behaviour string, run func(*Log)) (entries []Entry, err error) {
 				panic(v)
 			}
 			err = failure.error
+			if len(entries) > 0 {
+				err = fmt.Errorf("after step %q: %w", entries[len(entries)-1].Step, err)
+			}
 		}
 	}()
 	run(log)
@@ -47,13 +50,6 @@ type obstacle struct{ error }
 
 // Fail ends the behaviour that runs in this goroutine, with what is wrong.
 func Fail(err error) { panic(obstacle{err}) }
-
-// Must ends the behaviour if err is not nil. It is for what has to work for the behaviour to have a meaning.
-func (l *Log) Must(err error) {
-	if err != nil {
-		Fail(fmt.Errorf("after step %q: %w", l.last(), err))
-	}
-}
 
 // Alias writes name in place of text from now on, wherever text appears in results and errors.
 func (l *Log) Alias(text, name string) {
@@ -92,11 +88,4 @@ func (l *Log) add(step, result string, err error) {
 		Result: names.Replace(result),
 		Error:  names.Replace(describe(err)),
 	})
-}
-
-func (l *Log) last() string {
-	if len(l.entries) == 0 {
-		return "(none)"
-	}
-	return l.entries[len(l.entries)-1].Step
 }

@@ -115,12 +115,11 @@ func TestSteps(t *testing.T) {
 	assert.Equal(t, "no panic", entries[2].Result)
 }
 
-func TestMustEndsTheBehaviour(t *testing.T) {
+func TestFailEndsTheBehaviour(t *testing.T) {
 	cause := errors.New("cause")
 	entries, err := transcript.Record("behaviour", func(log *transcript.Log) {
 		log.Value("before", 1)
-		log.Must(nil)
-		log.Must(cause)
+		transcript.Fail(cause)
 		log.Value("after", 1)
 	})
 	require.ErrorIs(t, err, cause)
