@@ -11,6 +11,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/scrape"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -21,12 +22,15 @@ grpc_server_started_total{grpc_method="Watch",grpc_service="etcdserverpb.Watch",
 process_cpu_seconds_total 1.25
 `
 
-func TestParseMetrics(t *testing.T) {
-	r, err := parseMetrics(strings.NewReader(metricsText))
+func TestReading(t *testing.T) {
+	metrics, err := scrape.Parse(strings.NewReader(metricsText))
+	require.NoError(t, err)
+	r, err := readingOf(metrics)
 	require.NoError(t, err)
 	assert.Equal(t, reading{rpcs: map[string]float64{"KV/Range": 7, "Watch/Watch": 2}, cpu: 1.25}, r)
 	assert.InDelta(t, 9, r.total(), 0)
-	_, err = parseMetrics(strings.NewReader("process_cpu_seconds_total 1\n"))
+	delete(metrics, "grpc_server_started_total")
+	_, err = readingOf(metrics)
 	require.EqualError(t, err, "metrics: grpc_server_started_total is missing")
 }
 

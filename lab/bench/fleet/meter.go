@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/link"
@@ -39,14 +38,6 @@ func (m *meter) stop(ctx context.Context, members []*lab.Member) (reading, error
 		sum.add(m.begun[member.Name()], -1)
 	}
 	return sum, nil
-}
-
-func read(ctx context.Context, member *lab.Member) (reading, error) {
-	r, err := scrape(ctx, member.DirectEndpoint())
-	if err != nil {
-		err = fmt.Errorf("read %s: %w", member.Name(), err)
-	}
-	return r, err
 }
 
 // live returns the members that run and are not frozen.
