@@ -7,9 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	officialclient "go.etcd.io/etcd/client/v3"
 	official "go.etcd.io/etcd/client/v3/naming/endpoints"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
@@ -120,12 +118,7 @@ func TestEndpointGoesWithItsLease(t *testing.T) {
 // Programs with the official client and with this one find each other.
 func TestSharedWithTheOfficialClient(t *testing.T) {
 	const service = "shared"
-	theirs, err := officialclient.New(officialclient.Config{
-		Endpoints: cluster.Endpoints(), Logger: zap.NewNop(),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = theirs.Close() })
-	their, err := official.NewManager(theirs, service)
+	their, err := official.NewManager(labtest.Official(t, cluster.Endpoints()...), service)
 	require.NoError(t, err)
 	our, err := endpoints.NewManager(connect(t), service)
 	require.NoError(t, err)
