@@ -34,8 +34,8 @@ func TestReading(t *testing.T) {
 	require.EqualError(t, err, "metrics: grpc_server_started_total is missing")
 }
 
-// TestMeterCountsAPhase makes calls before it and in it.
-func TestMeterCountsAPhase(t *testing.T) {
+// TestCountedSince makes calls before and after the first reading.
+func TestCountedSince(t *testing.T) {
 	ctx := t.Context()
 	cluster, err := lab.Start(ctx, lab.Config{Members: 1})
 	require.NoError(t, err)
@@ -47,10 +47,10 @@ func TestMeterCountsAPhase(t *testing.T) {
 		}
 	}
 	get(3)
-	m, err := startMeter(ctx, cluster.Members())
+	before, err := readLive(ctx, cluster.Members())
 	require.NoError(t, err)
 	get(20)
-	r, err := m.stop(ctx, cluster.Members())
+	r, err := countedSince(ctx, cluster.Members(), before)
 	require.NoError(t, err)
 	assert.InDelta(t, 20, r.rpcs["KV/Range"], 0)
 	assert.Positive(t, r.cpu)

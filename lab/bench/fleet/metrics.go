@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/scrape"
+	"github.com/quorate/quorate/lab/link"
 )
 
 // reading is what a member has counted since it started.
@@ -54,6 +55,43 @@ func readingOf(metrics scrape.Metrics) (reading, error) {
 		}
 	}
 	return reading{metrics.By(rpcs, method), metrics.Sum(cpu)}, nil
+}
+
+// readLive reads the metrics of the members that run and are not frozen, by their names.
+func readLive(ctx context.Context, members []*lab.Member) (map[string]reading, error) {
+	all := make(map[string]reading)
+	for _, m := range members {
+		if !m.Alive() || m.Stopped() {
+			continue
+		}
+		r, err := read(ctx, m)
+		if err != nil {
+			return nil, err
+		}
+		all[m.Name()] = r
+	}
+	return all, nil
+}
+
+// countedSince returns what the live members have counted since they were read before, all together. A
+// member that was killed or frozen meanwhile does not count.
+func countedSince(ctx context.Context, members []*lab.Member, before map[string]reading) (sum reading, err error) {
+	now, err := readLive(ctx, members)
+	for name, r := range now {
+		sum.add(r, 1)
+		sum.add(before[name], -1)
+	}
+	return sum, err
+}
+
+// reached returns how many connections have reached a member over the links since they were made.
+func reached(links []*link.Link) float64 {
+	var sum float64
+	for _, l := range links {
+		stats := l.Stats()
+		sum += float64(stats.Accepted) - float64(stats.Refused)
+	}
+	return sum
 }
 
 // method returns the service, without its package, and the method of a metric.
