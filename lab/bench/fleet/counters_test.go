@@ -11,6 +11,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/lab/internal/scrape"
 	"github.com/quorate/quorate/lab/link"
 )
@@ -37,9 +38,7 @@ func TestReading(t *testing.T) {
 // TestCountedSince makes calls before and after the first reading.
 func TestCountedSince(t *testing.T) {
 	ctx := t.Context()
-	cluster, err := lab.Start(ctx, lab.Config{Members: 1})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, cluster.Close()) }()
+	cluster := labtest.Start(t, lab.Config{Members: 1})
 	get := func(n int) {
 		for range n {
 			_, err := pb.NewKVClient(cluster.Members()[0].Conn()).Range(ctx, &pb.RangeRequest{Key: []byte("key")})

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/authpb"
-	official "go.etcd.io/etcd/client/v3"
+	official "go.etcd.io/etcd/client/v3" //nolint:depguard // this is a package of tests
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 func TestMain(m *testing.M) {
@@ -36,9 +37,7 @@ func serve(t *testing.T) (call func(method string, args any) (State, error), end
 }
 
 func TestServe(t *testing.T) {
-	cluster, err := lab.Start(t.Context(), lab.Config{Members: 1})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, cluster.Close()) }()
+	cluster := labtest.Start(t, lab.Config{Members: 1})
 	call, end := serve(t)
 	s, err := call("Clients.Open", Job{Endpoints: cluster.Endpoints()})
 	require.NoError(t, err)
