@@ -15,7 +15,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/clientv3"
@@ -34,10 +33,7 @@ func TestMain(m *testing.M) {
 
 func newClient(b *testing.B) *clientv3.Client {
 	b.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
-	require.NoError(b, err)
-	b.Cleanup(func() { _ = c.Close() })
-	return c
+	return labtest.Client(b, clientv3.Config{Endpoints: []string{endpoint}})
 }
 
 // callers is how many read at the same time.
@@ -186,11 +182,9 @@ func BenchmarkRelist(b *testing.B) {
 		require.NoError(b, err)
 	}
 	var wire atomic.Int64
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{endpoint}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{grpc.WithContextDialer(countingDialer(&wire))},
+	client := labtest.Client(b, clientv3.Config{
+		Endpoints: []string{endpoint}, DialOptions: []grpc.DialOption{grpc.WithContextDialer(countingDialer(&wire))},
 	})
-	require.NoError(b, err)
-	defer func() { require.NoError(b, client.Close()) }()
 	b.Run("get", func(b *testing.B) {
 		before := wire.Load()
 		for b.Loop() {
