@@ -136,7 +136,7 @@ func TestOnTheWayToAHealthyCluster(t *testing.T) {
 		proxy, err := lab.StartProxy(t.Context(), cluster)
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, proxy.Close()) }()
-		requireCodes(t, examine(t, patience, clientv3.Config{Endpoints: []string{proxy.Endpoint()}}), "note grpc-proxy")
+		requireCodes(t, examine(t, patience, clientv3.Config{Endpoints: proxy.Endpoints()}), "note grpc-proxy")
 	})
 }
 
