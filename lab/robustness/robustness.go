@@ -63,6 +63,8 @@ type Env struct {
 	Cluster *lab.Cluster
 	// Record has the history of the store, nil if the workload does not want it.
 	Record *record.Recorder
+	// Counts has what the workload counts.
+	Counts *Counts
 }
 
 // Rand returns a source of random numbers for one part of a workload, so that what it draws does not change what another one
@@ -90,8 +92,8 @@ func (e *Env) Recorded() (int64, error) {
 //
 // When Run returns, the cluster is gone with its processes, ports and files.
 func Run(ctx context.Context, cfg Config, setup Setup, w Workload) (Outcome, error) {
-	env := &Env{Log: NewLog(cfg.Log), Config: cfg}
-	out := Outcome{Seed: cfg.Seed, Members: cfg.Members}
+	env := &Env{Log: NewLog(cfg.Log), Config: cfg, Counts: cfg.Counts}
+	out := Outcome{Seed: cfg.Seed, Members: cfg.Members, Counts: cfg.Counts}
 	err := env.run(ctx, setup, w, &out)
 	out.Interrupted = ctx.Err() != nil
 	return out, err

@@ -155,9 +155,6 @@ func (c *channel) call(ctx context.Context) error {
 
 var errClosed = errors.New("the channel is closed")
 
-// calls counts calls of a trial.
-type calls struct{ made, repeated int }
-
 // keepCalling makes calls until ctx ends.
 func (t *trial) keepCalling(ctx context.Context, c *channel, rng *rand.Rand) {
 	for pause.For(ctx, pace.Between(rng, shortestCalls, longestCalls)) == nil {
