@@ -32,8 +32,7 @@ func TestLocks(t *testing.T) {
 
 // TestOfficial shows how the official client does under the same faults. What it breaks is no failure of ours.
 func TestOfficial(t *testing.T) {
-	ctx, cfg := soaktest.Short(t, func(*robustness.Counts) bool { return true })
-	result, err := Run(ctx, Config{Config: cfg, Connect: official.Locker})
+	result, err := Run(t.Context(), Config{Config: soaktest.Fixed(t), Connect: official.Locker})
 	require.NoError(t, err)
 	t.Log("\n" + result.String())
 }

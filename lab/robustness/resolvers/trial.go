@@ -205,18 +205,28 @@ func (t *trial) disturb(ctx context.Context) error {
 
 // listChange changes the backends, tells the source, and waits until all channels have them.
 func (t *trial) listChange(extra time.Duration, after string) error {
-	removal, err := t.change()
+	removal, err := t.changeAndList()
 	if err != nil {
 		return err
-	}
-	t.set(t.live)
-	if err := t.source.list(t.live); err != nil {
-		return fmt.Errorf("change the backends: %w", err)
 	}
 	t.listedTruly(t.source.patience()+extra, removal)
 	t.await(after)
 	t.backends.stop(t.live)
 	return nil
+}
+
+// changeAndList changes the backends, and tells the source. It returns how much longer the resolvers may keep those that
+// are removed.
+func (t *trial) changeAndList() (removal time.Duration, err error) {
+	if removal, err = t.change(); err != nil {
+		return 0, err
+	}
+	t.counts.Add(t.resolver+" changes", "made", 1)
+	t.set(t.live)
+	if err := t.source.list(t.live); err != nil {
+		return 0, fmt.Errorf("change the backends: %w", err)
+	}
+	return removal, nil
 }
 
 // await waits until all channels have the list, and reports those that take too long.
@@ -265,12 +275,8 @@ func (t *trial) hold(ctx context.Context, d disturbance, hold time.Duration, asl
 		}
 	}
 	if d.open {
-		if _, err := t.change(); err != nil {
+		if _, err := t.changeAndList(); err != nil {
 			return err
-		}
-		t.set(t.live)
-		if err := t.source.list(t.live); err != nil {
-			return fmt.Errorf("change the backends: %w", err)
 		}
 	}
 	_ = pause.For(ctx, hold/2)

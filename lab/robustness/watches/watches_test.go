@@ -7,14 +7,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/internal/soaktest"
 )
 
 // TestSoak is the short form of "quorate-lab soak".
 func TestSoak(t *testing.T) {
-	ctx, cfg := soaktest.Short(t, func(*robustness.Counts) bool { return true })
-	result, err := Run(ctx, Config{Config: cfg})
+	result, err := Run(t.Context(), Config{Config: soaktest.Fixed(t)})
 	require.NoError(t, err)
 	require.True(t, result.Verdict.OK(), "%v", result)
 	t.Log("\n" + result.String())

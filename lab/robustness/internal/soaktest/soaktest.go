@@ -18,6 +18,11 @@ var (
 // patience is how much longer a run goes on until enough is counted. A machine that is short of CPU takes longer.
 const patience = 3 * time.Minute
 
+// Fixed is a run of the least duration.
+func Fixed(t *testing.T) robustness.Config {
+	return robustness.Config{Duration: *duration, Seed: *seed, Dir: t.TempDir(), Log: t.Output(), Counts: &robustness.Counts{}}
+}
+
 // Short is a run of the least duration, and longer until enough is counted.
 func Short(t *testing.T, enough func(*robustness.Counts) bool) (context.Context, robustness.Config) {
 	began := time.Now()
@@ -28,12 +33,13 @@ func Short(t *testing.T, enough func(*robustness.Counts) bool) (context.Context,
 func Until(t *testing.T, enough func(*robustness.Counts) bool) (context.Context, robustness.Config) {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	counts := &robustness.Counts{}
+	cfg := Fixed(t)
+	cfg.Duration += patience
 	go func() {
-		for ctx.Err() == nil && !enough(counts) {
+		for ctx.Err() == nil && !enough(cfg.Counts) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		cancel()
 	}()
-	return ctx, robustness.Config{Duration: *duration + patience, Seed: *seed, Dir: t.TempDir(), Log: t.Output(), Counts: counts}
+	return ctx, cfg
 }
