@@ -49,7 +49,7 @@ func (c *Counts) String() string {
 	defer c.mu.Unlock()
 	var b strings.Builder
 	for _, subject := range slices.Sorted(maps.Keys(c.of)) {
-		var counts []string
+		counts := make([]string, 0, len(c.of[subject]))
 		for _, what := range slices.Sorted(maps.Keys(c.of[subject])) {
 			counts = append(counts, fmt.Sprint(what, " ", c.of[subject][what]))
 		}

@@ -43,9 +43,9 @@ type etcdSource struct {
 
 func newEtcd(env *robustness.Env, rng *rand.Rand) (source, error) {
 	s := &etcdSource{scene: fault.Scene{Cluster: env.Cluster, Rand: rng, Note: env.Note, Hold: time.Second}}
-	var members []string
-	for _, m := range env.Cluster.Members() {
-		members = append(members, m.DirectEndpoint())
+	members := make([]string, len(env.Cluster.Members()))
+	for i, m := range env.Cluster.Members() {
+		members[i] = m.DirectEndpoint()
 	}
 	var err error
 	if s.direct, err = s.connect(members); err != nil {
