@@ -30,12 +30,15 @@ type Config struct {
 	Dir string
 	// Log, if set, gets lines on what is being done to the cluster.
 	Log io.Writer
+	// Counts, if set, has what the run counts, also while it goes on.
+	Counts *Counts
 }
 
 // Complete sets the defaults, and notes what is wrong.
 func (c *Config) Complete(check *limits.Check) {
 	c.Duration = cmp.Or(c.Duration, DefaultDuration)
 	c.Members = cmp.Or(c.Members, DefaultMembers)
+	c.Counts = cmp.Or(c.Counts, &Counts{})
 	if c.Log == nil {
 		c.Log = io.Discard
 	}

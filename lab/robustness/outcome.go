@@ -32,31 +32,31 @@ type Outcome struct {
 	fault.Tally
 	// Revisions that the store went through.
 	Revisions int64
+	// Counts has what the workload counted.
+	Counts *Counts
 	// Verdict tells what was wrong.
 	Verdict Verdict
 }
 
-// Base returns the outcome itself. By it, the results of all workloads are alike.
+// Base returns the outcome itself.
 func (o Outcome) Base() Outcome { return o }
 
-// Line adds a line to a result: what it is about, and a text.
-type Line func(what, format string, args ...any)
+// Checked reports whether there was anything to check.
+func (o Outcome) Checked() bool { return o.Duration > 0 }
 
-// Text returns a result in lines for people: a head, those that a workload adds, and the verdict.
-func (o Outcome) Text(head string, add func(Line)) string {
+// String returns the outcome in lines for people.
+func (o Outcome) String() string {
+	if !o.Checked() {
+		return "nothing was checked\n"
+	}
 	var b strings.Builder
-	line := func(what, format string, args ...any) {
-		fmt.Fprintf(&b, "%-11s"+format+"\n", append([]any{what}, args...)...)
-	}
-	fmt.Fprintf(&b, "%s, seed %d, %s\n", head, o.Seed, o.Duration.Round(time.Second))
+	fmt.Fprintf(&b, "%d members, seed %d, %s\n", o.Members, o.Seed, o.Duration.Round(time.Second))
 	if o.Faults != nil {
-		line("store", "%d revisions", o.Revisions)
-		line("faults", "%v", o.Tally)
+		fmt.Fprintf(&b, "%-21s%d revisions\n%-21s%v\n", "store", o.Revisions, "faults", o.Tally)
 	}
-	add(line)
-	line("verdict", "%v", strings.TrimSuffix(o.Verdict.String(), "\n"))
+	if o.Counts != nil {
+		b.WriteString(o.Counts.String())
+	}
+	fmt.Fprintf(&b, "%-21s%v", "verdict", o.Verdict)
 	return b.String()
 }
-
-// Nothing is the text of a run that ended before there was anything to check.
-const Nothing = "nothing was checked\n"

@@ -5,10 +5,11 @@
 // workload requires it, a recorder takes the whole history of the store from the members themselves, past the links and
 // the clients under test. When the faults are over the clients settle, and the workload checks them.
 //
-// The workloads are packages below: scenario, which "quorate-lab faults" runs, and watches, linear and locks, the soaks.
-// Package resolvers has a run of its own, since what fails there are the sources of names. callcheck, watchcheck and
+// The workloads are packages below: scenario, which "quorate-lab faults" runs, and the soaks watches, linear, locks and
+// resolvers. The sources of names fail in resolvers, in place of the schedule of the others. callcheck, watchcheck and
 // lockcheck compare calls, watches and locks with the history that package record has, and linear/model checks answers
-// without one. Package client has the clients under test: Quorate, and the official client.
+// without one. Package client has the clients under test: Quorate, and the official client. A run counts what happened
+// in [Counts], which its [Outcome] prints.
 package robustness
 
 import (
@@ -63,6 +64,8 @@ type Env struct {
 	Cluster *lab.Cluster
 	// Record has the history of the store, nil if the workload does not want it.
 	Record *record.Recorder
+	// Counts has what the workload counts.
+	Counts *Counts
 }
 
 // Rand returns a source of random numbers for one part of a workload, so that what it draws does not change what another one
@@ -90,8 +93,8 @@ func (e *Env) Recorded() (int64, error) {
 //
 // When Run returns, the cluster is gone with its processes, ports and files.
 func Run(ctx context.Context, cfg Config, setup Setup, w Workload) (Outcome, error) {
-	env := &Env{Log: NewLog(cfg.Log), Config: cfg}
-	out := Outcome{Seed: cfg.Seed, Members: cfg.Members}
+	env := &Env{Log: NewLog(cfg.Log), Config: cfg, Counts: cfg.Counts}
+	out := Outcome{Seed: cfg.Seed, Members: cfg.Members, Counts: cfg.Counts}
 	err := env.run(ctx, setup, w, &out)
 	out.Interrupted = ctx.Err() != nil
 	return out, err

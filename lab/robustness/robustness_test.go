@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/internal/limits"
 	"github.com/quorate/quorate/lab/robustness"
 )
@@ -40,6 +41,13 @@ func (c *calls) Settle() error                                { return c.call("s
 func (c *calls) Close() error                                 { return c.call("close") }
 func (c *calls) Check(o *robustness.Outcome) error            { o.Revisions = 7; return c.call("check") }
 
+func complete(t *testing.T, cfg robustness.Config) robustness.Config {
+	var check limits.Check
+	cfg.Complete(&check)
+	require.NoError(t, check.Err())
+	return cfg
+}
+
 // TestWorkloadIsClosedWhateverFails runs workloads that fail in each of their parts.
 func TestWorkloadIsClosedWhateverFails(t *testing.T) {
 	for fail, want := range map[string][]string{
@@ -52,11 +60,8 @@ func TestWorkloadIsClosedWhateverFails(t *testing.T) {
 	} {
 		t.Run("fails in "+fail, func(t *testing.T) {
 			t.Parallel()
-			cfg := robustness.Config{Duration: time.Millisecond, Dir: t.TempDir(), Log: t.Output()}
-			var check limits.Check
-			cfg.Complete(&check)
-			require.NoError(t, check.Err())
 			w := &calls{fail: fail}
+			cfg := complete(t, robustness.Config{Duration: time.Millisecond, Dir: t.TempDir(), Log: t.Output()})
 			out, err := robustness.Run(t.Context(), cfg, robustness.Setup{}, w)
 			assert.Equal(t, want, w.called)
 			if fail != "" {
@@ -69,4 +74,67 @@ func TestWorkloadIsClosedWhateverFails(t *testing.T) {
 			assert.EqualValues(t, 7, out.Revisions)
 		})
 	}
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := &calls{}
+	out, err := robustness.Run(ctx, complete(t, robustness.Config{Dir: t.TempDir()}), robustness.Setup{}, w)
+	require.NoError(t, err)
+	assert.Empty(t, w.called)
+	assert.True(t, out.Interrupted)
+	assert.Equal(t, "nothing was checked\n", out.String())
+}
+
+// onLine calls a function when a line of the log is written.
+type onLine struct {
+	n     int
+	wrote func()
+}
+
+func (l *onLine) Write(p []byte) (int, error) {
+	if l.n--; l.n == 0 {
+		l.wrote()
+	}
+	return len(p), nil
+}
+
+// TestRunEndsEarly ends a run when its first fault is injected, which is the second line of the log.
+func TestRunEndsEarly(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w := &calls{}
+	out, err := robustness.Run(ctx, complete(t, robustness.Config{Duration: time.Hour, Dir: t.TempDir(), Log: &onLine{2, cancel}}), robustness.Setup{}, w)
+	require.NoError(t, err)
+	assert.True(t, out.Interrupted)
+	assert.Len(t, out.Faults, 1)
+	assert.Equal(t, []string{"start", "stop", "settle", "close", "check"}, w.called)
+}
+
+func TestOutcomeShowsTheEvidence(t *testing.T) {
+	out := robustness.Outcome{
+		Members: 3, Seed: 7, Duration: time.Minute, Revisions: 99, Counts: &robustness.Counts{},
+		Tally: fault.Tally{Faults: map[string]int{"kill": 2, "all-killed": 1}, Cuts: 5},
+	}
+	out.Counts.Add("writes", "refused", 1)
+	out.Counts.Add("writes", "refused", 1)
+	out.Counts.Max("writes", "at a time", 4)
+	out.Counts.Max("writes", "at a time", 3)
+	out.Counts.Add("calls", "made", 5)
+	assert.Equal(t, 2, out.Counts.Of("writes", "refused"))
+	want := "3 members, seed 7, 1m0s\n" +
+		"store                99 revisions\n" +
+		"faults               all-killed 1, kill 2, not injected 0, connections cut 5\n" +
+		"calls                made 5\n" +
+		"writes               at a time 4, refused 2\n" +
+		"verdict              "
+	assert.Equal(t, want+"every promise was kept\n", out.String())
+	for range 12 {
+		if v := out.Verdict.Add("unique", "put a was repeated"); v != nil {
+			v.Evidence, v.Page = []string{"response 4"}, "page.html"
+		}
+	}
+	assert.Contains(t, out.String(), want+"12 violations\n  unique        12\n\nunique: put a was repeated\n    response 4\n    see page.html\n\n")
 }

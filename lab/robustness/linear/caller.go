@@ -55,7 +55,7 @@ func (c *caller) call() {
 		op.Err = err.Error()
 	}
 	if op.Outcome == model.Unknown && ctx.Err() == nil {
-		c.pool.unknownEarly.Add(1)
+		c.pool.counts.Add("writes", unknownEarly, 1)
 	}
 	c.pool.leave(g, op)
 }

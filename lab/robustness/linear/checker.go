@@ -29,21 +29,8 @@ type checker struct {
 	log    *robustness.Log
 
 	mu      sync.Mutex
-	counts  Checks
 	verdict robustness.Verdict
 	err     error
-}
-
-// Checks counts what was checked.
-type Checks struct {
-	// Groups whose history was checked.
-	Groups int
-	// Longest is how many operations the longest of these histories has.
-	Longest int
-	// Slowest is the longest time that the check of a history took.
-	Slowest time.Duration
-	// Unseen writes ended in an unknown outcome and left nothing that was seen.
-	Unseen int
 }
 
 func newChecker(cfg Config, client Client, pool *pool, log *robustness.Log) *checker {
@@ -68,9 +55,7 @@ func (k *checker) run(ctx context.Context, groups <-chan *group) {
 // reread reads the keys of a group once more, so that the last writes are seen. The
 // read is a part of the history.
 func (k *checker) reread(ctx context.Context, g *group) error {
-	op := model.Operation{Client: k.cfg.Callers, Request: model.Request{
-		Kind: model.Snapshot, Then: []model.Act{{Key: 0}, {Key: 1}, {Key: 2}},
-	}}
+	op := model.Operation{Client: k.cfg.Callers, Outcome: model.Answered, Request: snapshot}
 	for {
 		op.Call = k.log.Now()
 		reading, cancel := context.WithTimeout(ctx, callTimeout)
@@ -98,10 +83,11 @@ func (k *checker) check(g *group) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.counts.Groups++
-	k.counts.Longest = max(k.counts.Longest, len(g.operations))
-	k.counts.Slowest = max(k.counts.Slowest, k.log.Now()-began)
-	k.counts.Unseen += finding.Unseen
+	counts := k.pool.counts
+	counts.Add("groups", "checked", 1)
+	counts.Max("groups", "operations at most", len(g.operations))
+	counts.Max("groups", "ms to check at most", int((k.log.Now() - began).Milliseconds()))
+	counts.Add("writes", unseen, finding.Unseen)
 	switch finding.Verdict {
 	case model.Linearizable:
 		return nil
@@ -115,7 +101,7 @@ func (k *checker) check(g *group) error {
 
 // violated notes a violation, and leaves a page that shows it.
 func (k *checker) violated(g *group, finding model.Finding) error {
-	k.log.Note(fmt.Sprintf("group %d is not linearizable", g.number))
+	k.pool.counts.Add("groups", "not linearizable", 1)
 	violation := k.verdict.Add(Linearizable, "group %d: %s", g.number, finding.Message)
 	if violation == nil {
 		return nil
@@ -139,7 +125,7 @@ func save(name string, finding model.Finding) error {
 	return errors.Join(finding.Visualize(page), page.Close())
 }
 
-// conclude counts the revisions of the store when everything is checked: those that no
+// conclude evaluates the revisions of the store when everything is checked: those that no
 // write is known to have are at most as many as there are writes that may have one.
 // Idempotent writes of unknown outcome must have had their contexts end. It returns what
 // went wrong with the checks.
@@ -147,19 +133,12 @@ func (k *checker) conclude() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	highest, missing := k.pool.claims.unclaimed()
-	if k.err == nil && !k.cfg.Idempotent && missing > int64(k.counts.Unseen) {
+	if unseen := k.pool.counts.Of("writes", unseen); k.err == nil && !k.cfg.Idempotent && missing > int64(unseen) {
 		k.verdict.Add(Accounted, "%d of %d revisions belong to no write that was answered or seen, but only %d writes ended in an "+
-			"unknown outcome unseen: some writes were executed more than once", missing, highest, k.counts.Unseen)
+			"unknown outcome unseen: some writes were executed more than once", missing, highest, unseen)
 	}
-	if early := k.pool.unknownEarly.Load(); k.cfg.Idempotent && early > 0 {
+	if early := k.pool.counts.Of("writes", unknownEarly); k.cfg.Idempotent && early > 0 {
 		k.verdict.Add(Known, "%d writes ended in an unknown outcome before their contexts ended", early)
 	}
 	return k.err
-}
-
-// String tells how the checks stand.
-func (k *checker) String() string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return fmt.Sprintf("%d groups checked, %d waiting, %d violations", k.counts.Groups, len(k.pool.retired), k.verdict.Total())
 }

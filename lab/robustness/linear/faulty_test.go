@@ -3,7 +3,6 @@
 package linear
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
 	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/internal/soaktest"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 	"github.com/quorate/quorate/retry"
 )
@@ -115,7 +115,7 @@ func (k resending) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse,
 
 // newResending puts the fault below the groups of a client.
 func newResending(sound Client) Client {
-	c := sound.(quorate)
+	c := sound.(tested)
 	c.sharing = sharing(resending{c.KV, new(atomic.Int64)})
 	return c
 }
@@ -199,30 +199,21 @@ func (w slowWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpO
 
 // newSpoiledCache replaces the cache of a client by one over a KV and a Watcher with a mistake.
 func newSpoiledCache(t *testing.T, sound Client, kv *early, watcher clientv3.Watcher) Client {
-	c := sound.(quorate)
+	c := sound.(tested)
 	c.cache.Close()
 	soundKV, soundWatcher := c.KV, c.Watcher
 	if kv != nil {
 		c.KV = kv
 	}
 	c.Watcher = watcher
-	c, err := cached(c)
+	var err error
+	c.cache, err = newCache(c.Client)
 	require.NoError(t, err)
 	c.KV, c.Watcher = soundKV, soundWatcher
 	if kv != nil {
 		kv.over.Store(c.cache)
 	}
 	return c
-}
-
-// alarm is a log that calls off the run when the first violation is found.
-type alarm struct{ found context.CancelFunc }
-
-func (a alarm) Write(p []byte) (int, error) {
-	if bytes.Contains(p, []byte("is not linearizable")) {
-		a.found()
-	}
-	return len(p), nil
 }
 
 // TestFaultyClientsAreFound puts clients that break promises in place of the correct
@@ -239,20 +230,19 @@ func TestFaultyClientsAreFound(t *testing.T) {
 		"joining":   newJoining,
 		"resending": newResending,
 		"early floor": func(sound Client) Client {
-			c := sound.(quorate)
+			c := sound.(tested)
 			return newSpoiledCache(t, sound, &early{KV: c.KV}, slowWatcher{c.Watcher, false})
 		},
 		"progress that overtakes": func(sound Client) Client {
-			return newSpoiledCache(t, sound, nil, slowWatcher{sound.(quorate).Watcher, true})
+			return newSpoiledCache(t, sound, nil, slowWatcher{sound.(tested).Watcher, true})
 		},
 	}
 	for name, spoil := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
+			ctx, cfg := soaktest.Until(t, func(c *robustness.Counts) bool { return c.Of("groups", "not linearizable") > 0 })
 			result, err := Run(ctx, Config{
-				Config:  robustness.Config{Duration: 5 * time.Minute, Seed: *seed, Dir: t.TempDir(), Log: alarm{cancel}},
+				Config:  cfg,
 				Callers: callers[name],
 				PageDir: t.ArtifactDir(),
 				Connect: func(endpoints []string) (Client, error) {

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
 
@@ -24,6 +24,13 @@ const (
 	livingGroups = 3
 	// waitingGroups is how many groups may wait to be checked before callers wait.
 	waitingGroups = 64
+)
+
+// What is counted of writes.
+const (
+	grouped      = "with the revision of another one"
+	unknownEarly = "unknown before their contexts ended"
+	unseen       = "unknown and never seen"
 )
 
 // keyPrefix is what all keys of groups begin with.
@@ -48,26 +55,21 @@ func (g *group) due(now time.Duration) bool {
 
 // pool has the groups that callers use, and counts what they do.
 type pool struct {
-	now func() time.Duration
+	now    func() time.Duration
+	counts *robustness.Counts
 	// retired gets every group that no caller uses any more. It is closed after the
 	// last.
 	retired chan *group
 	claims  claims
-	// unknownEarly counts the writes of unknown outcome that ended before their contexts.
-	unknownEarly atomic.Int64
 
-	mu      sync.Mutex
-	living  [livingGroups]*group
-	groups  int
-	total   int
-	tallies [model.NumKinds][model.NumOutcomes]int
-	refused int    // txns whose comparisons did not hold
-	wrote   claims // revisions of writes that were answered
-	grouped int    // writes that had the revision of another one
+	mu     sync.Mutex
+	living [livingGroups]*group
+	groups int
+	wrote  claims // revisions of writes that were answered
 }
 
-func newPool(now func() time.Duration) *pool {
-	p := &pool{now: now, retired: make(chan *group, waitingGroups)}
+func newPool(now func() time.Duration, counts *robustness.Counts) *pool {
+	p := &pool{now: now, counts: counts, retired: make(chan *group, waitingGroups)}
 	for i := range p.living {
 		p.living[i] = p.newGroup()
 	}
@@ -120,13 +122,12 @@ func (p *pool) leave(g *group, op model.Operation) {
 
 // record takes down an operation.
 func (p *pool) record(g *group, op model.Operation) {
-	p.total++
-	p.tallies[op.Request.Kind][op.Outcome]++
+	p.counts.Add(string(op.Request.Kind), string(op.Outcome), 1)
 	if op.Outcome == model.Unknown {
 		g.unknown++
 	}
 	if op.Outcome == model.Answered && !op.Response.Succeeded {
-		p.refused++
+		p.counts.Add(string(op.Request.Kind), "comparisons failed", 1)
 	}
 	g.known.learn(op)
 	g.operations = append(g.operations, op)
@@ -139,22 +140,14 @@ func (p *pool) claim(op model.Operation) {
 		return
 	}
 	if op.Request.Wrote(op.Response) {
-		if p.wrote.has(op.Response.Revision) {
-			p.grouped++
+		if !p.wrote.add(op.Response.Revision) {
+			p.counts.Add("writes", grouped, 1)
 		}
-		p.wrote.add(op.Response.Revision)
 		p.claims.add(op.Response.Revision)
 	}
 	for _, result := range op.Response.Results {
 		p.claims.add(result.KV.ModRevision)
 	}
-}
-
-// count returns how many operations have ended, and how many writes had the revision of another one.
-func (p *pool) count() (operations, grouped int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.total, p.grouped
 }
 
 // close retires the groups that are left. No operation may be under way.

@@ -17,8 +17,21 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/robustness"
+)
+
+// The promises.
+const (
+	// Linearizable means that one order of all operations of a group explains every
+	// answer; see [model.Check].
+	Linearizable robustness.Promise = "linearizable"
+	// Decided means that the check of a group came to an end.
+	Decided robustness.Promise = "decided"
+	// Accounted means that every revision of the store belongs to a write that was
+	// made once.
+	Accounted robustness.Promise = "accounted"
+	// Known means that the outcome of an idempotent write is known, unless its context has ended.
+	Known robustness.Promise = "known"
 )
 
 const (
@@ -29,9 +42,10 @@ const (
 	returnTimeout = callTimeout + 20*time.Second
 	// settleTimeout bounds the time from the end of the calls to that of all checks.
 	settleTimeout = 2 * time.Minute
-	// progressInterval is how often the log gets a line on how the run stands.
-	progressInterval = 10 * time.Second
 )
+
+// Result is the result of a run.
+type Result = robustness.Outcome
 
 // workload is one run.
 type workload struct {
@@ -40,10 +54,9 @@ type workload struct {
 	clients []Client
 	pool    *pool
 	checker *checker
-	// called, reported and checked are closed when that has ended; abandon ends the checks early.
-	called, reported, checked <-chan struct{}
-	abandon                   context.CancelFunc
-	result                    Result
+	// called and checked are closed when that has ended; abandon ends the checks early.
+	called, checked <-chan struct{}
+	abandon         context.CancelFunc
 }
 
 // Run uses a cluster and checks the history, see [robustness.Run].
@@ -52,9 +65,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	w := &workload{cfg: cfg, result: Result{Callers: cfg.Callers}}
-	w.result.Outcome, err = robustness.Run(ctx, cfg.Config, robustness.Setup{}, w)
-	return w.result, err
+	return robustness.Run(ctx, cfg.Config, robustness.Setup{}, &workload{cfg: cfg})
 }
 
 // Start lets callers call, while what they were answered is checked.
@@ -63,7 +74,7 @@ func (w *workload) Start(ctx context.Context, env *robustness.Env) error {
 	if err := w.connect(); err != nil {
 		return err
 	}
-	w.pool = newPool(env.Now)
+	w.pool = newPool(env.Now, env.Counts)
 	w.checker = newChecker(w.cfg, w.clients[len(w.clients)-1], w.pool, env.Log)
 	checking, abandon := context.WithCancel(context.Background())
 	w.abandon = abandon
@@ -72,7 +83,6 @@ func (w *workload) Start(ctx context.Context, env *robustness.Env) error {
 		c := caller{number: i, client: w.clients[i/callersOfClient], shared: w.clients[0], pool: w.pool, rng: env.Rand(uint64(i)), now: env.Now}
 		c.run(ctx)
 	})
-	w.reported = robustness.Go(1, func(int) { w.report(ctx) })
 	return nil
 }
 
@@ -88,17 +98,8 @@ func (w *workload) connect() error {
 	return nil
 }
 
-// report writes to the log now and then how the run stands.
-func (w *workload) report(ctx context.Context) {
-	for pause.For(ctx, progressInterval) == nil {
-		operations, grouped := w.pool.count()
-		w.env.Note(fmt.Sprintf("%d operations, %d writes grouped; %v", operations, grouped, w.checker))
-	}
-}
-
 // Stop implements [robustness.Workload].
 func (w *workload) Stop() error {
-	<-w.reported
 	err := robustness.Await(w.called, returnTimeout, "calls do not return, long after their contexts have ended")
 	if err == nil {
 		w.pool.close()
@@ -128,12 +129,9 @@ func (w *workload) Check(out *robustness.Outcome) error {
 	err := w.checker.conclude()
 	out.Revisions, _ = w.pool.claims.unclaimed()
 	out.Verdict = w.checker.verdict
-	w.result.Checks = w.checker.counts
-	w.result.UnknownEarly = w.pool.unknownEarly.Load()
-	w.result.Operations, w.result.Refused, w.result.Grouped = w.pool.tallies, w.pool.refused, w.pool.grouped
 	for _, c := range w.clients {
 		if m, ok := c.(interface{ FromMemory() int64 }); ok {
-			w.result.FromMemory += m.FromMemory()
+			w.env.Counts.Add("gets", "answered from memory", int(m.FromMemory()))
 		}
 	}
 	return err

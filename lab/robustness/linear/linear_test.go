@@ -3,92 +3,55 @@
 package linear
 
 import (
-	"context"
-	"flag"
-	"fmt"
-	"io"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/internal/soaktest"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
 
-var (
-	seed     = flag.Uint64("seed", 1, "seed of the runs")
-	duration = flag.Duration("linear", 15*time.Second, "how long TestLinear injects faults")
-)
+var kinds = []model.Kind{model.Get, model.SerializableGet, model.Snapshot, model.Put, model.Delete, model.Txn}
 
-// enoughOperations have some of every kind and outcome among them.
-const enoughOperations = 1500
-
-// untilEnough is a log that ends the run after its time, when there were enough operations, and writes that shared an RPC: of
-// 300 writes two do. A machine that is short of CPU takes longer for them.
-type untilEnough struct {
-	io.Writer
-	began time.Time
-	end   context.CancelFunc
+// sum returns how many operations had an outcome.
+func sum(c *robustness.Counts, outcome model.Outcome, kinds ...model.Kind) int {
+	n := 0
+	for _, kind := range kinds {
+		n += c.Of(string(kind), string(outcome))
+	}
+	return n
 }
 
-func (u untilEnough) Write(p []byte) (int, error) {
-	var at string
-	var n, grouped int
-	read, _ := fmt.Sscanf(string(p), "%s %d operations, %d writes grouped;", &at, &n, &grouped)
-	if read == 3 && n >= enoughOperations && grouped > 0 && time.Since(u.began) >= *duration {
-		u.end()
-	}
-	return u.Writer.Write(p)
+// enough operations have some of every kind and outcome among them, and writes that shared an RPC: of 300 writes two do.
+func enough(c *robustness.Counts) bool {
+	return sum(c, model.Answered, kinds...) >= 1500 && c.Of("writes", grouped) > 0
 }
 
 // TestLinear is the short form of "quorate-lab soak linear".
 func TestLinear(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	log := untilEnough{t.Output(), time.Now(), cancel}
-	result, err := Run(ctx, Config{Config: robustness.Config{Duration: *duration + 3*time.Minute, Seed: *seed, Dir: t.TempDir(), Log: log}, PageDir: t.ArtifactDir()})
+	ctx, cfg := soaktest.Short(t, enough)
+	result, err := Run(ctx, Config{Config: cfg, PageDir: t.ArtifactDir()})
 	require.NoError(t, err)
 	require.True(t, result.Verdict.OK(), "%v", result)
 	t.Log("\n" + result.String())
-	for kind, n := range result.Operations {
-		assert.Positive(t, n[model.Answered], "no answer to a %v", model.Kind(kind))
+	for _, kind := range kinds {
+		assert.Positive(t, sum(result.Counts, model.Answered, kind), "no answer to a %v", kind)
 	}
-	assert.Positive(t, result.Refused, "no comparison was in vain")
-	assert.Positive(t, result.Grouped, "no writes shared an RPC")
-	assert.Positive(t, result.FromMemory, "no get was answered from memory")
-	assert.Positive(t, result.Sum(true, model.Failed), "no write was refused")
-	assert.Positive(t, result.Sum(true, model.Unknown), "no outcome was unknown")
+	assert.Positive(t, result.Counts.Of("txn", "comparisons failed"))
+	assert.Positive(t, result.Counts.Of("writes", grouped), "no writes shared an RPC")
+	assert.Positive(t, result.Counts.Of("gets", "answered from memory"))
+	assert.Positive(t, sum(result.Counts, model.Failed, model.Put, model.Delete, model.Txn), "no write was refused")
+	assert.Positive(t, sum(result.Counts, model.Unknown, model.Put, model.Delete, model.Txn), "no outcome was unknown")
 }
 
-// lines calls a function with the number of each write.
-type lines struct {
-	n     int
-	wrote func(n int)
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.n++
-	l.wrote(l.n)
-	return len(p), nil
-}
-
-// TestRunEndsEarly ends a run when its first fault is injected, which is the second
-// line of the log.
-func TestRunEndsEarly(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	log := &lines{wrote: func(n int) {
-		if n == 2 {
-			cancel()
-		}
-	}}
-	result, err := Run(ctx, Config{Config: robustness.Config{Duration: time.Hour, Seed: *seed, Dir: t.TempDir(), Log: log}, PageDir: t.ArtifactDir()})
+// TestIdempotentWrites is TestLinear with idempotent writes. Only those whose context ends have an unknown outcome.
+func TestIdempotentWrites(t *testing.T) {
+	ctx, cfg := soaktest.Short(t, enough)
+	result, err := Run(ctx, Config{Config: cfg, PageDir: t.ArtifactDir(), Idempotent: true})
 	require.NoError(t, err)
-	assert.True(t, result.Interrupted)
-	assert.Len(t, result.Faults, 1)
-	assert.True(t, result.Verdict.OK(), "%v", result)
-	assert.Positive(t, result.Groups, "what was done until then is checked")
+	t.Log("\n" + result.String())
+	require.True(t, result.Verdict.OK(), "%v", result)
+	assert.Positive(t, sum(result.Counts, model.Answered, model.Put, model.Delete, model.Txn))
 }

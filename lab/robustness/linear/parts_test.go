@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
@@ -26,15 +25,6 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 	} {
 		assert.ErrorContains(t, err, want)
 	}
-}
-
-func TestRunEndsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	result, err := Run(ctx, Config{Config: robustness.Config{Dir: t.TempDir()}})
-	require.NoError(t, err)
-	assert.True(t, result.Interrupted)
-	assert.Equal(t, "nothing was checked\n", result.String())
 }
 
 func TestConnectFails(t *testing.T) {
@@ -72,7 +62,7 @@ func (reading) Close() error { return nil }
 // pool whose groups it checks.
 func newTestChecker(t *testing.T, err error) (*checker, *pool) {
 	log := robustness.NewLog(t.Output())
-	p := newPool(log.Now)
+	p := newPool(log.Now, &robustness.Counts{})
 	cfg := Config{Config: robustness.Config{Seed: 7}, CheckTimeout: time.Minute, PageDir: t.TempDir()}
 	return newChecker(cfg, reading{err}, p, log), p
 }
@@ -86,22 +76,22 @@ func unknownPut(value string) model.Operation {
 // TestEveryRevisionIsAccountedFor has writes at revisions 2 and 7, and so four between
 // them to be accounted for.
 func TestEveryRevisionIsAccountedFor(t *testing.T) {
-	for unseen, want := range map[int]int{3: 1, 4: 0, 5: 0} {
+	for n, want := range map[int]int{3: 1, 4: 0, 5: 0} {
 		k, p := newTestChecker(t, nil)
 		p.claims.add(2)
 		p.claims.add(7)
 		rng := rand.New(rand.NewPCG(1, 1))
-		for i := range unseen {
+		for i := range n {
 			g, _ := p.enter(rng)
 			p.leave(g, unknownPut(string(rune('a'+i))))
 		}
 		p.close()
 		k.run(t.Context(), p.retired)
 		require.NoError(t, k.conclude())
-		assert.Equal(t, want, k.verdict.Counts[Accounted], "%d unknown: %v", unseen, k.verdict)
+		assert.Equal(t, want, k.verdict.Counts[Accounted], "%d unknown: %v", n, k.verdict)
 		assert.Equal(t, want, k.verdict.Total())
-		assert.Equal(t, livingGroups, k.counts.Groups)
-		assert.Equal(t, unseen, k.counts.Unseen)
+		assert.Equal(t, livingGroups, p.counts.Of("groups", "checked"))
+		assert.Equal(t, n, p.counts.Of("writes", unseen))
 	}
 }
 
@@ -112,7 +102,7 @@ func TestKeysThatCannotBeReadEndTheRun(t *testing.T) {
 	cancel()
 	k.run(ctx, p.retired)
 	require.ErrorContains(t, k.conclude(), "read the keys of group 2: no member")
-	assert.Zero(t, k.counts.Groups)
+	assert.Zero(t, p.counts.Of("groups", "checked"))
 }
 
 // TestViolationsAreKept has a value that was never written, and no place for its page.
@@ -124,7 +114,7 @@ func TestViolationsAreKept(t *testing.T) {
 		k.cfg.PageDir = dir
 		g, _ := p.enter(rand.New(rand.NewPCG(1, 1)))
 		p.leave(g, model.Operation{
-			Request: model.Request{Kind: model.Get, Then: []model.Act{{}}},
+			Outcome: model.Answered, Request: model.Request{Kind: model.Get, Then: []model.Act{read(0)}},
 			Response: model.Response{Revision: 5, Succeeded: true, Results: []model.Result{{
 				KV: model.KV{Value: "x", CreateRevision: 5, ModRevision: 5, Version: 1},
 			}}},
@@ -149,7 +139,7 @@ func TestUndecidedIsAViolation(t *testing.T) {
 		p.record(g, unknownPut(string(rune('A'+i))))
 	}
 	p.leave(g, model.Operation{
-		Request: model.Request{Kind: model.Get, Then: []model.Act{{}}},
+		Outcome: model.Answered, Request: model.Request{Kind: model.Get, Then: []model.Act{read(0)}},
 		Response: model.Response{Revision: 800, Succeeded: true, Results: []model.Result{{
 			KV: model.KV{Value: "A", CreateRevision: 5, ModRevision: 700, Version: 60},
 		}}},
@@ -166,7 +156,7 @@ func TestUndecidedIsAViolation(t *testing.T) {
 func TestGroupsGiveWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		p := newPool(func() time.Duration { return time.Since(began) })
+		p := newPool(func() time.Duration { return time.Since(began) }, &robustness.Counts{})
 		rng := rand.New(rand.NewPCG(1, 1))
 		old, _ := p.enter(rng)
 		time.Sleep(longestLife)
@@ -185,8 +175,7 @@ func TestGroupsGiveWay(t *testing.T) {
 			numbers = append(numbers, g.number)
 		}
 		assert.ElementsMatch(t, []int{0, 1, 2, 3, 4, 5}, numbers, "each is handed over once")
-		operations, _ := p.count()
-		assert.Equal(t, 21, operations)
+		assert.Equal(t, 21, p.counts.Of("put", "unknown"))
 	})
 }
 
@@ -202,13 +191,13 @@ func TestKnowledge(t *testing.T) {
 	kv := model.KV{Value: "x", CreateRevision: 5, ModRevision: 5, Version: 1}
 	answer := func(revision int64, act model.Act, result model.Result) {
 		k.learn(model.Operation{
-			Request:  model.Request{Then: []model.Act{act}},
+			Outcome: model.Answered, Request: model.Request{Then: []model.Act{act}},
 			Response: model.Response{Revision: revision, Succeeded: true, Results: []model.Result{result}},
 		})
 	}
-	answer(5, model.Act{}, model.Result{KV: kv})
+	answer(5, read(0), model.Result{KV: kv})
 	assert.Equal(t, kv, k[0].latest)
-	answer(4, model.Act{}, model.Result{})
+	answer(4, read(0), model.Result{})
 	assert.Equal(t, kv, k[0].latest, "what is older is no news")
 	answer(6, model.Act{Verb: model.Write, Value: "y"}, model.Result{})
 	assert.Equal(t, model.KV{Value: "y", ModRevision: 6}, k[0].latest, "the version is not known")
@@ -235,9 +224,9 @@ func TestPlansCoverEverything(t *testing.T) {
 	seen := map[string]bool{}
 	for range 2000 {
 		request := p.request(knows)
-		seen[request.Kind.String()] = true
+		seen[string(request.Kind)] = true
 		for _, c := range request.If {
-			seen["compare "+c.String()[:3]] = true
+			seen["compare "+string(c.Target)] = true
 			seen["compares doubt"] = seen["compares doubt"] || c.Value == "y"
 			seen["not equal"] = seen["not equal"] || c.NotEqual
 		}
@@ -253,7 +242,7 @@ func TestPlansCoverEverything(t *testing.T) {
 		seen["impatient"] = seen["impatient"] || p.timeout() < callTimeout
 	}
 	for _, want := range []string{
-		"get", "serializable get", "snapshot", "put", "delete", "txn", "compare val", "compare ver", "compare cre", "compare mod",
+		"get", "serializable get", "snapshot", "put", "delete", "txn", "compare value", "compare version", "compare create revision", "compare mod revision",
 		"compares doubt", "not equal", "orphan", "prev", "impatient",
 	} {
 		assert.True(t, seen[want], want)
@@ -261,41 +250,11 @@ func TestPlansCoverEverything(t *testing.T) {
 }
 
 func TestIdempotentWritesOfUnknownOutcome(t *testing.T) {
-	for early, want := range map[int64]int{0: 0, 2: 1} {
-		p := newPool(func() time.Duration { return 0 })
-		p.unknownEarly.Store(early)
+	for early, want := range map[int]int{0: 0, 2: 1} {
+		p := newPool(func() time.Duration { return 0 }, &robustness.Counts{})
+		p.counts.Add("writes", unknownEarly, early)
 		k := newChecker(Config{Idempotent: true}, nil, p, nil)
 		require.NoError(t, k.conclude())
 		assert.Equal(t, want, k.verdict.Total())
 	}
-}
-
-func TestResultShowsTheEvidence(t *testing.T) {
-	r := Result{
-		Outcome: robustness.Outcome{Members: 3, Seed: 7, Duration: time.Minute, Revisions: 99, Tally: fault.Tally{Faults: map[string]int{"kill": 2}, Cuts: 5}},
-		Callers: 12,
-		Refused: 4,
-		Grouped: 5, UnknownEarly: 1, FromMemory: 6,
-		Checks: Checks{Groups: 9, Longest: 300, Slowest: 1500 * time.Microsecond, Unseen: 2},
-	}
-	r.Operations[model.Put] = [model.NumOutcomes]int{model.Answered: 10, model.Failed: 1, model.Unknown: 3}
-	r.Operations[model.Txn] = [model.NumOutcomes]int{model.Answered: 6}
-	for _, want := range []string{
-		"3 members, 12 callers, seed 7, 1m0s\n", "faults     kill 2, not injected 0, connections cut 5\n", "store      99 revisions\n",
-		"operations get ", "put               answered 10, failed 1, unknown 3\n", "txns       succeeded 2, compared in vain 4\n",
-		"grouped    5 writes had the revision of another one\n",
-		"cached     6 gets were answered from memory\n",
-		"unknown    3 writes, 1 of them before their contexts ended; 2 left nothing that was seen\n",
-		"checked    9 groups of keys, with up to 300 operations, in up to 2ms each\n", "verdict    every promise was kept\n",
-	} {
-		assert.Contains(t, r.String(), want)
-	}
-	for range 12 {
-		if v := r.Verdict.Add(Linearizable, "group %d: a lost write", 3); v != nil {
-			v.Page = "page.html"
-		}
-	}
-	assert.Len(t, r.Verdict.Violations, 10)
-	assert.Equal(t, 12, r.Verdict.Total())
-	assert.Contains(t, r.String(), "verdict    12 violations\n  linearizable  12\n\nlinearizable: group 3: a lost write\n    see page.html\n")
 }

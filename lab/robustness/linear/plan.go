@@ -62,16 +62,21 @@ type planner struct {
 	value func() string
 }
 
+// snapshot reads all keys of a group.
+var snapshot = model.Request{Kind: model.Snapshot, Then: []model.Act{read(0), read(1), read(2)}}
+
+func read(key int) model.Act { return model.Act{Verb: model.Read, Key: key} }
+
 // request draws an operation.
 func (p planner) request(knows known) model.Request {
 	key := p.rng.IntN(model.Keys)
 	switch n := p.rng.IntN(100); {
 	case n < 22:
-		return model.Request{Kind: model.Get, Then: []model.Act{{Key: key}}}
+		return model.Request{Kind: model.Get, Then: []model.Act{read(key)}}
 	case n < 30:
-		return model.Request{Kind: model.SerializableGet, Then: []model.Act{{Key: key}}}
+		return model.Request{Kind: model.SerializableGet, Then: []model.Act{read(key)}}
 	case n < 40:
-		return model.Request{Kind: model.Snapshot, Then: []model.Act{{Key: 0}, {Key: 1}, {Key: 2}}}
+		return snapshot
 	case n < 64:
 		return model.Request{Kind: model.Put, Then: []model.Act{p.put(key)}}
 	case n < 72:
@@ -111,11 +116,11 @@ func (p planner) txn(key int, knows known) model.Request {
 		Kind: model.Txn,
 		If:   []model.Compare{p.compare(key, knows)},
 		Then: []model.Act{p.put(key)},
-		Else: []model.Act{{Key: key}},
+		Else: []model.Act{read(key)},
 	}
 	switch p.rng.IntN(7) {
 	case 0: // reads what it overwrites
-		request.Then = []model.Act{{Key: key}, p.put(key)}
+		request.Then = []model.Act{read(key), p.put(key)}
 	case 1: // writes two keys
 		request.Then = append(request.Then, p.put(other))
 	case 2: // compares one key and writes another
@@ -125,7 +130,7 @@ func (p planner) txn(key int, knows known) model.Request {
 	case 4: // moves a value
 		request.Then = []model.Act{p.remove(key), p.put(other)}
 	case 5: // writes either way
-		request.Else = []model.Act{p.put(key), {Key: other}}
+		request.Else = []model.Act{p.put(key), read(other)}
 	default:
 	}
 	return request

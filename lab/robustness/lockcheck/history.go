@@ -8,30 +8,16 @@ import (
 )
 
 // Style is the way in which a lock is asked for.
-type Style uint8
+type Style string
 
 const (
 	// Lock waits for a mutex.
-	Lock Style = iota
+	Lock Style = "Lock"
 	// TryLock asks for a mutex and does not wait.
-	TryLock
+	TryLock Style = "TryLock"
 	// Campaign waits for leadership of an election.
-	Campaign
+	Campaign Style = "Campaign"
 )
-
-// String returns "Lock", "TryLock" or "Campaign".
-func (s Style) String() string {
-	switch s {
-	case Lock:
-		return "Lock"
-	case TryLock:
-		return "TryLock"
-	case Campaign:
-		return "Campaign"
-	default:
-		return fmt.Sprintf("Style(%d)", uint8(s))
-	}
-}
 
 // Claim is what a holder shows for its lock: the key that stands for it, and the
 // revision that created the key.
@@ -44,16 +30,16 @@ type Claim struct {
 func (c Claim) String() string { return fmt.Sprintf("%s of revision %d", c.Key, c.Revision) }
 
 // Answer is what became of an attempt to take a lock.
-type Answer uint8
+type Answer string
 
 const (
 	// Failed means that the call returned an error which says nothing of who holds
 	// the lock.
-	Failed Answer = iota
+	Failed Answer = "failed"
 	// Taken means that the call returned success.
-	Taken
+	Taken Answer = "taken"
 	// Locked means that TryLock found the lock held by another session.
-	Locked
+	Locked Answer = "locked by another"
 )
 
 // Attempt is one call of Lock, TryLock or Campaign.
@@ -82,31 +68,17 @@ func (a *Attempt) describe(locks []LockKeys) string {
 }
 
 // Outcome is the verdict of the server on a guarded write.
-type Outcome uint8
+type Outcome string
 
 const (
 	// Unknown means that the call failed: the write may have been made, or be made
 	// later.
-	Unknown Outcome = iota
+	Unknown Outcome = "unknown"
 	// Accepted means that the server said the guard held, and the write was made.
-	Accepted
+	Accepted Outcome = "accepted"
 	// Refused means that the server said the guard did not hold.
-	Refused
+	Refused Outcome = "refused"
 )
-
-// String returns "unknown", "accepted" or "refused".
-func (o Outcome) String() string {
-	switch o {
-	case Unknown:
-		return "unknown"
-	case Accepted:
-		return "accepted"
-	case Refused:
-		return "refused"
-	default:
-		return fmt.Sprintf("Outcome(%d)", uint8(o))
-	}
-}
 
 // Write is one write to the register of a lock, guarded by the claim of an attempt
 // that took it.
@@ -125,26 +97,14 @@ type Write struct {
 }
 
 // Ending is the way in which a lock was given up.
-type Ending uint8
+type Ending string
 
 const (
 	// Unlocked means Mutex.Unlock or Election.Resign.
-	Unlocked Ending = iota
+	Unlocked Ending = "unlocked"
 	// Closed means Session.Close, which gives up all that the session holds.
-	Closed
+	Closed Ending = "closed"
 )
-
-// String returns "unlocked" or "closed".
-func (e Ending) String() string {
-	switch e {
-	case Unlocked:
-		return "unlocked"
-	case Closed:
-		return "closed"
-	default:
-		return fmt.Sprintf("Ending(%d)", uint8(e))
-	}
-}
 
 // Release is one call that returned success and by which a lock was given up. One
 // that fails promises nothing.

@@ -299,17 +299,6 @@ func TestHistoriesThatContradictThemselves(t *testing.T) {
 	}
 }
 
-func TestWords(t *testing.T) {
-	for want, s := range map[string]fmt.Stringer{
-		"Lock": lockcheck.Lock, "TryLock": lockcheck.TryLock, "Campaign": lockcheck.Campaign, "Style(9)": lockcheck.Style(9),
-		"unknown": lockcheck.Unknown, "accepted": lockcheck.Accepted, "refused": lockcheck.Refused, "Outcome(9)": lockcheck.Outcome(9),
-		"unlocked": lockcheck.Unlocked, "closed": lockcheck.Closed, "Ending(9)": lockcheck.Ending(9),
-		"/lock/1a of revision 12": lockcheck.Claim{Key: "/lock/1a", Revision: 12},
-	} {
-		assert.Equal(t, want, s.String())
-	}
-}
-
 func ExampleCheck() {
 	// Contender 0 held the lock; its lease ended at revision 4, and the write that it
 	// made after that was let through.
@@ -327,7 +316,7 @@ func ExampleCheck() {
 		Through:    5,
 		Contenders: 1,
 		Attempts: []lockcheck.Attempt{
-			{Session: 0xa, Called: 1, Returned: 2, Answer: lockcheck.Taken, Claim: lockcheck.Claim{Key: "/lock/a", Revision: 2}},
+			{Style: lockcheck.Lock, Session: 0xa, Called: 1, Returned: 2, Answer: lockcheck.Taken, Claim: lockcheck.Claim{Key: "/lock/a", Revision: 2}},
 		},
 		Writes: []lockcheck.Write{
 			{Value: "one", Sent: 3, Answered: 4, Outcome: lockcheck.Accepted, Revision: 3},

@@ -114,7 +114,7 @@ func (p *program) hold(rng *rand.Rand, f flaws) {
 		if !f.forgetful {
 			p.remove(p.claim.Key)
 		}
-		p.release(p.attempt, lockcheck.Ending(rng.IntN(2)))
+		p.release(p.attempt, []lockcheck.Ending{lockcheck.Unlocked, lockcheck.Closed}[rng.IntN(2)])
 		if f.forgetful { // until it is noticed
 			p.write(p.attempt, false)
 			p.remove(p.claim.Key)

@@ -87,7 +87,7 @@ func (w *simulation) first(c lockcheck.Claim) bool {
 // attempt writes down a call that was made at some moment and returns now.
 func (w *simulation) attempt(contender int, session int64, called time.Duration, answer lockcheck.Answer, c lockcheck.Claim) int {
 	w.history.Attempts = append(w.history.Attempts, lockcheck.Attempt{
-		Contender: contender, Session: session, Called: called, Returned: w.tick(), Answer: answer, Claim: c,
+		Contender: contender, Style: lockcheck.Lock, Session: session, Called: called, Returned: w.tick(), Answer: answer, Claim: c,
 	})
 	return len(w.history.Attempts) - 1
 }

@@ -10,9 +10,9 @@ import (
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/internal/pace"
+	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/lockcheck"
-	"github.com/quorate/quorate/lab/robustness/record"
 )
 
 const (
@@ -32,9 +32,8 @@ type contender struct {
 	cfg     Config
 	locks   []lockcheck.LockKeys
 	names   []string
+	env     *robustness.Env
 	book    *book
-	rec     *record.Recorder
-	now     func() time.Duration
 	rng     *rand.Rand
 	gate    *gateway
 	client  client.Locker
@@ -113,11 +112,11 @@ func (c *contender) ensureSession() bool {
 	inTime := timer.Stop()
 	if err != nil || !inTime {
 		cancel()
-		c.book.count(func(n *Counts) { n.SessionsFailed++ })
+		c.env.Counts.Add("sessions", "not granted", 1)
 		return false
 	}
 	c.session, c.end = s, cancel
-	c.book.count(func(n *Counts) { n.Sessions++ })
+	c.env.Counts.Add("sessions", "granted", 1)
 	return true
 }
 
@@ -144,7 +143,7 @@ func (c *contender) round(ctx context.Context, p plan) error {
 	switch {
 	case ok && p.incident == crashed:
 		h.hold(ctx)
-		c.book.count(func(n *Counts) { n.Crashed++ })
+		c.env.Counts.Add("sessions", "client closed under a lock", 1)
 		return c.crash()
 	case ok:
 		h.hold(ctx)

@@ -204,7 +204,7 @@ func TestFaultyLocksAreFound(t *testing.T) {
 				}
 			}
 			result, err := Run(ctx, Config{
-				Config:        robustness.Config{Duration: 3 * time.Minute, Seed: *seed, Dir: t.TempDir()},
+				Config:        robustness.Config{Duration: 3 * time.Minute, Dir: t.TempDir()},
 				Locks:         tt.locks,
 				SettleTimeout: 2 * time.Second,
 				Connect: func(endpoints []string) (client.Locker, error) {

@@ -27,16 +27,16 @@ type holding struct {
 func (h *holding) take(ctx context.Context) bool {
 	h.handle = h.session.Handle(h.plan.style, h.names[h.plan.lock])
 	a := lockcheck.Attempt{
-		Contender: h.index, Lock: h.plan.lock, Style: h.plan.style, Session: h.session.Lease(), Called: h.now(),
+		Contender: h.index, Lock: h.plan.lock, Style: h.plan.style, Session: h.session.Lease(), Called: h.env.Now(), Answer: lockcheck.Failed,
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.plan.patience)
 	defer cancel()
 	var ended atomic.Int64
-	stop := context.AfterFunc(ctx, func() { ended.Store(int64(h.now())) })
+	stop := context.AfterFunc(ctx, func() { ended.Store(int64(h.env.Now())) })
 	a.Err = h.handle.Take(ctx)
-	a.Returned = h.now()
+	a.Returned = h.env.Now()
 	if end := time.Duration(ended.Load()); !stop() && end > 0 {
-		h.book.count(func(n *Counts) { n.Overdue = max(n.Overdue, a.Returned-end) })
+		h.env.Counts.Max("calls for a lock", "ms past their deadlines at most", int((a.Returned - end).Milliseconds()))
 	}
 	switch {
 	case a.Err == nil:
@@ -45,6 +45,7 @@ func (h *holding) take(ctx context.Context) bool {
 		a.Answer = lockcheck.Locked
 	}
 	h.attempt, h.claim = h.book.attempt(a), a.Claim
+	h.env.Counts.Add(string(a.Style), string(a.Answer), 1)
 	return a.Answer == lockcheck.Taken
 }
 
@@ -64,16 +65,16 @@ func (h *holding) hold(ctx context.Context) {
 func (h *holding) strike(ctx context.Context) {
 	switch h.plan.incident {
 	case pausedHolding:
-		h.book.count(func(c *Counts) { c.PausedHolding++ })
+		h.env.Counts.Add("pauses", "while holding", 1)
 		h.pause(func() { h.restHolding(ctx) })
 	case delayed:
-		h.book.count(func(c *Counts) { c.Delayed++ })
+		h.env.Counts.Add("pauses", "with a write on its way", 1)
 		h.delay(ctx)
 	case orphaned:
-		h.book.count(func(c *Counts) { c.Orphaned++ })
+		h.env.Counts.Add("sessions", "orphaned under a lock", 1)
 		h.session.Orphan()
 	case closed:
-		h.book.count(func(c *Counts) { c.Closed++ })
+		h.env.Counts.Add("sessions", "closed under a lock", 1)
 		h.closeSession()
 	default:
 	}
@@ -83,7 +84,7 @@ func (h *holding) strike(ctx context.Context) {
 // has the lock by then.
 func (h *holding) pauseWaiting(ctx, waiting context.Context) {
 	if pause.For(waiting, h.plan.approach) == nil {
-		h.book.count(func(c *Counts) { c.PausedWaiting++ })
+		h.env.Counts.Add("pauses", "while waiting", 1)
 		h.pause(func() { _ = pause.For(ctx, h.plan.pause) })
 	}
 }
@@ -100,8 +101,8 @@ func (h *holding) restHolding(ctx context.Context) {
 	if h.plan.outlast {
 		patient, cancel := context.WithTimeout(ctx, outlastTimeout)
 		defer cancel()
-		if h.rec.AwaitDeletion(patient, h.claim.Key, h.claim.Revision) == nil {
-			h.book.count(func(c *Counts) { c.Outlasted++ })
+		if h.env.Record.AwaitDeletion(patient, h.claim.Key, h.claim.Revision) == nil {
+			h.env.Counts.Add("pauses", "until the lock had gone", 1)
 		}
 	}
 	_ = pause.For(ctx, h.plan.pause)
@@ -123,11 +124,11 @@ func (h *holding) delay(ctx context.Context) {
 // write makes a guarded write.
 func (h *holding) write(guard client.Guard, timeout time.Duration) {
 	h.values++
-	w := lockcheck.Write{Attempt: h.attempt, Value: fmt.Sprintf("%d-%d", h.index, h.values), Sent: h.now()}
+	w := lockcheck.Write{Attempt: h.attempt, Value: fmt.Sprintf("%d-%d", h.index, h.values), Sent: h.env.Now(), Outcome: lockcheck.Unknown}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	accepted, revision, err := guard.Write(ctx, h.locks[h.plan.lock].Register, w.Value)
-	w.Answered = h.now()
+	w.Answered = h.env.Now()
 	if err == nil {
 		w.Revision, w.Outcome = revision, lockcheck.Refused
 		if accepted {
@@ -135,6 +136,7 @@ func (h *holding) write(guard client.Guard, timeout time.Duration) {
 		}
 	}
 	h.book.write(w)
+	h.env.Counts.Add("writes", string(w.Outcome), 1)
 }
 
 // give gives the lock up, by the call for it or with the session. A lock whose
@@ -150,7 +152,7 @@ func (h *holding) give() {
 		if err != nil {
 			parting = closeSession
 		} else {
-			h.book.release(lockcheck.Release{Attempt: h.attempt, Ending: lockcheck.Unlocked, Returned: h.now()})
+			h.book.release(lockcheck.Release{Attempt: h.attempt, Ending: lockcheck.Unlocked, Returned: h.env.Now()})
 			if h.plan.again {
 				h.write(guard, callTimeout)
 			}
@@ -168,6 +170,6 @@ func (h *holding) give() {
 // closeSession closes the session under the lock that was taken with it.
 func (h *holding) closeSession() {
 	if h.session.Close() == nil {
-		h.book.release(lockcheck.Release{Attempt: h.attempt, Ending: lockcheck.Closed, Returned: h.now()})
+		h.book.release(lockcheck.Release{Attempt: h.attempt, Ending: lockcheck.Closed, Returned: h.env.Now()})
 	}
 }

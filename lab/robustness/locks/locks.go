@@ -33,6 +33,9 @@ const roundTimeout = time.Minute
 // late is what a run fails with when calls outlast that.
 const late = "calls of contenders do not return, long after the last of their contexts should have ended"
 
+// Result is the result of a run.
+type Result = robustness.Outcome
+
 // workload is one run.
 type workload struct {
 	cfg        Config
@@ -43,7 +46,6 @@ type workload struct {
 	failures   []error         // of the contenders
 	rounds     <-chan struct{} // closed when all have ended
 	calm       time.Duration   // when the contenders took their last lock
-	result     Result
 }
 
 // Run takes the history of a run and checks it, see [robustness.Run].
@@ -52,9 +54,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	w := &workload{cfg: cfg, result: Result{Contenders: cfg.Contenders}}
-	w.result.Outcome, err = robustness.Run(ctx, cfg.Config, robustness.Setup{Record: true}, w)
-	return w.result, err
+	return robustness.Run(ctx, cfg.Config, robustness.Setup{Record: true}, &workload{cfg: cfg})
 }
 
 // Start makes the locks, connects the contenders and lets them contend.
@@ -66,9 +66,7 @@ func (w *workload) Start(ctx context.Context, env *robustness.Env) error {
 		w.locks = append(w.locks, lockcheck.LockKeys{Prefix: names[i] + "/", Register: fmt.Sprintf("/registers/%d", i)})
 	}
 	for i := range w.cfg.Contenders {
-		c := &contender{
-			index: i, cfg: w.cfg, locks: w.locks, names: names, book: &w.book, rec: env.Record, now: env.Now, rng: env.Rand(uint64(i)),
-		}
+		c := &contender{index: i, cfg: w.cfg, locks: w.locks, names: names, env: env, book: &w.book, rng: env.Rand(uint64(i))}
 		if err := c.connect(env.Cluster.Endpoints()); err != nil {
 			return err
 		}
@@ -120,6 +118,5 @@ func (w *workload) Check(out *robustness.Outcome) error {
 		return err
 	}
 	out.Revisions = through
-	w.result.fill(h, w.book.counts)
 	return nil
 }

@@ -2,7 +2,6 @@ package locks
 
 import (
 	"bufio"
-	"context"
 	"math/rand/v2"
 	"net"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/lockcheck"
 )
@@ -25,15 +23,6 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 	} {
 		assert.ErrorContains(t, err, want)
 	}
-}
-
-func TestRunEndsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	result, err := Run(ctx, Config{Config: robustness.Config{Dir: t.TempDir()}})
-	require.NoError(t, err)
-	assert.True(t, result.Interrupted)
-	assert.Equal(t, "nothing was checked\n", result.String())
 }
 
 func TestPlansCoverEverything(t *testing.T) {
@@ -128,27 +117,4 @@ func TestGatewayPausesAndResumes(t *testing.T) {
 func TestGatewayToNowhere(t *testing.T) {
 	_, err := openGateway([]string{echo(t), "http://bad host"})
 	require.ErrorContains(t, err, "bad host")
-}
-
-func TestResultShowsTheEvidence(t *testing.T) {
-	r := Result{
-		Outcome:    robustness.Outcome{Members: 3, Seed: 7, Duration: time.Minute, Revisions: 99, Tally: fault.Tally{Faults: map[string]int{"kill": 2}, Cuts: 5}},
-		Contenders: 16,
-		Releases:   5,
-		Counts:     Counts{Sessions: 9, SessionsFailed: 1, PausedHolding: 4, PausedWaiting: 3, Delayed: 1, Outlasted: 2, Overdue: 1500 * time.Millisecond},
-		Attempts:   map[lockcheck.Style]Answers{lockcheck.Lock: {Taken: 3}, lockcheck.TryLock: {Taken: 1, Locked: 2}, lockcheck.Campaign: {Taken: 2, Failed: 4}},
-		Writes:     Outcomes{Accepted: 10, Refused: 5, Unknown: 1},
-	}
-	assert.Equal(t, 6, r.Taken())
-	for _, want := range []string{
-		"3 members, 16 contenders, seed 7, 1m0s\n", "faults     kill 2, not injected 0, connections cut 5\n", "9 granted, 1 not granted",
-		"Lock       taken 3, locked by another 0, failed 0\n", "TryLock    taken 1, locked by another 2, failed 0\n",
-		"4 while holding and 1 with a write on its way, of these 2 until the lock had gone; 3 while waiting\n",
-		"16 guarded: accepted 10, refused 5, unknown 1\n", "returned 1.5s after their deadlines at most\n", "verdict    every promise was kept\n",
-	} {
-		assert.Contains(t, r.String(), want)
-	}
-	r.Verdict.Counts = map[lockcheck.Promise]int{lockcheck.Guarded: 2}
-	r.Verdict.Violations = []lockcheck.Violation{{Promise: lockcheck.Guarded, Message: "a write of a former holder"}}
-	assert.Contains(t, r.String(), "verdict    2 violations\n  guarded       2\n\nguarded: a write of a former holder\n")
 }

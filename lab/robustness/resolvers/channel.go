@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
@@ -27,7 +26,7 @@ type kind uint8
 
 const (
 	steady kind = iota
-	// calling channels connect to all backends and make calls all the time.
+	// calling channels connect to all backends and make calls all the time; the others connect to one.
 	calling
 	// napping channels go idle, and are woken up.
 	napping
@@ -46,40 +45,6 @@ const (
 	shortestCalls, longestCalls = 20 * time.Millisecond, 120 * time.Millisecond
 )
 
-// listening is a balancing policy that connects to nothing: only the lists matter.
-const listening = "lab_names_listening"
-
-func init() { balancer.Register(listeningBuilder{}) }
-
-type listeningBuilder struct{}
-
-func (listeningBuilder) Name() string { return listening }
-
-func (listeningBuilder) Build(cc balancer.ClientConn, _ balancer.BuildOptions) balancer.Balancer {
-	return listener{cc}
-}
-
-type listener struct{ cc balancer.ClientConn }
-
-func (l listener) UpdateClientConnState(state balancer.ClientConnState) error {
-	if len(state.ResolverState.Endpoints) == 0 {
-		return balancer.ErrBadResolverState
-	}
-	l.cc.UpdateState(balancer.State{ConnectivityState: connectivity.Connecting, Picker: waiting{}})
-	return nil
-}
-
-func (listener) ResolverError(error)                                        {}
-func (listener) UpdateSubConnState(balancer.SubConn, balancer.SubConnState) {}
-func (listener) ExitIdle()                                                  {}
-func (listener) Close()                                                     {}
-
-type waiting struct{}
-
-func (waiting) Pick(balancer.PickInfo) (balancer.PickResult, error) {
-	return balancer.PickResult{}, balancer.ErrNoSubConnAvailable
-}
-
 // channel is a gRPC channel, or the next one in its place.
 type channel struct {
 	kind   kind
@@ -92,7 +57,7 @@ type channel struct {
 
 func newChannel(i int, b resolver.Builder, targets []string, dial func(context.Context, string) (net.Conn, error), rng *rand.Rand) *channel {
 	c := &channel{kind: kinds[i%len(kinds)], target: targets[i/len(kinds)%len(targets)]}
-	policy := listening
+	policy := "pick_first"
 	if c.kind == calling {
 		policy = "quorate_round_robin"
 	}
@@ -154,9 +119,6 @@ func (c *channel) call(ctx context.Context) error {
 }
 
 var errClosed = errors.New("the channel is closed")
-
-// calls counts calls of a trial.
-type calls struct{ made, repeated int }
 
 // keepCalling makes calls until ctx ends.
 func (t *trial) keepCalling(ctx context.Context, c *channel, rng *rand.Rand) {

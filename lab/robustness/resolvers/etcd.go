@@ -2,9 +2,7 @@ package resolvers
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -17,8 +15,9 @@ import (
 	"google.golang.org/grpc/stats"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/clientv3/naming/endpoints"
 	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
@@ -30,81 +29,79 @@ const (
 	prefix                    = service + "/"
 )
 
-// etcdSource is a cluster in which the backends are registered.
+// etcdSource is the cluster of the run, in which the backends are registered.
 type etcdSource struct {
-	cluster *lab.Cluster
 	scene   fault.Scene
 	log     log
+	direct  *clientv3.Client // past the links
+	manager endpoints.Manager
+	listed  []string
 
 	mu      sync.Mutex
 	clients []*clientv3.Client
 }
 
-func newEtcd(ctx context.Context, cfg Config, rng *rand.Rand, note func(string)) (source, error) {
-	cluster, err := lab.Start(ctx, lab.Config{Members: cfg.Members, Dir: cfg.Dir})
-	if err != nil {
-		return nil, fmt.Errorf("start the cluster: %w", err)
+func newEtcd(env *robustness.Env, rng *rand.Rand) (source, error) {
+	s := &etcdSource{scene: fault.Scene{Cluster: env.Cluster, Rand: rng, Note: env.Note, Hold: time.Second}}
+	members := make([]string, len(env.Cluster.Members()))
+	for i, m := range env.Cluster.Members() {
+		members[i] = m.DirectEndpoint()
 	}
-	return &etcdSource{cluster: cluster, scene: fault.Scene{Cluster: cluster, Rand: rng, Note: note, Hold: time.Second}}, nil
+	var err error
+	if s.direct, err = s.connect(members); err != nil {
+		return nil, err
+	}
+	s.manager, err = endpoints.NewManager(s.direct, service)
+	return s, err
+}
+
+// connect connects a client, which is closed with the source.
+func (s *etcdSource) connect(to []string, opts ...grpc.DialOption) (*clientv3.Client, error) {
+	client, err := clientv3.New(clientv3.Config{Endpoints: to, DialTimeout: dialTimeout, Logger: zap.NewNop(), DialOptions: opts})
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clients = append(s.clients, client)
+	return client, nil
 }
 
 func (s *etcdSource) builder(removalDelay time.Duration) (resolver.Builder, []string, error) {
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: s.cluster.Endpoints(), DialTimeout: dialTimeout, Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithStatsHandler(arriving{&s.log})},
-	})
+	client, err := s.connect(s.scene.Cluster.Endpoints(), grpc.WithStatsHandler(arriving{&s.log}))
 	if err != nil {
 		return nil, nil, err
 	}
-	s.mu.Lock()
-	s.clients = append(s.clients, client)
-	s.mu.Unlock()
 	b, err := etcd.NewBuilder(client, etcd.Config{MassRemovalDelay: removalDelay})
 	return b, []string{"etcd:///" + service}, err
 }
 
-// list writes the registrations, past the links.
+// list writes the registrations in one transaction, again if its outcome is unknown.
 func (s *etcdSource) list(addresses []string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
-	defer cancel()
-	var last error
-	for _, m := range append(s.cluster.Members(), s.cluster.Members()...) {
-		if last = write(ctx, pb.NewKVClient(m.Conn()), addresses); last == nil {
-			return nil
-		}
-	}
-	return last
-}
-
-// write puts what is missing and deletes what is too much, in one transaction.
-func write(ctx context.Context, kv pb.KVClient, addresses []string) error {
-	had, err := kv.Range(ctx, &pb.RangeRequest{Key: []byte(prefix), RangeEnd: []byte(clientv3.GetPrefixRangeEnd(prefix)), KeysOnly: true})
-	if err != nil {
-		return err
-	}
-	txn := &pb.TxnRequest{}
-	known := make(map[string]bool)
-	for _, pair := range had.Kvs {
-		known[string(pair.Key)] = true
-		if !slices.Contains(addresses, string(pair.Key[len(prefix):])) {
-			txn.Success = append(txn.Success, &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{
-				RequestDeleteRange: &pb.DeleteRangeRequest{Key: pair.Key},
-			}})
-		}
-	}
+	var updates []*endpoints.UpdateWithOpts
 	for _, address := range addresses {
-		if known[prefix+address] {
-			continue
+		if !slices.Contains(s.listed, address) {
+			updates = append(updates, endpoints.NewAddUpdateOpts(prefix+address, endpoints.Endpoint{Addr: address}))
 		}
-		value, err := json.Marshal(struct{ Addr string }{address})
-		if err != nil {
-			return err
-		}
-		txn.Success = append(txn.Success, &pb.RequestOp{Request: &pb.RequestOp_RequestPut{
-			RequestPut: &pb.PutRequest{Key: []byte(prefix + address), Value: value},
-		}})
 	}
-	_, err = kv.Txn(ctx, txn)
+	for _, address := range s.listed {
+		if !slices.Contains(addresses, address) {
+			updates = append(updates, endpoints.NewDeleteUpdateOpts(prefix+address))
+		}
+	}
+	if len(updates) == 0 {
+		return nil
+	}
+	err := within(writeTimeout, func(ctx context.Context) error {
+		for {
+			if err := s.manager.Update(ctx, updates); err == nil || ctx.Err() != nil {
+				return err
+			}
+		}
+	})
+	if err == nil {
+		s.listed = slices.Clone(addresses)
+	}
 	return err
 }
 
@@ -112,9 +109,11 @@ func (s *etcdSource) faults() []disturbance {
 	all := falseLists()
 	for _, f := range fault.Disturbances() {
 		all = append(all, disturbance{
-			name:  f.Name,
-			begin: func() error { return within(func(ctx context.Context) error { return f.Inject(ctx, s.scene) }) },
-			end:   s.heal,
+			name: f.Name,
+			begin: func() error {
+				return within(healTimeout, func(ctx context.Context) error { return f.Inject(ctx, s.scene) })
+			},
+			end: s.heal,
 		})
 	}
 	return append(all, disturbance{name: "clients-cut-compacted", open: true, begin: s.cut, end: func() error {
@@ -123,16 +122,16 @@ func (s *etcdSource) faults() []disturbance {
 }
 
 func (s *etcdSource) cut() error {
-	for _, m := range s.cluster.Members() {
-		s.cluster.ClientLink(m).Cut()
+	for _, m := range s.scene.Cluster.Members() {
+		s.scene.Cluster.ClientLink(m).Cut()
 	}
 	return nil
 }
 
 // compact forgets all history.
 func (s *etcdSource) compact() error {
-	return within(func(ctx context.Context) error {
-		kv := pb.NewKVClient(s.cluster.Members()[0].Conn())
+	return within(healTimeout, func(ctx context.Context) error {
+		kv := pb.NewKVClient(s.scene.Cluster.Members()[0].Conn())
 		now, err := kv.Range(ctx, &pb.RangeRequest{Key: []byte(prefix), CountOnly: true})
 		if err != nil {
 			return err
@@ -143,11 +142,11 @@ func (s *etcdSource) compact() error {
 }
 
 func (s *etcdSource) heal() error {
-	return within(func(ctx context.Context) error { return fault.Heal(ctx, s.scene) })
+	return within(healTimeout, func(ctx context.Context) error { return fault.Heal(ctx, s.scene) })
 }
 
-func within(do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), healTimeout)
+func within(timeout time.Duration, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	return do(ctx)
 }
@@ -163,7 +162,7 @@ func (s *etcdSource) close() error {
 	for _, c := range s.clients {
 		err = errors.Join(err, c.Close())
 	}
-	return errors.Join(err, s.cluster.Close())
+	return err
 }
 
 // arriving notes the connections and the requests of a client.

@@ -3,8 +3,6 @@
 package resolvers
 
 import (
-	"bytes"
-	"context"
 	"testing"
 	"time"
 
@@ -13,6 +11,7 @@ import (
 	"google.golang.org/grpc/resolver"
 
 	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/internal/soaktest"
 )
 
 // spoiled is a builder whose resolvers talk to channels through something that breaks promises.
@@ -75,19 +74,6 @@ func forget(b resolver.Builder, another func() (resolver.Builder, error)) resolv
 	return forgetting{b, another}
 }
 
-// alarm calls a run off when the next fault begins after a violation was found.
-type alarm struct {
-	cancel context.CancelFunc
-	found  func() bool
-}
-
-func (a alarm) Write(p []byte) (int, error) {
-	if bytes.Contains(p, []byte(", for ")) && a.found() {
-		a.cancel()
-	}
-	return len(p), nil
-}
-
 // TestMistakesAreFound has resolvers break promises. Each is found out within seconds.
 func TestMistakesAreFound(t *testing.T) {
 	dns, kubernetes := []string{"dns"}, []string{"kubernetes"}
@@ -105,34 +91,12 @@ func TestMistakesAreFound(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
+			ctx, base := soaktest.Until(t, func(c *robustness.Counts) bool { return c.Of("violations", string(tt.promise)) > 0 })
 			cfg := tt.cfg
-			cfg.Duration, cfg.Seed, cfg.Channels, cfg.giveUpAfter = 3*time.Minute, *seed, 20, 2*time.Second
-			var r *run
-			cfg.Log = alarm{cancel, func() bool { return r.violations(tt.promise) > 0 }}
-			cfg, err := cfg.complete()
+			cfg.Config, cfg.Channels, cfg.giveUpAfter = base, 20, 2*time.Second
+			result, err := run(ctx, cfg)
 			require.NoError(t, err)
-			r = newRun(cfg)
-			require.NoError(t, r.inTrials(ctx))
-			assert.Positive(t, r.result.Verdict.Counts[tt.promise], "%v", r.result)
-			for _, v := range r.result.Verdict.Violations {
-				if v.Promise == tt.promise {
-					t.Log(v.Message)
-					break
-				}
-			}
+			assert.Positive(t, result.Verdict.Counts[tt.promise], "%v", result)
 		})
 	}
-}
-
-// violations returns how many of a promise were found so far.
-func (r *run) violations(p robustness.Promise) int {
-	n := 0
-	for _, t := range r.trials {
-		t.mu.Lock()
-		n += t.verdict.Counts[p]
-		t.mu.Unlock()
-	}
-	return n
 }

@@ -1,6 +1,7 @@
 package resolvers
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ type observer struct {
 	resolver string
 	bound    time.Duration
 	stalls   *stalls
+	counts   *robustness.Counts
 
 	mu         sync.Mutex
 	verdict    robustness.Verdict
@@ -27,7 +29,6 @@ type observer struct {
 	views      map[*view]bool  // of open channels
 	opened     timesOf         // from the beginning of a channel to its list
 	seen       timesOf         // from the truth to a channel that has all of it
-	calls      calls
 }
 
 // view is what a channel knows between Build and Close.
@@ -44,6 +45,12 @@ type view struct {
 type timesOf struct{ all []time.Duration }
 
 func (t *timesOf) add(d time.Duration) { t.all = append(t.all, d) }
+
+// violated adds a violation, and counts it while the run goes on.
+func (o *observer) violated(p robustness.Promise, format string, args ...any) {
+	o.verdict.Add(p, "%s: %s", o.resolver, fmt.Sprintf(format, args...))
+	o.counts.Add("violations", string(p), 1)
+}
 
 // excuse returns the time between two moments without that in which this process did not run.
 func (o *observer) excuse(from, to time.Time) time.Duration {
@@ -119,7 +126,7 @@ func (o *observer) update(v *view, endpoints []resolver.Endpoint) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(list) == 0 {
-		o.verdict.Add(Serving, "%s: a channel was told that there is no backend; there are %d", o.resolver, len(o.truth))
+		o.violated(Serving, "a channel was told that there is no backend; there are %d", len(o.truth))
 	}
 	if v.listed.IsZero() {
 		o.waitsLocked(v)
@@ -131,8 +138,8 @@ func (o *observer) update(v *view, endpoints []resolver.Endpoint) {
 	v.list = list
 	o.compareLocked(v, now)
 	if missing := o.missing(v); o.strict && missing > 0 && now.Sub(o.falseSince) < removalDelay {
-		o.verdict.Add(Doubt, "%s: a channel gave up %d of %d backends %v after the source had left them out",
-			o.resolver, missing, len(o.truth), now.Sub(o.falseSince).Round(time.Millisecond))
+		o.violated(Doubt, "a channel gave up %d of %d backends %v after the source had left them out",
+			missing, len(o.truth), now.Sub(o.falseSince).Round(time.Millisecond))
 	}
 }
 
@@ -144,8 +151,8 @@ func (o *observer) waitsLocked(v *view) {
 	now := time.Now()
 	if waited := o.excuse(v.built, now); waited > o.bound {
 		v.accused = true
-		o.verdict.Add(Serving, "%s: a channel that opened or woke up had no backends for %v, although its builder knew some",
-			o.resolver, waited.Round(time.Millisecond))
+		o.violated(Serving, "a channel that opened or woke up had no backends for %v, although its builder knew some",
+			waited.Round(time.Millisecond))
 	}
 }
 
@@ -245,11 +252,11 @@ func (o *observer) evaluate(after string) {
 		}
 		limit := o.bound + o.extra
 		if late := o.excuse(since, all); late > limit {
-			o.verdict.Add(Current, "%s: %v after %s a channel has %d of %d backends; %v is allowed%s",
-				o.resolver, late.Round(time.Millisecond), after, len(o.truth)-o.missing(v), len(o.truth), limit, never(v.all))
+			o.violated(Current, "%v after %s a channel has %d of %d backends; %v is allowed%s",
+				late.Round(time.Millisecond), after, len(o.truth)-o.missing(v), len(o.truth), limit, never(v.all))
 		} else if late := o.excuse(since, same); late > limit+o.removal {
-			o.verdict.Add(Current, "%s: %v after %s a channel still has %d backends that are gone; %v is allowed%s",
-				o.resolver, late.Round(time.Millisecond), after, len(v.list)-len(o.truth), limit+o.removal, never(v.same))
+			o.violated(Current, "%v after %s a channel still has %d backends that are gone; %v is allowed%s",
+				late.Round(time.Millisecond), after, len(v.list)-len(o.truth), limit+o.removal, never(v.same))
 		}
 	}
 }
@@ -265,10 +272,10 @@ func never(at time.Time) string {
 func (o *observer) called(began time.Time, attempts int, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.calls.made++
-	o.calls.repeated += max(attempts-1, 0)
+	o.counts.Add(o.resolver+" calls", "made", 1)
+	o.counts.Add(o.resolver+" calls", "attempts repeated", max(attempts-1, 0))
 	if waited := o.excuse(began, time.Now()); err != nil && waited >= callTimeout {
-		o.verdict.Add(Calls, "%s: the calls of a channel failed for %v: %v", o.resolver, waited.Round(time.Millisecond), err)
+		o.violated(Calls, "the calls of a channel failed for %v: %v", waited.Round(time.Millisecond), err)
 	}
 }
 

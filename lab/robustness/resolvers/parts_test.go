@@ -73,34 +73,9 @@ func TestChangesOfBackends(t *testing.T) {
 	assert.Positive(t, removals)
 }
 
-func TestResultInWords(t *testing.T) {
-	assert.Equal(t, "nothing was checked\n", Result{}.String())
-	r := Result{
-		Outcome:  robustness.Outcome{Seed: 7, Duration: time.Minute},
-		Channels: 100,
-		Stalled:  time.Second,
-		Trials: []Trial{
-			{
-				Resolver: "dns", Faults: map[string]int{"slow": 2, "refused": 1}, Changes: 3, Calls: 5, Repeated: 1, Mean: 1.25, Peak: 4, Tenth: 2,
-				Seen: Times{Count: 300, Median: time.Millisecond, P99: 2 * time.Millisecond, Longest: 3 * time.Millisecond},
-			},
-			{Resolver: "static"},
-		},
-	}
-	for _, want := range []string{
-		"100 channels over each resolver, the process stalled for 1s, seed 7, 1m0s\n", "faults refused 1, slow 2\n",
-		"changes 3, seen by channels 300 times, median 1ms, p99 2ms, longest 3ms\n", "calls 5, repeated attempts 1\n",
-		"arrivals 1.2 a second, after a return at most 4 in a second, 2 in a tenth\n", "verdict    every promise was kept\n",
-	} {
-		assert.Contains(t, r.String(), want)
-	}
-	r.Verdict.Add(Serving, "dns: a channel without backends")
-	assert.Contains(t, r.String(), "verdict    1 violations\n  serving       1\n\nserving: dns: a channel without backends\n")
-}
-
 // A new backend cannot be listed before the source knows it; one that a false list leaves out must be.
 func TestOnlyKnownRemovalsCountAsAccepted(t *testing.T) {
-	o := &observer{resolver: "dns", bound: time.Minute, stalls: &stalls{}, views: map[*view]bool{}}
+	o := &observer{resolver: "dns", bound: time.Minute, stalls: &stalls{}, counts: &robustness.Counts{}, views: map[*view]bool{}}
 	list := func(addresses ...string) (endpoints []resolver.Endpoint) {
 		for _, address := range addresses {
 			endpoints = append(endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: address}}})

@@ -1,8 +1,8 @@
-// Package resolvers has many channels resolve names while the sources of the names fail, for as long
-// as the configuration says, and checks that all keep their backends.
+// Package resolvers is the workload of package robustness that has many channels resolve names while the sources of the
+// names fail, and checks that all keep their backends.
 //
-// [Run] has one trial for each resolver: a source, real backends that come and go, and channels. The
-// sources are a DNS server, an etcd cluster of real processes, and an API server in memory; they are
+// There is a trial for each resolver: a source, real backends that are added and removed, and channels. The
+// sources are a DNS server, the etcd cluster of the run, and an API server in memory; they are
 // dead, slow, restarted and compacted, refuse, or name nothing or a part of the backends, in an order
 // that the seed gives. Of the channels some make calls, some nap and are woken up, some are closed and
 // opened again, and now and then all are; in the middle of faults too.
@@ -16,7 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,118 +25,128 @@ import (
 	"github.com/quorate/quorate/lab/robustness"
 )
 
-// run is one run.
-type run struct {
-	*robustness.Log
-	cfg    Config
-	began  time.Time
-	stalls stalls
-	trials []*trial
-	result Result
+// The promises.
+const (
+	// Serving means that no channel is without backends once its builder had some.
+	Serving robustness.Promise = "serving"
+	// Doubt means that the disappearance of most backends is not taken over at once.
+	Doubt robustness.Promise = "doubt"
+	// Current means that a channel has the current list soon after a change, and after the
+	// source is back.
+	Current robustness.Promise = "current"
+	// Calls means that calls do not fail while backends serve.
+	Calls robustness.Promise = "calls"
+	// Spread means that a source which is back is not overrun.
+	Spread robustness.Promise = "spread"
+	// Clean means that nothing is left when all is closed.
+	Clean robustness.Promise = "clean"
+)
+
+// Result is the result of a run.
+type Result = robustness.Outcome
+
+// workload is one run.
+type workload struct {
+	cfg      Config
+	env      *robustness.Env
+	began    time.Time
+	stalls   stalls
+	watching sync.WaitGroup // for stalls
+	closed   chan struct{}
+	trials   []*trial
 }
 
-// Run takes the channels of each resolver through faults of its source. The error says why the run
-// could not go on; a promise that was broken is no error, see the result's Verdict. The end of ctx
-// ends the run early, which is no error either.
-//
-// When Run returns, all sources are gone with their processes, ports and files.
+// Run takes the channels of each resolver through faults of its source, see [robustness.Run].
 func Run(ctx context.Context, cfg Config) (Result, error) {
+	before := goleak.IgnoreCurrent()
+	result, err := run(ctx, cfg)
+	if err == nil && result.Checked() {
+		if left := robustness.Leaked(before); left != nil {
+			result.Verdict.Add(Clean, "%v", left)
+		}
+	}
+	return result, err
+}
+
+// run runs without a look at what is left.
+func run(ctx context.Context, cfg Config) (Result, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
 		return Result{}, err
 	}
-	before := goleak.IgnoreCurrent()
-	r := newRun(cfg)
-	err = r.inTrials(ctx)
-	if err == nil && r.result.Checked() {
-		if left := robustness.Leaked(before); left != nil {
-			r.result.Verdict.Add(Clean, "%v", left)
+	w := &workload{cfg: cfg, closed: make(chan struct{})}
+	return robustness.Run(ctx, cfg.Config, robustness.Setup{Schedule: w.disturb}, w)
+}
+
+// Start starts the sources, the backends and the channels.
+func (w *workload) Start(_ context.Context, env *robustness.Env) error {
+	w.env, w.began = env, time.Now()
+	w.watching.Go(func() { w.stalls.watch(w.closed) })
+	for i, name := range w.cfg.Resolvers {
+		t := &trial{
+			observer: &observer{resolver: name, bound: w.cfg.Bound, stalls: &w.stalls, counts: env.Counts, views: map[*view]bool{}},
+			cfg:      w.cfg, env: env, rng: env.Rand(uint64(i) << 16), backends: backends{servers: map[string]*backend{}},
 		}
-	}
-	return r.result, err
-}
-
-func newRun(cfg Config) *run {
-	return &run{
-		Log: robustness.NewLog(cfg.Log), cfg: cfg, began: time.Now(),
-		result: Result{Outcome: robustness.Outcome{Seed: cfg.Seed, Members: cfg.Members}, Channels: cfg.Channels},
-	}
-}
-
-// inTrials runs without a look at what is left.
-func (r *run) inTrials(ctx context.Context) error {
-	done := make(chan struct{})
-	var watching sync.WaitGroup
-	watching.Go(func() { r.stalls.watch(done) })
-	err := r.all(ctx)
-	close(done)
-	watching.Wait()
-	r.result.Interrupted = ctx.Err() != nil
-	return err
-}
-
-// all runs the trials side by side.
-func (r *run) all(ctx context.Context) error {
-	r.Note(fmt.Sprintf("starting %q with %d channels each, seed %d", r.cfg.Resolvers, r.cfg.Channels, r.cfg.Seed))
-	for i, name := range r.cfg.Resolvers {
-		t, err := r.trial(ctx, name, uint64(i))
-		if err != nil {
-			for _, t := range r.trials {
-				err = errors.Join(err, t.source.close())
-			}
-			if ctx.Err() != nil {
-				return nil
-			}
-			return fmt.Errorf("start the source of %s: %w", name, err)
+		w.trials = append(w.trials, t)
+		if err := t.start(); err != nil {
+			return fmt.Errorf("start %s: %w", name, err)
 		}
-		r.trials = append(r.trials, t)
-	}
-	limited, cancel := context.WithTimeout(ctx, r.cfg.Duration)
-	defer cancel()
-	results, errs := make([]Trial, len(r.trials)), make([]error, len(r.trials))
-	var running sync.WaitGroup
-	for i, t := range r.trials {
-		running.Go(func() {
-			results[i], errs[i] = t.run(limited)
-			if errs[i] != nil {
-				errs[i] = fmt.Errorf("%s: %w", t.resolver, errs[i])
-				cancel()
-			}
-		})
-	}
-	running.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	r.result.Duration, r.result.Trials = r.Now(), results
-	r.result.Stalled = r.stalls.between(r.began, time.Now())
-	for _, t := range r.trials {
-		r.result.Verdict.Merge(t.verdict)
 	}
 	return nil
 }
 
-// trial starts the source of a resolver.
-func (r *run) trial(ctx context.Context, name string, stream uint64) (*trial, error) {
-	rng := rand.New(rand.NewPCG(r.cfg.Seed, stream<<32))
-	var s source
+// disturb runs the trials side by side, until ctx ends or one fails.
+func (w *workload) disturb(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make([]error, len(w.trials))
+	<-robustness.Go(len(w.trials), func(i int) {
+		if err := w.trials[i].run(ctx); err != nil {
+			errs[i] = fmt.Errorf("%s: %w", w.trials[i].resolver, err)
+			cancel()
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// Stop implements [robustness.Workload]: the trials have ended.
+func (w *workload) Stop() error { return nil }
+
+// Settle implements [robustness.Workload]: a trial waits for its channels after each change.
+func (w *workload) Settle() error { return nil }
+
+// Close implements [robustness.Workload].
+func (w *workload) Close() error {
+	close(w.closed)
+	w.watching.Wait()
 	var err error
-	switch name {
-	case "dns":
-		s, err = newDNS()
-	case "etcd":
-		s, err = newEtcd(ctx, r.cfg, rng, r.Note)
-	case "kubernetes":
-		s, err = newKubernetes()
-	case "static":
-		s = &staticSource{}
+	for _, t := range w.trials {
+		err = errors.Join(err, t.close())
 	}
-	if err != nil {
-		return nil, err
+	return err
+}
+
+// Check collects what was found while the run went on, and checks what arrived at the sources.
+func (w *workload) Check(out *robustness.Outcome) error {
+	ran := time.Since(w.began)
+	for _, t := range w.trials {
+		t.checkArrivals(ran)
+		t.seen.count(out.Counts, t.resolver+" changes")
+		t.opened.count(out.Counts, t.resolver+" opened")
+		out.Verdict.Merge(t.verdict)
 	}
-	return &trial{
-		observer: &observer{resolver: name, bound: r.cfg.Bound, stalls: &r.stalls, views: map[*view]bool{}},
-		cfg:      r.cfg, rng: rng, source: s, note: r.Note,
-		backends: backends{servers: map[string]*backend{}}, faults: map[string]int{},
-	}, nil
+	out.Counts.Add("process", "ms stalled", int(w.stalls.between(w.began, time.Now()).Milliseconds()))
+	return nil
+}
+
+// count counts times, in milliseconds.
+func (t *timesOf) count(counts *robustness.Counts, subject string) {
+	if len(t.all) == 0 {
+		return
+	}
+	slices.Sort(t.all)
+	for what, share := range map[string]float64{"ms median": 0.5, "ms p99": 0.99, "ms longest": 1} {
+		counts.Add(subject, what, int(t.all[int(share*float64(len(t.all)-1))].Milliseconds()))
+	}
+	counts.Add(subject, "seen by channels", len(t.all))
 }

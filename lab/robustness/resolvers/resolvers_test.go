@@ -4,6 +4,7 @@ package resolvers
 
 import (
 	"flag"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,31 +12,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/internal/soaktest"
 )
 
-var (
-	seed     = flag.Uint64("seed", 1, "seed of the runs")
-	duration = flag.Duration("names", 20*time.Second, "how long TestNames injects faults")
-	bound    = flag.Duration("bound", 5*time.Second, "how long channels may take in TestNames, on a machine that is busy")
-	only     = flag.String("resolver", "", "the resolver under test in TestNames, default all")
-)
+var bound = flag.Duration("bound", 5*time.Second, "how long channels may take in TestNames, on a machine that is busy")
 
 // TestNames is the short form of "quorate-lab soak resolvers".
 func TestNames(t *testing.T) {
-	cfg := Config{Config: robustness.Config{Duration: *duration, Seed: *seed, Dir: t.TempDir(), Log: t.Output()}, Bound: *bound}
-	if *only != "" {
-		cfg.Resolvers = []string{*only}
-	}
-	result, err := Run(t.Context(), cfg)
+	ctx, cfg := soaktest.Short(t, func(c *robustness.Counts) bool {
+		return !slices.ContainsFunc(Resolvers(), func(name string) bool {
+			return c.Of(name+" calls", "made") < 20 || name != "static" && c.Of(name+" changes", "made") < 2
+		})
+	})
+	result, err := Run(ctx, Config{Config: cfg, Bound: *bound})
 	require.NoError(t, err)
 	require.True(t, result.Verdict.OK(), "%v", result)
 	t.Log("\n" + result.String())
-	for _, trial := range result.Trials {
-		assert.Positive(t, trial.Calls, trial.Resolver)
-		assert.Positive(t, trial.Opened.Count, trial.Resolver)
-		if trial.Resolver != "static" {
-			assert.NotEmpty(t, trial.Faults, trial.Resolver)
-			assert.Positive(t, trial.Seen.Count, trial.Resolver)
+	for _, name := range Resolvers() {
+		assert.Positive(t, result.Counts.Of(name+" calls", "made"), name)
+		assert.Positive(t, result.Counts.Of(name+" opened", "seen by channels"), name)
+		if name != "static" {
+			assert.Positive(t, result.Counts.Of(name+" changes", "seen by channels"), name)
 		}
 	}
 }

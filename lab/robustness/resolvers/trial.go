@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/internal/pace"
+	"github.com/quorate/quorate/lab/robustness"
 )
 
 const (
@@ -37,21 +37,19 @@ const (
 	peakToMean = 3
 )
 
-// trial is the run of one resolver.
+// trial is the part of a run that belongs to one resolver.
 type trial struct {
 	*observer
 	cfg      Config
+	env      *robustness.Env
 	rng      *rand.Rand
 	source   source
-	note     func(string)
 	backends backends
 
 	live     []string // backends that the source is to name
 	sizes    []size   // of live, lately
 	channels []*channel
-	awake    sync.Mutex // held while channels are opened and closed
-	faults   map[string]int
-	changes  int
+	awake    sync.Mutex  // held while channels are opened and closed
 	returns  []time.Time // of the source
 	upcoming []disturbance
 }
@@ -62,45 +60,44 @@ type size struct {
 	n     int
 }
 
-// run runs the trial until ctx ends, closes all that it opened, and returns its result.
-func (t *trial) run(ctx context.Context) (result Trial, err error) {
-	began := time.Now()
-	defer func() {
-		for _, c := range t.channels {
-			err = errors.Join(err, c.close())
-		}
-		result = t.result(time.Since(began))
-		err = errors.Join(err, t.source.close())
-		t.backends.stop(nil)
-	}()
-	if err := t.start(); err != nil {
-		return result, err
-	}
-	var beside sync.WaitGroup
-	defer beside.Wait()
+// run uses the channels and disturbs the source until ctx ends.
+func (t *trial) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	var used error
+	var beside sync.WaitGroup
+	beside.Go(func() { used = t.useChannels(ctx, rand.New(rand.NewPCG(t.cfg.Seed, uint64(len(t.channels))))) })
 	for i, c := range t.channels {
 		if c.kind == calling {
-			rng := rand.New(rand.NewPCG(t.cfg.Seed, uint64(i)))
-			beside.Go(func() { t.keepCalling(ctx, c, rng) })
+			beside.Go(func() { t.keepCalling(ctx, c, rand.New(rand.NewPCG(t.cfg.Seed, uint64(i)))) })
 		}
 	}
-	used := make(chan error, 1)
-	rng := rand.New(rand.NewPCG(t.cfg.Seed, uint64(len(t.channels))))
-	beside.Go(func() { used <- t.useChannels(ctx, rng) })
-	err = t.disturb(ctx)
+	err := t.disturb(ctx)
 	cancel()
-	return result, errors.Join(err, <-used)
+	beside.Wait()
+	return errors.Join(err, used)
 }
 
-// start starts backends and opens channels, and waits until all have the list.
-func (t *trial) start() error {
-	addresses, err := t.backends.start((fewest + most) / 2)
-	if err != nil {
+// close closes all that start opened.
+func (t *trial) close() error {
+	var err error
+	for _, c := range t.channels {
+		err = errors.Join(err, c.close())
+	}
+	if t.source != nil {
+		err = errors.Join(err, t.source.close())
+	}
+	t.backends.stop(nil)
+	return err
+}
+
+// start starts the source and backends, opens channels, and waits until all have the list.
+func (t *trial) start() (err error) {
+	if t.source, err = t.newSource(); err != nil {
 		return err
 	}
-	t.live = addresses
+	if t.live, err = t.backends.start((fewest + most) / 2); err != nil {
+		return err
+	}
 	t.set(t.live)
 	if err := t.source.list(t.live); err != nil {
 		return err
@@ -112,6 +109,19 @@ func (t *trial) start() error {
 	t.await("the start")
 	t.seen = timesOf{}
 	return nil
+}
+
+func (t *trial) newSource() (source, error) {
+	switch t.resolver {
+	case "dns":
+		return newDNS()
+	case "etcd":
+		return newEtcd(t.env, t.rng)
+	case "kubernetes":
+		return newKubernetes()
+	default:
+		return &staticSource{}, nil
+	}
 }
 
 // openAll makes a builder and opens the channels.
@@ -195,18 +205,28 @@ func (t *trial) disturb(ctx context.Context) error {
 
 // listChange changes the backends, tells the source, and waits until all channels have them.
 func (t *trial) listChange(extra time.Duration, after string) error {
-	removal, err := t.change()
+	removal, err := t.changeAndList()
 	if err != nil {
 		return err
-	}
-	t.set(t.live)
-	if err := t.source.list(t.live); err != nil {
-		return fmt.Errorf("change the backends: %w", err)
 	}
 	t.listedTruly(t.source.patience()+extra, removal)
 	t.await(after)
 	t.backends.stop(t.live)
 	return nil
+}
+
+// changeAndList changes the backends, and tells the source. It returns how much longer the resolvers may keep those that
+// are removed.
+func (t *trial) changeAndList() (removal time.Duration, err error) {
+	if removal, err = t.change(); err != nil {
+		return 0, err
+	}
+	t.counts.Add(t.resolver+" changes", "made", 1)
+	t.set(t.live)
+	if err := t.source.list(t.live); err != nil {
+		return 0, fmt.Errorf("change the backends: %w", err)
+	}
+	return removal, nil
 }
 
 // await waits until all channels have the list, and reports those that take too long.
@@ -220,13 +240,13 @@ func (t *trial) await(after string) {
 // inject injects a fault into the source for a while. Then the backends change, so that a channel with the
 // new list has an answer of the source after the fault.
 func (t *trial) inject(ctx context.Context, d disturbance) error {
-	t.faults[d.name]++
+	t.counts.Add(t.resolver+" faults", d.name, 1)
 	hold := pace.Between(t.rng, shortestHold, longestHold)
 	if d.falseList == nil && t.rng.IntN(8) == 0 {
 		hold += pace.Between(t.rng, 0, longOutage)
 	}
 	asleep := t.rng.IntN(4) == 0
-	t.note(fmt.Sprintf("%s: %s, for %v", t.resolver, d.name, hold.Round(time.Millisecond)))
+	t.env.Note(fmt.Sprintf("%s: %s, for %v", t.resolver, d.name, hold.Round(time.Millisecond)))
 	if err := t.hold(ctx, d, hold, asleep); err != nil {
 		return err
 	}
@@ -240,7 +260,7 @@ func (t *trial) inject(ctx context.Context, d disturbance) error {
 // hold begins a fault, holds it, and returns.
 func (t *trial) hold(ctx context.Context, d disturbance, hold time.Duration, asleep bool) error {
 	if err := d.begin(); err != nil {
-		t.note(err.Error())
+		t.env.Note(err.Error())
 	}
 	if d.falseList != nil {
 		t.listedFalsely(!asleep)
@@ -255,12 +275,8 @@ func (t *trial) hold(ctx context.Context, d disturbance, hold time.Duration, asl
 		}
 	}
 	if d.open {
-		if _, err := t.change(); err != nil {
+		if _, err := t.changeAndList(); err != nil {
 			return err
-		}
-		t.set(t.live)
-		if err := t.source.list(t.live); err != nil {
-			return fmt.Errorf("change the backends: %w", err)
 		}
 	}
 	_ = pause.For(ctx, hold/2)
@@ -271,7 +287,6 @@ func (t *trial) hold(ctx context.Context, d disturbance, hold time.Duration, asl
 // replaced. Those that are removed serve until no channel uses them. It returns how much longer
 // the resolvers may keep these.
 func (t *trial) change() (removal time.Duration, err error) {
-	t.changes++
 	now := time.Now()
 	t.sizes = slices.DeleteFunc(append(t.sizes, size{now, len(t.live)}), func(s size) bool {
 		return now.Sub(s.until) > 2*removalDelay+longOutage
@@ -309,28 +324,25 @@ func (t *trial) change() (removal time.Duration, err error) {
 	return 0, nil
 }
 
-// result sums up the trial, and checks what arrived at the source. All is closed.
-func (t *trial) result(took time.Duration) Trial {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// checkArrivals checks what arrived at the source: the most in the second after a return, and in a tenth of that.
+func (t *trial) checkArrivals(ran time.Duration) {
 	arrived := t.source.arrivals()
 	slices.SortFunc(arrived, time.Time.Compare)
-	res := Trial{
-		Resolver: t.resolver, Faults: maps.Clone(t.faults), Changes: t.changes, Opened: t.opened.sum(), Seen: t.seen.sum(),
-		Calls: t.calls.made, Repeated: t.calls.repeated, Mean: float64(len(arrived)) / took.Seconds(),
-	}
+	mean := float64(len(arrived)) / ran.Seconds()
+	subject := t.resolver + " arrivals"
+	t.counts.Add(subject, "in all", len(arrived))
 	for _, at := range t.returns {
 		second := busiest(arrived, at, time.Second, time.Second)
 		tenth := busiest(arrived, at, time.Second, time.Second/10)
-		res.Peak, res.Tenth = max(res.Peak, second), max(res.Tenth, tenth)
+		t.counts.Max(subject, "in a second after a return at most", second)
+		t.counts.Max(subject, "in a tenth of it at most", tenth)
 		few := float64(second) <= fewArrivals*float64(t.cfg.Channels)
 		spread := float64(tenth) <= peakToMean*float64(second)/10
-		if !few && !spread && float64(second) > peakToMean*res.Mean {
-			t.verdict.Add(Spread, "%s: %d requests arrived in the second after a return of the source, %d of them in a tenth of it; the mean is %.1f a second",
-				t.resolver, second, tenth, res.Mean)
+		if !few && !spread && float64(second) > peakToMean*mean {
+			t.violated(Spread, "%d requests arrived in the second after a return of the source, %d of them in a tenth of it; the mean is %.1f a second",
+				second, tenth, mean)
 		}
 	}
-	return res
 }
 
 // busiest returns the most that arrived in any window of some length that begins within a time

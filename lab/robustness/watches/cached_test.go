@@ -10,7 +10,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
-	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/internal/soaktest"
 )
 
 // cachedEvents is so few that slow readers leave what the cache keeps, and come back.
@@ -45,7 +45,7 @@ func TestSoakOfACache(t *testing.T) {
 		client.Watcher = c.Watcher()
 		return &cached{pair{clients: []*clientv3.Client{client}}, c, &stats}, nil
 	}
-	result, err := Run(t.Context(), Config{Config: robustness.Config{Duration: *duration, Seed: *seed, Dir: t.TempDir(), Log: t.Output()}, Connect: connect})
+	result, err := Run(t.Context(), Config{Config: soaktest.Fixed(t), Connect: connect})
 	require.NoError(t, err)
 	require.True(t, result.Verdict.OK(), "%v", result)
 	t.Logf("%+v\n%v", stats, result)

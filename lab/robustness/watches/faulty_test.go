@@ -88,7 +88,7 @@ func TestFaultyClientsAreFound(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			result, err := Run(ctx, Config{
-				Config:        robustness.Config{Duration: 3 * time.Minute, Seed: *seed, Dir: t.TempDir()},
+				Config:        robustness.Config{Duration: 3 * time.Minute, Dir: t.TempDir()},
 				SettleTimeout: time.Second,
 				Connect: func(endpoints []string) (Client, error) {
 					sound, err := Quorate(endpoints)

@@ -1,20 +1,16 @@
 package watches
 
 import (
-	"context"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/history"
-	"github.com/quorate/quorate/lab/robustness/watchcheck"
 )
 
 func event(key string, revision int64) history.Event {
@@ -101,28 +97,5 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 	_, err := Run(t.Context(), Config{Config: robustness.Config{Duration: -1, Members: 2}, Watches: -1, Writers: 1000})
 	for _, want := range []string{"the duration must be", "the number of members must be 3 to 9", "the number of watches must be 1 to 1000; it is -1", "the number of writers must be 1 to 100; it is 1000"} {
 		assert.ErrorContains(t, err, want)
-	}
-}
-
-func TestRunEndsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	result, err := Run(ctx, Config{Config: robustness.Config{Dir: t.TempDir()}})
-	require.NoError(t, err)
-	assert.True(t, result.Interrupted)
-	assert.Equal(t, "nothing was checked\n", result.String())
-}
-
-func TestResultShowsTheEvidence(t *testing.T) {
-	r := Result{Outcome: robustness.Outcome{Members: 3, Seed: 7}}
-	r.Tally = fault.Tally{Faults: map[string]int{"kill": 2, "all-killed": 1}, Cuts: 5}
-	r.Delivered = watchcheck.Verdict{Watches: 2}
-	r.Verdict.Add(watchcheck.Unique, "put a came again").Evidence = []string{"response 4"}
-	r.Verdict.Count(watchcheck.Unique, 2)
-	for _, want := range []string{
-		"3 members, seed 7", "faults     all-killed 1, kill 2, not injected 0, connections cut 5\n", "verdict    3 violations\n  unique        3\n",
-		"\nunique: put a came again\n    response 4\n",
-	} {
-		assert.Contains(t, r.String(), want)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/clientv3"
@@ -40,6 +41,9 @@ var setup = robustness.Setup{
 	Cluster: lab.Config{Args: []string{"--watch-progress-notify-interval=1s", "--max-request-bytes=65536"}}, Record: true,
 }
 
+// Result is the result of a run.
+type Result = robustness.Outcome
+
 // workload is one run.
 type workload struct {
 	cfg       Config
@@ -52,7 +56,6 @@ type workload struct {
 	compacted <-chan struct{} // closed when the compactor has ended
 	settled   int64           // the revision at which the store settled
 	watches   []history.Watch
-	result    Result
 }
 
 // Run takes the history of a run and checks it, see [robustness.Run]. It also fails if something was left behind that should have
@@ -63,9 +66,8 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 		return Result{}, err
 	}
 	already := goleak.IgnoreCurrent()
-	w := &workload{cfg: cfg}
-	w.result.Outcome, err = robustness.Run(ctx, cfg.Config, setup, w)
-	return w.result, errors.Join(err, robustness.Leaked(already))
+	result, err := robustness.Run(ctx, cfg.Config, setup, &workload{cfg: cfg})
+	return result, errors.Join(err, robustness.Leaked(already))
 }
 
 // Start implements [robustness.Workload].
@@ -146,16 +148,42 @@ func (w *workload) Check(out *robustness.Outcome) error {
 		}
 	}
 	compactions, events := w.compactor.all(), w.env.Record.Events()
-	w.result.Delivered, err = watchcheck.Check(watchcheck.Reference{
+	verdict, err := watchcheck.Check(watchcheck.Reference{
 		Events: record.Through(events, through), Through: through, Settled: w.settled, Compactions: compactions,
 	}, w.watches)
 	if err != nil {
 		return err
 	}
-	out.Revisions, out.Verdict = through, w.result.Delivered.Verdict
-	w.result.Events, w.result.Compactions = int64(len(events)), len(compactions)
-	w.result.count(w.watches)
+	out.Revisions, out.Verdict = through, verdict.Verdict
+	out.Counts.Add("history", "events", len(events))
+	out.Counts.Add("history", "compactions", len(compactions))
+	out.Counts.Add("delivered", "events", int(verdict.Events))
+	out.Counts.Add("delivered", "responses", int(verdict.Responses))
+	out.Counts.Add("delivered", "bookmarks", int(verdict.Bookmarks))
+	for i := range w.watches {
+		out.Counts.Add("watches", ending(&w.watches[i]), 1)
+	}
 	return nil
+}
+
+// ending says how a watch ended.
+func ending(w *history.Watch) string {
+	var last history.WatchResponse
+	if n := len(w.Responses); n > 0 {
+		last = w.Responses[n-1]
+	}
+	switch {
+	case w.End == history.LeftByReader:
+		return "left"
+	case w.End == history.StillOpen:
+		return "open to the end"
+	case last.CompactRevision != 0:
+		return "compacted"
+	case errors.Is(last.Err, rpctypes.ErrNoLeader):
+		return "no leader"
+	default:
+		return "otherwise ended"
+	}
 }
 
 func (w *workload) known() storeState {

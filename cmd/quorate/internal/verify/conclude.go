@@ -10,7 +10,7 @@ import (
 )
 
 func (r *run) conclude(ctx context.Context) (Result, error) {
-	result := Result{Prefix: r.prefix, Seconds: time.Since(r.begin).Seconds(), Linear: model.Linearizable.String(), Violations: []string{}}
+	result := Result{Prefix: r.prefix, Seconds: time.Since(r.begin).Seconds(), Linear: string(model.Linearizable), Violations: []string{}}
 	last, err := r.settle(ctx)
 	if err != nil {
 		return result, err
@@ -56,7 +56,7 @@ func (r *run) checkAnswers(result *Result) error {
 			result.finding = finding
 		}
 		if finding.Verdict != model.Linearizable {
-			result.Linear = finding.Verdict.String()
+			result.Linear = string(finding.Verdict)
 			result.Violations = append(result.Violations, fmt.Sprintf("keys %s%d/: %s: %s", r.prefix, group, finding.Verdict, finding.Message))
 		}
 	}

@@ -7,10 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
-
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 	"github.com/quorate/quorate/retry"
 )
@@ -51,11 +49,11 @@ func (r *run) operate(ctx context.Context, client int) {
 	ctx, cancel := r.limited(ctx)
 	defer cancel()
 	op.Call = time.Since(r.begin)
-	response, err := r.do(ctx, group, op.Request)
+	response, err := quorate.NewKV(r.cfg.Client.KV, clientv3.WithLease(r.lease)).Do(ctx, r.keys(group), op.Request)
 	op.Return = time.Since(r.begin)
 	switch {
 	case err == nil:
-		op.Response = response
+		op.Outcome, op.Response = model.Answered, response
 	case op.Request.Kind.Writes() && retry.OutcomeOf(err) != retry.OutcomeNotExecuted:
 		op.Outcome, op.Err = model.Unknown, err.Error()
 	default:
@@ -71,9 +69,9 @@ func (r *run) request() model.Request {
 	key, other := rand.IntN(model.Keys), rand.IntN(model.Keys)
 	switch n := rand.IntN(100); {
 	case n < 30:
-		return model.Request{Kind: model.Get, Then: []model.Act{{Key: key}}}
+		return model.Request{Kind: model.Get, Then: []model.Act{read(key)}}
 	case n < 40:
-		return model.Request{Kind: model.SerializableGet, Then: []model.Act{{Key: key}}}
+		return model.Request{Kind: model.SerializableGet, Then: []model.Act{read(key)}}
 	case n < 70:
 		return model.Request{Kind: model.Put, Then: []model.Act{{Verb: model.Write, Key: key, Value: r.value(), Prev: true}}}
 	case n < 80:
@@ -81,10 +79,12 @@ func (r *run) request() model.Request {
 	default:
 		return model.Request{
 			Kind: model.Txn, If: []model.Compare{{Key: key, Target: model.Version}}, // it is absent
-			Then: []model.Act{{Verb: model.Write, Key: key, Value: r.value()}}, Else: []model.Act{{Key: key}, {Key: other}},
+			Then: []model.Act{{Verb: model.Write, Key: key, Value: r.value()}}, Else: []model.Act{read(key), read(other)},
 		}
 	}
 }
+
+func read(key int) model.Act { return model.Act{Verb: model.Read, Key: key} }
 
 func (r *run) value() string {
 	r.mu.Lock()
@@ -93,77 +93,10 @@ func (r *run) value() string {
 	return fmt.Sprint("v", r.values)
 }
 
-func (r *run) key(group, key int) string { return fmt.Sprintf("%s%d/%d", r.prefix, group, key) }
-
-func (r *run) do(ctx context.Context, group int, request model.Request) (model.Response, error) {
-	kv, act := r.cfg.Client.KV, request.Then[0]
-	key := r.key(group, act.Key)
-	switch request.Kind {
-	case model.Get, model.SerializableGet:
-		var opts []clientv3.OpOption
-		if request.Kind == model.SerializableGet {
-			opts = append(opts, clientv3.WithSerializable())
-		}
-		resp, err := kv.Get(ctx, key, opts...)
-		if err != nil {
-			return model.Response{}, err
-		}
-		return plain(resp.Header.Revision, model.Result{KV: first(resp.Kvs)}), nil
-	case model.Put:
-		resp, err := kv.Put(ctx, key, act.Value, clientv3.WithLease(r.lease), clientv3.WithPrevKV())
-		if err != nil {
-			return model.Response{}, err
-		}
-		return plain(resp.Header.Revision, model.Result{KV: shown(resp.PrevKv)}), nil
-	case model.Delete:
-		resp, err := kv.Delete(ctx, key, clientv3.WithPrevKV())
-		if err != nil {
-			return model.Response{}, err
-		}
-		return plain(resp.Header.Revision, model.Result{KV: first(resp.PrevKvs), Deleted: resp.Deleted}), nil
-	default:
-		return r.txn(ctx, group, request)
+// keys returns those of a group.
+func (r *run) keys(group int) (keys [model.Keys]string) {
+	for key := range keys {
+		keys[key] = fmt.Sprintf("%s%d/%d", r.prefix, group, key)
 	}
-}
-
-// txn creates a key that is absent, or reads two.
-func (r *run) txn(ctx context.Context, group int, request model.Request) (model.Response, error) {
-	create := request.Then[0]
-	key := r.key(group, create.Key)
-	reads := make([]clientv3.Op, len(request.Else))
-	for i, act := range request.Else {
-		reads[i] = clientv3.OpGet(r.key(group, act.Key))
-	}
-	resp, err := r.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.Version(key), "=", 0)).
-		Then(clientv3.OpPut(key, create.Value, clientv3.WithLease(r.lease))).Else(reads...).Commit()
-	if err != nil {
-		return model.Response{}, err
-	}
-	out := model.Response{Revision: resp.Header.Revision, Succeeded: resp.Succeeded}
-	for _, part := range resp.Responses {
-		var result model.Result
-		if read, ok := part.Response.(*etcdserverpb.ResponseOp_ResponseRange); ok {
-			result.KV = first(read.ResponseRange.Kvs)
-		}
-		out.Results = append(out.Results, result)
-	}
-	return out, nil
-}
-
-// plain returns the response to an operation without comparisons.
-func plain(revision int64, result model.Result) model.Response {
-	return model.Response{Revision: revision, Succeeded: true, Results: []model.Result{result}}
-}
-
-func first(kvs []*mvccpb.KeyValue) model.KV {
-	if len(kvs) == 0 {
-		return model.KV{}
-	}
-	return shown(kvs[0])
-}
-
-func shown(kv *mvccpb.KeyValue) model.KV {
-	return model.KV{
-		Value: string(kv.GetValue()), CreateRevision: kv.GetCreateRevision(), ModRevision: kv.GetModRevision(), Version: kv.GetVersion(),
-	}
+	return keys
 }

@@ -66,7 +66,7 @@ type Result struct {
 }
 
 // OK reports whether every guarantee was kept.
-func (r Result) OK() bool { return len(r.Violations) == 0 && r.Linear == model.Linearizable.String() }
+func (r Result) OK() bool { return len(r.Violations) == 0 && r.Linear == string(model.Linearizable) }
 
 // Page writes a page for browsers with the history of a group of keys: the one that is not
 // linearizable, if there is one.

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"time"
@@ -9,28 +10,16 @@ import (
 )
 
 // Verdict says whether a history is linearizable.
-type Verdict uint8
+type Verdict string
 
 const (
 	// Linearizable means that one order explains every answer.
-	Linearizable Verdict = iota
+	Linearizable Verdict = "linearizable"
 	// Violated means that no order does.
-	Violated
+	Violated Verdict = "violated"
 	// Undecided means that the time was up before either was found.
-	Undecided
+	Undecided Verdict = "undecided"
 )
-
-// String returns "linearizable", "violated" or "undecided".
-func (v Verdict) String() string {
-	switch v {
-	case Linearizable:
-		return "linearizable"
-	case Violated:
-		return "violated"
-	default:
-		return "undecided"
-	}
-}
 
 // Finding is what a check found.
 type Finding struct {
@@ -53,7 +42,7 @@ func Check(h History, timeout time.Duration) (Finding, error) {
 		return Finding{}, fmt.Errorf("check a history: %w", err)
 	}
 	p := newPlan(h)
-	finding := Finding{Unseen: len(p.loose), model: p.model()}
+	finding := Finding{Verdict: Linearizable, Unseen: len(p.loose), model: p.model()}
 	operations := p.operations()
 	// This form also ends the search before it returns.
 	outcome, info := porcupine.CheckOperationsVerbose(finding.model, operations, timeout)
@@ -84,7 +73,7 @@ func (p *plan) explain(info porcupine.LinearizationInfo) string {
 		}
 	}
 	stuck := p.placed[furthest.next]
-	why := "the store before it: " + furthest.store.String()
+	why := "the store before it: " + text(furthest.store)
 	if _, fits := p.step(furthest, stuck); fits {
 		why = "by its revision it comes before an operation that had returned when it was called"
 	}
@@ -95,3 +84,21 @@ func (p *plan) explain(info porcupine.LinearizationInfo) string {
 // Visualize writes a page for browsers that shows the history, and how far its operations fit.
 // It needs nothing else, the network included.
 func (f Finding) Visualize(w io.Writer) error { return porcupine.Visualize(f.model, f.info, w) }
+
+// text returns a value as JSON.
+func text(v any) string {
+	b, _ := json.Marshal(v) // no type of the model fails
+	return string(b)
+}
+
+// String describes what was asked and what is known of its end.
+func (s *step) String() string {
+	switch {
+	case s.Outcome == Answered:
+		return text(s.Request) + " → " + text(s.response)
+	case s.effect == placed:
+		return fmt.Sprintf("%s → unknown (%s), but its value was seen at revision %d", text(s.Request), s.Err, s.response.Revision)
+	default:
+		return fmt.Sprintf("%s → %s (%s)", text(s.Request), s.Outcome, s.Err)
+	}
+}

@@ -16,7 +16,7 @@ func Example() {
 	}
 	get := func(at time.Duration, revision int64, seen model.KV) model.Operation {
 		return model.Operation{
-			Client: 1, Call: at, Return: at + 1,
+			Client: 1, Outcome: model.Answered, Call: at, Return: at + 1,
 			Request:  model.Request{Kind: model.Get, Then: []model.Act{{Verb: model.Read}}},
 			Response: model.Response{Revision: revision, Succeeded: true, Results: []model.Result{{KV: seen}}},
 		}
@@ -37,5 +37,5 @@ func Example() {
 	// Output:
 	// linearizable <nil>
 	// violated <nil>
-	// 3 of 4 answers fit, and then client 1, called at 7ns: get a → x (version 2, created at 5, modified at 6), at revision 6; the store before it: a=x (version 1, created at 5, modified at 5), b absent, c absent
+	// 3 of 4 answers fit, and then client 1, called at 7ns: {"kind":"get","then":[{"verb":"read","key":0}]} → {"revision":6,"succeeded":true,"results":[{"kv":{"value":"x","createRevision":5,"modRevision":6,"version":2}}]}; the store before it: [{"value":"x","createRevision":[5,5],"modRevision":[5,5],"version":1},{},{}]
 }

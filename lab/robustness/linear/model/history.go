@@ -6,30 +6,18 @@ import (
 )
 
 // Outcome is what a client knows about an operation in the end.
-type Outcome uint8
+type Outcome string
 
 // The outcomes.
 const (
 	// Answered means that there is a response.
-	Answered Outcome = iota
+	Answered Outcome = "answered"
 	// Failed means that the operation failed and, if it writes, had no effect and
 	// will have none.
-	Failed
+	Failed Outcome = "failed"
 	// Unknown means that a write may have taken effect, or may still.
-	Unknown
-	// NumOutcomes is the number of outcomes.
-	NumOutcomes
+	Unknown Outcome = "unknown"
 )
-
-var outcomeNames = [NumOutcomes]string{Answered: "answered", Failed: "failed", Unknown: "unknown"}
-
-// String returns the name of the outcome, such as "answered".
-func (o Outcome) String() string {
-	if o >= NumOutcomes {
-		return "no outcome"
-	}
-	return outcomeNames[o]
-}
 
 // Operation is one operation as its client saw it.
 type Operation struct {
@@ -60,33 +48,47 @@ type History struct {
 // validate returns an error for a history that the model has no answer for.
 func (h History) validate() error {
 	written := map[string]bool{}
-	for i := range h.Operations {
-		op := &h.Operations[i]
-		if op.Return < op.Call {
-			return fmt.Errorf("operation %d ends at %v, before it begins at %v", i, op.Return, op.Call)
+	for i, op := range h.Operations {
+		if err := op.validate(written); err != nil {
+			return fmt.Errorf("operation %d: %w", i, err)
 		}
-		if op.Outcome >= NumOutcomes {
-			return fmt.Errorf("operation %d has the outcome %d, which there is not", i, op.Outcome)
+	}
+	return nil
+}
+
+// validate adds the values that an operation writes to those written before.
+func (op Operation) validate(written map[string]bool) error {
+	if op.Return < op.Call {
+		return fmt.Errorf("it ends at %v, before it begins at %v", op.Return, op.Call)
+	}
+	if op.Outcome != Answered && op.Outcome != Failed && op.Outcome != Unknown {
+		return fmt.Errorf("it has the outcome %q, which there is not", op.Outcome)
+	}
+	for _, c := range op.Request.If {
+		if err := validKey(c.Key); err != nil {
+			return err
 		}
-		for _, c := range op.Request.If {
-			if c.Key < 0 || c.Key >= Keys {
-				return fmt.Errorf("operation %d compares the key %d: keys are 0 to %d", i, c.Key, Keys-1)
+	}
+	for _, branch := range [][]Act{op.Request.Then, op.Request.Else} {
+		for _, act := range branch {
+			if err := validKey(act.Key); err != nil {
+				return err
 			}
-		}
-		for _, branch := range [][]Act{op.Request.Then, op.Request.Else} {
-			for _, act := range branch {
-				if act.Key < 0 || act.Key >= Keys {
-					return fmt.Errorf("operation %d uses the key %d: keys are 0 to %d", i, act.Key, Keys-1)
-				}
-				if act.Verb != Write {
-					continue
-				}
-				if written[act.Value] {
-					return fmt.Errorf("operation %d writes the value %q, which was written before: values must be unique", i, act.Value)
-				}
-				written[act.Value] = true
+			if act.Verb != Write {
+				continue
 			}
+			if written[act.Value] {
+				return fmt.Errorf("it writes the value %q, which was written before: values must be unique", act.Value)
+			}
+			written[act.Value] = true
 		}
+	}
+	return nil
+}
+
+func validKey(key int) error {
+	if key < 0 || key >= Keys {
+		return fmt.Errorf("it uses the key %d: keys are 0 to %d", key, Keys-1)
 	}
 	return nil
 }

@@ -25,8 +25,7 @@ type step struct {
 	effect effect
 	// rank of a placed operation, from 0.
 	rank int
-	// response of a placed operation. That of an unknown write whose value was seen
-	// has no results.
+	// response of a placed operation. That of an unknown write whose value was seen has no results.
 	response Response
 	wrote    bool
 	// begin and end bound the moment of its effect.
@@ -55,7 +54,9 @@ func newPlan(h History) *plan {
 		p.end = max(p.end, op.Return)
 		switch {
 		case op.Outcome == Answered:
-			p.placed = append(p.placed, answered(op))
+			p.placed = append(p.placed, &step{
+				Operation: op, effect: placed, response: op.Response, wrote: op.Request.Wrote(op.Response), begin: op.Call, end: op.Return,
+			})
 		case !op.Request.Kind.Writes():
 		case op.Outcome == Failed:
 			p.void = append(p.void, &step{Operation: op, effect: void, begin: op.Return, end: op.Return})
@@ -64,7 +65,7 @@ func newPlan(h History) *plan {
 		}
 	}
 	slices.SortStableFunc(p.placed, func(a, b *step) int {
-		return cmp.Or(cmp.Compare(a.response.Revision, b.response.Revision), compareBool(b.wrote, a.wrote), cmp.Compare(a.Call, b.Call))
+		return cmp.Or(cmp.Compare(a.order(), b.order()), cmp.Compare(a.Call, b.Call))
 	})
 	for rank, s := range p.placed {
 		s.rank = rank
@@ -88,27 +89,12 @@ func (p *plan) earliest(rank int) time.Duration {
 	return min(p.placed[rank].Call, p.placed[rank-1].begin)
 }
 
-// compareBool orders false before true.
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	default:
-		return 1
+// order grows with the revision, and a write comes before what only reads at its revision.
+func (s *step) order() int64 {
+	if s.wrote {
+		return 2 * s.response.Revision
 	}
-}
-
-func answered(op *Operation) *step {
-	s := &step{
-		Operation: op, effect: placed, response: op.Response, wrote: op.Request.Wrote(op.Response),
-		begin: op.Call, end: op.Return,
-	}
-	if s.response.Results == nil {
-		s.response.Results = []Result{} // an answer without results, unlike an unknown answer
-	}
-	return s
+	return 2*s.response.Revision + 1
 }
 
 // addUnknown adds a write of unknown outcome. Once a value of it has been seen, it is
@@ -167,7 +153,7 @@ func (p *plan) measureRoom(claimed func(int64) bool) {
 	p.room = make([]int, len(p.placed))
 	for rank := range p.placed {
 		between := p.between(rank)
-		for r := between.first; r <= between.last && p.room[rank] < len(p.loose); r++ {
+		for r := between[0]; r <= between[1] && p.room[rank] < len(p.loose); r++ {
 			if !own[r] && (claimed == nil || !claimed(r)) {
 				p.room[rank]++
 			}
@@ -183,12 +169,12 @@ const firstWrite = 2
 func (p *plan) between(rank int) span {
 	s := span{firstWrite, math.MaxInt64}
 	if rank > 0 {
-		s.first = p.placed[rank-1].response.Revision + 1
+		s[0] = p.placed[rank-1].response.Revision + 1
 	}
 	if rank < len(p.placed) {
-		s.last = p.placed[rank].response.Revision
+		s[1] = p.placed[rank].response.Revision
 		if p.placed[rank].wrote {
-			s.last--
+			s[1]--
 		}
 	}
 	return s

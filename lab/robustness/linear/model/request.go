@@ -22,38 +22,24 @@ package model
 const Keys = 3
 
 // Kind is what a client calls an operation.
-type Kind uint8
+type Kind string
 
 // The kinds of operations.
 const (
 	// Get reads one key.
-	Get Kind = iota
+	Get Kind = "get"
 	// SerializableGet reads one key as it was at some earlier moment. Its answer
 	// must be that of the store at the revision of its header.
-	SerializableGet
+	SerializableGet Kind = "serializable get"
 	// Snapshot reads keys in a transaction.
-	Snapshot
+	Snapshot Kind = "snapshot"
 	// Put writes one key.
-	Put
+	Put Kind = "put"
 	// Delete deletes one key.
-	Delete
+	Delete Kind = "delete"
 	// Txn is a transaction that may write.
-	Txn
-	// NumKinds is the number of kinds.
-	NumKinds
+	Txn Kind = "txn"
 )
-
-var kindNames = [NumKinds]string{
-	Get: "get", SerializableGet: "serializable get", Snapshot: "snapshot", Put: "put", Delete: "delete", Txn: "txn",
-}
-
-// String returns the name of the kind, such as "serializable get".
-func (k Kind) String() string {
-	if k >= NumKinds {
-		return "unknown kind"
-	}
-	return kindNames[k]
-}
 
 // Writes reports whether operations of the kind may change the store.
 func (k Kind) Writes() bool { return k == Put || k == Delete || k == Txn }
@@ -62,98 +48,101 @@ func (k Kind) Writes() bool { return k == Put || k == Delete || k == Txn }
 // comparisons and one act.
 type Request struct {
 	// Kind by which it is counted.
-	Kind Kind
+	Kind Kind `json:"kind"`
 	// Shared says that the operation may have travelled with others in one RPC. Writes that did
 	// have one revision, and no key in common.
-	Shared bool
+	Shared bool `json:"shared,omitzero"`
 	// Cached says that the operation is a get that may be answered from a cache.
-	Cached bool
+	Cached bool `json:"cached,omitzero"`
 	// If holds when all its comparisons do; without any it does.
-	If []Compare
+	If []Compare `json:"if,omitempty"`
 	// Then is done if If holds, Else if it does not. An act must not write a key
 	// that another act of the branch writes; etcd refuses that.
-	Then, Else []Act
+	Then []Act `json:"then"`
+	Else []Act `json:"else,omitempty"`
 }
 
 // Verb is what is done to a key.
-type Verb uint8
+type Verb string
 
 // The verbs.
 const (
 	// Read returns the key.
-	Read Verb = iota
+	Read Verb = "read"
 	// Write puts a value.
-	Write
+	Write Verb = "write"
 	// Remove deletes the key.
-	Remove
+	Remove Verb = "remove"
 )
 
 // Act is one thing that is done to one key.
 type Act struct {
-	Verb Verb
+	Verb Verb `json:"verb"`
 	// Key is its number in the group, from 0 to [Keys]-1.
-	Key int
+	Key int `json:"key"`
 	// Value that is put. No two acts of a history may put the same one.
-	Value string
+	Value string `json:"value,omitzero"`
 	// Prev asks a Write or Remove to return what was there before.
-	Prev bool
+	Prev bool `json:"prev,omitzero"`
 	// Orphan puts the value under a lease that does not exist. The store refuses to
 	// do any act of a branch that has such a one.
-	Orphan bool
+	Orphan bool `json:"orphan,omitzero"`
 }
 
 // Target is what a comparison looks at.
-type Target uint8
+type Target string
 
 // The targets.
 const (
 	// Value compares the value; of an absent key no such comparison holds.
-	Value Target = iota
+	Value Target = "value"
 	// Version compares the version, 0 for an absent key.
-	Version
+	Version Target = "version"
 	// CreateRevision compares the revision at which the key was created, 0 for an
 	// absent key.
-	CreateRevision
+	CreateRevision Target = "create revision"
 	// ModRevision compares the revision at which the key was written last, 0 for an
 	// absent key.
-	ModRevision
+	ModRevision Target = "mod revision"
 )
 
 // Compare is one comparison of a transaction.
 type Compare struct {
 	// Key is its number in the group.
-	Key    int
-	Target Target
+	Key    int    `json:"key"`
+	Target Target `json:"target"`
 	// NotEqual makes it hold when what is compared differs.
-	NotEqual bool
+	NotEqual bool `json:"notEqual,omitzero"`
 	// Value to compare with if that is the target, and Number if it is another.
-	Value  string
-	Number int64
+	Value  string `json:"value,omitzero"`
+	Number int64  `json:"number,omitzero"`
 }
 
 // KV is a key as a server shows it; the zero KV is an absent one.
 type KV struct {
-	Value                                string
-	CreateRevision, ModRevision, Version int64
+	Value          string `json:"value"`
+	CreateRevision int64  `json:"createRevision"`
+	ModRevision    int64  `json:"modRevision"`
+	Version        int64  `json:"version"`
 }
 
 // Result is the result of an act.
 type Result struct {
 	// KV is what was read, or for an act with Prev what was there before.
-	KV KV
+	KV KV `json:"kv,omitzero"`
 	// Deleted is how many keys a Remove deleted.
-	Deleted int64
+	Deleted int64 `json:"deleted,omitzero"`
 }
 
 // Response is the answer to a Request.
 type Response struct {
 	// Revision of the header.
-	Revision int64
+	Revision int64 `json:"revision"`
 	// Succeeded reports whether the branch Then was taken. A request without
 	// comparisons always succeeds.
-	Succeeded bool
+	Succeeded bool `json:"succeeded"`
 	// Results of the acts of the branch, in their order.
-	Results []Result
+	Results []Result `json:"results,omitempty"`
 }
 
 // branch returns the acts of a branch.

@@ -22,7 +22,7 @@ func (p *plan) model() porcupine.Model {
 			return ok, to
 		},
 		DescribeOperation: func(input, _ any) string { return input.(*step).String() },
-		DescribeState:     func(s any) string { return s.(state).store.String() },
+		DescribeState:     func(s any) string { return text(s.(state).store) },
 	}
 }
 
@@ -50,8 +50,11 @@ func (p *plan) place(from state, s *step) (state, bool) {
 	if from.store.holds(s.Request.If) != s.response.Succeeded {
 		return from, false
 	}
-	after, changed, ok := from.store.perform(
-		s.Request.branch(s.response.Succeeded), s.response.Results, exactly(s.response.Revision))
+	acts, results := s.Request.branch(s.response.Succeeded), s.response.Results
+	if s.Outcome == Answered && len(results) != len(acts) {
+		return from, false
+	}
+	after, changed, ok := from.store.perform(acts, results, exactly(s.response.Revision))
 	return state{next: from.next + 1, store: after}, ok && changed == s.wrote
 }
 
@@ -66,17 +69,17 @@ func (p *plan) apply(from state, s *step) (state, bool) {
 	if s.Request.Shared {
 		// The write before which it stands may have travelled with it, as may writes to other keys
 		// than those of the history.
-		if next := p.placed[from.next]; next.wrote && revision.first <= next.response.Revision && p.mayTravel(s, from.next) {
-			revision.last = next.response.Revision
+		if next := p.placed[from.next]; next.wrote && revision[0] <= next.response.Revision && p.mayTravel(s, from.next) {
+			revision[1] = next.response.Revision
 		}
-		if revision.first > revision.last {
+		if revision[0] > revision[1] {
 			return from, false
 		}
 	} else {
 		if spent >= p.room[from.next] {
 			return from, false
 		}
-		revision.first += int64(spent)
+		revision[0] += int64(spent)
 		spent++
 	}
 	after, changed, ok := from.store.perform(s.Request.branch(from.store.holds(s.Request.If)), nil, revision)

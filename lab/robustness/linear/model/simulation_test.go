@@ -30,7 +30,7 @@ func simulate(seed uint64, n int) []Operation {
 			s.execute(op.Request)
 		}
 		op := Operation{
-			Client: tick % 8, Request: s.request(), Call: s.moment(tick) - s.spread(), Return: s.moment(tick) + s.spread(),
+			Client: tick % 8, Outcome: Answered, Request: s.request(), Call: s.moment(tick) - s.spread(), Return: s.moment(tick) + s.spread(),
 		}
 		op.Call = max(op.Call, 0)
 		switch effect := s.rng.IntN(40); {
@@ -59,9 +59,9 @@ func (s *simulation) request() Request {
 	key, other := s.rng.IntN(Keys), s.rng.IntN(Keys)
 	switch s.rng.IntN(6) {
 	case 0:
-		return Request{Kind: Get, Then: []Act{{Key: key}}}
+		return Request{Kind: Get, Then: []Act{{Verb: Read, Key: key}}}
 	case 1:
-		return Request{Kind: Snapshot, Then: []Act{{Key: 0}, {Key: 1}, {Key: 2}}}
+		return Request{Kind: Snapshot, Then: []Act{{Verb: Read, Key: 0}, {Verb: Read, Key: 1}, {Verb: Read, Key: 2}}}
 	case 2:
 		return Request{Kind: Delete, Then: []Act{{Verb: Remove, Key: key, Prev: s.rng.IntN(2) == 0}}}
 	case 3, 4:
@@ -69,7 +69,7 @@ func (s *simulation) request() Request {
 	default:
 		return Request{
 			Kind: Txn, If: []Compare{{Key: key, Target: ModRevision, Number: s.keys[key].ModRevision}},
-			Then: []Act{{Key: key}, s.put(key)}, Else: []Act{s.put(other)},
+			Then: []Act{{Verb: Read, Key: key}, s.put(key)}, Else: []Act{s.put(other)},
 		}
 	}
 }
@@ -169,7 +169,7 @@ func falsify(history []Operation, rng *rand.Rand) bool {
 		case 1:
 			seen.Version++ // written twice
 		case 2:
-			seen.Value = history[0].Request.Kind.String() // never written
+			seen.Value = "nothing" // never written
 		default:
 			writer.Outcome, writer.Response = Failed, Response{}
 		}

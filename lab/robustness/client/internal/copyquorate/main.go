@@ -20,7 +20,7 @@ func main() {
 	}
 }
 
-var names = []string{"store.go", "watch.go", "lease.go", "locks.go"}
+var names = []string{"kv.go", "store.go", "watch.go", "lease.go", "locks.go"}
 
 // copyOf returns a file of package quorate as one of package official.
 func copyOf(path string) (string, error) {
