@@ -5,7 +5,8 @@
 // workload requires it, a recorder takes the whole history of the store from the members themselves, past the links and
 // the clients under test. When the faults are over the clients settle, and the workload checks them.
 //
-// The workloads are packages below: scenario, which "quorate-lab faults" runs, and watches, linear and locks, the soaks.
+// The workloads are packages below: faults, which injects one fault after the other, and watches, linear and locks, the soaks.
+// Package report has the figures and tables of faults.
 // Package resolvers has a run of its own, since what fails there are the sources of names. callcheck, watchcheck and
 // lockcheck compare calls, watches and locks with the history that package record has, and linear/model checks answers
 // without one. Package client has the clients under test: Quorate, and the official client.
