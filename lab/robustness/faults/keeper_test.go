@@ -69,7 +69,7 @@ func (r *renter) Attach(ctx context.Context, id int64, key, _ string) error {
 	}
 	return errors.Join(err, r.store.do(ctx, history.Put, func() {
 		r.store.revision++
-		r.store.keys[key] = client.Listed{Key: key, ModRevision: r.store.revision, Value: "of a lease", Version: id}
+		r.store.keys[key] = stored{ModRevision: r.store.revision, Value: "of a lease", Version: id}
 	}))
 }
 

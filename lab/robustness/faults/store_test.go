@@ -2,7 +2,6 @@ package faults
 
 import (
 	"context"
-	"slices"
 	"strconv"
 	"sync"
 
@@ -14,15 +13,22 @@ import (
 // and may wait; after, if set, may replace the result of a call that was
 // executed by an error.
 type memory struct {
+	client.Store
 	before func(ctx context.Context, k history.Kind) error
 	after  func(k history.Kind) error
 
 	mu       sync.Mutex
 	revision int64
-	keys     map[string]client.Listed
+	keys     map[string]stored
 }
 
-func newMemory() *memory { return &memory{revision: 1, keys: map[string]client.Listed{}} }
+// stored is a key in memory; Version counts its writes.
+type stored struct {
+	Value                string
+	ModRevision, Version int64
+}
+
+func newMemory() *memory { return &memory{revision: 1, keys: map[string]stored{}} }
 
 // do executes a call under the lock, between before and after.
 func (m *memory) do(ctx context.Context, k history.Kind, execute func()) error {
@@ -41,7 +47,7 @@ func (m *memory) do(ctx context.Context, k history.Kind, execute func()) error {
 }
 
 func (m *memory) set(key, value string) {
-	m.keys[key] = client.Listed{Key: key, Value: value, ModRevision: m.revision, Version: m.keys[key].Version + 1}
+	m.keys[key] = stored{Value: value, ModRevision: m.revision, Version: m.keys[key].Version + 1}
 }
 
 func (m *memory) read(key string) history.Reading {
@@ -80,25 +86,4 @@ func (m *memory) Increment(ctx context.Context, inc client.Increment) (a client.
 		a = client.Answer{Revision: m.revision, Applied: true}
 	})
 	return a, err
-}
-
-func (m *memory) List(_ context.Context, page client.Page) (client.Listing, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	out := client.Listing{Revision: m.revision}
-	var keys []string
-	for key := range m.keys {
-		if key >= page.From && key < page.End {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
-		if int64(len(out.Keys)) == page.Limit {
-			out.More = true
-			break
-		}
-		out.Keys = append(out.Keys, m.keys[key])
-	}
-	return out, nil
 }

@@ -2,7 +2,6 @@ package report_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"flag"
 	"io"
 	"os"
@@ -212,26 +211,4 @@ func TestComparison(t *testing.T) {
 	require.NoError(t, report.ComparisonTable(&b, rounds))
 	assert.Contains(t, b.String(), "stop         official  6.00 s  9.00 s  7.00 ms  15.5 s   10.0 s", "the median of the gaps of puts")
 	require.NoError(t, report.ComparisonTable(io.Discard, report.Comparison{Runs: make([]report.ClientRun, 2)}), "runs that never began")
-}
-
-func TestComparisonJSONHoldsTheReports(t *testing.T) {
-	var b, one bytes.Buffer
-	require.NoError(t, report.JSON(&b, compared()))
-	var got struct {
-		Interrupted bool
-		Clients     []struct {
-			ID, Label, Name, Description string
-			Report                       json.RawMessage
-		}
-	}
-	require.NoError(t, json.Unmarshal(b.Bytes(), &got))
-	assert.True(t, got.Interrupted)
-	require.Len(t, got.Clients, 3)
-	for i, run := range compared().Runs {
-		c := got.Clients[i]
-		assert.Equal(t, report.Client{ID: c.ID, Label: c.Label, Name: c.Name, Description: c.Description}, run.Client)
-		one.Reset()
-		require.NoError(t, report.JSON(&one, run.Report))
-		assert.JSONEq(t, one.String(), string(c.Report))
-	}
 }
