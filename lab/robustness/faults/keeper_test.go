@@ -99,6 +99,8 @@ func (r *renter) KeepAlive(ctx context.Context, id int64) iter.Seq2[time.Time, e
 
 // ofLease returns the recorded events of one kind.
 func (r *run) ofLease(k history.LeaseEventKind) []history.LeaseEvent {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(r.rec.Leases), func(e history.LeaseEvent) bool { return e.Kind != k })
 }
 

@@ -172,7 +172,8 @@ func TestWatchesThatNeverSettleAreNotAwaitedForLong(t *testing.T) {
 
 func TestNewestOf(t *testing.T) {
 	events := []history.Event{
-		{KeyValue: history.KeyValue{Key: "/p/put/0/0", ModRevision: 2}}, {KeyValue: history.KeyValue{Key: "/p/put/0/1", ModRevision: 3}},
+		{KeyValue: history.KeyValue{Key: "/p/put/0/0", ModRevision: 2}},
+		{KeyValue: history.KeyValue{Key: "/p/put/0/1", ModRevision: 3}},
 		{KeyValue: history.KeyValue{Key: "/q/put/1/0", ModRevision: 5}},
 	}
 	assert.Equal(t, []int64{3, 0}, newestOf([]history.Scope{{All: true}, {Space: history.Puts, Caller: 1}}, "/p/", events))

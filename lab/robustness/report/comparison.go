@@ -217,7 +217,8 @@ func (c Comparison) table(columns []column) string {
 		t.add(heading...)
 	}
 	c.eachFault(func(fault, client string, rounds []met) {
-		line := []any{fault, client}
+		line := make([]any, 0, 2+len(columns))
+		line = append(line, fault, client)
 		for _, column := range columns {
 			line = append(line, column.cell(rounds))
 		}
