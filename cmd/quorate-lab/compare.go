@@ -9,43 +9,35 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
-	"github.com/quorate/quorate/lab/robustness/compare"
+	"github.com/quorate/quorate/lab/robustness/faults"
 	"github.com/quorate/quorate/lab/robustness/report"
-	"github.com/quorate/quorate/lab/robustness/scenario"
 )
 
 // runComparison runs the experiment with several clients and prints the result. Only
 // Quorate's own violations make it fail.
-func (f faultsFlags) runComparison(cmd *cobra.Command, cfg scenario.Config, run scenarioRunner) error {
-	stderr := cmd.ErrOrStderr()
-	clients := compare.Clients()
+func (f faultsFlags) runComparison(cmd *cobra.Command, run faults.Runner) error {
+	clients := faults.Clients()
 	if len(f.clients) > 0 {
-		clients = slices.DeleteFunc(clients, func(c compare.Client) bool { return !slices.Contains(f.clients, c.ID) })
+		clients = slices.DeleteFunc(clients, func(c faults.Client) bool { return !slices.Contains(f.clients, c.ID) })
 	}
 	for i := range clients {
-		if f.once && clients[i].ID == compare.QuorateID {
+		if f.once && clients[i].ID == faults.QuorateID {
 			clients[i].Description, clients[i].Connect = "writes are idempotent, otherwise as it comes", quorate.Idempotent
 		}
 	}
-	result, err := compare.Run(cmd.Context(), compare.Config{
-		Scenario: cfg, Run: run, Clients: clients, Rounds: f.rounds,
-		Begin: func(c compare.Client, number, of int) func(report.Snapshot) {
-			_, _ = fmt.Fprintf(stderr, "%s (%d of %d): %s\n", c.Name, number, of, c.Description) // progress is not the result
-			return report.NewLines(stderr).Show
-		},
-	})
+	result, err := faults.Compare(cmd.Context(), f.Config, clients, f.rounds, run)
 	if len(result.Runs) == 0 {
 		return err
 	}
 	show := report.ComparisonTable
 	if f.json {
-		show = report.ComparisonJSON
+		show = report.JSON[report.Comparison]
 	}
 	if printErr := show(cmd.OutOrStdout(), result); printErr != nil {
 		return errors.Join(err, fmt.Errorf("print the result: %w", printErr))
 	}
 	for _, c := range result.Runs {
-		if c.ID == compare.QuorateID && !c.Report.OK() {
+		if c.ID == faults.QuorateID && !c.Report.OK() {
 			return errors.Join(violations(c.Report), err)
 		}
 	}

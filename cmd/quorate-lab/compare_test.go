@@ -17,28 +17,28 @@ import (
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/lab/robustness/callcheck"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
-	"github.com/quorate/quorate/lab/robustness/compare"
+	"github.com/quorate/quorate/lab/robustness/faults"
 	"github.com/quorate/quorate/lab/robustness/history"
-	"github.com/quorate/quorate/lab/robustness/measure"
 	"github.com/quorate/quorate/lab/robustness/report"
-	"github.com/quorate/quorate/lab/robustness/scenario"
 )
 
 // fakeExperiment returns an experiment without a cluster; change gets its report and the
 // number of the client, from 0.
-func fakeExperiment(change func(client int, rep *report.Report) error) scenarioRunner {
+func fakeExperiment(change func(client int, rep *report.Report) error) faults.Runner {
 	client := -1
-	return func(_ context.Context, cfg scenario.Config) (report.Report, error) {
+	return func(_ context.Context, cfg faults.Config) (report.Report, error) {
 		client++
-		rows := []measure.Row{{Name: "healthy", End: time.Second}}
-		rows[0].Kinds[history.LinearizableGet].Completed = 100
+		const second = report.Duration(time.Second)
+		rows := []report.Row{{Name: "healthy", End: second}}
+		rows[0].Calls[history.LinearizableGet].Completed = 100
 		for _, f := range cfg.Faults {
-			row := measure.Row{Name: f.Name, Fault: measure.Span{From: 2 * time.Second, To: 2*time.Second + cfg.Hold}}
-			row.Start, row.End = row.Fault.From, row.Fault.To
-			row.Kinds[history.LinearizableGet].Held = int64(100 * cfg.Hold / time.Second)
+			row := report.Row{Name: f.Name, Start: 2 * second, Fault: 2 * second}
+			row.Heal = row.Fault + report.Duration(cfg.Hold)
+			row.End = row.Heal
+			row.Calls[history.LinearizableGet].Held = int64(100 * cfg.Hold / time.Second)
 			rows = append(rows, row)
 		}
-		rep := report.Report{Setup: report.Setup{Members: cfg.Members, Hold: cfg.Hold, Seed: cfg.Seed}, Rows: rows}
+		rep := report.Report{Setup: report.Setup{Members: cfg.Members, Hold: report.Duration(cfg.Hold), Seed: cfg.Seed}, Rows: rows}
 		return rep, change(client, &rep)
 	}
 }
@@ -47,18 +47,18 @@ func asItIs(int, *report.Report) error { return nil }
 
 // violate breaks a guarantee.
 func violate(rep *report.Report) {
-	rep.Verdict.Add(callcheck.LostWrite, "put/0/1 is missing")
+	rep.Calls.Add(callcheck.LostWrite, "put/0/1 is missing")
 }
 
 // compareWith runs "quorate-lab faults --compare" with further arguments.
-func compareWith(t *testing.T, run scenarioRunner, args ...string) (status int, stdout, stderr string) {
+func compareWith(t *testing.T, run faults.Runner, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	return execRoot(t.Context(), run, append([]string{"faults", "--compare"}, args...)...)
 }
 
 func TestComparePrintsTheTable(t *testing.T) {
-	var seen []scenario.Config
-	run := func(ctx context.Context, cfg scenario.Config) (report.Report, error) {
+	var seen []faults.Config
+	run := func(ctx context.Context, cfg faults.Config) (report.Report, error) {
 		seen = append(seen, cfg)
 		return fakeExperiment(asItIs)(ctx, cfg)
 	}
@@ -66,8 +66,8 @@ func TestComparePrintsTheTable(t *testing.T) {
 	require.Equal(t, cli.OK, status, stderr)
 	require.Len(t, seen, 3)
 	for _, cfg := range seen {
-		assert.Equal(t, namesOf(compare.DefaultFaults()), namesOf(cfg.Faults))
-		assert.Equal(t, compare.DefaultHold, cfg.Hold)
+		assert.Equal(t, namesOf(faults.DefaultCompared()), namesOf(cfg.Faults))
+		assert.Equal(t, faults.DefaultComparedHold, cfg.Hold)
 		assert.EqualValues(t, 9, cfg.Seed)
 	}
 	for _, want := range []string{"leader-partition", "Official client, tuned", "100 %"} {
@@ -88,7 +88,7 @@ func TestComparePrintsTheTable(t *testing.T) {
 
 func TestCompareRounds(t *testing.T) {
 	var seeds []uint64
-	run := func(ctx context.Context, cfg scenario.Config) (report.Report, error) {
+	run := func(ctx context.Context, cfg faults.Config) (report.Report, error) {
 		seeds = append(seeds, cfg.Seed)
 		return fakeExperiment(asItIs)(ctx, cfg)
 	}
@@ -110,7 +110,7 @@ func TestComparePrintsJSON(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal([]byte(stdout), &d))
 	require.Len(t, d.Clients, 3)
-	assert.Equal(t, compare.QuorateID, d.Clients[2].ID)
+	assert.Equal(t, faults.QuorateID, d.Clients[2].ID)
 	assert.Equal(t, "stop", d.Clients[2].Report.Rows[1].Name)
 }
 
@@ -162,7 +162,7 @@ func TestCompareEndsEarly(t *testing.T) {
 }
 
 func TestCompareBadUsage(t *testing.T) {
-	never := func(context.Context, scenario.Config) (report.Report, error) {
+	never := func(context.Context, faults.Config) (report.Report, error) {
 		panic("nothing is run before the usage is known to be good")
 	}
 	for _, tt := range []struct {
@@ -185,7 +185,7 @@ func TestCompareBadUsage(t *testing.T) {
 
 // TestABadSettingIsNoFault is what the experiment itself refuses.
 func TestABadSettingIsNoFault(t *testing.T) {
-	status, _, stderr := compareWith(t, scenario.Run, "--members", "2")
+	status, _, stderr := compareWith(t, faults.Run, "--members", "2")
 	assert.Equal(t, cli.Failure, status)
 	assert.Contains(t, stderr, "the number of members must be 3 to 9")
 }
@@ -193,7 +193,7 @@ func TestABadSettingIsNoFault(t *testing.T) {
 func TestFaultsIdempotent(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		var writes []bool // of each run: whether they are idempotent
-		run := func(ctx context.Context, cfg scenario.Config) (report.Report, error) {
+		run := func(ctx context.Context, cfg faults.Config) (report.Report, error) {
 			writes = append(writes, reflect.ValueOf(cfg.Connect).Pointer() == reflect.ValueOf(quorate.Idempotent).Pointer())
 			return fakeExperiment(asItIs)(ctx, cfg)
 		}

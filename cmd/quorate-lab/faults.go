@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,34 +16,24 @@ import (
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
-	"github.com/quorate/quorate/lab/robustness/compare"
+	"github.com/quorate/quorate/lab/robustness/faults"
 	"github.com/quorate/quorate/lab/robustness/report"
-	"github.com/quorate/quorate/lab/robustness/scenario"
 )
 
-// runner runs an experiment; those of the lab are the real ones.
+// runner runs a soak; those of the lab are the real ones.
 type runner[C, R any] func(context.Context, C) (R, error)
 
-type scenarioRunner = runner[scenario.Config, report.Report]
-
 type faultsFlags struct {
-	faults   []string
-	hold     time.Duration
-	members  int
-	callers  int
-	timeout  time.Duration
-	pause    time.Duration
-	ttl      time.Duration
-	election time.Duration
-	seed     uint64
-	json     bool
-	compare  bool
-	clients  []string
-	rounds   int
-	once     bool
+	faults.Config
+	names   []string
+	json    bool
+	compare bool
+	clients []string
+	rounds  int
+	once    bool
 }
 
-func newFaultsCommand(run scenarioRunner) *cobra.Command {
+func newFaultsCommand(run faults.Runner) *cobra.Command {
 	var flags faultsFlags
 	cmd := &cobra.Command{
 		Use:   "faults",
@@ -68,18 +57,18 @@ func newFaultsCommand(run scenarioRunner) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd, run) },
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&flags.faults, "fault", nil, "inject only this `name`d fault; repeat it or separate names by commas, in the order wanted")
-	f.DurationVar(&flags.hold, "duration", scenario.DefaultHold, "how long each fault is held (a fault that is named alone may have a default of its own)")
-	f.IntVar(&flags.members, "members", scenario.DefaultMembers, "members of the cluster, 3 to 9")
-	f.IntVar(&flags.callers, "callers", scenario.DefaultCallers, "callers of each of the four kinds of call, and number of watches and of leases")
-	f.DurationVar(&flags.timeout, "timeout", scenario.DefaultCallTimeout, "deadline of each call")
-	f.DurationVar(&flags.pause, "pause", scenario.DefaultPause, "time between two calls of a caller")
-	f.DurationVar(&flags.ttl, "ttl", scenario.DefaultLeaseTTL, "time to live of each lease, in whole seconds")
-	f.DurationVar(&flags.election, "election", lab.DefaultElection, "election timeout of the members")
-	f.Uint64Var(&flags.seed, "seed", 0, "seed of the choice of members and keys (default a new one; it is printed)")
+	f.StringSliceVar(&flags.names, "fault", nil, "inject only this `name`d fault; repeat it or separate names by commas, in the order wanted")
+	f.DurationVar(&flags.Hold, "duration", faults.DefaultHold, "how long each fault is held (a fault that is named alone may have a default of its own)")
+	f.IntVar(&flags.Members, "members", faults.DefaultMembers, "members of the cluster, 3 to 9")
+	f.IntVar(&flags.Callers, "callers", faults.DefaultCallers, "callers of each of the four kinds of call, and number of watches and of leases")
+	f.DurationVar(&flags.CallTimeout, "timeout", faults.DefaultCallTimeout, "deadline of each call")
+	f.DurationVar(&flags.Pause, "pause", faults.DefaultPause, "time between two calls of a caller")
+	f.DurationVar(&flags.LeaseTTL, "ttl", faults.DefaultLeaseTTL, "time to live of each lease, in whole seconds")
+	f.DurationVar(&flags.Election, "election", lab.DefaultElection, "election timeout of the members")
+	f.Uint64Var(&flags.Seed, "seed", 0, "seed of the choice of members and keys (default a new one; it is printed)")
 	f.BoolVar(&flags.json, "json", false, "print the result as JSON, progress on standard error")
 	f.BoolVar(&flags.compare, "compare", false, "run the official client, the same tuned, and Quorate, one after the other, and compare")
-	f.StringSliceVar(&flags.clients, "client", nil, "compare only these `clients`: "+strings.Join(idsOf(compare.Clients()), ", "))
+	f.StringSliceVar(&flags.clients, "client", nil, "compare only these `clients`: "+strings.Join(idsOf(faults.Clients()), ", "))
 	f.BoolVar(&flags.once, "idempotent", false, "make Quorate's writes idempotent (clientv3/idempotent)")
 	f.IntVar(&flags.rounds, "rounds", 1, "how often each client of a comparison is run; the table shows medians")
 	return cmd
@@ -99,7 +88,7 @@ events were lost, and how many leases were kept and expired.
 
 A healthy spell comes first, as the yardstick. A fault's row goes on until the
 cluster is healed, the calls that met the fault have ended, and a recovery spell
-of ` + scenario.DefaultRecovery.String() + ` has passed.
+of ` + faults.DefaultRecovery.String() + ` has passed.
 
 The history of the store is recorded beside that, from the members themselves; every
 answer, every write and every event of a watch is compared with it at the end. The
@@ -123,8 +112,8 @@ are no promise.
 the same seed: the official etcd client as it comes, the same client tuned with
 keepalive and WithRequireLeader, and Quorate. It prints a table of the faults, the
 clients side by side, and how soon each went on after a change of leaders.
-Each fault is then held for ` + compare.DefaultHold.String() + ` unless --duration says otherwise, and the faults
-are ` + strings.Join(namesOf(compare.DefaultFaults()), ", ") + `
+Each fault is then held for ` + faults.DefaultComparedHold.String() + ` unless --duration says otherwise, and the faults
+are ` + strings.Join(namesOf(faults.DefaultCompared()), ", ") + `
 unless --fault names others: about seven minutes. The exit status tells of Quorate's
 own run; what the checks find wrong with the official client is only shown.
 
@@ -140,39 +129,17 @@ Faults, in the order of a full run:
 	return strings.TrimRight(b.String(), "\n")
 }
 
-func (f faultsFlags) run(cmd *cobra.Command, run scenarioRunner) error {
-	faults, err := f.check(cmd)
-	if err != nil {
+func (f faultsFlags) run(cmd *cobra.Command, run faults.Runner) error {
+	if err := f.complete(cmd); err != nil {
 		return cli.Usage(cmd, err)
 	}
-	if !cmd.Flags().Changed("seed") {
-		f.seed = rand.Uint64()
-	}
-	if !cmd.Flags().Changed("duration") {
-		if f.compare {
-			f.hold = compare.DefaultHold
-		}
-		if len(faults) == 1 {
-			f.hold = cmp.Or(faults[0].Held, f.hold)
-		}
-	}
-	cfg := scenario.Config{
-		Members: f.members, Faults: faults, Hold: f.hold, Callers: f.callers, CallTimeout: f.timeout, Seed: f.seed,
-		Pause: f.pause, LeaseTTL: f.ttl, Election: f.election,
-	}
 	if f.compare {
-		return f.runComparison(cmd, cfg, run)
+		return f.runComparison(cmd, run)
 	}
-	return f.runQuorate(cmd, cfg, run)
-}
-
-// runQuorate runs the experiment with Quorate alone.
-func (f faultsFlags) runQuorate(cmd *cobra.Command, cfg scenario.Config, run scenarioRunner) error {
-	cfg.Progress = report.NewLines(cmd.ErrOrStderr()).Show
 	if f.once {
-		cfg.Connect = quorate.Idempotent
+		f.Connect = quorate.Idempotent
 	}
-	rep, err := run(cmd.Context(), cfg)
+	rep, err := run(cmd.Context(), f.Config)
 	if printErr := f.print(cmd.OutOrStdout(), rep); printErr != nil {
 		return errors.Join(err, fmt.Errorf("print the result: %w", printErr))
 	}
@@ -185,27 +152,43 @@ func (f faultsFlags) runQuorate(cmd *cobra.Command, cfg scenario.Config, run sce
 	return err
 }
 
-// check returns the faults that were asked for, or what is wrong with the flags.
-// Zeros are refused here because to the scenario they mean the default.
-func (f faultsFlags) check(cmd *cobra.Command) ([]fault.Fault, error) {
-	if f.members == 0 || f.callers == 0 || f.hold == 0 || f.timeout == 0 || f.pause == 0 || f.ttl == 0 || f.election == 0 || f.rounds <= 0 {
-		return nil, errors.New("--members, --callers, --duration, --timeout, --pause, --ttl, --election and --rounds must be more than 0")
-	}
-	for _, id := range f.clients {
-		if !slices.Contains(idsOf(compare.Clients()), id) {
-			return nil, fmt.Errorf("unknown client %q: the clients are %s", id, strings.Join(idsOf(compare.Clients()), ", "))
+// complete completes the configuration, or returns what is wrong with the flags.
+// Zeros are refused here because in a Config they mean the default.
+func (f *faultsFlags) complete(cmd *cobra.Command) (err error) {
+	set := cmd.Flags().Changed
+	switch {
+	case f.Members == 0 || f.Callers == 0 || f.Hold == 0 || f.CallTimeout == 0 || f.Pause == 0 || f.LeaseTTL == 0 || f.Election == 0 || f.rounds <= 0:
+		return errors.New("--members, --callers, --duration, --timeout, --pause, --ttl, --election and --rounds must be more than 0")
+	case set("fault") && len(f.names) == 0:
+		return fmt.Errorf("--fault needs at least one name of %s", strings.Join(fault.Names(), ", "))
+	case f.compare && len(f.names) == 0:
+		f.Faults = faults.DefaultCompared()
+	default:
+		if f.Faults, err = fault.Parse(f.names); err != nil {
+			return err
 		}
 	}
-	if cmd.Flags().Changed("fault") && len(f.faults) == 0 {
-		return nil, fmt.Errorf("--fault needs at least one name of %s", strings.Join(fault.Names(), ", "))
+	for _, id := range f.clients {
+		if !slices.Contains(idsOf(faults.Clients()), id) {
+			return fmt.Errorf("unknown client %q: the clients are %s", id, strings.Join(idsOf(faults.Clients()), ", "))
+		}
 	}
-	if f.compare && len(f.faults) == 0 {
-		return compare.DefaultFaults(), nil
+	if !set("seed") {
+		f.Seed = rand.Uint64()
 	}
-	return fault.Parse(f.faults)
+	if !set("duration") {
+		if f.compare {
+			f.Hold = faults.DefaultComparedHold
+		}
+		if len(f.Faults) == 1 {
+			f.Hold = cmp.Or(f.Faults[0].Held, f.Hold)
+		}
+	}
+	f.Log = cmd.ErrOrStderr()
+	return nil
 }
 
-func idsOf(clients []compare.Client) []string {
+func idsOf(clients []faults.Client) []string {
 	out := make([]string, len(clients))
 	for i, c := range clients {
 		out[i] = c.ID
@@ -213,9 +196,9 @@ func idsOf(clients []compare.Client) []string {
 	return out
 }
 
-func namesOf(faults []fault.Fault) []string {
-	out := make([]string, len(faults))
-	for i, f := range faults {
+func namesOf(all []fault.Fault) []string {
+	out := make([]string, len(all))
+	for i, f := range all {
 		out[i] = f.Name
 	}
 	return out
@@ -249,11 +232,5 @@ func (violationError) ExitStatus() int { return cli.Negative }
 
 // violations returns the violations of a report, which must have some, as an error.
 func violations(rep report.Report) violationError {
-	e := violationError{total: rep.Violations()}
-	if calls := rep.Verdict.Violations; len(calls) > 0 {
-		e.first = calls[0].Message
-	} else {
-		e.first = rep.Watches.Verdict.Violations[0].Message
-	}
-	return e
+	return violationError{rep.Violations(), rep.FirstViolation()}
 }

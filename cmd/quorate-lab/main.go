@@ -12,20 +12,20 @@ import (
 
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/robustness/faults"
 	"github.com/quorate/quorate/lab/robustness/linear"
 	"github.com/quorate/quorate/lab/robustness/locks"
 	"github.com/quorate/quorate/lab/robustness/resolvers"
-	"github.com/quorate/quorate/lab/robustness/scenario"
 	"github.com/quorate/quorate/lab/robustness/watches"
 )
 
 func main() {
 	lab.Main() // in a member of a cluster this does not return
 	cli.SurviveClosedPipe()
-	os.Exit(cli.Execute(cli.UntilSignal(), newRootCommand(scenario.Run)))
+	os.Exit(cli.Execute(cli.UntilSignal(), newRootCommand(faults.Run)))
 }
 
-func newRootCommand(run scenarioRunner) *cobra.Command {
+func newRootCommand(run faults.Runner) *cobra.Command {
 	root := cli.Root(&cobra.Command{
 		Use:   "quorate-lab",
 		Short: "See etcd under faults through Quorate, the fault-tolerant client",

@@ -20,6 +20,7 @@ import (
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/internal/cli/clitest"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/robustness/faults"
 )
 
 // asProgram makes the test program behave as a program of its own; see TestMain.
@@ -57,7 +58,7 @@ func program(t *testing.T, as, dir string, args ...string) (*exec.Cmd, *bufio.Sc
 }
 
 // execRoot runs a command line in this process.
-func execRoot(ctx context.Context, run scenarioRunner, args ...string) (status int, stdout, stderr string) {
+func execRoot(ctx context.Context, run faults.Runner, args ...string) (status int, stdout, stderr string) {
 	return clitest.Exec(ctx, newRootCommand(run), args...)
 }
 

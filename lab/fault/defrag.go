@@ -10,21 +10,17 @@ import (
 	"github.com/quorate/quorate/lab"
 )
 
-// defrag defragments a follower for as long as the scene says, one time after the
+// defrag defragments a member for as long as the scene says, one time after the
 // other. The member answers nothing that needs its store while it is at it; a store
 // of the lab's size takes it a fraction of a second, one of gigabytes many seconds,
 // so that repeating it comes near to what operators see.
-func defrag(ctx context.Context, s Scene) error {
-	return onFollower(ctx, s, "is defragmented, over and over", func(m *lab.Member) error {
-		end := time.Now().Add(s.hold())
-		times := 0
-		for time.Now().Before(end) {
-			if _, err := pb.NewMaintenanceClient(m.Conn()).Defragment(ctx, &pb.DefragmentRequest{}); err != nil {
-				return fmt.Errorf("defragment %s: %w", m.Name(), err)
-			}
-			times++
+func defrag(ctx context.Context, s Scene, m *lab.Member) error {
+	times := 0
+	for end := time.Now().Add(s.hold()); time.Now().Before(end); times++ {
+		if _, err := pb.NewMaintenanceClient(m.Conn()).Defragment(ctx, &pb.DefragmentRequest{}); err != nil {
+			return fmt.Errorf("defragment %s: %w", m.Name(), err)
 		}
-		s.Note(fmt.Sprintf("%s was defragmented %d times", m.Name(), times))
-		return nil
-	})
+	}
+	s.Note(fmt.Sprintf("%s was defragmented %d times", m.Name(), times))
+	return nil
 }

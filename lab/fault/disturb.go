@@ -8,12 +8,8 @@ import (
 	"github.com/quorate/quorate/lab/link"
 )
 
-const (
-	// terminateTimeout bounds the end of a member that is asked to end.
-	terminateTimeout = 20 * time.Second
-	// clientDelay is what the links of all clients add in the fault of that name.
-	clientDelay = 100 * time.Millisecond
-)
+// clientDelay is what the links of all clients add in the fault of that name.
+const clientDelay = 100 * time.Millisecond
 
 // Disturbances returns the faults of a storm: those that all clusters can have and that keep little
 // of a storm busy, and others that are harder or that leave nothing to measure. A rolling restart takes too much of a
@@ -37,17 +33,11 @@ func Disturbances() []Fault {
 	)
 }
 
-// terminateOne asks a member to end and kills it when that takes too long.
 func terminateOne(ctx context.Context, s Scene) error {
 	members := s.Cluster.Members()
 	m := members[s.Rand.IntN(len(members))]
 	s.Note(m.Name() + " is terminated")
-	ctx, cancel := context.WithTimeout(ctx, terminateTimeout)
-	defer cancel()
-	if m.Terminate(ctx) != nil {
-		return m.Kill()
-	}
-	return nil
+	return terminate(ctx, m)
 }
 
 func noQuorum(_ context.Context, s Scene) error {
@@ -69,7 +59,7 @@ func allKilled(_ context.Context, s Scene) error {
 }
 
 // onClientLinks returns a fault of the clients' links to all members.
-func onClientLinks(what string, do func(*link.Link)) func(context.Context, Scene) error {
+func onClientLinks(what string, do func(*link.Link)) injection {
 	return func(_ context.Context, s Scene) error {
 		s.Note("the clients' links " + what)
 		for _, m := range s.Cluster.Members() {

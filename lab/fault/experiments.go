@@ -13,7 +13,6 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/link"
-	"github.com/quorate/quorate/lab/robustness/client"
 )
 
 const (
@@ -43,7 +42,7 @@ const (
 
 // flaps returns the fault of a member that freezes again and again.
 func flaps() []Fault {
-	return []Fault{{Name: "flap", Summary: "a follower is stopped for 2 s and runs for 2 s, over and over", Held: 18 * time.Second, inject: flap}}
+	return []Fault{{Name: "flap", Summary: "a follower is stopped for 2 s and runs for 2 s, over and over", Held: 18 * time.Second, inject: pauseRepeatedly(flapHalf, 2*flapHalf)}}
 }
 
 // experiments returns the faults of members that happen only when they are named, and each
@@ -51,7 +50,7 @@ func flaps() []Fault {
 func experiments() []Fault {
 	return append(flaps(), []Fault{
 		{Name: "two-frozen", Summary: "a majority of the members is stopped (SIGSTOP), the others answer serializable gets", Held: 10 * time.Second, inject: freezeMajority},
-		{Name: "pause", Summary: "a follower pauses for 0.7 s every 3 s", Held: 13 * time.Second, inject: pauses},
+		{Name: "pause", Summary: "a follower pauses for 0.7 s every 3 s", Held: 13 * time.Second, inject: pauseRepeatedly(pauseLength, pauseEvery)},
 		{Name: "transfer", Summary: "leadership is transferred once a second", Held: 12 * time.Second, inject: transfer},
 		{Name: "throttle", Summary: "each member sends clients 1 MB/s at most, and a client reads ranges of 10 MB beside its calls", Held: 30 * time.Second, inject: throttle},
 		{
@@ -76,17 +75,9 @@ func freezeMajority(_ context.Context, s Scene) error {
 	return nil
 }
 
-func flap(ctx context.Context, s Scene) error {
-	return pauseRepeatedly(ctx, s, flapHalf, 2*flapHalf)
-}
-
-func pauses(ctx context.Context, s Scene) error {
-	return pauseRepeatedly(ctx, s, pauseLength, pauseEvery)
-}
-
 // pauseRepeatedly stops a follower for a time in each interval.
-func pauseRepeatedly(ctx context.Context, s Scene, length, interval time.Duration) error {
-	return onFollower(ctx, s, fmt.Sprintf("is stopped for %v every %v", length, interval), func(m *lab.Member) error {
+func pauseRepeatedly(length, interval time.Duration) injection {
+	return onFollower(fmt.Sprintf("is stopped for %v every %v", length, interval), func(ctx context.Context, s Scene, m *lab.Member) error {
 		for end := time.Now().Add(s.hold()); time.Now().Before(end); {
 			if err := m.Stop(); err != nil {
 				return err
@@ -107,7 +98,7 @@ func pauseRepeatedly(ctx context.Context, s Scene, length, interval time.Duratio
 
 func transfer(ctx context.Context, s Scene) error {
 	for end := time.Now().Add(s.hold()); time.Now().Before(end); {
-		if err := leaderMove(ctx, s); err != nil {
+		if err := moveLeader(ctx, s); err != nil {
 			s.Note(err.Error()) // the next one may succeed
 		}
 		if err := pause.For(ctx, transferEvery); err != nil {
@@ -130,7 +121,7 @@ func throttle(ctx context.Context, s Scene) error {
 	for _, m := range s.Cluster.Members() {
 		s.Cluster.ClientLink(m).Throttle(link.Reverse, throttledRate)
 	}
-	page := client.Page{From: largePrefix, End: largePrefix[:len(largePrefix)-1] + "0"}
+	rangeEnd := largePrefix[:len(largePrefix)-1] + "0"
 	var read, failed atomic.Int64
 	var work sync.WaitGroup
 	end := time.Now().Add(s.hold())
@@ -138,7 +129,7 @@ func throttle(ctx context.Context, s Scene) error {
 		work.Go(func() {
 			for time.Now().Before(end) {
 				reading, cancel := context.WithTimeout(ctx, largeTimeout)
-				if _, err := s.Store.List(reading, page); err != nil {
+				if s.Store.ReadRange(reading, largePrefix, rangeEnd) != nil {
 					failed.Add(1)
 				} else {
 					read.Add(1)
@@ -158,10 +149,11 @@ func freezeSecond(ctx context.Context, s Scene) error {
 		return fmt.Errorf("a majority must outlive two members: the cluster needs at least 5, and has %d", len(s.Cluster.Members()))
 	}
 	var first *lab.Member
-	if err := onFollower(ctx, s, "is stopped", func(m *lab.Member) error {
+	stopFirst := onFollower("is stopped", func(_ context.Context, _ Scene, m *lab.Member) error {
 		first = m
 		return m.Stop()
-	}); err != nil {
+	})
+	if err := stopFirst(ctx, s); err != nil {
 		return err
 	}
 	if err := pause.For(ctx, s.hold()); err != nil {
@@ -192,7 +184,7 @@ func freezeBesideExpired(ctx context.Context, s Scene) error {
 	if err := pause.For(ctx, expiredWarmUp); err != nil {
 		return err
 	}
-	if err := stop(ctx, s); err != nil {
+	if err := onFollower("is stopped", stop)(ctx, s); err != nil {
 		return err
 	}
 	return pause.For(ctx, s.hold())

@@ -25,18 +25,6 @@ const defaultHold = 5 * time.Second
 // the largest loss is one member, and a majority must remain.
 const MinMembers = 3
 
-// maxMembers is the largest cluster that the lab starts.
-const maxMembers = 9
-
-// CheckMembers returns an error unless the faults are for clusters of n members.
-func CheckMembers(n int) error {
-	if n < MinMembers || n > maxMembers {
-		return fmt.Errorf("the number of members must be %d to %d, so that a majority outlives the loss of one; it is %d",
-			MinMembers, maxMembers, n)
-	}
-	return nil
-}
-
 // Scene is where a fault happens.
 type Scene struct {
 	// Cluster that it happens to. All its members must run and be ready.
@@ -77,7 +65,7 @@ type Fault struct {
 	// Site is the cluster that it happens to.
 	Site Site
 
-	inject func(context.Context, Scene) error
+	inject injection
 }
 
 // Inject makes the fault happen and returns when it has. An error says what
@@ -94,12 +82,12 @@ func (f Fault) Inject(ctx context.Context, s Scene) error {
 // injects them.
 func Default() []Fault {
 	return []Fault{
-		{Name: "kill", Summary: "a follower is killed (SIGKILL) and restarted at the end", inject: kill},
-		{Name: "stop", Summary: "a follower is stopped (SIGSTOP): its connections stay, it answers nothing", inject: stop},
-		{Name: "blackhole", Summary: "the clients' link to a follower takes bytes and delivers none", inject: blackhole},
-		{Name: "partition", Summary: "a follower is cut off from the other members, clients still reach it", inject: partition},
-		{Name: "slow", Summary: "everything a follower sends, to clients and members, arrives 200 ms later", inject: slow},
-		{Name: "leader-kill", Summary: "the leader is killed (SIGKILL) and restarted at the end", inject: leaderKill},
+		{Name: "kill", Summary: "a follower is killed (SIGKILL) and restarted at the end", inject: onFollower("is killed", kill)},
+		{Name: "stop", Summary: "a follower is stopped (SIGSTOP): its connections stay, it answers nothing", inject: onFollower("is stopped", stop)},
+		{Name: "blackhole", Summary: "the clients' link to a follower takes bytes and delivers none", inject: onFollower("is blackholed for clients", silence)},
+		{Name: "partition", Summary: "a follower is cut off from the other members, clients still reach it", inject: onFollower("is cut off from the other members", isolate)},
+		{Name: "slow", Summary: "everything a follower sends, to clients and members, arrives 200 ms later", inject: onFollower(fmt.Sprintf("sends everything %v late", slowness), slow)},
+		{Name: "leader-kill", Summary: "the leader is killed (SIGKILL) and restarted at the end", inject: onLeader("is killed", kill)},
 		{Name: "rolling-restart", Summary: "each member in turn is terminated gracefully and restarted", inject: rollingRestart},
 	}
 }
@@ -113,11 +101,11 @@ func All() []Fault {
 // named returns faults that happen only when they are named, for any cluster.
 func named() []Fault {
 	return []Fault{
-		{Name: "defrag", Summary: "a follower is defragmented, over and over", inject: defrag},
-		{Name: "leader-stop", Summary: "the leader is stopped (SIGSTOP): its connections stay, it answers nothing", inject: leaderStop},
-		{Name: "leader-blackhole", Summary: "the clients' link to the leader takes bytes and delivers none", inject: leaderBlackhole},
-		{Name: "leader-partition", Summary: "the leader is cut off from the other members, clients still reach it", inject: leaderPartition},
-		{Name: "leader-move", Summary: "leadership moves to a follower", inject: leaderMove},
+		{Name: "defrag", Summary: "a follower is defragmented, over and over", inject: onFollower("is defragmented, over and over", defrag)},
+		{Name: "leader-stop", Summary: "the leader is stopped (SIGSTOP): its connections stay, it answers nothing", inject: onLeader("is stopped", stop)},
+		{Name: "leader-blackhole", Summary: "the clients' link to the leader takes bytes and delivers none", inject: onLeader("is blackholed for clients", silence)},
+		{Name: "leader-partition", Summary: "the leader is cut off from the other members, clients still reach it", inject: onLeader("is cut off from the other members", isolate)},
+		{Name: "leader-move", Summary: "leadership moves to a follower", inject: moveLeader},
 		{Name: "majority-lost", Summary: "a majority is killed; one of them comes back after 3 s, the others at the end", inject: majorityLost},
 	}
 }

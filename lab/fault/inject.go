@@ -2,7 +2,6 @@ package fault
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -13,62 +12,80 @@ import (
 const (
 	// slowness is what the slow fault adds to everything that its member sends.
 	slowness = 200 * time.Millisecond
-	// patience is how long a member may take to end when it is asked to.
-	patience = 10 * time.Second
+	// terminateTimeout bounds the end of a member that is asked to end.
+	terminateTimeout = 20 * time.Second
 )
 
-func kill(ctx context.Context, s Scene) error {
-	return onFollower(ctx, s, "is killed", (*lab.Member).Kill)
-}
+// injection makes a fault happen.
+type injection func(context.Context, Scene) error
 
-func stop(ctx context.Context, s Scene) error {
-	return onFollower(ctx, s, "is stopped", (*lab.Member).Stop)
-}
+// action is what happens to a member.
+type action func(context.Context, Scene, *lab.Member) error
 
-func blackhole(ctx context.Context, s Scene) error {
-	return onFollower(ctx, s, "is blackholed for clients", s.silence)
-}
+func kill(_ context.Context, _ Scene, m *lab.Member) error { return m.Kill() }
 
-func partition(ctx context.Context, s Scene) error {
-	return onFollower(ctx, s, "is cut off from the other members", s.isolate)
-}
+func stop(_ context.Context, _ Scene, m *lab.Member) error { return m.Stop() }
 
 // silence makes the clients' link to a member swallow everything.
-func (s Scene) silence(m *lab.Member) error {
+func silence(_ context.Context, s Scene, m *lab.Member) error {
 	s.Cluster.ClientLink(m).Blackhole(link.Both)
 	return nil
 }
 
 // isolate cuts a member off from the others.
-func (s Scene) isolate(m *lab.Member) error {
+func isolate(_ context.Context, s Scene, m *lab.Member) error {
 	s.Cluster.Isolate(m)
 	return nil
 }
 
-// slow delays what a follower sends. A message from one member to another is sent
-// on a connection that either of them dialled, so both links count.
-func slow(ctx context.Context, s Scene) error {
-	return onFollower(ctx, s, fmt.Sprintf("sends everything %v late", slowness), func(m *lab.Member) error {
-		s.Cluster.ClientLink(m).Delay(link.Reverse, slowness)
-		for _, other := range s.Cluster.Members() {
-			if other != m {
-				s.Cluster.PeerLink(m, other).Delay(link.Forward, slowness)
-				s.Cluster.PeerLink(other, m).Delay(link.Reverse, slowness)
-			}
+// eachPeer calls do with the links from a member to each of the others, and back.
+func (s Scene) eachPeer(m *lab.Member, do func(to, from *link.Link)) {
+	for _, other := range s.Cluster.Members() {
+		if other != m {
+			do(s.Cluster.PeerLink(m, other), s.Cluster.PeerLink(other, m))
 		}
-		return nil
+	}
+}
+
+// slow delays what a member sends. A message from one member to another is sent
+// on a connection that either of them dialled, so both links count.
+func slow(_ context.Context, s Scene, m *lab.Member) error {
+	s.Cluster.ClientLink(m).Delay(link.Reverse, slowness)
+	s.eachPeer(m, func(to, from *link.Link) {
+		to.Delay(link.Forward, slowness)
+		from.Delay(link.Reverse, slowness)
 	})
+	return nil
 }
 
 // onFollower chooses a follower, notes what becomes of it, and does it.
-func onFollower(ctx context.Context, s Scene, what string, do func(*lab.Member) error) error {
-	m, err := follower(ctx, s)
-	if err != nil {
-		return err
+func onFollower(what string, do action) injection {
+	return func(ctx context.Context, s Scene) error {
+		m, err := follower(ctx, s)
+		if err != nil {
+			return err
+		}
+		s.Note(m.Name() + ", a follower, " + what)
+		return do(ctx, s, m)
 	}
-	s.Note(m.Name() + ", a follower, " + what)
-	return do(m)
 }
+
+// onLeader notes what becomes of the leader, and does it.
+func onLeader(what string, do action) injection {
+	return func(ctx context.Context, s Scene) error {
+		m, err := s.Cluster.Leader(ctx)
+		if err != nil {
+			return err
+		}
+		s.Note(m.Name() + ", the leader, " + what)
+		return do(ctx, s, m)
+	}
+}
+
+// moveLeader hands leadership to a follower, as an operator does before a restart.
+var moveLeader = onFollower("is made the leader", func(ctx context.Context, s Scene, m *lab.Member) error {
+	return s.Cluster.MoveLeader(ctx, m)
+})
 
 func rollingRestart(ctx context.Context, s Scene) error {
 	for _, m := range s.Cluster.Members() {
@@ -87,13 +104,12 @@ func rollingRestart(ctx context.Context, s Scene) error {
 	return nil
 }
 
-// terminate asks a member to end, and kills it when it does not in time, so that
-// it is never left half gone.
+// terminate asks a member to end and kills it when that takes too long.
 func terminate(ctx context.Context, m *lab.Member) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, terminateTimeout)
 	defer cancel()
-	if err := m.Terminate(ctx); err != nil {
-		return errors.Join(err, m.Kill())
+	if m.Terminate(ctx) != nil {
+		return m.Kill()
 	}
 	return nil
 }

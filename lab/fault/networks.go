@@ -43,7 +43,7 @@ func lostFlows() []Fault {
 // when they are named.
 func networks() []Fault {
 	return append(lostFlows(), []Fault{
-		{Name: "loss", Summary: "a fifth of the packets of a follower is lost", Held: 15 * time.Second, inject: loss},
+		{Name: "loss", Summary: "a fifth of the packets of a follower is lost", Held: 15 * time.Second, inject: onFollower(fmt.Sprintf("loses %.0f %% of its packets", 100*lossShare), lose)},
 		{Name: "swallow", Summary: "all links lose everything, those of the members too", Held: 10 * time.Second, inject: swallow},
 		{Name: "move", Summary: "the names of all members lead to new addresses, the old ones are silent", Held: 25 * time.Second, Site: Named, inject: move},
 		{
@@ -137,29 +137,21 @@ func (s Scene) join(ctx context.Context, n int, security *tls.Config) (leave fun
 	return leave, nil
 }
 
-// loss makes a follower lose packets to and from clients and members.
-func loss(ctx context.Context, s Scene) error {
-	return onFollower(ctx, s, fmt.Sprintf("loses %.0f %% of its packets", 100*lossShare), func(m *lab.Member) error {
-		s.Cluster.ClientLink(m).Lose(link.Both, lossShare)
-		for _, other := range s.Cluster.Members() {
-			if other != m {
-				s.Cluster.PeerLink(m, other).Lose(link.Both, lossShare)
-				s.Cluster.PeerLink(other, m).Lose(link.Both, lossShare)
-			}
-		}
-		return nil
+// lose makes a member lose packets to and from clients and members.
+func lose(_ context.Context, s Scene, m *lab.Member) error {
+	s.Cluster.ClientLink(m).Lose(link.Both, lossShare)
+	s.eachPeer(m, func(to, from *link.Link) {
+		to.Lose(link.Both, lossShare)
+		from.Lose(link.Both, lossShare)
 	})
+	return nil
 }
 
 func swallow(_ context.Context, s Scene) error {
 	s.Note("all links lose everything")
 	for _, m := range s.Cluster.Members() {
 		s.Cluster.ClientLink(m).Lose(link.Both, 1)
-		for _, other := range s.Cluster.Members() {
-			if other != m {
-				s.Cluster.PeerLink(m, other).Lose(link.Both, 1)
-			}
-		}
+		s.eachPeer(m, func(to, _ *link.Link) { to.Lose(link.Both, 1) })
 	}
 	return nil
 }

@@ -5,8 +5,9 @@
 // workload requires it, a recorder takes the whole history of the store from the members themselves, past the links and
 // the clients under test. When the faults are over the clients settle, and the workload checks them.
 //
-// The workloads are packages below: scenario, which "quorate-lab faults" runs, and the soaks watches, linear, locks and
-// resolvers. The sources of names fail in resolvers, in place of the schedule of the others. callcheck, watchcheck and
+// The workloads are packages below: faults, which injects one fault after the other, and the soaks watches, linear, locks and
+// resolvers. Package report has the figures and tables of faults. The sources of names fail in resolvers, in place of the
+// schedule of the others. callcheck, watchcheck and
 // lockcheck compare calls, watches and locks with the history that package record has, and linear/model checks answers
 // without one. Package client has the clients under test: Quorate, and the official client. A run counts what happened
 // in [Counts], which its [Outcome] prints.

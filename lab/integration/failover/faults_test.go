@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/robustness/faults"
 	"github.com/quorate/quorate/lab/robustness/history"
-	"github.com/quorate/quorate/lab/robustness/measure"
-	"github.com/quorate/quorate/lab/robustness/scenario"
+	"github.com/quorate/quorate/lab/robustness/report"
 )
 
 // A fault of a member, or of the majority, fails no call but writes whose outcome is unknown, and loses no lease. Calls, watches
@@ -21,7 +21,7 @@ func TestAFaultOfAMemberIsSurvived(t *testing.T) {
 	t.Run("follower", func(t *testing.T) {
 		for _, row := range under(t, leaseTTL, "kill", "stop", "blackhole", "partition", "slow", "defrag") {
 			requireGoesOn(t, row)
-			assert.Empty(t, row.Moments, "%s: another leader", row.Name)
+			assert.Empty(t, row.Leaders, "%s: another leader", row.Name)
 			requireUnknown(t, row, callers)
 		}
 	})
@@ -29,20 +29,20 @@ func TestAFaultOfAMemberIsSurvived(t *testing.T) {
 		for _, row := range under(t, leaseTTL, "leader-move", "leader-blackhole", "leader-kill", "leader-partition") {
 			requireGoesOn(t, row)
 			// Clients that cannot reach a leader who goes on leading see the fault of one member.
-			assert.Equal(t, row.Name != "leader-blackhole", len(row.Moments) > 0, "%s: another leader", row.Name)
+			assert.Equal(t, row.Name != "leader-blackhole", len(row.Leaders) > 0, "%s: another leader", row.Name)
 		}
 	})
 	// When it wakes, it can revoke what ran out by its clock, for others renewed it: https://github.com/etcd-io/etcd/issues/15247.
 	t.Run("leader that wakes", func(t *testing.T) {
 		for _, row := range under(t, time.Minute, "leader-stop") {
 			requireGoesOn(t, row)
-			assert.NotEmpty(t, row.Moments, "another leader")
+			assert.NotEmpty(t, row.Leaders, "another leader")
 		}
 	})
 	t.Run("majority", func(t *testing.T) {
 		for _, row := range under(t, time.Minute, "majority-lost") {
 			requireGoesOn(t, row)
-			assert.NotEmpty(t, row.Moments, "another leader")
+			assert.NotEmpty(t, row.Leaders, "another leader")
 		}
 	})
 	// Members that are asked to end, as in an upgrade, tell their clients so. Of the puts only those are lost that are under
@@ -50,7 +50,7 @@ func TestAFaultOfAMemberIsSurvived(t *testing.T) {
 	t.Run("every member in turn", func(t *testing.T) {
 		for _, row := range under(t, leaseTTL, "rolling-restart") {
 			requireGoesOn(t, row)
-			requireUnknown(t, row, len(row.Moments)*callers)
+			requireUnknown(t, row, len(row.Leaders)*callers)
 		}
 	})
 }
@@ -63,40 +63,40 @@ const (
 )
 
 // under runs gets, puts, watches and leases under faults, one after the other, and returns the row of each.
-func under(t *testing.T, ttl time.Duration, names ...string) []measure.Row {
+func under(t *testing.T, ttl time.Duration, names ...string) []report.Row {
 	t.Helper()
 	t.Parallel()
-	faults, err := fault.Parse(names)
+	injected, err := fault.Parse(names)
 	require.NoError(t, err)
-	rep, err := scenario.Run(t.Context(), scenario.Config{
-		Faults: faults, Callers: callers, Hold: hold, LeaseTTL: ttl, Healthy: 2 * time.Second, Dir: t.TempDir(),
+	rep, err := faults.Run(t.Context(), faults.Config{
+		Faults: injected, Callers: callers, Hold: hold, LeaseTTL: ttl, Healthy: 2 * time.Second, Dir: t.TempDir(),
 	})
 	require.NoError(t, err)
-	assert.True(t, rep.OK(), "%v %v", rep.Verdict, rep.Watches.Verdict)
-	require.Len(t, rep.Rows, 1+len(faults))
+	assert.True(t, rep.OK(), "%v %v", rep.Calls, rep.Watches)
+	require.Len(t, rep.Rows, 1+len(injected))
 	return rep.Rows[1:]
 }
 
 // requireGoesOn checks what callers saw of a fault, and logs how long they waited.
-func requireGoesOn(t *testing.T, row measure.Row) {
+func requireGoesOn(t *testing.T, row report.Row) {
 	t.Helper()
 	t.Logf("%s: longest gap of gets %v, slowest get %v, slowest put %v, writes past the links seen after %v; leases %+v", row.Name,
-		row.Kinds[history.LinearizableGet].LongestGap, row.Kinds[history.LinearizableGet].Max, row.Kinds[history.Put].Max, row.OutsideDelay, row.Leases)
+		row.Calls[history.LinearizableGet].LongestGap, row.Calls[history.LinearizableGet].Max, row.Calls[history.Put].Max, row.OutsideDelay, row.Leases)
 	for _, kind := range history.Kinds() {
-		stats := row.Kinds[kind]
+		stats := row.Calls[kind]
 		assert.Positive(t, stats.Held, "%s: no %s was completed under the fault", row.Name, kind)
 		assert.Zero(t, stats.Errors, "%s: %s: %v", row.Name, kind, stats.Codes)
 	}
-	assert.Zero(t, row.Watches.Undelivered, row.Name)
-	if row.OutsideDelay < leaseTTL*2/3 { // no client can keep a lease on a machine that is slower than that
+	assert.Zero(t, row.Watches.Lost, row.Name)
+	if time.Duration(row.OutsideDelay) < leaseTTL*2/3 { // no client can keep a lease on a machine that is slower than that
 		assert.Zero(t, row.Leases.Expired, row.Name)
 	}
 }
 
 // requireUnknown checks how many writes were lost at the victim: those that were in flight there.
-func requireUnknown(t *testing.T, row measure.Row, most int) {
+func requireUnknown(t *testing.T, row report.Row, most int) {
 	t.Helper()
 	for _, kind := range history.Kinds() {
-		assert.LessOrEqual(t, row.Kinds[kind].Unknown, int64(most), "%s: %s", row.Name, kind)
+		assert.LessOrEqual(t, row.Calls[kind].Unknown, int64(most), "%s: %s", row.Name, kind)
 	}
 }

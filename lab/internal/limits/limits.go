@@ -13,6 +13,9 @@ import (
 // MaxDuration is for how long faults may be injected.
 const MaxDuration = time.Hour
 
+// maxMembers is the largest cluster that the lab starts.
+const maxMembers = 9
+
 // Check collects what is wrong. The zero value has found nothing.
 type Check struct{ wrong []error }
 
@@ -30,9 +33,8 @@ func (c *Check) Number(of string, n, limit int) {
 
 // Members notes a number of members that faults cannot be injected into.
 func (c *Check) Members(n int) {
-	if err := fault.CheckMembers(n); err != nil {
-		c.wrong = append(c.wrong, err)
-	}
+	c.That(n >= fault.MinMembers && n <= maxMembers, "the number of members must be %d to %d, so that a majority outlives the loss of one; it is %d",
+		fault.MinMembers, maxMembers, n)
 }
 
 // Duration notes a duration of faults that is not above 0, or above [MaxDuration].

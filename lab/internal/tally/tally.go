@@ -23,15 +23,15 @@ type Violation struct {
 	// Evidence lists the observations that prove it, oldest first; empty if the message says it all.
 	Evidence []string `json:"evidence"`
 	// Page is the file that shows it in a browser, empty if there is none.
-	Page string
+	Page string `json:"page,omitempty"`
 }
 
 // Verdict is what checks found.
 type Verdict struct {
 	// Violations holds at most ten of each promise.
-	Violations []Violation
+	Violations []Violation `json:"violations"`
 	// Counts has the number of violations of each promise, kept or not.
-	Counts map[Promise]int
+	Counts map[Promise]int `json:"violation_counts"`
 }
 
 // OK reports whether every promise was kept.

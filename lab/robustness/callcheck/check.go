@@ -21,7 +21,7 @@ type History struct {
 	Events []history.Event
 	// Through is the revision up to which Events is complete. No call was answered at a later one.
 	Through int64
-	// Calls in any order, all of which have ended.
+	// Calls in any order, all of which have ended. [Check] sorts them by their ends, and sets their Behind.
 	Calls []history.Call
 }
 
@@ -101,21 +101,21 @@ func (c *checker) call(call *history.Call) {
 	}
 	if call.Kind == history.SerializableGet {
 		c.verdict.SerializableReads++
+		if before := c.answeredBefore(call.Start); before != nil {
+			call.Behind = max(0, before.Revision-call.Revision)
+		}
 		c.verdict.MaxBehind = max(c.verdict.MaxBehind, call.Behind)
 	} else {
 		c.verdict.LinearizableAnswers++
-		if before := c.answeredBefore(call.Start); before != nil && (call.Revision < before.Revision || wrote(call) && call.Revision == before.Revision) {
+		if before := c.answeredBefore(call.Start); before != nil && (call.Revision < before.Revision || call.Wrote() && call.Revision == before.Revision) {
 			c.verdict.add(WentBackwards, fmt.Sprintf("%s answered at revision %d although revision %d had been answered before it was sent",
 				call.Kind, call.Revision, before.Revision), *before, *call)
 		}
 	}
-	if !wrote(call) {
+	if !call.Wrote() {
 		c.read(call)
 	}
 }
-
-// wrote reports whether an answered call changed the store.
-func wrote(call *history.Call) bool { return call.Kind == history.Put || call.Applied }
 
 // write compares a call that writes a key once with what the store has of the key.
 func (c *checker) write(call *history.Call) {
@@ -123,7 +123,7 @@ func (c *checker) write(call *history.Call) {
 	c.sent[key] = true
 	events := c.writes[key]
 	switch {
-	case call.Outcome == history.Failed || call.Outcome == history.OK && !wrote(call):
+	case call.Outcome == history.Failed || call.Outcome == history.OK && !call.Wrote():
 		v.RefusedWrites++
 		if len(events) > 0 {
 			v.add(RefusedApplied, fmt.Sprintf("%s was written at revision %d, although its caller was told that the write had no effect",

@@ -368,3 +368,40 @@ func TestViolationsAreBoundedAndCounted(t *testing.T) {
 	assert.Len(t, v.Violations, 10)
 	assert.Equal(t, map[callcheck.Problem]int{callcheck.LostWrite: 98}, v.Counts)
 }
+
+func look(found bool, answered, until time.Duration) history.LeaseLook {
+	return history.LeaseLook{
+		Lease: 0x2a, Key: "/l/0/2a", Asked: 2 * time.Second, Answered: answered, Revision: 7, Found: found,
+		Claim: history.LeaseClaim{At: time.Second, Until: until},
+	}
+}
+
+func TestLeasesLiveAsLongAsTheClientClaims(t *testing.T) {
+	for name, tt := range map[string]struct {
+		look history.LeaseLook
+		want int
+	}{
+		"the key is there":                           {look(true, 3*time.Second, 4*time.Second), 0},
+		"the key outlives the claim":                 {look(true, 5*time.Second, 4*time.Second), 0},
+		"the key is gone before the claim has ended": {look(false, 3*time.Second, 4*time.Second), 1},
+		"the claim has ended":                        {look(false, 5*time.Second, 4*time.Second), 0},
+		"the claim ends as the read returns":         {look(false, 4*time.Second, 4*time.Second), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var v callcheck.Verdict
+			v.CheckLeases([]history.LeaseLook{tt.look})
+			assert.EqualValues(t, 1, v.LeaseLooks)
+			require.Equal(t, tt.want, v.Counts[callcheck.LeaseEndedEarly])
+			if tt.want > 0 {
+				assert.Equal(t, callcheck.Violation{
+					Promise: callcheck.LeaseEndedEarly,
+					Message: "lease 2a had ended by 3.000000s, and the client claimed it to live until 4.000000s",
+					Evidence: []string{
+						"claimed at 1.000000s to live until 4.000000s",
+						"linearizable get of /l/0/2a, from 2.000000s to 3.000000s: revision 7, found nothing",
+					},
+				}, v.Violations[0])
+			}
+		})
+	}
+}

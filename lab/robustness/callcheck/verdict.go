@@ -25,6 +25,12 @@ const (
 	TornTxn Problem = "torn_txn"
 	// WrongValue means that a key holds something that was never written to it.
 	WrongValue Problem = "wrong_value"
+	// LeaseEndedEarly means that the key of a lease was gone while the client claimed the
+	// lease to live. Either the client counted wrongly or the server ended the lease before
+	// its time. etcd does that when a leader was paused for longer than the TTL and goes on:
+	// it ends the leases that expired by its own count, renewed or not; of the lab's faults
+	// only leader-stop could show it.
+	LeaseEndedEarly Problem = "lease_ended_early"
 )
 
 // Violation is one broken promise, with the calls that prove it.
@@ -33,23 +39,46 @@ type Violation = tally.Violation
 // Verdict is what a check found. The zero value is that of no check.
 type Verdict struct {
 	// Audited reports whether the calls were checked.
-	Audited bool
+	Audited bool `json:"writes_audited"`
 	// AuditRevision is the revision of the store up to which they were.
-	AuditRevision int64
-	// AcknowledgedWrites, UnknownWrites and RefusedWrites count the writes by
+	AuditRevision int64 `json:"audit_revision"`
+	// AcknowledgedWrites, RefusedWrites and UnknownWrites count the writes by
 	// their outcome for the caller; a txn whose comparison did not hold counts as
 	// refused.
-	AcknowledgedWrites, UnknownWrites, RefusedWrites int64
+	AcknowledgedWrites int64 `json:"acknowledged_writes"`
+	RefusedWrites      int64 `json:"refused_writes"`
+	UnknownWrites      int64 `json:"unknown_writes"`
 	// UnknownApplied counts the unknown writes that turned out to be applied.
-	UnknownApplied int64
+	UnknownApplied int64 `json:"unknown_applied"`
 	// LinearizableAnswers counts the answers of linearizable gets, puts and txns that were checked.
-	LinearizableAnswers int64
+	LinearizableAnswers int64 `json:"linearizable_answers"`
+	// LeaseLooks counts the reads of the keys of leases that were checked.
+	LeaseLooks int64 `json:"lease_looks"`
 	// SerializableReads counts the answers of serializable gets.
-	SerializableReads int64
+	SerializableReads int64 `json:"serializable_reads"`
 	// MaxBehind is how many revisions a serializable get was behind at most;
 	// being behind is what such a read allows.
-	MaxBehind int64
+	MaxBehind int64 `json:"max_revisions_behind"`
 	tally.Verdict
+}
+
+// CheckLeases checks that leases lived for as long as the client claimed.
+func (v *Verdict) CheckLeases(looks []history.LeaseLook) {
+	for _, look := range looks {
+		v.LeaseLooks++
+		if !look.Refutes() {
+			continue
+		}
+		violation := v.Add(LeaseEndedEarly, "lease %x had ended by %s, and the client claimed it to live until %s",
+			look.Lease, at(look.Answered), at(look.Claim.Until))
+		if violation != nil {
+			violation.Evidence = []string{
+				fmt.Sprintf("claimed at %s to live until %s", at(look.Claim.At), at(look.Claim.Until)),
+				fmt.Sprintf("linearizable get of %s, from %s to %s: revision %d, found nothing",
+					look.Key, at(look.Asked), at(look.Answered), look.Revision),
+			}
+		}
+	}
 }
 
 func (v *Verdict) add(p Problem, message string, evidence ...history.Call) {

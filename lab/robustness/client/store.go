@@ -18,8 +18,8 @@ type Store interface {
 	// Increment writes both keys if the counter has the wanted value, and reads
 	// the counter otherwise.
 	Increment(ctx context.Context, inc Increment) (Answer, error)
-	// List reads keys in order, linearizably.
-	List(ctx context.Context, page Page) (Listing, error)
+	// ReadRange reads all keys from one up to another, linearizably.
+	ReadRange(ctx context.Context, from, end string) error
 }
 
 // Answer is the response to a Get or an Increment.
@@ -42,34 +42,4 @@ type Increment struct {
 	Want int64
 	// Key and Value are written beside it.
 	Key, Value string
-}
-
-// Page says what List is to read.
-type Page struct {
-	// From and End bound the keys: From is the first, End is not included.
-	From, End string
-	// Limit is the largest number of keys to return.
-	Limit int64
-	// Revision to read at; 0 means now.
-	Revision int64
-}
-
-// Listing is the response to a List.
-type Listing struct {
-	// Revision that was read.
-	Revision int64
-	// Keys found, in order.
-	Keys []Listed
-	// More reports whether there are keys after the last one.
-	More bool
-}
-
-// Listed is a key that List found.
-type Listed struct {
-	// Key and Value as stored.
-	Key, Value string
-	// ModRevision is the revision of the last write to the key.
-	ModRevision int64
-	// Version counts the writes since the key was created.
-	Version int64
 }

@@ -9,7 +9,7 @@
 package history
 
 import (
-	"fmt"
+	"strings"
 	"time"
 )
 
@@ -30,12 +30,7 @@ const (
 	NumKinds
 )
 
-var kindNames = [NumKinds]struct{ text, id string }{
-	LinearizableGet: {"linearizable get", "linearizable_get"},
-	SerializableGet: {"serializable get", "serializable_get"},
-	Put:             {"put", "put"},
-	Txn:             {"txn", "txn"},
-}
+var kindNames = [NumKinds]string{"linearizable get", "serializable get", "put", "txn"}
 
 // Kinds returns every kind, in the order in which reports list them.
 func Kinds() []Kind {
@@ -43,19 +38,11 @@ func Kinds() []Kind {
 }
 
 // String returns the name for people, such as "linearizable get".
-func (k Kind) String() string {
-	if k >= NumKinds {
-		return fmt.Sprintf("Kind(%d)", uint8(k))
-	}
-	return kindNames[k].text
-}
+func (k Kind) String() string { return kindNames[k] }
 
-// ID returns the name for programs, such as "linearizable_get".
-func (k Kind) ID() string {
-	if k >= NumKinds {
-		return k.String()
-	}
-	return kindNames[k].id
+// MarshalText returns the name for programs, such as "linearizable_get".
+func (k Kind) MarshalText() ([]byte, error) {
+	return []byte(strings.ReplaceAll(k.String(), " ", "_")), nil
 }
 
 // Writes reports whether a call of this kind may change the store.
@@ -78,22 +65,6 @@ const (
 	Abandoned
 )
 
-// String returns "ok", "error", "unknown" or "abandoned".
-func (o Outcome) String() string {
-	switch o {
-	case OK:
-		return "ok"
-	case Failed:
-		return "error"
-	case Unknown:
-		return "unknown"
-	case Abandoned:
-		return "abandoned"
-	default:
-		return fmt.Sprintf("Outcome(%d)", uint8(o))
-	}
-}
-
 // Call is one call of the load. The fields up to Start are known when it is
 // invoked, the others once it has ended.
 type Call struct {
@@ -113,9 +84,6 @@ type Call struct {
 	End time.Duration
 	// Outcome says how it ended.
 	Outcome Outcome
-	// Code names the error in a word or two, such as a gRPC status code; it is
-	// empty when Outcome is OK.
-	Code string
 	// Err is the error, nil when Outcome is OK.
 	Err error
 	// Revision is the store revision of the response header; 0 unless OK.
@@ -129,6 +97,9 @@ type Call struct {
 	// revision known when it was invoked; the checker fills it in.
 	Behind int64
 }
+
+// Wrote reports whether an answered call changed the store.
+func (c *Call) Wrote() bool { return c.Kind == Put || c.Applied }
 
 // Reading is what a read found at a key.
 type Reading struct {

@@ -21,12 +21,7 @@ const (
 var spaceNames = [...]string{Puts: "put", Txns: "txn", Counters: "counter"}
 
 // String returns the name that the space has in a key's path.
-func (s Space) String() string {
-	if int(s) >= len(spaceNames) {
-		return fmt.Sprintf("Space(%d)", uint8(s))
-	}
-	return spaceNames[s]
-}
+func (s Space) String() string { return spaceNames[s] }
 
 // Key names one key of the load.
 type Key struct {

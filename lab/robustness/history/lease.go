@@ -1,9 +1,6 @@
 package history
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // LeaseEventKind is a kind of [LeaseEvent].
 type LeaseEventKind uint8
@@ -18,22 +15,6 @@ const (
 	// LeaseFailed means that a keeper without a lease failed to get one.
 	LeaseFailed
 )
-
-// String returns "granted", "renewed", "expired" or "failed".
-func (k LeaseEventKind) String() string {
-	switch k {
-	case LeaseGranted:
-		return "granted"
-	case LeaseRenewed:
-		return "renewed"
-	case LeaseExpired:
-		return "expired"
-	case LeaseFailed:
-		return "failed"
-	default:
-		return fmt.Sprintf("LeaseEventKind(%d)", uint8(k))
-	}
-}
 
 // Codes of a LeaseExpired event.
 const (
@@ -53,7 +34,7 @@ type LeaseEvent struct {
 	// the client had claimed the lease to live before. It is negative when none was
 	// left.
 	Margin time.Duration
-	// Code says why a LeaseExpired or LeaseFailed happened.
+	// Code says why a LeaseExpired happened.
 	Code string
 	// Err is the error of a LeaseFailed, and the reason for a LeaseExpired if the
 	// client gave one.

@@ -75,12 +75,3 @@ func TestWritten(t *testing.T) {
 		assert.Equal(t, tt.want, got)
 	}
 }
-
-func TestLeaseEventNames(t *testing.T) {
-	names := map[string]bool{}
-	for k := history.LeaseGranted; k <= history.LeaseFailed; k++ {
-		names[k.String()] = true
-	}
-	assert.Equal(t, map[string]bool{"granted": true, "renewed": true, "expired": true, "failed": true}, names)
-	assert.Equal(t, "LeaseEventKind(9)", history.LeaseEventKind(9).String())
-}

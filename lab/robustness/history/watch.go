@@ -173,20 +173,6 @@ const (
 	EndedByItself
 )
 
-// String returns "open", "left" or "ended".
-func (e Ending) String() string {
-	switch e {
-	case StillOpen:
-		return "open"
-	case LeftByReader:
-		return "left"
-	case EndedByItself:
-		return "ended"
-	default:
-		return fmt.Sprintf("Ending(%d)", uint8(e))
-	}
-}
-
 // Watch is one watch as its reader saw it, from the call to the end of its
 // channel. Reconnections of the client below are none of its business: all of them
 // together are one watch.

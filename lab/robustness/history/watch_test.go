@@ -96,7 +96,6 @@ func TestIsCreate(t *testing.T) {
 func TestWatchInWords(t *testing.T) {
 	for want, s := range map[string]interface{ String() string }{
 		"put": history.PutEvent, "delete": history.DeleteEvent, "EventType(9)": history.EventType(9),
-		"open": history.StillOpen, "left": history.LeftByReader, "ended": history.EndedByItself, "Ending(9)": history.Ending(9),
 		"delete /a at revision 12": history.Event{
 			Type: history.DeleteEvent, KeyValue: history.KeyValue{Key: "/a", ModRevision: 12},
 		},

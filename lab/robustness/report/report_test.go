@@ -2,7 +2,6 @@ package report_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"flag"
 	"io"
 	"os"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/quorate/quorate/lab/robustness/callcheck"
 	"github.com/quorate/quorate/lab/robustness/history"
-	"github.com/quorate/quorate/lab/robustness/measure"
 	"github.com/quorate/quorate/lab/robustness/report"
 	"github.com/quorate/quorate/lab/robustness/watchcheck"
 )
@@ -38,45 +36,51 @@ func golden(t *testing.T, name string, got []byte) {
 	assert.Empty(t, cmp.Diff(string(want), string(got)))
 }
 
-const ms = time.Millisecond
+const (
+	ms     = report.Duration(time.Millisecond)
+	second = report.Duration(time.Second)
+)
 
-// example is a run of which every field has a value.
+// example is a run of which almost every field has a value.
 func example() report.Report {
-	healthy := measure.Row{Name: "healthy", End: 6 * time.Second}
+	healthy := report.Row{Name: "healthy", End: 6 * second}
 	for i, k := range history.Kinds() {
-		healthy.Kinds[k] = measure.Stats{
-			Completed: int64(3000 + i), LongestGap: 41 * ms, P50: 840 * time.Microsecond, P99: 8410 * time.Microsecond, Max: 23 * ms,
+		healthy.Calls[k] = report.Calls{
+			Kind: k, Completed: int64(3000 + i), LongestGap: 41 * ms, P50: 840 * ms / 1000, P99: 8410 * ms / 1000, Max: 23 * ms,
 		}
 	}
-	healthy.Kinds[history.SerializableGet].MaxBehind = 3
-	healthy.Watches = measure.WatchStats{Delivered: 12006, DelayP50: 120 * time.Microsecond, DelayP99: 2 * ms, DelayMax: 9 * ms, LongestSilence: 11 * ms}
-	healthy.Leases = measure.LeaseStats{Kept: 6, Renewals: 36, SmallestMargin: 1998 * ms}
-	stop := measure.Row{
-		Name: "stop", Start: 6 * time.Second, End: 21500 * ms,
-		Notes: []measure.Note{{At: 6001 * ms, Text: "m2, a follower, stopped (SIGSTOP)"}, {At: 12001 * ms, Text: "healed"}},
+	healthy.Calls[history.SerializableGet].MaxBehind = 3
+	healthy.Watches = report.Watches{Delivered: 12006, DelayP50: 120 * ms / 1000, DelayP99: 2 * ms, DelayMax: 9 * ms, LongestSilence: 11 * ms}
+	healthy.Leases = report.Leases{Kept: 6, Renewals: 36, SmallestMargin: 1998 * ms}
+	stop := report.Row{
+		Name: "stop", Start: 6 * second, End: 21500 * ms,
+		Notes: []report.Note{{At: 6001 * ms, Text: "m2, a follower, stopped (SIGSTOP)"}, {At: 12001 * ms, Text: "healed"}},
 	}
-	stop.Kinds[history.LinearizableGet] = measure.Stats{
-		Completed: 1234567, Errors: 12, LongestGap: 6 * time.Second, P50: 1234 * time.Microsecond, P99: 10 * time.Second,
+	stop.Calls[history.LinearizableGet] = report.Calls{
+		Completed: 1234567, Errors: 12, LongestGap: 6 * second, P50: 1234 * ms / 1000, P99: 10 * second,
 		Max: 10001 * ms, Codes: map[string]int64{"DeadlineExceeded": 12},
 	}
-	stop.Kinds[history.Put] = measure.Stats{
-		Completed: 5, Errors: 1, Unknown: 11, LongestGap: 15500 * ms, P50: 5 * time.Second, P99: 10 * time.Second, Max: 10 * time.Second,
+	stop.Calls[history.Put] = report.Calls{
+		Completed: 5, Errors: 1, Unknown: 11, LongestGap: 15500 * ms, P50: 5 * second, P99: 10 * second, Max: 10 * second,
 		Codes: map[string]int64{"DeadlineExceeded": 11, "Unavailable": 1},
 	}
-	stop.Kinds[history.Txn] = measure.Stats{LongestGap: 15500 * ms}
-	stop.Kinds[history.SerializableGet] = measure.Stats{Completed: 1, LongestGap: 9 * time.Second, P50: ms, P99: ms, Max: ms, MaxBehind: 812}
-	stop.Watches = measure.WatchStats{
-		Delivered: 1234567, DelayP50: 0, DelayP99: 5900 * ms, DelayMax: 6001 * ms, LongestSilence: 6 * time.Second,
+	stop.Calls[history.Txn] = report.Calls{LongestGap: 15500 * ms}
+	stop.Calls[history.SerializableGet] = report.Calls{Completed: 1, LongestGap: 9 * second, P50: ms, P99: ms, Max: ms, MaxBehind: 812}
+	stop.Watches = report.Watches{
+		Delivered: 1234567, DelayP50: 0, DelayP99: 5900 * ms, DelayMax: 6001 * ms, LongestSilence: 6 * second,
 		Ended: 1, Codes: map[string]int64{"Unavailable": 1},
 	}
-	stop.Leases = measure.LeaseStats{Kept: 6, Expired: 2, Renewals: 30, Failures: 1, Codes: map[string]int64{"keepalive ended": 2, "DeadlineExceeded": 1}}
+	stop.Leases = report.Leases{Kept: 6, Expired: 2, Renewals: 30, Failures: 1, Codes: map[string]int64{"keepalive ended": 2, "DeadlineExceeded": 1}}
+	for _, k := range history.Kinds() {
+		stop.Calls[k].Kind = k
+	}
 	return report.Report{
 		Setup: report.Setup{
-			Members: 3, Callers: 6, Pause: 5 * ms, CallTimeout: 10 * time.Second, Hold: 6 * time.Second,
-			LeaseTTL: 3 * time.Second, Seed: 7,
+			Members: 3, Callers: 6, Pause: 5 * ms, CallTimeout: 10 * second, Hold: 6 * second,
+			LeaseTTL: 3 * second, Seed: 7,
 		},
 		Started: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), Duration: 21500 * ms,
-		Rows: []measure.Row{healthy, stop},
+		Rows: []report.Row{healthy, stop},
 		ErrorSamples: map[string]string{
 			"DeadlineExceeded":       "context deadline exceeded",
 			"Unavailable":            "rpc error: code = Unavailable desc = connection error: desc = \"transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused\"",
@@ -84,12 +88,11 @@ func example() report.Report {
 			"lease keepalive ended":  "no answer within the TTL",
 			"lease DeadlineExceeded": "context deadline exceeded",
 		},
-		Verdict: callcheck.Verdict{
+		Calls: callcheck.Verdict{
 			Audited: true, AuditRevision: 9001, AcknowledgedWrites: 6013, UnknownWrites: 11, RefusedWrites: 2, UnknownApplied: 4,
-			LinearizableAnswers: 12345, SerializableReads: 3002, MaxBehind: 812,
+			LinearizableAnswers: 12345, LeaseLooks: 252, SerializableReads: 3002, MaxBehind: 812,
 		},
-		LeaseLooks: 252,
-		Watches:    report.WatchCheck{Verdict: watchcheck.Verdict{Watches: 6, Responses: 24000, Events: 24012}, Through: 9001},
+		Watches: report.WatchCheck{Watches: 6, Events: 24012, Through: 9001},
 	}
 }
 
@@ -97,8 +100,8 @@ func example() report.Report {
 func broken() report.Report {
 	r := example()
 	r.Interrupted = true
-	r.Verdict.Counts = map[callcheck.Problem]int{callcheck.LostWrite: 12, callcheck.WentBackwards: 1, report.LeaseEndedEarly: 1}
-	r.Verdict.Violations = []callcheck.Violation{
+	r.Calls.Counts = map[callcheck.Problem]int{callcheck.LostWrite: 12, callcheck.WentBackwards: 1, callcheck.LeaseEndedEarly: 1}
+	r.Calls.Violations = []callcheck.Violation{
 		{Promise: callcheck.LostWrite, Message: "put/0/1 was acknowledged at revision 3 and is missing at revision 9001"},
 		{
 			Promise: callcheck.WentBackwards, Message: "linearizable get answered at revision 11 although revision 12 had been answered before it was sent",
@@ -108,16 +111,16 @@ func broken() report.Report {
 			},
 		},
 		{
-			Promise: report.LeaseEndedEarly, Message: "lease 2a had ended by 3.000000s, and the client claimed it to live until 4.000000s",
+			Promise: callcheck.LeaseEndedEarly, Message: "lease 2a had ended by 3.000000s, and the client claimed it to live until 4.000000s",
 			Evidence: []string{
 				"claimed at 1.000000s to live until 4.000000s",
 				"linearizable get of /l/0/2a, from 2.900000s to 3.000000s: revision 7, found nothing",
 			},
 		},
 	}
-	r.Rows[1].Watches.Undelivered = 3
-	r.Watches.Verdict.Counts = map[watchcheck.Promise]int{watchcheck.Reliable: 1, watchcheck.Ordered: 11}
-	r.Watches.Verdict.Violations = []watchcheck.Violation{{
+	r.Rows[1].Watches.Lost = 3
+	r.Watches.Counts = map[watchcheck.Promise]int{watchcheck.Reliable: 1, watchcheck.Ordered: 11}
+	r.Watches.Violations = []watchcheck.Violation{{
 		Promise: watchcheck.Reliable, Message: "watch 3 of /a from revision 2: it reached revision 40 and 3 events are missing, the first is put /a at revision 17",
 		Evidence: []string{"response 7 at 1.000000s, header revision 40: 1 events, revisions 40 to 40"},
 	}}
@@ -127,7 +130,7 @@ func broken() report.Report {
 func TestTable(t *testing.T) {
 	failed := example()
 	failed.Failure = "the cluster was not ready 30s after kill was healed"
-	failed.Verdict.Audited = false
+	failed.Calls.Audited = false
 	failed.Watches = report.WatchCheck{}
 	skipped := example()
 	skipped.Watches = report.WatchCheck{Skipped: "what the callers were told is not what the store holds"}
@@ -148,7 +151,7 @@ func TestTable(t *testing.T) {
 
 func TestJSON(t *testing.T) {
 	for name, r := range map[string]report.Report{
-		"report.json": example(), "report_violations.json": broken(), "report_empty.json": {},
+		"report.json": example(), "report_violations.json": broken(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b bytes.Buffer
@@ -161,22 +164,21 @@ func TestJSON(t *testing.T) {
 // compared is a comparison of three clients: one that met half of the faults, one with
 // violations, and one that met both.
 func compared() report.Comparison {
-	fault := func(name string) measure.Row {
+	fault := func(name string) report.Row {
 		row := example().Rows[1]
-		row.Name, row.Fault = name, measure.Span{From: 6100 * ms, To: 12100 * ms}
-		row.Kinds[history.LinearizableGet].Held, row.Kinds[history.Put].Held = 2999, 3
-		row.Watches.Undelivered, row.Watches.Repeated = 3, 1
+		row.Name, row.Fault, row.Heal = name, 6100*ms, 12100*ms
+		row.Calls[history.LinearizableGet].Held, row.Calls[history.Put].Held = 2999, 3
+		row.Watches.Lost, row.Watches.Repeated, row.ServedAgain = 3, 1, 9400*ms
 		return row
 	}
 	led := fault("leader-kill")
-	led.OutsideDelay = 1200 * ms
-	led.HealedGets, led.HealedPuts = measure.Resumption{Callers: 6, Last: 20 * ms}, measure.Resumption{Callers: 6, Last: 15 * ms}
-	after := func(callers int, last time.Duration) measure.Resumption {
-		return measure.Resumption{Callers: callers, Last: last * ms}
+	led.OutsideDelay, led.ServedAgain = 1200*ms, 20*ms
+	after := func(callers int, last report.Duration) report.Resumption {
+		return report.Resumption{Callers: callers, Last: last * ms}
 	}
-	led.Moments = []measure.Moment{{
-		At: 6802 * ms, Leader: "m3", Reporter: "m1", NewGets: after(6, 12), NewPuts: after(6, 13), NewEvents: after(6, 1200),
-		Gets: after(6, 14), Puts: after(4, 15), Watches: after(0, 0),
+	led.Leaders = []report.Leader{{
+		At: 6802 * ms, Leader: "m3", Reporter: "m1",
+		Resumed: [6]report.Resumption{after(6, 12), after(6, 13), after(6, 1200), after(6, 14), after(4, 15), after(0, 0)},
 	}}
 	official, tuned, ours := broken(), example(), example()
 	official.Rows[1] = fault("stop")
@@ -198,63 +200,15 @@ func TestComparison(t *testing.T) {
 		assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 100, line)
 	}
 	rounds := compared()
-	for _, gap := range []time.Duration{7 * ms, 3 * ms} {
+	for _, gap := range []report.Duration{7 * ms, 3 * ms} {
 		again := compared()
 		for _, run := range again.Runs {
-			run.Report.Rows[1].Kinds[history.Put].LongestGap = gap
+			run.Report.Rows[1].Calls[history.Put].LongestGap = gap
 		}
 		rounds.Runs = append(rounds.Runs, again.Runs...)
 	}
 	b.Reset()
 	require.NoError(t, report.ComparisonTable(&b, rounds))
-	assert.Contains(t, b.String(), "stop              official   6.00 s   9.00 s  7.00 ms   15.5 s   10.0 s", "the median of the gaps of puts")
+	assert.Contains(t, b.String(), "stop         official  6.00 s  9.00 s  7.00 ms  15.5 s   10.0 s", "the median of the gaps of puts")
 	require.NoError(t, report.ComparisonTable(io.Discard, report.Comparison{Runs: make([]report.ClientRun, 2)}), "runs that never began")
-}
-
-func TestComparisonJSONHoldsTheReports(t *testing.T) {
-	var b, one bytes.Buffer
-	require.NoError(t, report.ComparisonJSON(&b, compared()))
-	assert.NotContains(t, b.String(), "null")
-	var got struct {
-		Interrupted bool
-		Clients     []struct {
-			ID, Label, Name, Description string
-			Report                       json.RawMessage
-		}
-	}
-	require.NoError(t, json.Unmarshal(b.Bytes(), &got))
-	assert.True(t, got.Interrupted)
-	require.Len(t, got.Clients, 3)
-	for i, run := range compared().Runs {
-		c := got.Clients[i]
-		assert.Equal(t, report.Client{ID: c.ID, Label: c.Label, Name: c.Name, Description: c.Description}, run.Client)
-		one.Reset()
-		require.NoError(t, report.JSON(&one, run.Report))
-		assert.JSONEq(t, one.String(), string(c.Report))
-	}
-}
-
-func TestLines(t *testing.T) {
-	rows := example().Rows
-	open := func(row measure.Row, notes int) measure.Row {
-		row.Open, row.Notes = true, row.Notes[:notes]
-		return row
-	}
-	healthy, begun, healed := open(rows[0], 0), open(rows[1], 1), open(rows[1], 2)
-	var b bytes.Buffer
-	l := report.NewLines(&b)
-	for _, s := range []report.Snapshot{
-		{Phase: "starting 3 members"},
-		{Phase: "starting 3 members"},
-		{Elapsed: time.Second, Phase: "healthy", Rows: []measure.Row{healthy}},
-		{Elapsed: 5 * time.Second, Phase: "healthy", Rows: []measure.Row{healthy}},
-		{Elapsed: 6100 * ms, Phase: "stop", Rows: []measure.Row{rows[0], begun}},
-		{Elapsed: 11 * time.Second, Phase: "stop", Rows: []measure.Row{rows[0], begun}},
-		{Elapsed: 12100 * ms, Phase: "recovering", Rows: []measure.Row{rows[0], healed}},
-		{Elapsed: 21500 * ms, Phase: "reading back every write", Rows: rows},
-		{Elapsed: 40 * time.Second, Phase: "reading back every write", Rows: rows},
-	} {
-		l.Show(s)
-	}
-	golden(t, "lines.txt", b.Bytes())
 }

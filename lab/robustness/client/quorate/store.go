@@ -62,20 +62,7 @@ func (s store) Increment(ctx context.Context, inc client.Increment) (client.Answ
 	return a, nil
 }
 
-func (s store) List(ctx context.Context, page client.Page) (client.Listing, error) {
-	resp, err := s.kv.Get(ctx, page.From,
-		clientv3.WithRange(page.End), clientv3.WithLimit(page.Limit), clientv3.WithRev(page.Revision))
-	if err != nil {
-		return client.Listing{}, err
-	}
-	out := client.Listing{Revision: page.Revision, More: resp.More}
-	if out.Revision == 0 {
-		out.Revision = resp.Header.GetRevision()
-	}
-	for _, kv := range resp.Kvs {
-		out.Keys = append(out.Keys, client.Listed{
-			Key: string(kv.Key), Value: string(kv.Value), ModRevision: kv.ModRevision, Version: kv.Version,
-		})
-	}
-	return out, nil
+func (s store) ReadRange(ctx context.Context, from, end string) error {
+	_, err := s.kv.Get(ctx, from, clientv3.WithRange(end))
+	return err
 }

@@ -1,0 +1,323 @@
+//go:build experiment
+
+package faults_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net"
+	"net/url"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/robustness/callcheck"
+	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
+	"github.com/quorate/quorate/lab/robustness/faults"
+	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/report"
+	"github.com/quorate/quorate/lab/robustness/watchcheck"
+)
+
+// quick is a configuration with short spells. When the test ends, nothing of
+// its clusters may be left: no file, no process, no listening port.
+func quick(t *testing.T, names ...string) faults.Config {
+	t.Helper()
+	chosen := []fault.Fault{}
+	if len(names) > 0 {
+		var err error
+		chosen, err = fault.Parse(names)
+		require.NoError(t, err)
+	}
+	dir := t.TempDir()
+	var endpoints []string
+	t.Cleanup(func() {
+		entries, err := os.ReadDir(dir)
+		assert.NoError(t, err)
+		assert.Empty(t, entries, "files left behind")
+		_, err = syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+		assert.ErrorIs(t, err, syscall.ECHILD, "processes left behind")
+		for _, e := range endpoints {
+			u, err := url.Parse(e)
+			assert.NoError(t, err)
+			_, err = net.DialTimeout("tcp", u.Host, time.Second)
+			assert.Error(t, err, "port left behind: %s", e)
+		}
+	})
+	return faults.Config{
+		Faults: chosen, Healthy: 3 * time.Second, Hold: 1500 * time.Millisecond, Recovery: 500 * time.Millisecond,
+		Seed: 1, Dir: dir, Log: t.Output(),
+		Connect: func(to client.Target) (client.Connection, error) {
+			endpoints = to.Endpoints
+			return quorate.Connect(to)
+		},
+	}
+}
+
+// through puts something between the load and the client.
+func through(cfg faults.Config, wrap func(*client.Connection)) faults.Config {
+	connect := cfg.Connect
+	cfg.Connect = func(to client.Target) (client.Connection, error) {
+		conn, err := connect(to)
+		wrap(&conn)
+		return conn, err
+	}
+	return cfg
+}
+
+func TestRunMeasuresEveryRow(t *testing.T) {
+	cfg := quick(t, "stop", "leader-kill")
+	// A lease that lives is renewed in any time that is longer than its TTL, whatever else the machine does.
+	cfg.Healthy, cfg.Hold = 4*time.Second, 4*time.Second
+	rep, err := faults.Run(t.Context(), cfg)
+	require.NoError(t, err)
+	require.Len(t, rep.Rows, 3)
+	previous := rep.Rows[0].Start
+	for i, name := range []string{"healthy", "stop", "leader-kill"} {
+		row := rep.Rows[i]
+		assert.Equal(t, name, row.Name)
+		assert.Equal(t, previous, row.Start, name)
+		previous = row.End
+		assert.Positive(t, row.Watches.Delivered, name)
+		assert.Zero(t, row.Watches.Lost, name)
+		assert.Positive(t, row.OutsideDelay, name)
+		assert.Positive(t, row.Leases.Renewals, name)
+		for _, c := range row.Calls {
+			assert.Positive(t, c.Completed, "%s, %s", name, c.Kind)
+			assert.Positive(t, c.P50)
+		}
+		if i > 0 {
+			assert.Len(t, row.Notes, 4+len(row.Leaders), "injected, a new leader, healing, ready, calls ended: %v", row.Notes)
+			assert.Less(t, row.Start, row.Fault, name)
+			assert.GreaterOrEqual(t, row.Heal-row.Fault, report.Duration(cfg.Hold), name)
+		}
+	}
+	assert.Equal(t, previous, rep.Duration)
+	assert.Zero(t, rep.Rows[0].Fault)
+	assert.Empty(t, rep.Rows[0].Leaders)
+	assert.Positive(t, rep.Rows[1].Calls[history.SerializableGet].Held)
+	assert.Empty(t, rep.Rows[1].Leaders, "a follower that is stopped costs no leader")
+	require.NotEmpty(t, rep.Rows[2].Leaders)
+	leader := rep.Rows[2].Leaders[0]
+	assert.Regexp(t, "^m[123]$", leader.Leader)
+	assert.Regexp(t, "^m[123]$", leader.Reporter)
+	for what, resumed := range leader.Resumed {
+		assert.Equal(t, 6, resumed.Callers, what)
+		assert.Positive(t, resumed.Last, what)
+	}
+	assert.EqualValues(t, 6, rep.Rows[0].Leases.Kept)
+	for _, c := range rep.Rows[0].Calls {
+		assert.Zero(t, c.Errors+c.Unknown, "no fault is charged to the healthy row: %s", c.Kind)
+	}
+	assert.True(t, rep.OK(), "%v, %v", rep.Calls.Verdict, rep.Watches.Verdict)
+	assert.True(t, rep.Calls.Audited)
+	assert.Positive(t, rep.Calls.AcknowledgedWrites)
+	assert.Positive(t, rep.Calls.LeaseLooks)
+	assert.EqualValues(t, 6, rep.Watches.Watches, "none ended by itself")
+	assert.Greater(t, rep.Watches.Events, rep.Calls.AcknowledgedWrites, "two of them are on every key")
+	assert.Equal(t, rep.Calls.AuditRevision, rep.Watches.Through)
+}
+
+// staleStore is a store whose linearizable gets see a state that is seconds old. The
+// first ten tell the truth.
+type staleStore struct {
+	client.Store
+	gets atomic.Int64
+	old  atomic.Pointer[client.Answer]
+}
+
+func (l *staleStore) Get(ctx context.Context, key string, serializable bool) (client.Answer, error) {
+	a, err := l.Store.Get(ctx, key, serializable)
+	if err != nil || serializable {
+		return a, err
+	}
+	l.old.CompareAndSwap(nil, &a)
+	if l.gets.Add(1) > 10 {
+		a.Revision = l.old.Load().Revision
+	}
+	return a, nil
+}
+
+// dropper acknowledges every fiftieth put without making it.
+type dropper struct {
+	client.Store
+	puts atomic.Int64
+}
+
+func (d *dropper) Put(ctx context.Context, key, value string) (int64, error) {
+	if d.puts.Add(1)%50 != 0 {
+		return d.Store.Put(ctx, key, value)
+	}
+	a, err := d.Get(ctx, key, false)
+	return a.Revision, err
+}
+
+// repeater sends some puts twice, as a client does that retries on a guess.
+type repeater struct {
+	client.Store
+	puts atomic.Int64
+}
+
+func (r *repeater) Put(ctx context.Context, key, value string) (int64, error) {
+	revision, err := r.Store.Put(ctx, key, value)
+	if err == nil && r.puts.Add(1)%10 == 0 {
+		_, err = r.Store.Put(ctx, key, value)
+	}
+	return revision, err
+}
+
+func TestRunFindsWhatCallsDoWrong(t *testing.T) {
+	rep, err := faults.Run(t.Context(), through(quick(t), func(c *client.Connection) {
+		c.Store = &staleStore{Store: &dropper{Store: &repeater{Store: c.Store}}}
+	}))
+	require.NoError(t, err, "a violation is a result, not a failure of the run")
+	counts := rep.Calls.Counts
+	assert.Positive(t, counts[callcheck.WentBackwards], "a stale read")
+	assert.Positive(t, counts[callcheck.LostWrite], "a missing write")
+	assert.Positive(t, counts[callcheck.AppliedTwice], "a write applied twice")
+	for _, v := range rep.Calls.Violations {
+		if v.Promise == callcheck.WentBackwards {
+			assert.NotEmpty(t, v.Evidence, "both observations: %+v", v)
+		}
+	}
+	assert.True(t, rep.Watches.OK(), "the watches are not to blame: %+v", rep.Watches.Violations)
+}
+
+// meddler is a watcher that swallows the 20th response of each watch, and after the
+// 40th repeats the one before.
+type meddler struct{ client.Watcher }
+
+func (m meddler) Watch(ctx context.Context, req history.WatchRequest) iter.Seq[history.WatchResponse] {
+	responses := m.Watcher.Watch(ctx, req)
+	return func(yield func(history.WatchResponse) bool) {
+		var previous history.WatchResponse
+		n := 0
+		for resp := range responses {
+			if n++; n != 20 && !yield(resp) {
+				return
+			}
+			if n == 40 && !yield(previous) {
+				return
+			}
+			previous = resp
+		}
+	}
+}
+
+// boaster is a lessor that keeps no lease alive, and claims that it does.
+type boaster struct{ client.Lessor }
+
+func (boaster) KeepAlive(ctx context.Context, _ int64) iter.Seq2[time.Time, error] {
+	return func(yield func(time.Time, error) bool) {
+		for ctx.Err() == nil && yield(time.Now().Add(time.Minute), nil) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}
+}
+
+func TestRunFindsWhatWatchesAndLeasesDoWrong(t *testing.T) {
+	cfg := through(quick(t), func(c *client.Connection) { c.Watcher, c.Lessor = meddler{c.Watcher}, boaster{c.Lessor} })
+	cfg.Healthy = 10 * time.Second // longer than any lease lives
+	rep, err := faults.Run(t.Context(), cfg)
+	require.NoError(t, err)
+	assert.False(t, rep.OK())
+	early := rep.Calls.Counts[callcheck.LeaseEndedEarly]
+	require.Positive(t, early)
+	assert.Equal(t, early, rep.Calls.Total(), "the calls are not to blame: %+v", rep.Calls.Violations)
+	for _, v := range rep.Calls.Violations {
+		assert.Len(t, v.Evidence, 2, "the claim and the read: %+v", v)
+	}
+	assert.Positive(t, rep.Watches.Counts[watchcheck.Reliable], "%+v", rep.Watches.Violations)
+	assert.Positive(t, rep.Watches.Counts[watchcheck.Unique], "%+v", rep.Watches.Violations)
+	assert.Positive(t, rep.Rows[0].Watches.Lost)
+	assert.Positive(t, rep.Rows[0].Watches.Repeated)
+}
+
+func TestRunWithoutWatchesAndLeases(t *testing.T) {
+	rep, err := faults.Run(t.Context(), through(quick(t), func(c *client.Connection) { c.Watcher, c.Lessor = nil, nil }))
+	require.NoError(t, err)
+	assert.True(t, rep.OK())
+	assert.True(t, rep.Calls.Audited)
+	assert.Equal(t, report.WatchCheck{}, rep.Watches)
+	assert.Equal(t, report.Watches{}, rep.Rows[0].Watches)
+	assert.Equal(t, report.Leases{}, rep.Rows[0].Leases)
+}
+
+func TestRunEndsBeforeItBegins(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	rep, err := faults.Run(ctx, quick(t))
+	require.NoError(t, err)
+	assert.True(t, rep.Interrupted)
+	assert.Empty(t, rep.Rows)
+}
+
+// failing is a store whose gets fail.
+type failing struct {
+	client.Store
+	get error
+}
+
+func (f failing) Get(context.Context, string, bool) (client.Answer, error) {
+	return client.Answer{}, f.get
+}
+
+func TestRunFails(t *testing.T) {
+	boom := errors.New("boom")
+	for want, damage := range map[string]func(*faults.Config){
+		"start the cluster: ": func(cfg *faults.Config) { cfg.Dir = "/dev/null/nowhere" },
+		"connect to the cluster: boom": func(cfg *faults.Config) {
+			cfg.Connect = func(client.Target) (client.Connection, error) { return client.Connection{}, boom }
+		},
+		"the first call to the healthy cluster failed: boom": func(cfg *faults.Config) {
+			*cfg = through(*cfg, func(c *client.Connection) { c.Store = failing{c.Store, boom} })
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			cfg := quick(t)
+			damage(&cfg)
+			rep, err := faults.Run(t.Context(), cfg)
+			require.ErrorContains(t, err, want)
+			assert.Contains(t, rep.Failure, want)
+			assert.Empty(t, rep.Rows)
+			assert.False(t, rep.Calls.Audited)
+			assert.False(t, rep.Interrupted)
+		})
+	}
+}
+
+func TestEveryComparedClientMeetsTheFault(t *testing.T) {
+	cfg := quick(t, "leader-kill")
+	cfg.CallTimeout, cfg.Callers = 3*time.Second, 4
+	result, err := faults.Compare(t.Context(), cfg, faults.Clients(), 1, faults.Run)
+	require.NoError(t, err)
+	require.Len(t, result.Runs, 3)
+	assert.False(t, result.Interrupted)
+	for i, id := range []string{"official", "official-tuned", faults.QuorateID} {
+		run := result.Runs[i]
+		assert.Equal(t, id, run.ID)
+		assert.Empty(t, run.Report.Failure, id)
+		assert.True(t, run.Report.OK(), "%s: %v, %v", id, run.Report.Calls.Verdict, run.Report.Watches.Verdict)
+		require.Len(t, run.Report.Rows, 2)
+		row := run.Report.Rows[1]
+		assert.GreaterOrEqual(t, row.Heal-row.Fault, run.Report.Setup.Hold)
+		for _, c := range row.Calls {
+			assert.Positive(t, c.Completed, c.Kind)
+		}
+		require.NotEmpty(t, row.Leaders)
+		for what, resumed := range row.Leaders[0].Resumed {
+			assert.Equal(t, 4, resumed.Callers, what)
+		}
+	}
+}

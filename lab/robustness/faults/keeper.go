@@ -1,0 +1,192 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab/robustness/history"
+)
+
+const (
+	// regrantPause is how long a keeper waits when it has lost its lease, or did not
+	// get one, before it asks for another.
+	regrantPause = 100 * time.Millisecond
+	// revokeTimeout bounds the attempt to take back a lease to which no key could be
+	// attached. It is short beside the TTL, after which the lease ends anyway.
+	revokeTimeout = time.Second
+	// lookEvery is the time between two looks of a keeper at its key. It is short
+	// beside any TTL, which are whole seconds.
+	lookEvery = 500 * time.Millisecond
+	// lookTimeout bounds a look, so that a member which does not answer does not blind
+	// the keeper for as long as the fault is held.
+	lookTimeout = time.Second
+)
+
+// errKeyGone ends a keepalive whose key is gone.
+var errKeyGone = errors.New("the key was gone while the keepalive went on")
+
+// keeper holds a lease with a key attached, and a new one when it has lost it.
+type keeper struct {
+	run    *run
+	prefix string // of the keys
+	stands func()
+}
+
+// newKeeper returns a keeper whose keys are not below the prefix of the callers' keys, which are never deleted.
+func (l *load) newKeeper(index int) *keeper {
+	return &keeper{
+		run: l.run, prefix: fmt.Sprintf("/quorate-lab-leases/%016x/%d/", l.run.cfg.Seed, index),
+		stands: sync.OnceFunc(l.standing.Done),
+	}
+}
+
+// keepLeases holds one lease after the other until ctx ends.
+func (k *keeper) keepLeases(ctx context.Context) {
+	defer k.stands() // it may never have had one
+	for ctx.Err() == nil {
+		held, err := k.obtain(ctx)
+		switch {
+		case err == nil:
+			held.keep(ctx)
+		case ctx.Err() == nil:
+			k.record(history.LeaseEvent{Kind: history.LeaseFailed, Err: err})
+		}
+		_ = pause.For(ctx, regrantPause)
+	}
+}
+
+// obtain gets a lease and attaches a key to it that no other lease ever has: a late
+// attachment cannot take over the key of the next lease. A lease without a key is
+// taken back.
+func (k *keeper) obtain(ctx context.Context) (*lease, error) {
+	obtaining, cancel := context.WithTimeout(ctx, k.run.cfg.CallTimeout)
+	defer cancel()
+	lessor, sent := k.run.conn.Lessor, k.run.env.Now()
+	id, ttl, err := lessor.Grant(obtaining, k.run.cfg.LeaseTTL)
+	if err != nil {
+		return nil, err
+	}
+	value := strconv.FormatInt(id, 16)
+	h := &lease{keeper: k, id: id, key: k.prefix + value}
+	h.claim = history.LeaseClaim{At: k.run.env.Now(), Until: sent + ttl}
+	if err := lessor.Attach(obtaining, id, h.key, value); err != nil {
+		revoking, cancel := context.WithTimeout(ctx, revokeTimeout)
+		defer cancel()
+		_ = lessor.Revoke(revoking, id) // the lease ends by itself if this fails
+		return nil, err
+	}
+	return h, nil
+}
+
+// record records what has just happened.
+func (k *keeper) record(e history.LeaseEvent) {
+	e.At = k.run.env.Now()
+	k.run.mu.Lock()
+	defer k.run.mu.Unlock()
+	k.run.rec.Leases = append(k.run.rec.Leases, e)
+}
+
+// lease is a lease that a keeper holds.
+type lease struct {
+	keeper *keeper
+	id     int64
+	key    string
+
+	mu    sync.Mutex
+	claim history.LeaseClaim // the latest
+}
+
+// keep keeps the lease alive until it is lost or ctx ends.
+func (h *lease) keep(ctx context.Context) {
+	keeping, lose := context.WithCancelCause(ctx)
+	defer lose(nil)
+	renewals := h.keeper.run.conn.Lessor.KeepAlive(keeping, h.id)
+	h.keeper.record(history.LeaseEvent{Kind: history.LeaseGranted})
+	h.keeper.stands()
+	var looking sync.WaitGroup
+	gone := false
+	looking.Go(func() {
+		if gone = h.guard(keeping); gone {
+			lose(errKeyGone)
+		}
+	})
+	reason := h.renew(renewals)
+	cause := context.Cause(keeping)
+	switch {
+	case cause == nil:
+		h.keeper.record(history.LeaseEvent{Kind: history.LeaseExpired, Code: history.KeepaliveEnded, Err: reason})
+	case errors.Is(cause, errKeyGone):
+		h.keeper.record(history.LeaseEvent{Kind: history.LeaseExpired, Code: history.KeyGone})
+	}
+	lose(nil)
+	looking.Wait()
+	if left := h.latestClaim().Until - h.keeper.run.env.Now(); left > 0 && cause == nil && !gone {
+		h.look(ctx, left) // the client ended the keepalive of a lease that it still claims to live
+	}
+}
+
+// renew records each renewal and returns why there are no more.
+func (h *lease) renew(renewals iter.Seq2[time.Time, error]) (reason error) {
+	for until, err := range renewals {
+		if err != nil {
+			return err
+		}
+		h.keeper.record(history.LeaseEvent{Kind: history.LeaseRenewed, Margin: h.renewed(until)})
+	}
+	return nil
+}
+
+// renewed records until when the client now claims the lease to live, and returns
+// how much was left of its claim before.
+func (h *lease) renewed(until time.Time) (margin time.Duration) {
+	now := h.keeper.run.env.Now()
+	left := time.Until(until) // measured after now, so that the claim is never made longer
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	margin = h.claim.Until - now
+	h.claim = history.LeaseClaim{At: now, Until: now + left}
+	return margin
+}
+
+func (h *lease) latestClaim() history.LeaseClaim {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.claim
+}
+
+// guard looks at the key every now and then until ctx ends, or the key is gone.
+func (h *lease) guard(ctx context.Context) (gone bool) {
+	for pause.For(ctx, lookEvery) == nil {
+		if h.look(ctx, lookTimeout) {
+			return true
+		}
+	}
+	return false
+}
+
+// look reads the key, records what it found, and reports whether the key is gone. A
+// read that fails says nothing.
+func (h *lease) look(ctx context.Context, timeout time.Duration) (gone bool) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	r := h.keeper.run
+	asked := r.env.Now()
+	a, err := r.conn.Store.Get(ctx, h.key, false)
+	if err != nil {
+		return false
+	}
+	look := history.LeaseLook{
+		Lease: h.id, Key: h.key, Asked: asked, Answered: r.env.Now(), Revision: a.Revision, Found: a.Read.Found,
+		Claim: h.latestClaim(),
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.looks = append(r.looks, look)
+	return !look.Found
+}

@@ -1,0 +1,205 @@
+package faults
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab/robustness/history"
+)
+
+// load keeps a store busy with a mix of calls: callers of every kind,
+// each of which waits for the end of a call and a short pause before its next.
+// Beside them it keeps watches and leases, as many as there are callers of a kind.
+//
+// A key is written once, by a put or beside a counter by a txn, or it is a
+// counter that only its own caller increments. Gets read both, and the keys that
+// were acknowledged last in the first place, since a stale answer shows there.
+//
+// The watches are on what the callers write, see [history.Scopes]. They begin at
+// one revision, before the first write, and when one ends by itself its reader goes
+// on with another from where it stood; so all of them have to deliver every change in
+// their scope.
+//
+// Each lease has a keeper, which attaches a key of its own to it and keeps it alive.
+// The lease is lost when the client ends the keepalive, or when the key, which the
+// keeper reads twice a second, is gone; the keeper then starts anew.
+type load struct {
+	run *run
+
+	cut       context.CancelFunc // cuts the calls short that are under way
+	stopped   chan struct{}      // closed when no further call shall begin
+	callers   sync.WaitGroup
+	calls     flight
+	release   context.CancelFunc // ends the keepers
+	keepers   sync.WaitGroup
+	unwatch   context.CancelFunc // ends the readers
+	readers   []*reader
+	reading   sync.WaitGroup
+	standing  sync.WaitGroup // the readers whose first watch does not stand, and the keepers that have had no lease
+	putLatest []atomic.Int64 // of each caller, the number of the put that was acknowledged last, or -1
+}
+
+// startLoad starts the readers of watches and the keepers of leases, and when the
+// watches stand and the leases are granted, or when ctx ends, the callers. Then it
+// returns. The watches begin at a revision; nothing may have been written under the prefix
+// before. The load must be ended by stop, and then endWatches.
+func (r *run) startLoad(ctx context.Context, revision int64) *load {
+	l := &load{run: r, stopped: make(chan struct{}), putLatest: make([]atomic.Int64, r.cfg.Callers)}
+	for i := range l.putLatest {
+		l.putLatest[i].Store(-1)
+	}
+	var reading, keeping, calling context.Context
+	reading, l.unwatch = context.WithCancel(context.Background())
+	keeping, l.release = context.WithCancel(context.Background())
+	calling, l.cut = context.WithCancel(context.Background())
+	if r.conn.Watcher != nil {
+		l.startReaders(reading, revision)
+	}
+	if r.conn.Lessor != nil {
+		l.startKeepers(keeping)
+	}
+	stand := make(chan struct{})
+	go func() {
+		l.standing.Wait()
+		close(stand)
+	}()
+	select {
+	case <-stand:
+	case <-ctx.Done():
+	}
+	for i := range r.cfg.Callers {
+		for _, k := range history.Kinds() {
+			c := &caller{load: l, kind: k, index: i, rng: rand.New(rand.NewPCG(r.cfg.Seed, uint64(k)<<32|uint64(i)))}
+			l.callers.Go(func() { c.run(calling) })
+		}
+	}
+	return l
+}
+
+func (l *load) startReaders(ctx context.Context, revision int64) {
+	for _, scope := range history.Scopes(l.run.cfg.Callers) {
+		r := newReader(l, scope, revision)
+		l.readers = append(l.readers, r)
+		l.standing.Add(1)
+		l.reading.Go(func() { r.run(ctx) })
+	}
+}
+
+func (l *load) startKeepers(ctx context.Context) {
+	for i := range l.run.cfg.Callers {
+		k := l.newKeeper(i)
+		l.standing.Add(1)
+		l.keepers.Go(func() { k.keepLeases(ctx) })
+	}
+}
+
+// stop begins no further call and returns when those under way have ended; when
+// ctx ends first they are cut short, and recorded as abandoned. The leases are no
+// longer kept. The watches go on.
+func (l *load) stop(ctx context.Context) {
+	close(l.stopped)
+	defer context.AfterFunc(ctx, l.cut)()
+	l.release()
+	l.keepers.Wait()
+	l.callers.Wait()
+	l.cut()
+}
+
+// endWatches ends the watches and returns when their channels have been closed.
+func (l *load) endWatches() {
+	l.unwatch()
+	l.reading.Wait()
+}
+
+// watches returns the watches of each reader. The watches must have ended.
+func (l *load) watches() [][]history.Watch {
+	out := make([][]history.Watch, len(l.readers))
+	for i, r := range l.readers {
+		out[i] = r.watches
+	}
+	return out
+}
+
+const (
+	// settleTimeout bounds the wait for what the watches have not delivered when the cluster
+	// has been healed and nothing is written any more. It is longer than a client
+	// may take to notice that a connection is dead.
+	settleTimeout = 20 * time.Second
+	// settlePoll is the time between two looks at whether something is undelivered.
+	settlePoll = 10 * time.Millisecond
+	// settleGrace is how long the watches are read on when nothing is undelivered, so
+	// that what is delivered twice is seen.
+	settleGrace = 300 * time.Millisecond
+)
+
+// settleWatches returns settleGrace after each reader has reached the newest revision of its scope, and after settleTimeout at
+// the latest.
+func (l *load) settleWatches(newest []int64) {
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	defer cancel()
+	for i, revision := range newest {
+		for l.readers[i].reached.Load() < revision {
+			if pause.For(ctx, settlePoll) != nil {
+				return
+			}
+		}
+	}
+	_ = pause.For(ctx, settleGrace) // no longer than settleTimeout in all
+}
+
+// newestOf returns the revision of the last event of each scope, 0 if there is none.
+func newestOf(scopes []history.Scope, prefix string, events []history.Event) []int64 {
+	newest := make([]int64, len(scopes))
+	for _, e := range events {
+		key, err := history.ParseKey(prefix, e.Key)
+		for i, scope := range scopes {
+			if err == nil && scope.Includes(key) {
+				newest[i] = e.ModRevision
+			}
+		}
+	}
+	return newest
+}
+
+// flight knows which calls are under way.
+type flight struct {
+	mu    sync.Mutex
+	begun *sync.WaitGroup // the calls that began since the last settle
+}
+
+// add notes that a call begins; the function that it returns notes its end.
+func (f *flight) add() (done func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.begun == nil {
+		f.begun = new(sync.WaitGroup)
+	}
+	f.begun.Add(1)
+	return f.begun.Done
+}
+
+// settle returns when the calls that began since the last settle have ended, or when ctx ends, with its error. A call ends by
+// its deadline at the latest.
+func (f *flight) settle(ctx context.Context) error {
+	f.mu.Lock()
+	begun := f.begun
+	f.begun = nil
+	f.mu.Unlock()
+	ended := make(chan struct{})
+	go func() {
+		if begun != nil {
+			begun.Wait()
+		}
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,180 @@
+package faults
+
+import (
+	"context"
+	"iter"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/history"
+)
+
+// script is a client.Watcher of which each watch plays the next part; when there is none
+// left, and for readers other than the first, the watch stays silent. Creating a
+// watch takes 10 ms.
+type script struct {
+	mu     sync.Mutex
+	scenes [][]history.WatchResponse
+}
+
+func (s *script) Watch(ctx context.Context, req history.WatchRequest) iter.Seq[history.WatchResponse] {
+	time.Sleep(10 * time.Millisecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var scene []history.WatchResponse
+	silent := len(s.scenes) == 0 || req.RangeEnd != "/quorate-lab/0000000000000001"+"0"
+	if !silent {
+		scene, s.scenes = s.scenes[0], s.scenes[1:]
+	}
+	return func(yield func(history.WatchResponse) bool) {
+		for _, resp := range scene {
+			time.Sleep(20 * time.Millisecond)
+			if !yield(resp) {
+				return
+			}
+		}
+		if silent {
+			<-ctx.Done()
+		}
+	}
+}
+
+func wrote(revisions ...int64) history.WatchResponse {
+	resp := history.WatchResponse{Revision: revisions[len(revisions)-1]}
+	for _, r := range revisions {
+		resp.Events = append(resp.Events, history.Event{KeyValue: history.KeyValue{Key: "/lab/put/0/0", ModRevision: r}})
+	}
+	return resp
+}
+
+func TestReadersCoverEveryScope(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, client.Services{Store: newMemory(), Watcher: &script{}}, 5)
+		time.Sleep(time.Second)
+		r.end(t.Context())
+		var requests []history.WatchRequest
+		for _, watches := range r.load.watches() {
+			require.Len(t, watches, 1, "a watch that does not end by itself is the only one of its reader")
+			requests = append(requests, watches[0].Request)
+			assert.Zero(t, watches[0].Asked)
+			assert.Equal(t, 10*time.Millisecond, watches[0].Returned)
+			assert.Equal(t, history.StillOpen, watches[0].End)
+			assert.GreaterOrEqual(t, watches[0].Ended, time.Second)
+		}
+		const p = "/quorate-lab/0000000000000001"
+		assert.Equal(t, []history.WatchRequest{
+			{Key: p + "/", RangeEnd: p + "0", StartRevision: 2},
+			{Key: p + "/put/1/", RangeEnd: p + "/put/10", StartRevision: 2},
+			{Key: p + "/txn/2/", RangeEnd: p + "/txn/20", StartRevision: 2},
+			{Key: p + "/counter/3", StartRevision: 2},
+			{Key: p + "/", RangeEnd: p + "0", StartRevision: 2},
+		}, requests)
+	})
+}
+
+func TestReadersGoOnWhereTheirWatchEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		watcher := &script{scenes: [][]history.WatchResponse{
+			{wrote(2, 3), wrote(4), {Revision: 9, Canceled: true, Err: rpctypes.ErrPermissionDenied}},
+			{}, // the channel is closed at once
+			{{Revision: 9, Canceled: true, CompactRevision: 8, Err: rpctypes.ErrCompacted}},
+			{wrote(8, 9)},
+		}}
+		r := start(t, client.Services{Store: newMemory(), Watcher: watcher}, 1)
+		time.Sleep(time.Second)
+		r.load.stop(t.Context())
+		synctest.Wait()
+		watches := r.load.watches()[0]
+		require.Len(t, watches, 4, "the fifth outlives the callers")
+		r.load.endWatches()
+
+		watches = r.load.watches()[0]
+		require.Len(t, watches, 5)
+		var starts []int64
+		for i, w := range watches {
+			starts = append(starts, w.Request.StartRevision)
+			if i < 4 {
+				assert.Equal(t, history.EndedByItself, w.End)
+				assert.Equal(t, rewatchPause, watches[i+1].Asked-w.Ended)
+			}
+		}
+		assert.Equal(t, []int64{2, 5, 5, 8, 10}, starts)
+		require.Len(t, watches[0].Responses, 3)
+		assert.Equal(t, 30*time.Millisecond, watches[0].Responses[0].At, "when the reader took it")
+		assert.Equal(t, wrote(2, 3).Events, watches[0].Responses[0].Events)
+	})
+}
+
+// A watch that fails at the moment at which the load ends it has failed.
+func TestReadersWhoseWatchFailedAsTheyLeft(t *testing.T) {
+	for name, tt := range map[string]struct {
+		last history.WatchResponse
+		want history.Ending
+	}{
+		"failed":     {history.WatchResponse{Revision: 9, Canceled: true, Err: rpctypes.ErrPermissionDenied}, history.EndedByItself},
+		"compacted":  {history.WatchResponse{Revision: 9, CompactRevision: 8}, history.EndedByItself},
+		"not failed": {wrote(2), history.StillOpen},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := start(t, client.Services{Store: newMemory(), Watcher: lastWord{tt.last}}, 1)
+				time.Sleep(time.Second)
+				r.end(t.Context())
+				watches := r.load.watches()[0]
+				require.Len(t, watches, 1)
+				assert.Equal(t, tt.want, watches[0].End)
+			})
+		})
+	}
+}
+
+// lastWord is a client.Watcher whose watches respond once, as their context ends.
+type lastWord struct{ resp history.WatchResponse }
+
+func (w lastWord) Watch(ctx context.Context, _ history.WatchRequest) iter.Seq[history.WatchResponse] {
+	return func(yield func(history.WatchResponse) bool) {
+		<-ctx.Done()
+		yield(w.resp)
+	}
+}
+
+// A watch that delivers the last event late, and then again, is read to the second one.
+func TestSettledWatchesAreReadOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, client.Services{Store: newMemory(), Watcher: &script{scenes: [][]history.WatchResponse{
+			{wrote(2), wrote(3), wrote(4), wrote(4)},
+		}}}, 1)
+		r.load.stop(t.Context())
+		began := time.Now()
+		r.load.settleWatches([]int64{4})
+		assert.InDelta(t, 60*time.Millisecond+settleGrace, time.Since(began), float64(2*settlePoll))
+		r.load.endWatches()
+		assert.Len(t, r.load.watches()[0][0].Responses, 4)
+	})
+}
+
+func TestWatchesThatNeverSettleAreNotAwaitedForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, client.Services{Store: newMemory(), Watcher: &script{}}, 1)
+		began := time.Now()
+		r.load.settleWatches([]int64{4})
+		assert.Equal(t, settleTimeout, time.Since(began))
+		r.end(t.Context())
+	})
+}
+
+func TestNewestOf(t *testing.T) {
+	events := []history.Event{
+		{KeyValue: history.KeyValue{Key: "/p/put/0/0", ModRevision: 2}},
+		{KeyValue: history.KeyValue{Key: "/p/put/0/1", ModRevision: 3}},
+		{KeyValue: history.KeyValue{Key: "/q/put/1/0", ModRevision: 5}},
+	}
+	assert.Equal(t, []int64{3, 0}, newestOf([]history.Scope{{All: true}, {Space: history.Puts, Caller: 1}}, "/p/", events))
+}

@@ -1,0 +1,203 @@
+// Package faults injects one fault after the other into a cluster that is busy with a load, and reports what the callers, the
+// readers of watches and the keepers of leases saw. [Compare] does so with several clients.
+//
+// # What belongs to which row
+//
+// The first row is a healthy phase, with which the others are compared. Each fault has
+// a row of its own, and a call belongs to the row in which it was invoked. A row
+// begins a few milliseconds before its fault, as soon as the calls of the row
+// before have ended, so that they do not meet it. Then the fault is held and
+// healed, the cluster gets ready, every call that was invoked until then ends,
+// and a recovery phase follows; all of it is the fault's row. A caller that the
+// fault keeps busy therefore never thins out the load of the next row, and what
+// a fault does to the time after it counts for that fault.
+//
+// # How it ends
+//
+// The history of the store is recorded all the time, past the links and the client.
+// When the last row has ended the callers stop. As soon as the watches have delivered
+// everything, or failed to in 20 seconds, calls and watches are compared with that
+// history. A run whose context ends first heals the cluster, does the same, and reports
+// the rows so far.
+package faults
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/callcheck"
+	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/record"
+	"github.com/quorate/quorate/lab/robustness/report"
+	"github.com/quorate/quorate/lab/robustness/watchcheck"
+)
+
+const (
+	// longest bounds a run; its schedule ends before.
+	longest = 30 * 24 * time.Hour
+	// readyTimeout bounds how long the cluster may take to be ready after a
+	// fault was healed. It takes about a second.
+	readyTimeout = 30 * time.Second
+	// drainTimeout bounds the wait for the last calls of a run that was ended
+	// early.
+	drainTimeout = 2 * time.Second
+)
+
+// run is one run of the experiment. It is the workload and the schedule of a [robustness.Run].
+type run struct {
+	cfg   Config
+	env   *robustness.Env
+	site  fault.Site
+	front *fault.Front
+	conn  client.Connection
+	scene fault.Scene
+	load  *load
+	// endObservers ends what asks the members for their leader.
+	endObservers func()
+
+	mu    sync.Mutex // guards rec, and looks
+	rec   report.Recording
+	looks []history.LeaseLook
+
+	drain   time.Duration // how long the last calls are waited for
+	settled int64         // the revision at which the store settled
+	rep     report.Report
+	rowsErr error // why the rows could not go on
+}
+
+func newRun(cfg Config) *run {
+	return &run{
+		cfg: cfg, drain: cfg.CallTimeout, rep: report.Report{Setup: cfg.setup()},
+		rec: report.Recording{Prefix: fmt.Sprintf("/quorate-lab/%016x/", cfg.Seed), Callers: cfg.Callers},
+	}
+}
+
+// Run runs the experiment. The report is valid, as far as it goes, even with an
+// error, and has no rows if the load never began. The error says why the run
+// could not go on; a violation found by the checks is none, see [report.Report.OK].
+// The end of ctx ends the run early, which is no error either.
+//
+// When Run returns, the cluster is gone with its processes, ports and files.
+func Run(ctx context.Context, cfg Config) (report.Report, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return report.Report{}, err
+	}
+	r := newRun(cfg)
+	r.site, _ = fault.SiteOf(cfg.Faults) // the configuration has been checked
+	r.rep.Started = time.Now().UTC()
+	out, err := robustness.Run(ctx,
+		robustness.Config{Duration: longest, Members: cfg.Members, Seed: cfg.Seed, Dir: cfg.Dir, Log: cfg.Log},
+		robustness.Setup{Cluster: r.site.Config(lab.Config{Election: cfg.Election, Heartbeat: cfg.Election / 10}), Record: true, Schedule: r.schedule}, r)
+	if r.load == nil && out.Interrupted {
+		err = nil
+	}
+	r.rep.Interrupted = out.Interrupted
+	if err = errors.Join(r.rowsErr, err); err != nil {
+		r.rep.Failure = err.Error()
+	}
+	if r.load != nil {
+		r.rec.Watches = r.load.watches()
+	}
+	r.rep.Calls.CheckLeases(r.looks)
+	r.rep.ErrorSamples = r.rec.Measure()
+	r.rep.Rows = r.rec.Rows
+	return r.rep, err
+}
+
+// Start connects the client and starts the load.
+func (r *run) Start(ctx context.Context, env *robustness.Env) (err error) {
+	r.env = env
+	if r.front, err = r.site.Open(env.Cluster); err != nil {
+		return err
+	}
+	to := client.Target{Endpoints: r.front.Endpoints, TLS: env.Cluster.ClientTLS()}
+	if r.conn, err = r.cfg.Connect(to); err != nil {
+		return fmt.Errorf("connect to the cluster: %w", err)
+	}
+	r.scene = fault.Scene{
+		Cluster: env.Cluster, Rand: rand.New(rand.NewPCG(r.cfg.Seed, 0)), Note: r.note, Hold: r.cfg.Hold, Front: r.front, Store: r.conn.Store,
+		Join: func(security *tls.Config) (fault.Client, error) {
+			other, err := r.cfg.Connect(client.Target{Endpoints: to.Endpoints, TLS: cmp.Or(security, to.TLS)})
+			return fault.Client{Store: other.Store, Close: other.Close}, err
+		},
+	}
+	starting, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	answer, err := r.conn.Store.Get(starting, r.rec.Prefix, false) // so that connecting is not part of the healthy row
+	if err != nil {
+		return fmt.Errorf("the first call to the healthy cluster failed: %w", err)
+	}
+	r.endObservers = r.observe(context.WithoutCancel(ctx), answer.Revision+1)
+	r.load = r.startLoad(starting, answer.Revision+1)
+	return nil
+}
+
+// Stop begins no further call, and waits for those that are under way.
+func (r *run) Stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), r.drain)
+	defer cancel()
+	r.load.stop(ctx)
+	return nil
+}
+
+// Settle waits until the watches have delivered everything, and ends them.
+func (r *run) Settle() (err error) {
+	if r.settled, err = r.env.Recorded(); err != nil {
+		r.rep.Watches.Skipped = "the history of the store is not known"
+		return err
+	}
+	r.load.settleWatches(newestOf(history.Scopes(len(r.load.readers)), r.rec.Prefix, r.env.Record.Events()))
+	r.load.endWatches()
+	return nil
+}
+
+// Close implements [robustness.Workload].
+func (r *run) Close() error {
+	if r.load != nil {
+		r.load.endWatches()
+		r.endObservers()
+	}
+	var errs []error
+	if r.conn.Close != nil {
+		errs = append(errs, r.conn.Close())
+	}
+	if r.front != nil {
+		errs = append(errs, r.front.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Check compares calls and watches with the history of the store.
+func (r *run) Check(*robustness.Outcome) error {
+	through, err := r.env.Recorded()
+	if err != nil {
+		return err
+	}
+	events := record.Through(r.env.Record.Events(), through)
+	r.rep.Calls = callcheck.Check(callcheck.History{Prefix: r.rec.Prefix, Events: events, Through: through, Calls: r.rec.Calls})
+	watches := slices.Concat(r.load.watches()...)
+	if r.conn.Watcher == nil {
+		return nil
+	}
+	for i := range watches {
+		watches[i].ID = i
+	}
+	verdict, err := watchcheck.Check(watchcheck.Reference{Events: events, Through: through, Settled: r.settled}, watches)
+	if err != nil {
+		return fmt.Errorf("check the watches: %w", err)
+	}
+	r.rep.Watches = report.WatchCheck{Through: through, Watches: verdict.Watches, Events: verdict.Events, Verdict: verdict.Verdict}
+	return nil
+}

@@ -1,0 +1,207 @@
+package report
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/lab/robustness/history"
+)
+
+// Measure fills in the figures of the rows, which must have ended. It returns the first error text of each code; the codes of
+// watches have "watch " before them there, those of leases "lease ".
+func (r *Recording) Measure() map[string]string {
+	slices.SortStableFunc(r.Calls, func(a, b history.Call) int { return cmp.Compare(a.End, b.End) })
+	slices.SortStableFunc(r.Leases, func(a, b history.LeaseEvent) int { return cmp.Compare(a.At, b.At) })
+	s := samples{}
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		if row.Fault > 0 && row.Heal == 0 {
+			row.Heal = row.End // it was not healed
+		}
+		row.measureCalls(r.Calls, s)
+		row.measureLeases(r.Leases, s)
+		for k := range row.Leaders {
+			leader := &row.Leaders[k]
+			leader.Resumed[LoadGets] = row.resumedCalls(r.Calls, history.LinearizableGet, leader.At)
+			leader.Resumed[LoadPuts] = row.resumedCalls(r.Calls, history.Put, leader.At)
+			leader.Resumed[LoadWatches] = row.resumedWatches(r.Watches, leader.At)
+		}
+		row.measureServedAgain(r)
+	}
+	r.measureWatches(s)
+	r.measureOutside()
+	return s
+}
+
+// samples has the first error text of each code.
+type samples map[string]string
+
+// add counts a code, and keeps the first text that comes with it.
+func (s samples) add(counts *map[string]int64, of, code string, err error) {
+	if *counts == nil {
+		*counts = map[string]int64{}
+	}
+	(*counts)[code]++
+	if err != nil && s[of+code] == "" {
+		s[of+code] = err.Error()
+	}
+}
+
+// codeOf names the gRPC code of an error, those of etcd and of contexts included.
+func codeOf(err error) string {
+	var coded interface{ Code() codes.Code }
+	if errors.As(err, &coded) {
+		return coded.Code().String()
+	}
+	if s, ok := status.FromError(err); ok {
+		return s.Code().String()
+	}
+	return status.FromContextError(err).Code().String()
+}
+
+// newHistogram returns a histogram of durations up to an hour. Its quantiles are at most 0.1 % too high, never too low.
+func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, int64(time.Hour), 3) }
+
+// quantiles returns the median and the 99th percentile of a histogram, and at most the given maximum.
+func quantiles(h *hdrhistogram.Histogram, most Duration) (p50, p99 Duration) {
+	return min(Duration(h.ValueAtPercentile(50)), most), min(Duration(h.ValueAtPercentile(99)), most)
+}
+
+// measureCalls measures the calls, which are in the order of their ends. Abandoned ones count nowhere.
+func (r *Row) measureCalls(calls []history.Call, s samples) {
+	var latencies [history.NumKinds]*hdrhistogram.Histogram
+	var completed [history.NumKinds]Duration // when a call was completed last, or the row began
+	for k := range r.Calls {
+		r.Calls[k].Kind = history.Kind(k)
+		latencies[k], completed[k] = newHistogram(), r.Start
+	}
+	for i := range calls {
+		call := &calls[i]
+		c, end := &r.Calls[call.Kind], Duration(call.End)
+		if call.Outcome == history.OK && r.contains(call.End) {
+			c.LongestGap = max(c.LongestGap, end-completed[call.Kind])
+			completed[call.Kind] = end
+			if r.Fault > 0 && end >= r.Fault && end < r.Heal {
+				c.Held++
+			}
+		}
+		if call.Outcome != history.Abandoned && r.contains(call.Start) {
+			c.count(call, s)
+			_ = latencies[call.Kind].RecordValue(int64(call.End - call.Start)) // no call takes an hour
+		}
+	}
+	for k := range r.Calls {
+		c := &r.Calls[k]
+		c.LongestGap = max(c.LongestGap, r.End-completed[k])
+		c.P50, c.P99 = quantiles(latencies[k], c.Max)
+	}
+}
+
+func (c *Calls) count(call *history.Call, s samples) {
+	switch call.Outcome {
+	case history.OK:
+		c.Completed++
+	case history.Unknown:
+		c.Unknown++
+	default:
+		c.Errors++
+	}
+	if call.Outcome != history.OK {
+		s.add(&c.Codes, "", codeOf(call.Err), call.Err)
+	}
+	c.Max = max(c.Max, Duration(call.End-call.Start))
+	c.MaxBehind = max(c.MaxBehind, call.Behind)
+}
+
+// ended returns how many calls there were.
+func (c *Calls) ended() int64 { return c.Completed + c.Errors + c.Unknown }
+
+// resumedCalls returns who had a call completed between a moment and the end of the row.
+func (r *Row) resumedCalls(calls []history.Call, kind history.Kind, since Duration) (out Resumption) {
+	seen := map[int]bool{}
+	for i := range calls {
+		call := &calls[i]
+		if call.Kind == kind && call.Outcome == history.OK && Duration(call.End) >= since && r.contains(call.End) && !seen[call.Caller] {
+			seen[call.Caller] = true
+			out.Add(call.End - time.Duration(since))
+		}
+	}
+	return out
+}
+
+// measureServedAgain measures when all callers had a call completed after the fault.
+func (r *Row) measureServedAgain(rec *Recording) {
+	if r.Fault == 0 {
+		return
+	}
+	r.ServedAgain = r.End - r.Heal
+	gets, puts := r.resumedCalls(rec.Calls, history.LinearizableGet, r.Heal), r.resumedCalls(rec.Calls, history.Put, r.Heal)
+	if gets.Callers == rec.Callers && puts.Callers == rec.Callers {
+		r.ServedAgain = max(gets.Last, puts.Last)
+	}
+}
+
+// measureLeases measures the leases, whose events are in their order.
+func (r *Row) measureLeases(events []history.LeaseEvent, s samples) {
+	l := &r.Leases
+	for _, e := range events {
+		if Duration(e.At) >= r.End {
+			break
+		}
+		inside := r.contains(e.At)
+		switch {
+		case e.Kind == history.LeaseGranted:
+			l.Kept++
+		case e.Kind == history.LeaseExpired:
+			l.Kept--
+			if inside {
+				l.Expired++
+				l.SmallestMargin = 0
+				s.add(&l.Codes, "lease ", e.Code, e.Err)
+			}
+		case e.Kind == history.LeaseFailed && inside:
+			l.Failures++
+			s.add(&l.Codes, "lease ", codeOf(e.Err), e.Err)
+		case e.Kind == history.LeaseRenewed && inside:
+			margin := max(Duration(e.Margin), 0)
+			if l.Renewals == 0 && l.Expired == 0 {
+				l.SmallestMargin = margin
+			}
+			l.SmallestMargin = min(l.SmallestMargin, margin)
+			l.Renewals++
+		default:
+		}
+	}
+}
+
+// measureOutside measures how late the events of the writes past the links were. The delivery of a later one will do, and
+// what was not delivered counts until the end.
+func (r *Recording) measureOutside() {
+	if len(r.Rows) == 0 {
+		return
+	}
+	delivered := time.Duration(r.Rows[len(r.Rows)-1].End)
+	for _, w := range slices.Backward(r.Outside) {
+		if w.Delivered > 0 {
+			delivered = min(delivered, w.Delivered)
+		}
+		if row := r.rowAt(w.Acknowledged); row != nil && w.Acknowledged > 0 {
+			row.OutsideDelay = max(row.OutsideDelay, Duration(delivered-w.Acknowledged))
+		}
+	}
+}
+
+// rowAt returns the row that a moment is in, nil if there is none.
+func (r *Recording) rowAt(at time.Duration) *Row {
+	i := slices.IndexFunc(r.Rows, func(row Row) bool { return row.contains(at) })
+	if i < 0 {
+		return nil
+	}
+	return &r.Rows[i]
+}
