@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/resolver"
 )
 
@@ -473,42 +472,6 @@ func TestCloseDuringALookup(t *testing.T) {
 		require.Empty(t, lists)
 		require.Empty(t, errs)
 		require.LessOrEqual(t, len(s.times("svc")), 1)
-	})
-}
-
-// A list that gRPC refuses is published again with growing delays. An empty first list is only
-// reported.
-func TestRefusedLists(t *testing.T) {
-	scripted(t, func(t *testing.T, s *script) {
-		s.has("svc", "10.0.0.1")
-		s.fails("none", errNoSuchHost)
-		b := newBuilder(t, Config{Resolver: s})
-		for _, target := range []string{"dns:///svc:80", "dns:///10.0.0.1:80"} {
-			cc := &clientConn{refuse: balancer.ErrBadResolverState}
-			r, err := b.Build(parseURL(t, target), cc, resolver.BuildOptions{})
-			require.NoError(t, err)
-			r.ResolveNow(resolver.ResolveNowOptions{})
-			time.Sleep(10 * time.Minute)
-			lists, _ := cc.updates()
-			require.Less(t, len(lists), 80, "a refused list is updates again every ten seconds at most")
-			require.Greater(t, len(lists), 60)
-			cc.takes(nil)
-			time.Sleep(10 * time.Second)
-			lists, _ = cc.updates()
-			n := len(lists)
-			time.Sleep(time.Hour)
-			lists, _ = cc.updates()
-			require.Len(t, lists, n)
-			r.Close()
-		}
-		cc := &clientConn{refuse: balancer.ErrBadResolverState}
-		r, err := b.Build(parseURL(t, "dns:///none:80"), cc, resolver.BuildOptions{})
-		require.NoError(t, err)
-		time.Sleep(time.Hour)
-		lists, errs := cc.updates()
-		require.Empty(t, lists)
-		require.Equal(t, []string{`dns: "none" has no addresses: no such host`}, errs)
-		r.Close()
 	})
 }
 
