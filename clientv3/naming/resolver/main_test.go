@@ -1,17 +1,12 @@
 package resolver_test
 
 import (
-	"fmt"
 	"net/url"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"google.golang.org/grpc/grpclog"
 	gresolver "google.golang.org/grpc/resolver"
 
 	"github.com/quorate/quorate/clientv3"
@@ -19,42 +14,13 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/clientv3/naming/endpoints"
 	"github.com/quorate/quorate/clientv3/naming/resolver"
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
-// grpcLog collects the lines of gRPC's log.
-var grpcLog journal
+// grpcLog has the lines of this package in gRPC's log.
+var grpcLog = grpctest.NewLog("quorate-etcd")
 
-func TestMain(m *testing.M) {
-	grpclog.SetLoggerV2(grpclog.NewLoggerV2(&grpcLog, &grpcLog, &grpcLog))
-	goleak.VerifyTestMain(m)
-}
-
-// journal collects what is written to it.
-type journal struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-// lines returns this package's lines about a service. A line may be written to the logs of
-// several severities.
-func (j *journal) lines(service string) []string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	var lines []string
-	for line := range strings.Lines(j.text.String()) {
-		_, text, ours := strings.Cut(line, "[quorate-etcd] ")
-		if ours && strings.Contains(text, fmt.Sprintf("service %q", service)) && !slices.Contains(lines, text) {
-			lines = append(lines, text)
-		}
-	}
-	return lines
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is far longer than any wait of these tests.
 const patience = time.Minute

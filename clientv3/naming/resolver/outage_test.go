@@ -49,9 +49,9 @@ func TestOutageIsReported(t *testing.T) {
 		require.Empty(t, c.errs, "reported once")
 		cluster.Member(0).Start()
 		time.Sleep(16 * time.Second) // the client reconnects within 15 s
-		require.Len(t, grpcLog.lines(service), 2)
-		require.Contains(t, grpcLog.lines(service)[0], "etcd cannot be reached")
-		require.Contains(t, grpcLog.lines(service)[1], "contact with etcd is restored")
+		require.Len(t, grpcLog.About(service), 2)
+		require.Contains(t, grpcLog.About(service)[0], "etcd cannot be reached")
+		require.Contains(t, grpcLog.About(service)[1], "contact with etcd is restored")
 		require.Empty(t, c.states)
 		require.Empty(t, c.errs)
 		register(t, other, service, map[string]string{"a": ""})
