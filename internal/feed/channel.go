@@ -63,8 +63,8 @@ func (c *channel) Close() {
 func (f *Feed) serve(ctx context.Context, cc resolver.ClientConn) {
 	p := publisher{cc: cc}
 	for ctx.Err() == nil {
-		began := time.Now()
 		state, changed := f.read()
+		began := time.Now()
 		p.publish(state)
 		_ = pause.For(ctx, min(time.Since(began), maxPause)) // the loop checks ctx
 		wait := time.Duration(never)
