@@ -22,7 +22,7 @@
 //		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`), …)
 //
 // Keys and values are those of the official client, so that programs with either
-// of the two find each other. Package resolver/etcd of this module uses them too, and
-// does more: it keeps a server registered whatever becomes of its lease, gives weights and metadata
-// to the callers' balancers, and shuts servers down without a failed call.
+// of the two find each other. The resolver gives weights and metadata to the callers' balancers.
+// Package resolver/etcd of this module keeps a server registered whatever becomes of its lease, and
+// shuts it down without a failed call.
 package naming

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"google.golang.org/grpc/resolver"
 )
 
 func TestFamilies(t *testing.T) {
@@ -26,6 +25,6 @@ func TestFamilies(t *testing.T) {
 		{"nothing", nil, FamilyAuto, ""},
 	} {
 		got := newAddresses(parse(c.found...)).backends(c.family)
-		assert.Equal(t, c.want, written(resolver.State{Endpoints: endpoints(got, 80)}), c.name)
+		assert.Equal(t, c.want, listed(answer{backends: got}), c.name)
 	}
 }

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
+	"sync"
 
 	"google.golang.org/grpc/grpclog"
 	"google.golang.org/grpc/resolver"
 
-	"github.com/quorate/quorate/resolver/internal/feed"
+	"github.com/quorate/quorate/internal/feed"
 )
 
 var logger = grpclog.Component("quorate-dns")
@@ -55,27 +57,56 @@ func (b *builder) Build(t resolver.Target, cc resolver.ClientConn, _ resolver.Bu
 	} else if b.client.Resolver != nil {
 		return nil, fmt.Errorf("dns: bad target %q: it names a DNS server, but Config.Resolver answers all lookups; leave the server out", t.String())
 	}
+	ported := portedConn{cc, parsed.port}
 	if parsed.literal.IsValid() {
-		one := []backend{{addrs: []netip.Addr{parsed.literal}}}
-		return startChannel(cc, parsed.port, feed.New(update{backends: one}), nil, func() {}), nil
+		state := feed.State{Endpoints: endpoints([]backend{{addrs: []netip.Addr{parsed.literal}}})}
+		return feed.New(new(sync.Mutex), func() feed.State { return state }).Resolve(ported, nil, func() {}), nil
 	}
 	p := b.registry.Acquire(parsed.question)
-	return startChannel(cc, parsed.port, p.Feed, p.resolveNow, func() { b.registry.Release(parsed.question) }), nil
+	return p.Resolve(ported, p.resolveNow, func() { b.registry.Release(parsed.question) }), nil
 }
 
-// endpoints converts backends. port is the port of those without one.
-func endpoints(list []backend, port uint16) []resolver.Endpoint {
+// endpoints converts backends. Their addresses have a port if they are from SRV records.
+func endpoints(list []backend) []resolver.Endpoint {
 	all := make([]resolver.Endpoint, len(list))
 	for i, b := range list {
-		at := port
 		if b.port != 0 {
-			at = b.port
 			all[i] = b.annotate(all[i])
 		}
 		for _, a := range b.addrs {
-			addr := net.JoinHostPort(a.String(), strconv.Itoa(int(at)))
+			addr := a.String()
+			if b.port != 0 {
+				addr = hostPort(addr, b.port)
+			}
 			all[i].Addresses = append(all[i].Addresses, resolver.Address{Addr: addr})
 		}
 	}
 	return all
+}
+
+func hostPort(host string, port uint16) string {
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
+
+// portedConn is a channel whose target has a port, which is that of all backends; 0 if SRV records
+// have the ports.
+type portedConn struct {
+	resolver.ClientConn
+	port uint16
+}
+
+// UpdateState passes the state on with the port.
+func (c portedConn) UpdateState(s resolver.State) error {
+	if c.port == 0 {
+		return c.ClientConn.UpdateState(s)
+	}
+	s.Endpoints = slices.Clone(s.Endpoints)
+	for i, e := range s.Endpoints {
+		addresses := slices.Clone(e.Addresses)
+		for j, a := range addresses {
+			addresses[j].Addr = hostPort(a.Addr, c.port)
+		}
+		s.Endpoints[i].Addresses = addresses
+	}
+	return c.ClientConn.UpdateState(s)
 }

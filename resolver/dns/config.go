@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -204,26 +205,12 @@ func (c Config) validate() error {
 
 // withDefaults returns c with defaults for zero fields.
 func (c Config) withDefaults() Config {
-	if c.Scheme == "" {
-		c.Scheme = defaultScheme
-	}
-	if c.Interval == 0 {
-		c.Interval = DefaultInterval
-	}
-	if c.MinInterval == 0 {
-		c.MinInterval = min(DefaultMinInterval, c.Interval)
-	}
-	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
-	}
-	if c.MassRemovalDelay == 0 {
-		c.MassRemovalDelay = DefaultMassRemovalDelay
-	}
-	if c.RotationWindow == 0 {
-		c.RotationWindow = DefaultRotationWindow
-	}
-	if c.MaxListAge == 0 {
-		c.MaxListAge = DefaultMaxListAge
-	}
+	c.Scheme = cmp.Or(c.Scheme, defaultScheme)
+	c.Interval = cmp.Or(c.Interval, DefaultInterval)
+	c.MinInterval = cmp.Or(c.MinInterval, min(DefaultMinInterval, c.Interval))
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.MassRemovalDelay = cmp.Or(c.MassRemovalDelay, DefaultMassRemovalDelay)
+	c.RotationWindow = cmp.Or(c.RotationWindow, DefaultRotationWindow)
+	c.MaxListAge = cmp.Or(c.MaxListAge, DefaultMaxListAge)
 	return c
 }

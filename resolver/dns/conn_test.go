@@ -23,6 +23,7 @@ const patience = 30 * time.Second
 // wireServer is a DNS server on a UDP and a TCP port of the same number.
 type wireServer struct {
 	addr  string
+	mu    sync.Mutex                                                // held during reply
 	reply func(q dnsmessage.Question, tcp bool) *dnsmessage.Message // nil: no reply
 	conns sync.WaitGroup
 }
@@ -100,7 +101,9 @@ func (s *wireServer) answer(b []byte, tcp bool) []byte {
 	if m.Unpack(b) != nil || len(m.Questions) != 1 {
 		return nil
 	}
+	s.mu.Lock()
 	reply := s.reply(m.Questions[0], tcp)
+	s.mu.Unlock()
 	if reply == nil {
 		return nil
 	}
@@ -153,8 +156,14 @@ func fails(code dnsmessage.RCode) *dnsmessage.Message {
 	return &dnsmessage.Message{Header: dnsmessage.Header{RCode: code}}
 }
 
+// listed returns the addresses of an answer, with the port 80 unless SRV records have the ports.
 func listed(a answer) string {
-	return written(resolver.State{Endpoints: endpoints(a.backends, 80)})
+	cc := portedConn{&clientConn{}, 80}
+	if len(a.backends) > 0 && a.backends[0].port != 0 {
+		cc.port = 0
+	}
+	_ = cc.UpdateState(resolver.State{Endpoints: endpoints(a.backends)})
+	return written(cc.ClientConn.(*clientConn).last)
 }
 
 // The TTL is the minimum over all records of all answers.
@@ -223,11 +232,8 @@ func TestTCP(t *testing.T) {
 // Addresses sent with SRV records make lookups of the targets unnecessary, if they cover all
 // targets.
 func TestGlue(t *testing.T) {
-	var mu sync.Mutex
 	asked := map[string]int{}
 	s := startWireServer(t, func(q dnsmessage.Question, _ bool) *dnsmessage.Message {
-		mu.Lock()
-		defer mu.Unlock()
 		name := q.Name.String()
 		asked[name]++
 		srv := []dnsmessage.Resource{service(name, "A.test.", 1, 30), service(name, "b.test.", 2, 30)}
@@ -252,9 +258,9 @@ func TestGlue(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, both, listed(a))
 	require.Equal(t, 8*time.Second, a.ttl)
-	mu.Lock()
+	s.mu.Lock()
 	require.Equal(t, []string{"_all._tcp.test."}, slices.Collect(maps.Keys(asked))) // a late reply causes two queries
-	mu.Unlock()
+	s.mu.Unlock()
 
 	a, err = s.ask(t, question{name: "_some._tcp.test.", srv: true})
 	require.NoError(t, err)
@@ -264,11 +270,8 @@ func TestGlue(t *testing.T) {
 
 // Addresses that a server omits for want of space are looked up: the list does not change.
 func TestPartialGlue(t *testing.T) {
-	var mu sync.Mutex
 	replies := 0
 	s := startWireServer(t, func(q dnsmessage.Question, _ bool) *dnsmessage.Message {
-		mu.Lock()
-		defer mu.Unlock()
 		name := q.Name.String()
 		switch q.Type {
 		case dnsmessage.TypeSRV:
@@ -288,8 +291,8 @@ func TestPartialGlue(t *testing.T) {
 	r, cc := open(t, b, "dns:///_grpc._tcp.test.")
 	defer r.Close()
 	require.Eventually(t, func() bool {
-		mu.Lock()
-		defer mu.Unlock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		return replies >= 20
 	}, patience, time.Millisecond)
 	lists, _ := cc.updates()
@@ -300,15 +303,12 @@ func TestPartialGlue(t *testing.T) {
 // A cache repeats an empty answer for the TTL of the SOA record: it counts as one answer.
 func TestNegativeTTL(t *testing.T) {
 	const ttl = 3
-	var mu sync.Mutex
 	var gone time.Time
 	soa := dnsmessage.Resource{Header: header("test.", ttl), Body: &dnsmessage.SOAResource{
 		NS: dnsmessage.MustNewName("ns.test."), MBox: dnsmessage.MustNewName("h.test."), MinTTL: 60,
 	}}
 	ns := dnsmessage.Resource{Header: header("test.", 1), Body: &dnsmessage.NSResource{NS: dnsmessage.MustNewName("ns.test.")}}
 	s := startWireServer(t, func(q dnsmessage.Question, _ bool) *dnsmessage.Message {
-		mu.Lock()
-		defer mu.Unlock()
 		switch {
 		case !gone.IsZero():
 			return &dnsmessage.Message{Header: dnsmessage.Header{RCode: dnsmessage.RCodeNameError}, Authorities: []dnsmessage.Resource{ns, soa}}
@@ -321,9 +321,9 @@ func TestNegativeTTL(t *testing.T) {
 	r, cc := open(t, b, "dns:///plain.test.:80")
 	defer r.Close()
 	require.Eventually(t, func() bool { l, _ := cc.updates(); return len(l) == 1 }, patience, time.Millisecond)
-	mu.Lock()
+	s.mu.Lock()
 	gone = time.Now()
-	mu.Unlock()
+	s.mu.Unlock()
 	require.Eventually(t, func() bool { l, _ := cc.updates(); return len(l) == 2 }, patience, time.Millisecond)
 	require.GreaterOrEqual(t, time.Since(gone), ttl*time.Second)
 	lists, _ := cc.updates()
@@ -336,11 +336,8 @@ func TestNegativeTTL(t *testing.T) {
 
 // A family whose lookup fails is missing only if addresses of it are known.
 func TestHalfAnAnswer(t *testing.T) {
-	var mu sync.Mutex
 	broken := dnsmessage.TypeAAAA
 	s := startWireServer(t, func(q dnsmessage.Question, _ bool) *dnsmessage.Message {
-		mu.Lock()
-		defer mu.Unlock()
 		switch q.Type {
 		case broken:
 			return fails(dnsmessage.RCodeServerFailure)
@@ -354,9 +351,9 @@ func TestHalfAnAnswer(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "10.0.0.1:80", listed(a))
 	require.Equal(t, FamilyIPv6, a.missing)
-	mu.Lock()
+	s.mu.Lock()
 	broken = dnsmessage.TypeA
-	mu.Unlock()
+	s.mu.Unlock()
 	a, err = s.ask(t, question{name: "svc.test."})
 	require.NoError(t, err)
 	require.Equal(t, "[2001:db8::1]:80", listed(a))
@@ -365,11 +362,8 @@ func TestHalfAnAnswer(t *testing.T) {
 
 // REFUSED is a failure, although package net returns "no such host".
 func TestFailuresOnTheWire(t *testing.T) {
-	var mu sync.Mutex
 	replies := map[dnsmessage.Type]dnsmessage.RCode{}
 	s := startWireServer(t, func(q dnsmessage.Question, _ bool) *dnsmessage.Message {
-		mu.Lock()
-		defer mu.Unlock()
 		return fails(replies[q.Type])
 	})
 	for _, c := range []struct {
@@ -384,9 +378,9 @@ func TestFailuresOnTheWire(t *testing.T) {
 		{dnsmessage.RCodeNotImplemented, dnsmessage.RCodeSuccess, false},
 		{dnsmessage.RCodeSuccess, dnsmessage.RCodeRefused, false},
 	} {
-		mu.Lock()
+		s.mu.Lock()
 		replies[dnsmessage.TypeA], replies[dnsmessage.TypeAAAA], replies[dnsmessage.TypeSRV] = c.a, c.aaaa, c.aaaa
-		mu.Unlock()
+		s.mu.Unlock()
 		_, err := s.ask(t, question{name: "svc.test."})
 		require.Error(t, err)
 		require.Equal(t, c.none, isNone(err), "%v, %v: %v", c.a, c.aaaa, err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -55,11 +54,8 @@ func DiscoverEtcd(ctx context.Context, domain string, cfg EtcdConfig) ([]string,
 	if err != nil {
 		return nil, err
 	}
-	found, err := d.lookup(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return found.endpoints, nil
+	endpoints, _, err := d.lookup(ctx)
+	return endpoints, err
 }
 
 // FollowEtcd looks up the endpoints at once and then periodically, see Config.Interval, and sets
@@ -88,11 +84,6 @@ type discovery struct {
 	secureOnly bool
 }
 
-type discovered struct {
-	endpoints []string
-	ttl       time.Duration
-}
-
 func newDiscovery(domain string, cfg EtcdConfig) (*discovery, error) {
 	c, err := newClient(cfg.Config)
 	if err != nil {
@@ -111,34 +102,36 @@ func newDiscovery(domain string, cfg EtcdConfig) (*discovery, error) {
 	return d, nil
 }
 
-// lookup returns at least one endpoint, or an error.
-func (d *discovery) lookup(ctx context.Context) (discovered, error) {
-	found := discovered{ttl: unknownTTL}
-	var nothing error
+// lookup returns at least one endpoint and the TTL of the answers, or an error.
+func (d *discovery) lookup(ctx context.Context) (endpoints []string, ttl time.Duration, err error) {
+	ttl = unknownTTL
+	var none error
 	kinds := []struct{ service, scheme string }{{etcdSecure, "https"}, {etcdPlaintext, "http"}}
 	if d.secureOnly {
 		kinds = kinds[:1]
 	}
 	for _, kind := range kinds {
-		l := d.newLookup(d.server)
-		records, err := l.records(ctx, kind.service+d.suffix, "tcp", d.domain, "")
-		q := question{server: d.server, name: "_" + kind.service + d.suffix + "._tcp." + d.domain, srv: true}
-		switch {
-		case ctx.Err() != nil:
-			return discovered{}, ctx.Err()
-		case isNone(err):
-			nothing = both(nothing, &lookupError{explain(q, d.Timeout, err), err})
+		l, service := d.newLookup(d.server), kind.service+d.suffix
+		records, err := l.records(ctx, service, "tcp", d.domain, "")
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, 0, ctx.Err()
+			}
+			q := question{server: d.server, name: "_" + service + "._tcp." + d.domain, srv: true}
+			err = &lookupError{explain(q, d.Timeout, err), err}
+			if !isNone(err) {
+				return nil, 0, err
+			}
+			none = both(none, err)
 			continue
-		case err != nil:
-			return discovered{}, &lookupError{explain(q, d.Timeout, err), err}
 		}
-		found.ttl = min(found.ttl, l.seen.validity())
-		found.endpoints = append(found.endpoints, urls(kind.scheme, records)...)
+		ttl = min(ttl, l.seen.validity())
+		endpoints = append(endpoints, urls(kind.scheme, records)...)
 	}
-	if len(found.endpoints) == 0 {
-		return discovered{}, nothing
+	if len(endpoints) == 0 {
+		return nil, 0, none
 	}
-	return found, nil
+	return endpoints, ttl, nil
 }
 
 // lookupError replaces the text of an error of package net.
@@ -166,7 +159,7 @@ func urls(scheme string, records []*net.SRV) []string {
 	slices.SortFunc(list, backend.compare)
 	all := make([]string, len(list))
 	for i, b := range list {
-		all[i] = scheme + "://" + net.JoinHostPort(b.host, strconv.Itoa(int(b.port)))
+		all[i] = scheme + "://" + hostPort(b.host, b.port)
 	}
 	return slices.Compact(all)
 }
@@ -176,21 +169,21 @@ func (d *discovery) follow(ctx context.Context, client EndpointSetter) error {
 	var problem error
 	failed := 0
 	for {
-		found, err := d.lookup(ctx)
-		var wait time.Duration
-		switch {
-		case ctx.Err() != nil:
+		endpoints, ttl, err := d.lookup(ctx)
+		if ctx.Err() != nil {
 			return ctx.Err()
-		case err == nil:
+		}
+		var wait time.Duration
+		if err == nil {
 			if problem != nil {
 				logger.Infof("dns: the etcd endpoints of %q are looked up again", d.domain)
 			}
-			if !slices.Equal(found.endpoints, set) {
-				set = found.endpoints
+			if !slices.Equal(endpoints, set) {
+				set = endpoints
 				client.SetEndpoints(slices.Clone(set)...)
 			}
-			failed, wait = 0, d.schedule().afterAnswer(found.ttl)
-		default:
+			failed, wait = 0, d.schedule().afterAnswer(ttl)
+		} else {
 			if problem == nil {
 				logger.Warningf("%v (the client keeps the endpoints that it has)", err)
 			}

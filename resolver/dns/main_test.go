@@ -3,11 +3,9 @@ package dns
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,39 +14,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"google.golang.org/grpc/grpclog"
 	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
-// log collects the lines of this package in gRPC's log.
-var log = &lines{}
+// log has the lines of this package in gRPC's log.
+var log = grpctest.NewLog("quorate-dns")
 
-func TestMain(m *testing.M) {
-	grpclog.SetLoggerV2(grpclog.NewLoggerV2(log, io.Discard, io.Discard))
-	goleak.VerifyTestMain(m)
-}
-
-// lines keeps the lines of this package.
-type lines struct {
-	mu  sync.Mutex
-	all []string
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	if _, line, ok := strings.Cut(string(b), "[quorate-dns]"); ok {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.all = append(l.all, strings.TrimSpace(line))
-	}
-	return len(b), nil
-}
-
-// about returns the lines that contain s.
-func (l *lines) about(s string) []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(l.all), func(line string) bool { return !strings.Contains(line, s) })
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
 	errServerFailure = &net.DNSError{Err: "server misbehaving", IsTemporary: true}
@@ -176,11 +150,10 @@ func parse(addrs ...string) []netip.Addr {
 // clientConn records the updates of a channel.
 type clientConn struct {
 	resolver.ClientConn
-	mu     sync.Mutex
-	lists  []string // addresses: endpoints separated by blanks, addresses by commas
-	last   resolver.State
-	errs   []string
-	refuse error
+	mu    sync.Mutex
+	lists []string // addresses: endpoints separated by blanks, addresses by commas
+	last  resolver.State
+	errs  []string
 }
 
 func (c *clientConn) UpdateState(s resolver.State) error {
@@ -188,19 +161,13 @@ func (c *clientConn) UpdateState(s resolver.State) error {
 	defer c.mu.Unlock()
 	c.last = s
 	c.lists = append(c.lists, written(s))
-	return c.refuse
+	return nil
 }
 
 func (c *clientConn) ReportError(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.errs = append(c.errs, err.Error())
-}
-
-func (c *clientConn) takes(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.refuse = err
 }
 
 // updates returns all lists and errors so far.

@@ -6,25 +6,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/internal/feed"
+	"github.com/quorate/quorate/internal/lastgood"
 	"github.com/quorate/quorate/internal/pause"
-	"github.com/quorate/quorate/resolver/internal/feed"
-	"github.com/quorate/quorate/resolver/internal/lastgood"
 )
 
 // staleAfter is how long channels that open or leave idle mode wait for an answer before they
 // receive the last list of the name.
 const staleAfter = 300 * time.Millisecond
-
-// update is what a poller publishes; channels add the port of backends.
-type update struct {
-	backends []backend
-	problem  *feed.Problem
-}
-
-// state returns the state of a channel whose target has a port.
-func (k update) state(port uint16) feed.State {
-	return feed.State{Endpoints: endpoints(k.backends, port), Problem: k.problem}
-}
 
 // registry has a poller for each question of the channels.
 type registry = lastgood.Registry[question, *poller, state]
@@ -47,15 +36,16 @@ type state struct {
 
 // poller repeats the lookup of one question for all channels that need it.
 type poller struct {
-	*feed.Feed[update]
-	client *client
-	q      question
-	cancel context.CancelFunc
-	asked  chan struct{} // a lookup was requested
+	*feed.Feed
+	client  *client
+	q       question
+	cancel  context.CancelFunc
+	asked   chan struct{} // a lookup was requested
+	staleAt time.Time     // when the last list is used although there is no answer
 
 	mu       sync.Mutex
 	state    state
-	answered bool // a lookup has ended, successful or not
+	answered bool // the state is valid, or a lookup has ended, successful or not
 	stopped  bool // the state is final
 }
 
@@ -63,35 +53,31 @@ type poller struct {
 // used only if the first lookup takes long or fails.
 func startPoller(c *client, q question, last state) *poller {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &poller{client: c, q: q, cancel: cancel, asked: make(chan struct{}, 1), state: last, Feed: feed.New(update{})}
+	p := &poller{
+		client: c, q: q, cancel: cancel, asked: make(chan struct{}, 1), state: last,
+		staleAt: time.Now().Add(staleAfter),
+	}
+	p.Feed = feed.New(&p.mu, p.publishedLocked)
 	wait := time.Until(last.due)
-	switch {
-	case wait > 0:
-		p.Publish(p.latest())
-	case len(last.backends) > 0:
-		p.state.stale, p.state.problem = true, nil
+	if p.answered = wait > 0; !p.answered && len(last.backends) > 0 {
+		p.state.stale, p.state.problem = true, ""
 		wait = time.Until(last.ended.Add(c.MinInterval))
-		time.AfterFunc(staleAfter, p.useStale)
 	}
 	go p.run(ctx, wait)
 	return p
 }
 
-// useStale publishes the last list if there is no answer yet.
-func (p *poller) useStale() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.answered || p.stopped {
-		return
+// publishedLocked returns the state of the channels.
+func (p *poller) publishedLocked() feed.State {
+	if !p.answered && len(p.state.backends) > 0 {
+		if time.Now().Before(p.staleAt) {
+			return feed.State{Due: p.staleAt}
+		}
+		before := p.state.record
+		p.state.addProblem(fmt.Sprintf("no answer yet about the %s of %q", p.q.what(), p.q.name))
+		p.log(before)
 	}
-	before := p.state.record
-	p.state.addProblem(fmt.Sprintf("no answer yet about the %s of %q", p.q.what(), p.q.name))
-	p.log(before)
-	p.Publish(p.latest())
-}
-
-func (p *poller) latest() update {
-	return update{p.state.backends, p.state.problem}
+	return feed.State{Endpoints: endpoints(p.state.backends), Problem: p.state.problem}
 }
 
 // resolveNow requests a lookup as soon as MinInterval allows one.
@@ -136,7 +122,7 @@ func (p *poller) pause(ctx context.Context, d time.Duration) bool {
 	return pause.For(ctx, time.Until(p.state.ended.Add(p.client.MinInterval))) == nil
 }
 
-// poll looks up, tells the channels, and returns when the next lookup is due.
+// poll looks up, and returns when the next lookup is due.
 func (p *poller) poll(ctx context.Context) time.Duration {
 	found, err := p.client.ask(ctx, p.q, p.state.known)
 	p.mu.Lock()
@@ -163,11 +149,11 @@ func (p *poller) poll(ctx context.Context) time.Duration {
 	}
 	p.answered = true
 	p.state.ended, p.state.due = now, time.Time{}
-	if r.problem == nil {
+	if r.problem == "" {
 		p.state.due = now.Add(wait)
 	}
 	p.log(before)
-	p.Publish(p.latest())
+	p.ChangedLocked()
 	return wait
 }
 
@@ -176,9 +162,9 @@ func (p *poller) poll(ctx context.Context) time.Duration {
 func (p *poller) log(before record) {
 	now := &p.state.record
 	switch {
-	case now.problem != nil && before.problem == nil, len(now.backends) == 0 && len(before.backends) > 0:
-		logger.Warning(now.problem.Text)
-	case now.problem == nil && before.problem != nil:
+	case now.problem != "" && before.problem == "", len(now.backends) == 0 && len(before.backends) > 0:
+		logger.Warning(now.problem)
+	case now.problem == "" && before.problem != "":
 		logger.Infof("dns: %q is looked up again, with %d backends", p.q.name, len(now.backends))
 	}
 	if now.rotating && !before.rotating {

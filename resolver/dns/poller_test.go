@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/resolver"
 )
 
@@ -233,7 +232,7 @@ func TestLog(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		s.has("logged", "10.0.0.1")
 		b := newBuilder(t, Config{Resolver: s})
-		before := len(log.about(`"logged"`)) // of earlier runs
+		before := len(log.About(`"logged"`)) // of earlier runs
 		for range 10 {
 			r, _ := open(t, b, "dns:///logged:80")
 			defer r.Close()
@@ -249,7 +248,7 @@ func TestLog(t *testing.T) {
 			`dns: looking up the addresses of "logged": server misbehaving` + keeping(1),
 			`dns: "logged" has no addresses: no such host`,
 			`dns: "logged" is looked up again, with 2 backends`,
-		}, log.about(`"logged"`)[before:])
+		}, log.About(`"logged"`)[before:])
 	})
 }
 
@@ -377,7 +376,7 @@ func TestLastListOutlivesItsChannels(t *testing.T) {
 				r.Close()
 				c.fault(s)
 				time.Sleep(c.idle)
-				before := len(log.about(`"kept"`))
+				before := len(log.About(`"kept"`))
 				for range 2 { // the second joins
 					r, cc := open(t, b, "dns:///kept:80")
 					defer r.Close()
@@ -387,7 +386,7 @@ func TestLastListOutlivesItsChannels(t *testing.T) {
 					require.Equal(t, c.lists, lists)
 					require.Equal(t, c.errs, errs)
 				}
-				require.Equal(t, c.errs, log.about(`"kept"`)[before:])
+				require.Equal(t, c.errs, log.About(`"kept"`)[before:])
 
 				s.takes(0)
 				s.has("kept", "10.0.0.2", "10.0.0.3")
@@ -432,7 +431,7 @@ func TestRotatingAnswers(t *testing.T) {
 			return all[:8]
 		}
 		s.has("rotating", part()...)
-		before := len(log.about(`"rotating"`))
+		before := len(log.About(`"rotating"`))
 		r, cc := open(t, newBuilder(t, Config{Resolver: s}), "dns:///rotating:80")
 		defer r.Close()
 		synctest.Wait()
@@ -454,7 +453,7 @@ func TestRotatingAnswers(t *testing.T) {
 		require.LessOrEqual(t, removed, 1)
 		require.Len(t, cc.last.Endpoints, 24)
 		require.Empty(t, errs)
-		require.Len(t, log.about(`"rotating"`)[before:], 1)
+		require.Len(t, log.About(`"rotating"`)[before:], 1)
 	})
 }
 
@@ -473,42 +472,6 @@ func TestCloseDuringALookup(t *testing.T) {
 		require.Empty(t, lists)
 		require.Empty(t, errs)
 		require.LessOrEqual(t, len(s.times("svc")), 1)
-	})
-}
-
-// A list that gRPC refuses is published again with growing delays. An empty first list is only
-// reported.
-func TestRefusedLists(t *testing.T) {
-	scripted(t, func(t *testing.T, s *script) {
-		s.has("svc", "10.0.0.1")
-		s.fails("none", errNoSuchHost)
-		b := newBuilder(t, Config{Resolver: s})
-		for _, target := range []string{"dns:///svc:80", "dns:///10.0.0.1:80"} {
-			cc := &clientConn{refuse: balancer.ErrBadResolverState}
-			r, err := b.Build(parseURL(t, target), cc, resolver.BuildOptions{})
-			require.NoError(t, err)
-			r.ResolveNow(resolver.ResolveNowOptions{})
-			time.Sleep(10 * time.Minute)
-			lists, _ := cc.updates()
-			require.Less(t, len(lists), 80, "a refused list is updates again every ten seconds at most")
-			require.Greater(t, len(lists), 60)
-			cc.takes(nil)
-			time.Sleep(10 * time.Second)
-			lists, _ = cc.updates()
-			n := len(lists)
-			time.Sleep(time.Hour)
-			lists, _ = cc.updates()
-			require.Len(t, lists, n)
-			r.Close()
-		}
-		cc := &clientConn{refuse: balancer.ErrBadResolverState}
-		r, err := b.Build(parseURL(t, "dns:///none:80"), cc, resolver.BuildOptions{})
-		require.NoError(t, err)
-		time.Sleep(time.Hour)
-		lists, errs := cc.updates()
-		require.Empty(t, lists)
-		require.Equal(t, []string{`dns: "none" has no addresses: no such host`}, errs)
-		r.Close()
 	})
 }
 

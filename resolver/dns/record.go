@@ -7,8 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/quorate/quorate/resolver/internal/feed"
-	"github.com/quorate/quorate/resolver/internal/lastgood"
+	"github.com/quorate/quorate/internal/lastgood"
 )
 
 // record is the state of a question: a state machine without I/O.
@@ -18,7 +17,7 @@ type record struct {
 	listed  bool      // the backends are from DNS, even if there are none
 	half    time.Time // since when lookups of one family fail
 	failed  int       // failures in a row
-	problem *feed.Problem
+	problem string    // "" if there is none
 	// confirm is when to confirm an answer that is not trusted yet, zero if there is none.
 	confirm  time.Time
 	rotating bool // answers name parts of a larger list
@@ -60,7 +59,7 @@ func (r *record) answered(now time.Time, q question, a answer) {
 	r.take(now, a.backends, a.ttl)
 	r.listed, r.name = true, a.name
 	if r.confirm.IsZero() {
-		r.problem = nil
+		r.problem = ""
 		return
 	}
 	r.addProblem(fmt.Sprintf("%d of %d backends of %q disappeared at once", len(r.backends)-len(a.backends), len(r.backends), q.name))
@@ -109,9 +108,7 @@ func (r *record) addProblem(text string) {
 	if n := len(r.backends); n > 0 {
 		text = fmt.Sprintf("%s (keeping the last good list, of %d)", text, n)
 	}
-	if text = "dns: " + text; r.problem == nil || r.problem.Text != text {
-		r.problem = &feed.Problem{Text: text}
-	}
+	r.problem = "dns: " + text
 }
 
 func (r *record) has(f Family) bool {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -152,23 +153,30 @@ func (r *recorder) observe(asked query, reply []byte) bool {
 	if r.ended {
 		return true
 	}
-	switch h.RCode {
-	case dnsmessage.RCodeSuccess:
-		if r.records(&p, q.Question) {
-			r.found = q.Name.String()
-		} else if !h.Authoritative && !h.RecursionAvailable {
-			r.failedLocked(q.Question, "referral") // package net continues with the next server
-			return true
-		}
-		r.unanswered[q.Question] = ""
-	case dnsmessage.RCodeNameError:
-		_ = p.SkipAllAnswers()
-		r.soa(&p)
-		r.unanswered[q.Question] = ""
-	default:
+	// A section that cannot be parsed is empty. Package net refuses the message if it needs it.
+	answers, _ := p.AllAnswers()
+	authorities, _ := p.AllAuthorities()
+	additionals, _ := p.AllAdditionals()
+	switch {
+	case h.RCode != dnsmessage.RCodeSuccess && h.RCode != dnsmessage.RCodeNameError:
 		r.failedLocked(q.Question, rcode(h.RCode))
+		return true
+	case h.RCode == dnsmessage.RCodeSuccess && has(answers, q.Type):
+		r.found = q.Name.String()
+		r.recordsLocked(q.Type, answers, additionals)
+	case h.RCode == dnsmessage.RCodeSuccess && !h.Authoritative && !h.RecursionAvailable:
+		r.failedLocked(q.Question, "referral") // package net continues with the next server
+		return true
+	default:
+		r.noRecordsLocked(authorities)
 	}
+	r.unanswered[q.Question] = ""
 	return true
+}
+
+// has reports whether there are records of a type, and not only aliases without any.
+func has(answers []dnsmessage.Resource, of dnsmessage.Type) bool {
+	return slices.ContainsFunc(answers, func(a dnsmessage.Resource) bool { return a.Header.Type == of })
 }
 
 // failedLocked records a reply that is no answer.
@@ -190,79 +198,37 @@ func rcode(c dnsmessage.RCode) string {
 	}
 }
 
-// records reads the answers and the additional addresses. It returns false if there are no
-// records, or only an alias without any.
-func (r *recorder) records(p *dnsmessage.Parser, q dnsmessage.Question) bool {
-	ttl, found := unknownTTL, false
-	for {
-		h, err := p.AnswerHeader()
-		if err != nil {
-			break
-		}
-		ttl = min(ttl, time.Duration(h.TTL)*time.Second)
-		found = found || h.Type == q.Type
-		if p.SkipAnswer() != nil {
-			break
-		}
+// recordsLocked records how long answers are valid, and the addresses that were sent with SRV records.
+func (r *recorder) recordsLocked(of dnsmessage.Type, answers, additionals []dnsmessage.Resource) {
+	for _, a := range answers {
+		r.ttl = min(r.ttl, seconds(a.Header.TTL))
 	}
-	if !found {
-		r.soa(p)
-		return false
+	if of != dnsmessage.TypeSRV {
+		return
 	}
-	r.ttl = min(r.ttl, ttl)
-	if q.Type == dnsmessage.TypeSRV && p.SkipAllAuthorities() == nil {
-		r.additionals(p)
-	}
-	return true
-}
-
-// soa reads how long an empty answer is valid (RFC 2308).
-func (r *recorder) soa(p *dnsmessage.Parser) {
-	for {
-		h, err := p.AuthorityHeader()
-		if err != nil {
-			return
-		}
-		if h.Type != dnsmessage.TypeSOA {
-			if p.SkipAuthority() != nil {
-				return
-			}
-			continue
-		}
-		soa, err := p.SOAResource()
-		if err != nil {
-			return
-		}
-		r.negative = min(r.negative, time.Duration(min(h.TTL, soa.MinTTL))*time.Second)
-	}
-}
-
-func (r *recorder) additionals(p *dnsmessage.Parser) {
-	for {
-		h, err := p.AdditionalHeader()
-		if err != nil {
-			return
-		}
-		name := strings.ToLower(h.Name.String())
-		switch h.Type {
-		case dnsmessage.TypeA:
-			address, err := p.AResource()
-			if err != nil {
-				return
-			}
-			r.glue[name] = append(r.glue[name], netip.AddrFrom4(address.A))
-		case dnsmessage.TypeAAAA:
-			address, err := p.AAAAResource()
-			if err != nil {
-				return
-			}
-			r.glue[name] = append(r.glue[name], netip.AddrFrom16(address.AAAA))
+	for _, a := range additionals {
+		var address netip.Addr
+		switch body := a.Body.(type) {
+		case *dnsmessage.AResource:
+			address = netip.AddrFrom4(body.A)
+		case *dnsmessage.AAAAResource:
+			address = netip.AddrFrom16(body.AAAA)
 		default:
-			if p.SkipAdditional() != nil {
-				return
-			}
 			continue
 		}
-		r.ttl = min(r.ttl, time.Duration(h.TTL)*time.Second)
+		name := strings.ToLower(a.Header.Name.String())
+		r.glue[name] = append(r.glue[name], address)
+		r.ttl = min(r.ttl, seconds(a.Header.TTL))
 	}
 }
+
+// noRecordsLocked records how long an empty answer is valid (RFC 2308).
+func (r *recorder) noRecordsLocked(authorities []dnsmessage.Resource) {
+	for _, a := range authorities {
+		if soa, ok := a.Body.(*dnsmessage.SOAResource); ok {
+			r.negative = min(r.negative, seconds(min(a.Header.TTL, soa.MinTTL)))
+		}
+	}
+}
+
+func seconds(ttl uint32) time.Duration { return time.Duration(ttl) * time.Second }

@@ -80,7 +80,7 @@ func Example() {
 	// Output:
 	// called: <nil>
 	// shut down: <nil>
-	// withdrawn
+	// removed
 }
 
 // A server shuts down without failing calls.
@@ -129,8 +129,8 @@ func ExampleRegistration_notify() {
 	}
 	fmt.Println(registrar.Withdraw(ctx))
 	// Output:
-	// registered
+	// held
 	// lost false the key was deleted by another client
-	// registered true <nil>
+	// held true <nil>
 	// <nil>
 }

@@ -11,17 +11,6 @@ import (
 	"github.com/quorate/quorate/clientv3/concurrency"
 )
 
-var (
-	// ErrDeleted is the reason of Lost if the key was deleted while its lease is alive.
-	ErrDeleted = concurrency.ErrKeyDeleted
-
-	// ErrSuperseded is returned by updates while another registration has the key.
-	ErrSuperseded = concurrency.ErrKeySuperseded
-
-	// ErrWithdrawn is returned by updates after [Registrar.Withdraw].
-	ErrWithdrawn = concurrency.ErrKeyRemoved
-)
-
 // Registrar keeps one endpoint registered. It is safe for concurrent use.
 //
 // The key is attached to a lease. If the lease is lost, because etcd was unreachable for longer
@@ -51,11 +40,11 @@ type Registrar struct {
 // The error names the invalid field, or is the client's error. The endpoint is then not in
 // etcd, or for at most the TTL.
 func Register(ctx context.Context, client *clientv3.Client, registration Registration) (*Registrar, error) {
-	if err := checkClient(client); err != nil {
-		return nil, err
-	}
-	if client.Lease == nil {
-		return nil, errors.New("etcd: the client has no Lease service; give one that clientv3.New returned")
+	switch {
+	case client == nil:
+		return nil, errors.New("etcd: the client is nil; give one that clientv3.New returned")
+	case client.KV == nil || client.Watcher == nil || client.Lease == nil:
+		return nil, errors.New("etcd: the client has no KV, Watcher or Lease service; give one that clientv3.New returned")
 	}
 	reg := registration.clone()
 	if err := reg.validate(); err != nil {
@@ -67,7 +56,7 @@ func Register(ctx context.Context, client *clientv3.Client, registration Registr
 	}
 	kept, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, end)
-	opts := concurrency.KeyOptions{TTL: cmp.Or(reg.TTL, DefaultTTL), Overwrite: true, Notify: reg.notify}
+	opts := concurrency.KeyOptions{TTL: cmp.Or(reg.TTL, DefaultTTL), Overwrite: true, Notify: reg.Notify}
 	if deadline, bounded := ctx.Deadline(); bounded {
 		opts.FirstTimeout = max(time.Until(deadline), 1)
 	}
@@ -86,19 +75,8 @@ func Register(ctx context.Context, client *clientv3.Client, registration Registr
 	return &Registrar{reg: reg, key: key, updated: reg}, nil
 }
 
-// notify passes an event of the key on.
-func (r *Registration) notify(e concurrency.KeyEvent) {
-	if r.Notify != nil {
-		r.Notify(eventOf(e))
-	}
-}
-
-func eventOf(e concurrency.KeyEvent) Event {
-	return Event{State: State(e.State), Again: e.Again, Lease: e.Lease, Err: e.Err}
-}
-
 // State returns the latest event.
-func (r *Registrar) State() Event { return eventOf(r.key.State()) }
+func (r *Registrar) State() Event { return r.key.State() }
 
 // Key returns the key of the endpoint in etcd.
 func (r *Registrar) Key() string { return r.key.Key() }

@@ -59,18 +59,6 @@ func (r registered) expect(t *testing.T, state etcd.State) etcd.Event {
 	}
 }
 
-// The answer to the first write is lost.
-func TestFirstWriteIsUnsettled(t *testing.T) {
-	cluster, client, _ := start(t)
-	cluster.Once("Put", func(c *fakeetcd.Call) {
-		_, _ = c.Execute()
-		c.BreakConn()
-	})
-	r := enrol(t, cluster, client)
-	require.Equal(t, 2, cluster.PutCount(key))
-	require.EqualValues(t, r.State().Lease, cluster.Get(key).Lease)
-}
-
 // The first write gets lost on its way, and arrives when a newer registration has the key.
 func TestFirstWriteIsLate(t *testing.T) {
 	cluster, client, other := start(t)
@@ -339,13 +327,4 @@ func TestRegistrationEndsWithItsClient(t *testing.T) {
 	require.ErrorContains(t, r.expect(t, etcd.Lost).Err, "client was closed")
 	require.ErrorContains(t, r.SetWeight(within(t), 2), "client was closed")
 	require.Error(t, r.Withdraw(within(t)))
-}
-
-func TestStates(t *testing.T) {
-	for state, want := range map[etcd.State]string{
-		0: "State(0)", etcd.Registered: "registered", etcd.Lost: "lost", etcd.Superseded: "superseded",
-		etcd.Withdrawn: "withdrawn", etcd.Withdrawn + 1: "State(5)",
-	} {
-		require.Equal(t, want, state.String())
-	}
 }

@@ -14,8 +14,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/balancer"
-	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/internal/registry"
+	"github.com/quorate/quorate/clientv3/naming/endpoints"
 )
 
 const (
@@ -46,8 +45,7 @@ type Registration struct {
 	Address string
 
 	// AdditionalAddresses are further addresses of the same server, for instance of
-	// another IP family. Callers try them in order. They are part of the metadata, see
-	// the package comment.
+	// another IP family. Callers try them in order. They are part of the metadata.
 	AdditionalAddresses []string
 
 	// Metadata is any value that encodes to JSON. Callers get it with [Metadata]. With a Weight or
@@ -64,7 +62,7 @@ type Registration struct {
 	// crashed predecessor.
 	Name string
 
-	// Value, if set, is the value of the key, in another format than that of the package comment. Name is then required,
+	// Value, if set, is the value of the key, in another format than that of package clientv3/naming/resolver. Name is then required,
 	// Service may begin with a slash, and Address and what belongs to it must be left out.
 	Value string
 
@@ -148,7 +146,7 @@ func (r Registration) clone() Registration {
 }
 
 func (r *Registration) key() string {
-	return registry.Prefix(r.Service) + cmp.Or(r.Name, r.Address)
+	return r.Service + "/" + cmp.Or(r.Name, r.Address)
 }
 
 // value returns the value of the key.
@@ -160,7 +158,7 @@ func (r *Registration) value() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	value, err := registry.Encode(registry.Endpoint{Addr: r.Address, Metadata: md})
+	value, err := endpoints.Encode(endpoints.Endpoint{Addr: r.Address, Metadata: md})
 	if err != nil {
 		return "", fmt.Errorf("etcd: Metadata has no form in JSON: %w", err)
 	}
@@ -171,10 +169,10 @@ func (r *Registration) value() (string, error) {
 func (r *Registration) metadata() (any, error) {
 	added := map[string]any{}
 	if r.Weight > 0 {
-		added[weightMember] = r.Weight
+		added["weight"] = r.Weight
 	}
 	if len(r.AdditionalAddresses) > 0 {
-		added[addressesMember] = r.AdditionalAddresses
+		added["additionalAddresses"] = r.AdditionalAddresses
 	}
 	if len(added) == 0 || r.Metadata == nil {
 		if len(added) > 0 {
@@ -197,15 +195,4 @@ func (r *Registration) metadata() (any, error) {
 		added[name] = member
 	}
 	return added, nil
-}
-
-// checkClient returns an error if the client lacks a service that resolving needs.
-func checkClient(client *clientv3.Client) error {
-	switch {
-	case client == nil:
-		return errors.New("etcd: the client is nil; give one that clientv3.New returned")
-	case client.KV == nil || client.Watcher == nil:
-		return errors.New("etcd: the client has no KV or Watcher service; give one that clientv3.New returned")
-	}
-	return nil
 }

@@ -83,7 +83,7 @@ func TestShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, err := shutDown(t, time.Minute, 3*time.Second, etcd.Registration{}, nothing)
 		require.NoError(t, err)
-		require.Equal(t, []string{"withdrawn", "graceful stop", "stopped"}, d.entries)
+		require.Equal(t, []string{"removed", "graceful stop", "stopped"}, d.entries)
 		require.Equal(t, []time.Duration{0, time.Second, 4 * time.Second}, d.times)
 	})
 }
@@ -97,7 +97,7 @@ func TestShutdownWaitsUntilDrained(t *testing.T) {
 		}}
 		d, err := shutDown(t, time.Minute, 0, reg, nothing)
 		require.ErrorContains(t, err, `"svc/a:1": Drained: one is left`)
-		require.Equal(t, []string{"withdrawn", "graceful stop", "stopped"}, d.entries)
+		require.Equal(t, []string{"removed", "graceful stop", "stopped"}, d.entries)
 		require.Equal(t, []time.Duration{0, 7 * time.Second, 7 * time.Second}, d.times)
 	})
 }
@@ -123,7 +123,7 @@ func TestShutdownEndsCalls(t *testing.T) {
 		d, err := shutDown(t, 10*time.Second, time.Hour, etcd.Registration{}, nothing)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "stopped before it had finished its calls")
-		require.Equal(t, []string{"withdrawn", "graceful stop", "stop", "stopped"}, d.entries)
+		require.Equal(t, []string{"removed", "graceful stop", "stop", "stopped"}, d.entries)
 		require.Equal(t, 10*time.Second, d.times[3])
 	})
 }
@@ -150,7 +150,7 @@ func TestShutdownInAnOutage(t *testing.T) {
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.ErrorContains(t, err, `withdrawing "svc/a:1"`)
 			require.NotContains(t, err.Error(), "stopped before")
-			require.Equal(t, []string{"withdrawn", "graceful stop", "stopped"}, d.entries)
+			require.Equal(t, []string{"removed", "graceful stop", "stopped"}, d.entries)
 			require.Equal(t, withdrawal, d.times[0])
 			require.Equal(t, withdrawal+2*time.Second, d.times[2])
 		})

@@ -5,7 +5,7 @@ import (
 
 	"google.golang.org/grpc/resolver"
 
-	"github.com/quorate/quorate/resolver/internal/lastgood"
+	"github.com/quorate/quorate/internal/lastgood"
 )
 
 // maxListAge is how long the last list of a service is kept after its last channel closed or
@@ -14,13 +14,9 @@ const maxListAge = time.Hour
 
 // builder builds resolvers. Those of one service share a source.
 type builder struct {
-	scheme    string
-	namespace string
-	here      place
-	longest   time.Duration
-	removal   time.Duration // Config.MassRemovalDelay
-	links     *links
-	sources   *lastgood.Registry[serviceKey, *source, memory]
+	cfg     Config
+	links   *links
+	sources *lastgood.Registry[serviceKey, *source, memory]
 }
 
 var _ resolver.AuthorityOverrider = (*builder)(nil)
@@ -62,33 +58,40 @@ func newBuilder(cfg Config, around podEnvironment, t timing) (*builder, error) {
 		return nil, err
 	}
 	return &builder{
-		scheme: cfg.Scheme, namespace: cfg.Namespace,
-		here: place{zone: cfg.Zone, node: cfg.Node}, longest: cfg.MaxBackoff, removal: cfg.MassRemovalDelay,
-		links: l,
+		cfg: cfg, links: l,
 		sources: lastgood.NewRegistry(maxListAge, func(service serviceKey, last memory, _ bool) *source {
-			return startSource(service, l, cfg.MaxBackoff, last)
+			s := newSource(service, cfg, l, last)
+			go s.run(s.ctx)
+			return s
 		}),
 	}, nil
 }
 
 // Scheme returns the scheme of the targets.
-func (b *builder) Scheme() string { return b.scheme }
+func (b *builder) Scheme() string { return b.cfg.Scheme }
 
 // OverrideAuthority returns the server name for TLS and the :authority header, unless
 // grpc.WithAuthority is set: the service's short DNS name, service.namespace.
 func (b *builder) OverrideAuthority(t resolver.Target) string {
-	d, err := parseTarget(t, b.namespace)
+	d, err := parseTarget(t, b.cfg.Namespace)
 	if err != nil {
 		return t.Endpoint() // Build returns the error
 	}
 	return d.authority()
 }
 
-// Build starts to resolve a target. It fails only if the target is invalid.
+// Build starts to resolve a target. It fails only if the target is invalid. Close of the resolver
+// returns when its goroutines have ended.
 func (b *builder) Build(t resolver.Target, cc resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver, error) {
-	d, err := parseTarget(t, b.namespace)
+	d, err := parseTarget(t, b.cfg.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	return startResolver(b, d, cc), nil
+	s := b.sources.Acquire(d.service)
+	return s.listing(d).Resolve(cc, nil, func() {
+		b.sources.Release(d.service)
+		if s.ctx.Err() != nil { // it was the last channel
+			<-s.done
+		}
+	}), nil
 }

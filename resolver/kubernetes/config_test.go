@@ -104,7 +104,7 @@ func TestNamespaceOfTargetsThatNameNone(t *testing.T) {
 		}
 		b, err := newBuilder(c.config, s, quick())
 		require.NoError(t, err, want)
-		assert.Equal(t, want, b.namespace)
+		assert.Equal(t, want, b.cfg.Namespace)
 	}
 }
 

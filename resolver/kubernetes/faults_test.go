@@ -12,14 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
-	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/resolver"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/quorate/quorate/resolver/internal/feed"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/resolver/kubernetes/fakeapiserver"
 )
 
@@ -30,8 +29,7 @@ func followed(t *testing.T, tm timing) (*fakeapiserver.Server, *channel) {
 	t.Helper()
 	server := startServer(t)
 	create(t, server, slice("users", "a", 80, "10.0.0.1"))
-	c := newChannel()
-	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, tm), c, "kubernetes:///users.shop")
+	c := openWith(t, Config{REST: server.RESTConfig()}, tm, "kubernetes:///users.shop")
 	c.awaitAddresses(t, "10.0.0.1:80")
 	return server, c
 }
@@ -42,8 +40,7 @@ func TestWatchEndsOften(t *testing.T) {
 	server := startServer(t)
 	server.SetWatchDuration(150 * time.Millisecond)
 	create(t, server, slice("users", "a", 80, "10.0.0.1"))
-	c := newChannel()
-	build(t, newTestBuilder(t, Config{REST: server.RESTConfig(), MaxBackoff: time.Hour}, tm), c, "kubernetes:///users.shop")
+	c := openWith(t, Config{REST: server.RESTConfig(), MaxBackoff: time.Hour}, tm, "kubernetes:///users.shop")
 	for i := range 100 {
 		host := fmt.Sprintf("10.0.1.%d", i+1)
 		update(t, server, slice("users", "a", 80, host))
@@ -111,8 +108,7 @@ func TestPermissionIsMissing(t *testing.T) {
 	server := startServer(t)
 	server.Deny()
 	create(t, server, slice("users", "a", 80, "10.0.0.1"))
-	c := newChannel()
-	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop")
+	c := open(t, server, "kubernetes:///users.shop")
 	c.awaitError(t, 0, "no permission to watch endpointslices.discovery.k8s.io", `service "users" in namespace "shop"`, "Role", `cannot watch resource "endpointslices"`)
 	require.NoError(t, server.Wait(within(t), "watch", 4))
 	states, errs := c.counts()
@@ -138,8 +134,7 @@ func TestPermissionIsLost(t *testing.T) {
 
 func TestPermissionIsLostWithoutEndpoints(t *testing.T) {
 	server := startServer(t)
-	c := newChannel()
-	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop")
+	c := open(t, server, "kubernetes:///users.shop")
 	c.awaitError(t, 0, "has no EndpointSlices")
 	server.Deny()
 	server.EndWatches()
@@ -154,8 +149,7 @@ func TestServerWithoutStreamedLists(t *testing.T) {
 			server := startServer(t)
 			server.SetWatchList(mode)
 			create(t, server, slice("users", "a", 80, "10.0.0.1"))
-			c := newChannel()
-			build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, tm), c, "kubernetes:///users.shop")
+			c := openWith(t, Config{REST: server.RESTConfig()}, tm, "kubernetes:///users.shop")
 			c.awaitAddresses(t, "10.0.0.1:80")
 			update(t, server, slice("users", "a", 80, "10.0.0.2"))
 			c.awaitAddresses(t, "10.0.0.2:80")
@@ -195,8 +189,7 @@ func TestBusyServerWithoutStreamedLists(t *testing.T) {
 			}
 		}
 	})
-	c := newChannel()
-	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, tm), c, "kubernetes:///users.shop")
+	c := openWith(t, Config{REST: server.RESTConfig()}, tm, "kubernetes:///users.shop")
 	c.awaitAddresses(t, "10.0.0.1:80")
 }
 
@@ -206,8 +199,7 @@ func TestSliceThatLooksLikeEndOfList(t *testing.T) {
 	odd := slice("users", "a", 80, "10.0.0.1")
 	odd.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 	create(t, server, odd, slice("users", "b", 80, "10.0.0.2"))
-	c := newChannel()
-	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop")
+	c := open(t, server, "kubernetes:///users.shop")
 	c.awaitAddresses(t, "10.0.0.1:80", "10.0.0.2:80")
 	states, _ := c.counts()
 	assert.Equal(t, 1, states)
@@ -218,8 +210,7 @@ func TestServerWithoutStreamedListsAndPermissionToList(t *testing.T) {
 	server.SetWatchList(fakeapiserver.WatchListRefused)
 	server.Deny("list")
 	create(t, server, slice("users", "a", 80, "10.0.0.1"))
-	c := newChannel()
-	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop")
+	c := open(t, server, "kubernetes:///users.shop")
 	c.awaitError(t, 0, "no permission to list", `grant the verb "list"`, "does not stream lists")
 	server.SetWatchList(fakeapiserver.WatchListServed) // the server was upgraded
 	c.awaitAddresses(t, "10.0.0.1:80")
@@ -240,8 +231,7 @@ func TestServerIsAwayAtFirst(t *testing.T) {
 	server := startServer(t)
 	create(t, server, slice("users", "a", 80, "10.0.0.1"))
 	server.Stop()
-	c := newChannel()
-	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop")
+	c := open(t, server, "kubernetes:///users.shop")
 	c.awaitError(t, 0, "cannot watch endpointslices", "connection refused")
 	require.NoError(t, server.Restart())
 	c.awaitAddresses(t, "10.0.0.1:80")
@@ -293,8 +283,7 @@ func TestSilentWatchIsMadeAgain(t *testing.T) {
 	server := startServer(t)
 	server.SetBookmarkInterval(0)
 	create(t, server, slice("users", "a", 80, "10.0.0.1"))
-	c := newChannel()
-	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, tm), c, "kubernetes:///users.shop")
+	c := openWith(t, Config{REST: server.RESTConfig()}, tm, "kubernetes:///users.shop")
 	require.NoError(t, server.Wait(within(t), "watch", 3))
 	for _, r := range server.Requests() {
 		assert.Equal(t, "true", r.Query.Get("sendInitialEvents"), "the list is requested anew")
@@ -312,8 +301,7 @@ func TestBookmarksKeepWatchAlive(t *testing.T) {
 	server := startServer(t)
 	server.SetBookmarkInterval(20 * time.Millisecond)
 	create(t, server, slice("users", "a", 80, "10.0.0.1"))
-	c := newChannel()
-	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, tm), c, "kubernetes:///users.shop")
+	c := openWith(t, Config{REST: server.RESTConfig()}, tm, "kubernetes:///users.shop")
 	c.awaitAddresses(t, "10.0.0.1:80")
 	// A machine that stalls long enough can exceed the limit, but not every time.
 	deadline := time.Now().Add(patience)
@@ -328,8 +316,7 @@ func TestBookmarksMovePlaceToGoOnFrom(t *testing.T) {
 	server := startServer(t)
 	server.SetBookmarkInterval(20 * time.Millisecond)
 	create(t, server, slice("users", "a", 80, "10.0.0.1"))
-	c := newChannel()
-	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop")
+	c := open(t, server, "kubernetes:///users.shop")
 	c.awaitAddresses(t, "10.0.0.1:80")
 	other := slice("others", "b", 80, "10.0.0.9")
 	create(t, server, other)
@@ -350,8 +337,7 @@ func TestTokenRotation(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("old"), 0o600))
 	config := server.RESTConfig()
 	config.BearerToken, config.BearerTokenFile = "old", file
-	c := newChannel()
-	build(t, newTestBuilder(t, Config{REST: config}, quick()), c, "kubernetes:///users.shop")
+	c := openWith(t, Config{REST: config}, quick(), "kubernetes:///users.shop")
 	c.awaitAddresses(t, "10.0.0.1:80")
 
 	server.SetTokens("new")
@@ -373,8 +359,7 @@ func TestCARotation(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	require.NoError(t, os.WriteFile(file, server.CAData(), 0o600))
 	config := &rest.Config{Host: server.URL(), TLSClientConfig: rest.TLSClientConfig{CAFile: file}}
-	c := newChannel()
-	build(t, newTestBuilder(t, Config{REST: config}, quick()), c, "kubernetes:///users.shop")
+	c := openWith(t, Config{REST: config}, quick(), "kubernetes:///users.shop")
 	c.awaitAddresses(t, "10.0.0.1:80")
 
 	require.NoError(t, server.RotateCA())
@@ -390,8 +375,7 @@ func TestHTTP1(t *testing.T) {
 	create(t, server, slice("users", "a", 80, "10.0.0.1"))
 	config := server.RESTConfig()
 	config.NextProtos = []string{"http/1.1"}
-	c := newChannel()
-	build(t, newTestBuilder(t, Config{REST: config}, quick()), c, "kubernetes:///users.shop")
+	c := openWith(t, Config{REST: config}, quick(), "kubernetes:///users.shop")
 	c.awaitAddresses(t, "10.0.0.1:80")
 	update(t, server, slice("users", "a", 80, "10.0.0.2"))
 	c.awaitAddresses(t, "10.0.0.2:80")
@@ -406,13 +390,13 @@ func TestHTTP2(t *testing.T) {
 // A channel that wakes during an outage of the API server has the builder's last list.
 func TestIdleChannelWakesWhileTheAPIServerIsAway(t *testing.T) {
 	server, one := startServer(t), startBackend(t)
-	create(t, server, slice("users", "a", one.port, one.host))
-	conn, client := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop", grpc.WithIdleTimeout(time.Second))
-	_, err := client.EmptyCall(within(t), new(testgrpc.Empty))
+	create(t, server, one)
+	conn := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop", grpc.WithIdleTimeout(time.Second))
+	_, err := grpctest.Ask(within(t), conn)
 	require.NoError(t, err)
 	awaitState(t, conn, connectivity.Idle)
 	server.Close()
-	_, err = client.EmptyCall(within(t), new(testgrpc.Empty))
+	_, err = grpctest.Ask(within(t), conn)
 	require.NoError(t, err)
 }
 
@@ -494,9 +478,9 @@ func TestMassRemovalIsDelayedForNewChannels(t *testing.T) {
 
 // The pauses of an outage do not delay retries after it.
 func TestPausesEndWithTheOutage(t *testing.T) {
-	f := &source{longest: time.Hour, Feed: feed.New(view{}), known: newInventory()}
+	f := newSource(serviceKey{}, Config{MaxBackoff: time.Hour}, new(links), memory{})
 	for range 20 {
-		f.up = false
+		f.synced = false
 		f.delayAfter("watch", apierrors.NewForbidden(schema.GroupResource{}, "", nil))
 	}
 	f.succeed()

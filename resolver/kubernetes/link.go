@@ -1,11 +1,14 @@
 package kubernetes
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
+	"k8s.io/client-go/util/connrotation"
 )
 
 // links creates connections to the API server. All watches of a Builder share one. A link that
@@ -30,8 +34,10 @@ type links struct {
 // link is a client of the API server with connections of its own.
 type link struct {
 	client *rest.RESTClient
-	dialer *dialer // nil with a transport of the user
-	users  int     // guarded by links.mu
+	dialer *connrotation.Dialer // tracks the connections, unless the transport is the user's
+	ctx    context.Context      // ends with close
+	cancel context.CancelFunc
+	users  int // guarded by links.mu
 }
 
 func newLinks(config *rest.Config, t timing) (*links, error) {
@@ -102,11 +108,10 @@ func (l *links) open() (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := new(link)
+	k := newLink(tc.DialHolder)
 	base := tc.Transport
 	if base == nil {
-		k.dialer = newDialer(tc.DialHolder)
-		if base, err = l.transport(tc, k.dialer); err != nil {
+		if base, err = l.transport(tc, k.dial); err != nil {
 			k.close()
 			return nil, err
 		}
@@ -123,7 +128,7 @@ func (l *links) open() (*link, error) {
 
 // transport returns an HTTP/2 transport, unless HTTP/2 is disabled, which detects dead connections
 // by pings.
-func (l *links) transport(tc *transport.Config, d *dialer) (*http.Transport, error) {
+func (l *links) transport(tc *transport.Config, dial connrotation.DialFunc) (*http.Transport, error) {
 	tlsConfig, err := transport.TLSConfigFor(tc)
 	if err != nil {
 		return nil, err
@@ -134,7 +139,7 @@ func (l *links) transport(tc *transport.Config, d *dialer) (*http.Transport, err
 	}
 	return &http.Transport{
 		Proxy:               proxy,
-		DialContext:         d.dial,
+		DialContext:         dial,
 		TLSClientConfig:     tlsConfig,
 		TLSHandshakeTimeout: l.timing.answer,
 		IdleConnTimeout:     l.timing.idle,
@@ -144,10 +149,35 @@ func (l *links) transport(tc *transport.Config, d *dialer) (*http.Transport, err
 	}, nil
 }
 
-func (k *link) close() {
-	if k.dialer != nil {
-		k.dialer.close()
+var errLinkClosed = errors.New("the connection to the API server was closed")
+
+// newLink returns a link whose connections are made by the configured dialer, if there is one.
+func newLink(own *transport.DialHolder) *link {
+	connect := (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext
+	if own != nil {
+		connect = own.Dial
 	}
+	k := &link{dialer: connrotation.NewDialer(connect)}
+	k.ctx, k.cancel = context.WithCancel(context.Background())
+	return k
 }
 
-var errLinkClosed = errors.New("the connection to the API server was closed")
+// dial makes a connection that ends with the link at the latest.
+func (k *link) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(k.ctx, cancel)()
+	conn, err := k.dialer.DialContext(ctx, network, address)
+	if err == nil && k.ctx.Err() != nil {
+		_ = conn.Close()
+		return nil, errLinkClosed
+	}
+	return conn, err
+}
+
+// close closes all connections, and cancels dials, whatever their users do: if the server does not
+// answer, a canceled request alone leaves its connection open.
+func (k *link) close() {
+	k.cancel()
+	k.dialer.CloseAll()
+}

@@ -23,8 +23,7 @@ func TestOwnDialer(t *testing.T) {
 		dialled.Add(1)
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}
-	c := newChannel()
-	build(t, newTestBuilder(t, Config{REST: config}, quick()), c, "kubernetes:///users.shop")
+	c := openWith(t, Config{REST: config}, quick(), "kubernetes:///users.shop")
 	c.awaitAddresses(t, "10.0.0.1:80")
 	assert.Positive(t, dialled.Load())
 }
@@ -53,8 +52,7 @@ func TestOwnSettingsThatWouldEndWatches(t *testing.T) {
 	create(t, server, slice("users", "a", 80, "10.0.0.1"))
 	config := server.RESTConfig()
 	config.Timeout = 1 // nanosecond
-	c := newChannel()
-	build(t, newTestBuilder(t, Config{REST: config}, quick()), c, "kubernetes:///users.shop")
+	c := openWith(t, Config{REST: config}, quick(), "kubernetes:///users.shop")
 	c.awaitAddresses(t, "10.0.0.1:80")
 	_, errs := c.counts()
 	assert.Zero(t, errs)
@@ -77,23 +75,23 @@ func TestLinkIsRenewed(t *testing.T) {
 	assert.Same(t, three, l.current)
 	l.release(one)
 	l.release(two)
-	assert.Error(t, two.dialer.ctx.Err(), "closed with its last user")
-	assert.NoError(t, three.dialer.ctx.Err())
+	assert.Error(t, two.ctx.Err(), "closed with its last user")
+	assert.NoError(t, three.ctx.Err())
 	l.release(three)
 	assert.Nil(t, l.current)
 }
 
-func TestDialerThatIsClosed(t *testing.T) {
+func TestLinkThatIsClosed(t *testing.T) {
 	server := startServer(t)
 	address := server.URL()[len("https://"):]
-	d := newDialer(nil)
-	conn, err := d.dial(t.Context(), "tcp", address)
+	k := newLink(nil)
+	conn, err := k.dial(t.Context(), "tcp", address)
 	require.NoError(t, err)
-	d.close()
+	k.close()
 	_, err = conn.Read(make([]byte, 1))
 	assert.ErrorIs(t, err, net.ErrClosed)
 	assert.Error(t, conn.Close())
-	_, err = d.dial(t.Context(), "tcp", address)
-	// The connection may exist before the dialer notices that it is closed.
+	_, err = k.dial(t.Context(), "tcp", address)
+	// The connection may exist before the link notices that it is closed.
 	assert.True(t, errors.Is(err, context.Canceled) || errors.Is(err, errLinkClosed), "%v", err)
 }

@@ -3,47 +3,37 @@ package kubernetes
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/resolver"
 
-	"github.com/quorate/quorate/resolver/internal/lastgood"
+	"github.com/quorate/quorate/internal/feed"
+	"github.com/quorate/quorate/internal/lastgood"
 )
 
-// listing computes the list of one destination from the view of a source, once for all channels.
-// They share its guard: a channel that opens while most endpoints are gone gets those that the
-// other channels keep.
+// listing has the list of one destination. All its channels share the guard: a channel that opens
+// while most endpoints are gone gets those that the other channels keep.
 type listing struct {
-	source  *source
-	builder *builder
-	service serviceTarget
+	*feed.Feed
+	source      *source
+	destination serviceTarget
 
-	mu     sync.Mutex
+	// The fields below are guarded by source.mu.
 	guard  lastgood.Guard[resolver.Endpoint]
-	stale  bool       // the guard has only seen a stale list
-	latest list       // the last one that was computed
-	logged resolution // the last one that was logged
-}
-
-// list is a view with its endpoints. It is not modified once it is computed.
-type list struct {
-	view view
-	resolution
-	changed <-chan struct{} // closed when the view is replaced
-	again   time.Time       // when the same view has another list; zero: never
-	took    time.Duration   // the time to compute it
+	stale  bool                // the guard has only seen a stale list
+	used   []resolver.Endpoint // the last list, nil if there was none
+	logged resolution          // the last one that was logged
 }
 
 // listing returns the listing of a destination.
-func (s *source) listing(b *builder, d serviceTarget) *listing {
+func (s *source) listing(d serviceTarget) *listing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.listings[d]
 	if l == nil {
-		l = &listing{source: s, builder: b, service: d}
+		l = &listing{source: s, destination: d}
+		l.Feed = feed.New(&s.mu, l.stateLocked)
 		l.resetLocked()
 		if used := s.last.used[d]; len(used) > 0 {
 			l.stale = true
@@ -54,60 +44,27 @@ func (s *source) listing(b *builder, d serviceTarget) *listing {
 	return l
 }
 
-// used returns what the channels of each destination use, or used the last time.
-func (s *source) used() map[serviceTarget][]resolver.Endpoint {
-	s.mu.Lock()
-	all := maps.Clone(s.listings)
-	s.mu.Unlock()
-	used := maps.Clone(s.last.used)
-	if used == nil {
-		used = make(map[serviceTarget][]resolver.Endpoint, len(all))
-	}
-	for d, l := range all {
-		l.mu.Lock()
-		if l.latest.view.listed {
-			used[d] = l.latest.endpoints
-		}
-		l.mu.Unlock()
-	}
-	return used
-}
-
 // resetLocked discards the state of the guard.
 func (l *listing) resetLocked() {
-	l.guard, l.stale = lastgood.Guard[resolver.Endpoint]{Key: firstAddress, Delay: l.builder.removal}, false
+	l.guard, l.stale = lastgood.Guard[resolver.Endpoint]{Key: firstAddress, Delay: l.source.cfg.MassRemovalDelay}, false
 }
 
-// look returns the list of the current view.
-func (l *listing) look() list {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	v, changed := l.source.Read()
-	due := !l.latest.again.IsZero() && !time.Now().Before(l.latest.again)
-	if changed == l.latest.changed && !due {
-		return l.latest
+// stateLocked returns the state of the channels.
+func (l *listing) stateLocked() feed.State {
+	v, due := l.source.viewLocked()
+	if !v.listed {
+		return feed.State{Problem: textOf(v.err), Due: due}
 	}
-	l.latest = list{view: v, changed: changed}
-	if v.listed {
-		began := time.Now()
-		l.latest.resolution, l.latest.again = l.resolveLocked(v)
-		l.latest.took = time.Since(began)
-		l.logLocked(l.latest.resolution)
-	}
-	return l.latest
-}
-
-// resolveLocked returns the resolution of a view, with the endpoints that the guard keeps, and when the
-// first of these are due for removal.
-func (l *listing) resolveLocked(v view) (now resolution, again time.Time) {
-	now = resolve(v.slices, l.service, l.builder.here)
+	now := resolve(v.slices, l.destination, place{zone: l.source.cfg.Zone, node: l.source.cfg.Node})
 	kept := l.keepLocked(v, now.endpoints)
 	if len(kept.Endpoints) > 0 {
 		now.endpoints = append(now.endpoints, kept.Endpoints...)
 		now.empty = nil
-		now.gone = fmt.Errorf("kubernetes: most endpoints of %v disappeared at once; they stay in use for %v", l.service.service, l.builder.removal)
+		now.gone = fmt.Errorf("kubernetes: most endpoints of %v disappeared at once; they stay in use for %v", l.destination.service, l.guard.Delay)
 	}
-	return now, kept.Due
+	l.used = now.endpoints
+	l.logLocked(now)
+	return feed.State{Endpoints: now.endpoints, Listed: true, Problem: textOf(problemOf(now, v.err)), Due: kept.Due}
 }
 
 // keepLocked returns the endpoints that the guard keeps.
@@ -126,6 +83,28 @@ func (l *listing) keepLocked(v view, endpoints []resolver.Endpoint) lastgood.Kep
 
 func firstAddress(e resolver.Endpoint) string { return e.Addresses[0].Addr }
 
+// problemOf returns the error to report with a list, or nil.
+func problemOf(now resolution, outdated error) error {
+	switch {
+	case now.empty != nil && outdated != nil:
+		return fmt.Errorf("%w (last known; since then: %w)", now.empty, outdated)
+	case now.empty != nil:
+		return now.empty
+	case now.gone != nil && outdated == nil:
+		return now.gone
+	case outdated != nil:
+		return fmt.Errorf("the last known endpoints stay in use: %w", outdated)
+	}
+	return nil
+}
+
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
 // logLocked writes a line when the last endpoint disappears, and one when there are endpoints again,
 // because gRPC's own round_robin does not return the reason to calls; and one about a target that
 // is probably wrong.
@@ -134,7 +113,7 @@ func (l *listing) logLocked(now resolution) {
 	case now.empty != nil && l.logged.empty == nil:
 		logger.Warning(now.empty)
 	case now.empty == nil && l.logged.empty != nil:
-		logger.Infof("kubernetes: %v has endpoints", l.service.service)
+		logger.Infof("kubernetes: %v has endpoints", l.destination.service)
 	}
 	if now.gone != nil && l.logged.gone == nil {
 		logger.Warning(now.gone)

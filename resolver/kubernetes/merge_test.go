@@ -12,7 +12,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate/quorate/resolver/internal/feed"
+	"github.com/quorate/quorate/internal/feed"
 )
 
 // pod makes an endpoint refer to a pod.

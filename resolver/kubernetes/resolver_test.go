@@ -28,8 +28,7 @@ func TestSlicesAreMerged(t *testing.T) {
 	elsewhere := slice("users", "a", 80, "10.9.0.2")
 	elsewhere.Namespace = "elsewhere"
 	create(t, server, elsewhere)
-	c := newChannel()
-	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop:grpc")
+	c := open(t, server, "kubernetes:///users.shop:grpc")
 	c.awaitCount(t, 250)
 	states, errs := c.counts()
 	assert.Equal(t, 1, states, "nothing is published before the list is complete")
@@ -59,8 +58,7 @@ func TestSlicesAreMerged(t *testing.T) {
 func TestScaleToZeroAndBack(t *testing.T) {
 	server := startServer(t)
 	create(t, server, slice("users", "a", 80, "10.0.0.1"))
-	c := newChannel()
-	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop")
+	c := open(t, server, "kubernetes:///users.shop")
 	c.awaitAddresses(t, "10.0.0.1:80")
 	update(t, server, slice("users", "a", 80))
 	c.awaitAddresses(t)
@@ -73,8 +71,7 @@ func TestScaleToZeroAndBack(t *testing.T) {
 
 func TestServiceThatDoesNotExist(t *testing.T) {
 	server := startServer(t)
-	c := newChannel()
-	build(t, newTestBuilder(t, Config{REST: server.RESTConfig(), Namespace: "shop"}, quick()), c, "kubernetes:///users")
+	c := openWith(t, Config{REST: server.RESTConfig(), Namespace: "shop"}, quick(), "kubernetes:///users")
 	c.awaitAddresses(t)
 	c.awaitError(t, 0, `service "users" in namespace "shop" has no EndpointSlices`)
 	create(t, server, slice("users", "a", 80, "10.0.0.1"))
@@ -85,8 +82,7 @@ func TestNamedPortAppears(t *testing.T) {
 	server := startServer(t)
 	s := slice("users", "a", 80, "10.0.0.1")
 	create(t, server, s)
-	c := newChannel()
-	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop:admin")
+	c := open(t, server, "kubernetes:///users.shop:admin")
 	c.awaitAddresses(t)
 	c.awaitError(t, 0, `no TCP port named "admin"`, "grpc (80)")
 	s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: ptr("admin"), Port: ptr(int32(81))})
@@ -99,8 +95,7 @@ func TestHintsAreFollowed(t *testing.T) {
 	s := slice("users", "a", 80)
 	s.Endpoints = []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, []string{"a"}, nil), hintedEndpoint("10.0.0.2", true, []string{"b"}, nil)}
 	create(t, server, s)
-	c := newChannel()
-	build(t, newTestBuilder(t, Config{REST: server.RESTConfig(), Zone: "b"}, quick()), c, "kubernetes:///users.shop")
+	c := openWith(t, Config{REST: server.RESTConfig(), Zone: "b"}, quick(), "kubernetes:///users.shop")
 	c.awaitAddresses(t, "10.0.0.2:80")
 	s.Endpoints[0].Hints = nil
 	update(t, server, s)
@@ -210,25 +205,6 @@ func TestCloseAtOnce(t *testing.T) {
 	assert.Empty(t, b.sources.Running())
 }
 
-func TestRefusedStateIsPublishedAgain(t *testing.T) {
-	server := startServer(t)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
-	c := newChannel()
-	refusals := 0
-	c.refuse = func(resolver.State) error {
-		if refusals++; refusals <= 3 {
-			return balancer.ErrBadResolverState
-		}
-		return nil
-	}
-	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop")
-	c.await(t, "the fourth attempt", func(states []resolver.State, _ []error) bool { return len(states) == 4 })
-	update(t, server, slice("users", "a", 80, "10.0.0.2"))
-	c.awaitAddresses(t, "10.0.0.2:80")
-	states, _ := c.counts()
-	assert.Equal(t, 5, states, "an accepted state is not published again")
-}
-
 func TestEmptyListIsNotRepeated(t *testing.T) {
 	server := startServer(t)
 	create(t, server, slice("users", "a", 80))
@@ -241,28 +217,6 @@ func TestEmptyListIsNotRepeated(t *testing.T) {
 	c.awaitAddresses(t, "10.0.0.2:80")
 	states, _ := c.counts()
 	assert.Equal(t, 2, states)
-}
-
-func TestSlowChannelHoldsUpNobody(t *testing.T) {
-	server := startServer(t)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
-	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
-	slow, other := newChannel(), newChannel()
-	slow.entered, slow.leave = make(chan struct{}), make(chan struct{})
-	build(t, b, slow, "kubernetes:///users.shop")
-	build(t, b, other, "kubernetes:///users.shop")
-	<-slow.entered
-	for i := range 3 {
-		host := fmt.Sprintf("10.0.0.%d", i+2)
-		update(t, server, slice("users", "a", 80, host))
-		other.awaitAddresses(t, host+":80")
-	}
-	slow.leave <- struct{}{}
-	<-slow.entered
-	slow.leave <- struct{}{}
-	slow.awaitAddresses(t, "10.0.0.4:80")
-	states, _ := slow.counts()
-	assert.Equal(t, 2, states, "a superseded list is not published")
 }
 
 func TestBuildRefusesTarget(t *testing.T) {

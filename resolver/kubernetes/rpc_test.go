@@ -12,27 +12,26 @@ import (
 	"google.golang.org/grpc/connectivity"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 func TestRPC(t *testing.T) {
 	server, one := startServer(t), startBackend(t)
-	create(t, server, slice("users", "a", one.port, one.host))
-	_, client := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop:grpc")
-	_, err := client.EmptyCall(within(t), new(testgrpc.Empty))
+	create(t, server, one)
+	conn := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop:grpc")
+	_, err := grpctest.Ask(within(t), conn)
 	require.NoError(t, err)
 
 	two := startBackend(t)
-	update(t, server, slice("users", "a", two.port, two.host))
+	update(t, server, two)
+	want := netAddress{host: two.Endpoints[0].Addresses[0], port: *two.Ports[0].Port}.String()
 	require.Eventually(t, func() bool {
-		var p peer.Peer
-		_, err := client.EmptyCall(t.Context(), new(testgrpc.Empty), grpc.Peer(&p))
-		return assert.NoError(t, err) && p.Addr.String() == resolverAddress(two)
+		got, err := grpctest.Ask(t.Context(), conn)
+		return assert.NoError(t, err) && got == want
 	}, patience, tick)
 }
-
-func resolverAddress(b *backend) string { return netAddress{host: b.host, port: b.port}.String() }
 
 func TestRPCErrorSaysWhatIsWrong(t *testing.T) {
 	server := startServer(t)
@@ -48,9 +47,9 @@ func TestRPCErrorSaysWhatIsWrong(t *testing.T) {
 		"kubernetes:///users:80:90":       "two colons",
 	} {
 		// gRPC's round_robin reports its own text without endpoints.
-		_, client := connect(t, b, text, grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"pick_first":{}}]}`))
+		conn := connect(t, b, text, grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"pick_first":{}}]}`))
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			_, err := client.EmptyCall(t.Context(), new(testgrpc.Empty))
+			_, err := grpctest.Ask(t.Context(), conn)
 			assert.Equal(c, codes.Unavailable, status.Code(err))
 			assert.ErrorContains(c, err, want)
 		}, patience, tick, text)
@@ -60,8 +59,8 @@ func TestRPCErrorSaysWhatIsWrong(t *testing.T) {
 func TestRPCErrorNamesMissingPermission(t *testing.T) {
 	server := startServer(t)
 	server.Deny()
-	_, client := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop:grpc")
-	_, err := client.EmptyCall(within(t), new(testgrpc.Empty))
+	conn := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop:grpc")
+	_, err := grpctest.Ask(within(t), conn)
 	assert.Equal(t, codes.Unavailable, status.Code(err))
 	for _, part := range []string{"no permission to watch", "endpointslices", `"users"`, `"shop"`, "Role"} {
 		assert.ErrorContains(t, err, part)
@@ -70,25 +69,25 @@ func TestRPCErrorNamesMissingPermission(t *testing.T) {
 
 func TestRPCsGoOnWhilePermissionIsLost(t *testing.T) {
 	server, one := startServer(t), startBackend(t)
-	create(t, server, slice("users", "a", one.port, one.host))
-	_, client := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop")
-	_, err := client.EmptyCall(within(t), new(testgrpc.Empty))
+	create(t, server, one)
+	conn := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop")
+	_, err := grpctest.Ask(within(t), conn)
 	require.NoError(t, err)
 	server.Deny()
 	server.EndWatches()
 	require.NoError(t, server.Wait(within(t), "watch", 4))
 	for range 100 {
-		_, err := client.EmptyCall(within(t), new(testgrpc.Empty))
+		_, err := grpctest.Ask(within(t), conn)
 		require.NoError(t, err)
 	}
 }
 
 func TestIdleChannel(t *testing.T) {
 	server, one := startServer(t), startBackend(t)
-	create(t, server, slice("users", "a", one.port, one.host))
-	conn, client := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop", grpc.WithIdleTimeout(time.Second))
+	create(t, server, one)
+	conn := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop", grpc.WithIdleTimeout(time.Second))
 	for round := range 3 {
-		_, err := client.EmptyCall(within(t), new(testgrpc.Empty))
+		_, err := grpctest.Ask(within(t), conn)
 		require.NoError(t, err)
 		require.Equal(t, round+1, server.Count("watch"))
 		awaitState(t, conn, connectivity.Idle)
@@ -111,10 +110,10 @@ func TestCloseChannelWhileServerHangs(t *testing.T) {
 	tm.answer = time.Hour // only Close ends requests
 	server := startServer(t)
 	server.Hang()
-	conn, client := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, tm), "kubernetes:///users.shop")
+	conn := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, tm), "kubernetes:///users.shop")
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	_, err := client.EmptyCall(ctx, new(testgrpc.Empty))
+	_, err := grpctest.Ask(ctx, conn)
 	assert.Equal(t, codes.DeadlineExceeded, status.Code(err))
 	closed := make(chan struct{})
 	go func() {
@@ -143,8 +142,8 @@ func (a *authorities) EmptyCall(ctx context.Context, _ *testgrpc.Empty) (*testgr
 func TestServerName(t *testing.T) {
 	server := startServer(t)
 	a := &authorities{names: make(chan string, 1)}
-	port := serve(t, a)
-	create(t, server, slice("users", "a", port, "127.0.0.1"))
+	port := grpctest.Serve(t, func(s grpc.ServiceRegistrar) { testgrpc.RegisterTestServiceServer(s, a) }).Port
+	create(t, server, slice("users", "a", int32(port), "127.0.0.1"))
 	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
 	for text, c := range map[string]struct {
 		opts []grpc.DialOption
@@ -154,8 +153,7 @@ func TestServerName(t *testing.T) {
 		"kubernetes://shop/users":                    {want: "users.shop"},
 		"kubernetes:///users.shop.svc.cluster.local": {opts: []grpc.DialOption{grpc.WithAuthority("mine")}, want: "mine"},
 	} {
-		_, client := connect(t, b, text, c.opts...)
-		_, err := client.EmptyCall(within(t), new(testgrpc.Empty))
+		_, err := testgrpc.NewTestServiceClient(connect(t, b, text, c.opts...)).EmptyCall(within(t), new(testgrpc.Empty))
 		require.NoError(t, err)
 		assert.Equal(t, c.want, <-a.names, text)
 	}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -16,9 +15,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/resolver"
-	"google.golang.org/grpc/status"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -106,22 +103,12 @@ func streamsWhole(r *http.Request) bool { return r.URL.Query().Get("sendInitialE
 // underScript runs a test in virtual time, with a channel for the service "users".
 func underScript(t *testing.T, s script, test func(t *testing.T, c *channel)) {
 	t.Helper()
-	underScriptWith(t, s, 0, test)
-}
-
-// underScriptWith is underScript with a channel that needs some time for each list.
-func underScriptWith(t *testing.T, s script, cost time.Duration, test func(t *testing.T, c *channel)) {
-	t.Helper()
 	config := Config{MassRemovalDelay: -1, REST: &rest.Config{Host: "https://scripted", Transport: s}}
 	around := nowhere(t)
 	synctest.Test(t, func(t *testing.T) {
 		b, err := newBuilder(config, around, defaultTiming())
 		require.NoError(t, err)
 		c := newChannel()
-		c.refuse = func(resolver.State) error {
-			time.Sleep(cost)
-			return nil
-		}
 		build(t, b, c, "kubernetes:///users.shop")
 		test(t, c)
 	})
@@ -223,25 +210,6 @@ func TestListThatTakesLong(t *testing.T) {
 	})
 }
 
-// A list costs the channel time. Constant changes do not use all of it.
-func TestChangesInRapidSuccession(t *testing.T) {
-	const cost, pace = 50 * time.Millisecond, 10 * time.Millisecond
-	underScriptWith(t, func(out io.Writer, r *http.Request) error {
-		tellList(out, 5, slice("users", "a", 80, "10.0.0.1"))
-		for i := range 1000 {
-			tell(out, watch.Modified, slice("users", "a", 80, fmt.Sprintf("10.1.%d.%d", i/250, i%250)))
-			if err := last(r, pace); err != nil {
-				return err
-			}
-		}
-		return last(r, forever)
-	}, cost, func(t *testing.T, c *channel) {
-		c.awaitAddresses(t, "10.1.3.249:80")
-		states, _ := c.counts()
-		assert.Less(t, states, int(1000*pace/cost)*6/10)
-	})
-}
-
 // The builder still knows that the server is old after a failed list.
 func TestListIsAskedForAgain(t *testing.T) {
 	var lists, streamed atomic.Int32
@@ -260,19 +228,6 @@ func TestListIsAskedForAgain(t *testing.T) {
 	}, func(t *testing.T, c *channel) {
 		c.awaitAddresses(t, "10.0.0.1:80")
 		assert.EqualValues(t, 1, streamed.Load())
-	})
-}
-
-// A status in the reported error would fail calls that wait for ready.
-func TestReportedErrorsHaveNoStatus(t *testing.T) {
-	underScript(t, func(io.Writer, *http.Request) error {
-		return status.Error(codes.PermissionDenied, "the tunnel is closed")
-	}, func(t *testing.T, c *channel) {
-		c.awaitError(t, 0, "the tunnel is closed")
-		_, errs, _ := c.look()
-		_, has := status.FromError(errs[0])
-		assert.False(t, has)
-		assert.True(t, strings.HasPrefix(errs[0].Error(), "kubernetes: "))
 	})
 }
 

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"slices"
 	"sync"
@@ -12,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/serviceconfig"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -88,8 +88,6 @@ type channel struct {
 	errs    []error
 	updated chan struct{} // closed and replaced with each
 	refuse  func(resolver.State) error
-	entered chan struct{} // if not nil, UpdateState waits between entered and leave
-	leave   chan struct{}
 }
 
 func newChannel() *channel { return &channel{updated: make(chan struct{})} }
@@ -103,10 +101,6 @@ func (c *channel) note(add func()) {
 }
 
 func (c *channel) UpdateState(s resolver.State) error {
-	if c.entered != nil {
-		c.entered <- struct{}{}
-		<-c.leave
-	}
 	c.note(func() { c.states = append(c.states, s) })
 	if c.refuse != nil {
 		return c.refuse(s)
@@ -192,6 +186,19 @@ func build(t *testing.T, b *builder, c *channel, text string) resolver.Resolver 
 	return r
 }
 
+// open returns a channel to a target, below a builder of its own.
+func open(t *testing.T, server *fakeapiserver.Server, text string) *channel {
+	t.Helper()
+	return openWith(t, Config{REST: server.RESTConfig()}, quick(), text)
+}
+
+func openWith(t *testing.T, cfg Config, tm timing, text string) *channel {
+	t.Helper()
+	c := newChannel()
+	build(t, newTestBuilder(t, cfg, tm), c, text)
+	return c
+}
+
 // slice returns an EndpointSlice of a service with one port and ready endpoints.
 func slice(service, name string, port int32, hosts ...string) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{
@@ -224,33 +231,16 @@ func update(t *testing.T, server *fakeapiserver.Server, s *discoveryv1.EndpointS
 	require.NoError(t, err)
 }
 
-// backend is a gRPC server on a port of the loopback interface.
-type backend struct {
-	testgrpc.UnimplementedTestServiceServer
-	host string
-	port int32
-}
-
-func (b *backend) EmptyCall(context.Context, *testgrpc.Empty) (*testgrpc.Empty, error) {
-	return new(testgrpc.Empty), nil
-}
-
-func startBackend(t *testing.T) *backend {
+// startBackend runs a server for grpctest.Ask, and returns the slice of a service with it.
+func startBackend(t *testing.T) *discoveryv1.EndpointSlice {
 	t.Helper()
-	b := &backend{host: "127.0.0.1"}
-	b.port = serve(t, b)
-	return b
-}
-
-// serve runs a gRPC server and returns its port.
-func serve(t *testing.T, service testgrpc.TestServiceServer) int32 {
-	t.Helper()
-	return int32(grpctest.Serve(t, func(s grpc.ServiceRegistrar) { testgrpc.RegisterTestServiceServer(s, service) }).Port)
+	address := netip.MustParseAddrPort(grpctest.ServeHealth(t))
+	return slice("users", "a", int32(address.Port()), address.Addr().String())
 }
 
 const roundRobin = `{"loadBalancingConfig":[{"round_robin":{}}]}`
 
-func connect(t *testing.T, b resolver.Builder, text string, opts ...grpc.DialOption) (*grpc.ClientConn, testgrpc.TestServiceClient) {
+func connect(t *testing.T, b resolver.Builder, text string, opts ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	opts = append([]grpc.DialOption{
 		grpc.WithResolvers(b), grpc.WithDefaultServiceConfig(roundRobin), grpc.WithNoProxy(),
@@ -259,5 +249,5 @@ func connect(t *testing.T, b resolver.Builder, text string, opts ...grpc.DialOpt
 	conn, err := grpc.NewClient(text, opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	return conn, testgrpc.NewTestServiceClient(conn)
+	return conn
 }

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -12,12 +13,12 @@ import (
 	"google.golang.org/grpc/resolver"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"github.com/quorate/quorate/resolver/internal/feed"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 var logger = grpclog.Component("kubernetes-resolver")
 
-// view is the state of a source. It is not modified once it is published.
+// view is the state of a source. Its slices are not modified once they are published.
 type view struct {
 	listed bool                         // slices is complete, or was when err began
 	stale  bool                         // slices is from an earlier source
@@ -25,12 +26,13 @@ type view struct {
 	err    error                        // why slices may be out of date, nil if it is not
 }
 
-// source follows the slices of one service for all channels that use it.
+// source follows the slices of one service for all channels that use it, like a Reflector of
+// client-go.
 type source struct {
 	service serviceKey
+	cfg     Config
 	links   *links
 	timing  timing
-	longest time.Duration // of the pauses between attempts
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -38,19 +40,19 @@ type source struct {
 
 	listFirst atomic.Bool // the server does not stream lists
 
-	last memory // of the last source of the service
-	*feed.Feed[view]
+	last    memory    // of the last source of the service
+	staleAt time.Time // when last is used although the API server has not answered
 
-	mu sync.Mutex
-	// listings has a listing for each destination of the channels.
-	listings map[serviceTarget]*listing
+	mu       sync.Mutex
+	view     view
+	listings map[serviceTarget]*listing // of the destinations of the channels
 
 	// The fields below belong to run.
-	known  *inventory
+	store  *store
 	link   *link
 	pauses backoff // after attempts without a list or watch
 	breaks backoff // after short watches
-	up     bool    // the current attempt has a list or watch
+	synced bool    // the current attempt has a list or watch
 	steady bool    // the watch lasted for timing.steady
 	outage outage
 }
@@ -76,53 +78,71 @@ const staleAfter = 300 * time.Millisecond
 
 var errUnanswered = errors.New("kubernetes: the API server has not answered yet")
 
-func startSource(service serviceKey, l *links, longest time.Duration, last memory) *source {
+func newSource(service serviceKey, cfg Config, l *links, last memory) *source {
 	ctx, cancel := context.WithCancel(context.Background())
-	f := &source{
-		service: service, links: l, timing: l.timing, longest: longest,
-		ctx: ctx, cancel: cancel, done: make(chan struct{}), Feed: feed.New(view{}),
-		known: newInventory(), last: last, listings: make(map[serviceTarget]*listing),
+	s := &source{
+		service: service, cfg: cfg, links: l, timing: l.timing,
+		ctx: ctx, cancel: cancel, done: make(chan struct{}),
+		last: last, staleAt: time.Now().Add(staleAfter),
+		listings: make(map[serviceTarget]*listing), store: newStore(),
 	}
-	f.listFirst.Store(last.listFirst)
-	if len(last.slices) > 0 {
-		time.AfterFunc(staleAfter, f.useStale)
-	}
-	go f.run(ctx)
-	return f
+	s.listFirst.Store(last.listFirst)
+	return s
 }
 
-// useStale publishes the last list if there is no other yet.
-func (s *source) useStale() {
-	s.Update(func(v *view) {
-		if !v.listed && v.err == nil {
-			*v = view{listed: true, stale: true, slices: s.last.slices, err: errUnanswered}
+// viewLocked returns the view: that of the last source if the API server does not answer in time.
+// due is when that may change without an event.
+func (s *source) viewLocked() (v view, due time.Time) {
+	v = s.view
+	if v.listed || len(s.last.slices) == 0 {
+		return v, time.Time{}
+	}
+	if v.err == nil {
+		if time.Now().Before(s.staleAt) {
+			return v, s.staleAt
 		}
-	})
+		v.err = errUnanswered
+	}
+	return view{listed: true, stale: true, slices: s.last.slices, err: v.err}, time.Time{}
+}
+
+// update changes the view.
+func (s *source) update(change func(v *view)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.view)
+	for _, l := range s.listings {
+		l.ChangedLocked()
+	}
 }
 
 // Stop implements lastgood.Source.
 func (s *source) Stop() (memory, bool) {
 	s.cancel()
-	v, _ := s.Read()
-	if !v.listed {
-		v.slices = s.last.slices
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := memory{slices: s.last.slices, used: map[serviceTarget][]resolver.Endpoint{}, listFirst: s.listFirst.Load()}
+	if s.view.listed {
+		next.slices = s.view.slices
 	}
-	return memory{v.slices, s.used(), s.listFirst.Load()}, true
+	maps.Copy(next.used, s.last.used)
+	for d, l := range s.listings {
+		if l.used != nil {
+			next.used[d] = l.used
+		}
+	}
+	return next, true
 }
 
 func (s *source) run(ctx context.Context) {
 	defer close(s.done)
 	defer s.unlink(false)
 	for {
-		verb, err := s.attempt(ctx)
+		verb, err := s.listAndWatch(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		timer := time.NewTimer(s.delayAfter(verb, err))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if pause.For(ctx, s.delayAfter(verb, err)) != nil {
 			return
 		}
 	}
@@ -133,28 +153,28 @@ func (s *source) delayAfter(verb string, err error) time.Duration {
 	if s.steady {
 		s.breaks.reset()
 	}
-	longest, failed := s.longest, &s.pauses
+	longest, failed := s.cfg.MaxBackoff, &s.pauses
 	if unreachable(err) {
 		longest = min(longest, longestUnreachable)
 	}
-	if s.up {
+	if s.synced {
 		failed = &s.breaks
 	}
-	pause := failed.pause(longest)
+	delay := failed.pause(longest)
 	switch {
 	case errors.Is(err, errEnded):
-		return pause
+		return delay
 	case errors.Is(err, errExpired):
-		s.known.version = ""
-		return pause
+		s.store.resourceVersion = ""
+		return delay
 	case errors.Is(err, errNoWatchList):
 		s.listFirst.Store(true)
 		return 0
 	case errors.Is(err, errSilent):
 		// This is not a failure yet. The next list has whatever was missed.
-		s.known.version = ""
+		s.store.resourceVersion = ""
 		s.unlink(true)
-		return pause
+		return delay
 	}
 	if verb == "list" && code(err) == http.StatusForbidden {
 		s.listFirst.Store(false) // only watch is granted: the server may stream lists now
@@ -163,7 +183,7 @@ func (s *source) delayAfter(verb string, err error) time.Duration {
 		s.unlink(true)
 	}
 	s.fail(explain(err, verb, s.service))
-	return max(pause, retryAfter(err))
+	return max(delay, retryAfter(err))
 }
 
 // fail publishes why the view may be out of date.
@@ -175,12 +195,7 @@ func (s *source) fail(err error) {
 		s.outage.logged = true
 		logger.Warningf("%v; attempts continue", err)
 	}
-	s.Update(func(v *view) {
-		if !v.listed && len(s.last.slices) > 0 {
-			v.listed, v.stale, v.slices = true, true, s.last.slices
-		}
-		v.err = err
-	})
+	s.update(func(v *view) { v.err = err })
 }
 
 // succeed publishes that the view is complete and up to date.
@@ -189,14 +204,14 @@ func (s *source) succeed() {
 		logger.Infof("kubernetes: %v is followed again, after %v", s.service, time.Since(s.outage.since).Round(time.Millisecond))
 	}
 	s.outage = outage{}
-	s.up = true
+	s.synced = true
 	s.pauses.reset()
 	s.publish()
 }
 
 func (s *source) publish() {
-	set := s.known.sorted()
-	s.Publish(view{listed: true, slices: set})
+	set := s.store.sorted()
+	s.update(func(v *view) { *v = view{listed: true, slices: set} })
 }
 
 // unlink releases the link, and retires it if retire is set.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/naming/internal/registry"
 )
 
 // Endpoint is an address that can be connected to.
@@ -15,6 +16,10 @@ type Endpoint struct {
 	// any: numbers as float64, objects as map[string]any.
 	Metadata any
 }
+
+// Encode returns the value of a key that registers an endpoint, for programs which put the key
+// themselves, for example with concurrency.KeepKey. It fails if the metadata has no form in JSON.
+func Encode(e Endpoint) (string, error) { return registry.Encode(registry.Endpoint(e)) }
 
 // Operation is the kind of an Update.
 type Operation uint8

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/internal/registry"
+	"github.com/quorate/quorate/clientv3/naming/internal/registry"
 )
 
 type manager struct {
@@ -53,7 +53,7 @@ func (m *manager) op(u *UpdateWithOpts) (clientv3.Op, error) {
 	}
 	switch u.Op {
 	case Add:
-		value, err := registry.Encode(registry.Endpoint(u.Endpoint))
+		value, err := Encode(u.Endpoint)
 		if err != nil {
 			return clientv3.Op{}, status.Errorf(codes.InvalidArgument, "endpoints: the endpoint of %q: %v", u.Key, err)
 		}

@@ -1,133 +1,202 @@
 package resolver_test
 
 import (
-	"context"
 	"net/url"
+	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
 	gresolver "google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
-	"github.com/quorate/quorate/clientv3/naming/endpoints"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/clientv3/naming/resolver"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// patience is far longer than any wait of these tests.
-const patience = time.Minute
-
-func connect(t *testing.T) *clientv3.Client {
-	t.Helper()
-	cluster := clienttest.Start(t, 1)
-	return clienttest.Connect(t, cluster)
-}
-
-// channel is the gRPC channel of a resolver.
-type channel struct {
-	gresolver.ClientConn
-	states chan []gresolver.Endpoint
-	errs   chan error
-}
-
-func (c channel) UpdateState(s gresolver.State) error {
-	c.states <- s.Endpoints
-	return nil
-}
-
-func (c channel) ReportError(err error) { c.errs <- err }
-
-// state returns the addresses of the next update.
-func (c channel) state(t *testing.T) []string {
-	t.Helper()
-	select {
-	case eps := <-c.states:
-		addrs := make([]string, len(eps))
-		for i, ep := range eps {
-			addrs[i] = ep.Addresses[0].Addr
-		}
-		return addrs
-	case <-time.After(patience):
-		require.Fail(t, "the channel is not updated")
-		return nil
-	}
-}
-
-// resolve returns a channel that follows a target until the end of the test.
-func resolve(t *testing.T, client *clientv3.Client, target string) channel {
-	t.Helper()
-	b, err := resolver.NewBuilder(client)
-	require.NoError(t, err)
-	u, err := url.Parse(target)
-	require.NoError(t, err)
-	c := channel{states: make(chan []gresolver.Endpoint, 100), errs: make(chan error, 100)}
-	r, err := b.Build(gresolver.Target{URL: *u}, c, gresolver.BuildOptions{})
-	require.NoError(t, err)
-	t.Cleanup(r.Close)
-	return c
-}
-
-func register(t *testing.T, client *clientv3.Client, updates ...*endpoints.UpdateWithOpts) {
-	t.Helper()
-	m, err := endpoints.NewManager(client, "svc")
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	require.NoError(t, m.Update(ctx, updates))
-}
-
-func adding(name, addr string) *endpoints.UpdateWithOpts {
-	return endpoints.NewAddUpdateOpts("svc/"+name, endpoints.Endpoint{Addr: addr})
-}
-
 func TestBuilder(t *testing.T) {
-	_, err := resolver.NewBuilder(nil)
+	_, err := resolver.New(nil, resolver.Config{})
 	require.ErrorContains(t, err, "client")
 
-	client := connect(t)
-	b, err := resolver.NewBuilder(client)
-	require.NoError(t, err)
-	require.Equal(t, "etcd", b.Scheme())
-	_, err = b.Build(gresolver.Target{}, channel{}, gresolver.BuildOptions{})
-	require.ErrorContains(t, err, "etcd:///service")
+	_, err = resolver.New(clientv3.NewCtxClient(t.Context()), resolver.Config{})
+	require.ErrorContains(t, err, "KV or Watcher")
+
+	_, client, _ := start(t)
+	_, err = resolver.New(client, resolver.Config{ReportAfter: -1})
+	require.ErrorContains(t, err, "ReportAfter is -1ns")
+	require.Equal(t, "etcd", newBuilder(t, client, resolver.Config{}).Scheme())
 }
 
+func TestTargets(t *testing.T) {
+	_, client, _ := start(t)
+	for service, addr := range map[string]string{"svc": "1:1", "eu/svc": "2:2", "svc2": "3:3", "svc/": "4:4", "a b": "5:5"} {
+		register(t, client, service, map[string]string{"a": addr})
+	}
+	tests := map[string]string{
+		"etcd:///svc":                "1:1",
+		"etcd:svc":                   "1:1",
+		"etcd:/svc":                  "1:1",
+		"etcd://some.authority/svc":  "1:1",
+		"etcd:///svc?a=query#ignore": "1:1",
+		"etcd:///eu/svc":             "2:2",
+		"etcd:///svc2":               "3:3",
+		"etcd:///a%20b":              "5:5",
+	}
+	for target, addr := range tests {
+		t.Run(target, func(t *testing.T) {
+			c := resolve(t, client, unhurried, target)
+			assert.Contains(t, c.state(t), addr)
+		})
+	}
+	for _, target := range []string{"etcd:///", "etcd://svc", "etcd:"} {
+		t.Run(target, func(t *testing.T) {
+			u, err := url.Parse(target)
+			require.NoError(t, err)
+			_, err = newBuilder(t, client, resolver.Config{}).Build(gresolver.Target{URL: *u}, newChannel(), gresolver.BuildOptions{})
+			require.Equal(t, codes.InvalidArgument, status.Code(err), "%v", err)
+			require.ErrorContains(t, err, "etcd:///service")
+		})
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	cluster, client, _ := start(t)
+	for key, value := range map[string]string{
+		"svc/bad":     "127.0.0.1:1",
+		"svc/nowhere": `{"Addr":"","Metadata":"m"}`,
+		"svc2/a":      `{"Addr":"of another service"}`,
+	} {
+		clienttest.Put(t, cluster, key, value)
+	}
+	register(t, client, "svc", map[string]string{"d": "4", "a": "9", "c": "3", "b": "2"})
+	c := resolve(t, client, unhurried, "etcd:///svc")
+	require.Equal(t, []string{"9", "2", "3", "4"}, c.state(t), "in the order of the keys")
+	register(t, client, "svc", map[string]string{"b": "", "aa": "1", "d": "5"})
+	require.Equal(t, []string{"9", "1", "3", "5"}, c.state(t))
+	require.Empty(t, c.errs)
+}
+
+// Without endpoints the channel receives the reason from the start.
 func TestNoEndpoints(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := resolve(t, connect(t), "etcd:///svc")
+	_, client, _ := start(t)
+	c := resolve(t, client, unhurried, "etcd:///svc")
+	requireNone := func() {
+		t.Helper()
 		require.Empty(t, c.state(t))
-		require.ErrorContains(t, <-c.errs, `service "svc": no endpoint is registered`)
-	})
+		err := c.failure(t)
+		require.EqualError(t, err, `etcd: service "svc": no endpoint is registered`)
+		require.Equal(t, codes.Unknown, status.Code(err), "calls that wait for ready keep waiting")
+	}
+	requireNone()
+	register(t, client, "svc", map[string]string{"a": "1"})
+	require.Equal(t, []string{"1"}, c.state(t))
+	register(t, client, "svc", map[string]string{"a": ""})
+	requireNone()
 }
 
-// Channels that use the first address, as gRPC's do by default, must not all use the same one, and
-// a channel keeps its order when endpoints change.
-func TestOrderOfAddresses(t *testing.T) {
-	client := connect(t)
-	register(t, client, adding("a", "1"), adding("b", "2"), adding("c", "3"))
-	firsts := map[string]bool{}
-	for range 50 { // the probability that one of three is never the first is 3*(2/3)^50, 5 in a billion
-		firsts[resolve(t, client, "etcd:///svc").state(t)[0]] = true
-	}
-	require.Len(t, firsts, 3)
+// A client that is composed by hand, with the services that resolving needs.
+func TestClientOfServices(t *testing.T) {
+	_, client, _ := start(t)
+	register(t, client, "svc", map[string]string{"a": "1"})
+	parts := clientv3.NewCtxClient(t.Context())
+	parts.KV, parts.Watcher = client.KV, client.Watcher
+	c := resolve(t, parts, unhurried, "etcd:///svc")
+	require.Equal(t, []string{"1"}, c.state(t))
+	register(t, client, "svc", map[string]string{"b": "2"})
+	require.Equal(t, []string{"1", "2"}, c.state(t))
+}
 
-	c := resolve(t, client, "etcd:///svc")
-	before := c.state(t)
-	for range 5 {
-		register(t, client, adding("d", "4"))
-		var with []string
-		for _, addr := range c.state(t) {
-			if addr != "4" {
-				with = append(with, addr)
-			}
-		}
-		require.Equal(t, before, with)
-		register(t, client, endpoints.NewDeleteUpdateOpts("svc/d"))
-		require.Equal(t, before, c.state(t))
+// A value without an address is ignored like an invalid one.
+func TestAddressIsLost(t *testing.T) {
+	cluster, client, _ := start(t)
+	register(t, client, "svc", map[string]string{"a": "1", "b": "2"})
+	c := resolve(t, client, unhurried, "etcd:///svc")
+	require.Equal(t, []string{"1", "2"}, c.state(t))
+	for key, value := range map[string]string{"svc/a": `{"Addr":""}`, "svc/b": "what is this?"} {
+		clienttest.Put(t, cluster, key, value)
 	}
+	register(t, client, "svc", map[string]string{"c": "3"})
+	require.Equal(t, []string{"1", "2", "3"}, c.state(t))
+	register(t, client, "svc", map[string]string{"a": ""})
+	require.Equal(t, []string{"2", "3"}, c.state(t))
+}
+
+func TestEtcdRefuses(t *testing.T) {
+	cluster, client, _ := start(t)
+	register(t, client, "svc", map[string]string{"a": "1"})
+	refused := cluster.On("Range", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+	c := resolve(t, client, unhurried, "etcd:///svc")
+	require.ErrorContains(t, c.failure(t), "permission denied")
+	require.NoError(t, cluster.Wait(clienttest.Within(t), "Range", 3), "it keeps trying")
+	refused.Remove()
+	require.Equal(t, []string{"1"}, c.state(t))
+	require.Empty(t, c.errs, "reported once")
+}
+
+// In an outage the channel keeps its endpoints. The revision at which the watch resumes is
+// compacted meanwhile.
+func TestOutageAndCompaction(t *testing.T) {
+	cluster, client, other := start(t)
+	register(t, client, "svc", map[string]string{"a": "1", "b": "2"})
+	c := resolve(t, client, unhurried, "etcd:///svc")
+	require.Equal(t, []string{"1", "2"}, c.state(t))
+	require.NoError(t, cluster.Wait(clienttest.Within(t), "Watch", 1))
+
+	cluster.Member(0).Stop()
+	register(t, other, "svc", map[string]string{"a": ""})
+	register(t, other, "svc", map[string]string{"c": "3"})
+	require.NoError(t, cluster.Compact(cluster.Revision()))
+	require.Empty(t, c.states, "it keeps its endpoints")
+	cluster.Member(0).Start()
+
+	require.Equal(t, []string{"2", "3"}, c.state(t))
+	register(t, other, "svc", map[string]string{"d": "4"})
+	require.Equal(t, []string{"2", "3", "4"}, c.state(t))
+	require.Empty(t, c.errs, "a compaction is not reported")
+}
+
+// A value that is written again changes nothing for the channel.
+func TestEqualListsArePublishedOnce(t *testing.T) {
+	cluster, client, _ := start(t)
+	put := func(value string) { clienttest.Put(t, cluster, "svc/a", value) }
+	put(`{"Addr":"1","Metadata":{"x":[1]}}`)
+	c := resolve(t, client, unhurried, "etcd:///svc")
+	require.Equal(t, []string{"1"}, c.state(t))
+	require.NoError(t, cluster.Wait(clienttest.Within(t), "Watch", 1))
+	put(`{"Addr":"1","Metadata":{"x":[1]}}`)
+	put(`{"Addr":"1","Metadata":{ "x" : [1.0] }}`)
+	put(`{"Addr":"2"}`)
+	require.Equal(t, []string{"2"}, c.state(t))
+}
+
+func TestClientIsClosed(t *testing.T) {
+	cluster, client, _ := start(t)
+	register(t, client, "svc", map[string]string{"a": "1"})
+	c := resolve(t, client, unhurried, "etcd:///svc")
+	require.Equal(t, []string{"1"}, c.state(t))
+	require.NoError(t, cluster.Wait(clienttest.Within(t), "Watch", 1))
+	require.NoError(t, client.Close())
+	require.ErrorContains(t, c.failure(t), "the etcd client was closed")
+	require.Empty(t, c.states, "its list may still be valid")
+}
+
+func TestResolveNow(t *testing.T) {
+	cluster, client, _ := start(t)
+	register(t, client, "svc", map[string]string{"a": "1"})
+	c, r := open(t, newBuilder(t, client, unhurried), "etcd:///svc")
+	require.Equal(t, []string{"1"}, c.state(t))
+	before := cluster.Count("Range")
+	var wg sync.WaitGroup
+	for range 10 {
+		wg.Go(func() { r.ResolveNow(gresolver.ResolveNowOptions{}) })
+	}
+	wg.Wait()
+	r.Close()
+	r.ResolveNow(gresolver.ResolveNowOptions{})
+	r.Close()
+	require.Equal(t, before, cluster.Count("Range"))
 }

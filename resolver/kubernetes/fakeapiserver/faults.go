@@ -41,60 +41,46 @@ func (s *Server) current() rules {
 	return r
 }
 
-// Deny answers requests of these verbs with 403, from now on. With no verbs it denies all.
-// Open watches live on, as they do when a role is taken away.
-func (s *Server) Deny(verbs ...string) {
+// set changes the rules for later requests.
+func (s *Server) set(change func(r *rules)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(verbs) == 0 {
-		verbs = allVerbs
-	}
-	for _, verb := range verbs {
-		s.rules.denied[verb] = true
-	}
+	change(&s.rules)
 }
 
-// Allow ends what Deny began, for these verbs, or for all.
-func (s *Server) Allow(verbs ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *Server) setDenied(denied bool, verbs []string) {
 	if len(verbs) == 0 {
 		verbs = allVerbs
 	}
-	for _, verb := range verbs {
-		delete(s.rules.denied, verb)
-	}
+	s.set(func(r *rules) {
+		for _, verb := range verbs {
+			r.denied[verb] = denied
+		}
+	})
 }
+
+// Deny answers requests of these verbs with 403, from now on. With no verbs it denies all.
+// Open watches live on, as they do when a role is taken away.
+func (s *Server) Deny(verbs ...string) { s.setDenied(true, verbs) }
+
+// Allow ends what Deny began, for these verbs, or for all.
+func (s *Server) Allow(verbs ...string) { s.setDenied(false, verbs) }
 
 // SetTokens answers 401 to requests, from now on, that do not bear one of these tokens. With
 // none it accepts everyone, as at the start. Open watches live on.
 func (s *Server) SetTokens(tokens ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.rules.tokens = slices.Clone(tokens)
+	s.set(func(r *rules) { r.tokens = slices.Clone(tokens) })
 }
 
 // SetWatchList changes how later watches are served that ask for the list.
-func (s *Server) SetWatchList(w WatchList) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.rules.watchList = w
-}
+func (s *Server) SetWatchList(w WatchList) { s.set(func(r *rules) { r.watchList = w }) }
 
 // SetBookmarkInterval changes how often later watches that ask for bookmarks get one: each
 // minute at the start, never if d is 0. The bookmark that ends a streamed list always comes.
-func (s *Server) SetBookmarkInterval(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.rules.bookmarks = d
-}
+func (s *Server) SetBookmarkInterval(d time.Duration) { s.set(func(r *rules) { r.bookmarks = d }) }
 
 // SetWatchDuration ends each later watch d after it began, never if d is 0.
-func (s *Server) SetWatchDuration(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.rules.duration = d
-}
+func (s *Server) SetWatchDuration(d time.Duration) { s.set(func(r *rules) { r.duration = d }) }
 
 // EndWatches ends all open watches, in the orderly way of a server that has served them for
 // long enough. They show nothing that changes afterwards.

@@ -21,9 +21,6 @@ const (
 	collection = root + "/namespaces/{namespace}/endpointslices"
 )
 
-// answer is what a request is answered with, unless it is a watch.
-type answer func(r *http.Request, o key) (code int, body any, err error)
-
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
@@ -49,13 +46,15 @@ func (s *Server) collect(w http.ResponseWriter, r *http.Request) {
 	s.serve("list", s.list)(w, r)
 }
 
-func (s *Server) serve(verb string, do answer) http.HandlerFunc {
+// serve returns a handler for a request that is no watch.
+func (s *Server) serve(verb string, answer func(r *http.Request) (body any, err error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		path := key{r.PathValue("namespace"), r.PathValue("name")}
-		code, body, err := http.StatusForbidden, any(nil), s.admit(r, verb)
+		var body any
+		err := s.admit(r, verb)
 		if err == nil {
-			code, body, err = do(r, path)
+			body, err = answer(r)
 		}
+		code := http.StatusOK
 		if err != nil {
 			code, body = failure(err)
 		}
@@ -116,10 +115,10 @@ func scopeOf(r *http.Request) (scope, error) {
 	return scope{namespace: r.PathValue("namespace"), selector: selector}, nil
 }
 
-func (s *Server) list(r *http.Request, _ key) (int, any, error) {
+func (s *Server) list(r *http.Request) (any, error) {
 	c, err := scopeOf(r)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	found, version := s.store.list(c)
 	list := &discoveryv1.EndpointSliceList{
@@ -130,10 +129,9 @@ func (s *Server) list(r *http.Request, _ key) (int, any, error) {
 	for _, object := range found {
 		list.Items = append(list.Items, *object)
 	}
-	return http.StatusOK, list, nil
+	return list, nil
 }
 
-func (s *Server) read(_ *http.Request, o key) (int, any, error) {
-	object, err := s.store.get(o.namespace, o.name)
-	return http.StatusOK, object, err
+func (s *Server) read(r *http.Request) (any, error) {
+	return s.store.get(r.PathValue("namespace"), r.PathValue("name"))
 }

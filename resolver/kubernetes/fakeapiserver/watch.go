@@ -1,6 +1,7 @@
 package fakeapiserver
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -47,8 +48,14 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
 	wr.out, wr.flush = json.NewEncoder(w), http.NewResponseController(w).Flush
-	// An error means that the client has gone.
-	_ = wr.run(r)
+	ctx := r.Context()
+	if wr.duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, wr.duration)
+		defer cancel()
+	}
+	// An error means that the client has gone, or that the watch has lasted for its duration.
+	_ = wr.run(ctx)
 }
 
 // newWatcher checks what the client asks for, as kube-apiserver does, and takes up position.
@@ -130,14 +137,16 @@ func (s *store) since(version int64) ([]change, int64, <-chan struct{}) {
 	return s.history[from:len(s.history):len(s.history)], max(version, s.version), s.more
 }
 
-func (w *watcher) run(r *http.Request) error {
+func (w *watcher) run(ctx context.Context) error {
 	if err := w.begin(); err != nil || w.expired {
 		return err
 	}
-	bookmarks, stopBookmarks := every(w.bookmark)
-	defer stopBookmarks()
-	over, stopOver := every(w.duration)
-	defer stopOver()
+	var bookmarks <-chan time.Time
+	if w.bookmark > 0 {
+		ticker := time.NewTicker(w.bookmark)
+		defer ticker.Stop()
+		bookmarks = ticker.C
+	}
 	for {
 		changes, version, more := w.store.since(w.version)
 		// Nothing is sent after the end of the watches, so that tests can rely on it.
@@ -155,10 +164,8 @@ func (w *watcher) run(r *http.Request) error {
 			if err := w.mark(nil); err != nil {
 				return err
 			}
-		case <-over:
-			return nil
-		case <-r.Context().Done():
-			return r.Context().Err()
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }
@@ -174,15 +181,6 @@ func (w *watcher) ended() (bool, error) {
 		return true, w.expire()
 	}
 	return true, nil
-}
-
-// every returns a channel that never has anything if d is 0.
-func every(d time.Duration) (<-chan time.Time, func()) {
-	if d <= 0 {
-		return nil, func() {}
-	}
-	ticker := time.NewTicker(d)
-	return ticker.C, ticker.Stop
 }
 
 // begin sends the headers, what there is already, and where that ends.

@@ -32,6 +32,11 @@ type (
 	WatchChannel = quorate.WatchChannel
 )
 
+// Encode returns the value of a key that registers an endpoint, for programs which put the key themselves, for example with concurrency.KeepKey.
+func Encode(e Endpoint) (string, error) {
+	return quorate.Encode(e)
+}
+
 // NewAddUpdateOpts returns the update that registers an endpoint.
 func NewAddUpdateOpts(key string, endpoint Endpoint, opts ...clientv3.OpOption) *UpdateWithOpts {
 	return quorate.NewAddUpdateOpts(key, endpoint, opts...)

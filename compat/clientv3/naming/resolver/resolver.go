@@ -9,6 +9,24 @@ import (
 	"google.golang.org/grpc/resolver"
 )
 
+// Config configures a resolver.
+type Config = quorate.Config
+
+// Key returns the etcd key of an endpoint resolved by this package, "" for others.
+func Key(ep resolver.Endpoint) string {
+	return quorate.Key(ep)
+}
+
+// Metadata returns the metadata of an endpoint that was resolved by this package, as encoding/json decodes into an any: numbers as float64, objects as map[string]any.
+func Metadata(ep resolver.Endpoint) any {
+	return quorate.Metadata(ep)
+}
+
+// New returns a resolver builder for targets with the scheme "etcd", for grpc.WithResolvers.
+func New(client *clientv3.Client, cfg Config) (resolver.Builder, error) {
+	return quorate.New(client, cfg)
+}
+
 // NewBuilder returns a resolver builder for targets with the scheme "etcd", for grpc.WithResolvers.
 func NewBuilder(client *clientv3.Client) (resolver.Builder, error) {
 	return quorate.NewBuilder(client)

@@ -1,13 +1,15 @@
-package etcd_test
+package resolver_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	gresolver "google.golang.org/grpc/resolver"
 
 	"github.com/quorate/quorate/balancer"
-	"github.com/quorate/quorate/resolver/etcd"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
+	"github.com/quorate/quorate/clientv3/naming/resolver"
 )
 
 // seen is what a balancer reads from an endpoint.
@@ -19,7 +21,7 @@ type seen struct {
 }
 
 func look(ep gresolver.Endpoint) seen {
-	s := seen{key: etcd.Key(ep), weight: balancer.WeightOf(ep), metadata: etcd.Metadata(ep)}
+	s := seen{key: resolver.Key(ep), weight: balancer.WeightOf(ep), metadata: resolver.Metadata(ep)}
 	for _, a := range ep.Addresses {
 		s.addrs = append(s.addrs, a.Addr)
 	}
@@ -51,12 +53,9 @@ func TestEndpoints(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			cluster, client, _ := start(t)
-			_, err := cluster.Put("svc/x", tt.value)
-			require.NoError(t, err)
-			c := newChannel()
-			resolve(t, client, "etcd:///svc", c)
-			c.state(t)
-			got := <-c.endpoints
+			clienttest.Put(t, cluster, "svc/x", tt.value)
+			c := resolve(t, client, unhurried, "etcd:///svc")
+			got := clienttest.Next(t, c.states)
 			require.Len(t, got, 1)
 			tt.want.key = "svc/x"
 			require.Equal(t, tt.want, look(got[0]))
@@ -67,20 +66,14 @@ func TestEndpoints(t *testing.T) {
 // An address under two keys is one endpoint: that of the key written last.
 func TestAddressIsRegisteredTwice(t *testing.T) {
 	cluster, client, _ := start(t)
-	put := func(key, value string) {
-		t.Helper()
-		_, err := cluster.Put(key, value)
-		require.NoError(t, err)
-	}
+	put := func(key, value string) { clienttest.Put(t, cluster, key, value) }
 	put("svc/b", `{"Addr":"1","Metadata":"old"}`)
 	put("svc/a", `{"Addr":"1","Metadata":"new"}`)
 	put("svc/c", `{"Addr":"2"}`)
-	c := newChannel()
-	resolve(t, client, "etcd:///svc", c)
+	c := resolve(t, client, unhurried, "etcd:///svc")
 	next := func() []seen {
-		c.state(t)
 		var all []seen
-		for _, ep := range <-c.endpoints {
+		for _, ep := range clienttest.Next(t, c.states) {
 			all = append(all, look(ep))
 		}
 		return all
@@ -93,7 +86,23 @@ func TestAddressIsRegisteredTwice(t *testing.T) {
 	require.Equal(t, []seen{{key: "svc/a", addrs: []string{"1"}, weight: 1, metadata: "new"}, other}, next())
 }
 
+// Values in another format than that of package endpoints.
+func TestAnotherFormat(t *testing.T) {
+	cluster, client, _ := start(t)
+	clienttest.Put(t, cluster, "/svc/1", "10.0.0.1:1")
+	clienttest.Put(t, cluster, "/svc/2", "")
+	c := resolve(t, client, resolver.Config{Decode: func(value []byte) (string, any, error) {
+		if len(value) == 0 {
+			return "", nil, errors.New("no address")
+		}
+		return string(value), "md", nil
+	}}, "etcd:////svc")
+	found := clienttest.Next(t, c.states)
+	require.Len(t, found, 1)
+	require.Equal(t, seen{key: "/svc/1", addrs: []string{"10.0.0.1:1"}, weight: 1, metadata: "md"}, look(found[0]))
+}
+
 func TestEndpointsOfOthers(t *testing.T) {
-	require.Empty(t, etcd.Key(gresolver.Endpoint{}))
-	require.Nil(t, etcd.Metadata(gresolver.Endpoint{}))
+	require.Empty(t, resolver.Key(gresolver.Endpoint{}))
+	require.Nil(t, resolver.Metadata(gresolver.Endpoint{}))
 }

@@ -1,11 +1,15 @@
 package registry
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 const (
@@ -34,18 +38,26 @@ type syncState struct {
 	observer  Observer
 	tolerance time.Duration
 
+	mu       sync.Mutex
 	since    time.Time // when it became stale, zero while synced
 	watching bool      // a watch is established, which the client resumes by itself
+	cause    error     // the last error that means that etcd is unreachable, nil for none
 	reported string    // the reason last reported to the observer, "" for none
 }
 
 // markStale marks the state stale until a watch is established.
 func (s *syncState) markStale() {
-	s.watching = false
-	s.begin()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.staleLocked()
 }
 
-func (s *syncState) begin() {
+func (s *syncState) staleLocked() {
+	s.watching = false
+	s.beginLocked()
+}
+
+func (s *syncState) beginLocked() {
 	if s.since.IsZero() {
 		s.since = time.Now()
 	}
@@ -53,7 +65,13 @@ func (s *syncState) begin() {
 
 // markSynced is called when a watch is established.
 func (s *syncState) markSynced() {
-	s.watching, s.since = true, time.Time{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.syncedLocked()
+}
+
+func (s *syncState) syncedLocked() {
+	s.watching, s.since, s.cause = true, time.Time{}, nil
 	if s.reported != "" {
 		s.reported = ""
 		s.observer.Regained()
@@ -62,60 +80,56 @@ func (s *syncState) markSynced() {
 
 // refused reports an error that etcd returned.
 func (s *syncState) refused(err error) {
-	s.markStale()
-	s.notify(err.Error(), err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.staleLocked()
+	s.notifyLocked(err.Error(), err)
 }
 
 // unanswered records an error that means that etcd is unreachable, and reports it if that
 // lasts.
 func (s *syncState) unanswered(err error) {
-	s.markStale()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.staleLocked()
+	s.cause = err
 	if s.reported == "" && time.Since(s.since) >= s.tolerance {
-		s.notify(err.Error(), err)
+		s.notifyLocked(err.Error(), err)
 	}
 }
 
-// during runs f, which waits for a response, and checks the endpoints meanwhile.
-func (s *syncState) during(f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	looks := time.NewTicker(checkInterval)
-	defer looks.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-looks.C:
-			s.check()
-		}
+// checkUntilDone checks the endpoints until ctx ends.
+func (s *syncState) checkUntilDone(ctx context.Context) {
+	for pause.For(ctx, checkInterval) == nil {
+		s.check()
 	}
 }
 
 func (s *syncState) check() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	now := time.Now()
 	view, worst := evaluate(s.statuses(), now)
 	switch {
 	case view == out:
-		s.begin()
+		s.beginLocked()
 	case view == serving && s.watching:
-		s.markSynced()
+		s.syncedLocked()
 	}
 	if s.since.IsZero() || now.Sub(s.since) < s.tolerance {
 		return
 	}
 	if view == out {
-		s.notify(worst.State.String(), fmt.Errorf("etcd cannot be reached: no endpoint serves; %s is %v (%v)",
+		s.notifyLocked(worst.State.String(), fmt.Errorf("etcd cannot be reached: no endpoint serves; %s is %v (%v)",
 			worst.Endpoint, worst.State, worst.Evidence))
 	} else if s.reported == "" {
-		s.notify(errUnanswered.Error(), errUnanswered)
+		err := cmp.Or(s.cause, errUnanswered)
+		s.notifyLocked(err.Error(), err)
 	}
 }
 
-// notify reports a new reason to the observer.
-func (s *syncState) notify(reason string, err error) {
+// notifyLocked reports a new reason to the observer.
+func (s *syncState) notifyLocked(reason string, err error) {
 	if s.reported == reason {
 		return
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate/quorate/resolver/internal/lastgood"
+	"github.com/quorate/quorate/internal/lastgood"
 )
 
 // source has a list, and whether it is worth keeping.

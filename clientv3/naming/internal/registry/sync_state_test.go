@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -59,7 +60,8 @@ func withScene(t *testing.T, test func(t *testing.T, s *scene)) {
 
 func newScene() *scene {
 	s := &scene{state: health.Status{Endpoint: "a:1", State: health.Serving}}
-	s.syncState = syncState{statuses: func() []health.Status { return []health.Status{s.state} }, observer: s, tolerance: DefaultTolerance}
+	s.statuses = func() []health.Status { return []health.Status{s.state} }
+	s.observer, s.tolerance = s, DefaultTolerance
 	return s
 }
 
@@ -169,9 +171,14 @@ func TestEndpointsAreCheckedWhileStale(t *testing.T) {
 	withScene(t, func(t *testing.T, s *scene) {
 		s.state.State = health.Unknown
 		s.markStale()
-		s.during(func() { time.Sleep(DefaultTolerance / 2) })
+		check := func(d time.Duration) {
+			ctx, cancel := context.WithTimeout(t.Context(), d)
+			defer cancel()
+			s.checkUntilDone(ctx)
+		}
+		check(DefaultTolerance / 2)
 		require.Empty(t, s.take())
-		s.during(func() { time.Sleep(DefaultTolerance) })
+		check(DefaultTolerance)
 		require.Equal(t, []string{errUnanswered.Error()}, s.take())
 	})
 }

@@ -1,4 +1,4 @@
-package etcd
+package resolver
 
 import (
 	"cmp"
@@ -9,8 +9,8 @@ import (
 	gresolver "google.golang.org/grpc/resolver"
 
 	"github.com/quorate/quorate/balancer"
-	"github.com/quorate/quorate/internal/registry"
-	"github.com/quorate/quorate/resolver/internal/feed"
+	"github.com/quorate/quorate/clientv3/naming/internal/registry"
+	"github.com/quorate/quorate/internal/feed"
 )
 
 // The members of a metadata object that the resolver interprets.
@@ -63,25 +63,20 @@ type entry struct {
 // apply reports whether a change affects the endpoints.
 func (l *listing) apply(c registry.Change) bool {
 	i, found := slices.BinarySearchFunc(l.entries, c.Key, func(e *entry, key string) int { return cmp.Compare(e.key, key) })
-	if c.Deleted && !found {
-		return false
-	}
-	if c.Deleted {
+	var before []gresolver.Endpoint
+	if found {
+		before = append(before, l.entries[i].endpoint)
 		l.forget(l.entries[i])
 		l.entries = slices.Delete(l.entries, i, i+1)
-		return true
+	}
+	if c.Deleted {
+		return found
 	}
 	e := &entry{key: c.Key, revision: c.Revision, endpoint: endpointOf(c)}
-	if !found {
-		l.entries = slices.Insert(l.entries, i, e)
-		l.byAddress[address(e.endpoint)] = append(l.byAddress[address(e.endpoint)], e)
-		return true
-	}
-	same := feed.Equal([]gresolver.Endpoint{l.entries[i].endpoint}, []gresolver.Endpoint{e.endpoint})
-	l.forget(l.entries[i])
-	l.entries[i] = e
-	l.byAddress[address(e.endpoint)] = append(l.byAddress[address(e.endpoint)], e)
-	return !same || len(l.byAddress[address(e.endpoint)]) > 1
+	l.entries = slices.Insert(l.entries, i, e)
+	at := address(e.endpoint)
+	l.byAddress[at] = append(l.byAddress[at], e)
+	return !feed.Equal(before, []gresolver.Endpoint{e.endpoint}) || len(l.byAddress[at]) > 1
 }
 
 func (l *listing) forget(e *entry) {
@@ -113,10 +108,7 @@ func (l *listing) newest(at string) *entry {
 // address identifies an endpoint.
 func address(e gresolver.Endpoint) string { return e.Addresses[0].Addr }
 
-func sorted(endpoints []gresolver.Endpoint) []gresolver.Endpoint {
-	slices.SortFunc(endpoints, func(a, b gresolver.Endpoint) int { return cmp.Compare(Key(a), Key(b)) })
-	return endpoints
-}
+func compareKeys(a, b gresolver.Endpoint) int { return cmp.Compare(Key(a), Key(b)) }
 
 func endpointOf(c registry.Change) gresolver.Endpoint {
 	ep := gresolver.Endpoint{Addresses: []gresolver.Address{{Addr: c.Endpoint.Addr}}}

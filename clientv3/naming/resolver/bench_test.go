@@ -1,19 +1,16 @@
-package etcd
+package resolver
 
 import (
 	"fmt"
 	"sync"
 	"testing"
 
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	gresolver "google.golang.org/grpc/resolver"
 
 	_ "github.com/quorate/quorate/balancer/policies"
-	"github.com/quorate/quorate/internal/registry"
-	"github.com/quorate/quorate/resolver/internal/feed"
-	"github.com/quorate/quorate/resolver/internal/lastgood"
+	"github.com/quorate/quorate/clientv3/naming/internal/registry"
 )
 
 func change(i, revision int) registry.Change {
@@ -50,11 +47,9 @@ func whenComplete(length int, done func()) func(gresolver.State) {
 	}
 }
 
-func newTestSource() *source {
-	return &source{
-		Feed: feed.New(feed.State{}), service: "svc", log: zap.NewNop(), cancel: func() {}, dirty: make(chan struct{}, 1),
-		listing: listing{byAddress: map[string][]*entry{}}, guard: lastgood.Guard[gresolver.Endpoint]{Key: address, Delay: defaultMassRemovalDelay},
-	}
+// serve adds a channel until the end of the benchmark.
+func (s *source) serve(b *testing.B, cc gresolver.ClientConn) {
+	b.Cleanup(s.Resolve(cc, nil, func() {}).Close)
 }
 
 // BenchmarkStorm registers 10,000 servers, one per revision, until 100 channels have the complete
@@ -62,12 +57,11 @@ func newTestSource() *source {
 func BenchmarkStorm(b *testing.B) {
 	const servers, channels = 10_000, 100
 	for b.Loop() {
-		s := newTestSource()
-		go s.run(b.Context())
+		s := newSource("svc", defaultMassRemovalDelay, nil)
 		var complete sync.WaitGroup
 		for range channels {
 			complete.Add(1)
-			go s.Serve(b.Context(), &tap{update: whenComplete(servers, complete.Done)}, feed.AsIs)
+			s.serve(b, &tap{update: whenComplete(servers, complete.Done)})
 		}
 		for i := range servers {
 			s.Changed([]registry.Change{change(i, i+1)})
@@ -81,8 +75,7 @@ func BenchmarkOneChange(b *testing.B) {
 	const channels = 100
 	for _, servers := range []int{10, 1000} {
 		b.Run(fmt.Sprint(servers), func(b *testing.B) {
-			s := newTestSource()
-			go s.run(b.Context())
+			s := newSource("svc", defaultMassRemovalDelay, nil)
 			var all []registry.Change
 			for i := range servers {
 				all = append(all, change(i, 1))
@@ -92,13 +85,13 @@ func BenchmarkOneChange(b *testing.B) {
 			waiting.Add(channels)
 			for range channels {
 				seen := 0.0
-				go s.Serve(b.Context(), &tap{update: func(s gresolver.State) {
+				s.serve(b, &tap{update: func(s gresolver.State) {
 					md, _ := Metadata(s.Endpoints[0]).(map[string]any)
 					if weight, _ := md["weight"].(float64); weight > seen {
 						seen = weight
 						waiting.Done()
 					}
-				}}, feed.AsIs)
+				}})
 			}
 			waiting.Wait()
 			for weight := 2; b.Loop(); weight++ {
@@ -118,12 +111,11 @@ func BenchmarkStormThroughAPolicy(b *testing.B) {
 	for _, policy := range []string{"quorate_p2c", "round_robin"} {
 		b.Run(policy, func(b *testing.B) {
 			for b.Loop() {
-				s := newTestSource()
-				go s.run(b.Context())
+				s := newSource("svc", defaultMassRemovalDelay, nil)
 				var complete sync.WaitGroup
 				complete.Add(1)
 				build := builderFunc(func(cc gresolver.ClientConn) {
-					go s.Serve(b.Context(), &tap{cc, whenComplete(servers, complete.Done)}, feed.AsIs)
+					s.serve(b, &tap{cc, whenComplete(servers, complete.Done)})
 				})
 				conn, err := grpc.NewClient("svc:///", grpc.WithResolvers(build), grpc.WithTransportCredentials(insecure.NewCredentials()),
 					grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"`+policy+`":{}}]}`))

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate/quorate/resolver/internal/lastgood"
+	"github.com/quorate/quorate/internal/lastgood"
 )
 
 func newGuard(delay, window time.Duration) *lastgood.Guard[string] {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -32,10 +33,13 @@ var errWatchClosed = errors.New("the watch was closed")
 // ErrClientClosed.
 func (f *Follower) Follow(ctx context.Context, o Observer) error {
 	watching, cancel := context.WithCancel(ctx)
-	defer cancel()
 	defer context.AfterFunc(f.client.Ctx(), cancel)()
-
 	f.sync.observer = o
+	var checks sync.WaitGroup
+	checks.Go(func() { f.sync.checkUntilDone(watching) })
+	defer checks.Wait()
+	defer cancel()
+
 	var delay pause.Backoff
 	for {
 		began := time.Now()
@@ -78,13 +82,9 @@ func isSilence(err error) bool {
 func (f *Follower) listAndWatch(ctx context.Context, o Observer) error {
 	f.sync.markStale()
 	if !f.listed {
-		var changes []Change
-		var err error
-		f.sync.during(func() {
-			listing, cancel := context.WithTimeout(ctx, listTimeout)
-			defer cancel()
-			changes, err = f.List(listing)
-		})
+		listing, cancel := context.WithTimeout(ctx, listTimeout)
+		changes, err := f.List(listing)
+		cancel()
 		if err != nil {
 			return fmt.Errorf("listing the endpoints below %q: %w", f.prefix, err)
 		}
@@ -100,30 +100,17 @@ func (f *Follower) listAndWatch(ctx context.Context, o Observer) error {
 func (f *Follower) watch(ctx context.Context, o Observer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var responses clientv3.WatchChan
-	f.sync.during(func() {
-		responses = f.client.Watch(ctx, f.prefix, clientv3.WithPrefix(), clientv3.WithRev(f.rev+1), clientv3.WithCreatedNotify())
-	})
-	looks := time.NewTicker(checkInterval)
-	defer looks.Stop()
-	for {
-		select {
-		case <-looks.C:
-			f.sync.check()
-		case resp, ok := <-responses:
-			if !ok {
-				return errWatchClosed
-			}
-			if err := resp.Err(); err != nil {
-				f.rev = max(f.rev, resp.CompactRevision)
-				return err
-			}
-			if resp.Created {
-				f.sync.markSynced()
-			}
-			if changes := f.apply(resp.Events); len(changes) > 0 {
-				o.Changed(changes)
-			}
+	for resp := range f.client.Watch(ctx, f.prefix, clientv3.WithPrefix(), clientv3.WithRev(f.rev+1), clientv3.WithCreatedNotify()) {
+		if err := resp.Err(); err != nil {
+			f.rev = max(f.rev, resp.CompactRevision)
+			return err
+		}
+		if resp.Created {
+			f.sync.markSynced()
+		}
+		if changes := f.apply(resp.Events); len(changes) > 0 {
+			o.Changed(changes)
 		}
 	}
+	return errWatchClosed
 }

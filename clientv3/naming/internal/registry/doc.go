@@ -1,6 +1,5 @@
 // Package registry reads the endpoints that are registered below a target in etcd, and
-// follows them. Three packages use it: clientv3/naming/endpoints, which passes on every
-// change, and the gRPC resolvers resolver/etcd and clientv3/naming/resolver.
+// follows them. Two packages use it: endpoints, which passes on every change, and resolver.
 //
 // A [Follower] survives a broken watch: it lists all endpoints again and continues from
 // there. It also reports to its [Observer] whether it has contact with etcd. The client's

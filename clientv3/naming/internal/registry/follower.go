@@ -20,7 +20,8 @@ type Change struct {
 	Revision int64
 }
 
-// Observer receives the events of a [Follower], one call at a time.
+// Observer receives the events of a [Follower]. Changed is called by one goroutine at a time, and so
+// are Lost and Regained.
 type Observer interface {
 	// Changed is called after every list, with the differences, which may be none; then
 	// with the changes as they happen, all changes of a revision in one call.
@@ -56,11 +57,9 @@ type Follower struct {
 // NewFollower returns an empty Follower. It reports lost contact only after tolerance,
 // where 0 means [DefaultTolerance].
 func NewFollower(client *clientv3.Client, target string, tolerance time.Duration) *Follower {
-	return &Follower{
-		Decode: decode,
-		client: client, prefix: Prefix(target), known: map[string]string{},
-		sync: syncState{statuses: client.EndpointStatus, tolerance: cmp.Or(tolerance, DefaultTolerance)},
-	}
+	f := &Follower{Decode: decode, client: client, prefix: Prefix(target), known: map[string]string{}}
+	f.sync.statuses, f.sync.tolerance = client.EndpointStatus, cmp.Or(tolerance, DefaultTolerance)
+	return f
 }
 
 // List reads all endpoints and returns the differences: new and changed ones in the order

@@ -1,4 +1,4 @@
-package etcd_test
+package resolver_test
 
 import (
 	"context"
@@ -14,17 +14,15 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/internal/grpctest"
-	"github.com/quorate/quorate/resolver/etcd"
 )
 
 const roundRobin = `{"loadBalancingConfig":[{"round_robin":{}}]}`
 
 func dial(t *testing.T, client *clientv3.Client, opts ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
-	b, err := etcd.NewBuilder(client, unhurried)
-	require.NoError(t, err)
-	opts = append(opts, grpc.WithResolvers(b), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	opts = append(opts, grpc.WithResolvers(newBuilder(t, client, unhurried)), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	conn, err := grpc.NewClient("etcd:///svc", opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
@@ -35,7 +33,7 @@ func dial(t *testing.T, client *clientv3.Client, opts ...grpc.DialOption) *grpc.
 // gRPC returns a text of its own.
 func askUntilError(t *testing.T, conn *grpc.ClientConn, text string) {
 	t.Helper()
-	for ctx := within(t); ; {
+	for ctx := clienttest.Within(t); ; {
 		_, err := grpctest.Ask(ctx, conn)
 		require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
 		if strings.Contains(err.Error(), text) {
@@ -49,14 +47,14 @@ func TestChannel(t *testing.T) {
 	a, b := grpctest.ServeHealth(t), grpctest.ServeHealth(t)
 	conn := dial(t, client, grpc.WithDefaultServiceConfig(roundRobin))
 
-	_, err := grpctest.Ask(within(t), conn)
+	_, err := grpctest.Ask(clienttest.Within(t), conn)
 	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
 	askUntilError(t, dial(t, client), `service "svc": no endpoint is registered`) // from pick_first, which passes it on
 
 	register(t, client, "svc", map[string]string{"a": a})
-	grpctest.AskUntilAll(within(t), t, conn, a)
+	grpctest.AskUntilAll(clienttest.Within(t), t, conn, a)
 	register(t, client, "svc", map[string]string{"b": b})
-	grpctest.AskUntilAll(within(t), t, conn, a, b)
+	grpctest.AskUntilAll(clienttest.Within(t), t, conn, a, b)
 }
 
 // In idle mode gRPC closes the resolver, and builds another with the next call.
@@ -66,9 +64,9 @@ func TestIdleChannel(t *testing.T) {
 	register(t, client, "svc", map[string]string{"a": a})
 	conn := dial(t, client, grpc.WithIdleTimeout(100*time.Millisecond))
 	for range 3 {
-		grpctest.AskUntilAll(within(t), t, conn, a)
+		grpctest.AskUntilAll(clienttest.Within(t), t, conn, a)
 		for s := conn.GetState(); s != connectivity.Idle; s = conn.GetState() {
-			require.True(t, conn.WaitForStateChange(within(t), s))
+			require.True(t, conn.WaitForStateChange(clienttest.Within(t), s))
 		}
 	}
 
@@ -82,7 +80,7 @@ func TestIdleChannel(t *testing.T) {
 	require.Equal(t, codes.DeadlineExceeded, status.Code(err), "the call is bounded by its deadline: %v", err)
 	cluster.Member(0).Start()
 	for addr := ""; addr != b; {
-		addr, err = grpctest.Ask(within(t), conn, grpc.WaitForReady(true))
+		addr, err = grpctest.Ask(clienttest.Within(t), conn, grpc.WaitForReady(true))
 		require.NoError(t, err)
 		require.Contains(t, []string{a, b}, addr) // a is in the last list, which is used while etcd takes longer than staleAfter
 	}

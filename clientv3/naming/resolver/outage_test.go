@@ -1,4 +1,4 @@
-package etcd_test
+package resolver_test
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
-	"github.com/quorate/quorate/resolver/etcd"
+	"github.com/quorate/quorate/clientv3/naming/resolver"
 )
 
 // Build returns at once, and the channel receives the reason for having no endpoints.
@@ -20,9 +20,8 @@ func TestOutageFromTheStart(t *testing.T) {
 		cluster, client, other := start(t)
 		register(t, other, "svc", map[string]string{"a": "1"})
 		cluster.Member(0).Stop()
-		c := newChannel()
 		began := time.Now()
-		resolveWith(t, client, etcd.Config{}, "etcd:///svc", c)
+		c := resolve(t, client, resolver.Config{}, "etcd:///svc")
 		require.Zero(t, time.Since(began))
 		require.ErrorContains(t, c.failure(t), "etcd cannot be reached")
 		require.Equal(t, time.Second, time.Since(began))
@@ -38,8 +37,7 @@ func TestOutageIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client, other := start(t)
 		register(t, client, service, map[string]string{"a": "1", "b": "2"})
-		c := newChannel()
-		resolveWith(t, client, etcd.Config{}, "etcd:///"+service, c)
+		c := resolve(t, client, resolver.Config{}, "etcd:///"+service)
 		require.Equal(t, []string{"1", "2"}, c.state(t))
 		synctest.Wait()
 
@@ -51,9 +49,9 @@ func TestOutageIsReported(t *testing.T) {
 		require.Empty(t, c.errs, "reported once")
 		cluster.Member(0).Start()
 		time.Sleep(16 * time.Second) // the client reconnects within 15 s
-		require.Len(t, grpcLog.lines(service), 2)
-		require.Contains(t, grpcLog.lines(service)[0], "etcd cannot be reached")
-		require.Contains(t, grpcLog.lines(service)[1], "contact with etcd is restored")
+		require.Len(t, grpcLog.About(service), 2)
+		require.Contains(t, grpcLog.About(service)[0], "etcd cannot be reached")
+		require.Contains(t, grpcLog.About(service)[1], "contact with etcd is restored")
 		require.Empty(t, c.states)
 		require.Empty(t, c.errs)
 		register(t, other, service, map[string]string{"a": ""})
@@ -65,8 +63,7 @@ func TestOutageIsReported(t *testing.T) {
 func TestOutageOfAnEmptyList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client, _ := start(t)
-		c := newChannel()
-		resolveWith(t, client, etcd.Config{}, "etcd:///svc", c)
+		c := resolve(t, client, resolver.Config{}, "etcd:///svc")
 		require.ErrorContains(t, c.failure(t), "no endpoint is registered")
 		synctest.Wait()
 		cluster.Member(0).Stop()
@@ -92,8 +89,7 @@ func TestWatchWithoutLeader(t *testing.T) {
 			})
 			<-c.Context().Done()
 		})
-		c := newChannel()
-		resolveWith(t, client, etcd.Config{}, "etcd:///svc", c)
+		c := resolve(t, client, resolver.Config{}, "etcd:///svc")
 		require.Equal(t, []string{"1"}, c.state(t))
 		err := c.failure(t)
 		require.ErrorContains(t, err, "no leader")

@@ -10,20 +10,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// attempt follows the service until an error, which it returns with the verb of the last request.
-func (s *source) attempt(ctx context.Context) (verb string, err error) {
-	s.up, s.steady = false, false
+// listAndWatch follows the service until an error, which it returns with the verb of the last request.
+func (s *source) listAndWatch(ctx context.Context) (verb string, err error) {
+	s.synced, s.steady = false, false
 	if s.link == nil {
 		if s.link, err = s.links.acquire(); err != nil {
 			return "watch", err
 		}
 	}
-	if s.known.version != "" {
-		if err := s.resume(ctx); !errors.Is(err, errExpired) {
+	if s.store.resourceVersion != "" {
+		if err := s.watch(ctx); !errors.Is(err, errExpired) {
 			return "watch", err
 		}
 		// The API server has restarted. The list is requested at once, whatever the backoff.
-		s.known.version = ""
+		s.store.resourceVersion = ""
 	}
 	if !s.listFirst.Load() {
 		return "watch", s.watchList(ctx)
@@ -31,7 +31,7 @@ func (s *source) attempt(ctx context.Context) (verb string, err error) {
 	if err := s.list(ctx); err != nil {
 		return "list", err
 	}
-	return "watch", s.resume(ctx)
+	return "watch", s.watch(ctx)
 }
 
 // watchList streams the list and then its changes. It needs only the verb watch.
@@ -49,19 +49,19 @@ func (s *source) watchList(ctx context.Context) error {
 		return err
 	}
 	defer r.close()
-	whole, err := s.streamed(r)
+	whole, err := s.initialEvents(r)
 	if err != nil {
 		return err
 	}
-	s.known = whole
+	s.store = whole
 	s.succeed()
-	return s.follow(r)
+	return s.handleWatch(r)
 }
 
-// streamed returns what a watch delivers up to the end of the list. Servers that do not stream
+// initialEvents returns what a watch delivers up to the end of the list. Servers that do not stream
 // lists send changes without end, so only new slices count as progress.
-func (s *source) streamed(r *request) (*inventory, error) {
-	whole := newInventory()
+func (s *source) initialEvents(r *request) (*store, error) {
+	whole := newStore()
 	r.within(s.timing.listed, errNoWatchList)
 	for most := 0; ; {
 		e, err := r.next()
@@ -72,7 +72,7 @@ func (s *source) streamed(r *request) (*inventory, error) {
 		case err != nil:
 			return nil, err
 		case e.listEnd:
-			whole.version = e.object.ResourceVersion
+			whole.resourceVersion = e.object.ResourceVersion
 			return whole, nil
 		}
 		whole.apply(e)
@@ -95,24 +95,24 @@ func (s *source) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	whole := newInventory()
-	whole.version = all.ResourceVersion
+	whole := newStore()
+	whole.resourceVersion = all.ResourceVersion
 	for i := range all.Items {
 		slice := &all.Items[i]
 		slice.ManagedFields = nil
 		whole.slices[slice.Name] = slice
 	}
-	s.known = whole
+	s.store = whole
 	s.succeed()
 	return nil
 }
 
-// resume watches from the last known version.
-func (s *source) resume(ctx context.Context) error {
+// watch watches from the last known version.
+func (s *source) watch(ctx context.Context) error {
 	r, err := s.link.get(ctx, s.service, map[string]string{
 		"watch":               "true",
 		"allowWatchBookmarks": "true",
-		"resourceVersion":     s.known.version,
+		"resourceVersion":     s.store.resourceVersion,
 	}, s.timing.answer)
 	if err != nil {
 		if expired(err) {
@@ -122,11 +122,11 @@ func (s *source) resume(ctx context.Context) error {
 	}
 	defer r.close()
 	s.succeed()
-	return s.follow(r)
+	return s.handleWatch(r)
 }
 
-// follow processes the events of a watch until it ends.
-func (s *source) follow(r *request) error {
+// handleWatch processes the events of a watch until it ends.
+func (s *source) handleWatch(r *request) error {
 	began := time.Now()
 	for {
 		r.within(s.timing.silence, errSilent)
@@ -136,9 +136,9 @@ func (s *source) follow(r *request) error {
 			return err
 		}
 		if v := e.object.ResourceVersion; v != "" {
-			s.known.version = v
+			s.store.resourceVersion = v
 		}
-		if s.known.apply(e) {
+		if s.store.apply(e) {
 			s.publish()
 		}
 	}

@@ -1,0 +1,189 @@
+package resolver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc/grpclog"
+	gresolver "google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/naming/internal/registry"
+	"github.com/quorate/quorate/internal/feed"
+	"github.com/quorate/quorate/internal/lastgood"
+)
+
+var logger = grpclog.Component("quorate-etcd")
+
+// staleAfter is how long channels that open or leave idle mode wait for etcd before they receive
+// the last list of the service.
+const staleAfter = 300 * time.Millisecond
+
+// source follows one service, for all its channels.
+type source struct {
+	*feed.Feed
+	service string
+	log     *zap.Logger
+	cancel  context.CancelFunc
+	staleAt time.Time // when last is used although etcd has not answered
+
+	mu      sync.Mutex
+	listing listing
+	listed  bool // etcd has sent the list
+	guard   lastgood.Guard[gresolver.Endpoint]
+	old     bool                 // the guard has only seen the list of the last source
+	last    []gresolver.Endpoint // as published, or of the last source
+	problem string               // as published
+	lost    string               // the problem since contact with etcd is lost, "" while it is not
+	lostAt  time.Time
+}
+
+// startSource starts a source with the list of the last one.
+func startSource(client *clientv3.Client, cfg Config, service string, last []gresolver.Endpoint) *source {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := newSource(service, cfg.MassRemovalDelay, last)
+	s.log, s.cancel = registry.Logger(client), cancel
+	follower := registry.NewFollower(client, service, cfg.ReportAfter)
+	if cfg.Decode != nil {
+		follower.Decode = func(value []byte) (e registry.Endpoint, err error) {
+			e.Addr, e.Metadata, err = cfg.Decode(value)
+			return e, err
+		}
+	}
+	go func() {
+		if err := follower.Follow(ctx, s); errors.Is(err, registry.ErrClientClosed) {
+			s.Lost(fmt.Errorf("%w; the resolver needs it for as long as there are channels", err))
+		}
+	}()
+	return s
+}
+
+func newSource(service string, delay time.Duration, last []gresolver.Endpoint) *source {
+	now := time.Now()
+	s := &source{
+		service: service, staleAt: now.Add(staleAfter), last: last, old: len(last) > 0,
+		listing: listing{byAddress: map[string][]*entry{}}, guard: newGuard(delay),
+	}
+	s.guard.Update(now, last, 0)
+	s.Feed = feed.New(&s.mu, s.stateLocked)
+	return s
+}
+
+func newGuard(delay time.Duration) lastgood.Guard[gresolver.Endpoint] {
+	return lastgood.Guard[gresolver.Endpoint]{Key: address, Delay: delay}
+}
+
+// Stop implements lastgood.Source.
+func (s *source) Stop() (last []gresolver.Endpoint, ok bool) {
+	s.cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last, len(s.last) > 0
+}
+
+// Changed implements registry.Observer.
+func (s *source) Changed(changes []registry.Change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed := !s.listed
+	s.listed = true
+	for _, c := range changes {
+		if !c.Deleted && c.Endpoint.Addr == "" {
+			s.log.Warn("a registered endpoint has no address and is ignored", zap.String("key", c.Key))
+			continue
+		}
+		changed = s.listing.apply(c) || changed
+	}
+	if changed {
+		s.ChangedLocked()
+	}
+}
+
+// Lost implements registry.Observer.
+func (s *source) Lost(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost == "" {
+		s.lostAt = time.Now()
+		logger.Warningf("service %q: %v", s.service, err)
+	}
+	s.lost = s.outdatedLocked(err.Error())
+	s.ChangedLocked()
+}
+
+// Regained implements registry.Observer.
+func (s *source) Regained() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	logger.Infof("service %q: contact with etcd is restored after %v", s.service, time.Since(s.lostAt).Round(time.Millisecond))
+	s.lost = ""
+	s.ChangedLocked()
+}
+
+// stateLocked returns the state of the channels.
+func (s *source) stateLocked() feed.State {
+	now := time.Now()
+	var kept lastgood.Kept[gresolver.Endpoint]
+	switch {
+	case s.listed:
+		kept = s.listLocked(now)
+	case len(s.last) > 0 && s.lost == "" && now.Before(s.staleAt):
+		return feed.State{Due: s.staleAt}
+	}
+	before := s.problem
+	s.problem = s.problemLocked(len(kept.Endpoints))
+	if before == "" && s.problem != "" && s.lost == "" && len(s.last) > 0 {
+		logger.Warning(s.problem)
+	}
+	return feed.State{Endpoints: s.last, Listed: s.listed || len(s.last) > 0, Problem: s.problem, Due: kept.Due}
+}
+
+// listLocked updates the last list, and returns the endpoints that the guard keeps in it.
+func (s *source) listLocked(now time.Time) lastgood.Kept[gresolver.Endpoint] {
+	s.last = s.listing.endpoints()
+	if s.old && len(s.last) > 0 { // the list may have changed completely
+		s.guard, s.old = newGuard(s.guard.Delay), false
+	}
+	if s.lost != "" {
+		s.guard.Suspend(now)
+	}
+	kept := s.guard.Update(now, s.last, 0)
+	if len(kept.Endpoints) > 0 {
+		s.last = append(slices.Clone(s.last), kept.Endpoints...)
+		slices.SortFunc(s.last, compareKeys)
+	}
+	return kept
+}
+
+// problemLocked returns why there are no endpoints, or why they may be out of date.
+func (s *source) problemLocked(kept int) string {
+	n := len(s.last)
+	switch {
+	case s.lost != "":
+		return s.lost
+	case !s.listed && n > 0:
+		return s.outdatedLocked("etcd has not answered yet")
+	case kept > 0:
+		return s.describe("%d of %d endpoints are gone at once, and stay in use for %v", kept, n, s.guard.Delay)
+	case s.listed && n == 0:
+		return s.describe("no endpoint is registered")
+	}
+	return ""
+}
+
+// outdatedLocked returns the problem of a list that may be out of date.
+func (s *source) outdatedLocked(reason string) string {
+	if len(s.last) == 0 {
+		return s.describe("%s", reason)
+	}
+	return s.describe("%s; the last list, of %d, stays in use", reason, len(s.last))
+}
+
+func (s *source) describe(format string, args ...any) string {
+	return fmt.Sprintf("etcd: service %q: ", s.service) + fmt.Sprintf(format, args...)
+}
