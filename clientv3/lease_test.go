@@ -1,7 +1,6 @@
 package clientv3_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,23 +19,13 @@ func TestLeaseCalls(t *testing.T) {
 	r := &recorder{}
 	lease := leaseOver(r)
 	testUnary(t, r, []unaryCase{
+		{pb.Lease_LeaseRevoke_FullMethodName, lease.Revoke, args{7}, &pb.LeaseRevokeRequest{ID: 7}},
+		{pb.Lease_LeaseTimeToLive_FullMethodName, lease.TimeToLive, args{7}, &pb.LeaseTimeToLiveRequest{ID: 7}},
 		{
-			pb.Lease_LeaseRevoke_FullMethodName,
-			func(ctx context.Context) (any, error) { return lease.Revoke(ctx, 7) }, &pb.LeaseRevokeRequest{ID: 7},
-		},
-		{
-			pb.Lease_LeaseTimeToLive_FullMethodName,
-			func(ctx context.Context) (any, error) { return lease.TimeToLive(ctx, 7) }, &pb.LeaseTimeToLiveRequest{ID: 7},
-		},
-		{
-			pb.Lease_LeaseTimeToLive_FullMethodName,
-			func(ctx context.Context) (any, error) { return lease.TimeToLive(ctx, 7, WithAttachedKeys()) },
+			pb.Lease_LeaseTimeToLive_FullMethodName, lease.TimeToLive, args{7, WithAttachedKeys()},
 			&pb.LeaseTimeToLiveRequest{ID: 7, Keys: true},
 		},
-		{
-			pb.Lease_LeaseLeases_FullMethodName,
-			func(ctx context.Context) (any, error) { return lease.Leases(ctx) }, &pb.LeaseLeasesRequest{},
-		},
+		{pb.Lease_LeaseLeases_FullMethodName, lease.Leases, nil, &pb.LeaseLeasesRequest{}},
 	})
 	require.NoError(t, lease.Close())
 	require.NoError(t, lease.Close())
