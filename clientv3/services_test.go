@@ -69,42 +69,50 @@ func TestAuth(t *testing.T) {
 	auth := NewAuthFromAuthClient(pb.NewAuthClient(r), nil)
 	testUnary(t, r, []unaryCase{
 		{
-			pb.Auth_Authenticate_FullMethodName, auth.Authenticate, args{"u", "p"},
+			pb.Auth_Authenticate_FullMethodName, auth.Authenticate,
+			args{"u", "p"},
 			&pb.AuthenticateRequest{Name: "u", Password: "p"},
 		},
 		{pb.Auth_AuthEnable_FullMethodName, auth.AuthEnable, nil, &pb.AuthEnableRequest{}},
 		{pb.Auth_AuthDisable_FullMethodName, auth.AuthDisable, nil, &pb.AuthDisableRequest{}},
 		{pb.Auth_AuthStatus_FullMethodName, auth.AuthStatus, nil, &pb.AuthStatusRequest{}},
 		{
-			pb.Auth_UserAdd_FullMethodName, auth.UserAdd, args{"u", "p"},
+			pb.Auth_UserAdd_FullMethodName, auth.UserAdd,
+			args{"u", "p"},
 			&pb.AuthUserAddRequest{Name: "u", Password: "p", Options: &authpb.UserAddOptions{}},
 		},
 		{
-			pb.Auth_UserAdd_FullMethodName, auth.UserAddWithOptions, args{"u", "", &UserAddOptions{NoPassword: true}},
+			pb.Auth_UserAdd_FullMethodName, auth.UserAddWithOptions,
+			args{"u", "", &UserAddOptions{NoPassword: true}},
 			&pb.AuthUserAddRequest{Name: "u", Options: &authpb.UserAddOptions{NoPassword: true}},
 		},
 		{
-			pb.Auth_UserAdd_FullMethodName, auth.UserAddWithOptions, args{"u", "p", (*UserAddOptions)(nil)},
+			pb.Auth_UserAdd_FullMethodName, auth.UserAddWithOptions,
+			args{"u", "p", (*UserAddOptions)(nil)},
 			&pb.AuthUserAddRequest{Name: "u", Password: "p"},
 		},
 		{pb.Auth_UserDelete_FullMethodName, auth.UserDelete, args{"u"}, &pb.AuthUserDeleteRequest{Name: "u"}},
 		{
-			pb.Auth_UserChangePassword_FullMethodName, auth.UserChangePassword, args{"u", "p"},
+			pb.Auth_UserChangePassword_FullMethodName, auth.UserChangePassword,
+			args{"u", "p"},
 			&pb.AuthUserChangePasswordRequest{Name: "u", Password: "p"},
 		},
 		{
-			pb.Auth_UserGrantRole_FullMethodName, auth.UserGrantRole, args{"u", "r"},
+			pb.Auth_UserGrantRole_FullMethodName, auth.UserGrantRole,
+			args{"u", "r"},
 			&pb.AuthUserGrantRoleRequest{User: "u", Role: "r"},
 		},
 		{pb.Auth_UserGet_FullMethodName, auth.UserGet, args{"u"}, &pb.AuthUserGetRequest{Name: "u"}},
 		{pb.Auth_UserList_FullMethodName, auth.UserList, nil, &pb.AuthUserListRequest{}},
 		{
-			pb.Auth_UserRevokeRole_FullMethodName, auth.UserRevokeRole, args{"u", "r"},
+			pb.Auth_UserRevokeRole_FullMethodName, auth.UserRevokeRole,
+			args{"u", "r"},
 			&pb.AuthUserRevokeRoleRequest{Name: "u", Role: "r"},
 		},
 		{pb.Auth_RoleAdd_FullMethodName, auth.RoleAdd, args{"r"}, &pb.AuthRoleAddRequest{Name: "r"}},
 		{
-			pb.Auth_RoleGrantPermission_FullMethodName, auth.RoleGrantPermission, args{"r", "k", "z", PermReadWrite},
+			pb.Auth_RoleGrantPermission_FullMethodName, auth.RoleGrantPermission,
+			args{"r", "k", "z", PermReadWrite},
 			&pb.AuthRoleGrantPermissionRequest{Name: "r", Perm: &authpb.Permission{
 				PermType: authpb.Permission_READWRITE, Key: []byte("k"), RangeEnd: []byte("z"),
 			}},
@@ -112,7 +120,8 @@ func TestAuth(t *testing.T) {
 		{pb.Auth_RoleGet_FullMethodName, auth.RoleGet, args{"r"}, &pb.AuthRoleGetRequest{Role: "r"}},
 		{pb.Auth_RoleList_FullMethodName, auth.RoleList, nil, &pb.AuthRoleListRequest{}},
 		{
-			pb.Auth_RoleRevokePermission_FullMethodName, auth.RoleRevokePermission, args{"r", "k", "z"},
+			pb.Auth_RoleRevokePermission_FullMethodName, auth.RoleRevokePermission,
+			args{"r", "k", "z"},
 			&pb.AuthRoleRevokePermissionRequest{Role: "r", Key: []byte("k"), RangeEnd: []byte("z")},
 		},
 		{pb.Auth_RoleDelete_FullMethodName, auth.RoleDelete, args{"r"}, &pb.AuthRoleDeleteRequest{Role: "r"}},
@@ -139,17 +148,20 @@ func TestCluster(t *testing.T) {
 	testUnary(t, r, []unaryCase{
 		{pb.Cluster_MemberList_FullMethodName, cluster.MemberList, nil, &pb.MemberListRequest{Linearizable: true}},
 		{
-			pb.Cluster_MemberList_FullMethodName, cluster.MemberList, args{WithSerializable()},
+			pb.Cluster_MemberList_FullMethodName, cluster.MemberList,
+			args{WithSerializable()},
 			&pb.MemberListRequest{},
 		},
 		{pb.Cluster_MemberAdd_FullMethodName, cluster.MemberAdd, args{peers}, &pb.MemberAddRequest{PeerURLs: peers}},
 		{
-			pb.Cluster_MemberAdd_FullMethodName, cluster.MemberAddAsLearner, args{peers},
+			pb.Cluster_MemberAdd_FullMethodName, cluster.MemberAddAsLearner,
+			args{peers},
 			&pb.MemberAddRequest{PeerURLs: peers, IsLearner: true},
 		},
 		{pb.Cluster_MemberRemove_FullMethodName, cluster.MemberRemove, args{7}, &pb.MemberRemoveRequest{ID: 7}},
 		{
-			pb.Cluster_MemberUpdate_FullMethodName, cluster.MemberUpdate, args{7, peers},
+			pb.Cluster_MemberUpdate_FullMethodName, cluster.MemberUpdate,
+			args{7, peers},
 			&pb.MemberUpdateRequest{ID: 7, PeerURLs: peers},
 		},
 		{pb.Cluster_MemberPromote_FullMethodName, cluster.MemberPromote, args{7}, &pb.MemberPromoteRequest{ID: 7}},
@@ -184,11 +196,13 @@ func TestMaintenance(t *testing.T) {
 	testUnary(t, r, []unaryCase{
 		{pb.Maintenance_Alarm_FullMethodName, m.AlarmList, nil, &pb.AlarmRequest{Action: pb.AlarmRequest_GET}},
 		{
-			pb.Maintenance_Alarm_FullMethodName, m.AlarmDisarm, args{&AlarmMember{MemberID: 7, Alarm: pb.AlarmType_NOSPACE}},
+			pb.Maintenance_Alarm_FullMethodName, m.AlarmDisarm,
+			args{&AlarmMember{MemberID: 7, Alarm: pb.AlarmType_NOSPACE}},
 			&pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, MemberID: 7, Alarm: pb.AlarmType_NOSPACE},
 		},
 		{
-			pb.Maintenance_Alarm_FullMethodName, m.AlarmDisarm, args{&AlarmMember{MemberID: 7}},
+			pb.Maintenance_Alarm_FullMethodName, m.AlarmDisarm,
+			args{&AlarmMember{MemberID: 7}},
 			&pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, MemberID: 7},
 		},
 		{pb.Maintenance_Defragment_FullMethodName, m.Defragment, args{"ep"}, &pb.DefragmentRequest{}},
@@ -196,15 +210,18 @@ func TestMaintenance(t *testing.T) {
 		{pb.Maintenance_HashKV_FullMethodName, m.HashKV, args{"ep", 7}, &pb.HashKVRequest{Revision: 7}},
 		{pb.Maintenance_MoveLeader_FullMethodName, m.MoveLeader, args{7}, &pb.MoveLeaderRequest{TargetID: 7}},
 		{
-			pb.Maintenance_Downgrade_FullMethodName, m.Downgrade, args{DowngradeValidate, "3.6.0"},
+			pb.Maintenance_Downgrade_FullMethodName, m.Downgrade,
+			args{DowngradeValidate, "3.6.0"},
 			&pb.DowngradeRequest{Action: pb.DowngradeRequest_VALIDATE, Version: "3.6.0"},
 		},
 		{
-			pb.Maintenance_Downgrade_FullMethodName, m.Downgrade, args{DowngradeEnable, "3.6.0"},
+			pb.Maintenance_Downgrade_FullMethodName, m.Downgrade,
+			args{DowngradeEnable, "3.6.0"},
 			&pb.DowngradeRequest{Action: pb.DowngradeRequest_ENABLE, Version: "3.6.0"},
 		},
 		{
-			pb.Maintenance_Downgrade_FullMethodName, m.Downgrade, args{DowngradeCancel, ""},
+			pb.Maintenance_Downgrade_FullMethodName, m.Downgrade,
+			args{DowngradeCancel, ""},
 			&pb.DowngradeRequest{Action: pb.DowngradeRequest_CANCEL},
 		},
 	})
