@@ -25,7 +25,7 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 400},
 	"balancer":    {5300, 7150},
-	"clientv3":    {24250, 35300},
+	"clientv3":    {24250, 35350},
 	"cmd":         {5200, 3000},
 	"compat":      {1150, 1350},
 	"conformance": {1100, 1500},

@@ -314,14 +314,14 @@ func (e *Endpoint) signal() {
 }
 
 // await waits until ready returns true, and reports whether it did within the time. It calls
-// ready upon new evidence and every watchInterval; in longer waits every probeRound, unless
-// in-flight work may have to be cut.
+// ready upon new evidence and every watchInterval. It calls it every probeRound in longer waits, unless
+// in-flight work may have to be cut, and while an outage of all has just ended.
 func (p *policy) await(ep *Endpoint, wait time.Duration, ready func() bool) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for !ready() {
 		interval := watchInterval
-		if wait > probeRound && !ep.mayBeCut() {
+		if wait > probeRound && !ep.mayBeCut() || p.hedgesFrom.After(time.Now()) {
 			interval = probeRound
 		}
 		select {

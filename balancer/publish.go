@@ -50,7 +50,7 @@ func (p *policy) publish() {
 	k.rank()
 	k.findDoubted()
 	k.unproven = p.awaitsProofLocked(k.fit[needWrite])
-	k.holdsStreams = p.afterOutage.holdsStreams(len(k.fit[needFull]) > 0 && k.fit[needFull][0].State().Usable(), now)
+	k.holdsStreams = p.holdsStreamsLocked(len(k.fit[needFull]) > 0 && k.fit[needFull][0].State().Usable(), now)
 	k.unseen = p.proofDue.IsZero() && p.canProbe()
 	k.err = balancer.ErrNoSubConnAvailable
 	if state == connectivity.TransientFailure {

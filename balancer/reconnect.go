@@ -37,12 +37,13 @@ const (
 	minConnectTimeout = 20 * time.Second
 
 	// When a connection ends an outage, probes and streams begin after a random part of a tenth
-	// (outageShare) of its length, maxAfterOutage at most. While no endpoint serves then, streams wait
-	// for as long again.
+	// (outageShare) of its length, maxAfterOutage at most. For as long as the outage has lasted, maxUnproven
+	// at most, streams wait while no endpoint serves, and no call is hedged. Streams that have waited begin
+	// after a random part of 1/waitShare of that time.
 	outageShare    = 10
 	maxAfterOutage = time.Second
-	// maxUnhedged is how long no call is hedged then, or as long as the outage has lasted if that is less.
-	maxUnhedged = 10 * time.Second
+	maxUnproven    = 10 * time.Second
+	waitShare      = 3
 
 	// connectPatience is how long streams wait for a connection before they use another
 	// endpoint.
@@ -117,10 +118,10 @@ func (p *policy) noteOutageLocked() {
 // call is hedged for a while, as no member answers sooner, and few probes are left.
 func (p *policy) endOutageLocked(length time.Duration, now time.Time) {
 	p.afterOutage.begin(length, now)
-	time.AfterFunc(p.afterOutage.from.Sub(now), p.publish)
+	time.AfterFunc(p.afterOutage.streams.Sub(now), p.publish)
 	time.AfterFunc(p.afterOutage.end.Sub(now), p.publish)
 	if length >= firstPause { // members have refused a second attempt
-		p.hedgesFrom.Set(now.Add(min(length, maxUnhedged)))
+		p.hedgesFrom.Set(p.afterOutage.end)
 		p.budget.keep(outageProbes, now)
 	}
 }
@@ -129,27 +130,45 @@ func (p *policy) endOutageLocked(length time.Duration, now time.Time) {
 // come at once, and members that have no leader yet do not refuse them. Calls do not wait: their
 // answers show who serves. The policy's lock guards it.
 type afterOutage struct {
-	from time.Time // when probes begin, and streams if an endpoint serves
-	end  time.Time // when streams begin if none does
+	since   time.Time // when the outage ended
+	probes  time.Time // when probes begin
+	streams time.Time // when streams begin if an endpoint serves
+	end     time.Time // when streams begin if none does
+	waits   bool      // streams wait for an endpoint that serves
 }
 
 // begin is called when an outage of the given length ends.
 func (a *afterOutage) begin(outage time.Duration, now time.Time) {
-	over := min(outage/outageShare, maxAfterOutage)
-	a.from = now.Add(rand.N(over + 1))
-	a.end = a.from.Add(over)
+	from := now.Add(rand.N(min(outage/outageShare, maxAfterOutage) + 1))
+	*a = afterOutage{since: now, probes: from, streams: from, end: now.Add(min(outage, maxUnproven))}
 }
 
-// holdsStreams reports whether streams that need full service wait.
-func (a *afterOutage) holdsStreams(serves bool, now time.Time) bool {
-	return now.Before(a.from) || !serves && now.Before(a.end)
+// holdsStreamsLocked reports whether streams that need full service wait. Those that have waited for an endpoint
+// that serves begin within a part of the time that they have waited: all clients may see it at once.
+func (p *policy) holdsStreamsLocked(serves bool, now time.Time) bool {
+	a := &p.afterOutage
+	switch {
+	case now.Before(a.streams):
+		return true
+	case !serves:
+		a.waits = now.Before(a.end)
+		return a.waits
+	case a.waits:
+		a.waits = false
+		spread := rand.N(now.Sub(a.since)/waitShare + 1)
+		a.streams = now.Add(spread)
+		time.AfterFunc(spread, p.publish)
+		return true
+	default:
+		return false
+	}
 }
 
 // probesFrom returns when probes may be sent.
 func (p *policy) probesFrom() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.afterOutage.from
+	return p.afterOutage.probes
 }
 
 // triedLocked returns the number of endpoints that are connected or tried, at least 1.
