@@ -24,8 +24,8 @@ import (
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 400},
-	"balancer":    {5300, 7150},
-	"clientv3":    {24250, 35350},
+	"balancer":    {5350, 7150},
+	"clientv3":    {24300, 35350},
 	"cmd":         {5200, 3000},
 	"compat":      {1150, 1350},
 	"conformance": {1100, 1500},

@@ -108,7 +108,7 @@ func (c *call) end(info balancer.DoneInfo) {
 		if overdue := c.shard.delete(c); overdue && !answered {
 			ep.remember(c)
 		}
-		p.budget.calls.Add(1)
+		p.prober.budget.calls.Add(1)
 	}
 	if a.Stream {
 		ep.deleteStream(c)
@@ -128,11 +128,11 @@ func (c *call) end(info balancer.DoneInfo) {
 		c.stat.ended.note(took, err)
 	}
 	if classified := answered && c.answered(start, now, info.Err); !classified && isCall && info.BytesSent {
-		p.evaluateCall(c, start, now, answered, info.Err)
+		c.evaluate(start, now, answered, info.Err)
 	}
 	st := ep.State()
 	if st != health.Serving && (answered || !ep.busy()) {
-		p.readmitUnprobed(ep, now, "nothing is in flight")
+		p.prober.readmitUnprobed(ep, now, "nothing is in flight")
 	}
 	if st == health.Draining || ep.unwanted.Load() {
 		ep.retire()
@@ -173,7 +173,7 @@ func (c *call) answered(start, now time.Time, err error) (classified bool) {
 	}
 	switch {
 	case err == nil && a.Need == Full && isCall:
-		p.completed(c.conn, start, now)
+		p.proof.completed(c.conn, start, now)
 		if inTime && ep.known().Load().State != health.Serving {
 			p.served(ep, start, now)
 		}

@@ -7,22 +7,28 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
+// checker ends connections that are silent, and work that cannot complete where it is.
+type checker struct {
+	p       *policy
+	seconds seconds
+}
+
 // check finds out whether a connection is alive. Only its own bytes acquit it: that its endpoint
 // works over others, of this client or of other clients of the process, makes its silence a
 // verdict. The endpoint keeps its state.
-func (p *policy) check(s *subConn) {
-	if p.options().DisableSuspicion || !s.checking.CompareAndSwap(false, true) {
+func (ck *checker) check(s *subConn) {
+	if ck.p.options().DisableSuspicion || !s.checking.CompareAndSwap(false, true) {
 		return
 	}
-	if !p.startTask() {
+	if !ck.p.prober.startTask() {
 		s.checking.Store(false)
 		return
 	}
 	go func() {
-		defer p.tasks.Done()
+		defer ck.p.prober.tasks.Done()
 		defer s.checking.Store(false)
-		if s.unanswered(&s.askedLife, time.Now()) > 0 || p.askWithin(s, forLiveness, 0, nil) {
-			(&check{p: p, s: s}).run()
+		if s.unanswered(&s.askedLife, time.Now()) > 0 || ck.p.prober.askWithin(s, forLiveness, 0, nil) {
+			(&check{p: ck.p, s: s}).run()
 		}
 	}()
 }
@@ -41,17 +47,17 @@ func (c *check) run() {
 	for wait := c.pause(time.Now()); ; wait = c.pause(time.Now()) {
 		start, before := time.Now(), c.s.conn.backlog()
 		wasAlive := !c.alive.IsZero()
-		ended := c.p.await(c.s.ep, wait, func() bool {
+		ended := c.p.prober.await(c.s.ep, wait, func() bool {
 			now := time.Now()
 			silent := c.s.unanswered(&c.s.asked, now)
 			c.alive = first(c.alive, silent > 0 && c.s.ep.known().AliveSince(now.Add(-silent)), now)
 			return silent == 0 || !c.s.ready.Load()
 		})
 		if !ended && !wasAlive && !c.alive.IsZero() && c.s.unanswered(&c.s.askedLife, time.Now()) > probeTimeout {
-			c.p.ask(c.s, forLiveness, nil) // those before have ended, unread perhaps
+			c.p.prober.ask(c.s, forLiveness, nil) // those before have ended, unread perhaps
 		}
 		now := time.Now()
-		cutOff := c.p.isCutOff(c.s, now)
+		cutOff := c.p.checks.isCutOff(c.s, now)
 		c.others = first(c.others, !cutOff, now)
 		switch {
 		case ended || c.s.ep.removed():
@@ -60,14 +66,14 @@ func (c *check) run() {
 			c.s.restart(now)
 		case c.untilDead(now) > 0:
 		case sinceOf(c.alive, now) >= recovery(c.s.silentFor(now)):
-			c.p.closeSilent(c.s)
+			c.p.checks.closeSilent(c.s)
 			return
 		case sinceOf(c.others, now) >= witnessAfter:
 			c.s.cutAllButWrites(unusable(c.s.ep, "other connections serve")) // they go on there
 		case !cutOff:
 		case c.s.class != Calls:
-			c.p.check(c.s.ep.conn(Calls)) // it may be the witness
-		case c.p.trySecond(c.s, now):
+			c.p.checks.check(c.s.ep.conn(Calls)) // it may be the witness
+		case c.p.checks.trySecond(c.s, now):
 			return
 		}
 	}
@@ -75,9 +81,9 @@ func (c *check) run() {
 
 // isCutOff reports whether nothing has arrived on any connection of the client for as long as this one is
 // silent: its calls can go nowhere else. What others of the process are answered is no help to it.
-func (p *policy) isCutOff(silent *subConn, now time.Time) bool {
+func (ck *checker) isCutOff(silent *subConn, now time.Time) bool {
 	since := now.Add(-silent.silentFor(now))
-	for _, ep := range p.all() {
+	for _, ep := range ck.p.all() {
 		for _, s := range ep.connections() {
 			if s.ready.Load() && s.heard.After(since) {
 				return false
@@ -97,18 +103,18 @@ func (c *check) untilDead(now time.Time) time.Duration {
 func (c *check) pause(now time.Time) time.Duration {
 	left := c.untilDead(now)
 	if c.alive.IsZero() && left < -2*acceptedPatience {
-		return min(max(c.p.untilSecond(now), watchInterval), 2*probeRound)
+		return min(max(c.p.checks.untilSecond(now), watchInterval), 2*probeRound)
 	}
 	return min(max(left, watchInterval), probeRound)
 }
 
 // closeSilent closes connections of an endpoint that are found dead, and tells the observer.
-func (p *policy) closeSilent(dead ...*subConn) {
+func (ck *checker) closeSilent(dead ...*subConn) {
 	reason := unusable(dead[0].ep, "its connection gives no sign of life")
 	for _, s := range dead {
-		p.close(s, reason)
+		ck.p.close(s, reason)
 	}
-	p.options().Events.Closed(dead[0].ep, reason)
+	ck.p.options().Events.Closed(dead[0].ep, reason)
 }
 
 // pauseShare is the part of [Options.WriteStallTimeout] for which writes on an endpoint that is found dead
@@ -118,9 +124,9 @@ const pauseShare = 8
 
 // closeLater closes connections of an endpoint that is found dead: at once, or, if writes wait on
 // them, after a while, unless the endpoint is heard meanwhile.
-func (p *policy) closeLater(dead ...*subConn) {
+func (ck *checker) closeLater(dead ...*subConn) {
 	reason := unusable(dead[0].ep, "its connection gives no sign of life")
-	wait := p.options().WriteStallTimeout / pauseShare
+	wait := ck.p.options().WriteStallTimeout / pauseShare
 	var now, later []*subConn
 	for _, s := range dead {
 		calls := s.ep.inflight.callsOn(s)
@@ -134,10 +140,10 @@ func (p *policy) closeLater(dead ...*subConn) {
 		}
 	}
 	if len(now) > 0 {
-		p.closeSilent(now...)
+		ck.closeSilent(now...)
 	}
 	if len(later) > 0 {
-		p.closeUnheard(time.Now(), wait, later)
+		ck.closeUnheard(time.Now(), wait, later)
 	}
 }
 
@@ -154,11 +160,11 @@ func (s *subConn) cutAllButWrites(reason error) {
 }
 
 // closeUnheard closes connections after a while, unless they were heard since then.
-func (p *policy) closeUnheard(since time.Time, wait time.Duration, conns []*subConn) {
+func (ck *checker) closeUnheard(since time.Time, wait time.Duration, conns []*subConn) {
 	due := time.Now().Add(wait)
 	time.AfterFunc(wait, func() {
 		if time.Since(due) > starved {
-			p.closeUnheard(since, starved, conns) // answers may have arrived unread
+			ck.closeUnheard(since, starved, conns) // answers may have arrived unread
 			return
 		}
 		var dead []*subConn
@@ -169,7 +175,7 @@ func (p *policy) closeUnheard(since time.Time, wait time.Duration, conns []*subC
 			}
 		}
 		if len(dead) > 0 {
-			p.closeSilent(dead...)
+			ck.closeSilent(dead...)
 		}
 	})
 }

@@ -25,7 +25,7 @@ func unusable(ep *Endpoint, why string) error {
 // Cutting a read or a stream is safe: it continues on another endpoint. Cutting a write
 // leaves its outcome unknown. Calls without a [Watcher], and calls that the endpoint can
 // still serve, are not cut.
-func (p *policy) cutStuck(ep *Endpoint, now time.Time) {
+func (ck *checker) cutStuck(ep *Endpoint, now time.Time) {
 	st := ep.Health()
 	if st.State != health.Lagging && st.State != health.Degraded || !ep.busy() || !ep.hasWitness(ep.stuckSince(st)) {
 		return
@@ -36,7 +36,7 @@ func (p *policy) cutStuck(ep *Endpoint, now time.Time) {
 		}
 	}
 	for _, c := range ep.inflight.callsOn(nil) {
-		if c.attempt.Need == Full && !c.isTesting(now) && (!c.attempt.Write || p.mayCutWrite(c, st, now)) {
+		if c.attempt.Need == Full && !c.isTesting(now) && (!c.attempt.Write || ck.mayCutWrite(c, st, now)) {
 			c.attempt.cut(unusable(ep, "others serve"))
 		}
 	}
@@ -62,7 +62,7 @@ func (e *Endpoint) mayBeCut() bool {
 }
 
 // mayCutWrite reports whether a write has waited for so long that it may be cut.
-func (p *policy) mayCutWrite(c *call, st *health.Status, now time.Time) bool {
+func (ck *checker) mayCutWrite(c *call, st *health.Status, now time.Time) bool {
 	if st.State == health.Degraded {
 		return true
 	}
@@ -70,7 +70,7 @@ func (p *policy) mayCutWrite(c *call, st *health.Status, now time.Time) bool {
 	if start := c.start.Time(); start.After(since) {
 		since = start
 	}
-	timeout := p.options().WriteStallTimeout
+	timeout := ck.p.options().WriteStallTimeout
 	return timeout > 0 && now.Sub(since) >= timeout
 }
 

@@ -120,10 +120,10 @@ func (s sums) failing() bool {
 	return s.all >= leastCalls && s.bad*failedShare >= s.all && s.times >= badTimes || s.inARow()
 }
 
-// evaluateCall counts a call that has ended. It ejects the endpoint if too many are bad, and re-admits it once
+// evaluate counts a call that has ended. It ejects the endpoint if too many are bad, and re-admits it once
 // calls that test it are not.
-func (p *policy) evaluateCall(c *call, start, now time.Time, answered bool, err error) {
-	ep, o, took := c.conn.ep, p.options(), now.Sub(start)
+func (c *call) evaluate(start, now time.Time, answered bool, err error) {
+	ep, o, took := c.conn.ep, c.conn.ep.policy.options(), now.Sub(start)
 	errors, least := o.Classify == nil, minLate
 	if errors {
 		least = minLateCall
@@ -158,22 +158,23 @@ func (p *policy) evaluateCall(c *call, start, now time.Time, answered bool, err 
 	switch st := ep.Health(); {
 	case errors && isTested(st):
 		if !start.Before(st.Since) {
-			p.note(ep, ev)
+			ep.policy.note(ep, ev)
 			ep.tested(ev.Kind == health.Served, now)
 		}
 	case failed && ep.failedCalls.sums(now).failing() && ep.othersSucceed(now), late && ep.lateCalls.sums(now).late(errors):
-		p.eject(ep, ev)
+		ep.eject(ev)
 	}
 }
 
 // eject notes the evidence, if the endpoint may be ejected.
-func (p *policy) eject(ep *Endpoint, ev health.Evidence) {
-	if !p.options().errorsEject() && !p.canProbe() || !rankedFirst(ep) || !p.mayEject(ep) {
+func (e *Endpoint) eject(ev health.Evidence) {
+	p := e.policy
+	if !p.options().errorsEject() && !p.prober.canProbe() || !rankedFirst(e) || !e.mayBeEjected() {
 		return
 	}
-	ep.lateCalls.forget(ev.At)
-	ep.failedCalls.forget(ev.At)
-	p.note(ep, ev)
+	e.lateCalls.forget(ev.At)
+	e.failedCalls.forget(ev.At)
+	p.note(e, ev)
 }
 
 // errorsEject reports whether errors of calls eject endpoints: not where they are classified, for a
@@ -207,14 +208,14 @@ func (e *Endpoint) othersSucceed(now time.Time) bool {
 
 func rankedFirst(ep *Endpoint) bool { return rank(ep.State(), needFull) == 0 }
 
-// mayEject reports whether no more endpoints are out of use with this one than may be, one in any case.
-func (p *policy) mayEject(ep *Endpoint) bool {
-	left, all := 0, p.all()
+// mayBeEjected reports whether no more endpoints are out of use with this one than may be, one in any case.
+func (e *Endpoint) mayBeEjected() bool {
+	left, all := 0, e.policy.all()
 	for _, other := range all {
-		if other != ep && other.Ready() && rankedFirst(other) {
+		if other != e && other.Ready() && rankedFirst(other) {
 			left++
 		}
 	}
-	out, percent := len(all)-left, p.options().maxEjectionPercent
+	out, percent := len(all)-left, e.policy.options().maxEjectionPercent
 	return left > 0 && percent > 0 && (out == 1 || 100*out <= percent*len(all))
 }

@@ -16,6 +16,6 @@ func (e *Endpoint) HoldTimer() { e.inflight.timer.Stop() }
 
 // SpendProbes spends the probes of the endpoint's client.
 func (e *Endpoint) SpendProbes() {
-	for e.policy.budget.take(time.Now(), 0) {
+	for e.policy.prober.budget.take(time.Now(), 0) {
 	}
 }

@@ -18,12 +18,13 @@ import (
 var errUnhealthy = errors.New("the health check says that the backend does not serve")
 
 // watchHealth lets gRPC report the health of a connection that was just made.
-func (p *policy) watchHealth(s *subConn, sc balancer.SubConn) {
-	sc.RegisterHealthListener(func(st balancer.SubConnState) { p.healthChanged(s, sc, st) })
+func (s *subConn) watchHealth(sc balancer.SubConn) {
+	sc.RegisterHealthListener(func(st balancer.SubConnState) { s.healthChanged(sc, st) })
 }
 
 // healthChanged handles a report of gRPC's health check.
-func (p *policy) healthChanged(s *subConn, sc balancer.SubConn, st balancer.SubConnState) {
+func (s *subConn) healthChanged(sc balancer.SubConn, st balancer.SubConnState) {
+	p := s.ep.policy
 	p.mu.Lock()
 	if p.closed || s.sc != sc || !s.ready.Load() {
 		p.mu.Unlock()

@@ -19,7 +19,7 @@ func (p *policy) heard(fit []*Endpoint, write bool) []*Endpoint {
 		p.holding.Store(true) // before the connections are looked at, as what arrives now releases the write
 		for _, ep := range fit {
 			if ep.State() == health.Suspected {
-				p.check(ep.conn(Calls)) // it may not have been asked yet
+				p.checks.check(ep.conn(Calls)) // it may not have been asked yet
 			}
 		}
 	}

@@ -111,7 +111,7 @@ func (e *Endpoint) check() {
 		return
 	}
 	f.due.Store(nil)
-	found := findings{hedgesFrom: e.policy.hedgesFrom.Time()}
+	found := findings{hedgesFrom: e.policy.reconnects.hedgesFrom.Time()}
 	for i := range f.calls {
 		e.checkCalls(&f.calls[i], now, &found)
 	}
@@ -124,14 +124,14 @@ func (e *Endpoint) check() {
 
 	switch {
 	case found.suspicion != "":
-		e.policy.suspect(e, now, found.suspicion)
+		e.policy.prober.suspect(e, now, found.suspicion)
 	default:
 		for _, s := range found.silent {
-			e.policy.check(s)
+			e.policy.checks.check(s)
 		}
 	}
 	for _, s := range found.quiet {
-		e.policy.checkStream(s, now)
+		e.policy.prober.checkStream(s, now)
 	}
 	for _, c := range found.overdue {
 		c.attempt.overdue()

@@ -110,6 +110,6 @@ func (m *Monitor) ProbeBudget() (left, limit float64, sent uint64) {
 	if len(eps) == 0 || eps[0].policy == nil {
 		return 0, 0, 0
 	}
-	left, sent = eps[0].policy.budget.level(time.Now())
+	left, sent = eps[0].policy.prober.budget.level(time.Now())
 	return left, probeBurst, sent
 }

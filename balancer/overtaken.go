@@ -88,7 +88,7 @@ func (p *policy) askOvertaken(term uint64, since time.Time, pause time.Duration)
 		for _, ep := range p.all() {
 			if ep.term.Load() < term && len(ep.overtaken(since)) > 0 {
 				wanted = true
-				p.ask(ep.conn(Calls), forService, nil)
+				p.prober.ask(ep.conn(Calls), forService, nil)
 			}
 		}
 		if wanted {

@@ -31,7 +31,7 @@ func BenchmarkPick(b *testing.B) {
 		k.fit[n] = k.connected
 	}
 	p.endpoints = k.connected
-	p.proven = true
+	p.proof.proven = true
 	ep.known().Note(health.Evidence{Kind: health.Served})
 	ep.known().Completed(time.Now(), time.Now())
 	b.ReportAllocs()

@@ -216,10 +216,10 @@ func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, err
 	case k.holdsStreams && call.Conn == Streams && call.Need == Full:
 		return nil, nil, balancer.ErrNoSubConnAvailable
 	case k.unproven && a.Write:
-		k.p.prove()
+		k.p.proof.prove()
 		return nil, nil, balancer.ErrNoSubConnAvailable
 	case k.unseen && a.Write && k.asked.CompareAndSwap(false, true):
-		k.p.prove()
+		k.p.proof.prove()
 	}
 	class := call.Conn
 	switch {
@@ -314,7 +314,7 @@ func (p *policy) openClass(call Call, class ConnClass, fit []*Endpoint) error {
 	p.openLocked(s)
 	if s.sc != nil {
 		s.state = connectivity.Connecting
-		p.expectLocked(s)
+		p.reconnects.expectLocked(s)
 	}
 	return balancer.ErrNoSubConnAvailable
 }

@@ -29,34 +29,31 @@ type policy struct {
 	cc      balancer.ClientConn
 	builder Builder
 	shapes  shapes
-	budget  budget
 	terms   terms
-	opts    atomic.Pointer[Options]
-	chosen  atomic.Pointer[Strategy] // nil before the first update
-	latest  atomic.Pointer[picker]   // nil before the first
+
+	prober     prober
+	checks     checker
+	reconnects reconnector
+	proof      proof
+
+	opts   atomic.Pointer[Options]
+	chosen atomic.Pointer[Strategy] // nil before the first update
+	latest atomic.Pointer[picker]   // nil before the first
 	// improved is set when an endpoint can serve more than before, and ejected when one no longer
 	// serves calls of every kind, until it is published.
 	improved, ejected atomic.Bool
 	// holding is set while writes wait for a sign of life: see heard.
 	holding atomic.Bool
-	// hedgesFrom is when calls may be hedged after an outage of all.
-	hedgesFrom health.Stamp
 
 	mu          sync.Mutex
 	config      config
 	given       *Options    // the resolver's, without the probe of a service config; nil before the first update
 	endpoints   []*Endpoint // replaced, never changed
 	resolving   error       // the resolver's error, while there are no endpoints
-	seconds     seconds     // connections beside silent ones
-	turns       turns       // of endpoints to be tried, while there is no connection for calls
-	afterOutage afterOutage // when streams and probes begin
-	proofDue    time.Time   // until when writes wait for proof, zero before the first
-	proven      bool        // an endpoint has shown that it serves
 	nextPublish time.Time   // when the pause after the latest picker ends
 	publishing  bool        // a picker follows at the end of the pause
 	closed      bool
 	drains      drains
-	tasks       sync.WaitGroup
 	weighted    atomic.Bool // endpoints differ in weight
 	heavy       atomic.Bool // streams have connections of their own
 
@@ -68,6 +65,7 @@ var _ balancer.Balancer = (*policy)(nil)
 
 func newPolicy(cc balancer.ClientConn, b Builder) *policy {
 	p := &policy{cc: cc, builder: b}
+	p.prober.p, p.checks.p, p.reconnects.p, p.proof.p = p, p, p, p
 	p.drains = drains{p: p, timers: make(map[*Endpoint]*time.Timer)}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.opts.Store(Options{}.withDefaults())
@@ -104,8 +102,8 @@ func (p *policy) UpdateClientConnState(s balancer.ClientConnState) error {
 	p.joinConnected()
 	for _, ep := range p.all() {
 		if ep.Ready() {
-			p.readmitUnprobed(ep, time.Now(), "there are no probes any more")
-			p.investigate(ep)
+			p.prober.readmitUnprobed(ep, time.Now(), "there are no probes any more")
+			p.prober.investigate(ep)
 		}
 	}
 	return err
@@ -253,7 +251,7 @@ func (*policy) UpdateSubConnState(balancer.SubConn, balancer.SubConnState) {}
 func (p *policy) ExitIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.reconnectSoonLocked(1)
+	p.reconnects.reconnectSoonLocked(1)
 }
 
 // Close stops the policy. gRPC closes the connections.
@@ -270,7 +268,7 @@ func (p *policy) Close() {
 		ep.unsubscribe()
 	}
 	p.mu.Unlock()
-	p.tasks.Wait()
+	p.prober.tasks.Wait()
 	for _, ep := range endpoints {
 		ep.inflight.stop()
 		ep.life.Load().end()
@@ -294,7 +292,7 @@ func (p *policy) served(ep *Endpoint, start, now time.Time) {
 	switch st.State {
 	case health.Serving, health.Slow, health.Draining:
 	default:
-		if !p.onlyCallsAcquit(ep) && !start.Before(st.Since) {
+		if !ep.onlyCallsAcquit() && !start.Before(st.Since) {
 			p.note(ep, health.Evidence{Kind: health.Served, At: now, Detail: "completed a call"})
 		}
 	}
@@ -323,7 +321,7 @@ func (p *policy) changed(ep *Endpoint, c health.Change) {
 	}
 	p.publish()
 	ep.signal()
-	p.investigate(ep)
+	p.prober.investigate(ep)
 }
 
 // wantsRoles reports whether the strategy needs roles and there is a status probe.
@@ -340,7 +338,7 @@ func (p *policy) askRoles() {
 	}
 	for _, ep := range p.all() {
 		if ep.State().Usable() {
-			p.ask(ep.conn(Calls), forStatus, nil)
+			p.prober.ask(ep.conn(Calls), forStatus, nil)
 		}
 	}
 }

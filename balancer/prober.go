@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/balancer"
@@ -26,6 +27,13 @@ const (
 	lateFactor = 5
 	minLate    = 100 * time.Millisecond
 )
+
+// prober sends the probes of a client, within its budget, and records what is answered.
+type prober struct {
+	p      *policy
+	budget budget
+	tasks  sync.WaitGroup // that run in the background
+}
 
 // question is the kind of a probe.
 type question uint8
@@ -60,73 +68,73 @@ func needsProbes(s health.State) bool {
 
 // canProbe reports whether endpoints are probed. A single endpoint is not: the result
 // would change nothing.
-func (p *policy) canProbe() bool {
-	o := p.options()
+func (pr *prober) canProbe() bool {
+	o := pr.p.options()
 	return o.Service != nil && len(o.Monitor.Endpoints()) > 1
 }
 
 // readmitUnprobed ends a suspicion where no probe would: the detail is the only evidence. In the
 // shared table, other clients probe the endpoint.
-func (p *policy) readmitUnprobed(ep *Endpoint, now time.Time, detail string) {
-	if needsProbes(ep.State()) && !p.canProbe() && !ep.joined.Load() && !p.onlyCallsAcquit(ep) {
-		p.note(ep, health.Evidence{Kind: health.Served, At: now, Detail: detail})
+func (pr *prober) readmitUnprobed(ep *Endpoint, now time.Time, detail string) {
+	if needsProbes(ep.State()) && !pr.canProbe() && !ep.joined.Load() && !ep.onlyCallsAcquit() {
+		pr.p.note(ep, health.Evidence{Kind: health.Served, At: now, Detail: detail})
 	}
 }
 
 // suspect notes a suspicion of an endpoint.
-func (p *policy) suspect(ep *Endpoint, now time.Time, why string) {
-	if p.options().DisableSuspicion {
+func (pr *prober) suspect(ep *Endpoint, now time.Time, why string) {
+	if pr.p.options().DisableSuspicion {
 		return
 	}
-	p.note(ep, health.Evidence{Kind: health.Suspicious, At: now, Detail: why})
-	if !p.canProbe() {
-		p.check(ep.conn(Calls))
+	pr.p.note(ep, health.Evidence{Kind: health.Suspicious, At: now, Detail: why})
+	if !pr.canProbe() {
+		pr.p.checks.check(ep.conn(Calls))
 	}
-	p.investigate(ep)
+	pr.investigate(ep)
 }
 
 // connected finds out whether an endpoint with a new connection can be used.
-func (p *policy) connected(s *subConn) {
+func (pr *prober) connected(s *subConn) {
 	if s.class != Calls {
 		return
 	}
-	p.options().Monitor.NotifyImproved()
+	pr.p.options().Monitor.NotifyImproved()
 	if needsProbes(s.ep.State()) {
-		p.readmitUnprobed(s.ep, time.Now(), "connected")
-		p.investigate(s.ep)
-	} else if p.proofWanted(s.ep) {
-		p.askForProof(s)
+		pr.readmitUnprobed(s.ep, time.Now(), "connected")
+		pr.investigate(s.ep)
+	} else if pr.p.proof.wanted(s.ep) {
+		pr.p.proof.ask(s)
 	}
-	if p.wantsRoles() {
-		p.ask(s, forStatus, nil)
+	if pr.p.wantsRoles() {
+		pr.ask(s, forStatus, nil)
 	}
 }
 
 // checkStream probes the connection of a silent stream: with a service probe if the
 // stream was active, because a member that is partitioned from its peers is alive but
 // sends no events. If the endpoint works over other connections, this one is checked.
-func (p *policy) checkStream(s *stream, now time.Time) {
-	o, ep, conn, since := p.options(), s.conn.ep, s.conn, now.Add(-s.silence(now))
+func (pr *prober) checkStream(s *stream, now time.Time) {
+	o, ep, conn, since := pr.p.options(), s.conn.ep, s.conn, now.Add(-s.silence(now))
 	quiet := s.silence(now) >= health.MaxPace
 	switch {
-	case o.Service == nil && len(p.all()) > 1:
+	case o.Service == nil && len(pr.p.all()) > 1:
 		if !quiet {
-			p.suspect(ep, now, "a stream is silent for longer than usual")
+			pr.suspect(ep, now, "a stream is silent for longer than usual")
 		}
 		return
 	case quiet && conn.heard.Since(now) < quietFor, !quiet && conn.completedSince(since):
 		return // it works, over the same connection
-	case len(p.all()) < 2:
-		p.check(conn)
+	case len(pr.p.all()) < 2:
+		pr.p.checks.check(conn)
 		return
 	case quiet && ep.known().Silence(now) < quietFor, !quiet && ep.known().CompletedSince(since):
-		p.check(conn)
+		pr.p.checks.check(conn)
 		return
-	case !p.startTask():
+	case !pr.startTask():
 		return
 	}
 	go func() {
-		defer p.tasks.Done()
+		defer pr.tasks.Done()
 		q, detail := forService, "a stream is silent for longer than usual"
 		if quiet {
 			q, detail = forStatus, "no answer on a quiet connection"
@@ -134,18 +142,18 @@ func (p *policy) checkStream(s *stream, now time.Time) {
 				q = forLiveness
 			}
 		}
-		if !p.ask(conn, q, nil) {
+		if !pr.ask(conn, q, nil) {
 			return
 		}
 		sent := time.Now()
 		wait := probeRound + ep.tolerance()
-		answered := p.await(ep, wait, func() bool { return conn.heard.After(sent) && (quiet || ep.servedSince(sent)) })
+		answered := pr.await(ep, wait, func() bool { return conn.heard.After(sent) && (quiet || ep.servedSince(sent)) })
 		switch now := time.Now(); {
 		case answered || now.Sub(sent) >= wait+starved:
 		case ep.known().CompletedSince(sent), quiet && ep.known().AliveSince(sent):
-			p.check(conn)
+			pr.p.checks.check(conn)
 		default:
-			p.suspect(ep, now, detail)
+			pr.suspect(ep, now, detail)
 		}
 	}()
 }
@@ -157,45 +165,45 @@ func (e *Endpoint) servedSince(asked time.Time) bool {
 
 // startTask registers a background task. If it returns true, the caller must call
 // p.tasks.Done.
-func (p *policy) startTask() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
+func (pr *prober) startTask() bool {
+	pr.p.mu.Lock()
+	defer pr.p.mu.Unlock()
+	if pr.p.closed {
 		return false
 	}
-	p.tasks.Add(1)
+	pr.tasks.Add(1)
 	return true
 }
 
 // ask sends a probe over a connection, if it is ready and the budget allows it. done, if not
 // nil, is called when the probe ends.
-func (p *policy) ask(s *subConn, q question, done func()) bool {
-	return p.askWithin(s, q, p.reserve(s, q), done)
+func (pr *prober) ask(s *subConn, q question, done func()) bool {
+	return pr.askWithin(s, q, pr.reserve(s, q), done)
 }
 
 // reserve returns how many probes a probe leaves in the budget.
-func (p *policy) reserve(s *subConn, q question) float64 {
+func (pr *prober) reserve(s *subConn, q question) float64 {
 	if q == forLocal {
 		return -localOverdraft
 	}
-	if q == forStatus || p.proofWanted(s.ep) || s.ep.hasQuickWitness(s.ep.stuckSince(s.ep.Health())) {
+	if q == forStatus || pr.p.proof.wanted(s.ep) || s.ep.hasQuickWitness(s.ep.stuckSince(s.ep.Health())) {
 		return 0
 	}
 	return probeReserve
 }
 
 // askWithin is ask with the given reserve.
-func (p *policy) askWithin(s *subConn, q question, reserve float64, done func()) bool {
-	return p.send(s, q, func(now time.Time) bool { return p.budget.take(now, reserve) }, done)
+func (pr *prober) askWithin(s *subConn, q question, reserve float64, done func()) bool {
+	return pr.send(s, q, func(now time.Time) bool { return pr.budget.take(now, reserve) }, done)
 }
 
 // send is ask with another budget.
-func (p *policy) send(s *subConn, q question, take func(now time.Time) bool, done func()) bool {
-	p.mu.Lock()
+func (pr *prober) send(s *subConn, q question, take func(now time.Time) bool, done func()) bool {
+	pr.p.mu.Lock()
 	sc, ready := s.sc, s.ready.Load()
-	p.mu.Unlock()
-	now, prober := time.Now(), p.options().prober(q)
-	if !ready || prober == nil || !take(now) || !p.startTask() {
+	pr.p.mu.Unlock()
+	now, prober := time.Now(), pr.p.options().prober(q)
+	if !ready || prober == nil || !take(now) || !pr.startTask() {
 		return false
 	}
 	s.ask(q, now)
@@ -203,7 +211,7 @@ func (p *policy) send(s *subConn, q question, take func(now time.Time) bool, don
 		s.ep.askService(now)
 	}
 	go func() {
-		defer p.tasks.Done()
+		defer pr.tasks.Done()
 		if done != nil {
 			defer done()
 		}
@@ -212,20 +220,20 @@ func (p *policy) send(s *subConn, q question, take func(now time.Time) bool, don
 		}
 		ctx, cancel := context.WithTimeout(s.ep.life.Load(), probeTimeout)
 		defer cancel()
-		p.probe(ctx, s, sc, prober, now)
+		pr.probe(ctx, s, sc, prober, now)
 	}()
 	return true
 }
 
 // probe sends a probe and records its report.
-func (p *policy) probe(ctx context.Context, s *subConn, sc balancer.SubConn, prober health.Prober, sent time.Time) {
+func (pr *prober) probe(ctx context.Context, s *subConn, sc balancer.SubConn, prober health.Prober, sent time.Time) {
 	producer, done := sc.GetOrBuildProducer(probeConnBuilder{})
 	defer done()
-	prober.Probe(ctx, producer.(probeConn), func(r health.Report) { p.take(s, r, sent) })
+	prober.Probe(ctx, producer.(probeConn), func(r health.Report) { pr.take(s, r, sent) })
 }
 
 // take records the report of a probe that was sent at sent.
-func (p *policy) take(s *subConn, r health.Report, sent time.Time) {
+func (pr *prober) take(s *subConn, r health.Report, sent time.Time) {
 	now, ep := time.Now(), s.ep
 	s.heardAt(now)
 	if r.Info != nil {
@@ -236,10 +244,10 @@ func (p *policy) take(s *subConn, r health.Report, sent time.Time) {
 		ev.Detail = "probe"
 	}
 	if r.Kind == health.Served {
-		p.completed(s, sent, now)
+		pr.p.proof.completed(s, sent, now)
 		ep.ServedInTerm(r.Term, sent)
 		ep.serviceAsked.Store(nil)
-		late := s.class == Calls && now.Sub(sent) > p.late(ep, sent)
+		late := s.class == Calls && now.Sub(sent) > pr.late(ep, sent)
 		again := ep.late.Swap(late) || ep.State() == health.Slow
 		if late {
 			ev.Detail = "probe answered after " + now.Sub(sent).Round(time.Millisecond).String()
@@ -249,19 +257,19 @@ func (p *policy) take(s *subConn, r health.Report, sent time.Time) {
 			}
 		}
 	}
-	if ev.Kind == health.Served && p.onlyCallsAcquit(ep) {
+	if ev.Kind == health.Served && ep.onlyCallsAcquit() {
 		ev.Kind = health.Answered
 	}
-	p.note(ep, ev)
+	pr.p.note(ep, ev)
 	if ep.State() == health.Suspected {
-		p.publish() // it may serve local calls
+		pr.p.publish() // it may serve local calls
 	}
 	ep.signal()
 }
 
 // late returns the latency from which a probe's response is late, compared with other
 // endpoints that have completed work meanwhile.
-func (p *policy) late(ep *Endpoint, sent time.Time) time.Duration {
+func (pr *prober) late(ep *Endpoint, sent time.Time) time.Duration {
 	var sum time.Duration
 	n := 0
 	for _, other := range ep.others() {
@@ -302,7 +310,7 @@ func (e *Endpoint) stalledFor(now time.Time) time.Duration {
 // needsAnother reports whether another probe should follow soon: a Slow endpoint was
 // timely, or any other one was late.
 func (e *Endpoint) needsAnother() bool {
-	return (e.State() == health.Slow) != e.late.Load() && !e.policy.onlyCallsAcquit(e)
+	return (e.State() == health.Slow) != e.late.Load() && !e.onlyCallsAcquit()
 }
 
 // signal wakes the goroutine that waits for evidence about the endpoint.
@@ -316,12 +324,12 @@ func (e *Endpoint) signal() {
 // await waits until ready returns true, and reports whether it did within the time. It calls
 // ready upon new evidence and every watchInterval. It calls it every probeRound in longer waits, unless
 // in-flight work may have to be cut, and while an outage of all has just ended.
-func (p *policy) await(ep *Endpoint, wait time.Duration, ready func() bool) bool {
+func (pr *prober) await(ep *Endpoint, wait time.Duration, ready func() bool) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for !ready() {
 		interval := watchInterval
-		if wait > probeRound && !ep.mayBeCut() || p.hedgesFrom.After(time.Now()) {
+		if wait > probeRound && !ep.mayBeCut() || pr.p.reconnects.hedgesFrom.After(time.Now()) {
 			interval = probeRound
 		}
 		select {

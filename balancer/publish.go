@@ -3,13 +3,10 @@ package balancer
 import (
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/connectivity"
-
-	"github.com/quorate/quorate/health"
 )
 
 // publishPause is the pause between two pickers for each hundred endpoints: what a picker costs
@@ -36,10 +33,10 @@ func (p *policy) publish() {
 	}
 	p.nextPublish = now.Add(time.Duration(len(p.endpoints)/100) * publishPause)
 	improved, ejected := p.improved.Swap(false), p.ejected.Swap(false) // before the states are read
-	p.connectWantedLocked()
+	p.reconnects.connectWantedLocked()
 	k := &picker{p: p, connected: make([]*Endpoint, 0, len(p.endpoints))}
 	state, err := p.connectivityLocked()
-	p.noteOutageLocked()
+	p.reconnects.noteOutageLocked()
 	for _, ep := range p.endpoints {
 		if ep.conn(Calls).takesCalls() {
 			ep.place.Store(int64(len(k.connected)))
@@ -49,9 +46,9 @@ func (p *policy) publish() {
 	}
 	k.rank()
 	k.findDoubted()
-	k.unproven = p.awaitsProofLocked(k.fit[needWrite])
-	k.holdsStreams = p.holdsStreamsLocked(len(k.fit[needFull]) > 0 && k.fit[needFull][0].State().Usable(), now)
-	k.unseen = p.proofDue.IsZero() && p.canProbe()
+	k.unproven = p.proof.awaitedLocked(k.fit[needWrite])
+	k.holdsStreams = p.reconnects.holdsStreamsLocked(len(k.fit[needFull]) > 0 && k.fit[needFull][0].State().Usable(), now)
+	k.unseen = p.proof.due.IsZero() && p.prober.canProbe()
 	k.err = balancer.ErrNoSubConnAvailable
 	if state == connectivity.TransientFailure {
 		k.err = err
@@ -60,8 +57,8 @@ func (p *policy) publish() {
 		p.latest.Store(k)
 		p.cc.UpdateState(balancer.State{ConnectivityState: state, Picker: k})
 	}
-	if ejected && !p.turns.outage {
-		p.reconnectSoonLocked(needSpread)
+	if ejected && !p.reconnects.turns.outage {
+		p.reconnects.reconnectSoonLocked(needSpread)
 	}
 	if improved {
 		p.options().Monitor.NotifyImproved()
@@ -77,88 +74,24 @@ func (k *picker) refusesLike(was *picker) bool {
 	return len(k.connected)+len(was.connected) == 0 && k.err == was.err //nolint:errorlint // the same failure
 }
 
-// proofPatience is how long the first write of a client waits for an endpoint that has
-// completed work.
-const proofPatience = 500 * time.Millisecond
-
-// awaitsProofLocked reports whether writes wait: the best endpoints have no evidence yet, there
-// are several, and they can be probed.
-func (p *policy) awaitsProofLocked(fit []*Endpoint) bool {
-	if len(fit) == 0 || p.proven || !p.canProbe() {
-		return false
-	}
-	if rank(fit[0].State(), needWrite) != 0 || slices.ContainsFunc(fit, (*Endpoint).proven) {
-		p.proven = true
-		return false
-	}
-	return p.proofDue.IsZero() || time.Now().Before(p.proofDue)
-}
-
-// proofWanted reports whether there are writes and the endpoint has completed no work:
-// without a service probe it would never get a write.
-func (p *policy) proofWanted(ep *Endpoint) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return !p.proofDue.IsZero() && !ep.proven()
-}
-
-// completed records that the endpoint has completed work over the connection. Writes may wait for the first.
-func (p *policy) completed(s *subConn, start, end time.Time) {
-	first := s.ep.known().Latest() == 0
-	s.completed.Set(start)
-	s.ep.known().Completed(start, end)
-	if first {
-		p.publish()
-	}
-}
-
-// prove sends, for the first write, service probes to endpoints that may work and have
-// completed nothing yet. Endpoints that are not connected are probed once they are.
-func (p *policy) prove() {
-	p.mu.Lock()
-	asked := !p.proofDue.IsZero()
-	if !asked {
-		p.proofDue = time.Now().Add(proofPatience)
-		time.AfterFunc(proofPatience, p.publish)
-	}
-	p.mu.Unlock()
-	if asked {
-		return
-	}
-	for _, ep := range p.all() {
-		if rank(ep.State(), needWrite) == 0 && !ep.proven() {
-			p.askForProof(ep.conn(Calls))
-		}
-	}
-}
-
-// askForProof sends a service probe, unless another client of the process sent one within
-// proofPatience: the answer counts for all.
-func (p *policy) askForProof(s *subConn) {
-	now := time.Now()
-	if !s.ep.known().AskedSince(health.ForProof, now.Add(-proofPatience)) && p.ask(s, forService, nil) {
-		s.ep.known().Asked(health.ForProof, now)
-	}
-}
-
 // connectWantedLocked connects the endpoints that the strategy wants, in random order. In a
 // fixed order the streams of most clients would gather on the first endpoint, since
 // streams go to the first connection.
-func (p *policy) connectWantedLocked() {
+func (rc *reconnector) connectWantedLocked() {
 	wanted := make(map[*Endpoint]bool)
-	selective, isSelective := p.strategy().(Selective)
+	selective, isSelective := rc.p.strategy().(Selective)
 	if isSelective {
-		for _, ep := range selective.Wanted(p.endpoints) {
+		for _, ep := range selective.Wanted(rc.p.endpoints) {
 			wanted[ep] = true
 		}
 	}
 	var missing []*subConn
 	defer func() {
 		for _, n := range rand.Perm(len(missing)) {
-			p.openLocked(missing[n])
+			rc.p.openLocked(missing[n])
 		}
 	}()
-	for _, ep := range p.endpoints {
+	for _, ep := range rc.p.endpoints {
 		if !isSelective || wanted[ep] {
 			ep.unwanted.Store(false)
 			if s := ep.conn(Calls); s.sc == nil {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/quorate/quorate/health"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/connectivity"
@@ -61,6 +62,15 @@ func ConnectParams() grpc.ConnectParams {
 	}
 }
 
+// reconnector decides when connections are made again. The policy's lock guards it.
+type reconnector struct {
+	p           *policy
+	turns       turns
+	afterOutage afterOutage
+	// hedgesFrom is when calls may be hedged after an outage of all; read without the lock.
+	hedgesFrom health.Stamp
+}
+
 // turns spreads the attempts to connect while nothing is connected: one endpoint is tried at a
 // time, in turn, so n endpoints give n points in time at which the end of an outage is seen, for
 // as many attempts as n endpoints with a backoff each would make. The policy's lock guards it.
@@ -92,37 +102,37 @@ func pauseAfter(earlier, n int, limit time.Duration) time.Duration {
 
 // noteOutageLocked records whether there is a connection for calls. When the last one is lost, it is
 // tried again at once, and the other endpoints take their turns.
-func (p *policy) noteOutageLocked() {
+func (rc *reconnector) noteOutageLocked() {
 	now := time.Now()
-	if p.anyReadyLocked() || len(p.endpoints) == 0 {
-		if p.turns.outage {
-			p.endOutageLocked(now.Sub(p.turns.since), now)
+	if rc.anyReadyLocked() || len(rc.p.endpoints) == 0 {
+		if rc.turns.outage {
+			rc.endOutageLocked(now.Sub(rc.turns.since), now)
 		}
-		p.turns = turns{}
+		rc.turns = turns{}
 		return
 	}
-	if p.turns.outage {
+	if rc.turns.outage {
 		return
 	}
-	n := p.triedLocked()
-	p.turns = turns{outage: true, since: now}
-	p.turns.take(n, now)
-	for _, i := range rand.Perm(len(p.endpoints)) {
-		if s := p.endpoints[i].conn(Calls); s.waitsLocked(now) {
-			p.tryAtLocked(s, p.turns.take(n, now))
+	n := rc.triedLocked()
+	rc.turns = turns{outage: true, since: now}
+	rc.turns.take(n, now)
+	for _, i := range rand.Perm(len(rc.p.endpoints)) {
+		if s := rc.p.endpoints[i].conn(Calls); s.waitsLocked(now) {
+			rc.tryAtLocked(s, rc.turns.take(n, now))
 		}
 	}
 }
 
 // endOutageLocked spreads what follows an outage of the given length, and spares members that all clients return to: no
 // call is hedged for a while, as no member answers sooner, and few probes are left.
-func (p *policy) endOutageLocked(length time.Duration, now time.Time) {
-	p.afterOutage.begin(length, now)
-	time.AfterFunc(p.afterOutage.streams.Sub(now), p.publish)
-	time.AfterFunc(p.afterOutage.end.Sub(now), p.publish)
+func (rc *reconnector) endOutageLocked(length time.Duration, now time.Time) {
+	rc.afterOutage.begin(length, now)
+	time.AfterFunc(rc.afterOutage.streams.Sub(now), rc.p.publish)
+	time.AfterFunc(rc.afterOutage.end.Sub(now), rc.p.publish)
 	if length >= firstPause { // members have refused a second attempt
-		p.hedgesFrom.Set(p.afterOutage.end)
-		p.budget.keep(outageProbes, now)
+		rc.hedgesFrom.Set(rc.afterOutage.end)
+		rc.p.prober.budget.keep(outageProbes, now)
 	}
 }
 
@@ -145,8 +155,8 @@ func (a *afterOutage) begin(outage time.Duration, now time.Time) {
 
 // holdsStreamsLocked reports whether streams that need full service wait. Those that have waited for an endpoint
 // that serves begin within a part of the time that they have waited: all clients may see it at once.
-func (p *policy) holdsStreamsLocked(serves bool, now time.Time) bool {
-	a := &p.afterOutage
+func (rc *reconnector) holdsStreamsLocked(serves bool, now time.Time) bool {
+	a := &rc.afterOutage
 	switch {
 	case now.Before(a.streams):
 		return true
@@ -157,7 +167,7 @@ func (p *policy) holdsStreamsLocked(serves bool, now time.Time) bool {
 		a.waits = false
 		spread := rand.N(now.Sub(a.since)/waitShare + 1)
 		a.streams = now.Add(spread)
-		time.AfterFunc(spread, p.publish)
+		time.AfterFunc(spread, rc.p.publish)
 		return true
 	default:
 		return false
@@ -165,15 +175,15 @@ func (p *policy) holdsStreamsLocked(serves bool, now time.Time) bool {
 }
 
 // probesFrom returns when probes may be sent.
-func (p *policy) probesFrom() time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.afterOutage.probes
+func (rc *reconnector) probesFrom() time.Time {
+	rc.p.mu.Lock()
+	defer rc.p.mu.Unlock()
+	return rc.afterOutage.probes
 }
 
 // triedLocked returns the number of endpoints that are connected or tried, at least 1.
-func (p *policy) triedLocked() (n int) {
-	for _, ep := range p.endpoints {
+func (rc *reconnector) triedLocked() (n int) {
+	for _, ep := range rc.p.endpoints {
 		if ep.conn(Calls).sc != nil {
 			n++
 		}
@@ -182,8 +192,8 @@ func (p *policy) triedLocked() (n int) {
 }
 
 // anyReadyLocked reports whether there is a connection for calls.
-func (p *policy) anyReadyLocked() bool {
-	for _, ep := range p.endpoints {
+func (rc *reconnector) anyReadyLocked() bool {
+	for _, ep := range rc.p.endpoints {
 		if ep.conn(Calls).ready.Load() {
 			return true
 		}
@@ -192,8 +202,8 @@ func (p *policy) anyReadyLocked() bool {
 }
 
 // anyUsableLocked reports whether an endpoint that is connected serves calls of every kind.
-func (p *policy) anyUsableLocked() bool {
-	for _, ep := range p.endpoints {
+func (rc *reconnector) anyUsableLocked() bool {
+	for _, ep := range rc.p.endpoints {
 		if ep.Ready() && ep.State().Usable() {
 			return true
 		}
@@ -207,13 +217,13 @@ func (s *subConn) waitsLocked(now time.Time) bool {
 }
 
 // attemptFailedLocked sets when the next attempt is due.
-func (p *policy) attemptFailedLocked(s *subConn) {
+func (rc *reconnector) attemptFailedLocked(s *subConn) {
 	now := time.Now()
 	s.failures++
 	switch {
-	case s.class == Calls && p.turns.outage:
-		s.due = p.turns.take(p.triedLocked(), now)
-	case p.anyUsableLocked():
+	case s.class == Calls && rc.turns.outage:
+		s.due = rc.turns.take(rc.triedLocked(), now)
+	case rc.anyUsableLocked():
 		s.due = now.Add(pauseAfter(s.failures-1, 1, maxPause))
 	default:
 		s.due = now.Add(pauseAfter(s.failures-1, 1, maxOutagePause))
@@ -222,38 +232,38 @@ func (p *policy) attemptFailedLocked(s *subConn) {
 
 // reconnectLocked reestablishes a connection that was lost, or that gRPC's backoff allows to be tried
 // again. Connections of classes other than Calls are made on demand.
-func (p *policy) reconnectLocked(s *subConn) {
+func (rc *reconnector) reconnectLocked(s *subConn) {
 	switch {
 	case s.failures > 0:
-		p.tryAtLocked(s, s.due)
+		rc.tryAtLocked(s, s.due)
 	case s.class != Calls:
-	case p.anyReadyLocked():
-		p.tryAtLocked(s, time.Now().Add(rand.N(reconnectSpread)))
+	case rc.anyReadyLocked():
+		rc.tryAtLocked(s, time.Now().Add(rand.N(reconnectSpread)))
 	default:
-		p.connectLocked(s)
+		rc.p.connectLocked(s)
 	}
 }
 
 // tryAtLocked sets when the next attempt is due.
-func (p *policy) tryAtLocked(s *subConn, due time.Time) {
+func (rc *reconnector) tryAtLocked(s *subConn, due time.Time) {
 	s.due = due
 	if s.timer == nil {
-		s.timer = time.AfterFunc(time.Until(due), func() { p.tryDue(s) })
+		s.timer = time.AfterFunc(time.Until(due), func() { rc.tryDue(s) })
 		return
 	}
 	s.timer.Reset(time.Until(due))
 }
 
 // tryDue connects if an attempt is due and gRPC's backoff allows it.
-func (p *policy) tryDue(s *subConn) {
-	p.mu.Lock()
-	due := !p.closed && s.sc != nil && s.state == connectivity.Idle && !s.due.After(time.Now())
+func (rc *reconnector) tryDue(s *subConn) {
+	rc.p.mu.Lock()
+	due := !rc.p.closed && s.sc != nil && s.state == connectivity.Idle && !s.due.After(time.Now())
 	if due && s.class == Calls {
-		p.connectLocked(s)
+		rc.p.connectLocked(s)
 	}
-	p.mu.Unlock()
+	rc.p.mu.Unlock()
 	if due && s.class != Calls {
-		p.publish() // for the calls that wait for the connection
+		rc.p.publish() // for the calls that wait for the connection
 	}
 }
 
@@ -265,16 +275,16 @@ func (*policy) connectLocked(s *subConn) {
 
 // reconnectSoonLocked brings forward the attempts to connect that wait: each is made at a random time within
 // the given one, firstPause after the attempt before at the earliest.
-func (p *policy) reconnectSoonLocked(within time.Duration) {
+func (rc *reconnector) reconnectSoonLocked(within time.Duration) {
 	now := time.Now()
-	for _, ep := range p.endpoints {
+	for _, ep := range rc.p.endpoints {
 		for _, s := range ep.connections() {
 			due := now.Add(rand.N(within))
 			if earliest := s.attempted.Add(firstPause); earliest.After(due) {
 				due = earliest
 			}
 			if s.waitsLocked(now) && due.Before(s.due) {
-				p.tryAtLocked(s, due)
+				rc.tryAtLocked(s, due)
 			}
 		}
 	}
@@ -282,26 +292,26 @@ func (p *policy) reconnectSoonLocked(within time.Duration) {
 
 // expectLocked limits how long streams wait for a connection: after connectPatience they use
 // other endpoints, and the endpoint is suspected.
-func (p *policy) expectLocked(s *subConn) {
+func (rc *reconnector) expectLocked(s *subConn) {
 	sc, due := s.sc, time.Now().Add(connectPatience)
 	time.AfterFunc(connectPatience, func() {
 		now := time.Now()
-		if p.markSlow(s, sc, now.Sub(due)) {
-			p.publish()
-			p.suspect(s.ep, now, fmt.Sprintf("not connected within %v", connectPatience))
+		if rc.markSlow(s, sc, now.Sub(due)) {
+			rc.p.publish()
+			rc.p.prober.suspect(s.ep, now, fmt.Sprintf("not connected within %v", connectPatience))
 		}
 	})
 }
 
 // markSlow marks a connection that was not established in time.
-func (p *policy) markSlow(s *subConn, sc any, late time.Duration) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed || s.sc != sc || s.state != connectivity.Connecting || s.slow {
+func (rc *reconnector) markSlow(s *subConn, sc any, late time.Duration) bool {
+	rc.p.mu.Lock()
+	defer rc.p.mu.Unlock()
+	if rc.p.closed || s.sc != sc || s.state != connectivity.Connecting || s.slow {
 		return false
 	}
 	if late > starved {
-		p.expectLocked(s) // the connection may be ready, but unread
+		rc.expectLocked(s) // the connection may be ready, but unread
 		return false
 	}
 	s.slow = true

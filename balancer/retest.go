@@ -36,8 +36,8 @@ func isEjectedByCalls(st *health.Status) bool {
 }
 
 // onlyCallsAcquit reports whether an answered probe proves nothing.
-func (p *policy) onlyCallsAcquit(ep *Endpoint) bool {
-	return p.options().errorsEject() && isEjectedByCalls(ep.Health())
+func (e *Endpoint) onlyCallsAcquit() bool {
+	return e.policy.options().errorsEject() && isEjectedByCalls(e.Health())
 }
 
 // isRetested reports whether calls test endpoints in a state. A server that says that it does not

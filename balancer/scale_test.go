@@ -72,7 +72,7 @@ func (c *manyConn) connectAll(p *policy) {
 		listen(balancer.SubConnState{ConnectivityState: connectivity.Ready})
 	}
 	for _, ep := range p.all() {
-		p.completed(ep.conn(Calls), time.Now(), time.Now().Add(time.Millisecond))
+		p.proof.completed(ep.conn(Calls), time.Now(), time.Now().Add(time.Millisecond))
 		p.note(ep, health.Evidence{Kind: health.Served, At: time.Now()})
 	}
 	for _, ep := range p.all() {

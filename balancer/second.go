@@ -48,8 +48,8 @@ type trial struct {
 
 // trySecond makes a second connection beside one that is silent, unless it is too early for one,
 // and reports whether that took the place of the silent one.
-func (p *policy) trySecond(old *subConn, now time.Time) bool {
-	t := &trial{p: p, old: old, second: &subConn{ep: old.ep, class: old.class, onTrial: true}, before: old.conn.backlog()}
+func (ck *checker) trySecond(old *subConn, now time.Time) bool {
+	t := &trial{p: ck.p, old: old, second: &subConn{ep: old.ep, class: old.class, onTrial: true}, before: old.conn.backlog()}
 	if !t.begin(now) {
 		return false
 	}
@@ -66,14 +66,14 @@ func (t *trial) begin(now time.Time) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	due := p.seconds.due
-	if p.seconds.latest == t.old.ep && len(p.endpoints) > 1 {
+	due := p.checks.seconds.due
+	if p.checks.seconds.latest == t.old.ep && len(p.endpoints) > 1 {
 		due = due.Add(2 * probeRound) // the turn of another one
 	}
-	if p.closed || p.seconds.running || now.Before(due) || t.old.ep.conn(t.old.class) != t.old {
+	if p.closed || p.checks.seconds.running || now.Before(due) || t.old.ep.conn(t.old.class) != t.old {
 		return false
 	}
-	p.seconds.running, p.seconds.latest = true, t.old.ep
+	p.checks.seconds.running, p.checks.seconds.latest = true, t.old.ep
 	p.openLocked(t.second)
 	return true
 }
@@ -93,7 +93,7 @@ func (t *trial) end(replaced bool) {
 		pause += rand.N(pause/2 + 1)
 	}
 	t.p.mu.Lock()
-	t.p.seconds.running, t.p.seconds.due = false, now.Add(pause)
+	t.p.checks.seconds.running, t.p.checks.seconds.due = false, now.Add(pause)
 	if !replaced {
 		t.second.shutLocked()
 	}
@@ -106,7 +106,7 @@ func (t *trial) end(replaced bool) {
 // over reports whether the old connection has been heard or lost, or another one of the client has been heard.
 func (t *trial) over() bool {
 	now := time.Now()
-	return t.old.unanswered(&t.old.asked, now) == 0 || !t.old.ready.Load() || !t.p.isCutOff(t.old, now)
+	return t.old.unanswered(&t.old.asked, now) == 0 || !t.old.ready.Load() || !t.p.checks.isCutOff(t.old, now)
 }
 
 // connects waits for the second connection. A frozen server accepts one and says nothing, so what
@@ -130,18 +130,18 @@ func (t *trial) patience() time.Duration {
 }
 
 // untilSecond returns how long it is until another second connection may be tried.
-func (p *policy) untilSecond(now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.seconds.running {
+func (ck *checker) untilSecond(now time.Time) time.Duration {
+	ck.p.mu.Lock()
+	defer ck.p.mu.Unlock()
+	if ck.seconds.running {
 		return 2 * probeRound
 	}
-	return p.seconds.due.Sub(now)
+	return ck.seconds.due.Sub(now)
 }
 
 // await is policy.await that looks often.
 func (t *trial) await(wait time.Duration, ready func() bool) bool {
-	for due := time.Now().Add(wait); !t.p.await(t.old.ep, min(time.Until(due), probeRound), ready); {
+	for due := time.Now().Add(wait); !t.p.prober.await(t.old.ep, min(time.Until(due), probeRound), ready); {
 		if t.old.ep.removed() || !time.Now().Before(due) {
 			return false
 		}
@@ -152,7 +152,7 @@ func (t *trial) await(wait time.Duration, ready func() bool) bool {
 // ask asks a connection for a sign of life. The budget of such questions is that of second connections: there
 // are three for each that a server accepts.
 func (t *trial) ask(s *subConn) bool {
-	return t.p.send(s, forLiveness, func(time.Time) bool { return true }, nil)
+	return t.p.prober.send(s, forLiveness, func(time.Time) bool { return true }, nil)
 }
 
 // answers asks the old connection, and after it the second one, which must answer while the old one
@@ -196,22 +196,22 @@ func (t *trial) replace() bool {
 	taken, sc := p.takeReadyLocked(t.second), t.second.sc
 	p.mu.Unlock()
 	p.changedBy(t.second, sc, taken)
-	p.connected(t.second)
+	p.prober.connected(t.second)
 	if old.cutAllButWrites(reason); len(ep.inflight.callsOn(old)) > 0 {
-		p.closeUnheard(time.Now(), recovery(silent), []*subConn{old})
+		p.checks.closeUnheard(time.Now(), recovery(silent), []*subConn{old})
 	} else {
 		old.conn.close()
 	}
 	p.options().Events.Closed(ep, reason)
-	p.leaveSilent(silent)
+	p.checks.leaveSilent(silent)
 	return true
 }
 
 // leaveSilent ends reads and streams on connections that have left a question unanswered, and checks
 // others that were not heard for as long: what has made one connection fail may have made others fail.
-func (p *policy) leaveSilent(silent time.Duration) {
+func (ck *checker) leaveSilent(silent time.Duration) {
 	now := time.Now()
-	for _, ep := range p.all() {
+	for _, ep := range ck.p.all() {
 		for _, s := range ep.connections() {
 			if !s.ready.Load() || s.heard.Since(now) < silent {
 				continue
@@ -220,7 +220,7 @@ func (p *policy) leaveSilent(silent time.Duration) {
 				s.cutAllButWrites(unusable(ep, "another connection serves"))
 			}
 			if s.carries() {
-				p.check(s)
+				ck.check(s)
 			}
 		}
 	}

@@ -6,7 +6,7 @@ import "github.com/quorate/quorate/health"
 // change of its state. A client that does not probe finds nothing out, and shares nothing.
 func (p *policy) joinLocked(s *subConn) health.Change {
 	o, ep := p.options(), s.ep
-	if ep.joined.Load() || o.Shared == nil || o.ShareKey == nil || !s.conn.known() || !p.canProbe() {
+	if ep.joined.Load() || o.Shared == nil || o.ShareKey == nil || !s.conn.known() || !p.prober.canProbe() {
 		return health.Change{}
 	}
 	key := o.ShareKey(ep.addresses[0])

@@ -71,7 +71,7 @@ func (a *Attempt) Heard() {
 	s.pace.Observe(now)
 	s.conn.heardAt(now)
 	if ep.State() != health.Serving {
-		ep.policy.readmitUnprobed(ep, now, "a stream goes on")
+		ep.policy.prober.readmitUnprobed(ep, now, "a stream goes on")
 	}
 	if s.moves() && s.conn.class == Calls {
 		s.weigh(now)

@@ -157,7 +157,7 @@ func (p *policy) connChanged(s *subConn, sc balancer.SubConn, st balancer.SubCon
 	}
 	p.changedBy(s, sc, taken)
 	if taken.state == connectivity.Ready {
-		p.connected(s)
+		p.prober.connected(s)
 	} else if s.class != Bulk {
 		s.moveStreams()
 	}
@@ -172,7 +172,7 @@ func (p *policy) changedBy(s *subConn, sc balancer.SubConn, taken takenState) {
 		p.note(s.ep, taken.evidence)
 	}
 	if taken.state == connectivity.Ready && s.class == Calls {
-		p.watchHealth(s, sc) // its first report publishes
+		s.watchHealth(sc) // its first report publishes
 	} else {
 		p.publish()
 	}
@@ -214,14 +214,14 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 		s.disconnectedLocked()
 		s.err = st.ConnectionError
 		s.failing.Store(true)
-		p.attemptFailedLocked(s)
+		p.reconnects.attemptFailedLocked(s)
 		t.evidence = health.Evidence{Kind: health.ConnectFailed, Err: st.ConnectionError, Detail: "connect"}
 	case connectivity.Idle:
 		s.disconnectedLocked()
 		if was == connectivity.Ready {
 			t.evidence = health.Evidence{Kind: health.Disconnected, Detail: "connection lost"}
 		}
-		p.reconnectLocked(s)
+		p.reconnects.reconnectLocked(s)
 	default:
 	}
 	if s.class != Calls || s.state != connectivity.Ready && s.ep.known().Connections() > 0 {
@@ -246,9 +246,9 @@ func (p *policy) takeReadyLocked(s *subConn) takenState {
 	s.unhealthy = nil
 	s.ready.Store(true)
 	s.made.Add(1)
-	if s.failing.Swap(false) || p.turns.outage {
-		p.noteOutageLocked()
-		p.reconnectSoonLocked(reconnectSpread) // the fault that affected s, and perhaps others, is over
+	if s.failing.Swap(false) || p.reconnects.turns.outage {
+		p.reconnects.noteOutageLocked()
+		p.reconnects.reconnectSoonLocked(reconnectSpread) // the fault that affected s, and perhaps others, is over
 	}
 	s.failures, s.due, s.err = 0, time.Time{}, nil
 	s.forget()

@@ -81,12 +81,12 @@ func TestLateTimerDoesNotFindAConnectionSlow(t *testing.T) {
 		defer p.stop()
 		s := newSubConn()
 		s.sc, s.state = sc, connectivity.Connecting
-		assert.False(t, p.markSlow(s, sc, starved+1))
+		assert.False(t, p.reconnects.markSlow(s, sc, starved+1))
 		assert.False(t, s.slow)
-		assert.False(t, p.markSlow(s, new(struct{ balancer.SubConn }), 0), "the call has ended")
-		assert.True(t, p.markSlow(s, sc, starved))
+		assert.False(t, p.reconnects.markSlow(s, new(struct{ balancer.SubConn }), 0), "the call has ended")
+		assert.True(t, p.reconnects.markSlow(s, sc, starved))
 		assert.True(t, s.slow)
-		assert.False(t, p.markSlow(s, sc, starved), "once")
+		assert.False(t, p.reconnects.markSlow(s, sc, starved), "once")
 		p.mu.Lock()
 		p.closed = true
 		p.mu.Unlock()

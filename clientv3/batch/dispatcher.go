@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"runtime"
-	"slices"
 	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/retry"
@@ -44,6 +40,8 @@ const (
 	// refusedFor is how long a write is sent alone whose key or lease was refused. At most maxRefused of them are known.
 	refusedFor = time.Second
 	maxRefused = 1024
+	// afterLast is the time between the last deadline of the callers of a batch and its own.
+	afterLast = 100 * time.Millisecond
 	// maxResponseBytes bounds the response that is expected to a batch, by what earlier
 	// ones had.
 	maxResponseBytes = 4 << 20
@@ -121,14 +119,6 @@ const (
 	alone                   // send the operation: it was not executed
 	ownTurn                 // the same; it counts as in flight already
 )
-
-// batch is an RPC that calls share.
-type batch struct {
-	calls   []*call
-	ctx     context.Context
-	cancel  context.CancelFunc
-	callers int // callers that wait for it; guarded by dispatcher.mu
-}
 
 func newDispatcher(kv clientv3.KV, cfg Config, kind kind) *dispatcher {
 	d := &dispatcher{
@@ -359,106 +349,5 @@ func (d *dispatcher) startLocked(b *batch) {
 			c.batch = b
 		}
 		go d.run(b, b.callers)
-	}
-}
-
-// open returns the context of a batch. It ends with the last deadline of its callers, if all have one: until then
-// a group is tried again while the cluster refuses it, as each of its writes would be.
-func (b *batch) open() (context.Context, context.CancelFunc) {
-	var last time.Time
-	for _, c := range b.calls {
-		if c.until.IsZero() {
-			return context.WithCancel(context.Background())
-		}
-		if c.until.After(last) {
-			last = c.until
-		}
-	}
-	return context.WithDeadline(context.Background(), last)
-}
-
-// takeLocked takes the next batch out of the queue. No call can join it from here on,
-// and it is sent from here on.
-func (d *dispatcher) takeLocked() *batch {
-	ops := d.opsLocked()
-	b := &batch{calls: make([]*call, 0, min(ops, len(d.queue)))}
-	taken, bytes := 0, 0
-	for _, c := range d.queue {
-		if c.callers > 0 {
-			full := len(b.calls) == ops || len(b.calls) > 0 && bytes+c.bytes > d.maxBytes
-			if full {
-				break
-			}
-			delete(d.waiting, c.id)
-			b.calls = append(b.calls, c)
-			b.callers += c.callers
-			bytes += c.bytes
-		}
-		d.queued -= c.bytes
-		taken++
-	}
-	d.queue = slices.Delete(d.queue, 0, taken)
-	return b
-}
-
-// run sends a batch and passes the results to its callers. The batch counts as callers calls in flight.
-func (d *dispatcher) run(b *batch, callers int) {
-	began := time.Now()
-	responses, err := b.do(d.kv)
-	took := time.Since(began)
-	b.cancel()
-	d.mu.Lock()
-	d.learnLocked(b, responses, err)
-	switch {
-	case d.kind == grouped && isDefinite(err):
-		d.counted.refused++
-		d.divideLocked(b)
-	case d.kind == joined && err != nil:
-		d.counted.refused++
-		b.end(alone, nil, nil)
-	default:
-		b.end(answered, responses, err)
-	}
-	d.mu.Unlock()
-
-	for range yields {
-		runtime.Gosched()
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.endedLocked(callers, took)
-}
-
-// end ends the calls of a batch.
-func (b *batch) end(end end, responses []clientv3.OpResponse, err error) {
-	for i, c := range b.calls {
-		c.end, c.err = end, err
-		if responses != nil {
-			c.resp, c.shared = responses[i], c.callers > 1
-		}
-		close(c.done)
-	}
-}
-
-// divideLocked sends the writes of a refused group again, in parts.
-func (d *dispatcher) divideLocked(b *batch) {
-	left := slices.DeleteFunc(b.calls, func(c *call) bool { return c.callers == 0 })
-	for part := range slices.Chunk(left, max((len(left)+parts-1)/parts, 1)) {
-		d.startLocked(&batch{calls: part, callers: len(part)})
-	}
-}
-
-// learnLocked adapts the bounds to the result of a batch.
-func (d *dispatcher) learnLocked(b *batch, responses []clientv3.OpResponse, err error) {
-	n := len(b.calls)
-	switch {
-	case err == nil && d.kind == joined:
-		d.perRead = max(sizeOf(responses)/n, d.perRead-d.perRead/8)
-	case errors.Is(err, rpctypes.ErrTooManyOps):
-		d.maxOps = min(d.maxOps, max(n/2, 1))
-	case errors.Is(err, rpctypes.ErrRequestTooLarge):
-		d.maxBytes = min(d.maxBytes, b.bytes()/2)
-	case d.kind == joined && status.Code(err) == codes.ResourceExhausted: // the response is too large to be received
-		d.perRead = max(d.perRead, 2*maxResponseBytes/n)
 	}
 }

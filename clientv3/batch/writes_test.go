@@ -229,7 +229,7 @@ func TestAnOverloadedServerGetsGroups(t *testing.T) {
 	}
 }
 
-// TestAGroupIsTriedAsLongAsItsWrites has a group end with the last deadline, and only if all have one.
+// TestAGroupIsTriedAsLongAsItsWrites has a group end after the last deadline, and only if all have one.
 func TestAGroupIsTriedAsLongAsItsWrites(t *testing.T) {
 	whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -243,7 +243,7 @@ func TestAGroupIsTriedAsLongAsItsWrites(t *testing.T) {
 		group := s.next(t)
 		until, ok := group.ctx.Deadline()
 		require.True(t, ok)
-		require.Equal(t, last, until)
+		require.True(t, until.After(last), "the caller's own context ends first")
 		put(long, kv, "c", "")
 		put(t.Context(), kv, "d", "")
 		group.answer()

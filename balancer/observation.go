@@ -1,0 +1,144 @@
+package balancer
+
+import (
+	"time"
+
+	"github.com/quorate/quorate/health"
+)
+
+// backlogs returns what waits to be sent on each connection.
+func (i *investigation) backlogs() (b [classes]backlog) {
+	for class, s := range i.ep.connections() {
+		b[class] = s.conn.backlog()
+	}
+	return b
+}
+
+// evaluate acts on the result of a round. before is the backlog at the start of the
+// round.
+func (i *investigation) evaluate(now time.Time, before [classes]backlog) {
+	o := i.observe(now, before)
+	switch evaluate(o) {
+	case dead:
+		i.p.note(i.ep, health.Evidence{Kind: health.Unresponsive, At: now, Detail: "no sign of life for " + o.silent.Round(time.Millisecond).String()})
+		i.closeSilent(now, deadAfter, before, i.p.checks.closeLater)
+		return
+	case stalled:
+		i.p.note(i.ep, health.Evidence{Kind: health.Stalled, At: now, Detail: "alive, and nothing completed for " + o.stalled.Round(time.Millisecond).String()})
+	case silent:
+		i.leaveSilent(now)
+	case undecided:
+		for _, s := range i.ep.connections() {
+			if s.ready.Load() && s.silentFor(now) >= deadAfter {
+				i.p.checks.check(s)
+			}
+		}
+	}
+	if o.silent == 0 || o.busy {
+		// The server is alive. Only unresponsive connections are closed.
+		i.closeSilent(now, deadAfter+i.ep.tolerance(), before, i.p.checks.closeSilent)
+	}
+}
+
+// leaveSilent ends reads and streams on the endpoint's silent connections. They go on elsewhere.
+func (i *investigation) leaveSilent(now time.Time) {
+	for _, s := range i.ep.connections() {
+		if s.ready.Load() && s.silentFor(now) >= deadAfter {
+			s.cutAllButWrites(unusable(i.ep, "others serve"))
+		}
+	}
+}
+
+// isBusy reports whether a large message is in transit on the connection. before is the
+// backlog at the start of the round.
+func (s *subConn) isBusy(now time.Time, before backlog) bool {
+	return s.conn.receiving(now) || s.conn.backlog().movedSince(before)
+}
+
+// observe builds the observation of the round.
+func (i *investigation) observe(now time.Time, before [classes]backlog) observation {
+	ep := i.ep
+	o := observation{stalled: ep.stalledFor(now), own: ep.usualLatency()}
+	alive := false // over another connection
+	for _, s := range ep.connections() {
+		switch {
+		case !s.ready.Load():
+		case s.isBusy(now, before[s.class]):
+			alive = true
+			o.busy = o.busy || s.class == Calls // the service probe queues there
+		default:
+			o.silent = max(o.silent, s.silentFor(now))
+		}
+	}
+	if alive || ep.known().AliveSince(now.Add(-o.silent)) {
+		o.silent = 0
+	}
+	asked := now.Add(-max(o.stalled, o.silent))
+	for _, other := range ep.others() {
+		if took := other.known().Latest(); other.isWitness(asked) && (o.others == 0 || took < o.others) {
+			o.others = took
+		}
+	}
+	i.watchOthers(now)
+	o.othersAlive, o.othersServe = sinceOf(i.othersAlive, now), sinceOf(i.othersServe, now)
+	return o
+}
+
+// sinceOf returns how long ago t was, 0 for the zero time.
+func sinceOf(t, now time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return now.Sub(t)
+}
+
+// watchOthers records since when other endpoints have answered what this one has not.
+// Only a duration is evidence: after an outage of all endpoints, one is always the first
+// to recover.
+func (i *investigation) watchOthers(now time.Time) {
+	silent, stalled := time.Duration(0), i.ep.stalledFor(now)
+	for _, s := range i.ep.connections() {
+		unanswered := s.unanswered(&s.asked, now)
+		s.alive = first(s.alive, unanswered > 0 && i.ep.known().AliveSince(now.Add(-unanswered)), now)
+		silent = max(silent, unanswered)
+	}
+	alive, serve := false, false
+	for _, other := range i.ep.others() {
+		alive = alive || silent > 0 && other.isWitness(now.Add(-silent))
+		serve = serve || stalled > 0 && other.isWitness(now.Add(-stalled))
+	}
+	if i.othersServe.IsZero() && serve && stalled >= stallAfter {
+		i.found, serve = true, false // no endpoint served until now
+		i.askAnew()
+	}
+	i.othersAlive, i.othersServe = first(i.othersAlive, alive, now), first(i.othersServe, serve, now)
+}
+
+// first returns since when something is true.
+func first(since time.Time, isTrue bool, now time.Time) time.Time {
+	switch {
+	case !isTrue:
+		return time.Time{}
+	case since.IsZero():
+		return now
+	default:
+		return since
+	}
+}
+
+// closeSilent closes the endpoint's connections that have been silent for that long and are
+// not busy, once they have had time to recover since the endpoint or another one gave a sign
+// of life.
+func (i *investigation) closeSilent(now time.Time, silence time.Duration, before [classes]backlog, end func(...*subConn)) {
+	var dead []*subConn
+	for _, s := range i.ep.connections() {
+		silent := s.silentFor(now)
+		alive := max(sinceOf(i.othersAlive, now), sinceOf(s.alive, now))
+		if s.ready.Load() && silent >= silence && alive >= recovery(silent) && !s.isBusy(now, before[s.class]) {
+			dead = append(dead, s)
+		}
+	}
+	if len(dead) > 0 {
+		end(dead...)
+	}
+}

@@ -1,0 +1,80 @@
+package balancer
+
+import (
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/health"
+)
+
+// proofPatience is how long the first write of a client waits for an endpoint that has
+// completed work.
+const proofPatience = 500 * time.Millisecond
+
+// proof is what a client has seen of the service of its endpoints. The first write waits for it, because an
+// endpoint that is connected need not serve. The policy's lock guards it.
+type proof struct {
+	p      *policy
+	due    time.Time // until when writes wait, zero before the first
+	proven bool      // an endpoint has shown that it serves
+}
+
+// awaitedLocked reports whether writes wait: the best endpoints have no evidence yet, there
+// are several, and they can be probed.
+func (pf *proof) awaitedLocked(fit []*Endpoint) bool {
+	if len(fit) == 0 || pf.proven || !pf.p.prober.canProbe() {
+		return false
+	}
+	if rank(fit[0].State(), needWrite) != 0 || slices.ContainsFunc(fit, (*Endpoint).proven) {
+		pf.proven = true
+		return false
+	}
+	return pf.due.IsZero() || time.Now().Before(pf.due)
+}
+
+// wanted reports whether there are writes and the endpoint has completed no work:
+// without a service probe it would never get a write.
+func (pf *proof) wanted(ep *Endpoint) bool {
+	pf.p.mu.Lock()
+	defer pf.p.mu.Unlock()
+	return !pf.due.IsZero() && !ep.proven()
+}
+
+// completed records that the endpoint has completed work over the connection. Writes may wait for the first.
+func (pf *proof) completed(s *subConn, start, end time.Time) {
+	first := s.ep.known().Latest() == 0
+	s.completed.Set(start)
+	s.ep.known().Completed(start, end)
+	if first {
+		pf.p.publish()
+	}
+}
+
+// prove sends, for the first write, service probes to endpoints that may work and have
+// completed nothing yet. Endpoints that are not connected are probed once they are.
+func (pf *proof) prove() {
+	pf.p.mu.Lock()
+	asked := !pf.due.IsZero()
+	if !asked {
+		pf.due = time.Now().Add(proofPatience)
+		time.AfterFunc(proofPatience, pf.p.publish)
+	}
+	pf.p.mu.Unlock()
+	if asked {
+		return
+	}
+	for _, ep := range pf.p.all() {
+		if rank(ep.State(), needWrite) == 0 && !ep.proven() {
+			pf.ask(ep.conn(Calls))
+		}
+	}
+}
+
+// ask sends a service probe, unless another client of the process sent one within
+// proofPatience: the answer counts for all.
+func (pf *proof) ask(s *subConn) {
+	now := time.Now()
+	if !s.ep.known().AskedSince(health.ForProof, now.Add(-proofPatience)) && pf.p.prober.ask(s, forService, nil) {
+		s.ep.known().Asked(health.ForProof, now)
+	}
+}

@@ -1,0 +1,124 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/clientv3"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// batch is an RPC that calls share.
+type batch struct {
+	calls   []*call
+	ctx     context.Context
+	cancel  context.CancelFunc
+	callers int // callers that wait for it; guarded by dispatcher.mu
+}
+
+// open returns the context of a batch. It ends soon after the last deadline of its callers, if all have one: until
+// then a group is tried again while the cluster refuses it, as each of its writes would be. It ends at once when the
+// last caller leaves; each leaves with the error of its own context.
+func (b *batch) open() (context.Context, context.CancelFunc) {
+	var last time.Time
+	for _, c := range b.calls {
+		if c.until.IsZero() {
+			return context.WithCancel(context.Background())
+		}
+		if c.until.After(last) {
+			last = c.until
+		}
+	}
+	return context.WithDeadline(context.Background(), last.Add(afterLast))
+}
+
+// takeLocked takes the next batch out of the queue. No call can join it from here on,
+// and it is sent from here on.
+func (d *dispatcher) takeLocked() *batch {
+	ops := d.opsLocked()
+	b := &batch{calls: make([]*call, 0, min(ops, len(d.queue)))}
+	taken, bytes := 0, 0
+	for _, c := range d.queue {
+		if c.callers > 0 {
+			full := len(b.calls) == ops || len(b.calls) > 0 && bytes+c.bytes > d.maxBytes
+			if full {
+				break
+			}
+			delete(d.waiting, c.id)
+			b.calls = append(b.calls, c)
+			b.callers += c.callers
+			bytes += c.bytes
+		}
+		d.queued -= c.bytes
+		taken++
+	}
+	d.queue = slices.Delete(d.queue, 0, taken)
+	return b
+}
+
+// run sends a batch and passes the results to its callers. The batch counts as callers calls in flight.
+func (d *dispatcher) run(b *batch, callers int) {
+	began := time.Now()
+	responses, err := b.do(d.kv)
+	took := time.Since(began)
+	b.cancel()
+	d.mu.Lock()
+	d.learnLocked(b, responses, err)
+	switch {
+	case d.kind == grouped && isDefinite(err):
+		d.counted.refused++
+		d.divideLocked(b)
+	case d.kind == joined && err != nil:
+		d.counted.refused++
+		b.end(alone, nil, nil)
+	default:
+		b.end(answered, responses, err)
+	}
+	d.mu.Unlock()
+
+	for range yields {
+		runtime.Gosched()
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.endedLocked(callers, took)
+}
+
+// end ends the calls of a batch.
+func (b *batch) end(end end, responses []clientv3.OpResponse, err error) {
+	for i, c := range b.calls {
+		c.end, c.err = end, err
+		if responses != nil {
+			c.resp, c.shared = responses[i], c.callers > 1
+		}
+		close(c.done)
+	}
+}
+
+// divideLocked sends the writes of a refused group again, in parts.
+func (d *dispatcher) divideLocked(b *batch) {
+	left := slices.DeleteFunc(b.calls, func(c *call) bool { return c.callers == 0 })
+	for part := range slices.Chunk(left, max((len(left)+parts-1)/parts, 1)) {
+		d.startLocked(&batch{calls: part, callers: len(part)})
+	}
+}
+
+// learnLocked adapts the bounds to the result of a batch.
+func (d *dispatcher) learnLocked(b *batch, responses []clientv3.OpResponse, err error) {
+	n := len(b.calls)
+	switch {
+	case err == nil && d.kind == joined:
+		d.perRead = max(sizeOf(responses)/n, d.perRead-d.perRead/8)
+	case errors.Is(err, rpctypes.ErrTooManyOps):
+		d.maxOps = min(d.maxOps, max(n/2, 1))
+	case errors.Is(err, rpctypes.ErrRequestTooLarge):
+		d.maxBytes = min(d.maxBytes, b.bytes()/2)
+	case d.kind == joined && status.Code(err) == codes.ResourceExhausted: // the response is too large to be received
+		d.perRead = max(d.perRead, 2*maxResponseBytes/n)
+	}
+}
