@@ -138,8 +138,7 @@ servers-short: ## the same on the servers that CI runs, and quorate doctor on ki
 	go run ./lab/servers/matrix -short
 	QUORATE_KINE=1 go test -count=1 -run '^TestKine$$' ./cmd/quorate/internal/doctor
 
-keepalive-test: ## accepted pairs draw no GOAWAY in three idle minutes, over real TCP and on a real etcd; six minutes
-	go test ./keepalive -count=1 -v -run '^TestIdleOverTCP$$' -idle 3m
+keepalive-test: ## accepted pairs draw no GOAWAY in three idle minutes on a real etcd
 	go test -tags experiment ./lab/integration/keepalive -count=1 -v -run '^TestIdleOnEtcd$$' -idle 3m
 
 fuzz-endpoint: ## one fuzz target for half a minute

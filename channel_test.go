@@ -54,7 +54,7 @@ type backend struct {
 	// awayUntil is until when dials are refused, nil for none.
 	awayUntil atomic.Pointer[time.Time]
 
-	accepted, checks atomic.Int64 // connections and health checks
+	accepted atomic.Int64 // connections
 }
 
 // back ends what pauses calls.
@@ -182,12 +182,7 @@ func serve(t *testing.T, connect func(target string, names resolver.Builder, dia
 	for i := range backends {
 		b := &backend{dialed: make(chan net.Conn), closed: make(chan struct{}), health: grpchealth.NewServer()}
 		backends[i], byName["10.0.0."+strconv.Itoa(i+1)+":80"] = b, b
-		s := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-			if info.FullMethod == healthpb.Health_Check_FullMethodName {
-				b.checks.Add(1)
-			}
-			return handle(ctx, req)
-		}))
+		s := grpc.NewServer()
 		testgrpc.RegisterTestServiceServer(s, b)
 		healthpb.RegisterHealthServer(s, b.health)
 		servers = append(servers, s)
@@ -224,6 +219,18 @@ type closer interface {
 	Close() error
 }
 
+// reads and writes return a call of a method that may be repeated, and of one that may not.
+func reads(client testgrpc.TestServiceClient) func(context.Context) error {
+	return func(ctx context.Context) error { _, err := client.EmptyCall(ctx, &testgrpc.Empty{}); return err }
+}
+
+func writes(client testgrpc.TestServiceClient) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := client.UnaryCall(ctx, &testgrpc.SimpleRequest{})
+		return err
+	}
+}
+
 // load makes calls of a kind from several callers, each with a deadline of 8 s, for the given
 // time. It returns how long the slowest took, and the errors.
 func load(t *testing.T, callers int, length time.Duration, call func(context.Context) error) (slowest time.Duration, failed []error) {
@@ -258,13 +265,7 @@ func load(t *testing.T, callers int, length time.Duration, call func(context.Con
 func TestAFrozenBackendHoldsNoCall(t *testing.T) {
 	channel := quorate.Channel{Calls: keepalive.Calls{Repeatable: []string{emptyCall}, Once: []string{unaryCall}}}
 	for name, connect := range map[string]func(string, resolver.Builder, grpc.DialOption) (closer, error){
-		"grpc": func(target string, names resolver.Builder, dialer grpc.DialOption) (closer, error) {
-			c := channel
-			c.TransportCredentials, c.Resolvers = insecure.NewCredentials(), []resolver.Builder{names}
-			options, err := c.DialOptions()
-			require.NoError(t, err)
-			return grpc.NewClient(target, append(options, dialer)...)
-		},
+		"grpc": over(t, channel),
 		"grpcpool": func(target string, names resolver.Builder, dialer grpc.DialOption) (closer, error) {
 			c := channel
 			c.Resolvers = []resolver.Builder{names}
@@ -277,11 +278,8 @@ func TestAFrozenBackendHoldsNoCall(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				backends, client, stop := serve(t, connect)
 				defer stop()
-				read := func(ctx context.Context) error { _, err := client.EmptyCall(ctx, &testgrpc.Empty{}); return err }
-				write := func(ctx context.Context) error {
-					_, err := client.UnaryCall(ctx, &testgrpc.SimpleRequest{})
-					return err
-				}
+				read := reads(client)
+				write := writes(client)
 				load(t, 4, 2*time.Second, read)
 				load(t, 4, 2*time.Second, write)
 				time.AfterFunc(time.Second, backends[0].freeze)
@@ -351,15 +349,10 @@ func (o *observer) HedgeWon(e observe.Hedge)  { o.note(func() { o.won = append(o
 func TestAChannelIsObserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &observer{picks: make(map[string]int)}
-		backends, client, stop := serve(t, func(target string, names resolver.Builder, dialer grpc.DialOption) (closer, error) {
-			options, err := quorate.Channel{
-				TransportCredentials: insecure.NewCredentials(), Resolvers: []resolver.Builder{names}, Observer: o,
-				Calls: keepalive.Calls{Repeatable: []string{emptyCall}},
-			}.DialOptions()
-			require.NoError(t, err)
-			return grpc.NewClient(target, append(options, dialer)...)
-		})
-		read := func(ctx context.Context) error { _, err := client.EmptyCall(ctx, &testgrpc.Empty{}); return err }
+		channel := repeatable
+		channel.Observer = o
+		backends, client, stop := serve(t, over(t, channel))
+		read := reads(client)
 		load(t, 4, 2*time.Second, read)
 		backends[0].freeze()
 		load(t, 4, 2*time.Second, read)
@@ -420,21 +413,13 @@ func TestAnErrorOfAResolverIsObserved(t *testing.T) {
 // TestALateAnswerIsHedged slows one backend down.
 func TestALateAnswerIsHedged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		backends, client, stop := serve(t, func(target string, names resolver.Builder, dialer grpc.DialOption) (closer, error) {
-			options, err := quorate.Channel{
-				TransportCredentials: insecure.NewCredentials(), Policy: "quorate_round_robin",
-				Resolvers: []resolver.Builder{names},
-				Calls:     keepalive.Calls{Repeatable: []string{"/grpc.testing.TestService/"}, Once: []string{unaryCall}},
-			}.DialOptions()
-			require.NoError(t, err)
-			return grpc.NewClient(target, append(options, dialer)...)
-		})
+		backends, client, stop := serve(t, over(t, quorate.Channel{
+			Policy: "quorate_round_robin",
+			Calls:  keepalive.Calls{Repeatable: []string{"/grpc.testing.TestService/"}, Once: []string{unaryCall}},
+		}))
 		defer stop()
-		read := func(ctx context.Context) error { _, err := client.EmptyCall(ctx, &testgrpc.Empty{}); return err }
-		write := func(ctx context.Context) error {
-			_, err := client.UnaryCall(ctx, &testgrpc.SimpleRequest{})
-			return err
-		}
+		read := reads(client)
+		write := writes(client)
 		load(t, 3, 2*time.Second, read)
 		load(t, 3, 2*time.Second, write)
 		backends[0].pause.Store(int64(400 * time.Millisecond))

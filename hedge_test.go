@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/resolver"
 
 	"github.com/quorate/quorate"
@@ -46,7 +45,7 @@ func TestNoRepeatableCallFailsUnderLoad(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				backends, client, stop := serve(t, over(t, repeatable))
 				defer stop()
-				read := func(ctx context.Context) error { _, err := client.EmptyCall(ctx, &testgrpc.Empty{}); return err }
+				read := reads(client)
 				load(t, 8, 2*time.Second, read)
 				time.AfterFunc(50*time.Millisecond, func() {
 					for _, b := range backends[:tc.frozen] {
@@ -75,7 +74,7 @@ func TestAnAttemptOfTheCallerIsHonoured(t *testing.T) {
 		channel.Observer = o
 		backends, client, stop := serve(t, over(t, channel))
 		defer stop()
-		read := func(ctx context.Context) error { _, err := client.EmptyCall(ctx, &testgrpc.Empty{}); return err }
+		read := reads(client)
 		load(t, 8, 2*time.Second, read)
 		before := connections(backends)
 		bulk := &balancer.Attempt{Conn: balancer.Bulk}

@@ -21,7 +21,6 @@ import (
 
 	"github.com/quorate/quorate"
 	"github.com/quorate/quorate/balancer"
-	"github.com/quorate/quorate/keepalive"
 	"github.com/quorate/quorate/observe/introspect"
 )
 
@@ -41,17 +40,15 @@ func TestAChannelIsReported(t *testing.T) {
 		var channels introspect.Channels
 		var second *grpc.ClientConn
 		backends, client, stop := serve(t, func(target string, names resolver.Builder, dialer grpc.DialOption) (closer, error) {
-			options, err := quorate.Channel{
-				TransportCredentials: insecure.NewCredentials(), Resolvers: []resolver.Builder{names}, Report: &channels,
-				Calls: keepalive.Calls{Repeatable: []string{emptyCall}},
-			}.DialOptions()
+			channel := repeatable
+			channel.Report = &channels
+			other, err := over(t, channel)(target, names, dialer)
 			require.NoError(t, err)
-			second, err = grpc.NewClient(target, append(options, dialer)...)
-			require.NoError(t, err)
-			return grpc.NewClient(target, append(options, dialer)...)
+			second = other.(*grpc.ClientConn)
+			return over(t, channel)(target, names, dialer)
 		})
 		assert.Empty(t, reported(t, &channels), "it is not in use")
-		read := func(ctx context.Context) error { _, err := client.EmptyCall(ctx, &testgrpc.Empty{}); return err }
+		read := reads(client)
 		load(t, 4, 2*time.Second, read)
 		shown := reported(t, &channels)
 		require.Len(t, shown, 1)

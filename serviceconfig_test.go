@@ -93,22 +93,16 @@ func TestServiceConfigsOfGRPC(t *testing.T) {
 
 // dialWith returns a function that makes a channel with gRPC's round_robin or ours.
 func dialWith(t *testing.T, policy string, calls keepalive.Calls) func(string, resolver.Builder, grpc.DialOption) (closer, error) {
+	if policy != "round_robin" {
+		return over(t, quorate.Channel{Calls: calls})
+	}
+	config := strings.Replace(calls.Base, "{", `{"loadBalancingConfig": [{"round_robin": {}}], `, 1)
+	if calls.Base == "{}" {
+		config = `{"loadBalancingConfig": [{"round_robin": {}}]}`
+	}
 	return func(target string, names resolver.Builder, dialer grpc.DialOption) (closer, error) {
-		options := []grpc.DialOption{
-			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithResolvers(names),
-			grpc.WithDefaultServiceConfig(strings.Replace(calls.Base, "{", `{"loadBalancingConfig": [{"round_robin": {}}], `, 1)),
-		}
-		if calls.Base == "{}" {
-			options[2] = grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"round_robin": {}}]}`)
-		}
-		if policy != "round_robin" {
-			var err error
-			options, err = quorate.Channel{
-				TransportCredentials: insecure.NewCredentials(), Resolvers: []resolver.Builder{names}, Calls: calls,
-			}.DialOptions()
-			require.NoError(t, err)
-		}
-		return grpc.NewClient(target, append(options, dialer)...)
+		return grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithResolvers(names),
+			grpc.WithDefaultServiceConfig(config), dialer)
 	}
 }
 
@@ -136,12 +130,7 @@ func TestLongStreamsOfAListThatFlaps(t *testing.T) {
 						all.Endpoints = append(all.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: a}}})
 					}
 					list.InitialState(all)
-					options, err := quorate.Channel{
-						TransportCredentials: insecure.NewCredentials(), Resolvers: []resolver.Builder{list},
-						Policy: "quorate_round_robin", DrainTimeout: tc.timeout,
-					}.DialOptions()
-					require.NoError(t, err)
-					return grpc.NewClient(target, append(options, dialer)...)
+					return over(t, quorate.Channel{Policy: "quorate_round_robin", DrainTimeout: tc.timeout})(target, list, dialer)
 				})
 				defer stop()
 				for range 10 {

@@ -77,7 +77,7 @@ func TestStreamsLeaveAFrozenBackend(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				backends, client, stop := serve(t, over(t, quorate.Channel{}))
 				defer stop()
-				load(t, 3, time.Second, func(ctx context.Context) error { _, err := client.EmptyCall(ctx, &testgrpc.Empty{}); return err })
+				load(t, 3, time.Second, reads(client))
 				time.AfterFunc(10*time.Second, backends[0].freeze)
 				longest, ended := pausesOf(t, 9, 20*time.Second, kind(client))
 				t.Logf("longest pause %v, %d ended: %v", longest, len(ended), ended)
@@ -97,7 +97,7 @@ func TestAnUploadLeavesAFrozenBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backends, client, stop := serve(t, over(t, quorate.Channel{}))
 		defer stop()
-		load(t, 3, time.Second, func(ctx context.Context) error { _, err := client.EmptyCall(ctx, &testgrpc.Empty{}); return err })
+		load(t, 3, time.Second, reads(client))
 		var work sync.WaitGroup
 		var ended, slow atomic.Int64
 		for range 3 {
@@ -126,35 +126,4 @@ func TestAnUploadLeavesAFrozenBackend(t *testing.T) {
 		assert.EqualValues(t, 1, ended.Load(), "that of the frozen backend")
 		assert.Zero(t, slow.Load())
 	})
-}
-
-// A stream that is silent on a healthy backend is left alone, and costs few probes.
-func TestAnIdleStreamIsNotCut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		backends, client, stop := serve(t, over(t, quorate.Channel{}))
-		defer stop()
-		s, err := client.FullDuplexCall(t.Context())
-		require.NoError(t, err)
-		for range 3 {
-			require.NoError(t, s.Send(&testgrpc.StreamingOutputCallRequest{}))
-			_, err = s.Recv()
-			require.NoError(t, err)
-		}
-		before := checks(backends)
-		time.Sleep(10 * time.Minute)
-		assert.LessOrEqual(t, checks(backends)-before, int64(600/10+2))
-		require.NoError(t, s.Send(&testgrpc.StreamingOutputCallRequest{}))
-		_, err = s.Recv()
-		require.NoError(t, err)
-		require.NoError(t, s.CloseSend())
-		_, err = s.Recv()
-		assert.Equal(t, io.EOF, err)
-	})
-}
-
-func checks(backends []*backend) (sum int64) {
-	for _, b := range backends {
-		sum += b.checks.Load()
-	}
-	return sum
 }

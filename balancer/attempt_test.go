@@ -105,19 +105,6 @@ func TestAttemptOfACall(t *testing.T) {
 	})
 }
 
-func TestAttemptThatWaitsForAConnectionIsNotSent(t *testing.T) {
-	inBubble(t, 1, func(t *testing.T, servers []*server) {
-		servers[0].kill()
-		c := connect(t, roundRobin, servers)
-		a := new(balancer.Attempt)
-		ctx, cancel := context.WithTimeout(balancer.WithAttempt(t.Context(), a), 10*time.Second)
-		defer cancel()
-		_, err := pb.NewTestServiceClient(c.ClientConn).EmptyCall(ctx, &pb.Empty{}, grpc.WaitForReady(true))
-		require.Error(t, err)
-		assert.False(t, a.MaySent())
-	})
-}
-
 func TestAvoidedEndpointsServeIfThereIsNoOther(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers)

@@ -21,18 +21,6 @@ func connections(servers []*server) (n int) {
 	return n
 }
 
-func TestLightStreamsShareTheConnectionOfCalls(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
-		for range 20 {
-			c.open(balancer.Streams, nil)
-		}
-		c.load(3, 20*time.Millisecond, time.Second, false)
-		time.Sleep(5 * time.Second)
-		assert.Equal(t, 3, connections(servers))
-	})
-}
-
 func TestHeavyStreamsMoveToAConnectionOfTheirOwn(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers)

@@ -139,8 +139,9 @@ func TestSuspectsServeAgainAfterAnOutageOfAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 3, func(t *testing.T, servers []*server) {
 				c := warm(t, roundRobin, servers)
+				var watch *stream
 				if watches {
-					c.open(balancer.Streams, c.endpoint(servers[0]))
+					watch = c.open(balancer.Streams, c.endpoint(servers[0]))
 				}
 				time.Sleep(time.Minute)
 				calls := make([]<-chan outcome, len(servers))
@@ -163,6 +164,7 @@ func TestSuspectsServeAgainAfterAnOutageOfAll(t *testing.T) {
 				time.Sleep(time.Minute)
 				assert.LessOrEqual(t, c.probes.Load()-before, int64(9))
 				assert.Empty(t, c.events.closedAddresses())
+				assert.Equal(t, watches, watch != nil && watch.isOpen(), "nothing was better")
 			})
 		})
 	}

@@ -178,5 +178,6 @@ func TestProbeThatIsNotServedEjects(t *testing.T) {
 		servers[0].fail.Store(nil)
 		servers[0].says(serving)
 		within(t, 2*time.Minute, "used", func() bool { return servers[0].calls.Load() > before })
+		assert.Empty(t, c.events.closedAddresses())
 	})
 }

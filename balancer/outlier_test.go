@@ -59,9 +59,3 @@ func TestTwoLostPacketsAreNoDeath(t *testing.T) {
 		assert.Less(t, answered, found, "round trips of %v", rtt)
 	}
 }
-
-func TestVerdictsTakeLessThanASecond(t *testing.T) {
-	assert.LessOrEqual(t, stallAfter, 2*probeRound)
-	assert.LessOrEqual(t, deadAfter, 3*probeRound)
-	assert.LessOrEqual(t, 100*time.Millisecond+3*probeRound, 700*time.Millisecond)
-}

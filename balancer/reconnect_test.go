@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/resolver/manual"
 
+	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/health"
 )
 
@@ -254,18 +255,13 @@ func TestCallsWaitForAConnection(t *testing.T) {
 		c := connect(t, roundRobin, servers)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		assert.ErrorIs(t, ctxErr(ctx, c.call(ctx, aRead).err), context.DeadlineExceeded)
+		a := new(balancer.Attempt)
+		require.Error(t, aRead.send(balancer.WithAttempt(ctx, a), c))
+		require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
+		assert.False(t, a.MaySent())
 		servers[0].restart()
 		o := c.read()
 		assert.NoError(t, o.err)
 		assert.LessOrEqual(t, o.took, 3*time.Second+usual)
 	})
-}
-
-// ctxErr returns the context's error for a call that failed.
-func ctxErr(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	return ctx.Err()
 }

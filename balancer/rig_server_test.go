@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -388,15 +387,4 @@ func (c *serverConn) Write(b []byte) (int, error) {
 		b = b[n:]
 	}
 	return written, nil
-}
-
-func TestGateBlocksWhileClosed(t *testing.T) {
-	var g gate
-	done := make(chan struct{})
-	assert.True(t, g.wait(done))
-	g.Shut()
-	close(done)
-	assert.False(t, g.wait(done))
-	g.Open()
-	assert.True(t, g.wait(make(chan struct{})))
 }

@@ -82,7 +82,7 @@ func (c *manyConn) connectAll(p *policy) {
 }
 
 // twice are numbers of endpoints.
-var twice = []int{300, 600}
+var twice = []int{200, 400}
 
 func TestManyEndpointsThatConnectAtOnceNeedFewPickers(t *testing.T) {
 	for _, n := range twice {

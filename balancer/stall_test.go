@@ -14,20 +14,22 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-func TestWritesOutlastAStallOf700Milliseconds(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
-		c.load(3, 20*time.Millisecond, 10*time.Second, false)
-		servers[0].stalled.Shut()
-		writes := c.starting(20, servers[0], aWrite)
-		time.Sleep(700 * time.Millisecond)
-		servers[0].stalled.Open()
-		for range 20 {
-			require.NoError(t, (<-writes).err)
-		}
-		within(t, 2*time.Second, "serves", func() bool { return c.is(servers[0]) == health.Serving })
-		assert.Empty(t, c.events.closedAddresses())
-	})
+func TestWritesOutlastAShortStall(t *testing.T) {
+	for _, stall := range []time.Duration{700 * time.Millisecond, 1900 * time.Millisecond} {
+		inBubble(t, 3, func(t *testing.T, servers []*server) {
+			c := warm(t, roundRobin, servers)
+			c.load(3, 20*time.Millisecond, 10*time.Second, false)
+			servers[0].stalled.Shut()
+			writes := c.starting(20, servers[0], aWrite)
+			time.Sleep(stall)
+			servers[0].stalled.Open()
+			for range 20 {
+				require.NoError(t, (<-writes).err)
+			}
+			within(t, 2*time.Second, "serves", func() bool { return c.is(servers[0]) == health.Serving })
+			assert.Empty(t, c.events.closedAddresses())
+		})
+	}
 }
 
 func TestReadsAreCutBeforeWritesOnAStalledEndpoint(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/serviceconfig"
 
 	"github.com/quorate/quorate/balancer"
@@ -119,21 +118,6 @@ func TestRestoredEndpointIsUsedAgain(t *testing.T) {
 	}
 }
 
-// The calls that waited for a paused endpoint end after it has answered a probe.
-func TestPausedEndpointGetsItsShareAgain(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c := warm(t, `{"quorate_p2c":{}}`, servers)
-		c.load(6, 20*time.Millisecond, 10*time.Second, false)
-		time.Sleep(4 * time.Second)
-		servers[0].frozen.Shut()
-		time.Sleep(400 * time.Millisecond)
-		servers[0].frozen.Open()
-		time.Sleep(2 * time.Second)
-		shares := c.shares(4 * time.Second)
-		assert.GreaterOrEqual(t, shares[0], 0.25, "%v", shares)
-	})
-}
-
 func TestOneSequentialCallerUsesEqualEndpointsEvenly(t *testing.T) {
 	for _, config := range []string{`{"quorate_p2c":{}}`, roundRobin} {
 		inBubble(t, 3, func(t *testing.T, servers []*server) {
@@ -201,24 +185,5 @@ func TestRolesAreRequestedForRoleAwareStrategies(t *testing.T) {
 		assert.LessOrEqual(t, asked.Load(), before+10, "the budget")
 		var none *balancer.Endpoint
 		none.RolesChanged()
-	})
-}
-
-func TestNotServingEndpoint(t *testing.T) {
-	inBubble(t, 2, func(t *testing.T, servers []*server) {
-		c := warm(t, `{"quorate_round_robin":{"healthProbe":{"serviceName":""}}}`, servers, unprobed)
-		s := servers[0]
-		s.status.Store(int32(healthpb.HealthCheckResponse_NOT_SERVING))
-		require.ErrorIs(t, (<-c.starting(1, s, attempt{takes: usual, answer: errTimedOut})).err, errTimedOut)
-		time.Sleep(time.Millisecond)
-		assert.Equal(t, health.NotServing, c.is(s))
-		before := s.calls.Load()
-		for range 20 {
-			require.NoError(t, c.read().err)
-		}
-		assert.Equal(t, before, s.calls.Load())
-		s.status.Store(0)
-		within(t, time.Minute, "serving", func() bool { return c.is(s) == health.Serving })
-		assert.Empty(t, c.events.closedAddresses())
 	})
 }

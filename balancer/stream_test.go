@@ -54,22 +54,6 @@ func TestStreamIsCutOnAStalledEndpointWithinASecond(t *testing.T) {
 	})
 }
 
-func TestStreamStaysWhenAllAreFrozen(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c, s := watching(t, servers)
-		for _, s := range servers {
-			s.frozen.Shut()
-		}
-		time.Sleep(time.Minute)
-		for _, s := range servers {
-			s.frozen.Open()
-		}
-		within(t, 30*time.Second, "serving", func() bool { return c.is(c.server(s.Endpoint())) == health.Serving })
-		assert.True(t, s.isOpen())
-		assert.Empty(t, c.events.closedAddresses())
-	})
-}
-
 // The pause of a stream causes one probe, which shows that the endpoint serves.
 func TestStreamWithPausesCostsFewProbes(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {

@@ -3,26 +3,24 @@ package keepalive_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/quorate/quorate/internal/port"
 	"github.com/quorate/quorate/keepalive"
 )
 
-// patience is how long tests wait for what must happen.
+// patience is how long tests wait for what must happen, in virtual time.
 const patience = 30 * time.Second
 
 // countingService takes a few milliseconds for each call, and counts executions:
@@ -50,55 +48,20 @@ func (s *countingService) UnaryCall(_ context.Context, r *testgrpc.SimpleRequest
 	return &testgrpc.SimpleResponse{}, nil
 }
 
-// tcpServer is a gRPC server that is started and stopped on one address.
-type tcpServer struct {
-	addr    string
-	service testgrpc.TestServiceServer
-	options []grpc.ServerOption
-	srv     *grpc.Server
-	served  chan error
-}
-
-func (s *tcpServer) start(t *testing.T) {
-	t.Helper()
-	if s.addr == "" {
-		reserved, err := port.Reserve()
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, reserved.Release()) })
-		s.addr = reserved.Address()
-	}
-	lis, err := net.Listen("tcp", s.addr)
-	require.NoError(t, err)
-	srv, served := grpc.NewServer(s.options...), make(chan error, 1)
-	testgrpc.RegisterTestServiceServer(srv, s.service)
-	go func() { served <- srv.Serve(lis) }()
-	s.srv, s.served = srv, served
-}
-
-func (s *tcpServer) stop(graceful bool) {
-	if graceful {
-		s.srv.GracefulStop()
-	} else {
-		s.srv.Stop()
-	}
-	<-s.served
-}
-
 // TestTwentyRestartsFailNoRepeatableCall restarts a server under load, in turn with
 // GracefulStop and with Stop. Calls that are named as repeatable all succeed unless their answer had begun; calls
 // that are named to be made once are executed once at most, and those that a Stop
 // broke are reported, once. A channel without Calls shows what happens otherwise.
 func TestTwentyRestartsFailNoRepeatableCall(t *testing.T) {
 	for _, policy := range []string{"pick_first", "quorate_round_robin"} {
-		t.Run(policy, func(t *testing.T) { restarts(t, policy) })
+		t.Run(policy, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { restarts(t, policy) }) })
 	}
 }
 
 func restarts(t *testing.T, policy string) {
 	const times, callers = 20, 4
-	service := &countingService{unary: make(map[string]int)}
-	server := &tcpServer{service: service}
-	server.start(t)
+	service, p := &countingService{unary: make(map[string]int)}, newPipeNet(0)
+	server := p.startServer(service)
 	options, err := keepalive.Calls{
 		Repeatable: []string{testgrpc.TestService_EmptyCall_FullMethodName},
 		Once:       []string{testgrpc.TestService_UnaryCall_FullMethodName},
@@ -106,8 +69,9 @@ func restarts(t *testing.T, policy string) {
 		Base:       fmt.Sprintf(`{"loadBalancingConfig": [{%q: {}}]}`, policy),
 	}.DialOptions()
 	require.NoError(t, err)
-	conn := dialTCP(t, server.addr, options...)
-	plain := dialTCP(t, server.addr)
+	conn, plain := p.connectTo(t, options...), p.connectTo(t)
+	defer conn.Close()
+	defer plain.Close()
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -130,7 +94,8 @@ func restarts(t *testing.T, policy string) {
 		awaitProgress(t, repeatable, once)
 		server.stop(i%2 == 0)
 		time.Sleep(handlerTime)
-		server.start(t)
+		p.reopen()
+		server = p.startServer(service)
 	}
 	awaitProgress(t, repeatable, once)
 	cancel()
@@ -156,14 +121,6 @@ func restarts(t *testing.T, policy string) {
 		assert.Contains(t, service.unary, id)
 	}
 	assert.Positive(t, unnamed.count()[codes.Unavailable], "without Calls, restarts are seen")
-}
-
-func dialTCP(t *testing.T, addr string, more ...grpc.DialOption) *grpc.ClientConn {
-	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+addr, append(more, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-	require.NoError(t, err)
-	t.Cleanup(func() { conn.Close() })
-	return conn
 }
 
 // identified makes UnaryCalls that each carry a name of their own.
@@ -211,12 +168,15 @@ func awaitProgress(t *testing.T, loads ...*outcomes) {
 	for i, o := range loads {
 		before[i] = o.count()[codes.OK]
 	}
-	require.Eventually(t, func() bool {
+	ready := func() bool {
 		for i, o := range loads {
 			if o.count()[codes.OK] < before[i]+enough {
 				return false
 			}
 		}
 		return true
-	}, patience, 5*time.Millisecond)
+	}
+	for end := time.Now().Add(patience); !ready(); time.Sleep(handlerTime) {
+		require.True(t, time.Now().Before(end), "no progress")
+	}
 }

@@ -10,7 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/keepalive"
 )
 
@@ -29,18 +32,18 @@ func TestTimeoutIsTheKernelsToo(t *testing.T) {
 		"no pings":   {pair: keepalive.Pair{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dial, server := options(t, tc.pair)
-			s := &tcpServer{service: quietService{}, options: server}
-			s.start(t)
-			defer s.stop(false)
+			address := grpctest.Serve(t, func(s grpc.ServiceRegistrar) { testgrpc.RegisterTestServiceServer(s, quietService{}) }).String()
+			dial, _ := options(t, tc.pair)
 			conns := make(chan *net.TCPConn, 1)
-			conn := dialTCP(t, s.addr, append(dial, grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+			conn, err := grpc.NewClient("passthrough:///"+address, append(dial, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 				c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 				if err == nil {
 					conns <- c.(*net.TCPConn)
 				}
 				return c, err
 			}))...)
+			require.NoError(t, err)
+			defer conn.Close()
 			connect(t, conn)
 			assert.Equal(t, tc.want, userTimeout(t, <-conns))
 		})

@@ -118,13 +118,12 @@ type pipeNet struct {
 	latency  time.Duration
 	silent   atomic.Bool // what is on its way is lost, with latency only
 	conns    chan net.Conn
-	closed   chan struct{}
-	once     sync.Once
 	carriers sync.WaitGroup
 	fromSrv  frameLog
 	toServer frameLog
 	mu       sync.Mutex
 	dials    int
+	closed   chan struct{} // when the server ends
 }
 
 func newPipeNet(latency time.Duration) *pipeNet {
@@ -135,14 +134,33 @@ func (p *pipeNet) Accept() (net.Conn, error) {
 	select {
 	case c := <-p.conns:
 		return c, nil
-	case <-p.closed:
+	case <-p.untilClosed():
 		return nil, net.ErrClosed
 	}
 }
 
 func (p *pipeNet) Close() error {
-	p.once.Do(func() { close(p.closed) })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.closed:
+	default:
+		close(p.closed)
+	}
 	return nil
+}
+
+// reopen makes it accept connections again.
+func (p *pipeNet) reopen() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = make(chan struct{})
+}
+
+func (p *pipeNet) untilClosed() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed
 }
 
 func (p *pipeNet) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
@@ -154,7 +172,7 @@ func (p *pipeNet) dial(ctx context.Context, _ string) (net.Conn, error) {
 	}
 	select {
 	case p.conns <- server:
-	case <-p.closed:
+	case <-p.untilClosed():
 		return nil, net.ErrClosed
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -247,31 +265,55 @@ func options(t *testing.T, p keepalive.Pair) ([]grpc.DialOption, []grpc.ServerOp
 
 // listenAndServe runs a server on p until stop.
 func (p *pipeNet) listenAndServe(service testgrpc.TestServiceServer, options []grpc.ServerOption) (stop func()) {
-	srv := grpc.NewServer(options...)
-	testgrpc.RegisterTestServiceServer(srv, service)
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(p) }()
-	return func() {
-		srv.Stop()
-		<-served
-		p.carriers.Wait()
+	s := p.startServer(service, options...)
+	return func() { s.stop(false) }
+}
+
+// pipeServer is a server on a pipeNet.
+type pipeServer struct {
+	*grpc.Server
+	p      *pipeNet
+	served chan error
+}
+
+func (p *pipeNet) startServer(service testgrpc.TestServiceServer, options ...grpc.ServerOption) *pipeServer {
+	s := &pipeServer{grpc.NewServer(options...), p, make(chan error, 1)}
+	testgrpc.RegisterTestServiceServer(s.Server, service)
+	go func() { s.served <- s.Serve(p) }()
+	return s
+}
+
+func (s *pipeServer) stop(graceful bool) {
+	if graceful {
+		s.GracefulStop()
+	} else {
+		s.Stop()
 	}
+	<-s.served
+	s.p.carriers.Wait()
 }
 
 // serve runs a server on p and returns a channel to it. stop ends both.
 func (p *pipeNet) serve(t *testing.T, service testgrpc.TestServiceServer, dial []grpc.DialOption, server []grpc.ServerOption) (conn *grpc.ClientConn, stop func()) {
 	t.Helper()
 	stopServer := p.listenAndServe(service, server)
+	conn = p.connectTo(t, dial...)
+	return conn, func() {
+		conn.Close()
+		stopServer()
+	}
+}
+
+// connectTo returns a channel to the server on p.
+func (p *pipeNet) connectTo(t *testing.T, dial ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///pipe", append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(p.dial),
 		grpc.WithIdleTimeout(0),
 	}, dial...)...)
 	require.NoError(t, err)
-	return conn, func() {
-		conn.Close()
-		stopServer()
-	}
+	return conn
 }
 
 // connect waits until conn is connected.

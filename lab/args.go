@@ -127,7 +127,7 @@ func (c *Cluster) flagsLocked(m *Member, p ports) []string {
 
 // launch returns the command line of a server that is no member.
 func (c *Cluster) launch(m *Member, p ports) []string {
-	return c.cfg.Command(Launch{Address: p.client, Dir: c.dir.join(m.name), TLS: c.TLSFiles()})
+	return c.cfg.Command(Launch{Address: p.client, Endpoint: m.Endpoint(), Dir: c.dir.join(m.name), TLS: c.TLSFiles()})
 }
 
 func milliseconds(d time.Duration) string {

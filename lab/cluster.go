@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/lab/internal/child"
@@ -67,21 +68,12 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.prepare(ctx); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	results := make(chan error, len(c.members))
+	starts, starting := errgroup.WithContext(ctx)
 	for _, m := range c.members {
-		go func() { results <- m.start(ctx) }()
+		starts.Go(func() error { return m.start(starting) })
 	}
-	var first error
-	for range c.members {
-		if err := <-results; err != nil && first == nil {
-			first = err
-			cancel(errors.New("another member failed to start"))
-		}
-	}
-	if first != nil {
-		return first
+	if err := starts.Wait(); err != nil {
+		return err
 	}
 	return c.WaitReady(ctx)
 }

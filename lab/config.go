@@ -46,9 +46,9 @@ type Config struct {
 	// Binary is the path of an etcd executable, 3.4 or newer, to run in place of
 	// the one built in.
 	Binary string
-	// Command returns the arguments of Binary when that is no etcd member but serves
-	// etcd's API by itself, as kine and etcd's grpc-proxy do. Members is 1 then, and
-	// the cluster is ready when it answers a client: it has no leader to agree on.
+	// Command returns the arguments of the executable when that is no etcd member but
+	// serves etcd's API by itself, as kine and etcd's grpc-proxy do. Members is 1 then,
+	// and the cluster is ready when it answers a client: it has no leader to agree on.
 	Command func(Launch) []string
 	// Args are further etcd flags, such as "--auth-token=jwt,…" or
 	// "--quota-backend-bytes=…". They override those that the lab chooses, except
@@ -68,6 +68,8 @@ type Config struct {
 type Launch struct {
 	// Address is the host:port on which it shall listen for clients.
 	Address string
+	// Endpoint is the URL at which clients reach it through its link.
+	Endpoint string
 	// Dir is a directory for its data, which stays for the life of the cluster.
 	Dir string
 	// TLS are the files to serve with; all are empty without Config.TLS.
@@ -111,8 +113,8 @@ func (c Config) complete() (Config, error) {
 	if c.ClientCertAuth && !c.TLS {
 		report("Config.ClientCertAuth is set without Config.TLS")
 	}
-	if c.Command != nil && (c.Members != 1 || c.Binary == "" || c.Args != nil) {
-		report("Config.Command needs Config.Binary, and excludes Config.Args and more than one of Config.Members")
+	if c.Command != nil && (c.Members != 1 || c.Args != nil) {
+		report("Config.Command excludes Config.Args and more than one of Config.Members")
 	}
 	for _, arg := range c.Args {
 		if name, ok := flagName(arg); ok && slices.Contains(reserved, name) {

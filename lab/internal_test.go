@@ -199,7 +199,7 @@ func TestPeerProxy(t *testing.T) {
 	}{
 		{"unknown peer", "CONNECT 192.0.2.9:2380 HTTP/1.1\r\nHost: 192.0.2.9:2380\r\n\r\n", "HTTP/1.1 403 Forbidden\r\n"},
 		{"not CONNECT", "GET http://" + known + "/ HTTP/1.1\r\nHost: " + known + "\r\n\r\n", "HTTP/1.1 403 Forbidden\r\n"},
-		{"not HTTP", "\x16\x03\x01\r\n\r\n", ""},
+		{"not HTTP", "\x16\x03\x01\r\n\r\n", "HTTP/1.1 400 Bad Request\r\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			nc := dialPeerProxy(t, d, test.request)

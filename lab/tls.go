@@ -8,8 +8,8 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"time"
@@ -72,52 +72,40 @@ func (c *certificates) make(dir *dataDir) error {
 	}
 	// A member is a client of itself too (its HTTP gateway), with the certificate
 	// that it serves with.
-	server := &x509.Certificate{
+	_, err = ca.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: "quorate-lab member"},
 		DNSNames:    []string{serverName},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	if err := ca.issue(server, c.files.ServerCert, c.files.ServerKey); err != nil {
-		return err
-	}
-	client := &x509.Certificate{
-		Subject:     pkix.Name{CommonName: "root"},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}
-	if err := ca.issue(client, c.files.ClientCert, c.files.ClientKey); err != nil {
-		return err
-	}
-	pair, err := tls.LoadX509KeyPair(c.files.ClientCert, c.files.ClientKey)
+	}, c.files.ServerCert, c.files.ServerKey)
 	if err != nil {
 		return err
 	}
+	if c.client, err = ca.client(time.Now().Add(certificateLife), c.files.ClientCert, c.files.ClientKey); err != nil {
+		return err
+	}
+	c.expired, err = ca.client(time.Now().Add(-time.Minute), dir.join("expired.crt"), dir.join("expired.key"))
+	return err
+}
+
+// client returns the configuration of a client with a certificate that is valid until a time.
+func (a *authority) client(until time.Time, certFile, keyFile string) (*tls.Config, error) {
+	pair, err := a.issue(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: "root"},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		NotAfter:    until,
+	}, certFile, keyFile)
+	if err != nil {
+		return nil, err
+	}
 	roots := x509.NewCertPool()
-	roots.AddCert(ca.certificate)
-	c.client = &tls.Config{
+	roots.AddCert(a.certificate)
+	return &tls.Config{
 		MinVersion:   tls.VersionTLS12,
 		RootCAs:      roots,
 		Certificates: []tls.Certificate{pair},
 		ServerName:   serverName,
-	}
-	return c.expire(ca, dir)
-}
-
-// expire makes the configuration of a client whose certificate has expired.
-func (c *certificates) expire(ca *authority, dir *dataDir) error {
-	cert, key := dir.join("expired.crt"), dir.join("expired.key")
-	err := ca.issue(&x509.Certificate{
-		Subject:     pkix.Name{CommonName: "root"},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-		NotAfter:    time.Now().Add(-time.Minute),
-	}, cert, key)
-	if err != nil {
-		return err
-	}
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	c.expired = c.client.Clone()
-	c.expired.Certificates = []tls.Certificate{pair}
-	return err
+	}, nil
 }
 
 func newAuthority(certFile string) (*authority, error) {
@@ -131,9 +119,7 @@ func newAuthority(certFile string) (*authority, error) {
 		BasicConstraintsValid: true,
 		IsCA:                  true,
 	}
-	if err := prepare(template); err != nil {
-		return nil, err
-	}
+	prepare(template)
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		return nil, err
@@ -145,42 +131,32 @@ func newAuthority(certFile string) (*authority, error) {
 	return &authority{certificate: certificate, key: key}, writePEM(certFile, "CERTIFICATE", der)
 }
 
-// issue signs a certificate for a new key and writes both.
-func (a *authority) issue(template *x509.Certificate, certFile, keyFile string) error {
+// issue signs a certificate for a new key, writes both, and returns them.
+func (a *authority) issue(template *x509.Certificate, certFile, keyFile string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return err
+		return tls.Certificate{}, err
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
-	if err := prepare(template); err != nil {
-		return err
-	}
+	prepare(template)
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &key.PublicKey, a.key)
 	if err != nil {
-		return err
-	}
-	if err := writePEM(certFile, "CERTIFICATE", der); err != nil {
-		return err
+		return tls.Certificate{}, err
 	}
 	encoded, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
-		return err
+		return tls.Certificate{}, err
 	}
-	return writePEM(keyFile, "EC PRIVATE KEY", encoded)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
+		errors.Join(writePEM(certFile, "CERTIFICATE", der), writePEM(keyFile, "EC PRIVATE KEY", encoded))
 }
 
-// prepare gives a template a serial number of its own and its time of validity.
-func prepare(template *x509.Certificate) error {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return err
-	}
-	template.SerialNumber = serial
+// prepare gives a template its time of validity.
+func prepare(template *x509.Certificate) {
 	template.NotBefore = time.Now().Add(-time.Hour) // clocks of containers differ
 	if template.NotAfter.IsZero() {
 		template.NotAfter = time.Now().Add(certificateLife)
 	}
-	return nil
 }
 
 func writePEM(path, kind string, der []byte) error {

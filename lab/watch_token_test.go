@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.uber.org/zap"
 
 	quorate "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/etcd34"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 // A member that restarts forgets its tokens. Before 3.5.6 it then says that the watch is not permitted.
@@ -22,29 +22,7 @@ func TestWatchesOutliveTheirTokenOnOldServers(t *testing.T) {
 	cluster := start(t, lab.Config{Members: 1, Binary: etcd34.Path(t)})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	dial := func(cfg quorate.Config) *quorate.Client {
-		cfg.Endpoints, cfg.Logger = cluster.Endpoints(), zap.NewNop()
-		c, err := quorate.New(cfg)
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = c.Close() })
-		return c
-	}
-	admin := dial(quorate.Config{})
-	for _, name := range []string{"root", "user"} {
-		_, err := admin.UserAdd(ctx, name, name)
-		require.NoError(t, err)
-		_, err = admin.RoleAdd(ctx, name)
-		require.NoError(t, err)
-		_, err = admin.UserGrantRole(ctx, name, name)
-		require.NoError(t, err)
-	}
-	_, err := admin.RoleGrantPermission(ctx, "user", "mine/", quorate.GetPrefixRangeEnd("mine/"), quorate.PermissionType(quorate.PermReadWrite))
-	require.NoError(t, err)
-	_, err = admin.AuthEnable(ctx)
-	require.NoError(t, err)
-	cluster.SetCredentials("root", "root")
-
-	c := dial(quorate.Config{Username: "user", Password: "user"})
+	_, c := labtest.EnableAuth(ctx, t, cluster, "user", quorate.PermReadWrite, "mine/")
 	watches := make([]quorate.WatchChan, 20)
 	for i := range watches {
 		watches[i] = c.Watch(ctx, fmt.Sprintf("mine/%d", i))

@@ -2,7 +2,6 @@ package pool_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -346,14 +345,4 @@ func TestConfigErrors(t *testing.T) {
 		_, err := pool.New(tt.config)
 		assert.ErrorContains(t, err, "pool: "+tt.want)
 	}
-}
-
-// The error of Create is not wrapped, because callers compare it.
-func TestCreateErrorIsBare(t *testing.T) {
-	broken := errors.New("no server")
-	p, err := pool.New(pool.Config[int]{Create: func(context.Context) (int, error) { return 0, broken }})
-	require.NoError(t, err)
-	defer p.Close()
-	_, err = p.Acquire(t.Context())
-	assert.Equal(t, broken, err)
 }

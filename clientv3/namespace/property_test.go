@@ -38,6 +38,7 @@ func TestNamespaceIsAStore(t *testing.T) {
 				}
 			}
 			require.Equal(t, history(t, model), history(t, namespace.NewWatcher(c, prefix)))
+			requireAroundUnchanged(t, c, prefix)
 		})
 	}
 }
@@ -61,6 +62,22 @@ func writeAround(t *testing.T, cluster *fakeetcd.Cluster, model *clientv3.Client
 		_, err = model.Delete(t.Context(), "around")
 		require.NoError(t, err)
 	}
+}
+
+// requireAroundUnchanged checks that no operation in the namespace has changed a key outside of it.
+func requireAroundUnchanged(t *testing.T, c *clientv3.Client, prefix string) {
+	resp, err := c.Get(t.Context(), "", clientv3.WithPrefix())
+	require.NoError(t, err)
+	left := 0
+	for _, kv := range resp.Kvs {
+		if len(kv.Key) > len(prefix) && string(kv.Key[:len(prefix)]) == prefix {
+			continue
+		}
+		require.Equal(t, "outside", string(kv.Value), "%q", kv.Key)
+		require.Zero(t, kv.Version%2, "%q", kv.Key) // each is written twice, some again
+		left++
+	}
+	require.True(t, left > 0 || prefix == "", "no key is outside")
 }
 
 // carryOut returns the response as a message.

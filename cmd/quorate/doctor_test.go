@@ -18,13 +18,11 @@ import (
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/internal/cli/clitest"
 	"github.com/quorate/quorate/cmd/quorate/internal/doctor"
-	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/etcdtest"
 )
 
 func TestDoctor(t *testing.T) {
-	cluster, err := lab.Start(t.Context(), lab.Config{Members: 1, Dir: t.TempDir()})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, cluster.Close()) })
+	cluster := etcdtest.Start(t, etcdtest.Config{}).Lab
 
 	t.Setenv("ETCDCTL_ENDPOINTS", cluster.Endpoints()[0])
 	status, stdout, stderr := clitest.Exec(t.Context(), newRootCommand(), "doctor")
@@ -47,9 +45,7 @@ func TestDoctor(t *testing.T) {
 }
 
 func TestDoctorWritesABundle(t *testing.T) {
-	cluster, err := lab.Start(t.Context(), lab.Config{Members: 1, Dir: t.TempDir()})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, cluster.Close()) })
+	cluster := etcdtest.Start(t, etcdtest.Config{}).Lab
 	bundle := filepath.Join(t.TempDir(), "ticket.tar.gz")
 	status, _, stderr := clitest.Exec(t.Context(), newRootCommand(), "doctor", "--hash", "--bundle", bundle, "--endpoints", cluster.Endpoints()[0])
 	assert.Equal(t, cli.OK, status, stderr)

@@ -11,17 +11,12 @@ import (
 
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/internal/cli/clitest"
-	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/etcdtest"
 )
 
 // Each case of an operator's audit that is not doctor's own ends with what is wrong, and the exit status that the help has for it.
 func TestSentences(t *testing.T) {
-	plain, err := lab.Start(t.Context(), lab.Config{Members: 2, Dir: t.TempDir()})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, plain.Close()) })
-	secure, err := lab.Start(t.Context(), lab.Config{Members: 1, TLS: true, Dir: t.TempDir()})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, secure.Close()) })
+	plain, secure := etcdtest.Start(t, etcdtest.Config{Members: 2}).Lab, etcdtest.Start(t, etcdtest.Config{TLS: true}).Lab
 	require.NoError(t, plain.Members()[1].Kill()) // no quorum
 	noQuorum, https := plain.Members()[0].Endpoint(), secure.Endpoints()[0]
 	_, address, _ := strings.Cut(https, "://")

@@ -25,6 +25,7 @@ import (
 	"github.com/quorate/quorate/cmd/internal/cli/clitest"
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/etcdtest"
 )
 
 // backend is a gRPC server that has the health service.
@@ -96,12 +97,8 @@ func TestResolveShowsHowEndpointsAre(t *testing.T) {
 }
 
 func TestResolveFollowsEtcd(t *testing.T) {
-	cluster, err := lab.Start(t.Context(), lab.Config{Members: 1, Dir: t.TempDir()})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, cluster.Close()) })
-	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints()})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
+	etcd := etcdtest.Start(t, etcdtest.Config{})
+	cluster, client := etcd.Lab, etcd.Client
 	manager, err := endpoints.NewManager(client, "billing")
 	require.NoError(t, err)
 	require.NoError(t, manager.AddEndpoint(t.Context(), "billing/a", endpoints.Endpoint{Addr: "10.0.0.1:80", Metadata: "blue"}))

@@ -13,13 +13,11 @@ import (
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/internal/cli/clitest"
 	"github.com/quorate/quorate/cmd/quorate/internal/verify"
-	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/etcdtest"
 )
 
 func TestVerify(t *testing.T) {
-	cluster, err := lab.Start(t.Context(), lab.Config{Members: 1, Dir: t.TempDir()})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, cluster.Close()) })
+	cluster := etcdtest.Start(t, etcdtest.Config{}).Lab
 	page := filepath.Join(t.TempDir(), "page.html")
 	status, stdout, stderr := clitest.Exec(t.Context(), newRootCommand(), "verify", "--endpoints", cluster.Endpoints()[0], "--duration", "1s", "--html", page)
 	assert.Equal(t, cli.OK, status, stderr)

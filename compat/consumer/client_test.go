@@ -12,7 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/clientv3util"
-	"go.etcd.io/etcd/client/v3/leasing"
+	recipe "go.etcd.io/etcd/client/v3/experimental/recipes"
 	"go.etcd.io/etcd/client/v3/namespace"
 	"go.etcd.io/etcd/client/v3/ordering"
 )
@@ -120,6 +120,10 @@ func TestErrorsAreTheSameValues(t *testing.T) {
 	_, err = client.KeepAliveOnce(ctx, 12345)
 	requireSame(t, rpctypes.ErrLeaseNotFound, err)
 
+	barrier := recipe.NewBarrier(client, "barrier")
+	require.NoError(t, barrier.Hold())
+	requireSame(t, recipe.ErrKeyExists, barrier.Hold())
+
 	_, err = clientv3.New(clientv3.Config{})
 	requireSame(t, clientv3.ErrNoAvailableEndpoints, err)
 	halted := error(clientv3.ErrKeepAliveHalted{Reason: err})
@@ -141,21 +145,6 @@ func TestAssignedChannelSize(t *testing.T) {
 		require.Equal(t, size, cap(keepAlive))
 		require.Equal(t, grant.ID, (<-keepAlive).ID)
 	}
-}
-
-func TestLeasingCache(t *testing.T) {
-	cluster, client, ctx := start(t)
-	kv, closeCache, err := leasing.NewKV(client, "leases/")
-	require.NoError(t, err)
-	defer closeCache()
-	_, err = kv.Put(ctx, "k", "v")
-	require.NoError(t, err)
-	for range 3 {
-		get, err := kv.Get(ctx, "k")
-		require.NoError(t, err)
-		require.Equal(t, "v", string(get.Kvs[0].Value))
-	}
-	require.NotNil(t, cluster.Get("leases/k"), "the key has no owner")
 }
 
 func TestContextsAndOptions(t *testing.T) {

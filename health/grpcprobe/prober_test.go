@@ -2,7 +2,6 @@ package grpcprobe_test
 
 import (
 	"context"
-	"net"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,32 +12,24 @@ import (
 	grpchealth "google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/health/grpcprobe"
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // serve runs a gRPC server with the health service, unless it is nil, and returns a
 // connection to it.
 func serve(t *testing.T, service healthpb.HealthServer) *grpc.ClientConn {
 	t.Helper()
-	listener := bufconn.Listen(64 * 1024)
-	server := grpc.NewServer()
-	if service != nil {
-		healthpb.RegisterHealthServer(server, service)
-	}
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(listener) }()
-	conn, err := grpc.NewClient("passthrough:///server",
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+	address := grpctest.Serve(t, func(s grpc.ServiceRegistrar) {
+		if service != nil {
+			healthpb.RegisterHealthServer(s, service)
+		}
+	}).String()
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		conn.Close()
-		server.Stop()
-		assert.NoError(t, <-done)
-	})
+	t.Cleanup(func() { conn.Close() })
 	return conn
 }
 

@@ -156,17 +156,6 @@ func TestReadFailsWithItsCauseBeforeTheDeadline(t *testing.T) {
 	})
 }
 
-func TestCancelEndsTheBackoff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		conn := &scriptedConn{script: []outcome{answered(rpctypes.ErrGRPCNoLeader)}}
-		time.AfterFunc(700*time.Millisecond, cancel)
-		start := time.Now()
-		assert.Equal(t, codes.Canceled, status.Code(rangeOn(ctx, newTestCaller(conn, nil))))
-		assert.Equal(t, 700*time.Millisecond, time.Since(start))
-	})
-}
-
 func TestCloseEndsTheBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := &scriptedConn{script: []outcome{answered(rpctypes.ErrGRPCNoLeader)}}
@@ -260,10 +249,6 @@ func TestRetryAvoidsTheFailedEndpoint(t *testing.T) {
 
 	// Without another endpoint, the failed one is tried again.
 	assert.NotNil(t, p.pick(p.of("a", "b")...).endpoint())
-}
-
-func TestAttemptBeforeItsPick(t *testing.T) {
-	assert.True(t, newAttempt(t).evidence("").Sent)
 }
 
 // An interceptor may stop waiting for its call before gRPC does: an attempt that was evaluated as

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -32,16 +31,11 @@ func inBubble(t *testing.T, change func(*Config), test func(t *testing.T, cluste
 			set(cluster)
 		}
 		w := new(witness)
-		cfg := Config{
-			Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(),
-			Login: func() Login { return Login{} }, Logger: zap.NewNop, Observer: w,
-		}
+		cfg := Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Observer: w}
 		if change != nil {
 			change(&cfg)
 		}
-		c, err := New(cfg)
-		require.NoError(t, err)
-		defer func() { _ = c.Close() }()
+		c := newTestChannel(t, cfg)
 		for range 60 {
 			require.NoError(t, readK(t, c))
 			_, err := pb.NewKVClient(c).Put(t.Context(), &pb.PutRequest{Key: []byte("k")})
@@ -201,19 +195,6 @@ func TestInterceptorsSeeTheHedge(t *testing.T) {
 	})
 	require.Len(t, at, 2)
 	assert.GreaterOrEqual(t, at[1]-at[0], 20*time.Millisecond)
-}
-
-func TestWritesAreNotHedged(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
-		before := cluster.Count("Put")
-		release := make(chan struct{})
-		cluster.On("Put", func(call *fakeetcd.Call) { _ = call.Hold(release) })
-		time.AfterFunc(300*time.Millisecond, func() { close(release) })
-		_, err := pb.NewKVClient(c).Put(t.Context(), &pb.PutRequest{Key: []byte("k")})
-		require.NoError(t, err)
-		assert.Equal(t, before+1, cluster.Count("Put"))
-		assert.Empty(t, w.sent)
-	})
 }
 
 func TestObserverOfAChannel(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
@@ -28,29 +27,10 @@ func TestSlowHandshake(t *testing.T) {
 				return ctx.Err()
 			}
 		})
-		c, err := New(Config{
-			Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(),
-			Login: func() Login { return Login{} }, Logger: zap.NewNop,
-		})
-		require.NoError(t, err)
-		defer func() { _ = c.Close() }()
+		c := newTestChannel(t, Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
 		start := time.Now()
 		require.NoError(t, readK(t, c))
 		assert.Less(t, time.Since(start), handshake+time.Second)
 		assert.Equal(t, 1, cluster.Member(0).Dials())
-	})
-}
-
-// A member that is dead for long gets few connection attempts.
-func TestDeadMemberIsTriedSeldom(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, _ *Channel, _ *witness) {
-		dead := cluster.Member(0)
-		dead.Stop()
-		time.Sleep(time.Minute)
-		before := dead.Dials()
-		time.Sleep(time.Hour)
-		mean := time.Hour / time.Duration(max(1, dead.Dials()-before))
-		assert.Greater(t, mean, 20*time.Second)
-		assert.Less(t, mean, time.Minute)
 	})
 }

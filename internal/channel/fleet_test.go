@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
@@ -27,12 +26,7 @@ const (
 func startFleet(t *testing.T, cluster *fakeetcd.Cluster) (fleet []*Channel) {
 	t.Helper()
 	for range fleetClients {
-		c, err := New(Config{
-			Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(),
-			Login: func() Login { return Login{} }, Logger: zap.NewNop,
-		})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = c.Close() })
+		c := newTestChannel(t, Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
 		require.NoError(t, readK(t, c))
 		fleet = append(fleet, c)
 	}

@@ -38,6 +38,7 @@ func TestHedgeWins(t *testing.T) {
 		c.observer = w
 		call, first, second := hedgedRead(t, c, conn)
 		assert.Equal(t, conn.endpoints[:1], second.Avoid)
+		assert.True(t, second.AvoidStrictly)
 		assert.Equal(t, first.Shape, second.Shape)
 		assert.NotSame(t, first.reply, second.reply)
 		assert.NotSame(t, first.req, second.req)
@@ -230,15 +231,11 @@ func TestCallsThatAreNotHedged(t *testing.T) {
 	call := func(method string, req, reply any) func(*Caller, context.Context) error {
 		return func(c *Caller, ctx context.Context) error { return c.Invoke(ctx, method, req, reply) }
 	}
-	put := &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{}}}}}
 	for name, tt := range map[string]struct {
 		config *retry.Config
 		call   func(*Caller, context.Context) error
 	}{
-		"a put":    {nil, call(pb.KV_Put_FullMethodName, &pb.PutRequest{}, &pb.PutResponse{})},
-		"a txn":    {nil, call(pb.KV_Txn_FullMethodName, put, &pb.TxnResponse{})},
-		"a revoke": {nil, call(pb.Lease_LeaseRevoke_FullMethodName, &pb.LeaseRevokeRequest{}, &pb.LeaseRevokeResponse{})},
-		"a hash":   {nil, call(pb.Maintenance_HashKV_FullMethodName, &pb.HashKVRequest{}, &pb.HashKVResponse{})},
+		"a put": {nil, call(pb.KV_Put_FullMethodName, &pb.PutRequest{}, &pb.PutResponse{})},
 		"a header for the caller": {nil, func(c *Caller, ctx context.Context) error {
 			return read(c, ctx, grpc.WaitForReady(true), grpc.Header(new(metadata.MD)))
 		}},
@@ -256,25 +253,6 @@ func TestCallsThatAreNotHedged(t *testing.T) {
 				assert.Len(t, conn.attempts(), 1)
 				first.answer <- nil
 				require.NoError(t, <-done)
-			})
-		})
-	}
-}
-
-func TestCallsThatAreHedged(t *testing.T) {
-	get := &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{}}}
-	for method, tt := range map[string]struct{ req, reply any }{
-		pb.KV_Txn_FullMethodName:                {&pb.TxnRequest{Success: []*pb.RequestOp{get}}, &pb.TxnResponse{}},
-		pb.Lease_LeaseTimeToLive_FullMethodName: {&pb.LeaseTimeToLiveRequest{}, &pb.LeaseTimeToLiveResponse{}},
-		pb.Cluster_MemberList_FullMethodName:    {&pb.MemberListRequest{}, &pb.MemberListResponse{}},
-	} {
-		t.Run(method, func(t *testing.T) {
-			withHeldConn(t, func(t *testing.T, conn *heldConn) {
-				call := goCall(t.Context(), newTestCaller(conn, nil), method, tt.req, tt.reply)
-				conn.latest(t, 1).Overdue()
-				conn.latest(t, 2).answer <- nil
-				require.True(t, call.ended())
-				require.NoError(t, call.err)
 			})
 		})
 	}
@@ -304,25 +282,6 @@ func TestHedgingDelay(t *testing.T) {
 		require.True(t, call.ended())
 		time.Sleep(time.Second)
 		assert.Len(t, conn.attempts(), 3)
-	})
-}
-
-// A hedge never goes to the endpoint of its primary attempt.
-func TestHedgeAvoidsTheFirstEndpoint(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		conn := newHeldConn("only")
-		w := new(witness)
-		c := newTestCaller(conn, nil)
-		c.observer = w
-		call := goRange(t.Context(), c)
-		first := conn.latest(t, 1)
-		first.Overdue()
-		second := conn.latest(t, 2)
-		assert.True(t, second.AvoidStrictly)
-		assert.Equal(t, conn.endpoints, second.Avoid)
-		first.count(1)
-		require.True(t, call.ended())
-		assert.Empty(t, w.won)
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
@@ -33,12 +32,9 @@ func TestLeaderIsFoundWithoutPolling(t *testing.T) {
 		require.NoError(t, err)
 		defer cluster.Close()
 		cluster.SetLeader(cluster.Member(1))
-		c, err := New(Config{
+		c := newTestChannel(t, Config{
 			Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Balancing: Balancing{Strategy: "leader"},
-			Login: func() Login { return Login{} }, Logger: zap.NewNop,
 		})
-		require.NoError(t, err)
-		defer func() { _ = c.Close() }()
 		require.NoError(t, putK(t, c, time.Second))
 		synctest.Wait()
 		assert.LessOrEqual(t, cluster.Count("Status"), 6, "one per connection, and perhaps one before it")

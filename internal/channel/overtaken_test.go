@@ -71,21 +71,6 @@ func readLocally(t *testing.T, c *Channel) {
 	require.NoError(t, err)
 }
 
-// Where nothing else is under way, probes show that the member serves.
-func TestOnlyWriteOfAClientEndsUnderTheNextLeader(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
-		loseCall(cluster, "Put")
-		write := goPut(t.Context(), c.Caller)
-		time.Sleep(time.Second)
-		require.False(t, write.ended())
-		cluster.SetLeader(cluster.Member(1))
-		require.NoError(t, readK(t, c)) // at another member
-		time.Sleep(time.Second)
-		require.True(t, write.ended())
-		isUnknown(codes.Unavailable)(t, write.err)
-	})
-}
-
 // A write that an interceptor holds back is as old as its pick.
 func TestWriteSentInTheNewTermIsNotOvertaken(t *testing.T) {
 	const commit = 400 * time.Millisecond

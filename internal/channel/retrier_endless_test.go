@@ -1,8 +1,6 @@
 package channel
 
 import (
-	"context"
-	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,10 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/retry"
@@ -29,67 +25,6 @@ func TestEndlessWorkSurvivesAnOutage(t *testing.T) {
 		assert.Less(t, attempts, 1000, "few attempts in an hour of outage")
 		assert.Greater(t, attempts, 300, "at least one attempt every ten seconds")
 	})
-}
-
-func TestEndlessWorkEndsWithTheDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		retrier := rangeRetrier(retry.Policy{}).Endless()
-		start := time.Now()
-		var err error
-		for err == nil {
-			err = retrier.Next(ctx, errGone)
-		}
-		assert.Equal(t, errGone, err)
-		assert.Greater(t, time.Since(start), time.Hour-12*throttledBackoff)
-	})
-}
-
-func TestEndlessWorkByClass(t *testing.T) {
-	tests := []struct {
-		name  string
-		cause error
-		again int // how often the stream is reopened, -1 for ever
-
-		requireLeader bool
-	}{
-		{"broken", errGone, -1, false},
-		{"ended by the server", io.EOF, -1, false},
-		{"reset", status.Error(codes.Internal, "stream terminated by RST_STREAM with error code: INTERNAL_ERROR"), -1, false},
-		{"canceled by the server", status.Error(codes.Canceled, "context canceled"), -1, false},
-		{"a proxy without a backend", status.Error(codes.Unknown, "unexpected HTTP status code"), -1, false},
-		{"too many requests", rpctypes.ErrGRPCRequestTooManyRequests, -1, false},
-		{"no leader", rpctypes.ErrGRPCNoLeader, -1, false},
-		{"no leader, which the caller requires", rpctypes.ErrGRPCNoLeader, 2, true},
-		{"learners", rpctypes.ErrGRPCNotSupportedForLearner, 2, false},
-		{"permission denied", rpctypes.ErrGRPCPermissionDenied, 0, false},
-		{"unimplemented", status.Error(codes.Unimplemented, "unknown service"), 0, false},
-		{"a message over the limit", status.Error(codes.ResourceExhausted, "grpc: received message larger than max (5 vs. 4)"), 0, false},
-		{"a token that cannot be renewed", rpctypes.ErrGRPCInvalidAuthToken, 0, false},
-		{"closed", ErrClosed, 0, false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				retrier := rangeRetrier(retry.Policy{MaxAttempts: 2}).Endless() // of three endpoints
-				ctx := t.Context()
-				if tt.requireLeader {
-					ctx = metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
-				}
-				again := 0
-				for again < 100 && retrier.Next(ctx, tt.cause) == nil {
-					again++
-				}
-				if tt.again < 0 {
-					require.Equal(t, 100, again)
-					return
-				}
-				require.Equal(t, tt.again, again)
-				require.Equal(t, tt.cause, retrier.Next(ctx, tt.cause))
-			})
-		})
-	}
 }
 
 func TestEndlessWorkSurvivesAnOutageOfAuthentication(t *testing.T) {

@@ -2,6 +2,7 @@ package channel
 
 import (
 	"context"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,33 +26,24 @@ func rangeRetrier(policy retry.Policy) *Retrier {
 	return t
 }
 
-func TestRetrierIsBoundedByPatience(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := rangeRetrier(retry.Policy{})
-		start := time.Now()
-		var err error
-		for err == nil {
-			err = a.Next(t.Context(), errGone)
-		}
-		require.Equal(t, errGone, err)
-		require.LessOrEqual(t, time.Since(start), patience)
-		require.Greater(t, time.Since(start), patience-5*throttledBackoff)
-	})
-}
-
 func TestRetrierIsBoundedByTheDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		a := rangeRetrier(retry.Policy{})
-		start := time.Now()
-		var err error
-		for err == nil {
-			err = a.Next(ctx, errGone)
-		}
-		require.Equal(t, errGone, err, "the cause, not the deadline")
-		require.Greater(t, time.Since(start), time.Hour-12*throttledBackoff)
-	})
+	for _, endless := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			retrier := rangeRetrier(retry.Policy{})
+			if endless {
+				retrier.Endless()
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			start := time.Now()
+			var err error
+			for err == nil {
+				err = retrier.Next(ctx, errGone)
+			}
+			require.Equal(t, errGone, err, "the cause, not the deadline")
+			require.Greater(t, time.Since(start), time.Hour-12*throttledBackoff)
+		})
+	}
 }
 
 func TestRetrierStartsAnewAfterProgress(t *testing.T) {
@@ -71,47 +63,67 @@ func TestRetrierStartsAnewAfterProgress(t *testing.T) {
 }
 
 func TestRetrierByClass(t *testing.T) {
+	const (
+		endless = 1 << iota
+		requireLeader
+		password
+	)
 	learner := rpctypes.ErrGRPCNotSupportedForLearner
 	tests := []struct {
 		name  string
 		cause error
 		width int
 		again int // how often the stream is reopened, -1 for as long as time allows
-
-		requireLeader bool
-		password      bool
+		flags int
 	}{
-		{"broken", errGone, 1, -1, false, false},
-		{"no leader", rpctypes.ErrGRPCNoLeader, 1, -1, false, false},
-		{"no leader, which the caller requires", rpctypes.ErrGRPCNoLeader, 3, 2, true, false},
-		{"too many requests", rpctypes.ErrGRPCRequestTooManyRequests, 1, -1, false, false},
-		{"canceled by the server", status.Error(codes.Canceled, "canceled"), 1, -1, false, false},
-		{"stale token", rpctypes.ErrGRPCInvalidAuthToken, 3, maxTokenRefreshes, false, true},
-		{"a token that cannot be renewed", rpctypes.ErrGRPCInvalidAuthToken, 3, 0, false, false},
-		{"refused by the only member", learner, 1, 0, false, false},
-		{"refused by members", learner, 3, 2, false, false},
-		{"code that is not retryable", status.Error(codes.Internal, "boom"), 3, 0, false, false},
-		{"definite", rpctypes.ErrGRPCPermissionDenied, 3, 0, false, false},
-		{"closed", status.Error(codes.Canceled, "grpc: the client connection is closing"), 3, 0, false, false},
+		{"broken", errGone, 1, -1, 0},
+		{"no leader", rpctypes.ErrGRPCNoLeader, 1, -1, 0},
+		{"no leader, which the caller requires", rpctypes.ErrGRPCNoLeader, 3, 2, requireLeader},
+		{"too many requests", rpctypes.ErrGRPCRequestTooManyRequests, 1, -1, 0},
+		{"canceled by the server", status.Error(codes.Canceled, "canceled"), 1, -1, 0},
+		{"stale token", rpctypes.ErrGRPCInvalidAuthToken, 3, maxTokenRefreshes, password},
+		{"a token that cannot be renewed", rpctypes.ErrGRPCInvalidAuthToken, 3, 0, 0},
+		{"refused by the only member", learner, 1, 0, 0},
+		{"refused by members", learner, 3, 2, 0},
+		{"code that is not retryable", status.Error(codes.Internal, "boom"), 3, 0, 0},
+		{"definite", rpctypes.ErrGRPCPermissionDenied, 3, 0, 0},
+		{"closed", status.Error(codes.Canceled, "grpc: the client connection is closing"), 3, 0, 0},
+
+		{"endless: broken", errGone, 3, -1, endless},
+		{"endless: ended by the server", io.EOF, 3, -1, endless},
+		{"endless: reset", status.Error(codes.Internal, "stream terminated by RST_STREAM with error code: INTERNAL_ERROR"), 3, -1, endless},
+		{"endless: canceled by the server", status.Error(codes.Canceled, "context canceled"), 3, -1, endless},
+		{"endless: a proxy without a backend", status.Error(codes.Unknown, "unexpected HTTP status code"), 3, -1, endless},
+		{"endless: too many requests", rpctypes.ErrGRPCRequestTooManyRequests, 3, -1, endless},
+		{"endless: no leader", rpctypes.ErrGRPCNoLeader, 3, -1, endless},
+		{"endless: no leader, which the caller requires", rpctypes.ErrGRPCNoLeader, 3, 2, endless | requireLeader},
+		{"endless: learners", learner, 3, 2, endless},
+		{"endless: permission denied", rpctypes.ErrGRPCPermissionDenied, 3, 0, endless},
+		{"endless: unimplemented", status.Error(codes.Unimplemented, "unknown service"), 3, 0, endless},
+		{"endless: a message over the limit", status.Error(codes.ResourceExhausted, "grpc: received message larger than max (5 vs. 4)"), 3, 0, endless},
+		{"endless: a token that cannot be renewed", rpctypes.ErrGRPCInvalidAuthToken, 3, 0, endless},
+		{"endless: closed", ErrClosed, 3, 0, endless},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := rangeRetrier(retry.Policy{})
+				a, most, ctx := rangeRetrier(retry.Policy{}), 5, t.Context()
+				if tt.flags&endless != 0 {
+					a, most = rangeRetrier(retry.Policy{MaxAttempts: 2}).Endless(), 100
+				}
 				a.c.width = func() int { return tt.width }
-				if tt.password {
+				if tt.flags&password != 0 {
 					a.c.tokens = newTestTokens(&authServer{}, alice)
 				}
-				ctx := t.Context()
-				if tt.requireLeader {
+				if tt.flags&requireLeader != 0 {
 					ctx = metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
 				}
 				again := 0
-				for again < 5 && a.Next(ctx, tt.cause) == nil {
+				for again < most && a.Next(ctx, tt.cause) == nil {
 					again++
 				}
 				if tt.again < 0 {
-					require.Equal(t, 5, again)
+					require.Equal(t, most, again)
 					return
 				}
 				require.Equal(t, tt.again, again)

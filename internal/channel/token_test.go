@@ -71,43 +71,42 @@ func carrying(t *testing.T, used *token) *attempt {
 	return a
 }
 
-func TestTokenIsFetchedOnceForManyStreams(t *testing.T) {
-	srv := &authServer{}
-	s := newTestTokens(srv, alice)
-	for range 10 {
-		require.NoError(t, s.ensure(t.Context()))
-	}
-	assert.Equal(t, 1, srv.calls)
-	assert.Equal(t, "token-1", tokenOf(t, s))
-}
-
 func TestConcurrentRefusalsFetchOneToken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := &authServer{}
-		s := newTestTokens(srv, alice)
-		require.NoError(t, s.ensure(t.Context()))
-		stale := s.current.Load()
-		srv.hold = make(chan struct{})
-		var wg sync.WaitGroup
-		for range 50 {
-			wg.Go(func() {
-				next, err := s.replace(t.Context(), carrying(t, stale), rpctypes.ErrGRPCInvalidAuthToken)
-				assert.Equal(t, renewed, next)
-				assert.NoError(t, err)
-			})
-		}
-		synctest.Wait()
-		close(srv.hold)
-		wg.Wait()
-		assert.Equal(t, 2, srv.calls)
-		assert.Equal(t, "token-2", tokenOf(t, s))
+	for name, tokens := range map[string]func(*authServer) *tokenSource{
+		"of a password": func(srv *authServer) *tokenSource { return newTestTokens(srv, alice) },
+		"of a source":   newSourceTokens,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := &authServer{}
+				s := tokens(srv)
+				require.NoError(t, s.ensure(t.Context()))
+				require.NoError(t, s.ensure(t.Context()))
+				assert.Equal(t, "token-1", tokenOf(t, s))
+				stale := s.current.Load()
+				srv.hold = make(chan struct{})
+				var wg sync.WaitGroup
+				for range 50 {
+					wg.Go(func() {
+						next, err := s.replace(t.Context(), carrying(t, stale), rpctypes.ErrGRPCInvalidAuthToken)
+						assert.Equal(t, renewed, next)
+						assert.NoError(t, err)
+					})
+				}
+				synctest.Wait()
+				close(srv.hold)
+				wg.Wait()
+				assert.Equal(t, 2, srv.calls)
+				assert.Equal(t, "token-2", tokenOf(t, s))
 
-		// A late refusal of the first token finds the second.
-		next, err := s.replace(t.Context(), carrying(t, stale), rpctypes.ErrGRPCInvalidAuthToken)
-		require.NoError(t, err)
-		assert.Equal(t, renewed, next)
-		assert.Equal(t, 2, srv.calls)
-	})
+				// A late refusal of the first token finds the second.
+				next, err := s.replace(t.Context(), carrying(t, stale), rpctypes.ErrGRPCInvalidAuthToken)
+				require.NoError(t, err)
+				assert.Equal(t, renewed, next)
+				assert.Equal(t, 2, srv.calls)
+			})
+		})
+	}
 }
 
 func TestEndOfOneCallerDoesNotFailAnother(t *testing.T) {
@@ -161,13 +160,6 @@ func TestTokenOfAClusterWithoutAuth(t *testing.T) {
 	assert.Equal(t, "token-2", tokenOf(t, s))
 }
 
-func TestWrongPasswordIsNotRetried(t *testing.T) {
-	srv := &authServer{err: rpctypes.ErrGRPCAuthFailed}
-	s := newTestTokens(srv, alice)
-	assert.Equal(t, rpctypes.ErrGRPCAuthFailed, s.ensure(t.Context()))
-	assert.Equal(t, 1, srv.calls)
-}
-
 func TestUsersOwnToken(t *testing.T) {
 	srv := &authServer{err: errors.New("must not be called")}
 	login := Login{Token: "jwt-1"}
@@ -186,16 +178,6 @@ func TestUsersOwnToken(t *testing.T) {
 	assert.Equal(t, renewed, next)
 	assert.Equal(t, "jwt-2", tokenOf(t, s))
 	assert.Zero(t, srv.calls)
-}
-
-func TestCertificateClientRepeatsWhileUsersChange(t *testing.T) {
-	s := newTestTokens(&authServer{}, Login{})
-	next, err := s.replace(t.Context(), carrying(t, noToken), rpctypes.ErrGRPCAuthOldRevision)
-	require.NoError(t, err)
-	assert.Equal(t, renewed, next)
-	next, err = s.replace(t.Context(), carrying(t, noToken), rpctypes.ErrGRPCInvalidAuthToken)
-	require.NoError(t, err)
-	assert.Equal(t, notRenewed, next)
 }
 
 func TestAuthenticateCarriesNoToken(t *testing.T) {
@@ -303,6 +285,7 @@ func TestInvalidateToken(t *testing.T) {
 		{"a token that the user replaced", Login{Token: "next"}, own, rpctypes.ErrInvalidAuthToken, true, true},
 		{"nobody's", Login{}, noToken, rpctypes.ErrUserEmpty, false, true},
 		{"a certificate, while users change", Login{}, noToken, rpctypes.ErrAuthOldRevision, true, true},
+		{"a certificate that is refused", Login{}, noToken, rpctypes.ErrInvalidAuthToken, false, true},
 		{"a denial, as old servers answer a bad token", alice, own, rpctypes.ErrPermissionDenied, true, false},
 		{"a denial of the only token there is", Login{Token: "own"}, own, rpctypes.ErrPermissionDenied, false, true},
 		{"a denial without a user", Login{}, noToken, rpctypes.ErrPermissionDenied, false, true},
@@ -324,65 +307,27 @@ func TestInvalidateToken(t *testing.T) {
 	}
 }
 
-// jwtSource issues numbered tokens; it can be held and made to fail.
-type jwtSource struct {
-	authServer
-	running, most int
-}
-
-func (s *jwtSource) fetch(ctx context.Context) (string, error) {
-	s.mu.Lock()
-	s.running++
-	s.most = max(s.most, s.running)
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.running--
-	}()
-	return s.authenticate(ctx, "", "")
-}
-
-func newSourceTokens(src *jwtSource) *tokenSource {
-	return newTokenSource(Config{Login: func() Login { return Login{FromSource: true} }, TokenSource: src.fetch}, nil)
-}
-
-func TestTokenSourceIsCalledOnceForAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src := new(jwtSource)
-		s := newSourceTokens(src)
-		require.NoError(t, s.ensure(t.Context()))
-		require.NoError(t, s.ensure(t.Context()))
-		assert.Equal(t, "token-1", tokenOf(t, s))
-		stale := s.current.Load()
-		src.hold = make(chan struct{})
-		var wg sync.WaitGroup
-		for range 50 {
-			wg.Go(func() {
-				next, err := s.replace(t.Context(), carrying(t, stale), rpctypes.ErrGRPCInvalidAuthToken)
-				assert.Equal(t, renewed, next)
-				assert.NoError(t, err)
-			})
-		}
-		synctest.Wait()
-		close(src.hold)
-		wg.Wait()
-		assert.Equal(t, 2, src.calls)
-		assert.Equal(t, "token-2", tokenOf(t, s))
-	})
+func newSourceTokens(srv *authServer) *tokenSource {
+	return newTokenSource(Config{
+		Login:       func() Login { return Login{FromSource: true} },
+		TokenSource: func(ctx context.Context) (string, error) { return srv.authenticate(ctx, "", "") },
+	}, nil)
 }
 
 // Even a source that ignores its context, and has no waiters left, is not called a second time
 // before it returns.
 func TestTokenSourceIsNeverCalledConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src := new(jwtSource)
+		var running, calls atomic.Int64
 		release := make(chan struct{})
 		s := newTokenSource(Config{
 			Login: func() Login { return Login{FromSource: true} },
 			TokenSource: func(context.Context) (string, error) {
+				assert.EqualValues(t, 1, running.Add(1))
+				defer running.Add(-1)
 				<-release
-				return src.fetch(context.Background())
+				calls.Add(1)
+				return "token", nil
 			},
 		}, nil)
 		for range 3 {
@@ -393,13 +338,12 @@ func TestTokenSourceIsNeverCalledConcurrently(t *testing.T) {
 		close(release)
 		require.NoError(t, s.ensure(t.Context()))
 		synctest.Wait()
-		assert.Equal(t, 1, src.most)
-		assert.Equal(t, 2, src.calls, "the abandoned call, and one for the waiters")
+		assert.EqualValues(t, 2, calls.Load(), "the abandoned call, and one for the waiters")
 	})
 }
 
 func TestErrorsOfTheTokenSource(t *testing.T) {
-	src := new(jwtSource)
+	src := &authServer{}
 	s := newSourceTokens(src)
 	src.err = errors.New("vault is sealed")
 	err := s.ensure(t.Context())
@@ -461,7 +405,6 @@ func TestLoginChangedWhileATokenIsFetched(t *testing.T) {
 	})
 }
 
-// A call without a deadline that waits for a token ends with the client.
 func TestEachAttemptFetchesAMissingToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := &authServer{}
@@ -479,6 +422,7 @@ func TestEachAttemptFetchesAMissingToken(t *testing.T) {
 	})
 }
 
+// A call without a deadline that waits for a token ends with the client.
 func TestCloseEndsCallsThatWaitForAToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0

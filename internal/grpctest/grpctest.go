@@ -14,13 +14,20 @@ import (
 )
 
 // Serve runs a server on the loopback interface until the end of the test, and returns its address.
-func Serve(t testing.TB, register func(grpc.ServiceRegistrar)) (address *net.TCPAddr) {
+func Serve(t testing.TB, register func(grpc.ServiceRegistrar), opts ...grpc.ServerOption) (address *net.TCPAddr) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer()
+	ServeOn(t, listener, register, opts...)
+	return listener.Addr().(*net.TCPAddr)
+}
+
+// ServeOn runs a server on a listener until the end of the test, if it was not stopped before.
+func ServeOn(t testing.TB, listener net.Listener, register func(grpc.ServiceRegistrar), opts ...grpc.ServerOption) *grpc.Server {
+	t.Helper()
+	server := grpc.NewServer(opts...)
 	register(server)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
@@ -30,7 +37,7 @@ func Serve(t testing.TB, register func(grpc.ServiceRegistrar)) (address *net.TCP
 			t.Error(err)
 		}
 	})
-	return listener.Addr().(*net.TCPAddr)
+	return server
 }
 
 // ServeHealth serves health checks, for Ask.

@@ -49,25 +49,34 @@ func TestLongSuspicionIsAnEjection(t *testing.T) {
 	}
 }
 
-// While an observer blocks, a bounded number of events waits, in order, and the others are
+// blockingObserver blocks on a state, until released.
+type blockingObserver struct {
+	observe.None
+	release chan struct{}
+}
+
+func (o *blockingObserver) StateChanged(health.Change) { <-o.release }
+
+// No goroutine waits for an observer that blocks: a bounded number of events waits, in order, and the others are
 // counted.
 func TestWaitingEventsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []int
 		lost := 0
-		e := &events{overflowed: func(n int) { lost += n }}
-		release := make(chan struct{})
+		o := &blockingObserver{release: make(chan struct{})}
+		e := Events(o, o, (*balancer.Endpoint).Address, func(n int) { lost += n }).(*events)
+		e.siblings = func(*balancer.Endpoint) []*balancer.Endpoint { return nil }
 		add := func(tell func()) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			e.addLocked(tell)
 		}
-		add(func() { <-release })
+		e.Changed(balancer.Detached("a", health.NewTable().Acquire("", "a")), health.Change{To: health.Serving})
 		synctest.Wait()
 		for i := range maxWaiting + 5 {
 			add(func() { told = append(told, i) })
 		}
-		close(release)
+		close(o.release)
 		synctest.Wait()
 		assert.Len(t, told, maxWaiting)
 		assert.IsIncreasing(t, told)

@@ -12,19 +12,17 @@ import (
 
 // authOn enables authentication with the users and roles that authOff left, and disables it at its end.
 func authOn(ctx context.Context, at Site, log *transcript.Log) {
-	anonymous := open(at, log)
+	anonymous := at.client()
 	defer end(anonymous, log)
-	early := login(at, log, "alice", "changed") // before it is enabled: no token, no error
+	early := ok(at.login("alice", "changed")) // before it is enabled: no token, no error
 	defer end(early, log)
 	log.Step("before: put")(early.Put(ctx, "b/1", "1"))
 
-	_, err := anonymous.AuthEnable(ctx)
-	log.Must(err)
-	root := login(at, log, "root", "rootpass")
+	ok(anonymous.AuthEnable(ctx))
+	root := ok(at.login("root", "rootpass"))
 	defer end(root, log)
 	defer func() {
-		_, err := root.AuthDisable(ctx)
-		log.Must(err)
+		ok(root.AuthDisable(ctx))
 	}()
 	log.Step("status")(root.AuthStatus(ctx))
 	log.Step("enable again")(root.AuthEnable(ctx))
@@ -33,7 +31,7 @@ func authOn(ctx context.Context, at Site, log *transcript.Log) {
 
 	refusedLogins(at, log)
 	withoutUser(ctx, anonymous, log)
-	alice := login(at, log, "alice", "changed")
+	alice := ok(at.login("alice", "changed"))
 	defer end(alice, log)
 	asUser(ctx, alice, log)
 	watchesAsUser(ctx, anonymous, alice, log)
@@ -42,21 +40,11 @@ func authOn(ctx context.Context, at Site, log *transcript.Log) {
 	coreWithToken(ctx, root, log)
 }
 
-func login(at Site, log *transcript.Log, name, password string) *clientv3.Client {
-	cfg := at.config()
-	cfg.Username, cfg.Password = name, password
-	c, err := clientv3.New(cfg)
-	log.Must(err)
-	return c
-}
-
 func refusedLogins(at Site, log *transcript.Log) {
 	for _, user := range []struct{ name, password string }{
 		{"alice", "wrong"}, {"nobody", "wrong"}, {"bob", "any"},
 	} {
-		cfg := at.config()
-		cfg.Username, cfg.Password = user.name, user.password
-		c, err := clientv3.New(cfg)
+		c, err := at.login(user.name, user.password)
 		log.Error("new as "+user.name, err)
 		log.Value("new as "+user.name+": client", c != nil)
 	}
@@ -121,16 +109,14 @@ func changes(ctx context.Context, at Site, log *transcript.Log, root, alice *cli
 	cfg := at.config()
 	token, err := root.Authenticate(ctx, "alice", "new")
 	log.Step("root: authenticate alice")(token, err)
-	log.Must(err)
+	must(err)
 	cfg.Token = token.Token
-	holder, err := clientv3.New(cfg)
-	log.Must(err)
+	holder := ok(clientv3.New(cfg))
 	defer end(holder, log)
 	log.Step("token: put")(holder.Put(ctx, "a/token", "1"))
 	log.Step("token: denied put")(holder.Put(ctx, "c/token", "1"))
 	cfg.Token = "wrong"
-	stranger, err := clientv3.New(cfg)
-	log.Must(err)
+	stranger := ok(clientv3.New(cfg))
 	defer end(stranger, log)
 	withDeadline(ctx, 2*time.Second, func(ctx context.Context) { log.Step("wrong token: get")(stranger.Get(ctx, "a/1")) })
 	withDeadline(ctx, 2*time.Second, func(ctx context.Context) { log.Step("wrong token: put")(stranger.Put(ctx, "a/1", "1")) })
@@ -144,8 +130,7 @@ func coreWithToken(ctx context.Context, root *clientv3.Client, log *transcript.L
 	log.Step("root: txn")(root.Txn(ctx).If(clientv3.Compare(clientv3.Value("core"), "=", "1")).Then(clientv3.OpPut("core", "2")).Commit())
 	log.Step("root: failing put")(root.Put(ctx, "", ""))
 	log.Step("root: stream")(gather(root.GetStream(ctx, "core")))
-	grant, err := root.Grant(ctx, 3600)
-	log.Must(err)
+	grant := ok(root.Grant(ctx, 3600))
 	log.Step("root: put with lease")(root.Put(ctx, "core", "3", clientv3.WithLease(grant.ID)))
 	log.Step("root: time to live")(root.TimeToLive(ctx, grant.ID, clientv3.WithAttachedKeys()))
 	log.Step("root: leases")(root.Leases(ctx))
@@ -153,7 +138,7 @@ func coreWithToken(ctx context.Context, root *clientv3.Client, log *transcript.L
 	log.Step("root: member list")(root.MemberList(ctx))
 	log.Step("root: remove an unknown member")(root.MemberRemove(ctx, 12345))
 	log.Step("root: status")(root.Status(ctx, endpoint))
-	_, err = root.HashKV(ctx, endpoint, 0)
+	_, err := root.HashKV(ctx, endpoint, 0)
 	log.Error("root: hash", err)
 	log.Step("root: defragment")(root.Defragment(ctx, endpoint))
 	log.Step("root: alarm list")(root.AlarmList(ctx))
@@ -162,8 +147,7 @@ func coreWithToken(ctx context.Context, root *clientv3.Client, log *transcript.L
 	log.Error("root: sync", root.Sync(ctx))
 	log.Step("root: get after sync")(root.Get(ctx, "core"))
 
-	conn, err := root.Dial(endpoint)
-	log.Must(err)
+	conn := ok(root.Dial(endpoint))
 	defer func() { log.Error("end of the dialled connection", conn.Close()) }()
 	log.Step("root: dialled range")(pb.NewKVClient(conn).Range(ctx, &pb.RangeRequest{Key: []byte("core")}))
 }

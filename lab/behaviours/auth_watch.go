@@ -11,7 +11,7 @@ import (
 // watchesAsUser watches what a user may read and what not. A watch that is refused leaves others alone.
 func watchesAsUser(ctx context.Context, anonymous, alice *clientv3.Client, log *transcript.Log) {
 	watching(ctx, alice, log, "alice: watch", "a/", []clientv3.OpOption{clientv3.WithPrefix()}, func(allowed clientv3.WatchChan) {
-		putAll(ctx, alice, log, "watched", "a/1")
+		putAll(ctx, alice, "watched", "a/1")
 		receive(log, "alice: watch", allowed)
 		for _, w := range []struct {
 			name, key string
@@ -27,7 +27,7 @@ func watchesAsUser(ctx context.Context, anonymous, alice *clientv3.Client, log *
 			denied := alice.Watch(ctx, w.key, w.opts...)
 			receive(log, name, denied)
 			receive(log, name+": end", denied)
-			putAll(ctx, alice, log, name, "a/1")
+			putAll(ctx, alice, name, "a/1")
 			receive(log, name+": the other watch", allowed)
 		}
 	})
@@ -41,15 +41,14 @@ func watchesAsUser(ctx context.Context, anonymous, alice *clientv3.Client, log *
 
 // keepAlivesAsUser keeps a lease alive as the user whose key it has, and without a user.
 func keepAlivesAsUser(ctx context.Context, anonymous, alice *clientv3.Client, log *transcript.Log) {
-	id := grant(ctx, alice, log, 3600)
-	_, err := alice.Put(ctx, "a/lease", "1", clientv3.WithLease(id))
-	log.Must(err)
+	id := ok(alice.Grant(ctx, 3600)).ID
+	ok(alice.Put(ctx, "a/lease", "1", clientv3.WithLease(id)))
 	for i, c := range []*clientv3.Client{alice, anonymous} {
 		name := []string{"alice", "anonymous"}[i]
 		log.Step(name + ": keep alive once")(c.KeepAliveOnce(ctx, id))
 		log.Step(name + ": keep alive once, unknown lease")(c.KeepAliveOnce(ctx, 12345))
 		ctx, cancel := context.WithCancel(ctx)
-		responses := keep(ctx, c, log, id)
+		responses := ok(c.KeepAlive(ctx, id))
 		renewed(log, name+": keep alive", responses)
 		cancel()
 		ended(log, name+": keep alive: end", responses)

@@ -20,17 +20,14 @@ func byName(members []*pb.Member) []*pb.Member {
 	return members
 }
 
-func members(ctx context.Context, at Site, log *transcript.Log) {
-	c := open(at, log)
-	defer end(c, log)
+func members(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Step("list")(c.MemberList(ctx))
 	log.Step("serializable list")(c.MemberList(ctx, clientv3.WithSerializable()))
-	list, err := c.MemberList(ctx)
-	log.Must(err)
+	list := ok(c.MemberList(ctx))
 	self := list.Members[0]
 
 	change := func(step string) func(any, error) {
-		settle(ctx, c, log)
+		settle(ctx, c)
 		return log.Step(step)
 	}
 	change("add with a bad URL")(c.MemberAdd(ctx, []string{"not a URL"}))
@@ -53,23 +50,20 @@ func members(ctx context.Context, at Site, log *transcript.Log) {
 
 // settle waits until another change of the members can be asked for: etcd 3.4 answers one before its raft is done with
 // it, and silently drops the next if it comes in between. A put that has been applied came after.
-func settle(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	_, err := c.Put(ctx, "members", "settled")
-	log.Must(err)
+func settle(ctx context.Context, c *clientv3.Client) {
+	ok(c.Put(ctx, "members", "settled"))
 }
 
 func learner(ctx context.Context, c *clientv3.Client, log *transcript.Log, change func(step string) func(any, error)) {
-	settle(ctx, c, log)
-	added, err := c.MemberAddAsLearner(ctx, []string{"http://192.0.2.9:2380"})
-	log.Must(err)
+	settle(ctx, c)
+	added := ok(c.MemberAddAsLearner(ctx, []string{"http://192.0.2.9:2380"}))
 	log.Value("added learner", added.Member)
 	log.Value("members after adding", byName(added.Members))
 	change("add a second learner")(c.MemberAddAsLearner(ctx, []string{"http://192.0.2.10:2380"}))
 	change("promote a learner that never started")(c.MemberPromote(ctx, added.Member.ID))
 	change("move leader to a learner")(c.MoveLeader(ctx, added.Member.ID))
-	settle(ctx, c, log)
-	updated, err := c.MemberUpdate(ctx, added.Member.ID, []string{"http://192.0.2.9:2380", "http://192.0.2.9:2381"})
-	log.Must(err)
+	settle(ctx, c)
+	updated := ok(c.MemberUpdate(ctx, added.Member.ID, []string{"http://192.0.2.9:2380", "http://192.0.2.9:2381"}))
 	log.Value("members after updating", byName(updated.Members))
 	change("remove the learner")(c.MemberRemove(ctx, added.Member.ID))
 	change("remove the learner again")(c.MemberRemove(ctx, added.Member.ID))
@@ -78,40 +72,35 @@ func learner(ctx context.Context, c *clientv3.Client, log *transcript.Log, chang
 	log.Step("list")(c.MemberList(ctx))
 }
 
-func severalMembers(ctx context.Context, at Site, log *transcript.Log) {
-	c := open(at, log)
-	defer end(c, log)
-	list, err := c.MemberList(ctx)
-	log.Must(err)
+func severalMembers(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	list := ok(c.MemberList(ctx))
 	log.Value("list", byName(list.Members))
 	log.Step("put")(c.Put(ctx, "several", "1"))
-	for range at.Endpoints {
+	for range c.Endpoints() {
 		log.Step("get")(c.Get(ctx, "several"))
 		log.Step("get, leader required")(c.Get(clientv3.WithRequireLeader(ctx), "several"))
 	}
 	const written = 2 // the revision of the put
-	for i, endpoint := range at.Endpoints {
+	for i, endpoint := range c.Endpoints() {
 		resp, err := c.Status(ctx, endpoint)
 		for ; err == nil && resp.Header.Revision < written; resp, err = c.Status(ctx, endpoint) { // a follower may lag behind
 			time.Sleep(10 * time.Millisecond)
 		}
-		log.Must(err)
+		must(err)
 		log.Step(fmt.Sprintf("hash of m%d", i+1))(c.HashKV(ctx, endpoint, written))
 		log.Value(fmt.Sprintf("version of m%d", i+1), resp.Version)
 		log.Value(fmt.Sprintf("errors of m%d", i+1), resp.Errors)
 	}
 
-	added, err := c.MemberAdd(ctx, []string{"http://192.0.2.9:2380"})
-	log.Must(err)
+	added := ok(c.MemberAdd(ctx, []string{"http://192.0.2.9:2380"}))
 	log.Value("added", added.Member)
 	log.Value("members after adding", byName(added.Members))
 	awaitNextSecond() // within one second it would be the id that etcd finds in use, which it computes from the URL and the time
 	log.Step("add one that is there")(c.MemberAdd(ctx, []string{"http://192.0.2.9:2380"}))
 	log.Step("put with a member that never started")(c.Put(ctx, "several", "2"))
-	removed, err := c.MemberRemove(ctx, added.Member.ID)
-	log.Must(err)
+	removed := ok(c.MemberRemove(ctx, added.Member.ID))
 	log.Value("members after removing", byName(removed.Members))
-	settle(ctx, c, log)
+	settle(ctx, c)
 	log.Step("remove again")(c.MemberRemove(ctx, added.Member.ID))
 }
 
@@ -121,26 +110,22 @@ func awaitNextSecond() {
 
 // leadership asks members that lead, and members that do not, to hand over.
 func leadership(ctx context.Context, at Site, log *transcript.Log) {
-	everyone := open(at, log)
+	everyone := at.client()
 	defer end(everyone, log)
 	for i := 0; ; i++ { // there may be an election
 		endpoint := at.Endpoints[i%len(at.Endpoints)]
-		own, err := everyone.Status(ctx, endpoint)
-		log.Must(err)
+		own := ok(everyone.Status(ctx, endpoint))
 		if own.Header.MemberId == own.Leader {
-			leader := at
-			leader.Endpoints = []string{endpoint}
-			handOver(ctx, leader, log, own.Leader)
+			handOver(ctx, at.with([]string{endpoint}), log, own.Leader)
 			return
 		}
 	}
 }
 
 func handOver(ctx context.Context, leader Site, log *transcript.Log, id uint64) {
-	c := open(leader, log)
+	c := leader.client()
 	defer end(c, log)
-	list, err := c.MemberList(ctx)
-	log.Must(err)
+	list := ok(c.MemberList(ctx))
 	i := slices.IndexFunc(list.Members, func(m *pb.Member) bool { return m.ID != id })
 	other := list.Members[i].ID
 	log.Step("to an unknown member")(c.MoveLeader(ctx, 12345))

@@ -24,8 +24,7 @@ func configs(_ context.Context, _ Site, log *transcript.Log) {
 		Secure:             &clientv3.SecureConfig{InsecureTransport: true},
 		Auth:               &clientv3.AuthConfig{Username: "u", Password: "p", Token: "t"},
 	}
-	text, err := json.Marshal(spec)
-	log.Must(err)
+	text := ok(json.Marshal(spec))
 	log.Value("as JSON", string(text))
 	var read clientv3.ConfigSpec
 	log.Error("from JSON", json.Unmarshal(text, &read))

@@ -13,9 +13,7 @@ import (
 )
 
 // connections uses the client's gRPC connections with generated clients.
-func connections(ctx context.Context, at Site, log *transcript.Log) {
-	c := open(at, log)
-	defer end(c, log)
+func connections(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	raw := pb.NewKVClient(c.ActiveConnection())
 	log.Step("put on the active connection")(raw.Put(ctx, &pb.PutRequest{Key: []byte("raw"), Value: []byte("1")}))
 	log.Step("range on the active connection")(raw.Range(ctx, &pb.RangeRequest{Key: []byte("raw")}))
@@ -23,14 +21,13 @@ func connections(ctx context.Context, at Site, log *transcript.Log) {
 	active := c.ActiveConnection()
 	log.Value("same connection", active == c.ActiveConnection())
 
-	conn, err := c.Dial(at.Endpoints[0])
-	log.Must(err)
+	conn := ok(c.Dial(c.Endpoints()[0]))
 	dialled := pb.NewKVClient(conn)
 	log.Step("put on a dialled connection")(dialled.Put(ctx, &pb.PutRequest{Key: []byte("raw"), Value: []byte("2")}))
 	log.Step("range on a dialled connection")(dialled.Range(ctx, &pb.RangeRequest{Key: []byte("raw")}))
 	log.Step("error on a dialled connection")(dialled.Range(ctx, &pb.RangeRequest{Key: []byte("raw"), Revision: 1 << 40}))
 	log.Error("close a dialled connection", conn.Close())
-	_, err = dialled.Range(ctx, &pb.RangeRequest{Key: []byte("raw")})
+	_, err := dialled.Range(ctx, &pb.RangeRequest{Key: []byte("raw")})
 	log.Value("closed connection", clientv3.IsConnCanceled(err))
 	log.Step("the client goes on")(c.Get(ctx, "raw"))
 
@@ -40,7 +37,7 @@ func connections(ctx context.Context, at Site, log *transcript.Log) {
 }
 
 func endpoints(ctx context.Context, at Site, log *transcript.Log) {
-	c := open(at, log)
+	c := at.client()
 	defer end(c, log)
 	log.Value("configured", c.Endpoints())
 	c.Endpoints()[0] = "changed"
@@ -71,8 +68,7 @@ func endpoints(ctx context.Context, at Site, log *transcript.Log) {
 
 	cfg := at.config()
 	cfg.Endpoints, cfg.AutoSyncInterval = at.Endpoints[:1], 200*time.Millisecond
-	auto, err := clientv3.New(cfg)
-	log.Must(err)
+	auto := ok(clientv3.New(cfg))
 	defer end(auto, log)
 	for deadline := time.Now().Add(10 * time.Second); len(auto.Endpoints()) == 1 && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond)
@@ -81,9 +77,7 @@ func endpoints(ctx context.Context, at Site, log *transcript.Log) {
 }
 
 // constructors builds every service over raw gRPC clients.
-func constructors(ctx context.Context, at Site, log *transcript.Log) {
-	c := open(at, log)
-	defer end(c, log)
+func constructors(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	conn := c.ActiveConnection()
 	for _, client := range []*clientv3.Client{c, nil} {
 		name := "with a client: "
@@ -97,14 +91,14 @@ func constructors(ctx context.Context, at Site, log *transcript.Log) {
 		lease := clientv3.NewLeaseFromLeaseClient(pb.NewLeaseClient(conn), client, time.Second)
 		log.Step(name + "lease")(lease.Grant(ctx, 3600))
 		log.Step(name + "lease error")(lease.Revoke(ctx, 12345))
-		log.Step(name + "lease kept alive once")(lease.KeepAliveOnce(ctx, grant(ctx, c, log, 3600)))
-		renewed(log, name+"lease kept alive", keep(ctx, lease, log, grant(ctx, c, log, 3600)))
+		log.Step(name + "lease kept alive once")(lease.KeepAliveOnce(ctx, ok(c.Grant(ctx, 3600)).ID))
+		renewed(log, name+"lease kept alive", ok(lease.KeepAlive(ctx, ok(c.Grant(ctx, 3600)).ID)))
 		log.Error(name+"lease close", lease.Close())
 		cluster := clientv3.NewClusterFromClusterClient(pb.NewClusterClient(conn), client)
 		log.Step(name + "cluster")(cluster.MemberList(ctx))
 		watcher := clientv3.NewWatchFromWatchClient(pb.NewWatchClient(conn), client)
 		watch := watcher.Watch(ctx, "constructors")
-		putAll(ctx, c, log, name, "constructors")
+		putAll(ctx, c, name, "constructors")
 		receive(log, name+"watch", watch)
 		log.Error(name+"watch close", watcher.Close())
 		receive(log, name+"watch end", watch)

@@ -62,17 +62,22 @@ func endedContexts(ctx context.Context, c *clientv3.Client, log *transcript.Log)
 // frozen makes calls that are sent and not answered. What the server does with them once it goes on is not checked.
 func frozen(ctx context.Context, at Site, log *transcript.Log) {
 	const patience = 150 * time.Millisecond
-	c := open(at, log)
+	c := at.client()
 	defer end(c, log)
 	log.Step("before")(c.Get(ctx, "frozen"))
-	log.Must(at.Do(ctx, site.Stop))
-	defer func() { log.Must(at.Do(ctx, site.Continue)) }()
+	must(at.Do(ctx, site.Stop))
+	defer func() { must(at.Do(ctx, site.Continue)) }()
 
-	sent(c, log, "expires", func(call func(context.Context)) { withDeadline(ctx, patience, call) })
-	sent(c, log, "is cancelled", func(call func(context.Context)) { withCancel(ctx, patience, call) })
+	sent(ctx, c, log, patience)
 }
 
-func sent(c *clientv3.Client, log *transcript.Log, name string, within func(func(context.Context))) {
+// sent makes calls whose context ends while they are under way, after a time.
+func sent(ctx context.Context, c *clientv3.Client, log *transcript.Log, after time.Duration) {
+	sentWithin(c, log, "expires", func(call func(context.Context)) { withDeadline(ctx, after, call) })
+	sentWithin(c, log, "is cancelled", func(call func(context.Context)) { withCancel(ctx, after, call) })
+}
+
+func sentWithin(c *clientv3.Client, log *transcript.Log, name string, within func(func(context.Context))) {
 	within(func(ctx context.Context) { log.Step(name + ": get")(c.Get(ctx, "frozen")) })
 	within(func(ctx context.Context) { log.Step(name + ": put")(c.Put(ctx, "frozen", "1")) })
 	within(func(ctx context.Context) { log.Step(name + ": delete")(c.Delete(ctx, "frozen")) })

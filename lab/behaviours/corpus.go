@@ -47,7 +47,7 @@ func steps(name string, run func(context.Context, Site, *transcript.Log)) Behavi
 // withClient makes one that needs no more than a client.
 func withClient(name string, run func(context.Context, *clientv3.Client, *transcript.Log)) Behaviour {
 	return steps(name, func(ctx context.Context, s Site, log *transcript.Log) {
-		c := open(s, log)
+		c := s.client()
 		defer end(c, log)
 		run(ctx, c, log)
 	})
@@ -59,13 +59,6 @@ func in(setup site.Setup, all []Behaviour) []Behaviour {
 		all[i].Setup = setup
 	}
 	return all
-}
-
-// open makes a client for the site.
-func open(s Site, log *transcript.Log) *clientv3.Client {
-	c, err := clientv3.New(s.config())
-	log.Must(err)
-	return c
 }
 
 // end closes a client.
@@ -95,8 +88,8 @@ var (
 		withClient("stream", streams),
 		withClient("limits", limits),
 		withClient("ended context", endedContexts),
-		steps("hash", hashes),
-		steps("maintenance", maintenance),
+		withClient("hash", hashes),
+		withClient("maintenance", maintenance),
 		withClient("alarm", alarms),
 		withClient("snapshot", snapshots),
 		withClient("downgrade", downgrades),
@@ -113,9 +106,9 @@ var (
 		withClient("watch large", watchLarge),
 		withClient("watch progress", watchProgress),
 		steps("watch end", watchEnds),
-		steps("cluster", members),
-		steps("connection", connections),
-		steps("constructors", constructors),
+		withClient("cluster", members),
+		withClient("connection", connections),
+		withClient("constructors", constructors),
 		steps("interceptors", interceptors),
 		steps("files", files),
 		steps("old cluster", oldCluster),
@@ -125,7 +118,7 @@ var (
 		steps("frozen", frozen),
 	}
 	several = []Behaviour{
-		steps("members", severalMembers),
+		withClient("members", severalMembers),
 		steps("endpoints", endpoints),
 		steps("leadership", leadership),
 		steps("outage", outage),

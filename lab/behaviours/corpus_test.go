@@ -9,12 +9,12 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/behaviours"
@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 	lab.Main()
 	_ = flag.Set("test.parallel", "4") // they wait more than they compute
 	var err error
-	if program, err = servers.BuildProgram(context.Background(), []servers.Client{servers.Quorate}, raceFlag()...); err != nil {
+	program, err = servers.BuildProgram(context.Background(), "./behaviours/program", []servers.Client{servers.Quorate}, raceFlag()...)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -163,14 +164,11 @@ func compare(t *testing.T, server string, setup site.Setup, start func(context.C
 // both runs f for 0 and 1 at the same time, and fails the test if one does.
 func both(t *testing.T, f func(i int) error) {
 	t.Helper()
-	var errs [2]error
-	var running sync.WaitGroup
-	for i := range errs {
-		running.Go(func() { errs[i] = f(i) })
+	var running errgroup.Group
+	for i := range 2 {
+		running.Go(func() error { return f(i) })
 	}
-	running.Wait()
-	require.NoError(t, errs[0], "the first")
-	require.NoError(t, errs[1], "the second")
+	require.NoError(t, running.Wait())
 }
 
 func wrong(o site.Outcome) error {

@@ -65,8 +65,7 @@ func interceptors(ctx context.Context, at Site, log *transcript.Log) {
 		grpc.WithContextDialer(o.dial),
 		grpc.WithUserAgent("program"),
 	}
-	c, err := clientv3.New(cfg)
-	log.Must(err)
+	c := ok(clientv3.New(cfg))
 	defer end(c, log)
 	log.Step("put")(c.Put(ctx, "interceptors", "1"))
 	log.Step("get")(c.Get(clientv3.WithRequireLeader(ctx), "interceptors"))
@@ -99,12 +98,10 @@ func files(ctx context.Context, at Site, log *transcript.Log) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(specs)) {
 		spec := &clientv3.ConfigSpec{Endpoints: at.Endpoints, Secure: specs[name]}
-		cfg, err := clientv3.NewClientConfig(spec, zap.NewNop())
-		log.Must(err)
+		cfg := ok(clientv3.NewClientConfig(spec, zap.NewNop()))
 		cfg.Logger = zap.NewNop()
 		logConfig(log, name, cfg)
-		c, err := clientv3.New(*cfg)
-		log.Must(err)
+		c := ok(clientv3.New(*cfg))
 		if refused := at.TLS != nil && slices.Contains([]string{"wrong server name", "no CA", "none", "insecure"}, name); refused {
 			withDeadline(ctx, 300*time.Millisecond, func(ctx context.Context) { log.Step(name + ", expires: get")(c.Get(ctx, "files")) })
 		} else {
@@ -128,7 +125,7 @@ func oldCluster(ctx context.Context, at Site, log *transcript.Log) {
 
 // closes uses clients after their end.
 func closes(ctx context.Context, at Site, log *transcript.Log) {
-	c := open(at, log)
+	c := at.client()
 	log.Step("get")(c.Get(ctx, "close"))
 	conn := c.ActiveConnection()
 	log.Error("close", c.Close())
@@ -147,8 +144,7 @@ func closes(ctx context.Context, at Site, log *transcript.Log) {
 	parent, cancel := context.WithCancel(ctx)
 	cfg := at.config()
 	cfg.Context = parent
-	child, err := clientv3.New(cfg)
-	log.Must(err)
+	child := ok(clientv3.New(cfg))
 	log.Step("child: get")(child.Get(ctx, "close"))
 	cancel()
 	<-child.Ctx().Done()

@@ -11,11 +11,10 @@ import (
 )
 
 // seed writes keys whose orders by key, version, revisions and value all differ, and returns the first revision.
-func seed(ctx context.Context, c *clientv3.Client, log *transcript.Log, prefix string) int64 {
+func seed(ctx context.Context, c *clientv3.Client, prefix string) int64 {
 	var first int64
 	for i, key := range []string{"c", "a", "e", "b", "d", "e", "a", "e", "b"} {
-		resp, err := c.Put(ctx, prefix+key, fmt.Sprint((i*7)%10))
-		log.Must(err)
+		resp := ok(c.Put(ctx, prefix+key, fmt.Sprint((i*7)%10)))
 		if i == 0 {
 			first = resp.Header.GetRevision()
 		}
@@ -24,7 +23,7 @@ func seed(ctx context.Context, c *clientv3.Client, log *transcript.Log, prefix s
 }
 
 func gets(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	first := seed(ctx, c, log, "get/")
+	first := seed(ctx, c, "get/")
 	prefix := clientv3.WithPrefix()
 	reads := []struct {
 		name, key string
@@ -75,8 +74,7 @@ func gets(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Step("leader required")(c.Get(clientv3.WithRequireLeader(ctx), "get/a"))
 	log.Panic("prefix and from key", func() { _, _ = c.Get(ctx, "get/", prefix, clientv3.WithFromKey()) })
 
-	resp, err := c.Get(ctx, "get/a")
-	log.Must(err)
+	resp := ok(c.Get(ctx, "get/a"))
 	log.Value("as protobuf message", (*pb.RangeResponse)(resp).GetKvs())
 }
 
@@ -91,7 +89,7 @@ func sorts(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 }
 
 func compacts(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	first := seed(ctx, c, log, "compact/")
+	first := seed(ctx, c, "compact/")
 	log.Step("compact")(c.Compact(ctx, first+2))
 	log.Step("twice")(c.Compact(ctx, first+2))
 	log.Step("before")(c.Compact(ctx, first))

@@ -14,16 +14,16 @@ type renewals = <-chan *clientv3.LeaseKeepAliveResponse
 
 // renewed records the next response of a keepalive.
 func renewed(log *transcript.Log, step string, responses renewals) {
-	log.Value(step, renewal(log, responses))
+	log.Value(step, renewal(responses))
 }
 
 // renewal returns the next response of a keepalive, nil if it has ended.
-func renewal(log *transcript.Log, responses renewals) *clientv3.LeaseKeepAliveResponse {
+func renewal(responses renewals) *clientv3.LeaseKeepAliveResponse {
 	select {
 	case resp := <-responses:
 		return resp
 	case <-time.After(delivery):
-		log.Must(fmt.Errorf("not renewed within %v", delivery))
+		must(fmt.Errorf("not renewed within %v", delivery))
 		return nil
 	}
 }
@@ -39,37 +39,24 @@ func ended(log *transcript.Log, step string, responses renewals) {
 				return
 			}
 		case <-expired:
-			log.Must(fmt.Errorf("%s: not closed within %v", step, delivery))
+			must(fmt.Errorf("%s: not closed within %v", step, delivery))
 		}
 	}
 }
 
-// keep starts a keepalive.
-func keep(ctx context.Context, lease clientv3.Lease, log *transcript.Log, id clientv3.LeaseID) renewals {
-	responses, err := lease.KeepAlive(ctx, id)
-	log.Must(err)
-	return responses
-}
-
-func grant(ctx context.Context, c *clientv3.Client, log *transcript.Log, ttl int64) clientv3.LeaseID {
-	resp, err := c.Grant(ctx, ttl)
-	log.Must(err)
-	return resp.ID
-}
-
 // keepAlives keeps leases alive.
 func keepAlives(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	id := grant(ctx, c, log, 5)
+	id := ok(c.Grant(ctx, 5)).ID
 	once, err := c.KeepAliveOnce(ctx, id)
 	log.Step("once")(once, err)
-	log.Must(err)
+	must(err)
 	log.Value("once: same id", once.ID == id)
 	log.Step("once: unknown lease")(c.KeepAliveOnce(ctx, 12345))
 	log.Step("once: no lease")(c.KeepAliveOnce(ctx, clientv3.NoLease))
 
 	firstCtx, cancelFirst := context.WithCancel(ctx)
 	defer cancelFirst()
-	first, second := keep(firstCtx, c, log, id), keep(ctx, c, log, id)
+	first, second := ok(c.KeepAlive(firstCtx, id)), ok(c.KeepAlive(ctx, id))
 	renewed(log, "first: 1", first)
 	renewed(log, "second: 1", second)
 	renewed(log, "first: 2", first)
@@ -85,26 +72,25 @@ func keepAlives(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	ended(log, "second: revoked", second)
 	log.Step("once: revoked")(c.KeepAliveOnce(ctx, id))
 
-	ended(log, "unknown lease", keep(ctx, c, log, 12345))
-	ended(log, "no lease", keep(ctx, c, log, clientv3.NoLease))
-	ended(log, "revoked lease", keep(ctx, c, log, id))
+	ended(log, "unknown lease", ok(c.KeepAlive(ctx, 12345)))
+	ended(log, "no lease", ok(c.KeepAlive(ctx, clientv3.NoLease)))
+	ended(log, "revoked lease", ok(c.KeepAlive(ctx, id)))
 	unread(ctx, c, log)
 	manyKeepAlives(ctx, c, log)
 }
 
 // alive records whether a lease exists.
 func alive(ctx context.Context, c *clientv3.Client, log *transcript.Log, step string, id clientv3.LeaseID) {
-	resp, err := c.TimeToLive(ctx, id)
-	log.Must(err)
+	resp := ok(c.TimeToLive(ctx, id))
 	log.Value(step+": the lease lives", resp.TTL > 0)
 }
 
 // unread keeps a lease alive without reading the responses.
 func unread(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	id := grant(ctx, c, log, 4)
+	id := ok(c.Grant(ctx, 4)).ID
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	responses := keep(ctx, c, log, id)
+	responses := ok(c.KeepAlive(ctx, id))
 	time.Sleep(8 * time.Second) // the TTL, twice
 	alive(ctx, c, log, "unread", id)
 	log.Value("unread: capacity", cap(responses))
@@ -118,31 +104,31 @@ func manyKeepAlives(ctx context.Context, c *clientv3.Client, log *transcript.Log
 	const leases = 50
 	ids, channels := make([]clientv3.LeaseID, leases), make([]renewals, leases)
 	for i := range leases {
-		ids[i] = grant(ctx, c, log, 3600)
-		channels[i] = keep(ctx, c, log, ids[i])
+		ids[i] = ok(c.Grant(ctx, 3600)).ID
+		channels[i] = ok(c.KeepAlive(ctx, ids[i]))
 	}
 	for i, responses := range channels {
-		resp := renewal(log, responses)
+		resp := renewal(responses)
 		log.Value(fmt.Sprintf("many: %d", i), resp != nil && resp.ID == ids[i] && resp.TTL == 3600)
 	}
 }
 
 // keepAlivesEnd ends keepalives, and the service with them.
 func keepAlivesEnd(ctx context.Context, at Site, log *transcript.Log) {
-	c := open(at, log)
+	c := at.client()
 	defer end(c, log)
-	id := grant(ctx, c, log, 3600)
+	id := ok(c.Grant(ctx, 3600)).ID
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
-	ended(log, "cancelled before", keep(cancelled, c, log, id))
-	withDeadline(ctx, 200*time.Millisecond, func(ctx context.Context) { ended(log, "expires", keep(ctx, c, log, id)) })
+	ended(log, "cancelled before", ok(c.KeepAlive(cancelled, id)))
+	withDeadline(ctx, 200*time.Millisecond, func(ctx context.Context) { ended(log, "expires", ok(c.KeepAlive(ctx, id))) })
 
 	unused := clientv3.NewLease(c)
 	log.Error("unused service: close", unused.Close())
 	afterwards(ctx, unused, log, "unused service", id)
 
 	lease := clientv3.NewLease(c)
-	responses := keep(ctx, lease, log, id)
+	responses := ok(lease.KeepAlive(ctx, id))
 	renewed(log, "service: renewed", responses)
 	log.Error("service: close", lease.Close())
 	ended(log, "service: end", responses)
@@ -152,8 +138,8 @@ func keepAlivesEnd(ctx context.Context, at Site, log *transcript.Log) {
 	log.Step("service: grant afterwards")(lease.Grant(ctx, 3600))
 	alive(ctx, c, log, "service", id)
 
-	closing := open(at, log)
-	responses = keep(ctx, closing, log, id)
+	closing := at.client()
+	responses = ok(closing.KeepAlive(ctx, id))
 	renewed(log, "client: renewed", responses)
 	log.Error("client: close", closing.Close())
 	ended(log, "client: end", responses)
@@ -178,8 +164,8 @@ func unbuffered(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Value("default", clientv3.LeaseResponseChSize)
 	defer func(size int) { clientv3.LeaseResponseChSize = size }(clientv3.LeaseResponseChSize)
 	clientv3.LeaseResponseChSize = 0
-	id := grant(ctx, c, log, 4)
-	responses := keep(ctx, c, log, id)
+	id := ok(c.Grant(ctx, 4)).ID
+	responses := ok(c.KeepAlive(ctx, id))
 	log.Value("capacity", cap(responses))
 	time.Sleep(8 * time.Second) // the TTL, twice
 	alive(ctx, c, log, "unread", id)

@@ -14,7 +14,7 @@ func leases(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Step("none")(c.Leases(ctx))
 	grant, err := c.Grant(ctx, 3600)
 	log.Step("grant")(grant, err)
-	log.Must(err)
+	must(err)
 	log.Value("id is positive", grant.ID > 0)
 	for _, ttl := range []int64{1, 0, -1, clientv3.MaxLeaseTTL, clientv3.MaxLeaseTTL + 1} {
 		name := fmt.Sprintf("grant %d s", ttl)
@@ -26,17 +26,15 @@ func leases(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	}
 
 	for _, key := range []string{"lease/b", "lease/a"} {
-		_, err := c.Put(ctx, key, "1", clientv3.WithLease(grant.ID))
-		log.Must(err)
+		ok(c.Put(ctx, key, "1", clientv3.WithLease(grant.ID)))
 	}
 	log.Step("keys")(c.Get(ctx, "lease/", clientv3.WithPrefix()))
 	ttl, err := c.TimeToLive(ctx, grant.ID)
 	log.Step("time to live")(ttl, err)
-	log.Must(err)
+	must(err)
 	log.Value("time to live is near what was granted", ttl.TTL > 3500 && ttl.TTL <= 3600)
 	log.Value("same id", ttl.ID == grant.ID)
-	attached, err := c.TimeToLive(ctx, grant.ID, clientv3.WithAttachedKeys())
-	log.Must(err)
+	attached := ok(c.TimeToLive(ctx, grant.ID, clientv3.WithAttachedKeys()))
 	log.Value("attached keys", sorted(attached.Keys))
 
 	log.Step("revoke")(c.Revoke(ctx, grant.ID))

@@ -14,27 +14,22 @@ import (
 )
 
 // hashes runs before maintenance because a hash covers lease ids, which are random: its keys have none.
-func hashes(ctx context.Context, at Site, log *transcript.Log) {
-	c := open(at, log)
-	defer end(c, log)
-	rev := seed(ctx, c, log, "hash/")
+func hashes(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	rev := seed(ctx, c, "hash/")
 	log.Step("compact")(c.Compact(ctx, rev, clientv3.WithCompactPhysical()))
-	log.Step("hash")(c.HashKV(ctx, at.Endpoints[0], 0))
-	log.Step("hash at a revision")(c.HashKV(ctx, at.Endpoints[0], rev+2))
-	log.Step("hash at a compacted revision")(c.HashKV(ctx, at.Endpoints[0], 1))
-	log.Step("hash at a future revision")(c.HashKV(ctx, at.Endpoints[0], 1<<40))
+	log.Step("hash")(c.HashKV(ctx, c.Endpoints()[0], 0))
+	log.Step("hash at a revision")(c.HashKV(ctx, c.Endpoints()[0], rev+2))
+	log.Step("hash at a compacted revision")(c.HashKV(ctx, c.Endpoints()[0], 1))
+	log.Step("hash at a future revision")(c.HashKV(ctx, c.Endpoints()[0], 1<<40))
 }
 
-func maintenance(ctx context.Context, at Site, log *transcript.Log) {
-	c := open(at, log)
-	defer end(c, log)
-	endpoint := at.Endpoints[0]
+func maintenance(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	endpoint := c.Endpoints()[0]
 	log.Step("status")(c.Status(ctx, endpoint))
 	log.Step("status again")(c.Status(ctx, endpoint))
 	log.Step("defragment")(c.Defragment(ctx, endpoint))
 
-	list, err := c.MemberList(ctx)
-	log.Must(err)
+	list := ok(c.MemberList(ctx))
 	log.Step("move leader to an unknown member")(c.MoveLeader(ctx, 12345))
 	log.Step("move leader to the leader")(c.MoveLeader(ctx, list.Members[0].ID))
 	log.Step("move leader to nobody")(c.MoveLeader(ctx, 0))
@@ -43,8 +38,7 @@ func maintenance(ctx context.Context, at Site, log *transcript.Log) {
 // alarms raises an alarm by hand, as a full store does.
 func alarms(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	raw := pb.NewMaintenanceClient(c.ActiveConnection())
-	list, err := c.MemberList(ctx)
-	log.Must(err)
+	list := ok(c.MemberList(ctx))
 	member := list.Members[0].ID
 	log.Alias(fmt.Sprint(member), "member id")
 	raise := &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: member, Alarm: pb.AlarmType_NOSPACE}
@@ -98,18 +92,16 @@ func whole(snapshot io.ReadCloser, err error) (string, error) {
 func snapshots(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	// Larger than what is received ahead, so that a snapshot that is not read does not end.
 	for i := range 4 {
-		_, err := c.Put(ctx, "snapshot/"+string(rune('a'+i)), string(make([]byte, 1<<20)))
-		log.Must(err)
+		ok(c.Put(ctx, "snapshot/"+string(rune('a'+i)), string(make([]byte, 1<<20))))
 	}
 	log.Step("whole")(whole(c.Snapshot(ctx)))
-	resp, err := c.SnapshotWithVersion(ctx)
-	log.Must(err)
+	resp := ok(c.SnapshotWithVersion(ctx))
 	log.Value("header", resp.Header)
 	log.Value("version", resp.Version)
 	log.Step("whole with version")(whole(resp.Snapshot, nil))
 
-	log.Error("cancelled while reading", interrupted(ctx, c, log, func(cancel context.CancelFunc, _ io.Closer) { cancel() }))
-	log.Error("closed while reading", interrupted(ctx, c, log, func(_ context.CancelFunc, snapshot io.Closer) {
+	log.Error("cancelled while reading", interrupted(ctx, c, func(cancel context.CancelFunc, _ io.Closer) { cancel() }))
+	log.Error("closed while reading", interrupted(ctx, c, func(_ context.CancelFunc, snapshot io.Closer) {
 		log.Error("close", snapshot.Close())
 		log.Error("close again", snapshot.Close())
 	}))
@@ -117,17 +109,13 @@ func snapshots(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 }
 
 // interrupted reads one byte of a snapshot, interrupts it, and returns the error with which reading ends.
-func interrupted(
-	ctx context.Context, c *clientv3.Client, log *transcript.Log, interrupt func(context.CancelFunc, io.Closer),
-) error {
+func interrupted(ctx context.Context, c *clientv3.Client, interrupt func(context.CancelFunc, io.Closer)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	snapshot, err := c.Snapshot(ctx)
-	log.Must(err)
-	_, err = snapshot.Read(make([]byte, 1))
-	log.Must(err)
+	snapshot := ok(c.Snapshot(ctx))
+	ok(snapshot.Read(make([]byte, 1)))
 	interrupt(cancel, snapshot)
-	_, err = io.Copy(io.Discard, snapshot)
+	_, err := io.Copy(io.Discard, snapshot)
 	_ = snapshot.Close() // it may be closed already
 	return err
 }

@@ -20,11 +20,9 @@ import (
 // unreachable makes calls to an endpoint where nothing listens.
 func unreachable(ctx context.Context, _ Site, log *transcript.Log) {
 	const patience = 150 * time.Millisecond
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}, Logger: zap.NewNop()})
-	log.Must(err)
+	c := ok(clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}, Logger: zap.NewNop()}))
 	defer end(c, log)
-	sent(c, log, "expires", func(call func(context.Context)) { withDeadline(ctx, patience, call) })
-	sent(c, log, "is cancelled", func(call func(context.Context)) { withCancel(ctx, patience, call) })
+	sent(ctx, c, log, patience)
 	withDeadline(ctx, patience, func(ctx context.Context) {
 		log.Step("status")(c.Status(ctx, "127.0.0.1:1"))
 	})

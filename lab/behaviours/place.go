@@ -2,14 +2,16 @@ package behaviours
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
-	"github.com/quorate/quorate/lab/behaviours/transcript"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/servers/site"
 )
 
@@ -21,11 +23,19 @@ func (s Site) config() clientv3.Config {
 // client makes a client. The process ends without closing it.
 func (s Site) client() *clientv3.Client { return ok(clientv3.New(s.config())) }
 
+// with is the site with other endpoints.
+func (s Site) with(endpoints []string) Site {
+	s.Endpoints = endpoints
+	return s
+}
+
 // as makes a client of a user whose password is the name.
-func (s Site) as(user string) *clientv3.Client {
+func (s Site) as(user string) *clientv3.Client { return ok(s.login(user, user)) }
+
+func (s Site) login(user, password string) (*clientv3.Client, error) {
 	cfg := s.config()
-	cfg.Username, cfg.Password = user, user
-	return ok(clientv3.New(cfg))
+	cfg.Username, cfg.Password = user, password
+	return clientv3.New(cfg)
 }
 
 // do does something to the server.
@@ -37,25 +47,22 @@ func (s Site) do(ctx context.Context, acts ...site.Act) {
 
 // create writes a key that must not exist, as Kubernetes does, and returns its revision. It is understood by kine too.
 func create(ctx context.Context, c *clientv3.Client, key, value string, opts ...clientv3.OpOption) int64 {
-	resp := ok(c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", 0)).
-		Then(clientv3.OpPut(key, value, opts...)).Else(clientv3.OpGet(key)).Commit())
-	want(resp.Succeeded, "create %s: it exists", key)
-	return resp.Header.Revision
+	return change(ctx, c, key, 0, clientv3.OpPut(key, value, opts...))
 }
 
 // update changes a key that was last changed at rev.
 func update(ctx context.Context, c *clientv3.Client, key, value string, rev int64) int64 {
-	resp := ok(c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", rev)).
-		Then(clientv3.OpPut(key, value)).Else(clientv3.OpGet(key)).Commit())
-	want(resp.Succeeded, "update %s: it is not at %d", key, rev)
-	return resp.Header.Revision
+	return change(ctx, c, key, rev, clientv3.OpPut(key, value))
 }
 
 // remove deletes a key that was last changed at rev.
 func remove(ctx context.Context, c *clientv3.Client, key string, rev int64) int64 {
-	resp := ok(c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", rev)).
-		Then(clientv3.OpDelete(key)).Else(clientv3.OpGet(key)).Commit())
-	want(resp.Succeeded, "delete %s: it is not at %d", key, rev)
+	return change(ctx, c, key, rev, clientv3.OpDelete(key))
+}
+
+func change(ctx context.Context, c *clientv3.Client, key string, rev int64, op clientv3.Op) int64 {
+	resp := ok(c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", rev)).Then(op).Else(clientv3.OpGet(key)).Commit())
+	want(resp.Succeeded, "%s is not at revision %d", key, rev)
 	return resp.Header.Revision
 }
 
@@ -74,12 +81,12 @@ func next(ctx context.Context, watch clientv3.WatchChan, what string) clientv3.W
 // events returns the next n events of a watch, which must be in order.
 func events(ctx context.Context, watch clientv3.WatchChan, n int) []*clientv3.Event {
 	var got []*clientv3.Event
-	for len(got) < n {
+	for last := int64(0); len(got) < n; {
 		resp := next(ctx, watch, fmt.Sprintf("%d of %d events", len(got), n))
 		must(resp.Err())
 		for _, e := range resp.Events {
-			want(len(got) == 0 || e.Kv.ModRevision >= got[len(got)-1].Kv.ModRevision, "event of revision %d after %d",
-				e.Kv.ModRevision, lastRevision(got))
+			want(e.Kv.ModRevision >= last, "event of revision %d after %d", e.Kv.ModRevision, last)
+			last = e.Kv.ModRevision
 			got = append(got, e)
 		}
 	}
@@ -87,11 +94,18 @@ func events(ctx context.Context, watch clientv3.WatchChan, n int) []*clientv3.Ev
 	return got
 }
 
-func lastRevision(events []*clientv3.Event) int64 {
-	if len(events) == 0 {
-		return 0
+// awaitEnd reads a channel to its end.
+func awaitEnd[T any](ctx context.Context, ch <-chan T, what string) {
+	for {
+		select {
+		case _, open := <-ch:
+			if !open {
+				return
+			}
+		case <-ctx.Done():
+			fail("%s does not end", what)
+		}
 	}
-	return events[len(events)-1].Kv.ModRevision
 }
 
 // created opens a watch and returns it when the server has it.
@@ -105,22 +119,11 @@ func created(ctx context.Context, c clientv3.Watcher, key string, opts ...client
 
 // each calls f concurrently for 0 to n-1. What goes wrong in one of them goes wrong in the caller.
 func each(n int, f func(i int)) {
-	done := make(chan any)
+	var work errgroup.Group
 	for i := range n {
-		go func() {
-			defer func() { done <- recover() }()
-			f(i)
-		}()
+		work.Go(func() error { return fatal.Catch(func() { f(i) }) })
 	}
-	var wrong any
-	for range n {
-		if v := <-done; v != nil {
-			wrong = v
-		}
-	}
-	if wrong != nil {
-		panic(wrong)
-	}
+	must(work.Wait())
 }
 
 // pause waits, unless ctx ends.
@@ -134,7 +137,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 // fail ends the behaviour with what is wrong.
 func fail(format string, args ...any) {
-	transcript.Fail(fmt.Errorf("%s", strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")))
+	fatal.If(errors.New(strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")))
 }
 
 // must ends the behaviour if there is an error.

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -18,6 +17,7 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/behaviours/transcript"
+	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/lab/servers"
 )
 
@@ -57,10 +57,7 @@ func startEtcd(t *testing.T) *lab.Cluster {
 	cfg := servers.BuiltIn.Config("")
 	// etcd's own defaults: the shortest lease depends on them.
 	cfg.Heartbeat, cfg.Election = 100*time.Millisecond, time.Second
-	cluster, err := lab.Start(t.Context(), cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, cluster.Close()) })
-	return cluster
+	return labtest.Start(t, cfg)
 }
 
 // fakeEtcd returns a connection to the only member of a new fake cluster.

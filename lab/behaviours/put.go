@@ -16,8 +16,7 @@ func puts(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Step("previous value of a new key")(c.Put(ctx, "put/b", "", clientv3.WithPrevKV()))
 	log.Step("bytes of any kind")(c.Put(ctx, "put/\x00\xff", "\xff\x00"))
 
-	grant, err := c.Grant(ctx, 3600)
-	log.Must(err)
+	grant := ok(c.Grant(ctx, 3600))
 	log.Step("lease")(c.Put(ctx, "put/l", "1", clientv3.WithLease(grant.ID)))
 	log.Step("ignore lease")(c.Put(ctx, "put/l", "2", clientv3.WithIgnoreLease(), clientv3.WithPrevKV()))
 	log.Step("ignore value")(c.Put(ctx, "put/l", "", clientv3.WithIgnoreValue(), clientv3.WithLease(grant.ID)))
@@ -34,15 +33,14 @@ func puts(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Step("ignore value with a value")(c.Put(ctx, "put/a", "1", clientv3.WithIgnoreValue()))
 	log.Step("ignore lease with a lease")(c.Put(ctx, "put/a", "1", clientv3.WithIgnoreLease(), clientv3.WithLease(1)))
 
-	_, err = c.Put(ctx, "", "1")
+	_, err := c.Put(ctx, "", "1")
 	log.Value("comparable with ==", err == rpctypes.ErrEmptyKey) //nolint:errorlint // programs compare with ==
 	log.Panic("range", func() { _, _ = c.Put(ctx, "put/a", "1", clientv3.WithPrefix()) })
 }
 
 func deletes(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	for _, key := range []string{"del/a", "del/b", "del/c", "del/d", "del/e", "dem/a"} {
-		_, err := c.Put(ctx, key, "value of "+key)
-		log.Must(err)
+		ok(c.Put(ctx, key, "value of "+key))
 	}
 	log.Step("missing key")(c.Delete(ctx, "del/none"))
 	log.Step("one key")(c.Delete(ctx, "del/a"))

@@ -14,7 +14,7 @@ import (
 // noQuorum uses the last member that is left of a cluster. It is the end of the cluster.
 func noQuorum(ctx context.Context, at Site, log *transcript.Log) {
 	const patience = 500 * time.Millisecond
-	c := open(at, log)
+	c := at.client()
 	defer end(c, log)
 	begun := begin(ctx, c, log)
 	defer begun.end()
@@ -22,11 +22,10 @@ func noQuorum(ctx context.Context, at Site, log *transcript.Log) {
 	receive(log, "watch", begun.watch)
 	receive(log, "leader required: watch before", begun.leaderWatch)
 	endpoint := at.Endpoints[0]
-	log.Must(at.Do(ctx, site.Isolate))
+	must(at.Do(ctx, site.Isolate))
 	c.SetEndpoints(endpoint)
 	for { // until the member knows that it has no leader
-		status, err := c.Status(ctx, endpoint)
-		log.Must(err)
+		status := ok(c.Status(ctx, endpoint))
 		if status.Leader == 0 {
 			log.Value("errors in status", status.Errors)
 			break
@@ -76,10 +75,10 @@ type begun struct {
 
 func begin(ctx context.Context, c *clientv3.Client, log *transcript.Log) *begun {
 	ctx, cancel := context.WithCancel(ctx)
-	b := &begun{end: cancel, id: grant(ctx, c, log, 3600)}
+	b := &begun{end: cancel, id: ok(c.Grant(ctx, 3600)).ID}
 	leader := clientv3.WithRequireLeader(ctx)
 	b.watch, b.leaderWatch = c.Watch(ctx, "quorum"), c.Watch(leader, "quorum")
-	b.keepalive, b.leaderRequired = keep(ctx, c, log, b.id), keep(leader, c, log, b.id)
+	b.keepalive, b.leaderRequired = ok(c.KeepAlive(ctx, b.id)), ok(c.KeepAlive(leader, b.id))
 	renewed(log, "begun: keepalive", b.keepalive)
 	return b
 }

@@ -60,9 +60,7 @@ func authRoles(ctx context.Context, s Site) {
 
 func authWrong(ctx context.Context, s Site) {
 	enable(ctx, s)
-	cfg := s.config()
-	cfg.Username, cfg.Password = "alice", "wrong"
-	c, err := clientv3.New(cfg)
+	c, err := s.login("alice", "wrong")
 	if err == nil {
 		_, err = c.Get(ctx, "/alice/a")
 	}
@@ -143,7 +141,7 @@ func restartUnderWatch(ctx context.Context, s Site) {
 	watch, quiet := created(ctx, alice, "/alice/a"), created(ctx, alice, "/alice/a")
 	for range 2 {
 		s.do(ctx, site.Kill, site.Restart)
-		putIsSeen(ctx, alice, watch, "after a restart")
+		putIsSeen(ctx, alice, "/alice/a", watch, "after a restart")
 	}
 	for seen := 0; seen < 2; { // of a watch that was not read meanwhile
 		resp := next(ctx, quiet, "after two restarts")
@@ -154,13 +152,7 @@ func restartUnderWatch(ctx context.Context, s Site) {
 
 func restartUnderLease(ctx context.Context, s Site) {
 	enable(ctx, s)
-	alice := s.as("alice")
-	lease := ok(alice.Grant(ctx, 3))
-	ok(alice.Put(ctx, "/alice/a", "1", clientv3.WithLease(lease.ID)))
-	kept := ok(alice.KeepAlive(ctx, lease.ID))
-	s.do(ctx, site.Kill, site.Restart)
-	renewedFor(ctx, kept, 5*time.Second)
-	want(ok(alice.Get(ctx, "/alice/a")).Count == 1, "the key is gone")
+	leaseAcrossRestart(ctx, s, s.as("alice"))
 }
 
 func breakUnderWatch(ctx context.Context, s Site) {
@@ -169,13 +161,13 @@ func breakUnderWatch(ctx context.Context, s Site) {
 	watch := created(ctx, alice, "/alice/a")
 	pause(ctx, expired)
 	s.do(ctx, site.Cut, site.Heal)
-	putIsSeen(ctx, alice, watch, "after the break")
+	putIsSeen(ctx, alice, "/alice/a", watch, "after the break")
 }
 
 // putIsSeen puts to a key that is watched, as soon as that works, and waits for the event.
-func putIsSeen(ctx context.Context, client *clientv3.Client, watch clientv3.WatchChan, when string) {
+func putIsSeen(ctx context.Context, client *clientv3.Client, key string, watch clientv3.WatchChan, when string) {
 	until(ctx, func(ctx context.Context) error {
-		_, err := client.Put(ctx, "/alice/a", "1")
+		_, err := client.Put(ctx, key, "1")
 		return err
 	})
 	resp := next(ctx, watch, when)
@@ -230,12 +222,7 @@ func tlsCertificates(ctx context.Context, s Site) {
 	create(ctx, c, "/tls/a", "1")
 	events(ctx, watch, 1)
 	s.do(ctx, site.Kill, site.Restart)
-	until(ctx, func(ctx context.Context) error {
-		_, err := c.Put(ctx, "/tls/a", "2")
-		return err
-	})
-	resp := next(ctx, watch, "after a restart")
-	must(resp.Err())
+	putIsSeen(ctx, c, "/tls/a", watch, "after a restart")
 }
 
 func tlsNone(ctx context.Context, s Site) {

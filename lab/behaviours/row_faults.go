@@ -3,8 +3,6 @@ package behaviours
 import (
 	"context"
 	"fmt"
-	"io"
-	"net"
 	"strings"
 	"sync"
 	"time"
@@ -12,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
+	"github.com/quorate/quorate/lab/link"
 	"github.com/quorate/quorate/lab/servers/site"
 )
 
@@ -40,6 +39,14 @@ func until(ctx context.Context, call func(context.Context) error) {
 		want(ctx.Err() == nil, "it does not work again: %v", err)
 		pause(ctx, 20*time.Millisecond)
 	}
+}
+
+// untilRead repeats a get until it succeeds.
+func untilRead(ctx context.Context, c *clientv3.Client, key string) {
+	until(ctx, func(ctx context.Context) error {
+		_, err := c.Get(ctx, key)
+		return err
+	})
 }
 
 func before(ctx context.Context, s Site) {
@@ -75,10 +82,7 @@ func killUnderWatch(ctx context.Context, s Site) {
 	watch := created(ctx, c, "/kill/", clientv3.WithPrefix())
 	for i := range 2 {
 		s.do(ctx, site.Kill, site.Restart)
-		until(ctx, func(ctx context.Context) error {
-			_, err := c.Get(ctx, "/kill/a")
-			return err
-		})
+		untilRead(ctx, c, "/kill/a")
 		create(ctx, c, fmt.Sprintf("/kill/%d", i), "1")
 		events(ctx, watch, 1)
 	}
@@ -121,21 +125,16 @@ func killUnderLoad(ctx context.Context, s Site) {
 	close(stop)
 	work.Wait()
 	create(ctx, c, "/load/z", "end")
-	seen := make(map[string]int64)
-	for last := int64(0); seen["/load/z"] == 0; {
-		resp := next(ctx, watch, fmt.Sprintf("%d keys seen of %d", len(seen), len(acknowledged)))
-		must(resp.Err())
-		for _, e := range resp.Events {
-			key := string(e.Kv.Key)
-			want(seen[key] == 0, "two events of %s", key)
-			want(e.Kv.ModRevision > last, "revision %d after %d", e.Kv.ModRevision, last)
-			seen[key], last = e.Kv.ModRevision, e.Kv.ModRevision
-		}
+	history := follow(ctx, watch, "/load/z")
+	for key, events := range history {
+		want(len(events) == 1, "%d events of %s", len(events), key)
 	}
 	for key, rev := range acknowledged {
-		want(seen[key] == rev, "%s was written at %d and seen at %d", key, rev, seen[key])
+		seen := history[key]
+		want(seen != nil && seen[0].Kv.ModRevision == rev, "%s was written at %d, and seen: %v", key, rev, seen)
 	}
-	want(int64(len(seen)) == ok(c.Get(ctx, "/load/", clientv3.WithPrefix(), clientv3.WithCountOnly())).Count, "%d keys seen, others are there", len(seen))
+	there := ok(c.Get(ctx, "/load/", clientv3.WithPrefix(), clientv3.WithCountOnly())).Count
+	want(int64(len(history)) == there, "%d keys seen, %d are there", len(history), there)
 }
 
 // renewedFor reads renewals for a while.
@@ -153,14 +152,16 @@ func renewedFor(ctx context.Context, kept <-chan *clientv3.LeaseKeepAliveRespons
 	want(renewals > 1, "%d renewals", renewals)
 }
 
-func killUnderLease(ctx context.Context, s Site) {
-	c := s.client()
+func killUnderLease(ctx context.Context, s Site) { leaseAcrossRestart(ctx, s, s.client()) }
+
+// leaseAcrossRestart keeps a lease alive while the server is killed and restarted.
+func leaseAcrossRestart(ctx context.Context, s Site, c *clientv3.Client) {
 	lease := ok(c.Grant(ctx, 3))
-	create(ctx, c, "/kill/lease", "1", clientv3.WithLease(lease.ID))
+	create(ctx, c, "/alice/lease", "1", clientv3.WithLease(lease.ID))
 	kept := ok(c.KeepAlive(ctx, lease.ID))
 	s.do(ctx, site.Kill, site.Restart)
 	renewedFor(ctx, kept, 5*time.Second)
-	want(ok(c.Get(ctx, "/kill/lease")).Count == 1, "the key is gone")
+	want(ok(c.Get(ctx, "/alice/lease")).Count == 1, "the key is gone")
 }
 
 func killUnderLock(ctx context.Context, s Site) {
@@ -195,10 +196,7 @@ func frozenCalls(ctx context.Context, s Site) {
 	_, err := c.Get(inner, "/frozenCalls/a")
 	want(err != nil && inner.Err() != nil && time.Since(begin) < 5*time.Second, "after %v: %v", time.Since(begin), err)
 	s.do(ctx, site.Continue)
-	until(ctx, func(ctx context.Context) error {
-		_, err := c.Get(ctx, "/frozenCalls/a")
-		return err
-	})
+	untilRead(ctx, c, "/frozenCalls/a")
 }
 
 // back writes, takes a backup, writes on, and goes back to the backup. It returns the client and the last revision before.
@@ -207,19 +205,13 @@ func back(ctx context.Context, s Site, watched func(*clientv3.Client)) (*clientv
 	create(ctx, c, "/restored/a", "1")
 	s.do(ctx, site.Backup)
 	var rev int64
-	until(ctx, func(ctx context.Context) error {
-		_, err := c.Get(ctx, "/restored/a")
-		return err
-	})
+	untilRead(ctx, c, "/restored/a")
 	watched(c)
 	for i := range 100 {
 		rev = create(ctx, c, fmt.Sprintf("/restored/lost/%d", i), "1")
 	}
 	s.do(ctx, site.Restore)
-	until(ctx, func(ctx context.Context) error {
-		_, err := c.Get(ctx, "/restored/a")
-		return err
-	})
+	untilRead(ctx, c, "/restored/a")
 	return c, rev
 }
 
@@ -256,10 +248,9 @@ func restoredWatch(ctx context.Context, s Site) {
 
 // syncProxied uses a proxy in front of a server whose advertised URL cannot be reached.
 func syncProxied(ctx context.Context, s Site) {
-	listener := ok(new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0"))
-	go proxy(listener, strings.TrimPrefix(s.Direct, "http://"))
+	proxy := ok(link.Listen(strings.TrimPrefix(s.Direct, "http://")))
 	cfg := s.config()
-	cfg.Endpoints = []string{"http://" + listener.Addr().String()}
+	cfg.Endpoints = []string{"http://" + proxy.Addr()}
 	c := ok(clientv3.New(cfg))
 	create(ctx, c, "/sync/a", "1")
 	s.do(ctx, site.Cut)
@@ -269,21 +260,4 @@ func syncProxied(ctx context.Context, s Site) {
 	inner, cancel = context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	want(ok(c.Get(inner, "/sync/a")).Count == 1, "the key is gone")
-}
-
-// proxy forwards connections to an address.
-func proxy(listener net.Listener, to string) {
-	for {
-		in, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		out, err := net.Dial("tcp", to)
-		if err != nil {
-			_ = in.Close()
-			continue
-		}
-		go func() { _, _ = io.Copy(in, out) }()
-		go func() { _, _ = io.Copy(out, in) }()
-	}
 }

@@ -11,12 +11,6 @@ import (
 	"github.com/quorate/quorate/lab/servers/site"
 )
 
-// object is the writers' knowledge of an object: the revisions of the writes that were acknowledged, and whether one has
-// an unknown outcome.
-type object struct {
-	revisions []int64
-}
-
 // kubernetes does what an API server does: it lists, watches from the revision of the list, and creates, updates and
 // deletes 1,000 objects by 8 writers, while the server is killed and restarted. Every change is seen once, in order, and
 // leads from the object's state before to the one after.
@@ -28,21 +22,19 @@ func kubernetes(ctx context.Context, s Site) {
 		clientv3.WithProgressNotify(), clientv3.WithRev(listed.Header.Revision+1))
 
 	var mu sync.Mutex
-	known := make(map[string]*object)
+	known := make(map[string][]int64) // the revisions of the writes of an object, 0 where it was not acknowledged
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
 		each(writers, func(w int) {
 			for i := w; i < objects; i += writers {
 				key := fmt.Sprintf("/registry/pods/%d", i)
-				o := &object{}
-				o.write(ctx, c, key, "created")
-				o.write(ctx, c, key, "updated")
+				revisions := []int64{write(ctx, c, key, "created"), write(ctx, c, key, "updated")}
 				if i%2 == 0 {
-					o.write(ctx, c, key, "")
+					revisions = append(revisions, write(ctx, c, key, ""))
 				}
 				mu.Lock()
-				known[key] = o
+				known[key] = revisions
 				mu.Unlock()
 			}
 		})
@@ -55,12 +47,12 @@ func kubernetes(ctx context.Context, s Site) {
 	create(ctx, c, "/registry/z", "end")
 
 	history := follow(ctx, watch, "/registry/z")
-	for key, o := range known {
-		seen := make(map[int64]bool)
+	for key, revisions := range known {
+		seen := map[int64]bool{0: true}
 		for _, e := range history[key] {
 			seen[e.Kv.ModRevision] = true
 		}
-		for _, rev := range o.revisions {
+		for _, rev := range revisions {
 			want(seen[rev], "%s: the event of revision %d is missing", key, rev)
 		}
 		checkHistory(key, history[key])
@@ -69,37 +61,36 @@ func kubernetes(ctx context.Context, s Site) {
 	want(end.Count == objects/2, "%d objects at the end", end.Count)
 	for _, kv := range end.Kvs {
 		events := history[string(kv.Key)]
-		want(len(events) > 0 && lastRevision(events) == kv.ModRevision, "%s is at %d, the watch at %d", kv.Key, kv.ModRevision, lastRevision(events))
+		want(len(events) > 0, "the watch has nothing of %s", kv.Key)
+		last := events[len(events)-1].Kv.ModRevision
+		want(last == kv.ModRevision, "%s is at %d, the watch at %d", kv.Key, kv.ModRevision, last)
 	}
 }
 
-// write brings an object to a value, "" for none, by transactions on its revision. After an error it reads the object to
-// learn what happened.
-func (o *object) write(ctx context.Context, c *clientv3.Client, key, value string) {
-	for {
-		inner, cancel := context.WithTimeout(ctx, 2*time.Second)
-		done := o.try(inner, c, key, value)
-		cancel()
-		if done {
-			return
-		}
-		pause(ctx, 20*time.Millisecond)
-	}
+// write brings an object to a value, "" for none, by transactions on its revision, and returns the new one. After an error
+// it reads the object to learn what happened.
+func write(ctx context.Context, c *clientv3.Client, key, value string) (rev int64) {
+	until(ctx, func(ctx context.Context) (err error) {
+		rev, err = tryWrite(ctx, c, key, value)
+		return err
+	})
+	return rev
 }
 
-func (o *object) try(ctx context.Context, c *clientv3.Client, key, value string) bool {
+// tryWrite returns 0 if an earlier try has written the value.
+func tryWrite(ctx context.Context, c *clientv3.Client, key, value string) (int64, error) {
 	got, err := c.Get(ctx, key)
 	if err != nil {
-		return false
+		return 0, err
 	}
 	var rev int64
 	if len(got.Kvs) == 1 {
 		rev = got.Kvs[0].ModRevision
 		if string(got.Kvs[0].Value) == value {
-			return true // by an earlier try
+			return 0, nil
 		}
 	} else if value == "" {
-		return true
+		return 0, nil
 	}
 	change := clientv3.OpPut(key, value)
 	if value == "" {
@@ -110,11 +101,13 @@ func (o *object) try(ctx context.Context, c *clientv3.Client, key, value string)
 		txn = txn.Else(clientv3.OpGet(key))
 	}
 	resp, err := txn.Commit()
-	if err != nil || !resp.Succeeded {
-		return false
+	if err == nil && !resp.Succeeded {
+		err = fmt.Errorf("%s is not at %d any more", key, rev)
 	}
-	o.revisions = append(o.revisions, resp.Header.Revision)
-	return true
+	if err != nil {
+		return 0, err
+	}
+	return resp.Header.Revision, nil
 }
 
 // follow returns the events of a watch by key, up to that of the key end. Revisions must grow.

@@ -32,15 +32,7 @@ func leaseKept(ctx context.Context, s Site) {
 	lease := ok(c.Grant(ctx, 2))
 	kept := ok(c.KeepAlive(ctx, lease.ID))
 	create(ctx, c, "/kept/a", "1", clientv3.WithLease(lease.ID))
-	for begin := time.Now(); time.Since(begin) < 4*time.Second; {
-		select {
-		case resp, open := <-kept:
-			want(open, "the channel ended")
-			want(resp.TTL > 0, "renewal %v", resp)
-		case <-ctx.Done():
-			fail("no renewal")
-		}
-	}
+	renewedFor(ctx, kept, 4*time.Second)
 	want(ok(c.Get(ctx, "/kept/a")).Count == 1, "the key is gone")
 }
 
@@ -83,14 +75,5 @@ func leaseEnds(ctx context.Context, s Site) {
 	kept := ok(c.KeepAlive(ctx, lease.ID))
 	<-kept
 	ok(c.Revoke(ctx, lease.ID))
-	for {
-		select {
-		case _, open := <-kept:
-			if !open {
-				return
-			}
-		case <-ctx.Done():
-			fail("the channel is open")
-		}
-	}
+	awaitEnd(ctx, kept, "the channel of renewals")
 }

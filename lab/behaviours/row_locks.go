@@ -20,7 +20,7 @@ var locks = []Behaviour{
 func lock(ctx context.Context, s Site) {
 	var inside, times atomic.Int32
 	each(4, func(int) {
-		session := ok(concurrency.NewSession(s.client(), concurrency.WithTTL(10)))
+		session := session(s.client(), 10)
 		m := concurrency.NewMutex(session, "/lock/")
 		for range 3 {
 			must(m.Lock(ctx))

@@ -204,14 +204,5 @@ func watchClose(ctx context.Context, s Site) {
 	c := s.client()
 	watch := created(ctx, c, "/close/a")
 	must(c.Close())
-	for {
-		select {
-		case _, open := <-watch:
-			if !open {
-				return
-			}
-		case <-ctx.Done():
-			fail("the watch outlives its client")
-		}
-	}
+	awaitEnd(ctx, watch, "the watch of a client that is closed")
 }

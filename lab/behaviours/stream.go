@@ -20,7 +20,7 @@ func gather(stream clientv3.GetStreamChan, err error) (*clientv3.GetResponse, er
 }
 
 func streams(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	first := seed(ctx, c, log, "stream/")
+	first := seed(ctx, c, "stream/")
 	prefix := clientv3.WithPrefix()
 	reads := []struct {
 		name, key string
@@ -62,8 +62,7 @@ func longStreams(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 		puts = append(puts, clientv3.OpPut(fmt.Sprintf("long/%03d", i), value))
 	}
 	for half := range 2 {
-		_, err := c.Txn(ctx).Then(puts[keys/2*half : keys/2*(half+1)]...).Commit()
-		log.Must(err)
+		ok(c.Txn(ctx).Then(puts[keys/2*half : keys/2*(half+1)]...).Commit())
 	}
 	log.Step("long")(gather(c.GetStream(ctx, "long/", clientv3.WithPrefix())))
 	log.Step("long, limit")(gather(c.GetStream(ctx, "long/", clientv3.WithPrefix(), clientv3.WithLimit(70))))

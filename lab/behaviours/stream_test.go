@@ -12,17 +12,14 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/etcd34"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 // TestStreamsOfOldServers reads ranges page by page from a server that cannot stream them: they are what Get returns.
 func TestStreamsOfOldServers(t *testing.T) {
 	t.Parallel()
-	cluster, err := lab.Start(t.Context(), lab.Config{Members: 1, Binary: etcd34.Path(t)})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
-	c, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints()})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	cluster := labtest.Start(t, lab.Config{Members: 1, Binary: etcd34.Path(t)})
+	c := labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints()})
 	const keys = 300
 	for i := range keys {
 		_, err := c.Put(t.Context(), fmt.Sprintf("k%03d", i), "v")

@@ -2,24 +2,19 @@ package behaviours_test
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
+	"github.com/quorate/quorate/lab/servers"
 )
 
 // tokenLife is how long the tokens of these tests live: long enough for a call on a slow machine, short enough to wait
@@ -57,7 +52,7 @@ func TestTokensThatExpire(t *testing.T) {
 				require.LessOrEqual(t, logins, before+1+int(time.Since(since)/(tokenLife-time.Second)), why)
 			}
 			began := time.Now()
-			c := connect(t, clientv3.Config{
+			c := labtest.Client(t, clientv3.Config{
 				Endpoints: []string{ep}, Username: "root", Password: "secret",
 				DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(count)},
 			})
@@ -89,7 +84,7 @@ func TestTokenOfTheUser(t *testing.T) {
 	ep := startWithAuth(t, []string{jwtArg(t)})
 	var issued time.Time
 	login := func() string {
-		c := connect(t, clientv3.Config{Endpoints: []string{ep}})
+		c := labtest.Client(t, clientv3.Config{Endpoints: []string{ep}})
 		issued = time.Now()
 		resp, err := c.Authenticate(t.Context(), "root", "secret")
 		require.NoError(t, err)
@@ -104,9 +99,9 @@ func TestTokenOfTheUser(t *testing.T) {
 		}
 		return err == nil
 	}
-	c := connect(t, clientv3.Config{Endpoints: []string{ep}, Token: login()})
+	c := labtest.Client(t, clientv3.Config{Endpoints: []string{ep}, Token: login()})
 	for !serves(c) {
-		c = connect(t, clientv3.Config{Endpoints: []string{ep}, Token: login()})
+		c = labtest.Client(t, clientv3.Config{Endpoints: []string{ep}, Token: login()})
 	}
 
 	time.Sleep(tokenLife + 2*time.Second)
@@ -131,11 +126,9 @@ func readAll(t *testing.T, c *clientv3.Client) {
 // startWithAuth starts a member with authentication on and root's password "secret".
 func startWithAuth(t *testing.T, args []string) (endpoint string) {
 	t.Helper()
-	cluster, err := lab.Start(t.Context(), lab.Config{Members: 1, Args: append(args, "--bcrypt-cost=4")})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
-	c := connect(t, clientv3.Config{Endpoints: cluster.Endpoints()})
-	_, err = c.UserAdd(t.Context(), "root", "secret")
+	cluster := labtest.Start(t, lab.Config{Members: 1, Args: append(args, "--bcrypt-cost=4")})
+	c := labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints()})
+	_, err := c.UserAdd(t.Context(), "root", "secret")
 	require.NoError(t, err)
 	_, err = c.UserGrantRole(t.Context(), "root", "root")
 	require.NoError(t, err)
@@ -145,29 +138,10 @@ func startWithAuth(t *testing.T, args []string) (endpoint string) {
 	return cluster.Endpoints()[0]
 }
 
-func connect(t *testing.T, cfg clientv3.Config) *clientv3.Client {
-	t.Helper()
-	cfg.Logger = zap.NewNop()
-	c, err := clientv3.New(cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	return c
-}
-
 // jwtArg returns the flag that makes a member sign tokens with a key of this test.
 func jwtArg(t *testing.T) string {
 	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	flag, err := servers.TokenFlag(t.TempDir(), tokenLife)
 	require.NoError(t, err)
-	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
-	require.NoError(t, err)
-	dir := t.TempDir()
-	save := func(name, kind string, der []byte) string {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
-		return path
-	}
-	return fmt.Sprintf("--auth-token=jwt,pub-key=%s,priv-key=%s,sign-method=RS256,ttl=%s",
-		save("public.pem", "PUBLIC KEY", public),
-		save("private.pem", "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key)), tokenLife)
+	return flag
 }

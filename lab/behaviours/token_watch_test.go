@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 // TestStreamsOutliveTokens lets tokens run out under a watch and a keepalive. A server checks the token of a stream when a
@@ -21,7 +22,7 @@ func TestStreamsOutliveTokens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := clientv3.Config{Endpoints: []string{startWithAuth(t, args)}, Username: "root", Password: "secret"}
-			c, writer := connect(t, cfg), connect(t, cfg)
+			c, writer := labtest.Client(t, cfg), labtest.Client(t, cfg)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			lease, err := c.Grant(ctx, 60)
@@ -51,10 +52,8 @@ func TestStreamsOutliveTokens(t *testing.T) {
 // of a second.
 func TestLastResponseWaits(t *testing.T) {
 	t.Parallel()
-	cluster, err := lab.Start(t.Context(), lab.Config{Members: 1})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, cluster.Close()) }()
-	c := connect(t, clientv3.Config{Endpoints: cluster.Endpoints()})
+	cluster := labtest.Start(t, lab.Config{Members: 1})
+	c := labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints()})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	put, err := c.Put(ctx, "k", "1")

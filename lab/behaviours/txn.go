@@ -10,14 +10,11 @@ import (
 )
 
 func txns(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	grant, err := c.Grant(ctx, 3600)
-	log.Must(err)
+	grant := ok(c.Grant(ctx, 3600))
 	for range 2 {
-		_, err = c.Put(ctx, "txn/a", "m", clientv3.WithLease(grant.ID))
-		log.Must(err)
+		ok(c.Put(ctx, "txn/a", "m", clientv3.WithLease(grant.ID)))
 	}
-	kv, err := c.Get(ctx, "txn/a")
-	log.Must(err)
+	kv := ok(c.Get(ctx, "txn/a"))
 	a := kv.Kvs[0]
 
 	targets := []struct {
@@ -40,8 +37,7 @@ func txns(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	for _, t := range targets {
 		for _, result := range []string{"=", "!=", "<", ">"} {
 			for _, operand := range []any{t.less, t.equal, t.more} {
-				resp, err := c.Txn(ctx).If(clientv3.Compare(t.cmp, result, operand)).Commit()
-				log.Must(err)
+				resp := ok(c.Txn(ctx).If(clientv3.Compare(t.cmp, result, operand)).Commit())
 				log.Value(fmt.Sprintf("%s %s", t.name, result), resp.Succeeded)
 			}
 		}

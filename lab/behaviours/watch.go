@@ -23,7 +23,7 @@ func receive(log *transcript.Log, step string, watch clientv3.WatchChan) {
 		}
 		record(log, step, resp)
 	case <-time.After(delivery):
-		log.Must(fmt.Errorf("%s: nothing was delivered within %v", step, delivery))
+		must(fmt.Errorf("%s: nothing was delivered within %v", step, delivery))
 	}
 }
 
@@ -39,29 +39,29 @@ func record(log *transcript.Log, step string, resp clientv3.WatchResponse) {
 }
 
 // gatherEvents returns the next n events of a watch, whichever responses they come in.
-func gatherEvents(log *transcript.Log, watch clientv3.WatchChan, n int) []*clientv3.Event {
-	return awaitEvents(log, watch, func(events []*clientv3.Event) bool { return len(events) >= n })
+func gatherEvents(watch clientv3.WatchChan, n int) []*clientv3.Event {
+	return awaitEvents(watch, func(events []*clientv3.Event) bool { return len(events) >= n })
 }
 
 // gatherUntil returns the next events of a watch, up to the first of a key.
-func gatherUntil(log *transcript.Log, watch clientv3.WatchChan, key string) []*clientv3.Event {
-	return awaitEvents(log, watch, func(events []*clientv3.Event) bool {
+func gatherUntil(watch clientv3.WatchChan, key string) []*clientv3.Event {
+	return awaitEvents(watch, func(events []*clientv3.Event) bool {
 		return len(events) > 0 && string(events[len(events)-1].Kv.Key) == key
 	})
 }
 
-func awaitEvents(log *transcript.Log, watch clientv3.WatchChan, enough func([]*clientv3.Event) bool) (events []*clientv3.Event) {
+func awaitEvents(watch clientv3.WatchChan, enough func([]*clientv3.Event) bool) (events []*clientv3.Event) {
 	expired := time.After(delivery)
 	for !enough(events) {
 		select {
 		case resp, open := <-watch:
-			log.Must(resp.Err())
+			must(resp.Err())
 			if !open {
-				log.Must(fmt.Errorf("the watch ended after %d events", len(events)))
+				must(fmt.Errorf("the watch ended after %d events", len(events)))
 			}
 			events = append(events, resp.Events...)
 		case <-expired:
-			log.Must(fmt.Errorf("no more than %d events were delivered within %v", len(events), delivery))
+			must(fmt.Errorf("no more than %d events were delivered within %v", len(events), delivery))
 		}
 	}
 	return events
@@ -79,10 +79,9 @@ func watching(ctx context.Context, c *clientv3.Client, log *transcript.Log, name
 	receive(log, name+": end", watch)
 }
 
-func putAll(ctx context.Context, c *clientv3.Client, log *transcript.Log, value string, keys ...string) (revision int64) {
+func putAll(ctx context.Context, c *clientv3.Client, value string, keys ...string) (revision int64) {
 	for _, key := range keys {
-		resp, err := c.Put(ctx, key, value)
-		log.Must(err)
+		resp := ok(c.Put(ctx, key, value))
 		revision = resp.Header.Revision
 	}
 	return revision
@@ -107,7 +106,7 @@ func watchRanges(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 		{"empty key", "", nil, "\x00", 1},
 	} {
 		watching(ctx, c, log, w.name, w.key, w.opts, func(watch clientv3.WatchChan) {
-			putAll(ctx, c, log, w.name, "watch/a", "watch/b", "watch/b1", "watch/c", w.last)
+			putAll(ctx, c, w.name, "watch/a", "watch/b", "watch/b1", "watch/c", w.last)
 			for i := range w.responses {
 				receive(log, fmt.Sprintf("%s: %d", w.name, i), watch)
 			}
@@ -133,15 +132,11 @@ func watchEvents(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 		{"fragments", []clientv3.OpOption{clientv3.WithFragment()}, 6},
 	} {
 		watching(ctx, c, log, w.name, "events/", append(w.opts, prefix), func(watch clientv3.WatchChan) {
-			putAll(ctx, c, log, w.name, "events/a", "events/a", "events/b")
-			_, err := c.Delete(ctx, "events/a")
-			log.Must(err)
-			_, err = c.Txn(ctx).Then(clientv3.OpPut("events/d", "1"), clientv3.OpDelete("events/b"), clientv3.OpPut("events/c", "1")).Commit()
-			log.Must(err)
-			_, err = c.Delete(ctx, "events/none")
-			log.Must(err)
-			_, err = c.Delete(ctx, "events/", prefix)
-			log.Must(err)
+			putAll(ctx, c, w.name, "events/a", "events/a", "events/b")
+			ok(c.Delete(ctx, "events/a"))
+			ok(c.Txn(ctx).Then(clientv3.OpPut("events/d", "1"), clientv3.OpDelete("events/b"), clientv3.OpPut("events/c", "1")).Commit())
+			ok(c.Delete(ctx, "events/none"))
+			ok(c.Delete(ctx, "events/", prefix))
 			for i := range w.responses {
 				receive(log, fmt.Sprintf("%s: %d", w.name, i), watch)
 			}
@@ -149,7 +144,7 @@ func watchEvents(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	}
 	watching(ctx, c, log, "neither puts nor deletes", "events/", []clientv3.OpOption{prefix, clientv3.WithFilterPut(), clientv3.WithFilterDelete()},
 		func(watch clientv3.WatchChan) {
-			putAll(ctx, c, log, "1", "events/a")
+			putAll(ctx, c, "1", "events/a")
 			log.Error("neither puts nor deletes: request progress", c.RequestProgress(ctx))
 			receive(log, "neither puts nor deletes", watch)
 		})
@@ -161,17 +156,14 @@ func watchLeases(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 		name := fmt.Sprintf("lease of %d s", ttl)
 		opts := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithPrevKV()}
 		watching(ctx, c, log, name, "leased/", opts, func(watch clientv3.WatchChan) {
-			grant, err := c.Grant(ctx, ttl)
-			log.Must(err)
-			_, err = c.Txn(ctx).Then(
+			grant := ok(c.Grant(ctx, ttl))
+			ok(c.Txn(ctx).Then(
 				clientv3.OpPut("leased/b", "1", clientv3.WithLease(grant.ID)),
 				clientv3.OpPut("leased/a", "1", clientv3.WithLease(grant.ID)),
-			).Commit()
-			log.Must(err)
+			).Commit())
 			receive(log, name+": put", watch)
 			if ttl > 1 { // the other one expires
-				_, err = c.Revoke(ctx, grant.ID)
-				log.Must(err)
+				ok(c.Revoke(ctx, grant.ID))
 			}
 			receive(log, name+": gone", watch)
 		})
@@ -183,7 +175,7 @@ func watchLate(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	const puts = 50
 	watching(ctx, c, log, "late", "late", []clientv3.OpOption{clientv3.WithCreatedNotify()}, func(watch clientv3.WatchChan) {
 		for i := range puts {
-			putAll(ctx, c, log, fmt.Sprint(i), "late")
+			putAll(ctx, c, fmt.Sprint(i), "late")
 		}
 		for i := range puts + 1 {
 			receive(log, fmt.Sprintf("late: %d", i), watch)

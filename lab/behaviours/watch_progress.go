@@ -31,7 +31,7 @@ func watchProgress(ctx context.Context, c *clientv3.Client, log *transcript.Log)
 	for _, asked := range contexts {
 		log.Error(asked.name+": request", c.RequestProgress(asked.ctx))
 		receive(log, asked.name+": progress", watches[asked.name])
-		putAll(ctx, c, log, asked.name, "progress/"+asked.name)
+		putAll(ctx, c, asked.name, "progress/"+asked.name)
 		for _, w := range contexts {
 			receive(log, asked.name+": "+w.name, watches[w.name])
 		}
@@ -48,8 +48,8 @@ func watchProgress(ctx context.Context, c *clientv3.Client, log *transcript.Log)
 // past asks for progress of a watch that has read what was past.
 func past(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	ctx = metadata.AppendToOutgoingContext(ctx, "progress", "past")
-	first := putAll(ctx, c, log, "1", "progress/past")
-	putAll(ctx, c, log, "1", "progress/none")
+	first := putAll(ctx, c, "1", "progress/past")
+	putAll(ctx, c, "1", "progress/none")
 	watching(ctx, c, log, "past", "progress/past", []clientv3.OpOption{clientv3.WithRev(first)}, func(watch clientv3.WatchChan) {
 		receive(log, "past: event", watch)
 		log.Error("past: request", c.RequestProgress(ctx))
@@ -64,15 +64,15 @@ func notified(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 		receive(log, "notified: created", watch)
 		receive(log, "notified: first", watch)
 		receive(log, "notified: second", watch)
-		putAll(ctx, c, log, "1", "progress/notified")
-		log.Value("notified: event", gatherEvents(log, watch, 1))
+		putAll(ctx, c, "1", "progress/notified")
+		log.Value("notified: event", gatherEvents(watch, 1))
 		receive(log, "notified: third", watch)
 	})
 }
 
 // watchEnds ends watches in every way that a program can.
 func watchEnds(ctx context.Context, at Site, log *transcript.Log) {
-	c := open(at, log)
+	c := at.client()
 	defer end(c, log)
 	watching(ctx, c, log, "neighbour", "ends", nil, func(neighbour clientv3.WatchChan) {
 		cancelled, cancel := context.WithCancel(ctx)
@@ -85,12 +85,12 @@ func watchEnds(ctx context.Context, at Site, log *transcript.Log) {
 		withCancel(ctx, 200*time.Millisecond, func(ctx context.Context) {
 			receive(log, "is cancelled", c.Watch(ctx, "ends", clientv3.WithPrefix()))
 		})
-		putAll(ctx, c, log, "1", "ends")
+		putAll(ctx, c, "1", "ends")
 		receive(log, "neighbour goes on", neighbour)
 	})
 	watcherCloses(ctx, c, log)
 
-	closing := open(at, log)
+	closing := at.client()
 	watch := closing.Watch(ctx, "ends")
 	own := clientv3.NewWatcher(closing)
 	log.Error("client: close", closing.Close())
@@ -108,7 +108,7 @@ func watcherCloses(ctx context.Context, c *clientv3.Client, log *transcript.Log)
 		w.Watch(ctx, "ends/", clientv3.WithPrefix()),
 		w.Watch(clientv3.WithRequireLeader(ctx), "ends"),
 	}
-	putAll(ctx, c, log, "1", "ends")
+	putAll(ctx, c, "1", "ends")
 	receive(log, "watcher: event", watches[0])
 	receive(log, "watcher: event, leader required", watches[2])
 	log.Error("watcher: close", w.Close())
@@ -120,7 +120,7 @@ func watcherCloses(ctx context.Context, c *clientv3.Client, log *transcript.Log)
 	log.Error("watcher: request progress afterwards", w.RequestProgress(ctx))
 	log.Error("watcher: close of one that was not used", clientv3.NewWatcher(c).Close())
 	watching(ctx, c, log, "watcher: another", "ends", nil, func(watch clientv3.WatchChan) {
-		putAll(ctx, c, log, "2", "ends")
+		putAll(ctx, c, "2", "ends")
 		receive(log, "watcher: another", watch)
 	})
 }

@@ -12,11 +12,10 @@ import (
 
 // watchRevisions watches from revisions before, at and after the present one.
 func watchRevisions(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	first := putAll(ctx, c, log, "1", "rev/a")
-	putAll(ctx, c, log, "2", "rev/a", "rev/b", "rev/a")
-	_, err := c.Delete(ctx, "rev/b")
-	log.Must(err)
-	now := putAll(ctx, c, log, "3", "rev/c")
+	first := putAll(ctx, c, "1", "rev/a")
+	putAll(ctx, c, "2", "rev/a", "rev/b", "rev/a")
+	ok(c.Delete(ctx, "rev/b"))
+	now := putAll(ctx, c, "3", "rev/c")
 	prefix := clientv3.WithPrefix()
 	for _, w := range []struct {
 		name string
@@ -32,7 +31,7 @@ func watchRevisions(ctx context.Context, c *clientv3.Client, log *transcript.Log
 	}
 	watching(ctx, c, log, "past, then present", "rev/a", []clientv3.OpOption{clientv3.WithRev(first)}, func(watch clientv3.WatchChan) {
 		receive(log, "past", watch)
-		putAll(ctx, c, log, "4", "rev/a")
+		putAll(ctx, c, "4", "rev/a")
 		receive(log, "then present", watch)
 	})
 	createdNotify(ctx, c, log, first)
@@ -59,27 +58,27 @@ func createdNotify(ctx context.Context, c *clientv3.Client, log *transcript.Log,
 	}
 	watching(ctx, c, log, "created, then an event", "rev/a", []clientv3.OpOption{notify}, func(watch clientv3.WatchChan) {
 		receive(log, "created, then an event: created", watch)
-		putAll(ctx, c, log, "5", "rev/a")
+		putAll(ctx, c, "5", "rev/a")
 		receive(log, "created, then an event: event", watch)
 	})
 }
 
 // future watches from a revision that does not exist yet.
 func future(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	next := putAll(ctx, c, log, "5", "rev/a") + 1
+	next := putAll(ctx, c, "5", "rev/a") + 1
 	watching(ctx, c, log, "next", "rev/a", []clientv3.OpOption{clientv3.WithRev(next)}, func(watch clientv3.WatchChan) {
-		putAll(ctx, c, log, "6", "rev/a")
+		putAll(ctx, c, "6", "rev/a")
 		receive(log, "next", watch)
 	})
-	next = putAll(ctx, c, log, "7", "rev/a") + 1
+	next = putAll(ctx, c, "7", "rev/a") + 1
 	watching(ctx, c, log, "future", "rev/a", []clientv3.OpOption{clientv3.WithRev(next + 2)}, func(watch clientv3.WatchChan) {
-		putAll(ctx, c, log, "8", "rev/a", "rev/a")
-		putAll(ctx, c, log, "9", "rev/a", "rev/a")
+		putAll(ctx, c, "8", "rev/a", "rev/a")
+		putAll(ctx, c, "9", "rev/a", "rev/a")
 		receive(log, "future: 0", watch)
 		receive(log, "future: 1", watch)
 	})
 	watching(ctx, c, log, "far future", "rev/a", []clientv3.OpOption{clientv3.WithRev(1 << 40)}, func(clientv3.WatchChan) {
-		putAll(ctx, c, log, "10", "rev/a")
+		putAll(ctx, c, "10", "rev/a")
 	})
 }
 
@@ -99,7 +98,7 @@ func watchRefused(ctx context.Context, c *clientv3.Client, log *transcript.Log) 
 			watch := c.Watch(ctx, "refused", w.opts...)
 			receive(log, w.name, watch)
 			receive(log, w.name+": end", watch)
-			putAll(ctx, c, log, w.name, "refused")
+			putAll(ctx, c, w.name, "refused")
 			receive(log, w.name+": neighbour", neighbour)
 		}
 	})
@@ -112,10 +111,9 @@ func watchRefused(ctx context.Context, c *clientv3.Client, log *transcript.Log) 
 
 // watchCompacted watches from revisions that are gone.
 func watchCompacted(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	first := putAll(ctx, c, log, "1", "compacted")
-	putAll(ctx, c, log, "2", "compacted", "compacted")
-	_, err := c.Compact(ctx, first+1)
-	log.Must(err)
+	first := putAll(ctx, c, "1", "compacted")
+	putAll(ctx, c, "2", "compacted", "compacted")
+	ok(c.Compact(ctx, first+1))
 	watching(ctx, c, log, "neighbour", "compacted", nil, func(neighbour clientv3.WatchChan) {
 		for _, w := range []struct {
 			name string
@@ -129,7 +127,7 @@ func watchCompacted(ctx context.Context, c *clientv3.Client, log *transcript.Log
 			watch := c.Watch(ctx, "compacted", w.opts...)
 			receive(log, w.name, watch)
 			receive(log, w.name+": end", watch)
-			putAll(ctx, c, log, w.name, "compacted")
+			putAll(ctx, c, w.name, "compacted")
 			receive(log, w.name+": neighbour", neighbour)
 		}
 	})
@@ -146,9 +144,9 @@ func watchCompacted(ctx context.Context, c *clientv3.Client, log *transcript.Log
 func watchLarge(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	const puts = 8
 	value := strings.Repeat("v", 1<<20)
-	first := putAll(ctx, c, log, value, "large/0")
+	first := putAll(ctx, c, value, "large/0")
 	for i := 1; i < puts; i++ {
-		putAll(ctx, c, log, value, fmt.Sprintf("large/%d", i))
+		putAll(ctx, c, value, fmt.Sprintf("large/%d", i))
 	}
 	together := make([]clientv3.Op, 10)
 	for i := range together {
@@ -165,11 +163,10 @@ func watchLarge(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	} {
 		name := w.name
 		watching(ctx, c, log, name, "large/", append(w.opts, clientv3.WithRev(first)), func(watch clientv3.WatchChan) {
-			log.Value(name, gatherEvents(log, watch, puts))
+			log.Value(name, gatherEvents(watch, puts))
 		})
 		watching(ctx, c, log, name+", together", "together/", w.opts, func(watch clientv3.WatchChan) {
-			_, err := c.Txn(ctx).Then(together...).Commit()
-			log.Must(err)
+			ok(c.Txn(ctx).Then(together...).Commit())
 			receive(log, name+", together", watch)
 		})
 	}

@@ -39,8 +39,7 @@ func (r *recorder) refuse(_ any, stream grpc.ServerStream) error {
 
 // wire records what a server is sent along with calls.
 func wire(ctx context.Context, _ Site, log *transcript.Log) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	log.Must(err)
+	listener := ok(net.Listen("tcp", "127.0.0.1:0"))
 	address := listener.Addr().String()
 	log.Alias(address, "server")
 	r := &recorder{}
@@ -55,18 +54,16 @@ func wire(ctx context.Context, _ Site, log *transcript.Log) {
 		<-served
 	}()
 
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, Token: "token", Logger: zap.NewNop()})
-	log.Must(err)
+	c := ok(clientv3.New(clientv3.Config{Endpoints: []string{address}, Token: "token", Logger: zap.NewNop()}))
 	defer end(c, log)
 	own := metadata.AppendToOutgoingContext(clientv3.WithRequireLeader(ctx), "own", "1")
 	log.Step("put")(c.Put(ctx, "wire", "1"))
 	log.Step("get")(c.Get(own, "wire"))
 	log.Step("snapshot")(whole(c.Snapshot(ctx)))
 	log.Step("status")(c.Status(ctx, address))
-	conn, err := c.Dial(address)
-	log.Must(err)
+	conn := ok(c.Dial(address))
 	defer func() { log.Error("end of the dialled connection", conn.Close()) }()
-	_, err = pb.NewKVClient(conn).Range(ctx, &pb.RangeRequest{})
+	_, err := pb.NewKVClient(conn).Range(ctx, &pb.RangeRequest{})
 	log.Error("dialled", err)
 	r.mu.Lock()
 	defer r.mu.Unlock()

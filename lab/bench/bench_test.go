@@ -16,22 +16,19 @@ import (
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/bench/cases"
-	"github.com/quorate/quorate/lab/bench/internal/programs"
 	"github.com/quorate/quorate/lab/bench/internal/stats"
 	"github.com/quorate/quorate/lab/internal/words"
 	"github.com/quorate/quorate/lab/servers"
 )
 
-const (
-	official = string(servers.Official)
-	quorate  = string(servers.Quorate)
-)
-
+// built compiles the program that is measured, once; remove removes it.
 var (
-	// built compiles the programs that are measured, once; remove removes them.
-	built = sync.OnceValues(func() (set programs.Set, err error) {
-		set, remove, err = programs.Build(context.Background())
-		return set, err
+	built = sync.OnceValues(func() (*servers.Program, error) {
+		p, err := servers.BuildProgram(context.Background(), "./bench/program", servers.Clients)
+		if err == nil {
+			remove = p.Remove
+		}
+		return p, err
 	})
 	remove = func() {}
 )
@@ -56,7 +53,7 @@ func BenchmarkClients(b *testing.B) {
 func compare(b *testing.B, c cases.Case) {
 	s := newStage(c, testing.Short())
 	defer func() { require.NoError(b, s.clear()) }()
-	samples := make(map[string][]cases.Sample)
+	samples := make(map[servers.Client][]cases.Sample)
 	for round := 0; b.Loop(); round++ {
 		if c.MaxRepeat > 0 && round >= c.MaxRepeat {
 			continue
@@ -70,7 +67,7 @@ func compare(b *testing.B, c cases.Case) {
 	b.Log(c.About)
 	b.ReportMetric(0, "ns/op")
 	for _, m := range c.Metrics {
-		theirs, ours := median(samples[official], m.Name), median(samples[quorate], m.Name)
+		theirs, ours := median(samples[servers.Official], m.Name), median(samples[servers.Quorate], m.Name)
 		b.ReportMetric(theirs, unit(m)+"-official")
 		b.ReportMetric(ours, unit(m)+"-quorate")
 		if theirs != 0 {
@@ -113,8 +110,8 @@ func median(samples []cases.Sample, metric string) float64 {
 }
 
 // turns returns the clients in the order of a round.
-func turns(round int) []string {
-	order := []string{official, quorate}
+func turns(round int) []servers.Client {
+	order := slices.Clone(servers.Clients)
 	if round%2 == 1 {
 		slices.Reverse(order)
 	}
@@ -137,20 +134,18 @@ func newStage(c cases.Case, short bool) *stage {
 }
 
 // sample runs the case once.
-func (s *stage) sample(ctx context.Context, name string) (cases.Sample, error) {
+func (s *stage) sample(ctx context.Context, client servers.Client) (cases.Sample, error) {
 	if s.rig == nil {
 		var err error
 		if s.rig, err = newRig(ctx, s.Case, s.size); err != nil {
 			return nil, err
 		}
 	}
-	set, err := built()
+	program, err := built()
 	if err != nil {
 		return nil, err
 	}
-	sample, err := measure(ctx, set[name], cases.Job{
-		Case: s.Name, Endpoints: s.rig.endpoints, Size: s.size, Short: !s.full, Revision: s.rig.revision,
-	}, s.rig)
+	sample, err := measure(ctx, program.Paths[client], cases.Job{Case: s.Name, Site: s.rig.site(s.size, !s.full)}, s.rig)
 	if s.Alone {
 		err = errors.Join(err, s.clear())
 	}
@@ -167,8 +162,8 @@ func (s *stage) clear() error {
 }
 
 func TestTurns(t *testing.T) {
-	assert.Equal(t, []string{official, quorate}, turns(0))
-	assert.Equal(t, []string{quorate, official}, turns(1))
+	assert.Equal(t, []servers.Client{servers.Official, servers.Quorate}, turns(0))
+	assert.Equal(t, []servers.Client{servers.Quorate, servers.Official}, turns(1))
 }
 
 func TestTarget(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/http"
 	"slices"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/lab/bench/cases"
+	"github.com/quorate/quorate/lab/servers"
 )
 
 // tiny is the size of every case here, above the bound of the checks of single
@@ -28,7 +30,7 @@ func TestEveryCase(t *testing.T) {
 			c.ShortSize, c.ValueSize = tiny, min(c.ValueSize, valueSize)
 			s := newStage(c, true)
 			defer func() { require.NoError(t, s.clear()) }()
-			for _, client := range []string{official, quorate} {
+			for _, client := range servers.Clients {
 				sample, err := s.sample(t.Context(), client)
 				require.NoError(t, err, client)
 				assert.ElementsMatch(t, metricNames(c), slices.Collect(maps.Keys(sample)), client)
@@ -57,56 +59,39 @@ func caseNamed(t *testing.T, name string) cases.Case {
 
 // TestMeasureFails runs what cannot succeed, in processes of their own.
 func TestMeasureFails(t *testing.T) {
-	set, err := built()
+	program, err := built()
 	require.NoError(t, err)
 	r, err := newRig(t.Context(), caseNamed(t, "replay"), tiny)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, r.close()) })
-	good := cases.Job{Case: "replay", Endpoints: r.endpoints, Size: tiny, Revision: r.revision}
-	_, err = measure(t.Context(), set[official], good, r)
+	good := cases.Job{Case: "replay", Site: r.site(tiny, false)}
+	_, err = measure(t.Context(), program.Paths[servers.Official], good, r)
 	require.NoError(t, err)
-
-	change := func(f func(*cases.Job)) cases.Job {
-		j := good
-		f(&j)
-		return j
-	}
-	for _, tt := range []struct {
-		want string
-		job  cases.Job
-	}{
-		{"in place of the put at revision", change(func(j *cases.Job) { j.Revision-- })},
-		{`unknown case "nosuch"`, change(func(j *cases.Job) { j.Case = "nosuch" })},
-		{"no available endpoints", change(func(j *cases.Job) { j.Endpoints = nil })},
+	for want, change := range map[string]func(*cases.Job){
+		"in place of the put at revision": func(j *cases.Job) { j.Revision-- },
+		`unknown case "nosuch"`:           func(j *cases.Job) { j.Case = "nosuch" },
+		"no available endpoints":          func(j *cases.Job) { j.Endpoints = nil },
 	} {
-		_, err := measure(t.Context(), set[official], tt.job, r)
-		require.ErrorContains(t, err, tt.want)
+		bad := good
+		change(&bad)
+		_, err := measure(t.Context(), program.Paths[servers.Official], bad, r)
+		require.ErrorContains(t, err, want)
 	}
 
 	// One event more than there is: the case waits for ever.
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
-	endless := change(func(j *cases.Job) { j.Case, j.Size = "live", 1 })
-	_, err = measure(ctx, set[official], endless, stopper(func() { cancel(enough) }))
+	endless := cases.Job{Case: "live", Site: r.site(1, false)}
+	_, err = measure(ctx, program.Paths[servers.Official], endless, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { cancel(enough) }))
 	require.ErrorIs(t, err, enough)
-}
-
-// stopper is a Control that ends the test instead.
-type stopper func()
-
-func (s stopper) Kill(context.Context, string) error { return nil }
-
-func (s stopper) Put(context.Context, int) error {
-	s()
-	return nil
 }
 
 func TestKillNeedsAMemberToSpare(t *testing.T) {
 	r, err := newRig(t.Context(), cases.Case{Members: 1}, 0)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, r.close()) }()
-	require.Error(t, r.Kill(t.Context(), "192.0.2.1:2379"))
+	require.Error(t, r.kill(t.Context(), "192.0.2.1:2379"))
 	member := r.cluster.Members()[0]
-	require.Error(t, r.Kill(t.Context(), r.cluster.ClientLink(member).Addr()))
+	require.Error(t, r.kill(t.Context(), r.cluster.ClientLink(member).Addr()))
 	assert.True(t, member.Alive())
 }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -25,7 +27,7 @@ const (
 	valueSize = 100
 )
 
-// rig is a cluster that is made ready for a case. It is the Control of the case.
+// rig is a cluster that is made ready for a case. It serves the Control of the case.
 type rig struct {
 	cluster   *lab.Cluster
 	endpoints []string
@@ -58,6 +60,25 @@ func newRig(ctx context.Context, c cases.Case, size int) (*rig, error) {
 
 func (r *rig) close() error { return r.cluster.Close() }
 
+func (r *rig) site(size int, short bool) cases.Site {
+	return cases.Site{Endpoints: r.endpoints, Size: size, Short: short, Revision: r.revision}
+}
+
+// ServeHTTP does what a case asks for.
+func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	var err error
+	if address := req.FormValue(cases.KillAct); address != "" {
+		err = r.kill(req.Context(), address)
+	} else if n, parseErr := strconv.Atoi(req.FormValue(cases.PutAct)); parseErr == nil {
+		err = r.put(req.Context(), n)
+	} else {
+		err = parseErr
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
+
 // fill makes the backlog.
 func (r *rig) fill(ctx context.Context, n int) error {
 	status, err := r.cluster.Members()[0].Status(ctx)
@@ -65,11 +86,11 @@ func (r *rig) fill(ctx context.Context, n int) error {
 		return err
 	}
 	r.revision = status.GetHeader().GetRevision() + 1
-	return r.Put(ctx, n)
+	return r.put(ctx, n)
 }
 
-// Put makes n puts, one revision each, over the lab's own connection.
-func (r *rig) Put(ctx context.Context, n int) error {
+// put makes n puts, one revision each, over the lab's own connection.
+func (r *rig) put(ctx context.Context, n int) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	kv := pb.NewKVClient(r.cluster.Members()[0].Conn())
@@ -89,8 +110,8 @@ func (r *rig) Put(ctx context.Context, n int) error {
 	return context.Cause(ctx)
 }
 
-// Kill ends the member at the address after it has given up the lead.
-func (r *rig) Kill(ctx context.Context, address string) error {
+// kill ends the member at the address after it has given up the lead.
+func (r *rig) kill(ctx context.Context, address string) error {
 	var doomed, other *lab.Member
 	for _, m := range r.cluster.Members() {
 		if r.cluster.ClientLink(m).Addr() == address {

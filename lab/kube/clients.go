@@ -2,12 +2,9 @@ package kube
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -59,17 +56,13 @@ func (c *ControlPlane) newAdmin() (dynamic.Interface, *http.Transport, error) {
 // newTransport returns a transport that leads to the API server wherever it listens
 // at present, past the link.
 func (c *ControlPlane) newTransport() (*http.Transport, error) {
-	text, err := os.ReadFile(c.files.certificate())
+	security, err := rest.TLSConfigFor(c.Admin())
 	if err != nil {
 		return nil, fmt.Errorf("kube: certificate of the API server: %w", err)
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("kube: %s holds no certificate", c.files.certificate())
-	}
 	return &http.Transport{
 		DialContext:       c.dial,
-		TLSClientConfig:   &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+		TLSClientConfig:   security,
 		ForceAttemptHTTP2: true,
 	}, nil
 }

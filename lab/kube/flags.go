@@ -5,6 +5,7 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -46,12 +47,8 @@ func newFiles(parent string) (files, error) {
 		return files{}, fmt.Errorf("kube: key of service accounts: %w", err)
 	}
 	text := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
-	if err := os.WriteFile(f.key, text, 0o600); err != nil {
-		return files{}, fmt.Errorf("kube: %w", err)
-	}
-	// token, user, uid, groups
-	line := f.admin + `,admin,admin,"system:masters"` + "\n"
-	if err := os.WriteFile(f.tokens, []byte(line), 0o600); err != nil {
+	admin := f.admin + `,admin,admin,"system:masters"` + "\n" // token, user, uid, groups
+	if err := errors.Join(os.WriteFile(f.key, text, 0o600), os.WriteFile(f.tokens, []byte(admin), 0o600)); err != nil {
 		return files{}, fmt.Errorf("kube: %w", err)
 	}
 	return f, nil

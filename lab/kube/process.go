@@ -106,37 +106,23 @@ func (c *ControlPlane) Kill() error {
 // Stop freezes the API server (SIGSTOP), as a hung host would: connections stay up and
 // are accepted by the kernel, nothing is answered. Without a process it fails with
 // ErrNotRunning.
-func (c *ControlPlane) Stop() error {
-	p, err := c.running("stop")
-	if err != nil {
-		return err
-	}
-	if err := p.Freeze(); err != nil {
-		return fmt.Errorf("kube: stop: %w", err)
-	}
-	return nil
-}
+func (c *ControlPlane) Stop() error { return c.signal("stop", (*child.Process).Freeze) }
 
 // Continue wakes an API server frozen by Stop (SIGCONT). On one that runs it does
 // nothing; without a process it fails with ErrNotRunning.
-func (c *ControlPlane) Continue() error {
-	p, err := c.running("continue")
-	if err != nil {
-		return err
-	}
-	if err := p.Continue(); err != nil {
-		return fmt.Errorf("kube: continue: %w", err)
-	}
-	return nil
-}
+func (c *ControlPlane) Continue() error { return c.signal("continue", (*child.Process).Continue) }
 
-func (c *ControlPlane) running(verb string) (*process, error) {
+func (c *ControlPlane) signal(verb string, act func(*child.Process) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.process == nil || !c.process.Alive() {
-		return nil, fmt.Errorf("kube: %s: %w", verb, ErrNotRunning)
+	err := ErrNotRunning
+	if c.process != nil && c.process.Alive() {
+		err = act(c.process.Process)
 	}
-	return c.process, nil
+	if err != nil {
+		return fmt.Errorf("kube: %s: %w", verb, err)
+	}
+	return nil
 }
 
 // LogTail returns the last lines that the API server logged in its last run.

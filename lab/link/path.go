@@ -78,11 +78,9 @@ func (p *path) transmit(done <-chan struct{}, sent time.Time, recovered *time.Ti
 	timeout := retransmitAfter
 	for due := sent.Add(timeout); p.loses(); due = due.Add(timeout) {
 		for time.Now().Before(due) {
-			timer := time.NewTimer(min(time.Until(due), reactEvery))
 			select {
-			case <-timer.C:
+			case <-time.After(min(time.Until(due), reactEvery)):
 			case <-done:
-				timer.Stop()
 				return false
 			}
 			for ; timeout == retransmitAfter && seen < behind(); seen++ {
@@ -113,28 +111,18 @@ func (p *path) grant(done <-chan struct{}, arrived time.Time, n int) (int, bool)
 		if wait == 0 {
 			return granted, true
 		}
-		var timer *time.Timer
 		var expired <-chan time.Time
 		if wait > 0 {
-			timer = time.NewTimer(wait)
-			expired = timer.C
+			expired = time.After(wait)
 		}
-		var ready, over bool
 		select {
 		case <-expired:
-			ready = granted > 0
+			if granted > 0 {
+				return granted, true
+			}
 		case <-changed:
 		case <-done:
-			over = true
-		}
-		if timer != nil {
-			timer.Stop()
-		}
-		switch {
-		case over:
 			return 0, false
-		case ready:
-			return granted, true
 		}
 	}
 }

@@ -12,21 +12,23 @@ import (
 	"github.com/quorate/quorate/lab/servers/site"
 )
 
-// Program is the program of behaviours, compiled with clients.
+// Program is a program of the lab, compiled with clients.
 type Program struct {
-	dir   string
-	paths map[Client]string
+	// Paths are those of its executables.
+	Paths map[Client]string
+
+	dir string
 }
 
-// BuildProgram compiles the program with each of some clients. Flags are those of go build.
-func BuildProgram(ctx context.Context, clients []Client, flags ...string) (*Program, error) {
-	dir, err := os.MkdirTemp("", "quorate-behaviours-")
+// BuildProgram compiles a program, such as "./behaviours/program", with each of some clients. Flags are those of go build.
+func BuildProgram(ctx context.Context, program string, clients []Client, flags ...string) (*Program, error) {
+	dir, err := os.MkdirTemp("", "quorate-program-")
 	if err != nil {
 		return nil, err
 	}
-	p := &Program{dir, make(map[Client]string)}
+	p := &Program{make(map[Client]string), dir}
 	for _, c := range clients {
-		if p.paths[c], err = c.Build(ctx, dir, "./behaviours/program", flags...); err != nil {
+		if p.Paths[c], err = c.build(ctx, dir, program, flags...); err != nil {
 			p.Remove()
 			return nil, err
 		}
@@ -34,12 +36,25 @@ func BuildProgram(ctx context.Context, clients []Client, flags ...string) (*Prog
 	return p, nil
 }
 
+// tailLines is how many lines of a process's standard error are part of an error.
+const tailLines = 20
+
+// Tail returns the last lines of what a process has written to its standard error, in a form to add to an error.
+func Tail(log string) string {
+	log = strings.TrimSpace(log)
+	if log == "" {
+		return ""
+	}
+	lines := strings.Split(log, "\n")
+	return "\n" + strings.Join(lines[max(len(lines)-tailLines, 0):], "\n")
+}
+
 // Remove removes the program.
 func (p *Program) Remove() { _ = os.RemoveAll(p.dir) }
 
-// List returns all behaviours.
+// List returns all behaviours of the program ./behaviours/program.
 func (p *Program) List(ctx context.Context) (list []site.Behaviour, err error) {
-	out, err := exec.CommandContext(ctx, p.paths[Quorate], "list").Output()
+	out, err := exec.CommandContext(ctx, p.Paths[Quorate], "list").Output()
 	if err == nil {
 		err = json.Unmarshal(out, &list)
 	}
@@ -49,13 +64,13 @@ func (p *Program) List(ctx context.Context) (list []site.Behaviour, err error) {
 	return list, nil
 }
 
-// Run runs behaviours on a site with a client, in a process of their own, in this order.
+// Run runs behaviours of ./behaviours/program on a site with a client, in a process of their own, in this order.
 func (p *Program) Run(ctx context.Context, c Client, s site.Site, names ...string) (o site.Outcome, err error) {
 	told, err := json.Marshal(s)
 	if err != nil {
 		return o, err
 	}
-	cmd := exec.CommandContext(ctx, p.paths[c], append([]string{"run"}, names...)...)
+	cmd := exec.CommandContext(ctx, p.Paths[c], append([]string{"run"}, names...)...)
 	var stderr bytes.Buffer
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(told), &stderr
 	out, err := cmd.Output()

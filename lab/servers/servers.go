@@ -142,9 +142,9 @@ var Clients = []Client{Official, Quorate}
 
 const official = "go.etcd.io/etcd/client/v3"
 
-// Build compiles a program that imports the official client, such as "./behaviours/program", with a client, and returns its
-// path in dir. For Quorate that is the shim in place of the official module. Flags are those of go build.
-func (c Client) Build(ctx context.Context, dir, program string, flags ...string) (string, error) {
+// build compiles a program that imports the official client with a client, and returns its path in dir. For Quorate that is
+// the shim in place of the official module.
+func (c Client) build(ctx context.Context, dir, program string, flags ...string) (string, error) {
 	lab, err := labFolder(ctx)
 	if err != nil {
 		return "", err

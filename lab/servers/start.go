@@ -47,11 +47,11 @@ func (r *Running) start(ctx context.Context, s Server, path string, setup site.S
 	case site.Quota:
 		cfg.Args = append(cfg.Args, "--quota-backend-bytes=16777216")
 	case site.Tokens:
-		private, public, err := r.signingKeys()
+		tokens, err := TokenFlag(r.dir, 2*time.Second)
 		if err != nil {
 			return err
 		}
-		cfg.Args = append(cfg.Args, "--auth-token=jwt,pub-key="+public+",priv-key="+private+",sign-method=RS256,ttl=2s")
+		cfg.Args = append(cfg.Args, tokens)
 	case site.TLS:
 		// A proxy speaks to its member in clear: it refuses a client certificate that names a user.
 		cfg.TLS, cfg.ClientCertAuth = s.kind != grpcProxy, s.kind == member
@@ -84,18 +84,18 @@ func (s Server) Config(path string) lab.Config {
 	return cfg
 }
 
-// signingKeys makes the keys that tokens are signed with.
-func (r *Running) signingKeys() (private, public string, err error) {
+// TokenFlag returns the flag of an etcd whose tokens live for a time. They are signed with keys that are made in dir.
+func TokenFlag(dir string, ttl time.Duration) (string, error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
 	encoded, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
-	private, public = filepath.Join(r.dir, "token.key"), filepath.Join(r.dir, "token.pub")
-	return private, public, errors.Join(
+	private, public := filepath.Join(dir, "token.key"), filepath.Join(dir, "token.pub")
+	return fmt.Sprintf("--auth-token=jwt,pub-key=%s,priv-key=%s,sign-method=RS256,ttl=%v", public, private, ttl), errors.Join(
 		os.WriteFile(private, pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}), 0o600),
 		os.WriteFile(public, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: encoded}), 0o600))
 }

@@ -81,16 +81,7 @@ func TestAttachedClient(t *testing.T) {
 	require.Empty(t, collect(t, reader))
 	detach := observer.Attach(client{})
 	all := collect(t, reader)
-	value := func(name string) map[string]float64 {
-		m := all["quorate.client."+name]
-		sum, ok := m.Data.(metricdata.Sum[float64])
-		require.True(t, ok, "%s is a %T", name, m.Data)
-		values := map[string]float64{}
-		for _, p := range sum.DataPoints {
-			values[p.Attributes.Encoded(attribute.DefaultEncoder())] = p.Value
-		}
-		return values
-	}
+	value := func(name string) map[string]float64 { return values(t, all["quorate.client."+name]) }
 	const name = "quorate.client.name=orders"
 	require.Equal(t, map[string]float64{name: 1}, value("ready"))
 	require.Equal(t, map[string]float64{name + ",quorate.endpoint.name=a": 3}, value("attempts_in_flight"))

@@ -20,23 +20,19 @@ import (
 // series returns what there is of a metric, by the values of its labels but the client's.
 func series(t *testing.T, reg prometheus.Gatherer, name string) map[string]*dto.Metric {
 	t.Helper()
-	families, err := reg.Gather()
-	require.NoError(t, err)
 	all := map[string]*dto.Metric{}
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
+	each(t, reg, func(of string, m *dto.Metric) {
+		if of != name {
+			return
 		}
-		for _, m := range family.GetMetric() {
-			key := ""
-			for _, l := range m.GetLabel() {
-				if l.GetName() != "client" {
-					key += l.GetValue() + " "
-				}
+		key := ""
+		for _, l := range m.GetLabel() {
+			if l.GetName() != "client" {
+				key += l.GetValue() + " "
 			}
-			all[key] = m
 		}
-	}
+		all[key] = m
+	})
 	return all
 }
 
@@ -158,23 +154,18 @@ func TestAttachedClients(t *testing.T) {
 func gathered(t *testing.T, reg prometheus.Gatherer, client string) map[string]float64 {
 	t.Helper()
 	all := map[string]float64{}
-	families, err := reg.Gather()
-	require.NoError(t, err)
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			key, its := family.GetName()[len("quorate_client_"):], false
-			for _, l := range m.GetLabel() {
-				if l.GetName() == "client" {
-					its = l.GetValue() == client
-				} else {
-					key += " " + l.GetValue()
-				}
-			}
-			if its {
-				all[key] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+	each(t, reg, func(name string, m *dto.Metric) {
+		if label(m, "client") != client {
+			return
+		}
+		key := name[len("quorate_client_"):]
+		for _, l := range m.GetLabel() {
+			if l.GetName() != "client" {
+				key += " " + l.GetValue()
 			}
 		}
-	}
+		all[key] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+	})
 	return all
 }
 

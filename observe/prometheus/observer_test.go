@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/health"
@@ -35,27 +36,41 @@ func requireMetrics(t *testing.T, reg prometheus.Gatherer, want string, names ..
 	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(want), names...))
 }
 
-// requireStates requires one state of each endpoint, given as "client/endpoint".
-func requireStates(t *testing.T, reg prometheus.Gatherer, want map[string]string) {
+// each calls f for each metric with its name, which several share.
+func each(t *testing.T, reg prometheus.Gatherer, f func(name string, m *dto.Metric)) {
 	t.Helper()
 	families, err := reg.Gather()
 	require.NoError(t, err)
-	got, series := map[string]string{}, 0
 	for _, family := range families {
-		if family.GetName() != "quorate_client_endpoint_state" {
-			continue
-		}
 		for _, m := range family.GetMetric() {
-			series++
-			labels := map[string]string{}
-			for _, l := range m.GetLabel() {
-				labels[l.GetName()] = l.GetValue()
-			}
-			if m.GetGauge().GetValue() == 1 {
-				got[labels["client"]+"/"+labels["endpoint"]] = labels["state"]
-			}
+			f(family.GetName(), m)
 		}
 	}
+}
+
+// label returns the value of a label, "" if there is none.
+func label(m *dto.Metric, name string) string {
+	for _, l := range m.GetLabel() {
+		if l.GetName() == name {
+			return l.GetValue()
+		}
+	}
+	return ""
+}
+
+// requireStates requires one state of each endpoint, given as "client/endpoint".
+func requireStates(t *testing.T, reg prometheus.Gatherer, want map[string]string) {
+	t.Helper()
+	got, series := map[string]string{}, 0
+	each(t, reg, func(name string, m *dto.Metric) {
+		if name != "quorate_client_endpoint_state" {
+			return
+		}
+		series++
+		if m.GetGauge().GetValue() == 1 {
+			got[label(m, "client")+"/"+label(m, "endpoint")] = label(m, "state")
+		}
+	})
 	require.Equal(t, want, got)
 	require.Equal(t, len(want)*(int(health.Dead)+1), series, "one series for each state")
 }
@@ -113,18 +128,8 @@ quorate_client_readmissions_total{client="orders",endpoint="b"} 1
 // another one are there.
 func requireForgotten(t *testing.T, reg prometheus.Gatherer, endpoint, kept string) {
 	t.Helper()
-	families, err := reg.Gather()
-	require.NoError(t, err)
 	seen := map[string]bool{}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			for _, l := range m.GetLabel() {
-				if l.GetName() == "endpoint" {
-					seen[l.GetValue()] = true
-				}
-			}
-		}
-	}
+	each(t, reg, func(_ string, m *dto.Metric) { seen[label(m, "endpoint")] = true })
 	require.NotContains(t, seen, endpoint)
 	require.Contains(t, seen, kept)
 }

@@ -61,11 +61,6 @@ func TestReadyEndsWithClose(t *testing.T) {
 	assert.ErrorContains(t, conn.Ready(t.Context(), 5), "there is no class 5; use Unary, Bulk or Streams")
 }
 
-func TestCloseUnused(t *testing.T) {
-	conn, _ := open(t, startServer(t), grpcpool.Config{})
-	require.NoError(t, conn.Close())
-}
-
 // Calls during Close end with gRPC's error, and nothing leaks.
 func TestCloseStorm(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(2))

@@ -76,10 +76,7 @@ func TestLostConnectionIsAvoided(t *testing.T) {
 	}
 
 	// More calls than one connection carries wait for it rather than fail on the other.
-	s.holdCalls()
-	var c calls
-	c.start(80, emptyCall(t, client))
-	eventually(t, "one is full", func() bool { n, _ := s.now(); return n == 50 })
+	c := s.fill(t, client, 80, 50)
 	eventually(t, "the rest waits", func() bool { return conn.Stats().Unary.Waiting == 30 })
 	s.letGo()
 	c.requireOK(t)
@@ -87,7 +84,7 @@ func TestLostConnectionIsAvoided(t *testing.T) {
 	// The connection is used again when it has reconnected.
 	s.lis.setRefusing(false)
 	s.holdCalls()
-	c = calls{}
+	c = &calls{}
 	c.start(80, emptyCall(t, client))
 	eventually(t, "all calls reach the server", func() bool { n, conns := s.now(); return n == 80 && conns == 2 })
 	s.letGo()
@@ -131,10 +128,7 @@ func TestChannelIdle(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(10))
 	conn, client := open(t, s, grpcpool.Config{}, grpc.WithIdleTimeout(100*time.Millisecond))
 	for range 3 {
-		s.holdCalls()
-		var c calls
-		c.start(25, emptyCall(t, client))
-		eventually(t, "all calls reach the server", func() bool { n, _ := s.now(); return n == 25 })
+		c := s.fill(t, client, 25, 25)
 		s.letGo()
 		c.requireOK(t)
 		eventually(t, "the channels are idle", func() bool { return ready(conn) == 0 })

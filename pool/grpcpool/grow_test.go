@@ -65,10 +65,7 @@ func TestGrowsWithTheServersLimit(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := startServer(t, tt.server...)
 			conn, client := open(t, s, tt.config)
-			s.holdCalls()
-			var c calls
-			c.start(tt.calls, emptyCall(t, client))
-			eventually(t, "all calls reach the server", func() bool { n, _ := s.now(); return n == tt.calls })
+			c := s.fill(t, client, tt.calls, tt.calls)
 			stats := conn.Stats().Unary
 			assert.Len(t, stats.Connections, tt.want)
 			assert.Equal(t, tt.want, s.connections())
@@ -86,10 +83,7 @@ func TestGrowsWithTheServersLimit(t *testing.T) {
 func TestWaitersInOrder(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(1))
 	conn, client := open(t, s, grpcpool.Config{Unary: grpcpool.Bounds{Max: 1}})
-	s.holdCalls()
-	var c calls
-	c.start(1, emptyCall(t, client))
-	eventually(t, "the connection is full", func() bool { n, _ := s.now(); return n == 1 })
+	c := s.fill(t, client, 1, 1)
 
 	const waiting = 20
 	var want []int32
@@ -117,10 +111,7 @@ func TestWaitersInOrder(t *testing.T) {
 func TestWaitEndsWithContext(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(1))
 	conn, client := open(t, s, grpcpool.Config{Unary: grpcpool.Bounds{Max: 1}})
-	s.holdCalls()
-	var c calls
-	c.start(1, emptyCall(t, client))
-	eventually(t, "the connection is full", func() bool { n, _ := s.now(); return n == 1 })
+	c := s.fill(t, client, 1, 1)
 
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
@@ -158,10 +149,7 @@ func TestUnknownLimit(t *testing.T) {
 				grpc.WithTransportCredentials(insecure.NewCredentials()))
 			require.NoError(t, err)
 			defer conn.Close()
-			s.holdCalls()
-			var c calls
-			c.start(150, emptyCall(t, testClient(conn)))
-			eventually(t, "all calls reach the server", func() bool { n, _ := s.now(); return n == 150 })
+			c := s.fill(t, testClient(conn), 150, 150)
 			assert.Len(t, conn.Stats().Unary.Connections, tt.conns)
 			assert.Zero(t, conn.Stats().Unary.Connections[0].StreamLimit)
 			s.letGo()

@@ -20,10 +20,7 @@ func TestOverQuoratePolicies(t *testing.T) {
 			s := startServer(t, grpc.MaxConcurrentStreams(10))
 			conn, client := open(t, s, grpcpool.Config{TransportCredentials: balancer.Credentials(insecure.NewCredentials())},
 				grpc.WithDefaultServiceConfig(fmt.Sprintf(`{"loadBalancingConfig": [{%q: {}}]}`, policy)))
-			s.holdCalls()
-			var c calls
-			c.start(25, emptyCall(t, client))
-			eventually(t, "all calls reach the server", func() bool { n, _ := s.now(); return n == 25 })
+			c := s.fill(t, client, 25, 25)
 			assert.Len(t, conn.Stats().Unary.Connections, 3)
 			s.letGo()
 			c.requireOK(t)

@@ -282,6 +282,16 @@ func (c *calls) requireOK(t *testing.T) {
 	}
 }
 
+// fill makes n calls that are held until letGo, and returns when so many of them are in handlers.
+func (s *server) fill(t *testing.T, client pb.TestServiceClient, n, inside int) *calls {
+	t.Helper()
+	s.holdCalls()
+	c := new(calls)
+	c.start(n, emptyCall(t, client))
+	eventually(t, "the calls reach the server", func() bool { now, _ := s.now(); return now == inside })
+	return c
+}
+
 func emptyCall(t *testing.T, client pb.TestServiceClient, opts ...grpc.CallOption) func() error {
 	return func() error {
 		_, err := client.EmptyCall(t.Context(), &pb.Empty{}, opts...)

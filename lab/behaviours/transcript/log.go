@@ -5,6 +5,8 @@ package transcript
 import (
 	"fmt"
 	"strings"
+
+	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
 // Entry is one step of a program: what was done, what came back.
@@ -24,35 +26,14 @@ type Log struct {
 	entries   []Entry
 }
 
-// Record runs a behaviour and returns what it wrote. The error is one that the behaviour could not go on with, see
-// [Log.Must].
-func Record(behaviour string, run func(*Log)) (entries []Entry, err error) {
+// Record runs a behaviour and returns what it wrote. The error is one that ended it, by package fatal.
+func Record(behaviour string, run func(*Log)) ([]Entry, error) {
 	log := &Log{behaviour: behaviour}
-	defer func() {
-		entries = log.entries
-		if v := recover(); v != nil {
-			failure, ok := v.(obstacle)
-			if !ok {
-				panic(v)
-			}
-			err = failure.error
-		}
-	}()
-	run(log)
-	return log.entries, nil
-}
-
-// obstacle is what Fail panics with.
-type obstacle struct{ error }
-
-// Fail ends the behaviour that runs in this goroutine, with what is wrong.
-func Fail(err error) { panic(obstacle{err}) }
-
-// Must ends the behaviour if err is not nil. It is for what has to work for the behaviour to have a meaning.
-func (l *Log) Must(err error) {
-	if err != nil {
-		Fail(fmt.Errorf("after step %q: %w", l.last(), err))
+	err := fatal.Catch(func() { run(log) })
+	if n := len(log.entries); err != nil && n > 0 {
+		err = fmt.Errorf("after step %q: %w", log.entries[n-1].Step, err)
 	}
+	return log.entries, err
 }
 
 // Alias writes name in place of text from now on, wherever text appears in results and errors.
@@ -92,11 +73,4 @@ func (l *Log) add(step, result string, err error) {
 		Result: names.Replace(result),
 		Error:  names.Replace(describe(err)),
 	})
-}
-
-func (l *Log) last() string {
-	if len(l.entries) == 0 {
-		return "(none)"
-	}
-	return l.entries[len(l.entries)-1].Step
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/lab/behaviours/transcript"
+	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
 // one records a single step.
@@ -115,12 +116,11 @@ func TestSteps(t *testing.T) {
 	assert.Equal(t, "no panic", entries[2].Result)
 }
 
-func TestMustEndsTheBehaviour(t *testing.T) {
+func TestAnErrorEndsTheBehaviour(t *testing.T) {
 	cause := errors.New("cause")
 	entries, err := transcript.Record("behaviour", func(log *transcript.Log) {
 		log.Value("before", 1)
-		log.Must(nil)
-		log.Must(cause)
+		fatal.If(cause)
 		log.Value("after", 1)
 	})
 	require.ErrorIs(t, err, cause)

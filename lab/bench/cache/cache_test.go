@@ -4,13 +4,10 @@
 package cache_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,7 +15,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/clientv3"
@@ -26,6 +22,7 @@ import (
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/bench/internal/cputime"
 	"github.com/quorate/quorate/lab/internal/labtest"
+	"github.com/quorate/quorate/lab/internal/scrape"
 )
 
 var endpoint string
@@ -36,10 +33,7 @@ func TestMain(m *testing.M) {
 
 func newClient(b *testing.B) *clientv3.Client {
 	b.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
-	require.NoError(b, err)
-	b.Cleanup(func() { _ = c.Close() })
-	return c
+	return labtest.Client(b, clientv3.Config{Endpoints: []string{endpoint}})
 }
 
 // callers is how many read at the same time.
@@ -156,30 +150,20 @@ func watch(b *testing.B, w clientv3.Watcher, watchers int) {
 	}
 	require.Eventually(b, func() bool { return received.Load() == int64(b.N*watchers) }, time.Minute, time.Millisecond)
 	after := memberMetrics(b)
-	client, member := (cputime.Used() - own).Seconds(), after["process_cpu_seconds_total"]-server["process_cpu_seconds_total"]
+	client, member := (cputime.Used() - own).Seconds(), after.Sum("process_cpu_seconds_total")-server.Sum("process_cpu_seconds_total")
 	b.ReportMetric(client/b.Elapsed().Seconds(), "client-cpus")
 	b.ReportMetric(member/b.Elapsed().Seconds(), "server-cpus")
 	b.ReportMetric((client+member)/b.Elapsed().Seconds(), "cpus")
 	const open = "etcd_debugging_mvcc_watcher_total"
-	b.ReportMetric(after[open]-before[open], "more-watches")
+	b.ReportMetric(after.Sum(open)-before.Sum(open), "more-watches")
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
 }
 
-// memberMetrics returns the metrics without labels of the member.
-func memberMetrics(b *testing.B) map[string]float64 {
+func memberMetrics(b *testing.B) scrape.Metrics {
 	b.Helper()
-	resp, err := http.Get("http://" + strings.TrimPrefix(endpoint, "http://") + "/metrics")
+	metrics, err := scrape.Read(b.Context(), scrape.Client, endpoint)
 	require.NoError(b, err)
-	defer resp.Body.Close()
-	values := make(map[string]float64)
-	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-		var name string
-		var value float64
-		if n, _ := fmt.Sscan(lines.Text(), &name, &value); n == 2 {
-			values[name] = value
-		}
-	}
-	return values
+	return metrics
 }
 
 const (
@@ -198,11 +182,9 @@ func BenchmarkRelist(b *testing.B) {
 		require.NoError(b, err)
 	}
 	var wire atomic.Int64
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{endpoint}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{grpc.WithContextDialer(countingDialer(&wire))},
+	client := labtest.Client(b, clientv3.Config{
+		Endpoints: []string{endpoint}, DialOptions: []grpc.DialOption{grpc.WithContextDialer(countingDialer(&wire))},
 	})
-	require.NoError(b, err)
-	defer func() { require.NoError(b, client.Close()) }()
 	b.Run("get", func(b *testing.B) {
 		before := wire.Load()
 		for b.Loop() {

@@ -27,6 +27,7 @@ import (
 	"github.com/quorate/quorate/clientv3/idempotent"
 	"github.com/quorate/quorate/clientv3/leaderelection"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/lab/link"
 	"github.com/quorate/quorate/observe"
 	quorateotel "github.com/quorate/quorate/observe/otel"
@@ -51,12 +52,7 @@ type client struct {
 // start starts the cluster, writes the keys of the operations, and returns the clients, which have made a call.
 func (g group) start(tb testing.TB) []client {
 	c := g.cluster
-	cluster, err := lab.Start(tb.Context(), lab.Config{
-		Members: c.Members, TLS: c.TLS, Dir: tb.TempDir(),
-		Args: []string{"--quota-backend-bytes=8589934592"},
-	})
-	require.NoError(tb, err)
-	tb.Cleanup(func() { require.NoError(tb, cluster.Close()) })
+	cluster := labtest.Start(tb, lab.Config{Members: c.Members, TLS: c.TLS, Args: []string{"--quota-backend-bytes=8589934592"}})
 	var endpoints []string
 	for _, from := range cluster.Members() {
 		endpoints = append(endpoints, from.DirectEndpoint())
@@ -247,11 +243,8 @@ func officialClient(tb testing.TB, cluster *lab.Cluster, endpoints []string) cli
 }
 
 func newQuorate(tb testing.TB, cluster *lab.Cluster, cfg clientv3.Config) *clientv3.Client {
-	cfg.TLS, cfg.Logger = cluster.ClientTLS(), zap.NewNop()
-	c, err := clientv3.New(cfg)
-	require.NoError(tb, err)
-	tb.Cleanup(func() { require.NoError(tb, c.Close()) })
-	return c
+	cfg.TLS = cluster.ClientTLS()
+	return labtest.Client(tb, cfg)
 }
 
 func quorate(name string, c clientv3.KV) client {

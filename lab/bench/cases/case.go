@@ -34,8 +34,8 @@ type Case struct {
 	MaxRepeat int
 	// Metrics are what the samples of the case hold.
 	Metrics []Metric
-	// Run measures once.
-	Run func(ctx context.Context, site Site) (Sample, error)
+	// Run measures once. An error ends it, see package fatal.
+	Run func(ctx context.Context, site Site) Sample
 }
 
 // Sample holds the values of one run by the names of their metrics.
@@ -84,15 +84,6 @@ type Site struct {
 	Revision int64
 	// Control does things to the cluster.
 	Control Control
-}
-
-// Control does things to the cluster, from another process than the client's.
-type Control interface {
-	// Kill ends the member at a host:port with SIGKILL. If it leads, another member
-	// is made the leader before.
-	Kill(ctx context.Context, address string) error
-	// Put makes n puts to keys under Prefix.
-	Put(ctx context.Context, n int) error
 }
 
 // Prefix is that of all keys of the benchmark.

@@ -2,6 +2,11 @@ package cases
 
 import (
 	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -9,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
 func TestAll(t *testing.T) {
@@ -23,6 +30,32 @@ func TestAll(t *testing.T) {
 		assert.Positive(t, c.ShortSize, c.Name)
 		assert.Less(t, c.ShortSize, c.Size, c.Name)
 	}
+}
+
+func TestServe(t *testing.T) {
+	all := []Case{{Name: "one", Run: func(ctx context.Context, site Site) Sample {
+		fatal.If(site.Control.Put(ctx, 12))
+		fatal.If(site.Control.Kill(ctx, "member"))
+		return Sample{"time": 1.5}
+	}}}
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.FormValue(PutAct), r.FormValue(KillAct))
+		if r.FormValue(KillAct) == "immortal" {
+			http.Error(w, "it lives", http.StatusInternalServerError)
+		}
+	}))
+	defer server.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	in, parent := io.Pipe() // the case would end with the input
+	defer parent.Close()
+	go func() { _ = json.NewEncoder(parent).Encode(Job{"one", Site{Control: Control(server.URL)}}) }()
+	var out strings.Builder
+	require.NoError(t, Serve(in, &out, all))
+	require.JSONEq(t, `{"time": 1.5}`, out.String())
+	require.Equal(t, []string{"12", "", "", "member"}, asked)
+	require.ErrorContains(t, Control(server.URL).Kill(t.Context(), "immortal"), "it lives")
+	require.ErrorContains(t, Serve(strings.NewReader(`{"Case": "none"}`), &out, all), `unknown case "none"`)
 }
 
 // script returns a watch that delivers responses and then ends.

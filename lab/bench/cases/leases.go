@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/bench/internal/cputime"
 	"github.com/quorate/quorate/lab/bench/wire"
+	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
 const (
@@ -55,43 +56,31 @@ func leases() Case {
 	}
 }
 
-func keepLeases(ctx context.Context, site Site) (Sample, error) {
+func keepLeases(ctx context.Context, site Site) Sample {
 	ttl := int64(leaseTTL)
 	if site.Short {
 		ttl = shortLeaseTTL
 	}
 	seen := wire.NewRenewals(site.Size)
-	c, err := open(site, seen.DialOption())
-	if err != nil {
-		return nil, err
-	}
+	c := fatal.OK(open(site, seen.DialOption()))
 	defer func() { _ = c.Close() }()
-	kept, err := grantAll(ctx, c, site.Size, ttl)
-	if err != nil {
-		return nil, err
-	}
+	kept := fatal.OK(grantAll(ctx, c, site.Size, ttl))
 	whole := time.Duration(ttl) * time.Second
-	if err := pause.For(ctx, whole/6); err != nil {
-		return nil, err
-	}
+	fatal.If(pause.For(ctx, whole/6))
 
 	start, cpu := time.Now(), cputime.Used()
-	if err := pause.For(ctx, whole); err != nil {
-		return nil, err
-	}
+	fatal.If(pause.For(ctx, whole))
 	took, cpu := time.Since(start), cputime.Used()-cpu
 	timing := seen.Timing(start, start.Add(took))
 
-	if err := allRenewed(kept); err != nil {
-		return nil, err
-	}
+	fatal.If(allRenewed(kept))
 	return Sample{
 		"cpu":     100 * cpu.Seconds() / took.Seconds(),
 		"late":    timing.Late50.Seconds(),
 		"late99":  timing.Late99.Seconds(),
 		"lateMax": timing.LateMax.Seconds(),
 		"resends": float64(timing.Resends),
-	}, nil
+	}
 }
 
 // renewals are the answers to the keepalives of a lease.

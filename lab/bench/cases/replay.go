@@ -2,13 +2,14 @@ package cases
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
 func replay() Case {
@@ -31,19 +32,14 @@ func replay() Case {
 	}
 }
 
-func replayBacklog(ctx context.Context, site Site) (Sample, error) {
-	c, err := openConnected(ctx, site)
-	if err != nil {
-		return nil, err
-	}
+func replayBacklog(ctx context.Context, site Site) Sample {
+	c := openConnected(ctx, site)
 	defer func() { _ = c.Close() }()
 	before, start := allocations(), time.Now()
 	w := c.Watch(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithRev(site.Revision))
-	if err := readPuts(w, site.Size, site.Revision); err != nil {
-		return nil, err
-	}
+	fatal.If(readPuts(w, site.Size, site.Revision))
 	took, after := time.Since(start), allocations()
-	return Sample{"time": took.Seconds(), "allocations": (after - before) / float64(site.Size)}, nil
+	return Sample{"time": took.Seconds(), "allocations": (after - before) / float64(site.Size)}
 }
 
 func live() Case {
@@ -63,22 +59,17 @@ func live() Case {
 	}
 }
 
-func liveEvents(ctx context.Context, site Site) (Sample, error) {
-	c, err := openConnected(ctx, site)
-	if err != nil {
-		return nil, err
-	}
+func liveEvents(ctx context.Context, site Site) Sample {
+	c := openConnected(ctx, site)
 	defer func() { _ = c.Close() }()
 	w := c.Watch(ctx, Prefix, clientv3.WithPrefix())
 	written := make(chan error, 1)
 	before := allocations()
 	go func() { written <- site.Control.Put(ctx, site.Size) }()
-	err = readPuts(w, site.Size, 0)
+	fatal.If(readPuts(w, site.Size, 0))
 	after := allocations()
-	if err := errors.Join(err, <-written); err != nil {
-		return nil, err
-	}
-	return Sample{"allocations": (after - before) / float64(site.Size)}, nil
+	fatal.If(<-written)
+	return Sample{"allocations": (after - before) / float64(site.Size)}
 }
 
 // readPuts reads n puts, each of a revision of its own and the first of the given

@@ -2,12 +2,12 @@ package cases
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate/quorate/lab/bench/wire"
+	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
 func resume() Case {
@@ -41,65 +41,37 @@ func watchShared(ctx context.Context, c *clientv3.Client, n int) []clientv3.Watc
 	return watches
 }
 
-func resumeWatches(ctx context.Context, site Site) (Sample, error) {
+func resumeWatches(ctx context.Context, site Site) Sample {
 	seen := wire.NewWatches()
 	all := site.Endpoints
 	site.Endpoints = all[:1]
-	c, err := openConnected(ctx, site, seen.DialOption())
-	if err != nil {
-		return nil, err
-	}
+	c := openConnected(ctx, site, seen.DialOption())
 	defer func() { _ = c.Close() }()
 	watches := watchShared(ctx, c, site.Size)
 	c.SetEndpoints(all...)
-	if err := seen.AwaitConnected(ctx, len(all)); err != nil {
-		return nil, err
-	}
-	if err := deliver(ctx, c, watches, "before"); err != nil {
-		return nil, err
-	}
-	took, err := killServing(ctx, site.Control, seen)
-	if err != nil {
-		return nil, err
-	}
-	if err := deliver(ctx, c, watches, "after"); err != nil {
-		return nil, fmt.Errorf("after the member was killed: %w", err)
-	}
-	return Sample{"time": took.Seconds()}, nil
+	fatal.If(seen.AwaitConnected(ctx, len(all)))
+	deliver(ctx, c, watches, "before")
+	took := killServing(ctx, site.Control, seen)
+	deliver(ctx, c, watches, "after the member was killed")
+	return Sample{"time": took.Seconds()}
 }
 
 // killServing kills the member that serves most watches and returns how long after the
 // loss of the connection to it the last of them was created elsewhere.
-func killServing(ctx context.Context, control Control, seen *wire.Watches) (time.Duration, error) {
+func killServing(ctx context.Context, control Control, seen *wire.Watches) time.Duration {
 	address, watches, err := seen.Busiest()
-	if err != nil {
-		return 0, err
-	}
+	fatal.If(err)
 	asked := time.Now()
-	if err := control.Kill(ctx, address); err != nil {
-		return 0, err
-	}
-	lost, err := seen.AwaitLost(ctx, address, asked)
-	if err != nil {
-		return 0, err
-	}
-	resumed, err := seen.AwaitCreatedElsewhere(ctx, address, lost, watches)
-	if err != nil {
-		return 0, err
-	}
-	return resumed.Sub(lost), nil
+	fatal.If(control.Kill(ctx, address))
+	lost := fatal.OK(seen.AwaitLost(ctx, address, asked))
+	resumed := fatal.OK(seen.AwaitCreatedElsewhere(ctx, address, lost, watches))
+	return resumed.Sub(lost)
 }
 
 // deliver puts a key that all watches watch and returns when all have delivered it.
-func deliver(ctx context.Context, c *clientv3.Client, watches []clientv3.WatchChan, name string) error {
-	resp, err := c.Put(ctx, shared+name, "value")
-	if err != nil {
-		return err
-	}
+func deliver(ctx context.Context, c *clientv3.Client, watches []clientv3.WatchChan, name string) {
+	resp := fatal.OK(c.Put(ctx, shared+name, "value"))
 	for _, w := range watches {
-		if err := expect(w, shared+name, resp.Header.Revision); err != nil {
-			return err
-		}
+		fatal.If(expect(w, shared+name, resp.Header.Revision))
 	}
-	return nil
 }

@@ -3,13 +3,14 @@ package cases
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"runtime/metrics"
 	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
 func stalled() Case {
@@ -42,36 +43,26 @@ func stalled() Case {
 	}
 }
 
-func stalledReader(ctx context.Context, site Site) (Sample, error) {
+func stalledReader(ctx context.Context, site Site) Sample {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c, err := openConnected(ctx, site)
-	if err != nil {
-		return nil, err
-	}
+	c := openConnected(ctx, site)
 	defer func() { _ = c.Close() }()
 	slow := c.Watch(ctx, Prefix, clientv3.WithPrefix())
-	other, err := followOther(ctx, site, c)
-	if err != nil {
-		return nil, err
-	}
+	other := followOther(ctx, site, c)
 	heap := watchHeap(ctx)
-	if err := site.Control.Put(ctx, site.Size); err != nil {
-		return nil, err
-	}
+	fatal.If(site.Control.Put(ctx, site.Size))
 	sample := Sample{"delay": other.worst()}
-	first, err := readIncreasing(slow, site.Size)
-	if err != nil {
-		return nil, err
-	}
+	first := fatal.OK(readIncreasing(slow, site.Size))
 	sample["delay-read"] = other.worst()
 	behind := c.Watch(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithRev(first))
 	time.Sleep(time.Second)
-	_, err = readIncreasing(behind, site.Size)
+	fatal.OK(readIncreasing(behind, site.Size))
 	sample["delay-backlog"] = other.worst()
 	sample["memory"] = float64(heap.Load()) / 1024
 	cancel()
-	return sample, errors.Join(err, <-other.ended)
+	fatal.If(<-other.ended)
+	return sample
 }
 
 // readIncreasing reads n puts, each of a higher revision than the one before, and returns the
@@ -116,11 +107,8 @@ type otherWatch struct {
 }
 
 // followOther watches a key with c, and writes it with a client of its own.
-func followOther(ctx context.Context, site Site, c *clientv3.Client) (*otherWatch, error) {
-	writer, err := openConnected(ctx, site)
-	if err != nil {
-		return nil, err
-	}
+func followOther(ctx context.Context, site Site, c *clientv3.Client) *otherWatch {
+	writer := openConnected(ctx, site)
 	const key = "other"
 	w := c.Watch(ctx, key)
 	o := &otherWatch{ended: make(chan error, 1)}
@@ -132,7 +120,7 @@ func followOther(ctx context.Context, site Site, c *clientv3.Client) (*otherWatc
 		}
 		o.ended <- err
 	}()
-	return o, nil
+	return o
 }
 
 // follow times from the end of a put to its event.

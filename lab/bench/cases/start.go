@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorate/quorate/lab/bench/internal/cputime"
 	"github.com/quorate/quorate/lab/bench/internal/stats"
+	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
 // startCalls is how many calls each client of the case makes.
@@ -33,7 +34,7 @@ func start() Case {
 	}
 }
 
-func startAll(ctx context.Context, site Site) (Sample, error) {
+func startAll(ctx context.Context, site Site) Sample {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	firsts, slowest := make([]float64, site.Size), make([]float64, site.Size)
@@ -54,10 +55,11 @@ func startAll(ctx context.Context, site Site) (Sample, error) {
 		})
 	}
 	clients.Wait()
+	fatal.If(context.Cause(ctx))
 	return Sample{
 		"time": time.Since(begun).Seconds(), "cpu": (cputime.Used() - cpu).Seconds(),
 		"first": stats.Of(firsts).Median, "slowest": slices.Max(slowest),
-	}, context.Cause(ctx)
+	}
 }
 
 // startOne makes a client and its calls, and returns how long each took, in seconds. The first

@@ -11,6 +11,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
 // spotChecks bounds the watches of which it is checked that they work.
@@ -28,16 +30,10 @@ func key(i int) string { return fmt.Sprintf("%s%05d", Prefix, i) }
 
 // openConnected makes a client that has a connection, a watch and its stream, so
 // that what is measured next is not the making of these.
-func openConnected(ctx context.Context, site Site, opts ...grpc.DialOption) (*clientv3.Client, error) {
-	c, err := open(site, opts...)
-	if err != nil {
-		return nil, err
-	}
-	if err := check(ctx, c, c.Watch(ctx, first), first); err != nil {
-		_ = c.Close() // the first error says more
-		return nil, err
-	}
-	return c, nil
+func openConnected(ctx context.Context, site Site, opts ...grpc.DialOption) *clientv3.Client {
+	c := fatal.OK(open(site, opts...))
+	check(ctx, c, c.Watch(ctx, first), first)
+	return c
 }
 
 // open makes a client. What is not set has the client's own default, but for the logger,
@@ -99,22 +95,16 @@ func (w *crew) watchAll(c clientv3.Watcher, watches []clientv3.WatchChan, of fun
 
 // spotCheck makes sure that some of the watches, of which the i-th watches key(i),
 // work.
-func spotCheck(ctx context.Context, c *clientv3.Client, watches []clientv3.WatchChan) error {
+func spotCheck(ctx context.Context, c *clientv3.Client, watches []clientv3.WatchChan) {
 	for i := 0; i < len(watches); i += max(len(watches)/spotChecks, 1) {
-		if err := check(ctx, c, watches[i], key(i)); err != nil {
-			return err
-		}
+		check(ctx, c, watches[i], key(i))
 	}
-	return nil
 }
 
 // check makes sure that a put to key, and nothing else, is delivered by w.
-func check(ctx context.Context, c *clientv3.Client, w clientv3.WatchChan, key string) error {
-	resp, err := c.Put(ctx, key, "value")
-	if err != nil {
-		return err
-	}
-	return expect(w, key, resp.Header.Revision)
+func check(ctx context.Context, c *clientv3.Client, w clientv3.WatchChan, key string) {
+	resp := fatal.OK(c.Put(ctx, key, "value"))
+	fatal.If(expect(w, key, resp.Header.Revision))
 }
 
 // errClosed says that the client closed a channel that was still wanted.

@@ -11,6 +11,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
+	"github.com/quorate/quorate/lab/internal/scrape"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -21,21 +23,22 @@ grpc_server_started_total{grpc_method="Watch",grpc_service="etcdserverpb.Watch",
 process_cpu_seconds_total 1.25
 `
 
-func TestParseMetrics(t *testing.T) {
-	r, err := parseMetrics(strings.NewReader(metricsText))
+func TestReading(t *testing.T) {
+	metrics, err := scrape.Parse(strings.NewReader(metricsText))
+	require.NoError(t, err)
+	r, err := readingOf(metrics)
 	require.NoError(t, err)
 	assert.Equal(t, reading{rpcs: map[string]float64{"KV/Range": 7, "Watch/Watch": 2}, cpu: 1.25}, r)
 	assert.InDelta(t, 9, r.total(), 0)
-	_, err = parseMetrics(strings.NewReader("process_cpu_seconds_total 1\n"))
+	delete(metrics, "grpc_server_started_total")
+	_, err = readingOf(metrics)
 	require.EqualError(t, err, "metrics: grpc_server_started_total is missing")
 }
 
-// TestMeterCountsAPhase makes calls before it and in it.
-func TestMeterCountsAPhase(t *testing.T) {
+// TestCountedSince makes calls before and after the first reading.
+func TestCountedSince(t *testing.T) {
 	ctx := t.Context()
-	cluster, err := lab.Start(ctx, lab.Config{Members: 1})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, cluster.Close()) }()
+	cluster := labtest.Start(t, lab.Config{Members: 1})
 	get := func(n int) {
 		for range n {
 			_, err := pb.NewKVClient(cluster.Members()[0].Conn()).Range(ctx, &pb.RangeRequest{Key: []byte("key")})
@@ -43,10 +46,10 @@ func TestMeterCountsAPhase(t *testing.T) {
 		}
 	}
 	get(3)
-	m, err := startMeter(ctx, cluster.Members())
+	before, err := readLive(ctx, cluster.Members())
 	require.NoError(t, err)
 	get(20)
-	r, err := m.stop(ctx, cluster.Members())
+	r, err := countedSince(ctx, cluster.Members(), before)
 	require.NoError(t, err)
 	assert.InDelta(t, 20, r.rpcs["KV/Range"], 0)
 	assert.Positive(t, r.cpu)

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/quorate/quorate/lab/bench/fleet/clients"
+	"github.com/quorate/quorate/lab/servers"
 )
 
 const (
@@ -25,23 +26,16 @@ type fleet struct {
 
 // startFleet starts the clients and returns when they are ready. The fleet must be
 // closed.
-func startFleet(ctx context.Context, opts options, kind string, job clients.Job) (*fleet, error) {
-	f := &fleet{}
-	var mu sync.Mutex
+func startFleet(ctx context.Context, opts options, kind servers.Client, job clients.Job) (*fleet, error) {
+	f := &fleet{processes: make([]*process, opts.processes)}
 	var work errgroup.Group
 	work.SetLimit(startsAtOnce)
 	for i := range opts.processes {
 		part := job
 		part.Clients = (opts.clients + i) / opts.processes
-		work.Go(func() error {
-			p, err := startProcess(ctx, opts.programs[kind], part)
-			if err != nil {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			f.processes = append(f.processes, p)
-			return nil
+		work.Go(func() (err error) {
+			f.processes[i], err = startProcess(ctx, opts.program.Paths[kind], part)
+			return err
 		})
 	}
 	if err := work.Wait(); err != nil {
@@ -55,7 +49,9 @@ func startFleet(ctx context.Context, opts options, kind string, job clients.Job)
 func (f *fleet) close() {
 	var work sync.WaitGroup
 	for _, p := range f.processes {
-		work.Go(p.close)
+		if p != nil { // it has started
+			work.Go(p.close)
+		}
 	}
 	work.Wait()
 }
@@ -80,22 +76,19 @@ func (f *fleet) state(ctx context.Context) (clients.State, error) {
 
 func (f *fleet) command(ctx context.Context, cmd clients.Command) (clients.State, error) {
 	cmd.Deadline = f.deadline
-	var mu sync.Mutex
-	var sum clients.State
+	states := make([]clients.State, len(f.processes))
 	var work errgroup.Group
 	work.SetLimit(asksAtOnce)
-	for _, p := range f.processes {
-		work.Go(func() error {
-			s, err := p.ask(ctx, cmd, answerTimeout)
-			if err != nil {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			sum.Add(s)
-			return nil
+	for i, p := range f.processes {
+		work.Go(func() (err error) {
+			states[i], err = p.call(ctx, "Clients.Execute", cmd, answerTimeout)
+			return err
 		})
 	}
 	err := work.Wait()
+	var sum clients.State
+	for _, s := range states {
+		sum.Add(s)
+	}
 	return sum, err
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/lab/bench/fleet/clients"
-	"github.com/quorate/quorate/lab/bench/internal/programs"
+	"github.com/quorate/quorate/lab/servers"
 )
 
 // TestOutages runs the phases that run alone.
 func TestOutages(t *testing.T) {
-	opts := build(t, "--clients", "3", "--processes", "2", "--phase", "storm", "--storm-length", "2s")
+	opts := build(t, "--clients", "3", "--processes", "2", "--phase", "storm", "--length", "2s")
 	r, err := measure(t.Context(), opts, func(string) {})
 	require.NoError(t, err)
 	require.Len(t, r.phases, 1)
-	for _, kind := range kinds {
+	for _, kind := range servers.Clients {
 		for _, metric := range []string{
 			"connects that failed", "leader after the start of the members", "all clients served after the start of the members",
 			"RPCs received in the busiest second of the return",
@@ -34,7 +34,7 @@ func TestOutages(t *testing.T) {
 	opts.phases[0].length = 2 * time.Second
 	r, err = measure(t.Context(), opts, func(string) {})
 	require.NoError(t, err)
-	for _, kind := range kinds {
+	for _, kind := range servers.Clients {
 		assert.Positive(t, r.phases[0].value(t, "TLS handshakes", kind), kind)
 	}
 }
@@ -47,7 +47,7 @@ func TestFleetIsCounted(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, r.phases, 2)
 	light, outage := r.phases[0], r.phases[1]
-	for _, kind := range kinds {
+	for _, kind := range servers.Clients {
 		assert.InDelta(t, 1, light.value(t, "  KV/Range", kind), 0.7, kind)
 		assert.Greater(t, light.value(t, "gets answered", kind), 50.0, kind)
 		assert.Greater(t, light.value(t, "RPCs per get", kind), 0.7, kind)
@@ -56,10 +56,13 @@ func TestFleetIsCounted(t *testing.T) {
 	}
 }
 
-// built are the programs, which TestMain removes.
-var built = sync.OnceValues(func() (set programs.Set, err error) {
-	set, remove, err = programs.Build(context.Background())
-	return set, err
+// built is the program, which TestMain removes.
+var built = sync.OnceValues(func() (*servers.Program, error) {
+	p, err := servers.BuildProgram(context.Background(), "./bench/program", servers.Clients)
+	if err == nil {
+		remove = p.Remove
+	}
+	return p, err
 })
 
 // build returns options, with the programs.
@@ -67,12 +70,12 @@ func build(t *testing.T, args ...string) options {
 	t.Helper()
 	opts, err := parse(args, &bytes.Buffer{})
 	require.NoError(t, err)
-	opts.programs, err = built()
+	opts.program, err = built()
 	require.NoError(t, err)
 	return opts
 }
 
-func (p *phaseResult) value(t *testing.T, metric, kind string) float64 {
+func (p *phaseResult) value(t *testing.T, metric string, kind servers.Client) float64 {
 	t.Helper()
 	i := p.index(metric)
 	require.GreaterOrEqual(t, i, 0, "no %q in %s", metric, p.name)
@@ -83,8 +86,8 @@ func (p *phaseResult) value(t *testing.T, metric, kind string) float64 {
 // TestInterrupt ends a run while it measures. The leak check looks at what is left.
 func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	opts := build(t, "--clients", "2", "--client", quorate, "--phase", "idle", "--length", "1h")
-	_, err := startProcess(ctx, opts.programs[quorate], clients.Job{})
+	opts := build(t, "--clients", "2", "--client", string(servers.Quorate), "--phase", "idle", "--length", "1h")
+	_, err := startProcess(ctx, opts.program.Paths[servers.Quorate], clients.Job{})
 	require.ErrorContains(t, err, "no available endpoints", "a process that cannot start says why")
 	_, err = measure(ctx, opts, func(what string) {
 		if what == "Quorate: idle, 1h0m0s" {

@@ -28,7 +28,7 @@ import (
 	"syscall"
 
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/bench/internal/programs"
+	"github.com/quorate/quorate/lab/servers"
 )
 
 // Exit statuses.
@@ -58,13 +58,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		say("fleet: ", err)
 		return exitUsage
 	}
-	set, remove, err := programs.Build(ctx)
-	if err != nil {
+	if opts.program, err = servers.BuildProgram(ctx, "./bench/program", servers.Clients); err != nil {
 		say("fleet: ", err)
 		return exitFailure
 	}
-	defer remove()
-	opts.programs = set
+	defer opts.program.Remove()
 	result, err := measure(ctx, opts, func(what string) { say(what) })
 	if err = errors.Join(err, writeTable(stdout, result)); err != nil {
 		say("fleet: ", err)

@@ -35,7 +35,7 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"--phase", "("}, "--phase: error parsing regexp"},
 		{[]string{"--phase", "nosuch"}, `no phase matches --phase "nosuch"; there are idle, light, `},
 		{[]string{"--client", "nosuch"}, `no kind of client is "nosuch"; there are official, Quorate`},
-		{[]string{"--length", "0s"}, "--length must be positive; it is 0s"},
+		{[]string{"--length", "-1s"}, "--length must be positive; it is -1s"},
 		{[]string{"extra"}, `unexpected argument "extra"`},
 	} {
 		var out, errOut bytes.Buffer
@@ -46,14 +46,18 @@ func TestBadUsage(t *testing.T) {
 }
 
 func TestPhaseLengths(t *testing.T) {
-	opts, err := parse([]string{"--phase", "idle|light|frozen", "--length", "5s", "--light-length", "7s"}, &bytes.Buffer{})
-	require.NoError(t, err)
-	require.Len(t, opts.phases, 3)
+	for _, tt := range []struct {
+		args []string
+		want time.Duration
+	}{
+		{nil, usualLength}, {[]string{"--phase", "storm"}, outage}, {[]string{"--phase", "storm", "--length", "5s"}, 5 * time.Second},
+	} {
+		opts, err := parse(tt.args, &bytes.Buffer{})
+		require.NoError(t, err)
+		assert.Equal(t, tt.want, opts.phases[0].length)
+	}
 	all, err := parse(nil, &bytes.Buffer{})
 	require.NoError(t, err)
 	assert.Len(t, all.phases, 5, "the others run alone")
 	assert.Equal(t, 100, all.processes)
-	assert.Equal(t, 5*time.Second, opts.phases[0].length)
-	assert.Equal(t, 7*time.Second, opts.phases[1].length)
-	assert.Equal(t, 5*time.Second, opts.phases[2].length)
 }

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab/servers"
 )
 
 // measure runs the phases with each kind of client.
 func measure(ctx context.Context, opts options, progress func(string)) (res result, err error) {
-	res = result{clients: opts.clients, processes: opts.processes}
+	res = result{clients: opts.clients, processes: opts.processes, phases: make([]phaseResult, len(opts.phases))}
 	defer res.complete()
 	for _, kind := range opts.kinds {
 		if err := measureKind(ctx, opts, kind, &res, progress); err != nil {
@@ -21,14 +22,15 @@ func measure(ctx context.Context, opts options, progress func(string)) (res resu
 	return res, nil
 }
 
-func measureKind(ctx context.Context, opts options, kind string, res *result, progress func(string)) (err error) {
+func measureKind(ctx context.Context, opts options, kind servers.Client, res *result, progress func(string)) (err error) {
 	progress(fmt.Sprintf("%s: start %d clients", kind, opts.clients))
 	r, err := newRig(ctx, opts, kind, func(note string) { res.notes = append(res.notes, note) })
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
-	for _, p := range opts.phases {
+	for i, p := range opts.phases {
+		res.phases[i].phase = p
 		if err := r.settle(ctx, p); err != nil {
 			return fmt.Errorf("before %s: %w", p.name, err)
 		}
@@ -37,7 +39,7 @@ func measureKind(ctx context.Context, opts options, kind string, res *result, pr
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		res.add(p, kind, rows)
+		res.phases[i].add(kind, rows)
 	}
 	return nil
 }
@@ -69,7 +71,7 @@ func (r *rig) sample(ctx context.Context, p phase) (sample, error) {
 // client counts.
 func (r *rig) readAround(ctx context.Context, p phase, s *sample) error {
 	metered := time.Now()
-	m, err := startMeter(ctx, r.cluster.Members())
+	counted, err := readLive(ctx, r.cluster.Members())
 	if err != nil {
 		return err
 	}
@@ -89,6 +91,6 @@ func (r *rig) readAround(ctx context.Context, p phase, s *sample) error {
 	}
 	s.seconds = time.Since(metered).Seconds()
 	s.take(before, after)
-	s.members, err = m.stop(ctx, r.cluster.Members())
+	s.members, err = countedSince(ctx, r.cluster.Members(), counted)
 	return err
 }

@@ -3,21 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
-	"time"
 
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/scrape"
+	"github.com/quorate/quorate/lab/link"
 )
-
-// scrapeTimeout bounds the reading of a member's metrics.
-const scrapeTimeout = 20 * time.Second
-
-// scraper keeps no connections, so that members can restart.
-var scraper = http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // reading is what a member has counted since it started.
 type reading struct {
@@ -47,58 +38,64 @@ func (r *reading) add(other reading, sign float64) {
 	r.cpu += sign * other.cpu
 }
 
-// scrape reads the metrics of the member at a URL.
-func scrape(ctx context.Context, endpoint string) (reading, error) {
-	ctx, cancel := context.WithTimeout(ctx, scrapeTimeout)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint+"/metrics", http.NoBody)
+// read reads the metrics of a member.
+func read(ctx context.Context, member *lab.Member) (reading, error) {
+	metrics, err := scrape.Read(ctx, scrape.Client, member.DirectEndpoint())
 	if err != nil {
-		return reading{}, err
+		return reading{}, fmt.Errorf("read %s: %w", member.Name(), err)
 	}
-	response, err := scraper.Do(request)
-	if err != nil {
-		return reading{}, err
-	}
-	defer func() { _ = response.Body.Close() }() // all that matters has been read
-	if response.StatusCode != http.StatusOK {
-		return reading{}, fmt.Errorf("%s/metrics: %s", endpoint, response.Status)
-	}
-	return parseMetrics(response.Body)
+	return readingOf(metrics)
 }
 
-// parseMetrics reads the Prometheus text format.
-func parseMetrics(text io.Reader) (reading, error) {
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(text)
-	if err != nil {
-		return reading{}, fmt.Errorf("metrics: %w", err)
-	}
-	for _, name := range []string{"grpc_server_started_total", "process_cpu_seconds_total"} {
-		if families[name] == nil {
+func readingOf(metrics scrape.Metrics) (reading, error) {
+	const rpcs, cpu = "grpc_server_started_total", "process_cpu_seconds_total"
+	for _, name := range []string{rpcs, cpu} {
+		if metrics[name] == nil {
 			return reading{}, fmt.Errorf("metrics: %s is missing", name)
 		}
 	}
-	r := reading{rpcs: make(map[string]float64)}
-	for _, m := range families["grpc_server_started_total"].GetMetric() {
-		r.rpcs[method(m)] += m.GetCounter().GetValue()
+	return reading{metrics.By(rpcs, method), metrics.Sum(cpu)}, nil
+}
+
+// readLive reads the metrics of the members that run and are not frozen, by their names.
+func readLive(ctx context.Context, members []*lab.Member) (map[string]reading, error) {
+	all := make(map[string]reading)
+	for _, m := range members {
+		if !m.Alive() || m.Stopped() {
+			continue
+		}
+		r, err := read(ctx, m)
+		if err != nil {
+			return nil, err
+		}
+		all[m.Name()] = r
 	}
-	for _, m := range families["process_cpu_seconds_total"].GetMetric() {
-		r.cpu += m.GetCounter().GetValue()
+	return all, nil
+}
+
+// countedSince returns what the live members have counted since they were read before, all together. A
+// member that was killed or frozen meanwhile does not count.
+func countedSince(ctx context.Context, members []*lab.Member, before map[string]reading) (sum reading, err error) {
+	now, err := readLive(ctx, members)
+	for name, r := range now {
+		sum.add(r, 1)
+		sum.add(before[name], -1)
 	}
-	return r, nil
+	return sum, err
+}
+
+// reached returns how many connections have reached a member over the links since they were made.
+func reached(links []*link.Link) float64 {
+	var sum float64
+	for _, l := range links {
+		stats := l.Stats()
+		sum += float64(stats.Accepted) - float64(stats.Refused)
+	}
+	return sum
 }
 
 // method returns the service, without its package, and the method of a metric.
-func method(m *dto.Metric) string {
-	service := label(m, "grpc_service")
-	return service[strings.LastIndexByte(service, '.')+1:] + "/" + label(m, "grpc_method")
-}
-
-func label(m *dto.Metric, name string) string {
-	for _, pair := range m.GetLabel() {
-		if pair.GetName() == name {
-			return pair.GetValue()
-		}
-	}
-	return ""
+func method(labels map[string]string) string {
+	service := labels["grpc_service"]
+	return service[strings.LastIndexByte(service, '.')+1:] + "/" + labels["grpc_method"]
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate/quorate/lab/bench/internal/programs"
 	"github.com/quorate/quorate/lab/servers"
 )
 
@@ -19,8 +18,8 @@ import (
 type options struct {
 	clients   int
 	processes int
-	kinds     []string
-	programs  programs.Set // by kind
+	kinds     []servers.Client
+	program   *servers.Program // by kind
 	phases    []phase
 }
 
@@ -28,17 +27,13 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	var kind, pattern string
 	var length time.Duration
-	lengths := make(map[string]*time.Duration)
 	flags := flag.NewFlagSet("fleet", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.IntVar(&o.clients, "clients", 100, "clients of each kind")
 	flags.IntVar(&o.processes, "processes", 0, "processes that they are spread over (default one for each client)")
-	flags.StringVar(&kind, "client", "", "run only this `kind` of client: "+strings.Join(kinds, ", "))
+	flags.StringVar(&kind, "client", "", "run only this `kind` of client: "+kindNames)
 	flags.StringVar(&pattern, "phase", "", "run only the phases whose name matches the `regexp`: "+strings.Join(phaseNames(), ", ")+" (default all but the last three)")
-	flags.DurationVar(&length, "length", 30*time.Second, "length of a phase")
-	for _, p := range allPhases() {
-		lengths[p.name] = flags.Duration(p.name+"-length", 0, "length of the phase "+p.name+" (default --length)")
-	}
+	flags.DurationVar(&length, "length", 0, "length of each phase (default 30s, of phases that run alone their own)")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -50,27 +45,17 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	}
 	err := errors.Join(o.selectKinds(kind), o.selectPhases(pattern), o.check(length))
 	for i, p := range o.phases {
-		o.phases[i].length = cmp.Or(*lengths[p.name], p.length, length)
+		o.phases[i].length = cmp.Or(length, p.length, usualLength)
 	}
 	return o, err
 }
 
-// kinds are the clients that are compared, in the order in which they run.
-var kinds = []string{official, quorate}
-
-const (
-	official = string(servers.Official)
-	quorate  = string(servers.Quorate)
-)
+const kindNames = string(servers.Official) + ", " + string(servers.Quorate)
 
 func (o *options) selectKinds(kind string) error {
-	switch {
-	case kind == "":
-		o.kinds = kinds
-	case slices.Contains(kinds, kind):
-		o.kinds = []string{kind}
-	default:
-		return fmt.Errorf("no kind of client is %q; there are %s", kind, strings.Join(kinds, ", "))
+	o.kinds = slices.DeleteFunc(slices.Clone(servers.Clients), func(c servers.Client) bool { return kind != "" && kind != string(c) })
+	if len(o.kinds) == 0 {
+		return fmt.Errorf("no kind of client is %q; there are %s", kind, kindNames)
 	}
 	return nil
 }
@@ -101,7 +86,7 @@ func (o *options) check(length time.Duration) error {
 	if o.processes < 1 || o.processes > o.clients {
 		return fmt.Errorf("--processes must be 1 to the number of clients, %d; it is %d", o.clients, o.processes)
 	}
-	if length <= 0 {
+	if length < 0 {
 		return fmt.Errorf("--length must be positive; it is %v", length)
 	}
 	return nil

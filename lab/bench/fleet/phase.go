@@ -25,6 +25,8 @@ type phase struct {
 }
 
 const (
+	// usualLength is that of a phase.
+	usualLength = 30 * time.Second
 	// usualDeadline is that of a get.
 	usualDeadline = 2 * time.Second
 	// overloadDeadline is that of a get while the members are slow, and

@@ -3,17 +3,17 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"net/rpc"
+	"net/rpc/jsonrpc"
 	"os"
 	"os/exec"
 	"sync"
 	"time"
 
 	"github.com/quorate/quorate/lab/bench/fleet/clients"
-	"github.com/quorate/quorate/lab/bench/internal/programs"
+	"github.com/quorate/quorate/lab/servers"
 )
 
 const (
@@ -27,11 +27,9 @@ const (
 
 // process is the parent's side of a process of clients.
 type process struct {
-	stdin   io.WriteCloser
-	encoder *json.Encoder
-	decoder *json.Decoder
-	kill    context.CancelFunc
-	wait    func() string // returns what the process has written to its standard error
+	client *rpc.Client
+	kill   context.CancelFunc
+	wait   func() string // returns what the process has written to its standard error
 }
 
 // startProcess starts a process with one OS thread for Go code, and returns when its
@@ -52,44 +50,41 @@ func startProcess(ctx context.Context, program string, j clients.Job) (*process,
 		kill()
 		return nil, err
 	}
-	p := &process{stdin: stdin, encoder: json.NewEncoder(stdin), decoder: json.NewDecoder(stdout), kill: kill}
+	p := &process{client: jsonrpc.NewClient(clients.Stdio{Reader: stdout, WriteCloser: stdin}), kill: kill}
 	p.wait = sync.OnceValue(func() string {
 		_ = cmd.Wait() // a process that is ended early fails
 		return stderr.String()
 	})
-	if _, err := p.ask(ctx, j, startTimeout); err != nil {
+	if _, err := p.call(ctx, "Clients.Open", j, startTimeout); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
-// ask sends a job or a command and returns the state that answers it. After an error
-// the process is gone.
-func (p *process) ask(ctx context.Context, what any, timeout time.Duration) (clients.State, error) {
+// call calls a method and returns the state that answers it. After an error the process is gone.
+func (p *process) call(ctx context.Context, method string, args any, timeout time.Duration) (s clients.State, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer after %v", timeout))
 	defer cancel()
-	defer context.AfterFunc(ctx, p.kill)()
-	var s clients.State
-	err := p.encoder.Encode(what)
-	if err == nil {
-		err = p.decoder.Decode(&s)
+	call := p.client.Go(method, args, &s, make(chan *rpc.Call, 1))
+	select {
+	case <-call.Done:
+	case <-ctx.Done():
+		p.kill()
+		<-call.Done
 	}
-	if err == nil && s.Error != "" {
-		err = errors.New(s.Error)
+	if err = call.Error; err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause // for which the process was killed
+		}
+		p.kill()
+		err = fmt.Errorf("process of clients: %w%s", err, servers.Tail(p.wait()))
 	}
-	if err == nil {
-		return s, nil
-	}
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause // for which the process was killed
-	}
-	p.kill()
-	return s, fmt.Errorf("process of clients: %w%s", err, programs.Tail(p.wait()))
+	return s, err
 }
 
 // close ends the process and returns when it is gone.
 func (p *process) close() {
-	_ = p.stdin.Close() // a process that is gone has closed it
+	_ = p.client.Close() // a process that is gone has closed it
 	timer := time.AfterFunc(exitTimeout, p.kill)
 	defer timer.Stop()
 	p.wait()

@@ -3,6 +3,8 @@ package main
 import (
 	"runtime/debug"
 	"slices"
+
+	"github.com/quorate/quorate/lab/servers"
 )
 
 // percent is the unit of a row; counts have none.
@@ -32,7 +34,7 @@ type line struct {
 	metric, unit string
 	// values are those of each kind of client. A kind that did not get that far has
 	// none.
-	values map[string]float64
+	values map[servers.Client]float64
 }
 
 // officialVersion returns that of the official client.
@@ -48,29 +50,17 @@ func officialVersion() string {
 }
 
 // add adds what was measured with one kind of client.
-func (r *result) add(p phase, kind string, rows []row) {
-	at := r.phase(p)
+func (p *phaseResult) add(kind servers.Client, rows []row) {
 	last := -1
 	for _, row := range rows {
-		i := at.index(row.metric)
+		i := p.index(row.metric)
 		if i < 0 {
 			i = last + 1
-			at.lines = slices.Insert(at.lines, i, line{row.metric, row.unit, map[string]float64{}})
+			p.lines = slices.Insert(p.lines, i, line{row.metric, row.unit, map[servers.Client]float64{}})
 		}
-		at.lines[i].values[kind] = row.value
+		p.lines[i].values[kind] = row.value
 		last = i
 	}
-}
-
-// phase returns the results of a phase.
-func (r *result) phase(p phase) *phaseResult {
-	for i := range r.phases {
-		if r.phases[i].name == p.name {
-			return &r.phases[i]
-		}
-	}
-	r.phases = append(r.phases, phaseResult{phase: p})
-	return &r.phases[len(r.phases)-1]
 }
 
 // index returns the place of a metric, -1 if there is none.
@@ -78,8 +68,9 @@ func (p *phaseResult) index(metric string) int {
 	return slices.IndexFunc(p.lines, func(l line) bool { return l.metric == metric })
 }
 
-// complete adds the zeros of counts that have no row with one kind of client.
+// complete removes phases that were not measured, and adds the zeros of counts that have no row with one kind of client.
 func (r *result) complete() {
+	r.phases = slices.DeleteFunc(r.phases, func(p phaseResult) bool { return p.lines == nil })
 	for _, p := range r.phases {
 		for kind := range p.lines[0].values { // every kind has the first line
 			for _, l := range p.lines {

@@ -6,11 +6,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/lab/servers"
 )
 
 func TestTable(t *testing.T) {
-	r := result{clients: 2}
-	p := allPhases()[4]
+	r := result{clients: 2, phases: []phaseResult{{phase: allPhases()[4]}, {phase: allPhases()[0]}}}
 	theirs := sample{
 		clients: 2, seconds: 10, gets: true, started: 20, answered: 15, failed: 5,
 		members: reading{rpcs: map[string]float64{"KV/Range": 40}},
@@ -18,8 +19,8 @@ func TestTable(t *testing.T) {
 	ours := theirs
 	ours.members = reading{rpcs: map[string]float64{"KV/Range": 20, "Maintenance/Status": 10}}
 	ours.leasesLost = 1
-	r.add(p, official, theirs.rows())
-	r.add(p, quorate, ours.rows())
+	r.phases[0].add(servers.Official, theirs.rows())
+	r.phases[0].add(servers.Quorate, ours.rows())
 	r.complete()
 	var b strings.Builder
 	require.NoError(t, writeTable(&b, r))
@@ -34,6 +35,7 @@ func TestTable(t *testing.T) {
 		assert.Contains(t, text, want)
 	}
 	assert.NotContains(t, text, "watches lost")
+	assert.NotContains(t, text, "idle", "not measured")
 }
 
 func TestNumber(t *testing.T) {

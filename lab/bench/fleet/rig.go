@@ -3,14 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/bench/fleet/clients"
+	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/link"
+	"github.com/quorate/quorate/lab/servers"
 )
 
 const (
@@ -21,14 +22,14 @@ const (
 	healTimeout = 30 * time.Second
 	// settlePause is the pause before each phase.
 	settlePause = 3 * time.Second
-	// healInterval is the time between two looks at their recovery.
-	healInterval = 500 * time.Millisecond
+	// lookEvery is the time between two looks at who was answered, and for a leader.
+	lookEvery = 100 * time.Millisecond
 )
 
 // rig is a cluster and a fleet.
 type rig struct {
 	opts    options
-	kind    string
+	kind    servers.Client
 	note    func(string)
 	cluster *lab.Cluster
 	fleet   *fleet
@@ -38,7 +39,7 @@ type rig struct {
 }
 
 // newRig starts a cluster and a fleet. The rig must be closed.
-func newRig(ctx context.Context, opts options, kind string, note func(string)) (*rig, error) {
+func newRig(ctx context.Context, opts options, kind servers.Client, note func(string)) (*rig, error) {
 	first := opts.phases[0]
 	cluster, err := lab.Start(ctx, lab.Config{Members: members, TLS: first.tls})
 	if err != nil {
@@ -85,7 +86,10 @@ func (r *rig) settle(ctx context.Context, next phase) error {
 		return err
 	}
 	if next.deadline > 0 {
-		if err := r.awaitAnswers(ctx, next); err != nil {
+		if err := r.fleet.mark(ctx); err != nil {
+			return err
+		}
+		if _, err := r.allServed(ctx, time.Now(), healTimeout, "before "+next.name+", on a healthy cluster"); err != nil {
 			return err
 		}
 	}
@@ -93,59 +97,32 @@ func (r *rig) settle(ctx context.Context, next phase) error {
 }
 
 // heal starts what does not run, and finds the leader.
-func (r *rig) heal(ctx context.Context) error {
-	r.cluster.Heal()
-	all := r.cluster.Members()
-	var work errgroup.Group
-	for _, m := range all {
-		work.Go(func() error {
-			if !m.Alive() {
-				return m.Restart(ctx)
-			}
-			return m.Continue()
-		})
-	}
-	if err := work.Wait(); err != nil {
-		return err
-	}
-	err := r.cluster.WaitReady(ctx)
-	if err != nil {
+func (r *rig) heal(ctx context.Context) (err error) {
+	if err := fault.Heal(ctx, fault.Scene{Cluster: r.cluster}); err != nil {
 		return err
 	}
 	if r.leader, err = r.cluster.Leader(ctx); err != nil {
 		return err
 	}
-	r.followers = nil
-	for _, m := range all {
-		if m != r.leader {
-			r.followers = append(r.followers, m)
-		}
-	}
+	r.followers = slices.DeleteFunc(r.cluster.Members(), func(m *lab.Member) bool { return m == r.leader })
 	return nil
 }
 
-// awaitAnswers waits until a get of each client is answered. Clients that do not get
-// that far in time are noted and measured as they are.
-func (r *rig) awaitAnswers(ctx context.Context, next phase) error {
-	if err := r.fleet.mark(ctx); err != nil {
-		return err
-	}
-	for begun := time.Now(); ; {
+// allServed returns how long after a time a get of each client has been answered since the last mark. It waits
+// so long at most; clients that have no answer then are noted, and measured as they are.
+func (r *rig) allServed(ctx context.Context, since time.Time, atMost time.Duration, when string) (time.Duration, error) {
+	for {
 		s, err := r.fleet.state(ctx)
-		if err != nil {
-			return err
+		took, missing := time.Since(since), r.opts.clients-s.HaveAnswers
+		switch {
+		case err != nil || missing == 0:
+			return took, err
+		case took > atMost:
+			r.note(fmt.Sprintf("%s: %s, %d of %d clients have no answer for %v", r.kind, when, missing, r.opts.clients, atMost))
+			return atMost, nil
 		}
-		missing := r.opts.clients - s.HaveAnswers
-		if missing == 0 {
-			return nil
-		}
-		if time.Since(begun) > healTimeout {
-			r.note(fmt.Sprintf("%s: before %s, %d of %d clients have no answer for %v on a healthy cluster",
-				r.kind, next.name, missing, r.opts.clients, healTimeout))
-			return nil
-		}
-		if err := pause.For(ctx, healInterval); err != nil {
-			return err
+		if err := pause.For(ctx, lookEvery); err != nil {
+			return 0, err
 		}
 	}
 }

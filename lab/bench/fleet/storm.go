@@ -29,16 +29,18 @@ const (
 	// computes for some 10 ms to show its metrics.
 	countEvery = 100 * time.Millisecond
 	readEvery  = 500 * time.Millisecond
-	// lookEvery is the time between two looks for a leader, and for clients without an answer.
-	lookEvery = 100 * time.Millisecond
 	// returnTimeout bounds the time until all clients are served again.
 	returnTimeout = 2 * time.Minute
 	// afterReturn is how long RPCs are counted after all clients have been served.
 	afterReturn = 5 * time.Second
 )
 
-// seconds is the unit of a row.
-const seconds = "s"
+const (
+	// seconds is the unit of a row.
+	seconds = "s"
+	// afterOutage is when clients have no answer that are noted.
+	afterOutage = "after the outage"
+)
 
 // storm kills all members, so that the kernel refuses connections, and restarts them.
 func storm(ctx context.Context, r *rig, p phase) ([]row, error) {
@@ -73,13 +75,11 @@ func storm(ctx context.Context, r *rig, p phase) ([]row, error) {
 	work, ctx := errgroup.WithContext(running)
 	work.Go(func() error { return r.everyMember(func(m *lab.Member) error { return m.Restart(ctx) }) })
 	work.Go(func() (err error) {
-		if leader, err = after(ctx, restarted, func() (bool, error) { return r.hasLeader(ctx), nil }); err != nil {
-			err = fmt.Errorf("no leader: %w", err)
-		}
+		leader, err = r.leaderAfter(ctx, restarted)
 		return err
 	})
 	work.Go(func() (err error) {
-		served, err = r.allServed(ctx, restarted)
+		served, err = r.allServed(ctx, restarted, returnTimeout, afterOutage)
 		return err
 	})
 	if err := work.Wait(); err != nil {
@@ -97,24 +97,6 @@ func storm(ctx context.Context, r *rig, p phase) ([]row, error) {
 		{"all clients served after the start of the members", seconds, served.Seconds()},
 		count("RPCs received in the busiest second of the return", rpcs.busiest()),
 	}, nil
-}
-
-// allServed returns how long after the restart of the members all clients are served.
-func (r *rig) allServed(ctx context.Context, restarted time.Time) (time.Duration, error) {
-	var s clients.State
-	served, err := after(ctx, restarted, func() (bool, error) {
-		now, err := r.fleet.state(ctx)
-		if err == nil {
-			s = now
-		}
-		return now.HaveAnswers == r.opts.clients, err
-	})
-	if s.HaveAnswers < r.opts.clients && errors.Is(err, context.DeadlineExceeded) {
-		r.note(fmt.Sprintf("%s: %d of %d clients are not served %v after the start of the members",
-			r.kind, r.opts.clients-s.HaveAnswers, r.opts.clients, returnTimeout))
-		return returnTimeout, nil
-	}
-	return served, err
 }
 
 // badCertificates ends all connections, and leads new ones to a server with an
@@ -155,6 +137,19 @@ func (r *rig) everyMember(do func(*lab.Member) error) error {
 	return work.Wait()
 }
 
+// leaderAfter returns how long after a time a member knows a leader.
+func (r *rig) leaderAfter(ctx context.Context, since time.Time) (time.Duration, error) {
+	for !r.hasLeader(ctx) {
+		if time.Since(since) > returnTimeout {
+			return 0, fmt.Errorf("no leader for %v", returnTimeout)
+		}
+		if err := pause.For(ctx, lookEvery); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(since), nil
+}
+
 // hasLeader reports whether a member knows a leader.
 func (r *rig) hasLeader(ctx context.Context) bool {
 	asking, cancel := context.WithTimeout(ctx, time.Second)
@@ -172,20 +167,6 @@ func (r *rig) hasLeader(ctx context.Context) bool {
 		}
 	}
 	return false
-}
-
-// after returns how long after a time something becomes true.
-func after(ctx context.Context, since time.Time, is func() (bool, error)) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, returnTimeout)
-	defer cancel()
-	for {
-		if ok, err := is(); ok || err != nil {
-			return time.Since(since), err
-		}
-		if err := pause.For(ctx, lookEvery); err != nil {
-			return 0, err
-		}
-	}
 }
 
 // receivedRPCs returns a count of the RPCs that the members have received since they

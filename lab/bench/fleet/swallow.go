@@ -36,7 +36,7 @@ func swallowed(ctx context.Context, r *rig, p phase) ([]row, error) {
 	if err := r.fleet.mark(ctx); err != nil {
 		return nil, err
 	}
-	served, err := r.allServed(ctx, time.Now())
+	served, err := r.allServed(ctx, time.Now(), returnTimeout, afterOutage)
 	return []row{{"all clients served after the network carries again", seconds, served.Seconds()}}, err
 }
 

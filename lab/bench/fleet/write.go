@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/quorate/quorate/lab/servers"
 )
 
 // writeTable writes the result for people.
@@ -17,7 +19,7 @@ func writeTable(w io.Writer, r result) error {
 	for _, p := range r.phases {
 		_, _ = fmt.Fprintf(table, "%s, %g s\tOFFICIAL\tQUORATE\tOFFICIAL : QUORATE\n", strings.ToUpper(p.name), p.length.Seconds())
 		for _, l := range p.lines {
-			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", l.metric, l.cell(official), l.cell(quorate), l.ratio())
+			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", l.metric, l.cell(servers.Official), l.cell(servers.Quorate), l.ratio())
 		}
 		_, _ = fmt.Fprintln(table, "\t\t\t")
 	}
@@ -38,7 +40,7 @@ func writeTable(w io.Writer, r result) error {
 	return nil
 }
 
-func (l line) cell(kind string) string {
+func (l line) cell(kind servers.Client) string {
 	v, ok := l.values[kind]
 	if !ok {
 		return "-"
@@ -48,8 +50,8 @@ func (l line) cell(kind string) string {
 
 // ratio is the official client's value divided by Quorate's.
 func (l line) ratio() string {
-	official, measured := l.values[official]
-	quorate := l.values[quorate]
+	official, measured := l.values[servers.Official]
+	quorate := l.values[servers.Quorate]
 	if !measured || quorate == 0 {
 		return "-"
 	}

@@ -11,9 +11,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/stats"
-	"google.golang.org/grpc/status"
 )
 
 // Watches counts the watches that servers have created for a client, by the member
@@ -23,7 +21,7 @@ type Watches struct {
 	streams map[*watchStream]struct{} // those that have not ended
 	created []creation                // every watch ever created, in order
 	begun   map[string]bool           // addresses that there was a connection to
-	lost    map[string][]time.Time    // when it showed that a connection to an address had ended
+	lost    map[string][]time.Time    // when connections to an address ended
 	changed chan struct{}             // closed and replaced when anything above changes
 }
 
@@ -37,7 +35,6 @@ type creation struct {
 type watchStream struct {
 	address string
 	created int
-	trailer bool // the server ended it
 }
 
 // NewWatches returns a Watches that has seen nothing.
@@ -52,9 +49,6 @@ func NewWatches() *Watches {
 
 // DialOption makes a client report to w.
 func (w *Watches) DialOption() grpc.DialOption { return grpc.WithStatsHandler(w) }
-
-// ErrNoWatch says that no member has created a watch.
-var ErrNoWatch = errors.New("no watch has been created")
 
 // Busiest returns the address of the member with the most watches, and how many
 // they are.
@@ -71,16 +65,9 @@ func (w *Watches) Busiest() (address string, watches int, err error) {
 		}
 	}
 	if watches == 0 {
-		return "", 0, ErrNoWatch
+		return "", 0, errors.New("no watch has been created")
 	}
 	return address, watches, nil
-}
-
-// Created returns how many watches have been created.
-func (w *Watches) Created() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.created)
 }
 
 // AwaitCreatedElsewhere waits until other members than the one at address have
@@ -112,7 +99,7 @@ func (w *Watches) AwaitConnected(ctx context.Context, n int) error {
 }
 
 // AwaitLost waits until a connection to address has ended at a time or later, and
-// returns when that first showed.
+// returns when the first did.
 func (w *Watches) AwaitLost(ctx context.Context, address string, from time.Time) (time.Time, error) {
 	var at time.Time
 	err := w.await(ctx, func() bool {
@@ -184,21 +171,10 @@ func (w *Watches) HandleRPC(ctx context.Context, s stats.RPCStats) {
 				w.created = append(w.created, creation{at: s.RecvTime, address: stream.address})
 			})
 		}
-	case *stats.InTrailer:
-		w.update(func() { stream.trailer = true })
 	case *stats.End:
-		w.update(func() {
-			delete(w.streams, stream)
-			if status.Code(s.Error) == codes.Unavailable && !stream.trailer {
-				w.noteLost(stream.address)
-			}
-		})
+		w.update(func() { delete(w.streams, stream) })
 	}
 }
-
-// noteLost notes that a connection has ended. gRPC tells its streams before it tells
-// the stats handler, so that either may be the first.
-func (w *Watches) noteLost(address string) { w.lost[address] = append(w.lost[address], time.Now()) }
 
 type connKey struct{}
 
@@ -218,6 +194,6 @@ func (w *Watches) HandleConn(ctx context.Context, s stats.ConnStats) {
 	case *stats.ConnBegin:
 		w.update(func() { w.begun[address] = true })
 	case *stats.ConnEnd:
-		w.update(func() { w.noteLost(address) })
+		w.update(func() { w.lost[address] = append(w.lost[address], time.Now()) })
 	}
 }

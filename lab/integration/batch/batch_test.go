@@ -149,16 +149,8 @@ func TestLeaseThatEnded(t *testing.T) {
 
 // TestPermissions has a user who may read and write half of the keys.
 func TestPermissions(t *testing.T) {
-	ctx, root, cluster := start(t)
-	for _, err := range []error{
-		second(root.RoleAdd(ctx, "root")), second(root.UserAdd(ctx, "root", "secret")), second(root.UserGrantRole(ctx, "root", "root")),
-		second(root.RoleAdd(ctx, "half")), second(root.UserAdd(ctx, "half", "secret")), second(root.UserGrantRole(ctx, "half", "half")),
-		second(root.RoleGrantPermission(ctx, "half", "mine/", "mine0", clientv3.PermissionType(clientv3.PermReadWrite))),
-		second(root.AuthEnable(ctx)),
-	} {
-		require.NoError(t, err)
-	}
-	client := labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints(), Username: "half", Password: "secret"})
+	ctx, _, cluster := start(t)
+	_, client := labtest.EnableAuth(ctx, t, cluster, "half", clientv3.PermReadWrite, "mine/")
 	client.KV = batch.New(client, shareAll)
 	all(func(i int) {
 		if i%20 == 0 {
@@ -174,8 +166,6 @@ func TestPermissions(t *testing.T) {
 		assert.NoError(t, err)
 	})
 }
-
-func second[T any](_ T, err error) error { return err }
 
 // TestFullStore deletes keys of a store that takes no puts any more.
 func TestFullStore(t *testing.T) {

@@ -1,7 +1,6 @@
 package cache_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -15,37 +14,12 @@ import (
 	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
-// grant has a user "app" read prefixes of a cluster with authentication, and returns the clients of root and of app.
-func grant(ctx context.Context, t *testing.T, cluster *lab.Cluster, prefixes ...string) (root, app *clientv3.Client) {
-	t.Helper()
-	plain := labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints()})
-	for _, name := range []string{"root", "app"} {
-		_, err := plain.RoleAdd(ctx, name)
-		require.NoError(t, err)
-		_, err = plain.UserAdd(ctx, name, name)
-		require.NoError(t, err)
-		_, err = plain.UserGrantRole(ctx, name, name)
-		require.NoError(t, err)
-	}
-	for _, p := range prefixes {
-		_, err := plain.RoleGrantPermission(ctx, "app", p, clientv3.GetPrefixRangeEnd(p), clientv3.PermissionType(clientv3.PermRead))
-		require.NoError(t, err)
-	}
-	_, err := plain.AuthEnable(ctx)
-	require.NoError(t, err)
-	cluster.SetCredentials("root", "root")
-	login := func(name string) *clientv3.Client {
-		return labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints(), Username: name, Password: name})
-	}
-	return login("root"), login("app")
-}
-
 // TestPermissionsAreWithdrawn withdraws the permission for one prefix, and narrows that for another one to a part. Each is
 // dropped though only a third one is read, and what is left may be read as before.
 func TestPermissionsAreWithdrawn(t *testing.T) {
 	cluster := labtest.Start(t, lab.Config{Members: 1, Args: []string{"--bcrypt-cost=4"}})
 	ctx := labtest.Within(t, patience)
-	root, app := grant(ctx, t, cluster, "a/", "b/", "c/")
+	root, app := labtest.EnableAuth(ctx, t, cluster, "app", clientv3.PermRead, "a/", "b/", "c/")
 	for _, key := range []string{"a/1", "b/1", "c/1", "c/z"} {
 		_, err := root.Put(ctx, key, "v")
 		require.NoError(t, err)

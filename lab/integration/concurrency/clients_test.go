@@ -145,7 +145,7 @@ type theirs struct {
 
 func newTheirs(t *testing.T, lease int64) client {
 	t.Helper()
-	c := newOfficialClient(t)
+	c := labtest.Official(t, endpoints...)
 	s, err := officialconcurrency.NewSession(c, officialconcurrency.WithLease(official.LeaseID(lease)))
 	require.NoError(t, err)
 	if lease == 0 {

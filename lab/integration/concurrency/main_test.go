@@ -7,10 +7,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-	official "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/labtest"
 )
@@ -29,12 +25,4 @@ var prefixes atomic.Int64
 func newPrefix(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprint(t.Name(), "#", prefixes.Add(1))
-}
-
-func newOfficialClient(t *testing.T) *official.Client {
-	t.Helper()
-	c, err := official.New(official.Config{Endpoints: endpoints, Logger: zap.NewNop()})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	return c
 }

@@ -1,7 +1,6 @@
 package dns_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -11,15 +10,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	testgrpc "google.golang.org/grpc/interop/grpc_testing"
-	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/resolver"
 
 	_ "github.com/quorate/quorate/balancer/policies"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/resolver/dns"
 )
@@ -34,14 +33,6 @@ const interval = 500 * time.Millisecond
 type backend struct {
 	ip       string
 	accepted atomic.Int64
-}
-
-type service struct {
-	testgrpc.UnimplementedTestServiceServer
-}
-
-func (service) EmptyCall(context.Context, *testgrpc.Empty) (*testgrpc.Empty, error) {
-	return &testgrpc.Empty{}, nil
 }
 
 type counting struct {
@@ -63,14 +54,7 @@ func startBackends(t *testing.T, ips ...string) (port string, all []*backend) {
 	listeners := listenAll(t, ips)
 	for i, l := range listeners {
 		b := &backend{ip: ips[i]}
-		server := grpc.NewServer()
-		testgrpc.RegisterTestServiceServer(server, service{})
-		served := make(chan error, 1)
-		go func() { served <- server.Serve(counting{l, &b.accepted}) }()
-		t.Cleanup(func() {
-			server.Stop()
-			assert.NoError(t, <-served)
-		})
+		grpctest.ServeOn(t, counting{l, &b.accepted}, func(s grpc.ServiceRegistrar) { healthpb.RegisterHealthServer(s, health.NewServer()) })
 		all = append(all, b)
 	}
 	return strconv.Itoa(listeners[0].Addr().(*net.TCPAddr).Port), all
@@ -139,12 +123,11 @@ func dial(t *testing.T, b resolver.Builder, target, policy string, opts ...grpc.
 // call makes a call and returns the address of the server.
 func call(t *testing.T, conn *grpc.ClientConn, opts ...grpc.CallOption) (string, error) {
 	t.Helper()
-	ctx := labtest.Within(t, patience)
-	var from peer.Peer
-	if _, err := testgrpc.NewTestServiceClient(conn).EmptyCall(ctx, &testgrpc.Empty{}, append(opts, grpc.Peer(&from))...); err != nil {
+	from, err := grpctest.Ask(labtest.Within(t, patience), conn, opts...)
+	if err != nil {
 		return "", err
 	}
-	host, _, err := net.SplitHostPort(from.Addr.String())
+	host, _, err := net.SplitHostPort(from)
 	return host, err
 }
 

@@ -2,8 +2,7 @@
 
 // Package failover_test has programs use clusters of three real members while these are
 // killed, frozen, cut off, slowed down and restarted, and checks what the programs saw of
-// it. Budgets are three to seven times what an idle machine needs, because these
-// tests run on busy ones.
+// it. How long that takes is compared by "quorate-lab faults --compare".
 package failover_test
 
 import (

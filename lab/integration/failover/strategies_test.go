@@ -49,8 +49,7 @@ func use(t *testing.T, c *lab.Cluster, policy string) *recorder {
 		c.Heal()
 	})
 	w := connect(t, c, `{"loadBalancingConfig": [`+policy+`]}`)
-	newTraffic(w.client).call(t)
-	openWatch(t, w.client, "elsewhere")
+	startTraffic(t, w.client)
 	return w
 }
 

@@ -23,7 +23,6 @@ import (
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	controlplane "github.com/envoyproxy/go-control-plane/pkg/server/v3"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/resolver"
@@ -32,6 +31,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // node is what the clients call themselves to the control plane.
@@ -49,21 +50,13 @@ type control struct {
 // documentation, with replacements.
 func startControl(t *testing.T, replacements ...string) *control {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	c := &control{address: listener.Addr().String(), cluster: &clusterpb.Cluster{}}
-	c.snapshots = cache.NewSnapshotCache(true, cache.IDHash{}, nil)
+	c := &control{cluster: &clusterpb.Cluster{}, snapshots: cache.NewSnapshotCache(true, cache.IDHash{}, nil)}
 	read(t, c.cluster, "cluster.json", replacements...)
 	ctx, cancel := context.WithCancel(context.Background())
-	g := grpc.NewServer(grpc.WaitForHandlers(true))
-	discoverypb.RegisterAggregatedDiscoveryServiceServer(g, controlplane.NewServer(ctx, c.snapshots, nil))
-	served := make(chan error, 1)
-	go func() { served <- g.Serve(listener) }()
-	t.Cleanup(func() {
-		cancel()
-		g.Stop()
-		assert.NoError(t, <-served)
-	})
+	c.address = grpctest.Serve(t, func(g grpc.ServiceRegistrar) {
+		discoverypb.RegisterAggregatedDiscoveryServiceServer(g, controlplane.NewServer(ctx, c.snapshots, nil))
+	}, grpc.WaitForHandlers(true)).String()
+	t.Cleanup(cancel) // before the server is stopped
 	return c
 }
 

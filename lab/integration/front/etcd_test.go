@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/health"
@@ -70,10 +69,7 @@ func connect(t *testing.T, strategy string, endpoints ...string) (*clientv3.Clie
 			t.Log(strings.Join(w.log, "\n"))
 		}
 	})
-	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Balancer: strategy, Observer: w, Logger: zap.NewNop()})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, client.Close()) })
-	return client, w
+	return labtest.Client(t, clientv3.Config{Endpoints: endpoints, Balancer: strategy, Observer: w}), w
 }
 
 // recorder observes a client. Its log is printed if the test fails.

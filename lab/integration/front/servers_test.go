@@ -3,7 +3,6 @@ package front_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -34,18 +34,12 @@ type server struct {
 func startServer(t *testing.T, creds credentials.TransportCredentials) *server {
 	t.Helper()
 	s := &server{seen: map[string]int{}}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	g := grpc.NewServer(grpc.Creds(creds), grpc.WaitForHandlers(true))
-	pb.RegisterTestServiceServer(g, s)
-	healthpb.RegisterHealthServer(g, grpchealth.NewServer())
-	served := make(chan error, 1)
-	go func() { served <- g.Serve(listener) }()
-	t.Cleanup(func() {
-		g.Stop()
-		assert.NoError(t, <-served)
-	})
-	s.link, err = link.Listen(listener.Addr().String())
+	address := grpctest.Serve(t, func(g grpc.ServiceRegistrar) {
+		pb.RegisterTestServiceServer(g, s)
+		healthpb.RegisterHealthServer(g, grpchealth.NewServer())
+	}, grpc.Creds(creds), grpc.WaitForHandlers(true))
+	var err error
+	s.link, err = link.Listen(address.String())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.link.Close()) })
 	return s

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
@@ -15,6 +14,8 @@ import (
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // fleet is gRPC servers on this machine that pass for pods. An API server refuses
@@ -29,17 +30,7 @@ func newFleet(t *testing.T, addresses ...string) fleet {
 	t.Helper()
 	f := make(fleet, len(addresses))
 	for _, address := range at(addresses...) {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		s := grpc.NewServer()
-		testgrpc.RegisterTestServiceServer(s, &podServer{address: address})
-		served := make(chan error, 1)
-		go func() { served <- s.Serve(listener) }()
-		t.Cleanup(func() {
-			s.Stop()
-			assert.NoError(t, <-served)
-		})
-		f[address] = listener.Addr().String()
+		f[address] = grpctest.Serve(t, func(s grpc.ServiceRegistrar) { testgrpc.RegisterTestServiceServer(s, &podServer{address: address}) }).String()
 	}
 	return f
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 	official "go.etcd.io/etcd/client/v3"
 	officialleasing "go.etcd.io/etcd/client/v3/leasing"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/leasing"
@@ -20,9 +19,7 @@ func TestWithOfficialClient(t *testing.T) {
 	ours, closeOurs, err := leasing.NewKV(labtest.Client(t, clientv3.Config{Endpoints: []string{endpoint}}), prefix+"leasing/")
 	require.NoError(t, err)
 	defer closeOurs()
-	c, err := official.New(official.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
-	require.NoError(t, err)
-	defer c.Close()
+	c := labtest.Official(t, endpoint)
 	theirs, closeTheirs, err := officialleasing.NewKV(c, prefix+"leasing/")
 	require.NoError(t, err)
 	defer closeTheirs()

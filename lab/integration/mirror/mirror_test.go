@@ -29,28 +29,6 @@ func start(t *testing.T) (*lab.Cluster, *clientv3.Client) {
 	return cluster, labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints()})
 }
 
-// restrict turns authentication on, with a user who may do everything below the prefix
-// and nothing else.
-func restrict(ctx context.Context, t *testing.T, c *clientv3.Client, prefix string) {
-	t.Helper()
-	steps := []func() error{
-		func() error { _, err := c.RoleAdd(ctx, "mirror"); return err },
-		func() error {
-			_, err := c.RoleGrantPermission(ctx, "mirror", prefix, clientv3.GetPrefixRangeEnd(prefix), clientv3.PermissionType(clientv3.PermReadWrite))
-			return err
-		},
-		func() error { _, err := c.UserAdd(ctx, "mirror", "secret"); return err },
-		func() error { _, err := c.UserGrantRole(ctx, "mirror", "mirror"); return err },
-		func() error { _, err := c.RoleAdd(ctx, "root"); return err },
-		func() error { _, err := c.UserAdd(ctx, "root", "secret"); return err },
-		func() error { _, err := c.UserGrantRole(ctx, "root", "root"); return err },
-		func() error { _, err := c.AuthEnable(ctx); return err },
-	}
-	for _, step := range steps {
-		require.NoError(t, step())
-	}
-}
-
 // TestMirror copies a prefix and follows it while its keys are written and deleted.
 func TestMirror(t *testing.T) {
 	const keys, rounds = 1500, 3
@@ -67,9 +45,8 @@ func TestMirror(t *testing.T) {
 	}
 	_, err := c.Put(ctx, "out/", "nobody's business")
 	require.NoError(t, err)
-	restrict(ctx, t, c, "in/")
+	_, user := labtest.EnableAuth(ctx, t, cluster, "mirror", clientv3.PermReadWrite, "in/")
 
-	user := labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints(), Username: "mirror", Password: "secret"})
 	syncer := mirror.NewSyncer(user, "in/", 0)
 	pages, errs := syncer.SyncBase(ctx)
 	for round := range rounds {

@@ -2,41 +2,19 @@ package naming_test
 
 import (
 	"context"
-	"net"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	officialclient "go.etcd.io/etcd/client/v3"
 	official "go.etcd.io/etcd/client/v3/naming/endpoints"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/health"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/peer"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/naming/endpoints"
 	"github.com/quorate/quorate/clientv3/naming/resolver"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab/internal/labtest"
 )
-
-// serve runs a gRPC server and returns its address.
-func serve(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	server := grpc.NewServer()
-	healthpb.RegisterHealthServer(server, health.NewServer())
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	t.Cleanup(func() {
-		server.Stop()
-		assert.NoError(t, <-served)
-	})
-	return listener.Addr().String()
-}
 
 func dial(t *testing.T, client *clientv3.Client, service string) *grpc.ClientConn {
 	t.Helper()
@@ -53,10 +31,9 @@ func dial(t *testing.T, client *clientv3.Client, service string) *grpc.ClientCon
 // ask makes a call and returns the address of the server that answered.
 func ask(t *testing.T, ctx context.Context, conn *grpc.ClientConn) string {
 	t.Helper()
-	var p peer.Peer
-	_, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true), grpc.Peer(&p))
+	address, err := grpctest.Ask(ctx, conn, grpc.WaitForReady(true))
 	require.NoError(t, err)
-	return p.Addr.String()
+	return address
 }
 
 // askUntil makes calls until the server answers, and says which others may.
@@ -78,7 +55,7 @@ func TestResolverOutlivesAnOutage(t *testing.T) {
 	client, behind := connect(t), connectPastTheLink(t)
 	manager, err := endpoints.NewManager(behind, service)
 	require.NoError(t, err)
-	before, after := serve(t), serve(t)
+	before, after := grpctest.ServeHealth(t), grpctest.ServeHealth(t)
 	require.NoError(t, manager.AddEndpoint(labtest.Context(t), service+"/before", endpoints.Endpoint{Addr: before}))
 	conn := dial(t, client, service)
 	askUntil(t, conn, before)
@@ -120,12 +97,7 @@ func TestEndpointGoesWithItsLease(t *testing.T) {
 // Programs with the official client and with this one find each other.
 func TestSharedWithTheOfficialClient(t *testing.T) {
 	const service = "shared"
-	theirs, err := officialclient.New(officialclient.Config{
-		Endpoints: cluster.Endpoints(), Logger: zap.NewNop(),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = theirs.Close() })
-	their, err := official.NewManager(theirs, service)
+	their, err := official.NewManager(labtest.Official(t, cluster.Endpoints()...), service)
 	require.NoError(t, err)
 	our, err := endpoints.NewManager(connect(t), service)
 	require.NoError(t, err)

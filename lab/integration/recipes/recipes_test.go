@@ -13,21 +13,12 @@ import (
 	officialclient "go.etcd.io/etcd/client/v3"
 	officialconcurrency "go.etcd.io/etcd/client/v3/concurrency"
 	official "go.etcd.io/etcd/client/v3/experimental/recipes"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
 	recipe "github.com/quorate/quorate/clientv3/experimental/recipes"
 	"github.com/quorate/quorate/lab/internal/labtest"
 )
-
-func connectOfficial(t *testing.T) *officialclient.Client {
-	t.Helper()
-	client, err := officialclient.New(officialclient.Config{Endpoints: cluster.Endpoints(), Logger: zap.NewNop()})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	return client
-}
 
 func newSession(t *testing.T, client *clientv3.Client, opts ...concurrency.SessionOption) *concurrency.Session {
 	t.Helper()
@@ -70,8 +61,8 @@ type queue interface {
 func TestQueueSharedWithTheOfficialClient(t *testing.T) {
 	const each = 20
 	queues := []queue{
-		recipe.NewQueue(connect(t), "shared-queue"), official.NewQueue(connectOfficial(t), "shared-queue"),
-		recipe.NewQueue(connect(t), "shared-queue"), official.NewQueue(connectOfficial(t), "shared-queue"),
+		recipe.NewQueue(connect(t), "shared-queue"), official.NewQueue(labtest.Official(t, cluster.Endpoints()...), "shared-queue"),
+		recipe.NewQueue(connect(t), "shared-queue"), official.NewQueue(labtest.Official(t, cluster.Endpoints()...), "shared-queue"),
 	}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -109,7 +100,7 @@ type locker interface {
 // Writers of either client exclude all others of both.
 func TestRWMutexSharedWithTheOfficialClient(t *testing.T) {
 	lockers := make([]locker, 0, 6)
-	ours, theirs := connect(t), connectOfficial(t)
+	ours, theirs := connect(t), labtest.Official(t, cluster.Endpoints()...)
 	for range 3 {
 		lockers = append(lockers,
 			recipe.NewRWMutex(newSession(t, ours), "shared-lock"),
@@ -145,7 +136,7 @@ func TestRWMutexSharedWithTheOfficialClient(t *testing.T) {
 // Participants of both clients enter and leave together.
 func TestDoubleBarrierSharedWithTheOfficialClient(t *testing.T) {
 	const count = 4
-	ours, theirs := connect(t), connectOfficial(t)
+	ours, theirs := connect(t), labtest.Official(t, cluster.Endpoints()...)
 	var in, out atomic.Int32
 	var wg sync.WaitGroup
 	for i := range count {

@@ -4,10 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	officialclient "go.etcd.io/etcd/client/v3"
 	official "go.etcd.io/etcd/client/v3/naming/endpoints"
 	officialresolver "go.etcd.io/etcd/client/v3/naming/resolver"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -15,19 +13,10 @@ import (
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
-// connectOfficially returns the official client.
-func connectOfficially(t *testing.T) *officialclient.Client {
-	t.Helper()
-	c, err := officialclient.New(officialclient.Config{Endpoints: cluster.Endpoints(), Logger: zap.NewNop()})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
-	return c
-}
-
 // Programs with the official client find what is registered here, and the other way round.
 func TestOfficialClient(t *testing.T) {
 	const name = "official"
-	ours, theirs := connect(t), connectOfficially(t)
+	ours, theirs := connect(t), labtest.Official(t, cluster.Endpoints()...)
 	manager, err := official.NewManager(theirs, name)
 	require.NoError(t, err)
 	_, a := serve(t)

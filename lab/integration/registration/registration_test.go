@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/naming/endpoints"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/resolver/etcd"
 )
@@ -66,7 +67,7 @@ func TestProcessIsKilled(t *testing.T) {
 	for failed := true; failed; { // calls that are on it when it dies fail
 		failed = false
 		for range 10 {
-			addr, err := call(labtest.Context(t), conn)
+			addr, err := grpctest.Ask(labtest.Context(t), conn)
 			failed = failed || err != nil || addr != alive
 		}
 	}

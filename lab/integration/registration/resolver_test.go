@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/resolver/etcd"
@@ -52,7 +53,7 @@ func converges(t *testing.T, name string, outage time.Duration) {
 	_, err = behind.Compact(labtest.Context(t), resp.Header.Revision)
 	require.NoError(t, err)
 	for calls := 0; calls < 20 || time.Since(began) < outage; calls++ {
-		addr, err := call(labtest.Context(t), conn)
+		addr, err := grpctest.Ask(labtest.Context(t), conn)
 		require.NoError(t, err)
 		require.Equal(t, before, addr, "it keeps what it knows")
 		time.Sleep(pollInterval)
@@ -71,7 +72,7 @@ func TestEtcdIsDownFromTheStart(t *testing.T) {
 	heal := cut(t)
 	conn := dial(t, connect(t), name)
 	ctx := labtest.Within(t, labtest.Patience/2)
-	_, err := call(ctx, conn)
+	_, err := grpctest.Ask(ctx, conn)
 	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
 	require.Regexp(t, `etcd: service "down": `+away, err.Error())
 
@@ -97,7 +98,7 @@ func TestIdleChannel(t *testing.T) {
 	waitIdle(t, conn)
 
 	heal := cut(t)
-	server, err := call(labtest.Context(t), conn)
+	server, err := grpctest.Ask(labtest.Context(t), conn)
 	require.NoError(t, err, "etcd is away, but what it said last is known")
 	require.Equal(t, b, server)
 	heal()
@@ -115,7 +116,7 @@ func TestNothingIsRegistered(t *testing.T) {
 	const name = "nobody"
 	client := connect(t)
 	conn := dial(t, client, name)
-	_, err := call(labtest.Context(t), conn)
+	_, err := grpctest.Ask(labtest.Context(t), conn)
 	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
 	callUntilError(t, conn, `etcd: service "nobody": no endpoint is registered`)
 
@@ -135,7 +136,7 @@ func TestNothingIsRegistered(t *testing.T) {
 func callUntilError(t *testing.T, conn *grpc.ClientConn, text string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		_, err := call(labtest.Context(t), conn)
+		_, err := grpctest.Ask(labtest.Context(t), conn)
 		return strings.HasPrefix(status.Convert(err).Message(), text)
 	}, labtest.Patience, pollInterval, text)
 }

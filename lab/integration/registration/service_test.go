@@ -10,16 +10,16 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	testpb "google.golang.org/grpc/interop/grpc_testing"
-	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/quorate/quorate/balancer"
 	_ "github.com/quorate/quorate/balancer/policies"
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/resolver/etcd"
 )
@@ -32,20 +32,7 @@ const serveEnv = "QUORATE_LAB_SERVE"
 // deadly is the service of processes that are killed.
 const deadly = "deadly"
 
-// service answers every call.
-type service struct {
-	testpb.UnimplementedTestServiceServer
-}
-
-func (service) EmptyCall(context.Context, *testpb.Empty) (*testpb.Empty, error) {
-	return &testpb.Empty{}, nil
-}
-
-func newServer() *grpc.Server {
-	s := grpc.NewServer()
-	testpb.RegisterTestServiceServer(s, service{})
-	return s
-}
+func registerHealth(s grpc.ServiceRegistrar) { healthpb.RegisterHealthServer(s, health.NewServer()) }
 
 // serveUntilKilled registers a server, tells its address, and serves until its standard
 // input ends, which is when its parent does. It returns the exit code.
@@ -55,7 +42,9 @@ func serveUntilKilled(endpoint string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	go func() { _ = newServer().Serve(listener) }()
+	server := grpc.NewServer()
+	registerHealth(server)
+	go func() { _ = server.Serve(listener) }()
 	client, err := clientv3.New(quiet(endpoint))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -77,14 +66,7 @@ func serve(t *testing.T) (server *grpc.Server, addr string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	server = newServer()
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	t.Cleanup(func() {
-		server.Stop()
-		assert.NoError(t, <-served)
-	})
-	return server, listener.Addr().String()
+	return grpctest.ServeOn(t, listener, registerHealth), listener.Addr().String()
 }
 
 // dial returns a channel to a service, with one of our policies.
@@ -101,15 +83,6 @@ func dial(t *testing.T, client *clientv3.Client, name string, opts ...grpc.DialO
 	return conn
 }
 
-// call makes a call and returns the address of the server that answered.
-func call(ctx context.Context, conn *grpc.ClientConn, opts ...grpc.CallOption) (string, error) {
-	var p peer.Peer
-	if _, err := testpb.NewTestServiceClient(conn).EmptyCall(ctx, &testpb.Empty{}, append(opts, grpc.Peer(&p))...); err != nil {
-		return "", err
-	}
-	return p.Addr.String(), nil
-}
-
 // callUntilOnly makes calls until as many in a row as it takes to be sure were answered by
 // these servers, each of them, and no others.
 func callUntilOnly(t *testing.T, conn *grpc.ClientConn, servers ...string) {
@@ -118,7 +91,7 @@ func callUntilOnly(t *testing.T, conn *grpc.ClientConn, servers ...string) {
 	for {
 		answered := map[string]bool{}
 		for range 10 * len(servers) {
-			addr, err := call(ctx, conn, grpc.WaitForReady(true))
+			addr, err := grpctest.Ask(ctx, conn, grpc.WaitForReady(true))
 			require.NoError(t, err)
 			answered[addr] = true
 		}
@@ -150,7 +123,7 @@ func startLoad(t *testing.T, conns ...*grpc.ClientConn) *load {
 	for i := range callers {
 		l.ended.Go(func() {
 			for ctx.Err() == nil {
-				if _, err := call(context.WithoutCancel(ctx), conns[i%len(conns)]); err != nil {
+				if _, err := grpctest.Ask(context.WithoutCancel(ctx), conns[i%len(conns)]); err != nil {
 					l.mu.Lock()
 					l.failed = append(l.failed, err)
 					l.mu.Unlock()

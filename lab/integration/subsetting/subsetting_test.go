@@ -5,7 +5,6 @@ package subsetting_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/quorate/quorate/balancer"
 	_ "github.com/quorate/quorate/balancer/policies"
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,20 +41,8 @@ func (b *backend) EmptyCall(context.Context, *testgrpc.Empty) (*testgrpc.Empty, 
 }
 
 func start(t *testing.T) *backend {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	b := &backend{address: l.Addr().String()}
-	s := grpc.NewServer()
-	testgrpc.RegisterTestServiceServer(s, b)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = s.Serve(l)
-	}()
-	t.Cleanup(func() {
-		s.Stop()
-		<-done
-	})
+	b := &backend{}
+	b.address = grpctest.Serve(t, func(s grpc.ServiceRegistrar) { testgrpc.RegisterTestServiceServer(s, b) }).String()
 	return b
 }
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/authpb"
+	official "go.etcd.io/etcd/client/v3" //nolint:depguard // this is a package of tests
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
@@ -51,7 +53,7 @@ func (s suite) Run() int {
 
 // Start starts a cluster, which is closed at the end of the test. Its files are in a directory
 // of the test's.
-func Start(t *testing.T, cfg lab.Config) *lab.Cluster {
+func Start(t testing.TB, cfg lab.Config) *lab.Cluster {
 	t.Helper()
 	cfg.Dir = t.TempDir()
 	c, err := lab.Start(t.Context(), cfg)
@@ -62,13 +64,50 @@ func Start(t *testing.T, cfg lab.Config) *lab.Cluster {
 
 // Client returns a client that logs nothing, and is closed at the end of the test if the test
 // has not done so.
-func Client(t *testing.T, cfg clientv3.Config) *clientv3.Client {
+func Client(t testing.TB, cfg clientv3.Config) *clientv3.Client {
 	t.Helper()
 	cfg.Logger = zap.NewNop()
 	c, err := clientv3.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// Official returns an official client that logs nothing, and is closed at the end of the test.
+func Official(t testing.TB, endpoints ...string) *official.Client {
+	t.Helper()
+	c, err := official.New(official.Config{Endpoints: endpoints, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// EnableAuth switches authentication on, with the user root and another one who has a permission for some prefixes, and
+// returns a client of each. Passwords are the names.
+func EnableAuth(
+	ctx context.Context, t testing.TB, c *lab.Cluster, user string, permission authpb.Permission_Type, prefixes ...string,
+) (root, restricted *clientv3.Client) {
+	t.Helper()
+	admin := Client(t, clientv3.Config{Endpoints: c.Endpoints()})
+	for _, name := range []string{"root", user} {
+		_, err := admin.UserAdd(ctx, name, name)
+		require.NoError(t, err)
+		_, err = admin.RoleAdd(ctx, name)
+		require.NoError(t, err)
+		_, err = admin.UserGrantRole(ctx, name, name)
+		require.NoError(t, err)
+	}
+	for _, p := range prefixes {
+		_, err := admin.RoleGrantPermission(ctx, user, p, clientv3.GetPrefixRangeEnd(p), clientv3.PermissionType(permission))
+		require.NoError(t, err)
+	}
+	_, err := admin.AuthEnable(ctx)
+	require.NoError(t, err)
+	c.SetCredentials("root", "root")
+	login := func(name string) *clientv3.Client {
+		return Client(t, clientv3.Config{Endpoints: c.Endpoints(), Username: name, Password: name})
+	}
+	return login("root"), login(user)
 }
 
 // Context returns a context that ends long after the test should have.

@@ -2,15 +2,12 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"net/http"
 	"time"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"k8s.io/client-go/rest"
 
 	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab/internal/scrape"
 	"github.com/quorate/quorate/lab/kube"
 )
 
@@ -36,11 +33,11 @@ func costOf(ctx context.Context, c *kube.ControlPlane, ready, idle time.Duration
 		return cost{}, err
 	}
 	r := cost{
-		Ready: ready.Seconds(), StartCPU: started["process_cpu_seconds_total"],
-		Heap: after["go_memstats_next_gc_bytes"] / 2 / (1 << 20),
+		Ready: ready.Seconds(), StartCPU: started.Sum("process_cpu_seconds_total"),
+		Heap: after.Sum("go_memstats_next_gc_bytes") / 2 / (1 << 20),
 	}
 	if idle > 0 {
-		r.IdleCPU = (after["process_cpu_seconds_total"] - started["process_cpu_seconds_total"]) / idle.Minutes()
+		r.IdleCPU = (after.Sum("process_cpu_seconds_total") - started.Sum("process_cpu_seconds_total")) / idle.Minutes()
 	}
 	for _, m := range c.Etcd().Members() {
 		r.Connections += c.Etcd().ClientLink(m).Stats().Active
@@ -48,32 +45,11 @@ func costOf(ctx context.Context, c *kube.ControlPlane, ready, idle time.Duration
 	return r, nil
 }
 
-// metrics returns the metrics of the API server that have one value.
-func metrics(ctx context.Context, c *kube.ControlPlane) (map[string]float64, error) {
+func metrics(ctx context.Context, c *kube.ControlPlane) (scrape.Metrics, error) {
 	client, err := rest.HTTPClientFor(c.Admin())
 	if err != nil {
 		return nil, err
 	}
 	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL()+"/metrics", http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(resp.Body)
-	if err != nil {
-		return nil, fmt.Errorf("the API server's metrics: %w", err)
-	}
-	all := make(map[string]float64)
-	for name, family := range families {
-		if m := family.GetMetric(); len(m) == 1 {
-			all[name] = m[0].GetGauge().GetValue() + m[0].GetCounter().GetValue()
-		}
-	}
-	return all, nil
+	return scrape.Read(ctx, client, c.URL())
 }

@@ -7,8 +7,9 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/quorate/quorate/lab/servers"
 	"github.com/quorate/quorate/lab/servers/site"
@@ -122,24 +123,12 @@ func (c column) repeat(o options, run func(job) error) error {
 
 // spread runs jobs, as many at a time as parallel says.
 func spread(jobs []job, parallel int, run func(job) error) error {
-	next := make(chan job)
-	errs := make([]error, parallel)
-	var work sync.WaitGroup
-	for w := range parallel {
-		work.Go(func() {
-			for j := range next {
-				if errs[w] == nil {
-					errs[w] = run(j)
-				}
-			}
-		})
-	}
+	var work errgroup.Group
+	work.SetLimit(parallel)
 	for _, j := range jobs {
-		next <- j
+		work.Go(func() error { return run(j) })
 	}
-	close(next)
-	work.Wait()
-	return errors.Join(errs...)
+	return work.Wait()
 }
 
 // runner runs behaviours of one client on one server, which it starts when it needs it. A server that was acted upon or on

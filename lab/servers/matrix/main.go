@@ -79,7 +79,7 @@ func parse(args []string) (options, error) {
 // play runs the matrix and returns in how many cells Quorate is worse.
 func (o options) play(ctx context.Context) (int, error) {
 	begin := time.Now()
-	p, err := servers.BuildProgram(ctx, servers.Clients)
+	p, err := servers.BuildProgram(ctx, "./behaviours/program", servers.Clients)
 	if err != nil {
 		return 0, err
 	}

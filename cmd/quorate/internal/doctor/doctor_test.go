@@ -136,7 +136,7 @@ func TestOnTheWayToAHealthyCluster(t *testing.T) {
 		proxy, err := lab.StartProxy(t.Context(), cluster)
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, proxy.Close()) }()
-		requireCodes(t, examine(t, patience, clientv3.Config{Endpoints: []string{proxy.Endpoint()}}), "note grpc-proxy")
+		requireCodes(t, examine(t, patience, clientv3.Config{Endpoints: proxy.Endpoints()}), "note grpc-proxy")
 	})
 }
 
@@ -288,34 +288,4 @@ func TestLearner(t *testing.T) {
 	require.NoError(t, cluster.WaitReady(t.Context()))
 	requireCodes(t, examine(t, patience, clientv3.Config{Endpoints: []string{learner.Endpoint()}}), "error only-learners")
 	requireCodes(t, examine(t, patience, clientv3.Config{Endpoints: cluster.Endpoints()}), "note learner m3")
-}
-
-// A member serves, but not at the URL that it advertises.
-func TestUnreachableAdvertisedURL(t *testing.T) {
-	cluster := start(t, lab.Config{})
-	members := cluster.Members()
-	require.NoError(t, cluster.ClientLink(members[1]).Close()) // which served that URL
-	cfg := clientv3.Config{Endpoints: []string{members[0].Endpoint(), members[1].DirectEndpoint(), members[2].Endpoint()}}
-	requireCodes(t, examine(t, patience, cfg), "warning advertised-unreachable m2")
-}
-
-func TestMemberThatHasNotStarted(t *testing.T) {
-	cluster := start(t, lab.Config{Members: 1})
-	c := client(t, clientv3.Config{Endpoints: cluster.Endpoints()})
-	_, err := c.MemberAddAsLearner(t.Context(), []string{"http://127.0.0.1:1"})
-	require.NoError(t, err)
-	requireCodes(t, examine(t, patience, clientv3.Config{Endpoints: cluster.Endpoints()}), "warning not-started "+unnamed(t, c))
-}
-
-// unnamed returns the id of the member that has not started.
-func unnamed(t *testing.T, c *clientv3.Client) string {
-	t.Helper()
-	list, err := c.MemberList(t.Context())
-	require.NoError(t, err)
-	for _, m := range list.Members {
-		if m.Name == "" {
-			return nameOf(m)
-		}
-	}
-	return ""
 }

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"net"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/internal/port"
 )
 
@@ -61,15 +61,11 @@ func member(id uint64, change func(*scripted)) *scripted {
 
 func (s *scripted) start(t *testing.T) string {
 	t.Helper()
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	srv := grpc.NewServer()
-	pb.RegisterKVServer(srv, s)
-	pb.RegisterMaintenanceServer(srv, s)
-	pb.RegisterClusterServer(srv, s)
-	go func() { _ = srv.Serve(lis) }()
-	t.Cleanup(srv.Stop)
-	return lis.Addr().String()
+	return grpctest.Serve(t, func(r grpc.ServiceRegistrar) {
+		pb.RegisterKVServer(r, s)
+		pb.RegisterMaintenanceServer(r, s)
+		pb.RegisterClusterServer(r, s)
+	}).String()
 }
 
 func TestWhatServersSay(t *testing.T) {
@@ -96,6 +92,9 @@ func TestWhatServersSay(t *testing.T) {
 			other := member(3, same).start(t)
 			s.members = []*pb.Member{{ID: 1, Name: "one"}, {ID: 2, Name: "two", ClientURLs: []string{"http://" + other}}}
 		})}, []string{"note advertised-other two", "note not-an-endpoint two"}},
+		{"a member that has not started", []*scripted{member(1, func(s *scripted) {
+			s.members = []*pb.Member{{ID: 1, Name: "one"}, {ID: 0x2a, IsLearner: true}}
+		})}, []string{"warning not-started 2a"}},
 		{"different data", []*scripted{member(1, same), member(2, func(s *scripted) { s.hash = 7 })}, []string{"error hash-differs"}},
 		{
 			"two clusters of different versions",

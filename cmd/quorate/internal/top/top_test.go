@@ -16,30 +16,22 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/etcdtest"
 	"github.com/quorate/quorate/observe/introspect"
 )
 
-func TestMain(m *testing.M) {
-	lab.Main()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const patience = 20 * time.Second
 
 // start returns a cluster and a client of it.
 func start(t *testing.T) (*lab.Cluster, *clientv3.Client) {
 	t.Helper()
-	cluster, err := lab.Start(t.Context(), lab.Config{Dir: t.TempDir()})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, cluster.Close()) })
-	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), Logger: zap.NewNop()})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	return cluster, client
+	etcd := etcdtest.Start(t, etcdtest.Config{Members: 3})
+	return etcd.Lab, etcd.Client
 }
 
 func member(s Snapshot, endpoint string) Member {
@@ -123,55 +115,6 @@ func TestProcesses(t *testing.T) {
 	assert.Regexp(t, `(?m)^lock +\S+/orders@\S+ +campaigns\b`, second.Text())
 	for line := range strings.Lines(text) {
 		assert.LessOrEqual(t, len([]rune(strings.TrimSuffix(line, "\n"))), 100)
-	}
-}
-
-// The live view shows a member that has frozen, whether it asks the members or a process. By design that takes two
-// intervals at most, 2 s by default; the bound here is one that a busy machine keeps.
-func TestScreenShowsAFrozenMember(t *testing.T) {
-	cluster, client := start(t)
-	leader, err := cluster.Leader(t.Context())
-	require.NoError(t, err)
-	follower := cluster.Members()[(leader.Index()+1)%3]
-	srv := httptest.NewServer(introspect.Handler(introspect.Options{}, map[string]introspect.Source{"orders": client}))
-	defer srv.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	var calls sync.WaitGroup
-	calls.Go(func() { // a process notices what it uses
-		for ctx.Err() == nil {
-			_, _ = client.Get(ctx, "key")
-			time.Sleep(10 * time.Millisecond)
-		}
-	})
-	defer calls.Wait()
-	defer cancel()
-	for name, source := range map[string]Source{
-		"members": Members{Client: client, Timeout: time.Second}, "processes": &Processes{URLs: []string{srv.URL}, HTTP: srv.Client(), Timeout: time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			shown := NewScreen(ctx, source, time.Second)
-			next := shown.Init()
-			until := func(condition func(row string) bool) time.Duration {
-				begin := time.Now()
-				for {
-					shown, next = shown.Update(next())
-					for row := range strings.Lines(shown.View().Content) {
-						if strings.HasPrefix(row, follower.Endpoint()) && condition(row) {
-							return time.Since(begin)
-						}
-					}
-					require.Less(t, time.Since(begin), time.Minute, shown.View().Content)
-				}
-			}
-			serving := func(row string) bool { return strings.Contains(row, "  serving ") }
-			until(serving)
-			require.NoError(t, follower.Stop())
-			took := until(func(row string) bool { return !serving(row) })
-			t.Log("shown after", took)
-			require.Less(t, took, patience)
-			require.NoError(t, follower.Continue())
-			until(serving)
-		})
 	}
 }
 

@@ -12,25 +12,18 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/etcdtest"
 )
 
-func TestMain(m *testing.M) {
-	lab.Main()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const patience = 20 * time.Second
 
 // start returns a client of a new cluster.
 func start(t *testing.T) (*lab.Cluster, *clientv3.Client) {
 	t.Helper()
-	cluster, err := lab.Start(t.Context(), lab.Config{Dir: t.TempDir()})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, cluster.Close()) })
-	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints()})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	return cluster, client
+	etcd := etcdtest.Start(t, etcdtest.Config{Members: 3})
+	return etcd.Lab, etcd.Client
 }
 
 func requireNothingLeft(t *testing.T, client *clientv3.Client) {

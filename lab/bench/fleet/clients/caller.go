@@ -31,9 +31,12 @@ const (
 // caller uses one client: it watches, keeps a lease alive and makes gets.
 type caller struct {
 	client *clientv3.Client
-	load   *load
+	ctx    context.Context // ends with close
 	cancel context.CancelFunc
 	work   sync.WaitGroup
+
+	deadline time.Duration      // of the gets that are made, 0 if there are none
+	stopGets context.CancelFunc // makes no more of them
 
 	started, answered, failed atomic.Int64
 	leasesLost, watchesLost   atomic.Int64
@@ -48,7 +51,7 @@ func open(cfg clientv3.Config) (*caller, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &caller{client: opened, load: newLoad(), cancel: cancel}
+	c := &caller{client: opened, ctx: ctx, cancel: cancel, stopGets: func() {}}
 	events := c.watch(ctx)
 	kept, err := c.grant(ctx)
 	if err != nil {
@@ -57,7 +60,6 @@ func open(cfg clientv3.Config) (*caller, error) {
 	}
 	c.work.Go(func() { c.keepWatch(ctx, events) })
 	c.work.Go(func() { c.keepLease(ctx, kept) })
-	c.work.Go(func() { c.makeGets(ctx) })
 	return c, nil
 }
 
@@ -70,7 +72,7 @@ func (c *caller) close() {
 
 // execute carries out a command and returns the state after it.
 func (c *caller) execute(cmd Command) State {
-	c.load.set(cmd.Deadline)
+	c.load(cmd.Deadline)
 	if cmd.Mark {
 		c.hasAnswer.Store(false)
 	}
@@ -136,43 +138,25 @@ func (c *caller) grantAgain(ctx context.Context, lost renewals) renewals {
 	return lost
 }
 
-// makeGets makes gets while the load asks for them.
-func (c *caller) makeGets(ctx context.Context) {
-	var gets sync.WaitGroup
-	defer gets.Wait()
-	for ctx.Err() == nil {
-		deadline, changed := c.load.get()
-		if deadline == 0 {
-			select {
-			case <-changed:
-			case <-ctx.Done():
-			}
-			continue
-		}
-		c.makeGetsUntil(ctx, deadline, changed, &gets)
+// load makes gets with a deadline from now on, or none with 0.
+func (c *caller) load(deadline time.Duration) {
+	if deadline == c.deadline {
+		return
+	}
+	c.deadline = deadline
+	c.stopGets()
+	var making context.Context
+	making, c.stopGets = context.WithCancel(c.ctx)
+	if deadline > 0 {
+		c.work.Go(func() { c.makeGets(making, deadline) })
 	}
 }
 
-// makeGetsUntil makes a get each interval, from a random moment on, until the load
-// changes. A get does not wait for the one before.
-func (c *caller) makeGetsUntil(ctx context.Context, deadline time.Duration, changed <-chan struct{}, gets *sync.WaitGroup) {
-	timer := time.NewTimer(rand.N(interval))
-	defer timer.Stop()
-	next := time.Now()
-	for first := true; ; first = false {
-		select {
-		case now := <-timer.C:
-			if first {
-				next = now
-			}
-			next = next.Add(interval)
-			timer.Reset(time.Until(next))
-			gets.Go(func() { c.get(ctx, deadline) })
-		case <-changed:
-			return
-		case <-ctx.Done():
-			return
-		}
+// makeGets makes a get each interval, from a random moment on, until making ends. A get does
+// not wait for the one before, and goes on after that.
+func (c *caller) makeGets(making context.Context, deadline time.Duration) {
+	for next := time.Now().Add(rand.N(interval)); pause.For(making, time.Until(next)) == nil; next = next.Add(interval) {
+		c.work.Go(func() { c.get(c.ctx, deadline) })
 	}
 }
 

@@ -2,8 +2,7 @@ package clients
 
 import "time"
 
-// Job is what a process of clients reads first, from its standard input. A state
-// answers it when the clients are ready.
+// Job describes the clients of a process.
 type Job struct {
 	Endpoints []string
 	// Clients of the process. Default 1.
@@ -12,7 +11,7 @@ type Job struct {
 	CA, Cert, Key string
 }
 
-// Command is what the process reads later, any number of times. A state answers each.
+// Command is what clients do from now on.
 type Command struct {
 	// Deadline is that of the gets from now on. 0 stops the gets.
 	Deadline time.Duration
@@ -28,8 +27,6 @@ type State struct {
 	HaveAnswers int
 	// CPU is the CPU time of the processes.
 	CPU time.Duration
-	// Error says why a command could not be carried out.
-	Error string
 }
 
 // Add adds the state of others.

@@ -1,8 +1,8 @@
 package clients
 
 import (
-	"encoding/json"
 	"io"
+	"net/rpc/jsonrpc"
 	"testing"
 	"time"
 
@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 func TestMain(m *testing.M) {
@@ -18,36 +19,35 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// serve runs the client of a process in this one, and returns what asks them and what ends them.
-func serve(t *testing.T) (ask func(what any) State, end func()) {
+// serve runs the clients of a process in this one, and returns what calls them and what ends them.
+func serve(t *testing.T) (call func(method string, args any) (State, error), end func()) {
 	in, toChild := io.Pipe()
 	fromChild, out := io.Pipe()
 	served := make(chan error, 1)
-	go func() { served <- Serve(in, out) }()
-	encoder, decoder := json.NewEncoder(toChild), json.NewDecoder(fromChild)
-	ask = func(what any) (s State) {
-		require.NoError(t, encoder.Encode(what))
-		require.NoError(t, decoder.Decode(&s))
-		return s
+	go func() { served <- Serve(Stdio{in, out}) }()
+	client := jsonrpc.NewClient(Stdio{fromChild, toChild})
+	call = func(method string, args any) (s State, err error) {
+		err = client.Call(method, args, &s)
+		return s, err
 	}
-	return ask, func() {
-		require.NoError(t, toChild.Close())
+	return call, func() {
+		require.NoError(t, client.Close())
 		require.NoError(t, <-served)
 	}
 }
 
 func TestServe(t *testing.T) {
-	cluster, err := lab.Start(t.Context(), lab.Config{Members: 1})
+	cluster := labtest.Start(t, lab.Config{Members: 1})
+	call, end := serve(t)
+	s, err := call("Clients.Open", Job{Endpoints: cluster.Endpoints()})
 	require.NoError(t, err)
-	defer func() { require.NoError(t, cluster.Close()) }()
-	ask, end := serve(t)
-	s := ask(Job{Endpoints: cluster.Endpoints()})
-	require.Empty(t, s.Error)
 	assert.Zero(t, s.Started, "no gets are wanted yet")
 	require.Eventually(t, func() bool {
-		return ask(Command{Deadline: 10 * time.Second}).HaveAnswers == 1
+		s, err := call("Clients.Execute", Command{Deadline: 10 * time.Second})
+		return err == nil && s.HaveAnswers == 1
 	}, 30*time.Second, 50*time.Millisecond)
-	s = ask(Command{Mark: true})
+	s, err = call("Clients.Execute", Command{Mark: true})
+	require.NoError(t, err)
 	assert.Zero(t, s.HaveAnswers)
 	assert.Positive(t, s.Answered)
 	assert.Zero(t, s.LeasesLost+s.WatchesLost)
@@ -55,7 +55,8 @@ func TestServe(t *testing.T) {
 }
 
 func TestServeReportsWhyItCannotStart(t *testing.T) {
-	ask, end := serve(t)
-	assert.Contains(t, ask(Job{}).Error, "no available endpoints")
+	call, end := serve(t)
+	_, err := call("Clients.Open", Job{})
+	require.ErrorContains(t, err, "no available endpoints")
 	end()
 }

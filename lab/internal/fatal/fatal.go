@@ -1,0 +1,34 @@
+// Package fatal ends a piece of work at its first error, where the rest has no meaning without what failed: its calls stand
+// one below the other.
+package fatal
+
+// failure is what If panics with.
+type failure struct{ error }
+
+// Catch calls f, and returns the error that ended it. Other panics go on.
+func Catch(f func()) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			failed, is := v.(failure)
+			if !is {
+				panic(v)
+			}
+			err = failed.error
+		}
+	}()
+	f()
+	return nil
+}
+
+// If ends what runs within Catch, in the same goroutine, if there is an error.
+func If(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// OK returns the result of a call that must succeed.
+func OK[T any](result T, err error) T {
+	If(err)
+	return result
+}
