@@ -1,7 +1,9 @@
 package clientv3
 
 import (
+	"bytes"
 	"context"
+	"log"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/version"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -138,4 +141,39 @@ func TestOldestSupportedIsTheMinorReleaseBefore(t *testing.T) {
 	current := semver.New(version.Version)
 	want := &semver.Version{Major: current.Major, Minor: current.Minor - 1}
 	assert.Equal(t, want, oldestSupported())
+}
+
+func TestClientLogLevel(t *testing.T) {
+	for text, want := range map[string]zapcore.Level{
+		"": zapcore.InfoLevel, "true": zapcore.InfoLevel, "debug": zapcore.DebugLevel,
+		"WARN": zapcore.WarnLevel, "error": zapcore.ErrorLevel, "info": zapcore.InfoLevel,
+	} {
+		t.Setenv(debugEnv, text)
+		require.Equal(t, want, ClientLogLevel(), "%q", text)
+	}
+}
+
+func TestClientLogLevelInvalid(t *testing.T) {
+	var out bytes.Buffer
+	before := log.Writer()
+	log.SetOutput(&out)
+	defer log.SetOutput(before)
+	t.Setenv(debugEnv, "1")
+	require.Equal(t, zapcore.InfoLevel, ClientLogLevel())
+	require.Contains(t, out.String(), "Invalid value for environment variable 'ETCD_CLIENT_DEBUG'")
+}
+
+func TestDefaultLoggerIsShared(t *testing.T) {
+	t.Setenv(debugEnv, "")
+	info, err := defaultLogger()
+	require.NoError(t, err)
+	require.False(t, info.Core().Enabled(zapcore.DebugLevel))
+	again, err := defaultLogger()
+	require.NoError(t, err)
+	require.Same(t, info, again)
+
+	t.Setenv(debugEnv, "debug")
+	debug, err := defaultLogger()
+	require.NoError(t, err)
+	require.True(t, debug.Core().Enabled(zapcore.DebugLevel))
 }

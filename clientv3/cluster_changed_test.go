@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
 
 	. "github.com/quorate/quorate/clientv3"
@@ -41,21 +40,18 @@ func requireChanged(t *testing.T, w WatchChan, want ClusterChangedError) {
 }
 
 // watchTo1000 returns a watch of cluster 1 that has seen revision 1000 on a stream that ended, and the next stream.
-func watchTo1000(t *testing.T, cluster *fakeetcd.Cluster, c *Client) (WatchChan, *scriptedStream, *pb.WatchCreateRequest, <-chan *scriptedStream) {
+func watchTo1000(t *testing.T, cluster *fakeetcd.Cluster, c *Client) (WatchChan, *scriptedStream, <-chan *scriptedStream) {
 	t.Helper()
 	streams := scriptWatches(t, cluster, 3)
 	starting := startWatch(clienttest.Within(t), c, "k")
 	s := take(t, streams)
-	id := s.createRequest().WatchId
-	s.respond(&pb.WatchResponse{Header: headerOf(1, 999), WatchId: id, Created: true})
+	id := s.accept(headerOf(1, 999)).WatchId
 	w := started(t, starting)
-	event := &pb.WatchResponse{Header: headerOf(1, 1000), WatchId: id, Events: []*Event{{Kv: &mvccpb.KeyValue{Key: []byte("k"), ModRevision: 1000}}}}
-	s.respond(event)
+	s.put(id, headerOf(1, 1000))
 	_, ok := next(t, w)
 	require.True(t, ok)
-	s.end()
-	s = take(t, streams)
-	return w, s, s.createRequest(), streams
+	s.fail(errBroken)
+	return w, take(t, streams), streams
 }
 
 func TestWatchEndsWhenTheClusterChanges(t *testing.T) {
@@ -65,15 +61,13 @@ func TestWatchEndsWhenTheClusterChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster, c := clienttest.StartClient(t, 1)
 			answerRanges(cluster, now)
-			w, s, create, streams := watchTo1000(t, cluster, c)
-			require.EqualValues(t, 1001, create.StartRevision)
-			s.respond(&pb.WatchResponse{Header: now, WatchId: create.WatchId, Created: true})
+			w, s, streams := watchTo1000(t, cluster, c)
+			require.EqualValues(t, 1001, s.accept(now).StartRevision)
 			requireChanged(t, w, ClusterChangedError{1, 1000, now.ClusterId, now.Revision})
 
 			// The next watch belongs to the new history.
 			starting := startWatch(clienttest.Within(t), c, "k")
-			s = take(t, streams)
-			s.respond(&pb.WatchResponse{Header: now, WatchId: s.createRequest().WatchId, Created: true})
+			take(t, streams).accept(now)
 			w = started(t, starting)
 			select {
 			case resp := <-w:
@@ -88,10 +82,9 @@ func TestWatchEndsWhenTheClusterChanges(t *testing.T) {
 func TestWatchContinuesOnALaggingMember(t *testing.T) {
 	cluster, c := clienttest.StartClient(t, 1)
 	answerRanges(cluster, headerOf(1, 1000))
-	w, s, create, _ := watchTo1000(t, cluster, c)
+	w, s, _ := watchTo1000(t, cluster, c)
 	reads := cluster.Count("Range")
-	s.respond(&pb.WatchResponse{Header: headerOf(1, 990), WatchId: create.WatchId, Created: true})
-	s.respond(&pb.WatchResponse{Header: headerOf(1, 1001), WatchId: create.WatchId, Events: []*Event{{Kv: &mvccpb.KeyValue{Key: []byte("k"), ModRevision: 1001}}}})
+	s.put(s.accept(headerOf(1, 990)).WatchId, headerOf(1, 1001))
 	resp, ok := next(t, w)
 	require.True(t, ok)
 	require.NoError(t, resp.Err())
@@ -103,11 +96,10 @@ func TestWatchContinuesOnALaggingMember(t *testing.T) {
 func TestHeadersWithoutAClusterIDAreIgnored(t *testing.T) {
 	cluster, c := clienttest.StartClient(t, 1)
 	answerRanges(cluster, headerOf(0, 1))
-	w, s, create, _ := watchTo1000(t, cluster, c)
-	s.respond(&pb.WatchResponse{Header: headerOf(0, 990), WatchId: create.WatchId, Created: true})
-	_, err := c.Get(clienttest.Within(t), "k")
-	require.NoError(t, err)
-	s.respond(&pb.WatchResponse{Header: headerOf(0, 1001), WatchId: create.WatchId, Events: []*Event{{Kv: &mvccpb.KeyValue{Key: []byte("k"), ModRevision: 1001}}}})
+	w, s, _ := watchTo1000(t, cluster, c)
+	id := s.accept(headerOf(0, 990)).WatchId
+	clienttest.Get(t, c, "k")
+	s.put(id, headerOf(0, 1001))
 	resp, ok := next(t, w)
 	require.True(t, ok)
 	require.NoError(t, resp.Err())
@@ -118,20 +110,16 @@ func TestCallDetectsAChangedCluster(t *testing.T) {
 	cluster, c := clienttest.StartClient(t, 1)
 	streams := scriptWatches(t, cluster, 3)
 	starting := startWatch(clienttest.Within(t), c, "k")
-	s := take(t, streams)
-	id := s.createRequest().WatchId
-	s.respond(&pb.WatchResponse{Header: headerOf(1, 1000), WatchId: id, Created: true})
+	take(t, streams).accept(headerOf(1, 1000))
 	w := started(t, starting)
 	answerRanges(cluster, headerOf(1, 900))
-	_, err := c.Get(clienttest.Within(t), "k", WithSerializable())
-	require.NoError(t, err)
+	clienttest.Get(t, c, "k", WithSerializable())
 	select {
 	case resp := <-w:
 		require.Fail(t, "a lagging member may answer a serializable read", "%v", resp.Err())
 	default:
 	}
-	resp, err := c.Get(clienttest.Within(t), "k")
-	require.NoError(t, err)
+	resp := clienttest.Get(t, c, "k")
 	assert.EqualValues(t, 900, resp.Header.Revision)
 	requireChanged(t, w, ClusterChangedError{1, 1000, 1, 900})
 }
@@ -140,13 +128,10 @@ func TestCallDetectsAChangedCluster(t *testing.T) {
 func TestWatchFromARevisionOfAnEarlierHistory(t *testing.T) {
 	cluster, c := clienttest.StartClient(t, 1)
 	answerRanges(cluster, headerOf(1, 1000))
-	_, err := c.Get(clienttest.Within(t), "k")
-	require.NoError(t, err)
+	clienttest.Get(t, c, "k")
 	answerRanges(cluster, headerOf(1, 900))
 	streams := scriptWatches(t, cluster, 3)
 	starting := startWatch(clienttest.Within(t), c, "k", WithRev(1001))
-	s := take(t, streams)
-	id := s.createRequest().WatchId
-	s.respond(&pb.WatchResponse{Header: headerOf(1, 900), WatchId: id, Created: true})
+	take(t, streams).accept(headerOf(1, 900))
 	requireChanged(t, started(t, starting), ClusterChangedError{1, 1000, 1, 900})
 }

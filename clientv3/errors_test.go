@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	. "github.com/quorate/quorate/clientv3"
@@ -87,4 +88,37 @@ func TestIsConnCanceled(t *testing.T) {
 	for _, tt := range tests {
 		require.Equal(t, tt.want, IsConnCanceled(tt.err), tt.name)
 	}
+}
+
+func TestErrorOfAWatch(t *testing.T) {
+	for _, tt := range []struct {
+		resp WatchResponse
+		want error
+	}{
+		{WatchResponse{}, nil},
+		{WatchResponse{Canceled: true, CompactRevision: 7}, rpctypes.ErrCompacted},
+		{WatchResponse{Canceled: true, CancelReason: rpctypes.ErrPermissionDenied.Error()}, rpctypes.ErrPermissionDenied},
+		{WatchResponse{Canceled: true}, rpctypes.ErrFutureRev},
+		{WatchEnd(rpctypes.ErrGRPCNoLeader), rpctypes.ErrNoLeader},
+	} {
+		require.Equal(t, tt.want, tt.resp.Err())
+	}
+}
+
+func TestWithRequireLeader(t *testing.T) {
+	require.Equal(t, metadata.MD{"hasleader": {"true"}}, outgoing(t, WithRequireLeader(context.Background())))
+
+	given := metadata.Pairs("hasleader", "no", "other", "1", "other", "2")
+	ctx := metadata.NewOutgoingContext(context.Background(), given)
+	ctx = metadata.AppendToOutgoingContext(ctx, "appended", "3")
+	require.Equal(t, metadata.MD{"hasleader": {"true"}, "other": {"1", "2"}, "appended": {"3"}},
+		outgoing(t, WithRequireLeader(ctx)))
+	require.Equal(t, []string{"no"}, given.Get("hasleader"), "the caller's metadata is unchanged")
+}
+
+func outgoing(t *testing.T, ctx context.Context) metadata.MD {
+	t.Helper()
+	md, ok := metadata.FromOutgoingContext(ctx)
+	require.True(t, ok)
+	return md
 }

@@ -5,11 +5,12 @@ import (
 	"fmt"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 )
 
 // All keys of a prefix, at one revision, however many there are.
 func ExampleRange() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	if err := configs(context.Background(), client); err != nil {
 		panic(err)

@@ -5,21 +5,11 @@ import (
 	"fmt"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/etcdtest"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 )
 
-// newExampleClient returns a client of an etcd in memory. A program passes its endpoints to
-// clientv3.New.
-func newExampleClient() (*clientv3.Client, func()) {
-	etcd, err := etcdtest.New(etcdtest.Config{Members: 3})
-	if err != nil {
-		panic(err)
-	}
-	return etcd.Client, etcd.Close
-}
-
 func ExampleKV() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx := context.Background()
 
@@ -47,7 +37,7 @@ func ExampleKV() {
 }
 
 func ExampleKV_do() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx := context.Background()
 
@@ -73,7 +63,7 @@ func ExampleKV_do() {
 }
 
 func ExampleTxn() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx := context.Background()
 
@@ -102,7 +92,7 @@ func ExampleTxn() {
 }
 
 func ExampleKV_getStream() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	// A reader that stops early ends the context to release the stream.
 	ctx, cancel := context.WithCancel(context.Background())

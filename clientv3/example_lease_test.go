@@ -8,11 +8,12 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 )
 
 // A key exists as long as its program runs.
 func ExampleLease_keepAlive() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -46,7 +47,7 @@ func ExampleLease_keepAlive() {
 
 // A program renews its lease itself, whenever it has made progress.
 func ExampleLease_keepAliveOnce() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx := context.Background()
 
@@ -73,7 +74,7 @@ func ExampleLease_keepAliveOnce() {
 // The holder of a lock needs to know until when the lock is certainly its own, and why it was
 // lost.
 func ExampleWithLeaseMonitor() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx, cancel := context.WithCancel(context.Background())
 

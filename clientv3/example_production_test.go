@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/retry"
 )
@@ -111,7 +112,7 @@ func ExampleNew_tokenSource() {
 
 // The members of a cluster, and its leader.
 func ExampleCluster() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx := context.Background()
 
@@ -134,7 +135,7 @@ func ExampleCluster() {
 
 // A member that raised an alarm (NOSPACE, CORRUPT) refuses writes until an operator disarms it.
 func ExampleMaintenance() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx := context.Background()
 

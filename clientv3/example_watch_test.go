@@ -8,12 +8,13 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 )
 
 // The state of some keys, and every later change: read them, then watch from the revision after
 // that of the read.
 func ExampleWatcher_Watch() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -51,7 +52,7 @@ func ExampleWatcher_Watch() {
 // A watch ends when its next revision is compacted. Then the program reads the keys again, and
 // watches from there.
 func ExampleWatchResponse_Err() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx := context.Background()
 
@@ -78,7 +79,7 @@ func ExampleWatchResponse_Err() {
 // A progress notification has the revision up to which a watch has delivered everything, even if
 // nothing has changed.
 func ExampleWatcher_RequestProgress() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -100,7 +101,7 @@ func ExampleWatcher_RequestProgress() {
 // A cluster that was restored from a backup lacks later writes. A program that keeps a copy of
 // keys reads them again, and watches from there.
 func ExampleClusterChangedError() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

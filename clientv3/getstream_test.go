@@ -2,6 +2,7 @@ package clientv3_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"testing"
@@ -177,206 +178,154 @@ func TestGetStreamWithoutPin(t *testing.T) {
 	}
 }
 
-func TestFirstGetStreamOfAKV(t *testing.T) {
-	t.Run("of many parts restarts at a revision", func(t *testing.T) {
-		s := newRangeStore(25)
-		s.onChunk = func(stream, chunk int) error {
-			if stream == 1 && chunk == 2 {
-				s.clear()
-				return errBroken
+func TestGetStreamOverFaults(t *testing.T) {
+	for name, tt := range map[string]struct {
+		keys    int // of the store; 0 for 25
+		opts    []OpOption
+		first   bool // whether it is the first stream of its KV
+		onChunk func(s *rangeStore, stream, chunk int) error
+
+		want     error
+		wantKeys int
+		wantRev  int64   // 0 for any
+		streams  []int64 // their revisions; nil for any
+		ranges   int     // -1 for any
+	}{
+		"a lagging member before the first chunk: a new revision is chosen": {
+			opts: []OpOption{WithSerializable()},
+			onChunk: func(s *rangeStore, stream, _ int) error {
+				if stream < 2 {
+					s.put("k0099")
+					return rpctypes.ErrGRPCFutureRev
+				}
+				return nil
+			},
+			wantKeys: 26, wantRev: 27, ranges: 3,
+		},
+		"a lagging member after it: the stream waits for it": {
+			opts: []OpOption{WithSerializable()},
+			onChunk: func(_ *rangeStore, stream, chunk int) error {
+				switch {
+				case stream == 0 && chunk == 2:
+					return errBroken
+				case stream == 1 || stream == 2:
+					return rpctypes.ErrGRPCFutureRev
+				}
+				return nil
+			},
+			wantKeys: 25, ranges: 1,
+		},
+		"a compaction before the first chunk: a new revision is chosen": {
+			onChunk: func(s *rangeStore, stream, _ int) error {
+				if stream == 0 {
+					s.put("k0099")
+					s.compact()
+				}
+				return nil
+			},
+			wantKeys: 26, wantRev: 26, ranges: -1,
+		},
+		"a compaction after it": {
+			onChunk: func(s *rangeStore, stream, chunk int) error {
+				if stream == 0 && chunk == 2 {
+					s.put("k0099")
+					s.compact()
+					return errBroken
+				}
+				return nil
+			},
+			want: rpctypes.ErrCompacted, ranges: -1,
+		},
+		"a future revision of the caller's": {
+			opts: []OpOption{WithRev(26)}, want: rpctypes.ErrFutureRev, streams: []int64{26},
+		},
+		"a compacted revision of the caller's": {
+			opts:    []OpOption{WithRev(3)},
+			onChunk: func(s *rangeStore, _, _ int) error { s.compact(); return nil },
+			want:    rpctypes.ErrCompacted, streams: []int64{3},
+		},
+		"a definite error": {
+			onChunk: failAt(2, rpctypes.ErrGRPCPermissionDenied), want: rpctypes.ErrPermissionDenied, ranges: 1,
+		},
+		"an error after the last chunk": {
+			keys: 3, onChunk: failAt(1, status.Error(codes.Internal, "boom")), wantKeys: 3, ranges: 1,
+		},
+		"a limit of few keys: it cannot resume": {
+			opts: []OpOption{WithLimit(10)}, onChunk: failAt(1, errBroken), want: errBroken, streams: []int64{0},
+		},
+		"a sort":   {opts: []OpOption{WithSort(SortByValue, SortDescend)}, want: errUnsupported, streams: []int64{0}},
+		"a filter": {opts: []OpOption{WithMinModRev(3)}, want: errUnsupported, streams: []int64{0}},
+		"the first, of many parts: it restarts at a revision": {
+			first: true,
+			onChunk: func(s *rangeStore, stream, chunk int) error {
+				if stream == 1 && chunk == 2 {
+					s.clear()
+					return errBroken
+				}
+				return nil
+			},
+			wantKeys: 25, streams: []int64{0, 25, 25}, ranges: 1,
+		},
+		"the first, of one part: it costs one call": {first: true, keys: 3, wantKeys: 3, streams: []int64{0}},
+		"the first, from a server that cannot: it costs one call": {
+			first: true, onChunk: failAt(0, errUnknownMethod), want: errUnknownMethod, streams: []int64{0},
+		},
+		"the first, from a server that cannot, by pages": {
+			first: true, opts: []OpOption{WithPageFallback()}, onChunk: failAt(0, errUnknownMethod),
+			wantKeys: 25, streams: []int64{0}, ranges: -1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newRangeStore(cmp.Or(tt.keys, 25))
+			if tt.onChunk != nil {
+				s.onChunk = func(stream, chunk int) error { return tt.onChunk(s, stream, chunk) }
 			}
-			return nil
-		}
-		got, err := readStreamOf(t, NewKVFromKVClient(s, nil), "k", WithPrefix())
-		require.NoError(t, err)
-		require.Len(t, got.Kvs, 25)
-		streams, ranges := s.sent()
-		require.Len(t, ranges, 1)
-		require.Len(t, streams, 3)
-		require.Equal(t, []int64{0, 25, 25}, []int64{streams[0].Revision, streams[1].Revision, streams[2].Revision})
-	})
-	t.Run("of one part costs one call", func(t *testing.T) {
-		s := newRangeStore(3)
-		got, err := readStreamOf(t, NewKVFromKVClient(s, nil), "k", WithPrefix())
-		require.NoError(t, err)
-		require.Len(t, got.Kvs, 3)
-		streams, ranges := s.sent()
-		require.Len(t, streams, 1)
-		require.Empty(t, ranges)
-	})
-	t.Run("from a server that cannot costs one call", func(t *testing.T) {
-		s := oldStore(25)
-		_, err := readStreamOf(t, NewKVFromKVClient(s, nil), "k", WithPrefix())
-		require.Equal(t, codes.Unimplemented, status.Code(err), "%v", err)
-		streams, ranges := s.sent()
-		require.Len(t, streams, 1)
-		require.Empty(t, ranges)
-	})
-	t.Run("from a server that cannot, by pages", func(t *testing.T) {
-		s := oldStore(25)
-		got, err := readStreamOf(t, NewKVFromKVClient(s, nil), "k", WithPrefix(), WithPageFallback())
-		require.NoError(t, err)
-		require.Len(t, got.Kvs, 25)
-		streams, _ := s.sent()
-		require.Len(t, streams, 1)
-	})
+			kv := NewKVFromKVClient(s, nil)
+			if !tt.first {
+				kv = streamingKV(t, s)
+			}
+			got, err := readStreamOf(t, kv, "k", append(tt.opts, WithPrefix())...)
+			require.Equal(t, tt.want, err)
+			require.Len(t, got.GetKvs(), tt.wantKeys)
+			require.EqualValues(t, tt.wantKeys, got.GetCount())
+			if tt.wantRev != 0 {
+				require.Equal(t, tt.wantRev, got.Header.Revision)
+			}
+			streams, ranges := s.sent()
+			if tt.streams != nil {
+				var revs []int64
+				for _, r := range streams {
+					revs = append(revs, r.Revision)
+				}
+				require.Equal(t, tt.streams, revs)
+			}
+			if tt.ranges >= 0 {
+				require.Len(t, ranges, tt.ranges)
+			}
+		})
+	}
 }
 
-func TestGetStreamThatCannotResume(t *testing.T) {
-	s := newRangeStore(25) // has even ten keys
-	s.onChunk = func(_, chunk int) error {
-		if chunk == 1 {
-			return errBroken
+// failAt breaks each stream at a chunk.
+func failAt(chunk int, err error) func(*rangeStore, int, int) error {
+	return func(_ *rangeStore, _, c int) error {
+		if c == chunk {
+			return err
 		}
 		return nil
 	}
-	got, err := readStream(t, s, "k", WithPrefix(), WithLimit(10))
-	require.Nil(t, got)
-	require.Equal(t, codes.Unavailable, status.Code(err))
-	streams, _ := s.sent()
-	require.Len(t, streams, 1)
 }
 
-func TestGetStreamSurvivesALaggingMember(t *testing.T) {
-	t.Run("before the first chunk a new revision is chosen", func(t *testing.T) {
-		s := newRangeStore(25)
-		s.onChunk = func(stream, _ int) error {
-			if stream < 2 {
-				s.put("k0099")
-				return rpctypes.ErrGRPCFutureRev
-			}
-			return nil
-		}
-		got, err := readStream(t, s, "k", WithPrefix(), WithSerializable())
-		require.NoError(t, err)
-		require.Equal(t, int64(27), got.Header.Revision)
-		require.Equal(t, int64(26), got.Count)
-		_, ranges := s.sent()
-		require.Len(t, ranges, 3)
-		require.True(t, ranges[2].Serializable)
-	})
-	t.Run("after it the stream waits for the member", func(t *testing.T) {
-		s := newRangeStore(25)
-		s.onChunk = func(stream, chunk int) error {
-			switch {
-			case stream == 0 && chunk == 2:
-				return errBroken
-			case stream == 1 || stream == 2:
-				return rpctypes.ErrGRPCFutureRev
-			}
-			return nil
-		}
-		got, err := readStream(t, s, "k", WithPrefix(), WithSerializable())
-		require.NoError(t, err)
-		require.Equal(t, int64(25), got.Count)
-		_, ranges := s.sent()
-		require.Len(t, ranges, 1)
-	})
-	t.Run("a revision of the caller's own is reported", func(t *testing.T) {
-		s := newRangeStore(25)
-		_, err := readStream(t, s, "k", WithPrefix(), WithRev(26))
-		require.Equal(t, rpctypes.ErrFutureRev, err, "%v", err)
-		streams, _ := s.sent()
-		require.Len(t, streams, 1)
-	})
-}
+func TestGetStreamThatCannotBegin(t *testing.T) {
+	_, err := readStream(t, newRangeStore(1), "")
+	require.Equal(t, rpctypes.ErrEmptyKey, err, "%v", err)
 
-func TestGetStreamAndCompaction(t *testing.T) {
-	t.Run("before the first chunk a new revision is chosen", func(t *testing.T) {
-		s := newRangeStore(25)
-		s.onChunk = func(stream, _ int) error {
-			if stream == 0 {
-				s.put("k0099")
-				s.compact()
-			}
-			return nil
-		}
-		got, err := readStream(t, s, "k", WithPrefix())
-		require.NoError(t, err)
-		require.Equal(t, int64(26), got.Header.Revision)
-	})
-	t.Run("after it the stream fails", func(t *testing.T) {
-		s := newRangeStore(25)
-		s.onChunk = func(stream, chunk int) error {
-			if stream == 0 && chunk == 2 {
-				s.put("k0099")
-				s.compact()
-				return errBroken
-			}
-			return nil
-		}
-		_, err := readStream(t, s, "k", WithPrefix())
-		require.Equal(t, rpctypes.ErrCompacted, err, "%v", err)
-	})
-	t.Run("a revision of the caller's own is reported", func(t *testing.T) {
-		s := newRangeStore(25)
-		s.compact()
-		_, err := readStream(t, s, "k", WithPrefix(), WithRev(3))
-		require.Equal(t, rpctypes.ErrCompacted, err, "%v", err)
-	})
-}
-
-func TestGetStreamErrors(t *testing.T) {
-	internal := status.Error(codes.Internal, "boom")
-	t.Run("definite", func(t *testing.T) {
-		s := newRangeStore(25)
-		s.onChunk = func(_, chunk int) error {
-			if chunk == 2 {
-				return rpctypes.ErrGRPCPermissionDenied
-			}
-			return nil
-		}
-		_, err := readStream(t, s, "k", WithPrefix())
-		require.Equal(t, rpctypes.ErrPermissionDenied, err, "%v", err)
-	})
-	t.Run("empty key", func(t *testing.T) {
-		_, err := readStream(t, newRangeStore(1), "")
-		require.Equal(t, rpctypes.ErrEmptyKey, err, "%v", err)
-	})
-	t.Run("while choosing the revision", func(t *testing.T) {
-		s := newRangeStore(25)
-		s.onRange = func(int, *pb.RangeRequest) error { return errBroken }
-		_, err := readStream(t, s, "k", WithPrefix())
-		require.Equal(t, errBroken, err)
-		_, ranges := s.sent()
-		require.Len(t, ranges, 1, "unary calls are repeated by the transport, not here")
-	})
-	t.Run("after the last chunk", func(t *testing.T) {
-		s := newRangeStore(3)
-		s.onChunk = func(_, chunk int) error {
-			if chunk == 1 {
-				return internal
-			}
-			return nil
-		}
-		got, err := readStream(t, s, "k", WithPrefix())
-		require.NoError(t, err, "all keys were delivered")
-		require.Len(t, got.Kvs, 3)
-	})
-}
-
-func TestGetStreamKeepsUnimplemented(t *testing.T) {
-	for name, opt := range map[string]OpOption{
-		"sort":   WithSort(SortByValue, SortDescend),
-		"filter": WithMinModRev(3),
-	} {
-		s := newRangeStore(25)
-		_, err := readStream(t, s, "k", WithPrefix(), opt)
-		require.Equal(t, codes.Unimplemented, status.Code(err), name)
-		streams, ranges := s.sent()
-		require.Len(t, streams, 1, name)
-		require.Empty(t, ranges, name)
-	}
-}
-
-func TestGetStreamToGetResponseStopsAtAnError(t *testing.T) {
 	s := newRangeStore(25)
-	s.onChunk = func(int, int) error { return rpctypes.ErrGRPCNoSpace }
-	stream, err := NewKVFromKVClient(s, nil).GetStream(t.Context(), "k", WithPrefix())
-	require.NoError(t, err)
-	resp, err := GetStreamToGetResponse(stream)
-	require.Nil(t, resp)
-	require.Equal(t, rpctypes.ErrNoSpace, err)
+	s.onRange = func(int, *pb.RangeRequest) error { return errBroken }
+	_, err = readStream(t, s, "k", WithPrefix())
+	require.Equal(t, errBroken, err, "while it chooses the revision")
+	_, ranges := s.sent()
+	require.Len(t, ranges, 1, "unary calls are repeated by the transport, not here")
 }
 
 func TestGetStreamOfAnEndedContext(t *testing.T) {
@@ -424,20 +373,22 @@ func TestGetStreamDeadlineBeforeTheLastChunkIsRead(t *testing.T) {
 }
 
 func TestGetStreamPastItsDeadline(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	s := newRangeStore(25)
-	s.onChunk = func(_, chunk int) error {
-		if chunk == 2 {
-			<-ctx.Done()
-			return status.FromContextError(ctx.Err()).Err()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		s := newRangeStore(25)
+		s.onChunk = func(_, chunk int) error {
+			if chunk == 2 {
+				<-ctx.Done()
+				return status.FromContextError(ctx.Err()).Err()
+			}
+			return nil
 		}
-		return nil
-	}
-	stream, err := NewKVFromKVClient(s, nil).GetStream(ctx, "k", WithPrefix())
-	require.NoError(t, err)
-	_, err = GetStreamToGetResponse(stream)
-	require.Equal(t, context.DeadlineExceeded, err, "%v", err)
+		stream, err := NewKVFromKVClient(s, nil).GetStream(ctx, "k", WithPrefix())
+		require.NoError(t, err)
+		_, err = GetStreamToGetResponse(stream)
+		require.Equal(t, context.DeadlineExceeded, err, "%v", err)
+	})
 }
 
 func TestGetStreamOfAClosedClient(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -69,8 +70,15 @@ func TestIntrospectShowsCalls(t *testing.T) {
 
 func TestIntrospectShowsWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster, c := startSlow(t)
-		slow, last := overflow(t, cluster, c)
+		const bound = 64 << 10
+		cluster := clienttest.Start(t, 1)
+		c := clienttest.Connect(t, cluster, Config{MaxWatchBufferBytes: bound})
+		slow, fast := c.Watch(t.Context(), "k"), c.Watch(t.Context(), "k")
+		var last int64
+		for range 200 {
+			last = clienttest.Put(t, cluster, "k", strings.Repeat("x", 4<<10))
+			requireRevs(t, fast, last, last)
+		}
 		synctest.Wait()
 
 		in := c.Introspect(introspect.Options{}).Watches
@@ -79,7 +87,7 @@ func TestIntrospectShowsWatches(t *testing.T) {
 		require.Equal(t, 1, in.ByState[introspect.WatchPaused], "%v", in.ByState)
 		require.Equal(t, 1, in.ByState[introspect.WatchFollowing], "%v", in.ByState)
 		require.Equal(t, last, in.Revision)
-		require.Greater(t, in.BufferedBytes, int64(slowBuffer))
+		require.Greater(t, in.BufferedBytes, int64(bound))
 		require.Positive(t, in.LagRevisions)
 		first := in.Furthest[0]
 		require.Equal(t, introspect.WatchPaused, first.State)
@@ -289,8 +297,7 @@ func TestAClientIsAttachedToItsObserver(t *testing.T) {
 	}
 	c, err := New(cfg)
 	require.NoError(t, err)
-	_, err = c.Get(t.Context(), "k")
-	require.NoError(t, err)
+	clienttest.Get(t, c, "k")
 	require.Len(t, a.Introspect(introspect.Options{}).Endpoints, 2)
 	require.NotEmpty(t, a.Metrics())
 	require.NoError(t, c.Close())
@@ -315,8 +322,7 @@ func TestTheLogHasALaterReasonOfAnOutage(t *testing.T) {
 			return all
 		}
 		for range 10 {
-			_, err := c.Get(t.Context(), "k")
-			require.NoError(t, err)
+			clienttest.Get(t, c, "k")
 		}
 		cluster.Member(0).Stop()
 		time.Sleep(5 * time.Minute)

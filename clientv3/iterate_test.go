@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"iter"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -47,7 +49,10 @@ func TestPagesAreTheRange(t *testing.T) {
 		"prefix":               {WithPrefix()},
 		"of the second page":   {WithPrefix(), WithLimit(400)},
 		"of the first page":    {WithPrefix(), WithLimit(100)},
+		"one short":            {WithPrefix(), WithLimit(keys - 1)},
 		"as many as there are": {WithPrefix(), WithLimit(keys)},
+		"one more":             {WithPrefix(), WithLimit(keys + 1)},
+		"negative limit":       {WithPrefix(), WithLimit(-1)},
 		"from a key":           {WithFromKey()},
 		"at a revision":        {WithPrefix(), WithRev(500)},
 		"sorted":               {WithPrefix(), WithSort(SortByModRevision, SortDescend)},
@@ -61,8 +66,7 @@ func TestPagesAreTheRange(t *testing.T) {
 			NewKVFromKVClient(newRangeStore(keys), nil), NewKVFromKVClient(oldStore(keys), nil),
 			noStreams{NewKVFromKVClient(newRangeStore(keys), nil)},
 		} {
-			want, err := kv.Get(t.Context(), "k", opts...)
-			require.NoError(t, err)
+			want := clienttest.Get(t, kv, "k", opts...)
 			pages, err := collect(t, Pages(t.Context(), kv, "k", opts...))
 			require.NoError(t, err, name)
 			got := &pb.RangeResponse{Header: pages[0].Header}
@@ -228,4 +232,108 @@ func TestLeasesAndMembers(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	_, err = collect(t, Members(ctx, c))
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+var errUnknownMethod = status.Error(codes.Unimplemented, "unknown method RangeStream for service etcdserverpb.KV")
+
+// oldStore is a store whose server does not stream.
+func oldStore(keys int) *rangeStore {
+	s := newRangeStore(keys)
+	s.onChunk = func(int, int) error { return errUnknownMethod }
+	return s
+}
+
+func TestPagesReplaceABrokenStream(t *testing.T) {
+	// During an upgrade, the next member may be an older one.
+	s := newRangeStore(500)
+	want, err := s.eval(rangeRequestOf(t, OpGet("k", WithPrefix(), WithLimit(400))))
+	require.NoError(t, err)
+	s.onChunk = func(stream, chunk int) error {
+		switch {
+		case stream == 0 && chunk == 4:
+			s.clear()
+			return errBroken
+		case stream == 1:
+			return errUnknownMethod
+		}
+		return nil
+	}
+	got, err := readStream(t, s, "k", WithPrefix(), WithLimit(400), WithPageFallback())
+	require.NoError(t, err)
+	requireProto(t, want, got)
+}
+
+func TestPagesEndWithAnError(t *testing.T) {
+	s := oldStore(2500)
+	s.onRange = func(n int, _ *pb.RangeRequest) error {
+		if n == 3 {
+			return rpctypes.ErrGRPCCompacted
+		}
+		return nil
+	}
+	_, err := readStream(t, s, "k", WithPrefix(), WithPageFallback())
+	require.Equal(t, rpctypes.ErrCompacted, err, "%v", err)
+	_, ranges := s.sent()
+	require.Len(t, ranges, 4)
+}
+
+// emptyPages says that more keys follow, and returns none.
+type emptyPages struct{ *rangeStore }
+
+func (s emptyPages) Range(ctx context.Context, req *pb.RangeRequest, opts ...grpc.CallOption) (*pb.RangeResponse, error) {
+	resp, err := s.rangeStore.Range(ctx, req, opts...)
+	if err != nil || req.CountOnly {
+		return resp, err
+	}
+	return &pb.RangeResponse{Header: resp.Header, More: true, Count: resp.Count}, nil
+}
+
+func TestPagesEndWithAServerThatContradictsItself(t *testing.T) {
+	s := oldStore(2500)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	stream, err := NewKVFromKVClient(emptyPages{s}, nil).GetStream(ctx, "k", WithPrefix(), WithPageFallback())
+	require.NoError(t, err)
+	_, err = GetStreamToGetResponse(stream)
+	require.ErrorContains(t, err, "more keys follow")
+	_, ranges := s.sent()
+	require.Len(t, ranges, 2)
+}
+
+func TestPagesFollowTheSizeOfTheValues(t *testing.T) {
+	const keys = 300
+	s := oldStore(keys)
+	large := make([]byte, 128<<10)
+	for _, kv := range s.history[keys] {
+		kv.Value = large
+	}
+	got, err := readStream(t, s, "k", WithPrefix(), WithPageFallback())
+	require.NoError(t, err)
+	require.Len(t, got.Kvs, keys)
+	_, ranges := s.sent()
+	var limits []int64
+	for _, r := range ranges[1:] { // without the one that chose the revision
+		limits = append(limits, r.Limit)
+	}
+	// 100 keys are 12.5 MiB, 25 are between 1 and 4 MiB.
+	require.Equal(t, []int64{100, 50, 25, 25, 25, 25, 25, 25}, limits)
+
+	s = oldStore(2500)
+	_, err = readStream(t, s, "k", WithPrefix(), WithPageFallback())
+	require.NoError(t, err)
+	_, ranges = s.sent()
+	limits = nil
+	for _, r := range ranges[1:] {
+		limits = append(limits, r.Limit)
+	}
+	require.Equal(t, []int64{100, 200, 400, 800, 1000}, limits)
+}
+
+// rangeRequestOf returns the request of a get.
+func rangeRequestOf(t *testing.T, op Op) *pb.RangeRequest {
+	t.Helper()
+	r := &recorder{}
+	_, err := r.kv().Do(t.Context(), op)
+	require.NoError(t, err)
+	return r.only(t).req.(*pb.RangeRequest)
 }

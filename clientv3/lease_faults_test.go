@@ -1,8 +1,8 @@
 package clientv3_test
 
 import (
-	"context"
-	"sync/atomic"
+	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,97 +10,17 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"google.golang.org/protobuf/proto"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	. "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
-
-func TestKeepAliveWhoseConnectionBreaks(t *testing.T) {
-	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
-		id := grant(t, c)
-		ch := keepAlive(t, t.Context(), c, id)
-		for i := range 10 {
-			time.Sleep(leaseTTL / 3 * time.Second)
-			require.NotZero(t, requireAlive(t, ch), i)
-			// A quiet stream is reopened after a random delay: not before all members are broken.
-			time.Sleep(2 * time.Second)
-			for _, m := range cluster.Members() {
-				m.BreakConnections()
-			}
-			synctest.Wait()
-		}
-		time.Sleep(time.Second) // quiet streams are reopened within 100 ms
-		assert.Equal(t, 11, cluster.Count("LeaseKeepAlive"))
-	})
-}
-
-// The response is lost with its connection: the request is sent again at once, and only on the
-// next stream.
-func TestKeepAliveWhoseAnswerIsLost(t *testing.T) {
-	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
-		id := grant(t, c)
-		cluster.Once("LeaseKeepAlive", func(call *fakeetcd.Call) {
-			call.OnSend(func(proto.Message) bool {
-				call.BreakConn()
-				return false
-			})
-			_, _ = call.Execute()
-		})
-		ch := keepAlive(t, t.Context(), c, id)
-		time.Sleep(time.Second)
-		require.Equal(t, 1, requireAlive(t, ch))
-		require.Equal(t, 2, keepalives(cluster, id))
-	})
-}
-
-// Validity counts from the request: the server may have renewed the lease then.
-func TestLateAnswerProlongsFromItsRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const late = time.Second // earlier than a silent stream is cut
-		cluster, c := clienttest.StartClient(t, 1)
-		var asked atomic.Pointer[time.Time]
-		cluster.On("LeaseKeepAlive", func(call *fakeetcd.Call) {
-			call.OnSend(func(proto.Message) bool {
-				now := time.Now()
-				asked.Store(&now)
-				time.Sleep(late)
-				return true
-			})
-			_, _ = call.Execute()
-		})
-		var m LeaseMonitor
-		ch := keepAlive(t, WithLeaseMonitor(t.Context(), &m), c, grant(t, c))
-		for range 3 {
-			<-ch
-			require.Equal(t, *asked.Load(), m.LastRenewal())
-			require.Equal(t, late, time.Since(m.LastRenewal()))
-			require.Equal(t, leaseTTL*time.Second, m.Deadline().Sub(m.LastRenewal()))
-		}
-	})
-}
-
-// After the loss of the cluster, the channel is open as long as the lease is certainly valid, and
-// no longer.
-func TestKeepAliveIsGivenUpAtTheDeadline(t *testing.T) {
-	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
-		id := grant(t, c)
-		var m LeaseMonitor
-		ch := keepAlive(t, WithLeaseMonitor(t.Context(), &m), c, id)
-		<-ch
-		time.Sleep(leaseTTL / 2 * time.Second)
-		for _, member := range cluster.Members() {
-			member.Stop()
-		}
-		drain(ch)
-		for range ch {
-			t.Error("no member is there to answer")
-		}
-		require.Equal(t, m.Deadline(), time.Now())
-		require.ErrorIs(t, m.Err(), ErrLeaseUnanswered)
-	})
-}
 
 // A lease that this client granted has its TTL, not DialTimeout and a second.
 func TestGrantedLeaseOutlivesTheFirstAnswerDeadline(t *testing.T) {
@@ -123,6 +43,7 @@ func TestGrantedLeaseOutlivesTheFirstAnswerDeadline(t *testing.T) {
 	})
 }
 
+// rootClient enables authentication, and returns a client of root.
 func rootClient(t *testing.T, cluster *fakeetcd.Cluster, c *Client) *Client {
 	t.Helper()
 	_, err := c.UserAdd(t.Context(), "root", "secret")
@@ -131,12 +52,7 @@ func rootClient(t *testing.T, cluster *fakeetcd.Cluster, c *Client) *Client {
 	require.NoError(t, err)
 	_, err = c.AuthEnable(t.Context())
 	require.NoError(t, err)
-	return userClient(t, cluster, "root")
-}
-
-func userClient(t *testing.T, cluster *fakeetcd.Cluster, name string) *Client {
-	t.Helper()
-	return clienttest.Connect(t, cluster, Config{Username: name, Password: "secret"})
+	return clienttest.Connect(t, cluster, Config{Username: "root", Password: "secret"})
 }
 
 func TestKeepAliveOutlivesItsToken(t *testing.T) {
@@ -199,53 +115,181 @@ func TestKeepAliveThroughARollingRestart(t *testing.T) {
 	})
 }
 
-// An unexpected response, a second one, and responses in another order are matched to no other
-// lease.
-func TestKeepAliveWithAProxyThatMixesAnswers(t *testing.T) {
+// serveLeasesAsKine makes the members answer like kine 0.17, which has no leases.
+func serveLeasesAsKine(cluster *fakeetcd.Cluster) {
+	cluster.On("LeaseGrant", func(call *fakeetcd.Call) {
+		ttl := call.Request.(*pb.LeaseGrantRequest).TTL
+		call.Answer(&pb.LeaseGrantResponse{Header: &pb.ResponseHeader{}, ID: ttl, TTL: ttl}, nil)
+	})
+	for method, text := range map[string]string{
+		"LeaseKeepAlive": "lease keep alive is not supported", "LeaseRevoke": "lease revoke is not supported",
+	} {
+		cluster.On(method, func(call *fakeetcd.Call) { call.Answer(nil, errors.New(text)) })
+	}
+}
+
+func TestLeasesOnKine(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
-		a, b := grant(t, c), grant(t, c)
-		cluster.On("LeaseKeepAlive", func(call *fakeetcd.Call) {
-			for {
-				first, err := call.Recv()
-				if err != nil {
-					return
-				}
-				second, err := call.Recv()
-				if err != nil {
-					return
-				}
-				for _, req := range []proto.Message{second, second, first} {
-					id := req.(*pb.LeaseKeepAliveRequest).ID
-					_ = call.Send(&pb.LeaseKeepAliveResponse{Header: &pb.ResponseHeader{}, ID: id, TTL: leaseTTL})
-				}
-				_ = call.Send(&pb.LeaseKeepAliveResponse{Header: &pb.ResponseHeader{}, ID: 7})
-			}
-		})
-		chA, chB := keepAlive(t, t.Context(), c, a), keepAlive(t, t.Context(), c, b)
-		synctest.Wait()
-		require.Equal(t, 1, requireAlive(t, chA))
-		require.Equal(t, 1, requireAlive(t, chB))
+		serveLeasesAsKine(cluster)
+		lease, err := c.Grant(t.Context(), leaseTTL)
+		require.NoError(t, err)
+
+		refusal := status.Error(codes.Unknown, "lease keep alive is not supported")
+		for _, ctx := range []struct{ key, value string }{{"hasleader", "true"}, {"caller", "me"}} {
+			start := time.Now()
+			_, err = c.KeepAliveOnce(metadata.AppendToOutgoingContext(t.Context(), ctx.key, ctx.value), lease.ID)
+			assert.EqualError(t, err, refusal.Error())
+			assert.Less(t, time.Since(start), time.Second, "at once")
+		}
+		_, err = c.Revoke(t.Context(), lease.ID)
+		assert.EqualError(t, err, status.Error(codes.Unknown, "lease revoke is not supported").Error())
+
+		before := cluster.Count("LeaseKeepAlive")
+		var m LeaseMonitor
+		ch := keepAlive(t, WithLeaseMonitor(t.Context(), &m), c, lease.ID)
+		_, open := <-ch
+		require.False(t, open)
+		assert.ErrorIs(t, m.Err(), ErrLeaseUnanswered)
+		assert.ErrorContains(t, m.Err(), "not supported")
+		assert.LessOrEqual(t, cluster.Count("LeaseKeepAlive")-before, 4*leaseTTL, "streams until the lease has ended")
 	})
 }
 
-// A KeepAlive that is cancelled during a renewal does not affect the others.
-func TestKeepAliveThatEndsInTheMiddle(t *testing.T) {
-	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
-		id := grant(t, c)
-		release := make(chan struct{})
-		cluster.Once("LeaseKeepAlive", func(call *fakeetcd.Call) {
-			call.OnSend(func(proto.Message) bool { return call.Hold(release) == nil })
-			_, _ = call.Execute()
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		ch := keepAlive(t, ctx, c, id)
-		require.Zero(t, requireAlive(t, ch))
-		cancel()
-		requireEnded(t, ch)
-		again := keepAlive(t, t.Context(), c, id)
-		require.Zero(t, requireAlive(t, again))
-		close(release)
-		require.Equal(t, 1, requireAlive(t, again), "by a request of its own")
-		require.Equal(t, 2, keepalives(cluster, id))
+// TestKeepAliveOnceCarriesMetadata: the caller's metadata is sent, and not on a stream of others.
+func TestKeepAliveOnceCarriesMetadata(t *testing.T) {
+	cluster, c := clienttest.StartClient(t, 3)
+	id := grant(t, c)
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "tenant", "blue")
+	broken := cluster.Once("LeaseKeepAlive", func(call *fakeetcd.Call) { call.BreakConn() })
+	resp, err := c.KeepAliveOnce(ctx, id)
+	require.NoError(t, err)
+	assert.Equal(t, id, resp.ID)
+	assert.Equal(t, 1, broken.Ran(), "it survives a fault")
+	calls := cluster.Calls("LeaseKeepAlive")
+	require.Len(t, calls, 2)
+	for _, call := range calls {
+		assert.Equal(t, []string{"blue"}, call.Metadata.Get("tenant"))
+		assert.Equal(t, []string{"true"}, call.Metadata.Get("hasleader"), "so that it ends where it cannot be served")
+	}
+
+	_, err = c.KeepAliveOnce(WithRequireLeader(t.Context()), id)
+	require.NoError(t, err)
+	_, err = c.KeepAliveOnce(t.Context(), id)
+	require.NoError(t, err)
+	calls = cluster.Calls("LeaseKeepAlive")
+	require.Len(t, calls, 3, "one stream for all callers without metadata")
+	assert.Empty(t, calls[2].Metadata.Get("tenant"))
+}
+
+// In an outage in which streams open and then fail, leases that expire one after the other do not
+// increase the rate of openings.
+func TestOutageOfManyLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 1000
+		cluster, c := clienttest.StartClient(t, 3)
+		channels := make([]<-chan *LeaseKeepAliveResponse, n)
+		for i := range channels {
+			channels[i] = keepAlive(t, t.Context(), c, grant(t, c))
+			time.Sleep(leaseTTL * time.Second / n)
+		}
+		cluster.On("LeaseKeepAlive", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCNoLeader) })
+		for _, m := range cluster.Members() {
+			m.BreakConnections()
+		}
+		// One opening per lease would be more than a hundred; the pauses between openings are random, and
+		// short at first.
+		const window, openings = 10 * time.Second, 60
+		for passed := time.Duration(0); passed < leaseTTL*time.Second; passed += window {
+			before := cluster.Count("LeaseKeepAlive")
+			time.Sleep(window)
+			require.LessOrEqual(t, cluster.Count("LeaseKeepAlive")-before, openings, "from %v on", passed)
+		}
+		time.Sleep(time.Second)
+		for _, ch := range channels {
+			requireEnded(t, ch)
+		}
 	})
+}
+
+// Close comes at any time after the first response, with the first request of another lease in
+// flight.
+func TestCloseWhileALeaseIsRenewed(t *testing.T) {
+	cluster := clienttest.Start(t, 1)
+	for range 300 {
+		c, err := New(Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop()})
+		require.NoError(t, err)
+		first, second := grant(t, c), grant(t, c)
+		<-keepAlive(t, t.Context(), c, first)
+		ch := keepAlive(t, t.Context(), c, second)
+		require.NoError(t, c.Close())
+		for range ch {
+		}
+	}
+}
+
+// A KeepAliveOnce during Close continues if the client is open.
+func TestKeepAliveOnceThroughClose(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		held func(cluster *fakeetcd.Cluster, method string, hold func(*fakeetcd.Call)) *fakeetcd.Hook
+		end  func(c *Client) error
+		want assert.ErrorAssertionFunc
+	}{
+		{"of the lease", (*fakeetcd.Cluster).Once, func(c *Client) error { return c.Lease.Close() }, assert.NoError},
+		{"of the client", (*fakeetcd.Cluster).On, func(c *Client) error { return c.Close() }, func(t assert.TestingT, err error, _ ...any) bool {
+			return assert.True(t, IsConnCanceled(err), "%v", err)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
+				id := grant(t, c)
+				tt.held(cluster, "LeaseKeepAlive", func(call *fakeetcd.Call) { _ = call.Hold(nil) })
+				var once sync.WaitGroup
+				once.Go(func() {
+					_, err := c.KeepAliveOnce(t.Context(), id)
+					tt.want(t, err)
+				})
+				synctest.Wait()
+				require.NoError(t, tt.end(c))
+				once.Wait()
+			})
+		})
+	}
+}
+
+// A log that blocks delays no lease.
+func TestBlockedLoggerDelaysNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := clienttest.Start(t, 1)
+		release := make(chan struct{})
+		c := clienttest.Connect(t, cluster, Config{Logger: zap.New(blockedCore{zapcore.NewNopCore(), release})})
+		defer close(release)
+		unread, read := grant(t, c), grant(t, c)
+		keepAlive(t, t.Context(), c, unread)
+		ch := keepAlive(t, t.Context(), c, read)
+		for range 20 {
+			time.Sleep(leaseTTL / 2 * time.Second)
+			require.NotZero(t, requireAlive(t, ch))
+		}
+	})
+}
+
+// blockedCore blocks for warnings.
+type blockedCore struct {
+	zapcore.Core
+	release chan struct{}
+}
+
+func (b blockedCore) Enabled(level zapcore.Level) bool { return level == zapcore.WarnLevel }
+
+func (b blockedCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if !b.Enabled(e.Level) {
+		return checked
+	}
+	return checked.AddCore(e, b)
+}
+
+func (b blockedCore) Write(zapcore.Entry, []zapcore.Field) error {
+	<-b.release
+	return nil
 }

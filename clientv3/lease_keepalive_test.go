@@ -132,7 +132,8 @@ func TestKeepAliveEndsWithTheLease(t *testing.T) {
 func TestKeepAliveClosesTheRightChannel(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		id := grant(t, c)
-		strict := keepAlive(t, WithRequireLeader(t.Context()), c, id)
+		var m LeaseMonitor
+		strict := keepAlive(t, WithLeaseMonitor(WithRequireLeader(t.Context()), &m), c, id)
 		first, leaveFirst := context.WithCancel(t.Context())
 		second, leaveSecond := context.WithCancel(t.Context())
 		defer leaveSecond()
@@ -141,6 +142,9 @@ func TestKeepAliveClosesTheRightChannel(t *testing.T) {
 		cluster.SetLeader(nil)
 		time.Sleep(2 * time.Second)
 		requireEnded(t, strict)
+		require.Equal(t, rpctypes.ErrNoLeader, m.Err())
+		_, err := c.KeepAliveOnce(WithRequireLeader(t.Context()), id)
+		require.Equal(t, rpctypes.ErrNoLeader, err)
 		requireAlive(t, chFirst)
 		requireAlive(t, chSecond)
 		cluster.SetLeader(cluster.Member(0))
@@ -156,28 +160,6 @@ func TestKeepAliveClosesTheRightChannel(t *testing.T) {
 		before := keepalives(cluster, id)
 		time.Sleep(10 * leaseTTL * time.Second)
 		require.Equal(t, before, keepalives(cluster, id))
-	})
-}
-
-func TestNoLeaderReportedOnlyToRequireLeaderKeepAlives(t *testing.T) {
-	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
-		meetAll(t, cluster, c)
-		id := grant(t, c)
-		var m LeaseMonitor
-		strict := keepAlive(t, WithLeaseMonitor(WithRequireLeader(t.Context()), &m), c, id)
-		patient := keepAlive(t, t.Context(), c, id)
-		cluster.SetLeader(nil)
-		time.Sleep(5 * time.Second)
-		requireEnded(t, strict)
-		require.Equal(t, rpctypes.ErrNoLeader, m.Err())
-		_, err := c.KeepAliveOnce(WithRequireLeader(t.Context()), id)
-		require.Equal(t, rpctypes.ErrNoLeader, err)
-
-		time.Sleep(leaseTTL/2*time.Second - 10*time.Second)
-		requireAlive(t, patient)
-		cluster.SetLeader(cluster.Member(1))
-		time.Sleep(2 * leaseTTL * time.Second)
-		require.NotZero(t, requireAlive(t, patient), "an election shorter than the TTL ends no lease")
 	})
 }
 

@@ -1,7 +1,6 @@
 package clientv3_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,23 +19,14 @@ func TestLeaseCalls(t *testing.T) {
 	r := &recorder{}
 	lease := leaseOver(r)
 	testUnary(t, r, []unaryCase{
+		{pb.Lease_LeaseRevoke_FullMethodName, lease.Revoke, args{7}, &pb.LeaseRevokeRequest{ID: 7}},
+		{pb.Lease_LeaseTimeToLive_FullMethodName, lease.TimeToLive, args{7}, &pb.LeaseTimeToLiveRequest{ID: 7}},
 		{
-			pb.Lease_LeaseRevoke_FullMethodName,
-			func(ctx context.Context) (any, error) { return lease.Revoke(ctx, 7) }, &pb.LeaseRevokeRequest{ID: 7},
-		},
-		{
-			pb.Lease_LeaseTimeToLive_FullMethodName,
-			func(ctx context.Context) (any, error) { return lease.TimeToLive(ctx, 7) }, &pb.LeaseTimeToLiveRequest{ID: 7},
-		},
-		{
-			pb.Lease_LeaseTimeToLive_FullMethodName,
-			func(ctx context.Context) (any, error) { return lease.TimeToLive(ctx, 7, WithAttachedKeys()) },
+			pb.Lease_LeaseTimeToLive_FullMethodName, lease.TimeToLive,
+			args{7, WithAttachedKeys()},
 			&pb.LeaseTimeToLiveRequest{ID: 7, Keys: true},
 		},
-		{
-			pb.Lease_LeaseLeases_FullMethodName,
-			func(ctx context.Context) (any, error) { return lease.Leases(ctx) }, &pb.LeaseLeasesRequest{},
-		},
+		{pb.Lease_LeaseLeases_FullMethodName, lease.Leases, nil, &pb.LeaseLeasesRequest{}},
 	})
 	require.NoError(t, lease.Close())
 	require.NoError(t, lease.Close())
@@ -80,55 +70,46 @@ func TestGrantChoosesTheID(t *testing.T) {
 	require.Equal(t, int64(30), r.calls[0].req.(*pb.LeaseGrantRequest).TTL)
 }
 
-func TestGrantThatWasExecutedBefore(t *testing.T) {
-	r := &recorder{answer: func(c call) (proto.Message, error) {
-		if req, ok := c.req.(*pb.LeaseTimeToLiveRequest); ok {
-			return &pb.LeaseTimeToLiveResponse{Header: header(7), ID: req.ID, TTL: 28, GrantedTTL: 30}, nil
-		}
-		return nil, rpctypes.ErrGRPCLeaseExist
-	}}
-	resp, err := leaseOver(r).Grant(t.Context(), 30)
-	require.NoError(t, err)
-	require.Len(t, r.calls, 2)
-	granted := r.calls[0].req.(*pb.LeaseGrantRequest).ID
-	requireProto(t, &pb.LeaseTimeToLiveRequest{ID: granted}, r.calls[1].req)
-	require.Equal(t, LeaseID(granted), resp.ID)
-	require.Equal(t, int64(30), resp.TTL)
-	require.Equal(t, int64(7), resp.Revision)
-}
-
-func TestGrantWhoseLeaseHasExpired(t *testing.T) {
-	var ids []int64
-	r := &recorder{answer: func(c call) (proto.Message, error) {
-		switch req := c.req.(type) {
-		case *pb.LeaseTimeToLiveRequest:
-			return &pb.LeaseTimeToLiveResponse{ID: req.ID, TTL: -1}, nil
-		case *pb.LeaseGrantRequest:
-			ids = append(ids, req.ID)
-			if len(ids) == 1 {
-				return nil, rpctypes.ErrGRPCLeaseExist
+// The server says that the chosen id exists: the answer to an earlier request was lost, or the lease is another client's.
+func TestGrantOfAnIDThatExists(t *testing.T) {
+	for name, tt := range map[string]struct {
+		taken int                         // how many ids exist
+		lease *pb.LeaseTimeToLiveResponse // with that id; nil if it cannot be read
+		want  error
+		calls int
+	}{
+		"it is this client's":    {1, &pb.LeaseTimeToLiveResponse{Header: header(7), TTL: 28, GrantedTTL: 30}, nil, 2},
+		"it has expired since":   {1, &pb.LeaseTimeToLiveResponse{TTL: -1}, nil, 3},
+		"too many ids exist":     {9, &pb.LeaseTimeToLiveResponse{TTL: -1}, rpctypes.ErrLeaseExist, 6},
+		"nothing is known of it": {1, nil, rpctypes.ErrNoLeader, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var ids []int64
+			r := &recorder{answer: func(c call) (proto.Message, error) {
+				req, ok := c.req.(*pb.LeaseGrantRequest)
+				switch {
+				case !ok && tt.lease == nil:
+					return nil, rpctypes.ErrGRPCNoLeader
+				case !ok:
+					requireProto(t, &pb.LeaseTimeToLiveRequest{ID: ids[len(ids)-1]}, c.req)
+					return tt.lease, nil
+				}
+				require.NotContains(t, ids, req.ID)
+				if ids = append(ids, req.ID); len(ids) <= tt.taken {
+					return nil, rpctypes.ErrGRPCLeaseExist
+				}
+				return &pb.LeaseGrantResponse{Header: header(7), ID: req.ID, TTL: req.TTL}, nil
+			}}
+			resp, err := leaseOver(r).Grant(t.Context(), 30)
+			require.Equal(t, tt.want, err)
+			require.Len(t, r.calls, tt.calls)
+			if err == nil {
+				require.Equal(t, LeaseID(ids[len(ids)-1]), resp.ID)
+				require.Equal(t, int64(30), resp.TTL)
+				require.Equal(t, int64(7), resp.Revision)
 			}
-			return &pb.LeaseGrantResponse{ID: req.ID, TTL: req.TTL}, nil
-		}
-		return nil, nil
-	}}
-	resp, err := leaseOver(r).Grant(t.Context(), 30)
-	require.NoError(t, err)
-	require.Len(t, ids, 2)
-	require.NotEqual(t, ids[0], ids[1])
-	require.Equal(t, LeaseID(ids[1]), resp.ID)
-}
-
-func TestGrantFailsAfterTooManyTakenIDs(t *testing.T) {
-	r := &recorder{answer: func(c call) (proto.Message, error) {
-		if _, ok := c.req.(*pb.LeaseTimeToLiveRequest); ok {
-			return &pb.LeaseTimeToLiveResponse{TTL: -1}, nil
-		}
-		return nil, rpctypes.ErrGRPCLeaseExist
-	}}
-	_, err := leaseOver(r).Grant(t.Context(), 30)
-	require.Equal(t, rpctypes.ErrLeaseExist, err)
-	require.Len(t, r.calls, 6)
+		})
+	}
 }
 
 func TestGrantErrors(t *testing.T) {
@@ -137,15 +118,6 @@ func TestGrantErrors(t *testing.T) {
 	require.Nil(t, resp)
 	require.Equal(t, rpctypes.ErrLeaseTTLTooLarge, err)
 	require.Len(t, r.calls, 1)
-
-	r = &recorder{answer: func(c call) (proto.Message, error) {
-		if _, ok := c.req.(*pb.LeaseTimeToLiveRequest); ok {
-			return nil, rpctypes.ErrGRPCNoLeader
-		}
-		return nil, rpctypes.ErrGRPCLeaseExist
-	}}
-	_, err = leaseOver(r).Grant(t.Context(), 30)
-	require.Equal(t, rpctypes.ErrNoLeader, err, "the lease was granted, but nothing is known of it: %v", err)
 }
 
 func TestRevokeOfAnUnknownLease(t *testing.T) {

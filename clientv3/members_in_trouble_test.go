@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -39,8 +40,7 @@ func meetAll(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 	t.Helper()
 	met := map[*fakeetcd.Member]bool{}
 	for len(met) < len(cluster.Members()) {
-		_, err := c.Get(t.Context(), "k")
-		require.NoError(t, err)
+		clienttest.Get(t, c, "k")
 		for _, call := range cluster.Calls("Range") {
 			met[call.Member] = true
 		}
@@ -66,18 +66,19 @@ func TestOneBadMemberDelaysOthersBriefly(t *testing.T) {
 
 // Many callers avoid the members that refused them, and each finds the one that serves.
 func TestOnlyVoterIsFound(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 3)
-	refuse(cluster, "Range", rpctypes.ErrGRPCNotSupportedForLearner, cluster.Member(0), cluster.Member(1))
-	var wg sync.WaitGroup
-	for range 16 {
-		wg.Go(func() {
-			for range 15 {
-				_, err := c.Get(t.Context(), "k")
-				assert.NoError(t, err)
-			}
-		})
-	}
-	wg.Wait()
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
+		refuse(cluster, "Range", rpctypes.ErrGRPCNotSupportedForLearner, cluster.Member(0), cluster.Member(1))
+		var wg sync.WaitGroup
+		for range 16 {
+			wg.Go(func() {
+				for range 15 {
+					_, err := c.Get(t.Context(), "k")
+					assert.NoError(t, err)
+				}
+			})
+		}
+		wg.Wait()
+	})
 }
 
 // A caller that requires a leader gets ErrNoLeader once every member has returned it; one that
@@ -91,54 +92,34 @@ func TestNoLeaderIsReportedWithRequireLeader(t *testing.T) {
 	assert.Equal(t, 3, cluster.Count("Put"))
 }
 
-// A transient refusal is waited for even with a single member.
-func TestDroppedProposalIsRepeated(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 1)
-	cluster.Once("Put", func(call *fakeetcd.Call) {
-		call.Answer(nil, status.Error(codes.Unknown, "raft proposal dropped"))
-	})
-	_, err := c.Put(t.Context(), "k", "v")
-	require.NoError(t, err)
-	assert.Equal(t, 1, cluster.PutCount("k"))
-}
-
-// A proxy that shuts down returns the error that gRPC returns when this client closes its
-// connection.
-func TestErrorOfAnotherClosedConnectionIsNotTheClients(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 3)
-	cluster.Once("Range", func(call *fakeetcd.Call) {
-		call.Answer(nil, status.Error(codes.Canceled, "grpc: the client connection is closing"))
-	})
-	_, err := c.Get(t.Context(), "k")
-	require.NoError(t, err)
-	assert.Equal(t, 2, cluster.Count("Range"))
-}
-
 // An interceptor that stops waiting for a call must not have it sent beside its repetition.
 func TestAbandonedWriteIsNotSentBesideItsRepetition(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	cluster.Member(0).Stop()
-	var abandoned sync.WaitGroup
-	var calls atomic.Int32
-	impatient := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		if calls.Add(1) > 1 {
-			return invoke(ctx, method, req, reply, cc, opts...)
+	synctest.Test(t, func(t *testing.T) {
+		cluster := clienttest.Start(t, 1)
+		cluster.Member(0).Stop()
+		var abandoned sync.WaitGroup
+		var calls atomic.Int32
+		impatient := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			if calls.Add(1) > 1 {
+				return invoke(ctx, method, req, reply, cc, opts...)
+			}
+			abandoned.Go(func() { _ = invoke(ctx, method, req, proto.Clone(reply.(proto.Message)), cc, opts...) })
+			time.Sleep(50 * time.Millisecond) // it now waits for a connection
+			return status.Error(codes.Unavailable, "circuit open")
 		}
-		abandoned.Go(func() { _ = invoke(ctx, method, req, proto.Clone(reply.(proto.Message)), cc, opts...) })
-		time.Sleep(50 * time.Millisecond) // it now waits for a connection
-		return status.Error(codes.Unavailable, "circuit open")
-	}
-	c := clienttest.Connect(t, cluster, Config{DialOptions: append(cluster.DialOptions(), grpc.WithChainUnaryInterceptor(impatient))})
-	done := make(chan error, 1)
-	go func() {
-		_, err := c.Put(t.Context(), "k", "v")
-		done <- err
-	}()
-	require.Eventually(t, func() bool { return calls.Load() == 2 }, 20*time.Second, time.Millisecond)
-	cluster.Member(0).Start()
-	require.NoError(t, <-done)
-	abandoned.Wait()
-	assert.Equal(t, 1, cluster.PutCount("k"))
+		c := clienttest.Connect(t, cluster, Config{DialOptions: append(cluster.DialOptions(), grpc.WithChainUnaryInterceptor(impatient))})
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.Put(t.Context(), "k", "v")
+			done <- err
+		}()
+		time.Sleep(20 * time.Second)
+		require.EqualValues(t, 2, calls.Load())
+		cluster.Member(0).Start()
+		require.NoError(t, <-done)
+		abandoned.Wait()
+		assert.Equal(t, 1, cluster.PutCount("k"))
+	})
 }
 
 func fill(t *testing.T, cluster *fakeetcd.Cluster, keys int) {
@@ -212,13 +193,7 @@ func TestGetStreamAvoidsTheFailedMember(t *testing.T) {
 // A stream on a bare connection detects a stale token too.
 func TestRawStreamRenewsTheToken(t *testing.T) {
 	cluster, c := clienttest.StartClient(t, 1)
-	_, err := c.UserAdd(t.Context(), "root", "secret")
-	require.NoError(t, err)
-	_, err = c.UserGrantRole(t.Context(), "root", "root")
-	require.NoError(t, err)
-	_, err = c.AuthEnable(t.Context())
-	require.NoError(t, err)
-	root := clienttest.Connect(t, cluster, Config{Username: "root", Password: "secret"})
+	root := rootClient(t, cluster, c)
 	snapshot := func() error {
 		stream, err := pb.NewMaintenanceClient(root.ActiveConnection()).Snapshot(t.Context(), &pb.SnapshotRequest{})
 		require.NoError(t, err)

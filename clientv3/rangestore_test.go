@@ -159,6 +159,8 @@ func (s *rangeStore) RangeStream(ctx context.Context, req *pb.RangeRequest, _ ..
 	return &chunkStream{store: s, ctx: ctx, req: req, number: len(s.streams) - 1}, nil
 }
 
+var errUnsupported = status.Error(codes.Unimplemented, "RangeStream does not support this")
+
 // chunkStream evaluates the range when it is first received from, and then cuts it.
 type chunkStream struct {
 	grpc.ClientStream
@@ -182,7 +184,7 @@ func (c *chunkStream) Recv() (*pb.RangeStreamResponse, error) {
 	}
 	if c.chunks == nil {
 		if c.req.SortOrder != pb.RangeRequest_NONE || c.req.MinModRevision != 0 {
-			return nil, status.Error(codes.Unimplemented, "RangeStream does not support this")
+			return nil, errUnsupported
 		}
 		whole, err := c.store.eval(c.req)
 		if err != nil {

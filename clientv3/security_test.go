@@ -3,6 +3,8 @@ package clientv3_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -23,7 +25,7 @@ import (
 
 	. "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
-	"github.com/quorate/quorate/internal/port"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/internal/testpki"
 )
 
@@ -140,8 +142,7 @@ func TestSyncNeverMovesATLSClientToPlaintext(t *testing.T) {
 			require.NoError(t, c.Sync(clienttest.Within(t)))
 			assert.Equal(t, []string{inTLS}, c.Endpoints())
 		}
-		_, err := c.Get(clienttest.Within(t), "k")
-		require.NoError(t, err)
+		clienttest.Get(t, c, "k")
 		assert.Zero(t, plain.accepted.Load(), "not even probed")
 		require.Equal(t, 1, logs.Len(), "one warning for each reason")
 		assert.Equal(t, []any{inClear}, logs.All()[0].ContextMap()["left-out"])
@@ -211,27 +212,142 @@ func TestPasswordIsNotSentInPlaintext(t *testing.T) {
 	cfg.TLS = nil // without TLS it is sent, as the official client does
 	c, err := New(cfg)
 	require.NoError(t, err)
-	_, err = c.Get(clienttest.Within(t), "k")
-	require.NoError(t, err)
+	clienttest.Get(t, c, "k")
 	require.NoError(t, c.Close())
 	assert.Equal(t, []string{"token"}, plain.tokens)
 }
 
-// A member changes from http to https at its address, and the endpoints follow.
-func TestSchemeOfAnEndpointChanges(t *testing.T) {
-	id := testpki.New(t, "member")
-	reserved, err := port.Reserve()
-	require.NoError(t, err)
-	defer reserved.Release()
-	m := new(realMember)
-	stop := m.start(t, reserved.Address(), nil)
-	c, _ := newTLSClient(t, Config{Endpoints: []string{"http://" + m.addr}, TLS: id.Client()})
-	_, err = c.Get(clienttest.Within(t), "k")
-	require.NoError(t, err)
+// gate makes a cluster accept one token, which may change, and records the tokens of requests.
+type gate struct {
+	mu     sync.Mutex
+	accept string
+	seen   []string
+}
 
-	stop()
-	m.start(t, m.addr, id.Server(t))
-	c.SetEndpoints("https://" + m.addr)
-	_, err = c.Get(clienttest.Within(t), "k")
+func (g *gate) guard(cluster *fakeetcd.Cluster) {
+	check := func(call *fakeetcd.Call) {
+		md, _ := metadata.FromIncomingContext(call.Context())
+		token := fmt.Sprint(md.Get(rpctypes.TokenFieldNameGRPC))
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.seen = append(g.seen, token)
+		if token != "["+g.accept+"]" {
+			call.Answer(nil, rpctypes.ErrGRPCInvalidAuthToken)
+		}
+	}
+	cluster.On("Range", check)
+	cluster.On("Watch", check)
+}
+
+func (g *gate) set(accept string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.accept, g.seen = accept, nil
+}
+
+func startGated(t *testing.T, accept string, change func(*Config)) (*gate, *Client) {
+	t.Helper()
+	cluster := clienttest.Start(t, 1)
+	g := &gate{accept: accept}
+	g.guard(cluster)
+	cfg := Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop()}
+	change(&cfg)
+	c, err := New(cfg)
 	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return g, c
+}
+
+func TestSetTokenWithCallsInFlight(t *testing.T) {
+	g, c := startGated(t, "t0", func(cfg *Config) { cfg.Token = "t0" })
+	stop := make(chan struct{})
+	var calls sync.WaitGroup
+	for range 4 {
+		calls.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_, _ = c.Get(t.Context(), "k")
+				}
+			}
+		})
+	}
+	for i := range 100 {
+		if i%2 == 0 {
+			c.SetToken(fmt.Sprint("t", i))
+		} else {
+			c.SetCredentials("root", fmt.Sprint("p", i))
+		}
+	}
+	close(stop)
+	calls.Wait()
+
+	g.set("last")
+	c.SetToken("last")
+	clienttest.Get(t, c, "k")
+	assert.Equal(t, []string{"[last]"}, g.seen, "the previous token is no longer used")
+	assert.Equal(t, "t0", c.Token, "the fields are the program's")
+
+	g.set("")
+	c.SetToken("")
+	_, _ = c.Get(t.Context(), "k")
+	assert.Contains(t, g.seen, "[]")
+}
+
+// Assigning the field, as programs of the official client do, works before and between calls.
+func TestTokenAssignedToTheField(t *testing.T) {
+	g, c := startGated(t, "a", func(*Config) {})
+	c.Token = "a"
+	clienttest.Get(t, c, "k")
+	g.set("b")
+	c.Token = "b"
+	clienttest.Get(t, c, "k")
+}
+
+// A watch survives an outage of its token source, whatever error that returns.
+func TestWatchSurvivesAnOutageOfItsTokenSource(t *testing.T) {
+	for name, sealed := range map[string]error{
+		"plain":   errors.New("vault is sealed"),
+		"status":  status.Error(codes.PermissionDenied, "vault is sealed"),
+		"context": context.Canceled,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var calls atomic.Int32
+			g, c := startGated(t, "t1", func(cfg *Config) {
+				cfg.TokenSource = func(context.Context) (string, error) {
+					n := calls.Add(1)
+					if n == 2 || n == 3 {
+						return "", sealed
+					}
+					return fmt.Sprint("t", n), nil
+				}
+			})
+			g.set("t4")
+			resp, ok := next(t, c.Watch(t.Context(), "k", WithCreatedNotify()))
+			require.True(t, ok)
+			require.True(t, resp.Created, "%v", resp.Err())
+			assert.EqualValues(t, 4, calls.Load())
+		})
+	}
+}
+
+func TestNewFailsWithTheErrorOfItsTokenSource(t *testing.T) {
+	sealed := errors.New("vault is sealed")
+	_, err := New(Config{
+		Endpoints: []string{"http://127.0.0.1:1"}, Logger: zap.NewNop(),
+		TokenSource: func(context.Context) (string, error) { return "", sealed },
+	})
+	require.ErrorIs(t, err, sealed)
+}
+
+func TestTokenSourceExcludesOtherCredentials(t *testing.T) {
+	source := func(context.Context) (string, error) { return "t", nil }
+	for _, cfg := range []Config{{Token: "t"}, {Username: "u"}, {Password: "p"}} {
+		cfg.Endpoints, cfg.TokenSource = []string{"http://127.0.0.1:1"}, source
+		_, err := New(cfg)
+		require.ErrorIs(t, err, ErrMutuallyExclusiveCfg)
+		assert.ErrorContains(t, err, "TokenSource")
+	}
 }

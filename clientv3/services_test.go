@@ -2,6 +2,7 @@ package clientv3_test
 
 import (
 	"context"
+	"reflect"
 	"sync"
 	"testing"
 
@@ -19,8 +20,28 @@ import (
 // unaryCase is a call of a service, with the method and request that it must send.
 type unaryCase struct {
 	method string
-	call   func(ctx context.Context) (any, error)
+	call   any // a function of a context, the args and options
+	args   args
 	want   proto.Message
+}
+
+type args []any
+
+func (c unaryCase) make(ctx context.Context) (resp any, err error) {
+	call, in := reflect.ValueOf(c.call), []reflect.Value{reflect.ValueOf(ctx)}
+	for i, arg := range c.args {
+		v := reflect.ValueOf(arg)
+		if param := call.Type().In(i + 1); v.CanConvert(param) {
+			v = v.Convert(param)
+		}
+		in = append(in, v)
+	}
+	out := call.Call(in)
+	if !out[0].IsNil() {
+		resp = out[0].Interface()
+	}
+	err, _ = out[1].Interface().(error)
+	return resp, err
 }
 
 // testUnary makes every call twice, once answered and once refused.
@@ -28,7 +49,7 @@ func testUnary(t *testing.T, r *recorder, cases []unaryCase) {
 	for _, tt := range cases {
 		t.Run(tt.method, func(t *testing.T) {
 			*r = recorder{}
-			resp, err := tt.call(t.Context())
+			resp, err := tt.make(t.Context())
 			require.NoError(t, err)
 			require.NotNil(t, resp)
 			sent := r.only(t)
@@ -36,7 +57,7 @@ func testUnary(t *testing.T, r *recorder, cases []unaryCase) {
 			requireProto(t, tt.want, sent.req)
 
 			*r = *failing(rpctypes.ErrGRPCPermissionDenied)
-			resp, err = tt.call(t.Context())
+			resp, err = tt.make(t.Context())
 			require.Nil(t, resp)
 			require.Equal(t, rpctypes.ErrPermissionDenied, err, "%v must be bare", err)
 		})
@@ -48,101 +69,62 @@ func TestAuth(t *testing.T) {
 	auth := NewAuthFromAuthClient(pb.NewAuthClient(r), nil)
 	testUnary(t, r, []unaryCase{
 		{
-			pb.Auth_Authenticate_FullMethodName,
-			func(ctx context.Context) (any, error) { return auth.Authenticate(ctx, "u", "p") },
+			pb.Auth_Authenticate_FullMethodName, auth.Authenticate,
+			args{"u", "p"},
 			&pb.AuthenticateRequest{Name: "u", Password: "p"},
 		},
+		{pb.Auth_AuthEnable_FullMethodName, auth.AuthEnable, nil, &pb.AuthEnableRequest{}},
+		{pb.Auth_AuthDisable_FullMethodName, auth.AuthDisable, nil, &pb.AuthDisableRequest{}},
+		{pb.Auth_AuthStatus_FullMethodName, auth.AuthStatus, nil, &pb.AuthStatusRequest{}},
 		{
-			pb.Auth_AuthEnable_FullMethodName,
-			func(ctx context.Context) (any, error) { return auth.AuthEnable(ctx) }, &pb.AuthEnableRequest{},
-		},
-		{
-			pb.Auth_AuthDisable_FullMethodName,
-			func(ctx context.Context) (any, error) { return auth.AuthDisable(ctx) }, &pb.AuthDisableRequest{},
-		},
-		{
-			pb.Auth_AuthStatus_FullMethodName,
-			func(ctx context.Context) (any, error) { return auth.AuthStatus(ctx) }, &pb.AuthStatusRequest{},
-		},
-		{
-			pb.Auth_UserAdd_FullMethodName,
-			func(ctx context.Context) (any, error) { return auth.UserAdd(ctx, "u", "p") },
+			pb.Auth_UserAdd_FullMethodName, auth.UserAdd,
+			args{"u", "p"},
 			&pb.AuthUserAddRequest{Name: "u", Password: "p", Options: &authpb.UserAddOptions{}},
 		},
 		{
-			pb.Auth_UserAdd_FullMethodName,
-			func(ctx context.Context) (any, error) {
-				return auth.UserAddWithOptions(ctx, "u", "", &UserAddOptions{NoPassword: true})
-			},
+			pb.Auth_UserAdd_FullMethodName, auth.UserAddWithOptions,
+			args{"u", "", &UserAddOptions{NoPassword: true}},
 			&pb.AuthUserAddRequest{Name: "u", Options: &authpb.UserAddOptions{NoPassword: true}},
 		},
 		{
-			pb.Auth_UserAdd_FullMethodName,
-			func(ctx context.Context) (any, error) { return auth.UserAddWithOptions(ctx, "u", "p", nil) },
+			pb.Auth_UserAdd_FullMethodName, auth.UserAddWithOptions,
+			args{"u", "p", (*UserAddOptions)(nil)},
 			&pb.AuthUserAddRequest{Name: "u", Password: "p"},
 		},
+		{pb.Auth_UserDelete_FullMethodName, auth.UserDelete, args{"u"}, &pb.AuthUserDeleteRequest{Name: "u"}},
 		{
-			pb.Auth_UserDelete_FullMethodName,
-			func(ctx context.Context) (any, error) { return auth.UserDelete(ctx, "u") },
-			&pb.AuthUserDeleteRequest{Name: "u"},
-		},
-		{
-			pb.Auth_UserChangePassword_FullMethodName,
-			func(ctx context.Context) (any, error) { return auth.UserChangePassword(ctx, "u", "p") },
+			pb.Auth_UserChangePassword_FullMethodName, auth.UserChangePassword,
+			args{"u", "p"},
 			&pb.AuthUserChangePasswordRequest{Name: "u", Password: "p"},
 		},
 		{
-			pb.Auth_UserGrantRole_FullMethodName,
-			func(ctx context.Context) (any, error) { return auth.UserGrantRole(ctx, "u", "r") },
+			pb.Auth_UserGrantRole_FullMethodName, auth.UserGrantRole,
+			args{"u", "r"},
 			&pb.AuthUserGrantRoleRequest{User: "u", Role: "r"},
 		},
+		{pb.Auth_UserGet_FullMethodName, auth.UserGet, args{"u"}, &pb.AuthUserGetRequest{Name: "u"}},
+		{pb.Auth_UserList_FullMethodName, auth.UserList, nil, &pb.AuthUserListRequest{}},
 		{
-			pb.Auth_UserGet_FullMethodName,
-			func(ctx context.Context) (any, error) { return auth.UserGet(ctx, "u") },
-			&pb.AuthUserGetRequest{Name: "u"},
-		},
-		{
-			pb.Auth_UserList_FullMethodName,
-			func(ctx context.Context) (any, error) { return auth.UserList(ctx) }, &pb.AuthUserListRequest{},
-		},
-		{
-			pb.Auth_UserRevokeRole_FullMethodName,
-			func(ctx context.Context) (any, error) { return auth.UserRevokeRole(ctx, "u", "r") },
+			pb.Auth_UserRevokeRole_FullMethodName, auth.UserRevokeRole,
+			args{"u", "r"},
 			&pb.AuthUserRevokeRoleRequest{Name: "u", Role: "r"},
 		},
+		{pb.Auth_RoleAdd_FullMethodName, auth.RoleAdd, args{"r"}, &pb.AuthRoleAddRequest{Name: "r"}},
 		{
-			pb.Auth_RoleAdd_FullMethodName,
-			func(ctx context.Context) (any, error) { return auth.RoleAdd(ctx, "r") },
-			&pb.AuthRoleAddRequest{Name: "r"},
-		},
-		{
-			pb.Auth_RoleGrantPermission_FullMethodName,
-			func(ctx context.Context) (any, error) {
-				return auth.RoleGrantPermission(ctx, "r", "k", "z", PermissionType(PermReadWrite))
-			},
+			pb.Auth_RoleGrantPermission_FullMethodName, auth.RoleGrantPermission,
+			args{"r", "k", "z", PermReadWrite},
 			&pb.AuthRoleGrantPermissionRequest{Name: "r", Perm: &authpb.Permission{
 				PermType: authpb.Permission_READWRITE, Key: []byte("k"), RangeEnd: []byte("z"),
 			}},
 		},
+		{pb.Auth_RoleGet_FullMethodName, auth.RoleGet, args{"r"}, &pb.AuthRoleGetRequest{Role: "r"}},
+		{pb.Auth_RoleList_FullMethodName, auth.RoleList, nil, &pb.AuthRoleListRequest{}},
 		{
-			pb.Auth_RoleGet_FullMethodName,
-			func(ctx context.Context) (any, error) { return auth.RoleGet(ctx, "r") },
-			&pb.AuthRoleGetRequest{Role: "r"},
-		},
-		{
-			pb.Auth_RoleList_FullMethodName,
-			func(ctx context.Context) (any, error) { return auth.RoleList(ctx) }, &pb.AuthRoleListRequest{},
-		},
-		{
-			pb.Auth_RoleRevokePermission_FullMethodName,
-			func(ctx context.Context) (any, error) { return auth.RoleRevokePermission(ctx, "r", "k", "z") },
+			pb.Auth_RoleRevokePermission_FullMethodName, auth.RoleRevokePermission,
+			args{"r", "k", "z"},
 			&pb.AuthRoleRevokePermissionRequest{Role: "r", Key: []byte("k"), RangeEnd: []byte("z")},
 		},
-		{
-			pb.Auth_RoleDelete_FullMethodName,
-			func(ctx context.Context) (any, error) { return auth.RoleDelete(ctx, "r") },
-			&pb.AuthRoleDeleteRequest{Role: "r"},
-		},
+		{pb.Auth_RoleDelete_FullMethodName, auth.RoleDelete, args{"r"}, &pb.AuthRoleDeleteRequest{Role: "r"}},
 	})
 }
 
@@ -164,41 +146,25 @@ func TestCluster(t *testing.T) {
 	cluster := NewClusterFromClusterClient(pb.NewClusterClient(r), nil)
 	peers := []string{"http://10.0.0.1:2380"}
 	testUnary(t, r, []unaryCase{
+		{pb.Cluster_MemberList_FullMethodName, cluster.MemberList, nil, &pb.MemberListRequest{Linearizable: true}},
 		{
-			pb.Cluster_MemberList_FullMethodName,
-			func(ctx context.Context) (any, error) { return cluster.MemberList(ctx) },
-			&pb.MemberListRequest{Linearizable: true},
-		},
-		{
-			pb.Cluster_MemberList_FullMethodName,
-			func(ctx context.Context) (any, error) { return cluster.MemberList(ctx, WithSerializable()) },
+			pb.Cluster_MemberList_FullMethodName, cluster.MemberList,
+			args{WithSerializable()},
 			&pb.MemberListRequest{},
 		},
+		{pb.Cluster_MemberAdd_FullMethodName, cluster.MemberAdd, args{peers}, &pb.MemberAddRequest{PeerURLs: peers}},
 		{
-			pb.Cluster_MemberAdd_FullMethodName,
-			func(ctx context.Context) (any, error) { return cluster.MemberAdd(ctx, peers) },
-			&pb.MemberAddRequest{PeerURLs: peers},
-		},
-		{
-			pb.Cluster_MemberAdd_FullMethodName,
-			func(ctx context.Context) (any, error) { return cluster.MemberAddAsLearner(ctx, peers) },
+			pb.Cluster_MemberAdd_FullMethodName, cluster.MemberAddAsLearner,
+			args{peers},
 			&pb.MemberAddRequest{PeerURLs: peers, IsLearner: true},
 		},
+		{pb.Cluster_MemberRemove_FullMethodName, cluster.MemberRemove, args{7}, &pb.MemberRemoveRequest{ID: 7}},
 		{
-			pb.Cluster_MemberRemove_FullMethodName,
-			func(ctx context.Context) (any, error) { return cluster.MemberRemove(ctx, 7) },
-			&pb.MemberRemoveRequest{ID: 7},
-		},
-		{
-			pb.Cluster_MemberUpdate_FullMethodName,
-			func(ctx context.Context) (any, error) { return cluster.MemberUpdate(ctx, 7, peers) },
+			pb.Cluster_MemberUpdate_FullMethodName, cluster.MemberUpdate,
+			args{7, peers},
 			&pb.MemberUpdateRequest{ID: 7, PeerURLs: peers},
 		},
-		{
-			pb.Cluster_MemberPromote_FullMethodName,
-			func(ctx context.Context) (any, error) { return cluster.MemberPromote(ctx, 7) },
-			&pb.MemberPromoteRequest{ID: 7},
-		},
+		{pb.Cluster_MemberPromote_FullMethodName, cluster.MemberPromote, args{7}, &pb.MemberPromoteRequest{ID: 7}},
 	})
 }
 
@@ -228,52 +194,34 @@ func TestMaintenance(t *testing.T) {
 	r := &recorder{}
 	m := NewMaintenanceFromMaintenanceClient(pb.NewMaintenanceClient(r), nil)
 	testUnary(t, r, []unaryCase{
+		{pb.Maintenance_Alarm_FullMethodName, m.AlarmList, nil, &pb.AlarmRequest{Action: pb.AlarmRequest_GET}},
 		{
-			pb.Maintenance_Alarm_FullMethodName,
-			func(ctx context.Context) (any, error) { return m.AlarmList(ctx) },
-			&pb.AlarmRequest{Action: pb.AlarmRequest_GET},
-		},
-		{
-			pb.Maintenance_Alarm_FullMethodName,
-			func(ctx context.Context) (any, error) {
-				return m.AlarmDisarm(ctx, &AlarmMember{MemberID: 7, Alarm: pb.AlarmType_NOSPACE})
-			},
+			pb.Maintenance_Alarm_FullMethodName, m.AlarmDisarm,
+			args{&AlarmMember{MemberID: 7, Alarm: pb.AlarmType_NOSPACE}},
 			&pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, MemberID: 7, Alarm: pb.AlarmType_NOSPACE},
 		},
 		{
-			pb.Maintenance_Alarm_FullMethodName,
-			func(ctx context.Context) (any, error) { return m.AlarmDisarm(ctx, &AlarmMember{MemberID: 7}) },
+			pb.Maintenance_Alarm_FullMethodName, m.AlarmDisarm,
+			args{&AlarmMember{MemberID: 7}},
 			&pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, MemberID: 7},
 		},
+		{pb.Maintenance_Defragment_FullMethodName, m.Defragment, args{"ep"}, &pb.DefragmentRequest{}},
+		{pb.Maintenance_Status_FullMethodName, m.Status, args{"ep"}, &pb.StatusRequest{}},
+		{pb.Maintenance_HashKV_FullMethodName, m.HashKV, args{"ep", 7}, &pb.HashKVRequest{Revision: 7}},
+		{pb.Maintenance_MoveLeader_FullMethodName, m.MoveLeader, args{7}, &pb.MoveLeaderRequest{TargetID: 7}},
 		{
-			pb.Maintenance_Defragment_FullMethodName,
-			func(ctx context.Context) (any, error) { return m.Defragment(ctx, "ep") }, &pb.DefragmentRequest{},
-		},
-		{
-			pb.Maintenance_Status_FullMethodName,
-			func(ctx context.Context) (any, error) { return m.Status(ctx, "ep") }, &pb.StatusRequest{},
-		},
-		{
-			pb.Maintenance_HashKV_FullMethodName,
-			func(ctx context.Context) (any, error) { return m.HashKV(ctx, "ep", 7) }, &pb.HashKVRequest{Revision: 7},
-		},
-		{
-			pb.Maintenance_MoveLeader_FullMethodName,
-			func(ctx context.Context) (any, error) { return m.MoveLeader(ctx, 7) }, &pb.MoveLeaderRequest{TargetID: 7},
-		},
-		{
-			pb.Maintenance_Downgrade_FullMethodName,
-			func(ctx context.Context) (any, error) { return m.Downgrade(ctx, DowngradeValidate, "3.6.0") },
+			pb.Maintenance_Downgrade_FullMethodName, m.Downgrade,
+			args{DowngradeValidate, "3.6.0"},
 			&pb.DowngradeRequest{Action: pb.DowngradeRequest_VALIDATE, Version: "3.6.0"},
 		},
 		{
-			pb.Maintenance_Downgrade_FullMethodName,
-			func(ctx context.Context) (any, error) { return m.Downgrade(ctx, DowngradeEnable, "3.6.0") },
+			pb.Maintenance_Downgrade_FullMethodName, m.Downgrade,
+			args{DowngradeEnable, "3.6.0"},
 			&pb.DowngradeRequest{Action: pb.DowngradeRequest_ENABLE, Version: "3.6.0"},
 		},
 		{
-			pb.Maintenance_Downgrade_FullMethodName,
-			func(ctx context.Context) (any, error) { return m.Downgrade(ctx, DowngradeCancel, "") },
+			pb.Maintenance_Downgrade_FullMethodName, m.Downgrade,
+			args{DowngradeCancel, ""},
 			&pb.DowngradeRequest{Action: pb.DowngradeRequest_CANCEL},
 		},
 	})

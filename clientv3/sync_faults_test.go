@@ -30,25 +30,26 @@ func advertise(cluster *fakeetcd.Cluster, url string) {
 
 // Canceled probes are no evidence, whichever of them were answered.
 func TestSyncTimesOut(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 2)
-	good, hole := cluster.Endpoints()[0], cluster.Endpoints()[1]
-	c.SetEndpoints(good)
-	cluster.OnDial(func(ctx context.Context, m *fakeetcd.Member) error {
-		if m == cluster.Member(0) {
-			return nil
-		}
-		<-ctx.Done()
-		return ctx.Err()
+	clienttest.InBubble(t, 2, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
+		good, hole := cluster.Endpoints()[0], cluster.Endpoints()[1]
+		c.SetEndpoints(good)
+		cluster.OnDial(func(ctx context.Context, m *fakeetcd.Member) error {
+			if m == cluster.Member(0) {
+				return nil
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		advertise(cluster, hole)
+
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		assert.Equal(t, context.DeadlineExceeded, c.Sync(ctx))
+		assert.Equal(t, []string{good}, c.Endpoints())
+
+		require.NoError(t, c.Sync(t.Context()))
+		assert.Equal(t, []string{good}, c.Endpoints())
 	})
-	advertise(cluster, hole)
-
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	assert.Equal(t, context.DeadlineExceeded, c.Sync(ctx))
-	assert.Equal(t, []string{good}, c.Endpoints())
-
-	require.NoError(t, c.Sync(t.Context()))
-	assert.Equal(t, []string{good}, c.Endpoints())
 }
 
 func TestPasswordsOfURLsAreNotLogged(t *testing.T) {

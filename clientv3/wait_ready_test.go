@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	. "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
@@ -82,5 +84,116 @@ func TestWaitReadyEnds(t *testing.T) {
 		cluster.Once("Range", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCUserEmpty) })
 		_, err = New(cfg)
 		require.ErrorIs(t, err, rpctypes.ErrUserEmpty)
+	})
+}
+
+// callsWithoutDeadline are a read and a write.
+var callsWithoutDeadline = map[string]func(ctx context.Context, c *Client) error{
+	"Get": func(ctx context.Context, c *Client) error { _, err := c.Get(ctx, "k"); return err },
+	"Put": func(ctx context.Context, c *Client) error { _, err := c.Put(ctx, "k", "v"); return err },
+}
+
+// Without a deadline, a call waits until its context ends for an endpoint that is reachable, and
+// continues with it.
+func TestCallWithoutDeadlineWhileNoEndpointIsReachable(t *testing.T) {
+	for name, call := range callsWithoutDeadline {
+		t.Run(name, func(t *testing.T) {
+			clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
+				for _, m := range cluster.Members() {
+					m.Stop()
+				}
+				const longer = time.Hour
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(longer, cancel)
+				start := time.Now()
+				assert.Equal(t, context.Canceled, call(ctx, c))
+				assert.Equal(t, longer, time.Since(start))
+
+				time.AfterFunc(longer, cluster.Member(1).Start)
+				require.NoError(t, call(t.Context(), c))
+				assert.GreaterOrEqual(t, time.Since(start), 2*longer)
+			})
+		})
+	}
+}
+
+// Without a deadline, a call that reachable endpoints fail ends after 15 s, with the last error.
+func TestCallWithoutDeadlineThatFails(t *testing.T) {
+	for name, call := range callsWithoutDeadline {
+		t.Run(name, func(t *testing.T) {
+			clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
+				refuse(cluster, "Range", rpctypes.ErrGRPCNoLeader, cluster.Members()...)
+				refuse(cluster, "Put", rpctypes.ErrGRPCNoLeader, cluster.Members()...)
+				start := time.Now()
+				assert.Equal(t, rpctypes.ErrNoLeader, call(t.Context(), c))
+				assert.LessOrEqual(t, time.Since(start), 15*time.Second)
+				assert.Greater(t, time.Since(start), 10*time.Second)
+			})
+		})
+	}
+}
+
+// Calls to a member that is down end without a deadline, with the reason.
+func TestStatusOfAMemberThatIsDown(t *testing.T) {
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
+		down := cluster.Member(2)
+		down.Stop()
+		start := time.Now()
+		_, err := c.Status(context.Background(), down.Endpoint())
+		assert.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
+		assert.LessOrEqual(t, time.Since(start), 16*time.Second)
+
+		start = time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, err = c.Status(ctx, down.Endpoint())
+		require.Error(t, err)
+		assert.LessOrEqual(t, time.Since(start), time.Second)
+
+		restarted := make(chan error, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			_, err := c.Status(ctx, down.Endpoint())
+			restarted <- err
+		}()
+		time.Sleep(5 * time.Second)
+		down.Start()
+		assert.NoError(t, <-restarted)
+	})
+}
+
+// Members that are down do not delay New, and those that answer decide.
+func TestRejectOldClusterWithAMemberDown(t *testing.T) {
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, _ *Client) {
+		cfg := Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(), RejectOldCluster: true}
+		for n, limit := range []time.Duration{time.Second, 3 * time.Second, 3 * time.Second, 16 * time.Second} {
+			start := time.Now()
+			c, err := New(cfg)
+			assert.LessOrEqual(t, time.Since(start), limit, "%d members down", n)
+			if n == 3 {
+				assert.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
+				break
+			}
+			require.NoError(t, err)
+			require.NoError(t, c.Close())
+			cluster.Member(n).Stop()
+		}
+	})
+}
+
+// A member that is asked for its status while the others cannot issue a token is asked without.
+func TestStatusWhileNoTokenCanBeFetched(t *testing.T) {
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, _ *Client) {
+		cfg := Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop()}
+		c, err := New(cfg)
+		require.NoError(t, err)
+		defer c.Close()
+		cluster.On("Authenticate", func(call *fakeetcd.Call) { _ = call.Hold(nil) })
+		c.SetCredentials("root", "secret")
+		start := time.Now()
+		_, err = c.Status(context.Background(), cluster.Endpoints()[0])
+		require.NoError(t, err)
+		assert.LessOrEqual(t, time.Since(start), 3*time.Second)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -45,7 +46,7 @@ func TestWatchMovesWhenTheLeaderIsLost(t *testing.T) {
 				starting := startWatch(with(t.Context()), c, "k")
 				s := take(t, streams)
 				require.Equal(t, []string{rpctypes.MetadataHasLeader}, s.Metadata.Get(rpctypes.MetadataRequireLeaderKey))
-				s.created(s.createRequest().WatchId, 1)
+				s.accept(header(1))
 				w := started(t, starting)
 				synctest.Wait() // the client is connected to all members
 				s.fail(rpctypes.ErrGRPCNoLeader)
@@ -87,4 +88,25 @@ func TestWatchLosesTheOnlyLeader(t *testing.T) {
 	cluster.SetLeader(nil)
 	requireEnd(t, asked, rpctypes.ErrNoLeader)
 	requireRevs(t, other, last+1, put(t, cluster, "k", 2))
+}
+
+// TestWatchOutlivesMembersThatLoseTheLeaderInTurn restarts a cluster member by member while the
+// watch is on it. The others have a leader all the time, so a watch that requires one continues.
+func TestWatchOutlivesMembersThatLoseTheLeaderInTurn(t *testing.T) {
+	const members = 3
+	clienttest.InBubble(t, members, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
+		streams := scriptWatches(t, cluster, members)
+		starting := startWatch(WithRequireLeader(t.Context()), c, "k")
+		var w WatchChan
+		for range members {
+			s := take(t, streams)
+			s.accept(header(1))
+			if w == nil {
+				w = started(t, starting)
+			}
+			time.Sleep(1100 * time.Millisecond) // a stream that is quiet for a second shows that its member works
+			s.fail(rpctypes.ErrGRPCNoLeader)
+		}
+		requireRevs(t, w, 2, put(t, cluster, "k", 3))
+	})
 }

@@ -1,7 +1,6 @@
 package clientv3_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -24,17 +23,6 @@ func streamEnds(cluster *fakeetcd.Cluster) <-chan *fakeetcd.Member {
 	return ends
 }
 
-func ended(t *testing.T, ends <-chan *fakeetcd.Member) *fakeetcd.Member {
-	t.Helper()
-	select {
-	case m := <-ends:
-		return m
-	case <-time.After(watchPatience):
-		require.Fail(t, "no stream has ended")
-		return nil
-	}
-}
-
 // TestWatchLeavesARemovedEndpoint removes the endpoint of a stream from the client.
 func TestWatchLeavesARemovedEndpoint(t *testing.T) {
 	clienttest.InBubble(t, 2, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
@@ -47,55 +35,11 @@ func TestWatchLeavesARemovedEndpoint(t *testing.T) {
 		}
 		begun := time.Now()
 		c.SetEndpoints(to.Endpoint())
-		require.Equal(t, from, ended(t, ends))
+		require.Equal(t, from, await(t, ends, "no stream has ended"))
 		require.Less(t, time.Since(begun), 5*time.Second, "it takes a second")
 		last := put(t, cluster, "k", 5)
 		requireRevs(t, w, 3, last)
 		require.Equal(t, to, cluster.Calls("Watch")[1].Member)
-	})
-}
-
-// TestWatchContextEnds: a watch whose context ends is closed without a last response, in every
-// state.
-func TestWatchContextEnds(t *testing.T) {
-	t.Run("before the call", func(t *testing.T) {
-		cluster, c := clienttest.StartClient(t, 1)
-		ctx, cancel := contextUntil(t)
-		cancel()
-		requireClosed(t, c.Watch(ctx, "k"))
-		require.Zero(t, cluster.Count("Watch"))
-	})
-	t.Run("while it is being created", func(t *testing.T) {
-		cluster, c := clienttest.StartClient(t, 1)
-		streams := scriptWatches(t, cluster, 1)
-		ctx, cancel := contextUntil(t)
-		starting := startWatch(ctx, c, "k")
-		take(t, streams).createRequest()
-		cancel()
-		requireClosed(t, started(t, starting))
-	})
-	t.Run("without a connection", func(t *testing.T) {
-		cluster, c := clienttest.StartClient(t, 1)
-		cluster.Member(0).Stop()
-		ctx, cancel := contextUntil(t)
-		starting := startWatch(ctx, c, "k")
-		time.AfterFunc(20*time.Millisecond, cancel)
-		requireClosed(t, started(t, starting))
-	})
-	t.Run("with events unread", func(t *testing.T) {
-		cluster, c := clienttest.StartClient(t, 1)
-		ctx, cancel := contextUntil(t)
-		w := c.Watch(ctx, "k")
-		put(t, cluster, "k", 100)
-		cancel()
-		for range w { // ends
-		}
-	})
-	t.Run("at its deadline", func(t *testing.T) {
-		_, c := clienttest.StartClient(t, 1)
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		requireClosed(t, c.Watch(ctx, "k"))
 	})
 }
 
@@ -142,29 +86,6 @@ func TestWatchProgressAfterCompaction(t *testing.T) {
 	require.True(t, ok)
 	require.True(t, resp.IsProgressNotify())
 	require.Equal(t, rev, resp.Header.Revision)
-}
-
-// TestWatchProgressNotify: the server reports progress, and the stream is lost. The watch resumes
-// from there, although earlier revisions were compacted.
-func TestWatchProgressNotify(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 1)
-	require.NoError(t, cluster.SetWatchOptions(fakeetcd.WatchOptions{ProgressInterval: 10 * time.Millisecond}))
-	w := c.Watch(clienttest.Within(t), "k", WithProgressNotify())
-	rev := put(t, cluster, "elsewhere", 5)
-	for {
-		resp, ok := next(t, w)
-		require.True(t, ok)
-		require.True(t, resp.IsProgressNotify())
-		if resp.Header.Revision == rev {
-			break
-		}
-	}
-	cluster.Member(0).Stop()
-	last := put(t, cluster, "k", 2)
-	require.NoError(t, cluster.Compact(rev+1))
-	cluster.Member(0).Start()
-	revs, _ := readTo(t, w, last)
-	require.Equal(t, sequence(rev+1, last), revs)
 }
 
 // TestWatchFromWatchClient watches over a connection of the program, without a client.

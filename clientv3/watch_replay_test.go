@@ -2,12 +2,13 @@ package clientv3_test
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/protobuf/proto"
 
 	. "github.com/quorate/quorate/clientv3"
@@ -45,31 +46,21 @@ func onEvents(cluster *fakeetcd.Cluster, f func(call *fakeetcd.Call, n int)) {
 	})
 }
 
-// TestWatchReplay reads a backlog, without faults and with lost streams. It is delivered like by a
-// single watcher: complete, in order, once.
+// TestWatchReplay reads a backlog over streams that break. It is delivered like by a single watcher: complete, in order,
+// once.
 func TestWatchReplay(t *testing.T) {
-	tests := map[string]func(call *fakeetcd.Call, n int){
-		"undisturbed": func(*fakeetcd.Call, int) {},
-		"connection broken": func(call *fakeetcd.Call, n int) {
-			if n == 3 || n == 10 {
-				call.BreakConn()
-			}
-		},
-		"stream reset repeatedly": func(call *fakeetcd.Call, n int) {
-			if n%5 == 0 && n <= 20 {
-				call.ResetStream(fakeetcd.ResetRefused)
-			}
-		},
-	}
-	for name, f := range tests {
-		t.Run(name, func(t *testing.T) {
-			cluster, c, last := startBehind(t, backlog)
-			onEvents(cluster, f)
-			w := c.Watch(clienttest.Within(t), "k", WithPrefix(), WithRev(2))
-			requireRevs(t, w, 2, last)
-			requireRevs(t, w, last+1, put(t, cluster, "k", 3))
-		})
-	}
+	cluster, c, last := startBehind(t, backlog)
+	onEvents(cluster, func(call *fakeetcd.Call, n int) {
+		switch {
+		case n == 3:
+			call.BreakConn()
+		case n%5 == 0 && n <= 20:
+			call.ResetStream(fakeetcd.ResetRefused)
+		}
+	})
+	w := c.Watch(clienttest.Within(t), "k", WithPrefix(), WithRev(2))
+	requireRevs(t, w, 2, last)
+	requireRevs(t, w, last+1, put(t, cluster, "k", 3))
 }
 
 // TestWatchReplayOptions reads a backlog with each option that changes what is delivered.
@@ -102,35 +93,92 @@ func TestWatchReplayOptions(t *testing.T) {
 	}
 }
 
-// TestWatchReplayAndCompaction compacts most of the backlog while it is being read. The revisions
-// delivered by then have no gap, and the reason follows.
-func TestWatchReplayAndCompaction(t *testing.T) {
-	const compacted = 15_000
-	for _, at := range []int{1, 2, 5} {
-		t.Run(fmt.Sprintf("at response %d", at), func(t *testing.T) {
-			cluster, c, _ := startBehind(t, backlog)
-			onEvents(cluster, func(_ *fakeetcd.Call, n int) {
-				if n == at {
-					_ = cluster.Compact(compacted)
+// TestWatchLostAfterEvents loses every stream after it has delivered one more revision than the
+// one before.
+func TestWatchLostAfterEvents(t *testing.T) {
+	const revisions = 20
+	for how, lose := range breaks {
+		t.Run(how, func(t *testing.T) {
+			cluster, c := clienttest.StartClient(t, 3)
+			require.NoError(t, cluster.SetWatchOptions(fakeetcd.WatchOptions{BatchRevisions: 1}))
+			last := put(t, cluster, "k", revisions)
+			for streams := range 5 {
+				events := 0
+				onResponse(cluster, func(call *fakeetcd.Call, resp *pb.WatchResponse) bool {
+					events += len(resp.Events)
+					return events <= streams || sendThen(t, call, resp, lose)
+				})
+			}
+			requireRevs(t, c.Watch(clienttest.Within(t), "k", WithRev(2)), 2, last)
+			require.GreaterOrEqual(t, cluster.Count("Watch"), 6)
+		})
+	}
+}
+
+// loseAtRandom breaks each of the first streams after a random number of responses, in a random
+// way.
+func loseAtRandom(cluster *fakeetcd.Cluster, seed uint64) {
+	const streams = 8
+	ways := []func(*fakeetcd.Call){
+		(*fakeetcd.Call).BreakConn,
+		func(c *fakeetcd.Call) { c.ResetStream(fakeetcd.ResetInternal) },
+		func(c *fakeetcd.Call) { c.ResetStream(fakeetcd.ResetRefused) },
+		func(c *fakeetcd.Call) { c.ResetStream(fakeetcd.ResetCancel) },
+	}
+	cluster.On("Watch", func(call *fakeetcd.Call) {
+		if call.Number > streams {
+			return
+		}
+		rng := rand.New(rand.NewPCG(seed, uint64(call.Number)))
+		left, sendLast := rng.IntN(200), rng.IntN(2) == 0
+		lose := ways[rng.IntN(len(ways))]
+		call.OnSend(func(resp proto.Message) bool {
+			if left--; left > 0 {
+				return true
+			}
+			if left == 0 {
+				if sendLast {
+					_ = call.Send(resp)
+				}
+				lose(call)
+			}
+			return false
+		})
+	})
+}
+
+// TestWatchStress has many watches that start in the past, while streams are lost and revisions
+// written. Each delivers every revision once and in order.
+func TestWatchStress(t *testing.T) {
+	const (
+		watches = 20
+		puts    = 500
+	)
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			cluster, c := clienttest.StartClient(t, 3)
+			require.NoError(t, cluster.SetWatchOptions(fakeetcd.WatchOptions{BatchRevisions: 7, FragmentBytes: 200}))
+			put(t, cluster, "k", puts)
+			loseAtRandom(cluster, seed)
+			var running [watches]<-chan WatchChan
+			for i := range watches {
+				opts := []OpOption{WithRev(int64(2 + i*puts/watches))}
+				if i%2 == 0 {
+					opts = append(opts, WithFragment())
+				}
+				running[i] = startWatch(clienttest.Within(t), c, "k", opts...)
+			}
+			var writing sync.WaitGroup
+			writing.Go(func() {
+				for range puts {
+					_, _ = cluster.Put("k", "v") // does not fail
 				}
 			})
-			w := c.Watch(clienttest.Within(t), "k", WithPrefix(), WithRev(2))
-			reached := int64(1)
-			for {
-				resp, ok := next(t, w)
-				require.True(t, ok)
-				if resp.Err() != nil {
-					require.Equal(t, rpctypes.ErrCompacted, resp.Err())
-					require.EqualValues(t, compacted, resp.CompactRevision)
-					break
-				}
-				for _, e := range resp.Events {
-					reached++
-					require.Equal(t, reached, e.Kv.ModRevision)
-				}
+			for i, w := range running {
+				requireRevs(t, started(t, w), int64(2+i*puts/watches), 1+2*puts)
 			}
-			requireClosed(t, w)
-			require.Less(t, reached, int64(compacted))
+			writing.Wait()
+			require.Greater(t, cluster.Count("Watch"), 4, "streams were lost")
 		})
 	}
 }

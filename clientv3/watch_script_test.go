@@ -46,16 +46,21 @@ func scriptWatches(t *testing.T, cluster *fakeetcd.Cluster, n int) <-chan *scrip
 	return streams
 }
 
+// await returns the next value of a channel.
+func await[T any](t *testing.T, c <-chan T, otherwise string) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(watchPatience):
+		require.Fail(t, otherwise)
+	}
+	return v
+}
+
 // take returns the next stream of the client.
 func take(t *testing.T, streams <-chan *scriptedStream) *scriptedStream {
 	t.Helper()
-	select {
-	case s := <-streams:
-		return s
-	case <-time.After(watchPatience):
-		require.Fail(t, "the client opens no stream")
-		return nil
-	}
+	return await(t, streams, "the client opens no stream")
 }
 
 // request returns the client's next request.
@@ -68,73 +73,29 @@ func (s *scriptedStream) request() *pb.WatchRequest {
 	return req.(*pb.WatchRequest)
 }
 
-// substance is request without requests for progress, which the client may send by itself.
-func (s *scriptedStream) substance() *pb.WatchRequest {
+// createRequest returns the next request, which creates a watch. The client may request progress by itself.
+func (s *scriptedStream) createRequest() *pb.WatchCreateRequest {
 	s.t.Helper()
 	req := s.request()
 	for req.GetProgressRequest() != nil {
 		req = s.request()
 	}
+	require.NotNil(s.t, req.GetCreateRequest(), "the request is to create a watch")
+	return req.GetCreateRequest()
+}
+
+// accept confirms the next watch, and returns its request.
+func (s *scriptedStream) accept(h *pb.ResponseHeader) *pb.WatchCreateRequest {
+	s.t.Helper()
+	req := s.createRequest()
+	_ = s.Send(&pb.WatchResponse{Header: h, WatchId: req.WatchId, Created: true})
 	return req
 }
 
-func (s *scriptedStream) createRequest() *pb.WatchCreateRequest {
-	s.t.Helper()
-	req := s.substance().GetCreateRequest()
-	require.NotNil(s.t, req, "the request is to create a watch")
-	return req
-}
-
-func (s *scriptedStream) cancelRequest() int64 {
-	s.t.Helper()
-	req := s.substance().GetCancelRequest()
-	require.NotNil(s.t, req, "the request is to cancel a watch")
-	return req.WatchId
-}
-
-// respond sends a response, unless the client has already left the stream.
-func (s *scriptedStream) respond(resp *pb.WatchResponse) {
-	if resp.Header == nil {
-		resp.Header = &pb.ResponseHeader{ClusterId: fakeetcd.ClusterID, MemberId: s.Member.ID(), RaftTerm: 2}
-	}
-	_ = s.Send(resp)
-}
-
-func (s *scriptedStream) created(id, rev int64) {
-	s.respond(&pb.WatchResponse{Header: header(rev), WatchId: id, Created: true})
-}
-
-func (s *scriptedStream) refused(reason string) {
-	s.respond(&pb.WatchResponse{
-		Header: header(1), WatchId: InvalidWatchID, Created: true, Canceled: true, CancelReason: reason,
-	})
-}
-
-func (s *scriptedStream) canceled(id, rev int64) {
-	s.respond(&pb.WatchResponse{Header: header(rev), WatchId: id, Canceled: true})
-}
-
-func (s *scriptedStream) compacted(id, rev int64) {
-	s.respond(&pb.WatchResponse{WatchId: id, Canceled: true, CompactRevision: rev})
-}
-
-func (s *scriptedStream) progress(rev int64) {
-	s.respond(&pb.WatchResponse{Header: header(rev), WatchId: InvalidWatchID})
-}
-
-// events sends puts of a key, one per revision.
-func (s *scriptedStream) events(id int64, key string, revs ...int64) {
-	resp := &pb.WatchResponse{Header: header(revs[len(revs)-1]), WatchId: id}
-	for _, rev := range revs {
-		resp.Events = append(resp.Events, &Event{Kv: &mvccpb.KeyValue{Key: []byte(key), ModRevision: rev}})
-	}
-	s.respond(resp)
-}
-
-// end resets the stream.
-func (s *scriptedStream) end() {
-	s.ResetStream(fakeetcd.ResetRefused)
-	close(s.done)
+// put sends a put of "k" to a watch, at the revision of the header.
+func (s *scriptedStream) put(id int64, h *pb.ResponseHeader) {
+	kv := &mvccpb.KeyValue{Key: []byte("k"), ModRevision: h.Revision}
+	_ = s.Send(&pb.WatchResponse{Header: h, WatchId: id, Events: []*Event{{Kv: kv}}})
 }
 
 // fail ends the stream with an error.
@@ -152,13 +113,7 @@ func startWatch(ctx context.Context, w Watcher, key string, opts ...OpOption) <-
 
 func started(t *testing.T, ch <-chan WatchChan) WatchChan {
 	t.Helper()
-	select {
-	case w := <-ch:
-		return w
-	case <-time.After(watchPatience):
-		require.Fail(t, "Watch does not return")
-		return nil
-	}
+	return await(t, ch, "Watch does not return")
 }
 
 // next returns the next response of a watch, and whether there is one.

@@ -98,8 +98,7 @@ func TestWriteIsReceivedOnce(t *testing.T) {
 					assert.Equal(t, 1, hook.Ran())
 
 					// A second request would have arrived earlier.
-					_, err = c.Get(t.Context(), "k")
-					require.NoError(t, err)
+					clienttest.Get(t, c, "k")
 					assert.Equal(t, 1, cluster.Count(w.method))
 				})
 			}
@@ -129,78 +128,45 @@ func TestReadSurvives(t *testing.T) {
 	}
 }
 
-// A transaction that only reads is a read.
-func TestReadOnlyTxnSurvives(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 3)
-	cluster.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
-	_, err := c.Txn(t.Context()).If(Compare(Version("k"), "=", 0)).Then(OpGet("k")).Else(OpTxn(nil, []Op{OpGet("k")}, nil)).Commit()
-	require.NoError(t, err)
-	assert.Equal(t, 2, cluster.Count("Txn"))
-}
-
 // A write that cannot be sent waits, and is sent after an outage.
 func TestUnsentWriteIsSentLater(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 3)
-	for _, m := range cluster.Members() {
-		m.Stop()
-	}
-	done := make(chan error, 1)
-	go func() {
-		_, err := c.Put(t.Context(), "k", "v")
-		done <- err
-	}()
-	require.Eventually(t, func() bool { return cluster.Member(0).Dials() > 1 }, 20*time.Second, time.Millisecond, "connection attempts are made")
-	cluster.Member(1).Start()
-	require.NoError(t, <-done)
-	assert.Equal(t, 1, cluster.PutCount("k"))
-	assert.Equal(t, 1, cluster.Count("Put"))
-}
-
-// A write that the server refused before executing it is sent again, once per refusal.
-func TestRefusedWriteIsSentAgain(t *testing.T) {
-	for _, refusal := range []error{
-		status.Error(codes.ResourceExhausted, "etcdserver: too many requests"),
-		status.Error(codes.Unavailable, "etcdserver: no leader"),
-		status.Error(codes.FailedPrecondition, "etcdserver: rpc not supported for learner"),
-	} {
-		t.Run(status.Convert(refusal).Message(), func(t *testing.T) {
-			cluster, c := clienttest.StartClient(t, 3)
-			cluster.Once("Put", func(call *fakeetcd.Call) { call.Answer(nil, refusal) })
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
+		for _, m := range cluster.Members() {
+			m.Stop()
+		}
+		done := make(chan error, 1)
+		go func() {
 			_, err := c.Put(t.Context(), "k", "v")
-			require.NoError(t, err)
-			assert.Equal(t, 2, cluster.Count("Put"))
-			assert.Equal(t, 1, cluster.PutCount("k"))
-		})
-	}
+			done <- err
+		}()
+		time.Sleep(20 * time.Second)
+		require.Greater(t, cluster.Member(0).Dials(), 1, "connection attempts are made")
+		cluster.Member(1).Start()
+		require.NoError(t, <-done)
+		assert.Equal(t, 1, cluster.PutCount("k"))
+		assert.Equal(t, 1, cluster.Count("Put"))
+	})
 }
 
 // A caller that cancels gets its context's error, and the write is not sent again.
 func TestCanceledWrite(t *testing.T) {
-	for name, tc := range map[string]struct {
-		context func(context.Context) (context.Context, context.CancelFunc)
-		want    error
-	}{
-		"deadline": {func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, 50*time.Millisecond)
-		}, context.DeadlineExceeded},
-		"cancel": {func(ctx context.Context) (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancel(ctx)
-			time.AfterFunc(50*time.Millisecond, cancel)
-			return ctx, cancel
-		}, context.Canceled},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cluster, c := clienttest.StartClient(t, 3)
-			cluster.Once("Put", func(call *fakeetcd.Call) {
-				err := call.Hold(nil)
-				call.Answer(nil, status.FromContextError(err).Err())
+	for _, want := range []error{context.DeadlineExceeded, context.Canceled} {
+		t.Run(want.Error(), func(t *testing.T) {
+			clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
+				cluster.Once("Put", func(call *fakeetcd.Call) {
+					err := call.Hold(nil)
+					call.Answer(nil, status.FromContextError(err).Err())
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if want == context.Canceled {
+					time.AfterFunc(time.Second/2, cancel)
+				}
+				_, err := c.Put(ctx, "k", "v")
+				assert.Equal(t, want, err)
+				assert.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
+				assert.Equal(t, 1, cluster.Count("Put"))
 			})
-			ctx, cancel := tc.context(t.Context())
-			defer cancel()
-			_, err := c.Put(ctx, "k", "v")
-			assert.Equal(t, tc.want, err)
-			assert.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
-			assert.LessOrEqual(t, cluster.Count("Put"), 1)
 		})
 	}
 }

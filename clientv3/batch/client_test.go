@@ -26,8 +26,7 @@ var shareAll = batch.Config{JoinReads: true, GroupWrites: true, MaxAlone: 1}
 func inBubble(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		cluster := clienttest.Start(t, 1)
-		client := clienttest.Connect(t, cluster)
+		cluster, client := clienttest.StartClient(t, 1)
 		test(t, cluster, client)
 	})
 }

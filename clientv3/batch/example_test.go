@@ -7,22 +7,12 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/batch"
-	"github.com/quorate/quorate/etcdtest"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 )
-
-// newExampleClient returns a client of an etcd that lives in memory. A program passes
-// its endpoints to clientv3.New and nothing else.
-func newExampleClient() (*clientv3.Client, func()) {
-	etcd, err := etcdtest.New(etcdtest.Config{})
-	if err != nil {
-		panic(err)
-	}
-	return etcd.Client, etcd.Close
-}
 
 // Many goroutines read and write through one client, and share its RPCs.
 func ExampleNew() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(1)
 	defer stop()
 	ctx := context.Background()
 	client.KV = batch.New(client.KV, batch.Config{JoinReads: true, GroupWrites: true})

@@ -173,22 +173,17 @@ func TestReadInFlightIsNotJoined(t *testing.T) {
 
 		put := put(t.Context(), kv, "k", "v")
 		s.next(t).answer()
-		_, err := put.returned(t)
-		require.NoError(t, err)
+		put.succeeds(t)
 		after := get(t.Context(), kv, "k")
 		s.idle(t)
 		batch.fail(errors.New("answered below"))
-		_, err = first.returned(t)
-		require.NoError(t, err)
+		first.succeeds(t)
 
 		for range 3 { // the two of the batch, and the one that must not join it
 			s.next(t).answer()
 		}
 		require.Equal(t, "v", value(t, after))
-		for _, f := range joining {
-			_, err := f.returned(t)
-			require.NoError(t, err)
-		}
+		succeed(t, joining...)
 	})
 }
 
@@ -198,8 +193,7 @@ func TestReadsShareAnRPC(t *testing.T) {
 		for _, key := range []string{"a", "b", "c"} {
 			put := put(t.Context(), kv, key, "value of "+key)
 			s.next(t).answer()
-			_, err := put.returned(t)
-			require.NoError(t, err)
+			put.succeeds(t)
 		}
 		get(t.Context(), kv, "blocker")
 		blocker := s.next(t)
@@ -252,10 +246,7 @@ func TestOneCallersCancelHurtsNoOther(t *testing.T) {
 		leave(1) // in flight
 		require.NoError(t, batch.ctx.Err())
 		batch.answer()
-		for _, f := range calls[2:] {
-			_, err := f.returned(t)
-			require.NoError(t, err)
-		}
+		succeed(t, calls[2:]...)
 	})
 }
 
@@ -278,8 +269,7 @@ func TestRPCEndsWithItsLastCaller(t *testing.T) {
 		s.idle(t)
 		next := get(t.Context(), kv, "d")
 		s.next(t).answer()
-		_, err := next.returned(t)
-		require.NoError(t, err)
+		next.succeeds(t)
 	})
 }
 
@@ -301,9 +291,8 @@ func TestSharedErrorIsNobodys(t *testing.T) {
 				r.answer()
 			}
 		}
-		_, err := allowed.returned(t)
-		require.NoError(t, err)
-		_, err = denied.returned(t)
+		allowed.succeeds(t)
+		_, err := denied.returned(t)
 		require.Equal(t, rpctypes.ErrPermissionDenied, err)
 	})
 }
@@ -347,10 +336,7 @@ func TestBatchesKeepTheBounds(t *testing.T) {
 					calls = append(calls, get(t.Context(), kv, fmt.Sprint(tt.key, i)))
 				}
 				assert.Equal(t, tt.want, sizes(t, s, (*rpc).answer))
-				for _, f := range calls {
-					_, err := f.returned(t)
-					require.NoError(t, err)
-				}
+				succeed(t, calls...)
 			})
 		})
 	}
@@ -366,10 +352,7 @@ func TestResponsesAreBounded(t *testing.T) {
 				calls = append(calls, get(t.Context(), kv, fmt.Sprint(prefix, i)))
 			}
 			sent := sizes(t, s, (*rpc).answer)
-			for _, f := range calls {
-				_, err := f.returned(t)
-				require.NoError(t, err)
-			}
+			succeed(t, calls...)
 			return sent
 		}
 		for i := range 21 {
@@ -403,10 +386,7 @@ func TestBoundsAreLearned(t *testing.T) {
 				}
 				r.answer()
 			})
-			for _, f := range calls {
-				_, err := f.returned(t)
-				require.NoError(t, err)
-			}
+			succeed(t, calls...)
 		}
 		require.LessOrEqual(t, refused, 8, "a few in flight and as many halvings")
 	})
@@ -427,10 +407,7 @@ func TestTooLargeResponseIsReadInParts(t *testing.T) {
 			}
 			r.answer()
 		})
-		for _, f := range calls {
-			_, err := f.returned(t)
-			require.NoError(t, err)
-		}
+		succeed(t, calls...)
 		require.Equal(t, 4, kv.bound())
 	})
 }

@@ -192,11 +192,26 @@ func (f *future[T]) returned(t *testing.T) (T, error) {
 	return f.resp, f.err
 }
 
-// value requires that a get returned one key, and returns its value.
-func value(t *testing.T, f *future[*clientv3.GetResponse]) string {
+// succeeds returns the response of a call that has returned without an error.
+func (f *future[T]) succeeds(t *testing.T) T {
 	t.Helper()
 	resp, err := f.returned(t)
 	require.NoError(t, err)
+	return resp
+}
+
+// succeed checks that calls have returned without an error.
+func succeed[T any](t *testing.T, calls ...*future[T]) {
+	t.Helper()
+	for _, f := range calls {
+		f.succeeds(t)
+	}
+}
+
+// value requires that a get returned one key, and returns its value.
+func value(t *testing.T, f *future[*clientv3.GetResponse]) string {
+	t.Helper()
+	resp := f.succeeds(t)
 	require.Len(t, resp.Kvs, 1)
 	return string(resp.Kvs[0].Value)
 }

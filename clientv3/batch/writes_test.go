@@ -42,8 +42,7 @@ func TestWritesShareAnRPC(t *testing.T) {
 		require.Equal(t, []string{"a", "b"}, batch.keys())
 		batch.answer()
 		for _, f := range []*future[*clientv3.PutResponse]{a, b} {
-			resp, err := f.returned(t)
-			require.NoError(t, err)
+			resp := f.succeeds(t)
 			require.Equal(t, int64(3), resp.Header.Revision)
 			require.Equal(t, uint64(1), resp.Header.ClusterId)
 		}
@@ -55,13 +54,10 @@ func TestWritesShareAnRPC(t *testing.T) {
 		b = put(t.Context(), kv, "b", "4")
 		blocker.answer()
 		s.next(t).answer()
-		_, err := again.returned(t)
-		require.NoError(t, err)
-		resp, err := a.returned(t)
-		require.NoError(t, err)
+		again.succeeds(t)
+		resp := a.succeeds(t)
 		require.Equal(t, "1", string(resp.PrevKv.Value))
-		_, err = b.returned(t)
-		require.NoError(t, err)
+		b.succeeds(t)
 	})
 }
 
@@ -84,8 +80,7 @@ func TestDeletesShareAnRPC(t *testing.T) {
 		blocker.fail(rpctypes.ErrNoSpace)
 		s.next(t).fail(rpctypes.ErrNoSpace)
 		for f, want := range map[*future[*clientv3.DeleteResponse]]int64{first: 0, present: 1, absent: 0} {
-			resp, err := f.returned(t)
-			require.NoError(t, err)
+			resp := f.succeeds(t)
 			require.Equal(t, want, resp.Deleted)
 			require.Equal(t, uint64(1), resp.Header.ClusterId)
 		}
@@ -101,16 +96,13 @@ func TestKeyIsWrittenOnceInAnRPC(t *testing.T) {
 		other := put(t.Context(), kv, "other", "1")
 		second := put(t.Context(), kv, "k", "2")
 		s.next(t).answer()
-		_, err := second.returned(t)
-		require.NoError(t, err)
+		second.succeeds(t)
 		blocker.answer()
 		batch := s.next(t)
 		require.Equal(t, []string{"k", "other"}, batch.keys())
 		batch.answer()
-		_, err = first.returned(t)
-		require.NoError(t, err)
-		_, err = other.returned(t)
-		require.NoError(t, err)
+		first.succeeds(t)
+		other.succeeds(t)
 	})
 }
 
@@ -133,9 +125,8 @@ func TestRefusedWritesAreSentAlone(t *testing.T) {
 					r.answer()
 				}
 			}
-			_, err := good.returned(t)
-			require.NoError(t, err)
-			_, err = bad.returned(t)
+			good.succeeds(t)
+			_, err := bad.returned(t)
 			require.Equal(t, rpctypes.ErrLeaseNotFound, err)
 		})
 	}
@@ -175,10 +166,7 @@ func TestABadWriteCostsItsGroupLittle(t *testing.T) {
 		require.LessOrEqual(t, len(sizes), 1+4*4, "%v", sizes)
 		_, err := bad.returned(t)
 		require.Equal(t, rpctypes.ErrLeaseNotFound, err)
-		for _, f := range good {
-			_, err := f.returned(t)
-			require.NoError(t, err)
-		}
+		succeed(t, good...)
 		require.Len(t, s.keys, 65, "each was written, and the blocker")
 	})
 }
@@ -315,10 +303,7 @@ func TestCancelledWriteIsNotSent(t *testing.T) {
 		_, ops, _ := batch.op.Txn()
 		require.Equal(t, "2", string(ops[2].ValueBytes()))
 		batch.answer()
-		for _, f := range append(others, again) {
-			_, err := f.returned(t)
-			require.NoError(t, err)
-		}
+		succeed(t, append(others, again)...)
 	})
 }
 
@@ -372,8 +357,7 @@ func TestHangingRPCHoldsUpNobody(t *testing.T) {
 			f.pending(t)
 			time.Sleep(shortestWait)
 			s.next(t).answer()
-			_, err := f.returned(t)
-			require.NoError(t, err)
+			f.succeeds(t)
 			require.LessOrEqual(t, time.Since(began), longestWait)
 		}
 		blocker.answer()

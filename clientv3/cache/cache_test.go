@@ -2,10 +2,17 @@ package cache_test
 
 import (
 	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/quorate/quorate/clientv3"
@@ -18,31 +25,25 @@ import (
 func TestGets(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	clienttest.Put(t, cluster, "a/1", "x")
-	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
-	awaitServing(t, c, "a/1")
+	c := newServing(t, client)
 
 	rev := clienttest.Put(t, cluster, "a/2", "y")
 	ranges := cluster.Count("Range")
-	resp, err := c.Get(clienttest.Within(t), "a/", clientv3.WithPrefix())
-	require.NoError(t, err)
+	resp := clienttest.Get(t, c, "a/", clientv3.WithPrefix())
 	require.Len(t, resp.Kvs, 2)
 	require.GreaterOrEqual(t, resp.Header.Revision, rev)
 	require.Equal(t, ranges+1, cluster.Count("Range"), "the floor is the only read")
 
 	other := clienttest.Put(t, cluster, "b", "not cached")
-	resp, err = c.Get(clienttest.Within(t), "a/1")
-	require.NoError(t, err)
+	resp = clienttest.Get(t, c, "a/1")
 	require.GreaterOrEqual(t, resp.Header.Revision, other, "progress brings the revision of what is not cached")
 
 	ranges = cluster.Count("Range")
-	_, err = c.Get(clienttest.Within(t), "a/1", clientv3.WithSerializable())
-	require.NoError(t, err)
-	_, err = c.Get(clienttest.Within(t), "a/1", clientv3.WithRev(rev))
-	require.NoError(t, err)
+	clienttest.Get(t, c, "a/1", clientv3.WithSerializable())
+	clienttest.Get(t, c, "a/1", clientv3.WithRev(rev))
 	require.Equal(t, ranges, cluster.Count("Range"))
 
-	resp, err = c.Get(clienttest.Within(t), "b")
-	require.NoError(t, err)
+	resp = clienttest.Get(t, c, "b")
 	require.Equal(t, "not cached", string(resp.Kvs[0].Value))
 }
 
@@ -51,8 +52,7 @@ func TestGets(t *testing.T) {
 func TestMetadataOfTheCaller(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	clienttest.Put(t, cluster, "a/1", "secret")
-	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
-	awaitServing(t, c, "a/1")
+	c := newServing(t, client)
 	cluster.On("Range", func(call *fakeetcd.Call) {
 		if len(call.Metadata.Get("token")) > 0 {
 			call.Answer(nil, errDenied)
@@ -73,4 +73,252 @@ func TestMetadataOfTheCaller(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, ranges+1, cluster.Count("Range"), "a floor")
 	require.NotContains(t, cluster.Calls("Range")[ranges].Metadata, "token")
+}
+
+// TestMaxStaleness counts what reads with a bound cost, within the cache and beside it.
+func TestMaxStaleness(t *testing.T) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		clienttest.Put(t, cluster, "a/1", "v")
+		clienttest.Put(t, cluster, "b", "v")
+		c := serve(t, client, cache.Config{})
+		ctx := cache.WithMaxStaleness(t.Context(), 10*time.Second)
+		floors := func() int64 { return c.Stats().Floors }
+		require.Zero(t, floors(), "it was read just now")
+		for range 100 {
+			_, err := c.Get(ctx, "a/1")
+			require.NoError(t, err)
+		}
+		require.Zero(t, floors())
+		time.Sleep(10*time.Second + 1)
+		for range 100 {
+			_, err := c.Get(ctx, "a/1")
+			require.NoError(t, err)
+		}
+		require.EqualValues(t, 1, floors())
+
+		time.Sleep(5 * time.Second)
+		var linearizable int
+		cluster.On("Range", func(call *fakeetcd.Call) {
+			if !call.Request.(*pb.RangeRequest).Serializable {
+				linearizable++
+			}
+		})
+		for range 100 {
+			resp, err := c.Get(ctx, "b")
+			require.NoError(t, err)
+			require.EqualValues(t, 1, resp.Count)
+		}
+		require.Zero(t, linearizable, "the floor is 5 s old")
+		time.Sleep(6 * time.Second)
+		for range 100 {
+			_, err := c.Get(ctx, "b")
+			require.NoError(t, err)
+		}
+		require.Equal(t, 1, linearizable)
+	})
+}
+
+// TestAMemberThatLagsIsNotBelieved has serializable reads answered as of an old revision.
+func TestAMemberThatLagsIsNotBelieved(t *testing.T) {
+	cluster, client := clienttest.StartClient(t, 1)
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+	clienttest.Put(t, cluster, "b", "v")
+	cluster.On("Range", func(call *fakeetcd.Call) {
+		if r := call.Request.(*pb.RangeRequest); r.Serializable {
+			call.Answer(&pb.RangeResponse{Header: &pb.ResponseHeader{Revision: 1}}, nil)
+		}
+	})
+	resp, err := c.Get(cache.WithMaxStaleness(clienttest.Within(t), time.Second), "b")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, resp.Count)
+}
+
+// TestNotOlderThan reads at least at a revision, in the cache and beside it.
+func TestNotOlderThan(t *testing.T) {
+	cluster, client := clienttest.StartClient(t, 1)
+	c := newServing(t, client)
+	for range 20 {
+		floors := c.Stats().Floors
+		rev := clienttest.Put(t, cluster, "a/1", "v")
+		resp, err := c.Get(cache.NotOlderThan(clienttest.Within(t), rev), "a/1")
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, resp.Header.Revision, rev)
+		require.Equal(t, floors, c.Stats().Floors)
+
+		rev = clienttest.Put(t, cluster, "b", "v") // shown by progress alone
+		resp, err = c.Get(cache.NotOlderThan(clienttest.Within(t), rev), "a/1")
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, resp.Header.Revision, rev)
+		resp, err = c.Get(cache.NotOlderThan(clienttest.Within(t), rev), "b")
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, resp.Header.Revision, rev)
+	}
+	_, err := c.Get(cache.NotOlderThan(clienttest.Within(t), cluster.Revision()+100), "b")
+	require.Equal(t, rpctypes.ErrFutureRev, err)
+}
+
+// TestNotOlderThanTheFuture asks for a revision that is not there. Other reads are served from memory meanwhile and
+// afterwards, and nothing goes on being asked for.
+func TestNotOlderThanTheFuture(t *testing.T) {
+	for name, bound := range map[string]func(context.Context) context.Context{
+		"alone":          func(ctx context.Context) context.Context { return ctx },
+		"with staleness": func(ctx context.Context) context.Context { return cache.WithMaxStaleness(ctx, time.Minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+				c := serve(t, client, cache.Config{})
+				ctx := bound(cache.NotOlderThan(t.Context(), cluster.Revision()+100))
+				future := getAsync(ctx, c, "a/1")
+				synctest.Wait()
+				clienttest.Put(t, cluster, "b", "v")
+				_, err := c.Get(t.Context(), "a/1")
+				require.NoError(t, err)
+				require.Equal(t, rpctypes.ErrFutureRev, (<-future).err)
+				stats := c.Stats()
+				require.EqualValues(t, 1, stats.Hits)
+				require.Zero(t, stats.Misses)
+				require.Zero(t, stats.Timeouts)
+				time.Sleep(30 * time.Second)
+				clienttest.Get(t, c, "a/1")
+				require.EqualValues(t, 2, c.Stats().Hits)
+				require.Zero(t, c.Stats().Reopened)
+				require.Equal(t, stats.ProgressRequests, c.Stats().ProgressRequests)
+			})
+		})
+	}
+}
+
+// TestReadsOfTheFutureDelayNoOther has reads of a revision that is not there all the time, and writes that are read.
+func TestReadsOfTheFutureDelayNoOther(t *testing.T) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		c := serve(t, client, cache.Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var readers sync.WaitGroup
+		for i := range 10 {
+			readers.Go(func() {
+				for time.Sleep(time.Duration(i) * 50 * time.Millisecond); ctx.Err() == nil; {
+					_, err := c.Get(cache.NotOlderThan(ctx, 1<<40), "a/1")
+					assert.Error(t, err)
+				}
+			})
+		}
+		for range 20 {
+			time.Sleep(time.Second)
+			clienttest.Put(t, cluster, "b", "v")
+			began := time.Now()
+			clienttest.Get(t, c, "a/1")
+			require.Less(t, time.Since(began), 50*time.Millisecond)
+		}
+		require.EqualValues(t, 20, c.Stats().Hits)
+		cancel()
+		readers.Wait()
+	})
+}
+
+// TestNotOlderThanOfAWatchThatLags reads at a revision that the store has and the watch does not show.
+func TestNotOlderThanOfAWatchThatLags(t *testing.T) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		var muted atomic.Bool
+		unresponsive(cluster, func(*fakeetcd.Member) bool { return muted.Load() })
+		c := serve(t, client, cache.Config{MaxWait: 100 * time.Millisecond})
+		muted.Store(true)
+		rev := clienttest.Put(t, cluster, "b", "v")
+		began := time.Now()
+		for range 10 {
+			resp, err := c.Get(cache.NotOlderThan(t.Context(), rev), "a/1")
+			require.NoError(t, err)
+			require.Equal(t, rev, resp.Header.Revision)
+		}
+		require.Equal(t, 100*time.Millisecond, time.Since(began), "the first one waits")
+		require.EqualValues(t, 1, c.Stats().Timeouts)
+		require.EqualValues(t, 10, c.Stats().Misses)
+		muted.Store(false)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		_, err := c.Get(cache.NotOlderThan(t.Context(), rev), "a/1")
+		require.NoError(t, err)
+		require.EqualValues(t, 1, c.Stats().Hits)
+	})
+}
+
+// TestVersions reads at revisions that are over.
+func TestVersions(t *testing.T) {
+	cluster, client := clienttest.StartClient(t, 1)
+	var revs []int64
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxVersions: 10})
+	awaitServing(t, c, "a/1")
+	for i := range 30 {
+		revs = append(revs, clienttest.Put(t, cluster, "a/1", string(rune('A'+i))))
+		clienttest.Get(t, c, "a/1")
+	}
+	for i, rev := range revs {
+		before := c.Stats().Hits
+		resp := clienttest.Get(t, c, "a/1", clientv3.WithRev(rev))
+		require.Equal(t, string(rune('A'+i)), string(resp.Kvs[0].Value))
+		require.Equal(t, cluster.Revision(), resp.Header.Revision)
+		if i >= 20 {
+			require.Equal(t, before+1, c.Stats().Hits)
+		}
+	}
+	_, err := c.Get(clienttest.Within(t), "a/1", clientv3.WithRev(cluster.Revision()+1))
+	require.Equal(t, rpctypes.ErrFutureRev, err)
+}
+
+// TestConfig has configurations refused in words that name the field.
+func TestConfig(t *testing.T) {
+	_, client := clienttest.StartClient(t, 1)
+	for want, cfg := range map[string]cache.Config{
+		"Prefixes is empty":                    {},
+		`"a/b"`:                                {Prefixes: []string{"a/b", "c", "a"}},
+		"MaxBytes is -1":                       {Prefixes: []string{"a"}, MaxBytes: -1},
+		"MaxWait is -1ns":                      {Prefixes: []string{"a"}, MaxWait: -1},
+		"ProbeInterval is 1ms: the least is 1": {Prefixes: []string{"a"}, ProbeInterval: time.Millisecond},
+	} {
+		_, err := cache.New(client, cfg)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// TestAPrefixThatIsDenied has the server deny one of two prefixes. The other one is served.
+func TestAPrefixThatIsDenied(t *testing.T) {
+	cluster, client := clienttest.StartClient(t, 1)
+	clienttest.Put(t, cluster, "b/1", "v")
+	cluster.On("Range", func(call *fakeetcd.Call) {
+		if r := call.Request.(*pb.RangeRequest); strings.HasPrefix(string(r.Key), "a/") {
+			call.Answer(nil, errDenied)
+		}
+	})
+	c, err := cache.New(client, cache.Config{Prefixes: []string{"a/", "b/"}})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	awaitServing(t, c, "b/1")
+	_, err = c.Get(clienttest.Within(t), "a/1")
+	require.Equal(t, denied, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	err = c.WaitSynced(ctx)
+	require.ErrorIs(t, err, denied)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, `"a/"`)
+}
+
+// TestSeveralPrefixes reads across prefixes, and all keys.
+func TestSeveralPrefixes(t *testing.T) {
+	cluster, client := clienttest.StartClient(t, 1)
+	for _, key := range []string{"a/1", "b/1", "b/2", "c"} {
+		clienttest.Put(t, cluster, key, "v")
+	}
+	c := newCache(t, client, cache.Config{Prefixes: []string{"b/", "a/"}})
+	awaitServing(t, c, "a/1")
+	awaitServing(t, c, "b/1")
+	all := newCache(t, client, cache.Config{Prefixes: []string{""}})
+	awaitServing(t, all, "a/1")
+	for _, kv := range []clientv3.KV{c, all, client.KV} {
+		for key, n := range map[string]int64{"a/": 1, "b/": 2, "b/2": 1, "": 4, "c": 1} {
+			resp := clienttest.Get(t, kv, key, clientv3.WithPrefix())
+			require.Equal(t, n, resp.Count, key)
+		}
+		resp := clienttest.Get(t, kv, "b", clientv3.WithFromKey())
+		require.EqualValues(t, 3, resp.Count)
+	}
 }

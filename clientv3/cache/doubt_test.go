@@ -71,8 +71,7 @@ func TestVersionsThatLoseEvents(t *testing.T) {
 					require.ErrorContains(t, c.Freshness().Err, version)
 				}
 				before := c.Stats().Hits
-				_, err := c.Get(t.Context(), "a/1", clientv3.WithSerializable())
-				require.NoError(t, err)
+				clienttest.Get(t, c, "a/1", clientv3.WithSerializable())
 				require.Equal(t, before+1, c.Stats().Hits)
 			})
 		})
@@ -158,9 +157,7 @@ func TestFreshnessSaysWhy(t *testing.T) {
 		var muted atomic.Bool
 		unresponsive(cluster, func(*fakeetcd.Member) bool { return muted.Load() })
 		refusal := cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
-		c, err := cache.New(client, cache.Config{Prefixes: []string{"a/"}})
-		require.NoError(t, err)
-		defer c.Close()
+		c := newUnsynced(t, client, cache.Config{Prefixes: []string{"a/"}})
 		require.ErrorContains(t, c.Freshness().Err, `"a/"`)
 		synctest.Wait()
 		require.ErrorIs(t, c.Freshness().Err, denied)
@@ -170,8 +167,7 @@ func TestFreshnessSaysWhy(t *testing.T) {
 		require.NoError(t, c.Freshness().Err)
 		muted.Store(true)
 		clienttest.Put(t, cluster, "b", "v")
-		_, err = c.Get(t.Context(), "a/1")
-		require.NoError(t, err)
+		clienttest.Get(t, c, "a/1")
 		require.ErrorContains(t, c.Freshness().Err, "behind")
 	})
 	cluster, client := clienttest.StartClient(t, 1)
@@ -207,8 +203,7 @@ func TestWhatWasLostBeforeAnUpgrade(t *testing.T) {
 		time.Sleep(25 * time.Minute)
 		synctest.Wait()
 		require.EqualValues(t, 4, hits(t, c, cluster.Revision()))
-		resp, err := c.Get(t.Context(), "a/1")
-		require.NoError(t, err)
+		resp := clienttest.Get(t, c, "a/1")
 		require.Equal(t, rev, resp.Kvs[0].ModRevision)
 	})
 }

@@ -6,33 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 )
 
-// exampleClient returns a client of a cluster in memory, and what ends both.
-func exampleClient() (*clientv3.Client, func()) {
-	cluster, err := fakeetcd.Start(1)
-	if err != nil {
-		panic(err)
-	}
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
-	})
-	if err != nil {
-		panic(err)
-	}
-	return client, func() {
-		_ = client.Close()
-		cluster.Close()
-	}
-}
-
 func ExampleNew() {
-	client, end := exampleClient()
+	client, end := clienttest.Example(1)
 	defer end()
 	ctx := context.Background()
 
@@ -59,7 +39,7 @@ func ExampleNew() {
 
 // Reads that may be a little old cost the cluster one small read in that time, however many they are.
 func ExampleWithMaxStaleness() {
-	client, end := exampleClient()
+	client, end := clienttest.Example(1)
 	defer end()
 	c, err := cache.New(client, cache.Config{Prefixes: []string{"config/"}})
 	if err != nil {
@@ -76,7 +56,7 @@ func ExampleWithMaxStaleness() {
 
 // A revision that another process hands over makes a read see what it wrote.
 func ExampleNotOlderThan() {
-	client, end := exampleClient()
+	client, end := clienttest.Example(1)
 	defer end()
 	c, err := cache.New(client, cache.Config{Prefixes: []string{"config/"}})
 	if err != nil {
@@ -96,7 +76,7 @@ func ExampleNotOlderThan() {
 }
 
 func ExampleCache_Freshness() {
-	client, end := exampleClient()
+	client, end := clienttest.Example(1)
 	defer end()
 	c, err := cache.New(client, cache.Config{Prefixes: []string{"config/"}})
 	if err != nil {
@@ -114,7 +94,7 @@ func ExampleCache_Freshness() {
 }
 
 func ExampleNewInformer() {
-	client, end := exampleClient()
+	client, end := clienttest.Example(1)
 	defer end()
 	ctx := context.Background()
 	type server struct{ Zone string }

@@ -69,8 +69,7 @@ func TestAWatchThatLags(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 100*time.Millisecond, time.Since(began))
 		for range 10 {
-			_, err = c.Get(t.Context(), "a/1")
-			require.NoError(t, err)
+			clienttest.Get(t, c, "a/1")
 		}
 		require.Equal(t, 100*time.Millisecond, time.Since(began))
 		require.EqualValues(t, 1, c.Stats().Timeouts)
@@ -78,8 +77,7 @@ func TestAWatchThatLags(t *testing.T) {
 		muted.Store(false)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		_, err = c.Get(t.Context(), "a/1")
-		require.NoError(t, err)
+		clienttest.Get(t, c, "a/1")
 		require.EqualValues(t, 1, c.Stats().Hits)
 	})
 }
@@ -92,8 +90,7 @@ func TestProgressIsAskedForEverMoreSlowly(t *testing.T) {
 		c := serve(t, client, cache.Config{})
 		muted.Store(true)
 		clienttest.Put(t, cluster, "b", "v")
-		_, err := c.Get(t.Context(), "a/1")
-		require.NoError(t, err)
+		clienttest.Get(t, c, "a/1")
 		require.InDelta(t, 17, c.Stats().ProgressRequests, 3, "in the half second of MaxWait")
 		time.Sleep(time.Minute)
 		require.InDelta(t, 17+4+60, c.Stats().ProgressRequests, 10, "once a second afterwards")
@@ -118,15 +115,13 @@ func TestAMemberThatCatchesUpIsNotHurried(t *testing.T) {
 			clienttest.Put(t, cluster, "b", "v")
 		}
 		lag.Store(900)
-		_, err := c.Get(t.Context(), "a/1")
-		require.NoError(t, err)
+		clienttest.Get(t, c, "a/1")
 		require.InDelta(t, 17, c.Stats().ProgressRequests, 3)
 		require.EqualValues(t, 1, c.Stats().Timeouts)
 		lag.Store(0)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		_, err = c.Get(t.Context(), "a/1")
-		require.NoError(t, err)
+		clienttest.Get(t, c, "a/1")
 		require.EqualValues(t, 1, c.Stats().Hits)
 	})
 }
@@ -157,8 +152,7 @@ func aStuckIdleWatch(t *testing.T, wrap func(clientv3.Watcher) clientv3.Watcher,
 		calls := cluster.Calls("Watch")
 		require.NotEqual(t, calls[0].Member, calls[len(calls)-1].Member)
 		require.Positive(t, c.Stats().Reopened)
-		resp, err := c.Get(t.Context(), "a/1", clientv3.WithSerializable())
-		require.NoError(t, err)
+		resp := clienttest.Get(t, c, "a/1", clientv3.WithSerializable())
 		require.EqualValues(t, 1, resp.Count)
 		require.Less(t, c.Freshness().Age, 70*time.Second)
 		require.Equal(t, cluster.Revision(), c.Freshness().Revision)
@@ -203,8 +197,7 @@ func TestAPermissionOfOnePrefixIsWithdrawn(t *testing.T) {
 		}
 	})
 	for range 2 { // floors read the prefixes in turn
-		_, err := c.Get(clienttest.Within(t), "b/1")
-		require.NoError(t, err)
+		clienttest.Get(t, c, "b/1")
 	}
 	require.Equal(t, "a/", <-dropped)
 	_, err := c.Get(clienttest.Within(t), "a/1", clientv3.WithSerializable())
@@ -240,14 +233,12 @@ func TestFloorsReadThePrefixesInTurn(t *testing.T) {
 		synctest.Wait()
 		withdraw(cluster, "c/")
 		for range 3 {
-			_, err := c.Get(t.Context(), "a/1")
-			require.NoError(t, err)
+			clienttest.Get(t, c, "a/1")
 		}
 		_, err := c.Get(t.Context(), "c/", clientv3.WithPrefix(), clientv3.WithSerializable())
 		require.Equal(t, denied, err)
 		before := c.Stats().Hits
-		_, err = c.Get(t.Context(), "a/1")
-		require.NoError(t, err)
+		clienttest.Get(t, c, "a/1")
 		require.Equal(t, before+1, c.Stats().Hits)
 	})
 }
@@ -272,8 +263,7 @@ func TestARoleIsNarrowed(t *testing.T) {
 			for range 66 {
 				time.Sleep(time.Second)
 				if busy {
-					_, err := c.Get(t.Context(), "p000/1")
-					require.NoError(t, err)
+					clienttest.Get(t, c, "p000/1")
 				}
 			}
 			synctest.Wait()
@@ -302,39 +292,40 @@ func TestAnIdleCacheCostsLittle(t *testing.T) {
 // TestDeltaResync has the watch need what was compacted. What is read is keys, and the values that changed.
 func TestDeltaResync(t *testing.T) {
 	const keys, changed = 3000, 30
-	cluster, client := clienttest.StartClient(t, 1)
-	for i := range keys {
-		clienttest.Put(t, cluster, fmt.Sprintf("a/%05d", i), "v")
-	}
-	resynced := make(chan cache.Resynced, 1)
-	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, OnResync: func(r cache.Resynced) { resynced <- r }})
-	awaitServing(t, c, "a/00000")
-	for range 5 { // and again
-		from := cluster.Revision()
-		missRevisions(t, cluster, func() {
-			for i := range changed {
-				clienttest.Put(t, cluster, fmt.Sprintf("a/%05d", 100*i), fmt.Sprint("new", from))
-			}
-			clienttest.Put(t, cluster, fmt.Sprint("a/1", from), "added")
-		})
-		before := len(cluster.Calls())
-		r := <-resynced
-		require.Equal(t, cache.Resynced{Prefix: "a/", Revision: cluster.Revision(), Changed: changed + 1}, r)
-		var values int
-		for _, call := range cluster.Calls()[before:] {
-			for _, req := range call.Requests {
-				switch r := req.(type) {
-				case *pb.RangeRequest:
-					assert.True(t, r.KeysOnly || r.CountOnly || len(r.RangeEnd) == 0, "%v", r)
-				case *pb.TxnRequest:
-					values += len(r.Success)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		for i := range keys {
+			clienttest.Put(t, cluster, fmt.Sprintf("a/%05d", i), "v")
+		}
+		resynced := make(chan cache.Resynced, 1)
+		c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, OnResync: func(r cache.Resynced) { resynced <- r }})
+		awaitServing(t, c, "a/00000")
+		for range 5 { // and again
+			from := cluster.Revision()
+			missRevisions(t, cluster, func() {
+				for i := range changed {
+					clienttest.Put(t, cluster, fmt.Sprintf("a/%05d", 100*i), fmt.Sprint("new", from))
+				}
+				clienttest.Put(t, cluster, fmt.Sprint("a/1", from), "added")
+			})
+			before := len(cluster.Calls())
+			r := <-resynced
+			require.Equal(t, cache.Resynced{Prefix: "a/", Revision: cluster.Revision(), Changed: changed + 1}, r)
+			var values int
+			for _, call := range cluster.Calls()[before:] {
+				for _, req := range call.Requests {
+					switch r := req.(type) {
+					case *pb.RangeRequest:
+						assert.True(t, r.KeysOnly || r.CountOnly || len(r.RangeEnd) == 0, "%v", r)
+					case *pb.TxnRequest:
+						values += len(r.Success)
+					}
 				}
 			}
+			require.LessOrEqual(t, values, changed+1)
+			requireEqualToServer(t, c, client)
 		}
-		require.LessOrEqual(t, values, changed+1)
-		requireEqualToServer(t, c, client)
-	}
-	require.EqualValues(t, 1, c.Stats().Loads)
+		require.EqualValues(t, 1, c.Stats().Loads)
+	})
 }
 
 // missRevisions has everything happen while the watch is away, and be compacted.
@@ -351,8 +342,7 @@ func missRevisions(t *testing.T, cluster *fakeetcd.Cluster, happen func()) {
 // requireEqualToServer compares all keys of a cache of "a/" with the server's at the same revision.
 func requireEqualToServer(t *testing.T, c *cache.Cache, client *clientv3.Client) {
 	t.Helper()
-	got, err := c.Get(clienttest.Within(t), "a/", clientv3.WithPrefix(), clientv3.WithSerializable())
-	require.NoError(t, err)
+	got := clienttest.Get(t, c, "a/", clientv3.WithPrefix(), clientv3.WithSerializable())
 	want, err := clientv3.NewKV(client).Get(clienttest.Within(t), "a/", clientv3.WithPrefix(), clientv3.WithRev(got.Header.Revision))
 	require.NoError(t, err)
 	require.Len(t, got.Kvs, len(want.Kvs))
@@ -402,8 +392,7 @@ func TestCompactedWatches(t *testing.T) {
 			c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 			time.Sleep(time.Minute)
 			n = cluster.Count("Range")
-			resp, err := c.Get(t.Context(), "a/1", clientv3.WithSerializable())
-			require.NoError(t, err)
+			resp := clienttest.Get(t, c, "a/1", clientv3.WithSerializable())
 			require.EqualValues(t, 1, resp.Count)
 		})
 		return n
@@ -418,9 +407,7 @@ func TestAServerThatContradictsItself(t *testing.T) {
 	cluster.On("Range", func(call *fakeetcd.Call) {
 		call.Answer(&pb.RangeResponse{Header: &pb.ResponseHeader{Revision: 5}, More: true, Count: 3}, nil)
 	})
-	c, err := cache.New(client, cache.Config{Prefixes: []string{"a/"}})
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
+	c := newUnsynced(t, client, cache.Config{Prefixes: []string{"a/"}})
 	require.NoError(t, cluster.Wait(clienttest.Within(t), "Range", 2))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
@@ -438,12 +425,11 @@ func TestOverflow(t *testing.T) {
 		var overflow *cache.OverflowError
 		require.ErrorAs(t, <-dropped, &overflow)
 		require.Equal(t, cache.OverflowError{Prefix: "a/", MaxBytes: 1000}, *overflow)
-		resp, err := c.Get(t.Context(), "a/2")
-		require.NoError(t, err)
+		resp := clienttest.Get(t, c, "a/2")
 		require.Len(t, resp.Kvs[0].Value, 2000)
 		require.Zero(t, c.Stats().Bytes)
 		require.Negative(t, c.Freshness().Age)
-		_, err = client.Delete(t.Context(), "a/2")
+		_, err := client.Delete(t.Context(), "a/2")
 		require.NoError(t, err)
 		time.Sleep(11 * time.Minute)
 		synctest.Wait()
@@ -505,15 +491,13 @@ func TestAnotherCluster(t *testing.T) {
 			c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, OnDrop: func(_ string, err error) { dropped <- err }})
 			awaitServing(t, c, "a/1")
 			become(cluster, now)
-			resp, err := c.Get(clienttest.Within(t), "a/1")
-			require.NoError(t, err)
+			resp := clienttest.Get(t, c, "a/1")
 			require.Equal(t, "new", string(resp.Kvs[0].Value))
 			var changed *clientv3.ClusterChangedError
 			require.ErrorAs(t, <-dropped, &changed)
 			require.EqualValues(t, 7, changed.NewClusterID)
 			awaitServing(t, c, "a/1")
-			resp, err = c.Get(clienttest.Within(t), "a/1", clientv3.WithSerializable())
-			require.NoError(t, err)
+			resp = clienttest.Get(t, c, "a/1", clientv3.WithSerializable())
 			require.Equal(t, "new", string(resp.Kvs[0].Value))
 			require.Equal(t, now.ClusterId, resp.Header.ClusterId)
 		})
@@ -540,8 +524,7 @@ func become(cluster *fakeetcd.Cluster, now *pb.ResponseHeader) {
 func TestClose(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	clienttest.Put(t, cluster, "a/1", "v")
-	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
-	awaitServing(t, c, "a/1")
+	c := newServing(t, client)
 	_, err := cache.NewInformer(c, cache.InformerConfig[string]{Decode: decodeString})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(clienttest.Within(t))
@@ -582,8 +565,7 @@ func TestTheClientCloses(t *testing.T) {
 // TestOneReadersEndHurtsNoOther cancels one of two reads that wait for a floor.
 func TestOneReadersEndHurtsNoOther(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
-	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
-	awaitServing(t, c, "a/1")
+	c := newServing(t, client)
 	under, release := make(chan struct{}), make(chan struct{})
 	cluster.Once("Range", func(call *fakeetcd.Call) {
 		close(under)

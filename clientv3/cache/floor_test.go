@@ -70,8 +70,7 @@ func TestReadsJoinNoFloorUnderWay(t *testing.T) {
 		clienttest.Put(t, cluster, "a/1", "old")
 		under, release := make(chan struct{}), make(chan struct{})
 		held := false
-		c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
-		awaitServing(t, c, "a/1")
+		c := newServing(t, client)
 		c.Close()
 		if planted {
 			client.KV = &early{KV: client.KV}
@@ -128,8 +127,7 @@ func TestReadsShareAFloor(t *testing.T) {
 	const readers = 50
 	cluster, client := clienttest.StartClient(t, 1)
 	clienttest.Put(t, cluster, "a/1", "v")
-	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
-	awaitServing(t, c, "a/1")
+	c := newServing(t, client)
 	under, release := make(chan struct{}, 1), make(chan struct{})
 	var mu sync.Mutex
 	n := 0
@@ -217,8 +215,7 @@ func TestProgressThatComesTooEarly(t *testing.T) {
 			awaitServing(t, c, "a/1")
 		}
 		clienttest.Put(t, cluster, "a/1", "new")
-		resp, err := c.Get(clienttest.Within(t), "a/1")
-		require.NoError(t, err)
+		resp := clienttest.Get(t, c, "a/1")
 		return string(resp.Kvs[0].Value)
 	}
 	t.Run("found out", func(t *testing.T) { require.Equal(t, "new", run(t, true)) })
@@ -241,8 +238,7 @@ func TestOtherServers(t *testing.T) {
 			clienttest.Put(t, cluster, "b", "v")
 			before := c.Stats()
 			for range 10 {
-				resp, err := c.Get(clienttest.Within(t), "a/1")
-				require.NoError(t, err)
+				resp := clienttest.Get(t, c, "a/1")
 				require.Equal(t, cluster.Revision(), resp.Header.Revision)
 			}
 			after := c.Stats()
@@ -256,14 +252,12 @@ func TestOtherServers(t *testing.T) {
 // TestAFailedFloorFailsItsReads has the server refuse floors, in the words that a plain get would bring.
 func TestAFailedFloorFailsItsReads(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
-	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
-	awaitServing(t, c, "a/1")
+	c := newServing(t, client)
 	refusal := cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(proto.Message(nil), errDenied) })
 	_, err := c.Get(clienttest.Within(t), "a/1")
 	require.Equal(t, denied, err)
 	refusal.Remove()
-	_, err = c.Get(clienttest.Within(t), "a/1")
-	require.NoError(t, err)
+	clienttest.Get(t, c, "a/1")
 }
 
 // TestOverLeasing has a cache over a KV that serves keys from memory, with the revision of an earlier response.
@@ -280,8 +274,7 @@ func TestOverLeasing(t *testing.T) {
 	for range 20 {
 		written, err := other.Put(clienttest.Within(t), "a/1", "v")
 		require.NoError(t, err)
-		resp, err := c.Get(clienttest.Within(t), "a/1")
-		require.NoError(t, err)
+		resp := clienttest.Get(t, c, "a/1")
 		require.GreaterOrEqual(t, resp.Kvs[0].ModRevision, written.Header.Revision)
 	}
 }

@@ -208,9 +208,7 @@ func TestAnInformerBeforeItsCache(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	clienttest.Put(t, cluster, "a/1", "v")
 	cluster.Member(0).Stop()
-	c, err := cache.New(client, cache.Config{Prefixes: []string{"a/"}})
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
+	c := newUnsynced(t, client, cache.Config{Prefixes: []string{"a/"}})
 	in, err := cache.NewInformer(c, cache.InformerConfig[string]{Decode: decodeString})
 	require.NoError(t, err)
 	t.Cleanup(in.Close)
@@ -308,8 +306,7 @@ func TestEqualRevisionsOfAnotherCluster(t *testing.T) {
 	requireChanges(t, changes, "added a/1 -→old", "synced")
 	awaitServing(t, c, "a/1")
 	become(cluster, &pb.ResponseHeader{ClusterId: 7, MemberId: 1, RaftTerm: 1, Revision: 5000})
-	_, err := c.Get(clienttest.Within(t), "a/1")
-	require.NoError(t, err)
+	clienttest.Get(t, c, "a/1")
 	requireChanges(t, changes, "relisted", "updated a/1 old→new")
 }
 

@@ -18,13 +18,28 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is far above what anything here takes; what hangs is ended by it.
 const patience = 30 * time.Second
 
-// newCache returns a cache that is loaded, and serves once its watch is created.
-func newCache(t testing.TB, client *clientv3.Client, cfg cache.Config) *cache.Cache {
+// newUnsynced returns a cache that need not be loaded yet.
+func newUnsynced(t testing.TB, client *clientv3.Client, cfg cache.Config) *cache.Cache {
 	t.Helper()
 	c, err := cache.New(client, cfg)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
+	return c
+}
+
+// newCache returns a cache that is loaded, and serves once its watch is created.
+func newCache(t testing.TB, client *clientv3.Client, cfg cache.Config) *cache.Cache {
+	t.Helper()
+	c := newUnsynced(t, client, cfg)
 	require.NoError(t, c.WaitSynced(clienttest.Within(t)))
+	return c
+}
+
+// newServing returns a cache of "a/" that answers gets from memory.
+func newServing(t testing.TB, client *clientv3.Client) *cache.Cache {
+	t.Helper()
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+	awaitServing(t, c, "a/1")
 	return c
 }
 

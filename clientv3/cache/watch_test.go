@@ -138,6 +138,12 @@ func FuzzWatch(f *testing.F) {
 		lease, err := client.Grant(ctx, 60)
 		require.NoError(t, err)
 		all := client.Watch(ctx, "a/", clientv3.WithPrefix(), clientv3.WithPrevKV(), clientv3.WithRev(1))
+		var events []*clientv3.Event
+		readTo := func(rev int64) {
+			for len(events) == 0 || events[len(events)-1].Kv.ModRevision < rev {
+				events = append(events, (<-all).Events...)
+			}
+		}
 		var watches []*reading
 		var compacted int64
 		for i := range 80 {
@@ -149,6 +155,7 @@ func FuzzWatch(f *testing.F) {
 				watches = append(watches, rd)
 			}
 			if i == 50 {
+				readTo(clienttest.Put(t, cluster, "a/", "with the previous value, which a compaction takes"))
 				compacted = cluster.Revision() - r.Int64N(30)
 				_, err := client.Compact(ctx, compacted)
 				require.NoError(t, err)
@@ -164,11 +171,7 @@ func FuzzWatch(f *testing.F) {
 				}
 			}
 		}
-		rev := clienttest.Put(t, cluster, "a/", "last")
-		var events []*clientv3.Event
-		for len(events) == 0 || events[len(events)-1].Kv.ModRevision < rev {
-			events = append(events, (<-all).Events...)
-		}
+		readTo(clienttest.Put(t, cluster, "a/", "last"))
 		for _, rd := range watches {
 			for rd.start == 0 || rd.ended == nil && len(rd.events) < len(rd.expected(events)) {
 				select {
@@ -214,8 +217,7 @@ func TestWatchesShareOne(t *testing.T) {
 		ev := (<-late).Events[0]
 		require.Equal(t, "a/7", string(ev.Kv.Key))
 		clear(ev.Kv.Value) // which no caller may; reads do not show it
-		resp, err := c.Get(t.Context(), "a/7")
-		require.NoError(t, err)
+		resp := clienttest.Get(t, c, "a/7")
 		require.Equal(t, "v", string(resp.Kvs[0].Value))
 		require.Equal(t, "a/8", string((<-late).Events[0].Kv.Key))
 		require.EqualValues(t, 1, asked.Load())
@@ -269,8 +271,7 @@ func TestASlowWatch(t *testing.T) {
 func TestWatchesMeetACompaction(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	clienttest.Put(t, cluster, "a/1", "v")
-	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
-	awaitServing(t, c, "a/1")
+	c := newServing(t, client)
 	w := c.Watcher()
 	var watches []clientv3.WatchChan
 	for range 10 {
@@ -294,12 +295,10 @@ func TestWatchesMeetACompaction(t *testing.T) {
 func TestWatchesOfAnotherCluster(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	clienttest.Put(t, cluster, "a/1", "v")
-	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
-	awaitServing(t, c, "a/1")
+	c := newServing(t, client)
 	ch := c.Watcher().Watch(clienttest.Within(t), "a/", clientv3.WithPrefix())
 	become(cluster, &pb.ResponseHeader{ClusterId: 7, MemberId: 1, RaftTerm: 1, Revision: 5000})
-	_, err := c.Get(clienttest.Within(t), "a/1")
-	require.NoError(t, err)
+	clienttest.Get(t, c, "a/1")
 	resp := <-ch
 	var changed *clientv3.ClusterChangedError
 	require.ErrorAs(t, resp.Err(), &changed)
@@ -360,9 +359,7 @@ func TestWatchesThatAreNotCached(t *testing.T) {
 func TestWatchesBeforeTheCacheIsLoaded(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		refusal := cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
-		c, err := cache.New(client, cache.Config{Prefixes: []string{"a/"}})
-		require.NoError(t, err)
-		defer c.Close()
+		c := newUnsynced(t, client, cache.Config{Prefixes: []string{"a/"}})
 		w := c.Watcher()
 		ch := w.Watch(t.Context(), "a/", clientv3.WithPrefix())
 		first := clienttest.Put(t, cluster, "a/1", "v")
@@ -419,8 +416,7 @@ func TestASlowWatchOfARestoredCluster(t *testing.T) {
 			synctest.Wait()
 		}
 		become(cluster, restored)
-		_, err := c.Get(t.Context(), "a/1")
-		require.NoError(t, err)
+		clienttest.Get(t, c, "a/1")
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.EqualValues(t, 5, c.Freshness().Revision)
@@ -457,15 +453,13 @@ func TestABlockedWatchOfARestoredCluster(t *testing.T) {
 		}
 		refusal := cluster.On("Range", deny)
 		for range 4 { // floors read the prefixes in turn
-			_, err := c.Get(t.Context(), "b/1")
-			require.NoError(t, err)
+			clienttest.Get(t, c, "b/1")
 		}
 		synctest.Wait()
 		require.Equal(t, cache.Denied, c.Status()[0].State)
 		refusal.Remove()
 		become(cluster, restored)
-		_, err := c.Get(t.Context(), "b/1")
-		require.NoError(t, err)
+		clienttest.Get(t, c, "b/1")
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		var changed *clientv3.ClusterChangedError
@@ -490,9 +484,7 @@ func TestCreatedWatches(t *testing.T) {
 			_, _ = call.Execute()
 		})
 		refusal := cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
-		c, err := cache.New(client, cache.Config{Prefixes: []string{"a/"}})
-		require.NoError(t, err)
-		defer c.Close()
+		c := newUnsynced(t, client, cache.Config{Prefixes: []string{"a/"}})
 		w := c.Watcher()
 		created := make(chan clientv3.WatchChan)
 		for range 20 {
@@ -531,8 +523,7 @@ func TestAnIdleWatchMissesNothing(t *testing.T) {
 				for range 10 {
 					clienttest.Put(t, cluster, "b", "v")
 				}
-				_, err := c.Get(t.Context(), "a/1")
-				require.NoError(t, err)
+				clienttest.Get(t, c, "a/1")
 				require.Equal(t, cluster.Revision(), c.Freshness().Revision)
 				require.NoError(t, cluster.Compact(cluster.Revision()))
 				leave(t, cluster, c)
@@ -552,9 +543,7 @@ func TestAnIdleWatchMissesNothing(t *testing.T) {
 func TestWatchesOfADeniedPrefix(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
-		c, err := cache.New(client, cache.Config{Prefixes: []string{"a/"}})
-		require.NoError(t, err)
-		defer c.Close()
+		c := newUnsynced(t, client, cache.Config{Prefixes: []string{"a/"}})
 		synctest.Wait()
 		w, began := c.Watcher(), time.Now()
 		ch := w.Watch(t.Context(), "a/", clientv3.WithPrefix())

@@ -6,22 +6,12 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/clientv3util"
-	"github.com/quorate/quorate/etcdtest"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 )
-
-// newExampleClient returns a client of an etcd that lives in memory. A program passes
-// its endpoints to clientv3.New and nothing else.
-func newExampleClient() (*clientv3.Client, func()) {
-	etcd, err := etcdtest.New(etcdtest.Config{})
-	if err != nil {
-		panic(err)
-	}
-	return etcd.Client, etcd.Close
-}
 
 // A key is created, unless another client was faster.
 func ExampleKeyMissing() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(1)
 	defer stop()
 
 	for _, name := range []string{"ann", "bob"} {
@@ -41,7 +31,7 @@ func ExampleKeyMissing() {
 
 // A key is changed, but not created.
 func ExampleKeyExists() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(1)
 	defer stop()
 	ctx := context.Background()
 

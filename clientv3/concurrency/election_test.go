@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/quorate/quorate/clientv3"
 	. "github.com/quorate/quorate/clientv3/concurrency"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
@@ -71,70 +72,6 @@ func TestCampaignsAreWonInTheOrderOfArrival(t *testing.T) {
 		requireWaiting(t, thirdWon)
 		require.NoError(t, second.Resign(t.Context()))
 		require.NoError(t, requireNow(t, thirdWon))
-	})
-}
-
-// A candidate whose key or session is lost does not become leader when the leader resigns.
-func TestCampaignEndsWhenItIsLost(t *testing.T) {
-	for name, lose := range map[string]func(t *testing.T, f fake, s *Session){
-		"its lease expires": func(t *testing.T, f fake, s *Session) {
-			require.NoError(t, f.ExpireLease(int64(s.Lease())))
-		},
-		"its key is deleted": func(t *testing.T, f fake, s *Session) {
-			_, err := f.client.Delete(t.Context(), keyOf(s, "office"))
-			require.NoError(t, err)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			withFake(t, 1, func(t *testing.T, f fake) {
-				leader := NewElection(f.session(t), "office")
-				require.NoError(t, leader.Campaign(t.Context(), "leader"))
-				s := f.session(t)
-				e := NewElection(s, "office")
-				waiting := goes(func() error { return e.Campaign(t.Context(), "other") })
-				lose(t, f, s)
-				require.Equal(t, ErrSessionExpired, requireNow(t, waiting))
-				require.Empty(t, e.Key())
-				require.NoError(t, leader.Resign(t.Context()))
-				require.Equal(t, ErrElectionNotLeader, e.Proclaim(t.Context(), "x"))
-				_, err := e.Leader(t.Context())
-				require.Equal(t, ErrElectionNoLeader, err)
-			})
-		})
-	}
-}
-
-func TestCampaignThatGivesUpWithdraws(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		leader := NewElection(f.session(t), "office")
-		require.NoError(t, leader.Campaign(t.Context(), "leader"))
-		e := NewElection(f.session(t), "office")
-		require.Equal(t, context.DeadlineExceeded, e.Campaign(within(t, time.Second), "other"))
-		require.Equal(t, []string{leader.Key()}, f.keys(t, "office"))
-		require.Empty(t, e.Key())
-	})
-}
-
-func TestCampaignWhoseAnswerIsLateLeavesNoKey(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		e := NewElection(f.session(t), "office")
-		f.Once("Txn", holdAnswer)
-		require.Equal(t, context.DeadlineExceeded, e.Campaign(within(t, time.Second), "x"))
-		require.Empty(t, f.keys(t, "office"))
-	})
-}
-
-func TestCampaignWhoseAnswerIsLost(t *testing.T) {
-	withFake(t, 3, func(t *testing.T, f fake) {
-		e := NewElection(f.session(t), "office")
-		f.Once("Txn", func(call *fakeetcd.Call) {
-			_, err := call.Execute()
-			assert.NoError(t, err)
-			call.BreakConn()
-		})
-		require.NoError(t, e.Campaign(t.Context(), "x"))
-		requireLeader(t, e, "x")
-		require.Equal(t, 1, f.PutCount(e.Key()))
 	})
 }
 
@@ -255,5 +192,167 @@ func TestResumeElection(t *testing.T) {
 		require.NoError(t, gone.Campaign(t.Context(), "four"))
 		require.Equal(t, "office"+keyOf(s, "")[1:], gone.Key(), "it takes the prefix as it is")
 		synctest.Wait()
+	})
+}
+
+// holds reports whether a comparison of IsOwner holds, according to the server.
+func holds(t *testing.T, c *clientv3.Client, owner clientv3.Cmp) bool {
+	t.Helper()
+	resp, err := c.Txn(t.Context()).If(owner).Commit()
+	require.NoError(t, err)
+	return resp.Succeeded
+}
+
+func TestSemaphoreHasNPlaces(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		const places, sessions = 3, 8
+		var all []*Semaphore
+		var results []<-chan error
+		for range sessions {
+			m := NewSemaphore(f.session(t), "pool", places)
+			require.False(t, holds(t, f.client, m.IsOwner()))
+			all = append(all, m)
+			results = append(results, goes(func() error { return m.Acquire(t.Context(), "who") }))
+		}
+		for i, m := range all {
+			for j := i; j < min(i+places, sessions); j++ {
+				if i == 0 || j == i+places-1 { // the one that waited
+					require.NoError(t, requireNow(t, results[j]))
+				}
+				require.True(t, holds(t, f.client, all[j].IsOwner()))
+			}
+			for j := i + places; j < sessions; j++ {
+				requireWaiting(t, results[j])
+			}
+			require.Equal(t, "who", string(f.Get(m.Key()).Value))
+			require.Equal(t, f.Get(m.Key()).CreateRevision, m.Rev())
+			require.NoError(t, m.Release(t.Context()))
+			require.False(t, holds(t, f.client, m.IsOwner()))
+			require.NoError(t, m.Release(t.Context()), "it does nothing")
+		}
+		require.Empty(t, f.keys(t, "pool"))
+	})
+}
+
+// The holders are not the last keys ahead of a waiter, and any of them may leave.
+func TestSemaphoreWhenAnyHolderLeaves(t *testing.T) {
+	for name, leaves := range map[string]int{"first": 0, "last": 1} {
+		t.Run(name, func(t *testing.T) {
+			withFake(t, 1, func(t *testing.T, f fake) {
+				var held []*Semaphore
+				for range 2 {
+					m := NewSemaphore(f.session(t), "pool", 2)
+					require.NoError(t, m.Acquire(t.Context(), ""))
+					held = append(held, m)
+				}
+				waits := func() (*Semaphore, <-chan error) {
+					m := NewSemaphore(f.session(t), "pool", 2)
+					return m, goes(func() error { return m.Acquire(t.Context(), "") })
+				}
+				_, third := waits()
+				_, fourth := waits()
+				reads := f.Count("Txn")
+				require.NoError(t, held[leaves].Release(t.Context()))
+				require.NoError(t, requireNow(t, third))
+				requireWaiting(t, fourth)
+				require.Equal(t, reads+2, f.Count("Txn"), "the release, and a read of one waiter")
+				require.NoError(t, held[1-leaves].Release(t.Context()))
+				require.NoError(t, requireNow(t, fourth))
+			})
+		})
+	}
+}
+
+func TestSemaphoreOfOneIsALock(t *testing.T) {
+	for _, places := range []int{-1, 0, 1} {
+		withFake(t, 1, func(t *testing.T, f fake) {
+			m := lock(t, f.session(t), "pool")
+			s := NewSemaphore(f.session(t), "pool", places)
+			result := goes(func() error { return s.Acquire(t.Context(), "") })
+			requireWaiting(t, result)
+			require.NoError(t, m.Unlock(t.Context()))
+			require.NoError(t, requireNow(t, result))
+		})
+	}
+}
+
+func TestSemaphoreWaiterGivesUp(t *testing.T) {
+	for name, tt := range map[string]struct {
+		end  func(t *testing.T, f fake, s *Session, cancel context.CancelFunc)
+		want error
+	}{
+		"its context": {func(_ *testing.T, _ fake, _ *Session, cancel context.CancelFunc) { cancel() }, context.Canceled},
+		"its session": {func(t *testing.T, _ fake, s *Session, _ context.CancelFunc) { require.NoError(t, s.Close()) }, ErrSessionExpired},
+		"its key": {func(t *testing.T, f fake, s *Session, _ context.CancelFunc) {
+			f.remove(t, keyOf(s, "pool"))
+		}, ErrSessionExpired},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withFake(t, 1, func(t *testing.T, f fake) {
+				for range 2 {
+					require.NoError(t, NewSemaphore(f.session(t), "pool", 2).Acquire(t.Context(), ""))
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				s := f.session(t)
+				m := NewSemaphore(s, "pool", 2)
+				result := goes(func() error { return m.Acquire(ctx, "") })
+				requireWaiting(t, result)
+				tt.end(t, f, s, cancel)
+				require.Equal(t, tt.want, requireNow(t, result))
+				require.Len(t, f.keys(t, "pool"), 2)
+				require.Empty(t, m.Key())
+			})
+		})
+	}
+}
+
+// The history behind a waiter's read is compacted while its watch is broken.
+func TestSemaphoreOverACompaction(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		first := NewSemaphore(f.session(t), "pool", 2)
+		require.NoError(t, first.Acquire(t.Context(), ""))
+		require.NoError(t, NewSemaphore(f.session(t), "pool", 2).Acquire(t.Context(), ""))
+		result := goes(func() error { return NewSemaphore(f.session(t), "pool", 2).Acquire(t.Context(), "") })
+		requireWaiting(t, result)
+		f.stop()
+		require.NoError(t, f.ExpireLease(f.Get(first.Key()).Lease))
+		rev := f.put(t, "other", "")
+		require.NoError(t, f.Compact(rev))
+		f.start()
+		require.NoError(t, <-result)
+	})
+}
+
+func TestElectionIsOwner(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		s := f.session(t)
+		e := NewElection(s, "office")
+		require.False(t, holds(t, f.client, e.IsOwner()))
+		require.NoError(t, e.Campaign(t.Context(), "one"))
+		require.True(t, holds(t, f.client, e.IsOwner()))
+		require.True(t, holds(t, f.client, ResumeElection(s, "office/", e.Key(), e.Rev()).IsOwner()))
+		before := e.IsOwner()
+		require.NoError(t, e.Resign(t.Context()))
+		require.False(t, holds(t, f.client, e.IsOwner()))
+		require.NoError(t, e.Campaign(t.Context(), "two"))
+		require.False(t, holds(t, f.client, before), "a later key of the same name is another one")
+		require.True(t, holds(t, f.client, e.IsOwner()))
+	})
+}
+
+func TestSessionDeadline(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		start := time.Now()
+		s := f.session(t, WithTTL(30))
+		synctest.Wait()
+		require.Equal(t, start.Add(30*time.Second), s.Deadline())
+		time.Sleep(time.Hour)
+		require.WithinRange(t, s.Deadline(), time.Now().Add(20*time.Second), time.Now().Add(30*time.Second))
+		f.stop()
+		last := s.Deadline()
+		<-s.Done()
+		require.Equal(t, last, s.Deadline())
+		require.Equal(t, last, time.Now())
 	})
 }

@@ -10,21 +10,12 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
-	"github.com/quorate/quorate/etcdtest"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 )
-
-// connect returns a client of an in-memory cluster.
-func connect() (client *clientv3.Client, stop func()) {
-	etcd, err := etcdtest.New(etcdtest.Config{Members: 3})
-	if err != nil {
-		panic(err)
-	}
-	return etcd.Client, etcd.Close
-}
 
 // Two processes, each with its own session, take turns.
 func ExampleMutex_Lock() {
-	client, stop := connect()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -58,7 +49,7 @@ func ExampleMutex_Lock() {
 }
 
 func ExampleMutex_TryLock() {
-	client, stop := connect()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx := context.Background()
 
@@ -78,7 +69,7 @@ func ExampleMutex_TryLock() {
 
 // The server executes the write only while the lock is held, so a holder that was paused for too long writes nothing.
 func ExampleMutex_IsOwner() {
-	client, stop := connect()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx := context.Background()
 
@@ -108,7 +99,7 @@ func ExampleMutex_IsOwner() {
 }
 
 func ExampleElection() {
-	client, stop := connect()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -142,7 +133,7 @@ func ExampleElection() {
 
 // A program continues with a new session when its session is lost.
 func ExampleSession_Recreate() {
-	client, stop := connect()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx := context.Background()
 
@@ -174,7 +165,7 @@ func ExampleSession_Recreate() {
 
 // Many goroutines move an amount from one account to another.
 func ExampleNewSTM() {
-	client, stop := connect()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx := context.Background()
 	if _, err := client.Put(ctx, "accounts/ann", "100"); err != nil {
@@ -220,7 +211,7 @@ func ExampleNewSTM() {
 
 // Two of any number of processes hold the semaphore at a time.
 func ExampleSemaphore() {
-	client, stop := connect()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx := context.Background()
 
@@ -243,7 +234,7 @@ func ExampleSemaphore() {
 
 // An agent registers itself. The key is put again after its lease was lost, and is removed when the agent ends.
 func ExampleKeepKey() {
-	client, stop := connect()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx := context.Background()
 

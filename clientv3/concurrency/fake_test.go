@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
 	. "github.com/quorate/quorate/clientv3/concurrency"
@@ -27,22 +26,9 @@ type fake struct {
 // endless wait is reported as a deadlock.
 func withFake(t *testing.T, members int, test func(t *testing.T, f fake)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		cluster := clienttest.Start(t, members)
-		f := fake{Cluster: cluster}
-		f.client = f.newClient(t)
-		test(t, f)
+	clienttest.InBubble(t, members, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		test(t, fake{cluster, client})
 	})
-}
-
-func (f fake) newClient(t *testing.T) *clientv3.Client {
-	t.Helper()
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: f.Endpoints(), DialOptions: f.DialOptions(), Logger: zap.NewNop(),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	return client
 }
 
 func (f fake) session(t *testing.T, opts ...SessionOption) *Session {
@@ -56,9 +42,15 @@ func (f fake) session(t *testing.T, opts ...SessionOption) *Session {
 // settle makes the first write of the client, which asks all members whether they serve.
 func (f fake) settle(t *testing.T) {
 	t.Helper()
-	_, err := f.client.Delete(t.Context(), "no key")
-	require.NoError(t, err)
+	f.remove(t, "no key")
 	synctest.Wait()
+}
+
+// remove deletes a key.
+func (f fake) remove(t *testing.T, key string) {
+	t.Helper()
+	_, err := f.client.Delete(t.Context(), key)
+	require.NoError(t, err)
 }
 
 // stop makes the cluster unreachable until start.

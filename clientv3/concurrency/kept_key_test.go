@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	. "github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -63,8 +64,7 @@ func TestKeptKeyIsPutAgain(t *testing.T) {
 		require.Equal(t, "10.0.0.8", string(f.Get("agents/ann").Value))
 		require.EqualValues(t, again.Lease, f.Get("agents/ann").Lease)
 
-		_, err := f.client.Delete(t.Context(), "agents/ann")
-		require.NoError(t, err)
+		f.remove(t, "agents/ann")
 		require.Equal(t, ErrKeyDeleted, requireEvent(t, events, KeyLost).Err)
 		require.Equal(t, again, requireEvent(t, events, KeyHeld))
 
@@ -82,20 +82,17 @@ func TestKeptKeyIsPutAgain(t *testing.T) {
 // A key that others have put is left alone, until they delete it.
 func TestKeptKeyOfAnotherClient(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
-		_, err := f.Put("agents/ann", "by hand")
-		require.NoError(t, err)
+		f.put(t, "agents/ann", "by hand")
 		k, events := f.keep(t.Context(), t, KeyOptions{})
 		requireEvent(t, events, KeySuperseded)
 		require.ErrorIs(t, k.SetValue(t.Context(), "10.0.0.8"), ErrKeySuperseded)
 		time.Sleep(time.Hour)
 		require.Equal(t, "by hand", string(f.Get("agents/ann").Value))
-		_, err = f.client.Delete(t.Context(), "agents/ann")
-		require.NoError(t, err)
+		f.remove(t, "agents/ann")
 		require.True(t, requireEvent(t, events, KeyHeld).Again)
 		require.Equal(t, "10.0.0.8", string(f.Get("agents/ann").Value))
 
-		_, err = f.Put("agents/ann", "by hand again")
-		require.NoError(t, err)
+		f.put(t, "agents/ann", "by hand again")
 		requireEvent(t, events, KeySuperseded)
 		require.NoError(t, k.Remove(t.Context()))
 		require.Equal(t, "by hand again", string(f.Get("agents/ann").Value), "it is not this client's")
@@ -122,10 +119,7 @@ func TestKeptKeyWhoseFirstWriteIsUnsettled(t *testing.T) {
 	for method, overwrite := range map[string]bool{"Put": true, "Txn": false} {
 		t.Run(method, func(t *testing.T) {
 			withFake(t, 3, func(t *testing.T, f fake) {
-				f.Once(method, func(c *fakeetcd.Call) {
-					_, _ = c.Execute()
-					c.BreakConn()
-				})
+				f.Once(method, clienttest.LoseAnswer)
 				k, events := f.keep(t.Context(), t, KeyOptions{Overwrite: overwrite})
 				held := requireEvent(t, events, KeyHeld)
 				require.EqualValues(t, held.Lease, f.Get("agents/ann").Lease)

@@ -88,18 +88,6 @@ func TestLateUnlockDoesNotDeleteTheNextLock(t *testing.T) {
 	}
 }
 
-func TestLateResignDoesNotDeleteTheNextCandidate(t *testing.T) {
-	withFake(t, 3, func(t *testing.T, f fake) {
-		e := NewElection(f.session(t), "office")
-		require.NoError(t, e.Campaign(t.Context(), "one"))
-		resume := delayDelete(t, f, func(*fakeetcd.Call) {})
-		require.Equal(t, context.DeadlineExceeded, e.Resign(within(t, time.Second)))
-		require.NoError(t, e.Campaign(t.Context(), "two"))
-		resume()
-		requireLeader(t, e, "two")
-	})
-}
-
 // A Lock gives up and leaves the key to another mutex of the session, which does not notice.
 func TestLockThatGivesUpIsNotForgottenByAnother(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	. "github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -43,11 +44,7 @@ func TestLockWhoseAnswerIsLost(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		for _, method := range []func(*Mutex, context.Context) error{(*Mutex).Lock, (*Mutex).TryLock} {
 			m := NewMutex(f.session(t), "lock")
-			lost := f.Once("Txn", func(call *fakeetcd.Call) {
-				_, err := call.Execute()
-				assert.NoError(t, err)
-				call.BreakConn()
-			})
+			lost := f.Once("Txn", clienttest.LoseAnswer)
 			require.NoError(t, method(m, t.Context()))
 			require.Equal(t, 1, lost.Ran())
 			require.True(t, owns(t, f.client, m))
@@ -59,11 +56,7 @@ func TestLockWhoseAnswerIsLost(t *testing.T) {
 func TestUnlockWhoseAnswerIsLost(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		m := lock(t, f.session(t), "lock")
-		lost := f.Once("Txn", func(call *fakeetcd.Call) {
-			_, err := call.Execute()
-			assert.NoError(t, err)
-			call.BreakConn()
-		})
+		lost := f.Once("Txn", clienttest.LoseAnswer)
 		require.NoError(t, m.Unlock(t.Context()))
 		require.Equal(t, 1, lost.Ran())
 		require.Empty(t, f.keys(t, "lock"))
@@ -95,7 +88,7 @@ func TestCleanupIsBounded(t *testing.T) {
 		require.Equal(t, keyOf(s, "lock"), notes[0].ContextMap()["key"])
 
 		f.start()
-		time.Sleep(10 * time.Second)
+		time.Sleep(15 * time.Second) // streams wait for 10 s while no endpoint is known to serve
 		require.Equal(t, []string{holder.Key()}, f.keys(t, "lock"))
 	})
 }
@@ -174,8 +167,7 @@ func TestLockThatGivesUpIsNotKeptByALostOne(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		s := f.session(t)
 		lost := lock(t, s, "lock")
-		_, err := f.client.Delete(t.Context(), lost.Key())
-		require.NoError(t, err)
+		f.remove(t, lost.Key())
 		holder := lock(t, f.session(t), "lock")
 		require.Equal(t, context.DeadlineExceeded, NewMutex(s, "lock").Lock(within(t, time.Second)))
 		require.Equal(t, []string{holder.Key()}, f.keys(t, "lock"))

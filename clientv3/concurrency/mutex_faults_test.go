@@ -10,7 +10,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/quorate/quorate/clientv3"
 	. "github.com/quorate/quorate/clientv3/concurrency"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
@@ -22,13 +21,11 @@ func TestLockEndsWhenItIsLost(t *testing.T) {
 			require.NoError(t, f.ExpireLease(int64(s.Lease())))
 		},
 		"its key is deleted": func(t *testing.T, f fake, s *Session) {
-			_, err := f.client.Delete(t.Context(), keyOf(s, "lock"))
-			require.NoError(t, err)
+			f.remove(t, keyOf(s, "lock"))
 		},
 		"its key is deleted and put again": func(t *testing.T, f fake, s *Session) {
-			_, err := f.client.Delete(t.Context(), keyOf(s, "lock"))
-			require.NoError(t, err)
-			_, err = f.client.Put(t.Context(), keyOf(s, "lock"), "")
+			f.remove(t, keyOf(s, "lock"))
+			_, err := f.client.Put(t.Context(), keyOf(s, "lock"), "")
 			require.NoError(t, err)
 		},
 		"its session is closed": func(t *testing.T, _ fake, s *Session) {
@@ -63,20 +60,6 @@ func TestLockOfASessionThatHasEnded(t *testing.T) {
 		require.Equal(t, ErrSessionExpired, NewMutex(s, "lock").Lock(t.Context()))
 		require.Equal(t, ErrSessionExpired, NewMutex(s, "lock").TryLock(t.Context()))
 		require.Zero(t, f.Count("Txn"))
-	})
-}
-
-// A lease that no member answers for also ends the wait.
-func TestLockEndsWithASessionThatIsUnanswered(t *testing.T) {
-	withFake(t, 3, func(t *testing.T, f fake) {
-		lock(t, f.session(t), "lock")
-		s := f.session(t, WithTTL(10))
-		waiting := goes(func() error { return NewMutex(s, "lock").Lock(t.Context()) })
-		f.stop()
-		start := time.Now()
-		require.Equal(t, ErrSessionExpired, <-waiting)
-		require.LessOrEqual(t, time.Since(start), 10*time.Second)
-		require.ErrorIs(t, s.Err(), clientv3.ErrLeaseUnanswered)
 	})
 }
 
@@ -118,22 +101,6 @@ func TestLockThatGivesUpLeavesThePlaceOfAnother(t *testing.T) {
 	})
 }
 
-func TestLockSurvivesBrokenConnections(t *testing.T) {
-	withFake(t, 3, func(t *testing.T, f fake) {
-		holder := lock(t, f.session(t), "lock")
-		waiting := goes(func() error { return NewMutex(f.session(t), "lock").Lock(t.Context()) })
-		for range 5 {
-			for _, m := range f.Members() {
-				m.BreakConnections()
-			}
-			time.Sleep(time.Second)
-			requireWaiting(t, waiting)
-		}
-		require.NoError(t, holder.Unlock(t.Context()))
-		require.NoError(t, <-waiting)
-	})
-}
-
 // The watches of the waiter are compacted while its connection is broken.
 func TestLockSurvivesACompaction(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
@@ -142,8 +109,7 @@ func TestLockSurvivesACompaction(t *testing.T) {
 		waiting := goes(func() error { return m.Lock(t.Context()) })
 		f.stop()
 		for range 3 {
-			_, err := f.Put("other", "")
-			require.NoError(t, err)
+			f.put(t, "other", "")
 		}
 		require.NoError(t, f.Compact(f.Revision()))
 		f.start()
@@ -198,8 +164,7 @@ func TestLockIsProvenByARead(t *testing.T) {
 			require.NoError(t, f.ExpireLease(int64(s.Lease())))
 		},
 		"its key is another": func(t *testing.T, f fake, s *Session) {
-			_, err := f.client.Delete(t.Context(), keyOf(s, "lock"))
-			require.NoError(t, err)
+			f.remove(t, keyOf(s, "lock"))
 			f.put(t, keyOf(s, "lock"), "")
 		},
 	} {

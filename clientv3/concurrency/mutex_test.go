@@ -161,9 +161,8 @@ func TestUnlockDeletesOnlyItsOwnKey(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		m := lock(t, f.session(t), "lock")
 		key := m.Key()
-		_, err := f.client.Delete(t.Context(), key)
-		require.NoError(t, err)
-		_, err = f.client.Put(t.Context(), key, "another's")
+		f.remove(t, key)
+		_, err := f.client.Put(t.Context(), key, "another's")
 		require.NoError(t, err)
 		require.NoError(t, m.Unlock(t.Context()))
 		require.Equal(t, "another's", string(f.Get(key).GetValue()))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	. "github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -104,22 +105,6 @@ func TestObserveReadLate(t *testing.T) {
 	})
 }
 
-func TestObserveSurvivesOutages(t *testing.T) {
-	withFake(t, 3, func(t *testing.T, f fake) {
-		e := NewElection(f.session(t, WithTTL(100000)), "office")
-		ch := e.Observe(t.Context())
-		for i := range 3 {
-			f.stop()
-			time.Sleep(time.Minute)
-			f.start()
-			value := strconv.Itoa(i)
-			require.NoError(t, e.Campaign(t.Context(), value))
-			requireObserved(t, ch, value)
-		}
-		requireNothing(t, ch)
-	})
-}
-
 // After a compaction the leader is read again, and not delivered twice.
 func TestObserveSurvivesACompaction(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
@@ -129,15 +114,13 @@ func TestObserveSurvivesACompaction(t *testing.T) {
 			synctest.Wait()
 			f.stop()
 			meanwhile()
-			_, err := f.Put("other", "")
-			require.NoError(t, err)
+			f.put(t, "other", "")
 			require.NoError(t, f.Compact(f.Revision()))
 			f.start()
 		}
 		put := func(value string) func() {
 			return func() {
-				_, err := f.Put(keyOf(s, "office"), value)
-				require.NoError(t, err)
+				f.put(t, keyOf(s, "office"), value)
 			}
 		}
 		ch := e.Observe(t.Context())
@@ -194,7 +177,7 @@ func TestObserveEndsWhenItIsRefused(t *testing.T) {
 
 func TestObserveEndsWithItsClient(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
-		c := f.newClient(t)
+		c := clienttest.Connect(t, f.Cluster)
 		s, err := NewSession(c)
 		require.NoError(t, err)
 		ch := NewElection(s, "office").Observe(t.Context())

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	. "github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -262,7 +263,7 @@ func TestRecreateOfAGivenLease(t *testing.T) {
 // The client is closed before the session.
 func TestSessionEndsWithItsClient(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
-		c := f.newClient(t)
+		c := clienttest.Connect(t, f.Cluster)
 		s, err := NewSession(c)
 		require.NoError(t, err)
 		require.NoError(t, c.Close())

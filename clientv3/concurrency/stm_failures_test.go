@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	. "github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/retry"
 )
@@ -146,11 +147,7 @@ func TestSTMThatNeverCommits(t *testing.T) {
 // A commit with unknown outcome is not repeated, because it could commit twice.
 func TestSTMWhoseCommitIsNotAnsweredIsNotRepeated(t *testing.T) {
 	onLevels(t, allLevels, func(t *testing.T, f fake, level STMOption) {
-		f.Once("Txn", func(call *fakeetcd.Call) {
-			_, err := call.Execute()
-			assert.NoError(t, err)
-			call.BreakConn()
-		})
+		f.Once("Txn", clienttest.LoseAnswer)
 		_, err := NewSTM(f.client, func(s STM) error {
 			s.Put("k", "v")
 			return nil

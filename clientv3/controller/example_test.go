@@ -4,27 +4,16 @@ import (
 	"context"
 	"fmt"
 
-	"go.uber.org/zap"
-
-	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
 	"github.com/quorate/quorate/clientv3/controller"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/leaderelection"
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
 // One process at a time reconciles. etcd refuses its writes when it does not lead any more.
 func ExampleRun() {
-	cluster, err := fakeetcd.Start(1)
-	if err != nil {
-		panic(err)
-	}
-	defer cluster.Close()
-	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop()})
-	if err != nil {
-		panic(err)
-	}
-	defer client.Close()
+	client, stop := clienttest.Example(1)
+	defer stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if _, err := client.Put(ctx, "desired/lamp", "on"); err != nil {

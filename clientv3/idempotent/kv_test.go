@@ -46,10 +46,7 @@ func newClient(t *testing.T) (*fakeetcd.Cluster, *clientv3.Client) {
 
 // What can happen to a request.
 var (
-	answerLost = func(c *fakeetcd.Call) {
-		_, _ = c.Execute()
-		c.BreakConn()
-	}
+	answerLost    = clienttest.LoseAnswer
 	requestLost   = func(c *fakeetcd.Call) { c.BreakConn() }
 	errorAfterAll = func(c *fakeetcd.Call) {
 		_, _ = c.Execute()
@@ -507,9 +504,8 @@ func TestPrefixIsReserved(t *testing.T) {
 func TestReadsArePlain(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
 		txns := cluster.Count("Txn")
-		_, err := kv.Get(t.Context(), "k")
-		require.NoError(t, err)
-		_, err = kv.Txn(t.Context()).Then(clientv3.OpGet("k")).Commit()
+		clienttest.Get(t, kv, "k")
+		_, err := kv.Txn(t.Context()).Then(clientv3.OpGet("k")).Commit()
 		require.NoError(t, err)
 		require.Equal(t, txns+1, cluster.Count("Txn"))
 		require.Len(t, cluster.Calls("Txn")[txns].Requests[0].(*pb.TxnRequest).Success, 1, "no lane")
@@ -534,8 +530,7 @@ func TestClose(t *testing.T) {
 		_, err := kv.Put(t.Context(), "k", "w")
 		require.ErrorIs(t, err, errClosed)
 		require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
-		lanes, err := kv.Get(t.Context(), DefaultPrefix, clientv3.WithPrefix())
-		require.NoError(t, err)
+		lanes := clienttest.Get(t, kv, DefaultPrefix, clientv3.WithPrefix())
 		require.Zero(t, lanes.Count)
 		require.Equal(t, 1, cluster.Count("LeaseRevoke"))
 	})
@@ -611,8 +606,7 @@ func TestManyWritersUnderFaults(t *testing.T) {
 		all.Wait()
 		require.Equal(t, strconv.Itoa(callers*each), string(cluster.Get("counter").Value))
 		require.Equal(t, callers*each+1, cluster.PutCount("counter"))
-		done, err := kv.Get(t.Context(), "done/", clientv3.WithPrefix())
-		require.NoError(t, err)
+		done := clienttest.Get(t, kv, "done/", clientv3.WithPrefix())
 		for _, k := range done.Kvs {
 			require.EqualValues(t, 1, k.Version, strings.TrimPrefix(string(k.Key), "done/"))
 		}

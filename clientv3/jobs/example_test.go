@@ -6,29 +6,13 @@ import (
 	"fmt"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/jobs"
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
-
-// connect returns a client of an in-memory cluster.
-func connect() (client *clientv3.Client, stop func()) {
-	cluster, err := fakeetcd.Start(3)
-	if err != nil {
-		panic(err)
-	}
-	client, err = clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
-	if err != nil {
-		panic(err)
-	}
-	return client, func() {
-		_ = client.Close()
-		cluster.Close()
-	}
-}
 
 // A program enqueues a job, and handles those of the queue until it ends.
 func ExampleQueue_Work() {
-	client, stop := connect()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx, cancel := context.WithCancel(context.Background())
 
@@ -55,7 +39,7 @@ func ExampleQueue_Work() {
 
 // The result of a job is written in the transaction that acknowledges it: once, although the job may be handled again.
 func ExampleJob_Ack() {
-	client, stop := connect()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx, cancel := context.WithCancel(context.Background())
 

@@ -54,8 +54,7 @@ func TestJobIsHandledOnce(t *testing.T) {
 // requireOnlyKeys checks that there are no other keys, and no lease.
 func requireOnlyKeys(t *testing.T, p *process, want ...string) {
 	t.Helper()
-	resp, err := p.Client.Get(t.Context(), "", clientv3.WithPrefix())
-	require.NoError(t, err)
+	resp := clienttest.Get(t, p.Client, "", clientv3.WithPrefix())
 	var keys []string
 	for _, kv := range resp.Kvs {
 		keys = append(keys, string(kv.Key))
@@ -232,13 +231,7 @@ func TestEndOfWorkReturnsJobs(t *testing.T) {
 func TestLostAnswers(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
 		p := r.process(t, Config{})
-		lose := func() {
-			r.Once("Txn", func(call *fakeetcd.Call) {
-				_, err := call.Execute()
-				assert.NoError(t, err)
-				call.BreakConn()
-			})
-		}
+		lose := func() { r.Once("Txn", clienttest.LoseAnswer) }
 		lose()
 		id, err := p.Enqueue(t.Context(), "letter")
 		require.NoError(t, err, "it is read")
@@ -330,10 +323,7 @@ func TestEnqueueWhoseOutcomeIsUnknown(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, id, again)
 
-		r.Once("Txn", func(call *fakeetcd.Call) {
-			_, _ = call.Execute()
-			call.BreakConn()
-		})
+		r.Once("Txn", clienttest.LoseAnswer)
 		_, err = p.Enqueue(t.Context(), "another", WithID(id))
 		require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err), "the job with this id is another one: %v", err)
 	})

@@ -5,24 +5,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/leaderelection"
-	"github.com/quorate/quorate/etcdtest"
 )
-
-// connect returns a client of an in-memory cluster.
-func connect() (client *clientv3.Client, stop func()) {
-	etcd, err := etcdtest.New(etcdtest.Config{Members: 3})
-	if err != nil {
-		panic(err)
-	}
-	return etcd.Client, etcd.Close
-}
 
 // A controller works while it leads. When its lease is lost it campaigns again; at SIGTERM, with a context of
 // signal.NotifyContext, it resigns.
 func ExampleRun() {
-	client, stop := connect()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx, cancel := context.WithCancel(context.Background())
 
@@ -46,7 +36,7 @@ func ExampleRun() {
 
 // A process that was paused goes on when another one holds the lock. Its writes are refused.
 func ExampleTerm_KV() {
-	client, stop := connect()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx := context.Background()
 
@@ -71,7 +61,7 @@ func ExampleTerm_KV() {
 
 // Two of any number of processes work at a time.
 func ExampleConfig_semaphore() {
-	client, stop := connect()
+	client, stop := clienttest.Example(3)
 	defer stop()
 	cfg := leaderelection.Config{Name: "semaphores/backup", Holders: 2, TTL: 10 * time.Second}
 

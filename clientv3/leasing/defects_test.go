@@ -32,11 +32,17 @@ func newKV(t *testing.T, c *clientv3.Client, opts ...concurrency.SessionOption) 
 	return kv
 }
 
+// startKV is newKV with a client and a cluster of its own.
+func startKV(t *testing.T) (*fakeetcd.Cluster, clientv3.KV) {
+	t.Helper()
+	cluster, client := clienttest.StartClient(t, 1)
+	return cluster, newKV(t, client)
+}
+
 // own makes kv own a key, and returns the cached response.
 func own(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV, key string) {
 	t.Helper()
-	_, err := kv.Get(t.Context(), key)
-	require.NoError(t, err)
+	clienttest.Get(t, kv, key)
 	require.NotNil(t, cluster.Get(prefix+key), "the key is not owned")
 	requireFromMemory(t, cluster, kv, key)
 }
@@ -44,8 +50,7 @@ func own(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV, key string) {
 func requireFromMemory(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV, key string) {
 	t.Helper()
 	before := requests(cluster)
-	_, err := kv.Get(t.Context(), key)
-	require.NoError(t, err)
+	clienttest.Get(t, kv, key)
 	require.Equal(t, before, requests(cluster), "%q was not answered from the cache", key)
 }
 
@@ -64,8 +69,7 @@ func requests(cluster *fakeetcd.Cluster) int { return cluster.Count("Range") + c
 // requireTruth checks that kv answers what the server holds.
 func requireTruth(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV, key string) {
 	t.Helper()
-	resp, err := kv.Get(t.Context(), key)
-	require.NoError(t, err)
+	resp := clienttest.Get(t, kv, key)
 	want := cluster.Get(key)
 	if want == nil {
 		require.Empty(t, resp.Kvs)
@@ -77,8 +81,7 @@ func requireTruth(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV, key s
 
 // A write of an unowned key is executed once.
 func TestWriteIsExecutedOnce(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	kv := newKV(t, clienttest.Connect(t, cluster))
+	cluster, kv := startKV(t)
 	_, err := kv.Put(t.Context(), "k", "v")
 	require.NoError(t, err)
 	require.Equal(t, 1, cluster.PutCount("k"))
@@ -91,14 +94,9 @@ func TestWriteIsExecutedOnce(t *testing.T) {
 
 // A write with a lost answer is not sent again.
 func TestWriteWhoseAnswerIsLostIsNotRepeated(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	kv := newKV(t, clienttest.Connect(t, cluster))
+	cluster, kv := startKV(t)
 	own(t, cluster, kv, "k")
-	cluster.Once("Txn", func(c *fakeetcd.Call) {
-		_, err := c.Execute()
-		assert.NoError(t, err)
-		c.BreakConn()
-	})
+	cluster.Once("Txn", clienttest.LoseAnswer)
 	_, err := kv.Put(t.Context(), "k", "v")
 	require.Error(t, err)
 	requireTruth(t, cluster, kv, "k")
@@ -107,8 +105,7 @@ func TestWriteWhoseAnswerIsLostIsNotRepeated(t *testing.T) {
 
 // After a range delete with a lost answer, none of its keys is cached.
 func TestRangeDeleteWhoseAnswerIsLost(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	kv := newKV(t, clienttest.Connect(t, cluster))
+	cluster, kv := startKV(t)
 	keys := []string{"k/a", "k/b", "k/c"}
 	for _, key := range keys {
 		clienttest.Put(t, cluster, key, "v")
@@ -131,8 +128,8 @@ func TestRangeDeleteWhoseAnswerIsLost(t *testing.T) {
 
 // A delete with WithFromKey revokes the ownership of the keys in its range.
 func TestDeleteFromKeyRevokesOwners(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	owner, other := newKV(t, clienttest.Connect(t, cluster)), newKV(t, clienttest.Connect(t, cluster))
+	cluster, owner := startKV(t)
+	other := newKV(t, clienttest.Connect(t, cluster))
 	clienttest.Put(t, cluster, "k", "v")
 	own(t, cluster, owner, "k")
 	_, err := other.Delete(clienttest.Within(t), "a", clientv3.WithFromKey())
@@ -144,8 +141,8 @@ func TestDeleteFromKeyRevokesOwners(t *testing.T) {
 // A range that contains leasing keys is deleted only while nothing is owned: it also deletes the leasing keys of keys
 // outside of the range.
 func TestDeleteOfLeasingKeysRevokesOwners(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	owner, other := newKV(t, clienttest.Connect(t, cluster)), newKV(t, clienttest.Connect(t, cluster))
+	cluster, owner := startKV(t)
+	other := newKV(t, clienttest.Connect(t, cluster))
 	own(t, cluster, owner, "A") // sorts before the prefix
 	own(t, cluster, other, "B")
 	_, err := other.Delete(clienttest.Within(t), "_", clientv3.WithFromKey())
@@ -161,8 +158,7 @@ func TestDeleteOfLeasingKeysRevokesOwners(t *testing.T) {
 
 // A put with ignored fields keeps them in the cache as well.
 func TestPutThatKeepsTheValue(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	kv := newKV(t, clienttest.Connect(t, cluster))
+	cluster, kv := startKV(t)
 	clienttest.Put(t, cluster, "k", "kept")
 	own(t, cluster, kv, "k")
 	_, err := kv.Put(t.Context(), "k", "", clientv3.WithIgnoreValue())
@@ -173,8 +169,7 @@ func TestPutThatKeepsTheValue(t *testing.T) {
 
 // A key with a lease is deleted without a write when the lease ends, so it is not owned.
 func TestPutWithLeaseEndsOwnership(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	client := clienttest.Connect(t, cluster)
+	cluster, client := clienttest.StartClient(t, 1)
 	kv := newKV(t, client)
 	lease, err := client.Grant(t.Context(), 60)
 	require.NoError(t, err)
@@ -199,8 +194,7 @@ func TestPutWithLeaseEndsOwnership(t *testing.T) {
 
 // A comparison of an absent key has the same result as on the server.
 func TestComparisonOfAbsentKey(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	kv := newKV(t, clienttest.Connect(t, cluster))
+	cluster, kv := startKV(t)
 	own(t, cluster, kv, "absent")
 	for _, c := range []clientv3.Cmp{
 		clientv3.Compare(clientv3.Value("absent"), "=", ""),
@@ -219,19 +213,17 @@ func TestComparisonOfAbsentKey(t *testing.T) {
 
 // The options of the get that acquires ownership apply to its response, whether or not it succeeds.
 func TestOptionsOfFirstGet(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	owner, other := newKV(t, clienttest.Connect(t, cluster)), newKV(t, clienttest.Connect(t, cluster))
+	cluster, owner := startKV(t)
+	other := newKV(t, clienttest.Connect(t, cluster))
 	clienttest.Put(t, cluster, "k", "v")
 	own(t, cluster, owner, "k")
-	resp, err := other.Get(t.Context(), "k", clientv3.WithKeysOnly())
-	require.NoError(t, err)
+	resp := clienttest.Get(t, other, "k", clientv3.WithKeysOnly())
 	require.Empty(t, resp.Kvs[0].Value)
 }
 
 // The context of the acquiring get ends: the owner is still asked to release the key after its watch broke with a gap.
 func TestRevocationIsSeenAfterGap(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	client := clienttest.Connect(t, cluster)
+	cluster, client := clienttest.StartClient(t, 1)
 	owner, other := newKV(t, clienttest.Connect(t, cluster)), newKV(t, client)
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := owner.Get(ctx, "k")

@@ -65,8 +65,8 @@ func requireEnd(t *testing.T, done <-chan error) {
 
 // Ownership is revoked and the key written before the owner receives the answer that granted it.
 func TestRevokedBeforeOwned(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	owner, other := newKV(t, clienttest.Connect(t, cluster)), newKV(t, clienttest.Connect(t, cluster))
+	cluster, owner := startKV(t)
+	other := newKV(t, clienttest.Connect(t, cluster))
 	clienttest.Put(t, cluster, "k", "old")
 	h := holdAnswer(t, cluster)
 	first := make(chan error, 1)
@@ -85,8 +85,7 @@ func TestRevokedBeforeOwned(t *testing.T) {
 
 // The owner's write is executed and visible to everyone, and the owner has no answer yet.
 func TestWriteInFlightIsNotHidden(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	owner := newKV(t, clienttest.Connect(t, cluster))
+	cluster, owner := startKV(t)
 	own(t, cluster, owner, "k")
 	h := holdAnswer(t, cluster)
 	written := put(owner, "k", "new")
@@ -104,8 +103,7 @@ func TestWriteInFlightIsNotHidden(t *testing.T) {
 
 // Two writes of the owner are answered in reverse order.
 func TestAnswersOvertakeEachOther(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	owner := newKV(t, clienttest.Connect(t, cluster))
+	cluster, owner := startKV(t)
 	own(t, cluster, owner, "k")
 	h := holdAnswer(t, cluster)
 	first := put(owner, "k", "first")
@@ -123,8 +121,7 @@ func TestAnswersOvertakeEachOther(t *testing.T) {
 // The connection of a write breaks. The server executes the write, or tries to, long after the key is owned again.
 func TestLateWriteIsFencedOff(t *testing.T) {
 	t.Parallel()
-	cluster := clienttest.Start(t, 1)
-	owner := newKV(t, clienttest.Connect(t, cluster))
+	cluster, owner := startKV(t)
 	own(t, cluster, owner, "k")
 	release, late := make(chan struct{}), make(chan proto.Message, 1)
 	cluster.Once("Txn", func(c *fakeetcd.Call) {
@@ -157,13 +154,9 @@ func TestLateWriteIsFencedOff(t *testing.T) {
 // key is owned later.
 func TestAcquisitionWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
-	cluster := clienttest.Start(t, 1)
-	owner, other := newKV(t, clienttest.Connect(t, cluster)), newKV(t, clienttest.Connect(t, cluster))
-	cluster.Once("Txn", func(c *fakeetcd.Call) {
-		_, err := c.Execute()
-		assert.NoError(t, err)
-		c.BreakConn()
-	})
+	cluster, owner := startKV(t)
+	other := newKV(t, clienttest.Connect(t, cluster))
+	cluster.Once("Txn", clienttest.LoseAnswer)
 	requireTruth(t, cluster, owner, "k")
 	require.NotNil(t, cluster.Get(prefix+"k"))
 	requireEnd(t, put(other, "k", "v"))
@@ -203,8 +196,7 @@ func TestLeasingKeyDeletedByHand(t *testing.T) {
 
 // An operator deletes the leasing key, and the watch event arrives.
 func TestManualDeletionIsDetected(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	client := clienttest.Connect(t, cluster)
+	cluster, client := clienttest.StartClient(t, 1)
 	owner := newKV(t, client)
 	own(t, cluster, owner, "k")
 	_, err := client.Delete(t.Context(), prefix+"k")
@@ -219,8 +211,7 @@ func TestManualDeletionIsDetected(t *testing.T) {
 // The watch breaks with a gap. Until the leasing keys are listed, nothing is answered from the cache; then the keys
 // still owned are.
 func TestGap(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	owner := newKV(t, clienttest.Connect(t, cluster))
+	cluster, owner := startKV(t)
 	own(t, cluster, owner, "kept")
 	own(t, cluster, owner, "lost")
 	listing, release := make(chan struct{}), make(chan struct{})
@@ -259,8 +250,8 @@ func TestGap(t *testing.T) {
 
 // The revocation and the deletion of the leasing key are repeated when their answers are lost; the write is not.
 func TestRevocationIsRepeated(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	owner, other := newKV(t, clienttest.Connect(t, cluster)), newKV(t, clienttest.Connect(t, cluster))
+	cluster, owner := startKV(t)
+	other := newKV(t, clienttest.Connect(t, cluster))
 	own(t, cluster, owner, "k")
 	broken := cluster.On("Txn", func(c *fakeetcd.Call) {
 		req := c.Request.(*pb.TxnRequest)
@@ -278,13 +269,8 @@ func TestRevocationIsRepeated(t *testing.T) {
 // A leasing key left by an acquisition without an answer is removed, so that the key can be owned.
 func TestOrphanIsRemoved(t *testing.T) {
 	t.Parallel()
-	cluster := clienttest.Start(t, 1)
-	owner := newKV(t, clienttest.Connect(t, cluster))
-	cluster.Once("Txn", func(c *fakeetcd.Call) {
-		_, err := c.Execute()
-		assert.NoError(t, err)
-		c.BreakConn()
-	})
+	cluster, owner := startKV(t)
+	cluster.Once("Txn", clienttest.LoseAnswer)
 	requireTruth(t, cluster, owner, "k")
 	orphan := cluster.Get(prefix + "k").CreateRevision
 	awaitOwned(t, cluster, owner, "k")

@@ -17,8 +17,7 @@ import (
 
 func newTestKV(t *testing.T) (*fakeetcd.Cluster, *clientv3.Client, *kv) {
 	t.Helper()
-	cluster := clienttest.Start(t, 1)
-	client := clienttest.Connect(t, cluster)
+	cluster, client := clienttest.StartClient(t, 1)
 	k, closeKV, err := NewKV(client, "_leasing/")
 	require.NoError(t, err)
 	t.Cleanup(closeKV)
@@ -37,8 +36,7 @@ func TestLeaseEndsDuringGet(t *testing.T) {
 	cluster, client, owner := newTestKV(t)
 	clienttest.Put(t, cluster, "k", "old")
 	for range 2 {
-		_, err := owner.Get(t.Context(), "k")
-		require.NoError(t, err)
+		clienttest.Get(t, owner, "k")
 	}
 	var asked int
 	owner.cache.setClock(func() time.Time {
@@ -49,8 +47,7 @@ func TestLeaseEndsDuringGet(t *testing.T) {
 		}
 		return time.Now().Add(time.Minute)
 	})
-	resp, err := owner.Get(t.Context(), "k")
-	require.NoError(t, err)
+	resp := clienttest.Get(t, owner, "k")
 	require.NotZero(t, asked)
 	require.Equal(t, "new", string(resp.Kvs[0].Value))
 
@@ -92,19 +89,16 @@ func TestResponsesBelongToTheirCallers(t *testing.T) {
 	require.NoError(t, err)
 	headers = append(headers, put.Header)
 	for range 2 { // from the server, and from memory
-		get, err := owner.Get(t.Context(), "k")
-		require.NoError(t, err)
+		get := clienttest.Get(t, owner, "k")
 		headers = append(headers, get.Header)
 	}
-	get, err := owner.Get(t.Context(), "other", clientv3.WithPrefix())
-	require.NoError(t, err)
+	get := clienttest.Get(t, owner, "other", clientv3.WithPrefix())
 	txn, err := owner.Txn(t.Context()).Then(clientv3.OpPut("other", "v")).Commit()
 	require.NoError(t, err)
 	for _, h := range append(headers, get.Header, txn.Header) {
 		h.Revision = 1 << 40
 	}
-	get, err = owner.Get(t.Context(), "k")
-	require.NoError(t, err)
+	get = clienttest.Get(t, owner, "k")
 	require.Equal(t, cluster.Revision(), get.Header.Revision)
 }
 
@@ -162,8 +156,7 @@ func TestCacheAnswersLikeTheServer(t *testing.T) {
 		clienttest.Put(t, cluster, "there", "value")
 	}
 	for _, key := range []string{"there", "absent"} {
-		_, err := owner.Get(t.Context(), key)
-		require.NoError(t, err)
+		clienttest.Get(t, owner, key)
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 500 {
@@ -252,10 +245,8 @@ func TestWritesAnswerLikeTheServer(t *testing.T) {
 				using := []clientv3.KV{client, k}[i]
 				answers[i], errs[i] = using.Do(t.Context(), op)
 				if i == 1 {
-					resp, err := k.Get(t.Context(), "k")
-					require.NoError(t, err)
-					want, err := client.Get(t.Context(), "k")
-					require.NoError(t, err)
+					resp := clienttest.Get(t, k, "k")
+					want := clienttest.Get(t, client, "k")
 					require.Equal(t, fmt.Sprint(want.Kvs), fmt.Sprint(resp.Kvs))
 				}
 			}

@@ -40,8 +40,7 @@ func TestSessionIsReplaced(t *testing.T) {
 
 // Waiting for an owner that does not answer ends with the caller's context, without a write.
 func TestWaitForOwnerEndsWithContext(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	client := clienttest.Connect(t, cluster)
+	cluster, client := clienttest.StartClient(t, 1)
 	_, err := client.Put(t.Context(), prefix+"k", "") // a dead owner
 	require.NoError(t, err)
 	kv := newKV(t, client)
@@ -72,8 +71,7 @@ func countRevokes(cluster *fakeetcd.Cluster) int { return cluster.PutCount(prefi
 // A write finds more leasing keys than fit into one transaction, its own and others'.
 func TestManyOwners(t *testing.T) {
 	t.Parallel()
-	cluster := clienttest.Start(t, 1)
-	client := clienttest.Connect(t, cluster)
+	cluster, client := clienttest.StartClient(t, 1)
 	mine, theirs := newKV(t, client), newKV(t, clienttest.Connect(t, cluster))
 	const n = 300
 	for i := range n {
@@ -118,8 +116,7 @@ func TestLeasingKeysCannotBeListed(t *testing.T) {
 }
 
 func TestNewKVErrors(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	client := clienttest.Connect(t, cluster)
+	cluster, client := clienttest.StartClient(t, 1)
 	kv, closeKV, err := leasing.NewKV(client, "")
 	require.ErrorContains(t, err, "prefix")
 	require.Nil(t, kv)
@@ -171,8 +168,7 @@ func TestCloseWithoutServer(t *testing.T) {
 
 // A lease from the user is kept, and its leasing keys are deleted.
 func TestCloseKeepsLeaseOfUser(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	client := clienttest.Connect(t, cluster)
+	cluster, client := clienttest.StartClient(t, 1)
 	lease, err := client.Grant(t.Context(), 60)
 	require.NoError(t, err)
 	kv, closeKV, err := leasing.NewKV(client, prefix, concurrency.WithLease(lease.ID))
@@ -241,14 +237,12 @@ func TestClientClosedWhileWaiting(t *testing.T) {
 
 // Cached responses never have a lower revision than an earlier response.
 func TestRevisionNeverGoesBack(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	kv := newKV(t, clienttest.Connect(t, cluster))
+	cluster, kv := startKV(t)
 	own(t, cluster, kv, "k")
 	written, err := kv.Put(t.Context(), "another", "v")
 	require.NoError(t, err)
 	before := requests(cluster)
-	resp, err := kv.Get(t.Context(), "k")
-	require.NoError(t, err)
+	resp := clienttest.Get(t, kv, "k")
 	txn, err := kv.Txn(t.Context()).Then(clientv3.OpGet("k")).Commit()
 	require.NoError(t, err)
 	require.Equal(t, before, requests(cluster))
@@ -258,8 +252,7 @@ func TestRevisionNeverGoesBack(t *testing.T) {
 
 // One failed comparison decides, even if the cache cannot evaluate another.
 func TestFalseComparisonDecides(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	kv := newKV(t, clienttest.Connect(t, cluster))
+	cluster, kv := startKV(t)
 	own(t, cluster, kv, "k")
 	before := requests(cluster)
 	resp, err := kv.Txn(t.Context()).If(
@@ -274,8 +267,8 @@ func TestFalseComparisonDecides(t *testing.T) {
 
 // A get does not try to acquire a key of another owner each time: an attempt costs the cluster as much as a write.
 func TestForeignKeyIsBackedOff(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	owner, other := newKV(t, clienttest.Connect(t, cluster)), newKV(t, clienttest.Connect(t, cluster))
+	cluster, owner := startKV(t)
+	other := newKV(t, clienttest.Connect(t, cluster))
 	own(t, cluster, owner, "k")
 	requireTruth(t, cluster, other, "k")
 	attempts := cluster.Count("Txn")
@@ -286,8 +279,7 @@ func TestForeignKeyIsBackedOff(t *testing.T) {
 }
 
 func TestEndedContext(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	kv := newKV(t, clienttest.Connect(t, cluster))
+	cluster, kv := startKV(t)
 	own(t, cluster, kv, "k")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -301,8 +293,7 @@ func TestEndedContext(t *testing.T) {
 }
 
 func TestUncacheableReads(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	kv := newKV(t, clienttest.Connect(t, cluster))
+	cluster, kv := startKV(t)
 	own(t, cluster, kv, "k")
 	_, err := kv.GetStream(t.Context(), "k")
 	require.Equal(t, codes.Unimplemented, status.Code(err))
@@ -327,15 +318,13 @@ func TestUncacheableReads(t *testing.T) {
 		}
 	}
 	require.Nil(t, cluster.Get(prefix+prefix+"absent"), "a leasing key was owned")
-	_, err = kv.Get(t.Context(), "unowned", clientv3.WithSerializable())
-	require.NoError(t, err)
+	clienttest.Get(t, kv, "unowned", clientv3.WithSerializable())
 	require.Nil(t, cluster.Get(prefix+"unowned"))
 }
 
 // The program's own Lease does not report until when a lease lives, so nothing is answered from the cache.
 func TestLeaseWithoutDeadline(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	client := clienttest.Connect(t, cluster)
+	cluster, client := clienttest.StartClient(t, 1)
 	client.Lease = forgetfulLease{client.Lease}
 	kv := newKV(t, client)
 	clienttest.Put(t, cluster, "k", "v")
@@ -370,8 +359,7 @@ func (l *brokenGrant) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGran
 
 // NewKV waits as long as waiting may help.
 func TestNewKVWaits(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	client := clienttest.Connect(t, cluster)
+	cluster, client := clienttest.StartClient(t, 1)
 	client.Lease = &brokenGrant{client.Lease, 2}
 	own(t, cluster, newKV(t, client), "k")
 }

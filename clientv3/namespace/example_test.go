@@ -5,23 +5,13 @@ import (
 	"fmt"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/namespace"
-	"github.com/quorate/quorate/etcdtest"
 )
-
-// newExampleClient returns a client of an etcd that lives in memory. A program passes
-// its endpoints to clientv3.New and nothing else.
-func newExampleClient() (*clientv3.Client, func()) {
-	etcd, err := etcdtest.New(etcdtest.Config{})
-	if err != nil {
-		panic(err)
-	}
-	return etcd.Client, etcd.Close
-}
 
 // A whole client is moved into a namespace.
 func Example() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(1)
 	defer stop()
 	ctx := context.Background()
 
@@ -49,7 +39,7 @@ func Example() {
 }
 
 func ExampleNewWatcher() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(1)
 	defer stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -67,7 +57,7 @@ func ExampleNewWatcher() {
 }
 
 func ExampleNewLease() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(1)
 	defer stop()
 	ctx := context.Background()
 

@@ -231,8 +231,7 @@ func TestNested(t *testing.T) {
 	require.NotNil(t, cluster.Get("outer/inner/k"))
 	_, err = c.Put(t.Context(), "outer/k", "not in it")
 	require.NoError(t, err)
-	resp, err := kv.Get(t.Context(), "", clientv3.WithPrefix())
-	require.NoError(t, err)
+	resp := clienttest.Get(t, kv, "", clientv3.WithPrefix())
 	require.Len(t, resp.Kvs, 1)
 	assert.Equal(t, "k", string(resp.Kvs[0].Key))
 }

@@ -199,8 +199,7 @@ func TestViolationsAreReported(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			inner, r := script(5, 4), &recorder{}
 			kv := ordering.NewKV(inner, r.record)
-			_, err := kv.Get(t.Context(), "k")
-			require.NoError(t, err)
+			clienttest.Get(t, kv, "k")
 			rev, err := c.do(t.Context(), kv)
 			require.Equal(t, errTooOld, err)
 			require.Zero(t, rev, "no response")
@@ -215,8 +214,7 @@ func TestWritesPassThrough(t *testing.T) {
 		t.Run(write.name, func(t *testing.T) {
 			inner, r := script(5, 3), &recorder{}
 			kv := ordering.NewKV(inner, r.record)
-			_, err := kv.Get(t.Context(), "k")
-			require.NoError(t, err)
+			clienttest.Get(t, kv, "k")
 			rev, err := write.do(t.Context(), kv)
 			require.NoError(t, err)
 			require.EqualValues(t, 3, rev)
@@ -237,8 +235,7 @@ func TestTheClusterChanges(t *testing.T) {
 				inner, r := script(5), &recorder{retries: 100}
 				inner.headers = []*pb.ResponseHeader{seen, now}
 				kv := ordering.NewKV(inner, r.record)
-				_, err := kv.Get(t.Context(), "k")
-				require.NoError(t, err)
+				clienttest.Get(t, kv, "k")
 				rev, err := c.do(t.Context(), kv)
 				if strings.HasSuffix(c.name, "Get") || c.name == "read Txn" {
 					requireChanged(t, err, now)
@@ -311,13 +308,12 @@ func TestRetriesEndWithTheContext(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				inner := script(5, 4)
 				kv := ordering.NewKV(inner, func(clientv3.Op, clientv3.OpResponse, int64) error { return nil })
-				_, err := kv.Get(t.Context(), "k")
-				require.NoError(t, err)
+				clienttest.Get(t, kv, "k")
 				const patience = 10 * time.Second
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
 				began := time.Now()
-				_, err = read.do(ctx, kv)
+				_, err := read.do(ctx, kv)
 				require.Equal(t, context.DeadlineExceeded, err)
 				require.Equal(t, patience, time.Since(began))
 				require.InDelta(t, 105, inner.sent(), 10, "ten a second")

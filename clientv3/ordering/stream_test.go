@@ -52,8 +52,7 @@ func TestGetStream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := &recorder{}
 			kv := ordering.NewKV(c, r.record)
-			want, err := kv.Get(t.Context(), "k", append(tt.opts, clientv3.WithPrefix())...)
-			require.NoError(t, err)
+			want := clienttest.Get(t, kv, "k", append(tt.opts, clientv3.WithPrefix())...)
 			got, err := stream(t.Context(), kv, tt.opts...)
 			require.NoError(t, err)
 			require.Len(t, got.Kvs, tt.keys)
@@ -82,8 +81,7 @@ func TestGetStreamOfAStaleMember(t *testing.T) {
 	putKeys(t, cluster, 20)
 	r := &recorder{retries: 2}
 	kv := ordering.NewKV(c, r.record)
-	_, err := kv.Get(t.Context(), "k")
-	require.NoError(t, err)
+	clienttest.Get(t, kv, "k")
 	for range 2 {
 		cluster.Once("Range", func(call *fakeetcd.Call) {
 			resp, err := call.Execute()

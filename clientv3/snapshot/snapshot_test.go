@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -128,17 +129,19 @@ func TestOneEndpoint(t *testing.T) {
 
 // TestAutoSyncIsOff: it would let the client choose another member. The official function leaves it on.
 func TestAutoSyncIsOff(t *testing.T) {
-	cluster, cfg := start(t)
-	cfg.AutoSyncInterval = time.Millisecond
-	cluster.Once("Snapshot", func(c *fakeetcd.Call) {
-		ctx, cancel := context.WithTimeout(c.Context(), time.Second) // ample time for the first update
-		defer cancel()
-		assert.ErrorIs(t, cluster.Wait(ctx, "MemberList", 1), context.DeadlineExceeded)
-		c.Execute()
+	synctest.Test(t, func(t *testing.T) {
+		cluster, cfg := start(t)
+		cfg.AutoSyncInterval = time.Millisecond
+		cluster.Once("Snapshot", func(c *fakeetcd.Call) {
+			ctx, cancel := context.WithTimeout(c.Context(), time.Second) // ample time for the first update
+			defer cancel()
+			assert.ErrorIs(t, cluster.Wait(ctx, "MemberList", 1), context.DeadlineExceeded)
+			c.Execute()
+		})
+		_, err := snapshot.SaveWithVersion(t.Context(), zap.NewNop(), cfg, target(t))
+		require.NoError(t, err)
+		require.Zero(t, cluster.Count("MemberList"))
 	})
-	_, err := snapshot.SaveWithVersion(t.Context(), zap.NewNop(), cfg, target(t))
-	require.NoError(t, err)
-	require.Zero(t, cluster.Count("MemberList"))
 }
 
 // TestWhatIsNoSnapshot: the official function saves what has a size that a snapshot could have.

@@ -6,22 +6,14 @@ import (
 	"fmt"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/store"
 )
 
 // A configuration is changed while it is followed.
 func ExampleStore() {
-	cluster, err := fakeetcd.Start(3) // a program has a real one
-	if err != nil {
-		panic(err)
-	}
-	defer cluster.Close()
-	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
-	if err != nil {
-		panic(err)
-	}
-	defer func() { _ = client.Close() }()
+	client, stop := clienttest.Example(3)
+	defer stop()
 	if err := reload(context.Background(), client); !errors.Is(err, errEnough) {
 		panic(err)
 	}
@@ -65,23 +57,15 @@ func scale(ctx context.Context, configs *store.Store[Config]) error {
 
 // Replicas move from one configuration to another, and an audit log says so, in one transaction.
 func ExampleTxn() {
-	cluster, err := fakeetcd.Start(1)
-	if err != nil {
-		panic(err)
-	}
-	defer cluster.Close()
-	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
-	if err != nil {
-		panic(err)
-	}
-	defer func() { _ = client.Close() }()
+	client, stop := clienttest.Example(1)
+	defer stop()
 	ctx := context.Background()
 	configs, audit := store.New(client, "configs/", store.JSON[Config]()), store.New(client, "audit/", store.Bytes())
 	if _, err := configs.Put(ctx, "web", Config{Replicas: 3}); err != nil {
 		panic(err)
 	}
 
-	_, err = store.Txn(ctx, client, func(tx *store.Tx) error {
+	_, err := store.Txn(ctx, client, func(tx *store.Tx) error {
 		web, err := configs.In(tx).Get("web")
 		if err != nil {
 			return err

@@ -143,10 +143,7 @@ func TestLostAnswerOverAStaleCache(t *testing.T) {
 		require.NoError(t, err)
 		defer c.Close()
 		require.NoError(t, c.WaitSynced(t.Context()))
-		cluster.Once("Txn", func(c *fakeetcd.Call) {
-			_, _ = c.Execute()
-			c.BreakConn()
-		})
+		cluster.Once("Txn", clienttest.LoseAnswer)
 		e, err := New(c, "configs/", asJSON).Update(cache.WithMaxStaleness(t.Context(), time.Hour), "web", increment)
 		require.NoError(t, err)
 		require.Equal(t, Config{2}, e.Value)

@@ -1,13 +1,18 @@
 package recipe_test
 
 import (
+	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/quorate/quorate/clientv3"
 	recipe "github.com/quorate/quorate/clientv3/experimental/recipes"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
 func TestBarrier(t *testing.T) {
@@ -51,6 +56,18 @@ func TestBarrierCompaction(t *testing.T) {
 		require.NoError(t, b.Release())
 		require.NoError(t, wait.result(t))
 	})
+	t.Run("the read is refused", func(t *testing.T) {
+		cluster, client := start(t)
+		b := recipe.NewBarrier(client, "b")
+		require.NoError(t, b.Hold())
+		release := holdWatch(t, cluster)
+		wait := call(b.Wait)
+		wait.until(t, cluster, "Watch", 1)
+		compact(t, cluster)
+		cluster.On("Range", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+		release()
+		require.Equal(t, rpctypes.ErrPermissionDenied, wait.result(t))
+	})
 	for name, again := range map[string]bool{"released": false, "released and held again": true} {
 		t.Run(name, func(t *testing.T) {
 			cluster, client := start(t)
@@ -83,14 +100,6 @@ func TestBarrierReleasedBetweenReadAndWatch(t *testing.T) {
 	require.NoError(t, wait.result(t))
 }
 
-func TestBarrierWatchBreaks(t *testing.T) {
-	cluster, client := start(t)
-	b := recipe.NewBarrier(client, "b")
-	require.NoError(t, b.Hold())
-	refuseWatches(cluster)
-	require.Equal(t, rpctypes.ErrPermissionDenied, call(b.Wait).result(t))
-}
-
 func TestBarrierClientClosed(t *testing.T) {
 	cluster, client := start(t)
 	b := recipe.NewBarrier(client, "b")
@@ -103,4 +112,117 @@ func TestBarrierClientClosed(t *testing.T) {
 	requireClientClosed(t, call(b.Wait).result(t))
 	requireClientClosed(t, call(b.Hold).result(t))
 	requireClientClosed(t, call(b.Release).result(t))
+}
+
+type types = []mvccpb.Event_EventType
+
+const (
+	isPut    = mvccpb.Event_PUT
+	isDelete = mvccpb.Event_DELETE
+)
+
+func TestWaitEvents(t *testing.T) {
+	cluster, client := start(t)
+	rev := cluster.Revision() + 1
+	put(t, client, "k", "1")
+	put(t, client, "k2", "2")
+	remove(t, client, "k")
+	put(t, client, "k", "3")
+	remove(t, client, "k2")
+	tests := []struct {
+		name   string
+		prefix bool
+		evs    types
+		value  string
+		rev    int64
+	}{
+		{"first put", false, types{isPut}, "1", rev},
+		{"delete", false, types{isDelete}, "", rev + 2},
+		{"put after delete", false, types{isDelete, isPut}, "3", rev + 3},
+		{"puts, with a delete between", false, types{isPut, isPut}, "3", rev + 3},
+		{"puts with the prefix", true, types{isPut, isPut}, "2", rev + 1},
+		{"deletes with the prefix", true, types{isDelete, isDelete}, "", rev + 4},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			wait := recipe.WaitEvents
+			if tt.prefix {
+				wait = recipe.WaitPrefixEvents
+			}
+			ev, err := wait(client, "k", rev, tt.evs)
+			require.NoError(t, err)
+			require.Equal(t, tt.evs[len(tt.evs)-1], ev.Type)
+			require.Equal(t, tt.value, string(ev.Kv.Value))
+			require.Equal(t, tt.rev, ev.Kv.ModRevision)
+		})
+	}
+}
+
+func TestWaitEventsFromNowOn(t *testing.T) {
+	cluster, client := start(t)
+	put(t, client, "k", "before")
+	wait := call(func() error {
+		ev, err := recipe.WaitEvents(client, "k", 0, types{isPut})
+		if err == nil && string(ev.Kv.Value) != "after" {
+			err = fmt.Errorf("an event of the past: %v", ev)
+		}
+		return err
+	})
+	wait.until(t, cluster, "Watch", 1)
+	for len(wait) == 0 { // the watch may not have been created yet
+		put(t, client, "k", "after")
+	}
+	require.NoError(t, wait.result(t))
+}
+
+func TestWaitEventsErrors(t *testing.T) {
+	waits := map[string]func(*clientv3.Client, string, int64, types) (*clientv3.Event, error){
+		"key": recipe.WaitEvents, "prefix": recipe.WaitPrefixEvents,
+	}
+	for name, wait := range waits {
+		t.Run(name, func(t *testing.T) {
+			cluster, client := start(t)
+			put(t, client, "k", "")
+			_, err := wait(client, "k", cluster.Revision(), nil)
+			require.ErrorContains(t, err, "no event to wait for")
+
+			compact(t, cluster)
+			_, err = wait(client, "k", 2, types{isPut})
+			require.Equal(t, rpctypes.ErrCompacted, err)
+
+			refused := refuseWatches(cluster)
+			_, err = wait(clienttest.Connect(t, cluster), "k", 0, types{isPut})
+			require.Equal(t, rpctypes.ErrPermissionDenied, err)
+			refused.Remove()
+
+			waiting := call(func() error {
+				_, err := wait(client, "k", 0, types{isDelete})
+				return err
+			})
+			waiting.until(t, cluster, "Watch", 1)
+			require.NoError(t, client.Close())
+			requireClientClosed(t, waiting.result(t))
+		})
+	}
+}
+
+// brokenWatcher is one that a program has put in place of the client's.
+type brokenWatcher struct {
+	clientv3.Watcher
+	ch clientv3.WatchChan
+}
+
+func (w brokenWatcher) Watch(context.Context, string, ...clientv3.OpOption) clientv3.WatchChan {
+	return w.ch
+}
+
+func TestWaitEventsWithoutWatcher(t *testing.T) {
+	_, client := start(t)
+	closed := make(chan clientv3.WatchResponse)
+	close(closed)
+	for name, ch := range map[string]clientv3.WatchChan{"nil": nil, "closed": closed} {
+		client.Watcher = brokenWatcher{client.Watcher, ch}
+		_, err := recipe.WaitEvents(client, "k", 0, types{isPut})
+		require.ErrorIs(t, err, recipe.ErrNoWatcher, name)
+	}
 }

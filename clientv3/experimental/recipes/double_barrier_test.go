@@ -172,14 +172,6 @@ func TestDoubleBarrierWatchBreaks(t *testing.T) {
 	require.Empty(t, keys(t, client, "b"), "nothing is left that would be counted")
 }
 
-func TestDoubleBarrierClientClosed(t *testing.T) {
-	cluster, client := start(t)
-	b := recipe.NewDoubleBarrier(newSession(t, client), "b", 2)
-	in := waiting(t, cluster, b.Enter)
-	require.NoError(t, client.Close())
-	requireClientClosed(t, in.result(t))
-}
-
 func TestDoubleBarrierLeaveClientClosed(t *testing.T) {
 	cluster, client := start(t)
 	b1 := recipe.NewDoubleBarrier(newSession(t, client), "b", 2)
@@ -240,31 +232,6 @@ func TestDoubleBarrierFailover(t *testing.T) {
 			}
 			require.Empty(t, keys(t, client, "b/waiters/"))
 			requireSessionLost(t, barriers[dead].Leave())
-		})
-	}
-}
-
-func TestDoubleBarrierLeaveCompaction(t *testing.T) {
-	for name, left := range map[string]bool{"left meanwhile": true, "left later": false} {
-		t.Run(name, func(t *testing.T) {
-			cluster, client := start(t)
-			b1, s1 := newDoubleBarrier(t, cluster, 2)
-			b2, _ := newDoubleBarrier(t, cluster, 2)
-			enterAll(t, cluster, b1, b2)
-			release := holdWatch(t, cluster)
-			out2 := held(t, cluster, b2.Leave)
-			if left {
-				expire(t, cluster, s1)
-			}
-			compact(t, cluster)
-			ranges := cluster.Count("Range")
-			release()
-			if !left {
-				out2.until(t, cluster, "Range", ranges+1)
-				require.NoError(t, b1.Leave())
-			}
-			require.NoError(t, out2.result(t))
-			require.Empty(t, keys(t, client, "b/waiters/"))
 		})
 	}
 }

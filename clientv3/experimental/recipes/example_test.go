@@ -4,25 +4,14 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
 	recipe "github.com/quorate/quorate/clientv3/experimental/recipes"
-	"github.com/quorate/quorate/etcdtest"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 )
-
-// newExampleClient returns a client of a cluster in memory. A program has
-// clientv3.New with the endpoints of its cluster here.
-func newExampleClient() (*clientv3.Client, func()) {
-	etcd, err := etcdtest.New(etcdtest.Config{})
-	if err != nil {
-		panic(err)
-	}
-	return etcd.Client, etcd.Close
-}
 
 // Dequeue waits until there is an element.
 func ExampleQueue() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(1)
 	defer stop()
 	q := recipe.NewQueue(client, "jobs")
 	go func() {
@@ -44,7 +33,7 @@ func ExampleQueue() {
 
 // The lowest number is served first.
 func ExamplePriorityQueue() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(1)
 	defer stop()
 	q := recipe.NewPriorityQueue(client, "jobs")
 	for priority, job := range []string{"now", "soon", "later"} {
@@ -68,7 +57,7 @@ func ExamplePriorityQueue() {
 
 // Workers wait until the barrier is released.
 func ExampleBarrier() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(1)
 	defer stop()
 	barrier := recipe.NewBarrier(client, "maintenance")
 	if err := barrier.Hold(); err != nil {
@@ -88,7 +77,7 @@ func ExampleBarrier() {
 
 // Two workers begin together and end together.
 func ExampleDoubleBarrier() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(1)
 	defer stop()
 	var working, workers sync.WaitGroup
 	working.Add(2)
@@ -118,7 +107,7 @@ func ExampleDoubleBarrier() {
 
 // Readers are together; a writer is alone.
 func ExampleRWMutex() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(1)
 	defer stop()
 	participant := func() (*recipe.RWMutex, func()) {
 		session, err := concurrency.NewSession(client)

@@ -12,8 +12,7 @@ import (
 )
 
 func TestEphemeralKV(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	client := clienttest.Connect(t, cluster)
+	cluster, client := clienttest.StartClient(t, 1)
 	s, err := concurrency.NewSession(client)
 	require.NoError(t, err)
 	defer s.Orphan()

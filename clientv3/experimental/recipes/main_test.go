@@ -23,8 +23,7 @@ const patience = time.Minute
 
 func start(t *testing.T) (*fakeetcd.Cluster, *clientv3.Client) {
 	t.Helper()
-	cluster := clienttest.Start(t, 1)
-	return cluster, clienttest.Connect(t, cluster)
+	return clienttest.StartClient(t, 1)
 }
 
 func newSession(t *testing.T, client *clientv3.Client, opts ...concurrency.SessionOption) *concurrency.Session {

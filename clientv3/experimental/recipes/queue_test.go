@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/clientv3"
 	recipe "github.com/quorate/quorate/clientv3/experimental/recipes"
@@ -135,15 +134,6 @@ func TestDequeueWaitSurvivesCompaction(t *testing.T) {
 		require.NoError(t, q.Enqueue("v"))
 		require.NoError(t, waiting.result(t))
 		require.Equal(t, "v", got)
-	})
-}
-
-func TestDequeueWatchBreaks(t *testing.T) {
-	forQueues(t, func(t *testing.T, newQueue func(*clientv3.Client, string) queue) {
-		cluster, client := start(t)
-		refuseWatches(cluster)
-		_, err := newQueue(client, "q").Dequeue()
-		require.Equal(t, rpctypes.ErrPermissionDenied, err)
 	})
 }
 

@@ -1,7 +1,6 @@
 package recipe_test
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -217,35 +216,11 @@ func TestFailedRWMutexLeavesNoKey(t *testing.T) {
 		cluster, client := start(t)
 		m, _ := newRWMutex(t, cluster)
 		for range 3 {
-			cluster.Once("Txn", executedUnacknowledged)
+			cluster.Once("Txn", clienttest.LoseAnswer)
 		}
 		requireUnknown(t, m.Lock())
 		require.Empty(t, keys(t, client, "m"))
 	})
-}
-
-// The one before goes, and the history with it, before the watch begins.
-func TestRWMutexCompaction(t *testing.T) {
-	for name, goes := range map[string]bool{"it goes": true, "it stays": false} {
-		t.Run(name, func(t *testing.T) {
-			cluster, client := start(t)
-			put(t, client, "m/read/1", "")
-			m, _ := newRWMutex(t, cluster)
-			release := holdWatch(t, cluster)
-			got := held(t, cluster, m.Lock)
-			if goes {
-				remove(t, client, "m/read/1")
-			}
-			compact(t, cluster)
-			ranges := cluster.Count("Range")
-			release()
-			if !goes {
-				got.until(t, cluster, "Range", ranges+1)
-				remove(t, client, "m/read/1")
-			}
-			require.NoError(t, got.result(t))
-		})
-	}
 }
 
 func TestRWMutexExcludes(t *testing.T) {
@@ -277,22 +252,4 @@ func TestRWMutexExcludes(t *testing.T) {
 		})
 	}
 	wg.Wait()
-}
-
-// WithContext gives a session another life than that of its client.
-func TestRWMutexSessionContextEnds(t *testing.T) {
-	cluster, client := start(t)
-	put(t, client, "m/write/1", "")
-	ctx, cancel := context.WithTimeout(clienttest.Within(t), time.Hour)
-	m := recipe.NewRWMutex(newSession(t, client, concurrency.WithContext(ctx)), "m")
-	got := waiting(t, cluster, m.Lock)
-	cancel()
-	err := got.result(t)
-	requireSessionLost(t, err)
-	require.ErrorIs(t, err, context.Canceled)
-	require.Equal(t, []string{"m/write/1"}, keys(t, client, "m"), "its lease lives on, but the key is gone")
-
-	remove(t, client, "m/write/1")
-	requireSessionLost(t, m.Lock())
-	require.Empty(t, keys(t, client, "m"))
 }

@@ -12,15 +12,8 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// executedUnacknowledged has the member carry out a request, and breaks the connection before its answer.
-func executedUnacknowledged(c *fakeetcd.Call) {
-	if _, err := c.Execute(); err == nil {
-		c.BreakConn()
-	}
-}
-
 // lost has the request lost with its connection. The client cannot tell it from
-// executedUnacknowledged.
+// clienttest.LoseAnswer.
 func lost(c *fakeetcd.Call) { c.BreakConn() }
 
 func requireUnknown(t *testing.T, err error) {
@@ -50,7 +43,7 @@ func TestDequeueOutcomeUnknown(t *testing.T) {
 		q := newQueue(client, "q")
 		require.NoError(t, q.Enqueue("v"))
 		require.NoError(t, q.Enqueue("next"))
-		cluster.Once("Txn", executedUnacknowledged)
+		cluster.Once("Txn", clienttest.LoseAnswer)
 		got, err := q.Dequeue()
 		requireUnknown(t, err)
 		require.Empty(t, got)
@@ -88,7 +81,7 @@ func TestEnqueueWithPriorityIsLost(t *testing.T) {
 
 // A member dies with the request to lock, or with its answer.
 func TestLockSurvivesALostAnswer(t *testing.T) {
-	for name, fault := range map[string]func(*fakeetcd.Call){"request lost": lost, "answer lost": executedUnacknowledged} {
+	for name, fault := range map[string]func(*fakeetcd.Call){"request lost": lost, "answer lost": clienttest.LoseAnswer} {
 		t.Run(name, func(t *testing.T) {
 			cluster, client := start(t)
 			m, _ := newRWMutex(t, cluster)
@@ -105,7 +98,7 @@ func TestLockSurvivesALostAnswer(t *testing.T) {
 
 // Likewise with the request that opens the barrier, the second of who completes the number.
 func TestEnterSurvivesALostAnswer(t *testing.T) {
-	for name, fault := range map[string]func(*fakeetcd.Call){"request lost": lost, "answer lost": executedUnacknowledged} {
+	for name, fault := range map[string]func(*fakeetcd.Call){"request lost": lost, "answer lost": clienttest.LoseAnswer} {
 		t.Run(name, func(t *testing.T) {
 			cluster, client := start(t)
 			b1, _ := newDoubleBarrier(t, cluster, 2)

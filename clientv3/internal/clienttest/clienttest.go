@@ -79,6 +79,25 @@ func StartClient(t testing.TB, members int) (*fakeetcd.Cluster, *clientv3.Client
 	return cluster, Connect(t, cluster)
 }
 
+// Example returns a client of an etcd in memory, for an example, and what ends both. A program passes its endpoints to
+// clientv3.New.
+func Example(members int) (client *clientv3.Client, stop func()) {
+	cluster, err := fakeetcd.Start(members)
+	if err != nil {
+		panic(err)
+	}
+	client, err = clientv3.New(clientv3.Config{
+		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
+	})
+	if err != nil {
+		panic(err)
+	}
+	return client, func() {
+		_ = client.Close()
+		cluster.Close()
+	}
+}
+
 // Put writes a key, and returns the revision.
 func Put(t testing.TB, cluster *fakeetcd.Cluster, key, value string) int64 {
 	t.Helper()
@@ -87,6 +106,23 @@ func Put(t testing.TB, cluster *fakeetcd.Cluster, key, value string) int64 {
 		t.Fatal(err)
 	}
 	return rev
+}
+
+// Get reads as a program does.
+func Get(t testing.TB, kv clientv3.KV, key string, opts ...clientv3.OpOption) *clientv3.GetResponse {
+	t.Helper()
+	resp, err := kv.Get(Within(t), key, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+// LoseAnswer is a hook that executes a call, and breaks the connection before the answer.
+func LoseAnswer(call *fakeetcd.Call) {
+	if _, err := call.Execute(); err == nil {
+		call.BreakConn()
+	}
 }
 
 // Within returns a context that ends long after the test should.

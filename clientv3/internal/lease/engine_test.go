@@ -145,20 +145,6 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-func TestKeeperEndsAtTheDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &fakeStreams{onNext: func(ctx context.Context, _ error) error { return wait(ctx, time.Hour) }}
-		e, _ := startEngine(t, f)
-		p := subscribe(t, e, t.Context(), 1, Subscriber{})
-		start := time.Now()
-		synctest.Wait()
-		f.onOpen = func(context.Context, int) error { return errBroken }
-		f.last().broken <- errBroken
-		<-p.closed
-		require.Equal(t, ttl, time.Since(start))
-	})
-}
-
 // The process is stopped between a keepalive and its answer, and no member answers as it goes on. The lease is valid from
 // the moment of sending, and no longer.
 func TestStoppedProcess(t *testing.T) {

@@ -170,6 +170,11 @@ func (c *cluster) turn(become func(*server)) {
 // serve replaces the servers, and breaks all streams.
 func (c *cluster) serve(become func(*server)) {
 	c.turn(become)
+	c.breakAll()
+}
+
+// breakAll breaks all streams.
+func (c *cluster) breakAll() {
 	for _, st := range c.live() {
 		st.breakDown()
 	}
@@ -370,6 +375,13 @@ func watch(ctx context.Context, e *Engine, req Request) *call {
 		defer close(c.returned)
 		e.Watch(ctx, req, c.reading)
 	}()
+	return c
+}
+
+// callWatch is watch, and returns when Watch has returned.
+func callWatch(ctx context.Context, e *Engine, req Request) *call {
+	c := watch(ctx, e, req)
+	<-c.returned
 	return c
 }
 

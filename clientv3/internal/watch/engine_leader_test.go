@@ -130,9 +130,7 @@ func TestAStreamBreaksWhileALeaderIsFound(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
 			c, calls := leaderless(t, 1, func(_ context.Context, c *cluster) error {
-				for _, st := range c.live() {
-					st.breakDown()
-				}
+				c.breakAll()
 				return nil
 			})
 			c.noLeads.Store(false)

@@ -1,6 +1,11 @@
 package watch
 
 import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,13 +13,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
 	"google.golang.org/grpc/metadata"
 )
 
 func TestStreamsLeaveARemovedEndpoint(t *testing.T) {
 	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
-		w := watch(t.Context(), e, all(0))
-		<-w.returned
+		w := callWatch(t.Context(), e, all(0))
 		c.write(1, "b")
 		before := c.live()[0]
 		c.remove()
@@ -34,8 +39,7 @@ func TestStreamsLeaveARemovedEndpoint(t *testing.T) {
 
 func TestAStreamMovesAtAKnownRevision(t *testing.T) {
 	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
-		w := watch(t.Context(), e, Request{Key: []byte("quiet")})
-		<-w.returned
+		callWatch(t.Context(), e, Request{Key: []byte("quiet")})
 		c.write(100, "b")
 		c.remove()
 		time.Sleep(2 * maxMoveDelay)
@@ -67,38 +71,10 @@ func TestStreamsMoveOneByOne(t *testing.T) {
 	})
 }
 
-func TestWithoutALeader(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *cluster) {
-		c.noLeads.Store(true)
-		e := c.engine(t)
-		start := time.Now()
-		w := watch(t.Context(), e, all(0))
-		<-w.returned
-		assert.Less(t, time.Since(start), time.Second)
-		require.Len(t, c.live(), 1)
-		assert.False(t, c.live()[0].strict, "watches that require no leader are served without one")
-		c.write(1, "b")
-
-		time.Sleep(maxLeaderRetry + time.Second)
-		assert.False(t, c.live()[0].strict, "there is still no leader")
-		c.write(1, "b")
-		c.noLeads.Store(false)
-		time.Sleep(maxLeaderRetry + time.Second)
-		require.Len(t, c.live(), 1)
-		assert.True(t, c.live()[0].strict)
-		c.write(1, "b")
-		assert.Equal(t, []int64{2, 3, 4}, w.read(3))
-		strict := c.live()[0]
-		time.Sleep(time.Hour)
-		assert.Equal(t, []*stream{strict}, c.live())
-	})
-}
-
 func TestAShortElectionIsSoonOver(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cluster) {
 		c.noLeads.Store(true)
-		w := watch(t.Context(), c.engine(t), all(0))
-		<-w.returned
+		callWatch(t.Context(), c.engine(t), all(0))
 		for _, without := range []time.Duration{0, time.Minute, 0} { // a long election does not delay the next one
 			time.Sleep(without)
 			require.False(t, c.live()[0].strict)
@@ -130,8 +106,7 @@ func TestRequireLeaderWatchIsNeverServedWithoutALeader(t *testing.T) {
 
 func TestProgressIsRequestedPeriodically(t *testing.T) {
 	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
-		w := watch(t.Context(), e, Request{Key: []byte("quiet")})
-		<-w.returned
+		w := callWatch(t.Context(), e, Request{Key: []byte("quiet")})
 		c.write(100, "b")
 		time.Sleep(2 * freshness)
 		c.compact(101)
@@ -144,17 +119,168 @@ func TestProgressIsRequestedPeriodically(t *testing.T) {
 
 func TestResponsesThatProveAStream(t *testing.T) {
 	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
-		first := watch(t.Context(), e, all(0))
-		<-first.returned
+		callWatch(t.Context(), e, all(0))
 		synctest.Wait()
 		assert.Zero(t, c.worked.Load(), "a confirmation proves nothing")
 		c.write(1, "b")
 		synctest.Wait()
 		assert.EqualValues(t, 1, c.worked.Load(), "events prove the stream")
 		time.Sleep(2 * proven)
-		second := watch(t.Context(), e, all(0))
-		<-second.returned
+		callWatch(t.Context(), e, all(0))
 		synctest.Wait()
 		assert.EqualValues(t, 2, c.worked.Load(), "so does a long life")
+	})
+}
+
+func TestStreamsDoNotOverflowWhenWatchesMove(t *testing.T) {
+	withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
+		watches(t, e, maxWatchers/2)
+		c.expire()
+		watches(t, e, maxWatchers/2)
+		watches(t, e, maxWatchers/4)
+		assert.Equal(t, []int{maxWatchers / 2, maxWatchers * 3 / 4}, c.watchers())
+		time.Sleep(maxMoveDelay + 10*time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, []int{maxWatchers, maxWatchers / 4}, c.watchers())
+		assert.Equal(t, []int{2, 3}, c.ids())
+	})
+}
+
+// A delayed move opens no stream without watches.
+func TestCancelledWatchDoesNotMove(t *testing.T) {
+	withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
+		w := watches(t, e, 1)[0]
+		sh := e.groups[""][0]
+		left := slices.Collect(maps.Keys(sh.watchers))[0]
+		watches(t, e, 1)
+		w.cancel()
+		synctest.Wait()
+		e.move(left, sh, newer)
+		time.Sleep(time.Second)
+		assert.Equal(t, []int{1}, c.ids())
+		assert.Len(t, e.groups[""], 1)
+	})
+}
+
+// A server has watches on a stream whose token it now refuses. They could stay, but that would keep one more stream open
+// forever.
+func TestWatchesMoveOffARefusedToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := withTokens()
+		e := c.engineWith(t, 8*eventOverhead, zap.NewNop())
+		calls, slow := watches(t, e, 20), watches(t, e, 1)[0]
+		quiet := callWatch(t.Context(), e, Request{Key: []byte("z")})
+		for rev := range int64(20) {
+			c.write(1, "b")
+			for _, w := range calls {
+				require.Equal(t, []int64{2 + rev}, w.read(1))
+			}
+		}
+		synctest.Wait()
+		require.Equal(t, []int{21}, c.watchers(), "one watch has paused")
+		before := c.live()[0]
+
+		c.expire()
+		opens := make(chan struct{})
+		c.open = func(context.Context) error { <-opens; return nil }
+		w := watch(t.Context(), e, all(0))
+		time.Sleep(time.Minute)
+		assert.Equal(t, []int{1}, c.ids(), "they stay until a new token is accepted")
+		close(opens)
+		<-w.returned
+		assert.Equal(t, []int{21, 1}, c.watchers())
+		c.write(1, "b")
+		time.Sleep(maxMoveDelay + time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, []int{22}, c.watchers())
+		assert.Error(t, before.ctx.Err(), "the old stream must end")
+		assert.Empty(t, c.causes, "a move is not a failure")
+		c.write(1, "b", "z")
+		for _, o := range calls {
+			assert.Equal(t, []int64{22, 23}, o.read(2))
+		}
+		assert.Equal(t, []int64{22, 23}, w.read(2))
+		assert.Equal(t, []int64{23}, quiet.read(1))
+		assertRevisions(t, 2, 23, slow.read(22))
+		time.Sleep(time.Hour)
+		assert.Equal(t, []int{2}, c.ids())
+		assert.Equal(t, []int{23}, c.watchers())
+	})
+}
+
+func TestWatchesMoveAfterADelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stayed, tries := 0, 20
+		for range tries {
+			c := withTokens()
+			e := c.engine(t)
+			watches(t, e, 1)
+			c.expire()
+			watches(t, e, 1)
+			time.Sleep(maxMoveDelay / 2)
+			if len(c.live()) == 2 {
+				stayed++
+			}
+			e.Close()
+		}
+		assert.Positive(t, stayed)
+		assert.Less(t, stayed, tries, "clients do not move at the same time")
+	})
+}
+
+func TestReopenedStreamCarriesTheNewToken(t *testing.T) {
+	withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
+		old := watches(t, e, 1)[0]
+		c.expire()
+		w := watches(t, e, 1)[0]
+		w.cancel()
+		synctest.Wait()
+		c.live()[0].breakDown()
+		time.Sleep(2 * maxMoveDelay)
+		watches(t, e, 1)
+		assert.Equal(t, []int{2}, c.watchers(), "no second stream is needed")
+		assert.Equal(t, 3, c.opened, "its watches have not moved")
+		c.write(1, "b")
+		assert.Equal(t, []int64{2}, old.read(1))
+	})
+}
+
+// The stream breaks while a refused watch moves to another one.
+func TestReopeningStreamDoesNotMove(t *testing.T) {
+	withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
+		watches(t, e, 1)
+		c.expire()
+		opens := make(chan struct{})
+		c.open = func(context.Context) error { <-opens; return nil }
+		w := watch(t.Context(), e, all(0))
+		synctest.Wait()
+		c.live()[0].breakDown()
+		time.Sleep(time.Second) // both wait for a stream, the refused watch first
+		opens <- struct{}{}
+		<-w.returned
+		opens <- struct{}{}
+		time.Sleep(2 * maxMoveDelay)
+		assert.Equal(t, []int{2, 3}, c.ids())
+		assert.Equal(t, []int{1, 1}, c.watchers())
+	})
+}
+
+// The context of a shard is derived from one caller's context only, however often its watches move.
+func TestContextsDoNotAccumulate(t *testing.T) {
+	withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
+		watches(t, e, 1)
+		depth := func() int {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			return strings.Count(fmt.Sprint(e.groups[""][0].ctx), ".With")
+		}
+		first := depth()
+		for range 5 {
+			c.expire()
+			x := watches(t, e, 1)[0]
+			time.Sleep(2 * maxMoveDelay)
+			x.cancel()
+		}
+		assert.Equal(t, first, depth())
 	})
 }

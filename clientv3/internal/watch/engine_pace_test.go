@@ -17,8 +17,7 @@ func TestAWatchFarBehindCatchesUpInParts(t *testing.T) {
 		c.write(5_000, "z") // not watched
 		c.write(10, "b", "c")
 		e := c.engine(t)
-		beside := watch(t.Context(), e, all(0))
-		<-beside.returned
+		beside := callWatch(t.Context(), e, all(0))
 		w := watch(t.Context(), e, all(2))
 		start := time.Now()
 		got := w.read(20_020)
@@ -57,9 +56,7 @@ func TestCatchingUpSurvivesABrokenStream(t *testing.T) {
 		w := watch(t.Context(), e, all(2))
 		got := w.read(1000)
 		for range 3 {
-			for _, st := range c.live() {
-				st.breakDown()
-			}
+			c.breakAll()
 			got = append(got, w.read(2000)...)
 		}
 		got = append(got, w.read(20_000-len(got))...)
@@ -74,30 +71,9 @@ func TestCatchingUpSurvivesABrokenStream(t *testing.T) {
 // fill is the number of responses with one event that exceeds the bound of a watch.
 const fill = 1<<20/(2*eventOverhead) + 100
 
-func TestSlowReaderPausesTheWatch(t *testing.T) {
-	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
-		slow, quick := watch(t.Context(), e, all(0)), watch(t.Context(), e, all(0))
-		<-slow.returned
-		<-quick.returned
-		var got []int64
-		for range 4 {
-			c.write(fill, "b")
-			got = append(got, quick.read(fill)...)
-		}
-		assertRevisions(t, 2, 4*fill+1, got) // other watches are not delayed
-		synctest.Wait()
-		assert.Equal(t, []int{1}, c.watchers())
-		assertRevisions(t, 2, 4*fill+1, slow.read(4*fill))
-		synctest.Wait()
-		c.write(1, "b")
-		assert.Equal(t, []int64{4*fill + 2}, slow.read(1))
-	})
-}
-
 func TestSlowReaderGetsTheReasonOfLostEvents(t *testing.T) {
 	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
-		w := watch(t.Context(), e, all(0))
-		<-w.returned
+		w := callWatch(t.Context(), e, all(0))
 		c.write(2*fill, "b")
 		synctest.Wait()
 		c.compact(2 * fill)
@@ -117,8 +93,7 @@ func TestSlowReaderGetsTheReasonOfLostEvents(t *testing.T) {
 
 func TestCancelledPausedWatchLeavesNoState(t *testing.T) {
 	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
-		w := watch(t.Context(), e, all(0))
-		<-w.returned
+		w := callWatch(t.Context(), e, all(0))
 		c.write(2*fill, "b")
 		synctest.Wait()
 		assert.Equal(t, []int{0}, c.watchers())
@@ -129,26 +104,13 @@ func TestCancelledPausedWatchLeavesNoState(t *testing.T) {
 	})
 }
 
-func TestASlowReaderOfASplitWatch(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *cluster) {
-		c.write(20_000, "b")
-		e := c.engine(t)
-		w := watch(t.Context(), e, all(2))
-		time.Sleep(time.Minute)
-		assert.Zero(t, e.parts.Load(), "its parts are dropped")
-		assertRevisions(t, 2, 20_001, w.read(20_000))
-	})
-}
-
 func TestCompactionDuringCatchup(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cluster) {
 		c.write(20_000, "b")
 		e := c.engine(t)
 		w := watch(t.Context(), e, all(2))
 		got := w.read(1000)
-		for _, st := range c.live() {
-			st.breakDown()
-		}
+		c.breakAll()
 		c.compact(15_000)
 		var last Response
 		for r := range w.ch {
@@ -280,8 +242,7 @@ func TestAServerThatCannotSplitGetsTheWholeWatch(t *testing.T) {
 					}
 					return nil
 				}
-				other := watch(t.Context(), e, Request{Key: []byte("y")})
-				<-other.returned
+				callWatch(t.Context(), e, Request{Key: []byte("y")})
 				w := watch(t.Context(), e, all(2))
 				got := w.read(1000)
 				synctest.Wait()

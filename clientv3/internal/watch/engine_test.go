@@ -33,8 +33,7 @@ func TestWatchReturnsWhenItsContextEnds(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		again := watch(ctx, e, all(0))
-		<-again.returned
+		again := callWatch(ctx, e, all(0))
 		assert.EqualValues(t, 1, again.closes.Load())
 	})
 }
@@ -51,8 +50,7 @@ func TestBlockedSendDelaysNoOtherStream(t *testing.T) {
 		first := watch(blocked, e, all(0))
 		synctest.Wait()
 		second := watch(blocked, e, all(0))
-		third := watch(other, e, all(0))
-		<-third.returned
+		third := callWatch(other, e, all(0))
 		second.cancel()
 		<-second.returned
 		require.NoError(t, e.RequestProgress(blocked))
@@ -76,8 +74,7 @@ func TestTheLastWatchClosesTheStream(t *testing.T) {
 		b.cancel()
 		synctest.Wait()
 		assert.Empty(t, c.live())
-		w := watch(t.Context(), e, all(0))
-		<-w.returned
+		callWatch(t.Context(), e, all(0))
 		assert.Len(t, c.live(), 1)
 	})
 }
@@ -92,8 +89,7 @@ func TestStreamsAreSharded(t *testing.T) {
 			<-w.returned
 		}
 		assert.ElementsMatch(t, []int{maxWatchers, maxWatchers, 1}, c.watchers())
-		group := watch(metadata.AppendToOutgoingContext(t.Context(), "group", "other"), e, all(0))
-		<-group.returned
+		group := callWatch(metadata.AppendToOutgoingContext(t.Context(), "group", "other"), e, all(0))
 		assert.Len(t, c.watchers(), 4, "different metadata uses another stream")
 		c.write(1, "b")
 		for _, w := range append(calls, group) {
@@ -101,28 +97,24 @@ func TestStreamsAreSharded(t *testing.T) {
 		}
 		calls[0].cancel()
 		synctest.Wait()
-		last := watch(t.Context(), e, all(0))
-		<-last.returned
+		callWatch(t.Context(), e, all(0))
 		assert.ElementsMatch(t, []int{maxWatchers, maxWatchers, 1, 1}, c.watchers(), "a free place is reused")
 	})
 }
 
 func TestABusyStreamTakesNoMoreWatches(t *testing.T) {
 	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
-		heavy := watch(t.Context(), e, all(0))
-		<-heavy.returned
+		heavy := callWatch(t.Context(), e, all(0))
 		for range busy / 1000 {
 			c.write(1000, "b")
 			assert.Len(t, heavy.read(1000), 1000)
 		}
 		time.Sleep(time.Second)
-		beside := watch(t.Context(), e, all(0))
-		<-beside.returned
+		beside := callWatch(t.Context(), e, all(0))
 		assert.Equal(t, []int{1, 1}, c.watchers())
 		beside.cancel()
 		time.Sleep(3 * time.Second)
-		calm := watch(t.Context(), e, all(0))
-		<-calm.returned
+		callWatch(t.Context(), e, all(0))
 		assert.Equal(t, []int{2}, c.watchers())
 	})
 }
@@ -164,8 +156,7 @@ func TestAFinalErrorEndsAllWatchesOnce(t *testing.T) {
 			assert.EqualValues(t, 1, w.closes.Load())
 		}
 		c.next = nil
-		w := watch(t.Context(), e, all(0))
-		<-w.returned
+		w := callWatch(t.Context(), e, all(0))
 		c.write(1, "b")
 		assert.Equal(t, []int64{4}, w.read(1), "the engine still works")
 	})
@@ -173,15 +164,13 @@ func TestAFinalErrorEndsAllWatchesOnce(t *testing.T) {
 
 func TestClosed(t *testing.T) {
 	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
-		w := watch(t.Context(), e, all(0))
-		<-w.returned
+		w := callWatch(t.Context(), e, all(0))
 		c.write(5, "b")
 		synctest.Wait()
 		e.Close()
 		e.Close()
 		assert.Empty(t, w.read(5)[1:], "waiting responses are lost")
-		late := watch(t.Context(), e, all(0))
-		<-late.returned
+		late := callWatch(t.Context(), e, all(0))
 		assert.EqualValues(t, 1, late.closes.Load())
 		assert.ErrorIs(t, e.RequestProgress(t.Context()), ErrClosed)
 		w.cancel()
@@ -237,9 +226,7 @@ func TestCloseUnderLoad(t *testing.T) {
 		users.Go(func() { calls[0].cancel(); calls[1].cancel() })
 		users.Go(c.remove)
 		users.Go(func() {
-			for _, st := range c.live() {
-				st.breakDown()
-			}
+			c.breakAll()
 		})
 		users.Go(func() { _ = e.RequestProgress(t.Context()) })
 		time.Sleep(time.Duration(rng.IntN(2000)) * time.Microsecond)

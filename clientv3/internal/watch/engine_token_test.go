@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
 )
 
 // withTokens returns a cluster that can issue a new token, and opens streams slowly.
@@ -17,6 +19,15 @@ func withTokens() *cluster {
 	c.invalidates = true
 	c.open = func(context.Context) error { time.Sleep(time.Millisecond); return nil }
 	return c
+}
+
+// withTokenEngine runs a test on an engine over such a cluster, in virtual time.
+func withTokenEngine(t *testing.T, test func(t *testing.T, c *cluster, e *Engine)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := withTokens()
+		test(t, c, c.engine(t))
+	})
 }
 
 // watches opens n watches of all keys, and waits until they are created.
@@ -32,9 +43,7 @@ func watches(t *testing.T, e *Engine, n int) []*call {
 }
 
 func TestARefusedTokenIsReplaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := withTokens()
-		e := c.engine(t)
+	withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 		old := watches(t, e, 1)[0]
 		c.expire()
 		w := watches(t, e, 1)[0]
@@ -75,13 +84,10 @@ func TestTokensAreReplacedAFewTimes(t *testing.T) {
 }
 
 func TestAWatchThatIsRefusedTooOftenEndsAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := withTokens()
-		e := c.engine(t)
+	withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 		others := watches(t, e, 5)
 		c.denies, c.spares = rpctypes.ErrGRPCAuthOldRevision.Error(), all(0).Key
-		w := watch(t.Context(), e, Request{Key: []byte("b")})
-		<-w.returned
+		w := callWatch(t.Context(), e, Request{Key: []byte("b")})
 		last := <-w.ch
 		assert.True(t, last.Canceled)
 		assert.Equal(t, rpctypes.ErrAuthOldRevision, last.Err)
@@ -99,9 +105,7 @@ func TestAWatchThatIsRefusedTooOftenEndsAlone(t *testing.T) {
 
 // Only consecutive refusals count: a long-lived watch may use any number of tokens.
 func TestAWatchOutlivesManyTokens(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := withTokens()
-		e := c.engine(t)
+	withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 		w := watches(t, e, 1)[0]
 		for i := range 3 * maxRefusals {
 			c.expire()
@@ -118,9 +122,7 @@ func TestAWatchOutlivesManyTokens(t *testing.T) {
 
 func TestWatchesOfARefusedTokenShareAStream(t *testing.T) {
 	t.Run("new watches", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			c := withTokens()
-			e := c.engine(t)
+		withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 			old := watches(t, e, 1)
 			c.expire()
 			refused := watches(t, e, maxWatchers-1)
@@ -136,9 +138,7 @@ func TestWatchesOfARefusedTokenShareAStream(t *testing.T) {
 		})
 	})
 	t.Run("watches of a broken stream", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			c := withTokens()
-			e := c.engine(t)
+		withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 			calls := watches(t, e, maxWatchers)
 			c.write(2, "b")
 			synctest.Wait()
@@ -160,9 +160,7 @@ func TestWatchesOfARefusedTokenShareAStream(t *testing.T) {
 
 // Streams that were opened before the refusal have the same token.
 func TestARefusedWatchMovesToANewerStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := withTokens()
-		e := c.engine(t)
+	withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 		first := watches(t, e, maxWatchers)
 		watches(t, e, 1)
 		time.Sleep(time.Second)
@@ -216,9 +214,7 @@ func TestATokenIsRefusedDuringCatchup(t *testing.T) {
 
 // Streams that are being opened at the same time have the same token, so they do not help.
 func TestStreamsThatAreBeingOpenedCarryNoOtherToken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := withTokens()
-		e := c.engine(t)
+	withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 		const streams = 5
 		var kept, others []*call
 		for range streams {
@@ -245,4 +241,131 @@ func TestStreamsThatAreBeingOpenedCarryNoOtherToken(t *testing.T) {
 			assert.Equal(t, []int64{2}, revisions(r.Events))
 		}
 	})
+}
+
+// Before 3.5.6 etcd answers an unknown token with "permission denied".
+func TestDenialMayBeCausedByTheToken(t *testing.T) {
+	for name, n := range map[string]int{"one watch": 1, "many": maxWatchers} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := withTokens()
+				c.curt = true
+				e := c.engine(t)
+				calls := watches(t, e, n)
+				c.expire()
+				c.late = 1 // the reopened stream still has the old token
+				c.live()[0].breakDown()
+				c.write(1, "b")
+				for _, w := range calls {
+					assert.Equal(t, []int64{2}, w.read(1))
+				}
+				assert.Len(t, c.invalidated, 1)
+			})
+		})
+	}
+	t.Run("new watches on an open stream", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c := withTokens()
+			c.curt = true
+			e := c.engine(t)
+			old := watches(t, e, 1)
+			c.expire()
+			calls := slices.Concat(old, watches(t, e, 20))
+			time.Sleep(2 * maxMoveDelay)
+			c.write(1, "b")
+			for _, w := range calls {
+				assert.Equal(t, []int64{2}, w.read(1))
+			}
+			assert.Equal(t, []int{21}, c.watchers())
+		})
+	})
+}
+
+func TestDenialIsRetriedOncePerStream(t *testing.T) {
+	withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
+		others := watches(t, e, 5)
+		c.denies, c.spares = rpctypes.ErrGRPCPermissionDenied.Error(), all(0).Key
+		for i := range 3 {
+			w := callWatch(t.Context(), e, Request{Key: []byte("b")})
+			last := <-w.ch
+			assert.True(t, last.Canceled)
+			assert.Equal(t, rpctypes.ErrPermissionDenied, last.Err)
+			assert.Len(t, c.invalidated, 1, "denial %d", i)
+			synctest.Wait()
+		}
+		assert.Equal(t, 2, c.opened)
+		time.Sleep(2 * maxMoveDelay)
+		assert.Equal(t, []int{1}, c.ids(), "the other watches have not moved")
+		others = append(others, watches(t, e, 1)...)
+		assert.Equal(t, []int{6}, c.watchers(), "the stream accepts other watches")
+		c.write(1, "b")
+		for _, o := range others {
+			assert.Equal(t, []int64{2}, o.read(1))
+		}
+	})
+}
+
+func TestDenialIsFinalWithoutAnotherToken(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *cluster) {
+		c.denies = rpctypes.ErrGRPCPermissionDenied.Error()
+		w := watches(t, c.engine(t), 1)[0]
+		assert.Equal(t, rpctypes.ErrPermissionDenied, (<-w.ch).Err)
+		assert.Equal(t, 1, c.opened)
+	})
+}
+
+// Watches leave a stream with a refused token as soon as a new token is accepted on any stream.
+func TestWatchesMoveAfterTheRefusedOneIsCancelled(t *testing.T) {
+	withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
+		watches(t, e, 1)
+		c.expire()
+		opens := make(chan struct{})
+		c.open = func(context.Context) error { <-opens; return nil }
+		w := watch(t.Context(), e, all(0))
+		time.Sleep(time.Second)
+		w.cancel()
+		synctest.Wait()
+		close(opens)
+		watches(t, e, 1)
+		time.Sleep(2 * maxMoveDelay)
+		assert.Equal(t, []int{2}, c.watchers())
+	})
+}
+
+// A paused watch on a stream whose token has been refused since resumes even if the refused watch is gone, so that no
+// other stream is known to be better.
+func TestPausedWatchResumesAfterARefusedToken(t *testing.T) {
+	for name, leave := range map[string]bool{"the refused one has left": true, "the refused one has ended": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, size := unread()
+				c.invalidates = true
+				e := c.engineWith(t, 3*size, zap.NewNop())
+				slow, other := watches(t, e, 1)[0], watches(t, e, 1)[0]
+				for rev := range int64(5) {
+					c.write(1, "b")
+					require.Equal(t, []int64{102 + rev}, other.read(1))
+				}
+				synctest.Wait()
+				require.Equal(t, []int{1}, c.watchers(), "one watch has paused")
+				if leave {
+					c.expire()
+					opens := make(chan struct{})
+					c.open = func(context.Context) error { <-opens; return nil }
+					w := watch(t.Context(), e, all(0))
+					synctest.Wait()
+					w.cancel()
+					close(opens)
+				} else {
+					c.denies, c.spares = "etcdserver: invalid auth token", all(0).Key
+					w := watch(t.Context(), e, Request{Key: []byte("b")})
+					require.Error(t, (<-w.ch).Err)
+				}
+				assertRevisions(t, 102, 105, slow.read(4))
+				time.Sleep(time.Minute)
+				require.Len(t, slow.ch, 1, "the watch receives nothing more")
+				assert.Equal(t, []int64{106}, slow.read(1))
+			})
+		})
+	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
 func TestFirstCreateIsSentAlone(t *testing.T) {
@@ -219,4 +220,180 @@ func TestDisorderBreaksTheStream(t *testing.T) {
 	sc.breaks(happened(2, 8), "response for watch 2, which is not created yet") // created on the previous stream
 	sc.sends("create 5 from 8")
 	assert.Equal(t, []string{"created", "events [5 6]", "created", "events [7]"}, f.was())
+}
+
+// kine chooses the ids, and refuses a create with an id.
+func TestCreatesCarryNoIDWhereIDsAreRefused(t *testing.T) {
+	sc := connected(t)
+	fs := sc.follows(3)
+	sc.sends("create 1 from 0")
+	sc.receives(refused(refusedID))
+	sc.sends("create 0 from 0")
+	sc.receives(created(901, 5))
+	sc.sends("create 0 from 0")
+	sc.receives(happened(901, 6), created(902, 6))
+	sc.sends("create 0 from 0")
+	sc.receives(created(904, 6), happened(902, 7), happened(904, 7))
+	assert.Equal(t, []string{"created", "events [6]"}, fs[0].was())
+	assert.Equal(t, []string{"created", "events [7]"}, fs[1].was())
+	assert.Equal(t, []string{"created", "events [7]"}, fs[2].was())
+	sc.ss.remove(fs[1].sub)
+	sc.sends("cancel 902")
+	sc.receives(canceled(902))
+
+	// The next stream may lead to etcd.
+	sc.reconnect()
+	sc.sends("create 4 from 7")
+	sc.receives(created(4, 7))
+	sc.sends("create 5 from 8")
+}
+
+func TestRefusedIDsAreDroppedOnce(t *testing.T) {
+	sc := connected(t)
+	f := sc.follow(0)
+	sc.receives(refused(refusedID))
+	sc.sends("create 1 from 0", "create 0 from 0")
+	sc.receives(refused(refusedID))
+	assert.Equal(t, []string{"refused: " + refusedID}, f.was(), "the id was not the reason")
+	sc.sends()
+}
+
+func TestRefusedIDOfACancelledWatch(t *testing.T) {
+	sc := connected(t)
+	f, g := sc.follow(0), sc.follow(0)
+	sc.sends("create 1 from 0")
+	sc.ss.remove(f.sub)
+	sc.receives(refused(refusedID))
+	sc.sends("create 0 from 0")
+	sc.receives(created(7, 1))
+	assert.Empty(t, f.was())
+	assert.Equal(t, []string{"created"}, g.was())
+}
+
+// kine may answer the first request of a stream late, even after it has created a watch.
+func TestTheFirstAnswerIsDoubtedWhereIDsAreRefused(t *testing.T) {
+	sc := connected(t)
+	f := sc.follow(3)
+	sc.receives(refused(refusedID), created(7, 9))
+	sc.sends("create 1 from 3", "create 0 from 3")
+	sc.ss.requestProgress(true)
+	sc.sends("progress?")
+	sc.receives(progressed(invalidID, 9))
+	assert.Equal(t, []string{"created"}, f.was())
+	sc.sends("progress?")
+	sc.receives(happened(7, 3, 4), progressed(invalidID, 9))
+	assert.Equal(t, []string{"events [3 4]", "progress 9, asked for"}, f.was())
+	sc.reconnect()
+	sc.sends("create 2 from 5") // the doubtful answer moved nothing
+}
+
+func TestTheFirstAnswerIsNotDoubtedTwice(t *testing.T) {
+	sc := connected(t)
+	f := sc.follow(3)
+	sc.receives(progressed(invalidID, 9), refused(refusedID), created(7, 9))
+	sc.ss.requestProgress(true)
+	sc.receives(progressed(invalidID, 9))
+	assert.Equal(t, []string{"created", "progress 9, asked for"}, f.was())
+}
+
+// Other refusals are final, and cost no second create.
+func TestOtherRefusalsAreNotForTheID(t *testing.T) {
+	for _, reason := range []string{
+		"", emptyRange, "mvcc: duplicate watch ID provided on the WatchStream",
+		"rpc error: code = PermissionDenied desc = etcdserver: permission denied",
+		"rpc error: code = InvalidArgument desc = " + rpctypes.ErrorDesc(rpctypes.ErrGRPCUserEmpty),
+		"rpc error: code = InvalidArgument desc = " + rpctypes.ErrorDesc(rpctypes.ErrGRPCAuthOldRevision),
+	} {
+		sc := connected(t)
+		f := sc.follow(0)
+		sc.receives(refused(reason))
+		sc.sends("create 1 from 0")
+		assert.Equal(t, []string{"refused: " + reason}, f.was())
+	}
+}
+
+func TestResumePoint(t *testing.T) {
+	ahead := happened(1, 5, 6)
+	ahead.Header = at(1000)
+	for _, tc := range []struct {
+		name  string
+		from  int64
+		heard func(*script)
+		next  int64
+	}{
+		{"never confirmed", 0, func(*script) {}, 0},
+		{"from now on", 0, func(sc *script) { sc.receives(created(1, 10)) }, 11},
+		{"from now on, confirmed by a proxy without a revision", 0, func(sc *script) { sc.receives(created(1, 0)) }, 0},
+		{"and then events", 0, func(sc *script) { sc.receives(created(1, 0), happened(1, 7)) }, 8},
+		{"a confirmation does not move a given start", 5, func(sc *script) { sc.receives(created(1, 10)) }, 5},
+		{"nor a start in the future", 50, func(sc *script) { sc.receives(created(1, 10)) }, 50},
+		{"events", 5, func(sc *script) { sc.receives(created(1, 10), happened(1, 5, 7)) }, 8},
+		{"events of a server that is ahead", 5, func(sc *script) { sc.receives(created(1, 1000), ahead) }, 7},
+		{"events seen before", 5, func(sc *script) { sc.receives(created(1, 10), happened(1, 6), happened(1, 5, 6)) }, 7},
+		{"progress", 5, func(sc *script) { sc.receives(created(1, 10), progressed(1, 20)) }, 21},
+		{"progress for all", 5, func(sc *script) { sc.receives(created(1, 10)); sc.learns(20) }, 21},
+		{"progress from before the start", 50, func(sc *script) { sc.receives(created(1, 10), progressed(1, 20)) }, 50},
+		{"progress for all from before the start", 50, func(sc *script) { sc.receives(created(1, 10)); sc.learns(20) }, 50},
+		{"progress without a revision", 5, func(sc *script) { sc.receives(created(1, 10), progressed(1, 0)); sc.learns(0) }, 5},
+		{"a fragment", 5, func(sc *script) { sc.receives(created(1, 10), fragment(1, 5, 6)) }, 6},
+		{"fragments", 5, func(sc *script) { sc.receives(created(1, 10), fragment(1, 5, 6), happened(1, 6, 8)) }, 9},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			sc := connected(t)
+			f := sc.follow(tc.from)
+			tc.heard(sc)
+			assert.Equal(t, tc.next, f.sub.next)
+			sc.reconnect()
+			assert.Equal(t, tc.next, sc.ss.take()[0].GetCreateRequest().StartRevision)
+		})
+	}
+}
+
+func TestFragments(t *testing.T) {
+	sc := connected(t)
+	fs := sc.follows(2)
+	sc.receives(created(1, 10), created(2, 10))
+	sc.receives(fragment(1, 11, 12), fragment(2, 11), fragment(1, 12), happened(2, 12), happened(1, 12, 13))
+	assert.Equal(t, []string{"created", "events [11]", "events [12 12 12 13]"}, fs[0].was())
+	assert.Equal(t, []string{"created", "events [11 12]"}, fs[1].was())
+}
+
+func TestFragmentsBrokenInBetween(t *testing.T) {
+	sc := connected(t)
+	f := sc.follow(5)
+	sc.receives(created(1, 10), fragment(1, 5, 6))
+	sc.reconnect()
+	sc.sends("create 2 from 6")
+	sc.receives(created(2, 10), fragment(2, 6, 6), happened(2, 6, 7))
+	assert.Equal(t, []string{"created", "events [5]", "created", "events [6 6 6 7]"}, f.was())
+}
+
+// Progress for all does not complete a fragmented batch.
+func TestProgressBetweenFragments(t *testing.T) {
+	sc := connected(t)
+	f := sc.follow(5)
+	sc.receives(created(1, 10), fragment(1, 5, 6))
+	sc.learns(20)
+	assert.EqualValues(t, 6, f.sub.next)
+	sc.receives(happened(1, 6, 7))
+	assert.Equal(t, []string{"created", "events [5]", "events [6 6 7]"}, f.was())
+}
+
+// Live subscriptions come first, in the order of their creation, then requested ones, then waiting ones.
+func TestResumeKeepsTheOrder(t *testing.T) {
+	sc := connected(t)
+	fs := sc.follows(2)
+	sc.receives(created(1, 10), created(2, 20))
+	asked, waiting := sc.follow(30), sc.follow(40)
+	sc.sends("create 1 from 0", "create 2 from 0", "create 3 from 30", "create 4 from 40")
+	sc.reconnect()
+	sc.sends("create 5 from 11")
+	sc.reconnect()
+	sc.ss.remove(fs[1].sub)
+	sc.sends("create 6 from 11")
+	sc.receives(created(6, 50))
+	sc.sends("create 7 from 30", "create 8 from 40")
+	sc.receives(created(7, 50), happened(7, 30), created(8, 51), happened(8, 40))
+	assert.Equal(t, []string{"created", "events [30]"}, asked.was())
+	assert.Equal(t, []string{"created", "events [40]"}, waiting.was())
 }

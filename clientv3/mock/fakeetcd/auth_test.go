@@ -46,8 +46,7 @@ func token(t *testing.T, conn *grpc.ClientConn, name string) string {
 func TestAccess(t *testing.T) {
 	cluster, conn := startAuth(t)
 	alice, root := token(t, conn, "alice"), token(t, conn, "root")
-	_, err := cluster.Put("b", "")
-	require.NoError(t, err)
+	mustPut(t, cluster, "b", "")
 
 	txnOf := func(op *pb.RequestOp) *pb.TxnRequest { return &pb.TxnRequest{Failure: []*pb.RequestOp{op}} }
 	putB := &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: put("b", "")}}

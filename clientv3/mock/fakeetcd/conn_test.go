@@ -1,13 +1,21 @@
 package fakeetcd
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 )
 
 // startConn returns a member's connection and the client's end of it.
@@ -63,4 +71,167 @@ func TestWait(t *testing.T) {
 	require.NoError(t, c.Close())
 	require.NoError(t, c.Close())
 	require.ErrorIs(t, c.wait(within(t), 3, sent{headers: 1}), errConnBroken)
+}
+
+// TestFrameScanner feeds the same bytes in pieces of every size.
+func TestFrameScanner(t *testing.T) {
+	frames := []frame{
+		{length: 3, kind: frameHeaders, stream: 1},
+		{length: 0, kind: 0x4, stream: 0},
+		{length: 300, kind: frameData, stream: 1<<31 - 1},
+		{length: 4, kind: frameRSTStream, stream: 5},
+	}
+	var wire bytes.Buffer
+	wire.WriteString("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+	for _, f := range frames {
+		wire.Write([]byte{byte(f.length >> 16), byte(f.length >> 8), byte(f.length), f.kind, 0xff})
+		// The highest bit of the stream id is reserved, and must be ignored.
+		wire.Write([]byte{byte(f.stream>>24) | 0x80, byte(f.stream >> 16), byte(f.stream >> 8), byte(f.stream)})
+		wire.Write(bytes.Repeat([]byte{0xee}, f.length))
+	}
+	for size := 1; size <= wire.Len(); size++ {
+		scanner := frameScanner{skip: prefaceSize}
+		var got []frame
+		for rest := wire.Bytes(); len(rest) > 0; {
+			n := min(size, len(rest))
+			scanner.feed(rest[:n], func(f frame) { got = append(got, f) })
+			rest = rest[n:]
+		}
+		assert.Equal(t, frames, got, "pieces of %d bytes", size)
+		assert.True(t, scanner.between())
+		scanner.feed([]byte{0}, nil)
+		assert.False(t, scanner.between())
+	}
+}
+
+func TestResetFrame(t *testing.T) {
+	want := []byte{0, 0, 4, frameRSTStream, 0, 0, 0, 1, 2, 0, 0, 0, 8}
+	assert.Equal(t, want, resetFrame(0x102, ResetCancel))
+}
+
+func TestStartChecksTheNumberOfMembers(t *testing.T) {
+	for _, n := range []int{-1, 0, maxMembers + 1} {
+		_, err := Start(n)
+		require.ErrorContains(t, err, "ask for 1 to 1000", n)
+	}
+}
+
+func TestMembersHaveNames(t *testing.T) {
+	cluster := start(t, 3)
+	assert.Len(t, cluster.Members(), 3)
+	assert.Equal(t, []string{
+		"http://member-0.fakeetcd:2379", "http://member-1.fakeetcd:2379", "http://member-2.fakeetcd:2379",
+	}, cluster.Endpoints())
+	assert.Equal(t, "member-1", cluster.Member(1).Name())
+	assert.NotEqual(t, cluster.Member(0).ID(), cluster.Member(1).ID())
+}
+
+// TestDialOptions connects as a client of etcd does.
+func TestDialOptions(t *testing.T) {
+	cluster := start(t, 2)
+	opts := append(cluster.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("passthrough:///"+cluster.Member(1).Addr(), opts...)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, conn.Close()) }()
+	_, err = pb.NewKVClient(conn).Put(within(t), put("k", "v"))
+	require.NoError(t, err)
+	assert.Same(t, cluster.Member(1), cluster.Calls()[0].Member)
+	assert.Equal(t, []string{cluster.Member(1).Addr()}, cluster.Calls()[0].Metadata.Get(":authority"))
+}
+
+func TestAddresses(t *testing.T) {
+	cluster := start(t, 1)
+	conn, err := cluster.DialContext(within(t), cluster.Member(0).Addr())
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, conn.Close()) }()
+	assert.Equal(t, cluster.Member(0).Addr(), conn.RemoteAddr().String())
+}
+
+func TestDialUnknownAddress(t *testing.T) {
+	_, err := start(t, 1).DialContext(within(t), "elsewhere:2379")
+	require.ErrorContains(t, err, "dial pipe elsewhere:2379")
+	require.ErrorContains(t, err, "no member of the cluster has this address")
+}
+
+func TestStopAndStart(t *testing.T) {
+	cluster, kv := startKV(t)
+	m := cluster.Member(0)
+	_, err := kv.Put(within(t), put("k", "1"))
+	require.NoError(t, err)
+	assert.Equal(t, 1, m.Connections())
+
+	m.Stop()
+	m.Stop()
+	assert.Zero(t, m.Connections())
+	_, err = cluster.DialContext(within(t), m.Addr())
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	_, err = kv.Put(within(t), put("k", "2"))
+	assert.Equal(t, codes.Unavailable, status.Code(err))
+
+	m.Start()
+	_, err = kv.Put(within(t), put("k", "3"), grpc.WaitForReady(true))
+	require.NoError(t, err)
+	assert.Equal(t, 2, cluster.PutCount("k"))
+	assert.GreaterOrEqual(t, m.Dials(), 3)
+}
+
+func TestBreakConnections(t *testing.T) {
+	cluster, kv := startKV(t)
+	cluster.Once("Put", func(c *Call) { assert.Error(t, c.Hold(nil)) })
+	done := make(chan error, 1)
+	go func() {
+		_, err := kv.Put(within(t), put("k", "v"))
+		done <- err
+	}()
+	require.NoError(t, cluster.Wait(within(t), "Put", 1))
+	cluster.Member(0).BreakConnections()
+	assert.Equal(t, codes.Unavailable, status.Code(<-done))
+	_, err := kv.Put(within(t), put("other", "v"), grpc.WaitForReady(true))
+	require.NoError(t, err)
+}
+
+func TestOnDial(t *testing.T) {
+	t.Run("fails", func(t *testing.T) {
+		cluster, kv := startKV(t)
+		cluster.OnDial(func(_ context.Context, m *Member) error {
+			assert.Same(t, cluster.Member(0), m)
+			return errors.New("no route")
+		})
+		_, err := kv.Put(within(t), put("k", "v"))
+		assert.Equal(t, codes.Unavailable, status.Code(err))
+		require.ErrorContains(t, err, "no route")
+		cluster.OnDial(nil)
+		_, err = kv.Put(within(t), put("k", "v"), grpc.WaitForReady(true))
+		require.NoError(t, err)
+	})
+	t.Run("hangs", func(t *testing.T) {
+		cluster := start(t, 1)
+		ctx, cancel := context.WithCancel(within(t))
+		cluster.OnDial(func(ctx context.Context, _ *Member) error {
+			cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		_, err := cluster.DialContext(ctx, cluster.Member(0).Addr())
+		require.ErrorIs(t, err, context.Canceled)
+		var opErr *net.OpError
+		require.ErrorAs(t, err, &opErr)
+	})
+}
+
+func TestClose(t *testing.T) {
+	cluster, err := Start(2)
+	require.NoError(t, err)
+	kv := kvOf(t, cluster.Member(1))
+	_, err = kv.Put(within(t), put("k", "v"))
+	require.NoError(t, err)
+	cluster.Close()
+	cluster.Close()
+
+	_, err = cluster.DialContext(within(t), cluster.Member(0).Addr())
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	cluster.Member(0).Start()
+	_, err = cluster.DialContext(within(t), cluster.Member(0).Addr())
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	assert.Equal(t, "v", string(cluster.Get("k").Value), "what happened can still be asked")
 }

@@ -2,14 +2,19 @@ package fakeetcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -180,4 +185,221 @@ func TestUnknownService(t *testing.T) {
 
 	err := conn.Invoke(within(t), "/custom.Service/Double", &emptypb.Empty{}, out)
 	assert.Equal(t, codes.Unimplemented, status.Code(err))
+}
+
+// TestFaults checks what the client sees and what the store holds for each way to end a Put.
+func TestFaults(t *testing.T) {
+	tests := []struct {
+		name     string
+		hook     func(c *Call)
+		code     codes.Code
+		executed bool
+	}{
+		{"no fault", func(*Call) {}, codes.OK, true},
+		{"executed by the hook", func(c *Call) { c.Answer(c.Execute()) }, codes.OK, true},
+		{"executed twice is executed once", func(c *Call) {
+			_, err := c.Execute()
+			assert.NoError(t, err)
+			c.Answer(c.Execute())
+		}, codes.OK, true},
+		{"made-up answer", func(c *Call) { c.Answer(&pb.PutResponse{Header: &pb.ResponseHeader{}}, nil) }, codes.OK, false},
+		{"error instead of execution", func(c *Call) { c.Answer(nil, rpctypes.ErrGRPCNoLeader) }, codes.Unavailable, false},
+		{"error after execution", func(c *Call) {
+			_, err := c.Execute()
+			c.Answer(nil, errors.Join(err, rpctypes.ErrGRPCTimeout))
+		}, codes.Unavailable, true},
+		{"canceled by the server", func(c *Call) { c.Answer(nil, status.Error(codes.Canceled, "by a proxy")) }, codes.Canceled, false},
+		{"deadline of the server", func(c *Call) { c.Answer(nil, context.DeadlineExceeded) }, codes.DeadlineExceeded, false},
+		{"no message", func(c *Call) { c.Answer(nil, nil) }, codes.Internal, false},
+		{"broken before execution", (*Call).BreakConn, codes.Unavailable, false},
+		{"broken after execution", func(c *Call) {
+			_, err := c.Execute()
+			assert.NoError(t, err)
+			c.BreakConn()
+		}, codes.Unavailable, true},
+		{"broken, then executed", func(c *Call) {
+			c.BreakConn()
+			_, err := c.Execute()
+			assert.NoError(t, err)
+		}, codes.Unavailable, true},
+		{"broken after the header", func(c *Call) {
+			_, err := c.Execute()
+			assert.NoError(t, err)
+			assert.NoError(t, c.SendHeader(metadata.Pairs("k", "v")))
+			c.BreakConn()
+		}, codes.Unavailable, true},
+		{"broken after the message", func(c *Call) {
+			resp, err := c.Execute()
+			assert.NoError(t, err)
+			assert.NoError(t, c.Send(resp))
+			c.BreakConn()
+		}, codes.Unavailable, true},
+		{"answered twice", func(c *Call) {
+			resp, err := c.Execute()
+			assert.NoError(t, err)
+			// The client may reset the stream before it has read the second.
+			_ = c.AnswerTwice(resp)
+		}, codes.Internal, true},
+		{"reset before execution", func(c *Call) { c.ResetStream(ResetCancel) }, codes.Canceled, false},
+		{"reset after execution", func(c *Call) {
+			_, err := c.Execute()
+			assert.NoError(t, err)
+			c.ResetStream(ResetInternal)
+		}, codes.Internal, true},
+		{"reset as overloaded", func(c *Call) { c.ResetStream(ResetEnhanceYourCalm) }, codes.ResourceExhausted, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cluster, kv := startKV(t)
+			hook := cluster.Once("Put", tt.hook)
+			_, err := kv.Put(within(t), put("k", "v"))
+
+			assert.Equal(t, tt.code, status.Code(err), "%v", err)
+			assert.Equal(t, 1, hook.Ran())
+			require.Len(t, cluster.Calls("Put"), 1)
+
+			// The store and the record are final only when the hook has returned.
+			_, err = kv.Put(within(t), put("other", "v"))
+			require.NoError(t, err, "the client must recover")
+			cluster.Close()
+			assert.Equal(t, tt.executed, cluster.Calls("Put")[0].Executed)
+			applied := 0
+			if tt.executed {
+				applied = 1
+			}
+			assert.Equal(t, applied, cluster.PutCount("k"))
+		})
+	}
+}
+
+// The client has received exactly the header when the connection breaks.
+func TestBreakAfterHeader(t *testing.T) {
+	cluster := start(t, 1)
+	cluster.Once("Watch", func(c *Call) {
+		assert.NoError(t, c.SendHeader(metadata.Pairs("reached", "yes")))
+		c.BreakConn()
+	})
+	stream, err := pb.NewWatchClient(dial(t, cluster.Member(0))).Watch(within(t))
+	require.NoError(t, err)
+	header, err := stream.Header()
+	require.NoError(t, err)
+	assert.Equal(t, []string{"yes"}, header.Get("reached"))
+	_, err = stream.Recv()
+	assert.Equal(t, codes.Unavailable, status.Code(err))
+}
+
+// The client has received the whole message, of many frames, when the connection breaks.
+func TestBreakAfterMessage(t *testing.T) {
+	reason := strings.Repeat("x", 1_000_000)
+	cluster := start(t, 1)
+	cluster.Once("Watch", func(c *Call) {
+		assert.NoError(t, c.Send(&pb.WatchResponse{WatchId: 7, CancelReason: reason}))
+		c.BreakConn()
+	})
+	stream, err := pb.NewWatchClient(dial(t, cluster.Member(0))).Watch(within(t))
+	require.NoError(t, err)
+	resp, err := stream.Recv()
+	require.NoError(t, err)
+	assert.EqualValues(t, 7, resp.WatchId)
+	assert.Equal(t, reason, resp.CancelReason)
+	_, err = stream.Recv()
+	assert.Equal(t, codes.Unavailable, status.Code(err))
+}
+
+// grpc-go itself sends an unprocessed call once more, and the second refusal is final.
+func TestRefusedStreamIsSentAgain(t *testing.T) {
+	cluster, kv := startKV(t)
+	cluster.Once("Put", func(c *Call) { c.ResetStream(ResetRefused) })
+	_, err := kv.Put(within(t), put("k", "v"))
+	require.NoError(t, err)
+	assert.Equal(t, 2, cluster.Count("Put"))
+	assert.Equal(t, 1, cluster.PutCount("k"))
+
+	cluster.On("Put", func(c *Call) { c.ResetStream(ResetRefused) })
+	_, err = kv.Put(within(t), put("k", "v"))
+	assert.Equal(t, codes.Unavailable, status.Code(err))
+	assert.Equal(t, 4, cluster.Count("Put"))
+	assert.Equal(t, 1, cluster.PutCount("k"))
+}
+
+func TestHold(t *testing.T) {
+	cluster, kv := startKV(t)
+	release := make(chan struct{})
+	cluster.Once("Put", func(c *Call) { assert.NoError(t, c.Hold(release)) })
+
+	done := make(chan error, 1)
+	go func() {
+		_, err := kv.Put(within(t), put("k", "v"))
+		done <- err
+	}()
+	require.NoError(t, cluster.Wait(within(t), "Put", 1))
+	_, err := kv.Range(within(t), get("k"))
+	require.NoError(t, err, "a held call does not delay others")
+	assert.Nil(t, cluster.Get("k"))
+	assert.Empty(t, done)
+
+	close(release)
+	require.NoError(t, <-done)
+	assert.Equal(t, "v", string(cluster.Get("k").Value))
+}
+
+func TestHoldEndsWithTheCall(t *testing.T) {
+	t.Run("the client gives up", func(t *testing.T) {
+		cluster, kv := startKV(t)
+		held := make(chan error, 1)
+		cluster.Once("Put", func(c *Call) {
+			held <- c.Hold(nil)
+			c.Answer(nil, rpctypes.ErrGRPCCanceled)
+		})
+		ctx, cancel := context.WithCancel(within(t))
+		done := make(chan error, 1)
+		go func() {
+			_, err := kv.Put(ctx, put("k", "v"))
+			done <- err
+		}()
+		require.NoError(t, cluster.Wait(within(t), "Put", 1))
+		cancel()
+		assert.Equal(t, codes.Canceled, status.Code(<-done))
+		require.ErrorIs(t, <-held, context.Canceled)
+		cluster.Close()
+		assert.False(t, cluster.Calls("Put")[0].Executed)
+	})
+	t.Run("the cluster is closed", func(t *testing.T) {
+		cluster, kv := startKV(t)
+		held := make(chan error, 1)
+		cluster.Once("Put", func(c *Call) { held <- c.Hold(nil) })
+		done := make(chan error, 1)
+		go func() {
+			_, err := kv.Put(within(t), put("k", "v"))
+			done <- err
+		}()
+		require.NoError(t, cluster.Wait(within(t), "Put", 1))
+		cluster.Close()
+		require.Error(t, <-held)
+		assert.Equal(t, codes.Unavailable, status.Code(<-done))
+	})
+}
+
+func TestBreakConnBreaksOtherCallsOnTheConnection(t *testing.T) {
+	cluster, kv := startKV(t)
+	cluster.Once("Range", func(c *Call) { assert.Error(t, c.Hold(nil)) })
+	done := make(chan error, 1)
+	go func() {
+		_, err := kv.Range(within(t), get("k"))
+		done <- err
+	}()
+	require.NoError(t, cluster.Wait(within(t), "Range", 1))
+	cluster.Once("Put", (*Call).BreakConn)
+	_, err := kv.Put(within(t), put("k", "v"))
+	assert.Equal(t, codes.Unavailable, status.Code(err))
+	assert.Equal(t, codes.Unavailable, status.Code(<-done))
+}
+
+// A hook that ends its goroutine, like t.FailNow, does not leave the client waiting.
+func TestHookThatDoesNotReturn(t *testing.T) {
+	cluster, kv := startKV(t)
+	cluster.Once("Put", func(*Call) { runtime.Goexit() })
+	_, err := kv.Put(within(t), put("k", "v"))
+	assert.Equal(t, codes.Unavailable, status.Code(err))
+	assert.Zero(t, cluster.PutCount("k"))
 }

@@ -53,8 +53,7 @@ func TestKV(t *testing.T) {
 
 func TestClusterPut(t *testing.T) {
 	cluster, kv := startKV(t)
-	rev, err := cluster.Put("k", "v")
-	require.NoError(t, err)
+	rev := mustPut(t, cluster, "k", "v")
 	assert.EqualValues(t, 2, rev)
 	resp, err := kv.Range(within(t), get("k"))
 	require.NoError(t, err)
@@ -88,8 +87,7 @@ func collect[R any](t *testing.T, stream grpc.ServerStreamingClient[R]) []*R {
 func TestRangeStream(t *testing.T) {
 	cluster, kv := startKV(t)
 	for i := range 45 {
-		_, err := cluster.Put(fmt.Sprintf("k%02d", i), "v")
-		require.NoError(t, err)
+		mustPut(t, cluster, fmt.Sprintf("k%02d", i), "v")
 	}
 	tests := []struct {
 		name   string

@@ -3,6 +3,8 @@ package fakeetcd
 import (
 	"io"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -59,4 +61,116 @@ func TestLeaseKeepAlive(t *testing.T) {
 	require.NoError(t, stream.CloseSend())
 	_, err = stream.Recv()
 	require.ErrorIs(t, err, io.EOF)
+}
+
+// A lease ends when its TTL has passed since the last renewal, with the keys that it has then.
+func TestLeaseExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, kv := startKV(t)
+		lease := pb.NewLeaseClient(dial(t, cluster.Member(0)))
+		grant := func(id int64) {
+			t.Helper()
+			_, err := lease.LeaseGrant(t.Context(), &pb.LeaseGrantRequest{ID: id, TTL: 10})
+			require.NoError(t, err)
+		}
+		left := func(id int64) int64 {
+			t.Helper()
+			resp, err := lease.LeaseTimeToLive(t.Context(), &pb.LeaseTimeToLiveRequest{ID: id})
+			require.NoError(t, err)
+			return resp.TTL
+		}
+		grant(1)
+		time.Sleep(time.Hour)
+		assert.EqualValues(t, 10, left(1), "the clock does not run")
+
+		cluster.EnableLeaseExpiry()
+		grant(2)
+		_, err := kv.Put(t.Context(), &pb.PutRequest{Key: []byte("k"), Lease: 2})
+		require.NoError(t, err)
+		time.Sleep(4500 * time.Millisecond)
+		assert.EqualValues(t, 5, left(1))
+		stream, err := lease.LeaseKeepAlive(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, stream.Send(&pb.LeaseKeepAliveRequest{ID: 2}))
+		_, err = stream.Recv()
+		require.NoError(t, err)
+		assert.EqualValues(t, 10, left(2))
+
+		time.Sleep(6 * time.Second)
+		assert.EqualValues(t, -1, left(1))
+		assert.EqualValues(t, 4, left(2))
+		_, err = lease.LeaseRevoke(t.Context(), &pb.LeaseRevokeRequest{ID: 2})
+		require.NoError(t, err)
+		grant(2) // another lease, which the end of the first one does not touch
+		time.Sleep(5 * time.Second)
+		assert.EqualValues(t, 5, left(2))
+		_, err = kv.Put(t.Context(), &pb.PutRequest{Key: []byte("k"), Lease: 2})
+		require.NoError(t, err)
+		time.Sleep(6 * time.Second)
+		assert.EqualValues(t, -1, left(2))
+		assert.Nil(t, cluster.Get("k"))
+	})
+}
+
+// Without a leader no lease ends; the next leader gives each its TTL.
+func TestLeaseExpiryNeedsALeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := start(t, 3)
+		cluster.EnableLeaseExpiry()
+		conn := dial(t, cluster.Member(0))
+		_, err := pb.NewLeaseClient(conn).LeaseGrant(t.Context(), &pb.LeaseGrantRequest{ID: 1, TTL: 10})
+		require.NoError(t, err)
+		left := func() int64 {
+			resp, err := pb.NewLeaseClient(conn).LeaseTimeToLive(t.Context(), &pb.LeaseTimeToLiveRequest{ID: 1})
+			require.NoError(t, err)
+			return resp.TTL
+		}
+		assert.Equal(t, cluster.Member(0), cluster.Leader())
+		cluster.SetLeader(nil)
+		assert.Nil(t, cluster.Leader())
+		time.Sleep(time.Minute)
+		assert.EqualValues(t, 10, left())
+		cluster.SetLeader(cluster.Member(0))
+		time.Sleep(9 * time.Second)
+		_, err = pb.NewMaintenanceClient(conn).MoveLeader(t.Context(), &pb.MoveLeaderRequest{TargetID: cluster.Member(2).ID()})
+		require.NoError(t, err)
+		time.Sleep(9 * time.Second)
+		assert.EqualValues(t, 1, left())
+		time.Sleep(2 * time.Second)
+		assert.EqualValues(t, -1, left())
+	})
+}
+
+// A frozen member answers no call, on old connections and on new ones, until it goes on.
+func TestFreeze(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, kv := startKV(t)
+		_, err := kv.Put(t.Context(), put("k", "v"))
+		require.NoError(t, err)
+		cluster.Member(0).Freeze()
+		cluster.Member(0).Freeze()
+		done := make(chan error, 2)
+		for _, kv := range []pb.KVClient{kv, kvOf(t, cluster.Member(0))} {
+			go func() {
+				_, err := kv.Range(t.Context(), get("k"))
+				done <- err
+			}()
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		assert.Empty(t, done)
+		assert.Zero(t, cluster.Count("Range"))
+		cluster.Member(0).Continue()
+		cluster.Member(0).Continue()
+		require.NoError(t, <-done)
+		require.NoError(t, <-done)
+	})
+}
+
+// A frozen member is closed as any other.
+func TestCloseWhileFrozen(t *testing.T) {
+	cluster, kv := startKV(t)
+	cluster.Member(0).Freeze()
+	go kv.Range(t.Context(), get("k"))
+	require.NoError(t, within(t).Err())
 }

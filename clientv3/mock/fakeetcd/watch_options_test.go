@@ -21,10 +21,11 @@ func startWatch(t *testing.T, o WatchOptions) (*Cluster, watching) {
 	return cluster, openWatch(t, cluster.Member(0))
 }
 
-func mustPut(t *testing.T, cluster *Cluster, key, value string) {
+func mustPut(t *testing.T, cluster *Cluster, key, value string) (rev int64) {
 	t.Helper()
-	_, err := cluster.Put(key, value)
+	rev, err := cluster.Put(key, value)
 	require.NoError(t, err)
+	return rev
 }
 
 func (w watching) next() *pb.WatchResponse {

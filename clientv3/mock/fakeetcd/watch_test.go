@@ -65,16 +65,13 @@ func putEvent(key, value string, create, mod, version int64) *mvccpb.Event {
 
 func TestWatch(t *testing.T) {
 	cluster, kv := startKV(t)
-	_, err := cluster.Put("k", "1")
-	require.NoError(t, err)
+	mustPut(t, cluster, "k", "1")
 	w := openWatch(t, cluster.Member(0))
 
 	w.create(&pb.WatchCreateRequest{Key: []byte("k")})
 	w.expect(&pb.WatchResponse{Header: at(2), WatchId: 0, Created: true})
-	_, err = cluster.Put("other", "")
-	require.NoError(t, err)
-	_, err = cluster.Put("k", "2")
-	require.NoError(t, err)
+	mustPut(t, cluster, "other", "")
+	mustPut(t, cluster, "k", "2")
 	w.expect(&pb.WatchResponse{Header: at(4), Events: []*mvccpb.Event{putEvent("k", "2", 2, 4, 2)}})
 
 	w.create(&pb.WatchCreateRequest{Key: []byte("k"), StartRevision: 2, WatchId: 7, PrevKv: true})
@@ -86,7 +83,7 @@ func TestWatch(t *testing.T) {
 	w.cancel(7)
 	w.expect(&pb.WatchResponse{Header: at(4), WatchId: 7, Canceled: true})
 	w.cancel(7)
-	_, err = kv.DeleteRange(within(t), &pb.DeleteRangeRequest{Key: []byte("k")})
+	_, err := kv.DeleteRange(within(t), &pb.DeleteRangeRequest{Key: []byte("k")})
 	require.NoError(t, err)
 	w.expect(&pb.WatchResponse{Header: at(5), Events: []*mvccpb.Event{
 		{Type: mvccpb.Event_DELETE, Kv: &mvccpb.KeyValue{Key: []byte("k"), ModRevision: 5}},
@@ -94,8 +91,7 @@ func TestWatch(t *testing.T) {
 
 	// Events continue after CloseSend.
 	require.NoError(t, w.CloseSend())
-	_, err = cluster.Put("k", "3")
-	require.NoError(t, err)
+	mustPut(t, cluster, "k", "3")
 	w.expect(&pb.WatchResponse{Header: at(6), Events: []*mvccpb.Event{putEvent("k", "3", 6, 6, 1)}})
 	require.Len(t, cluster.Calls("Watch"), 1)
 	// The second cancel is not answered.
@@ -113,10 +109,9 @@ func TestWatchFilters(t *testing.T) {
 	})
 	w.expect(&pb.WatchResponse{Header: at(1), WatchId: 0, Created: true})
 	w.expect(&pb.WatchResponse{Header: at(1), WatchId: 1, Created: true})
-	_, err := cluster.Put("k", "1")
-	require.NoError(t, err)
+	mustPut(t, cluster, "k", "1")
 	w.expect(&pb.WatchResponse{Header: at(2), WatchId: 1, Events: []*mvccpb.Event{putEvent("k", "1", 2, 2, 1)}})
-	_, err = kv.DeleteRange(within(t), &pb.DeleteRangeRequest{Key: []byte("k")})
+	_, err := kv.DeleteRange(within(t), &pb.DeleteRangeRequest{Key: []byte("k")})
 	require.NoError(t, err)
 	w.expect(&pb.WatchResponse{Header: at(3), WatchId: 0, Events: []*mvccpb.Event{
 		{Type: mvccpb.Event_DELETE, Kv: &mvccpb.KeyValue{Key: []byte("k"), ModRevision: 3}},
@@ -129,8 +124,7 @@ func TestWatchProgress(t *testing.T) {
 	w.askProgress() // without a watcher: not answered
 	w.create(&pb.WatchCreateRequest{Key: []byte("k")})
 	w.expect(&pb.WatchResponse{Header: at(1), Created: true})
-	_, err := cluster.Put("other", "")
-	require.NoError(t, err)
+	mustPut(t, cluster, "other", "")
 	w.askProgress()
 	w.expect(&pb.WatchResponse{Header: at(2), WatchId: noWatcher})
 
@@ -164,8 +158,7 @@ func TestWatchRefused(t *testing.T) {
 func TestWatchCompacted(t *testing.T) {
 	cluster, kv := startKV(t)
 	for range 3 {
-		_, err := cluster.Put("k", "v")
-		require.NoError(t, err)
+		mustPut(t, cluster, "k", "v")
 	}
 	_, err := kv.Compact(within(t), &pb.CompactionRequest{Revision: 4})
 	require.NoError(t, err)
@@ -196,15 +189,13 @@ func TestOnSend(t *testing.T) {
 	w := openWatch(t, cluster.Member(0))
 	w.create(&pb.WatchCreateRequest{Key: []byte("k")})
 	w.expect(&pb.WatchResponse{Header: at(1), Created: true})
-	_, err := cluster.Put("k", "lost")
-	require.NoError(t, err)
+	mustPut(t, cluster, "k", "lost")
 	w.askProgress()
 	twice := &pb.WatchResponse{Header: at(2), WatchId: noWatcher}
 	w.expect(twice)
 	w.expect(twice)
-	_, err = cluster.Put("k", "breaks")
-	require.NoError(t, err)
-	_, err = w.Recv()
+	mustPut(t, cluster, "k", "breaks")
+	_, err := w.Recv()
 	assert.Equal(t, codes.Unavailable, status.Code(err))
 }
 

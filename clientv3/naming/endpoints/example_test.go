@@ -5,23 +5,13 @@ import (
 	"fmt"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/naming/endpoints"
-	"github.com/quorate/quorate/etcdtest"
 )
-
-// newExampleClient returns a client of a cluster in memory. A program calls clientv3.New with the
-// endpoints of its cluster.
-func newExampleClient() (*clientv3.Client, func()) {
-	etcd, err := etcdtest.New(etcdtest.Config{})
-	if err != nil {
-		panic(err)
-	}
-	return etcd.Client, etcd.Close
-}
 
 // A server registers itself with a lease, so that its endpoint is deleted if it crashes.
 func ExampleManager_AddEndpoint() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(1)
 	defer stop()
 	ctx := context.Background()
 	manager, err := endpoints.NewManager(client, "billing")
@@ -52,7 +42,7 @@ func ExampleManager_AddEndpoint() {
 
 // The channel delivers the present endpoints, and then every change.
 func ExampleManager_NewWatchChannel() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(1)
 	defer stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

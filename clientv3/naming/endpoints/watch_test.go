@@ -34,6 +34,13 @@ func createRequest(c *fakeetcd.Call) (int64, error) {
 // isList distinguishes lists from the client's probes of a member, which may arrive at any time.
 func isList(req *pb.RangeRequest) bool { return string(req.Key) == "svc/" }
 
+func watch(t *testing.T, client *clientv3.Client) endpoints.WatchChannel {
+	t.Helper()
+	ch, err := newManager(t, client, "svc").NewWatchChannel(clienttest.Within(t))
+	require.NoError(t, err)
+	return ch
+}
+
 // register writes endpoints through another manager.
 func register(t *testing.T, client *clientv3.Client, updates ...*endpoints.UpdateWithOpts) {
 	t.Helper()
@@ -51,8 +58,7 @@ func deleting(name string) *endpoints.UpdateWithOpts {
 func TestWatch(t *testing.T) {
 	cluster, client, _ := start(t)
 	register(t, client, adding("b", "b"), adding("a", "a"))
-	ch, err := newManager(t, client, "svc").NewWatchChannel(clienttest.Within(t))
-	require.NoError(t, err)
+	ch := watch(t, client)
 	require.Equal(t, []*endpoints.Update{add("svc/a", "a"), add("svc/b", "b")}, next(t, ch))
 
 	clienttest.Put(t, cluster, "svc2/x", `{"Addr":"of another target"}`)
@@ -63,8 +69,7 @@ func TestWatch(t *testing.T) {
 
 func TestWatchWithoutEndpoints(t *testing.T) {
 	_, client, _ := start(t)
-	ch, err := newManager(t, client, "svc").NewWatchChannel(clienttest.Within(t))
-	require.NoError(t, err)
+	ch := watch(t, client)
 	register(t, client, adding("a", "a"))
 	require.Equal(t, []*endpoints.Update{add("svc/a", "a")}, next(t, ch))
 }
@@ -73,8 +78,7 @@ func TestWatchWithoutEndpoints(t *testing.T) {
 func TestWatchOutlivesCompaction(t *testing.T) {
 	cluster, client, other := start(t)
 	register(t, client, adding("changed", "1"), adding("gone", "2"), adding("same", "3"), adding("spoilt", "4"))
-	ch, err := newManager(t, client, "svc").NewWatchChannel(clienttest.Within(t))
-	require.NoError(t, err)
+	ch := watch(t, client)
 	require.Len(t, next(t, ch), 4)
 	require.NoError(t, cluster.Wait(clienttest.Within(t), "Watch", 1))
 
@@ -106,8 +110,7 @@ func TestWatchIsRefused(t *testing.T) {
 		<-c.Context().Done()
 	}
 	refused := cluster.On("Watch", refuse)
-	ch, err := newManager(t, client, "svc").NewWatchChannel(clienttest.Within(t))
-	require.NoError(t, err)
+	ch := watch(t, client)
 	require.NoError(t, cluster.Wait(clienttest.Within(t), "Range", 3), "the endpoints are listed repeatedly")
 	refused.Remove()
 	register(t, client, adding("a", "a"))
@@ -117,8 +120,7 @@ func TestWatchIsRefused(t *testing.T) {
 // A list that fails is repeated.
 func TestListFails(t *testing.T) {
 	cluster, client, other := start(t)
-	ch, err := newManager(t, client, "svc").NewWatchChannel(clienttest.Within(t))
-	require.NoError(t, err)
+	ch := watch(t, client)
 	require.NoError(t, cluster.Wait(clienttest.Within(t), "Watch", 1))
 	cluster.Member(0).Stop()
 	register(t, other, adding("b", "b"))
@@ -134,8 +136,7 @@ func TestListFails(t *testing.T) {
 // A list of a member that lags must not revert what was delivered.
 func TestWatchDoesNotGoBack(t *testing.T) {
 	cluster, client, other := start(t)
-	ch, err := newManager(t, client, "svc").NewWatchChannel(clienttest.Within(t))
-	require.NoError(t, err)
+	ch := watch(t, client)
 	register(t, client, adding("a", "a"))
 	require.Equal(t, []*endpoints.Update{add("svc/a", "a")}, next(t, ch))
 
@@ -175,8 +176,7 @@ func TestWatchDoesNotGoBackAfterEvents(t *testing.T) {
 		}()
 		_, _ = c.Execute()
 	})
-	ch, err := newManager(t, client, "svc").NewWatchChannel(clienttest.Within(t))
-	require.NoError(t, err)
+	ch := watch(t, client)
 	register(t, client, adding("a", "a"))
 	require.Equal(t, []*endpoints.Update{add("svc/a", "a")}, next(t, ch))
 
@@ -214,8 +214,7 @@ func TestWatchOfARestoredCluster(t *testing.T) {
 		watched <- c
 		<-c.Context().Done()
 	})
-	ch, err := newManager(t, client, "svc").NewWatchChannel(clienttest.Within(t))
-	require.NoError(t, err)
+	ch := watch(t, client)
 	require.Equal(t, []*endpoints.Update{add("svc/a", "a")}, next(t, ch))
 	<-watched
 	register(t, client, deleting("a"))
@@ -257,12 +256,11 @@ func TestWatchWithoutReader(t *testing.T) {
 func TestWatchEndsWithItsClient(t *testing.T) {
 	_, client, other := start(t)
 	register(t, client, adding("a", "a"))
-	ch, err := newManager(t, client, "svc").NewWatchChannel(clienttest.Within(t))
-	require.NoError(t, err)
+	ch := watch(t, client)
 	register(t, other, adding("b", "b"))
 	require.NoError(t, client.Close())
 	requireClosed(t, ch)
-	_, err = newManager(t, client, "svc").NewWatchChannel(clienttest.Within(t))
+	_, err := newManager(t, client, "svc").NewWatchChannel(clienttest.Within(t))
 	require.True(t, clientv3.IsConnCanceled(err), "%v", err)
 }
 

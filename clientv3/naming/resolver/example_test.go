@@ -10,21 +10,10 @@ import (
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/naming/endpoints"
 	"github.com/quorate/quorate/clientv3/naming/resolver"
-	"github.com/quorate/quorate/etcdtest"
 )
-
-// newExampleClient returns a client of a cluster in memory. A program calls clientv3.New with the
-// endpoints of its cluster.
-func newExampleClient() (*clientv3.Client, func()) {
-	etcd, err := etcdtest.New(etcdtest.Config{})
-	if err != nil {
-		panic(err)
-	}
-	return etcd.Client, etcd.Close
-}
 
 // startBilling runs the server of the example and returns its address.
 func startBilling() (addr string, stop func()) {
@@ -41,7 +30,7 @@ func startBilling() (addr string, stop func()) {
 // A server registers its address under the name of its service; a client dials the
 // name.
 func ExampleNewBuilder() {
-	client, stop := newExampleClient()
+	client, stop := clienttest.Example(1)
 	defer stop()
 	ctx := context.Background()
 
