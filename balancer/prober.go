@@ -186,7 +186,8 @@ func (pr *prober) reserve(s *subConn, q question) float64 {
 	if q == forLocal {
 		return -localOverdraft
 	}
-	if q == forStatus || pr.p.proof.wanted(s.ep) || s.ep.hasQuickWitness(s.ep.stuckSince(s.ep.Health())) {
+	isUnproven := pr.p.reconnects.hedgesFrom.After(time.Now()) // few are left, and streams wait for an endpoint that serves
+	if q == forStatus || isUnproven || pr.p.proof.wanted(s.ep) || s.ep.hasQuickWitness(s.ep.stuckSince(s.ep.Health())) {
 		return 0
 	}
 	return probeReserve

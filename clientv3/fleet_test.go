@@ -405,3 +405,23 @@ func TestMemberFreezesAfterAnOutage(t *testing.T) {
 		})
 	}
 }
+
+// A client without calls learns by a probe that an endpoint serves again: all try to connect within 4.2 s then.
+func TestWatchAloneResumesAfterAnOutage(t *testing.T) {
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
+		watch := c.Watch(t.Context(), "k", WithCreatedNotify())
+		_, ok := next(t, watch)
+		require.True(t, ok)
+		for _, m := range cluster.Members() {
+			m.Stop()
+		}
+		time.Sleep(stormOutage)
+		for _, m := range cluster.Members() {
+			m.Start()
+		}
+		back := time.Now()
+		rev := clienttest.Put(t, cluster, "k", "v")
+		requireRevs(t, watch, rev, rev)
+		assert.LessOrEqual(t, time.Since(back), 6*time.Second)
+	})
+}

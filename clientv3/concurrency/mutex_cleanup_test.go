@@ -88,7 +88,7 @@ func TestCleanupIsBounded(t *testing.T) {
 		require.Equal(t, keyOf(s, "lock"), notes[0].ContextMap()["key"])
 
 		f.start()
-		time.Sleep(15 * time.Second) // streams wait for 10 s while no endpoint is known to serve
+		time.Sleep(10 * time.Second)
 		require.Equal(t, []string{holder.Key()}, f.keys(t, "lock"))
 	})
 }
