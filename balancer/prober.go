@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -186,11 +187,16 @@ func (pr *prober) reserve(s *subConn, q question) float64 {
 	if q == forLocal {
 		return -localOverdraft
 	}
-	isUnproven := pr.p.reconnects.hedgesFrom.After(time.Now()) // few are left, and streams wait for an endpoint that serves
-	if q == forStatus || isUnproven || pr.p.proof.wanted(s.ep) || s.ep.hasQuickWitness(s.ep.stuckSince(s.ep.Health())) {
+	if q == forStatus || pr.onlyProbesTell() || pr.p.proof.wanted(s.ep) || s.ep.hasQuickWitness(s.ep.stuckSince(s.ep.Health())) {
 		return 0
 	}
 	return probeReserve
+}
+
+// onlyProbesTell reports whether an outage has just ended, and no call will show who serves. Streams wait for that.
+func (pr *prober) onlyProbesTell() bool {
+	return pr.p.reconnects.hedgesFrom.After(time.Now()) &&
+		!slices.ContainsFunc(pr.p.all(), func(ep *Endpoint) bool { return ep.InFlight() > 0 })
 }
 
 // askWithin is ask with the given reserve.
