@@ -111,7 +111,7 @@ func (e *Endpoint) check() {
 		return
 	}
 	f.due.Store(nil)
-	found := findings{hedgesFrom: e.policy.reconnects.hedgesFrom.Time()}
+	found := findings{unprovenUntil: e.policy.reconnects.unprovenUntil.Time()}
 	for i := range f.calls {
 		e.checkCalls(&f.calls[i], now, &found)
 	}
@@ -140,12 +140,12 @@ func (e *Endpoint) check() {
 
 // findings are what a check finds.
 type findings struct {
-	hedgesFrom time.Time  // until when no call is overdue, as an outage of all has ended
-	next       time.Time  // when to check again
-	overdue    []*call    // calls whose Watchers are to be notified
-	suspicion  string     // of the endpoint, "" for none
-	silent     []*subConn // connections that are silent, while the endpoint serves over others
-	quiet      []*stream  // streams that are silent for long enough to be checked
+	unprovenUntil time.Time  // until when no call is overdue, as an outage of all has ended
+	next          time.Time  // when to check again
+	overdue       []*call    // calls whose Watchers are to be notified
+	suspicion     string     // of the endpoint, "" for none
+	silent        []*subConn // connections that are silent, while the endpoint serves over others
+	quiet         []*stream  // streams that are silent for long enough to be checked
 }
 
 func (f *findings) checkBy(at time.Time) {
@@ -163,8 +163,8 @@ func (e *Endpoint) checkCalls(s *shard, now time.Time, found *findings) {
 		start := c.start.Time()
 		if !c.overdue && c.attempt.Watcher != nil {
 			at := start.Add(c.stat.HedgeAfter())
-			if at.Before(found.hedgesFrom) {
-				at = found.hedgesFrom
+			if at.Before(found.unprovenUntil) {
+				at = found.unprovenUntil
 			}
 			switch {
 			case now.Before(at):

@@ -20,6 +20,8 @@ const (
 	maxProbeBackoff     = 10 * time.Second
 	maxSlowProbeBackoff = 30 * time.Second
 	maxRoleProbeBackoff = time.Minute
+	// unprovenPause, and up to twice as much, is the least pause after an outage of all while the budget refuses probes.
+	unprovenPause = time.Second
 )
 
 // investigate probes an endpoint until it serves, if probes are needed.
@@ -320,6 +322,9 @@ func (i *investigation) pause(start time.Time) {
 	pause := probeRound
 	if i.rounds >= fastRounds && !i.ep.needsAnother() {
 		pause = rand.N(min(probeRound<<min(i.rounds-fastRounds+1, 10), i.maxBackoff())) + probeRound/2
+	}
+	if i.poor && i.p.reconnects.isUnproven() { // calls show who serves
+		pause = max(pause, unprovenPause+rand.N(unprovenPause))
 	}
 	state := i.ep.State()
 	i.await(time.Until(start.Add(pause)), func() bool { return !i.isNeeded() || i.ep.State() != state || i.found || i.isRenewed() })

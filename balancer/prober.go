@@ -195,7 +195,7 @@ func (pr *prober) reserve(s *subConn, q question) float64 {
 
 // onlyProbesTell reports whether an outage has just ended, and no call will show who serves. Streams wait for that.
 func (pr *prober) onlyProbesTell() bool {
-	return pr.p.reconnects.hedgesFrom.After(time.Now()) &&
+	return pr.p.reconnects.isUnproven() &&
 		!slices.ContainsFunc(pr.p.all(), func(ep *Endpoint) bool { return ep.InFlight() > 0 })
 }
 
@@ -336,7 +336,7 @@ func (pr *prober) await(ep *Endpoint, wait time.Duration, ready func() bool) boo
 	defer timer.Stop()
 	for !ready() {
 		interval := watchInterval
-		if wait > probeRound && !ep.mayBeCut() || pr.p.reconnects.hedgesFrom.After(time.Now()) {
+		if wait > probeRound && !ep.mayBeCut() || pr.p.reconnects.isUnproven() {
 			interval = probeRound
 		}
 		select {

@@ -67,8 +67,8 @@ type reconnector struct {
 	p           *policy
 	turns       turns
 	afterOutage afterOutage
-	// hedgesFrom is when calls may be hedged after an outage of all; read without the lock.
-	hedgesFrom health.Stamp
+	// unprovenUntil is until when, after an outage of all, no call is hedged and little is asked; read without the lock.
+	unprovenUntil health.Stamp
 }
 
 // turns spreads the attempts to connect while nothing is connected: one endpoint is tried at a
@@ -131,7 +131,7 @@ func (rc *reconnector) endOutageLocked(length time.Duration, now time.Time) {
 	time.AfterFunc(rc.afterOutage.streams.Sub(now), rc.p.publish)
 	time.AfterFunc(rc.afterOutage.end.Sub(now), rc.p.publish)
 	if length >= firstPause { // members have refused a second attempt
-		rc.hedgesFrom.Set(rc.afterOutage.end)
+		rc.unprovenUntil.Set(rc.afterOutage.end)
 		rc.p.prober.budget.keep(outageProbes, now)
 	}
 }
@@ -173,6 +173,9 @@ func (rc *reconnector) holdsStreamsLocked(serves bool, now time.Time) bool {
 		return false
 	}
 }
+
+// isUnproven reports whether an outage of all has ended, less long ago than it has lasted.
+func (rc *reconnector) isUnproven() bool { return rc.unprovenUntil.After(time.Now()) }
 
 // probesFrom returns when probes may be sent.
 func (rc *reconnector) probesFrom() time.Time {
