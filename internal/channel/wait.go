@@ -25,6 +25,11 @@ const (
 	// all of its clients lose their streams at once.
 	reopenSpread = 100 * time.Millisecond
 
+	// idlePause bounds the pause of endless work that has not been sent, after eagerFailures: nothing is
+	// connected, and an endpoint that is ends the pause.
+	idlePause     = 4 * time.Second
+	eagerFailures = 3
+
 	// throttledBackoff is about how long work waits before it checks the retry budget again;
 	// it doubles up to four times this value. Endless work makes an attempt at the second
 	// check even if the budget is empty.
@@ -53,6 +58,9 @@ func (r *Retrier) pause(ctx context.Context, class retry.Class, a *attempt, caus
 		return cause
 	}
 	delay, left := r.policy.Delay(r.failures), r.left(ctx, now)
+	if r.endless && class == retry.NotSent && r.failures > eagerFailures {
+		delay = idlePause/4 + rand.N(idlePause*3/4)
+	}
 	switch {
 	case delay >= left:
 		return cause
