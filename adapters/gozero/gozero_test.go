@@ -119,6 +119,6 @@ func Example() {
 	fmt.Println(registrar.Key(), registrar.State().State)
 	fmt.Println(registrar.Withdraw(context.Background()))
 	// Output:
-	// users.rpc/10.0.0.7:8080 registered
+	// users.rpc/10.0.0.7:8080 held
 	// <nil>
 }
