@@ -20,7 +20,7 @@ import (
 const (
 	members = 3
 	warm    = 300 // executions before the first round
-	rounds  = 10  // some meet the work of a timer
+	rounds  = 40  // on a busy machine most meet the work of a timer
 	// settled is longer than what follows the end of an operation takes, and shorter than any timer.
 	settled = 2 * time.Millisecond
 )
