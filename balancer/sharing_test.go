@@ -68,7 +68,7 @@ func TestConnectionOfAnotherClientIsCheckedBeforeItIsClosed(t *testing.T) {
 				s := servers[0]
 				conns := s.connections()
 				require.Len(t, conns, 2)
-				call := second.starting(1, s, attempt{write: true, takes: 5 * time.Second})
+				call := second.starting(1, s, attempt{write: true, takes: 3 * time.Second})
 				bulk := second.open(balancer.Bulk, second.endpoint(s))
 				time.Sleep(time.Second)
 				conns[0].frozen.Shut()
