@@ -6,10 +6,11 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/quorate/quorate/health"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/connectivity"
+
+	"github.com/quorate/quorate/health"
 )
 
 const (

@@ -7,10 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quorate/quorate/clientv3"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/clientv3"
 )
 
 // batch is an RPC that calls share.
