@@ -5,10 +5,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/linear"
 )
 
-func newLinearCommand(run runner[linear.Config, linear.Result]) *cobra.Command {
+func newLinearCommand(run soak[linear.Config]) *cobra.Command {
 	var cfg linear.Config
 	cmd := &cobra.Command{
 		Use:   "linear",
@@ -33,7 +34,7 @@ belongs to no write. A violation is also shown as a page for browsers.`,
   # Longer, with the choices of an earlier run:
   quorate-lab soak linear --duration 10m --seed 7`,
 	}
-	addSoak(cmd, &cfg.Config, []count{{&cfg.Callers, "callers", linear.DefaultCallers, "operations that are under way at a time"}}, func(ctx context.Context) (linear.Result, error) { return run(ctx, cfg) })
+	addSoak(cmd, &cfg.Config, []count{{&cfg.Callers, "callers", linear.DefaultCallers, "operations that are under way at a time"}}, func(ctx context.Context) (robustness.Outcome, error) { return run(ctx, cfg) })
 	cmd.Flags().BoolVar(&cfg.Idempotent, "idempotent", false, "make writes idempotent (clientv3/idempotent); revisions are then not accounted for")
 	cmd.Flags().StringVar(&cfg.PageDir, "pages", ".", "directory for the pages that show violations")
 	return cmd

@@ -5,10 +5,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/locks"
 )
 
-func newLocksCommand(run runner[locks.Config, locks.Result]) *cobra.Command {
+func newLocksCommand(run soak[locks.Config]) *cobra.Command {
 	var cfg locks.Config
 	cmd := &cobra.Command{
 		Use:   "locks",
@@ -36,6 +37,6 @@ well.`,
 	addSoak(cmd, &cfg.Config, []count{
 		{&cfg.Contenders, "contenders", locks.DefaultContenders, "clients that contend for the locks"},
 		{&cfg.Locks, "locks", locks.DefaultLocks, "mutexes and elections, by turns"},
-	}, func(ctx context.Context) (locks.Result, error) { return run(ctx, cfg) })
+	}, func(ctx context.Context) (robustness.Outcome, error) { return run(ctx, cfg) })
 	return cmd
 }

@@ -6,10 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/resolvers"
 )
 
-func newResolversCommand(run runner[resolvers.Config, resolvers.Result]) *cobra.Command {
+func newResolversCommand(run soak[resolvers.Config]) *cobra.Command {
 	var cfg resolvers.Config
 	cmd := &cobra.Command{
 		Use:   "resolvers",
@@ -34,7 +35,7 @@ all is closed. Times in which this process does not run do not count.`,
   # Longer, of two resolvers, with the choices of an earlier run:
   quorate-lab soak resolvers --duration 10m --resolver dns,etcd --seed 7`,
 	}
-	addSoak(cmd, &cfg.Config, []count{{&cfg.Channels, "channels", resolvers.DefaultChannels, "channels over each resolver"}}, func(ctx context.Context) (resolvers.Result, error) { return run(ctx, cfg) })
+	addSoak(cmd, &cfg.Config, []count{{&cfg.Channels, "channels", resolvers.DefaultChannels, "channels over each resolver"}}, func(ctx context.Context) (robustness.Outcome, error) { return run(ctx, cfg) })
 	cmd.Flags().StringSliceVar(&cfg.Resolvers, "resolver", resolvers.Resolvers(), "resolvers under test, "+strings.Join(resolvers.Resolvers(), ", "))
 	return cmd
 }

@@ -19,8 +19,8 @@ import (
 // newSoakCommand returns the command "soak", which does what its subcommand "watches"
 // does.
 func newSoakCommand(
-	runWatches runner[watches.Config, watches.Result], runLocks runner[locks.Config, locks.Result],
-	runLinear runner[linear.Config, linear.Result], runResolvers runner[resolvers.Config, resolvers.Result],
+	runWatches soak[watches.Config], runLocks soak[locks.Config],
+	runLinear soak[linear.Config], runResolvers soak[resolvers.Config],
 ) *cobra.Command {
 	cmd := newWatchesCommand(runWatches)
 	cmd.Use = "soak"
@@ -42,12 +42,8 @@ func newSoakCommand(
 	return cmd
 }
 
-// soakResult is what a run of any soak comes to.
-type soakResult interface {
-	fmt.Stringer
-	Checked() bool
-	Base() robustness.Outcome
-}
+// soak runs a soak with its configuration.
+type soak[C any] func(context.Context, C) (robustness.Outcome, error)
 
 // count is a flag for a number that must be above 0.
 type count struct {
@@ -68,7 +64,7 @@ kills at once.`
 
 // addSoak completes the command of a soak: the flags that all soaks have, its own counts, the end of its help, and how
 // it runs. The log goes to standard error.
-func addSoak[R soakResult](cmd *cobra.Command, cfg *robustness.Config, counts []count, run func(context.Context) (R, error)) {
+func addSoak(cmd *cobra.Command, cfg *robustness.Config, counts []count, run func(context.Context) (robustness.Outcome, error)) {
 	cmd.Long += soakEnds
 	f := cmd.Flags()
 	f.DurationVar(&cfg.Duration, "duration", robustness.DefaultDuration, "how long faults are injected")
@@ -86,8 +82,8 @@ func addSoak[R soakResult](cmd *cobra.Command, cfg *robustness.Config, counts []
 			cfg.Seed = rand.Uint64()
 		}
 		cfg.Log = cmd.ErrOrStderr()
-		result, err := run(cmd.Context())
-		return conclude(cmd, result, err)
+		outcome, err := run(cmd.Context())
+		return conclude(cmd, outcome, err)
 	}
 }
 
@@ -109,15 +105,14 @@ func positive(cmd *cobra.Command, cfg *robustness.Config, counts []count) error 
 	return nil
 }
 
-// conclude prints the result, and returns the error that the command ends with; err is
+// conclude prints the outcome, and returns the error that the command ends with; err is
 // that of the run.
-func conclude(cmd *cobra.Command, result soakResult, err error) error {
-	if result.Checked() {
-		if _, printErr := fmt.Fprint(cmd.OutOrStdout(), result); printErr != nil {
+func conclude(cmd *cobra.Command, outcome robustness.Outcome, err error) error {
+	if outcome.Checked() {
+		if _, printErr := fmt.Fprint(cmd.OutOrStdout(), outcome); printErr != nil {
 			return errors.Join(err, fmt.Errorf("print the result: %w", printErr))
 		}
 	}
-	outcome := result.Base()
 	if verdict := outcome.Verdict; !verdict.OK() {
 		return errors.Join(violationError{verdict.Total(), verdict.Violations[0].Message}, err)
 	}

@@ -21,14 +21,10 @@ import (
 	"github.com/quorate/quorate/lab/robustness/watches"
 )
 
-// soakTest is what a soak is held to, over a runner that only answers. C is its configuration,
-// R its result.
-type soakTest[C, R any] struct {
+// soakTest is what a soak is held to, over one that only answers. C is its configuration.
+type soakTest[C any] struct {
 	name    string
-	command func(run func(context.Context, C) (R, error)) *cobra.Command
-	// checked is a result of a run that checked something, change changes what all results have.
-	checked R
-	change  func(result *R, change func(*robustness.Outcome))
+	command func(run soak[C]) *cobra.Command
 	// promise is one that the soak checks.
 	promise robustness.Promise
 	// flags are all flags but --duration 10m, --members 5 and --seed 42, config is what they come to,
@@ -42,18 +38,18 @@ type soakTest[C, R any] struct {
 	wrong, because []string
 }
 
-func (s soakTest[C, R]) exec(ctx context.Context, result R, err error, args ...string) (status int, stdout, stderr string, asked C) {
+func (s soakTest[C]) exec(ctx context.Context, outcome robustness.Outcome, err error, args ...string) (status int, stdout, stderr string, asked C) {
 	root := &cobra.Command{Use: "soak"}
-	root.AddCommand(s.command(func(_ context.Context, cfg C) (R, error) {
+	root.AddCommand(s.command(func(_ context.Context, cfg C) (robustness.Outcome, error) {
 		asked = cfg
-		return result, err
+		return outcome, err
 	}))
 	status, stdout, stderr = clitest.Exec(ctx, root, append([]string{s.name}, args...)...)
 	return status, stdout, stderr, asked
 }
 
 // check holds the soak to the exit statuses and flags that all have, and to its own.
-func (s soakTest[C, R]) check(t *testing.T) {
+func (s soakTest[C]) check(t *testing.T) {
 	t.Run(s.name, func(t *testing.T) {
 		t.Run("exit status", s.exitStatus)
 		t.Run("flags", s.checkFlags)
@@ -68,33 +64,30 @@ func (s soakTest[C, R]) check(t *testing.T) {
 	})
 }
 
-func (s soakTest[C, R]) exitStatus(t *testing.T) {
-	var nothing R
-	early, bad := s.checked, s.checked
-	s.change(&early, func(o *robustness.Outcome) { o.Interrupted = true })
-	s.change(&bad, func(o *robustness.Outcome) {
-		v := o.Verdict.Add(s.promise, "it is broken")
-		v.Evidence, v.Page = []string{"response 3"}, "group7.html"
-		o.Verdict.Count(s.promise, 1)
-	})
+func (s soakTest[C]) exitStatus(t *testing.T) {
+	good, early, bad := checked, checked, checked
+	early.Interrupted = true
+	v := bad.Verdict.Add(s.promise, "it is broken")
+	v.Evidence, v.Page = []string{"response 3"}, "group7.html"
+	bad.Verdict.Count(s.promise, 1)
 	interrupted, interrupt := context.WithCancelCause(t.Context())
 	interrupt(cli.SignalError{Signal: syscall.SIGINT})
 	for _, tt := range []struct {
 		name           string
 		ctx            context.Context
-		result         R
+		outcome        robustness.Outcome
 		err            error
 		status         int
 		stdout, stderr string
 	}{
-		{"good", t.Context(), s.checked, nil, cli.OK, "every promise was kept", ""},
+		{"good", t.Context(), good, nil, cli.OK, "every promise was kept", ""},
 		{"violations", t.Context(), bad, nil, cli.Negative, string(s.promise) + ": it is broken\n    response 3\n    see group7.html\n", "2 violations, the first: it is broken"},
-		{"failure", t.Context(), nothing, errors.New("no disk"), cli.Failure, "", "soak: no disk\n"},
+		{"failure", t.Context(), robustness.Outcome{}, errors.New("no disk"), cli.Failure, "", "soak: no disk\n"},
 		{"interrupted", interrupted, early, nil, 130, "every promise was kept", "the run was ended early: interrupt"},
 		{"violations and interrupted", interrupted, bad, nil, cli.Negative, "2 violations\n", "2 violations"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			status, stdout, stderr, _ := s.exec(tt.ctx, tt.result, tt.err)
+			status, stdout, stderr, _ := s.exec(tt.ctx, tt.outcome, tt.err)
 			assert.Equal(t, tt.status, status)
 			assert.Contains(t, stdout, tt.stdout)
 			assert.Contains(t, stderr, tt.stderr)
@@ -102,9 +95,9 @@ func (s soakTest[C, R]) exitStatus(t *testing.T) {
 	}
 }
 
-func (s soakTest[C, R]) checkFlags(t *testing.T) {
-	result := s.checked
-	s.change(&result, func(o *robustness.Outcome) { o.Seed = 42 })
+func (s soakTest[C]) checkFlags(t *testing.T) {
+	result := checked
+	result.Seed = 42
 	_, stdout, _, asked := s.exec(t.Context(), result, nil, append([]string{"--duration", "10m", "--members", "5", "--seed", "42"}, s.flags...)...)
 	assert.NotNil(t, s.base(&asked).Log)
 	s.base(&asked).Log = nil
@@ -121,50 +114,37 @@ func (s soakTest[C, R]) checkFlags(t *testing.T) {
 	assert.Contains(t, stderr, s.refused+" must be more than 0")
 }
 
+// checked is the outcome of a run that checked something.
+var checked = robustness.Outcome{Duration: time.Minute}
+
 func TestSoaks(t *testing.T) {
-	soakTest[watches.Config, watches.Result]{
+	soakTest[watches.Config]{
 		name: "watches", promise: watchcheck.Reliable,
-		command: func(run func(context.Context, watches.Config) (watches.Result, error)) *cobra.Command {
-			return newWatchesCommand(run)
-		},
-		checked: watches.Result{Duration: time.Minute},
-		change:  func(r *watches.Result, change func(*robustness.Outcome)) { change(r) },
+		command: newWatchesCommand,
 		flags:   []string{"--watches", "9", "--writers", "2"}, config: watches.Config{Watches: 9, Writers: 2},
 		base: func(c *watches.Config) *robustness.Config { return &c.Config },
 		zero: "--members", refused: "--duration, --members, --watches and --writers",
 		wrong: []string{"--watches", "-1"}, because: []string{"the number of watches must be 1 to 1000; it is -1"},
 	}.check(t)
-	soakTest[locks.Config, locks.Result]{
+	soakTest[locks.Config]{
 		name: "locks", promise: lockcheck.Guarded,
-		command: func(run func(context.Context, locks.Config) (locks.Result, error)) *cobra.Command {
-			return newLocksCommand(run)
-		},
-		checked: locks.Result{Duration: time.Minute},
-		change:  func(r *locks.Result, change func(*robustness.Outcome)) { change(r) },
+		command: newLocksCommand,
 		flags:   []string{"--contenders", "9", "--locks", "2"}, config: locks.Config{Contenders: 9, Locks: 2},
 		base: func(c *locks.Config) *robustness.Config { return &c.Config },
 		zero: "--locks", refused: "--duration, --members, --contenders and --locks",
 		wrong: []string{"--contenders", "-1"}, because: []string{"the number of contenders must be 1 to 200; it is -1"},
 	}.check(t)
-	soakTest[linear.Config, linear.Result]{
+	soakTest[linear.Config]{
 		name: "linear", promise: linear.Linearizable,
-		command: func(run func(context.Context, linear.Config) (linear.Result, error)) *cobra.Command {
-			return newLinearCommand(run)
-		},
-		checked: linear.Result{Duration: time.Minute},
-		change:  func(r *linear.Result, change func(*robustness.Outcome)) { change(r) },
+		command: newLinearCommand,
 		flags:   []string{"--callers", "9", "--pages", "evidence"}, config: linear.Config{Callers: 9, PageDir: "evidence"},
 		base: func(c *linear.Config) *robustness.Config { return &c.Config },
 		zero: "--callers", refused: "--duration, --members and --callers",
 		wrong: []string{"--callers", "-1"}, because: []string{"the number of callers must be 1 to 64; it is -1"},
 	}.check(t)
-	soakTest[resolvers.Config, resolvers.Result]{
+	soakTest[resolvers.Config]{
 		name: "resolvers", promise: resolvers.Serving,
-		command: func(run func(context.Context, resolvers.Config) (resolvers.Result, error)) *cobra.Command {
-			return newResolversCommand(run)
-		},
-		checked: resolvers.Result{Duration: time.Minute},
-		change:  func(r *resolvers.Result, change func(*robustness.Outcome)) { change(r) },
+		command: newResolversCommand,
 		flags:   []string{"--channels", "9", "--resolver", "dns,etcd"}, config: resolvers.Config{Channels: 9, Resolvers: []string{"dns", "etcd"}},
 		base: func(c *resolvers.Config) *robustness.Config { return &c.Config },
 		zero: "--channels", refused: "--duration, --members and --channels",
@@ -179,13 +159,13 @@ func TestSoakIsWatches(t *testing.T) {
 	var asked []watches.Config
 	var defaults []string
 	cmd := func() *cobra.Command {
-		return newSoakCommand(func(_ context.Context, cfg watches.Config) (watches.Result, error) {
+		return newSoakCommand(func(_ context.Context, cfg watches.Config) (robustness.Outcome, error) {
 			cfg.Log = nil
 			asked = append(asked, cfg)
-			return watches.Result{}, nil
-		}, nil, nil, func(_ context.Context, cfg resolvers.Config) (resolvers.Result, error) {
+			return robustness.Outcome{}, nil
+		}, nil, nil, func(_ context.Context, cfg resolvers.Config) (robustness.Outcome, error) {
 			defaults = cfg.Resolvers
-			return resolvers.Result{}, nil
+			return robustness.Outcome{}, nil
 		})
 	}
 	clitest.Exec(t.Context(), cmd(), "--seed", "42", "--watches", "9")

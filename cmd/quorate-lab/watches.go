@@ -5,10 +5,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/watches"
 )
 
-func newWatchesCommand(run runner[watches.Config, watches.Result]) *cobra.Command {
+func newWatchesCommand(run soak[watches.Config]) *cobra.Command {
 	var cfg watches.Config
 	cmd := &cobra.Command{
 		Use:   "watches",
@@ -32,6 +33,6 @@ values true, did it end once and for a reason.`,
 	addSoak(cmd, &cfg.Config, []count{
 		{&cfg.Watches, "watches", watches.DefaultWatches, "watches at a time"},
 		{&cfg.Writers, "writers", watches.DefaultWriters, "writers at a time"},
-	}, func(ctx context.Context) (watches.Result, error) { return run(ctx, cfg) })
+	}, func(ctx context.Context) (robustness.Outcome, error) { return run(ctx, cfg) })
 	return cmd
 }

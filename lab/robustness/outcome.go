@@ -38,9 +38,6 @@ type Outcome struct {
 	Verdict Verdict
 }
 
-// Base returns the outcome itself.
-func (o Outcome) Base() Outcome { return o }
-
 // Checked reports whether there was anything to check.
 func (o Outcome) Checked() bool { return o.Duration > 0 }
 

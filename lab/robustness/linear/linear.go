@@ -44,9 +44,6 @@ const (
 	settleTimeout = 2 * time.Minute
 )
 
-// Result is the result of a run.
-type Result = robustness.Outcome
-
 // workload is one run.
 type workload struct {
 	cfg     Config
@@ -60,10 +57,10 @@ type workload struct {
 }
 
 // Run uses a cluster and checks the history, see [robustness.Run].
-func Run(ctx context.Context, cfg Config) (Result, error) {
+func Run(ctx context.Context, cfg Config) (robustness.Outcome, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
-		return Result{}, err
+		return robustness.Outcome{}, err
 	}
 	return robustness.Run(ctx, cfg.Config, robustness.Setup{}, &workload{cfg: cfg})
 }

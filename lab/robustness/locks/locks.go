@@ -33,9 +33,6 @@ const roundTimeout = time.Minute
 // late is what a run fails with when calls outlast that.
 const late = "calls of contenders do not return, long after the last of their contexts should have ended"
 
-// Result is the result of a run.
-type Result = robustness.Outcome
-
 // workload is one run.
 type workload struct {
 	cfg        Config
@@ -49,10 +46,10 @@ type workload struct {
 }
 
 // Run takes the history of a run and checks it, see [robustness.Run].
-func Run(ctx context.Context, cfg Config) (Result, error) {
+func Run(ctx context.Context, cfg Config) (robustness.Outcome, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
-		return Result{}, err
+		return robustness.Outcome{}, err
 	}
 	return robustness.Run(ctx, cfg.Config, robustness.Setup{Record: true}, &workload{cfg: cfg})
 }

@@ -42,9 +42,6 @@ const (
 	Clean robustness.Promise = "clean"
 )
 
-// Result is the result of a run.
-type Result = robustness.Outcome
-
 // workload is one run.
 type workload struct {
 	cfg      Config
@@ -57,7 +54,7 @@ type workload struct {
 }
 
 // Run takes the channels of each resolver through faults of its source, see [robustness.Run].
-func Run(ctx context.Context, cfg Config) (Result, error) {
+func Run(ctx context.Context, cfg Config) (robustness.Outcome, error) {
 	before := goleak.IgnoreCurrent()
 	result, err := run(ctx, cfg)
 	if err == nil && result.Checked() {
@@ -69,10 +66,10 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 }
 
 // run runs without a look at what is left.
-func run(ctx context.Context, cfg Config) (Result, error) {
+func run(ctx context.Context, cfg Config) (robustness.Outcome, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
-		return Result{}, err
+		return robustness.Outcome{}, err
 	}
 	w := &workload{cfg: cfg, closed: make(chan struct{})}
 	return robustness.Run(ctx, cfg.Config, robustness.Setup{Schedule: w.disturb}, w)

@@ -41,9 +41,6 @@ var setup = robustness.Setup{
 	Cluster: lab.Config{Args: []string{"--watch-progress-notify-interval=1s", "--max-request-bytes=65536"}}, Record: true,
 }
 
-// Result is the result of a run.
-type Result = robustness.Outcome
-
 // workload is one run.
 type workload struct {
 	cfg       Config
@@ -60,10 +57,10 @@ type workload struct {
 
 // Run takes the history of a run and checks it, see [robustness.Run]. It also fails if something was left behind that should have
 // ended.
-func Run(ctx context.Context, cfg Config) (Result, error) {
+func Run(ctx context.Context, cfg Config) (robustness.Outcome, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
-		return Result{}, err
+		return robustness.Outcome{}, err
 	}
 	already := goleak.IgnoreCurrent()
 	result, err := robustness.Run(ctx, cfg.Config, setup, &workload{cfg: cfg})
