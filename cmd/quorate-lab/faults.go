@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,9 +18,6 @@ import (
 	"github.com/quorate/quorate/lab/robustness/faults"
 	"github.com/quorate/quorate/lab/robustness/report"
 )
-
-// runner runs a soak; those of the lab are the real ones.
-type runner[C, R any] func(context.Context, C) (R, error)
 
 type faultsFlags struct {
 	faults.Config
