@@ -7,8 +7,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	etcd "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/client/official"
 	"github.com/quorate/quorate/lab/robustness/internal/soaktest"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
@@ -54,4 +58,24 @@ func TestIdempotentWrites(t *testing.T) {
 	t.Log("\n" + result.String())
 	require.True(t, result.Verdict.OK(), "%v", result)
 	assert.Positive(t, sum(result.Counts, model.Answered, model.Put, model.Delete, model.Txn))
+}
+
+// officialClient makes shared and cached operations as it makes others.
+type officialClient struct {
+	client.KV
+	*etcd.Client
+}
+
+// TestOfficial shows how the official client does under the same faults. What it breaks is no failure of ours.
+func TestOfficial(t *testing.T) {
+	connect := func(endpoints []string) (Client, error) {
+		c, err := etcd.New(etcd.Config{Endpoints: endpoints, Logger: zap.NewNop()})
+		if err != nil {
+			return nil, err
+		}
+		return officialClient{official.NewKV(c.KV), c}, nil
+	}
+	result, err := Run(t.Context(), Config{Config: soaktest.Fixed(t), PageDir: t.ArtifactDir(), Connect: connect})
+	require.NoError(t, err)
+	t.Log("\n" + result.String())
 }
