@@ -20,12 +20,12 @@ func (ck *checker) check(s *subConn) {
 	if ck.p.options().DisableSuspicion || !s.checking.CompareAndSwap(false, true) {
 		return
 	}
-	if !ck.p.prober.startTask() {
+	if !ck.p.startTask() {
 		s.checking.Store(false)
 		return
 	}
 	go func() {
-		defer ck.p.prober.tasks.Done()
+		defer ck.p.tasks.Done()
 		defer s.checking.Store(false)
 		if s.unanswered(&s.askedLife, time.Now()) > 0 || ck.p.prober.askWithin(s, forLiveness, 0, nil) {
 			(&check{p: ck.p, s: s}).run()

@@ -29,12 +29,12 @@ func (pr *prober) investigate(ep *Endpoint) {
 	if !pr.canProbe() || !needsProbes(ep.State()) || !ep.probing.CompareAndSwap(false, true) {
 		return
 	}
-	if !pr.startTask() {
+	if !pr.p.startTask() {
 		ep.probing.Store(false)
 		return
 	}
 	go func() {
-		defer pr.tasks.Done()
+		defer pr.p.tasks.Done()
 		i := &investigation{p: pr.p, ep: ep, next: rand.N(maxWitnesses)}
 		i.run()
 		ep.probing.Store(false)

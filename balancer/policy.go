@@ -54,8 +54,9 @@ type policy struct {
 	publishing  bool        // a picker follows at the end of the pause
 	closed      bool
 	drains      drains
-	weighted    atomic.Bool // endpoints differ in weight
-	heavy       atomic.Bool // streams have connections of their own
+	tasks       sync.WaitGroup // that run in the background
+	weighted    atomic.Bool    // endpoints differ in weight
+	heavy       atomic.Bool    // streams have connections of their own
 
 	ctx  context.Context // ends with the policy
 	stop context.CancelFunc
@@ -80,6 +81,18 @@ func (p *policy) strategy() Strategy {
 		return *s
 	}
 	return nil
+}
+
+// startTask registers a background task. If it returns true, the caller must call
+// p.tasks.Done.
+func (p *policy) startTask() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.tasks.Add(1)
+	return true
 }
 
 // UpdateClientConnState applies the resolver's update. Endpoints that stay keep their
@@ -268,7 +281,7 @@ func (p *policy) Close() {
 		ep.unsubscribe()
 	}
 	p.mu.Unlock()
-	p.prober.tasks.Wait()
+	p.tasks.Wait()
 	for _, ep := range endpoints {
 		ep.inflight.stop()
 		ep.life.Load().end()

@@ -3,7 +3,6 @@ package balancer
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/balancer"
@@ -33,7 +32,6 @@ const (
 type prober struct {
 	p      *policy
 	budget budget
-	tasks  sync.WaitGroup // that run in the background
 }
 
 // question is the kind of a probe.
@@ -131,11 +129,11 @@ func (pr *prober) checkStream(s *stream, now time.Time) {
 	case quiet && ep.known().Silence(now) < quietFor, !quiet && ep.known().CompletedSince(since):
 		pr.p.checks.check(conn)
 		return
-	case !pr.startTask():
+	case !pr.p.startTask():
 		return
 	}
 	go func() {
-		defer pr.tasks.Done()
+		defer pr.p.tasks.Done()
 		q, detail := forService, "a stream is silent for longer than usual"
 		if quiet {
 			q, detail = forStatus, "no answer on a quiet connection"
@@ -162,18 +160,6 @@ func (pr *prober) checkStream(s *stream, now time.Time) {
 // servedSince reports whether the latest service probe was answered.
 func (e *Endpoint) servedSince(asked time.Time) bool {
 	return e.known().CompletedSince(asked) || e.serviceAsked.Load() == nil
-}
-
-// startTask registers a background task. If it returns true, the caller must call
-// p.tasks.Done.
-func (pr *prober) startTask() bool {
-	pr.p.mu.Lock()
-	defer pr.p.mu.Unlock()
-	if pr.p.closed {
-		return false
-	}
-	pr.tasks.Add(1)
-	return true
 }
 
 // ask sends a probe over a connection, if it is ready and the budget allows it. done, if not
@@ -210,7 +196,7 @@ func (pr *prober) send(s *subConn, q question, take func(now time.Time) bool, do
 	sc, ready := s.sc, s.ready.Load()
 	pr.p.mu.Unlock()
 	now, prober := time.Now(), pr.p.options().prober(q)
-	if !ready || prober == nil || !take(now) || !pr.startTask() {
+	if !ready || prober == nil || !take(now) || !pr.p.startTask() {
 		return false
 	}
 	s.ask(q, now)
@@ -218,7 +204,7 @@ func (pr *prober) send(s *subConn, q question, take func(now time.Time) bool, do
 		s.ep.askService(now)
 	}
 	go func() {
-		defer pr.tasks.Done()
+		defer pr.p.tasks.Done()
 		if done != nil {
 			defer done()
 		}
