@@ -72,11 +72,15 @@ func fakeEtcd(t *testing.T) *grpc.ClientConn {
 	return conn
 }
 
+// programPatience is far above what a program takes: some make thousands of calls, and a busy disk takes a tenth of a second for a
+// write.
+const programPatience = 10 * time.Minute
+
 // requireLikeEtcd runs a program against both servers, at the same time, and fails the test if the transcripts differ. It
 // returns the entries of etcd.
 func requireLikeEtcd(t *testing.T, etcd, fake *grpc.ClientConn, run calls) []entry {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), programPatience)
 	defer cancel()
 	sessions := []*session{newSession(ctx, etcd), newSession(ctx, fake)}
 	var running sync.WaitGroup
