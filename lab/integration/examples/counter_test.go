@@ -23,7 +23,7 @@ import (
 // etcd is frozen in between. The key has been written as often as its value says: no number is missing, and none is counted twice.
 func counter(ctx context.Context, t *testing.T, cluster *lab.Cluster, program func(args ...string) *exec.Cmd) {
 	t.Helper()
-	const to = 3000
+	const to = 1500
 	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints()})
 	require.NoError(t, err)
 	defer client.Close()

@@ -36,10 +36,10 @@ func TestMain(m *testing.M) {
 }
 
 func TestExamples(t *testing.T) {
-	ctx := labtest.Within(t, patience)
 	bin := t.TempDir()
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/quorate/quorate/examples/...").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "github.com/quorate/quorate/examples/...").CombinedOutput()
 	require.NoError(t, err, "%s", out)
+	ctx := labtest.Within(t, patience)
 	cluster := labtest.Start(t, lab.Config{Members: 3})
 	program := func(name string, args ...string) *exec.Cmd {
 		args = append([]string{"--endpoints", strings.Join(cluster.Endpoints(), ",")}, args...)

@@ -24,10 +24,10 @@ import (
 // it to its lease, which would last for a minute.
 func TestHandover(t *testing.T) {
 	const rounds = 7
-	ctx := labtest.Within(t, patience)
 	bin := t.TempDir()
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/quorate/quorate/examples/election").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "github.com/quorate/quorate/examples/election").CombinedOutput()
 	require.NoError(t, err, "%s", out)
+	ctx := labtest.Within(t, patience)
 	cluster := labtest.Start(t, lab.Config{Members: 3})
 	measure := func(signal syscall.Signal, ttl time.Duration) (longest time.Duration) {
 		start := func() *candidate { return startCandidate(ctx, t, filepath.Join(bin, "election"), cluster, ttl) }
