@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/internal/testpki"
 )
@@ -74,4 +75,20 @@ func TestAddressesWhoseHandshakeFailed(t *testing.T) {
 	require.Equal(t, []string{c, b, a}, ordered(), "the latest last")
 	h.ended(peer(b), nil)
 	require.Equal(t, []string{b, c, a}, ordered())
+}
+
+// The certificate of a member is verified for the host of its endpoint, or for grpc.WithAuthority, and not for ServerName.
+func TestNameOfACertificate(t *testing.T) {
+	authority := testpki.New(t, "authority")
+	named := authority.Issue(t, "server", func(c *x509.Certificate) { c.DNSNames, c.IPAddresses = []string{"etcd.internal"}, nil })
+	byAddress := startMember(t, "https://", authority.Server(t))
+	byName := startMember(t, "https://", &tls.Config{Certificates: []tls.Certificate{named}})
+
+	wrong := authority.Client()
+	wrong.ServerName = "wrong"
+	require.NoError(t, get(t, newTestChannel(t, Config{Endpoints: []string{byAddress.endpoint}, TLS: wrong})))
+	require.NoError(t, get(t, newTestChannel(t, Config{
+		Endpoints: []string{byName.endpoint}, TLS: authority.Client(),
+		DialOptions: []grpc.DialOption{grpc.WithAuthority("etcd.internal")},
+	})))
 }
