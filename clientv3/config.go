@@ -89,7 +89,10 @@ type Config struct {
 	MaxCallRecvMsgSize int
 
 	// TLS secures connections, see Endpoints. A configuration made by
-	// [NewClientConfig] follows changes of the certificate, key and CA files.
+	// [NewClientConfig] follows changes of the certificate, key and CA files. As with
+	// etcd's client, its ServerName has no effect: the certificate of each member is
+	// verified for the host in its endpoint, or for the name of grpc.WithAuthority in
+	// DialOptions.
 	TLS *tls.Config
 
 	// Username and Password authenticate the client. New fetches a token with them;

@@ -31,7 +31,7 @@ type SecureConfig struct {
 	Cert       string `json:"cert"`
 	Key        string `json:"key"`
 	Cacert     string `json:"cacert"`
-	ServerName string `json:"server-name"`
+	ServerName string `json:"server-name"` // no effect, see Config.TLS
 
 	// InsecureTransport selects plaintext if no file is given.
 	InsecureTransport bool `json:"insecure-transport"`

@@ -3,6 +3,7 @@ package retry
 import (
 	"math"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -88,12 +89,20 @@ func TestBudgetCountsConcurrentCalls(t *testing.T) {
 	assert.Equal(t, int64(400*tokenUnit), b.tokens.Load())
 }
 
-func BenchmarkBudget(b *testing.B) {
-	budget := NewBudget(defaultThrottling)
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			budget.Deposit()
-		}
-	})
+// However many take at the same time, no more is taken than there was.
+func TestConcurrentTakes(t *testing.T) {
+	b := NewBudget(Throttling{MaxTokens: 20})
+	var taken atomic.Int32
+	var takers sync.WaitGroup
+	for range 8 {
+		takers.Go(func() {
+			for range 100 {
+				if b.Take() {
+					taken.Add(1)
+				}
+			}
+		})
+	}
+	takers.Wait()
+	assert.EqualValues(t, 20, taken.Load())
 }

@@ -187,20 +187,6 @@ func TestClassifySuccessDoesNotAllocate(t *testing.T) {
 	}))
 }
 
-func BenchmarkClassify(b *testing.B) {
-	ev := Evidence{Sent: true, Method: pb.KV_Put_FullMethodName}
-	for name, err := range map[string]error{
-		"success": nil, "server error": rpctypes.ErrGRPCNoLeader, "code": status.Error(codes.Unavailable, "some text"),
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				Classify(err, ev)
-			}
-		})
-	}
-}
-
 func FuzzClassify(f *testing.F) {
 	f.Add(uint32(14), "etcdserver: no leader", true, false, "")
 	f.Add(uint32(8), "trying to send message larger than max (2 vs. 1)", false, true, "/etcdserverpb.KV/Put")

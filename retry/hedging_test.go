@@ -1,8 +1,6 @@
 package retry
 
 import (
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,38 +46,4 @@ func TestHedgingByDefault(t *testing.T) {
 	assert.True(t, none.HedgingFor("/etcdserverpb.KV/Range").Enabled())
 	assert.True(t, DefaultConfig().HedgingFor("/etcdserverpb.KV/Range").Enabled())
 	assert.Equal(t, Throttling{MaxTokens: 100, TokenRatio: 0.05}, DefaultConfig().HedgingThrottling)
-}
-
-// However many take at the same time, no more is taken than there was.
-func TestTake(t *testing.T) {
-	b := NewBudget(Throttling{MaxTokens: 20, TokenRatio: 0.25})
-	var taken atomic.Int32
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for range 100 {
-				if b.Take() {
-					taken.Add(1)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	assert.EqualValues(t, 20, taken.Load())
-
-	for range 3 {
-		b.Deposit()
-	}
-	assert.False(t, b.Take(), "three quarters of a token")
-	b.Deposit()
-	assert.True(t, b.Take())
-	assert.False(t, b.Take())
-}
-
-func TestTakeFromABudgetWithoutBounds(t *testing.T) {
-	var none *Budget
-	for range 100 {
-		assert.True(t, none.Take())
-		assert.True(t, NewBudget(Throttling{}).Take())
-	}
 }

@@ -51,8 +51,9 @@ const (
 
 // dialer connects to endpoints. Its functions are replaced in tests.
 type dialer struct {
-	lookup  func(ctx context.Context, host string) ([]net.IPAddr, error)
-	connect func(ctx context.Context, network, address string) (net.Conn, error)
+	lookup     func(ctx context.Context, host string) ([]net.IPAddr, error)
+	connect    func(ctx context.Context, network, address string) (net.Conn, error)
+	handshakes *handshakes // nil for none
 }
 
 var systemDialer = dialer{
@@ -72,10 +73,6 @@ var systemDialer = dialer{
 // dial connects to an address as an Endpoint gives it. Like etcd's client, it ignores the
 // proxy environment variables: a proxy that was not configured for etcd would cause an
 // outage that is hard to diagnose.
-func dial(ctx context.Context, address string) (net.Conn, error) {
-	return systemDialer.dial(ctx, address)
-}
-
 func (d dialer) dial(ctx context.Context, address string) (net.Conn, error) {
 	network, addr := endpoint.DialTarget(address)
 	if network != "tcp" {
@@ -93,6 +90,7 @@ func (d dialer) dial(ctx context.Context, address string) (net.Conn, error) {
 	for _, ip := range interleave(ips) {
 		addrs = append(addrs, net.JoinHostPort(ip.String(), port))
 	}
+	d.handshakes.order(addrs)
 	return d.dialFirst(ctx, host, addrs)
 }
 

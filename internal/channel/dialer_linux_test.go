@@ -13,7 +13,7 @@ func TestKernelKeepAliveIsOn(t *testing.T) {
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer lis.Close()
-	conn, err := dial(t.Context(), lis.Addr().String())
+	conn, err := systemDialer.dial(t.Context(), lis.Addr().String())
 	require.NoError(t, err)
 	defer conn.Close()
 	raw, err := conn.(*net.TCPConn).SyscallConn()

@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,35 @@ func TestEndlessWorkSurvivesAnOutage(t *testing.T) {
 		assert.Less(t, attempts, 1000, "few attempts in an hour of outage")
 		assert.Greater(t, attempts, 300, "at least one attempt every ten seconds")
 	})
+}
+
+// Streams that cannot be sent for another reason than a lost connection, such as a token source that fails, are
+// tried at the usual pace.
+func TestOnlyAnOutageSlowsEndlessWork(t *testing.T) {
+	notSent := &retry.NotSentError{Err: errGone}
+	for _, tc := range []struct {
+		state       connectivity.State
+		least, most int // attempts in a minute
+	}{
+		{connectivity.Ready, 60, math.MaxInt},
+		{connectivity.TransientFailure, 15, 70},
+	} {
+		t.Run(tc.state.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPeers(t, "only")
+				ep := p.endpoints["only"]
+				p.become("only", tc.state)
+				retrier := rangeRetrier(retry.Policy{}).Endless()
+				retrier.c.monitor.SetEndpoints([]*balancer.Endpoint{ep})
+				attempts := 0
+				for start := time.Now(); time.Since(start) < time.Minute; attempts++ {
+					require.NoError(t, retrier.Next(t.Context(), notSent))
+				}
+				assert.GreaterOrEqual(t, attempts, tc.least)
+				assert.LessOrEqual(t, attempts, tc.most)
+			})
+		})
+	}
 }
 
 func TestEndlessWorkSurvivesAnOutageOfAuthentication(t *testing.T) {

@@ -144,18 +144,22 @@ type transportCredentials struct {
 	secure credentials.TransportCredentials // made from config, for everything that does not depend on the roots
 	plain  credentials.TransportCredentials
 	info   credentials.ProtocolInfo
+
+	handshakes *handshakes
 }
 
 // newTransportCredentials takes the TLS configuration of the client, if it has one, and whether
 // its first endpoints use TLS: gRPC checks options such as call credentials that require TLS
 // against one answer.
-func newTransportCredentials(config *tls.Config, roots func() *x509.CertPool, anyTLS bool) credentials.TransportCredentials {
+func newTransportCredentials(config *tls.Config, roots func() *x509.CertPool, anyTLS bool, h *handshakes) credentials.TransportCredentials {
 	c := &transportCredentials{
 		anyTLS: anyTLS,
 		config: config,
 		roots:  roots,
 		secure: credentials.NewTLS(config),
 		plain:  insecure.NewCredentials(),
+
+		handshakes: h,
 	}
 	c.info = c.plain.Info()
 	if anyTLS {
@@ -168,7 +172,9 @@ func (c *transportCredentials) ClientHandshake(ctx context.Context, authority st
 	if !c.usesTLS(ctx) {
 		return c.plain.ClientHandshake(ctx, authority, conn)
 	}
-	return c.current().ClientHandshake(ctx, authority, conn)
+	secured, info, err := c.current().ClientHandshake(ctx, authority, conn)
+	c.handshakes.ended(conn, err)
+	return secured, info, err
 }
 
 // usesTLS returns the security of the address. An address without the attribute comes

@@ -46,6 +46,11 @@ func startMember(t *testing.T, scheme string, tlsConfig *tls.Config) *member {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+	return startMemberAt(t, lis, scheme, tlsConfig)
+}
+
+func startMemberAt(t *testing.T, lis net.Listener, scheme string, tlsConfig *tls.Config) *member {
+	t.Helper()
 	m := &member{endpoint: scheme + lis.Addr().String(), remotes: map[string]bool{}}
 	m.leader.Store(true)
 	var opts []grpc.ServerOption

@@ -25,13 +25,15 @@ var sharedHealth = health.NewTable()
 type sharing struct {
 	disabled bool
 	identity *tlsIdentity // nil if the configuration cannot be compared, or for none
+	dialer   dialer
 
 	mu     sync.Mutex
 	dialed map[string]bool // the addresses that this client's own dialer has dialed
 }
 
 func newSharing(cfg Config) *sharing {
-	s := &sharing{disabled: cfg.DisableHealthSharing, dialed: make(map[string]bool)}
+	s := &sharing{disabled: cfg.DisableHealthSharing, dialer: systemDialer, dialed: make(map[string]bool)}
+	s.dialer.handshakes = new(handshakes)
 	if !s.disabled {
 		s.identity = identities.acquire(cfg.TLS, cfg.Roots)
 	}
@@ -45,7 +47,7 @@ func (s *sharing) dial(ctx context.Context, address string) (net.Conn, error) {
 	s.mu.Lock()
 	s.dialed[address] = true
 	s.mu.Unlock()
-	return dial(ctx, address)
+	return s.dialer.dial(ctx, address)
 }
 
 // key implements balancer.Options.ShareKey.

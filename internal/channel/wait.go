@@ -25,8 +25,8 @@ const (
 	// all of its clients lose their streams at once.
 	reopenSpread = 100 * time.Millisecond
 
-	// idlePause bounds the pause of endless work that has not been sent, after eagerFailures: nothing is
-	// connected, and an endpoint that is ends the pause.
+	// idlePause bounds the pause of endless work that has not been sent, after eagerFailures, while nothing is
+	// connected: an endpoint that is ends the pause.
 	idlePause     = 4 * time.Second
 	eagerFailures = 3
 
@@ -58,7 +58,7 @@ func (r *Retrier) pause(ctx context.Context, class retry.Class, a *attempt, caus
 		return cause
 	}
 	delay, left := r.policy.Delay(r.failures), r.left(ctx, now)
-	if r.endless && class == retry.NotSent && r.failures > eagerFailures {
+	if r.endless && class == retry.NotSent && r.failures > eagerFailures && !r.c.anyReady() {
 		delay = idlePause/4 + rand.N(idlePause*3/4)
 	}
 	switch {

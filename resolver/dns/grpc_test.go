@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
@@ -100,28 +99,6 @@ func TestScaleToZeroAndBack(t *testing.T) {
 			s.has("svc", "127.0.0.1")
 			require.NoError(t, call(t, conn, grpc.WaitForReady(true)))
 		})
-	}
-}
-
-// A channel works after idle mode, even if DNS has changed.
-func TestIdleChannel(t *testing.T) {
-	s := newScript()
-	s.has("svc", "127.0.0.1")
-	b := newBuilder(t, Config{Resolver: s, Interval: 100 * time.Millisecond})
-	conn := dial(t, b, "dns:///svc:"+serve(t), "round_robin", grpc.WithIdleTimeout(time.Second))
-	for range 2 {
-		require.NoError(t, call(t, conn))
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		for state := conn.GetState(); state != connectivity.Idle; state = conn.GetState() {
-			require.True(t, conn.WaitForStateChange(ctx, state))
-		}
-		cancel()
-		require.Eventually(t, func() bool {
-			n := len(s.times("svc"))
-			time.Sleep(300 * time.Millisecond)
-			return len(s.times("svc")) == n
-		}, patience, 10*time.Millisecond, "an idle channel causes no lookups")
-		s.has("svc", "127.0.0.2", "127.0.0.1")
 	}
 }
 

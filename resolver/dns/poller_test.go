@@ -86,27 +86,6 @@ func TestLookupsAreShared(t *testing.T) {
 	})
 }
 
-// Each host, and each DNS server, has its own lookups.
-func TestDifferentQuestions(t *testing.T) {
-	scripted(t, func(t *testing.T, s *script) {
-		s.has("a", "10.0.0.1")
-		s.has("b", "10.0.0.2")
-		s.fails("b", errServerFailure)
-		b := newBuilder(t, Config{Resolver: s})
-		first, one := open(t, b, "dns:///a:80")
-		defer first.Close()
-		second, two := open(t, b, "dns:///b:80")
-		defer second.Close()
-		synctest.Wait()
-		lists, errs := one.updates()
-		require.Equal(t, []string{"10.0.0.1:80"}, lists)
-		require.Empty(t, errs)
-		lists, errs = two.updates()
-		require.Empty(t, lists)
-		require.Equal(t, []string{`dns: looking up the addresses of "b": server misbehaving`}, errs)
-	})
-}
-
 // The last good list stays while the server fails; each reason is reported once.
 func TestFailuresKeepTheList(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {

@@ -1,7 +1,6 @@
 package resolver_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -9,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
@@ -55,35 +53,6 @@ func TestChannel(t *testing.T) {
 	grpctest.AskUntilAll(clienttest.Within(t), t, conn, a)
 	register(t, client, "svc", map[string]string{"b": b})
 	grpctest.AskUntilAll(clienttest.Within(t), t, conn, a, b)
-}
-
-// In idle mode gRPC closes the resolver, and builds another with the next call.
-func TestIdleChannel(t *testing.T) {
-	cluster, client, other := start(t)
-	a, b := grpctest.ServeHealth(t), grpctest.ServeHealth(t)
-	register(t, client, "svc", map[string]string{"a": a})
-	conn := dial(t, client, grpc.WithIdleTimeout(100*time.Millisecond))
-	for range 3 {
-		grpctest.AskUntilAll(clienttest.Within(t), t, conn, a)
-		for s := conn.GetState(); s != connectivity.Idle; s = conn.GetState() {
-			require.True(t, conn.WaitForStateChange(clienttest.Within(t), s))
-		}
-	}
-
-	// The endpoint moves while the channel is idle, and etcd is unreachable when it leaves idle
-	// mode.
-	register(t, other, "svc", map[string]string{"a": b})
-	cluster.Member(0).Stop()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	_, err := grpctest.Ask(ctx, conn)
-	require.Equal(t, codes.DeadlineExceeded, status.Code(err), "the call is bounded by its deadline: %v", err)
-	cluster.Member(0).Start()
-	for addr := ""; addr != b; {
-		addr, err = grpctest.Ask(clienttest.Within(t), conn, grpc.WaitForReady(true))
-		require.NoError(t, err)
-		require.Contains(t, []string{a, b}, addr) // a is in the last list, which is used while etcd takes longer than staleAfter
-	}
 }
 
 // Closing a channel while etcd is unreachable does not wait, and leaks nothing.

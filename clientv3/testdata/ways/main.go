@@ -1,5 +1,6 @@
-// Program ways writes, for each operation and each of several rounds, what the operation has executed.
-// It is built with -cover -covermode=atomic. Its time is virtual, so that a busy machine lets no timer expire meanwhile.
+// Program ways writes, for each operation and each of several rounds, what the operation has executed. It is built with
+// -cover -covermode=atomic. Time is virtual, so that no timer fires meanwhile because the machine is busy. Package testing
+// has that, but what go test -cover builds writes counters at its end only.
 package main
 
 import (
@@ -22,23 +23,22 @@ import (
 const (
 	members = 3
 	warm    = 300 // executions before the first round
-	rounds  = 10  // some meet the work of a timer
-	// settled is shorter than any timer.
+	rounds  = 10
+	// settled is longer than what follows the end of an operation takes, and shorter than any timer.
 	settled = 2 * time.Millisecond
 )
 
 func main() {
 	dir := os.Args[1]
-	os.Args = os.Args[:1] // flags of tests are parsed
-	inBubble := func(t *testing.T) {
+	ways := func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			if err := run(t.Context(), dir); err != nil {
-				t.Error(err)
+				t.Fatal(err)
 			}
 		})
 	}
-	all := func(_, _ string) (bool, error) { return true, nil }
-	testing.Main(all, []testing.InternalTest{{Name: "ways", F: inBubble}}, nil, nil) // which exits
+	all := func(string, string) (bool, error) { return true, nil }
+	testing.Main(all, []testing.InternalTest{{Name: "ways", F: ways}}, nil, nil)
 }
 
 func run(ctx context.Context, dir string) error {

@@ -20,8 +20,8 @@ import (
 	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
-// TestHandover measures how soon another process leads after the end of the one that led. One that is told to end does not leave
-// it to its lease, which would last for a minute.
+// TestHandover measures how soon another process leads after the leader ends. One that ends after SIGTERM resigns: its lease
+// would last for a minute.
 func TestHandover(t *testing.T) {
 	const rounds = 7
 	bin := t.TempDir()
