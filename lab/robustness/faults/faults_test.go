@@ -75,8 +75,9 @@ func through(cfg faults.Config, wrap func(*client.Connection)) faults.Config {
 
 func TestRunMeasuresEveryRow(t *testing.T) {
 	cfg := quick(t, "stop", "leader-kill")
-	// A lease that lives is renewed in any time that is longer than its TTL, whatever else the machine does.
-	cfg.Healthy, cfg.Hold = 4*time.Second, 4*time.Second
+	// A busy machine elects no other leader meanwhile. A lease outlives an election, and is renewed in any time that is longer
+	// than its TTL, whatever else the machine does.
+	cfg.Election, cfg.LeaseTTL, cfg.Healthy, cfg.Hold = 2*time.Second, 8*time.Second, 9*time.Second, 9*time.Second
 	rep, err := faults.Run(t.Context(), cfg)
 	require.NoError(t, err)
 	require.Len(t, rep.Rows, 3)
