@@ -93,11 +93,6 @@ func TestCollectCut(t *testing.T) {
 	}, cut)
 }
 
-// TestCollectNothing is the end of a run in which all packages ended.
-func TestCollectNothing(t *testing.T) {
-	require.Empty(t, newCollector().rest())
-}
-
 func TestCollectNonsense(t *testing.T) {
 	_, err := newCollector().add([]byte("go: no such tool\n"))
 	require.EqualError(t, err, `go test -json printed what is no event: "go: no such tool\n"`)

@@ -70,8 +70,6 @@ func TestDoctorWritesABundle(t *testing.T) {
 
 func TestDoctorCannotExamine(t *testing.T) {
 	for args, want := range map[string]string{
-		"doctor a:1 b:1":                   "endpoints are given with --endpoints a:1,b:1",
-		"doctor --endpoints=":              "it names no endpoint",
 		"doctor -w yaml":                   "it must be table or json",
 		"doctor --cacert nosuch.pem":       "--cacert: open nosuch.pem",
 		"doctor --command-timeout 0s":      "--command-timeout must be positive",

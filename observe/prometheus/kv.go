@@ -11,5 +11,5 @@ import (
 // "quorate_batch_rpcs_total", "quorate_cache_gets_total" and others (docs/observing.md), read at each
 // collection. The label "client" is name, of which a registry has one for each of the kinds.
 func NewKVCollector(name string, kv observe.MetricSource) prometheus.Collector {
-	return newMetricCollector("client", name, kv.Metrics(), kv.Metrics)
+	return newMetricCollector("client", name, kv.Metrics)
 }

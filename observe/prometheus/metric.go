@@ -15,10 +15,10 @@ type metricCollector struct {
 	descs   descs
 }
 
-// newMetricCollector returns the collector of what metrics returns, which is some of every. The
-// metrics have a label, with the same value for all.
-func newMetricCollector(label, value string, every []observe.Metric, metrics func() []observe.Metric) *metricCollector {
-	return &metricCollector{metrics: metrics, descs: newDescs(every, prometheus.Labels{label: value})}
+// newMetricCollector returns the collector of what metrics returns: the same metrics each time. They
+// have a label, with the same value for all.
+func newMetricCollector(label, value string, metrics func() []observe.Metric) *metricCollector {
+	return &metricCollector{metrics: metrics, descs: newDescs(metrics(), prometheus.Labels{label: value})}
 }
 
 // descs are the descriptions of metrics, by their names.

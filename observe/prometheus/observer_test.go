@@ -251,15 +251,6 @@ func TestNewRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "registering the metrics")
 }
 
-func TestPickAllocatesNothing(t *testing.T) {
-	o := newObserver(t, prometheus.NewRegistry(), "orders")
-	o.EndpointsSet([]string{"a"})
-	var observer observe.Observer = o
-	p := pick("a", observe.LaneCalls)
-	observer.Picked(p)
-	require.Zero(t, testing.AllocsPerRun(100, func() { observer.Picked(p) }))
-}
-
 // TestEndpointsComeAndGo is for the race detector, and for what those leave who are late.
 func TestEndpointsComeAndGo(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()

@@ -14,12 +14,12 @@ import (
 // apart. stats is the Stats method of the pool; it is called with each collection.
 func NewPoolCollector(name string, stats func() pool.Stats) prometheus.Collector {
 	metrics := func() []observe.Metric { return pools.Of(stats()) }
-	return newMetricCollector("pool", name, metrics(), metrics)
+	return newMetricCollector("pool", name, metrics)
 }
 
 // NewConnectionPoolCollector is [NewPoolCollector] for a pool of gRPC connections, whose metrics are
 // "quorate_grpcpool_connections" and others.
 func NewConnectionPoolCollector(name string, stats func() grpcpool.Stats) prometheus.Collector {
 	metrics := func() []observe.Metric { return pools.OfConnections(stats()) }
-	return newMetricCollector("pool", name, metrics(), metrics)
+	return newMetricCollector("pool", name, metrics)
 }

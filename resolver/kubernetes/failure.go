@@ -15,8 +15,6 @@ import (
 var (
 	// errEnded is the regular end of a watch: the server ends each after some time.
 	errEnded = errors.New("the API server ended the watch")
-	// errExpired means that a watch cannot resume from the last version.
-	errExpired = errors.New("the API server no longer has the history since the last change")
 	// errNoWatchList means that the server does not stream lists.
 	errNoWatchList = errors.New("the API server does not stream lists")
 	// errIncomplete means that a streamed list ended early.
@@ -26,15 +24,6 @@ var (
 	// errNoAnswer means that a request was not answered.
 	errNoAnswer = errors.New("the API server did not answer in time")
 )
-
-// statusError turns the Status in a watch's ERROR event into an error.
-func statusError(status *metav1.Status) error {
-	err := &apierrors.StatusError{ErrStatus: *status}
-	if expired(err) {
-		return fmt.Errorf("%w: %w", errExpired, err)
-	}
-	return err
-}
 
 // expired reports whether the server cannot serve a resource version: it is older than the
 // history, or newer than all of it, as after the restoration of a backup.

@@ -19,7 +19,7 @@ func (s *source) listAndWatch(ctx context.Context) (verb string, err error) {
 		}
 	}
 	if s.store.resourceVersion != "" {
-		if err := s.watch(ctx); !errors.Is(err, errExpired) {
+		if err := s.watch(ctx); !expired(err) {
 			return "watch", err
 		}
 		// The API server has restarted. The list is requested at once, whatever the backoff.
@@ -66,7 +66,7 @@ func (s *source) initialEvents(r *request) (*store, error) {
 	for most := 0; ; {
 		e, err := r.next()
 		switch {
-		case errors.Is(err, errEnded), errors.Is(err, errExpired):
+		case errors.Is(err, errEnded), expired(err):
 			// Before the end of the list this is a fault.
 			return nil, fmt.Errorf("%w: %s", errIncomplete, err.Error())
 		case err != nil:
@@ -115,9 +115,6 @@ func (s *source) watch(ctx context.Context) error {
 		"resourceVersion":     s.store.resourceVersion,
 	}, s.timing.answer)
 	if err != nil {
-		if expired(err) {
-			return errors.Join(errExpired, err)
-		}
 		return err
 	}
 	defer r.close()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
@@ -130,7 +131,7 @@ func (r *request) next() (event, error) {
 		if err := json.Unmarshal(raw.Object.Raw, status); err != nil {
 			return event{}, fmt.Errorf("read an error event of the API server: %w", err)
 		}
-		return event{}, statusError(status)
+		return event{}, apierrors.FromObject(status)
 	}
 	object := new(discoveryv1.EndpointSlice)
 	if err := json.Unmarshal(raw.Object.Raw, object); err != nil {

@@ -3,7 +3,6 @@ package kubernetes
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,22 +15,6 @@ import (
 
 	"github.com/quorate/quorate/internal/grpctest"
 )
-
-func TestRPC(t *testing.T) {
-	server, one := startServer(t), startBackend(t)
-	create(t, server, one)
-	conn := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop:grpc")
-	_, err := grpctest.Ask(within(t), conn)
-	require.NoError(t, err)
-
-	two := startBackend(t)
-	update(t, server, two)
-	want := netAddress{host: two.Endpoints[0].Addresses[0], port: *two.Ports[0].Port}.String()
-	require.Eventually(t, func() bool {
-		got, err := grpctest.Ask(t.Context(), conn)
-		return assert.NoError(t, err) && got == want
-	}, patience, tick)
-}
 
 func TestRPCErrorSaysWhatIsWrong(t *testing.T) {
 	server := startServer(t)
@@ -56,74 +39,11 @@ func TestRPCErrorSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestRPCErrorNamesMissingPermission(t *testing.T) {
-	server := startServer(t)
-	server.Deny()
-	conn := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop:grpc")
-	_, err := grpctest.Ask(within(t), conn)
-	assert.Equal(t, codes.Unavailable, status.Code(err))
-	for _, part := range []string{"no permission to watch", "endpointslices", `"users"`, `"shop"`, "Role"} {
-		assert.ErrorContains(t, err, part)
-	}
-}
-
-func TestRPCsGoOnWhilePermissionIsLost(t *testing.T) {
-	server, one := startServer(t), startBackend(t)
-	create(t, server, one)
-	conn := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop")
-	_, err := grpctest.Ask(within(t), conn)
-	require.NoError(t, err)
-	server.Deny()
-	server.EndWatches()
-	require.NoError(t, server.Wait(within(t), "watch", 4))
-	for range 100 {
-		_, err := grpctest.Ask(within(t), conn)
-		require.NoError(t, err)
-	}
-}
-
-func TestIdleChannel(t *testing.T) {
-	server, one := startServer(t), startBackend(t)
-	create(t, server, one)
-	conn := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop", grpc.WithIdleTimeout(time.Second))
-	for round := range 3 {
-		_, err := grpctest.Ask(within(t), conn)
-		require.NoError(t, err)
-		require.Equal(t, round+1, server.Count("watch"))
-		awaitState(t, conn, connectivity.Idle)
-		require.Eventually(t, func() bool { return server.Watches() == 0 && server.Connections() == 0 }, patience, tick,
-			"an idle channel costs the API server nothing")
-		server.EndWatches() // no watch is open
-	}
-}
-
 func awaitState(t *testing.T, conn *grpc.ClientConn, want connectivity.State) {
 	t.Helper()
 	ctx := within(t)
 	for s := conn.GetState(); s != want; s = conn.GetState() {
 		require.True(t, conn.WaitForStateChange(ctx, s), "still %v", s)
-	}
-}
-
-func TestCloseChannelWhileServerHangs(t *testing.T) {
-	tm := quick()
-	tm.answer = time.Hour // only Close ends requests
-	server := startServer(t)
-	server.Hang()
-	conn := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, tm), "kubernetes:///users.shop")
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	_, err := grpctest.Ask(ctx, conn)
-	assert.Equal(t, codes.DeadlineExceeded, status.Code(err))
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		_ = conn.Close()
-	}()
-	select {
-	case <-closed:
-	case <-time.After(patience):
-		require.Fail(t, "Close waits for a server that hangs")
 	}
 }
 

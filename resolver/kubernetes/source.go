@@ -164,7 +164,7 @@ func (s *source) delayAfter(verb string, err error) time.Duration {
 	switch {
 	case errors.Is(err, errEnded):
 		return delay
-	case errors.Is(err, errExpired):
+	case s.store.resourceVersion != "" && expired(err): // of a watch
 		s.store.resourceVersion = ""
 		return delay
 	case errors.Is(err, errNoWatchList):

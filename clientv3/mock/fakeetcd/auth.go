@@ -34,13 +34,7 @@ func authService() map[string]service {
 // authMethod makes a service from a method of the auth store. Even reads go through
 // raft.
 func authMethod[Q, R proto.Message](a access, f func(*auth.Store, Q) (R, error)) service {
-	return unary(a, func(c *Call, req Q) (R, error) {
-		if err := c.propose(req); err != nil {
-			var none R
-			return none, err
-		}
-		return f(c.cluster.auth, req)
-	})
+	return proposed(a, func(c *Call, req Q) (R, error) { return f(c.cluster.auth, req) })
 }
 
 // userGet returns a user to administrators and to the user itself.

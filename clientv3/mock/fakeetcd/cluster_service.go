@@ -6,11 +6,11 @@ import (
 
 func clusterService() map[string]service {
 	all := map[string]service{
-		"MemberAdd":     unary(admins, memberAdd),
-		"MemberRemove":  unary(admins, memberRemove),
-		"MemberUpdate":  unary(admins, memberUpdate),
+		"MemberAdd":     proposed(admins, memberAdd),
+		"MemberRemove":  proposed(admins, memberRemove),
+		"MemberUpdate":  proposed(admins, memberUpdate),
 		"MemberList":    unary(users, memberList),
-		"MemberPromote": unary(admins, memberPromote),
+		"MemberPromote": proposed(admins, memberPromote),
 	}
 	for name, s := range all {
 		s.noRevision = true
@@ -20,9 +20,6 @@ func clusterService() map[string]service {
 }
 
 func memberAdd(c *Call, r *pb.MemberAddRequest) (*pb.MemberAddResponse, error) {
-	if err := c.propose(r); err != nil {
-		return nil, err
-	}
 	m, members, err := c.cluster.membership.add(r)
 	if err != nil {
 		return nil, err
@@ -31,9 +28,6 @@ func memberAdd(c *Call, r *pb.MemberAddRequest) (*pb.MemberAddResponse, error) {
 }
 
 func memberRemove(c *Call, r *pb.MemberRemoveRequest) (*pb.MemberRemoveResponse, error) {
-	if err := c.propose(r); err != nil {
-		return nil, err
-	}
 	members, err := c.cluster.membership.remove(r.ID)
 	if err != nil {
 		return nil, err
@@ -42,9 +36,6 @@ func memberRemove(c *Call, r *pb.MemberRemoveRequest) (*pb.MemberRemoveResponse,
 }
 
 func memberUpdate(c *Call, r *pb.MemberUpdateRequest) (*pb.MemberUpdateResponse, error) {
-	if err := c.propose(r); err != nil {
-		return nil, err
-	}
 	members, err := c.cluster.membership.update(r)
 	if err != nil {
 		return nil, err
@@ -62,9 +53,6 @@ func memberList(c *Call, r *pb.MemberListRequest) (*pb.MemberListResponse, error
 }
 
 func memberPromote(c *Call, r *pb.MemberPromoteRequest) (*pb.MemberPromoteResponse, error) {
-	if err := c.propose(r); err != nil {
-		return nil, err
-	}
 	members, err := c.cluster.membership.promote(r.ID)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/store"
 )
 
 const rangeStreamMethod = "/etcdserverpb.KV/RangeStream"
@@ -21,10 +23,10 @@ func kvService() map[string]service {
 	return map[string]service{
 		"Range":       unary(checked, kvRange),
 		"RangeStream": streaming(checked, kvRangeStream),
-		"Put":         unary(checked, kvPut),
-		"DeleteRange": unary(checked, kvDeleteRange),
+		"Put":         proposed(checked, kvPut),
+		"DeleteRange": proposed(checked, kvDeleteRange),
 		"Txn":         unary(checked, kvTxn),
-		"Compact":     unary(admins, kvCompact),
+		"Compact":     storeMethod(admins, (*store.Store).Compact),
 	}
 }
 
@@ -46,9 +48,6 @@ func (c *Call) admitRange(r *pb.RangeRequest) error {
 }
 
 func kvPut(c *Call, r *pb.PutRequest) (*pb.PutResponse, error) {
-	if err := c.propose(r); err != nil {
-		return nil, err
-	}
 	if err := c.permitPut(r); err != nil {
 		return nil, err
 	}
@@ -56,9 +55,6 @@ func kvPut(c *Call, r *pb.PutRequest) (*pb.PutResponse, error) {
 }
 
 func kvDeleteRange(c *Call, r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
-	if err := c.propose(r); err != nil {
-		return nil, err
-	}
 	if err := c.permitDelete(r); err != nil {
 		return nil, err
 	}
@@ -88,13 +84,6 @@ func serializable(r *pb.TxnRequest) bool {
 		}
 	}
 	return true
-}
-
-func kvCompact(c *Call, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
-	if err := c.propose(r); err != nil {
-		return nil, err
-	}
-	return c.cluster.store.Compact(r)
 }
 
 // kvRangeStream sends a range in chunks, all read at the revision of the first.

@@ -4,29 +4,21 @@ import (
 	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/store"
 )
 
 func leaseService() map[string]service {
 	return map[string]service{
-		"LeaseGrant":      unary(users, leaseGrant),
-		"LeaseRevoke":     unary(users, leaseRevoke),
+		"LeaseGrant":      storeMethod(users, (*store.Store).LeaseGrant),
+		"LeaseRevoke":     proposed(users, leaseRevoke),
 		"LeaseTimeToLive": unary(users, leaseTimeToLive),
 		"LeaseLeases":     unary(users, leaseLeases),
 		"LeaseKeepAlive":  streaming(open, leaseKeepAlive),
 	}
 }
 
-func leaseGrant(c *Call, r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
-	if err := c.propose(r); err != nil {
-		return nil, err
-	}
-	return c.cluster.store.LeaseGrant(r)
-}
-
 func leaseRevoke(c *Call, r *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
-	if err := c.propose(r); err != nil {
-		return nil, err
-	}
 	if err := c.permitLease(r.ID, authpb.Permission_WRITE); err != nil {
 		return nil, err
 	}
@@ -73,11 +65,7 @@ func leaseKeepAlive(c *Call) error {
 
 // renew answers one keepalive: TTL 0 if the lease does not exist.
 func (c *Call) renew(r *pb.LeaseKeepAliveRequest) error {
-	user, err := c.user()
-	if err != nil {
-		return err
-	}
-	if err := c.cluster.auth.RequireUser(user); err != nil {
+	if err := c.require(c.cluster.auth.RequireUser); err != nil {
 		return err
 	}
 	if err := c.permitLease(r.ID, authpb.Permission_WRITE); err != nil {

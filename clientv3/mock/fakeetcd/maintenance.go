@@ -31,7 +31,7 @@ var versionFormat = regexp.MustCompile(`^\d+\.\d+(\.\d+)?$`)
 
 func maintenanceService() map[string]service {
 	return map[string]service{
-		"Alarm":      unary(checked, maintenanceAlarm),
+		"Alarm":      proposed(checked, maintenanceAlarm),
 		"Status":     unary(users, maintenanceStatus),
 		"Defragment": unary(admins, maintenanceDefragment),
 		"Hash":       unary(admins, maintenanceHash),

@@ -53,11 +53,7 @@ func (ms *membership) setLeader(id uint64) {
 	ms.term++
 }
 
-func (ms *membership) hasLeader() bool {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-	return ms.leader != 0
-}
+func (ms *membership) hasLeader() bool { return ms.currentLeader() != 0 }
 
 func (ms *membership) currentLeader() uint64 {
 	ms.mu.Lock()

@@ -49,6 +49,22 @@ func unary[Q, R proto.Message](a access, f func(c *Call, req Q) (R, error)) serv
 	}}
 }
 
+// proposed is unary for a method that goes through raft.
+func proposed[Q, R proto.Message](a access, f func(c *Call, req Q) (R, error)) service {
+	return unary(a, func(c *Call, req Q) (R, error) {
+		if err := c.propose(req); err != nil {
+			var none R
+			return none, err
+		}
+		return f(c, req)
+	})
+}
+
+// storeMethod makes a service from a method of the store that goes through raft.
+func storeMethod[Q, R proto.Message](a access, f func(*store.Store, Q) (R, error)) service {
+	return proposed(a, func(c *Call, req Q) (R, error) { return f(c.cluster.store, req) })
+}
+
 // streaming makes a service from a function that sends its responses itself.
 func streaming(a access, f func(c *Call) error) service {
 	return service{access: a, call: func(c *Call) (proto.Message, error) { return nil, f(c) }}
@@ -120,21 +136,26 @@ func validate(req proto.Message) error {
 
 // authorize refuses a caller without access to the method.
 func (c *Call) authorize(a access) error {
-	if a == open {
-		return nil
+	switch a {
+	case checked:
+		_, err := c.user()
+		return err
+	case users:
+		return c.require(c.cluster.auth.RequireUser)
+	case admins:
+		return c.require(c.cluster.auth.RequireAdmin)
+	case open:
 	}
+	return nil
+}
+
+// require refuses a caller whose token is invalid, or whose user the check refuses.
+func (c *Call) require(check func(user string) error) error {
 	user, err := c.user()
 	if err != nil {
 		return err
 	}
-	switch a {
-	case users:
-		return c.cluster.auth.RequireUser(user)
-	case admins:
-		return c.cluster.auth.RequireAdmin(user)
-	case open, checked:
-	}
-	return nil
+	return check(user)
 }
 
 // user returns the name of the user whose token the call carries.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -132,19 +133,21 @@ func TestWatchBatchesAndProgress(t *testing.T) {
 }
 
 func TestWatchProgressInterval(t *testing.T) {
-	cluster, w := startWatch(t, WatchOptions{ProgressInterval: 20 * time.Millisecond})
-	w.create(&pb.WatchCreateRequest{Key: []byte("quiet")})
-	w.create(&pb.WatchCreateRequest{Key: []byte("k"), ProgressNotify: true})
-	w.create(&pb.WatchCreateRequest{Key: []byte("k"), ProgressNotify: true, StartRevision: 100})
-	for id := range int64(3) {
-		w.expect(&pb.WatchResponse{Header: at(1), WatchId: id, Created: true})
-	}
-	w.expect(&pb.WatchResponse{Header: at(1), WatchId: 1})
-	w.expect(&pb.WatchResponse{Header: at(1), WatchId: 1})
-	mustPut(t, cluster, "other", "")
-	for resp := w.next(); resp.Header.Revision != 2; resp = w.next() {
-		assert.EqualValues(t, 1, resp.WatchId)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		cluster, w := startWatch(t, WatchOptions{ProgressInterval: 20 * time.Millisecond})
+		w.create(&pb.WatchCreateRequest{Key: []byte("quiet")})
+		w.create(&pb.WatchCreateRequest{Key: []byte("k"), ProgressNotify: true})
+		w.create(&pb.WatchCreateRequest{Key: []byte("k"), ProgressNotify: true, StartRevision: 100})
+		for id := range int64(3) {
+			w.expect(&pb.WatchResponse{Header: at(1), WatchId: id, Created: true})
+		}
+		w.expect(&pb.WatchResponse{Header: at(1), WatchId: 1})
+		w.expect(&pb.WatchResponse{Header: at(1), WatchId: 1})
+		mustPut(t, cluster, "other", "")
+		for resp := w.next(); resp.Header.Revision != 2; resp = w.next() {
+			assert.EqualValues(t, 1, resp.WatchId)
+		}
+	})
 }
 
 // A watcher that met a compaction keeps its ID, and blocks progress notifications, until it is cancelled.
@@ -195,25 +198,27 @@ func TestWatchUpToDateIsNotCompacted(t *testing.T) {
 
 // A proxy answers concurrent creates in reverse order, with ids of its own.
 func TestWatchProxy(t *testing.T) {
-	cluster, w := startWatch(t, WatchOptions{Proxy: true})
-	for _, r := range []*pb.WatchCreateRequest{
-		{Key: []byte("a"), WatchId: 5},
-		{Key: []byte("b"), RangeEnd: []byte("a"), WatchId: 6},
-		{Key: []byte("b"), WatchId: 7},
-		{Key: []byte("c"), StartRevision: -1, WatchId: 8},
-	} {
-		w.create(r)
-	}
-	refused := &pb.WatchResponse{Header: at(0), WatchId: noWatcher, Created: true, Canceled: true}
-	compacted := proto.CloneOf(refused)
-	compacted.CancelReason = "etcdserver: mvcc: required revision has been compacted"
-	w.expect(compacted)
-	w.expect(&pb.WatchResponse{Header: at(1), WatchId: 1, Created: true})
-	w.expect(refused)
-	w.expect(&pb.WatchResponse{Header: at(1), WatchId: 0, Created: true})
-	w.askProgress() // is not answered
-	mustPut(t, cluster, "b", "")
-	w.expect(&pb.WatchResponse{Header: at(2), WatchId: 1, Events: []*mvccpb.Event{putEvent("b", "", 2, 2, 1)}})
+	synctest.Test(t, func(t *testing.T) {
+		cluster, w := startWatch(t, WatchOptions{Proxy: true})
+		for _, r := range []*pb.WatchCreateRequest{
+			{Key: []byte("a"), WatchId: 5},
+			{Key: []byte("b"), RangeEnd: []byte("a"), WatchId: 6},
+			{Key: []byte("b"), WatchId: 7},
+			{Key: []byte("c"), StartRevision: -1, WatchId: 8},
+		} {
+			w.create(r)
+		}
+		refused := &pb.WatchResponse{Header: at(0), WatchId: noWatcher, Created: true, Canceled: true}
+		compacted := proto.CloneOf(refused)
+		compacted.CancelReason = "etcdserver: mvcc: required revision has been compacted"
+		w.expect(compacted)
+		w.expect(&pb.WatchResponse{Header: at(1), WatchId: 1, Created: true})
+		w.expect(refused)
+		w.expect(&pb.WatchResponse{Header: at(1), WatchId: 0, Created: true})
+		w.askProgress() // is not answered
+		mustPut(t, cluster, "b", "")
+		w.expect(&pb.WatchResponse{Header: at(2), WatchId: 1, Events: []*mvccpb.Event{putEvent("b", "", 2, 2, 1)}})
+	})
 }
 
 func TestKineWatches(t *testing.T) {

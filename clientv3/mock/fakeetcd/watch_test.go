@@ -155,19 +155,6 @@ func TestWatchRefused(t *testing.T) {
 	}
 }
 
-func TestWatchCompacted(t *testing.T) {
-	cluster, kv := startKV(t)
-	for range 3 {
-		mustPut(t, cluster, "k", "v")
-	}
-	_, err := kv.Compact(within(t), &pb.CompactionRequest{Revision: 4})
-	require.NoError(t, err)
-	w := openWatch(t, cluster.Member(0))
-	w.create(&pb.WatchCreateRequest{Key: []byte("k"), StartRevision: 2})
-	w.expect(&pb.WatchResponse{Header: at(4), Created: true})
-	w.expect(&pb.WatchResponse{Header: at(0), Canceled: true, CompactRevision: 4})
-}
-
 // OnSend drops one response, sends one twice, and breaks the connection at the next.
 func TestOnSend(t *testing.T) {
 	cluster := start(t, 1)

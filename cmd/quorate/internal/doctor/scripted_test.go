@@ -102,7 +102,6 @@ func TestWhatServersSay(t *testing.T) {
 			[]string{"error other-cluster"},
 		},
 		{"kine", []*scripted{member(0, func(s *scripted) { s.status.Leader = 0 })}, []string{"note not-etcd"}},
-		{"two clusters", []*scripted{member(1, same), member(2, func(s *scripted) { s.status.Header.ClusterId = 8 })}, []string{"error other-cluster"}},
 		{
 			"versions",
 			[]*scripted{member(1, same), member(2, func(s *scripted) { s.status.Version = "3.5.1" })},
