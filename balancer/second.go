@@ -139,7 +139,7 @@ func (ck *checker) untilSecond(now time.Time) time.Duration {
 	return ck.seconds.due.Sub(now)
 }
 
-// await is policy.await that looks often.
+// await is prober.await that looks in every round, and goes on until the time is over.
 func (t *trial) await(wait time.Duration, ready func() bool) bool {
 	for due := time.Now().Add(wait); !t.p.prober.await(t.old.ep, min(time.Until(due), probeRound), ready); {
 		if t.old.ep.removed() || !time.Now().Before(due) {

@@ -361,13 +361,3 @@ func TestEvidenceThatChangesNothingDoesNotAllocate(t *testing.T) {
 	note(e, health.Late)
 	assert.Zero(t, testing.AllocsPerRun(100, func() { note(e, health.Answered) }), "answered by a slow endpoint")
 }
-
-func BenchmarkNoteAnswered(b *testing.B) {
-	e := entry()
-	note(e, health.Served)
-	ev := health.Evidence{Kind: health.Answered, At: t0}
-	b.ReportAllocs()
-	for b.Loop() {
-		e.Note(ev)
-	}
-}

@@ -139,12 +139,6 @@ func remembered(n int64) int64 {
 	return min((n-1)/latencyBlock, latencyBlocks-1)*latencyBlock + (n-1)%latencyBlock + 1
 }
 
-// Samples returns the number of observed calls.
-func (l *Latency) Samples() int { return int(l.samples.Load()) }
-
-// Learnt reports whether at least 20 calls were observed, enough for an estimate.
-func (l *Latency) Learnt() bool { return l.samples.Load() >= learnt }
-
 // P99 returns approximately the 99th percentile of the latest 200 samples, 0 if there are
 // none.
 func (l *Latency) P99() time.Duration { return time.Duration(l.p99.Load()) }

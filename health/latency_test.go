@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/health"
 )
@@ -155,8 +154,6 @@ func TestLatencyBounds(t *testing.T) {
 			observe(&l, tt.samples, tt.each)
 			assert.Equal(t, tt.hedge, l.HedgeAfter())
 			assert.Equal(t, tt.suspect, l.SuspectAfter())
-			assert.Equal(t, tt.samples, l.Samples())
-			assert.Equal(t, tt.samples >= 20, l.Learnt())
 		})
 	}
 	t.Run("after an outage", func(t *testing.T) {
@@ -182,7 +179,6 @@ func TestLatencyConcurrently(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.Equal(t, 8000, l.Samples())
 	assert.Equal(t, 50*time.Millisecond, l.P99())
 }
 
@@ -193,12 +189,4 @@ func TestLatencyDoesNotAllocate(t *testing.T) {
 		l.HedgeAfter()
 		l.SuspectAfter()
 	}))
-}
-
-func BenchmarkLatencyObserve(b *testing.B) {
-	var l health.Latency
-	b.ReportAllocs()
-	for b.Loop() {
-		l.Observe(time.Millisecond)
-	}
 }

@@ -33,7 +33,7 @@ const (
 type Pace struct {
 	last      Stamp
 	logGap    atomic.Uint64 // the average, as bits of a float64: log2 of nanoseconds
-	weight    float64       // of the pauses in the average, up to 1; Heard's alone
+	weight    float64       // of the pauses in the average, up to 1; Observe's alone
 	checks    atomic.Int64  // of the present silence
 	checkedAt Stamp
 }

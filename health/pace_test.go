@@ -246,13 +246,3 @@ func TestPaceDoesNotAllocate(t *testing.T) {
 		s.Silence(now)
 	}))
 }
-
-func BenchmarkPaceHeard(b *testing.B) {
-	var p health.Pace
-	now := time.Now()
-	b.ReportAllocs()
-	for b.Loop() {
-		now = now.Add(time.Millisecond)
-		p.Observe(now)
-	}
-}

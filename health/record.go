@@ -1,6 +1,9 @@
 package health
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // GoodToServing is how many consecutive probes or calls a Slow endpoint, or one many of whose calls
 // failed, must answer in time to become Serving. With fewer, an endpoint near the limit would change its
@@ -112,7 +115,10 @@ func (r Record) after(k Kind) State {
 	case Stalled:
 		return r.when(Lagging, Unknown, Serving, Suspected, Slow, Dead)
 	case Degrading:
-		return r.unless(Degraded, Restricted)
+		if r.State == Restricted {
+			return Restricted
+		}
+		return Degraded
 	case Restricting:
 		return Restricted
 	case Refusing:
@@ -126,18 +132,8 @@ func (r Record) after(k Kind) State {
 
 // when returns to if the record is in one of the states, else the record's state.
 func (r Record) when(to State, states ...State) State {
-	for _, s := range states {
-		if r.State == s {
-			return to
-		}
+	if slices.Contains(states, r.State) {
+		return to
 	}
 	return r.State
-}
-
-// unless returns to, or the record's state if that is except.
-func (r Record) unless(to, except State) State {
-	if r.State == except {
-		return r.State
-	}
-	return to
 }

@@ -15,7 +15,7 @@ import (
 // A broken resource is replaced before it is lent, and its caller keeps its turn.
 func TestCheck(t *testing.T) {
 	inBubble(t, "idle", func(t *testing.T) {
-		p, f := checkedPool(t, 0)
+		p, f := checkedPool(t, nil)
 		a, b := acquire(t, p), acquire(t, p)
 		a.Value().broken = true
 		b.Release()
@@ -28,7 +28,7 @@ func TestCheck(t *testing.T) {
 		assert.Equal(t, 1, alive)
 	})
 	inBubble(t, "all", func(t *testing.T) {
-		p, f := checkedPool(t, 0)
+		p, f := checkedPool(t, nil)
 		a, b := acquire(t, p), acquire(t, p)
 		a.Value().broken, b.Value().broken = true, true
 		a.Release()
@@ -39,15 +39,7 @@ func TestCheck(t *testing.T) {
 		assert.Equal(t, 1, alive)
 	})
 	inBubble(t, "handed over, and its waiter stays first", func(t *testing.T) {
-		p, f := newPool(t, func(c *config) {
-			c.MaxSize = 1
-			c.Check = func(_ context.Context, x *thing) error {
-				if x.broken {
-					return errBroken
-				}
-				return nil
-			}
-		})
+		p, f := checkedPool(t, func(c *config) { c.MaxSize = 1 })
 		r := acquire(t, p)
 		first, second := acquiring(t.Context(), p), acquiring(t.Context(), p)
 		r.Value().broken = true
@@ -63,14 +55,15 @@ func TestCheck(t *testing.T) {
 	})
 	inBubble(t, "created for MinSize", func(t *testing.T) {
 		var made []*thing
-		f := &things{t: t}
-		p, err := pool.New(config{Destroy: f.destroy, Check: f.check, MinSize: 1, Create: func(ctx context.Context) (*thing, error) {
-			x, err := f.create(ctx)
-			made = append(made, x)
-			return x, err
-		}})
-		require.NoError(t, err)
-		defer p.Close()
+		p, _ := checkedPool(t, func(c *config) {
+			c.MinSize = 1
+			create := c.Create
+			c.Create = func(ctx context.Context) (*thing, error) {
+				x, err := create(ctx)
+				made = append(made, x)
+				return x, err
+			}
+		})
 		synctest.Wait()
 		made[0].broken = true
 		r := acquire(t, p)
@@ -78,7 +71,7 @@ func TestCheck(t *testing.T) {
 		r.Release()
 	})
 	inBubble(t, "only resources that were idle for CheckAfter", func(t *testing.T) {
-		p, _ := checkedPool(t, time.Minute)
+		p, _ := checkedPool(t, func(c *config) { c.CheckAfter = time.Minute })
 		r := acquire(t, p)
 		r.Value().broken = true
 		r.Release()
@@ -207,10 +200,12 @@ func TestCheckOutlivesItsCaller(t *testing.T) {
 	})
 }
 
-func checkedPool(t *testing.T, after time.Duration) (*pool.Pool[*thing], *things) {
-	f := &things{t: t}
-	p, err := pool.New(config{Create: f.create, Destroy: f.destroy, Check: f.check, CheckAfter: after})
-	require.NoError(t, err)
-	t.Cleanup(p.Close)
-	return p, f
+// checkedPool returns a pool whose things are checked.
+func checkedPool(t *testing.T, change func(*config)) (*pool.Pool[*thing], *things) {
+	return newPool(t, func(c *config) {
+		c.Check = check
+		if change != nil {
+			change(c)
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -137,21 +138,11 @@ func (c Config[T]) validate() error {
 
 // withDefaults returns the configuration with a value in every field that has a default.
 func (c Config[T]) withDefaults() Config[T] {
-	if c.MaxSize == 0 {
-		c.MaxSize = max(DefaultMaxSize, c.MinSize)
-	}
+	c.MaxSize = cmp.Or(c.MaxSize, max(DefaultMaxSize, c.MinSize))
 	c.MaxOverflow = min(c.MaxOverflow, math.MaxInt-c.MaxSize)
-	if c.MaxIdle == 0 {
-		c.MaxIdle = c.MaxSize
-	}
-	if c.LifetimeJitter == 0 {
-		c.LifetimeJitter = c.MaxLifetime / 10
-	}
-	if c.CreateTimeout == 0 {
-		c.CreateTimeout = DefaultCreateTimeout
-	}
-	if c.CheckTimeout == 0 {
-		c.CheckTimeout = DefaultCheckTimeout
-	}
+	c.MaxIdle = cmp.Or(c.MaxIdle, c.MaxSize)
+	c.LifetimeJitter = cmp.Or(c.LifetimeJitter, c.MaxLifetime/10)
+	c.CreateTimeout = cmp.Or(c.CreateTimeout, DefaultCreateTimeout)
+	c.CheckTimeout = cmp.Or(c.CheckTimeout, DefaultCheckTimeout)
 	return c
 }

@@ -45,7 +45,7 @@ func TestTryAcquire(t *testing.T) {
 		assert.LessOrEqual(t, p.Stats().CreateErrors, uint64(3))
 	})
 	inBubble(t, "it checks, and takes the next", func(t *testing.T) {
-		p, f := checkedPool(t, 0)
+		p, f := checkedPool(t, nil)
 		a, b := acquire(t, p), acquire(t, p)
 		a.Release()
 		b.Value().broken = true
@@ -263,10 +263,7 @@ func TestOverflow(t *testing.T) {
 func TestCheckInterval(t *testing.T) {
 	const interval, takes = time.Minute, 100 * time.Millisecond
 	inBubble(t, "a broken resource is replaced", func(t *testing.T) {
-		p, f := newPool(t, func(c *config) {
-			c.MinSize, c.MaxIdleTime, c.CheckInterval = 2, 2*interval, interval
-			c.Check = (&things{t: t}).check
-		})
+		p, f := checkedPool(t, func(c *config) { c.MinSize, c.MaxIdleTime, c.CheckInterval = 2, 2*interval, interval })
 		synctest.Wait()
 		a, b := acquire(t, p), acquire(t, p)
 		a.Release()

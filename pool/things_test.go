@@ -78,7 +78,7 @@ func (f *things) destroy(x *thing) {
 	f.destroyed = append(f.destroyed, x.id)
 }
 
-func (f *things) check(_ context.Context, x *thing) error {
+func check(_ context.Context, x *thing) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.broken {

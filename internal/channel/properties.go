@@ -17,7 +17,7 @@ type properties struct {
 	write  bool // it is in flight to one endpoint, and may change something
 	// hedged calls may be sent to a second endpoint, see package hedge.
 	hedged bool
-	// large calls have large responses, see sizes.
+	// large calls have large responses, see largeRanges.
 	large bool
 	// prompt writes take about as long as a commit. What loses its leader is cut early.
 	prompt bool

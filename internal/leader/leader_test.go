@@ -79,7 +79,7 @@ func TestNeedsOfTheLeader(t *testing.T) {
 		{balancer.Full, balancer.Bulk, spread},
 		{balancer.Local, balancer.Bulk, spread},
 	} {
-		t.Run(fmt.Sprintf("need %d, lane %d", tc.need, tc.class), func(t *testing.T) {
+		t.Run(fmt.Sprintf("need %d, class %d", tc.need, tc.class), func(t *testing.T) {
 			assert.Equal(t, tc.want, picked(Builder.Build(nil), balancer.Call{Need: tc.need, Conn: tc.class}, fit, 30))
 		})
 	}

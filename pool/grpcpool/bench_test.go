@@ -49,24 +49,3 @@ func BenchmarkInvoke(b *testing.B) {
 		})
 	}
 }
-
-// BenchmarkChoice does so without gRPC: an interceptor answers.
-func BenchmarkChoice(b *testing.B) {
-	answer := func(context.Context, string, any, any, *grpc.ClientConn, grpc.UnaryInvoker, ...grpc.CallOption) error {
-		return nil
-	}
-	pooled, err := grpcpool.NewClient("passthrough:///unused", grpcpool.Config{},
-		insecureOption(), grpc.WithUnaryInterceptor(answer))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer pooled.Close()
-	client := pb.NewTestServiceClient(pooled)
-	request := &pb.SimpleRequest{Payload: &pb.Payload{Body: make([]byte, 100)}}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := client.UnaryCall(context.Background(), request); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

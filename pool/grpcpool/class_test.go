@@ -113,5 +113,5 @@ func TestUseClassElsewhere(t *testing.T) {
 	conn, err := grpc.NewClient("passthrough:///"+s.addr, insecureOption())
 	require.NoError(t, err)
 	defer conn.Close()
-	require.NoError(t, emptyCall(t, testClient(conn), grpcpool.UseClass(grpcpool.Bulk))())
+	require.NoError(t, emptyCall(t, pb.NewTestServiceClient(conn), grpcpool.UseClass(grpcpool.Bulk))())
 }

@@ -1,6 +1,7 @@
 package grpcpool
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -101,16 +102,10 @@ func (c Config) validate() error {
 func (c Config) withDefaults() Config {
 	for _, b := range []*Bounds{&c.Unary, &c.Bulk, &c.Streams} {
 		b.Min = max(b.Min, 1)
-		if b.Max == 0 {
-			b.Max = max(DefaultMaxConnections, b.Min)
-		}
+		b.Max = cmp.Or(b.Max, max(DefaultMaxConnections, b.Min))
 	}
-	if c.BulkBytes == 0 {
-		c.BulkBytes = DefaultBulkBytes
-	}
-	if c.IdleTimeout == 0 {
-		c.IdleTimeout = DefaultIdleTimeout
-	}
+	c.BulkBytes = cmp.Or(c.BulkBytes, DefaultBulkBytes)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, DefaultIdleTimeout)
 	return c
 }
 

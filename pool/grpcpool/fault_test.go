@@ -33,7 +33,7 @@ func TestUnreachable(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close()
 	var c calls
-	c.start(300, emptyCall(t, testClient(conn)))
+	c.start(300, emptyCall(t, pb.NewTestServiceClient(conn)))
 	for _, err := range c.wait() {
 		assert.Equal(t, codes.Unavailable, status.Code(err))
 		assert.ErrorContains(t, err, "connection refused")

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/internal/testpki"
@@ -149,7 +151,7 @@ func TestUnknownLimit(t *testing.T) {
 				grpc.WithTransportCredentials(insecure.NewCredentials()))
 			require.NoError(t, err)
 			defer conn.Close()
-			c := s.fill(t, testClient(conn), 150, 150)
+			c := s.fill(t, pb.NewTestServiceClient(conn), 150, 150)
 			assert.Len(t, conn.Stats().Unary.Connections, tt.conns)
 			assert.Zero(t, conn.Stats().Unary.Connections[0].StreamLimit)
 			s.letGo()
@@ -162,12 +164,16 @@ func TestUnknownLimit(t *testing.T) {
 func TestSeveralBackends(t *testing.T) {
 	a := startServer(t, grpc.MaxConcurrentStreams(10))
 	b := startServer(t, grpc.MaxConcurrentStreams(10))
-	conn, err := grpcpool.NewClient("static:///both", grpcpool.Config{TransportCredentials: insecure.NewCredentials()},
-		grpc.WithResolvers(static{a.addr, b.addr}),
+	both := manual.NewBuilderWithScheme("both")
+	both.InitialState(resolver.State{Endpoints: []resolver.Endpoint{
+		{Addresses: []resolver.Address{{Addr: a.addr}}}, {Addresses: []resolver.Address{{Addr: b.addr}}},
+	}})
+	conn, err := grpcpool.NewClient("both:///", grpcpool.Config{TransportCredentials: insecure.NewCredentials()},
+		grpc.WithResolvers(both),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"round_robin": {}}]}`))
 	require.NoError(t, err)
 	defer conn.Close()
-	client := testClient(conn)
+	client := pb.NewTestServiceClient(conn)
 	require.NoError(t, conn.Ready(t.Context()))
 	eventually(t, "both backends have announced their limits", func() bool { return conn.Stats().Unary.Connections[0].StreamLimit == 20 })
 	eventually(t, "both backends are used", func() bool {

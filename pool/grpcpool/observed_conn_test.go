@@ -37,7 +37,7 @@ func receive(t *testing.T, conn, server net.Conn, bytes []byte) {
 	}
 }
 
-func TestTapAddsUpLimits(t *testing.T) {
+func TestLimitsAreAddedUp(t *testing.T) {
 	var limitsSeen []int
 	left := 0
 	limits := newStreamLimits(func(limit int) { limitsSeen = append(limitsSeen, limit) }, func() { left++ })
@@ -89,7 +89,7 @@ func TestTapAddsUpLimits(t *testing.T) {
 	assert.Len(t, limitsSeen, 4)
 }
 
-func TestTapOfUnlimited(t *testing.T) {
+func TestConnectionsWithoutALimit(t *testing.T) {
 	limits := newStreamLimits(func(int) {}, func() {})
 	for range 3 {
 		conn, server := observed(t, observing{insecure.NewCredentials(), limits})
@@ -111,7 +111,7 @@ func (s strange) ClientHandshake(context.Context, string, net.Conn) (net.Conn, c
 	return nil, nil, s.err
 }
 
-func TestTapKeepsWhatCredentialsAre(t *testing.T) {
+func TestObservedCredentialsStayWhatTheyAre(t *testing.T) {
 	refused := errors.New("refused")
 	creds := observing{strange{insecure.NewCredentials(), refused}, newStreamLimits(func(int) {}, func() {})}
 	_, _, err := creds.ClientHandshake(t.Context(), "", nil)

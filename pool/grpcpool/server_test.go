@@ -10,9 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/pool/grpcpool"
 )
@@ -134,7 +136,7 @@ func (s *server) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) erro
 			return err // of the context: without an error, the end could reach the client first
 		}
 		if in.ResponseStatus != nil {
-			return grpcError(in.ResponseStatus)
+			return status.Error(codes.Code(in.ResponseStatus.Code), in.ResponseStatus.Message)
 		}
 		if err := stream.Send(&pb.StreamingOutputCallResponse{Payload: in.Payload}); err != nil {
 			return err
