@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"errors"
-	"math"
 	"os"
 	"slices"
 	"strings"
@@ -67,14 +66,12 @@ func compare(b *testing.B, c cases.Case) {
 	b.Log(c.About)
 	b.ReportMetric(0, "ns/op")
 	for _, m := range c.Metrics {
+		b.Logf("%s: %s", unit(m), strings.ReplaceAll(m.About, "{n}", words.Count(int64(s.size))))
 		theirs, ours := median(samples[servers.Official], m.Name), median(samples[servers.Quorate], m.Name)
 		b.ReportMetric(theirs, unit(m)+"-official")
 		b.ReportMetric(ours, unit(m)+"-quorate")
 		if theirs != 0 {
 			b.ReportMetric(ours/theirs, unit(m)+"-ratio")
-		}
-		if m.Target != nil && (s.full || !m.Target.FullSize) {
-			b.Logf("%s: target %+v, met: %t", strings.ReplaceAll(m.About, "{n}", words.Count(int64(s.size))), *m.Target, met(m, theirs, ours))
 		}
 	}
 }
@@ -86,20 +83,6 @@ func unit(m cases.Metric) string {
 	}
 	return m.Name + "-" + string(m.Unit)
 }
-
-// met compares what was measured with the target. Counts are compared with two digits after the point, so that 4 goroutines
-// for 10,000 watches are none for each; everything else as it is.
-func met(m cases.Metric, official, quorate float64) bool {
-	if m.Unit == cases.Count {
-		official, quorate = round(official), round(quorate)
-	}
-	if m.Target.OfOfficial {
-		return quorate <= m.Target.AtMost*official
-	}
-	return quorate <= m.Target.AtMost
-}
-
-func round(v float64) float64 { return math.Round(v*100) / 100 }
 
 func median(samples []cases.Sample, metric string) float64 {
 	values := make([]float64, 0, len(samples))
@@ -121,16 +104,17 @@ func turns(round int) []servers.Client {
 // stage is where a case is run.
 type stage struct {
 	cases.Case
-	size int
-	full bool
-	rig  *rig // nil when there is none at present
+	size  int
+	short bool
+	rig   *rig // nil when there is none at present
 }
 
 func newStage(c cases.Case, short bool) *stage {
+	s := &stage{Case: c, size: c.Size, short: short}
 	if short {
-		return &stage{Case: c, size: c.ShortSize}
+		s.size = c.ShortSize
 	}
-	return &stage{Case: c, size: c.Size, full: true}
+	return s
 }
 
 // sample runs the case once.
@@ -145,7 +129,7 @@ func (s *stage) sample(ctx context.Context, client servers.Client) (cases.Sample
 	if err != nil {
 		return nil, err
 	}
-	sample, err := measure(ctx, program.Paths[client], cases.Job{Case: s.Name, Site: s.rig.site(s.size, !s.full)}, s.rig)
+	sample, err := measure(ctx, program.Paths[client], cases.Job{Case: s.Name, Site: s.rig.site(s.size, s.short)}, s.rig)
 	if s.Alone {
 		err = errors.Join(err, s.clear())
 	}
@@ -164,27 +148,4 @@ func (s *stage) clear() error {
 func TestTurns(t *testing.T) {
 	assert.Equal(t, []servers.Client{servers.Official, servers.Quorate}, turns(0))
 	assert.Equal(t, []servers.Client{servers.Quorate, servers.Official}, turns(1))
-}
-
-func TestTarget(t *testing.T) {
-	for _, tt := range []struct {
-		name              string
-		unit              cases.Unit
-		target            cases.Target
-		official, quorate float64
-		want              bool
-	}{
-		{"kept", cases.Seconds, cases.Target{AtMost: 4}, 5, 4, true},
-		{"a little late", cases.Seconds, cases.Target{AtMost: 0.05}, 1, 0.0501, false},
-		{"a little over", cases.Percent, cases.Target{AtMost: 0.8, OfOfficial: true}, 10, 8.04, false},
-		{"a count kept as shown", cases.Count, cases.Target{AtMost: 4}, 5, 4.004, true},
-		{"a count missed", cases.Count, cases.Target{AtMost: 4}, 5, 4.01, false},
-		{"nothing", cases.Count, cases.Target{}, 1, 0.004, true},
-		{"not nothing", cases.Count, cases.Target{}, 1, 0.01, false},
-		{"part kept", cases.Percent, cases.Target{AtMost: 0.8, OfOfficial: true}, 10, 8, true},
-		{"as many", cases.Count, cases.Target{AtMost: 1, OfOfficial: true}, 5.001, 5.004, true},
-		{"one more in a hundred", cases.Count, cases.Target{AtMost: 1, OfOfficial: true}, 5, 5.01, false},
-	} {
-		assert.Equal(t, tt.want, met(cases.Metric{Unit: tt.unit, Target: &tt.target}, tt.official, tt.quorate), tt.name)
-	}
 }

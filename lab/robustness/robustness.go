@@ -8,7 +8,7 @@
 // The workloads are packages below: faults, which injects one fault after the other, and the soaks watches, linear, locks and
 // resolvers. Package report has the figures and tables of faults. The sources of names fail in resolvers, in place of the
 // schedule of the others. callcheck, watchcheck and
-// lockcheck compare calls, watches and locks with the history that package record has, and linear/model checks answers
+// lockcheck compare calls, watches and locks with that history, and linear/model checks answers
 // without one. Package client has the clients under test: Quorate, and the official client. A run counts what happened
 // in [Counts], which its [Outcome] prints.
 package robustness
@@ -25,7 +25,7 @@ import (
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/fault"
-	"github.com/quorate/quorate/lab/robustness/record"
+	"github.com/quorate/quorate/lab/robustness/history"
 )
 
 // recordTimeout is how long the recorder may take to come to the current revision.
@@ -64,7 +64,7 @@ type Env struct {
 	Config  Config
 	Cluster *lab.Cluster
 	// Record has the history of the store, nil if the workload does not want it.
-	Record *record.Recorder
+	Record *Recorder
 	// Counts has what the workload counts.
 	Counts *Counts
 }
@@ -82,11 +82,12 @@ const (
 	firstPart
 )
 
-// Recorded waits until the recorder has come to the current revision of the store, and returns that.
-func (e *Env) Recorded() (int64, error) {
+// Recorded waits until the recorder has come to the current revision of the store, and returns that, and the events up to it
+// in the order of their revisions. They must not be changed.
+func (e *Env) Recorded() (revision int64, events []history.Event, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
 	defer cancel()
-	return e.Record.CatchUp(ctx)
+	return e.Record.catchUp(ctx)
 }
 
 // Run runs a workload with a complete configuration. The error says why the run could not go on; a promise that was broken
@@ -114,8 +115,8 @@ func (e *Env) run(ctx context.Context, setup Setup, w Workload, out *Outcome) (e
 	}
 	defer func() { err = errors.Join(err, e.Cluster.Close()) }()
 	if setup.Record {
-		e.Record = record.Start(e.Cluster)
-		defer e.Record.Stop()
+		e.Record = startRecorder(e.Cluster)
+		defer e.Record.stop()
 	}
 	if err := errors.Join(e.underFaults(ctx, setup, w, out), w.Close()); err != nil {
 		return err

@@ -47,8 +47,6 @@ type Metric struct {
 	// About says what the number is. "{n}" stands for the size of the case.
 	About string
 	Unit  Unit
-	// Target is what the number is held to, nil if it is not.
-	Target *Target
 }
 
 // Unit is the unit of a metric.
@@ -61,16 +59,6 @@ const (
 	Percent   Unit = "%"
 	Count     Unit = ""
 )
-
-// Target is a bound that Quorate has to keep.
-type Target struct {
-	// AtMost is the bound.
-	AtMost float64 `json:"atMost"`
-	// OfOfficial says that the bound is a part of what the official client takes.
-	OfOfficial bool `json:"ofOfficial,omitempty"`
-	// FullSize says that the bound is one for the full size of the case.
-	FullSize bool `json:"fullSize,omitempty"`
-}
 
 // Site is what a case runs on.
 type Site struct {

@@ -37,20 +37,11 @@ func leases() Case {
 		Size: 50_000, ShortSize: 1_000, MaxRepeat: 3,
 		Members: 1, Alone: true,
 		Metrics: []Metric{
-			{
-				Name: "cpu", About: "CPU time, of one CPU's, to keep {n} leases alive", Unit: Percent,
-				Target: &Target{AtMost: 0.8, OfOfficial: true, FullSize: true},
-			},
+			{Name: "cpu", About: "CPU time, of one CPU's, to keep {n} leases alive", Unit: Percent},
 			{Name: "late", About: "lateness of a renewal of {n} leases, median", Unit: Seconds},
-			{
-				Name: "late99", About: "lateness of a renewal of {n} leases, 99th percentile", Unit: Seconds,
-				Target: &Target{AtMost: 0.05, FullSize: true},
-			},
+			{Name: "late99", About: "lateness of a renewal of {n} leases, 99th percentile", Unit: Seconds},
 			{Name: "lateMax", About: "lateness of a renewal of {n} leases, worst", Unit: Seconds},
-			{
-				Name: "resends", About: "keepalives of {n} leases resent before they were due", Unit: Count,
-				Target: &Target{AtMost: 0},
-			},
+			{Name: "resends", About: "keepalives of {n} leases resent before they were due", Unit: Count},
 		},
 		Run: keepLeases,
 	}

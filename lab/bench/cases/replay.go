@@ -19,14 +19,8 @@ func replay() Case {
 		Size:  60_000, ShortSize: 5_000,
 		Members: 1, Backlog: true,
 		Metrics: []Metric{
-			{
-				Name: "time", About: "replay {n} revisions of backlog", Unit: Seconds,
-				Target: &Target{AtMost: 60_000. / 70_000, FullSize: true},
-			},
-			{
-				Name: "allocations", About: "allocations for each event of the backlog", Unit: Count,
-				Target: &Target{AtMost: 1.05, OfOfficial: true, FullSize: true},
-			},
+			{Name: "time", About: "replay {n} revisions of backlog", Unit: Seconds},
+			{Name: "allocations", About: "allocations for each event of the backlog", Unit: Count},
 		},
 		Run: replayBacklog,
 	}
@@ -50,10 +44,7 @@ func live() Case {
 		Size: 20_000, ShortSize: 2_000,
 		Members: 1,
 		Metrics: []Metric{
-			{
-				Name: "allocations", About: "allocations for each live event", Unit: Count,
-				Target: &Target{AtMost: 1, OfOfficial: true},
-			},
+			{Name: "allocations", About: "allocations for each live event", Unit: Count},
 		},
 		Run: liveEvents,
 	}

@@ -22,22 +22,10 @@ func stalled() Case {
 		Size: 900, ShortSize: 30,
 		Members: 1, Alone: true, ValueSize: 500_000,
 		Metrics: []Metric{
-			{
-				Name: "memory", About: "most of the heap, garbage included, with {n} puts unread", Unit: Kilobytes,
-				Target: &Target{AtMost: 1.1 * 128 * 1024},
-			},
-			{
-				Name: "delay", About: "longest delay of the other watch while the reader stalls", Unit: Seconds,
-				Target: &Target{AtMost: 0.1},
-			},
-			{
-				Name: "delay-read", About: "longest delay of the other watch while the reader reads", Unit: Seconds,
-				Target: &Target{AtMost: 0.1},
-			},
-			{
-				Name: "delay-backlog", About: "longest delay of the other watch while a watch has {n} puts of backlog", Unit: Seconds,
-				Target: &Target{AtMost: 0.1},
-			},
+			{Name: "memory", About: "most of the heap, garbage included, with {n} puts unread", Unit: Kilobytes},
+			{Name: "delay", About: "longest delay of the other watch while the reader stalls", Unit: Seconds},
+			{Name: "delay-read", About: "longest delay of the other watch while the reader reads", Unit: Seconds},
+			{Name: "delay-backlog", About: "longest delay of the other watch while a watch has {n} puts of backlog", Unit: Seconds},
 		},
 		Run: stalledReader,
 	}

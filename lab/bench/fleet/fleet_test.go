@@ -86,11 +86,11 @@ func (p *phaseResult) value(t *testing.T, metric string, kind servers.Client) fl
 // TestInterrupt ends a run while it measures. The leak check looks at what is left.
 func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	opts := build(t, "--clients", "2", "--client", string(servers.Quorate), "--phase", "idle", "--length", "1h")
+	opts := build(t, "--clients", "2", "--phase", "idle", "--length", "1h")
 	_, err := startProcess(ctx, opts.program.Paths[servers.Quorate], clients.Job{})
 	require.ErrorContains(t, err, "no available endpoints", "a process that cannot start says why")
 	_, err = measure(ctx, opts, func(what string) {
-		if what == "Quorate: idle, 1h0m0s" {
+		if what == "official: idle, 1h0m0s" {
 			cancel()
 		}
 	})

@@ -34,7 +34,6 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"--clients", "0"}, "--clients must be at least 1; it is 0"},
 		{[]string{"--phase", "("}, "--phase: error parsing regexp"},
 		{[]string{"--phase", "nosuch"}, `no phase matches --phase "nosuch"; there are idle, light, `},
-		{[]string{"--client", "nosuch"}, `no kind of client is "nosuch"; there are official, Quorate`},
 		{[]string{"--length", "-1s"}, "--length must be positive; it is -1s"},
 		{[]string{"extra"}, `unexpected argument "extra"`},
 	} {

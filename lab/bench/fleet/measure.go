@@ -14,7 +14,7 @@ import (
 func measure(ctx context.Context, opts options, progress func(string)) (res result, err error) {
 	res = result{clients: opts.clients, processes: opts.processes, phases: make([]phaseResult, len(opts.phases))}
 	defer res.complete()
-	for _, kind := range opts.kinds {
+	for _, kind := range servers.Clients {
 		if err := measureKind(ctx, opts, kind, &res, progress); err != nil {
 			return res, fmt.Errorf("%s: %w", kind, err)
 		}

@@ -18,20 +18,18 @@ import (
 type options struct {
 	clients   int
 	processes int
-	kinds     []servers.Client
 	program   *servers.Program // by kind
 	phases    []phase
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
-	var kind, pattern string
+	var pattern string
 	var length time.Duration
 	flags := flag.NewFlagSet("fleet", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.IntVar(&o.clients, "clients", 100, "clients of each kind")
 	flags.IntVar(&o.processes, "processes", 0, "processes that they are spread over (default one for each client)")
-	flags.StringVar(&kind, "client", "", "run only this `kind` of client: "+kindNames)
 	flags.StringVar(&pattern, "phase", "", "run only the phases whose name matches the `regexp`: "+strings.Join(phaseNames(), ", ")+" (default all but the last three)")
 	flags.DurationVar(&length, "length", 0, "length of each phase (default 30s, of phases that run alone their own)")
 	if err := flags.Parse(args); err != nil {
@@ -43,21 +41,11 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if o.processes == 0 {
 		o.processes = o.clients
 	}
-	err := errors.Join(o.selectKinds(kind), o.selectPhases(pattern), o.check(length))
+	err := errors.Join(o.selectPhases(pattern), o.check(length))
 	for i, p := range o.phases {
 		o.phases[i].length = cmp.Or(length, p.length, usualLength)
 	}
 	return o, err
-}
-
-const kindNames = string(servers.Official) + ", " + string(servers.Quorate)
-
-func (o *options) selectKinds(kind string) error {
-	o.kinds = slices.DeleteFunc(slices.Clone(servers.Clients), func(c servers.Client) bool { return kind != "" && kind != string(c) })
-	if len(o.kinds) == 0 {
-		return fmt.Errorf("no kind of client is %q; there are %s", kind, kindNames)
-	}
-	return nil
 }
 
 func (o *options) selectPhases(pattern string) error {

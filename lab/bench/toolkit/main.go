@@ -40,7 +40,6 @@ func main() {
 	flag.TextVar(&onlyScenario, "scenario", all, "run only the scenarios whose name matches the `regexp`")
 	flag.TextVar(&onlyPolicy, "policy", all, "run only the policies whose name matches the `regexp`")
 	rounds := flag.Int("rounds", 1, "how often all is measured; figures are medians")
-	asJSON := flag.Bool("json", false, "print JSON instead of a table")
 	child := flag.Bool("child", false, "measure in this process; the program starts itself with it")
 	flag.Parse()
 	scenarios = slices.DeleteFunc(scenarios, func(s scenario) bool { return !onlyScenario.MatchString(s.name) })
@@ -59,10 +58,6 @@ func main() {
 	defer stop()
 	rows, err := measureAll(ctx, *rounds, inChild)
 	exitOn(err)
-	if *asJSON {
-		exitOn(json.NewEncoder(os.Stdout).Encode(rows))
-		return
-	}
 	fmt.Print(table(rows))
 }
 

@@ -38,7 +38,6 @@ import (
 	"github.com/quorate/quorate/lab/robustness/callcheck"
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/history"
-	"github.com/quorate/quorate/lab/robustness/record"
 	"github.com/quorate/quorate/lab/robustness/report"
 	"github.com/quorate/quorate/lab/robustness/watchcheck"
 )
@@ -63,8 +62,8 @@ type run struct {
 	conn  client.Connection
 	scene fault.Scene
 	load  *load
-	// endObservers ends what asks the members for their leader.
-	endObservers func()
+	// endOutside ends the writes past the links.
+	endOutside func()
 
 	mu    sync.Mutex // guards rec, and looks
 	rec   report.Recording
@@ -139,7 +138,7 @@ func (r *run) Start(ctx context.Context, env *robustness.Env) (err error) {
 	if err != nil {
 		return fmt.Errorf("the first call to the healthy cluster failed: %w", err)
 	}
-	r.endObservers = r.observe(context.WithoutCancel(ctx), answer.Revision+1)
+	r.endOutside = r.writeOutside(context.WithoutCancel(ctx), answer.Revision+1)
 	r.load = r.startLoad(starting, answer.Revision+1)
 	return nil
 }
@@ -153,12 +152,14 @@ func (r *run) Stop() error {
 }
 
 // Settle waits until the watches have delivered everything, and ends them.
-func (r *run) Settle() (err error) {
-	if r.settled, err = r.env.Recorded(); err != nil {
+func (r *run) Settle() error {
+	settled, events, err := r.env.Recorded()
+	if err != nil {
 		r.rep.Watches.Skipped = "the history of the store is not known"
 		return err
 	}
-	r.load.settleWatches(newestOf(history.Scopes(len(r.load.readers)), r.rec.Prefix, r.env.Record.Events()))
+	r.settled = settled
+	r.load.settleWatches(newestOf(history.Scopes(len(r.load.readers)), r.rec.Prefix, events))
 	r.load.endWatches()
 	return nil
 }
@@ -167,7 +168,7 @@ func (r *run) Settle() (err error) {
 func (r *run) Close() error {
 	if r.load != nil {
 		r.load.endWatches()
-		r.endObservers()
+		r.endOutside()
 	}
 	var errs []error
 	if r.conn.Close != nil {
@@ -181,11 +182,10 @@ func (r *run) Close() error {
 
 // Check compares calls and watches with the history of the store.
 func (r *run) Check(*robustness.Outcome) error {
-	through, err := r.env.Recorded()
+	through, events, err := r.env.Recorded()
 	if err != nil {
 		return err
 	}
-	events := record.Through(r.env.Record.Events(), through)
 	r.rep.Calls = callcheck.Check(callcheck.History{Prefix: r.rec.Prefix, Events: events, Through: through, Calls: r.rec.Calls})
 	watches := slices.Concat(r.load.watches()...)
 	if r.conn.Watcher == nil {

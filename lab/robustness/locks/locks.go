@@ -22,7 +22,6 @@ import (
 
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/lockcheck"
-	"github.com/quorate/quorate/lab/robustness/record"
 )
 
 // roundTimeout bounds the time from the end of the faults to that of the rounds
@@ -102,12 +101,12 @@ func (w *workload) Close() error {
 
 // Check compares what the contenders learned with the record.
 func (w *workload) Check(out *robustness.Outcome) error {
-	through, err := w.env.Recorded()
+	through, events, err := w.env.Recorded()
 	if err != nil {
 		return err
 	}
 	h := lockcheck.History{
-		Locks: w.locks, Events: record.Through(w.env.Record.Events(), through), Through: through,
+		Locks: w.locks, Events: events, Through: through,
 		Attempts: w.book.attempts, Writes: w.book.writes, Releases: w.book.releases,
 		Contenders: len(w.contenders), Calm: w.calm,
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/pace"
-	"github.com/quorate/quorate/lab/robustness/record"
+	"github.com/quorate/quorate/lab/robustness"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 // compactor compacts the history now and then.
 type compactor struct {
 	cluster *lab.Cluster
-	rec     *record.Recorder
+	rec     *robustness.Recorder
 
 	mu   sync.Mutex
 	made []int64 // with those whose outcome is unknown

@@ -22,7 +22,6 @@ import (
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/history"
-	"github.com/quorate/quorate/lab/robustness/record"
 	"github.com/quorate/quorate/lab/robustness/watchcheck"
 )
 
@@ -91,11 +90,12 @@ func (w *workload) Stop() error {
 }
 
 // Settle waits until all open watches have come to the current revision.
-func (w *workload) Settle() (err error) {
-	if w.settled, err = w.env.Recorded(); err != nil {
+func (w *workload) Settle() error {
+	settled, events, err := w.env.Recorded()
+	if err != nil {
 		return err
 	}
-	events := w.env.Record.Events()
+	w.settled = settled
 	after := w.writers.writtenAfter()
 	w.readers.settle(w.cfg.SettleTimeout, func(request history.WatchRequest, returned time.Duration) int64 {
 		start := request.StartRevision
@@ -134,7 +134,7 @@ func lastExpected(events []history.Event, request history.WatchRequest, start, e
 
 // Check compares what the readers saw with the record.
 func (w *workload) Check(out *robustness.Outcome) error {
-	through, err := w.env.Recorded()
+	through, events, err := w.env.Recorded()
 	if err != nil {
 		return err
 	}
@@ -144,9 +144,9 @@ func (w *workload) Check(out *robustness.Outcome) error {
 			x.StartedBy = after(x.Returned)
 		}
 	}
-	compactions, events := w.compactor.all(), w.env.Record.Events()
+	compactions := w.compactor.all()
 	verdict, err := watchcheck.Check(watchcheck.Reference{
-		Events: record.Through(events, through), Through: through, Settled: w.settled, Compactions: compactions,
+		Events: events, Through: through, Settled: w.settled, Compactions: compactions,
 	}, w.watches)
 	if err != nil {
 		return err

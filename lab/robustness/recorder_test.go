@@ -1,4 +1,4 @@
-package record
+package robustness
 
 import (
 	"context"
@@ -7,17 +7,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/lab/robustness/history"
 )
-
-func TestMain(m *testing.M) {
-	lab.Main()
-	goleak.VerifyTestMain(m)
-}
 
 func event(key string, revision int64) history.Event {
 	return history.Event{KeyValue: history.KeyValue{Key: key, ModRevision: revision}}
@@ -33,7 +27,7 @@ func TestRecorderTakesEachRevisionOnce(t *testing.T) {
 	assert.EqualValues(t, 3, next)
 	_, err = r.take(3, []history.Event{event("a", 3), event("c", 4)})
 	require.NoError(t, err)
-	assert.Equal(t, []history.Event{event("a", 2), event("b", 2), event("a", 3), event("c", 4)}, r.Events())
+	assert.Equal(t, []history.Event{event("a", 2), event("b", 2), event("a", 3), event("c", 4)}, r.through(4))
 	assert.EqualValues(t, 4, r.Revision())
 }
 
@@ -64,17 +58,17 @@ func TestRecorderChecksItsInput(t *testing.T) {
 // TestRecorderCatchUpOutlastsARestart asks while no member serves.
 func TestRecorderCatchUpOutlastsARestart(t *testing.T) {
 	cluster := labtest.Start(t, lab.Config{Members: 1})
-	r := Start(cluster)
-	defer r.Stop()
+	r := startRecorder(cluster)
+	defer r.stop()
 	member := cluster.Members()[0]
 	require.NoError(t, member.Kill())
 	ended, end := context.WithTimeout(t.Context(), 3*reopenPause)
 	defer end()
-	_, err := r.CatchUp(ended)
+	_, _, err := r.catchUp(ended)
 	require.ErrorContains(t, err, "for its revision")
 	caughtUp := make(chan error, 1)
 	go func() {
-		_, err := r.CatchUp(t.Context())
+		_, _, err := r.catchUp(t.Context())
 		caughtUp <- err
 	}()
 	require.NoError(t, member.Restart(t.Context()))
@@ -112,9 +106,12 @@ func TestRecorderAwaitDeletion(t *testing.T) {
 	require.ErrorIs(t, r.AwaitDeletion(ended, "a", 7), context.Canceled)
 }
 
-func TestThrough(t *testing.T) {
-	events := []history.Event{event("a", 2), event("b", 3), event("a", 4)}
-	assert.Len(t, Through(events, 3), 2)
-	assert.Len(t, Through(events, 4), 3)
-	assert.Empty(t, Through(events, 1))
+func TestRecorderKnowsTheEventsUpToARevision(t *testing.T) {
+	r := &Recorder{changed: make(chan struct{})}
+	assert.Empty(t, r.through(1))
+	_, err := r.take(2, []history.Event{event("a", 2), event("b", 3), event("a", 4)})
+	require.NoError(t, err)
+	assert.Empty(t, r.through(1))
+	assert.Len(t, r.through(3), 2)
+	assert.Len(t, r.through(4), 3)
 }

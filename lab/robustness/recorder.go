@@ -1,6 +1,4 @@
-// Package record records the history of a cluster's store, revision by revision,
-// past the links and the client under test.
-package record
+package robustness
 
 import (
 	"context"
@@ -26,9 +24,9 @@ const reopenPause = 50 * time.Millisecond
 // everything is the key and the range end of all keys.
 var everything = []byte{0}
 
-// Recorder records every event of the store. It watches all keys on every member at
-// the same time, past the links and without a client library, takes each revision
-// from the member that tells it first, and compares what the others tell.
+// Recorder records the history of a cluster's store, revision by revision. It watches all
+// keys on every member at the same time, past the links and without a client library, takes
+// each revision from the member that tells it first, and compares what the others tell.
 //
 // It is certain to be complete: revisions have no gaps in etcd, so it takes only
 // the one that follows the last. A compaction must not go beyond
@@ -45,8 +43,8 @@ type Recorder struct {
 	err     error
 }
 
-// Start starts a recorder. It must be stopped, before the cluster is closed.
-func Start(cluster *lab.Cluster) *Recorder {
+// startRecorder starts a recorder. It must be stopped, before the cluster is closed.
+func startRecorder(cluster *lab.Cluster) *Recorder {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Recorder{cluster: cluster, cancel: cancel, changed: make(chan struct{})}
 	for _, m := range cluster.Members() {
@@ -55,8 +53,8 @@ func Start(cluster *lab.Cluster) *Recorder {
 	return r
 }
 
-// Stop ends the recorder. What it has recorded stays.
-func (r *Recorder) Stop() {
+// stop ends the recorder. What it has recorded stays.
+func (r *Recorder) stop() {
 	r.cancel()
 	r.work.Wait()
 }
@@ -70,15 +68,28 @@ func (r *Recorder) Revision() int64 {
 
 func (r *Recorder) last() int64 { return int64(len(r.begins)) + 1 }
 
-// CatchUp waits until the recorder has come to the current revision of the store, and
-// returns that. It fails when ctx ends first, or when the recorder has found that
-// members disagree.
-func (r *Recorder) CatchUp(ctx context.Context) (int64, error) {
-	revision, err := r.current(ctx)
-	if err != nil {
-		return 0, err
+// catchUp waits until the recorder has come to the current revision of the store. It returns
+// that, and the events up to it in the order of their revisions, which must not be changed. It
+// fails when ctx ends first, or when the recorder has found that members disagree.
+func (r *Recorder) catchUp(ctx context.Context) (revision int64, events []history.Event, err error) {
+	if revision, err = r.current(ctx); err != nil {
+		return 0, nil, err
 	}
-	return revision, r.await(ctx, revision)
+	if err := r.await(ctx, revision); err != nil {
+		return 0, nil, err
+	}
+	return revision, r.through(revision), nil
+}
+
+// through returns the events up to a revision that is recorded.
+func (r *Recorder) through(revision int64) []history.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	end := len(r.events)
+	if revision < r.last() {
+		end = r.begins[revision-1]
+	}
+	return r.events[:end:end]
 }
 
 // current asks for the revision of the store until a member answers: on a busy
@@ -120,7 +131,7 @@ func (r *Recorder) await(ctx context.Context, revision int64) error {
 }
 
 // AwaitDeletion returns when it is recorded that a key was deleted after a revision.
-// It fails as CatchUp does.
+// It fails as catchUp does.
 func (r *Recorder) AwaitDeletion(ctx context.Context, key string, after int64) error {
 	for next := after + 1; ; next++ {
 		if err := r.await(ctx, next); err != nil {
@@ -147,14 +158,6 @@ func (r *Recorder) eventsOf(revision int64) []history.Event {
 		end = r.begins[revision-1]
 	}
 	return r.events[begin:end:end]
-}
-
-// Events returns the events so far, in the order of their revisions. They must not be
-// changed.
-func (r *Recorder) Events() []history.Event {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.events[:len(r.events):len(r.events)]
 }
 
 // follow keeps a stream to a member until ctx ends.
@@ -257,13 +260,4 @@ func (r *Recorder) fail(err error) {
 func (r *Recorder) wake() {
 	close(r.changed)
 	r.changed = make(chan struct{})
-}
-
-// Through returns the events, which are in the order of their revisions, up to a
-// revision.
-func Through(events []history.Event, revision int64) []history.Event {
-	for len(events) > 0 && events[len(events)-1].ModRevision > revision {
-		events = events[:len(events)-1]
-	}
-	return events
 }
