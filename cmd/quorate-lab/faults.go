@@ -106,8 +106,8 @@ are no promise.
 
 --compare puts three clients through the same faults, each on a fresh cluster with
 the same seed: the official etcd client as it comes, the same client tuned with
-keepalive and WithRequireLeader, and Quorate. It prints a table of the faults, with
-the clients side by side.
+keepalive and WithRequireLeader, and Quorate. It prints a table of the faults, the
+clients side by side, and how soon each went on after a change of leaders.
 Each fault is then held for ` + faults.DefaultComparedHold.String() + ` unless --duration says otherwise, and the faults
 are ` + strings.Join(namesOf(faults.DefaultCompared()), ", ") + `
 unless --fault names others: about seven minutes. The exit status tells of Quorate's

@@ -96,14 +96,24 @@ func TestRunMeasuresEveryRow(t *testing.T) {
 			assert.Positive(t, c.P50)
 		}
 		if i > 0 {
-			assert.Len(t, row.Notes, 4, "injected, healing, ready, calls ended: %v", row.Notes)
+			assert.Len(t, row.Notes, 4+len(row.Leaders), "injected, a new leader, healing, ready, calls ended: %v", row.Notes)
 			assert.Less(t, row.Start, row.Fault, name)
 			assert.GreaterOrEqual(t, row.Heal-row.Fault, report.Duration(cfg.Hold), name)
 		}
 	}
 	assert.Equal(t, previous, rep.Duration)
 	assert.Zero(t, rep.Rows[0].Fault)
+	assert.Empty(t, rep.Rows[0].Leaders)
 	assert.Positive(t, rep.Rows[1].Calls[history.SerializableGet].Held)
+	assert.Empty(t, rep.Rows[1].Leaders, "a follower that is stopped costs no leader")
+	require.NotEmpty(t, rep.Rows[2].Leaders)
+	leader := rep.Rows[2].Leaders[0]
+	assert.Regexp(t, "^m[123]$", leader.Leader)
+	assert.Regexp(t, "^m[123]$", leader.Reporter)
+	for what, resumed := range leader.Resumed {
+		assert.Equal(t, 6, resumed.Callers, what)
+		assert.Positive(t, resumed.Last, what)
+	}
 	assert.EqualValues(t, 6, rep.Rows[0].Leases.Kept)
 	for _, c := range rep.Rows[0].Calls {
 		assert.Zero(t, c.Errors+c.Unknown, "no fault is charged to the healthy row: %s", c.Kind)
@@ -305,6 +315,10 @@ func TestEveryComparedClientMeetsTheFault(t *testing.T) {
 		assert.GreaterOrEqual(t, row.Heal-row.Fault, run.Report.Setup.Hold)
 		for _, c := range row.Calls {
 			assert.Positive(t, c.Completed, c.Kind)
+		}
+		require.NotEmpty(t, row.Leaders)
+		for what, resumed := range row.Leaders[0].Resumed {
+			assert.Equal(t, 4, resumed.Callers, what)
 		}
 	}
 }

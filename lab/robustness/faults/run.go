@@ -62,8 +62,8 @@ type run struct {
 	conn  client.Connection
 	scene fault.Scene
 	load  *load
-	// endOutside ends the writes past the links.
-	endOutside func()
+	// endObservers ends what asks the members for their leader.
+	endObservers func()
 
 	mu    sync.Mutex // guards rec, and looks
 	rec   report.Recording
@@ -138,7 +138,7 @@ func (r *run) Start(ctx context.Context, env *robustness.Env) (err error) {
 	if err != nil {
 		return fmt.Errorf("the first call to the healthy cluster failed: %w", err)
 	}
-	r.endOutside = r.writeOutside(context.WithoutCancel(ctx), answer.Revision+1)
+	r.endObservers = r.observe(context.WithoutCancel(ctx), answer.Revision+1)
 	r.load = r.startLoad(starting, answer.Revision+1)
 	return nil
 }
@@ -168,7 +168,7 @@ func (r *run) Settle() error {
 func (r *run) Close() error {
 	if r.load != nil {
 		r.load.endWatches()
-		r.endOutside()
+		r.endObservers()
 	}
 	var errs []error
 	if r.conn.Close != nil {

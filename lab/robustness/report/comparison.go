@@ -150,6 +150,7 @@ func ComparisonTable(w io.Writer, c Comparison) error {
 	writeSentence(&b, "LOCAL GETS are serializable. OUTSIDE EVENT is the longest from a write that the fault cannot hinder, because it passes no link, "+
 		"to its delivery by a watch of the client. SERVED AGAIN is the time from the end of the fault until every caller of gets "+
 		"and of puts had one call completed, or until the end of the row.")
+	c.writeLeaders(&b)
 	b.WriteByte('\n')
 	if len(c.Runs) > 0 {
 		writeSentence(&b, "Each client had a fresh cluster. "+c.Runs[0].Report.Setup.sentence())
@@ -224,4 +225,40 @@ func (c Comparison) table(columns []column) string {
 		t.add(line...)
 	})
 	return t.String()
+}
+
+// writeLeaders writes what happened after new leaders were reported.
+func (c Comparison) writeLeaders(b *strings.Builder) {
+	t := table{left: 3}
+	t.add(nil, nil, "NEW", nil, "NEW", "NEW", "THEIR", "GETS", "PUTS", "WATCHES")
+	t.add("FAULT", "CLIENT", "LEADER", "AFTER", "GETS", "PUTS", "EVENTS", "RESUME", "RESUME", "RESUME")
+	head := len(t.lines)
+	c.eachFault(func(fault, client string, rounds []met) {
+		for _, m := range rounds {
+			for _, leader := range m.row.Leaders {
+				line := []any{fault, client, words.Clip(leader.Leader, 6), leader.At - m.row.Fault}
+				for _, resumed := range leader.Resumed {
+					line = append(line, resumed.text(m.Setup.Callers))
+				}
+				t.add(line...)
+				fault, client = "", ""
+			}
+		}
+	})
+	if len(t.lines) == head {
+		return
+	}
+	b.WriteString("\n" + t.String() + "\n")
+	writeSentence(b, "A healthy member reported the LEADER so long AFTER the injection of the fault; the other times count from "+
+		"there. NEW GETS and PUTS were invoked at that moment by callers who had nothing under way. The load's callers, "+
+		"who may have been waiting for the end of a call to the old leader, RESUME when that has ended. Each is the time until "+
+		"every caller, and every watch, had one call completed, or one event delivered.")
+}
+
+// text tells how soon the last of all callers continued: "30 ms", "4 of 6".
+func (r Resumption) text(callers int) string {
+	if r.Callers < callers {
+		return fmt.Sprintf("%d of %d", r.Callers, callers)
+	}
+	return r.Last.String()
 }

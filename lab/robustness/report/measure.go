@@ -26,6 +26,12 @@ func (r *Recording) Measure() map[string]string {
 		}
 		row.measureCalls(r.Calls, s)
 		row.measureLeases(r.Leases, s)
+		for k := range row.Leaders {
+			leader := &row.Leaders[k]
+			leader.Resumed[LoadGets] = row.resumedCalls(r.Calls, history.LinearizableGet, leader.At)
+			leader.Resumed[LoadPuts] = row.resumedCalls(r.Calls, history.Put, leader.At)
+			leader.Resumed[LoadWatches] = row.resumedWatches(r.Watches, leader.At)
+		}
 		row.measureServedAgain(r)
 	}
 	r.measureWatches(s)
@@ -116,27 +122,29 @@ func (c *Calls) count(call *history.Call, s samples) {
 // ended returns how many calls there were.
 func (c *Calls) ended() int64 { return c.Completed + c.Errors + c.Unknown }
 
-// measureServedAgain measures when all callers of gets and of puts had a call completed after the fault.
-func (r *Row) measureServedAgain(rec *Recording) {
-	if r.Fault > 0 {
-		r.ServedAgain = max(r.servedAgain(rec, history.LinearizableGet), r.servedAgain(rec, history.Put))
+// resumedCalls returns who had a call completed between a moment and the end of the row.
+func (r *Row) resumedCalls(calls []history.Call, kind history.Kind, since Duration) (out Resumption) {
+	seen := map[int]bool{}
+	for i := range calls {
+		call := &calls[i]
+		if call.Kind == kind && call.Outcome == history.OK && Duration(call.End) >= since && r.contains(call.End) && !seen[call.Caller] {
+			seen[call.Caller] = true
+			out.Add(call.End - time.Duration(since))
+		}
 	}
+	return out
 }
 
-// servedAgain returns the time from the end of the fault until each caller of a kind had a call completed, or until the end
-// of the row.
-func (r *Row) servedAgain(rec *Recording, kind history.Kind) Duration {
-	served := map[int]bool{}
-	for i := range rec.Calls {
-		call := &rec.Calls[i]
-		if call.Kind != kind || call.Outcome != history.OK || Duration(call.End) < r.Heal || !r.contains(call.End) {
-			continue
-		}
-		if served[call.Caller] = true; len(served) == rec.Callers {
-			return Duration(call.End) - r.Heal
-		}
+// measureServedAgain measures when all callers had a call completed after the fault.
+func (r *Row) measureServedAgain(rec *Recording) {
+	if r.Fault == 0 {
+		return
 	}
-	return r.End - r.Heal
+	r.ServedAgain = r.End - r.Heal
+	gets, puts := r.resumedCalls(rec.Calls, history.LinearizableGet, r.Heal), r.resumedCalls(rec.Calls, history.Put, r.Heal)
+	if gets.Callers == rec.Callers && puts.Callers == rec.Callers {
+		r.ServedAgain = max(gets.Last, puts.Last)
+	}
 }
 
 // measureLeases measures the leases, whose events are in their order.

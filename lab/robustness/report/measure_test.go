@@ -123,6 +123,37 @@ func TestWhatHappensUnderTheFault(t *testing.T) {
 	assert.Equal(t, r.Rows[0].End, r.Rows[0].Heal, "a fault that is not healed lasts as long as its row")
 }
 
+func TestLeadersTellWhenCallersGoOn(t *testing.T) {
+	event := func(at time.Duration, events int) history.WatchResponse {
+		return history.WatchResponse{At: at * ms, Events: make([]history.Event, events)}
+	}
+	r := Recording{
+		Rows: rows(10, 300), Callers: 2,
+		Calls: []history.Call{
+			named(call(24, 25, history.OK), history.LinearizableGet, 0),
+			named(call(98, 99, history.OK), history.LinearizableGet, 0),
+			named(call(40, 130, history.OK), history.LinearizableGet, 1),
+			named(call(130, 135, history.OK), history.LinearizableGet, 1),
+			named(call(140, 145, history.Failed), history.LinearizableGet, 0),
+			named(call(175, 180, history.OK), history.LinearizableGet, 0),
+			named(call(185, 190, history.OK), history.LinearizableGet, 1),
+			named(call(145, 150, history.OK), history.Put, 4),
+			named(call(105, 110, history.OK), history.Txn, 5),
+			named(call(345, 350, history.OK), history.Put, 1),
+		},
+		Watches: [][]history.Watch{{{Responses: []history.WatchResponse{event(310, 1)}}}, {
+			{Responses: []history.WatchResponse{event(90, 1), event(120, 0)}}, {Responses: []history.WatchResponse{event(140, 1), event(150, 1)}},
+		}},
+	}
+	r.Rows[0].Leaders = []Leader{{At: Duration(100 * ms), Leader: "m2", Reporter: "m3"}}
+	r.Measure()
+	assert.Equal(t, []Leader{{At: Duration(100 * ms), Leader: "m2", Reporter: "m3", Resumed: [6]Resumption{
+		LoadGets:    {Callers: 2, Last: Duration(80 * ms)},
+		LoadPuts:    {Callers: 1, Last: Duration(50 * ms)},
+		LoadWatches: {Callers: 1, Last: Duration(40 * ms)},
+	}}}, r.Rows[0].Leaders)
+}
+
 func TestServedAgain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		put  time.Duration

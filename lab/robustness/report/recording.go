@@ -60,6 +60,8 @@ type Row struct {
 	Heal  Duration `json:"heal_ms"`
 	// Notes tell what was done.
 	Notes []Note `json:"events,omitempty"`
+	// Leaders are the reports of new leaders.
+	Leaders []Leader `json:"leaders,omitempty"`
 	// Calls has the figures of each kind of call.
 	Calls [history.NumKinds]Calls `json:"calls"`
 	// Watches has the figures of all watches, Leases those of all leases.
@@ -79,6 +81,44 @@ func (r *Row) contains(at time.Duration) bool { return Duration(at) >= r.Start &
 type Note struct {
 	At   Duration `json:"at_ms"`
 	Text string   `json:"text"`
+}
+
+// Leader is the first report of a new leader.
+type Leader struct {
+	At Duration `json:"at_ms"`
+	// Leader is the name of the member that leads from now on, Reporter that of the member that reported it.
+	Leader   string `json:"leader"`
+	Reporter string `json:"reporter"`
+	// Resumed says how soon what continued.
+	Resumed [6]Resumption `json:"resumed"`
+}
+
+// What resumes after the report of a new leader.
+const (
+	// NewGets and NewPuts are invoked at that moment, by callers that have nothing under way, and NewEvents are the events of
+	// these puts.
+	NewGets = iota
+	NewPuts
+	NewEvents
+	// LoadGets, LoadPuts and LoadWatches are those of the load. A caller whose call went to the old leader continues only when
+	// that call has ended.
+	LoadGets
+	LoadPuts
+	LoadWatches
+)
+
+// Resumption tells how soon after a moment something continued.
+type Resumption struct {
+	// Callers counts those that had a call completed between the moment and the end of the row, whenever it was invoked, or
+	// the watches that delivered an event.
+	Callers int `json:"callers"`
+	// Last is the time from the moment until the last of them did so for the first time.
+	Last Duration `json:"last_ms"`
+}
+
+// Add counts a caller that continued after a time.
+func (r *Resumption) Add(after time.Duration) {
+	r.Callers, r.Last = r.Callers+1, max(r.Last, Duration(after))
 }
 
 // Calls has the figures of one kind of call.

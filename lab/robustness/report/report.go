@@ -13,7 +13,7 @@ import (
 
 // SchemaVersion is the "schema" field of the JSON report. It grows when a field
 // changes its meaning or goes; new fields may come without that.
-const SchemaVersion = 3
+const SchemaVersion = 2
 
 // Report is the result of a run.
 type Report struct {
@@ -90,6 +90,9 @@ func (r Report) FirstViolation() string {
 //
 //	rows
 //	  events                  what was done: at_ms, text
+//	  leaders                 reports of new leaders; resumed has the new gets, the new puts, their events, and the gets, puts
+//	                          and watches of the load: callers that continued, and when the last of them had, counted from
+//	                          the report
 //	  calls, watches, leases  as [Calls], [Watches] and [Leases] say
 //	error_samples             code → the first error text seen with it
 //	check                     the verdict of [callcheck.Check], and how many looks at the keys of leases there were

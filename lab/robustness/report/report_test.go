@@ -173,6 +173,13 @@ func compared() report.Comparison {
 	}
 	led := fault("leader-kill")
 	led.OutsideDelay, led.ServedAgain = 1200*ms, 20*ms
+	after := func(callers int, last report.Duration) report.Resumption {
+		return report.Resumption{Callers: callers, Last: last * ms}
+	}
+	led.Leaders = []report.Leader{{
+		At: 6802 * ms, Leader: "m3", Reporter: "m1",
+		Resumed: [6]report.Resumption{after(6, 12), after(6, 13), after(6, 1200), after(6, 14), after(4, 15), after(0, 0)},
+	}}
 	official, tuned, ours := broken(), example(), example()
 	official.Rows[1] = fault("stop")
 	tuned.Rows = append(tuned.Rows[:1], fault("stop"), led)

@@ -182,3 +182,25 @@ func (r *Recording) silent(from, to time.Duration) {
 		row.Watches.LongestSilence = max(row.Watches.LongestSilence, within)
 	}
 }
+
+// resumedWatches returns which readers took an event between a moment and the end of the row.
+func (r *Row) resumedWatches(readers [][]history.Watch, since Duration) (out Resumption) {
+	for _, watches := range readers {
+		if at, ok := firstEvent(watches, time.Duration(since)); ok && r.contains(at) {
+			out.Add(at - time.Duration(since))
+		}
+	}
+	return out
+}
+
+// firstEvent returns when a reader took the first event after a moment.
+func firstEvent(watches []history.Watch, since time.Duration) (at time.Duration, ok bool) {
+	for _, watch := range watches {
+		for _, resp := range watch.Responses {
+			if resp.At >= since && len(resp.Events) > 0 {
+				return resp.At, true
+			}
+		}
+	}
+	return 0, false
+}
