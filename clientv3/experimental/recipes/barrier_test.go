@@ -41,34 +41,26 @@ func TestBarrier(t *testing.T) {
 	require.NoError(t, b.Release(), "it need not be held")
 }
 
-// Between the read and the watch the history goes, and with it the revision to watch from.
-func TestBarrierCompaction(t *testing.T) {
-	t.Run("held", func(t *testing.T) {
-		cluster, client := start(t)
-		b := recipe.NewBarrier(client, "b")
-		require.NoError(t, b.Hold())
-		release := holdWatch(t, cluster)
-		wait := call(b.Wait)
-		wait.until(t, cluster, "Watch", 1)
-		compact(t, cluster)
-		release()
-		wait.until(t, cluster, "Range", 2)
-		require.NoError(t, b.Release())
-		require.NoError(t, wait.result(t))
-	})
-	t.Run("the read is refused", func(t *testing.T) {
-		cluster, client := start(t)
-		b := recipe.NewBarrier(client, "b")
-		require.NoError(t, b.Hold())
-		release := holdWatch(t, cluster)
-		wait := call(b.Wait)
-		wait.until(t, cluster, "Watch", 1)
-		compact(t, cluster)
+// What happens between the read and the watch. Where the history goes, the revision to watch from goes with it.
+func TestBarrierBetweenReadAndWatch(t *testing.T) {
+	releaseIt := func(t *testing.T, _ *fakeetcd.Cluster, b *recipe.Barrier) { require.NoError(t, b.Release()) }
+	holdItAgain := func(t *testing.T, _ *fakeetcd.Cluster, b *recipe.Barrier) { require.NoError(t, b.Hold()) }
+	compactIt := func(t *testing.T, cluster *fakeetcd.Cluster, _ *recipe.Barrier) { compact(t, cluster) }
+	refuseReads := func(_ *testing.T, cluster *fakeetcd.Cluster, _ *recipe.Barrier) {
 		cluster.On("Range", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
-		release()
-		require.Equal(t, rpctypes.ErrPermissionDenied, wait.result(t))
-	})
-	for name, again := range map[string]bool{"released": false, "released and held again": true} {
+	}
+	type steps = []func(*testing.T, *fakeetcd.Cluster, *recipe.Barrier)
+	for name, tt := range map[string]struct {
+		between steps
+		held    bool // after them
+		want    error
+	}{
+		"released and held again":            {steps{releaseIt, holdItAgain}, false, nil},
+		"compacted":                          {steps{compactIt}, true, nil},
+		"compacted, and the read is refused": {steps{compactIt, refuseReads}, false, rpctypes.ErrPermissionDenied},
+		"released, compacted":                {steps{releaseIt, compactIt}, false, nil},
+		"released and held again, compacted": {steps{releaseIt, holdItAgain, compactIt}, false, nil},
+	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, client := start(t)
 			b := recipe.NewBarrier(client, "b")
@@ -76,28 +68,17 @@ func TestBarrierCompaction(t *testing.T) {
 			release := holdWatch(t, cluster)
 			wait := call(b.Wait)
 			wait.until(t, cluster, "Watch", 1)
-			require.NoError(t, b.Release())
-			if again {
-				require.NoError(t, b.Hold())
+			for _, step := range tt.between {
+				step(t, cluster, b)
 			}
-			compact(t, cluster)
 			release()
-			require.NoError(t, wait.result(t))
+			if tt.held {
+				wait.until(t, cluster, "Range", 2)
+				require.NoError(t, b.Release())
+			}
+			require.Equal(t, tt.want, wait.result(t))
 		})
 	}
-}
-
-func TestBarrierReleasedBetweenReadAndWatch(t *testing.T) {
-	cluster, client := start(t)
-	b := recipe.NewBarrier(client, "b")
-	require.NoError(t, b.Hold())
-	release := holdWatch(t, cluster)
-	wait := call(b.Wait)
-	wait.until(t, cluster, "Watch", 1)
-	require.NoError(t, b.Release())
-	require.NoError(t, b.Hold())
-	release()
-	require.NoError(t, wait.result(t))
 }
 
 func TestBarrierClientClosed(t *testing.T) {
