@@ -174,9 +174,3 @@ func TestTxnCommit(t *testing.T) {
 		Failure: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: []byte("k")}}}},
 	}, r.only(t).req)
 }
-
-func TestTxnCommitError(t *testing.T) {
-	resp, err := failing(rpctypes.ErrGRPCTooManyOps).kv().Txn(t.Context()).Commit()
-	require.Nil(t, resp)
-	require.Equal(t, rpctypes.ErrTooManyOps, err, "%v must be bare", err)
-}

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -262,7 +263,12 @@ func TestBlockedLoggerDelaysNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := clienttest.Start(t, 1)
 		release := make(chan struct{})
-		c := clienttest.Connect(t, cluster, Config{Logger: zap.New(blockedCore{zapcore.NewNopCore(), release})})
+		core, _ := observer.New(zap.WarnLevel)
+		block := zap.Hooks(func(zapcore.Entry) error {
+			<-release
+			return nil
+		})
+		c := clienttest.Connect(t, cluster, Config{Logger: zap.New(core, block)})
 		defer close(release)
 		unread, read := grant(t, c), grant(t, c)
 		keepAlive(t, t.Context(), c, unread)
@@ -272,24 +278,4 @@ func TestBlockedLoggerDelaysNoLease(t *testing.T) {
 			require.NotZero(t, requireAlive(t, ch))
 		}
 	})
-}
-
-// blockedCore blocks for warnings.
-type blockedCore struct {
-	zapcore.Core
-	release chan struct{}
-}
-
-func (b blockedCore) Enabled(level zapcore.Level) bool { return level == zapcore.WarnLevel }
-
-func (b blockedCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if !b.Enabled(e.Level) {
-		return checked
-	}
-	return checked.AddCore(e, b)
-}
-
-func (b blockedCore) Write(zapcore.Entry, []zapcore.Field) error {
-	<-b.release
-	return nil
 }

@@ -2,7 +2,6 @@ package clientv3_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -216,6 +215,7 @@ func TestKeepAliveAfterClose(t *testing.T) {
 			ch, err := c.KeepAlive(t.Context(), 1)
 			require.Equal(t, ErrKeepAliveHalted{Reason: context.Canceled}, err)
 			require.EqualError(t, err, "etcdclient: leases keep alive halted: context canceled")
+			require.ErrorIs(t, err, context.Canceled)
 			require.True(t, IsConnCanceled(err))
 			_, ok = <-ch
 			require.False(t, ok)
@@ -340,11 +340,6 @@ func TestKeepAliveMetadata(t *testing.T) {
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "mine", "1")
 	<-keepAlive(t, ctx, c, grant(t, c))
 	require.Empty(t, cluster.Calls("LeaseKeepAlive")[0].Metadata.Get("mine"))
-}
-
-func TestHaltedUnwraps(t *testing.T) {
-	reason := errors.New("why")
-	require.ErrorIs(t, ErrKeepAliveHalted{Reason: reason}, reason)
 }
 
 func TestRevokeDiscardsUnreadResponses(t *testing.T) {

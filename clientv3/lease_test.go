@@ -3,10 +3,12 @@ package clientv3_test
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	. "github.com/quorate/quorate/clientv3"
 )
@@ -37,18 +39,15 @@ func TestLeaseResponses(t *testing.T) {
 		Header: header(7), ID: 1, TTL: 2, GrantedTTL: 3, Keys: [][]byte{[]byte("k")},
 	})).TimeToLive(t.Context(), 1)
 	require.NoError(t, err)
-	require.Equal(t, int64(7), resp.Revision)
-	require.Equal(t, LeaseID(1), resp.ID)
-	require.Equal(t, int64(2), resp.TTL)
-	require.Equal(t, int64(3), resp.GrantedTTL)
-	require.Equal(t, [][]byte{[]byte("k")}, resp.Keys)
+	want := &LeaseTimeToLiveResponse{ResponseHeader: header(7), ID: 1, TTL: 2, GrantedTTL: 3, Keys: [][]byte{[]byte("k")}}
+	require.Empty(t, cmp.Diff(want, resp, protocmp.Transform()))
 
 	list, err := leaseOver(replying(&pb.LeaseLeasesResponse{
 		Header: header(7), Leases: []*pb.LeaseStatus{{ID: 1}, {ID: 2}},
 	})).Leases(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, int64(7), list.Revision)
-	require.Equal(t, []LeaseStatus{{ID: 1}, {ID: 2}}, list.Leases)
+	leases := &LeaseLeasesResponse{ResponseHeader: header(7), Leases: []LeaseStatus{{ID: 1}, {ID: 2}}}
+	require.Empty(t, cmp.Diff(leases, list, protocmp.Transform()))
 }
 
 func TestGrantChoosesTheID(t *testing.T) {
@@ -112,18 +111,16 @@ func TestGrantOfAnIDThatExists(t *testing.T) {
 	}
 }
 
-func TestGrantErrors(t *testing.T) {
+func TestLeaseRefusals(t *testing.T) {
 	r := failing(rpctypes.ErrGRPCLeaseTTLTooLarge)
-	resp, err := leaseOver(r).Grant(t.Context(), MaxLeaseTTL+1)
-	require.Nil(t, resp)
+	granted, err := leaseOver(r).Grant(t.Context(), MaxLeaseTTL+1)
+	require.Nil(t, granted)
 	require.Equal(t, rpctypes.ErrLeaseTTLTooLarge, err)
 	require.Len(t, r.calls, 1)
-}
 
-func TestRevokeOfAnUnknownLease(t *testing.T) {
-	r := failing(rpctypes.ErrGRPCLeaseNotFound)
-	resp, err := leaseOver(r).Revoke(t.Context(), 7)
-	require.Nil(t, resp)
+	r = failing(rpctypes.ErrGRPCLeaseNotFound)
+	revoked, err := leaseOver(r).Revoke(t.Context(), 7)
+	require.Nil(t, revoked)
 	require.Equal(t, rpctypes.ErrLeaseNotFound, err)
 	require.Len(t, r.calls, 1)
 }

@@ -122,30 +122,12 @@ func TestObserverGetsLostLeases(t *testing.T) {
 	})
 }
 
-// lockedBuffer is written by several goroutines.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
 // TestSlog stops and restarts a cluster under a client that logs everything.
 func TestSlog(t *testing.T) {
 	const token, password, value = "hunter2-token", "hunter2-password", "hunter2-value"
 	synctest.Test(t, func(t *testing.T) {
 		cluster := clienttest.Start(t, 1)
-		out := new(lockedBuffer)
+		out := new(bytes.Buffer)
 		endpoint := strings.Replace(cluster.Endpoints()[0], "http://", "http://user:"+password+"@", 1)
 		c, err := New(Config{
 			Endpoints: []string{endpoint}, DialOptions: cluster.DialOptions(), Token: token,
@@ -167,6 +149,7 @@ func TestSlog(t *testing.T) {
 		clienttest.Get(t, c, "k")
 		time.Sleep(10 * time.Second)
 
+		synctest.Wait() // the handler does not write meanwhile
 		text := out.String()
 		require.NotContains(t, text, "hunter2")
 		lines := map[string]int{}

@@ -1,6 +1,7 @@
 package clientv3_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -261,7 +262,7 @@ func TestMisplacedOptions(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.option, func(t *testing.T) {
 			for name, build := range builders {
-				if contains(tt.in, name) {
+				if slices.Contains(tt.in, name) {
 					require.PanicsWithValue(t, "unexpected "+tt.name+" in "+name, func() { build(tt.opt) })
 				} else {
 					require.NotPanics(t, func() { build(tt.opt) }, name)
@@ -269,15 +270,6 @@ func TestMisplacedOptions(t *testing.T) {
 			}
 		})
 	}
-}
-
-func contains(names []string, name string) bool {
-	for _, n := range names {
-		if n == name {
-			return true
-		}
-	}
-	return false
 }
 
 func TestFirstMisplacedOptionIsNamed(t *testing.T) {

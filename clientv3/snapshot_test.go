@@ -190,35 +190,30 @@ func TestSnapshotReadsAfterCancel(t *testing.T) {
 	goleak.VerifyNone(t, leaks) // although none was closed
 }
 
-func TestSnapshotReadIsCanceledWhileItWaits(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	s := &snapshotServer{parts: [][]byte{[]byte("part")}}
-	rc, err := s.maintenance().Snapshot(ctx)
-	require.NoError(t, err)
-	result := make(chan error, 1)
-	go func() {
-		_, err := io.ReadAll(rc)
-		result <- err
-	}()
-	cancel()
-	require.Equal(t, context.Canceled, <-result)
-}
-
-func TestSnapshotClose(t *testing.T) {
-	leaks := goleak.IgnoreCurrent()
-	s := &snapshotServer{parts: [][]byte{[]byte("part")}}
-	rc, err := s.maintenance().Snapshot(t.Context())
-	require.NoError(t, err)
-	result := make(chan error, 1)
-	go func() {
-		_, err := io.ReadAll(rc)
-		result <- err
-	}()
-	require.NoError(t, rc.Close())
-	require.NoError(t, rc.Close())
-	require.Equal(t, io.ErrClosedPipe, <-result, "a blocked read ends")
-	_, err = rc.Read(make([]byte, 1))
-	require.Equal(t, io.ErrClosedPipe, err)
-	require.Error(t, s.last.ctx.Err(), "the stream ends")
-	goleak.VerifyNone(t, leaks)
+func TestSnapshotEndsWhileItIsRead(t *testing.T) {
+	for want, end := range map[error]func(context.CancelFunc, io.Closer){
+		context.Canceled: func(cancel context.CancelFunc, _ io.Closer) { cancel() },
+		io.ErrClosedPipe: func(_ context.CancelFunc, rc io.Closer) {
+			require.NoError(t, rc.Close())
+			require.NoError(t, rc.Close())
+		},
+	} {
+		leaks := goleak.IgnoreCurrent()
+		ctx, cancel := context.WithCancel(t.Context())
+		s := &snapshotServer{parts: [][]byte{[]byte("part")}}
+		rc, err := s.maintenance().Snapshot(ctx)
+		require.NoError(t, err)
+		result := make(chan error, 1)
+		go func() {
+			_, err := io.ReadAll(rc)
+			result <- err
+		}()
+		end(cancel, rc)
+		require.Equal(t, want, <-result, "a blocked read ends")
+		_, err = rc.Read(make([]byte, 1))
+		require.Equal(t, want, err)
+		require.Error(t, s.last.ctx.Err(), "the stream ends")
+		cancel()
+		goleak.VerifyNone(t, leaks)
+	}
 }
