@@ -25,10 +25,7 @@ var shareAll = batch.Config{JoinReads: true, GroupWrites: true, MaxAlone: 1}
 // inBubble runs a test with a client of an etcd in memory.
 func inBubble(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := clienttest.StartClient(t, 1)
-		test(t, cluster, client)
-	})
+	clienttest.InBubble(t, 1, test)
 }
 
 // hold keeps the next call of a method on its way, until release is called.

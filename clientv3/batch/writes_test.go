@@ -212,23 +212,6 @@ func TestWhatWasRefusedTravelsAlone(t *testing.T) {
 	})
 }
 
-// TestAnOverloadedServerGetsGroups has a group refused for a reason that is not in it. Nothing is sent again: the client below
-// has tried as long as a write is tried.
-func TestAnOverloadedServerGetsGroups(t *testing.T) {
-	for _, refusal := range []error{rpctypes.ErrTooManyRequests, rpctypes.ErrNoLeader} {
-		whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
-			calls := []*future[*clientv3.PutResponse]{put(t.Context(), kv, "a", ""), put(t.Context(), kv, "b", "")}
-			blocker.answer()
-			s.next(t).fail(refusal)
-			for _, f := range calls {
-				_, err := f.returned(t)
-				require.Equal(t, refusal, err)
-				require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
-			}
-		})
-	}
-}
-
 // TestAGroupIsTriedAsLongAsItsWrites has a group end after the last deadline, and only if all have one.
 func TestAGroupIsTriedAsLongAsItsWrites(t *testing.T) {
 	whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
@@ -252,37 +235,41 @@ func TestAGroupIsTriedAsLongAsItsWrites(t *testing.T) {
 	})
 }
 
-func TestUnknownOutcomeIsEverybodys(t *testing.T) {
-	for _, unknown := range []error{
-		&retry.UnknownOutcomeError{Method: pb.KV_Txn_FullMethodName, Err: status.Error(codes.Unavailable, "the connection broke")},
-		&retry.UnknownOutcomeError{Method: pb.KV_Txn_FullMethodName, Err: rpctypes.ErrTimeout},
-		errors.New("who knows"),
-	} {
-		whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
-			calls := []*future[*clientv3.PutResponse]{put(t.Context(), kv, "a", ""), put(t.Context(), kv, "b", "")}
-			blocker.answer()
-			s.next(t).fail(unknown)
-			for _, f := range calls {
-				_, err := f.returned(t)
-				require.Same(t, unknown, err)
-				require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
-			}
-		})
+// TestEndOfAGroup has all writes of a group end alike, and nothing sent again: where the reason is not in the group, the
+// client below has tried as long as a write is tried; a strange response was executed, and yet there is no answer to give.
+func TestEndOfAGroup(t *testing.T) {
+	unknownOutcome := func(err error) error { return &retry.UnknownOutcomeError{Method: pb.KV_Txn_FullMethodName, Err: err} }
+	strange := func(responses ...*pb.ResponseOp) reply {
+		return reply{resp: (&clientv3.TxnResponse{Responses: responses}).OpResponse()}
 	}
-}
-
-// TestStrangeResponseToWrites is executed, and yet there is no answer to give.
-func TestStrangeResponseToWrites(t *testing.T) {
-	for _, responses := range [][]*pb.ResponseOp{nil, {{}, {}}} {
-		whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
-			calls := []*future[*clientv3.PutResponse]{put(t.Context(), kv, "a", ""), put(t.Context(), kv, "b", "")}
-			blocker.answer()
-			s.next(t).reply <- reply{resp: (&clientv3.TxnResponse{Responses: responses}).OpResponse()}
-			for _, f := range calls {
-				_, err := f.returned(t)
-				require.ErrorContains(t, err, "batch: the response to")
-				require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
-			}
+	for name, tt := range map[string]struct {
+		group   reply
+		want    string // the error of each, "" for that of the group
+		outcome retry.Outcome
+	}{
+		"overloaded":           {reply{err: rpctypes.ErrTooManyRequests}, "", retry.OutcomeNotExecuted},
+		"no leader":            {reply{err: rpctypes.ErrNoLeader}, "", retry.OutcomeNotExecuted},
+		"the connection broke": {reply{err: unknownOutcome(status.Error(codes.Unavailable, "broken"))}, "", retry.OutcomeUnknown},
+		"timeout":              {reply{err: unknownOutcome(rpctypes.ErrTimeout)}, "", retry.OutcomeUnknown},
+		"an unknown error":     {reply{err: errors.New("who knows")}, "", retry.OutcomeUnknown},
+		"too few responses":    {strange(), "batch: the response to", retry.OutcomeUnknown},
+		"empty responses":      {strange(&pb.ResponseOp{}, &pb.ResponseOp{}), "batch: the response to", retry.OutcomeUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
+				calls := []*future[*clientv3.PutResponse]{put(t.Context(), kv, "a", ""), put(t.Context(), kv, "b", "")}
+				blocker.answer()
+				s.next(t).reply <- tt.group
+				for _, f := range calls {
+					_, err := f.returned(t)
+					if tt.want == "" {
+						require.Equal(t, tt.group.err, err)
+					} else {
+						require.ErrorContains(t, err, tt.want)
+					}
+					require.Equal(t, tt.outcome, retry.OutcomeOf(err))
+				}
+			})
 		})
 	}
 }
