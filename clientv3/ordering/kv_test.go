@@ -60,16 +60,6 @@ func (s *scripted) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse,
 	}
 }
 
-func (s *scripted) Put(ctx context.Context, key, val string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
-	resp, err := s.Do(ctx, clientv3.OpPut(key, val, opts...))
-	return resp.Put(), err
-}
-
-func (s *scripted) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
-	resp, err := s.Do(ctx, clientv3.OpDelete(key, opts...))
-	return resp.Del(), err
-}
-
 func (s *scripted) Compact(context.Context, int64, ...clientv3.CompactOption) (*clientv3.CompactResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

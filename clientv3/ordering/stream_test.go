@@ -82,13 +82,13 @@ func TestGetStreamOfAStaleMember(t *testing.T) {
 	r := &recorder{retries: 2}
 	kv := ordering.NewKV(c, r.record)
 	clienttest.Get(t, kv, "k")
-	for range 2 {
-		cluster.Once("Range", func(call *fakeetcd.Call) {
-			resp, err := call.Execute()
-			assert.NoError(t, err)
-			resp.(*pb.RangeResponse).Header.Revision = 15
-		})
+	stale := func(call *fakeetcd.Call) {
+		resp, err := call.Execute()
+		assert.NoError(t, err)
+		resp.(*pb.RangeResponse).Header.Revision = 15
 	}
+	cluster.Once("Range", stale)
+	cluster.Once("Range", stale)
 	got, err := stream(t.Context(), kv, clientv3.WithSerializable())
 	require.NoError(t, err)
 	require.Equal(t, []violation{{15, 21}, {15, 21}}, r.violations)
@@ -101,21 +101,13 @@ func TestGetStreamOfAStaleMember(t *testing.T) {
 	}
 
 	r.violations, r.retries = nil, 0
-	cluster.Once("Range", func(call *fakeetcd.Call) {
-		resp, err := call.Execute()
-		assert.NoError(t, err)
-		resp.(*pb.RangeResponse).Header.Revision = 15
-	})
+	cluster.Once("Range", stale)
 	chunks, err := kv.GetStream(t.Context(), "k", clientv3.WithSerializable())
 	require.Nil(t, chunks)
 	require.Equal(t, errTooOld, err)
 
 	// Only a store that has gone back answers a linearizable read so.
-	cluster.Once("Range", func(call *fakeetcd.Call) {
-		resp, err := call.Execute()
-		assert.NoError(t, err)
-		resp.(*pb.RangeResponse).Header.Revision = 15
-	})
+	cluster.Once("Range", stale)
 	_, err = kv.GetStream(t.Context(), "k")
 	var changed *clientv3.ClusterChangedError
 	require.ErrorAs(t, err, &changed)
