@@ -24,7 +24,7 @@ import (
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 400},
-	"balancer":    {5350, 7050},
+	"balancer":    {5350, 7000},
 	"clientv3":    {24900, 36250},
 	"cmd":         {5100, 2900},
 	"compat":      {1150, 1250},
@@ -36,9 +36,9 @@ var codeBudgets = map[string]codeLines{
 	"keepalive":   {600, 1450},
 	"lab":         {22300, 23200},
 	"observe":     {2650, 2700},
-	"pool":        {2250, 3750},
+	"pool":        {2250, 3700},
 	"resolver":    {4300, 5500},
-	"retry":       {1450, 1500},
+	"retry":       {1450, 1450},
 	"root":        {550, 1900},
 }
 

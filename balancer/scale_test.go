@@ -169,36 +169,3 @@ func TestCallsCostTheSameWithManyEndpoints(t *testing.T) {
 		})
 	}
 }
-
-func BenchmarkCheck(b *testing.B) {
-	for _, n := range []int{3, 1000, 3000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			p, cc := newManyPolicy(b, n)
-			cc.connectAll(p)
-			ep := p.all()[n/2]
-			b.ReportAllocs()
-			for b.Loop() {
-				now := time.Now()
-				ep.inflight.due.Store(&now)
-				ep.check()
-			}
-			ep.inflight.stop()
-		})
-	}
-}
-
-func BenchmarkUpdate(b *testing.B) {
-	for _, n := range []int{3, 1000, 3000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			p, cc := newManyPolicy(b, n)
-			cc.connectAll(p)
-			state := balancer.ClientConnState{ResolverState: manyEndpoints(n, nil)}
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := p.UpdateClientConnState(state); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

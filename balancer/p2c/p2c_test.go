@@ -319,24 +319,6 @@ func TestPickDoesNotAllocate(t *testing.T) {
 	}
 }
 
-func BenchmarkPick(b *testing.B) {
-	for _, n := range []int{3, 100} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			bed := newBed(n)
-			s := build(time.Now, rand.IntN, bed.record)
-			for _, ep := range bed.eps {
-				s.Done(ep, balancer.Result{Took: 5 * time.Millisecond, Answered: true})
-			}
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					s.Pick(balancer.Call{}, bed.eps)
-				}
-			})
-		})
-	}
-}
-
 // A pick looks at as many endpoints of a thousand as of two thousand.
 func TestPickLooksAtFewOfMany(t *testing.T) {
 	for _, n := range []int{1000, 2000} {

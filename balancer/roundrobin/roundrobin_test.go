@@ -175,18 +175,3 @@ func TestStrategyAttachesTurns(t *testing.T) {
 	require.Implements(t, (*balancer.Attacher)(nil), s)
 	assert.IsType(t, (*Turn)(nil), s.(balancer.Attacher).Attach(endpoints(1)[0]))
 }
-
-func BenchmarkPick(b *testing.B) {
-	for _, n := range []int{3, 100} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			eps := endpoints(n)
-			r := rotationOf(eps)
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					r.Next(eps)
-				}
-			})
-		})
-	}
-}

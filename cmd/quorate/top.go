@@ -151,7 +151,7 @@ func causes(cfg clientv3.Config, timeout time.Duration) func(context.Context, st
 
 func (f *topFlags) print(ctx context.Context, out io.Writer, source top.Source) error {
 	s := source.Snapshot(ctx)
-	if source.Rates() && len(s.Clients) > 0 {
+	if len(s.Clients) > 0 { // rates need two snapshots
 		select {
 		case <-time.After(f.interval):
 			s = source.Snapshot(ctx)

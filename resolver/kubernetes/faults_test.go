@@ -37,6 +37,7 @@ func followed(t *testing.T, tm timing) (*fakeapiserver.Server, *channel) {
 func TestWatchEndsOften(t *testing.T) {
 	tm := quick()
 	tm.steady = 10 * time.Millisecond
+	tm.idle = time.Minute // the pauses between watches do not end the connection
 	server := startServer(t)
 	server.SetWatchDuration(150 * time.Millisecond)
 	create(t, server, slice("users", "a", 80, "10.0.0.1"))

@@ -23,9 +23,6 @@ type Members struct {
 	Why func(ctx context.Context, endpoint string) string
 }
 
-// Rates is false.
-func (Members) Rates() bool { return false }
-
 // Snapshot asks all endpoints at the same time.
 func (m Members) Snapshot(ctx context.Context) Snapshot {
 	endpoints := m.Client.Endpoints()

@@ -27,9 +27,6 @@ type Processes struct {
 	before map[string]introspect.Report // the last one of each URL
 }
 
-// Rates is true.
-func (*Processes) Rates() bool { return true }
-
 // Snapshot asks all processes at the same time.
 func (p *Processes) Snapshot(ctx context.Context) Snapshot {
 	reports, errs := make([]introspect.Report, len(p.URLs)), make([]error, len(p.URLs))

@@ -83,10 +83,8 @@ type Election struct {
 	introspect.Election
 }
 
-// Source is where snapshots come from. Its methods are called one at a time.
+// Source is where snapshots come from.
 type Source interface {
-	// Snapshot asks for one, and ends with ctx.
+	// Snapshot asks for one, and ends with ctx. One call is under way at a time.
 	Snapshot(ctx context.Context) Snapshot
-	// Rates says that rates need two snapshots.
-	Rates() bool
 }

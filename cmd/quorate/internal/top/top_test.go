@@ -199,8 +199,6 @@ func (f fixed) Snapshot(ctx context.Context) Snapshot {
 	}
 }
 
-func (fixed) Rates() bool { return false }
-
 // terminal keeps what is written to it.
 type terminal struct {
 	mu   sync.Mutex
