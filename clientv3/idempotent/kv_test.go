@@ -30,18 +30,12 @@ import (
 func inBubble(t *testing.T, cfg Config, test func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		cluster, client := newClient(t)
+		cluster, client := clienttest.StartClient(t, 3)
 		kv, err := New(t.Context(), client, cfg)
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, kv.Close()) }()
 		test(t, cluster, kv)
 	})
-}
-
-// newClient returns a client of an etcd in memory. Both end with the test.
-func newClient(t *testing.T) (*fakeetcd.Cluster, *clientv3.Client) {
-	t.Helper()
-	return clienttest.StartClient(t, 3)
 }
 
 // What can happen to a request.
@@ -96,7 +90,7 @@ func TestResponsesAreThoseOfPlainCalls(t *testing.T) {
 		for what, fault := range faults {
 			t.Run(name+", "+what, func(t *testing.T) {
 				inBubble(t, Config{}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
-					plainCluster, plain := newClient(t)
+					plainCluster, plain := clienttest.StartClient(t, 3)
 					for i := range 3 {
 						key, value := fmt.Sprint("a", i), strconv.Itoa(i)
 						clienttest.Put(t, cluster, key, value)
@@ -473,7 +467,7 @@ func TestUnusable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cluster, client := newClient(t)
+				cluster, client := clienttest.StartClient(t, 3)
 				if tt.prepare != nil {
 					tt.prepare(cluster)
 				}

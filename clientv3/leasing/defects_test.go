@@ -79,6 +79,14 @@ func requireTruth(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV, key s
 	require.Equal(t, want.String(), resp.Kvs[0].String())
 }
 
+// requireFromServer is requireTruth, and checks that kv asks the server.
+func requireFromServer(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV, key string) {
+	t.Helper()
+	before := requests(cluster)
+	requireTruth(t, cluster, kv, key)
+	require.Greater(t, requests(cluster), before, "%q was answered from the cache without being owned", key)
+}
+
 // A write of an unowned key is executed once.
 func TestWriteIsExecutedOnce(t *testing.T) {
 	cluster, kv := startKV(t)
@@ -149,9 +157,7 @@ func TestDeleteOfLeasingKeysRevokesOwners(t *testing.T) {
 	require.NoError(t, err)
 	for _, kv := range []clientv3.KV{owner, other} {
 		for _, key := range []string{"A", "B"} {
-			before := requests(cluster)
-			requireTruth(t, cluster, kv, key)
-			require.Greater(t, requests(cluster), before, "%q was answered from the cache without being owned", key)
+			requireFromServer(t, cluster, kv, key)
 		}
 	}
 }

@@ -86,11 +86,13 @@ func (k *kv) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*c
 }
 
 func (k *kv) Put(ctx context.Context, key, val string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
-	return k.put(ctx, clientv3.OpPut(key, val, opts...))
+	resp, err := k.write(ctx, clientv3.OpPut(key, val, opts...))
+	return resp.Put(), err
 }
 
 func (k *kv) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
-	return k.delete(ctx, clientv3.OpDelete(key, opts...))
+	resp, err := k.write(ctx, clientv3.OpDelete(key, opts...))
+	return resp.Del(), err
 }
 
 // GetStream is not supported: its error has codes.Unimplemented.
@@ -107,16 +109,10 @@ func (k *kv) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error
 	case op.IsGet():
 		resp, err := k.get(ctx, op)
 		return resp.OpResponse(), err
-	case op.IsPut():
-		resp, err := k.put(ctx, op)
-		return resp.OpResponse(), err
-	case op.IsDelete():
-		resp, err := k.delete(ctx, op)
-		return resp.OpResponse(), err
+	case op.IsPut() || op.IsDelete():
+		return k.write(ctx, op)
 	case op.IsTxn():
-		cmps, thenOps, elseOps := op.Txn()
-		resp, err := k.Txn(ctx).If(cmps...).Then(thenOps...).Else(elseOps...).Commit()
-		return resp.OpResponse(), err
+		return k.txn(ctx, op)
 	default:
 		return clientv3.OpResponse{}, errors.New("leasing: Do of an Op that none of OpGet, OpPut, OpDelete and OpTxn made")
 	}

@@ -6,65 +6,30 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 )
 
-// txn is a transaction. The embedded one checks the order of calls, and executes
-// the transaction if it only reads.
-type txn struct {
-	clientv3.Txn
-	kv  *kv
-	ctx context.Context
-
-	cmps             []clientv3.Cmp
-	thenOps, elseOps []clientv3.Op
-}
-
 func (k *kv) Txn(ctx context.Context) clientv3.Txn {
-	return &txn{Txn: k.remote.Txn(ctx), kv: k, ctx: ctx}
+	return optxn.New(k.remote.Txn(ctx), func(op clientv3.Op) (clientv3.OpResponse, error) { return k.Do(ctx, op) })
 }
 
-func (t *txn) If(cs ...clientv3.Cmp) clientv3.Txn {
-	t.Txn = t.Txn.If(cs...)
-	for _, c := range cs {
-		t.cmps = append(t.cmps, c.Clone())
+func (k *kv) txn(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	if err := ctx.Err(); err != nil {
+		return clientv3.OpResponse{}, err
 	}
-	return t
-}
-
-func (t *txn) Then(ops ...clientv3.Op) clientv3.Txn {
-	t.Txn = t.Txn.Then(ops...)
-	t.thenOps = append(t.thenOps, ops...)
-	return t
-}
-
-func (t *txn) Else(ops ...clientv3.Op) clientv3.Txn {
-	t.Txn = t.Txn.Else(ops...)
-	t.elseOps = append(t.elseOps, ops...)
-	return t
-}
-
-func (t *txn) Commit() (*clientv3.TxnResponse, error) {
-	if err := t.ctx.Err(); err != nil {
-		return nil, err
+	cmps, thenOps, elseOps := op.Txn()
+	if resp := k.cache.txn(cmps, thenOps, elseOps); resp != nil {
+		return resp.OpResponse(), nil
 	}
-	if resp := t.kv.cache.txn(t.cmps, t.thenOps, t.elseOps); resp != nil {
-		return resp, nil
-	}
-	if len(writesIn(t.thenOps)) == 0 && len(writesIn(t.elseOps)) == 0 {
-		resp, err := t.Txn.Commit()
+	if len(writesIn(thenOps)) == 0 && len(writesIn(elseOps)) == 0 {
+		resp, err := k.remote.Do(ctx, op)
 		if err != nil {
-			return nil, err
+			return clientv3.OpResponse{}, err
 		}
-		t.kv.cache.observe(resp.Header)
+		k.cache.observe(resp.Txn().Header)
 		return resp, nil
 	}
-	resp, err := t.kv.write(t.ctx, clientv3.OpTxn(t.cmps, t.thenOps, t.elseOps))
-	if err != nil {
-		return nil, err
-	}
-	inner := resp.Responses[0].GetResponseTxn()
-	inner.Header = resp.Header
-	return (*clientv3.TxnResponse)(inner), nil
+	return k.write(ctx, op)
 }
 
 // txn serves a transaction if the cache can decide its comparisons and serve its

@@ -9,49 +9,30 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 )
 
-func (k *kv) put(ctx context.Context, op clientv3.Op) (*clientv3.PutResponse, error) {
-	resp, err := k.write(ctx, op)
-	if err != nil {
-		return nil, err
-	}
-	put := resp.Responses[0].GetResponsePut()
-	put.Header = resp.Header
-	return (*clientv3.PutResponse)(put), nil
-}
-
-func (k *kv) delete(ctx context.Context, op clientv3.Op) (*clientv3.DeleteResponse, error) {
-	resp, err := k.write(ctx, op)
-	if err != nil {
-		return nil, err
-	}
-	del := resp.Responses[0].GetResponseDeleteRange()
-	del.Header = resp.Header
-	return (*clientv3.DeleteResponse)(del), nil
-}
-
 // write executes op, which writes, when no other client owns a key that it may
-// change. The first response in the result is that of op.
+// change.
 //
 // op is sent again only after a transaction that certainly did not execute it.
-func (k *kv) write(ctx context.Context, op clientv3.Op) (*clientv3.TxnResponse, error) {
+func (k *kv) write(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 	for spans := k.spansOf(op); ; {
 		if err := k.ctx.Err(); err != nil {
-			return nil, err
+			return clientv3.OpResponse{}, err
 		}
 		w := k.cache.beginWrite(spans)
 		resp, err := k.send(ctx, op, w)
 		if err != nil {
 			k.releases.add(k.cache.abandon(w)...)
-			return nil, err
+			return clientv3.OpResponse{}, err
 		}
 		if resp.Succeeded {
 			k.releases.add(k.cache.commit(w, resp.Header, w.refreshed(resp))...)
-			return resp, nil
+			return optxn.First(resp), nil
 		}
 		if err := k.makeWay(ctx, w, resp); err != nil {
-			return nil, err
+			return clientv3.OpResponse{}, err
 		}
 		spans = w.spans
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/lineage"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 	"github.com/quorate/quorate/internal/pause"
 )
 
@@ -74,7 +75,7 @@ func (kv *kvOrdering) Compact(ctx context.Context, rev int64, opts ...clientv3.C
 }
 
 func (kv *kvOrdering) Txn(ctx context.Context) clientv3.Txn {
-	return &txn{kv: kv, ctx: ctx, shape: kv.kv.Txn(ctx)}
+	return optxn.New(kv.kv.Txn(ctx), func(op clientv3.Op) (clientv3.OpResponse, error) { return kv.Do(ctx, op) })
 }
 
 func (kv *kvOrdering) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {

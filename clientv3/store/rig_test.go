@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -20,13 +19,9 @@ type Config struct{ Replicas int }
 
 var asJSON = JSON[Config]()
 
-// inBubble runs a test in virtual time with a client of an etcd in memory.
 func inBubble(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		cluster := clienttest.Start(t, 3)
-		test(t, cluster, clienttest.Connect(t, cluster))
-	})
+	clienttest.InBubble(t, 3, test)
 }
 
 func increment(c Config) (Config, error) { return Config{c.Replicas + 1}, nil }
@@ -44,23 +39,26 @@ func follow(ctx context.Context, t *testing.T, s *Store[Config], opts ...clientv
 	return follower{t, next}
 }
 
-// put, deleted and synced take the next change.
-func (f follower) put(key string, replicas int) Change[Config] {
+// change takes the next change, put, deleted and synced one of their kind.
+func (f follower) change() Change[Config] {
 	f.t.Helper()
 	c, err, ok := f.next()
 	require.True(f.t, ok)
 	require.NoError(f.t, err)
+	return c
+}
+
+func (f follower) put(key string, replicas int) {
+	f.t.Helper()
+	c := f.change()
 	assert.Equal(f.t, Put, c.Type, "%v", c)
 	assert.Equal(f.t, key, c.Key)
 	assert.Equal(f.t, Config{replicas}, c.Value)
-	return c
 }
 
 func (f follower) deleted(key string) {
 	f.t.Helper()
-	c, err, ok := f.next()
-	require.True(f.t, ok)
-	require.NoError(f.t, err)
+	c := f.change()
 	assert.Equal(f.t, Deleted, c.Type, "%v", c)
 	assert.Equal(f.t, key, c.Key)
 	assert.NotZero(f.t, c.ModRevision)
@@ -68,10 +66,7 @@ func (f follower) deleted(key string) {
 
 func (f follower) synced() {
 	f.t.Helper()
-	c, err, ok := f.next()
-	require.True(f.t, ok)
-	require.NoError(f.t, err)
-	assert.Equal(f.t, Change[Config]{Type: Synced}, c)
+	assert.Equal(f.t, Change[Config]{Type: Synced}, f.change())
 }
 
 // failed takes an error, and reports whether it is the last.

@@ -30,9 +30,7 @@ func TestSilence(t *testing.T) {
 	r.take()
 	r.pass(maxSilence - 1)
 	require.NoError(t, r.m.Silent(r.now))
-	wake, ok := r.m.WakeAt()
-	require.True(t, ok)
-	require.Equal(t, r.now.Add(1), wake)
+	require.EqualValues(t, 1, r.wakesAfter())
 	r.pass(1)
 	err := r.m.Silent(r.now)
 	require.Equal(t, codes.Unavailable, status.Code(err))
@@ -110,9 +108,7 @@ func TestRenewalsSpread(t *testing.T) {
 	}
 	start := r.now
 	for r.now.Before(start.Add(5 * ttl)) {
-		wake, ok := r.m.WakeAt()
-		require.True(t, ok)
-		r.pass(wake.Sub(r.now))
+		r.pass(r.wakesAfter())
 		require.Less(t, len(r.m.due), n/8, "the batches stay apart")
 		round()
 	}
@@ -136,8 +132,7 @@ func TestRefusedLeaseIsPostponed(t *testing.T) {
 	r.pass(ttl / 3)
 	require.Equal(t, []int64{1, 2}, r.take())
 	once := r.once(1)
-	r.m.Lost(r.now, rpctypes.ErrGRPCPermissionDenied)
-	r.m.Refused(r.now, rpctypes.ErrGRPCPermissionDenied)
+	r.refuse(rpctypes.ErrGRPCPermissionDenied)
 	require.Equal(t, rpctypes.ErrGRPCPermissionDenied, once.cause)
 	r.connect()
 	require.Equal(t, []int64{2}, r.take(), "the other lease is still renewed")
@@ -154,8 +149,7 @@ func TestRefusedLeaseIsPostponed(t *testing.T) {
 		}
 		if slices.Contains(ids, 1) {
 			tried++
-			r.m.Lost(r.now, rpctypes.ErrGRPCPermissionDenied)
-			r.m.Refused(r.now, rpctypes.ErrGRPCPermissionDenied)
+			r.refuse(rpctypes.ErrGRPCPermissionDenied)
 			r.connect()
 		}
 		r.check()
@@ -172,8 +166,7 @@ func TestRefusedStream(t *testing.T) {
 	r := newRig(t)
 	k, o := r.keep(1), r.once(2)
 	r.m.Opening(r.now)
-	r.m.Lost(r.now, rpctypes.ErrGRPCAuthFailed)
-	r.m.Refused(r.now, rpctypes.ErrGRPCAuthFailed)
+	r.refuse(rpctypes.ErrGRPCAuthFailed)
 	require.Equal(t, rpctypes.ErrGRPCAuthFailed, o.cause)
 	require.Zero(t, k.closed)
 	r.connect()
@@ -189,8 +182,7 @@ func TestRefusedAbandoned(t *testing.T) {
 	o := r.once(2)
 	r.take()
 	r.leave(p, nil)
-	r.m.Lost(r.now, rpctypes.ErrGRPCPermissionDenied)
-	r.m.Refused(r.now, rpctypes.ErrGRPCPermissionDenied)
+	r.refuse(rpctypes.ErrGRPCPermissionDenied)
 	require.Zero(t, o.closed)
 	require.Equal(t, Due, r.state(2))
 }
@@ -217,9 +209,7 @@ func TestMove(t *testing.T) {
 	r.m.Removed(r.now)
 	r.drawn = 0
 	r.m.Removed(r.now)
-	wake, ok := r.m.WakeAt()
-	require.True(t, ok)
-	require.Equal(t, r.now.Add(maxMove/2), wake)
+	require.Equal(t, maxMove/2, r.wakesAfter())
 	r.pass(maxMove/2 - 1)
 	require.False(t, r.m.Moving(r.now))
 	r.pass(1)
@@ -389,9 +379,7 @@ func TestLeaseThatAloneWasUnanswered(t *testing.T) {
 			for id := range tt.leases {
 				r.answer(id, ttl)
 			}
-			wake, ok := r.m.WakeAt()
-			require.True(t, ok)
-			require.Equal(t, tt.after, wake.Sub(r.now))
+			require.Equal(t, tt.after, r.wakesAfter())
 		})
 	}
 }

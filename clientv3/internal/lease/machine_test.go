@@ -98,10 +98,7 @@ func TestTransitions(t *testing.T) {
 			map[State]State{Gone: Gone, Waiting: Waiting, Due: Due, Awaiting: Due, Repeating: Due, Abandoned: Gone},
 		},
 		{
-			"the server refuses the request", func(r *rig) {
-				r.m.Lost(r.now, rpctypes.ErrGRPCPermissionDenied)
-				r.m.Refused(r.now, rpctypes.ErrGRPCPermissionDenied)
-			},
+			"the server refuses the request", func(r *rig) { r.refuse(rpctypes.ErrGRPCPermissionDenied) },
 			map[State]State{Gone: Gone, Waiting: Waiting, Due: Due, Awaiting: Waiting, Repeating: Waiting, Abandoned: Gone},
 		},
 		{
@@ -171,22 +168,16 @@ func TestRenewalIsDueAfterAThirdOfTheTTL(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t)
 			r.renewed(1)
-			if !tt.many {
-				r.pass(ttl / 3)
-				require.Equal(t, []int64{1}, r.take())
-			} else {
+			if tt.many {
 				r.m.Lost(r.now, errBroken)
-				r.pass(ttl / 3)
-				r.connect()
-				require.Equal(t, []int64{1}, r.take())
 			}
+			r.pass(ttl / 3)
+			r.connect()
+			require.Equal(t, []int64{1}, r.take())
 			r.drawn = tt.drawn
-			sent := r.now
 			r.pass(time.Second)
 			r.answer(1, ttl)
-			wake, ok := r.m.WakeAt()
-			require.True(t, ok)
-			require.Equal(t, tt.after, wake.Sub(sent))
+			require.Equal(t, tt.after, r.wakesAfter()+time.Second, "since it was sent")
 		})
 	}
 }
@@ -198,11 +189,8 @@ func TestLeasesDueTogetherGoTogether(t *testing.T) {
 		r.pass(window(ttl) * 3 / 4)
 	}
 	first := r.epoch.Add(ttl / 3)
-	wake, ok := r.m.WakeAt()
-	require.True(t, ok)
-	require.Equal(t, first, wake)
-	r.now = first.Add(-time.Nanosecond)
-	r.pass(0)
+	require.Equal(t, first.Sub(r.now), r.wakesAfter())
+	r.pass(first.Sub(r.now) - time.Nanosecond)
 	require.Empty(t, r.take(), "nothing is due")
 	r.pass(time.Nanosecond)
 	require.Equal(t, []int64{0, 1}, r.take(), "only the lease that is due soon after joins")

@@ -87,6 +87,20 @@ func (r *rig) connect() {
 // take takes all requests to send.
 func (r *rig) take() []int64 { return r.m.Take(r.now, make([]int64, 0, 1024)) }
 
+// refuse ends the stream with the refusal of a request.
+func (r *rig) refuse(err error) {
+	r.m.Lost(r.now, err)
+	r.m.Refused(r.now, err)
+}
+
+// wakesAfter returns how long the machine has nothing to do.
+func (r *rig) wakesAfter() time.Duration {
+	r.t.Helper()
+	wake, ok := r.m.WakeAt()
+	require.True(r.t, ok)
+	return wake.Sub(r.now)
+}
+
 func (r *rig) answer(id int64, ttl time.Duration) {
 	r.m.Answered(r.now, &pb.LeaseKeepAliveResponse{ID: id, TTL: int64(ttl / time.Second)})
 }

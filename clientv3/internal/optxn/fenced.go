@@ -66,12 +66,12 @@ func (kv *fencedKV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse
 	case unconditional:
 		return resp.OpResponse(), nil
 	}
-	return plain(resp), nil
+	return First(resp), nil
 }
 
-// plain returns the response to the one operation of a transaction. The header of a part has
+// First returns the response to the first operation of a transaction, a write. The header of a part has
 // the revision only, so it gets that of the whole.
-func plain(resp *clientv3.TxnResponse) clientv3.OpResponse {
+func First(resp *clientv3.TxnResponse) clientv3.OpResponse {
 	part := resp.Responses[0]
 	if put := part.GetResponsePut(); put != nil {
 		put.Header = resp.Header

@@ -1,7 +1,11 @@
 // Package optxn has transactions that are executed as one [clientv3.Op].
 package optxn
 
-import "github.com/quorate/quorate/clientv3"
+import (
+	"slices"
+
+	"github.com/quorate/quorate/clientv3"
+)
 
 // txn collects the parts of a transaction. The embedded one only checks the order of calls.
 type txn struct {
@@ -13,23 +17,26 @@ type txn struct {
 }
 
 // New returns a transaction whose Commit calls do. checks is a new transaction, which checks the order of
-// calls as the client's do.
+// calls as the client's do. As in the client's, what is passed may change afterwards.
 func New(checks clientv3.Txn, do func(clientv3.Op) (clientv3.OpResponse, error)) clientv3.Txn {
 	return &txn{Txn: checks, do: do}
 }
 
 func (t *txn) If(cs ...clientv3.Cmp) clientv3.Txn {
-	t.Txn, t.cmps = t.Txn.If(cs...), cs
+	t.Txn, t.cmps = t.Txn.If(cs...), make([]clientv3.Cmp, len(cs))
+	for i := range cs {
+		t.cmps[i] = cs[i].Clone()
+	}
 	return t
 }
 
 func (t *txn) Then(ops ...clientv3.Op) clientv3.Txn {
-	t.Txn, t.thenOps = t.Txn.Then(ops...), ops
+	t.Txn, t.thenOps = t.Txn.Then(ops...), slices.Clone(ops)
 	return t
 }
 
 func (t *txn) Else(ops ...clientv3.Op) clientv3.Txn {
-	t.Txn, t.elseOps = t.Txn.Else(ops...), ops
+	t.Txn, t.elseOps = t.Txn.Else(ops...), slices.Clone(ops)
 	return t
 }
 
