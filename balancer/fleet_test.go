@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 const (
@@ -101,8 +100,8 @@ func TestFleetInFaults(t *testing.T) {
 					}
 					return true
 				})
-				for _, c := range clients {
-					require.NoError(t, c.read().err)
+				for _, c := range clients { // a read may be cut with a connection whose flow was forgotten
+					within(t, time.Minute, "reads are answered", func() bool { return c.read().err == nil })
 				}
 			})
 		})
