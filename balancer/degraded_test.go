@@ -2,6 +2,7 @@ package balancer_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -128,6 +129,7 @@ func TestSilenceIsASuspicionWithoutAProber(t *testing.T) {
 		s.frozen.Shut()
 		stuck := c.starting(1, s, aWrite)
 		within(t, time.Second, "suspected", func() bool { return c.is(s) == health.Suspected })
+		synctest.Wait() // the picker follows the state
 		for range 20 {
 			o := c.read()
 			require.NoError(t, o.err)
