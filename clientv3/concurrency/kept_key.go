@@ -233,11 +233,11 @@ func (k *KeptKey) discard(leases []clientv3.LeaseID) {
 func (k *KeptKey) run(t *keyLease) {
 	defer func() { <-k.owned }()
 	var delay pause.Backoff
-	for k.ctx.Err() == nil {
+	for !k.over() {
 		began := time.Now()
 		err := k.serve(t)
 		t = nil
-		if k.ctx.Err() == nil {
+		if !k.over() {
 			k.notify(KeyEvent{State: KeyLost, Lease: k.State().Lease, Err: err})
 			delay.Wait(k.ctx, time.Since(began))
 		}
@@ -251,6 +251,9 @@ func (k *KeptKey) run(t *keyLease) {
 		k.notify(KeyEvent{State: KeyRemoved, Lease: k.State().Lease, Err: k.revoke(ctx)})
 	}
 }
+
+// over reports whether the key is no longer to be kept. ctx ends shortly after the client's.
+func (k *KeptKey) over() bool { return k.ctx.Err() != nil || k.client.Ctx().Err() != nil }
 
 // serve keeps the key under a lease, or under a new one if t is nil, and returns why that ended.
 func (k *KeptKey) serve(t *keyLease) (err error) {
