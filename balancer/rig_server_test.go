@@ -3,7 +3,6 @@ package balancer_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -80,7 +79,8 @@ type server struct {
 	delay   atomic.Int64          // of calls and of probes for service
 	long    atomic.Int64          // additional delay of calls
 	fail    atomic.Pointer[error] // the error of calls and probes for service
-	passes  atomic.Int64          // that many of a hundred calls do not fail
+	passes  atomic.Int64          // that many of a hundred calls do not fail, evenly spread
+	worked  atomic.Int64          // calls and probes while some fail
 	refuse  atomic.Pointer[error] // the error of the health service
 	status  atomic.Int32          // a ServingStatus, 0 for SERVING
 	rate    atomic.Int64          // bytes a second on each connection, 0: unlimited
@@ -172,7 +172,7 @@ func (s *server) work(ctx context.Context, long time.Duration) error {
 	if !s.stalled.wait(ctx.Done()) {
 		return ctx.Err()
 	}
-	if err := s.fail.Load(); err != nil && rand.Int64N(100) >= s.passes.Load() {
+	if err := s.fail.Load(); err != nil && s.worked.Add(1)*61%100 >= s.passes.Load() {
 		return *err
 	}
 	return nil
