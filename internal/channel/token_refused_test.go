@@ -209,7 +209,7 @@ func TestWrongPasswordOfAFleet(t *testing.T) {
 		peak, total := rates(9*60, time.Second, count)
 		t.Logf("nine more minutes: %d a second, at most %d", total/540, peak)
 		assert.LessOrEqual(t, total/540, fleetPopulation/40)
-		assert.LessOrEqual(t, peak, fleetPopulation/10)
+		assert.LessOrEqual(t, peak, fleetPopulation*3/20)
 		time.Sleep(time.Minute)
 	})
 }
