@@ -181,7 +181,7 @@ func TestMonitorNotifiesImprovements(t *testing.T) {
 		require.Equal(t, health.Degraded, c.is(servers[0]))
 		assertOpen(t, improved)
 		servers[0].fail.Store(nil)
-		time.Sleep(11 * time.Second)
+		time.Sleep(15 * time.Second) // a pause of 4 s, for which the budget refuses a probe, and one of 10 s
 		assertClosed(t, improved, "it serves again")
 
 		improved = c.monitor.Improved()
