@@ -245,7 +245,7 @@ func TestNotOlderThanOfAWatchThatLags(t *testing.T) {
 func TestVersions(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	var revs []int64
-	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxVersions: 10})
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxVersions: 10, MaxWait: patience})
 	awaitServing(t, c, "a/1")
 	for i := range 30 {
 		revs = append(revs, clienttest.Put(t, cluster, "a/1", string(rune('A'+i))))
