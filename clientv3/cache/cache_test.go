@@ -294,6 +294,7 @@ func TestAPrefixThatIsDenied(t *testing.T) {
 	awaitServing(t, c, "b/1")
 	_, err = c.Get(clienttest.Within(t), "a/1")
 	require.Equal(t, denied, err)
+	require.Eventually(t, func() bool { return c.Status()[0].State == cache.Denied }, patience, time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	err = c.WaitSynced(ctx)
