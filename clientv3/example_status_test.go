@@ -27,12 +27,14 @@ func ExampleClient_EndpointStatus() {
 		return
 	}
 	defer client.Close()
-	if _, err := client.Get(context.Background(), "k"); err != nil {
-		fmt.Println(err)
-		return
+	for range 3 { // one that is slow shows less
+		if _, err := client.Get(context.Background(), "k"); err != nil {
+			fmt.Println(err)
+			return
+		}
 	}
 	for _, s := range client.EndpointStatus() {
-		fmt.Println(s.State, s.Evidence, s.LastErr)
+		fmt.Println(s.State, s.Evidence.Kind, s.LastErr)
 	}
-	// Output: serving served: completed a call <nil>
+	// Output: serving served <nil>
 }

@@ -158,28 +158,29 @@ func TestLeasesOnKine(t *testing.T) {
 
 // TestKeepAliveOnceCarriesMetadata: the caller's metadata is sent, and not on a stream of others.
 func TestKeepAliveOnceCarriesMetadata(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 3)
-	id := grant(t, c)
-	ctx := metadata.AppendToOutgoingContext(t.Context(), "tenant", "blue")
-	broken := cluster.Once("LeaseKeepAlive", func(call *fakeetcd.Call) { call.BreakConn() })
-	resp, err := c.KeepAliveOnce(ctx, id)
-	require.NoError(t, err)
-	assert.Equal(t, id, resp.ID)
-	assert.Equal(t, 1, broken.Ran(), "it survives a fault")
-	calls := cluster.Calls("LeaseKeepAlive")
-	require.Len(t, calls, 2)
-	for _, call := range calls {
-		assert.Equal(t, []string{"blue"}, call.Metadata.Get("tenant"))
-		assert.Equal(t, []string{"true"}, call.Metadata.Get("hasleader"), "so that it ends where it cannot be served")
-	}
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
+		id := grant(t, c)
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "tenant", "blue")
+		broken := cluster.Once("LeaseKeepAlive", func(call *fakeetcd.Call) { call.BreakConn() })
+		resp, err := c.KeepAliveOnce(ctx, id)
+		require.NoError(t, err)
+		assert.Equal(t, id, resp.ID)
+		assert.Equal(t, 1, broken.Ran(), "it survives a fault")
+		calls := cluster.Calls("LeaseKeepAlive")
+		require.Len(t, calls, 2)
+		for _, call := range calls {
+			assert.Equal(t, []string{"blue"}, call.Metadata.Get("tenant"))
+			assert.Equal(t, []string{"true"}, call.Metadata.Get("hasleader"), "so that it ends where it cannot be served")
+		}
 
-	_, err = c.KeepAliveOnce(WithRequireLeader(t.Context()), id)
-	require.NoError(t, err)
-	_, err = c.KeepAliveOnce(t.Context(), id)
-	require.NoError(t, err)
-	calls = cluster.Calls("LeaseKeepAlive")
-	require.Len(t, calls, 3, "one stream for all callers without metadata")
-	assert.Empty(t, calls[2].Metadata.Get("tenant"))
+		_, err = c.KeepAliveOnce(WithRequireLeader(t.Context()), id)
+		require.NoError(t, err)
+		_, err = c.KeepAliveOnce(t.Context(), id)
+		require.NoError(t, err)
+		calls = cluster.Calls("LeaseKeepAlive")
+		require.Len(t, calls, 3, "one stream for all callers without metadata")
+		assert.Empty(t, calls[2].Metadata.Get("tenant"))
+	})
 }
 
 // In an outage in which streams open and then fail, leases that expire one after the other do not

@@ -84,12 +84,13 @@ func TestOnlyVoterIsFound(t *testing.T) {
 // A caller that requires a leader gets ErrNoLeader once every member has returned it; one that
 // does not waits for the election.
 func TestNoLeaderIsReportedWithRequireLeader(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 3)
-	meetAll(t, cluster, c)
-	refuse(cluster, "Put", rpctypes.ErrGRPCNoLeader, cluster.Members()...)
-	_, err := c.Put(WithRequireLeader(t.Context()), "k", "v")
-	assert.Equal(t, rpctypes.ErrNoLeader, err)
-	assert.Equal(t, 3, cluster.Count("Put"))
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
+		meetAll(t, cluster, c)
+		refuse(cluster, "Put", rpctypes.ErrGRPCNoLeader, cluster.Members()...)
+		_, err := c.Put(WithRequireLeader(t.Context()), "k", "v")
+		assert.Equal(t, rpctypes.ErrNoLeader, err)
+		assert.Equal(t, 3, cluster.Count("Put"))
+	})
 }
 
 // An interceptor that stops waiting for a call must not have it sent beside its repetition.
@@ -174,20 +175,21 @@ func TestGetStreamThatFailsAfterData(t *testing.T) {
 
 // A stream that reached a lagging member moves to another one.
 func TestGetStreamAvoidsTheFailedMember(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 2)
-	fill(t, cluster, 30)
-	meetAll(t, cluster, c)
-	_, err := readRange(t.Context(), c) // from now on the client chooses the revision, so a future one passes
-	require.NoError(t, err)
-	refuse(cluster, "RangeStream", rpctypes.ErrGRPCFutureRev, cluster.Member(1))
-	for range 6 {
-		before := cluster.Count("RangeStream")
-		_, err := readRange(t.Context(), c, WithSerializable())
+	clienttest.InBubble(t, 2, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
+		fill(t, cluster, 30)
+		meetAll(t, cluster, c)
+		_, err := readRange(t.Context(), c) // from now on the client chooses the revision, so a future one passes
 		require.NoError(t, err)
-		assert.LessOrEqual(t, cluster.Count("RangeStream")-before, 2)
-		_, err = c.Get(t.Context(), "x") // moves the rotation on
-		require.NoError(t, err)
-	}
+		refuse(cluster, "RangeStream", rpctypes.ErrGRPCFutureRev, cluster.Member(1))
+		for range 6 {
+			before := cluster.Count("RangeStream")
+			_, err := readRange(t.Context(), c, WithSerializable())
+			require.NoError(t, err)
+			assert.LessOrEqual(t, cluster.Count("RangeStream")-before, 2)
+			_, err = c.Get(t.Context(), "x") // moves the rotation on
+			require.NoError(t, err)
+		}
+	})
 }
 
 // A stream on a bare connection detects a stale token too.
@@ -210,29 +212,30 @@ func TestRawStreamRenewsTheToken(t *testing.T) {
 // An endpoint that is not an etcd server, but a web server or a proxy at its address, is detected
 // by its first response. Calls do not fail.
 func TestEndpointThatIsNotEtcd(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 3)
-	meetAll(t, cluster, c)
-	var asked atomic.Int64
-	web := cluster.Member(0)
-	for _, method := range []string{"Range", "Put", "LeaseGrant", "Watch"} {
-		cluster.On(method, func(call *fakeetcd.Call) {
-			if call.Member == web {
-				asked.Add(1)
-				call.Answer(nil, status.Error(codes.PermissionDenied, "unexpected HTTP status code received from server: 403 (Forbidden)"))
-			}
-		})
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	for range 100 {
-		_, err := c.Put(ctx, "k", "v")
-		require.NoError(t, err)
-		_, err = c.Get(ctx, "k")
-		require.NoError(t, err)
-		_, err = c.Grant(ctx, 10)
-		require.NoError(t, err)
-	}
-	assert.LessOrEqual(t, asked.Load(), int64(20), "a third of all calls went there")
-	watch := <-c.Watch(ctx, "k", WithRev(1))
-	require.NoError(t, watch.Err())
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
+		meetAll(t, cluster, c)
+		var asked atomic.Int64
+		web := cluster.Member(0)
+		for _, method := range []string{"Range", "Put", "LeaseGrant", "Watch"} {
+			cluster.On(method, func(call *fakeetcd.Call) {
+				if call.Member == web {
+					asked.Add(1)
+					call.Answer(nil, status.Error(codes.PermissionDenied, "unexpected HTTP status code received from server: 403 (Forbidden)"))
+				}
+			})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		for range 100 {
+			_, err := c.Put(ctx, "k", "v")
+			require.NoError(t, err)
+			_, err = c.Get(ctx, "k")
+			require.NoError(t, err)
+			_, err = c.Grant(ctx, 10)
+			require.NoError(t, err)
+		}
+		assert.LessOrEqual(t, asked.Load(), int64(20), "a third of all calls went there")
+		watch := <-c.Watch(ctx, "k", WithRev(1))
+		require.NoError(t, watch.Err())
+	})
 }

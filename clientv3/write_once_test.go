@@ -82,24 +82,25 @@ func TestWriteIsReceivedOnce(t *testing.T) {
 		for _, b := range breakages {
 			for _, executed := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/executed=%t", name, b.name, executed), func(t *testing.T) {
-					cluster, c := clienttest.StartClient(t, 3)
-					hook := cluster.Once(w.method, func(call *fakeetcd.Call) {
-						if executed {
-							_, err := call.Execute()
-							assert.NoError(t, err)
-						}
-						b.end(t, call)
-					})
-					err := w.call(t.Context(), c)
-					var unknown *retry.UnknownOutcomeError
-					require.ErrorAs(t, err, &unknown)
-					assert.Equal(t, b.code, status.Code(err))
-					assert.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
-					assert.Equal(t, 1, hook.Ran())
+					clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
+						hook := cluster.Once(w.method, func(call *fakeetcd.Call) {
+							if executed {
+								_, err := call.Execute()
+								assert.NoError(t, err)
+							}
+							b.end(t, call)
+						})
+						err := w.call(t.Context(), c)
+						var unknown *retry.UnknownOutcomeError
+						require.ErrorAs(t, err, &unknown)
+						assert.Equal(t, b.code, status.Code(err))
+						assert.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
+						assert.Equal(t, 1, hook.Ran())
 
-					// A second request would have arrived earlier.
-					clienttest.Get(t, c, "k")
-					assert.Equal(t, 1, cluster.Count(w.method))
+						// A second request would have arrived earlier.
+						clienttest.Get(t, c, "k")
+						assert.Equal(t, 1, cluster.Count(w.method))
+					})
 				})
 			}
 		}
@@ -110,20 +111,21 @@ func TestWriteIsReceivedOnce(t *testing.T) {
 func TestReadSurvives(t *testing.T) {
 	for _, b := range breakages {
 		t.Run(b.name, func(t *testing.T) {
-			cluster, c := clienttest.StartClient(t, 3)
-			clienttest.Put(t, cluster, "k", "v")
-			hook := cluster.Once("Range", func(call *fakeetcd.Call) { b.end(t, call) })
-			resp, err := c.Get(t.Context(), "k")
-			switch b.code {
-			case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
-				require.NoError(t, err)
-				assert.Equal(t, "v", string(resp.Kvs[0].Value))
-				assert.Equal(t, 2, cluster.Count("Range"))
-			default:
-				assert.Equal(t, b.code, status.Code(err), "the error is not retryable")
-				assert.Equal(t, 1, cluster.Count("Range"))
-			}
-			assert.Equal(t, 1, hook.Ran())
+			clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
+				clienttest.Put(t, cluster, "k", "v")
+				hook := cluster.Once("Range", func(call *fakeetcd.Call) { b.end(t, call) })
+				resp, err := c.Get(t.Context(), "k")
+				switch b.code {
+				case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
+					require.NoError(t, err)
+					assert.Equal(t, "v", string(resp.Kvs[0].Value))
+					assert.Equal(t, 2, cluster.Count("Range"))
+				default:
+					assert.Equal(t, b.code, status.Code(err), "the error is not retryable")
+					assert.Equal(t, 1, cluster.Count("Range"))
+				}
+				assert.Equal(t, 1, hook.Ran())
+			})
 		})
 	}
 }

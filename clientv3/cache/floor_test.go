@@ -209,7 +209,7 @@ func TestProgressThatComesTooEarly(t *testing.T) {
 			call.Answer(resp, err)
 		})
 		earlyServer(cluster, fromTheStart)
-		c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+		c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxWait: patience})
 		require.NoError(t, cluster.Wait(clienttest.Within(t), "Watch", 1))
 		if !fromTheStart {
 			awaitServing(t, c, "a/1")

@@ -35,10 +35,10 @@ func newCache(t testing.TB, client *clientv3.Client, cfg cache.Config) *cache.Ca
 	return c
 }
 
-// newServing returns a cache of "a/" that answers gets from memory.
+// newServing returns a cache of "a/" that answers gets from memory, however late its watch is.
 func newServing(t testing.TB, client *clientv3.Client) *cache.Cache {
 	t.Helper()
-	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxWait: patience})
 	awaitServing(t, c, "a/1")
 	return c
 }
