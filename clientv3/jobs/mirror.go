@@ -120,7 +120,7 @@ func (m *mirror) claimedLocked(e *entry, ch cache.Change[item]) {
 		e.claim, e.lease = ch.New.CreateRevision, ch.New.Lease
 		m.countLocked(e.lease, 1)
 	}
-	if j := e.job; j != nil && ch.Old != nil && ch.Old.CreateRevision == j.rev && e.claim != j.rev && !j.ending.Load() {
+	if j := e.job; j != nil && ch.Old != nil && ch.Old.CreateRevision == j.rev && e.claim != j.rev && e.settled != j.rev && !j.ending.Load() {
 		j.end(leaderelection.ErrKeyDeleted)
 	}
 }

@@ -233,7 +233,7 @@ func TestCandidatesReturnSpreadOverThePeriod(t *testing.T) {
 		}
 		slices.Sort(pauses)
 		assert.Less(t, pauses[candidates-1], 8*time.Second)
-		assert.Less(t, pauses[0], 3*time.Second)
+		assert.Less(t, pauses[0], 5*time.Second) // the probability that all are longer is (3/8)^20, 3 in a billion
 		assert.Greater(t, pauses[candidates-1]-pauses[0], 3*time.Second)
 	})
 }

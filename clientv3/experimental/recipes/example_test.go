@@ -14,17 +14,19 @@ func ExampleQueue() {
 	client, stop := clienttest.Example(1)
 	defer stop()
 	q := recipe.NewQueue(client, "jobs")
-	go func() {
+	var producer sync.WaitGroup
+	producer.Go(func() {
 		for _, job := range []string{"wash", "rinse", "dry"} {
 			if err := q.Enqueue(job); err != nil {
 				panic(err)
 			}
 		}
-	}()
+	})
 	for range 3 {
 		job, err := q.Dequeue()
 		fmt.Println(job, err)
 	}
+	producer.Wait()
 	// Output:
 	// wash <nil>
 	// rinse <nil>
