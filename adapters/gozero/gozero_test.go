@@ -86,14 +86,13 @@ func TestAClientOfGoZero(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	grpctest.AskUntilAll(ctx, t, users.Conn(), a)
-	_, err = cluster.Put("users.rpc/7587862023829", theirs)
-	require.NoError(t, err)
-	grpctest.AskUntilAll(ctx, t, users.Conn(), a, theirs)
-
 	byName, err := grpc.NewClient("etcd:///users.rpc", grpc.WithResolvers(b), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, byName.Close()) }()
 	grpctest.AskUntilAll(ctx, t, byName, a)
+	_, err = cluster.Put("users.rpc/7587862023829", theirs)
+	require.NoError(t, err)
+	grpctest.AskUntilAll(ctx, t, users.Conn(), a, theirs)
 }
 
 func Example() {

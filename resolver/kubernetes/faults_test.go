@@ -430,10 +430,11 @@ func TestMassRemovalIsDelayed(t *testing.T) {
 	began := time.Now()
 	_, err := server.Update(slice("users", "a", 80, "10.0.0.9"))
 	require.NoError(t, err)
-	c.awaitAddresses(t, "10.0.0.9:80", "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")
-	c.awaitError(t, 0, "most endpoints of service \"users\" in namespace \"shop\" disappeared at once; they stay in use for 2s")
 	c.awaitAddresses(t, "10.0.0.9:80")
 	assert.GreaterOrEqual(t, time.Since(began), 2*time.Second)
+	c.awaitError(t, 0, "most endpoints of service \"users\" in namespace \"shop\" disappeared at once; they stay in use for 2s")
+	states, _, _ := c.look()
+	assert.Equal(t, []string{"10.0.0.9:80", "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"}, addressesOf(states[:2]))
 }
 
 // A channel that opens while most endpoints are missing has the kept ones, and so has one that wakes up when all are

@@ -46,11 +46,15 @@ func member(s Snapshot, endpoint string) Member {
 
 func TestMembers(t *testing.T) {
 	cluster, client := start(t)
-	leader, err := cluster.Leader(t.Context())
-	require.NoError(t, err)
+	var leader *lab.Member
+	var s Snapshot
+	require.Eventually(t, func() bool { // a busy machine may elect another one in between
+		var err error
+		leader, err = cluster.Leader(t.Context())
+		s = Members{Client: client, Timeout: patience}.Snapshot(t.Context())
+		return err == nil && member(s, leader.Endpoint()).Role == "leader"
+	}, patience, 100*time.Millisecond)
 	follower := cluster.Members()[(leader.Index()+1)%3]
-
-	s := Members{Client: client, Timeout: patience}.Snapshot(t.Context())
 	for _, m := range cluster.Members() {
 		got := member(s, m.Endpoint())
 		assert.Equal(t, "serving", got.State)

@@ -39,14 +39,14 @@ func requireNothingLeft(t *testing.T, client *clientv3.Client) {
 
 func TestVerify(t *testing.T) {
 	cluster, client := start(t)
-	cfg := Config{Client: client, Prefix: DefaultPrefix, Duration: 3 * time.Second, Rate: 200, Timeout: patience}
+	cfg := Config{Client: client, Prefix: DefaultPrefix, Duration: 3 * time.Second, Rate: 200, Timeout: patience, Grace: patience}
 
 	t.Run("healthy", func(t *testing.T) {
 		result, err := Run(t.Context(), cfg)
 		require.NoError(t, err)
 		assert.True(t, result.OK(), result.Text())
 		assert.Positive(t, result.Answered)
-		assert.Zero(t, result.Unknown+result.Failed)
+		assert.LessOrEqual(t, result.Unknown+result.Failed, groups*clients, "what is under way when a busy machine elects another leader")
 		assert.EqualValues(t, 2, result.Watches)
 		assert.Positive(t, result.Events)
 		var page bytes.Buffer
