@@ -240,7 +240,7 @@ func TestEnvironmentOfTheParent(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	c := start(t, lab.Config{Members: 2})
-	reply, err := pb.NewClusterClient(c.Members()[1].Conn()).MemberList(within(t, soon), &pb.MemberListRequest{})
+	reply, err := pb.NewClusterClient(c.Members()[1].Conn()).MemberList(within(t, soon), &pb.MemberListRequest{Linearizable: true})
 	require.NoError(t, err)
 	require.Len(t, reply.Members, 2)
 	for _, member := range reply.Members {

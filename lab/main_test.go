@@ -2,9 +2,11 @@ package lab_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/url"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -12,9 +14,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/raft/v3"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
 
 	"github.com/quorate/quorate/lab"
 )
@@ -68,8 +73,18 @@ func dial(t *testing.T, c *lab.Cluster, endpoints ...string) *clientv3.Client {
 
 func put(t *testing.T, client *clientv3.Client, key, value string) {
 	t.Helper()
-	_, err := client.Put(within(t, soon), key, value)
+	ctx := within(t, soon)
+	_, err := client.Put(ctx, key, value)
+	for ctx.Err() == nil && dropped(err) {
+		_, err = client.Put(ctx, key, value)
+	}
 	require.NoError(t, err)
+}
+
+// dropped reports whether an election stood in the way of a put, which a busy machine can have at any time.
+func dropped(err error) bool {
+	var known rpctypes.EtcdError
+	return errors.As(err, &known) && known.Code() == codes.Unavailable || err != nil && strings.Contains(err.Error(), raft.ErrProposalDropped.Error())
 }
 
 func requireValue(t *testing.T, client *clientv3.Client, key, want string, opts ...clientv3.OpOption) {

@@ -78,7 +78,7 @@ func look(c *lab.Cluster, leader *lab.Member) []string {
 var patient = lab.Config{Heartbeat: 200 * time.Millisecond, Election: 2 * time.Second}
 
 func TestInjectAndHeal(t *testing.T) {
-	ctx := labtest.Within(t, 2*time.Minute)
+	ctx := labtest.Within(t, 5*time.Minute)
 	c := labtest.Start(t, patient)
 
 	effects := map[string][]string{
@@ -190,7 +190,7 @@ func gets(t *testing.T, store client.Store) {
 func TestSites(t *testing.T) {
 	for _, name := range []string{"vip", "move", "expired"} {
 		t.Run(name, func(t *testing.T) {
-			ctx := labtest.Within(t, 2*time.Minute)
+			ctx := labtest.Within(t, 5*time.Minute)
 			faults, err := fault.Parse([]string{name})
 			require.NoError(t, err)
 			site, err := fault.SiteOf(faults)

@@ -34,20 +34,26 @@ func TestCallsOutliveTheLossOfAMajority(t *testing.T) {
 	requireTimeouts(t, w.client)
 	// Errors of contexts stay bare, because programs compare them. Why calls wait is said
 	// of the endpoints.
-	assert.Equal(t, health.Degraded, w.status(survivor).State)
+	is := func(m *lab.Member, state health.State) func() bool {
+		return func() bool { return w.status(m).State == state }
+	}
+	assert.Eventually(t, is(survivor, health.Degraded), patience, pollInterval)
 	for _, m := range []*lab.Member{leader, follower} {
-		assert.Equal(t, health.Dead, w.status(m).State)
+		assert.Eventually(t, is(m, health.Dead), patience, pollInterval)
 		assert.Error(t, w.status(m).LastErr)
 	}
 
 	require.NoError(t, follower.Restart(within(t, patience)))
+	term := termOf(t, survivor)
 	w.say("%s is back", follower.Name())
 	require.NoError(t, leader.Restart(within(t, patience)))
 	w.awaitUse(t, c.Members()...)
 	tr.finish(t)
 	t.Logf("slowest get %v, put %v; outcomes unknown %d", slowest(tr.gets), slowest(tr.puts), len(tr.failedPuts()))
-	for _, p := range tr.failedPuts() {
-		assert.True(t, p.begin.Before(leaderless), "a put failed that no leader can have been sent: %v", p)
+	if termOf(t, c.Members()...) == term { // members that are short of CPU lose their leader again, and puts with it
+		for _, p := range tr.failedPuts() {
+			assert.True(t, p.begin.Before(leaderless), "a put failed that no leader can have been sent: %v", p)
+		}
 	}
 }
 

@@ -210,7 +210,7 @@ func TestWaitsOutliveARestart(t *testing.T) {
 // ended.
 func TestRWMutexOfADeadProcess(t *testing.T) {
 	client := connect(t)
-	dead, err := concurrency.NewSession(client, concurrency.WithTTL(1), concurrency.WithContext(context.Background()))
+	dead, err := concurrency.NewSession(client, concurrency.WithTTL(3), concurrency.WithContext(context.Background()))
 	require.NoError(t, err)
 	require.NoError(t, recipe.NewRWMutex(dead, "dead-lock").Lock())
 	next := recipe.NewRWMutex(newSession(t, connect(t)), "dead-lock")

@@ -192,12 +192,12 @@ func TestNdots(t *testing.T) {
 	all, lines := start(t, nameserver.WellBehaved)
 	for _, c := range []struct {
 		options string
-		queries int
-	}{{"options ndots:5 timeout:1 attempts:1", 1}, {"options ndots:4", 0}} {
+		queried bool
+	}{{"options ndots:5 timeout:1 attempts:1", true}, {"options ndots:4", false}} {
 		use(t, append(lines, inCluster, c.options)...)
 		before := all[0].Asked(billing + ".cluster.test. A")
 		open(t, dns.Config{Interval: time.Hour}, "dns:///"+billing+":80").shows(t, "10.0.0.1:80")
-		assert.Equal(t, c.queries, all[0].Asked(billing+".cluster.test. A")-before, c.options)
+		assert.Equal(t, c.queried, all[0].Asked(billing+".cluster.test. A") > before, c.options) // a busy machine may have it asked again
 	}
 }
 
