@@ -134,7 +134,7 @@ func TestMemberDown(t *testing.T) {
 		{args: "put a 1", want: "OK\n"},
 		{args: "get a", want: "a\n1\n"},
 	}}.play(t, ctl, nil)
-	got := ctl.run(t, "", "endpoint", "health", "--command-timeout=1s")
+	got := ctl.run(t, "", "endpoint", "health")
 	require.NotZero(t, got.status)
 	require.Contains(t, got.stderr, c.Endpoints()[0]+" is unhealthy")
 	require.Contains(t, got.stdout, c.Endpoints()[1]+" is healthy")
