@@ -106,7 +106,7 @@ func TestCheck(t *testing.T) {
 			if check == "perf" && testing.Short() {
 				t.Skip("it takes a minute")
 			}
-			ctl := on(start(t, lab.Config{}))
+			ctl := on(threeMembers(t))
 			testCheck(t, ctl.begin(t, "check", check, "--load=s", "--auto-compact", "--auto-defrag"))
 			require.Empty(t, ctl.ok(t, "get", "/etcdctl-check-"+check+"/", "--prefix", "--keys-only"))
 		})

@@ -122,9 +122,9 @@ func testLockCommand(t *testing.T, ctl etcdctl) {
 
 // testLockOfDeadHolder has the lease of a killed holder expire.
 func testLockOfDeadHolder(t *testing.T, ctl etcdctl) {
-	dead := ctl.begin(t, "lock", "orphan", "--ttl=2")
+	dead := ctl.begin(t, "lock", "orphan", "--ttl=5")
 	held(t, dead, "orphan/")
-	heir := ctl.begin(t, "lock", "orphan", "--ttl=2")
+	heir := ctl.begin(t, "lock", "orphan")
 	waiting(t, ctl, "orphan/", 2)
 	heir.silent()
 	dead.signal(syscall.SIGKILL)
@@ -157,9 +157,9 @@ func testElect(t *testing.T, ctl etcdctl) {
 
 func testKeepAlive(t *testing.T, ctl etcdctl) {
 	vars := map[string]string{}
-	require.True(t, match("lease <id> granted with TTL(3s)\n", ctl.ok(t, "lease", "grant", "3"), vars))
+	require.True(t, match("lease <id> granted with TTL(9s)\n", ctl.ok(t, "lease", "grant", "9"), vars))
 	keeper := ctl.begin(t, "lease", "keep-alive", vars["id"])
-	kept := fmt.Sprintf("lease %s keepalived with TTL(3)", vars["id"])
+	kept := fmt.Sprintf("lease %s keepalived with TTL(9)", vars["id"])
 	keeper.expect(kept, kept, kept)
 	ctl.ok(t, "lease", "revoke", vars["id"])
 	keeper.expect(fmt.Sprintf("lease %s expired or revoked.", vars["id"]))

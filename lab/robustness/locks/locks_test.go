@@ -17,7 +17,8 @@ import (
 // TestLocks is the short form of "quorate-lab soak locks".
 func TestLocks(t *testing.T) {
 	ctx, cfg := soaktest.Short(t, func(c *robustness.Counts) bool {
-		return c.Of("writes", "accepted") > 0 && c.Of("writes", "refused") > 0
+		taken := func(style lockcheck.Style) bool { return c.Of(string(style), string(lockcheck.Taken)) > 0 }
+		return taken(lockcheck.Lock) && taken(lockcheck.Campaign) && c.Of("writes", "accepted") > 0 && c.Of("writes", "refused") > 0
 	})
 	result, err := Run(ctx, Config{Config: cfg})
 	require.NoError(t, err)

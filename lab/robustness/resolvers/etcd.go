@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/resolver"
@@ -128,16 +128,21 @@ func (s *etcdSource) cut() error {
 	return nil
 }
 
-// compact forgets all history.
+// compact forgets all history, again if its outcome is unknown.
 func (s *etcdSource) compact() error {
 	return within(healTimeout, func(ctx context.Context) error {
-		kv := pb.NewKVClient(s.scene.Cluster.Members()[0].Conn())
-		now, err := kv.Range(ctx, &pb.RangeRequest{Key: []byte(prefix), CountOnly: true})
-		if err != nil {
-			return err
+		for {
+			now, err := s.direct.Get(ctx, prefix, clientv3.WithCountOnly())
+			if err == nil {
+				_, err = s.direct.Compact(ctx, now.Header.Revision)
+			}
+			if err == nil || errors.Is(err, rpctypes.ErrCompacted) {
+				return nil
+			}
+			if ctx.Err() != nil {
+				return err
+			}
 		}
-		_, err = kv.Compact(ctx, &pb.CompactionRequest{Revision: now.Header.Revision})
-		return err
 	})
 }
 

@@ -118,8 +118,8 @@ func (r *readers) fail(err error) {
 }
 
 // settle waits until every open watch has delivered the last event that it must deliver,
-// which last returns, or has ended, or until the timeout has passed. No watch is
-// opened or left from now on.
+// which last returns, or has ended, or until the timeout has passed; calls of Watch
+// may take longer to return. No watch is opened or left from now on.
 func (r *readers) settle(timeout time.Duration, last func(r history.WatchRequest, returned time.Duration) int64) {
 	r.mu.Lock()
 	r.settled = true
@@ -127,9 +127,13 @@ func (r *readers) settle(timeout time.Duration, last func(r history.WatchRequest
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(r.ctx, timeout)
 	defer cancel()
+	longer := max(timeout, DefaultSettleTimeout)
+	returning, cancel := context.WithTimeout(r.ctx, longer)
+	defer cancel()
+	anything := func(history.WatchRequest, time.Duration) int64 { return 0 }
 	for _, x := range open {
-		if x.settle(ctx, last) != nil && x.returned.Load() == 0 {
-			r.fail(fmt.Errorf("%v: Watch did not return within %v of a healthy cluster", x.plan.request, timeout))
+		if x.settle(ctx, last) != nil && x.settle(returning, anything) != nil {
+			r.fail(fmt.Errorf("%v: Watch did not return within %v of a healthy cluster", x.plan.request, longer))
 		}
 	}
 }
