@@ -49,7 +49,7 @@ const BinaryEnv = "QUORATE_KUBE_APISERVER"
 
 // startTimeout bounds starting, when the caller's context does not. Three seconds
 // are usual for the first start and two for others; the machine may be busy.
-const startTimeout = 2 * time.Minute
+const startTimeout = 5 * time.Minute
 
 // Errors of a control plane's methods.
 var (

@@ -21,7 +21,7 @@ import (
 )
 
 // patience is far above what any test takes; one that hangs is ended by it.
-const patience = 3 * time.Minute
+const patience = 8 * time.Minute
 
 func TestMain(m *testing.M) {
 	lab.Main()

@@ -138,7 +138,7 @@ func TestKill(t *testing.T) {
 	}
 	path, err := filepath.Abs(path)
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
 	defer cancel()
 	var out, log bytes.Buffer
 	require.NoError(t, run(ctx, []string{"-official", path, "-faults", "kill", "-hold", "5s", "-settle", "3s", "-idle", "1s"}, &out, &log), "%v", &log)
