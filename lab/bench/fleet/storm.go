@@ -11,9 +11,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -64,12 +64,13 @@ func storm(ctx context.Context, r *rig, p phase) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	rpcs, err := follow(ctx, readEvery, r.receivedRPCs())
-	if err != nil {
-		return nil, err
-	}
-	defer rpcs.stop()
 	restarted := time.Now()
+	var rpcs []*series
+	for _, m := range r.cluster.Members() {
+		s := followFrom(ctx, 0, readEvery, received(m))
+		defer s.stop()
+		rpcs = append(rpcs, s)
+	}
 	var leader, served time.Duration
 	running := ctx
 	work, ctx := errgroup.WithContext(running)
@@ -88,14 +89,16 @@ func storm(ctx context.Context, r *rig, p phase) ([]row, error) {
 	if err := pause.For(running, afterReturn); err != nil {
 		return nil, err
 	}
-	rpcs.stop()
+	for _, s := range rpcs {
+		s.stop()
+	}
 	return []row{
 		count("connects that failed", connects.total()),
-		count("  in the busiest second", connects.busiest()),
+		count("  in the busiest second", busiest(connects)),
 		{"CPU of the clients while the members are down, of one core", percent, 100 * (down.CPU - before.CPU).Seconds() / p.length.Seconds()},
 		{"leader after the start of the members", seconds, leader.Seconds()},
 		{"all clients served after the start of the members", seconds, served.Seconds()},
-		count("RPCs received in the busiest second of the return", rpcs.busiest()),
+		count("RPCs received in the busiest second of the return", busiest(rpcs...)),
 	}, nil
 }
 
@@ -169,25 +172,11 @@ func (r *rig) hasLeader(ctx context.Context) bool {
 	return false
 }
 
-// receivedRPCs returns a count of the RPCs that the members have received since they
-// started. They are read at the same time; one that does not answer has the count of before.
-func (r *rig) receivedRPCs() func(context.Context) (float64, error) {
-	members := r.cluster.Members()
-	totals := make([]float64, len(members))
-	return func(ctx context.Context) (sum float64, err error) {
-		var reads sync.WaitGroup
-		for i, m := range members {
-			reads.Go(func() {
-				if of, err := read(ctx, m); err == nil {
-					totals[i] = of.total()
-				}
-			})
-		}
-		reads.Wait()
-		for _, total := range totals {
-			sum += total
-		}
-		return sum, nil
+// received returns a count of the RPCs that a member has received since it started.
+func received(m *lab.Member) func(context.Context) (float64, error) {
+	return func(ctx context.Context) (float64, error) {
+		of, err := read(ctx, m)
+		return of.total(), err
 	}
 }
 
@@ -224,27 +213,26 @@ type series struct {
 
 // follow reads a count every so often until it is stopped.
 func follow(ctx context.Context, every time.Duration, read func(context.Context) (float64, error)) (*series, error) {
-	ctx, end := context.WithCancel(ctx)
-	s := &series{end: end, done: make(chan struct{})}
-	if err := s.add(ctx, read); err != nil {
-		end()
+	first, err := read(ctx)
+	if err != nil {
 		return nil, err
 	}
+	return followFrom(ctx, first, every, read), nil
+}
+
+// followFrom is follow with a count that is known.
+func followFrom(ctx context.Context, known float64, every time.Duration, read func(context.Context) (float64, error)) *series {
+	ctx, end := context.WithCancel(ctx)
+	s := &series{at: []time.Time{time.Now()}, values: []float64{known}, end: end, done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
 		for pause.For(ctx, every) == nil {
-			_ = s.add(ctx, read) // the next one counts what this one missed
+			if v, err := read(ctx); err == nil { // the next one counts what one that fails misses
+				s.at, s.values = append(s.at, time.Now()), append(s.values, v)
+			}
 		}
 	}()
-	return s, nil
-}
-
-func (s *series) add(ctx context.Context, read func(context.Context) (float64, error)) error {
-	v, err := read(ctx)
-	if err == nil {
-		s.at, s.values = append(s.at, time.Now()), append(s.values, v)
-	}
-	return err
+	return s
 }
 
 // stop ends the reading. A second stop has no effect.
@@ -256,14 +244,29 @@ func (s *series) stop() {
 // total returns by how much the count has grown.
 func (s *series) total() float64 { return s.values[len(s.values)-1] - s.values[0] }
 
-// busiest returns by how much it has grown in a second at most.
-func (s *series) busiest() (most float64) {
-	for i, from := range s.at {
-		for j := i + 1; j < len(s.at); j++ {
-			if took := s.at[j].Sub(from); took >= time.Second {
-				most = max(most, (s.values[j]-s.values[i])/took.Seconds())
-				break
+// countAt returns the count at a time, between those that were read.
+func (s *series) countAt(t time.Time) float64 {
+	i := sort.Search(len(s.at), func(i int) bool { return !s.at[i].Before(t) })
+	switch i {
+	case 0:
+		return s.values[0]
+	case len(s.at):
+		return s.values[i-1]
+	}
+	share := t.Sub(s.at[i-1]).Seconds() / s.at[i].Sub(s.at[i-1]).Seconds()
+	return s.values[i-1] + share*(s.values[i]-s.values[i-1])
+}
+
+// busiest returns by how much counts have grown together in a second at most. Each has times of its own: a member
+// that is busy answers late.
+func busiest(all ...*series) (most float64) {
+	for _, one := range all {
+		for _, from := range one.at {
+			grown := 0.0
+			for _, s := range all {
+				grown += s.countAt(from.Add(time.Second)) - s.countAt(from)
 			}
+			most = max(most, grown)
 		}
 	}
 	return most
