@@ -54,11 +54,8 @@ func startStatusServer(t *testing.T, clusterID uint64) (endpoint string) {
 	require.NoError(t, err)
 	srv := grpc.NewServer()
 	pb.RegisterMaintenanceServer(srv, statusServer{clusterID: clusterID})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = srv.Serve(lis)
-	}()
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(lis) }()
 	t.Cleanup(func() { srv.Stop(); <-done })
 	return "http://" + lis.Addr().String()
 }
