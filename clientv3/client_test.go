@@ -64,10 +64,7 @@ func TestClose(t *testing.T) {
 		"List":   func() error { _, err := c.MemberList(context.Background()); return err },
 		"Stream": func() error { _, err := c.GetStream(context.Background(), "k", WithPrefix()); return err },
 		"Users":  func() error { _, err := c.UserList(context.Background()); return err },
-		"Snapshot": func() error {
-			_, err := c.Snapshot(context.Background())
-			return err
-		},
+		"Snap":   func() error { _, err := c.Snapshot(context.Background()); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.True(t, IsConnCanceled(call()), "got %v", err)

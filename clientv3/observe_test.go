@@ -54,8 +54,7 @@ func startObserved(t *testing.T) (*fakeetcd.Cluster, *Client, *streamEvents) {
 	t.Helper()
 	cluster := clienttest.Start(t, 3)
 	events := new(streamEvents)
-	c := clienttest.Connect(t, cluster, Config{Observer: events})
-	return cluster, c, events
+	return cluster, clienttest.Connect(t, cluster, Config{Observer: events}), events
 }
 
 func TestObserverGetsWatchEvents(t *testing.T) {

@@ -65,11 +65,8 @@ func (m *realMember) start(t *testing.T, addr string, tlsConfig *tls.Config) (st
 	pb.RegisterMaintenanceServer(s, m)
 	pb.RegisterAuthServer(s, m)
 	pb.RegisterClusterServer(s, m)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = s.Serve(acceptCounter{lis, &m.accepted})
-	}()
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(acceptCounter{lis, &m.accepted}) }()
 	stop = sync.OnceFunc(func() { s.Stop(); <-done })
 	t.Cleanup(stop)
 	return stop

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -53,11 +54,8 @@ func startStatusServer(t *testing.T, clusterID uint64) (endpoint string) {
 	require.NoError(t, err)
 	srv := grpc.NewServer()
 	pb.RegisterMaintenanceServer(srv, statusServer{clusterID: clusterID})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = srv.Serve(lis)
-	}()
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(lis) }()
 	t.Cleanup(func() { srv.Stop(); <-done })
 	return "http://" + lis.Addr().String()
 }
@@ -75,7 +73,10 @@ func newSyncClient(t *testing.T, cluster Cluster, eps ...string) *Client {
 	return c
 }
 
-func TestSync(t *testing.T) {
+// No time passes in a bubble while a server may answer.
+func TestSync(t *testing.T) { synctest.Test(t, testSync) }
+
+func testSync(t *testing.T) {
 	const id, other = 7, 8
 	a, b, foreign := startStatusServer(t, id), startStatusServer(t, id), startStatusServer(t, other)
 	dead, dead2 := closedPort, otherClosedPort
@@ -106,11 +107,9 @@ func TestSync(t *testing.T) {
 			[]string{dead}, []*pb.Member{voter(dead2)}, []string{dead2},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			c := newSyncClient(t, &membership{clusterID: id, members: tc.members}, tc.current...)
-			require.NoError(t, c.Sync(t.Context()))
-			assert.Equal(t, tc.want, c.Endpoints())
-		})
+		c := newSyncClient(t, &membership{clusterID: id, members: tc.members}, tc.current...)
+		require.NoError(t, c.Sync(t.Context()), name)
+		assert.Equal(t, tc.want, c.Endpoints(), name)
 	}
 }
 
@@ -137,7 +136,9 @@ func TestAutoSyncRunsAtTheStart(t *testing.T) {
 }
 
 // Endpoints that the program sets while Sync runs stay.
-func TestSyncLeavesEndpointsThatAreSetMeanwhile(t *testing.T) {
+func TestSyncLeavesEndpointsThatAreSetMeanwhile(t *testing.T) { synctest.Test(t, testSetMeanwhile) }
+
+func testSetMeanwhile(t *testing.T) {
 	const id = 7
 	a, b := startStatusServer(t, id), startStatusServer(t, id)
 	m := &membership{clusterID: id, members: []*pb.Member{voter(a)}}
