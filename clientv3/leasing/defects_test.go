@@ -263,13 +263,14 @@ func TestRevocationIsSeenAfterGap(t *testing.T) {
 
 // Close releases the keys at once.
 func TestCloseReleasesKeys(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	kv, closeKV, err := leasing.NewKV(clienttest.Connect(t, cluster), prefix)
-	require.NoError(t, err)
-	own(t, cluster, kv, "k")
-	closeKV()
-	require.Nil(t, cluster.Get(prefix+"k"))
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		kv, closeKV, err := leasing.NewKV(client, prefix)
+		require.NoError(t, err)
+		own(t, cluster, kv, "k")
+		closeKV()
+		require.Nil(t, cluster.Get(prefix+"k"))
 
-	_, err = newKV(t, clienttest.Connect(t, cluster)).Put(clienttest.Within(t), "k", "v")
-	require.NoError(t, err)
+		_, err = newKV(t, clienttest.Connect(t, cluster)).Put(clienttest.Within(t), "k", "v")
+		require.NoError(t, err)
+	})
 }

@@ -22,20 +22,20 @@ import (
 
 // The lease ends although the client keeps it alive, as when an operator revokes it. The KV continues with a new one.
 func TestSessionIsReplaced(t *testing.T) {
-	t.Parallel()
-	cluster := clienttest.Start(t, 1)
-	owner := newKV(t, clienttest.Connect(t, cluster), concurrency.WithTTL(2))
-	own(t, cluster, owner, "k")
-	lost := cluster.Get(prefix + "k").Lease
-	require.NoError(t, cluster.ExpireLease(lost))
-	clienttest.Put(t, cluster, "k", "by somebody else")
-	require.Eventually(t, func() bool {
-		_, err := owner.Get(t.Context(), "k")
-		l := cluster.Get(prefix + "k")
-		return err == nil && l != nil && l.Lease != lost
-	}, patience, 10*time.Millisecond)
-	awaitOwned(t, cluster, owner, "k")
-	requireTruth(t, cluster, owner, "k")
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		owner := newKV(t, client, concurrency.WithTTL(2))
+		own(t, cluster, owner, "k")
+		lost := cluster.Get(prefix + "k").Lease
+		require.NoError(t, cluster.ExpireLease(lost))
+		clienttest.Put(t, cluster, "k", "by somebody else")
+		require.Eventually(t, func() bool {
+			_, err := owner.Get(t.Context(), "k")
+			l := cluster.Get(prefix + "k")
+			return err == nil && l != nil && l.Lease != lost
+		}, patience, 10*time.Millisecond)
+		awaitOwned(t, cluster, owner, "k")
+		requireTruth(t, cluster, owner, "k")
+	})
 }
 
 // Waiting for an owner that does not answer ends with the caller's context, without a write.
@@ -168,16 +168,17 @@ func TestCloseWithoutServer(t *testing.T) {
 
 // A lease from the user is kept, and its leasing keys are deleted.
 func TestCloseKeepsLeaseOfUser(t *testing.T) {
-	cluster, client := clienttest.StartClient(t, 1)
-	lease, err := client.Grant(t.Context(), 60)
-	require.NoError(t, err)
-	kv, closeKV, err := leasing.NewKV(client, prefix, concurrency.WithLease(lease.ID))
-	require.NoError(t, err)
-	own(t, cluster, kv, "k")
-	closeKV()
-	require.Nil(t, cluster.Get(prefix+"k"))
-	_, err = client.Put(t.Context(), "mine", "v", clientv3.WithLease(lease.ID))
-	require.NoError(t, err)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		lease, err := client.Grant(t.Context(), 60)
+		require.NoError(t, err)
+		kv, closeKV, err := leasing.NewKV(client, prefix, concurrency.WithLease(lease.ID))
+		require.NoError(t, err)
+		own(t, cluster, kv, "k")
+		closeKV()
+		require.Nil(t, cluster.Get(prefix+"k"))
+		_, err = client.Put(t.Context(), "mine", "v", clientv3.WithLease(lease.ID))
+		require.NoError(t, err)
+	})
 }
 
 // The given lease does not exist: nothing is owned, and everything works.
@@ -193,14 +194,15 @@ func TestSessionWithoutLease(t *testing.T) {
 
 // The session ends with the context in the options.
 func TestSessionEndsWithContext(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	kv := newKV(t, clienttest.Connect(t, cluster), concurrency.WithContext(ctx))
-	own(t, cluster, kv, "k")
-	cancel()
-	require.Eventually(t, func() bool { return cluster.Get(prefix+"k") == nil }, patience, time.Millisecond)
-	requireEnd(t, put(kv, "k", "v"))
-	requireTruth(t, cluster, kv, "k")
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		ctx, cancel := context.WithCancel(t.Context())
+		kv := newKV(t, client, concurrency.WithContext(ctx))
+		own(t, cluster, kv, "k")
+		cancel()
+		require.Eventually(t, func() bool { return cluster.Get(prefix+"k") == nil }, patience, time.Millisecond)
+		requireEnd(t, put(kv, "k", "v"))
+		requireTruth(t, cluster, kv, "k")
+	})
 }
 
 // The client is closed while a write waits for an owner.
@@ -267,15 +269,16 @@ func TestFalseComparisonDecides(t *testing.T) {
 
 // A get does not try to acquire a key of another owner each time: an attempt costs the cluster as much as a write.
 func TestForeignKeyIsBackedOff(t *testing.T) {
-	cluster, owner := startKV(t)
-	other := newKV(t, clienttest.Connect(t, cluster))
-	own(t, cluster, owner, "k")
-	requireTruth(t, cluster, other, "k")
-	attempts := cluster.Count("Txn")
-	for range 3 {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		owner, other := newKV(t, client), newKV(t, clienttest.Connect(t, cluster))
+		own(t, cluster, owner, "k")
 		requireTruth(t, cluster, other, "k")
-	}
-	require.Equal(t, attempts, cluster.Count("Txn"))
+		attempts := cluster.Count("Txn")
+		for range 3 {
+			requireTruth(t, cluster, other, "k")
+		}
+		require.Equal(t, attempts, cluster.Count("Txn"))
+	})
 }
 
 func TestEndedContext(t *testing.T) {

@@ -83,38 +83,40 @@ func TestSwitchWorksRepeatedly(t *testing.T) {
 
 // TestSwitchRecovers has all members behind, and catching up one after the other.
 func TestSwitchRecovers(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 3)
-	members := setRevisions(t, cluster, 7, 7, 7)
-	kv := ordering.NewKV(c, ordering.NewOrderViolationSwitchEndpointClosure(c))
-	_, err := read(t, kv)
-	require.NoError(t, err)
-
-	members.set(6, 5, 4)
-	for range 5 {
-		_, err = read(t, kv)
-		require.Equal(t, ordering.ErrNoGreaterRev, err)
-	}
-	members.set(6, 8, 4)
-	for range 5 {
-		rev, err := read(t, kv)
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *clientv3.Client) {
+		members := setRevisions(t, cluster, 7, 7, 7)
+		kv := ordering.NewKV(c, ordering.NewOrderViolationSwitchEndpointClosure(c))
+		_, err := read(t, kv)
 		require.NoError(t, err)
-		require.EqualValues(t, 8, rev)
-	}
-	require.Equal(t, cluster.Endpoints(), c.Endpoints())
+
+		members.set(6, 5, 4)
+		for range 5 {
+			_, err = read(t, kv)
+			require.Equal(t, ordering.ErrNoGreaterRev, err)
+		}
+		members.set(6, 8, 4)
+		for range 5 {
+			rev, err := read(t, kv)
+			require.NoError(t, err)
+			require.EqualValues(t, 8, rev)
+		}
+		require.Equal(t, cluster.Endpoints(), c.Endpoints())
+	})
 }
 
 // TestSwitchOfOneEndpoint is the client that is left with a member that is cut off.
 func TestSwitchOfOneEndpoint(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 2)
-	setRevisions(t, cluster, 7, 3)
-	f := ordering.NewOrderViolationSwitchEndpointClosure(c)
-	ask := func(prevRev int64) error { return f(clientv3.OpGet("k"), clientv3.OpResponse{}, prevRev) }
-	c.SetEndpoints(cluster.Member(1).Endpoint())
-	require.Equal(t, ordering.ErrNoGreaterRev, ask(4))
-	require.NoError(t, ask(3))
-	c.SetEndpoints(cluster.Endpoints()...)
-	require.NoError(t, ask(7))
-	require.Equal(t, ordering.ErrNoGreaterRev, ask(8))
+	clienttest.InBubble(t, 2, func(t *testing.T, cluster *fakeetcd.Cluster, c *clientv3.Client) {
+		setRevisions(t, cluster, 7, 3)
+		f := ordering.NewOrderViolationSwitchEndpointClosure(c)
+		ask := func(prevRev int64) error { return f(clientv3.OpGet("k"), clientv3.OpResponse{}, prevRev) }
+		c.SetEndpoints(cluster.Member(1).Endpoint())
+		require.Equal(t, ordering.ErrNoGreaterRev, ask(4))
+		require.NoError(t, ask(3))
+		c.SetEndpoints(cluster.Endpoints()...)
+		require.NoError(t, ask(7))
+		require.Equal(t, ordering.ErrNoGreaterRev, ask(8))
+	})
 }
 
 func TestSwitchWithoutConnection(t *testing.T) {
@@ -179,6 +181,7 @@ func TestSwitchReusesStatusForASecond(t *testing.T) {
 		require.NoError(t, ask(5))
 		require.Greater(t, cluster.Count("Status"), asked, "members may be gone since")
 		require.Equal(t, ordering.ErrNoGreaterRev, ask(6))
+		synctest.Wait() // a request arrives although an earlier call has had its answer from another member
 		asked = cluster.Count("Status")
 		require.Equal(t, ordering.ErrNoGreaterRev, ask(6))
 		require.Equal(t, asked+3, cluster.Count("Status"), "an outage is not remembered")
