@@ -30,17 +30,17 @@ func TestSentences(t *testing.T) {
 		want, not string
 	}{
 		{"P4: nobody listens", nil, []string{"top", "--once", "--endpoints", "127.0.0.1:1"}, cli.Failure, "\n127.0.0.1:1:  nothing listens at 127.0.0.1:1", "deadline"},
-		{"P4: an unknown authority", nil, []string{"top", "--once", "--endpoints", https}, cli.Failure, "the certificate was issued by", "deadline"},
-		{"P4: plaintext", nil, []string{"top", "--once", "--endpoints", "http://" + address}, cli.Failure, "the server speaks TLS, and the endpoint says plaintext", "deadline"},
-		{"P4: one of two", nil, []string{"top", "--once", "--endpoints", "127.0.0.1:1," + noQuorum}, cli.OK, "degraded", "deadline"},
+		{"P4: an unknown authority", nil, []string{"top", "--once", "--interval", "3s", "--endpoints", https}, cli.Failure, "the certificate was issued by", "deadline"},
+		{"P4: plaintext", nil, []string{"top", "--once", "--interval", "3s", "--endpoints", "http://" + address}, cli.Failure, "the server speaks TLS, and the endpoint says plaintext", "deadline"},
+		{"P4: one of two", nil, []string{"top", "--once", "--interval", "3s", "--endpoints", "127.0.0.1:1," + noQuorum}, cli.OK, "degraded", "deadline"},
 		{
 			"P5: no quorum", nil,
-			[]string{"verify", "--command-timeout", "2s", "--endpoints", noQuorum},
+			[]string{"verify", "--command-timeout", "4s", "--endpoints", noQuorum},
 			cli.Failure, `quorate: the cluster has no leader: nothing is written`, `{"level"`,
 		},
 		{
 			"P5: an unknown authority", nil,
-			[]string{"verify", "--command-timeout", "2s", "--endpoints", https},
+			[]string{"verify", "--command-timeout", "4s", "--endpoints", https},
 			cli.Failure, `quorate: the certificate was issued by "CN=quorate-lab CA", which this machine does not know`, `{"level"`,
 		},
 		{"P5: Ctrl-C", interrupted, []string{"verify", "--endpoints", noQuorum}, 130, "quorate: interrupt", "deadline"},
@@ -60,7 +60,7 @@ func TestSentences(t *testing.T) {
 		{"P6: a bare name", nil, []string{"resolve", "--once", "127.0.0.1:80"}, cli.OK, "+ 127.0.0.1:80", "scheme"},
 		{"missing: unix", nil, []string{"resolve", "--once", "unix:/run/shop.sock"}, cli.OK, "+ /run/shop.sock", "scheme"},
 		{"missing: unix", nil, []string{"doctor", "--endpoints", "unix:/nosuch.sock"}, cli.Negative, "no connection to /nosuch.sock", "scheme"},
-		{"missing: --write-out", nil, []string{"top", "-w", "json", "--endpoints", noQuorum}, cli.OK, `"role": "no leader"`, ""},
+		{"missing: --write-out", nil, []string{"top", "-w", "json", "--interval", "10s", "--endpoints", noQuorum}, cli.OK, `"role": "no leader"`, ""},
 		{"missing: --write-out", nil, []string{"verify", "-w", "yaml"}, cli.Failure, "it must be table or json", ""},
 		{"missing: SRV", nil, []string{"doctor", "--discovery-srv", "nosuch.invalid"}, cli.Failure, "SRV records of nosuch.invalid: ", ""},
 	} {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -336,20 +337,22 @@ func (p silence) Probe(ctx context.Context, conn grpc.ClientConnInterface, tell 
 
 // An endpoint that goes is not waited for.
 func TestResolveOnceWhileEndpointsGo(t *testing.T) {
-	r := manual.NewBuilderWithScheme("test")
-	a, b := resolver.Endpoint{Addresses: []resolver.Address{{Addr: "a:1"}}}, resolver.Endpoint{Addresses: []resolver.Address{{Addr: "b:1"}}}
-	r.InitialState(resolver.State{Endpoints: []resolver.Endpoint{a, b}})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	out, in := io.Pipe()
-	ended := make(chan error, 1)
-	f := resolveFlags{once: true, probeEvery: time.Second}
-	go func() {
-		ended <- f.show(ctx, in, r, "test:///x", silence{"a:1"}, insecure.NewCredentials())
-		_ = in.Close()
-	}()
-	requireLine(t, bufio.NewScanner(out), "a:1 is serving")
-	go func() { _, _ = io.Copy(io.Discard, out) }()
-	r.UpdateState(resolver.State{Endpoints: []resolver.Endpoint{a}})
-	assert.ErrorIs(t, <-ended, errShown)
+	synctest.Test(t, func(t *testing.T) {
+		r := manual.NewBuilderWithScheme("test")
+		a, b := resolver.Endpoint{Addresses: []resolver.Address{{Addr: "a:1"}}}, resolver.Endpoint{Addresses: []resolver.Address{{Addr: "b:1"}}}
+		r.InitialState(resolver.State{Endpoints: []resolver.Endpoint{a, b}})
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		out, in := io.Pipe()
+		ended := make(chan error, 1)
+		f := resolveFlags{once: true, probeEvery: time.Second}
+		go func() {
+			ended <- f.show(ctx, in, r, "test:///x", silence{"a:1"}, insecure.NewCredentials())
+			_ = in.Close()
+		}()
+		requireLine(t, bufio.NewScanner(out), "a:1 is serving")
+		go func() { _, _ = io.Copy(io.Discard, out) }()
+		r.UpdateState(resolver.State{Endpoints: []resolver.Endpoint{a}})
+		assert.ErrorIs(t, <-ended, errShown)
+	})
 }

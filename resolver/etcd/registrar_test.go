@@ -61,27 +61,29 @@ func (r registered) expect(t *testing.T, state etcd.State) etcd.Event {
 
 // The first write gets lost on its way, and arrives when a newer registration has the key.
 func TestFirstWriteIsLate(t *testing.T) {
-	cluster, client, other := start(t)
-	late, release := context.WithCancel(t.Context())
-	defer release()
-	executed := make(chan error, 1)
-	cluster.Once("Put", func(c *fakeetcd.Call) {
-		c.BreakConn()
-		<-late.Done()
-		_, err := c.Execute()
-		executed <- err
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client, other := start(t)
+		late, release := context.WithCancel(t.Context())
+		defer release()
+		executed := make(chan error, 1)
+		cluster.Once("Put", func(c *fakeetcd.Call) {
+			c.BreakConn()
+			<-late.Done()
+			_, err := c.Execute()
+			executed <- err
+		})
+		older := enrol(t, cluster, client)
+		newer := enrol(t, cluster, other)
+		older.expect(t, etcd.Superseded)
+		release()
+		require.ErrorContains(t, <-executed, "requested lease not found")
+		require.EqualValues(t, newer.State().Lease, cluster.Get(key).Lease)
+		require.NoError(t, older.Withdraw(within(t)))
+		require.NoError(t, newer.Withdraw(within(t)))
+		leases, err := other.Leases(within(t))
+		require.NoError(t, err)
+		require.Empty(t, leases.Leases)
 	})
-	older := enrol(t, cluster, client)
-	newer := enrol(t, cluster, other)
-	older.expect(t, etcd.Superseded)
-	release()
-	require.ErrorContains(t, <-executed, "requested lease not found")
-	require.EqualValues(t, newer.State().Lease, cluster.Get(key).Lease)
-	require.NoError(t, older.Withdraw(within(t)))
-	require.NoError(t, newer.Withdraw(within(t)))
-	leases, err := other.Leases(within(t))
-	require.NoError(t, err)
-	require.Empty(t, leases.Leases)
 }
 
 // A registration that fails leaves no lease behind.

@@ -36,18 +36,20 @@ func TestWithdrawalIsRepeated(t *testing.T) {
 
 // ctx has ended before the withdrawal. The registration ends all the same, and reports it.
 func TestWithdrawalAfterTheDeadline(t *testing.T) {
-	cluster, client, _ := start(t)
-	r := enrol(t, cluster, client)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	err := r.Withdraw(ctx)
-	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorContains(t, err, "which expires in 10 s at most")
-	require.ErrorIs(t, r.expect(t, etcd.Withdrawn).Err, context.Canceled)
-	require.Equal(t, etcd.Withdrawn, r.State().State)
-	require.NotNil(t, cluster.Get(key))
-	require.NoError(t, r.Withdraw(within(t)))
-	require.Nil(t, cluster.Get(key))
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client, _ := start(t)
+		r := enrol(t, cluster, client)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		err := r.Withdraw(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorContains(t, err, "which expires in 10 s at most")
+		require.ErrorIs(t, r.expect(t, etcd.Withdrawn).Err, context.Canceled)
+		require.Equal(t, etcd.Withdrawn, r.State().State)
+		require.NotNil(t, cluster.Get(key))
+		require.NoError(t, r.Withdraw(within(t)))
+		require.Nil(t, cluster.Get(key))
+	})
 }
 
 // A withdrawal waits for another one only until its own ctx ends.
