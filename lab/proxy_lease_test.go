@@ -29,8 +29,8 @@ func TestLeaseThroughProxy(t *testing.T) {
 		ttl  int64 // seconds
 		runs time.Duration
 	}{
-		{"6 s", 6, 24 * time.Second},
-		{"10 s", 10, 30 * time.Second},
+		{"12 s", 12, 36 * time.Second},
+		{"15 s", 15, 40 * time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

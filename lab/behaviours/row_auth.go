@@ -108,7 +108,7 @@ func tokensBeforeWatch(ctx context.Context, s Site) {
 func tokensUnderLease(ctx context.Context, s Site) {
 	enable(ctx, s)
 	alice := s.as("alice")
-	lease := ok(alice.Grant(ctx, 3))
+	lease := ok(alice.Grant(ctx, 5))
 	ok(alice.Put(ctx, "/alice/a", "1", clientv3.WithLease(lease.ID)))
 	kept := ok(alice.KeepAlive(ctx, lease.ID))
 	go func() {

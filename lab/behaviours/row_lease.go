@@ -21,7 +21,7 @@ var leaseRows = []Behaviour{
 func leaseExpires(ctx context.Context, s Site) {
 	c := s.client()
 	watch := created(ctx, c, "/expires/a")
-	lease := ok(c.Grant(ctx, 1))
+	lease := ok(c.Grant(ctx, 3))
 	create(ctx, c, "/expires/a", "1", clientv3.WithLease(lease.ID))
 	want(events(ctx, watch, 2)[1].Type == clientv3.EventTypeDelete, "no deletion")
 	want(ok(c.Get(ctx, "/expires/a")).Count == 0, "it is still there")
@@ -29,10 +29,10 @@ func leaseExpires(ctx context.Context, s Site) {
 
 func leaseKept(ctx context.Context, s Site) {
 	c := s.client()
-	lease := ok(c.Grant(ctx, 2))
+	lease := ok(c.Grant(ctx, 4))
 	kept := ok(c.KeepAlive(ctx, lease.ID))
 	create(ctx, c, "/kept/a", "1", clientv3.WithLease(lease.ID))
-	renewedFor(ctx, kept, 4*time.Second)
+	renewedFor(ctx, kept, 6*time.Second)
 	want(ok(c.Get(ctx, "/kept/a")).Count == 1, "the key is gone")
 }
 

@@ -2,9 +2,11 @@ package behaviours
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate/quorate/lab/behaviours/transcript"
@@ -157,10 +159,18 @@ func watchLeases(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 		opts := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithPrevKV()}
 		watching(ctx, c, log, name, "leased/", opts, func(watch clientv3.WatchChan) {
 			grant := ok(c.Grant(ctx, ttl))
-			ok(c.Txn(ctx).Then(
-				clientv3.OpPut("leased/b", "1", clientv3.WithLease(grant.ID)),
-				clientv3.OpPut("leased/a", "1", clientv3.WithLease(grant.ID)),
-			).Commit())
+			put := func() error {
+				_, err := c.Txn(ctx).Then(
+					clientv3.OpPut("leased/b", "1", clientv3.WithLease(grant.ID)),
+					clientv3.OpPut("leased/a", "1", clientv3.WithLease(grant.ID)),
+				).Commit()
+				return err
+			}
+			err := put()
+			for ; errors.Is(err, rpctypes.ErrLeaseNotFound); err = put() { // a short one may be gone already
+				grant = ok(c.Grant(ctx, ttl))
+			}
+			must(err)
 			receive(log, name+": put", watch)
 			if ttl > 1 { // the other one expires
 				ok(c.Revoke(ctx, grant.ID))
