@@ -300,7 +300,8 @@ func TestRunFails(t *testing.T) {
 
 func TestEveryComparedClientMeetsTheFault(t *testing.T) {
 	cfg := quick(t, "leader-kill")
-	cfg.CallTimeout, cfg.Callers = 3*time.Second, 4
+	// A caller that waited for the old leader until its deadline has only the recovery to have a call completed in.
+	cfg.CallTimeout, cfg.Recovery, cfg.Callers = 3*time.Second, 5*time.Second, 4
 	result, err := faults.Compare(t.Context(), cfg, faults.Clients(), 1, faults.Run)
 	require.NoError(t, err)
 	require.Len(t, result.Runs, 3)
