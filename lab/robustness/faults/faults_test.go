@@ -147,14 +147,14 @@ func (l *staleStore) Get(ctx context.Context, key string, serializable bool) (cl
 	return a, nil
 }
 
-// dropper acknowledges every fiftieth put without making it.
+// dropper acknowledges every tenth put without making it.
 type dropper struct {
 	client.Store
 	puts atomic.Int64
 }
 
 func (d *dropper) Put(ctx context.Context, key, value string) (int64, error) {
-	if d.puts.Add(1)%50 != 0 {
+	if d.puts.Add(1)%10 != 0 {
 		return d.Store.Put(ctx, key, value)
 	}
 	a, err := d.Get(ctx, key, false)
