@@ -48,7 +48,7 @@ func program(t *testing.T, as, dir string, args ...string) (*exec.Cmd, *bufio.Sc
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Env = append(os.Environ(), asProgram+"="+as, "TMPDIR="+dir)
