@@ -33,6 +33,8 @@ var etcdSuite = suite{
 			// is created makes that reply's revision too high: the test takes the events
 			// up to it for unexpected. It uses bare gRPC, no client.
 			"TestV3WatchCurrentPutOverlap",
+			// It has ten seconds for 1001 puts, one after the other, and what it is about.
+			"TestV3WatchProgressWaitsForSync",
 		}},
 		{name: "lease", tests: 65, skips: 1, slow: []string{
 			"TestLeaseKeepAliveInitTimeout",
