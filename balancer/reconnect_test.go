@@ -161,7 +161,7 @@ func TestAttemptsInAnOutage(t *testing.T) {
 				ours := inOutage(t, 3, length, false, fault.lose, fault.mend)
 				theirs := inOutage(t, 3, length, true, fault.lose, fault.mend)
 				t.Logf("%+v, gRPC's own: %+v", ours, theirs)
-				assert.LessOrEqual(t, ours.outage, theirs.outage)
+				assert.LessOrEqual(t, ours.outage, theirs.outage*21/20, "each varies by two or three percent")
 				assert.LessOrEqual(t, ours.busiest, theirs.busiest)
 			})
 		}
