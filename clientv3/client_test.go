@@ -46,10 +46,7 @@ func TestClose(t *testing.T) {
 	c, err := New(Config{Endpoints: []string{closedPort}, Logger: zap.NewNop()})
 	require.NoError(t, err)
 	inFlight := make(chan error, 1)
-	go func() {
-		_, err := c.Get(context.Background(), "k")
-		inFlight <- err
-	}()
+	go func() { _, err := c.Get(context.Background(), "k"); inFlight <- err }()
 	require.NoError(t, c.Close())
 	assert.True(t, IsConnCanceled(<-inFlight))
 	assert.ErrorIs(t, c.Ctx().Err(), context.Canceled)

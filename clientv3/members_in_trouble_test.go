@@ -110,10 +110,7 @@ func TestAbandonedWriteIsNotSentBesideItsRepetition(t *testing.T) {
 		}
 		c := clienttest.Connect(t, cluster, Config{DialOptions: append(cluster.DialOptions(), grpc.WithChainUnaryInterceptor(impatient))})
 		done := make(chan error, 1)
-		go func() {
-			_, err := c.Put(t.Context(), "k", "v")
-			done <- err
-		}()
+		go func() { _, err := c.Put(t.Context(), "k", "v"); done <- err }()
 		time.Sleep(20 * time.Second)
 		require.EqualValues(t, 2, calls.Load())
 		cluster.Member(0).Start()

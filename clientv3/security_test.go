@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -127,6 +128,8 @@ func newTLSClient(t *testing.T, cfg Config) (*Client, *observer.ObservedLogs) {
 
 func TestSyncNeverMovesATLSClientToPlaintext(t *testing.T) {
 	id := testpki.New(t, "member")
+	client, now := id.Client(), time.Now()
+	client.Time = func() time.Time { return now } // when the certificates are valid, in virtual time too
 	plain, secure := new(realMember), new(realMember)
 	plain.start(t, "127.0.0.1:0", nil)
 	secure.start(t, "127.0.0.1:0", id.Server(t))
@@ -134,7 +137,7 @@ func TestSyncNeverMovesATLSClientToPlaintext(t *testing.T) {
 	secure.advertise([]string{inTLS, inClear})
 
 	t.Run("left out", func(t *testing.T) {
-		c, logs := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: id.Client(), Username: "root", Password: "hunter2"})
+		c, logs := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: client, Username: "root", Password: "hunter2"})
 		for range 2 {
 			require.NoError(t, c.Sync(clienttest.Within(t)))
 			assert.Equal(t, []string{inTLS}, c.Endpoints())
@@ -147,7 +150,7 @@ func TestSyncNeverMovesATLSClientToPlaintext(t *testing.T) {
 	})
 	t.Run("nothing else is advertised", func(t *testing.T) {
 		secure.advertise([]string{inClear})
-		c, _ := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: id.Client()})
+		c, _ := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: client})
 		assert.ErrorContains(t, c.Sync(clienttest.Within(t)), "plaintext")
 		assert.Equal(t, []string{inTLS}, c.Endpoints())
 		assert.Zero(t, plain.accepted.Load())
@@ -156,24 +159,28 @@ func TestSyncNeverMovesATLSClientToPlaintext(t *testing.T) {
 		other := new(realMember)
 		other.start(t, "127.0.0.1:0", id.Server(t))
 		secure.advertise([]string{"https://" + other.addr}, []string{inClear})
-		c, _ := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: id.Client()})
-		require.NoError(t, c.Sync(clienttest.Within(t)))
-		assert.Equal(t, []string{"https://" + other.addr, inTLS}, c.Endpoints(), "the endpoint that works may be that member's")
+		synctest.Test(t, func(t *testing.T) { // no time passes while a server may answer
+			c, _ := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: client})
+			require.NoError(t, c.Sync(clienttest.Within(t)))
+			assert.Equal(t, []string{"https://" + other.addr, inTLS}, c.Endpoints(), "the endpoint that works may be that member's")
+		})
 		assert.Zero(t, plain.accepted.Load())
 	})
 	t.Run("named by the program", func(t *testing.T) {
 		secure.advertise([]string{inTLS, inClear})
 		plain.advertise([]string{inTLS, inClear})
-		c, logs := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: id.Client()})
+		c, logs := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: client})
 		c.SetEndpoints(inTLS, inClear)
 		require.NoError(t, c.Sync(clienttest.Within(t)))
 		assert.Equal(t, []string{inTLS, inClear}, c.Endpoints())
 		assert.Zero(t, logs.Len())
 	})
 	t.Run("allowed", func(t *testing.T) {
-		c, _ := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: id.Client(), AllowInsecureSync: true})
-		require.NoError(t, c.Sync(clienttest.Within(t)))
-		assert.Equal(t, []string{inTLS, inClear}, c.Endpoints())
+		synctest.Test(t, func(t *testing.T) {
+			c, _ := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: client, AllowInsecureSync: true})
+			require.NoError(t, c.Sync(clienttest.Within(t)))
+			assert.Equal(t, []string{inTLS, inClear}, c.Endpoints())
+		})
 	})
 	assert.Empty(t, plain.tokens)
 }

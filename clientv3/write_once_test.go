@@ -137,10 +137,7 @@ func TestUnsentWriteIsSentLater(t *testing.T) {
 			m.Stop()
 		}
 		done := make(chan error, 1)
-		go func() {
-			_, err := c.Put(t.Context(), "k", "v")
-			done <- err
-		}()
+		go func() { _, err := c.Put(t.Context(), "k", "v"); done <- err }()
 		time.Sleep(20 * time.Second)
 		require.Greater(t, cluster.Member(0).Dials(), 1, "connection attempts are made")
 		cluster.Member(1).Start()
@@ -181,10 +178,7 @@ func TestWriteInFlightAtClose(t *testing.T) {
 		call.Answer(nil, status.FromContextError(err).Err())
 	})
 	done := make(chan error, 1)
-	go func() {
-		_, err := c.Put(context.Background(), "k", "v")
-		done <- err
-	}()
+	go func() { _, err := c.Put(context.Background(), "k", "v"); done <- err }()
 	require.NoError(t, cluster.Wait(t.Context(), "Put", 1))
 	require.NoError(t, c.Close())
 	err := <-done
