@@ -141,9 +141,14 @@ func (w *recorder) visits() map[health.State]int {
 	return maps.Clone(w.visited)
 }
 
-// calm reports whether the state of none of the members has changed for the client since the
-// last reset.
+// calm reports whether all members are as they should be for the client, and the state of none has changed since
+// the last reset.
 func (w *recorder) calm(members []*lab.Member) bool {
+	for _, m := range members {
+		if state := w.status(m).State; state != health.Unknown && state != health.Serving {
+			return false
+		}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !slices.ContainsFunc(members, func(m *lab.Member) bool { return w.moved[m.Name()] })

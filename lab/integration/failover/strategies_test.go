@@ -73,8 +73,8 @@ func requireConnections(t *testing.T, c *lab.Cluster, w *recorder, calls int) {
 }
 
 // shares returns what part of the calls of a method each member is given from now on, by
-// its name, in a sample during which the client changed the state of none of the members that
-// are compared: on a busy machine any member is a suspect now and then, and left for a
+// its name, in a sample during which the members that are compared were in order for the client:
+// on a busy machine any member is a suspect now and then, and left for a
 // moment, by every strategy.
 func shares(t *testing.T, w *recorder, method string, compared ...*lab.Member) map[string]float64 {
 	t.Helper()
