@@ -96,7 +96,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&opts.run, "run", "", "run only the tests whose name matches the `regexp`; their number is not checked then")
 	flags.IntVar(&opts.count, "count", 1, "run everything `n` times in a row")
 	flags.IntVar(&opts.parallel, "parallel", 1, "run the tests of `n` packages at a time: faster, but processors may become scarce")
-	flags.BoolVar(&opts.short, "short", false, "leave out the slowest tests, and two that need idle processors")
+	flags.BoolVar(&opts.short, "short", false, "leave out the slowest tests, and those that need idle processors")
 	flags.BoolVar(&opts.official, "official", false, "run over the official client instead")
 	flags.StringVar(&opts.server, "server", "", "run the tests of Kubernetes' storage on the server at `path`, an etcd 3.4 to 3.6, or a kine if it is called so")
 	flags.StringVar(&opts.log, "log", "", "write all that the tests print to the `file`, as lines of \"go test -json\"")

@@ -23,6 +23,9 @@ var dependentsSuite = suite{
 			"TestWatch",
 			"TestCreateWithTTL",
 			"TestGuaranteedUpdateWithTTL",
+		}, racy: []string{
+			// It waits for each compaction for a tenth of a second.
+			"TestCompact",
 		}, stream: []string{
 			"TestGetListStreamMultiChunk",
 			"TestWatchChanSync/RangeStream",
