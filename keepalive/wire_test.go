@@ -167,15 +167,15 @@ func (p *pipeNet) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
 func (p *pipeNet) dial(ctx context.Context, _ string) (net.Conn, error) {
 	client, server := net.Pipe()
-	if p.latency > 0 {
-		client = p.delayed(client)
-	}
 	select {
 	case p.conns <- server:
 	case <-p.untilClosed():
 		return nil, net.ErrClosed
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	}
+	if p.latency > 0 {
+		client = p.delayed(client)
 	}
 	p.mu.Lock()
 	p.dials++
