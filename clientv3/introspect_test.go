@@ -35,8 +35,7 @@ func TestIntrospectShowsCalls(t *testing.T) {
 			}
 			call.Answer(call.Execute())
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		ctx := clienttest.Within(t)
 		done := make(chan error)
 		go func() { _, err := c.Get(ctx, "k"); done <- err }()
 		time.Sleep(2 * time.Second)

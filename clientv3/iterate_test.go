@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -290,8 +289,7 @@ func (s emptyPages) Range(ctx context.Context, req *pb.RangeRequest, opts ...grp
 
 func TestPagesEndWithAServerThatContradictsItself(t *testing.T) {
 	s := oldStore(2500)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := clienttest.Within(t)
 	stream, err := NewKVFromKVClient(emptyPages{s}, nil).GetStream(ctx, "k", WithPrefix(), WithPageFallback())
 	require.NoError(t, err)
 	_, err = GetStreamToGetResponse(stream)

@@ -139,8 +139,7 @@ func TestSlog(t *testing.T) {
 		require.NoError(t, err)
 		<-w
 		cluster.Member(0).Stop()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		ctx := clienttest.Within(t)
 		_, err = c.Get(ctx, "k")
 		require.Error(t, err)
 		cluster.Member(0).Start()

@@ -82,8 +82,7 @@ func TestWaitForRevision(t *testing.T) {
 		require.NoError(t, c.WaitForRevision(t.Context(), other))
 		require.GreaterOrEqual(t, in.Stats().Revision, other)
 
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		ctx := clienttest.Within(t)
 		require.Equal(t, context.DeadlineExceeded, c.WaitForRevision(ctx, other+10))
 		waited := make(chan error)
 		go func() { waited <- in.WaitForRevision(t.Context(), other+1) }()

@@ -1,7 +1,6 @@
 package ordering_test
 
 import (
-	"context"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -52,8 +51,7 @@ func (r *revisions) set(of ...int64) {
 }
 
 func read(t *testing.T, kv clientv3.KV) (int64, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := clienttest.Within(t)
 	resp, err := kv.Get(ctx, "k", clientv3.WithSerializable())
 	return (*pb.RangeResponse)(resp).GetHeader().GetRevision(), err
 }
