@@ -2,7 +2,6 @@ package clientv3_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"log/slog"
 	"strings"
