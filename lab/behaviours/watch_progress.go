@@ -57,17 +57,24 @@ func past(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	})
 }
 
-// notified waits for the notifications of a server whose interval is short.
+// notified waits for the notifications of a server whose interval is short. More of them may come until the watch ends.
 func notified(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	opts := []clientv3.OpOption{clientv3.WithProgressNotify(), clientv3.WithCreatedNotify()}
-	watching(ctx, c, log, "notified", "progress/notified", opts, func(watch clientv3.WatchChan) {
-		receive(log, "notified: created", watch)
-		receive(log, "notified: first", watch)
-		receive(log, "notified: second", watch)
-		putAll(ctx, c, "1", "progress/notified")
-		log.Value("notified: event", gatherEvents(watch, 1))
-		receive(log, "notified: third", watch)
-	})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watch := c.Watch(ctx, "progress/notified", clientv3.WithProgressNotify(), clientv3.WithCreatedNotify())
+	receive(log, "notified: created", watch)
+	receive(log, "notified: first", watch)
+	receive(log, "notified: second", watch)
+	putAll(ctx, c, "1", "progress/notified")
+	log.Value("notified: event", gatherEvents(watch, 1))
+	receive(log, "notified: third", watch)
+	cancel()
+	for resp := range watch {
+		if !resp.IsProgressNotify() {
+			record(log, "notified: at the end", resp)
+		}
+	}
+	log.Value("notified: end", "closed")
 }
 
 // watchEnds ends watches in every way that a program can.
