@@ -289,8 +289,7 @@ func (s emptyPages) Range(ctx context.Context, req *pb.RangeRequest, opts ...grp
 
 func TestPagesEndWithAServerThatContradictsItself(t *testing.T) {
 	s := oldStore(2500)
-	ctx := clienttest.Within(t)
-	stream, err := NewKVFromKVClient(emptyPages{s}, nil).GetStream(ctx, "k", WithPrefix(), WithPageFallback())
+	stream, err := NewKVFromKVClient(emptyPages{s}, nil).GetStream(clienttest.Within(t), "k", WithPrefix(), WithPageFallback())
 	require.NoError(t, err)
 	_, err = GetStreamToGetResponse(stream)
 	require.ErrorContains(t, err, "more keys follow")

@@ -138,8 +138,7 @@ func TestSlog(t *testing.T) {
 		require.NoError(t, err)
 		<-w
 		cluster.Member(0).Stop()
-		ctx := clienttest.Within(t)
-		_, err = c.Get(ctx, "k")
+		_, err = c.Get(clienttest.Within(t), "k")
 		require.Error(t, err)
 		cluster.Member(0).Start()
 		time.Sleep(time.Minute)

@@ -51,8 +51,7 @@ func (r *revisions) set(of ...int64) {
 }
 
 func read(t *testing.T, kv clientv3.KV) (int64, error) {
-	ctx := clienttest.Within(t)
-	resp, err := kv.Get(ctx, "k", clientv3.WithSerializable())
+	resp, err := kv.Get(clienttest.Within(t), "k", clientv3.WithSerializable())
 	return (*pb.RangeResponse)(resp).GetHeader().GetRevision(), err
 }
 

@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -246,7 +245,7 @@ func (s *series) total() float64 { return s.values[len(s.values)-1] - s.values[0
 
 // countAt returns the count at a time, between those that were read.
 func (s *series) countAt(t time.Time) float64 {
-	i := sort.Search(len(s.at), func(i int) bool { return !s.at[i].Before(t) })
+	i, _ := slices.BinarySearchFunc(s.at, t, time.Time.Compare)
 	switch i {
 	case 0:
 		return s.values[0]
