@@ -12,7 +12,6 @@ import (
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/fault"
-	"github.com/quorate/quorate/lab/internal/limits"
 	"github.com/quorate/quorate/lab/robustness"
 )
 
@@ -35,28 +34,31 @@ func (c *calls) call(name string) error {
 	return nil
 }
 
-func (c *calls) Start(context.Context, *robustness.Env) error { return c.call("start") }
-func (c *calls) Stop() error                                  { return c.call("stop") }
-func (c *calls) Settle() error                                { return c.call("settle") }
-func (c *calls) Close() error                                 { return c.call("close") }
-func (c *calls) Check(o *robustness.Outcome) error            { o.Revisions = 7; return c.call("check") }
+func (c *calls) Start(_ context.Context, env *robustness.Env) error {
+	for _, name := range []string{"close first", "close"} {
+		env.Cleanup(func() error { return c.call(name) })
+	}
+	return c.call("start")
+}
+
+func (c *calls) Stop() error                       { return c.call("stop") }
+func (c *calls) Settle() error                     { return c.call("settle") }
+func (c *calls) Check(o *robustness.Outcome) error { o.Revisions = 7; return c.call("check") }
 
 func complete(t *testing.T, cfg robustness.Config) robustness.Config {
-	var check limits.Check
-	cfg.Complete(&check)
-	require.NoError(t, check.Err())
+	require.NoError(t, cfg.Complete().Err())
 	return cfg
 }
 
 // TestWorkloadIsClosedWhateverFails runs workloads that fail in each of their parts.
 func TestWorkloadIsClosedWhateverFails(t *testing.T) {
 	for fail, want := range map[string][]string{
-		"":       {"start", "stop", "settle", "close", "check"},
-		"start":  {"start", "close"},
-		"stop":   {"start", "stop", "close"},
-		"settle": {"start", "stop", "settle", "close"},
-		"close":  {"start", "stop", "settle", "close"},
-		"check":  {"start", "stop", "settle", "close", "check"},
+		"":       {"start", "stop", "settle", "close", "close first", "check"},
+		"start":  {"start", "close", "close first"},
+		"stop":   {"start", "stop", "close", "close first"},
+		"settle": {"start", "stop", "settle", "close", "close first"},
+		"close":  {"start", "stop", "settle", "close", "close first"},
+		"check":  {"start", "stop", "settle", "close", "close first", "check"},
 	} {
 		t.Run("fails in "+fail, func(t *testing.T) {
 			t.Parallel()
@@ -110,7 +112,7 @@ func TestRunEndsEarly(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, out.Interrupted)
 	assert.Len(t, out.Faults, 1)
-	assert.Equal(t, []string{"start", "stop", "settle", "close", "check"}, w.called)
+	assert.Equal(t, []string{"start", "stop", "settle", "close", "close first", "check"}, w.called)
 }
 
 func TestOutcomeShowsTheEvidence(t *testing.T) {
@@ -137,4 +139,13 @@ func TestOutcomeShowsTheEvidence(t *testing.T) {
 		}
 	}
 	assert.Contains(t, out.String(), want+"12 violations\n  unique        12\n\nunique: put a was repeated\n    response 4\n    see page.html\n\n")
+}
+
+func TestConfigErrors(t *testing.T) {
+	n := -1
+	cfg := robustness.Config{Members: 2, Duration: 2 * time.Hour}
+	err := cfg.Complete(robustness.Number{Value: &n, Name: "callers", Default: 12, Max: 64}).Err()
+	require.EqualError(t, err, "the number of members must be 3 to 9, so that a majority outlives the loss of one; it is 2\n"+
+		"the duration must be more than 0 and at most 1h0m0s; it is 2h0m0s\n"+
+		"the number of callers must be 1 to 64; it is -1")
 }

@@ -32,7 +32,7 @@ const (
 
 // observe watches the members, and makes new callers begin when a new leader is reported,
 // until the function that it returns is called. The end of ctx ends it too.
-func (r *run) observe(ctx context.Context, revision int64) (end func()) {
+func (r *run) observe(ctx context.Context, revision int64) (end func() error) {
 	asking, stop := context.WithCancel(ctx)
 	callers := r.openNewCallers(ctx, revision)
 	if r.conn.Watcher != nil {
@@ -43,10 +43,11 @@ func (r *run) observe(ctx context.Context, revision int64) (end func()) {
 	for _, m := range r.scene.Cluster.Members() {
 		observers.Go(func() { r.askForLeader(asking, m, &known, callers) })
 	}
-	return func() {
+	return func() error {
 		stop()
 		observers.Wait()
 		callers.finish()
+		return nil
 	}
 }
 
@@ -163,7 +164,9 @@ func (n *newCallers) resumed(since report.Duration, what int) {
 
 // watch records when what new callers put, and what is written past the links, is delivered.
 func (n *newCallers) watch(revision int64) {
-	req := history.WatchRequest{Key: n.prefix, RangeEnd: n.prefix[:len(n.prefix)-1] + "0", StartRevision: revision}
+	req := history.WatchRequest{
+		Key: n.prefix, RangeEnd: n.prefix[:len(n.prefix)-1] + "0", StartRevision: revision, RequireLeader: n.run.conn.RequireLeader,
+	}
 	for n.ctx.Err() == nil {
 		n.read(&req)
 		_ = pause.For(n.ctx, newCallerPause)

@@ -90,7 +90,7 @@ func (r *run) beginRow(name string) {
 	r.endRow()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rec.Rows = append(r.rec.Rows, report.Row{Name: name, Start: r.rep.Duration})
+	r.rec.Begin(name, r.rep.Duration)
 	r.env.Note(name)
 }
 
@@ -104,8 +104,8 @@ func (r *run) endRow() {
 func (r *run) mark(change func(row *report.Row, now report.Duration)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if n := len(r.rec.Rows); n > 0 && r.rec.Rows[n-1].End == 0 {
-		change(&r.rec.Rows[n-1], report.Duration(r.env.Now()))
+	if row := r.rec.Current(); row != nil {
+		change(row, report.Duration(r.env.Now()))
 	}
 }
 

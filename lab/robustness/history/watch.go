@@ -18,14 +18,10 @@ const (
 
 // String returns "put" or "delete".
 func (t EventType) String() string {
-	switch t {
-	case PutEvent:
-		return "put"
-	case DeleteEvent:
+	if t == DeleteEvent {
 		return "delete"
-	default:
-		return fmt.Sprintf("EventType(%d)", uint8(t))
 	}
+	return "put"
 }
 
 // KeyValue is a key at one revision, as etcd tells it.
@@ -181,8 +177,8 @@ type Watch struct {
 	ID int
 	// Request that the reader made.
 	Request WatchRequest
-	// Asked is when the reader called Watch, Returned when the call returned.
-	Asked, Returned time.Duration
+	// Returned is when the call of Watch returned.
+	Returned time.Duration
 	// StartedBy is a revision that was certainly written after Watch had returned,
 	// 0 if none is known. A watch without a StartRevision must deliver every event from it
 	// on; without it, it is only held to what follows its own first response.

@@ -51,7 +51,6 @@ type trial struct {
 	channels []*channel
 	awake    sync.Mutex  // held while channels are opened and closed
 	returns  []time.Time // of the source
-	upcoming []disturbance
 }
 
 // size is the number of backends until a moment.
@@ -77,22 +76,13 @@ func (t *trial) run(ctx context.Context) error {
 	return errors.Join(err, used)
 }
 
-// close closes all that start opened.
-func (t *trial) close() error {
-	var err error
-	for _, c := range t.channels {
-		err = errors.Join(err, c.close())
-	}
-	if t.source != nil {
-		err = errors.Join(err, t.source.close())
-	}
-	t.backends.stop(nil)
-	return err
-}
-
 // start starts the source and backends, opens channels, and waits until all have the list.
 func (t *trial) start() (err error) {
-	if t.source, err = t.newSource(); err != nil {
+	t.env.Cleanup(func() error { t.backends.stop(nil); return nil })
+	if t.source, err = t.newSource(); t.source != nil {
+		t.env.Cleanup(t.source.close)
+	}
+	if err != nil {
 		return err
 	}
 	if t.live, err = t.backends.start((fewest + most) / 2); err != nil {
@@ -107,7 +97,7 @@ func (t *trial) start() (err error) {
 	}
 	t.listedTruly(t.cfg.giveUpAfter, 0)
 	t.await("the start")
-	t.seen = timesOf{}
+	t.seen = nil
 	return nil
 }
 
@@ -138,6 +128,7 @@ func (t *trial) openAll() error {
 		})
 		c := newChannel(i, t.wrap(wrapped), targets, t.backends.dial, t.rng)
 		t.channels = append(t.channels, c)
+		t.env.Cleanup(c.close)
 		err = c.open()
 	}
 	return err
@@ -186,21 +177,20 @@ func (t *trial) disturb(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	for ctx.Err() == nil {
-		_ = pause.For(ctx, pace.Between(t.rng, shortestCalm, longestCalm))
-		if err := t.listChange(0, "a change"); err != nil {
-			return err
+	for {
+		t.rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		for _, d := range all {
+			if pause.For(ctx, pace.Between(t.rng, shortestCalm, longestCalm)) != nil {
+				return nil
+			}
+			if err := t.listChange(0, "a change"); err != nil {
+				return err
+			}
+			if err := t.inject(ctx, d); err != nil {
+				return err
+			}
 		}
-		if len(t.upcoming) == 0 {
-			t.upcoming = slices.Clone(all)
-			t.rng.Shuffle(len(t.upcoming), func(i, j int) { t.upcoming[i], t.upcoming[j] = t.upcoming[j], t.upcoming[i] })
-		}
-		if err := t.inject(ctx, t.upcoming[0]); err != nil {
-			return err
-		}
-		t.upcoming = t.upcoming[1:]
 	}
-	return nil
 }
 
 // listChange changes the backends, tells the source, and waits until all channels have them.

@@ -1,11 +1,9 @@
 package watches
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +12,7 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/history"
 )
 
 const (
@@ -55,12 +54,6 @@ func randomKey(rng *rand.Rand) string {
 	return fmt.Sprintf("%s%c/%d", keyPrefix, keyFamilies[rng.IntN(len(keyFamilies))], rng.IntN(keysOfFamily))
 }
 
-// acknowledgement is a write that was acknowledged.
-type acknowledgement struct {
-	sent     time.Duration
-	revision int64
-}
-
 // writers keep the store busy.
 type writers struct {
 	kv    *clientv3.Client
@@ -68,7 +61,7 @@ type writers struct {
 	stop  context.CancelFunc
 	work  sync.WaitGroup
 	mu    sync.Mutex
-	acked []acknowledgement
+	acked []history.Answer
 }
 
 // write starts n writers. They must be stopped.
@@ -95,7 +88,7 @@ func (w *writers) run(ctx context.Context, index int, rng *rand.Rand) {
 		revision, err := w.one(ctx, rng, value(rng, index, n))
 		if err == nil && revision > 0 {
 			w.mu.Lock()
-			w.acked = append(w.acked, acknowledgement{sent, revision})
+			w.acked = append(w.acked, history.Answer{Sent: sent, Returned: w.now(), Revision: revision})
 			w.mu.Unlock()
 		}
 	}
@@ -205,21 +198,4 @@ func deleted(response *clientv3.DeleteResponse, err error) (int64, error) {
 		return 0, err
 	}
 	return response.Header.GetRevision(), nil
-}
-
-// writtenAfter returns a function that finds, for a moment, the lowest revision of
-// a write that was sent after it, 0 if there is none. The writers must have ended.
-func (w *writers) writtenAfter() func(time.Duration) int64 {
-	acked := slices.Clone(w.acked)
-	slices.SortFunc(acked, func(a, b acknowledgement) int { return cmp.Compare(a.sent, b.sent) })
-	for i := len(acked) - 2; i >= 0; i-- {
-		acked[i].revision = min(acked[i].revision, acked[i+1].revision)
-	}
-	return func(moment time.Duration) int64 {
-		i, _ := slices.BinarySearchFunc(acked, moment, func(a acknowledgement, t time.Duration) int { return cmp.Compare(a.sent, t) })
-		if i == len(acked) {
-			return 0
-		}
-		return acked[i].revision
-	}
 }
