@@ -22,14 +22,19 @@ const rewatchPause = 100 * time.Millisecond
 // watch that ends by itself is followed by another, from where it stood.
 type reader struct {
 	report.Reader
-	load    *load
+	of      *run
 	next    history.WatchRequest
-	stands  func()
-	reached atomic.Int64 // the highest revision of an event
+	pause   time.Duration       // before the next watch
+	stands  func()              // called when a watch stands
+	took    func(history.Event) // called with each event
+	reached atomic.Int64        // the highest revision of an event
 }
 
 func newReader(l *load, request history.WatchRequest) *reader {
-	return &reader{Reader: report.Reader{Request: request}, load: l, next: request, stands: sync.OnceFunc(l.standing.Done)}
+	return &reader{
+		Reader: report.Reader{Request: request}, of: l.run, next: request, pause: rewatchPause,
+		stands: sync.OnceFunc(l.standing.Done), took: func(history.Event) {},
+	}
 }
 
 // watched returns the keys that a reader watches: every one, what a caller puts, what it writes in txns, or its counter, in turn.
@@ -53,7 +58,7 @@ func (r *reader) run(ctx context.Context) {
 	defer r.stands()
 	for ctx.Err() == nil {
 		r.Watches = append(r.Watches, r.watch(ctx))
-		_ = pause.For(ctx, rewatchPause)
+		_ = pause.For(ctx, r.pause)
 	}
 }
 
@@ -61,7 +66,7 @@ func (r *reader) run(ctx context.Context) {
 func (r *reader) watch(ctx context.Context) history.Watch {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	now, conn := r.load.run.env.Now, r.load.run.conn
+	now, conn := r.of.env.Now, r.of.conn
 	w := history.Watch{Request: r.next, End: history.EndedByItself}
 	responses := conn.Watcher.Watch(ctx, r.next)
 	w.Returned = now()
@@ -88,6 +93,7 @@ func (r *reader) advance(resp history.WatchResponse) {
 	for _, e := range resp.Events {
 		r.reached.Store(max(r.reached.Load(), e.ModRevision))
 		next = e.ModRevision + 1
+		r.took(e)
 	}
 	r.next.StartRevision = max(r.next.StartRevision, next, resp.CompactRevision)
 }

@@ -1,8 +1,8 @@
 package history
 
 import (
+	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -57,17 +57,17 @@ func (e Event) String() string {
 type WatchRequest struct {
 	// Key and RangeEnd name the keys as they do on the wire: an empty RangeEnd
 	// means the key alone, "\x00" every key from Key on.
-	Key, RangeEnd string
+	Key, RangeEnd string `json:",omitzero"`
 	// StartRevision is the first revision wanted, 0 for what comes after the call.
-	StartRevision int64
+	StartRevision int64 `json:",omitzero"`
 	// PrevKV, ProgressNotify, CreatedNotify and Fragment are the options of these
 	// names.
-	PrevKV, ProgressNotify, CreatedNotify, Fragment bool
+	PrevKV, ProgressNotify, CreatedNotify, Fragment bool `json:",omitzero"`
 	// NoPut and NoDelete filter out the events of a type.
-	NoPut, NoDelete bool
+	NoPut, NoDelete bool `json:",omitzero"`
 	// RequireLeader tells that the watch must end, and not wait, when its
 	// member has no leader.
-	RequireLeader bool
+	RequireLeader bool `json:",omitzero"`
 }
 
 // Covers reports whether a key is among those watched.
@@ -91,37 +91,10 @@ func (r WatchRequest) Matches(e Event) bool {
 	return r.Covers(e.Key)
 }
 
-// String returns the request in a few words: "/a from revision 12, prev_kv".
+// String returns the request as JSON, without what is not set.
 func (r WatchRequest) String() string {
-	var b strings.Builder
-	switch r.RangeEnd {
-	case "":
-		b.WriteString(r.Key)
-	case "\x00":
-		fmt.Fprintf(&b, "[%q, …)", r.Key)
-	default:
-		fmt.Fprintf(&b, "[%q, %q)", r.Key, r.RangeEnd)
-	}
-	if r.StartRevision != 0 {
-		fmt.Fprintf(&b, " from revision %d", r.StartRevision)
-	}
-	for _, option := range []struct {
-		set  bool
-		name string
-	}{
-		{r.PrevKV, "prev_kv"},
-		{r.ProgressNotify, "progress_notify"},
-		{r.CreatedNotify, "created_notify"},
-		{r.Fragment, "fragment"},
-		{r.NoPut, "no_put"},
-		{r.NoDelete, "no_delete"},
-		{r.RequireLeader, "require_leader"},
-	} {
-		if option.set {
-			b.WriteString(", " + option.name)
-		}
-	}
-	return b.String()
+	text, _ := json.Marshal(r) // it cannot fail
+	return string(text)
 }
 
 // WatchResponse is one response as the reader took it from its channel.
@@ -194,5 +167,5 @@ type Watch struct {
 	Ended time.Duration
 }
 
-// String returns the watch in a few words: "watch 3 of /a from revision 12".
+// String returns the watch in a few words.
 func (w Watch) String() string { return fmt.Sprintf("watch %d of %s", w.ID, w.Request) }

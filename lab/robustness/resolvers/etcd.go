@@ -92,13 +92,7 @@ func (s *etcdSource) list(addresses []string) error {
 	if len(updates) == 0 {
 		return nil
 	}
-	err := within(writeTimeout, func(ctx context.Context) error {
-		for {
-			if err := s.manager.Update(ctx, updates); err == nil || ctx.Err() != nil {
-				return err
-			}
-		}
-	})
+	err := repeat(writeTimeout, func(ctx context.Context) error { return s.manager.Update(ctx, updates) })
 	if err == nil {
 		s.listed = slices.Clone(addresses)
 	}
@@ -130,19 +124,15 @@ func (s *etcdSource) cut() error {
 
 // compact forgets all history, again if its outcome is unknown.
 func (s *etcdSource) compact() error {
-	return within(healTimeout, func(ctx context.Context) error {
-		for {
-			now, err := s.direct.Get(ctx, prefix, clientv3.WithCountOnly())
-			if err == nil {
-				_, err = s.direct.Compact(ctx, now.Header.Revision)
-			}
-			if err == nil || errors.Is(err, rpctypes.ErrCompacted) {
-				return nil
-			}
-			if ctx.Err() != nil {
-				return err
-			}
+	return repeat(healTimeout, func(ctx context.Context) error {
+		now, err := s.direct.Get(ctx, prefix, clientv3.WithCountOnly())
+		if err == nil {
+			_, err = s.direct.Compact(ctx, now.Header.Revision)
 		}
+		if errors.Is(err, rpctypes.ErrCompacted) {
+			return nil
+		}
+		return err
 	})
 }
 
@@ -154,6 +144,17 @@ func within(timeout time.Duration, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	return do(ctx)
+}
+
+// repeat does something until it succeeds, or the timeout has passed.
+func repeat(timeout time.Duration, do func(context.Context) error) error {
+	return within(timeout, func(ctx context.Context) error {
+		for {
+			if err := do(ctx); err == nil || ctx.Err() != nil {
+				return err
+			}
+		}
+	})
 }
 
 func (s *etcdSource) patience() time.Duration { return 0 }
