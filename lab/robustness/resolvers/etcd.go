@@ -17,6 +17,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/naming/endpoints"
 	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/resolver/etcd"
 )
@@ -77,7 +78,7 @@ func (s *etcdSource) builder(removalDelay time.Duration) (resolver.Builder, []st
 }
 
 // list writes the registrations in one transaction, again if its outcome is unknown.
-func (s *etcdSource) list(addresses []string) error {
+func (s *etcdSource) list(addresses []string) {
 	var updates []*endpoints.UpdateWithOpts
 	for _, address := range addresses {
 		if !slices.Contains(s.listed, address) {
@@ -89,14 +90,10 @@ func (s *etcdSource) list(addresses []string) error {
 			updates = append(updates, endpoints.NewDeleteUpdateOpts(prefix+address))
 		}
 	}
-	if len(updates) == 0 {
-		return nil
-	}
-	err := repeat(writeTimeout, func(ctx context.Context) error { return s.manager.Update(ctx, updates) })
-	if err == nil {
+	if len(updates) > 0 {
+		fatal.If(repeat(writeTimeout, func(ctx context.Context) error { return s.manager.Update(ctx, updates) }))
 		s.listed = slices.Clone(addresses)
 	}
-	return err
 }
 
 func (s *etcdSource) faults() []disturbance {

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/robustness"
 )
 
@@ -63,7 +64,7 @@ func (w *workload) Start(_ context.Context, env *robustness.Env) error {
 			cfg:      w.cfg, env: env, rng: env.Rand(uint64(i) << 16), backends: backends{servers: map[string]*backend{}},
 		}
 		w.trials = append(w.trials, t)
-		if err := t.start(); err != nil {
+		if err := fatal.Catch(t.start); err != nil {
 			return fmt.Errorf("start %s: %w", name, err)
 		}
 	}

@@ -116,7 +116,7 @@ func (w *workload) Check(out *robustness.Outcome) error {
 			x.StartedBy, _ = clock.AtMost(x.Returned)
 		}
 	}
-	compactions := w.compactor.all()
+	compactions := w.compactor.made // it has ended
 	verdict, err := watchcheck.Check(watchcheck.Reference{
 		Events: events, Through: through, Settled: w.settled, Compactions: compactions,
 	}, w.watches)
