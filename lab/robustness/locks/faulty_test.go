@@ -142,8 +142,8 @@ func (s neverReleasing) Done() <-chan struct{} { return s.done }
 func (s neverReleasing) Orphan()               {}
 func (s neverReleasing) Close() error          { return nil }
 
-// hoarding returns a neverReleasing session.
-func hoarding(s quorate.Session, done <-chan struct{}, broke func()) client.Session {
+// newNeverReleasing returns a session that never releases a lock.
+func newNeverReleasing(s quorate.Session, done <-chan struct{}, broke func()) client.Session {
 	return neverReleasing{spoiled{s, func(style lockcheck.Style, name string) client.Handle {
 		return kept{s.Handle(style, name), broke}
 	}}, done}
@@ -183,7 +183,7 @@ func TestFaultyLocksAreFound(t *testing.T) {
 		}, []lockcheck.Promise{lockcheck.Guarded}},
 		{"hoarding", defaultLocks, 3, func(sound quorate.LockClient, broke func()) client.Locker {
 			return faulty{
-				sound, func(s quorate.Session) client.Session { return hoarding(s, over, broke) },
+				sound, func(s quorate.Session) client.Session { return newNeverReleasing(s, over, broke) },
 				func(context.Context, int) (context.Context, int) { return sound.Ctx(), neverReleasingTTL },
 			}
 		}, []lockcheck.Promise{lockcheck.Released, lockcheck.Live}},
