@@ -122,7 +122,12 @@ func (e *Env) run(ctx context.Context, setup Setup, w Workload, out *Outcome) (e
 		e.Record = startRecorder(e.Cluster)
 		defer e.Record.stop()
 	}
-	err = e.underFaults(ctx, setup, w, out)
+	return e.work(ctx, setup, w, out)
+}
+
+// work runs and checks a workload on the cluster.
+func (e *Env) work(ctx context.Context, setup Setup, w Workload, out *Outcome) error {
+	err := e.underFaults(ctx, setup, w, out)
 	for _, clean := range slices.Backward(e.cleanups) {
 		err = errors.Join(err, clean())
 	}
