@@ -68,7 +68,7 @@ func (r *renter) Attach(ctx context.Context, id int64, key, _ string) error {
 	if err != nil && r.lost {
 		return err
 	}
-	return errors.Join(err, r.store.do(ctx, history.Put, func() {
+	return errors.Join(err, r.store.do(ctx, history.Put, key, func() {
 		r.store.revision++
 		r.store.keys[key] = stored{ModRevision: r.store.revision, Value: "of a lease", Version: id}
 	}))
@@ -236,28 +236,19 @@ func TestKeepersWhoseLooksFailGoOn(t *testing.T) {
 // A read without an answer is given up, and the next one is made.
 func TestKeepersAreNotBlindedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newMemory()
 		var gets atomic.Int64
-		r := start(t, client.Connection{Store: silentOn{store, "/quorate-lab-leases/", &gets}, Lessor: &renter{store: store, renewals: 100}}, 1)
+		store := newMemory()
+		store.before = func(ctx context.Context, k history.Kind, key string) error {
+			if k == history.LinearizableGet && strings.HasPrefix(key, "/quorate-lab-leases/") && gets.Add(1) == 1 {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		}
+		r := start(t, client.Connection{Store: store, Lessor: &renter{store: store, renewals: 100}}, 1)
 		time.Sleep(2*lookEvery + lookTimeout + lookEvery/2)
 		r.end(t.Context())
 		assert.EqualValues(t, 2, gets.Load())
 		require.Len(t, r.looks, 1)
 		assert.Equal(t, lookEvery+lookTimeout+lookEvery+10*time.Millisecond, r.looks[0].Asked)
 	})
-}
-
-// silentOn is a store that does not answer the first get of a key with the prefix.
-type silentOn struct {
-	*memory
-	prefix string
-	gets   *atomic.Int64
-}
-
-func (s silentOn) Get(ctx context.Context, key string, serializable bool) (client.Answer, error) {
-	if strings.HasPrefix(key, s.prefix) && s.gets.Add(1) == 1 {
-		<-ctx.Done()
-		return client.Answer{}, ctx.Err()
-	}
-	return s.memory.Get(ctx, key, serializable)
 }

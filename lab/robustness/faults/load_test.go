@@ -158,7 +158,7 @@ func TestCallsEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := newMemory()
-				store.before = func(ctx context.Context, _ history.Kind) error { return pause.For(ctx, tt.takes) }
+				store.before = func(ctx context.Context, _ history.Kind, _ string) error { return pause.For(ctx, tt.takes) }
 				r := start(t, client.Connection{Store: store}, 1)
 				time.Sleep(tt.runs)
 				ctx, cancel := context.WithTimeout(t.Context(), tt.patience)
@@ -183,7 +183,7 @@ func TestSettleWaitsForEarlierCallsOnly(t *testing.T) {
 		store := newMemory()
 		slow := true
 		var mu sync.Mutex
-		store.before = func(_ context.Context, k history.Kind) error {
+		store.before = func(_ context.Context, k history.Kind, _ string) error {
 			mu.Lock()
 			wait := slow && k == history.Put
 			slow = slow && !wait

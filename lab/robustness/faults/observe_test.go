@@ -112,23 +112,12 @@ func TestNewCallersReportTheirSuccess(t *testing.T) {
 
 func TestNewCallersEndWithTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, n := observed(t.Context(), client.Connection{Store: hung{}}, Config{Callers: 3, CallTimeout: time.Minute})
+		store := newMemory()
+		store.before = func(ctx context.Context, _ history.Kind, _ string) error { <-ctx.Done(); return ctx.Err() }
+		r, n := observed(t.Context(), client.Connection{Store: store}, Config{Callers: 3, CallTimeout: time.Minute})
 		time.Sleep(time.Second)
 		n.finish()
 		assert.Equal(t, 1100*time.Millisecond, r.env.Now())
 		assert.Zero(t, r.rec.Rows[0].Leaders[0].Resumed)
 	})
-}
-
-// hung is a store that never answers.
-type hung struct{ client.Store }
-
-func (hung) Get(ctx context.Context, _ string, _ bool) (client.Answer, error) {
-	<-ctx.Done()
-	return client.Answer{}, ctx.Err()
-}
-
-func (hung) Put(ctx context.Context, _, _ string) (int64, error) {
-	<-ctx.Done()
-	return 0, ctx.Err()
 }
