@@ -1,7 +1,7 @@
 // Package history says what the lab saw: of one call its kind, the key that it
 // touched, when it ran and what came back ([Call]); of one watch what its reader
-// took from the channel ([Watch]); of a lease what its keeper received
-// ([LeaseEvent]) and what it found ([LeaseLook]).
+// took from the channel ([Watch]); of a lease what its keeper found ([LeaseLook]);
+// and which revisions the store can have had at a moment ([Clock]).
 //
 // These are the only things that those who make a load, those who check it and
 // those who measure it share. All times are offsets from the beginning of the run,

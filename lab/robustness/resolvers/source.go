@@ -18,7 +18,7 @@ type source interface {
 	list(addresses []string)
 	// faults are those that the source can have.
 	faults() []disturbance
-	// patience is how much longer than Config.Bound a change takes by the resolver's
+	// patience is how much longer than Config.bound a change takes by the resolver's
 	// configuration.
 	patience() time.Duration
 	// arrivals returns when requests and connections arrived.
