@@ -13,15 +13,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
 
 func TestConnectFails(t *testing.T) {
-	t.Parallel()
-	cfg := Config{Config: robustness.Config{Dir: t.TempDir()}, connect: func([]string) (Client, error) { return nil, errors.New("no way") }}
-	_, err := cfg.Run(t.Context())
-	require.ErrorContains(t, err, "connect a client: no way")
+	w := &workload{cfg: Config{Callers: 1, connect: func([]string) (Client, error) { return nil, errors.New("no way") }}}
+	require.EqualError(t, w.Start(t.Context(), &robustness.Env{Cluster: &lab.Cluster{}}), "connect a client: no way")
 }
 
 func TestClaims(t *testing.T) {
