@@ -1,13 +1,13 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/robustness/faults"
 	"github.com/quorate/quorate/lab/robustness/report"
@@ -36,18 +36,11 @@ func (f faultsFlags) runComparison(cmd *cobra.Command, run faults.Runner) error 
 	if printErr := show(cmd.OutOrStdout(), result); printErr != nil {
 		return errors.Join(err, fmt.Errorf("print the result: %w", printErr))
 	}
+	var verdict robustness.Verdict
 	for _, c := range result.Runs {
-		if c.ID == faults.QuorateID && !c.Report.OK() {
-			return errors.Join(violations(c.Report), err)
+		if c.ID == faults.QuorateID {
+			verdict.Merge(c.Report.Verdict)
 		}
 	}
-	if err == nil && result.Interrupted {
-		return endedEarly(cmd.Context())
-	}
-	return err
-}
-
-// endedEarly is the end of a run by its context.
-func endedEarly(ctx context.Context) error {
-	return fmt.Errorf("the run was ended early: %w", context.Cause(ctx))
+	return conclude(cmd, verdict, result.Interrupted, err)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/robustness/faults"
 	"github.com/quorate/quorate/lab/robustness/report"
@@ -77,25 +79,20 @@ Quorate all the time (linearizable gets, serializable gets, puts and txns), watc
 what is written, keeps leases, and injects one fault after the other. Nothing needs
 to be installed, and nothing is left behind. At the end it prints, for each fault
 and kind of call, how many calls were completed, failed, or have an unknown outcome,
-the longest time without a completed call, and how long calls took (the median and
-the 99th percentile). A second table shows, for each fault, how late events were
-delivered, for how long a watch was silent although it owed an event, how many
-events were lost, and how many leases were kept and expired.
+the longest time without a completed call, and how long calls took; how late events
+were delivered, and how many were lost; how many leases were kept and expired.
 
 A healthy spell comes first, as the yardstick. A fault's row goes on until the
 cluster is healed, the calls that met the fault have ended, and a recovery spell
 of ` + faults.DefaultRecovery.String() + ` has passed.
 
-The history of the store is recorded beside that, from the members themselves; every
-answer, every write and every event of a watch is compared with it at the end. The
+The history of the store is recorded beside that, from the members themselves. The
 exit status is 1 if a write that had been acknowledged is missing, if one was applied
 twice or against what its caller was told, if a linearizable read went backwards, if
 an answer was never true, if a watch lost, repeated, disordered or changed an event,
 or ended without a good reason, or if a lease had ended while the client still claimed
 it to live; the report then shows the evidence. A run keeps all calls and events in
-memory, about 30 MB for each minute. It is 2 if
-the run could not go on, 128 and the number of the signal if one ended the run
-early (130 for Ctrl-C), and 0 otherwise.
+memory, about 40 MB for each minute.
 
 Ctrl-C ends the run early: the cluster is healed, checked and removed, and the
 table shows what was measured until then. A second Ctrl-C kills at once; files
@@ -107,7 +104,7 @@ are no promise.
 --compare puts three clients through the same faults, each on a fresh cluster with
 the same seed: the official etcd client as it comes, the same client tuned with
 keepalive and WithRequireLeader, and Quorate. It prints a table of the faults, the
-clients side by side, and how soon each went on after a change of leaders.
+clients side by side, and how soon calls succeed after a change of leaders.
 Each fault is then held for ` + faults.DefaultComparedHold.String() + ` unless --duration says otherwise, and the faults
 are ` + strings.Join(namesOf(faults.DefaultCompared()), ", ") + `
 unless --fault names others: about seven minutes. The exit status tells of Quorate's
@@ -139,13 +136,7 @@ func (f faultsFlags) run(cmd *cobra.Command, run faults.Runner) error {
 	if printErr := f.print(cmd.OutOrStdout(), rep); printErr != nil {
 		return errors.Join(err, fmt.Errorf("print the result: %w", printErr))
 	}
-	if !rep.OK() {
-		return errors.Join(violations(rep), err)
-	}
-	if err == nil && rep.Interrupted {
-		return endedEarly(cmd.Context())
-	}
-	return err
+	return conclude(cmd, rep.Verdict, rep.Interrupted, err)
 }
 
 // complete completes the configuration, or returns what is wrong with the flags.
@@ -211,22 +202,16 @@ func (f faultsFlags) print(w io.Writer, rep report.Report) error {
 	return report.Table(w, rep)
 }
 
-// violationError is what a run ends with whose checks found something wrong.
-type violationError struct {
-	total int
-	first string // the message of the first one
-}
-
-func (e violationError) Error() string {
-	if e.total > 1 {
-		return fmt.Sprintf("%d violations, the first: %s", e.total, e.first)
+// conclude returns the error that a command ends with; err is that of the run.
+func conclude(cmd *cobra.Command, verdict robustness.Verdict, interrupted bool, err error) error {
+	switch total := verdict.Total(); {
+	case total == 1:
+		return errors.Join(cli.NegativeError("violation: "+verdict.Violations[0].Message), err)
+	case total > 1:
+		return errors.Join(cli.NegativeError(fmt.Sprintf("%d violations, the first: %s", total, verdict.Violations[0].Message)), err)
+	case err == nil && interrupted:
+		return fmt.Errorf("the run was ended early: %w", context.Cause(cmd.Context()))
+	default:
+		return err
 	}
-	return "violation: " + e.first
-}
-
-func (violationError) ExitStatus() int { return cli.Negative }
-
-// violations returns the violations of a report, which must have some, as an error.
-func violations(rep report.Report) violationError {
-	return violationError{rep.Violations(), rep.FirstViolation()}
 }

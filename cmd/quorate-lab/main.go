@@ -13,10 +13,6 @@ import (
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/robustness/faults"
-	"github.com/quorate/quorate/lab/robustness/linear"
-	"github.com/quorate/quorate/lab/robustness/locks"
-	"github.com/quorate/quorate/lab/robustness/resolvers"
-	"github.com/quorate/quorate/lab/robustness/watches"
 )
 
 func main() {
@@ -46,6 +42,6 @@ The exit status is
   quorate-lab up --members 3
   quorate-lab completion bash > /etc/bash_completion.d/quorate-lab`,
 	}, "etcd server "+version.Version+"\n")
-	root.AddCommand(newUpCommand(), newFaultsCommand(run), newSoakCommand(watches.Run, locks.Run, linear.Run, resolvers.Run))
+	root.AddCommand(newUpCommand(), newFaultsCommand(run), newSoakCommand(soak.Run))
 	return root
 }

@@ -76,6 +76,10 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"faults", "--members", "2"}, "the number of members must be 3 to 9, so that a majority outlives the loss of one; it is 2"},
 		{[]string{"faults", "--callers", "-1"}, "the number of callers of each kind must be 1 to 1000; it is -1"},
 		{[]string{"faults", "--timeout", "1h"}, "the timeout of a call must be more than 0 and at most 10m0s; it is 1h0m0s"},
+		{[]string{"faults", "--compare", "--fault", "flood"}, `unknown fault "flood"`},
+		{[]string{"faults", "--compare", "--client", "nobody"}, `unknown client "nobody": the clients are official, official-tuned, quorate`},
+		{[]string{"faults", "--compare", "--rounds", "0"}, "--rounds must be more than 0"},
+		{[]string{"faults", "--compare", "--members", "2"}, "the number of members must be 3 to 9"},
 		{[]string{"faults", "extra"}, `unknown command "extra" for "quorate-lab faults"`},
 		{[]string{"faults", "--nosuch"}, "unknown flag: --nosuch\nSee \"quorate-lab faults --help\""},
 		{[]string{"nosuch"}, `unknown command "nosuch"`},
@@ -88,23 +92,6 @@ func TestBadUsage(t *testing.T) {
 			assert.True(t, strings.HasPrefix(stderr, "quorate-lab: "), stderr)
 			assert.Contains(t, stderr, tt.want)
 		})
-	}
-}
-
-func TestHelp(t *testing.T) {
-	for _, args := range [][]string{nil, {"--help"}, {"help"}} {
-		status, stdout, _ := execRoot(t.Context(), short(t), args...)
-		assert.Equal(t, cli.OK, status)
-		assert.Contains(t, stdout, "Examples:\n  quorate-lab faults\n")
-	}
-	_, stdout, _ := execRoot(t.Context(), short(t))
-	for _, want := range []string{"exit status", "--version", "completion "} {
-		assert.Contains(t, stdout, want)
-	}
-	status, stdout, _ := execRoot(t.Context(), short(t), "faults", "--help")
-	assert.Equal(t, cli.OK, status)
-	for _, want := range []string{"--fault", "--duration", "--members", "--json", "rolling-restart", "majority-lost", "--compare", "Ctrl-C", "exit status", "Examples:"} {
-		assert.Contains(t, stdout, want)
 	}
 }
 

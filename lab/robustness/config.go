@@ -6,8 +6,6 @@ import (
 	"io"
 	"sync"
 	"time"
-
-	"github.com/quorate/quorate/lab/internal/limits"
 )
 
 // Defaults of a Config.
@@ -15,6 +13,9 @@ const (
 	DefaultDuration = time.Minute
 	DefaultMembers  = 3
 )
+
+// maxDuration is for how long faults may be injected.
+const maxDuration = time.Hour
 
 // Config is what all runs have. Fields that are zero have their default.
 type Config struct {
@@ -34,16 +35,37 @@ type Config struct {
 	Counts *Counts
 }
 
-// Complete sets the defaults, and notes what is wrong.
-func (c *Config) Complete(check *limits.Check) {
+// Number is a setting of a workload that must be above 0.
+type Number struct {
+	// Value is where the setting is; 0 stands for the default.
+	Value *int
+	// Name of what there is a number of, and of its flag.
+	Name string
+	// Default and Max of the setting.
+	Default, Max int
+	// Usage says in a few words what it is.
+	Usage string
+}
+
+// Common returns what all runs have.
+func (c *Config) Common() *Config { return c }
+
+// Complete sets the defaults, also those of numbers, and returns what is wrong so far.
+func (c *Config) Complete(numbers ...Number) *Check {
 	c.Duration = cmp.Or(c.Duration, DefaultDuration)
 	c.Members = cmp.Or(c.Members, DefaultMembers)
 	c.Counts = cmp.Or(c.Counts, &Counts{})
 	if c.Log == nil {
 		c.Log = io.Discard
 	}
+	check := &Check{}
 	check.Members(c.Members)
-	check.Duration(c.Duration)
+	check.That(c.Duration > 0 && c.Duration <= maxDuration, "the duration must be more than 0 and at most %v; it is %v", maxDuration, c.Duration)
+	for _, n := range numbers {
+		*n.Value = cmp.Or(*n.Value, n.Default)
+		check.Number(n.Name, *n.Value, n.Max)
+	}
+	return check
 }
 
 // Log is the log of a run, and its clock.

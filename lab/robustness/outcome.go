@@ -18,6 +18,9 @@ type Violation = tally.Violation
 // Verdict is what the checks found.
 type Verdict = tally.Verdict
 
+// Counts has what a run counted.
+type Counts = tally.Counts
+
 // Outcome is what all runs come to. Without a verdict, because the run failed, only the fields up to Interrupted are set.
 type Outcome struct {
 	// Seed and Members as configured.

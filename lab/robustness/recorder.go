@@ -1,10 +1,12 @@
 package robustness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,8 +39,7 @@ type Recorder struct {
 	work    sync.WaitGroup
 
 	mu      sync.Mutex
-	events  []history.Event
-	begins  []int // where the events of each revision begin, from revision 2
+	events  []history.Event // in the order of their revisions, of which none has no event
 	changed chan struct{}
 	err     error
 }
@@ -66,7 +67,18 @@ func (r *Recorder) Revision() int64 {
 	return r.last()
 }
 
-func (r *Recorder) last() int64 { return int64(len(r.begins)) + 1 }
+func (r *Recorder) last() int64 {
+	if n := len(r.events); n > 0 {
+		return r.events[n-1].ModRevision
+	}
+	return 1
+}
+
+// from returns where the events at and after a revision begin.
+func (r *Recorder) from(revision int64) int {
+	n, _ := slices.BinarySearchFunc(r.events, revision, func(e history.Event, revision int64) int { return cmp.Compare(e.ModRevision, revision) })
+	return n
+}
 
 // catchUp waits until the recorder has come to the current revision of the store. It returns
 // that, and the events up to it in the order of their revisions, which must not be changed. It
@@ -85,10 +97,7 @@ func (r *Recorder) catchUp(ctx context.Context) (revision int64, events []histor
 func (r *Recorder) through(revision int64) []history.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	end := len(r.events)
-	if revision < r.last() {
-		end = r.begins[revision-1]
-	}
+	end := r.from(revision + 1)
 	return r.events[:end:end]
 }
 
@@ -137,7 +146,10 @@ func (r *Recorder) AwaitDeletion(ctx context.Context, key string, after int64) e
 		if err := r.await(ctx, next); err != nil {
 			return err
 		}
-		for _, e := range r.at(next) {
+		r.mu.Lock()
+		events := r.eventsOf(next)
+		r.mu.Unlock()
+		for _, e := range events {
 			if e.Type == history.DeleteEvent && e.Key == key {
 				return nil
 			}
@@ -145,18 +157,9 @@ func (r *Recorder) AwaitDeletion(ctx context.Context, key string, after int64) e
 	}
 }
 
-// at returns the events of a revision that is recorded.
-func (r *Recorder) at(revision int64) []history.Event {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.eventsOf(revision)
-}
-
+// eventsOf returns the events of a revision that is recorded.
 func (r *Recorder) eventsOf(revision int64) []history.Event {
-	begin, end := r.begins[revision-2], len(r.events)
-	if revision < r.last() {
-		end = r.begins[revision-1]
-	}
+	begin, end := r.from(revision), r.from(revision+1)
 	return r.events[begin:end:end]
 }
 
@@ -234,7 +237,6 @@ func (r *Recorder) take(next int64, came []history.Event) (int64, error) {
 // add adds a revision, or compares it if it is there.
 func (r *Recorder) add(revision int64, came []history.Event) error {
 	if revision > r.last() {
-		r.begins = append(r.begins, len(r.events))
 		r.events = append(r.events, came...)
 		r.wake()
 		return nil

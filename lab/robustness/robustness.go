@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,14 +37,12 @@ const leakTimeout = 20 * time.Second
 
 // Workload is traffic on a cluster, and the check of what its clients received.
 type Workload interface {
-	// Start connects clients and starts the traffic, which goes on until ctx ends. After an error only Close is called.
+	// Start connects clients and starts the traffic, which goes on until ctx ends. [Env.Cleanup] closes what it opens.
 	Start(ctx context.Context, env *Env) error
 	// Stop waits for the end of the traffic. The faults are over, and the context of Start has ended.
 	Stop() error
 	// Settle waits for the clients to finish on a healthy cluster. It is not called after an error.
 	Settle() error
-	// Close closes all that Start opened.
-	Close() error
 	// Check checks what the clients received, and counts it. It is not called after an error.
 	Check(*Outcome) error
 }
@@ -67,7 +66,12 @@ type Env struct {
 	Record *Recorder
 	// Counts has what the workload counts.
 	Counts *Counts
+
+	cleanups []func() error
 }
+
+// Cleanup has something closed when the clients have settled, or the run has failed: last what came first.
+func (e *Env) Cleanup(close func() error) { e.cleanups = append(e.cleanups, close) }
 
 // Rand returns a source of random numbers for one part of a workload, so that what it draws does not change what another one
 // does. Parts are counted from 0; two share nothing.
@@ -118,7 +122,16 @@ func (e *Env) run(ctx context.Context, setup Setup, w Workload, out *Outcome) (e
 		e.Record = startRecorder(e.Cluster)
 		defer e.Record.stop()
 	}
-	if err := errors.Join(e.underFaults(ctx, setup, w, out), w.Close()); err != nil {
+	return e.work(ctx, setup, w, out)
+}
+
+// work runs and checks a workload on the cluster.
+func (e *Env) work(ctx context.Context, setup Setup, w Workload, out *Outcome) error {
+	err := e.underFaults(ctx, setup, w, out)
+	for _, clean := range slices.Backward(e.cleanups) {
+		err = errors.Join(err, clean())
+	}
+	if err != nil {
 		return err
 	}
 	e.Note("checking")

@@ -1,4 +1,4 @@
-package robustness_test
+package robustness
 
 import (
 	"context"
@@ -12,8 +12,6 @@ import (
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/fault"
-	"github.com/quorate/quorate/lab/internal/limits"
-	"github.com/quorate/quorate/lab/robustness"
 )
 
 func TestMain(m *testing.M) {
@@ -35,41 +33,44 @@ func (c *calls) call(name string) error {
 	return nil
 }
 
-func (c *calls) Start(context.Context, *robustness.Env) error { return c.call("start") }
-func (c *calls) Stop() error                                  { return c.call("stop") }
-func (c *calls) Settle() error                                { return c.call("settle") }
-func (c *calls) Close() error                                 { return c.call("close") }
-func (c *calls) Check(o *robustness.Outcome) error            { o.Revisions = 7; return c.call("check") }
+func (c *calls) Start(_ context.Context, env *Env) error {
+	for _, name := range []string{"close first", "close"} {
+		env.Cleanup(func() error { return c.call(name) })
+	}
+	return c.call("start")
+}
 
-func complete(t *testing.T, cfg robustness.Config) robustness.Config {
-	var check limits.Check
-	cfg.Complete(&check)
-	require.NoError(t, check.Err())
+func (c *calls) Stop() error                       { return c.call("stop") }
+func (c *calls) Settle() error                     { return c.call("settle") }
+func (c *calls) Check(o *Outcome) error { o.Revisions = 7; return c.call("check") }
+
+func complete(t *testing.T, cfg Config) Config {
+	require.NoError(t, cfg.Complete().Err())
 	return cfg
 }
 
 // TestWorkloadIsClosedWhateverFails runs workloads that fail in each of their parts.
 func TestWorkloadIsClosedWhateverFails(t *testing.T) {
 	for fail, want := range map[string][]string{
-		"":       {"start", "stop", "settle", "close", "check"},
-		"start":  {"start", "close"},
-		"stop":   {"start", "stop", "close"},
-		"settle": {"start", "stop", "settle", "close"},
-		"close":  {"start", "stop", "settle", "close"},
-		"check":  {"start", "stop", "settle", "close", "check"},
+		"":         {"start", "schedule", "stop", "settle", "close", "close first", "check"},
+		"start":    {"start", "close", "close first"},
+		"schedule": {"start", "schedule", "stop", "close", "close first"},
+		"stop":     {"start", "schedule", "stop", "close", "close first"},
+		"settle":   {"start", "schedule", "stop", "settle", "close", "close first"},
+		"close":    {"start", "schedule", "stop", "settle", "close", "close first"},
+		"check":    {"start", "schedule", "stop", "settle", "close", "close first", "check"},
 	} {
 		t.Run("fails in "+fail, func(t *testing.T) {
-			t.Parallel()
 			w := &calls{fail: fail}
-			cfg := complete(t, robustness.Config{Duration: time.Millisecond, Dir: t.TempDir(), Log: t.Output()})
-			out, err := robustness.Run(t.Context(), cfg, robustness.Setup{}, w)
+			env := &Env{Log: NewLog(t.Output()), Config: Config{Duration: time.Minute}}
+			var out Outcome
+			err := env.work(t.Context(), Setup{Schedule: func(context.Context) error { return w.call("schedule") }}, w, &out)
 			assert.Equal(t, want, w.called)
 			if fail != "" {
 				require.EqualError(t, err, "no "+fail)
 				return
 			}
 			require.NoError(t, err)
-			assert.False(t, out.Interrupted)
 			assert.Positive(t, out.Duration)
 			assert.EqualValues(t, 7, out.Revisions)
 		})
@@ -80,7 +81,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	w := &calls{}
-	out, err := robustness.Run(ctx, complete(t, robustness.Config{Dir: t.TempDir()}), robustness.Setup{}, w)
+	out, err := Run(ctx, complete(t, Config{Dir: t.TempDir()}), Setup{}, w)
 	require.NoError(t, err)
 	assert.Empty(t, w.called)
 	assert.True(t, out.Interrupted)
@@ -106,16 +107,16 @@ func TestRunEndsEarly(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	w := &calls{}
-	out, err := robustness.Run(ctx, complete(t, robustness.Config{Duration: time.Hour, Dir: t.TempDir(), Log: &onLine{2, cancel}}), robustness.Setup{}, w)
+	out, err := Run(ctx, complete(t, Config{Duration: time.Hour, Dir: t.TempDir(), Log: &onLine{2, cancel}}), Setup{}, w)
 	require.NoError(t, err)
 	assert.True(t, out.Interrupted)
 	assert.Len(t, out.Faults, 1)
-	assert.Equal(t, []string{"start", "stop", "settle", "close", "check"}, w.called)
+	assert.Equal(t, []string{"start", "stop", "settle", "close", "close first", "check"}, w.called)
 }
 
 func TestOutcomeShowsTheEvidence(t *testing.T) {
-	out := robustness.Outcome{
-		Members: 3, Seed: 7, Duration: time.Minute, Revisions: 99, Counts: &robustness.Counts{},
+	out := Outcome{
+		Members: 3, Seed: 7, Duration: time.Minute, Revisions: 99, Counts: &Counts{},
 		Tally: fault.Tally{Faults: map[string]int{"kill": 2, "all-killed": 1}, Cuts: 5},
 	}
 	out.Counts.Add("writes", "refused", 1)
@@ -137,4 +138,13 @@ func TestOutcomeShowsTheEvidence(t *testing.T) {
 		}
 	}
 	assert.Contains(t, out.String(), want+"12 violations\n  unique        12\n\nunique: put a was repeated\n    response 4\n    see page.html\n\n")
+}
+
+func TestConfigErrors(t *testing.T) {
+	n := -1
+	cfg := Config{Members: 2, Duration: 2 * time.Hour}
+	err := cfg.Complete(Number{Value: &n, Name: "callers", Default: 12, Max: 64}).Err()
+	require.EqualError(t, err, "the number of members must be 3 to 9, so that a majority outlives the loss of one; it is 2\n"+
+		"the duration must be more than 0 and at most 1h0m0s; it is 2h0m0s\n"+
+		"the number of callers must be 1 to 64; it is -1")
 }

@@ -80,7 +80,7 @@ func under(t *testing.T, cfg faults.Config, names ...string) []report.Row {
 	cfg.Hold = cmp.Or(cfg.Hold, hold)
 	rep, err := faults.Run(t.Context(), cfg)
 	require.NoError(t, err)
-	assert.True(t, rep.OK(), "%v %v", rep.Calls, rep.Watches)
+	assert.True(t, rep.OK(), "%v", rep.Verdict)
 	require.Len(t, rep.Rows, 1+len(injected))
 	return rep.Rows[1:]
 }

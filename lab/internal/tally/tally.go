@@ -1,4 +1,5 @@
-// Package tally holds what checks found: violations by promise, some of them with their evidence.
+// Package tally holds what a run counted ([Counts]), and what checks found ([Verdict]): violations by promise, some of them
+// with their evidence.
 package tally
 
 import (

@@ -33,14 +33,6 @@ func Duration(d time.Duration) string {
 // Count formats n with a comma between thousands.
 func Count(n int64) string { return humanize.Comma(n) }
 
-// Plural returns "1 error", "2 errors".
-func Plural(n int64, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return Count(n) + " " + noun + "s"
-}
-
 // Clip cuts a line to a width in characters, and puts it on one line.
 func Clip(s string, width int) string {
 	s = strings.Join(strings.Fields(s), " ")

@@ -28,8 +28,6 @@ func TestCount(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1234: "-1,234"} {
 		assert.Equal(t, want, words.Count(n))
 	}
-	assert.Equal(t, "1 error", words.Plural(1, "error"))
-	assert.Equal(t, "2,000 errors", words.Plural(2000, "error"))
 }
 
 func TestClipAndWrap(t *testing.T) {

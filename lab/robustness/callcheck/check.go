@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/quorate/quorate/lab/internal/tally"
 	"github.com/quorate/quorate/lab/robustness/history"
 )
 
@@ -21,21 +23,25 @@ type History struct {
 	Events []history.Event
 	// Through is the revision up to which Events is complete. No call was answered at a later one.
 	Through int64
-	// Calls in any order, all of which have ended. [Check] sorts them by their ends, and sets their Behind.
+	// Calls in any order, all of which have ended. [Check] sorts them by their ends.
 	Calls []history.Call
+	// Looks at the keys of leases.
+	Looks []history.LeaseLook
 }
 
 // Check checks the calls. Since each answer has a revision, the order of the revisions is the only one that can explain
 // them: the calls are linearizable if that order contradicts no order in time, and each answer is that of the store at
-// its revision.
-func Check(h History) Verdict {
-	c := &checker{History: h, writes: map[history.Key][]history.Event{}, sent: map[history.Key]bool{}}
-	c.verdict.Audited, c.verdict.AuditRevision = true, h.Through
+// its revision. What was checked is counted.
+func Check(h History, counts *tally.Counts) Verdict {
+	c := &checker{History: h, counts: counts, writes: map[string][]history.Event{}}
 	c.index()
 	for i := range c.Calls {
 		c.call(&c.Calls[i])
 	}
 	c.unsent()
+	for _, look := range c.Looks {
+		c.look(look)
+	}
 	return c.verdict
 }
 
@@ -43,48 +49,41 @@ type checker struct {
 	History
 
 	verdict Verdict
+	counts  *tally.Counts
 	// writes has the puts of each key, in their order.
-	writes map[history.Key][]history.Event
-	// sent are the keys that calls wrote, but for counters.
-	sent map[history.Key]bool
-	// answers are the linearizable answers by their end, and newest[i] is the one of the highest revision among answers[:i+1].
-	answers, newest []*history.Call
+	writes map[string][]history.Event
+	// clock has the linearizable answers.
+	clock *history.Clock
 }
 
 // index makes calls and events searchable.
 func (c *checker) index() {
 	for _, e := range c.Events {
-		key, err := history.ParseKey(c.Prefix, e.Key)
-		if len(e.Key) < len(c.Prefix) || e.Key[:len(c.Prefix)] != c.Prefix {
-			continue
+		switch {
+		case !strings.HasPrefix(e.Key, c.Prefix):
+		case e.Type == history.DeleteEvent:
+			c.add(WrongValue, fmt.Sprintf("%v: no call does that", e))
+		default:
+			c.writes[e.Key] = append(c.writes[e.Key], e)
 		}
-		if err != nil || e.Type != history.PutEvent {
-			c.verdict.add(WrongValue, fmt.Sprintf("%v: no call does that", e))
-			continue
-		}
-		c.writes[key] = append(c.writes[key], e)
 	}
 	slices.SortStableFunc(c.Calls, func(a, b history.Call) int { return cmp.Compare(a.End, b.End) })
-	for i := range c.Calls {
-		call := &c.Calls[i]
-		if call.Outcome != history.OK || call.Kind == history.SerializableGet {
-			continue
+	var answers []history.Answer
+	for i, call := range c.Calls {
+		if call.Outcome == history.OK && call.Kind != history.SerializableGet {
+			answers = append(answers, history.Answer{Sent: call.Start, Returned: call.End, Revision: call.Revision, Call: i})
 		}
-		newest := call
-		if n := len(c.newest); n > 0 && c.newest[n-1].Revision >= call.Revision {
-			newest = c.newest[n-1]
-		}
-		c.answers, c.newest = append(c.answers, call), append(c.newest, newest)
 	}
+	c.clock = history.NewClock(answers)
 }
 
 // answeredBefore returns the answer of the highest revision among those that had come before a moment, nil if none had.
 func (c *checker) answeredBefore(at time.Duration) *history.Call {
-	n, _ := slices.BinarySearchFunc(c.answers, at, func(call *history.Call, at time.Duration) int { return cmp.Compare(call.End, at) })
-	if n == 0 {
+	_, call, ok := c.clock.AtLeast(at)
+	if !ok {
 		return nil
 	}
-	return c.newest[n-1]
+	return &c.Calls[call]
 }
 
 // call checks one call.
@@ -96,19 +95,18 @@ func (c *checker) call(call *history.Call) {
 		return
 	}
 	if call.Revision > c.Through {
-		c.verdict.add(WrongValue, fmt.Sprintf("%s answered at revision %d, and the store is at %d", call.Kind, call.Revision, c.Through), *call)
+		c.add(WrongValue, fmt.Sprintf("%s answered at revision %d, and the store is at %d", call.Kind, call.Revision, c.Through), *call)
 		return
 	}
 	if call.Kind == history.SerializableGet {
-		c.verdict.SerializableReads++
+		c.counts.Add("answers", "serializable", 1)
 		if before := c.answeredBefore(call.Start); before != nil {
-			call.Behind = max(0, before.Revision-call.Revision)
+			c.counts.Max("answers", "revisions behind at most", int(before.Revision-call.Revision))
 		}
-		c.verdict.MaxBehind = max(c.verdict.MaxBehind, call.Behind)
 	} else {
-		c.verdict.LinearizableAnswers++
+		c.counts.Add("answers", "linearizable", 1)
 		if before := c.answeredBefore(call.Start); before != nil && (call.Revision < before.Revision || call.Wrote() && call.Revision == before.Revision) {
-			c.verdict.add(WentBackwards, fmt.Sprintf("%s answered at revision %d although revision %d had been answered before it was sent",
+			c.add(WentBackwards, fmt.Sprintf("%s answered at revision %d although revision %d had been answered before it was sent",
 				call.Kind, call.Revision, before.Revision), *before, *call)
 		}
 	}
@@ -119,32 +117,30 @@ func (c *checker) call(call *history.Call) {
 
 // write compares a call that writes a key once with what the store has of the key.
 func (c *checker) write(call *history.Call) {
-	v, key := &c.verdict, call.Key
-	c.sent[key] = true
-	events := c.writes[key]
+	key, events := call.Key, c.writes[call.Key]
 	switch {
 	case call.Outcome == history.Failed || call.Outcome == history.OK && !call.Wrote():
-		v.RefusedWrites++
+		c.counts.Add("writes", "refused", 1)
 		if len(events) > 0 {
-			v.add(RefusedApplied, fmt.Sprintf("%s was written at revision %d, although its caller was told that the write had no effect",
+			c.add(RefusedApplied, fmt.Sprintf("%s was written at revision %d, although its caller was told that the write had no effect",
 				key, events[0].ModRevision), *call)
 			return
 		}
 	case call.Outcome == history.OK:
-		v.AcknowledgedWrites++
+		c.counts.Add("writes", "acknowledged", 1)
 		if len(events) == 0 {
-			v.add(LostWrite, fmt.Sprintf("%s was acknowledged at revision %d, and the store never had it", key, call.Revision), *call)
+			c.add(LostWrite, fmt.Sprintf("%s was acknowledged at revision %d, and the store never had it", key, call.Revision), *call)
 			return
 		}
 		if events[0].ModRevision != call.Revision {
-			v.add(AppliedTwice, fmt.Sprintf("%s was acknowledged at revision %d and was written at revision %d",
+			c.add(AppliedTwice, fmt.Sprintf("%s was acknowledged at revision %d and was written at revision %d",
 				key, call.Revision, events[0].ModRevision), *call)
 			return
 		}
 	default:
-		v.UnknownWrites++
+		c.counts.Add("writes", "unknown", 1)
 		if len(events) > 0 {
-			v.UnknownApplied++
+			c.counts.Add("writes", "unknown and applied", 1)
 		}
 	}
 	if len(events) > 0 {
@@ -154,24 +150,24 @@ func (c *checker) write(call *history.Call) {
 
 // executed checks a write that the store has.
 func (c *checker) executed(call *history.Call, events []history.Event) {
-	v, key, revision := &c.verdict, call.Key, events[0].ModRevision
+	key, revision := call.Key, events[0].ModRevision
 	if len(events) > 1 {
-		v.add(AppliedTwice, fmt.Sprintf("%s was sent once and written %d times, last at revision %d", key, len(events), events[len(events)-1].ModRevision))
+		c.add(AppliedTwice, fmt.Sprintf("%s was sent once and written %d times, last at revision %d", key, len(events), events[len(events)-1].ModRevision))
 	}
-	if events[0].Value != key.Value() {
-		v.add(WrongValue, fmt.Sprintf("%s holds %q instead of %q", key, events[0].Value, key.Value()))
+	if events[0].Value != key {
+		c.add(WrongValue, fmt.Sprintf("%s holds %q instead of its name", key, events[0].Value))
 	}
 	if before := c.answeredBefore(call.Start); call.Outcome != history.OK && before != nil && revision <= before.Revision {
-		v.add(WentBackwards, fmt.Sprintf("%s was written at revision %d, which had been answered before it was sent", key, revision), *before)
+		c.add(WentBackwards, fmt.Sprintf("%s was written at revision %d, which had been answered before it was sent", key, revision), *before)
 	}
 	if call.Kind != history.Txn {
 		return
 	}
-	counter := history.CounterOf(key.Caller)
+	counter := call.Counter
 	if was, set := c.at(counter, revision-1), c.at(counter, revision); set.ModRevision != revision {
-		v.add(TornTxn, fmt.Sprintf("%s was written at revision %d without %s beside it", key, revision, counter))
+		c.add(TornTxn, fmt.Sprintf("%s was written at revision %d without %s beside it", key, revision, counter))
 	} else if number(was) != call.Want || number(set) != call.Want+1 {
-		v.add(WrongValue, fmt.Sprintf("%s went from %d to %d at revision %d, and %s compares it with %d and adds 1",
+		c.add(WrongValue, fmt.Sprintf("%s went from %d to %d at revision %d, and %s compares it with %d and adds 1",
 			counter, number(was), number(set), revision, key, call.Want))
 	}
 }
@@ -189,7 +185,7 @@ func number(r history.Reading) int64 {
 }
 
 // at returns a key as it was at a revision.
-func (c *checker) at(key history.Key, revision int64) history.Reading {
+func (c *checker) at(key string, revision int64) history.Reading {
 	events := c.writes[key]
 	n, _ := slices.BinarySearchFunc(events, revision+1, func(e history.Event, revision int64) int { return cmp.Compare(e.ModRevision, revision) })
 	if n == 0 {
@@ -202,43 +198,51 @@ func (c *checker) at(key history.Key, revision int64) history.Reading {
 func (c *checker) read(call *history.Call) {
 	key := call.Key
 	if call.Kind == history.Txn {
-		key = history.CounterOf(key.Caller)
+		key = call.Counter
 	}
 	was, read := c.at(key, call.Revision), call.Read
 	switch {
 	case read == was && call.Kind == history.Txn && number(was) == call.Want:
-		c.verdict.add(WrongValue, fmt.Sprintf("%s was %d at revision %d, and a txn that compares it with that was not executed",
+		c.add(WrongValue, fmt.Sprintf("%s was %d at revision %d, and a txn that compares it with that was not executed",
 			key, call.Want, call.Revision), *call)
 	case read == was:
 	case was.Found && !read.Found:
-		c.verdict.add(LostWrite, fmt.Sprintf("%s was written at revision %d, and a %s at revision %d does not find it",
+		c.add(LostWrite, fmt.Sprintf("%s was written at revision %d, and a %s at revision %d does not find it",
 			key, was.ModRevision, call.Kind, call.Revision), *call)
 	case read.ModRevision < was.ModRevision:
-		c.verdict.add(WentBackwards, fmt.Sprintf("%s at revision %d saw %s as of revision %d, which was written again at revision %d",
+		c.add(WentBackwards, fmt.Sprintf("%s at revision %d saw %s as of revision %d, which was written again at revision %d",
 			call.Kind, call.Revision, key, read.ModRevision, was.ModRevision), *call)
 	default:
-		c.verdict.add(WrongValue, fmt.Sprintf("%s at revision %d found %q of revision %d at %s, which held %q of revision %d",
+		c.add(WrongValue, fmt.Sprintf("%s at revision %d found %q of revision %d at %s, which held %q of revision %d",
 			call.Kind, call.Revision, read.Value, read.ModRevision, key, was.Value, was.ModRevision), *call)
 	}
 }
 
 // unsent finds what is in the store and no call wrote.
 func (c *checker) unsent() {
-	beside := map[history.Key]bool{} // counters, with the revision in place of Seq
-	for key, events := range c.writes {
-		if key.Space == history.Txns {
-			counter := history.CounterOf(key.Caller)
-			counter.Seq = events[0].ModRevision
-			beside[counter] = true
-		}
-		if key.Space != history.Counters && !c.sent[key] {
-			c.verdict.add(WrongValue, fmt.Sprintf("%s exists and was never written", key))
+	type change struct {
+		key      string
+		revision int64
+	}
+	sent, counters, incremented := map[string]bool{}, map[string]bool{}, map[change]bool{}
+	for _, call := range c.Calls {
+		switch call.Kind {
+		case history.Put:
+			sent[call.Key] = true
+		case history.Txn:
+			sent[call.Key], counters[call.Counter] = true, true
+			for _, e := range c.writes[call.Key] {
+				incremented[change{call.Counter, e.ModRevision}] = true
+			}
 		}
 	}
 	for key, events := range c.writes {
+		if !sent[key] && !counters[key] {
+			c.add(WrongValue, fmt.Sprintf("%s exists and was never written", key))
+		}
 		for _, e := range events {
-			if set := (history.Key{Space: key.Space, Caller: key.Caller, Seq: e.ModRevision}); key.Space == history.Counters && !beside[set] {
-				c.verdict.add(TornTxn, fmt.Sprintf("%s was set to %s at revision %d, and nothing was written beside it", key, e.Value, e.ModRevision))
+			if counters[key] && !incremented[change{key, e.ModRevision}] {
+				c.add(TornTxn, fmt.Sprintf("%s was set to %s at revision %d, and nothing was written beside it", key, e.Value, e.ModRevision))
 			}
 		}
 	}

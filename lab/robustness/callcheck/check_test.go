@@ -9,11 +9,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/lab/internal/tally"
 	"github.com/quorate/quorate/lab/robustness/callcheck"
 	"github.com/quorate/quorate/lab/robustness/history"
 )
-
-const prefix = "/p/"
 
 // sequence gives each call a time after the one before.
 func sequence(calls ...history.Call) []history.Call {
@@ -25,11 +24,21 @@ func sequence(calls ...history.Call) []history.Call {
 
 // checked checks calls, one after the other, against events.
 func checked(calls []history.Call, events ...history.Event) callcheck.Verdict {
-	return callcheck.Check(callcheck.History{Prefix: prefix, Events: events, Through: 100, Calls: sequence(calls...)})
+	v, _ := counted(calls, events...)
+	return v
 }
 
-func putKey(seq int64) history.Key { return history.Key{Space: history.Puts, Seq: seq} }
-func txnKey(seq int64) history.Key { return history.Key{Space: history.Txns, Seq: seq} }
+// counted is checked with what was counted.
+func counted(calls []history.Call, events ...history.Event) (callcheck.Verdict, string) {
+	counts := &tally.Counts{}
+	v := callcheck.Check(callcheck.History{Events: events, Through: 100, Calls: sequence(calls...)}, counts)
+	return v, counts.String()
+}
+
+const counter = "counter/0"
+
+func putKey(seq int64) string { return fmt.Sprint("put/0/", seq) }
+func txnKey(seq int64) string { return fmt.Sprint("txn/0/", seq) }
 
 func put(seq, revision int64, o history.Outcome) history.Call {
 	call := history.Call{Kind: history.Put, Key: putKey(seq), Outcome: o}
@@ -42,37 +51,37 @@ func put(seq, revision int64, o history.Outcome) history.Call {
 }
 
 func increment(seq, want, revision int64) history.Call {
-	return history.Call{Kind: history.Txn, Key: txnKey(seq), Want: want, Revision: revision, Applied: true}
+	return history.Call{Kind: history.Txn, Key: txnKey(seq), Counter: counter, Want: want, Revision: revision, Applied: true}
 }
 
 func refusal(seq, want, revision, value, mod int64) history.Call {
 	return history.Call{
-		Kind: history.Txn, Key: txnKey(seq), Want: want, Revision: revision,
+		Kind: history.Txn, Key: txnKey(seq), Counter: counter, Want: want, Revision: revision,
 		Read: history.Reading{Found: true, Value: fmt.Sprint(value), ModRevision: mod},
 	}
 }
 
 func lostTxn(seq, want int64) history.Call {
-	return history.Call{Kind: history.Txn, Key: txnKey(seq), Want: want, Outcome: history.Unknown, Err: errors.New("cut")}
+	return history.Call{Kind: history.Txn, Key: txnKey(seq), Counter: counter, Want: want, Outcome: history.Unknown, Err: errors.New("cut")}
 }
 
-func get(k history.Key, revision int64, read history.Reading) history.Call {
+func get(k string, revision int64, read history.Reading) history.Call {
 	return history.Call{Kind: history.LinearizableGet, Key: k, Revision: revision, Read: read}
 }
 
-func found(k history.Key, mod int64) history.Reading {
-	return history.Reading{Found: true, Value: k.Value(), ModRevision: mod}
+func found(k string, mod int64) history.Reading {
+	return history.Reading{Found: true, Value: k, ModRevision: mod}
 }
 
-func written(k history.Key, revision int64) history.Event { return set(k, k.Value(), revision) }
+func written(k string, revision int64) history.Event { return set(k, k, revision) }
 
-func set(k history.Key, value string, revision int64) history.Event {
-	return history.Event{KeyValue: history.KeyValue{Key: k.Path(prefix), Value: value, ModRevision: revision}}
+func set(k, value string, revision int64) history.Event {
+	return history.Event{KeyValue: history.KeyValue{Key: k, Value: value, ModRevision: revision}}
 }
 
-// counted are the events of a txn: the counter has a value, and a key is written beside it.
-func counted(seq, value, revision int64) []history.Event {
-	return []history.Event{set(history.CounterOf(0), fmt.Sprint(value), revision), written(txnKey(seq), revision)}
+// incremented are the events of a txn: the counter has a value, and a key is written beside it.
+func incremented(seq, value, revision int64) []history.Event {
+	return []history.Event{set(counter, fmt.Sprint(value), revision), written(txnKey(seq), revision)}
 }
 
 func events(parts ...any) (all []history.Event) {
@@ -91,7 +100,7 @@ func counterAt(value, mod int64) history.Reading {
 	return history.Reading{Found: true, Value: fmt.Sprint(value), ModRevision: mod}
 }
 
-func serializable(k history.Key, revision int64, read history.Reading) history.Call {
+func serializable(k string, revision int64, read history.Reading) history.Call {
 	return history.Call{Kind: history.SerializableGet, Key: k, Revision: revision, Read: read}
 }
 
@@ -100,18 +109,18 @@ func TestHistories(t *testing.T) {
 		name   string
 		calls  []history.Call
 		events []history.Event
-		want   []callcheck.Problem
-		// message is a part of the first violation's message.
+		want   callcheck.Problem // the only violation, "" for none
+		// message is a part of the violation's message.
 		message string
 	}{
 		{
 			name: "all is well",
 			calls: []history.Call{
 				put(0, 2, history.OK), get(putKey(0), 2, found(putKey(0), 2)), increment(0, 0, 3),
-				get(history.CounterOf(0), 3, counterAt(1, 3)), increment(1, 1, 4), refusal(2, 1, 4, 2, 4),
-				serializable(putKey(0), 1, history.Reading{}), serializable(history.CounterOf(0), 3, counterAt(1, 3)),
+				get(counter, 3, counterAt(1, 3)), increment(1, 1, 4), refusal(2, 1, 4, 2, 4),
+				serializable(putKey(0), 1, history.Reading{}), serializable(counter, 3, counterAt(1, 3)),
 			},
-			events: events(written(putKey(0), 2), counted(0, 1, 3), counted(1, 2, 4)),
+			events: events(written(putKey(0), 2), incremented(0, 1, 3), incremented(1, 2, 4)),
 		},
 		{
 			name: "unknown writes are executed or not",
@@ -119,195 +128,160 @@ func TestHistories(t *testing.T) {
 				put(0, 0, history.Unknown), put(1, 0, history.Unknown), put(2, 0, history.Abandoned),
 				lostTxn(0, 0), lostTxn(1, 0), refusal(2, 0, 9, 1, 8),
 			},
-			events: events(written(putKey(1), 5), written(putKey(2), 6), counted(1, 1, 8)),
+			events: events(written(putKey(1), 5), written(putKey(2), 6), incremented(1, 1, 8)),
 		},
 		{
-			name:   "keys of others do not count",
-			events: []history.Event{{Type: history.DeleteEvent, KeyValue: history.KeyValue{Key: "/other", ModRevision: 3}}},
+			name:   "an acknowledged put is lost",
+			calls:  []history.Call{put(0, 2, history.OK), put(1, 3, history.OK)},
+			events: events(written(putKey(0), 2)),
+			want:   callcheck.LostWrite, message: "put/0/1 was acknowledged at revision 3, and the store never had it",
 		},
 		{
-			name:    "an acknowledged put is lost",
-			calls:   []history.Call{put(0, 2, history.OK), put(1, 3, history.OK)},
-			events:  events(written(putKey(0), 2)),
-			want:    []callcheck.Problem{callcheck.LostWrite},
-			message: "put/0/1 was acknowledged at revision 3, and the store never had it",
+			name:   "an acknowledged put is not found by a later get",
+			calls:  []history.Call{put(0, 2, history.OK), get(putKey(0), 2, history.Reading{})},
+			events: events(written(putKey(0), 2)),
+			want:   callcheck.LostWrite, message: "a linearizable get at revision 2 does not find it",
 		},
 		{
-			name:    "an acknowledged put is not found by a later get",
-			calls:   []history.Call{put(0, 2, history.OK), get(putKey(0), 2, history.Reading{})},
-			events:  events(written(putKey(0), 2)),
-			want:    []callcheck.Problem{callcheck.LostWrite},
-			message: "a linearizable get at revision 2 does not find it",
+			name:   "a put is executed twice",
+			calls:  []history.Call{put(0, 2, history.OK)},
+			events: events(written(putKey(0), 2), written(putKey(0), 7)),
+			want:   callcheck.AppliedTwice, message: "sent once and written 2 times, last at revision 7",
 		},
 		{
-			name:    "a put is executed twice",
-			calls:   []history.Call{put(0, 2, history.OK)},
-			events:  events(written(putKey(0), 2), written(putKey(0), 7)),
-			want:    []callcheck.Problem{callcheck.AppliedTwice},
-			message: "sent once and written 2 times, last at revision 7",
+			name:   "an unknown put is executed twice",
+			calls:  []history.Call{put(0, 0, history.Unknown)},
+			events: events(written(putKey(0), 2), written(putKey(0), 7)),
+			want:   callcheck.AppliedTwice, message: "sent once and written 2 times, last at revision 7",
 		},
 		{
-			name:    "an unknown put is executed twice",
-			calls:   []history.Call{put(0, 0, history.Unknown)},
-			events:  events(written(putKey(0), 2), written(putKey(0), 7)),
-			want:    []callcheck.Problem{callcheck.AppliedTwice},
-			message: "sent once and written 2 times, last at revision 7",
+			name:   "the second execution of a put is acknowledged",
+			calls:  []history.Call{put(0, 7, history.OK), get(putKey(0), 7, found(putKey(0), 7))},
+			events: events(written(putKey(0), 2), written(putKey(0), 7)),
+			want:   callcheck.AppliedTwice, message: "acknowledged at revision 7 and was written at revision 2",
 		},
 		{
-			name:    "the second execution of a put is acknowledged",
-			calls:   []history.Call{put(0, 7, history.OK), get(putKey(0), 7, found(putKey(0), 7))},
-			events:  events(written(putKey(0), 2), written(putKey(0), 7)),
-			want:    []callcheck.Problem{callcheck.AppliedTwice},
-			message: "acknowledged at revision 7 and was written at revision 2",
+			name:   "a failed put took effect",
+			calls:  []history.Call{put(0, 0, history.Failed)},
+			events: events(written(putKey(0), 4)),
+			want:   callcheck.RefusedApplied, message: "told that the write had no effect",
 		},
 		{
-			name:    "a failed put took effect",
-			calls:   []history.Call{put(0, 0, history.Failed)},
-			events:  events(written(putKey(0), 4)),
-			want:    []callcheck.Problem{callcheck.RefusedApplied},
-			message: "told that the write had no effect",
+			name:   "an answer is older than an earlier one",
+			calls:  []history.Call{put(0, 12, history.OK), get(putKey(1), 11, history.Reading{})},
+			events: events(written(putKey(0), 12)),
+			want:   callcheck.WentBackwards, message: "linearizable get answered at revision 11 although revision 12 had been answered",
 		},
 		{
-			name:    "an answer is older than an earlier one",
-			calls:   []history.Call{put(0, 12, history.OK), get(putKey(1), 11, history.Reading{})},
-			events:  events(written(putKey(0), 12)),
-			want:    []callcheck.Problem{callcheck.WentBackwards},
-			message: "linearizable get answered at revision 11 although revision 12 had been answered",
+			name:   "a put is acknowledged at a revision that is known",
+			calls:  []history.Call{put(0, 12, history.OK), put(1, 12, history.OK)},
+			events: events(written(putKey(0), 12), written(putKey(1), 12)),
+			want:   callcheck.WentBackwards, message: "put answered at revision 12",
 		},
 		{
-			name:    "a put is acknowledged at a revision that is known",
-			calls:   []history.Call{put(0, 12, history.OK), put(1, 12, history.OK)},
-			events:  events(written(putKey(0), 12), written(putKey(1), 12)),
-			want:    []callcheck.Problem{callcheck.WentBackwards},
-			message: "put answered at revision 12",
-		},
-		{
-			name:    "an unknown put was executed before it was sent",
-			calls:   []history.Call{get(putKey(9), 12, history.Reading{}), put(0, 0, history.Unknown)},
-			events:  events(written(putKey(0), 11)),
-			want:    []callcheck.Problem{callcheck.WentBackwards},
-			message: "put/0/0 was written at revision 11, which had been answered before it was sent",
+			name:   "an unknown put was executed before it was sent",
+			calls:  []history.Call{get(putKey(9), 12, history.Reading{}), put(0, 0, history.Unknown)},
+			events: events(written(putKey(0), 11)),
+			want:   callcheck.WentBackwards, message: "put/0/0 was written at revision 11, which had been answered before it was sent",
 		},
 		{
 			name: "a counter is old under a new header",
 			calls: []history.Call{
-				increment(0, 0, 5), increment(1, 1, 6), get(history.CounterOf(0), 6, counterAt(1, 5)),
+				increment(0, 0, 5), increment(1, 1, 6), get(counter, 6, counterAt(1, 5)),
 			},
-			events:  events(counted(0, 1, 5), counted(1, 2, 6)),
-			want:    []callcheck.Problem{callcheck.WentBackwards},
-			message: "linearizable get at revision 6 saw counter/0 as of revision 5, which was written again at revision 6",
+			events: events(incremented(0, 1, 5), incremented(1, 2, 6)),
+			want:   callcheck.WentBackwards, message: "linearizable get at revision 6 saw counter/0 as of revision 5, which was written again at revision 6",
 		},
 		{
-			name:    "a txn that was not executed sees an old counter",
-			calls:   []history.Call{increment(0, 0, 5), increment(1, 1, 6), refusal(2, 2, 6, 1, 5)},
-			events:  events(counted(0, 1, 5), counted(1, 2, 6)),
-			want:    []callcheck.Problem{callcheck.WentBackwards},
-			message: "txn at revision 6 saw counter/0 as of revision 5",
+			name:   "a txn that was not executed sees an old counter",
+			calls:  []history.Call{increment(0, 0, 5), increment(1, 1, 6), refusal(2, 2, 6, 1, 5)},
+			events: events(incremented(0, 1, 5), incremented(1, 2, 6)),
+			want:   callcheck.WentBackwards, message: "txn at revision 6 saw counter/0 as of revision 5",
 		},
 		{
-			name:    "a txn whose comparison holds is not executed",
-			calls:   []history.Call{increment(0, 0, 5), refusal(1, 1, 6, 1, 5)},
-			events:  events(counted(0, 1, 5)),
-			want:    []callcheck.Problem{callcheck.WrongValue},
-			message: "counter/0 was 1 at revision 6, and a txn that compares it with that was not executed",
+			name:   "a txn whose comparison holds is not executed",
+			calls:  []history.Call{increment(0, 0, 5), refusal(1, 1, 6, 1, 5)},
+			events: events(incremented(0, 1, 5)),
+			want:   callcheck.WrongValue, message: "counter/0 was 1 at revision 6, and a txn that compares it with that was not executed",
 		},
 		{
-			name:    "an acknowledged increment is lost",
-			calls:   []history.Call{increment(0, 0, 5), increment(1, 1, 6)},
-			events:  events(counted(0, 1, 5)),
-			want:    []callcheck.Problem{callcheck.LostWrite},
-			message: "txn/0/1 was acknowledged at revision 6, and the store never had it",
+			name:   "an acknowledged increment is lost",
+			calls:  []history.Call{increment(0, 0, 5), increment(1, 1, 6)},
+			events: events(incremented(0, 1, 5)),
+			want:   callcheck.LostWrite, message: "txn/0/1 was acknowledged at revision 6, and the store never had it",
 		},
 		{
-			name:    "a txn is sent again after it was executed, and says that it was not",
-			calls:   []history.Call{refusal(0, 0, 5, 1, 5), increment(1, 1, 6)},
-			events:  events(counted(0, 1, 5), counted(1, 2, 6)),
-			want:    []callcheck.Problem{callcheck.RefusedApplied},
-			message: "txn/0/0 was written at revision 5",
+			name:   "a txn is sent again after it was executed, and says that it was not",
+			calls:  []history.Call{refusal(0, 0, 5, 1, 5), increment(1, 1, 6)},
+			events: events(incremented(0, 1, 5), incremented(1, 2, 6)),
+			want:   callcheck.RefusedApplied, message: "txn/0/0 was written at revision 5",
 		},
 		{
-			name:    "a txn is executed against its comparison",
-			calls:   []history.Call{increment(0, 0, 5), increment(1, 0, 6)},
-			events:  events(counted(0, 1, 5), counted(1, 2, 6)),
-			want:    []callcheck.Problem{callcheck.WrongValue},
-			message: "counter/0 went from 1 to 2 at revision 6, and txn/0/1 compares it with 0 and adds 1",
+			name:   "a txn is executed against its comparison",
+			calls:  []history.Call{increment(0, 0, 5), increment(1, 0, 6)},
+			events: events(incremented(0, 1, 5), incremented(1, 2, 6)),
+			want:   callcheck.WrongValue, message: "counter/0 went from 1 to 2 at revision 6, and txn/0/1 compares it with 0 and adds 1",
 		},
 		{
-			name:    "a read finds an unknown increment that the store never had",
-			calls:   []history.Call{lostTxn(0, 0), get(history.CounterOf(0), 5, counterAt(1, 5))},
-			want:    []callcheck.Problem{callcheck.WrongValue},
-			message: `found "1" of revision 5 at counter/0, which held "" of revision 0`,
+			name:  "a read finds an unknown increment that the store never had",
+			calls: []history.Call{lostTxn(0, 0), get(counter, 5, counterAt(1, 5))},
+			want:  callcheck.WrongValue, message: `found "1" of revision 5 at counter/0, which held "" of revision 0`,
 		},
 		{
-			name:    "an answer is of a revision that the store never had",
-			calls:   []history.Call{get(putKey(0), 101, history.Reading{})},
-			want:    []callcheck.Problem{callcheck.WrongValue},
-			message: "answered at revision 101, and the store is at 100",
+			name:  "an answer is of a revision that the store never had",
+			calls: []history.Call{get(putKey(0), 101, history.Reading{})},
+			want:  callcheck.WrongValue, message: "answered at revision 101, and the store is at 100",
 		},
 		{
-			name:    "a serializable get of a late revision lacks an early write",
-			calls:   []history.Call{put(0, 2, history.OK), serializable(putKey(0), 2, history.Reading{})},
-			events:  events(written(putKey(0), 2)),
-			want:    []callcheck.Problem{callcheck.LostWrite},
-			message: "a serializable get at revision 2 does not find it",
+			name:   "a serializable get of a late revision lacks an early write",
+			calls:  []history.Call{put(0, 2, history.OK), serializable(putKey(0), 2, history.Reading{})},
+			events: events(written(putKey(0), 2)),
+			want:   callcheck.LostWrite, message: "a serializable get at revision 2 does not find it",
 		},
 		{
-			name:    "a txn writes its key alone",
-			calls:   []history.Call{lostTxn(0, 0)},
-			events:  events(written(txnKey(0), 5)),
-			want:    []callcheck.Problem{callcheck.TornTxn},
-			message: "txn/0/0 was written at revision 5 without counter/0 beside it",
+			name:   "a txn writes its key alone",
+			calls:  []history.Call{lostTxn(0, 0)},
+			events: events(written(txnKey(0), 5)),
+			want:   callcheck.TornTxn, message: "txn/0/0 was written at revision 5 without counter/0 beside it",
 		},
 		{
-			name:    "a txn writes its counter alone",
-			calls:   []history.Call{lostTxn(0, 0)},
-			events:  events(set(history.CounterOf(0), "1", 5)),
-			want:    []callcheck.Problem{callcheck.TornTxn},
-			message: "counter/0 was set to 1 at revision 5, and nothing was written beside it",
+			name:   "a txn writes its counter alone",
+			calls:  []history.Call{lostTxn(0, 0)},
+			events: events(set(counter, "1", 5)),
+			want:   callcheck.TornTxn, message: "counter/0 was set to 1 at revision 5, and nothing was written beside it",
 		},
 		{
-			name:    "a wrong value is stored",
-			calls:   []history.Call{put(0, 2, history.OK)},
-			events:  events(set(putKey(0), "put/0/9", 2)),
-			want:    []callcheck.Problem{callcheck.WrongValue},
-			message: `put/0/0 holds "put/0/9" instead of "put/0/0"`,
+			name:   "a wrong value is stored",
+			calls:  []history.Call{put(0, 2, history.OK)},
+			events: events(set(putKey(0), "put/0/9", 2)),
+			want:   callcheck.WrongValue, message: `put/0/0 holds "put/0/9" instead of its name`,
 		},
 		{
-			name:    "a wrong value is read",
-			calls:   []history.Call{put(0, 2, history.OK), get(putKey(0), 2, history.Reading{Found: true, Value: "put/0/9", ModRevision: 2})},
-			events:  events(written(putKey(0), 2)),
-			want:    []callcheck.Problem{callcheck.WrongValue},
-			message: `found "put/0/9" of revision 2 at put/0/0, which held "put/0/0" of revision 2`,
+			name:   "a wrong value is read",
+			calls:  []history.Call{put(0, 2, history.OK), get(putKey(0), 2, history.Reading{Found: true, Value: "put/0/9", ModRevision: 2})},
+			events: events(written(putKey(0), 2)),
+			want:   callcheck.WrongValue, message: `found "put/0/9" of revision 2 at put/0/0, which held "put/0/0" of revision 2`,
 		},
 		{
-			name:    "a key that no call wrote",
-			events:  events(written(putKey(3), 2)),
-			want:    []callcheck.Problem{callcheck.WrongValue},
-			message: "put/0/3 exists and was never written",
+			name:   "a key that no call wrote",
+			events: events(written(putKey(3), 2)),
+			want:   callcheck.WrongValue, message: "put/0/3 exists and was never written",
 		},
 		{
-			name: "what no call does",
-			events: []history.Event{
-				{Type: history.DeleteEvent, KeyValue: history.KeyValue{Key: "/p/put/0/0", ModRevision: 3}},
-				{KeyValue: history.KeyValue{Key: "/p/elsewhere", ModRevision: 4}},
-			},
-			want:    []callcheck.Problem{callcheck.WrongValue, callcheck.WrongValue},
-			message: "delete /p/put/0/0 at revision 3: no call does that",
+			name:   "a delete",
+			events: []history.Event{{Type: history.DeleteEvent, KeyValue: history.KeyValue{Key: "put/0/0", ModRevision: 3}}},
+			want:   callcheck.WrongValue, message: "delete put/0/0 at revision 3: no call does that",
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			v := checked(tt.calls, tt.events...)
-			var got []callcheck.Problem
-			for _, violation := range v.Violations {
-				got = append(got, violation.Promise)
+			if tt.want == "" {
+				assert.True(t, v.OK(), "%v", v)
+				return
 			}
-			require.Equal(t, tt.want, got, "%+v", v.Violations)
-			assert.Equal(t, len(tt.want), v.Total())
-			assert.True(t, v.Audited)
-			if len(tt.want) > 0 {
-				assert.Contains(t, v.Violations[0].Message, tt.message)
-			}
+			require.Equal(t, map[callcheck.Problem]int{tt.want: 1}, v.Counts, "%v", v)
+			assert.Contains(t, v.Violations[0].Message, tt.message)
 		})
 	}
 }
@@ -324,39 +298,23 @@ func TestEvidenceHasBothObservations(t *testing.T) {
 func TestConcurrentCallsAreNotOrdered(t *testing.T) {
 	read, write := get(putKey(0), 10, history.Reading{}), put(0, 11, history.OK)
 	read.Start, write.Start, write.End, read.End = 1, 2, 3, 4
-	v := callcheck.Check(callcheck.History{Prefix: prefix, Events: events(written(putKey(0), 11)), Through: 11, Calls: []history.Call{read, write}})
+	v := callcheck.Check(callcheck.History{
+		Prefix: "put/", Events: events(written("elsewhere", 10), written(putKey(0), 11)), Through: 11, Calls: []history.Call{read, write},
+	}, &tally.Counts{})
 	assert.True(t, v.OK(), "%v", v)
 }
 
-func TestFailedReadsProveNothing(t *testing.T) {
+func TestWhatIsCounted(t *testing.T) {
 	failed := get(putKey(0), 0, history.Reading{})
-	failed.Outcome = history.Failed
-	v := checked([]history.Call{put(0, 12, history.OK), failed}, written(putKey(0), 12))
-	assert.True(t, v.OK())
-	assert.EqualValues(t, 1, v.LinearizableAnswers)
-}
-
-func TestSerializableReadsMayBeOld(t *testing.T) {
+	failed.Outcome = history.Failed // which proves nothing
 	stale := serializable(putKey(0), 5, history.Reading{})
-	stale.Behind = 7
-	v := checked([]history.Call{
-		put(0, 12, history.OK), stale, serializable(putKey(0), 13, found(putKey(0), 12)), get(putKey(0), 12, found(putKey(0), 12)),
-	}, written(putKey(0), 12))
+	v, counts := counted([]history.Call{
+		put(0, 12, history.OK), failed, stale, serializable(putKey(0), 13, found(putKey(0), 12)), get(putKey(0), 12, found(putKey(0), 12)),
+		put(1, 0, history.Unknown), put(2, 0, history.Unknown), put(3, 0, history.Failed),
+	}, written(putKey(0), 12), written(putKey(2), 14))
 	assert.True(t, v.OK(), "a serializable answer is no floor: %v", v)
-	assert.EqualValues(t, 2, v.SerializableReads)
-	assert.EqualValues(t, 7, v.MaxBehind)
-}
-
-func TestWritesAreCounted(t *testing.T) {
-	v := checked([]history.Call{
-		put(0, 2, history.OK), put(1, 0, history.Unknown), put(2, 0, history.Unknown), put(3, 0, history.Failed),
-	}, written(putKey(0), 2), written(putKey(2), 3))
-	assert.True(t, v.OK())
-	assert.EqualValues(t, 1, v.AcknowledgedWrites)
-	assert.EqualValues(t, 2, v.UnknownWrites)
-	assert.EqualValues(t, 1, v.UnknownApplied)
-	assert.EqualValues(t, 1, v.RefusedWrites)
-	assert.EqualValues(t, 100, v.AuditRevision)
+	assert.Equal(t, "answers              linearizable 2, revisions behind at most 7, serializable 2\n"+
+		"writes               acknowledged 1, refused 1, unknown 2, unknown and applied 1\n", counts)
 }
 
 func TestViolationsAreBoundedAndCounted(t *testing.T) {
@@ -388,12 +346,12 @@ func TestLeasesLiveAsLongAsTheClientClaims(t *testing.T) {
 		"the claim ends as the read returns":         {look(false, 4*time.Second, 4*time.Second), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var v callcheck.Verdict
-			v.CheckLeases([]history.LeaseLook{tt.look})
-			assert.EqualValues(t, 1, v.LeaseLooks)
+			counts := &tally.Counts{}
+			v := callcheck.Check(callcheck.History{Looks: []history.LeaseLook{tt.look}}, counts)
+			assert.Equal(t, 1, counts.Of("leases", "looks at their keys"))
 			require.Equal(t, tt.want, v.Counts[callcheck.LeaseEndedEarly])
 			if tt.want > 0 {
-				assert.Equal(t, callcheck.Violation{
+				assert.Equal(t, tally.Violation{
 					Promise: callcheck.LeaseEndedEarly,
 					Message: "lease 2a had ended by 3.000000s, and the client claimed it to live until 4.000000s",
 					Evidence: []string{

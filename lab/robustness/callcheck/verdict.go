@@ -33,56 +33,28 @@ const (
 	LeaseEndedEarly Problem = "lease_ended_early"
 )
 
-// Violation is one broken promise, with the calls that prove it.
-type Violation = tally.Violation
+// Verdict is what a check found.
+type Verdict = tally.Verdict
 
-// Verdict is what a check found. The zero value is that of no check.
-type Verdict struct {
-	// Audited reports whether the calls were checked.
-	Audited bool `json:"writes_audited"`
-	// AuditRevision is the revision of the store up to which they were.
-	AuditRevision int64 `json:"audit_revision"`
-	// AcknowledgedWrites, RefusedWrites and UnknownWrites count the writes by
-	// their outcome for the caller; a txn whose comparison did not hold counts as
-	// refused.
-	AcknowledgedWrites int64 `json:"acknowledged_writes"`
-	RefusedWrites      int64 `json:"refused_writes"`
-	UnknownWrites      int64 `json:"unknown_writes"`
-	// UnknownApplied counts the unknown writes that turned out to be applied.
-	UnknownApplied int64 `json:"unknown_applied"`
-	// LinearizableAnswers counts the answers of linearizable gets, puts and txns that were checked.
-	LinearizableAnswers int64 `json:"linearizable_answers"`
-	// LeaseLooks counts the reads of the keys of leases that were checked.
-	LeaseLooks int64 `json:"lease_looks"`
-	// SerializableReads counts the answers of serializable gets.
-	SerializableReads int64 `json:"serializable_reads"`
-	// MaxBehind is how many revisions a serializable get was behind at most;
-	// being behind is what such a read allows.
-	MaxBehind int64 `json:"max_revisions_behind"`
-	tally.Verdict
-}
-
-// CheckLeases checks that leases lived for as long as the client claimed.
-func (v *Verdict) CheckLeases(looks []history.LeaseLook) {
-	for _, look := range looks {
-		v.LeaseLooks++
-		if !look.Refutes() {
-			continue
-		}
-		violation := v.Add(LeaseEndedEarly, "lease %x had ended by %s, and the client claimed it to live until %s",
-			look.Lease, at(look.Answered), at(look.Claim.Until))
-		if violation != nil {
-			violation.Evidence = []string{
-				fmt.Sprintf("claimed at %s to live until %s", at(look.Claim.At), at(look.Claim.Until)),
-				fmt.Sprintf("linearizable get of %s, from %s to %s: revision %d, found nothing",
-					look.Key, at(look.Asked), at(look.Answered), look.Revision),
-			}
+// look checks that a lease lived for as long as the client claimed.
+func (c *checker) look(look history.LeaseLook) {
+	c.counts.Add("leases", "looks at their keys", 1)
+	if !look.Refutes() {
+		return
+	}
+	violation := c.verdict.Add(LeaseEndedEarly, "lease %x had ended by %s, and the client claimed it to live until %s",
+		look.Lease, at(look.Answered), at(look.Claim.Until))
+	if violation != nil {
+		violation.Evidence = []string{
+			fmt.Sprintf("claimed at %s to live until %s", at(look.Claim.At), at(look.Claim.Until)),
+			fmt.Sprintf("linearizable get of %s, from %s to %s: revision %d, found nothing",
+				look.Key, at(look.Asked), at(look.Answered), look.Revision),
 		}
 	}
 }
 
-func (v *Verdict) add(p Problem, message string, evidence ...history.Call) {
-	violation := v.Add(p, "%s", message)
+func (c *checker) add(p Problem, message string, evidence ...history.Call) {
+	violation := c.verdict.Add(p, "%s", message)
 	if violation == nil {
 		return
 	}

@@ -20,14 +20,6 @@ type Target struct {
 	TLS *tls.Config
 }
 
-// Services are what the load uses of a client. Without a Watcher it watches
-// nothing, without a Lessor it keeps no leases.
-type Services struct {
-	Store   Store
-	Watcher Watcher
-	Lessor  Lessor
-}
-
 // Watcher is what the lab asks of a client's watches.
 type Watcher interface {
 	// Watch begins a watch and returns what its reader takes from the channel,
@@ -55,11 +47,11 @@ type Lessor interface {
 
 // Connection is how a load reaches a cluster.
 type Connection struct {
-	// Services that the load uses. Without a Watcher or a Lessor there are no
-	// watches or leases.
-	Services
-	// RequireLeader says that every watch ends when its member has no leader,
-	// which the checks then allow.
+	Store Store
+	// Without a Watcher the load watches nothing, without a Lessor it keeps no leases.
+	Watcher Watcher
+	Lessor  Lessor
+	// RequireLeader says that every watch is to end when its member has no leader.
 	RequireLeader bool
 	// Close ends the connection.
 	Close func() error

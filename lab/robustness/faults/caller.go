@@ -2,14 +2,17 @@ package faults
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"time"
 
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/history"
-	"github.com/quorate/quorate/retry"
 )
+
+// counterOf returns the counter of a caller of txns.
+func counterOf(prefix string, caller int) string { return fmt.Sprintf("%scounter/%d", prefix, caller) }
 
 // caller makes the calls of one kind, one at a time.
 type caller struct {
@@ -17,7 +20,7 @@ type caller struct {
 	kind  history.Kind
 	index int
 	rng   *rand.Rand
-	seq   int64 // of the next key that it writes
+	seq   int // of the next key that it writes
 	// counter is the last known value of the counter that a caller of txns increments. When an increment
 	// ended without an answer the caller tries the same value again: if it had been applied, the
 	// comparison does not hold and the answer has the value.
@@ -50,7 +53,7 @@ func (c *caller) call(ctx context.Context) {
 	call.Err = c.send(limited, &call)
 	cancel()
 	call.End = r.env.Now()
-	call.Outcome = outcome(call.Kind, call.Err)
+	call.Outcome = history.OutcomeOf(call.Kind.Writes(), call.Err)
 	if call.Err != nil && ctx.Err() != nil {
 		call.Outcome = history.Abandoned
 	}
@@ -62,18 +65,18 @@ func (c *caller) call(ctx context.Context) {
 // next returns the next call, as far as it is known before it is sent. A get reads a counter or a key that was put lately,
 // with equal chance.
 func (c *caller) next() history.Call {
-	call := history.Call{Kind: c.kind, Caller: c.index}
+	call, prefix := history.Call{Kind: c.kind, Caller: c.index}, c.load.run.prefix
 	switch c.kind {
 	case history.Put:
-		call.Key = history.Key{Space: history.Puts, Caller: c.index, Seq: c.seq}
+		call.Key = fmt.Sprintf("%sput/%d/%d", prefix, c.index, c.seq)
 	case history.Txn:
-		call.Key = history.Key{Space: history.Txns, Caller: c.index, Seq: c.seq}
-		call.Want = c.counter
+		call.Key = fmt.Sprintf("%stxn/%d/%d", prefix, c.index, c.seq)
+		call.Counter, call.Want = counterOf(prefix, c.index), c.counter
 	default:
 		writer := c.rng.IntN(len(c.load.putLatest))
-		call.Key = history.CounterOf(writer)
-		if seq := c.load.putLatest[writer].Load(); seq >= 0 && c.rng.IntN(2) == 0 {
-			call.Key = history.Key{Space: history.Puts, Caller: writer, Seq: seq}
+		call.Key = counterOf(prefix, writer)
+		if put := c.load.putLatest[writer].Load(); put != nil && c.rng.IntN(2) == 0 {
+			call.Key = *put
 		}
 	}
 	c.seq++
@@ -82,24 +85,22 @@ func (c *caller) next() history.Call {
 
 // send makes a call and fills in what was answered.
 func (c *caller) send(ctx context.Context, call *history.Call) error {
-	store, prefix := c.load.run.conn.Store, c.load.run.rec.Prefix
+	store := c.load.run.conn.Store
 	var a client.Answer
 	var err error
 	switch c.kind {
 	case history.Put:
-		a.Revision, err = store.Put(ctx, call.Key.Path(prefix), call.Key.Value())
+		a.Revision, err = store.Put(ctx, call.Key, call.Key)
 		if err == nil {
-			c.load.putLatest[c.index].Store(call.Key.Seq)
+			c.load.putLatest[c.index].Store(&call.Key)
 		}
 	case history.Txn:
-		a, err = store.Increment(ctx, client.Increment{
-			Counter: history.CounterOf(c.index).Path(prefix), Want: call.Want, Key: call.Key.Path(prefix), Value: call.Key.Value(),
-		})
+		a, err = store.Increment(ctx, client.Increment{Counter: call.Counter, Want: call.Want, Key: call.Key, Value: call.Key})
 		if err == nil {
 			c.learn(a)
 		}
 	default:
-		a, err = store.Get(ctx, call.Key.Path(prefix), c.kind == history.SerializableGet)
+		a, err = store.Get(ctx, call.Key, c.kind == history.SerializableGet)
 	}
 	call.Revision, call.Applied, call.Read = a.Revision, a.Applied, a.Read
 	return err
@@ -118,19 +119,5 @@ func (c *caller) learn(a client.Answer) {
 		if v, err := strconv.ParseInt(a.Read.Value, 10, 64); err == nil {
 			c.counter = v
 		}
-	}
-}
-
-// outcome returns how a call of the given kind ended. Whether a write that failed
-// may have been executed is for the error handler of the client to say; a read
-// has no effect, so its failure is never in doubt.
-func outcome(k history.Kind, err error) history.Outcome {
-	switch {
-	case err == nil:
-		return history.OK
-	case k.Writes() && retry.OutcomeOf(err) != retry.OutcomeNotExecuted:
-		return history.Unknown
-	default:
-		return history.Failed
 	}
 }

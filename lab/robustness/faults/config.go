@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab/fault"
-	"github.com/quorate/quorate/lab/internal/limits"
+	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/robustness/report"
@@ -89,7 +89,7 @@ func (c Config) complete() (Config, error) {
 	if c.Log == nil {
 		c.Log = io.Discard
 	}
-	var check limits.Check
+	var check robustness.Check
 	check.Members(c.Members)
 	check.That(c.Hold >= minHold && c.Hold <= maxHold,
 		"the time for which a fault is held must be %v to %v; it is %v", minHold, maxHold, c.Hold)

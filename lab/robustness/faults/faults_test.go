@@ -109,13 +109,12 @@ func TestRunMeasuresEveryRow(t *testing.T) {
 	for _, c := range rep.Rows[0].Calls {
 		assert.Zero(t, c.Errors+c.Unknown, "no fault is charged to the healthy row: %s", c.Kind)
 	}
-	assert.True(t, rep.OK(), "%v, %v", rep.Calls.Verdict, rep.Watches.Verdict)
-	assert.True(t, rep.Calls.Audited)
-	assert.Positive(t, rep.Calls.AcknowledgedWrites)
-	assert.Positive(t, rep.Calls.LeaseLooks)
-	assert.EqualValues(t, 6, rep.Watches.Watches, "none ended by itself")
-	assert.Greater(t, rep.Watches.Events, rep.Calls.AcknowledgedWrites, "two of them are on every key")
-	assert.Equal(t, rep.Calls.AuditRevision, rep.Watches.Through)
+	assert.True(t, rep.OK(), "%v", rep.Verdict)
+	acknowledged := rep.Checked.Of("writes", "acknowledged")
+	assert.Positive(t, acknowledged)
+	assert.Positive(t, rep.Checked.Of("leases", "looks at their keys"))
+	assert.Equal(t, 6, rep.Checked.Of("watches", "opened"), "none ended by itself")
+	assert.Greater(t, rep.Checked.Of("watches", "events"), acknowledged, "two of them are on every key")
 }
 
 // staleStore is a store whose linearizable gets see a state that is seconds old. The
@@ -171,16 +170,16 @@ func TestRunFindsWhatCallsDoWrong(t *testing.T) {
 		c.Store = &staleStore{Store: &dropper{Store: &repeater{Store: c.Store}}}
 	}))
 	require.NoError(t, err, "a violation is a result, not a failure of the run")
-	counts := rep.Calls.Counts
+	counts := rep.Counts
 	assert.Positive(t, counts[callcheck.WentBackwards], "a stale read")
 	assert.Positive(t, counts[callcheck.LostWrite], "a missing write")
 	assert.Positive(t, counts[callcheck.AppliedTwice], "a write applied twice")
-	for _, v := range rep.Calls.Violations {
+	for _, v := range rep.Violations {
 		if v.Promise == callcheck.WentBackwards {
 			assert.NotEmpty(t, v.Evidence, "both observations: %+v", v)
 		}
 	}
-	assert.True(t, rep.Watches.OK(), "the watches are not to blame: %+v", rep.Watches.Violations)
+	assert.Zero(t, counts[watchcheck.Reliable]+counts[watchcheck.Unique], "the watches are not to blame: %v", rep.Verdict)
 }
 
 // meddler is a watcher that swallows the 20th response of each watch, and after the
@@ -223,27 +222,17 @@ func TestRunFindsWhatWatchesAndLeasesDoWrong(t *testing.T) {
 	cfg.Healthy = 10 * time.Second // longer than any lease lives
 	rep, err := faults.Run(t.Context(), cfg)
 	require.NoError(t, err)
-	assert.False(t, rep.OK())
-	early := rep.Calls.Counts[callcheck.LeaseEndedEarly]
-	require.Positive(t, early)
-	assert.Equal(t, early, rep.Calls.Total(), "the calls are not to blame: %+v", rep.Calls.Violations)
-	for _, v := range rep.Calls.Violations {
-		assert.Len(t, v.Evidence, 2, "the claim and the read: %+v", v)
+	for _, p := range []robustness.Promise{callcheck.LeaseEndedEarly, watchcheck.Reliable, watchcheck.Unique} {
+		assert.Positive(t, rep.Counts[p], "%s: %v", p, rep.Verdict)
 	}
-	assert.Positive(t, rep.Watches.Counts[watchcheck.Reliable], "%+v", rep.Watches.Violations)
-	assert.Positive(t, rep.Watches.Counts[watchcheck.Unique], "%+v", rep.Watches.Violations)
+	assert.Zero(t, rep.Counts[callcheck.LostWrite]+rep.Counts[callcheck.WentBackwards], "the calls are not to blame: %v", rep.Verdict)
+	for _, v := range rep.Violations {
+		if v.Promise == callcheck.LeaseEndedEarly {
+			assert.Len(t, v.Evidence, 2, "the claim and the read: %+v", v)
+		}
+	}
 	assert.Positive(t, rep.Rows[0].Watches.Lost)
 	assert.Positive(t, rep.Rows[0].Watches.Repeated)
-}
-
-func TestRunWithoutWatchesAndLeases(t *testing.T) {
-	rep, err := faults.Run(t.Context(), through(quick(t), func(c *client.Connection) { c.Watcher, c.Lessor = nil, nil }))
-	require.NoError(t, err)
-	assert.True(t, rep.OK())
-	assert.True(t, rep.Calls.Audited)
-	assert.Equal(t, report.WatchCheck{}, rep.Watches)
-	assert.Equal(t, report.Watches{}, rep.Rows[0].Watches)
-	assert.Equal(t, report.Leases{}, rep.Rows[0].Leases)
 }
 
 func TestRunEndsBeforeItBegins(t *testing.T) {
@@ -283,7 +272,7 @@ func TestRunFails(t *testing.T) {
 			require.ErrorContains(t, err, want)
 			assert.Contains(t, rep.Failure, want)
 			assert.Empty(t, rep.Rows)
-			assert.False(t, rep.Calls.Audited)
+			assert.Nil(t, rep.Checked)
 			assert.False(t, rep.Interrupted)
 		})
 	}
@@ -301,7 +290,7 @@ func TestEveryComparedClientMeetsTheFault(t *testing.T) {
 		run := result.Runs[i]
 		assert.Equal(t, id, run.ID)
 		assert.Empty(t, run.Report.Failure, id)
-		assert.True(t, run.Report.OK(), "%s: %v, %v", id, run.Report.Calls.Verdict, run.Report.Watches.Verdict)
+		assert.True(t, run.Report.OK(), "%s: %v", id, run.Report.Verdict)
 		require.Len(t, run.Report.Rows, 2)
 		row := run.Report.Rows[1]
 		assert.GreaterOrEqual(t, row.Heal-row.Fault, run.Report.Setup.Hold)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/report"
 )
 
 const (
@@ -55,7 +56,7 @@ func (k *keeper) keepLeases(ctx context.Context) {
 		case err == nil:
 			held.keep(ctx)
 		case ctx.Err() == nil:
-			k.record(history.LeaseEvent{Kind: history.LeaseFailed, Err: err})
+			k.record(func(r *report.Recording) { r.LeaseFailed(err) })
 		}
 		_ = pause.For(ctx, regrantPause)
 	}
@@ -85,11 +86,10 @@ func (k *keeper) obtain(ctx context.Context) (*lease, error) {
 }
 
 // record records what has just happened.
-func (k *keeper) record(e history.LeaseEvent) {
-	e.At = k.run.env.Now()
+func (k *keeper) record(happened func(*report.Recording)) {
 	k.run.mu.Lock()
 	defer k.run.mu.Unlock()
-	k.run.rec.Leases = append(k.run.rec.Leases, e)
+	happened(&k.run.rec)
 }
 
 // lease is a lease that a keeper holds.
@@ -97,9 +97,7 @@ type lease struct {
 	keeper *keeper
 	id     int64
 	key    string
-
-	mu    sync.Mutex
-	claim history.LeaseClaim // the latest
+	claim  history.LeaseClaim // the latest; guarded by run.mu
 }
 
 // keep keeps the lease alive until it is lost or ctx ends.
@@ -107,7 +105,7 @@ func (h *lease) keep(ctx context.Context) {
 	keeping, lose := context.WithCancelCause(ctx)
 	defer lose(nil)
 	renewals := h.keeper.run.conn.Lessor.KeepAlive(keeping, h.id)
-	h.keeper.record(history.LeaseEvent{Kind: history.LeaseGranted})
+	h.keeper.record((*report.Recording).LeaseGranted)
 	h.keeper.stands()
 	var looking sync.WaitGroup
 	gone := false
@@ -120,13 +118,13 @@ func (h *lease) keep(ctx context.Context) {
 	cause := context.Cause(keeping)
 	switch {
 	case cause == nil:
-		h.keeper.record(history.LeaseEvent{Kind: history.LeaseExpired, Code: history.KeepaliveEnded, Err: reason})
+		h.keeper.record(func(r *report.Recording) { r.LeaseLost("keepalive ended", reason) })
 	case errors.Is(cause, errKeyGone):
-		h.keeper.record(history.LeaseEvent{Kind: history.LeaseExpired, Code: history.KeyGone})
+		h.keeper.record(func(r *report.Recording) { r.LeaseLost("key gone", nil) })
 	}
 	lose(nil)
 	looking.Wait()
-	if left := h.latestClaim().Until - h.keeper.run.env.Now(); left > 0 && cause == nil && !gone {
+	if left := h.claim.Until - h.keeper.run.env.Now(); left > 0 && cause == nil && !gone {
 		h.look(ctx, left) // the client ended the keepalive of a lease that it still claims to live
 	}
 }
@@ -137,27 +135,14 @@ func (h *lease) renew(renewals iter.Seq2[time.Time, error]) (reason error) {
 		if err != nil {
 			return err
 		}
-		h.keeper.record(history.LeaseEvent{Kind: history.LeaseRenewed, Margin: h.renewed(until)})
+		now := h.keeper.run.env.Now()
+		left := time.Until(until) // measured after now, so that the claim is never made longer
+		h.keeper.record(func(r *report.Recording) {
+			r.LeaseRenewed()
+			h.claim = history.LeaseClaim{At: now, Until: now + left}
+		})
 	}
 	return nil
-}
-
-// renewed records until when the client now claims the lease to live, and returns
-// how much was left of its claim before.
-func (h *lease) renewed(until time.Time) (margin time.Duration) {
-	now := h.keeper.run.env.Now()
-	left := time.Until(until) // measured after now, so that the claim is never made longer
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	margin = h.claim.Until - now
-	h.claim = history.LeaseClaim{At: now, Until: now + left}
-	return margin
-}
-
-func (h *lease) latestClaim() history.LeaseClaim {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.claim
 }
 
 // guard looks at the key every now and then until ctx ends, or the key is gone.
@@ -181,12 +166,11 @@ func (h *lease) look(ctx context.Context, timeout time.Duration) (gone bool) {
 	if err != nil {
 		return false
 	}
-	look := history.LeaseLook{
-		Lease: h.id, Key: h.key, Asked: asked, Answered: r.env.Now(), Revision: a.Revision, Found: a.Read.Found,
-		Claim: h.latestClaim(),
-	}
+	answered := r.env.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.looks = append(r.looks, look)
-	return !look.Found
+	r.looks = append(r.looks, history.LeaseLook{
+		Lease: h.id, Key: h.key, Asked: asked, Answered: answered, Revision: a.Revision, Found: a.Read.Found, Claim: h.claim,
+	})
+	return !a.Read.Found
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,6 +19,7 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/report"
 )
 
 // answerTime is how long a renter's keepalive is under way.
@@ -44,7 +44,8 @@ type renter struct {
 	// for the given reason.
 	renewals int
 	reason   error
-	grants   int
+	began    time.Time
+	grants   []time.Duration // when they were made
 }
 
 func (r *renter) Grant(ctx context.Context, ttl time.Duration) (int64, time.Duration, error) {
@@ -57,8 +58,8 @@ func (r *renter) Grant(ctx context.Context, ttl time.Duration) (int64, time.Dura
 		r.grantErr = nil
 		return 0, 0, err
 	}
-	r.grants++
-	return int64(r.grants), ttl + time.Second, nil
+	r.grants = append(r.grants, time.Since(r.began))
+	return int64(len(r.grants)), ttl + time.Second, nil
 }
 
 func (r *renter) Attach(ctx context.Context, id int64, key, _ string) error {
@@ -67,7 +68,7 @@ func (r *renter) Attach(ctx context.Context, id int64, key, _ string) error {
 	if err != nil && r.lost {
 		return err
 	}
-	return errors.Join(err, r.store.do(ctx, history.Put, func() {
+	return errors.Join(err, r.store.do(ctx, history.Put, key, func() {
 		r.store.revision++
 		r.store.keys[key] = stored{ModRevision: r.store.revision, Value: "of a lease", Version: id}
 	}))
@@ -97,11 +98,11 @@ func (r *renter) KeepAlive(ctx context.Context, id int64) iter.Seq2[time.Time, e
 	}
 }
 
-// ofLease returns the recorded events of one kind.
-func (r *run) ofLease(k history.LeaseEventKind) []history.LeaseEvent {
+// leases returns what was recorded of leases.
+func (r *run) leases() report.Leases {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(r.rec.Leases), func(e history.LeaseEvent) bool { return e.Kind != k })
+	return r.rec.Rows[0].Leases
 }
 
 // leaseKey returns the key of the keeper's lease with an id.
@@ -109,26 +110,36 @@ func (r *run) leaseKey(id int) string {
 	return fmt.Sprintf("/quorate-lab-leases/%016x/0/%x", r.cfg.Seed, id)
 }
 
+// keep has a keeper of a lessor's leases, while something happens to it, and then ends the load.
+func keep(t *testing.T, lessor *renter, while func(*run, *memory)) (r *run, store *memory) {
+	store = newMemory()
+	lessor.store, lessor.began = store, time.Now()
+	r = start(t, client.Connection{Store: store, Lessor: lessor}, 1)
+	while(r, store)
+	r.end(t.Context())
+	return r, store
+}
+
+// lose deletes the key of the first lease.
+func lose(r *run, store *memory) {
+	store.mu.Lock()
+	defer store.mu.Unlock()
+	delete(store.keys, r.leaseKey(1))
+}
+
+func nothing(*run, *memory) {}
+
 func TestKeepersStartAnewWhenTheKeepaliveEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, lost := newMemory(), errors.New("nobody answered")
-		r := start(t, client.Services{Store: store, Lessor: &renter{store: store, renewals: 3, reason: lost}}, 1)
-		time.Sleep(5 * time.Second)
-		r.end(t.Context())
-
-		granted := r.ofLease(history.LeaseGranted)
-		require.Len(t, granted, 2)
-		assert.Equal(t, 10*time.Millisecond, granted[0].At)
-		expired := r.ofLease(history.LeaseExpired)
-		require.Len(t, expired, 1, "the end of the load is no expiry")
-		assert.Equal(t, history.LeaseEvent{
-			Kind: history.LeaseExpired, At: 3010 * time.Millisecond, Code: history.KeepaliveEnded, Err: lost,
-		}, expired[0])
-		assert.Equal(t, 3010*time.Millisecond+regrantPause+10*time.Millisecond, granted[1].At)
-		renewed := r.ofLease(history.LeaseRenewed)
-		require.GreaterOrEqual(t, len(renewed), 4)
-		assert.Equal(t, 3990*time.Millisecond-answerTime, renewed[0].Margin, "counted from the sending of the grant")
-		assert.Equal(t, 3*time.Second-answerTime, renewed[1].Margin, "the client's claim, counted from the sending before")
+		lost := errors.New("nobody answered")
+		lessor := &renter{renewals: 3, reason: lost}
+		r, store := keep(t, lessor, func(*run, *memory) { time.Sleep(5 * time.Second) })
+		assert.Equal(t, []time.Duration{10 * time.Millisecond, 3010*time.Millisecond + regrantPause + 10*time.Millisecond}, lessor.grants)
+		leases := r.leases()
+		assert.Equal(t, map[string]int64{"keepalive ended": 1}, leases.Codes, "the end of the load is no expiry")
+		assert.EqualValues(t, 1, leases.Kept)
+		assert.GreaterOrEqual(t, leases.Renewals, int64(4))
+		assert.Equal(t, lost.Error(), r.rec.Samples["lease keepalive ended"])
 		assert.Contains(t, store.keys, r.leaseKey(1))
 		assert.Contains(t, store.keys, r.leaseKey(2), "each lease has a key of its own")
 	})
@@ -136,27 +147,19 @@ func TestKeepersStartAnewWhenTheKeepaliveEnds(t *testing.T) {
 
 func TestKeepersStartAnewWhenTheKeyIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newMemory()
-		r := start(t, client.Services{Store: store, Lessor: &renter{store: store, renewals: 100}}, 1)
-		time.Sleep(1200 * time.Millisecond)
-		store.mu.Lock()
-		delete(store.keys, r.leaseKey(1))
-		store.mu.Unlock()
-		time.Sleep(time.Second)
-		r.end(t.Context())
-		expired := r.ofLease(history.LeaseExpired)
-		require.Len(t, expired, 1)
-		assert.Equal(t, history.LeaseEvent{Kind: history.LeaseExpired, At: 1510 * time.Millisecond, Code: history.KeyGone}, expired[0])
-		assert.Len(t, r.ofLease(history.LeaseGranted), 2)
-
+		lessor := &renter{renewals: 100}
+		r, _ := keep(t, lessor, func(r *run, store *memory) {
+			time.Sleep(1200 * time.Millisecond)
+			lose(r, store)
+			time.Sleep(time.Second)
+		})
+		assert.Equal(t, map[string]int64{"key gone": 1}, r.leases().Codes)
+		assert.Len(t, lessor.grants, 2)
 		require.GreaterOrEqual(t, len(r.looks), 3)
-		claim := history.LeaseClaim{At: 1010*time.Millisecond + answerTime, Until: 5010 * time.Millisecond}
-		lost := history.LeaseLook{
-			Lease: 1, Key: r.leaseKey(1), Asked: 1510 * time.Millisecond, Answered: 1510 * time.Millisecond,
-			Revision: r.looks[2].Revision, Claim: claim,
-		}
-		assert.Equal(t, lost, r.looks[2])
-		assert.True(t, lost.Refutes())
+		assert.Equal(t, history.LeaseLook{
+			Lease: 1, Key: r.leaseKey(1), Asked: 1510 * time.Millisecond, Answered: 1510 * time.Millisecond, Revision: r.looks[2].Revision,
+			Claim: history.LeaseClaim{At: 1010*time.Millisecond + answerTime, Until: 5010 * time.Millisecond},
+		}, r.looks[2])
 		for i, look := range r.looks {
 			assert.Equal(t, i == 2, look.Refutes(), "%+v", look)
 		}
@@ -168,25 +171,20 @@ func TestKeepersLookWhenAKeepaliveEndsTooSoon(t *testing.T) {
 	for name, gone := range map[string]bool{"the key is gone": true, "the key is there": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := newMemory()
-				r := start(t, client.Services{Store: store, Lessor: &renter{
-					store: store, every: 800 * time.Millisecond, renewals: 1, reason: rpctypes.ErrLeaseNotFound,
-				}}, 1)
-				time.Sleep(700 * time.Millisecond)
-				if gone {
-					store.mu.Lock()
-					delete(store.keys, r.leaseKey(1))
-					store.mu.Unlock()
-				}
-				time.Sleep(time.Second)
-				r.end(t.Context())
+				r, _ := keep(t, &renter{every: 800 * time.Millisecond, renewals: 1, reason: rpctypes.ErrLeaseNotFound}, func(r *run, store *memory) {
+					time.Sleep(700 * time.Millisecond)
+					if gone {
+						lose(r, store)
+					}
+					time.Sleep(time.Second)
+				})
 				looks := map[bool]int{}
 				for _, look := range r.looks {
 					if look.Lease == 1 {
 						looks[look.Refutes()]++
 					}
 				}
-				assert.Len(t, r.ofLease(history.LeaseExpired), 1)
+				assert.EqualValues(t, 1, r.leases().Expired)
 				want := map[bool]int{false: 1} // in its turn
 				want[gone]++                   // at the end
 				assert.Equal(t, want, looks)
@@ -195,79 +193,62 @@ func TestKeepersLookWhenAKeepaliveEndsTooSoon(t *testing.T) {
 	}
 }
 
-func TestKeepersRevokeALeaseWithoutAKey(t *testing.T) {
-	for name, lost := range map[string]bool{"nothing was written": true, "it may have been written": false} {
+func TestKeepersWithoutALeaseTryAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lessor  renter
+		code    string
+		revoked []int64
+	}{
+		"none was granted":       {renter{grantErr: rpctypes.ErrNoLeader}, "Unavailable", nil},
+		"nothing was written":    {renter{attachErr: rpctypes.ErrTimeout, lost: true}, "Unavailable", []int64{1}},
+		"its key may be written": {renter{attachErr: rpctypes.ErrTimeout}, "Unavailable", []int64{1}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := newMemory()
-				lessor := &renter{store: store, attachErr: rpctypes.ErrTimeout, lost: lost, renewals: 100}
-				r := start(t, client.Services{Store: store, Lessor: lessor}, 1)
-				r.end(t.Context())
-				assert.Equal(t, []int64{1}, lessor.revoked)
-				require.GreaterOrEqual(t, len(r.rec.Leases), 2)
-				assert.Equal(t, history.LeaseFailed, r.rec.Leases[0].Kind)
-				require.ErrorIs(t, r.rec.Leases[0].Err, rpctypes.ErrTimeout)
-				assert.Equal(t, history.LeaseGranted, r.rec.Leases[1].Kind)
-				assert.Contains(t, store.keys, r.leaseKey(2))
+				tt.lessor.renewals = 100
+				r, store := keep(t, &tt.lessor, nothing)
+				assert.Equal(t, tt.revoked, tt.lessor.revoked)
+				assert.EqualValues(t, 1, r.leases().Failures)
+				assert.EqualValues(t, 1, r.leases().Kept)
+				assert.Contains(t, r.rec.Samples, "lease "+tt.code)
+				last := len(tt.lessor.grants)
+				assert.Equal(t, 20*time.Millisecond+regrantPause, tt.lessor.grants[last-1])
+				assert.Contains(t, store.keys, r.leaseKey(last))
 			})
 		})
 	}
 }
 
-func TestKeepersWithoutALeaseTryAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newMemory()
-		r := start(t, client.Services{Store: store, Lessor: &renter{store: store, grantErr: rpctypes.ErrNoLeader, renewals: 100}}, 1)
-		r.end(t.Context())
-		require.GreaterOrEqual(t, len(r.rec.Leases), 2)
-		assert.Equal(t, []history.LeaseEvent{
-			{Kind: history.LeaseFailed, At: 10 * time.Millisecond, Err: rpctypes.ErrNoLeader},
-			{Kind: history.LeaseGranted, At: 20*time.Millisecond + regrantPause},
-		}, r.rec.Leases[:2])
-	})
-}
-
 func TestKeepersWhoseLooksFailGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newMemory()
-		r := start(t, client.Services{Store: store, Lessor: &renter{store: store, renewals: 100}}, 1)
-		time.Sleep(100 * time.Millisecond)
-		store.mu.Lock()
-		store.after = func(history.Kind) error { return errors.New("no answer") }
-		store.mu.Unlock()
-		time.Sleep(3*time.Second + answerTime)
-		r.end(t.Context())
+		r, _ := keep(t, &renter{renewals: 100}, func(_ *run, store *memory) {
+			time.Sleep(100 * time.Millisecond)
+			store.mu.Lock()
+			store.after = func(history.Kind) error { return errors.New("no answer") }
+			store.mu.Unlock()
+			time.Sleep(3*time.Second + answerTime)
+		})
 		assert.Empty(t, r.looks, "a look that fails says nothing")
-		assert.Empty(t, r.ofLease(history.LeaseExpired))
-		assert.Len(t, r.ofLease(history.LeaseRenewed), 4)
+		assert.Equal(t, report.Leases{Kept: 1, Renewals: 4}, r.leases())
 	})
 }
 
 // A read without an answer is given up, and the next one is made.
 func TestKeepersAreNotBlindedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newMemory()
 		var gets atomic.Int64
-		r := start(t, client.Services{Store: silentOn{store, "/quorate-lab-leases/", &gets}, Lessor: &renter{store: store, renewals: 100}}, 1)
+		store := newMemory()
+		store.before = func(ctx context.Context, k history.Kind, key string) error {
+			if k == history.LinearizableGet && strings.HasPrefix(key, "/quorate-lab-leases/") && gets.Add(1) == 1 {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		}
+		r := start(t, client.Connection{Store: store, Lessor: &renter{store: store, renewals: 100}}, 1)
 		time.Sleep(2*lookEvery + lookTimeout + lookEvery/2)
 		r.end(t.Context())
 		assert.EqualValues(t, 2, gets.Load())
 		require.Len(t, r.looks, 1)
 		assert.Equal(t, lookEvery+lookTimeout+lookEvery+10*time.Millisecond, r.looks[0].Asked)
 	})
-}
-
-// silentOn is a store that does not answer the first get of a key with the prefix.
-type silentOn struct {
-	*memory
-	prefix string
-	gets   *atomic.Int64
-}
-
-func (s silentOn) Get(ctx context.Context, key string, serializable bool) (client.Answer, error) {
-	if strings.HasPrefix(key, s.prefix) && s.gets.Add(1) == 1 {
-		<-ctx.Done()
-		return client.Answer{}, ctx.Err()
-	}
-	return s.memory.Get(ctx, key, serializable)
 }

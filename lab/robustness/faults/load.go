@@ -3,12 +3,14 @@ package faults
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/report"
 )
 
 // load keeps a store busy with a mix of calls: callers of every kind,
@@ -19,10 +21,10 @@ import (
 // counter that only its own caller increments. Gets read both, and the keys that
 // were acknowledged last in the first place, since a stale answer shows there.
 //
-// The watches are on what the callers write, see [history.Scopes]. They begin at
+// The watches are on what the callers write, see watched. They begin at
 // one revision, before the first write, and when one ends by itself its reader goes
-// on with another from where it stood; so all of them have to deliver every change in
-// their scope.
+// on with another from where it stood; so all of them have to deliver every change of
+// their keys.
 //
 // Each lease has a keeper, which attaches a key of its own to it and keeps it alive.
 // The lease is lost when the client ends the keepalive, or when the key, which the
@@ -39,8 +41,8 @@ type load struct {
 	unwatch   context.CancelFunc // ends the readers
 	readers   []*reader
 	reading   sync.WaitGroup
-	standing  sync.WaitGroup // the readers whose first watch does not stand, and the keepers that have had no lease
-	putLatest []atomic.Int64 // of each caller, the number of the put that was acknowledged last, or -1
+	standing  sync.WaitGroup           // the readers whose first watch does not stand, and the keepers that have had no lease
+	putLatest []atomic.Pointer[string] // of each caller, the key of the put that was acknowledged last, or nil
 }
 
 // startLoad starts the readers of watches and the keepers of leases, and when the
@@ -48,10 +50,7 @@ type load struct {
 // returns. The watches begin at a revision; nothing may have been written under the prefix
 // before. The load must be ended by stop, and then endWatches.
 func (r *run) startLoad(ctx context.Context, revision int64) *load {
-	l := &load{run: r, stopped: make(chan struct{}), putLatest: make([]atomic.Int64, r.cfg.Callers)}
-	for i := range l.putLatest {
-		l.putLatest[i].Store(-1)
-	}
+	l := &load{run: r, stopped: make(chan struct{}), putLatest: make([]atomic.Pointer[string], r.cfg.Callers)}
 	var reading, keeping, calling context.Context
 	reading, l.unwatch = context.WithCancel(context.Background())
 	keeping, l.release = context.WithCancel(context.Background())
@@ -81,8 +80,10 @@ func (r *run) startLoad(ctx context.Context, revision int64) *load {
 }
 
 func (l *load) startReaders(ctx context.Context, revision int64) {
-	for _, scope := range history.Scopes(l.run.cfg.Callers) {
-		r := newReader(l, scope, revision)
+	for i := range l.run.cfg.Callers {
+		request := watched(l.run.prefix, i)
+		request.StartRevision, request.RequireLeader = revision, l.run.conn.RequireLeader
+		r := newReader(l, request)
 		l.readers = append(l.readers, r)
 		l.standing.Add(1)
 		l.reading.Go(func() { r.run(ctx) })
@@ -116,10 +117,10 @@ func (l *load) endWatches() {
 }
 
 // watches returns the watches of each reader. The watches must have ended.
-func (l *load) watches() [][]history.Watch {
-	out := make([][]history.Watch, len(l.readers))
+func (l *load) watches() []report.Reader {
+	out := make([]report.Reader, len(l.readers))
 	for i, r := range l.readers {
-		out[i] = r.watches
+		out[i] = r.Reader
 	}
 	return out
 }
@@ -136,13 +137,13 @@ const (
 	settleGrace = 300 * time.Millisecond
 )
 
-// settleWatches returns settleGrace after each reader has reached the newest revision of its scope, and after settleTimeout at
-// the latest.
-func (l *load) settleWatches(newest []int64) {
+// settleWatches returns settleGrace after each reader has taken the newest of the events of its keys, and after
+// settleTimeout at the latest.
+func (l *load) settleWatches(events []history.Event) {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
-	for i, revision := range newest {
-		for l.readers[i].reached.Load() < revision {
+	for _, r := range l.readers {
+		for newest := newestOf(r.Request, events); r.reached.Load() < newest; {
 			if pause.For(ctx, settlePoll) != nil {
 				return
 			}
@@ -151,18 +152,14 @@ func (l *load) settleWatches(newest []int64) {
 	_ = pause.For(ctx, settleGrace) // no longer than settleTimeout in all
 }
 
-// newestOf returns the revision of the last event of each scope, 0 if there is none.
-func newestOf(scopes []history.Scope, prefix string, events []history.Event) []int64 {
-	newest := make([]int64, len(scopes))
-	for _, e := range events {
-		key, err := history.ParseKey(prefix, e.Key)
-		for i, scope := range scopes {
-			if err == nil && scope.Includes(key) {
-				newest[i] = e.ModRevision
-			}
+// newestOf returns the revision of the last event of the keys of a request, 0 if there is none.
+func newestOf(request history.WatchRequest, events []history.Event) int64 {
+	for _, e := range slices.Backward(events) {
+		if request.Covers(e.Key) {
+			return e.ModRevision
 		}
 	}
-	return newest
+	return 0
 }
 
 // flight knows which calls are under way.

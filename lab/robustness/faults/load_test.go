@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/client"
@@ -30,14 +32,15 @@ func TestMain(m *testing.M) {
 }
 
 // start starts a load without a cluster.
-func start(t *testing.T, services client.Services, callers int) *run {
-	return startWithin(t.Context(), services, callers)
+func start(t *testing.T, conn client.Connection, callers int) *run {
+	return startWithin(t.Context(), conn, callers)
 }
 
-func startWithin(ctx context.Context, services client.Services, callers int) *run {
+func startWithin(ctx context.Context, conn client.Connection, callers int) *run {
 	r := newRun(Config{Callers: callers, Pause: 5 * time.Millisecond, CallTimeout: 10 * time.Second, LeaseTTL: 3 * time.Second, Seed: 1})
 	r.env = &robustness.Env{Log: robustness.NewLog(io.Discard)}
-	r.conn.Services = services
+	r.conn = conn
+	r.beginRow("healthy")
 	r.load = r.startLoad(ctx, 2)
 	return r
 }
@@ -56,7 +59,7 @@ func (r *run) of(k history.Kind) []history.Call {
 func TestEveryKindIsCalledAtItsPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemory()
-		r := start(t, client.Services{Store: store}, 2)
+		r := start(t, client.Connection{Store: store}, 2)
 		time.Sleep(time.Second)
 		r.end(t.Context())
 		for _, k := range history.Kinds() {
@@ -67,16 +70,17 @@ func TestEveryKindIsCalledAtItsPace(t *testing.T) {
 				require.Positive(t, c.Revision)
 			}
 		}
-		spaces := map[history.Space]int{}
+		counters := 0
 		for _, c := range r.of(history.LinearizableGet) {
-			spaces[c.Key.Space]++
+			if strings.HasPrefix(c.Key, r.prefix+"counter/") {
+				counters++
+			}
 		}
-		assert.Greater(t, spaces[history.Counters], 100)
-		assert.Greater(t, spaces[history.Puts], 100)
+		assert.InDelta(t, 200, counters, 100, "the others read what was put")
 		last := r.of(history.Txn)
 		for caller := range 2 {
 			mine := slices.DeleteFunc(slices.Clone(last), func(c history.Call) bool { return c.Caller != caller })
-			assert.Equal(t, fmt.Sprint(len(mine)), store.keys[history.CounterOf(caller).Path(r.rec.Prefix)].Value,
+			assert.Equal(t, fmt.Sprint(len(mine)), store.keys[counterOf(r.prefix, caller)].Value,
 				"every increment was applied")
 		}
 	})
@@ -85,15 +89,15 @@ func TestEveryKindIsCalledAtItsPace(t *testing.T) {
 func TestCallersBeginWhenWatchesAndLeasesStand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemory()
-		slow := &renter{store: store, grantErr: errors.New("not yet"), renewals: 100}
-		r := start(t, client.Services{Store: store, Watcher: &script{}, Lessor: slow}, 1)
-		assert.Len(t, r.ofLease(history.LeaseGranted), 1)
+		slow := &renter{store: store, began: time.Now(), grantErr: errors.New("not yet"), renewals: 100}
+		r := start(t, client.Connection{Store: store, Watcher: &script{}, Lessor: slow}, 1)
+		assert.Len(t, slow.grants, 1)
 		time.Sleep(time.Second)
 		r.end(t.Context())
 		require.NotEmpty(t, r.rec.Calls)
 		for _, c := range r.rec.Calls {
-			require.GreaterOrEqual(t, c.Start, r.ofLease(history.LeaseGranted)[0].At)
-			require.GreaterOrEqual(t, c.Start, r.load.readers[0].watches[0].Returned)
+			require.GreaterOrEqual(t, c.Start, slow.grants[0])
+			require.GreaterOrEqual(t, c.Start, r.load.readers[0].Watches[0].Returned)
 		}
 	})
 }
@@ -103,7 +107,7 @@ func TestCallersDoNotWaitForLong(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		r := startWithin(ctx, client.Services{Store: newMemory(), Lessor: &renter{never: true}}, 1)
+		r := startWithin(ctx, client.Connection{Store: newMemory(), Lessor: &renter{never: true}}, 1)
 		assert.Equal(t, time.Second, time.Since(began))
 		time.Sleep(time.Second)
 		r.end(t.Context())
@@ -121,7 +125,7 @@ func TestKeysAreWrittenOnce(t *testing.T) {
 			}
 			return nil
 		}
-		r := start(t, client.Services{Store: store}, 3)
+		r := start(t, client.Connection{Store: store}, 3)
 		time.Sleep(time.Second)
 		r.end(t.Context())
 		refused := 0
@@ -133,75 +137,45 @@ func TestKeysAreWrittenOnce(t *testing.T) {
 		}
 		assert.Positive(t, refused, "an increment whose answer was lost shows in the next comparison")
 		for key, kv := range store.keys {
-			k, err := history.ParseKey(r.rec.Prefix, key)
-			require.NoError(t, err)
-			if k.Space != history.Counters {
+			if !strings.HasPrefix(key, r.prefix+"counter/") {
 				assert.EqualValues(t, 1, kv.Version, key)
 			}
 		}
 	})
 }
 
-func TestStopWaitsForCallsUnderWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newMemory()
-		store.before = func(ctx context.Context, _ history.Kind) error {
-			select {
-			case <-time.After(time.Second):
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		r := start(t, client.Services{Store: store}, 1)
-		time.Sleep(500 * time.Millisecond)
-		r.end(t.Context())
-		assert.Len(t, r.rec.Calls, 4)
-		for _, c := range r.rec.Calls {
-			assert.Equal(t, history.OK, c.Outcome)
-			assert.Equal(t, time.Second, c.End-c.Start)
-		}
-	})
-}
-
-func TestStopCutsShortOnRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newMemory()
-		store.before = func(ctx context.Context, _ history.Kind) error { <-ctx.Done(); return ctx.Err() }
-		r := start(t, client.Services{Store: store}, 1)
-		time.Sleep(500 * time.Millisecond)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		began := time.Now()
-		r.end(ctx)
-		assert.Equal(t, time.Second, time.Since(began))
-		require.Len(t, r.rec.Calls, 4)
-		for _, c := range r.rec.Calls {
-			assert.Equal(t, history.Abandoned, c.Outcome)
-		}
-	})
-}
-
-func TestCallsHaveADeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newMemory()
-		store.before = func(ctx context.Context, _ history.Kind) error { <-ctx.Done(); return ctx.Err() }
-		r := start(t, client.Services{Store: store}, 1)
-		time.Sleep(11 * time.Second)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		r.end(ctx)
-		for _, k := range history.Kinds() {
-			first := r.of(k)[0]
-			want := history.Failed
-			if k.Writes() {
-				want = history.Unknown
-			}
-			assert.Equal(t, want, first.Outcome)
-			require.ErrorIs(t, first.Err, context.DeadlineExceeded)
-			assert.Equal(t, 10*time.Second, first.End-first.Start)
-		}
-	})
+// TestCallsEnd has calls take a time, and the load stop after a second, whose calls are then waited for.
+func TestCallsEnd(t *testing.T) {
+	for name, tt := range map[string]struct {
+		takes, runs, patience time.Duration
+		reads, writes         history.Outcome
+		lasts                 time.Duration
+	}{
+		"by themselves":           {time.Second, 500 * time.Millisecond, time.Minute, history.OK, history.OK, time.Second},
+		"at their deadline":       {time.Hour, 11 * time.Second, 0, history.Failed, history.Unknown, 10 * time.Second},
+		"as the patience is over": {time.Hour, time.Second, time.Second, history.Abandoned, history.Abandoned, 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newMemory()
+				store.before = func(ctx context.Context, _ history.Kind, _ string) error { return pause.For(ctx, tt.takes) }
+				r := start(t, client.Connection{Store: store}, 1)
+				time.Sleep(tt.runs)
+				ctx, cancel := context.WithTimeout(t.Context(), tt.patience)
+				defer cancel()
+				r.end(ctx)
+				for _, k := range history.Kinds() {
+					first, want := r.of(k)[0], tt.reads
+					if k.Writes() {
+						want = tt.writes
+					}
+					assert.Equal(t, want, first.Outcome)
+					assert.Equal(t, want != history.OK, first.Err != nil)
+					assert.InDelta(t, tt.lasts, first.End-first.Start, float64(10*time.Millisecond))
+				}
+			})
+		})
+	}
 }
 
 func TestSettleWaitsForEarlierCallsOnly(t *testing.T) {
@@ -209,7 +183,7 @@ func TestSettleWaitsForEarlierCallsOnly(t *testing.T) {
 		store := newMemory()
 		slow := true
 		var mu sync.Mutex
-		store.before = func(_ context.Context, k history.Kind) error {
+		store.before = func(_ context.Context, k history.Kind, _ string) error {
 			mu.Lock()
 			wait := slow && k == history.Put
 			slow = slow && !wait
@@ -219,7 +193,7 @@ func TestSettleWaitsForEarlierCallsOnly(t *testing.T) {
 			}
 			return nil
 		}
-		r := start(t, client.Services{Store: store}, 2)
+		r := start(t, client.Connection{Store: store}, 2)
 		time.Sleep(100 * time.Millisecond)
 		expired, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -229,33 +203,4 @@ func TestSettleWaitsForEarlierCallsOnly(t *testing.T) {
 		assert.Less(t, time.Since(began), 20*time.Millisecond)
 		r.end(t.Context())
 	})
-}
-
-func TestOutcome(t *testing.T) {
-	unknown := &retry.UnknownOutcomeError{Method: "/etcdserverpb.KV/Put", Err: status.Error(codes.Unavailable, "reset")}
-	tests := []struct {
-		name  string
-		err   error
-		write history.Outcome
-	}{
-		{"no error", nil, history.OK},
-		{"unknown outcome", unknown, history.Unknown},
-		{"wrapped unknown outcome", fmt.Errorf("put: %w", unknown), history.Unknown},
-		{"bare deadline", context.DeadlineExceeded, history.Unknown},
-		{"bare cancellation", context.Canceled, history.Unknown},
-		{"an error nobody knows", errors.New("boom"), history.Unknown},
-		{"definite", status.Error(codes.InvalidArgument, "etcdserver: key is not provided"), history.Failed},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			assert.Equal(t, tt.write, outcome(history.Put, tt.err))
-			assert.Equal(t, tt.write, outcome(history.Txn, tt.err))
-			read := history.Failed
-			if tt.err == nil {
-				read = history.OK
-			}
-			assert.Equal(t, read, outcome(history.LinearizableGet, tt.err))
-			assert.Equal(t, read, outcome(history.SerializableGet, tt.err))
-		})
-	}
 }

@@ -32,7 +32,7 @@ const (
 
 // observe watches the members, and makes new callers begin when a new leader is reported,
 // until the function that it returns is called. The end of ctx ends it too.
-func (r *run) observe(ctx context.Context, revision int64) (end func()) {
+func (r *run) observe(ctx context.Context, revision int64) (end func() error) {
 	asking, stop := context.WithCancel(ctx)
 	callers := r.openNewCallers(ctx, revision)
 	if r.conn.Watcher != nil {
@@ -43,10 +43,11 @@ func (r *run) observe(ctx context.Context, revision int64) (end func()) {
 	for _, m := range r.scene.Cluster.Members() {
 		observers.Go(func() { r.askForLeader(asking, m, &known, callers) })
 	}
-	return func() {
+	return func() error {
 		stop()
 		observers.Wait()
 		callers.finish()
+		return nil
 	}
 }
 
@@ -106,7 +107,11 @@ func (r *run) openNewCallers(ctx context.Context, revision int64) *newCallers {
 	n := &newCallers{run: r, prefix: fmt.Sprintf("/quorate-lab-new/%016x/", r.cfg.Seed), awaited: map[string]func(){}}
 	n.ctx, n.end = context.WithCancel(ctx)
 	if r.conn.Watcher != nil {
-		n.group.Go(func() { n.watch(revision) })
+		watch := &reader{of: r, pause: newCallerPause, stands: func() {}, took: n.delivered}
+		watch.next = history.WatchRequest{
+			Key: n.prefix, RangeEnd: n.prefix[:len(n.prefix)-1] + "0", StartRevision: revision, RequireLeader: r.conn.RequireLeader,
+		}
+		n.group.Go(func() { watch.run(n.ctx) })
 	}
 	return n
 }
@@ -161,28 +166,7 @@ func (n *newCallers) resumed(since report.Duration, what int) {
 	}
 }
 
-// watch records when what new callers put, and what is written past the links, is delivered.
-func (n *newCallers) watch(revision int64) {
-	req := history.WatchRequest{Key: n.prefix, RangeEnd: n.prefix[:len(n.prefix)-1] + "0", StartRevision: revision}
-	for n.ctx.Err() == nil {
-		n.read(&req)
-		_ = pause.For(n.ctx, newCallerPause)
-	}
-}
-
-// read reads one watch to its end, and moves the request to where the next is to begin.
-func (n *newCallers) read(req *history.WatchRequest) {
-	ctx, cancel := context.WithCancel(n.ctx)
-	defer cancel()
-	for resp := range n.run.conn.Watcher.Watch(ctx, *req) {
-		for _, e := range resp.Events {
-			n.delivered(e)
-			req.StartRevision = max(req.StartRevision, e.ModRevision+1)
-		}
-		req.StartRevision = max(req.StartRevision, resp.CompactRevision)
-	}
-}
-
+// delivered records that what a new caller put, or what is written past the links, was delivered.
 func (n *newCallers) delivered(e history.Event) {
 	if seq, err := strconv.Atoi(e.Value); err == nil && e.Key == n.prefix+outsideKey {
 		n.run.changeOutside(seq, func(w *report.OutsideWrite, now time.Duration) { w.Delivered = now })

@@ -76,10 +76,10 @@ func (s *slow) Watch(ctx context.Context, req history.WatchRequest) iter.Seq[his
 }
 
 // observed returns a run with one row and new callers, who begin 100 ms later.
-func observed(ctx context.Context, services client.Services, cfg Config) (*run, *newCallers) {
+func observed(ctx context.Context, conn client.Connection, cfg Config) (*run, *newCallers) {
 	r := newRun(cfg)
 	r.env = &robustness.Env{Log: robustness.NewLog(io.Discard)}
-	r.conn.Services = services
+	r.conn = conn
 	r.beginRow("leader-kill")
 	n := r.openNewCallers(ctx, 7)
 	time.Sleep(100 * time.Millisecond)
@@ -90,7 +90,7 @@ func observed(ctx context.Context, services client.Services, cfg Config) (*run, 
 func TestNewCallersReportTheirSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{events: make(chan string, 10)}
-		r, n := observed(t.Context(), client.Services{Store: s, Watcher: s}, Config{Callers: 2, CallTimeout: time.Second, Seed: 5})
+		r, n := observed(t.Context(), client.Connection{Store: s, Watcher: s}, Config{Callers: 2, CallTimeout: time.Second, Seed: 5})
 		time.Sleep(time.Second)
 		n.finish()
 
@@ -98,7 +98,7 @@ func TestNewCallersReportTheirSuccess(t *testing.T) {
 			return report.Resumption{Callers: 2, Last: report.Duration(last * time.Millisecond)}
 		}
 		assert.Equal(t, []report.Leader{{
-			At: report.Duration(100 * time.Millisecond), Leader: "m1", Reporter: "m2", Resumed: [6]report.Resumption{
+			At: report.Duration(100 * time.Millisecond), Leader: "m1", Reporter: "m2", Resumed: [3]report.Resumption{
 				report.NewGets:   after(5), // one of them had to try twice
 				report.NewPuts:   after(35),
 				report.NewEvents: after(75), // the second is delivered by another watch
@@ -112,23 +112,12 @@ func TestNewCallersReportTheirSuccess(t *testing.T) {
 
 func TestNewCallersEndWithTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, n := observed(t.Context(), client.Services{Store: hung{}}, Config{Callers: 3, CallTimeout: time.Minute})
+		store := newMemory()
+		store.before = func(ctx context.Context, _ history.Kind, _ string) error { <-ctx.Done(); return ctx.Err() }
+		r, n := observed(t.Context(), client.Connection{Store: store}, Config{Callers: 3, CallTimeout: time.Minute})
 		time.Sleep(time.Second)
 		n.finish()
 		assert.Equal(t, 1100*time.Millisecond, r.env.Now())
 		assert.Zero(t, r.rec.Rows[0].Leaders[0].Resumed)
 	})
-}
-
-// hung is a store that never answers.
-type hung struct{ client.Store }
-
-func (hung) Get(ctx context.Context, _ string, _ bool) (client.Answer, error) {
-	<-ctx.Done()
-	return client.Answer{}, ctx.Err()
-}
-
-func (hung) Put(ctx context.Context, _, _ string) (int64, error) {
-	<-ctx.Done()
-	return 0, ctx.Err()
 }

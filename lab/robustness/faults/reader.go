@@ -2,12 +2,15 @@ package faults
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/report"
 )
 
 // rewatchPause is how long a reader waits before it watches again when its watch
@@ -15,30 +18,47 @@ import (
 // asked in a tight loop.
 const rewatchPause = 100 * time.Millisecond
 
-// reader watches one scope from a revision on, for as long as the load runs. A
+// reader watches some keys from a revision on, for as long as the load runs. A
 // watch that ends by itself is followed by another, from where it stood.
 type reader struct {
-	load    *load
+	report.Reader
+	of      *run
 	next    history.WatchRequest
-	stands  func()
-	watches []history.Watch
-	reached atomic.Int64 // the highest revision of an event
+	pause   time.Duration       // before the next watch
+	stands  func()              // called when a watch stands
+	took    func(history.Event) // called with each event
+	reached atomic.Int64        // the highest revision of an event
 }
 
-func newReader(l *load, scope history.Scope, revision int64) *reader {
-	from, end := scope.Range(l.run.rec.Prefix)
+func newReader(l *load, request history.WatchRequest) *reader {
 	return &reader{
-		load: l, next: history.WatchRequest{Key: from, RangeEnd: end, StartRevision: revision},
-		stands: sync.OnceFunc(l.standing.Done),
+		Reader: report.Reader{Request: request}, of: l.run, next: request, pause: rewatchPause,
+		stands: sync.OnceFunc(l.standing.Done), took: func(history.Event) {},
 	}
+}
+
+// watched returns the keys that a reader watches: every one, what a caller puts, what it writes in txns, or its counter, in turn.
+func watched(prefix string, reader int) (request history.WatchRequest) {
+	switch reader % 4 {
+	case 0:
+		request.Key = prefix
+	case 1:
+		request.Key = fmt.Sprintf("%sput/%d/", prefix, reader)
+	case 2:
+		request.Key = fmt.Sprintf("%stxn/%d/", prefix, reader)
+	default:
+		return history.WatchRequest{Key: counterOf(prefix, reader)}
+	}
+	request.RangeEnd = clientv3.GetPrefixRangeEnd(request.Key)
+	return request
 }
 
 // run watches until ctx ends.
 func (r *reader) run(ctx context.Context) {
 	defer r.stands()
 	for ctx.Err() == nil {
-		r.watches = append(r.watches, r.watch(ctx))
-		_ = pause.For(ctx, rewatchPause)
+		r.Watches = append(r.Watches, r.watch(ctx))
+		_ = pause.For(ctx, r.pause)
 	}
 }
 
@@ -46,9 +66,8 @@ func (r *reader) run(ctx context.Context) {
 func (r *reader) watch(ctx context.Context) history.Watch {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	now, conn := r.load.run.env.Now, r.load.run.conn
-	w := history.Watch{Request: r.next, Asked: now(), End: history.EndedByItself}
-	w.Request.RequireLeader = w.Request.RequireLeader || conn.RequireLeader
+	now, conn := r.of.env.Now, r.of.conn
+	w := history.Watch{Request: r.next, End: history.EndedByItself}
 	responses := conn.Watcher.Watch(ctx, r.next)
 	w.Returned = now()
 	r.stands()
@@ -74,6 +93,7 @@ func (r *reader) advance(resp history.WatchResponse) {
 	for _, e := range resp.Events {
 		r.reached.Store(max(r.reached.Load(), e.ModRevision))
 		next = e.ModRevision + 1
+		r.took(e)
 	}
 	r.next.StartRevision = max(r.next.StartRevision, next, resp.CompactRevision)
 }

@@ -56,14 +56,14 @@ func wrote(revisions ...int64) history.WatchResponse {
 
 func TestReadersCoverEveryScope(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, client.Services{Store: newMemory(), Watcher: &script{}}, 5)
+		r := start(t, client.Connection{Store: newMemory(), Watcher: &script{}}, 5)
 		time.Sleep(time.Second)
 		r.end(t.Context())
 		var requests []history.WatchRequest
-		for _, watches := range r.load.watches() {
+		for _, reader := range r.load.watches() {
+			watches := reader.Watches
 			require.Len(t, watches, 1, "a watch that does not end by itself is the only one of its reader")
 			requests = append(requests, watches[0].Request)
-			assert.Zero(t, watches[0].Asked)
 			assert.Equal(t, 10*time.Millisecond, watches[0].Returned)
 			assert.Equal(t, history.StillOpen, watches[0].End)
 			assert.GreaterOrEqual(t, watches[0].Ended, time.Second)
@@ -87,22 +87,22 @@ func TestReadersGoOnWhereTheirWatchEnded(t *testing.T) {
 			{{Revision: 9, Canceled: true, CompactRevision: 8, Err: rpctypes.ErrCompacted}},
 			{wrote(8, 9)},
 		}}
-		r := start(t, client.Services{Store: newMemory(), Watcher: watcher}, 1)
+		r := start(t, client.Connection{Store: newMemory(), Watcher: watcher}, 1)
 		time.Sleep(time.Second)
 		r.load.stop(t.Context())
 		synctest.Wait()
-		watches := r.load.watches()[0]
+		watches := r.load.watches()[0].Watches
 		require.Len(t, watches, 4, "the fifth outlives the callers")
 		r.load.endWatches()
 
-		watches = r.load.watches()[0]
+		watches = r.load.watches()[0].Watches
 		require.Len(t, watches, 5)
 		var starts []int64
 		for i, w := range watches {
 			starts = append(starts, w.Request.StartRevision)
 			if i < 4 {
 				assert.Equal(t, history.EndedByItself, w.End)
-				assert.Equal(t, rewatchPause, watches[i+1].Asked-w.Ended)
+				assert.Equal(t, rewatchPause+10*time.Millisecond, watches[i+1].Returned-w.Ended)
 			}
 		}
 		assert.Equal(t, []int64{2, 5, 5, 8, 10}, starts)
@@ -124,10 +124,10 @@ func TestReadersWhoseWatchFailedAsTheyLeft(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := start(t, client.Services{Store: newMemory(), Watcher: lastWord{tt.last}}, 1)
+				r := start(t, client.Connection{Store: newMemory(), Watcher: lastWord{tt.last}}, 1)
 				time.Sleep(time.Second)
 				r.end(t.Context())
-				watches := r.load.watches()[0]
+				watches := r.load.watches()[0].Watches
 				require.Len(t, watches, 1)
 				assert.Equal(t, tt.want, watches[0].End)
 			})
@@ -145,36 +145,34 @@ func (w lastWord) Watch(ctx context.Context, _ history.WatchRequest) iter.Seq[hi
 	}
 }
 
+// settleWatches returns how long the load waits for readers, when the store has written keys at revisions 4 and 5, the second of
+// them outside of the prefix.
+func (r *run) settleWatches() time.Duration {
+	began := time.Now()
+	r.load.settleWatches([]history.Event{
+		{KeyValue: history.KeyValue{Key: r.prefix + "put/0/0", ModRevision: 4}},
+		{KeyValue: history.KeyValue{Key: "/elsewhere/put/0/1", ModRevision: 5}},
+	})
+	return time.Since(began)
+}
+
 // A watch that delivers the last event late, and then again, is read to the second one.
 func TestSettledWatchesAreReadOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, client.Services{Store: newMemory(), Watcher: &script{scenes: [][]history.WatchResponse{
+		r := start(t, client.Connection{Store: newMemory(), Watcher: &script{scenes: [][]history.WatchResponse{
 			{wrote(2), wrote(3), wrote(4), wrote(4)},
-		}}}, 1)
+		}}}, 2)
 		r.load.stop(t.Context())
-		began := time.Now()
-		r.load.settleWatches([]int64{4})
-		assert.InDelta(t, 60*time.Millisecond+settleGrace, time.Since(began), float64(2*settlePoll))
+		assert.InDelta(t, 60*time.Millisecond+settleGrace, r.settleWatches(), float64(2*settlePoll))
 		r.load.endWatches()
-		assert.Len(t, r.load.watches()[0][0].Responses, 4)
+		assert.Len(t, r.load.watches()[0].Watches[0].Responses, 4)
 	})
 }
 
 func TestWatchesThatNeverSettleAreNotAwaitedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, client.Services{Store: newMemory(), Watcher: &script{}}, 1)
-		began := time.Now()
-		r.load.settleWatches([]int64{4})
-		assert.Equal(t, settleTimeout, time.Since(began))
+		r := start(t, client.Connection{Store: newMemory(), Watcher: &script{}}, 1)
+		assert.Equal(t, settleTimeout, r.settleWatches())
 		r.end(t.Context())
 	})
-}
-
-func TestNewestOf(t *testing.T) {
-	events := []history.Event{
-		{KeyValue: history.KeyValue{Key: "/p/put/0/0", ModRevision: 2}},
-		{KeyValue: history.KeyValue{Key: "/p/put/0/1", ModRevision: 3}},
-		{KeyValue: history.KeyValue{Key: "/q/put/1/0", ModRevision: 5}},
-	}
-	assert.Equal(t, []int64{3, 0}, newestOf([]history.Scope{{All: true}, {Space: history.Puts, Caller: 1}}, "/p/", events))
 }

@@ -28,7 +28,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -62,8 +61,8 @@ type run struct {
 	conn  client.Connection
 	scene fault.Scene
 	load  *load
-	// endObservers ends what asks the members for their leader.
-	endObservers func()
+
+	prefix string // of the keys that callers write
 
 	mu    sync.Mutex // guards rec, and looks
 	rec   report.Recording
@@ -78,7 +77,7 @@ type run struct {
 func newRun(cfg Config) *run {
 	return &run{
 		cfg: cfg, drain: cfg.CallTimeout, rep: report.Report{Setup: cfg.setup()},
-		rec: report.Recording{Prefix: fmt.Sprintf("/quorate-lab/%016x/", cfg.Seed), Callers: cfg.Callers},
+		prefix: fmt.Sprintf("/quorate-lab/%016x/", cfg.Seed), rec: report.Recording{Samples: report.Samples{}},
 	}
 }
 
@@ -97,7 +96,7 @@ func Run(ctx context.Context, cfg Config) (report.Report, error) {
 	r.site, _ = fault.SiteOf(cfg.Faults) // the configuration has been checked
 	r.rep.Started = time.Now().UTC()
 	out, err := robustness.Run(ctx,
-		robustness.Config{Duration: longest, Members: cfg.Members, Seed: cfg.Seed, Dir: cfg.Dir, Log: cfg.Log},
+		robustness.Config{Duration: longest, Members: cfg.Members, Seed: cfg.Seed, Dir: cfg.Dir, Log: cfg.Log, Counts: &robustness.Counts{}},
 		robustness.Setup{Cluster: r.site.Config(lab.Config{Election: cfg.Election, Heartbeat: cfg.Election / 10}), Record: true, Schedule: r.schedule}, r)
 	if r.load == nil && out.Interrupted {
 		err = nil
@@ -107,11 +106,10 @@ func Run(ctx context.Context, cfg Config) (report.Report, error) {
 		r.rep.Failure = err.Error()
 	}
 	if r.load != nil {
-		r.rec.Watches = r.load.watches()
+		r.rec.Readers = r.load.watches()
 	}
-	r.rep.Calls.CheckLeases(r.looks)
-	r.rep.ErrorSamples = r.rec.Measure()
-	r.rep.Rows = r.rec.Rows
+	r.rec.Measure()
+	r.rep.Rows, r.rep.ErrorSamples = r.rec.Rows, r.rec.Samples
 	return r.rep, err
 }
 
@@ -121,10 +119,12 @@ func (r *run) Start(ctx context.Context, env *robustness.Env) (err error) {
 	if r.front, err = r.site.Open(env.Cluster); err != nil {
 		return err
 	}
+	env.Cleanup(r.front.Close)
 	to := client.Target{Endpoints: r.front.Endpoints, TLS: env.Cluster.ClientTLS()}
 	if r.conn, err = r.cfg.Connect(to); err != nil {
 		return fmt.Errorf("connect to the cluster: %w", err)
 	}
+	env.Cleanup(r.conn.Close)
 	r.scene = fault.Scene{
 		Cluster: env.Cluster, Rand: rand.New(rand.NewPCG(r.cfg.Seed, 0)), Note: r.note, Hold: r.cfg.Hold, Front: r.front, Store: r.conn.Store,
 		Join: func(security *tls.Config) (fault.Client, error) {
@@ -134,12 +134,13 @@ func (r *run) Start(ctx context.Context, env *robustness.Env) (err error) {
 	}
 	starting, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	answer, err := r.conn.Store.Get(starting, r.rec.Prefix, false) // so that connecting is not part of the healthy row
+	answer, err := r.conn.Store.Get(starting, r.prefix, false) // so that connecting is not part of the healthy row
 	if err != nil {
 		return fmt.Errorf("the first call to the healthy cluster failed: %w", err)
 	}
-	r.endObservers = r.observe(context.WithoutCancel(ctx), answer.Revision+1)
+	env.Cleanup(r.observe(context.WithoutCancel(ctx), answer.Revision+1))
 	r.load = r.startLoad(starting, answer.Revision+1)
+	env.Cleanup(func() error { r.load.endWatches(); return nil })
 	return nil
 }
 
@@ -155,41 +156,26 @@ func (r *run) Stop() error {
 func (r *run) Settle() error {
 	settled, events, err := r.env.Recorded()
 	if err != nil {
-		r.rep.Watches.Skipped = "the history of the store is not known"
 		return err
 	}
 	r.settled = settled
-	r.load.settleWatches(newestOf(history.Scopes(len(r.load.readers)), r.rec.Prefix, events))
+	r.load.settleWatches(events)
 	r.load.endWatches()
 	return nil
 }
 
-// Close implements [robustness.Workload].
-func (r *run) Close() error {
-	if r.load != nil {
-		r.load.endWatches()
-		r.endObservers()
-	}
-	var errs []error
-	if r.conn.Close != nil {
-		errs = append(errs, r.conn.Close())
-	}
-	if r.front != nil {
-		errs = append(errs, r.front.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// Check compares calls and watches with the history of the store.
-func (r *run) Check(*robustness.Outcome) error {
+// Check compares calls, watches and leases with the history of the store.
+func (r *run) Check(out *robustness.Outcome) error {
 	through, events, err := r.env.Recorded()
 	if err != nil {
 		return err
 	}
-	r.rep.Calls = callcheck.Check(callcheck.History{Prefix: r.rec.Prefix, Events: events, Through: through, Calls: r.rec.Calls})
-	watches := slices.Concat(r.load.watches()...)
-	if r.conn.Watcher == nil {
-		return nil
+	r.rep.Verdict = callcheck.Check(callcheck.History{
+		Prefix: r.prefix, Events: events, Through: through, Calls: r.rec.Calls, Looks: r.looks,
+	}, out.Counts)
+	var watches []history.Watch
+	for _, reader := range r.load.watches() {
+		watches = append(watches, reader.Watches...)
 	}
 	for i := range watches {
 		watches[i].ID = i
@@ -198,6 +184,9 @@ func (r *run) Check(*robustness.Outcome) error {
 	if err != nil {
 		return fmt.Errorf("check the watches: %w", err)
 	}
-	r.rep.Watches = report.WatchCheck{Through: through, Watches: verdict.Watches, Events: verdict.Events, Verdict: verdict.Verdict}
+	r.rep.Merge(verdict.Verdict)
+	out.Counts.Add("watches", "opened", len(watches))
+	out.Counts.Add("watches", "events", int(verdict.Events))
+	r.rep.Checked = out.Counts
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/robustness/report"
 )
 
@@ -17,7 +18,7 @@ const injectTimeout = time.Minute
 // schedule runs all rows. A run that did not come to its end is healed, and its last
 // calls are not waited for long. What was measured until then is checked all the same.
 func (r *run) schedule(ctx context.Context) (err error) {
-	r.rowsErr = r.runRows(ctx)
+	r.rowsErr = fatal.Catch(func() { r.runRows(ctx) })
 	r.endRow()
 	if r.rowsErr == nil {
 		return nil
@@ -30,47 +31,32 @@ func (r *run) schedule(ctx context.Context) (err error) {
 	return r.heal(context.WithoutCancel(ctx))
 }
 
-// runRows runs all rows: the healthy one, then each fault.
-func (r *run) runRows(ctx context.Context) error {
+// runRows runs all rows: the healthy one, then each fault. The first error ends it.
+func (r *run) runRows(ctx context.Context) {
 	r.beginRow("healthy")
-	if err := pause.For(ctx, r.cfg.Healthy); err != nil {
-		return err
-	}
+	fatal.If(pause.For(ctx, r.cfg.Healthy))
 	for _, f := range r.cfg.Faults {
-		if err := r.runFault(ctx, f); err != nil {
-			return err
-		}
+		r.runFault(ctx, f)
 	}
-	return nil
 }
 
 // runFault injects a fault, holds and heals it, and waits until it is over for the
 // callers too. The calls that were invoked in the row before end before the
 // fault is injected, so that none of them meets it.
-func (r *run) runFault(ctx context.Context, f fault.Fault) error {
+func (r *run) runFault(ctx context.Context, f fault.Fault) {
 	r.beginRow(f.Name)
-	if err := r.load.calls.settle(ctx); err != nil {
-		return err
-	}
+	fatal.If(r.load.calls.settle(ctx))
 	held := time.Now().Add(r.cfg.Hold)
 	r.mark(func(row *report.Row, now report.Duration) { row.Fault = now })
-	if err := r.inject(ctx, f); err != nil {
-		return err
-	}
-	if err := pause.For(ctx, time.Until(held)); err != nil {
-		return err
-	}
+	fatal.If(r.inject(ctx, f))
+	fatal.If(pause.For(ctx, time.Until(held)))
 	r.mark(func(row *report.Row, now report.Duration) { row.Heal = now })
 	r.note("healing begins")
-	if err := r.heal(ctx); err != nil {
-		return err
-	}
+	fatal.If(r.heal(ctx))
 	r.note("all members are ready")
-	if err := r.load.calls.settle(ctx); err != nil {
-		return err
-	}
+	fatal.If(r.load.calls.settle(ctx))
 	r.note("the calls that met the fault have ended")
-	return pause.For(ctx, r.cfg.Recovery)
+	fatal.If(pause.For(ctx, r.cfg.Recovery))
 }
 
 func (r *run) inject(ctx context.Context, f fault.Fault) error {
@@ -90,7 +76,7 @@ func (r *run) beginRow(name string) {
 	r.endRow()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rec.Rows = append(r.rec.Rows, report.Row{Name: name, Start: r.rep.Duration})
+	r.rec.Begin(name, r.rep.Duration)
 	r.env.Note(name)
 }
 
@@ -104,8 +90,8 @@ func (r *run) endRow() {
 func (r *run) mark(change func(row *report.Row, now report.Duration)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if n := len(r.rec.Rows); n > 0 && r.rec.Rows[n-1].End == 0 {
-		change(&r.rec.Rows[n-1], report.Duration(r.env.Now()))
+	if row := r.rec.Current(); row != nil {
+		change(row, report.Duration(r.env.Now()))
 	}
 }
 

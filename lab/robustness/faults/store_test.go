@@ -14,7 +14,7 @@ import (
 // executed by an error.
 type memory struct {
 	client.Store
-	before func(ctx context.Context, k history.Kind) error
+	before func(ctx context.Context, k history.Kind, key string) error
 	after  func(k history.Kind) error
 
 	mu       sync.Mutex
@@ -31,9 +31,9 @@ type stored struct {
 func newMemory() *memory { return &memory{revision: 1, keys: map[string]stored{}} }
 
 // do executes a call under the lock, between before and after.
-func (m *memory) do(ctx context.Context, k history.Kind, execute func()) error {
+func (m *memory) do(ctx context.Context, k history.Kind, key string, execute func()) error {
 	if m.before != nil {
-		if err := m.before(ctx, k); err != nil {
+		if err := m.before(ctx, k, key); err != nil {
 			return err
 		}
 	}
@@ -60,12 +60,12 @@ func (m *memory) Get(ctx context.Context, key string, serializable bool) (a clie
 	if serializable {
 		kind = history.SerializableGet
 	}
-	err = m.do(ctx, kind, func() { a = client.Answer{Revision: m.revision, Read: m.read(key)} })
+	err = m.do(ctx, kind, key, func() { a = client.Answer{Revision: m.revision, Read: m.read(key)} })
 	return a, err
 }
 
 func (m *memory) Put(ctx context.Context, key, value string) (revision int64, err error) {
-	err = m.do(ctx, history.Put, func() {
+	err = m.do(ctx, history.Put, key, func() {
 		m.revision++
 		m.set(key, value)
 		revision = m.revision
@@ -74,7 +74,7 @@ func (m *memory) Put(ctx context.Context, key, value string) (revision int64, er
 }
 
 func (m *memory) Increment(ctx context.Context, inc client.Increment) (a client.Answer, err error) {
-	err = m.do(ctx, history.Txn, func() {
+	err = m.do(ctx, history.Txn, inc.Key, func() {
 		now := m.read(inc.Counter)
 		if now.Found != (inc.Want > 0) || now.Found && now.Value != strconv.FormatInt(inc.Want, 10) {
 			a = client.Answer{Revision: m.revision, Read: now}

@@ -1,7 +1,7 @@
 // Package history says what the lab saw: of one call its kind, the key that it
 // touched, when it ran and what came back ([Call]); of one watch what its reader
-// took from the channel ([Watch]); of a lease what its keeper received
-// ([LeaseEvent]) and what it found ([LeaseLook]).
+// took from the channel ([Watch]); of a lease what its keeper found ([LeaseLook]);
+// and which revisions the store can have had at a moment ([Clock]).
 //
 // These are the only things that those who make a load, those who check it and
 // those who measure it share. All times are offsets from the beginning of the run,
@@ -11,6 +11,8 @@ package history
 import (
 	"strings"
 	"time"
+
+	"github.com/quorate/quorate/retry"
 )
 
 // Kind is a kind of call.
@@ -65,6 +67,24 @@ const (
 	Abandoned
 )
 
+// String returns the name for people.
+func (o Outcome) String() string {
+	return [...]string{"answered", "failed", "unknown", "abandoned"}[o]
+}
+
+// OutcomeOf returns how a call ended. Whether a write that failed may have been executed is for the error handler of the client
+// to say; a read has no effect, so its failure is never in doubt.
+func OutcomeOf(writes bool, err error) Outcome {
+	switch {
+	case err == nil:
+		return OK
+	case writes && retry.OutcomeOf(err) != retry.OutcomeNotExecuted:
+		return Unknown
+	default:
+		return Failed
+	}
+}
+
 // Call is one call of the load. The fields up to Start are known when it is
 // invoked, the others once it has ended.
 type Call struct {
@@ -73,10 +93,13 @@ type Call struct {
 	// Caller numbers the callers of one kind from 0.
 	Caller int
 	// Key is the key that a get reads, a put writes, or a txn writes beside its
-	// counter.
-	Key Key
-	// Want is the value at which a Txn expects its counter.
-	Want int64
+	// counter. One that is written has its own name as its value, so that a value
+	// which strayed to another key is recognised.
+	Key string
+	// Counter is the key that a Txn increments, and Want the value at which it
+	// expects it.
+	Counter string
+	Want    int64
 	// Start is when the call was invoked.
 	Start time.Duration
 
@@ -93,9 +116,6 @@ type Call struct {
 	// Read is what a get found, or what a Txn that was not applied found in its
 	// counter.
 	Read Reading
-	// Behind is how many revisions a SerializableGet was behind the newest
-	// revision known when it was invoked; the checker fills it in.
-	Behind int64
 }
 
 // Wrote reports whether an answered call changed the store.

@@ -2,45 +2,6 @@ package history
 
 import "time"
 
-// LeaseEventKind is a kind of [LeaseEvent].
-type LeaseEventKind uint8
-
-const (
-	// LeaseGranted means that a keeper has a new lease, with its key attached.
-	LeaseGranted LeaseEventKind = iota
-	// LeaseRenewed means that a keepalive was answered.
-	LeaseRenewed
-	// LeaseExpired means that a keeper lost its lease, as Code says.
-	LeaseExpired
-	// LeaseFailed means that a keeper without a lease failed to get one.
-	LeaseFailed
-)
-
-// Codes of a LeaseExpired event.
-const (
-	// KeepaliveEnded means that the client ended the keepalive.
-	KeepaliveEnded = "keepalive ended"
-	// KeyGone means that the key was gone while the client kept the lease alive.
-	KeyGone = "key gone"
-)
-
-// LeaseEvent is what happened to the lease of a keeper.
-type LeaseEvent struct {
-	// Kind of event.
-	Kind LeaseEventKind
-	// At is when the keeper received it.
-	At time.Duration
-	// Margin is how much was left, when a LeaseRenewed arrived, of the time for which
-	// the client had claimed the lease to live before. It is negative when none was
-	// left.
-	Margin time.Duration
-	// Code says why a LeaseExpired happened.
-	Code string
-	// Err is the error of a LeaseFailed, and the reason for a LeaseExpired if the
-	// client gave one.
-	Err error
-}
-
 // LeaseClaim is what a client claims of a lease.
 type LeaseClaim struct {
 	// At is when the keeper received it: an answer to a keepalive arrived, or the grant.

@@ -1,8 +1,8 @@
 package history
 
 import (
+	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -18,14 +18,10 @@ const (
 
 // String returns "put" or "delete".
 func (t EventType) String() string {
-	switch t {
-	case PutEvent:
-		return "put"
-	case DeleteEvent:
+	if t == DeleteEvent {
 		return "delete"
-	default:
-		return fmt.Sprintf("EventType(%d)", uint8(t))
 	}
+	return "put"
 }
 
 // KeyValue is a key at one revision, as etcd tells it.
@@ -61,17 +57,17 @@ func (e Event) String() string {
 type WatchRequest struct {
 	// Key and RangeEnd name the keys as they do on the wire: an empty RangeEnd
 	// means the key alone, "\x00" every key from Key on.
-	Key, RangeEnd string
+	Key, RangeEnd string `json:",omitzero"`
 	// StartRevision is the first revision wanted, 0 for what comes after the call.
-	StartRevision int64
+	StartRevision int64 `json:",omitzero"`
 	// PrevKV, ProgressNotify, CreatedNotify and Fragment are the options of these
 	// names.
-	PrevKV, ProgressNotify, CreatedNotify, Fragment bool
+	PrevKV, ProgressNotify, CreatedNotify, Fragment bool `json:",omitzero"`
 	// NoPut and NoDelete filter out the events of a type.
-	NoPut, NoDelete bool
+	NoPut, NoDelete bool `json:",omitzero"`
 	// RequireLeader tells that the watch must end, and not wait, when its
 	// member has no leader.
-	RequireLeader bool
+	RequireLeader bool `json:",omitzero"`
 }
 
 // Covers reports whether a key is among those watched.
@@ -95,37 +91,10 @@ func (r WatchRequest) Matches(e Event) bool {
 	return r.Covers(e.Key)
 }
 
-// String returns the request in a few words: "/a from revision 12, prev_kv".
+// String returns the request as JSON, without what is not set.
 func (r WatchRequest) String() string {
-	var b strings.Builder
-	switch r.RangeEnd {
-	case "":
-		b.WriteString(r.Key)
-	case "\x00":
-		fmt.Fprintf(&b, "[%q, …)", r.Key)
-	default:
-		fmt.Fprintf(&b, "[%q, %q)", r.Key, r.RangeEnd)
-	}
-	if r.StartRevision != 0 {
-		fmt.Fprintf(&b, " from revision %d", r.StartRevision)
-	}
-	for _, option := range []struct {
-		set  bool
-		name string
-	}{
-		{r.PrevKV, "prev_kv"},
-		{r.ProgressNotify, "progress_notify"},
-		{r.CreatedNotify, "created_notify"},
-		{r.Fragment, "fragment"},
-		{r.NoPut, "no_put"},
-		{r.NoDelete, "no_delete"},
-		{r.RequireLeader, "require_leader"},
-	} {
-		if option.set {
-			b.WriteString(", " + option.name)
-		}
-	}
-	return b.String()
+	text, _ := json.Marshal(r) // it cannot fail
+	return string(text)
 }
 
 // WatchResponse is one response as the reader took it from its channel.
@@ -181,8 +150,8 @@ type Watch struct {
 	ID int
 	// Request that the reader made.
 	Request WatchRequest
-	// Asked is when the reader called Watch, Returned when the call returned.
-	Asked, Returned time.Duration
+	// Returned is when the call of Watch returned.
+	Returned time.Duration
 	// StartedBy is a revision that was certainly written after Watch had returned,
 	// 0 if none is known. A watch without a StartRevision must deliver every event from it
 	// on; without it, it is only held to what follows its own first response.
@@ -198,5 +167,5 @@ type Watch struct {
 	Ended time.Duration
 }
 
-// String returns the watch in a few words: "watch 3 of /a from revision 12".
+// String returns the watch in a few words.
 func (w Watch) String() string { return fmt.Sprintf("watch %d of %s", w.ID, w.Request) }

@@ -92,22 +92,3 @@ func TestIsCreate(t *testing.T) {
 	gone := history.Event{Type: history.DeleteEvent, KeyValue: history.KeyValue{ModRevision: 9}}
 	assert.False(t, gone.IsCreate())
 }
-
-func TestWatchInWords(t *testing.T) {
-	for want, s := range map[string]interface{ String() string }{
-		"put": history.PutEvent, "delete": history.DeleteEvent, "EventType(9)": history.EventType(9),
-		"delete /a at revision 12": history.Event{
-			Type: history.DeleteEvent, KeyValue: history.KeyValue{Key: "/a", ModRevision: 12},
-		},
-		"watch 3 of /a": history.Watch{ID: 3, Request: history.WatchRequest{Key: "/a"}},
-		`["/a", …) from revision 12`: history.WatchRequest{
-			Key: "/a", RangeEnd: "\x00", StartRevision: 12,
-		},
-		`["a", "b"), prev_kv, progress_notify, created_notify, fragment, no_put, no_delete, require_leader`: history.WatchRequest{
-			Key: "a", RangeEnd: "b", PrevKV: true, ProgressNotify: true, CreatedNotify: true, Fragment: true,
-			NoPut: true, NoDelete: true, RequireLeader: true,
-		},
-	} {
-		assert.Equal(t, want, s.String())
-	}
-}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/internal/pace"
+	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
-	"github.com/quorate/quorate/retry"
 )
 
 // callPause is how long a caller waits at most between two operations.
@@ -48,10 +48,9 @@ func (c *caller) call() {
 	op := model.Operation{Client: c.number, Request: request, Call: c.now()}
 	response, err := client.Do(ctx, g.keys, request)
 	op.Return = c.now()
-	op.Outcome = outcome(request.Kind, err)
-	if err == nil {
-		op.Response = response
-	} else {
+	op.Outcome = history.OutcomeOf(request.Kind.Writes(), err)
+	op.Response = response
+	if err != nil {
 		op.Err = err.Error()
 	}
 	if op.Outcome == model.Unknown && ctx.Err() == nil {
@@ -64,17 +63,4 @@ func (c *caller) call() {
 func (c *caller) value() string {
 	c.values++
 	return fmt.Sprintf("%d.%d", c.number, c.values)
-}
-
-// outcome tells how an operation ended. Whether a write that failed may have taken
-// effect is for the error handler of the client to say; a read has none.
-func outcome(kind model.Kind, err error) model.Outcome {
-	switch {
-	case err == nil:
-		return model.Answered
-	case kind.Writes() && retry.OutcomeOf(err) != retry.OutcomeNotExecuted:
-		return model.Unknown
-	default:
-		return model.Failed
-	}
 }

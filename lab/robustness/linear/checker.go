@@ -77,10 +77,7 @@ func (k *checker) reread(ctx context.Context, g *group) error {
 // check checks the history of a group.
 func (k *checker) check(g *group) error {
 	began := k.log.Now()
-	finding, err := model.Check(model.History{Operations: g.operations, Claimed: k.pool.claims.has}, k.cfg.CheckTimeout)
-	if err != nil {
-		return fmt.Errorf("group %d: %w", g.number, err)
-	}
+	finding := model.Check(model.History{Operations: g.operations, Claimed: k.pool.claims.has}, k.cfg.checkTimeout)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	counts := k.pool.counts

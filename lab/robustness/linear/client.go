@@ -24,13 +24,8 @@ type Client interface {
 	Close() error
 }
 
-// Quorate connects through a client of Quorate as it comes: but for the endpoints and
+// connect connects through a client of Quorate as it comes: but for the endpoints and
 // a logger that says nothing, every field of its configuration has its default.
-func Quorate(endpoints []string) (Client, error) { return connect(endpoints, false) }
-
-// Idempotent connects through a client of Quorate whose writes are idempotent.
-func Idempotent(endpoints []string) (Client, error) { return connect(endpoints, true) }
-
 func connect(endpoints []string, idempotentWrites bool) (Client, error) {
 	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()})
 	if err != nil {

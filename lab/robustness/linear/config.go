@@ -2,22 +2,10 @@ package linear
 
 import (
 	"cmp"
+	"context"
 	"time"
 
-	"github.com/quorate/quorate/lab/internal/limits"
 	"github.com/quorate/quorate/lab/robustness"
-)
-
-// Defaults of a Config.
-const (
-	DefaultCallers = 12
-
-	DefaultCheckTimeout = 30 * time.Second
-)
-
-// Limits of a Config.
-const (
-	maxCallers = 64
 )
 
 // Config describes a run. Fields that are zero have their default.
@@ -26,34 +14,33 @@ type Config struct {
 	// Callers is how many operations are under way at a time, at most 64. Three
 	// callers share a client. Default 12.
 	Callers int
-	// CheckTimeout bounds the check of one history. One that is not decided by then
-	// counts as a violation. A few milliseconds are usual. Default 30 s.
-	CheckTimeout time.Duration
 	// PageDir is where a page is left for each violation, at most ten. It is made if
 	// it is needed. Default the current directory.
 	PageDir string
 	// Idempotent makes the writes of clients idempotent, by clientv3/idempotent. Their lanes take revisions, so revisions
 	// are not accounted for.
 	Idempotent bool
-	// Connect connects one client. Default [Quorate].
-	Connect func(endpoints []string) (Client, error)
+
+	// connect connects one client. Default [connect].
+	connect func(endpoints []string) (Client, error)
+	// checkTimeout bounds the check of one history. One that is not decided by then
+	// counts as a violation. A few milliseconds are usual. Default 30 s.
+	checkTimeout time.Duration
 }
 
-// complete returns the configuration with its defaults, or an error that names
-// everything that is wrong with it.
-func (c Config) complete() (Config, error) {
-	c.Callers = cmp.Or(c.Callers, DefaultCallers)
-	c.CheckTimeout = cmp.Or(c.CheckTimeout, DefaultCheckTimeout)
-	switch {
-	case c.Connect != nil:
-	case c.Idempotent:
-		c.Connect = Idempotent
-	default:
-		c.Connect = Quorate
+// Numbers returns the settings that are numbers.
+func (c *Config) Numbers() []robustness.Number {
+	return []robustness.Number{{Value: &c.Callers, Name: "callers", Default: 12, Max: 64, Usage: "operations that are under way at a time"}}
+}
+
+// Run uses a cluster and checks the history, see [robustness.Run].
+func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
+	if err := c.Complete(c.Numbers()...).Err(); err != nil {
+		return robustness.Outcome{}, err
 	}
-	var check limits.Check
-	c.Complete(&check)
-	check.Number("callers", c.Callers, maxCallers)
-	check.That(c.CheckTimeout > 0, "the time for a check must be more than 0; it is %v", c.CheckTimeout)
-	return c, check.Err()
+	c.checkTimeout = cmp.Or(c.checkTimeout, 30*time.Second)
+	if c.connect == nil {
+		c.connect = func(endpoints []string) (Client, error) { return connect(endpoints, c.Idempotent) }
+	}
+	return robustness.Run(ctx, c.Config, robustness.Setup{}, &workload{cfg: c})
 }

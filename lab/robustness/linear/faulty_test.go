@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
 	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/internal/soaktest"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 	"github.com/quorate/quorate/retry"
@@ -39,7 +40,7 @@ type repeating struct{ Client }
 
 func (c repeating) Do(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
 	response, err := c.Client.Do(ctx, keys, request)
-	if outcome(request.Kind, err) != model.Unknown {
+	if history.OutcomeOf(request.Kind.Writes(), err) != model.Unknown {
 		return response, err
 	}
 	again, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
@@ -52,7 +53,7 @@ type denying struct{ Client }
 
 func (c denying) Do(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
 	response, err := c.Client.Do(ctx, keys, request)
-	if outcome(request.Kind, err) == model.Unknown {
+	if history.OutcomeOf(request.Kind.Writes(), err) == model.Unknown {
 		err = rpctypes.ErrTooManyRequests
 	}
 	return response, err
@@ -241,18 +242,16 @@ func TestFaultyClientsAreFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, cfg := soaktest.Until(t, func(c *robustness.Counts) bool { return c.Of("groups", "not linearizable") > 0 })
-			result, err := Run(ctx, Config{
-				Config:  cfg,
-				Callers: callers[name],
-				PageDir: t.ArtifactDir(),
-				Connect: func(endpoints []string) (Client, error) {
-					sound, err := Quorate(endpoints)
+			result, err := Config{
+				Config: cfg, Callers: callers[name], PageDir: t.ArtifactDir(),
+				connect: func(endpoints []string) (Client, error) {
+					sound, err := connect(endpoints, false)
 					if err != nil {
 						return nil, err
 					}
 					return spoil(sound), nil
 				},
-			})
+			}.Run(ctx)
 			require.NoError(t, err)
 			require.Positive(t, result.Verdict.Counts[Linearizable], "%v", result)
 			// The check of another group may have found no end, which is noted too.

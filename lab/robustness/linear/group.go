@@ -122,7 +122,7 @@ func (p *pool) leave(g *group, op model.Operation) {
 
 // record takes down an operation.
 func (p *pool) record(g *group, op model.Operation) {
-	p.counts.Add(string(op.Request.Kind), string(op.Outcome), 1)
+	p.counts.Add(string(op.Request.Kind), op.Outcome.String(), 1)
 	if op.Outcome == model.Unknown {
 		g.unknown++
 	}

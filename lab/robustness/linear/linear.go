@@ -13,7 +13,6 @@ package linear
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -51,18 +50,8 @@ type workload struct {
 	clients []Client
 	pool    *pool
 	checker *checker
-	// called and checked are closed when that has ended; abandon ends the checks early.
+	// called and checked are closed when that has ended.
 	called, checked <-chan struct{}
-	abandon         context.CancelFunc
-}
-
-// Run uses a cluster and checks the history, see [robustness.Run].
-func Run(ctx context.Context, cfg Config) (robustness.Outcome, error) {
-	cfg, err := cfg.complete()
-	if err != nil {
-		return robustness.Outcome{}, err
-	}
-	return robustness.Run(ctx, cfg.Config, robustness.Setup{}, &workload{cfg: cfg})
 }
 
 // Start lets callers call, while what they were answered is checked.
@@ -74,7 +63,7 @@ func (w *workload) Start(ctx context.Context, env *robustness.Env) error {
 	w.pool = newPool(env.Now, env.Counts)
 	w.checker = newChecker(w.cfg, w.clients[len(w.clients)-1], w.pool, env.Log)
 	checking, abandon := context.WithCancel(context.Background())
-	w.abandon = abandon
+	env.Cleanup(func() error { abandon(); return nil })
 	w.checked = robustness.Go(checkers, func(int) { w.checker.run(checking, w.pool.retired) })
 	w.called = robustness.Go(w.cfg.Callers, func(i int) {
 		c := caller{number: i, client: w.clients[i/callersOfClient], shared: w.clients[0], pool: w.pool, rng: env.Rand(uint64(i)), now: env.Now}
@@ -86,10 +75,11 @@ func (w *workload) Start(ctx context.Context, env *robustness.Env) error {
 // connect connects the clients of the callers, and that of the checker as the last.
 func (w *workload) connect() error {
 	for range (w.cfg.Callers+callersOfClient-1)/callersOfClient + 1 {
-		c, err := w.cfg.Connect(w.env.Cluster.Endpoints())
+		c, err := w.cfg.connect(w.env.Cluster.Endpoints())
 		if err != nil {
 			return fmt.Errorf("connect a client: %w", err)
 		}
+		w.env.Cleanup(c.Close)
 		w.clients = append(w.clients, c)
 	}
 	return nil
@@ -107,18 +97,6 @@ func (w *workload) Stop() error {
 // Settle waits until everything is checked.
 func (w *workload) Settle() error {
 	return robustness.Await(w.checked, settleTimeout, "the keys cannot be read or checked, long after all is well")
-}
-
-// Close implements [robustness.Workload].
-func (w *workload) Close() error {
-	if w.abandon != nil {
-		w.abandon()
-	}
-	errs := make([]error, len(w.clients))
-	for i, c := range w.clients {
-		errs[i] = c.Close()
-	}
-	return errors.Join(errs...)
 }
 
 // Check counts the revisions of the store.

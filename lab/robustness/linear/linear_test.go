@@ -23,7 +23,7 @@ var kinds = []model.Kind{model.Get, model.SerializableGet, model.Snapshot, model
 func sum(c *robustness.Counts, outcome model.Outcome, kinds ...model.Kind) int {
 	n := 0
 	for _, kind := range kinds {
-		n += c.Of(string(kind), string(outcome))
+		n += c.Of(string(kind), outcome.String())
 	}
 	return n
 }
@@ -36,7 +36,7 @@ func enough(c *robustness.Counts) bool {
 // TestLinear is the short form of "quorate-lab soak linear".
 func TestLinear(t *testing.T) {
 	ctx, cfg := soaktest.Short(t, enough)
-	result, err := Run(ctx, Config{Config: cfg, PageDir: t.ArtifactDir()})
+	result, err := Config{Config: cfg, PageDir: t.ArtifactDir()}.Run(ctx)
 	require.NoError(t, err)
 	require.True(t, result.Verdict.OK(), "%v", result)
 	t.Log("\n" + result.String())
@@ -53,7 +53,7 @@ func TestLinear(t *testing.T) {
 // TestIdempotentWrites is TestLinear with idempotent writes. Only those whose context ends have an unknown outcome.
 func TestIdempotentWrites(t *testing.T) {
 	ctx, cfg := soaktest.Short(t, enough)
-	result, err := Run(ctx, Config{Config: cfg, PageDir: t.ArtifactDir(), Idempotent: true})
+	result, err := Config{Config: cfg, PageDir: t.ArtifactDir(), Idempotent: true}.Run(ctx)
 	require.NoError(t, err)
 	t.Log("\n" + result.String())
 	require.True(t, result.Verdict.OK(), "%v", result)
@@ -75,7 +75,7 @@ func TestOfficial(t *testing.T) {
 		}
 		return officialClient{official.NewKV(c.KV), c}, nil
 	}
-	result, err := Run(t.Context(), Config{Config: soaktest.Fixed(t), PageDir: t.ArtifactDir(), Connect: connect})
+	result, err := Config{Config: soaktest.Fixed(t), PageDir: t.ArtifactDir(), connect: connect}.Run(t.Context())
 	require.NoError(t, err)
 	t.Log("\n" + result.String())
 }

@@ -13,24 +13,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
 
-func TestConfigNamesWhatIsWrong(t *testing.T) {
-	_, err := Run(t.Context(), Config{Config: robustness.Config{Duration: -1, Members: 2}, Callers: 100, CheckTimeout: -1})
-	for _, want := range []string{
-		"the duration must be more than 0", "the number of members must be 3 to 9", "the number of callers must be 1 to 64; it is 100",
-		"the time for a check must be more than 0; it is -1ns",
-	} {
-		assert.ErrorContains(t, err, want)
-	}
-}
-
 func TestConnectFails(t *testing.T) {
-	t.Parallel()
-	_, err := Run(t.Context(), Config{Config: robustness.Config{Dir: t.TempDir()}, Connect: func([]string) (Client, error) { return nil, errors.New("no way") }})
-	require.ErrorContains(t, err, "connect a client: no way")
+	w := &workload{cfg: Config{Callers: 1, connect: func([]string) (Client, error) { return nil, errors.New("no way") }}}
+	require.EqualError(t, w.Start(t.Context(), &robustness.Env{Cluster: &lab.Cluster{}}), "connect a client: no way")
 }
 
 func TestClaims(t *testing.T) {
@@ -63,7 +53,7 @@ func (reading) Close() error { return nil }
 func newTestChecker(t *testing.T, err error) (*checker, *pool) {
 	log := robustness.NewLog(t.Output())
 	p := newPool(log.Now, &robustness.Counts{})
-	cfg := Config{Config: robustness.Config{Seed: 7}, CheckTimeout: time.Minute, PageDir: t.TempDir()}
+	cfg := Config{Config: robustness.Config{Seed: 7}, checkTimeout: time.Minute, PageDir: t.TempDir()}
 	return newChecker(cfg, reading{err}, p, log), p
 }
 
@@ -133,7 +123,7 @@ func TestViolationsAreKept(t *testing.T) {
 // TestUndecidedIsAViolation gives a check no time.
 func TestUndecidedIsAViolation(t *testing.T) {
 	k, p := newTestChecker(t, nil)
-	k.cfg.CheckTimeout = 1
+	k.cfg.checkTimeout = 1
 	g, _ := p.enter(rand.New(rand.NewPCG(1, 1)))
 	for i := range 40 {
 		p.record(g, unknownPut(string(rune('A'+i))))

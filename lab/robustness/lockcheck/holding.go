@@ -2,6 +2,7 @@ package lockcheck
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -16,7 +17,7 @@ func acquired(c *checker) {
 			c.verdict.Add(Acquired, a.describe(c.Locks)+" succeeded with "+a.Claim.String()+", "+format, args...)
 		}
 		e := c.queues.byClaim[a.Claim]
-		low, high := c.clock.atLeast(a.Called), c.clock.atMost(a.Returned)
+		low, high := c.atLeast(a.Called), c.atMost(a.Returned)
 		switch {
 		case !strings.HasPrefix(a.Claim.Key, c.Locks[a.Lock].Prefix):
 			wrong("which is not a key of the lock")
@@ -43,12 +44,8 @@ func contested(c *checker) {
 		if a.Answer != Locked {
 			continue
 		}
-		low, high := c.clock.atLeast(a.Called), c.clock.atMost(a.Returned)
-		found := false
-		for _, e := range c.queues.byLock[a.Lock] {
-			found = found || e.lease != a.Session && e.Revision <= high && e.gone > low
-		}
-		if !found {
+		low, high := c.atLeast(a.Called), c.atMost(a.Returned)
+		if !slices.ContainsFunc(c.queues.byLock[a.Lock], func(e *entry) bool { return e.lease != a.Session && e.Revision <= high && e.gone > low }) {
 			c.verdict.Add(Contested, "%s found it held by another session, and no other session had a key of it from revision %d to %d",
 				a.describe(c.Locks), low, high)
 		}
@@ -60,7 +57,7 @@ func released(c *checker) {
 	for _, r := range c.Releases {
 		a := &c.Attempts[r.Attempt]
 		given := fmt.Sprintf("%s was %v at %s", a.describe(c.Locks), r.Ending, seconds(r.Returned))
-		high := c.clock.atMost(r.Returned)
+		high := c.atMost(r.Returned)
 		for _, e := range c.givenUp(r) {
 			if e.Revision <= high && e.gone > high {
 				c.verdict.Add(Released, "%s, and %v was still there at revision %d, later than that", given, e.Claim, high)

@@ -13,22 +13,22 @@
 package lockcheck
 
 import (
-	"fmt"
 	"slices"
+	"time"
 
 	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/watchcheck"
 )
 
-// Check checks a history. The error says that the history contradicts itself, so
+// Check checks a history. The error says that its events contradict themselves, so
 // that nothing can be checked.
 func Check(h History) (Verdict, error) {
-	if err := h.valid(); err != nil {
+	if _, err := watchcheck.Check(watchcheck.Reference{Events: h.Events, Through: h.Through}, nil); err != nil {
 		return Verdict{}, err
 	}
 	c := &checker{
 		History:   h,
-		clock:     newClock(h.Writes, h.Through),
+		clock:     newClock(h.Writes),
 		queues:    lineUp(h.Locks, h.Events),
 		sent:      make([][]*Write, len(h.Attempts)),
 		registers: make([][]registered, len(h.Locks)),
@@ -43,12 +43,12 @@ func Check(h History) (Verdict, error) {
 
 // validators holds a function for each promise, in the order in which violations
 // are listed.
-var validators = []func(*checker){acquired, contested, guarded, fenced, truthful, released, live}
+var validators = []func(*checker){acquired, contested, guarded, truthful, released, live}
 
 // checker is a history that can be looked up.
 type checker struct {
 	History
-	clock  *clock
+	clock  *history.Clock
 	queues *queues
 	// sent has the writes of each attempt.
 	sent [][]*Write
@@ -57,6 +57,31 @@ type checker struct {
 	// made has the revisions at which a write was made.
 	made    map[*Write][]int64
 	verdict Verdict
+}
+
+// newClock returns the clock that the answers to guarded writes make, whichever they were.
+func newClock(writes []Write) *history.Clock {
+	var answers []history.Answer
+	for _, w := range writes {
+		if w.Outcome != Unknown {
+			answers = append(answers, history.Answer{Sent: w.Sent, Returned: w.Answered, Revision: w.Revision})
+		}
+	}
+	return history.NewClock(answers)
+}
+
+// atLeast returns a revision that the store had reached at a moment.
+func (c *checker) atLeast(at time.Duration) int64 {
+	revision, _, _ := c.clock.AtLeast(at)
+	return max(revision, 1)
+}
+
+// atMost returns a revision that the store had not gone beyond at a moment.
+func (c *checker) atMost(at time.Duration) int64 {
+	if revision, ok := c.clock.AtMost(at); ok {
+		return revision
+	}
+	return c.Through
 }
 
 // registered is an event of a register with the write that it comes from.
@@ -89,43 +114,4 @@ func (c *checker) readRegisters() {
 		}
 		c.registers[lock] = append(c.registers[lock], registered{e, w})
 	}
-}
-
-// valid reports what makes a history impossible to check.
-func (h History) valid() error {
-	if _, err := watchcheck.Check(watchcheck.Reference{Events: h.Events, Through: h.Through}, nil); err != nil {
-		return err
-	}
-	for i, a := range h.Attempts {
-		if a.Lock < 0 || a.Lock >= len(h.Locks) || a.Contender < 0 || a.Contender >= h.Contenders {
-			return fmt.Errorf("attempt %d names lock %d of %d and contender %d of %d", i, a.Lock, len(h.Locks), a.Contender, h.Contenders)
-		}
-	}
-	values := map[string]bool{}
-	for _, w := range h.Writes {
-		if err := h.took(w.Attempt); err != nil {
-			return fmt.Errorf("the write of %q: %w", w.Value, err)
-		}
-		if values[w.Value] {
-			return fmt.Errorf("%q was to be written twice", w.Value)
-		}
-		values[w.Value] = true
-		if w.Revision > h.Through {
-			return fmt.Errorf("the write of %q was answered at revision %d, and the history ends at %d", w.Value, w.Revision, h.Through)
-		}
-	}
-	for _, r := range h.Releases {
-		if err := h.took(r.Attempt); err != nil {
-			return fmt.Errorf("a release: %w", err)
-		}
-	}
-	return nil
-}
-
-// took reports an error unless the numbered attempt took its lock.
-func (h History) took(attempt int) error {
-	if attempt < 0 || attempt >= len(h.Attempts) || h.Attempts[attempt].Answer != Taken {
-		return fmt.Errorf("attempt %d did not take a lock", attempt)
-	}
-	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/lockcheck"
 )
 
@@ -147,6 +146,15 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			lockcheck.Contested, "no other session had a key of it from revision 7 to 7",
 		},
 		{
+			"locked by one who comes later", func(w *simulation) {
+				w.write(1, false)
+				w.attempt(0, 0xa, w.tick(), lockcheck.Locked, lockcheck.Claim{})
+				w.write(1, false) // which tells how far the store has come
+				w.lock(0, 0xc)
+			},
+			lockcheck.Contested, "no other session had a key of it from revision 7 to 7",
+		},
+		{
 			"locked by its own session", func(w *simulation) {
 				w.lock(0, 0xc)
 				w.write(1, false)
@@ -172,10 +180,6 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 				unknown(w.write(0, true))
 			},
 			lockcheck.Guarded, "no contender held the lock then",
-		},
-		{
-			"a former holder after a later one", func(w *simulation) { w.write(0, true) },
-			lockcheck.Fenced, `"4" was written to /register at revision 8 for /lock/a of revision 2, after a write for /lock/b of revision 4`,
 		},
 		{
 			"accepted and not there", func(w *simulation) { w.history.Writes[2].Outcome = lockcheck.Accepted },
@@ -281,13 +285,6 @@ func TestHistoriesThatContradictThemselves(t *testing.T) {
 	}{
 		{"an event is missing", func(h *lockcheck.History) { h.Events = h.Events[1:] }, "lacks an event"},
 		{"it ends early", func(h *lockcheck.History) { h.Through = 5 }, "claims to end at revision 5"},
-		{"a write of one who took nothing", func(h *lockcheck.History) { h.Attempts[0].Answer = lockcheck.Failed }, `the write of "1": attempt 0 did not take a lock`},
-		{"a write of nobody", func(h *lockcheck.History) { h.Writes[0].Attempt = 9 }, "attempt 9 did not take a lock"},
-		{"a release of nobody", func(h *lockcheck.History) { h.Releases[0].Attempt = -1 }, "a release: attempt -1 did not take a lock"},
-		{"a value that is used twice", func(h *lockcheck.History) { h.Writes[1].Value = "1" }, `"1" was to be written twice`},
-		{"an answer from the future", func(h *lockcheck.History) { h.Writes[1].Revision = 99 }, "answered at revision 99, and the history ends at 7"},
-		{"an unknown lock", func(h *lockcheck.History) { h.Attempts[0].Lock = 1 }, "attempt 0 names lock 1 of 1"},
-		{"an unknown contender", func(h *lockcheck.History) { h.Attempts[1].Contender = 2 }, "contender 2 of 2"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -297,38 +294,4 @@ func TestHistoriesThatContradictThemselves(t *testing.T) {
 			require.ErrorContains(t, err, tt.want)
 		})
 	}
-}
-
-func ExampleCheck() {
-	// Contender 0 held the lock; its lease ended at revision 4, and the write that it
-	// made after that was let through.
-	key := history.KeyValue{Key: "/lock/a", CreateRevision: 2, ModRevision: 2, Version: 1, Lease: 0xa}
-	first := history.KeyValue{Key: "/register", Value: "one", CreateRevision: 3, ModRevision: 3, Version: 1}
-	second := history.KeyValue{Key: "/register", Value: "two", CreateRevision: 3, ModRevision: 5, Version: 2}
-	verdict, err := lockcheck.Check(lockcheck.History{
-		Locks: []lockcheck.LockKeys{{Prefix: "/lock/", Register: "/register"}},
-		Events: []history.Event{
-			{KeyValue: key},
-			{KeyValue: first},
-			{Type: history.DeleteEvent, KeyValue: history.KeyValue{Key: "/lock/a", ModRevision: 4}},
-			{KeyValue: second},
-		},
-		Through:    5,
-		Contenders: 1,
-		Attempts: []lockcheck.Attempt{
-			{Style: lockcheck.Lock, Session: 0xa, Called: 1, Returned: 2, Answer: lockcheck.Taken, Claim: lockcheck.Claim{Key: "/lock/a", Revision: 2}},
-		},
-		Writes: []lockcheck.Write{
-			{Value: "one", Sent: 3, Answered: 4, Outcome: lockcheck.Accepted, Revision: 3},
-			{Value: "two", Sent: 5, Answered: 6, Outcome: lockcheck.Accepted, Revision: 5},
-		},
-	})
-	fmt.Println(err)
-	fmt.Print(verdict)
-	// Output:
-	// <nil>
-	// 1 violations
-	//   guarded       1
-	//
-	// guarded: "two" was written to /register at revision 5 for Lock of /lock/ by contender 0 at 0.000s, whose claim is /lock/a of revision 2; no contender held the lock then
 }

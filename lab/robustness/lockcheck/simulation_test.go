@@ -74,16 +74,6 @@ func (w *simulation) holds(c lockcheck.Claim) bool {
 	return w.alive[c.Key].CreateRevision == c.Revision
 }
 
-// first reports whether the key of a claim is there and the oldest.
-func (w *simulation) first(c lockcheck.Claim) bool {
-	for key, kv := range w.alive {
-		if key != "/register" && kv.CreateRevision < c.Revision {
-			return false
-		}
-	}
-	return w.holds(c)
-}
-
 // attempt writes down a call that was made at some moment and returns now.
 func (w *simulation) attempt(contender int, session int64, called time.Duration, answer lockcheck.Answer, c lockcheck.Claim) int {
 	w.history.Attempts = append(w.history.Attempts, lockcheck.Attempt{

@@ -14,11 +14,9 @@ const (
 	// another session had a key of the lock at some moment of the call.
 	Contested Promise = "contested"
 	// Guarded means that a guarded write is accepted only from the holder: its key
-	// was there, created at the revision that the writer claims, and was the oldest.
+	// was there, created at the revision that the writer claims, and was the oldest. So no
+	// write of a former holder comes after one of a later holder.
 	Guarded Promise = "guarded"
-	// Fenced means that no guarded write of a former holder comes after one of a
-	// later holder: along the history of the register, claims do not go back.
-	Fenced Promise = "fenced"
 	// Truthful means that an accepted write is in the register exactly once, at the
 	// revision of the answer, a refused one never, one of unknown outcome once at
 	// most, and nothing else.
@@ -29,9 +27,6 @@ const (
 	// Live means that every contender takes a lock once nothing is in its way.
 	Live Promise = "live"
 )
-
-// Violation is one broken promise.
-type Violation = tally.Violation
 
 // Verdict is what a check found.
 type Verdict = tally.Verdict

@@ -27,25 +27,6 @@ func (c *checker) whoHeld(lock int, revision int64) string {
 	return "no contender held the lock then"
 }
 
-// fenced checks the order of the writes that were made.
-func fenced(c *checker) {
-	for lock := range c.Locks {
-		var newest *Attempt
-		for _, r := range c.registers[lock] {
-			if r.write == nil {
-				continue
-			}
-			a := &c.Attempts[r.write.Attempt]
-			if newest == nil || a.Claim.Revision >= newest.Claim.Revision {
-				newest = a
-			} else {
-				c.verdict.Add(Fenced, "%q was written to %s at revision %d for %v, after a write for %v",
-					r.Value, r.Key, r.ModRevision, a.Claim, newest.Claim)
-			}
-		}
-	}
-}
-
 // truthful compares the outcomes of writes with what was written.
 func truthful(c *checker) {
 	for i := range c.Writes {

@@ -2,26 +2,12 @@ package locks
 
 import (
 	"cmp"
+	"context"
 	"time"
 
-	"github.com/quorate/quorate/lab/internal/limits"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
-)
-
-// Defaults of a Config.
-const (
-	DefaultContenders = 16
-	DefaultLocks      = 6
-
-	DefaultSettleTimeout = 45 * time.Second
-)
-
-// Limits of a Config.
-const (
-	maxContenders = 200
-	maxLocks      = 100
 )
 
 // Config describes a run. Fields that are zero have their default.
@@ -33,28 +19,34 @@ type Config struct {
 	// Locks is how many there are to contend for, mutexes and elections by turns, at
 	// most 100. Default 6.
 	Locks int
-	// SettleTimeout is how long every contender may take in the end to take a lock
+
+	// connect connects one contender. Default [quorate.Locker].
+	connect func(endpoints []string) (client.Locker, error)
+	// settleTimeout is how long every contender may take in the end to take a lock
 	// once more, when all members and links are well. Half a second is usual, and a
 	// few more where the lease of an abandoned session must expire first; a
 	// contender who has none by then counts as stuck. Default 45 s.
-	SettleTimeout time.Duration
-	// Connect connects one contender. Default [quorate.Locker].
-	Connect func(endpoints []string) (client.Locker, error)
+	settleTimeout time.Duration
 }
 
-// complete returns the configuration with its defaults, or an error that names
-// everything that is wrong with it.
-func (c Config) complete() (Config, error) {
-	c.Contenders = cmp.Or(c.Contenders, DefaultContenders)
-	c.Locks = cmp.Or(c.Locks, DefaultLocks)
-	c.SettleTimeout = cmp.Or(c.SettleTimeout, DefaultSettleTimeout)
-	if c.Connect == nil {
-		c.Connect = quorate.Locker
+const defaultContenders, defaultLocks = 16, 6
+
+// Numbers returns the settings that are numbers.
+func (c *Config) Numbers() []robustness.Number {
+	return []robustness.Number{
+		{Value: &c.Contenders, Name: "contenders", Default: defaultContenders, Max: 200, Usage: "clients that contend for the locks"},
+		{Value: &c.Locks, Name: "locks", Default: defaultLocks, Max: 100, Usage: "mutexes and elections, by turns"},
 	}
-	var check limits.Check
-	c.Complete(&check)
-	check.Number("contenders", c.Contenders, maxContenders)
-	check.Number("locks", c.Locks, maxLocks)
-	check.That(c.SettleTimeout > 0, "the time to settle must be more than 0; it is %v", c.SettleTimeout)
-	return c, check.Err()
+}
+
+// Run takes the history of a run and checks it, see [robustness.Run].
+func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
+	if err := c.Complete(c.Numbers()...).Err(); err != nil {
+		return robustness.Outcome{}, err
+	}
+	c.settleTimeout = cmp.Or(c.settleTimeout, 45*time.Second)
+	if c.connect == nil {
+		c.connect = quorate.Locker
+	}
+	return robustness.Run(ctx, c.Config, robustness.Setup{Record: true}, &workload{cfg: c})
 }

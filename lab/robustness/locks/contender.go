@@ -12,7 +12,6 @@ import (
 	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/client"
-	"github.com/quorate/quorate/lab/robustness/lockcheck"
 )
 
 const (
@@ -30,12 +29,10 @@ const (
 type contender struct {
 	index   int
 	cfg     Config
-	locks   []lockcheck.LockKeys
-	names   []string
 	env     *robustness.Env
 	book    *book
 	rng     *rand.Rand
-	gate    *gateway
+	gate    gateway
 	client  client.Locker
 	session client.Session // nil if there is none
 	end     context.CancelFunc
@@ -47,7 +44,7 @@ func (c *contender) connect(endpoints []string) (err error) {
 	if c.gate, err = openGateway(endpoints); err != nil {
 		return err
 	}
-	if c.client, err = c.cfg.Connect(c.gate.endpoints()); err != nil {
+	if c.client, err = c.cfg.connect(c.gate.endpoints()); err != nil {
 		return errors.Join(fmt.Errorf("connect contender %d: %w", c.index, err), c.gate.close())
 	}
 	return nil
@@ -69,7 +66,7 @@ func (c *contender) contend(ctx context.Context) error {
 		if !c.ensureSession() {
 			continue
 		}
-		if err := c.round(ctx, newPlan(c.rng, len(c.locks))); err != nil {
+		if err := c.round(ctx, newPlan(c.rng, len(c.book.Locks))); err != nil {
 			return err
 		}
 	}
@@ -79,12 +76,12 @@ func (c *contender) contend(ctx context.Context) error {
 // once takes a lock a last time, and tries until it has it or ctx ends. The session
 // goes in any case.
 func (c *contender) once(ctx context.Context) {
-	lock := c.index % len(c.locks)
+	lock := c.index % len(c.book.Locks)
 	for taken := false; !taken && pause.For(ctx, pace.Between(c.rng, 0, longestBreak)) == nil; {
 		if !c.ensureSession() {
 			continue
 		}
-		p := plan{lock: lock, style: style(lock), patience: c.cfg.SettleTimeout, gaps: make([]time.Duration, 1), parting: closeSession}
+		p := plan{lock: lock, style: style(lock), patience: c.cfg.settleTimeout, gaps: make([]time.Duration, 1), parting: closeSession}
 		h := &holding{contender: c, plan: p}
 		if taken = h.take(ctx); taken {
 			h.hold(ctx)
@@ -162,7 +159,7 @@ func (c *contender) crash() error {
 	if err != nil {
 		return fmt.Errorf("close the client of contender %d: %w", c.index, err)
 	}
-	if c.client, err = c.cfg.Connect(c.gate.endpoints()); err != nil {
+	if c.client, err = c.cfg.connect(c.gate.endpoints()); err != nil {
 		return fmt.Errorf("connect contender %d again: %w", c.index, err)
 	}
 	return nil

@@ -37,11 +37,29 @@ func (f faulty) Session(ctx context.Context, ttl int) (client.Session, error) {
 	return f.session(s.(quorate.Session)), nil
 }
 
-// early sessions have locks that do not wait: they queue and call that success.
-type early struct{ quorate.Session }
+// spoiled is a session with other handles.
+type spoiled struct {
+	client.Session
+	handle func(style lockcheck.Style, name string) client.Handle
+}
 
-func (s early) Handle(_ lockcheck.Style, name string) client.Handle {
-	return &queued{client: s.Client(), key: fmt.Sprintf("%s/%x", name, s.Lease()), lease: s.Session.Session.Lease()}
+func (s spoiled) Handle(style lockcheck.Style, name string) client.Handle {
+	return s.handle(style, name)
+}
+
+// guarded is a handle with other guards.
+type guarded struct {
+	client.Handle
+	spoil func(client.Guard) client.Guard
+}
+
+func (g guarded) Guard() client.Guard { return g.spoil(g.Handle.Guard()) }
+
+// early returns a session with locks that do not wait: they queue and call that success.
+func early(s quorate.Session) client.Session {
+	return spoiled{s, func(_ lockcheck.Style, name string) client.Handle {
+		return &queued{client: s.Client(), key: fmt.Sprintf("%s/%x", name, s.Lease()), lease: s.Session.Lease()}
+	}}
 }
 
 type queued struct {
@@ -68,68 +86,46 @@ func (q *queued) Give(ctx context.Context) error {
 	return err
 }
 
-// unguardedSession is a session of locks whose holders write without a guard.
-type unguardedSession struct {
-	quorate.Session
-	broke func()
-}
-
-func (s unguardedSession) Handle(style lockcheck.Style, name string) client.Handle {
-	return unguarded{s.Session.Handle(style, name), s.Client(), s.broke}
-}
-
-type unguarded struct {
-	client.Handle
-	client *clientv3.Client
-	broke  func()
-}
-
-func (u unguarded) Guard() client.Guard {
-	g := u.Handle.Guard()
-	g.Write = func(ctx context.Context, key, value string) (bool, int64, error) {
-		owner := clientv3.Compare(clientv3.CreateRevision(g.Claim.Key), "=", g.Claim.Revision)
+// unguarded returns a session of locks whose holders write without a guard.
+func unguarded(s quorate.Session, broke func()) client.Session {
+	write := func(ctx context.Context, claim lockcheck.Claim, key, value string) (bool, int64, error) {
+		owner := clientv3.Compare(clientv3.CreateRevision(claim.Key), "=", claim.Revision)
 		put := clientv3.OpPut(key, value)
-		response, err := u.client.Txn(ctx).If(owner).Then(put).Else(put).Commit()
+		response, err := s.Client().Txn(ctx).If(owner).Then(put).Else(put).Commit()
 		if err != nil {
 			return false, 0, err
 		}
 		if !response.Succeeded {
-			u.broke()
+			broke()
 		}
 		return true, response.Header.GetRevision(), nil
 	}
-	return g
+	return spoiled{s, func(style lockcheck.Style, name string) client.Handle {
+		return guarded{s.Handle(style, name), func(g client.Guard) client.Guard {
+			g.Write = func(ctx context.Context, key, value string) (bool, int64, error) {
+				return write(ctx, g.Claim, key, value)
+			}
+			return g
+		}}
+	}}
 }
 
-// denyingSession is a session with guards that deny every fourth write which they made.
-type denyingSession struct {
-	client.Session
-	writes *atomic.Int64
-	broke  func()
-}
-
-func (s denyingSession) Handle(style lockcheck.Style, name string) client.Handle {
-	return denying{s.Session.Handle(style, name), s.writes, s.broke}
-}
-
-type denying struct {
-	client.Handle
-	writes *atomic.Int64
-	broke  func()
-}
-
-func (d denying) Guard() client.Guard {
-	g := d.Handle.Guard()
-	write := g.Write
-	g.Write = func(ctx context.Context, key, value string) (bool, int64, error) {
-		accepted, revision, err := write(ctx, key, value)
-		if accepted && d.writes.Add(1)%4 == 0 {
-			accepted = false
-			d.broke()
-		}
-		return accepted, revision, err
-	}
-	return g
+// denying returns a session with guards that deny every fourth write which they made.
+func denying(s client.Session, writes *atomic.Int64, broke func()) client.Session {
+	return spoiled{s, func(style lockcheck.Style, name string) client.Handle {
+		return guarded{s.Handle(style, name), func(g client.Guard) client.Guard {
+			write := g.Write
+			g.Write = func(ctx context.Context, key, value string) (bool, int64, error) {
+				accepted, revision, err := write(ctx, key, value)
+				if accepted && writes.Add(1)%4 == 0 {
+					accepted = false
+					broke()
+				}
+				return accepted, revision, err
+			}
+			return g
+		}}
+	}}
 }
 
 // neverReleasingTTL is the time to live of a neverReleasing session in seconds: longer than a busy machine can keep a client from
@@ -138,19 +134,19 @@ const neverReleasingTTL = 60
 
 // neverReleasing sessions never release a lock, and live until the end of their client.
 type neverReleasing struct {
-	quorate.Session
-	done  <-chan struct{}
-	broke func()
+	client.Session
+	done <-chan struct{}
 }
 
 func (s neverReleasing) Done() <-chan struct{} { return s.done }
+func (s neverReleasing) Orphan()               {}
+func (s neverReleasing) Close() error          { return nil }
 
-func (s neverReleasing) Orphan() {}
-
-func (s neverReleasing) Close() error { return nil }
-
-func (s neverReleasing) Handle(style lockcheck.Style, name string) client.Handle {
-	return kept{s.Session.Handle(style, name), s.broke}
+// newNeverReleasing returns a session that never releases a lock.
+func newNeverReleasing(s quorate.Session, done <-chan struct{}, broke func()) client.Session {
+	return neverReleasing{spoiled{s, func(style lockcheck.Style, name string) client.Handle {
+		return kept{s.Handle(style, name), broke}
+	}}, done}
 }
 
 type kept struct {
@@ -179,15 +175,15 @@ func TestFaultyLocksAreFound(t *testing.T) {
 		client func(sound quorate.LockClient, broke func()) client.Locker
 		want   []lockcheck.Promise
 	}{
-		{"early and lying", DefaultLocks, 20, func(sound quorate.LockClient, broke func()) client.Locker {
-			return faulty{sound, func(s quorate.Session) client.Session { return denyingSession{early{s}, &writes, broke} }, same}
+		{"early and lying", defaultLocks, 20, func(sound quorate.LockClient, broke func()) client.Locker {
+			return faulty{sound, func(s quorate.Session) client.Session { return denying(early(s), &writes, broke) }, same}
 		}, []lockcheck.Promise{lockcheck.Acquired, lockcheck.Guarded, lockcheck.Truthful}},
-		{"unguarded", DefaultContenders, 5, func(sound quorate.LockClient, broke func()) client.Locker {
-			return faulty{sound, func(s quorate.Session) client.Session { return unguardedSession{s, broke} }, same}
+		{"unguarded", defaultContenders, 5, func(sound quorate.LockClient, broke func()) client.Locker {
+			return faulty{sound, func(s quorate.Session) client.Session { return unguarded(s, broke) }, same}
 		}, []lockcheck.Promise{lockcheck.Guarded}},
-		{"hoarding", DefaultLocks, 3, func(sound quorate.LockClient, broke func()) client.Locker {
+		{"hoarding", defaultLocks, 3, func(sound quorate.LockClient, broke func()) client.Locker {
 			return faulty{
-				sound, func(s quorate.Session) client.Session { return neverReleasing{s, over, broke} },
+				sound, func(s quorate.Session) client.Session { return newNeverReleasing(s, over, broke) },
 				func(context.Context, int) (context.Context, int) { return sound.Ctx(), neverReleasingTTL },
 			}
 		}, []lockcheck.Promise{lockcheck.Released, lockcheck.Live}},
@@ -203,18 +199,18 @@ func TestFaultyLocksAreFound(t *testing.T) {
 					enough()
 				}
 			}
-			result, err := Run(ctx, Config{
+			result, err := Config{
 				Config:        robustness.Config{Duration: 3 * time.Minute, Dir: t.TempDir()},
 				Locks:         tt.locks,
-				SettleTimeout: 2 * time.Second,
-				Connect: func(endpoints []string) (client.Locker, error) {
+				settleTimeout: 2 * time.Second,
+				connect: func(endpoints []string) (client.Locker, error) {
 					sound, err := quorate.Locker(endpoints)
 					if err != nil {
 						return nil, err
 					}
 					return tt.client(sound.(quorate.LockClient), broke), nil
 				},
-			})
+			}.Run(ctx)
 			require.NoError(t, err)
 			for _, p := range tt.want {
 				assert.Positive(t, result.Verdict.Counts[p], "%s: %v", p, result)

@@ -2,7 +2,7 @@ package locks
 
 import (
 	"errors"
-	"net/url"
+	"strings"
 
 	"github.com/quorate/quorate/lab/link"
 )
@@ -10,47 +10,41 @@ import (
 // gateway is a contender's own way to the members: a link to each of them. While it
 // is paused the contender is as a program that is stopped, or whose host sleeps: no
 // renewal leaves it, no event comes to it, and it does not know.
-type gateway struct {
-	links []*link.Link
-}
+type gateway []*link.Link
 
 // openGateway makes a gateway to endpoints. It must be closed.
-func openGateway(endpoints []string) (*gateway, error) {
-	g := &gateway{}
+func openGateway(endpoints []string) (gateway, error) {
+	var g gateway
 	for _, endpoint := range endpoints {
-		u, err := url.Parse(endpoint)
+		l, err := link.Listen(strings.TrimPrefix(endpoint, "http://"))
 		if err != nil {
 			return nil, errors.Join(err, g.close())
 		}
-		l, err := link.Listen(u.Host)
-		if err != nil {
-			return nil, errors.Join(err, g.close())
-		}
-		g.links = append(g.links, l)
+		g = append(g, l)
 	}
 	return g, nil
 }
 
 // endpoints returns the URLs of the contender's side.
-func (g *gateway) endpoints() []string {
-	out := make([]string, len(g.links))
-	for i, l := range g.links {
+func (g gateway) endpoints() []string {
+	out := make([]string, len(g))
+	for i, l := range g {
 		out[i] = "http://" + l.Addr()
 	}
 	return out
 }
 
 // pause withholds everything from now on.
-func (g *gateway) pause() {
-	for _, l := range g.links {
+func (g gateway) pause() {
+	for _, l := range g {
 		l.Blackhole(link.Both)
 	}
 }
 
 // resume delivers what was withheld or, if the connections are lost, drops it with
 // them, and carries again.
-func (g *gateway) resume(lost bool) {
-	for _, l := range g.links {
+func (g gateway) resume(lost bool) {
+	for _, l := range g {
 		if lost {
 			l.Cut()
 		}
@@ -58,9 +52,9 @@ func (g *gateway) resume(lost bool) {
 	}
 }
 
-func (g *gateway) close() error {
-	errs := make([]error, len(g.links))
-	for i, l := range g.links {
+func (g gateway) close() error {
+	errs := make([]error, len(g))
+	for i, l := range g {
 		errs[i] = l.Close()
 	}
 	return errors.Join(errs...)

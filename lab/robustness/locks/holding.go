@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -25,7 +26,7 @@ type holding struct {
 // take asks for the lock until ctx ends or the plan's patience is over, and reports
 // whether it was given.
 func (h *holding) take(ctx context.Context) bool {
-	h.handle = h.session.Handle(h.plan.style, h.names[h.plan.lock])
+	h.handle = h.session.Handle(h.plan.style, strings.TrimSuffix(h.book.Locks[h.plan.lock].Prefix, "/"))
 	a := lockcheck.Attempt{
 		Contender: h.index, Lock: h.plan.lock, Style: h.plan.style, Session: h.session.Lease(), Called: h.env.Now(), Answer: lockcheck.Failed,
 	}
@@ -127,7 +128,7 @@ func (h *holding) write(guard client.Guard, timeout time.Duration) {
 	w := lockcheck.Write{Attempt: h.attempt, Value: fmt.Sprintf("%d-%d", h.index, h.values), Sent: h.env.Now(), Outcome: lockcheck.Unknown}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	accepted, revision, err := guard.Write(ctx, h.locks[h.plan.lock].Register, w.Value)
+	accepted, revision, err := guard.Write(ctx, h.book.Locks[h.plan.lock].Register, w.Value)
 	w.Answered = h.env.Now()
 	if err == nil {
 		w.Revision, w.Outcome = revision, lockcheck.Refused

@@ -36,36 +36,25 @@ const late = "calls of contenders do not return, long after the last of their co
 type workload struct {
 	cfg        Config
 	env        *robustness.Env
-	locks      []lockcheck.LockKeys
 	contenders []*contender
 	book       book
 	failures   []error         // of the contenders
 	rounds     <-chan struct{} // closed when all have ended
-	calm       time.Duration   // when the contenders took their last lock
-}
-
-// Run takes the history of a run and checks it, see [robustness.Run].
-func Run(ctx context.Context, cfg Config) (robustness.Outcome, error) {
-	cfg, err := cfg.complete()
-	if err != nil {
-		return robustness.Outcome{}, err
-	}
-	return robustness.Run(ctx, cfg.Config, robustness.Setup{Record: true}, &workload{cfg: cfg})
 }
 
 // Start makes the locks, connects the contenders and lets them contend.
 func (w *workload) Start(ctx context.Context, env *robustness.Env) error {
 	w.env = env
-	names := make([]string, w.cfg.Locks)
-	for i := range names {
-		names[i] = fmt.Sprintf("/locks/%v-%d", style(i), i)
-		w.locks = append(w.locks, lockcheck.LockKeys{Prefix: names[i] + "/", Register: fmt.Sprintf("/registers/%d", i)})
+	w.book.Contenders = w.cfg.Contenders
+	for i := range w.cfg.Locks {
+		w.book.Locks = append(w.book.Locks, lockcheck.LockKeys{Prefix: fmt.Sprintf("/locks/%v-%d/", style(i), i), Register: fmt.Sprintf("/registers/%d", i)})
 	}
 	for i := range w.cfg.Contenders {
-		c := &contender{index: i, cfg: w.cfg, locks: w.locks, names: names, env: env, book: &w.book, rng: env.Rand(uint64(i))}
+		c := &contender{index: i, cfg: w.cfg, env: env, book: &w.book, rng: env.Rand(uint64(i))}
 		if err := c.connect(env.Cluster.Endpoints()); err != nil {
 			return err
 		}
+		env.Cleanup(c.disconnect)
 		w.contenders = append(w.contenders, c)
 	}
 	w.failures = make([]error, len(w.contenders))
@@ -83,36 +72,20 @@ func (w *workload) Stop() error {
 
 // Settle lets every contender take a lock once more.
 func (w *workload) Settle() error {
-	w.calm = w.env.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), w.cfg.SettleTimeout)
+	w.book.Calm = w.env.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), w.cfg.settleTimeout)
 	defer cancel()
 	again := robustness.Go(len(w.contenders), func(i int) { w.contenders[i].once(ctx) })
-	return robustness.Await(again, w.cfg.SettleTimeout+roundTimeout, late)
-}
-
-// Close implements [robustness.Workload].
-func (w *workload) Close() error {
-	errs := make([]error, len(w.contenders))
-	for i, c := range w.contenders {
-		errs[i] = c.disconnect()
-	}
-	return errors.Join(errs...)
+	return robustness.Await(again, w.cfg.settleTimeout+roundTimeout, late)
 }
 
 // Check compares what the contenders learned with the record.
 func (w *workload) Check(out *robustness.Outcome) error {
-	through, events, err := w.env.Recorded()
-	if err != nil {
+	var err error
+	if w.book.Through, w.book.Events, err = w.env.Recorded(); err != nil {
 		return err
 	}
-	h := lockcheck.History{
-		Locks: w.locks, Events: events, Through: through,
-		Attempts: w.book.attempts, Writes: w.book.writes, Releases: w.book.releases,
-		Contenders: len(w.contenders), Calm: w.calm,
-	}
-	if out.Verdict, err = lockcheck.Check(h); err != nil {
-		return err
-	}
-	out.Revisions = through
-	return nil
+	out.Revisions = w.book.Through
+	out.Verdict, err = lockcheck.Check(w.book.History)
+	return err
 }

@@ -18,9 +18,10 @@ import (
 func TestLocks(t *testing.T) {
 	ctx, cfg := soaktest.Short(t, func(c *robustness.Counts) bool {
 		taken := func(style lockcheck.Style) bool { return c.Of(string(style), string(lockcheck.Taken)) > 0 }
-		return taken(lockcheck.Lock) && taken(lockcheck.Campaign) && c.Of("writes", "accepted") > 0 && c.Of("writes", "refused") > 0
+		return taken(lockcheck.Lock) && taken(lockcheck.Campaign) && c.Of("writes", "accepted") > 0 && c.Of("writes", "refused") > 0 &&
+			c.Of("pauses", "until the lock had gone") > 0
 	})
-	result, err := Run(ctx, Config{Config: cfg})
+	result, err := Config{Config: cfg}.Run(ctx)
 	require.NoError(t, err)
 	t.Log("\n" + result.String())
 	// On a machine that other tests keep busy sessions of 2 s do not last, and not all take a lock in the end.
@@ -29,11 +30,12 @@ func TestLocks(t *testing.T) {
 		assert.Positive(t, result.Counts.Of(string(style), string(lockcheck.Taken)), style)
 	}
 	assert.Positive(t, result.Counts.Of("writes", "refused"), "no contender wrote that had lost the lock")
+	assert.Positive(t, result.Counts.Of("pauses", "until the lock had gone"), "no pause outlasted a lease")
 }
 
 // TestOfficial shows how the official client does under the same faults. What it breaks is no failure of ours.
 func TestOfficial(t *testing.T) {
-	result, err := Run(t.Context(), Config{Config: soaktest.Fixed(t), Connect: official.Locker})
+	result, err := Config{Config: soaktest.Fixed(t), connect: official.Locker}.Run(t.Context())
 	require.NoError(t, err)
 	t.Log("\n" + result.String())
 }

@@ -13,37 +13,25 @@ import (
 	"github.com/quorate/quorate/lab/robustness/history"
 )
 
-// Measure fills in the figures of the rows, which must have ended. It returns the first error text of each code; the codes of
-// watches have "watch " before them there, those of leases "lease ".
-func (r *Recording) Measure() map[string]string {
+// Measure fills in the figures of calls and watches of the rows, which must have ended.
+func (r *Recording) Measure() {
 	slices.SortStableFunc(r.Calls, func(a, b history.Call) int { return cmp.Compare(a.End, b.End) })
-	slices.SortStableFunc(r.Leases, func(a, b history.LeaseEvent) int { return cmp.Compare(a.At, b.At) })
-	s := samples{}
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		if row.Fault > 0 && row.Heal == 0 {
 			row.Heal = row.End // it was not healed
 		}
-		row.measureCalls(r.Calls, s)
-		row.measureLeases(r.Leases, s)
-		for k := range row.Leaders {
-			leader := &row.Leaders[k]
-			leader.Resumed[LoadGets] = row.resumedCalls(r.Calls, history.LinearizableGet, leader.At)
-			leader.Resumed[LoadPuts] = row.resumedCalls(r.Calls, history.Put, leader.At)
-			leader.Resumed[LoadWatches] = row.resumedWatches(r.Watches, leader.At)
-		}
-		row.measureServedAgain(r)
+		row.measureCalls(r.Calls, r.Samples)
 	}
-	r.measureWatches(s)
+	r.measureWatches(r.Samples)
 	r.measureOutside()
-	return s
 }
 
-// samples has the first error text of each code.
-type samples map[string]string
+// Samples has the first error text of each code. The codes of watches have "watch " before them, those of leases "lease ".
+type Samples map[string]string
 
 // add counts a code, and keeps the first text that comes with it.
-func (s samples) add(counts *map[string]int64, of, code string, err error) {
+func (s Samples) add(counts *map[string]int64, of, code string, err error) {
 	if *counts == nil {
 		*counts = map[string]int64{}
 	}
@@ -74,7 +62,7 @@ func quantiles(h *hdrhistogram.Histogram, most Duration) (p50, p99 Duration) {
 }
 
 // measureCalls measures the calls, which are in the order of their ends. Abandoned ones count nowhere.
-func (r *Row) measureCalls(calls []history.Call, s samples) {
+func (r *Row) measureCalls(calls []history.Call, s Samples) {
 	var latencies [history.NumKinds]*hdrhistogram.Histogram
 	var completed [history.NumKinds]Duration // when a call was completed last, or the row began
 	for k := range r.Calls {
@@ -103,7 +91,7 @@ func (r *Row) measureCalls(calls []history.Call, s samples) {
 	}
 }
 
-func (c *Calls) count(call *history.Call, s samples) {
+func (c *Calls) count(call *history.Call, s Samples) {
 	switch call.Outcome {
 	case history.OK:
 		c.Completed++
@@ -116,69 +104,10 @@ func (c *Calls) count(call *history.Call, s samples) {
 		s.add(&c.Codes, "", codeOf(call.Err), call.Err)
 	}
 	c.Max = max(c.Max, Duration(call.End-call.Start))
-	c.MaxBehind = max(c.MaxBehind, call.Behind)
 }
 
 // ended returns how many calls there were.
 func (c *Calls) ended() int64 { return c.Completed + c.Errors + c.Unknown }
-
-// resumedCalls returns who had a call completed between a moment and the end of the row.
-func (r *Row) resumedCalls(calls []history.Call, kind history.Kind, since Duration) (out Resumption) {
-	seen := map[int]bool{}
-	for i := range calls {
-		call := &calls[i]
-		if call.Kind == kind && call.Outcome == history.OK && Duration(call.End) >= since && r.contains(call.End) && !seen[call.Caller] {
-			seen[call.Caller] = true
-			out.Add(call.End - time.Duration(since))
-		}
-	}
-	return out
-}
-
-// measureServedAgain measures when all callers had a call completed after the fault.
-func (r *Row) measureServedAgain(rec *Recording) {
-	if r.Fault == 0 {
-		return
-	}
-	r.ServedAgain = r.End - r.Heal
-	gets, puts := r.resumedCalls(rec.Calls, history.LinearizableGet, r.Heal), r.resumedCalls(rec.Calls, history.Put, r.Heal)
-	if gets.Callers == rec.Callers && puts.Callers == rec.Callers {
-		r.ServedAgain = max(gets.Last, puts.Last)
-	}
-}
-
-// measureLeases measures the leases, whose events are in their order.
-func (r *Row) measureLeases(events []history.LeaseEvent, s samples) {
-	l := &r.Leases
-	for _, e := range events {
-		if Duration(e.At) >= r.End {
-			break
-		}
-		inside := r.contains(e.At)
-		switch {
-		case e.Kind == history.LeaseGranted:
-			l.Kept++
-		case e.Kind == history.LeaseExpired:
-			l.Kept--
-			if inside {
-				l.Expired++
-				l.SmallestMargin = 0
-				s.add(&l.Codes, "lease ", e.Code, e.Err)
-			}
-		case e.Kind == history.LeaseFailed && inside:
-			l.Failures++
-			s.add(&l.Codes, "lease ", codeOf(e.Err), e.Err)
-		case e.Kind == history.LeaseRenewed && inside:
-			margin := max(Duration(e.Margin), 0)
-			if l.Renewals == 0 && l.Expired == 0 {
-				l.SmallestMargin = margin
-			}
-			l.SmallestMargin = min(l.SmallestMargin, margin)
-			l.Renewals++
-		default:
-		}
-	}
-}
 
 // measureOutside measures how late the events of the writes past the links were. The delivery of a later one will do, and
 // what was not delivered counts until the end.

@@ -42,7 +42,7 @@ func named(c history.Call, k history.Kind, caller int) history.Call {
 }
 
 func TestCallsBelongToTheRowTheyStartedIn(t *testing.T) {
-	r := Recording{Rows: rows(10, 100, 200), Calls: []history.Call{
+	r := Recording{Samples: Samples{}, Rows: rows(10, 100, 200), Calls: []history.Call{
 		call(0, 1, history.OK), // before the first row
 		call(20, 30, history.OK),
 		call(90, 190, history.Unknown),
@@ -50,22 +50,19 @@ func TestCallsBelongToTheRowTheyStartedIn(t *testing.T) {
 		call(120, 140, history.Abandoned),
 		call(150, 250, history.OK),
 		call(210, 220, history.OK), // behind the last row
-		{Kind: history.SerializableGet, Start: 20 * ms, End: 21 * ms, Behind: 9},
-		{Kind: history.SerializableGet, Start: 20 * ms, End: 21 * ms, Behind: 4},
 	}}
-	samples := r.Measure()
+	r.Measure()
 	healthy, stop := r.Rows[0].Calls[history.Put], r.Rows[1].Calls[history.Put]
 	assert.Equal(t, []int64{1, 0, 1}, []int64{healthy.Completed, healthy.Errors, healthy.Unknown})
 	assert.Equal(t, Duration(100*ms), healthy.Max)
 	assert.Equal(t, []int64{1, 1, 0}, []int64{stop.Completed, stop.Errors, stop.Unknown})
 	assert.Equal(t, map[string]int64{"Unavailable": 1}, stop.Codes)
 	assert.EqualValues(t, 2, stop.ended())
-	assert.Equal(t, map[string]string{"Unavailable": "rpc error: code = Unavailable desc = of 90"}, samples)
-	assert.EqualValues(t, 9, r.Rows[0].Calls[history.SerializableGet].MaxBehind)
+	assert.Equal(t, Samples{"Unavailable": "rpc error: code = Unavailable desc = of 90"}, r.Samples)
 }
 
 func TestQuantiles(t *testing.T) {
-	r := Recording{Rows: rows(0, 1000)}
+	r := Recording{Samples: Samples{}, Rows: rows(0, 1000)}
 	for i := range time.Duration(100) {
 		r.Calls = append(r.Calls, call(100, 101+i, history.OK))
 	}
@@ -94,7 +91,7 @@ func TestLongestGap(t *testing.T) {
 		"recorded out of order": {[]history.Call{call(0, 50, history.OK), call(0, 49, history.OK), call(0, 80, history.OK)}, 49},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := Recording{Rows: rows(0, 100), Calls: tt.calls}
+			r := Recording{Samples: Samples{}, Rows: rows(0, 100), Calls: tt.calls}
 			r.Measure()
 			assert.Equal(t, Duration(tt.want*ms), r.Rows[0].Calls[history.Put].LongestGap)
 		})
@@ -102,7 +99,7 @@ func TestLongestGap(t *testing.T) {
 }
 
 func TestGapBelongsToTheRowItHappenedIn(t *testing.T) {
-	r := Recording{Rows: rows(0, 100, 130), Calls: []history.Call{call(50, 110, history.OK)}}
+	r := Recording{Samples: Samples{}, Rows: rows(0, 100, 130), Calls: []history.Call{call(50, 110, history.OK)}}
 	r.Measure()
 	stop, healed := r.Rows[0].Calls[history.Put], r.Rows[1].Calls[history.Put]
 	assert.Equal(t, []Duration{Duration(100 * ms), Duration(20 * ms)}, []Duration{stop.LongestGap, healed.LongestGap})
@@ -110,102 +107,46 @@ func TestGapBelongsToTheRowItHappenedIn(t *testing.T) {
 }
 
 func TestWhatHappensUnderTheFault(t *testing.T) {
-	r := Recording{Rows: rows(10, 70), Calls: []history.Call{
+	r := Recording{Samples: Samples{}, Rows: rows(10, 70), Calls: []history.Call{
 		call(11, 15, history.OK), call(18, 22, history.OK), call(18, 23, history.Failed), call(25, 35, history.OK), call(25, 45, history.OK),
 	}}
 	r.Rows[0].Fault, r.Rows[0].Heal = Duration(20*ms), Duration(40*ms)
 	r.Measure()
 	assert.EqualValues(t, 2, r.Rows[0].Calls[history.Put].Held)
 
-	r = Recording{Rows: rows(10, 70)}
+	r = Recording{Samples: Samples{}, Rows: rows(10, 70)}
 	r.Rows[0].Fault = Duration(20 * ms)
 	r.Measure()
 	assert.Equal(t, r.Rows[0].End, r.Rows[0].Heal, "a fault that is not healed lasts as long as its row")
 }
 
-func TestLeadersTellWhenCallersGoOn(t *testing.T) {
-	event := func(at time.Duration, events int) history.WatchResponse {
-		return history.WatchResponse{At: at * ms, Events: make([]history.Event, events)}
-	}
-	r := Recording{
-		Rows: rows(10, 300), Callers: 2,
-		Calls: []history.Call{
-			named(call(24, 25, history.OK), history.LinearizableGet, 0),
-			named(call(98, 99, history.OK), history.LinearizableGet, 0),
-			named(call(40, 130, history.OK), history.LinearizableGet, 1),
-			named(call(130, 135, history.OK), history.LinearizableGet, 1),
-			named(call(140, 145, history.Failed), history.LinearizableGet, 0),
-			named(call(175, 180, history.OK), history.LinearizableGet, 0),
-			named(call(185, 190, history.OK), history.LinearizableGet, 1),
-			named(call(145, 150, history.OK), history.Put, 4),
-			named(call(105, 110, history.OK), history.Txn, 5),
-			named(call(345, 350, history.OK), history.Put, 1),
-		},
-		Watches: [][]history.Watch{{{Responses: []history.WatchResponse{event(310, 1)}}}, {
-			{Responses: []history.WatchResponse{event(90, 1), event(120, 0)}}, {Responses: []history.WatchResponse{event(140, 1), event(150, 1)}},
-		}},
-	}
-	r.Rows[0].Leaders = []Leader{{At: Duration(100 * ms), Leader: "m2", Reporter: "m3"}}
-	r.Measure()
-	assert.Equal(t, []Leader{{At: Duration(100 * ms), Leader: "m2", Reporter: "m3", Resumed: [6]Resumption{
-		LoadGets:    {Callers: 2, Last: Duration(80 * ms)},
-		LoadPuts:    {Callers: 1, Last: Duration(50 * ms)},
-		LoadWatches: {Callers: 1, Last: Duration(40 * ms)},
-	}}}, r.Rows[0].Leaders)
-}
-
-func TestServedAgain(t *testing.T) {
-	for name, tt := range map[string]struct {
-		put  time.Duration
-		want time.Duration
-	}{"by all": {140, 40}, "not by all": {200, 100}} {
-		t.Run(name, func(t *testing.T) {
-			r := Recording{Rows: rows(0, 200), Callers: 1, Calls: []history.Call{
-				named(call(50, 120, history.OK), history.LinearizableGet, 0), call(50, tt.put, history.OK),
-			}}
-			r.Rows[0].Fault, r.Rows[0].Heal = Duration(10*ms), Duration(100*ms)
-			r.Measure()
-			assert.Equal(t, Duration(tt.want*ms), r.Rows[0].ServedAgain)
-		})
-	}
-}
-
 func TestLeases(t *testing.T) {
-	event := func(at time.Duration, k history.LeaseEventKind, margin time.Duration) history.LeaseEvent {
-		e := history.LeaseEvent{Kind: k, At: at * ms, Margin: margin * time.Second}
-		switch k {
-		case history.LeaseExpired:
-			e.Code = history.KeepaliveEnded
-		case history.LeaseFailed:
-			e.Err = status.Error(codes.Unavailable, "no answer")
-		default:
-		}
-		return e
-	}
-	r := Recording{Rows: rows(10, 100, 200, 300, 400), Leases: []history.LeaseEvent{
-		event(1, history.LeaseGranted, 0),
-		event(11, history.LeaseGranted, 0),
-		event(12, history.LeaseRenewed, 3), event(13, history.LeaseRenewed, 1), event(14, history.LeaseRenewed, 2),
-		event(110, history.LeaseExpired, 0), event(111, history.LeaseFailed, 0), event(112, history.LeaseGranted, 0),
-		event(113, history.LeaseRenewed, 3),
-		event(210, history.LeaseRenewed, -1),
-		event(410, history.LeaseExpired, 0),
-	}}
-	samples := r.Measure()
-	assert.Equal(t, Leases{Kept: 2, Renewals: 3, SmallestMargin: Duration(time.Second)}, r.Rows[0].Leases)
+	r := Recording{Samples: Samples{}}
+	r.LeaseGranted() // before the first row
+	r.Begin("healthy", 0)
+	r.LeaseGranted()
+	r.LeaseRenewed()
+	r.Current().End = 10
+	assert.Nil(t, r.Current())
+	r.Begin("stop", 10)
+	r.LeaseRenewed()
+	r.LeaseLost("keepalive ended", nil)
+	r.LeaseFailed(status.Error(codes.Unavailable, "no answer"))
+	r.LeaseGranted()
+	r.Current().End = 20
+	r.LeaseLost("key gone", nil) // after the last row
+	assert.Equal(t, Leases{Kept: 2, Renewals: 1}, r.Rows[0].Leases)
 	assert.Equal(t, Leases{
-		Kept: 2, Expired: 1, Renewals: 1, Failures: 1, Codes: map[string]int64{history.KeepaliveEnded: 1, "Unavailable": 1},
+		Kept: 2, Expired: 1, Renewals: 1, Failures: 1, Codes: map[string]int64{"keepalive ended": 1, "Unavailable": 1},
 	}, r.Rows[1].Leases, "one was kept and one is new")
-	assert.Equal(t, Leases{Kept: 2, Renewals: 1}, r.Rows[2].Leases, "a renewal that came too late left nothing")
-	assert.Equal(t, Leases{Kept: 2}, r.Rows[3].Leases)
-	assert.Equal(t, map[string]string{"lease Unavailable": "rpc error: code = Unavailable desc = no answer"}, samples)
+	assert.Equal(t, Samples{"lease Unavailable": "rpc error: code = Unavailable desc = no answer"}, r.Samples)
 }
 
 func TestOutsideDelay(t *testing.T) {
 	write := func(acknowledged, delivered time.Duration) OutsideWrite {
 		return OutsideWrite{acknowledged * ms, delivered * ms}
 	}
-	r := Recording{Rows: rows(0, 6, 11, 20), Outside: []OutsideWrite{
+	r := Recording{Samples: Samples{}, Rows: rows(0, 6, 11, 20), Outside: []OutsideWrite{
 		write(1, 2),
 		write(4, 3), // it may be delivered before it is acknowledged
 		write(7, 0), // the delivery of a later one will do
@@ -233,54 +174,54 @@ func TestCodeOf(t *testing.T) {
 	}
 }
 
-// delivery is a response that a reader took: puts of caller 0 by their numbers, or keys.
+// delivery is a response that a reader took.
 type delivery struct {
 	reader int
 	at     time.Duration
-	keys   []history.Key
+	events []change
 }
 
-func puts(seqs ...int64) (keys []history.Key) {
+// puts returns the events of puts of caller 0 by their numbers.
+func puts(seqs ...int64) (events []change) {
 	for _, seq := range seqs {
-		keys = append(keys, history.Key{Space: history.Puts, Seq: seq})
+		key := fmt.Sprint("/p/put/0/", seq)
+		events = append(events, change{key, key})
 	}
-	return keys
+	return events
 }
 
 // put returns a put of caller 0.
 func put(seq int64, start, end time.Duration, o history.Outcome) history.Call {
 	c := call(start, end, o)
-	c.Key = puts(seq)[0]
+	c.Key = puts(seq)[0].key
 	return c
 }
 
 // txn returns a txn of caller 0.
 func txn(seq, want int64, start, end time.Duration, o history.Outcome, applied bool) history.Call {
 	c := named(call(start, end, o), history.Txn, 0)
-	c.Key, c.Want, c.Applied = history.Key{Space: history.Txns, Seq: seq}, want, applied
+	c.Key, c.Counter, c.Want, c.Applied = fmt.Sprint("/p/txn/0/", seq), "/p/counter/0", want, applied
 	return c
 }
 
-func counterAt(value int64) history.Key { return history.Key{Space: history.Counters, Seq: value} }
+func counterAt(value int64) change { return change{"/p/counter/0", fmt.Sprint(value)} }
 
 // watched measures readers of the three scopes that caller 0 writes in: everything, what it puts and its counter.
 func watched(stretches []Row, calls []history.Call, deliveries ...delivery) []Row {
-	r := Recording{Prefix: "/p/", Rows: stretches, Callers: 1, Calls: calls}
-	readers := []reader{{scope: history.Scope{All: true}}, {scope: history.Scope{Space: history.Puts}}, {scope: history.Scope{Space: history.Counters}}}
-	watches := make([]history.Watch, len(readers))
+	r := Recording{Samples: Samples{}, Rows: stretches, Calls: calls, Readers: []Reader{
+		{Request: history.WatchRequest{Key: "/p/", RangeEnd: "/p0"}, Watches: make([]history.Watch, 1)},
+		{Request: history.WatchRequest{Key: "/p/put/0/", RangeEnd: "/p/put/00"}, Watches: make([]history.Watch, 1)},
+		{Request: history.WatchRequest{Key: "/p/counter/0"}, Watches: make([]history.Watch, 1)},
+	}}
 	for i, d := range deliveries {
 		resp := history.WatchResponse{At: d.at * ms}
-		for _, key := range d.keys {
-			e := history.Event{KeyValue: history.KeyValue{Key: key.Path(r.Prefix), ModRevision: int64(i)}}
-			if key.Space == history.Counters {
-				e.Value = fmt.Sprint(key.Seq)
-			}
-			resp.Events = append(resp.Events, e)
+		for _, e := range d.events {
+			resp.Events = append(resp.Events, history.Event{KeyValue: history.KeyValue{Key: e.key, Value: e.value, ModRevision: int64(i)}})
 		}
-		watches[d.reader].Responses = append(watches[d.reader].Responses, resp)
+		watch := &r.Readers[d.reader].Watches[0]
+		watch.Responses = append(watch.Responses, resp)
 	}
-	r.Watches = [][]history.Watch{{watches[0]}, {watches[1]}, {watches[2]}}
-	r.measureReaders(readers, samples{})
+	r.measureWatches(Samples{})
 	return r.Rows
 }
 
@@ -308,7 +249,7 @@ func TestDelayCountsFromTheAcknowledgement(t *testing.T) {
 
 func TestEventsBelongToTheRowOfTheirWrite(t *testing.T) {
 	got := watched(rows(0, 100, 200, 300),
-		[]history.Call{put(0, 10, 20, history.OK), put(1, 30, 40, history.OK), put(2, 160, 170, history.OK)},
+		[]history.Call{put(0, 10, 20, history.OK), put(1, 30, 40, history.OK), put(2, 160, 170, history.OK), put(3, 400, 410, history.OK)},
 		delivery{0, 150, puts(0)}, delivery{1, 310, puts(0, 2)})
 	assert.EqualValues(t, 2, got[0].Watches.Delivered)
 	assert.Equal(t, Duration(290*ms), got[0].Watches.DelayMax)
@@ -323,37 +264,15 @@ func TestUnexpectedEventsAreNotLost(t *testing.T) {
 		w := watched(rows(0, 100), []history.Call{put(0, 10, 20, o)})[0].Watches
 		assert.Equal(t, Watches{}, w, o)
 	}
-	unknown := delivery{0, 20, []history.Key{{Space: history.Txns, Caller: 7}}}
+	unknown := delivery{0, 20, []change{{"/p/txn/7/0", "/p/txn/7/0"}}}
 	assert.Zero(t, watched(rows(0, 100), nil, unknown)[0].Watches.Delivered)
-}
-
-func TestLongestSilence(t *testing.T) {
-	for name, tt := range map[string]struct {
-		calls      []history.Call
-		deliveries []delivery
-		want       time.Duration
-	}{
-		"nothing is undelivered":             {[]history.Call{put(0, 0, 1, history.OK)}, []delivery{{0, 1, puts(0)}, {1, 1, puts(0)}}, 0},
-		"begins with the acknowledgement":    {[]history.Call{put(0, 0, 30, history.OK)}, []delivery{{0, 40, puts(0)}, {1, 40, puts(0)}}, 10},
-		"begins anew with each delivery":     {[]history.Call{put(0, 0, 10, history.OK), put(1, 10, 20, history.OK)}, []delivery{{0, 40, puts(0)}, {1, 40, puts(0)}, {0, 65, puts(1)}, {1, 65, puts(1)}}, 30},
-		"goes on to the end of the row":      {[]history.Call{put(0, 0, 10, history.OK)}, nil, 90},
-		"is that of one watch":               {[]history.Call{put(0, 0, 10, history.OK)}, []delivery{{0, 11, puts(0)}, {1, 50, puts(0)}}, 40},
-		"ends with anything that is taken":   {[]history.Call{put(0, 0, 10, history.OK)}, []delivery{{0, 11, puts(0)}, {1, 60, nil}, {1, 90, puts(0)}}, 50},
-		"has nothing to do with being early": {[]history.Call{put(0, 0, 90, history.OK)}, []delivery{{0, 11, puts(0)}, {1, 12, puts(0)}}, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := watched(rows(0, 100, 100), tt.calls, tt.deliveries...)
-			assert.Equal(t, Duration(tt.want*ms), got[0].Watches.LongestSilence)
-			assert.Zero(t, got[1].Watches.LongestSilence, "a silence begins anew with a row")
-		})
-	}
 }
 
 func TestTxnsWriteTheirCounterToo(t *testing.T) {
 	calls := []history.Call{txn(0, 0, 10, 20, history.OK, true), txn(1, 5, 20, 30, history.OK, false)}
 	w := watched(rows(0, 100), calls)[0].Watches
 	assert.EqualValues(t, 3, w.Lost, "both keys of the first by the watch on all, the counter by its own")
-	w = watched(rows(0, 100), calls, delivery{0, 22, []history.Key{counterAt(1), {Space: history.Txns}}}, delivery{2, 24, []history.Key{counterAt(1)}})[0].Watches
+	w = watched(rows(0, 100), calls, delivery{0, 22, []change{counterAt(1), {"/p/txn/0/0", "/p/txn/0/0"}}}, delivery{2, 24, []change{counterAt(1)}})[0].Watches
 	assert.Zero(t, w.Lost)
 	assert.EqualValues(t, 3, w.Delivered)
 	assert.Equal(t, Duration(4*ms), w.DelayMax)
@@ -373,7 +292,7 @@ func TestIncrementTriedAgain(t *testing.T) {
 		"the first was, and the second is not known of": {call(200, 201, history.Failed), 50, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := watched(rows(0, 100), []history.Call{first, tt.again}, delivery{2, tt.delivered, []history.Key{counterAt(1)}})[0].Watches
+			w := watched(rows(0, 100), []history.Call{first, tt.again}, delivery{2, tt.delivered, []change{counterAt(1)}})[0].Watches
 			assert.EqualValues(t, 1, w.Delivered)
 			assert.Equal(t, Duration(tt.delay*ms), w.DelayMax)
 		})
@@ -392,23 +311,23 @@ func TestRepeatedEventsAndEndedWatches(t *testing.T) {
 	watch := func(ended time.Duration, end history.Ending, responses ...history.WatchResponse) history.Watch {
 		return history.Watch{Ended: ended * ms, End: end, Responses: responses}
 	}
-	r := Recording{Prefix: "/p/", Callers: 1, Rows: rows(0, 100), Watches: [][]history.Watch{{
+	r := Recording{Samples: Samples{}, Rows: rows(0, 100), Readers: []Reader{{Watches: []history.Watch{
 		watch(10, history.EndedByItself, resp(5, nil, 2, 2, 3), resp(6, nil, 3, 2, 4), resp(7, gone)),
 		watch(20, history.EndedByItself, resp(15, nil, 4), resp(16, gone)),
 		watch(30, history.EndedByItself),
 		watch(40, history.StillOpen),
 		watch(150, history.EndedByItself, resp(140, nil, 1)),
-	}}}
-	samples := r.Measure()
+	}}}}
+	r.Measure()
 	w := r.Rows[0].Watches
 	assert.EqualValues(t, 3, w.Repeated, "two revisions in the second response, one after the first watch")
 	assert.EqualValues(t, 3, w.Ended)
 	assert.Equal(t, map[string]int64{"Unavailable": 2, noReason: 1}, w.Codes)
-	assert.Equal(t, map[string]string{"watch Unavailable": gone.Error()}, samples)
+	assert.Equal(t, Samples{"watch Unavailable": gone.Error()}, r.Samples)
 }
 
 func TestWithoutWatches(t *testing.T) {
-	r := Recording{Callers: 1, Rows: rows(0, 10), Calls: []history.Call{put(0, 0, 1, history.OK)}}
+	r := Recording{Samples: Samples{}, Rows: rows(0, 10), Calls: []history.Call{put(0, 0, 1, history.OK)}}
 	r.Measure()
 	assert.Equal(t, Watches{}, r.Rows[0].Watches)
 }

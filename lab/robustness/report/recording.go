@@ -11,20 +11,68 @@ import (
 
 // Recording is what was done in a run, and what its callers, readers and keepers saw. All times count from its beginning.
 type Recording struct {
-	// Prefix of the keys that callers write.
-	Prefix string
-	// Callers of each kind of call.
-	Callers int
 	// Rows in the order in which they happened, one directly behind the other. [Recording.Measure] fills in their figures.
 	Rows []Row
 	// Calls that have ended.
 	Calls []history.Call
-	// Watches of each reader, in their order, on what [history.Scopes] says.
-	Watches [][]history.Watch
-	// Leases has what happened to the leases.
-	Leases []history.LeaseEvent
+	// Readers of watches.
+	Readers []Reader
 	// Outside has the writes past the links, in their order.
 	Outside []OutsideWrite
+	// Samples of errors.
+	Samples Samples
+
+	held int64 // leases
+}
+
+// Begin begins a row, at the end of the one before.
+func (r *Recording) Begin(name string, at Duration) {
+	r.Rows = append(r.Rows, Row{Name: name, Start: at, Leases: Leases{Kept: r.held}})
+}
+
+// Current returns the row that has not ended, nil if there is none.
+func (r *Recording) Current() *Row {
+	if n := len(r.Rows); n > 0 && r.Rows[n-1].End == 0 {
+		return &r.Rows[n-1]
+	}
+	return nil
+}
+
+// LeaseGranted records that a keeper has another lease.
+func (r *Recording) LeaseGranted() { r.lease(1, func(*Leases) {}) }
+
+// LeaseRenewed records that a keepalive was answered.
+func (r *Recording) LeaseRenewed() { r.lease(0, func(l *Leases) { l.Renewals++ }) }
+
+// LeaseLost records that a keeper lost its lease, as the code says.
+func (r *Recording) LeaseLost(code string, err error) {
+	r.lease(-1, func(l *Leases) {
+		l.Expired++
+		r.Samples.add(&l.Codes, "lease ", code, err)
+	})
+}
+
+// LeaseFailed records that a keeper without a lease failed to get one.
+func (r *Recording) LeaseFailed(err error) {
+	r.lease(0, func(l *Leases) {
+		l.Failures++
+		r.Samples.add(&l.Codes, "lease ", codeOf(err), err)
+	})
+}
+
+// lease records what happens to a lease in the current row.
+func (r *Recording) lease(held int64, change func(*Leases)) {
+	r.held += held
+	if row := r.Current(); row != nil {
+		row.Leases.Kept = r.held
+		change(&row.Leases)
+	}
+}
+
+// Reader has the watches of one reader, in their order. All are on the keys of the request.
+type Reader struct {
+	Request history.WatchRequest
+	Watches []history.Watch
 }
 
 // OutsideWrite is a write past the links.
@@ -48,8 +96,7 @@ func (d Duration) String() string { return words.Duration(time.Duration(d)) }
 //
 // A call belongs to the row in which it was invoked, whenever it ended, so that a fault answers for the calls that met it. A
 // gap belongs to the row in which it happened. An event belongs to the row in which its write was invoked, for the same
-// reason, and so does one that is missing; a silence to the row in which it happened. What happens to a lease belongs to the
-// row in which its keeper received it.
+// reason, and so does one that is missing. What happens to a lease belongs to the row in which its keeper received it.
 type Row struct {
 	// Name is "healthy" or that of the fault.
 	Name  string   `json:"name"`
@@ -69,9 +116,6 @@ type Row struct {
 	Leases  Leases  `json:"leases"`
 	// OutsideDelay is the longest time from the acknowledgement of a write past the links to the delivery of its event.
 	OutsideDelay Duration `json:"outside_delay_max_ms"`
-	// ServedAgain is the time from the end of the fault until each caller of gets and of puts had a call completed, or until
-	// the end of the row.
-	ServedAgain Duration `json:"served_again_ms"`
 }
 
 // contains reports whether a moment is in the row.
@@ -90,7 +134,7 @@ type Leader struct {
 	Leader   string `json:"leader"`
 	Reporter string `json:"reporter"`
 	// Resumed says how soon what continued.
-	Resumed [6]Resumption `json:"resumed"`
+	Resumed [3]Resumption `json:"resumed"`
 }
 
 // What resumes after the report of a new leader.
@@ -100,23 +144,17 @@ const (
 	NewGets = iota
 	NewPuts
 	NewEvents
-	// LoadGets, LoadPuts and LoadWatches are those of the load. A caller whose call went to the old leader continues only when
-	// that call has ended.
-	LoadGets
-	LoadPuts
-	LoadWatches
 )
 
-// Resumption tells how soon after a moment something continued.
+// Resumption tells how soon after a moment calls succeed.
 type Resumption struct {
-	// Callers counts those that had a call completed between the moment and the end of the row, whenever it was invoked, or
-	// the watches that delivered an event.
+	// Callers counts those whose call was completed, or its event delivered.
 	Callers int `json:"callers"`
-	// Last is the time from the moment until the last of them did so for the first time.
+	// Last is the time from the moment until the last of these.
 	Last Duration `json:"last_ms"`
 }
 
-// Add counts a caller that continued after a time.
+// Add counts a caller whose call was completed after a time.
 func (r *Resumption) Add(after time.Duration) {
 	r.Callers, r.Last = r.Callers+1, max(r.Last, Duration(after))
 }
@@ -137,8 +175,6 @@ type Calls struct {
 	P50 Duration `json:"p50_ms"`
 	P99 Duration `json:"p99_ms"`
 	Max Duration `json:"max_ms"`
-	// MaxBehind is how many revisions a serializable get was behind at most.
-	MaxBehind int64 `json:"max_revisions_behind"`
 	// Codes counts the calls that were not completed by the code of their error.
 	Codes map[string]int64 `json:"error_codes,omitempty"`
 }
@@ -155,9 +191,6 @@ type Watches struct {
 	DelayP50 Duration `json:"delay_p50_ms"`
 	DelayP99 Duration `json:"delay_p99_ms"`
 	DelayMax Duration `json:"delay_max_ms"`
-	// LongestSilence is the longest time in which a watch delivered nothing although an event was undelivered whose write had
-	// been acknowledged.
-	LongestSilence Duration `json:"longest_silence_ms"`
 	// Lost counts the events that were never delivered, once for each watch.
 	Lost int64 `json:"lost"`
 	// Repeated counts the events that a watch delivered again, or behind later ones.
@@ -174,9 +207,6 @@ type Leases struct {
 	Expired int64 `json:"expired"`
 	// Renewals counts the keepalives that were answered.
 	Renewals int64 `json:"renewals"`
-	// SmallestMargin is the least time that was left of a lease when it was renewed, see [history.LeaseEvent]; 0 if none was
-	// left, or a lease expired. It means nothing without Renewals.
-	SmallestMargin Duration `json:"smallest_margin_ms"`
 	// Failures counts the attempts of keepers without a lease that failed.
 	Failures int64 `json:"failures"`
 	// Codes counts the expired leases and the failures by their codes.

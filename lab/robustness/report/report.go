@@ -8,12 +8,11 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab/internal/tally"
-	"github.com/quorate/quorate/lab/robustness/callcheck"
 )
 
 // SchemaVersion is the "schema" field of the JSON report. It grows when a field
 // changes its meaning or goes; new fields may come without that.
-const SchemaVersion = 2
+const SchemaVersion = 3
 
 // Report is the result of a run.
 type Report struct {
@@ -30,10 +29,10 @@ type Report struct {
 	Rows []Row `json:"rows"`
 	// ErrorSamples has one error text for each code.
 	ErrorSamples map[string]string `json:"error_samples"`
-	// Calls is the verdict on the calls, and on what the client claimed of its leases.
-	Calls callcheck.Verdict `json:"check"`
-	// Watches is the verdict on the watches.
-	Watches WatchCheck `json:"watch_check"`
+	// Checked counts what was checked; nil if nothing was.
+	Checked *tally.Counts `json:"checked"`
+	// Verdict on calls, watches, and what the client claimed of its leases.
+	tally.Verdict
 }
 
 // Setup says what was run, so that two reports can be compared.
@@ -54,32 +53,6 @@ type Setup struct {
 	Seed uint64 `json:"seed"`
 }
 
-// WatchCheck is the result of the check of the watches. Its zero value is that of a
-// run without watches, or of one that failed before they could be checked.
-type WatchCheck struct {
-	// Skipped says why they were not checked; empty if they were, or if there were
-	// none.
-	Skipped string `json:"skipped"`
-	// Through is the revision up to which they were checked.
-	Through int64 `json:"through_revision"`
-	// Watches and Events that were checked.
-	Watches int64 `json:"watches"`
-	Events  int64 `json:"events"`
-	tally.Verdict
-}
-
-// OK reports whether nothing is wrong with what was checked: calls, leases and
-// watches.
-func (r Report) OK() bool { return r.Calls.OK() && r.Watches.OK() }
-
-// Violations returns the number of violations, of calls, leases and watches.
-func (r Report) Violations() int { return r.Calls.Total() + r.Watches.Total() }
-
-// FirstViolation returns the message of a violation of a report that has some.
-func (r Report) FirstViolation() string {
-	return append(r.Calls.Violations, r.Watches.Violations...)[0].Message
-}
-
 // MarshalJSON returns the fields of the report with these names, and
 //
 //	schema  SchemaVersion
@@ -90,15 +63,12 @@ func (r Report) FirstViolation() string {
 //
 //	rows
 //	  events                  what was done: at_ms, text
-//	  leaders                 reports of new leaders; resumed has the new gets, the new puts, their events, and the gets, puts
-//	                          and watches of the load: callers that continued, and when the last of them had, counted from
-//	                          the report
+//	  leaders                 reports of new leaders; resumed has the gets that were invoked then, the puts, and their events:
+//	                          how many, and when the last of them was completed, counted from the report
 //	  calls, watches, leases  as [Calls], [Watches] and [Leases] say
 //	error_samples             code → the first error text seen with it
-//	check                     the verdict of [callcheck.Check], and how many looks at the keys of leases there were
-//	watch_check               the verdict of [watchcheck.Check]
-//	  violation_counts        promise → number, there and in check
-//	  violations              at most ten of each promise: promise, message, evidence
+//	violation_counts          promise → number, of packages callcheck and watchcheck
+//	violations                at most ten of each promise: promise, message, evidence
 func (r Report) MarshalJSON() ([]byte, error) {
 	type fields Report
 	return json.Marshal(struct {

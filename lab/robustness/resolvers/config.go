@@ -2,26 +2,15 @@ package resolvers
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
+	"go.uber.org/goleak"
 	"google.golang.org/grpc/resolver"
 
-	"github.com/quorate/quorate/lab/internal/limits"
 	"github.com/quorate/quorate/lab/robustness"
 )
-
-// Defaults of a Config.
-const (
-	DefaultChannels = 100
-	DefaultBound    = time.Second
-)
-
-// defaultGiveUpAfter is that of Config.giveUpAfter.
-const defaultGiveUpAfter = 30 * time.Second
-
-// maxChannels bounds Config.Channels.
-const maxChannels = 1000
 
 // Config describes a run. Fields that are zero have their default.
 type Config struct {
@@ -30,12 +19,12 @@ type Config struct {
 	Resolvers []string
 	// Channels over each resolver, at most 1,000, which share a builder. Default 100.
 	Channels int
-	// Bound is how long after its source is back, or has changed, a channel may take to have
+
+	// bound is how long after its source is back, or has changed, a channel may take to have
 	// the current list. A resolver that has to wait for longer by its configuration, as DNS for its
 	// next lookup, may take that much more. Times in which this process does not run do not count.
 	// Default one second.
-	Bound time.Duration
-
+	bound time.Duration
 	// wrap and noRemovalDelay make resolvers break promises, in tests. another returns a new builder.
 	wrap           func(b resolver.Builder, another func() (resolver.Builder, error)) resolver.Builder
 	noRemovalDelay bool // without MassRemovalDelay
@@ -48,25 +37,41 @@ type Config struct {
 // Resolvers returns the names of all resolvers.
 func Resolvers() []string { return []string{"dns", "etcd", "kubernetes", "static"} }
 
-// complete returns the configuration with its defaults, or an error that names everything that is
-// wrong with it.
-func (c Config) complete() (Config, error) {
-	c.Channels = cmp.Or(c.Channels, DefaultChannels)
-	c.Bound = cmp.Or(c.Bound, DefaultBound)
-	c.giveUpAfter = cmp.Or(c.giveUpAfter, defaultGiveUpAfter)
+// Numbers returns the settings that are numbers.
+func (c *Config) Numbers() []robustness.Number {
+	return []robustness.Number{{Value: &c.Channels, Name: "channels", Default: 100, Max: 1000, Usage: "channels over each resolver"}}
+}
+
+// Run takes the channels of each resolver through faults of its source, see [robustness.Run].
+func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
+	before := goleak.IgnoreCurrent()
+	result, err := c.run(ctx)
+	if err == nil && result.Checked() {
+		if left := robustness.Leaked(before); left != nil {
+			result.Verdict.Add(Clean, "%v", left)
+		}
+	}
+	return result, err
+}
+
+// run runs without a look at what is left.
+func (c Config) run(ctx context.Context) (robustness.Outcome, error) {
+	check := c.Complete(c.Numbers()...)
+	c.bound = cmp.Or(c.bound, time.Second)
+	c.giveUpAfter = cmp.Or(c.giveUpAfter, 30*time.Second)
 	if len(c.Resolvers) == 0 {
 		c.Resolvers = Resolvers()
 	}
 	if c.wrap == nil {
 		c.wrap = func(b resolver.Builder, _ func() (resolver.Builder, error)) resolver.Builder { return b }
 	}
-	var check limits.Check
-	c.Complete(&check)
-	check.Number("channels", c.Channels, maxChannels)
-	check.That(c.Bound > 0, "the bound must be more than 0; it is %v", c.Bound)
 	for i, name := range c.Resolvers {
 		check.That(slices.Contains(Resolvers(), name), "unknown resolver %q: the resolvers are %q", name, Resolvers())
 		check.That(!slices.Contains(c.Resolvers[:i], name), "the resolver %q is named twice", name)
 	}
-	return c, check.Err()
+	if err := check.Err(); err != nil {
+		return robustness.Outcome{}, err
+	}
+	w := &workload{cfg: c}
+	return robustness.Run(ctx, c.Config, robustness.Setup{Schedule: w.disturb}, w)
 }

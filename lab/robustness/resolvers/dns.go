@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc/resolver"
 
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/internal/nameserver"
 	"github.com/quorate/quorate/resolver/dns"
 )
@@ -45,24 +46,18 @@ func (s *dnsSource) builder(removalDelay time.Duration) (resolver.Builder, []str
 	return b, []string{fmt.Sprintf("dns:///%s:%d", domain, port), "dns:///_grpc._tcp." + domain}, err
 }
 
-func (s *dnsSource) list(addresses []string) error {
+func (s *dnsSource) list(addresses []string) {
 	var all, services []string
 	for _, address := range addresses {
 		ip, _, err := net.SplitHostPort(address)
-		if err != nil {
-			return err
-		}
+		fatal.If(err)
 		target := strings.ReplaceAll(ip, ".", "-") + "." + domain
-		if err := s.server.Put(target+" A", "1 "+ip); err != nil {
-			return err
-		}
+		fatal.If(s.server.Put(target+" A", "1 "+ip))
 		all = append(all, "0 "+ip)
 		services = append(services, fmt.Sprintf("0 0 1 %d %s", port, target))
 	}
-	if err := s.server.Put("_grpc._tcp."+domain+" SRV", services...); err != nil {
-		return err
-	}
-	return s.server.Put(domain+" A", all...)
+	fatal.If(s.server.Put("_grpc._tcp."+domain+" SRV", services...))
+	fatal.If(s.server.Put(domain+" A", all...))
 }
 
 func (s *dnsSource) faults() []disturbance {

@@ -17,6 +17,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/naming/endpoints"
 	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/resolver/etcd"
 )
@@ -77,7 +78,7 @@ func (s *etcdSource) builder(removalDelay time.Duration) (resolver.Builder, []st
 }
 
 // list writes the registrations in one transaction, again if its outcome is unknown.
-func (s *etcdSource) list(addresses []string) error {
+func (s *etcdSource) list(addresses []string) {
 	var updates []*endpoints.UpdateWithOpts
 	for _, address := range addresses {
 		if !slices.Contains(s.listed, address) {
@@ -89,20 +90,10 @@ func (s *etcdSource) list(addresses []string) error {
 			updates = append(updates, endpoints.NewDeleteUpdateOpts(prefix+address))
 		}
 	}
-	if len(updates) == 0 {
-		return nil
-	}
-	err := within(writeTimeout, func(ctx context.Context) error {
-		for {
-			if err := s.manager.Update(ctx, updates); err == nil || ctx.Err() != nil {
-				return err
-			}
-		}
-	})
-	if err == nil {
+	if len(updates) > 0 {
+		fatal.If(repeat(writeTimeout, func(ctx context.Context) error { return s.manager.Update(ctx, updates) }))
 		s.listed = slices.Clone(addresses)
 	}
-	return err
 }
 
 func (s *etcdSource) faults() []disturbance {
@@ -130,19 +121,15 @@ func (s *etcdSource) cut() error {
 
 // compact forgets all history, again if its outcome is unknown.
 func (s *etcdSource) compact() error {
-	return within(healTimeout, func(ctx context.Context) error {
-		for {
-			now, err := s.direct.Get(ctx, prefix, clientv3.WithCountOnly())
-			if err == nil {
-				_, err = s.direct.Compact(ctx, now.Header.Revision)
-			}
-			if err == nil || errors.Is(err, rpctypes.ErrCompacted) {
-				return nil
-			}
-			if ctx.Err() != nil {
-				return err
-			}
+	return repeat(healTimeout, func(ctx context.Context) error {
+		now, err := s.direct.Get(ctx, prefix, clientv3.WithCountOnly())
+		if err == nil {
+			_, err = s.direct.Compact(ctx, now.Header.Revision)
 		}
+		if errors.Is(err, rpctypes.ErrCompacted) {
+			return nil
+		}
+		return err
 	})
 }
 
@@ -154,6 +141,17 @@ func within(timeout time.Duration, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	return do(ctx)
+}
+
+// repeat does something until it succeeds, or the timeout has passed.
+func repeat(timeout time.Duration, do func(context.Context) error) error {
+	return within(timeout, func(ctx context.Context) error {
+		for {
+			if err := do(ctx); err == nil || ctx.Err() != nil {
+				return err
+			}
+		}
+	})
 }
 
 func (s *etcdSource) patience() time.Duration { return 0 }

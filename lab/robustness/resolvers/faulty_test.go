@@ -94,7 +94,7 @@ func TestMistakesAreFound(t *testing.T) {
 			ctx, base := soaktest.Until(t, func(c *robustness.Counts) bool { return c.Of("violations", string(tt.promise)) > 0 })
 			cfg := tt.cfg
 			cfg.Config, cfg.Channels, cfg.giveUpAfter = base, 20, 2*time.Second
-			result, err := run(ctx, cfg)
+			result, err := cfg.run(ctx)
 			require.NoError(t, err)
 			assert.Positive(t, result.Verdict.Counts[tt.promise], "%v", result)
 		})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"strconv"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/resolver"
@@ -13,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/resolver/kubernetes"
 	"github.com/quorate/quorate/resolver/kubernetes/fakeapiserver"
 )
@@ -26,9 +26,7 @@ const (
 type kubernetesSource struct {
 	server *fakeapiserver.Server
 	dials  log
-
-	mu    sync.Mutex
-	slice *discoveryv1.EndpointSlice
+	slice  *discoveryv1.EndpointSlice
 }
 
 func newKubernetes() (source, error) {
@@ -54,28 +52,20 @@ func (s *kubernetesSource) builder(removalDelay time.Duration) (resolver.Builder
 	return b, []string{"kubernetes:///" + service, "kubernetes:///" + service + ":" + strconv.Itoa(port)}, err
 }
 
-func (s *kubernetesSource) list(addresses []string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *kubernetesSource) list(addresses []string) {
 	next := s.slice.DeepCopy()
 	number, protocol, ready := int32(port), corev1.ProtocolTCP, true
 	next.Ports = []discoveryv1.EndpointPort{{Port: &number, Protocol: &protocol}}
 	next.ResourceVersion, next.Endpoints = "", nil
 	for _, address := range addresses {
 		ip, _, err := net.SplitHostPort(address)
-		if err != nil {
-			return err
-		}
+		fatal.If(err)
 		next.Endpoints = append(next.Endpoints, discoveryv1.Endpoint{
 			Addresses: []string{ip}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
 			TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "pod-" + ip, UID: types.UID(ip)},
 		})
 	}
-	next, err := s.server.Update(next)
-	if err == nil {
-		s.slice = next
-	}
-	return err
+	s.slice = fatal.OK(s.server.Update(next))
 }
 
 func (s *kubernetesSource) faults() []disturbance {

@@ -1,6 +1,7 @@
 package resolvers
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -27,8 +28,8 @@ type observer struct {
 	falseSince time.Time       // since when the source leaves out most backends, zero if it does not
 	strict     bool            // no channel may take over any of it
 	views      map[*view]bool  // of open channels
-	opened     timesOf         // from the beginning of a channel to its list
-	seen       timesOf         // from the truth to a channel that has all of it
+	opened     []time.Duration // from the beginning of a channel to its list
+	seen       []time.Duration // from the truth to a channel that has all of it
 }
 
 // view is what a channel knows between Build and Close.
@@ -40,11 +41,6 @@ type view struct {
 	same    time.Time // since when it has nothing else
 	accused bool
 }
-
-// timesOf are durations.
-type timesOf struct{ all []time.Duration }
-
-func (t *timesOf) add(d time.Duration) { t.all = append(t.all, d) }
 
 // violated adds a violation, and counts it while the run goes on.
 func (o *observer) violated(p robustness.Promise, format string, args ...any) {
@@ -132,7 +128,7 @@ func (o *observer) update(v *view, endpoints []resolver.Endpoint) {
 		o.waitsLocked(v)
 		v.listed = now
 		if o.known {
-			o.opened.add(o.excuse(v.built, now))
+			o.opened = append(o.opened, o.excuse(v.built, now))
 		}
 	}
 	v.list = list
@@ -232,40 +228,33 @@ func (o *observer) evaluate(after string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.known = true
-	now := time.Now()
 	for v := range o.views {
 		since := o.good
 		if v.built.After(since) {
 			since = v.built
 		}
-		until := func(at time.Time) time.Time {
-			if at.IsZero() {
-				return now
-			}
-			return at
-		}
-		all, same := until(v.all), until(v.same)
-		if all.After(since) {
-			o.seen.add(o.excuse(since, all))
-		} else {
-			o.seen.add(0)
-		}
-		limit := o.bound + o.extra
-		if late := o.excuse(since, all); late > limit {
-			o.violated(Current, "%v after %s a channel has %d of %d backends; %v is allowed%s",
-				late.Round(time.Millisecond), after, len(o.truth)-o.missing(v), len(o.truth), limit, never(v.all))
-		} else if late := o.excuse(since, same); late > limit+o.removal {
-			o.violated(Current, "%v after %s a channel still has %d backends that are gone; %v is allowed%s",
-				late.Round(time.Millisecond), after, len(v.list)-len(o.truth), limit+o.removal, never(v.same))
+		all, same := o.lag(since, v.all), o.lag(since, v.same)
+		o.seen = append(o.seen, all)
+		switch limit := o.bound + o.extra; {
+		case all > limit:
+			o.violated(Current, "%v after %s a channel has %d of %d backends; %v is allowed",
+				all.Round(time.Millisecond), after, len(o.truth)-o.missing(v), len(o.truth), limit)
+		case same > limit+o.removal:
+			o.violated(Current, "%v after %s a channel still has %d backends that are gone; %v is allowed",
+				same.Round(time.Millisecond), after, len(v.list)-len(o.truth), limit+o.removal)
 		}
 	}
 }
 
-func never(at time.Time) string {
+// lag returns how long after a moment another one came, or has not come until now.
+func (o *observer) lag(since, at time.Time) time.Duration {
 	if at.IsZero() {
-		return "; it has not caught up yet"
+		at = time.Now()
 	}
-	return ""
+	if !at.After(since) {
+		return 0
+	}
+	return o.excuse(since, at)
 }
 
 // called takes the end of a call in.
@@ -295,13 +284,13 @@ const (
 	leastStall = 20 * time.Millisecond
 )
 
-// watch notes stalls until done is closed.
-func (s *stalls) watch(done <-chan struct{}) {
+// watch notes stalls until ctx ends.
+func (s *stalls) watch(ctx context.Context) {
 	ticks := time.NewTicker(stallTick)
 	defer ticks.Stop()
 	for last := time.Now(); ; {
 		select {
-		case <-done:
+		case <-ctx.Done():
 			return
 		case <-ticks.C:
 		}

@@ -17,11 +17,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/robustness"
 )
 
@@ -44,48 +42,29 @@ const (
 
 // workload is one run.
 type workload struct {
-	cfg      Config
-	env      *robustness.Env
-	began    time.Time
-	stalls   stalls
-	watching sync.WaitGroup // for stalls
-	closed   chan struct{}
-	trials   []*trial
-}
-
-// Run takes the channels of each resolver through faults of its source, see [robustness.Run].
-func Run(ctx context.Context, cfg Config) (robustness.Outcome, error) {
-	before := goleak.IgnoreCurrent()
-	result, err := run(ctx, cfg)
-	if err == nil && result.Checked() {
-		if left := robustness.Leaked(before); left != nil {
-			result.Verdict.Add(Clean, "%v", left)
-		}
-	}
-	return result, err
-}
-
-// run runs without a look at what is left.
-func run(ctx context.Context, cfg Config) (robustness.Outcome, error) {
-	cfg, err := cfg.complete()
-	if err != nil {
-		return robustness.Outcome{}, err
-	}
-	w := &workload{cfg: cfg, closed: make(chan struct{})}
-	return robustness.Run(ctx, cfg.Config, robustness.Setup{Schedule: w.disturb}, w)
+	cfg    Config
+	began  time.Time
+	stalls stalls
+	trials []*trial
 }
 
 // Start starts the sources, the backends and the channels.
 func (w *workload) Start(_ context.Context, env *robustness.Env) error {
-	w.env, w.began = env, time.Now()
-	w.watching.Go(func() { w.stalls.watch(w.closed) })
+	w.began = time.Now()
+	watching, cancel := context.WithCancel(context.Background())
+	ended := robustness.Go(1, func(int) { w.stalls.watch(watching) })
+	env.Cleanup(func() error {
+		cancel()
+		<-ended
+		return nil
+	})
 	for i, name := range w.cfg.Resolvers {
 		t := &trial{
-			observer: &observer{resolver: name, bound: w.cfg.Bound, stalls: &w.stalls, counts: env.Counts, views: map[*view]bool{}},
+			observer: &observer{resolver: name, bound: w.cfg.bound, stalls: &w.stalls, counts: env.Counts, views: map[*view]bool{}},
 			cfg:      w.cfg, env: env, rng: env.Rand(uint64(i) << 16), backends: backends{servers: map[string]*backend{}},
 		}
 		w.trials = append(w.trials, t)
-		if err := t.start(); err != nil {
+		if err := fatal.Catch(t.start); err != nil {
 			return fmt.Errorf("start %s: %w", name, err)
 		}
 	}
@@ -112,38 +91,27 @@ func (w *workload) Stop() error { return nil }
 // Settle implements [robustness.Workload]: a trial waits for its channels after each change.
 func (w *workload) Settle() error { return nil }
 
-// Close implements [robustness.Workload].
-func (w *workload) Close() error {
-	close(w.closed)
-	w.watching.Wait()
-	var err error
-	for _, t := range w.trials {
-		err = errors.Join(err, t.close())
-	}
-	return err
-}
-
 // Check collects what was found while the run went on, and checks what arrived at the sources.
 func (w *workload) Check(out *robustness.Outcome) error {
 	ran := time.Since(w.began)
 	for _, t := range w.trials {
 		t.checkArrivals(ran)
-		t.seen.count(out.Counts, t.resolver+" changes")
-		t.opened.count(out.Counts, t.resolver+" opened")
+		countTimes(out.Counts, t.resolver+" changes", t.seen)
+		countTimes(out.Counts, t.resolver+" opened", t.opened)
 		out.Verdict.Merge(t.verdict)
 	}
 	out.Counts.Add("process", "ms stalled", int(w.stalls.between(w.began, time.Now()).Milliseconds()))
 	return nil
 }
 
-// count counts times, in milliseconds.
-func (t *timesOf) count(counts *robustness.Counts, subject string) {
-	if len(t.all) == 0 {
+// countTimes counts times, in milliseconds.
+func countTimes(counts *robustness.Counts, subject string, times []time.Duration) {
+	if len(times) == 0 {
 		return
 	}
-	slices.Sort(t.all)
+	slices.Sort(times)
 	for what, share := range map[string]float64{"ms median": 0.5, "ms p99": 0.99, "ms longest": 1} {
-		counts.Add(subject, what, int(t.all[int(share*float64(len(t.all)-1))].Milliseconds()))
+		counts.Add(subject, what, int(times[int(share*float64(len(times)-1))].Milliseconds()))
 	}
-	counts.Add(subject, "seen by channels", len(t.all))
+	counts.Add(subject, "seen by channels", len(times))
 }

@@ -24,7 +24,7 @@ func TestNames(t *testing.T) {
 			return c.Of(name+" calls", "made") < 20 || name != "static" && c.Of(name+" changes", "made") < 2
 		})
 	})
-	result, err := Run(ctx, Config{Config: cfg, Bound: *bound})
+	result, err := Config{Config: cfg, bound: *bound}.Run(ctx)
 	require.NoError(t, err)
 	require.True(t, result.Verdict.OK(), "%v", result)
 	t.Log("\n" + result.String())

@@ -14,11 +14,11 @@ const removalDelay = 4 * time.Second
 type source interface {
 	// builder returns a builder as a process has one, and targets for its channels.
 	builder(removalDelay time.Duration) (builder resolver.Builder, targets []string, err error)
-	// list has the source name these backends. It fails if the source is away.
-	list(addresses []string) error
+	// list has the source name these backends. An error, as if the source is away, is fatal.
+	list(addresses []string)
 	// faults are those that the source can have.
 	faults() []disturbance
-	// patience is how much longer than Config.Bound a change takes by the resolver's
+	// patience is how much longer than Config.bound a change takes by the resolver's
 	// configuration.
 	patience() time.Duration
 	// arrivals returns when requests and connections arrived.

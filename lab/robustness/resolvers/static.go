@@ -18,10 +18,7 @@ func (s *staticSource) builder(time.Duration) (resolver.Builder, []string, error
 	return b, []string{"static:///" + strings.Join(s.addresses, ",")}, err
 }
 
-func (s *staticSource) list(addresses []string) error {
-	s.addresses = addresses
-	return nil
-}
+func (s *staticSource) list(addresses []string) { s.addresses = addresses }
 
 func (*staticSource) faults() []disturbance   { return nil }
 func (*staticSource) patience() time.Duration { return 0 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/resolver"
 
 	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/robustness"
 )
@@ -51,7 +52,6 @@ type trial struct {
 	channels []*channel
 	awake    sync.Mutex  // held while channels are opened and closed
 	returns  []time.Time // of the source
-	upcoming []disturbance
 }
 
 // size is the number of backends until a moment.
@@ -65,50 +65,35 @@ func (t *trial) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var used error
 	var beside sync.WaitGroup
-	beside.Go(func() { used = t.useChannels(ctx, rand.New(rand.NewPCG(t.cfg.Seed, uint64(len(t.channels))))) })
+	beside.Go(func() {
+		used = fatal.Catch(func() { t.useChannels(ctx, rand.New(rand.NewPCG(t.cfg.Seed, uint64(len(t.channels))))) })
+	})
 	for i, c := range t.channels {
 		if c.kind == calling {
 			beside.Go(func() { t.keepCalling(ctx, c, rand.New(rand.NewPCG(t.cfg.Seed, uint64(i)))) })
 		}
 	}
-	err := t.disturb(ctx)
+	err := fatal.Catch(func() { t.disturb(ctx) })
 	cancel()
 	beside.Wait()
 	return errors.Join(err, used)
 }
 
-// close closes all that start opened.
-func (t *trial) close() error {
-	var err error
-	for _, c := range t.channels {
-		err = errors.Join(err, c.close())
-	}
-	if t.source != nil {
-		err = errors.Join(err, t.source.close())
-	}
-	t.backends.stop(nil)
-	return err
-}
-
 // start starts the source and backends, opens channels, and waits until all have the list.
-func (t *trial) start() (err error) {
-	if t.source, err = t.newSource(); err != nil {
-		return err
+func (t *trial) start() {
+	t.env.Cleanup(func() error { t.backends.stop(nil); return nil })
+	var err error
+	if t.source, err = t.newSource(); t.source != nil {
+		t.env.Cleanup(t.source.close)
 	}
-	if t.live, err = t.backends.start((fewest + most) / 2); err != nil {
-		return err
-	}
+	fatal.If(err)
+	t.live = fatal.OK(t.backends.start((fewest + most) / 2))
 	t.set(t.live)
-	if err := t.source.list(t.live); err != nil {
-		return err
-	}
-	if err := t.openAll(); err != nil {
-		return err
-	}
+	t.source.list(t.live)
+	t.openAll()
 	t.listedTruly(t.cfg.giveUpAfter, 0)
 	t.await("the start")
-	t.seen = timesOf{}
-	return nil
+	t.seen = nil
 }
 
 func (t *trial) newSource() (source, error) {
@@ -125,108 +110,92 @@ func (t *trial) newSource() (source, error) {
 }
 
 // openAll makes a builder and opens the channels.
-func (t *trial) openAll() error {
+func (t *trial) openAll() {
 	removal := removalDelay
 	if t.cfg.noRemovalDelay {
 		removal = -1
 	}
 	builder, targets, err := t.source.builder(removal)
-	for i := 0; i < t.cfg.Channels && err == nil; i++ {
+	fatal.If(err)
+	for i := range t.cfg.Channels {
 		wrapped := t.cfg.wrap(builder, func() (resolver.Builder, error) {
 			another, _, err := t.source.builder(removal)
 			return another, err
 		})
 		c := newChannel(i, t.wrap(wrapped), targets, t.backends.dial, t.rng)
 		t.channels = append(t.channels, c)
-		err = c.open()
+		t.env.Cleanup(c.close)
+		fatal.If(c.open())
 	}
-	return err
 }
 
 // useChannels wakes up and reopens channels until ctx ends.
-func (t *trial) useChannels(ctx context.Context, rng *rand.Rand) error {
+func (t *trial) useChannels(ctx context.Context, rng *rand.Rand) {
 	for pause.For(ctx, pace.Between(rng, minPause, maxPause)) == nil {
-		c := t.channels[rng.IntN(len(t.channels))]
-		t.awake.Lock()
-		var err error
-		switch c.kind {
-		case napping:
-			c.wake()
-		case reopened:
-			err = errors.Join(c.close(), c.open())
-		case steady, calling:
-		}
-		t.awake.Unlock()
-		if err != nil {
-			return err
-		}
+		t.use(t.channels[rng.IntN(len(t.channels))])
 	}
-	return nil
+}
+
+func (t *trial) use(c *channel) {
+	t.awake.Lock()
+	defer t.awake.Unlock()
+	switch c.kind {
+	case napping:
+		c.wake()
+	case reopened:
+		fatal.If(errors.Join(c.close(), c.open()))
+	case steady, calling:
+	}
 }
 
 // sleep closes all channels, and opens them again.
-func (t *trial) sleep() error {
+func (t *trial) sleep() {
 	t.awake.Lock()
 	defer t.awake.Unlock()
-	var err error
 	for _, c := range t.channels {
-		err = errors.Join(err, c.close())
+		fatal.If(c.close())
 	}
 	time.Sleep(sleepTime)
 	for _, c := range t.channels {
-		err = errors.Join(err, c.open())
+		fatal.If(c.open())
 	}
-	return err
 }
 
 // disturb changes the backends and injects faults until ctx ends.
-func (t *trial) disturb(ctx context.Context) error {
+func (t *trial) disturb(ctx context.Context) {
 	all := slices.DeleteFunc(t.source.faults(), func(d disturbance) bool { return t.cfg.only != "" && d.name != t.cfg.only })
 	if len(all) == 0 {
 		<-ctx.Done()
-		return nil
+		return
 	}
-	for ctx.Err() == nil {
-		_ = pause.For(ctx, pace.Between(t.rng, shortestCalm, longestCalm))
-		if err := t.listChange(0, "a change"); err != nil {
-			return err
+	for {
+		t.rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		for _, d := range all {
+			if pause.For(ctx, pace.Between(t.rng, shortestCalm, longestCalm)) != nil {
+				return
+			}
+			t.listChange(0, "a change")
+			t.inject(ctx, d)
 		}
-		if len(t.upcoming) == 0 {
-			t.upcoming = slices.Clone(all)
-			t.rng.Shuffle(len(t.upcoming), func(i, j int) { t.upcoming[i], t.upcoming[j] = t.upcoming[j], t.upcoming[i] })
-		}
-		if err := t.inject(ctx, t.upcoming[0]); err != nil {
-			return err
-		}
-		t.upcoming = t.upcoming[1:]
 	}
-	return nil
 }
 
 // listChange changes the backends, tells the source, and waits until all channels have them.
-func (t *trial) listChange(extra time.Duration, after string) error {
-	removal, err := t.changeAndList()
-	if err != nil {
-		return err
-	}
+func (t *trial) listChange(extra time.Duration, after string) {
+	removal := t.changeAndList()
 	t.listedTruly(t.source.patience()+extra, removal)
 	t.await(after)
 	t.backends.stop(t.live)
-	return nil
 }
 
 // changeAndList changes the backends, and tells the source. It returns how much longer the resolvers may keep those that
 // are removed.
-func (t *trial) changeAndList() (removal time.Duration, err error) {
-	if removal, err = t.change(); err != nil {
-		return 0, err
-	}
+func (t *trial) changeAndList() (removal time.Duration) {
+	removal = t.change()
 	t.counts.Add(t.resolver+" changes", "made", 1)
 	t.set(t.live)
-	if err := t.source.list(t.live); err != nil {
-		return 0, fmt.Errorf("change the backends: %w", err)
-	}
-	return removal, nil
+	t.source.list(t.live)
+	return removal
 }
 
 // await waits until all channels have the list, and reports those that take too long.
@@ -239,7 +208,7 @@ func (t *trial) await(after string) {
 
 // inject injects a fault into the source for a while. Then the backends change, so that a channel with the
 // new list has an answer of the source after the fault.
-func (t *trial) inject(ctx context.Context, d disturbance) error {
+func (t *trial) inject(ctx context.Context, d disturbance) {
 	t.counts.Add(t.resolver+" faults", d.name, 1)
 	hold := pace.Between(t.rng, shortestHold, longestHold)
 	if d.falseList == nil && t.rng.IntN(8) == 0 {
@@ -247,46 +216,37 @@ func (t *trial) inject(ctx context.Context, d disturbance) error {
 	}
 	asleep := t.rng.IntN(4) == 0
 	t.env.Note(fmt.Sprintf("%s: %s, for %v", t.resolver, d.name, hold.Round(time.Millisecond)))
-	if err := t.hold(ctx, d, hold, asleep); err != nil {
-		return err
-	}
+	t.hold(ctx, d, hold, asleep)
 	if err := d.end(); err != nil {
-		return fmt.Errorf("end %s: %w", d.name, err)
+		fatal.If(fmt.Errorf("end %s: %w", d.name, err))
 	}
 	t.returns = append(t.returns, time.Now())
-	return t.listChange(d.patience, fmt.Sprintf("%s for %v", d.name, hold.Round(time.Millisecond)))
+	t.listChange(d.patience, fmt.Sprintf("%s for %v", d.name, hold.Round(time.Millisecond)))
 }
 
 // hold begins a fault, holds it, and returns.
-func (t *trial) hold(ctx context.Context, d disturbance, hold time.Duration, asleep bool) error {
+func (t *trial) hold(ctx context.Context, d disturbance, hold time.Duration, asleep bool) {
 	if err := d.begin(); err != nil {
 		t.env.Note(err.Error())
 	}
 	if d.falseList != nil {
 		t.listedFalsely(!asleep)
-		if err := t.source.list(d.falseList(t.live)); err != nil {
-			return fmt.Errorf("change the backends: %w", err)
-		}
+		t.source.list(d.falseList(t.live))
 	}
 	_ = pause.For(ctx, hold/2)
 	if asleep {
-		if err := t.sleep(); err != nil {
-			return err
-		}
+		t.sleep()
 	}
 	if d.open {
-		if _, err := t.changeAndList(); err != nil {
-			return err
-		}
+		t.changeAndList()
 	}
 	_ = pause.For(ctx, hold/2)
-	return nil
 }
 
 // change changes the backends, of which at least one is new: some are added, removed, or
 // replaced. Those that are removed serve until no channel uses them. It returns how much longer
 // the resolvers may keep these.
-func (t *trial) change() (removal time.Duration, err error) {
+func (t *trial) change() (removal time.Duration) {
 	now := time.Now()
 	t.sizes = slices.DeleteFunc(append(t.sizes, size{now, len(t.live)}), func(s size) bool {
 		return now.Sub(s.until) > 2*removalDelay+longOutage
@@ -309,19 +269,16 @@ func (t *trial) change() (removal time.Duration, err error) {
 	if n+add-remove > most {
 		remove = n / 2
 	}
-	fresh, err := t.backends.start(add)
-	if err != nil {
-		return 0, err
-	}
+	fresh := fatal.OK(t.backends.start(add))
 	next := slices.Clone(t.live)
 	t.rng.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
 	t.live = slices.Concat(next[remove:], fresh)
 	for _, s := range t.sizes {
 		if 2*len(t.live) <= s.n {
-			return 2 * removalDelay, nil
+			return 2 * removalDelay
 		}
 	}
-	return 0, nil
+	return 0
 }
 
 // checkArrivals checks what arrived at the source: the most in the second after a return, and in a tenth of that.

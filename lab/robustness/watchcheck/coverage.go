@@ -55,7 +55,7 @@ func resumable(t *trace) {
 		return
 	}
 	first := t.first()
-	if first == none {
+	if first == nil {
 		return // whether an event was due by now is for reliable to say
 	}
 	for d := range t.proper {
@@ -64,21 +64,10 @@ func resumable(t *trace) {
 				d.event, t.start)
 		}
 	}
-	if skipped := t.missing(t.ref.from(t.start), t.ref.Events[first].ModRevision-1); len(skipped) > 0 {
-		e := t.ref.Events[skipped[0]]
-		t.report(Resumable, t.bringing(first), "it begins with %v and skips %d events before it, the first is %v",
-			t.ref.Events[first], len(skipped), e)
+	if skipped := t.missing(t.ref.from(t.start), first.event.ModRevision-1); len(skipped) > 0 {
+		t.report(Resumable, []int{first.response}, "it begins with %v and skips %d events before it, the first is %v",
+			first.event, len(skipped), t.ref.Events[skipped[0]])
 	}
-}
-
-// bringing returns the response that brought an event of the reference.
-func (t *trace) bringing(at int) []int {
-	for d := range t.proper {
-		if d.at == at {
-			return []int{d.response}
-		}
-	}
-	return nil
 }
 
 // reliable holds a watch to [Reliable]: between its start, or its first event if
@@ -89,9 +78,9 @@ func reliable(t *trace) {
 		return
 	}
 	from := t.ref.from(t.start)
-	if first := t.first(); t.exact && first != none {
+	if first := t.first(); t.exact && first != nil {
 		// What is missing before the first event breaks Resumable.
-		from = max(from, t.ref.from(t.ref.Events[first].ModRevision))
+		from = max(from, t.ref.from(first.event.ModRevision))
 	}
 	reached, response := t.reached()
 	through, evidence := reached, []int{response}

@@ -2,6 +2,7 @@ package watchcheck
 
 import (
 	"errors"
+	"slices"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
@@ -72,11 +73,7 @@ func compacted(t *trace) {
 
 // compaction checks an end for compaction to a revision.
 func (t *trace) compaction(n int, revision int64) {
-	known := false
-	for _, c := range t.ref.Compactions {
-		known = known || c == revision
-	}
-	if !known {
+	if !slices.Contains(t.ref.Compactions, revision) {
 		t.report(Compacted, []int{n}, "it ended for a compaction to revision %d, which nobody made", revision)
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/quorate/quorate/lab/internal/tally"
 	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/watchcheck"
 )
@@ -295,9 +296,9 @@ func TestEvidence(t *testing.T) {
 	insert(&w, 4, w.Responses[3])
 	v := evaluate(t, w)
 	require.Len(t, v.Violations, 1)
-	assert.Equal(t, watchcheck.Violation{
+	assert.Equal(t, tally.Violation{
 		Promise: watchcheck.Unique,
-		Message: `watch 1 of ["a", "c") from revision 2, prev_kv, progress_notify: delete a at revision 5 came again`,
+		Message: `watch 1 of {"Key":"a","RangeEnd":"c","StartRevision":2,"PrevKV":true,"ProgressNotify":true}: delete a at revision 5 came again`,
 		Evidence: []string{
 			"response 3 at 0.000000s, header revision 5: 1 events, revisions 5 to 5",
 			"response 4 at 0.000000s, header revision 5: 1 events, revisions 5 to 5",

@@ -2,6 +2,7 @@ package watchcheck
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/quorate/quorate/lab/robustness/history"
@@ -108,10 +109,5 @@ func (r *indexed) from(revision int64) int {
 // compactedBeyond reports whether history may have been compacted to a revision
 // at or above the given one.
 func (r *indexed) compactedBeyond(revision int64) bool {
-	for _, c := range r.Compactions {
-		if c >= revision {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Compactions, func(c int64) bool { return c >= revision })
 }

@@ -2,7 +2,6 @@ package watchcheck_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 
 	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/watchcheck"
@@ -73,52 +72,5 @@ func (s *store) watch(r history.WatchRequest, start int64) history.Watch {
 		}
 		w.Responses[last].Events = append(w.Responses[last].Events, e)
 	}
-	return w
-}
-
-// randomStore returns a store with a history of some hundred revisions over a few
-// keys.
-func randomStore(rng *rand.Rand) *store {
-	s := newStore()
-	for range 100 + rng.IntN(200) {
-		var changes []string
-		for _, n := range rng.Perm(8)[:1+rng.IntN(3)] {
-			key := string(rune('a' + n))
-			if _, exists := s.keys[key]; exists && rng.IntN(3) == 0 {
-				key = "-" + key
-			}
-			changes = append(changes, key)
-		}
-		s.commit(changes...)
-	}
-	return s
-}
-
-// randomWatch returns a faultless watch with some of its responses merged and
-// bookmarks between them.
-func randomWatch(rng *rand.Rand, s *store) history.Watch {
-	r := history.WatchRequest{
-		Key: string(rune('a' + rng.IntN(3))), RangeEnd: []string{"\x00", "g"}[rng.IntN(2)],
-		PrevKV: rng.IntN(2) == 0, CreatedNotify: rng.IntN(2) == 0, ProgressNotify: true, NoDelete: rng.IntN(4) == 0,
-	}
-	start := 2 + rng.Int64N(s.revision/2)
-	if !r.CreatedNotify || rng.IntN(2) == 0 {
-		r.StartRevision = start
-	}
-	w := s.watch(r, start)
-	var merged []history.WatchResponse
-	for _, response := range w.Responses {
-		last := len(merged) - 1
-		if last >= 0 && len(merged[last].Events) > 0 && rng.IntN(3) == 0 {
-			merged[last].Revision = response.Revision
-			merged[last].Events = append(merged[last].Events, response.Events...)
-			continue
-		}
-		merged = append(merged, response)
-		if rng.IntN(5) == 0 && !response.Created {
-			merged = append(merged, history.WatchResponse{Revision: response.Revision})
-		}
-	}
-	w.Responses = merged
 	return w
 }

@@ -105,13 +105,11 @@ func (t *trace) proper(yield func(*delivery) bool) {
 	}
 }
 
-// first returns where the first of the delivered events stands in the reference,
-// in the order of the reference, or none.
-func (t *trace) first() int {
-	first := none
+// first returns the delivery of the event that is the first in the order of the reference, nil if there is none.
+func (t *trace) first() (first *delivery) {
 	for d := range t.proper {
-		if first == none || d.at < first {
-			first = d.at
+		if first == nil || d.at < first.at {
+			first = d
 		}
 	}
 	return first

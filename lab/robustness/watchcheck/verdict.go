@@ -66,25 +66,18 @@ const (
 	maxShown = 32
 )
 
-// Violation is one broken promise, with the responses that prove it.
-type Violation = tally.Violation
-
 // Verdict is what a check found.
 type Verdict struct {
-	// Watches, Responses, Events and Bookmarks count what was checked.
-	Watches, Responses, Events, Bookmarks int64
+	// Watches and Events count what was checked.
+	Watches, Events int64
 	tally.Verdict
 }
 
 // count counts what there is to evaluate of a watch.
 func (v *Verdict) count(w *history.Watch) {
 	v.Watches++
-	v.Responses += int64(len(w.Responses))
 	for i := range w.Responses {
 		v.Events += int64(len(w.Responses[i].Events))
-		if w.Responses[i].IsProgress() {
-			v.Bookmarks++
-		}
 	}
 }
 

@@ -45,7 +45,7 @@ func TestSoakOfACache(t *testing.T) {
 		client.Watcher = c.Watcher()
 		return &cached{pair{clients: []*clientv3.Client{client}}, c, &stats}, nil
 	}
-	result, err := Run(t.Context(), Config{Config: soaktest.Fixed(t), Connect: connect})
+	result, err := Config{Config: soaktest.Fixed(t), connect: connect}.Run(t.Context())
 	require.NoError(t, err)
 	require.True(t, result.Verdict.OK(), "%v", result)
 	t.Logf("%+v\n%v", stats, result)

@@ -32,9 +32,9 @@ type Client interface {
 // that his watches are paused and resumed, which the default makes rare.
 const narrowBuffer = 64 << 10
 
-// Quorate connects through two clients of Quorate, each of which has half of the
+// connect connects through two clients of Quorate, each of which has half of the
 // watches: one with default policies, and one that pauses watches early.
-func Quorate(endpoints []string) (Client, error) {
+func connect(endpoints []string) (Client, error) {
 	wide, err := newClient(endpoints, 0)
 	if err != nil {
 		return nil, err

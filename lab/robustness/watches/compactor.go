@@ -72,10 +72,3 @@ func (c *compactor) last() int64 {
 	}
 	return c.made[len(c.made)-1]
 }
-
-// all returns every compaction.
-func (c *compactor) all() []int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return append([]int64(nil), c.made...)
-}

@@ -2,24 +2,14 @@ package watches
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"time"
 
-	"github.com/quorate/quorate/lab/internal/limits"
+	"go.uber.org/goleak"
+
+	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/robustness"
-)
-
-// Defaults of a Config.
-const (
-	DefaultWatches = 24
-	DefaultWriters = 4
-
-	DefaultSettleTimeout = 30 * time.Second
-)
-
-// Limits of a Config.
-const (
-	maxWatches = 1000
-	maxWriters = 100
 )
 
 // Config describes a run. Fields that are zero have their default. A run keeps what every reader saw in memory, up to 100 MB
@@ -30,28 +20,43 @@ type Config struct {
 	Watches int
 	// Writers is how many writers write at a time, at most 100. Default 4.
 	Writers int
-	// SettleTimeout is how long open watches may take at the end to reach the last
+
+	// connect connects the readers. Default [connect].
+	connect func(endpoints []string) (Client, error)
+	// settleTimeout is how long open watches may take at the end to reach the last
 	// revision, after the writers have stopped and all members are well. It takes a
 	// client a second or two; what a watch has not delivered by then counts as lost.
-	// Default 30 s.
-	SettleTimeout time.Duration
-	// Connect connects the readers. Default [Quorate].
-	Connect func(endpoints []string) (Client, error)
+	// Default defaultSettleTimeout.
+	settleTimeout time.Duration
 }
 
-// complete returns the configuration with its defaults, or an error that names
-// everything that is wrong with it.
-func (c Config) complete() (Config, error) {
-	c.Watches = cmp.Or(c.Watches, DefaultWatches)
-	c.Writers = cmp.Or(c.Writers, DefaultWriters)
-	c.SettleTimeout = cmp.Or(c.SettleTimeout, DefaultSettleTimeout)
-	if c.Connect == nil {
-		c.Connect = Quorate
+const defaultSettleTimeout = 30 * time.Second
+
+// Numbers returns the settings that are numbers.
+func (c *Config) Numbers() []robustness.Number {
+	return []robustness.Number{
+		{Value: &c.Watches, Name: "watches", Default: 24, Max: 1000, Usage: "watches at a time"},
+		{Value: &c.Writers, Name: "writers", Default: 4, Max: 100, Usage: "writers at a time"},
 	}
-	var check limits.Check
-	c.Complete(&check)
-	check.Number("watches", c.Watches, maxWatches)
-	check.Number("writers", c.Writers, maxWriters)
-	check.That(c.SettleTimeout > 0, "the time to settle must be more than 0; it is %v", c.SettleTimeout)
-	return c, check.Err()
+}
+
+// setup makes members send bookmarks every second or so and split responses
+// above 0.6 MB, which etcd does every ten minutes and above 2 MB.
+var setup = robustness.Setup{
+	Cluster: lab.Config{Args: []string{"--watch-progress-notify-interval=1s", "--max-request-bytes=65536"}}, Record: true,
+}
+
+// Run takes the history of a run and checks it, see [robustness.Run]. It also fails if something was left behind that should have
+// ended.
+func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
+	if err := c.Complete(c.Numbers()...).Err(); err != nil {
+		return robustness.Outcome{}, err
+	}
+	c.settleTimeout = cmp.Or(c.settleTimeout, defaultSettleTimeout)
+	if c.connect == nil {
+		c.connect = connect
+	}
+	already := goleak.IgnoreCurrent()
+	result, err := robustness.Run(ctx, c.Config, setup, &workload{cfg: c})
+	return result, errors.Join(err, robustness.Leaked(already))
 }

@@ -87,14 +87,14 @@ func TestFaultyClientsAreFound(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			result, err := Run(ctx, Config{
+			result, err := Config{
 				Config:        robustness.Config{Duration: 3 * time.Minute, Dir: t.TempDir()},
-				SettleTimeout: time.Second,
-				Connect: func(endpoints []string) (Client, error) {
-					sound, err := Quorate(endpoints)
+				settleTimeout: time.Second,
+				connect: func(endpoints []string) (Client, error) {
+					sound, err := connect(endpoints)
 					return &faulty{Client: sound, spoil: tt.spoil, ended: cancel}, err
 				},
-			})
+			}.Run(ctx)
 			require.NoError(t, err)
 			for _, p := range tt.want {
 				assert.Positive(t, result.Verdict.Counts[p], "%s: %v", p, result)

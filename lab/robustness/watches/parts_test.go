@@ -9,21 +9,11 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/history"
 )
 
 func event(key string, revision int64) history.Event {
 	return history.Event{KeyValue: history.KeyValue{Key: key, ModRevision: revision}}
-}
-
-func TestWrittenAfter(t *testing.T) {
-	w := &writers{acked: []acknowledgement{{5, 11}, {1, 9}, {3, 12}, {8, 14}}}
-	after := w.writtenAfter()
-	for moment, want := range map[time.Duration]int64{0: 9, 1: 9, 2: 11, 5: 11, 6: 14, 8: 14, 9: 0} {
-		assert.Equal(t, want, after(moment), "after %d", moment)
-	}
-	assert.Zero(t, (&writers{}).writtenAfter()(0))
 }
 
 func TestLastExpected(t *testing.T) {
@@ -51,9 +41,9 @@ func TestReadingKnowsWhereToGoOn(t *testing.T) {
 func TestEnding(t *testing.T) {
 	x := &reading{}
 	assert.Equal(t, history.EndedByItself, x.ending())
-	x.last.Store(true)
+	x.last = true
 	assert.Equal(t, history.StillOpen, x.ending())
-	x.left.Store(true)
+	x.left = true
 	assert.Equal(t, history.LeftByReader, x.ending())
 	x.take(history.WatchResponse{Canceled: true}, 0)
 	assert.Equal(t, history.EndedByItself, x.ending())
@@ -91,11 +81,4 @@ func TestGroupsHaveMetadataOfTheirOwn(t *testing.T) {
 	assert.Equal(t, []string{rpctypes.MetadataHasLeader}, md.Get(rpctypes.MetadataRequireLeaderKey))
 	_, has := metadata.FromOutgoingContext(groups[0].context(t.Context()))
 	assert.False(t, has)
-}
-
-func TestConfigNamesWhatIsWrong(t *testing.T) {
-	_, err := Run(t.Context(), Config{Config: robustness.Config{Duration: -1, Members: 2}, Watches: -1, Writers: 1000})
-	for _, want := range []string{"the duration must be", "the number of members must be 3 to 9", "the number of watches must be 1 to 1000; it is -1", "the number of writers must be 1 to 100; it is 1000"} {
-		assert.ErrorContains(t, err, want)
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
-	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/internal/pause"
@@ -21,30 +20,26 @@ const (
 	longestBreak = 200 * time.Millisecond
 )
 
-// reading is one watch while it is being read. It belongs to its reader, but for
-// the fields that are atomic.
+// reading is one watch while it is being read.
 type reading struct {
 	plan     plan
 	watch    history.Watch
-	left     atomic.Bool  // its reader has left
-	last     atomic.Bool  // it was open when the run ended
-	returned atomic.Int64 // when Watch returned, in nanoseconds; 0 if it has not
-	reached  atomic.Int64 // the revision that it has come to
-	done     chan struct{}
+	returned bool  // Watch has
+	reached  int64 // the revision that it has come to
+	left     bool  // its reader has left
+	last     bool  // it was open when the run ended
 }
 
 // take keeps a response.
 func (x *reading) take(r history.WatchResponse, now time.Duration) {
 	r.At = now
 	x.watch.Responses = append(x.watch.Responses, r)
-	reached := x.reached.Load()
 	if r.IsProgress() {
-		reached = max(reached, r.Revision)
+		x.reached = max(x.reached, r.Revision)
 	}
 	for _, e := range r.Events {
-		reached = max(reached, e.ModRevision)
+		x.reached = max(x.reached, e.ModRevision)
 	}
-	x.reached.Store(reached)
 }
 
 // ending says how the reader parted from a watch whose channel is closed.
@@ -53,9 +48,9 @@ func (x *reading) ending() history.Ending {
 	switch {
 	case n > 0 && x.watch.Responses[n-1].IsTerminal():
 		return history.EndedByItself
-	case x.left.Load():
+	case x.left:
 		return history.LeftByReader
-	case x.last.Load():
+	case x.last:
 		return history.StillOpen
 	default:
 		return history.EndedByItself
@@ -70,8 +65,8 @@ func (x *reading) next() int64 {
 			return last.CompactRevision
 		}
 	}
-	if reached := x.reached.Load(); reached > 0 {
-		return reached + 1
+	if x.reached > 0 {
+		return x.reached + 1
 	}
 	return x.plan.request.StartRevision
 }
@@ -106,10 +101,10 @@ func (r *readers) read(x *reading) {
 		}
 	})
 	defer timer.Stop()
-	x.watch.Asked = r.now()
 	responses := channelOf(r.client.Watch(ctx, x.plan.request))
-	x.watch.Returned = r.now()
-	x.returned.Store(int64(x.watch.Returned))
+	r.mu.Lock()
+	x.watch.Returned, x.returned = r.now(), true
+	r.mu.Unlock()
 	if r.drain(ctx, x, responses) != nil {
 		patient, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
@@ -117,7 +112,6 @@ func (r *readers) read(x *reading) {
 			r.fail(fmt.Errorf("%v: its channel was not closed within %v after its context ended", x.watch, closeTimeout))
 		}
 	}
-	x.watch.End, x.watch.Ended = x.ending(), r.now()
 	r.close(x)
 }
 
@@ -132,9 +126,13 @@ func (r *readers) drain(ctx context.Context, x *reading, responses <-chan histor
 			if !open {
 				return nil
 			}
+			r.mu.Lock()
 			x.take(response, r.now())
-		}
-		if x.plan.pause > 0 && !r.settling() {
+			slow := x.plan.pause > 0 && !r.settled
+			r.mu.Unlock()
+			if !slow {
+				continue
+			}
 			if err := pause.For(ctx, x.plan.pause); err != nil {
 				return err
 			}

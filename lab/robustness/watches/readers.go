@@ -36,10 +36,10 @@ type readers struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	mu       sync.Mutex
-	settled  bool // no watch is opened or left any more
-	asked    int  // watches so far
-	reading  map[*reading]struct{}
+	mu       sync.Mutex // also of what readings share
+	settled  bool       // no watch is opened or left any more
+	asked    int        // watches so far
+	reading  map[*reading]bool
 	watches  []history.Watch
 	failures []error
 }
@@ -47,7 +47,7 @@ type readers struct {
 // watch starts n readers. They must be ended.
 func watch(client Client, n int, env *robustness.Env, known func() storeState) *readers {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &readers{client: client, now: env.Now, known: known, ctx: ctx, cancel: cancel, reading: map[*reading]struct{}{}}
+	r := &readers{client: client, now: env.Now, known: known, ctx: ctx, cancel: cancel, reading: map[*reading]bool{}}
 	for i := range n {
 		rng := env.Rand(readerStream + uint64(i))
 		r.work.Go(func() { r.reader(rng) })
@@ -78,10 +78,10 @@ func (r *readers) open(p plan) (*reading, bool) {
 	if r.settled {
 		return nil, false
 	}
-	x := &reading{plan: p, done: make(chan struct{})}
+	x := &reading{plan: p}
 	x.watch = history.Watch{ID: r.asked, Request: p.request, ProgressRequested: p.group.progress}
 	r.asked++
-	r.reading[x] = struct{}{}
+	r.reading[x] = true
 	return x, true
 }
 
@@ -89,26 +89,17 @@ func (r *readers) open(p plan) (*reading, bool) {
 func (r *readers) leave(x *reading) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.settled {
-		return false
-	}
-	x.left.Store(true)
-	return true
+	x.left = !r.settled
+	return x.left
 }
 
 // close records a watch that is over.
 func (r *readers) close(x *reading) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	x.watch.End, x.watch.Ended = x.ending(), r.now()
 	delete(r.reading, x)
 	r.watches = append(r.watches, x.watch)
-	close(x.done)
-}
-
-func (r *readers) settling() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.settled
 }
 
 func (r *readers) fail(err error) {
@@ -123,33 +114,24 @@ func (r *readers) fail(err error) {
 func (r *readers) settle(timeout time.Duration, last func(r history.WatchRequest, returned time.Duration) int64) {
 	r.mu.Lock()
 	r.settled = true
-	open := slices.Collect(maps.Keys(r.reading))
 	r.mu.Unlock()
-	ctx, cancel := context.WithTimeout(r.ctx, timeout)
-	defer cancel()
-	longer := max(timeout, DefaultSettleTimeout)
-	returning, cancel := context.WithTimeout(r.ctx, longer)
-	defer cancel()
-	anything := func(history.WatchRequest, time.Duration) int64 { return 0 }
-	for _, x := range open {
-		if x.settle(ctx, last) != nil && x.settle(returning, anything) != nil {
-			r.fail(fmt.Errorf("%v: Watch did not return within %v of a healthy cluster", x.plan.request, longer))
-		}
+	r.await(timeout, func(x *reading) bool { return x.returned && x.reached >= last(x.plan.request, x.watch.Returned) })
+	longer := max(timeout, defaultSettleTimeout)
+	for _, x := range r.await(longer, func(x *reading) bool { return x.returned }) {
+		r.fail(fmt.Errorf("%v: Watch did not return within %v of a healthy cluster", x.plan.request, longer))
 	}
 }
 
-// settle waits for one watch.
-func (x *reading) settle(ctx context.Context, last func(history.WatchRequest, time.Duration) int64) error {
+// await waits until something is true of every open watch, and returns those of which it is not when the timeout has passed.
+func (r *readers) await(timeout time.Duration, is func(*reading) bool) (not []*reading) {
+	ctx, cancel := context.WithTimeout(r.ctx, timeout)
+	defer cancel()
 	for {
-		if returned := x.returned.Load(); returned != 0 && x.reached.Load() >= last(x.plan.request, time.Duration(returned)) {
-			return nil
-		}
-		select {
-		case <-x.done:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(settlePoll):
+		r.mu.Lock()
+		not = slices.DeleteFunc(slices.Collect(maps.Keys(r.reading)), is)
+		r.mu.Unlock()
+		if len(not) == 0 || pause.For(ctx, settlePoll) != nil {
+			return not
 		}
 	}
 }
@@ -160,21 +142,12 @@ func (r *readers) end() ([]history.Watch, error) {
 	r.mu.Lock()
 	r.settled = true
 	for x := range r.reading {
-		x.last.Store(true)
+		x.last = true
 	}
 	r.mu.Unlock()
 	r.cancel()
-	ended := make(chan struct{})
-	go func() {
-		r.work.Wait()
-		close(ended)
-	}()
-	var late error
-	select {
-	case <-ended:
-	case <-time.After(2 * closeTimeout):
-		late = errors.New("calls of Watch or RequestProgress do not return although their contexts have ended")
-	}
+	late := robustness.Await(robustness.Go(1, func(int) { r.work.Wait() }), 2*closeTimeout,
+		"calls of Watch or RequestProgress do not return although their contexts have ended")
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.watches, errors.Join(append(r.failures, late)...)

@@ -12,7 +12,7 @@ import (
 
 // TestSoak is the short form of "quorate-lab soak".
 func TestSoak(t *testing.T) {
-	result, err := Run(t.Context(), Config{Config: soaktest.Fixed(t)})
+	result, err := Config{Config: soaktest.Fixed(t)}.Run(t.Context())
 	require.NoError(t, err)
 	require.True(t, result.Verdict.OK(), "%v", result)
 	t.Log("\n" + result.String())

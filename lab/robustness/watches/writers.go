@@ -1,11 +1,9 @@
 package watches
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +12,7 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/history"
 )
 
 const (
@@ -55,12 +54,6 @@ func randomKey(rng *rand.Rand) string {
 	return fmt.Sprintf("%s%c/%d", keyPrefix, keyFamilies[rng.IntN(len(keyFamilies))], rng.IntN(keysOfFamily))
 }
 
-// acknowledgement is a write that was acknowledged.
-type acknowledgement struct {
-	sent     time.Duration
-	revision int64
-}
-
 // writers keep the store busy.
 type writers struct {
 	kv    *clientv3.Client
@@ -68,7 +61,7 @@ type writers struct {
 	stop  context.CancelFunc
 	work  sync.WaitGroup
 	mu    sync.Mutex
-	acked []acknowledgement
+	acked []history.Answer
 }
 
 // write starts n writers. They must be stopped.
@@ -92,10 +85,9 @@ func (w *writers) end() {
 func (w *writers) run(ctx context.Context, index int, rng *rand.Rand) {
 	for n := 0; pause.For(ctx, pace.Between(rng, 0, 2*writePause)) == nil; n++ {
 		sent := w.now()
-		revision, err := w.one(ctx, rng, value(rng, index, n))
-		if err == nil && revision > 0 {
+		if revision := w.one(ctx, rng, value(rng, index, n)); revision > 0 {
 			w.mu.Lock()
-			w.acked = append(w.acked, acknowledgement{sent, revision})
+			w.acked = append(w.acked, history.Answer{Sent: sent, Returned: w.now(), Revision: revision})
 			w.mu.Unlock()
 		}
 	}
@@ -140,9 +132,9 @@ func value(rng *rand.Rand, index, n int) string {
 	return name
 }
 
-// one makes a write and returns its revision, 0 if it changed nothing. Whether one
+// one makes a write and returns its revision, 0 if it failed or changed nothing. Whether one
 // that failed was carried out does not matter: the recorder sees it if so.
-func (w *writers) one(ctx context.Context, rng *rand.Rand, value string) (int64, error) {
+func (w *writers) one(ctx context.Context, rng *rand.Rand, value string) int64 {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	switch n := rng.IntN(100); {
@@ -157,7 +149,7 @@ func (w *writers) one(ctx context.Context, rng *rand.Rand, value string) (int64,
 	case n < 79:
 		lease, err := w.kv.Grant(ctx, shortLease)
 		if err != nil {
-			return 0, err
+			return 0
 		}
 		return put(w.kv.Put(ctx, randomKey(rng), value, clientv3.WithLease(lease.ID)))
 	default:
@@ -166,7 +158,7 @@ func (w *writers) one(ctx context.Context, rng *rand.Rand, value string) (int64,
 }
 
 // txn changes several keys in one revision.
-func (w *writers) txn(ctx context.Context, rng *rand.Rand, value string) (int64, error) {
+func (w *writers) txn(ctx context.Context, rng *rand.Rand, value string) int64 {
 	var ops []clientv3.Op
 	seen := map[string]bool{}
 	for range 2 + rng.IntN(4) {
@@ -183,43 +175,26 @@ func (w *writers) txn(ctx context.Context, rng *rand.Rand, value string) (int64,
 	}
 	response, err := w.kv.Txn(ctx).Then(ops...).Commit()
 	if err != nil {
-		return 0, err
+		return 0
 	}
 	for _, r := range response.Responses {
 		if r.GetResponsePut() != nil || r.GetResponseDeleteRange().GetDeleted() > 0 {
-			return response.Header.GetRevision(), nil
+			return response.Header.GetRevision()
 		}
 	}
-	return 0, nil
+	return 0
 }
 
-func put(response *clientv3.PutResponse, err error) (int64, error) {
+func put(response *clientv3.PutResponse, err error) int64 {
 	if err != nil {
-		return 0, err
+		return 0
 	}
-	return response.Header.GetRevision(), nil
+	return response.Header.GetRevision()
 }
 
-func deleted(response *clientv3.DeleteResponse, err error) (int64, error) {
+func deleted(response *clientv3.DeleteResponse, err error) int64 {
 	if err != nil || response.Deleted == 0 {
-		return 0, err
+		return 0
 	}
-	return response.Header.GetRevision(), nil
-}
-
-// writtenAfter returns a function that finds, for a moment, the lowest revision of
-// a write that was sent after it, 0 if there is none. The writers must have ended.
-func (w *writers) writtenAfter() func(time.Duration) int64 {
-	acked := slices.Clone(w.acked)
-	slices.SortFunc(acked, func(a, b acknowledgement) int { return cmp.Compare(a.sent, b.sent) })
-	for i := len(acked) - 2; i >= 0; i-- {
-		acked[i].revision = min(acked[i].revision, acked[i+1].revision)
-	}
-	return func(moment time.Duration) int64 {
-		i, _ := slices.BinarySearchFunc(acked, moment, func(a acknowledgement, t time.Duration) int { return cmp.Compare(a.sent, t) })
-		if i == len(acked) {
-			return 0
-		}
-		return acked[i].revision
-	}
+	return response.Header.GetRevision()
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
+	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
-	"github.com/quorate/quorate/retry"
 )
 
 // load makes operations at the rate until the duration is over or ctx ends, and waits for the last,
@@ -51,13 +51,9 @@ func (r *run) operate(ctx context.Context, client int) {
 	op.Call = time.Since(r.begin)
 	response, err := quorate.NewKV(r.cfg.Client.KV, clientv3.WithLease(r.lease)).Do(ctx, r.keys(group), op.Request)
 	op.Return = time.Since(r.begin)
-	switch {
-	case err == nil:
-		op.Outcome, op.Response = model.Answered, response
-	case op.Request.Kind.Writes() && retry.OutcomeOf(err) != retry.OutcomeNotExecuted:
-		op.Outcome, op.Err = model.Unknown, err.Error()
-	default:
-		op.Outcome, op.Err = model.Failed, err.Error()
+	op.Response, op.Outcome = response, history.OutcomeOf(op.Request.Kind.Writes(), err)
+	if err != nil {
+		op.Err = err.Error()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

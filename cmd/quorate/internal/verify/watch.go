@@ -24,7 +24,6 @@ func (r *run) openWatches(ctx context.Context) {
 	for id := range watches {
 		w := &watch{Watch: history.Watch{ID: id, Request: r.watchRequest(id%2 == 0)}, reached: make(chan int64, 1)}
 		r.watches = append(r.watches, w)
-		w.Asked = time.Since(r.begin)
 		responses := quorate.NewWatcher(r.cfg.Client).Watch(ctx, w.Request)
 		w.Returned = time.Since(r.begin)
 		r.watching.Go(func() {

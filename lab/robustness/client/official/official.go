@@ -12,7 +12,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/lab/robustness/client"
-	"github.com/quorate/quorate/lab/robustness/history"
 )
 
 const (
@@ -45,11 +44,7 @@ func connect(cfg clientv3.Config, requireLeader bool) (client.Connection, error)
 	if err != nil {
 		return client.Connection{}, err
 	}
-	return client.Connection{
-		Services:      client.Services{Store: NewStore(c), Watcher: withLeader{NewWatcher(c), requireLeader}, Lessor: NewLessor(c)},
-		RequireLeader: requireLeader,
-		Close:         c.Close,
-	}, nil
+	return client.Connection{Store: NewStore(c), Watcher: NewWatcher(c), Lessor: NewLessor(c), RequireLeader: requireLeader, Close: c.Close}, nil
 }
 
 // Locker connects one contender through the official client with nothing set but endpoints and a dial timeout.
@@ -64,18 +59,6 @@ func Locker(endpoints []string) (client.Locker, error) {
 func dial(cfg clientv3.Config) (*clientv3.Client, error) {
 	cfg.DialTimeout, cfg.Logger = dialTimeout, zap.NewNop()
 	return clientv3.New(cfg)
-}
-
-// withLeader has every watch require a leader if it is to.
-type withLeader struct {
-	client.Watcher
-
-	required bool
-}
-
-func (w withLeader) Watch(ctx context.Context, req history.WatchRequest) iter.Seq[history.WatchResponse] {
-	req.RequireLeader = req.RequireLeader || w.required
-	return w.Watcher.Watch(ctx, req)
 }
 
 // ownerOf returns the comparison that leaders make; the client gives them none.

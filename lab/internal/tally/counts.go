@@ -1,6 +1,7 @@
-package robustness
+package tally
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -41,6 +42,13 @@ func (c *Counts) Of(subject, what string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.of[subject][what]
+}
+
+// MarshalJSON returns subject → what → number.
+func (c *Counts) MarshalJSON() ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return json.Marshal(c.of)
 }
 
 // String has a line for each subject, such as "writes   accepted 10, refused 5".

@@ -1,22 +1,17 @@
-// Package limits collects what is wrong with a configuration, so that its user learns
-// of everything at once.
-package limits
+package robustness
 
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/quorate/quorate/lab/fault"
 )
 
-// MaxDuration is for how long faults may be injected.
-const MaxDuration = time.Hour
-
 // maxMembers is the largest cluster that the lab starts.
 const maxMembers = 9
 
-// Check collects what is wrong. The zero value has found nothing.
+// Check collects what is wrong with a configuration, so that its user learns of everything at once. The zero value has found
+// nothing.
 type Check struct{ wrong []error }
 
 // That notes what is wrong, unless ok.
@@ -35,11 +30,6 @@ func (c *Check) Number(of string, n, limit int) {
 func (c *Check) Members(n int) {
 	c.That(n >= fault.MinMembers && n <= maxMembers, "the number of members must be %d to %d, so that a majority outlives the loss of one; it is %d",
 		fault.MinMembers, maxMembers, n)
-}
-
-// Duration notes a duration of faults that is not above 0, or above [MaxDuration].
-func (c *Check) Duration(d time.Duration) {
-	c.That(d > 0 && d <= MaxDuration, "the duration must be more than 0 and at most %v; it is %v", MaxDuration, d)
 }
 
 // Err returns all that was found, nil if nothing was.
