@@ -7,6 +7,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 )
@@ -26,6 +27,10 @@ func TestScript(t *testing.T) {
 	etcd := settledEtcd(t)
 	transcript := requireLikeEtcd(t, etcd, fakeEtcd(t), func(s *session) {
 		s.tokens[mallory], s.tokens[mallory2] = "made.1", "up"
+		s.script([]proto.Message{&healthpb.HealthCheckRequest{}, &healthpb.HealthCheckRequest{Service: "etcdserverpb.KV"}})
+		for _, unknown := range []string{"/etcdserverpb.KV/Increment", "/etcdserverpb.Cache/Get"} {
+			s.callMethod(method{path: unknown, response: rangeStream.response}, &pb.RangeRequest{})
+		}
 		s.script(keyRequests(), leaseRequests(), clusterRequests(), maintenanceRequests(), authRequests())
 		s.enableAuth()
 		for _, user := range []string{nobody, mallory, mallory2, alice, "root"} {
@@ -60,7 +65,7 @@ var neverOnOneMember = []string{
 	pb.Cluster_MemberAdd_FullMethodName, pb.Cluster_MemberRemove_FullMethodName, pb.Cluster_MemberUpdate_FullMethodName,
 	pb.Cluster_MemberPromote_FullMethodName, pb.Maintenance_MoveLeader_FullMethodName,
 	pb.Watch_Watch_FullMethodName, pb.Lease_LeaseKeepAlive_FullMethodName, pb.Maintenance_Snapshot_FullMethodName,
-	"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/List",
+	"/grpc.health.v1.Health/List",
 }
 
 func (s *session) script(parts ...[]proto.Message) {
