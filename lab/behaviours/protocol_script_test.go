@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
@@ -35,6 +36,12 @@ func TestScript(t *testing.T) {
 		s.enableAuth()
 		for _, user := range []string{nobody, mallory, mallory2, alice, "root"} {
 			s.as(user)
+			for _, k := range []string{"a", "other"} {
+				s.watching(func(s *watchSession) {
+					s.create(key(k))
+					s.receive(1)
+				})
+			}
 			s.script(authRequests(), keyRequests(), leaseRequests(), clusterRequests(), maintenanceRequests(),
 				[]proto.Message{&pb.AuthEnableRequest{}})
 		}
@@ -46,6 +53,17 @@ func TestScript(t *testing.T) {
 			succeeded = append(succeeded, m.path)
 		}
 	}
+	reasons := make(map[string]bool) // why watches are refused
+	for _, e := range transcript {
+		for _, r := range e.Responses {
+			if r, ok := r.(*pb.WatchResponse); ok {
+				reasons[r.CancelReason] = true
+			}
+		}
+	}
+	require.Equal(t, map[string]bool{
+		rpctypes.ErrGRPCUserEmpty.Error(): true, rpctypes.ErrGRPCInvalidAuthToken.Error(): true, rpctypes.ErrGRPCPermissionDenied.Error(): true, "": true,
+	}, reasons)
 	requireSeen(t, transcript, succeeded, []error{
 		rpctypes.ErrGRPCUserEmpty, rpctypes.ErrGRPCInvalidAuthToken, rpctypes.ErrGRPCPermissionDenied,
 		rpctypes.ErrGRPCAuthFailed, rpctypes.ErrGRPCAuthNotEnabled,
