@@ -88,20 +88,17 @@ func (m *Member) ID() uint64 {
 
 // PID returns the process id of the member's last run, 0 if there was none.
 func (m *Member) PID() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.process == nil {
-		return 0
+	if p := m.lastRun(); p != nil {
+		return p.PID()
 	}
-	return m.process.PID()
+	return 0
 }
 
 // Alive reports whether the member's process exists. A stopped member is alive; see
 // Stopped.
 func (m *Member) Alive() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.process != nil && m.process.Alive()
+	p := m.lastRun()
+	return p != nil && p.Alive()
 }
 
 // Stopped reports whether the member is frozen by Stop.
