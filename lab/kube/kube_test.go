@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -138,7 +139,7 @@ func TestControlPlane(t *testing.T) {
 			n, err := list(ctx, c.ConfigFor(token))
 			return err == nil && n == 1
 		}, patience, 50*time.Millisecond)
-		require.NoError(t, c.DeleteManifest(ctx, "test", []byte(manifest), "RoleBinding"))
+		require.NoError(t, c.Delete(ctx, rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), "test", "reader"))
 		require.Eventually(t, func() bool {
 			_, err := list(ctx, c.ConfigFor(token))
 			return apierrors.IsForbidden(err)
