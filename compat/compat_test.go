@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,10 +23,19 @@ func tree(t *testing.T) source.Tree {
 	return tree
 }
 
+// pairs loads the packages once for all tests.
+var pairs = sync.OnceValues(func() ([]source.Pair, error) {
+	tree, err := source.Find()
+	if err != nil {
+		return nil, err
+	}
+	return tree.Pairs()
+})
+
 // TestShimIsFresh generates the shim in memory and compares it with what is committed.
 func TestShimIsFresh(t *testing.T) {
 	tree := tree(t)
-	pairs, err := tree.Pairs()
+	pairs, err := pairs()
 	require.NoError(t, err)
 	want, err := shim.Generate(pairs)
 	require.NoError(t, err)
@@ -40,7 +50,9 @@ func TestShimIsFresh(t *testing.T) {
 
 // TestAPIIsTheOfficialOne holds the API that the shim gives to the official client's.
 func TestAPIIsTheOfficialOne(t *testing.T) {
-	reports, err := api.Check(tree(t))
+	pairs, err := pairs()
+	require.NoError(t, err)
+	reports, err := api.Check(tree(t), pairs)
 	require.NoError(t, err)
 	t.Log("\n" + api.Table(reports))
 	var identifiers int

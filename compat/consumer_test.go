@@ -13,8 +13,8 @@ import (
 	"github.com/quorate/quorate/compat/internal/source"
 )
 
-// TestConsumer runs the program that is written against the official client over the shim, plain and with the race
-// detector, which compiles and links it anew.
+// TestConsumer runs a program of the official client over the shim, plain and with the race detector, which compiles and
+// links it anew.
 func TestConsumer(t *testing.T) {
 	modfile := overShim(t, tree(t))
 	for name, flags := range map[string][]string{"plain": nil, "race": {"-race"}} {

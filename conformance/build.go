@@ -7,6 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const (
+	clientModule  = "go.etcd.io/etcd/client/v3"
+	clientVersion = "v3.7.3"
+	quorateModule = "github.com/quorate/quorate"
 )
 
 // build is a suite with the client that it is compiled with.
@@ -30,26 +38,14 @@ func newBuild(ctx context.Context, s suite, official bool) (b build, err error) 
 		}
 	}()
 	if official {
-		if err := b.dropQuorate(ctx); err != nil {
+		if err := b.editModule(ctx, "-dropreplace="+clientModule); err != nil {
 			return b, err
 		}
 	}
-	modules, err := b.modules(ctx, s.modules()...)
-	if err != nil {
+	if err := b.check(ctx); err != nil || len(s.fixtures) == 0 {
 		return b, err
 	}
-	if err := s.check(modules, official); err != nil {
-		return b, err
-	}
-	if len(s.fixtures) == 0 {
-		return b, nil
-	}
-	return b, b.linkFixtures(modules[etcdTests].Dir)
-}
-
-// dropQuorate makes go.mod one without Quorate.
-func (b *build) dropQuorate(ctx context.Context) error {
-	return b.editModule(ctx, "-dropreplace="+clientModule)
+	return b, b.linkFixtures(ctx)
 }
 
 // editModule has the tests compiled with an edited copy of go.mod. The go command completes it.
@@ -74,6 +70,40 @@ func (b *build) editModule(ctx context.Context, edit string) error {
 	return nil
 }
 
+// check returns an error unless the tests are the released ones, and the client the one that was asked for.
+func (b build) check(ctx context.Context) error {
+	want := []string{clientModule + " => ../compat/clientv3", quorateModule + " => ../"}
+	if b.official {
+		want = []string{clientModule + " " + clientVersion}
+	}
+	paths := []string{clientModule, quorateModule}
+	for path, version := range b.suite.released {
+		want, paths = append(want, path+" "+version), append(paths, path)
+	}
+	got, err := b.listModules(ctx, "{{.Path}} {{with .Replace}}=> {{.}}{{else}}{{.Version}}{{end}}", paths...)
+	if err != nil {
+		return err
+	}
+	for _, module := range want {
+		if !slices.Contains(got, module) {
+			return fmt.Errorf("the suite would be compiled without %s: the modules are %s", module, strings.Join(got, ", "))
+		}
+	}
+	return nil
+}
+
+// listModules returns what "go list -m" says of modules, as the suite is compiled with them.
+func (b build) listModules(ctx context.Context, format string, paths ...string) ([]string, error) {
+	out, err := b.goCommand(ctx, slices.Concat([]string{"list", "-m", "-f=" + format}, b.flags, paths)...).Output()
+	if err != nil {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			err = fmt.Errorf("%w\n%s", err, exit.Stderr)
+		}
+		return nil, fmt.Errorf("run it in its own directory: go list -m: %w", err)
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n"), nil
+}
+
 // folder is where the tests run. Some open sockets in the directory that they run
 // in, and the suite's own is in the module cache, which is read-only.
 func (b build) folder() string {
@@ -82,16 +112,59 @@ func (b build) folder() string {
 
 // linkFixtures makes the folder, with the suite's certificates where the tests look
 // for them from there.
-func (b build) linkFixtures(suite string) error {
+func (b build) linkFixtures(ctx context.Context) error {
+	tests, err := b.listModules(ctx, "{{.Dir}}", etcdTests)
+	if err != nil {
+		return err
+	}
 	if err := os.MkdirAll(b.folder(), 0o700); err != nil {
 		return err
 	}
 	for _, fixtures := range b.suite.fixtures {
-		if err := os.Symlink(filepath.Join(suite, fixtures), filepath.Join(b.dir, "tests", fixtures)); err != nil {
+		if err := os.Symlink(filepath.Join(tests[0], fixtures), filepath.Join(b.dir, "tests", fixtures)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+const (
+	// storage are the tests of Kubernetes' storage, which start their servers by the package testServer of its module.
+	storage          = "k8s.io/apiserver/pkg/storage/etcd3"
+	kubernetesServer = "k8s.io/apiserver"
+	testServer       = "pkg/storage/etcd3/testserver/test_server.go"
+)
+
+// useServer makes the tests of storage run on the executable at path. They are compiled in a copy of their module, with
+// dependents/testserver in the place of the package that starts their server.
+func (b *build) useServer(ctx context.Context, path string) error {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(path); err != nil {
+		return fmt.Errorf("--server: %w", err)
+	}
+	module, err := b.listModules(ctx, "{{.Dir}}", kubernetesServer)
+	if err != nil {
+		return err
+	}
+	ours, err := os.ReadFile(filepath.Join("dependents", "testserver", "testserver.go"))
+	if err != nil {
+		return err
+	}
+	copied := filepath.Join(b.dir, "apiserver")
+	file := filepath.Join(copied, filepath.FromSlash(testServer))
+	if err := os.CopyFS(copied, os.DirFS(module[0])); err != nil {
+		return err
+	}
+	if err := errors.Join(os.Remove(file), os.WriteFile(file, ours, 0o600)); err != nil {
+		return err
+	}
+	if err := b.editModule(ctx, "-replace="+kubernetesServer+"="+copied); err != nil {
+		return err
+	}
+	return os.Setenv("QUORATE_SERVER", path)
 }
 
 func (b build) remove() error { return os.RemoveAll(b.dir) }

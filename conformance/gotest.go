@@ -1,9 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -21,16 +22,25 @@ const (
 	goodbye = 10 * time.Second
 )
 
-// goTest runs the tests of a selection and hands each line of what "go test -json"
-// prints to take. That tests fail is no error.
-func (b build) goTest(ctx context.Context, opts options, stderr io.Writer, take func(line []byte) error) error {
-	running, stop := context.WithCancel(ctx)
-	defer stop()
+// event is one line of "go test -json"; "go doc test2json" explains its fields.
+type event struct {
+	Action      string
+	Package     string
+	Test        string
+	Output      string
+	Elapsed     float64 // seconds
+	ImportPath  string  // of build output
+	FailedBuild string  // the ImportPath of the failed build
+}
+
+// goTest runs the tests of a selection and hands the events of "go test -json" to take. That tests fail is no error.
+func (b build) goTest(ctx context.Context, opts options, stderr io.Writer, take func(event)) error {
 	args := []string{"test", "-json", "-count=1", "-vet=off", "-timeout=" + packageTimeout.String(), "-p=" + strconv.Itoa(opts.parallel)}
 	if len(b.suite.fixtures) > 0 {
-		args = append(args, "-exec="+b.launcher())
+		// What "go test" puts before the command line of a test program: it changes to the build's folder.
+		args = append(args, `-exec=sh -c 'cd "$0" && exec "$@"' "`+b.folder()+`"`)
 	}
-	cmd := b.goCommand(running, slices.Concat(args, b.flags, opts.arguments())...)
+	cmd := b.goCommand(ctx, slices.Concat(args, b.flags, opts.arguments())...)
 	cmd.Stderr = stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = goodbye
@@ -41,43 +51,28 @@ func (b build) goTest(ctx context.Context, opts options, stderr io.Writer, take 
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	taken := eachLine(out, take)
-	if taken != nil {
-		stop()
-		_, _ = io.Copy(io.Discard, out) // so that it can end
-	}
+	decoded := eachEvent(out, take)
+	_, _ = io.Copy(io.Discard, out) // so that it can end
 	err = cmd.Wait()
-	var exit *exec.ExitError
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return ctx.Err()
-	case errors.As(err, &exit):
-		err = nil // the results tell why
 	}
-	return errors.Join(taken, err)
+	if _, failed := errors.AsType[*exec.ExitError](err); failed {
+		err = nil // the events tell why
+	}
+	return errors.Join(decoded, err)
 }
 
-// launcher returns what "go test" puts before the command line of a test program:
-// it changes to the build's folder.
-func (b build) launcher() string {
-	return `sh -c 'cd "$0" && exec "$@"' "` + b.folder() + `"`
-}
-
-// eachLine hands the lines of r, which may be of any length, to take.
-func eachLine(r io.Reader, take func(line []byte) error) error {
-	lines := bufio.NewReader(r)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if len(line) > 0 {
-			if err := take(line); err != nil {
-				return err
-			}
-		}
+func eachEvent(r io.Reader, take func(event)) error {
+	for events := json.NewDecoder(r); ; {
+		var e event
+		err := events.Decode(&e)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("go test -json printed what is no event: %w", err)
 		}
+		take(e)
 	}
 }

@@ -11,7 +11,6 @@
 //	go run .                       all of it, six minutes
 //	go run . --short               without the slowest tests, four minutes
 //	go run . --short --parallel 3  as CI runs it, two minutes
-//	go run . --count 2             twice in a row
 //	go run . lease watch           these packages only
 //	go run . --run Leasing lease   these tests only
 //	go run . --official            with the official client, to compare
@@ -34,6 +33,7 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Exit statuses.
@@ -74,10 +74,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 type options struct {
 	selection
-	count    int
 	parallel int
 	official bool
-	log      string
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -94,17 +92,15 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	}
 	name := flags.String("suite", etcdSuite.name, "run the tests of `etcd`, or those of the client's dependents")
 	flags.StringVar(&opts.run, "run", "", "run only the tests whose name matches the `regexp`; their number is not checked then")
-	flags.IntVar(&opts.count, "count", 1, "run everything `n` times in a row")
 	flags.IntVar(&opts.parallel, "parallel", 1, "run the tests of `n` packages at a time: faster, but processors may become scarce")
 	flags.BoolVar(&opts.short, "short", false, "leave out the slowest tests, and those that need idle processors")
 	flags.BoolVar(&opts.official, "official", false, "run over the official client instead")
 	flags.StringVar(&opts.server, "server", "", "run the tests of Kubernetes' storage on the server at `path`, an etcd 3.4 to 3.6, or a kine if it is called so")
-	flags.StringVar(&opts.log, "log", "", "write all that the tests print to the `file`, as lines of \"go test -json\"")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
-	if opts.count < 1 || opts.parallel < 1 {
-		return options{}, fmt.Errorf("--count is %d and --parallel %d: both must be at least 1", opts.count, opts.parallel)
+	if opts.parallel < 1 {
+		return options{}, fmt.Errorf("--parallel is %d: it must be at least 1", opts.parallel)
 	}
 	if _, err := regexp.Compile(opts.run); err != nil {
 		return options{}, fmt.Errorf("--run: %w", err)
@@ -122,8 +118,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	return opts, nil
 }
 
-// conform runs the suite as often as asked, and reports whether all was well each
-// time.
+// conform runs the suite and reports whether all was well. An error says that it could not be run.
 func conform(ctx context.Context, opts options, stdout, stderr io.Writer) (ok bool, err error) {
 	b, err := newBuild(ctx, opts.suite, opts.official)
 	if err != nil {
@@ -141,22 +136,11 @@ func conform(ctx context.Context, opts options, stdout, stderr io.Writer) (ok bo
 		}
 		defer stop()
 	}
-	log := io.Discard
-	if opts.log != "" {
-		file, err := os.Create(opts.log)
-		if err != nil {
-			return false, fmt.Errorf("--log: %w", err)
-		}
-		defer func() { err = errors.Join(err, file.Close()) }()
-		log = file
+	began := time.Now()
+	r := newReport(stdout, opts.selection, b.String())
+	if err := b.goTest(ctx, opts, stderr, r.add); err != nil {
+		return false, err
 	}
-	ok = true
-	for range opts.count {
-		well, err := b.round(ctx, opts, streams{stdout: stdout, stderr: stderr, log: log})
-		if err != nil {
-			return false, err
-		}
-		ok = ok && well
-	}
-	return ok, nil
+	r.finish(time.Since(began))
+	return r.ok, nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -27,11 +26,6 @@ type suite struct {
 }
 
 var suites = []suite{etcdSuite, dependentsSuite}
-
-// modules returns the paths of the modules that say what the suite is compiled with.
-func (s suite) modules() []string {
-	return append(slices.Sorted(maps.Keys(s.released)), clientModule, quorateModule)
-}
 
 func suiteNamed(name string) (suite, error) {
 	var known []string
@@ -145,21 +139,21 @@ func (s selection) omitted(p suitePackage) []string {
 
 // audit returns what is wrong with the numbers of a package's tests: an empty run
 // must not pass for a good one. With --run the number is unknown.
-func (s selection) audit(p suitePackage, r result) error {
+func (s selection) audit(p suitePackage, c counts) error {
 	want := p.tests
 	for _, name := range s.omitted(p) {
 		if !strings.Contains(name, "/") {
 			want--
 		}
 	}
-	got := r.passed + r.failed + r.skipped
+	got := c.passed + c.failed + c.skipped
 	switch {
 	case s.run != "":
 		return nil
 	case got != want:
 		return fmt.Errorf("%d tests ran, want %d", got, want)
-	case r.skipped > p.skips:
-		return fmt.Errorf("%d tests were skipped, want at most %d", r.skipped, p.skips)
+	case c.skipped > p.skips:
+		return fmt.Errorf("%d tests were skipped, want at most %d", c.skipped, p.skips)
 	}
 	return nil
 }

@@ -47,23 +47,23 @@ func TestAudit(t *testing.T) {
 	tests := []struct {
 		name      string
 		selection selection
-		result    result
+		counts    counts
 		want      string // "" for good
 	}{
-		{"all", selection{}, result{passed: 8, skipped: 2}, ""},
-		{"fewer skipped", selection{}, result{passed: 10}, ""},
-		{"short", selection{short: true}, result{passed: 5, skipped: 2}, ""},
-		{"on a server without streams", selection{server: "etcd"}, result{passed: 9}, ""},
-		{"named", selection{run: "X"}, result{passed: 1}, ""},
-		{"empty", selection{}, result{}, "0 tests ran, want 10"},
-		{"one is missing", selection{}, result{passed: 7, skipped: 2}, "9 tests ran, want 10"},
-		{"one too many", selection{}, result{passed: 9, skipped: 2}, "11 tests ran, want 10"},
-		{"all of them in the short form", selection{short: true}, result{passed: 8, skipped: 2}, "10 tests ran, want 7"},
-		{"all skipped", selection{}, result{skipped: 10}, "10 tests were skipped, want at most 2"},
+		{"all", selection{}, counts{passed: 8, skipped: 2}, ""},
+		{"fewer skipped", selection{}, counts{passed: 10}, ""},
+		{"short", selection{short: true}, counts{passed: 5, skipped: 2}, ""},
+		{"on a server without streams", selection{server: "etcd"}, counts{passed: 9}, ""},
+		{"named", selection{run: "X"}, counts{passed: 1}, ""},
+		{"empty", selection{}, counts{}, "0 tests ran, want 10"},
+		{"one is missing", selection{}, counts{passed: 7, skipped: 2}, "9 tests ran, want 10"},
+		{"one too many", selection{}, counts{passed: 9, skipped: 2}, "11 tests ran, want 10"},
+		{"all of them in the short form", selection{short: true}, counts{passed: 8, skipped: 2}, "10 tests ran, want 7"},
+		{"all skipped", selection{}, counts{skipped: 10}, "10 tests were skipped, want at most 2"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err := tt.selection.audit(p, tt.result)
+			err := tt.selection.audit(p, tt.counts)
 			if tt.want == "" {
 				require.NoError(t, err)
 				return
@@ -73,43 +73,15 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-func TestCheckModules(t *testing.T) {
-	var (
-		tests    = module{Path: etcdTests, Version: "v3.7.3"}
-		official = module{Path: clientModule, Version: clientVersion}
-		ours     = module{Path: clientModule, Version: clientVersion, Replace: &module{Path: "../compat/clientv3"}}
-		checkout = module{Path: quorateModule, Version: "v0.0.0", Replace: &module{Path: "../"}}
-	)
-	cases := []struct {
-		name     string
-		modules  []module
-		official bool
-		want     string
-	}{
-		{"Quorate", []module{tests, ours, checkout}, false, ""},
-		{"official", []module{tests, official}, true, ""},
-		{"official in place of Quorate", []module{tests, official, checkout}, false, "the client is not Quorate: go.etcd.io/etcd/client/v3 is go.etcd.io/etcd/client/v3 v3.7.3"},
-		{"another replacement", []module{tests, {Path: clientModule, Replace: &module{Path: "../fork"}}, checkout}, false, "not Quorate"},
-		{"no client", []module{tests, checkout}, false, "is absent"},
-		{"a released Quorate", []module{tests, ours, {Path: quorateModule, Version: "v1.0.0"}}, false, "not the Quorate of this checkout"},
-		{"Quorate in place of the official client", []module{tests, ours, checkout}, true, "it is ../compat/clientv3"},
-		{"another suite", []module{{Path: etcdTests, Version: "v3.8.0"}, ours, checkout}, false, "it is go.etcd.io/etcd/tests/v3 v3.8.0"},
-		{"a patched suite", []module{{Path: etcdTests, Version: "v3.7.3", Replace: &module{Path: "../tests"}}, ours, checkout}, false, "it is ../tests"},
-	}
-	for _, tt := range cases {
-		t.Run(tt.name, func(t *testing.T) {
-			found := map[string]module{}
-			for _, m := range tt.modules {
-				found[m.Path] = m
-			}
-			err := etcdSuite.check(found, tt.official)
-			if tt.want == "" {
-				require.NoError(t, err)
-				return
-			}
-			require.ErrorContains(t, err, tt.want)
-		})
-	}
+// TestCheck finds a build that is not over the client that was asked for.
+func TestCheck(t *testing.T) {
+	b := build{suite: etcdSuite, official: true}
+	require.ErrorContains(t, b.check(t.Context()), "without go.etcd.io/etcd/client/v3 v3.7.3")
+	b = build{suite: etcdSuite, dir: t.TempDir()}
+	require.NoError(t, b.editModule(t.Context(), "-dropreplace="+clientModule))
+	require.ErrorContains(t, b.check(t.Context()), "without go.etcd.io/etcd/client/v3 => ../compat/clientv3")
+	b.official, b.suite.released = true, map[string]string{etcdTests: "v3.8.0"}
+	require.ErrorContains(t, b.check(t.Context()), "without go.etcd.io/etcd/tests/v3 v3.8.0")
 }
 
 // TestModules asks the go command what the suites are compiled with here.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,6 +46,9 @@ func findExecutable(ctx context.Context, cfg Config) (executable, error) {
 		return executable{path: path, argv0: memberProgram, fsyncOff: true}, nil
 	}
 	path, err := exec.LookPath(cfg.Binary)
+	if err == nil {
+		path, err = filepath.Abs(path) // members do not run in the working directory of this program
+	}
 	if err != nil {
 		return executable{}, fmt.Errorf("lab: Config.Binary: %w", err)
 	}

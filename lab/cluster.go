@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
@@ -16,18 +15,12 @@ import (
 	"github.com/quorate/quorate/lab/link"
 )
 
-// startTimeout bounds starting, and every other wait for the cluster, when the
-// caller's context does not. A cluster of three takes one to two seconds, and
-// several times that under the race detector.
-const startTimeout = time.Minute
-
 // Cluster is a running cluster. Its methods may be called from several goroutines.
 type Cluster struct {
 	cfg        Config
 	program    executable
 	dir        *dataDir
 	tls        *certificates // nil without Config.TLS
-	output     *output       // nil without Config.Log
 	spawner    *child.Spawner
 	parentPipe parentPipe
 	members    []*Member
@@ -44,7 +37,7 @@ type parentPipe struct {
 
 // Start starts a cluster and returns when all members serve and agree on a leader.
 // Before that it removes what crashed runs of this user left in Config.Dir. It
-// gives up when ctx ends, or after a minute; whatever it had started is gone then.
+// gives up when ctx ends, or after Config.StartTimeout; whatever it had started is gone then.
 // The cluster must be closed.
 func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err := checkPlatform(); err != nil {
@@ -54,7 +47,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout)
 	defer cancel()
 	sweep(cfg.Dir)
 	c := &Cluster{cfg: cfg}
@@ -91,9 +84,6 @@ func (c *Cluster) prepare(ctx context.Context) error {
 		if c.tls, err = newCertificates(c.dir); err != nil {
 			return err
 		}
-	}
-	if c.cfg.Log != nil {
-		c.output = &output{to: c.cfg.Log}
 	}
 	if c.parentPipe.read, c.parentPipe.write, err = os.Pipe(); err != nil {
 		return fmt.Errorf("lab: %w", err)

@@ -2,9 +2,9 @@ package lab
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -50,6 +50,9 @@ type Config struct {
 	// serves etcd's API by itself, as kine and etcd's grpc-proxy do. Members is 1 then,
 	// and the cluster is ready when it answers a client: it has no leader to agree on.
 	Command func(Launch) []string
+	// Ready returns an error unless the server of Command, which listens at an address,
+	// is ready. Default: it answers Status.
+	Ready func(ctx context.Context, address string) error
 	// Args are further etcd flags, such as "--auth-token=jwt,…" or
 	// "--quota-backend-bytes=…". They override those that the lab chooses, except
 	// the ones that make the cluster what it is (names, URLs, data directory),
@@ -58,10 +61,10 @@ type Config struct {
 	// Dir is the directory in which the cluster makes its data directory. Default
 	// os.TempDir().
 	Dir string
-	// Log receives the log lines of the members, each with the member's name before
-	// it. They are written one at a time. By default they only go to files in the
-	// data directory, whose tail is part of the errors of starting.
-	Log io.Writer
+	// StartTimeout bounds starting, and every other wait for the cluster, when the
+	// caller's context does not. Default one minute: a cluster of three takes one to two
+	// seconds, and several times that under the race detector.
+	StartTimeout time.Duration
 }
 
 // Launch describes to Config.Command the process to start.
@@ -97,6 +100,7 @@ func (c Config) complete() (Config, error) {
 	c.Heartbeat = cmp.Or(c.Heartbeat, DefaultHeartbeat)
 	c.Election = cmp.Or(c.Election, DefaultElection)
 	c.Dir = cmp.Or(c.Dir, os.TempDir())
+	c.StartTimeout = cmp.Or(c.StartTimeout, time.Minute)
 	var wrong []error
 	report := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf("lab: "+format, args...)) }
 

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"time"
 )
 
 const (
@@ -16,15 +14,9 @@ const (
 	// ownerLock is the file in a data directory that its owner keeps locked. The
 	// lock ends with the process.
 	ownerLock = "owner.lock"
-	// memberLockSuffix ends the name of the file that a member keeps locked, and
-	// that holds its process id.
-	memberLockSuffix = ".pid"
 	// dirAttempts bounds how often a new directory may be removed by a sweep
 	// before it is locked.
 	dirAttempts = 10
-	// killWait is how long the kernel may take to end a process that was sent
-	// SIGKILL.
-	killWait = 5 * time.Second
 )
 
 // dataDir is the directory of one cluster, held by a lock.
@@ -111,9 +103,8 @@ func lockFile(path string, flags int) (*os.File, error) {
 	return file, nil
 }
 
-// sweep removes the data directories in parent whose owners are gone, and kills
-// members that outlived their owner. It leaves alone what belongs to other users.
-// What cannot be removed is left for the next sweep: it is no reason not to start a
+// sweep removes the data directories in parent whose owners are gone, with which their
+// members end. It leaves alone what belongs to other users. What cannot be removed is left for the next sweep: it is no reason not to start a
 // cluster.
 func sweep(parent string) {
 	entries, err := os.ReadDir(parent)
@@ -137,42 +128,5 @@ func sweepDir(path string) {
 		return // the owner lives, or is removing the directory
 	}
 	defer func() { _ = owner.Close() }()
-	members, err := filepath.Glob(filepath.Join(path, "*"+memberLockSuffix))
-	if err != nil {
-		return
-	}
-	for _, file := range members {
-		if !endOrphan(file) {
-			return
-		}
-	}
 	_ = removeLocked(path)
-}
-
-// endOrphan kills the member that holds the lock of file, if one does, and reports
-// whether it is gone. The lock is what makes the process id in the file
-// trustworthy.
-func endOrphan(file string) bool {
-	for deadline := time.Now().Add(killWait); time.Now().Before(deadline); time.Sleep(pollInterval) {
-		lock, err := lockFile(file, 0)
-		if err == nil {
-			_ = lock.Close()
-			return true
-		}
-		if !errors.Is(err, errLocked) {
-			return false
-		}
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return false
-		}
-		pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
-		if err != nil || pid <= 1 {
-			return false
-		}
-		if process, err := os.FindProcess(pid); err == nil {
-			_ = process.Kill()
-		}
-	}
-	return false
 }

@@ -20,6 +20,8 @@ import (
 // the cluster whole.
 func TestFaults(t *testing.T) {
 	c := start(t, lab.Config{})
+	assert.Nil(t, c.ClientTLS())
+	assert.Zero(t, c.TLSFiles())
 	for name, fault := range map[string]func(*testing.T, *lab.Cluster){
 		"kill and restart":      testKillAndRestart,
 		"terminate and restart": testTerminateAndRestart,
@@ -141,6 +143,7 @@ func testLostMajority(t *testing.T, c *lab.Cluster) {
 // too, whose answers are not those of the member that fails to bind.
 func testLostPort(t *testing.T, c *lab.Cluster) {
 	m, other := c.Members()[0], c.Members()[1]
+	put(t, dial(t, c), "k", "kept")
 	require.NoError(t, m.Kill())
 	taken := strings.TrimPrefix(m.DirectEndpoint(), "http://")
 	listener, err := net.Listen("tcp", taken)
@@ -161,6 +164,7 @@ func testLostPort(t *testing.T, c *lab.Cluster) {
 	require.True(t, m.Alive())
 	require.NotEqual(t, "http://"+taken, m.DirectEndpoint())
 	require.NotEqual(t, other.ID(), m.ID())
+	requireValue(t, dial(t, c, m.Endpoint()), "k", "kept")
 }
 
 func testIsolatedFollower(t *testing.T, c *lab.Cluster) {

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net"
@@ -9,8 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -40,72 +37,6 @@ func TestEnvironment(t *testing.T) {
 	assert.Equal(t, []string{
 		"PATH=/bin", "ETCD_UNSUPPORTED_ARCH=riscv64", "MY_ETCD_NAME=kept", "HTTPS_PROXY=http://127.0.0.1:9",
 	}, got)
-}
-
-func TestPrefixerWritesWholeLines(t *testing.T) {
-	var to bytes.Buffer
-	shared := &output{to: &to}
-	a, b := &prefixer{shared: shared, prefix: "a"}, &prefixer{shared: shared, prefix: "b"}
-	for _, write := range []struct {
-		p    *prefixer
-		text string
-	}{{a, "one\ntw"}, {b, "un"}, {a, "o\n\nthree"}, {b, "\n"}} {
-		n, err := io.WriteString(write.p, write.text)
-		require.NoError(t, err)
-		require.Equal(t, len(write.text), n)
-	}
-	assert.Equal(t, "a: one\na: two\na: \nb: un\n", to.String())
-}
-
-func TestLogTailIsOfThisRun(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "m1.log")
-	for _, run := range []struct{ text, want string }{
-		{"first run\n", "first run"},
-		{"second run\n", "second run"},
-		{string(bytes.Repeat([]byte("x"), 2*logTail)), string(bytes.Repeat([]byte("x"), logTail))},
-	} {
-		log, err := openLog(path, "m1", nil)
-		require.NoError(t, err)
-		_, err = io.WriteString(log.writer, run.text)
-		require.NoError(t, err)
-		require.NoError(t, log.close())
-		assert.Equal(t, run.want, log.tail())
-	}
-}
-
-// orphan makes the directory of an owner that is gone, with a stopped process in it
-// that lives on.
-func orphan(t *testing.T, parent string) (dir string, process *exec.Cmd) {
-	t.Helper()
-	d, err := newDataDir(parent)
-	require.NoError(t, err)
-	lock, err := lockFile(d.join("m1"+memberLockSuffix), os.O_CREATE)
-	require.NoError(t, err)
-	cmd := exec.Command("sleep", "600")
-	cmd.ExtraFiles = []*os.File{lock}
-	require.NoError(t, cmd.Start())
-	_, err = lock.WriteString(strconv.Itoa(cmd.Process.Pid) + "\n")
-	require.NoError(t, err)
-	require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
-	require.NoError(t, lock.Close())
-	require.NoError(t, d.lock.Close())
-	return d.path, cmd
-}
-
-func TestSweepKillsOrphans(t *testing.T) {
-	parent := t.TempDir()
-	dir, process := orphan(t, parent)
-	ended := make(chan error, 1)
-	go func() { ended <- process.Wait() }()
-	sweep(parent)
-	select {
-	case <-ended:
-	case <-time.After(soon):
-		_ = process.Process.Kill()
-		<-ended
-		t.Fatal("the orphan was not killed")
-	}
-	assert.NoDirExists(t, dir)
 }
 
 func TestSweepSpares(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 // BecomeLearner replaces the member by a learner: it is killed, removed from the cluster, added
 // again as a learner, and started without data, at the same endpoint and with another id. The
 // others must have a majority without it. Nothing promotes it. BecomeLearner returns when the
-// learner serves, and fails when ctx ends, or after a minute.
+// learner serves, and fails when ctx ends, or after Config.StartTimeout.
 func (m *Member) BecomeLearner(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, m.cluster.cfg.StartTimeout)
 	defer cancel()
 	id := m.ID()
 	if err := m.Kill(); err != nil {
@@ -55,7 +55,7 @@ func (m *Member) joined() bool {
 // until its members have been connected for five seconds, unless --strict-reconfig-check is false.
 // done is the error of a change that an earlier call has made, whose answer was lost.
 func (c *Cluster) reconfigure(ctx context.Context, done error, change func(pb.ClusterClient) error) error {
-	return poll(ctx, func(ctx context.Context) error {
+	return c.poll(ctx, func(ctx context.Context) error {
 		leader, err := c.findLeader(ctx)
 		if err != nil {
 			return err

@@ -133,13 +133,13 @@ func hostPort(t *testing.T, endpoint string) string {
 	return u.Host
 }
 
-func requireNoListener(t *testing.T, address string) {
-	t.Helper()
+// refused reports whether nothing listens at an address.
+func refused(address string) bool {
 	nc, err := net.DialTimeout("tcp", address, soon)
 	if err == nil {
 		_ = nc.Close()
 	}
-	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
 func requireNoProcess(t *testing.T, pid int) {

@@ -88,20 +88,17 @@ func (m *Member) ID() uint64 {
 
 // PID returns the process id of the member's last run, 0 if there was none.
 func (m *Member) PID() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.process == nil {
-		return 0
+	if p := m.lastRun(); p != nil {
+		return p.PID()
 	}
-	return m.process.PID()
+	return 0
 }
 
 // Alive reports whether the member's process exists. A stopped member is alive; see
 // Stopped.
 func (m *Member) Alive() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.process != nil && m.process.Alive()
+	p := m.lastRun()
+	return p != nil && p.Alive()
 }
 
 // Stopped reports whether the member is frozen by Stop.
@@ -179,14 +176,14 @@ func (m *Member) Terminate(ctx context.Context) error {
 // Restart starts a member that is not running again, on the same data and behind
 // the same links, and waits until it serves. A member serves only when a majority
 // runs: after the loss of a majority restart its members concurrently. When ctx, or
-// a minute, ends first, Restart returns an error and the member goes on starting;
+// Config.StartTimeout, ends first, Restart returns an error and the member goes on starting;
 // when the process ends first, the error holds the last lines of its log. A running
 // member gives ErrRunning.
 func (m *Member) Restart(ctx context.Context) error {
 	if m.Alive() {
 		return fmt.Errorf("lab: restart %s: %w", m.name, ErrRunning)
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, m.cluster.cfg.StartTimeout)
 	defer cancel()
 	return m.start(ctx)
 }
@@ -207,10 +204,10 @@ func (m *Member) start(ctx context.Context) error {
 		case <-p.serving:
 			return nil
 		case <-ctx.Done():
-			return fmt.Errorf("lab: %s does not serve yet: %w\n%s", m.name, context.Cause(ctx), p.log.tail())
+			return fmt.Errorf("lab: %s does not serve yet: %w\n%s", m.name, context.Cause(ctx), p.tail())
 		case <-p.released:
 		}
-		lines := p.log.tail()
+		lines := p.tail()
 		if !strings.Contains(lines, "address already in use") {
 			return fmt.Errorf("lab: %s ended while starting: %w\n%s", m.name, p.Cause(), lines)
 		}
@@ -232,13 +229,9 @@ func (m *Member) spawn() (*process, error) {
 		return nil, fmt.Errorf("lab: start %s: %w", m.name, ErrRunning)
 	}
 	c := m.cluster
-	log, err := openLog(c.dir.join(m.name+".log"), m.name, c.output)
+	p, err := startProcess(c.spawner, c.commandLocked(m, m.ports), c.dir.join(m.name+".log"), c.parentPipe.read)
 	if err != nil {
 		return nil, err
-	}
-	p, err := startProcess(c.spawner, c.commandLocked(m, m.ports), log, c.parentPipe.read, c.dir.join(m.name+memberLockSuffix))
-	if err != nil {
-		return nil, errors.Join(err, log.close())
 	}
 	m.process, m.stopped = p, false
 	go m.supervise(p, m.ports)
@@ -258,7 +251,14 @@ func (m *Member) supervise(p *process, at ports) {
 	<-p.Exited()
 	m.client.SetTarget("")
 	m.cluster.aimPeers(m, "")
-	_ = p.log.close() // every line has been written
+}
+
+// LogTail returns the last lines that the member logged in its last run.
+func (m *Member) LogTail() string {
+	if p := m.lastRun(); p != nil {
+		return p.tail()
+	}
+	return ""
 }
 
 // lastRun returns the member's process, which may be over, or nil if it never had

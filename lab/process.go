@@ -4,48 +4,36 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strconv"
-	"time"
 
 	"github.com/quorate/quorate/lab/internal/child"
 )
 
-// outputDelay is how long output may take to arrive after the end of the process
-// that wrote it.
-const outputDelay = time.Second
+// logTail is how much of a member's log an error holds, in bytes.
+const logTail = 4 << 10
 
 // process is one run of a member's etcd.
 type process struct {
 	*child.Process
-	log      *memberLog
+	log      string        // path of what it wrote
 	serving  chan struct{} // closed when it answers clients
 	released chan struct{} // closed when, after its end, its links lead nowhere
 }
 
-// startProcess starts cmd with its output going to log, with the read end of the parent's pipe, and with the
-// member's file locked by it.
-func startProcess(s *child.Spawner, cmd *exec.Cmd, log *memberLog, parentPipe *os.File, pidFile string) (*process, error) {
-	lock, err := lockFile(pidFile, os.O_CREATE|os.O_TRUNC)
+// startProcess starts cmd with its output going to a new file at log, and with the read end of the parent's pipe.
+func startProcess(s *child.Spawner, cmd *exec.Cmd, log string, parentPipe *os.File) (*process, error) {
+	output, err := os.Create(log)
 	if err != nil {
-		return nil, fmt.Errorf("lab: %s: %w", pidFile, err)
+		return nil, fmt.Errorf("lab: %w", err)
 	}
-	defer func() { _ = lock.Close() }() // the process holds its copy, and with it the lock, until it ends
-	cmd.Stdout, cmd.Stderr = log.writer, log.writer
-	cmd.ExtraFiles = []*os.File{parentPipe, lock} // parentPipe becomes parentPipeFD
-	cmd.WaitDelay = outputDelay
+	defer func() { _ = output.Close() }() // the process has its copy
+	cmd.Stdout, cmd.Stderr = output, output
+	cmd.ExtraFiles = []*os.File{parentPipe} // it becomes parentPipeFD
 	run, err := s.Start(cmd)
 	if err != nil {
 		return nil, fmt.Errorf("lab: start %s: %w", cmd.Path, err)
 	}
-	if _, err := lock.WriteString(strconv.Itoa(run.PID()) + "\n"); err != nil {
-		_ = run.Kill()
-		<-run.Exited()
-		return nil, fmt.Errorf("lab: %s: %w", pidFile, err)
-	}
-	return &process{
-		Process:  run,
-		log:      log,
-		serving:  make(chan struct{}),
-		released: make(chan struct{}),
-	}, nil
+	return &process{Process: run, log: log, serving: make(chan struct{}), released: make(chan struct{})}, nil
 }
+
+// tail returns the last bytes of the log, for an error.
+func (p *process) tail() string { return child.Tail(p.log, logTail) }

@@ -17,7 +17,7 @@ func StartProxy(ctx context.Context, cluster *Cluster) (*Cluster, error) {
 		return nil, errors.New("lab: a gRPC proxy cannot reach a cluster with Config.TLS: start the cluster without it")
 	}
 	return Start(ctx, Config{
-		Binary: cluster.cfg.Binary, Dir: cluster.cfg.Dir, Log: cluster.cfg.Log,
+		Binary: cluster.cfg.Binary, Dir: cluster.cfg.Dir,
 		Command: func(l Launch) []string {
 			return []string{
 				"grpc-proxy", "start", "--endpoints=" + strings.Join(cluster.Endpoints(), ","),

@@ -6,13 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	quorate "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 // TestLeaseThroughProxy keeps leases alive through etcd's gRPC proxy, which answers a
@@ -22,53 +21,38 @@ import (
 // that would do: the answer to the next request may come when the time is over that the
 // one before has proven, since the proxy looks for renewals that are due every 500 ms.
 func TestLeaseThroughProxy(t *testing.T) {
+	t.Parallel()
 	cluster := start(t, lab.Config{Members: 1})
 	p := startProxy(t, cluster)
-	for _, test := range []struct {
-		name string
-		ttl  int64 // seconds
-		runs time.Duration
-	}{
-		{"12 s", 12, 36 * time.Second},
-		{"15 s", 15, 40 * time.Second},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			var streams atomic.Int64
-			c, err := quorate.New(quorate.Config{
-				Endpoints: []string{p.Endpoint()}, Logger: zap.NewNop(),
-				DialOptions: []grpc.DialOption{countStreams(&streams)},
-			})
-			require.NoError(t, err)
-			t.Cleanup(func() { assert.NoError(t, c.Close()) })
-			granted, err := c.Grant(within(t, soon), test.ttl)
-			require.NoError(t, err)
-			var m quorate.LeaseMonitor
-			ctx, cancel := context.WithTimeout(t.Context(), test.runs)
-			defer cancel()
-			answers, err := c.KeepAlive(quorate.WithLeaseMonitor(ctx, &m), granted.ID)
-			require.NoError(t, err)
-			n := 0
-			for range answers {
-				n++
-			}
-			t.Logf("%d answers on %d streams", n, streams.Load())
-			require.ErrorIs(t, m.Err(), context.DeadlineExceeded, "it was kept alive to the end")
-			require.GreaterOrEqual(t, n, int(test.runs.Seconds())/int(test.ttl))
-			require.LessOrEqual(t, streams.Load(), int64(4))
-			left, err := c.TimeToLive(within(t, soon), granted.ID)
-			require.NoError(t, err)
-			require.Positive(t, left.TTL)
-		})
+	const ttl, runs = 12, 36 * time.Second
+	var streams atomic.Int64
+	c := labtest.Client(t, quorate.Config{
+		Endpoints: []string{p.Endpoint()}, DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(countStreams(&streams))},
+	})
+	granted, err := c.Grant(within(t, soon), ttl)
+	require.NoError(t, err)
+	var m quorate.LeaseMonitor
+	ctx, cancel := context.WithTimeout(t.Context(), runs)
+	defer cancel()
+	answers, err := c.KeepAlive(quorate.WithLeaseMonitor(ctx, &m), granted.ID)
+	require.NoError(t, err)
+	n := 0
+	for range answers {
+		n++
 	}
+	t.Logf("%d answers on %d streams", n, streams.Load())
+	require.ErrorIs(t, m.Err(), context.DeadlineExceeded, "it was kept alive to the end")
+	require.GreaterOrEqual(t, n, int(runs.Seconds())/ttl)
+	require.LessOrEqual(t, streams.Load(), int64(4))
+	left, err := c.TimeToLive(within(t, soon), granted.ID)
+	require.NoError(t, err)
+	require.Positive(t, left.TTL)
 }
 
 // countStreams counts the streams that a client opens.
-func countStreams(n *atomic.Int64) grpc.DialOption {
-	return grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn,
-		method string, open grpc.Streamer, opts ...grpc.CallOption,
-	) (grpc.ClientStream, error) {
+func countStreams(n *atomic.Int64) grpc.StreamClientInterceptor {
+	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		n.Add(1)
 		return open(ctx, desc, cc, method, opts...)
-	})
+	}
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/etcd34"
@@ -41,21 +40,6 @@ func TestProxy(t *testing.T) {
 			requireValue(t, client, "k", "v")
 		})
 	}
-}
-
-func TestProxyCloseLeavesNothing(t *testing.T) {
-	leaks := goleak.IgnoreCurrent()
-	dir := t.TempDir()
-	c := start(t, lab.Config{Members: 1, Dir: dir})
-	p, err := lab.StartProxy(within(t, 2*soon), c)
-	require.NoError(t, err)
-	m := p.Members()[0]
-	require.NoError(t, p.Close())
-	requireNoProcess(t, m.PID())
-	requireNoListener(t, hostPort(t, m.Endpoint()))
-	require.NoError(t, c.Close())
-	requireEmpty(t, dir)
-	goleak.VerifyNone(t, leaks)
 }
 
 func TestStartProxyErrors(t *testing.T) {

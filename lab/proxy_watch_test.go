@@ -9,57 +9,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	quorate "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
-
-// delivery is what a watch of either client delivered.
-type delivery struct {
-	events []*mvccpb.Event
-	err    error
-}
-
-// watchFunc watches a key with one of the clients.
-type watchFunc func(ctx context.Context, key string, rev int64) <-chan delivery
-
-// watchClients are the clients that watch through a proxy. The official one is the control: what it is not delivered
-// either, the proxy has lost.
-var watchClients = map[string]func(t *testing.T, endpoint string) watchFunc{
-	"official": func(t *testing.T, endpoint string) watchFunc {
-		c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = c.Close() })
-		return func(ctx context.Context, key string, rev int64) <-chan delivery {
-			return relay(c.Watch(ctx, key, clientv3.WithRev(rev)),
-				func(r clientv3.WatchResponse) delivery { return delivery{r.Events, r.Err()} })
-		}
-	},
-	"Quorate": func(t *testing.T, endpoint string) watchFunc {
-		c, err := quorate.New(quorate.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = c.Close() })
-		return func(ctx context.Context, key string, rev int64) <-chan delivery {
-			return relay(c.Watch(ctx, key, quorate.WithRev(rev)),
-				func(r quorate.WatchResponse) delivery { return delivery{r.Events, r.Err()} })
-		}
-	},
-}
-
-// relay passes a channel on until it is closed.
-func relay[R any](from <-chan R, open func(R) delivery) <-chan delivery {
-	to := make(chan delivery)
-	go func() {
-		defer close(to)
-		for r := range from {
-			to <- open(r)
-		}
-	}()
-	return to
-}
 
 // TestWatchThroughProxy watches through etcd's gRPC proxy, which ignores the ids that clients choose, makes one watch of
 // several, and answers for the server where it does.
@@ -80,37 +35,36 @@ func TestWatchThroughProxy(t *testing.T) {
 		{"one key, from a revision", 1, 3},
 		{"some keys, from different revisions", 10, -1},
 	} {
-		for name, connect := range watchClients {
-			t.Run(test.name+"/"+name, func(t *testing.T) {
-				t.Parallel()
-				cluster := start(t, lab.Config{Members: 1})
-				p := startProxy(t, cluster)
-				run := &proxyRun{t: t, writer: dial(t, cluster), watch: connect(t, p.Endpoint()), keys: test.keys}
-				for range history {
-					run.putAll()
-				}
-				run.startAll(watches, test.from)
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			cluster := start(t, lab.Config{Members: 1})
+			p := startProxy(t, cluster)
+			watcher := labtest.Client(t, quorate.Config{Endpoints: []string{p.Endpoint()}})
+			run := &proxyRun{t: t, writer: dial(t, cluster), watcher: watcher, keys: test.keys}
+			for range history {
 				run.putAll()
-				run.putAll()
-				run.expectAll("before")
+			}
+			run.startAll(watches, test.from)
+			run.putAll()
+			run.putAll()
+			run.expectAll("before")
 
-				require.NoError(t, p.Kill())
-				run.putAll()
-				require.NoError(t, p.Restart(within(t, soon)))
-				run.putAll()
-				run.expectAll("after a restart")
-				run.endAll()
-			})
-		}
+			require.NoError(t, p.Kill())
+			run.putAll()
+			require.NoError(t, p.Restart(within(t, soon)))
+			run.putAll()
+			run.expectAll("after a restart")
+			run.endAll()
+		})
 	}
 }
 
 // proxyRun watches keys through a proxy while a writer puts them.
 type proxyRun struct {
-	t      *testing.T
-	writer *clientv3.Client
-	watch  watchFunc
-	keys   int
+	t       *testing.T
+	writer  *clientv3.Client
+	watcher *quorate.Client
+	keys    int
 
 	written [][]int64 // by key, the revisions
 	watches []*proxyWatch
@@ -120,7 +74,7 @@ type proxyRun struct {
 // proxyWatch is one watch, and the index of the first revision of its key that it has yet to see.
 type proxyWatch struct {
 	key, next int
-	events    <-chan delivery
+	events    quorate.WatchChan
 }
 
 func (r *proxyRun) name(key int) string { return fmt.Sprintf("key/%03d", key) }
@@ -157,7 +111,7 @@ func (r *proxyRun) startAll(n, back int) {
 		if back > 0 {
 			rev = r.written[key][w.next]
 		}
-		started.Go(func() { w.events = r.watch(ctx, r.name(key), rev) })
+		started.Go(func() { w.events = r.watcher.Watch(ctx, r.name(key), quorate.WithRev(rev)) })
 	}
 	started.Wait()
 }
@@ -171,10 +125,10 @@ func (r *proxyRun) expectAll(when string) {
 		var got []int64
 		for len(got) < len(want) {
 			select {
-			case d, open := <-w.events:
+			case resp, open := <-w.events:
 				require.True(r.t, open, "%s: watch %d ended", when, i)
-				require.NoError(r.t, d.err, "%s: watch %d", when, i)
-				for _, event := range d.events {
+				require.NoError(r.t, resp.Err(), "%s: watch %d", when, i)
+				for _, event := range resp.Events {
 					require.Equal(r.t, r.name(w.key), string(event.Kv.Key), "%s: watch %d", when, i)
 					got = append(got, event.Kv.ModRevision)
 				}
@@ -194,10 +148,10 @@ func (r *proxyRun) endAll() {
 	timeout := time.After(soon)
 	for i, w := range r.watches {
 		for open := true; open; {
-			var d delivery
+			var resp quorate.WatchResponse
 			select {
-			case d, open = <-w.events:
-				assert.Empty(r.t, d.events, "watch %d repeats events", i)
+			case resp, open = <-w.events:
+				assert.Empty(r.t, resp.Events, "watch %d repeats events", i)
 			case <-timeout:
 				require.FailNow(r.t, "a watch has not ended", "watch %d", i)
 			}

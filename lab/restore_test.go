@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
 	quorate "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
@@ -18,6 +17,7 @@ import (
 	"github.com/quorate/quorate/clientv3/mirror"
 	"github.com/quorate/quorate/clientv3/ordering"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 // A member gets the data back that it had before: the cluster has the ID that it had, and a lower revision.
@@ -27,9 +27,7 @@ func TestARestoredClusterIsNoticed(t *testing.T) {
 	defer cancel()
 	cluster := start(t, lab.Config{Members: 1})
 	m := cluster.Members()[0]
-	c, err := quorate.New(quorate.Config{Endpoints: cluster.Endpoints(), Logger: zap.NewNop()})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
+	c := labtest.Client(t, quorate.Config{Endpoints: cluster.Endpoints()})
 	put := func(key, value string) int64 {
 		resp, err := c.Put(ctx, key, value)
 		require.NoError(t, err)
@@ -114,23 +112,4 @@ func TestARestoredClusterIsNoticed(t *testing.T) {
 	event := <-c.Watch(ctx, "k", quorate.WithRev(backup))
 	require.NoError(t, event.Err())
 	assert.Equal(t, "in the backup", string(event.Events[0].Kv.Value))
-}
-
-// The endpoints of a client become those of another cluster.
-func TestAnotherClusterIsNoticed(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	one, other := start(t, lab.Config{Members: 1}), start(t, lab.Config{Members: 1})
-	c, err := quorate.New(quorate.Config{Endpoints: one.Endpoints(), Logger: zap.NewNop()})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
-	w := c.Watch(ctx, "k")
-	c.SetEndpoints(other.Endpoints()...)
-	resp := <-w
-	var changed *quorate.ClusterChangedError
-	require.ErrorAs(t, resp.Err(), &changed)
-	assert.NotEqual(t, changed.OldClusterID, changed.NewClusterID)
-	_, open := <-w
-	assert.False(t, open)
 }

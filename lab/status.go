@@ -62,10 +62,7 @@ func (m *Member) Status(ctx context.Context) (*pb.StatusResponse, error) {
 // ends first.
 func (m *Member) awaitServing(p *process) bool {
 	for {
-		err := m.identify(context.Background())
-		if err == nil {
-			_, err = m.Status(context.Background())
-		}
+		err := m.checkServing(context.Background())
 		if err == nil || answered(err) {
 			return p.Alive()
 		}
@@ -77,12 +74,25 @@ func (m *Member) awaitServing(p *process) bool {
 	}
 }
 
+// checkServing returns an error unless the member answers clients.
+func (m *Member) checkServing(ctx context.Context) error {
+	if ready := m.cluster.cfg.Ready; ready != nil {
+		ctx, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		return ready(ctx, m.address())
+	}
+	if m.cluster.cfg.Command == nil { // what that starts may have no members
+		if err := m.identify(ctx); err != nil {
+			return err
+		}
+	}
+	_, err := m.Status(ctx)
+	return err
+}
+
 // identify returns an error unless the member is what answers at its address. The port of
 // a process that ended, or did not bind yet, may be that of another cluster's member.
 func (m *Member) identify(ctx context.Context) error {
-	if m.cluster.cfg.Command != nil { // it may have no members
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	reply, err := pb.NewClusterClient(m.control).MemberList(ctx, &pb.MemberListRequest{})
@@ -112,14 +122,14 @@ func answered(err error) bool {
 }
 
 // Leader returns the member that leads, asking the running members past the links
-// until one is known, ctx ends or a minute has passed. Where several claim to lead,
+// until one is known, ctx ends or Config.StartTimeout has passed. Where several claim to lead,
 // the one of the highest term does. A leader that was killed or stopped is not
 // returned, whatever its followers still report; one that was isolated or has lost
 // its majority may be, until it or they have noticed, which takes up to twice the
 // election timeout.
 func (c *Cluster) Leader(ctx context.Context) (*Member, error) {
 	var leader *Member
-	err := poll(ctx, func(ctx context.Context) error {
+	err := c.poll(ctx, func(ctx context.Context) error {
 		var err error
 		leader, err = c.findLeader(ctx)
 		return err
@@ -132,20 +142,20 @@ func (c *Cluster) Leader(ctx context.Context) (*Member, error) {
 
 // WaitReady returns when every running member serves and names the same running
 // member as the leader of the same term. Members that are killed or stopped do not
-// count. It fails when ctx ends or after a minute, and says what each member's
+// count. It fails when ctx ends or after Config.StartTimeout, and says what each member's
 // state was.
 func (c *Cluster) WaitReady(ctx context.Context) error {
-	if err := poll(ctx, c.checkReady); err != nil {
+	if err := c.poll(ctx, c.checkReady); err != nil {
 		return fmt.Errorf("lab: cluster is not ready: %w", err)
 	}
 	return nil
 }
 
 // MoveLeader makes a member the leader and returns when it is. It fails when ctx
-// ends, after a minute, or at once when the cluster refuses.
+// ends, after Config.StartTimeout, or at once when the cluster refuses.
 func (c *Cluster) MoveLeader(ctx context.Context, to *Member) error {
 	var refused error
-	err := poll(ctx, func(ctx context.Context) error {
+	err := c.poll(ctx, func(ctx context.Context) error {
 		leader, err := c.findLeader(ctx)
 		if err != nil || leader == to {
 			return err
@@ -163,10 +173,10 @@ func (c *Cluster) MoveLeader(ctx context.Context, to *Member) error {
 	return nil
 }
 
-// poll calls condition until it returns nil. When ctx, or startTimeout, ends first,
+// poll calls condition until it returns nil. When ctx, or Config.StartTimeout, ends first,
 // it returns the last error.
-func poll(ctx context.Context, condition func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+func (c *Cluster) poll(ctx context.Context, condition func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.StartTimeout)
 	defer cancel()
 	var last error
 	for {
@@ -240,12 +250,12 @@ func (c *Cluster) findLeader(ctx context.Context) (*Member, error) {
 }
 
 func (c *Cluster) checkReady(ctx context.Context) error {
+	if c.cfg.Command != nil { // it has no leader to agree on
+		return c.members[0].checkServing(ctx)
+	}
 	answers := c.ask(ctx)
 	if len(answers) == 0 {
 		return errNoneRunning
-	}
-	if c.cfg.Command != nil { // every member has answered to have started, and there is one
-		return answers[0].err
 	}
 	first := answers[0].reply
 	for _, a := range answers {

@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	quorate "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/etcd34"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 // TestOnlyProvenServersGetParts counts the watchers that one watch asks for while it is 8,000 revisions behind.
@@ -47,12 +47,10 @@ func TestOnlyProvenServersGetParts(t *testing.T) {
 				endpoints = []string{startProxy(t, cluster).Endpoint()}
 			}
 			var creates atomic.Int32
-			c, err := quorate.New(quorate.Config{
-				Endpoints: endpoints, Logger: zap.NewNop(), DisableSplitReplay: test.disable,
+			c := labtest.Client(t, quorate.Config{
+				Endpoints: endpoints, DisableSplitReplay: test.disable,
 				DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(countCreates(&creates))},
 			})
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = c.Close() })
 
 			w := c.Watch(within(t, 2*soon), "k/", quorate.WithPrefix(), quorate.WithRev(first))
 			for next := first; next < first+backlog; {

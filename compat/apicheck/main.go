@@ -29,7 +29,11 @@ func run(page string) (passed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	reports, err := api.Check(tree)
+	pairs, err := tree.Pairs()
+	if err != nil {
+		return false, err
+	}
+	reports, err := api.Check(tree, pairs)
 	if err != nil {
 		return false, err
 	}

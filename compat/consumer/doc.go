@@ -1,6 +1,3 @@
-// Package consumer is a program of the official etcd client, in the form of tests that touch each of its packages.
-//
-// Its source is compiled twice. As a package of this module it runs on the official client, which shows that the
-// program is right; over the shim, with the replace lines that a test of package compat adds, it runs on Quorate. The
-// build tag overshim adds what is only true there.
+// Package consumer is a program of the official etcd client that a test of package compat compiles over the shim, with the
+// replace line that its users write. It has what is only true there.
 package consumer

@@ -7,7 +7,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	_ "go.etcd.io/etcd/client/v3/clientv3util"
 	"go.etcd.io/etcd/client/v3/concurrency"
+	_ "go.etcd.io/etcd/client/v3/credentials"
+	_ "go.etcd.io/etcd/client/v3/experimental/recipes"
+	_ "go.etcd.io/etcd/client/v3/kubernetes"
+	_ "go.etcd.io/etcd/client/v3/leasing"
+	_ "go.etcd.io/etcd/client/v3/mirror"
+	_ "go.etcd.io/etcd/client/v3/mock/mockserver"
+	_ "go.etcd.io/etcd/client/v3/namespace"
+	_ "go.etcd.io/etcd/client/v3/naming" // exports nothing, and can be imported
+	_ "go.etcd.io/etcd/client/v3/naming/endpoints"
+	_ "go.etcd.io/etcd/client/v3/naming/resolver"
+	_ "go.etcd.io/etcd/client/v3/ordering"
+	_ "go.etcd.io/etcd/client/v3/snapshot"
+	_ "go.etcd.io/etcd/client/v3/yaml"
 
 	quorate "github.com/quorate/quorate/clientv3"
 	quorateconcurrency "github.com/quorate/quorate/clientv3/concurrency"
@@ -22,8 +36,8 @@ var (
 )
 
 func TestErrorsAreOurs(t *testing.T) {
-	requireSame(t, quorate.ErrNoAvailableEndpoints, clientv3.ErrNoAvailableEndpoints)
-	requireSame(t, quorateconcurrency.ErrLocked, concurrency.ErrLocked)
+	require.Same(t, quorate.ErrNoAvailableEndpoints, clientv3.ErrNoAvailableEndpoints)
+	require.Same(t, quorateconcurrency.ErrLocked, concurrency.ErrLocked)
 }
 
 // TestAssignedVariableIsOne assigns under both names, and reads under the other.

@@ -67,15 +67,14 @@ func TestAuth(t *testing.T) {
 func TestTLS(t *testing.T) {
 	c := start(t, lab.Config{Members: 1, TLS: true, ClientCertAuth: true})
 	files := c.TLSFiles()
-	trusting := on(c, "--cacert="+files.CA)
 	script{steps: []step{
 		{args: "put a 1", want: "OK\n"},
 		{args: "get a", want: "a\n1\n"},
 		{args: "endpoint health", want: "<_> is healthy: successfully committed proposal: took = <_>\n"},
-	}}.play(t, trusting.with("--cert="+files.ClientCert, "--key="+files.ClientKey), nil)
+	}}.play(t, on(c, "--cacert="+files.CA, "--cert="+files.ClientCert, "--key="+files.ClientKey), nil)
 
 	for name, ctl := range map[string]etcdctl{
-		"without a certificate of its own":     trusting,
+		"without a certificate of its own":     on(c, "--cacert="+files.CA),
 		"without the authority of the members": on(c, "--cert="+files.ClientCert, "--key="+files.ClientKey),
 	} {
 		got := ctl.run(t, "", "get", "a", "--command-timeout=1s")

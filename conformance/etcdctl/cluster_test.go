@@ -124,6 +124,20 @@ func TestMoveLeader(t *testing.T) {
 	require.Equal(t, target.Name(), now.Name())
 }
 
+// TestMemberPromote makes a voter of a learner that has caught up.
+func TestMemberPromote(t *testing.T) {
+	c := threeMembers(t)
+	learner := c.Members()[2]
+	require.NoError(t, learner.BecomeLearner(t.Context()))
+	ctl, vars := etcdctl{[]string{"--endpoints=" + c.Endpoints()[0]}}, map[string]string{"id": hex(learner.ID())}
+	eventually(t, func() bool { // it has caught up
+		got := ctl.run(t, "", "member", "promote", vars["id"])
+		return got.status == 0 && match("Member <id> promoted in cluster <_>\n", got.stdout, vars)
+	})
+	want := fmt.Sprintf("%s, started, %s, https://192.0.2.3:2380, %s, false\n", vars["id"], learner.Name(), learner.Endpoint())
+	require.Contains(t, ctl.ok(t, "member", "list"), want)
+}
+
 // TestMemberDown has commands go on while the member of the first endpoint is gone.
 func TestMemberDown(t *testing.T) {
 	c := threeMembers(t)

@@ -98,11 +98,6 @@ func on(c *lab.Cluster, flags ...string) etcdctl {
 	return etcdctl{append([]string{"--endpoints=" + strings.Join(c.Endpoints(), ",")}, flags...)}
 }
 
-// with returns etcdctl with more flags.
-func (e etcdctl) with(flags ...string) etcdctl {
-	return etcdctl{slices.Concat(e.flags, flags)}
-}
-
 // outcome is what a command left behind.
 type outcome struct {
 	stdout, stderr string

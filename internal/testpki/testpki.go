@@ -11,22 +11,27 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
-	"testing"
 	"time"
 )
 
-// Authority signs certificates that are valid for an hour.
+// TB is the part of testing.TB that is needed here.
+type TB interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+// Authority signs certificates that are valid for a day.
 type Authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 }
 
 // New returns an authority with a key of its own.
-func New(t testing.TB, name string) *Authority {
+func New(t TB, name string) *Authority {
 	t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	key, der := sign(t, template, nil)
@@ -38,7 +43,7 @@ func New(t testing.TB, name string) *Authority {
 }
 
 // sign makes a key and its certificate, signed by an authority, or by itself.
-func sign(t testing.TB, template *x509.Certificate, by *Authority) (*ecdsa.PrivateKey, []byte) {
+func sign(t TB, template *x509.Certificate, by *Authority) (*ecdsa.PrivateKey, []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -55,11 +60,11 @@ func sign(t testing.TB, template *x509.Certificate, by *Authority) (*ecdsa.Priva
 }
 
 // Issue returns a certificate for servers at 127.0.0.1 and for clients, or what change makes of it.
-func (a *Authority) Issue(t testing.TB, name string, change ...func(*x509.Certificate)) tls.Certificate {
+func (a *Authority) Issue(t TB, name string, change ...func(*x509.Certificate)) tls.Certificate {
 	t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
@@ -78,7 +83,7 @@ func (a *Authority) Pool() *x509.CertPool {
 }
 
 // Server returns the configuration of a server with a certificate.
-func (a *Authority) Server(t testing.TB) *tls.Config {
+func (a *Authority) Server(t TB) *tls.Config {
 	t.Helper()
 	return &tls.Config{Certificates: []tls.Certificate{a.Issue(t, "server")}}
 }
@@ -92,7 +97,7 @@ func (a *Authority) PEM() []byte {
 }
 
 // PairPEM are the files of a certificate and of its key.
-func PairPEM(t testing.TB, pair tls.Certificate) (certificate, key []byte) {
+func PairPEM(t TB, pair tls.Certificate) (certificate, key []byte) {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
 	if err != nil {

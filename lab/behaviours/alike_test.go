@@ -19,58 +19,38 @@ type difference struct {
 	// one and other are parts of the results, or of the errors, of the two: the official client and Quorate, or etcd and the
 	// fake. "" stands for no error.
 	one, other string
-	why        string
 }
-
-const (
-	noFile      = "the fake has no database file: its hashes are not those of etcd"
-	shortestTTL = "it follows from the election timeout, which is etcd's default in the fake and half of it in the lab"
-)
-
-const passedOn = "the header and the reason in the server's refusal of a watch are passed on"
 
 // deliberate lists all differences between the clients that are wanted. The first that fits a step is the one that must be found there.
 var deliberate = []difference{
-	{
-		"new: bad log configuration", "", `"no encoder`, `"LogConfig: no encoder`,
-		"an error about the configuration names the field",
-	},
-	{
-		"interceptors: API version", "", `"3.7"`, `nil`,
-		"it is added below the program's interceptors, together with the token; the behaviour wire shows that it is sent",
-	},
-	{
-		"alice: get with the new password", "etcd 3.4", "context deadline exceeded", "",
-		"etcd 3.4 refuses an Authenticate that carries a stale token; the official client sends one along, without end",
-	},
-	{
-		"keepalive end: unused service: afterwards, error", "", `halted"`, `halted: context canceled"`,
-		"why a service takes no keepalive is told, whether it ever kept one alive or not",
-	},
-	{
-		"afterwards, error", "", `halted: context canceled"`, "is:   context.Canceled",
-		"the reason is wrapped, so that errors.Is finds it",
-	},
-	{
-		"outage: quiet: events", "", `"outage/unread"`, `"outage/after"`,
-		"a watch from now on never sees what was there before it; the official client repeats the last revision when it resumes",
-	},
-	{"watch refused", "", "Canceled: true", "CancelReason: ", passedOn},
-	{"denied watch", "", "Canceled: true", "CancelReason: ", passedOn},
-	{"anonymous: watch", "", "Canceled: true", "CancelReason: ", passedOn},
-	{
-		"request progress afterwards", "", `"no stream found for context"`, `"etcdclient: the watcher is closed: no stream found for context"`,
-		"the error says what is the matter",
-	},
+	// An error about the configuration names the field.
+	{"new: bad log configuration", "", `"no encoder`, `"LogConfig: no encoder`},
+	// It is added below the program's interceptors, together with the token; the behaviour wire shows that it is sent.
+	{"interceptors: API version", "", `"3.7"`, `nil`},
+	// etcd 3.4 refuses an Authenticate that carries a stale token; the official client sends one along, without end.
+	{"alice: get with the new password", "etcd 3.4", "context deadline exceeded", ""},
+	// Why a service takes no keepalive is told, whether it ever kept one alive or not.
+	{"keepalive end: unused service: afterwards, error", "", `halted"`, `halted: context canceled"`},
+	// The reason is wrapped, so that errors.Is finds it.
+	{"afterwards, error", "", `halted: context canceled"`, "is:   context.Canceled"},
+	// A watch from now on never sees what was there before it; the official client repeats the last revision when it resumes.
+	{"outage: quiet: events", "", `"outage/unread"`, `"outage/after"`},
+	// The header and the reason in the server's refusal of a watch are passed on.
+	{"watch refused", "", "Canceled: true", "CancelReason: "},
+	{"denied watch", "", "Canceled: true", "CancelReason: "},
+	{"anonymous: watch", "", "Canceled: true", "CancelReason: "},
+	// The error says what is the matter.
+	{"request progress afterwards", "", `"no stream found for context"`, `"etcdclient: the watcher is closed: no stream found for context"`},
 }
 
 // ofFake lists all differences between etcd 3.7 and the fake.
 var ofFake = []difference{
-	{"hash: hash", "", "Hash: ", "Hash: ", noFile},
-	{"downgrade: validate", "", `Version: "3.7"`, "invalid downgrade target version", "the fake cannot be downgraded"},
-	{"lease: grant 1 s", "", "TTL: 1", "TTL: 2", shortestTTL},
-	{"lease: grant 0 s", "", "TTL: 1", "TTL: 2", shortestTTL},
-	{"lease: grant -1 s", "", "TTL: 1", "TTL: 2", shortestTTL},
+	{"hash: hash", "", "Hash: ", "Hash: "}, // the fake has no database file
+	{"downgrade: validate", "", `Version: "3.7"`, "invalid downgrade target version"},
+	// The shortest TTL follows from the election timeout, which is etcd's default in the fake and half of it in the lab.
+	{"lease: grant 1 s", "", "TTL: 1", "TTL: 2"},
+	{"lease: grant 0 s", "", "TTL: 1", "TTL: 2"},
+	{"lease: grant -1 s", "", "TTL: 1", "TTL: 2"},
 }
 
 // requireAlike fails the test for every step whose outcomes differ without being listed, and for every listed
@@ -153,9 +133,4 @@ func shows(e transcript.Entry, part string) bool {
 		return e.Error == ""
 	}
 	return strings.Contains(e.Result, part) || strings.Contains(e.Error, part)
-}
-
-func trimScheme(url string) string {
-	_, address, _ := strings.Cut(url, "://")
-	return address
 }

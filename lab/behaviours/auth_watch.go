@@ -13,23 +13,13 @@ func watchesAsUser(ctx context.Context, anonymous, alice *clientv3.Client, log *
 	watching(ctx, alice, log, "alice: watch", "a/", []clientv3.OpOption{clientv3.WithPrefix()}, func(allowed clientv3.WatchChan) {
 		putAll(ctx, alice, "watched", "a/1")
 		receive(log, "alice: watch", allowed)
-		for _, w := range []struct {
-			name, key string
-			opts      []clientv3.OpOption
-		}{
-			{"key", "b/1", nil},
-			{"prefix", "b/", []clientv3.OpOption{clientv3.WithPrefix()}},
-			{"range that is allowed in part", "a/", []clientv3.OpOption{clientv3.WithRange("c")}},
-			{"created", "b/1", []clientv3.OpOption{clientv3.WithCreatedNotify()}},
-			{"past", "b/1", []clientv3.OpOption{clientv3.WithRev(1)}},
-		} {
-			name := "alice: denied watch of a " + w.name
-			denied := alice.Watch(ctx, w.key, w.opts...)
-			receive(log, name, denied)
-			receive(log, name+": end", denied)
-			putAll(ctx, alice, name, "a/1")
-			receive(log, name+": the other watch", allowed)
-		}
+		watchesEnd(ctx, alice, log, "a/1", allowed, []request{
+			{"alice: denied watch of a key", "b/1", nil},
+			{"alice: denied watch of a prefix", "b/", []clientv3.OpOption{clientv3.WithPrefix()}},
+			{"alice: denied watch of a range that is allowed in part", "a/", []clientv3.OpOption{clientv3.WithRange("c")}},
+			{"alice: denied watch of a created", "b/1", []clientv3.OpOption{clientv3.WithCreatedNotify()}},
+			{"alice: denied watch of a past", "b/1", []clientv3.OpOption{clientv3.WithRev(1)}},
+		})
 	})
 	alone := alice.Watch(ctx, "b/1")
 	receive(log, "alice: denied watch alone", alone)

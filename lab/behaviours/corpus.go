@@ -14,7 +14,7 @@ import (
 // All is the corpus: the rows of docs/servers.md, in order, and what is only recorded.
 var All = slices.Concat(
 	slices.Concat(keys, idempotentRows, watches, leaseRows, locks, logins, faults, maintenanceRows),
-	in(site.None, offline), in(site.Single, single), in(site.Several, several), in(site.Alone, alone),
+	in(site.None, offline), in(site.Single, single), in(site.Several, several),
 )
 
 // The setups of rows, by short names.
@@ -29,8 +29,20 @@ const (
 
 // on makes a row: a behaviour that checks what it sees on a server of a setup.
 func on(setup site.Setup, area, name string, run func(context.Context, Site)) Behaviour {
-	b := site.Behaviour{Area: area, Name: name, Setup: setup, Limit: 20 * time.Second}
-	return Behaviour{b, func(ctx context.Context, s Site, _ *transcript.Log) { run(ctx, s) }}
+	return Behaviour{area, name, setup, 20 * time.Second, func(ctx context.Context, s Site, _ *transcript.Log) { run(ctx, s) }}
+}
+
+// using makes what a row runs of what needs no more than a client.
+func using(run func(context.Context, *clientv3.Client)) func(context.Context, Site) {
+	return func(ctx context.Context, s Site) { run(ctx, s.client()) }
+}
+
+// asAlice makes what a row runs of what alice does once authentication is on.
+func asAlice(run func(ctx context.Context, s Site, alice *clientv3.Client)) func(context.Context, Site) {
+	return func(ctx context.Context, s Site) {
+		enable(ctx, s)
+		run(ctx, s, s.as("alice"))
+	}
 }
 
 // long makes a row that may take a minute.
@@ -41,7 +53,7 @@ func long(b Behaviour) Behaviour {
 
 // steps makes a behaviour that records each step, to be compared.
 func steps(name string, run func(context.Context, Site, *transcript.Log)) Behaviour {
-	return Behaviour{site.Behaviour{Name: name, Limit: patience}, run}
+	return Behaviour{Name: name, Limit: patience, run: run}
 }
 
 // withClient makes one that needs no more than a client.
@@ -124,5 +136,4 @@ var (
 		steps("outage", outage),
 		steps("no quorum", noQuorum),
 	}
-	alone = []Behaviour{withClient("unbuffered", unbuffered)}
 )

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net/http/httptest"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -79,9 +78,6 @@ func TestOneMember(t *testing.T) {
 	}
 }
 
-// TestAlone runs what changes something of the whole process. It is not parallel to any other test.
-func TestAlone(t *testing.T) { compareOn(t, servers.BuiltIn, "", site.Alone) }
-
 // TestThreeMembers runs what depends on there being several members.
 func TestThreeMembers(t *testing.T) {
 	t.Parallel()
@@ -93,29 +89,51 @@ func TestThreeMembers(t *testing.T) {
 	}
 }
 
-// TestIdempotentWrites writes through lanes of the newest etcd, of the oldest, of a grpc-proxy before it, and
-// requires that kine is refused. The matrix does not: it fails only where the official client is better.
-func TestIdempotentWrites(t *testing.T) {
+// TestRows runs rows with Quorate of which neither the comparison nor the fake has the like: tokens that expire or that a
+// member forgets, and writes through lanes of the newest etcd, of the oldest and of a grpc-proxy before it, which kine
+// must refuse. The matrix fails only where the official client is better.
+func TestRows(t *testing.T) {
 	t.Parallel()
-	const works, orRefused = "idempotent writes: executed once, although the answer is lost",
-		"idempotent writes: refused when the writer is made, where they do not work"
-	on := func(s servers.Server, path, row string) site.Outcome {
-		running, err := s.Start(t.Context(), path, site.Own)
-		require.NoError(t, err)
-		defer func() { require.NoError(t, running.Close()) }()
-		o, err := play(t.Context(), servers.Quorate, running.Site(""), row)
-		require.NoError(t, err)
-		return o
-	}
-	old := etcd34.Path(t)
-	require.Empty(t, on(servers.BuiltIn, "", works).Error)
-	require.Empty(t, on(servers.All[0], old, works).Error)
-	require.Empty(t, on(servers.OldProxy, old, works).Error)
-	if kine := servers.All[len(servers.All)-1]; kine.Built() != "" {
-		require.NotEmpty(t, on(kine, kine.Built(), works).Error)
-		require.Empty(t, on(kine, kine.Built(), orRefused).Error)
-	} else {
-		t.Log("kine is not built, `make servers-short` does so")
+	const tokens, idempotent = "authentication: tokens expire ", "idempotent writes: "
+	const works = idempotent + "executed once, although the answer is lost"
+	newest, oldest, kine := servers.BuiltIn, servers.All[0], servers.All[len(servers.All)-1]
+	for _, row := range []struct {
+		server  servers.Server
+		name    string
+		refused bool
+	}{
+		{server: newest, name: tokens + "under calls"},
+		{server: newest, name: tokens + "under a watch"},
+		{server: newest, name: tokens + "before a watch"},
+		{server: newest, name: tokens + "under a keepalive"},
+		{server: oldest, name: "authentication: the server restarts under a watch"},
+		{server: newest, name: works},
+		{server: oldest, name: works},
+		{server: servers.OldProxy, name: works},
+		{server: kine, name: works, refused: true},
+		{server: kine, name: idempotent + "refused when the writer is made, where they do not work"},
+	} {
+		t.Run(row.server.Name+", "+row.name, func(t *testing.T) {
+			t.Parallel()
+			path := ""
+			switch row.server.Name {
+			case oldest.Name, servers.OldProxy.Name:
+				path = etcd34.Path(t)
+			case kine.Name:
+				if path = kine.Built(); path == "" {
+					t.Skip("kine is not built, `make servers-short` does so")
+				}
+			}
+			i := slices.IndexFunc(behaviours.All, func(b behaviours.Behaviour) bool { return b.String() == row.name })
+			running, err := row.server.Start(t.Context(), path, behaviours.All[i].Setup)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, running.Close()) }()
+			at := running.Site()
+			at.Limit = patience
+			o, err := play(t.Context(), servers.Quorate, at, row.name)
+			require.NoError(t, err)
+			require.Equal(t, row.refused, o.Error != "", o.Error)
+		})
 	}
 }
 
@@ -139,9 +157,7 @@ func onServer(ctx context.Context, s servers.Server, path string, setup site.Set
 	if err := running.Settle(settling); err != nil {
 		return err
 	}
-	control := httptest.NewServer(running)
-	defer control.Close()
-	return play(running.Site(control.URL))
+	return play(running.Site())
 }
 
 // compare runs the behaviours of a setup with both clients, at the same time, each on a new server that start starts, and

@@ -10,6 +10,12 @@ import (
 	"github.com/quorate/quorate/lab/behaviours/transcript"
 )
 
+// request asks for a key or a range, with options.
+type request struct {
+	name, key string
+	opts      []clientv3.OpOption
+}
+
 // seed writes keys whose orders by key, version, revisions and value all differ, and returns the first revision.
 func seed(ctx context.Context, c *clientv3.Client, prefix string) int64 {
 	var first int64
@@ -25,10 +31,7 @@ func seed(ctx context.Context, c *clientv3.Client, prefix string) int64 {
 func gets(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	first := seed(ctx, c, "get/")
 	prefix := clientv3.WithPrefix()
-	reads := []struct {
-		name, key string
-		opts      []clientv3.OpOption
-	}{
+	reads := []request{
 		{"key", "get/a", nil},
 		{"missing key", "get/none", nil},
 		{"empty key", "", nil},

@@ -157,19 +157,3 @@ func afterwards(ctx context.Context, lease clientv3.Lease, log *transcript.Log, 
 	_, halted := err.(clientv3.ErrKeepAliveHalted) //nolint:errorlint // programs assert it to be bare
 	log.Value(name+": afterwards, halted", halted)
 }
-
-// unbuffered keeps a lease alive with channels that hold nothing, which some tests of programs ask for. The size is that
-// of the whole process.
-func unbuffered(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	log.Value("default", clientv3.LeaseResponseChSize)
-	defer func(size int) { clientv3.LeaseResponseChSize = size }(clientv3.LeaseResponseChSize)
-	clientv3.LeaseResponseChSize = 0
-	id := ok(c.Grant(ctx, 4)).ID
-	responses := ok(c.KeepAlive(ctx, id))
-	log.Value("capacity", cap(responses))
-	time.Sleep(8 * time.Second) // the TTL, twice
-	alive(ctx, c, log, "unread", id)
-	for i := range 2 {
-		renewed(log, fmt.Sprint(i), responses)
-	}
-}

@@ -123,13 +123,14 @@ func (g *generator) deletion() *pb.DeleteRangeRequest {
 	return &pb.DeleteRangeRequest{Key: g.key(), RangeEnd: g.rangeEnd(), PrevKv: g.oneIn(2)}
 }
 
-// compaction is physical: etcd answers when it is done, and not before. For a
-// first one of revision 0 see divergences.
+// compaction is physical: etcd answers when it is done, and not before. It is of no revision 0: etcd accepts that as the
+// first one, and answers each HashKV of the latest revision with its hash from then on.
 func (g *generator) compaction() *pb.CompactionRequest {
 	return &pb.CompactionRequest{Revision: max(1, g.revision-10+g.Int64N(12)), Physical: true}
 }
 
-// hash is of the latest revision, or of a future one. For those of past compactions see divergences.
+// hash is of the latest revision, or of a future one. etcd keeps the hash made by a compaction, and answers with it although
+// the revision is compacted meanwhile; the fake does not.
 func (g *generator) hash() *pb.HashKVRequest {
 	if g.oneIn(3) {
 		return &pb.HashKVRequest{Revision: g.revision + 1}

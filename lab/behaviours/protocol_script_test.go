@@ -4,9 +4,11 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 )
@@ -26,10 +28,20 @@ func TestScript(t *testing.T) {
 	etcd := settledEtcd(t)
 	transcript := requireLikeEtcd(t, etcd, fakeEtcd(t), func(s *session) {
 		s.tokens[mallory], s.tokens[mallory2] = "made.1", "up"
+		s.script([]proto.Message{&healthpb.HealthCheckRequest{}, &healthpb.HealthCheckRequest{Service: "etcdserverpb.KV"}})
+		for _, unknown := range []string{"/etcdserverpb.KV/Increment", "/etcdserverpb.Cache/Get"} {
+			s.callMethod(method{path: unknown, response: rangeStream.response}, &pb.RangeRequest{})
+		}
 		s.script(keyRequests(), leaseRequests(), clusterRequests(), maintenanceRequests(), authRequests())
 		s.enableAuth()
 		for _, user := range []string{nobody, mallory, mallory2, alice, "root"} {
 			s.as(user)
+			for _, k := range []string{"a", "other"} {
+				s.watching(func(s *watchSession) {
+					s.create(key(k))
+					s.receive(1)
+				})
+			}
 			s.script(authRequests(), keyRequests(), leaseRequests(), clusterRequests(), maintenanceRequests(),
 				[]proto.Message{&pb.AuthEnableRequest{}})
 		}
@@ -41,6 +53,17 @@ func TestScript(t *testing.T) {
 			succeeded = append(succeeded, m.path)
 		}
 	}
+	reasons := make(map[string]bool) // why watches are refused
+	for _, e := range transcript {
+		for _, r := range e.Responses {
+			if r, ok := r.(*pb.WatchResponse); ok {
+				reasons[r.CancelReason] = true
+			}
+		}
+	}
+	require.Equal(t, map[string]bool{
+		rpctypes.ErrGRPCUserEmpty.Error(): true, rpctypes.ErrGRPCInvalidAuthToken.Error(): true, rpctypes.ErrGRPCPermissionDenied.Error(): true, "": true,
+	}, reasons)
 	requireSeen(t, transcript, succeeded, []error{
 		rpctypes.ErrGRPCUserEmpty, rpctypes.ErrGRPCInvalidAuthToken, rpctypes.ErrGRPCPermissionDenied,
 		rpctypes.ErrGRPCAuthFailed, rpctypes.ErrGRPCAuthNotEnabled,
@@ -60,7 +83,7 @@ var neverOnOneMember = []string{
 	pb.Cluster_MemberAdd_FullMethodName, pb.Cluster_MemberRemove_FullMethodName, pb.Cluster_MemberUpdate_FullMethodName,
 	pb.Cluster_MemberPromote_FullMethodName, pb.Maintenance_MoveLeader_FullMethodName,
 	pb.Watch_Watch_FullMethodName, pb.Lease_LeaseKeepAlive_FullMethodName, pb.Maintenance_Snapshot_FullMethodName,
-	"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/List",
+	"/grpc.health.v1.Health/List",
 }
 
 func (s *session) script(parts ...[]proto.Message) {

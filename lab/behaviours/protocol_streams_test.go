@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/codes"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -86,27 +85,5 @@ func TestSnapshot(t *testing.T) {
 		}
 		require.Equal(t, digest.Sum(nil), chunks[last].Blob, name)
 		require.Zero(t, chunks[last].RemainingBytes, name)
-	}
-}
-
-// TestHealth compares the health service.
-func TestHealth(t *testing.T) {
-	t.Parallel()
-	requireLikeEtcd(t, realEtcd(t), fakeEtcd(t), func(s *session) {
-		s.call(&healthpb.HealthCheckRequest{})
-		s.call(&healthpb.HealthCheckRequest{Service: "etcdserverpb.KV"})
-	})
-}
-
-// TestUnknownMethods calls what no server has.
-func TestUnknownMethods(t *testing.T) {
-	t.Parallel()
-	transcript := requireLikeEtcd(t, realEtcd(t), fakeEtcd(t), func(s *session) {
-		for _, path := range []string{"/etcdserverpb.KV/Increment", "/etcdserverpb.Cache/Get"} {
-			s.callMethod(method{path: path, response: rangeStream.response}, &pb.RangeRequest{})
-		}
-	})
-	for _, e := range transcript {
-		require.Equal(t, codes.Unimplemented, e.Code, e.Message)
 	}
 }

@@ -27,8 +27,9 @@ import (
 //	go test ./behaviours -run TestRandomCalls -seed 42
 //
 // repeats one run exactly. Each runs once on a fake member and once on the etcd that the lab carries, both empty at the
-// start, and the transcripts must be equal. They stay away from the divergences, and from
+// start, and the transcripts must be equal. They stay away from
 //
+//   - hashes that etcd has by chance, see compaction and hash;
 //   - what the fake leaves out on purpose: the contents of a database file, progress without a request;
 //   - what etcd decides by chance: how events are divided among the responses of a watch that catches up with writes
 //     under way, and the order of equal keys in a sort of more than twelve;

@@ -4,9 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 )
 
@@ -151,44 +149,4 @@ func (s *watchSession) compacted() {
 	s.receive(1)
 	s.cancel(6)
 	s.receive(1)
-}
-
-// refusedToken watches with a token that is none, on a stream of its own.
-func (s *session) refusedToken() {
-	s.tokens[mallory] = "made.1"
-	s.as(mallory)
-	s.watching(func(s *watchSession) {
-		s.create(key("a"))
-		s.receive(1)
-	})
-	s.as(nobody)
-	s.watching(func(s *watchSession) {
-		s.create(key("a"))
-		s.receive(1)
-	})
-}
-
-// TestWatchRefusedByAuth compares the reasons for which a caller's watches are refused, which are texts.
-func TestWatchRefusedByAuth(t *testing.T) {
-	t.Parallel()
-	transcript := requireLikeEtcd(t, realEtcd(t), fakeEtcd(t), func(s *session) {
-		s.script(authRequests())
-		s.enableAuth()
-		s.refusedToken()
-		s.as(alice)
-		s.watching(func(s *watchSession) {
-			s.create(key("a"))
-			s.receive(1)
-			s.create(key("other"))
-			s.receive(1)
-		})
-	})
-	reasons := make([]string, 0, 4)
-	for _, e := range transcript[len(transcript)-4:] {
-		require.Len(t, e.Responses, 1)
-		reasons = append(reasons, e.Responses[0].(*pb.WatchResponse).CancelReason)
-	}
-	require.Equal(t, []string{
-		rpctypes.ErrGRPCInvalidAuthToken.Error(), rpctypes.ErrGRPCUserEmpty.Error(), "", rpctypes.ErrGRPCPermissionDenied.Error(),
-	}, reasons)
 }

@@ -13,18 +13,18 @@ import (
 )
 
 var logins = []Behaviour{
-	on(auth, "authentication", "roles", authRoles),
+	on(auth, "authentication", "roles", asAlice(authRoles)),
 	on(auth, "authentication", "a wrong password", authWrong),
-	on(tokens, "authentication", "tokens expire under calls", tokensUnderCalls),
-	on(tokens, "authentication", "tokens expire under a watch", tokensUnderWatch),
-	on(tokens, "authentication", "tokens expire before a watch", tokensBeforeWatch),
-	on(tokens, "authentication", "tokens expire under a keepalive", tokensUnderLease),
+	on(tokens, "authentication", "tokens expire under calls", asAlice(tokensUnderCalls)),
+	on(tokens, "authentication", "tokens expire under a watch", asAlice(tokensUnderWatch)),
+	on(tokens, "authentication", "tokens expire before a watch", asAlice(tokensBeforeWatch)),
+	on(tokens, "authentication", "tokens expire under a keepalive", asAlice(tokensUnderLease)),
 	on(tokens, "authentication", "tokens expire under a lock", tokensUnderLock),
-	on(auth, "authentication", "the server restarts under calls", restartUnderCalls),
-	on(auth, "authentication", "the server restarts under a watch", restartUnderWatch),
+	on(auth, "authentication", "the server restarts under calls", asAlice(restartUnderCalls)),
+	on(auth, "authentication", "the server restarts under a watch", asAlice(restartUnderWatch)),
 	on(auth, "authentication", "the server restarts under a keepalive", restartUnderLease),
-	on(tokens, "authentication", "the connection breaks under a watch after the token's end", breakUnderWatch),
-	on(auth, "authentication", "a watch that is not allowed ends", watchDenied),
+	on(tokens, "authentication", "the connection breaks under a watch after the token's end", asAlice(breakUnderWatch)),
+	on(auth, "authentication", "a watch that is not allowed ends", asAlice(watchDenied)),
 	on(auth, "authentication", "switched on later", authLater),
 	on(auth, "authentication", "switched on later, with a watch", authLaterWatch),
 	on(auth, "authentication", "switched off", authSwitchedOff),
@@ -46,9 +46,7 @@ func enable(ctx context.Context, s Site) {
 	must(c.Close())
 }
 
-func authRoles(ctx context.Context, s Site) {
-	enable(ctx, s)
-	alice := s.as("alice")
+func authRoles(ctx context.Context, s Site, alice *clientv3.Client) {
 	ok(alice.Put(ctx, "/alice/a", "1"))
 	want(ok(alice.Get(ctx, "/alice/", clientv3.WithPrefix())).Count == 1, "the key is not there")
 	_, err := alice.Put(ctx, "/bob/a", "1")
@@ -70,9 +68,7 @@ func authWrong(ctx context.Context, s Site) {
 // expired is when a token of a server of setup Tokens is no longer valid.
 const expired = 3500 * time.Millisecond
 
-func tokensUnderCalls(ctx context.Context, s Site) {
-	enable(ctx, s)
-	alice := s.as("alice")
+func tokensUnderCalls(ctx context.Context, _ Site, alice *clientv3.Client) {
 	for begin := time.Now(); time.Since(begin) < 2*expired; pause(ctx, 200*time.Millisecond) {
 		ok(alice.Put(ctx, "/alice/a", "1"))
 		ok(alice.Get(ctx, "/alice/a"))
@@ -81,9 +77,7 @@ func tokensUnderCalls(ctx context.Context, s Site) {
 	ok(alice.Put(ctx, "/alice/a", "2"))
 }
 
-func tokensUnderWatch(ctx context.Context, s Site) {
-	enable(ctx, s)
-	alice := s.as("alice")
+func tokensUnderWatch(ctx context.Context, _ Site, alice *clientv3.Client) {
 	watch := created(ctx, alice, "/alice/a")
 	for range 3 {
 		ok(alice.Put(ctx, "/alice/a", "1"))
@@ -92,9 +86,7 @@ func tokensUnderWatch(ctx context.Context, s Site) {
 	}
 }
 
-func tokensBeforeWatch(ctx context.Context, s Site) {
-	enable(ctx, s)
-	alice := s.as("alice")
+func tokensBeforeWatch(ctx context.Context, _ Site, alice *clientv3.Client) {
 	ok(alice.Put(ctx, "/alice/a", "1"))
 	pause(ctx, expired)
 	watch := created(ctx, alice, "/alice/a")
@@ -105,9 +97,7 @@ func tokensBeforeWatch(ctx context.Context, s Site) {
 	events(ctx, second, 1)
 }
 
-func tokensUnderLease(ctx context.Context, s Site) {
-	enable(ctx, s)
-	alice := s.as("alice")
+func tokensUnderLease(ctx context.Context, _ Site, alice *clientv3.Client) {
 	lease := ok(alice.Grant(ctx, 5))
 	ok(alice.Put(ctx, "/alice/a", "1", clientv3.WithLease(lease.ID)))
 	kept := ok(alice.KeepAlive(ctx, lease.ID))
@@ -125,9 +115,7 @@ func tokensUnderLock(ctx context.Context, s Site) {
 	lockAcross(ctx, s.as("root"), s.as("root"), func() { pause(ctx, expired) })
 }
 
-func restartUnderCalls(ctx context.Context, s Site) {
-	enable(ctx, s)
-	alice := s.as("alice")
+func restartUnderCalls(ctx context.Context, s Site, alice *clientv3.Client) {
 	for range 2 {
 		ok(alice.Put(ctx, "/alice/a", "1"))
 		s.do(ctx, site.Kill, site.Restart)
@@ -135,9 +123,7 @@ func restartUnderCalls(ctx context.Context, s Site) {
 	}
 }
 
-func restartUnderWatch(ctx context.Context, s Site) {
-	enable(ctx, s)
-	alice := s.as("alice")
+func restartUnderWatch(ctx context.Context, s Site, alice *clientv3.Client) {
 	watch, quiet := created(ctx, alice, "/alice/a"), created(ctx, alice, "/alice/a")
 	for range 2 {
 		s.do(ctx, site.Kill, site.Restart)
@@ -155,9 +141,7 @@ func restartUnderLease(ctx context.Context, s Site) {
 	leaseAcrossRestart(ctx, s, s.as("alice"))
 }
 
-func breakUnderWatch(ctx context.Context, s Site) {
-	enable(ctx, s)
-	alice := s.as("alice")
+func breakUnderWatch(ctx context.Context, s Site, alice *clientv3.Client) {
 	watch := created(ctx, alice, "/alice/a")
 	pause(ctx, expired)
 	s.do(ctx, site.Cut, site.Heal)
@@ -175,9 +159,7 @@ func putIsSeen(ctx context.Context, client *clientv3.Client, key string, watch c
 	want(len(resp.Events) > 0, "got %+v", resp)
 }
 
-func watchDenied(ctx context.Context, s Site) {
-	enable(ctx, s)
-	alice := s.as("alice")
+func watchDenied(ctx context.Context, _ Site, alice *clientv3.Client) {
 	allowed := created(ctx, alice, "/alice/a")
 	resp := next(ctx, alice.Watch(ctx, "/bob/a"), "a watch that is not allowed")
 	want(resp.Canceled && resp.Err() != nil, "got %+v", resp)

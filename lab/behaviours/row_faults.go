@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -17,7 +16,6 @@ import (
 var faults = []Behaviour{
 	on(own, "faults", "the client is older than the server", before),
 	on(own, "faults", "killed and restarted under a watch", killUnderWatch),
-	long(on(own, "faults", "killed and restarted under writers and a watch", killUnderLoad)),
 	on(own, "faults", "killed and restarted under a keepalive", killUnderLease),
 	on(own, "faults", "killed and restarted under a lock", killUnderLock),
 	on(own, "faults", "frozen: calls end with their deadline", frozenCalls),
@@ -86,55 +84,6 @@ func killUnderWatch(ctx context.Context, s Site) {
 		create(ctx, c, fmt.Sprintf("/kill/%d", i), "1")
 		events(ctx, watch, 1)
 	}
-}
-
-// killUnderLoad shows that the watch has every acknowledged write once, in order, and nothing that was not written.
-func killUnderLoad(ctx context.Context, s Site) {
-	const writers = 4
-	c := s.client()
-	watch := created(ctx, c, "/load/", clientv3.WithPrefix())
-	stop := make(chan struct{})
-	var mu sync.Mutex
-	acknowledged := make(map[string]int64)
-	var work sync.WaitGroup
-	for w := range writers {
-		work.Go(func() {
-			for i := 0; ; i++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				key := fmt.Sprintf("/load/%d/%d", w, i)
-				inner, cancel := context.WithTimeout(ctx, 2*time.Second)
-				resp, err := c.Txn(inner).If(clientv3.Compare(clientv3.ModRevision(key), "=", 0)).Then(clientv3.OpPut(key, "1")).Commit()
-				cancel()
-				if err == nil && resp.Succeeded {
-					mu.Lock()
-					acknowledged[key] = resp.Header.Revision
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	for range 3 {
-		pause(ctx, time.Second)
-		s.do(ctx, site.Kill, site.Restart)
-	}
-	pause(ctx, time.Second)
-	close(stop)
-	work.Wait()
-	create(ctx, c, "/load/z", "end")
-	history := follow(ctx, watch, "/load/z")
-	for key, events := range history {
-		want(len(events) == 1, "%d events of %s", len(events), key)
-	}
-	for key, rev := range acknowledged {
-		seen := history[key]
-		want(seen != nil && seen[0].Kv.ModRevision == rev, "%s was written at %d, and seen: %v", key, rev, seen)
-	}
-	there := ok(c.Get(ctx, "/load/", clientv3.WithPrefix(), clientv3.WithCountOnly())).Count
-	want(int64(len(history)) == there, "%d keys seen, %d are there", len(history), there)
 }
 
 // renewedFor reads renewals for a while.

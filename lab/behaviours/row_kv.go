@@ -11,25 +11,24 @@ import (
 )
 
 var keys = []Behaviour{
-	on(plain, "KV", "put and get", putAndGet),
-	on(plain, "KV", "put with options", putOptions),
-	on(plain, "KV", "get with a range and a limit", getRanges),
-	on(plain, "KV", "get sorted", getSorted),
-	on(plain, "KV", "get with bounds of revisions", getBounds),
-	on(plain, "KV", "get at a revision", getRevision),
-	on(plain, "KV", "get serializable", getSerializable),
-	on(plain, "KV", "delete with options", deleteOptions),
-	on(plain, "KV", "transaction of Kubernetes", kubernetesTxn),
-	on(plain, "KV", "transaction with every compare, nested", nestedTxn),
-	on(plain, "KV", "Do", doEach),
-	on(own, "KV", "compact", compacted),
-	on(plain, "KV", "1 MB values", largeValues),
+	on(plain, "KV", "put and get", using(putAndGet)),
+	on(plain, "KV", "put with options", using(putOptions)),
+	on(plain, "KV", "get with a range and a limit", using(getRanges)),
+	on(plain, "KV", "get sorted", using(getSorted)),
+	on(plain, "KV", "get with bounds of revisions", using(getBounds)),
+	on(plain, "KV", "get at a revision", using(getRevision)),
+	on(plain, "KV", "get serializable", using(getSerializable)),
+	on(plain, "KV", "delete with options", using(deleteOptions)),
+	on(plain, "KV", "transaction of Kubernetes", using(kubernetesTxn)),
+	on(plain, "KV", "transaction with every compare, nested", using(nestedTxn)),
+	on(plain, "KV", "Do", using(doEach)),
+	on(own, "KV", "compact", using(compacted)),
+	on(plain, "KV", "1 MB values", using(largeValues)),
 	long(on(plain, "KV", "10,000 keys, in pages", manyKeys)),
-	on(plain, "KV", "errors are those of rpctypes", kvErrors),
+	on(plain, "KV", "errors are those of rpctypes", using(kvErrors)),
 }
 
-func putAndGet(ctx context.Context, s Site) {
-	c := s.client()
+func putAndGet(ctx context.Context, c *clientv3.Client) {
 	put := ok(c.Put(ctx, "/put/a", "1"))
 	got := ok(c.Get(ctx, "/put/a"))
 	want(len(got.Kvs) == 1 && string(got.Kvs[0].Value) == "1" && got.Kvs[0].ModRevision == put.Header.Revision, "got %v", got)
@@ -39,8 +38,7 @@ func putAndGet(ctx context.Context, s Site) {
 	want(ok(c.Get(ctx, "/put/none")).Count == 0, "a key that was never written")
 }
 
-func putOptions(ctx context.Context, s Site) {
-	c := s.client()
+func putOptions(ctx context.Context, c *clientv3.Client) {
 	lease := ok(c.Grant(ctx, 600))
 	ok(c.Put(ctx, "/options/a", "1", clientv3.WithLease(lease.ID)))
 	put := ok(c.Put(ctx, "/options/a", "2", clientv3.WithPrevKV(), clientv3.WithIgnoreLease()))
@@ -50,8 +48,7 @@ func putOptions(ctx context.Context, s Site) {
 	want(string(kv.Value) == "2" && kv.Lease == 0, "got %v", kv)
 }
 
-func getRanges(ctx context.Context, s Site) {
-	c := s.client()
+func getRanges(ctx context.Context, c *clientv3.Client) {
 	for _, k := range []string{"a", "b", "c", "d"} {
 		create(ctx, c, "/ranges/"+k, k)
 	}
@@ -70,8 +67,7 @@ func getRanges(ctx context.Context, s Site) {
 	want(len(from.Kvs) == 2 && string(from.Kvs[0].Key) == "/ranges/c", "from a key: %v", from.Kvs)
 }
 
-func getSorted(ctx context.Context, s Site) {
-	c := s.client()
+func getSorted(ctx context.Context, c *clientv3.Client) {
 	for i, k := range []string{"b", "a", "c"} {
 		create(ctx, c, "/sorted/"+k, fmt.Sprint(9-i))
 	}
@@ -89,8 +85,7 @@ func getSorted(ctx context.Context, s Site) {
 	want(len(last.Kvs) == 1 && string(last.Kvs[0].Key) == "/sorted/c", "last key: %v", last.Kvs)
 }
 
-func getBounds(ctx context.Context, s Site) {
-	c := s.client()
+func getBounds(ctx context.Context, c *clientv3.Client) {
 	first := create(ctx, c, "/bounds/a", "1")
 	second := create(ctx, c, "/bounds/b", "1")
 	for name, opt := range map[string]clientv3.OpOption{
@@ -102,8 +97,7 @@ func getBounds(ctx context.Context, s Site) {
 	}
 }
 
-func getRevision(ctx context.Context, s Site) {
-	c := s.client()
+func getRevision(ctx context.Context, c *clientv3.Client) {
 	first := create(ctx, c, "/revision/a", "1")
 	update(ctx, c, "/revision/a", "2", first)
 	old := ok(c.Get(ctx, "/revision/a", clientv3.WithRev(first)))
@@ -112,15 +106,13 @@ func getRevision(ctx context.Context, s Site) {
 	want(len(old.Kvs) == 1 && string(old.Kvs[0].Value) == "1", "prefix at the first revision: %v", old.Kvs)
 }
 
-func getSerializable(ctx context.Context, s Site) {
-	c := s.client()
+func getSerializable(ctx context.Context, c *clientv3.Client) {
 	create(ctx, c, "/serializable/a", "1")
 	got := ok(c.Get(ctx, "/serializable/a", clientv3.WithSerializable()))
 	want(len(got.Kvs) == 1, "got %v", got.Kvs)
 }
 
-func deleteOptions(ctx context.Context, s Site) {
-	c := s.client()
+func deleteOptions(ctx context.Context, c *clientv3.Client) {
 	for _, k := range []string{"a", "b", "c", "d"} {
 		create(ctx, c, "/delete/"+k, k)
 	}
@@ -131,8 +123,7 @@ func deleteOptions(ctx context.Context, s Site) {
 	want(ok(c.Delete(ctx, "/delete/a")).Deleted == 0, "one that is gone")
 }
 
-func kubernetesTxn(ctx context.Context, s Site) {
-	c := s.client()
+func kubernetesTxn(ctx context.Context, c *clientv3.Client) {
 	first := create(ctx, c, "/kubernetes/a", "1")
 	again := ok(c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision("/kubernetes/a"), "=", 0)).
 		Then(clientv3.OpPut("/kubernetes/a", "x")).Commit())
@@ -146,8 +137,7 @@ func kubernetesTxn(ctx context.Context, s Site) {
 	want(ok(c.Get(ctx, "/kubernetes/a")).Count == 0, "it is still there")
 }
 
-func nestedTxn(ctx context.Context, s Site) {
-	c := s.client()
+func nestedTxn(ctx context.Context, c *clientv3.Client) {
 	ok(c.Put(ctx, "/txn/a", "1"))
 	kv := ok(c.Get(ctx, "/txn/a")).Kvs[0]
 	resp := ok(c.Txn(ctx).If(
@@ -168,8 +158,7 @@ func nestedTxn(ctx context.Context, s Site) {
 	want(!other.Succeeded && len(other.Responses) == 1, "else: %v", other)
 }
 
-func doEach(ctx context.Context, s Site) {
-	c := s.client()
+func doEach(ctx context.Context, c *clientv3.Client) {
 	ok(c.Do(ctx, clientv3.OpPut("/do/a", "1")))
 	got := ok(c.Do(ctx, clientv3.OpGet("/do/a")))
 	want(len(got.Get().Kvs) == 1, "get %v", got.Get())
@@ -177,8 +166,7 @@ func doEach(ctx context.Context, s Site) {
 	want(deleted.Del().Deleted == 1, "delete %v", deleted.Del())
 }
 
-func compacted(ctx context.Context, s Site) {
-	c := s.client()
+func compacted(ctx context.Context, c *clientv3.Client) {
 	first := create(ctx, c, "/compact/a", "1")
 	last := update(ctx, c, "/compact/a", "2", update(ctx, c, "/compact/a", "3", first))
 	ok(c.Compact(ctx, last, clientv3.WithCompactPhysical()))
@@ -189,8 +177,7 @@ func compacted(ctx context.Context, s Site) {
 	want(ok(c.Get(ctx, "/compact/a")).Count == 1, "the key is gone")
 }
 
-func largeValues(ctx context.Context, s Site) {
-	c := s.client()
+func largeValues(ctx context.Context, c *clientv3.Client) {
 	watch := created(ctx, c, "/large/", clientv3.WithPrefix())
 	value := strings.Repeat("x", 1<<20)
 	for i := range 5 {
@@ -229,8 +216,7 @@ func manyKeys(ctx context.Context, s Site) {
 	}
 }
 
-func kvErrors(ctx context.Context, s Site) {
-	c := s.client()
+func kvErrors(ctx context.Context, c *clientv3.Client) {
 	_, err := c.Put(ctx, "", "x")
 	want(errors.Is(err, rpctypes.ErrEmptyKey), "empty key: %v", err)
 	_, err = c.Get(ctx, "/errors", clientv3.WithRev(1<<40))

@@ -10,16 +10,15 @@ import (
 )
 
 var leaseRows = []Behaviour{
-	on(plain, "lease", "keys go with it", leaseExpires),
-	on(plain, "lease", "kept alive beyond its TTL", leaseKept),
-	on(plain, "lease", "time to live, list, revoke", leaseAsked),
-	on(plain, "lease", "renewed once", leaseOnce),
-	on(plain, "lease", "renewed once, refused at once where it is not known", leaseUnknown),
-	on(plain, "lease", "its end closes the channel", leaseEnds),
+	on(plain, "lease", "keys go with it", using(leaseExpires)),
+	on(plain, "lease", "kept alive beyond its TTL", using(leaseKept)),
+	on(plain, "lease", "time to live, list, revoke", using(leaseAsked)),
+	on(plain, "lease", "renewed once", using(leaseOnce)),
+	on(plain, "lease", "renewed once, refused at once where it is not known", using(leaseUnknown)),
+	on(plain, "lease", "its end closes the channel", using(leaseEnds)),
 }
 
-func leaseExpires(ctx context.Context, s Site) {
-	c := s.client()
+func leaseExpires(ctx context.Context, c *clientv3.Client) {
 	watch := created(ctx, c, "/expires/a")
 	lease := ok(c.Grant(ctx, 3))
 	create(ctx, c, "/expires/a", "1", clientv3.WithLease(lease.ID))
@@ -27,8 +26,7 @@ func leaseExpires(ctx context.Context, s Site) {
 	want(ok(c.Get(ctx, "/expires/a")).Count == 0, "it is still there")
 }
 
-func leaseKept(ctx context.Context, s Site) {
-	c := s.client()
+func leaseKept(ctx context.Context, c *clientv3.Client) {
 	lease := ok(c.Grant(ctx, 4))
 	kept := ok(c.KeepAlive(ctx, lease.ID))
 	create(ctx, c, "/kept/a", "1", clientv3.WithLease(lease.ID))
@@ -36,8 +34,7 @@ func leaseKept(ctx context.Context, s Site) {
 	want(ok(c.Get(ctx, "/kept/a")).Count == 1, "the key is gone")
 }
 
-func leaseAsked(ctx context.Context, s Site) {
-	c := s.client()
+func leaseAsked(ctx context.Context, c *clientv3.Client) {
 	lease := ok(c.Grant(ctx, 600))
 	create(ctx, c, "/asked/a", "1", clientv3.WithLease(lease.ID))
 	left := ok(c.TimeToLive(ctx, lease.ID, clientv3.WithAttachedKeys()))
@@ -54,23 +51,20 @@ func leaseAsked(ctx context.Context, s Site) {
 	want(ok(c.TimeToLive(ctx, lease.ID)).TTL == -1, "time to live of one that is gone")
 }
 
-func leaseOnce(ctx context.Context, s Site) {
-	c := s.client()
+func leaseOnce(ctx context.Context, c *clientv3.Client) {
 	lease := ok(c.Grant(ctx, 600))
 	want(ok(c.KeepAliveOnce(ctx, lease.ID)).TTL == 600, "another TTL")
 }
 
 // leaseUnknown shows that the client does not ask again until the context ends, whatever the server says.
-func leaseUnknown(ctx context.Context, s Site) {
-	c := s.client()
+func leaseUnknown(ctx context.Context, c *clientv3.Client) {
 	inner, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	_, err := c.KeepAliveOnce(inner, 12345)
 	want(err != nil && inner.Err() == nil, "repeated until the end of the context: %v", err)
 }
 
-func leaseEnds(ctx context.Context, s Site) {
-	c := s.client()
+func leaseEnds(ctx context.Context, c *clientv3.Client) {
 	lease := ok(c.Grant(ctx, 3))
 	kept := ok(c.KeepAlive(ctx, lease.ID))
 	<-kept

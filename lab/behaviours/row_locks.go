@@ -12,9 +12,9 @@ import (
 
 var locks = []Behaviour{
 	on(plain, "coordination", "lock", lock),
-	on(plain, "coordination", "TryLock", tryLock),
+	on(plain, "coordination", "TryLock", using(tryLock)),
 	on(plain, "coordination", "election", election),
-	on(plain, "coordination", "STM", stm),
+	on(plain, "coordination", "STM", using(stm)),
 }
 
 func lock(ctx context.Context, s Site) {
@@ -34,8 +34,7 @@ func lock(ctx context.Context, s Site) {
 	want(times.Load() == 12, "locked %d times", times.Load())
 }
 
-func tryLock(ctx context.Context, s Site) {
-	c := s.client()
+func tryLock(ctx context.Context, c *clientv3.Client) {
 	first := concurrency.NewMutex(ok(concurrency.NewSession(c)), "/trylock/")
 	second := concurrency.NewMutex(ok(concurrency.NewSession(c)), "/trylock/")
 	must(first.TryLock(ctx))
@@ -65,8 +64,7 @@ func election(ctx context.Context, s Site) {
 	fail("the second leader is not observed")
 }
 
-func stm(ctx context.Context, s Site) {
-	c := s.client()
+func stm(ctx context.Context, c *clientv3.Client) {
 	ok(c.Put(ctx, "/stm/a", "0"))
 	each(4, func(int) {
 		for range 10 {

@@ -12,24 +12,23 @@ import (
 )
 
 var watches = []Behaviour{
-	on(plain, "watch", "a key and a prefix", watchKeys),
-	on(plain, "watch", "from an old revision", watchOld),
-	on(plain, "watch", "previous values", watchPrevious),
-	on(plain, "watch", "created is reported", watchCreated),
-	on(plain, "watch", "progress on request", watchProgressOnRequest),
-	on(plain, "watch", "progress by itself", watchNotified),
-	on(plain, "watch", "filters", watchFilters),
-	on(plain, "watch", "fragments", watchFragments),
-	on(own, "watch", "from a compacted revision", watchFromCompacted),
+	on(plain, "watch", "a key and a prefix", using(watchKeys)),
+	on(plain, "watch", "from an old revision", using(watchOld)),
+	on(plain, "watch", "previous values", using(watchPrevious)),
+	on(plain, "watch", "created is reported", using(watchCreated)),
+	on(plain, "watch", "progress on request", using(watchProgressOnRequest)),
+	on(plain, "watch", "progress by itself", using(watchNotified)),
+	on(plain, "watch", "filters", using(watchFilters)),
+	on(plain, "watch", "fragments", using(watchFragments)),
+	on(own, "watch", "from a compacted revision", using(watchFromCompacted)),
 	on(plain, "watch", "200 on a client", watchMany),
-	on(plain, "watch", "canceled and opened again", watchAgain),
-	on(plain, "watch", "requires a leader", watchLeader),
+	on(plain, "watch", "canceled and opened again", using(watchAgain)),
+	on(plain, "watch", "requires a leader", using(watchLeader)),
 	on(plain, "watch", "10,000 revisions are replayed", watchReplay),
-	on(plain, "watch", "ends with the client", watchClose),
+	on(plain, "watch", "ends with the client", using(watchClose)),
 }
 
-func watchKeys(ctx context.Context, s Site) {
-	c := s.client()
+func watchKeys(ctx context.Context, c *clientv3.Client) {
 	key := created(ctx, c, "/keys/a")
 	prefix := created(ctx, c, "/keys/", clientv3.WithPrefix())
 	first := create(ctx, c, "/keys/a", "1")
@@ -42,8 +41,7 @@ func watchKeys(ctx context.Context, s Site) {
 	want(string(events(ctx, prefix, 4)[1].Kv.Key) == "/keys/b", "the prefix misses a key")
 }
 
-func watchOld(ctx context.Context, s Site) {
-	c := s.client()
+func watchOld(ctx context.Context, c *clientv3.Client) {
 	first := create(ctx, c, "/old/a", "1")
 	rev := first
 	for range 50 {
@@ -54,16 +52,14 @@ func watchOld(ctx context.Context, s Site) {
 	want(len(events(ctx, c.Watch(ctx, "/old/a", clientv3.WithRev(rev)), 1)) == 1, "the last one")
 }
 
-func watchPrevious(ctx context.Context, s Site) {
-	c := s.client()
+func watchPrevious(ctx context.Context, c *clientv3.Client) {
 	watch := created(ctx, c, "/previous/", clientv3.WithPrefix(), clientv3.WithPrevKV())
 	remove(ctx, c, "/previous/a", update(ctx, c, "/previous/a", "2", create(ctx, c, "/previous/a", "1")))
 	got := events(ctx, watch, 3)
 	want(got[0].PrevKv == nil && string(got[1].PrevKv.GetValue()) == "1" && string(got[2].PrevKv.GetValue()) == "2", "got %v", got)
 }
 
-func watchCreated(ctx context.Context, s Site) {
-	c := s.client()
+func watchCreated(ctx context.Context, c *clientv3.Client) {
 	watch := c.Watch(ctx, "/created/a", clientv3.WithCreatedNotify())
 	resp := next(ctx, watch, "created")
 	want(resp.Created && len(resp.Events) == 0 && resp.Err() == nil, "got %+v", resp)
@@ -71,8 +67,7 @@ func watchCreated(ctx context.Context, s Site) {
 	events(ctx, watch, 1)
 }
 
-func watchProgressOnRequest(ctx context.Context, s Site) {
-	c := s.client()
+func watchProgressOnRequest(ctx context.Context, c *clientv3.Client) {
 	watch := created(ctx, c, "/progress/a")
 	rev := create(ctx, c, "/progress/a", "1")
 	events(ctx, watch, 1)
@@ -91,8 +86,7 @@ func watchProgressOnRequest(ctx context.Context, s Site) {
 	}
 }
 
-func watchNotified(ctx context.Context, s Site) {
-	c := s.client()
+func watchNotified(ctx context.Context, c *clientv3.Client) {
 	watch := created(ctx, c, "/notified/a", clientv3.WithProgressNotify())
 	rev := create(ctx, c, "/notified/b", "1")
 	for {
@@ -105,8 +99,7 @@ func watchNotified(ctx context.Context, s Site) {
 	}
 }
 
-func watchFilters(ctx context.Context, s Site) {
-	c := s.client()
+func watchFilters(ctx context.Context, c *clientv3.Client) {
 	puts := created(ctx, c, "/filters/", clientv3.WithPrefix(), clientv3.WithFilterDelete())
 	deletes := created(ctx, c, "/filters/", clientv3.WithPrefix(), clientv3.WithFilterPut())
 	remove(ctx, c, "/filters/a", create(ctx, c, "/filters/a", "1"))
@@ -115,8 +108,7 @@ func watchFilters(ctx context.Context, s Site) {
 	want(events(ctx, deletes, 1)[0].Type == clientv3.EventTypeDelete, "a put among the deletions")
 }
 
-func watchFragments(ctx context.Context, s Site) {
-	c := s.client()
+func watchFragments(ctx context.Context, c *clientv3.Client) {
 	value := strings.Repeat("x", 500<<10)
 	var first int64
 	for i := range 8 {
@@ -129,8 +121,7 @@ func watchFragments(ctx context.Context, s Site) {
 	want(string(got[7].Kv.Value) == value, "another value")
 }
 
-func watchFromCompacted(ctx context.Context, s Site) {
-	c := s.client()
+func watchFromCompacted(ctx context.Context, c *clientv3.Client) {
 	first := create(ctx, c, "/compacted/a", "1")
 	last := update(ctx, c, "/compacted/a", "3", update(ctx, c, "/compacted/a", "2", first))
 	ok(c.Compact(ctx, last))
@@ -156,8 +147,7 @@ func watchMany(ctx context.Context, s Site) {
 	each(n, func(i int) { events(ctx, opened[i], 2) })
 }
 
-func watchAgain(ctx context.Context, s Site) {
-	c := s.client()
+func watchAgain(ctx context.Context, c *clientv3.Client) {
 	for i := range 30 {
 		inner, cancel := context.WithCancel(ctx)
 		watch := created(inner, c, "/again/", clientv3.WithPrefix())
@@ -170,8 +160,7 @@ func watchAgain(ctx context.Context, s Site) {
 	}
 }
 
-func watchLeader(ctx context.Context, s Site) {
-	c := s.client()
+func watchLeader(ctx context.Context, c *clientv3.Client) {
 	watch := created(clientv3.WithRequireLeader(ctx), c, "/leader/a")
 	create(ctx, c, "/leader/a", "1")
 	events(ctx, watch, 1)
@@ -200,8 +189,7 @@ func watchReplay(ctx context.Context, s Site) {
 	}
 }
 
-func watchClose(ctx context.Context, s Site) {
-	c := s.client()
+func watchClose(ctx context.Context, c *clientv3.Client) {
 	watch := created(ctx, c, "/close/a")
 	must(c.Close())
 	awaitEnd(ctx, watch, "the watch of a client that is closed")

@@ -1,6 +1,7 @@
 package behaviours
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -25,9 +26,17 @@ type Site struct {
 
 // Behaviour is one behaviour of a client and a server. It records what it sees in a transcript, or checks it, or both.
 type Behaviour struct {
-	site.Behaviour
-	Run func(ctx context.Context, s Site, log *transcript.Log)
+	// Area is the part of the matrix in which it is a row, "" for one that is none.
+	Area, Name string
+	Setup      site.Setup
+	// Limit is how long it may take.
+	Limit time.Duration
+
+	run func(ctx context.Context, s Site, log *transcript.Log)
 }
+
+// String returns the name by which a program runs it.
+func (b Behaviour) String() string { return b.Area + ": " + b.Name }
 
 // Play runs behaviours on a site, in their order, and returns what they recorded. It ends with the first that fails.
 func Play(ctx context.Context, at site.Site, names ...string) (o site.Outcome) {
@@ -56,7 +65,7 @@ func Play(ctx context.Context, at site.Site, names ...string) (o site.Outcome) {
 }
 
 func (b Behaviour) play(ctx context.Context, s Site) ([]transcript.Entry, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, b.Limit, errors.New("the behaviour hangs"))
+	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(s.Limit, b.Limit), errors.New("the behaviour hangs"))
 	defer cancel()
 	return transcript.Record(b.Name, func(log *transcript.Log) {
 		for i, endpoint := range s.Endpoints {
@@ -64,6 +73,6 @@ func (b Behaviour) play(ctx context.Context, s Site) ([]transcript.Entry, error)
 			log.Alias(endpoint, fmt.Sprintf("URL of m%d", i+1))
 			log.Alias(address, fmt.Sprintf("address of m%d", i+1))
 		}
-		b.Run(ctx, s, log)
+		b.run(ctx, s, log)
 	})
 }

@@ -22,10 +22,7 @@ func gather(stream clientv3.GetStreamChan, err error) (*clientv3.GetResponse, er
 func streams(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	first := seed(ctx, c, "stream/")
 	prefix := clientv3.WithPrefix()
-	reads := []struct {
-		name, key string
-		opts      []clientv3.OpOption
-	}{
+	reads := []request{
 		{"key", "stream/a", nil},
 		{"missing key", "stream/none", nil},
 		{"empty key", "", nil},

@@ -17,17 +17,14 @@ func watchRevisions(ctx context.Context, c *clientv3.Client, log *transcript.Log
 	ok(c.Delete(ctx, "rev/b"))
 	now := putAll(ctx, c, "3", "rev/c")
 	prefix := clientv3.WithPrefix()
-	for _, w := range []struct {
-		name string
-		opts []clientv3.OpOption
-	}{
-		{"past", []clientv3.OpOption{clientv3.WithRev(first)}},
-		{"past, previous", []clientv3.OpOption{clientv3.WithRev(first + 1), clientv3.WithPrevKV()}},
-		{"past, no puts", []clientv3.OpOption{clientv3.WithRev(first), clientv3.WithFilterPut()}},
-		{"past, fragments", []clientv3.OpOption{clientv3.WithRev(first), clientv3.WithFragment()}},
-		{"present", []clientv3.OpOption{clientv3.WithRev(now)}},
+	for _, w := range []request{
+		{"past", "rev/", []clientv3.OpOption{prefix, clientv3.WithRev(first)}},
+		{"past, previous", "rev/", []clientv3.OpOption{prefix, clientv3.WithRev(first + 1), clientv3.WithPrevKV()}},
+		{"past, no puts", "rev/", []clientv3.OpOption{prefix, clientv3.WithRev(first), clientv3.WithFilterPut()}},
+		{"past, fragments", "rev/", []clientv3.OpOption{prefix, clientv3.WithRev(first), clientv3.WithFragment()}},
+		{"present", "rev/", []clientv3.OpOption{prefix, clientv3.WithRev(now)}},
 	} {
-		watching(ctx, c, log, w.name, "rev/", append(w.opts, prefix), func(watch clientv3.WatchChan) { receive(log, w.name, watch) })
+		watching(ctx, c, log, w.name, w.key, w.opts, func(watch clientv3.WatchChan) { receive(log, w.name, watch) })
 	}
 	watching(ctx, c, log, "past, then present", "rev/a", []clientv3.OpOption{clientv3.WithRev(first)}, func(watch clientv3.WatchChan) {
 		receive(log, "past", watch)
@@ -85,22 +82,13 @@ func future(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 // watchRefused asks for watches that cannot be, with one beside them that can.
 func watchRefused(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	watching(ctx, c, log, "neighbour", "refused", nil, func(neighbour clientv3.WatchChan) {
-		for _, w := range []struct {
-			name string
-			opts []clientv3.OpOption
-		}{
-			{"negative revision", []clientv3.OpOption{clientv3.WithRev(-1)}},
-			{"negative revision, created", []clientv3.OpOption{clientv3.WithRev(-1), clientv3.WithCreatedNotify()}},
-			{"end before key", []clientv3.OpOption{clientv3.WithRange("a")}},
-			{"end equals key", []clientv3.OpOption{clientv3.WithRange("refused")}},
-			{"end before key, past", []clientv3.OpOption{clientv3.WithRange("a"), clientv3.WithRev(1)}},
-		} {
-			watch := c.Watch(ctx, "refused", w.opts...)
-			receive(log, w.name, watch)
-			receive(log, w.name+": end", watch)
-			putAll(ctx, c, w.name, "refused")
-			receive(log, w.name+": neighbour", neighbour)
-		}
+		watchesEnd(ctx, c, log, "refused", neighbour, []request{
+			{"negative revision", "refused", []clientv3.OpOption{clientv3.WithRev(-1)}},
+			{"negative revision, created", "refused", []clientv3.OpOption{clientv3.WithRev(-1), clientv3.WithCreatedNotify()}},
+			{"end before key", "refused", []clientv3.OpOption{clientv3.WithRange("a")}},
+			{"end equals key", "refused", []clientv3.OpOption{clientv3.WithRange("refused")}},
+			{"end before key, past", "refused", []clientv3.OpOption{clientv3.WithRange("a"), clientv3.WithRev(1)}},
+		})
 	})
 	watch := c.Watch(ctx, "refused", clientv3.WithRev(-1))
 	receive(log, "alone", watch)
@@ -109,27 +97,29 @@ func watchRefused(ctx context.Context, c *clientv3.Client, log *transcript.Log) 
 	log.Panic("lease", func() { c.Watch(ctx, "refused", clientv3.WithLease(1)) })
 }
 
+// watchesEnd opens watches that end at once, each beside one of a key that goes on.
+func watchesEnd(ctx context.Context, c *clientv3.Client, log *transcript.Log, key string, neighbour clientv3.WatchChan, all []request) {
+	for _, w := range all {
+		watch := c.Watch(ctx, w.key, w.opts...)
+		receive(log, w.name, watch)
+		receive(log, w.name+": end", watch)
+		putAll(ctx, c, w.name, key)
+		receive(log, w.name+": neighbour", neighbour)
+	}
+}
+
 // watchCompacted watches from revisions that are gone.
 func watchCompacted(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	first := putAll(ctx, c, "1", "compacted")
 	putAll(ctx, c, "2", "compacted", "compacted")
 	ok(c.Compact(ctx, first+1))
 	watching(ctx, c, log, "neighbour", "compacted", nil, func(neighbour clientv3.WatchChan) {
-		for _, w := range []struct {
-			name string
-			opts []clientv3.OpOption
-		}{
-			{"before", []clientv3.OpOption{clientv3.WithRev(first)}},
-			{"first", []clientv3.OpOption{clientv3.WithRev(1)}},
-			{"before, prefix, previous", []clientv3.OpOption{clientv3.WithRev(first), clientv3.WithPrefix(), clientv3.WithPrevKV()}},
-			{"before, no puts", []clientv3.OpOption{clientv3.WithRev(first), clientv3.WithFilterPut()}},
-		} {
-			watch := c.Watch(ctx, "compacted", w.opts...)
-			receive(log, w.name, watch)
-			receive(log, w.name+": end", watch)
-			putAll(ctx, c, w.name, "compacted")
-			receive(log, w.name+": neighbour", neighbour)
-		}
+		watchesEnd(ctx, c, log, "compacted", neighbour, []request{
+			{"before", "compacted", []clientv3.OpOption{clientv3.WithRev(first)}},
+			{"first", "compacted", []clientv3.OpOption{clientv3.WithRev(1)}},
+			{"before, prefix, previous", "compacted", []clientv3.OpOption{clientv3.WithRev(first), clientv3.WithPrefix(), clientv3.WithPrevKV()}},
+			{"before, no puts", "compacted", []clientv3.OpOption{clientv3.WithRev(first), clientv3.WithFilterPut()}},
+		})
 	})
 	watch := c.Watch(ctx, "compacted", clientv3.WithRev(first), clientv3.WithCreatedNotify())
 	receive(log, "before, created", watch)

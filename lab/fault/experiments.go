@@ -40,30 +40,6 @@ const (
 	expiredWarmUp = 10 * time.Second
 )
 
-// flaps returns the fault of a member that freezes again and again.
-func flaps() []Fault {
-	return []Fault{{Name: "flap", Summary: "a follower is stopped for 2 s and runs for 2 s, over and over", Held: 18 * time.Second, inject: pauseRepeatedly(flapHalf, 2*flapHalf)}}
-}
-
-// experiments returns the faults of members that happen only when they are named, and each
-// on a cluster of its own.
-func experiments() []Fault {
-	return append(flaps(), []Fault{
-		{Name: "two-frozen", Summary: "a majority of the members is stopped (SIGSTOP), the others answer serializable gets", Held: 10 * time.Second, inject: freezeMajority},
-		{Name: "pause", Summary: "a follower pauses for 0.7 s every 3 s", Held: 13 * time.Second, inject: pauseRepeatedly(pauseLength, pauseEvery)},
-		{Name: "transfer", Summary: "leadership is transferred once a second", Held: 12 * time.Second, inject: transfer},
-		{Name: "throttle", Summary: "each member sends clients 1 MB/s at most, and a client reads ranges of 10 MB beside its calls", Held: 30 * time.Second, inject: throttle},
-		{
-			Name: "second-frozen", Summary: "a follower is stopped, and a second one at the end (5 members)",
-			Held: 2 * time.Minute, inject: freezeSecond,
-		},
-		{
-			Name: "expired", Summary: "20 clients of the process have an expired certificate, and a follower is stopped",
-			Held: 15 * time.Second, Site: ClientCertificates, inject: freezeBesideExpired,
-		},
-	}...)
-}
-
 func freezeMajority(_ context.Context, s Scene) error {
 	members := s.Cluster.Members()
 	for _, i := range s.Rand.Perm(len(members))[:len(members)/2+1] {

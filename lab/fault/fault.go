@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/link"
 	"github.com/quorate/quorate/lab/robustness/client"
 )
 
@@ -65,6 +66,7 @@ type Fault struct {
 	// Site is the cluster that it happens to.
 	Site Site
 
+	storm  bool // it may be part of a storm
 	inject injection
 }
 
@@ -78,36 +80,71 @@ func (f Fault) Inject(ctx context.Context, s Scene) error {
 	return nil
 }
 
+// All returns every fault: those of [Default], and those that happen only when they are named.
+func All() []Fault {
+	return []Fault{
+		{Name: "kill", Summary: "a follower is killed (SIGKILL) and restarted at the end", storm: true, inject: onFollower("is killed", kill)},
+		{Name: "stop", Summary: "a follower is stopped (SIGSTOP): its connections stay, it answers nothing", storm: true, inject: onFollower("is stopped", stop)},
+		{Name: "blackhole", Summary: "the clients' link to a follower takes bytes and delivers none", storm: true, inject: onFollower("is blackholed for clients", silence)},
+		{Name: "partition", Summary: "a follower is cut off from the other members, clients still reach it", storm: true, inject: onFollower("is cut off from the other members", isolate)},
+		{Name: "slow", Summary: "everything a follower sends, to clients and members, arrives 200 ms later", storm: true, inject: onFollower(fmt.Sprintf("sends everything %v late", slowness), slow)},
+		{Name: "leader-kill", Summary: "the leader is killed (SIGKILL) and restarted at the end", storm: true, inject: onLeader("is killed", kill)},
+		{Name: "rolling-restart", Summary: "each member in turn is terminated gracefully and restarted", inject: rollingRestart},
+		{Name: "defrag", Summary: "a follower is defragmented, over and over", storm: true, inject: onFollower("is defragmented, over and over", defrag)},
+		{Name: "leader-stop", Summary: "the leader is stopped (SIGSTOP): its connections stay, it answers nothing", storm: true, inject: onLeader("is stopped", stop)},
+		{Name: "leader-blackhole", Summary: "the clients' link to the leader takes bytes and delivers none", storm: true, inject: onLeader("is blackholed for clients", silence)},
+		{Name: "leader-partition", Summary: "the leader is cut off from the other members, clients still reach it", storm: true, inject: onLeader("is cut off from the other members", isolate)},
+		{Name: "leader-move", Summary: "leadership moves to a follower", storm: true, inject: moveLeader},
+		{Name: "majority-lost", Summary: "a majority is killed; one of them comes back after 3 s, the others at the end", storm: true, inject: majorityLost},
+		{Name: "nat", Summary: "the flows of all clients are forgotten: they carry nothing more, new ones work", Held: 25 * time.Second, storm: true, inject: forgetAll},
+		{
+			Name: "nat-one", Summary: "the flows of one client to one member are forgotten, other clients of the process work with it",
+			Held: 25 * time.Second, storm: true, inject: forgetOne,
+		},
+		{Name: "loss", Summary: "a fifth of the packets of a follower is lost", Held: 15 * time.Second, inject: onFollower(fmt.Sprintf("loses %.0f %% of its packets", 100*lossShare), lose)},
+		{Name: "swallow", Summary: "all links lose everything, those of the members too", Held: 10 * time.Second, inject: swallow},
+		{Name: "move", Summary: "the names of all members lead to new addresses, the old ones are silent", Held: 25 * time.Second, Site: Named, inject: move},
+		{
+			Name: "vip", Summary: "one endpoint, a TCP proxy; the member behind it is stopped, new connections reach another",
+			Held: 25 * time.Second, Site: OneEndpoint, inject: freezeBehind,
+		},
+		{Name: "flap", Summary: "a follower is stopped for 2 s and runs for 2 s, over and over", Held: 18 * time.Second, storm: true, inject: pauseRepeatedly(flapHalf, 2*flapHalf)},
+		{Name: "two-frozen", Summary: "a majority of the members is stopped (SIGSTOP), the others answer serializable gets", Held: 10 * time.Second, inject: freezeMajority},
+		{Name: "pause", Summary: "a follower pauses for 0.7 s every 3 s", Held: 13 * time.Second, inject: pauseRepeatedly(pauseLength, pauseEvery)},
+		{Name: "transfer", Summary: "leadership is transferred once a second", Held: 12 * time.Second, inject: transfer},
+		{Name: "throttle", Summary: "each member sends clients 1 MB/s at most, and a client reads ranges of 10 MB beside its calls", Held: 30 * time.Second, inject: throttle},
+		{Name: "second-frozen", Summary: "a follower is stopped, and a second one at the end (5 members)", Held: 2 * time.Minute, inject: freezeSecond},
+		{
+			Name: "expired", Summary: "20 clients of the process have an expired certificate, and a follower is stopped",
+			Held: 15 * time.Second, Site: ClientCertificates, inject: freezeBesideExpired,
+		},
+	}
+}
+
 // Default returns the faults of a run that names none, in the order in which it
 // injects them.
-func Default() []Fault {
-	return []Fault{
-		{Name: "kill", Summary: "a follower is killed (SIGKILL) and restarted at the end", inject: onFollower("is killed", kill)},
-		{Name: "stop", Summary: "a follower is stopped (SIGSTOP): its connections stay, it answers nothing", inject: onFollower("is stopped", stop)},
-		{Name: "blackhole", Summary: "the clients' link to a follower takes bytes and delivers none", inject: onFollower("is blackholed for clients", silence)},
-		{Name: "partition", Summary: "a follower is cut off from the other members, clients still reach it", inject: onFollower("is cut off from the other members", isolate)},
-		{Name: "slow", Summary: "everything a follower sends, to clients and members, arrives 200 ms later", inject: onFollower(fmt.Sprintf("sends everything %v late", slowness), slow)},
-		{Name: "leader-kill", Summary: "the leader is killed (SIGKILL) and restarted at the end", inject: onLeader("is killed", kill)},
-		{Name: "rolling-restart", Summary: "each member in turn is terminated gracefully and restarted", inject: rollingRestart},
-	}
-}
+func Default() []Fault { return All()[:7] }
 
-// All returns every fault: the default ones, and those that happen only when they are
-// named.
-func All() []Fault {
-	return slices.Concat(Default(), named(), networks(), experiments())
-}
-
-// named returns faults that happen only when they are named, for any cluster.
-func named() []Fault {
-	return []Fault{
-		{Name: "defrag", Summary: "a follower is defragmented, over and over", inject: onFollower("is defragmented, over and over", defrag)},
-		{Name: "leader-stop", Summary: "the leader is stopped (SIGSTOP): its connections stay, it answers nothing", inject: onLeader("is stopped", stop)},
-		{Name: "leader-blackhole", Summary: "the clients' link to the leader takes bytes and delivers none", inject: onLeader("is blackholed for clients", silence)},
-		{Name: "leader-partition", Summary: "the leader is cut off from the other members, clients still reach it", inject: onLeader("is cut off from the other members", isolate)},
-		{Name: "leader-move", Summary: "leadership moves to a follower", inject: moveLeader},
-		{Name: "majority-lost", Summary: "a majority is killed; one of them comes back after 3 s, the others at the end", inject: majorityLost},
-	}
+// Disturbances returns the faults of a storm: those that all clusters can have and that keep little
+// of a storm busy, and others that are harder or that leave nothing to measure. A rolling restart takes too much of a
+// storm, because a member that has watches open takes seven seconds to end when it
+// is asked to; the fault terminate does it to one member instead.
+func Disturbances() []Fault {
+	return append(
+		slices.DeleteFunc(All(), func(f Fault) bool { return !f.storm }),
+		Fault{Name: "terminate", Summary: "a member is terminated gracefully and restarted at the end", inject: terminateOne},
+		Fault{Name: "no-quorum", Summary: "every member is cut off from the others", inject: noQuorum},
+		Fault{Name: "all-killed", Summary: "all members are killed (SIGKILL) and restarted at the end", inject: allKilled},
+		Fault{Name: "clients-cut", Summary: "the clients' links to all members are cut", inject: onClientLinks("are cut", (*link.Link).Cut)},
+		Fault{
+			Name: "clients-delayed", Summary: "the clients' links to all members add 100 ms each way",
+			inject: onClientLinks("are delayed", func(l *link.Link) { l.Delay(link.Both, clientDelay) }),
+		},
+		Fault{
+			Name: "clients-deaf", Summary: "the clients' links carry nothing to clients",
+			inject: onClientLinks("carry nothing to clients", func(l *link.Link) { l.Blackhole(link.Reverse) }),
+		},
+	)
 }
 
 // Names returns the names of all faults.

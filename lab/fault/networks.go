@@ -28,31 +28,6 @@ const (
 	lossShare = 0.2
 )
 
-// lostFlows returns the faults of connections.
-func lostFlows() []Fault {
-	return []Fault{
-		{Name: "nat", Summary: "the flows of all clients are forgotten: they carry nothing more, new ones work", Held: 25 * time.Second, inject: forgetAll},
-		{
-			Name: "nat-one", Summary: "the flows of one client to one member are forgotten, other clients of the process work with it",
-			Held: 25 * time.Second, inject: forgetOne,
-		},
-	}
-}
-
-// networks returns the faults of the network between clients and members that happen only
-// when they are named.
-func networks() []Fault {
-	return append(lostFlows(), []Fault{
-		{Name: "loss", Summary: "a fifth of the packets of a follower is lost", Held: 15 * time.Second, inject: onFollower(fmt.Sprintf("loses %.0f %% of its packets", 100*lossShare), lose)},
-		{Name: "swallow", Summary: "all links lose everything, those of the members too", Held: 10 * time.Second, inject: swallow},
-		{Name: "move", Summary: "the names of all members lead to new addresses, the old ones are silent", Held: 25 * time.Second, Site: Named, inject: move},
-		{
-			Name: "vip", Summary: "one endpoint, a TCP proxy; the member behind it is stopped, new connections reach another",
-			Held: 25 * time.Second, Site: OneEndpoint, inject: freezeBehind,
-		},
-	}...)
-}
-
 func forgetAll(_ context.Context, s Scene) error {
 	s.Note("the flows of all clients are forgotten")
 	for _, m := range s.Cluster.Members() {

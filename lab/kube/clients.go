@@ -3,8 +3,10 @@ package kube
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"strings"
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -34,13 +36,16 @@ func (c *ControlPlane) ConfigForFile(path string) *rest.Config {
 	return config
 }
 
-// newAdmin returns a client and the transport below it. client-go would share one
-// transport among all clients of a server, whose connections cannot be closed.
+// newAdmin returns a client and the transport below it, which leads to the API server wherever it listens at present, past
+// the link. client-go would share one transport among all clients of a server, whose connections cannot be closed.
 func (c *ControlPlane) newAdmin() (dynamic.Interface, *http.Transport, error) {
 	config := c.Admin()
 	transport, err := c.newTransport()
 	if err != nil {
 		return nil, nil, err
+	}
+	transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, strings.TrimPrefix(c.process().DirectEndpoint(), "http://"))
 	}
 	authorized, err := rest.HTTPWrappersForConfig(config, transport)
 	if err != nil {
@@ -53,21 +58,37 @@ func (c *ControlPlane) newAdmin() (dynamic.Interface, *http.Transport, error) {
 	return client, transport, nil
 }
 
-// newTransport returns a transport that leads to the API server wherever it listens
-// at present, past the link.
+// newTransport returns a transport that trusts the API server's certificate.
 func (c *ControlPlane) newTransport() (*http.Transport, error) {
-	security, err := rest.TLSConfigFor(c.Admin())
+	security, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: c.files.certificate()}})
 	if err != nil {
 		return nil, fmt.Errorf("kube: certificate of the API server: %w", err)
 	}
-	return &http.Transport{
-		DialContext:       c.dial,
-		TLSClientConfig:   security,
-		ForceAttemptHTTP2: true,
-	}, nil
+	return &http.Transport{TLSClientConfig: security, ForceAttemptHTTP2: true}, nil
 }
 
-func (c *ControlPlane) dial(ctx context.Context, network, _ string) (net.Conn, error) {
-	var dialer net.Dialer
-	return dialer.DialContext(ctx, network, c.port.Address())
+// checkReady asks the API server at an address whether it is ready, over a connection of its own.
+func (c *ControlPlane) checkReady(ctx context.Context, address string) error {
+	transport, err := c.newTransport()
+	if err != nil {
+		return err
+	}
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/readyz", http.NoBody)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+c.files.admin)
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("/readyz: %s", resp.Status)
+	}
+	return nil
 }

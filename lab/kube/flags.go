@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/quorate/quorate/lab"
 )
 
 // keyBits is the size of the key that signs the tokens of service accounts: the
@@ -19,11 +21,9 @@ const keyBits = 2048
 
 // files are what a kube-apiserver reads and writes.
 type files struct {
-	dir    string
 	certs  string // directory of its self-signed certificate
 	key    string // signs the tokens of service accounts
 	tokens string // static tokens
-	log    string
 	admin  string // the administrator's token, itself
 }
 
@@ -35,11 +35,9 @@ func newFiles(parent string) (files, error) {
 		return files{}, fmt.Errorf("kube: %w", err)
 	}
 	f := files{
-		dir:    dir,
 		certs:  filepath.Join(dir, "certs"),
 		key:    filepath.Join(dir, "service-account.key"),
 		tokens: filepath.Join(dir, "tokens.csv"),
-		log:    filepath.Join(dir, "kube-apiserver.log"),
 		admin:  rand.Text(),
 	}
 	key, err := rsa.GenerateKey(rand.Reader, keyBits)
@@ -58,13 +56,12 @@ func newFiles(parent string) (files, error) {
 // when it first starts, and that its clients trust.
 func (f files) certificate() string { return filepath.Join(f.certs, "apiserver.crt") }
 
-// flags returns the command line of an API server that listens on address.
-func (c *ControlPlane) flags(address string, args []string) ([]string, error) {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, fmt.Errorf("kube: %w", err)
-	}
-	flags := []string{
+// flags returns the command line of the API server.
+func (c *ControlPlane) flags(l lab.Launch) []string {
+	host, port, _ := net.SplitHostPort(l.Address) // an address has a port
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string{
 		"--etcd-servers=" + strings.Join(c.etcd.Endpoints(), ","),
 		"--bind-address=" + host,
 		"--secure-port=" + port,
@@ -77,7 +74,5 @@ func (c *ControlPlane) flags(address string, args []string) ([]string, error) {
 		"--authorization-mode=RBAC",
 		// It would post the API server's own address, which is not needed here.
 		"--endpoint-reconciler-type=none",
-	}
-	flags = append(flags, c.cfg.Args...)
-	return append(flags, args...), nil
+	}, c.args...)
 }

@@ -29,17 +29,12 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/dynamic"
 
-	"github.com/quorate/quorate/internal/port"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/internal/child"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -51,137 +46,64 @@ const BinaryEnv = "QUORATE_KUBE_APISERVER"
 // are usual for the first start and two for others; the machine may be busy.
 const startTimeout = 5 * time.Minute
 
-// Errors of a control plane's methods.
-var (
-	// ErrRunning is returned by Restart while the API server's process exists: Kill
-	// ends it.
-	ErrRunning = errors.New("kube-apiserver is running")
-	// ErrNotRunning is returned by Stop and Continue for a process that is gone:
-	// Restart starts it.
-	ErrNotRunning = errors.New("kube-apiserver is not running")
-	// ErrClosed is returned by Restart after Close.
-	ErrClosed = errors.New("control plane is closed")
-)
-
 // Config describes a control plane. Its zero value runs the executable that
 // BinaryEnv names.
 type Config struct {
 	// Binary is the path of a kube-apiserver executable. Default: what BinaryEnv
 	// holds. With neither, Start returns an error that says how to build one.
 	Binary string
-	// Args are further flags of kube-apiserver, such as "--min-request-timeout=3".
-	// The flags that make the control plane what it is (addresses, certificates,
-	// tokens, etcd) are refused.
-	Args []string
 	// Etcd is the server that the API server stores in: one etcd of package lab, by
 	// default the one built in.
 	Etcd lab.Config
-	// Dir is the directory in which the control plane makes its data directory.
+	// Dir is the directory in which the control plane makes its data directories.
 	// Default os.TempDir().
 	Dir string
-}
-
-// reserved are the flags of kube-apiserver that only this package may set.
-var reserved = []string{
-	"etcd-servers", "etcd-prefix", "bind-address", "secure-port", "cert-dir",
-	"tls-cert-file", "tls-private-key-file", "service-account-issuer", "service-account-key-file",
-	"service-account-signing-key-file", "token-auth-file", "authorization-mode",
-}
-
-// complete returns the configuration with defaults in place of zero values, or an
-// error that names every field that is wrong.
-func (c Config) complete() (Config, error) {
-	c.Binary = cmp.Or(c.Binary, os.Getenv(BinaryEnv))
-	var wrong []error
-	if c.Binary == "" {
-		wrong = append(wrong, fmt.Errorf(
-			"kube: Config.Binary and %s are empty: build a kube-apiserver with `make kube-apiserver` and name its path", BinaryEnv))
-	} else if path, err := findBinary(c.Binary); err != nil {
-		wrong = append(wrong, fmt.Errorf("kube: Config.Binary: %w: `make kube-apiserver` builds one", err))
-	} else {
-		c.Binary = path
-	}
-	return c, errors.Join(append(wrong, checkArgs("Config.Args", c.Args))...)
-}
-
-// findBinary returns the absolute path of an executable: the API server does not run
-// in the working directory of this program.
-func findBinary(name string) (string, error) {
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return "", err
-	}
-	return filepath.Abs(path)
-}
-
-// checkArgs returns an error for every reserved flag in args.
-func checkArgs(source string, args []string) error {
-	var wrong []error
-	for _, arg := range args {
-		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		if slices.Contains(reserved, name) {
-			wrong = append(wrong, fmt.Errorf("kube: %s holds %s, which this package sets itself", source, arg))
-		}
-	}
-	return errors.Join(wrong...)
 }
 
 // ControlPlane is a running control plane. Its methods may be called from several
 // goroutines.
 type ControlPlane struct {
-	cfg     Config
-	etcd    *lab.Cluster
-	spawner *child.Spawner
-	files   files
-	port    *port.Port // where the API server listens
-	link    *link.Link // from clients to it
-	http    *http.Transport
-	admin   dynamic.Interface
+	etcd   *lab.Cluster
+	server *lab.Cluster // the API server
+	files  files
+	http   *http.Transport
+	admin  dynamic.Interface
 
-	starting sync.Mutex // held while the process is being started, and by Close
-
-	mu      sync.Mutex
-	process *process // the last run, nil before the first
-	closed  bool
+	mu   sync.Mutex
+	args []string // further flags of the next run
 }
 
 // Start starts a control plane and returns when the API server is ready. It gives up
-// when ctx ends, or after two minutes; whatever it had started is gone then, and the
+// when ctx ends, or after five minutes; whatever it had started is gone then, and the
 // error holds the last lines of the API server's log. The control plane must be
 // closed.
 func Start(ctx context.Context, cfg Config) (*ControlPlane, error) {
-	cfg, err := cfg.complete()
-	if err != nil {
-		return nil, err
+	cfg.Binary = cmp.Or(cfg.Binary, os.Getenv(BinaryEnv))
+	if _, err := exec.LookPath(cfg.Binary); err != nil {
+		return nil, fmt.Errorf("kube: Config.Binary or %s: %w: build a kube-apiserver with `make kube-apiserver` and name its path", BinaryEnv, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	c := &ControlPlane{cfg: cfg, spawner: child.NewSpawner()}
-	if err := c.start(ctx); err != nil {
+	c := &ControlPlane{}
+	if err := c.start(ctx, cfg); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
-func (c *ControlPlane) start(ctx context.Context) error {
+func (c *ControlPlane) start(ctx context.Context, cfg Config) error {
+	etcd := cfg.Etcd
+	etcd.Members, etcd.Dir = cmp.Or(etcd.Members, 1), cmp.Or(etcd.Dir, cfg.Dir)
 	var err error
-	etcd := c.cfg.Etcd
-	etcd.Members = cmp.Or(etcd.Members, 1)
-	etcd.Dir = cmp.Or(etcd.Dir, c.cfg.Dir)
 	if c.etcd, err = lab.Start(ctx, etcd); err != nil {
 		return fmt.Errorf("kube: etcd: %w", err)
 	}
 	if c.files, err = newFiles(c.etcd.Dir()); err != nil {
 		return err
 	}
-	if c.port, err = port.Reserve(); err != nil {
-		return fmt.Errorf("kube: %w", err)
-	}
-	if c.link, err = link.Listen(""); err != nil {
-		return fmt.Errorf("kube: %w", err)
-	}
-	if err := c.Restart(ctx); err != nil {
-		return err
+	c.server, err = lab.Start(ctx, lab.Config{
+		Binary: cfg.Binary, Dir: cfg.Dir, Command: c.flags, Ready: c.checkReady, StartTimeout: startTimeout,
+	})
+	if err != nil {
+		return fmt.Errorf("kube: API server: %w", err)
 	}
 	c.admin, c.http, err = c.newAdmin()
 	return err
@@ -190,29 +112,14 @@ func (c *ControlPlane) start(ctx context.Context) error {
 // Close kills the API server and etcd and returns when their processes, files and
 // ports are gone. Closing again does nothing.
 func (c *ControlPlane) Close() error {
-	c.mu.Lock()
-	first := !c.closed
-	c.closed = true
-	c.mu.Unlock()
-	killed := c.Kill()
-	c.starting.Lock() // a start under way has noticed the end when this is free
-	defer c.starting.Unlock()
-	if !first {
-		return nil
-	}
-	errs := []error{killed}
-	c.spawner.Close()
 	if c.http != nil {
 		c.http.CloseIdleConnections()
 	}
-	if c.link != nil {
-		errs = append(errs, c.link.Close())
-	}
-	if c.port != nil {
-		errs = append(errs, c.port.Release())
-	}
-	if c.etcd != nil {
-		errs = append(errs, c.etcd.Close())
+	var errs []error
+	for _, cluster := range []*lab.Cluster{c.server, c.etcd} {
+		if cluster != nil {
+			errs = append(errs, cluster.Close())
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -221,9 +128,39 @@ func (c *ControlPlane) Close() error {
 // plane: do not close it.
 func (c *ControlPlane) Etcd() *lab.Cluster { return c.etcd }
 
+// process is the API server as a member of a cluster of its own.
+func (c *ControlPlane) process() *lab.Member { return c.server.Members()[0] }
+
 // URL returns the URL of the API server, which stays the same when it restarts.
-func (c *ControlPlane) URL() string { return "https://" + c.link.Addr() }
+func (c *ControlPlane) URL() string { return "https://" + c.Link().Addr() }
 
 // Link returns the link between clients and the API server, for faults of the
 // network. The methods of the control plane do not go through it.
-func (c *ControlPlane) Link() *link.Link { return c.link }
+func (c *ControlPlane) Link() *link.Link { return c.server.ClientLink(c.process()) }
+
+// Restart starts the API server, on the same data and at the same URL, with
+// further flags that only this run has. It returns when the API server is ready. When
+// ctx, or five minutes, end first, the error holds the last lines of its log. While a
+// process runs it fails with [lab.ErrRunning].
+func (c *ControlPlane) Restart(ctx context.Context, args ...string) error {
+	c.mu.Lock()
+	c.args = args
+	c.mu.Unlock()
+	return c.process().Restart(ctx)
+}
+
+// Kill ends the API server at once (SIGKILL), a frozen one too, as a crash would, and
+// returns when it is gone. Its data stays in etcd. Without a process it does nothing.
+func (c *ControlPlane) Kill() error { return c.process().Kill() }
+
+// Stop freezes the API server (SIGSTOP), as a hung host would: connections stay up and
+// are accepted by the kernel, nothing is answered. Without a process it fails with
+// [lab.ErrNotRunning].
+func (c *ControlPlane) Stop() error { return c.process().Stop() }
+
+// Continue wakes an API server frozen by Stop (SIGCONT). On one that runs it does
+// nothing; without a process it fails with [lab.ErrNotRunning].
+func (c *ControlPlane) Continue() error { return c.process().Continue() }
+
+// LogTail returns the last lines that the API server logged in its last run.
+func (c *ControlPlane) LogTail() string { return c.process().LogTail() }

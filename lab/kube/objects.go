@@ -23,6 +23,7 @@ const fieldManager = "quorate-lab"
 var (
 	namespaceKind      = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
 	serviceAccountKind = schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}
+	tokenRequestKind   = schema.GroupVersionKind{Group: "authentication.k8s.io", Version: "v1", Kind: "TokenRequest"}
 )
 
 // clusterKinds are the kinds in manifests that are in no namespace.
@@ -48,32 +49,28 @@ func (c *ControlPlane) Apply(ctx context.Context, object runtime.Object) error {
 // ApplyManifest applies every object of a YAML text as kubectl does: those without a
 // namespace in the given one, unless their kind has none.
 func (c *ControlPlane) ApplyManifest(ctx context.Context, namespace string, manifest []byte) error {
-	return eachObject(manifest, func(object *unstructured.Unstructured) error {
-		place(object, namespace)
-		return c.apply(ctx, object)
-	})
-}
-
-// DeleteManifest deletes the objects of a YAML text that are of these kinds, those
-// without a namespace from the given one.
-func (c *ControlPlane) DeleteManifest(ctx context.Context, namespace string, manifest []byte, kinds ...string) error {
-	return eachObject(manifest, func(object *unstructured.Unstructured) error {
-		if !slices.Contains(kinds, object.GetKind()) {
+	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), len(manifest))
+	for {
+		var object unstructured.Unstructured
+		switch err := documents.Decode(&object.Object); {
+		case errors.Is(err, io.EOF):
 			return nil
+		case err != nil:
+			return fmt.Errorf("kube: manifest: %w", err)
+		case len(object.Object) == 0: // nothing but comments
+			continue
 		}
-		place(object, namespace)
-		return c.Delete(ctx, object.GroupVersionKind(), object.GetNamespace(), object.GetName())
-	})
-}
-
-// place gives an object a namespace, if it has and needs one.
-func place(object *unstructured.Unstructured, namespace string) {
-	if object.GetNamespace() == "" && !slices.Contains(clusterKinds, object.GetKind()) {
-		object.SetNamespace(namespace)
+		if object.GetNamespace() == "" && !slices.Contains(clusterKinds, object.GetKind()) {
+			object.SetNamespace(namespace)
+		}
+		if err := c.apply(ctx, &object); err != nil {
+			return err
+		}
 	}
 }
 
-// Delete deletes one object. That it does not exist is an error.
+// Delete deletes one object. That it does not exist is an error. The tokens of a service account become invalid with it, also
+// for one of the same name that is made afterwards, but the API server remembers for about ten seconds that they were valid.
 func (c *ControlPlane) Delete(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) error {
 	if err := c.resource(kind, namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("kube: delete %s %s/%s: %w", kind.Kind, namespace, name, err)
@@ -103,29 +100,30 @@ func (c *ControlPlane) resource(kind schema.GroupVersionKind, namespace string) 
 	return c.admin.Resource(plural).Namespace(namespace)
 }
 
-// eachObject calls do for the objects of a YAML text until it returns an error.
-func eachObject(manifest []byte, do func(*unstructured.Unstructured) error) error {
-	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), len(manifest))
-	for {
-		var object unstructured.Unstructured
-		switch err := documents.Decode(&object.Object); {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return fmt.Errorf("kube: manifest: %w", err)
-		case len(object.Object) == 0: // nothing but comments
-			continue
-		}
-		if err := do(&object); err != nil {
-			return err
-		}
-	}
-}
-
 func newObject(kind schema.GroupVersionKind, namespace, name string) *unstructured.Unstructured {
 	var object unstructured.Unstructured
 	object.SetGroupVersionKind(kind)
 	object.SetNamespace(namespace)
 	object.SetName(name)
 	return &object
+}
+
+// CreateServiceAccount makes a service account, which Token gives tokens for.
+func (c *ControlPlane) CreateServiceAccount(ctx context.Context, namespace, name string) error {
+	return c.apply(ctx, newObject(serviceAccountKind, namespace, name))
+}
+
+// Token returns a new token of a service account, as a pod's kubelet gets it. It is
+// valid for an hour.
+func (c *ControlPlane) Token(ctx context.Context, namespace, account string) (string, error) {
+	request := newObject(tokenRequestKind, namespace, account)
+	reply, err := c.resource(serviceAccountKind, namespace).Create(ctx, request, metav1.CreateOptions{}, "token")
+	if err != nil {
+		return "", fmt.Errorf("kube: token of %s/%s: %w", namespace, account, err)
+	}
+	token, found, err := unstructured.NestedString(reply.Object, "status", "token")
+	if err != nil || !found {
+		return "", fmt.Errorf("kube: token of %s/%s: the reply holds none", namespace, account)
+	}
+	return token, nil
 }

@@ -36,20 +36,6 @@ const (
 	Cut
 )
 
-// String returns the name of the state in lower case.
-func (s State) String() string {
-	switch s {
-	case Open:
-		return "open"
-	case Blackholed:
-		return "blackholed"
-	case Cut:
-		return "cut"
-	default:
-		return "invalid"
-	}
-}
-
 // Condition is what a link does to the bytes of one direction. The zero value is a
 // link without faults.
 type Condition struct {
@@ -79,7 +65,4 @@ type Stats struct {
 	Refused uint64
 	// Active is the number of connections now.
 	Active int
-	// ForwardBytes and ReverseBytes were delivered to the target and to the side
-	// that dialled.
-	ForwardBytes, ReverseBytes uint64
 }

@@ -132,7 +132,6 @@ func (c *Conn) drain(q *queue, p *path, dst net.Conn, back *queue) {
 				break
 			}
 			written, err := dst.Write(rest[:n])
-			p.delivered.Add(uint64(written))
 			if q == c.backward {
 				c.returned.Add(uint64(written))
 			}

@@ -161,8 +161,7 @@ func TestCarriesBothWays(t *testing.T) {
 	}
 	both.Wait()
 	require.Eventually(t, func() bool { return l.Stats().Active == 0 }, soon, time.Millisecond)
-	size := uint64(len(payload))
-	assert.Equal(t, link.Stats{Accepted: 1, ForwardBytes: size, ReverseBytes: size}, l.Stats())
+	assert.Equal(t, link.Stats{Accepted: 1}, l.Stats())
 }
 
 func TestHalfClose(t *testing.T) {
@@ -314,24 +313,6 @@ func TestDelayDoesNotLimitThroughput(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Since(start), latency)
 }
 
-func TestThrottle(t *testing.T) {
-	const rate = 256 << 10
-	l, s := newLink(t)
-	client, target := pair(t, l, s)
-	l.Throttle(link.Reverse, rate)
-	start := time.Now()
-	send(t, target, string(make([]byte, rate/2)))
-	_, err := io.ReadFull(client, make([]byte, rate/2))
-	require.NoError(t, err)
-	assert.GreaterOrEqual(t, time.Since(start), 450*time.Millisecond)
-
-	l.Throttle(link.Reverse, 1)
-	send(t, target, string(make([]byte, rate))) // three days at this rate
-	l.Throttle(link.Reverse, 0)
-	_, err = io.ReadFull(client, make([]byte, rate))
-	require.NoError(t, err)
-}
-
 func TestSettingsAreKeptApart(t *testing.T) {
 	l := link.New("127.0.0.1:1")
 	defer func() { assert.NoError(t, l.Close()) }()
@@ -346,6 +327,38 @@ func TestSettingsAreKeptApart(t *testing.T) {
 	assert.Equal(t, link.Condition{}, l.Condition(link.Reverse))
 	assert.Empty(t, l.Addr())
 	assert.Equal(t, "127.0.0.1:1", l.Target())
+}
+
+// TestForget forgets one of two connections.
+func TestForget(t *testing.T) {
+	l, s := newLink(t)
+	client, server := pair(t, l, s)
+	pass := func(from, to net.Conn) {
+		send(t, from, "ping")
+		expect(t, to, "ping")
+	}
+	pass(client, server)
+	pass(server, client)
+	require.Len(t, l.Conns(), 1)
+	forgotten := l.Conns()[0]
+	require.Eventually(t, func() bool { return forgotten.Returned() == 4 }, soon, time.Millisecond, "it is counted when it was written")
+	forgotten.Forget()
+
+	other, itsServer := pair(t, l, s)
+	for range 2 {
+		send(t, client, "lost")
+		send(t, server, "lost")
+		pass(other, itsServer)
+		pass(itsServer, other)
+	}
+	require.NoError(t, other.Close())
+	l.Heal()
+	for _, nc := range []net.Conn{client, server} {
+		n, err := nc.Read(make([]byte, 1))
+		assert.Zero(t, n, "what was lost is not delivered")
+		assert.Error(t, err)
+		assert.NotErrorIs(t, err, net.ErrClosed)
+	}
 }
 
 func TestNothingListens(t *testing.T) {

@@ -3,7 +3,6 @@ package link
 import (
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -19,8 +18,6 @@ const reactEvery = 2 * time.Millisecond
 
 // path is one direction of a link, shared by its connections.
 type path struct {
-	delivered atomic.Uint64
-
 	mu        sync.Mutex
 	condition Condition
 	changed   chan struct{} // closed and replaced when condition changes

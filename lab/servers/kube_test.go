@@ -15,12 +15,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
+	core "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	watchtools "k8s.io/client-go/tools/watch"
 
@@ -76,7 +75,7 @@ func TestKubeAPIServer(t *testing.T) {
 
 // load is what writers, readers and the watch know.
 type load struct {
-	objects dynamic.ResourceInterface
+	objects core.ConfigMapInterface
 	close   func()
 
 	mu      sync.Mutex
@@ -88,10 +87,9 @@ func newLoad(t *testing.T, c *kube.ControlPlane) *load {
 	config := c.Admin()
 	client, err := rest.HTTPClientFor(config)
 	require.NoError(t, err)
-	all, err := dynamic.NewForConfigAndClient(config, client)
+	all, err := core.NewForConfigAndClient(config, client)
 	require.NoError(t, err)
-	maps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	return &load{objects: all.Resource(maps).Namespace("load"), close: client.CloseIdleConnections, written: make(map[string][]uint64)}
+	return &load{objects: all.ConfigMaps("load"), close: client.CloseIdleConnections, written: make(map[string][]uint64)}
 }
 
 func (l *load) run(ctx context.Context, t *testing.T, c *kube.ControlPlane) {
@@ -139,7 +137,7 @@ func follow(t *testing.T, events <-chan watch.Event) map[string][]uint64 {
 	history := make(map[string][]uint64)
 	last := uint64(0)
 	for e := range events {
-		object, ok := e.Object.(*unstructured.Unstructured)
+		object, ok := e.Object.(*corev1.ConfigMap)
 		if !ok {
 			t.Errorf("the watch says %v", e.Object)
 			break
@@ -149,16 +147,16 @@ func follow(t *testing.T, events <-chan watch.Event) map[string][]uint64 {
 			t.Errorf("resource version %d after %d", version, last)
 		}
 		last = version
-		history[object.GetName()] = append(history[object.GetName()], version)
-		if object.GetName() == "end" {
+		history[object.Name] = append(history[object.Name], version)
+		if object.Name == "end" {
 			break
 		}
 	}
 	return history
 }
 
-func versionOf(t *testing.T, object *unstructured.Unstructured) uint64 {
-	version, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
+func versionOf(t *testing.T, object *corev1.ConfigMap) uint64 {
+	version, err := strconv.ParseUint(object.ResourceVersion, 10, 64)
 	if err != nil {
 		t.Error(err)
 	}
@@ -188,18 +186,12 @@ func (l *load) put(ctx context.Context, t *testing.T, name, value string) {
 		got, err := l.objects.Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			got = &unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}, "data": map[string]any{"value": value},
-			}}
+			got = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"value": value}}
 			got, err = l.objects.Create(ctx, got, metav1.CreateOptions{})
+		case err == nil && got.Data["value"] == value: // by an earlier try
+			return nil
 		case err == nil:
-			was, _, _ := unstructured.NestedString(got.Object, "data", "value")
-			if was == value {
-				return nil // by an earlier try
-			}
-			if err := unstructured.SetNestedField(got.Object, value, "data", "value"); err != nil {
-				return err
-			}
+			got.Data["value"] = value
 			got, err = l.objects.Update(ctx, got, metav1.UpdateOptions{})
 		}
 		if err == nil {

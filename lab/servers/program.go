@@ -52,25 +52,13 @@ func Tail(log string) string {
 // Remove removes the program.
 func (p *Program) Remove() { _ = os.RemoveAll(p.dir) }
 
-// List returns all behaviours of the program ./behaviours/program.
-func (p *Program) List(ctx context.Context) (list []site.Behaviour, err error) {
-	out, err := exec.CommandContext(ctx, p.Paths[Quorate], "list").Output()
-	if err == nil {
-		err = json.Unmarshal(out, &list)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list of behaviours: %w", err)
-	}
-	return list, nil
-}
-
 // Run runs behaviours of ./behaviours/program on a site with a client, in a process of their own, in this order.
 func (p *Program) Run(ctx context.Context, c Client, s site.Site, names ...string) (o site.Outcome, err error) {
 	told, err := json.Marshal(s)
 	if err != nil {
 		return o, err
 	}
-	cmd := exec.CommandContext(ctx, p.Paths[c], append([]string{"run"}, names...)...)
+	cmd := exec.CommandContext(ctx, p.Paths[c], names...)
 	var stderr bytes.Buffer
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(told), &stderr
 	out, err := cmd.Output()

@@ -46,7 +46,7 @@ func TestActs(t *testing.T) {
 				require.NoError(t, r.Do(ctx, site.Restore))
 				require.Equal(t, first+1, put("3"), "the data of the backup is back")
 				require.ErrorContains(t, r.Do(ctx, "unknown"), "unknown")
-				require.Equal(t, setup == site.TLS, r.Site("").Files.CA != "")
+				require.Equal(t, setup == site.TLS, r.Site().Files.CA != "")
 			})
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,9 +22,10 @@ import (
 
 // Running is a server that runs. Its methods may be called from several goroutines.
 type Running struct {
-	server *lab.Cluster // what clients use
-	store  *lab.Cluster // what holds the data: the server itself, or the member behind a proxy
-	dir    string
+	server  *lab.Cluster     // what clients use
+	store   *lab.Cluster     // what holds the data: the server itself, or the member behind a proxy
+	control *httptest.Server // at which behaviours ask for acts
+	dir     string
 
 	mu sync.Mutex // held while the server is acted upon
 }
@@ -35,6 +37,7 @@ func (s Server) Start(ctx context.Context, path string, setup site.Setup) (*Runn
 		return nil, fmt.Errorf("servers: %w", err)
 	}
 	r := &Running{dir: dir}
+	r.control = httptest.NewServer(http.HandlerFunc(r.serveAct))
 	if err := r.start(ctx, s, path, setup); err != nil {
 		return nil, errors.Join(fmt.Errorf("servers: start %s: %w", s.Name, err), r.Close())
 	}
@@ -47,7 +50,7 @@ func (r *Running) start(ctx context.Context, s Server, path string, setup site.S
 	case site.Quota:
 		cfg.Args = append(cfg.Args, "--quota-backend-bytes=16777216")
 	case site.Tokens:
-		tokens, err := TokenFlag(r.dir, 2*time.Second)
+		tokens, err := tokenFlag(r.dir, 2*time.Second)
 		if err != nil {
 			return err
 		}
@@ -61,7 +64,7 @@ func (r *Running) start(ctx context.Context, s Server, path string, setup site.S
 		cfg.Members = 3
 		cfg.Heartbeat, cfg.Election = 200*time.Millisecond, 2*time.Second // a busy machine elects no other leader meanwhile
 		cfg.Args = append(cfg.Args, "--strict-reconfig-check=false")      // it takes a member for unhealthy in its first five seconds
-	case site.None, site.Plain, site.Own, site.Auth, site.Single, site.Alone:
+	case site.None, site.Plain, site.Own, site.Auth, site.Single:
 	}
 	var err error
 	if r.store, err = lab.Start(ctx, cfg); err != nil || s.kind != grpcProxy {
@@ -84,8 +87,8 @@ func (s Server) Config(path string) lab.Config {
 	return cfg
 }
 
-// TokenFlag returns the flag of an etcd whose tokens live for a time. They are signed with keys that are made in dir.
-func TokenFlag(dir string, ttl time.Duration) (string, error) {
+// tokenFlag returns the flag of an etcd whose tokens live for a time. They are signed with keys that are made in dir.
+func tokenFlag(dir string, ttl time.Duration) (string, error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		return "", err
@@ -124,18 +127,18 @@ func (r *Running) proxyFlags(l lab.Launch) []string {
 	return flags
 }
 
-// Site returns the description for a behaviour, with the URL at which r is served.
-func (r *Running) Site(control string) site.Site {
+// Site returns the description for a behaviour.
+func (r *Running) Site() site.Site {
 	files := r.server.TLSFiles()
 	return site.Site{
 		Endpoints: r.server.Endpoints(), Direct: r.server.Members()[0].DirectEndpoint(),
 		Files:   site.Files{CA: files.CA, ClientCert: files.ClientCert, ClientKey: files.ClientKey},
-		Control: control,
+		Control: r.control.URL,
 	}
 }
 
-// ServeHTTP does what a behaviour asks for.
-func (r *Running) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+// serveAct does what a behaviour asks for.
+func (r *Running) serveAct(w http.ResponseWriter, req *http.Request) {
 	act := site.Act(strings.TrimPrefix(req.URL.Path, "/"))
 	if err := r.Do(req.Context(), act); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -161,7 +164,7 @@ func (r *Running) Do(ctx context.Context, act site.Act) error {
 	case site.Isolate:
 		return onEach(members[1:], (*lab.Member).Kill)
 	case site.Stop:
-		return onEach(members, freeze)
+		return onEach(members, (*lab.Member).Stop)
 	case site.Continue:
 		return onEach(members, (*lab.Member).Continue)
 	case site.Cut:
@@ -185,18 +188,6 @@ func onEach(members []*lab.Member, act func(*lab.Member) error) error {
 		errs = append(errs, act(m))
 	}
 	return errors.Join(errs...)
-}
-
-// freeze stops a member and returns when it does not answer any more: a signal takes effect some time after it is sent.
-func freeze(m *lab.Member) error {
-	if err := m.Stop(); err != nil {
-		return err
-	}
-	for {
-		if _, err := m.Status(context.Background()); err != nil {
-			return nil //nolint:nilerr // that it fails is what is waited for
-		}
-	}
 }
 
 // Settle waits for what an etcd server changes by itself in its first seconds, see [Settle].
@@ -237,6 +228,7 @@ func (r *Running) exchange(ctx context.Context, from, to string) error {
 
 // Close ends the server and removes its files.
 func (r *Running) Close() error {
+	r.control.Close()
 	var errs []error
 	if r.server != nil {
 		errs = append(errs, r.server.Close())

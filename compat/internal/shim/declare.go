@@ -53,7 +53,7 @@ func (w *writer) declare(object types.Object) error {
 		params, args := w.typeParams(typeParamsOf(object))
 		w.types.add(doc, "%s%s = %s.%s%s", name, params, forwarded, name, args)
 	case *types.Var:
-		return w.declareVar(doc, object)
+		w.declareVar(doc, object)
 	case *types.Func:
 		return w.declareFunc(doc, object)
 	default:
@@ -63,13 +63,10 @@ func (w *writer) declare(object types.Object) error {
 }
 
 // declareVar copies an error and links any other variable.
-func (w *writer) declareVar(doc string, v *types.Var) error {
+func (w *writer) declareVar(doc string, v *types.Var) {
 	if types.Implements(v.Type(), errorType) {
 		w.vars.add(doc, "%s = %s.%[1]s", v.Name(), forwarded)
-		return nil
-	}
-	if err := w.nameable(v, v.Type()); err != nil {
-		return err
+		return
 	}
 	w.imports.add("unsafe", "_")
 	if doc != "" {
@@ -77,14 +74,10 @@ func (w *writer) declareVar(doc string, v *types.Var) error {
 	}
 	name, typ := v.Name(), types.TypeString(v.Type(), w.imports.qualify)
 	fmt.Fprintf(&w.linked, "%s//go:linkname %s %s.%s\nvar %s %s\n\n", doc, name, w.from.Path(), name, name, typ)
-	return nil
 }
 
 func (w *writer) declareFunc(doc string, f *types.Func) error {
 	signature := f.Signature()
-	if err := w.nameable(f, signature); err != nil {
-		return err
-	}
 	named, args, err := named(signature)
 	if err != nil {
 		return fmt.Errorf("%s.%s: %w", w.from.Path(), f.Name(), err)

@@ -146,27 +146,12 @@ func None() {
 }
 
 func TestWhatCannotBeForwardedIsAnError(t *testing.T) {
-	const prefix = "package p\n\ntype hidden struct{}\n\n"
-	const hidden = "mentions github.com/quorate/quorate/clientv3/place.hidden, which the shim cannot name"
-	for name, test := range map[string]struct{ source, want string }{
-		"another name":         {"package q\n", "clientv3/place is package q: the official client's is package p"},
-		"parameter":            {prefix + "func F(h *hidden) {}", "place.F " + hidden},
-		"result":               {prefix + "func F() (int, []hidden) { return 0, nil }", "place.F " + hidden},
-		"inside of a function": {prefix + "func F(f func(map[string]chan hidden)) {}", "place.F " + hidden},
-		"key":                  {prefix + "func F(m map[hidden]int) {}", "place.F " + hidden},
-		"struct":               {prefix + "func F(s struct{ H hidden }) {}", "place.F " + hidden},
-		"interface":            {prefix + "func F(i interface{ M(hidden) }) {}", "place.F " + hidden},
-		"embedded interface":   {"package p\n\ntype hidden interface{ M() }\n\nfunc F(i interface{ hidden }) {}", "place.F " + hidden},
-		"type argument":        {prefix + "type Set[T any] []T\n\nfunc F(s Set[hidden]) {}", "place.F " + hidden},
-		"alias's argument":     {prefix + "type Set[T any] = []T\n\nfunc F(s Set[hidden]) {}", "place.F " + hidden},
-		"constraint":           {"package p\n\ntype hidden interface{ ~int }\n\nfunc F[T hidden]() {}", "place.F " + hidden},
-		"variable":             {prefix + "var V hidden", "place.V " + hidden},
-		"parameter's name":     {"package p\n\nfunc F(quorate int) {}", "place.F: a parameter is called quorate"},
+	for ours, want := range map[string]string{
+		"package q\n":                         "clientv3/place is package q: the official client's is package p",
+		"package p\n\nfunc F(quorate int) {}": "place.F: a parameter is called quorate",
 	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := Generate([]source.Pair{pairOf(t, test.source)})
-			require.ErrorContains(t, err, test.want)
-		})
+		_, err := Generate([]source.Pair{pairOf(t, ours)})
+		require.ErrorContains(t, err, want)
 	}
 }
 

@@ -100,28 +100,11 @@ func (t Tree) quorate(patterns []string) (map[string]*Package, error) {
 	return byPath, nil
 }
 
-// LoadShim compiles the shim and our packages that it forwards to. Both come from one type check, so that a type
-// of the shim is identical to ours if and only if it is an alias of it.
-func (t Tree) LoadShim(pairs []Pair) (shim, ours map[string]*types.Package, err error) {
-	patterns := []string{"./..."}
-	for _, pair := range pairs {
-		if pair.Quorate != nil {
-			patterns = append(patterns, pair.Quorate.Path())
-		}
-	}
-	loaded, err := load(t.Shim(), packages.LoadTypes, patterns...)
-	if err != nil {
-		return nil, nil, err
-	}
-	shim, ours = make(map[string]*types.Package), make(map[string]*types.Package)
-	for _, pkg := range loaded {
-		side := ours
-		if ToOfficial(pkg.PkgPath) == pkg.PkgPath {
-			side = shim
-		}
-		side[Relative(pkg.PkgPath)] = pkg.Types
-	}
-	return shim, ours, nil
+// CompileShim type-checks the shim. It does not compile where ours exports something that mentions what another module
+// cannot name.
+func (t Tree) CompileShim() error {
+	_, err := load(t.Shim(), packages.LoadTypes, "./...")
+	return err
 }
 
 // Public loads the packages of a module of the workspace, in its folder, that a program can import, in the order of their

@@ -9,7 +9,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/quorate/quorate/lab/kube"
@@ -112,7 +114,7 @@ func (r *real) forget(ctx context.Context) error {
 }
 
 func (r *real) revoke(t *testing.T, namespace string) {
-	require.NoError(t, r.plane.DeleteManifest(within(t, patience), namespace, manifest(t, roleManifest), "RoleBinding"))
+	require.NoError(t, r.plane.Delete(within(t, patience), rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), namespace, "grpc-client-endpointslice-watcher"))
 	r.awaitAnswer(t, namespace, http.StatusForbidden)
 }
 
@@ -123,7 +125,7 @@ func (r *real) grant(t *testing.T, namespace string) {
 
 func (r *real) rotate(t *testing.T, namespace string) func() {
 	ctx := within(t, patience)
-	require.NoError(t, r.plane.DeleteServiceAccount(ctx, namespace, account))
+	require.NoError(t, r.plane.Delete(ctx, corev1.SchemeGroupVersion.WithKind("ServiceAccount"), namespace, account))
 	require.NoError(t, r.plane.CreateServiceAccount(ctx, namespace, account))
 	token, err := r.plane.Token(ctx, namespace, account)
 	require.NoError(t, err)

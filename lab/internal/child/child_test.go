@@ -3,13 +3,8 @@
 package child_test
 
 import (
-	"bufio"
-	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"os/signal"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,63 +15,16 @@ import (
 	"github.com/quorate/quorate/lab/internal/child"
 )
 
-// orphanEnv names the environment variable that turns the test program into one that
-// freezes a process and waits to be killed.
-const orphanEnv = "QUORATE_CHILD_TEST_ORPHAN"
+// soon bounds every wait for what must happen.
+const soon = 30 * time.Second
 
-const (
-	// soon bounds every wait for what must happen.
-	soon = 30 * time.Second
-	// silence is how long a frozen process must write nothing.
-	silence = 200 * time.Millisecond
-)
-
-func TestMain(m *testing.M) {
-	if _, ok := os.LookupEnv(orphanEnv); ok {
-		runUntilKilled()
-	}
-	goleak.VerifyTestMain(m)
-}
-
-// runUntilKilled starts a process with the same output, freezes it and prints its id.
-// The process ignores the SIGHUP by which the kernel would end it otherwise: a group
-// that stands still and loses its last relative is sent one.
-func runUntilKilled() {
-	signal.Ignore(syscall.SIGHUP) // inherited
-	cmd := exec.Command("sleep", "600")
-	cmd.Stdout = os.Stdout
-	p, err := child.NewSpawner().Start(cmd)
-	if err == nil {
-		err = p.Freeze()
-	}
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	fmt.Println(p.PID())
-	select {}
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newSpawner(t *testing.T) *child.Spawner {
 	t.Helper()
 	s := child.NewSpawner()
 	t.Cleanup(s.Close)
 	return s
-}
-
-// starter is Spawner.Start.
-type starter func(*exec.Cmd) (*child.Process, error)
-
-// run starts a process that is killed, at the latest, at the end of the test.
-func run(t *testing.T, start starter, cmd *exec.Cmd) *child.Process {
-	t.Helper()
-	p, err := start(cmd)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		assert.NoError(t, p.Kill())
-		awaitExit(t, p)
-	})
-	return p
 }
 
 func awaitExit(t *testing.T, p *child.Process) {
@@ -88,50 +36,59 @@ func awaitExit(t *testing.T, p *child.Process) {
 	}
 }
 
-// echo is a process that writes what it reads.
-type echo struct {
-	*child.Process
-	in, out *os.File
-	lines   *bufio.Reader // of out
-}
-
-func runEcho(t *testing.T, start starter) *echo {
-	t.Helper()
-	in, out := newPipe(t), newPipe(t)
-	cmd := exec.Command("cat")
-	cmd.Stdin, cmd.Stdout = in.read, out.write
-	p := run(t, start, cmd)
-	require.NoError(t, in.read.Close())
-	require.NoError(t, out.write.Close())
-	return &echo{Process: p, in: in.write, out: out.read, lines: bufio.NewReader(out.read)}
-}
-
-func (e *echo) tell(t *testing.T, line string) {
-	t.Helper()
-	_, err := io.WriteString(e.in, line)
+func TestStartFails(t *testing.T) {
+	s := newSpawner(t)
+	_, err := s.Start(exec.Command("/nonexistent/program"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+	p, err := s.Start(exec.Command("true"))
 	require.NoError(t, err)
+	awaitExit(t, p)
 }
 
-// readLine returns the next line, or [os.ErrDeadlineExceeded] when none comes within d.
-func (e *echo) readLine(t *testing.T, d time.Duration) (string, error) {
-	t.Helper()
-	require.NoError(t, e.out.SetReadDeadline(time.Now().Add(d)))
-	return e.lines.ReadString('\n')
+func TestEnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		script string
+		end    func(*child.Process) error
+		want   string
+	}{
+		"by itself":        {script: "exit 0", want: "exit status 0"},
+		"with a failure":   {script: "exit 3", want: "exit status 3"},
+		"killed":           {script: "exec sleep 600", end: (*child.Process).Kill, want: "signal: killed"},
+		"terminated":       {script: "exec sleep 600", end: (*child.Process).Terminate, want: "signal: terminated"},
+		"frozen, killed":   {script: "exec sleep 600", end: freezeThen((*child.Process).Kill), want: "signal: killed"},
+		"frozen, awakened": {script: "exec sleep 600", end: freezeThen(terminateAndContinue), want: "signal: terminated"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := newSpawner(t).Start(exec.Command("sh", "-c", test.script))
+			require.NoError(t, err)
+			require.Positive(t, p.PID())
+			if test.end != nil {
+				require.True(t, p.Alive())
+				require.NoError(t, test.end(p))
+			}
+			awaitExit(t, p)
+			require.EqualError(t, p.Cause(), test.want)
+
+			assert.False(t, p.Alive())
+			assert.NoError(t, p.Kill(), "it is gone")
+			assert.NoError(t, p.Terminate(), "it is gone")
+			assert.NoError(t, p.Continue(), "it is gone")
+		})
+	}
 }
 
-func (e *echo) requireAnswer(t *testing.T, line string) {
-	t.Helper()
-	got, err := e.readLine(t, soon)
-	require.NoError(t, err)
-	require.Equal(t, line, got)
+func freezeThen(end func(*child.Process) error) func(*child.Process) error {
+	return func(p *child.Process) error {
+		if err := p.Freeze(); err != nil {
+			return err
+		}
+		return end(p)
+	}
 }
 
-type pipe struct{ read, write *os.File }
-
-func newPipe(t *testing.T) pipe {
-	t.Helper()
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	t.Cleanup(func() { _, _ = r.Close(), w.Close() })
-	return pipe{read: r, write: w}
+func terminateAndContinue(p *child.Process) error {
+	if err := p.Terminate(); err != nil {
+		return err
+	}
+	return p.Continue()
 }

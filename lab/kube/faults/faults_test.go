@@ -33,10 +33,10 @@ func TestMeter(t *testing.T) {
 		m.delivered(1)
 		time.Sleep(time.Second)
 		m.delivered(1)
-		assert.Equal(t, 2*time.Second, m.read().Event, "the later of two watches")
+		assert.Equal(t, 2.0, m.read().Event, "the later of two watches")
 		assert.Empty(t, m.pending)
 
-		m.reset()
+		m.reset("none")
 		m.delivered(2) // before the write was answered
 		m.delivered(2)
 		time.Sleep(time.Second)
@@ -46,19 +46,19 @@ func TestMeter(t *testing.T) {
 
 		m.written(3, 1)
 		time.Sleep(3 * time.Second)
-		assert.Equal(t, 3*time.Second, m.read().Event, "what never came is as late as it is")
+		assert.Equal(t, 3.0, m.read().Event, "what never came is as late as it is")
 		m.delivered(4)
 		m.forget(4)
 		m.forget(3)
 		assert.Empty(t, m.pending)
 
-		m.reset()
+		m.reset("none")
 		m.ready(false)
 		time.Sleep(time.Second)
 		m.ready(true)
 		m.ready(false)
 		time.Sleep(time.Second)
-		assert.Equal(t, 2*time.Second, m.read().NotReady)
+		assert.Equal(t, 2.0, m.read().NotReady)
 	})
 }
 
@@ -82,10 +82,11 @@ func TestPictureIsOfTheRecord(t *testing.T) {
 }
 
 func TestRecordAndPicture(t *testing.T) {
-	worst := seen{Event: 1500 * time.Millisecond, List: 10 * time.Second, Writes: 300, FailedWrites: 2, Lost: 3}
+	none, far := row{Fault: "none"}, row{Fault: "slow & far"}
+	worst := row{Fault: "stop", Event: 1.5, List: 10, Writes: 300, FailedWrites: 2, LeasesLost: 3}
 	want := record{HoldSeconds: 15, Results: []result{
-		{Client: official, Rows: []row{rowOf("none", seen{}), rowOf("stop", worst), rowOf("slow & far", seen{})}, Starts: []float64{0}},
-		{Client: quorate, Rows: []row{rowOf("none", seen{}), rowOf("stop", seen{Write: 10 * time.Millisecond}), rowOf("slow & far", seen{})}},
+		{Client: official, Rows: []row{none, worst, far}, Starts: []float64{0}},
+		{Client: quorate, Rows: []row{none, {Fault: "stop", Write: 0.01}, far}},
 	}}
 	dir := t.TempDir()
 	files := settings{record: filepath.Join(dir, "record.json"), picture: filepath.Join(dir, "picture.svg")}

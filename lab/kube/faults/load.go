@@ -74,10 +74,10 @@ func startLoad(ctx context.Context, c *kube.ControlPlane) (*load, error) {
 		l.work.Go(func() { l.write(ctx) })
 	}
 	l.work.Go(func() {
-		every(ctx, listEvery, func() { l.list(ctx, l.listConfigMaps, func(s *seen) *time.Duration { return &s.List }) })
+		every(ctx, listEvery, func() { l.list(ctx, l.listConfigMaps, func(r *row) *float64 { return &r.List }) })
 	})
 	l.work.Go(func() {
-		every(ctx, listEvery, func() { l.list(ctx, l.listQuotas, func(s *seen) *time.Duration { return &s.QuietList }) })
+		every(ctx, listEvery, func() { l.list(ctx, l.listQuotas, func(r *row) *float64 { return &r.QuietList }) })
 	})
 	l.work.Go(func() { every(ctx, readyEvery, func() { l.meter.ready(l.isReady(ctx)) }) })
 	for i := range leaders {
@@ -115,12 +115,12 @@ func (l *load) write(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		took := time.Since(began)
-		l.meter.note(func(s *seen) {
-			s.Writes++
-			s.Write = max(s.Write, took)
+		took := time.Since(began).Seconds()
+		l.meter.note(func(r *row) {
+			r.Writes++
+			r.Write = max(r.Write, took)
 			if err != nil {
-				s.FailedWrites++
+				r.FailedWrites++
 			}
 		})
 		if err != nil {
@@ -165,7 +165,7 @@ func (l *load) watch(ctx context.Context, began func()) {
 	}
 }
 
-func (l *load) list(ctx context.Context, list func(context.Context) error, worst func(*seen) *time.Duration) {
+func (l *load) list(ctx context.Context, list func(context.Context) error, worst func(*row) *float64) {
 	began := time.Now()
 	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -177,7 +177,7 @@ func (l *load) list(ctx context.Context, list func(context.Context) error, worst
 	if err != nil {
 		took = max(took, patience)
 	}
-	l.meter.note(func(s *seen) { *worst(s) = max(*worst(s), took) })
+	l.meter.note(func(r *row) { *worst(r) = max(*worst(r), took.Seconds()) })
 }
 
 // listConfigMaps lists what changes all the time, and listQuotas what never does; both are as of now.
@@ -222,7 +222,7 @@ func (l *load) lead(ctx context.Context, leases *coordination.CoordinationV1Clie
 			},
 		})
 		if ctx.Err() == nil {
-			l.meter.note(func(s *seen) { s.Lost++ })
+			l.meter.note(func(r *row) { r.LeasesLost++ })
 		}
 	}
 }

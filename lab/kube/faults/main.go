@@ -156,7 +156,7 @@ func (s settings) disturb(ctx context.Context, c *kube.ControlPlane) ([]row, err
 			Cluster: c.Etcd(), Rand: rand.New(rand.NewPCG(rand.Uint64(), 0)),
 			Note: func(text string) { s.logf("    %s\n", text) },
 		}
-		l.meter.reset()
+		l.meter.reset(name)
 		if err := inject(scene); err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func (s settings) disturb(ctx context.Context, c *kube.ControlPlane) ([]row, err
 		if err := pause.For(ctx, s.settle); err != nil {
 			return err
 		}
-		rows = append(rows, rowOf(name, l.meter.read()))
+		rows = append(rows, l.meter.read())
 		return nil
 	}
 	if err := phase("none", func(fault.Scene) error { return nil }); err != nil {

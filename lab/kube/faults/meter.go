@@ -5,16 +5,10 @@ import (
 	"time"
 )
 
-// seen is the worst of a phase.
-type seen struct {
-	Event, List, QuietList, Write, NotReady time.Duration
-	Writes, FailedWrites, Lost              int
-}
-
 // meter keeps the worst, and what is overdue at the moment.
 type meter struct {
 	mu      sync.Mutex
-	seen    seen
+	worst   row
 	pending map[int]*pendingWrite // events that watches have not delivered, by number
 	down    time.Time             // since when the API server is not ready, zero if it is
 }
@@ -25,50 +19,53 @@ type pendingWrite struct {
 	count int
 }
 
-func (m *meter) note(change func(*seen)) {
+func (m *meter) note(change func(*row)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	change(&m.seen)
+	change(&m.worst)
 }
 
-// reset begins a phase.
-func (m *meter) reset() {
-	m.note(func(s *seen) { *s = seen{} })
+// reset begins a phase, that of a fault or of none.
+func (m *meter) reset(fault string) {
+	m.note(func(r *row) { *r = row{Fault: fault} })
 }
 
 // read ends a phase. A write that is still pending counts as late as it is by now.
-func (m *meter) read() seen {
+func (m *meter) read() row {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.seen
-	now := time.Now()
+	r := m.worst
 	for _, o := range m.pending {
 		if !o.at.IsZero() {
-			s.Event = max(s.Event, now.Sub(o.at))
+			r.Event = max(r.Event, time.Since(o.at).Seconds())
 		}
 	}
 	if !m.down.IsZero() {
-		s.NotReady += now.Sub(m.down)
+		r.NotReady += time.Since(m.down).Seconds()
 	}
-	return s
+	return r
 }
 
 // written notes that the write of an object was answered.
 func (m *meter) written(n, watches int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	o := m.pending[n]
-	if o == nil {
-		o = &pendingWrite{}
-		m.pending[n] = o
-	}
-	o.at = time.Now()
-	o.count += watches
-	m.settle(n, o)
+	m.update(n, func(o *pendingWrite) {
+		o.at = time.Now()
+		o.count += watches
+	})
 }
 
 // delivered notes that a watch has shown an object, perhaps before its write was answered.
 func (m *meter) delivered(n int) {
+	m.update(n, func(o *pendingWrite) {
+		o.count--
+		if !o.at.IsZero() {
+			m.worst.Event = max(m.worst.Event, time.Since(o.at).Seconds())
+		}
+	})
+}
+
+// update changes a pending write, which is over when its count is 0.
+func (m *meter) update(n int, change func(*pendingWrite)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o := m.pending[n]
@@ -76,15 +73,7 @@ func (m *meter) delivered(n int) {
 		o = &pendingWrite{}
 		m.pending[n] = o
 	}
-	o.count--
-	if !o.at.IsZero() {
-		m.seen.Event = max(m.seen.Event, time.Since(o.at))
-	}
-	m.settle(n, o)
-}
-
-func (m *meter) settle(n int, o *pendingWrite) {
-	if o.count == 0 {
+	if change(o); o.count == 0 {
 		delete(m.pending, n)
 	}
 }
@@ -104,7 +93,7 @@ func (m *meter) ready(ok bool) {
 	case !ok && m.down.IsZero():
 		m.down = time.Now()
 	case ok && !m.down.IsZero():
-		m.seen.NotReady += time.Since(m.down)
+		m.worst.NotReady += time.Since(m.down).Seconds()
 		m.down = time.Time{}
 	}
 }

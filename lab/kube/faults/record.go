@@ -40,13 +40,6 @@ type row struct {
 	LeasesLost   int     `json:"leases_lost"`
 }
 
-func rowOf(fault string, s seen) row {
-	return row{
-		Fault: fault, Event: s.Event.Seconds(), List: s.List.Seconds(), QuietList: s.QuietList.Seconds(), Write: s.Write.Seconds(),
-		NotReady: s.NotReady.Seconds(), Writes: s.Writes, FailedWrites: s.FailedWrites, LeasesLost: s.Lost,
-	}
-}
-
 func readRecord(path string) (r record, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

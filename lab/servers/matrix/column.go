@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http/httptest"
 	"regexp"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/quorate/quorate/lab/behaviours"
 	"github.com/quorate/quorate/lab/servers"
 	"github.com/quorate/quorate/lab/servers/site"
 )
@@ -18,10 +18,10 @@ import (
 // grace is how long a behaviour may take beyond its limit before its process is killed.
 const grace = 5 * time.Second
 
-// rows returns the behaviours whose area and name match.
-func rows(list []site.Behaviour, match *regexp.Regexp) []site.Behaviour {
-	var chosen []site.Behaviour
-	for _, b := range list {
+// rows returns the behaviours with an area whose area and name match.
+func rows(match *regexp.Regexp) []behaviours.Behaviour {
+	var chosen []behaviours.Behaviour
+	for _, b := range behaviours.All {
 		if b.Area != "" && match.MatchString(b.String()) {
 			chosen = append(chosen, b)
 		}
@@ -65,13 +65,13 @@ type job struct {
 }
 
 // newColumn runs behaviours on a server, several at the same time.
-func newColumn(ctx context.Context, p *servers.Program, s servers.Server, path string, behaviours []site.Behaviour, o options) (column, error) {
+func newColumn(ctx context.Context, p *servers.Program, s servers.Server, path string, rows []behaviours.Behaviour, o options) (column, error) {
 	c := column{server: s, results: make(map[servers.Client][]*result)}
 	var jobs []job
 	for _, client := range servers.Clients {
-		c.results[client] = make([]*result, len(behaviours))
+		c.results[client] = make([]*result, len(rows))
 		shared := job{client: client}
-		for i, b := range behaviours {
+		for i, b := range rows {
 			switch {
 			case !s.Offers(b.Setup):
 			case b.Setup == site.Plain:
@@ -86,7 +86,7 @@ func newColumn(ctx context.Context, p *servers.Program, s servers.Server, path s
 		r := runner{program: p, server: s, path: path, client: j.client}
 		defer r.close()
 		for _, i := range j.behaviours {
-			got, err := r.run(ctx, behaviours[i])
+			got, err := r.run(ctx, rows[i])
 			if err != nil {
 				return err
 			}
@@ -140,27 +140,21 @@ type runner struct {
 	client  servers.Client
 
 	running *servers.Running
-	control *httptest.Server
 }
 
 func (r *runner) close() {
-	if r.control != nil {
-		r.control.Close()
-		r.control = nil
-	}
 	if r.running != nil {
 		_ = r.running.Close()
 		r.running = nil
 	}
 }
 
-func (r *runner) run(ctx context.Context, b site.Behaviour) (*result, error) {
+func (r *runner) run(ctx context.Context, b behaviours.Behaviour) (*result, error) {
 	if r.running == nil {
 		var err error
 		if r.running, err = r.server.Start(ctx, r.path, b.Setup); err != nil {
 			return nil, err
 		}
-		r.control = httptest.NewServer(r.running)
 	}
 	wrong, err := r.show(ctx, b)
 	if err != nil {
@@ -173,10 +167,10 @@ func (r *runner) run(ctx context.Context, b site.Behaviour) (*result, error) {
 }
 
 // show runs the program for one behaviour and returns what it found to be wrong.
-func (r *runner) show(ctx context.Context, b site.Behaviour) (string, error) {
+func (r *runner) show(ctx context.Context, b behaviours.Behaviour) (string, error) {
 	inner, cancel := context.WithTimeout(ctx, b.Limit+grace)
 	defer cancel()
-	outcome, err := r.program.Run(inner, r.client, r.running.Site(r.control.URL), b.String())
+	outcome, err := r.program.Run(inner, r.client, r.running.Site(), b.String())
 	switch {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)

@@ -84,12 +84,8 @@ func (o options) play(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	defer p.Remove()
-	list, err := p.List(ctx)
-	if err != nil {
-		return 0, err
-	}
-	t := table{behaviours: rows(list, o.run)}
-	fmt.Printf("%d behaviours; both programs built after %v\n", len(t.behaviours), time.Since(begin).Round(time.Second))
+	t := table{rows: rows(o.run)}
+	fmt.Printf("%d behaviours; both programs built after %v\n", len(t.rows), time.Since(begin).Round(time.Second))
 	for _, s := range servers.All {
 		if o.short && !s.Short || !o.server.MatchString(s.Name) {
 			continue
@@ -100,7 +96,7 @@ func (o options) play(ctx context.Context) (int, error) {
 			return 0, err
 		}
 		built := time.Since(begin).Round(time.Second)
-		c, err := newColumn(ctx, p, s, path, t.behaviours, o)
+		c, err := newColumn(ctx, p, s, path, t.rows, o)
 		if err != nil {
 			fmt.Println(t.text(o.all))
 			return 0, err

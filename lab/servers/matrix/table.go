@@ -8,14 +8,14 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/quorate/quorate/lab/behaviours"
 	"github.com/quorate/quorate/lab/servers"
-	"github.com/quorate/quorate/lab/servers/site"
 )
 
 // table is the matrix.
 type table struct {
-	behaviours []site.Behaviour
-	columns    []column
+	rows    []behaviours.Behaviour
+	columns []column
 }
 
 // cell is what a behaviour on a server shows.
@@ -50,7 +50,7 @@ func (t table) worse() int { return t.count(worse) }
 func (t table) count(kinds ...cell) int {
 	n := 0
 	for _, c := range t.columns {
-		for i := range t.behaviours {
+		for i := range t.rows {
 			for _, k := range kinds {
 				if c.cell(i) == k {
 					n++
@@ -65,7 +65,7 @@ func (t table) count(kinds ...cell) int {
 func (t table) text(all bool) string {
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	for i, b := range t.behaviours {
+	for i, b := range t.rows {
 		for _, c := range t.columns {
 			k := c.cell(i)
 			if k == none || !all && k != better && k != worse {
@@ -132,7 +132,7 @@ func (t table) markdown(now time.Time) string {
 	}
 	page.WriteString("\n|---|" + strings.Repeat(":-:|", len(t.columns)) + "\n")
 	area := ""
-	for i, b := range t.behaviours {
+	for i, b := range t.rows {
 		if b.Area != area {
 			area = b.Area
 			fmt.Fprintf(&page, "| *%s* |%s\n", area, strings.Repeat(" |", len(t.columns)))

@@ -8,14 +8,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/lab/behaviours"
 	"github.com/quorate/quorate/lab/servers"
-	"github.com/quorate/quorate/lab/servers/site"
 )
 
 func example() table {
 	good, bad := &result{}, &result{wrong: "broken"}
 	return table{
-		behaviours: []site.Behaviour{{Area: "KV", Name: "put"}, {Area: "KV", Name: "get"}, {Area: "watch", Name: "key"}, {Area: "watch", Name: "old"}, {Area: "watch", Name: "none"}},
+		rows: []behaviours.Behaviour{{Area: "KV", Name: "put"}, {Area: "KV", Name: "get"}, {Area: "watch", Name: "key"}, {Area: "watch", Name: "old"}, {Area: "watch", Name: "none"}},
 		columns: []column{{
 			server: servers.All[0],
 			results: map[servers.Client][]*result{
@@ -29,7 +29,7 @@ func example() table {
 func TestCells(t *testing.T) {
 	example := example()
 	var got []cell
-	for i := range example.behaviours {
+	for i := range example.rows {
 		got = append(got, example.columns[0].cell(i))
 	}
 	require.Equal(t, []cell{both, better, worse, neither, none}, got)

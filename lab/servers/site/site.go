@@ -36,23 +36,9 @@ const (
 	// Single is a new server for all recorded behaviours of this setup, one after the other; Secured is the same with TLS.
 	Single  Setup = "single"
 	Secured Setup = "single, TLS"
-	// Alone is as Single, for what changes the whole process of the client.
-	Alone Setup = "alone"
 	// Several is a new cluster of three members.
 	Several Setup = "several"
 )
-
-// Behaviour describes a behaviour.
-type Behaviour struct {
-	// Area is the part of the matrix in which it is a row, "" for one that is none.
-	Area, Name string
-	Setup      Setup
-	// Limit is how long it may take.
-	Limit time.Duration
-}
-
-// String returns the name by which a program runs it.
-func (b Behaviour) String() string { return b.Area + ": " + b.Name }
 
 // Outcome is what a program of behaviours prints.
 type Outcome struct {
@@ -71,6 +57,8 @@ type Site struct {
 	Files Files
 	// Control is the URL at which acts are posted.
 	Control string
+	// Limit is how long each behaviour may take, if not 0 in place of its own limit.
+	Limit time.Duration
 }
 
 // Files are the paths of a client's certificates.

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// report prints a line for each package of a selection when it ends, with the output of what failed.
+type report struct {
+	selection
+	to    io.Writer
+	width int // of the column of packages
+
+	waiting map[string]*packageRun // by import path, those that have not ended
+	builds  map[string][]string    // what compilers printed, by ImportPath
+	sum     counts
+	ok      bool // no package has failed
+}
+
+// counts are those of tests, without their subtests.
+type counts struct{ passed, failed, skipped int }
+
+// packageRun is a package whose tests run.
+type packageRun struct {
+	suitePackage
+	counts
+	output map[string][]string // of tests that have not passed; "" is what belongs to none
+}
+
+// newReport prints what is run, and the names of the columns.
+func newReport(to io.Writer, s selection, client string) *report {
+	r := &report{selection: s, to: to, width: 22, waiting: make(map[string]*packageRun), builds: make(map[string][]string), ok: true}
+	for _, p := range s.packages {
+		r.width = max(r.width, len(p.name))
+		r.waiting[s.suite.importPath(p)] = &packageRun{suitePackage: p, output: make(map[string][]string)}
+	}
+	r.printf("%s over %s\n\n", s.suite.title, client)
+	r.printf("%-*s %6s %6s %7s %8s\n", r.width, "package", "passed", "failed", "skipped", "seconds")
+	return r
+}
+
+// printf ignores errors: nobody reads the report then.
+func (r *report) printf(format string, args ...any) { _, _ = fmt.Fprintf(r.to, format, args...) }
+
+// add takes an event.
+func (r *report) add(e event) {
+	if e.Action == "build-output" {
+		r.builds[e.ImportPath] = append(r.builds[e.ImportPath], e.Output)
+		return
+	}
+	p := r.waiting[e.Package]
+	if p == nil {
+		return
+	}
+	test, _, isSub := strings.Cut(e.Test, "/")
+	switch {
+	case e.Action == "output":
+		p.output[test] = append(p.output[test], e.Output)
+	case isSub:
+	case test == "" && slices.Contains([]string{"pass", "fail", "skip"}, e.Action):
+		why := ""
+		if e.Action == "fail" {
+			why = "it failed although none of its tests did"
+		}
+		r.end(e.Package, e.Elapsed, why, r.builds[e.FailedBuild])
+	case e.Action == "run":
+		p.output[test] = nil
+	case e.Action == "pass":
+		p.passed++
+		delete(p.output, test)
+	case e.Action == "skip":
+		p.skipped++
+		delete(p.output, test)
+	}
+}
+
+// end prints the line of a package, and what failed: the tests that have not passed, or without any why the package has.
+func (r *report) end(importPath string, seconds float64, why string, build []string) {
+	p := r.waiting[importPath]
+	delete(r.waiting, importPath)
+	own := p.output[""]
+	delete(p.output, "")
+	p.failed = len(p.output)
+	if err := r.audit(p.suitePackage, p.counts); why == "" && err != nil {
+		why = err.Error()
+	}
+	mark := ""
+	if why != "" || p.failed > 0 {
+		r.ok, mark = false, "  FAIL"
+	}
+	r.line(p.name, p.counts, fmt.Sprintf(" %8.1f%s", seconds, mark))
+	r.sum.passed += p.passed
+	r.sum.failed += p.failed
+	r.sum.skipped += p.skipped
+	for _, test := range slices.Sorted(maps.Keys(p.output)) {
+		r.printf("\nFAIL %s %s\n%s\n", importPath, test, excerpt(p.output[test]))
+	}
+	if why != "" && p.failed == 0 {
+		r.printf("\nFAIL %s: %s\n%s\n", importPath, why, excerpt(append(build, own...)))
+	}
+}
+
+func (r *report) line(name string, c counts, rest string) {
+	r.printf("%-*s %6d %6d %7d%s\n", r.width, name, c.passed, c.failed, c.skipped, rest)
+}
+
+// finish prints the packages that have not ended, and the sum.
+func (r *report) finish(took time.Duration) {
+	for _, importPath := range slices.Sorted(maps.Keys(r.waiting)) {
+		r.end(importPath, 0, "it did not end", nil)
+	}
+	if r.ok && r.sum.passed == 0 {
+		r.ok = false
+		r.printf("no test passed: none was found\n")
+	}
+	r.line("all", r.sum, "")
+	r.printf("\n%v with compiling\n", took.Round(time.Second))
+}
+
+// excerptLines is how many lines are shown of each of the two parts of a failed
+// test's output: from its end without a panic, and from the start of the panic.
+const excerptLines = 200
+
+var (
+	// chatter is what the servers and clients log while all is well. It is most of
+	// the output: tens of megabytes.
+	chatter = regexp.MustCompile(`^\s*(logger\.go:\d+: \S+\s+(DEBUG|INFO)\s|\{"level":"(debug|info)")`)
+	// crash begins what the runtime prints when the tests end early; goroutines
+	// follow, in their thousands.
+	crash = regexp.MustCompile(`^(panic: |fatal error: |SIG[A-Z]+: )`)
+)
+
+// excerpt returns the lines of a failed test's output by which it is understood.
+func excerpt(output []string) string {
+	lines := slices.DeleteFunc(slices.Clone(output), chatter.MatchString)
+	at := slices.IndexFunc(lines, crash.MatchString)
+	if at < 0 {
+		at = len(lines)
+	}
+	begin, end := max(at-excerptLines, 0), min(at+excerptLines, len(lines))
+	text := strings.Join(lines[begin:end], "")
+	if n := len(output) - (end - begin); n > 0 {
+		text += fmt.Sprintf("(without %d lines)\n", n)
+	}
+	return text
+}
