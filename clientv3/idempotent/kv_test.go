@@ -3,6 +3,7 @@ package idempotent
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -80,6 +81,7 @@ func TestResponsesAreThoseOfPlainCalls(t *testing.T) {
 		"txn that reads serially":   clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("a1", "x"), clientv3.OpGet("a", prefix, clientv3.WithSerializable())}, nil),
 		"txn that sorts":            clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("a1", "x"), clientv3.OpGet("a", prefix, clientv3.WithSort(clientv3.SortByValue, clientv3.SortDescend))}, nil),
 		"txn at a revision":         clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("a1", "x"), clientv3.OpGet("a", prefix, clientv3.WithRev(2))}, nil),
+		"as many as can be":         clientv3.OpTxn(is("a1", "1"), slices.Repeat([]clientv3.Op{clientv3.OpDelete("b")}, 126), nil),
 		"nested without comparison": clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpGet("a1"), clientv3.OpPut("a2", "x")}, nil), clientv3.OpPut("a1", "y")}, nil),
 	}
 	faults := map[string]func(*fakeetcd.Call){
