@@ -106,6 +106,10 @@ func TestResponsesAreThoseOfPlainCalls(t *testing.T) {
 					}
 					want, err := plain.Do(t.Context(), op)
 					require.NoError(t, err)
+					cluster.On("Txn", func(c *fakeetcd.Call) {
+						request := c.Request.(*pb.TxnRequest)
+						assert.LessOrEqual(t, max(len(request.Compare), len(request.Success), len(request.Failure)), 128, "operations that etcd allows")
+					})
 					cluster.Once("Txn", fault)
 					got, err := kv.Do(t.Context(), op)
 					require.NoError(t, err)
