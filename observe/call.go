@@ -114,17 +114,8 @@ type calls struct {
 	all []CallObserver
 }
 
-func (c calls) Called(e Call) {
-	for _, o := range c.all {
-		o.Called(e)
-	}
-}
-
-func (c calls) Attempted(e Attempt) {
-	for _, o := range c.all {
-		o.Attempted(e)
-	}
-}
+func (c calls) Called(e Call)       { each(c.all, CallObserver.Called, e) }
+func (c calls) Attempted(e Attempt) { each(c.all, CallObserver.Attempted, e) }
 
 type tracers struct {
 	None
@@ -157,11 +148,7 @@ func (c callTraces) StartAttempt(ctx context.Context, hedge bool) (context.Conte
 	return ctx, traces
 }
 
-func (c callTraces) End(e Call) {
-	for _, trace := range c {
-		trace.End(e)
-	}
-}
+func (c callTraces) End(e Call) { each(c, CallTrace.End, e) }
 
 type attemptTraces []AttemptTrace
 

@@ -27,88 +27,26 @@ func Multi(observers ...Observer) Observer {
 
 type multi []Observer
 
-func (m multi) EndpointsSet(endpoints []string) {
-	for _, o := range m {
-		o.EndpointsSet(endpoints)
+// each calls a method of all.
+func each[O, E any](all []O, method func(O, E), event E) {
+	for _, o := range all {
+		method(o, event)
 	}
 }
 
-func (m multi) Resolved(e Resolution) {
-	for _, o := range m {
-		o.Resolved(e)
-	}
-}
-
-func (m multi) Picked(e Pick) {
-	for _, o := range m {
-		o.Picked(e)
-	}
-}
-
-func (m multi) StateChanged(e health.Change) {
-	for _, o := range m {
-		o.StateChanged(e)
-	}
-}
-
-func (m multi) Ejected(e Ejection) {
-	for _, o := range m {
-		o.Ejected(e)
-	}
-}
-
-func (m multi) Readmitted(e Readmission) {
-	for _, o := range m {
-		o.Readmitted(e)
-	}
-}
-
-func (m multi) Retried(e Retry) {
-	for _, o := range m {
-		o.Retried(e)
-	}
-}
-
-func (m multi) FailedOver(e Failover) {
-	for _, o := range m {
-		o.FailedOver(e)
-	}
-}
-
-func (m multi) HedgeSent(e Hedge) {
-	for _, o := range m {
-		o.HedgeSent(e)
-	}
-}
-
-func (m multi) HedgeWon(e Hedge) {
-	for _, o := range m {
-		o.HedgeWon(e)
-	}
-}
-
-func (m multi) OutcomeUnknown(e UnknownOutcome) {
-	for _, o := range m {
-		o.OutcomeUnknown(e)
-	}
-}
-
-func (m multi) WatchResumed(e WatchResumption) {
-	for _, o := range m {
-		o.WatchResumed(e)
-	}
-}
-
-func (m multi) LeaseRenewed(e LeaseRenewal) {
-	for _, o := range m {
-		o.LeaseRenewed(e)
-	}
-}
-
-func (m multi) LeaseLost(e LeaseLoss) {
-	for _, o := range m {
-		o.LeaseLost(e)
-	}
-}
+func (m multi) EndpointsSet(endpoints []string) { each(m, Observer.EndpointsSet, endpoints) }
+func (m multi) Resolved(e Resolution)           { each(m, Observer.Resolved, e) }
+func (m multi) Picked(e Pick)                   { each(m, Observer.Picked, e) }
+func (m multi) StateChanged(e health.Change)    { each(m, Observer.StateChanged, e) }
+func (m multi) Ejected(e Ejection)              { each(m, Observer.Ejected, e) }
+func (m multi) Readmitted(e Readmission)        { each(m, Observer.Readmitted, e) }
+func (m multi) Retried(e Retry)                 { each(m, Observer.Retried, e) }
+func (m multi) FailedOver(e Failover)           { each(m, Observer.FailedOver, e) }
+func (m multi) HedgeSent(e Hedge)               { each(m, Observer.HedgeSent, e) }
+func (m multi) HedgeWon(e Hedge)                { each(m, Observer.HedgeWon, e) }
+func (m multi) OutcomeUnknown(e UnknownOutcome) { each(m, Observer.OutcomeUnknown, e) }
+func (m multi) WatchResumed(e WatchResumption)  { each(m, Observer.WatchResumed, e) }
+func (m multi) LeaseRenewed(e LeaseRenewal)     { each(m, Observer.LeaseRenewed, e) }
+func (m multi) LeaseLost(e LeaseLoss)           { each(m, Observer.LeaseLost, e) }
 
 func (multi) mustEmbedNone() {}

@@ -89,6 +89,7 @@ func TestARegistrationComesBackAfterAnOutage(t *testing.T) {
 
 		cluster.Member(0).Stop()
 		time.Sleep(20 * time.Second) // longer than the TTL
+		require.ErrorIs(t, (<-events).Err, clientv3.ErrLeaseUnanswered)
 		require.NoError(t, cluster.ExpireLease(int64(first.Lease)))
 		require.Nil(t, cluster.Get(key))
 		cluster.Member(0).Start()

@@ -63,6 +63,10 @@ func TestResponsesAreThoseOfPlainCalls(t *testing.T) {
 		return []clientv3.Cmp{clientv3.Compare(clientv3.Value(key), "=", value)}
 	}
 	prefix, prev := clientv3.WithPrefix(), clientv3.WithPrevKV()
+	many := make([]clientv3.Op, 126)
+	for i := range many {
+		many[i] = clientv3.OpPut(fmt.Sprint("many", i), "v", prev)
+	}
 	ops := map[string]clientv3.Op{
 		"put":                       clientv3.OpPut("a1", "new"),
 		"put, previous":             clientv3.OpPut("a1", "new", prev),
@@ -80,6 +84,7 @@ func TestResponsesAreThoseOfPlainCalls(t *testing.T) {
 		"txn that reads serially":   clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("a1", "x"), clientv3.OpGet("a", prefix, clientv3.WithSerializable())}, nil),
 		"txn that sorts":            clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("a1", "x"), clientv3.OpGet("a", prefix, clientv3.WithSort(clientv3.SortByValue, clientv3.SortDescend))}, nil),
 		"txn at a revision":         clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("a1", "x"), clientv3.OpGet("a", prefix, clientv3.WithRev(2))}, nil),
+		"as many as can be":         clientv3.OpTxn(is("a1", "1"), many, nil),
 		"nested without comparison": clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpGet("a1"), clientv3.OpPut("a2", "x")}, nil), clientv3.OpPut("a1", "y")}, nil),
 	}
 	faults := map[string]func(*fakeetcd.Call){
@@ -101,6 +106,10 @@ func TestResponsesAreThoseOfPlainCalls(t *testing.T) {
 					}
 					want, err := plain.Do(t.Context(), op)
 					require.NoError(t, err)
+					cluster.On("Txn", func(c *fakeetcd.Call) {
+						request := c.Request.(*pb.TxnRequest)
+						assert.LessOrEqual(t, max(len(request.Compare), len(request.Success), len(request.Failure)), 128, "operations that etcd allows")
+					})
 					cluster.Once("Txn", fault)
 					got, err := kv.Do(t.Context(), op)
 					require.NoError(t, err)

@@ -8,18 +8,14 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
-	"github.com/quorate/quorate/clientv3/clientconfig"
 	"github.com/quorate/quorate/clientv3/controller"
 	"github.com/quorate/quorate/clientv3/leaderelection"
+	"github.com/quorate/quorate/examples/internal/start"
 )
 
 const desired, actual = "examples/desired/", "examples/actual/"
@@ -29,30 +25,7 @@ var (
 	ttl  = flag.Duration("ttl", leaderelection.DefaultTTL, "how long the leadership of a process that died stays")
 )
 
-func main() {
-	settings := clientconfig.Flags(flag.CommandLine)
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := connect(ctx, settings)
-	stop()
-	if err != nil {
-		log.Fatal(err)
-	}
-}
-
-// connect runs the example with a client as flags and the environment describe it.
-func connect(ctx context.Context, settings clientconfig.Source) error {
-	config, err := clientconfig.Load(settings, clientconfig.Env())
-	if err != nil {
-		return err
-	}
-	client, err := clientv3.New(config)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	return run(ctx, client)
-}
+func main() { start.Main(run) }
 
 // run follows what is described, and makes it so while this process leads.
 func run(ctx context.Context, client *clientv3.Client) error {

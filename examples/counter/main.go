@@ -7,16 +7,13 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log"
-	"os"
-	"os/signal"
 	"strconv"
 	"time"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/clientv3/clientconfig"
 	"github.com/quorate/quorate/clientv3/idempotent"
 	"github.com/quorate/quorate/clientv3/leaderelection"
+	"github.com/quorate/quorate/examples/internal/start"
 )
 
 var (
@@ -24,27 +21,9 @@ var (
 	ttl = flag.Duration("ttl", 15*time.Second, "how long the leadership of a process that died stays")
 )
 
-func main() {
-	settings := clientconfig.Flags(flag.CommandLine)
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, settings)
-	stop()
-	if err != nil {
-		log.Fatal(err)
-	}
-}
+func main() { start.Main(run) }
 
-func run(ctx context.Context, settings clientconfig.Source) error {
-	config, err := clientconfig.Load(settings, clientconfig.Env())
-	if err != nil {
-		return err
-	}
-	client, err := clientv3.New(config)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
+func run(ctx context.Context, client *clientv3.Client) error {
 	exact, err := idempotent.New(ctx, client, idempotent.Config{}) // a write is executed once, and known to be
 	if err != nil {
 		return err

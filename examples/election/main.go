@@ -7,15 +7,11 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/clientv3/clientconfig"
 	"github.com/quorate/quorate/clientv3/leaderelection"
+	"github.com/quorate/quorate/examples/internal/start"
 )
 
 var (
@@ -24,31 +20,10 @@ var (
 	duration = flag.Duration("term", time.Minute, "how long to lead at most")
 )
 
-func main() {
-	settings := clientconfig.Flags(flag.CommandLine)
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := connect(ctx, settings)
-	stop()
-	if err != nil {
-		log.Fatal(err)
-	}
-}
+func main() { start.Main(run) }
 
-// connect runs the example with a client as flags and the environment describe it.
-func connect(ctx context.Context, settings clientconfig.Source) error {
-	config, err := clientconfig.Load(settings, clientconfig.Env())
-	if err != nil {
-		return err
-	}
-	client, err := clientv3.New(config)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	return leaderelection.Run(ctx, client, leaderelection.Config{
-		Name: "examples/election", Value: *name, TTL: *ttl,
-	}, lead)
+func run(ctx context.Context, client *clientv3.Client) error {
+	return leaderelection.Run(ctx, client, leaderelection.Config{Name: "examples/election", Value: *name, TTL: *ttl}, lead)
 }
 
 // lead works until ctx ends. etcd executes its writes only while this process leads.

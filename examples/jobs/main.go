@@ -5,20 +5,15 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"log"
 	"math/rand/v2"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/clientv3/clientconfig"
 	"github.com/quorate/quorate/clientv3/idempotent"
 	"github.com/quorate/quorate/clientv3/jobs"
+	"github.com/quorate/quorate/examples/internal/start"
 )
 
 var (
@@ -27,38 +22,15 @@ var (
 	ttl     = flag.Duration("ttl", 15*time.Second, "how long the claims of a process that died stay")
 )
 
-func main() {
-	settings := clientconfig.Flags(flag.CommandLine)
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := connect(ctx, settings)
-	stop()
-	if err != nil && !errors.Is(err, context.Canceled) {
-		log.Fatal(err)
-	}
-}
+func main() { start.Main(run) }
 
-// connect runs the example with a client as flags and the environment describe it.
-func connect(ctx context.Context, settings clientconfig.Source) error {
-	config, err := clientconfig.Load(settings, clientconfig.Env())
-	if err != nil {
-		return err
-	}
-	client, err := clientv3.New(config)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
+func run(ctx context.Context, client *clientv3.Client) error {
 	exact, err := idempotent.New(ctx, client, idempotent.Config{}) // each job is enqueued once, whatever fails
 	if err != nil {
 		return err
 	}
 	defer exact.Close()
 	client.KV = exact
-	return run(ctx, client)
-}
-
-func run(ctx context.Context, client *clientv3.Client) error {
 	queue, err := jobs.New(client, jobs.Config{Name: "examples/jobs", TTL: *ttl})
 	if err != nil {
 		return err

@@ -6,12 +6,8 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"log"
 	"net"
-	"os"
-	"os/signal"
 	"time"
 
 	"google.golang.org/grpc"
@@ -21,35 +17,12 @@ import (
 
 	"github.com/quorate/quorate"
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/clientv3/clientconfig"
+	"github.com/quorate/quorate/examples/internal/start"
 	"github.com/quorate/quorate/keepalive"
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
-func main() {
-	settings := clientconfig.Flags(flag.CommandLine)
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := connect(ctx, settings)
-	stop()
-	if err != nil {
-		log.Fatal(err)
-	}
-}
-
-// connect runs the example with a client as flags and the environment describe it.
-func connect(ctx context.Context, settings clientconfig.Source) error {
-	config, err := clientconfig.Load(settings, clientconfig.Env())
-	if err != nil {
-		return err
-	}
-	client, err := clientv3.New(config)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	return run(ctx, client)
-}
+func main() { start.Main(run) }
 
 func run(ctx context.Context, client *clientv3.Client) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)

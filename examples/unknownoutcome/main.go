@@ -6,43 +6,16 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"flag"
 	"fmt"
-	"log"
-	"os"
-	"os/signal"
 	"strconv"
 	"time"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/clientv3/clientconfig"
+	"github.com/quorate/quorate/examples/internal/start"
 	"github.com/quorate/quorate/retry"
 )
 
-func main() {
-	settings := clientconfig.Flags(flag.CommandLine)
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := connect(ctx, settings)
-	stop()
-	if err != nil {
-		log.Fatal(err)
-	}
-}
-
-// connect runs the example with a client as flags and the environment describe it.
-func connect(ctx context.Context, settings clientconfig.Source) error {
-	config, err := clientconfig.Load(settings, clientconfig.Env())
-	if err != nil {
-		return err
-	}
-	client, err := clientv3.New(config)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	return run(ctx, client)
-}
+func main() { start.Main(run) }
 
 const (
 	counter = "examples/counter"

@@ -24,17 +24,13 @@ import (
 	"github.com/quorate/quorate/clientv3/idempotent"
 	"github.com/quorate/quorate/clientv3/leaderelection"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
-	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/observe"
 	quorateprom "github.com/quorate/quorate/observe/prometheus"
 	"github.com/quorate/quorate/pool"
 	"github.com/quorate/quorate/pool/grpcpool"
 )
 
-func TestMain(m *testing.M) {
-	lab.Main()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	scrapeInterval = 15 * time.Second
@@ -61,23 +57,15 @@ func start(t *testing.T) *program {
 	t.Helper()
 	cluster, err := fakeetcd.Start(3)
 	require.NoError(t, err)
-	client, registry := observed(t, clientv3.Config{
-		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), MaxWatchBufferBytes: 64 << 10,
-	})
-	return &program{t: t, cluster: cluster, client: client, registry: registry, reading: make(chan struct{}, 1)}
-}
-
-// observed returns a client with its metrics.
-func observed(t *testing.T, cfg clientv3.Config) (*clientv3.Client, *prometheus.Registry) {
-	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	var err error
-	cfg.Observer, err = quorateprom.New(registry, quorateprom.Options{Client: "orders"})
+	observer, err := quorateprom.New(registry, quorateprom.Options{Client: "orders"})
 	require.NoError(t, err)
-	cfg.Logger = zap.NewNop()
-	client, err := clientv3.New(cfg)
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), MaxWatchBufferBytes: 64 << 10,
+		Observer: observer, Logger: zap.NewNop(),
+	})
 	require.NoError(t, err)
-	return client, registry
+	return &program{t: t, cluster: cluster, client: client, registry: registry, reading: make(chan struct{}, 1)}
 }
 
 // run works, and is scraped, for a time.

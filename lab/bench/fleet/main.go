@@ -3,7 +3,6 @@
 //
 //	go run ./lab/bench/fleet                               all phases, six minutes
 //	go run ./lab/bench/fleet --phase 'idle|no-quorum'      two phases
-//	go run ./lab/bench/fleet --client Quorate              one kind of client
 //	go run ./lab/bench/fleet --phase storm --clients 1000 --processes 10
 //	go run ./lab/bench/fleet --phase badcert --clients 19
 //

@@ -3,7 +3,7 @@
 //
 //	go run ./lab/bench/toolkit                                    all, once; six minutes
 //	go run ./lab/bench/toolkit -rounds 3                          medians of three rounds
-//	go run ./lab/bench/toolkit -scenario 'frozen|flap' -json      some scenarios, as JSON
+//	go run ./lab/bench/toolkit -scenario 'frozen|flap'            some scenarios
 //	go run ./lab/bench/toolkit -policy 'quorate|^round_robin$'    some policies
 //
 // The 2,000 backends need 6,500 open files (ulimit -n). Exit status: 0 when all was measured, whatever it showed; 1 when

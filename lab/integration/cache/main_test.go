@@ -3,6 +3,7 @@ package cache_test
 
 import (
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -15,6 +16,9 @@ func TestMain(m *testing.M) {
 	lab.Main()
 	goleak.VerifyTestMain(m)
 }
+
+// patience is far above what a test takes; one that hangs is ended by it.
+const patience = 2 * time.Minute
 
 func connect(t *testing.T, cluster *lab.Cluster) *clientv3.Client {
 	t.Helper()

@@ -1,252 +1,164 @@
-// Package dns_test uses resolver/dns with a DNS server and gRPC servers.
+// Package dns_test has channels follow a service in DNS, with a DNS server and backends of their own.
 package dns_test
 
 import (
-	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/resolver"
 
+	_ "github.com/quorate/quorate/balancer/policies"
+	"github.com/quorate/quorate/internal/grpctest"
+	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/lab/internal/nameserver"
 	"github.com/quorate/quorate/resolver/dns"
 )
 
-var policies = []string{"round_robin", "quorate_round_robin"}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	// patience is far above what the test takes. Our policies ask a backend that was slow every 30 s at least, and on a busy
+	// machine it may answer late again.
+	patience = 2 * time.Minute
+	// interval is short, as the test waits for some of them.
+	interval = 500 * time.Millisecond
+)
+
+// backend is a gRPC server that counts its connections.
+type backend struct {
+	net.Listener
+	ip       string
+	accepted atomic.Int64
+}
+
+// Accept counts a connection.
+func (b *backend) Accept() (net.Conn, error) {
+	conn, err := b.Listener.Accept()
+	if err == nil {
+		b.accepted.Add(1)
+	}
+	return conn, err
+}
+
+// startBackends runs a server on each address, all on one port.
+func startBackends(t *testing.T, ips ...string) (port string, all []*backend) {
+	t.Helper()
+	for tries := 0; len(all) < len(ips); tries++ { // until a port is free on all addresses
+		require.Less(t, tries, 100)
+		for _, b := range all {
+			require.NoError(t, b.Close())
+		}
+		port, all = "0", nil
+		for _, ip := range ips {
+			l, err := net.Listen("tcp", net.JoinHostPort(ip, port))
+			if err != nil {
+				break
+			}
+			all = append(all, &backend{Listener: l, ip: ip})
+			port = strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+		}
+	}
+	for _, b := range all {
+		grpctest.ServeOn(t, b, func(s grpc.ServiceRegistrar) { healthpb.RegisterHealthServer(s, health.NewServer()) })
+	}
+	return port, all
+}
+
+// records returns those of backends.
+func records(all []*backend) (texts []string) {
+	for _, b := range all {
+		texts = append(texts, "30 "+b.ip)
+	}
+	return texts
+}
+
+// counts returns how many connections each backend has accepted.
+func counts(all []*backend) (n []int64) {
+	for _, b := range all {
+		n = append(n, b.accepted.Load())
+	}
+	return n
+}
+
+// dial returns a channel with resolvers before gRPC's own.
+func dial(t *testing.T, target, policy string, resolvers ...resolver.Builder) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(target, grpc.WithResolvers(resolvers...), grpc.WithNoProxy(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"`+policy+`":{}}]}`))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// answering makes calls, none of which may fail, and returns which hosts have answered.
+func answering(t *testing.T, conn *grpc.ClientConn, calls int) []string {
+	t.Helper()
+	ctx := labtest.Within(t, patience)
+	var hosts []string
+	for range calls {
+		address, err := grpctest.Ask(ctx, conn, grpc.WaitForReady(true))
+		require.NoError(t, err)
+		host, _, err := net.SplitHostPort(address)
+		require.NoError(t, err)
+		hosts = append(hosts, host)
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}
+
+// until makes calls until these backends answer, and no others.
+func until(t *testing.T, conn *grpc.ClientConn, backends []*backend) {
+	t.Helper()
+	var want []string
+	for _, b := range backends {
+		want = append(want, b.ip)
+	}
+	ctx := labtest.Within(t, patience)
+	for got := answering(t, conn, 20); !slices.Equal(want, got); got = answering(t, conn, 20) {
+		require.NoError(t, ctx.Err(), "%v answer, not %v", got, want)
+	}
+}
 
 // A service grows from two backends to four and shrinks to three. Connections to those that
 // stay are left alone. gRPC's own resolver, beside it, sees nothing of that.
 func TestScaling(t *testing.T) {
-	for _, policy := range policies {
+	for _, policy := range []string{"round_robin", "quorate_round_robin"} {
 		t.Run(policy, func(t *testing.T) {
+			const name = "svc.test. A"
 			ns := nameserver.Start(t, "")
 			port, all := startBackends(t, "127.0.0.11", "127.0.0.12", "127.0.0.13", "127.0.0.14")
-			ns.Set(t, "svc.test. A", addresses(all, 30, 2)...)
+			ns.Set(t, name, records(all[:2])...)
 			target := "dns://" + ns.Addr + "/svc.test.:" + port
-			conn := dial(t, newBuilder(t, dns.Config{}), target, policy)
-			until(t, conn, all, 2)
-			theirs := dial(t, nil, target, policy)
-			until(t, theirs, all, 2)
+			builder, err := dns.NewBuilder(dns.Config{Interval: interval})
+			require.NoError(t, err)
+			conn, theirs := dial(t, target, policy, builder), dial(t, target, policy)
+			until(t, conn, all[:2])
+			until(t, theirs, all[:2])
 
-			ns.Set(t, "svc.test. A", addresses(all, 30, 4)...)
-			before, began := ns.Asked("svc.test. A"), time.Now()
-			until(t, conn, all, 4)
-			took := time.Since(began)
-			t.Logf("four backends after %v and %d lookups, of which there is one in %v", took, ns.Asked("svc.test. A")-before, interval)
+			ns.Set(t, name, records(all)...)
+			before, began := ns.Asked(name), time.Now()
+			until(t, conn, all)
+			t.Logf("four backends after %v and %d lookups, of which there is one in %v", time.Since(began), ns.Asked(name)-before, interval)
 			// What is asked now was asked every interval since.
-			eventually(t, "there are no lookups any more", func() bool { return ns.Asked("svc.test. A") >= before+4 })
-			assert.Subset(t, []string{all[0].ip, all[1].ip}, mustCall(t, theirs, 40), "gRPC's own resolver looks up when a connection is lost")
-			for i, b := range all {
-				want := int64(1)
-				if i < 2 {
-					want = 2 // theirs
-				}
-				assert.Equal(t, want, b.accepted.Load(), "connections of %s", b.ip)
-			}
+			require.Eventually(t, func() bool { return ns.Asked(name) >= before+4 }, patience, 5*time.Millisecond, "there are no lookups any more")
+			assert.Subset(t, []string{all[0].ip, all[1].ip}, answering(t, theirs, 40), "gRPC's own resolver looks up when a connection is lost")
+			connections := []int64{2, 2, 1, 1} // theirs too
+			assert.Equal(t, connections, counts(all))
 
-			ns.Set(t, "svc.test. A", addresses(all, 30, 3)...)
-			until(t, conn, all, 3)
-			assert.Equal(t, []int64{2, 2, 1, 1}, []int64{
-				all[0].accepted.Load(), all[1].accepted.Load(), all[2].accepted.Load(), all[3].accepted.Load(),
-			})
+			ns.Set(t, name, records(all[:3])...)
+			until(t, conn, all[:3])
+			assert.Equal(t, connections, counts(all))
 		})
-	}
-}
-
-// While the DNS server fails, or says nothing, the last good list stays and no call fails.
-// Then the resolver sees what has changed.
-func TestFaultsOfTheServer(t *testing.T) {
-	for name, behaviour := range map[string]nameserver.Behaviour{"failing": nameserver.Failing, "silent": nameserver.Silent} {
-		t.Run(name, func(t *testing.T) {
-			ns := nameserver.Start(t, "")
-			port, all := startBackends(t, "127.0.0.11", "127.0.0.12", "127.0.0.13")
-			ns.Set(t, "svc.test. A", addresses(all, 0, 2)...)
-			b := newBuilder(t, dns.Config{Server: ns.Addr, Timeout: 2 * interval})
-			// This policy gives each backend every second call. Ours leaves one that is slow for a while.
-			conn := dial(t, b, "dns:///svc.test.:"+port, "round_robin")
-			until(t, conn, all, 2)
-
-			ns.Be(behaviour)
-			ns.Set(t, "svc.test. A", addresses(all, 0, 3)...)
-			for since := ns.Asked("svc.test. A"); ns.Asked("svc.test. A") < since+6; {
-				require.Equal(t, []string{all[0].ip, all[1].ip}, mustCall(t, conn, 20))
-			}
-			// A channel that joins has the list as well.
-			joined := dial(t, b, "dns:///svc.test.:"+port, "quorate_round_robin")
-			until(t, joined, all, 2)
-
-			ns.Be(nameserver.WellBehaved)
-			until(t, conn, all, 3)
-			until(t, joined, all, 3)
-		})
-	}
-}
-
-// Calls that have no backends get an error with the reason, and what the DNS server said.
-func TestReasonsReachTheCaller(t *testing.T) {
-	ns := nameserver.Start(t, "")
-	for _, c := range []struct{ policy, target, name, what string }{
-		{"pick_first", "dns:///no.test.:80", "no.test.", "addresses"},
-		{"round_robin", "dns:///no.test.:80", "no.test.", "addresses"},
-		{"quorate_p2c", "dns:///_grpc._tcp.no.test.", "_grpc._tcp.no.test.", "SRV records"},
-	} {
-		for m, want := range map[nameserver.Behaviour]string{
-			nameserver.WellBehaved: fmt.Sprintf("dns: %q has no %s: no such host (DNS server %s)", c.name, c.what, ns.Addr),
-			nameserver.Failing:     fmt.Sprintf("dns: looking up the %s of %q: server misbehaving (DNS server %s)", c.what, c.name, ns.Addr),
-			nameserver.Silent:      fmt.Sprintf("dns: looking up the %s of %q: no answer within %v (DNS server %s)", c.what, c.name, interval, ns.Addr),
-		} {
-			ns.Be(m)
-			cfg := dns.Config{Server: ns.Addr}
-			if m == nameserver.Silent {
-				cfg.Timeout = interval
-			}
-			_, err := call(t, dial(t, newBuilder(t, cfg), c.target, c.policy))
-			assert.ErrorContains(t, err, want)
-		}
-	}
-	_, err := call(t, dial(t, newBuilder(t, dns.Config{}), "dns:///svc.test.:port:80", "round_robin"))
-	require.ErrorContains(t, err, `dns: bad target "dns:///svc.test.:port:80": "svc.test.:port:80" is not host:port`)
-}
-
-// A hundred channels cause the lookups of one.
-func TestHundredChannels(t *testing.T) {
-	ns := nameserver.Start(t, "")
-	port, all := startBackends(t, "127.0.0.11", "127.0.0.12")
-	ns.Set(t, "svc.test. A", addresses(all, 30, 2)...)
-	b := newBuilder(t, dns.Config{Server: ns.Addr})
-	conns := make([]*grpc.ClientConn, 100)
-	began := time.Now()
-	for i := range conns {
-		conns[i] = dial(t, b, "dns:///svc.test.:"+port, "round_robin")
-		conns[i].Connect()
-	}
-	for _, conn := range conns {
-		_, err := call(t, conn)
-		require.NoError(t, err)
-	}
-	eventually(t, "there are no lookups", func() bool { return ns.Asked("svc.test. A") >= 6 })
-	// A package that stalls asks less. The first interval may be half of one.
-	n, most := ns.Asked("svc.test. A"), int(time.Since(began)/(interval*9/10))+3
-	t.Logf("%d lookups in %v", n, time.Since(began))
-	require.LessOrEqual(t, n, most)
-	for _, conn := range conns {
-		require.NoError(t, conn.Close())
-	}
-	// The last channel ends the lookups, but for one that was under way.
-	n = ns.Asked("svc.test. A")
-	time.Sleep(3 * interval)
-	require.LessOrEqual(t, ns.Asked("svc.test. A"), n+1)
-}
-
-// SRV records have names and ports. Backends come and go with them; a backup is used when
-// nothing better is left.
-func TestSRV(t *testing.T) {
-	ns := nameserver.Start(t, "")
-	port, all := startBackends(t, "127.0.0.11", "127.0.0.12", "127.0.0.13", "127.0.0.14")
-	srv := func(priority, n int) string { return fmt.Sprintf("30 %d 10 %s pod-%d.svc.test.", priority, port, n) }
-	for i := range 3 {
-		ns.Set(t, fmt.Sprintf("pod-%d.svc.test. A", i), "30 "+all[i].ip)
-	}
-	ns.Set(t, "_grpc._tcp.svc.test. SRV", srv(10, 0), srv(10, 1), srv(20, 2))
-	conn := dial(t, newBuilder(t, dns.Config{Server: ns.Addr, MassRemovalDelay: interval}), "dns:///_grpc._tcp.svc.test.", "quorate_round_robin")
-	until(t, conn, all, 2)
-	ns.Set(t, "_grpc._tcp.svc.test. SRV", srv(10, 0), srv(10, 1), srv(10, 2))
-	until(t, conn, all, 3)
-	for _, b := range all[:3] {
-		assert.Equal(t, int64(1), b.accepted.Load(), "connections of %s", b.ip)
-	}
-	ns.Set(t, "_grpc._tcp.svc.test. SRV", srv(10, 7), srv(20, 0)) // there is no pod-7
-	until(t, conn, all, 1)
-
-	// Records of a plain name, and a priority of which no backend works: nothing listens on pod-9.
-	ns.Set(t, "pod-9.svc.test. A", "30 127.0.0.19")
-	ns.Set(t, "svc.test. SRV", srv(10, 9), srv(20, 0), srv(30, 1))
-	plain := dial(t, newBuilder(t, dns.Config{Server: ns.Addr, Backups: true}), "dns:///svc.test.?srv", "quorate_round_robin")
-	until(t, plain, all, 1)
-}
-
-// A backend with an IPv4 and an IPv6 address is connected to once, and works if only one of
-// them does.
-func TestDualStack(t *testing.T) {
-	ns := nameserver.Start(t, "")
-	port, all := startBackends(t, "127.0.0.11", "127.0.0.12")
-	ns.Set(t, "_grpc._tcp.svc.test. SRV", "30 0 0 "+port+" pod-0.svc.test.", "30 0 0 "+port+" pod-1.svc.test.")
-	for i, b := range all {
-		ns.Set(t, fmt.Sprintf("pod-%d.svc.test. A", i), "30 "+b.ip)
-		ns.Set(t, fmt.Sprintf("pod-%d.svc.test. AAAA", i), fmt.Sprintf("30 ::%d", i+1)) // nothing listens there
-	}
-	b := newBuilder(t, dns.Config{Server: ns.Addr})
-	for _, policy := range policies {
-		until(t, dial(t, b, "dns:///_grpc._tcp.svc.test.", policy), all, 2)
-	}
-	ns.Set(t, "one.test. A", "30 "+all[0].ip)
-	ns.Set(t, "one.test. AAAA", "30 ::1")
-	until(t, dial(t, b, "dns:///one.test.:"+port, "round_robin"), all, 1)
-
-	ns.Set(t, "many.test. A", addresses(all, 30, 2)...)
-	ns.Set(t, "many.test. AAAA", "30 ::1", "30 ::2")
-	four := newBuilder(t, dns.Config{Server: ns.Addr, Family: dns.FamilyIPv4})
-	until(t, dial(t, four, "dns:///many.test.:"+port, "round_robin"), all, 2)
-	for _, b := range all {
-		assert.LessOrEqual(t, b.accepted.Load(), int64(4), "one connection for each channel")
-	}
-}
-
-// A list that is too long for a packet comes over TCP.
-func TestLongList(t *testing.T) {
-	ns := nameserver.Start(t, "")
-	port, all := startBackends(t, "127.0.0.11")
-	records := []string{"30 " + all[0].ip}
-	for i := range 250 {
-		records = append(records, fmt.Sprintf("30 127.0.1.%d", i)) // nothing listens there
-	}
-	ns.Set(t, "svc.test. A", records...)
-	conn := dial(t, newBuilder(t, dns.Config{Server: ns.Addr}), "dns:///svc.test.:"+port, "round_robin")
-	until(t, conn, all, 1)
-	require.Greater(t, ns.Asked("svc.test. A"), 1, "once over UDP, once over TCP")
-}
-
-// A TTL that is shorter than the interval is kept to.
-func TestTTL(t *testing.T) {
-	ns := nameserver.Start(t, "")
-	port, all := startBackends(t, "127.0.0.11", "127.0.0.12")
-	ns.Set(t, "svc.test. A", addresses(all, 1, 1)...)
-	conn := dial(t, newBuilder(t, dns.Config{Server: ns.Addr, Interval: time.Hour}), "dns:///svc.test.:"+port, "round_robin")
-	until(t, conn, all, 1)
-	ns.Set(t, "svc.test. A", addresses(all, 3600, 2)...)
-	until(t, conn, all, 2)
-}
-
-// A lost connection causes a lookup at once, whatever the interval.
-func TestLostConnection(t *testing.T) {
-	ns := nameserver.Start(t, "")
-	port, all := startBackends(t, "127.0.0.11", "127.0.0.12")
-	ns.Set(t, "svc.test. A", "3600 127.0.0.13", "3600 "+all[0].ip) // no server listens on the first
-	conn := dial(t, newBuilder(t, dns.Config{Server: ns.Addr, Interval: time.Hour}), "dns:///svc.test.:"+port, "round_robin")
-	until(t, conn, all, 1)
-	ns.Set(t, "svc.test. A", addresses(all, 3600, 2)...)
-	until(t, conn, all, 2)
-}
-
-// A channel that went idle causes no lookups, and works when it wakes up.
-func TestIdle(t *testing.T) {
-	ns := nameserver.Start(t, "")
-	port, all := startBackends(t, "127.0.0.11", "127.0.0.12")
-	ns.Set(t, "svc.test. A", addresses(all, 30, 1)...)
-	conn := dial(t, newBuilder(t, dns.Config{Server: ns.Addr}), "dns:///svc.test.:"+port, "quorate_round_robin",
-		grpc.WithIdleTimeout(time.Second))
-	until(t, conn, all, 1)
-	for range 2 {
-		eventually(t, "it does not go idle", func() bool { return conn.GetState() == connectivity.Idle })
-		eventually(t, "an idle channel causes lookups", func() bool {
-			n := ns.Asked("svc.test. A")
-			time.Sleep(3 * interval)
-			return ns.Asked("svc.test. A") == n
-		})
-		ns.Set(t, "svc.test. A", addresses(all, 30, 2)...)
-		until(t, conn, all, 2)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -63,47 +62,25 @@ func (p *proxied) term(t *testing.T) uint64 {
 // connect returns a client, and who observes it.
 func connect(t *testing.T, strategy string, endpoints ...string) (*clientv3.Client, *recorder) {
 	t.Helper()
-	w := &recorder{began: time.Now()}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(strings.Join(w.log, "\n"))
-		}
-	})
+	w := &recorder{}
 	return labtest.Client(t, clientv3.Config{Endpoints: endpoints, Balancer: strategy, Observer: w}), w
 }
 
-// recorder observes a client. Its log is printed if the test fails.
+// recorder observes a client.
 type recorder struct {
 	observe.None
-	began time.Time
-
 	mu      sync.Mutex
-	log     []string
 	states  []health.State // that endpoints came to
 	resumed int            // how often watches were
 }
 
-func (w *recorder) say(format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.log = append(w.log, fmt.Sprintf("%7.3f ", time.Since(w.began).Seconds())+fmt.Sprintf(format, args...))
-}
-
 func (w *recorder) StateChanged(c health.Change) {
-	w.say("%s: %v → %v (%v)", c.Endpoint, c.From, c.To, c.Evidence)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.states = append(w.states, c.To)
 }
 
-func (w *recorder) Retried(r observe.Retry) { w.say("%s again (%s): %v", r.Method, r.Class, r.Err) }
-
-func (w *recorder) OutcomeUnknown(u observe.UnknownOutcome) {
-	w.say("%s: outcome unknown: %v", u.Method, u.Err)
-}
-
-func (w *recorder) WatchResumed(r observe.WatchResumption) {
-	w.say("watch resumed after %v", r.Gap)
+func (w *recorder) WatchResumed(observe.WatchResumption) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.resumed++

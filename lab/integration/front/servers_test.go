@@ -24,8 +24,7 @@ import (
 // server is a gRPC server, reached through a link.
 type server struct {
 	pb.UnimplementedTestServiceServer
-	link  *link.Link
-	calls atomic.Int64
+	link *link.Link
 
 	mu   sync.Mutex
 	seen map[string]int // how often each request was executed, by its payload
@@ -57,7 +56,6 @@ func startServers(t *testing.T, n int) []*server {
 func (s *server) addr() string { return s.link.Addr() }
 
 func (s *server) UnaryCall(_ context.Context, req *pb.SimpleRequest) (*pb.SimpleResponse, error) {
-	s.calls.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen[string(req.GetPayload().GetBody())]++

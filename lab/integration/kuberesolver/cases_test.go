@@ -1,34 +1,255 @@
 package kuberesolver_test
 
-import "testing"
+import (
+	"slices"
+	"testing"
+	"time"
 
-// cases are what must hold on every API server.
-var cases = map[string]func(*testing.T, *scene){
-	"a touch of one slice leaves the others":   touchOneSlice,
-	"a slice is deleted":                       deleteOneSlice,
-	"scaled to zero and back":                  scaleToZero,
-	"nothing there at first":                   nothingAtFirst,
-	"both families of a pod are one endpoint":  dualStack,
-	"zone hints":                               zoneHints,
-	"terminating pods":                         terminatingPods,
-	"the manifest suffices":                    manifestSuffices,
-	"the manifest for all namespaces suffices": clusterManifestSuffices,
-	"a change is seen at once":                 changeSeen,
-	"watches end again and again":              watchesEnd,
-	"history is gone after a compaction":       historyGone,
-	"the API server is killed":                 serverKilled,
-	"the API server stands still":              serverStopped,
-	"the role is removed and restored":         roleRemoved,
-	"a new token":                              newToken,
-	"the channel sleeps and wakes":             channelSleeps,
-	"closed while the API server stands still": closedWhileStopped,
-}
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	discoveryv1 "k8s.io/api/discovery/v1"
 
-func TestFake(t *testing.T) {
-	runCases(t, func(t *testing.T) server { return startFake(t) })
-}
+	"github.com/quorate/quorate/internal/grpctest"
+	"github.com/quorate/quorate/resolver/kubernetes"
+)
 
+// TestReal runs what depends on the API server, each case in a namespace of its own.
 func TestReal(t *testing.T) {
 	shared := startReal(t)
-	runCases(t, func(*testing.T) server { return shared })
+	for namespace, test := range map[string]func(*testing.T, *scene){
+		"slices":         slicesChange,
+		"everywhere":     manifestForAll,
+		"watches-end":    watchesEnd,
+		"history-gone":   historyGone,
+		"server-killed":  serverKilled,
+		"server-stopped": serverStopped,
+		"role-removed":   roleRemoved,
+		"new-token":      newToken,
+	} {
+		t.Run(namespace, func(t *testing.T) { test(t, newScene(t, shared, namespace)) })
+	}
+}
+
+// threeSlices puts 250 endpoints, as they are divided into slices of at most 100.
+func (s *scene) threeSlices(t *testing.T) {
+	t.Helper()
+	s.set(t, s.slice("a", pods(1, 100)...))
+	s.set(t, s.slice("b", pods(2, 100)...))
+	s.set(t, s.slice("c", pods(3, 50)...))
+}
+
+// A service appears, one of its slices is touched and another deleted, and it is scaled to zero and back, in all forms of zero:
+// a slice without endpoints, one that has no ports either, which is what Kubernetes leaves, and no slice. The resolver does no
+// more than the manifest allows.
+func slicesChange(t *testing.T, s *scene) {
+	require.Equal(t, []string{"watch"}, allowedVerbs(t, roleManifest))
+	w := s.watch(t, func(c *kubernetes.Config) { c.MassRemovalDelay = time.Second })
+	w.awaitSize(t, 0)
+	w.awaitError(t, 0, service, s.namespace)
+	s.threeSlices(t)
+	w.awaitSize(t, 250)
+
+	// A change of one slice that changes no endpoint leaves the endpoints of all.
+	before := len(w.all())
+	touched := s.slice("c", pods(3, 50)...)
+	touched.Annotations = map[string]string{"touched": "yes"}
+	s.set(t, touched)
+	// Changes arrive in order: with this one, the touch has been seen.
+	s.set(t, s.slice("a", pods(1, 99)...))
+	w.awaitSize(t, 249)
+	require.Len(t, w.all(), before+1, "a list that is equal to the last one was published")
+	require.Equal(t, at(slices.Concat(pods(1, 99), pods(2, 100), pods(3, 50))...), w.latest(), "in the order of addresses")
+
+	s.delete(t, "c")
+	s.hangUp()
+	w.awaitList(t, at(slices.Concat(pods(1, 99), pods(2, 100))...)...)
+	s.delete(t, "b")
+	placeholder := s.slice("a")
+	placeholder.Ports = []discoveryv1.EndpointPort{}
+	for _, empty := range []func(){
+		func() { s.set(t, s.slice("a")) },
+		func() { s.set(t, placeholder) },
+		func() { s.delete(t, "a") },
+	} {
+		reported := len(w.reported())
+		empty()
+		w.awaitSize(t, 0)
+		w.awaitError(t, reported, service)
+		s.set(t, s.slice("a", pods(2, 3)...))
+		w.awaitList(t, at(pods(2, 3)...)...)
+	}
+	require.Equal(t, []string{"watch"}, s.wire.seen())
+}
+
+// The manifest for all namespaces suffices as well.
+func manifestForAll(t *testing.T, s *scene) {
+	require.Equal(t, []string{"watch"}, allowedVerbs(t, clusterManifest))
+	s.config = s.admitEverywhere(t)
+	s.config.WrapTransport = s.wire.wrap
+	s.set(t, s.slice("a", pods(1, 1)...))
+	w := s.watch(t)
+	w.awaitSize(t, 1)
+	require.Equal(t, []string{"watch"}, s.wire.seen())
+}
+
+// Watches end all the time, which is the ordinary way of an API server. Every change is
+// seen, in order, and none of the ends is an error.
+func watchesEnd(t *testing.T, s *scene) {
+	const ends = 3
+	require.NoError(t, s.plane.Kill())
+	s.args = []string{shortWatches}
+	s.restart(t)
+	versions := pods(4, 50_000)
+	s.set(t, s.slice("a", versions[0]))
+	w := s.watch(t)
+	w.awaitSize(t, 1)
+
+	pace := time.NewTicker(2 * pollInterval)
+	defer pace.Stop()
+	last := 0
+	for before := s.wire.watches(); s.wire.watches() < before+ends; {
+		last++
+		s.set(t, s.slice("a", versions[last]))
+		w.awaitList(t, at(versions[last])...)
+		<-pace.C
+	}
+	t.Logf("%d changes, %d watches", last, s.wire.watches())
+	require.Empty(t, w.reported(), "the end of a watch was reported as an error")
+	require.Len(t, w.all(), last+1)
+	for i, u := range w.all() {
+		require.Equal(t, at(versions[i]), u.endpoints, "list %d", i)
+	}
+}
+
+// The API server is killed, its history is compacted past the last change that a client
+// saw, and it is restarted: it refuses to go on from there.
+func historyGone(t *testing.T, s *scene) {
+	s.set(t, s.slice("a", pods(1, 2)...))
+	w := s.watch(t)
+	w.awaitSize(t, 2)
+	require.NoError(t, s.plane.Kill())
+	_, err := s.plane.Compact(within(t, patience))
+	require.NoError(t, err)
+	s.restart(t)
+	s.set(t, s.slice("b", pods(3, 1)...))
+	w.awaitSize(t, 3)
+	w.requireSizes(t, 2, 3)
+	require.Positive(t, s.wire.expirations(), "the API server never refused to go on: the case shows nothing")
+	require.Equal(t, []string{"watch"}, s.wire.seen())
+}
+
+// inUse is a service of two pods with a channel that makes calls.
+type inUse struct {
+	fleet
+	w      *recorder
+	conn   *grpc.ClientConn
+	beside *calls
+	next   string // the pod that replaces both
+}
+
+func (s *scene) use(t *testing.T) inUse {
+	t.Helper()
+	addresses := pods(9, 3)
+	f := newFleet(t, addresses...)
+	s.set(t, s.slice("a", addresses[:2]...))
+	u := inUse{fleet: f, w: s.watch(t), conn: f.connect(t, s.builder(t), s.target()), next: addresses[2]}
+	u.w.awaitSize(t, 2)
+	u.beside = keepCalling(t, u.conn)
+	return u
+}
+
+// follows changes the service, which is seen, and no call has failed.
+func (u inUse) follows(t *testing.T, s *scene, what string) {
+	t.Helper()
+	began := time.Now()
+	s.set(t, s.slice("a", u.next))
+	u.w.awaitList(t, at(u.next)...)
+	t.Logf("a change is seen %v after %s", time.Since(began).Round(time.Millisecond), what)
+	u.callUntil(t, u.conn, at(u.next)[0])
+	require.NoError(t, u.beside.end())
+	u.w.requireSizes(t, 2, 1)
+}
+
+// While the API server is gone, calls go on with what is known, and the channel gets an error.
+// What changes afterwards is seen.
+func serverKilled(t *testing.T, s *scene) {
+	u := s.use(t)
+	require.NoError(t, s.plane.Kill())
+	u.w.awaitError(t, 0, service, "last known endpoints stay in use")
+	for _, pod := range at(pods(9, 2)...) {
+		u.callUntil(t, u.conn, pod)
+	}
+	s.restart(t)
+	u.follows(t, s, "the server is ready again")
+}
+
+// noticed is the time after which a client must have found out that the API server
+// stands still: several times what the resolver needs by its own settings.
+const noticed = 90 * time.Second
+
+// An API server that stands still keeps its connections and answers nothing. Calls go
+// on, and what changes afterwards is seen. If it lasts, the channel gets an error, and a new
+// one gets an error that says why it cannot begin.
+func serverStopped(t *testing.T, s *scene) {
+	u := s.use(t)
+	require.NoError(t, s.plane.Stop())
+	began := time.Now()
+	over := time.After(*stopped)
+	if *stopped >= noticed {
+		u.w.awaitError(t, 0, service, "last known endpoints stay in use")
+		t.Logf("reported after %v", time.Since(began).Round(time.Millisecond))
+		_, err := grpctest.Ask(within(t, patience), u.connect(t, s.builder(t), s.target()))
+		require.ErrorContains(t, err, "endpointslices")
+	}
+	<-over
+	require.NoError(t, s.plane.Continue())
+	u.follows(t, s, "the server wakes")
+}
+
+// Without the role, calls of a channel that has a list go on, and calls of one that has
+// none fail with an error that says which permission is missing. With the role both work.
+func roleRemoved(t *testing.T, s *scene) {
+	addresses := pods(9, 2)
+	first, second := at(addresses...)[0], at(addresses...)[1]
+	f := newFleet(t, addresses...)
+	s.set(t, s.slice("a", addresses[0]))
+	w, old := s.watch(t), f.connect(t, s.builder(t), s.target())
+	w.awaitSize(t, 1)
+	mustCall(t, old)
+
+	s.revoke(t, s.namespace)
+	s.hangUp()
+	missing := []string{"permission", "forbidden", "watch", "endpointslices", s.namespace}
+	w.awaitError(t, 0, missing...)
+	require.Equal(t, f[first], mustCall(t, old))
+	fresh := f.connect(t, s.builder(t), s.target())
+	_, err := grpctest.Ask(within(t, patience), fresh)
+	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
+	for _, text := range missing {
+		require.ErrorContains(t, err, text)
+	}
+	t.Logf("without the role: %v", err)
+
+	s.grant(t, s.namespace)
+	require.Equal(t, f[first], mustCall(t, fresh, grpc.WaitForReady(true)))
+	s.set(t, s.slice("a", addresses[1]))
+	w.awaitList(t, second)
+	f.callUntil(t, old, second)
+	f.callUntil(t, fresh, second)
+}
+
+// The token is replaced, and the client learns of it only when the old one is refused.
+func newToken(t *testing.T, s *scene) {
+	s.set(t, s.slice("a", pods(1, 1)...))
+	w := s.watch(t)
+	w.awaitSize(t, 1)
+	publish := s.rotate(t, s.namespace)
+	s.hangUp()
+	w.awaitError(t, 0, "credentials", "nauthorized")
+	publish()
+	s.set(t, s.slice("a", pods(2, 2)...))
+	w.awaitList(t, at(pods(2, 2)...)...)
+	w.requireSizes(t, 1, 2)
 }

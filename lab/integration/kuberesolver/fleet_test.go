@@ -9,10 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
-	testgrpc "google.golang.org/grpc/interop/grpc_testing"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/resolver"
 
 	"github.com/quorate/quorate/internal/grpctest"
@@ -22,26 +19,14 @@ import (
 // loopback addresses, so that the clients' dialer knows where the pods are.
 type fleet map[string]string // from a pod's host:port to the server's
 
-// podKey is the header in which a server says which pod it is.
-const podKey = "pod"
-
 // newFleet runs a server for every pod.
 func newFleet(t *testing.T, addresses ...string) fleet {
 	t.Helper()
 	f := make(fleet, len(addresses))
-	for _, address := range at(addresses...) {
-		f[address] = grpctest.Serve(t, func(s grpc.ServiceRegistrar) { testgrpc.RegisterTestServiceServer(s, &podServer{address: address}) }).String()
+	for _, pod := range at(addresses...) {
+		f[pod] = grpctest.ServeHealth(t)
 	}
 	return f
-}
-
-type podServer struct {
-	testgrpc.UnimplementedTestServiceServer
-	address string
-}
-
-func (s *podServer) EmptyCall(ctx context.Context, _ *testgrpc.Empty) (*testgrpc.Empty, error) {
-	return &testgrpc.Empty{}, grpc.SetHeader(ctx, metadata.Pairs(podKey, s.address))
 }
 
 func (f fleet) dial(ctx context.Context, pod string) (net.Conn, error) {
@@ -54,41 +39,30 @@ func (f fleet) dial(ctx context.Context, pod string) (net.Conn, error) {
 }
 
 // connect returns a channel that balances over the pods that the resolver finds.
-func (f fleet) connect(t *testing.T, b resolver.Builder, target string, options ...grpc.DialOption) *grpc.ClientConn {
+func (f fleet) connect(t *testing.T, b resolver.Builder, target string) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient(target, append([]grpc.DialOption{
-		grpc.WithResolvers(b),
-		grpc.WithContextDialer(f.dial),
+	conn, err := grpc.NewClient(target, grpc.WithResolvers(b), grpc.WithContextDialer(f.dial),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`),
-	}, options...)...)
+		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
 
-// call makes one call and returns the endpoint that answered.
-func call(ctx context.Context, conn *grpc.ClientConn, options ...grpc.CallOption) (string, error) {
-	var header metadata.MD
-	_, err := testgrpc.NewTestServiceClient(conn).EmptyCall(ctx, &testgrpc.Empty{}, append(options, grpc.Header(&header))...)
-	if err != nil {
-		return "", err
-	}
-	return header.Get(podKey)[0], nil
-}
-
-// mustCall makes one call that must succeed.
+// mustCall makes one call that must succeed, and returns the address of the server that answered.
 func mustCall(t *testing.T, conn *grpc.ClientConn, options ...grpc.CallOption) string {
 	t.Helper()
-	pod, err := call(within(t, patience), conn, options...)
+	address, err := grpctest.Ask(within(t, patience), conn, options...)
 	require.NoError(t, err)
-	return pod
+	return address
 }
 
-// callUntil makes calls, all of which must succeed, until one is answered by an endpoint.
-func callUntil(t *testing.T, conn *grpc.ClientConn, endpoint string) {
+// callUntil makes calls, all of which must succeed, until one is answered by the server of a pod.
+func (f fleet) callUntil(t *testing.T, conn *grpc.ClientConn, pod string) {
 	t.Helper()
-	eventually(t, func() bool { return mustCall(t, conn) == endpoint }, "a call is answered by %s", endpoint)
+	for ctx := within(t, patience); mustCall(t, conn) != f[pod]; {
+		require.NoError(t, ctx.Err(), "no call is answered by %s", pod)
+	}
 }
 
 // calls is traffic that goes on beside a case.
@@ -118,7 +92,7 @@ func (c *calls) run(ctx context.Context, conn *grpc.ClientConn) error {
 			return nil
 		}
 		limited, cancel := context.WithTimeout(ctx, patience)
-		_, err := call(limited, conn)
+		_, err := grpctest.Ask(limited, conn)
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			return fmt.Errorf("after %d calls: %w", made, err)
@@ -130,13 +104,4 @@ func (c *calls) run(ctx context.Context, conn *grpc.ClientConn) error {
 func (c *calls) end() error {
 	c.cancel()
 	return <-c.done
-}
-
-// awaitIdle waits until a channel is idle.
-func awaitIdle(t *testing.T, conn *grpc.ClientConn) {
-	t.Helper()
-	ctx := within(t, patience)
-	for state := conn.GetState(); state != connectivity.Idle; state = conn.GetState() {
-		require.True(t, conn.WaitForStateChange(ctx, state), "the channel is still %v", state)
-	}
 }

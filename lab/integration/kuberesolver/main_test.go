@@ -1,11 +1,9 @@
-// Package kuberesolver_test runs the resolver of Kubernetes services against a real
-// kube-apiserver, if there is one, and always against the fake of package
-// fakeapiserver: the same cases, which check what a gRPC channel receives.
+// Package kuberesolver_test runs the resolver of Kubernetes services against a real kube-apiserver, and beside kuberesolver. The
+// cases check what a gRPC channel receives; the tests of resolver/kubernetes do the same over package fakeapiserver.
 //
-// The variable QUORATE_KUBE_APISERVER names the real one; without it those tests are
-// skipped. `make kube-test` builds it and runs everything, with an API server that stands
-// still for 100 seconds and a comparison with kuberesolver; `make kube-test-short`, which
-// CI runs, leaves these two out and takes a minute and a half.
+// The variable QUORATE_KUBE_APISERVER names the server; without it the tests are skipped. `make kube-test` builds it and runs
+// everything, with an API server that stands still for 100 seconds; `make kube-test-short`, which CI runs, leaves that and the
+// comparison out.
 package kuberesolver_test
 
 import (

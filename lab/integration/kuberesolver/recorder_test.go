@@ -15,12 +15,6 @@ import (
 	"google.golang.org/grpc/serviceconfig"
 )
 
-// eventually waits until ok reports true.
-func eventually(t *testing.T, ok func() bool, what string, args ...any) {
-	t.Helper()
-	require.Eventuallyf(t, ok, patience, pollInterval, what, args...)
-}
-
 // update is one list that a resolver published.
 type update struct {
 	endpoints []string // of each: its addresses, joined by |
@@ -37,14 +31,12 @@ type recorder struct {
 	changed chan struct{} // closed and replaced at each change
 }
 
-func newRecorder() *recorder { return &recorder{changed: make(chan struct{})} }
-
-// watch builds a resolver for a target that tells a new witness.
+// watch builds a resolver for a target that tells a recorder.
 func watch(t *testing.T, b resolver.Builder, target string) *recorder {
 	t.Helper()
 	u, err := url.Parse(target)
 	require.NoError(t, err)
-	w := newRecorder()
+	w := &recorder{changed: make(chan struct{})}
 	r, err := b.Build(resolver.Target{URL: *u}, w, resolver.BuildOptions{})
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
@@ -76,7 +68,7 @@ func (w *recorder) NewAddress(addresses []resolver.Address) {
 }
 
 func (w *recorder) ParseServiceConfig(string) *serviceconfig.ParseResult {
-	return &serviceconfig.ParseResult{Err: fmt.Errorf("a witness has no service config")}
+	return &serviceconfig.ParseResult{Err: fmt.Errorf("a recorder has no service config")}
 }
 
 func (w *recorder) announce() {
@@ -126,7 +118,7 @@ func (w *recorder) latest() []string {
 	return w.updates[len(w.updates)-1].endpoints
 }
 
-// wait waits until ok is true of the witness, at most for d, and reports whether that
+// wait waits until ok is true of the recorder, at most for d, and reports whether that
 // came to be.
 func (w *recorder) wait(d time.Duration, ok func() bool) bool {
 	timeout := time.NewTimer(d)

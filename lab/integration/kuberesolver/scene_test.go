@@ -2,20 +2,14 @@ package kuberesolver_test
 
 import (
 	"fmt"
-	"maps"
 	"net"
-	"regexp"
-	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/resolver"
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/quorate/quorate/resolver/kubernetes"
@@ -31,17 +25,17 @@ const (
 
 // scene is what a case happens in: a namespace of an API server, and a client there.
 type scene struct {
-	server
+	*real
 	namespace string
 	config    *rest.Config
 	wire      *wire
 }
 
-func newScene(t *testing.T, s server, namespace string) *scene {
+func newScene(t *testing.T, server *real, namespace string) *scene {
 	t.Helper()
-	sc := &scene{server: s, namespace: namespace, wire: newWire(), config: s.admit(t, namespace)}
-	sc.config.WrapTransport = sc.wire.wrap
-	return sc
+	s := &scene{real: server, namespace: namespace, wire: &wire{verbs: make(map[string]int)}, config: server.admit(t, namespace)}
+	s.config.WrapTransport = s.wire.wrap
+	return s
 }
 
 // target is the service's.
@@ -61,7 +55,7 @@ func (s *scene) builder(t *testing.T, change ...func(*kubernetes.Config)) resolv
 	return b
 }
 
-// watch resolves the service for a witness.
+// watch resolves the service for a recorder.
 func (s *scene) watch(t *testing.T, change ...func(*kubernetes.Config)) *recorder {
 	t.Helper()
 	return watch(t, s.builder(t, change...), s.target())
@@ -70,18 +64,19 @@ func (s *scene) watch(t *testing.T, change ...func(*kubernetes.Config)) *recorde
 // set puts a slice.
 func (s *scene) set(t *testing.T, slice *discoveryv1.EndpointSlice) {
 	t.Helper()
-	require.NoError(t, s.put(within(t, patience), slice))
+	require.NoError(t, s.plane.Apply(within(t, patience), slice))
 }
 
 // delete removes a slice.
 func (s *scene) delete(t *testing.T, name string) {
 	t.Helper()
-	require.NoError(t, s.remove(within(t, patience), s.namespace, name))
+	kind := discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
+	require.NoError(t, s.plane.Delete(within(t, patience), kind, s.namespace, name))
 }
 
 // slice returns a slice of the service with ready pods at these addresses.
 func (s *scene) slice(name string, addresses ...string) *discoveryv1.EndpointSlice {
-	number, text := int32(port), portName
+	number, text, ready := int32(port), portName, true
 	slice := &discoveryv1.EndpointSlice{
 		TypeMeta: metav1.TypeMeta{APIVersion: discoveryv1.SchemeGroupVersion.String(), Kind: "EndpointSlice"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -98,14 +93,10 @@ func (s *scene) slice(name string, addresses ...string) *discoveryv1.EndpointSli
 		}
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
 			Addresses:  []string{address},
-			Conditions: conditions(true, true, false),
+			Conditions: discoveryv1.EndpointConditions{Ready: &ready},
 		})
 	}
 	return slice
-}
-
-func conditions(ready, serving, terminating bool) discoveryv1.EndpointConditions {
-	return discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving, Terminating: &terminating}
 }
 
 // pods returns n addresses of the network 10.net.0.0/16.
@@ -124,24 +115,4 @@ func at(addresses ...string) []string {
 		endpoints[i] = net.JoinHostPort(address, strconv.Itoa(port))
 	}
 	return endpoints
-}
-
-// unsafeInName is what the names of tests hold and those of namespaces must not.
-var unsafeInName = regexp.MustCompile(`[^a-z0-9]+`)
-
-// runCases runs all of them, each in a namespace of its own, on the server that start
-// returns.
-func runCases(t *testing.T, start func(*testing.T) server) {
-	require.NotEmpty(t, cases)
-	for _, name := range slices.Sorted(maps.Keys(cases)) {
-		t.Run(name, func(t *testing.T) {
-			namespace := strings.Trim(unsafeInName.ReplaceAllString(strings.ToLower(name), "-"), "-")
-			cases[name](t, newScene(t, start(t), namespace))
-		})
-	}
-}
-
-// podWith returns the reference to a pod that its endpoints have.
-func podWith(uid types.UID) *corev1.ObjectReference {
-	return &corev1.ObjectReference{Kind: "Pod", UID: uid}
 }

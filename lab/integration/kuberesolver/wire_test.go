@@ -14,17 +14,14 @@ import (
 type wire struct {
 	mu      sync.Mutex
 	verbs   map[string]int // requests by verb; "other" is neither watch nor list
-	open    int            // answers that are being read
 	expired int            // answers that say that the place in the history is gone
 }
 
-func newWire() *wire { return &wire{verbs: make(map[string]int)} }
-
-// count returns how many requests of a verb were made.
-func (w *wire) count(verb string) int {
+// watches returns how many requests to watch were made.
+func (w *wire) watches() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.verbs[verb]
+	return w.verbs["watch"]
 }
 
 // seen returns the verbs that were used.
@@ -34,24 +31,11 @@ func (w *wire) seen() []string {
 	return slices.Sorted(maps.Keys(w.verbs))
 }
 
-// opened returns how many answers are being read: watches that last.
-func (w *wire) opened() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.open
-}
-
 // expirations returns how many answers said that the place in the history is gone.
 func (w *wire) expirations() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.expired
-}
-
-func (w *wire) note(change func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	change()
 }
 
 // wrap is for rest.Config.WrapTransport.
@@ -68,10 +52,11 @@ func (p *tap) WrappedRoundTripper() http.RoundTripper { return p.below }
 
 // RoundTrip counts the request.
 func (p *tap) RoundTrip(req *http.Request) (*http.Response, error) {
-	p.wire.note(func() { p.wire.verbs[verbOf(req)]++ })
+	p.wire.mu.Lock()
+	p.wire.verbs[verbOf(req)]++
+	p.wire.mu.Unlock()
 	resp, err := p.below.RoundTrip(req)
 	if err == nil {
-		p.wire.note(func() { p.wire.open++ })
 		resp.Body = &tappedBody{ReadCloser: resp.Body, wire: p.wire}
 	}
 	return resp, err
@@ -91,13 +76,12 @@ func verbOf(req *http.Request) string {
 // expiry is the reason in a Status of code 410, in every encoding.
 var expiry = []byte("Expired")
 
-// tappedBody looks for that reason in an answer, and for the end of it.
+// tappedBody looks for that reason in an answer.
 type tappedBody struct {
 	io.ReadCloser
-	wire   *wire
-	last   []byte // the end of what was read before
-	found  bool
-	closed sync.Once
+	wire  *wire
+	last  []byte // the end of what was read before
+	found bool
 }
 
 // Read reads on.
@@ -106,14 +90,10 @@ func (b *tappedBody) Read(into []byte) (int, error) {
 	text := slices.Concat(b.last, into[:n])
 	if !b.found && bytes.Contains(text, expiry) {
 		b.found = true
-		b.wire.note(func() { b.wire.expired++ })
+		b.wire.mu.Lock()
+		b.wire.expired++
+		b.wire.mu.Unlock()
 	}
 	b.last = text[max(0, len(text)-len(expiry)+1):]
 	return n, err
-}
-
-// Close ends the answer.
-func (b *tappedBody) Close() error {
-	b.closed.Do(func() { b.wire.note(func() { b.wire.open-- }) })
-	return b.ReadCloser.Close()
 }

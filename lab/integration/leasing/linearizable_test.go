@@ -200,7 +200,7 @@ func (s *site) read(ctx context.Context, f func(ctx context.Context)) {
 // its connections are reset: no answer is stale.
 func TestLinearizable(t *testing.T) {
 	plain := labtest.Client(t, clientv3.Config{Endpoints: []string{endpoint}})
-	prefix := newPrefix(t)
+	prefix := fmt.Sprint(rand.Int64(), "/") // another one in each run
 	l := &load{prefix: prefix + "key/"}
 	sites := []*site{newSite(t, prefix+"leasing/"), newSite(t, prefix+"leasing/")}
 	ctx, cancel := context.WithTimeout(t.Context(), mostTime)

@@ -2,7 +2,6 @@
 package metrics
 
 import (
-	"net"
 	"sync/atomic"
 	"testing"
 
@@ -12,11 +11,10 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	healthgrpc "google.golang.org/grpc/health"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/stats/opentelemetry"
 
 	"github.com/quorate/quorate"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/keepalive"
 	"github.com/quorate/quorate/observe"
 )
@@ -33,20 +31,6 @@ func (p *picks) Picked(observe.Pick) { p.n.Add(1) }
 
 // gRPC's metrics of calls and of connections count those of a Channel, beside its observer.
 func TestMetricsOfGRPC(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	server := grpc.NewServer()
-	healthpb.RegisterHealthServer(server, healthgrpc.NewServer())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = server.Serve(listener)
-	}()
-	defer func() {
-		server.Stop()
-		<-done
-	}()
-
 	reader := sdk.NewManualReader()
 	provider := sdk.NewMeterProvider(sdk.WithReader(reader))
 	observer := new(picks)
@@ -56,12 +40,12 @@ func TestMetricsOfGRPC(t *testing.T) {
 	}.DialOptions()
 	require.NoError(t, err)
 	metrics := opentelemetry.DefaultMetrics().Add("grpc.subchannel.open_connections", "grpc.subchannel.connection_attempts_succeeded")
-	conn, err := grpc.NewClient("passthrough:///"+listener.Addr().String(), append(options,
+	conn, err := grpc.NewClient("passthrough:///"+grpctest.ServeHealth(t), append(options,
 		opentelemetry.DialOption(opentelemetry.Options{MetricsOptions: opentelemetry.MetricsOptions{MeterProvider: provider, Metrics: metrics}}))...)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close()) }()
 	for range 3 {
-		_, err = healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
+		_, err = grpctest.Ask(t.Context(), conn)
 		require.NoError(t, err)
 	}
 

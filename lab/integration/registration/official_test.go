@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/quorate/quorate/clientv3/naming/endpoints"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/resolver/etcd"
 )
@@ -17,19 +19,22 @@ import (
 func TestOfficialClient(t *testing.T) {
 	const name = "official"
 	ours, theirs := connect(t), labtest.Official(t, cluster.Endpoints()...)
-	manager, err := official.NewManager(theirs, name)
+	theirManager, err := official.NewManager(theirs, name)
 	require.NoError(t, err)
-	_, a := serve(t)
-	_, b := serve(t)
+	ourManager, err := endpoints.NewManager(ours, name)
+	require.NoError(t, err)
+	a, b := grpctest.ServeHealth(t), grpctest.ServeHealth(t)
 
 	r := register(t, ours, etcd.Registration{
 		Service: name, Address: a, AdditionalAddresses: []string{"[::1]:1"}, Weight: 3, Metadata: map[string]any{"zone": "a"},
 	})
-	all, err := manager.List(labtest.Context(t))
+	want := endpoints.Endpoint{Addr: a, Metadata: map[string]any{"zone": "a", "weight": 3.0, "additionalAddresses": []any{"[::1]:1"}}}
+	theirList, err := theirManager.List(labtest.Context(t))
 	require.NoError(t, err)
-	require.Equal(t, official.Key2EndpointMap{
-		name + "/" + a: {Addr: a, Metadata: map[string]any{"zone": "a", "weight": 3.0, "additionalAddresses": []any{"[::1]:1"}}},
-	}, all)
+	require.Equal(t, official.Key2EndpointMap{name + "/" + a: official.Endpoint(want)}, theirList)
+	ourList, err := ourManager.List(labtest.Context(t))
+	require.NoError(t, err)
+	require.Equal(t, endpoints.Key2EndpointMap{name + "/" + a: want}, ourList)
 	builder, err := officialresolver.NewBuilder(theirs)
 	require.NoError(t, err)
 	conn, err := grpc.NewClient("etcd:///"+name, grpc.WithResolvers(builder),
@@ -38,14 +43,18 @@ func TestOfficialClient(t *testing.T) {
 	defer conn.Close()
 	callUntilOnly(t, conn, a)
 
-	// What the official client writes is what this package writes.
-	require.NoError(t, manager.AddEndpoint(labtest.Context(t), name+"/"+b, official.Endpoint{Addr: b, Metadata: []string{"of", "theirs"}}))
+	// What the official client writes is what this package and the manager here write.
+	require.NoError(t, theirManager.AddEndpoint(labtest.Context(t), name+"/"+b, official.Endpoint{Addr: b, Metadata: []string{"of", "theirs"}}))
 	callUntilOnly(t, dial(t, ours, name), a, b)
-	written, err := ours.Get(labtest.Context(t), name+"/"+b)
-	require.NoError(t, err)
+	value := func() string {
+		resp, err := ours.Get(labtest.Context(t), name+"/"+b)
+		require.NoError(t, err)
+		return string(resp.Kvs[0].Value)
+	}
+	written := value()
+	require.NoError(t, ourManager.AddEndpoint(labtest.Context(t), name+"/"+b, endpoints.Endpoint{Addr: b, Metadata: []string{"of", "theirs"}}))
+	require.Equal(t, written, value())
 	require.NoError(t, r.Withdraw(labtest.Context(t)))
 	register(t, ours, etcd.Registration{Service: name, Address: b, Metadata: []string{"of", "theirs"}})
-	again, err := ours.Get(labtest.Context(t), name+"/"+b)
-	require.NoError(t, err)
-	require.Equal(t, string(written.Kvs[0].Value), string(again.Kvs[0].Value))
+	require.Equal(t, written, value())
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
@@ -45,7 +46,7 @@ func serveUntilKilled(endpoint string) int {
 	server := grpc.NewServer()
 	registerHealth(server)
 	go func() { _ = server.Serve(listener) }()
-	client, err := clientv3.New(quiet(endpoint))
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -70,14 +71,12 @@ func serve(t *testing.T) (server *grpc.Server, addr string) {
 }
 
 // dial returns a channel to a service, with one of our policies.
-func dial(t *testing.T, client *clientv3.Client, name string, opts ...grpc.DialOption) *grpc.ClientConn {
+func dial(t *testing.T, client *clientv3.Client, name string) *grpc.ClientConn {
 	t.Helper()
 	b, err := etcd.NewBuilder(client, etcd.Config{})
 	require.NoError(t, err)
-	conn, err := grpc.NewClient("etcd:///"+name, append([]grpc.DialOption{
-		grpc.WithResolvers(b), grpc.WithDefaultServiceConfig(policy),
-		grpc.WithTransportCredentials(balancer.Credentials(insecure.NewCredentials())),
-	}, opts...)...)
+	conn, err := grpc.NewClient("etcd:///"+name, grpc.WithResolvers(b), grpc.WithDefaultServiceConfig(policy),
+		grpc.WithTransportCredentials(balancer.Credentials(insecure.NewCredentials())))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn

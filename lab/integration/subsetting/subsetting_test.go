@@ -3,10 +3,8 @@
 package subsetting_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,13 +14,13 @@ import (
 	"google.golang.org/grpc"
 	_ "google.golang.org/grpc/balancer/randomsubsetting"
 	"google.golang.org/grpc/credentials/insecure"
-	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
 
 	"github.com/quorate/quorate/balancer"
 	_ "github.com/quorate/quorate/balancer/policies"
 	"github.com/quorate/quorate/internal/grpctest"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -31,41 +29,23 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // late again.
 const patience = 2 * time.Minute
 
-type backend struct {
-	testgrpc.UnimplementedTestServiceServer
-	address string
-	calls   atomic.Int64
-}
-
-func (b *backend) EmptyCall(context.Context, *testgrpc.Empty) (*testgrpc.Empty, error) {
-	b.calls.Add(1)
-	return &testgrpc.Empty{}, nil
-}
-
-func start(t *testing.T) *backend {
-	b := &backend{}
-	b.address = grpctest.Serve(t, func(s grpc.ServiceRegistrar) { testgrpc.RegisterTestServiceServer(s, b) }).String()
-	return b
-}
-
 // TestSubset has twelve backends and a subset of three, one of which is taken away.
 func TestSubset(t *testing.T) {
 	const size = 3
-	backends := make([]*backend, 12)
-	for i := range backends {
-		backends[i] = start(t)
+	var backends []string
+	for range 12 {
+		backends = append(backends, grpctest.ServeHealth(t))
 	}
-	without := func(gone *backend) resolver.State {
-		var state resolver.State
+	without := func(gone string) (state resolver.State) {
 		for _, b := range backends {
 			if b != gone {
-				state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: b.address}}})
+				state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: b}}})
 			}
 		}
 		return state
 	}
 	names := manual.NewBuilderWithScheme("subset")
-	names.InitialState(without(nil))
+	names.InitialState(without(""))
 	config := fmt.Sprintf(`{"loadBalancingConfig": [{"random_subsetting_experimental": {
 		"subsetSize": %d,
 		"childPolicy": [{"quorate_round_robin": {"healthProbe": {}}}]
@@ -74,37 +54,28 @@ func TestSubset(t *testing.T) {
 		grpc.WithTransportCredentials(balancer.Credentials(insecure.NewCredentials())))
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, conn.Close()) }()
-	client := testgrpc.NewTestServiceClient(conn)
-	// used calls until that many backends have had calls, and some more.
-	used := func(n int) (called []*backend) {
-		before := make(map[*backend]int64)
-		for _, b := range backends {
-			before[b] = b.calls.Load()
-		}
-		require.Eventually(t, func() bool {
+	ctx := labtest.Within(t, patience)
+	// used calls until that many backends have answered, and some more.
+	used := func(n int) (answered []string) {
+		for len(answered) < n {
 			for range 20 {
-				_, err := client.EmptyCall(t.Context(), &testgrpc.Empty{})
+				backend, err := grpctest.Ask(ctx, conn)
 				require.NoError(t, err)
-			}
-			called = nil
-			for _, b := range backends {
-				if b.calls.Load() > before[b] {
-					called = append(called, b)
+				if !slices.Contains(answered, backend) {
+					answered = append(answered, backend)
 				}
 			}
-			return len(called) >= n
-		}, patience, time.Millisecond)
-		return called
+		}
+		return answered
 	}
 	subset := used(size)
 	require.Len(t, subset, size)
 
 	names.UpdateState(without(subset[0]))
-	var after []*backend
-	require.Eventually(t, func() bool {
+	after := used(size)
+	for slices.Contains(after, subset[0]) {
 		after = used(size)
-		return !slices.Contains(after, subset[0])
-	}, patience, time.Millisecond)
+	}
 	require.Len(t, after, size)
 	assert.Subset(t, after, subset[1:], "one backend less moves one connection")
 }

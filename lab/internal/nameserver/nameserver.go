@@ -2,7 +2,6 @@
 package nameserver
 
 import (
-	"context"
 	"errors"
 	"net"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	miekg "github.com/miekg/dns"
-	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/internal/port"
 )
@@ -284,18 +282,4 @@ func (ns *Server) Asked(key string) int {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	return ns.queries[key]
-}
-
-// Dialer has a gRPC client find the addresses of names here, instead of with the system's
-// DNS servers.
-func (ns *Server) Dialer() grpc.DialOption {
-	d := &net.Dialer{Resolver: &net.Resolver{
-		PreferGo: true,
-		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, ns.Addr)
-		},
-	}}
-	return grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-		return d.DialContext(ctx, "tcp", address)
-	})
 }
