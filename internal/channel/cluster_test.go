@@ -108,26 +108,6 @@ func TestReadsAreHedgedAwayFromASilentMember(t *testing.T) {
 	})
 }
 
-// A frozen member is detected even if its calls are hedged.
-func TestFrozenMemberIsEjectedWhileReadsAreHedged(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
-		for _, method := range []string{"Range", "Put", "Status", "Check"} {
-			holdOn(cluster, cluster.Member(0), method)
-		}
-		var slowest time.Duration
-		for begin := time.Now(); time.Since(begin) < 3*time.Second; time.Sleep(5 * time.Millisecond) {
-			start := time.Now()
-			require.NoError(t, readK(t, c))
-			slowest = max(slowest, time.Since(start))
-		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		assert.Less(t, slowest, time.Second)
-		require.NotEmpty(t, w.ejected)
-		assert.Equal(t, cluster.Member(0).Endpoint(), w.ejected[0].Endpoint)
-	})
-}
-
 func TestEjectionsAreReported(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
 		told := false
