@@ -112,7 +112,7 @@ var dependencies = map[string]string{
 // TestImportsGoDown checks that every package imports only the layers that its own may.
 func TestImportsGoDown(t *testing.T) {
 	var seen int
-	for _, pkg := range goList(t, "./...") {
+	for _, pkg := range goList(t, "off", "./...") {
 		from := layer(pkg.ImportPath)
 		require.Contains(t, layers, from, "%s is in no layer: add it to DESIGN.md and to the table here", pkg.ImportPath)
 		for _, imported := range pkg.Imports {
@@ -146,7 +146,7 @@ func below(path, folder string) bool { return strings.HasPrefix(path+"/", folder
 // with the list above, in both directions.
 func TestDependenciesGrowOnPurpose(t *testing.T) {
 	got := map[string]bool{}
-	for _, pkg := range goList(t, "-deps", "./...") {
+	for _, pkg := range goList(t, "off", "-deps", "./...") {
 		if pkg.Module != nil && pkg.Module.Path != module {
 			got[pkg.Module.Path] = true
 		}
@@ -155,15 +155,16 @@ func TestDependenciesGrowOnPurpose(t *testing.T) {
 }
 
 type listed struct {
-	ImportPath string
-	Imports    []string
-	Module     *struct{ Path string }
+	Name, ImportPath string
+	Imports          []string
+	Module           *struct{ Path string }
 }
 
-func goList(t *testing.T, args ...string) []listed {
+// goList lists packages, in a workspace or with "off" without one.
+func goList(t *testing.T, workspace string, args ...string) []listed {
 	t.Helper()
-	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Imports,Module"}, args...)...)
-	cmd.Env = append(os.Environ(), "GOWORK=off")
+	cmd := exec.Command("go", append([]string{"list", "-json=Name,ImportPath,Imports,Module"}, args...)...)
+	cmd.Env = append(os.Environ(), "GOWORK="+workspace)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	require.NoError(t, err)

@@ -28,6 +28,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/keepalive"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/observe/introspect"
@@ -56,9 +57,6 @@ type backend struct {
 
 	accepted atomic.Int64 // connections
 }
-
-// back ends what pauses calls.
-func (b *backend) back() { b.pause.Store(0) }
 
 func (b *backend) freeze() { b.frozen.Store(new(make(chan struct{}))) }
 
@@ -178,15 +176,13 @@ func serve(t *testing.T, connect func(target string, names resolver.Builder, dia
 	backends := make([]*backend, 3)
 	byName := make(map[string]*backend)
 	var servers []*grpc.Server
-	var serving sync.WaitGroup
 	for i := range backends {
 		b := &backend{dialed: make(chan net.Conn), closed: make(chan struct{}), health: grpchealth.NewServer()}
 		backends[i], byName["10.0.0."+strconv.Itoa(i+1)+":80"] = b, b
-		s := grpc.NewServer()
-		testgrpc.RegisterTestServiceServer(s, b)
-		healthpb.RegisterHealthServer(s, b.health)
-		servers = append(servers, s)
-		serving.Go(func() { _ = s.Serve(b) })
+		servers = append(servers, grpctest.ServeOn(t, b, func(s grpc.ServiceRegistrar) {
+			testgrpc.RegisterTestServiceServer(s, b)
+			healthpb.RegisterHealthServer(s, b.health)
+		}))
 	}
 	names, err := static.NewBuilder(static.Config{})
 	require.NoError(t, err)
@@ -210,8 +206,23 @@ func serve(t *testing.T, connect func(target string, names resolver.Builder, dia
 			backends[i].thaw()
 			s.Stop()
 		}
-		serving.Wait()
 	}
+}
+
+// callsOf returns how many calls the backends have received.
+func callsOf(backends []*backend) (sum int64) {
+	for _, b := range backends {
+		sum += b.calls.Load()
+	}
+	return sum
+}
+
+// listOf returns what a resolver says that has these backends.
+func listOf(addresses ...string) (s resolver.State) {
+	for _, a := range addresses {
+		s.Endpoints = append(s.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: a}}})
+	}
+	return s
 }
 
 type closer interface {
@@ -274,37 +285,35 @@ func TestAFrozenBackendHoldsNoCall(t *testing.T) {
 			return grpcpool.NewClient(target, grpcpool.Config{TransportCredentials: insecure.NewCredentials()}, append(options, dialer)...)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				backends, client, stop := serve(t, connect)
-				defer stop()
-				read := reads(client)
-				write := writes(client)
-				load(t, 4, 2*time.Second, read)
-				load(t, 4, 2*time.Second, write)
-				time.AfterFunc(time.Second, backends[0].freeze)
-				var work sync.WaitGroup
-				work.Go(func() {
-					slowest, failed := load(t, 8, 4*time.Second, read)
-					t.Logf("slowest read %v", slowest)
-					assert.LessOrEqual(t, slowest, 700*time.Millisecond)
-					assert.Empty(t, failed)
-				})
-				work.Go(func() {
-					slowest, failed := load(t, 8, 4*time.Second, write)
-					t.Logf("slowest write %v, %d failed", slowest, len(failed))
-					assert.LessOrEqual(t, slowest, 700*time.Millisecond)
-					assert.LessOrEqual(t, len(failed), 8, "no more than were under way")
-					for _, err := range failed {
-						assert.Equal(t, codes.Unavailable, status.Code(err), err)
-					}
-				})
-				work.Wait()
-				backends[0].thaw()
-				before := backends[0].calls.Load()
-				load(t, 4, 4*time.Second, read)
-				assert.Greater(t, backends[0].calls.Load(), before, "it is used again")
+		grpctest.Bubble(t, name, func(t *testing.T) {
+			backends, client, stop := serve(t, connect)
+			defer stop()
+			read := reads(client)
+			write := writes(client)
+			load(t, 4, 2*time.Second, read)
+			load(t, 4, 2*time.Second, write)
+			time.AfterFunc(time.Second, backends[0].freeze)
+			var work sync.WaitGroup
+			work.Go(func() {
+				slowest, failed := load(t, 8, 4*time.Second, read)
+				t.Logf("slowest read %v", slowest)
+				assert.LessOrEqual(t, slowest, 700*time.Millisecond)
+				assert.Empty(t, failed)
 			})
+			work.Go(func() {
+				slowest, failed := load(t, 8, 4*time.Second, write)
+				t.Logf("slowest write %v, %d failed", slowest, len(failed))
+				assert.LessOrEqual(t, slowest, 700*time.Millisecond)
+				assert.LessOrEqual(t, len(failed), 8, "no more than were under way")
+				for _, err := range failed {
+					assert.Equal(t, codes.Unavailable, status.Code(err), err)
+				}
+			})
+			work.Wait()
+			backends[0].thaw()
+			before := backends[0].calls.Load()
+			load(t, 4, 4*time.Second, read)
+			assert.Greater(t, backends[0].calls.Load(), before, "it is used again")
 		})
 	}
 }
@@ -382,11 +391,11 @@ func TestAChannelIsObserved(t *testing.T) {
 func TestAnErrorOfAResolverIsObserved(t *testing.T) {
 	o := &observer{picks: make(map[string]int)}
 	scripted := manual.NewBuilderWithScheme("scripted")
-	scripted.InitialState(resolver.State{Endpoints: []resolver.Endpoint{{Addresses: []resolver.Address{{Addr: "10.0.0.1:80"}}}}})
+	scripted.InitialState(listOf("10.0.0.1:80"))
 	options, err := quorate.Channel{TransportCredentials: insecure.NewCredentials(), Resolvers: []resolver.Builder{scripted}, Observer: o}.DialOptions()
 	require.NoError(t, err)
-	refuse := grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return nil, errors.New("refused") })
-	conn, err := grpc.NewClient("scripted:///svc", append(options, refuse)...)
+	refused := grpc.WithContextDialer(refuse)
+	conn, err := grpc.NewClient("scripted:///svc", append(options, refused)...)
 	require.NoError(t, err)
 	conn.Connect()
 	scripted.CC().ReportError(errors.New("the source is away"))
@@ -398,7 +407,7 @@ func TestAnErrorOfAResolverIsObserved(t *testing.T) {
 	o = &observer{picks: make(map[string]int)}
 	options, err = quorate.Channel{TransportCredentials: insecure.NewCredentials(), Observer: o}.DialOptions()
 	require.NoError(t, err)
-	conn, err = grpc.NewClient("passthrough:///10.0.0.1:80", append(options, refuse)...)
+	conn, err = grpc.NewClient("passthrough:///10.0.0.1:80", append(options, refused)...)
 	require.NoError(t, err)
 	conn.Connect()
 	require.Eventually(t, func() bool {
@@ -428,12 +437,11 @@ func TestALateAnswerIsHedged(t *testing.T) {
 		require.NoError(t, read(t.Context()))
 		require.NoError(t, read(t.Context()))
 		assert.Less(t, time.Since(began), 300*time.Millisecond, "one of three went to the slow one")
-		before := backends[0].calls.Load() + backends[1].calls.Load() + backends[2].calls.Load()
+		before := callsOf(backends)
 		for range 3 {
 			require.NoError(t, write(t.Context()))
 		}
-		after := backends[0].calls.Load() + backends[1].calls.Load() + backends[2].calls.Load()
-		assert.EqualValues(t, 3, after-before, "a call that is made once has no hedge")
+		assert.EqualValues(t, 3, callsOf(backends)-before, "a call that is made once has no hedge")
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorate/quorate"
 	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/keepalive"
 )
 
@@ -41,22 +42,20 @@ func TestNoRepeatableCallFailsUnderLoad(t *testing.T) {
 		"300 callers":                          {300, 1, 300 * time.Millisecond},
 		"the second attempt meets another one": {30, 2, 600 * time.Millisecond},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				backends, client, stop := serve(t, over(t, repeatable))
-				defer stop()
-				read := reads(client)
-				load(t, 8, 2*time.Second, read)
-				time.AfterFunc(50*time.Millisecond, func() {
-					for _, b := range backends[:tc.frozen] {
-						b.freeze()
-					}
-				})
-				slowest, failed := load(t, tc.callers, 300*time.Millisecond, read)
-				t.Logf("slowest %v", slowest)
-				assert.LessOrEqual(t, slowest, tc.limit)
-				assert.Empty(t, failed)
+		grpctest.Bubble(t, name, func(t *testing.T) {
+			backends, client, stop := serve(t, over(t, repeatable))
+			defer stop()
+			read := reads(client)
+			load(t, 8, 2*time.Second, read)
+			time.AfterFunc(50*time.Millisecond, func() {
+				for _, b := range backends[:tc.frozen] {
+					b.freeze()
+				}
 			})
+			slowest, failed := load(t, tc.callers, 300*time.Millisecond, read)
+			t.Logf("slowest %v", slowest)
+			assert.LessOrEqual(t, slowest, tc.limit)
+			assert.Empty(t, failed)
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -69,14 +70,11 @@ func TestInvariantsNameTests(t *testing.T) {
 // declarations returns the text of the tests of a package.
 func declarations(t *testing.T, dir string) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
-	require.NoError(t, err)
-	require.NotEmpty(t, files, dir)
 	var all strings.Builder
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		all.Write(text)
+	for _, file := range goFiles(t) {
+		if file.test() && path.Dir(file.path) == dir {
+			all.Write(file.text)
+		}
 	}
 	return all.String()
 }
@@ -104,16 +102,16 @@ func TestPagesAreShort(t *testing.T) {
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
-	require.NoError(t, filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(".", func(page string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
 		case d.IsDir() && (d.Name() == "testdata" || d.Name() == ".git"):
 			return fs.SkipDir
-		case strings.HasSuffix(path, ".md"):
+		case strings.HasSuffix(page, ".md"):
 			var text []byte
-			text, err = os.ReadFile(path)
-			all[path] = codeBlock.ReplaceAllString(string(text), "")
+			text, err = os.ReadFile(page)
+			all[page] = codeBlock.ReplaceAllString(string(text), "")
 		}
 		return err
 	}))

@@ -2,8 +2,6 @@ package quorate_test
 
 import (
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -26,7 +24,7 @@ func TestPublicPackages(t *testing.T) {
 	for dir := range public {
 		assert.True(t, inDoc[dir], "doc.go does not list %s", dir)
 		assert.True(t, inPage[dir], "docs/packages.md does not list %s", dir)
-		assert.NotEqual(t, noExample[dir] != "", hasExample(t, dir), "%s has no Example, or noExample lists it", dir)
+		assert.NotEqual(t, noExample[dir] != "", strings.Contains(declarations(t, dir), "\nfunc Example"), "%s has no Example, or noExample lists it", dir)
 	}
 	for dir := range inDoc {
 		assert.DirExists(t, dir, "doc.go lists it")
@@ -37,16 +35,11 @@ func TestPublicPackages(t *testing.T) {
 // root and what is evidence.
 func publicPackages(t *testing.T) map[string]bool {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-f", "{{.Name}} {{.ImportPath}}",
-		"./...", "./observe/prometheus/...", "./observe/otel/...", "./resolver/kubernetes/...", "./adapters/kratos/...", "./adapters/gozero/...")
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	require.NoError(t, err)
 	all := make(map[string]bool)
-	for line := range strings.Lines(string(out)) {
-		name, path, _ := strings.Cut(strings.TrimSpace(line), " ")
-		dir := strings.TrimPrefix(strings.TrimPrefix(path, module), "/")
-		if name != "main" && dir != "" && !strings.Contains("/"+dir+"/", "/internal/") {
+	for _, pkg := range goList(t, os.Getenv("GOWORK"),
+		"./...", "./observe/prometheus/...", "./observe/otel/...", "./resolver/kubernetes/...", "./adapters/kratos/...", "./adapters/gozero/...") {
+		dir := strings.TrimPrefix(strings.TrimPrefix(pkg.ImportPath, module), "/")
+		if pkg.Name != "main" && dir != "" && !strings.Contains("/"+dir+"/", "/internal/") {
 			all[dir] = true
 		}
 	}
@@ -63,18 +56,4 @@ func mentioned(t *testing.T, file string, pattern *regexp.Regexp) map[string]boo
 		all[m[1]] = true
 	}
 	return all
-}
-
-func hasExample(t *testing.T, dir string) bool {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
-	require.NoError(t, err)
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		require.NoError(t, err)
-		if strings.Contains(string(text), "\nfunc Example") {
-			return true
-		}
-	}
-	return false
 }

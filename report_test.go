@@ -1,10 +1,8 @@
 package quorate_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -119,11 +117,10 @@ func TestAReportOfWhatAResolverSays(t *testing.T) {
 		TransportCredentials: insecure.NewCredentials(), Resolvers: []resolver.Builder{scripted}, Report: &channels,
 	}.DialOptions()
 	require.NoError(t, err)
-	refuse := grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return nil, errors.New("refused") })
-	conn, err := grpc.NewClient("scripted:///svc", append(options, refuse)...)
+	conn, err := grpc.NewClient("scripted:///svc", append(options, grpc.WithContextDialer(refuse))...)
 	require.NoError(t, err)
 	conn.Connect()
-	state := resolver.State{Endpoints: []resolver.Endpoint{{Addresses: []resolver.Address{{Addr: "10.0.0.1:80"}}}}}
+	state := listOf("10.0.0.1:80")
 	other := state
 	other.ServiceConfig = scripted.CC().ParseServiceConfig(`{"loadBalancingConfig": [{"pick_first": {}}]}`)
 	for _, tt := range []struct {

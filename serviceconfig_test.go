@@ -2,7 +2,6 @@ package quorate_test
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/keepalive"
 )
 
@@ -67,25 +67,18 @@ func TestServiceConfigsOfGRPC(t *testing.T) {
 		"healthCheckConfig":       {base: `{"healthCheckConfig": {"serviceName": "shop"}}`, fault: leaves, call: once, want: codes.Unavailable},
 	} {
 		for _, policy := range []string{"round_robin", "quorate"} {
-			t.Run(name+" "+policy, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					backends, client, stop := serve(t, dialWith(t, policy, keepalive.Calls{Base: tc.base}))
-					defer stop()
-					for _, b := range backends {
-						if tc.fault != nil {
-							tc.fault(b)
-						}
+			grpctest.Bubble(t, name+" "+policy, func(t *testing.T) {
+				backends, client, stop := serve(t, dialWith(t, policy, keepalive.Calls{Base: tc.base}))
+				defer stop()
+				for _, b := range backends {
+					if tc.fault != nil {
+						tc.fault(b)
 					}
-					began := time.Now()
-					assert.Equal(t, tc.want, status.Code(tc.call(t.Context(), client)))
-					var calls int64
-					for _, b := range backends {
-						calls += b.calls.Load()
-						b.back()
-					}
-					assert.Equal(t, tc.calls, calls)
-					assert.GreaterOrEqual(t, time.Since(began), tc.took)
-				})
+				}
+				began := time.Now()
+				assert.Equal(t, tc.want, status.Code(tc.call(t.Context(), client)))
+				assert.Equal(t, tc.calls, callsOf(backends))
+				assert.GreaterOrEqual(t, time.Since(began), tc.took)
 			})
 		}
 	}
@@ -121,54 +114,45 @@ func TestLongStreamsOfAListThatFlaps(t *testing.T) {
 		"it does not, with a timeout":  {timeout: 90 * time.Second, absent: time.Hour, ends: 90 * time.Second},
 		"it returns within the longer": {timeout: 90 * time.Second, absent: time.Minute},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				list := manual.NewBuilderWithScheme("static")
-				backends, client, stop := serve(t, func(target string, _ resolver.Builder, dialer grpc.DialOption) (closer, error) {
-					var all resolver.State
-					for _, a := range strings.Split(strings.TrimPrefix(target, "static:///"), ",") {
-						all.Endpoints = append(all.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: a}}})
-					}
-					list.InitialState(all)
-					return over(t, quorate.Channel{Policy: "quorate_round_robin", DrainTimeout: tc.timeout})(target, list, dialer)
-				})
-				defer stop()
-				for range 10 {
-					_, err := client.EmptyCall(t.Context(), &testgrpc.Empty{})
-					require.NoError(t, err)
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				began, ended := time.Now(), make(chan time.Duration, 12)
-				for range 12 {
-					stream, err := client.FullDuplexCall(ctx)
-					require.NoError(t, err)
-					go func() {
-						_, err := stream.Recv()
-						assert.Error(t, err)
-						ended <- time.Since(began)
-					}()
-				}
-				synctest.Wait()
-				all := resolver.State{}
-				for i := range backends {
-					all.Endpoints = append(all.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: "10.0.0." + string(rune('1'+i)) + ":80"}}})
-				}
-				list.UpdateState(resolver.State{Endpoints: slices.Clone(all.Endpoints[:1])})
-				time.Sleep(tc.absent)
-				list.UpdateState(all)
-				time.Sleep(10 * time.Minute)
-				if tc.ends == 0 {
-					assert.Empty(t, ended)
-				} else {
-					assert.Len(t, ended, 8)
-				}
-				for range len(ended) {
-					assert.InDelta(t, tc.ends, <-ended, float64(10*time.Millisecond))
-				}
-				cancel()
-				synctest.Wait()
+		grpctest.Bubble(t, name, func(t *testing.T) {
+			list, all := manual.NewBuilderWithScheme("static"), resolver.State{}
+			_, client, stop := serve(t, func(target string, _ resolver.Builder, dialer grpc.DialOption) (closer, error) {
+				all = listOf(strings.Split(strings.TrimPrefix(target, "static:///"), ",")...)
+				list.InitialState(all)
+				return over(t, quorate.Channel{Policy: "quorate_round_robin", DrainTimeout: tc.timeout})(target, list, dialer)
 			})
+			defer stop()
+			for range 10 {
+				_, err := client.EmptyCall(t.Context(), &testgrpc.Empty{})
+				require.NoError(t, err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			began, ended := time.Now(), make(chan time.Duration, 12)
+			for range 12 {
+				stream, err := client.FullDuplexCall(ctx)
+				require.NoError(t, err)
+				go func() {
+					_, err := stream.Recv()
+					assert.Error(t, err)
+					ended <- time.Since(began)
+				}()
+			}
+			synctest.Wait()
+			list.UpdateState(resolver.State{Endpoints: all.Endpoints[:1:1]})
+			time.Sleep(tc.absent)
+			list.UpdateState(all)
+			time.Sleep(10 * time.Minute)
+			if tc.ends == 0 {
+				assert.Empty(t, ended)
+			} else {
+				assert.Len(t, ended, 8)
+			}
+			for range len(ended) {
+				assert.InDelta(t, tc.ends, <-ended, float64(10*time.Millisecond))
+			}
+			cancel()
+			synctest.Wait()
 		})
 	}
 }

@@ -1,10 +1,10 @@
 package quorate_test
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,14 +19,11 @@ var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 // them are together in the test, too.
 func TestSnippetsAreCompiled(t *testing.T) {
 	var compiled []string
-	require.NoError(t, filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(path, "_test.go") {
-			var text []byte
-			text, err = os.ReadFile(path)
-			compiled = append(compiled, flat(string(text)))
+	for _, file := range goFiles(t) {
+		if file.test() {
+			compiled = append(compiled, flat(string(file.text)))
 		}
-		return err
-	}))
+	}
 	pages, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
 	var blocks int
@@ -36,10 +33,7 @@ func TestSnippetsAreCompiled(t *testing.T) {
 		for _, block := range goBlock.FindAllStringSubmatch(string(text), -1) {
 			blocks++
 			for _, part := range strings.Split(flat(block[1]), "\n…\n") {
-				found := false
-				for _, c := range compiled {
-					found = found || strings.Contains(c, "\n"+strings.Trim(part, "\n")+"\n")
-				}
+				found := slices.ContainsFunc(compiled, func(c string) bool { return strings.Contains(c, "\n"+strings.Trim(part, "\n")+"\n") })
 				assert.True(t, found, "%s shows Go that no test compiles:\n%s", page, part)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate"
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // pausesOf keeps n streams open for a while, and returns the longest pause between two messages of one, and the
@@ -73,21 +74,19 @@ func TestStreamsLeaveAFrozenBackend(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				backends, client, stop := serve(t, over(t, quorate.Channel{}))
-				defer stop()
-				load(t, 3, time.Second, reads(client))
-				time.AfterFunc(10*time.Second, backends[0].freeze)
-				longest, ended := pausesOf(t, 9, 20*time.Second, kind(client))
-				t.Logf("longest pause %v, %d ended: %v", longest, len(ended), ended)
-				assert.LessOrEqual(t, longest, 1200*time.Millisecond)
-				assert.Len(t, ended, 3, "those of the frozen backend")
-				for _, err := range ended {
-					assert.Equal(t, codes.Unavailable, status.Code(err))
-					assert.ErrorContains(t, err, "endpoint 10.0.0.1:80 is")
-				}
-			})
+		grpctest.Bubble(t, name, func(t *testing.T) {
+			backends, client, stop := serve(t, over(t, quorate.Channel{}))
+			defer stop()
+			load(t, 3, time.Second, reads(client))
+			time.AfterFunc(10*time.Second, backends[0].freeze)
+			longest, ended := pausesOf(t, 9, 20*time.Second, kind(client))
+			t.Logf("longest pause %v, %d ended: %v", longest, len(ended), ended)
+			assert.LessOrEqual(t, longest, 1200*time.Millisecond)
+			assert.Len(t, ended, 3, "those of the frozen backend")
+			for _, err := range ended {
+				assert.Equal(t, codes.Unavailable, status.Code(err))
+				assert.ErrorContains(t, err, "endpoint 10.0.0.1:80 is")
+			}
 		})
 	}
 }

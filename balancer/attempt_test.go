@@ -66,8 +66,7 @@ func TestPinnedAttemptIsNotPickedAgain(t *testing.T) {
 }
 
 func TestAttemptOfACall(t *testing.T) {
-	inBubble(t, 2, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 2, func(t *testing.T, c *client, servers []*server) {
 		client := pb.NewTestServiceClient(c.ClientConn)
 		call := func(ctx context.Context, a *balancer.Attempt) error {
 			_, err := client.EmptyCall(balancer.WithAttempt(ctx, a), &pb.Empty{}, grpc.WaitForReady(true))
@@ -106,8 +105,7 @@ func TestAttemptOfACall(t *testing.T) {
 }
 
 func TestAvoidedEndpointsServeIfThereIsNoOther(t *testing.T) {
-	inBubble(t, 2, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 2, func(t *testing.T, c *client, servers []*server) {
 		avoid := &balancer.Attempt{Avoid: c.monitor.Endpoints()}
 		_, err := pb.NewTestServiceClient(c.ClientConn).EmptyCall(balancer.WithAttempt(t.Context(), avoid), &pb.Empty{})
 		require.NoError(t, err)
@@ -122,14 +120,9 @@ func TestAvoidedEndpointsServeIfThereIsNoOther(t *testing.T) {
 }
 
 func TestOverdueIsCalledWhenAnotherCanServe(t *testing.T) {
-	inBubble(t, 2, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 2, func(t *testing.T, c *client, servers []*server) {
 		servers[0].stalled.Shut()
-		a, w := new(balancer.Attempt), &watcher{cancel: func(error) {}}
-		a.Watcher, a.Avoid = w, c.others(c.endpoint(servers[0]))
-		go func() {
-			_, _ = pb.NewTestServiceClient(c.ClientConn).EmptyCall(balancer.WithAttempt(t.Context(), a), &pb.Empty{})
-		}()
+		w := c.watched(servers[0])
 		time.Sleep(19 * time.Millisecond)
 		assert.Zero(t, w.overdue.Load())
 		time.Sleep(6 * time.Millisecond)
@@ -138,8 +131,7 @@ func TestOverdueIsCalledWhenAnotherCanServe(t *testing.T) {
 		assert.EqualValues(t, 1, w.overdue.Load(), "once")
 		servers[0].stalled.Open()
 	})
-	inBubble(t, 1, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 1, func(t *testing.T, c *client, servers []*server) {
 		o := c.call(t.Context(), attempt{takes: time.Minute})
 		assert.Zero(t, o.overdue, "no other endpoint can serve")
 	})
@@ -162,14 +154,14 @@ func TestMonitorNotifiesImprovements(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.Same(t, c.monitor, c.options.Monitor)
 		assert.Len(t, c.monitor.Endpoints(), 2)
-		assertOpen(t, improved)
+		assert.False(t, isClosed(improved))
 		servers[0].dark.Open()
 		time.Sleep(time.Millisecond)
-		assertClosed(t, improved, "it is connected")
+		assert.True(t, isClosed(improved), "it is connected")
 		improved = c.monitor.Improved()
 		servers[1].dark.Open()
 		time.Sleep(time.Millisecond)
-		assertClosed(t, improved, "so is the other")
+		assert.True(t, isClosed(improved), "so is the other")
 
 		for _, s := range servers {
 			require.NoError(t, c.call(t.Context(), attempt{only: c.endpoint(s)}).err)
@@ -179,50 +171,27 @@ func TestMonitorNotifiesImprovements(t *testing.T) {
 		require.ErrorIs(t, c.call(t.Context(), attempt{only: c.endpoint(servers[0])}).err, errNoLeader)
 		time.Sleep(time.Minute)
 		require.Equal(t, health.Degraded, c.is(servers[0]))
-		assertOpen(t, improved)
+		assert.False(t, isClosed(improved))
 		servers[0].fail.Store(nil)
 		time.Sleep(15 * time.Second) // a pause of 4 s, for which the budget refuses a probe, and one of 10 s
-		assertClosed(t, improved, "it serves again")
+		assert.True(t, isClosed(improved), "it serves again")
 
 		improved = c.monitor.Improved()
 		c.monitor.NotifyImproved()
-		assertClosed(t, improved, "its owner reports it")
+		assert.True(t, isClosed(improved), "its owner reports it")
 		require.NoError(t, c.Close())
 		assert.Empty(t, c.monitor.Endpoints())
 	})
 }
 
-func assertClosed(t *testing.T, ch <-chan struct{}, why string) {
-	t.Helper()
-	select {
-	case <-ch:
-	default:
-		assert.Fail(t, "it is open", why)
-	}
-}
-
-func assertOpen(t *testing.T, ch <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-ch:
-		assert.Fail(t, "it is closed")
-	default:
-	}
-}
-
 // After an outage of all, no call is overdue for as long as it has lasted, 10 s at most; one that waits then is overdue.
 func TestNoCallIsOverdueAfterAnOutage(t *testing.T) {
 	for _, outage := range []time.Duration{5 * time.Second, time.Minute} {
-		inBubble(t, 2, func(t *testing.T, servers []*server) {
-			c := warm(t, roundRobin, servers)
-			for _, s := range servers {
-				s.kill()
-			}
+		withClient(t, 2, func(t *testing.T, c *client, servers []*server) {
+			each(servers, (*server).kill)
 			began := time.Now()
 			time.Sleep(outage)
-			for _, s := range servers {
-				s.restart()
-			}
+			each(servers, (*server).restart)
 			var ended time.Time
 			within(t, 30*time.Second, "connected", func() bool {
 				ended = time.Now()
@@ -233,11 +202,7 @@ func TestNoCallIsOverdueAfterAnOutage(t *testing.T) {
 				return c.is(servers[0]) == health.Serving && c.is(servers[1]) == health.Serving
 			})
 			servers[0].stalled.Shut()
-			a, w := new(balancer.Attempt), &watcher{cancel: func(error) {}}
-			a.Watcher, a.Avoid = w, c.others(c.endpoint(servers[0]))
-			go func() {
-				_, _ = pb.NewTestServiceClient(c.ClientConn).EmptyCall(balancer.WithAttempt(t.Context(), a), &pb.Empty{})
-			}()
+			w := c.watched(servers[0])
 			within(t, 11*time.Second, "overdue", func() bool { return w.overdue.Load() == 1 })
 			assert.InDelta(t, min(ended.Sub(began), 10*time.Second), time.Since(ended), float64(100*time.Millisecond))
 			servers[0].stalled.Open()

@@ -10,25 +10,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// connected returns both ends of a TCP connection. The peer reads at its own pace.
-func connected(t *testing.T) (conn net.Conn, peer *net.TCPConn) {
+// connected returns both ends of a connection. The peer reads at its own pace.
+func connected(t *testing.T, network, address string) (conn, peer net.Conn) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen(network, address)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, listener.Close()) }()
-	conn, err = net.Dial("tcp", listener.Addr().String())
+	conn, err = net.Dial(network, listener.Addr().String())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	accepted, err := listener.Accept()
+	peer, err = listener.Accept()
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = accepted.Close() })
-	return conn, accepted.(*net.TCPConn)
+	t.Cleanup(func() { _ = peer.Close() })
+	return conn, peer
 }
 
 // A peer that reads, however slowly, shows life. One that stops reading does not, nor one whose
 // kernel buffers everything.
 func TestBacklog(t *testing.T) {
-	conn, peer := connected(t)
+	conn, peer := connected(t, "tcp", "127.0.0.1:0")
 	c := &netConn{}
 	assert.Zero(t, c.backlog(), "there is no connection yet")
 	c.set(conn)
@@ -38,7 +38,7 @@ func TestBacklog(t *testing.T) {
 	require.Eventually(t, func() bool { return c.backlog().acked >= before.acked+10*largeMessage }, 10*time.Second, time.Millisecond)
 	assert.False(t, c.backlog().movedSince(before), "nothing waits")
 
-	require.NoError(t, peer.SetReadBuffer(64<<10))
+	require.NoError(t, peer.(*net.TCPConn).SetReadBuffer(64<<10))
 	written := make(chan struct{})
 	go func() {
 		defer close(written)

@@ -13,10 +13,10 @@ type checker struct {
 	seconds seconds
 }
 
-// check finds out whether a connection is alive. Only its own bytes acquit it: that its endpoint
+// checkConn finds out whether a connection is alive. Only its own bytes acquit it: that its endpoint
 // works over others, of this client or of other clients of the process, makes its silence a
 // verdict. The endpoint keeps its state.
-func (ck *checker) check(s *subConn) {
+func (ck *checker) checkConn(s *subConn) {
 	if ck.p.options().DisableSuspicion || !s.checking.CompareAndSwap(false, true) {
 		return
 	}
@@ -27,14 +27,14 @@ func (ck *checker) check(s *subConn) {
 	go func() {
 		defer ck.p.tasks.Done()
 		defer s.checking.Store(false)
-		if s.unanswered(&s.askedLife, time.Now()) > 0 || ck.p.prober.askWithin(s, forLiveness, 0, nil) {
-			(&check{p: ck.p, s: s}).run()
+		if s.unanswered(&s.livenessSent, time.Now()) > 0 || ck.p.prober.askWithin(s, forLiveness, 0, nil) {
+			(&connCheck{p: ck.p, s: s}).run()
 		}
 	}()
 }
 
-// check is the check of a connection that has been asked.
-type check struct {
+// connCheck is the check of a connection over which a probe was sent.
+type connCheck struct {
 	p *policy
 	s *subConn
 	// alive is since when the endpoint gives signs of life over other connections, while this one
@@ -43,17 +43,17 @@ type check struct {
 }
 
 // run waits until the connection is heard, lost, or found dead.
-func (c *check) run() {
+func (c *connCheck) run() {
 	for wait := c.pause(time.Now()); ; wait = c.pause(time.Now()) {
 		start, before := time.Now(), c.s.conn.backlog()
 		wasAlive := !c.alive.IsZero()
 		ended := c.p.prober.await(c.s.ep, wait, func() bool {
 			now := time.Now()
-			silent := c.s.unanswered(&c.s.asked, now)
-			c.alive = first(c.alive, silent > 0 && c.s.ep.known().AliveSince(now.Add(-silent)), now)
+			silent := c.s.unanswered(&c.s.probeSent, now)
+			c.alive = first(c.alive, silent > 0 && c.s.ep.health().AliveSince(now.Add(-silent)), now)
 			return silent == 0 || !c.s.ready.Load()
 		})
-		if !ended && !wasAlive && !c.alive.IsZero() && c.s.unanswered(&c.s.askedLife, time.Now()) > probeTimeout {
+		if !ended && !wasAlive && !c.alive.IsZero() && c.s.unanswered(&c.s.livenessSent, time.Now()) > probeTimeout {
 			c.p.prober.ask(c.s, forLiveness, nil) // those before have ended, unread perhaps
 		}
 		now := time.Now()
@@ -72,7 +72,7 @@ func (c *check) run() {
 			c.s.cutAllButWrites(unusable(c.s.ep, "other connections serve")) // they go on there
 		case !cutOff:
 		case c.s.class != Calls:
-			c.p.checks.check(c.s.ep.conn(Calls)) // it may be the witness
+			c.p.checks.checkConn(c.s.ep.conn(Calls)) // it may be the witness
 		case c.p.checks.trySecond(c.s, now):
 			return
 		}
@@ -95,12 +95,12 @@ func (ck *checker) isCutOff(silent *subConn, now time.Time) bool {
 
 // untilDead returns for how long the connection must go on to be silent until it is dead if there
 // is a witness.
-func (c *check) untilDead(now time.Time) time.Duration {
-	return max(deadAfter+c.s.ep.tolerance()-c.s.unanswered(&c.s.asked, now), lifePatience-c.s.unanswered(&c.s.askedLife, now))
+func (c *connCheck) untilDead(now time.Time) time.Duration {
+	return max(deadAfter+c.s.ep.tolerance()-c.s.unanswered(&c.s.probeSent, now), livenessPatience-c.s.unanswered(&c.s.livenessSent, now))
 }
 
 // pause returns when to look again: within a round, or less often in a long outage.
-func (c *check) pause(now time.Time) time.Duration {
+func (c *connCheck) pause(now time.Time) time.Duration {
 	left := c.untilDead(now)
 	if c.alive.IsZero() && left < -2*acceptedPatience {
 		return min(max(c.p.checks.untilSecond(now), watchInterval), 2*probeRound)

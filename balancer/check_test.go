@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -28,8 +27,7 @@ func lose(s *server) {
 // A NAT forgets one connection of a client. Another client of the process works at the same endpoint.
 func TestConnectionIsNotAcquittedByAnotherClient(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		share := sharing()
-		other, c := warm(t, roundRobin, servers, share), warm(t, roundRobin, servers, share)
+		other, c := sharers(t, servers)
 		other.load(3, 20*time.Millisecond, time.Hour, false)
 		time.Sleep(2 * time.Second)
 		lose(servers[0])
@@ -55,27 +53,23 @@ func TestConnectionIsNotAcquittedByAnotherClient(t *testing.T) {
 // The same for a stream, over each class of connection.
 func TestStreamIsNotAcquittedByAnotherClient(t *testing.T) {
 	for name, class := range map[string]balancer.ConnClass{"light": balancer.Streams, "bulk": balancer.Bulk} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, 3, func(t *testing.T, servers []*server) {
-				share := sharing()
-				other, c := warm(t, roundRobin, servers, share), warm(t, roundRobin, servers, share)
-				other.load(3, 20*time.Millisecond, time.Hour, false)
-				st := c.open(class, c.endpoint(servers[0]))
-				time.Sleep(5 * time.Second)
-				lose(servers[0])
-				assert.ErrorContains(t, st.endsWithin(t, time.Second), "its connection gives no sign of life")
-				synctest.Wait()
-				assert.Equal(t, []string{"a"}, c.events.closedAddresses())
-				assert.False(t, other.events.ever(health.Suspected, health.Lagging, health.Dead))
-			})
+		subtest(t, name, 3, func(t *testing.T, servers []*server) {
+			other, c := sharers(t, servers)
+			other.load(3, 20*time.Millisecond, time.Hour, false)
+			st := c.open(class, c.endpoint(servers[0]))
+			time.Sleep(5 * time.Second)
+			lose(servers[0])
+			assert.ErrorContains(t, st.endsWithin(t, time.Second), "its connection gives no sign of life")
+			synctest.Wait()
+			assert.Equal(t, []string{"a"}, c.events.closedAddresses())
+			assert.False(t, other.events.ever(health.Suspected, health.Lagging, health.Dead))
 		})
 	}
 }
 
 // The connection of large calls is lost, and the one for other calls works.
 func TestLargeCallLeavesASilentConnection(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 		large := attempt{large: true, shape: "large"}
 		require.NoError(t, (<-c.starting(1, servers[0], large)).err)
 		assert.Len(t, servers[0].connections(), 2)
@@ -93,8 +87,7 @@ func TestLargeCallLeavesASilentConnection(t *testing.T) {
 // A call that takes long, and a stream that pauses, cost a check of a connection that answers.
 func TestConnectionThatAnswersIsKept(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		share := sharing()
-		other, c := warm(t, roundRobin, servers, share), warm(t, roundRobin, servers, share)
+		other, c := sharers(t, servers)
 		other.load(3, 20*time.Millisecond, time.Hour, false)
 		st := c.open(balancer.Streams, c.endpoint(servers[0]))
 		time.Sleep(5 * time.Second)
@@ -108,11 +101,6 @@ func TestConnectionThatAnswersIsKept(t *testing.T) {
 	})
 }
 
-// dialWith replaces the dialer of a client.
-func dialWith(dial func(context.Context, string) (net.Conn, error)) grpc.DialOption {
-	return grpc.WithContextDialer(dial)
-}
-
 // Clients that cannot connect any more, with an expired certificate for example, tell another
 // client nothing about endpoints that it is connected to.
 func TestFailedConnectIsNoEvidenceWhileAnotherClientIsConnected(t *testing.T) {
@@ -121,7 +109,7 @@ func TestFailedConnectIsNoEvidenceWhileAnotherClientIsConnected(t *testing.T) {
 		good := warm(t, roundRobin, servers, share)
 		var refuse atomic.Bool
 		dial := dialer(servers)
-		expired := dialWith(func(ctx context.Context, address string) (net.Conn, error) {
+		expired := grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			if refuse.Load() {
 				return nil, errors.New("certificate expired")
 			}
@@ -151,8 +139,7 @@ func TestFailedConnectIsNoEvidenceWhileAnotherClientIsConnected(t *testing.T) {
 // Once nobody is connected, a failed connect shows that the endpoint is gone.
 func TestFailedConnectIsEvidenceWhileNobodyIsConnected(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
-		share := sharing()
-		first, second := warm(t, roundRobin, servers, share), warm(t, roundRobin, servers, share)
+		first, second := sharers(t, servers)
 		servers[0].kill()
 		time.Sleep(time.Second)
 		assert.Equal(t, health.Dead, first.is(servers[0]))
@@ -193,21 +180,18 @@ func TestSecondFaultIsFoundByAnIdleClient(t *testing.T) {
 		"frozen":  func(s *server) { s.frozen.Shut() },
 	} {
 		t.Run(first, func(t *testing.T) {
-			var took []time.Duration
 			for range 8 {
-				inBubble(t, 3, func(t *testing.T, servers []*server) {
-					c := warm(t, roundRobin, servers)
+				withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 					shut(servers[2])
 					<-c.starting(1, servers[2], aRead)
 					time.Sleep(5 * time.Minute)
 					servers[0].frozen.Shut()
 					calls := c.starting(2, servers[0], aRead)
-					took = append(took, within(t, time.Second, "dead", func() bool { return c.is(servers[0]) == health.Dead }))
+					within(t, time.Second, "dead", func() bool { return c.is(servers[0]) == health.Dead })
 					<-calls
 					<-calls
 				})
 			}
-			t.Log(slices.Max(took))
 		})
 	}
 }
@@ -216,8 +200,7 @@ func TestSecondFaultIsFoundByAnIdleClient(t *testing.T) {
 // its endpoint serves other clients changes nothing.
 func TestReadsLeaveASilentConnectionAfterAnOutage(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		share := sharing()
-		other, c := warm(t, roundRobin, servers, share), warm(t, roundRobin, servers, share)
+		other, c := sharers(t, servers)
 		other.load(6, 50*time.Millisecond, time.Hour, false)
 		st := c.open(balancer.Streams, c.endpoint(servers[0]))
 		var silent []*serverConn

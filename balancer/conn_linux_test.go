@@ -3,6 +3,7 @@ package balancer
 import (
 	"io"
 	"net"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,20 +17,9 @@ type readOnReady interface {
 }
 
 func TestReadOnReady(t *testing.T) {
-	for _, network := range []string{"tcp", "unix"} {
+	for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": t.TempDir() + "/s"} {
 		t.Run(network, func(t *testing.T) {
-			address := "127.0.0.1:0"
-			if network == "unix" {
-				address = t.TempDir() + "/s"
-			}
-			lis, err := net.Listen(network, address)
-			require.NoError(t, err)
-			defer lis.Close()
-			client, err := net.Dial(network, lis.Addr().String())
-			require.NoError(t, err)
-			server, err := lis.Accept()
-			require.NoError(t, err)
-
+			client, server := connected(t, network, address)
 			var counts netConn
 			conn, ok := counting(client, &counts).(readOnReady)
 			require.True(t, ok)
@@ -44,7 +34,7 @@ func TestReadOnReady(t *testing.T) {
 			assert.EqualValues(t, 10, counts.received.Load())
 
 			require.NoError(t, server.Close())
-			_, _, err = conn.ReadOnReady(1024, pool)
+			_, _, err := conn.ReadOnReady(1024, pool)
 			assert.Equal(t, io.EOF, err)
 			require.NoError(t, client.Close())
 			_, _, err = conn.ReadOnReady(1024, pool)
@@ -56,11 +46,7 @@ func TestReadOnReady(t *testing.T) {
 }
 
 func TestReadOnReadyIsEndedByClose(t *testing.T) {
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer lis.Close()
-	client, err := net.Dial("tcp", lis.Addr().String())
-	require.NoError(t, err)
+	client, _ := connected(t, "tcp", "127.0.0.1:0")
 	ended := make(chan error)
 	go func() {
 		_, _, err := counting(client, new(netConn)).(readOnReady).ReadOnReady(1024, mem.DefaultBufferPool())
@@ -76,6 +62,9 @@ func TestWrappedConnectionsAreReadThroughTheWrapper(t *testing.T) {
 	one, other := net.Pipe()
 	defer one.Close()
 	defer other.Close()
-	_, ok := counting(wrapper{one}, new(netConn)).(readOnReady)
+	conn := counting(wrapper{one}, new(netConn))
+	_, ok := conn.(readOnReady)
 	assert.False(t, ok)
+	_, err := conn.(syscall.Conn).SyscallConn()
+	assert.Error(t, err, "it has no socket")
 }

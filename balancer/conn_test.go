@@ -54,22 +54,6 @@ func TestConnectionIsClosedOnce(t *testing.T) {
 	assert.False(t, c.close())
 }
 
-func TestCountingConnectionsExposeTheirSocket(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, listener.Close()) }()
-	tcp, err := net.Dial("tcp", listener.Addr().String())
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, tcp.Close()) }()
-	_, err = countingConn{tcp, &netConn{}}.SyscallConn()
-	require.NoError(t, err)
-	piped, peer := net.Pipe()
-	defer func() { assert.NoError(t, peer.Close()) }()
-	_, err = countingConn{piped, &netConn{}}.SyscallConn()
-	require.Error(t, err)
-	require.NoError(t, piped.Close())
-}
-
 // A server that receives a large message sends window updates and answers to PINGs.
 func TestControlFramesAreNoMessage(t *testing.T) {
 	c := &netConn{}

@@ -22,8 +22,7 @@ func connections(servers []*server) (n int) {
 }
 
 func TestHeavyStreamsMoveToAConnectionOfTheirOwn(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 		at := servers[0]
 		heavy, light := c.open(balancer.Streams, c.endpoint(at)), c.open(balancer.Streams, c.endpoint(at))
 		other := c.open(balancer.Streams, c.endpoint(servers[1]))
@@ -49,8 +48,7 @@ func TestHeavyStreamsMoveToAConnectionOfTheirOwn(t *testing.T) {
 
 // Streams of a program that cannot open them again at will.
 func TestStreamsOfClassCallsStayThere(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 		at := c.endpoint(servers[0])
 		heavy := c.open(balancer.Calls, at)
 		assert.Zero(t, at.InFlight(), "it is no call")
@@ -69,8 +67,7 @@ func TestStreamsOfClassCallsStayThere(t *testing.T) {
 
 func TestStreamsAreHeavyFromAMebibyteASecond(t *testing.T) {
 	for size, want := range map[int64]int{20 << 10: 1, 24 << 10: 2} { // 50 a second
-		inBubble(t, 1, func(t *testing.T, servers []*server) {
-			c := warm(t, roundRobin, servers)
+		withClient(t, 1, func(t *testing.T, c *client, servers []*server) {
 			servers[0].payload.Store(size)
 			s := c.open(balancer.Streams, nil)
 			time.Sleep(5 * time.Second)
@@ -82,8 +79,7 @@ func TestStreamsAreHeavyFromAMebibyteASecond(t *testing.T) {
 }
 
 func TestBulkTransfersHaveAConnectionOfTheirOwn(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 		first := c.open(balancer.Bulk, nil)
 		for range 5 {
 			assert.Same(t, first.Endpoint(), c.open(balancer.Bulk, nil).Endpoint(), "they share it")
@@ -94,53 +90,59 @@ func TestBulkTransfersHaveAConnectionOfTheirOwn(t *testing.T) {
 	})
 }
 
-// Of the connections of an endpoint, only the frozen one is closed.
+// Of the connections of an endpoint, only the frozen one is closed: messages on another one are no sign of life of it.
 func TestFrozenConnectionIsClosedAlone(t *testing.T) {
-	for name, calls := range map[string]bool{"of calls": true, "of streams": false} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, 2, func(t *testing.T, servers []*server) {
-				c := warm(t, roundRobin, servers)
-				at := servers[0]
-				bulk := c.open(balancer.Bulk, c.endpoint(at))
-				l := c.load(3, 20*time.Millisecond, time.Hour, false)
-				time.Sleep(5 * time.Second)
-				conns := at.connections()
-				require.Len(t, conns, 2)
-				start := time.Now()
-				if calls {
-					conns[0].frozen.Shut()
-				} else {
-					conns[1].frozen.Shut()
-					assert.ErrorContains(t, bulk.endsWithin(t, 2*time.Second), "its connection gives no sign of life")
+	for name, test := range map[string]struct {
+		calls   bool // it is that of calls
+		payload int64
+		every   time.Duration
+	}{
+		"of calls":                    {true, 0, 20 * time.Millisecond},
+		"of calls, beside a busy one": {true, 256 << 10, 200 * time.Millisecond},
+		"of streams":                  {false, 0, 20 * time.Millisecond},
+	} {
+		subtest(t, name, 2, func(t *testing.T, servers []*server) {
+			c := warm(t, roundRobin, servers)
+			at := servers[0]
+			at.payload.Store(test.payload)
+			at.every.Store(int64(test.every))
+			bulk := c.open(balancer.Bulk, c.endpoint(at))
+			l := c.load(3, 20*time.Millisecond, time.Hour, false)
+			time.Sleep(5 * time.Second)
+			conns := at.connections()
+			require.Len(t, conns, 2)
+			start := time.Now()
+			if test.calls {
+				conns[0].frozen.Shut()
+				write := <-c.starting(1, at, aWrite)
+				assert.Error(t, write.cut)
+				assert.Less(t, write.took, 2*time.Second)
+			} else {
+				conns[1].frozen.Shut()
+				assert.ErrorContains(t, bulk.endsWithin(t, 2*time.Second), "its connection gives no sign of life")
+			}
+			time.Sleep(4 * time.Second)
+			assert.Equal(t, test.calls, bulk.isOpen())
+			assert.Equal(t, health.Serving, c.is(at))
+			assert.False(t, c.events.ever(health.Dead))
+			assert.Equal(t, []string{"a"}, c.events.closedAddresses())
+			assert.Positive(t, at.callsIn(time.Second))
+			for _, o := range l.end() {
+				if !test.calls || o.began.After(start.Add(time.Second)) {
+					assert.NoError(t, o.err)
 				}
-				time.Sleep(4 * time.Second)
-				assert.Equal(t, calls, bulk.isOpen())
-				assert.Equal(t, health.Serving, c.is(at))
-				assert.False(t, c.events.ever(health.Dead))
-				assert.Equal(t, []string{"a"}, c.events.closedAddresses())
-				before := at.calls.Load()
-				time.Sleep(time.Second)
-				assert.Greater(t, at.calls.Load(), before)
-				for _, o := range l.end() {
-					if !calls || o.began.After(start.Add(time.Second)) {
-						assert.NoError(t, o.err)
-					}
-					assert.Less(t, o.took, 1100*time.Millisecond)
-				}
-				conns[0].frozen.Open()
-				conns[1].frozen.Open()
-			})
+				assert.Less(t, o.took, 1100*time.Millisecond)
+			}
+			conns[0].frozen.Open()
+			conns[1].frozen.Open()
 		})
 	}
 }
 
 // A stream uses another endpoint if its connection cannot be established.
 func TestStreamDoesNotWaitForAConnectionThatHangs(t *testing.T) {
-	inBubble(t, 2, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
-		for _, s := range servers {
-			s.dark.Shut()
-		}
+	withClient(t, 2, func(t *testing.T, c *client, servers []*server) {
+		each(servers, func(s *server) { s.dark.Shut() })
 		opened := make(chan *stream)
 		go func() {
 			s, err := c.tryOpen(context.Background(), balancer.Bulk, nil)
@@ -163,15 +165,13 @@ func TestStreamDoesNotWaitForAConnectionThatHangs(t *testing.T) {
 		assert.Len(t, c.events.reached(hangs, health.Suspected), 1, "it is probed")
 		within(t, 100*time.Millisecond, "serving", func() bool { return c.is(hangs) == health.Serving })
 		assert.False(t, c.events.ever(health.Dead), "it serves calls")
-		s.cancel()
-		<-s.ended
+		s.close()
 	})
 }
 
 // Replies wait behind a large message; that is not silence.
 func TestLargeMessageIsNoSilence(t *testing.T) {
-	inBubble(t, 2, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 2, func(t *testing.T, c *client, servers []*server) {
 		c.load(2, 20*time.Millisecond, time.Hour, false)
 		at := servers[0]
 		s := c.open(balancer.Streams, c.endpoint(at))
@@ -189,28 +189,5 @@ func TestLargeMessageIsNoSilence(t *testing.T) {
 		s.cancel()
 		at.rate.Store(0)
 		<-s.ended
-	})
-}
-
-// Messages on one connection are no sign of life of another.
-func TestFrozenConnectionIsClosedBesideABusyOne(t *testing.T) {
-	inBubble(t, 2, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
-		at := servers[0]
-		at.payload.Store(256 << 10)
-		at.every.Store(int64(200 * time.Millisecond))
-		bulk := c.open(balancer.Bulk, c.endpoint(at))
-		c.load(2, 20*time.Millisecond, 10*time.Second, false)
-		time.Sleep(5 * time.Second)
-		at.connections()[0].frozen.Shut()
-		o := <-c.starting(1, at, aWrite)
-		assert.Error(t, o.cut)
-		assert.Less(t, o.took, 2*time.Second)
-		synctest.Wait()
-		assert.Equal(t, []string{"a"}, c.events.closedAddresses())
-		assert.True(t, bulk.isOpen())
-		time.Sleep(2 * time.Second)
-		assert.True(t, c.endpoint(at).Ready())
-		assert.Equal(t, health.Serving, c.is(at))
 	})
 }

@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -46,9 +47,9 @@ func (ck *checker) cutStuck(ep *Endpoint, now time.Time) {
 // unanswered service probe, or, if the member itself reported it or there is no such probe,
 // since the state changed.
 func (e *Endpoint) stuckSince(st *health.Status) time.Time {
-	asked := e.serviceAsked.Load()
-	if st.State == health.Lagging && asked != nil && asked.Before(st.Since) {
-		return *asked
+	oldest := e.serviceProbeSent.Load()
+	if st.State == health.Lagging && oldest != nil && oldest.Before(st.Since) {
+		return *oldest
 	}
 	return st.Since
 }
@@ -79,20 +80,12 @@ const quickAnswer = 250 * time.Millisecond
 
 // hasQuickWitness reports whether another endpoint has completed timely work since then.
 func (e *Endpoint) hasQuickWitness(since time.Time) bool {
-	for _, other := range e.others() {
-		if other.isWitness(since) && other.known().Latest() < quickAnswer {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.others(), func(other *Endpoint) bool {
+		return other.isWitness(since) && other.health().Latest() < quickAnswer
+	})
 }
 
 // hasWitness reports whether another endpoint has completed work since.
 func (e *Endpoint) hasWitness(since time.Time) bool {
-	for _, other := range e.others() {
-		if other.isWitness(since) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.others(), func(other *Endpoint) bool { return other.isWitness(since) })
 }

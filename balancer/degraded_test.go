@@ -16,13 +16,10 @@ import (
 var aLocalRead = attempt{need: balancer.Local}
 
 func TestCallsAreCutOnADegradedEndpointOnceAnotherServes(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 		s := servers[0]
 		// No endpoint has a leader, and calls hang.
-		for _, s := range servers {
-			s.fail.Store(&errNoLeader)
-		}
+		each(servers, func(s *server) { s.fail.Store(&errNoLeader) })
 		hanging := attempt{write: true, takes: time.Hour}
 		writes := c.starting(3, s, hanging)
 		hanging.write = false
@@ -39,9 +36,7 @@ func TestCallsAreCutOnADegradedEndpointOnceAnotherServes(t *testing.T) {
 			assert.Equal(t, health.Degraded, c.is(s))
 		}
 
-		for _, s := range servers[1:] {
-			s.fail.Store(nil)
-		}
+		each(servers[1:], func(s *server) { s.fail.Store(nil) })
 		c.load(1, 20*time.Millisecond, time.Second, false)
 		elected := time.Now()
 		for range 3 {
@@ -60,8 +55,7 @@ func TestCallsAreCutOnADegradedEndpointOnceAnotherServes(t *testing.T) {
 }
 
 func TestDegradedEndpointServesLocalReadsWithoutAnother(t *testing.T) {
-	inBubble(t, 2, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 2, func(t *testing.T, c *client, servers []*server) {
 		servers[0].fail.Store(&errNoLeader)
 		require.ErrorIs(t, (<-c.starting(1, servers[0], aRead)).err, errNoLeader)
 		before := servers[0].calls.Load()
@@ -79,20 +73,15 @@ func TestDegradedEndpointServesLocalReadsWithoutAnother(t *testing.T) {
 }
 
 func TestDegradedClusterIsProbedSeldom(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
-		for _, s := range servers {
-			s.fail.Store(&errNoLeader)
-		}
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
+		each(servers, func(s *server) { s.fail.Store(&errNoLeader) })
 		c.load(1, time.Second, time.Second, true)
 		time.Sleep(time.Minute)
 		before := c.probes.Load()
 		time.Sleep(10 * time.Minute)
 		assert.LessOrEqual(t, c.probes.Load()-before, int64(300), "at most half a probe per second")
 		assert.Empty(t, c.events.closedAddresses())
-		for _, s := range servers {
-			s.fail.Store(nil)
-		}
+		each(servers, func(s *server) { s.fail.Store(nil) })
 		within(t, 2*time.Second, "calls are served", func() bool { return c.write().err == nil })
 		// The three share a budget of a probe in four seconds, of which six are kept for another fault.
 		within(t, 40*time.Second, "all serve", func() bool { return allServe(c, servers) })
@@ -100,8 +89,7 @@ func TestDegradedClusterIsProbedSeldom(t *testing.T) {
 }
 
 func TestSlowEndpointServesNoCallsWhileOthersAreFast(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 		l := c.load(4, 400*time.Millisecond, 10*time.Second, false)
 		slow := servers[0]
 		slow.delay.Store(int64(200 * time.Millisecond))
@@ -149,8 +137,7 @@ func TestSilenceIsASuspicionWithoutAProber(t *testing.T) {
 }
 
 func TestLongCallIsNotCut(t *testing.T) {
-	inBubble(t, 2, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 2, func(t *testing.T, c *client, servers []*server) {
 		c.load(2, 200*time.Millisecond, time.Second, false)
 		before := c.probes.Load()
 		for range 4 {

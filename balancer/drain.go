@@ -29,7 +29,7 @@ type drains struct {
 func (d *drains) beginLocked(ep *Endpoint) listing {
 	removal := health.Evidence{Kind: health.Removed, At: time.Now()}
 	c := health.Change{Endpoint: ep.address, From: ep.State(), To: health.Draining, Evidence: removal}
-	ep.life.Load().end()
+	ep.lifetime.Load().end()
 	ep.unsubscribe()
 	ep.withdrawLocked()
 	for _, s := range ep.connections() {
@@ -84,7 +84,7 @@ func (d *drains) end(ep *Endpoint, timer **time.Timer) {
 	p.close(ep.conn(Streams), errDrained)
 	p.options().Events.Closed(ep, errDrained)
 	ep.inflight.stop()
-	ep.known().Release()
+	ep.health().Release()
 }
 
 // stopLocked ends all drains and returns their endpoints.

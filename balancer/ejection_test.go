@@ -1,9 +1,9 @@
 package balancer_test
 
 import (
+	"context"
 	"math/rand/v2"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,33 +15,38 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// lossy makes the server answer a share of its calls 200 ms later, as after a lost packet, until stop is called.
-func lossy(s *server, share float64) (stop func()) {
-	done := make(chan struct{})
+// lossy makes the server answer a share of its calls 200 ms later, as after a lost packet, until the end of the test or
+// until stop is called.
+func lossy(t *testing.T, s *server, share float64) (stop func()) {
+	ctx, stop := context.WithCancel(t.Context())
 	go func() {
-		for {
+		for sleep(ctx, 5*time.Millisecond) {
 			s.delay.Store(int64(usual))
 			if rand.Float64() < share {
 				s.delay.Store(int64(200*time.Millisecond + usual))
 			}
-			select {
-			case <-done:
-				s.delay.Store(int64(usual))
-				return
-			case <-time.After(5 * time.Millisecond):
-			}
 		}
+		s.delay.Store(int64(usual))
 	}()
-	return func() { close(done) }
+	return stop
+}
+
+// sleep reports whether the time has passed before the end of the context.
+func sleep(ctx context.Context, length time.Duration) bool {
+	select {
+	case <-time.After(length):
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func TestEndpointThatLosesPacketsIsSlow(t *testing.T) {
 	for _, callers := range []int{1, 12} {
-		inBubble(t, 3, func(t *testing.T, servers []*server) {
-			c := warm(t, roundRobin, servers)
+		withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 			load := c.load(callers, time.Duration(callers)*12*time.Millisecond, time.Hour, false)
 			time.Sleep(2 * time.Second)
-			stop := lossy(servers[0], 0.36)
+			stop := lossy(t, servers[0], 0.36)
 			within(t, 20*time.Second, "slow", func() bool { return c.is(servers[0]) == health.Slow })
 			before := servers[0].calls.Load()
 			time.Sleep(10 * time.Second)
@@ -57,46 +62,33 @@ func TestEndpointThatLosesPacketsIsSlow(t *testing.T) {
 
 // A member that is far away, one that pauses, and one whose neighbours are as slow are no outliers.
 func TestEndpointThatIsAlwaysOrSeldomLateServes(t *testing.T) {
-	far := map[string]int64{"far": int64(150 * time.Millisecond)}
-	for name, test := range map[string]func(servers []*server) (stop func()){
-		"far": func([]*server) func() { return func() {} },
-		"all lose packets": func(servers []*server) func() {
-			var stops []func()
-			for _, s := range servers {
-				stops = append(stops, lossy(s, 0.36))
-			}
-			return func() {
-				for _, stop := range stops {
-					stop()
-				}
-			}
+	for name, test := range map[string]func(t *testing.T, servers []*server){
+		"far": func(_ *testing.T, servers []*server) { servers[0].delay.Store(int64(150 * time.Millisecond)) },
+		"all lose packets": func(t *testing.T, servers []*server) {
+			each(servers, func(s *server) { lossy(t, s, 0.36) })
 		},
-		"some calls are long": func(servers []*server) func() { return lossy(servers[0], 0.05) },
-		"it pauses": func(servers []*server) func() {
-			var ended atomic.Bool
+		"some calls are long": func(t *testing.T, servers []*server) { lossy(t, servers[0], 0.05) },
+		"it pauses": func(t *testing.T, servers []*server) {
 			go func() {
-				for !ended.Load() {
+				for ctx := t.Context(); ctx.Err() == nil; sleep(ctx, 3*time.Second) {
 					servers[0].frozen.Shut()
-					time.Sleep(250 * time.Millisecond)
+					sleep(ctx, 250*time.Millisecond)
 					servers[0].frozen.Open()
-					time.Sleep(3 * time.Second)
 				}
 			}()
-			return func() { ended.Store(true); time.Sleep(4 * time.Second) }
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, 3, func(t *testing.T, servers []*server) {
-				servers[0].delay.Store(max(far[name], int64(usual)))
-				c := warm(t, roundRobin, servers)
-				load := c.load(9, 80*time.Millisecond, time.Hour, false)
-				time.Sleep(2 * time.Second)
-				stop := test(servers)
-				time.Sleep(20 * time.Second)
-				load.end()
-				stop()
-				assert.False(t, c.events.ever(health.Slow), "%v", c.is(servers[0]))
-			})
+		subtest(t, name, 3, func(t *testing.T, servers []*server) {
+			if name == "far" {
+				test(t, servers) // it is from the start
+			}
+			c := warm(t, roundRobin, servers)
+			load := c.load(9, 80*time.Millisecond, time.Hour, false)
+			time.Sleep(2 * time.Second)
+			test(t, servers)
+			time.Sleep(20 * time.Second)
+			load.end()
+			assert.False(t, c.events.ever(health.Slow), "%v", c.is(servers[0]))
 		})
 	}
 }
@@ -119,27 +111,25 @@ func TestEndpointThatFailsOrIsSlowGetsFewCalls(t *testing.T) {
 		"is slow":             {probedRoundRobin, func(s *server) { s.long.Store(int64(95 * time.Millisecond)) }, 0},
 		"is slow, not probed": {roundRobin, func(s *server) { s.long.Store(int64(38 * time.Millisecond)) }, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, 5, func(t *testing.T, servers []*server) {
-				c := warm(t, test.config, servers, toolkit)
-				warmup := c.load(4, 20*time.Millisecond, 2*time.Second, false)
-				time.Sleep(2 * time.Second)
-				assert.Zero(t, failed(warmup.end()))
-				s := servers[0]
-				test.worsen(s)
-				l := c.load(12, 20*time.Millisecond, 200*time.Millisecond, false)
-				time.Sleep(6 * time.Second)
-				outcomes := l.end()
-				t.Logf("%d calls, %d failed, p99 %v", len(outcomes), failed(outcomes), p99(outcomes))
-				assert.LessOrEqual(t, failed(outcomes), test.failed)
-				assert.LessOrEqual(t, p99(outcomes), 25*time.Millisecond)
+		subtest(t, name, 5, func(t *testing.T, servers []*server) {
+			c := warm(t, test.config, servers, toolkit)
+			warmup := c.load(4, 20*time.Millisecond, 2*time.Second, false)
+			time.Sleep(2 * time.Second)
+			assert.Zero(t, failed(warmup.end()))
+			s := servers[0]
+			test.worsen(s)
+			l := c.load(12, 20*time.Millisecond, 200*time.Millisecond, false)
+			time.Sleep(6 * time.Second)
+			outcomes := l.end()
+			t.Logf("%d calls, %d failed, p99 %v", len(outcomes), failed(outcomes), p99(outcomes))
+			assert.LessOrEqual(t, failed(outcomes), test.failed)
+			assert.LessOrEqual(t, p99(outcomes), 25*time.Millisecond)
 
-				s.fail.Store(nil)
-				s.long.Store(0)
-				c.load(5, 40*time.Millisecond, time.Second, false)
-				within(t, time.Minute, "serving", func() bool { return c.is(s) == health.Serving })
-				assert.InDelta(t, 0.2, c.shares(2 * time.Second)[0], 0.02, "it has its share again")
-			})
+			s.fail.Store(nil)
+			s.long.Store(0)
+			c.load(5, 40*time.Millisecond, time.Second, false)
+			within(t, time.Minute, "serving", func() bool { return c.is(s) == health.Serving })
+			assert.InDelta(t, 0.2, c.shares(2 * time.Second)[0], 0.02, "it has its share again")
 		})
 	}
 }
@@ -175,18 +165,16 @@ func TestErrorsThatEjectNoEndpoint(t *testing.T) {
 		"it is switched off":       {1, errUnavailable, 0, toolkit, `{"quorate_round_robin":{"outlierDetection":{"maxEjectionPercent":0}}}`},
 		"no other endpoint serves": {4, errUnavailable, 0, toolkit, probedRoundRobin},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, 5, func(t *testing.T, servers []*server) {
-				c := warm(t, test.config, servers, test.options)
-				for _, s := range servers[:test.failing] {
-					s.passes.Store(test.passes)
-					s.fail.Store(&test.err)
-				}
-				l := c.load(10, 80*time.Millisecond, time.Second, false)
-				time.Sleep(6 * time.Second)
-				l.end()
-				assert.False(t, c.events.ever(health.Suspected, health.Slow))
-			})
+		subtest(t, name, 5, func(t *testing.T, servers []*server) {
+			c := warm(t, test.config, servers, test.options)
+			for _, s := range servers[:test.failing] {
+				s.passes.Store(test.passes)
+				s.fail.Store(&test.err)
+			}
+			l := c.load(10, 80*time.Millisecond, time.Second, false)
+			time.Sleep(6 * time.Second)
+			l.end()
+			assert.False(t, c.events.ever(health.Suspected, health.Slow))
 		})
 	}
 }

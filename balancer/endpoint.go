@@ -30,8 +30,8 @@ type Endpoint struct {
 	unsubscribe func()
 	joined      atomic.Bool
 
-	// life ends when the endpoint is removed. One that returns while it drains gets another.
-	life atomic.Pointer[life]
+	// lifetime ends when the endpoint is removed. One that returns while it drains gets another.
+	lifetime atomic.Pointer[lifetime]
 	// refuses is set while the endpoint says by gRPC's health check that it does not serve.
 	refuses atomic.Bool
 
@@ -49,29 +49,29 @@ type Endpoint struct {
 
 	probing atomic.Bool   // an investigation runs; there is one at a time
 	wake    chan struct{} // buffered, one signal: new evidence has arrived
-	// serviceAsked is when the oldest unanswered service probe was sent.
-	serviceAsked atomic.Pointer[time.Time]
-	late         atomic.Bool   // the latest service probe was answered late
-	term         atomic.Uint64 // the latest in which it completed work, see ServedInTerm
+	// serviceProbeSent is when the oldest unanswered service probe was sent.
+	serviceProbeSent atomic.Pointer[time.Time]
+	late             atomic.Bool   // the latest service probe was answered late
+	term             atomic.Uint64 // the latest in which it completed work, see ServedInTerm
 }
 
 func newEndpoint(address string, entry *health.Entry) *Endpoint {
 	ep := &Endpoint{address: address, wake: make(chan struct{}, 1)}
-	ep.life.Store(&life{context.Background(), func() {}})
+	ep.lifetime.Store(&lifetime{context.Background(), func() {}})
 	ep.entry.Store(entry)
 	return ep
 }
 
-// life is the time for which the resolver lists an endpoint.
-type life struct {
+// lifetime is the time for which the resolver lists an endpoint.
+type lifetime struct {
 	context.Context
 	end context.CancelFunc
 }
 
-// list begins a time for which the resolver lists the endpoint.
+// list begins a lifetime of the endpoint.
 func (e *Endpoint) list(parent context.Context) {
 	ctx, end := context.WithCancel(parent)
-	e.life.Store(&life{ctx, end})
+	e.lifetime.Store(&lifetime{ctx, end})
 }
 
 // Detached returns an endpoint that belongs to no ClientConn, for tests of strategies.
@@ -83,7 +83,7 @@ func (e *Endpoint) Address() string { return e.address }
 
 // Health returns the health of the endpoint.
 func (e *Endpoint) Health() *health.Status {
-	s := e.known().Load()
+	s := e.health().Load()
 	if e.removed() && s.State != health.Draining {
 		drained := *s
 		drained.State = health.Draining
@@ -97,10 +97,10 @@ func (e *Endpoint) State() health.State {
 	if e.removed() {
 		return health.Draining
 	}
-	return e.known().Load().State
+	return e.health().Load().State
 }
 
-func (e *Endpoint) known() *health.Entry { return e.entry.Load() }
+func (e *Endpoint) health() *health.Entry { return e.entry.Load() }
 
 // conn returns the connection of a class, nil if the endpoint is detached.
 func (e *Endpoint) conn(class ConnClass) *subConn { return e.conns[class].Load() }
@@ -141,20 +141,20 @@ func (e *Endpoint) Siblings() []*Endpoint {
 // Removed returns a channel that is closed when the resolver no longer lists the
 // endpoint. In-flight calls and streams may continue until the drain timeout; long
 // streams should move. An endpoint that is listed again until then has a new channel.
-func (e *Endpoint) Removed() <-chan struct{} { return e.life.Load().Done() }
+func (e *Endpoint) Removed() <-chan struct{} { return e.lifetime.Load().Done() }
 
 // usualLatency is the endpoint's usual latency, 0 if it has completed nothing yet.
 func (e *Endpoint) usualLatency() time.Duration {
-	return max(e.known().Latency(), e.known().Latest())
+	return max(e.health().Latency(), e.health().Latest())
 }
 
 // tolerance is how much longer than those of other endpoints its responses may take.
 func (e *Endpoint) tolerance() time.Duration { return tolerance(e.usualLatency(), 0) }
 
-func (e *Endpoint) removed() bool { return e.life.Load().Err() != nil }
+func (e *Endpoint) removed() bool { return e.lifetime.Load().Err() != nil }
 
 // CompletedSince reports whether the endpoint has completed work that began at t or later.
-func (e *Endpoint) CompletedSince(t time.Time) bool { return e.known().CompletedSince(t) }
+func (e *Endpoint) CompletedSince(t time.Time) bool { return e.health().CompletedSince(t) }
 
 // RolesChanged reports to the policy that roles may have changed, for example after a
 // reply with a later term. If the strategy is [RoleAware], the policy requests the status
@@ -218,5 +218,5 @@ func (e *Endpoint) hasAlternative(n Need) bool {
 // isWitness reports whether the endpoint has completed work since then and is not ejected
 // or suspected.
 func (e *Endpoint) isWitness(since time.Time) bool {
-	return e.State().Usable() && e.known().CompletedSince(since)
+	return e.State().Usable() && e.health().CompletedSince(since)
 }

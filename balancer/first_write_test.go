@@ -38,9 +38,7 @@ func TestFirstWriteAvoidsAStalledEndpoint(t *testing.T) {
 func TestFirstWriteWaitsForAnEndpointThatServes(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		s := stalledAt(servers, 0)
-		for _, s := range servers[1:] {
-			s.dark.Shut()
-		}
+		each(servers[1:], func(s *server) { s.dark.Shut() })
 		c := connect(t, roundRobin, servers)
 		wrote := make(chan outcome, 1)
 		go func() { wrote <- c.write() }()
@@ -58,9 +56,7 @@ func TestFirstWriteWaitsForAnEndpointThatServes(t *testing.T) {
 
 func TestFirstWriteWaitsForHalfASecondAtMost(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		for _, s := range servers {
-			s.delay.Store(int64(700 * time.Millisecond))
-		}
+		each(servers, func(s *server) { s.delay.Store(int64(700 * time.Millisecond)) })
 		c := connect(t, roundRobin, servers)
 		o := c.write()
 		require.NoError(t, o.err)
@@ -91,16 +87,11 @@ func TestWritesAreSpreadAfterAFirstRead(t *testing.T) {
 		require.NoError(t, o.err)
 		assert.Equal(t, usual, o.took, "it does not wait")
 		synctest.Wait() // the others answer at the moment that the write ends
-		before := map[*server]int64{}
-		for _, s := range servers {
-			before[s] = s.calls.Load()
-		}
-		for range 30 {
-			require.NoError(t, c.write().err)
-		}
-		for _, s := range servers {
-			assert.EqualValues(t, 10, s.calls.Load()-before[s], s.addr)
-		}
+		assert.Equal(t, []int64{10, 10, 10}, received(servers, func() {
+			for range 30 {
+				require.NoError(t, c.write().err)
+			}
+		}))
 		assert.LessOrEqual(t, c.probes.Load(), int64(2), "one for each of the others")
 	})
 }
@@ -121,9 +112,7 @@ func TestFirstWriteDoesNotWaitWithoutAnotherEndpoint(t *testing.T) {
 // it.
 func TestFirstWriteProbesEndpointsThatAreAlive(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		for _, s := range servers {
-			s.quiet.Shut()
-		}
+		each(servers, func(s *server) { s.quiet.Shut() })
 		for _, s := range servers[1:] {
 			s.dark.Shut()
 		}
@@ -134,23 +123,17 @@ func TestFirstWriteProbesEndpointsThatAreAlive(t *testing.T) {
 		o := c.write()
 		require.NoError(t, o.err)
 		assert.LessOrEqual(t, o.took, 2*usual)
-		for _, s := range servers[1:] {
-			s.dark.Open()
-		}
+		each(servers[1:], func(s *server) { s.dark.Open() })
 	})
 }
 
 // A client that only writes uses endpoints that connect after its first write.
 func TestWritesGoToEndpointsThatConnectLater(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		for _, s := range servers[1:] {
-			s.dark.Shut()
-		}
+		each(servers[1:], func(s *server) { s.dark.Shut() })
 		c := connect(t, roundRobin, servers)
 		require.NoError(t, c.write().err)
-		for _, s := range servers[1:] {
-			s.dark.Open()
-		}
+		each(servers[1:], func(s *server) { s.dark.Open() })
 		time.Sleep(time.Second)
 		for range 30 {
 			require.NoError(t, c.write().err)

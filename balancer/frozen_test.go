@@ -1,7 +1,6 @@
 package balancer_test
 
 import (
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,8 +13,7 @@ import (
 )
 
 func TestFrozenEndpointIsDeadWithinASecond(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 		others := c.load(3, 20*time.Millisecond, 10*time.Second, false)
 		time.Sleep(200 * time.Millisecond)
 
@@ -43,9 +41,7 @@ func TestFrozenEndpointIsDeadWithinASecond(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		frozen.frozen.Open()
 		within(t, 11*time.Second, "readmitted", func() bool { return c.is(frozen) == health.Serving })
-		before := frozen.calls.Load()
-		time.Sleep(time.Second)
-		assert.Greater(t, frozen.calls.Load(), before+10)
+		assert.Greater(t, frozen.callsIn(time.Second), int64(10))
 		for _, o := range others.end() {
 			if o.err != nil {
 				assert.Error(t, o.cut)
@@ -59,8 +55,7 @@ func TestFrozenEndpointIsDeadWithinASecond(t *testing.T) {
 // A process pauses for a moment: its reads and streams go elsewhere, its writes are answered.
 func TestWritesOutlastAPause(t *testing.T) {
 	for _, pause := range []time.Duration{650, 700, 800} {
-		inBubble(t, 3, func(t *testing.T, servers []*server) {
-			c := warm(t, roundRobin, servers)
+		withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 			c.load(3, 20*time.Millisecond, 10*time.Second, false)
 			for range 4 {
 				stream := c.open(balancer.Streams, c.endpoint(servers[0]))
@@ -106,8 +101,7 @@ func TestSingleEndpointIsNeverEjected(t *testing.T) {
 }
 
 func TestNothingIsEjectedWhenAllAreFrozen(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 		time.Sleep(time.Minute)
 		calls := make([]<-chan outcome, len(servers))
 		for i, s := range servers {
@@ -136,36 +130,32 @@ func TestNothingIsEjectedWhenAllAreFrozen(t *testing.T) {
 // Without calls after the outage, one probe each shows that the endpoints serve.
 func TestSuspectsServeAgainAfterAnOutageOfAll(t *testing.T) {
 	for name, watches := range map[string]bool{"idle": false, "a watch": true} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, 3, func(t *testing.T, servers []*server) {
-				c := warm(t, roundRobin, servers)
-				var watch *stream
-				if watches {
-					watch = c.open(balancer.Streams, c.endpoint(servers[0]))
-				}
-				time.Sleep(time.Minute)
-				calls := make([]<-chan outcome, len(servers))
-				for i, s := range servers {
-					s.frozen.Shut()
-					calls[i] = c.starting(1, s, attempt{deadline: 2 * time.Second})
-				}
-				for _, ended := range calls {
-					require.Error(t, (<-ended).err)
-				}
-				time.Sleep(time.Minute)
-				for _, s := range servers {
-					require.Equal(t, health.Suspected, c.is(s))
-					s.frozen.Open()
-				}
-				before := c.probes.Load()
-				within(t, 15*time.Second, "all serve", func() bool {
-					return !slices.ContainsFunc(servers, func(s *server) bool { return c.is(s) != health.Serving })
-				})
-				time.Sleep(time.Minute)
-				assert.LessOrEqual(t, c.probes.Load()-before, int64(9))
-				assert.Empty(t, c.events.closedAddresses())
-				assert.Equal(t, watches, watch != nil && watch.isOpen(), "nothing was better")
-			})
+		subtest(t, name, 3, func(t *testing.T, servers []*server) {
+			c := warm(t, roundRobin, servers)
+			var watch *stream
+			if watches {
+				watch = c.open(balancer.Streams, c.endpoint(servers[0]))
+			}
+			time.Sleep(time.Minute)
+			calls := make([]<-chan outcome, len(servers))
+			for i, s := range servers {
+				s.frozen.Shut()
+				calls[i] = c.starting(1, s, attempt{deadline: 2 * time.Second})
+			}
+			for _, ended := range calls {
+				require.Error(t, (<-ended).err)
+			}
+			time.Sleep(time.Minute)
+			for _, s := range servers {
+				require.Equal(t, health.Suspected, c.is(s))
+				s.frozen.Open()
+			}
+			before := c.probes.Load()
+			within(t, 15*time.Second, "all serve", func() bool { return allServe(c, servers) })
+			time.Sleep(time.Minute)
+			assert.LessOrEqual(t, c.probes.Load()-before, int64(9))
+			assert.Empty(t, c.events.closedAddresses())
+			assert.Equal(t, watches, watch != nil && watch.isOpen(), "nothing was better")
 		})
 	}
 }
@@ -173,8 +163,7 @@ func TestSuspectsServeAgainAfterAnOutageOfAll(t *testing.T) {
 // An endpoint that cannot be a witness is not asked to be one.
 func TestFrozenEndpointIsDeadWithinASecondBesideDegradedOnes(t *testing.T) {
 	for range 5 { // the first witness is random
-		inBubble(t, 5, func(t *testing.T, servers []*server) {
-			c := warm(t, roundRobin, servers)
+		withClient(t, 5, func(t *testing.T, c *client, servers []*server) {
 			for _, s := range servers[1:4] {
 				s.fail.Store(&errNoLeader)
 				require.ErrorIs(t, (<-c.starting(1, s, aRead)).err, errNoLeader)

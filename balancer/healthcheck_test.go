@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	_ "google.golang.org/grpc/health" // the health check of clients
@@ -48,21 +47,16 @@ func TestServerThatSaysNotServingGetsNoCalls(t *testing.T) {
 		for range 2 {
 			at.says(serving)
 			time.Sleep(100 * time.Millisecond)
-			before := at.calls.Load()
-			time.Sleep(time.Second)
-			assert.Greater(t, at.calls.Load(), before+20)
+			assert.Greater(t, at.callsIn(time.Second), int64(20))
 			assert.Equal(t, health.Serving, c.is(at))
 			s := c.open(balancer.Streams, c.endpoint(at))
 
 			at.says(notServing)
 			time.Sleep(100 * time.Millisecond)
-			before = at.calls.Load()
-			time.Sleep(20 * time.Second)
-			assert.Equal(t, before, at.calls.Load())
+			assert.Zero(t, at.callsIn(20*time.Second))
 			assert.Equal(t, health.NotServing, c.is(at), "probes that are answered do not acquit it")
 			assert.True(t, s.isOpen(), "what is under way goes on")
-			s.cancel()
-			<-s.ended
+			s.close()
 		}
 		assert.Zero(t, failed(l.end()))
 		assert.Empty(t, c.events.closedAddresses())
@@ -129,13 +123,9 @@ func TestNoServerServes(t *testing.T) {
 // gRPC takes a server without the health service for one that serves.
 func TestServerWithoutHealthServiceServes(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
-		for _, s := range servers {
-			s.unwatched.Store(true)
-		}
+		each(servers, func(s *server) { s.unwatched.Store(true) })
 		c := checked(t, servers)
-		for range 10 {
-			require.NoError(t, c.read().err)
-		}
+		c.reads(10)
 		synctest.Wait()
 		assert.Equal(t, health.Serving, c.is(servers[0]))
 		assert.Equal(t, health.Serving, c.is(servers[1]))
@@ -172,12 +162,10 @@ func TestProbeThatIsNotServedEjects(t *testing.T) {
 		servers[0].says(notServing)
 		within(t, time.Second, "left", func() bool { return c.is(servers[0]) == health.NotServing })
 		time.Sleep(10 * time.Millisecond)
-		before := servers[0].calls.Load()
-		time.Sleep(time.Second)
-		assert.Equal(t, before, servers[0].calls.Load())
+		assert.Zero(t, servers[0].callsIn(time.Second))
 		servers[0].fail.Store(nil)
 		servers[0].says(serving)
-		within(t, 2*time.Minute, "used", func() bool { return servers[0].calls.Load() > before })
+		within(t, 2*time.Minute, "used", func() bool { return servers[0].callsIn(time.Second) > 0 })
 		assert.Empty(t, c.events.closedAddresses())
 	})
 }

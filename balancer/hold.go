@@ -19,7 +19,7 @@ func (p *policy) heard(fit []*Endpoint, write bool) []*Endpoint {
 		p.holding.Store(true) // before the connections are looked at, as what arrives now releases the write
 		for _, ep := range fit {
 			if ep.State() == health.Suspected {
-				p.checks.check(ep.conn(Calls)) // it may not have been asked yet
+				p.checks.checkConn(ep.conn(Calls)) // it may not have been asked yet
 			}
 		}
 	}
@@ -33,8 +33,8 @@ func (p *policy) heard(fit []*Endpoint, write bool) []*Endpoint {
 // isSilent reports whether the connection for calls has left a question unanswered for as long as a dead one.
 func (e *Endpoint) isSilent() bool {
 	s := e.conn(Calls)
-	asked := s.asked.Load()
-	return asked != nil && !s.heard.After(*asked) && s.silentFor(time.Now()) >= deadAfter
+	sent := s.probeSent.Load()
+	return sent != nil && !s.heard.After(*sent) && s.silentFor(time.Now()) >= deadAfter
 }
 
 // release lets writes that wait be picked again, and reports whether there may be some.

@@ -15,18 +15,14 @@ import (
 // swallow makes the network to all servers lose everything. heal ends that for new connections; what was sent on
 // the others is repeated when they are healed, too.
 func swallow(servers []*server) (heal, healOld func()) {
-	for _, s := range servers {
-		s.dark.Shut()
-	}
+	each(servers, func(s *server) { s.dark.Shut() })
 	var old []*serverConn
 	for _, s := range servers {
 		old = append(old, s.connections()...)
 	}
 	forget(servers...)
 	heal = func() {
-		for _, s := range servers {
-			s.dark.Open()
-		}
+		each(servers, func(s *server) { s.dark.Open() })
 	}
 	healOld = func() {
 		for _, c := range old {
@@ -101,8 +97,7 @@ func TestWritesWaitForASignOfLife(t *testing.T) {
 
 // Where nothing else waits at the endpoint, a write that waits is a reason for a second connection.
 func TestWriteThatWaitsAloneGoesOut(t *testing.T) {
-	inBubble(t, 1, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 1, func(t *testing.T, c *client, servers []*server) {
 		forget(servers...)
 		read, end := context.WithTimeout(t.Context(), 800*time.Millisecond)
 		defer end()

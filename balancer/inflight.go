@@ -127,7 +127,7 @@ func (e *Endpoint) check() {
 		e.policy.prober.suspect(e, now, found.suspicion)
 	default:
 		for _, s := range found.silent {
-			e.policy.checks.check(s)
+			e.policy.checks.checkConn(s)
 		}
 	}
 	for _, s := range found.quiet {
@@ -212,7 +212,7 @@ func (s *subConn) isSilent(of *stat, start time.Time) bool {
 func (f *findings) silence(s *subConn, start, now time.Time, what string) {
 	age := now.Sub(start)
 	switch {
-	case !s.ep.known().CompletedSince(start):
+	case !s.ep.health().CompletedSince(start):
 		f.suspicion = cmp.Or(f.suspicion, fmt.Sprintf("%s for %v", what, age.Round(time.Millisecond)))
 	case !s.heard.After(now.Add(-age/2)) && !slices.Contains(f.silent, s):
 		f.silent = append(f.silent, s)

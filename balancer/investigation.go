@@ -84,7 +84,7 @@ func (i *investigation) isNeeded() bool {
 func (i *investigation) run() {
 	i.await(time.Until(i.p.reconnects.probesFrom()), func() bool { return !i.isNeeded() })
 	for i.isNeeded() {
-		i.elect = i.elect || i.ep.known().StartProbing()
+		i.elect = i.elect || i.ep.health().StartProbing()
 		start := time.Now()
 		if i.isRenewed() {
 			i.made, i.began, i.rounds = i.ep.conn(Calls).made.Load(), start, 0
@@ -99,8 +99,8 @@ func (i *investigation) run() {
 	}
 	i.resign()
 	for _, s := range i.ep.connections() {
-		if s.ready.Load() && s.unanswered(&s.asked, time.Now()) > 0 {
-			i.p.checks.check(s) // what others were answered is no sign of life of this connection
+		if s.ready.Load() && s.unanswered(&s.probeSent, time.Now()) > 0 {
+			i.p.checks.checkConn(s) // what others were answered is no sign of life of this connection
 		}
 	}
 }
@@ -112,7 +112,7 @@ func (i *investigation) isRenewed() bool { return i.ep.conn(Calls).made.Load() !
 func (i *investigation) resign() {
 	if i.elect {
 		i.elect = false
-		i.ep.known().StopProbing()
+		i.ep.health().StopProbing()
 	}
 }
 
@@ -161,9 +161,9 @@ func (i *investigation) ask() {
 		if !s.ready.Load() {
 			continue
 		}
-		asked := s.class == Calls && i.elect && i.send(s, forService)
+		serviceSent := s.class == Calls && i.elect && i.send(s, forService)
 		lives := time.Since(i.statusAsked) < 2*statusPace && s.heard.After(i.statusAsked) // as its status shows
-		if q := i.life(); !lives && s.carries() && (!asked || q == forLocal) {
+		if q := i.livenessQuestion(); !lives && s.carries() && (!serviceSent || q == forLocal) {
 			i.send(s, q)
 		}
 	}
@@ -218,13 +218,11 @@ func (i *investigation) askWitness(now time.Time) {
 	}
 	if st := i.ep.Health(); st.State == health.Degraded && i.ep.mayBeCut() {
 		since = st.Since
-	} else if asked := i.ep.serviceAsked.Load(); asked != nil && asked.Before(since) {
-		since = *asked
+	} else if sent := i.ep.serviceProbeSent.Load(); sent != nil && sent.Before(since) {
+		since = *sent
 	}
-	for _, other := range others {
-		if other.isWitness(since) {
-			return
-		}
+	if slices.ContainsFunc(others, func(other *Endpoint) bool { return other.isWitness(since) }) {
+		return
 	}
 	if fit := slices.DeleteFunc(slices.Clone(others), func(ep *Endpoint) bool { return !ep.State().Usable() }); len(fit) > 0 {
 		others = fit
@@ -234,7 +232,7 @@ func (i *investigation) askWitness(now time.Time) {
 	if other.stalledFor(now) == 0 {
 		i.send(other.conn(Calls), forService)
 	}
-	if q := i.life(); q == forLocal && !i.ep.hasLocalWitness(since) {
+	if q := i.livenessQuestion(); q == forLocal && !i.ep.hasLocalWitness(since) {
 		i.send(other.conn(Calls), q)
 	}
 }
@@ -244,7 +242,7 @@ func (i *investigation) askWitness(now time.Time) {
 func (i *investigation) isAnswered() bool {
 	now := time.Now()
 	for _, s := range i.ep.connections() {
-		if s.ready.Load() && s.unanswered(&s.asked, now) > 0 {
+		if s.ready.Load() && s.unanswered(&s.probeSent, now) > 0 {
 			return false
 		}
 	}
@@ -260,13 +258,13 @@ func (i *investigation) restart(now time.Time) {
 
 // restart restarts the clocks of the connection's unanswered probes.
 func (s *subConn) restart(now time.Time) {
-	for _, question := range []*atomic.Pointer[time.Time]{&s.asked, &s.askedLife} {
-		if s.unanswered(question, now) > 0 {
-			question.Store(&now)
+	for _, probe := range []*atomic.Pointer[time.Time]{&s.probeSent, &s.livenessSent} {
+		if s.unanswered(probe, now) > 0 {
+			probe.Store(&now)
 		}
 	}
 	if s.class == Calls && s.ep.stalledFor(now) > 0 {
-		s.ep.serviceAsked.Store(&now)
+		s.ep.serviceProbeSent.Store(&now)
 	}
 }
 
@@ -301,7 +299,7 @@ const (
 // cannot serve. Its service probe may hang meanwhile. The answer counts for all clients of the process.
 func (i *investigation) askStatus(now time.Time) {
 	lagging, due := now.Sub(i.ep.Health().Since), now.Add(-statusPace)
-	if i.ep.State() != health.Lagging || lagging < statusPace || lagging > statusLimit || i.ep.known().AskedSince(health.ForLeader, due) {
+	if i.ep.State() != health.Lagging || lagging < statusPace || lagging > statusLimit || i.ep.health().AskedSince(health.ForLeader, due) {
 		return
 	}
 	key := sent{i.ep.conn(Calls), forStatus}
@@ -314,7 +312,7 @@ func (i *investigation) askStatus(now time.Time) {
 		return
 	}
 	i.statusAsked = now
-	i.ep.known().Asked(health.ForLeader, now)
+	i.ep.health().Asked(health.ForLeader, now)
 }
 
 // pause waits until it is time for another round.
@@ -339,7 +337,7 @@ func (i *investigation) pause(start time.Time) {
 // behind older requests. It keeps how long the connections have been silent.
 func (i *investigation) askAnew() {
 	i.pending.Clear()
-	i.ep.serviceAsked.Store(nil)
+	i.ep.serviceProbeSent.Store(nil)
 }
 
 func (i *investigation) maxBackoff() time.Duration {

@@ -17,30 +17,27 @@ func TestLateTimerIsIgnored(t *testing.T) {
 		"calls":   func(c *client, s *server) { c.starting(3, s, aWrite) },
 		"streams": func(c *client, s *server) { c.open(balancer.Streams, c.endpoint(s)) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, 2, func(t *testing.T, servers []*server) {
-				c := warm(t, roundRobin, servers)
-				open(c, servers[0])
-				time.Sleep(usual / 2)
-				if name == "streams" {
-					time.Sleep(2 * time.Second)
-				}
-				servers[0].frozen.Shut()
-				ep := c.endpoint(servers[0])
-				ep.HoldTimer()
-				time.Sleep(time.Second)
-				probes := c.probes.Load()
-				ep.CheckLate(51 * time.Millisecond)
-				time.Sleep(4 * time.Millisecond)
-				assert.Equal(t, health.Serving, c.is(servers[0]))
-				assert.Equal(t, probes, c.probes.Load())
-				time.Sleep(300 * time.Millisecond)
-				assert.Equal(t, health.Suspected, c.is(servers[0]), "soon it is checked again")
-			})
+		subtest(t, name, 2, func(t *testing.T, servers []*server) {
+			c := warm(t, roundRobin, servers)
+			open(c, servers[0])
+			time.Sleep(usual / 2)
+			if name == "streams" {
+				time.Sleep(2 * time.Second)
+			}
+			servers[0].frozen.Shut()
+			ep := c.endpoint(servers[0])
+			ep.HoldTimer()
+			time.Sleep(time.Second)
+			probes := c.probes.Load()
+			ep.CheckLate(51 * time.Millisecond)
+			time.Sleep(4 * time.Millisecond)
+			assert.Equal(t, health.Serving, c.is(servers[0]))
+			assert.Equal(t, probes, c.probes.Load())
+			time.Sleep(300 * time.Millisecond)
+			assert.Equal(t, health.Suspected, c.is(servers[0]), "soon it is checked again")
 		})
 	}
-	inBubble(t, 2, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 2, func(t *testing.T, c *client, servers []*server) {
 		c.starting(3, servers[0], aWrite)
 		time.Sleep(usual / 2)
 		servers[0].frozen.Shut()

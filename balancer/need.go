@@ -14,7 +14,7 @@ import (
 // localRank ranks suspects for local calls: one that has given a sign of life since may serve them.
 func (e *Endpoint) localRank(st *health.Status) int {
 	r := rank(st.State, needLocal)
-	if st.State == health.Suspected && !e.known().AliveSince(st.Since) {
+	if st.State == health.Suspected && !e.health().AliveSince(st.Since) {
 		r++
 	}
 	return r
@@ -23,17 +23,12 @@ func (e *Endpoint) localRank(st *health.Status) int {
 // servesLocal reports whether the endpoint may serve local calls: it is connected, says nothing
 // else, and has given a sign of life since then.
 func (e *Endpoint) servesLocal(since time.Time) bool {
-	return rank(e.State(), needLocal) <= rank(health.Lagging, needLocal) && e.known().AliveSince(since)
+	return rank(e.State(), needLocal) <= rank(health.Lagging, needLocal) && e.health().AliveSince(since)
 }
 
 // hasLocalWitness reports whether another endpoint may serve the local calls of this one.
 func (e *Endpoint) hasLocalWitness(since time.Time) bool {
-	for _, other := range e.others() {
-		if other.servesLocal(since) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.others(), func(other *Endpoint) bool { return other.servesLocal(since) })
 }
 
 // localReads returns the local reads in flight.
@@ -61,7 +56,7 @@ func (e *Endpoint) stuckLocally(now time.Time) (stuck []*call, since time.Time) 
 		began := c.start.Time()
 		switch {
 		case c.conn.silentFor(now) > 0:
-			began = now.Add(-c.conn.unanswered(&c.conn.asked, now))
+			began = now.Add(-c.conn.unanswered(&c.conn.probeSent, now))
 		case st.State != health.Lagging || now.Sub(began) < c.stat.SuspectAfter() || !c.conn.isSilent(c.stat, began):
 			continue
 		}
@@ -85,9 +80,9 @@ func (i *investigation) cutLocal(now time.Time) {
 	}
 }
 
-// life returns the question for a sign of life. Local reads that wait are worth an overdraft
+// livenessQuestion returns the question for a sign of life. Local reads that wait are worth an overdraft
 // at first: a sign of life is all the evidence that they need.
-func (i *investigation) life() question {
+func (i *investigation) livenessQuestion() question {
 	if i.rounds <= fastRounds && len(i.ep.localReads()) > 0 {
 		return forLocal
 	}

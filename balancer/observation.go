@@ -30,7 +30,7 @@ func (i *investigation) evaluate(now time.Time, before [classes]backlog) {
 	case undecided:
 		for _, s := range i.ep.connections() {
 			if s.ready.Load() && s.silentFor(now) >= deadAfter {
-				i.p.checks.check(s)
+				i.p.checks.checkConn(s)
 			}
 		}
 	}
@@ -70,12 +70,12 @@ func (i *investigation) observe(now time.Time, before [classes]backlog) observat
 			o.silent = max(o.silent, s.silentFor(now))
 		}
 	}
-	if alive || ep.known().AliveSince(now.Add(-o.silent)) {
+	if alive || ep.health().AliveSince(now.Add(-o.silent)) {
 		o.silent = 0
 	}
-	asked := now.Add(-max(o.stalled, o.silent))
+	since := now.Add(-max(o.stalled, o.silent))
 	for _, other := range ep.others() {
-		if took := other.known().Latest(); other.isWitness(asked) && (o.others == 0 || took < o.others) {
+		if took := other.health().Latest(); other.isWitness(since) && (o.others == 0 || took < o.others) {
 			o.others = took
 		}
 	}
@@ -98,8 +98,8 @@ func sinceOf(t, now time.Time) time.Duration {
 func (i *investigation) watchOthers(now time.Time) {
 	silent, stalled := time.Duration(0), i.ep.stalledFor(now)
 	for _, s := range i.ep.connections() {
-		unanswered := s.unanswered(&s.asked, now)
-		s.alive = first(s.alive, unanswered > 0 && i.ep.known().AliveSince(now.Add(-unanswered)), now)
+		unanswered := s.unanswered(&s.probeSent, now)
+		s.alive = first(s.alive, unanswered > 0 && i.ep.health().AliveSince(now.Add(-unanswered)), now)
 		silent = max(silent, unanswered)
 	}
 	alive, serve := false, false

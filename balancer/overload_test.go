@@ -1,6 +1,7 @@
 package balancer_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -25,58 +26,44 @@ func TestOverloadEjectsNoEndpoint(t *testing.T) {
 		"beyond a probe's": {[3]time.Duration{5 * time.Second, 5 * time.Second, 5 * time.Second}, 4, true},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, 3, func(t *testing.T, servers []*server) {
-				c := warm(t, roundRobin, servers)
-				load := c.load(tt.callers, 500*time.Millisecond, 250*time.Millisecond, tt.write)
-				time.Sleep(10 * time.Second)
-				before := c.probes.Load()
-				for i, s := range servers {
-					s.delay.Store(int64(tt.delays[i]))
-				}
-				time.Sleep(10 * time.Second)
-				burst := c.probes.Load()
-				assert.LessOrEqual(t, burst-before, int64(4+1+10/4+10*tt.callers/20), "the reserve is kept")
-				time.Sleep(50 * time.Second)
-				assert.LessOrEqual(t, c.probes.Load()-burst, int64(50/4+1+50*2*tt.callers/50), "0.25 per second, and 2 % of the calls")
-				assert.False(t, c.events.ever(health.Lagging, health.Dead))
-				for _, s := range servers {
-					s.delay.Store(int64(usual))
-				}
-				within(t, 2*time.Second, "serving again", func() bool { return allServe(c, servers) })
-				load.end()
-				assert.False(t, c.events.ever(health.Lagging, health.Dead))
-				assert.Empty(t, c.events.closedAddresses())
-				for _, s := range servers {
-					assert.EqualValues(t, 1, s.conns.Load())
-				}
-			})
+		subtest(t, name, 3, func(t *testing.T, servers []*server) {
+			c := warm(t, roundRobin, servers)
+			load := c.load(tt.callers, 500*time.Millisecond, 250*time.Millisecond, tt.write)
+			time.Sleep(10 * time.Second)
+			before := c.probes.Load()
+			for i, s := range servers {
+				s.delay.Store(int64(tt.delays[i]))
+			}
+			time.Sleep(10 * time.Second)
+			burst := c.probes.Load()
+			assert.LessOrEqual(t, burst-before, int64(4+1+10/4+10*tt.callers/20), "the reserve is kept")
+			time.Sleep(50 * time.Second)
+			assert.LessOrEqual(t, c.probes.Load()-burst, int64(50/4+1+50*2*tt.callers/50), "0.25 per second, and 2 % of the calls")
+			assert.False(t, c.events.ever(health.Lagging, health.Dead))
+			each(servers, func(s *server) { s.delay.Store(int64(usual)) })
+			within(t, 2*time.Second, "serving again", func() bool { return allServe(c, servers) })
+			load.end()
+			assert.False(t, c.events.ever(health.Lagging, health.Dead))
+			assert.Empty(t, c.events.closedAddresses())
+			for _, s := range servers {
+				assert.EqualValues(t, 1, s.conns.Load())
+			}
 		})
 	}
 }
 
 // allServe reports whether all endpoints are Serving.
 func allServe(c *client, servers []*server) bool {
-	for _, s := range servers {
-		if c.is(s) != health.Serving {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(servers, func(s *server) bool { return c.is(s) != health.Serving })
 }
 
 // A fault is detected although the probes of an overload preceded it.
 func TestFaultAfterAnOverloadIsDetected(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 		c.load(4, 500*time.Millisecond, 250*time.Millisecond, false)
-		for _, s := range servers {
-			s.delay.Store(int64(1250 * time.Millisecond))
-		}
+		each(servers, func(s *server) { s.delay.Store(int64(1250 * time.Millisecond)) })
 		time.Sleep(time.Minute)
-		for _, s := range servers {
-			s.delay.Store(int64(usual))
-		}
+		each(servers, func(s *server) { s.delay.Store(int64(usual)) })
 		time.Sleep(10 * time.Second)
 		servers[0].frozen.Shut()
 		o := <-c.starting(1, servers[0], aWrite)

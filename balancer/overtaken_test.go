@@ -80,24 +80,21 @@ func TestWriteThatIsNotOvertakenGoesOn(t *testing.T) {
 			func(_ *testing.T, c *client, s *server) { c.serves(s, 6); c.serves(s, 6) },
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, 3, func(t *testing.T, servers []*server) {
-				c := inTerm(t, servers, unprobed)
-				write := c.starting(1, servers[0], tt.write)
-				time.Sleep(time.Second)
-				tt.change(t, c, servers[0])
-				o := <-write
-				assert.NoError(t, o.cut)
-				assert.ErrorIs(t, o.err, errTimedOut)
-			})
+		subtest(t, name, 3, func(t *testing.T, servers []*server) {
+			c := inTerm(t, servers, unprobed)
+			write := c.starting(1, servers[0], tt.write)
+			time.Sleep(time.Second)
+			tt.change(t, c, servers[0])
+			o := <-write
+			assert.NoError(t, o.cut)
+			assert.ErrorIs(t, o.err, errTimedOut)
 		})
 	}
 }
 
 // The first term that a client learns of ends no other.
 func TestFirstTermOvertakesNothing(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 		write := c.starting(1, servers[0], lost)
 		time.Sleep(time.Second)
 		c.serves(servers[0], 5)

@@ -3,7 +3,6 @@ package balancer
 import (
 	"context"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/balancer"
 
@@ -19,21 +18,10 @@ func (firstFit) Pick(_ Call, fit []*Endpoint) *Endpoint { return fit[0] }
 func BenchmarkPick(b *testing.B) {
 	p := newPolicy(nil, Builder{})
 	defer p.stop()
-	var strategy Strategy = firstFit{}
-	p.chosen.Store(&strategy)
-	ep := newEndpoint("a", health.NewTable().Acquire("", "a"))
-	ep.policy = p
-	ep.conns[Calls].Store(&subConn{ep: ep})
-	k := &picker{p: p, connected: []*Endpoint{ep}}
-	ep.usable[Calls].Store(&usable{subConn: ep.conn(Calls)})
+	k := p.withOne(in("a", health.Served))
 	p.latest.Store(k)
-	for n := range k.fit {
-		k.fit[n] = k.connected
-	}
 	p.endpoints = k.connected
 	p.proof.proven = true
-	ep.known().Note(health.Evidence{Kind: health.Served})
-	ep.known().Completed(time.Now(), time.Now())
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
@@ -46,5 +34,20 @@ func BenchmarkPick(b *testing.B) {
 			r.Done(balancer.DoneInfo{BytesSent: true, BytesReceived: true})
 		}
 	})
-	ep.inflight.stop()
+	p.endpoints[0].inflight.stop()
+}
+
+// withOne returns a picker of the policy with one endpoint, which is connected and fit.
+func (p *policy) withOne(ep *Endpoint) *picker {
+	var strategy Strategy = firstFit{}
+	p.chosen.Store(&strategy)
+	ep.policy = p
+	s := &subConn{ep: ep}
+	ep.conns[Calls].Store(s)
+	ep.usable[Calls].Store(&usable{subConn: s})
+	k := &picker{p: p, connected: []*Endpoint{ep}}
+	for n := range k.fit {
+		k.fit[n] = k.connected
+	}
+	return k
 }

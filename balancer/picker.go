@@ -77,12 +77,12 @@ func (e *Endpoint) rank(n need) int {
 
 // readmitted reports whether the endpoint has served for too short a time since the latest verdict.
 func (e *Endpoint) readmitted() bool {
-	from := e.known().Load().WritesFrom
+	from := e.health().Load().WritesFrom
 	return !from.IsZero() && time.Now().Before(from)
 }
 
 // proven reports whether the endpoint has completed work.
-func (e *Endpoint) proven() bool { return e.known().Latest() > 0 }
+func (e *Endpoint) proven() bool { return e.health().Latest() > 0 }
 
 // picker is a snapshot of the policy. gRPC calls it concurrently, for each attempt.
 type picker struct {
@@ -98,7 +98,7 @@ type picker struct {
 	unproven, unseen bool
 	// holdsStreams is set while streams wait after an outage.
 	holdsStreams bool
-	asked        atomic.Bool // for unseen
+	unseenProbed atomic.Bool
 	// err is why there is no connection.
 	err error
 }
@@ -218,7 +218,7 @@ func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, err
 	case k.unproven && a.Write:
 		k.p.proof.prove()
 		return nil, nil, balancer.ErrNoSubConnAvailable
-	case k.unseen && a.Write && k.asked.CompareAndSwap(false, true):
+	case k.unseen && a.Write && k.unseenProbed.CompareAndSwap(false, true):
 		k.p.proof.prove()
 	}
 	class := call.Conn
@@ -236,7 +236,7 @@ func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, err
 		if ep == nil {
 			ep = k.p.strategy().Pick(*call, fit)
 		}
-		if s := ep.usable[Calls].Load(); s != nil && s.asked.Load() == nil {
+		if s := ep.usable[Calls].Load(); s != nil && s.probeSent.Load() == nil {
 			return s.subConn, s.sc, nil // the usual case
 		}
 		if ep.isSilent() {

@@ -284,8 +284,8 @@ func (p *policy) Close() {
 	p.tasks.Wait()
 	for _, ep := range endpoints {
 		ep.inflight.stop()
-		ep.life.Load().end()
-		ep.known().Release()
+		ep.lifetime.Load().end()
+		ep.health().Release()
 	}
 }
 
@@ -295,13 +295,13 @@ func (p *policy) note(ep *Endpoint, ev health.Evidence) {
 	if ep.refuses.Load() && acquits(ev.Kind) {
 		return
 	}
-	ep.known().Note(ev)
+	ep.health().Note(ev)
 }
 
 // served clears an endpoint that completed work begun after its latest change of state.
 // Slow endpoints are cleared by probes, which are timed.
 func (p *policy) served(ep *Endpoint, start, now time.Time) {
-	st := ep.known().Load()
+	st := ep.health().Load()
 	switch st.State {
 	case health.Serving, health.Slow, health.Draining:
 	default:

@@ -15,14 +15,6 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// recordingConn records the states of a policy.
-type recordingConn struct {
-	balancer.ClientConn
-	states []balancer.State
-}
-
-func (c *recordingConn) UpdateState(s balancer.State) { c.states = append(c.states, s) }
-
 // endedEvents records the errors of ended calls.
 type endedEvents struct {
 	noEvents
@@ -36,18 +28,11 @@ func (e *endedEvents) Ended(_ *Endpoint, _ Call, _ time.Duration, err error) {
 // gRPC ends a pick whose connection is lost before anything was sent with no error.
 func TestPickThatWasNotSentIsNoSuccess(t *testing.T) {
 	events := new(endedEvents)
-	p := newPolicy(new(recordingConn), Builder{})
+	p := newPolicy(new(fakeClientConn), Builder{})
 	defer p.Close()
 	p.opts.Store(Options{Events: events}.withDefaults())
-	var strategy Strategy = firstFit{}
-	p.chosen.Store(&strategy)
 	ep := in("a", health.Served)
-	ep.policy = p
-	ep.conns[Calls].Store(&subConn{ep: ep})
-	k := &picker{p: p, connected: []*Endpoint{ep}}
-	ep.usable[Calls].Store(&usable{subConn: ep.conn(Calls)})
-	k.fit[needFull] = k.connected
-	pick, err := k.Pick(balancer.PickInfo{FullMethodName: "/s/m", Ctx: t.Context()})
+	pick, err := p.withOne(ep).Pick(balancer.PickInfo{FullMethodName: "/s/m", Ctx: t.Context()})
 	require.NoError(t, err)
 	pick.Done(balancer.DoneInfo{})
 	require.Len(t, events.errs, 1)
@@ -58,7 +43,7 @@ func TestPickThatWasNotSentIsNoSuccess(t *testing.T) {
 // A policy above this one may pass on the resolver's error before any endpoints. Until there is a
 // picker, all calls wait.
 func TestResolverErrorBeforeTheFirstUpdateFailsCalls(t *testing.T) {
-	cc := new(recordingConn)
+	cc := new(fakeClientConn)
 	p := newPolicy(cc, Builder{})
 	defer p.Close()
 	p.ResolverError(errors.New("no such host"))

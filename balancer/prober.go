@@ -87,7 +87,7 @@ func (pr *prober) suspect(ep *Endpoint, now time.Time, why string) {
 	}
 	pr.p.note(ep, health.Evidence{Kind: health.Suspicious, At: now, Detail: why})
 	if !pr.canProbe() {
-		pr.p.checks.check(ep.conn(Calls))
+		pr.p.checks.checkConn(ep.conn(Calls))
 	}
 	pr.investigate(ep)
 }
@@ -124,10 +124,10 @@ func (pr *prober) checkStream(s *stream, now time.Time) {
 	case quiet && conn.heard.Since(now) < quietFor, !quiet && conn.completedSince(since):
 		return // it works, over the same connection
 	case len(pr.p.all()) < 2:
-		pr.p.checks.check(conn)
+		pr.p.checks.checkConn(conn)
 		return
-	case quiet && ep.known().Silence(now) < quietFor, !quiet && ep.known().CompletedSince(since):
-		pr.p.checks.check(conn)
+	case quiet && ep.health().Silence(now) < quietFor, !quiet && ep.health().CompletedSince(since):
+		pr.p.checks.checkConn(conn)
 		return
 	case !pr.p.startTask():
 		return
@@ -149,8 +149,8 @@ func (pr *prober) checkStream(s *stream, now time.Time) {
 		answered := pr.await(ep, wait, func() bool { return conn.heard.After(sent) && (quiet || ep.servedSince(sent)) })
 		switch now := time.Now(); {
 		case answered || now.Sub(sent) >= wait+starved:
-		case ep.known().CompletedSince(sent), quiet && ep.known().AliveSince(sent):
-			pr.p.checks.check(conn)
+		case ep.health().CompletedSince(sent), quiet && ep.health().AliveSince(sent):
+			pr.p.checks.checkConn(conn)
 		default:
 			pr.suspect(ep, now, detail)
 		}
@@ -158,8 +158,8 @@ func (pr *prober) checkStream(s *stream, now time.Time) {
 }
 
 // servedSince reports whether the latest service probe was answered.
-func (e *Endpoint) servedSince(asked time.Time) bool {
-	return e.known().CompletedSince(asked) || e.serviceAsked.Load() == nil
+func (e *Endpoint) servedSince(t time.Time) bool {
+	return e.health().CompletedSince(t) || e.serviceProbeSent.Load() == nil
 }
 
 // ask sends a probe over a connection, if it is ready and the budget allows it. done, if not
@@ -199,9 +199,9 @@ func (pr *prober) send(s *subConn, q question, take func(now time.Time) bool, do
 	if !ready || prober == nil || !take(now) || !pr.p.startTask() {
 		return false
 	}
-	s.ask(q, now)
+	s.noteProbe(q, now)
 	if q == forService {
-		s.ep.askService(now)
+		s.ep.noteServiceProbe(now)
 	}
 	go func() {
 		defer pr.p.tasks.Done()
@@ -211,7 +211,7 @@ func (pr *prober) send(s *subConn, q question, take func(now time.Time) bool, do
 		if q == forService {
 			defer s.ep.serviceEnded(now)
 		}
-		ctx, cancel := context.WithTimeout(s.ep.life.Load(), probeTimeout)
+		ctx, cancel := context.WithTimeout(s.ep.lifetime.Load(), probeTimeout)
 		defer cancel()
 		pr.probe(ctx, s, sc, prober, now)
 	}()
@@ -230,7 +230,7 @@ func (pr *prober) take(s *subConn, r health.Report, sent time.Time) {
 	now, ep := time.Now(), s.ep
 	s.heardAt(now)
 	if r.Info != nil {
-		ep.known().SetInfo(r.Info, now)
+		ep.health().SetInfo(r.Info, now)
 	}
 	ev := health.Evidence{Kind: r.Kind, At: now, Err: r.Err, Detail: r.Detail}
 	if ev.Detail == "" {
@@ -239,7 +239,7 @@ func (pr *prober) take(s *subConn, r health.Report, sent time.Time) {
 	if r.Kind == health.Served {
 		pr.p.proof.completed(s, sent, now)
 		ep.ServedInTerm(r.Term, sent)
-		ep.serviceAsked.Store(nil)
+		ep.serviceProbeSent.Store(nil)
 		late := s.class == Calls && now.Sub(sent) > pr.late(ep, sent)
 		again := ep.late.Swap(late) || ep.State() == health.Slow
 		if late {
@@ -266,7 +266,7 @@ func (pr *prober) late(ep *Endpoint, sent time.Time) time.Duration {
 	var sum time.Duration
 	n := 0
 	for _, other := range ep.others() {
-		if k := other.known(); k.CompletedSince(sent) && rank(other.State(), needFull) == 0 {
+		if k := other.health(); k.CompletedSince(sent) && rank(other.State(), needFull) == 0 {
 			sum += max(k.Latency(), k.Latest())
 			n++
 		}
@@ -277,27 +277,27 @@ func (pr *prober) late(ep *Endpoint, sent time.Time) time.Duration {
 	return max(minLate, lateFactor*sum/time.Duration(n))
 }
 
-// askService records a service probe.
-func (e *Endpoint) askService(now time.Time) {
-	if asked := e.serviceAsked.Load(); asked == nil || e.known().CompletedSince(*asked) {
-		e.serviceAsked.Store(&now)
+// noteServiceProbe records a service probe.
+func (e *Endpoint) noteServiceProbe(now time.Time) {
+	if oldest := e.serviceProbeSent.Load(); oldest == nil || e.health().CompletedSince(*oldest) {
+		e.serviceProbeSent.Store(&now)
 	}
 }
 
 // serviceEnded records that a service probe has ended.
 func (e *Endpoint) serviceEnded(sent time.Time) {
-	if asked := e.serviceAsked.Load(); asked != nil && !asked.After(sent) {
-		e.serviceAsked.CompareAndSwap(asked, nil)
+	if oldest := e.serviceProbeSent.Load(); oldest != nil && !oldest.After(sent) {
+		e.serviceProbeSent.CompareAndSwap(oldest, nil)
 	}
 }
 
 // stalledFor returns how long a service probe has been unanswered, 0 if none is.
 func (e *Endpoint) stalledFor(now time.Time) time.Duration {
-	asked := e.serviceAsked.Load()
-	if asked == nil || e.known().CompletedSince(*asked) {
+	oldest := e.serviceProbeSent.Load()
+	if oldest == nil || e.health().CompletedSince(*oldest) {
 		return 0
 	}
-	return max(now.Sub(*asked), 1)
+	return max(now.Sub(*oldest), 1)
 }
 
 // needsAnother reports whether another probe should follow soon: a Slow endpoint was

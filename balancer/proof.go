@@ -42,9 +42,9 @@ func (pf *proof) wanted(ep *Endpoint) bool {
 
 // completed records that the endpoint has completed work over the connection. Writes may wait for the first.
 func (pf *proof) completed(s *subConn, start, end time.Time) {
-	first := s.ep.known().Latest() == 0
+	first := s.ep.health().Latest() == 0
 	s.completed.Set(start)
-	s.ep.known().Completed(start, end)
+	s.ep.health().Completed(start, end)
 	if first {
 		pf.p.publish()
 	}
@@ -54,13 +54,13 @@ func (pf *proof) completed(s *subConn, start, end time.Time) {
 // completed nothing yet. Endpoints that are not connected are probed once they are.
 func (pf *proof) prove() {
 	pf.p.mu.Lock()
-	asked := !pf.due.IsZero()
-	if !asked {
+	begun := !pf.due.IsZero()
+	if !begun {
 		pf.due = time.Now().Add(proofPatience)
 		time.AfterFunc(proofPatience, pf.p.publish)
 	}
 	pf.p.mu.Unlock()
-	if asked {
+	if begun {
 		return
 	}
 	for _, ep := range pf.p.all() {
@@ -74,7 +74,7 @@ func (pf *proof) prove() {
 // proofPatience: the answer counts for all.
 func (pf *proof) ask(s *subConn) {
 	now := time.Now()
-	if !s.ep.known().AskedSince(health.ForProof, now.Add(-proofPatience)) && pf.p.prober.ask(s, forService, nil) {
-		s.ep.known().Asked(health.ForProof, now)
+	if !s.ep.health().AskedSince(health.ForProof, now.Add(-proofPatience)) && pf.p.prober.ask(s, forService, nil) {
+		s.ep.health().Asked(health.ForProof, now)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -197,22 +198,12 @@ func (rc *reconnector) triedLocked() (n int) {
 
 // anyReadyLocked reports whether there is a connection for calls.
 func (rc *reconnector) anyReadyLocked() bool {
-	for _, ep := range rc.p.endpoints {
-		if ep.conn(Calls).ready.Load() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(rc.p.endpoints, (*Endpoint).Ready)
 }
 
 // anyUsableLocked reports whether an endpoint that is connected serves calls of every kind.
 func (rc *reconnector) anyUsableLocked() bool {
-	for _, ep := range rc.p.endpoints {
-		if ep.Ready() && ep.State().Usable() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(rc.p.endpoints, func(ep *Endpoint) bool { return ep.Ready() && ep.State().Usable() })
 }
 
 // waitsLocked reports whether the next attempt to connect is in the future.

@@ -45,8 +45,7 @@ func TestLostConnectionsComeBackSpreadWhileOthersServe(t *testing.T) {
 }
 
 func TestConnectionComesBackAtOnceIfThereIsNoOther(t *testing.T) {
-	inBubble(t, 1, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 1, func(t *testing.T, c *client, servers []*server) {
 		servers[0].disconnect()
 		synctest.Wait()
 		o := c.read()
@@ -58,11 +57,8 @@ func TestConnectionComesBackAtOnceIfThereIsNoOther(t *testing.T) {
 // After 12 s a turn takes 4.2 s at most, and an endpoint has every third one.
 func TestOutageEnds(t *testing.T) {
 	for back := 1; back <= 3; back++ {
-		inBubble(t, 3, func(t *testing.T, servers []*server) {
-			c := warm(t, roundRobin, servers)
-			for _, s := range servers {
-				s.kill()
-			}
+		withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
+			each(servers, (*server).kill)
 			time.Sleep(12 * time.Second)
 			for _, s := range servers {
 				assert.Equal(t, health.Dead, c.is(s))
@@ -116,33 +112,22 @@ func inOutage(t *testing.T, n int, length time.Duration, peer bool, lose, mend f
 	t.Helper()
 	inBubble(t, n, func(t *testing.T, servers []*server) {
 		connectFleet(t, peer, servers)
-		dials := func() (sum int) {
-			for _, s := range servers {
-				sum += int(s.dials.Load())
-			}
-			return sum
-		}
-		before := dials()
-		each := func(f func(*server)) {
-			for _, s := range servers {
-				f(s)
-			}
-		}
 		second := func() int {
-			start := dials()
+			start := dials(servers)
 			time.Sleep(time.Second)
-			made.busiest = max(made.busiest, dials()-start)
-			return dials() - start
+			n := int(dials(servers) - start)
+			made.busiest = max(made.busiest, n)
+			return n
 		}
-		each(lose)
+		require.Positive(t, dials(servers))
+		each(servers, lose)
 		for range int(length / time.Second) {
 			made.outage += second()
 		}
-		each(mend)
+		each(servers, mend)
 		for range 10 {
 			made.back += second()
 		}
-		require.Positive(t, before)
 	})
 	return made
 }
@@ -193,8 +178,7 @@ func TestBackoffOfGRPCIsALowerBound(t *testing.T) {
 
 // While an endpoint is connected, others are tried seldom until one of them reconnects.
 func TestReconnectEndsTheBackoffOfOthers(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 		servers[0].kill()
 		servers[1].kill()
 		time.Sleep(10 * time.Minute)
@@ -209,10 +193,27 @@ func TestReconnectEndsTheBackoffOfOthers(t *testing.T) {
 	})
 }
 
+// An endpoint that was unreachable for long is tried again as soon as no other serves.
+func TestLongDeadEndpointIsTriedWhenTheOthersFail(t *testing.T) {
+	for name, lose := range map[string]func(*server){
+		"the others die":            (*server).kill,
+		"the others have no leader": func(s *server) { s.fail.Store(&errNoLeader) },
+	} {
+		subtest(t, name, 3, func(t *testing.T, servers []*server) {
+			c := warm(t, roundRobin, servers)
+			servers[0].kill()
+			time.Sleep(5 * time.Minute)
+			servers[0].restart()
+			each(servers[1:], lose)
+			c.load(3, 20*time.Millisecond, 10*time.Second, false)
+			within(t, 5*time.Second, "connected", c.endpoint(servers[0]).Ready)
+		})
+	}
+}
+
 // An endpoint that comes and goes has others tried, but never twice within 0.8 s.
 func TestFlappingEndpointCausesFewAttemptsAtOthers(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 		flaps, dead := servers[0], servers[1]
 		dead.kill()
 		most := int64(0)
@@ -230,8 +231,7 @@ func TestFlappingEndpointCausesFewAttemptsAtOthers(t *testing.T) {
 }
 
 func TestRestartedEndpointServesAfterAProbe(t *testing.T) {
-	inBubble(t, 2, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 2, func(t *testing.T, c *client, servers []*server) {
 		c.load(2, 20*time.Millisecond, time.Second, true)
 		s := servers[0]
 		s.kill()

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -163,13 +162,10 @@ func (c *client) state(servers ...*server) resolver.State {
 
 // endpoint returns the endpoint of a server.
 func (c *client) endpoint(s *server) *balancer.Endpoint {
-	for _, ep := range c.monitor.Endpoints() {
-		if ep.Address() == s.addr {
-			return ep
-		}
-	}
-	require.Fail(c.t, "no such endpoint", s.addr)
-	return nil
+	eps := c.monitor.Endpoints()
+	i := slices.IndexFunc(eps, func(ep *balancer.Endpoint) bool { return ep.Address() == s.addr })
+	require.GreaterOrEqual(c.t, i, 0, s.addr)
+	return eps[i]
 }
 
 func (c *client) is(s *server) health.State { return c.endpoint(s).State() }
@@ -267,8 +263,14 @@ func (c *client) call(ctx context.Context, a attempt) outcome {
 
 func (c *client) read() outcome { return c.call(c.t.Context(), aRead) }
 
-func (c *client) write() outcome {
-	return c.call(c.t.Context(), aWrite)
+func (c *client) write() outcome { return c.call(c.t.Context(), aWrite) }
+
+// reads makes reads, which must succeed.
+func (c *client) reads(n int) {
+	c.t.Helper()
+	for range n {
+		require.NoError(c.t, c.read().err)
+	}
 }
 
 // starting starts calls to a server concurrently, and returns their outcomes.
@@ -283,14 +285,54 @@ func (c *client) starting(n int, s *server, a attempt) <-chan outcome {
 	return outcomes
 }
 
+// watched starts a read at a server that goes on when it is cut, and returns its Watcher.
+func (c *client) watched(s *server) *watcher {
+	w := &watcher{cancel: func(error) {}}
+	a := &balancer.Attempt{Watcher: w, Avoid: c.others(c.endpoint(s))}
+	go func() { _ = aRead.send(balancer.WithAttempt(c.t.Context(), a), c) }()
+	return w
+}
+
 // inBubble runs a test with servers, in virtual time.
 func inBubble(t *testing.T, servers int, test func(t *testing.T, servers []*server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, startServers(t, servers)) })
 }
 
-// within asserts that a condition becomes true in time, and returns when it did.
-func within(t *testing.T, limit time.Duration, what string, is func() bool) time.Duration {
+// subtest is inBubble as a subtest.
+func subtest(t *testing.T, name string, servers int, test func(t *testing.T, servers []*server)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { inBubble(t, servers, test) })
+}
+
+// withClient is inBubble with a client that is warm.
+func withClient(t *testing.T, servers int, test func(t *testing.T, c *client, servers []*server)) {
+	t.Helper()
+	inBubble(t, servers, func(t *testing.T, servers []*server) { test(t, warm(t, roundRobin, servers), servers) })
+}
+
+// each does something to each of the servers.
+func each(servers []*server, do func(*server)) {
+	for _, s := range servers {
+		do(s)
+	}
+}
+
+// received returns how many calls each server gets meanwhile.
+func received(servers []*server, do func()) []int64 {
+	calls := make([]int64, len(servers))
+	for i, s := range servers {
+		calls[i] = -s.calls.Load()
+	}
+	do()
+	for i, s := range servers {
+		calls[i] += s.calls.Load()
+	}
+	return calls
+}
+
+// within asserts that a condition becomes true in time.
+func within(t *testing.T, limit time.Duration, what string, is func() bool) {
 	t.Helper()
 	start := time.Now()
 	for !is() {
@@ -299,23 +341,4 @@ func within(t *testing.T, limit time.Duration, what string, is func() bool) time
 		}
 		time.Sleep(max(time.Millisecond, limit/2000))
 	}
-	return time.Since(start)
-}
-
-func TestClientsServersAndCallsWork(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
-		before := servers[0].calls.Load()
-		for range 300 {
-			o := c.read()
-			require.NoError(t, o.err)
-			assert.Equal(t, usual, o.took)
-		}
-		assert.InDelta(t, 100, servers[0].calls.Load()-before, 2, "calls are spread")
-		for _, s := range servers {
-			assert.Equal(t, health.Serving, c.is(s))
-			assert.EqualValues(t, 1, s.conns.Load(), "connections")
-		}
-		assert.Zero(t, c.probes.Load(), "traffic is a sign of life")
-	})
 }

@@ -162,6 +162,13 @@ func (s *server) connections() []*serverConn {
 	return slices.Clone(s.open)
 }
 
+// callsIn returns how many calls the server gets in a time.
+func (s *server) callsIn(length time.Duration) int64 {
+	before := s.calls.Load()
+	time.Sleep(length)
+	return s.calls.Load() - before
+}
+
 // work is the work of a call or a probe for service.
 func (s *server) work(ctx context.Context, long time.Duration) error {
 	select {

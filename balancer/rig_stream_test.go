@@ -2,6 +2,7 @@ package balancer_test
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -67,25 +68,29 @@ func (c *client) tryOpen(ctx context.Context, class balancer.ConnClass, only *ba
 	return s, nil
 }
 
+// close ends the stream.
+func (s *stream) close() {
+	s.cancel()
+	<-s.ended
+}
+
 // server returns the server of an endpoint.
 func (c *client) server(ep *balancer.Endpoint) *server {
 	c.t.Helper()
-	for _, s := range c.servers {
-		if s.addr == ep.Address() {
-			return s
-		}
-	}
-	require.Fail(c.t, "no such server", ep.Address())
-	return nil
+	i := slices.IndexFunc(c.servers, func(s *server) bool { return s.addr == ep.Address() })
+	require.GreaterOrEqual(c.t, i, 0, ep.Address())
+	return c.servers[i]
 }
 
 // isOpen reports whether the stream has not ended.
-func (s *stream) isOpen() bool {
+func (s *stream) isOpen() bool { return !isClosed(s.ended) }
+
+func isClosed(ch <-chan struct{}) bool {
 	select {
-	case <-s.ended:
-		return false
-	default:
+	case <-ch:
 		return true
+	default:
+		return false
 	}
 }
 

@@ -82,7 +82,7 @@ func (t *trial) begin(now time.Time) bool {
 // the witness for others. A second connection that has not taken its place is closed.
 func (t *trial) end(replaced bool) {
 	now := time.Now()
-	silent := t.old.unanswered(&t.old.asked, now)
+	silent := t.old.unanswered(&t.old.probeSent, now)
 	pause := min(silent/secondPause, maxPause/2)
 	pause += rand.N(pause + 1)
 	switch {
@@ -106,7 +106,7 @@ func (t *trial) end(replaced bool) {
 // over reports whether the old connection has been heard or lost, or another one of the client has been heard.
 func (t *trial) over() bool {
 	now := time.Now()
-	return t.old.unanswered(&t.old.asked, now) == 0 || !t.old.ready.Load() || !t.p.checks.isCutOff(t.old, now)
+	return t.old.unanswered(&t.old.probeSent, now) == 0 || !t.old.ready.Load() || !t.p.checks.isCutOff(t.old, now)
 }
 
 // connects waits for the second connection. A frozen server accepts one and says nothing, so what
@@ -163,15 +163,15 @@ func (t *trial) answers() bool {
 		return false // earlier questions may have ended unread
 	}
 	for range secondAnswers {
-		asked := time.Now()
-		heard := func() bool { return t.over() || t.second.heard.After(asked) }
+		sent := time.Now()
+		heard := func() bool { return t.over() || t.second.heard.After(sent) }
 		if !t.ask(t.second) || !t.await(probeTimeout, heard) {
 			return false
 		}
 		if t.old.conn.backlog().repeated {
 			break
 		}
-		if t.await(max(probeRound, 2*time.Since(asked)), t.over) {
+		if t.await(max(probeRound, 2*time.Since(sent)), t.over) {
 			return false
 		}
 	}
@@ -182,7 +182,7 @@ func (t *trial) answers() bool {
 // and go on over the second. Writes on the old one get as long as TCP may need to repeat them.
 func (t *trial) replace() bool {
 	p, old, ep := t.p, t.old, t.old.ep
-	silent := old.unanswered(&old.asked, time.Now())
+	silent := old.unanswered(&old.probeSent, time.Now())
 	reason := unusable(ep, "its connection gives no sign of life, a new one does")
 	p.mu.Lock()
 	if p.closed || ep.removed() || ep.conn(old.class) != old || !t.second.ready.Load() {
@@ -216,11 +216,11 @@ func (ck *checker) leaveSilent(silent time.Duration) {
 			if !s.ready.Load() || s.heard.Since(now) < silent {
 				continue
 			}
-			if s.unanswered(&s.asked, now) >= deadAfter || s.conn.backlog().repeated {
+			if s.unanswered(&s.probeSent, now) >= deadAfter || s.conn.backlog().repeated {
 				s.cutAllButWrites(unusable(ep, "another connection serves"))
 			}
 			if s.carries() {
-				ck.check(s)
+				ck.checkConn(s)
 			}
 		}
 	}

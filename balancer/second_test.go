@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/quorate/quorate/balancer"
-	"github.com/quorate/quorate/health"
 )
 
 // forget makes all connections to the servers silent. New ones work.
@@ -31,35 +30,25 @@ func dials(servers []*server) (n int64) {
 // A NAT forgets all connections of a client: of one endpoint, or of three.
 func TestSecondConnectionTakesThePlaceOfASilentOne(t *testing.T) {
 	for name, n := range map[string]int{"one endpoint": 1, "three endpoints": 3} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, n, func(t *testing.T, servers []*server) {
-				c := warm(t, roundRobin, servers)
-				st := c.open(balancer.Streams, c.endpoint(servers[0]))
-				c.load(6, 20*time.Millisecond, time.Hour, false)
-				time.Sleep(5 * time.Second)
-				forget(servers...)
-				cut := st.endsWithin(t, 2500*time.Millisecond)
-				assert.ErrorContains(t, cut, "is")
-				// The first read may be cut with the silent connection of another endpoint.
-				within(t, time.Second, "reads are answered", func() bool { return c.read().err == nil })
-				within(t, time.Minute, "all serve", func() bool {
-					for _, s := range servers {
-						if c.is(s) != health.Serving {
-							return false
-						}
-					}
-					return true
-				})
-				assert.LessOrEqual(t, dials(servers), int64(2*n), "a connection each, and one in its place")
-			})
+		subtest(t, name, n, func(t *testing.T, servers []*server) {
+			c := warm(t, roundRobin, servers)
+			st := c.open(balancer.Streams, c.endpoint(servers[0]))
+			c.load(6, 20*time.Millisecond, time.Hour, false)
+			time.Sleep(5 * time.Second)
+			forget(servers...)
+			cut := st.endsWithin(t, 2500*time.Millisecond)
+			assert.ErrorContains(t, cut, "is")
+			// The first read may be cut with the silent connection of another endpoint.
+			within(t, time.Second, "reads are answered", func() bool { return c.read().err == nil })
+			within(t, time.Minute, "all serve", func() bool { return allServe(c, servers) })
+			assert.LessOrEqual(t, dials(servers), int64(2*n), "a connection each, and one in its place")
 		})
 	}
 }
 
 // Writes on the silent connection are left alone for as long as TCP may need; new ones are not delayed.
 func TestWritesOnAReplacedConnectionMayBeAnswered(t *testing.T) {
-	inBubble(t, 1, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 1, func(t *testing.T, c *client, servers []*server) {
 		time.Sleep(time.Second)
 		old := servers[0].connections()[0]
 		old.frozen.Shut()
@@ -91,8 +80,7 @@ func TestSecondConnectionYieldsNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, n := range []int{1, 3} {
-				inBubble(t, n, func(t *testing.T, servers []*server) {
-					c := warm(t, roundRobin, servers)
+				withClient(t, n, func(t *testing.T, c *client, servers []*server) {
 					c.load(3, 20*time.Millisecond, time.Hour, false)
 					time.Sleep(5 * time.Second)
 					before := dials(servers)

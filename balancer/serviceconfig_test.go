@@ -24,8 +24,7 @@ func (c *client) configure(policy string) {
 
 // gRPC closes the old policy only after the new one is connected.
 func TestMonitorKeepsTheEndpointsOfANewPolicy(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 		before := c.monitor.Endpoints()
 		c.configure(`{"quorate_p2c":{}}`)
 		time.Sleep(time.Second)

@@ -21,6 +21,12 @@ func sharing() func(*balancer.Options) {
 	}
 }
 
+// sharers returns two clients that share health.
+func sharers(t *testing.T, servers []*server) (first, second *client) {
+	share := sharing()
+	return warm(t, roundRobin, servers, share), warm(t, roundRobin, servers, share)
+}
+
 // probesOf sums the probes of clients.
 func probesOf(clients []*client) (n int64) {
 	for _, c := range clients {
@@ -31,8 +37,7 @@ func probesOf(clients []*client) (n int64) {
 
 func TestEndpointFoundDeadByOneClientIsAvoidedByAnother(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		share := sharing()
-		busy, idle := warm(t, roundRobin, servers, share), warm(t, roundRobin, servers, share)
+		busy, idle := sharers(t, servers)
 		busy.load(6, 20*time.Millisecond, time.Hour, false)
 		time.Sleep(time.Second)
 		s := servers[0]
@@ -60,43 +65,39 @@ func TestEndpointFoundDeadByOneClientIsAvoidedByAnother(t *testing.T) {
 // A verdict of another client does not close a connection that answers.
 func TestConnectionOfAnotherClientIsCheckedBeforeItIsClosed(t *testing.T) {
 	for name, frozen := range map[string]bool{"answers": false, "is silent": true} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, 3, func(t *testing.T, servers []*server) {
-				share := sharing()
-				first, second := warm(t, roundRobin, servers, share), warm(t, roundRobin, servers, share)
-				first.load(6, 50*time.Millisecond, time.Hour, false)
-				s := servers[0]
-				conns := s.connections()
-				require.Len(t, conns, 2)
-				call := second.starting(1, s, attempt{write: true, takes: 3 * time.Second})
-				bulk := second.open(balancer.Bulk, second.endpoint(s))
-				time.Sleep(time.Second)
-				conns[0].frozen.Shut()
-				if frozen {
-					conns[1].frozen.Shut()
-				}
-				s.stalled.Shut()
-				time.Sleep(1500 * time.Millisecond)
-				assert.Equal(t, []string{"a"}, first.events.closedAddresses())
-				if frozen {
-					assert.ErrorContains(t, (<-call).cut, "no sign of life")
-					synctest.Wait()
-					assert.Equal(t, []string{"a"}, second.events.closedAddresses())
-				} else {
-					assert.Empty(t, call)
-					assert.Empty(t, second.events.closedAddresses())
-				}
-				assert.True(t, bulk.isOpen())
-				s.stalled.Open()
-				conns[1].frozen.Open()
-				conns[0].frozen.Open()
-				if !frozen {
-					assert.NoError(t, (<-call).err)
-					assert.Empty(t, second.events.closedAddresses())
-				}
-				bulk.cancel()
-				<-bulk.ended
-			})
+		subtest(t, name, 3, func(t *testing.T, servers []*server) {
+			first, second := sharers(t, servers)
+			first.load(6, 50*time.Millisecond, time.Hour, false)
+			s := servers[0]
+			conns := s.connections()
+			require.Len(t, conns, 2)
+			call := second.starting(1, s, attempt{write: true, takes: 3 * time.Second})
+			bulk := second.open(balancer.Bulk, second.endpoint(s))
+			time.Sleep(time.Second)
+			conns[0].frozen.Shut()
+			if frozen {
+				conns[1].frozen.Shut()
+			}
+			s.stalled.Shut()
+			time.Sleep(1500 * time.Millisecond)
+			assert.Equal(t, []string{"a"}, first.events.closedAddresses())
+			if frozen {
+				assert.ErrorContains(t, (<-call).cut, "no sign of life")
+				synctest.Wait()
+				assert.Equal(t, []string{"a"}, second.events.closedAddresses())
+			} else {
+				assert.Empty(t, call)
+				assert.Empty(t, second.events.closedAddresses())
+			}
+			assert.True(t, bulk.isOpen())
+			s.stalled.Open()
+			conns[1].frozen.Open()
+			conns[0].frozen.Open()
+			if !frozen {
+				assert.NoError(t, (<-call).err)
+				assert.Empty(t, second.events.closedAddresses())
+			}
+			bulk.close()
 		})
 	}
 }
@@ -125,8 +126,7 @@ func TestClientsThatShareProbeOnce(t *testing.T) {
 // When the client that probes closes, another one probes.
 func TestProbingIsTakenOver(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
-		share := sharing()
-		first, second := warm(t, roundRobin, servers, share), warm(t, roundRobin, servers, share)
+		first, second := sharers(t, servers)
 		servers[0].stalled.Shut()
 		<-first.starting(1, servers[0], aRead)
 		require.Equal(t, health.Lagging, second.is(servers[0]))
@@ -160,9 +160,7 @@ func TestClientWithoutAShareKeyIsIndependent(t *testing.T) {
 
 func TestQuietStreamsOfManyClientsCostFewProbes(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		for _, s := range servers {
-			s.quiet.Shut()
-		}
+		each(servers, func(s *server) { s.quiet.Shut() })
 		share := sharing()
 		var clients []*client
 		for range 30 {
@@ -181,22 +179,20 @@ func TestQuietStreamsOfManyClientsCostFewProbes(t *testing.T) {
 // A client that cannot probe, as it has one endpoint or no prober, finds nothing out about it.
 func TestVerdictOutlastsAClientThatCannotProbe(t *testing.T) {
 	for name, change := range map[string]func(*balancer.Options){"one endpoint": func(*balancer.Options) {}, "no prober": unprobed} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, 3, func(t *testing.T, servers []*server) {
-				share, n := sharing(), len(servers)
-				if name == "one endpoint" {
-					n = 1
-				}
-				busy, other := warm(t, roundRobin, servers, share), warm(t, roundRobin, servers[:n], share, change)
-				s := servers[0]
-				s.stalled.Shut()
-				busy.load(6, 20*time.Millisecond, time.Hour, false)
-				within(t, 2*time.Second, "lagging", func() bool { return busy.is(s) == health.Lagging })
-				for range 20 {
-					require.Error(t, other.call(t.Context(), attempt{only: other.endpoint(s), deadline: 300 * time.Millisecond}).err)
-					require.Equal(t, health.Lagging, busy.is(s))
-				}
-			})
+		subtest(t, name, 3, func(t *testing.T, servers []*server) {
+			share, n := sharing(), len(servers)
+			if name == "one endpoint" {
+				n = 1
+			}
+			busy, other := warm(t, roundRobin, servers, share), warm(t, roundRobin, servers[:n], share, change)
+			s := servers[0]
+			s.stalled.Shut()
+			busy.load(6, 20*time.Millisecond, time.Hour, false)
+			within(t, 2*time.Second, "lagging", func() bool { return busy.is(s) == health.Lagging })
+			for range 20 {
+				require.Error(t, other.call(t.Context(), attempt{only: other.endpoint(s), deadline: 300 * time.Millisecond}).err)
+				require.Equal(t, health.Lagging, busy.is(s))
+			}
 		})
 	}
 }

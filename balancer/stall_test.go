@@ -16,8 +16,7 @@ import (
 
 func TestWritesOutlastAShortStall(t *testing.T) {
 	for _, stall := range []time.Duration{700 * time.Millisecond, 1900 * time.Millisecond} {
-		inBubble(t, 3, func(t *testing.T, servers []*server) {
-			c := warm(t, roundRobin, servers)
+		withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 			c.load(3, 20*time.Millisecond, 10*time.Second, false)
 			servers[0].stalled.Shut()
 			writes := c.starting(20, servers[0], aWrite)
@@ -33,8 +32,7 @@ func TestWritesOutlastAShortStall(t *testing.T) {
 }
 
 func TestReadsAreCutBeforeWritesOnAStalledEndpoint(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 		c.load(3, 20*time.Millisecond, 10*time.Second, false)
 		servers[0].stalled.Shut()
 		reads, writes := c.starting(5, servers[0], aRead), c.starting(5, servers[0], aWrite)
@@ -136,8 +134,7 @@ func TestWriteStallTimeoutIsAnOption(t *testing.T) {
 
 // An error is at most a suspicion. It is ignored for an endpoint that completed calls meanwhile.
 func TestEndpointThatCompletesCallsIsNotEjectedForAnError(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 		c.load(6, 100*time.Millisecond, 10*time.Second, false)
 		s := servers[0]
 		time.Sleep(10 * time.Second)
@@ -156,8 +153,7 @@ func TestEndpointThatCompletesCallsIsNotEjectedForAnError(t *testing.T) {
 }
 
 func TestErrorSuspectsAndProbesEndpoint(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 		before := c.probes.Load()
 		time.Sleep(time.Second)
 		o := <-c.starting(1, servers[0], attempt{write: true, takes: time.Millisecond, answer: errTimedOut})
@@ -171,8 +167,7 @@ func TestErrorSuspectsAndProbesEndpoint(t *testing.T) {
 
 // Servers enforce the deadline of a call: after it, "timed out" is no evidence.
 func TestDeadlineOfACallerIsNoEvidence(t *testing.T) {
-	inBubble(t, 1, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 1, func(t *testing.T, c *client, servers []*server) {
 		ctx := timerless{t.Context(), time.Now().Add(90 * time.Millisecond)}
 		answer := make(chan error)
 		go func() {

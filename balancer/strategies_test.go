@@ -27,48 +27,38 @@ func TestStrategiesConnect(t *testing.T) {
 		`{"quorate_nearest":{}}`:                     {3, -1},
 	}
 	for config, want := range tests {
-		t.Run(config, func(t *testing.T) {
-			inBubble(t, 3, func(t *testing.T, servers []*server) {
-				c := connect(t, config, servers)
-				require.NoError(t, c.read().err)
-				time.Sleep(time.Second)
-				assert.Equal(t, want.connections, connections(servers))
-				for _, s := range servers {
-					s.calls.Store(0)
+		subtest(t, config, 3, func(t *testing.T, servers []*server) {
+			c := connect(t, config, servers)
+			require.NoError(t, c.read().err)
+			time.Sleep(time.Second)
+			assert.Equal(t, want.connections, connections(servers))
+			idle := 0
+			for _, calls := range received(servers, func() { c.reads(100) }) {
+				if calls == 0 {
+					idle++
 				}
-				for range 100 {
-					require.NoError(t, c.read().err)
-				}
-				used := 0
-				for _, s := range servers {
-					if s.calls.Load() > 0 {
-						used++
-					}
-				}
-				if want.used > 0 {
-					assert.Equal(t, want.used, used)
-				}
-				assert.Equal(t, want.connections, connections(servers))
-			})
+			}
+			if want.used > 0 {
+				assert.Equal(t, want.used, len(servers)-idle)
+			}
+			assert.Equal(t, want.connections, connections(servers))
 		})
 	}
 }
 
 func TestPinMovesWhenThePinnedEndpointDies(t *testing.T) {
 	for _, form := range []string{"race", "first_of_all"} {
-		t.Run(form, func(t *testing.T) {
-			inBubble(t, 3, func(t *testing.T, servers []*server) {
-				c := connect(t, `{"quorate_pinned":{"form":"`+form+`"}}`, servers)
-				o := c.read()
-				require.NoError(t, o.err)
-				c.server(o.at).kill()
-				time.Sleep(time.Millisecond)
-				for range 10 {
-					again := c.read()
-					require.NoError(t, again.err)
-					assert.NotSame(t, o.at, again.at)
-				}
-			})
+		subtest(t, form, 3, func(t *testing.T, servers []*server) {
+			c := connect(t, `{"quorate_pinned":{"form":"`+form+`"}}`, servers)
+			o := c.read()
+			require.NoError(t, o.err)
+			c.server(o.at).kill()
+			time.Sleep(time.Millisecond)
+			for range 10 {
+				again := c.read()
+				require.NoError(t, again.err)
+				assert.NotSame(t, o.at, again.at)
+			}
 		})
 	}
 }
@@ -101,19 +91,17 @@ func TestPinMovesWhenThePinnedEndpointFreezes(t *testing.T) {
 // A strategy that learns forgets failures once the endpoint is shown to serve.
 func TestRestoredEndpointIsUsedAgain(t *testing.T) {
 	for _, config := range []string{`{"quorate_p2c":{}}`, `{"quorate_nearest":{}}`} {
-		t.Run(config, func(t *testing.T) {
-			inBubble(t, 2, func(t *testing.T, servers []*server) {
-				servers[1].delay.Store(int64(10 * time.Millisecond))
-				c := warm(t, config, servers)
-				c.load(4, 5*time.Millisecond, 10*time.Second, false)
-				s := servers[0]
-				s.frozen.Shut()
-				within(t, 2*time.Second, "dead", func() bool { return c.is(s) == health.Dead })
-				s.frozen.Open()
-				within(t, 11*time.Second, "serving", func() bool { return c.is(s) == health.Serving })
-				before := s.calls.Load()
-				within(t, 3*time.Second, "used", func() bool { return s.calls.Load() > before+100 })
-			})
+		subtest(t, config, 2, func(t *testing.T, servers []*server) {
+			servers[1].delay.Store(int64(10 * time.Millisecond))
+			c := warm(t, config, servers)
+			c.load(4, 5*time.Millisecond, 10*time.Second, false)
+			s := servers[0]
+			s.frozen.Shut()
+			within(t, 2*time.Second, "dead", func() bool { return c.is(s) == health.Dead })
+			s.frozen.Open()
+			within(t, 11*time.Second, "serving", func() bool { return c.is(s) == health.Serving })
+			before := s.calls.Load()
+			within(t, 3*time.Second, "used", func() bool { return s.calls.Load() > before+100 })
 		})
 	}
 }
@@ -136,17 +124,13 @@ func TestOneSequentialCallerUsesEqualEndpointsEvenly(t *testing.T) {
 
 // shares returns the shares of the calls in that time that each server gets.
 func (c *client) shares(length time.Duration) []float64 {
-	shares, sum := make([]float64, len(c.servers)), 0.0
-	for i, s := range c.servers {
-		shares[i] = -float64(s.calls.Load())
+	shares, sum := make([]float64, len(c.servers)), int64(0)
+	calls := received(c.servers, func() { time.Sleep(length) })
+	for _, n := range calls {
+		sum += n
 	}
-	time.Sleep(length)
-	for i, s := range c.servers {
-		shares[i] += float64(s.calls.Load())
-		sum += shares[i]
-	}
-	for i := range shares {
-		shares[i] /= sum
+	for i, n := range calls {
+		shares[i] = float64(n) / float64(sum)
 	}
 	return shares
 }

@@ -73,9 +73,7 @@ func TestStreamWithPausesCostsFewProbes(t *testing.T) {
 
 func TestQuietStreamCostsAProbeInTenSeconds(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		for _, s := range servers {
-			s.quiet.Shut()
-		}
+		each(servers, func(s *server) { s.quiet.Shut() })
 		c := connect(t, roundRobin, servers)
 		s := c.open(balancer.Streams, nil)
 		assert.False(t, s.Quiet())
@@ -87,14 +85,16 @@ func TestQuietStreamCostsAProbeInTenSeconds(t *testing.T) {
 		assert.GreaterOrEqual(t, c.probes.Load(), int64(600/25), "it is checked")
 		assert.True(t, s.isOpen())
 		assert.False(t, c.events.ever(health.Suspected))
+		s.close()
+		probes := c.probes.Load()
+		time.Sleep(10 * time.Minute)
+		assert.LessOrEqual(t, c.probes.Load(), probes+1, "until it ends")
 	})
 }
 
 func TestQuietStreamIsCutOnAFrozenEndpoint(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		for _, s := range servers {
-			s.quiet.Shut()
-		}
+		each(servers, func(s *server) { s.quiet.Shut() })
 		c := connect(t, roundRobin, servers)
 		s := c.open(balancer.Streams, nil)
 		time.Sleep(time.Minute)
@@ -129,16 +129,14 @@ func TestStreamWithoutAProberIsNotCut(t *testing.T) {
 		at.frozen.Open()
 		time.Sleep(time.Second)
 		assert.True(t, s.isOpen())
-		s.cancel()
-		<-s.ended
+		s.close()
 		require.NoError(t, c.call(t.Context(), attempt{only: c.endpoint(at)}).err)
 		assert.Equal(t, health.Serving, c.is(at))
 	})
 }
 
 func TestStreamMovesFromAServerThatShutsDown(t *testing.T) {
-	inBubble(t, 2, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 2, func(t *testing.T, c *client, servers []*server) {
 		s := c.open(balancer.Streams, c.endpoint(servers[0]))
 		bulk := c.open(balancer.Bulk, c.endpoint(servers[0]))
 		call := c.starting(1, servers[0], attempt{takes: 3 * time.Second})
@@ -148,7 +146,6 @@ func TestStreamMovesFromAServerThatShutsDown(t *testing.T) {
 		assert.NoError(t, (<-call).err)
 		assert.True(t, bulk.isOpen(), "it may end in time")
 		assert.Empty(t, c.events.closedAddresses())
-		bulk.cancel()
-		<-bulk.ended
+		bulk.close()
 	})
 }

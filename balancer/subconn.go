@@ -39,11 +39,11 @@ type subConn struct {
 	unhealthy error
 
 	conn netConn
-	// heard is when the latest message arrived on the connection. asked is when the first
-	// probe was sent since then, askedLife when the first liveness check was. completed is the
+	// heard is when the latest message arrived on the connection. probeSent is when the first
+	// probe was sent since then, livenessSent when the first liveness check was. completed is the
 	// start of the work that was completed over it last.
-	heard, completed health.Stamp
-	asked, askedLife atomic.Pointer[time.Time]
+	heard, completed        health.Stamp
+	probeSent, livenessSent atomic.Pointer[time.Time]
 	// alive is since when other connections show that the endpoint is alive, while this
 	// one is silent; zero if none does. Only the investigation uses it.
 	alive time.Time
@@ -61,48 +61,48 @@ type subConn struct {
 func (s *subConn) heardAt(now time.Time) {
 	s.heard.Set(now)
 	s.conn.complete.Store(s.conn.received.Load()) // a whole message has arrived
-	s.ep.known().Alive(now)
+	s.ep.health().Alive(now)
 	if s.ep.policy.holding.Load() {
 		s.ep.policy.release()
 	}
 }
 
-// ask records a probe.
-func (s *subConn) ask(q question, now time.Time) {
-	if s.unanswered(&s.asked, now) == 0 {
-		s.asked.Store(&now)
+// noteProbe records a probe.
+func (s *subConn) noteProbe(q question, now time.Time) {
+	if s.unanswered(&s.probeSent, now) == 0 {
+		s.probeSent.Store(&now)
 	}
-	if (q == forLiveness || q == forLocal) && s.unanswered(&s.askedLife, now) == 0 {
-		s.askedLife.Store(&now)
+	if (q == forLiveness || q == forLocal) && s.unanswered(&s.livenessSent, now) == 0 {
+		s.livenessSent.Store(&now)
 	}
 }
 
 // unanswered returns how long a probe has been unanswered, 0 if none is.
-func (s *subConn) unanswered(question *atomic.Pointer[time.Time], now time.Time) time.Duration {
-	asked := question.Load()
-	if asked == nil || s.heard.After(*asked) {
+func (s *subConn) unanswered(probe *atomic.Pointer[time.Time], now time.Time) time.Duration {
+	sent := probe.Load()
+	if sent == nil || s.heard.After(*sent) {
 		return 0
 	}
-	return max(now.Sub(*asked), 1)
+	return max(now.Sub(*sent), 1)
 }
 
-// lifePatience is how long the response to a liveness check may take: about a probe round.
-const lifePatience = probeRound - probeRound/10
+// livenessPatience is how long the response to a liveness check may take: about a probe round.
+const livenessPatience = probeRound - probeRound/10
 
 // silentFor returns how long nothing has arrived since the first probe, 0 if it was
 // answered. Only an unanswered liveness check counts as silence: an endpoint with only a
 // service probe unanswered may be stalled.
 func (s *subConn) silentFor(now time.Time) time.Duration {
-	if s.unanswered(&s.askedLife, now) < lifePatience {
+	if s.unanswered(&s.livenessSent, now) < livenessPatience {
 		return 0
 	}
-	return s.unanswered(&s.asked, now)
+	return s.unanswered(&s.probeSent, now)
 }
 
 // forget discards the unanswered probes.
 func (s *subConn) forget() {
-	s.asked.Store(nil)
-	s.askedLife.Store(nil)
+	s.probeSent.Store(nil)
+	s.livenessSent.Store(nil)
 }
 
 // openLocked connects the subConn.
@@ -141,7 +141,7 @@ func (s *subConn) shutLocked() {
 // disconnectedLocked records the loss of the connection.
 func (s *subConn) disconnectedLocked() {
 	if s.ready.Swap(false) && s.class == Calls {
-		s.ep.known().AddConnections(-1)
+		s.ep.health().AddConnections(-1)
 	}
 }
 
@@ -224,7 +224,7 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 		p.reconnects.reconnectLocked(s)
 	default:
 	}
-	if s.class != Calls || s.state != connectivity.Ready && s.ep.known().Connections() > 0 {
+	if s.class != Calls || s.state != connectivity.Ready && s.ep.health().Connections() > 0 {
 		t.evidence = health.Evidence{} // another client of the process is connected: the fault is this one's
 	}
 	t.evidence.At = time.Now()
@@ -235,12 +235,12 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 func (p *policy) takeReadyLocked(s *subConn) takenState {
 	t := takenState{state: connectivity.Ready, evidence: health.Evidence{Kind: health.Connected, At: time.Now(), Detail: "connected"}}
 	if s.class == Calls {
-		before := s.ep.known().Load()
+		before := s.ep.health().Load()
 		t.joined = p.joinLocked(s)
 		if before.State == health.Dead && t.joined.To == health.Unknown {
 			t.evidence = before.Evidence // it has not served since
 		}
-		s.ep.known().AddConnections(1)
+		s.ep.health().AddConnections(1)
 	}
 	s.withheld.Store(s.class == Calls)
 	s.unhealthy = nil

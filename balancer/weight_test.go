@@ -23,8 +23,7 @@ func TestWeightOf(t *testing.T) {
 
 // Calls follow the resolver's weights, and their changes, on the same connections.
 func TestCallsFollowWeights(t *testing.T) {
-	inBubble(t, 2, func(t *testing.T, servers []*server) {
-		c := warm(t, roundRobin, servers)
+	withClient(t, 2, func(t *testing.T, c *client, servers []*server) {
 		for _, weights := range [][2]uint32{{3, 1}, {1, 4}, {1, 1}} {
 			state := c.state(servers...)
 			for i := range state.Endpoints {
@@ -32,14 +31,9 @@ func TestCallsFollowWeights(t *testing.T) {
 			}
 			c.resolver.UpdateState(state)
 			synctest.Wait()
-			for _, s := range servers {
-				s.calls.Store(0)
-			}
-			for range 20 * (weights[0] + weights[1]) {
-				require.NoError(t, c.read().err)
-			}
-			for i, s := range servers {
-				assert.InDelta(t, 20*weights[i], s.calls.Load(), 1, "weights %v", weights)
+			calls := received(servers, func() { c.reads(20 * int(weights[0]+weights[1])) })
+			for i := range servers {
+				assert.InDelta(t, 20*weights[i], calls[i], 1, "weights %v", weights)
 			}
 		}
 		for _, s := range servers {
@@ -62,16 +56,9 @@ func TestCallsFollowPriorities(t *testing.T) {
 		serve := func(want ...int) {
 			t.Helper()
 			synctest.Wait()
-			before := make([]int64, len(servers))
-			for i, s := range servers {
-				before[i] = s.calls.Load()
-			}
-			for range 20 {
-				require.NoError(t, c.read().err)
-			}
 			var served []int
-			for i, s := range servers {
-				if s.calls.Load() > before[i] {
+			for i, calls := range received(servers, func() { c.reads(20) }) {
+				if calls > 0 {
 					served = append(served, i)
 				}
 			}

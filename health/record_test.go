@@ -180,15 +180,6 @@ func TestNextOfSeveralPiecesOfEvidence(t *testing.T) {
 	}
 }
 
-// Time is taken from the evidence, and the record that is asked does not change.
-func TestNextIsPure(t *testing.T) {
-	before := health.Record{}
-	after := before.Next(health.Evidence{Kind: health.Answered, At: t0})
-	assert.Equal(t, health.Record{}, before)
-	assert.Equal(t, t0, after.Since)
-	assert.Equal(t, after, before.Next(health.Evidence{Kind: health.Answered, At: t0}))
-}
-
 // What is no constant of Kind changes nothing.
 func TestNextOfAnUnknownKind(t *testing.T) {
 	for _, s := range allStates {

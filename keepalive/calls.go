@@ -1,6 +1,7 @@
 package keepalive
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -88,10 +89,7 @@ func (c Calls) DialOptions() ([]grpc.DialOption, error) {
 	if err != nil {
 		return nil, err
 	}
-	keep := c.MaxRequest
-	if keep == 0 {
-		keep = defaultMessageSize
-	}
+	keep := cmp.Or(c.MaxRequest, defaultMessageSize)
 	return []grpc.DialOption{
 		grpc.WithDefaultServiceConfig(config),
 		grpc.WithDefaultCallOptions(grpc.MaxRetryRPCBufferSize(keep + messageHeader)),
@@ -134,7 +132,7 @@ func (c Calls) ServiceConfig() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	timeout := seconds(orDefault(c.Timeout, defaultCallTimeout))
+	timeout := seconds(cmp.Or(c.Timeout, defaultCallTimeout))
 	var methods []methodConfig
 	config, others, err := c.base(append(repeatable, once...))
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/keepalive"
 )
 
@@ -85,27 +86,6 @@ func TestCallsThatAreRefused(t *testing.T) {
 	}
 }
 
-// flakyService refuses each method's first calls with Unavailable.
-type flakyService struct {
-	testgrpc.UnimplementedTestServiceServer
-	refusals     int64
-	empty, unary atomic.Int64
-}
-
-func (s *flakyService) EmptyCall(context.Context, *testgrpc.Empty) (*testgrpc.Empty, error) {
-	if s.empty.Add(1) <= s.refusals {
-		return nil, status.Error(codes.Unavailable, "not yet")
-	}
-	return &testgrpc.Empty{}, nil
-}
-
-func (s *flakyService) UnaryCall(context.Context, *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
-	if s.unary.Add(1) <= s.refusals {
-		return nil, status.Error(codes.Unavailable, "not yet")
-	}
-	return &testgrpc.SimpleResponse{}, nil
-}
-
 func TestRepeatedOrNot(t *testing.T) {
 	const empty, unary = testgrpc.TestService_EmptyCall_FullMethodName, testgrpc.TestService_UnaryCall_FullMethodName
 	large := &testgrpc.SimpleRequest{Payload: &testgrpc.Payload{Body: []byte(strings.Repeat("x", mib))}}
@@ -123,51 +103,44 @@ func TestRepeatedOrNot(t *testing.T) {
 		"once, in a repeatable service":      {calls: keepalive.Calls{Repeatable: []string{"/grpc.testing.TestService/"}, Once: []string{unary}}, refusals: 1, want: codes.Unavailable, attempts: 1},
 		"another method is repeatable":       {calls: keepalive.Calls{Repeatable: []string{empty}}, refusals: 1, want: codes.Unavailable, attempts: 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				service := &flakyService{refusals: tc.refusals}
-				dial, err := tc.calls.DialOptions()
-				require.NoError(t, err)
-				p := newPipeNet(0)
-				conn, stop := p.serve(t, service, dial, nil)
-				defer stop()
-				_, err = testgrpc.NewTestServiceClient(conn).UnaryCall(t.Context(), large)
-				assert.Equal(t, tc.want, status.Code(err), "%v", err)
-				assert.Equal(t, tc.attempts, service.unary.Load())
-			})
+		grpctest.Bubble(t, name, func(t *testing.T) {
+			var attempts atomic.Int64
+			dial, err := tc.calls.DialOptions()
+			require.NoError(t, err)
+			conn := newPipeNet(0).serve(t, service{unary: func(*testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
+				if attempts.Add(1) <= tc.refusals {
+					return nil, status.Error(codes.Unavailable, "not yet")
+				}
+				return &testgrpc.SimpleResponse{}, nil
+			}}, dial, nil)
+			_, err = testgrpc.NewTestServiceClient(conn).UnaryCall(t.Context(), large)
+			assert.Equal(t, tc.want, status.Code(err), "%v", err)
+			assert.Equal(t, tc.attempts, attempts.Load())
 		})
 	}
-}
-
-// answeringService sends the header of an answer, and no more while the connection lasts.
-type answeringService struct {
-	testgrpc.UnimplementedTestServiceServer
-	calls atomic.Int64
-}
-
-func (s *answeringService) EmptyCall(ctx context.Context, _ *testgrpc.Empty) (*testgrpc.Empty, error) {
-	s.calls.Add(1)
-	if err := grpc.SendHeader(ctx, nil); err != nil {
-		return nil, err
-	}
-	<-ctx.Done()
-	return nil, ctx.Err()
 }
 
 // TestACallThatIsAnsweredIsNotRepeated breaks the connection when the header of the answer has arrived.
 func TestACallThatIsAnsweredIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		service := &answeringService{}
+		var calls atomic.Int64
+		answering := service{empty: func(ctx context.Context) error { // it sends no more than a header
+			calls.Add(1)
+			if err := grpc.SendHeader(ctx, nil); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}}
 		dial, err := keepalive.Calls{Repeatable: []string{testgrpc.TestService_EmptyCall_FullMethodName}}.DialOptions()
 		require.NoError(t, err)
 		p := newPipeNet(0)
 		conns := make(chan net.Conn, 1)
-		conn, stop := p.serve(t, service, append(dial, grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+		conn := p.serve(t, answering, append(dial, grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 			c, err := p.dial(ctx, addr)
 			conns <- c
 			return c, err
 		})), nil)
-		defer stop()
 		failed := make(chan error, 1)
 		go func() {
 			_, err := testgrpc.NewTestServiceClient(conn).EmptyCall(t.Context(), &testgrpc.Empty{})
@@ -176,38 +149,31 @@ func TestACallThatIsAnsweredIsNotRepeated(t *testing.T) {
 		synctest.Wait() // the header is there
 		require.NoError(t, (<-conns).Close())
 		require.Equal(t, codes.Unavailable, status.Code(<-failed))
-		assert.EqualValues(t, 1, service.calls.Load())
+		assert.EqualValues(t, 1, calls.Load())
 	})
 }
 
 // TestNamedCallsWaitForAServer makes calls while no server can be reached: those that
 // are named wait for it, but not for ever.
 func TestNamedCallsWaitForAServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dial, err := keepalive.Calls{Once: []string{testgrpc.TestService_EmptyCall_FullMethodName}}.DialOptions()
-		require.NoError(t, err)
-		p := newPipeNet(0)
-		conn, stop := p.serve(t, quietService{}, append(dial, refuseUntil(p, time.Now().Add(20*time.Second))), nil)
-		defer stop()
-		client := testgrpc.NewTestServiceClient(conn)
-		_, err = client.FullDuplexCall(t.Context())
-		require.Equal(t, codes.Unavailable, status.Code(err), "not named")
-		begin := time.Now()
-		_, err = client.EmptyCall(t.Context(), &testgrpc.Empty{})
-		require.NoError(t, err)
-		assert.LessOrEqual(t, time.Since(begin), 24*time.Second, "connected again within the delay of 3 s and its jitter")
-	})
-	synctest.Test(t, func(t *testing.T) {
-		dial, err := keepalive.Calls{Once: []string{testgrpc.TestService_EmptyCall_FullMethodName}}.DialOptions()
-		require.NoError(t, err)
-		p := newPipeNet(0)
-		conn, stop := p.serve(t, quietService{}, append(dial, refuseUntil(p, time.Now().Add(time.Hour))), nil)
-		defer stop()
-		begin := time.Now()
-		_, err = testgrpc.NewTestServiceClient(conn).EmptyCall(t.Context(), &testgrpc.Empty{})
-		assert.Equal(t, codes.DeadlineExceeded, status.Code(err))
-		assert.Equal(t, 30*time.Second, time.Since(begin))
-	})
+	for away, want := range map[time.Duration]codes.Code{20 * time.Second: codes.OK, time.Hour: codes.DeadlineExceeded} {
+		synctest.Test(t, func(t *testing.T) {
+			dial, err := keepalive.Calls{Once: []string{testgrpc.TestService_EmptyCall_FullMethodName}}.DialOptions()
+			require.NoError(t, err)
+			p := newPipeNet(0)
+			client := testgrpc.NewTestServiceClient(p.serve(t, service{}, append(dial, refuseUntil(p, time.Now().Add(away))), nil))
+			_, err = client.FullDuplexCall(t.Context())
+			require.Equal(t, codes.Unavailable, status.Code(err), "not named")
+			begin := time.Now()
+			_, err = client.EmptyCall(t.Context(), &testgrpc.Empty{})
+			assert.Equal(t, want, status.Code(err))
+			if want == codes.OK {
+				assert.LessOrEqual(t, time.Since(begin), 24*time.Second, "connected again within the delay of 3 s and its jitter")
+			} else {
+				assert.Equal(t, 30*time.Second, time.Since(begin))
+			}
+		})
+	}
 }
 
 // refuseUntil makes connections fail until a time.

@@ -25,21 +25,17 @@ import (
 	"github.com/quorate/quorate/keepalive"
 )
 
-// slowService answers after a time up to most, at random, and counts.
-type slowService struct {
-	quietService
-	least, most time.Duration
-	served      *atomic.Int64
-}
-
-func (s slowService) EmptyCall(ctx context.Context, _ *testgrpc.Empty) (*testgrpc.Empty, error) {
-	s.served.Add(1)
-	select {
-	case <-time.After(s.least + time.Duration(rand.Int64N(int64(s.most-s.least)+1))):
-		return &testgrpc.Empty{}, nil
-	case <-ctx.Done():
-		return nil, status.FromContextError(ctx.Err()).Err()
-	}
+// slow answers after a time from least to most, at random, and counts.
+func slow(least, most time.Duration, served *atomic.Int64) service {
+	return service{empty: func(ctx context.Context) error {
+		served.Add(1)
+		select {
+		case <-time.After(least + rand.N(most-least+1)):
+			return nil
+		case <-ctx.Done():
+			return status.FromContextError(ctx.Err()).Err()
+		}
+	}}
 }
 
 // outcomes counts calls by their code.
@@ -113,7 +109,8 @@ func cycle(t *testing.T, pair keepalive.Pair, policy string, latency, takes time
 	nets := map[string]*pipeNet{"a": newPipeNet(latency), "b": newPipeNet(latency)}
 	var served atomic.Int64
 	for _, p := range nets {
-		defer p.listenAndServe(slowService{most: takes, served: &served}, server)()
+		s := p.startServer(slow(0, takes, &served), server...)
+		defer s.stop(false)
 	}
 	r := manual.NewBuilderWithScheme("two")
 	r.InitialState(resolver.State{Endpoints: []resolver.Endpoint{
@@ -135,7 +132,7 @@ func cycle(t *testing.T, pair keepalive.Pair, policy string, latency, takes time
 		callers = 1
 		busy := call
 		call = func(ctx context.Context) error {
-			time.Sleep(pair.Server.MaxConnectionIdle + time.Duration(rand.Int64N(int64(4*latency)+1)) - 2*latency)
+			time.Sleep(pair.Server.MaxConnectionIdle + rand.N(4*latency+1) - 2*latency)
 			return busy(ctx)
 		}
 	}
@@ -166,13 +163,12 @@ func TestGraceCutsWhatTakesLonger(t *testing.T) {
 			p := newPipeNet(0)
 			dial, server := rawOptions(pair)
 			var served atomic.Int64
-			conn, stop := p.serve(t, slowService{least: takes, most: takes, served: &served}, dial, server)
-			defer stop()
+			conn := p.serve(t, slow(takes, takes, &served), dial, server)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 			defer cancel()
 			call := emptyCall(conn)
 			o, wait := load(ctx, 16, func(ctx context.Context) error {
-				time.Sleep(time.Duration(rand.Int64N(int64(time.Second))))
+				time.Sleep(rand.N(time.Second))
 				return call(ctx)
 			})
 			wait()

@@ -22,7 +22,7 @@ func Example() {
 	sizeOptions, err := sizes.ServerOptions()
 	must(err)
 	server := grpc.NewServer(append(ends.ServerOptions(), sizeOptions...)...)
-	testgrpc.RegisterTestServiceServer(server, quietService{})
+	testgrpc.RegisterTestServiceServer(server, service{})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(err)
 	go server.Serve(listener)

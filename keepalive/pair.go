@@ -1,6 +1,7 @@
 package keepalive
 
 import (
+	"cmp"
 	"time"
 
 	"google.golang.org/grpc"
@@ -84,13 +85,6 @@ const (
 	defaultTimeout    = 20 * time.Second
 )
 
-func orDefault(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
-}
-
 // DialOptions returns what the client gives to grpc.NewClient, or the error of
 // [Pair.Validate]. A pair without Client.Time needs no options.
 func (p Pair) DialOptions() ([]grpc.DialOption, error) {
@@ -106,7 +100,7 @@ func (p Pair) dialOptions() []grpc.DialOption {
 		return nil
 	}
 	c := p.Client
-	c.Timeout = orDefault(c.Timeout, defaultTimeout)
+	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
 	return []grpc.DialOption{grpc.WithKeepaliveParams(keepalive.ClientParameters(c))}
 }
 
@@ -126,11 +120,11 @@ func (p Pair) serverOptions() []grpc.ServerOption {
 			MaxConnectionIdle:     s.MaxConnectionIdle,
 			MaxConnectionAge:      s.MaxConnectionAge,
 			MaxConnectionAgeGrace: s.MaxConnectionAgeGrace,
-			Time:                  orDefault(s.Time, defaultServerTime),
-			Timeout:               orDefault(s.Timeout, defaultTimeout),
+			Time:                  cmp.Or(s.Time, defaultServerTime),
+			Timeout:               cmp.Or(s.Timeout, defaultTimeout),
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
-			MinTime:             orDefault(s.MinTime, defaultMinTime),
+			MinTime:             cmp.Or(s.MinTime, defaultMinTime),
 			PermitWithoutStream: s.PermitWithoutStream,
 		}),
 	}

@@ -1,6 +1,7 @@
 package keepalive
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -20,7 +21,7 @@ func (s Server) allowed(stream bool) time.Duration {
 	if !stream && !s.PermitWithoutStream {
 		return idlePingInterval
 	}
-	return orDefault(s.MinTime, defaultMinTime)
+	return cmp.Or(s.MinTime, defaultMinTime)
 }
 
 // idleUntilGoAway returns when the server ends a connection on which nothing but the client's
@@ -91,7 +92,7 @@ func (e *TooManyPingsError) remedy() string {
 	if e.Stream || e.Server.PermitWithoutStream {
 		return fmt.Sprintf("set Client.Time to at least %v, or Server.MinTime to at most %v", e.Allowed, e.Client.Time)
 	}
-	least := max(orDefault(e.Server.MinTime, defaultMinTime), e.Client.Time)
+	least := max(cmp.Or(e.Server.MinTime, defaultMinTime), e.Client.Time)
 	if least == e.Client.Time {
 		return "set Client.PermitWithoutStream to false, or Server.PermitWithoutStream to true"
 	}

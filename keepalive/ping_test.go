@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/keepalive"
 )
 
@@ -32,29 +33,18 @@ func presets() map[string]keepalive.Pair {
 }
 
 func TestFoundingValuesAreRefused(t *testing.T) {
-	err := founding.Validate()
 	var tooMany *keepalive.TooManyPingsError
-	require.ErrorAs(t, err, &tooMany)
-	assert.False(t, tooMany.Stream)
-	assert.Equal(t, 2*time.Hour, tooMany.Allowed)
-	assert.Equal(t, 4, tooMany.Pings)
-	assert.Equal(t, 40*time.Second, tooMany.After)
-	_, err = founding.DialOptions()
+	require.ErrorAs(t, founding.Validate(), &tooMany)
+	_, err := founding.DialOptions()
 	require.ErrorAs(t, err, &tooMany)
 	_, err = founding.ServerOptions()
 	require.ErrorAs(t, err, &tooMany)
+	assert.Equal(t, 2*time.Hour, tooMany.Allowed)
 
 	synctest.Test(t, func(t *testing.T) {
-		p := newPipeNet(0)
 		dial, server := rawOptions(founding)
-		conn, stop := p.serve(t, quietService{}, dial, server)
-		defer stop()
-		connect(t, conn)
-		begin := time.Now()
-		time.Sleep(time.Minute)
-		goAways := p.tooManyPings()
-		require.Len(t, goAways, 1)
-		assert.Equal(t, tooMany.After, goAways[0].Sub(begin), "grpc-go itself, in virtual time")
+		p, conn := connected(t, 0, dial, server)
+		offend(t, p, testgrpc.NewTestServiceClient(conn), tooMany, 0)
 		assert.Len(t, p.toServer.all(framePing, "keepalive"), tooMany.Pings)
 	})
 }
@@ -63,33 +53,28 @@ func TestFoundingValuesAreRefused(t *testing.T) {
 // stream for three hours, then with calls at random.
 func TestPresetsLiveInPeace(t *testing.T) {
 	for name, pair := range presets() {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := newPipeNet(50 * time.Millisecond)
-				dial, server := options(t, pair)
-				conn, stop := p.serve(t, quietService{}, dial, server)
-				defer stop()
-				connect(t, conn)
-				time.Sleep(3 * time.Hour)
-				idlePings := len(p.toServer.all(framePing, "keepalive"))
-				assert.Equal(t, pair.Client.PermitWithoutStream, idlePings > 0)
+		grpctest.Bubble(t, name, func(t *testing.T) {
+			dial, server := options(t, pair)
+			p, conn := connected(t, 50*time.Millisecond, dial, server)
+			time.Sleep(3 * time.Hour)
+			idlePings := len(p.toServer.all(framePing, "keepalive"))
+			assert.Equal(t, pair.Client.PermitWithoutStream, idlePings > 0)
 
-				client := testgrpc.NewTestServiceClient(conn)
-				ctx, cancel := context.WithCancel(t.Context())
-				stream, err := client.FullDuplexCall(ctx)
-				require.NoError(t, err)
-				time.Sleep(3 * time.Hour)
-				cancel()
-				_, err = stream.Recv()
-				require.ErrorContains(t, err, "context canceled", "nothing else has ended the stream")
-				assert.Greater(t, len(p.toServer.all(framePing, "keepalive")), idlePings, "it did ping")
+			client := testgrpc.NewTestServiceClient(conn)
+			ctx, cancel := context.WithCancel(t.Context())
+			stream, err := client.FullDuplexCall(ctx)
+			require.NoError(t, err)
+			time.Sleep(3 * time.Hour)
+			cancel()
+			_, err = stream.Recv()
+			require.ErrorContains(t, err, "context canceled", "nothing else has ended the stream")
+			assert.Greater(t, len(p.toServer.all(framePing, "keepalive")), idlePings, "it did ping")
 
-				traffic(t, client, pair.Client.Time, 3*time.Hour, rand.New(rand.NewPCG(1, 2)))
-				assert.Empty(t, p.tooManyPings())
-				if pair.Server.MaxConnectionAge == 0 {
-					assert.Equal(t, 1, p.dialCount(), "one connection has lasted")
-				}
-			})
+			traffic(t, client, pair.Client.Time, 3*time.Hour, rand.New(rand.NewPCG(1, 2)))
+			assert.Empty(t, p.tooManyPings())
+			if pair.Server.MaxConnectionAge == 0 {
+				assert.Equal(t, 1, p.dialCount(), "one connection has lasted")
+			}
 		})
 	}
 }
@@ -132,20 +117,15 @@ func TestVerdictsAreThoseOfGRPC(t *testing.T) {
 			require.ErrorAs(t, err, &tooMany)
 			refused++
 		}
-		t.Run(fmt.Sprintf("%d", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				t.Logf("%v; latency %v; %v", pair, latency, err)
-				p := newPipeNet(latency)
-				dial, server := rawOptions(pair)
-				conn, stop := p.serve(t, quietService{}, dial, server)
-				defer stop()
-				connect(t, conn)
-				if tooMany == nil {
-					obey(t, p, testgrpc.NewTestServiceClient(conn), pair, rnd)
-				} else {
-					offend(t, p, testgrpc.NewTestServiceClient(conn), tooMany, latency)
-				}
-			})
+		grpctest.Bubble(t, fmt.Sprintf("%d", seed), func(t *testing.T) {
+			t.Logf("%v; latency %v; %v", pair, latency, err)
+			dial, server := rawOptions(pair)
+			p, conn := connected(t, latency, dial, server)
+			if tooMany == nil {
+				obey(t, p, testgrpc.NewTestServiceClient(conn), pair, rnd)
+			} else {
+				offend(t, p, testgrpc.NewTestServiceClient(conn), tooMany, latency)
+			}
 		})
 	}
 	assert.Greater(t, refused, 30)
@@ -202,8 +182,7 @@ func TestConnectionsUntilTheServerIsContent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipeNet(0)
 		dial, server := rawOptions(pair)
-		conn, stop := p.serve(t, quietService{}, dial, server)
-		defer stop()
+		conn := p.serve(t, service{}, dial, server)
 		for range 10 {
 			connect(t, conn)
 			time.Sleep(10 * time.Minute)
@@ -225,11 +204,8 @@ func TestServersPingsAreNoExcuse(t *testing.T) {
 	require.NoError(t, err)
 
 	synctest.Test(t, func(t *testing.T) {
-		p := newPipeNet(0)
 		dial, server := rawOptions(pair)
-		conn, stop := p.serve(t, quietService{}, dial, append(server, noEstimator...))
-		defer stop()
-		connect(t, conn)
+		p, conn := connected(t, 0, dial, append(server, noEstimator...))
 		time.Sleep(10 * time.Minute)
 		require.Empty(t, p.tooManyPings(), "the server's pings come first")
 
@@ -256,11 +232,8 @@ func TestCallsCanceledAtBirth(t *testing.T) {
 func goAwaysOfCanceledCalls(t *testing.T, pair keepalive.Pair) (n int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPipeNet(0)
 		dial, server := options(t, pair)
-		conn, stop := p.serve(t, quietService{}, dial, server)
-		defer stop()
-		connect(t, conn)
+		p, conn := connected(t, 0, dial, server)
 		for range 500 {
 			time.Sleep(25 * time.Second)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -277,23 +250,18 @@ func goAwaysOfCanceledCalls(t *testing.T, pair keepalive.Pair) (n int) {
 // if they may ping then, and else with one.
 func TestSilentPeerIsNoticed(t *testing.T) {
 	for name, pair := range presets() {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := newPipeNet(time.Millisecond)
-				dial, server := options(t, pair)
-				conn, stop := p.serve(t, quietService{}, dial, server)
-				defer stop()
-				connect(t, conn)
-				if !pair.Client.PermitWithoutStream {
-					_, err := testgrpc.NewTestServiceClient(conn).FullDuplexCall(t.Context())
-					require.NoError(t, err)
-				}
-				time.Sleep(3 * pair.Client.Time / 2)
-				p.silent.Store(true)
-				begin := time.Now()
-				require.True(t, conn.WaitForStateChange(t.Context(), connectivity.Ready))
-				assert.LessOrEqual(t, time.Since(begin), pair.Client.Time+pair.Client.Timeout)
-			})
+		grpctest.Bubble(t, name, func(t *testing.T) {
+			dial, server := options(t, pair)
+			p, conn := connected(t, time.Millisecond, dial, server)
+			if !pair.Client.PermitWithoutStream {
+				_, err := testgrpc.NewTestServiceClient(conn).FullDuplexCall(t.Context())
+				require.NoError(t, err)
+			}
+			time.Sleep(3 * pair.Client.Time / 2)
+			p.silent.Store(true)
+			begin := time.Now()
+			require.True(t, conn.WaitForStateChange(t.Context(), connectivity.Ready))
+			assert.LessOrEqual(t, time.Since(begin), pair.Client.Time+pair.Client.Timeout)
 		})
 	}
 }

@@ -23,30 +23,8 @@ import (
 // patience is how long tests wait for what must happen, in virtual time.
 const patience = 30 * time.Second
 
-// countingService takes a few milliseconds for each call, and counts executions:
-// those of EmptyCall together, those of UnaryCall by the request's payload.
-type countingService struct {
-	testgrpc.UnimplementedTestServiceServer
-	empty atomic.Int64
-	mu    sync.Mutex
-	unary map[string]int
-}
-
+// handlerTime is how long each call takes.
 const handlerTime = 10 * time.Millisecond
-
-func (s *countingService) EmptyCall(context.Context, *testgrpc.Empty) (*testgrpc.Empty, error) {
-	s.empty.Add(1)
-	time.Sleep(handlerTime)
-	return &testgrpc.Empty{}, nil
-}
-
-func (s *countingService) UnaryCall(_ context.Context, r *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
-	s.mu.Lock()
-	s.unary[string(r.GetPayload().GetBody())]++
-	s.mu.Unlock()
-	time.Sleep(handlerTime)
-	return &testgrpc.SimpleResponse{}, nil
-}
 
 // TestTwentyRestartsFailNoRepeatableCall restarts a server under load, in turn with
 // GracefulStop and with Stop. Calls that are named as repeatable all succeed unless their answer had begun; calls
@@ -60,8 +38,25 @@ func TestTwentyRestartsFailNoRepeatableCall(t *testing.T) {
 
 func restarts(t *testing.T, policy string) {
 	const times, callers = 20, 4
-	service, p := &countingService{unary: make(map[string]int)}, newPipeNet(0)
-	server := p.startServer(service)
+	var mu sync.Mutex
+	executed := make(map[string]int) // UnaryCalls by their payload
+	var repeated atomic.Int64        // executed EmptyCalls
+	counting := service{
+		empty: func(context.Context) error {
+			repeated.Add(1)
+			time.Sleep(handlerTime)
+			return nil
+		},
+		unary: func(r *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
+			mu.Lock()
+			executed[string(r.GetPayload().GetBody())]++
+			mu.Unlock()
+			time.Sleep(handlerTime)
+			return &testgrpc.SimpleResponse{}, nil
+		},
+	}
+	p := newPipeNet(0)
+	server := p.startServer(counting)
 	options, err := keepalive.Calls{
 		Repeatable: []string{testgrpc.TestService_EmptyCall_FullMethodName},
 		Once:       []string{testgrpc.TestService_UnaryCall_FullMethodName},
@@ -95,7 +90,7 @@ func restarts(t *testing.T, policy string) {
 		server.stop(i%2 == 0)
 		time.Sleep(handlerTime)
 		p.reopen()
-		server = p.startServer(service)
+		server = p.startServer(counting)
 	}
 	awaitProgress(t, repeatable, once)
 	cancel()
@@ -107,18 +102,18 @@ func restarts(t *testing.T, policy string) {
 	count := repeatable.count()
 	assert.NoError(t, repeatable.first)
 	assert.Equal(t, map[codes.Code]int{codes.OK: count[codes.OK]}, count)
-	assert.Greater(t, service.empty.Load(), int64(count[codes.OK]), "some were executed twice: they are repeatable")
+	assert.Greater(t, repeated.Load(), int64(count[codes.OK]), "some were executed twice: they are repeatable")
 
 	broken := once.count()
 	t.Logf("answer had begun %d; repeatable %v; once %v; unnamed %v", begun.Load(), count, broken, unnamed.count())
 	assert.Equal(t, map[codes.Code]int{codes.OK: broken[codes.OK], codes.Unavailable: broken[codes.Unavailable]}, broken)
 	assert.Positive(t, broken[codes.Unavailable])
 	assert.LessOrEqual(t, broken[codes.Unavailable], times/2*callers, "one for each call that a Stop may have met")
-	for id, n := range service.unary {
+	for id, n := range executed {
 		assert.Equal(t, 1, n, "executions of call %s", id)
 	}
 	for _, id := range ids.succeeded() {
-		assert.Contains(t, service.unary, id)
+		assert.Contains(t, executed, id)
 	}
 	assert.Positive(t, unnamed.count()[codes.Unavailable], "without Calls, restarts are seen")
 }

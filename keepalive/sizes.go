@@ -1,6 +1,7 @@
 package keepalive
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -89,14 +90,7 @@ func (s Sizes) windowsAgree() error {
 }
 
 func (s Sizes) messages() (request, response int) {
-	request, response = s.MaxRequest, s.MaxResponse
-	if request == 0 {
-		request = defaultMessageSize
-	}
-	if response == 0 {
-		response = defaultMessageSize
-	}
-	return request, response
+	return cmp.Or(s.MaxRequest, defaultMessageSize), cmp.Or(s.MaxResponse, defaultMessageSize)
 }
 
 // DialOptions returns what the client gives to grpc.NewClient, or the error of

@@ -1,7 +1,6 @@
 package keepalive_test
 
 import (
-	"context"
 	"io"
 	"math"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/keepalive"
 )
 
@@ -64,25 +64,20 @@ func sizeOptions(t *testing.T, s keepalive.Sizes) ([]grpc.DialOption, []grpc.Ser
 	return dial, server
 }
 
-// echoService answers UnaryCall with as many bytes as asked for.
-type echoService struct {
-	testgrpc.UnimplementedTestServiceServer
-	executed atomic.Int64
-}
-
-func (s *echoService) UnaryCall(_ context.Context, r *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
-	s.executed.Add(1)
-	return &testgrpc.SimpleResponse{Payload: &testgrpc.Payload{Body: make([]byte, r.GetResponseSize())}}, nil
+// echo answers UnaryCall with as many bytes as asked for, and counts.
+func echo(executed *atomic.Int64) service {
+	return service{unary: func(r *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
+		executed.Add(1)
+		return &testgrpc.SimpleResponse{Payload: &testgrpc.Payload{Body: make([]byte, r.GetResponseSize())}}, nil
+	}}
 }
 
 // TestTooLongIsRefusedByWhoMakesIt also pins the default of 4 MiB in both directions.
 func TestTooLongIsRefusedByWhoMakesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		service := &echoService{}
-		p := newPipeNet(0)
+		var executed atomic.Int64
 		dial, server := sizeOptions(t, keepalive.Sizes{MaxRequest: mib})
-		conn, stop := p.serve(t, service, dial, server)
-		defer stop()
+		conn := newPipeNet(0).serve(t, echo(&executed), dial, server)
 		call := func(request, response int) error {
 			_, err := testgrpc.NewTestServiceClient(conn).UnaryCall(t.Context(), &testgrpc.SimpleRequest{
 				ResponseSize: int32(response),
@@ -92,12 +87,12 @@ func TestTooLongIsRefusedByWhoMakesIt(t *testing.T) {
 		}
 		const room = 64 // for the rest of the message
 		require.NoError(t, call(mib-room, 4*mib-room))
-		require.Equal(t, int64(1), service.executed.Load())
+		require.Equal(t, int64(1), executed.Load())
 
 		err := call(mib+1, 0)
 		assert.Equal(t, codes.ResourceExhausted, status.Code(err))
 		require.ErrorContains(t, err, "trying to send message larger than max")
-		assert.Equal(t, int64(1), service.executed.Load(), "not executed")
+		assert.Equal(t, int64(1), executed.Load(), "not executed")
 
 		err = call(0, 4*mib+1)
 		assert.Equal(t, codes.ResourceExhausted, status.Code(err))
@@ -143,29 +138,25 @@ func TestSlowReaderIsBounded(t *testing.T) {
 		"1 MiB":         {sizes: keepalive.Sizes{StaticStreamWindow: mib, StaticConnWindow: 2 * mib}, window: mib},
 		"8 MiB":         {sizes: keepalive.Sizes{StaticStreamWindow: 8 * mib, StaticConnWindow: 8 * mib}, window: 8 * mib},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				service := &floodService{message: message, total: 24 * mib}
-				p := newPipeNet(0)
-				dial, server := sizeOptions(t, tc.sizes)
-				conn, stop := p.serve(t, service, dial, server)
-				defer stop()
-				if tc.warm {
-					readAll(t, conn)
-					service.accepted.Store(0)
-				}
-				_, err := testgrpc.NewTestServiceClient(conn).StreamingOutputCall(t.Context(), &testgrpc.StreamingOutputCallRequest{})
-				require.NoError(t, err)
-				time.Sleep(time.Minute)
-				accepted := service.accepted.Load()
-				t.Logf("the server could send %d KiB", accepted/kib)
-				least := int64(64 * kib)
-				if tc.sizes.StaticStreamWindow > 0 {
-					least = tc.window - message
-				}
-				assert.GreaterOrEqual(t, accepted, least)
-				assert.LessOrEqual(t, accepted, tc.window+waiting)
-			})
+		grpctest.Bubble(t, name, func(t *testing.T) {
+			service := &floodService{message: message, total: 24 * mib}
+			dial, server := sizeOptions(t, tc.sizes)
+			conn := newPipeNet(0).serve(t, service, dial, server)
+			if tc.warm {
+				readAll(t, conn)
+				service.accepted.Store(0)
+			}
+			_, err := testgrpc.NewTestServiceClient(conn).StreamingOutputCall(t.Context(), &testgrpc.StreamingOutputCallRequest{})
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+			accepted := service.accepted.Load()
+			t.Logf("the server could send %d KiB", accepted/kib)
+			least := int64(64 * kib)
+			if tc.sizes.StaticStreamWindow > 0 {
+				least = tc.window - message
+			}
+			assert.GreaterOrEqual(t, accepted, least)
+			assert.LessOrEqual(t, accepted, tc.window+waiting)
 		})
 	}
 }
@@ -190,8 +181,7 @@ func TestEstimatorStaysOn(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPipeNet(10 * time.Millisecond)
 			dial, server := sizeOptions(t, sizes)
-			conn, stop := p.serve(t, &echoService{}, dial, server)
-			defer stop()
+			conn := p.serve(t, echo(new(atomic.Int64)), dial, server)
 			_, err := testgrpc.NewTestServiceClient(conn).UnaryCall(t.Context(), &testgrpc.SimpleRequest{
 				ResponseSize: 32 * kib, Payload: &testgrpc.Payload{Body: make([]byte, 32*kib)},
 			})

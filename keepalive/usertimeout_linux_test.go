@@ -32,7 +32,7 @@ func TestTimeoutIsTheKernelsToo(t *testing.T) {
 		"no pings":   {pair: keepalive.Pair{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			address := grpctest.Serve(t, func(s grpc.ServiceRegistrar) { testgrpc.RegisterTestServiceServer(s, quietService{}) }).String()
+			address := grpctest.Serve(t, func(s grpc.ServiceRegistrar) { testgrpc.RegisterTestServiceServer(s, service{}) }).String()
 			dial, _ := options(t, tc.pair)
 			conns := make(chan *net.TCPConn, 1)
 			conn, err := grpc.NewClient("passthrough:///"+address, append(dial, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {

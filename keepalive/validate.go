@@ -1,6 +1,7 @@
 package keepalive
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -105,7 +106,7 @@ func (p Pair) checkIdleTimeout() error {
 	if p.IdleTimeout == 0 {
 		return nil
 	}
-	streams := orDefault(p.Server.Time, defaultServerTime)
+	streams := cmp.Or(p.Server.Time, defaultServerTime)
 	if p.Client.Time > 0 {
 		streams = min(streams, p.Client.Time)
 	}
@@ -113,7 +114,7 @@ func (p Pair) checkIdleTimeout() error {
 		return fmt.Errorf("keepalive: IdleTimeout: a quiet stream is forgotten after %v, the first ping comes after %v: set Client.Time or Server.Time to less than %v, half of it if you can",
 			p.IdleTimeout, streams, p.IdleTimeout)
 	}
-	idle := orDefault(p.Server.Time, defaultServerTime)
+	idle := cmp.Or(p.Server.Time, defaultServerTime)
 	if p.Client.PermitWithoutStream {
 		idle = min(idle, p.Client.Time)
 	}

@@ -219,17 +219,29 @@ func (p *pipeNet) dialCount() int {
 	return p.dials
 }
 
-// quietService answers EmptyCall at once, and leaves FullDuplexCall open without a
+// service answers EmptyCall and UnaryCall at once, or as a test says, and leaves FullDuplexCall open without a
 // message until the client ends it.
-type quietService struct {
+type service struct {
 	testgrpc.UnimplementedTestServiceServer
+	empty func(context.Context) error
+	unary func(*testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error)
 }
 
-func (quietService) EmptyCall(context.Context, *testgrpc.Empty) (*testgrpc.Empty, error) {
-	return &testgrpc.Empty{}, nil
+func (s service) EmptyCall(ctx context.Context, _ *testgrpc.Empty) (*testgrpc.Empty, error) {
+	if s.empty == nil {
+		return &testgrpc.Empty{}, nil
+	}
+	return &testgrpc.Empty{}, s.empty(ctx)
 }
 
-func (quietService) FullDuplexCall(s testgrpc.TestService_FullDuplexCallServer) error {
+func (s service) UnaryCall(_ context.Context, r *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
+	if s.unary == nil {
+		return &testgrpc.SimpleResponse{}, nil
+	}
+	return s.unary(r)
+}
+
+func (service) FullDuplexCall(s testgrpc.TestService_FullDuplexCallServer) error {
 	for {
 		if _, err := s.Recv(); err != nil {
 			return nil //nolint:nilerr // the client has ended the stream, as it should
@@ -263,12 +275,6 @@ func options(t *testing.T, p keepalive.Pair) ([]grpc.DialOption, []grpc.ServerOp
 	return dial, server
 }
 
-// listenAndServe runs a server on p until stop.
-func (p *pipeNet) listenAndServe(service testgrpc.TestServiceServer, options []grpc.ServerOption) (stop func()) {
-	s := p.startServer(service, options...)
-	return func() { s.stop(false) }
-}
-
 // pipeServer is a server on a pipeNet.
 type pipeServer struct {
 	*grpc.Server
@@ -293,15 +299,23 @@ func (s *pipeServer) stop(graceful bool) {
 	s.p.carriers.Wait()
 }
 
-// serve runs a server on p and returns a channel to it. stop ends both.
-func (p *pipeNet) serve(t *testing.T, service testgrpc.TestServiceServer, dial []grpc.DialOption, server []grpc.ServerOption) (conn *grpc.ClientConn, stop func()) {
+// serve runs a server on p, and returns a channel to it. Both end with the test.
+func (p *pipeNet) serve(t *testing.T, service testgrpc.TestServiceServer, dial []grpc.DialOption, server []grpc.ServerOption) *grpc.ClientConn {
 	t.Helper()
-	stopServer := p.listenAndServe(service, server)
-	conn = p.connectTo(t, dial...)
-	return conn, func() {
-		conn.Close()
-		stopServer()
-	}
+	s := p.startServer(service, server...)
+	t.Cleanup(func() { s.stop(false) })
+	conn := p.connectTo(t, dial...)
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// connected returns a network with a server, and a channel that is connected to it.
+func connected(t *testing.T, latency time.Duration, dial []grpc.DialOption, server []grpc.ServerOption) (*pipeNet, *grpc.ClientConn) {
+	t.Helper()
+	p := newPipeNet(latency)
+	conn := p.serve(t, service{}, dial, server)
+	connect(t, conn)
+	return p, conn
 }
 
 // connectTo returns a channel to the server on p.

@@ -1,7 +1,7 @@
 package p2c
 
 import (
-	"container/heap"
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -74,7 +74,7 @@ type world struct {
 	scenario
 	rng      *rand.Rand
 	elapsed  time.Duration
-	agenda   agenda
+	agenda   []appointment // the next one last
 	clients  []*client
 	memories map[*balancer.Endpoint]any
 	outcome
@@ -118,14 +118,17 @@ func newWorld(sc scenario, seed uint64, strategy func(*world) balancer.Strategy)
 // run goes on until no client makes calls any more, and the last one has ended.
 func (w *world) run() {
 	for len(w.agenda) > 0 {
-		next := heap.Pop(&w.agenda).(appointment)
-		w.elapsed = next.at
+		last := len(w.agenda) - 1
+		next := w.agenda[last]
+		w.agenda, w.elapsed = w.agenda[:last], next.at
 		next.do()
 	}
 }
 
 func (w *world) after(d time.Duration, do func()) {
-	heap.Push(&w.agenda, appointment{w.elapsed + d, do})
+	at := w.elapsed + d
+	i, _ := slices.BinarySearchFunc(w.agenda, at, func(a appointment, at time.Duration) int { return cmp.Compare(at, a.at) })
+	w.agenda = slices.Insert(w.agenda, i, appointment{at, do})
 }
 
 // refit gives every client the endpoints that are present, in a new slice as the policy
@@ -180,24 +183,10 @@ func (w *world) serve(server int) balancer.Result {
 	return balancer.Result{Took: time.Duration(w.rng.ExpFloat64() * float64(mean)), Answered: true}
 }
 
-// agenda holds what will happen, the next thing first.
-type agenda []appointment
-
+// appointment is what will happen.
 type appointment struct {
 	at time.Duration
 	do func()
-}
-
-func (a agenda) Len() int           { return len(a) }
-func (a agenda) Less(i, j int) bool { return a[i].at < a[j].at }
-func (a agenda) Swap(i, j int)      { a[i], a[j] = a[j], a[i] }
-func (a *agenda) Push(x any)        { *a = append(*a, x.(appointment)) }
-
-func (a *agenda) Pop() any {
-	old := *a
-	last := old[len(old)-1]
-	*a = old[:len(old)-1]
-	return last
 }
 
 // roundRobinIn builds what p2c is compared with.

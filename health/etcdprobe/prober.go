@@ -104,14 +104,8 @@ var errNotForLearners = rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner)
 // refusedAfterRead reports whether etcd returns the error only after it has obtained the
 // read index from its leader and applied up to it.
 func refusedAfterRead(known error) bool {
-	for _, e := range []error{
-		rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken, rpctypes.ErrUserEmpty, rpctypes.ErrAuthOldRevision,
-	} {
-		if errors.Is(known, e) {
-			return true
-		}
-	}
-	return false
+	return errors.Is(known, rpctypes.ErrPermissionDenied) || errors.Is(known, rpctypes.ErrInvalidAuthToken) ||
+		errors.Is(known, rpctypes.ErrUserEmpty) || errors.Is(known, rpctypes.ErrAuthOldRevision)
 }
 
 // isEtcds reports whether only etcd, and no proxy in between, returns the error, whatever

@@ -3,7 +3,6 @@ package etcdprobe_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -19,6 +18,7 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/health/etcdprobe"
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // patience is the deadline of probes that something keeps waiting. It passes in virtual time.
@@ -67,24 +67,22 @@ type trouble struct {
 // probeEach probes a member in each kind of trouble, and requires exactly what it shows.
 func probeEach(t *testing.T, p health.Prober, method string, tests []trouble) {
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cluster, conn := start(t)
-				cluster.On(method, tt.answer)
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
-				defer cancel()
-				reports := probe(ctx, p, conn)
-				assert.Len(t, cluster.Calls(), 1, "a probe is one call")
-				assert.Len(t, cluster.Calls(method), 1)
-				if tt.silent {
-					assert.Empty(t, reports)
-					return
-				}
-				require.Len(t, reports, 1)
-				assert.Equal(t, tt.kind.String(), reports[0].Kind.String())
-				assert.Equal(t, tt.detail, reports[0].Detail)
-				assert.Equal(t, status.Convert(tt.err).Message(), status.Convert(reports[0].Err).Message())
-			})
+		grpctest.Bubble(t, tt.name, func(t *testing.T) {
+			cluster, conn := start(t)
+			cluster.On(method, tt.answer)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			reports := probe(ctx, p, conn)
+			assert.Len(t, cluster.Calls(), 1, "a probe is one call")
+			assert.Len(t, cluster.Calls(method), 1)
+			if tt.silent {
+				assert.Empty(t, reports)
+				return
+			}
+			require.Len(t, reports, 1)
+			assert.Equal(t, tt.kind.String(), reports[0].Kind.String())
+			assert.Equal(t, tt.detail, reports[0].Detail)
+			assert.Equal(t, status.Convert(tt.err).Message(), status.Convert(reports[0].Err).Message())
 		})
 	}
 }
@@ -122,9 +120,8 @@ func TestServiceReportsWhetherTheMemberWorks(t *testing.T) {
 // A member answers a read without "hasleader" only when there is a leader again.
 func TestServiceRequiresALeaderAndCountsLinearizably(t *testing.T) {
 	cluster, conn := start(t)
-	reports := probe(t.Context(), etcdprobe.Service{}, conn)
-	require.Len(t, reports, 1)
-	assert.Equal(t, health.Served, reports[0].Kind)
+	cluster.SetLeader(cluster.Member(1))
+	assert.Equal(t, []health.Report{{Kind: health.Served, Term: 3}}, probe(t.Context(), etcdprobe.Service{}, conn))
 	require.Len(t, cluster.Calls(), 1)
 	call := cluster.Calls("Range")[0]
 	assert.Equal(t, []string{rpctypes.MetadataHasLeader}, call.Metadata.Get(rpctypes.MetadataRequireLeaderKey))
@@ -134,17 +131,9 @@ func TestServiceRequiresALeaderAndCountsLinearizably(t *testing.T) {
 	assert.Empty(t, read.RangeEnd, "one key")
 
 	cluster.SetLeader(nil)
-	reports = probe(t.Context(), etcdprobe.Service{}, conn)
-	require.Len(t, reports, 1)
-	assert.Equal(t, health.Degrading, reports[0].Kind)
-}
-
-func TestServiceReportsTheTerm(t *testing.T) {
-	cluster, conn := start(t)
-	cluster.SetLeader(cluster.Member(1))
 	reports := probe(t.Context(), etcdprobe.Service{}, conn)
 	require.Len(t, reports, 1)
-	assert.EqualValues(t, 3, reports[0].Term)
+	assert.Equal(t, health.Degrading, reports[0].Kind)
 }
 
 func TestLivenessReportsAnySignOfLife(t *testing.T) {
@@ -158,13 +147,6 @@ func TestLivenessReportsAnySignOfLife(t *testing.T) {
 		{name: "hangs", answer: hold, silent: true},
 		{name: "is not reached", answer: answer(nil, errBroken), silent: true},
 	})
-}
-
-// To be alive is not to serve.
-func TestLivenessNeedsNoLeader(t *testing.T) {
-	cluster, conn := start(t)
-	cluster.SetLeader(nil)
-	assert.Equal(t, []health.Report{{Kind: health.Answered}}, probe(t.Context(), etcdprobe.Liveness{}, conn))
 }
 
 func TestStatusReportsTheRole(t *testing.T) {
@@ -267,10 +249,5 @@ func TestRoleOf(t *testing.T) {
 	assert.Equal(t, role, etcdprobe.RoleOf(&health.Status{Info: role}))
 	assert.Zero(t, etcdprobe.RoleOf(&health.Status{}))
 	assert.Zero(t, etcdprobe.RoleOf(&health.Status{Info: "of another prober"}))
-}
-
-func TestIsLeader(t *testing.T) {
-	assert.True(t, etcdprobe.Role{ID: 2, Leader: 2}.IsLeader())
-	assert.False(t, etcdprobe.Role{ID: 2, Leader: 1}.IsLeader())
 	assert.False(t, etcdprobe.Role{}.IsLeader())
 }

@@ -18,15 +18,10 @@ import (
 	"github.com/quorate/quorate/internal/grpctest"
 )
 
-// serve runs a gRPC server with the health service, unless it is nil, and returns a
-// connection to it.
+// serve runs a gRPC server with a health service, and returns a connection to it.
 func serve(t *testing.T, service healthpb.HealthServer) *grpc.ClientConn {
 	t.Helper()
-	address := grpctest.Serve(t, func(s grpc.ServiceRegistrar) {
-		if service != nil {
-			healthpb.RegisterHealthServer(s, service)
-		}
-	}).String()
+	address := grpctest.Serve(t, func(s grpc.ServiceRegistrar) { healthpb.RegisterHealthServer(s, service) }).String()
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
@@ -81,17 +76,6 @@ func TestProbeReportsHealthServiceStatus(t *testing.T) {
 	})
 }
 
-func TestServersWithoutAHealthServiceServe(t *testing.T) {
-	assert.Equal(t, []health.Report{{Kind: health.Served}}, probe(t.Context(), grpcprobe.Prober{}, serve(t, nil)))
-}
-
-func TestServersThatAuthenticateTheirHealthServiceServe(t *testing.T) {
-	for _, code := range []codes.Code{codes.PermissionDenied, codes.Unauthenticated} {
-		server := scripted{err: status.Error(code, "no token")}
-		assert.Equal(t, []health.Report{{Kind: health.Served}}, probe(t.Context(), grpcprobe.Prober{}, serve(t, server)), "%v", code)
-	}
-}
-
 // scripted is a health service that answers with an error, or not at all.
 type scripted struct {
 	healthpb.UnimplementedHealthServer
@@ -108,20 +92,22 @@ func (s scripted) Check(ctx context.Context, _ *healthpb.HealthCheckRequest) (*h
 	return nil, ctx.Err()
 }
 
-func TestErrorsOfAServerAreAnswers(t *testing.T) {
-	for _, code := range []codes.Code{codes.ResourceExhausted, codes.Unknown} {
+// Servers without a health service, and those that authenticate it, serve. Other errors of a server are
+// answers, and those of a broken connection are none.
+func TestErrorsOfTheHealthService(t *testing.T) {
+	for code, want := range map[codes.Code][]health.Kind{
+		codes.Unimplemented: {health.Served}, codes.PermissionDenied: {health.Served}, codes.Unauthenticated: {health.Served},
+		codes.ResourceExhausted: {health.Answered}, codes.Unknown: {health.Answered},
+		codes.Unavailable: {}, codes.Internal: {},
+	} {
 		t.Run(code.String(), func(t *testing.T) {
 			reports := probe(t.Context(), grpcprobe.Prober{}, serve(t, scripted{err: status.Error(code, "no")}))
-			require.Len(t, reports, 1)
-			assert.Equal(t, health.Answered, reports[0].Kind)
-			assert.Equal(t, code, status.Code(reports[0].Err))
+			require.Len(t, reports, len(want))
+			for i, r := range reports {
+				assert.Equal(t, want[i], r.Kind)
+				assert.Equal(t, r.Kind == health.Answered, status.Code(r.Err) == code, "an error that says nothing is not reported")
+			}
 		})
-	}
-}
-
-func TestErrorsOfABrokenConnectionAreNoAnswers(t *testing.T) {
-	for _, code := range []codes.Code{codes.Unavailable, codes.Internal} {
-		assert.Empty(t, probe(t.Context(), grpcprobe.Prober{}, serve(t, scripted{err: status.Error(code, "")})), "%v", code)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -94,13 +95,11 @@ func TestWriteIsRepeatedOnlyIfNeverSent(t *testing.T) {
 		"learner, then voter":         {[]outcome{answered(rpctypes.ErrGRPCNotSupportedForLearner), success}, 2, isNil},
 		"every endpoint is a learner": {[]outcome{answered(rpctypes.ErrGRPCNotSupportedForLearner)}, 3, is(rpctypes.ErrGRPCNotSupportedForLearner)},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				conn := &scriptedConn{script: tc.script}
-				err := newTestCaller(conn, nil).Invoke(t.Context(), pb.KV_Put_FullMethodName, put, &pb.PutResponse{})
-				assert.Equal(t, tc.calls, conn.calls)
-				tc.check(t, err)
-			})
+		grpctest.Bubble(t, name, func(t *testing.T) {
+			conn := &scriptedConn{script: tc.script}
+			err := newTestCaller(conn, nil).Invoke(t.Context(), pb.KV_Put_FullMethodName, put, &pb.PutResponse{})
+			assert.Equal(t, tc.calls, conn.calls)
+			tc.check(t, err)
 		})
 	}
 }
@@ -200,18 +199,16 @@ func TestAmbiguousAttemptIsReported(t *testing.T) {
 // deadlines.
 func TestRetryBudgetBoundsOverload(t *testing.T) {
 	for _, timeout := range []time.Duration{250 * time.Millisecond, 2 * time.Second, time.Minute} {
-		t.Run(timeout.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				conn := &scriptedConn{script: []outcome{answered(rpctypes.ErrGRPCRequestTooManyRequests)}}
-				c := newTestCaller(conn, nil)
-				const calls = 200
-				for range calls {
-					ctx, cancel := context.WithTimeout(t.Context(), timeout)
-					require.Error(t, c.Invoke(ctx, pb.KV_Put_FullMethodName, &pb.PutRequest{}, &pb.PutResponse{}))
-					cancel()
-				}
-				assert.LessOrEqual(t, conn.calls, calls*12/10)
-			})
+		grpctest.Bubble(t, timeout.String(), func(t *testing.T) {
+			conn := &scriptedConn{script: []outcome{answered(rpctypes.ErrGRPCRequestTooManyRequests)}}
+			c := newTestCaller(conn, nil)
+			const calls = 200
+			for range calls {
+				ctx, cancel := context.WithTimeout(t.Context(), timeout)
+				require.Error(t, c.Invoke(ctx, pb.KV_Put_FullMethodName, &pb.PutRequest{}, &pb.PutResponse{}))
+				cancel()
+			}
+			assert.LessOrEqual(t, conn.calls, calls*12/10)
 		})
 	}
 }

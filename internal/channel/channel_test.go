@@ -69,12 +69,8 @@ func TestUnixSocket(t *testing.T) {
 	t.Chdir(t.TempDir())
 	lis, err := net.Listen("unix", "member.sock")
 	require.NoError(t, err)
-	m := &member{remotes: map[string]bool{}}
-	srv := grpc.NewServer()
-	pb.RegisterKVServer(srv, m)
-	go func() { _ = srv.Serve(lis) }()
-	defer srv.Stop()
-	c := newTestChannel(t, Config{Endpoints: []string{"unix://member.sock"}})
+	m := startMemberAt(t, lis, "unix://", nil)
+	c := newTestChannel(t, Config{Endpoints: []string{m.endpoint}})
 	require.NoError(t, get(t, c))
 	assert.Equal(t, []string{"member.sock"}, m.authorities)
 }

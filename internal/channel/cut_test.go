@@ -37,44 +37,42 @@ func TestCutAttempt(t *testing.T) {
 		{"a read that may have been sent", get, true, true},
 		{"a read that was never sent", get, false, true},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			withHeldConn(t, func(t *testing.T, conn *heldConn) {
-				w := new(witness)
-				c := newTestCaller(conn, nil)
-				c.observer = w
-				start := time.Now()
-				call := tt.call(t.Context(), c)
-				first := conn.latest(t, 1)
-				if !tt.sent {
-					first.Ended(false)
-				}
-				first.Cut(errDead)
-				if !tt.again {
-					require.True(t, call.ended())
-					isUnknown(codes.Unavailable)(t, call.err)
-					require.ErrorIs(t, call.err, rpctypes.ErrTimeout)
-					assert.Equal(t, "etcdserver: request timed out: "+errDead.Error(), status.Convert(call.err).Message())
-					require.Len(t, w.unknown, 1)
-					assert.Equal(t, "a", w.unknown[0].Endpoint)
-					assert.Equal(t, pb.KV_Put_FullMethodName, w.unknown[0].Method)
-					return
-				}
-				time.Sleep(10 * time.Millisecond)
-				second := conn.latest(t, 2)
-				assert.Equal(t, conn.endpoints[:1], second.Avoid)
-				second.answer <- nil
+		subtestWithHeldConn(t, tt.name, func(t *testing.T, conn *heldConn) {
+			w := new(witness)
+			c := newTestCaller(conn, nil)
+			c.observer = w
+			start := time.Now()
+			call := tt.call(t.Context(), c)
+			first := conn.latest(t, 1)
+			if !tt.sent {
+				first.Ended(false)
+			}
+			first.Cut(errDead)
+			if !tt.again {
 				require.True(t, call.ended())
-				require.NoError(t, call.err)
-				assert.LessOrEqual(t, time.Since(start), 10*time.Millisecond)
-				assert.Empty(t, w.unknown)
-				require.Len(t, w.retries, 1)
-				assert.Equal(t, "a", w.retries[0].Endpoint)
-				require.Len(t, w.failovers, 1)
-				assert.Equal(t, observe.Failover{
-					Method: w.retries[0].Method, From: "a", To: "b", Err: w.retries[0].Err,
-				}, w.failovers[0])
-				assert.ErrorContains(t, w.failovers[0].Err, errDead.Error())
-			})
+				isUnknown(codes.Unavailable)(t, call.err)
+				require.ErrorIs(t, call.err, rpctypes.ErrTimeout)
+				assert.Equal(t, "etcdserver: request timed out: "+errDead.Error(), status.Convert(call.err).Message())
+				require.Len(t, w.unknown, 1)
+				assert.Equal(t, "a", w.unknown[0].Endpoint)
+				assert.Equal(t, pb.KV_Put_FullMethodName, w.unknown[0].Method)
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+			second := conn.latest(t, 2)
+			assert.Equal(t, conn.endpoints[:1], second.Avoid)
+			second.answer <- nil
+			require.True(t, call.ended())
+			require.NoError(t, call.err)
+			assert.LessOrEqual(t, time.Since(start), 10*time.Millisecond)
+			assert.Empty(t, w.unknown)
+			require.Len(t, w.retries, 1)
+			assert.Equal(t, "a", w.retries[0].Endpoint)
+			require.Len(t, w.failovers, 1)
+			assert.Equal(t, observe.Failover{
+				Method: w.retries[0].Method, From: "a", To: "b", Err: w.retries[0].Err,
+			}, w.failovers[0])
+			assert.ErrorContains(t, w.failovers[0].Err, errDead.Error())
 		})
 	}
 }

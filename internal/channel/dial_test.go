@@ -15,9 +15,7 @@ import (
 // A member with thousands of clients takes long for each handshake.
 func TestSlowHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster, err := fakeetcd.Start(1)
-		require.NoError(t, err)
-		defer cluster.Close()
+		cluster := startCluster(t, 1)
 		const handshake = 15 * time.Second
 		cluster.OnDial(func(ctx context.Context, _ *fakeetcd.Member) error {
 			select {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 var errRefused = errors.New("connection refused")
@@ -104,14 +106,12 @@ func TestEveryAddressOfANameIsTried(t *testing.T) {
 			"10.0.0.1:2379", attemptDelay,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				start := time.Now()
-				conn, err := tc.net.dialer().dial(t.Context(), "etcd.example:2379")
-				require.NoError(t, err)
-				assert.Equal(t, tc.want, conn.(fakeConn).addr)
-				assert.Equal(t, tc.within, time.Since(start))
-			})
+		grpctest.Bubble(t, name, func(t *testing.T) {
+			start := time.Now()
+			conn, err := tc.net.dialer().dial(t.Context(), "etcd.example:2379")
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, conn.(fakeConn).addr)
+			assert.Equal(t, tc.within, time.Since(start))
 		})
 	}
 }

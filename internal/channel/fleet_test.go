@@ -1,18 +1,12 @@
 package channel
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc"
-
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
 // Clients in different processes share nothing, so the cost of fleetClients is scaled up to a
@@ -21,18 +15,6 @@ const (
 	fleetClients    = 100
 	fleetPopulation = 10_000
 )
-
-// startFleet starts clients that share nothing, and makes a call with each. It returns when all have their connections.
-func startFleet(t *testing.T, cluster *fakeetcd.Cluster) (fleet []*Channel) {
-	t.Helper()
-	for range fleetClients {
-		c := newTestChannel(t, Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
-		require.NoError(t, readK(t, c))
-		fleet = append(fleet, c)
-	}
-	synctest.Wait()
-	return fleet
-}
 
 // rates returns how much a count grows in each step, for the whole population.
 func rates(steps int, step time.Duration, count func() int) (peak, total int) {
@@ -51,10 +33,11 @@ func rates(steps int, step time.Duration, count func() int) (peak, total int) {
 // The load of 10,000 clients on a member that dies and recovers while others serve.
 func TestFleetReconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster, err := fakeetcd.Start(3)
-		require.NoError(t, err)
-		t.Cleanup(cluster.Close)
-		startFleet(t, cluster)
+		cluster := startCluster(t, 3)
+		for range fleetClients { // they share nothing
+			require.NoError(t, readK(t, newTestChannel(t, Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})))
+		}
+		synctest.Wait()
 		m := cluster.Member(0)
 
 		m.BreakConnections()
@@ -92,46 +75,4 @@ func TestFleetReconnects(t *testing.T) {
 		t.Logf("recovered: %.2f calls of each client", probes)
 		assert.LessOrEqual(t, probes, 1.5)
 	})
-}
-
-// A member that was dead for long is tried again as soon as no other serves.
-func TestFleetReconnectsWhenTheOthersFail(t *testing.T) {
-	for name, lose := range map[string]func(cluster *fakeetcd.Cluster){
-		"the others die": func(cluster *fakeetcd.Cluster) {
-			cluster.Member(1).Stop()
-			cluster.Member(2).Stop()
-		},
-		"the others have no leader": func(cluster *fakeetcd.Cluster) {
-			cluster.On("Range", func(call *fakeetcd.Call) {
-				if call.Member != cluster.Member(0) {
-					call.Answer(nil, rpctypes.ErrGRPCNoLeader)
-				}
-			})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cluster, err := fakeetcd.Start(3)
-				require.NoError(t, err)
-				t.Cleanup(cluster.Close)
-				fleet := startFleet(t, cluster)
-				cluster.Member(0).Stop()
-				time.Sleep(5 * time.Minute)
-				cluster.Member(0).Start()
-				lose(cluster)
-				ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second) // gRPC's backoff, and more
-				defer cancel()
-				failed := make(chan error, len(fleet))
-				for _, c := range fleet {
-					go func() {
-						_, err := pb.NewKVClient(c).Range(ctx, &pb.RangeRequest{Key: []byte("k")}, grpc.WaitForReady(true))
-						failed <- err
-					}()
-				}
-				for range fleet {
-					assert.NoError(t, <-failed)
-				}
-			})
-		})
-	}
 }

@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -30,11 +31,7 @@ func (h *handshakes) ended(conn net.Conn, err error) {
 		return
 	}
 	now := time.Now()
-	for other, at := range h.failed {
-		if now.Sub(at) > handshakeMemory {
-			delete(h.failed, other)
-		}
-	}
+	maps.DeleteFunc(h.failed, func(_ string, at time.Time) bool { return now.Sub(at) > handshakeMemory })
 	if h.failed == nil {
 		h.failed = make(map[string]time.Time)
 	}

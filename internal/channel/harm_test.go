@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -16,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // These tests bound the load of a client on a cluster under a fault.
@@ -134,45 +134,19 @@ func TestOverloadIsNotAmplified(t *testing.T) {
 	}
 }
 
-// The begin of an overload does not double the load of clients with few calls.
-func TestOverloadBeginsWithoutABurst(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
-		defer openWatch(t, c)()
-		cluster.On("*", func(call *fakeetcd.Call) {
-			if call.Method != "Watch" {
-				time.Sleep(time.Second)
-			}
-		})
-		seen := newReceived(cluster)
-		calls, _ := during(12*time.Second, 1, func() error {
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-			defer cancel()
-			_, err := pb.NewKVClient(c).Range(ctx, &pb.RangeRequest{Key: []byte("k")}, grpc.WaitForReady(true))
-			time.Sleep(800 * time.Millisecond)
-			return err
-		})
-		assert.LessOrEqual(t, seen.calls(), int(calls)+3, "hedges")
-		assert.LessOrEqual(t, seen.probes(), 10-4+12/4+1, "the budget but its reserve, and a check of the stream")
-	})
-}
-
 // A single endpoint is not probed.
 func TestSingleEndpointIsNotProbed(t *testing.T) {
 	for _, slow := range []time.Duration{400 * time.Millisecond, 2 * time.Second} {
-		t.Run(fmt.Sprint(slow), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cluster, err := fakeetcd.Start(1)
-				require.NoError(t, err)
-				defer cluster.Close()
-				c := newTestChannel(t, Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
-				for range 60 {
-					require.NoError(t, readK(t, c))
-				}
-				cluster.On("*", func(*fakeetcd.Call) { time.Sleep(slow) })
-				seen := newReceived(cluster)
-				during(30*time.Second, 2, func() error { return putK(t, c, 250*time.Millisecond) })
-				assert.Zero(t, seen.probes())
-			})
+		grpctest.Bubble(t, fmt.Sprint(slow), func(t *testing.T) {
+			cluster := startCluster(t, 1)
+			c := newTestChannel(t, Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
+			for range 60 {
+				require.NoError(t, readK(t, c))
+			}
+			cluster.On("*", func(*fakeetcd.Call) { time.Sleep(slow) })
+			seen := newReceived(cluster)
+			during(30*time.Second, 2, func() error { return putK(t, c, 250*time.Millisecond) })
+			assert.Zero(t, seen.probes())
 		})
 	}
 }

@@ -16,15 +16,16 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/internal/hedge"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"
 )
 
 // hedgedRead starts a read whose first attempt is overdue.
-func hedgedRead(t *testing.T, c *Caller, conn *heldConn) (call *underWay, first, second *held) {
+func hedgedRead(ctx context.Context, t *testing.T, c *Caller, conn *heldConn) (call *underWay, first, second *held) {
 	t.Helper()
-	call = goRange(t.Context(), c)
+	call = goRange(ctx, c)
 	first = conn.latest(t, 1)
 	first.Overdue()
 	second = conn.latest(t, 2)
@@ -36,7 +37,7 @@ func TestHedgeWins(t *testing.T) {
 		w := new(witness)
 		c := newTestCaller(conn, nil)
 		c.observer = w
-		call, first, second := hedgedRead(t, c, conn)
+		call, first, second := hedgedRead(t.Context(), t, c, conn)
 		assert.Equal(t, conn.endpoints[:1], second.Avoid)
 		assert.True(t, second.AvoidStrictly)
 		assert.Equal(t, first.Shape, second.Shape)
@@ -46,7 +47,7 @@ func TestHedgeWins(t *testing.T) {
 		second.count(7)
 		require.True(t, call.ended())
 		require.NoError(t, call.err)
-		assert.EqualValues(t, 7, call.reply.Count)
+		assert.EqualValues(t, 7, call.count())
 		assert.Equal(t, hedge.ErrOutrun, context.Cause(first.ctx))
 		event := observe.Hedge{Method: pb.KV_Range_FullMethodName, First: "a", Second: "b"}
 		assert.Equal(t, []observe.Hedge{event}, w.sent)
@@ -61,11 +62,11 @@ func TestPrimaryWins(t *testing.T) {
 		w := new(witness)
 		c := newTestCaller(conn, nil)
 		c.observer = w
-		call, first, second := hedgedRead(t, c, conn)
+		call, first, second := hedgedRead(t.Context(), t, c, conn)
 		first.count(3)
 		require.True(t, call.ended())
 		require.NoError(t, call.err)
-		assert.EqualValues(t, 3, call.reply.Count)
+		assert.EqualValues(t, 3, call.count())
 		assert.Equal(t, hedge.ErrNotNeeded, context.Cause(second.ctx))
 		assert.Empty(t, w.won)
 	})
@@ -99,28 +100,26 @@ func TestErrorsOfHedgedReads(t *testing.T) {
 		{"an error that is not retryable still waits", []step{{first, internal}, {second, nil}}, nil, 0},
 		{"an error that is not retryable is returned", []step{{first, internal}, {second, unavailable}}, internal, 0},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				conn := newHeldConn("a", "b", "c")
-				c := newTestCaller(conn, nil)
-				call, _, _ := hedgedRead(t, c, conn)
-				attempts := conn.attempts()
-				for i, s := range tt.steps {
-					require.False(t, call.ended(), "before step %d", i)
-					attempts[s.attempt].answer <- s.err
-				}
-				if tt.again > 0 {
-					require.False(t, call.ended())
-					time.Sleep(time.Second)
-					third := conn.latest(t, 2+tt.again)
-					assert.ElementsMatch(t, conn.endpoints[:2], third.Avoid)
-					third.Overdue()
-					assert.Len(t, conn.attempts(), 3, "one hedge for a call")
-					third.count(1)
-				}
-				require.True(t, call.ended())
-				assert.Equal(t, tt.want, call.err)
-			})
+		grpctest.Bubble(t, tt.name, func(t *testing.T) {
+			conn := newHeldConn("a", "b", "c")
+			c := newTestCaller(conn, nil)
+			call, _, _ := hedgedRead(t.Context(), t, c, conn)
+			attempts := conn.attempts()
+			for i, s := range tt.steps {
+				require.False(t, call.ended(), "before step %d", i)
+				attempts[s.attempt].answer <- s.err
+			}
+			if tt.again > 0 {
+				require.False(t, call.ended())
+				time.Sleep(time.Second)
+				third := conn.latest(t, 2+tt.again)
+				assert.ElementsMatch(t, conn.endpoints[:2], third.Avoid)
+				third.Overdue()
+				assert.Len(t, conn.attempts(), 3, "one hedge for a call")
+				third.count(1)
+			}
+			require.True(t, call.ended())
+			assert.Equal(t, tt.want, call.err)
 		})
 	}
 }
@@ -131,7 +130,7 @@ func TestNonFatalStatusCodes(t *testing.T) {
 			"hedgingPolicy": {"nonFatalStatusCodes": ["OUT_OF_RANGE"]}}]}`)
 		require.NoError(t, err)
 		conn := newHeldConn("a", "b")
-		call, first, second := hedgedRead(t, newTestCaller(conn, config), conn)
+		call, first, second := hedgedRead(t.Context(), t, newTestCaller(conn, config), conn)
 		first.answer <- rpctypes.ErrGRPCCompacted
 		require.False(t, call.ended())
 		second.count(2)
@@ -144,10 +143,7 @@ func TestNonFatalStatusCodes(t *testing.T) {
 func TestCancelEndsBothAttempts(t *testing.T) {
 	withHeldConn(t, func(t *testing.T, conn *heldConn) {
 		ctx, cancel := context.WithCancel(t.Context())
-		call := goRange(ctx, newTestCaller(conn, nil))
-		first := conn.latest(t, 1)
-		first.Overdue()
-		second := conn.latest(t, 2)
+		call, _, second := hedgedRead(ctx, t, newTestCaller(conn, nil), conn)
 		cancel()
 		require.True(t, call.ended())
 		assert.Equal(t, codes.Canceled, status.Code(call.err))
@@ -160,10 +156,7 @@ func TestDeadlineWhileOnlyTheHedgeRuns(t *testing.T) {
 	withHeldConn(t, func(t *testing.T, conn *heldConn) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		call := goRange(ctx, newTestCaller(conn, nil))
-		first := conn.latest(t, 1)
-		first.Overdue()
-		conn.latest(t, 2)
+		call, first, _ := hedgedRead(ctx, t, newTestCaller(conn, nil), conn)
 		first.answer <- status.Error(codes.Unavailable, "gone")
 		require.False(t, call.ended())
 		<-call.done
@@ -243,17 +236,15 @@ func TestCallsThatAreNotHedged(t *testing.T) {
 		"disabled":              {off, func(c *Caller, ctx context.Context) error { return read(c, ctx) }},
 		"not protobuf":          {nil, call(pb.KV_Range_FullMethodName, &pb.RangeRequest{}, new([]byte))},
 	} {
-		t.Run(name, func(t *testing.T) {
-			withHeldConn(t, func(t *testing.T, conn *heldConn) {
-				c := newTestCaller(conn, tt.config)
-				done := make(chan error)
-				go func() { done <- tt.call(c, t.Context()) }()
-				first := conn.latest(t, 1)
-				first.Overdue()
-				assert.Len(t, conn.attempts(), 1)
-				first.answer <- nil
-				require.NoError(t, <-done)
-			})
+		subtestWithHeldConn(t, name, func(t *testing.T, conn *heldConn) {
+			c := newTestCaller(conn, tt.config)
+			done := make(chan error)
+			go func() { done <- tt.call(c, t.Context()) }()
+			first := conn.latest(t, 1)
+			first.Overdue()
+			assert.Len(t, conn.attempts(), 1)
+			first.answer <- nil
+			require.NoError(t, <-done)
 		})
 	}
 }

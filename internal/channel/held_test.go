@@ -41,6 +41,11 @@ func withHeldConn(t *testing.T, test func(t *testing.T, conn *heldConn)) {
 	synctest.Test(t, func(t *testing.T) { test(t, newHeldConn("a", "b")) })
 }
 
+func subtestWithHeldConn(t *testing.T, name string, test func(t *testing.T, conn *heldConn)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { withHeldConn(t, test) })
+}
+
 func newHeldConn(endpoints ...string) *heldConn {
 	c := new(heldConn)
 	table := health.NewTable()
@@ -97,43 +102,35 @@ func (h *held) count(n int64) {
 // underWay is a call in the background.
 type underWay struct {
 	err   error
-	reply pb.RangeResponse
+	reply any
 	done  chan struct{}
 }
 
 func (u *underWay) ended() bool {
 	synctest.Wait()
-	select {
-	case <-u.done:
-		return true
-	default:
-		return false
-	}
+	return isClosed(u.done)
 }
 
-// goRange starts a read.
-func goRange(ctx context.Context, c *Caller, opts ...grpc.CallOption) *underWay {
-	u := &underWay{done: make(chan struct{})}
+// goCall starts a call.
+func goCall(ctx context.Context, c *Caller, method string, req, reply any, opts ...grpc.CallOption) *underWay {
+	u := &underWay{reply: reply, done: make(chan struct{})}
 	go func() {
 		defer close(u.done)
-		u.err = c.Invoke(ctx, pb.KV_Range_FullMethodName, &pb.RangeRequest{Key: []byte("k")}, &u.reply, opts...)
+		u.err = c.Invoke(ctx, method, req, reply, opts...)
 	}()
 	return u
 }
 
-// goCall starts a call of another method.
-func goCall(ctx context.Context, c *Caller, method string, req, reply any) *underWay {
-	u := &underWay{done: make(chan struct{})}
-	go func() {
-		defer close(u.done)
-		u.err = c.Invoke(ctx, method, req, reply)
-	}()
-	return u
+func goRange(ctx context.Context, c *Caller) *underWay {
+	return goCall(ctx, c, pb.KV_Range_FullMethodName, &pb.RangeRequest{Key: []byte("k")}, &pb.RangeResponse{})
 }
 
 func goPut(ctx context.Context, c *Caller) *underWay {
 	return goCall(ctx, c, pb.KV_Put_FullMethodName, &pb.PutRequest{Key: []byte("k")}, &pb.PutResponse{})
 }
+
+// count returns the reply to a Range.
+func (u *underWay) count() int64 { return u.reply.(*pb.RangeResponse).Count }
 
 // witness records the events of an observer.
 type witness struct {

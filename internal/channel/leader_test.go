@@ -28,9 +28,7 @@ func putsAt(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, n int) map[stri
 // Members are asked for their role once per connection and once per term.
 func TestLeaderIsFoundWithoutPolling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster, err := fakeetcd.Start(3)
-		require.NoError(t, err)
-		defer cluster.Close()
+		cluster := startCluster(t, 3)
 		cluster.SetLeader(cluster.Member(1))
 		c := newTestChannel(t, Config{
 			Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Balancing: Balancing{Strategy: "leader"},

@@ -110,15 +110,11 @@ func TestWriteToANamedMemberIsNotOvertaken(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		done := make(chan error, 1)
-		go func() {
-			_, err := pb.NewKVClient(named).Put(ctx, &pb.PutRequest{Key: []byte("k")})
-			done <- err
-		}()
+		go func() { done <- put(ctx, named) }()
 		time.Sleep(time.Second)
 		cluster.SetLeader(cluster.Member(1))
 		for range 100 {
-			_, err := pb.NewKVClient(named).Range(t.Context(), &pb.RangeRequest{Key: []byte("k")})
-			require.NoError(t, err)
+			require.NoError(t, get(t, named))
 			require.NoError(t, readK(t, c))
 			time.Sleep(10 * time.Millisecond)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -95,14 +96,12 @@ func TestWakeEndsTheSpread(t *testing.T) {
 		{"during it", func(retrier *Retrier) { time.AfterFunc(time.Nanosecond, retrier.Wake) }},
 		{"before it", (*Retrier).Wake},
 	} {
-		t.Run(when.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				for range 20 {
-					retrier := worked(t, true)
-					when.wake(retrier)
-					assert.LessOrEqual(t, pauseOf(t, retrier), time.Nanosecond)
-				}
-			})
+		grpctest.Bubble(t, when.name, func(t *testing.T) {
+			for range 20 {
+				retrier := worked(t, true)
+				when.wake(retrier)
+				assert.LessOrEqual(t, pauseOf(t, retrier), time.Nanosecond)
+			}
 		})
 	}
 }

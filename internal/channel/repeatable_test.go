@@ -18,13 +18,8 @@ import (
 
 // goRepeatable starts a Txn that writes and may be repeated.
 func goRepeatable(ctx context.Context, c *Caller, unsure *atomic.Bool) *underWay {
-	u := &underWay{done: make(chan struct{})}
 	req := &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte("k")}}}}}
-	go func() {
-		defer close(u.done)
-		u.err = c.Invoke(ctx, pb.KV_Txn_FullMethodName, req, &pb.TxnResponse{}, Repeatable(unsure))
-	}()
-	return u
+	return goCall(ctx, c, pb.KV_Txn_FullMethodName, req, &pb.TxnResponse{}, Repeatable(unsure))
 }
 
 // A Txn that may be repeated is so after any fault, and says whether it may have been executed.
@@ -42,21 +37,19 @@ func TestRepeatableTxn(t *testing.T) {
 		"it may be executed":    {[]error{rpctypes.ErrGRPCNoSpace}, true},
 		"not retryable, but so": {[]error{status.Error(codes.Internal, "boom")}, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			withHeldConn(t, func(t *testing.T, conn *heldConn) {
-				var unsure atomic.Bool
-				call := goRepeatable(t.Context(), newTestCaller(conn, nil), &unsure)
-				for i, err := range tt.ends {
-					attempt := conn.latest(t, i+1)
-					assert.False(t, attempt.Write)
-					assert.True(t, attempt.Prompt)
-					attempt.answer <- err
-					time.Sleep(time.Second)
-				}
-				require.True(t, call.ended())
-				require.Equal(t, tt.ends[len(tt.ends)-1], call.err)
-				require.Equal(t, tt.unsure, unsure.Load())
-			})
+		subtestWithHeldConn(t, name, func(t *testing.T, conn *heldConn) {
+			var unsure atomic.Bool
+			call := goRepeatable(t.Context(), newTestCaller(conn, nil), &unsure)
+			for i, err := range tt.ends {
+				attempt := conn.latest(t, i+1)
+				assert.False(t, attempt.Write)
+				assert.True(t, attempt.Prompt)
+				attempt.answer <- err
+				time.Sleep(time.Second)
+			}
+			require.True(t, call.ended())
+			require.Equal(t, tt.ends[len(tt.ends)-1], call.err)
+			require.Equal(t, tt.unsure, unsure.Load())
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -39,20 +40,18 @@ func TestOnlyAnOutageSlowsEndlessWork(t *testing.T) {
 		{connectivity.Ready, 60, math.MaxInt},
 		{connectivity.TransientFailure, 15, 70},
 	} {
-		t.Run(tc.state.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := newPeers(t, "only")
-				ep := p.endpoints["only"]
-				p.become("only", tc.state)
-				retrier := rangeRetrier(retry.Policy{}).Endless()
-				retrier.c.monitor.SetEndpoints([]*balancer.Endpoint{ep})
-				attempts := 0
-				for start := time.Now(); time.Since(start) < time.Minute; attempts++ {
-					require.NoError(t, retrier.Next(t.Context(), notSent))
-				}
-				assert.GreaterOrEqual(t, attempts, tc.least)
-				assert.LessOrEqual(t, attempts, tc.most)
-			})
+		grpctest.Bubble(t, tc.state.String(), func(t *testing.T) {
+			p := newPeers(t, "only")
+			ep := p.endpoints["only"]
+			p.become("only", tc.state)
+			retrier := rangeRetrier(retry.Policy{}).Endless()
+			retrier.c.monitor.SetEndpoints([]*balancer.Endpoint{ep})
+			attempts := 0
+			for start := time.Now(); time.Since(start) < time.Minute; attempts++ {
+				require.NoError(t, retrier.Next(t.Context(), notSent))
+			}
+			assert.GreaterOrEqual(t, attempts, tc.least)
+			assert.LessOrEqual(t, attempts, tc.most)
 		})
 	}
 }
@@ -106,21 +105,19 @@ func TestLeaderless(t *testing.T) {
 		{"it stays leaderless", []string{"b", "c"}, []step{{"a", noLeader, true}, {"a", errGone, true}, {"a", noLeader, true}}},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := newPeers(t, "a", "b", "c")
-				for _, address := range tt.lost {
-					p.become(address, connectivity.TransientFailure)
-				}
-				retrier, on := scriptedRetrier()
-				for i, s := range tt.steps {
-					on(p.endpoints[s.on])
-					require.NoError(t, retrier.Next(t.Context(), s.cause))
-					require.Equal(t, s.leaderless, retrier.Leaderless(), "step %d", i)
-				}
-				retrier.Progress()
-				assert.False(t, retrier.Leaderless())
-			})
+		grpctest.Bubble(t, tt.name, func(t *testing.T) {
+			p := newPeers(t, "a", "b", "c")
+			for _, address := range tt.lost {
+				p.become(address, connectivity.TransientFailure)
+			}
+			retrier, on := scriptedRetrier()
+			for i, s := range tt.steps {
+				on(p.endpoints[s.on])
+				require.NoError(t, retrier.Next(t.Context(), s.cause))
+				require.Equal(t, s.leaderless, retrier.Leaderless(), "step %d", i)
+			}
+			retrier.Progress()
+			assert.False(t, retrier.Leaderless())
 		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -105,30 +106,28 @@ func TestRetrierByClass(t *testing.T) {
 		{"endless: closed", ErrClosed, 3, 0, endless},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a, most, ctx := rangeRetrier(retry.Policy{}), 5, t.Context()
-				if tt.flags&endless != 0 {
-					a, most = rangeRetrier(retry.Policy{MaxAttempts: 2}).Endless(), 100
-				}
-				a.c.width = func() int { return tt.width }
-				if tt.flags&password != 0 {
-					a.c.tokens = newTestTokens(&authServer{}, alice)
-				}
-				if tt.flags&requireLeader != 0 {
-					ctx = metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
-				}
-				again := 0
-				for again < most && a.Next(ctx, tt.cause) == nil {
-					again++
-				}
-				if tt.again < 0 {
-					require.Equal(t, most, again)
-					return
-				}
-				require.Equal(t, tt.again, again)
-				require.Equal(t, tt.cause, a.Next(ctx, tt.cause))
-			})
+		grpctest.Bubble(t, tt.name, func(t *testing.T) {
+			a, most, ctx := rangeRetrier(retry.Policy{}), 5, t.Context()
+			if tt.flags&endless != 0 {
+				a, most = rangeRetrier(retry.Policy{MaxAttempts: 2}).Endless(), 100
+			}
+			a.c.width = func() int { return tt.width }
+			if tt.flags&password != 0 {
+				a.c.tokens = newTestTokens(&authServer{}, alice)
+			}
+			if tt.flags&requireLeader != 0 {
+				ctx = metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
+			}
+			again := 0
+			for again < most && a.Next(ctx, tt.cause) == nil {
+				again++
+			}
+			if tt.again < 0 {
+				require.Equal(t, most, again)
+				return
+			}
+			require.Equal(t, tt.again, again)
+			require.Equal(t, tt.cause, a.Next(ctx, tt.cause))
 		})
 	}
 }

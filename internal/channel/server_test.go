@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // member is a gRPC server that answers Range, Status and Watch, verifies tokens if configured, and
@@ -28,7 +30,6 @@ type member struct {
 	pb.UnimplementedWatchServer
 
 	endpoint string
-	server   *grpc.Server
 	accepts  func(token string) bool // nil: auth is off
 	header   func(metadata.MD)       // receives the header of each request; nil: none
 	leader   atomic.Bool             // without it watches that require one are refused
@@ -57,17 +58,12 @@ func startMemberAt(t *testing.T, lis net.Listener, scheme string, tlsConfig *tls
 	if tlsConfig != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(tlsConfig)))
 	}
-	m.server = grpc.NewServer(opts...)
-	pb.RegisterKVServer(m.server, m)
-	pb.RegisterMaintenanceServer(m.server, m)
-	pb.RegisterAuthServer(m.server, m)
-	pb.RegisterWatchServer(m.server, m)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = m.server.Serve(countingListener{lis, &m.accepted})
-	}()
-	t.Cleanup(func() { m.server.Stop(); <-done })
+	grpctest.ServeOn(t, countingListener{lis, &m.accepted}, func(s grpc.ServiceRegistrar) {
+		pb.RegisterKVServer(s, m)
+		pb.RegisterMaintenanceServer(s, m)
+		pb.RegisterAuthServer(s, m)
+		pb.RegisterWatchServer(s, m)
+	}, opts...)
 	return m
 }
 
@@ -166,6 +162,11 @@ func newTestChannel(t *testing.T, cfg Config) *Channel {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+func put(ctx context.Context, conn grpc.ClientConnInterface) error {
+	_, err := pb.NewKVClient(conn).Put(ctx, &pb.PutRequest{Key: []byte("k")})
+	return err
 }
 
 func get(t *testing.T, c grpc.ClientConnInterface) error {

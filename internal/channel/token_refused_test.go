@@ -84,10 +84,8 @@ func TestTokenThatMembersLearnLate(t *testing.T) {
 					callFor(3*time.Second, 6, 50*time.Millisecond, func() {
 						ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 						defer cancel()
-						_, err := pb.NewKVClient(c).Put(ctx, &pb.PutRequest{Key: []byte("k")})
-						assert.NoError(t, err)
-						_, err = pb.NewKVClient(c.Conn()).Put(ctx, &pb.PutRequest{Key: []byte("k")})
-						assert.NoError(t, err)
+						assert.NoError(t, put(ctx, c))
+						assert.NoError(t, put(ctx, c.Conn()))
 					})
 					assert.EqualValues(t, 1, s.issued.Load())
 				})
@@ -113,21 +111,17 @@ func callFor(length time.Duration, callers int, pause time.Duration, f func()) {
 // refuses.
 func TestTokenThatIsRefusedForGood(t *testing.T) {
 	s := &slowTokens{refuses: func(*fakeetcd.Member, time.Duration) bool { return false }}
-	put := func(t *testing.T, c *Channel) {
-		_, err := pb.NewKVClient(c).Put(t.Context(), &pb.PutRequest{Key: []byte("k")})
-		require.NoError(t, err)
-	}
 	inBubbleWithTokens(t, s, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel) {
 		s.expire()
 		before := cluster.Count("Put")
-		put(t, c)
+		require.NoError(t, put(t.Context(), c))
 		assert.Equal(t, 2, cluster.Count("Put")-before)
 		assert.EqualValues(t, 1, s.issued.Load())
 
 		for range 3 {
 			s.forget()
 			before := cluster.Count("Put")
-			put(t, c)
+			require.NoError(t, put(t.Context(), c))
 			assert.EqualValues(t, 1, s.issued.Load())
 			assert.Equal(t, 4, cluster.Count("Put")-before, "each member refuses it once")
 		}
@@ -136,14 +130,13 @@ func TestTokenThatIsRefusedForGood(t *testing.T) {
 		cluster.Member(1).Stop()
 		cluster.Member(2).Stop()
 		synctest.Wait()
-		put(t, c)
+		require.NoError(t, put(t.Context(), c))
 		assert.EqualValues(t, 1, s.issued.Load(), "the others cannot be asked")
 
 		at, err := c.At(cluster.Member(0).Endpoint())
 		require.NoError(t, err)
 		s.forget()
-		_, err = pb.NewKVClient(at).Put(t.Context(), &pb.PutRequest{Key: []byte("k")})
-		require.NoError(t, err)
+		require.NoError(t, put(t.Context(), at))
 		assert.EqualValues(t, 1, s.issued.Load(), "there is no other")
 	})
 }
@@ -180,8 +173,7 @@ func TestCallsToANamedMemberFetchAToken(t *testing.T) {
 		s.expire()
 		c.LoginChanged()
 		before := cluster.Count("Put")
-		_, err = pb.NewKVClient(at).Put(t.Context(), &pb.PutRequest{Key: []byte("k")})
-		require.NoError(t, err)
+		require.NoError(t, put(t.Context(), at))
 		assert.Equal(t, 1, cluster.Count("Put")-before, "none without a token, to be refused")
 	})
 }

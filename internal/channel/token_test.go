@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -50,6 +51,9 @@ func (s *authServer) authenticate(ctx context.Context, _, _ string) (string, err
 	return fmt.Sprintf("token-%d", n), err
 }
 
+// token is a Config.TokenSource.
+func (s *authServer) token(ctx context.Context) (string, error) { return s.authenticate(ctx, "", "") }
+
 func newTestTokens(srv *authServer, login Login) *tokenSource {
 	return &tokenSource{login: func() Login { return login }, authenticate: srv.authenticate}
 }
@@ -71,40 +75,40 @@ func carrying(t *testing.T, used *token) *attempt {
 	return a
 }
 
+// assertReplaces checks what the refusal of a token at an unknown member leads to.
+func assertReplaces(t *testing.T, s *tokenSource, used *token, refusal error, want renewal) {
+	t.Helper()
+	got, err := s.replace(t.Context(), carrying(t, used), refusal)
+	assert.NoError(t, err)
+	assert.Equal(t, want, got)
+}
+
 func TestConcurrentRefusalsFetchOneToken(t *testing.T) {
 	for name, tokens := range map[string]func(*authServer) *tokenSource{
 		"of a password": func(srv *authServer) *tokenSource { return newTestTokens(srv, alice) },
-		"of a source":   newSourceTokens,
+		"of a source":   func(srv *authServer) *tokenSource { return newSourceTokens(srv.token) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := &authServer{}
-				s := tokens(srv)
-				require.NoError(t, s.ensure(t.Context()))
-				require.NoError(t, s.ensure(t.Context()))
-				assert.Equal(t, "token-1", tokenOf(t, s))
-				stale := s.current.Load()
-				srv.hold = make(chan struct{})
-				var wg sync.WaitGroup
-				for range 50 {
-					wg.Go(func() {
-						next, err := s.replace(t.Context(), carrying(t, stale), rpctypes.ErrGRPCInvalidAuthToken)
-						assert.Equal(t, renewed, next)
-						assert.NoError(t, err)
-					})
-				}
-				synctest.Wait()
-				close(srv.hold)
-				wg.Wait()
-				assert.Equal(t, 2, srv.calls)
-				assert.Equal(t, "token-2", tokenOf(t, s))
+		grpctest.Bubble(t, name, func(t *testing.T) {
+			srv := &authServer{}
+			s := tokens(srv)
+			require.NoError(t, s.ensure(t.Context()))
+			require.NoError(t, s.ensure(t.Context()))
+			assert.Equal(t, "token-1", tokenOf(t, s))
+			stale := s.current.Load()
+			srv.hold = make(chan struct{})
+			var wg sync.WaitGroup
+			for range 50 {
+				wg.Go(func() { assertReplaces(t, s, stale, rpctypes.ErrGRPCInvalidAuthToken, renewed) })
+			}
+			synctest.Wait()
+			close(srv.hold)
+			wg.Wait()
+			assert.Equal(t, 2, srv.calls)
+			assert.Equal(t, "token-2", tokenOf(t, s))
 
-				// A late refusal of the first token finds the second.
-				next, err := s.replace(t.Context(), carrying(t, stale), rpctypes.ErrGRPCInvalidAuthToken)
-				require.NoError(t, err)
-				assert.Equal(t, renewed, next)
-				assert.Equal(t, 2, srv.calls)
-			})
+			// A late refusal of the first token finds the second.
+			assertReplaces(t, s, stale, rpctypes.ErrGRPCInvalidAuthToken, renewed)
+			assert.Equal(t, 2, srv.calls)
 		})
 	}
 }
@@ -154,9 +158,7 @@ func TestTokenOfAClusterWithoutAuth(t *testing.T) {
 
 	// Auth is enabled meanwhile: the server misses the token.
 	srv.err = nil
-	next, err := s.replace(t.Context(), carrying(t, s.current.Load()), rpctypes.ErrGRPCUserEmpty)
-	require.NoError(t, err)
-	assert.Equal(t, renewed, next)
+	assertReplaces(t, s, s.current.Load(), rpctypes.ErrGRPCUserEmpty, renewed)
 	assert.Equal(t, "token-2", tokenOf(t, s))
 }
 
@@ -168,14 +170,10 @@ func TestUsersOwnToken(t *testing.T) {
 	used := s.current.Load()
 	assert.Equal(t, "jwt-1", tokenOf(t, s))
 
-	next, err := s.replace(t.Context(), carrying(t, used), rpctypes.ErrGRPCInvalidAuthToken)
-	require.NoError(t, err)
-	assert.Equal(t, notRenewed, next)
+	assertReplaces(t, s, used, rpctypes.ErrGRPCInvalidAuthToken, notRenewed)
 
 	login.Token = "jwt-2"
-	next, err = s.replace(t.Context(), carrying(t, used), rpctypes.ErrGRPCInvalidAuthToken)
-	require.NoError(t, err)
-	assert.Equal(t, renewed, next)
+	assertReplaces(t, s, used, rpctypes.ErrGRPCInvalidAuthToken, renewed)
 	assert.Equal(t, "jwt-2", tokenOf(t, s))
 	assert.Zero(t, srv.calls)
 }
@@ -307,11 +305,8 @@ func TestInvalidateToken(t *testing.T) {
 	}
 }
 
-func newSourceTokens(srv *authServer) *tokenSource {
-	return newTokenSource(Config{
-		Login:       func() Login { return Login{FromSource: true} },
-		TokenSource: func(ctx context.Context) (string, error) { return srv.authenticate(ctx, "", "") },
-	}, nil)
+func newSourceTokens(source func(context.Context) (string, error)) *tokenSource {
+	return newTokenSource(Config{Login: func() Login { return Login{FromSource: true} }, TokenSource: source}, nil)
 }
 
 // Even a source that ignores its context, and has no waiters left, is not called a second time
@@ -320,16 +315,13 @@ func TestTokenSourceIsNeverCalledConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, calls atomic.Int64
 		release := make(chan struct{})
-		s := newTokenSource(Config{
-			Login: func() Login { return Login{FromSource: true} },
-			TokenSource: func(context.Context) (string, error) {
-				assert.EqualValues(t, 1, running.Add(1))
-				defer running.Add(-1)
-				<-release
-				calls.Add(1)
-				return "token", nil
-			},
-		}, nil)
+		s := newSourceTokens(func(context.Context) (string, error) {
+			assert.EqualValues(t, 1, running.Add(1))
+			defer running.Add(-1)
+			<-release
+			calls.Add(1)
+			return "token", nil
+		})
 		for range 3 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			require.ErrorIs(t, s.ensure(ctx), context.DeadlineExceeded)
@@ -343,9 +335,8 @@ func TestTokenSourceIsNeverCalledConcurrently(t *testing.T) {
 }
 
 func TestErrorsOfTheTokenSource(t *testing.T) {
-	src := &authServer{}
-	s := newSourceTokens(src)
-	src.err = errors.New("vault is sealed")
+	src := &authServer{err: errors.New("vault is sealed")}
+	s := newSourceTokens(src.token)
 	err := s.ensure(t.Context())
 	require.ErrorIs(t, err, src.err)
 	assert.EqualError(t, err, "etcdclient: Config.TokenSource: vault is sealed")

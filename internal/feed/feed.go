@@ -5,6 +5,7 @@
 package feed
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -76,28 +77,11 @@ func (f *Feed) read() (State, <-chan struct{}) {
 
 // Equal reports whether two lists have equal addresses and attributes, in the same order.
 func Equal(a, b []resolver.Endpoint) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	if len(a) == 0 || &a[0] == &b[0] {
-		return true
-	}
-	for i := range a {
-		if !equal(a[i], b[i]) {
-			return false
-		}
-	}
-	return true
+	same := len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+	return same || slices.EqualFunc(a, b, equal)
 }
 
 func equal(a, b resolver.Endpoint) bool {
-	if len(a.Addresses) != len(b.Addresses) || a.Attributes != b.Attributes && !a.Attributes.Equal(b.Attributes) {
-		return false
-	}
-	for i := range a.Addresses {
-		if !a.Addresses[i].Equal(b.Addresses[i]) {
-			return false
-		}
-	}
-	return true
+	return (a.Attributes == b.Attributes || a.Attributes.Equal(b.Attributes)) &&
+		slices.EqualFunc(a.Addresses, b.Addresses, resolver.Address.Equal)
 }

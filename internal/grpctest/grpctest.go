@@ -7,12 +7,19 @@ import (
 	"net"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/peer"
 )
+
+// Bubble runs a subtest in virtual time.
+func Bubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
 
 // Serve runs a server on the loopback interface until the end of the test, and returns its address.
 func Serve(t testing.TB, register func(grpc.ServiceRegistrar), opts ...grpc.ServerOption) (address *net.TCPAddr) {

@@ -4,7 +4,6 @@ package slogzap
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -68,20 +67,8 @@ func attrsOf(fields []zapcore.Field) []slog.Attr {
 }
 
 func appendAttrs(attrs []slog.Attr, f zapcore.Field) []slog.Attr {
-	switch f.Type {
-	case zapcore.SkipType:
-		return attrs
-	case zapcore.StringType:
-		return append(attrs, slog.String(f.Key, f.String))
-	case zapcore.Int64Type, zapcore.Int32Type, zapcore.Int16Type, zapcore.Int8Type:
-		return append(attrs, slog.Int64(f.Key, f.Integer))
-	case zapcore.DurationType:
-		return append(attrs, slog.Duration(f.Key, time.Duration(f.Integer)))
-	case zapcore.ErrorType:
-		if err, ok := f.Interface.(error); ok {
-			return append(attrs, slog.String(f.Key, err.Error()))
-		}
-	default:
+	if err, ok := f.Interface.(error); ok && f.Type == zapcore.ErrorType {
+		return append(attrs, slog.String(f.Key, err.Error())) // without the verbose form of the encoder
 	}
 	values := zapcore.NewMapObjectEncoder()
 	f.AddTo(values)
