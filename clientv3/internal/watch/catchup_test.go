@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
@@ -55,69 +54,6 @@ func (sw *splitWatch) openedAt() []int64 {
 		starts = append(starts, sw.starts[s])
 	}
 	return starts
-}
-
-func TestPartsFollowOneAnother(t *testing.T) {
-	sw := inParts(t, 60, 3, 1<<20)
-	assert.Equal(t, []int64{2, 12, 22}, sw.openedAt())
-	sw.deliver(sw.opened[1], 1000)
-	assert.Equal(t, []int64{2, 22}, sw.openedAt(), "the first part is complete, the third still open")
-	assert.EqualValues(t, 2, sw.next)
-	sw.deliver(sw.opened[0], 4)
-	assert.EqualValues(t, 6, sw.next, "the current part's events are not held")
-	sw.deliver(sw.opened[0], 1000)
-	assert.EqualValues(t, 22, sw.next)
-	assert.Equal(t, []int64{22, 32, 42}, sw.openedAt())
-	sw.finish()
-	assert.EqualValues(t, 61, sw.next)
-}
-
-func TestProgressEndsAPart(t *testing.T) {
-	sw := inParts(t, 60, 3, 1<<20)
-	first := sw.opened[0]
-	sw.deliver(first, 8)
-	sw.hist.events[10], sw.hist.events[11] = nil, nil // revisions of other keys
-	sw.progress(first, 10)
-	assert.EqualValues(t, 11, first.next)
-	assert.Equal(t, []int64{2, 12, 22}, sw.openedAt(), "revision 11 is missing")
-	sw.progress(first, 11)
-	assert.Equal(t, []int64{12, 22, 32}, sw.openedAt())
-	sw.finish()
-	assert.EqualValues(t, 61, sw.next)
-}
-
-func TestTheNextPartIsOpenedWhereTheLastOneEnds(t *testing.T) {
-	for head := 2; head < 50; head++ {
-		sw := inParts(t, head, 2, 1<<20)
-		sw.finish()
-		require.EqualValues(t, head+1, sw.next)
-	}
-}
-
-func TestCompactionTakesTheOldestPartFirst(t *testing.T) {
-	sw := inParts(t, 60, 3, 1<<20)
-	sw.hist.compacted = 20
-	sw.deliver(sw.opened[1], 1000)
-	assert.False(t, sw.ended, "the compacted part is not the current one")
-	sw.deliver(sw.opened[1], 1000)
-	assert.False(t, sw.ended)
-	sw.deliver(sw.opened[0], 1000)
-	assert.True(t, sw.ended)
-	assert.Empty(t, sw.opened)
-	assert.EqualValues(t, 2, sw.next)
-}
-
-func TestCompactedPartEndsTheWatchInOrder(t *testing.T) {
-	sw := inParts(t, 60, 3, 1<<20)
-	first := sw.opened[0]
-	sw.deliver(first, 9) // its server is at revision 11
-	sw.hist.compacted = 15
-	sw.deliver(sw.opened[1], 1000)
-	assert.False(t, sw.ended)
-	sw.hist.compacted = 0 // the first part's server had already sent the rest
-	sw.deliver(first, 1000)
-	assert.True(t, sw.ended)
-	assert.EqualValues(t, 12, sw.next, "everything before the compaction is delivered")
 }
 
 // A part that was dropped for lack of room is opened again when there is room, not at once.
@@ -171,35 +107,6 @@ func TestCatchupTick(t *testing.T) {
 	assert.True(t, sw.c.tick())
 }
 
-// headers is a splitWatch that records the revisions in the headers of emitted events.
-type headers struct {
-	*splitWatch
-	revs []int64
-}
-
-func (h *headers) emit(header *pb.ResponseHeader, events []*mvccpb.Event) {
-	h.revs = append(h.revs, header.Revision)
-	h.splitWatch.emit(header, events)
-}
-
-// Held events were sent when the store was at an earlier revision than the header emitted before them.
-func TestTheHeadersRevisionNeverGoesBack(t *testing.T) {
-	sw := inParts(t, 60, 3, 1<<20)
-	h := &headers{splitWatch: sw}
-	sw.c.stage = h
-	sw.deliver(sw.opened[1], 5)
-	sw.hist.write("a")
-	sw.deliver(sw.opened[2], 5)
-	sw.hist.write("a")
-	sw.deliver(sw.opened[0], 3)
-	sw.deliver(sw.opened[0], 1000)
-	sw.hist.write("a")
-	sw.deliver(sw.opened[0], 1000)
-	assert.Equal(t, []int64{62, 62, 62, 63, 63}, h.revs)
-	sw.finish()
-	assert.EqualValues(t, 64, sw.next)
-}
-
 // spaced returns a batch of revisions at a distance of apart, with each events per revision.
 func spaced(from int64, revisions int, apart int64, each, bytes int) []*mvccpb.Event {
 	var events []*mvccpb.Event
@@ -241,24 +148,5 @@ func TestPlanCatchup(t *testing.T) {
 				assert.Equal(t, tc.want, got)
 			}
 		})
-	}
-}
-
-// Every plan fits the budget and covers all revisions.
-func TestPlansFitTheBudget(t *testing.T) {
-	for _, apart := range []int64{1, 2, 7, 100} {
-		for _, bytes := range []int{0, 100, 5000} {
-			events := spaced(10, 1000, apart, 1, bytes)
-			for _, budget := range []int{1, 1 << 20, 64 << 20} {
-				p, ok := planCatchup(10_000_000, extentOf(events), budget)
-				if !ok {
-					continue
-				}
-				size := (&Response{Events: events}).size()
-				assert.LessOrEqual(t, (p.parts-1)*size, budget, "%d apart, %d bytes", apart, bytes)
-				assert.LessOrEqual(t, p.parts, maxParts)
-				assert.Positive(t, p.step)
-			}
-		}
 	}
 }
