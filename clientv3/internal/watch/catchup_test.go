@@ -56,6 +56,33 @@ func (sw *splitWatch) openedAt() []int64 {
 	return starts
 }
 
+func TestProgressEndsAPart(t *testing.T) {
+	sw := inParts(t, 60, 3, 1<<20)
+	first := sw.opened[0]
+	sw.deliver(first, 8)
+	sw.hist.events[10], sw.hist.events[11] = nil, nil // revisions of other keys
+	sw.progress(first, 10)
+	assert.EqualValues(t, 11, first.next)
+	assert.Equal(t, []int64{2, 12, 22}, sw.openedAt(), "revision 11 is missing")
+	sw.progress(first, 11)
+	assert.Equal(t, []int64{12, 22, 32}, sw.openedAt())
+	sw.finish()
+	assert.EqualValues(t, 61, sw.next)
+}
+
+func TestCompactedPartEndsTheWatchInOrder(t *testing.T) {
+	sw := inParts(t, 60, 3, 1<<20)
+	first := sw.opened[0]
+	sw.deliver(first, 9) // its server is at revision 11
+	sw.hist.compacted = 15
+	sw.deliver(sw.opened[1], 1000)
+	assert.False(t, sw.ended)
+	sw.hist.compacted = 0 // the first part's server had already sent the rest
+	sw.deliver(first, 1000)
+	assert.True(t, sw.ended)
+	assert.EqualValues(t, 12, sw.next, "everything before the compaction is delivered")
+}
+
 // A part that was dropped for lack of room is opened again when there is room, not at once.
 func TestDroppedPartWaitsForRoom(t *testing.T) {
 	sw := inParts(t, 60, 3, 15*eventOverhead)

@@ -154,6 +154,18 @@ func TestRefusedIDsAreDroppedOnce(t *testing.T) {
 	sc.sends()
 }
 
+func TestRefusedIDOfACancelledWatch(t *testing.T) {
+	sc := connected(t)
+	f, g := sc.follow(0), sc.follow(0)
+	sc.sends("create 1 from 0")
+	sc.ss.remove(f.sub)
+	sc.receives(refused(refusedID))
+	sc.sends("create 0 from 0")
+	sc.receives(created(7, 1))
+	assert.Empty(t, f.was())
+	assert.Equal(t, []string{"created"}, g.was())
+}
+
 // kine may answer the first request of a stream late, even after it has created a watch.
 func TestTheFirstAnswerIsDoubtedWhereIDsAreRefused(t *testing.T) {
 	sc := connected(t)
