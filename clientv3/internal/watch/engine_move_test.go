@@ -105,7 +105,8 @@ func TestRequireLeaderWatchIsNeverServedWithoutALeader(t *testing.T) {
 
 func TestProgressIsRequestedPeriodically(t *testing.T) {
 	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
-		w := callWatch(t.Context(), e, Request{Key: []byte("quiet")})
+		w := callWatch(t.Context(), e, Request{Key: []byte("quiet"), CreatedNotify: true})
+		assert.True(t, (<-w.ch).Created)
 		c.write(100, "b")
 		time.Sleep(2 * freshness)
 		c.compact(101)
