@@ -19,7 +19,7 @@ func NewAuth(c *Client) Auth { return NewAuthFromAuthClient(RetryAuthClient(c), 
 // NewAuthFromAuthClient returns the Auth service over remote, with the call options
 // of c. c may be nil.
 func NewAuthFromAuthClient(remote pb.AuthClient, c *Client) Auth {
-	return &authClient{remote: remote, callOpts: callOptsOf(c)}
+	return &authClient{remote: remote, callOpts: orNone(c).callOpts}
 }
 
 func (a *authClient) Authenticate(ctx context.Context, name string, password string) (*AuthenticateResponse, error) {

@@ -2,7 +2,6 @@ package clientv3_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"math"
 	"net"
@@ -11,8 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -40,11 +37,7 @@ func (quickKV) Range(_ context.Context, req *pb.RangeRequest) (*pb.RangeResponse
 	}, nil
 }
 
-func (quickKV) Put(context.Context, *pb.PutRequest) (*pb.PutResponse, error) {
-	return &pb.PutResponse{Header: &pb.ResponseHeader{ClusterId: 1, MemberId: 1, Revision: 1, RaftTerm: 1}}, nil
-}
-
-func serveQuickKV(t testing.TB) (address string) {
+func serveQuickKV(t *testing.T) (address string) {
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	srv := grpc.NewServer()
@@ -59,7 +52,7 @@ func serveQuickKV(t testing.TB) (address string) {
 }
 
 // clientsOf returns functions that read a key with the bare stub, and through a client.
-func clientsOf(t testing.TB) (bare, quorate func(context.Context) error) {
+func clientsOf(t *testing.T) (bare, quorate func(context.Context) error) {
 	address := serveQuickKV(t)
 	// The stub sends the same header as the client, so that the server does the same work.
 	same := manual.NewBuilderWithScheme("bare")
@@ -162,37 +155,6 @@ func heap() int {
 	}
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
-}
-
-// BenchmarkGet is a get through a client beside one with the bare stub.
-func BenchmarkGet(b *testing.B) {
-	bare, quorate := clientsOf(b)
-	for _, callers := range []int{1, 64} {
-		for _, side := range []struct {
-			name string
-			get  func(context.Context) error
-		}{{"bare", bare}, {"quorate", quorate}} {
-			b.Run(fmt.Sprintf("%s/callers=%d", side.name, callers), func(b *testing.B) {
-				b.ReportAllocs()
-				var left atomic.Int64
-				left.Store(int64(b.N))
-				var wg sync.WaitGroup
-				for range callers {
-					wg.Go(func() {
-						ctx, cancel := context.WithCancel(context.Background())
-						defer cancel()
-						for left.Add(-1) >= 0 {
-							if err := side.get(ctx); err != nil {
-								b.Error(err)
-								return
-							}
-						}
-					})
-				}
-				wg.Wait()
-			})
-		}
-	}
 }
 
 // TestFunctionsOfAnOperation bounds how many functions of this module an operation enters that has been

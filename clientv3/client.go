@@ -368,7 +368,7 @@ func (c *Client) transport() grpc.ClientConnInterface {
 
 // at returns the transport to one endpoint. Its connection is kept for the next call.
 func (c *Client) at(ep string) (grpc.ClientConnInterface, error) {
-	if c == nil || c.channel == nil {
+	if c.channel == nil {
 		return nil, errNoConnection
 	}
 	return c.channel.At(ep)
@@ -384,7 +384,7 @@ func (c *Client) over(conn grpc.ClientConnInterface) grpc.ClientConnInterface {
 
 // retrier returns the Retrier for streams of the given method.
 func (c *Client) retrier(method string) *channel.Retrier {
-	if c == nil || c.channel == nil {
+	if c.channel == nil {
 		return channel.DefaultRetrier(method)
 	}
 	return c.channel.Retrier(method)
@@ -392,7 +392,7 @@ func (c *Client) retrier(method string) *channel.Retrier {
 
 // streamRetrier is retrier for streams that live long.
 func (c *Client) streamRetrier(method string) *channel.Retrier {
-	if c == nil || c.channel == nil {
+	if c.channel == nil {
 		return channel.DefaultRetrier(method)
 	}
 	return c.channel.Streams().Retrier(method)

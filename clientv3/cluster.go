@@ -68,7 +68,7 @@ func NewCluster(c *Client) Cluster {
 // NewClusterFromClusterClient returns the Cluster service over remote, with the
 // call options of c. c may be nil.
 func NewClusterFromClusterClient(remote pb.ClusterClient, c *Client) Cluster {
-	return &cluster{remote: remote, callOpts: callOptsOf(c)}
+	return &cluster{remote: remote, callOpts: orNone(c).callOpts}
 }
 
 func (c *cluster) MemberList(ctx context.Context, opts ...OpOption) (*MemberListResponse, error) {

@@ -44,14 +44,6 @@ func (e *ClusterChangedError) Error() string {
 
 func clusterChanged(c *lineage.Change) error { return (*ClusterChangedError)(c) }
 
-// historyOf returns the client's history; services accept a nil client.
-func historyOf(c *Client) *lineage.Tracker {
-	if c == nil {
-		return nil
-	}
-	return c.history
-}
-
 // readKey makes a linearizable read of key that returns only the header.
 func readKey(ctx context.Context, c *Client, key string) error {
 	_, err := NewKV(c).Get(ctx, key, WithCountOnly())

@@ -3,7 +3,6 @@ package clientv3
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
@@ -16,7 +15,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
-	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/internal/testpki"
 )
@@ -77,20 +75,6 @@ func TestFieldsOverrideTheServiceConfig(t *testing.T) {
 	assert.Positive(t, rc.Default.MaxAttempts)
 }
 
-func TestKeepAliveDefaults(t *testing.T) {
-	assert.Equal(t, defaultKeepAliveTime, (&Config{}).keepAlive().Time)
-	assert.Equal(t, defaultKeepAliveTimeout, (&Config{}).keepAlive().Timeout)
-	assert.Negative(t, (&Config{DialKeepAliveTime: -1}).keepAlive().Time)
-	assert.Equal(t, time.Minute, (&Config{DialKeepAliveTime: time.Minute}).keepAlive().Time)
-}
-
-func TestCallOptionsFollowTheConfig(t *testing.T) {
-	want := []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallSendMsgSize(1000), grpc.MaxCallRecvMsgSize(2000)}
-	assert.Equal(t, want, (&Config{MaxCallSendMsgSize: 1000, MaxCallRecvMsgSize: 2000}).callOptions())
-	want = []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallSendMsgSize(2 << 20), grpc.MaxCallRecvMsgSize(math.MaxInt32)}
-	assert.Equal(t, want, (&Config{}).callOptions())
-}
-
 func TestConfigSpecClone(t *testing.T) {
 	assert.Nil(t, (*ConfigSpec)(nil).Clone())
 	spec := &ConfigSpec{
@@ -105,29 +89,6 @@ func TestConfigSpecClone(t *testing.T) {
 	assert.Equal(t, "a", spec.Endpoints[0])
 	assert.Equal(t, "c", spec.Secure.Cert)
 	assert.Equal(t, "u", spec.Auth.Username)
-}
-
-func TestConfigSpecJSON(t *testing.T) {
-	spec := &ConfigSpec{
-		Endpoints: []string{"a"}, RequestTimeout: 1, DialTimeout: 2, KeepAliveTime: 3, KeepAliveTimeout: 4,
-		MaxCallSendMsgSize: 5, MaxCallRecvMsgSize: 6,
-		Secure: &SecureConfig{Cert: "c", Key: "k", Cacert: "ca", ServerName: "s", InsecureTransport: true, InsecureSkipVerify: true},
-		Auth:   &AuthConfig{Username: "u", Password: "p", Token: "t"},
-	}
-	text, err := json.Marshal(spec)
-	require.NoError(t, err)
-	assert.JSONEq(t, `{"endpoints":["a"],"request-timeout":1,"dial-timeout":2,"keepalive-time":3,"keepalive-timeout":4,
-		"max-request-bytes":5,"max-recv-bytes":6,
-		"secure":{"cert":"c","key":"k","cacert":"ca","server-name":"s","insecure-transport":true,"insecure-skip-tls-verify":true},
-		"auth":{"username":"u","password":"p","token":"t"}}`, string(text))
-	back := new(ConfigSpec)
-	require.NoError(t, json.Unmarshal(text, back))
-	assert.Empty(t, cmp.Diff(spec, back))
-}
-
-func TestAuthConfigEmpty(t *testing.T) {
-	assert.True(t, AuthConfig{}.Empty())
-	assert.False(t, AuthConfig{Token: "t"}.Empty())
 }
 
 func TestNewClientConfig(t *testing.T) {

@@ -380,8 +380,9 @@ func TestMemberFreezesAfterAnOutage(t *testing.T) {
 	for after, longest := range map[time.Duration]time.Duration{2 * time.Second: 700 * time.Millisecond, 11 * time.Second: 30 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			cluster, c := clienttest.StartClient(t, 3)
-			slowest := func(length time.Duration) (longest time.Duration) {
-				for began := time.Now(); time.Since(began) < length; time.Sleep(5 * time.Millisecond) {
+			const often = 5 * time.Millisecond
+			slowest := func(length, pause time.Duration) (longest time.Duration) {
+				for began := time.Now(); time.Since(began) < length; time.Sleep(pause) {
 					sent := time.Now()
 					_, err := c.Get(t.Context(), "k")
 					require.NoError(t, err)
@@ -389,7 +390,7 @@ func TestMemberFreezesAfterAnOutage(t *testing.T) {
 				}
 				return longest
 			}
-			slowest(30 * time.Second)
+			slowest(30*time.Second, 25*time.Millisecond)
 			for _, m := range cluster.Members() {
 				m.Stop()
 			}
@@ -398,10 +399,10 @@ func TestMemberFreezesAfterAnOutage(t *testing.T) {
 					m.Start()
 				}
 			})
-			require.Greater(t, slowest(time.Second), stormOutage, "the outage is over")
-			slowest(after)
+			require.Greater(t, slowest(time.Second, often), stormOutage, "the outage is over")
+			slowest(after, often)
 			cluster.Member(2).Freeze()
-			assert.LessOrEqual(t, slowest(10*time.Second), longest)
+			assert.LessOrEqual(t, slowest(10*time.Second, often), longest)
 		})
 	}
 }

@@ -79,8 +79,9 @@ func TestWatchOverAMock(t *testing.T) {
 		}), nil)
 		chans := make(chan WatchChan, 2)
 		ctx, cancel := context.WithCancel(t.Context())
-		go func() { chans <- w.Watch(ctx, "k1", WithRev(5)) }()
-		assert.Equal(t, &pb.WatchCreateRequest{Key: []byte("k1"), StartRevision: 5}, onlyRequest(t, s).GetCreateRequest())
+		go func() { chans <- w.Watch(ctx, "k1", WithRev(5), WithFilterPut(), WithFilterDelete()) }()
+		filters := []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT, pb.WatchCreateRequest_NODELETE}
+		assert.Equal(t, &pb.WatchCreateRequest{Key: []byte("k1"), StartRevision: 5, Filters: filters}, onlyRequest(t, s).GetCreateRequest())
 		go func() { chans <- w.Watch(t.Context(), "k2") }()
 		synctest.Wait()
 		require.Empty(t, s.requests, "one create at a time")

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -250,6 +251,7 @@ func TestGetStreamOverFaults(t *testing.T) {
 		"an error after the last chunk": {
 			keys: 3, onChunk: failAt(1, status.Error(codes.Internal, "boom")), wantKeys: 3, ranges: 1,
 		},
+		"a proxy that cuts each stream short": {onChunk: failAt(2, io.EOF), wantKeys: 25, ranges: 1},
 		"a limit of few keys: it cannot resume": {
 			opts: []OpOption{WithLimit(10)}, onChunk: failAt(1, errBroken), want: errBroken, streams: []int64{0},
 		},
@@ -314,6 +316,17 @@ func failAt(chunk int, err error) func(*rangeStore, int, int) error {
 		}
 		return nil
 	}
+}
+
+// etcd checks once more after the last chunk whether the user may read.
+func TestGetStreamThatIsRefusedAfterTheLastChunk(t *testing.T) {
+	s := newRangeStore(3)
+	kv := streamingKV(t, s)
+	s.onChunk = func(_, chunk int) error { return failAt(1, rpctypes.ErrGRPCPermissionDenied)(s, 0, chunk) }
+	stream, err := kv.GetStream(t.Context(), "k", WithPrefix())
+	require.NoError(t, err)
+	_, err = GetStreamToGetResponse(stream)
+	require.Equal(t, rpctypes.ErrPermissionDenied, err)
 }
 
 func TestGetStreamThatCannotBegin(t *testing.T) {

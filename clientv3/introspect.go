@@ -109,22 +109,12 @@ func (c *Client) tryRead(ctx context.Context, failed error) error {
 }
 
 func serves(known []health.Status) bool {
-	for _, s := range known {
-		if s.State != health.Unknown && s.State.Usable() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(known, func(s health.Status) bool { return s.State != health.Unknown && s.State.Usable() })
 }
 
-// undecided reports whether no endpoint's state is known.
+// undecided reports whether the state of an endpoint, or of all, is unknown.
 func undecided(known []health.Status) bool {
-	for _, s := range known {
-		if s.State == health.Unknown {
-			return true
-		}
-	}
-	return len(known) == 0
+	return len(known) == 0 || slices.ContainsFunc(known, func(s health.Status) bool { return s.State == health.Unknown })
 }
 
 // Introspect returns the client's present state: endpoints, in-flight calls, watches, leases,

@@ -21,11 +21,10 @@ func invoke[Req, Resp any](
 	return resp, nil
 }
 
-// callOptsOf returns the options that the client's calls carry; constructors
-// accept a nil client.
-func callOptsOf(c *Client) []grpc.CallOption {
+// orNone returns c, or a client that has nothing: constructors of services accept a nil client.
+func orNone(c *Client) *Client {
 	if c == nil {
-		return nil
+		return new(Client)
 	}
-	return c.callOpts
+	return c
 }

@@ -332,5 +332,5 @@ func rangeRequestOf(t *testing.T, op Op) *pb.RangeRequest {
 	r := &recorder{}
 	_, err := r.kv().Do(t.Context(), op)
 	require.NoError(t, err)
-	return r.only(t).req.(*pb.RangeRequest)
+	return r.only(t).(*pb.RangeRequest)
 }

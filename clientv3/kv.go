@@ -73,7 +73,7 @@ type KV interface {
 
 type kv struct {
 	remote   pb.KVClient
-	client   *Client // nil when made from a KVClient alone
+	client   *Client
 	callOpts []grpc.CallOption
 
 	streams atomic.Bool // the server is known to have the RangeStream method
@@ -85,7 +85,8 @@ func NewKV(c *Client) KV { return NewKVFromKVClient(RetryKVClient(c), c) }
 // NewKVFromKVClient returns the KV service over remote, with the call options of c.
 // c may be nil. Retries are up to remote: only a remote of this package retries.
 func NewKVFromKVClient(remote pb.KVClient, c *Client) KV {
-	opts := callOptsOf(c)
+	c = orNone(c)
+	opts := c.callOpts
 	if isOwn(remote) {
 		opts = static(opts)
 	}

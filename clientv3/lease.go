@@ -144,10 +144,8 @@ type Lease interface {
 
 type lessor struct {
 	remote   pb.LeaseClient
+	client   *Client
 	callOpts []grpc.CallOption
-	newID    func() LeaseID
-	retrier  func() *channel.Retrier
-	streams  func(*channel.Retrier) pb.LeaseClient // opens streams over a Retrier
 	engine   *lease.Engine
 	drops    dropLog
 }
@@ -163,19 +161,16 @@ func NewLease(c *Client) Lease {
 // KeepAliveOnce opens a stream. A KeepAlive of a lease that this service did not grant ends if its
 // first response takes longer than keepAliveTimeout; 0 and 1 s mean 5 s.
 func NewLeaseFromLeaseClient(remote pb.LeaseClient, c *Client, keepAliveTimeout time.Duration) Lease {
+	c = orNone(c)
 	log := func() *zap.Logger { return loggerOf(c) }
 	observer := observerOf(c)
-	retrier := func() *channel.Retrier { return c.streamRetrier(pb.Lease_LeaseKeepAlive_FullMethodName).Endless() }
-	overRetrier := func(r *channel.Retrier) pb.LeaseClient { return over(c, r, remote, pb.NewLeaseClient) }
-	streams := retrier()
+	retrier := keepAliveRetrier(c)
 	l := &lessor{
 		remote:   remote,
-		callOpts: callOptsOf(c),
-		newID:    randomLeaseID,
-		retrier:  retrier,
-		streams:  overRetrier,
+		client:   c,
+		callOpts: c.callOpts,
 		engine: lease.New(lease.Config{
-			Streams:     &leaseStreams{Retrier: streams, given: remote, remote: overRetrier(streams), opts: callOptsOf(c)},
+			Streams:     &leaseStreams{Retrier: retrier, given: remote, remote: over(c, retrier, remote, pb.NewLeaseClient), opts: c.callOpts},
 			FirstAnswer: firstAnswer(keepAliveTimeout),
 			Logger:      log,
 			Renewed: func(r lease.Renewal) {
@@ -185,10 +180,13 @@ func NewLeaseFromLeaseClient(remote pb.LeaseClient, c *Client, keepAliveTimeout 
 		}),
 		drops: dropLog{log: log},
 	}
-	if c != nil {
-		c.lessors.add(l)
-	}
+	c.lessors.add(l)
 	return l
+}
+
+// keepAliveRetrier returns a Retrier of keepalive streams.
+func keepAliveRetrier(c *Client) *channel.Retrier {
+	return c.streamRetrier(pb.Lease_LeaseKeepAlive_FullMethodName).Endless()
 }
 
 func (l *lessor) TimeToLive(ctx context.Context, id LeaseID, opts ...LeaseOption) (*LeaseTimeToLiveResponse, error) {

@@ -34,8 +34,8 @@ func (l *lessor) sharesStream(ctx context.Context) bool {
 // call, see sharesStream, or was closed before or during the call. The official client
 // allows a KeepAliveOnce after Close, and programs rely on it.
 func (l *lessor) renewAlone(ctx context.Context, id LeaseID) (*LeaseKeepAliveResponse, error) {
-	retrier := l.retrier()
-	for remote := l.streams(retrier); ; {
+	retrier := keepAliveRetrier(l.client)
+	for remote := over(l.client, retrier, l.remote, pb.NewLeaseClient); ; {
 		start := time.Now()
 		resp, err := l.askAlone(ctx, remote, id)
 		switch {

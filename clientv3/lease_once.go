@@ -3,6 +3,7 @@ package clientv3
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -26,7 +27,7 @@ func (l *lessor) Grant(ctx context.Context, ttl int64) (*LeaseGrantResponse, err
 	var err error
 	for range maxGrantIDs {
 		var resp *LeaseGrantResponse
-		resp, err = l.grant(ctx, l.newID(), ttl)
+		resp, err = l.grant(ctx, randomLeaseID(), ttl)
 		if err == nil || !errors.Is(err, rpctypes.ErrLeaseExist) {
 			return resp, err
 		}
@@ -105,10 +106,4 @@ func (l *lessor) revoked(ctx context.Context, id LeaseID) *LeaseRevokeResponse {
 }
 
 // randomLeaseID returns a random positive id, like the server's own.
-func randomLeaseID() LeaseID {
-	for {
-		if id := LeaseID(rand.Int64()); id != NoLease {
-			return id
-		}
-	}
-}
+func randomLeaseID() LeaseID { return LeaseID(1 + rand.Int64N(math.MaxInt64)) }

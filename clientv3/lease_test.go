@@ -21,14 +21,10 @@ func TestLeaseCalls(t *testing.T) {
 	r := &recorder{}
 	lease := leaseOver(r)
 	testUnary(t, r, []unaryCase{
-		{pb.Lease_LeaseRevoke_FullMethodName, lease.Revoke, args{7}, &pb.LeaseRevokeRequest{ID: 7}},
-		{pb.Lease_LeaseTimeToLive_FullMethodName, lease.TimeToLive, args{7}, &pb.LeaseTimeToLiveRequest{ID: 7}},
-		{
-			pb.Lease_LeaseTimeToLive_FullMethodName, lease.TimeToLive,
-			args{7, WithAttachedKeys()},
-			&pb.LeaseTimeToLiveRequest{ID: 7, Keys: true},
-		},
-		{pb.Lease_LeaseLeases_FullMethodName, lease.Leases, nil, &pb.LeaseLeasesRequest{}},
+		{lease.Revoke, args{7}, &pb.LeaseRevokeRequest{ID: 7}},
+		{lease.TimeToLive, args{7}, &pb.LeaseTimeToLiveRequest{ID: 7}},
+		{lease.TimeToLive, args{7, WithAttachedKeys()}, &pb.LeaseTimeToLiveRequest{ID: 7, Keys: true}},
+		{lease.Leases, nil, &pb.LeaseLeasesRequest{}},
 	})
 	require.NoError(t, lease.Close())
 	require.NoError(t, lease.Close())
@@ -51,8 +47,8 @@ func TestLeaseResponses(t *testing.T) {
 }
 
 func TestGrantChoosesTheID(t *testing.T) {
-	r := &recorder{answer: func(c call) (proto.Message, error) {
-		req := c.req.(*pb.LeaseGrantRequest)
+	r := &recorder{answer: func(sent proto.Message) (proto.Message, error) {
+		req := sent.(*pb.LeaseGrantRequest)
 		return &pb.LeaseGrantResponse{Header: header(7), ID: req.ID, TTL: req.TTL + 1, Error: "text"}, nil
 	}}
 	seen := map[LeaseID]bool{}
@@ -66,7 +62,7 @@ func TestGrantChoosesTheID(t *testing.T) {
 		require.Equal(t, int64(7), resp.Revision)
 		require.Equal(t, "text", resp.Error)
 	}
-	require.Equal(t, int64(30), r.calls[0].req.(*pb.LeaseGrantRequest).TTL)
+	require.Equal(t, int64(30), r.calls[0].(*pb.LeaseGrantRequest).TTL)
 }
 
 // The server says that the chosen id exists: the answer to an earlier request was lost, or the lease is another client's.
@@ -84,13 +80,13 @@ func TestGrantOfAnIDThatExists(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var ids []int64
-			r := &recorder{answer: func(c call) (proto.Message, error) {
-				req, ok := c.req.(*pb.LeaseGrantRequest)
+			r := &recorder{answer: func(sent proto.Message) (proto.Message, error) {
+				req, ok := sent.(*pb.LeaseGrantRequest)
 				switch {
 				case !ok && tt.lease == nil:
 					return nil, rpctypes.ErrGRPCNoLeader
 				case !ok:
-					requireProto(t, &pb.LeaseTimeToLiveRequest{ID: ids[len(ids)-1]}, c.req)
+					requireProto(t, &pb.LeaseTimeToLiveRequest{ID: ids[len(ids)-1]}, sent)
 					return tt.lease, nil
 				}
 				require.NotContains(t, ids, req.ID)

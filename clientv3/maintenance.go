@@ -92,12 +92,13 @@ type Maintenance interface {
 type maintenance struct {
 	remote   pb.MaintenanceClient
 	at       func(endpoint string) (pb.MaintenanceClient, error)
-	client   *Client // nil when made from a MaintenanceClient alone
+	client   *Client
 	callOpts []grpc.CallOption
 }
 
 // NewMaintenance returns the Maintenance service of a client.
 func NewMaintenance(c *Client) Maintenance {
+	c = orNone(c)
 	return &maintenance{
 		remote: ownMaintenance{pb.NewMaintenanceClient(c.transport())},
 		at: func(endpoint string) (pb.MaintenanceClient, error) {
@@ -108,7 +109,7 @@ func NewMaintenance(c *Client) Maintenance {
 			return pb.NewMaintenanceClient(conn), nil
 		},
 		client:   c,
-		callOpts: callOptsOf(c),
+		callOpts: c.callOpts,
 	}
 }
 
@@ -116,11 +117,12 @@ func NewMaintenance(c *Client) Maintenance {
 // with the call options of c. c may be nil. Every call goes through remote,
 // whichever endpoint it names.
 func NewMaintenanceFromMaintenanceClient(remote pb.MaintenanceClient, c *Client) Maintenance {
+	c = orNone(c)
 	return &maintenance{
 		remote:   remote,
 		at:       func(string) (pb.MaintenanceClient, error) { return remote, nil },
 		client:   c,
-		callOpts: callOptsOf(c),
+		callOpts: c.callOpts,
 	}
 }
 

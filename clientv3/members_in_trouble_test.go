@@ -135,41 +135,6 @@ func readRange(ctx context.Context, c *Client, opts ...OpOption) (*GetResponse, 
 	return GetStreamToGetResponse(stream)
 }
 
-// A stream that ends without its last part is resumed.
-func TestTruncatedGetStream(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 1)
-	fill(t, cluster, 30)
-	_, err := readRange(t.Context(), c) // from now on the client knows that the server streams
-	require.NoError(t, err)
-	cut := cluster.Once("RangeStream", func(call *fakeetcd.Call) {
-		sent := 0
-		call.OnSend(func(proto.Message) bool {
-			sent++
-			return sent == 1
-		})
-		_, _ = call.Execute()
-	})
-	resp, err := readRange(t.Context(), c)
-	require.NoError(t, err)
-	assert.Len(t, resp.Kvs, 30)
-	assert.Equal(t, int64(30), resp.Count)
-	assert.Equal(t, 1, cut.Ran())
-}
-
-// The server may end a stream with an error after data: users have changed meanwhile.
-func TestGetStreamThatFailsAfterData(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 1)
-	fill(t, cluster, 30)
-	_, err := readRange(t.Context(), c) // from now on the client knows that the server streams
-	require.NoError(t, err)
-	cluster.Once("RangeStream", func(call *fakeetcd.Call) {
-		_, _ = call.Execute()
-		call.Answer(nil, rpctypes.ErrGRPCPermissionDenied)
-	})
-	_, err = readRange(t.Context(), c)
-	assert.Equal(t, rpctypes.ErrPermissionDenied, err)
-}
-
 // A stream that reached a lagging member moves to another one.
 func TestGetStreamAvoidsTheFailedMember(t *testing.T) {
 	clienttest.InBubble(t, 2, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {

@@ -1,7 +1,6 @@
 package clientv3_test
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -97,7 +96,7 @@ func TestOpRequests(t *testing.T) {
 			r := &recorder{}
 			_, err := r.kv().Do(t.Context(), tt.op)
 			require.NoError(t, err)
-			requireProto(t, tt.want, r.only(t).req)
+			requireProto(t, tt.want, r.only(t))
 		})
 	}
 }
@@ -118,176 +117,17 @@ func TestOptionsAreAppliedOnce(t *testing.T) {
 	}
 }
 
-func TestGetPrefixRangeEnd(t *testing.T) {
-	for prefix, want := range map[string]string{
-		"": "\x00", "a": "b", "ab": "ac", "a\xff": "b", "\xff": "\x00", "\xff\xff": "\x00", "a\xff\xff": "b", "\x00": "\x01",
-	} {
-		require.Equal(t, want, GetPrefixRangeEnd(prefix), "%q", prefix)
-	}
-}
-
-func TestOpAccessors(t *testing.T) {
-	zero := OpGet("k")
-	tests := []struct {
-		name string
-		op   Op
-		get  func(Op) any
-		want any
-	}{
-		{"IsSerializable", OpGet("k", WithSerializable()), func(op Op) any { return op.IsSerializable() }, true},
-		{"IsKeysOnly", OpGet("k", WithKeysOnly()), func(op Op) any { return op.IsKeysOnly() }, true},
-		{"IsCountOnly", OpGet("k", WithCountOnly()), func(op Op) any { return op.IsCountOnly() }, true},
-		{"IsSortSet", OpGet("k", WithSort(SortByKey, SortAscend)), func(op Op) any { return op.IsSortSet() }, true},
-		{"IsOptsWithPrefix", OpGet("k", WithPrefix()), func(op Op) any { return op.IsOptsWithPrefix() }, true},
-		{"IsOptsWithFromKey", OpGet("k", WithFromKey()), func(op Op) any { return op.IsOptsWithFromKey() }, true},
-		{"IsPrevKV", OpGet("k", WithPrevKV()), func(op Op) any { return op.IsPrevKV() }, true},
-		{"IsFragment", OpWatch("k", WithFragment()), func(op Op) any { return op.IsFragment() }, true},
-		{"IsProgressNotify", OpWatch("k", WithProgressNotify()), func(op Op) any { return op.IsProgressNotify() }, true},
-		{"IsCreatedNotify", OpWatch("k", WithCreatedNotify()), func(op Op) any { return op.IsCreatedNotify() }, true},
-		{"IsFilterPut", OpWatch("k", WithFilterPut()), func(op Op) any { return op.IsFilterPut() }, true},
-		{"IsFilterDelete", OpWatch("k", WithFilterDelete()), func(op Op) any { return op.IsFilterDelete() }, true},
-		{"Rev", OpGet("k", WithRev(7)), func(op Op) any { return op.Rev() }, int64(7)},
-		{"Limit", OpGet("k", WithLimit(7)), func(op Op) any { return op.Limit() }, int64(7)},
-		{"MinModRev", OpGet("k", WithMinModRev(7)), func(op Op) any { return op.MinModRev() }, int64(7)},
-		{"MaxModRev", OpGet("k", WithMaxModRev(7)), func(op Op) any { return op.MaxModRev() }, int64(7)},
-		{"MinCreateRev", OpGet("k", WithMinCreateRev(7)), func(op Op) any { return op.MinCreateRev() }, int64(7)},
-		{"MaxCreateRev", OpGet("k", WithMaxCreateRev(7)), func(op Op) any { return op.MaxCreateRev() }, int64(7)},
-		{"RangeBytes", OpGet("k", WithRange("z")), func(op Op) any { return string(op.RangeBytes()) }, "z"},
-		{"ValueBytes", OpPut("k", "v"), func(op Op) any { return string(op.ValueBytes()) }, "v"},
-		{"IsPut", OpPut("k", "v"), func(op Op) any { return op.IsPut() }, true},
-		{"IsDelete", OpDelete("k"), func(op Op) any { return op.IsDelete() }, true},
-		{"IsTxn", OpTxn(nil, nil, nil), func(op Op) any { return op.IsTxn() }, true},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			require.Equal(t, tt.want, tt.get(tt.op))
-			require.Zero(t, tt.get(zero), "a plain get")
-		})
-	}
-	require.True(t, zero.IsGet())
-	require.True(t, OpWatch("k").IsGet())
-	require.False(t, OpPut("k", "v").IsGet())
-	require.Nil(t, zero.RangeBytes())
-	// Options that only a watch engine reads must be accepted wherever it passes them.
-	require.NotPanics(t, func() { OpWatch("k", WithWatchBufLog()) })
-}
-
-func TestOpMutators(t *testing.T) {
-	op := OpPut("k", "v")
-	op.WithKeyBytes([]byte("k2"))
-	op.WithValueBytes([]byte("v2"))
-	op.WithRangeBytes([]byte("z"))
-	require.Equal(t, "k2", string(op.KeyBytes()))
-	require.Equal(t, "v2", string(op.ValueBytes()))
-	require.Equal(t, "z", string(op.RangeBytes()))
-}
-
-func TestOpTxnParts(t *testing.T) {
-	cmps, then, els := OpTxn([]Cmp{Value("k")}, []Op{OpGet("t")}, []Op{OpGet("e1"), OpGet("e2")}).Txn()
-	require.Len(t, cmps, 1)
-	require.Equal(t, "k", string(cmps[0].KeyBytes()))
-	require.Len(t, then, 1)
-	require.Equal(t, "t", string(then[0].KeyBytes()))
-	require.Len(t, els, 2)
-	require.Equal(t, "e2", string(els[1].KeyBytes()))
-}
-
-func TestNewOp(t *testing.T) {
-	op := NewOp()
-	require.Equal(t, []byte{}, op.KeyBytes())
-	require.False(t, op.IsGet() || op.IsPut() || op.IsDelete() || op.IsTxn())
-}
-
-func TestIsSortOptionValid(t *testing.T) {
-	require.True(t, OpGet("k").IsSortOptionValid())
-	for target := SortByKey; target <= SortByValue; target++ {
-		for order := SortNone; order <= SortDescend; order++ {
-			require.True(t, OpGet("k", WithSort(target, order)).IsSortOptionValid(), "%d %d", target, order)
-		}
-	}
-	require.False(t, OpGet("k", WithSort(SortByValue+1, SortAscend)).IsSortOptionValid())
-	require.False(t, OpGet("k", WithSort(SortByValue, SortDescend+1)).IsSortOptionValid())
-	require.False(t, OpGet("k", WithSort(-1, SortAscend)).IsSortOptionValid())
-}
-
-func TestIsOptsWith(t *testing.T) {
-	require.True(t, IsOptsWithPrefix([]OpOption{WithLimit(1), WithPrefix()}))
-	require.False(t, IsOptsWithPrefix([]OpOption{WithLimit(1), WithFromKey()}))
-	require.False(t, IsOptsWithPrefix(nil))
-	require.True(t, IsOptsWithFromKey([]OpOption{WithFromKey()}))
-	require.False(t, IsOptsWithFromKey([]OpOption{WithPrefix()}))
-}
-
-// TestMisplacedOptions gives every option to every builder. The panics are part of
-// the API: programs and tests of etcd's own rely on them.
+// lab/behaviours gives every option to every builder, beside the official client.
 func TestMisplacedOptions(t *testing.T) {
-	builders := map[string]func(...OpOption) Op{
-		"get":    func(opts ...OpOption) Op { return OpGet("k", opts...) },
-		"put":    func(opts ...OpOption) Op { return OpPut("k", "v", opts...) },
-		"delete": func(opts ...OpOption) Op { return OpDelete("k", opts...) },
-		"watch":  func(opts ...OpOption) Op { return OpWatch("k", opts...) },
-	}
-	const mod, create = "mod revision filter", "create revision filter"
-	tests := []struct {
-		option string
-		opt    OpOption
-		name   string   // what the panic calls it
-		in     []string // the builders that panic
-	}{
-		{"WithLease", WithLease(1), "lease", []string{"delete", "watch"}},
-		{"WithLimit", WithLimit(1), "limit", []string{"put", "delete", "watch"}},
-		{"WithRev", WithRev(1), "revision", []string{"put", "delete"}},
-		{"WithSort", WithSort(SortByValue, SortAscend), "sort", []string{"put", "delete", "watch"}},
-		{"WithSort as stored", WithSort(SortByKey, SortAscend), "sort", []string{"put", "delete", "watch"}},
-		{"WithPrefix", WithPrefix(), "range", []string{"put"}},
-		{"WithRange", WithRange("z"), "range", []string{"put"}},
-		{"WithFromKey", WithFromKey(), "range", []string{"put"}},
-		{"WithSerializable", WithSerializable(), "serializable", []string{"put", "delete", "watch"}},
-		{"WithKeysOnly", WithKeysOnly(), "", nil},
-		{"WithCountOnly", WithCountOnly(), "countOnly", []string{"put", "delete", "watch"}},
-		{"WithMinModRev", WithMinModRev(1), mod, []string{"put", "delete", "watch"}},
-		{"WithMaxModRev", WithMaxModRev(1), mod, []string{"put", "delete", "watch"}},
-		{"WithMinCreateRev", WithMinCreateRev(1), create, []string{"put", "delete", "watch"}},
-		{"WithMaxCreateRev", WithMaxCreateRev(1), create, []string{"put", "delete", "watch"}},
-		{"WithProgressNotify", WithProgressNotify(), "", nil},
-		{"WithCreatedNotify", WithCreatedNotify(), "createdNotify", []string{"put", "delete"}},
-		{"WithFilterPut", WithFilterPut(), "filter", []string{"put", "delete"}},
-		{"WithFilterDelete", WithFilterDelete(), "filter", []string{"put", "delete"}},
-		{"WithPrevKV", WithPrevKV(), "", nil},
-		{"WithFragment", WithFragment(), "", nil},
-		{"WithWatchBufLog", WithWatchBufLog(), "", nil},
-		{"WithIgnoreValue", WithIgnoreValue(), "", nil},
-		{"WithIgnoreLease", WithIgnoreLease(), "", nil},
-	}
-	for _, tt := range tests {
-		t.Run(tt.option, func(t *testing.T) {
-			for name, build := range builders {
-				if slices.Contains(tt.in, name) {
-					require.PanicsWithValue(t, "unexpected "+tt.name+" in "+name, func() { build(tt.opt) })
-				} else {
-					require.NotPanics(t, func() { build(tt.opt) }, name)
-				}
-			}
-		})
-	}
-}
-
-func TestFirstMisplacedOptionIsNamed(t *testing.T) {
-	require.PanicsWithValue(t, "unexpected lease in delete",
-		func() { OpDelete("k", WithLimit(1), WithLease(1)) })
-	require.PanicsWithValue(t, "unexpected range in put",
-		func() { OpPut("k", "v", WithRev(1), WithPrefix()) })
-	require.PanicsWithValue(t, "unexpected limit in watch",
-		func() { OpWatch("k", WithSerializable(), WithLimit(1)) })
-}
-
-func TestTwoRangesPanic(t *testing.T) {
 	const both = "`WithPrefix` and `WithFromKey` cannot be set at the same time, choose one"
-	require.PanicsWithValue(t, both, func() { OpGet("k", WithPrefix(), WithFromKey()) })
-	require.PanicsWithValue(t, both, func() { OpGet("k", WithFromKey(), WithPrefix()) })
-	require.PanicsWithValue(t, both, func() { OpDelete("k", WithPrefix(), WithFromKey(), WithLimit(1)) })
-	require.NotPanics(t, func() { OpWatch("k", WithPrefix(), WithFromKey()) })
-	require.NotPanics(t, func() { OpGet("k", WithPrefix(), WithRange("z")) })
+	for want, build := range map[string]func(){
+		"unexpected lease in delete": func() { OpDelete("k", WithLimit(1), WithLease(1)) },
+		"unexpected range in put":    func() { OpPut("k", "v", WithRev(1), WithPrefix()) },
+		"unexpected limit in watch":  func() { OpWatch("k", WithSerializable(), WithLimit(1)) },
+		both:                         func() { OpGet("k", WithPrefix(), WithFromKey()) },
+	} {
+		require.PanicsWithValue(t, want, build)
+	}
 }
 
 func TestOpWithoutTypePanics(t *testing.T) {

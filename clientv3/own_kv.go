@@ -2,6 +2,7 @@ package clientv3
 
 import (
 	"context"
+	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
@@ -61,12 +62,8 @@ func static(opts []grpc.CallOption) []grpc.CallOption {
 // request. An etcd member serves an empty transaction, and one with serializable reads
 // only, from its own state.
 func isLinearizable(req *pb.TxnRequest) bool {
-	for _, ops := range [][]*pb.RequestOp{req.GetSuccess(), req.GetFailure()} {
-		for _, op := range ops {
-			if op.GetRequestPut() != nil || op.GetRequestDeleteRange() != nil || op.GetRequestRange() != nil && !op.GetRequestRange().Serializable {
-				return true
-			}
-		}
+	needsLeader := func(op *pb.RequestOp) bool {
+		return op.GetRequestPut() != nil || op.GetRequestDeleteRange() != nil || op.GetRequestRange() != nil && !op.GetRequestRange().Serializable
 	}
-	return false
+	return slices.ContainsFunc(req.GetSuccess(), needsLeader) || slices.ContainsFunc(req.GetFailure(), needsLeader)
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	. "github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/clientv3/concurrency"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
@@ -34,13 +33,6 @@ func TestBrokenQuietWatchResumesSoon(t *testing.T) {
 			assert.LessOrEqual(t, time.Since(written), 100*time.Millisecond)
 		}
 	})
-}
-
-func newMutex(t *testing.T, c *Client) *concurrency.Mutex {
-	t.Helper()
-	s, err := concurrency.NewSession(c, concurrency.WithTTL(600))
-	require.NoError(t, err)
-	return concurrency.NewMutex(s, "lock")
 }
 
 // A new watch on a broken quiet stream does not wait for the stream's backoff.
@@ -78,19 +70,6 @@ func TestQuietStreamDelaysNoWatch(t *testing.T) {
 			t.Helper()
 			keepAlive(t, t.Context(), c, grant(t, c))
 			return func() { <-keepAlive(t, t.Context(), c, grant(t, c)) }
-		}},
-		{"a lock", func(t *testing.T, c *Client) func() {
-			t.Helper()
-			c.Watch(t.Context(), "quiet")
-			first, second := newMutex(t, c), newMutex(t, c)
-			return func() {
-				require.NoError(t, first.Lock(t.Context()))
-				released := make(chan error)
-				go func() { released <- first.Unlock(t.Context()) }()
-				require.NoError(t, second.Lock(t.Context()))
-				require.NoError(t, <-released)
-				require.NoError(t, second.Unlock(t.Context()))
-			}
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -21,35 +21,23 @@ const (
 // errNoProgress keeps a range from being read forever, or from looking complete.
 var errNoProgress = errors.New("etcdclient: the server says that more keys follow, and returned none")
 
-// rangePages sizes the pages of one range.
-type rangePages struct{ keys int64 }
-
-func newRangePages() *rangePages { return &rangePages{keys: firstPageKeys} }
-
-// limit returns the number of keys in the next page of a range limited to want keys,
-// 0 for no limit.
-func (p *rangePages) limit(want int64) int64 {
-	if want > 0 {
-		return min(p.keys, want)
-	}
-	return p.keys
-}
-
-// adapt changes the size of the next page according to the bytes of a full one.
-func (p *rangePages) adapt(bytes int) {
+// nextPageKeys returns the number of keys in the page after a full one of so many keys and bytes.
+func nextPageKeys(keys int64, bytes int) int64 {
 	switch {
 	case bytes < smallPageBytes:
-		p.keys = min(2*p.keys, maxPageKeys)
+		return min(2*keys, maxPageKeys)
 	case bytes > largePageBytes:
-		p.keys = max(p.keys/2, 1)
+		return max(keys/2, 1)
+	default:
+		return keys
 	}
 }
 
 func (s *rangeStream) readPages(ctx context.Context) error {
 	for !s.done {
 		req := s.cursor.request()
-		if !req.CountOnly {
-			req.Limit = s.pages.limit(req.Limit)
+		if !req.CountOnly && (req.Limit <= 0 || req.Limit > s.pageKeys) {
+			req.Limit = s.pageKeys
 		}
 		page, err := s.kv.remote.Range(ctx, req, s.kv.callOpts...)
 		if err != nil {
@@ -59,7 +47,7 @@ func (s *rangeStream) readPages(ctx context.Context) error {
 		if !last && len(page.GetKvs()) == 0 {
 			return errNoProgress
 		}
-		s.pages.adapt(proto.Size(page))
+		s.pageKeys = nextPageKeys(s.pageKeys, proto.Size(page))
 		if err := s.deliver(ctx, page, last); err != nil {
 			return err
 		}

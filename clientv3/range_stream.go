@@ -23,8 +23,8 @@ type rangeStream struct {
 	// out has room for one value, see fail.
 	out chan RangeStreamResponse
 
-	// pages is set when the server does not know the RangeStream method.
-	pages *rangePages
+	// pageKeys is the number of keys in the next page, 0 unless the server does not know the RangeStream method.
+	pageKeys int64
 	// unary says that the current read consists of unary calls. The channel retries
 	// those, so their errors are final; it does not retry streams.
 	unary bool
@@ -55,14 +55,14 @@ func (s *rangeStream) run() {
 // read delivers the rest of the range, or as much of it as it can.
 func (s *rangeStream) read(ctx context.Context) error {
 	s.unary = true
-	if s.cursor.needsPin() && (s.kv.streams.Load() || s.pages != nil) {
+	if s.cursor.needsPin() && (s.kv.streams.Load() || s.pageKeys > 0) {
 		resp, err := s.kv.remote.Range(ctx, s.cursor.pinRequest(), s.kv.callOpts...)
 		if err != nil {
 			return err
 		}
 		s.cursor.pin = resp.GetHeader().GetRevision()
 	}
-	if s.pages != nil {
+	if s.pageKeys > 0 {
 		return s.readPages(ctx)
 	}
 	s.unary = false
@@ -116,8 +116,8 @@ func (s *rangeStream) recover(ctx context.Context, err error) error {
 		return ctx.Err()
 	case errors.Is(err, errUnpinned):
 		return nil
-	case s.pages == nil && s.cursor.op.pageFallback && s.cursor.plain() && status.Code(err) == codes.Unimplemented:
-		s.pages = newRangePages()
+	case s.pageKeys == 0 && s.cursor.op.pageFallback && s.cursor.plain() && status.Code(err) == codes.Unimplemented:
+		s.pageKeys = firstPageKeys
 		return nil
 	case !s.cursor.resumable():
 		return err
@@ -182,7 +182,7 @@ func (s *rangeStream) fail(ctx context.Context, err error) {
 
 // ended returns an error if ctx has ended or the client is closed.
 func (kv *kv) ended(ctx context.Context) error {
-	if kv.client != nil && kv.client.Ctx() != nil && kv.client.Ctx().Err() != nil {
+	if kv.client.Ctx() != nil && kv.client.Ctx().Err() != nil {
 		return channel.ErrClosed
 	}
 	return ctx.Err()
@@ -191,7 +191,7 @@ func (kv *kv) ended(ctx context.Context) error {
 // whileOpen returns a context that ends with ctx, and when the client is closed.
 func (kv *kv) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	if kv.client == nil || kv.client.Ctx() == nil {
+	if kv.client.Ctx() == nil {
 		return ctx, cancel
 	}
 	stop := context.AfterFunc(kv.client.Ctx(), cancel)

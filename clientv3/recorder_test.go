@@ -19,26 +19,19 @@ import (
 // recorder is a connection that answers unary calls from a script and records them. The services
 // are tested over the generated clients.
 type recorder struct {
-	calls []call
-	// answer returns the reply or error for a call. Without it, or if it returns
+	calls []proto.Message // their requests
+	// answer returns the reply or error for a request. Without it, or if it returns
 	// neither, the reply is empty.
-	answer func(c call) (proto.Message, error)
+	answer func(req proto.Message) (proto.Message, error)
 }
 
-type call struct {
-	method string
-	req    proto.Message
-	ctx    context.Context
-	opts   int
-}
-
-func (r *recorder) Invoke(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
-	c := call{method: method, req: proto.Clone(req.(proto.Message)), ctx: ctx, opts: len(opts)}
-	r.calls = append(r.calls, c)
+func (r *recorder) Invoke(_ context.Context, _ string, req, reply any, _ ...grpc.CallOption) error {
+	sent := proto.Clone(req.(proto.Message))
+	r.calls = append(r.calls, sent)
 	if r.answer == nil {
 		return nil
 	}
-	answer, err := r.answer(c)
+	answer, err := r.answer(sent)
 	if answer != nil {
 		proto.Merge(reply.(proto.Message), answer)
 	}
@@ -51,16 +44,16 @@ func (r *recorder) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.
 
 // failing answers every call with err.
 func failing(err error) *recorder {
-	return &recorder{answer: func(call) (proto.Message, error) { return nil, err }}
+	return &recorder{answer: func(proto.Message) (proto.Message, error) { return nil, err }}
 }
 
 // replying answers every call with reply.
 func replying(reply proto.Message) *recorder {
-	return &recorder{answer: func(call) (proto.Message, error) { return reply, nil }}
+	return &recorder{answer: func(proto.Message) (proto.Message, error) { return reply, nil }}
 }
 
 // only returns the one request that was sent.
-func (r *recorder) only(t *testing.T) call {
+func (r *recorder) only(t *testing.T) proto.Message {
 	t.Helper()
 	require.Len(t, r.calls, 1)
 	return r.calls[0]

@@ -11,7 +11,7 @@ import (
 // the client's credentials and are retried according to the method's safety.
 func RetryKVClient(c *Client) pb.KVClient {
 	conn := c.transport()
-	return &ownKV{pb.NewKVClient(conn), conn, historyOf(c)}
+	return &ownKV{pb.NewKVClient(conn), conn, orNone(c).history}
 }
 
 // RetryLeaseClient returns the Lease service over the client's connection: calls
@@ -53,7 +53,7 @@ func isOwn(remote any) bool {
 // over returns the remote that opens streams: over the Retrier if remote is the
 // client's own.
 func over[T any](c *Client, r *channel.Retrier, remote T, make func(grpc.ClientConnInterface) T) T {
-	if isOwn(remote) && c != nil && c.channel != nil {
+	if isOwn(remote) && c.channel != nil {
 		return make(r)
 	}
 	return remote

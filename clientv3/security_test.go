@@ -1,6 +1,7 @@
 package clientv3_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -37,8 +38,9 @@ type realMember struct {
 	pb.UnimplementedAuthServer
 	pb.UnimplementedClusterServer
 
-	addr     string
-	accepted atomic.Int32 // connections
+	clusterID uint64
+	addr      string
+	accepted  atomic.Int32 // connections
 
 	mu      sync.Mutex
 	members [][]string // the client URLs that it reports for the members
@@ -73,6 +75,14 @@ func (m *realMember) start(t *testing.T, addr string, tlsConfig *tls.Config) (st
 	return stop
 }
 
+// startMember starts a member in plaintext, and returns its endpoint.
+func startMember(t *testing.T, clusterID uint64) string {
+	t.Helper()
+	m := &realMember{clusterID: clusterID}
+	m.start(t, "127.0.0.1:0", nil)
+	return "http://" + m.addr
+}
+
 type acceptCounter struct {
 	net.Listener
 	accepted *atomic.Int32
@@ -91,7 +101,7 @@ func (m *realMember) note(ctx context.Context) *pb.ResponseHeader {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.tokens = append(m.tokens, md.Get(rpctypes.TokenFieldNameGRPC)...)
-	return &pb.ResponseHeader{ClusterId: 1}
+	return &pb.ResponseHeader{ClusterId: cmp.Or(m.clusterID, 1)}
 }
 
 func (m *realMember) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {

@@ -1,8 +1,7 @@
-package clientv3
+package clientv3_test
 
 import (
 	"context"
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.uber.org/zap"
-	"google.golang.org/grpc"
+
+	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 )
 
 // membership is a Cluster with a fixed list of members.
@@ -19,17 +20,10 @@ type membership struct {
 	Cluster
 	clusterID uint64
 	members   []*pb.Member
-	asked     chan struct{}
 	onList    func() // nil for none
 }
 
 func (m *membership) MemberList(context.Context, ...OpOption) (*MemberListResponse, error) {
-	if m.asked != nil {
-		select {
-		case m.asked <- struct{}{}:
-		default:
-		}
-	}
 	if m.onList != nil {
 		m.onList()
 	}
@@ -38,31 +32,9 @@ func (m *membership) MemberList(context.Context, ...OpOption) (*MemberListRespon
 
 func voter(urls ...string) *pb.Member { return &pb.Member{Name: "m", ClientURLs: urls} }
 
-// statusServer answers Status for a cluster.
-type statusServer struct {
-	pb.UnimplementedMaintenanceServer
-	clusterID uint64
-}
-
-func (s statusServer) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
-	return &pb.StatusResponse{Header: &pb.ResponseHeader{ClusterId: s.clusterID}, Version: "3.7.3"}, nil
-}
-
-func startStatusServer(t *testing.T, clusterID uint64) (endpoint string) {
-	t.Helper()
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	srv := grpc.NewServer()
-	pb.RegisterMaintenanceServer(srv, statusServer{clusterID: clusterID})
-	done := make(chan error, 1)
-	go func() { done <- srv.Serve(lis) }()
-	t.Cleanup(func() { srv.Stop(); <-done })
-	return "http://" + lis.Addr().String()
-}
-
 // Endpoints that refuse connections. A port that was free a moment ago may be another server's now; these are given to
 // no socket that asks for any port.
-const closedPort, otherClosedPort = "http://127.0.0.1:1", "http://127.0.0.1:2"
+const dead, otherDead = "http://127.0.0.1:1", "http://127.0.0.1:2"
 
 func newSyncClient(t *testing.T, cluster Cluster, eps ...string) *Client {
 	t.Helper()
@@ -78,8 +50,7 @@ func TestSync(t *testing.T) { synctest.Test(t, testSync) }
 
 func testSync(t *testing.T) {
 	const id, other = 7, 8
-	a, b, foreign := startStatusServer(t, id), startStatusServer(t, id), startStatusServer(t, other)
-	dead, dead2 := closedPort, otherClosedPort
+	a, b, foreign := startMember(t, id), startMember(t, id), startMember(t, other)
 	for name, tc := range map[string]struct {
 		current []string
 		members []*pb.Member
@@ -98,13 +69,13 @@ func testSync(t *testing.T) {
 			[]string{a}, []*pb.Member{voter(dead)}, []string{a},
 		},
 		"a reachable endpoint is added": {
-			[]string{a, dead2}, []*pb.Member{voter(dead), voter(b)}, []string{b, a},
+			[]string{a, otherDead}, []*pb.Member{voter(dead), voter(b)}, []string{b, a},
 		},
 		"an endpoint of another cluster does not count": {
 			[]string{a}, []*pb.Member{voter(foreign)}, []string{a},
 		},
 		"without a reachable endpoint, the membership is used": {
-			[]string{dead}, []*pb.Member{voter(dead2)}, []string{dead2},
+			[]string{dead}, []*pb.Member{voter(otherDead)}, []string{otherDead},
 		},
 	} {
 		c := newSyncClient(t, &membership{clusterID: id, members: tc.members}, tc.current...)
@@ -115,24 +86,25 @@ func testSync(t *testing.T) {
 
 func TestSyncKeepsTheEndpointsWhenNoVoterIsLeft(t *testing.T) {
 	c := newSyncClient(t, &membership{members: []*pb.Member{{Name: "l", IsLearner: true, ClientURLs: []string{"x:1"}}}}, "127.0.0.1:1")
-	assert.ErrorIs(t, c.Sync(t.Context()), errNoVoters)
+	assert.ErrorContains(t, c.Sync(t.Context()), "no started voting member")
 	assert.Equal(t, []string{"127.0.0.1:1"}, c.Endpoints())
+}
+
+func TestSyncWithoutAConnection(t *testing.T) {
+	c := NewCtxClient(t.Context())
+	c.Cluster = &membership{members: []*pb.Member{voter(dead)}}
+	require.NoError(t, c.Sync(t.Context()))
+	assert.Empty(t, c.Endpoints())
 }
 
 // The first update does not wait for an interval to pass.
 func TestAutoSyncRunsAtTheStart(t *testing.T) {
-	m := &membership{members: []*pb.Member{voter("127.0.0.1:1")}, asked: make(chan struct{}, 1)}
-	c := newClient(t.Context())
-	c.lg.Store(zap.NewNop())
-	c.cfg.AutoSyncInterval = time.Hour
-	c.Cluster = m
-	c.background.Go(c.autoSync)
-	select {
-	case <-m.asked:
-	case <-time.After(20 * time.Second):
-		t.Fatal("no update within 20 s; the interval is an hour")
-	}
-	assert.ErrorIs(t, c.Close(), context.Canceled)
+	synctest.Test(t, func(t *testing.T) {
+		cluster := clienttest.Start(t, 1)
+		clienttest.Connect(t, cluster, Config{AutoSyncInterval: time.Hour})
+		time.Sleep(time.Minute)
+		assert.Equal(t, 1, cluster.Count("MemberList"))
+	})
 }
 
 // Endpoints that the program sets while Sync runs stay.
@@ -140,7 +112,7 @@ func TestSyncLeavesEndpointsThatAreSetMeanwhile(t *testing.T) { synctest.Test(t,
 
 func testSetMeanwhile(t *testing.T) {
 	const id = 7
-	a, b := startStatusServer(t, id), startStatusServer(t, id)
+	a, b := startMember(t, id), startMember(t, id)
 	m := &membership{clusterID: id, members: []*pb.Member{voter(a)}}
 	c := newSyncClient(t, m, a)
 	m.onList = func() { c.SetEndpoints(b) }

@@ -27,8 +27,8 @@ const slowWatches = 8
 // NewWatcher returns the Watcher service of a client. Its streams share the
 // connections of calls until they carry much traffic.
 func NewWatcher(c *Client) Watcher {
-	remote, history := ownWatch{pb.NewWatchClient(c.transport())}, historyOf(c)
-	return newWatcher(remote, c, history)
+	c = orNone(c)
+	return newWatcher(ownWatch{pb.NewWatchClient(c.transport())}, c, c.history)
 }
 
 // NewWatchFromWatchClient returns the Watcher service over wc, with the call
@@ -38,16 +38,16 @@ func NewWatcher(c *Client) Watcher {
 // callers; any error except Unavailable and Internal ends the watches. Close does
 // not wait for a Recv that ignores its context.
 func NewWatchFromWatchClient(wc pb.WatchClient, c *Client) Watcher {
-	return newWatcher(wc, c, nil) // wc may belong to another cluster
+	return newWatcher(wc, orNone(c), nil) // wc may belong to another cluster
 }
 
 func newWatcher(remote pb.WatchClient, c *Client, h *lineage.Tracker) Watcher {
 	w := &watcher{watch.New(watch.Config{
-		MaxBuffer:    configOf(c).maxWatchBuffer(),
+		MaxBuffer:    c.cfg.maxWatchBuffer(),
 		Budget:       watchBudgetOf(c),
 		Plain:        !isOwn(remote),
-		Whole:        configOf(c).MaxCallRecvMsgSize > 0,
-		DisableSplit: configOf(c).DisableSplitReplay,
+		Whole:        c.cfg.MaxCallRecvMsgSize > 0,
+		DisableSplit: c.cfg.DisableSplitReplay,
 		History:      h,
 		Read:         func(ctx context.Context, key string) error { return readKey(ctx, c, key) },
 		Logger:       func() *zap.Logger { return loggerOf(c) },
@@ -56,7 +56,7 @@ func newWatcher(remote pb.WatchClient, c *Client, h *lineage.Tracker) Watcher {
 			wc := &watchConnector{
 				Retrier:  retrier,
 				remote:   over(c, retrier, remote, pb.NewWatchClient),
-				opts:     callOptsOf(c),
+				opts:     c.callOpts,
 				observer: observerOf(c),
 			}
 			if !isOwn(remote) {
@@ -65,25 +65,15 @@ func newWatcher(remote pb.WatchClient, c *Client, h *lineage.Tracker) Watcher {
 			return wc
 		},
 	})}
-	if c != nil {
-		c.watchers.add(w)
-	}
+	c.watchers.add(w)
 	return w
 }
 
-// configOf returns the client's configuration; a service may have no client.
-func configOf(c *Client) *Config {
-	if c == nil {
-		return new(Config)
-	}
-	return &c.cfg
-}
-
 // watchBudgetOf returns the budget of the client's watches, or a new one for a
-// service without a client.
+// service without a connection.
 func watchBudgetOf(c *Client) *watch.Budget {
-	if c == nil || c.watches == nil {
-		return watch.NewBudget(configOf(c).maxTotalWatchBuffer())
+	if c.watches == nil {
+		return watch.NewBudget(c.cfg.maxTotalWatchBuffer())
 	}
 	return c.watches
 }
@@ -96,9 +86,9 @@ func (cfg *Config) maxTotalWatchBuffer() int {
 	return cmp.Or(cfg.MaxTotalWatchBufferBytes, slowWatches*cfg.maxWatchBuffer())
 }
 
-// loggerOf returns the client's present logger; a service may have no client.
+// loggerOf returns the client's present logger.
 func loggerOf(c *Client) *zap.Logger {
-	if c == nil || c.GetLogger() == nil {
+	if c.GetLogger() == nil {
 		return zap.NewNop()
 	}
 	return c.GetLogger()
@@ -106,7 +96,7 @@ func loggerOf(c *Client) *zap.Logger {
 
 // observerOf returns the client's observer, or a no-op if there is none.
 func observerOf(c *Client) observe.Observer {
-	if c == nil || c.cfg.Observer == nil {
+	if c.cfg.Observer == nil {
 		return observe.None{}
 	}
 	return c.cfg.Observer

@@ -71,23 +71,6 @@ func TestWatchClose(t *testing.T) {
 	}
 }
 
-// TestWatchProgressAfterCompaction: a watch that met a compaction does not stop the progress of
-// others, as it does on etcd until it is canceled.
-func TestWatchProgressAfterCompaction(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 1)
-	rev := put(t, cluster, "k", 3)
-	require.NoError(t, cluster.Compact(rev))
-	w := c.Watch(clienttest.Within(t), "k")
-	resp, ok := next(t, c.Watch(clienttest.Within(t), "k", WithRev(2)))
-	require.True(t, ok)
-	require.Equal(t, rev, resp.CompactRevision)
-	require.NoError(t, c.RequestProgress(clienttest.Within(t)))
-	resp, ok = next(t, w)
-	require.True(t, ok)
-	require.True(t, resp.IsProgressNotify())
-	require.Equal(t, rev, resp.Header.Revision)
-}
-
 // TestWatchFromWatchClient watches over a connection of the program, without a client.
 func TestWatchFromWatchClient(t *testing.T) {
 	cluster := clienttest.Start(t, 1)

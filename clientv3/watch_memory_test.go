@@ -18,7 +18,6 @@ import (
 	. "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
-	"github.com/quorate/quorate/observe/introspect"
 )
 
 // maxPinned is how much more memory an event may hold than the part of it that a program keeps.
@@ -89,29 +88,6 @@ func liveBytes() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
-}
-
-// TestUnreadBacklogIsNotInMemory: a watch that is not read holds little of a large backlog, however
-// large its values are, and delivers it when it is read.
-func TestUnreadBacklogIsNotInMemory(t *testing.T) {
-	const size, count, bound = 200 << 10, 200, 1 << 20
-	cluster := clienttest.Start(t, 1)
-	c := clienttest.Connect(t, cluster, Config{MaxWatchBufferBytes: bound})
-	value := strings.Repeat("v", size)
-	var last int64
-	for range count {
-		last = clienttest.Put(t, cluster, "k", value)
-	}
-	other := c.Watch(clienttest.Within(t), "other")
-	before := liveBytes()
-	slow := c.Watch(clienttest.Within(t), "k", WithRev(2))
-	require.Eventually(t, func() bool {
-		return c.Introspect(introspect.Options{}).Watches.ByState[introspect.WatchPaused] == 1
-	}, watchPatience, time.Millisecond)
-	require.Eventually(t, func() bool { return liveBytes()-before < count*size/4 }, watchPatience, time.Millisecond,
-		"bytes held of %d", count*size)
-	requireRevs(t, other, last+1, put(t, cluster, "other", 1))
-	requireRevs(t, slow, 2, last)
 }
 
 // countingCodec is protobuf's, and counts the watch responses that it decodes.

@@ -93,28 +93,6 @@ func TestWatchReplayOptions(t *testing.T) {
 	}
 }
 
-// TestWatchLostAfterEvents loses every stream after it has delivered one more revision than the
-// one before.
-func TestWatchLostAfterEvents(t *testing.T) {
-	const revisions = 20
-	for how, lose := range breaks {
-		t.Run(how, func(t *testing.T) {
-			cluster, c := clienttest.StartClient(t, 3)
-			require.NoError(t, cluster.SetWatchOptions(fakeetcd.WatchOptions{BatchRevisions: 1}))
-			last := put(t, cluster, "k", revisions)
-			for streams := range 5 {
-				events := 0
-				onResponse(cluster, func(call *fakeetcd.Call, resp *pb.WatchResponse) bool {
-					events += len(resp.Events)
-					return events <= streams || sendThen(t, call, resp, lose)
-				})
-			}
-			requireRevs(t, c.Watch(clienttest.Within(t), "k", WithRev(2)), 2, last)
-			require.GreaterOrEqual(t, cluster.Count("Watch"), 6)
-		})
-	}
-}
-
 // loseAtRandom breaks each of the first streams after a random number of responses, in a random
 // way.
 func loseAtRandom(cluster *fakeetcd.Cluster, seed uint64) {
@@ -124,6 +102,7 @@ func loseAtRandom(cluster *fakeetcd.Cluster, seed uint64) {
 		func(c *fakeetcd.Call) { c.ResetStream(fakeetcd.ResetInternal) },
 		func(c *fakeetcd.Call) { c.ResetStream(fakeetcd.ResetRefused) },
 		func(c *fakeetcd.Call) { c.ResetStream(fakeetcd.ResetCancel) },
+		func(c *fakeetcd.Call) { c.ResetStream(fakeetcd.ResetEnhanceYourCalm) },
 	}
 	cluster.On("Watch", func(call *fakeetcd.Call) {
 		if call.Number > streams {

@@ -6,11 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"google.golang.org/protobuf/proto"
 
 	. "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
@@ -212,27 +210,4 @@ func put(t *testing.T, cluster *fakeetcd.Cluster, key string, n int) (rev int64)
 		rev = clienttest.Put(t, cluster, key, fmt.Sprint(i))
 	}
 	return rev
-}
-
-// onResponse calls f with the responses of the next watch stream before they are sent.
-func onResponse(cluster *fakeetcd.Cluster, f func(call *fakeetcd.Call, resp *pb.WatchResponse) bool) *fakeetcd.Hook {
-	return cluster.Once("Watch", func(call *fakeetcd.Call) {
-		call.OnSend(func(resp proto.Message) bool { return f(call, resp.(*pb.WatchResponse)) })
-	})
-}
-
-// breaks are the ways to lose a stream.
-var breaks = map[string]func(*fakeetcd.Call){
-	"connection broken":  (*fakeetcd.Call).BreakConn,
-	"stream reset":       func(c *fakeetcd.Call) { c.ResetStream(fakeetcd.ResetInternal) },
-	"stream reset early": func(c *fakeetcd.Call) { c.ResetStream(fakeetcd.ResetRefused) },
-	"stream cancelled":   func(c *fakeetcd.Call) { c.ResetStream(fakeetcd.ResetCancel) },
-	"server overloaded":  func(c *fakeetcd.Call) { c.ResetStream(fakeetcd.ResetEnhanceYourCalm) },
-}
-
-// sendThen sends a response, and then breaks the stream.
-func sendThen(t *testing.T, call *fakeetcd.Call, resp *pb.WatchResponse, lose func(*fakeetcd.Call)) bool {
-	assert.NoError(t, call.Send(resp))
-	lose(call)
-	return false
 }

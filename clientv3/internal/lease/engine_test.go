@@ -163,7 +163,7 @@ func TestStoppedProcess(t *testing.T) {
 		time.Sleep(stop + time.Millisecond)
 		require.Equal(t, 1, p.delivered())
 		require.Equal(t, start.Add(ttl), p.valid())
-		<-p.closed
+		<-p.over
 		require.Equal(t, ttl, time.Since(start))
 	})
 }
@@ -183,7 +183,7 @@ func TestRefusalPausesAndGoesOn(t *testing.T) {
 		}
 		e, _ := startEngine(t, f)
 		once := subscribe(t, e, t.Context(), 1, Subscriber{Once: true})
-		<-once.closed
+		<-once.over
 		require.Equal(t, rpctypes.ErrGRPCPermissionDenied, once.cause)
 
 		other := subscribe(t, e, t.Context(), 2, Subscriber{})
@@ -208,10 +208,10 @@ func TestEndOfTheClientHalts(t *testing.T) {
 		}
 		e, _ := startEngine(t, f)
 		p := subscribe(t, e, t.Context(), 1, Subscriber{})
-		<-p.closed
+		<-p.over
 		require.Equal(t, closed, p.cause)
 		require.Equal(t, closed, e.Subscribe(t.Context(), 1, &Subscriber{Sink: p}))
-		require.Equal(t, 1, p.closes)
+		require.Equal(t, 1, p.closed)
 		require.Equal(t, 1, f.count())
 	})
 }
@@ -266,7 +266,7 @@ func TestLeaderlessIsReported(t *testing.T) {
 		e, _ := startEngine(t, f)
 		strict := subscribe(t, e, t.Context(), 1, Subscriber{RequireLeader: true})
 		patient := subscribe(t, e, t.Context(), 1, Subscriber{})
-		<-strict.closed
+		<-strict.over
 		require.Equal(t, rpctypes.ErrNoLeader, strict.cause)
 		require.False(t, patient.isClosed())
 	})
@@ -281,7 +281,7 @@ func TestContextEndsASubscription(t *testing.T) {
 		q := subscribe(t, e, t.Context(), 1, Subscriber{})
 		time.Sleep(ttl)
 		cancel()
-		<-p.closed
+		<-p.over
 		require.Equal(t, context.Canceled, p.cause)
 		before := q.delivered()
 		time.Sleep(ttl)
@@ -304,7 +304,7 @@ func TestIdleEngine(t *testing.T) {
 		p := subscribe(t, e, ctx, 1, Subscriber{})
 		synctest.Wait()
 		cancel()
-		<-p.closed
+		<-p.over
 		f.last().broken <- errBroken
 		time.Sleep(time.Hour)
 		require.Equal(t, 1, f.count())
@@ -325,8 +325,8 @@ func TestClose(t *testing.T) {
 	over := errors.New("over")
 	e.Close(over)
 	e.Close(errors.New("again"))
-	for _, s := range []*tape{p, q} {
-		require.Equal(t, 1, s.closes)
+	for _, s := range []*probe{p, q} {
+		require.Equal(t, 1, s.closed)
 		require.Equal(t, over, s.cause)
 	}
 	require.Equal(t, over, e.Subscribe(t.Context(), 3, &Subscriber{Sink: p}))
@@ -341,7 +341,7 @@ func TestCloseBeforeASend(t *testing.T) {
 	e.machine.Opening(time.Now())
 	e.machine.Opened(time.Now())
 	for id := range int64(2) {
-		e.machine.Subscribe(time.Now(), id, &Subscriber{Sink: &tape{closed: make(chan struct{})}})
+		e.machine.Subscribe(time.Now(), id, &newProbe(id, Subscriber{}).Subscriber)
 	}
 	_, requests := e.take()
 	require.Len(t, requests, 2)

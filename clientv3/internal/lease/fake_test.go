@@ -183,59 +183,6 @@ func (s *fakeStream) requests() []sent {
 	return append([]sent(nil), s.sent...)
 }
 
-// tape is a Sink that records.
-type tape struct {
-	mu         sync.Mutex
-	validUntil time.Time
-	answers    int
-	closes     int
-	cause      error
-	closed     chan struct{}
-}
-
-func (t *tape) Valid(renewed time.Time, ttl time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.validUntil = renewed.Add(ttl)
-}
-
-func (t *tape) Deliver(*pb.LeaseKeepAliveResponse) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.answers++
-}
-
-func (t *tape) Close(cause error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closes++; t.closes == 1 {
-		t.cause = cause
-		close(t.closed)
-	}
-}
-
-// valid returns the latest time that Valid was called with.
-func (t *tape) valid() time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.validUntil
-}
-
-func (t *tape) delivered() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.answers
-}
-
-func (t *tape) isClosed() bool {
-	select {
-	case <-t.closed:
-		return true
-	default:
-		return false
-	}
-}
-
 // startEngine returns an engine that is closed at the end of the test, and its log.
 func startEngine(t *testing.T, f *fakeStreams) (*Engine, *observer.ObservedLogs) {
 	core, logs := observer.New(zapcore.InfoLevel)
@@ -245,9 +192,8 @@ func startEngine(t *testing.T, f *fakeStreams) (*Engine, *observer.ObservedLogs)
 	return e, logs
 }
 
-func subscribe(t *testing.T, e *Engine, ctx context.Context, id int64, s Subscriber) *tape { //nolint:revive // t comes first
-	p := &tape{closed: make(chan struct{})}
-	s.Sink = p
-	require.NoError(t, e.Subscribe(ctx, id, &s))
+func subscribe(t *testing.T, e *Engine, ctx context.Context, id int64, s Subscriber) *probe { //nolint:revive // t comes first
+	p := newProbe(id, s)
+	require.NoError(t, e.Subscribe(ctx, id, &p.Subscriber))
 	return p
 }

@@ -22,20 +22,46 @@ func answerOf(id, ttl int64) *pb.LeaseKeepAliveResponse {
 }
 
 func TestSilence(t *testing.T) {
-	r := newRig(t)
-	r.renewed(1)
-	r.pass(ttl/3 - 1)
-	require.NoError(t, r.m.Silent(r.now), "no request is unanswered")
-	r.pass(1)
-	r.take()
-	r.pass(maxSilence - 1)
-	require.NoError(t, r.m.Silent(r.now))
-	require.EqualValues(t, 1, r.wakesAfter())
-	r.pass(1)
-	err := r.m.Silent(r.now)
-	require.Equal(t, codes.Unavailable, status.Code(err))
-	r.m.Lost(r.now, err)
-	require.NoError(t, r.m.Silent(r.now))
+	for name, tt := range map[string]struct {
+		begin func(r *rig)
+		limit time.Duration
+		want  string
+	}{
+		"a request is unanswered": {func(r *rig) {
+			r.renewed(1)
+			r.pass(ttl / 3)
+			r.take()
+		}, maxSilence, "answered no keepalive"},
+		"that of a short lease, beside a long one": {func(r *rig) {
+			r.keep(1)
+			r.connect()
+			r.take()
+			r.answer(1, 2*time.Second)
+			r.renewed(2)
+			r.pass(2 * time.Second / 3)
+			require.Equal(r.t, []int64{1}, r.take())
+		}, 500 * time.Millisecond, "answered no keepalive"},
+		"the stream is being opened": {func(r *rig) {
+			r.keep(1)
+			r.pass(time.Second)
+			require.NoError(r.t, r.m.Silent(r.now), "no stream is being opened")
+			r.m.Opening(r.now)
+		}, maxSilence, "opened no keepalive stream"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			tt.begin(r)
+			r.pass(tt.limit - 1)
+			require.NoError(t, r.m.Silent(r.now))
+			require.EqualValues(t, 1, r.wakesAfter())
+			r.pass(1)
+			err := r.m.Silent(r.now)
+			require.Equal(t, codes.Unavailable, status.Code(err))
+			require.ErrorContains(t, err, tt.want)
+			r.m.Lost(r.now, err)
+			require.NoError(t, r.m.Silent(r.now))
+		})
+	}
 }
 
 // A server that works through a long queue is not silent, however old the oldest request is.
@@ -53,33 +79,6 @@ func TestSlowServerIsNotSilent(t *testing.T) {
 	}
 	r.pass(time.Second)
 	require.NoError(t, r.m.Silent(r.now), "every request is answered")
-}
-
-func TestShortLeasesWaitLess(t *testing.T) {
-	r := newRig(t)
-	r.keep(1)
-	r.connect()
-	r.take()
-	r.answer(1, 2*time.Second)
-	r.renewed(2)
-	r.pass(2 * time.Second / 3)
-	require.Equal(t, []int64{1}, r.take())
-	r.pass(500*time.Millisecond - 1)
-	require.NoError(t, r.m.Silent(r.now))
-	r.pass(1)
-	require.Error(t, r.m.Silent(r.now))
-}
-
-func TestSilentOpening(t *testing.T) {
-	r := newRig(t)
-	r.keep(1)
-	r.pass(time.Second)
-	require.NoError(t, r.m.Silent(r.now), "no stream is being opened")
-	r.m.Opening(r.now)
-	r.pass(maxSilence - 1)
-	require.NoError(t, r.m.Silent(r.now))
-	r.pass(1)
-	require.ErrorContains(t, r.m.Silent(r.now), "opened no keepalive stream")
 }
 
 // Thousands of leases that are due at the same time, after a common grant or an outage, are spread by their next

@@ -45,6 +45,10 @@ var setUps = map[State]func(*rig){
 	},
 }
 
+var stateNames = map[State]string{
+	Waiting: "Waiting", Due: "Due", Awaiting: "Awaiting", Repeating: "Repeating", Abandoned: "Abandoned", Gone: "Gone",
+}
+
 // TestTransitions checks the next state for each state and event.
 func TestTransitions(t *testing.T) {
 	for _, row := range []struct {
@@ -114,15 +118,15 @@ func TestTransitions(t *testing.T) {
 			map[State]State{Gone: Gone, Waiting: Gone, Due: Gone, Awaiting: Gone, Repeating: Gone, Abandoned: Gone},
 		},
 	} {
-		require.Len(t, row.to, numStates, row.event)
+		require.Len(t, row.to, len(stateNames), row.event)
 		for from, to := range row.to {
-			t.Run(row.event+"/"+from.String(), func(t *testing.T) {
+			t.Run(row.event+"/"+stateNames[from], func(t *testing.T) {
 				r := newRig(t)
 				setUps[from](r)
 				require.Equal(t, from, r.state(1))
 				r.check()
 				row.do(r)
-				require.Equal(t, to.String(), r.state(1).String())
+				require.Equal(t, stateNames[to], stateNames[r.state(1)])
 				r.check()
 			})
 		}
@@ -361,42 +365,30 @@ func TestCancelledSubscriber(t *testing.T) {
 }
 
 func TestFirstAnswerDeadline(t *testing.T) {
-	t.Run("of an unknown lease", func(t *testing.T) {
-		r := newRig(t)
-		p := r.keep(1)
-		r.pass(firstAnswer)
-		require.Equal(t, ErrUnanswered, p.cause)
-	})
-	t.Run("of a lease whose TTL is longer", func(t *testing.T) {
-		r := newRig(t)
-		r.m.Granted(r.now, r.now, 1, 600)
-		r.pass(time.Second)
-		p := r.keep(1)
-		require.Equal(t, r.epoch, p.renewed)
-		require.Equal(t, r.epoch.Add(10*time.Minute), p.validUntil)
-		r.pass(10*time.Minute - time.Second - 1)
-		require.Zero(t, p.closed)
-		r.pass(1)
-		require.Equal(t, 1, p.closed)
-	})
-	t.Run("of a lease whose TTL is shorter", func(t *testing.T) {
-		r := newRig(t)
-		r.m.Granted(r.now, r.now, 1, 2)
-		p := r.keep(1)
-		r.pass(firstAnswer - 1)
-		require.Zero(t, p.closed)
-		r.pass(1)
-		require.Equal(t, 1, p.closed)
-	})
-	t.Run("of a lease that was revoked", func(t *testing.T) {
-		r := newRig(t)
-		r.m.Granted(r.now, r.now, 1, 600)
-		r.m.Revoked(r.now, 1)
-		p := r.keep(1)
-		require.Zero(t, p.validUntil)
-		r.pass(firstAnswer)
-		require.Equal(t, 1, p.closed)
-	})
+	for name, tt := range map[string]struct {
+		granted int64 // its TTL in seconds, 0 if unknown
+		revoked bool
+		lives   time.Duration
+	}{
+		"of an unknown lease":             {0, false, firstAnswer},
+		"of a lease whose TTL is longer":  {600, false, 10 * time.Minute},
+		"of a lease whose TTL is shorter": {2, false, firstAnswer},
+		"of a lease that was revoked":     {600, true, firstAnswer},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.m.Granted(r.now, r.now, 1, tt.granted)
+			if tt.revoked {
+				r.m.Revoked(r.now, 1)
+			}
+			p := r.keep(1)
+			r.pass(tt.lives - 1)
+			require.Zero(t, p.closed)
+			r.pass(1)
+			require.Equal(t, 1, p.closed)
+			require.Equal(t, ErrUnanswered, p.cause)
+		})
+	}
 }
 
 func TestGrantsAreForgotten(t *testing.T) {

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -33,7 +34,10 @@ func newRig(t testing.TB) *rig {
 // probe is a subscriber that records its calls.
 type probe struct {
 	Subscriber
-	id         int64
+	id   int64
+	over chan struct{} // closed by Close
+
+	mu         sync.Mutex
 	renewed    time.Time
 	validUntil time.Time
 	ttls       []int64
@@ -41,11 +45,21 @@ type probe struct {
 	cause      error
 }
 
+func newProbe(id int64, s Subscriber) *probe {
+	p := &probe{Subscriber: s, id: id, over: make(chan struct{})}
+	p.Sink = p
+	return p
+}
+
 func (p *probe) Valid(renewed time.Time, ttl time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.renewed, p.validUntil = renewed, renewed.Add(ttl)
 }
 
 func (p *probe) Deliver(resp *pb.LeaseKeepAliveResponse) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.closed > 0 {
 		panic("delivered to a subscriber that was closed")
 	}
@@ -53,13 +67,38 @@ func (p *probe) Deliver(resp *pb.LeaseKeepAliveResponse) {
 }
 
 func (p *probe) Close(cause error) {
-	p.closed++
-	p.cause = cause
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed++; p.closed == 1 {
+		p.cause = cause
+		close(p.over)
+	}
+}
+
+// valid returns the latest time that Valid was called with.
+func (p *probe) valid() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.validUntil
+}
+
+func (p *probe) delivered() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.ttls)
+}
+
+func (p *probe) isClosed() bool {
+	select {
+	case <-p.over:
+		return true
+	default:
+		return false
+	}
 }
 
 func (r *rig) subscribe(id int64, s Subscriber) *probe {
-	p := &probe{Subscriber: s, id: id}
-	p.Sink = p
+	p := newProbe(id, s)
 	r.m.Subscribe(r.now, id, &p.Subscriber)
 	return p
 }

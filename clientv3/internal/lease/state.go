@@ -1,7 +1,5 @@
 package lease
 
-import "strconv"
-
 // State is the state of a lease in the machine.
 type State uint8
 
@@ -20,22 +18,7 @@ const (
 	Abandoned
 	// Gone says that the machine does not know the lease, or no longer.
 	Gone
-
-	numStates = int(Gone) + 1
 )
-
-var stateNames = [numStates]string{
-	Waiting: "Waiting", Due: "Due", Awaiting: "Awaiting",
-	Repeating: "Repeating", Abandoned: "Abandoned", Gone: "Gone",
-}
-
-// String returns the name of the constant, or "State(n)" for any other value.
-func (s State) String() string {
-	if int(s) < numStates {
-		return stateNames[s]
-	}
-	return "State(" + strconv.Itoa(int(s)) + ")"
-}
 
 // unanswered reports whether a request awaits its answer.
 func (s State) unanswered() bool { return s == Awaiting || s == Repeating || s == Abandoned }

@@ -2,7 +2,6 @@ package watch
 
 import (
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -221,38 +220,11 @@ func TestBufferUnderContention(t *testing.T) {
 		require.False(t, b.isPumping(), "seed %d", seed)
 		require.Zero(t, b.held(), "seed %d", seed)
 		require.Equal(t, 1<<20, b.budget.left(), "seed %d", seed)
-		require.True(t, slices.IsSorted(got), "seed %d", seed)
+		for i, n := range got { // also what a caller reads that has cancelled has no gap
+			require.EqualValues(t, i, n, "seed %d", seed)
+		}
 		if !leaves && !drops {
 			require.Len(t, got, int(pushes)+1, "seed %d", seed)
 		}
-	}
-}
-
-// A caller cancels a watch and then reads what is still in its channel, while the goroutine ends and further responses
-// arrive.
-func TestDrainAfterCancelHasNoGap(t *testing.T) {
-	for range 20_000 {
-		b := newBuffered()
-		for n := range int64(3) {
-			b.push(numbered(n), b.start)
-		}
-		close(b.left)
-		var pusher sync.WaitGroup
-		pusher.Go(func() {
-			for n := int64(3); n < 40; n++ {
-				b.push(numbered(n), b.start)
-			}
-			b.drop()
-		})
-		got := b.rest()
-		pusher.Wait()
-		b.pumps.Wait()
-		require.NotEmpty(t, got)
-		want := make([]int64, len(got))
-		for i := range want {
-			want[i] = int64(i)
-		}
-		require.True(t, slices.Equal(want, got), "%v", got)
-		require.EqualValues(t, 1, b.closes.Load())
 	}
 }

@@ -156,10 +156,7 @@ func (c *catchup) take(p *part, h *pb.ResponseHeader, events []*mvccpb.Event) {
 		return
 	}
 	p.held = append(p.held, batch{h, events})
-	size := 0
-	for _, ev := range events {
-		size += eventSize(ev)
-	}
+	size := extentOf(events).bytes
 	p.size += size
 	c.held += size
 	c.dropParts()

@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
@@ -57,21 +56,6 @@ func (sw *splitWatch) openedAt() []int64 {
 	return starts
 }
 
-func TestPartsFollowOneAnother(t *testing.T) {
-	sw := inParts(t, 60, 3, 1<<20)
-	assert.Equal(t, []int64{2, 12, 22}, sw.openedAt())
-	sw.deliver(sw.opened[1], 1000)
-	assert.Equal(t, []int64{2, 22}, sw.openedAt(), "the first part is complete, the third still open")
-	assert.EqualValues(t, 2, sw.next)
-	sw.deliver(sw.opened[0], 4)
-	assert.EqualValues(t, 6, sw.next, "the current part's events are not held")
-	sw.deliver(sw.opened[0], 1000)
-	assert.EqualValues(t, 22, sw.next)
-	assert.Equal(t, []int64{22, 32, 42}, sw.openedAt())
-	sw.finish()
-	assert.EqualValues(t, 61, sw.next)
-}
-
 func TestProgressEndsAPart(t *testing.T) {
 	sw := inParts(t, 60, 3, 1<<20)
 	first := sw.opened[0]
@@ -84,27 +68,6 @@ func TestProgressEndsAPart(t *testing.T) {
 	assert.Equal(t, []int64{12, 22, 32}, sw.openedAt())
 	sw.finish()
 	assert.EqualValues(t, 61, sw.next)
-}
-
-func TestTheNextPartIsOpenedWhereTheLastOneEnds(t *testing.T) {
-	for head := 2; head < 50; head++ {
-		sw := inParts(t, head, 2, 1<<20)
-		sw.finish()
-		require.EqualValues(t, head+1, sw.next)
-	}
-}
-
-func TestCompactionTakesTheOldestPartFirst(t *testing.T) {
-	sw := inParts(t, 60, 3, 1<<20)
-	sw.hist.compacted = 20
-	sw.deliver(sw.opened[1], 1000)
-	assert.False(t, sw.ended, "the compacted part is not the current one")
-	sw.deliver(sw.opened[1], 1000)
-	assert.False(t, sw.ended)
-	sw.deliver(sw.opened[0], 1000)
-	assert.True(t, sw.ended)
-	assert.Empty(t, sw.opened)
-	assert.EqualValues(t, 2, sw.next)
 }
 
 func TestCompactedPartEndsTheWatchInOrder(t *testing.T) {
@@ -171,35 +134,6 @@ func TestCatchupTick(t *testing.T) {
 	assert.True(t, sw.c.tick())
 }
 
-// headers is a splitWatch that records the revisions in the headers of emitted events.
-type headers struct {
-	*splitWatch
-	revs []int64
-}
-
-func (h *headers) emit(header *pb.ResponseHeader, events []*mvccpb.Event) {
-	h.revs = append(h.revs, header.Revision)
-	h.splitWatch.emit(header, events)
-}
-
-// Held events were sent when the store was at an earlier revision than the header emitted before them.
-func TestTheHeadersRevisionNeverGoesBack(t *testing.T) {
-	sw := inParts(t, 60, 3, 1<<20)
-	h := &headers{splitWatch: sw}
-	sw.c.stage = h
-	sw.deliver(sw.opened[1], 5)
-	sw.hist.write("a")
-	sw.deliver(sw.opened[2], 5)
-	sw.hist.write("a")
-	sw.deliver(sw.opened[0], 3)
-	sw.deliver(sw.opened[0], 1000)
-	sw.hist.write("a")
-	sw.deliver(sw.opened[0], 1000)
-	assert.Equal(t, []int64{62, 62, 62, 63, 63}, h.revs)
-	sw.finish()
-	assert.EqualValues(t, 64, sw.next)
-}
-
 // spaced returns a batch of revisions at a distance of apart, with each events per revision.
 func spaced(from int64, revisions int, apart int64, each, bytes int) []*mvccpb.Event {
 	var events []*mvccpb.Event
@@ -241,24 +175,5 @@ func TestPlanCatchup(t *testing.T) {
 				assert.Equal(t, tc.want, got)
 			}
 		})
-	}
-}
-
-// Every plan fits the budget and covers all revisions.
-func TestPlansFitTheBudget(t *testing.T) {
-	for _, apart := range []int64{1, 2, 7, 100} {
-		for _, bytes := range []int{0, 100, 5000} {
-			events := spaced(10, 1000, apart, 1, bytes)
-			for _, budget := range []int{1, 1 << 20, 64 << 20} {
-				p, ok := planCatchup(10_000_000, extentOf(events), budget)
-				if !ok {
-					continue
-				}
-				size := (&Response{Events: events}).size()
-				assert.LessOrEqual(t, (p.parts-1)*size, budget, "%d apart, %d bytes", apart, bytes)
-				assert.LessOrEqual(t, p.parts, maxParts)
-				assert.Positive(t, p.step)
-			}
-		}
 	}
 }

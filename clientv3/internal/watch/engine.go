@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -131,6 +132,11 @@ func (e *Engine) newShardLocked(base context.Context, key string, bulk bool) *sh
 	e.groups[key] = append(e.groups[key], sh)
 	e.running.Go(sh.run)
 	return sh
+}
+
+// shardsLocked returns the shards of all groups.
+func (e *Engine) shardsLocked() []*shard {
+	return slices.Concat(slices.Collect(maps.Values(e.groups))...)
 }
 
 // target finds or makes the shard that a watch moves to, nil if there is none at
@@ -279,16 +285,14 @@ func (e *Engine) Reopen(ctx context.Context) {
 func (e *Engine) Close() {
 	e.unsubscribe()
 	e.mu.Lock()
-	groups := e.groups
-	e.groups = nil
-	if groups != nil {
+	shards := e.shardsLocked()
+	if e.groups != nil {
 		close(e.closed)
 	}
+	e.groups = nil
 	e.mu.Unlock()
-	for _, shards := range groups {
-		for _, sh := range shards {
-			sh.close()
-		}
+	for _, sh := range shards {
+		sh.close()
 	}
 	e.running.Wait()
 }

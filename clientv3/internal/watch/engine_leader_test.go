@@ -45,6 +45,7 @@ func TestWatchesStayUntilThereIsALeader(t *testing.T) {
 		"etcd":  nil,
 		"early": func(sv *server) { sv.early = true },
 		"lax":   func(sv *server) { sv.lax = true },
+		"proxy": func(sv *server) { sv.proxy, sv.lax = true, true }, // chooses the watch ids
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -72,21 +73,6 @@ func TestWatchesStayUntilThereIsALeader(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A proxy chooses the watch ids.
-func TestWatchesMoveToALeaderBehindAProxy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, calls := leaderless(t, 5, nil)
-		c.turn(func(sv *server) { sv.proxy, sv.lax = true, true })
-		c.noLeads.Store(false)
-		time.Sleep(maxLeaderRetry)
-		requireLed(t, c, 5)
-		c.write(3, "b")
-		for _, w := range calls {
-			assertRevisions(t, 2, 4, w.read(3))
-		}
-	})
 }
 
 // Watches do not move to a server that accepts a stream and answers nothing.

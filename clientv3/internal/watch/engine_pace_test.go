@@ -33,22 +33,6 @@ func TestAWatchFarBehindCatchesUpInParts(t *testing.T) {
 	})
 }
 
-func TestCatchupCancelsTheWatchOnItsOldStream(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *cluster) {
-		c.write(50_000, "b")
-		e := c.engine(t)
-		watches(t, e, 1)
-		w := watch(t.Context(), e, all(2))
-		w.read(2000)
-		synctest.Wait()
-		for e.parts.Load() == 0 { // until the watch is known to be far behind
-			w.read(100)
-			synctest.Wait()
-		}
-		assert.Equal(t, 1, c.watchers()[0], "on the stream that it left")
-	})
-}
-
 func TestCatchingUpSurvivesABrokenStream(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cluster) {
 		c.write(20_000, "b")

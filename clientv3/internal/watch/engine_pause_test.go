@@ -161,30 +161,6 @@ func TestSlowReadersShareABudget(t *testing.T) {
 	})
 }
 
-// A fast reader has bursts of events after many slow readers, one after the other, have used the budget.
-func TestFastReaderIsNotPaused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, size := unread()
-		cfg := c.config(10*floor*size, zap.NewNop())
-		cfg.Budget = NewBudget(80 * size)
-		e := New(cfg)
-		t.Cleanup(e.Close)
-		for range 20 {
-			watches(t, e, 1) // is never read
-			c.write(100, "b")
-			synctest.Wait()
-			require.Equal(t, []int{0}, c.watchers())
-		}
-		other := watches(t, e, 1)[0]
-		creates := c.creates
-		for rev := int64(2102); rev < 2302; rev += 5 {
-			c.write(5, "b")
-			assertRevisions(t, rev, rev+4, other.read(5))
-		}
-		assert.Equal(t, creates, c.creates, "it is never paused")
-	})
-}
-
 func TestAllowance(t *testing.T) {
 	const mib = 1 << 20
 	b := NewBudget(128 * mib)

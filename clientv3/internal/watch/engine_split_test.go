@@ -2,7 +2,6 @@ package watch
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -152,30 +151,6 @@ func TestAPausedWatchDoesNotStayApart(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Zero(t, e.apartNow())
 		assert.Equal(t, []int{1}, c.watchers())
-	})
-}
-
-// Streams for catch-up use the callers' original context, too.
-func TestContextsDoNotGrowWithCatchingUp(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *cluster) {
-		var opened []string
-		c.open = func(ctx context.Context) error {
-			opened = append(opened, fmt.Sprint(ctx))
-			return nil
-		}
-		c.write(20_000, "b")
-		e := c.engine(t)
-		callWatch(t.Context(), e, Request{Key: []byte("y")})
-		for range 5 {
-			w := watch(t.Context(), e, all(2))
-			assertRevisions(t, 2, 20_001, w.read(20_000))
-			w.cancel()
-			synctest.Wait()
-		}
-		require.GreaterOrEqual(t, len(opened), 6)
-		for _, made := range opened {
-			require.Equal(t, opened[0], made)
-		}
 	})
 }
 

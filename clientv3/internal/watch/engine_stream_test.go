@@ -159,21 +159,6 @@ func TestProgressRequestsOfTheEngine(t *testing.T) {
 	}
 }
 
-// A stream that moves first asks for the revision, except where each request costs a line in a proxy's log.
-func TestSerialStreamMovesWithoutProgressRequests(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *cluster) {
-		c.become = func(sv *server) { sv.proxy = true }
-		e := c.engine(t)
-		w := watches(t, e, 1)[0]
-		c.remove()
-		time.Sleep(2 * maxMoveDelay)
-		assert.Equal(t, []int{2}, c.ids())
-		assert.Equal(t, 2, c.requests(), "one at the start of each stream")
-		c.write(1, "b")
-		assert.Equal(t, []int64{2}, w.read(1))
-	})
-}
-
 // A stream is reopened with a token that has expired, over a slow link.
 func TestNoCreatesAfterARefusal(t *testing.T) {
 	withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {

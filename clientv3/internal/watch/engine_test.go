@@ -119,21 +119,6 @@ func TestABusyStreamTakesNoMoreWatches(t *testing.T) {
 	})
 }
 
-func TestBrokenStreamsAreResumed(t *testing.T) {
-	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
-		w := watch(t.Context(), e, Request{Key: []byte("a"), End: []byte("z"), CreatedNotify: true})
-		assert.True(t, (<-w.ch).Created)
-		for range 3 {
-			c.write(2, "b")
-			c.live()[0].breakDown()
-			c.write(1, "b")
-			time.Sleep(time.Second)
-		}
-		assert.Equal(t, []int64{2, 3, 4, 5, 6, 7, 8, 9, 10}, w.read(9))
-		assert.Equal(t, []error{errBroken, errBroken, errBroken}, c.causes)
-	})
-}
-
 func TestAFinalErrorEndsAllWatchesOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cluster) {
 		final := status.Error(codes.PermissionDenied, "enough")

@@ -305,15 +305,6 @@ func TestDenialIsRetriedOncePerStream(t *testing.T) {
 	})
 }
 
-func TestDenialIsFinalWithoutAnotherToken(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *cluster) {
-		c.denies = rpctypes.ErrGRPCPermissionDenied.Error()
-		w := watches(t, c.engine(t), 1)[0]
-		assert.Equal(t, rpctypes.ErrPermissionDenied, (<-w.ch).Err)
-		assert.Equal(t, 1, c.opened)
-	})
-}
-
 // Watches leave a stream with a refused token as soon as a new token is accepted on any stream.
 func TestWatchesMoveAfterTheRefusedOneIsCancelled(t *testing.T) {
 	withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {

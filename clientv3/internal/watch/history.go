@@ -60,11 +60,7 @@ func (sh *shard) checkCluster(history *lineage.History, key string) {
 func (e *Engine) endEras() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var shards []*shard
-	for _, group := range e.groups {
-		shards = append(shards, group...)
-	}
-	for _, sh := range shards {
+	for _, sh := range e.shardsLocked() {
 		sh.mu.Lock()
 		sh.endHistoryLocked()
 		e.retireLocked(sh)

@@ -48,10 +48,7 @@ type Inspection struct {
 func (e *Engine) Inspect(limit int, in *Inspection) {
 	now := time.Now()
 	e.mu.Lock()
-	var shards []*shard
-	for _, group := range e.groups {
-		shards = append(shards, group...)
-	}
+	shards := e.shardsLocked()
 	e.mu.Unlock()
 	for _, sh := range shards {
 		in.Furthest = append(in.Furthest, sh.inspect(now, in)...)

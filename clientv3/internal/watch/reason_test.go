@@ -6,8 +6,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 func TestRefusal(t *testing.T) {
@@ -32,21 +30,5 @@ func TestRefusal(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			assert.Equal(t, tc.want, refusal(tc.reason), "comparable with ==")
 		})
-	}
-}
-
-// For each of etcd's errors, its printed form is parsed back to it.
-func TestRefusalIsTheInverseOfPrinting(t *testing.T) {
-	for _, sent := range []error{
-		rpctypes.ErrGRPCInvalidAuthToken, rpctypes.ErrGRPCAuthOldRevision, rpctypes.ErrGRPCUserEmpty,
-		rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCCompacted,
-	} {
-		got := refusal(sent.Error())
-		assert.Equal(t, rpctypes.Error(sent), got)
-		var known rpctypes.EtcdError
-		if assert.ErrorAs(t, got, &known) {
-			assert.Equal(t, status.Code(sent), known.Code())
-			assert.NotEqual(t, codes.OK, known.Code())
-		}
 	}
 }

@@ -12,7 +12,8 @@ func (ss *session) receive(resp *pb.WatchResponse) error {
 		ss.progressForAll(resp)
 		return nil
 	case resp.Canceled:
-		return ss.canceled(resp)
+		ss.canceled(resp)
+		return nil
 	default:
 		return ss.deliver(resp)
 	}
@@ -47,9 +48,9 @@ func (ss *session) created(resp *pb.WatchResponse) error {
 	if len(ss.pending) == 0 {
 		ss.pending = nil
 	}
-	err := ss.endCreate(head.sub, resp, refused)
+	ss.endCreate(head.sub, resp, refused)
 	ss.flush()
-	return err
+	return nil
 }
 
 // chooseMode derives from the first reply how the peer treats ids, and checks the
@@ -73,26 +74,22 @@ func (ss *session) chooseMode(want, got int64) error {
 
 // endCreate handles the answer to a create request: the watch exists, or is refused. Its subscription
 // may have been removed.
-func (ss *session) endCreate(s *subscription, resp *pb.WatchResponse, refused bool) error {
+func (ss *session) endCreate(s *subscription, resp *pb.WatchResponse, refused bool) {
 	if !refused {
 		ss.highest = max(ss.highest, resp.WatchId)
 	}
 	switch {
 	case s == nil && refused:
-		return nil
+		return
 	case s == nil:
 		ss.send(cancelRequest(resp.WatchId))
-		return nil
+		return
 	case refused:
-		if err := s.step(end); err != nil {
-			return err
-		}
+		s.become(parked)
 		s.owner.refused(s, resp)
-		return nil
+		return
 	}
-	if err := s.step(confirm); err != nil {
-		return err
-	}
+	s.become(live)
 	s.id, s.first = resp.WatchId, true
 	s.created = resp.GetHeader().GetRevision()
 	ss.named = isNamed(resp.GetHeader())
@@ -102,7 +99,6 @@ func (ss *session) endCreate(s *subscription, resp *pb.WatchResponse, refused bo
 	ss.live[s.id] = s
 	ss.progress.limitUnconfirmed(s)
 	s.owner.created(s, resp.GetHeader())
-	return nil
 }
 
 // isNamed reports whether a header identifies its cluster and member.
@@ -113,20 +109,17 @@ func isNamed(h *pb.ResponseHeader) bool {
 // canceled ends a watcher that the server has cancelled. After a compaction the
 // server keeps the watcher registered until the client cancels it, and meanwhile
 // answers no progress request on the whole stream.
-func (ss *session) canceled(resp *pb.WatchResponse) error {
+func (ss *session) canceled(resp *pb.WatchResponse) {
 	s := ss.live[resp.WatchId]
 	if s == nil {
-		return nil // the client cancelled it
+		return // the client cancelled it
 	}
 	delete(ss.live, s.id)
 	if resp.CompactRevision != 0 && !ss.plain {
 		ss.send(cancelRequest(s.id))
 	}
-	if err := s.step(end); err != nil {
-		return err
-	}
+	s.become(parked)
 	s.owner.canceled(s, resp)
-	return nil
 }
 
 // deliver passes events or progress to their watcher.

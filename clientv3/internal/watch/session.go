@@ -105,7 +105,7 @@ func (ss *session) disconnect() {
 }
 
 func (ss *session) requeue(s *subscription) {
-	_ = s.step(lose) // possible in every state
+	s.become(queued)
 	ss.enqueue(s)
 }
 
@@ -118,11 +118,11 @@ func (ss *session) enqueue(s *subscription) {
 
 // add puts a subscription on the stream.
 func (ss *session) add(s *subscription) {
-	if s.state == parked && s.listed {
-		ss.gone--
-	}
-	_ = s.step(add) // possible in every state
-	if s.state == queued {
+	if s.state == parked {
+		if s.listed {
+			ss.gone--
+		}
+		s.become(queued)
 		ss.enqueue(s)
 	}
 	ss.flush()
@@ -143,7 +143,7 @@ func (ss *session) remove(s *subscription) {
 		ss.gone++
 	case parked:
 	}
-	_ = s.step(remove) // possible in every state
+	s.become(parked)
 	if ss.gone > len(ss.queue)/2 {
 		ss.removeEnded()
 	}
@@ -181,7 +181,7 @@ func (ss *session) flush() {
 			ss.gone--
 			continue
 		}
-		_ = s.step(ask) // possible when queued
+		s.become(asked)
 		s.id = ss.nextID()
 		s.unconfirmed, s.asked = ss.progress.inFlight(), int32(ss.progress.made)
 		ss.pending = append(ss.pending, creation{s.id, s})

@@ -4,53 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
-
-func TestFirstCreateIsSentAlone(t *testing.T) {
-	sc := connected(t)
-	fs := sc.follows(4)
-	sc.sends("create 1 from 0")
-	sc.receives(created(1, 10))
-	sc.sends("create 2 from 0", "create 3 from 0", "create 4 from 0")
-	sc.receives(created(2, 10), created(3, 10), created(4, 11))
-	for _, f := range fs {
-		assert.Equal(t, []string{"created"}, f.was())
-	}
-	sc.follows(2)
-	sc.sends("create 5 from 0", "create 6 from 0")
-}
-
-func TestNothingIsSentWithoutAStream(t *testing.T) {
-	sc := &script{t, newSession()}
-	f := sc.follow(7)
-	sc.sends()
-	sc.ss.remove(f.sub)
-	sc.follow(8)
-	sc.connect()
-	sc.sends("create 1 from 8")
-}
-
-func TestSerialWhereIDsAreNotEchoed(t *testing.T) {
-	sc := connected(t)
-	fs := sc.follows(3)
-	sc.sends("create 1 from 0")
-	sc.receives(created(0, 10))
-	sc.sends("create 2 from 0")
-	sc.receives(happened(0, 11))
-	sc.sends()
-	sc.receives(refused("no"))
-	sc.sends("create 3 from 0")
-	sc.receives(created(1, 11), happened(1, 12))
-	assert.Equal(t, []string{"created", "events [11]"}, fs[0].was())
-	assert.Equal(t, []string{"refused: no"}, fs[1].was())
-	assert.Equal(t, []string{"created", "events [12]"}, fs[2].was())
-	sc.reconnect()
-	sc.sends("create 4 from 12")
-	sc.receives(created(4, 20))
-	sc.sends("create 5 from 13")
-}
 
 // A proxy's first id is 0. Events for that id before its confirmation do not belong to a cancelled watch.
 func TestSerialEventsBeforeTheFirstConfirmation(t *testing.T) {
@@ -85,50 +40,6 @@ func TestSerialIDGivenTwice(t *testing.T) {
 	sc.receives(created(8, 10))
 	sc.breaks(created(8, 10), "watch id 8 was given twice")
 	sc.receives(created(8, 10))
-}
-
-func TestRefusalsAreMatchedInOrder(t *testing.T) {
-	sc := connected(t)
-	fs := sc.follows(5)
-	sc.sends("create 1 from 0")
-	sc.receives(refused("first"))
-	sc.sends("create 2 from 0")
-	sc.receives(created(2, 10))
-	sc.sends("create 3 from 0", "create 4 from 0", "create 5 from 0")
-	sc.ss.remove(fs[3].sub)
-	sc.receives(refused("third"), refused("fourth"), created(5, 10))
-	assert.Equal(t, []string{"refused: first"}, fs[0].was())
-	assert.Equal(t, []string{"created"}, fs[1].was())
-	assert.Equal(t, []string{"refused: third"}, fs[2].was())
-	assert.Empty(t, fs[3].was())
-	assert.Equal(t, []string{"created"}, fs[4].was())
-	sc.sends()
-	sc.reconnect()
-	sc.sends("create 6 from 11")
-	sc.receives(created(6, 12))
-	sc.sends("create 7 from 11")
-}
-
-func TestRemove(t *testing.T) {
-	sc := connected(t)
-	fs := sc.follows(4)
-	sc.sends("create 1 from 0")
-	sc.ss.remove(fs[0].sub) // requested
-	sc.ss.remove(fs[2].sub) // waiting
-	sc.sends()
-	sc.receives(created(1, 10))
-	sc.sends("cancel 1", "create 2 from 0", "create 3 from 0")
-	sc.receives(created(2, 10), created(3, 10))
-	sc.ss.remove(fs[1].sub) // confirmed
-	sc.ss.remove(fs[1].sub)
-	sc.sends("cancel 2")
-	sc.receives(happened(1, 11), happened(2, 11), fragment(2, 12), canceled(1), happened(2, 12), canceled(2), canceled(2), happened(3, 11))
-	assert.Empty(t, fs[0].was())
-	assert.Equal(t, []string{"created"}, fs[1].was())
-	assert.Empty(t, fs[2].was())
-	assert.Equal(t, []string{"created", "events [11]"}, fs[3].was())
-	sc.reconnect()
-	sc.sends("create 4 from 12")
 }
 
 func TestRemoveAndAddAgainGetsAnotherID(t *testing.T) {
@@ -169,21 +80,6 @@ func TestHold(t *testing.T) {
 	assert.Equal(t, []string{"created"}, fs[1].was())
 	assert.Empty(t, fs[2].was())
 	assert.Equal(t, []string{"created"}, more.was())
-}
-
-func TestOwnersMayAddAndRemoveInCallbacks(t *testing.T) {
-	sc := connected(t)
-	fs := sc.follows(3)
-	fs[0].then = func() { sc.ss.add(fs[0].sub) }
-	fs[1].then = func() { sc.ss.remove(fs[1].sub) }
-	sc.sends("create 1 from 0")
-	sc.receives(refused("try again"))
-	sc.sends("create 2 from 0")
-	sc.receives(created(2, 10))
-	sc.sends("cancel 2", "create 3 from 0", "create 4 from 0")
-	places, err := whereabouts(sc.ss)
-	require.NoError(t, err)
-	assert.Equal(t, map[*subscription]state{fs[2].sub: asked, fs[0].sub: asked}, places)
 }
 
 func TestServerCancels(t *testing.T) {
@@ -347,36 +243,6 @@ func TestResumePoint(t *testing.T) {
 			assert.Equal(t, tc.next, sc.ss.take()[0].GetCreateRequest().StartRevision)
 		})
 	}
-}
-
-func TestFragments(t *testing.T) {
-	sc := connected(t)
-	fs := sc.follows(2)
-	sc.receives(created(1, 10), created(2, 10))
-	sc.receives(fragment(1, 11, 12), fragment(2, 11), fragment(1, 12), happened(2, 12), happened(1, 12, 13))
-	assert.Equal(t, []string{"created", "events [11]", "events [12 12 12 13]"}, fs[0].was())
-	assert.Equal(t, []string{"created", "events [11 12]"}, fs[1].was())
-}
-
-func TestFragmentsBrokenInBetween(t *testing.T) {
-	sc := connected(t)
-	f := sc.follow(5)
-	sc.receives(created(1, 10), fragment(1, 5, 6))
-	sc.reconnect()
-	sc.sends("create 2 from 6")
-	sc.receives(created(2, 10), fragment(2, 6, 6), happened(2, 6, 7))
-	assert.Equal(t, []string{"created", "events [5]", "created", "events [6 6 6 7]"}, f.was())
-}
-
-// Progress for all does not complete a fragmented batch.
-func TestProgressBetweenFragments(t *testing.T) {
-	sc := connected(t)
-	f := sc.follow(5)
-	sc.receives(created(1, 10), fragment(1, 5, 6))
-	sc.learns(20)
-	assert.EqualValues(t, 6, f.sub.next)
-	sc.receives(happened(1, 6, 7))
-	assert.Equal(t, []string{"created", "events [5]", "events [6 6 7]"}, f.was())
 }
 
 // Live subscriptions come first, in the order of their creation, then requested ones, then waiting ones.

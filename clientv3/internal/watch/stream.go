@@ -129,8 +129,7 @@ func (sh *shard) serve(l *link) error {
 	defer l.cancel(nil)
 	wake := sh.connect(l)
 	defer sh.disconnect()
-	first := sh.awaitFirstCreate(wake, func() { l.cancel(errNoResponse) })
-	defer first.stop()
+	defer sh.awaitFirstCreate(wake, func() { l.cancel(errNoResponse) })()
 	wr := &writer{
 		sh: sh, ctx: l.ctx, stream: l.stream, wake: wake, move: func() { l.cancel(errMove) },
 		removed: l.conn.Removed(), settled: make(chan (<-chan struct{}), 1),

@@ -18,49 +18,7 @@ const (
 	asked
 	// live: the server has created it.
 	live
-
-	numStates = int(live) + 1
 )
-
-var stateNames = [numStates]string{parked: "parked", queued: "queued", asked: "asked", live: "live"}
-
-func (s state) String() string { return stateNames[s] }
-
-// trigger is an event that changes the state of a subscription.
-type trigger uint8
-
-const (
-	// add: put it on the stream.
-	add trigger = iota
-	// remove: take it off the stream.
-	remove
-	// ask: the create request goes to the writer.
-	ask
-	// confirm: the server created it.
-	confirm
-	// end: the server refused or cancelled it.
-	end
-	// lose: the stream broke.
-	lose
-
-	numTriggers = int(lose) + 1
-)
-
-var triggerNames = [numTriggers]string{
-	add: "add", remove: "remove", ask: "ask", confirm: "confirm", end: "end", lose: "lose",
-}
-
-func (t trigger) String() string { return triggerNames[t] }
-
-// impossible marks pairs of state and trigger that no server causes.
-const impossible = 255
-
-var transitions = [numStates][numTriggers]state{
-	parked: {add: queued, remove: parked, ask: impossible, confirm: impossible, end: impossible, lose: parked},
-	queued: {add: queued, remove: parked, ask: asked, confirm: impossible, end: impossible, lose: queued},
-	asked:  {add: asked, remove: parked, ask: impossible, confirm: live, end: parked, lose: queued},
-	live:   {add: live, remove: parked, ask: impossible, confirm: impossible, end: parked, lose: queued},
-}
 
 // subscription is one watcher on a server, existing or wanted. It outlives streams:
 // the events it has accepted decide where the next stream resumes.
@@ -121,18 +79,12 @@ func newSubscription(req *Request, o owner, next int64) *subscription {
 	return &subscription{req: req, owner: o, next: next}
 }
 
-// step changes the state. The error of an impossible step resets the stream, so the
-// session restarts from a known state.
-func (s *subscription) step(t trigger) error {
-	to := transitions[s.state][t]
-	if to == impossible {
-		return disorder("%v of a subscription that is %v", t, s.state)
-	}
+// become changes the state. What has arrived of a response in fragments is lost with the stream.
+func (s *subscription) become(to state) {
 	if to != live {
 		s.endAssembly()
 	}
 	s.state = to
-	return nil
 }
 
 // accept processes a batch of events and returns those that are new, in whole revisions.
@@ -189,10 +141,7 @@ func (s *subscription) assemble(resp *pb.WatchResponse) []*mvccpb.Event {
 
 // hold replaces the events that are not passed on.
 func (s *subscription) hold(rest []*mvccpb.Event) {
-	a, size := s.assembly, 0
-	for _, ev := range rest {
-		size += eventSize(ev)
-	}
+	a, size := s.assembly, extentOf(rest).bytes
 	if size != a.held {
 		s.owner.assembles(size - a.held)
 	}

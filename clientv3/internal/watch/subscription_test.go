@@ -7,70 +7,17 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
-func TestTransitions(t *testing.T) {
-	const never = "impossible"
-	table := map[state]map[trigger]string{
-		parked: {add: "queued", remove: "parked", ask: never, confirm: never, end: never, lose: "parked"},
-		queued: {add: "queued", remove: "parked", ask: "asked", confirm: never, end: never, lose: "queued"},
-		asked:  {add: "asked", remove: "parked", ask: never, confirm: "live", end: "parked", lose: "queued"},
-		live:   {add: "live", remove: "parked", ask: never, confirm: never, end: "parked", lose: "queued"},
-	}
-	require.Len(t, table, numStates)
-	for from, row := range table {
-		require.Len(t, row, numTriggers)
-		for tr, want := range row {
-			t.Run(from.String()+" "+tr.String(), func(t *testing.T) {
-				s := &subscription{state: from}
-				err := s.step(tr)
-				if want != never {
-					require.NoError(t, err)
-					assert.Equal(t, want, s.state.String())
-					return
-				}
-				assert.Equal(t, codes.Unavailable, status.Code(err), "the stream is reopened")
-				assert.ErrorContains(t, err, tr.String()+" of a subscription that is "+from.String())
-				assert.Equal(t, from, s.state, "the state is unchanged")
-			})
-		}
-	}
-}
-
-func TestStepForgetsFragments(t *testing.T) {
-	for _, tr := range []trigger{remove, end, lose} {
+func TestFragmentsAreForgottenWithTheStream(t *testing.T) {
+	for _, to := range []state{parked, queued} {
 		f := &follower{}
 		s := &subscription{state: live, owner: f}
 		s.accept(&pb.WatchResponse{Fragment: true, Events: eventsAt(5)})
 		require.Positive(t, f.assembled)
-		require.NoError(t, s.step(tr))
-		assert.Nil(t, s.assembly, "%v", tr)
-		assert.Zero(t, f.assembled, "%v", tr)
-	}
-}
-
-func TestAccept(t *testing.T) {
-	for _, tc := range []struct {
-		name  string
-		next  int64
-		given []int64
-		want  []int64
-		after int64
-	}{
-		{"new", 5, []int64{5, 5, 7}, []int64{5, 5, 7}, 8},
-		{"start not known", 0, []int64{3}, []int64{3}, 4},
-		{"seen before", 5, []int64{3, 4}, nil, 5},
-		{"partly seen before", 5, []int64{4, 4, 5, 5}, []int64{5, 5}, 6},
-		{"nothing", 5, nil, nil, 5},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			s := &subscription{next: tc.next}
-			got := s.accept(&pb.WatchResponse{Header: at(100), Events: eventsAt(tc.given...)})
-			assert.Equal(t, tc.want, revisions(got))
-			assert.Equal(t, tc.after, s.next, "the header of a batch moves nothing")
-		})
+		s.become(to)
+		assert.Nil(t, s.assembly)
+		assert.Zero(t, f.assembled)
 	}
 }
 
@@ -120,23 +67,6 @@ func TestFragmentsShareNoMemory(t *testing.T) {
 	got := s.accept(&pb.WatchResponse{Fragment: true, Events: eventsAt(1, 2, 3)})
 	assert.Equal(t, 2, cap(got))
 	assert.Equal(t, 1, cap(s.assembly.rest))
-}
-
-func TestAdvance(t *testing.T) {
-	for _, tc := range []struct {
-		next, rev int64
-		news      bool
-		after     int64
-	}{
-		{5, 3, false, 5}, // from before the start
-		{5, 4, true, 5},
-		{5, 9, true, 10},
-		{0, 9, true, 10},
-	} {
-		s := &subscription{next: tc.next}
-		assert.Equal(t, tc.news, s.advance(tc.rev), "%+v", tc)
-		assert.Equal(t, tc.after, s.next, "%+v", tc)
-	}
 }
 
 func TestFirstEventsWithoutPreviousKeyValues(t *testing.T) {
