@@ -65,15 +65,16 @@ func TestResponsesAreThoseOfPlainCalls(t *testing.T) {
 		"no space": noSpaceAfterAll, "answered twice": withTooManyAnswers,
 	} {
 		t.Run(name, func(t *testing.T) {
-			clienttest.RequirePlainResponses(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) clientv3.KV {
+			clienttest.RequirePlainResponses(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) (clientv3.KV, func()) {
 				kv := clienttest.Must(New(t.Context(), client, Config{}))
 				t.Cleanup(func() { assert.NoError(t, kv.Close()) })
-				cluster.Once("Txn", func(c *fakeetcd.Call) {
-					if len(c.Request.(*pb.TxnRequest).Success) > 0 { // those of the operations that only read have none
-						fault(c)
-					}
-				})
-				return kv
+				return kv, func() {
+					cluster.Once("Txn", func(c *fakeetcd.Call) {
+						if len(c.Request.(*pb.TxnRequest).Success) > 0 { // those of the operations that only read have none
+							fault(c)
+						}
+					})
+				}
 			})
 		})
 	}
@@ -476,7 +477,7 @@ func TestManyWritersUnderFaults(t *testing.T) {
 			}
 		})
 		clienttest.Must(kv.Put(t.Context(), "counter", "0"))
-		const callers, each = 8, 25
+		const callers, each = 8, 10
 		var all sync.WaitGroup
 		for i := range callers {
 			all.Go(func() {

@@ -15,7 +15,7 @@ import (
 )
 
 func TestResponsesAreThoseOfPlainCalls(t *testing.T) {
-	clienttest.RequirePlainResponses(t, func(t *testing.T, _ *fakeetcd.Cluster, client *clientv3.Client) clientv3.KV {
+	clienttest.RequirePlainResponses(t, func(t *testing.T, _ *fakeetcd.Cluster, client *clientv3.Client) (clientv3.KV, func()) {
 		terms := make(chan *Term)
 		go func() {
 			_ = Run(t.Context(), client, Config{Name: "office"}, func(ctx context.Context, term *Term) error {
@@ -24,7 +24,7 @@ func TestResponsesAreThoseOfPlainCalls(t *testing.T) {
 				return nil
 			})
 		}()
-		return (<-terms).KV()
+		return (<-terms).KV(), nil
 	})
 }
 

@@ -2,7 +2,8 @@ package clienttest
 
 import (
 	"errors"
-	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -50,53 +51,57 @@ func operations() map[string]clientv3.Op {
 	}
 }
 
-// RequirePlainResponses executes operations of all forms, each on clusters of its own, with a client and with the KV that over returns
-// for another one. It compares the responses, without headers, the errors, and what both
-// read afterwards.
-func RequirePlainResponses(t *testing.T, over func(*testing.T, *fakeetcd.Cluster, *clientv3.Client) clientv3.KV) {
+// RequirePlainResponses executes operations of all forms with a client and with the KV that over returns for a client of
+// another cluster, each on the same keys at the same revision. It compares the responses, without headers, the errors, and
+// what both read afterwards. before is called before each operation of the KV, if it is not nil.
+func RequirePlainResponses(t *testing.T, over func(*testing.T, *fakeetcd.Cluster, *clientv3.Client) (kv clientv3.KV, before func())) {
 	t.Helper()
-	for name, op := range operations() {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				plainCluster, plain := StartClient(t, 3)
-				cluster, client := StartClient(t, 3)
-				for i := range 3 {
-					Put(t, plainCluster, fmt.Sprint("a", i), fmt.Sprint(i))
-					Put(t, cluster, fmt.Sprint("a", i), fmt.Sprint(i))
-				}
-				kv := over(t, cluster, client)
-				for plainCluster.Revision() < cluster.Revision() {
-					Put(t, plainCluster, "filler", "")
-				}
-				want, wantErr := plain.Do(t.Context(), op)
-				got, err := kv.Do(t.Context(), op)
-				if !errors.Is(err, wantErr) || (err == nil) != (wantErr == nil) {
-					t.Fatalf("want error %v, got %v", wantErr, err)
-				}
-				if err == nil {
-					requireSame(t, want, got)
-				}
-				for _, key := range []string{"a0", "a1", "a2", "b", "c", "d"} {
-					get := clientv3.OpGet(key)
-					requireSame(t, Must(plain.Do(t.Context(), get)), Must(kv.Do(t.Context(), get)))
-				}
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		plainCluster, plain := StartClient(t, 1)
+		cluster, client := StartClient(t, 3)
+		kv, before := over(t, cluster, client)
+		both := func(name string, op clientv3.Op) {
+			synctest.Wait() // what the KV does by itself
+			for plainCluster.Revision() < cluster.Revision() {
+				Put(t, plainCluster, "filler", "")
+			}
+			want, wantErr := plain.Do(t.Context(), op)
+			got, err := kv.Do(t.Context(), op)
+			switch {
+			case !errors.Is(err, wantErr), err != nil && wantErr == nil:
+				t.Fatalf("%s: want error %v, got %v", name, wantErr, err)
+			case err == nil:
+				requireSame(t, name, want, got)
+			}
+		}
+		put, del := clientv3.OpPut, clientv3.OpDelete
+		restore := clientv3.OpTxn(nil, []clientv3.Op{put("a0", "0"), put("a1", "1"), put("a2", "2"), del("b"), del("c"), del("d")}, nil)
+		all := operations()
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			both("before "+name, restore)
+			if before != nil {
+				before()
+			}
+			both(name, all[name])
+			for _, key := range []string{"a0", "a1", "a2", "b", "c", "d"} {
+				both("after "+name, clientv3.OpGet(key))
+			}
+		}
+	})
 }
 
 // requireSame compares responses, without headers: what writes nothing has no revision of its own without a lane.
-func requireSame(t *testing.T, want, got clientv3.OpResponse) {
+func requireSame(t *testing.T, name string, want, got clientv3.OpResponse) {
 	t.Helper()
 	w, _ := message(want)
 	g, header := message(got)
 	if header.GetRevision() == 0 || header.GetClusterId() == 0 {
-		t.Errorf("the header is %v", header)
+		t.Errorf("%s: the header is %v", name, header)
 	}
 	dropHeaders(w.ProtoReflect())
 	dropHeaders(g.ProtoReflect())
 	if !proto.Equal(w, g) {
-		t.Errorf("want %v\ngot  %v", w, g)
+		t.Errorf("%s:\nwant %v\ngot  %v", name, w, g)
 	}
 }
 
