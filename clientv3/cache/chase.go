@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/quorate/quorate/internal/pause"
 )
 
 const (
@@ -79,12 +81,7 @@ func (ch *chaser) start() {
 	}
 }
 
-func (ch *chaser) notify() {
-	select {
-	case ch.advanced <- struct{}{}:
-	default:
-	}
-}
+func (ch *chaser) notify() { pause.Signal(ch.advanced) }
 
 func (ch *chaser) run() {
 	stuck := stuckAfter

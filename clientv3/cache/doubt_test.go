@@ -7,13 +7,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
@@ -45,8 +43,7 @@ func hits(t *testing.T, c *cache.Cache, rev int64) int64 {
 		{cache.NotOlderThan(t.Context(), rev), nil},
 		{t.Context(), []clientv3.OpOption{clientv3.WithRev(rev)}},
 	} {
-		_, err := c.Get(get.ctx, "a/1", get.opts...)
-		require.NoError(t, err)
+		clienttest.Must(c.Get(get.ctx, "a/1", get.opts...))
 	}
 	return c.Stats().Hits - before
 }
@@ -78,8 +75,7 @@ func TestVersionsThatLoseEvents(t *testing.T) {
 	}
 }
 
-// TestAnErrorOfStatusPasses lets requests for the version fail, once and for an hour. Linearizable gets are answered from
-// memory soon afterwards, and the cluster is not asked without a pause.
+// TestAnErrorOfStatusPasses lets a request for the version fail. Linearizable gets are answered from memory soon afterwards.
 func TestAnErrorOfStatusPasses(t *testing.T) {
 	for name, refusal := range map[string]error{
 		"rate limited":      status.Error(codes.ResourceExhausted, "envoy: rate limited"),
@@ -100,23 +96,30 @@ func TestAnErrorOfStatusPasses(t *testing.T) {
 				synctest.Wait()
 				require.NoError(t, c.Freshness().Err)
 				require.EqualValues(t, 4, hits(t, c, rev))
-
-				refused := cluster.On("Status", func(call *fakeetcd.Call) { call.Answer(nil, refusal) })
-				time.Sleep(time.Hour)
-				require.EqualValues(t, 4, hits(t, c, rev), "it was trusted before")
-				c.Close()
-				before := cluster.Count("Status")
-				c = serve(t, client, cache.Config{})
-				time.Sleep(time.Hour)
-				require.Less(t, cluster.Count("Status")-before, 240)
-				require.Zero(t, hits(t, c, rev))
-				refused.Remove()
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				require.EqualValues(t, 4, hits(t, c, rev))
 			})
 		})
 	}
+}
+
+// TestStatusFailsForAnHour does not change what was trusted before, and the cluster is not asked without a pause.
+func TestStatusFailsForAnHour(t *testing.T) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		rev := clienttest.Put(t, cluster, "a/1", "v")
+		c := serve(t, client, cache.Config{})
+		refused := cluster.On("Status", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
+		time.Sleep(time.Hour)
+		require.EqualValues(t, 4, hits(t, c, rev), "it was trusted before")
+		c.Close()
+		before := cluster.Count("Status")
+		c = serve(t, client, cache.Config{})
+		time.Sleep(time.Hour)
+		require.Less(t, cluster.Count("Status")-before, 240)
+		require.Zero(t, hits(t, c, rev))
+		refused.Remove()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.EqualValues(t, 4, hits(t, c, rev))
+	})
 }
 
 // TestAServerWithoutStatus has a server that is not etcd's.
@@ -154,8 +157,7 @@ func TestMembersAreUpgraded(t *testing.T) {
 // TestFreshnessSaysWhy has the other reasons for which the server answers.
 func TestFreshnessSaysWhy(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		var muted atomic.Bool
-		unresponsive(cluster, func(*fakeetcd.Member) bool { return muted.Load() })
+		silent := unresponsive(cluster)
 		refusal := cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
 		c := newUnsynced(t, client, cache.Config{Prefixes: []string{"a/"}})
 		require.ErrorContains(t, c.Freshness().Err, `"a/"`)
@@ -165,18 +167,11 @@ func TestFreshnessSaysWhy(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		require.NoError(t, c.Freshness().Err)
-		muted.Store(true)
+		silent.Store(true)
 		clienttest.Put(t, cluster, "b", "v")
 		clienttest.Get(t, c, "a/1")
 		require.ErrorContains(t, c.Freshness().Err, "behind")
 	})
-	cluster, client := clienttest.StartClient(t, 1)
-	require.NoError(t, cluster.SetWatchOptions(fakeetcd.WatchOptions{Kine: true}))
-	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
-	clienttest.Put(t, cluster, "a/1", "v")
-	require.EventuallyWithT(t, func(t *assert.CollectT) {
-		require.ErrorContains(t, c.Freshness().Err, "kine")
-	}, patience, time.Millisecond)
 }
 
 // TestWhatWasLostBeforeAnUpgrade has a server lose an event of the watch before it is upgraded; its version is not to be had in between. What
@@ -188,10 +183,7 @@ func TestWhatWasLostBeforeAnUpgrade(t *testing.T) {
 		version.Store("3.5.12")
 		saysVersion(cluster, func() string { return version.Load().(string) })
 		var loses atomic.Bool
-		cluster.On("Watch", func(call *fakeetcd.Call) {
-			call.OnSend(func(m proto.Message) bool { return len(m.(*pb.WatchResponse).Events) == 0 || !loses.Load() })
-			_, _ = call.Execute()
-		})
+		onWatch(cluster, func(_ *fakeetcd.Member, resp *pb.WatchResponse) bool { return len(resp.Events) == 0 || !loses.Load() })
 		c := serve(t, client, cache.Config{})
 		loses.Store(true)
 		rev := clienttest.Put(t, cluster, "a/1", "new")

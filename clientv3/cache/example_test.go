@@ -18,20 +18,17 @@ func ExampleNew() {
 
 	c, err := cache.New(client, cache.Config{Prefixes: []string{"config/"}})
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
 	defer c.Close()
 	client.KV = c
 
 	if _, err := client.Put(ctx, "config/colour", "green"); err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
 	resp, err := client.Get(ctx, "config/colour") // linearizable: it sees the write
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
 	fmt.Printf("%s = %s\n", resp.Kvs[0].Key, resp.Kvs[0].Value)
 	// Output: config/colour = green
@@ -43,8 +40,7 @@ func ExampleWithMaxStaleness() {
 	defer end()
 	c, err := cache.New(client, cache.Config{Prefixes: []string{"config/"}})
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
 	defer c.Close()
 
@@ -60,15 +56,13 @@ func ExampleNotOlderThan() {
 	defer end()
 	c, err := cache.New(client, cache.Config{Prefixes: []string{"config/"}})
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
 	defer c.Close()
 
 	written, err := client.Put(context.Background(), "config/colour", "green")
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
 	resp, err := c.Get(cache.NotOlderThan(context.Background(), written.Header.Revision), "config/colour")
 	fmt.Println(resp.Count, err)
@@ -80,13 +74,11 @@ func ExampleCache_Freshness() {
 	defer end()
 	c, err := cache.New(client, cache.Config{Prefixes: []string{"config/"}})
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
 	defer c.Close()
 	if err := c.WaitSynced(context.Background()); err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
 	f := c.Freshness()
 	fmt.Println(f.Revision, f.Age < time.Minute, c.Stats().Loads)
@@ -99,14 +91,12 @@ func ExampleNewInformer() {
 	ctx := context.Background()
 	type server struct{ Zone string }
 	if _, err := client.Put(ctx, "servers/a", `{"Zone":"north"}`); err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
 
 	c, err := cache.New(client, cache.Config{Prefixes: []string{"servers/"}})
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
 	defer c.Close()
 	servers, err := cache.NewInformer(c, cache.InformerConfig[server]{
@@ -116,8 +106,7 @@ func ExampleNewInformer() {
 		},
 	})
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
 	defer servers.Close()
 
@@ -126,8 +115,7 @@ func ExampleNewInformer() {
 	fmt.Println((<-changes).Key)
 	fmt.Println((<-changes).Type)
 	if _, err := client.Put(ctx, "servers/a", `{"Zone":"south"}`); err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
 	moved := <-changes
 	fmt.Println(moved.Type, moved.Old.Value.Zone, moved.New.Value.Zone)

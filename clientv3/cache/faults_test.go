@@ -32,11 +32,27 @@ func serve(t *testing.T, client *clientv3.Client, cfg cache.Config) *cache.Cache
 	return c
 }
 
-// unresponsive has the watch streams of a member say nothing from now on, until the function that it returns is called.
-func unresponsive(cluster *fakeetcd.Cluster, muted func(*fakeetcd.Member) bool) {
+// onWatch passes what watch streams that follow are to send to a function, which reports whether it is sent.
+func onWatch(cluster *fakeetcd.Cluster, send func(*fakeetcd.Member, *pb.WatchResponse) bool) {
 	cluster.On("Watch", func(call *fakeetcd.Call) {
-		call.OnSend(func(proto.Message) bool { return !muted(call.Member) })
+		call.OnSend(func(m proto.Message) bool { return send(call.Member, m.(*pb.WatchResponse)) })
 		_, _ = call.Execute()
+	})
+}
+
+// unresponsive returns a switch: while it is set, the watch streams say nothing.
+func unresponsive(cluster *fakeetcd.Cluster) *atomic.Bool {
+	var silent atomic.Bool
+	onWatch(cluster, func(*fakeetcd.Member, *pb.WatchResponse) bool { return !silent.Load() })
+	return &silent
+}
+
+// deny has the server deny reads that begin below a prefix.
+func deny(cluster *fakeetcd.Cluster, prefix string) *fakeetcd.Hook {
+	return cluster.On("Range", func(call *fakeetcd.Call) {
+		if strings.HasPrefix(string(call.Request.(*pb.RangeRequest).Key), prefix) {
+			call.Answer(nil, errDenied)
+		}
 	})
 }
 
@@ -58,37 +74,39 @@ func onCreate(cluster *fakeetcd.Cluster, respond func(*fakeetcd.Call, *pb.WatchC
 // TestAWatchThatLags has a watch say nothing for a while. A read waits for MaxWait, further ones do not; when the watch
 // is there again, they are answered from memory.
 func TestAWatchThatLags(t *testing.T) {
-	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		var muted atomic.Bool
-		unresponsive(cluster, func(*fakeetcd.Member) bool { return muted.Load() })
-		c := serve(t, client, cache.Config{MaxWait: 100 * time.Millisecond})
-		muted.Store(true)
-		clienttest.Put(t, cluster, "b", "v")
-		began := time.Now()
-		_, err := c.Get(t.Context(), "a/1")
-		require.NoError(t, err)
-		require.Equal(t, 100*time.Millisecond, time.Since(began))
-		for range 10 {
-			clienttest.Get(t, c, "a/1")
-		}
-		require.Equal(t, 100*time.Millisecond, time.Since(began))
-		require.EqualValues(t, 1, c.Stats().Timeouts)
-		require.Zero(t, c.Stats().Hits)
-		muted.Store(false)
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		clienttest.Get(t, c, "a/1")
-		require.EqualValues(t, 1, c.Stats().Hits)
-	})
+	for name, bound := range map[string]func(context.Context, int64) context.Context{
+		"linearizable": func(ctx context.Context, _ int64) context.Context { return ctx }, "not older than": cache.NotOlderThan,
+	} {
+		t.Run(name, func(t *testing.T) {
+			clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+				silent := unresponsive(cluster)
+				c := serve(t, client, cache.Config{MaxWait: 100 * time.Millisecond})
+				silent.Store(true)
+				rev := clienttest.Put(t, cluster, "b", "v")
+				get := func() int64 { return clienttest.Must(c.Get(bound(t.Context(), rev), "a/1")).Header.Revision }
+				began := time.Now()
+				for range 10 {
+					require.Equal(t, rev, get())
+				}
+				require.Equal(t, 100*time.Millisecond, time.Since(began), "the first one waits")
+				require.EqualValues(t, 1, c.Stats().Timeouts)
+				require.EqualValues(t, 10, c.Stats().Misses)
+				silent.Store(false)
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				require.Equal(t, rev, get())
+				require.EqualValues(t, 1, c.Stats().Hits)
+			})
+		})
+	}
 }
 
 // TestProgressIsAskedForEverMoreSlowly counts the requests to a watch that does not answer.
 func TestProgressIsAskedForEverMoreSlowly(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		var muted atomic.Bool
-		unresponsive(cluster, func(*fakeetcd.Member) bool { return muted.Load() })
+		silent := unresponsive(cluster)
 		c := serve(t, client, cache.Config{})
-		muted.Store(true)
+		silent.Store(true)
 		clienttest.Put(t, cluster, "b", "v")
 		clienttest.Get(t, c, "a/1")
 		require.InDelta(t, 17, c.Stats().ProgressRequests, 3, "in the half second of MaxWait")
@@ -101,14 +119,11 @@ func TestProgressIsAskedForEverMoreSlowly(t *testing.T) {
 func TestAMemberThatCatchesUpIsNotHurried(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		var lag atomic.Int64
-		cluster.On("Watch", func(call *fakeetcd.Call) {
-			call.OnSend(func(m proto.Message) bool {
-				if resp := m.(*pb.WatchResponse); resp.WatchId == -1 {
-					resp.Header.Revision -= max(lag.Add(-1), 0)
-				}
-				return true
-			})
-			_, _ = call.Execute()
+		onWatch(cluster, func(_ *fakeetcd.Member, resp *pb.WatchResponse) bool {
+			if resp.WatchId == -1 {
+				resp.Header.Revision -= max(lag.Add(-1), 0)
+			}
+			return true
 		})
 		c := serve(t, client, cache.Config{})
 		for range 1000 {
@@ -142,7 +157,7 @@ func aStuckIdleWatch(t *testing.T, wrap func(clientv3.Watcher) clientv3.Watcher,
 	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		client.Watcher = wrap(client.Watcher)
 		var stuck atomic.Pointer[fakeetcd.Member]
-		unresponsive(cluster, func(m *fakeetcd.Member) bool { return stuck.Load() == m })
+		onWatch(cluster, func(m *fakeetcd.Member, _ *pb.WatchResponse) bool { return stuck.Load() != m })
 		c := serve(t, client, cache.Config{})
 		stuck.Store(cluster.Calls("Watch")[0].Member)
 		clienttest.Put(t, cluster, "a/1", "v")
@@ -191,11 +206,7 @@ func TestAPermissionOfOnePrefixIsWithdrawn(t *testing.T) {
 	}})
 	awaitServing(t, c, "a/1")
 	awaitServing(t, c, "b/1")
-	refusal := cluster.On("Range", func(call *fakeetcd.Call) {
-		if r := call.Request.(*pb.RangeRequest); strings.HasPrefix(string(r.Key), "a/") {
-			call.Answer(nil, errDenied)
-		}
-	})
+	refusal := deny(cluster, "a/")
 	for range 2 { // floors read the prefixes in turn
 		clienttest.Get(t, c, "b/1")
 	}
@@ -343,8 +354,7 @@ func missRevisions(t *testing.T, cluster *fakeetcd.Cluster, happen func()) {
 func requireEqualToServer(t *testing.T, c *cache.Cache, client *clientv3.Client) {
 	t.Helper()
 	got := clienttest.Get(t, c, "a/", clientv3.WithPrefix(), clientv3.WithSerializable())
-	want, err := clientv3.NewKV(client).Get(clienttest.Within(t), "a/", clientv3.WithPrefix(), clientv3.WithRev(got.Header.Revision))
-	require.NoError(t, err)
+	want := clienttest.Must(clientv3.NewKV(client).Get(clienttest.Within(t), "a/", clientv3.WithPrefix(), clientv3.WithRev(got.Header.Revision)))
 	require.Len(t, got.Kvs, len(want.Kvs))
 	for i := range want.Kvs {
 		require.True(t, proto.Equal(want.Kvs[i], got.Kvs[i]), "%v, %v", want.Kvs[i], got.Kvs[i])
@@ -361,8 +371,7 @@ func TestDeltaResyncWithDeletions(t *testing.T) {
 	resynced := make(chan cache.Resynced, 1)
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, OnResync: func(r cache.Resynced) { resynced <- r }})
 	missRevisions(t, cluster, func() {
-		_, err := clienttest.Connect(t, cluster).Delete(clienttest.Within(t), "a/01", clientv3.WithPrefix())
-		require.NoError(t, err)
+		clienttest.Must(clienttest.Connect(t, cluster).Delete(clienttest.Within(t), "a/01", clientv3.WithPrefix()))
 	})
 	r := <-resynced
 	require.Equal(t, 10, r.Removed)
@@ -429,8 +438,7 @@ func TestOverflow(t *testing.T) {
 		require.Len(t, resp.Kvs[0].Value, 2000)
 		require.Zero(t, c.Stats().Bytes)
 		require.Negative(t, c.Freshness().Age)
-		_, err := client.Delete(t.Context(), "a/2")
-		require.NoError(t, err)
+		clienttest.Must(client.Delete(t.Context(), "a/2"))
 		time.Sleep(11 * time.Minute)
 		synctest.Wait()
 		require.EqualValues(t, 1, c.Stats().Keys)
@@ -476,30 +484,38 @@ func TestPrefixesThatLoadTogether(t *testing.T) {
 	})
 }
 
-// TestAnotherCluster has the cluster become another one, whose revision is higher or lower. The first linearizable
-// read shows it, and what the cache has is dropped and loaded anew.
+// TestAnotherCluster has the cluster become another one, whose revision is higher or lower, with equal revisions of a key. The first
+// linearizable read shows it, and what the cache has is dropped and loaded anew. Watches end.
 func TestAnotherCluster(t *testing.T) {
-	for name, now := range map[string]*pb.ResponseHeader{
-		"another": {ClusterId: 7, MemberId: 1, RaftTerm: 1, Revision: 5000}, "another, younger": {ClusterId: 7, MemberId: 1, RaftTerm: 1, Revision: 2},
-	} {
+	for name, rev := range map[string]int64{"later": 5000, "earlier": 2} {
 		t.Run(name, func(t *testing.T) {
 			cluster, client := clienttest.StartClient(t, 1)
+			require.EqualValues(t, 2, clienttest.Put(t, cluster, "a/1", "old"))
 			for range 10 {
-				clienttest.Put(t, cluster, "a/1", "old")
+				clienttest.Put(t, cluster, "b", "old")
 			}
 			dropped := make(chan error, 1)
 			c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, OnDrop: func(_ string, err error) { dropped <- err }})
+			changes := changesOf(t, newInformer(t, c, cache.InformerConfig[string]{}))
+			requireChanges(t, changes, "added a/1 -→old", "synced")
 			awaitServing(t, c, "a/1")
-			become(cluster, now)
+			ch := c.Watcher().Watch(clienttest.Within(t), "a/", clientv3.WithPrefix())
+			become(cluster, &pb.ResponseHeader{ClusterId: 7, MemberId: 1, RaftTerm: 1, Revision: rev})
 			resp := clienttest.Get(t, c, "a/1")
 			require.Equal(t, "new", string(resp.Kvs[0].Value))
-			var changed *clientv3.ClusterChangedError
-			require.ErrorAs(t, <-dropped, &changed)
-			require.EqualValues(t, 7, changed.NewClusterID)
+			end := <-ch
+			for _, err := range []error{<-dropped, end.Err()} {
+				var changed *clientv3.ClusterChangedError
+				require.ErrorAs(t, err, &changed)
+				require.EqualValues(t, 7, changed.NewClusterID)
+			}
+			_, open := <-ch
+			require.False(t, open)
+			requireChanges(t, changes, "relisted", "updated a/1 old→new")
 			awaitServing(t, c, "a/1")
 			resp = clienttest.Get(t, c, "a/1", clientv3.WithSerializable())
 			require.Equal(t, "new", string(resp.Kvs[0].Value))
-			require.Equal(t, now.ClusterId, resp.Header.ClusterId)
+			require.EqualValues(t, 7, resp.Header.ClusterId)
 		})
 	}
 }
@@ -525,8 +541,7 @@ func TestClose(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	clienttest.Put(t, cluster, "a/1", "v")
 	c := newServing(t, client)
-	_, err := cache.NewInformer(c, cache.InformerConfig[string]{Decode: decodeString})
-	require.NoError(t, err)
+	clienttest.Must(cache.NewInformer(c, cache.InformerConfig[string]{Decode: decodeString}))
 	ctx, cancel := context.WithCancel(clienttest.Within(t))
 	defer cancel()
 	var reads []<-chan result
@@ -538,10 +553,9 @@ func TestClose(t *testing.T) {
 	for _, r := range reads {
 		require.NoError(t, (<-r).err)
 	}
-	resp, err := c.Get(ctx, "a/1")
-	require.NoError(t, err)
+	resp := clienttest.Must(c.Get(ctx, "a/1"))
 	require.EqualValues(t, 1, resp.Count)
-	_, err = cache.NewInformer(c, cache.InformerConfig[string]{Decode: decodeString})
+	_, err := cache.NewInformer(c, cache.InformerConfig[string]{Decode: decodeString})
 	require.Equal(t, cache.ErrClosed, err)
 	require.Equal(t, cache.ErrClosed, c.WaitSynced(clienttest.Within(t)))
 }

@@ -1,5 +1,7 @@
 package cache
 
+import "github.com/quorate/quorate/internal/pause"
+
 // feed holds the keys of a view that have changed and that an informer has not taken yet: one entry for each key,
 // however often it changes.
 type feed struct {
@@ -41,12 +43,7 @@ func (f *feed) noteLocked(ch change) {
 	f.signal()
 }
 
-func (f *feed) signal() {
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
-}
+func (f *feed) signal() { pause.Signal(f.wake) }
 
 // take returns the snapshot and what has changed up to it since the last time. Without a snapshot it takes nothing.
 func (v *view) take(f *feed) (*snapshot, changes) {

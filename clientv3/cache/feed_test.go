@@ -18,11 +18,9 @@ func TestRevisionOfAnInformer(t *testing.T) {
 	cluster := clienttest.Start(t, 1)
 	clienttest.Put(t, cluster, "a/1", "old")
 	client := clienttest.Connect(t, cluster)
-	c, err := New(client, Config{Prefixes: []string{"a/"}})
-	require.NoError(t, err)
+	c := clienttest.Must(New(client, Config{Prefixes: []string{"a/"}}))
 	t.Cleanup(c.Close)
-	in, err := NewInformer(c, InformerConfig[string]{Decode: func(_, value []byte) (string, error) { return string(value), nil }})
-	require.NoError(t, err)
+	in := clienttest.Must(NewInformer(c, InformerConfig[string]{Decode: func(_, value []byte) (string, error) { return string(value), nil }}))
 	require.NoError(t, in.WaitSynced(t.Context()))
 
 	v := c.views[0]

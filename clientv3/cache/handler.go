@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // handler holds the changes that one function has yet to receive. Its goroutine calls the function.
@@ -94,12 +96,7 @@ func (h *handler[T]) announceRelisted() {
 	h.signal()
 }
 
-func (h *handler[T]) signal() {
-	select {
-	case h.wake <- struct{}{}:
-	default:
-	}
-}
+func (h *handler[T]) signal() { pause.Signal(h.wake) }
 
 func (h *handler[T]) pending() int {
 	h.mu.Lock()

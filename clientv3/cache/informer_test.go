@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
@@ -43,8 +42,7 @@ func spell(ch cache.Change[string]) string {
 func newInformer(t *testing.T, c *cache.Cache, cfg cache.InformerConfig[string]) *cache.Informer[string] {
 	t.Helper()
 	cfg.Decode = decodeString
-	in, err := cache.NewInformer(c, cfg)
-	require.NoError(t, err)
+	in := clienttest.Must(cache.NewInformer(c, cfg))
 	t.Cleanup(in.Close)
 	require.NoError(t, in.WaitSynced(clienttest.Within(t)))
 	require.True(t, in.HasSynced())
@@ -82,18 +80,15 @@ func TestInformer(t *testing.T) {
 	requireChanges(t, changes, "added a/1 -→x", "added a/2 -→y", "synced")
 	clienttest.Put(t, cluster, "a/1", "xy")
 	requireChanges(t, changes, "updated a/1 x→xy")
-	found, err := in.ByIndex("letters", "y")
-	require.NoError(t, err)
+	found := clienttest.Must(in.ByIndex("letters", "y"))
 	require.Len(t, found, 2)
-	_, err = client.Delete(clienttest.Within(t), "a/1")
-	require.NoError(t, err)
+	clienttest.Must(client.Delete(clienttest.Within(t), "a/1"))
 	requireChanges(t, changes, "deleted a/1 xy→-")
 	clienttest.Put(t, cluster, "a/3", "z")
 	requireChanges(t, changes, "added a/3 -→z")
-	found, err = in.ByIndex("letters", "y")
-	require.NoError(t, err)
+	found = clienttest.Must(in.ByIndex("letters", "y"))
 	require.Len(t, found, 1)
-	_, err = in.ByIndex("numbers", "y")
+	_, err := in.ByIndex("numbers", "y")
 	require.ErrorContains(t, err, "numbers")
 	o, ok := in.Get("a/3")
 	require.True(t, ok)
@@ -104,18 +99,41 @@ func TestInformer(t *testing.T) {
 	require.Equal(t, 2, in.Stats().Objects)
 }
 
-// TestAnInformerOfAPart has an informer of a prefix within the cache's, and refuses what is not.
-func TestAnInformerOfAPart(t *testing.T) {
+// TestPartsOfAnInformer has an informer of a prefix within the cache's, and refuses what is not; a handler and an iteration of a part of
+// the keys, and an index in order.
+func TestPartsOfAnInformer(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
-	for _, key := range []string{"a/1", "a/b/1", "a/b/2", "a/c"} {
+	for _, key := range []string{"a/c/1", "a/b/2", "a/b/1"} {
 		clienttest.Put(t, cluster, key, "v")
 	}
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
-	changes := changesOf(t, newInformer(t, c, cache.InformerConfig[string]{Prefix: "a/b/"}))
-	requireChanges(t, changes, "added a/b/1 -→v", "added a/b/2 -→v", "synced")
-	clienttest.Put(t, cluster, "a/c", "w")
-	clienttest.Put(t, cluster, "a/b/1", "w")
-	requireChanges(t, changes, "updated a/b/1 v→w")
+	part := changesOf(t, newInformer(t, c, cache.InformerConfig[string]{Prefix: "a/b/"}))
+	in := newInformer(t, c, cache.InformerConfig[string]{
+		Indexes: map[string]func(string, string) []string{"value": func(_, v string) []string { return []string{v} }},
+	})
+	changes := make(chan string, 10)
+	t.Cleanup(in.AddPrefixHandler("a/b/", func(ch cache.Change[string]) { changes <- spell(ch) }))
+	for _, ch := range []<-chan string{part, changes} {
+		requireChanges(t, ch, "added a/b/1 -→v", "added a/b/2 -→v", "synced")
+	}
+	clienttest.Put(t, cluster, "a/c/1", "w")
+	clienttest.Put(t, cluster, "a/b/2", "w")
+	for _, ch := range []<-chan string{part, changes} {
+		requireChanges(t, ch, "updated a/b/2 v→w")
+	}
+	var keys []string
+	for key, o := range in.All("a/b/") {
+		require.Equal(t, key, o.Key)
+		keys = append(keys, key)
+	}
+	require.Equal(t, []string{"a/b/1", "a/b/2"}, keys)
+	for range in.All("") {
+		break
+	}
+	found := clienttest.Must(in.ByIndex("value", "w"))
+	require.Equal(t, "a/b/2", found[0].Key)
+	require.Equal(t, "a/c/1", found[1].Key)
+
 	_, err := cache.NewInformer(c, cache.InformerConfig[string]{Prefix: "b", Decode: decodeString})
 	require.ErrorContains(t, err, `"b"`)
 	_, err = cache.NewInformer(c, cache.InformerConfig[string]{})
@@ -164,8 +182,7 @@ func TestASlowHandler(t *testing.T) {
 		clienttest.Put(t, cluster, "a/1", fmt.Sprint(i))
 	}
 	clienttest.Put(t, cluster, "a/2", "gone before it is delivered")
-	_, err := client.Delete(clienttest.Within(t), "a/2")
-	require.NoError(t, err)
+	clienttest.Must(client.Delete(clienttest.Within(t), "a/2"))
 	clienttest.Put(t, cluster, "a/3", "last")
 	for got := ""; got != "added a/3 -→last"; {
 		got = <-quick
@@ -179,46 +196,20 @@ func TestASlowHandler(t *testing.T) {
 	require.Empty(t, changes)
 }
 
-// TestARelistIsAnnounced misses revisions that were compacted.
-func TestARelistIsAnnounced(t *testing.T) {
-	cluster, client := clienttest.StartClient(t, 1)
-	for i := range 10 {
-		clienttest.Put(t, cluster, fmt.Sprintf("a/%d", i), "v")
-	}
-	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
-	in := newInformer(t, c, cache.InformerConfig[string]{})
-	changes := changesOf(t, in)
-	for range 10 {
-		<-changes
-	}
-	requireChanges(t, changes, "synced")
-	missRevisions(t, cluster, func() {
-		clienttest.Put(t, cluster, "a/5", "w")
-		clienttest.Put(t, cluster, "a/5", "x")
-		_, err := clienttest.Connect(t, cluster).Delete(clienttest.Within(t), "a/6")
-		require.NoError(t, err)
-	})
-	requireChanges(t, changes, "relisted", "updated a/5 v→x", "deleted a/6 v→-")
-	clienttest.Put(t, cluster, "a/6", "again")
-	requireChanges(t, changes, "added a/6 -→again")
-}
-
 // TestAnInformerBeforeItsCache has both made before there is a server.
 func TestAnInformerBeforeItsCache(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	clienttest.Put(t, cluster, "a/1", "v")
 	cluster.Member(0).Stop()
 	c := newUnsynced(t, client, cache.Config{Prefixes: []string{"a/"}})
-	in, err := cache.NewInformer(c, cache.InformerConfig[string]{Decode: decodeString})
-	require.NoError(t, err)
+	in := clienttest.Must(cache.NewInformer(c, cache.InformerConfig[string]{Decode: decodeString}))
 	t.Cleanup(in.Close)
 	changes := changesOf(t, in)
 	require.False(t, in.HasSynced())
 	require.Error(t, in.WaitSynced(canceled()))
 	cluster.Member(0).Start()
 	requireChanges(t, changes, "added a/1 -→v", "synced")
-	_, err = client.Put(clienttest.Within(t), "a/1", "w", clientv3.WithPrevKV())
-	require.NoError(t, err)
+	clienttest.Must(client.Put(clienttest.Within(t), "a/1", "w", clientv3.WithPrevKV()))
 	requireChanges(t, changes, "updated a/1 v→w")
 }
 
@@ -285,8 +276,7 @@ func TestWhatIsLoadedAnewAndUnchanged(t *testing.T) {
 		_, err = c.Get(t.Context(), "a/1")
 		require.Equal(t, denied, err)
 		clienttest.Put(t, cluster, "a/3", "w")
-		_, err = client.Delete(t.Context(), "a/4")
-		require.NoError(t, err)
+		clienttest.Must(client.Delete(t.Context(), "a/4"))
 		refusal.Remove()
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -297,27 +287,12 @@ func TestWhatIsLoadedAnewAndUnchanged(t *testing.T) {
 	})
 }
 
-// TestEqualRevisionsOfAnotherCluster has the cluster become another one, with equal revisions of a key and another value.
-func TestEqualRevisionsOfAnotherCluster(t *testing.T) {
-	cluster, client := clienttest.StartClient(t, 1)
-	require.EqualValues(t, 2, clienttest.Put(t, cluster, "a/1", "old"))
-	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
-	changes := changesOf(t, newInformer(t, c, cache.InformerConfig[string]{}))
-	requireChanges(t, changes, "added a/1 -→old", "synced")
-	awaitServing(t, c, "a/1")
-	become(cluster, &pb.ResponseHeader{ClusterId: 7, MemberId: 1, RaftTerm: 1, Revision: 5000})
-	clienttest.Get(t, c, "a/1")
-	requireChanges(t, changes, "relisted", "updated a/1 old→new")
-}
-
 // TestCloseInAHandler closes the cache by what it calls.
 func TestCloseInAHandler(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		clienttest.Put(t, cluster, "a/1", "v")
-		c, err := cache.New(client, cache.Config{Prefixes: []string{"a/"}})
-		require.NoError(t, err)
-		in, err := cache.NewInformer(c, cache.InformerConfig[string]{Decode: decodeString})
-		require.NoError(t, err)
+		c := clienttest.Must(cache.New(client, cache.Config{Prefixes: []string{"a/"}}))
+		in := clienttest.Must(cache.NewInformer(c, cache.InformerConfig[string]{Decode: decodeString}))
 		closed := false
 		in.AddHandler(func(ch cache.Change[string]) {
 			if ch.Type == cache.Synced {

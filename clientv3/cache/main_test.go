@@ -21,8 +21,7 @@ const patience = 30 * time.Second
 // newUnsynced returns a cache that need not be loaded yet.
 func newUnsynced(t testing.TB, client *clientv3.Client, cfg cache.Config) *cache.Cache {
 	t.Helper()
-	c, err := cache.New(client, cfg)
-	require.NoError(t, err)
+	c := clienttest.Must(cache.New(client, cfg))
 	t.Cleanup(c.Close)
 	return c
 }

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/reply"
 )
 
 // item is a key of a tree. Its KeyValue is never changed.
@@ -93,10 +94,7 @@ func answerable(op clientv3.Op) bool {
 // answer returns what etcd 3.7 answers at the revision of the snapshot to a get that is answerable. The
 // response shares no memory with the snapshot. whole says that the range is the whole tree.
 func (s *snapshot) answer(op clientv3.Op, r keyRange, whole bool) *clientv3.GetResponse {
-	resp := &clientv3.GetResponse{Header: &pb.ResponseHeader{
-		ClusterId: s.header.GetClusterId(), MemberId: s.header.GetMemberId(),
-		Revision: s.rev, RaftTerm: s.header.GetRaftTerm(),
-	}}
+	resp := &clientv3.GetResponse{Header: reply.Header(s.header, s.rev)}
 	if whole && op.IsCountOnly() {
 		resp.Count = int64(s.tree.Len())
 		return resp
@@ -107,13 +105,13 @@ func (s *snapshot) answer(op clientv3.Op, r keyRange, whole bool) *clientv3.GetR
 	if op.IsCountOnly() {
 		return resp
 	}
-	kvs = slices.DeleteFunc(kvs, func(kv *mvccpb.KeyValue) bool { return filtered(op, kv) })
+	kvs = slices.DeleteFunc(kvs, func(kv *mvccpb.KeyValue) bool { return reply.Filtered(op, kv) })
 	sortKVs(op.SortOption(), kvs)
 	if limit := op.Limit(); limit > 0 && int64(len(kvs)) > limit {
 		kvs, resp.More = kvs[:limit], true
 	}
 	for i, kv := range kvs {
-		kvs[i] = own(kv, op)
+		kvs[i] = reply.Key(kv, op)
 	}
 	resp.Kvs = kvs
 	return resp
@@ -163,12 +161,6 @@ func readLimit(op clientv3.Op) int64 {
 	return op.Limit() + 1
 }
 
-func filtered(op clientv3.Op, kv *mvccpb.KeyValue) bool {
-	outside := func(rev, low, high int64) bool { return low != 0 && rev < low || high != 0 && rev > high }
-	return outside(kv.ModRevision, op.MinModRev(), op.MaxModRev()) ||
-		outside(kv.CreateRevision, op.MinCreateRev(), op.MaxCreateRev())
-}
-
 // sortKVs sorts what is in the order of its keys.
 func sortKVs(by clientv3.SortOption, kvs []*mvccpb.KeyValue) {
 	descend := by.Order == clientv3.SortDescend
@@ -192,28 +184,4 @@ func sortKVs(by clientv3.SortOption, kvs []*mvccpb.KeyValue) {
 			return bytes.Compare(a.Key, b.Key)
 		}
 	})
-}
-
-// own returns a copy for the caller. A get of keys only is served from etcd's index, which knows no
-// leases, unless it had to sort by value.
-func own(kv *mvccpb.KeyValue, op clientv3.Op) *mvccpb.KeyValue {
-	c := &mvccpb.KeyValue{
-		CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, Version: kv.Version, Lease: kv.Lease,
-	}
-	if op.IsKeysOnly() {
-		c.Key = bytes.Clone(kv.Key)
-		if op.SortOption().Target != clientv3.SortByValue {
-			c.Lease = 0
-		}
-		return c
-	}
-	n := len(kv.Key)
-	both := make([]byte, n+len(kv.Value))
-	copy(both, kv.Key)
-	copy(both[n:], kv.Value)
-	c.Key = both[:n:n]
-	if len(kv.Value) > 0 {
-		c.Value = both[n:]
-	}
-	return c
 }

@@ -20,8 +20,7 @@ import (
 // TestStatus has a prefix loaded, its watch fall silent, its permission withdrawn and granted again.
 func TestStatus(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		var muted atomic.Bool
-		unresponsive(cluster, func(*fakeetcd.Member) bool { return muted.Load() })
+		silent := unresponsive(cluster)
 		states := make(chan cache.Status, 100)
 		c := serve(t, client, cache.Config{ProbeInterval: 10 * time.Second, OnStatus: func(s cache.Status) { states <- s }})
 		next := func() cache.Status {
@@ -42,13 +41,13 @@ func TestStatus(t *testing.T) {
 		require.Empty(t, states)
 		require.NoError(t, c.Status()[0].Err)
 
-		muted.Store(true)
+		silent.Store(true)
 		clienttest.Put(t, cluster, "b", "v")
 		began := time.Now()
 		s = next()
 		require.Equal(t, cache.Stale, s.State)
 		require.WithinRange(t, s.Since, began.Add(-25*time.Second), began.Add(25*time.Second))
-		muted.Store(false)
+		silent.Store(false)
 		require.Equal(t, cache.InSync, next().State)
 
 		refusal := cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
@@ -71,8 +70,7 @@ func TestStatus(t *testing.T) {
 func TestWaitForRevision(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		c := serve(t, client, cache.Config{})
-		in, err := cache.NewInformer(c, cache.InformerConfig[string]{Decode: decodeString})
-		require.NoError(t, err)
+		in := clienttest.Must(cache.NewInformer(c, cache.InformerConfig[string]{Decode: decodeString}))
 		require.NoError(t, in.WaitForRevision(t.Context(), clienttest.Put(t, cluster, "a/1", "v")))
 		o, ok := in.Get("a/1")
 		require.True(t, ok)
@@ -96,37 +94,6 @@ func TestWaitForRevision(t *testing.T) {
 		require.Equal(t, cache.ErrClosed, c.WaitForRevision(t.Context(), other+10))
 		<-in.Done()
 	})
-}
-
-// TestPartsOfAnInformer has a handler and an iteration of a part of the keys, and an index in order.
-func TestPartsOfAnInformer(t *testing.T) {
-	cluster, client := clienttest.StartClient(t, 1)
-	for _, key := range []string{"a/c/1", "a/b/2", "a/b/1"} {
-		clienttest.Put(t, cluster, key, "v")
-	}
-	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
-	in := newInformer(t, c, cache.InformerConfig[string]{
-		Indexes: map[string]func(string, string) []string{"value": func(_, v string) []string { return []string{v} }},
-	})
-	changes := make(chan string, 10)
-	t.Cleanup(in.AddPrefixHandler("a/b/", func(ch cache.Change[string]) { changes <- spell(ch) }))
-	requireChanges(t, changes, "added a/b/1 -→v", "added a/b/2 -→v", "synced")
-	clienttest.Put(t, cluster, "a/c/1", "w")
-	clienttest.Put(t, cluster, "a/b/2", "w")
-	requireChanges(t, changes, "updated a/b/2 v→w")
-	var keys []string
-	for key, o := range in.All("a/b/") {
-		require.Equal(t, key, o.Key)
-		keys = append(keys, key)
-	}
-	require.Equal(t, []string{"a/b/1", "a/b/2"}, keys)
-	for range in.All("") {
-		break
-	}
-	found, err := in.ByIndex("value", "w")
-	require.NoError(t, err)
-	require.Equal(t, "a/b/2", found[0].Key)
-	require.Equal(t, "a/c/1", found[1].Key)
 }
 
 // countingContext counts the waits for its end, and ends at the thousandth.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/lineage"
+	"github.com/quorate/quorate/clientv3/internal/reply"
 )
 
 const (
@@ -263,7 +264,7 @@ func (l *localWatch) open() {
 	l.v.window.mu.Unlock()
 	if l.from != 0 && l.from < compacted {
 		ended := make(chan clientv3.WatchResponse, 1)
-		ended <- clientv3.WatchResponse{Header: headerAt(nil, compacted), Canceled: true, CompactRevision: compacted}
+		ended <- clientv3.WatchResponse{Header: reply.Header(nil, compacted), Canceled: true, CompactRevision: compacted}
 		l.server, l.endServer = ended, func() {}
 		return
 	}
@@ -333,7 +334,7 @@ func (l *localWatch) pass(resp clientv3.WatchResponse) bool {
 	case len(resp.Events) > 0:
 		rev = resp.Events[len(resp.Events)-1].Kv.ModRevision
 		l.from = rev + 1
-		resp.Header = headerAt(resp.Header, rev)
+		resp.Header = reply.Header(resp.Header, rev)
 	case rev < l.from-1:
 		return true
 	default:

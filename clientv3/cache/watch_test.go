@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -28,14 +27,11 @@ import (
 // watchesOf counts the watches that servers create on streams that follow.
 func watchesOf(cluster *fakeetcd.Cluster) *atomic.Int64 {
 	var n atomic.Int64
-	cluster.On("Watch", func(call *fakeetcd.Call) {
-		call.OnSend(func(m proto.Message) bool {
-			if m.(*pb.WatchResponse).Created {
-				n.Add(1)
-			}
-			return true
-		})
-		_, _ = call.Execute()
+	onWatch(cluster, func(_ *fakeetcd.Member, resp *pb.WatchResponse) bool {
+		if resp.Created {
+			n.Add(1)
+		}
+		return true
 	})
 	return &n
 }
@@ -135,8 +131,7 @@ func FuzzWatch(f *testing.F) {
 		c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxEvents: 10})
 		awaitServing(t, c, "a/")
 		w := c.Watcher()
-		lease, err := client.Grant(ctx, 60)
-		require.NoError(t, err)
+		lease := clienttest.Must(client.Grant(ctx, 60))
 		all := client.Watch(ctx, "a/", clientv3.WithPrefix(), clientv3.WithPrevKV(), clientv3.WithRev(1))
 		var events []*clientv3.Event
 		readTo := func(rev int64) {
@@ -157,8 +152,7 @@ func FuzzWatch(f *testing.F) {
 			if i == 50 {
 				readTo(clienttest.Put(t, cluster, "a/", "with the previous value, which a compaction takes"))
 				compacted = cluster.Revision() - r.Int64N(30)
-				_, err := client.Compact(ctx, compacted)
-				require.NoError(t, err)
+				clienttest.Must(client.Compact(ctx, compacted))
 			}
 			if len(watches) > 0 {
 				rd := watches[r.IntN(len(watches))]
@@ -291,22 +285,6 @@ func TestWatchesMeetACompaction(t *testing.T) {
 	require.Equal(t, rev, (<-ch).Events[0].Kv.ModRevision)
 }
 
-// TestWatchesOfAnotherCluster end with the error that says so.
-func TestWatchesOfAnotherCluster(t *testing.T) {
-	cluster, client := clienttest.StartClient(t, 1)
-	clienttest.Put(t, cluster, "a/1", "v")
-	c := newServing(t, client)
-	ch := c.Watcher().Watch(clienttest.Within(t), "a/", clientv3.WithPrefix())
-	become(cluster, &pb.ResponseHeader{ClusterId: 7, MemberId: 1, RaftTerm: 1, Revision: 5000})
-	clienttest.Get(t, c, "a/1")
-	resp := <-ch
-	var changed *clientv3.ClusterChangedError
-	require.ErrorAs(t, resp.Err(), &changed)
-	require.EqualValues(t, 7, changed.NewClusterID)
-	_, open := <-ch
-	require.False(t, open)
-}
-
 // TestProgressOfLocalWatches requests progress once for all, and gets the revision of what is not cached.
 func TestProgressOfLocalWatches(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
@@ -355,13 +333,22 @@ func TestWatchesThatAreNotCached(t *testing.T) {
 	})
 }
 
-// TestWatchesBeforeTheCacheIsLoaded are served by the server, miss nothing, and share one watch afterwards.
+// TestWatchesBeforeTheCacheIsLoaded are served by the server, get each progress that is requested, miss nothing, and share one watch
+// afterwards.
 func TestWatchesBeforeTheCacheIsLoaded(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		refusal := cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
 		c := newUnsynced(t, client, cache.Config{Prefixes: []string{"a/"}})
-		w := c.Watcher()
+		synctest.Wait()
+		w, began := c.Watcher(), time.Now()
 		ch := w.Watch(t.Context(), "a/", clientv3.WithPrefix())
+		synctest.Wait()
+		for range 2 {
+			require.NoError(t, w.RequestProgress(t.Context()))
+			resp := after(t, ch)
+			require.True(t, resp.IsProgressNotify())
+		}
+		require.Zero(t, time.Since(began), "it does not wait for a prefix that is denied")
 		first := clienttest.Put(t, cluster, "a/1", "v")
 		require.Equal(t, first, (<-ch).Events[0].Kv.ModRevision)
 		require.EqualValues(t, 1, c.Stats().Behind)
@@ -446,12 +433,7 @@ func TestABlockedWatchOfARestoredCluster(t *testing.T) {
 			clienttest.Put(t, cluster, "a/1", "v")
 			synctest.Wait()
 		}
-		deny := func(call *fakeetcd.Call) {
-			if r := call.Request.(*pb.RangeRequest); strings.HasPrefix(string(r.Key), "a/") {
-				call.Answer(nil, errDenied)
-			}
-		}
-		refusal := cluster.On("Range", deny)
+		refusal := deny(cluster, "a/")
 		for range 4 { // floors read the prefixes in turn
 			clienttest.Get(t, c, "b/1")
 		}
@@ -476,12 +458,9 @@ func TestABlockedWatchOfARestoredCluster(t *testing.T) {
 // TestCreatedWatches are made before the cache is loaded, which it is when their server answers.
 func TestCreatedWatches(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		cluster.On("Watch", func(call *fakeetcd.Call) {
-			call.OnSend(func(proto.Message) bool {
-				time.Sleep(10 * time.Second)
-				return true
-			})
-			_, _ = call.Execute()
+		onWatch(cluster, func(*fakeetcd.Member, *pb.WatchResponse) bool {
+			time.Sleep(10 * time.Second)
+			return true
 		})
 		refusal := cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
 		c := newUnsynced(t, client, cache.Config{Prefixes: []string{"a/"}})
@@ -537,22 +516,4 @@ func TestAnIdleWatchMissesNothing(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestWatchesOfADeniedPrefix do not wait for it, and get each progress that is requested.
-func TestWatchesOfADeniedPrefix(t *testing.T) {
-	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
-		c := newUnsynced(t, client, cache.Config{Prefixes: []string{"a/"}})
-		synctest.Wait()
-		w, began := c.Watcher(), time.Now()
-		ch := w.Watch(t.Context(), "a/", clientv3.WithPrefix())
-		synctest.Wait()
-		for range 2 {
-			require.NoError(t, w.RequestProgress(t.Context()))
-			resp := after(t, ch)
-			require.True(t, resp.IsProgressNotify())
-		}
-		require.Zero(t, time.Since(began))
-	})
 }

@@ -9,6 +9,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/reply"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // event is a change of a key, with what the key was before.
@@ -33,13 +35,13 @@ func (e *event) bytes() int64 {
 
 func (e *event) delivered(prev bool) *clientv3.Event {
 	if e.plain == nil {
-		e.plain = &clientv3.Event{Type: e.ev.Type, Kv: own(e.ev.Kv, clientv3.Op{})}
+		e.plain = &clientv3.Event{Type: e.ev.Type, Kv: reply.Key(e.ev.Kv, clientv3.Op{})}
 	}
 	if !prev || e.prev == nil {
 		return e.plain
 	}
 	if e.full == nil {
-		e.full = &clientv3.Event{Type: e.ev.Type, Kv: e.plain.Kv, PrevKv: own(e.prev, clientv3.Op{})}
+		e.full = &clientv3.Event{Type: e.ev.Type, Kv: e.plain.Kv, PrevKv: reply.Key(e.prev, clientv3.Op{})}
 	}
 	return e.full
 }
@@ -104,7 +106,7 @@ func (w *window) note(ch change) {
 		}
 		return
 	}
-	b := batch{events: ch.events, last: ch.next.rev, header: headerAt(ch.next.header, ch.next.rev)}
+	b := batch{events: ch.events, last: ch.next.rev, header: reply.Header(ch.next.header, ch.next.rev)}
 	for _, e := range b.events {
 		b.bytes += e.bytes()
 	}
@@ -135,10 +137,7 @@ func (w *window) deliver() {
 // reader is slow.
 func (w *window) wakeLocked(l *localWatch) {
 	if !l.parked {
-		select {
-		case l.wake <- struct{}{}:
-		default:
-		}
+		pause.Signal(l.wake)
 		return
 	}
 	for {
@@ -258,7 +257,7 @@ func (w *window) join(l *localWatch) (created clientv3.WatchResponse, ok bool) {
 	}
 	l.local = l.from >= w.first && w.continues(l)
 	created = w.created
-	created.Header = headerAt(w.header, w.rev)
+	created.Header = reply.Header(w.header, w.rev)
 	return created, l.local
 }
 
@@ -334,7 +333,7 @@ func (w *window) nextLocked(l *localWatch) (resp clientv3.WatchResponse, do step
 	if l.progress && w.rev >= l.from-1 {
 		l.progress, l.from = false, w.rev+1
 		resp = w.progress
-		resp.Header = headerAt(w.header, w.rev)
+		resp.Header = reply.Header(w.header, w.rev)
 		return resp, stepSend
 	}
 	return resp, stepWait
@@ -350,9 +349,4 @@ func (w *window) next(l *localWatch) (resp clientv3.WatchResponse, do step) {
 	resp, do = w.nextLocked(l)
 	l.parked = do == stepWait
 	return resp, do
-}
-
-// headerAt returns a header of its own, with a revision up to which everything is delivered.
-func headerAt(h *pb.ResponseHeader, rev int64) *pb.ResponseHeader {
-	return &pb.ResponseHeader{ClusterId: h.GetClusterId(), MemberId: h.GetMemberId(), Revision: rev, RaftTerm: h.GetRaftTerm()}
 }

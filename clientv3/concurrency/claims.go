@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // claims lists the waiters of a session by key: the mutexes and elections that try to get
@@ -171,11 +173,7 @@ func (c *claims) forgetLocked(key string) {
 }
 
 func (cl *claim) settleLocked() {
-	if cl.settled == nil {
-		return
-	}
-	select {
-	case cl.settled <- struct{}{}:
-	default:
+	if cl.settled != nil {
+		pause.Signal(cl.settled)
 	}
 }

@@ -10,15 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/quorate/quorate/clientv3"
 	. "github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
 func requireLeader(t *testing.T, e *Election, value string) {
 	t.Helper()
-	resp, err := e.Leader(t.Context())
-	require.NoError(t, err)
+	resp := clienttest.Must(e.Leader(t.Context()))
 	require.Len(t, resp.Kvs, 1)
 	require.Equal(t, value, string(resp.Kvs[0].Value))
 }
@@ -29,15 +28,16 @@ func TestElection(t *testing.T) {
 		e := NewElection(s, "office")
 		require.Empty(t, e.Key())
 		require.Nil(t, e.Header())
+		require.False(t, owns(t, f.client, e))
 		_, err := e.Leader(t.Context())
 		require.Equal(t, ErrElectionNoLeader, err)
 		require.Equal(t, ErrElectionNotLeader, e.Proclaim(t.Context(), "x"))
 		require.NoError(t, e.Resign(t.Context()))
 
 		f.settle(t)
-		before := f.Count("*")
+		requests := f.Count("*")
 		require.NoError(t, e.Campaign(t.Context(), "ann"))
-		require.Equal(t, before+1, f.Count("*"), "an election without candidates takes one request")
+		require.Equal(t, requests+1, f.Count("*"), "an election without candidates takes one request")
 		require.Equal(t, keyOf(s, "office"), e.Key())
 		require.Equal(t, f.Get(e.Key()).CreateRevision, e.Rev())
 		require.Equal(t, e.Rev(), e.Header().Revision)
@@ -48,30 +48,23 @@ func TestElection(t *testing.T) {
 		requireLeader(t, e, "ann at noon")
 		require.Equal(t, int64(s.Lease()), f.Get(e.Key()).Lease)
 
-		require.NoError(t, e.Resign(t.Context()))
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.Equal(t, context.Canceled, e.Resign(ended))
+		require.True(t, owns(t, f.client, e))
+		before := e.IsOwner()
+		require.NoError(t, e.Resign(t.Context()), "it may be repeated")
 		require.Equal(t, f.Revision(), e.Header().Revision)
 		require.Empty(t, e.Key())
+		require.False(t, owns(t, f.client, e))
 		require.Empty(t, f.keys(t, "office"))
 		require.NoError(t, e.Resign(t.Context()))
 		require.Equal(t, ErrElectionNotLeader, e.Proclaim(t.Context(), "x"))
-	})
-}
 
-func TestCampaignsAreWonInTheOrderOfArrival(t *testing.T) {
-	withFake(t, 3, func(t *testing.T, f fake) {
-		first := NewElection(f.session(t), "office")
-		require.NoError(t, first.Campaign(t.Context(), "first"))
-		second, third := NewElection(f.session(t), "office"), NewElection(f.session(t), "office")
-		secondWon := goes(func() error { return second.Campaign(t.Context(), "second") })
-		thirdWon := goes(func() error { return third.Campaign(t.Context(), "third") })
-		requireWaiting(t, secondWon)
-		requireLeader(t, third, "first")
-		require.NoError(t, first.Resign(t.Context()))
-		require.NoError(t, requireNow(t, secondWon))
-		requireLeader(t, third, "second")
-		requireWaiting(t, thirdWon)
-		require.NoError(t, second.Resign(t.Context()))
-		require.NoError(t, requireNow(t, thirdWon))
+		require.NoError(t, e.Campaign(t.Context(), "two"))
+		require.True(t, owns(t, f.client, e))
+		resp := clienttest.Must(f.client.Txn(t.Context()).If(before).Commit())
+		require.False(t, resp.Succeeded, "a later key of the same name is another one")
 	})
 }
 
@@ -150,19 +143,6 @@ func TestProclaimOfALeaderThatWasReplaced(t *testing.T) {
 	})
 }
 
-func TestResignMayBeRepeated(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		e := NewElection(f.session(t), "office")
-		require.NoError(t, e.Campaign(t.Context(), "one"))
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-		require.Equal(t, context.Canceled, e.Resign(ended))
-		requireLeader(t, e, "one")
-		require.NoError(t, e.Resign(t.Context()))
-		require.Empty(t, f.keys(t, "office"))
-	})
-}
-
 func TestResumeElection(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		s := f.session(t)
@@ -171,6 +151,7 @@ func TestResumeElection(t *testing.T) {
 		resumed := ResumeElection(s, "office", e.Key(), e.Rev())
 		require.Equal(t, e.Key(), resumed.Key())
 		require.Equal(t, e.Rev(), resumed.Rev())
+		require.True(t, owns(t, f.client, resumed))
 		require.NoError(t, resumed.Proclaim(t.Context(), "two"))
 		requireLeader(t, resumed, "two")
 		require.NoError(t, resumed.Resign(t.Context()))
@@ -195,14 +176,6 @@ func TestResumeElection(t *testing.T) {
 	})
 }
 
-// holds reports whether a comparison of IsOwner holds, according to the server.
-func holds(t *testing.T, c *clientv3.Client, owner clientv3.Cmp) bool {
-	t.Helper()
-	resp, err := c.Txn(t.Context()).If(owner).Commit()
-	require.NoError(t, err)
-	return resp.Succeeded
-}
-
 func TestSemaphoreHasNPlaces(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		const places, sessions = 3, 8
@@ -210,7 +183,7 @@ func TestSemaphoreHasNPlaces(t *testing.T) {
 		var results []<-chan error
 		for range sessions {
 			m := NewSemaphore(f.session(t), "pool", places)
-			require.False(t, holds(t, f.client, m.IsOwner()))
+			require.False(t, owns(t, f.client, m))
 			all = append(all, m)
 			results = append(results, goes(func() error { return m.Acquire(t.Context(), "who") }))
 		}
@@ -219,7 +192,7 @@ func TestSemaphoreHasNPlaces(t *testing.T) {
 				if i == 0 || j == i+places-1 { // the one that waited
 					require.NoError(t, requireNow(t, results[j]))
 				}
-				require.True(t, holds(t, f.client, all[j].IsOwner()))
+				require.True(t, owns(t, f.client, all[j]))
 			}
 			for j := i + places; j < sessions; j++ {
 				requireWaiting(t, results[j])
@@ -227,7 +200,7 @@ func TestSemaphoreHasNPlaces(t *testing.T) {
 			require.Equal(t, "who", string(f.Get(m.Key()).Value))
 			require.Equal(t, f.Get(m.Key()).CreateRevision, m.Rev())
 			require.NoError(t, m.Release(t.Context()))
-			require.False(t, holds(t, f.client, m.IsOwner()))
+			require.False(t, owns(t, f.client, m))
 			require.NoError(t, m.Release(t.Context()), "it does nothing")
 		}
 		require.Empty(t, f.keys(t, "pool"))
@@ -274,85 +247,4 @@ func TestSemaphoreOfOneIsALock(t *testing.T) {
 			require.NoError(t, requireNow(t, result))
 		})
 	}
-}
-
-func TestSemaphoreWaiterGivesUp(t *testing.T) {
-	for name, tt := range map[string]struct {
-		end  func(t *testing.T, f fake, s *Session, cancel context.CancelFunc)
-		want error
-	}{
-		"its context": {func(_ *testing.T, _ fake, _ *Session, cancel context.CancelFunc) { cancel() }, context.Canceled},
-		"its session": {func(t *testing.T, _ fake, s *Session, _ context.CancelFunc) { require.NoError(t, s.Close()) }, ErrSessionExpired},
-		"its key": {func(t *testing.T, f fake, s *Session, _ context.CancelFunc) {
-			f.remove(t, keyOf(s, "pool"))
-		}, ErrSessionExpired},
-	} {
-		t.Run(name, func(t *testing.T) {
-			withFake(t, 1, func(t *testing.T, f fake) {
-				for range 2 {
-					require.NoError(t, NewSemaphore(f.session(t), "pool", 2).Acquire(t.Context(), ""))
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				s := f.session(t)
-				m := NewSemaphore(s, "pool", 2)
-				result := goes(func() error { return m.Acquire(ctx, "") })
-				requireWaiting(t, result)
-				tt.end(t, f, s, cancel)
-				require.Equal(t, tt.want, requireNow(t, result))
-				require.Len(t, f.keys(t, "pool"), 2)
-				require.Empty(t, m.Key())
-			})
-		})
-	}
-}
-
-// The history behind a waiter's read is compacted while its watch is broken.
-func TestSemaphoreOverACompaction(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		first := NewSemaphore(f.session(t), "pool", 2)
-		require.NoError(t, first.Acquire(t.Context(), ""))
-		require.NoError(t, NewSemaphore(f.session(t), "pool", 2).Acquire(t.Context(), ""))
-		result := goes(func() error { return NewSemaphore(f.session(t), "pool", 2).Acquire(t.Context(), "") })
-		requireWaiting(t, result)
-		f.stop()
-		require.NoError(t, f.ExpireLease(f.Get(first.Key()).Lease))
-		rev := f.put(t, "other", "")
-		require.NoError(t, f.Compact(rev))
-		f.start()
-		require.NoError(t, <-result)
-	})
-}
-
-func TestElectionIsOwner(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		s := f.session(t)
-		e := NewElection(s, "office")
-		require.False(t, holds(t, f.client, e.IsOwner()))
-		require.NoError(t, e.Campaign(t.Context(), "one"))
-		require.True(t, holds(t, f.client, e.IsOwner()))
-		require.True(t, holds(t, f.client, ResumeElection(s, "office/", e.Key(), e.Rev()).IsOwner()))
-		before := e.IsOwner()
-		require.NoError(t, e.Resign(t.Context()))
-		require.False(t, holds(t, f.client, e.IsOwner()))
-		require.NoError(t, e.Campaign(t.Context(), "two"))
-		require.False(t, holds(t, f.client, before), "a later key of the same name is another one")
-		require.True(t, holds(t, f.client, e.IsOwner()))
-	})
-}
-
-func TestSessionDeadline(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		start := time.Now()
-		s := f.session(t, WithTTL(30))
-		synctest.Wait()
-		require.Equal(t, start.Add(30*time.Second), s.Deadline())
-		time.Sleep(time.Hour)
-		require.WithinRange(t, s.Deadline(), time.Now().Add(20*time.Second), time.Now().Add(30*time.Second))
-		f.stop()
-		last := s.Deadline()
-		<-s.Done()
-		require.Equal(t, last, s.Deadline())
-		require.Equal(t, last, time.Now())
-	})
 }

@@ -9,12 +9,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/clientv3"
 	. "github.com/quorate/quorate/clientv3/concurrency"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fake is a scripted cluster and a client of it.
 type fake struct {
@@ -33,8 +36,7 @@ func withFake(t *testing.T, members int, test func(t *testing.T, f fake)) {
 
 func (f fake) session(t *testing.T, opts ...SessionOption) *Session {
 	t.Helper()
-	s, err := NewSession(f.client, opts...)
-	require.NoError(t, err)
+	s := clienttest.Must(NewSession(f.client, opts...))
 	t.Cleanup(s.Orphan)
 	return s
 }
@@ -49,8 +51,7 @@ func (f fake) settle(t *testing.T) {
 // remove deletes a key.
 func (f fake) remove(t *testing.T, key string) {
 	t.Helper()
-	_, err := f.client.Delete(t.Context(), key)
-	require.NoError(t, err)
+	clienttest.Must(f.client.Delete(t.Context(), key))
 }
 
 // stop makes the cluster unreachable until start.
@@ -66,12 +67,17 @@ func (f fake) start() {
 	}
 }
 
+// put writes a key, and returns the revision.
+func (f fake) put(t *testing.T, key, value string) (rev int64) {
+	t.Helper()
+	return clienttest.Put(t, f.Cluster, key, value)
+}
+
 // keys returns the keys below a prefix in the order of their creation.
 func (f fake) keys(t *testing.T, prefix string) []string {
 	t.Helper()
-	resp, err := f.client.Get(t.Context(), prefix, clientv3.WithPrefix(),
-		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
-	require.NoError(t, err)
+	resp := clienttest.Must(f.client.Get(t.Context(), prefix, clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)))
 	keys := make([]string, len(resp.Kvs))
 	for i, kv := range resp.Kvs {
 		keys[i] = string(kv.Key)
@@ -113,11 +119,10 @@ func lock(t *testing.T, s *Session, prefix string) *Mutex {
 	return m
 }
 
-// owns reports whether the mutex holds the lock, according to the server.
-func owns(t *testing.T, c *clientv3.Client, m *Mutex) bool {
+// owns reports whether a lock, election or semaphore is held, according to the server.
+func owns(t *testing.T, c *clientv3.Client, m interface{ IsOwner() clientv3.Cmp }) bool {
 	t.Helper()
-	resp, err := c.Txn(t.Context()).If(m.IsOwner()).Commit()
-	require.NoError(t, err)
+	resp := clienttest.Must(c.Txn(t.Context()).If(m.IsOwner()).Commit())
 	return resp.Succeeded
 }
 

@@ -312,10 +312,7 @@ func (k *KeptKey) Update(ctx context.Context, change func(value string) (string,
 	if err != nil {
 		return err
 	}
-	select {
-	case k.updates <- struct{}{}:
-	default:
-	}
+	pause.Signal(k.updates)
 	for {
 		ended := ctx.Err() // checked first, so that the state is no older
 		k.mu.Lock()

@@ -20,8 +20,7 @@ func (f fake) keep(ctx context.Context, t *testing.T, opts KeyOptions) (*KeptKey
 	t.Helper()
 	events := make(chan KeyEvent, 100)
 	opts.Notify = func(e KeyEvent) { events <- e }
-	k, err := KeepKey(ctx, f.client, "agents/ann", "10.0.0.7", opts)
-	require.NoError(t, err)
+	k := clienttest.Must(KeepKey(ctx, f.client, "agents/ann", "10.0.0.7", opts))
 	return k, events
 }
 
@@ -40,8 +39,7 @@ func requireEvent(t *testing.T, events <-chan KeyEvent, want KeyState) KeyEvent 
 
 func requireNoLease(t *testing.T, f fake) {
 	t.Helper()
-	leases, err := f.client.Leases(t.Context())
-	require.NoError(t, err)
+	leases := clienttest.Must(f.client.Leases(t.Context()))
 	require.Empty(t, leases.Leases)
 }
 
@@ -102,10 +100,8 @@ func TestKeptKeyOfAnotherClient(t *testing.T) {
 
 func TestKeptKeyOverwrites(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
-		lease, err := f.client.Grant(t.Context(), 60)
-		require.NoError(t, err)
-		_, err = f.client.Put(t.Context(), "agents/ann", "an earlier process", clientv3.WithLease(lease.ID))
-		require.NoError(t, err)
+		lease := clienttest.Must(f.client.Grant(t.Context(), 60))
+		clienttest.Must(f.client.Put(t.Context(), "agents/ann", "an earlier process", clientv3.WithLease(lease.ID)))
 		k, events := f.keep(t.Context(), t, KeyOptions{Overwrite: true})
 		requireEvent(t, events, KeyHeld)
 		require.NoError(t, f.ExpireLease(int64(lease.ID)))
@@ -123,8 +119,7 @@ func TestKeptKeyWhoseFirstWriteIsUnsettled(t *testing.T) {
 				k, events := f.keep(t.Context(), t, KeyOptions{Overwrite: overwrite})
 				held := requireEvent(t, events, KeyHeld)
 				require.EqualValues(t, held.Lease, f.Get("agents/ann").Lease)
-				leases, err := f.client.Leases(t.Context())
-				require.NoError(t, err)
+				leases := clienttest.Must(f.client.Leases(t.Context()))
 				require.Len(t, leases.Leases, 1, "that of the first write is revoked")
 				time.Sleep(time.Hour)
 				require.Empty(t, events)

@@ -41,20 +41,11 @@ func (k *KeptKey) open(ctx context.Context) (*keyLease, error) {
 		t.end(err)
 		return nil, err
 	}
-	go t.watchKeepAlive(alive)
+	go func() {
+		defer close(t.kept)
+		t.end(keepAliveEnd(alive, &t.monitor))
+	}()
 	return t, nil
-}
-
-// watchKeepAlive ends the session when its lease is no longer kept alive.
-func (t *keyLease) watchKeepAlive(alive <-chan *clientv3.LeaseKeepAliveResponse) {
-	defer close(t.kept)
-	for range alive { // wait until the channel is closed
-	}
-	cause := t.monitor.Err()
-	if cause == nil {
-		cause = errKeepAliveEnded
-	}
-	t.end(cause)
 }
 
 // close stops keeping the lease alive.

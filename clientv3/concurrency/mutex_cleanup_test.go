@@ -40,26 +40,18 @@ func TestLockWhoseAnswerIsLateLeavesNoKey(t *testing.T) {
 	})
 }
 
-func TestLockWhoseAnswerIsLost(t *testing.T) {
+func TestAnswersThatAreLost(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		for _, method := range []func(*Mutex, context.Context) error{(*Mutex).Lock, (*Mutex).TryLock} {
 			m := NewMutex(f.session(t), "lock")
 			lost := f.Once("Txn", clienttest.LoseAnswer)
 			require.NoError(t, method(m, t.Context()))
-			require.Equal(t, 1, lost.Ran())
 			require.True(t, owns(t, f.client, m))
+			lostUnlock := f.Once("Txn", clienttest.LoseAnswer)
 			require.NoError(t, m.Unlock(t.Context()))
+			require.Equal(t, 2, lost.Ran()+lostUnlock.Ran())
+			require.Empty(t, f.keys(t, "lock"))
 		}
-	})
-}
-
-func TestUnlockWhoseAnswerIsLost(t *testing.T) {
-	withFake(t, 3, func(t *testing.T, f fake) {
-		m := lock(t, f.session(t), "lock")
-		lost := f.Once("Txn", clienttest.LoseAnswer)
-		require.NoError(t, m.Unlock(t.Context()))
-		require.Equal(t, 1, lost.Ran())
-		require.Empty(t, f.keys(t, "lock"))
 	})
 }
 
@@ -186,8 +178,7 @@ func TestCleanupEnds(t *testing.T) {
 		require.NoError(t, m.Unlock(t.Context()))
 		key := keyOf(s, "lock")
 		put := func() {
-			_, err := f.client.Put(t.Context(), key, "", clientv3.WithLease(s.Lease()))
-			require.NoError(t, err)
+			clienttest.Must(f.client.Put(t.Context(), key, "", clientv3.WithLease(s.Lease())))
 			synctest.Wait()
 		}
 		put()

@@ -2,7 +2,9 @@ package concurrency_test
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -14,40 +16,90 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// Lock returns when it can no longer succeed, although the holder keeps the lock.
-func TestLockEndsWhenItIsLost(t *testing.T) {
-	for name, lose := range map[string]func(t *testing.T, f fake, s *Session){
-		"its lease expires": func(t *testing.T, f fake, s *Session) {
-			require.NoError(t, f.ExpireLease(int64(s.Lease())))
-		},
-		"its key is deleted": func(t *testing.T, f fake, s *Session) {
-			f.remove(t, keyOf(s, "lock"))
-		},
-		"its key is deleted and put again": func(t *testing.T, f fake, s *Session) {
-			f.remove(t, keyOf(s, "lock"))
-			_, err := f.client.Put(t.Context(), keyOf(s, "lock"), "")
-			require.NoError(t, err)
-		},
-		"its session is closed": func(t *testing.T, _ fake, s *Session) {
-			require.NoError(t, s.Close())
-		},
-		"its session is closed and the revocation fails": func(t *testing.T, f fake, s *Session) {
-			f.Once("LeaseRevoke", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
-			require.Equal(t, rpctypes.ErrPermissionDenied, s.Close())
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			withFake(t, 3, func(t *testing.T, f fake) {
-				lock(t, f.session(t), "lock")
-				s := f.session(t)
-				m := NewMutex(s, "lock")
-				waiting := goes(func() error { return m.Lock(t.Context()) })
-				requireWaiting(t, waiting)
-				lose(t, f, s)
-				require.Equal(t, ErrSessionExpired, requireNow(t, waiting))
-				require.Equal(t, ErrLockReleased, m.Unlock(t.Context()))
+// waiters are the calls that wait in the queue "lock" while so many others hold it.
+var waiters = map[string]struct {
+	holders int
+	wait    func(ctx context.Context, s *Session) error
+}{
+	"Lock":    {1, func(ctx context.Context, s *Session) error { return NewMutex(s, "lock").Lock(ctx) }},
+	"Acquire": {2, func(ctx context.Context, s *Session) error { return NewSemaphore(s, "lock", 2).Acquire(ctx, "") }},
+}
+
+// waiting is one of them.
+type waiting struct {
+	session *Session
+	cancel  context.CancelFunc // of its context
+	holder  *Session           // one of those that hold
+}
+
+// A call returns when it can no longer succeed, although the holders stay. If its key is gone when a holder leaves, a
+// read shows that.
+func TestWaitingEnds(t *testing.T) {
+	type ends = func(t *testing.T, f fake, w waiting)
+	expires := func(t *testing.T, f fake, w waiting) { require.NoError(t, f.ExpireLease(int64(w.session.Lease()))) }
+	deleted := func(t *testing.T, f fake, w waiting) { f.remove(t, keyOf(w.session, "lock")) }
+	replaced := func(t *testing.T, f fake, w waiting) {
+		deleted(t, f, w)
+		f.put(t, keyOf(w.session, "lock"), "by another")
+	}
+	beforeRead := func(ends ends) ends {
+		return func(t *testing.T, f fake, w waiting) {
+			release := make(chan struct{})
+			f.On("Txn", func(call *fakeetcd.Call) {
+				if !writes(call) {
+					_ = call.Hold(release)
+				}
 			})
-		})
+			require.NoError(t, w.holder.Close())
+			synctest.Wait()
+			ends(t, f, w)
+			close(release)
+		}
+	}
+	for name, tt := range map[string]struct {
+		end  ends
+		want error
+	}{
+		"its lease expires":               {expires, ErrSessionExpired},
+		"its key is deleted":              {deleted, ErrSessionExpired},
+		"its key is deleted and put":      {replaced, ErrSessionExpired},
+		"its lease expires before a read": {beforeRead(expires), ErrSessionExpired},
+		"its key is put before a read":    {beforeRead(replaced), ErrSessionExpired},
+		"its session is closed":           {func(t *testing.T, _ fake, w waiting) { require.NoError(t, w.session.Close()) }, ErrSessionExpired},
+		"its session is closed and the revocation fails": {func(t *testing.T, f fake, w waiting) {
+			f.Once("LeaseRevoke", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+			require.Equal(t, rpctypes.ErrPermissionDenied, w.session.Close())
+		}, ErrSessionExpired},
+		"its context ends": {func(_ *testing.T, _ fake, w waiting) { w.cancel() }, context.Canceled},
+		"its watch is refused": {func(_ *testing.T, f fake, _ waiting) {
+			cancelWatches(f, rpctypes.ErrGRPCPermissionDenied.Error())
+			f.Member(0).BreakConnections()
+			time.Sleep(time.Minute)
+		}, rpctypes.ErrPermissionDenied},
+		"its Watcher is closed": {func(t *testing.T, f fake, _ waiting) {
+			require.NoError(t, f.client.Watcher.Close())
+		}, errors.New("concurrency: the watch was closed")},
+	} {
+		for method, call := range waiters {
+			t.Run(name+", "+method, func(t *testing.T) {
+				withFake(t, 1, func(t *testing.T, f fake) {
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					w := waiting{session: f.session(t), cancel: cancel}
+					for range call.holders {
+						w.holder = f.session(t)
+						require.NoError(t, call.wait(t.Context(), w.holder))
+					}
+					result := goes(func() error { return call.wait(ctx, w.session) })
+					requireWaiting(t, result)
+					tt.end(t, f, w)
+					require.Equal(t, tt.want, requireNow(t, result))
+					if w.session.Err() == nil {
+						require.Zero(t, f.Get(keyOf(w.session, "lock")).GetLease(), "its key is not left")
+					}
+				})
+			})
+		}
 	}
 }
 
@@ -76,24 +128,14 @@ func TestLockOverAnOrphanedSession(t *testing.T) {
 	})
 }
 
-func TestLockLeavesTheQueueWhenItsContextEnds(t *testing.T) {
-	withFake(t, 3, func(t *testing.T, f fake) {
-		holder := lock(t, f.session(t), "lock")
-		m := NewMutex(f.session(t), "lock")
-		require.Equal(t, context.DeadlineExceeded, m.Lock(within(t, time.Second)))
-		require.Equal(t, []string{holder.Key()}, f.keys(t, "lock"))
-		require.Equal(t, ErrLockReleased, m.Unlock(t.Context()))
-		require.False(t, owns(t, f.client, m))
-	})
-}
-
-// A mutex withdraws while another one of its session still holds the key.
+// A mutex withdraws while another one of its session still holds the key, or tries to lock.
 func TestLockThatGivesUpLeavesThePlaceOfAnother(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		holder := lock(t, f.session(t), "lock")
 		s := f.session(t)
 		waiting := goes(func() error { return NewMutex(s, "lock").Lock(t.Context()) })
 		require.Equal(t, context.DeadlineExceeded, NewMutex(s, "lock").Lock(within(t, time.Second)))
+		require.Equal(t, ErrLocked, NewMutex(s, "lock").TryLock(t.Context()))
 		requireWaiting(t, waiting)
 		require.NoError(t, holder.Unlock(t.Context()))
 		require.NoError(t, requireNow(t, waiting))
@@ -101,27 +143,34 @@ func TestLockThatGivesUpLeavesThePlaceOfAnother(t *testing.T) {
 	})
 }
 
-// The watches of the waiter are compacted while its connection is broken.
-func TestLockSurvivesACompaction(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		holder := lock(t, f.session(t), "lock")
-		m := NewMutex(f.session(t), "lock")
-		waiting := goes(func() error { return m.Lock(t.Context()) })
-		f.stop()
-		for range 3 {
-			f.put(t, "other", "")
-		}
-		require.NoError(t, f.Compact(f.Revision()))
-		f.start()
-		time.Sleep(time.Minute)
-		requireWaiting(t, waiting)
-		require.NoError(t, holder.Unlock(t.Context()))
-		require.NoError(t, <-waiting)
-		require.True(t, owns(t, f.client, m))
-	})
+// The history behind a waiter's read is compacted while its watch is broken, in which a holder has left.
+func TestWaitingSurvivesACompaction(t *testing.T) {
+	for method, call := range waiters {
+		t.Run(method, func(t *testing.T) {
+			withFake(t, 1, func(t *testing.T, f fake) {
+				var holder *Session
+				for range call.holders {
+					holder = f.session(t)
+					require.NoError(t, call.wait(t.Context(), holder))
+				}
+				waiting := goes(func() error { return call.wait(t.Context(), f.session(t)) })
+				for _, left := range []bool{false, true} {
+					f.stop()
+					if left {
+						require.NoError(t, f.ExpireLease(int64(holder.Lease())))
+					}
+					require.NoError(t, f.Compact(f.put(t, "other", "")))
+					f.start()
+					time.Sleep(time.Minute)
+					require.Equal(t, left, len(waiting) > 0)
+				}
+				require.NoError(t, <-waiting)
+			})
+		})
+	}
 }
 
-// cancelWatches answers every watch with a cancellation.
+// cancelWatches answers every watch with a cancellation, as a proxy does without a header if there is no reason.
 func cancelWatches(f fake, reason string) {
 	f.On("Watch", func(call *fakeetcd.Call) {
 		call.OnSend(func(resp proto.Message) bool {
@@ -129,64 +178,13 @@ func cancelWatches(f fake, reason string) {
 			if w.Created {
 				w.Canceled, w.CancelReason = true, reason
 			}
+			if reason == "" {
+				w.Header = nil
+			}
 			return true
 		})
 		_, _ = call.Execute() // ends with the client's stream
 	})
-}
-
-// A refused watch is an error, and does not grant the lock.
-func TestLockWhoseWatchIsRefused(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		holder := lock(t, f.session(t), "lock")
-		cancelWatches(f, rpctypes.ErrGRPCPermissionDenied.Error())
-		m := NewMutex(f.session(t), "lock")
-		require.Equal(t, rpctypes.ErrPermissionDenied, m.Lock(t.Context()))
-		require.Equal(t, []string{holder.Key()}, f.keys(t, "lock"))
-	})
-}
-
-// Nor does a watch that is closed without a reason.
-func TestLockWhoseWatcherIsClosed(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		holder := lock(t, f.session(t), "lock")
-		waiting := goes(func() error { return NewMutex(f.session(t), "lock").Lock(t.Context()) })
-		require.NoError(t, f.client.Watcher.Close())
-		require.ErrorContains(t, requireNow(t, waiting), "watch was closed")
-		require.Equal(t, []string{holder.Key()}, f.keys(t, "lock"))
-	})
-}
-
-// When the key ahead is gone, a read decides who holds the lock.
-func TestLockIsProvenByARead(t *testing.T) {
-	for name, lose := range map[string]func(t *testing.T, f fake, s *Session){
-		"its lease has expired": func(t *testing.T, f fake, s *Session) {
-			require.NoError(t, f.ExpireLease(int64(s.Lease())))
-		},
-		"its key is another": func(t *testing.T, f fake, s *Session) {
-			f.remove(t, keyOf(s, "lock"))
-			f.put(t, keyOf(s, "lock"), "")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			withFake(t, 1, func(t *testing.T, f fake) {
-				holder := lock(t, f.session(t), "lock")
-				s := f.session(t)
-				waiting := goes(func() error { return NewMutex(s, "lock").Lock(t.Context()) })
-				release := make(chan struct{})
-				f.On("Txn", func(call *fakeetcd.Call) {
-					if !writes(call) {
-						_ = call.Hold(release)
-					}
-				})
-				require.NoError(t, holder.Unlock(t.Context()))
-				requireWaiting(t, waiting)
-				lose(t, f, s)
-				close(release)
-				require.Equal(t, ErrSessionExpired, requireNow(t, waiting))
-			})
-		})
-	}
 }
 
 // A response with neither the own key nor another one does not grant the lock.

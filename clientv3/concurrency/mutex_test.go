@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	. "github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 )
 
 func TestFreeLockTakesOneRequest(t *testing.T) {
@@ -123,19 +124,6 @@ func TestTryLock(t *testing.T) {
 	})
 }
 
-// TryLock does not take the key of another waiter of the same session.
-func TestTryLockLeavesTheSessionsPlaceInTheQueue(t *testing.T) {
-	withFake(t, 3, func(t *testing.T, f fake) {
-		holder := lock(t, f.session(t), "lock")
-		s := f.session(t)
-		waiting := goes(func() error { return NewMutex(s, "lock").Lock(t.Context()) })
-		require.Equal(t, ErrLocked, NewMutex(s, "lock").TryLock(t.Context()))
-		requireWaiting(t, waiting)
-		require.NoError(t, holder.Unlock(t.Context()))
-		require.NoError(t, requireNow(t, waiting))
-	})
-}
-
 func TestUnlock(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		s := f.session(t)
@@ -162,8 +150,7 @@ func TestUnlockDeletesOnlyItsOwnKey(t *testing.T) {
 		m := lock(t, f.session(t), "lock")
 		key := m.Key()
 		f.remove(t, key)
-		_, err := f.client.Put(t.Context(), key, "another's")
-		require.NoError(t, err)
+		clienttest.Must(f.client.Put(t.Context(), key, "another's"))
 		require.NoError(t, m.Unlock(t.Context()))
 		require.Equal(t, "another's", string(f.Get(key).GetValue()))
 	})

@@ -8,9 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3"
 	. "github.com/quorate/quorate/clientv3/concurrency"
@@ -148,23 +146,9 @@ func TestObserveSurvivesCancelledWatches(t *testing.T) {
 		}
 		require.Less(t, f.Count("Range"), 200, "one a second")
 	})
-}
-
-// A proxy may send the events of a revision without a header.
-func TestObserveOfAnEmptyCancellation(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
-		f.On("Watch", func(call *fakeetcd.Call) {
-			call.OnSend(func(resp proto.Message) bool {
-				w := resp.(*pb.WatchResponse)
-				if w.Created {
-					w.Canceled, w.Header = true, nil
-				}
-				return true
-			})
-			_, _ = call.Execute() // ends with the client's stream
-		})
-		ch := NewElection(f.session(t), "office").Observe(t.Context())
-		requireNothing(t, ch)
+		cancelWatches(f, "")
+		requireNothing(t, NewElection(f.session(t), "office").Observe(t.Context()))
 	})
 }
 
@@ -178,8 +162,7 @@ func TestObserveEndsWhenItIsRefused(t *testing.T) {
 func TestObserveEndsWithItsClient(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		c := clienttest.Connect(t, f.Cluster)
-		s, err := NewSession(c)
-		require.NoError(t, err)
+		s := clienttest.Must(NewSession(c))
 		ch := NewElection(s, "office").Observe(t.Context())
 		synctest.Wait()
 		require.NoError(t, c.Close())

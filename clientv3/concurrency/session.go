@@ -1,6 +1,7 @@
 package concurrency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -65,14 +66,15 @@ func openSession(ctx context.Context, client *clientv3.Client, opts sessionOptio
 
 // watchKeepAlive ends the session when its lease is no longer kept alive.
 func (s *Session) watchKeepAlive(alive <-chan *clientv3.LeaseKeepAliveResponse) {
+	s.end(keepAliveEnd(alive, &s.monitor))
+	close(s.done)
+}
+
+// keepAliveEnd waits until a lease is no longer kept alive, and returns the cause.
+func keepAliveEnd(alive <-chan *clientv3.LeaseKeepAliveResponse, monitor *clientv3.LeaseMonitor) error {
 	for range alive { // wait until the channel is closed
 	}
-	cause := s.monitor.Err()
-	if cause == nil {
-		cause = errKeepAliveEnded
-	}
-	s.end(cause)
-	close(s.done)
+	return cmp.Or(monitor.Err(), errKeepAliveEnded)
 }
 
 // Client returns the client that the session uses.

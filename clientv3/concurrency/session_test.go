@@ -97,31 +97,21 @@ func TestSessionOfALeaseThatDoesNotExist(t *testing.T) {
 	})
 }
 
-func TestSessionKeepsItsLeaseAlive(t *testing.T) {
-	withFake(t, 3, func(t *testing.T, f fake) {
-		s := f.session(t)
-		require.Same(t, f.client, s.Client())
-		resp, err := f.client.TimeToLive(t.Context(), s.Lease())
-		require.NoError(t, err)
-		require.Equal(t, int64(60), resp.GrantedTTL)
-		time.Sleep(time.Hour)
-		require.NoError(t, s.Err())
-	})
-}
-
 func TestSessionOptions(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		core, logs := observer.New(zap.WarnLevel)
 		clientv3.WithZapLogger(zap.New(core))(f.client)
-		s := f.session(t, WithTTL(90), WithTTL(0), WithTTL(-1))
+		s := f.session(t)
+		require.Same(t, f.client, s.Client())
+		f.session(t, WithTTL(90), WithTTL(0), WithTTL(-1))
 		require.Equal(t, 2, logs.Len())
-		resp, err := f.client.TimeToLive(t.Context(), s.Lease())
-		require.NoError(t, err)
-		require.Equal(t, int64(90), resp.GrantedTTL)
-
 		shared := f.session(t, WithLease(s.Lease()))
 		require.Equal(t, s.Lease(), shared.Lease())
-		require.Equal(t, 1, f.Count("LeaseGrant"))
+		var ttls []int64
+		for _, call := range f.Calls("LeaseGrant") {
+			ttls = append(ttls, call.Request().(*pb.LeaseGrantRequest).TTL)
+		}
+		require.Equal(t, []int64{60, 90}, ttls)
 	})
 }
 
@@ -167,6 +157,7 @@ func TestSessionOverALeaseWithoutReasons(t *testing.T) {
 	})
 }
 
+// Close revokes the lease, in the TTL at most, and while the session's context lasts.
 func TestCloseRevokesTheLease(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		s := f.session(t)
@@ -174,26 +165,19 @@ func TestCloseRevokesTheLease(t *testing.T) {
 		require.NoError(t, s.Close())
 		require.Nil(t, f.Get(m.Key()))
 		require.Equal(t, rpctypes.ErrLeaseNotFound, s.Close())
-	})
-}
 
-func TestCloseTakesNoLongerThanTheTTL(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		s := f.session(t, WithTTL(7))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := f.session(t, WithContext(ctx))
+		cancel()
+		before := f.Count("LeaseRevoke")
+		require.Equal(t, context.Canceled, ended.Close())
+		require.Equal(t, before, f.Count("LeaseRevoke"))
+
+		s = f.session(t, WithTTL(7))
 		f.On("LeaseRevoke", func(call *fakeetcd.Call) { neverAnswer(call) })
 		start := time.Now()
 		require.Equal(t, context.DeadlineExceeded, s.Close())
 		require.Equal(t, 7*time.Second, time.Since(start))
-	})
-}
-
-func TestCloseReturnsWhenTheSessionsContextEnds(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		ctx, cancel := context.WithCancel(t.Context())
-		s := f.session(t, WithContext(ctx))
-		cancel()
-		require.Equal(t, context.Canceled, s.Close())
-		require.Zero(t, f.Count("LeaseRevoke"))
 	})
 }
 
@@ -225,8 +209,7 @@ func TestRecreate(t *testing.T) {
 		require.NoError(t, f.ExpireLease(int64(s.Lease())))
 		<-s.Done()
 
-		again, err := s.Recreate(within(t, time.Second))
-		require.NoError(t, err)
+		again := clienttest.Must(s.Recreate(within(t, time.Second)))
 		require.NotEqual(t, s.Lease(), again.Lease())
 		grant := f.Calls("LeaseGrant")[1].Request().(*pb.LeaseGrantRequest)
 		require.Equal(t, int64(30), grant.TTL)
@@ -239,7 +222,7 @@ func TestRecreate(t *testing.T) {
 
 		cancel()
 		<-again.Done()
-		_, err = again.Recreate(t.Context())
+		_, err := again.Recreate(t.Context())
 		require.Equal(t, context.Canceled, err)
 	})
 }
@@ -248,14 +231,13 @@ func TestRecreateOfAGivenLease(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		given := f.session(t)
 		s := f.session(t, WithLease(given.Lease()))
-		again, err := s.Recreate(t.Context())
-		require.NoError(t, err)
+		again := clienttest.Must(s.Recreate(t.Context()))
 		defer again.Orphan()
 		require.NotEqual(t, given.Lease(), again.Lease())
 		require.NoError(t, s.Err(), "an open session is unchanged")
 
 		f.stop()
-		_, err = s.Recreate(within(t, time.Second))
+		_, err := s.Recreate(within(t, time.Second))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }
@@ -264,11 +246,26 @@ func TestRecreateOfAGivenLease(t *testing.T) {
 func TestSessionEndsWithItsClient(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		c := clienttest.Connect(t, f.Cluster)
-		s, err := NewSession(c)
-		require.NoError(t, err)
+		s := clienttest.Must(NewSession(c))
 		require.NoError(t, c.Close())
 		requireEnded(t, s)
 		s.Orphan()
 		require.Error(t, s.Close())
+	})
+}
+
+func TestSessionDeadline(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		start := time.Now()
+		s := f.session(t, WithTTL(30))
+		synctest.Wait()
+		require.Equal(t, start.Add(30*time.Second), s.Deadline())
+		time.Sleep(time.Hour)
+		require.WithinRange(t, s.Deadline(), time.Now().Add(20*time.Second), time.Now().Add(30*time.Second))
+		f.stop()
+		last := s.Deadline()
+		<-s.Done()
+		require.Equal(t, last, s.Deadline())
+		require.Equal(t, last, time.Now())
 	})
 }

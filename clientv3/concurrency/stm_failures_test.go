@@ -19,48 +19,32 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
+// A function that does not return nil writes nothing. Its error, its panic and its Goexit, such as that of t.FailNow, reach
+// the caller.
 func TestSTMOfAFunctionThatFails(t *testing.T) {
 	onLevels(t, allLevels, func(t *testing.T, f fake, level STMOption) {
-		want := errors.New("no")
-		resp, err := NewSTM(f.client, func(s STM) error {
-			s.Get("a")
-			s.Put("k", "v")
-			return want
-		}, level)
-		require.Nil(t, resp)
-		require.Equal(t, want, err)
-		require.Nil(t, f.Get("k"))
-	})
-}
-
-// A panic of the function reaches the caller.
-func TestSTMPanicReachesTheCaller(t *testing.T) {
-	onLevels(t, allLevels, func(t *testing.T, f fake, level STMOption) {
-		for _, value := range []any{"oh", errors.New("oh"), 1} {
-			require.PanicsWithValue(t, value, func() {
-				_, _ = NewSTM(f.client, func(s STM) error {
-					s.Get("k")
-					panic(value)
-				}, level)
-			})
+		run := func(end func() error) error {
+			resp, err := NewSTM(f.client, func(s STM) error {
+				s.Get("a")
+				s.Put("k", "v")
+				return end()
+			}, level)
+			require.Nil(t, resp)
+			return err
 		}
-		require.Zero(t, f.PutCount("k"))
-	})
-}
-
-// So does a Goexit, such as that of t.FailNow.
-func TestSTMGoexitEndsTheCaller(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
+		want := errors.New("no")
+		require.Equal(t, want, run(func() error { return want }))
+		for _, value := range []any{"oh", errors.New("oh"), 1} {
+			require.PanicsWithValue(t, value, func() { _ = run(func() error { panic(value) }) })
+		}
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_, _ = NewSTM(f.client, func(STM) error {
-				runtime.Goexit()
-				return nil
-			})
+			_ = run(func() error { runtime.Goexit(); return nil })
 			assert.Fail(t, "NewSTM returned")
 		}()
 		<-done
+		require.Zero(t, f.PutCount("k"))
 	})
 }
 
@@ -129,14 +113,10 @@ func TestSTMAbortContext(t *testing.T) {
 		}, level, WithAbortContext(ctx))
 		require.Equal(t, context.Canceled, err)
 	})
-}
-
-// A transaction that always conflicts ends with its context.
-func TestSTMThatNeverCommits(t *testing.T) {
 	onLevels(t, conflictFree, func(t *testing.T, f fake, level STMOption) {
 		_, err := NewSTM(f.client, func(s STM) error {
 			s.Get("k")
-			f.put(t, "k", "")
+			f.put(t, "k", "") // it never commits
 			time.Sleep(20 * time.Millisecond)
 			return nil
 		}, level, WithAbortContext(within(t, time.Second)))
@@ -214,5 +194,9 @@ func TestSTMReadCommittedReadsManyKeys(t *testing.T) {
 			return nil
 		})
 		require.Equal(t, rpctypes.ErrTooManyOps, err)
+		before := f.Count("Txn")
+		_, err = NewSTM(f.client, func(STM) error { return nil }, WithIsolation(4))
+		require.ErrorContains(t, err, "unknown isolation level 4")
+		require.Equal(t, before, f.Count("Txn"))
 	})
 }

@@ -34,12 +34,6 @@ func onLevels(t *testing.T, levels []Isolation, test func(t *testing.T, f fake, 
 	}
 }
 
-// put writes a key outside of the transactions, and returns the revision.
-func (f fake) put(t *testing.T, key, value string) (rev int64) {
-	t.Helper()
-	return clienttest.Put(t, f.Cluster, key, value)
-}
-
 // reads returns the number of received transactions that only read.
 func (f fake) reads() (n int) {
 	for _, r := range f.Calls("Txn") {
@@ -54,7 +48,7 @@ func TestSTMReadsAndWrites(t *testing.T) {
 	onLevels(t, allLevels, func(t *testing.T, f fake, level STMOption) {
 		f.put(t, "old", "1")
 		f.put(t, "gone", "2")
-		rev := f.Get("old").ModRevision
+		rev, lease := f.Get("old").ModRevision, f.session(t).Lease()
 		resp, err := NewSTM(f.client, func(s STM) error {
 			assert.Empty(t, s.Get())
 			assert.Empty(t, s.Get("missing"))
@@ -68,6 +62,7 @@ func TestSTMReadsAndWrites(t *testing.T) {
 			assert.Empty(t, s.Get("gone"))
 			s.Put("new", "first")
 			s.Put("new", "last")
+			s.Put("leased", "v", clientv3.WithLease(lease))
 			s.Put("never", "x")
 			s.Del("never")
 			return nil
@@ -77,27 +72,11 @@ func TestSTMReadsAndWrites(t *testing.T) {
 		require.Equal(t, f.Revision(), resp.Header.Revision)
 		require.Equal(t, "3", string(f.Get("old").Value))
 		require.Equal(t, "last", string(f.Get("new").Value))
+		require.Equal(t, int64(lease), f.Get("leased").Lease)
 		require.Nil(t, f.Get("gone"))
 		require.Nil(t, f.Get("never"))
-	})
-}
 
-func TestSTMPutTakesOptions(t *testing.T) {
-	onLevels(t, allLevels, func(t *testing.T, f fake, level STMOption) {
-		s := f.session(t)
-		_, err := NewSTM(f.client, func(stm STM) error {
-			stm.Put("k", "v", clientv3.WithLease(s.Lease()))
-			return nil
-		}, level)
-		require.NoError(t, err)
-		require.Equal(t, int64(s.Lease()), f.Get("k").Lease)
-	})
-}
-
-func TestSTMOfNothing(t *testing.T) {
-	onLevels(t, allLevels, func(t *testing.T, f fake, level STMOption) {
-		resp, err := NewSTM(f.client, func(STM) error { return nil }, level)
-		require.NoError(t, err)
+		resp = clienttest.Must(NewSTM(f.client, func(STM) error { return nil }, level))
 		require.True(t, resp.Succeeded)
 		require.Equal(t, f.Revision(), resp.Header.Revision)
 	})
@@ -121,15 +100,21 @@ func TestSTMGetOfSeveralKeys(t *testing.T) {
 	})
 }
 
+// Prefetched keys take one request, and are protected like keys that were read.
 func TestSTMPrefetch(t *testing.T) {
-	onLevels(t, allLevels, func(t *testing.T, f fake, level STMOption) {
+	onLevels(t, conflictFree, func(t *testing.T, f fake, level STMOption) {
 		f.put(t, "a", "1")
+		runs := 0
 		_, err := NewSTM(f.client, func(s STM) error {
+			if runs++; runs == 1 {
+				f.put(t, "c", "changed")
+			}
 			s.Put("sum", s.Get("a")+s.Get("b"))
 			return nil
 		}, level, WithPrefetch("a"), WithPrefetch("b", "c"))
 		require.NoError(t, err)
-		require.Equal(t, 2, f.Count("Txn"), "one read and one commit")
+		require.Equal(t, 2, runs)
+		require.Equal(t, 3, f.Count("Txn"), "one read, and one commit per run")
 		require.Equal(t, "1", string(f.Get("sum").Value))
 	})
 }
@@ -154,21 +139,6 @@ func TestSTMIsRepeatedAfterAConflict(t *testing.T) {
 		require.Equal(t, "3", string(f.Get("runs").Value))
 		require.Equal(t, 1, f.PutCount("runs"))
 		require.Equal(t, 4, f.Count("Txn"), "one read, and one commit per run")
-	})
-}
-
-// A prefetched key is protected like a key that was read.
-func TestSTMPrefetchedKeysAreRead(t *testing.T) {
-	onLevels(t, conflictFree, func(t *testing.T, f fake, level STMOption) {
-		runs := 0
-		_, err := NewSTM(f.client, func(STM) error {
-			if runs++; runs == 1 {
-				f.put(t, "k", "changed")
-			}
-			return nil
-		}, level, WithPrefetch("k"))
-		require.NoError(t, err)
-		require.Equal(t, 2, runs)
 	})
 }
 
@@ -250,14 +220,6 @@ func TestSTMShowsOneRevisionAfterAConflict(t *testing.T) {
 		}, level)
 		require.NoError(t, err)
 		require.Equal(t, 3, runs)
-	})
-}
-
-func TestSTMUnknownIsolation(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		_, err := NewSTM(f.client, func(STM) error { return nil }, WithIsolation(4))
-		require.ErrorContains(t, err, "unknown isolation level 4")
-		require.Zero(t, f.Count("Txn"))
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 )
 
 // errConflict ends a run of the function that must be repeated.
@@ -137,7 +138,7 @@ func (t *transaction) read(keys []string) {
 		t.base = resp.Header.Revision
 	}
 	for i, key := range missing {
-		t.reads[key] = firstKey(resp, i)
+		t.reads[key] = optxn.Key(resp, i)
 	}
 }
 
@@ -190,7 +191,7 @@ func (t *transaction) commit() (*clientv3.TxnResponse, error) {
 	}
 	t.known = make(map[string]*mvccpb.KeyValue, len(keys))
 	for i, key := range keys {
-		t.known[key] = firstKey(resp, i)
+		t.known[key] = optxn.Key(resp, i)
 	}
 	if t.guards.snapshot {
 		t.base = resp.Header.Revision

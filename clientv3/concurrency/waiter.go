@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 	"github.com/quorate/quorate/clientv3/internal/settle"
 )
 
@@ -84,12 +85,12 @@ func (p *waiter) putOnce(ctx context.Context, cond clientv3.Cmp, value string) (
 	if err != nil {
 		return view{}, err
 	}
-	v := view{header: resp.Header, ahead: firstKey(resp, 0)}
+	v := view{header: resp.Header, ahead: optxn.Key(resp, 0)}
 	if resp.Succeeded {
 		p.rev = resp.Header.Revision
 		return v, nil
 	}
-	if v.own = firstKey(resp, 1); v.own == nil {
+	if v.own = optxn.Key(resp, 1); v.own == nil {
 		return v, nil
 	}
 	p.rev = v.own.CreateRevision
@@ -106,7 +107,7 @@ func (p *waiter) readQueue(ctx context.Context) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	return view{header: resp.Header, ahead: firstKey(resp, 0), own: firstKey(resp, 1)}, nil
+	return view{header: resp.Header, ahead: optxn.Key(resp, 0), own: optxn.Key(resp, 1)}, nil
 }
 
 // readAhead reads those keys ahead of the waiter's that the options ask for, and then the
@@ -119,19 +120,11 @@ func (p *waiter) readAhead(ctx context.Context, opts ...clientv3.OpOption) (*cli
 	if err != nil {
 		return nil, err
 	}
-	if own := firstKey(resp, 1); own == nil || own.CreateRevision != p.rev {
+	if own := optxn.Key(resp, 1); own == nil || own.CreateRevision != p.rev {
 		p.rev = 0
 		return nil, ErrSessionExpired
 	}
 	return resp, nil
-}
-
-// firstKey returns the first key of the i-th response, a get's.
-func firstKey(resp *clientv3.TxnResponse, i int) *mvccpb.KeyValue {
-	if kvs := resp.Responses[i].GetResponseRange().GetKvs(); len(kvs) > 0 {
-		return kvs[0]
-	}
-	return nil
 }
 
 // remove deletes the key if it was created at rev.

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,30 +44,25 @@ type Config[T any] struct {
 
 // complete returns the configuration with its defaults. The error names what is wrong.
 func (c Config[T]) complete() (Config[T], error) {
-	for _, n := range []struct {
-		name      string
-		value     *int
-		otherwise int
-	}{{"Workers", &c.Workers, DefaultWorkers}, {"RetriesPerSecond", &c.RetriesPerSecond, DefaultRetriesPerSecond}} {
-		if *n.value < 0 {
-			return c, fmt.Errorf("controller: Config.%s is %d: leave it out for %d, or set a positive number", n.name, *n.value, n.otherwise)
-		}
-		if *n.value == 0 {
-			*n.value = n.otherwise
-		}
-	}
-	for _, d := range []struct {
-		name      string
-		value     *time.Duration
-		otherwise time.Duration
-	}{{"Resync", &c.Resync, 0}, {"InitialBackoff", &c.InitialBackoff, DefaultInitialBackoff}, {"MaxBackoff", &c.MaxBackoff, DefaultMaxBackoff}} {
-		if *d.value < 0 {
-			return c, fmt.Errorf("controller: Config.%s is %v: leave it out for the default, or set a positive duration", d.name, *d.value)
-		}
-		if *d.value == 0 {
-			*d.value = d.otherwise
+	for _, f := range []struct {
+		name     string
+		value    any
+		negative bool
+	}{
+		{"Workers", c.Workers, c.Workers < 0},
+		{"RetriesPerSecond", c.RetriesPerSecond, c.RetriesPerSecond < 0},
+		{"Resync", c.Resync, c.Resync < 0},
+		{"InitialBackoff", c.InitialBackoff, c.InitialBackoff < 0},
+		{"MaxBackoff", c.MaxBackoff, c.MaxBackoff < 0},
+	} {
+		if f.negative {
+			return c, fmt.Errorf("controller: Config.%s is %v: leave it out for the default, or set a positive value", f.name, f.value)
 		}
 	}
+	c.Workers = cmp.Or(c.Workers, DefaultWorkers)
+	c.RetriesPerSecond = cmp.Or(c.RetriesPerSecond, DefaultRetriesPerSecond)
+	c.InitialBackoff = cmp.Or(c.InitialBackoff, DefaultInitialBackoff)
+	c.MaxBackoff = cmp.Or(c.MaxBackoff, DefaultMaxBackoff)
 	if c.Keys == nil {
 		c.Keys = func(change cache.Change[T]) []string { return []string{change.Key} }
 	}

@@ -35,11 +35,9 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	cluster, client := clienttest.StartClient(t, 1)
-	c, err := cache.New(client, cache.Config{Prefixes: []string{"a/"}})
-	require.NoError(t, err)
+	c := clienttest.Must(cache.New(client, cache.Config{Prefixes: []string{"a/"}}))
 	t.Cleanup(c.Close)
-	in, err := cache.NewInformer(c, cache.InformerConfig[string]{Decode: func(_, value []byte) (string, error) { return string(value), nil }})
-	require.NoError(t, err)
+	in := clienttest.Must(cache.NewInformer(c, cache.InformerConfig[string]{Decode: func(_, value []byte) (string, error) { return string(value), nil }}))
 	return &rig{cluster, client, in}
 }
 
@@ -90,8 +88,7 @@ func TestRun(t *testing.T) {
 		release <- struct{}{}
 		require.Equal(t, "a/1 9", <-began)
 		release <- struct{}{}
-		_, err := r.client.Delete(t.Context(), "a/1")
-		require.NoError(t, err)
+		clienttest.Must(r.client.Delete(t.Context(), "a/1"))
 		require.Equal(t, "a/1 -", <-began)
 		release <- struct{}{}
 		stop()

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -55,14 +56,7 @@ func (q *queue) addLocked(key string) {
 		return
 	}
 	q.order = append(q.order, key)
-	q.signal()
-}
-
-func (q *queue) signal() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	pause.Signal(q.wake)
 }
 
 // addAfterLocked has a key reconciled after a time, or when it is added before.
@@ -106,7 +100,7 @@ func (q *queue) take() (key string, ok bool) {
 	delete(q.dirty, key)
 	q.processing[key] = struct{}{}
 	if len(q.order) > 0 {
-		q.signal() // the next worker
+		pause.Signal(q.wake) // the next worker
 	}
 	return key, true
 }
@@ -127,7 +121,7 @@ func (q *queue) done(key string, failed bool, after time.Duration) (failures int
 	switch {
 	case dirty && !q.closed:
 		q.order = append(q.order, key)
-		q.signal()
+		pause.Signal(q.wake)
 	case failed:
 		q.addAfterLocked(key, max(q.backoff.Delay(failures), q.reserveLocked()))
 	case after > 0:

@@ -1,6 +1,7 @@
 package idempotent
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -38,15 +39,7 @@ type Config struct {
 }
 
 func (c Config) complete() (Config, error) {
-	if c.Prefix == "" {
-		c.Prefix = DefaultPrefix
-	}
-	if c.Lanes == 0 {
-		c.Lanes = DefaultLanes
-	}
-	if c.TTL == 0 {
-		c.TTL = DefaultTTL
-	}
+	c.Prefix, c.Lanes, c.TTL = cmp.Or(c.Prefix, DefaultPrefix), cmp.Or(c.Lanes, DefaultLanes), cmp.Or(c.TTL, DefaultTTL)
 	switch {
 	case c.Lanes < 0:
 		return c, fmt.Errorf("idempotent: Config.Lanes is %d: set the number of writes that may be under way, or 0 for %d", c.Lanes, DefaultLanes)

@@ -15,9 +15,9 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/batch"
@@ -26,13 +26,14 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 // inBubble runs a test with a KV over a client of an etcd in memory.
 func inBubble(t *testing.T, cfg Config, test func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client := clienttest.StartClient(t, 3)
-		kv, err := New(t.Context(), client, cfg)
-		require.NoError(t, err)
+		kv := clienttest.Must(New(t.Context(), client, cfg))
 		defer func() { assert.NoError(t, kv.Close()) }()
 		test(t, cluster, kv)
 	})
@@ -47,8 +48,9 @@ var (
 		c.Answer(nil, rpctypes.ErrGRPCTimeout)
 	}
 	noSpaceAfterAll = func(c *fakeetcd.Call) {
-		_, _ = c.Execute()
-		c.Answer(nil, rpctypes.ErrGRPCNoSpace)
+		if _, err := c.Execute(); err == nil {
+			c.Answer(nil, rpctypes.ErrGRPCNoSpace)
+		}
 	}
 	withTooManyAnswers = func(c *fakeetcd.Call) {
 		resp, _ := c.Execute()
@@ -56,113 +58,44 @@ var (
 	}
 )
 
-// TestResponsesAreThoseOfPlainCalls compares responses with those of a plain client to the same operation on the same keys: with
-// the answer as it comes, and after faults.
+// TestResponsesAreThoseOfPlainCalls has the answer as it comes, and after faults.
 func TestResponsesAreThoseOfPlainCalls(t *testing.T) {
-	is := func(key, value string) []clientv3.Cmp {
-		return []clientv3.Cmp{clientv3.Compare(clientv3.Value(key), "=", value)}
-	}
-	prefix, prev := clientv3.WithPrefix(), clientv3.WithPrevKV()
-	many := make([]clientv3.Op, 126)
-	for i := range many {
-		many[i] = clientv3.OpPut(fmt.Sprint("many", i), "v", prev)
-	}
-	ops := map[string]clientv3.Op{
-		"put":                       clientv3.OpPut("a1", "new"),
-		"put, previous":             clientv3.OpPut("a1", "new", prev),
-		"put of a new key":          clientv3.OpPut("b", "new", prev),
-		"delete":                    clientv3.OpDelete("a1"),
-		"delete of nothing":         clientv3.OpDelete("b"),
-		"delete of a prefix":        clientv3.OpDelete("a", prefix),
-		"delete, previous":          clientv3.OpDelete("a", prefix, prev),
-		"txn":                       clientv3.OpTxn(is("a1", "1"), []clientv3.Op{clientv3.OpPut("a1", "new", prev), clientv3.OpDelete("a2")}, nil),
-		"txn, otherwise":            clientv3.OpTxn(is("a1", "2"), []clientv3.Op{clientv3.OpDelete("a1")}, []clientv3.Op{clientv3.OpPut("a1", "x"), clientv3.OpGet("a2")}),
-		"txn, nothing to do":        clientv3.OpTxn(is("a1", "2"), []clientv3.Op{clientv3.OpDelete("a1")}, nil),
-		"txn without comparisons":   clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("a1", "x", prev), clientv3.OpPut("c", "x")}, nil),
-		"txn that reads before":     clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpGet("a", prefix), clientv3.OpPut("a1", "x")}, nil),
-		"txn that reads after":      clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("a1", "x"), clientv3.OpGet("a", prefix, clientv3.WithLimit(1))}, nil),
-		"txn that reads serially":   clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("a1", "x"), clientv3.OpGet("a", prefix, clientv3.WithSerializable())}, nil),
-		"txn that sorts":            clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("a1", "x"), clientv3.OpGet("a", prefix, clientv3.WithSort(clientv3.SortByValue, clientv3.SortDescend))}, nil),
-		"txn at a revision":         clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("a1", "x"), clientv3.OpGet("a", prefix, clientv3.WithRev(2))}, nil),
-		"as many as can be":         clientv3.OpTxn(is("a1", "1"), many, nil),
-		"nested without comparison": clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpGet("a1"), clientv3.OpPut("a2", "x")}, nil), clientv3.OpPut("a1", "y")}, nil),
-	}
-	faults := map[string]func(*fakeetcd.Call){
+	for name, fault := range map[string]func(*fakeetcd.Call){
 		"none": func(*fakeetcd.Call) {}, "answer lost": answerLost, "request lost": requestLost, "error": errorAfterAll,
 		"no space": noSpaceAfterAll, "answered twice": withTooManyAnswers,
-	}
-	for name, op := range ops {
-		for what, fault := range faults {
-			t.Run(name+", "+what, func(t *testing.T) {
-				inBubble(t, Config{}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
-					plainCluster, plain := clienttest.StartClient(t, 3)
-					for i := range 3 {
-						key, value := fmt.Sprint("a", i), strconv.Itoa(i)
-						clienttest.Put(t, cluster, key, value)
-						for plainCluster.Revision() < cluster.Revision()-1 {
-							clienttest.Put(t, plainCluster, "filler", "")
+	} {
+		t.Run(name, func(t *testing.T) {
+			clienttest.RequirePlainResponses(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) (clientv3.KV, func()) {
+				kv := clienttest.Must(New(t.Context(), client, Config{}))
+				t.Cleanup(func() { assert.NoError(t, kv.Close()) })
+				return kv, func() {
+					cluster.Once("Txn", func(c *fakeetcd.Call) {
+						if len(c.Request.(*pb.TxnRequest).Success) > 0 { // those of the operations that only read have none
+							fault(c)
 						}
-						clienttest.Put(t, plainCluster, key, value)
-					}
-					want, err := plain.Do(t.Context(), op)
-					require.NoError(t, err)
-					cluster.On("Txn", func(c *fakeetcd.Call) {
-						request := c.Request.(*pb.TxnRequest)
-						assert.LessOrEqual(t, max(len(request.Compare), len(request.Success), len(request.Failure)), 128, "operations that etcd allows")
 					})
-					cluster.Once("Txn", fault)
-					got, err := kv.Do(t.Context(), op)
-					require.NoError(t, err)
-					requireSame(t, want, got)
-					for _, key := range []string{"a0", "a1", "a2", "b", "c"} {
-						require.Equal(t, plainCluster.PutCount(key), cluster.PutCount(key), key)
-						require.Equal(t, plainCluster.Get(key).GetValue(), cluster.Get(key).GetValue(), key)
-					}
-				})
-			})
-		}
-	}
-}
-
-// requireSame compares responses, without headers: what writes nothing has no revision of its own without a lane.
-func requireSame(t *testing.T, want, got clientv3.OpResponse) {
-	t.Helper()
-	message := func(r clientv3.OpResponse) proto.Message {
-		switch {
-		case r.Put() != nil:
-			return (*pb.PutResponse)(r.Put())
-		case r.Del() != nil:
-			return (*pb.DeleteRangeResponse)(r.Del())
-		default:
-			return (*pb.TxnResponse)(r.Txn())
-		}
-	}
-	w, g := message(want), message(got)
-	require.NotZero(t, g.(interface{ GetHeader() *pb.ResponseHeader }).GetHeader().GetRevision())
-	require.NotZero(t, g.(interface{ GetHeader() *pb.ResponseHeader }).GetHeader().GetClusterId())
-	dropHeaders(w)
-	dropHeaders(g)
-	require.True(t, proto.Equal(w, g), "want %v\ngot  %v", w, g)
-}
-
-func dropHeaders(m proto.Message) {
-	switch r := m.(type) {
-	case *pb.PutResponse:
-		r.Header = nil
-	case *pb.DeleteRangeResponse:
-		r.Header = nil
-	case *pb.RangeResponse:
-		r.Header = nil
-	case *pb.TxnResponse:
-		r.Header = nil
-		for _, op := range r.Responses {
-			for _, part := range []proto.Message{op.GetResponsePut(), op.GetResponseDeleteRange(), op.GetResponseRange(), op.GetResponseTxn()} {
-				if part.ProtoReflect().IsValid() {
-					dropHeaders(part)
 				}
-			}
-		}
+			})
+		})
 	}
+}
+
+// TestLargestTxn has the largest transaction that fits with what the KV adds to it.
+func TestLargestTxn(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
+		cluster.On("Txn", func(c *fakeetcd.Call) {
+			request := c.Request.(*pb.TxnRequest)
+			assert.LessOrEqual(t, max(len(request.Compare), len(request.Success), len(request.Failure)), 128, "operations that etcd allows")
+		})
+		puts := make([]clientv3.Op, 126)
+		for i := range puts {
+			puts[i] = clientv3.OpPut(fmt.Sprint("k", i), "v", clientv3.WithPrevKV())
+		}
+		resp, err := kv.Do(t.Context(), clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Version("k0"), "=", 0)}, puts, nil))
+		require.NoError(t, err)
+		assert.True(t, resp.Txn().Succeeded)
+		assert.Len(t, resp.Txn().Responses, len(puts))
+	})
 }
 
 // TestResponseLost has responses that cannot be read any more.
@@ -218,10 +151,8 @@ func TestLateRequest(t *testing.T) {
 			_, err := c.Execute()
 			assert.NoError(t, err)
 		})
-		_, err := kv.Put(t.Context(), "k", "v")
-		require.NoError(t, err)
-		_, err = kv.Put(t.Context(), "k", "w")
-		require.NoError(t, err)
+		clienttest.Must(kv.Put(t.Context(), "k", "v"))
+		clienttest.Must(kv.Put(t.Context(), "k", "w"))
 		close(late)
 		<-done
 		require.Equal(t, 2, cluster.PutCount("k"))
@@ -234,13 +165,11 @@ func TestLateRequest(t *testing.T) {
 func TestFrozenMember(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
 		for i := range 50 {
-			_, err := kv.Put(t.Context(), "warm", strconv.Itoa(i))
-			require.NoError(t, err)
+			clienttest.Must(kv.Put(t.Context(), "warm", strconv.Itoa(i)))
 		}
 		cluster.Once("Txn", func(c *fakeetcd.Call) { _ = c.Hold(nil) })
 		begun := time.Now()
-		_, err := kv.Put(t.Context(), "k", "v")
-		require.NoError(t, err)
+		clienttest.Must(kv.Put(t.Context(), "k", "v"))
 		require.Less(t, time.Since(begun), 400*time.Millisecond)
 		require.Equal(t, 1, cluster.PutCount("k"))
 	})
@@ -283,8 +212,7 @@ func TestLeaseExpired(t *testing.T) {
 					require.ErrorAs(t, err, &unknown)
 					require.ErrorIs(t, err, errLaneLost)
 				}
-				_, err = kv.Put(t.Context(), "k", "w")
-				require.NoError(t, err)
+				clienttest.Must(kv.Put(t.Context(), "k", "w"))
 				require.Equal(t, "w", string(cluster.Get("k").Value))
 				require.NotEqual(t, lease, leaseOf(kv))
 			})
@@ -306,10 +234,8 @@ func TestPanic(t *testing.T) {
 // TestLaneDeleted deletes the lanes.
 func TestLaneDeleted(t *testing.T) {
 	inBubble(t, Config{Lanes: 1}, func(t *testing.T, _ *fakeetcd.Cluster, kv *KV) {
-		_, err := kv.plain.Delete(t.Context(), DefaultPrefix, clientv3.WithPrefix())
-		require.NoError(t, err)
-		_, err = kv.Put(t.Context(), "k", "v")
-		require.NoError(t, err)
+		clienttest.Must(kv.plain.Delete(t.Context(), DefaultPrefix, clientv3.WithPrefix()))
+		clienttest.Must(kv.Put(t.Context(), "k", "v"))
 	})
 }
 
@@ -340,8 +266,7 @@ func TestContextEnds(t *testing.T) {
 					close(late)
 					<-done
 				}
-				_, err = kv.Put(t.Context(), "k", "second")
-				require.NoError(t, err)
+				clienttest.Must(kv.Put(t.Context(), "k", "second"))
 				if !before {
 					close(late)
 					<-done
@@ -406,21 +331,11 @@ func TestRefused(t *testing.T) {
 					require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
 					require.Zero(t, cluster.PutCount("k"))
 				}
-				_, err = kv.Put(t.Context(), "k", "w")
-				require.NoError(t, err)
+				clienttest.Must(kv.Put(t.Context(), "k", "w"))
 				require.Equal(t, "w", string(cluster.Get("k").Value))
 			})
 		})
 	}
-}
-
-// TestLeaseOfTheCaller has a put with a lease that does not exist.
-func TestLeaseOfTheCaller(t *testing.T) {
-	inBubble(t, Config{}, func(t *testing.T, _ *fakeetcd.Cluster, kv *KV) {
-		_, err := kv.Put(t.Context(), "k", "v", clientv3.WithLease(7))
-		require.ErrorIs(t, err, rpctypes.ErrLeaseNotFound)
-		require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
-	})
 }
 
 // TestClusterChanged has an answer of another cluster, and of one that was restored.
@@ -498,8 +413,7 @@ func TestPrefixIsReserved(t *testing.T) {
 			require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
 		}
 		for _, op := range []clientv3.Op{clientv3.OpPut("m", ""), clientv3.OpPut("m0", ""), clientv3.OpDelete("n", clientv3.WithFromKey())} {
-			_, err := kv.Do(t.Context(), op)
-			require.NoError(t, err)
+			clienttest.Must(kv.Do(t.Context(), op))
 		}
 	})
 }
@@ -508,12 +422,10 @@ func TestReadsArePlain(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
 		txns := cluster.Count("Txn")
 		clienttest.Get(t, kv, "k")
-		_, err := kv.Txn(t.Context()).Then(clientv3.OpGet("k")).Commit()
-		require.NoError(t, err)
+		clienttest.Must(kv.Txn(t.Context()).Then(clientv3.OpGet("k")).Commit())
 		require.Equal(t, txns+1, cluster.Count("Txn"))
 		require.Len(t, cluster.Calls("Txn")[txns].Requests[0].(*pb.TxnRequest).Success, 1, "no lane")
-		resp, err := kv.Txn(t.Context()).If(clientv3.Compare(clientv3.Version("k"), ">", 0)).Then(clientv3.OpDelete("k")).Else(clientv3.OpPut("k", "v")).Commit()
-		require.NoError(t, err)
+		resp := clienttest.Must(kv.Txn(t.Context()).If(clientv3.Compare(clientv3.Version("k"), ">", 0)).Then(clientv3.OpDelete("k")).Else(clientv3.OpPut("k", "v")).Commit())
 		require.False(t, resp.Succeeded)
 		require.Panics(t, func() { kv.Txn(t.Context()).Then().If() })
 	})
@@ -582,9 +494,8 @@ func TestManyWritersUnderFaults(t *testing.T) {
 				errorAfterAll(c)
 			}
 		})
-		_, err := kv.Put(t.Context(), "counter", "0")
-		require.NoError(t, err)
-		const callers, each = 8, 25
+		clienttest.Must(kv.Put(t.Context(), "counter", "0"))
+		const callers, each = 8, 10
 		var all sync.WaitGroup
 		for i := range callers {
 			all.Go(func() {
@@ -618,4 +529,34 @@ func TestManyWritersUnderFaults(t *testing.T) {
 
 func mustKvs(value string, created, mod int64) []*mvccpb.KeyValue {
 	return []*mvccpb.KeyValue{{Value: []byte(value), CreateRevision: created, ModRevision: mod}}
+}
+
+func TestMetrics(t *testing.T) {
+	inBubble(t, Config{Lanes: 3}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
+		values := func() map[string]int {
+			all := map[string]int{}
+			for _, m := range kv.Metrics() {
+				name := m.Name
+				for _, label := range m.Labels {
+					name += " " + label.Value
+				}
+				all[name] = int(m.Value)
+			}
+			return all
+		}
+		before := values() // New has tried a lane
+		clienttest.Must(kv.Put(t.Context(), "k", "v"))
+		cluster.Once("Txn", func(c *fakeetcd.Call) {
+			require.Equal(t, 1, values()["quorate.idempotent.lanes"])
+			answerLost(c)
+		})
+		clienttest.Must(kv.Put(t.Context(), "k", "v2"))
+		after := values()
+		require.Equal(t, 2, after["quorate.idempotent.writes executed"]-before["quorate.idempotent.writes executed"])
+		require.Equal(t, 1, after["quorate.idempotent.settled"])
+		require.Zero(t, after["quorate.idempotent.writes unknown"])
+		require.Equal(t, 1, after["quorate.idempotent.leases"])
+		require.Equal(t, 3, after["quorate.idempotent.lane_limit"])
+		require.Zero(t, after["quorate.idempotent.lanes"])
+	})
 }

@@ -9,6 +9,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
+	"github.com/quorate/quorate/clientv3/internal/reply"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -26,24 +28,10 @@ func (a *attempts) response() (clientv3.OpResponse, error) {
 	case len(parts) > 0 && a.op.IsTxn():
 		return (&clientv3.TxnResponse{Header: a.header, Succeeded: succeeded, Responses: parts[1:]}).OpResponse(), nil
 	case len(parts) == 2:
-		return withHeader(parts[1], a.header), nil
+		return optxn.Part(parts[1], a.header), nil
 	default:
 		return clientv3.OpResponse{}, &retry.ResponseLostError{Revision: a.header.GetRevision(), Err: errForm}
 	}
-}
-
-// withHeader returns the response to a put or a delete as one that was sent alone has it.
-func withHeader(r *pb.ResponseOp, header *pb.ResponseHeader) clientv3.OpResponse {
-	if put := r.GetResponsePut(); put != nil {
-		put.Header = header
-		return (*clientv3.PutResponse)(put).OpResponse()
-	}
-	del := r.GetResponseDeleteRange()
-	if del == nil {
-		del = &pb.DeleteRangeResponse{}
-	}
-	del.Header = header
-	return (*clientv3.DeleteResponse)(del).OpResponse()
 }
 
 // maxReads is how many ranges are read in one Txn, half of etcd's default limit.
@@ -52,9 +40,7 @@ const maxReads = 64
 // rebuild makes the response to a write whose own response was lost: it reads the keys at the revision of the write
 // and the one before.
 func (a *attempts) rebuild(ctx context.Context, rec *record) (clientv3.OpResponse, error) {
-	b := &rebuilding{at: rec.at, header: &pb.ResponseHeader{
-		ClusterId: a.header.GetClusterId(), MemberId: a.header.GetMemberId(), RaftTerm: a.header.GetRaftTerm(), Revision: rec.at,
-	}}
+	b := &rebuilding{at: rec.at, header: reply.Header(a.header, rec.at)}
 	b.wrote(clientv3.OpPut(a.lane.key, ""))
 	var resp clientv3.OpResponse
 	err := error(nil)
@@ -69,7 +55,7 @@ func (a *attempts) rebuild(ctx context.Context, rec *record) (clientv3.OpRespons
 	} else {
 		var one *pb.ResponseOp
 		if one, err = b.one(a.op, nil); err == nil {
-			resp = withHeader(one, b.header)
+			resp = optxn.Part(one, b.header)
 		}
 	}
 	if err == nil {

@@ -55,9 +55,8 @@ func TestRefusedAck(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
 		p := r.process(t, Config{})
 		p.enqueue(t, "letter")
-		handle, jobs := holding(t)
-		p.work(t, 1, handle)
-		job := clienttest.Next(t, jobs)
+		w := p.work(t, 1, nil)
+		job := w.next(t)
 		ack := func(op clientv3.Op) error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -82,9 +81,8 @@ func TestAckRefusedAfterALostAnswer(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
 		p := r.process(t, Config{})
 		p.enqueue(t, "letter")
-		handle, jobs := holding(t)
-		p.work(t, 1, handle)
-		job := clienttest.Next(t, jobs)
+		w := p.work(t, 1, nil)
+		job := w.next(t)
 		r.Once("Txn", func(call *fakeetcd.Call) {
 			_, _ = call.Execute()
 			r.Once("Txn", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
@@ -104,9 +102,8 @@ func TestEndOfWorkIsBounded(t *testing.T) {
 			withRig(t, func(t *testing.T, r *rig) {
 				p := r.process(t, Config{})
 				id := p.enqueue(t, "letter")
-				handle, jobs := holding(t)
-				w := p.work(t, 1, handle)
-				job := clienttest.Next(t, jobs)
+				w := p.work(t, 1, nil)
+				job := w.next(t)
 				hook := r.refusing(refusal, false)
 				w.cancel()
 				job.answer <- job.ctx.Err()

@@ -142,7 +142,7 @@ func (j *Job) commit(ctx context.Context, leaves bool, ops ...clientv3.Op) error
 			_ = pause.For(ctx, tryAgain) // the next try sees that it has ended
 			continue
 		case resp.Succeeded:
-		case unsure == nil || leaves && j.has(first(resp, 0)):
+		case unsure == nil || leaves && j.has(optxn.Key(resp, 0)):
 			j.end(leaderelection.ErrKeyDeleted)
 			return j.Err()
 		case j.Err() != nil:

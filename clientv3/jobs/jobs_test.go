@@ -28,24 +28,22 @@ func TestJobIsHandledOnce(t *testing.T) {
 		id := p.enqueue(t, "letter")
 		require.Equal(t, &Status{ID: id, Payload: "letter", State: Waiting}, p.status(t, id))
 
-		handle, jobs := holding(t)
-		w := p.work(t, 2, handle)
-		job := clienttest.Next(t, jobs)
+		w := p.work(t, 2, nil)
+		job := w.next(t)
 		require.Equal(t, "letter", job.Payload)
 		require.Equal(t, 1, job.Attempt)
 		require.Equal(t, &Status{ID: id, Payload: "letter", State: Running, Attempts: 1, Worker: "ann"}, p.status(t, id))
 		_, err := p.Enqueue(t.Context(), "another", WithID(id))
 		require.ErrorIs(t, err, ErrExists)
 		require.ErrorIs(t, p.Remove(t.Context(), id), ErrRunning)
-		_, err = job.KV().Put(t.Context(), "sent", "yes")
-		require.NoError(t, err)
+		clienttest.Must(job.KV().Put(t.Context(), "sent", "yes"))
 
 		job.answer <- nil
 		require.Zero(t, p.settled(t))
 		_, err = p.Get(t.Context(), id)
 		require.ErrorIs(t, err, ErrNotFound)
 		time.Sleep(time.Hour)
-		require.Empty(t, jobs)
+		require.Empty(t, w.jobs)
 		w.end(t)
 		requireOnlyKeys(t, p, "sent")
 	})
@@ -60,8 +58,7 @@ func requireOnlyKeys(t *testing.T, p *process, want ...string) {
 		keys = append(keys, string(kv.Key))
 	}
 	require.Equal(t, want, keys)
-	leases, err := p.Leases(t.Context())
-	require.NoError(t, err)
+	leases := clienttest.Must(p.Leases(t.Context()))
 	require.Empty(t, leases.Leases)
 }
 
@@ -70,11 +67,10 @@ func TestFailuresEndInADeadLetter(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
 		p := r.process(t, Config{MaxAttempts: 4, MinBackoff: 10 * time.Second, MaxBackoff: 30 * time.Second})
 		id := p.enqueue(t, "letter")
-		handle, jobs := holding(t)
-		p.work(t, 2, handle)
+		w := p.work(t, 2, nil)
 		var last time.Time
 		for attempt := 1; attempt <= 4; attempt++ {
-			job := clienttest.Next(t, jobs)
+			job := w.next(t)
 			require.Equal(t, attempt, job.Attempt)
 			if attempt > 1 {
 				bound := min(10*time.Second<<(attempt-2), 30*time.Second)
@@ -88,14 +84,13 @@ func TestFailuresEndInADeadLetter(t *testing.T) {
 		require.NotContains(t, string(r.Get("mail/dead/"+id).Value), "notBefore")
 		_, err := p.Enqueue(t.Context(), "another", WithID(id))
 		require.ErrorIs(t, err, ErrExists)
-		ids, err := p.DeadLetters(t.Context(), 0)
-		require.NoError(t, err)
+		ids := clienttest.Must(p.DeadLetters(t.Context(), 0))
 		require.Equal(t, []string{id}, ids)
 		time.Sleep(time.Hour)
-		require.Empty(t, jobs)
+		require.Empty(t, w.jobs)
 
 		require.NoError(t, p.Retry(t.Context(), id))
-		job := clienttest.Next(t, jobs)
+		job := w.next(t)
 		require.Equal(t, 1, job.Attempt)
 		require.ErrorIs(t, p.Retry(t.Context(), id), ErrNotFound)
 		job.answer <- nil
@@ -106,21 +101,19 @@ func TestFailuresEndInADeadLetter(t *testing.T) {
 func TestDelayedAndRemovedJobs(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
 		p := r.process(t, Config{})
-		handle, jobs := holding(t)
-		p.work(t, 2, handle)
+		w := p.work(t, 2, nil)
 		start := time.Now()
 		late := p.enqueue(t, "late", WithDelay(time.Hour))
 		removed := p.enqueue(t, "removed", WithDelay(time.Minute))
-		next := func() *held { return clienttest.Next(t, jobs) }
 		first := p.enqueue(t, "first")
-		job := next()
+		job := w.next(t)
 		require.Equal(t, first, job.ID)
 		require.Less(t, time.Since(start), time.Second)
 		job.answer <- nil
 		require.NoError(t, p.Remove(t.Context(), removed))
 		require.ErrorIs(t, p.Remove(t.Context(), removed), ErrNotFound)
 		require.Equal(t, Waiting, p.status(t, late).State)
-		job = next()
+		job = w.next(t)
 		require.Equal(t, late, job.ID)
 		require.WithinDuration(t, start.Add(time.Hour), job.began, 100*time.Millisecond)
 		job.answer <- nil
@@ -134,12 +127,10 @@ func TestHandlerEndsBeforeItsJobIsClaimedAgain(t *testing.T) {
 		cfg := Config{MinBackoff: time.Millisecond, TTL: 15 * time.Second, Margin: 4 * time.Second}
 		lost := r.process(t, cfg)
 		id := lost.enqueue(t, "letter")
-		handle, jobs := holding(t)
-		lost.work(t, 1, handle)
-		first := clienttest.Next(t, jobs)
+		w := lost.work(t, 1, nil)
+		first := w.next(t)
 		other := r.process(t, cfg)
-		otherHandle, otherJobs := holding(t)
-		other.work(t, 1, otherHandle)
+		others := other.work(t, 1, nil)
 		time.Sleep(time.Minute)
 		require.NoError(t, first.ctx.Err(), "the lease is renewed")
 
@@ -149,7 +140,7 @@ func TestHandlerEndsBeforeItsJobIsClaimedAgain(t *testing.T) {
 		var cause *leaderelection.TermEndedError
 		require.ErrorAs(t, context.Cause(first.ctx), &cause)
 		require.ErrorIs(t, first.Err(), leaderelection.ErrNotRenewed)
-		second := clienttest.Next(t, otherJobs)
+		second := others.next(t)
 		require.GreaterOrEqual(t, second.began.Sub(ended), cfg.Margin)
 		require.Equal(t, id, second.ID)
 		require.Equal(t, 2, second.Attempt)
@@ -157,10 +148,9 @@ func TestHandlerEndsBeforeItsJobIsClaimedAgain(t *testing.T) {
 
 		// It goes on as if it held the job.
 		lost.Heal()
-		resp, err := lost.Txn(t.Context()).If(first.Fence()).Then(clientv3.OpPut("sent", "twice")).Commit()
-		require.NoError(t, err)
+		resp := clienttest.Must(lost.Txn(t.Context()).If(first.Fence()).Then(clientv3.OpPut("sent", "twice")).Commit())
 		require.False(t, resp.Succeeded)
-		_, err = first.KV().Put(t.Context(), "sent", "twice")
+		_, err := first.KV().Put(t.Context(), "sent", "twice")
 		require.ErrorAs(t, err, &cause)
 		require.ErrorAs(t, first.Ack(t.Context(), clientv3.OpPut("sent", "twice")), &cause)
 		require.Nil(t, r.Get("sent"))
@@ -179,10 +169,9 @@ func TestLostWorkersEndInADeadLetter(t *testing.T) {
 		p := r.process(t, cfg)
 		id := p.enqueue(t, "poison")
 		for attempt := range 3 {
-			handle, jobs := holding(t)
 			dying := r.process(t, cfg)
-			dying.work(t, 1, handle)
-			job := clienttest.Next(t, jobs)
+			w := dying.work(t, 1, nil)
+			job := w.next(t)
 			require.Equal(t, attempt+1, job.Attempt)
 			dying.Cut()
 			clienttest.Next(t, job.ctx.Done())
@@ -200,25 +189,23 @@ func TestEndOfWorkReturnsJobs(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
 		p, other := r.process(t, Config{}), r.process(t, Config{})
 		completed, interrupted := p.enqueue(t, "completed"), p.enqueue(t, "interrupted")
-		handle, jobs := holding(t)
-		w := p.work(t, 2, handle)
+		w := p.work(t, 2, nil)
 		both := map[string]*held{}
 		for range 2 {
-			job := clienttest.Next(t, jobs)
+			job := w.next(t)
 			both[job.ID] = job
 		}
-		otherHandle, otherJobs := holding(t)
-		other.work(t, 2, otherHandle)
+		others := other.work(t, 2, nil)
 		time.Sleep(time.Minute)
 		w.cancel()
 		clienttest.Next(t, both[interrupted].ctx.Done())
 		time.Sleep(time.Minute)
-		require.Empty(t, otherJobs, "the handlers have not returned")
+		require.Empty(t, others.jobs, "the handlers have not returned")
 		both[completed].answer <- nil
 		both[interrupted].answer <- both[interrupted].ctx.Err()
 		w.end(t)
 		start := time.Now()
-		job := clienttest.Next(t, otherJobs)
+		job := others.next(t)
 		require.Equal(t, interrupted, job.ID)
 		require.Equal(t, 1, job.Attempt, "an interruption is no failure")
 		require.WithinDuration(t, start, job.began, 500*time.Millisecond)
@@ -236,17 +223,15 @@ func TestLostAnswers(t *testing.T) {
 		id, err := p.Enqueue(t.Context(), "letter")
 		require.NoError(t, err, "it is read")
 
-		handle, jobs := holding(t)
-		w := p.work(t, 1, handle)
-		clienttest.Next(t, jobs).answer <- nil // the place works, so that the next Txn is a claim
+		w := p.work(t, 1, nil)
+		w.next(t).answer <- nil // the place works, so that the next Txn is a claim
 		require.Zero(t, p.settled(t))
 		require.NotEmpty(t, id)
 		synctest.Wait()
 
-		put, err := r.process(t, Config{}).Enqueue(t.Context(), "held", WithDelay(time.Minute))
-		require.NoError(t, err)
+		put := clienttest.Must(r.process(t, Config{}).Enqueue(t.Context(), "held", WithDelay(time.Minute)))
 		lose()
-		job := clienttest.Next(t, jobs)
+		job := w.next(t)
 		require.Equal(t, put, job.ID)
 		require.Equal(t, 1, job.Attempt)
 		require.Equal(t, 1, p.status(t, put).Attempts)
@@ -264,8 +249,7 @@ func TestLostAnswers(t *testing.T) {
 func TestLateClaimIsReturned(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
 		p := r.process(t, Config{MaxAttempts: 1})
-		handle, jobs := holding(t)
-		p.work(t, 1, handle)
+		w := p.work(t, 1, nil)
 		time.Sleep(time.Minute)
 		id := p.enqueue(t, "letter", WithDelay(time.Minute))
 		resume := make(chan struct{})
@@ -275,9 +259,9 @@ func TestLateClaimIsReturned(t *testing.T) {
 		})
 		time.Sleep(66 * time.Second)
 		hook.Remove()
-		require.Empty(t, jobs)
+		require.Empty(t, w.jobs)
 		close(resume)
-		job := clienttest.Next(t, jobs)
+		job := w.next(t)
 		require.Equal(t, id, job.ID)
 		require.Equal(t, 1, job.Attempt)
 		job.answer <- nil
@@ -289,8 +273,7 @@ func TestLateClaimIsReturned(t *testing.T) {
 func TestLateClaimIsReturnedByABusyProcess(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
 		p := r.process(t, Config{})
-		handle, jobs := holding(t)
-		w := p.work(t, 1, handle)
+		w := p.work(t, 1, nil)
 		time.Sleep(time.Minute)
 		first := p.enqueue(t, "first", WithDelay(time.Minute))
 		second := p.enqueue(t, "second", WithDelay(62*time.Second))
@@ -301,7 +284,7 @@ func TestLateClaimIsReturnedByABusyProcess(t *testing.T) {
 			}
 			_, _ = call.Execute()
 		})
-		job := clienttest.Next(t, jobs)
+		job := w.next(t)
 		require.Equal(t, second, job.ID)
 		w.cancel() // it waits for the handler
 		close(resume)
@@ -319,8 +302,7 @@ func TestEnqueueWhoseOutcomeIsUnknown(t *testing.T) {
 		r.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
 		id, err := p.Enqueue(t.Context(), "letter")
 		require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
-		again, err := p.Enqueue(t.Context(), "letter", WithID(id))
-		require.NoError(t, err)
+		again := clienttest.Must(p.Enqueue(t.Context(), "letter", WithID(id)))
 		require.Equal(t, id, again)
 
 		r.Once("Txn", clienttest.LoseAnswer)
@@ -334,9 +316,8 @@ func TestIDIsUsedAgainAfterALostAnswer(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
 		p := r.process(t, Config{})
 		id := p.enqueue(t, "letter")
-		handle, jobs := holding(t)
-		p.work(t, 1, handle)
-		job := clienttest.Next(t, jobs)
+		w := p.work(t, 1, nil)
+		job := w.next(t)
 		r.Once("Txn", func(call *fakeetcd.Call) {
 			_, _ = call.Execute()
 			_, err := r.Put("mail/payloads/"+id, "another")
@@ -347,7 +328,7 @@ func TestIDIsUsedAgainAfterALostAnswer(t *testing.T) {
 		})
 		require.NoError(t, job.Ack(t.Context(), clientv3.OpPut("sent", "once")))
 		job.answer <- nil
-		again := clienttest.Next(t, jobs)
+		again := w.next(t)
 		require.Equal(t, "another", again.Payload)
 		again.answer <- nil
 		require.Zero(t, p.settled(t))
@@ -359,16 +340,14 @@ func TestClaimDeletedByOthers(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
 		p := r.process(t, Config{})
 		id := p.enqueue(t, "letter")
-		handle, jobs := holding(t)
-		p.work(t, 2, handle)
-		job := clienttest.Next(t, jobs)
+		w := p.work(t, 2, nil)
+		job := w.next(t)
 		synctest.Wait()
-		_, err := p.Delete(t.Context(), "mail/live/claims/"+id)
-		require.NoError(t, err)
+		clienttest.Must(p.Delete(t.Context(), "mail/live/claims/"+id))
 		clienttest.Next(t, job.ctx.Done())
 		require.ErrorIs(t, context.Cause(job.ctx), leaderelection.ErrKeyDeleted)
 		job.answer <- job.ctx.Err()
-		again := clienttest.Next(t, jobs)
+		again := w.next(t)
 		require.Equal(t, 2, again.Attempt)
 		again.answer <- nil
 		require.Zero(t, p.settled(t))

@@ -93,7 +93,7 @@ func (m *mirror) apply(ch cache.Change[item]) {
 		if m.places[it.lease] = it.places; ch.New == nil {
 			delete(m.places, it.lease)
 		}
-		signal(m.wake)
+		pause.Signal(m.wake)
 		return
 	}
 	e := m.entries[it.id]
@@ -140,7 +140,7 @@ func (m *mirror) placeLocked(e *entry) {
 		return
 	case e.claim != 0 && e.lease == m.own && e.claim > e.settled && (e.rev >= e.claim || e.rev == 0):
 		m.late[e.id] = e // the claim wrote the state, too
-		signal(m.wakeLate)
+		pause.Signal(m.wakeLate)
 		return
 	case e.rev == 0 && e.claim == 0:
 		delete(m.entries, e.id)
@@ -161,20 +161,13 @@ func (m *mirror) placeLocked(e *entry) {
 	e.ready = e.ready.Round(0) // one clock orders the queue: times of day have no monotonic reading
 	e.queued = true
 	m.queue.ReplaceOrInsert(e)
-	signal(m.wake)
+	pause.Signal(m.wake)
 }
 
 func (m *mirror) unqueueLocked(e *entry) {
 	if e.queued {
 		e.queued = false
 		m.queue.Delete(e)
-	}
-}
-
-func signal(wake chan<- struct{}) {
-	select {
-	case wake <- struct{}{}:
-	default:
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 )
 
 // put is a change of a job's state.
@@ -18,8 +19,7 @@ func put(id string, rev int64, state record) cache.Change[item] {
 
 // Times with a monotonic reading and times of day have no common order when the time of day is set: the queue has only the latter.
 func TestQueueIsOrderedByOneClock(t *testing.T) {
-	cfg, err := Config{Name: "q"}.complete()
-	require.NoError(t, err)
+	cfg := clienttest.Must(Config{Name: "q"}.complete())
 	m := newMirror(1, cfg)
 	m.apply(put("lost", 1, record{Attempts: 1}))
 	m.apply(put("waits", 2, record{NotBefore: time.Now().UnixMilli()}))

@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
-
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -133,8 +132,8 @@ func (q *Queue) get(ctx context.Context, id string) (s *Status, rev int64, err e
 	if err != nil {
 		return nil, 0, err
 	}
-	state, claim, dead := first(resp, 0), first(resp, 1), first(resp, 2)
-	s = &Status{ID: id, Payload: string(first(resp, 3).GetValue()), State: Waiting, Worker: string(claim.GetValue())}
+	state, claim, dead := optxn.Key(resp, 0), optxn.Key(resp, 1), optxn.Key(resp, 2)
+	s = &Status{ID: id, Payload: string(optxn.Key(resp, 3).GetValue()), State: Waiting, Worker: string(claim.GetValue())}
 	switch {
 	case claim != nil:
 		s.State = Running
@@ -153,14 +152,6 @@ func (q *Queue) get(ctx context.Context, id string) (s *Status, rev int64, err e
 		s.NotBefore = time.UnixMilli(r.NotBefore)
 	}
 	return s, state.ModRevision, nil
-}
-
-// first returns the first key of the i-th response, a get's, or nil.
-func first(resp *clientv3.TxnResponse, i int) *mvccpb.KeyValue {
-	if kvs := resp.Responses[i].GetResponseRange().GetKvs(); len(kvs) > 0 {
-		return kvs[0]
-	}
-	return nil
 }
 
 // Counts are the numbers of jobs at one revision.

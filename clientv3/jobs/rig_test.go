@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 
@@ -14,6 +15,8 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/retry"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // rig is a fake cluster in virtual time, whose leases expire by it.
 type rig struct{ *fakeetcd.Cluster }
@@ -33,8 +36,7 @@ func (r *rig) process(t *testing.T, cfg Config) *process {
 	t.Helper()
 	p := clienttest.NewProcess(t, r.Cluster, zap.NewNop())
 	cfg.Name = "mail"
-	queue, err := New(p.Client, cfg)
-	require.NoError(t, err)
+	queue := clienttest.Must(New(p.Client, cfg))
 	return &process{p, queue}
 }
 
@@ -42,14 +44,34 @@ func (r *rig) process(t *testing.T, cfg Config) *process {
 type working struct {
 	cancel context.CancelFunc
 	result chan error
+	jobs   chan *held
 }
 
+// work handles jobs; without a handler, it holds them.
 func (p *process) work(t *testing.T, places int, handle Handler) *working {
 	ctx, cancel := context.WithCancel(t.Context())
-	w := &working{cancel: cancel, result: make(chan error, 1)}
+	w := &working{cancel: cancel, result: make(chan error, 1), jobs: make(chan *held, 1000)}
+	if handle == nil {
+		handle = func(ctx context.Context, job *Job) error {
+			h := &held{job, ctx, time.Now(), make(chan error, 1)}
+			w.jobs <- h
+			select {
+			case err := <-h.answer:
+				return err
+			case <-t.Context().Done(): // the test has failed, or does not care
+				return t.Context().Err()
+			}
+		}
+	}
 	go func() { w.result <- p.Work(ctx, places, handle) }()
 	t.Cleanup(func() { w.end(t) })
 	return w
+}
+
+// next returns the next job that is held.
+func (w *working) next(t *testing.T) *held {
+	t.Helper()
+	return clienttest.Next(t, w.jobs)
 }
 
 // end ends the Work, once.
@@ -69,32 +91,15 @@ type held struct {
 	answer chan error
 }
 
-// holding is a handler that reports its jobs.
-func holding(t *testing.T) (Handler, <-chan *held) {
-	jobs := make(chan *held, 1000)
-	return func(ctx context.Context, job *Job) error {
-		h := &held{job, ctx, time.Now(), make(chan error, 1)}
-		jobs <- h
-		select {
-		case err := <-h.answer:
-			return err
-		case <-t.Context().Done(): // the test has failed, or does not care
-			return t.Context().Err()
-		}
-	}, jobs
-}
-
 func (p *process) enqueue(t *testing.T, payload string, opts ...EnqueueOption) string {
 	t.Helper()
-	id, err := p.Enqueue(t.Context(), payload, opts...)
-	require.NoError(t, err)
+	id := clienttest.Must(p.Enqueue(t.Context(), payload, opts...))
 	return id
 }
 
 func (p *process) status(t *testing.T, id string) *Status {
 	t.Helper()
-	s, err := p.Get(t.Context(), id)
-	require.NoError(t, err)
+	s := clienttest.Must(p.Get(t.Context(), id))
 	return s
 }
 
@@ -102,8 +107,7 @@ func (p *process) status(t *testing.T, id string) *Status {
 func (p *process) settled(t *testing.T) Counts {
 	t.Helper()
 	for range 24 * 3600 {
-		counts, err := p.Count(t.Context())
-		require.NoError(t, err)
+		counts := clienttest.Must(p.Count(t.Context()))
 		if counts.Waiting+counts.Running == 0 {
 			return counts
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	. "github.com/quorate/quorate/clientv3/jobs"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
@@ -133,8 +134,7 @@ func jobsUnderFaults(t *testing.T, seed uint64) {
 		for _, w := range works {
 			w.end(t)
 		}
-		dead, err := producer.DeadLetters(t.Context(), 0)
-		require.NoError(t, err)
+		dead := clienttest.Must(producer.DeadLetters(t.Context(), 0))
 		require.Len(t, dead, int(counts.Dead))
 		for i := range jobs {
 			id := fmt.Sprint("job-", i)

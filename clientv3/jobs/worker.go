@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 	"github.com/quorate/quorate/clientv3/internal/settle"
 	"github.com/quorate/quorate/clientv3/leaderelection"
 	"github.com/quorate/quorate/internal/pause"
@@ -151,12 +152,12 @@ func (w *worker) claim(e *entry) {
 		w.lg.Warn("cannot claim a job", zap.String("job", e.id), zap.Error(err))
 		return
 	}
-	j := &Job{ID: e.id, Payload: string(first(resp, 0).GetValue()), Attempt: next.Attempts, w: w, key: k.claims + e.id, state: next}
+	j := &Job{ID: e.id, Payload: string(optxn.Key(resp, 0).GetValue()), Attempt: next.Attempts, w: w, key: k.claims + e.id, state: next}
 	switch {
 	case resp.Succeeded:
 		j.rev = resp.Header.Revision
-	case unsure != nil && first(resp, 1).GetLease() == int64(w.term.Lease()):
-		j.rev = first(resp, 1).CreateRevision // the first copy was executed
+	case unsure != nil && optxn.Key(resp, 1).GetLease() == int64(w.term.Lease()):
+		j.rev = optxn.Key(resp, 1).CreateRevision // the first copy was executed
 	default:
 		return // another worker was first
 	}

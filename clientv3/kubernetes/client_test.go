@@ -25,8 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func start(t *testing.T) (*fakeetcd.Cluster, *kubernetes.Client) {
 	t.Helper()
 	cluster := clienttest.Start(t, 1)
-	c, err := kubernetes.New(clientv3.Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
-	require.NoError(t, err)
+	c := clienttest.Must(kubernetes.New(clientv3.Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()}))
 	t.Cleanup(func() { c.Close() })
 	return cluster, c
 }
@@ -129,8 +128,7 @@ func TestCount(t *testing.T) {
 	cluster, c := start(t)
 	put(t, cluster, "/a/1", "/a/2", "/b/1")
 	for prefix, want := range map[string]int64{"/a/": 2, "/c/": 0, "": 3} {
-		got, err := c.Kubernetes.Count(t.Context(), prefix, kubernetes.CountOptions{})
-		require.NoError(t, err)
+		got := clienttest.Must(c.Kubernetes.Count(t.Context(), prefix, kubernetes.CountOptions{}))
 		require.Equal(t, want, got, "prefix %q", prefix)
 	}
 }
@@ -155,8 +153,7 @@ func TestOptimisticPut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster, c := start(t)
 			put(t, cluster, tt.before...)
-			got, err := c.Kubernetes.OptimisticPut(t.Context(), "k", []byte("new"), tt.expected, tt.opts)
-			require.NoError(t, err)
+			got := clienttest.Must(c.Kubernetes.OptimisticPut(t.Context(), "k", []byte("new"), tt.expected, tt.opts))
 			requireEqual(t, tt.want, got)
 			if kv := cluster.Get("k"); tt.want.Succeeded {
 				require.Equal(t, "new", string(kv.Value))
@@ -178,16 +175,13 @@ func written(created, modified, version int64) *mvccpb.KeyValue {
 
 func TestOptimisticPutWithLease(t *testing.T) {
 	cluster, c := start(t)
-	lease, err := c.Grant(t.Context(), 100)
-	require.NoError(t, err)
-	resp, err := c.Kubernetes.OptimisticPut(t.Context(), "k", nil, 0, kubernetes.PutOptions{LeaseID: lease.ID})
-	require.NoError(t, err)
+	lease := clienttest.Must(c.Grant(t.Context(), 100))
+	resp := clienttest.Must(c.Kubernetes.OptimisticPut(t.Context(), "k", nil, 0, kubernetes.PutOptions{LeaseID: lease.ID}))
 	require.True(t, resp.Succeeded)
 	require.Equal(t, int64(lease.ID), cluster.Get("k").Lease)
-	_, err = c.Kubernetes.OptimisticPut(t.Context(), "k", nil, resp.Revision, kubernetes.PutOptions{})
-	require.NoError(t, err)
+	clienttest.Must(c.Kubernetes.OptimisticPut(t.Context(), "k", nil, resp.Revision, kubernetes.PutOptions{}))
 	require.Zero(t, cluster.Get("k").Lease, "a put without lease detaches it")
-	_, err = c.Kubernetes.OptimisticPut(t.Context(), "other", nil, 0, kubernetes.PutOptions{LeaseID: 12345})
+	_, err := c.Kubernetes.OptimisticPut(t.Context(), "other", nil, 0, kubernetes.PutOptions{LeaseID: 12345})
 	require.Equal(t, rpctypes.ErrLeaseNotFound, err)
 }
 
@@ -209,8 +203,7 @@ func TestOptimisticDelete(t *testing.T) {
 			cluster, c := start(t)
 			put(t, cluster, tt.before...)
 			existed := cluster.Get("k") != nil
-			got, err := c.Kubernetes.OptimisticDelete(t.Context(), "k", tt.expected, kubernetes.DeleteOptions{GetOnFailure: tt.get})
-			require.NoError(t, err)
+			got := clienttest.Must(c.Kubernetes.OptimisticDelete(t.Context(), "k", tt.expected, kubernetes.DeleteOptions{GetOnFailure: tt.get}))
 			requireEqual(t, tt.want, got)
 			require.Equal(t, existed && !tt.want.Succeeded, cluster.Get("k") != nil)
 		})
@@ -239,16 +232,11 @@ func TestCallsGoThroughTheFieldKV(t *testing.T) {
 	wrapper := &countingKV{KV: c.KV}
 	c.KV = wrapper
 	ctx := t.Context()
-	_, err := c.Kubernetes.OptimisticPut(ctx, "k", []byte("v"), 0, kubernetes.PutOptions{})
-	require.NoError(t, err)
-	_, err = c.Kubernetes.Get(ctx, "k", kubernetes.GetOptions{})
-	require.NoError(t, err)
-	_, err = c.Kubernetes.List(ctx, "k", kubernetes.ListOptions{})
-	require.NoError(t, err)
-	_, err = c.Kubernetes.Count(ctx, "k", kubernetes.CountOptions{})
-	require.NoError(t, err)
-	_, err = c.Kubernetes.OptimisticDelete(ctx, "k", 2, kubernetes.DeleteOptions{})
-	require.NoError(t, err)
+	clienttest.Must(c.Kubernetes.OptimisticPut(ctx, "k", []byte("v"), 0, kubernetes.PutOptions{}))
+	clienttest.Must(c.Kubernetes.Get(ctx, "k", kubernetes.GetOptions{}))
+	clienttest.Must(c.Kubernetes.List(ctx, "k", kubernetes.ListOptions{}))
+	clienttest.Must(c.Kubernetes.Count(ctx, "k", kubernetes.CountOptions{}))
+	clienttest.Must(c.Kubernetes.OptimisticDelete(ctx, "k", 2, kubernetes.DeleteOptions{}))
 	require.Equal(t, 3, wrapper.gets)
 	require.Equal(t, 2, wrapper.txns)
 }
@@ -278,14 +266,11 @@ func TestAnswersThatNoServerGives(t *testing.T) {
 		cluster, c := start(t)
 		cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(&pb.RangeResponse{}, nil) })
 		cluster.On("Txn", func(call *fakeetcd.Call) { call.Answer(&pb.TxnResponse{Succeeded: true}, nil) })
-		get, err := c.Kubernetes.Get(t.Context(), "k", kubernetes.GetOptions{})
-		require.NoError(t, err)
+		get := clienttest.Must(c.Kubernetes.Get(t.Context(), "k", kubernetes.GetOptions{}))
 		require.Equal(t, kubernetes.GetResponse{}, get)
-		list, err := c.Kubernetes.List(t.Context(), "k", kubernetes.ListOptions{})
-		require.NoError(t, err)
+		list := clienttest.Must(c.Kubernetes.List(t.Context(), "k", kubernetes.ListOptions{}))
 		require.Equal(t, kubernetes.ListResponse{}, list)
-		put, err := c.Kubernetes.OptimisticPut(t.Context(), "k", nil, 0, kubernetes.PutOptions{})
-		require.NoError(t, err)
+		put := clienttest.Must(c.Kubernetes.OptimisticPut(t.Context(), "k", nil, 0, kubernetes.PutOptions{}))
 		require.Equal(t, kubernetes.PutResponse{Succeeded: true}, put)
 	})
 }

@@ -1,6 +1,7 @@
 package leaderelection
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -85,25 +86,18 @@ type Leader struct {
 // complete returns the configuration with its defaults. The error names what is wrong.
 func (c Config) complete() (Config, error) {
 	for _, d := range []struct {
-		name      string
-		field     *time.Duration
-		otherwise func() time.Duration
-	}{
-		{"TTL", &c.TTL, func() time.Duration { return DefaultTTL }},
-		{"Margin", &c.Margin, func() time.Duration { return c.TTL / marginOfTTL }},
-		{"ResignTimeout", &c.ResignTimeout, func() time.Duration { return min(DefaultResignTimeout, c.TTL) }},
-		{"RetryPeriod", &c.RetryPeriod, func() time.Duration { return DefaultRetryPeriod }},
-	} {
-		if *d.field < 0 {
-			return c, fmt.Errorf("leaderelection: Config.%s is %v: leave it out for the default, or set a positive duration", d.name, *d.field)
-		}
-		if *d.field == 0 {
-			*d.field = d.otherwise()
+		name  string
+		value time.Duration
+	}{{"TTL", c.TTL}, {"Margin", c.Margin}, {"ResignTimeout", c.ResignTimeout}, {"RetryPeriod", c.RetryPeriod}} {
+		if d.value < 0 {
+			return c, fmt.Errorf("leaderelection: Config.%s is %v: leave it out for the default, or set a positive duration", d.name, d.value)
 		}
 	}
-	if c.Holders == 0 {
-		c.Holders = 1
-	}
+	c.TTL = cmp.Or(c.TTL, DefaultTTL)
+	c.Margin = cmp.Or(c.Margin, c.TTL/marginOfTTL)
+	c.ResignTimeout = cmp.Or(c.ResignTimeout, min(DefaultResignTimeout, c.TTL))
+	c.RetryPeriod = cmp.Or(c.RetryPeriod, DefaultRetryPeriod)
+	c.Holders = cmp.Or(c.Holders, 1)
 	if c.Value == "" {
 		host, err := os.Hostname()
 		if err != nil {

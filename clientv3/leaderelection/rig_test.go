@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -15,6 +16,8 @@ import (
 	. "github.com/quorate/quorate/clientv3/leaderelection"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // rig is a fake cluster in virtual time, whose leases expire by it.
 type rig struct{ *fakeetcd.Cluster }
@@ -43,6 +46,7 @@ type lead struct {
 	// began and ended are when the function was called and when its context ended.
 	began, ended time.Time
 	leave        chan error // the function returns what it receives
+	run          *running
 }
 
 // running is a Run in a goroutine.
@@ -63,7 +67,7 @@ func (p *process) run(t *testing.T, cfg Config) *running {
 	r := &running{cancel: cancel, terms: make(chan *lead, 100), result: make(chan error, 1)}
 	go func() {
 		r.result <- Run(ctx, p.Client, cfg, func(ctx context.Context, term *Term) error {
-			l := &lead{term: term, ctx: ctx, began: time.Now(), leave: make(chan error)}
+			l := &lead{term: term, ctx: ctx, began: time.Now(), leave: make(chan error), run: r}
 			defer context.AfterFunc(ctx, func() { l.ended = time.Now() })()
 			r.terms <- l
 			select {
@@ -83,6 +87,13 @@ func (r *running) leads(t *testing.T) *lead {
 	return clienttest.Next(t, r.terms)
 }
 
+// leads returns a process that leads.
+func (r *rig) leads(t *testing.T, cfg Config) (*process, *lead) {
+	t.Helper()
+	p := r.process(t)
+	return p, p.run(t, cfg).leads(t)
+}
+
 // ends waits for the end of the Run.
 func (r *running) ends(t *testing.T) error {
 	t.Helper()
@@ -94,6 +105,13 @@ func (r *running) requireWaiting(t *testing.T) {
 	synctest.Wait()
 	require.Empty(t, r.terms)
 	require.Empty(t, r.result)
+}
+
+// finish has the function return nil, and the Run, too.
+func (l *lead) finish(t *testing.T) {
+	t.Helper()
+	l.leave <- nil
+	require.NoError(t, l.run.ends(t))
 }
 
 // lost waits for the end of the term, and returns its cause.
@@ -112,9 +130,8 @@ func (l *lead) lost(t *testing.T) *TermEndedError {
 // candidates returns the keys below the prefix in the order of their creation.
 func (r *rig) candidates(t *testing.T, p *process, prefix string) []string {
 	t.Helper()
-	resp, err := p.Get(t.Context(), prefix+"/", clientv3.WithPrefix(),
-		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
-	require.NoError(t, err)
+	resp := clienttest.Must(p.Get(t.Context(), prefix+"/", clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)))
 	keys := make([]string, len(resp.Kvs))
 	for i, kv := range resp.Kvs {
 		keys[i] = string(kv.Key)
@@ -126,7 +143,6 @@ func (r *rig) candidates(t *testing.T, p *process, prefix string) []string {
 func (r *rig) requireNothingLeft(t *testing.T, p *process) {
 	t.Helper()
 	require.Empty(t, r.candidates(t, p, "office"))
-	leases, err := p.Leases(t.Context())
-	require.NoError(t, err)
+	leases := clienttest.Must(p.Leases(t.Context()))
 	require.Empty(t, leases.Leases)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/lineage"
+	"github.com/quorate/quorate/clientv3/internal/reply"
 )
 
 // cache is the client's state of the protocol: the owned keys and their values. It
@@ -144,7 +145,7 @@ func (c *cache) observe(h *pb.ResponseHeader) {
 
 func (c *cache) observeLocked(h *pb.ResponseHeader) {
 	if h.GetRevision() > c.header.GetRevision() {
-		c.header = copyOf(h) // h is the caller's, who may change it
+		c.header = reply.Header(h, h.GetRevision()) // h is the caller's, who may change it
 	}
 }
 

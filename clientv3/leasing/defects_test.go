@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
@@ -17,10 +19,9 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// Each test here fails with the official package.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds calls that may hang.
-const patience = 20 * time.Second
+// Each test here fails with the official package.
 
 const prefix = "_leasing/"
 
@@ -32,11 +33,12 @@ func newKV(t *testing.T, c *clientv3.Client, opts ...concurrency.SessionOption) 
 	return kv
 }
 
-// startKV is newKV with a client and a cluster of its own.
-func startKV(t *testing.T) (*fakeetcd.Cluster, clientv3.KV) {
+// withKV runs a test in virtual time, with a KV over a cluster in memory.
+func withKV(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV)) {
 	t.Helper()
-	cluster, client := clienttest.StartClient(t, 1)
-	return cluster, newKV(t, client)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		test(t, cluster, newKV(t, client))
+	})
 }
 
 // own makes kv own a key, and returns the cached response.
@@ -54,14 +56,15 @@ func requireFromMemory(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV, 
 	require.Equal(t, before, requests(cluster), "%q was not answered from the cache", key)
 }
 
-// awaitOwned waits until a key is answered from the cache: kv does not reacquire a released key at once.
+// awaitOwned makes kv own a key that it has released, and therefore leaves alone for a while, or of which there is a leasing key that it
+// has to delete first.
 func awaitOwned(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV, key string) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		before := requests(cluster)
-		_, err := kv.Get(t.Context(), key)
-		return err == nil && requests(cluster) == before
-	}, patience, 10*time.Millisecond, "%q is never owned", key)
+	for range 2 {
+		time.Sleep(10 * time.Second)
+		clienttest.Get(t, kv, key)
+	}
+	requireFromMemory(t, cluster, kv, key)
 }
 
 func requests(cluster *fakeetcd.Cluster) int { return cluster.Count("Range") + cluster.Count("Txn") }
@@ -87,178 +90,131 @@ func requireFromServer(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV, 
 	require.Greater(t, requests(cluster), before, "%q was answered from the cache without being owned", key)
 }
 
-// A write of an unowned key is executed once.
-func TestWriteIsExecutedOnce(t *testing.T) {
-	cluster, kv := startKV(t)
-	_, err := kv.Put(t.Context(), "k", "v")
-	require.NoError(t, err)
-	require.Equal(t, 1, cluster.PutCount("k"))
-
-	resp, err := kv.Delete(t.Context(), "k", clientv3.WithPrevKV())
-	require.NoError(t, err)
-	require.Equal(t, int64(1), resp.Deleted)
-	require.Len(t, resp.PrevKvs, 1)
-}
-
 // A write with a lost answer is not sent again.
 func TestWriteWhoseAnswerIsLostIsNotRepeated(t *testing.T) {
-	cluster, kv := startKV(t)
-	own(t, cluster, kv, "k")
-	cluster.Once("Txn", clienttest.LoseAnswer)
-	_, err := kv.Put(t.Context(), "k", "v")
-	require.Error(t, err)
-	requireTruth(t, cluster, kv, "k")
-	require.Equal(t, 1, cluster.PutCount("k"))
+	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV) {
+		own(t, cluster, kv, "k")
+		cluster.Once("Txn", clienttest.LoseAnswer)
+		_, err := kv.Put(t.Context(), "k", "v")
+		require.Error(t, err)
+		requireTruth(t, cluster, kv, "k")
+		require.Equal(t, 1, cluster.PutCount("k"))
+	})
 }
 
 // After a range delete with a lost answer, none of its keys is cached.
 func TestRangeDeleteWhoseAnswerIsLost(t *testing.T) {
-	cluster, kv := startKV(t)
-	keys := []string{"k/a", "k/b", "k/c"}
-	for _, key := range keys {
-		clienttest.Put(t, cluster, key, "v")
-		own(t, cluster, kv, key)
-	}
-	// The first transaction or read finds the owned keys; a later one deletes.
-	cluster.On("Txn", func(c *fakeetcd.Call) {
-		_, err := c.Execute()
-		assert.NoError(t, err)
-		if cluster.Get("k/a") == nil {
-			c.BreakConn()
+	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV) {
+		keys := []string{"k/a", "k/b", "k/c"}
+		for _, key := range keys {
+			clienttest.Put(t, cluster, key, "v")
+			own(t, cluster, kv, key)
+		}
+		// The first transaction or read finds the owned keys; a later one deletes.
+		cluster.On("Txn", func(c *fakeetcd.Call) {
+			_, err := c.Execute()
+			assert.NoError(t, err)
+			if cluster.Get("k/a") == nil {
+				c.BreakConn()
+			}
+		})
+		_, err := kv.Delete(t.Context(), "k/", clientv3.WithPrefix())
+		require.Error(t, err)
+		for _, key := range keys {
+			requireTruth(t, cluster, kv, key)
 		}
 	})
-	_, err := kv.Delete(t.Context(), "k/", clientv3.WithPrefix())
-	require.Error(t, err)
-	for _, key := range keys {
-		requireTruth(t, cluster, kv, key)
-	}
 }
 
 // A delete with WithFromKey revokes the ownership of the keys in its range.
 func TestDeleteFromKeyRevokesOwners(t *testing.T) {
-	cluster, owner := startKV(t)
-	other := newKV(t, clienttest.Connect(t, cluster))
-	clienttest.Put(t, cluster, "k", "v")
-	own(t, cluster, owner, "k")
-	_, err := other.Delete(clienttest.Within(t), "a", clientv3.WithFromKey())
-	require.NoError(t, err)
-	require.Nil(t, cluster.Get("k"))
-	requireTruth(t, cluster, owner, "k")
+	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, owner clientv3.KV) {
+		other := newKV(t, clienttest.Connect(t, cluster))
+		clienttest.Put(t, cluster, "k", "v")
+		own(t, cluster, owner, "k")
+		clienttest.Must(other.Delete(clienttest.Within(t), "a", clientv3.WithFromKey()))
+		require.Nil(t, cluster.Get("k"))
+		requireTruth(t, cluster, owner, "k")
+	})
 }
 
 // A range that contains leasing keys is deleted only while nothing is owned: it also deletes the leasing keys of keys
 // outside of the range.
 func TestDeleteOfLeasingKeysRevokesOwners(t *testing.T) {
-	cluster, owner := startKV(t)
-	other := newKV(t, clienttest.Connect(t, cluster))
-	own(t, cluster, owner, "A") // sorts before the prefix
-	own(t, cluster, other, "B")
-	_, err := other.Delete(clienttest.Within(t), "_", clientv3.WithFromKey())
-	require.NoError(t, err)
-	for _, kv := range []clientv3.KV{owner, other} {
-		for _, key := range []string{"A", "B"} {
-			requireFromServer(t, cluster, kv, key)
+	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, owner clientv3.KV) {
+		other := newKV(t, clienttest.Connect(t, cluster))
+		own(t, cluster, owner, "A") // sorts before the prefix
+		own(t, cluster, other, "B")
+		clienttest.Must(other.Delete(clienttest.Within(t), "_", clientv3.WithFromKey()))
+		for _, kv := range []clientv3.KV{owner, other} {
+			for _, key := range []string{"A", "B"} {
+				requireFromServer(t, cluster, kv, key)
+			}
 		}
-	}
-}
-
-// A put with ignored fields keeps them in the cache as well.
-func TestPutThatKeepsTheValue(t *testing.T) {
-	cluster, kv := startKV(t)
-	clienttest.Put(t, cluster, "k", "kept")
-	own(t, cluster, kv, "k")
-	_, err := kv.Put(t.Context(), "k", "", clientv3.WithIgnoreValue())
-	require.NoError(t, err)
-	requireFromMemory(t, cluster, kv, "k")
-	requireTruth(t, cluster, kv, "k")
+	})
 }
 
 // A key with a lease is deleted without a write when the lease ends, so it is not owned.
 func TestPutWithLeaseEndsOwnership(t *testing.T) {
-	cluster, client := clienttest.StartClient(t, 1)
-	kv := newKV(t, client)
-	lease, err := client.Grant(t.Context(), 60)
-	require.NoError(t, err)
-	for name, write := range map[string]func(key string) error{
-		"put": func(key string) error {
-			_, err := kv.Put(t.Context(), key, "v", clientv3.WithLease(lease.ID))
-			return err
-		},
-		"txn": func(key string) error {
-			_, err := kv.Txn(t.Context()).Then(clientv3.OpPut(key, "v", clientv3.WithLease(lease.ID))).Commit()
-			return err
-		},
-	} {
-		own(t, cluster, kv, name)
-		require.NoError(t, write(name))
-		requireTruth(t, cluster, kv, name)
-	}
-	require.NoError(t, cluster.ExpireLease(int64(lease.ID)))
-	requireTruth(t, cluster, kv, "put")
-	requireTruth(t, cluster, kv, "txn")
-}
-
-// A comparison of an absent key has the same result as on the server.
-func TestComparisonOfAbsentKey(t *testing.T) {
-	cluster, kv := startKV(t)
-	own(t, cluster, kv, "absent")
-	for _, c := range []clientv3.Cmp{
-		clientv3.Compare(clientv3.Value("absent"), "=", ""),
-		clientv3.Compare(clientv3.Value("absent"), "!=", "x"),
-		clientv3.Compare(clientv3.Version("absent"), "=", 5),
-		clientv3.Compare(clientv3.ModRevision("absent"), "<", 5),
-		clientv3.Compare(clientv3.LeaseValue("absent"), "=", 7),
-	} {
-		want, err := clienttest.Connect(t, cluster).Txn(t.Context()).If(c).Commit()
-		require.NoError(t, err)
-		got, err := kv.Txn(t.Context()).If(c).Then(clientv3.OpGet("absent")).Else(clientv3.OpGet("absent")).Commit()
-		require.NoError(t, err)
-		require.Equal(t, want.Succeeded, got.Succeeded, "%v", c)
-	}
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		kv := newKV(t, client)
+		lease := clienttest.Must(client.Grant(t.Context(), 60))
+		for name, write := range map[string]func(key string) error{
+			"put": func(key string) error {
+				_, err := kv.Put(t.Context(), key, "v", clientv3.WithLease(lease.ID))
+				return err
+			},
+			"txn": func(key string) error {
+				_, err := kv.Txn(t.Context()).Then(clientv3.OpPut(key, "v", clientv3.WithLease(lease.ID))).Commit()
+				return err
+			},
+		} {
+			own(t, cluster, kv, name)
+			require.NoError(t, write(name))
+			requireTruth(t, cluster, kv, name)
+		}
+		require.NoError(t, cluster.ExpireLease(int64(lease.ID)))
+		requireTruth(t, cluster, kv, "put")
+		requireTruth(t, cluster, kv, "txn")
+	})
 }
 
 // The options of the get that acquires ownership apply to its response, whether or not it succeeds.
 func TestOptionsOfFirstGet(t *testing.T) {
-	cluster, owner := startKV(t)
-	other := newKV(t, clienttest.Connect(t, cluster))
-	clienttest.Put(t, cluster, "k", "v")
-	own(t, cluster, owner, "k")
-	resp := clienttest.Get(t, other, "k", clientv3.WithKeysOnly())
-	require.Empty(t, resp.Kvs[0].Value)
+	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, owner clientv3.KV) {
+		other := newKV(t, clienttest.Connect(t, cluster))
+		clienttest.Put(t, cluster, "k", "v")
+		own(t, cluster, owner, "k")
+		resp := clienttest.Get(t, other, "k", clientv3.WithKeysOnly())
+		require.Empty(t, resp.Kvs[0].Value)
+	})
 }
 
 // The context of the acquiring get ends: the owner is still asked to release the key after its watch broke with a gap.
 func TestRevocationIsSeenAfterGap(t *testing.T) {
-	cluster, client := clienttest.StartClient(t, 1)
-	owner, other := newKV(t, clienttest.Connect(t, cluster)), newKV(t, client)
-	ctx, cancel := context.WithCancel(t.Context())
-	_, err := owner.Get(ctx, "k")
-	require.NoError(t, err)
-	cancel()
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		owner, other := newKV(t, clienttest.Connect(t, cluster)), newKV(t, client)
+		ctx, cancel := context.WithCancel(t.Context())
+		clienttest.Must(owner.Get(ctx, "k"))
+		cancel()
 
-	// New watch streams are refused until there is a gap.
-	refuse := cluster.On("Watch", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCNoLeader) })
-	cluster.Member(0).BreakConnections()
-	_, err = client.Get(t.Context(), "any") // a write on the broken connection would be lost with it
-	require.NoError(t, err)
-	written := make(chan error, 1)
-	go func() {
-		_, err := other.Put(clienttest.Within(t), "k", "v")
-		written <- err
-	}()
-	require.Eventually(t, func() bool {
-		l := cluster.Get(prefix + "k")
-		return l != nil && string(l.Value) == "REVOKE"
-	}, patience, time.Millisecond)
-	for i := range 3 {
-		clienttest.Put(t, cluster, fmt.Sprint("filler", i), "v")
-	}
-	require.NoError(t, cluster.Compact(cluster.Revision()))
-	refuse.Remove()
+		// New watch streams are refused until there is a gap.
+		refuse := cluster.On("Watch", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCNoLeader) })
+		cluster.Member(0).BreakConnections()
+		clienttest.Must(client.Get(t.Context(), "any")) // a write on the broken connection would be lost with it
+		written := put(other, "k", "v")
+		synctest.Wait()
+		require.Equal(t, "REVOKE", string(cluster.Get(prefix+"k").Value))
+		for i := range 3 {
+			clienttest.Put(t, cluster, fmt.Sprint("filler", i), "v")
+		}
+		require.NoError(t, cluster.Compact(cluster.Revision()))
+		refuse.Remove()
 
-	require.NoError(t, <-written)
-	requireTruth(t, cluster, owner, "k")
-	require.Less(t, cluster.Count("Range"), 100, "the server was asked over and over")
+		require.NoError(t, <-written)
+		requireTruth(t, cluster, owner, "k")
+		require.Less(t, cluster.Count("Range"), 100, "the server was asked over and over")
+	})
 }
 
 // Close releases the keys at once.
@@ -270,7 +226,6 @@ func TestCloseReleasesKeys(t *testing.T) {
 		closeKV()
 		require.Nil(t, cluster.Get(prefix+"k"))
 
-		_, err = newKV(t, clienttest.Connect(t, cluster)).Put(clienttest.Within(t), "k", "v")
-		require.NoError(t, err)
+		clienttest.Must(newKV(t, clienttest.Connect(t, cluster)).Put(clienttest.Within(t), "k", "v"))
 	})
 }

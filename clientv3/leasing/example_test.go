@@ -16,50 +16,45 @@ func Example() {
 	ctx := context.Background()
 	cluster, err := fakeetcd.Start(1)
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
 	defer cluster.Close()
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
 	})
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
 	defer client.Close()
 
 	reader, closeReader, err := leasing.NewKV(client, "_leasing/")
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
 	defer closeReader()
 	writer, closeWriter, err := leasing.NewKV(client, "_leasing/")
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
 	defer closeWriter()
 
 	if _, err := writer.Put(ctx, "config", "one"); err != nil {
-		fmt.Println(err)
+		panic(err)
 	}
 	written := cluster.Count("Txn")
 	for range 1000 {
 		if _, err := reader.Get(ctx, "config"); err != nil {
-			fmt.Println(err)
+			panic(err)
 		}
 	}
 	fmt.Println("requests for a thousand reads:", cluster.Count("Txn")-written)
 
 	if _, err := writer.Put(ctx, "config", "two"); err != nil {
-		fmt.Println(err)
+		panic(err)
 	}
 	resp, err := reader.Get(ctx, "config")
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
 	fmt.Printf("%s\n", resp.Kvs[0].Value)
 	// Output:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -18,255 +19,222 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// held is an executed call whose answer is withheld.
-type held struct {
-	executed, release chan struct{}
-}
-
-// holdAnswer withholds the answer of the next Txn.
-func holdAnswer(t *testing.T, cluster *fakeetcd.Cluster) *held {
-	h := &held{executed: make(chan struct{}), release: make(chan struct{})}
+// holdAnswer executes the next Txn, and withholds its answer until release is called.
+func holdAnswer(t *testing.T, cluster *fakeetcd.Cluster) (release func()) {
+	held := make(chan struct{})
 	cluster.Once("Txn", func(c *fakeetcd.Call) {
 		_, err := c.Execute()
 		assert.NoError(t, err)
-		close(h.executed)
-		assert.NoError(t, c.Hold(h.release))
+		assert.NoError(t, c.Hold(held))
 	})
-	return h
-}
-
-func (h *held) await(t *testing.T) {
-	t.Helper()
-	select {
-	case <-h.executed:
-	case <-time.After(patience):
-		t.Fatal("the transaction was not executed")
-	}
+	return func() { close(held) }
 }
 
 func put(kv clientv3.KV, key, value string) <-chan error {
-	done := make(chan error, 1)
-	go func() {
+	return goes(func() error {
 		_, err := kv.Put(context.Background(), key, value)
-		done <- err
-	}()
-	return done
+		return err
+	})
 }
 
-func requireEnd(t *testing.T, done <-chan error) {
-	t.Helper()
-	select {
-	case err := <-done:
-		require.NoError(t, err)
-	case <-time.After(patience):
-		t.Fatal("the call did not return")
-	}
+// goes runs f, and returns the channel of its result when f has returned or waits.
+func goes(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	synctest.Wait()
+	return done
 }
 
 // Ownership is revoked and the key written before the owner receives the answer that granted it.
 func TestRevokedBeforeOwned(t *testing.T) {
-	cluster, owner := startKV(t)
-	other := newKV(t, clienttest.Connect(t, cluster))
-	clienttest.Put(t, cluster, "k", "old")
-	h := holdAnswer(t, cluster)
-	first := make(chan error, 1)
-	go func() {
-		_, err := owner.Get(context.Background(), "k")
-		first <- err
-	}()
-	h.await(t)
-	requireEnd(t, put(other, "k", "new"))
-	close(h.release)
-	requireEnd(t, first)
+	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, owner clientv3.KV) {
+		other := newKV(t, clienttest.Connect(t, cluster))
+		clienttest.Put(t, cluster, "k", "old")
+		release := holdAnswer(t, cluster)
+		first := goes(func() error {
+			_, err := owner.Get(t.Context(), "k")
+			return err
+		})
+		require.NoError(t, <-put(other, "k", "new"))
+		release()
+		require.NoError(t, <-first)
 
-	requireTruth(t, cluster, owner, "k")
-	require.Equal(t, "new", string(cluster.Get("k").Value))
+		requireTruth(t, cluster, owner, "k")
+		require.Equal(t, "new", string(cluster.Get("k").Value))
+	})
 }
 
 // The owner's write is executed and visible to everyone, and the owner has no answer yet.
 func TestWriteInFlightIsNotHidden(t *testing.T) {
-	cluster, owner := startKV(t)
-	own(t, cluster, owner, "k")
-	h := holdAnswer(t, cluster)
-	written := put(owner, "k", "new")
-	h.await(t)
-	requireTruth(t, cluster, owner, "k")
-	resp, err := owner.Txn(t.Context()).If(clientv3.Compare(clientv3.Version("k"), "=", 1)).Commit()
-	require.NoError(t, err)
-	require.True(t, resp.Succeeded)
+	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, owner clientv3.KV) {
+		own(t, cluster, owner, "k")
+		release := holdAnswer(t, cluster)
+		written := put(owner, "k", "new")
+		requireTruth(t, cluster, owner, "k")
+		resp := clienttest.Must(owner.Txn(t.Context()).If(clientv3.Compare(clientv3.Version("k"), "=", 1)).Commit())
+		require.True(t, resp.Succeeded)
 
-	close(h.release)
-	requireEnd(t, written)
-	requireFromMemory(t, cluster, owner, "k")
-	requireTruth(t, cluster, owner, "k")
+		release()
+		require.NoError(t, <-written)
+		requireFromMemory(t, cluster, owner, "k")
+		requireTruth(t, cluster, owner, "k")
+	})
 }
 
 // Two writes of the owner are answered in reverse order.
 func TestAnswersOvertakeEachOther(t *testing.T) {
-	cluster, owner := startKV(t)
-	own(t, cluster, owner, "k")
-	h := holdAnswer(t, cluster)
-	first := put(owner, "k", "first")
-	h.await(t)
-	requireEnd(t, put(owner, "k", "second"))
-	requireTruth(t, cluster, owner, "k")
-	close(h.release)
-	requireEnd(t, first)
+	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, owner clientv3.KV) {
+		own(t, cluster, owner, "k")
+		release := holdAnswer(t, cluster)
+		first := put(owner, "k", "first")
+		require.NoError(t, <-put(owner, "k", "second"))
+		requireTruth(t, cluster, owner, "k")
+		release()
+		require.NoError(t, <-first)
 
-	requireFromMemory(t, cluster, owner, "k")
-	requireTruth(t, cluster, owner, "k")
-	require.Equal(t, "second", string(cluster.Get("k").Value))
+		requireFromMemory(t, cluster, owner, "k")
+		requireTruth(t, cluster, owner, "k")
+		require.Equal(t, "second", string(cluster.Get("k").Value))
+	})
 }
 
 // The connection of a write breaks. The server executes the write, or tries to, long after the key is owned again.
 func TestLateWriteIsFencedOff(t *testing.T) {
-	t.Parallel()
-	cluster, owner := startKV(t)
-	own(t, cluster, owner, "k")
-	release, late := make(chan struct{}), make(chan proto.Message, 1)
-	cluster.Once("Txn", func(c *fakeetcd.Call) {
-		c.BreakConn()
-		<-release
-		resp, err := c.Execute()
-		assert.NoError(t, err)
-		late <- resp
-	})
-	defer func() {
-		select {
-		case <-release:
-		default:
-			close(release)
-		}
-	}()
-	_, err := owner.Put(t.Context(), "k", "late")
-	var unknown *retry.UnknownOutcomeError
-	require.ErrorAs(t, err, &unknown)
-	requireTruth(t, cluster, owner, "k")
-	awaitOwned(t, cluster, owner, "k")
+	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, owner clientv3.KV) {
+		own(t, cluster, owner, "k")
+		release, late := make(chan struct{}), make(chan proto.Message, 1)
+		cluster.Once("Txn", func(c *fakeetcd.Call) {
+			c.BreakConn()
+			<-release
+			resp, err := c.Execute()
+			assert.NoError(t, err)
+			late <- resp
+		})
+		_, err := owner.Put(t.Context(), "k", "late")
+		var unknown *retry.UnknownOutcomeError
+		require.ErrorAs(t, err, &unknown)
+		requireTruth(t, cluster, owner, "k")
+		awaitOwned(t, cluster, owner, "k")
 
-	close(release)
-	require.False(t, (<-late).(*pb.TxnResponse).Succeeded)
-	requireFromMemory(t, cluster, owner, "k")
-	requireTruth(t, cluster, owner, "k")
+		close(release)
+		require.False(t, (<-late).(*pb.TxnResponse).Succeeded)
+		requireFromMemory(t, cluster, owner, "k")
+		requireTruth(t, cluster, owner, "k")
+	})
 }
 
 // The answer to the acquisition is lost. The get is still answered, the leasing key disturbs no other client, and the
 // key is owned later.
 func TestAcquisitionWhoseAnswerIsLost(t *testing.T) {
-	t.Parallel()
-	cluster, owner := startKV(t)
-	other := newKV(t, clienttest.Connect(t, cluster))
-	cluster.Once("Txn", clienttest.LoseAnswer)
-	requireTruth(t, cluster, owner, "k")
-	require.NotNil(t, cluster.Get(prefix+"k"))
-	requireEnd(t, put(other, "k", "v"))
-	requireTruth(t, cluster, owner, "k")
-	requireEnd(t, put(owner, "k", "w"))
-	requireTruth(t, cluster, owner, "k")
-	awaitOwned(t, cluster, owner, "k")
-	requireTruth(t, cluster, owner, "k")
+	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, owner clientv3.KV) {
+		other := newKV(t, clienttest.Connect(t, cluster))
+		cluster.Once("Txn", clienttest.LoseAnswer)
+		requireTruth(t, cluster, owner, "k")
+		require.NotNil(t, cluster.Get(prefix+"k"))
+		require.NoError(t, <-put(other, "k", "v"))
+		requireTruth(t, cluster, owner, "k")
+		require.NoError(t, <-put(owner, "k", "w"))
+		requireTruth(t, cluster, owner, "k")
+		awaitOwned(t, cluster, owner, "k")
+		requireTruth(t, cluster, owner, "k")
+	})
 }
 
 // An operator deletes the leasing key, and the watch event is lost. The owner's next write detects it.
 func TestLeasingKeyDeletedByHand(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	cluster.On("Watch", func(c *fakeetcd.Call) {
-		c.OnSend(func(resp proto.Message) bool { return len(resp.(*pb.WatchResponse).Events) == 0 })
+	synctest.Test(t, func(t *testing.T) {
+		cluster := clienttest.Start(t, 1)
+		cluster.On("Watch", func(c *fakeetcd.Call) {
+			c.OnSend(func(resp proto.Message) bool { return len(resp.(*pb.WatchResponse).Events) == 0 })
+		})
+		client := clienttest.Connect(t, cluster)
+		owner := newKV(t, client)
+		for i, write := range []func(key string) error{
+			func(key string) error { _, err := owner.Put(clienttest.Within(t), key, "v"); return err },
+			func(key string) error { _, err := owner.Delete(clienttest.Within(t), key); return err },
+			func(key string) error {
+				_, err := owner.Delete(clienttest.Within(t), key, clientv3.WithPrefix())
+				return err
+			},
+		} {
+			key := fmt.Sprint("k", i)
+			own(t, cluster, owner, key)
+			clienttest.Must(client.Delete(t.Context(), prefix+key))
+			require.NoError(t, write(key))
+			requireFromServer(t, cluster, owner, key)
+		}
 	})
-	client := clienttest.Connect(t, cluster)
-	owner := newKV(t, client)
-	for i, write := range []func(key string) error{
-		func(key string) error { _, err := owner.Put(clienttest.Within(t), key, "v"); return err },
-		func(key string) error { _, err := owner.Delete(clienttest.Within(t), key); return err },
-		func(key string) error {
-			_, err := owner.Delete(clienttest.Within(t), key, clientv3.WithPrefix())
-			return err
-		},
-	} {
-		key := fmt.Sprint("k", i)
-		own(t, cluster, owner, key)
-		_, err := client.Delete(t.Context(), prefix+key)
-		require.NoError(t, err)
-		require.NoError(t, write(key))
-		requireFromServer(t, cluster, owner, key)
-	}
 }
 
 // An operator deletes the leasing key, and the watch event arrives.
 func TestManualDeletionIsDetected(t *testing.T) {
-	cluster, client := clienttest.StartClient(t, 1)
-	owner := newKV(t, client)
-	own(t, cluster, owner, "k")
-	_, err := client.Delete(t.Context(), prefix+"k")
-	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		before := requests(cluster)
-		_, err := owner.Get(t.Context(), "k")
-		return err == nil && requests(cluster) > before
-	}, patience, time.Millisecond)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		owner := newKV(t, client)
+		own(t, cluster, owner, "k")
+		clienttest.Must(client.Delete(t.Context(), prefix+"k"))
+		synctest.Wait()
+		requireFromServer(t, cluster, owner, "k")
+	})
 }
 
 // The watch breaks with a gap. Until the leasing keys are listed, nothing is answered from the cache; then the keys
 // still owned are.
 func TestGap(t *testing.T) {
-	cluster, owner := startKV(t)
-	own(t, cluster, owner, "kept")
-	own(t, cluster, owner, "lost")
-	listing, release := make(chan struct{}), make(chan struct{})
-	hold := cluster.On("Range", func(c *fakeetcd.Call) {
-		if string(c.Request.(*pb.RangeRequest).Key) == prefix {
-			close(listing)
-			assert.NoError(t, c.Hold(release))
+	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, owner clientv3.KV) {
+		own(t, cluster, owner, "kept")
+		own(t, cluster, owner, "lost")
+		release := make(chan struct{})
+		listing := cluster.On("Range", func(c *fakeetcd.Call) {
+			if string(c.Request.(*pb.RangeRequest).Key) == prefix {
+				assert.NoError(t, c.Hold(release))
+			}
+		})
+		refuse := cluster.On("Watch", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCNoLeader) })
+		cluster.Member(0).BreakConnections()
+		clienttest.Must(clienttest.Connect(t, cluster).Delete(t.Context(), prefix+"lost"))
+		for range 2 {
+			clienttest.Put(t, cluster, "filler", "v")
 		}
+		require.NoError(t, cluster.Compact(cluster.Revision()))
+		refuse.Remove()
+		time.Sleep(10 * time.Second)
+		require.Positive(t, listing.Ran(), "the leasing keys are listed")
+		listing.Remove()
+		for _, key := range []string{"kept", "lost"} {
+			requireFromServer(t, cluster, owner, key)
+		}
+		close(release)
+		awaitOwned(t, cluster, owner, "kept")
+		requireFromServer(t, cluster, owner, "lost")
 	})
-	refuse := cluster.On("Watch", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCNoLeader) })
-	cluster.Member(0).BreakConnections()
-	_, err := clienttest.Connect(t, cluster).Delete(t.Context(), prefix+"lost")
-	require.NoError(t, err)
-	for range 2 {
-		clienttest.Put(t, cluster, "filler", "v")
-	}
-	require.NoError(t, cluster.Compact(cluster.Revision()))
-	refuse.Remove()
-	select {
-	case <-listing:
-	case <-time.After(patience):
-		t.Fatal("the leasing keys are not listed")
-	}
-	hold.Remove()
-	for _, key := range []string{"kept", "lost"} {
-		requireFromServer(t, cluster, owner, key)
-	}
-	close(release)
-	awaitOwned(t, cluster, owner, "kept")
-	requireFromServer(t, cluster, owner, "lost")
 }
 
 // The revocation and the deletion of the leasing key are repeated when their answers are lost; the write is not.
 func TestRevocationIsRepeated(t *testing.T) {
-	cluster, owner := startKV(t)
-	other := newKV(t, clienttest.Connect(t, cluster))
-	own(t, cluster, owner, "k")
-	broken := cluster.On("Txn", func(c *fakeetcd.Call) {
-		req := c.Request.(*pb.TxnRequest)
-		if len(req.Compare) > 0 || c.Number%2 == 0 {
-			return
-		}
-		c.BreakConn()
+	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, owner clientv3.KV) {
+		other := newKV(t, clienttest.Connect(t, cluster))
+		own(t, cluster, owner, "k")
+		broken := cluster.On("Txn", func(c *fakeetcd.Call) {
+			req := c.Request.(*pb.TxnRequest)
+			if len(req.Compare) > 0 || c.Number%2 == 0 {
+				return
+			}
+			c.BreakConn()
+		})
+		require.NoError(t, <-put(other, "k", "v"))
+		require.Greater(t, broken.Ran(), 3)
+		require.Equal(t, 1, cluster.PutCount("k"))
+		requireTruth(t, cluster, owner, "k")
 	})
-	requireEnd(t, put(other, "k", "v"))
-	require.Greater(t, broken.Ran(), 3)
-	require.Equal(t, 1, cluster.PutCount("k"))
-	requireTruth(t, cluster, owner, "k")
 }
 
 // A leasing key left by an acquisition without an answer is removed, so that the key can be owned.
 func TestOrphanIsRemoved(t *testing.T) {
-	t.Parallel()
-	cluster, owner := startKV(t)
-	cluster.Once("Txn", clienttest.LoseAnswer)
-	requireTruth(t, cluster, owner, "k")
-	orphan := cluster.Get(prefix + "k").CreateRevision
-	awaitOwned(t, cluster, owner, "k")
-	require.Greater(t, cluster.Get(prefix+"k").CreateRevision, orphan)
+	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, owner clientv3.KV) {
+		cluster.Once("Txn", clienttest.LoseAnswer)
+		requireTruth(t, cluster, owner, "k")
+		orphan := cluster.Get(prefix + "k").CreateRevision
+		awaitOwned(t, cluster, owner, "k")
+		require.Greater(t, cluster.Get(prefix+"k").CreateRevision, orphan)
+	})
 }

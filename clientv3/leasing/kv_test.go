@@ -1,7 +1,6 @@
 package leasing
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -42,8 +41,7 @@ func TestLeaseEndsDuringGet(t *testing.T) {
 	owner.cache.setClock(func() time.Time {
 		asked++
 		if asked == 1 { // between the lookup and the first reading of the clock
-			_, err := client.Put(t.Context(), "k", "new")
-			require.NoError(t, err)
+			clienttest.Must(client.Put(t.Context(), "k", "new"))
 		}
 		return time.Now().Add(time.Minute)
 	})
@@ -51,8 +49,7 @@ func TestLeaseEndsDuringGet(t *testing.T) {
 	require.NotZero(t, asked)
 	require.Equal(t, "new", string(resp.Kvs[0].Value))
 
-	resp2, err := owner.Txn(t.Context()).Then(clientv3.OpGet("k")).Commit()
-	require.NoError(t, err)
+	resp2 := clienttest.Must(owner.Txn(t.Context()).Then(clientv3.OpGet("k")).Commit())
 	require.Equal(t, "new", string(resp2.Responses[0].GetResponseRange().Kvs[0].Value))
 }
 
@@ -85,16 +82,14 @@ func TestObserveKeepsTheNewest(t *testing.T) {
 func TestResponsesBelongToTheirCallers(t *testing.T) {
 	cluster, _, owner := newTestKV(t)
 	var headers []*pb.ResponseHeader
-	put, err := owner.Put(t.Context(), "k", "v")
-	require.NoError(t, err)
+	put := clienttest.Must(owner.Put(t.Context(), "k", "v"))
 	headers = append(headers, put.Header)
 	for range 2 { // from the server, and from memory
 		get := clienttest.Get(t, owner, "k")
 		headers = append(headers, get.Header)
 	}
 	get := clienttest.Get(t, owner, "other", clientv3.WithPrefix())
-	txn, err := owner.Txn(t.Context()).Then(clientv3.OpPut("other", "v")).Commit()
-	require.NoError(t, err)
+	txn := clienttest.Must(owner.Txn(t.Context()).Then(clientv3.OpPut("other", "v")).Commit())
 	for _, h := range append(headers, get.Header, txn.Header) {
 		h.Revision = 1 << 40
 	}
@@ -170,11 +165,9 @@ func TestCacheAnswersLikeTheServer(t *testing.T) {
 			"%+v\nserver %v\nmemory %v", op, want.Get(), got.Get())
 
 		cmps := randomCmps(random)
-		wantTxn, err := client.Txn(t.Context()).If(cmps...).Then(op).Else(op, op).Commit()
-		require.NoError(t, err)
+		wantTxn := clienttest.Must(client.Txn(t.Context()).If(cmps...).Then(op).Else(op, op).Commit())
 		before = cluster.Count("Txn")
-		gotTxn, err := owner.Txn(t.Context()).If(cmps...).Then(op).Else(op, op).Commit()
-		require.NoError(t, err)
+		gotTxn := clienttest.Must(owner.Txn(t.Context()).If(cmps...).Then(op).Else(op, op).Commit())
 		require.Equal(t, before, cluster.Count("Txn"))
 		require.True(t, proto.Equal((*pb.TxnResponse)(wantTxn), (*pb.TxnResponse)(gotTxn)),
 			"%v\nserver %v\nmemory %v", cmps, wantTxn, gotTxn)
@@ -215,48 +208,17 @@ func randomCmps(random *rand.Rand) []clientv3.Cmp {
 	return cmps
 }
 
-// Writes return the same responses as a plain client's.
-func TestWritesAnswerLikeTheServer(t *testing.T) {
-	for i, op := range []clientv3.Op{
-		clientv3.OpPut("k", "new", clientv3.WithPrevKV()),
-		clientv3.OpPut("fresh", "v", clientv3.WithPrevKV()),
-		clientv3.OpPut("", "v"),
-		clientv3.OpPut("fresh", "", clientv3.WithIgnoreValue()),
-		clientv3.OpPut("k", "v", clientv3.WithLease(4711)),
-		clientv3.OpDelete("k", clientv3.WithPrevKV()),
-		clientv3.OpDelete("k", clientv3.WithPrefix(), clientv3.WithPrevKV()),
-		clientv3.OpDelete("fresh"),
-		clientv3.OpTxn(
-			[]clientv3.Cmp{clientv3.Compare(clientv3.Value("k"), "=", "v")},
-			[]clientv3.Op{clientv3.OpPut("k", "new"), clientv3.OpGet("k"), clientv3.OpDelete("absent")}, nil),
-		clientv3.OpTxn(
-			[]clientv3.Cmp{clientv3.Compare(clientv3.Value("k"), "=", "x")},
-			[]clientv3.Op{clientv3.OpPut("k", "new")}, []clientv3.Op{clientv3.OpGet("k")}),
-		clientv3.OpTxn(nil, nil, nil),
-	} {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			answers := make([]clientv3.OpResponse, 2)
-			errs := make([]error, 2)
-			for i := range answers {
-				cluster, client, k := newTestKV(t)
-				clienttest.Put(t, cluster, "k", "v")
-				_, err := k.Get(t.Context(), "k") // acquires ownership: both clients are at the same revision
-				require.NoError(t, err)
-				using := []clientv3.KV{client, k}[i]
-				answers[i], errs[i] = using.Do(t.Context(), op)
-				if i == 1 {
-					resp := clienttest.Get(t, k, "k")
-					want := clienttest.Get(t, client, "k")
-					require.Equal(t, fmt.Sprint(want.Kvs), fmt.Sprint(resp.Kvs))
-				}
+// A KV that owns the keys returns the same responses as a plain client.
+func TestResponsesAreThoseOfPlainCalls(t *testing.T) {
+	clienttest.RequirePlainResponses(t, func(t *testing.T, _ *fakeetcd.Cluster, client *clientv3.Client) (clientv3.KV, func()) {
+		k, closeKV, err := NewKV(client, "_leasing/")
+		require.NoError(t, err)
+		t.Cleanup(closeKV)
+		return k, func() {
+			time.Sleep(time.Minute) // it leaves alone what it has released
+			for _, key := range []string{"a0", "a1", "a2", "b"} {
+				clienttest.Get(t, k, key)
 			}
-			require.Equal(t, errs[0], errs[1])
-			require.Equal(t, message(answers[0]), message(answers[1]))
-		})
-	}
-}
-
-// message formats a response.
-func message(r clientv3.OpResponse) string {
-	return fmt.Sprint((*pb.PutResponse)(r.Put()), (*pb.DeleteRangeResponse)(r.Del()), (*pb.TxnResponse)(r.Txn()))
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -28,11 +29,6 @@ func TestSessionIsReplaced(t *testing.T) {
 		lost := cluster.Get(prefix + "k").Lease
 		require.NoError(t, cluster.ExpireLease(lost))
 		clienttest.Put(t, cluster, "k", "by somebody else")
-		require.Eventually(t, func() bool {
-			_, err := owner.Get(t.Context(), "k")
-			l := cluster.Get(prefix + "k")
-			return err == nil && l != nil && l.Lease != lost
-		}, patience, 10*time.Millisecond)
 		awaitOwned(t, cluster, owner, "k")
 		requireTruth(t, cluster, owner, "k")
 	})
@@ -40,156 +36,137 @@ func TestSessionIsReplaced(t *testing.T) {
 
 // Waiting for an owner that does not answer ends with the caller's context, without a write.
 func TestWaitForOwnerEndsWithContext(t *testing.T) {
-	cluster, client := clienttest.StartClient(t, 1)
-	_, err := client.Put(t.Context(), prefix+"k", "") // a dead owner
-	require.NoError(t, err)
-	kv := newKV(t, client)
-	for name, write := range map[string]func(ctx context.Context) error{
-		"put":    func(ctx context.Context) error { _, err := kv.Put(ctx, "k", "v"); return err },
-		"delete": func(ctx context.Context) error { _, err := kv.Delete(ctx, "k", clientv3.WithPrefix()); return err },
-		"txn": func(ctx context.Context) error {
-			_, err := kv.Txn(ctx).Then(clientv3.OpPut("k", "v")).Commit()
-			return err
-		},
-	} {
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		watches := cluster.Count("Watch")
-		before := countRevokes(cluster)
-		go func() { done <- write(ctx) }()
-		require.Eventually(t, func() bool { return countRevokes(cluster) > before }, patience, time.Millisecond, name)
-		cancel()
-		require.Equal(t, context.Canceled, <-done, name)
-		require.LessOrEqual(t, cluster.Count("Watch"), watches+2)
-	}
-	require.Nil(t, cluster.Get("k"))
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		clienttest.Must(client.Put(t.Context(), prefix+"k", "")) // a dead owner
+		kv := newKV(t, client)
+		for name, write := range map[string]func(ctx context.Context) error{
+			"put":    func(ctx context.Context) error { _, err := kv.Put(ctx, "k", "v"); return err },
+			"delete": func(ctx context.Context) error { _, err := kv.Delete(ctx, "k", clientv3.WithPrefix()); return err },
+			"txn": func(ctx context.Context) error {
+				_, err := kv.Txn(ctx).Then(clientv3.OpPut("k", "v")).Commit()
+				return err
+			},
+		} {
+			ctx, cancel := context.WithCancel(t.Context())
+			watches := cluster.Count("Watch")
+			before := cluster.PutCount(prefix + "k")
+			done := goes(func() error { return write(ctx) })
+			require.Greater(t, cluster.PutCount(prefix+"k"), before, "%s revokes it", name)
+			cancel()
+			require.Equal(t, context.Canceled, <-done, name)
+			require.LessOrEqual(t, cluster.Count("Watch"), watches+2)
+		}
+		require.Nil(t, cluster.Get("k"))
+	})
 }
-
-// countRevokes returns the number of revocations of k.
-func countRevokes(cluster *fakeetcd.Cluster) int { return cluster.PutCount(prefix + "k") }
 
 // A write finds more leasing keys than fit into one transaction, its own and others'.
 func TestManyOwners(t *testing.T) {
-	t.Parallel()
-	cluster, client := clienttest.StartClient(t, 1)
-	mine, theirs := newKV(t, client), newKV(t, clienttest.Connect(t, cluster))
-	const n = 300
-	for i := range n {
-		key := fmt.Sprintf("k/%03d", i)
-		clienttest.Put(t, cluster, key, "v")
-		own(t, cluster, []clientv3.KV{mine, theirs}[i%2], key)
-	}
-	resp, err := mine.Delete(clienttest.Within(t), "k/", clientv3.WithPrefix())
-	require.NoError(t, err)
-	require.Equal(t, int64(n), resp.Deleted)
-	for i := range n {
-		requireTruth(t, cluster, mine, fmt.Sprintf("k/%03d", i))
-		requireTruth(t, cluster, theirs, fmt.Sprintf("k/%03d", i))
-	}
-}
-
-// While the leasing keys cannot be watched, everything works without a cache.
-func TestLeasingKeysCannotBeWatched(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	cluster.On("Watch", func(c *fakeetcd.Call) {
-		c.Answer(nil, status.Error(codes.PermissionDenied, "etcdserver: permission denied"))
-	})
-	kv := newKV(t, clienttest.Connect(t, cluster))
-	requireEnd(t, put(kv, "k", "v"))
-	requireTruth(t, cluster, kv, "k")
-}
-
-func TestLeasingKeysCannotBeListed(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	cluster.On("Range", func(c *fakeetcd.Call) {
-		if string(c.Request.(*pb.RangeRequest).Key) == prefix {
-			c.Answer(nil, status.Error(codes.PermissionDenied, "etcdserver: permission denied"))
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		mine, theirs := newKV(t, client), newKV(t, clienttest.Connect(t, cluster))
+		const n = 300
+		for i := range n {
+			key := fmt.Sprintf("k/%03d", i)
+			clienttest.Put(t, cluster, key, "v")
+			own(t, cluster, []clientv3.KV{mine, theirs}[i%2], key)
+		}
+		resp := clienttest.Must(mine.Delete(clienttest.Within(t), "k/", clientv3.WithPrefix()))
+		require.Equal(t, int64(n), resp.Deleted)
+		for i := range n {
+			requireTruth(t, cluster, mine, fmt.Sprintf("k/%03d", i))
+			requireTruth(t, cluster, theirs, fmt.Sprintf("k/%03d", i))
 		}
 	})
-	kv := newKV(t, clienttest.Connect(t, cluster))
-	requireEnd(t, put(kv, "k", "v"))
-	for range 2 {
-		before := cluster.Count("Range")
-		requireTruth(t, cluster, kv, "k")
-		require.Greater(t, cluster.Count("Range"), before)
+}
+
+// While the leasing keys cannot be watched or listed, everything works without a cache.
+func TestLeasingKeysCannotBeFollowed(t *testing.T) {
+	for method, key := range map[string]string{"Watch": "", "Range": prefix} {
+		clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+			cluster.On(method, func(c *fakeetcd.Call) {
+				if r, ok := c.Request.(*pb.RangeRequest); !ok || string(r.Key) == key {
+					c.Answer(nil, status.Error(codes.PermissionDenied, "etcdserver: permission denied"))
+				}
+			})
+			kv := newKV(t, client)
+			require.NoError(t, <-put(kv, "k", "v"))
+			for range 2 {
+				requireFromServer(t, cluster, kv, "k")
+			}
+		})
 	}
 }
 
 func TestNewKVErrors(t *testing.T) {
-	cluster, client := clienttest.StartClient(t, 1)
-	kv, closeKV, err := leasing.NewKV(client, "")
-	require.ErrorContains(t, err, "prefix")
-	require.Nil(t, kv)
-	closeKV()
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		kv, closeKV, err := leasing.NewKV(client, "")
+		require.ErrorContains(t, err, "prefix")
+		require.Nil(t, kv)
+		closeKV()
 
-	cluster.Once("LeaseGrant", func(c *fakeetcd.Call) {
-		c.Answer(nil, status.Error(codes.PermissionDenied, "etcdserver: permission denied"))
+		cluster.Once("LeaseGrant", func(c *fakeetcd.Call) {
+			c.Answer(nil, status.Error(codes.PermissionDenied, "etcdserver: permission denied"))
+		})
+		_, closeKV, err = leasing.NewKV(client, prefix)
+		require.ErrorContains(t, err, "permission denied")
+		closeKV()
+
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, closeKV, err = leasing.NewKV(client, prefix, concurrency.WithContext(ended))
+		require.ErrorIs(t, err, context.Canceled)
+		closeKV()
+
+		require.NoError(t, client.Close())
+		_, closeKV, err = leasing.NewKV(client, prefix)
+		require.ErrorIs(t, err, context.Canceled)
+		closeKV()
 	})
-	_, closeKV, err = leasing.NewKV(client, prefix)
-	require.ErrorContains(t, err, "permission denied")
-	closeKV()
-
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, closeKV, err = leasing.NewKV(client, prefix, concurrency.WithContext(ended))
-	require.ErrorIs(t, err, context.Canceled)
-	closeKV()
-
-	require.NoError(t, client.Close())
-	_, closeKV, err = leasing.NewKV(client, prefix)
-	require.ErrorIs(t, err, context.Canceled)
-	closeKV()
 }
 
 // Close is bounded when no member answers.
 func TestCloseWithoutServer(t *testing.T) {
-	t.Parallel()
-	cluster := clienttest.Start(t, 1)
-	kv, closeKV, err := leasing.NewKV(clienttest.Connect(t, cluster), prefix)
-	require.NoError(t, err)
-	own(t, cluster, kv, "k")
-	cluster.Member(0).Stop()
-	done := make(chan struct{})
-	go func() {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := clienttest.Start(t, 1)
+		kv, closeKV, err := leasing.NewKV(clienttest.Connect(t, cluster), prefix)
+		require.NoError(t, err)
+		own(t, cluster, kv, "k")
+		cluster.Member(0).Stop()
+		start := time.Now()
 		closeKV()
 		closeKV()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-time.After(patience):
-		t.Fatal("close hangs")
-	}
-	_, err = kv.Put(t.Context(), "k", "v")
-	require.Equal(t, context.Canceled, err)
-	cluster.Member(0).Start()
-	requireTruth(t, cluster, kv, "k")
+		require.Equal(t, time.Second, time.Since(start))
+		_, err = kv.Put(t.Context(), "k", "v")
+		require.Equal(t, context.Canceled, err)
+		cluster.Member(0).Start()
+		requireTruth(t, cluster, kv, "k")
+	})
 }
 
 // A lease from the user is kept, and its leasing keys are deleted.
 func TestCloseKeepsLeaseOfUser(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		lease, err := client.Grant(t.Context(), 60)
-		require.NoError(t, err)
+		lease := clienttest.Must(client.Grant(t.Context(), 60))
 		kv, closeKV, err := leasing.NewKV(client, prefix, concurrency.WithLease(lease.ID))
 		require.NoError(t, err)
 		own(t, cluster, kv, "k")
 		closeKV()
 		require.Nil(t, cluster.Get(prefix+"k"))
-		_, err = client.Put(t.Context(), "mine", "v", clientv3.WithLease(lease.ID))
-		require.NoError(t, err)
+		clienttest.Must(client.Put(t.Context(), "mine", "v", clientv3.WithLease(lease.ID)))
 	})
 }
 
 // The given lease does not exist: nothing is owned, and everything works.
 func TestSessionWithoutLease(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	kv := newKV(t, clienttest.Connect(t, cluster), concurrency.WithLease(4711))
-	requireEnd(t, put(kv, "k", "v"))
-	for range 2 {
-		requireTruth(t, cluster, kv, "k")
-	}
-	require.Nil(t, cluster.Get(prefix+"k"))
+	synctest.Test(t, func(t *testing.T) {
+		cluster := clienttest.Start(t, 1)
+		kv := newKV(t, clienttest.Connect(t, cluster), concurrency.WithLease(4711))
+		require.NoError(t, <-put(kv, "k", "v"))
+		for range 2 {
+			requireTruth(t, cluster, kv, "k")
+		}
+		require.Nil(t, cluster.Get(prefix+"k"))
+	})
 }
 
 // The session ends with the context in the options.
@@ -199,72 +176,66 @@ func TestSessionEndsWithContext(t *testing.T) {
 		kv := newKV(t, client, concurrency.WithContext(ctx))
 		own(t, cluster, kv, "k")
 		cancel()
-		require.Eventually(t, func() bool { return cluster.Get(prefix+"k") == nil }, patience, time.Millisecond)
-		requireEnd(t, put(kv, "k", "v"))
+		synctest.Wait()
+		require.Nil(t, cluster.Get(prefix+"k"))
+		require.NoError(t, <-put(kv, "k", "v"))
 		requireTruth(t, cluster, kv, "k")
 	})
 }
 
 // The client is closed while a write waits for an owner.
 func TestClientClosedWhileWaiting(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	_, err := cluster.Put(prefix+"k", "") // a dead owner
-	require.NoError(t, err)
-	for _, phase := range []string{"asking", "waiting"} {
-		client := clienttest.Connect(t, cluster)
-		kv := newKV(t, client)
-		asked := make(chan struct{})
-		cluster.Nth("Txn", 2, func(c *fakeetcd.Call) {
-			if phase == "waiting" {
-				_, err := c.Execute()
-				assert.NoError(t, err)
-			}
-			close(asked)
-			if phase == "asking" {
-				<-c.Context().Done()
-			}
-		})
-		written := put(kv, "k", "v")
-		<-asked
-		require.NoError(t, client.Close())
-		select {
-		case err := <-written:
-			require.Error(t, err, phase)
-		case <-time.After(patience):
-			t.Fatal("the write did not return: " + phase)
+	synctest.Test(t, func(t *testing.T) {
+		cluster := clienttest.Start(t, 1)
+		clienttest.Must(cluster.Put(prefix+"k", "")) // a dead owner
+		for _, phase := range []string{"asking", "waiting"} {
+			client := clienttest.Connect(t, cluster)
+			kv := newKV(t, client)
+			cluster.Nth("Txn", 2, func(c *fakeetcd.Call) {
+				if phase == "waiting" {
+					_, err := c.Execute()
+					assert.NoError(t, err)
+				}
+				if phase == "asking" {
+					<-c.Context().Done()
+				}
+			})
+			written := put(kv, "k", "v")
+			require.NoError(t, client.Close())
+			require.Error(t, <-written, phase)
 		}
-	}
-	require.Nil(t, cluster.Get("k"))
+		require.Nil(t, cluster.Get("k"))
+	})
 }
 
 // Cached responses never have a lower revision than an earlier response.
 func TestRevisionNeverGoesBack(t *testing.T) {
-	cluster, kv := startKV(t)
-	own(t, cluster, kv, "k")
-	written, err := kv.Put(t.Context(), "another", "v")
-	require.NoError(t, err)
-	before := requests(cluster)
-	resp := clienttest.Get(t, kv, "k")
-	txn, err := kv.Txn(t.Context()).Then(clientv3.OpGet("k")).Commit()
-	require.NoError(t, err)
-	require.Equal(t, before, requests(cluster))
-	require.Equal(t, written.Header.Revision, resp.Header.Revision)
-	require.Equal(t, written.Header.Revision, txn.Header.Revision)
+	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV) {
+		own(t, cluster, kv, "k")
+		written := clienttest.Must(kv.Put(t.Context(), "another", "v"))
+		before := requests(cluster)
+		resp := clienttest.Get(t, kv, "k")
+		txn := clienttest.Must(kv.Txn(t.Context()).Then(clientv3.OpGet("k")).Commit())
+		require.Equal(t, before, requests(cluster))
+		require.Equal(t, written.Header.Revision, resp.Header.Revision)
+		require.Equal(t, written.Header.Revision, txn.Header.Revision)
+	})
 }
 
 // One failed comparison decides, even if the cache cannot evaluate another.
 func TestFalseComparisonDecides(t *testing.T) {
-	cluster, kv := startKV(t)
-	own(t, cluster, kv, "k")
-	before := requests(cluster)
-	resp, err := kv.Txn(t.Context()).If(
-		clientv3.Compare(clientv3.Version("unknown"), "=", 0),
-		clientv3.Compare(clientv3.Version("k"), "=", 1),
-	).Then(clientv3.OpPut("k", "v")).Else(clientv3.OpGet("k")).Commit()
-	require.NoError(t, err)
-	require.False(t, resp.Succeeded)
-	require.Len(t, resp.Responses, 1)
-	require.Equal(t, before, requests(cluster))
+	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV) {
+		own(t, cluster, kv, "k")
+		before := requests(cluster)
+		resp, err := kv.Txn(t.Context()).If(
+			clientv3.Compare(clientv3.Version("unknown"), "=", 0),
+			clientv3.Compare(clientv3.Version("k"), "=", 1),
+		).Then(clientv3.OpPut("k", "v")).Else(clientv3.OpGet("k")).Commit()
+		require.NoError(t, err)
+		require.False(t, resp.Succeeded)
+		require.Len(t, resp.Responses, 1)
+		require.Equal(t, before, requests(cluster))
+	})
 }
 
 // A get does not try to acquire a key of another owner each time: an attempt costs the cluster as much as a write.
@@ -282,58 +253,60 @@ func TestForeignKeyIsBackedOff(t *testing.T) {
 }
 
 func TestEndedContext(t *testing.T) {
-	cluster, kv := startKV(t)
-	own(t, cluster, kv, "k")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := kv.Get(ctx, "k")
-	require.Equal(t, context.Canceled, err)
-	_, err = kv.Txn(ctx).Then(clientv3.OpGet("k")).Commit()
-	require.Equal(t, context.Canceled, err)
-	_, err = kv.Put(ctx, "k", "v")
-	require.ErrorIs(t, err, context.Canceled)
-	require.Nil(t, cluster.Get("k"))
+	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV) {
+		own(t, cluster, kv, "k")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := kv.Get(ctx, "k")
+		require.Equal(t, context.Canceled, err)
+		_, err = kv.Txn(ctx).Then(clientv3.OpGet("k")).Commit()
+		require.Equal(t, context.Canceled, err)
+		_, err = kv.Put(ctx, "k", "v")
+		require.ErrorIs(t, err, context.Canceled)
+		require.Nil(t, cluster.Get("k"))
+	})
 }
 
 func TestUncacheableReads(t *testing.T) {
-	cluster, kv := startKV(t)
-	own(t, cluster, kv, "k")
-	_, err := kv.GetStream(t.Context(), "k")
-	require.Equal(t, codes.Unimplemented, status.Code(err))
-	_, err = kv.Do(t.Context(), clientv3.Op{})
-	require.ErrorContains(t, err, "OpGet")
-	_, err = kv.Compact(t.Context(), cluster.Revision())
-	require.NoError(t, err)
-	for range 2 {
-		for _, op := range []clientv3.Op{
-			clientv3.OpGet(prefix + "absent"),
-			clientv3.OpGet(""),
-			clientv3.OpGet("k", clientv3.WithRev(cluster.Revision())),
-			clientv3.OpGet("k", clientv3.WithPrefix()),
-			clientv3.OpGet("k", clientv3.WithLimit(-1)),
-			clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpGet("k"), clientv3.OpTxn(nil, nil, nil)}, nil),
-			clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Version("k").WithPrefix(), "=", 0)}, nil, nil),
-		} {
-			before := requests(cluster)
-			_, err := kv.Do(t.Context(), op)
-			require.Equal(t, op.IsGet() && len(op.KeyBytes()) == 0, err != nil)
-			require.Greater(t, requests(cluster), before)
+	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV) {
+		own(t, cluster, kv, "k")
+		_, err := kv.GetStream(t.Context(), "k")
+		require.Equal(t, codes.Unimplemented, status.Code(err))
+		_, err = kv.Do(t.Context(), clientv3.Op{})
+		require.ErrorContains(t, err, "OpGet")
+		clienttest.Must(kv.Compact(t.Context(), cluster.Revision()))
+		for range 2 {
+			for _, op := range []clientv3.Op{
+				clientv3.OpGet(prefix + "absent"),
+				clientv3.OpGet(""),
+				clientv3.OpGet("k", clientv3.WithRev(cluster.Revision())),
+				clientv3.OpGet("k", clientv3.WithPrefix()),
+				clientv3.OpGet("k", clientv3.WithLimit(-1)),
+				clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpGet("k"), clientv3.OpTxn(nil, nil, nil)}, nil),
+				clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Version("k").WithPrefix(), "=", 0)}, nil, nil),
+			} {
+				before := requests(cluster)
+				_, err := kv.Do(t.Context(), op)
+				require.Equal(t, op.IsGet() && len(op.KeyBytes()) == 0, err != nil)
+				require.Greater(t, requests(cluster), before)
+			}
 		}
-	}
-	require.Nil(t, cluster.Get(prefix+prefix+"absent"), "a leasing key was owned")
-	clienttest.Get(t, kv, "unowned", clientv3.WithSerializable())
-	require.Nil(t, cluster.Get(prefix+"unowned"))
+		require.Nil(t, cluster.Get(prefix+prefix+"absent"), "a leasing key was owned")
+		clienttest.Get(t, kv, "unowned", clientv3.WithSerializable())
+		require.Nil(t, cluster.Get(prefix+"unowned"))
+	})
 }
 
 // The program's own Lease does not report until when a lease lives, so nothing is answered from the cache.
 func TestLeaseWithoutDeadline(t *testing.T) {
-	cluster, client := clienttest.StartClient(t, 1)
-	client.Lease = forgetfulLease{client.Lease}
-	kv := newKV(t, client)
-	clienttest.Put(t, cluster, "k", "v")
-	for range 2 {
-		requireFromServer(t, cluster, kv, "k")
-	}
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		client.Lease = forgetfulLease{client.Lease}
+		kv := newKV(t, client)
+		clienttest.Put(t, cluster, "k", "v")
+		for range 2 {
+			requireFromServer(t, cluster, kv, "k")
+		}
+	})
 }
 
 type forgetfulLease struct{ clientv3.Lease }
@@ -360,7 +333,8 @@ func (l *brokenGrant) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGran
 
 // NewKV waits as long as waiting may help.
 func TestNewKVWaits(t *testing.T) {
-	cluster, client := clienttest.StartClient(t, 1)
-	client.Lease = &brokenGrant{client.Lease, 2}
-	own(t, cluster, newKV(t, client), "k")
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		client.Lease = &brokenGrant{client.Lease, 2}
+		own(t, cluster, newKV(t, client), "k")
+	})
 }

@@ -1,13 +1,14 @@
 package leasing
 
 import (
-	"bytes"
 	"context"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
+	"github.com/quorate/quorate/clientv3/internal/reply"
 )
 
 // get serves from the cache if possible, and otherwise from the server; then it
@@ -35,7 +36,7 @@ func (k *kv) get(ctx context.Context, op clientv3.Op) (*clientv3.GetResponse, er
 		// The read is safe to repeat, whatever happened to the leasing key.
 		return k.read(ctx, op)
 	}
-	return answer(resp.Header, onlyKV(resp.Responses[0]), op), nil
+	return answer(resp.Header, optxn.Key(resp, 0), op), nil
 }
 
 // cacheable reports whether the cache can serve op: it holds only the present state
@@ -73,7 +74,7 @@ func (k *kv) acquire(ctx context.Context, a *acquisition) (*clientv3.TxnResponse
 	}
 	k.cache.observe(resp.Header)
 	if !resp.Succeeded {
-		l := onlyKV(resp.Responses[1])
+		l := optxn.Key(resp, 1)
 		if k.cache.endAcquire(a) && l != nil && clientv3.LeaseID(l.Lease) == a.session.lease {
 			// Created by an acquisition with a lost response, or about to be
 			// released. It cannot be adopted: see doc.go, "Fences".
@@ -81,59 +82,23 @@ func (k *kv) acquire(ctx context.Context, a *acquisition) (*clientv3.TxnResponse
 		}
 		return resp, nil
 	}
-	k.cache.insert(a, onlyKV(resp.Responses[0]), resp.Header.Revision)
+	k.cache.insert(a, optxn.Key(resp, 0), resp.Header.Revision)
 	return resp, nil
-}
-
-// onlyKV returns the key of a read of one key, nil if it does not exist.
-func onlyKV(resp *pb.ResponseOp) *mvccpb.KeyValue {
-	kvs := resp.GetResponseRange().GetKvs()
-	if len(kvs) == 0 {
-		return nil
-	}
-	return kvs[0]
 }
 
 // answer returns the server's response to a get of one key. The response shares no
 // memory with the arguments. A nil item is a key that does not exist.
 func answer(header *pb.ResponseHeader, item *mvccpb.KeyValue, op clientv3.Op) *clientv3.GetResponse {
-	resp := &clientv3.GetResponse{Header: copyOf(header)}
+	resp := &clientv3.GetResponse{Header: reply.Header(header, header.GetRevision())}
 	if item == nil {
 		return resp
 	}
 	resp.Count = 1
-	if op.IsCountOnly() || filteredOut(item, op) {
+	if op.IsCountOnly() || reply.Filtered(op, item) {
 		return resp
 	}
-	own := &mvccpb.KeyValue{
-		Key:            bytes.Clone(item.Key),
-		CreateRevision: item.CreateRevision,
-		ModRevision:    item.ModRevision,
-		Version:        item.Version,
-		Lease:          item.Lease,
-	}
-	if !op.IsKeysOnly() {
-		own.Value = bytes.Clone(item.Value)
-	}
+	own := reply.Key(item, op)
+	own.Lease = item.Lease
 	resp.Kvs = []*mvccpb.KeyValue{own}
 	return resp
-}
-
-func copyOf(h *pb.ResponseHeader) *pb.ResponseHeader {
-	return &pb.ResponseHeader{
-		ClusterId: h.GetClusterId(),
-		MemberId:  h.GetMemberId(),
-		Revision:  h.GetRevision(),
-		RaftTerm:  h.GetRaftTerm(),
-	}
-}
-
-func filteredOut(item *mvccpb.KeyValue, op clientv3.Op) bool {
-	return outside(item.ModRevision, op.MinModRev(), op.MaxModRev()) ||
-		outside(item.CreateRevision, op.MinCreateRev(), op.MaxCreateRev())
-}
-
-// outside reports whether rev is outside the limits; 0 means no limit.
-func outside(rev, lowest, highest int64) bool {
-	return lowest != 0 && rev < lowest || highest != 0 && rev > highest
 }

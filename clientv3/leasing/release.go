@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // releaseQueue holds the leasing keys that this client has released and not yet
@@ -29,10 +30,7 @@ func (q *releaseQueue) add(keys ...leasingKey) {
 	for _, l := range keys {
 		q.pending[l.name] = max(q.pending[l.name], l.rev)
 	}
-	select {
-	case q.more <- struct{}{}:
-	default:
-	}
+	pause.Signal(q.more)
 }
 
 func (q *releaseQueue) take() []leasingKey {

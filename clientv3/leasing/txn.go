@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/optxn"
+	"github.com/quorate/quorate/clientv3/internal/reply"
 )
 
 func (k *kv) Txn(ctx context.Context) clientv3.Txn {
@@ -62,7 +63,7 @@ func (c *cache) txn(cmps []clientv3.Cmp, thenOps, elseOps []clientv3.Op) *client
 		return nil
 	}
 	return &clientv3.TxnResponse{
-		Header:    copyOf(c.header),
+		Header:    reply.Header(c.header, c.header.GetRevision()),
 		Succeeded: succeeded,
 		Responses: responses,
 	}

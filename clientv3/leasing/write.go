@@ -29,7 +29,7 @@ func (k *kv) write(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, er
 		}
 		if resp.Succeeded {
 			k.releases.add(k.cache.commit(w, resp.Header, w.refreshed(resp))...)
-			return optxn.First(resp), nil
+			return optxn.Part(resp.Responses[0], resp.Header), nil
 		}
 		if err := k.makeWay(ctx, w, resp); err != nil {
 			return clientv3.OpResponse{}, err
@@ -101,8 +101,8 @@ func (w *write) refreshed(resp *clientv3.TxnResponse) []*mvccpb.KeyValue {
 	}
 	reads := resp.Responses[1].GetResponseTxn().GetResponses()
 	items := make([]*mvccpb.KeyValue, len(reads))
-	for i, r := range reads {
-		items[i] = onlyKV(r)
+	for i := range reads {
+		items[i] = optxn.Key(&clientv3.TxnResponse{Responses: reads}, i)
 	}
 	return items
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
 	"github.com/quorate/quorate/clientv3/idempotent"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/leaderelection"
 	"github.com/quorate/quorate/clientv3/leasing"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
@@ -25,8 +26,7 @@ var overKVs = map[string]func(t *testing.T, client *clientv3.Client, test func(k
 		test(client, client)
 	},
 	"cache": func(t *testing.T, client *clientv3.Client, test func(clientv3.KV, clientv3.Watcher)) {
-		c, err := cache.New(client, cache.Config{Prefixes: []string{"configs/"}})
-		require.NoError(t, err)
+		c := clienttest.Must(cache.New(client, cache.Config{Prefixes: []string{"configs/"}}))
 		defer c.Close()
 		require.NoError(t, c.WaitSynced(t.Context()))
 		test(c, client)
@@ -35,8 +35,7 @@ var overKVs = map[string]func(t *testing.T, client *clientv3.Client, test func(k
 		test(namespace.NewKV(client.KV, "ns/"), namespace.NewWatcher(client.Watcher, "ns/"))
 	},
 	"idempotent": func(t *testing.T, client *clientv3.Client, test func(clientv3.KV, clientv3.Watcher)) {
-		kv, err := idempotent.New(t.Context(), client, idempotent.Config{})
-		require.NoError(t, err)
+		kv := clienttest.Must(idempotent.New(t.Context(), client, idempotent.Config{}))
 		defer func() { assert.NoError(t, kv.Close()) }()
 		test(kv, client)
 	},
@@ -59,7 +58,7 @@ var overKVs = map[string]func(t *testing.T, client *clientv3.Client, test func(k
 func TestOverEveryKV(t *testing.T) {
 	for name, over := range overKVs {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, _ *fakeetcd.Cluster, client *clientv3.Client) {
+			inBubble(t, func(t *testing.T, _ *fakeetcd.Cluster, client *clientv3.Client, _ *Store[Config]) {
 				over(t, client, func(kv clientv3.KV, w clientv3.Watcher) {
 					useStore(t, New(kv, "configs/", asJSON, WithWatcher(w)), kv)
 				})
@@ -73,10 +72,8 @@ func useStore(t *testing.T, s *Store[Config], kv clientv3.KV) {
 	ctx := t.Context()
 	_, err := s.Get(ctx, "web")
 	require.ErrorIs(t, err, ErrNotFound)
-	rev, err := s.Create(ctx, "web", Config{1})
-	require.NoError(t, err)
-	e, err := s.Get(ctx, "web")
-	require.NoError(t, err)
+	rev := clienttest.Must(s.Create(ctx, "web", Config{1}))
+	e := clienttest.Must(s.Get(ctx, "web"))
 	require.Equal(t, Entry[Config]{Key: "web", Value: Config{1}, CreateRevision: rev, ModRevision: rev, Version: 1}, e)
 	_, err = s.Create(ctx, "web", Config{7})
 	require.ErrorIs(t, err, ErrExists)
@@ -85,16 +82,13 @@ func useStore(t *testing.T, s *Store[Config], kv clientv3.KV) {
 	f := follow(ctx, t, s)
 	f.put("web", 1)
 	f.synced()
-	updated, err := s.Update(ctx, "web", increment)
-	require.NoError(t, err)
+	updated := clienttest.Must(s.Update(ctx, "web", increment))
 	f.put("web", 2)
-	now, err := s.Get(ctx, "web")
-	require.NoError(t, err)
+	now := clienttest.Must(s.Get(ctx, "web"))
 	require.Equal(t, now, updated)
 	require.EqualValues(t, 2, now.Version)
 	require.ErrorIs(t, s.DeleteUnmodified(ctx, e), ErrModified)
-	_, err = s.Put(ctx, "db", Config{5})
-	require.NoError(t, err)
+	clienttest.Must(s.Put(ctx, "db", Config{5}))
 	f.put("db", 5)
 
 	_, err = Txn(ctx, kv, func(tx *Tx) error {
@@ -115,54 +109,36 @@ func useStore(t *testing.T, s *Store[Config], kv clientv3.KV) {
 	for range 2 { // both changes of one revision, in whatever order
 		f.change()
 	}
-	db, err := s.Get(ctx, "db")
-	require.NoError(t, err)
+	db := clienttest.Must(s.Get(ctx, "db"))
 	require.NoError(t, s.DeleteUnmodified(ctx, db))
 	f.deleted("db")
-	deleted, err := s.Delete(ctx, "db")
-	require.NoError(t, err)
+	deleted := clienttest.Must(s.Delete(ctx, "db"))
 	require.False(t, deleted)
-}
 
-// TestAllOverEveryKV reads more keys than one page has.
-func TestAllOverEveryKV(t *testing.T) {
-	const keys = 300
-	for name, over := range overKVs {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, _ *fakeetcd.Cluster, client *clientv3.Client) {
-				over(t, client, func(kv clientv3.KV, _ clientv3.Watcher) {
-					s, n := New(kv, "configs/", asJSON), 0
-					for i := range keys {
-						_, err := kv.Put(t.Context(), fmt.Sprintf("configs/%03d", i), fmt.Sprintf(`{"Replicas":%d}`, i))
-						require.NoError(t, err)
-					}
-					for e, err := range s.All(t.Context()) {
-						require.NoError(t, err)
-						require.Equal(t, Config{n}, e.Value)
-						n++
-					}
-					require.Equal(t, keys, n)
-				})
-			})
-		})
+	for i := range 300 {
+		clienttest.Must(s.Put(ctx, fmt.Sprintf("%03d", i), Config{i}))
 	}
+	n := 0
+	for e, err := range s.All(ctx) { // in two pages
+		require.NoError(t, err)
+		require.Equal(t, Config{n}, e.Value)
+		n++
+	}
+	require.Equal(t, 300, n)
 }
 
 // TestTermThatIsOver refuses writes whose term has ended.
 func TestTermThatIsOver(t *testing.T) {
-	inBubble(t, func(t *testing.T, _ *fakeetcd.Cluster, client *clientv3.Client) {
+	inBubble(t, func(t *testing.T, _ *fakeetcd.Cluster, client *clientv3.Client, _ *Store[Config]) {
 		overKVs["term"](t, client, func(kv clientv3.KV, w clientv3.Watcher) {
 			s := New(kv, "configs/", asJSON, WithWatcher(w))
-			_, err := s.Create(t.Context(), "web", Config{1})
-			require.NoError(t, err)
-			_, err = client.Delete(t.Context(), "leader", clientv3.WithPrefix())
-			require.NoError(t, err)
-			_, err = s.Update(t.Context(), "web", increment)
+			clienttest.Must(s.Create(t.Context(), "web", Config{1}))
+			clienttest.Must(client.Delete(t.Context(), "leader", clientv3.WithPrefix()))
+			_, err := s.Update(t.Context(), "web", increment)
 			var over *leaderelection.TermEndedError
 			require.ErrorAs(t, err, &over)
 			require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
-			e, err := s.Get(t.Context(), "web")
-			require.NoError(t, err)
+			e := clienttest.Must(s.Get(t.Context(), "web"))
 			require.Equal(t, Config{1}, e.Value)
 		})
 	})

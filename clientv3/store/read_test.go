@@ -18,24 +18,20 @@ import (
 )
 
 func TestCodecs(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, _ *Store[Config]) {
 		messages := New(client, "proto/", Proto[*wrapperspb.StringValue]())
-		_, err := messages.Put(t.Context(), "k", wrapperspb.String("v"))
-		require.NoError(t, err)
-		m, err := messages.Get(t.Context(), "k")
-		require.NoError(t, err)
+		clienttest.Must(messages.Put(t.Context(), "k", wrapperspb.String("v")))
+		m := clienttest.Must(messages.Get(t.Context(), "k"))
 		require.Equal(t, "v", m.Value.Value)
 		clienttest.Put(t, cluster, "proto/bad", "\xff")
-		_, err = messages.Get(t.Context(), "bad")
+		_, err := messages.Get(t.Context(), "bad")
 		require.ErrorIs(t, err, ErrDecode)
 		require.ErrorContains(t, err, `store: get "proto/bad" (protobuf): the value cannot be decoded: proto`)
 
 		raw := New(client, "bytes/", Bytes())
 		for _, value := range [][]byte{{}, {0, 255}} {
-			_, err = raw.Put(t.Context(), "k", value)
-			require.NoError(t, err)
-			b, err := raw.Get(t.Context(), "k")
-			require.NoError(t, err)
+			clienttest.Must(raw.Put(t.Context(), "k", value))
+			b := clienttest.Must(raw.Get(t.Context(), "k"))
 			require.Equal(t, value, b.Value)
 		}
 
@@ -56,20 +52,18 @@ func TestCodecs(t *testing.T) {
 }
 
 func TestGet(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		s := New(client, "configs/", asJSON)
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client, s *Store[Config]) {
 		first := clienttest.Put(t, cluster, "configs/web", `{"Replicas":1}`)
 		clienttest.Put(t, cluster, "configs/web", `{"Replicas":2}`)
-		e, err := s.Get(t.Context(), "web", clientv3.WithRev(first), clientv3.WithSerializable())
-		require.NoError(t, err)
+		e := clienttest.Must(s.Get(t.Context(), "web", clientv3.WithRev(first), clientv3.WithSerializable()))
 		require.Equal(t, Config{1}, e.Value)
 		for _, opt := range []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithCountOnly()} {
-			_, err = s.Get(t.Context(), "web", opt)
+			_, err := s.Get(t.Context(), "web", opt)
 			require.ErrorContains(t, err, "use All")
 		}
 
 		clienttest.Put(t, cluster, "configs/web", `{`)
-		e, err = s.Get(t.Context(), "web")
+		e, err := s.Get(t.Context(), "web")
 		require.ErrorIs(t, err, ErrDecode)
 		_, err = s.Update(t.Context(), "web", increment)
 		require.ErrorIs(t, err, ErrDecode)
@@ -80,8 +74,7 @@ func TestGet(t *testing.T) {
 
 // TestAll reads ranges of a store of two pages, of which a value cannot be decoded, while it is written.
 func TestAll(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		s := New(client, "configs/", asJSON)
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client, s *Store[Config]) {
 		clienttest.Put(t, cluster, "config", "other")
 		clienttest.Put(t, cluster, "configs0", "other")
 		for i := range 300 {
@@ -126,8 +119,7 @@ func TestAll(t *testing.T) {
 }
 
 func TestAllOfWhatCannotBe(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		s := New(client, "configs/", asJSON)
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, s *Store[Config]) {
 		clienttest.Put(t, cluster, "configs/a", `{}`)
 		require.NoError(t, cluster.Compact(clienttest.Put(t, cluster, "configs/a", `{}`)))
 		for want, opts := range map[string][]clientv3.OpOption{
@@ -156,8 +148,8 @@ func TestAllOfWhatCannotBe(t *testing.T) {
 // TestTxnOverStores moves replicas between stores of different codecs, and counts the moves.
 func TestTxnOverStores(t *testing.T) {
 	const clients, times = 3, 6
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		configs, log := New(client, "configs/", asJSON), New(client, "log/", Bytes())
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, s *Store[Config]) {
+		configs, log := s, New(client, "log/", Bytes())
 		clienttest.Put(t, cluster, "configs/web", `{"Replicas":100}`)
 		move := func(tx *Tx) error {
 			web, err := configs.In(tx).Get("web")
@@ -194,8 +186,7 @@ func TestTxnOverStores(t *testing.T) {
 
 // TestTxnReadsWhatItWrites has the errors of a TxStore.
 func TestTxnReadsWhatItWrites(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		s := New(client, "configs/", asJSON)
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, s *Store[Config]) {
 		clienttest.Put(t, cluster, "configs/web", `{"Replicas":1}`)
 		clienttest.Put(t, cluster, "configs/bad", `{`)
 		no := errors.New("no")
@@ -204,8 +195,7 @@ func TestTxnReadsWhatItWrites(t *testing.T) {
 			_, err := in.Get("new")
 			require.ErrorIs(t, err, ErrNotFound)
 			require.NoError(t, in.Put("new", Config{2}))
-			c, err := in.Get("new")
-			require.NoError(t, err)
+			c := clienttest.Must(in.Get("new"))
 			require.Equal(t, Config{2}, c)
 			in.Delete("web")
 			_, err = in.Get("web")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
@@ -14,14 +15,19 @@ import (
 	. "github.com/quorate/quorate/clientv3/store"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 // Config is what the tests store as JSON.
 type Config struct{ Replicas int }
 
 var asJSON = JSON[Config]()
 
-func inBubble(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client)) {
+// inBubble runs a test in virtual time, with a Store of "configs/" over a client.
+func inBubble(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, s *Store[Config])) {
 	t.Helper()
-	clienttest.InBubble(t, 3, test)
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		test(t, cluster, client, New(client, "configs/", asJSON))
+	})
 }
 
 func increment(c Config) (Config, error) { return Config{c.Replicas + 1}, nil }

@@ -21,8 +21,7 @@ import (
 
 // TestWatchAfterACompaction has a watch lose its connection, and with it changes that are compacted before it is back.
 func TestWatchAfterACompaction(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		s := New(client, "configs/", asJSON)
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, s *Store[Config]) {
 		for i := range 300 { // two pages
 			clienttest.Put(t, cluster, fmt.Sprintf("configs/%03d", i), fmt.Sprintf(`{"Replicas":%d}`, i))
 		}
@@ -51,8 +50,7 @@ func TestWatchAfterACompaction(t *testing.T) {
 			m.BreakConnections()
 		}
 		synctest.Wait()
-		_, err = client.Delete(t.Context(), "configs/00", clientv3.WithPrefix())
-		require.NoError(t, err)
+		clienttest.Must(client.Delete(t.Context(), "configs/00", clientv3.WithPrefix()))
 		clienttest.Put(t, cluster, "configs/005", `{"Replicas":55}`)
 		clienttest.Put(t, cluster, "configs/web", `{"Replicas":2}`)
 		clienttest.Put(t, cluster, "configs/web", `{"Replicas":3}`)
@@ -69,15 +67,13 @@ func TestWatchAfterACompaction(t *testing.T) {
 		}
 		f.synced()
 		require.Positive(t, held.Ran())
-		_, err = s.Delete(t.Context(), "zoo")
-		require.NoError(t, err)
+		clienttest.Must(s.Delete(t.Context(), "zoo"))
 		f.deleted("zoo")
 	})
 }
 
 func TestWatchOfARange(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		s := New(client, "configs/", asJSON)
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client, s *Store[Config]) {
 		prefix, between := follow(t.Context(), t, s, s.Prefix("a/")), follow(t.Context(), t, s, s.Between("a/2", "b"))
 		clienttest.Put(t, cluster, "configs/a/1", `{"Replicas":1}`)
 		clienttest.Put(t, cluster, "configs/a/2", `{"Replicas":2}`)
@@ -96,8 +92,7 @@ func TestWatchOfARange(t *testing.T) {
 }
 
 func TestWatchEnds(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		s := New(client, "configs/", asJSON)
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, s *Store[Config]) {
 		ctx, cancel := context.WithCancel(t.Context())
 		f := follow(ctx, t, s)
 		f.synced()
@@ -161,8 +156,7 @@ func TestWatchOfARestoredCluster(t *testing.T) {
 
 // TestWatchThatStopsEarly leaves no goroutine.
 func TestWatchThatStopsEarly(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		s := New(client, "configs/", asJSON)
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client, s *Store[Config]) {
 		clienttest.Put(t, cluster, "configs/a", `{}`)
 		for stop := range 3 { // at a key, at Synced, at a change
 			n := 0

@@ -29,8 +29,7 @@ import (
 
 func TestUpdatesConflict(t *testing.T) {
 	const clients, times = 5, 10
-	inBubble(t, func(t *testing.T, _ *fakeetcd.Cluster, client *clientv3.Client) {
-		s := New(client, "configs/", asJSON)
+	inBubble(t, func(t *testing.T, _ *fakeetcd.Cluster, _ *clientv3.Client, s *Store[Config]) {
 		var updates sync.WaitGroup
 		for range clients {
 			updates.Go(func() {
@@ -41,8 +40,7 @@ func TestUpdatesConflict(t *testing.T) {
 			})
 		}
 		updates.Wait()
-		e, err := s.Get(t.Context(), "web")
-		require.NoError(t, err)
+		e := clienttest.Must(s.Get(t.Context(), "web"))
 		require.Equal(t, Config{clients * times}, e.Value)
 		require.EqualValues(t, clients*times, e.Version)
 	})
@@ -53,24 +51,18 @@ func TestLostAnswers(t *testing.T) {
 	others := map[string]func(t *testing.T, client *clientv3.Client){
 		"nothing": func(*testing.T, *clientv3.Client) {},
 		"another key": func(t *testing.T, client *clientv3.Client) {
-			_, err := client.Put(t.Context(), "configs/db", `{"Replicas":9}`)
-			require.NoError(t, err)
+			clienttest.Must(client.Put(t.Context(), "configs/db", `{"Replicas":9}`))
 		},
 		"writes": func(t *testing.T, client *clientv3.Client) {
 			for range 5 {
-				_, err := client.Put(t.Context(), "configs/db", `{"Replicas":9}`)
-				require.NoError(t, err)
-				_, err = client.Put(t.Context(), "configs/web", `{"Replicas":50}`)
-				require.NoError(t, err)
+				clienttest.Must(client.Put(t.Context(), "configs/db", `{"Replicas":9}`))
+				clienttest.Must(client.Put(t.Context(), "configs/web", `{"Replicas":50}`))
 			}
 		},
 		"deleted and created": func(t *testing.T, client *clientv3.Client) {
-			_, err := client.Delete(t.Context(), "configs/web")
-			require.NoError(t, err)
-			_, err = client.Put(t.Context(), "configs/web", `{"Replicas":50}`)
-			require.NoError(t, err)
-			_, err = client.Put(t.Context(), "configs/web", `{"Replicas":51}`)
-			require.NoError(t, err)
+			clienttest.Must(client.Delete(t.Context(), "configs/web"))
+			clienttest.Must(client.Put(t.Context(), "configs/web", `{"Replicas":50}`))
+			clienttest.Must(client.Put(t.Context(), "configs/web", `{"Replicas":51}`))
 		},
 	}
 	for fault, lost := range map[string]bool{"answer lost": true, "request lost": false} {
@@ -78,12 +70,9 @@ func TestLostAnswers(t *testing.T) {
 			t.Run(fault+", "+other, func(t *testing.T) {
 				quiet := other == "nothing" || other == "another key"
 				run := func(write func(t *testing.T, s *Store[Config], e Entry[Config])) {
-					inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-						s := New(client, "configs/", asJSON)
-						_, err := s.Put(t.Context(), "web", Config{1})
-						require.NoError(t, err)
-						e, err := s.Get(t.Context(), "web")
-						require.NoError(t, err)
+					inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, s *Store[Config]) {
+						clienttest.Must(s.Put(t.Context(), "web", Config{1}))
+						e := clienttest.Must(s.Get(t.Context(), "web"))
 						cluster.Once("Txn", func(c *fakeetcd.Call) {
 							if lost {
 								_, err := c.Execute()
@@ -122,8 +111,7 @@ func TestLostAnswers(t *testing.T) {
 					}
 				})
 				run(func(t *testing.T, s *Store[Config], _ Entry[Config]) {
-					_, err := s.Create(t.Context(), "new", Config{3})
-					require.NoError(t, err)
+					clienttest.Must(s.Create(t.Context(), "new", Config{3}))
 				})
 			})
 		}
@@ -133,19 +121,17 @@ func TestLostAnswers(t *testing.T) {
 // TestLostAnswerOverAStaleCache reads from a cache whose watch lags, by leave of the context: the outcome is found out all
 // the same.
 func TestLostAnswerOverAStaleCache(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, _ *Store[Config]) {
 		clienttest.Put(t, cluster, "configs/web", `{"Replicas":1}`)
 		cluster.On("Watch", func(c *fakeetcd.Call) {
 			c.OnSend(func(m proto.Message) bool { return len(m.(*pb.WatchResponse).Events) == 0 })
 			_, _ = c.Execute()
 		})
-		c, err := cache.New(client, cache.Config{Prefixes: []string{"configs/"}})
-		require.NoError(t, err)
+		c := clienttest.Must(cache.New(client, cache.Config{Prefixes: []string{"configs/"}}))
 		defer c.Close()
 		require.NoError(t, c.WaitSynced(t.Context()))
 		cluster.Once("Txn", clienttest.LoseAnswer)
-		e, err := New(c, "configs/", asJSON).Update(cache.WithMaxStaleness(t.Context(), time.Hour), "web", increment)
-		require.NoError(t, err)
+		e := clienttest.Must(New(c, "configs/", asJSON).Update(cache.WithMaxStaleness(t.Context(), time.Hour), "web", increment))
 		require.Equal(t, Config{2}, e.Value)
 		require.Equal(t, `{"Replicas":2}`, string(cluster.Get("configs/web").Value))
 	})
@@ -155,33 +141,29 @@ func TestLostAnswerOverAStaleCache(t *testing.T) {
 func TestEqualUpdateOverAStaleCache(t *testing.T) {
 	for name, value := range map[string]string{"written": `{"Replicas":2}`, "deleted": ""} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+			inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, _ *Store[Config]) {
 				clienttest.Put(t, cluster, "configs/web", `{"Replicas":1}`)
 				var behind atomic.Bool
 				cluster.On("Watch", func(c *fakeetcd.Call) {
 					c.OnSend(func(proto.Message) bool { return !behind.Load() })
 					_, _ = c.Execute()
 				})
-				c, err := cache.New(client, cache.Config{Prefixes: []string{"configs/"}})
-				require.NoError(t, err)
+				c := clienttest.Must(cache.New(client, cache.Config{Prefixes: []string{"configs/"}}))
 				defer c.Close()
 				require.NoError(t, c.WaitSynced(t.Context()))
 				s, ctx := New(c, "configs/", asJSON), cache.WithMaxStaleness(t.Context(), time.Hour)
 				one := func(Config) (Config, error) { return Config{1}, nil }
-				_, err = s.Update(ctx, "web", one)
-				require.NoError(t, err)
+				clienttest.Must(s.Update(ctx, "web", one))
 				require.Zero(t, cluster.Count("Txn"))
 				behind.Store(true)
 				if value == "" {
-					_, err = client.Delete(t.Context(), "configs/web")
-					require.NoError(t, err)
-					_, err = s.Update(ctx, "web", one)
+					clienttest.Must(client.Delete(t.Context(), "configs/web"))
+					_, err := s.Update(ctx, "web", one)
 					require.ErrorIs(t, err, ErrNotFound)
 					return
 				}
 				clienttest.Put(t, cluster, "configs/web", value)
-				e, err := s.Update(ctx, "web", one)
-				require.NoError(t, err)
+				e := clienttest.Must(s.Update(ctx, "web", one))
 				require.EqualValues(t, 3, e.Version)
 				require.Equal(t, `{"Replicas":1}`, string(cluster.Get("configs/web").Value))
 			})
@@ -200,7 +182,7 @@ func TestCreatedBySomeoneElse(t *testing.T) {
 		"executed, and then changed": {executed: true, value: `{"Replicas":9}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+			inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client, s *Store[Config]) {
 				cluster.Once("Txn", func(c *fakeetcd.Call) {
 					if tt.executed {
 						_, _ = c.Execute()
@@ -208,7 +190,7 @@ func TestCreatedBySomeoneElse(t *testing.T) {
 					clienttest.Put(t, cluster, "configs/web", tt.value)
 					c.BreakConn()
 				})
-				_, err := New(client, "configs/", asJSON).Create(t.Context(), "web", Config{3})
+				_, err := s.Create(t.Context(), "web", Config{3})
 				if tt.exists {
 					require.ErrorIs(t, err, ErrExists)
 					require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err), "ours may have been there before")
@@ -222,7 +204,7 @@ func TestCreatedBySomeoneElse(t *testing.T) {
 
 // TestCreateOrUpdateOfWhatOthersCreate has another client delete and create the key while the answer is lost.
 func TestCreateOrUpdateOfWhatOthersCreate(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, s *Store[Config]) {
 		cluster.Once("Txn", func(c *fakeetcd.Call) {
 			_, _ = c.Execute()
 			_, err := client.Delete(t.Context(), "configs/web")
@@ -231,7 +213,7 @@ func TestCreateOrUpdateOfWhatOthersCreate(t *testing.T) {
 			c.BreakConn()
 		})
 		calls := 0
-		_, err := New(client, "configs/", asJSON).CreateOrUpdate(t.Context(), "web", func(c Config) (Config, error) {
+		_, err := s.CreateOrUpdate(t.Context(), "web", func(c Config) (Config, error) {
 			calls++
 			return increment(c)
 		})
@@ -275,7 +257,7 @@ func TestAnAnswerThatIsTooLarge(t *testing.T) {
 // TestUnsettled has outcomes that stay unknown.
 func TestUnsettled(t *testing.T) {
 	t.Run("the context ends", func(t *testing.T) {
-		inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client, s *Store[Config]) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			cluster.On("Txn", func(c *fakeetcd.Call) {
@@ -283,16 +265,15 @@ func TestUnsettled(t *testing.T) {
 				cancel()
 				c.BreakConn()
 			})
-			_, err := New(client, "configs/", asJSON).Create(ctx, "web", Config{3})
+			_, err := s.Create(ctx, "web", Config{3})
 			require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
-			_, err = New(client, "configs/", asJSON).Create(ctx, "db", Config{3})
+			_, err = s.Create(ctx, "db", Config{3})
 			require.ErrorIs(t, err, context.Canceled)
 			require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err), "nothing was sent")
 		})
 	})
 	t.Run("the history is compacted", func(t *testing.T) {
-		inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-			s := New(client, "configs/", asJSON)
+		inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client, s *Store[Config]) {
 			clienttest.Put(t, cluster, "configs/web", `{"Replicas":1}`)
 			cluster.Once("Txn", func(c *fakeetcd.Call) {
 				_, _ = c.Execute()
@@ -308,12 +289,12 @@ func TestUnsettled(t *testing.T) {
 		})
 	})
 	t.Run("the client is closed", func(t *testing.T) {
-		inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, s *Store[Config]) {
 			cluster.Once("Txn", func(c *fakeetcd.Call) {
 				_, _ = c.Execute()
 				_ = client.Close()
 			})
-			_, err := New(client, "configs/", asJSON).Create(t.Context(), "web", Config{3})
+			_, err := s.Create(t.Context(), "web", Config{3})
 			require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
 		})
 	})
@@ -321,9 +302,8 @@ func TestUnsettled(t *testing.T) {
 
 // TestEqualWrites has two clients increment the same value, and one of the requests lost: over package idempotent both count.
 func TestEqualWrites(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		kv, err := idempotent.New(t.Context(), client, idempotent.Config{})
-		require.NoError(t, err)
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, _ *Store[Config]) {
+		kv := clienttest.Must(idempotent.New(t.Context(), client, idempotent.Config{}))
 		defer func() { assert.NoError(t, kv.Close()) }()
 		s := New[Config](kv, "configs/", asJSON)
 		clienttest.Put(t, cluster, "configs/web", `{"Replicas":1}`)
@@ -331,15 +311,13 @@ func TestEqualWrites(t *testing.T) {
 			clienttest.Put(t, cluster, "configs/web", `{"Replicas":2}`)
 			c.BreakConn()
 		})
-		e, err := s.Update(t.Context(), "web", increment)
-		require.NoError(t, err)
+		e := clienttest.Must(s.Update(t.Context(), "web", increment))
 		require.Equal(t, Config{3}, e.Value)
 	})
 }
 
 func TestUpdateThatWritesNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		s := New(client, "configs/", asJSON)
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client, s *Store[Config]) {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := s.Update(ended, "web", increment)
@@ -357,8 +335,7 @@ func TestUpdateThatWritesNothing(t *testing.T) {
 		_, err = s.Update(t.Context(), "web", func(c Config) (Config, error) { return c, no })
 		require.ErrorIs(t, err, no)
 		require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
-		_, err = s.Update(t.Context(), "web", func(c Config) (Config, error) { return c, nil })
-		require.NoError(t, err)
+		clienttest.Must(s.Update(t.Context(), "web", func(c Config) (Config, error) { return c, nil }))
 		require.Equal(t, 1, cluster.PutCount("configs/web"))
 		require.ErrorContains(t, s.DeleteUnmodified(t.Context(), Entry[Config]{Key: "web"}), "ModRevision")
 	})
@@ -366,18 +343,13 @@ func TestUpdateThatWritesNothing(t *testing.T) {
 
 // TestUpdateKeepsTheLease updates a key that belongs to a lease.
 func TestUpdateKeepsTheLease(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		s := New(client, "configs/", asJSON)
-		lease, err := client.Grant(t.Context(), 60)
-		require.NoError(t, err)
-		_, err = s.Create(t.Context(), "web", Config{1}, clientv3.WithLease(lease.ID))
-		require.NoError(t, err)
-		e, err := s.Update(t.Context(), "web", increment)
-		require.NoError(t, err)
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, s *Store[Config]) {
+		lease := clienttest.Must(client.Grant(t.Context(), 60))
+		clienttest.Must(s.Create(t.Context(), "web", Config{1}, clientv3.WithLease(lease.ID)))
+		e := clienttest.Must(s.Update(t.Context(), "web", increment))
 		require.Equal(t, lease.ID, e.Lease)
 		require.EqualValues(t, lease.ID, cluster.Get("configs/web").Lease)
-		e, err = s.Update(t.Context(), "web", increment, clientv3.WithLease(clientv3.NoLease))
-		require.NoError(t, err)
+		e = clienttest.Must(s.Update(t.Context(), "web", increment, clientv3.WithLease(clientv3.NoLease)))
 		require.Zero(t, e.Lease)
 		require.Zero(t, cluster.Get("configs/web").Lease)
 	})

@@ -118,6 +118,14 @@ func Get(t testing.TB, kv clientv3.KV, key string, opts ...clientv3.OpOption) *c
 	return resp
 }
 
+// Must returns the value of a call that does not fail in any case of the test, and panics with its error.
+func Must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
 // LoseAnswer is a hook that executes a call, and breaks the connection before the answer.
 func LoseAnswer(call *fakeetcd.Call) {
 	if _, err := call.Execute(); err == nil {

@@ -66,24 +66,7 @@ func (kv *fencedKV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse
 	case unconditional:
 		return resp.OpResponse(), nil
 	}
-	return First(resp), nil
-}
-
-// First returns the response to the first operation of a transaction, a write. The header of a part has
-// the revision only, so it gets that of the whole.
-func First(resp *clientv3.TxnResponse) clientv3.OpResponse {
-	part := resp.Responses[0]
-	if put := part.GetResponsePut(); put != nil {
-		put.Header = resp.Header
-		return (*clientv3.PutResponse)(put).OpResponse()
-	}
-	if del := part.GetResponseDeleteRange(); del != nil {
-		del.Header = resp.Header
-		return (*clientv3.DeleteResponse)(del).OpResponse()
-	}
-	txn := part.GetResponseTxn()
-	txn.Header = resp.Header
-	return (*clientv3.TxnResponse)(txn).OpResponse()
+	return Part(resp.Responses[0], resp.Header), nil
 }
 
 func (kv *fencedKV) Txn(ctx context.Context) clientv3.Txn {

@@ -4,6 +4,9 @@ package optxn
 import (
 	"slices"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
 	"github.com/quorate/quorate/clientv3"
 )
 
@@ -43,4 +46,31 @@ func (t *txn) Else(ops ...clientv3.Op) clientv3.Txn {
 func (t *txn) Commit() (*clientv3.TxnResponse, error) {
 	resp, err := t.do(clientv3.OpTxn(t.cmps, t.thenOps, t.elseOps))
 	return resp.Txn(), err
+}
+
+// Part returns the response to an operation of a transaction, a write, as if it had been sent alone: with the header of
+// the whole.
+func Part(part *pb.ResponseOp, header *pb.ResponseHeader) clientv3.OpResponse {
+	if put := part.GetResponsePut(); put != nil {
+		put.Header = header
+		return (*clientv3.PutResponse)(put).OpResponse()
+	}
+	if txn := part.GetResponseTxn(); txn != nil {
+		txn.Header = header
+		return (*clientv3.TxnResponse)(txn).OpResponse()
+	}
+	del := part.GetResponseDeleteRange()
+	if del == nil {
+		del = &pb.DeleteRangeResponse{}
+	}
+	del.Header = header
+	return (*clientv3.DeleteResponse)(del).OpResponse()
+}
+
+// Key returns the first key of the i-th response, a get's, or nil.
+func Key(resp *clientv3.TxnResponse, i int) *mvccpb.KeyValue {
+	if kvs := resp.Responses[i].GetResponseRange().GetKvs(); len(kvs) > 0 {
+		return kvs[0]
+	}
+	return nil
 }

@@ -1,0 +1,47 @@
+// Package reply makes parts of a server's response to a get of keys that are in memory.
+package reply
+
+import (
+	"bytes"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/quorate/quorate/clientv3"
+)
+
+// Header returns a copy of a header, with another revision.
+func Header(h *pb.ResponseHeader, rev int64) *pb.ResponseHeader {
+	return &pb.ResponseHeader{ClusterId: h.GetClusterId(), MemberId: h.GetMemberId(), Revision: rev, RaftTerm: h.GetRaftTerm()}
+}
+
+// Filtered reports whether a get leaves a key out because of its revisions.
+func Filtered(op clientv3.Op, kv *mvccpb.KeyValue) bool {
+	outside := func(rev, low, high int64) bool { return low != 0 && rev < low || high != 0 && rev > high }
+	return outside(kv.ModRevision, op.MinModRev(), op.MaxModRev()) ||
+		outside(kv.CreateRevision, op.MinCreateRev(), op.MaxCreateRev())
+}
+
+// Key returns a copy of a key for the caller of a get. A get of keys only is served from etcd's index, which knows no
+// leases, unless it had to sort by value.
+func Key(kv *mvccpb.KeyValue, op clientv3.Op) *mvccpb.KeyValue {
+	c := &mvccpb.KeyValue{
+		CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, Version: kv.Version, Lease: kv.Lease,
+	}
+	if op.IsKeysOnly() {
+		c.Key = bytes.Clone(kv.Key)
+		if op.SortOption().Target != clientv3.SortByValue {
+			c.Lease = 0
+		}
+		return c
+	}
+	n := len(kv.Key)
+	both := make([]byte, n+len(kv.Value))
+	copy(both, kv.Key)
+	copy(both[n:], kv.Value)
+	c.Key = both[:n:n]
+	if len(kv.Value) > 0 {
+		c.Value = both[n:]
+	}
+	return c
+}
