@@ -14,7 +14,6 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
 	"github.com/quorate/quorate/etcdtest"
-	"github.com/quorate/quorate/retry"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -110,17 +109,6 @@ func TestFreezeTheOnlyMember(t *testing.T) {
 		_, err = etcd.Client.Get(within(t, time.Minute), "k")
 		require.NoError(t, err)
 		assert.GreaterOrEqual(t, time.Since(begin), 5*time.Second)
-	})
-}
-
-func TestLoseAnswer(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, etcd *etcdtest.Cluster) {
-		etcd.LoseAnswer("Put")
-		_, err := etcd.Client.Put(t.Context(), "k", "v")
-		assert.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
-		assert.Equal(t, 1, etcd.Fake.PutCount("k"))
-		_, err = etcd.Client.Put(t.Context(), "k", "v")
-		require.NoError(t, err)
 	})
 }
 
