@@ -109,32 +109,6 @@ func TestWriteIsReceivedOnce(t *testing.T) {
 	}
 }
 
-// TestOneDeadLease has one of the writes of a group refused. The others travel in parts of the group.
-func TestOneDeadLease(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		client.KV = batch.New(client, shareAll)
-		release := clienttest.Hold(cluster, "Put")
-		var all sync.WaitGroup
-		all.Go(func() { _, err := client.Put(t.Context(), "blocker", ""); assert.NoError(t, err) })
-		synctest.Wait()
-		for i := range 10 {
-			all.Go(func() { _, err := client.Put(t.Context(), fmt.Sprint("k", i), "v"); assert.NoError(t, err) })
-		}
-		all.Go(func() {
-			_, err := client.Put(t.Context(), "leased", "v", clientv3.WithLease(7))
-			assert.ErrorContains(t, err, "requested lease not found")
-		})
-		synctest.Wait()
-		release()
-		all.Wait()
-		require.Equal(t, 1+4, cluster.Count("Txn"), "of 11, and parts of 3, 3, 3 and 2")
-		require.LessOrEqual(t, cluster.Count("Put"), 1+3, "the blocker, and those of the part that is refused")
-		for i := range 10 {
-			require.Equal(t, 1, cluster.PutCount(fmt.Sprint("k", i)))
-		}
-	})
-}
-
 // TestCloseEndsWaitingCalls closes the client under calls that wait and are in flight.
 func TestCloseEndsWaitingCalls(t *testing.T) {
 	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {

@@ -214,16 +214,3 @@ func TestWatchTellsWhyItEnds(t *testing.T) {
 	_, open := <-watch
 	require.False(t, open)
 }
-
-func TestWatchProgress(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 1)
-	w := namespace.NewWatcher(c, "ns/")
-	watch := w.Watch(t.Context(), "k", clientv3.WithCreatedNotify())
-	resp := <-watch
-	require.True(t, resp.Created)
-	rev := clienttest.Put(t, cluster, "elsewhere", "v")
-	require.NoError(t, w.RequestProgress(t.Context()))
-	resp = <-watch
-	require.True(t, resp.IsProgressNotify())
-	require.Equal(t, rev, resp.Header.Revision)
-}
