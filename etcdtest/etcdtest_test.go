@@ -14,7 +14,6 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
 	"github.com/quorate/quorate/etcdtest"
-	"github.com/quorate/quorate/retry"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -31,29 +30,6 @@ func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// Leases that are not kept alive expire to the second, and watches see it; those that are, do not.
-func TestLeasesExpire(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, etcd *etcdtest.Cluster) {
-		ctx, begin := t.Context(), time.Now()
-		for key, keep := range map[string]bool{"kept": true, "left": false} {
-			lease, err := etcd.Client.Grant(ctx, 10)
-			require.NoError(t, err)
-			_, err = etcd.Client.Put(ctx, key, "", clientv3.WithLease(lease.ID))
-			require.NoError(t, err)
-			if keep {
-				_, err = etcd.Client.KeepAlive(ctx, lease.ID)
-				require.NoError(t, err)
-			}
-		}
-		resp := <-etcd.Client.Watch(within(t, time.Minute), "", clientv3.WithPrefix(), clientv3.WithFilterPut())
-		require.Len(t, resp.Events, 1)
-		assert.Equal(t, "left", string(resp.Events[0].Kv.Key))
-		assert.Equal(t, 10*time.Second, time.Since(begin).Truncate(time.Second))
-		time.Sleep(10 * time.Minute)
-		assert.NotNil(t, etcd.Fake.Get("kept"))
-	})
 }
 
 // A session whose client cannot reach the cluster ends, and so does its lease; another one takes the lock.
@@ -110,17 +86,6 @@ func TestFreezeTheOnlyMember(t *testing.T) {
 		_, err = etcd.Client.Get(within(t, time.Minute), "k")
 		require.NoError(t, err)
 		assert.GreaterOrEqual(t, time.Since(begin), 5*time.Second)
-	})
-}
-
-func TestLoseAnswer(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, etcd *etcdtest.Cluster) {
-		etcd.LoseAnswer("Put")
-		_, err := etcd.Client.Put(t.Context(), "k", "v")
-		assert.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
-		assert.Equal(t, 1, etcd.Fake.PutCount("k"))
-		_, err = etcd.Client.Put(t.Context(), "k", "v")
-		require.NoError(t, err)
 	})
 }
 

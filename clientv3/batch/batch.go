@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 
 	"google.golang.org/grpc/metadata"
@@ -44,18 +45,9 @@ type Config struct {
 }
 
 func (c Config) complete() Config {
-	for _, number := range []struct {
-		value     *int
-		otherwise int
-	}{
-		{&c.MaxAlone, DefaultMaxAlone},
-		{&c.MaxOps, DefaultMaxOps},
-		{&c.MaxBytes, DefaultMaxBytes},
-	} {
-		if *number.value <= 0 {
-			*number.value = number.otherwise
-		}
-	}
+	c.MaxAlone = cmp.Or(max(c.MaxAlone, 0), DefaultMaxAlone)
+	c.MaxOps = cmp.Or(max(c.MaxOps, 0), DefaultMaxOps)
+	c.MaxBytes = cmp.Or(max(c.MaxBytes, 0), DefaultMaxBytes)
 	return c
 }
 

@@ -28,13 +28,6 @@ func inBubble(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, c
 	clienttest.InBubble(t, 1, test)
 }
 
-// hold keeps the next call of a method on its way, until release is called.
-func hold(cluster *fakeetcd.Cluster, method string) (release func()) {
-	held := make(chan struct{})
-	cluster.Once(method, func(c *fakeetcd.Call) { _ = c.Hold(held) })
-	return sync.OnceFunc(func() { close(held) })
-}
-
 // TestResponsesAreThoseOfPlainCalls compares what operations return that share an RPC with
 // what they return alone.
 func TestResponsesAreThoseOfPlainCalls(t *testing.T) {
@@ -55,7 +48,7 @@ func TestResponsesAreThoseOfPlainCalls(t *testing.T) {
 			clientv3.OpGet("k", clientv3.WithPrefix(), clientv3.WithCountOnly()),
 			clientv3.OpGet("absent"),
 		}
-		release := hold(cluster, "Range")
+		release := clienttest.Hold(cluster, "Range")
 		var all sync.WaitGroup
 		all.Go(func() { _, err := kv.Get(ctx, "blocker"); assert.NoError(t, err) })
 		synctest.Wait()
@@ -86,7 +79,7 @@ func TestWriteIsReceivedOnce(t *testing.T) {
 	for _, executed := range []bool{true, false} {
 		inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 			client.KV = batch.New(client, shareAll)
-			release := hold(cluster, "Put")
+			release := clienttest.Hold(cluster, "Put")
 			cluster.Once("Txn", func(c *fakeetcd.Call) {
 				if executed {
 					_, err := c.Execute()
@@ -114,32 +107,6 @@ func TestWriteIsReceivedOnce(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestOneDeadLease has one of the writes of a group refused. The others travel in parts of the group.
-func TestOneDeadLease(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		client.KV = batch.New(client, shareAll)
-		release := hold(cluster, "Put")
-		var all sync.WaitGroup
-		all.Go(func() { _, err := client.Put(t.Context(), "blocker", ""); assert.NoError(t, err) })
-		synctest.Wait()
-		for i := range 10 {
-			all.Go(func() { _, err := client.Put(t.Context(), fmt.Sprint("k", i), "v"); assert.NoError(t, err) })
-		}
-		all.Go(func() {
-			_, err := client.Put(t.Context(), "leased", "v", clientv3.WithLease(7))
-			assert.ErrorContains(t, err, "requested lease not found")
-		})
-		synctest.Wait()
-		release()
-		all.Wait()
-		require.Equal(t, 1+4, cluster.Count("Txn"), "of 11, and parts of 3, 3, 3 and 2")
-		require.LessOrEqual(t, cluster.Count("Put"), 1+3, "the blocker, and those of the part that is refused")
-		for i := range 10 {
-			require.Equal(t, 1, cluster.PutCount(fmt.Sprint("k", i)))
-		}
-	})
 }
 
 // TestCloseEndsWaitingCalls closes the client under calls that wait and are in flight.

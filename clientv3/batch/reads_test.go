@@ -73,9 +73,7 @@ func TestCallsWaitForABatch(t *testing.T) {
 		get(t.Context(), kv, "and next")
 		s.idle(t)
 		batch.answer()
-		batch = s.next(t)
-		require.Equal(t, []string{"next", "and next"}, batch.keys())
-		batch.answer()
+		s.answerNext(t, "next", "and next")
 	})
 }
 
@@ -205,9 +203,7 @@ func TestReadsShareAnRPC(t *testing.T) {
 		}
 		s.idle(t)
 		blocker.answer()
-		batch := s.next(t)
-		require.Equal(t, []string{"a", "b", "c"}, batch.keys())
-		batch.answer()
+		s.answerNext(t, "a", "b", "c")
 		s.idle(t)
 		seen := map[*byte]bool{}
 		for key, gets := range calls {
@@ -236,8 +232,7 @@ func TestOneCallersCancelHurtsNoOther(t *testing.T) {
 		}
 		leave := func(i int) {
 			cancels[i]()
-			_, err := calls[i].returned(t)
-			require.Equal(t, context.Canceled, err)
+			calls[i].fails(t, context.Canceled)
 		}
 		leave(0) // while it waits
 		blocker.answer()
@@ -262,8 +257,7 @@ func TestRPCEndsWithItsLastCaller(t *testing.T) {
 		unsent := get(ctx, kv, "c")
 		cancel()
 		for _, f := range []*future[*clientv3.GetResponse]{waiting, leaving, unsent} {
-			_, err := f.returned(t)
-			require.Equal(t, context.Canceled, err)
+			f.fails(t, context.Canceled)
 		}
 		require.Error(t, batch.ctx.Err())
 		s.idle(t)
@@ -292,8 +286,7 @@ func TestSharedErrorIsNobodys(t *testing.T) {
 			}
 		}
 		allowed.succeeds(t)
-		_, err := denied.returned(t)
-		require.Equal(t, rpctypes.ErrPermissionDenied, err)
+		denied.fails(t, rpctypes.ErrPermissionDenied)
 	})
 }
 
@@ -330,11 +323,7 @@ func TestBatchesKeepTheBounds(t *testing.T) {
 			stubbed(t, func(t *testing.T, s *stub) {
 				tt.cfg.JoinReads, tt.cfg.MaxAlone = true, 1
 				kv := New(s, tt.cfg)
-				var calls []*future[*clientv3.GetResponse]
-				calls = append(calls, get(t.Context(), kv, "blocker"))
-				for i := range tt.calls {
-					calls = append(calls, get(t.Context(), kv, fmt.Sprint(tt.key, i)))
-				}
+				calls := append(getAll(t, kv, "blocker", 1), getAll(t, kv, tt.key, tt.calls)...)
 				assert.Equal(t, tt.want, sizes(t, s, (*rpc).answer))
 				succeed(t, calls...)
 			})
@@ -347,10 +336,7 @@ func TestResponsesAreBounded(t *testing.T) {
 	stubbed(t, func(t *testing.T, s *stub) {
 		kv := New(s, Config{JoinReads: true, MaxAlone: 1, MaxOps: 10})
 		read := func(prefix string) []int {
-			var calls []*future[*clientv3.GetResponse]
-			for i := range 21 {
-				calls = append(calls, get(t.Context(), kv, fmt.Sprint(prefix, i)))
-			}
+			calls := getAll(t, kv, prefix, 21)
 			sent := sizes(t, s, (*rpc).answer)
 			succeed(t, calls...)
 			return sent
@@ -374,10 +360,7 @@ func TestBoundsAreLearned(t *testing.T) {
 		kv := New(s, Config{JoinReads: true, MaxAlone: 1, MaxOps: 16})
 		refused := 0
 		for range 20 {
-			var calls []*future[*clientv3.GetResponse]
-			for i := range 33 {
-				calls = append(calls, get(t.Context(), kv, fmt.Sprint("k", i)))
-			}
+			calls := getAll(t, kv, "k", 33)
 			sizes(t, s, func(r *rpc) {
 				if len(r.keys()) > 5 {
 					refused++
@@ -395,10 +378,7 @@ func TestBoundsAreLearned(t *testing.T) {
 func TestTooLargeResponseIsReadInParts(t *testing.T) {
 	stubbed(t, func(t *testing.T, s *stub) {
 		kv := New(s, Config{JoinReads: true, MaxAlone: 1, MaxOps: 8})
-		var calls []*future[*clientv3.GetResponse]
-		for i := range 17 {
-			calls = append(calls, get(t.Context(), kv, fmt.Sprint("k", i)))
-		}
+		calls := getAll(t, kv, "k", 17)
 		tooLarge := status.Error(codes.ResourceExhausted, "grpc: received message larger than max")
 		sizes(t, s, func(r *rpc) {
 			if len(r.keys()) == 8 {

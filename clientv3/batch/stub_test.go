@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -69,6 +70,14 @@ func (s *stub) next(t *testing.T) *rpc {
 		require.FailNow(t, "nothing was sent")
 		return nil
 	}
+}
+
+// answerNext answers the next RPC, which has the keys.
+func (s *stub) answerNext(t *testing.T, keys ...string) {
+	t.Helper()
+	r := s.next(t)
+	require.Equal(t, keys, r.keys())
+	r.answer()
 }
 
 // idle requires that nothing was sent that the test has not seen.
@@ -165,6 +174,15 @@ func get(ctx context.Context, kv clientv3.KV, key string, opts ...clientv3.OpOpt
 	return start(func() (*clientv3.GetResponse, error) { return kv.Get(ctx, key, opts...) })
 }
 
+// getAll gets n keys with a prefix.
+func getAll(t *testing.T, kv clientv3.KV, prefix string, n int) (calls []*future[*clientv3.GetResponse]) {
+	t.Helper()
+	for i := range n {
+		calls = append(calls, get(t.Context(), kv, fmt.Sprint(prefix, i)))
+	}
+	return calls
+}
+
 func put(ctx context.Context, kv clientv3.KV, key, value string, opts ...clientv3.OpOption) *future[*clientv3.PutResponse] {
 	return start(func() (*clientv3.PutResponse, error) { return kv.Put(ctx, key, value, opts...) })
 }
@@ -198,6 +216,13 @@ func (f *future[T]) succeeds(t *testing.T) T {
 	resp, err := f.returned(t)
 	require.NoError(t, err)
 	return resp
+}
+
+// fails checks that the call has returned an error.
+func (f *future[T]) fails(t *testing.T, want error) {
+	t.Helper()
+	_, err := f.returned(t)
+	require.Equal(t, want, err)
 }
 
 // succeed checks that calls have returned without an error.

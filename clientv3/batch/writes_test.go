@@ -38,9 +38,7 @@ func TestWritesShareAnRPC(t *testing.T) {
 		b := put(t.Context(), kv, "b", "2")
 		s.idle(t)
 		blocker.answer()
-		batch := s.next(t)
-		require.Equal(t, []string{"a", "b"}, batch.keys())
-		batch.answer()
+		s.answerNext(t, "a", "b")
 		for _, f := range []*future[*clientv3.PutResponse]{a, b} {
 			resp := f.succeeds(t)
 			require.Equal(t, int64(3), resp.Header.Revision)
@@ -74,9 +72,7 @@ func TestDeletesShareAnRPC(t *testing.T) {
 		present, absent := remove("b"), remove("absent")
 		s.keys["b"] = &mvccpb.KeyValue{Key: []byte("b")}
 		alone.answer()
-		batch := s.next(t)
-		require.Equal(t, []string{"b", "absent"}, batch.keys())
-		batch.answer()
+		s.answerNext(t, "b", "absent")
 		blocker.fail(rpctypes.ErrNoSpace)
 		s.next(t).fail(rpctypes.ErrNoSpace)
 		for f, want := range map[*future[*clientv3.DeleteResponse]]int64{first: 0, present: 1, absent: 0} {
@@ -84,8 +80,7 @@ func TestDeletesShareAnRPC(t *testing.T) {
 			require.Equal(t, want, resp.Deleted)
 			require.Equal(t, uint64(1), resp.Header.ClusterId)
 		}
-		_, err := put.returned(t)
-		require.Equal(t, rpctypes.ErrNoSpace, err)
+		put.fails(t, rpctypes.ErrNoSpace)
 	})
 }
 
@@ -98,9 +93,7 @@ func TestKeyIsWrittenOnceInAnRPC(t *testing.T) {
 		s.next(t).answer()
 		second.succeeds(t)
 		blocker.answer()
-		batch := s.next(t)
-		require.Equal(t, []string{"k", "other"}, batch.keys())
-		batch.answer()
+		s.answerNext(t, "k", "other")
 		first.succeeds(t)
 		other.succeeds(t)
 	})
@@ -126,8 +119,7 @@ func TestRefusedWritesAreSentAlone(t *testing.T) {
 				}
 			}
 			good.succeeds(t)
-			_, err := bad.returned(t)
-			require.Equal(t, rpctypes.ErrLeaseNotFound, err)
+			bad.fails(t, rpctypes.ErrLeaseNotFound)
 		})
 	}
 }
@@ -164,8 +156,7 @@ func TestABadWriteCostsItsGroupLittle(t *testing.T) {
 		sizes := refuseDead(t, s, 7)
 		require.Equal(t, 65, sizes[0])
 		require.LessOrEqual(t, len(sizes), 1+4*4, "%v", sizes)
-		_, err := bad.returned(t)
-		require.Equal(t, rpctypes.ErrLeaseNotFound, err)
+		bad.fails(t, rpctypes.ErrLeaseNotFound)
 		succeed(t, good...)
 		require.Len(t, s.keys, 65, "each was written, and the blocker")
 	})
@@ -198,9 +189,7 @@ func TestWhatWasRefusedTravelsAlone(t *testing.T) {
 		denied()
 		require.Equal(t, []string{"denied"}, s.next(t).keys())
 		release()
-		group := s.next(t)
-		require.Equal(t, []string{"a", "b"}, group.keys())
-		group.answer()
+		s.answerNext(t, "a", "b")
 
 		time.Sleep(refusedFor)
 		release = hold()

@@ -162,24 +162,6 @@ func TestSyncBaseErrors(t *testing.T) {
 	}
 }
 
-func TestSyncBaseOfACompactedRevision(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 1)
-	putKeys(t, cluster, "k", 2000)
-	cluster.Nth("Range", 3, func(*fakeetcd.Call) {
-		_, err := cluster.Put("more", "v")
-		assert.NoError(t, err)
-		assert.NoError(t, cluster.Compact(cluster.Revision()))
-	})
-	pages, errs := mirror.NewSyncer(c, "", 0).SyncBase(t.Context())
-	keys, err := collect(pages, errs)
-	require.Equal(t, rpctypes.ErrCompacted, err)
-	require.Len(t, keys, 100)
-
-	pages, errs = mirror.NewSyncer(c, "", 100).SyncBase(t.Context())
-	_, err = collect(pages, errs)
-	require.Equal(t, rpctypes.ErrCompacted, err)
-}
-
 // TestSyncBaseOfEmptyPages would otherwise go on for ever, or panic.
 func TestSyncBaseOfEmptyPages(t *testing.T) {
 	cluster, c := clienttest.StartClient(t, 1)

@@ -18,140 +18,28 @@ import (
 	"github.com/quorate/quorate/clientv3/namespace"
 )
 
-// TestRequests looks at what reaches the server.
-func TestRequests(t *testing.T) {
-	tests := []struct {
-		name     string
-		prefix   string
-		op       clientv3.Op
-		key, end string
-	}{
-		{"one key", "ns/", clientv3.OpGet("k"), "ns/k", ""},
-		{"range", "ns/", clientv3.OpGet("a", clientv3.WithRange("c")), "ns/a", "ns/c"},
-		{"range that is empty", "ns/", clientv3.OpGet("c", clientv3.WithRange("a")), "ns/c", "ns/a"},
-		{"range to a key of zeros", "ns/", clientv3.OpGet("\x00", clientv3.WithRange("\x00\x00")), "ns/\x00", "ns/\x00\x00"},
-		{"key prefix", "ns/", clientv3.OpGet("a", clientv3.WithPrefix()), "ns/a", "ns/b"},
-		{"key prefix of 0xff", "ns/", clientv3.OpGet("\xff", clientv3.WithPrefix()), "ns/\xff", "ns0"},
-		{"from key", "ns/", clientv3.OpGet("b", clientv3.WithFromKey()), "ns/b", "ns0"},
-		{"all keys", "ns/", clientv3.OpGet("", clientv3.WithPrefix()), "ns/\x00", "ns0"},
-		{"all keys from the first on", "ns/", clientv3.OpGet("", clientv3.WithFromKey()), "ns/\x00", "ns0"},
-		{"prefix that ends with 0xff", "a\xff", clientv3.OpGet("b", clientv3.WithFromKey()), "a\xffb", "b"},
-		{"prefix of 0xff", "\xff\xff", clientv3.OpGet("b", clientv3.WithFromKey()), "\xff\xffb", "\x00"},
-		{"range in a prefix of 0xff", "\xff", clientv3.OpGet("b", clientv3.WithRange("c")), "\xffb", "\xffc"},
-		{"no prefix", "", clientv3.OpGet("b", clientv3.WithFromKey()), "b", "\x00"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			cluster, c := clienttest.StartClient(t, 1)
-			kv := namespace.NewKV(c, tt.prefix)
-			_, err := kv.Do(t.Context(), tt.op)
-			require.NoError(t, err)
-			read := cluster.Calls("Range")[0].Request().(*pb.RangeRequest)
-			assert.Equal(t, tt.key, string(read.Key))
-			assert.Equal(t, tt.end, string(read.RangeEnd))
-		})
-	}
-}
-
-func TestRequestOfTxn(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 1)
-	kv := namespace.NewKV(c, "ns/")
-	cmps := []clientv3.Cmp{
-		clientv3.Compare(clientv3.Version("k"), "=", 0),
-		clientv3.Compare(clientv3.Version("a"), "<", 9).WithRange("c"),
-		clientv3.Compare(clientv3.Version("b"), "<", 9).WithRange("\x00"),
-		clientv3.Compare(clientv3.Version("").WithPrefix(), "<", 9),
-	}
-	inner := clientv3.OpTxn(cmps[:1], []clientv3.Op{clientv3.OpDelete("z", clientv3.WithFromKey())}, nil)
-	thenOps := []clientv3.Op{clientv3.OpPut("k", "v"), inner}
-	elseOps := []clientv3.Op{clientv3.OpGet("a", clientv3.WithPrefix())}
-
-	want := &pb.TxnRequest{
-		Compare: []*pb.Compare{
-			{Key: []byte("ns/k"), TargetUnion: &pb.Compare_Version{Version: 0}},
-			{Key: []byte("ns/a"), RangeEnd: []byte("ns/c"), Result: pb.Compare_LESS, TargetUnion: &pb.Compare_Version{Version: 9}},
-			{Key: []byte("ns/b"), RangeEnd: []byte("ns0"), Result: pb.Compare_LESS, TargetUnion: &pb.Compare_Version{Version: 9}},
-			{Key: []byte("ns/\x00"), RangeEnd: []byte("ns0"), Result: pb.Compare_LESS, TargetUnion: &pb.Compare_Version{Version: 9}},
-		},
-		Success: []*pb.RequestOp{
-			{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte("ns/k"), Value: []byte("v")}}},
-			{Request: &pb.RequestOp_RequestTxn{RequestTxn: &pb.TxnRequest{
-				Compare: []*pb.Compare{{Key: []byte("ns/k"), TargetUnion: &pb.Compare_Version{Version: 0}}},
-				Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestDeleteRange{
-					RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte("ns/z"), RangeEnd: []byte("ns0")},
-				}}},
-			}}},
-		},
-		Failure: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{
-			RequestRange: &pb.RangeRequest{Key: []byte("ns/a"), RangeEnd: []byte("ns/b")},
-		}}},
-	}
-	for name, commit := range map[string]func() error{
-		"Txn": func() error {
-			_, err := kv.Txn(t.Context()).If(cmps...).Then(thenOps...).Else(elseOps...).Commit()
-			return err
-		},
-		"Do": func() error {
-			_, err := kv.Do(t.Context(), clientv3.OpTxn(cmps, thenOps, elseOps))
-			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			sent := cluster.Count("Txn")
-			require.NoError(t, commit())
-			got := cluster.Calls("Txn")[sent].Request()
-			require.Empty(t, cmp.Diff(want, got, protocmp.Transform()))
-			assert.Equal(t, "a", string(cmps[1].KeyBytes()), "the comparisons are the caller's")
-			assert.Equal(t, "c", string(cmps[1].GetCompare().RangeEnd))
-			assert.Equal(t, "k", string(thenOps[0].KeyBytes()), "and so are the operations")
-			_, nested, _ := thenOps[1].Txn()
-			assert.Equal(t, "z", string(nested[0].KeyBytes()))
-		})
-	}
-}
-
-// TestEmptyKeys is about the key that equals the prefix: it is not in the namespace,
-// and nothing may reach it.
-func TestEmptyKeys(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 1)
-	kv := namespace.NewKV(c, "ns/")
-	ctx := t.Context()
-	commit := func(txn clientv3.Txn) error {
-		_, err := txn.Commit()
-		return err
-	}
-	missing := clientv3.Compare(clientv3.Version(""), "=", 0)
-	put, get := clientv3.OpPut("", "v"), clientv3.OpGet("")
-	for name, call := range map[string]func() error{
-		"Put":                 func() error { _, err := kv.Put(ctx, "", "v"); return err },
-		"Get":                 func() error { _, err := kv.Get(ctx, ""); return err },
-		"Get range":           func() error { _, err := kv.Get(ctx, "", clientv3.WithRange("z")); return err },
-		"GetStream":           func() error { _, err := kv.GetStream(ctx, "", clientv3.WithRange("z")); return err },
-		"Delete":              func() error { _, err := kv.Delete(ctx, ""); return err },
-		"Do put":              func() error { _, err := kv.Do(ctx, put); return err },
-		"Do get":              func() error { _, err := kv.Do(ctx, get); return err },
-		"Do delete":           func() error { _, err := kv.Do(ctx, clientv3.OpDelete("")); return err },
-		"If":                  func() error { return commit(kv.Txn(ctx).If(missing).Then(clientv3.OpPut("a", "v"))) },
-		"Then":                func() error { return commit(kv.Txn(ctx).Then(put, clientv3.OpPut("a", "v"))) },
-		"Else":                func() error { return commit(kv.Txn(ctx).Else(clientv3.OpPut("a", "v"), get)) },
-		"Do txn, comparison":  func() error { _, err := kv.Do(ctx, clientv3.OpTxn([]clientv3.Cmp{missing}, nil, nil)); return err },
-		"Do txn, then":        func() error { _, err := kv.Do(ctx, clientv3.OpTxn(nil, []clientv3.Op{put}, nil)); return err },
-		"Do txn, else":        func() error { _, err := kv.Do(ctx, clientv3.OpTxn(nil, nil, []clientv3.Op{put})); return err },
-		"nested, in Then":     func() error { return commit(kv.Txn(ctx).Then(clientv3.OpTxn(nil, []clientv3.Op{put}, nil))) },
-		"first of two errors": func() error { return commit(kv.Txn(ctx).If(missing).Then(put).Else(put)) },
-	} {
-		assert.Equal(t, rpctypes.ErrEmptyKey, call(), name)
-	}
-	assert.Empty(t, cluster.Calls(), "nothing was sent")
-}
-
-func TestTxnKeepsItsOrder(t *testing.T) {
+// What a KV does beside operations: TestNamespaceIsAStore compares those.
+func TestOrderAndCompaction(t *testing.T) {
 	_, c := clienttest.StartClient(t, 1)
 	kv := namespace.NewKV(c, "ns/")
 	assert.PanicsWithValue(t, "cannot call If after Then!", func() { kv.Txn(t.Context()).Then().If() })
 	assert.PanicsWithValue(t, "cannot call Then twice!", func() {
 		kv.Txn(t.Context()).Then(clientv3.OpPut("", "")).Then()
 	})
+	_, err := kv.Compact(t.Context(), 100)
+	require.Equal(t, rpctypes.ErrFutureRev, err)
+}
+
+// A comparison of a range may begin with the empty key, which the server alone would refuse.
+func TestCompareAllKeys(t *testing.T) {
+	cluster, c := clienttest.StartClient(t, 1)
+	all := clientv3.Compare(clientv3.Version("").WithPrefix(), "<", 9)
+	resp, err := namespace.NewKV(c, "ns/").Txn(t.Context()).If(all).Then(clientv3.OpPut("k", "v")).Commit()
+	require.NoError(t, err)
+	require.True(t, resp.Succeeded)
+	compare := cluster.Calls("Txn")[0].Request().(*pb.TxnRequest).Compare[0]
+	assert.Equal(t, "ns/\x00", string(compare.Key))
+	assert.Equal(t, "ns0", string(compare.RangeEnd))
 }
 
 // sharing is a KV that gives the same response to all callers, as a cache may.
@@ -234,19 +122,4 @@ func TestNested(t *testing.T) {
 	resp := clienttest.Get(t, kv, "", clientv3.WithPrefix())
 	require.Len(t, resp.Kvs, 1)
 	assert.Equal(t, "k", string(resp.Kvs[0].Key))
-}
-
-func TestErrorsPass(t *testing.T) {
-	_, c := clienttest.StartClient(t, 1)
-	kv := namespace.NewKV(c, "ns/")
-	resp, err := kv.Get(t.Context(), "k", clientv3.WithRev(100))
-	require.Equal(t, rpctypes.ErrFutureRev, err)
-	require.Nil(t, resp)
-	_, err = kv.Get(t.Context(), "k", clientv3.WithSort(clientv3.SortByKey, 7))
-	require.Equal(t, rpctypes.ErrInvalidSortOption, err)
-	txn, err := kv.Txn(t.Context()).Then(clientv3.OpPut("k", "1"), clientv3.OpPut("k", "2")).Commit()
-	require.Equal(t, rpctypes.ErrDuplicateKey, err)
-	require.Nil(t, txn)
-	_, err = kv.Compact(t.Context(), 100)
-	require.Equal(t, rpctypes.ErrFutureRev, err)
 }

@@ -29,9 +29,9 @@ func TestNamespaceIsAStore(t *testing.T) {
 			g := generator{rand.New(rand.NewPCG(uint64(i), 1))}
 			writeAround(t, cluster, model, prefix)
 			for n := range operations {
-				op, stream := g.op(levels), g.oneIn(8)
-				got, gotErr := carryOut(t, kv, op, stream)
-				want, wantErr := carryOut(t, model, op, stream)
+				op, otherwise := g.op(levels), g.oneIn(8)
+				got, gotErr := carryOut(t, kv, op, otherwise)
+				want, wantErr := carryOut(t, model, op, otherwise)
 				require.Equal(t, wantErr, gotErr, "operation %d, %+v", n, op)
 				if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 					t.Fatalf("operation %d, %+v:\n%s", n, op, diff)
@@ -80,9 +80,16 @@ func requireAroundUnchanged(t *testing.T, c *clientv3.Client, prefix string) {
 	require.True(t, left > 0 || prefix == "", "no key is outside")
 }
 
-// carryOut returns the response as a message.
-func carryOut(t *testing.T, kv clientv3.KV, op clientv3.Op, stream bool) (proto.Message, error) {
-	if op.IsGet() && stream {
+// carryOut returns the response as a message. A get is a GetStream and a transaction a Txn if that is asked for.
+func carryOut(t *testing.T, kv clientv3.KV, op clientv3.Op, otherwise bool) (proto.Message, error) {
+	if cmps, thenOps, elseOps := op.Txn(); op.IsTxn() && otherwise {
+		resp, err := kv.Txn(t.Context()).If(cmps...).Then(thenOps...).Else(elseOps...).Commit()
+		if err != nil {
+			return nil, err
+		}
+		return (*pb.TxnResponse)(resp), nil
+	}
+	if op.IsGet() && otherwise {
 		s, err := kv.GetStream(t.Context(), string(op.KeyBytes()), func(o *clientv3.Op) { *o = op })
 		if err != nil {
 			return nil, err

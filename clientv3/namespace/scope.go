@@ -92,9 +92,3 @@ func translate[T any](from []T, one func(T) (T, error)) ([]T, error) {
 	}
 	return to, nil
 }
-
-// as returns the option that makes any operation the given one. Options passed on
-// as they came would be evaluated twice, and could not express a key.
-func as(op clientv3.Op) clientv3.OpOption {
-	return func(o *clientv3.Op) { *o = op }
-}

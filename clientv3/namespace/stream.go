@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 )
 
 func (kv *kvPrefix) GetStream(ctx context.Context, key string, opts ...clientv3.OpOption) (clientv3.GetStreamChan, error) {
@@ -15,7 +16,7 @@ func (kv *kvPrefix) GetStream(ctx context.Context, key string, opts ...clientv3.
 		return nil, rpctypes.ErrEmptyKey
 	}
 	op = kv.scope.keyed(op)
-	in, err := kv.KV.GetStream(ctx, string(op.KeyBytes()), as(op))
+	in, err := kv.store.GetStream(ctx, string(op.KeyBytes()), optxn.As(op))
 	if err != nil {
 		return nil, err
 	}

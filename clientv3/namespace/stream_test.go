@@ -72,6 +72,9 @@ func TestGetStreamErrors(t *testing.T) {
 	stream, err = kv.GetStream(ctx, "k")
 	require.Nil(t, stream)
 	require.Equal(t, context.Canceled, err)
+
+	_, err = kv.GetStream(t.Context(), "", clientv3.WithRange("z"))
+	require.Equal(t, rpctypes.ErrEmptyKey, err)
 }
 
 func TestAbandonedGetStream(t *testing.T) {

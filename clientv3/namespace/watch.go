@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 )
 
 type watcherPrefix struct {
@@ -36,7 +37,7 @@ func (w *watcherPrefix) Watch(ctx context.Context, key string, opts ...clientv3.
 		op.WithKeyBytes(noEnd) // where the server begins, too
 	}
 	op = w.scope.keyed(op)
-	in := w.Watcher.Watch(ctx, string(op.KeyBytes()), as(op))
+	in := w.Watcher.Watch(ctx, string(op.KeyBytes()), optxn.As(op))
 	out := make(chan clientv3.WatchResponse, 1)
 	w.begin(ctx, in, out)
 	return out

@@ -20,49 +20,6 @@ import (
 	"github.com/quorate/quorate/clientv3/namespace"
 )
 
-func TestWatch(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 1)
-	for _, key := range []string{"ns", "ns/", "ns/a", "ns/b", "ns0", "z", "ns/a"} {
-		clienttest.Put(t, cluster, key, key)
-	}
-	_, err := c.Delete(t.Context(), "ns/b")
-	require.NoError(t, err)
-	w := namespace.NewWatcher(c, "ns/")
-	for name, tt := range map[string]struct {
-		key  string
-		opts []clientv3.OpOption
-		want []string
-	}{
-		"one key":             {"a", nil, []string{"PUT a", "PUT a"}},
-		"prefix":              {"a", []clientv3.OpOption{clientv3.WithPrefix()}, []string{"PUT a", "PUT a"}},
-		"range":               {"a", []clientv3.OpOption{clientv3.WithRange("b")}, []string{"PUT a", "PUT a"}},
-		"from key":            {"b", []clientv3.OpOption{clientv3.WithFromKey()}, []string{"PUT b", "DELETE b"}},
-		"all keys":            {"", []clientv3.OpOption{clientv3.WithPrefix()}, []string{"PUT a", "PUT b", "PUT a", "DELETE b"}},
-		"from the empty key":  {"", []clientv3.OpOption{clientv3.WithRange("b")}, []string{"PUT a", "PUT a"}},
-		"filtered":            {"", []clientv3.OpOption{clientv3.WithFromKey(), clientv3.WithFilterPut()}, []string{"DELETE b"}},
-		"with previous value": {"a", []clientv3.OpOption{clientv3.WithPrevKV()}, []string{"PUT a", "PUT a was a"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			var got []string
-			watch := w.Watch(ctx, tt.key, append(tt.opts, clientv3.WithRev(1))...)
-			for len(got) < len(tt.want) {
-				resp, open := <-watch
-				require.True(t, open)
-				for _, event := range resp.Events {
-					line := event.Type.String() + " " + string(event.Kv.Key)
-					if event.PrevKv != nil {
-						line += " was " + string(event.PrevKv.Key)
-					}
-					got = append(got, line)
-				}
-			}
-			require.Equal(t, tt.want, got)
-		})
-	}
-}
-
 func TestWatchRequest(t *testing.T) {
 	for name, tt := range map[string]struct {
 		prefix, key string
@@ -256,17 +213,4 @@ func TestWatchTellsWhyItEnds(t *testing.T) {
 	require.EqualValues(t, 3, resp.CompactRevision)
 	_, open := <-watch
 	require.False(t, open)
-}
-
-func TestWatchProgress(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 1)
-	w := namespace.NewWatcher(c, "ns/")
-	watch := w.Watch(t.Context(), "k", clientv3.WithCreatedNotify())
-	resp := <-watch
-	require.True(t, resp.Created)
-	rev := clienttest.Put(t, cluster, "elsewhere", "v")
-	require.NoError(t, w.RequestProgress(t.Context()))
-	resp = <-watch
-	require.True(t, resp.IsProgressNotify())
-	require.Equal(t, rev, resp.Header.Revision)
 }

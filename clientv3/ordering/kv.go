@@ -19,7 +19,8 @@ import (
 const maxPause = 100 * time.Millisecond
 
 type kvOrdering struct {
-	kv        clientv3.KV
+	optxn.KV
+	store     clientv3.KV
 	violation OrderViolationFunc
 	tracker   *lineage.Tracker
 	history   *lineage.History // of the first response
@@ -48,47 +49,30 @@ func NewKV(kv clientv3.KV, orderViolationFunc OrderViolationFunc) clientv3.KV {
 	tracker := lineage.New(func(c *lineage.Change) error {
 		return fmt.Errorf("%w: %w", ErrNoGreaterRev, (*clientv3.ClusterChangedError)(c))
 	})
-	return &kvOrdering{kv: kv, violation: orderViolationFunc, tracker: tracker, history: tracker.History()}
-}
-
-func (kv *kvOrdering) Put(ctx context.Context, key, val string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
-	resp, err := kv.Do(ctx, clientv3.OpPut(key, val, opts...))
-	return resp.Put(), err
-}
-
-func (kv *kvOrdering) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	resp, err := kv.Do(ctx, clientv3.OpGet(key, opts...))
-	return resp.Get(), err
-}
-
-func (kv *kvOrdering) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
-	resp, err := kv.Do(ctx, clientv3.OpDelete(key, opts...))
-	return resp.Del(), err
+	k := &kvOrdering{store: kv, violation: orderViolationFunc, tracker: tracker, history: tracker.History()}
+	k.KV = optxn.Over(kv, k.do)
+	return k
 }
 
 func (kv *kvOrdering) Compact(ctx context.Context, rev int64, opts ...clientv3.CompactOption) (*clientv3.CompactResponse, error) {
-	resp, err := kv.kv.Compact(ctx, rev, opts...)
+	resp, err := kv.store.Compact(ctx, rev, opts...)
 	if err == nil {
 		kv.history.Reach(resp.Header.GetRevision())
 	}
 	return resp, err
 }
 
-func (kv *kvOrdering) Txn(ctx context.Context) clientv3.Txn {
-	return optxn.New(kv.kv.Txn(ctx), func(op clientv3.Op) (clientv3.OpResponse, error) { return kv.Do(ctx, op) })
-}
-
-func (kv *kvOrdering) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+func (kv *kvOrdering) do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 	prevRev := kv.history.Revision()
 	for attempt := 1; ; attempt++ {
-		resp, err := kv.kv.Do(ctx, op)
+		resp, err := kv.store.Do(ctx, op)
 		if err != nil {
 			return clientv3.OpResponse{}, err
 		}
 		rev := headerOf(resp).GetRevision()
 		over := kv.check(op, headerOf(resp), prevRev)
 		switch {
-		case !onlyReads(op):
+		case mayWrite(op):
 			kv.history.Reach(rev)
 			return resp, nil // it was executed
 		case over != nil:
@@ -142,20 +126,13 @@ func headerOf(resp clientv3.OpResponse) *pb.ResponseHeader {
 	}
 }
 
-// onlyReads reports whether neither branch of the operation writes.
-func onlyReads(op clientv3.Op) bool {
+// mayWrite reports whether a branch of the operation writes.
+func mayWrite(op clientv3.Op) bool {
 	if !op.IsTxn() {
-		return op.IsGet()
+		return !op.IsGet()
 	}
 	_, thenOps, elseOps := op.Txn()
-	for _, ops := range [][]clientv3.Op{thenOps, elseOps} {
-		for _, op := range ops {
-			if !onlyReads(op) {
-				return false
-			}
-		}
-	}
-	return true
+	return slices.ContainsFunc(slices.Concat(thenOps, elseOps), mayWrite)
 }
 
 // pauseAfter returns how long to wait after a number of failed attempts. There is no wait

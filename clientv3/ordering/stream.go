@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 	"github.com/quorate/quorate/internal/pause"
 )
 
@@ -25,7 +26,7 @@ func (kv *kvOrdering) GetStream(ctx context.Context, key string, opts ...clientv
 		clientv3.WithRev(header.GetRevision())(&op)
 	}
 	source := &streamSource{kv: kv, op: op, header: header}
-	return clientv3.NewKVFromKVClient(source, nil).GetStream(ctx, key, as(op))
+	return clientv3.NewKVFromKVClient(source, nil).GetStream(ctx, key, optxn.As(op))
 }
 
 // header reads the first key of op's range, and returns only the header.
@@ -39,11 +40,6 @@ func (kv *kvOrdering) header(ctx context.Context, op clientv3.Op) (*pb.ResponseH
 		return nil, err
 	}
 	return resp.Header, nil
-}
-
-// as returns an option that replaces any operation with op.
-func as(op clientv3.Op) clientv3.OpOption {
-	return func(o *clientv3.Op) { *o = op }
 }
 
 // streamSource is the KVClient of one GetStream: it passes the reads of clientv3's
@@ -105,7 +101,7 @@ type rangeStream struct {
 }
 
 func (r *rangeStream) open() error {
-	in, err := r.source.kv.kv.GetStream(r.ctx, string(r.op.KeyBytes()), as(r.op))
+	in, err := r.source.kv.store.GetStream(r.ctx, string(r.op.KeyBytes()), optxn.As(r.op))
 	r.in = in
 	return err
 }
@@ -146,7 +142,7 @@ func (r *rangeStream) read() (*pb.RangeResponse, error) {
 	if r.received {
 		return nil, io.EOF
 	}
-	resp, err := r.source.kv.kv.Do(r.ctx, r.op)
+	resp, err := r.source.kv.store.Do(r.ctx, r.op)
 	return (*pb.RangeResponse)(resp.Get()), err
 }
 

@@ -64,8 +64,9 @@ func SaveWithVersion(ctx context.Context, lg *zap.Logger, cfg clientv3.Config, d
 
 // download fills the part and returns the version, once it is known, and the size.
 func download(ctx context.Context, lg *zap.Logger, cfg clientv3.Config, p *part) (version string, size int64, err error) {
-	clientCtx, cancel := endWith(ctx, cfg.Context)
+	clientCtx, cancel := context.WithCancel(cmp.Or(cfg.Context, context.Background()))
 	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
 	cfg.Context = clientCtx // New is not given ctx, and may wait for a token
 	cfg.Logger = lg.Named("client")
 	cfg.AutoSyncInterval = 0 // it would replace the member that was chosen
@@ -82,15 +83,4 @@ func download(ctx context.Context, lg *zap.Logger, cfg clientv3.Config, p *part)
 	defer func() { _ = resp.Snapshot.Close() }() // likewise
 	size, err = p.fill(resp.Snapshot)
 	return resp.Version, size, err
-}
-
-// endWith returns a child of parent that ends with ctx, too. A nil parent stands
-// for the background.
-func endWith(ctx, parent context.Context) (context.Context, context.CancelFunc) {
-	joined, cancel := context.WithCancel(cmp.Or(parent, context.Background()))
-	stop := context.AfterFunc(ctx, cancel)
-	return joined, func() {
-		stop()
-		cancel()
-	}
 }

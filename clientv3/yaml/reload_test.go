@@ -20,6 +20,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/yaml"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/internal/testpki"
 )
 
@@ -42,19 +43,9 @@ func (k kept) Close() error { return k.SetDeadline(time.Now()) }
 func serve(t *testing.T, listener kept, ca *authority) *grpc.Server {
 	t.Helper()
 	require.NoError(t, listener.SetDeadline(time.Time{}))
-	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
-		Certificates: []tls.Certificate{ca.Issue(t, "server")},
-		ClientCAs:    ca.Pool(),
-		ClientAuth:   tls.RequireAndVerifyClientCert,
-	})))
-	pb.RegisterKVServer(server, whoami{})
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(listener) }()
-	t.Cleanup(func() {
-		server.Stop()
-		<-done
-	})
-	return server
+	cfg := ca.Server(t)
+	cfg.ClientCAs, cfg.ClientAuth = ca.Pool(), tls.RequireAndVerifyClientCert
+	return grpctest.ServeOn(t, listener, func(s grpc.ServiceRegistrar) { pb.RegisterKVServer(s, whoami{}) }, grpc.Creds(credentials.NewTLS(cfg)))
 }
 
 // TestRotation replaces the authority and every certificate while a client runs. With the official
@@ -65,7 +56,7 @@ func TestRotation(t *testing.T) {
 	first.write(t, dir, "first client")
 	raw, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer raw.Close()
+	t.Cleanup(func() { _ = raw.Close() }) // after the servers have ended
 	listener := kept{raw.(*net.TCPListener)}
 	path := filepath.Join(dir, "etcd.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(

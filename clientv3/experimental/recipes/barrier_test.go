@@ -2,7 +2,6 @@ package recipe_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,29 +15,25 @@ import (
 )
 
 func TestBarrier(t *testing.T) {
-	cluster, client := start(t)
-	b := recipe.NewBarrier(client, "b")
-	put(t, client, "b-2", "")
-	put(t, client, "b/x", "")
-	require.NoError(t, b.Wait(), "it is not held")
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		b := recipe.NewBarrier(client, "b")
+		clienttest.Put(t, cluster, "b-2", "")
+		clienttest.Put(t, cluster, "b/x", "")
+		require.NoError(t, b.Wait(), "it is not held")
 
-	require.NoError(t, b.Hold())
-	require.Equal(t, recipe.ErrKeyExists, b.Hold())
-	require.NotNil(t, cluster.Get("b"))
-	waits := make([]pending, 3)
-	for i := range waits {
-		waits[i] = call(recipe.NewBarrier(clienttest.Connect(t, cluster), "b").Wait)
-		waits[i].until(t, cluster, "Watch", i+1)
-	}
-	put(t, client, "b", "another value")
-	for _, w := range waits {
-		w.still(t)
-	}
-	require.NoError(t, b.Release())
-	for _, w := range waits {
-		require.NoError(t, w.result(t))
-	}
-	require.NoError(t, b.Release(), "it need not be held")
+		require.NoError(t, b.Hold())
+		require.Equal(t, recipe.ErrKeyExists, b.Hold())
+		require.NotNil(t, cluster.Get("b"))
+		waits := make([]pending, 3)
+		for i := range waits {
+			waits[i] = call(recipe.NewBarrier(clienttest.Connect(t, cluster), "b").Wait)
+		}
+		clienttest.Put(t, cluster, "b", "another value")
+		still(t, waits...)
+		require.NoError(t, b.Release())
+		succeed(t, waits...)
+		require.NoError(t, b.Release(), "it need not be held")
+	})
 }
 
 // What happens between the read and the watch. Where the history goes, the revision to watch from goes with it.
@@ -62,37 +57,37 @@ func TestBarrierBetweenReadAndWatch(t *testing.T) {
 		"released and held again, compacted": {steps{releaseIt, holdItAgain, compactIt}, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster, client := start(t)
-			b := recipe.NewBarrier(client, "b")
-			require.NoError(t, b.Hold())
-			release := holdWatch(t, cluster)
-			wait := call(b.Wait)
-			wait.until(t, cluster, "Watch", 1)
-			for _, step := range tt.between {
-				step(t, cluster, b)
-			}
-			release()
-			if tt.held {
-				wait.until(t, cluster, "Range", 2)
-				require.NoError(t, b.Release())
-			}
-			require.Equal(t, tt.want, wait.result(t))
+			inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+				b := recipe.NewBarrier(client, "b")
+				require.NoError(t, b.Hold())
+				release := clienttest.Hold(cluster, "Watch")
+				wait := call(b.Wait)
+				for _, step := range tt.between {
+					step(t, cluster, b)
+				}
+				still(t, wait)
+				release()
+				if tt.held {
+					still(t, wait)
+					require.NoError(t, b.Release())
+				}
+				require.Equal(t, tt.want, wait.result(t))
+			})
 		})
 	}
 }
 
 func TestBarrierClientClosed(t *testing.T) {
-	cluster, client := start(t)
-	b := recipe.NewBarrier(client, "b")
-	require.NoError(t, b.Hold())
-	wait := call(b.Wait)
-	wait.until(t, cluster, "Watch", 1)
-	require.NoError(t, client.Close())
-	requireClientClosed(t, wait.result(t))
-
-	requireClientClosed(t, call(b.Wait).result(t))
-	requireClientClosed(t, call(b.Hold).result(t))
-	requireClientClosed(t, call(b.Release).result(t))
+	inBubble(t, func(t *testing.T, _ *fakeetcd.Cluster, client *clientv3.Client) {
+		b := recipe.NewBarrier(client, "b")
+		require.NoError(t, b.Hold())
+		wait := call(b.Wait)
+		still(t, wait)
+		require.NoError(t, client.Close())
+		for _, p := range []pending{wait, call(b.Wait), call(b.Hold), call(b.Release)} {
+			requireClientClosed(t, p.result(t))
+		}
+	})
 }
 
 type types = []mvccpb.Event_EventType
@@ -103,57 +98,52 @@ const (
 )
 
 func TestWaitEvents(t *testing.T) {
-	cluster, client := start(t)
-	rev := cluster.Revision() + 1
-	put(t, client, "k", "1")
-	put(t, client, "k2", "2")
-	remove(t, client, "k")
-	put(t, client, "k", "3")
-	remove(t, client, "k2")
-	tests := []struct {
-		name   string
-		prefix bool
-		evs    types
-		value  string
-		rev    int64
-	}{
-		{"first put", false, types{isPut}, "1", rev},
-		{"delete", false, types{isDelete}, "", rev + 2},
-		{"put after delete", false, types{isDelete, isPut}, "3", rev + 3},
-		{"puts, with a delete between", false, types{isPut, isPut}, "3", rev + 3},
-		{"puts with the prefix", true, types{isPut, isPut}, "2", rev + 1},
-		{"deletes with the prefix", true, types{isDelete, isDelete}, "", rev + 4},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		rev := cluster.Revision() + 1
+		clienttest.Put(t, cluster, "k", "1")
+		clienttest.Put(t, cluster, "k2", "2")
+		remove(t, client, "k")
+		clienttest.Put(t, cluster, "k", "3")
+		remove(t, client, "k2")
+		for name, tt := range map[string]struct {
+			prefix bool
+			evs    types
+			value  string
+			rev    int64
+		}{
+			"first put":                   {false, types{isPut}, "1", rev},
+			"delete":                      {false, types{isDelete}, "", rev + 2},
+			"put after delete":            {false, types{isDelete, isPut}, "3", rev + 3},
+			"puts, with a delete between": {false, types{isPut, isPut}, "3", rev + 3},
+			"puts with the prefix":        {true, types{isPut, isPut}, "2", rev + 1},
+			"deletes with the prefix":     {true, types{isDelete, isDelete}, "", rev + 4},
+		} {
 			wait := recipe.WaitEvents
 			if tt.prefix {
 				wait = recipe.WaitPrefixEvents
 			}
 			ev, err := wait(client, "k", rev, tt.evs)
-			require.NoError(t, err)
-			require.Equal(t, tt.evs[len(tt.evs)-1], ev.Type)
-			require.Equal(t, tt.value, string(ev.Kv.Value))
-			require.Equal(t, tt.rev, ev.Kv.ModRevision)
-		})
-	}
+			require.NoError(t, err, name)
+			require.Equal(t, tt.evs[len(tt.evs)-1], ev.Type, name)
+			require.Equal(t, tt.value, string(ev.Kv.Value), name)
+			require.Equal(t, tt.rev, ev.Kv.ModRevision, name)
+		}
+	})
 }
 
 func TestWaitEventsFromNowOn(t *testing.T) {
-	cluster, client := start(t)
-	put(t, client, "k", "before")
-	wait := call(func() error {
-		ev, err := recipe.WaitEvents(client, "k", 0, types{isPut})
-		if err == nil && string(ev.Kv.Value) != "after" {
-			err = fmt.Errorf("an event of the past: %v", ev)
-		}
-		return err
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		clienttest.Put(t, cluster, "k", "before")
+		var got *clientv3.Event
+		wait := call(func() (err error) {
+			got, err = recipe.WaitEvents(client, "k", 0, types{isPut})
+			return err
+		})
+		still(t, wait)
+		clienttest.Put(t, cluster, "k", "after")
+		succeed(t, wait)
+		require.Equal(t, "after", string(got.Kv.Value))
 	})
-	wait.until(t, cluster, "Watch", 1)
-	for len(wait) == 0 { // the watch may not have been created yet
-		put(t, client, "k", "after")
-	}
-	require.NoError(t, wait.result(t))
 }
 
 func TestWaitEventsErrors(t *testing.T) {
@@ -162,27 +152,28 @@ func TestWaitEventsErrors(t *testing.T) {
 	}
 	for name, wait := range waits {
 		t.Run(name, func(t *testing.T) {
-			cluster, client := start(t)
-			put(t, client, "k", "")
-			_, err := wait(client, "k", cluster.Revision(), nil)
-			require.ErrorContains(t, err, "no event to wait for")
+			inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+				clienttest.Put(t, cluster, "k", "")
+				_, err := wait(client, "k", cluster.Revision(), nil)
+				require.ErrorContains(t, err, "no event to wait for")
 
-			compact(t, cluster)
-			_, err = wait(client, "k", 2, types{isPut})
-			require.Equal(t, rpctypes.ErrCompacted, err)
+				compact(t, cluster)
+				_, err = wait(client, "k", 2, types{isPut})
+				require.Equal(t, rpctypes.ErrCompacted, err)
 
-			refused := refuseWatches(cluster)
-			_, err = wait(clienttest.Connect(t, cluster), "k", 0, types{isPut})
-			require.Equal(t, rpctypes.ErrPermissionDenied, err)
-			refused.Remove()
+				refused := clienttest.RefuseWatches(cluster, rpctypes.ErrGRPCPermissionDenied)
+				_, err = wait(clienttest.Connect(t, cluster), "k", 0, types{isPut})
+				require.Equal(t, rpctypes.ErrPermissionDenied, err)
+				refused.Remove()
 
-			waiting := call(func() error {
-				_, err := wait(client, "k", 0, types{isDelete})
-				return err
+				waiting := call(func() error {
+					_, err := wait(client, "k", 0, types{isDelete})
+					return err
+				})
+				still(t, waiting)
+				require.NoError(t, client.Close())
+				requireClientClosed(t, waiting.result(t))
 			})
-			waiting.until(t, cluster, "Watch", 1)
-			require.NoError(t, client.Close())
-			requireClientClosed(t, waiting.result(t))
 		})
 	}
 }
@@ -198,7 +189,7 @@ func (w brokenWatcher) Watch(context.Context, string, ...clientv3.OpOption) clie
 }
 
 func TestWaitEventsWithoutWatcher(t *testing.T) {
-	_, client := start(t)
+	_, client := clienttest.StartClient(t, 1)
 	closed := make(chan clientv3.WatchResponse)
 	close(closed)
 	for name, ch := range map[string]clientv3.WatchChan{"nil": nil, "closed": closed} {

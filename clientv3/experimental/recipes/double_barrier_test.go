@@ -24,162 +24,154 @@ func newDoubleBarrier(t *testing.T, cluster *fakeetcd.Cluster, count int) (*reci
 	return recipe.NewDoubleBarrier(s, "b", count), s
 }
 
+// participants returns those of a barrier for count, without their sessions.
+func participants(t *testing.T, cluster *fakeetcd.Cluster, count, n int) []*recipe.DoubleBarrier {
+	t.Helper()
+	all := make([]*recipe.DoubleBarrier, n)
+	for i := range all {
+		all[i], _ = newDoubleBarrier(t, cluster, count)
+	}
+	return all
+}
+
 // enterAll has participants enter one after the other; the last one opens the barrier.
-func enterAll(t *testing.T, cluster *fakeetcd.Cluster, barriers ...*recipe.DoubleBarrier) {
+func enterAll(t *testing.T, barriers ...*recipe.DoubleBarrier) {
 	t.Helper()
 	var entering []pending
-	for i, b := range barriers {
-		if i < len(barriers)-1 {
-			entering = append(entering, waiting(t, cluster, b.Enter))
-			continue
-		}
-		require.NoError(t, call(b.Enter).result(t))
+	for _, b := range barriers {
+		still(t, entering...)
+		entering = append(entering, call(b.Enter))
 	}
-	for _, p := range entering {
-		require.NoError(t, p.result(t))
-	}
+	succeed(t, entering...)
 }
 
 func TestDoubleBarrier(t *testing.T) {
-	cluster, client := start(t)
-	b1, _ := newDoubleBarrier(t, cluster, 3)
-	b2, _ := newDoubleBarrier(t, cluster, 3)
-	b3, _ := newDoubleBarrier(t, cluster, 3)
-	for range 2 { // it can be used again
-		in1, in2 := waiting(t, cluster, b1.Enter), waiting(t, cluster, b2.Enter)
-		in1.still(t)
-		require.NoError(t, call(b3.Enter).result(t))
-		require.NoError(t, in1.result(t))
-		require.NoError(t, in2.result(t))
-		all := keys(t, client, "b")
-		slices.Sort(all)
-		require.Len(t, all, 4)
-		require.Equal(t, "b/ready", all[0])
-		require.Regexp(t, `^b/waiters/[0-9]{19}$`, all[1])
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		b := participants(t, cluster, 3, 3)
+		for range 2 { // it can be used again
+			enterAll(t, b...)
+			all := keys(t, client, "b")
+			slices.Sort(all)
+			require.Len(t, all, 4)
+			require.Equal(t, "b/ready", all[0])
+			require.Regexp(t, `^b/waiters/[0-9]{19}$`, all[1])
 
-		out1 := watching(t, cluster, 1, b1.Leave)
-		out3 := watching(t, cluster, 1, b3.Leave)
-		out1.still(t)
-		out3.still(t)
-		require.NoError(t, call(b2.Leave).result(t))
-		require.NoError(t, out1.result(t))
-		require.NoError(t, out3.result(t))
-		require.Empty(t, keys(t, client, "b"))
-	}
+			out := []pending{call(b[0].Leave), call(b[2].Leave)}
+			still(t, out...)
+			succeed(t, append(out, call(b[1].Leave))...)
+			require.Empty(t, keys(t, client, "b"))
+		}
+	})
 }
 
 func TestDoubleBarrierOfOne(t *testing.T) {
-	cluster, client := start(t)
-	b, _ := newDoubleBarrier(t, cluster, 1)
-	require.NoError(t, b.Enter())
-	require.NoError(t, b.Leave())
-	require.Empty(t, keys(t, client, "b"))
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		b, _ := newDoubleBarrier(t, cluster, 1)
+		require.ErrorContains(t, b.Leave(), "not entered")
+		require.NoError(t, b.Enter())
+		require.ErrorContains(t, b.Enter(), "leave it first")
+		require.NoError(t, b.Leave())
+		require.ErrorContains(t, b.Leave(), "not entered")
+		require.Empty(t, keys(t, client, "b"))
 
-	nobody, _ := newDoubleBarrier(t, cluster, 0)
-	require.Equal(t, recipe.ErrTooManyClients, nobody.Enter())
-}
-
-func TestDoubleBarrierMisuse(t *testing.T) {
-	cluster, _ := start(t)
-	b, _ := newDoubleBarrier(t, cluster, 1)
-	require.ErrorContains(t, b.Leave(), "not entered")
-	require.NoError(t, b.Enter())
-	require.ErrorContains(t, b.Enter(), "leave it first")
-	require.NoError(t, b.Leave())
-	require.ErrorContains(t, b.Leave(), "not entered")
+		nobody, _ := newDoubleBarrier(t, cluster, 0)
+		require.Equal(t, recipe.ErrTooManyClients, nobody.Enter())
+	})
 }
 
 func TestDoubleBarrierTooManyClients(t *testing.T) {
-	cluster, client := start(t)
-	b1, _ := newDoubleBarrier(t, cluster, 2)
-	b2, _ := newDoubleBarrier(t, cluster, 2)
-	late, _ := newDoubleBarrier(t, cluster, 2)
-
-	// The late one has seen room, and its key comes after two others.
-	held := make(chan struct{})
-	cluster.Once("Txn", func(c *fakeetcd.Call) { _ = c.Hold(held) })
-	entering := call(late.Enter)
-	entering.until(t, cluster, "Txn", 1)
-	enterAll(t, cluster, b1, b2)
-	close(held)
-	require.Equal(t, recipe.ErrTooManyClients, entering.result(t))
-	require.Equal(t, recipe.ErrTooManyClients, late.Enter())
-	require.Len(t, keys(t, client, "b/waiters/"), 2)
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		b := participants(t, cluster, 2, 3)
+		late := b[2]
+		// The late one has seen room, and its key comes after two others.
+		release := clienttest.Hold(cluster, "Txn")
+		entering := call(late.Enter)
+		enterAll(t, b[:2]...)
+		release()
+		require.Equal(t, recipe.ErrTooManyClients, entering.result(t))
+		require.Equal(t, recipe.ErrTooManyClients, late.Enter())
+		require.Len(t, keys(t, client, "b/waiters/"), 2)
+	})
 }
 
 // One who waits to enter is lost, and another comes in its place.
 func TestDoubleBarrierIsLostBeforeItOpens(t *testing.T) {
-	cluster, client := start(t)
-	for loss, lose := range map[string]func(t *testing.T, s *concurrency.Session){
-		"lease expires":  func(t *testing.T, s *concurrency.Session) { expire(t, cluster, s) },
-		"session closed": func(t *testing.T, s *concurrency.Session) { require.NoError(t, s.Close()) },
-		"key deleted": func(t *testing.T, _ *concurrency.Session) {
-			remove(t, client, "b/waiters/", clientv3.WithPrefix())
+	for loss, lose := range map[string]func(t *testing.T, cluster *fakeetcd.Cluster, s *concurrency.Session){
+		"lease expires":  expire,
+		"session closed": func(t *testing.T, _ *fakeetcd.Cluster, s *concurrency.Session) { require.NoError(t, s.Close()) },
+		"key deleted": func(t *testing.T, _ *fakeetcd.Cluster, s *concurrency.Session) {
+			remove(t, s.Client(), "b/waiters/", clientv3.WithPrefix())
 		},
 	} {
 		t.Run(loss, func(t *testing.T) {
-			b1, s1 := newDoubleBarrier(t, cluster, 2)
-			in1 := waiting(t, cluster, b1.Enter)
-			lose(t, s1)
-			requireSessionLost(t, in1.result(t))
+			inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+				b1, s1 := newDoubleBarrier(t, cluster, 2)
+				in1 := call(b1.Enter)
+				still(t, in1)
+				lose(t, cluster, s1)
+				requireSessionLost(t, in1.result(t))
 
-			b2, _ := newDoubleBarrier(t, cluster, 2)
-			b3, _ := newDoubleBarrier(t, cluster, 2)
-			enterAll(t, cluster, b2, b3)
-			out2 := watching(t, cluster, 1, b2.Leave)
-			require.NoError(t, b3.Leave())
-			require.NoError(t, out2.result(t))
-			require.Empty(t, keys(t, client, "b"))
+				others := participants(t, cluster, 2, 2)
+				enterAll(t, others...)
+				out := call(others[0].Leave)
+				require.NoError(t, others[1].Leave())
+				succeed(t, out)
+				require.Empty(t, keys(t, client, "b"))
+			})
 		})
 	}
 }
 
 // The last one is lost after it has counted and before it lets the others in.
 func TestDoubleBarrierLastOneIsLost(t *testing.T) {
-	cluster, _ := start(t)
-	b1, _ := newDoubleBarrier(t, cluster, 2)
-	b2, s2 := newDoubleBarrier(t, cluster, 2)
-	in1 := waiting(t, cluster, b1.Enter)
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client) {
+		b1, _ := newDoubleBarrier(t, cluster, 2)
+		b2, s2 := newDoubleBarrier(t, cluster, 2)
+		in1 := call(b1.Enter)
 
-	expireIt := func(*fakeetcd.Call) { assert.NoError(t, cluster.ExpireLease(int64(s2.Lease()))) }
-	cluster.Nth("Txn", 2, expireIt)
-	cluster.Once("Put", expireIt)
-	requireSessionLost(t, b2.Enter())
-	in1.still(t)
-	require.Nil(t, cluster.Get("b/ready"))
+		expireIt := func(*fakeetcd.Call) { assert.NoError(t, cluster.ExpireLease(int64(s2.Lease()))) }
+		cluster.Nth("Txn", 2, expireIt)
+		requireSessionLost(t, b2.Enter())
+		still(t, in1)
+		require.Nil(t, cluster.Get("b/ready"))
 
-	b3, _ := newDoubleBarrier(t, cluster, 2)
-	require.NoError(t, b3.Enter())
-	require.NoError(t, in1.result(t))
+		b3, _ := newDoubleBarrier(t, cluster, 2)
+		require.NoError(t, b3.Enter())
+		succeed(t, in1)
+	})
 }
 
 // One who is taken for dead, and is not, can begin anew.
 func TestDoubleBarrierAfterItsKeyWasDeleted(t *testing.T) {
-	cluster, client := start(t)
-	b, _ := newDoubleBarrier(t, cluster, 1)
-	require.NoError(t, b.Enter())
-	remove(t, client, "b/waiters/", clientv3.WithPrefix())
-	requireSessionLost(t, b.Leave())
-	require.NoError(t, b.Enter())
-	require.NoError(t, b.Leave())
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		b, _ := newDoubleBarrier(t, cluster, 1)
+		require.NoError(t, b.Enter())
+		remove(t, client, "b/waiters/", clientv3.WithPrefix())
+		requireSessionLost(t, b.Leave())
+		require.NoError(t, b.Enter())
+		require.NoError(t, b.Leave())
+	})
 }
 
 func TestDoubleBarrierWatchBreaks(t *testing.T) {
-	cluster, client := start(t)
-	b, _ := newDoubleBarrier(t, cluster, 2)
-	refuseWatches(cluster)
-	require.Equal(t, rpctypes.ErrPermissionDenied, call(b.Enter).result(t))
-	require.Empty(t, keys(t, client, "b"), "nothing is left that would be counted")
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		b, _ := newDoubleBarrier(t, cluster, 2)
+		clienttest.RefuseWatches(cluster, rpctypes.ErrGRPCPermissionDenied)
+		require.Equal(t, rpctypes.ErrPermissionDenied, call(b.Enter).result(t))
+		require.Empty(t, keys(t, client, "b"), "nothing is left that would be counted")
+	})
 }
 
 func TestDoubleBarrierLeaveClientClosed(t *testing.T) {
-	cluster, client := start(t)
-	b1 := recipe.NewDoubleBarrier(newSession(t, client), "b", 2)
-	b2, _ := newDoubleBarrier(t, cluster, 2)
-	enterAll(t, cluster, b1, b2)
-	out := watching(t, cluster, 1, b1.Leave)
-	require.NoError(t, client.Close())
-	requireClientClosed(t, out.result(t))
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		b1 := recipe.NewDoubleBarrier(newSession(t, client), "b", 2)
+		b2, _ := newDoubleBarrier(t, cluster, 2)
+		enterAll(t, b1, b2)
+		out := call(b1.Leave)
+		still(t, out)
+		require.NoError(t, client.Close())
+		requireClientClosed(t, out.result(t))
+	})
 }
 
 // The history goes between the key and the watch: either the barrier stays shut, or it is
@@ -187,23 +179,23 @@ func TestDoubleBarrierLeaveClientClosed(t *testing.T) {
 func TestDoubleBarrierEnterCompaction(t *testing.T) {
 	for name, opened := range map[string]bool{"opened meanwhile": true, "opened later": false} {
 		t.Run(name, func(t *testing.T) {
-			cluster, client := start(t)
-			put(t, client, "b/ready", "") // left over from those who died
-			b1, _ := newDoubleBarrier(t, cluster, 2)
-			b2, _ := newDoubleBarrier(t, cluster, 2)
-			release := holdWatch(t, cluster)
-			in1 := held(t, cluster, b1.Enter)
-			if opened {
-				require.NoError(t, b2.Enter())
-			}
-			compact(t, cluster)
-			ranges := cluster.Count("Range")
-			release()
-			if !opened {
-				in1.until(t, cluster, "Range", ranges+2) // its own key and that which opens
-				require.NoError(t, b2.Enter())
-			}
-			require.NoError(t, in1.result(t))
+			inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client) {
+				clienttest.Put(t, cluster, "b/ready", "") // left over from those who died
+				b := participants(t, cluster, 2, 2)
+				release := clienttest.Hold(cluster, "Watch")
+				in := call(b[0].Enter)
+				if opened {
+					require.NoError(t, b[1].Enter())
+				}
+				compact(t, cluster)
+				still(t, in)
+				release()
+				if !opened {
+					still(t, in)
+					require.NoError(t, b[1].Enter())
+				}
+				succeed(t, in)
+			})
 		})
 	}
 }
@@ -213,76 +205,73 @@ func TestDoubleBarrierEnterCompaction(t *testing.T) {
 func TestDoubleBarrierFailover(t *testing.T) {
 	for name, dead := range map[string]int{"oldest": 0, "middle": 1, "youngest": 2} {
 		t.Run(name, func(t *testing.T) {
-			cluster, client := start(t)
-			barriers := make([]*recipe.DoubleBarrier, 3)
-			sessions := make([]*concurrency.Session, 3)
-			for i := range barriers {
-				barriers[i], sessions[i] = newDoubleBarrier(t, cluster, 3)
-			}
-			enterAll(t, cluster, barriers...)
-			var out []pending
-			for i, b := range barriers {
-				if i != dead {
-					out = append(out, watching(t, cluster, 1, b.Leave))
+			inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+				barriers := make([]*recipe.DoubleBarrier, 3)
+				sessions := make([]*concurrency.Session, 3)
+				for i := range barriers {
+					barriers[i], sessions[i] = newDoubleBarrier(t, cluster, 3)
 				}
-			}
-			expire(t, cluster, sessions[dead])
-			for _, p := range out {
-				require.NoError(t, p.result(t))
-			}
-			require.Empty(t, keys(t, client, "b/waiters/"))
-			requireSessionLost(t, barriers[dead].Leave())
+				enterAll(t, barriers...)
+				var out []pending
+				for i, b := range barriers {
+					if i != dead {
+						out = append(out, call(b.Leave))
+					}
+				}
+				still(t, out...)
+				expire(t, cluster, sessions[dead])
+				succeed(t, out...)
+				require.Empty(t, keys(t, client, "b/waiters/"))
+				requireSessionLost(t, barriers[dead].Leave())
+			})
 		})
 	}
 }
 
 // Leave does not wait for participants that enter the next use.
 func TestDoubleBarrierReuse(t *testing.T) {
-	cluster, client := start(t)
-	b1, _ := newDoubleBarrier(t, cluster, 3)
-	b2, _ := newDoubleBarrier(t, cluster, 3)
-	b3, _ := newDoubleBarrier(t, cluster, 3)
-	next, _ := newDoubleBarrier(t, cluster, 3)
-	enterAll(t, cluster, b1, b2, b3)
-	out2, out3 := watching(t, cluster, 1, b2.Leave), watching(t, cluster, 1, b3.Leave)
-	in := waiting(t, cluster, next.Enter)
-	require.NoError(t, call(b1.Leave).result(t))
-	require.NoError(t, out2.result(t))
-	require.NoError(t, out3.result(t))
-	in.still(t)
-	require.Len(t, keys(t, client, "b"), 1)
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		b := participants(t, cluster, 3, 4)
+		enterAll(t, b[:3]...)
+		out := []pending{call(b[1].Leave), call(b[2].Leave)}
+		in := call(b[3].Enter)
+		succeed(t, append(out, call(b[0].Leave))...)
+		still(t, in)
+		require.Len(t, keys(t, client, "b"), 1)
+	})
 }
 
 // The delete of its key is reported later than that the barrier is open, for others.
 func TestDoubleBarrierOpensWithoutALostParticipant(t *testing.T) {
-	cluster, client := start(t)
-	b1, _ := newDoubleBarrier(t, cluster, 2)
-	cluster.Once("Watch", func(c *fakeetcd.Call) {
-		c.OnSend(func(resp proto.Message) bool {
-			return !slices.ContainsFunc(resp.(*pb.WatchResponse).Events, func(ev *clientv3.Event) bool {
-				return ev.Type == clientv3.EventTypeDelete
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		b := participants(t, cluster, 2, 3)
+		cluster.Once("Watch", func(c *fakeetcd.Call) {
+			c.OnSend(func(resp proto.Message) bool {
+				return !slices.ContainsFunc(resp.(*pb.WatchResponse).Events, func(ev *clientv3.Event) bool {
+					return ev.Type == clientv3.EventTypeDelete
+				})
 			})
 		})
+		in := call(b[0].Enter)
+		remove(t, client, "b/waiters/", clientv3.WithPrefix())
+		still(t, in)
+		enterAll(t, b[1:]...)
+		requireSessionLost(t, in.result(t))
 	})
-	in1 := waiting(t, cluster, b1.Enter)
-	remove(t, client, "b/waiters/", clientv3.WithPrefix())
-	b2, _ := newDoubleBarrier(t, cluster, 2)
-	b3, _ := newDoubleBarrier(t, cluster, 2)
-	enterAll(t, cluster, b2, b3)
-	requireSessionLost(t, in1.result(t))
 }
 
 // The barrier has opened anew before the last one of the time before has left.
 func TestDoubleBarrierLeaveKeepsTheNextUseOpen(t *testing.T) {
-	cluster, _ := start(t)
-	b1, _ := newDoubleBarrier(t, cluster, 2)
-	b2, s2 := newDoubleBarrier(t, cluster, 2)
-	b3, _ := newDoubleBarrier(t, cluster, 2)
-	enterAll(t, cluster, b1, b2)
-	require.NoError(t, s2.Close())
-	require.NoError(t, b3.Enter())
-	require.NoError(t, b1.Leave())
-	require.NotNil(t, cluster.Get("b/ready"))
-	require.NoError(t, b3.Leave())
-	require.Nil(t, cluster.Get("b/ready"))
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client) {
+		b1, _ := newDoubleBarrier(t, cluster, 2)
+		b2, s2 := newDoubleBarrier(t, cluster, 2)
+		b3, _ := newDoubleBarrier(t, cluster, 2)
+		enterAll(t, b1, b2)
+		require.NoError(t, s2.Close())
+		require.NoError(t, b3.Enter())
+		require.NoError(t, b1.Leave())
+		require.NotNil(t, cluster.Get("b/ready"))
+		require.NoError(t, b3.Leave())
+		require.Nil(t, cluster.Get("b/ready"))
+	})
 }

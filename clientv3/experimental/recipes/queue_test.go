@@ -27,14 +27,20 @@ type samePriority struct{ *recipe.PriorityQueue }
 
 func (q samePriority) Enqueue(val string) error { return q.PriorityQueue.Enqueue(val, 7) }
 
-var queues = map[string]func(c *clientv3.Client, key string) queue{
-	"Queue":         func(c *clientv3.Client, key string) queue { return recipe.NewQueue(c, key) },
-	"PriorityQueue": func(c *clientv3.Client, key string) queue { return samePriority{recipe.NewPriorityQueue(c, key)} },
-}
+type newQueue func(c *clientv3.Client, key string) queue
 
-func forQueues(t *testing.T, f func(t *testing.T, newQueue func(c *clientv3.Client, key string) queue)) {
-	for name, newQueue := range queues {
-		t.Run(name, func(t *testing.T) { f(t, newQueue) })
+// forQueues runs a test in virtual time for each kind of queue.
+func forQueues(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, newQueue newQueue)) {
+	t.Helper()
+	for name, newQueue := range map[string]newQueue{
+		"Queue":         func(c *clientv3.Client, key string) queue { return recipe.NewQueue(c, key) },
+		"PriorityQueue": func(c *clientv3.Client, key string) queue { return samePriority{recipe.NewPriorityQueue(c, key)} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+				test(t, cluster, client, newQueue)
+			})
+		})
 	}
 }
 
@@ -45,31 +51,36 @@ func dequeue(q queue, got *string) pending {
 	})
 }
 
+// requireDequeued checks which elements are next.
+func requireDequeued(t *testing.T, dequeue func() (string, error), want ...string) {
+	t.Helper()
+	for _, v := range want {
+		got, err := dequeue()
+		require.NoError(t, err)
+		require.Equal(t, v, got)
+	}
+}
+
 func TestQueueIsFIFO(t *testing.T) {
-	forQueues(t, func(t *testing.T, newQueue func(*clientv3.Client, string) queue) {
-		_, client := start(t)
+	forQueues(t, func(t *testing.T, _ *fakeetcd.Cluster, client *clientv3.Client, newQueue newQueue) {
 		q, other := newQueue(client, "q"), newQueue(client, "q2")
 		for _, v := range []string{"a", "b", "", "c"} {
 			require.NoError(t, other.Enqueue("of another queue"))
 			require.NoError(t, q.Enqueue(v))
 		}
-		for _, want := range []string{"a", "b", "", "c"} {
-			got, err := q.Dequeue()
-			require.NoError(t, err)
-			require.Equal(t, want, got)
-		}
+		requireDequeued(t, q.Dequeue, "a", "b", "", "c")
 		require.Empty(t, keys(t, client, "q/"))
 	})
 }
 
 func TestQueueKeys(t *testing.T) {
-	_, client := start(t)
+	_, client := clienttest.StartClient(t, 1)
 	require.NoError(t, recipe.NewQueue(client, "q").Enqueue("v"))
 	all := keys(t, client, "")
 	require.Len(t, all, 1)
 	require.Regexp(t, `^q/[0-9]{19}$`, all[0], "the time in nanoseconds")
 
-	_, client = start(t)
+	cluster, client := clienttest.StartClient(t, 1)
 	q := recipe.NewPriorityQueue(client, "p")
 	for _, pr := range []uint16{7, 65535, 7} {
 		require.NoError(t, q.Enqueue("v", pr))
@@ -80,19 +91,17 @@ func TestQueueKeys(t *testing.T) {
 		"__p/00007", "__p/65535",
 		"p/00007/0000000000000000", "p/00007/0000000000000001", "p/65535/0000000000000000",
 	}, all)
+	clienttest.Put(t, cluster, "p/00001/not-a-number", "")
+	require.ErrorContains(t, q.Enqueue("v", 1), "not-a-number")
 }
 
 func TestPriorities(t *testing.T) {
-	_, client := start(t)
+	_, client := clienttest.StartClient(t, 1)
 	q := recipe.NewPriorityQueue(client, "q")
 	for i, pr := range []uint16{3, 1, 65535, 1, 0, 256} {
 		require.NoError(t, q.Enqueue(fmt.Sprintf("%d:%d", pr, i), pr))
 	}
-	for _, want := range []string{"0:4", "1:1", "1:3", "3:0", "256:5", "65535:2"} {
-		got, err := q.Dequeue()
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-	}
+	requireDequeued(t, q.Dequeue, "0:4", "1:1", "1:3", "3:0", "256:5", "65535:2")
 }
 
 // An element comes while nothing watches yet, or later. Where the history goes as well, it cannot be watched from where
@@ -102,25 +111,24 @@ func TestDequeueMissesNothing(t *testing.T) {
 		"put": {}, "put and compact": {compacted: true}, "compact, put later": {compacted: true, later: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			forQueues(t, func(t *testing.T, newQueue func(*clientv3.Client, string) queue) {
-				cluster, client := start(t)
+			forQueues(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, newQueue newQueue) {
 				q := newQueue(client, "q")
-				release := holdWatch(t, cluster)
+				release := clienttest.Hold(cluster, "Watch")
 				var got string
 				waiting := dequeue(q, &got)
-				waiting.until(t, cluster, "Watch", 1)
 				if !tt.later {
 					require.NoError(t, q.Enqueue("v"))
 				}
 				if tt.compacted {
 					compact(t, cluster)
 				}
+				still(t, waiting)
 				release()
 				if tt.later {
-					waiting.until(t, cluster, "Range", 2)
+					still(t, waiting)
 					require.NoError(t, q.Enqueue("v"))
 				}
-				require.NoError(t, waiting.result(t))
+				succeed(t, waiting)
 				require.Equal(t, "v", got)
 			})
 		})
@@ -128,12 +136,11 @@ func TestDequeueMissesNothing(t *testing.T) {
 }
 
 func TestDequeueClientClosed(t *testing.T) {
-	forQueues(t, func(t *testing.T, newQueue func(*clientv3.Client, string) queue) {
-		cluster, client := start(t)
+	forQueues(t, func(t *testing.T, _ *fakeetcd.Cluster, client *clientv3.Client, newQueue newQueue) {
 		q := newQueue(client, "q")
 		var got string
 		waiting := dequeue(q, &got)
-		waiting.until(t, cluster, "Watch", 1)
+		still(t, waiting)
 		require.NoError(t, client.Close())
 		requireClientClosed(t, waiting.result(t))
 		requireClientClosed(t, call(func() error { return q.Enqueue("v") }).result(t))
@@ -142,55 +149,37 @@ func TestDequeueClientClosed(t *testing.T) {
 
 // Two readers have read the same element; it goes to one of them.
 func TestDequeueTakesOnce(t *testing.T) {
-	forQueues(t, func(t *testing.T, newQueue func(*clientv3.Client, string) queue) {
-		cluster, client := start(t)
+	forQueues(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, newQueue newQueue) {
 		q, rival := newQueue(client, "q"), newQueue(clienttest.Connect(t, cluster), "q")
 		require.NoError(t, q.Enqueue("1"))
 		require.NoError(t, q.Enqueue("2"))
-		held := make(chan struct{})
-		txns := cluster.Count("Txn")
-		cluster.Once("Txn", func(c *fakeetcd.Call) { _ = c.Hold(held) })
+		release := clienttest.Hold(cluster, "Txn")
 		var got string
 		slow := dequeue(q, &got)
-		slow.until(t, cluster, "Txn", txns+1)
-		first, err := rival.Dequeue()
-		require.NoError(t, err)
-		require.Equal(t, "1", first)
-		close(held)
-		require.NoError(t, slow.result(t))
+		requireDequeued(t, rival.Dequeue, "1")
+		release()
+		succeed(t, slow)
 		require.Equal(t, "2", got)
 	})
 }
 
 // Two writers have read the same last number; each gets its own.
 func TestSequenceNumbers(t *testing.T) {
-	cluster, client := start(t)
-	q, rival := recipe.NewPriorityQueue(client, "q"), recipe.NewPriorityQueue(clienttest.Connect(t, cluster), "q")
-	held := make(chan struct{})
-	cluster.Once("Txn", func(c *fakeetcd.Call) { _ = c.Hold(held) })
-	slow := call(func() error { return q.Enqueue("slow", 1) })
-	slow.until(t, cluster, "Txn", 1)
-	require.NoError(t, rival.Enqueue("first", 1))
-	_, err := rival.Dequeue() // takes the number's key away again
-	require.NoError(t, err)
-	close(held)
-	require.NoError(t, slow.result(t))
-	got, err := rival.Dequeue()
-	require.NoError(t, err)
-	require.Equal(t, "slow", got)
-}
-
-func TestEnqueueBesideAForeignKey(t *testing.T) {
-	_, client := start(t)
-	put(t, client, "q/00001/not-a-number", "")
-	err := recipe.NewPriorityQueue(client, "q").Enqueue("v", 1)
-	require.ErrorContains(t, err, "not-a-number")
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		q, rival := recipe.NewPriorityQueue(client, "q"), recipe.NewPriorityQueue(clienttest.Connect(t, cluster), "q")
+		release := clienttest.Hold(cluster, "Txn")
+		slow := call(func() error { return q.Enqueue("slow", 1) })
+		require.NoError(t, rival.Enqueue("first", 1))
+		requireDequeued(t, rival.Dequeue, "first") // takes the number's key away again
+		release()
+		succeed(t, slow)
+		requireDequeued(t, rival.Dequeue, "slow")
+	})
 }
 
 func TestManyReadersManyWriters(t *testing.T) {
 	const readers, writers, each = 4, 4, 12
-	forQueues(t, func(t *testing.T, newQueue func(*clientv3.Client, string) queue) {
-		cluster, _ := start(t)
+	forQueues(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client, newQueue newQueue) {
 		var wg sync.WaitGroup
 		for w := range writers {
 			q := newQueue(clienttest.Connect(t, cluster), "q")

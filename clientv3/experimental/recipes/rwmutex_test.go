@@ -4,7 +4,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -26,163 +25,140 @@ func newRWMutex(t *testing.T, cluster *fakeetcd.Cluster) (*recipe.RWMutex, *conc
 }
 
 func TestRWMutex(t *testing.T) {
-	cluster, client := start(t)
-	r1, _ := newRWMutex(t, cluster)
-	r2, _ := newRWMutex(t, cluster)
-	w3, _ := newRWMutex(t, cluster)
-	r4, _ := newRWMutex(t, cluster)
-	w5, _ := newRWMutex(t, cluster)
-	require.NoError(t, r1.RLock())
-	require.NoError(t, r2.RLock(), "readers are together")
-	got3 := waiting(t, cluster, w3.Lock)
-	got4 := waiting(t, cluster, r4.RLock) // for the writer before it
-	got5 := waiting(t, cluster, w5.Lock)
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		m := make([]*recipe.RWMutex, 5)
+		for i := range m {
+			m[i], _ = newRWMutex(t, cluster)
+		}
+		r1, r2, w3, r4, w5 := m[0], m[1], m[2], m[3], m[4]
+		require.NoError(t, r1.RLock())
+		require.NoError(t, r2.RLock(), "readers are together")
+		got3 := call(w3.Lock)
+		got4 := call(r4.RLock) // for the writer before it
+		got5 := call(w5.Lock)
 
-	require.NoError(t, r2.RUnlock())
-	got3.still(t)
-	require.NoError(t, r1.RUnlock())
-	require.NoError(t, got3.result(t))
-	got4.still(t)
-	require.NoError(t, w3.Unlock())
-	require.NoError(t, got4.result(t))
-	got5.still(t)
-	require.NoError(t, r4.RUnlock())
-	require.NoError(t, got5.result(t))
-	require.NoError(t, w5.Unlock())
-	require.Empty(t, keys(t, client, "m"))
+		require.NoError(t, r2.RUnlock())
+		still(t, got3, got4, got5)
+		require.NoError(t, r1.RUnlock())
+		succeed(t, got3)
+		still(t, got4, got5)
+		require.NoError(t, w3.Unlock())
+		succeed(t, got4)
+		still(t, got5)
+		require.NoError(t, r4.RUnlock())
+		succeed(t, got5)
+		require.NoError(t, w5.Unlock())
+		require.Empty(t, keys(t, client, "m"))
 
-	require.NoError(t, w5.Lock(), "it can be locked again")
-	require.NoError(t, w5.Unlock())
+		require.NoError(t, w5.Lock(), "it can be locked again")
+		require.NoError(t, w5.Unlock())
+	})
 }
 
 func TestRWMutexKeys(t *testing.T) {
-	cluster, client := start(t)
-	m, s := newRWMutex(t, cluster)
-	for _, tt := range []struct {
-		lock, unlock func() error
-		key          string
-	}{
-		{m.RLock, m.RUnlock, `^m/read/[0-9]{19}$`},
-		{m.Lock, m.Unlock, `^m/write/[0-9]{19}$`},
-	} {
-		require.NoError(t, tt.lock())
-		all := keys(t, client, "m")
-		require.Len(t, all, 1)
-		require.Regexp(t, tt.key, all[0])
-		require.Equal(t, int64(s.Lease()), cluster.Get(all[0]).Lease)
-		require.NoError(t, tt.unlock())
-	}
-}
-
-func TestRWMutexMisuse(t *testing.T) {
-	cluster, _ := start(t)
-	m, _ := newRWMutex(t, cluster)
-	require.ErrorContains(t, m.Unlock(), "not locked")
-	require.ErrorContains(t, m.RUnlock(), "not locked")
-	require.NoError(t, m.Lock())
-	require.ErrorContains(t, m.Lock(), "unlock it first")
-	require.ErrorContains(t, m.RLock(), "unlock it first")
-	require.NoError(t, m.Unlock())
-	require.NoError(t, m.Unlock(), "it does nothing")
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		m, s := newRWMutex(t, cluster)
+		for _, tt := range []struct {
+			lock, unlock func() error
+			key          string
+		}{
+			{m.RLock, m.RUnlock, `^m/read/[0-9]{19}$`},
+			{m.Lock, m.Unlock, `^m/write/[0-9]{19}$`},
+		} {
+			require.ErrorContains(t, recipe.NewRWMutex(s, "m").Unlock(), "not locked")
+			require.NoError(t, tt.lock())
+			require.ErrorContains(t, m.Lock(), "unlock it first")
+			require.ErrorContains(t, m.RLock(), "unlock it first")
+			all := keys(t, client, "m")
+			require.Len(t, all, 1)
+			require.Regexp(t, tt.key, all[0])
+			require.Equal(t, int64(s.Lease()), cluster.Get(all[0]).Lease)
+			require.NoError(t, tt.unlock())
+			require.NoError(t, tt.unlock(), "it does nothing")
+		}
+	})
 }
 
 // The keys of "m/read-only" and "m/x" have nothing to do with "m".
 func TestRWMutexNeighbours(t *testing.T) {
-	cluster, client := start(t)
-	put(t, client, "m/write-back", "")
-	put(t, client, "m/read-only", "")
-	put(t, client, "m2/write/1", "")
-	inner := recipe.NewRWMutex(newSession(t, client), "m/x")
-	require.NoError(t, inner.Lock())
-	m, _ := newRWMutex(t, cluster)
-	require.NoError(t, call(m.Lock).result(t))
-	require.NoError(t, m.Unlock())
-	require.NoError(t, call(m.RLock).result(t))
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		for _, key := range []string{"m/write-back", "m/read-only", "m2/write/1"} {
+			clienttest.Put(t, cluster, key, "")
+		}
+		require.NoError(t, recipe.NewRWMutex(newSession(t, client), "m/x").Lock())
+		m, _ := newRWMutex(t, cluster)
+		succeed(t, call(m.Lock))
+		require.NoError(t, m.Unlock())
+		succeed(t, call(m.RLock))
+	})
 }
 
 // A waiting client must learn that its key is gone: those who come later do not wait for it.
 func TestRWMutexWaiterIsLost(t *testing.T) {
-	cluster, client := start(t)
 	for name, lock := range map[string]func(*recipe.RWMutex) error{
 		"writer": (*recipe.RWMutex).Lock, "reader": (*recipe.RWMutex).RLock,
 	} {
-		for loss, lose := range map[string]func(t *testing.T, s *concurrency.Session){
-			"lease expires":  func(t *testing.T, s *concurrency.Session) { expire(t, cluster, s) },
-			"key is deleted": func(t *testing.T, _ *concurrency.Session) { remove(t, client, lastKey(t, client)) },
+		for loss, lose := range map[string]func(t *testing.T, cluster *fakeetcd.Cluster, s *concurrency.Session){
+			"lease expires":  expire,
+			"session closed": func(t *testing.T, _ *fakeetcd.Cluster, s *concurrency.Session) { require.NoError(t, s.Close()) },
+			"key is deleted": func(t *testing.T, _ *fakeetcd.Cluster, s *concurrency.Session) {
+				all := keys(t, s.Client(), "m/")
+				require.Len(t, all, 2)
+				remove(t, s.Client(), all[1])
+			},
 		} {
 			t.Run(name+", "+loss, func(t *testing.T) {
-				first, _ := newRWMutex(t, cluster)
-				require.NoError(t, first.Lock())
-				m, s := newRWMutex(t, cluster)
-				got := waiting(t, cluster, func() error { return lock(m) })
-				lose(t, s)
-				requireSessionLost(t, got.result(t))
-				require.NoError(t, first.Unlock())
-				require.Empty(t, keys(t, client, "m"))
+				inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+					first, _ := newRWMutex(t, cluster)
+					require.NoError(t, first.Lock())
+					m, s := newRWMutex(t, cluster)
+					got := call(func() error { return lock(m) })
+					still(t, got)
+					lose(t, cluster, s)
+					requireSessionLost(t, got.result(t))
+					require.NoError(t, first.Unlock())
+					require.Empty(t, keys(t, client, "m"))
+				})
 			})
 		}
 	}
 }
 
-func lastKey(t *testing.T, client *clientv3.Client) string {
-	t.Helper()
-	all := keys(t, client, "m/")
-	require.NotEmpty(t, all)
-	return all[len(all)-1]
-}
-
 // The lease ends between the writer's key and the look at those before it.
 func TestRWMutexIsLostBeforeItsFirstRead(t *testing.T) {
-	cluster, _ := start(t)
-	m, s := newRWMutex(t, cluster)
-	cluster.Nth("Txn", 2, func(*fakeetcd.Call) { assert.NoError(t, cluster.ExpireLease(int64(s.Lease()))) })
-	cluster.Nth("Range", 1, func(*fakeetcd.Call) { assert.NoError(t, cluster.ExpireLease(int64(s.Lease()))) })
-	requireSessionLost(t, m.Lock())
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client) {
+		m, s := newRWMutex(t, cluster)
+		cluster.Nth("Txn", 2, func(*fakeetcd.Call) { assert.NoError(t, cluster.ExpireLease(int64(s.Lease()))) })
+		requireSessionLost(t, m.Lock())
+	})
 }
 
 func TestRWMutexSessionHasEnded(t *testing.T) {
-	cluster, client := start(t)
-	t.Run("closed", func(t *testing.T) {
-		m, s := newRWMutex(t, cluster)
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		closed, s := newRWMutex(t, cluster)
 		require.NoError(t, s.Close())
-		requireSessionLost(t, m.Lock())
-	})
-	t.Run("lease gone", func(t *testing.T) {
-		m, s := newRWMutex(t, cluster)
+		requireSessionLost(t, closed.Lock())
+
+		orphaned, s := newRWMutex(t, cluster)
 		s.Orphan()
+		require.NoError(t, orphaned.Lock(), "the lease lives on")
+		require.NoError(t, orphaned.Unlock())
 		expire(t, cluster, s)
-		err := m.Lock()
+		err := orphaned.Lock()
 		requireSessionLost(t, err)
 		require.ErrorIs(t, err, rpctypes.ErrLeaseNotFound)
+		require.Empty(t, keys(t, client, "m"))
 	})
-	t.Run("orphaned", func(t *testing.T) {
-		m, s := newRWMutex(t, cluster)
-		s.Orphan()
-		require.NoError(t, m.Lock(), "the lease lives on")
-		require.NoError(t, m.Unlock())
-	})
-	t.Run("closed while it waits", func(t *testing.T) {
-		first, _ := newRWMutex(t, cluster)
-		require.NoError(t, first.RLock())
-		m, s := newRWMutex(t, cluster)
-		got := waiting(t, cluster, m.Lock)
-		require.NoError(t, s.Close())
-		err := got.result(t)
-		requireSessionLost(t, err)
-		require.NoError(t, first.RUnlock())
-	})
-	require.Empty(t, keys(t, client, "m"))
 }
 
 // etcd is away for longer than the lease of the session lasts. A waiting client learns of it
 // at once: it is not held up by a key that goes by itself, and cannot be deleted.
 func TestRWMutexSessionIsLostInAnOutage(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := start(t)
-		put(t, client, "m/write/1", "")
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		clienttest.Put(t, cluster, "m/write/1", "")
 		s := newSession(t, client, concurrency.WithTTL(2))
-		got := waiting(t, cluster, recipe.NewRWMutex(s, "m").Lock)
+		got := call(recipe.NewRWMutex(s, "m").Lock)
+		still(t, got)
 		cluster.Member(0).Stop()
 		<-s.Done()
 		lost := time.Now()
@@ -192,64 +168,56 @@ func TestRWMutexSessionIsLostInAnOutage(t *testing.T) {
 }
 
 func TestRWMutexClientClosed(t *testing.T) {
-	cluster, client := start(t)
-	put(t, client, "m/write/1", "")
-	s := newSession(t, client)
-	m := recipe.NewRWMutex(s, "m")
-	got := waiting(t, cluster, m.Lock)
-	require.NoError(t, client.Close())
-	requireClientClosed(t, got.result(t))
-	requireClientClosed(t, m.RLock())
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		clienttest.Put(t, cluster, "m/write/1", "")
+		m := recipe.NewRWMutex(newSession(t, client), "m")
+		got := call(m.Lock)
+		still(t, got)
+		require.NoError(t, client.Close())
+		requireClientClosed(t, got.result(t))
+		requireClientClosed(t, m.RLock())
+	})
 }
 
 // A failed lock leaves no key that blocks others.
 func TestFailedRWMutexLeavesNoKey(t *testing.T) {
-	t.Run("watch refused", func(t *testing.T) {
-		cluster, client := start(t)
-		put(t, client, "m/write/1", "")
-		refuseWatches(cluster)
-		m, _ := newRWMutex(t, cluster)
-		require.Equal(t, rpctypes.ErrPermissionDenied, call(m.Lock).result(t))
-		require.Equal(t, []string{"m/write/1"}, keys(t, client, "m"))
-	})
-	t.Run("answers lost", func(t *testing.T) {
-		cluster, client := start(t)
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		m, _ := newRWMutex(t, cluster)
 		for range 3 {
 			cluster.Once("Txn", clienttest.LoseAnswer)
 		}
 		requireUnknown(t, m.Lock())
 		require.Empty(t, keys(t, client, "m"))
+
+		clienttest.Put(t, cluster, "m/write/1", "")
+		clienttest.RefuseWatches(cluster, rpctypes.ErrGRPCPermissionDenied)
+		require.Equal(t, rpctypes.ErrPermissionDenied, call(m.Lock).result(t))
+		require.Equal(t, []string{"m/write/1"}, keys(t, client, "m"))
 	})
 }
 
 func TestRWMutexExcludes(t *testing.T) {
-	cluster, _ := start(t)
-	var readers, writers atomic.Int32
-	var wg sync.WaitGroup
-	for i := range 6 {
-		m, _ := newRWMutex(t, cluster)
-		wg.Go(func() {
-			for range 5 {
-				if i%2 == 0 {
-					if !assert.NoError(t, m.Lock()) {
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client) {
+		var readers, writers atomic.Int32
+		var wg sync.WaitGroup
+		for i := range 6 {
+			m, _ := newRWMutex(t, cluster)
+			lock, unlock, mine, others, most := m.Lock, m.Unlock, &writers, &readers, int32(1)
+			if i%2 == 1 {
+				lock, unlock, mine, others, most = m.RLock, m.RUnlock, &readers, &writers, 3
+			}
+			wg.Go(func() {
+				for range 5 {
+					if !assert.NoError(t, lock()) {
 						return
 					}
-					assert.EqualValues(t, 1, writers.Add(1))
-					assert.Zero(t, readers.Load())
-					writers.Add(-1)
-					assert.NoError(t, m.Unlock())
-					continue
+					assert.LessOrEqual(t, mine.Add(1), most)
+					assert.Zero(t, others.Load())
+					mine.Add(-1)
+					assert.NoError(t, unlock())
 				}
-				if !assert.NoError(t, m.RLock()) {
-					return
-				}
-				readers.Add(1)
-				assert.Zero(t, writers.Load())
-				readers.Add(-1)
-				assert.NoError(t, m.RUnlock())
-			}
-		})
-	}
-	wg.Wait()
+			})
+		}
+		wg.Wait()
+	})
 }

@@ -12,9 +12,20 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// lost has the request lost with its connection. The client cannot tell it from
-// clienttest.LoseAnswer.
-func lost(c *fakeetcd.Call) { c.BreakConn() }
+// faults lose a request or its answer with the connection. The client cannot tell one from the other.
+var faults = map[string]func(*fakeetcd.Call){"request lost": (*fakeetcd.Call).BreakConn, "answer lost": clienttest.LoseAnswer}
+
+// forFaults runs a test in virtual time for each of the faults.
+func forFaults(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, fault func(*fakeetcd.Call))) {
+	t.Helper()
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+				test(t, cluster, client, fault)
+			})
+		})
+	}
+}
 
 func requireUnknown(t *testing.T, err error) {
 	t.Helper()
@@ -22,15 +33,14 @@ func requireUnknown(t *testing.T, err error) {
 	require.ErrorAs(t, err, &unknown)
 }
 
-func TestDequeueIsLost(t *testing.T) {
-	forQueues(t, func(t *testing.T, newQueue func(*clientv3.Client, string) queue) {
-		cluster, client := start(t)
-		q := newQueue(client, "q")
-		require.NoError(t, q.Enqueue("v"))
-		cluster.Once("Txn", lost)
-		got, err := q.Dequeue()
-		require.NoError(t, err)
-		require.Equal(t, "v", got)
+func TestRequestIsLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		q := recipe.NewPriorityQueue(client, "q")
+		cluster.Once("Txn", (*fakeetcd.Call).BreakConn)
+		require.NoError(t, q.Enqueue("v", 1))
+		require.Len(t, keys(t, client, "q/"), 1)
+		cluster.Once("Txn", (*fakeetcd.Call).BreakConn)
+		requireDequeued(t, q.Dequeue, "v")
 		require.Empty(t, keys(t, client, "q/"))
 	})
 }
@@ -38,8 +48,7 @@ func TestDequeueIsLost(t *testing.T) {
 // The element is gone, and nothing tells who has taken it: it must neither be returned nor
 // passed over in silence.
 func TestDequeueOutcomeUnknown(t *testing.T) {
-	forQueues(t, func(t *testing.T, newQueue func(*clientv3.Client, string) queue) {
-		cluster, client := start(t)
+	forQueues(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, newQueue newQueue) {
 		q := newQueue(client, "q")
 		require.NoError(t, q.Enqueue("v"))
 		require.NoError(t, q.Enqueue("next"))
@@ -54,8 +63,7 @@ func TestDequeueOutcomeUnknown(t *testing.T) {
 // An answer that is lost is no reason to put an element twice, not even after another client has
 // taken it.
 func TestEnqueueOutcomeUnknown(t *testing.T) {
-	forQueues(t, func(t *testing.T, newQueue func(*clientv3.Client, string) queue) {
-		cluster, client := start(t)
+	forQueues(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, newQueue newQueue) {
 		q, rival := newQueue(client, "q"), newQueue(clienttest.Connect(t, cluster), "q")
 		var got string
 		var err error
@@ -72,47 +80,34 @@ func TestEnqueueOutcomeUnknown(t *testing.T) {
 	})
 }
 
-func TestEnqueueWithPriorityIsLost(t *testing.T) {
-	cluster, client := start(t)
-	cluster.Once("Txn", lost)
-	require.NoError(t, recipe.NewPriorityQueue(client, "q").Enqueue("v", 1))
-	require.Len(t, keys(t, client, "q/"), 1)
-}
-
 // A member dies with the request to lock, or with its answer.
 func TestLockSurvivesALostAnswer(t *testing.T) {
-	for name, fault := range map[string]func(*fakeetcd.Call){"request lost": lost, "answer lost": clienttest.LoseAnswer} {
-		t.Run(name, func(t *testing.T) {
-			cluster, client := start(t)
-			m, _ := newRWMutex(t, cluster)
-			other, _ := newRWMutex(t, cluster)
-			cluster.Once("Txn", fault)
-			require.NoError(t, m.Lock())
-			require.Len(t, keys(t, client, "m"), 1)
-			waits := waiting(t, cluster, other.RLock)
-			require.NoError(t, m.Unlock())
-			require.NoError(t, waits.result(t))
-		})
-	}
+	forFaults(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, fault func(*fakeetcd.Call)) {
+		m, _ := newRWMutex(t, cluster)
+		other, _ := newRWMutex(t, cluster)
+		cluster.Once("Txn", fault)
+		require.NoError(t, m.Lock())
+		require.Len(t, keys(t, client, "m"), 1)
+		waits := call(other.RLock)
+		still(t, waits)
+		require.NoError(t, m.Unlock())
+		succeed(t, waits)
+	})
 }
 
 // Likewise with the request that opens the barrier, the second of who completes the number.
 func TestEnterSurvivesALostAnswer(t *testing.T) {
-	for name, fault := range map[string]func(*fakeetcd.Call){"request lost": lost, "answer lost": clienttest.LoseAnswer} {
-		t.Run(name, func(t *testing.T) {
-			cluster, client := start(t)
-			b1, _ := newDoubleBarrier(t, cluster, 2)
-			b2, _ := newDoubleBarrier(t, cluster, 2)
-			in1 := waiting(t, cluster, b1.Enter)
-			cluster.Nth("Txn", 2, fault)
-			require.NoError(t, b2.Enter())
-			require.NoError(t, in1.result(t))
-			require.Equal(t, 1, cluster.PutCount("b/ready"), "it opens once")
+	forFaults(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, fault func(*fakeetcd.Call)) {
+		b := participants(t, cluster, 2, 2)
+		in := call(b[0].Enter)
+		cluster.Nth("Txn", 2, fault)
+		require.NoError(t, b[1].Enter())
+		succeed(t, in)
+		require.Equal(t, 1, cluster.PutCount("b/ready"), "it opens once")
 
-			out := watching(t, cluster, 1, b1.Leave)
-			require.NoError(t, b2.Leave())
-			require.NoError(t, out.result(t))
-			require.Empty(t, keys(t, client, "b"))
-		})
-	}
+		out := call(b[0].Leave)
+		require.NoError(t, b[1].Leave())
+		succeed(t, out)
+		require.Empty(t, keys(t, client, "b"))
+	})
 }

@@ -20,55 +20,39 @@ func (ms *membership) listAlarms(t pb.AlarmType) []*pb.AlarmMember {
 	return out
 }
 
-// activateAlarm activates and returns the alarm, which may already be active.
-func (ms *membership) activateAlarm(id uint64, t pb.AlarmType) []*pb.AlarmMember {
-	if t == pb.AlarmType_NONE {
-		return nil
-	}
+// changeAlarm returns an alarm that is active now, or was until now: nil if there is none.
+func (ms *membership) changeAlarm(r *pb.AlarmRequest) []*pb.AlarmMember {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
-	alarm := &pb.AlarmMember{MemberID: id, Alarm: t}
-	if ms.alarmLocked(alarm) < 0 {
-		ms.alarms = append(ms.alarms, proto.CloneOf(alarm))
-	}
-	return []*pb.AlarmMember{alarm}
-}
-
-// deactivateAlarm deactivates and returns the alarm, nil if it was not active.
-func (ms *membership) deactivateAlarm(id uint64, t pb.AlarmType) []*pb.AlarmMember {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-	alarm := &pb.AlarmMember{MemberID: id, Alarm: t}
-	i := ms.alarmLocked(alarm)
-	if i < 0 {
+	alarm := &pb.AlarmMember{MemberID: r.MemberID, Alarm: r.Alarm}
+	i := slices.IndexFunc(ms.alarms, func(a *pb.AlarmMember) bool { return proto.Equal(a, alarm) })
+	switch {
+	case r.Action == pb.AlarmRequest_ACTIVATE && r.Alarm != pb.AlarmType_NONE:
+		if i < 0 {
+			ms.alarms = append(ms.alarms, proto.CloneOf(alarm))
+		}
+	case r.Action == pb.AlarmRequest_DEACTIVATE && i >= 0:
+		ms.alarms = slices.Delete(ms.alarms, i, i+1)
+	default:
 		return nil
 	}
-	ms.alarms = slices.Delete(ms.alarms, i, i+1)
 	return []*pb.AlarmMember{alarm}
-}
-
-func (ms *membership) alarmLocked(alarm *pb.AlarmMember) int {
-	return slices.IndexFunc(ms.alarms, func(a *pb.AlarmMember) bool { return proto.Equal(a, alarm) })
 }
 
 // maintenanceAlarm lets every user read alarms, and only administrators change them.
 func maintenanceAlarm(c *Call, r *pb.AlarmRequest) (*pb.AlarmResponse, error) {
-	check := c.cluster.auth.RequireAdmin
+	ms, allowed := c.cluster.membership, admins
 	if r.Action == pb.AlarmRequest_GET {
-		check = c.cluster.auth.RequireUser
+		allowed = users
 	}
-	if err := c.require(check); err != nil {
+	if err := allowed(c); err != nil {
 		return nil, err
 	}
 	resp := &pb.AlarmResponse{Header: &pb.ResponseHeader{}}
-	ms := c.cluster.membership
-	switch r.Action {
-	case pb.AlarmRequest_GET:
+	if r.Action == pb.AlarmRequest_GET {
 		resp.Alarms = ms.listAlarms(r.Alarm)
-	case pb.AlarmRequest_ACTIVATE:
-		resp.Alarms = ms.activateAlarm(r.MemberID, r.Alarm)
-	case pb.AlarmRequest_DEACTIVATE:
-		resp.Alarms = ms.deactivateAlarm(r.MemberID, r.Alarm)
+	} else {
+		resp.Alarms = ms.changeAlarm(r)
 	}
 	return resp, nil
 }

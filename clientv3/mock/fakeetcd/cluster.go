@@ -134,7 +134,11 @@ func (c *Cluster) Get(key string) *mvccpb.KeyValue { return c.store.Get(key) }
 // Put writes a key without a call, and returns its revision. The key must not be
 // empty.
 func (c *Cluster) Put(key, value string) (int64, error) {
-	resp, err := c.store.Put(&pb.PutRequest{Key: []byte(key), Value: []byte(value)})
+	req := &pb.PutRequest{Key: []byte(key), Value: []byte(value)}
+	if err := store.Check(req); err != nil {
+		return 0, err
+	}
+	resp, err := c.store.Put(req)
 	if err != nil {
 		return 0, err
 	}

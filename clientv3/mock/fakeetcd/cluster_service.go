@@ -2,15 +2,16 @@ package fakeetcd
 
 import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/protobuf/proto"
 )
 
 func clusterService() map[string]service {
 	all := map[string]service{
-		"MemberAdd":     proposed(admins, memberAdd),
-		"MemberRemove":  proposed(admins, memberRemove),
-		"MemberUpdate":  proposed(admins, memberUpdate),
+		"MemberAdd":     membershipMethod((*membership).add),
+		"MemberRemove":  membershipMethod((*membership).remove),
+		"MemberUpdate":  membershipMethod((*membership).update),
 		"MemberList":    unary(users, memberList),
-		"MemberPromote": proposed(admins, memberPromote),
+		"MemberPromote": membershipMethod((*membership).promote),
 	}
 	for name, s := range all {
 		s.noRevision = true
@@ -19,28 +20,9 @@ func clusterService() map[string]service {
 	return all
 }
 
-func memberAdd(c *Call, r *pb.MemberAddRequest) (*pb.MemberAddResponse, error) {
-	m, members, err := c.cluster.membership.add(r)
-	if err != nil {
-		return nil, err
-	}
-	return &pb.MemberAddResponse{Header: &pb.ResponseHeader{}, Member: m, Members: members}, nil
-}
-
-func memberRemove(c *Call, r *pb.MemberRemoveRequest) (*pb.MemberRemoveResponse, error) {
-	members, err := c.cluster.membership.remove(r.ID)
-	if err != nil {
-		return nil, err
-	}
-	return &pb.MemberRemoveResponse{Header: &pb.ResponseHeader{}, Members: members}, nil
-}
-
-func memberUpdate(c *Call, r *pb.MemberUpdateRequest) (*pb.MemberUpdateResponse, error) {
-	members, err := c.cluster.membership.update(r)
-	if err != nil {
-		return nil, err
-	}
-	return &pb.MemberUpdateResponse{Header: &pb.ResponseHeader{}, Members: members}, nil
+// membershipMethod makes a service from a change of the members.
+func membershipMethod[Q, R proto.Message](f func(*membership, Q) (R, error)) service {
+	return proposed(admins, func(c *Call, req Q) (R, error) { return f(c.cluster.membership, req) })
 }
 
 func memberList(c *Call, r *pb.MemberListRequest) (*pb.MemberListResponse, error) {
@@ -50,12 +32,4 @@ func memberList(c *Call, r *pb.MemberListRequest) (*pb.MemberListResponse, error
 		}
 	}
 	return &pb.MemberListResponse{Header: &pb.ResponseHeader{}, Members: c.cluster.membership.list()}, nil
-}
-
-func memberPromote(c *Call, r *pb.MemberPromoteRequest) (*pb.MemberPromoteResponse, error) {
-	members, err := c.cluster.membership.promote(r.ID)
-	if err != nil {
-		return nil, err
-	}
-	return &pb.MemberPromoteResponse{Header: &pb.ResponseHeader{}, Members: members}, nil
 }

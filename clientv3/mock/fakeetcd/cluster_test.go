@@ -31,6 +31,8 @@ func TestMembership(t *testing.T) {
 	updated, err := members.MemberUpdate(within(t), &pb.MemberUpdateRequest{ID: id, PeerURLs: []string{"http://newer:2380"}})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"http://newer:2380"}, updated.Members[2].PeerURLs)
+	_, err = members.MemberAdd(within(t), &pb.MemberAddRequest{PeerURLs: updated.Members[2].PeerURLs})
+	wantError(t, rpctypes.ErrGRPCPeerURLExist, err)
 	_, err = members.MemberPromote(within(t), &pb.MemberPromoteRequest{ID: id})
 	wantError(t, rpctypes.ErrGRPCLearnerNotReady, err)
 	removed, err := members.MemberRemove(within(t), &pb.MemberRemoveRequest{ID: id})
@@ -38,35 +40,20 @@ func TestMembership(t *testing.T) {
 	assert.Len(t, removed.Members, 2)
 }
 
-func TestPromote(t *testing.T) {
-	cluster := start(t, 2)
-	members := pb.NewClusterClient(dial(t, cluster.Member(0)))
-	cluster.SetLearner(cluster.Member(1), true)
-	promoted, err := members.MemberPromote(within(t), &pb.MemberPromoteRequest{ID: cluster.Member(1).ID()})
-	require.NoError(t, err)
-	assert.False(t, promoted.Members[1].IsLearner)
-}
-
+// Those that a cluster of one member cannot have.
 func TestMembershipErrors(t *testing.T) {
 	cluster := start(t, 2)
 	members := pb.NewClusterClient(dial(t, cluster.Member(0)))
 	cluster.SetLearner(cluster.Member(1), true)
-	add := func(learner bool, urls ...string) error {
-		_, err := members.MemberAdd(within(t), &pb.MemberAddRequest{PeerURLs: urls, IsLearner: learner})
-		return err
-	}
-	wantError(t, rpctypes.ErrGRPCMemberBadURLs, add(false))
-	wantError(t, rpctypes.ErrGRPCMemberBadURLs, add(false, "new:2380"))
-	wantError(t, rpctypes.ErrGRPCPeerURLExist, add(false, "http://member-0.fakeetcd:2380"))
-	wantError(t, rpctypes.ErrGRPCTooManyLearners, add(true, "http://new:2380"))
-	_, err := members.MemberRemove(within(t), &pb.MemberRemoveRequest{ID: 1})
-	wantError(t, rpctypes.ErrGRPCMemberNotFound, err)
-	_, err = members.MemberUpdate(within(t), &pb.MemberUpdateRequest{ID: 1})
-	wantError(t, rpctypes.ErrGRPCMemberNotFound, err)
-	_, err = members.MemberPromote(within(t), &pb.MemberPromoteRequest{ID: 1})
-	wantError(t, rpctypes.ErrGRPCMemberNotFound, err)
+	_, err := members.MemberAdd(within(t), &pb.MemberAddRequest{PeerURLs: []string{"http://new:2380"}, IsLearner: true})
+	wantError(t, rpctypes.ErrGRPCTooManyLearners, err)
 	_, err = members.MemberPromote(within(t), &pb.MemberPromoteRequest{ID: cluster.Member(0).ID()})
 	wantError(t, rpctypes.ErrGRPCMemberNotLearner, err)
+	_, err = members.MemberRemove(within(t), &pb.MemberRemoveRequest{ID: cluster.Member(0).ID()})
+	wantError(t, rpctypes.ErrGRPCMemberNotEnoughStarted, err)
+	promoted, err := members.MemberPromote(within(t), &pb.MemberPromoteRequest{ID: cluster.Member(1).ID()})
+	require.NoError(t, err)
+	assert.False(t, promoted.Members[1].IsLearner)
 }
 
 func TestLearner(t *testing.T) {

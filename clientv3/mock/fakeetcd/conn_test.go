@@ -11,10 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 )
 
@@ -116,41 +114,15 @@ func TestStartChecksTheNumberOfMembers(t *testing.T) {
 	}
 }
 
-func TestMembersHaveNames(t *testing.T) {
-	cluster := start(t, 3)
-	assert.Len(t, cluster.Members(), 3)
-	assert.Equal(t, []string{
-		"http://member-0.fakeetcd:2379", "http://member-1.fakeetcd:2379", "http://member-2.fakeetcd:2379",
-	}, cluster.Endpoints())
-	assert.Equal(t, "member-1", cluster.Member(1).Name())
-	assert.NotEqual(t, cluster.Member(0).ID(), cluster.Member(1).ID())
-}
-
-// TestDialOptions connects as a client of etcd does.
-func TestDialOptions(t *testing.T) {
-	cluster := start(t, 2)
-	opts := append(cluster.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	conn, err := grpc.NewClient("passthrough:///"+cluster.Member(1).Addr(), opts...)
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, conn.Close()) }()
-	_, err = pb.NewKVClient(conn).Put(within(t), put("k", "v"))
-	require.NoError(t, err)
-	assert.Same(t, cluster.Member(1), cluster.Calls()[0].Member)
-	assert.Equal(t, []string{cluster.Member(1).Addr()}, cluster.Calls()[0].Metadata.Get(":authority"))
-}
-
 func TestAddresses(t *testing.T) {
-	cluster := start(t, 1)
+	cluster := start(t, 2)
+	assert.Equal(t, []string{"http://member-0.fakeetcd:2379", "http://member-1.fakeetcd:2379"}, cluster.Endpoints())
 	conn, err := cluster.DialContext(within(t), cluster.Member(0).Addr())
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, conn.Close()) }()
 	assert.Equal(t, cluster.Member(0).Addr(), conn.RemoteAddr().String())
-}
-
-func TestDialUnknownAddress(t *testing.T) {
-	_, err := start(t, 1).DialContext(within(t), "elsewhere:2379")
-	require.ErrorContains(t, err, "dial pipe elsewhere:2379")
-	require.ErrorContains(t, err, "no member of the cluster has this address")
+	_, err = cluster.DialContext(within(t), "elsewhere:2379")
+	require.ErrorContains(t, err, "dial pipe elsewhere:2379: fakeetcd: no member of the cluster has this address")
 }
 
 func TestStopAndStart(t *testing.T) {
@@ -178,12 +150,7 @@ func TestStopAndStart(t *testing.T) {
 func TestBreakConnections(t *testing.T) {
 	cluster, kv := startKV(t)
 	cluster.Once("Put", func(c *Call) { assert.Error(t, c.Hold(nil)) })
-	done := make(chan error, 1)
-	go func() {
-		_, err := kv.Put(within(t), put("k", "v"))
-		done <- err
-	}()
-	require.NoError(t, cluster.Wait(within(t), "Put", 1))
+	done := beginPut(within(t), t, cluster, kv)
 	cluster.Member(0).BreakConnections()
 	assert.Equal(t, codes.Unavailable, status.Code(<-done))
 	_, err := kv.Put(within(t), put("other", "v"), grpc.WaitForReady(true))

@@ -77,15 +77,11 @@ func (hs *hooks) take(method string) *Hook {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	var chosen *Hook
-	for _, h := range slices.Clone(hs.list) {
+	for _, h := range hs.list {
 		switch {
 		case !matches(h.method, method):
 		case h.skip > 0:
 			h.skip--
-		case !h.single:
-			if chosen == nil || !chosen.single {
-				chosen = h
-			}
 		case chosen == nil || !chosen.single:
 			chosen = h
 		}

@@ -85,34 +85,24 @@ func TestHookSelection(t *testing.T) {
 	}
 }
 
-func TestHookSeesTheCall(t *testing.T) {
-	cluster := start(t, 2)
-	kv := kvOf(t, cluster.Member(1))
-	_, err := kv.Put(within(t), put("k", "1"))
-	require.NoError(t, err)
-
-	hook := cluster.On("Put", func(c *Call) {
-		assert.Same(t, cluster.Member(1), c.Member)
-		assert.Equal(t, "/etcdserverpb.KV/Put", c.Method)
-		assert.Equal(t, 2, c.Number)
-		assert.Equal(t, []string{"v"}, c.Metadata.Get("k"))
-		assert.Equal(t, "k", string(c.Request.(interface{ GetKey() []byte }).GetKey()))
-	})
-	_, err = kv.Put(outgoing(within(t), "k", "v"), put("k", "2"))
-	require.NoError(t, err)
-	assert.Equal(t, 1, hook.Ran())
-}
-
+// A hook and the record show the same of a call.
 func TestRecords(t *testing.T) {
 	cluster := start(t, 2)
 	first, second := kvOf(t, cluster.Member(0)), kvOf(t, cluster.Member(1))
-	cluster.Once("Put", func(c *Call) { c.Answer(nil, rpctypes.ErrGRPCNoLeader) })
+	var seen *Call
+	hook := cluster.On("Put", func(c *Call) {
+		seen = c
+		if c.Number == 1 {
+			c.Answer(nil, rpctypes.ErrGRPCNoLeader)
+		}
+	})
 	_, err := first.Put(outgoing(within(t), "k", "v"), put("a", "1"))
 	require.Error(t, err)
 	_, err = second.Range(within(t), get("a"))
 	require.NoError(t, err)
-	_, err = second.Put(within(t), put("b", "2"))
+	_, err = second.Put(outgoing(within(t), "k", "w"), put("b", "2"))
 	require.NoError(t, err)
+	assert.Equal(t, 2, hook.Ran())
 
 	calls := cluster.Calls()
 	require.Len(t, calls, 3)
@@ -127,7 +117,13 @@ func TestRecords(t *testing.T) {
 
 	puts := cluster.Calls("Put")
 	require.Len(t, puts, 2)
-	assert.Equal(t, "b", string(puts[1].Request().(interface{ GetKey() []byte }).GetKey()))
+	assert.True(t, proto.Equal(put("b", "2"), puts[1].Request()))
+	assert.True(t, proto.Equal(put("b", "2"), seen.Request))
+	assert.Same(t, puts[1].Member, seen.Member)
+	assert.Equal(t, puts[1].Method, seen.Method)
+	assert.Equal(t, puts[1].Metadata, seen.Metadata)
+	assert.Equal(t, 2, seen.Number)
+
 	assert.Len(t, cluster.Calls("Put", "Range"), 3)
 	assert.Equal(t, 2, cluster.Count("Put"))
 	assert.Equal(t, 3, cluster.Count("*"))
@@ -327,12 +323,7 @@ func TestHold(t *testing.T) {
 	release := make(chan struct{})
 	cluster.Once("Put", func(c *Call) { assert.NoError(t, c.Hold(release)) })
 
-	done := make(chan error, 1)
-	go func() {
-		_, err := kv.Put(within(t), put("k", "v"))
-		done <- err
-	}()
-	require.NoError(t, cluster.Wait(within(t), "Put", 1))
+	done := beginPut(within(t), t, cluster, kv)
 	_, err := kv.Range(within(t), get("k"))
 	require.NoError(t, err, "a held call does not delay others")
 	assert.Nil(t, cluster.Get("k"))
@@ -352,12 +343,7 @@ func TestHoldEndsWithTheCall(t *testing.T) {
 			c.Answer(nil, rpctypes.ErrGRPCCanceled)
 		})
 		ctx, cancel := context.WithCancel(within(t))
-		done := make(chan error, 1)
-		go func() {
-			_, err := kv.Put(ctx, put("k", "v"))
-			done <- err
-		}()
-		require.NoError(t, cluster.Wait(within(t), "Put", 1))
+		done := beginPut(ctx, t, cluster, kv)
 		cancel()
 		assert.Equal(t, codes.Canceled, status.Code(<-done))
 		require.ErrorIs(t, <-held, context.Canceled)
@@ -368,12 +354,7 @@ func TestHoldEndsWithTheCall(t *testing.T) {
 		cluster, kv := startKV(t)
 		held := make(chan error, 1)
 		cluster.Once("Put", func(c *Call) { held <- c.Hold(nil) })
-		done := make(chan error, 1)
-		go func() {
-			_, err := kv.Put(within(t), put("k", "v"))
-			done <- err
-		}()
-		require.NoError(t, cluster.Wait(within(t), "Put", 1))
+		done := beginPut(within(t), t, cluster, kv)
 		cluster.Close()
 		require.Error(t, <-held)
 		assert.Equal(t, codes.Unavailable, status.Code(<-done))
@@ -382,13 +363,8 @@ func TestHoldEndsWithTheCall(t *testing.T) {
 
 func TestBreakConnBreaksOtherCallsOnTheConnection(t *testing.T) {
 	cluster, kv := startKV(t)
-	cluster.Once("Range", func(c *Call) { assert.Error(t, c.Hold(nil)) })
-	done := make(chan error, 1)
-	go func() {
-		_, err := kv.Range(within(t), get("k"))
-		done <- err
-	}()
-	require.NoError(t, cluster.Wait(within(t), "Range", 1))
+	cluster.Once("Put", func(c *Call) { assert.Error(t, c.Hold(nil)) })
+	done := beginPut(within(t), t, cluster, kv)
 	cluster.Once("Put", (*Call).BreakConn)
 	_, err := kv.Put(within(t), put("k", "v"))
 	assert.Equal(t, codes.Unavailable, status.Code(err))

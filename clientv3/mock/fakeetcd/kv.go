@@ -3,6 +3,7 @@ package fakeetcd
 import (
 	"bytes"
 	"math"
+	"slices"
 
 	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -76,14 +77,9 @@ func kvTxn(c *Call, r *pb.TxnRequest) (*pb.TxnResponse, error) {
 // serializable reports whether r needs no quorum: it has only serializable reads,
 // and no nested transactions.
 func serializable(r *pb.TxnRequest) bool {
-	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
-		for _, op := range branch {
-			if !op.GetRequestRange().GetSerializable() {
-				return false
-			}
-		}
-	}
-	return true
+	return !slices.ContainsFunc(slices.Concat(r.Success, r.Failure), func(op *pb.RequestOp) bool {
+		return !op.GetRequestRange().GetSerializable()
+	})
 }
 
 // kvRangeStream sends a range in chunks, all read at the revision of the first.

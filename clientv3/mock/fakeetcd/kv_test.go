@@ -22,44 +22,31 @@ func wantError(t *testing.T, want, got error) {
 	assert.Equal(t, status.Convert(want).Proto().String(), status.Convert(got).Proto().String())
 }
 
-func TestKV(t *testing.T) {
+// The store is written and read without calls, and its errors are the server's.
+func TestStoreWithoutCalls(t *testing.T) {
 	cluster := start(t, 2)
-	kv, other := kvOf(t, cluster.Member(0)), kvOf(t, cluster.Member(1))
-	resp, err := kv.Put(within(t), put("k", "v"))
-	require.NoError(t, err)
-	assert.EqualValues(t, 2, resp.Header.Revision)
-	assert.EqualValues(t, ClusterID, resp.Header.ClusterId)
-	assert.Equal(t, cluster.Member(0).ID(), resp.Header.MemberId)
-	assert.EqualValues(t, firstTerm, resp.Header.RaftTerm)
-
-	got, err := other.Range(within(t), get("k"))
-	require.NoError(t, err)
-	assert.Equal(t, "v", string(got.Kvs[0].Value), "the members share one store")
-	assert.Equal(t, cluster.Member(1).ID(), got.Header.MemberId)
-
-	txn, err := kv.Txn(within(t), &pb.TxnRequest{Success: []*pb.RequestOp{
-		{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte("k")}}},
-	}})
-	require.NoError(t, err)
-	assert.True(t, txn.Succeeded)
-	deleted, err := kv.DeleteRange(within(t), &pb.DeleteRangeRequest{Key: []byte("k")})
-	require.NoError(t, err)
-	assert.Zero(t, deleted.Deleted)
-	_, err = kv.Compact(within(t), &pb.CompactionRequest{Revision: 3})
-	require.NoError(t, err)
-	_, err = kv.Range(within(t), &pb.RangeRequest{Key: []byte("k"), Revision: 2})
-	wantError(t, rpctypes.ErrGRPCCompacted, err)
-}
-
-func TestClusterPut(t *testing.T) {
-	cluster, kv := startKV(t)
-	rev := mustPut(t, cluster, "k", "v")
-	assert.EqualValues(t, 2, rev)
+	kv := kvOf(t, cluster.Member(1))
+	assert.EqualValues(t, 2, mustPut(t, cluster, "k", "v"))
 	resp, err := kv.Range(within(t), get("k"))
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, resp.Count)
+	assert.Equal(t, cluster.Member(1).ID(), resp.Header.MemberId)
+	assert.EqualValues(t, ClusterID, resp.Header.ClusterId)
 	_, err = cluster.Put("", "v")
 	wantError(t, rpctypes.ErrGRPCEmptyKey, err)
+
+	wantError(t, rpctypes.ErrGRPCFutureRev, cluster.Compact(3))
+	require.NoError(t, cluster.Compact(2))
+	wantError(t, rpctypes.ErrGRPCCompacted, cluster.Compact(2))
+
+	lease := pb.NewLeaseClient(dial(t, cluster.Member(0)))
+	granted, err := lease.LeaseGrant(within(t), &pb.LeaseGrantRequest{TTL: 60})
+	require.NoError(t, err)
+	_, err = kv.Put(within(t), &pb.PutRequest{Key: []byte("k"), Lease: granted.ID})
+	require.NoError(t, err)
+	require.NoError(t, cluster.ExpireLease(granted.ID))
+	assert.Nil(t, cluster.Get("k"))
+	wantError(t, rpctypes.ErrGRPCLeaseNotFound, cluster.ExpireLease(granted.ID))
 }
 
 func TestRequestTooLarge(t *testing.T) {
@@ -84,68 +71,28 @@ func collect[R any](t *testing.T, stream grpc.ServerStreamingClient[R]) []*R {
 	}
 }
 
-func TestRangeStream(t *testing.T) {
+// Every chunk is read at the revision of the first, whatever is written meanwhile.
+func TestRangeStreamIsOfOneRevision(t *testing.T) {
 	cluster, kv := startKV(t)
 	for i := range 45 {
 		mustPut(t, cluster, fmt.Sprintf("k%02d", i), "v")
 	}
-	tests := []struct {
-		name   string
-		req    *pb.RangeRequest
-		chunks []int
-		count  int64
-		more   bool
-	}{
-		{"all", &pb.RangeRequest{Key: []byte("k"), RangeEnd: []byte("l")}, []int{10, 20, 15}, 45, false},
-		{"limit", &pb.RangeRequest{Key: []byte("k"), RangeEnd: []byte("l"), Limit: 12}, []int{10, 2}, 45, true},
-		{"small limit", &pb.RangeRequest{Key: []byte("k"), RangeEnd: []byte("l"), Limit: 2}, []int{2}, 45, true},
-		{"count only", &pb.RangeRequest{Key: []byte("k"), RangeEnd: []byte("l"), CountOnly: true}, []int{0}, 45, false},
-		{"nothing", &pb.RangeRequest{Key: []byte("x")}, []int{0}, 0, false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			rev := cluster.Revision()
-			cluster.Once("RangeStream", func(c *Call) {
-				// Every chunk is read at the revision of the first.
-				c.OnSend(func(proto.Message) bool {
-					_, err := cluster.Put("kk", "written meanwhile")
-					return assert.NoError(t, err)
-				})
-			})
-			stream, err := kv.RangeStream(within(t), tt.req)
-			require.NoError(t, err)
-			responses := collect(t, stream)
-			var chunks []int
-			for _, r := range responses[:len(responses)-1] {
-				chunks = append(chunks, len(r.RangeResponse.Kvs))
-				assert.Nil(t, r.RangeResponse.Header, "only the last response has a header")
-			}
-			last := responses[len(responses)-1].RangeResponse
-			assert.Equal(t, tt.chunks, append(chunks, len(last.Kvs)))
-			assert.Equal(t, tt.count, last.Count)
-			assert.Equal(t, tt.more, last.More)
-			assert.Equal(t, rev, last.Header.Revision)
-
-			_, err = kv.DeleteRange(within(t), &pb.DeleteRangeRequest{Key: []byte("kk")})
-			require.NoError(t, err)
+	rev := cluster.Revision()
+	cluster.Once("RangeStream", func(c *Call) {
+		c.OnSend(func(proto.Message) bool {
+			_, err := cluster.Put("kk", "written meanwhile")
+			return assert.NoError(t, err)
 		})
+	})
+	stream, err := kv.RangeStream(within(t), &pb.RangeRequest{Key: []byte("k"), RangeEnd: []byte("l")})
+	require.NoError(t, err)
+	var chunks []int
+	var last *pb.RangeResponse
+	for _, r := range collect(t, stream) {
+		last = r.RangeResponse
+		chunks = append(chunks, len(last.Kvs))
 	}
-}
-
-func TestRangeStreamErrors(t *testing.T) {
-	_, kv := startKV(t)
-	for name, tt := range map[string]struct {
-		req  *pb.RangeRequest
-		code codes.Code
-	}{
-		"sorted":   {&pb.RangeRequest{Key: []byte("k"), SortOrder: pb.RangeRequest_DESCEND}, codes.Unimplemented},
-		"filtered": {&pb.RangeRequest{Key: []byte("k"), MinModRevision: 1}, codes.Unimplemented},
-		"future":   {&pb.RangeRequest{Key: []byte("k"), Revision: 9}, codes.OutOfRange},
-		"no key":   {&pb.RangeRequest{}, codes.InvalidArgument},
-	} {
-		stream, err := kv.RangeStream(within(t), tt.req)
-		require.NoError(t, err, name)
-		_, err = stream.Recv()
-		assert.Equal(t, tt.code, status.Code(err), name)
-	}
+	assert.Equal(t, []int{10, 20, 15}, chunks)
+	assert.EqualValues(t, 45, last.Count)
+	assert.Equal(t, rev, last.Header.Revision)
 }

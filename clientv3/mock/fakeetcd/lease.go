@@ -65,7 +65,7 @@ func leaseKeepAlive(c *Call) error {
 
 // renew answers one keepalive: TTL 0 if the lease does not exist.
 func (c *Call) renew(r *pb.LeaseKeepAliveRequest) error {
-	if err := c.require(c.cluster.auth.RequireUser); err != nil {
+	if err := users(c); err != nil {
 		return err
 	}
 	if err := c.permitLease(r.ID, authpb.Permission_WRITE); err != nil {

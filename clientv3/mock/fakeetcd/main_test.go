@@ -64,3 +64,15 @@ func kvOf(t *testing.T, m *Member) pb.KVClient {
 func outgoing(ctx context.Context, kv ...string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, kv...)
 }
+
+// beginPut makes the first put of the cluster, and returns when it has arrived.
+func beginPut(ctx context.Context, t *testing.T, cluster *Cluster, kv pb.KVClient) (done <-chan error) {
+	t.Helper()
+	end := make(chan error, 1)
+	go func() {
+		_, err := kv.Put(ctx, put("k", "v"))
+		end <- err
+	}()
+	require.NoError(t, cluster.Wait(within(t), "Put", 1))
+	return end
+}

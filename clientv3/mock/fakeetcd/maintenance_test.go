@@ -9,9 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/status"
 )
 
 func TestStatus(t *testing.T) {
@@ -35,25 +33,6 @@ func TestStatus(t *testing.T) {
 	require.Len(t, resp.Errors, 2)
 	assert.Equal(t, "etcdserver: no leader", resp.Errors[0])
 	assert.Contains(t, resp.Errors[1], "NOSPACE")
-}
-
-func TestAlarms(t *testing.T) {
-	cluster := start(t, 1)
-	maintenance := pb.NewMaintenanceClient(dial(t, cluster.Member(0)))
-	alarms := func(action pb.AlarmRequest_AlarmAction, id uint64, alarm pb.AlarmType) int {
-		resp, err := maintenance.Alarm(within(t), &pb.AlarmRequest{Action: action, MemberID: id, Alarm: alarm})
-		require.NoError(t, err)
-		return len(resp.Alarms)
-	}
-	assert.Zero(t, alarms(pb.AlarmRequest_ACTIVATE, 1, pb.AlarmType_NONE))
-	assert.Equal(t, 1, alarms(pb.AlarmRequest_ACTIVATE, 1, pb.AlarmType_NOSPACE))
-	assert.Equal(t, 1, alarms(pb.AlarmRequest_ACTIVATE, 1, pb.AlarmType_NOSPACE))
-	assert.Equal(t, 1, alarms(pb.AlarmRequest_ACTIVATE, 2, pb.AlarmType_CORRUPT))
-	assert.Equal(t, 2, alarms(pb.AlarmRequest_GET, 0, pb.AlarmType_NONE))
-	assert.Equal(t, 1, alarms(pb.AlarmRequest_GET, 0, pb.AlarmType_CORRUPT))
-	assert.Equal(t, 1, alarms(pb.AlarmRequest_DEACTIVATE, 1, pb.AlarmType_NOSPACE))
-	assert.Zero(t, alarms(pb.AlarmRequest_DEACTIVATE, 1, pb.AlarmType_NOSPACE))
-	assert.Equal(t, 1, alarms(pb.AlarmRequest_GET, 0, pb.AlarmType_NONE))
 }
 
 // TestSnapshot receives a snapshot of more than one chunk, and its digest.
@@ -95,8 +74,10 @@ func TestHashes(t *testing.T) {
 	whole, err := first.Hash(within(t), &pb.HashRequest{})
 	require.NoError(t, err)
 	assert.Equal(t, at3.Hash, whole.Hash)
-	_, err = first.HashKV(within(t), &pb.HashKVRequest{Revision: 9})
-	wantError(t, rpctypes.ErrGRPCFutureRev, err)
+	require.NoError(t, cluster.Compact(3))
+	same, err := first.HashKV(within(t), &pb.HashKVRequest{})
+	require.NoError(t, err)
+	assert.Equal(t, at3.Hash, same.Hash, "a compaction keeps what can be seen")
 }
 
 func TestMoveLeader(t *testing.T) {
@@ -118,67 +99,15 @@ func TestMoveLeader(t *testing.T) {
 	assert.EqualValues(t, firstTerm+1, status.RaftTerm)
 }
 
-func TestDefragmentAndDowngrade(t *testing.T) {
-	maintenance := pb.NewMaintenanceClient(dial(t, start(t, 1).Member(0)))
-	_, err := maintenance.Defragment(within(t), &pb.DefragmentRequest{})
-	require.NoError(t, err)
-	resp, err := maintenance.Downgrade(within(t), &pb.DowngradeRequest{Action: pb.DowngradeRequest_CANCEL})
-	require.NoError(t, err)
-	assert.Equal(t, "3.7", resp.Version)
-	_, err = maintenance.Downgrade(within(t), &pb.DowngradeRequest{Version: "three"})
-	wantError(t, rpctypes.ErrGRPCWrongDowngradeVersionFormat, err)
-	_, err = maintenance.Downgrade(within(t), &pb.DowngradeRequest{Version: "3.4.0"})
-	wantError(t, rpctypes.ErrGRPCInvalidDowngradeTargetVersion, err)
-}
-
-// A NOSPACE alarm refuses requests that put; reads and deletes are served.
-func TestNoSpace(t *testing.T) {
-	cluster := start(t, 1)
-	conn := dial(t, cluster.Member(0))
-	kv := pb.NewKVClient(conn)
-	alarm := &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: 7, Alarm: pb.AlarmType_NOSPACE}
-	_, err := pb.NewMaintenanceClient(conn).Alarm(within(t), alarm)
-	require.NoError(t, err)
-	nested := func(op *pb.RequestOp) *pb.TxnRequest {
-		return &pb.TxnRequest{Failure: []*pb.RequestOp{{Request: &pb.RequestOp_RequestTxn{
-			RequestTxn: &pb.TxnRequest{Success: []*pb.RequestOp{op}},
-		}}}}
-	}
-
-	_, err = kv.Put(within(t), put("k", "v"))
-	wantError(t, rpctypes.ErrGRPCNoSpace, err)
-	_, err = kv.Txn(within(t), nested(&pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: put("k", "v")}}))
-	wantError(t, rpctypes.ErrGRPCNoSpace, err)
-	_, err = pb.NewLeaseClient(conn).LeaseGrant(within(t), &pb.LeaseGrantRequest{TTL: 60})
-	wantError(t, rpctypes.ErrGRPCNoSpace, err)
-	_, err = kv.Txn(within(t), nested(&pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: get("k")}}))
-	require.NoError(t, err)
-	_, err = kv.DeleteRange(within(t), &pb.DeleteRangeRequest{Key: []byte("k")})
-	require.NoError(t, err)
-
-	alarm.Action = pb.AlarmRequest_DEACTIVATE
-	_, err = pb.NewMaintenanceClient(conn).Alarm(within(t), alarm)
-	require.NoError(t, err)
-	_, err = kv.Put(within(t), put("k", "v"))
-	require.NoError(t, err)
-}
-
-func TestHealth(t *testing.T) {
+func TestHealthWatch(t *testing.T) {
 	client := healthpb.NewHealthClient(dial(t, start(t, 1).Member(0)))
-	resp, err := client.Check(within(t), &healthpb.HealthCheckRequest{})
-	require.NoError(t, err)
-	assert.Equal(t, healthpb.HealthCheckResponse_SERVING, resp.Status)
-	unknown := &healthpb.HealthCheckRequest{Service: "unknown"}
-	_, err = client.Check(within(t), unknown)
-	assert.Equal(t, codes.NotFound, status.Code(err))
-	stream, err := client.Watch(within(t), unknown)
-	require.NoError(t, err)
-	resp, err = stream.Recv()
-	require.NoError(t, err)
-	assert.Equal(t, healthpb.HealthCheckResponse_SERVICE_UNKNOWN, resp.Status)
-	stream, err = client.Watch(within(t), &healthpb.HealthCheckRequest{})
-	require.NoError(t, err)
-	resp, err = stream.Recv()
-	require.NoError(t, err)
-	assert.Equal(t, healthpb.HealthCheckResponse_SERVING, resp.Status)
+	for name, want := range map[string]healthpb.HealthCheckResponse_ServingStatus{
+		"": healthpb.HealthCheckResponse_SERVING, "unknown": healthpb.HealthCheckResponse_SERVICE_UNKNOWN,
+	} {
+		stream, err := client.Watch(within(t), &healthpb.HealthCheckRequest{Service: name})
+		require.NoError(t, err)
+		resp, err := stream.Recv()
+		require.NoError(t, err)
+		assert.Equal(t, want, resp.Status, name)
+	}
 }

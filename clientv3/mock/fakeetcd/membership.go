@@ -43,6 +43,10 @@ func newMembership(members []*Member) *membership {
 func (ms *membership) setLeader(id uint64) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
+	ms.setLeaderLocked(id)
+}
+
+func (ms *membership) setLeaderLocked(id uint64) {
 	switch {
 	case id == 0 && ms.leader != 0:
 		close(ms.lost)
@@ -117,22 +121,22 @@ func (ms *membership) listLocked() []*pb.Member {
 }
 
 // add adds a member that has not started: without a name and client URLs.
-func (ms *membership) add(r *pb.MemberAddRequest) (*pb.Member, []*pb.Member, error) {
+func (ms *membership) add(r *pb.MemberAddRequest) (*pb.MemberAddResponse, error) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	for _, m := range ms.members {
 		if slices.ContainsFunc(r.PeerURLs, func(u string) bool { return slices.Contains(m.PeerURLs, u) }) {
-			return nil, nil, rpctypes.ErrGRPCPeerURLExist
+			return nil, rpctypes.ErrGRPCPeerURLExist
 		}
 		if r.IsLearner && m.IsLearner {
 			// etcd's default of --max-learners is 1.
-			return nil, nil, rpctypes.ErrGRPCTooManyLearners
+			return nil, rpctypes.ErrGRPCTooManyLearners
 		}
 	}
 	ms.added++
 	m := &pb.Member{ID: ClusterID<<16 | (maxMembers + ms.added), PeerURLs: r.PeerURLs, IsLearner: r.IsLearner}
 	ms.members = append(ms.members, m)
-	return proto.CloneOf(m), ms.listLocked(), nil
+	return &pb.MemberAddResponse{Header: &pb.ResponseHeader{}, Member: proto.CloneOf(m), Members: ms.listLocked()}, nil
 }
 
 func checkPeerURLs(urls []string) error {
@@ -151,20 +155,20 @@ func checkPeerURLs(urls []string) error {
 	return nil
 }
 
-func (ms *membership) remove(id uint64) ([]*pb.Member, error) {
+func (ms *membership) remove(r *pb.MemberRemoveRequest) (*pb.MemberRemoveResponse, error) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
-	if ms.findLocked(id) == nil {
+	if ms.findLocked(r.ID) == nil {
 		return nil, rpctypes.ErrGRPCMemberNotFound
 	}
-	if !slices.ContainsFunc(ms.members, func(m *pb.Member) bool { return m.ID != id && !m.IsLearner }) {
+	if !slices.ContainsFunc(ms.members, func(m *pb.Member) bool { return m.ID != r.ID && !m.IsLearner }) {
 		return nil, rpctypes.ErrGRPCMemberNotEnoughStarted // the last voter
 	}
-	ms.members = slices.DeleteFunc(ms.members, func(m *pb.Member) bool { return m.ID == id })
-	return ms.listLocked(), nil
+	ms.members = slices.DeleteFunc(ms.members, func(m *pb.Member) bool { return m.ID == r.ID })
+	return &pb.MemberRemoveResponse{Header: &pb.ResponseHeader{}, Members: ms.listLocked()}, nil
 }
 
-func (ms *membership) update(r *pb.MemberUpdateRequest) ([]*pb.Member, error) {
+func (ms *membership) update(r *pb.MemberUpdateRequest) (*pb.MemberUpdateResponse, error) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	m := ms.findLocked(r.ID)
@@ -172,13 +176,13 @@ func (ms *membership) update(r *pb.MemberUpdateRequest) ([]*pb.Member, error) {
 		return nil, rpctypes.ErrGRPCMemberNotFound
 	}
 	m.PeerURLs = r.PeerURLs
-	return ms.listLocked(), nil
+	return &pb.MemberUpdateResponse{Header: &pb.ResponseHeader{}, Members: ms.listLocked()}, nil
 }
 
-func (ms *membership) promote(id uint64) ([]*pb.Member, error) {
+func (ms *membership) promote(r *pb.MemberPromoteRequest) (*pb.MemberPromoteResponse, error) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
-	m := ms.findLocked(id)
+	m := ms.findLocked(r.ID)
 	switch {
 	case m == nil:
 		return nil, rpctypes.ErrGRPCMemberNotFound
@@ -188,20 +192,19 @@ func (ms *membership) promote(id uint64) ([]*pb.Member, error) {
 		return nil, rpctypes.ErrGRPCLearnerNotReady
 	}
 	m.IsLearner = false
-	return ms.listLocked(), nil
+	return &pb.MemberPromoteResponse{Header: &pb.ResponseHeader{}, Members: ms.listLocked()}, nil
 }
 
 // moveLeader transfers leadership from one member to another.
 func (ms *membership) moveLeader(from, to uint64) error {
-	if ms.currentLeader() != from {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	if ms.leader != from {
 		return rpctypes.ErrGRPCNotLeader
 	}
-	ms.mu.Lock()
-	target := ms.findLocked(to)
-	ms.mu.Unlock()
-	if target == nil || target.IsLearner {
+	if target := ms.findLocked(to); target == nil || target.IsLearner {
 		return rpctypes.ErrGRPCBadLeaderTransferee
 	}
-	ms.setLeader(to)
+	ms.setLeaderLocked(to)
 	return nil
 }

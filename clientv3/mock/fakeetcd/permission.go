@@ -1,6 +1,8 @@
 package fakeetcd
 
 import (
+	"slices"
+
 	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
@@ -45,11 +47,9 @@ func (c *Call) permitTxn(r *pb.TxnRequest) error {
 			return err
 		}
 	}
-	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
-		for _, op := range branch {
-			if err := c.permitOp(op); err != nil {
-				return err
-			}
+	for _, op := range slices.Concat(r.Success, r.Failure) {
+		if err := c.permitOp(op); err != nil {
+			return err
 		}
 	}
 	return nil

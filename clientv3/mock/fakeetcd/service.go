@@ -14,21 +14,25 @@ import (
 // write that it accepts.
 const maxRequestBytes = 1536 * 1024
 
-// access is who may call a method while authentication is enabled.
-type access int
+// access refuses callers of a method while authentication is enabled.
+type access func(c *Call) error
 
-const (
-	// open allows all callers, even with an invalid token. Streams check the token
-	// with each request.
-	open access = iota
-	// checked allows callers without a token or with a valid one; the method itself
-	// checks permissions.
-	checked
-	// users allows every user.
-	users
-	// admins allows users with the root role.
-	admins
-)
+// open allows all callers, even with an invalid token. Streams check the token
+// with each request.
+func open(*Call) error { return nil }
+
+// checked allows callers without a token or with a valid one; the method itself
+// checks permissions.
+func checked(c *Call) error {
+	_, err := c.user()
+	return err
+}
+
+// users allows every user.
+func users(c *Call) error { return c.require(c.cluster.auth.RequireUser) }
+
+// admins allows users with the root role.
+func admins(c *Call) error { return c.require(c.cluster.auth.RequireAdmin) }
 
 // service executes the calls of one method.
 type service struct {
@@ -101,7 +105,7 @@ func (c *Call) execute() (proto.Message, error) {
 	if err := validate(c.Request); err != nil {
 		return nil, err
 	}
-	if err := c.authorize(s.access); err != nil {
+	if err := s.access(c); err != nil {
 		return nil, err
 	}
 	resp, err := s.call(c)
@@ -132,21 +136,6 @@ func validate(req proto.Message) error {
 		return checkPeerURLs(r.PeerURLs)
 	}
 	return store.Check(req)
-}
-
-// authorize refuses a caller without access to the method.
-func (c *Call) authorize(a access) error {
-	switch a {
-	case checked:
-		_, err := c.user()
-		return err
-	case users:
-		return c.require(c.cluster.auth.RequireUser)
-	case admins:
-		return c.require(c.cluster.auth.RequireAdmin)
-	case open:
-	}
-	return nil
 }
 
 // require refuses a caller whose token is invalid, or whose user the check refuses.

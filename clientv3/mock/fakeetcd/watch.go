@@ -24,16 +24,25 @@ type watchStream struct {
 	options  WatchOptions
 	watchers map[int64]*watcher
 	nextID   int64
-	pipeline pipeline
+	// piped are the creates that a proxy answers when the timer fires.
+	piped  []proxyCreate
+	answer *time.Timer
 }
 
 // watch serves a stream. One goroutine does all sends, so they are in order: first
 // the events up to a request, then its answer.
 func watch(c *Call) error {
-	ws := &watchStream{call: c, options: c.cluster.currentWatchOptions(), watchers: make(map[int64]*watcher)}
-	defer ws.pipeline.stop()
-	progress, stop := ticks(ws.options.ProgressInterval)
-	defer stop()
+	ws := &watchStream{
+		call: c, options: c.cluster.currentWatchOptions(), watchers: make(map[int64]*watcher), answer: time.NewTimer(0),
+	}
+	ws.answer.Stop()
+	defer ws.answer.Stop()
+	var progress <-chan time.Time
+	if interval := ws.options.ProgressInterval; interval > 0 {
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		progress = ticker.C
+	}
 	requests, lost := c.requests(), c.leaderLost()
 	for {
 		changed := c.cluster.store.Changed()
@@ -55,7 +64,7 @@ func watch(c *Call) error {
 		case <-changed:
 		case <-progress:
 			err = ws.notifyProgress()
-		case <-ws.pipeline.due():
+		case <-ws.answer.C:
 			err = ws.answerPipeline()
 		case <-lost:
 			err = rpctypes.ErrGRPCNoLeader
@@ -75,15 +84,6 @@ var closed = func() <-chan struct{} {
 	return ch
 }()
 
-// ticks returns a channel that receives once in every interval, or never.
-func ticks(interval time.Duration) (<-chan time.Time, func()) {
-	if interval == 0 {
-		return nil, func() {}
-	}
-	ticker := time.NewTicker(interval)
-	return ticker.C, ticker.Stop
-}
-
 func (ws *watchStream) handle(req proto.Message) error {
 	// Events before the request precede its answer.
 	if err := ws.sendEvents(); err != nil {
@@ -92,7 +92,7 @@ func (ws *watchStream) handle(req proto.Message) error {
 	switch r := req.(*pb.WatchRequest).RequestUnion.(type) {
 	case *pb.WatchRequest_CreateRequest:
 		if ws.options.Proxy {
-			ws.pipeline.add(r.CreateRequest, ws.newProxyID(r.CreateRequest))
+			ws.pipe(r.CreateRequest)
 			return nil
 		}
 		return ws.create(r.CreateRequest)

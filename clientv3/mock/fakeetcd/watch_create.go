@@ -95,37 +95,16 @@ func (ws *watchStream) chooseID(want int64) int64 {
 // client that pipelines has sent them by then.
 const pipelineDelay = 5 * time.Millisecond
 
-// pipeline holds the creates that a proxy has not answered yet.
-type pipeline struct {
-	creates []proxyCreate
-	timer   *time.Timer
-}
-
+// proxyCreate is a create that a proxy has not answered yet.
 type proxyCreate struct {
 	request *pb.WatchCreateRequest
 	id      int64
 }
 
-func (p *pipeline) add(r *pb.WatchCreateRequest, id int64) {
-	p.creates = append(p.creates, proxyCreate{r, id})
-	p.stop()
-	p.timer = time.NewTimer(pipelineDelay)
-}
-
-// due returns the channel that fires when to answer, nil while the pipeline is
-// empty.
-func (p *pipeline) due() <-chan time.Time {
-	if p.timer == nil {
-		return nil
-	}
-	return p.timer.C
-}
-
-func (p *pipeline) stop() {
-	if p.timer != nil {
-		p.timer.Stop()
-		p.timer = nil
-	}
+// pipe keeps a create until a while after the last one.
+func (ws *watchStream) pipe(r *pb.WatchCreateRequest) {
+	ws.piped = append(ws.piped, proxyCreate{r, ws.newProxyID(r)})
+	ws.answer.Reset(pipelineDelay)
 }
 
 // newProxyID returns the ID of the next watch that a proxy accepts. Refused creates
@@ -140,9 +119,8 @@ func (ws *watchStream) newProxyID(r *pb.WatchCreateRequest) int64 {
 
 // answerPipeline answers the last create first.
 func (ws *watchStream) answerPipeline() error {
-	creates := ws.pipeline.creates
-	ws.pipeline.creates = nil
-	ws.pipeline.stop()
+	creates := ws.piped
+	ws.piped = nil
 	for _, c := range slices.Backward(creates) {
 		if err := ws.answerAsProxy(c); err != nil {
 			return err

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -148,30 +147,6 @@ func TestWatchProgressInterval(t *testing.T) {
 			assert.EqualValues(t, 1, resp.WatchId)
 		}
 	})
-}
-
-// A watcher that met a compaction keeps its ID, and blocks progress notifications, until it is cancelled.
-func TestWatchCompactedIsRegistered(t *testing.T) {
-	cluster, w := startWatch(t, WatchOptions{})
-	mustPut(t, cluster, "k", "0")
-	mustPut(t, cluster, "k", "1")
-	require.NoError(t, cluster.Compact(3))
-	assert.Equal(t, rpctypes.ErrGRPCCompacted, cluster.Compact(3))
-	assert.Equal(t, rpctypes.ErrGRPCFutureRev, cluster.Compact(4))
-	w.create(&pb.WatchCreateRequest{Key: []byte("k"), StartRevision: 2, WatchId: 7})
-	w.expect(&pb.WatchResponse{Header: at(3), WatchId: 7, Created: true})
-	w.expect(&pb.WatchResponse{Header: at(0), WatchId: 7, Canceled: true, CompactRevision: 3})
-	w.create(&pb.WatchCreateRequest{Key: []byte("k"), WatchId: 7})
-	w.expect(&pb.WatchResponse{
-		Header: at(3), WatchId: noWatcher, Created: true, Canceled: true, CancelReason: errDuplicateID.Error(),
-	})
-	w.create(&pb.WatchCreateRequest{Key: []byte("k"), WatchId: 8})
-	w.expect(&pb.WatchResponse{Header: at(3), WatchId: 8, Created: true})
-	w.askProgress()
-	w.cancel(7)
-	w.expect(&pb.WatchResponse{Header: at(3), WatchId: 7, Canceled: true})
-	w.askProgress()
-	w.expect(&pb.WatchResponse{Header: at(3), WatchId: noWatcher})
 }
 
 // A watch that was up to date receives events from before a compaction.

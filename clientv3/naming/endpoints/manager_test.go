@@ -16,7 +16,7 @@ import (
 )
 
 func TestNewManagerRefuses(t *testing.T) {
-	_, client, _ := start(t)
+	_, client := clienttest.StartClient(t, 1)
 	_, err := endpoints.NewManager(nil, "svc")
 	require.ErrorContains(t, err, "client")
 	_, err = endpoints.NewManager(client, "")
@@ -24,7 +24,7 @@ func TestNewManagerRefuses(t *testing.T) {
 }
 
 func TestRegister(t *testing.T) {
-	cluster, client, _ := start(t)
+	cluster, client := clienttest.StartClient(t, 1)
 	m := newManager(t, client, "svc")
 	require.NoError(t, m.AddEndpoint(clienttest.Within(t), "svc/a", endpoints.Endpoint{Addr: "1.2.3.4:5", Metadata: "blue"}))
 	require.JSONEq(t, `{"Op":0,"Addr":"1.2.3.4:5","Metadata":"blue"}`, string(cluster.Get("svc/a").Value))
@@ -43,7 +43,7 @@ func TestRegister(t *testing.T) {
 }
 
 func TestRegisterWithLease(t *testing.T) {
-	cluster, client, _ := start(t)
+	cluster, client := clienttest.StartClient(t, 1)
 	lease, err := client.Grant(clienttest.Within(t), 60)
 	require.NoError(t, err)
 	m := newManager(t, client, "svc")
@@ -55,7 +55,7 @@ func TestRegisterWithLease(t *testing.T) {
 }
 
 func TestUpdateRefuses(t *testing.T) {
-	cluster, client, _ := start(t)
+	cluster, client := clienttest.StartClient(t, 1)
 	m := newManager(t, client, "svc")
 	a := endpoints.Endpoint{Addr: "a"}
 	for name, tt := range map[string]struct {
@@ -78,7 +78,7 @@ func TestUpdateRefuses(t *testing.T) {
 }
 
 func TestList(t *testing.T) {
-	cluster, client, _ := start(t)
+	cluster, client := clienttest.StartClient(t, 1)
 	for key, value := range map[string]string{
 		"svc/a":   `{"Op":0,"Addr":"a","Metadata":{"weight":3}}`,
 		"svc/bad": `127.0.0.1:80`,
@@ -104,7 +104,7 @@ func TestList(t *testing.T) {
 
 // A list needs no quorum, and a write returns the server's error.
 func TestErrorsAndReadsAreTheServers(t *testing.T) {
-	cluster, client, _ := start(t)
+	cluster, client := clienttest.StartClient(t, 1)
 	m := newManager(t, client, "svc")
 	cluster.SetLeader(nil)
 	_, err := m.List(clienttest.Within(t))

@@ -52,7 +52,7 @@ func TestEndpoints(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			cluster, client, _ := start(t)
+			cluster, client, _ := clienttest.StartPair(t)
 			clienttest.Put(t, cluster, "svc/x", tt.value)
 			c := resolve(t, client, unhurried, "etcd:///svc")
 			got := clienttest.Next(t, c.states)
@@ -65,7 +65,7 @@ func TestEndpoints(t *testing.T) {
 
 // An address under two keys is one endpoint: that of the key written last.
 func TestAddressIsRegisteredTwice(t *testing.T) {
-	cluster, client, _ := start(t)
+	cluster, client, _ := clienttest.StartPair(t)
 	put := func(key, value string) { clienttest.Put(t, cluster, key, value) }
 	put("svc/b", `{"Addr":"1","Metadata":"old"}`)
 	put("svc/a", `{"Addr":"1","Metadata":"new"}`)
@@ -88,7 +88,7 @@ func TestAddressIsRegisteredTwice(t *testing.T) {
 
 // Values in another format than that of package endpoints.
 func TestAnotherFormat(t *testing.T) {
-	cluster, client, _ := start(t)
+	cluster, client, _ := clienttest.StartPair(t)
 	clienttest.Put(t, cluster, "/svc/1", "10.0.0.1:1")
 	clienttest.Put(t, cluster, "/svc/2", "")
 	c := resolve(t, client, resolver.Config{Decode: func(value []byte) (string, any, error) {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/clientv3/naming/endpoints"
 	"github.com/quorate/quorate/clientv3/naming/resolver"
 	"github.com/quorate/quorate/internal/grpctest"
@@ -21,20 +20,6 @@ import (
 var grpcLog = grpctest.NewLog("quorate-etcd")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// patience is far longer than any wait of these tests.
-const patience = time.Minute
-
-// start runs a cluster of two members over one store. The client knows only the first one, so that
-// a test can stop it and write through the other.
-func start(t *testing.T) (cluster *fakeetcd.Cluster, client, other *clientv3.Client) {
-	t.Helper()
-	cluster = clienttest.Start(t, 2)
-	connect := func(member int) *clientv3.Client {
-		return clienttest.Connect(t, cluster, clientv3.Config{Endpoints: []string{cluster.Member(member).Endpoint()}})
-	}
-	return cluster, connect(0), connect(1)
-}
 
 // register registers an address under each name; an empty address removes the name.
 func register(t *testing.T, client *clientv3.Client, service string, addrs map[string]string) {

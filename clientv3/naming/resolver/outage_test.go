@@ -7,17 +7,16 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/naming/resolver"
 )
 
 // Build returns at once, and the channel receives the reason for having no endpoints.
 func TestOutageFromTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster, client, other := start(t)
+		cluster, client, other := clienttest.StartPair(t)
 		register(t, other, "svc", map[string]string{"a": "1"})
 		cluster.Member(0).Stop()
 		began := time.Now()
@@ -35,7 +34,7 @@ func TestOutageFromTheStart(t *testing.T) {
 func TestOutageIsReported(t *testing.T) {
 	service := fmt.Sprintf("told-%d", time.Now().UnixNano()) // unique to this run
 	synctest.Test(t, func(t *testing.T) {
-		cluster, client, other := start(t)
+		cluster, client, other := clienttest.StartPair(t)
 		register(t, client, service, map[string]string{"a": "1", "b": "2"})
 		c := resolve(t, client, resolver.Config{}, "etcd:///"+service)
 		require.Equal(t, []string{"1", "2"}, c.state(t))
@@ -62,7 +61,7 @@ func TestOutageIsReported(t *testing.T) {
 // During an outage it is the reason for having no endpoints; afterwards, that none is registered.
 func TestOutageOfAnEmptyList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster, client, _ := start(t)
+		cluster, client, _ := clienttest.StartPair(t)
 		c := resolve(t, client, resolver.Config{}, "etcd:///svc")
 		require.ErrorContains(t, c.failure(t), "no endpoint is registered")
 		synctest.Wait()
@@ -77,18 +76,9 @@ func TestOutageOfAnEmptyList(t *testing.T) {
 // and the lost watch is reported.
 func TestWatchWithoutLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster, client, other := start(t)
+		cluster, client, other := clienttest.StartPair(t)
 		register(t, client, "svc", map[string]string{"a": "1"})
-		refused := cluster.On("Watch", func(c *fakeetcd.Call) {
-			if _, err := c.Recv(); err != nil {
-				return
-			}
-			_ = c.Send(&pb.WatchResponse{
-				Header: &pb.ResponseHeader{Revision: 1}, WatchId: -1, Created: true, Canceled: true,
-				CancelReason: rpctypes.ErrGRPCNoLeader.Error(),
-			})
-			<-c.Context().Done()
-		})
+		refused := clienttest.RefuseWatches(cluster, rpctypes.ErrGRPCNoLeader)
 		c := resolve(t, client, resolver.Config{}, "etcd:///svc")
 		require.Equal(t, []string{"1"}, c.state(t))
 		err := c.failure(t)

@@ -4,6 +4,8 @@ import (
 	"net/url"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -25,14 +27,14 @@ func TestBuilder(t *testing.T) {
 	_, err = resolver.New(clientv3.NewCtxClient(t.Context()), resolver.Config{})
 	require.ErrorContains(t, err, "KV or Watcher")
 
-	_, client, _ := start(t)
+	_, client, _ := clienttest.StartPair(t)
 	_, err = resolver.New(client, resolver.Config{ReportAfter: -1})
 	require.ErrorContains(t, err, "ReportAfter is -1ns")
 	require.Equal(t, "etcd", newBuilder(t, client, resolver.Config{}).Scheme())
 }
 
 func TestTargets(t *testing.T) {
-	_, client, _ := start(t)
+	_, client, _ := clienttest.StartPair(t)
 	for service, addr := range map[string]string{"svc": "1:1", "eu/svc": "2:2", "svc2": "3:3", "svc/": "4:4", "a b": "5:5"} {
 		register(t, client, service, map[string]string{"a": addr})
 	}
@@ -64,7 +66,7 @@ func TestTargets(t *testing.T) {
 }
 
 func TestAddresses(t *testing.T) {
-	cluster, client, _ := start(t)
+	cluster, client, _ := clienttest.StartPair(t)
 	for key, value := range map[string]string{
 		"svc/bad":     "127.0.0.1:1",
 		"svc/nowhere": `{"Addr":"","Metadata":"m"}`,
@@ -82,7 +84,7 @@ func TestAddresses(t *testing.T) {
 
 // Without endpoints the channel receives the reason from the start.
 func TestNoEndpoints(t *testing.T) {
-	_, client, _ := start(t)
+	_, client, _ := clienttest.StartPair(t)
 	c := resolve(t, client, unhurried, "etcd:///svc")
 	requireNone := func() {
 		t.Helper()
@@ -100,7 +102,7 @@ func TestNoEndpoints(t *testing.T) {
 
 // A client that is composed by hand, with the services that resolving needs.
 func TestClientOfServices(t *testing.T) {
-	_, client, _ := start(t)
+	_, client, _ := clienttest.StartPair(t)
 	register(t, client, "svc", map[string]string{"a": "1"})
 	parts := clientv3.NewCtxClient(t.Context())
 	parts.KV, parts.Watcher = client.KV, client.Watcher
@@ -112,7 +114,7 @@ func TestClientOfServices(t *testing.T) {
 
 // A value without an address is ignored like an invalid one.
 func TestAddressIsLost(t *testing.T) {
-	cluster, client, _ := start(t)
+	cluster, client, _ := clienttest.StartPair(t)
 	register(t, client, "svc", map[string]string{"a": "1", "b": "2"})
 	c := resolve(t, client, unhurried, "etcd:///svc")
 	require.Equal(t, []string{"1", "2"}, c.state(t))
@@ -126,42 +128,47 @@ func TestAddressIsLost(t *testing.T) {
 }
 
 func TestEtcdRefuses(t *testing.T) {
-	cluster, client, _ := start(t)
-	register(t, client, "svc", map[string]string{"a": "1"})
-	refused := cluster.On("Range", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
-	c := resolve(t, client, unhurried, "etcd:///svc")
-	require.ErrorContains(t, c.failure(t), "permission denied")
-	require.NoError(t, cluster.Wait(clienttest.Within(t), "Range", 3), "it keeps trying")
-	refused.Remove()
-	require.Equal(t, []string{"1"}, c.state(t))
-	require.Empty(t, c.errs, "reported once")
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client, _ := clienttest.StartPair(t)
+		register(t, client, "svc", map[string]string{"a": "1"})
+		refused := cluster.On("Range", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+		c := resolve(t, client, unhurried, "etcd:///svc")
+		require.ErrorContains(t, c.failure(t), "permission denied")
+		time.Sleep(time.Minute)
+		refused.Remove()
+		require.Equal(t, []string{"1"}, c.state(t), "it keeps trying")
+		require.Empty(t, c.errs, "reported once")
+	})
 }
 
 // In an outage the channel keeps its endpoints. The revision at which the watch resumes is
 // compacted meanwhile.
 func TestOutageAndCompaction(t *testing.T) {
-	cluster, client, other := start(t)
-	register(t, client, "svc", map[string]string{"a": "1", "b": "2"})
-	c := resolve(t, client, unhurried, "etcd:///svc")
-	require.Equal(t, []string{"1", "2"}, c.state(t))
-	require.NoError(t, cluster.Wait(clienttest.Within(t), "Watch", 1))
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client, other := clienttest.StartPair(t)
+		register(t, client, "svc", map[string]string{"a": "1", "b": "2"})
+		c := resolve(t, client, unhurried, "etcd:///svc")
+		require.Equal(t, []string{"1", "2"}, c.state(t))
+		synctest.Wait()
 
-	cluster.Member(0).Stop()
-	register(t, other, "svc", map[string]string{"a": ""})
-	register(t, other, "svc", map[string]string{"c": "3"})
-	require.NoError(t, cluster.Compact(cluster.Revision()))
-	require.Empty(t, c.states, "it keeps its endpoints")
-	cluster.Member(0).Start()
+		cluster.Member(0).Stop()
+		register(t, other, "svc", map[string]string{"a": ""})
+		register(t, other, "svc", map[string]string{"c": "3"})
+		require.NoError(t, cluster.Compact(cluster.Revision()))
+		time.Sleep(time.Minute)
+		require.Empty(t, c.states, "it keeps its endpoints")
+		cluster.Member(0).Start()
 
-	require.Equal(t, []string{"2", "3"}, c.state(t))
-	register(t, other, "svc", map[string]string{"d": "4"})
-	require.Equal(t, []string{"2", "3", "4"}, c.state(t))
-	require.Empty(t, c.errs, "a compaction is not reported")
+		require.Equal(t, []string{"2", "3"}, c.state(t))
+		register(t, other, "svc", map[string]string{"d": "4"})
+		require.Equal(t, []string{"2", "3", "4"}, c.state(t))
+		require.Empty(t, c.errs, "a compaction is not reported")
+	})
 }
 
 // A value that is written again changes nothing for the channel.
 func TestEqualListsArePublishedOnce(t *testing.T) {
-	cluster, client, _ := start(t)
+	cluster, client, _ := clienttest.StartPair(t)
 	put := func(value string) { clienttest.Put(t, cluster, "svc/a", value) }
 	put(`{"Addr":"1","Metadata":{"x":[1]}}`)
 	c := resolve(t, client, unhurried, "etcd:///svc")
@@ -174,7 +181,7 @@ func TestEqualListsArePublishedOnce(t *testing.T) {
 }
 
 func TestClientIsClosed(t *testing.T) {
-	cluster, client, _ := start(t)
+	cluster, client, _ := clienttest.StartPair(t)
 	register(t, client, "svc", map[string]string{"a": "1"})
 	c := resolve(t, client, unhurried, "etcd:///svc")
 	require.Equal(t, []string{"1"}, c.state(t))
@@ -185,7 +192,7 @@ func TestClientIsClosed(t *testing.T) {
 }
 
 func TestResolveNow(t *testing.T) {
-	cluster, client, _ := start(t)
+	cluster, client, _ := clienttest.StartPair(t)
 	register(t, client, "svc", map[string]string{"a": "1"})
 	c, r := open(t, newBuilder(t, client, unhurried), "etcd:///svc")
 	require.Equal(t, []string{"1"}, c.state(t))

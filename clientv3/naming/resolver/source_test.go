@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/naming/resolver"
 )
 
 // Channels of one builder share the source of a service.
 func TestSecondChannelDuringAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster, client, _ := start(t)
+		cluster, client, _ := clienttest.StartPair(t)
 		register(t, client, "svc", map[string]string{"a": "1", "b": "2"})
 		b := newBuilder(t, client, resolver.Config{})
 		first, r1 := open(t, b, "etcd:///svc")
@@ -47,7 +48,7 @@ func TestSecondChannelDuringAnOutage(t *testing.T) {
 // but not when there are other registrations.
 func TestMassRemovalWhileIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, client, other := start(t)
+		_, client, other := clienttest.StartPair(t)
 		register(t, client, "svc", map[string]string{"a": "1", "b": "2"})
 		b := newBuilder(t, client, resolver.Config{})
 		c, r := open(t, b, "etcd:///svc")
@@ -68,7 +69,7 @@ func TestMassRemovalWhileIdle(t *testing.T) {
 // A list of the builder expires after an hour.
 func TestLastListExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster, client, _ := start(t)
+		cluster, client, _ := clienttest.StartPair(t)
 		register(t, client, "svc", map[string]string{"a": "1"})
 		b := newBuilder(t, client, resolver.Config{})
 		c, r := open(t, b, "etcd:///svc")
@@ -87,7 +88,7 @@ func TestLastListExpires(t *testing.T) {
 // callers.
 func TestMassRemovalIsDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, client, other := start(t)
+		_, client, other := clienttest.StartPair(t)
 		register(t, client, "svc", map[string]string{"a": "1", "b": "2", "c": "3"})
 		c := resolve(t, client, resolver.Config{}, "etcd:///svc")
 		require.Len(t, c.state(t), 3)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/naming/resolver"
 )
 
@@ -14,7 +15,7 @@ func TestOrderOfAddresses(t *testing.T) {
 	_, err := resolver.NewBuilder(nil)
 	require.ErrorContains(t, err, "client")
 
-	_, client, _ := start(t)
+	_, client, _ := clienttest.StartPair(t)
 	b, err := resolver.NewBuilder(client)
 	require.NoError(t, err)
 	register(t, client, "svc", map[string]string{"a": "1", "b": "2", "c": "3"})

@@ -2,6 +2,8 @@ package store
 
 import (
 	"bytes"
+	"maps"
+	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -15,8 +17,8 @@ import (
 const maxTxnOps = 128
 
 // Check refuses a request that no state of the store can answer, such as one
-// without a key. The methods of Store check it too; Check is for servers that
-// do so before they look at who asks.
+// without a key. A server does so before it looks at who asks; the methods of Store
+// take what has passed.
 func Check(req proto.Message) error {
 	switch r := req.(type) {
 	case *pb.RangeRequest:
@@ -87,11 +89,9 @@ func checkTxnOps(r *pb.TxnRequest, limit int) error {
 			return rpctypes.ErrGRPCEmptyKey
 		}
 	}
-	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
-		for _, op := range branch {
-			if err := checkOp(op, limit-used); err != nil {
-				return err
-			}
+	for _, op := range slices.Concat(r.Success, r.Failure) {
+		if err := checkOp(op, limit-used); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -119,15 +119,7 @@ type writes struct {
 }
 
 func (w *writes) clashes(key string) bool {
-	if w.puts[key] {
-		return true
-	}
-	for _, d := range w.dels {
-		if d.Contains(key) {
-			return true
-		}
-	}
-	return false
+	return w.puts[key] || slices.ContainsFunc(w.dels, func(d keyrange.Range) bool { return d.Contains(key) })
 }
 
 // checkOverlaps refuses a branch that puts a key twice, or puts and deletes it.
@@ -160,25 +152,21 @@ func checkOverlaps(ops []*pb.RequestOp) (*writes, error) {
 }
 
 func (w *writes) addNested(t *pb.TxnRequest) error {
-	success, err := checkOverlaps(t.Success)
-	if err != nil {
-		return err
-	}
-	failure, err := checkOverlaps(t.Failure)
-	if err != nil {
-		return err
-	}
-	for _, branch := range []*writes{success, failure} {
+	var branches []*writes
+	for _, ops := range [][]*pb.RequestOp{t.Success, t.Failure} {
+		branch, err := checkOverlaps(ops)
+		if err != nil {
+			return err
+		}
 		for key := range branch.puts {
 			if w.clashes(key) {
 				return rpctypes.ErrGRPCDuplicateKey
 			}
 		}
+		branches = append(branches, branch)
 	}
-	for _, branch := range []*writes{success, failure} {
-		for key := range branch.puts {
-			w.puts[key] = true
-		}
+	for _, branch := range branches {
+		maps.Copy(w.puts, branch.puts)
 		w.dels = append(w.dels, branch.dels...)
 	}
 	return nil

@@ -15,9 +15,6 @@ import (
 
 // Range answers a RangeRequest.
 func (s *Store) Range(r *pb.RangeRequest) (*pb.RangeResponse, error) {
-	if err := checkRange(r); err != nil {
-		return nil, err
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.checkRevision(r.Revision, s.rev); err != nil {

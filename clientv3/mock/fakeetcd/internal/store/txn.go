@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"cmp"
+	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -20,9 +21,6 @@ type plan struct {
 
 // Txn answers a TxnRequest.
 func (s *Store) Txn(r *pb.TxnRequest) (*pb.TxnResponse, error) {
-	if err := checkTxn(r); err != nil {
-		return nil, err
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.decide(r)
@@ -38,11 +36,8 @@ func (s *Store) Txn(r *pb.TxnRequest) (*pb.TxnResponse, error) {
 
 func (s *Store) decide(r *pb.TxnRequest) *plan {
 	p := &plan{succeeded: true, ops: r.Success, nested: make(map[*pb.RequestOp]*plan)}
-	for _, c := range r.Compare {
-		if !s.holds(c) {
-			p.succeeded, p.ops = false, r.Failure
-			break
-		}
+	if slices.ContainsFunc(r.Compare, s.fails) {
+		p.succeeded, p.ops = false, r.Failure
 	}
 	for _, op := range p.ops {
 		if t := op.GetRequestTxn(); t != nil {
@@ -91,19 +86,14 @@ func (b *batch) run(p *plan) *pb.TxnResponse {
 	return resp
 }
 
-// holds reports whether a comparison is true for every key of its range.
+// fails reports whether a comparison is false for a key of its range.
 // Without any key it is tried on a key of zeros, and is false for a value.
-func (s *Store) holds(c *pb.Compare) bool {
+func (s *Store) fails(c *pb.Compare) bool {
 	kvs := s.rangeAt(keyrange.Of(c.Key, c.RangeEnd), s.rev)
 	if len(kvs) == 0 {
-		return c.Target != pb.Compare_VALUE && compareKV(c, &mvccpb.KeyValue{})
+		return c.Target == pb.Compare_VALUE || !compareKV(c, &mvccpb.KeyValue{})
 	}
-	for _, kv := range kvs {
-		if !compareKV(c, kv) {
-			return false
-		}
-	}
-	return true
+	return slices.ContainsFunc(kvs, func(kv *mvccpb.KeyValue) bool { return !compareKV(c, kv) })
 }
 
 func compareKV(c *pb.Compare, kv *mvccpb.KeyValue) bool {

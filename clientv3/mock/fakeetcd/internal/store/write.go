@@ -39,9 +39,6 @@ func (b *batch) record(c change) {
 
 // Put answers a PutRequest.
 func (s *Store) Put(r *pb.PutRequest) (*pb.PutResponse, error) {
-	if err := checkPut(r); err != nil {
-		return nil, err
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.checkPutLocked(r, s.rev); err != nil {
@@ -94,9 +91,6 @@ func (b *batch) put(r *pb.PutRequest) *pb.PutResponse {
 
 // DeleteRange answers a DeleteRangeRequest.
 func (s *Store) DeleteRange(r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
-	if err := checkDelete(r); err != nil {
-		return nil, err
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := &batch{s: s}
