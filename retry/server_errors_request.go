@@ -8,6 +8,7 @@ import (
 const (
 	checkedOnReceipt = "Found by the check of the request on receipt, before anything is proposed."
 	checkedAtApply   = "Found when the committed request is applied, before its first change; every member finds the same."
+	saidByKine       = "kine, which has no leases to renew or to end, says so of the whole method."
 )
 
 var requestErrors = []Rule{
@@ -66,53 +67,30 @@ var memberErrors = []Rule{
 // unnamedErrors are error texts of the server without a variable in rpctypes. They arrive
 // with code Unknown.
 var unnamedErrors = []Rule{
-	{
-		Code: codes.Unknown, Message: "raft proposal dropped", Class: Overloaded,
-		Reason: "The member's own Raft refused the proposal before appending or forwarding it: no leader, a transfer of leadership under way, or too much uncommitted data, all of which pass.",
-	},
-	{
-		Code: codes.Unknown, Message: "raft: stopped", Class: Ambiguous,
-		Reason: "Raft stopped, possibly after it had taken the proposal.",
-	},
-	{
-		Code: codes.Unknown, Message: "not a primary lessor", Class: Refused,
-		Reason: "A member that thought it was the leader could not confirm it; no lease was renewed.",
-	},
-	{
-		Code: codes.Unknown, Message: "etcdserver: request timed out, leader transfer took too long", Class: Ambiguous,
-		Reason: "The transfer of leadership was started and may still succeed.",
-	},
-	{
-		Code: codes.Unknown, Message: "etcdserver: unknown method", Class: Definite,
-		Reason: "The action of a Downgrade request is none that the server knows.",
-	},
-	{
-		Code: codes.Unknown, Message: "auth: permission denied", Class: Definite,
-		Reason: "The auth store's own text, which etcd up to 3.4 sends for Maintenance; checked before the handler runs.",
-	},
-	{
-		Code: codes.Unknown, Message: "auth: user name is empty", Class: Token,
-		Reason: "The same for a request without a credential.",
-	},
-	{
-		Code: codes.Unknown, Message: "auth: invalid auth token", Class: Token,
-		Reason: "The same for a token that has expired or that the member does not know.",
-	},
-	{
-		Code: codes.Unknown, Message: "auth: revision in header is old", Class: Token,
-		Reason: "The same for a token that is older than the last change of users or roles.",
-	},
-	kineRefuses("lease keep alive is not supported"),
-	kineRefuses("lease revoke is not supported"),
-	kineRefuses("lease time to live is not supported"),
-	kineRefuses("lease leases is not supported"),
+	unnamedError("raft proposal dropped", Overloaded,
+		"The member's own Raft refused the proposal before appending or forwarding it: no leader, a transfer of leadership under way, or too much uncommitted data, all of which pass."),
+	unnamedError("raft: stopped", Ambiguous,
+		"Raft stopped, possibly after it had taken the proposal."),
+	unnamedError("not a primary lessor", Refused,
+		"A member that thought it was the leader could not confirm it; no lease was renewed."),
+	unnamedError("etcdserver: request timed out, leader transfer took too long", Ambiguous,
+		"The transfer of leadership was started and may still succeed."),
+	unnamedError("etcdserver: unknown method", Definite,
+		"The action of a Downgrade request is none that the server knows."),
+	unnamedError("auth: permission denied", Definite,
+		"The auth store's own text, which etcd up to 3.4 sends for Maintenance; checked before the handler runs."),
+	unnamedError("auth: user name is empty", Token,
+		"The same for a request without a credential."),
+	unnamedError("auth: invalid auth token", Token,
+		"The same for a token that has expired or that the member does not know."),
+	unnamedError("auth: revision in header is old", Token,
+		"The same for a token that is older than the last change of users or roles."),
+	unnamedError("lease keep alive is not supported", Definite, saidByKine),
+	unnamedError("lease revoke is not supported", Definite, saidByKine),
+	unnamedError("lease time to live is not supported", Definite, saidByKine),
+	unnamedError("lease leases is not supported", Definite, saidByKine),
 }
 
-// kineRefuses returns the rule for an error with which kine rejects a method of the Lease
-// service.
-func kineRefuses(message string) Rule {
-	return Rule{
-		Code: codes.Unknown, Message: message, Class: Definite,
-		Reason: "kine, which has no leases to renew or to end, says so of the whole method.",
-	}
+func unnamedError(message string, class Class, reason string) Rule {
+	return Rule{Code: codes.Unknown, Message: message, Class: class, Reason: reason}
 }
