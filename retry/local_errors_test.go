@@ -176,19 +176,6 @@ func TestLocalErrorsFallBackToTheirCode(t *testing.T) {
 	}
 }
 
-// A server, or a proxy, that uses a text of this side's has answered: the text proves nothing then.
-func TestLocalErrorsOfTheOtherSide(t *testing.T) {
-	for _, r := range LocalErrors() {
-		class := Classify(status.Error(r.Code, r.Message), Evidence{Sent: true, Answered: true})
-		switch r.Class {
-		case Definite, Closed:
-			assert.Equal(t, Ambiguous, class, r.Message)
-		default:
-			assert.Equal(t, r.Class, class, r.Message)
-		}
-	}
-}
-
 // A call that is under way when its channel is closed may have been executed,
 // and gets the same error as one that never started.
 func TestClosingTheChannelUnderACall(t *testing.T) {
