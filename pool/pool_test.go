@@ -46,8 +46,7 @@ func TestLastUsedFirst(t *testing.T) {
 	assert.Equal(t, b.Value(), acquire(t, p).Value())
 	assert.Equal(t, c.Value(), acquire(t, p).Value())
 	assert.Equal(t, a.Value(), acquire(t, p).Value())
-	made, _, _ := f.counts()
-	assert.Equal(t, 3, made)
+	assert.Equal(t, 3, f.count().made)
 }
 
 // Waiters are served in FIFO order.
@@ -100,8 +99,7 @@ func TestFullWhileCreating(t *testing.T) {
 		got := <-first
 		require.NoError(t, got.err)
 		got.r.Release()
-		made, _, _ := f.counts()
-		assert.Equal(t, 1, made)
+		assert.Equal(t, 1, f.count().made)
 	})
 }
 
@@ -148,8 +146,7 @@ func TestLateResourceServesTheNext(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, 1, p.Stats().Idle)
 		acquire(t, p).Release()
-		made, _, _ := f.counts()
-		assert.Equal(t, 1, made)
+		assert.Equal(t, 1, f.count().made)
 	})
 }
 
@@ -223,8 +220,7 @@ func TestDiscardServesAWaiter(t *testing.T) {
 		require.NoError(t, got.err)
 		assert.NotSame(t, r.Value(), got.r.Value())
 		got.r.Release()
-		_, _, most := f.counts()
-		assert.Equal(t, 1, most, "the old one was destroyed before the new one was created")
+		assert.Equal(t, 1, f.count().most, "the old one was destroyed before the new one was created")
 		assert.EqualValues(t, 1, p.Stats().Destroyed.Discarded)
 	})
 }
@@ -246,8 +242,7 @@ func TestReleaseTwice(t *testing.T) {
 	assert.EqualValues(t, 3, p.Stats().StaleReleases)
 	second.Discard()
 	second.Release()
-	_, alive, _ := f.counts()
-	assert.Zero(t, alive)
+	assert.Zero(t, f.count().alive)
 	assert.EqualValues(t, 4, p.Stats().StaleReleases)
 }
 
@@ -273,13 +268,11 @@ func TestClose(t *testing.T) {
 		assert.Equal(t, pool.ErrClosed, err)
 		p.Close()
 
-		_, alive, _ := f.counts()
-		assert.Equal(t, 3, alive, "all are borrowed")
+		assert.Equal(t, 3, f.count().alive, "all are borrowed")
 		held.Release()
 		broken.Discard()
 		held.Release()
-		_, alive, _ = f.counts()
-		assert.Equal(t, 1, alive)
+		assert.Equal(t, 1, f.count().alive)
 		stats := p.Stats()
 		assert.Equal(t, 1, stats.Borrowed)
 		assert.EqualValues(t, 1, stats.Destroyed.PoolClosed)
@@ -292,7 +285,7 @@ func TestCloseDestroysIdle(t *testing.T) {
 	a.Release()
 	b.Release()
 	p.Close()
-	assert.Eventually(t, func() bool { _, alive, _ := f.counts(); return alive == 0 }, 30*time.Second, time.Millisecond)
+	assert.Eventually(t, func() bool { return f.count().alive == 0 }, 30*time.Second, time.Millisecond)
 }
 
 // Close ends the context of Create; a resource that it creates nevertheless is destroyed.
@@ -312,9 +305,8 @@ func TestCloseEndsCreate(t *testing.T) {
 		assert.Equal(t, pool.ErrClosed, (<-waiting).err)
 		close(late)
 		synctest.Wait()
-		made, alive, _ := f.counts()
-		assert.Equal(t, 1, made)
-		assert.Zero(t, alive)
+		assert.Equal(t, 1, f.count().made)
+		assert.Zero(t, f.count().alive)
 		assert.Zero(t, p.Stats().Size)
 	})
 }
