@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -24,9 +25,7 @@ type ClientConn struct {
 	target     string
 	classifier classifier
 	groups     [classes]*group
-
-	mu     sync.Mutex
-	closed bool
+	closed     atomic.Bool
 }
 
 var _ grpc.ClientConnInterface = (*ClientConn)(nil)
@@ -160,7 +159,7 @@ func (p *ClientConn) awaitReady(ctx context.Context, g *group, c *conn) error {
 		case connectivity.Idle:
 			g.connect(c)
 		case connectivity.Shutdown:
-			if p.isClosed() {
+			if p.closed.Load() {
 				return ErrClosed
 			}
 			return nil // closed as a surplus one, so there are others
@@ -176,11 +175,7 @@ func (p *ClientConn) awaitReady(ctx context.Context, g *group, c *conn) error {
 // that wait for a connection get [ErrClosed]. In-flight calls get gRPC's error: Canceled,
 // or Unavailable if the transport closes first. A second Close returns ErrClosed.
 func (p *ClientConn) Close() error {
-	p.mu.Lock()
-	again := p.closed
-	p.closed = true
-	p.mu.Unlock()
-	if again {
+	if p.closed.Swap(true) {
 		return ErrClosed
 	}
 	var all sync.WaitGroup
@@ -189,10 +184,4 @@ func (p *ClientConn) Close() error {
 	}
 	all.Wait()
 	return nil
-}
-
-func (p *ClientConn) isClosed() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.closed
 }
