@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	pb "google.golang.org/grpc/interop/grpc_testing"
-	"google.golang.org/grpc/test/bufconn"
 )
 
 // large is the size of a message in a stream: a little less than gRPC's maximum.
@@ -24,7 +23,11 @@ type mover struct {
 	pb.UnimplementedTestServiceServer
 }
 
-func (mover) EmptyCall(_ context.Context, in *pb.Empty) (*pb.Empty, error) { return in, nil }
+// EmptyCall answers after the round trip of the link.
+func (mover) EmptyCall(_ context.Context, in *pb.Empty) (*pb.Empty, error) {
+	time.Sleep(2 * time.Millisecond)
+	return in, nil
+}
 
 func (mover) StreamingInputCall(stream pb.TestService_StreamingInputCallServer) error {
 	for {
@@ -87,10 +90,10 @@ func TestSmallBesideLarge(t *testing.T) {
 // nil.
 func percentile99(t *testing.T, dial dial, move func(context.Context, pb.TestServiceClient) error) (p99 time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
-		link := &wire{server: bufconn.Listen(wireChunk)}
+		link := newWire()
 		s := grpc.NewServer(grpc.WaitForHandlers(true))
 		pb.RegisterTestServiceServer(s, mover{})
-		go func() { _ = s.Serve(link.server) }()
+		go func() { _ = s.Serve(link) }()
 		conn, err := dial(grpc.WithContextDialer(link.dial))
 		require.NoError(t, err)
 		client := pb.NewTestServiceClient(conn)
@@ -112,7 +115,6 @@ func percentile99(t *testing.T, dial dial, move func(context.Context, pb.TestSer
 		streams.Wait()
 		require.NoError(t, conn.Close())
 		s.Stop()
-		link.pumps.Wait()
 		synctest.Wait()
 	})
 	return p99

@@ -10,69 +10,41 @@ import (
 )
 
 const (
-	wireRate  = 60_000_000       // bytes per second in each direction
-	wireDelay = time.Millisecond // in each direction
-	wireChunk = 16 << 10
-	wireQueue = 8 // chunks that a connection may have in transit in each direction
+	wireRate   = 60_000_000 // bytes per second in each direction
+	wireChunk  = 16 << 10   // connections take turns, one chunk each
+	wireBuffer = 8 * wireChunk
 )
 
-// wire is a link in memory to a server. Its connections take turns, one chunk each.
+// wire is a link in memory to a server. Its connections share the rate of each direction.
 type wire struct {
-	server *bufconn.Listener
-	there  pacer
-	back   pacer
-	pumps  sync.WaitGroup
+	*bufconn.Listener
+	there, back pacer
 }
+
+func newWire() *wire { return &wire{Listener: bufconn.Listen(wireBuffer)} }
 
 // dial connects over the link.
 func (w *wire) dial(ctx context.Context, _ string) (net.Conn, error) {
-	server, err := w.server.DialContext(ctx)
-	if err != nil {
-		return nil, err
-	}
-	near := bufconn.Listen(wireChunk)
-	defer near.Close()
-	accepted := make(chan net.Conn, 1)
-	go func() {
-		c, _ := near.Accept()
-		accepted <- c
-	}()
-	client, err := near.DialContext(ctx)
-	if err != nil {
-		return nil, err
-	}
-	end := <-accepted
-	w.pumps.Go(func() { w.carry(end, server, &w.there) })
-	w.pumps.Go(func() { w.carry(server, end, &w.back) })
-	return client, nil
+	conn, err := w.DialContext(ctx)
+	return &pacedConn{conn, &w.back}, err
 }
 
-// carry copies bytes in one direction until either end is closed, and closes both.
-func (w *wire) carry(from, to net.Conn, p *pacer) {
-	type chunk struct {
-		bytes   []byte
-		arrived time.Time
-	}
-	queue := make(chan chunk, wireQueue)
-	w.pumps.Go(func() {
-		for c := range queue {
-			time.Sleep(time.Until(c.arrived.Add(wireDelay)))
-			p.send(len(c.bytes))
-			if _, err := to.Write(c.bytes); err != nil {
-				_ = from.Close()
-			}
-		}
-		_ = to.Close()
-	})
-	defer close(queue)
-	for {
-		b := make([]byte, wireChunk)
-		n, err := from.Read(b)
-		if err != nil {
-			return
-		}
-		queue <- chunk{b[:n], time.Now()}
-	}
+// Accept returns the server's end of a connection.
+func (w *wire) Accept() (net.Conn, error) {
+	conn, err := w.Listener.Accept()
+	return &pacedConn{conn, &w.there}, err
+}
+
+// pacedConn reads at the rate of a direction.
+type pacedConn struct {
+	net.Conn
+	rate *pacer
+}
+
+func (c *pacedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b[:min(len(b), wireChunk)])
+	c.rate.send(n)
+	return n, err
 }
 
 // pacer is the transmitter of one direction.
