@@ -103,15 +103,6 @@ func TestRegisterFails(t *testing.T) {
 	})
 }
 
-func TestRegisterIsBounded(t *testing.T) {
-	cluster, client, _ := start(t)
-	cluster.Member(0).Stop()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err := etcd.Register(ctx, client, etcd.Registration{Service: "svc", Address: "a:1"})
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-}
-
 // timingOut is a cluster whose leader lives but commits nothing: it renews leases, and times writes out.
 func timingOut(c *fakeetcd.Call) {
 	time.Sleep(7 * time.Second)
@@ -119,31 +110,28 @@ func timingOut(c *fakeetcd.Call) {
 }
 
 // A deadline is observed, even if it is later than the bound without one.
-func TestRegisterIsBoundedByItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client, _ := start(t)
-		cluster.On("Put", timingOut)
-		began := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		defer cancel()
-		_, err := etcd.Register(ctx, client, etcd.Registration{Service: "svc", Address: "a:1"})
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Equal(t, 2*time.Minute, time.Since(began))
-	})
-}
-
-func TestRegisterIsBoundedByItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client, _ := start(t)
-		cluster.On("Put", timingOut)
-		began := time.Now()
-		_, err := etcd.Register(t.Context(), client, etcd.Registration{Service: "svc", Address: "a:1"})
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Equal(t, 30*time.Second, time.Since(began))
-		leases, err := client.Leases(within(t))
-		require.NoError(t, err)
-		require.Empty(t, leases.Leases)
-	})
+func TestRegisterIsBounded(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{
+		50 * time.Millisecond: 50 * time.Millisecond, 2 * time.Minute: 2 * time.Minute, 0: 30 * time.Second,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			cluster, client, _ := start(t)
+			cluster.On("Put", timingOut)
+			ctx := t.Context()
+			if timeout > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, timeout)
+				defer cancel()
+			}
+			began := time.Now()
+			_, err := etcd.Register(ctx, client, etcd.Registration{Service: "svc", Address: "a:1"})
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Equal(t, want, time.Since(began))
+			leases, err := client.Leases(within(t))
+			require.NoError(t, err)
+			require.Empty(t, leases.Leases)
+		})
+	}
 }
 
 func TestLeaseExpires(t *testing.T) {
@@ -161,20 +149,6 @@ func TestLeaseExpires(t *testing.T) {
 	require.NotEqual(t, first.Lease, again.Lease)
 	require.JSONEq(t, value, string(cluster.Get(key).Value))
 	require.EqualValues(t, again.Lease, cluster.Get(key).Lease)
-}
-
-// Another client deletes the key; the lease lives.
-func TestKeyIsDeleted(t *testing.T) {
-	cluster, client, other := start(t)
-	r := enrol(t, cluster, client)
-	lease := r.State().Lease
-	for range 3 {
-		_, err := other.Delete(within(t), key)
-		require.NoError(t, err)
-		require.Equal(t, etcd.ErrDeleted, r.expect(t, etcd.Lost).Err)
-		require.Equal(t, etcd.Event{State: etcd.Registered, Again: true, Lease: lease}, r.expect(t, etcd.Registered))
-		require.EqualValues(t, lease, cluster.Get(key).Lease)
-	}
 }
 
 // The watch of the key is of no use: it needs what was compacted. The key is read again.
@@ -269,21 +243,6 @@ func TestUpdateMeetsAnotherRegistration(t *testing.T) {
 	r.expect(t, etcd.Superseded)
 	require.JSONEq(t, value, string(cluster.Get(key).Value))
 	require.EqualValues(t, newer.State().Lease, cluster.Get(key).Lease)
-}
-
-// What an earlier process has left behind is replaced, and not taken away by the end of its lease.
-func TestPredecessorsKey(t *testing.T) {
-	cluster, client, other := start(t)
-	lease, err := other.Grant(within(t), 60)
-	require.NoError(t, err)
-	_, err = other.Put(within(t), key, "what it wrote", clientv3.WithLease(lease.ID))
-	require.NoError(t, err)
-	r := enrol(t, cluster, client)
-	require.NoError(t, cluster.ExpireLease(int64(lease.ID)))
-	require.EqualValues(t, r.State().Lease, cluster.Get(key).Lease)
-	require.NoError(t, r.Withdraw(within(t)))
-	require.Nil(t, cluster.Get(key))
-	require.Equal(t, []etcd.Event{{State: etcd.Withdrawn, Lease: r.State().Lease}}, []etcd.Event{r.expect(t, etcd.Withdrawn)})
 }
 
 // A superseded registration waits for its turn, whatever becomes of its own lease.
