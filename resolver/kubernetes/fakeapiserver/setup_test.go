@@ -21,12 +21,14 @@ const (
 	tick     = 5 * time.Millisecond
 )
 
-func start(t *testing.T) *fakeapiserver.Server {
+// start returns a server with these objects, and a client of it.
+func start(t *testing.T, slices ...*discoveryv1.EndpointSlice) (*fakeapiserver.Server, *discoveryclient.DiscoveryV1Client) {
 	t.Helper()
 	server, err := fakeapiserver.Start()
 	require.NoError(t, err)
 	t.Cleanup(server.Close)
-	return server
+	create(t, server, slices...)
+	return server, client(t, server.RESTConfig())
 }
 
 func within(t *testing.T) context.Context {
