@@ -22,12 +22,10 @@ func hosts(net, n int) []string {
 }
 
 func TestSlicesAreMerged(t *testing.T) {
-	server := startServer(t)
-	create(t, server, slice("users", "a", 80, hosts(1, 100)...), slice("users", "b", 80, hosts(2, 100)...), slice("users", "c", 80, hosts(3, 50)...))
-	create(t, server, slice("others", "d", 80, "10.9.0.1"))
 	elsewhere := slice("users", "a", 80, "10.9.0.2")
 	elsewhere.Namespace = "elsewhere"
-	create(t, server, elsewhere)
+	server := startServer(t, elsewhere, slice("others", "d", 80, "10.9.0.1"),
+		slice("users", "a", 80, hosts(1, 100)...), slice("users", "b", 80, hosts(2, 100)...), slice("users", "c", 80, hosts(3, 50)...))
 	c := open(t, server, "kubernetes:///users.shop:grpc")
 	c.awaitCount(t, 250)
 	states, errs := c.counts()
@@ -55,44 +53,37 @@ func TestSlicesAreMerged(t *testing.T) {
 	assert.Zero(t, server.Count("list"), "the verb watch is enough")
 }
 
-func TestScaleToZeroAndBack(t *testing.T) {
-	server := startServer(t)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
-	c := open(t, server, "kubernetes:///users.shop")
-	c.awaitAddresses(t, "10.0.0.1:80")
-	update(t, server, slice("users", "a", 80))
-	c.awaitAddresses(t)
-	c.awaitError(t, 0, "has no endpoints", "scaled to zero")
-	states, _, _ := c.look()
-	assert.NotNil(t, states[len(states)-1].Endpoints, "grpc takes nil for a resolver that knows only addresses")
-	update(t, server, slice("users", "a", 80, "10.0.0.2"))
-	c.awaitAddresses(t, "10.0.0.2:80")
-}
-
-func TestServiceThatDoesNotExist(t *testing.T) {
-	server := startServer(t)
-	c := openWith(t, Config{REST: server.RESTConfig(), Namespace: "shop"}, quick(), "kubernetes:///users")
-	c.awaitAddresses(t)
-	c.awaitError(t, 0, `service "users" in namespace "shop" has no EndpointSlices`)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
-	c.awaitAddresses(t, "10.0.0.1:80")
-}
-
-func TestNamedPortAppears(t *testing.T) {
-	server := startServer(t)
-	s := slice("users", "a", 80, "10.0.0.1")
-	create(t, server, s)
-	c := open(t, server, "kubernetes:///users.shop:admin")
-	c.awaitAddresses(t)
-	c.awaitError(t, 0, `no TCP port named "admin"`, "grpc (80)")
-	s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: ptr("admin"), Port: ptr(int32(81))})
-	update(t, server, s)
-	c.awaitAddresses(t, "10.0.0.1:81")
+// A channel without endpoints has an empty list and the reason.
+func TestWithoutEndpoints(t *testing.T) {
+	admin := slice("users", "a", 80, "10.0.0.1")
+	admin.Ports = append(admin.Ports, discoveryv1.EndpointPort{Name: ptr("admin"), Port: ptr(int32(81))})
+	for target, c := range map[string]struct {
+		first, second *discoveryv1.EndpointSlice
+		reason        []string
+		want          string
+	}{
+		"kubernetes:///users.shop":       {slice("users", "a", 80), slice("users", "a", 80, "10.0.0.1"), []string{"has no endpoints", "scaled to zero"}, "10.0.0.1:80"},
+		"kubernetes:///users.shop:admin": {slice("users", "a", 80, "10.0.0.1"), admin, []string{`no TCP port named "admin"`, "grpc (80)"}, "10.0.0.1:81"},
+		"kubernetes:///users":            {slice("others", "a", 80, "10.0.0.1"), slice("users", "a", 80, "10.0.0.1"), []string{`service "users" in namespace "shop" has no EndpointSlices`}, "10.0.0.1:80"},
+	} {
+		server := startServer(t, c.first)
+		channel := openWith(t, Config{REST: server.RESTConfig(), Namespace: "shop"}, quick(), target)
+		reported := 0
+		for range 2 {
+			channel.awaitAddresses(t)
+			channel.awaitError(t, reported, c.reason...)
+			states, errs, _ := channel.look()
+			assert.NotNil(t, states[len(states)-1].Endpoints, "gRPC takes nil for a resolver that knows only addresses")
+			reported = len(errs)
+			update(t, server, c.second)
+			channel.awaitAddresses(t, c.want)
+			update(t, server, c.first)
+		}
+	}
 }
 
 func TestChannelsShareWatchAndConnection(t *testing.T) {
-	server := startServer(t)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"), slice("orders", "b", 80, "10.0.0.2"))
+	server := startServer(t, slice("users", "a", 80, "10.0.0.1"), slice("orders", "b", 80, "10.0.0.2"))
 	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
 	var built sync.WaitGroup
 	channels := make([]*channel, 100)
@@ -119,15 +110,11 @@ func TestChannelsShareWatchAndConnection(t *testing.T) {
 }
 
 func TestLastCloseEndsWatch(t *testing.T) {
-	server := startServer(t)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
 	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
 	for round := range 3 {
-		one, two := newChannel(), newChannel()
-		first, err := b.Build(target(t, "kubernetes:///users.shop"), one, resolver.BuildOptions{})
-		require.NoError(t, err)
-		second, err := b.Build(target(t, "kubernetes:///users.shop:8080"), two, resolver.BuildOptions{})
-		require.NoError(t, err)
+		one, first := build(t, b, "kubernetes:///users.shop")
+		two, second := build(t, b, "kubernetes:///users.shop:8080")
 		one.awaitAddresses(t, "10.0.0.1:80")
 		two.awaitAddresses(t, "10.0.0.1:8080")
 		require.NoError(t, server.Wait(within(t), "watch", round+1)) // the addresses may be those of the last source
@@ -142,8 +129,7 @@ func TestLastCloseEndsWatch(t *testing.T) {
 }
 
 func TestCloseDuringEvents(t *testing.T) {
-	server := startServer(t)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
 	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
 	stop := make(chan struct{})
 	var changes sync.WaitGroup
@@ -161,10 +147,8 @@ func TestCloseDuringEvents(t *testing.T) {
 		}
 	})
 	published := make(map[*channel]int)
-	for range 50 {
-		c := newChannel()
-		r, err := b.Build(target(t, "kubernetes:///users.shop"), c, resolver.BuildOptions{})
-		require.NoError(t, err)
+	for range 20 {
+		c, r := build(t, b, "kubernetes:///users.shop")
 		c.await(t, "some states", func(states []resolver.State, _ []error) bool { return len(states) > 2 })
 		r.Close()
 		published[c], _ = c.counts()
@@ -195,11 +179,12 @@ func TestCloseAtOnce(t *testing.T) {
 }
 
 func TestEmptyListIsNotRepeated(t *testing.T) {
-	server := startServer(t)
-	create(t, server, slice("users", "a", 80))
+	server := startServer(t, slice("users", "a", 80))
 	c := newChannel()
 	c.refuse = func(resolver.State) error { return balancer.ErrBadResolverState }
-	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop")
+	r, err := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()).Build(target(t, "kubernetes:///users.shop"), c, resolver.BuildOptions{})
+	require.NoError(t, err)
+	defer r.Close()
 	c.awaitError(t, 0, "has no endpoints")
 	c.refuse = nil
 	update(t, server, slice("users", "a", 80, "10.0.0.2"))

@@ -17,10 +17,9 @@ import (
 )
 
 func TestRPCErrorSaysWhatIsWrong(t *testing.T) {
-	server := startServer(t)
 	s := slice("users", "a", 80, "10.0.0.1")
 	s.Endpoints[0].Conditions.Ready = ptr(false)
-	create(t, server, s, slice("orders", "b", 80))
+	server := startServer(t, s, slice("orders", "b", 80))
 	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
 	for text, want := range map[string]string{
 		"kubernetes:///users.shop":        "none of the 1 endpoints of service \"users\" in namespace \"shop\" is ready",
@@ -60,10 +59,9 @@ func (a *authorities) EmptyCall(ctx context.Context, _ *testgrpc.Empty) (*testgr
 }
 
 func TestServerName(t *testing.T) {
-	server := startServer(t)
 	a := &authorities{names: make(chan string, 1)}
 	port := grpctest.Serve(t, func(s grpc.ServiceRegistrar) { testgrpc.RegisterTestServiceServer(s, a) }).Port
-	create(t, server, slice("users", "a", int32(port), "127.0.0.1"))
+	server := startServer(t, slice("users", "a", int32(port), "127.0.0.1"))
 	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
 	for text, c := range map[string]struct {
 		opts []grpc.DialOption
