@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/pool"
 )
@@ -157,3 +158,5 @@ func acquire(t *testing.T, p *pool.Pool[*thing]) pool.Resource[*thing] {
 	require.NoError(t, err)
 	return r
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
