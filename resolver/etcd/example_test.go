@@ -13,6 +13,7 @@ import (
 	_ "github.com/quorate/quorate/balancer/policies"
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/etcdtest"
+	"github.com/quorate/quorate/keepalive"
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
@@ -80,6 +81,26 @@ func Example() {
 	// called: <nil>
 	// shut down: <nil>
 	// removed
+}
+
+// A server shuts down without failing calls.
+func ExampleRegistrar_Shutdown() {
+	client, stop := newExampleClient()
+	defer stop()
+	ctx := context.Background()
+	interrupted := make(chan struct{})
+	close(interrupted)
+	serve := func() error {
+		server := grpc.NewServer(keepalive.Datacenter().ServerOptions()...)
+		registrar, err := etcd.Register(ctx, client, etcd.Registration{Service: "billing", Address: "10.0.0.7:8080"})
+		if err != nil {
+			return err
+		}
+		<-interrupted
+		return registrar.Shutdown(ctx, server) // withdraw, wait for callers to leave, drain, stop
+	}
+	fmt.Println(serve())
+	// Output: <nil>
 }
 
 // Notify reports the state of the registration.
