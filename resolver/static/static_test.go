@@ -196,7 +196,7 @@ func TestIdleChannel(t *testing.T) {
 
 	b, err := NewBuilder(Config{Scheme: "list"})
 	require.NoError(t, err)
-	conn, err := grpc.NewClient("list:///"+lis.Addr().String()+";weight=2;zone=a", grpc.WithResolvers(b), grpc.WithIdleTimeout(time.Second),
+	conn, err := grpc.NewClient("list:///"+lis.Addr().String()+";weight=2;zone=a", grpc.WithResolvers(b), grpc.WithIdleTimeout(100*time.Millisecond),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
