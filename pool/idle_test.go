@@ -198,21 +198,15 @@ func TestHijack(t *testing.T) {
 	other.Release()
 	p.Close()
 	assert.Equal(t, 1, f.count().alive, "the caller owns it")
-	_, ok = pool.Resource[int]{}.Hijack()
-	assert.False(t, ok)
 }
 
-// A waiter gets a new resource in place of the hijacked one.
-func TestHijackServesAWaiter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, _ := newPool(t, func(c *config) { c.MaxSize = 1 })
-		r := acquire(t, p)
-		waiting := acquiring(t.Context(), p)
-		r.Hijack()
-		got := <-waiting
-		require.NoError(t, got.err)
-		got.r.Release()
-	})
+func TestZeroResource(t *testing.T) {
+	var r pool.Resource[int]
+	r.Release()
+	r.Discard()
+	_, ok := r.Hijack()
+	assert.False(t, ok)
+	assert.Zero(t, r.Value())
 }
 
 // Up to MaxOverflow further resources are created instead of waiting, for one loan each.

@@ -211,19 +211,22 @@ func TestCreateTimeout(t *testing.T) {
 	})
 }
 
-// Discard serves a waiter, and so does a resource that fails its Check.
-func TestDiscardServesAWaiter(t *testing.T) {
+// A waiter gets a new resource in place of one that is discarded or hijacked.
+func TestLossServesAWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MaxSize = 1 })
 		r := acquire(t, p)
-		waiting := acquiring(t.Context(), p)
-		r.Discard()
-		got := <-waiting
-		require.NoError(t, got.err)
-		assert.NotSame(t, r.Value(), got.r.Value())
-		got.r.Release()
-		assert.Equal(t, 1, f.count().most, "the old one was destroyed before the new one was created")
+		for _, lose := range []func(){r.Discard, func() { r.Hijack() }} {
+			waiting := acquiring(t.Context(), p)
+			lose()
+			got := <-waiting
+			require.NoError(t, got.err)
+			assert.NotSame(t, r.Value(), got.r.Value())
+			r = got.r
+		}
+		r.Release()
 		assert.EqualValues(t, 1, p.Stats().Destroyed.Discarded)
+		assert.Equal(t, 2, f.count().most, "the discarded one was destroyed before the next was created")
 	})
 }
 
@@ -246,13 +249,6 @@ func TestReleaseTwice(t *testing.T) {
 	second.Release()
 	assert.Zero(t, f.count().alive)
 	assert.EqualValues(t, 4, p.Stats().StaleReleases)
-}
-
-func TestZeroResource(t *testing.T) {
-	var r pool.Resource[int]
-	r.Release()
-	r.Discard()
-	assert.Zero(t, r.Value())
 }
 
 // Close ends waiting calls and destroys idle resources; borrowed ones are destroyed by Release.
@@ -357,32 +353,20 @@ func TestCreateDoesNotReturn(t *testing.T) {
 	})
 }
 
-// The caller of Release gets the panic, and the resource is gone.
+// The caller of Discard, or of Acquire, gets the panic, and the resource is gone.
 func TestDestroyPanics(t *testing.T) {
-	p, _ := newPool(t, func(c *config) {
-		c.MaxSize, c.WhenFull = 1, pool.Fail
-		c.Destroy = func(*thing) { panic(errBroken) }
-	})
-	for range 2 {
-		r := acquire(t, p)
-		assert.PanicsWithValue(t, errBroken, r.Discard)
-		stats := p.Stats()
-		assert.Zero(t, stats.Size)
-		assert.Zero(t, stats.Destroying)
-	}
-}
-
-// The same for a resource that is replaced.
-func TestDestroyPanicsInAcquire(t *testing.T) {
 	p, _ := newPool(t, func(c *config) {
 		c.MaxSize, c.WhenFull = 1, pool.Fail
 		c.Check = func(context.Context, *thing) error { return errBroken }
 		c.Destroy = func(*thing) { panic(errBroken) }
 	})
 	for range 2 {
+		assert.PanicsWithValue(t, errBroken, acquire(t, p).Discard)
 		acquire(t, p).Release()
 		assert.PanicsWithValue(t, errBroken, func() { _, _ = p.Acquire(t.Context()) })
-		assert.Zero(t, p.Stats().Size)
+		stats := p.Stats()
+		assert.Zero(t, stats.Size)
+		assert.Zero(t, stats.Destroying)
 	}
 }
 
