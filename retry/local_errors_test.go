@@ -22,6 +22,8 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // authServer answers UserGet, and counts how often it did.
@@ -45,24 +47,16 @@ func (s *authServer) UserGet(ctx context.Context, _ *pb.AuthUserGetRequest) (*pb
 func serve(t *testing.T, s *authServer, serverOpts ...grpc.ServerOption) *grpc.ClientConn {
 	t.Helper()
 	listener := bufconn.Listen(1 << 16)
-	server := grpc.NewServer(serverOpts...)
-	if s != nil {
-		pb.RegisterAuthServer(server, s)
-	}
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		_ = server.Serve(listener)
-	}()
+	grpctest.ServeOn(t, listener, func(r grpc.ServiceRegistrar) {
+		if s != nil {
+			pb.RegisterAuthServer(r, s)
+		}
+	}, serverOpts...)
 	cc, err := grpc.NewClient("passthrough:///memory",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		_ = cc.Close()
-		server.Stop()
-		<-stopped
-	})
+	t.Cleanup(func() { _ = cc.Close() })
 	return cc
 }
 
