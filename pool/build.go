@@ -29,13 +29,13 @@ func (p *Pool[T]) built(it *item[T], err error, done func(error)) {
 	p.building--
 	if err != nil {
 		p.size--
-		p.counters.createErrors++
+		p.counts.CreateErrors++
 		done(err)
 		p.refillLocked()
 		p.mu.Unlock()
 		return
 	}
-	p.counters.created++
+	p.counts.Created++
 	p.maintenance.succeeded()
 	why := p.offerLocked(it)
 	if why != sound {
@@ -138,7 +138,7 @@ func (p *Pool[T]) replace(ctx context.Context, it *item[T], why fault) (*item[T]
 	case p.closed:
 		err = ErrClosed
 	case other == nil && ctx.Err() != nil:
-		p.counters.canceled++
+		p.counts.Canceled++
 		err = ended(ctx)
 	}
 	if other != nil || err != nil {
@@ -170,7 +170,7 @@ func (p *Pool[T]) removeItem(it *item[T], why fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dying--
-	p.counters.destroyed[why]++
+	p.destroyed[why]++
 }
 
 // destroyAll destroys resources that are counted among the dying: all of them, even if Destroy
@@ -195,6 +195,6 @@ func (p *Pool[T]) gone(why fault) {
 	defer p.mu.Unlock()
 	p.dying--
 	p.size--
-	p.counters.destroyed[why]++
+	p.destroyed[why]++
 	p.refillLocked()
 }

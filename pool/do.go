@@ -108,10 +108,10 @@ func (p *Pool[T]) handOver(ctx context.Context, got result[T], caller chan<- res
 	var lease uint64
 	if got.err != nil {
 		p.size--
-		p.counters.createErrors++
+		p.counts.CreateErrors++
 		p.refillLocked()
 	} else {
-		p.counters.created++
+		p.counts.Created++
 		p.maintenance.succeeded()
 		p.lend(got.item)
 		lease = got.item.lease

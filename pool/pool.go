@@ -41,7 +41,8 @@ type Pool[T any] struct {
 	waiters     list.List  // of *waiter[T], FIFO; not empty only if none is idle
 	leases      uint64     // number of loans so far
 	maintenance maintenance
-	counters    counters
+	counts      Stats // what is counted; the other fields are zero
+	destroyed   [faults]uint64
 }
 
 type item[T any] struct {
@@ -116,7 +117,7 @@ func (p *Pool[T]) next(ctx context.Context) (*item[T], error) {
 		p.mu.Unlock()
 		return nil, ErrClosed
 	}
-	p.counters.acquired++
+	p.counts.Acquired++
 	if it := p.pop(); it != nil {
 		p.mu.Unlock()
 		return it, nil
@@ -124,7 +125,7 @@ func (p *Pool[T]) next(ctx context.Context) (*item[T], error) {
 	spare := p.coming() > p.waiters.Len()
 	room := p.size < p.config.MaxSize || (!spare && p.size < p.config.MaxSize+p.config.MaxOverflow)
 	if !room && !spare && p.config.WhenFull == Fail {
-		p.counters.full++
+		p.counts.Full++
 		p.mu.Unlock()
 		return nil, ErrFull
 	}
@@ -139,7 +140,7 @@ func (p *Pool[T]) next(ctx context.Context) (*item[T], error) {
 }
 
 func (p *Pool[T]) newWaiter(ctx context.Context) *waiter[T] {
-	p.counters.waited++
+	p.counts.Waited++
 	return &waiter[T]{ctx: ctx, since: time.Now(), given: make(chan result[T], 1)}
 }
 
@@ -169,7 +170,7 @@ func (p *Pool[T]) await(w *waiter[T]) (*item[T], error) {
 	}
 	p.mu.Lock()
 	if w.place != nil {
-		p.counters.canceled++
+		p.counts.Canceled++
 		p.served(w)
 		p.mu.Unlock()
 		return nil, ended(w.ctx)
@@ -186,7 +187,7 @@ func (p *Pool[T]) await(w *waiter[T]) (*item[T], error) {
 func (p *Pool[T]) served(w *waiter[T]) {
 	p.waiters.Remove(w.place)
 	w.place = nil
-	p.counters.waitTime += time.Since(w.since)
+	p.counts.WaitTime += time.Since(w.since)
 }
 
 // offerLocked passes a resource to the first waiter, or keeps it idle. It returns why the resource must
