@@ -1,8 +1,6 @@
 package retry
 
-import (
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-)
+import pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 // Safety is whether a call may be sent more than once.
 type Safety uint8

@@ -119,8 +119,6 @@ func (s *Server) Close() {
 
 // URL returns the server's, such as https://127.0.0.1:41234. It stays the same.
 func (s *Server) URL() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	return "https://" + s.port.Address()
 }
 
