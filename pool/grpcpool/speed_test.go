@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,40 +116,41 @@ func TestThroughput(t *testing.T) {
 	assert.GreaterOrEqual(t, float64(pooled), 2.2*float64(one))
 }
 
-// answered returns how many calls are answered in a little over 200 ms of virtual time.
-func answered(t *testing.T, dial dial) (n int) {
+// inMemory calls a service in memory, in virtual time.
+func inMemory(t *testing.T, dial dial, service pb.TestServiceServer, call func(*testing.T, pb.TestServiceClient), opts ...grpc.ServerOption) {
 	synctest.Test(t, func(t *testing.T) {
-		lis := bufconn.Listen(1 << 20)
-		s := grpc.NewServer(grpc.MaxConcurrentStreams(100), grpc.WaitForHandlers(true))
-		pb.RegisterTestServiceServer(s, slow{})
-		go func() { _ = s.Serve(lis) }()
-		conn, err := dial(grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }))
+		link := newWire()
+		s := grpc.NewServer(append(opts, grpc.WaitForHandlers(true))...)
+		pb.RegisterTestServiceServer(s, service)
+		go func() { _ = s.Serve(link) }()
+		conn, err := dial(grpc.WithContextDialer(link.dial))
 		require.NoError(t, err)
-		client := pb.NewTestServiceClient(conn)
-
-		ctx, cancel := context.WithTimeout(t.Context(), 210*time.Millisecond)
-		defer cancel()
-		var mu sync.Mutex
-		var all sync.WaitGroup
-		for range 256 {
-			all.Go(func() {
-				for {
-					if _, err := client.EmptyCall(ctx, &pb.Empty{}); err != nil {
-						assert.Equal(t, codes.DeadlineExceeded, status.Code(err), "%v", err)
-						return
-					}
-					mu.Lock()
-					n++
-					mu.Unlock()
-				}
-			})
-		}
-		all.Wait()
+		call(t, pb.NewTestServiceClient(conn))
 		require.NoError(t, conn.Close())
 		s.Stop()
 		synctest.Wait()
 	})
-	return n
+}
+
+// answered returns how many calls are answered in a little over 200 ms of virtual time.
+func answered(t *testing.T, dial dial) int64 {
+	var n atomic.Int64
+	inMemory(t, dial, slow{}, func(t *testing.T, client pb.TestServiceClient) {
+		ctx, cancel := context.WithTimeout(t.Context(), 210*time.Millisecond)
+		defer cancel()
+		var all sync.WaitGroup
+		for range 256 {
+			all.Go(func() {
+				_, err := client.EmptyCall(ctx, &pb.Empty{})
+				for ; err == nil; _, err = client.EmptyCall(ctx, &pb.Empty{}) {
+					n.Add(1)
+				}
+				assert.Equal(t, codes.DeadlineExceeded, status.Code(err), "%v", err)
+			})
+		}
+		all.Wait()
+	}, grpc.MaxConcurrentStreams(100))
+	return n.Load()
 }
 
 // large is the size of a message in a stream: a little less than gRPC's maximum.
@@ -225,15 +227,7 @@ func TestSmallBesideLarge(t *testing.T) {
 // percentile99 returns the p99 of small calls beside large streams, or without streams if move is
 // nil.
 func percentile99(t *testing.T, dial dial, move func(context.Context, pb.TestServiceClient) error) (p99 time.Duration) {
-	synctest.Test(t, func(t *testing.T) {
-		link := newWire()
-		s := grpc.NewServer(grpc.WaitForHandlers(true))
-		pb.RegisterTestServiceServer(s, mover{})
-		go func() { _ = s.Serve(link) }()
-		conn, err := dial(grpc.WithContextDialer(link.dial))
-		require.NoError(t, err)
-		client := pb.NewTestServiceClient(conn)
-
+	inMemory(t, dial, mover{}, func(t *testing.T, client pb.TestServiceClient) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var streams sync.WaitGroup
 		if move != nil {
@@ -249,9 +243,6 @@ func percentile99(t *testing.T, dial dial, move func(context.Context, pb.TestSer
 		p99 = smallCalls(t, client)
 		cancel()
 		streams.Wait()
-		require.NoError(t, conn.Close())
-		s.Stop()
-		synctest.Wait()
 	})
 	return p99
 }
