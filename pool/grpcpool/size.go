@@ -81,7 +81,8 @@ func (g *group) shrink() {
 	if g.closed {
 		return
 	}
-	each := max(g.expected(), 1)
+	each, _ := g.streams(g.conns...)
+	each = max(each, 1)
 	needed := max(g.bounds.Min, (g.peak+each-1)/each)
 	for n := g.active() - needed; n > 0; n-- {
 		g.drain()
