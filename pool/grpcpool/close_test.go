@@ -64,7 +64,7 @@ func TestReadyEndsWithClose(t *testing.T) {
 // Calls during Close end with gRPC's error, and nothing leaks.
 func TestCloseStorm(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(2))
-	for range 30 {
+	for range 15 {
 		conn, client := open(t, s, grpcpool.Config{IdleTimeout: time.Millisecond})
 		var all sync.WaitGroup
 		for i := range 16 {

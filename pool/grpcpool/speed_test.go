@@ -238,7 +238,7 @@ func percentile99(t *testing.T, dial dial, move func(context.Context, pb.TestSer
 					}
 				})
 			}
-			time.Sleep(100 * time.Millisecond) // the streams fill all buffers
+			time.Sleep(50 * time.Millisecond) // the streams fill all buffers
 		}
 		p99 = smallCalls(t, client)
 		cancel()
@@ -247,14 +247,14 @@ func percentile99(t *testing.T, dial dial, move func(context.Context, pb.TestSer
 	return p99
 }
 
-// smallCalls makes calls on a warm connection for 200 ms of virtual time.
+// smallCalls makes calls on a warm connection for 100 ms of virtual time.
 func smallCalls(t *testing.T, client pb.TestServiceClient) (p99 time.Duration) {
 	_, err := client.EmptyCall(t.Context(), &pb.Empty{})
 	require.NoError(t, err)
 	var mu sync.Mutex
 	var took []time.Duration
 	var callers sync.WaitGroup
-	end := time.Now().Add(200 * time.Millisecond)
+	end := time.Now().Add(100 * time.Millisecond)
 	for range 4 {
 		callers.Go(func() {
 			for begin := time.Now(); begin.Before(end); begin = time.Now() {
