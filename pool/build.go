@@ -29,15 +29,15 @@ func (p *Pool[T]) built(it *item[T], err error, done func(error)) {
 	p.building--
 	if err != nil {
 		p.size--
-		p.counters.createErrors++
+		p.counts.CreateErrors++
 		done(err)
 		p.refillLocked()
 		p.mu.Unlock()
 		return
 	}
-	p.counters.created++
+	p.counts.Created++
 	p.maintenance.succeeded()
-	why := p.offerLocked(it)
+	why := p.offerLocked(it, true)
 	if why != sound {
 		p.dying++
 	}
@@ -72,9 +72,8 @@ func (p *Pool[T]) buildAhead(ctx context.Context) {
 	})
 }
 
-// coming returns how many resources will soon be available: those being checked, and those being
-// created, except for one specific caller.
-func (p *Pool[T]) coming() int { return p.building - p.reserved + p.checking }
+// coming returns how many resources will soon be available.
+func (p *Pool[T]) coming() int { return p.building + p.checking }
 
 // create calls Create with the values of ctx, and the cancellation of the pool's context.
 func (p *Pool[T]) create(ctx context.Context, resets int) (*item[T], error) {
@@ -108,7 +107,7 @@ func (p *Pool[T]) refillLocked() {
 	if p.closed {
 		return
 	}
-	for p.building-p.reserved < p.waiters.Len() && p.size < p.config.MaxSize+p.config.MaxOverflow {
+	for p.building < p.waiters.Len() && p.size < p.config.MaxSize+p.config.MaxOverflow {
 		p.size++
 		p.buildFor(p.waiters.Front().Value.(*waiter[T]))
 	}
@@ -124,21 +123,30 @@ func (p *Pool[T]) refillLocked() {
 	}
 }
 
-// replace destroys a borrowed resource and returns another one: one that is idle now, or a new
-// one. The caller takes precedence over all waiters, because it was already served.
-func (p *Pool[T]) replace(ctx context.Context, it *item[T], why fault) (*item[T], error) {
+// replace destroys a borrowed resource and returns another one: one that is idle now, unless it has to be a new
+// one, or a new one. The caller takes precedence over all waiters, because it was already served. replace returns nil if the loan
+// has ended.
+func (p *Pool[T]) replace(ctx context.Context, it *item[T], lease uint64, why fault, anew bool) (*item[T], error) {
 	p.mu.Lock()
+	if it.lease != lease {
+		p.mu.Unlock()
+		return nil, nil
+	}
 	it.lease = 0
 	p.dying++
 	p.mu.Unlock()
 	p.removeItem(it, why)
 	p.mu.Lock()
-	other, err := p.pop(), error(nil)
+	var other *item[T]
+	if !anew {
+		other = p.pop()
+	}
+	var err error
 	switch {
 	case p.closed:
 		err = ErrClosed
 	case other == nil && ctx.Err() != nil:
-		p.counters.canceled++
+		p.counts.Canceled++
 		err = ended(ctx)
 	}
 	if other != nil || err != nil {
@@ -148,6 +156,7 @@ func (p *Pool[T]) replace(ctx context.Context, it *item[T], why fault) (*item[T]
 		return other, err
 	}
 	w := p.newWaiter(ctx)
+	w.anew = anew
 	w.place = p.waiters.PushFront(w)
 	p.buildFor(w)
 	p.mu.Unlock()
@@ -170,7 +179,7 @@ func (p *Pool[T]) removeItem(it *item[T], why fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dying--
-	p.counters.destroyed[why]++
+	p.destroyed[why]++
 }
 
 // destroyAll destroys resources that are counted among the dying: all of them, even if Destroy
@@ -195,6 +204,6 @@ func (p *Pool[T]) gone(why fault) {
 	defer p.mu.Unlock()
 	p.dying--
 	p.size--
-	p.counters.destroyed[why]++
+	p.destroyed[why]++
 	p.refillLocked()
 }

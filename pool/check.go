@@ -72,7 +72,7 @@ func (p *Pool[T]) check(ctx context.Context, it *item[T]) (fault, error) {
 		return a.why, nil
 	case <-ctx.Done():
 		p.mu.Lock()
-		p.counters.canceled++
+		p.counts.Canceled++
 		p.mu.Unlock()
 		return sound, ended(ctx)
 	}

@@ -24,8 +24,7 @@ func TestCheck(t *testing.T) {
 		assert.Equal(t, b.Value(), got.Value())
 		got.Release()
 		assert.EqualValues(t, 1, p.Stats().Destroyed.CheckFailed)
-		_, alive, _ := f.counts()
-		assert.Equal(t, 1, alive)
+		assert.Equal(t, 1, f.count().alive)
 	})
 	inBubble(t, "all", func(t *testing.T) {
 		p, f := checkedPool(t, nil)
@@ -34,9 +33,8 @@ func TestCheck(t *testing.T) {
 		a.Release()
 		b.Release()
 		acquire(t, p).Release()
-		made, alive, _ := f.counts()
-		assert.Equal(t, 3, made)
-		assert.Equal(t, 1, alive)
+		assert.Equal(t, 3, f.count().made)
+		assert.Equal(t, 1, f.count().alive)
 	})
 	inBubble(t, "handed over, and its waiter stays first", func(t *testing.T) {
 		p, f := checkedPool(t, func(c *config) { c.MaxSize = 1 })
@@ -50,8 +48,7 @@ func TestCheck(t *testing.T) {
 		assert.Empty(t, second)
 		got.r.Release()
 		(<-second).r.Release()
-		_, _, most := f.counts()
-		assert.Equal(t, 1, most)
+		assert.Equal(t, 1, f.count().most)
 	})
 	inBubble(t, "created for MinSize", func(t *testing.T) {
 		var made []*thing
@@ -195,8 +192,7 @@ func TestCheckOutlivesItsCaller(t *testing.T) {
 		got := acquiring(traced(t), p)
 		p.Close()
 		assert.Equal(t, pool.ErrClosed, (<-got).err)
-		_, alive, _ := f.counts()
-		assert.Zero(t, alive)
+		assert.Zero(t, f.count().alive)
 	})
 }
 

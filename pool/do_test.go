@@ -40,8 +40,7 @@ func TestDo(t *testing.T) {
 		require.NoError(t, p.Do(t.Context(), calls(&ids, errNotSent, nil)))
 		assert.Equal(t, []int{1, 3}, ids, "not with another idle one, which may be stale too")
 		assert.Equal(t, []int{1}, f.gone())
-		_, _, most := f.counts()
-		assert.Equal(t, 2, most)
+		assert.Equal(t, 2, f.count().most)
 	})
 	inBubble(t, "repeated only once", func(t *testing.T) {
 		p, f := newPool(t, nil)
@@ -146,8 +145,7 @@ func TestDoWithoutASecondResource(t *testing.T) {
 		assert.ErrorIs(t, <-done, pool.ErrClosed)
 		synctest.Wait()
 		assert.Zero(t, p.Stats().Size)
-		_, alive, _ := f.counts()
-		assert.Zero(t, alive)
+		assert.Zero(t, f.count().alive)
 
 		p, _ = newPool(t, nil)
 		err := p.Do(t.Context(), func(pool.Resource[*thing]) error { p.Close(); return errNotSent })

@@ -56,41 +56,6 @@ func Example() {
 	// 1 borrowed, 1 discarded, 1 released twice
 }
 
-// A check before each loan replaces broken resources.
-func ExampleConfig_check() {
-	broken := false
-	made := 0
-	p, err := pool.New(pool.Config[int]{
-		Create: func(context.Context) (int, error) { made++; return made, nil },
-		Check: func(context.Context, int) error {
-			if broken {
-				return errors.New("connection reset by peer")
-			}
-			return nil
-		},
-		// With CheckAfter: time.Second, recently used resources are not checked.
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer p.Close()
-	for range 3 {
-		r, err := p.Acquire(context.Background())
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		fmt.Println(r.Value())
-		r.Release()
-		broken = !broken
-	}
-	// Output:
-	// 1
-	// 2
-	// 2
-}
-
 // A connection that its server closed while it was idle is detected when it is used. Nothing was
 // sent yet, so the request is repeated over a new one.
 func ExamplePool_Do() {
@@ -122,66 +87,6 @@ func ExamplePool_Do() {
 	// connection to the first server is broken
 	// sent over connection to the second server
 	// <nil>
-}
-
-// A program warms a pool up, empties it when the server is replaced, and takes a resource out of
-// it.
-func ExamplePool_Reset() {
-	made := 0
-	p, err := pool.New(pool.Config[int]{
-		Create:  func(context.Context) (int, error) { made++; return made, nil },
-		Destroy: func(n int) { fmt.Println("destroyed", n) },
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer p.Close()
-
-	ctx := context.Background()
-	fmt.Println(p.CreateResource(ctx), p.CreateResource(ctx))
-	r, err := p.TryAcquire(ctx)
-	fmt.Println("borrowed", r.Value(), err)
-	p.Reset()
-	r.Release()
-
-	r, err = p.Acquire(ctx)
-	fmt.Println("borrowed", r.Value(), err)
-	mine, ok := r.Hijack()
-	fmt.Println("taken", mine, ok, p.Stats().Size)
-	// Output:
-	// <nil> <nil>
-	// borrowed 2 <nil>
-	// destroyed 1
-	// destroyed 2
-	// borrowed 3 <nil>
-	// taken 3 true 0
-}
-
-// A borrowed resource that is only inspected keeps its idle time.
-func ExamplePool_AcquireAllIdle() {
-	p, err := pool.New(pool.Config[string]{
-		Create: func(context.Context) (string, error) { return "connection", nil },
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer p.Close()
-	if err := p.CreateResource(context.Background()); err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, r := range p.AcquireAllIdle() {
-		if r.Value() == "" {
-			r.Discard()
-			continue
-		}
-		r.ReleaseUnused()
-	}
-	fmt.Println(p.Stats().Idle)
-	// Output:
-	// 1
 }
 
 // At least two connections are kept open and pinged within 30 s; they are replaced only if that

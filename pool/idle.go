@@ -16,7 +16,7 @@ func (p *Pool[T]) TryAcquire(ctx context.Context) (Resource[T], error) {
 	}
 	p.mu.Lock()
 	if !p.closed {
-		p.counters.acquired++
+		p.counts.Acquired++
 	}
 	for !p.closed {
 		it := p.pop()

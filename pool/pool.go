@@ -33,15 +33,15 @@ type Pool[T any] struct {
 	closed      bool
 	size        int        // resources, including those being created or destroyed
 	building    int        // being created
-	reserved    int        // of building, for one caller alone
 	dying       int        // being destroyed
 	checking    int        // being checked in the background: 0 or 1
 	resets      int        // how often the pool was reset
 	idle        []*item[T] // not borrowed; least recently used first if timed
-	waiters     list.List  // of *waiter[T], FIFO; not empty only if none is idle
+	waiters     list.List  // of *waiter[T], FIFO; if one is idle, only those that need a new one
 	leases      uint64     // number of loans so far
 	maintenance maintenance
-	counters    counters
+	counts      Stats // what is counted; the other fields are zero
+	destroyed   [faults]uint64
 }
 
 type item[T any] struct {
@@ -60,6 +60,7 @@ type item[T any] struct {
 type waiter[T any] struct {
 	ctx   context.Context
 	since time.Time
+	anew  bool           // it needs a new resource
 	place *list.Element  // nil once it was served
 	given chan result[T] // buffered: receives one result
 }
@@ -101,7 +102,7 @@ func (p *Pool[T]) Acquire(ctx context.Context) (Resource[T], error) {
 		if why == sound {
 			return Resource[T]{pool: p, item: it, lease: lease}, nil
 		}
-		it, err = p.replace(ctx, it, why)
+		it, err = p.replace(ctx, it, lease, why, false)
 	}
 	return Resource[T]{}, err
 }
@@ -116,7 +117,7 @@ func (p *Pool[T]) next(ctx context.Context) (*item[T], error) {
 		p.mu.Unlock()
 		return nil, ErrClosed
 	}
-	p.counters.acquired++
+	p.counts.Acquired++
 	if it := p.pop(); it != nil {
 		p.mu.Unlock()
 		return it, nil
@@ -124,7 +125,7 @@ func (p *Pool[T]) next(ctx context.Context) (*item[T], error) {
 	spare := p.coming() > p.waiters.Len()
 	room := p.size < p.config.MaxSize || (!spare && p.size < p.config.MaxSize+p.config.MaxOverflow)
 	if !room && !spare && p.config.WhenFull == Fail {
-		p.counters.full++
+		p.counts.Full++
 		p.mu.Unlock()
 		return nil, ErrFull
 	}
@@ -139,7 +140,7 @@ func (p *Pool[T]) next(ctx context.Context) (*item[T], error) {
 }
 
 func (p *Pool[T]) newWaiter(ctx context.Context) *waiter[T] {
-	p.counters.waited++
+	p.counts.Waited++
 	return &waiter[T]{ctx: ctx, since: time.Now(), given: make(chan result[T], 1)}
 }
 
@@ -169,7 +170,7 @@ func (p *Pool[T]) await(w *waiter[T]) (*item[T], error) {
 	}
 	p.mu.Lock()
 	if w.place != nil {
-		p.counters.canceled++
+		p.counts.Canceled++
 		p.served(w)
 		p.mu.Unlock()
 		return nil, ended(w.ctx)
@@ -186,12 +187,22 @@ func (p *Pool[T]) await(w *waiter[T]) (*item[T], error) {
 func (p *Pool[T]) served(w *waiter[T]) {
 	p.waiters.Remove(w.place)
 	w.place = nil
-	p.counters.waitTime += time.Since(w.since)
+	p.counts.WaitTime += time.Since(w.since)
 }
 
-// offerLocked passes a resource to the first waiter, or keeps it idle. It returns why the resource must
+// firstWaiter returns the first waiter that an old or a new resource suits, nil if there is none.
+func (p *Pool[T]) firstWaiter(anew bool) *waiter[T] {
+	for place := p.waiters.Front(); place != nil; place = place.Next() {
+		if w := place.Value.(*waiter[T]); anew || !w.anew {
+			return w
+		}
+	}
+	return nil
+}
+
+// offerLocked passes a resource to the first waiter that it suits, or keeps it idle. It returns why the resource must
 // be destroyed instead, or sound.
-func (p *Pool[T]) offerLocked(it *item[T]) fault {
+func (p *Pool[T]) offerLocked(it *item[T], anew bool) fault {
 	it.lease = 0
 	switch {
 	case p.closed:
@@ -199,8 +210,7 @@ func (p *Pool[T]) offerLocked(it *item[T]) fault {
 	case it.resets != p.resets:
 		return poolReset
 	}
-	if front := p.waiters.Front(); front != nil {
-		w := front.Value.(*waiter[T])
+	if w := p.firstWaiter(anew); w != nil {
 		p.served(w)
 		p.lend(it)
 		w.given <- result[T]{item: it}
@@ -260,7 +270,7 @@ func (p *Pool[T]) giveBack(it *item[T], lease uint64, why fault, how usage) bool
 		why = p.expiry(it, now)
 	}
 	if why == sound {
-		why = p.offerLocked(it)
+		why = p.offerLocked(it, false)
 	}
 	if why != sound {
 		it.lease = 0

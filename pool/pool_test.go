@@ -2,6 +2,8 @@ package pool_test
 
 import (
 	"context"
+	"math"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,8 +48,7 @@ func TestLastUsedFirst(t *testing.T) {
 	assert.Equal(t, b.Value(), acquire(t, p).Value())
 	assert.Equal(t, c.Value(), acquire(t, p).Value())
 	assert.Equal(t, a.Value(), acquire(t, p).Value())
-	made, _, _ := f.counts()
-	assert.Equal(t, 3, made)
+	assert.Equal(t, 3, f.count().made)
 }
 
 // Waiters are served in FIFO order.
@@ -100,8 +101,7 @@ func TestFullWhileCreating(t *testing.T) {
 		got := <-first
 		require.NoError(t, got.err)
 		got.r.Release()
-		made, _, _ := f.counts()
-		assert.Equal(t, 1, made)
+		assert.Equal(t, 1, f.count().made)
 	})
 }
 
@@ -148,8 +148,7 @@ func TestLateResourceServesTheNext(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, 1, p.Stats().Idle)
 		acquire(t, p).Release()
-		made, _, _ := f.counts()
-		assert.Equal(t, 1, made)
+		assert.Equal(t, 1, f.count().made)
 	})
 }
 
@@ -212,20 +211,22 @@ func TestCreateTimeout(t *testing.T) {
 	})
 }
 
-// Discard serves a waiter, and so does a resource that fails its Check.
-func TestDiscardServesAWaiter(t *testing.T) {
+// A waiter gets a new resource in place of one that is discarded or hijacked.
+func TestLossServesAWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MaxSize = 1 })
 		r := acquire(t, p)
-		waiting := acquiring(t.Context(), p)
-		r.Discard()
-		got := <-waiting
-		require.NoError(t, got.err)
-		assert.NotSame(t, r.Value(), got.r.Value())
-		got.r.Release()
-		_, _, most := f.counts()
-		assert.Equal(t, 1, most, "the old one was destroyed before the new one was created")
+		for _, lose := range []func(){r.Discard, func() { r.Hijack() }} {
+			waiting := acquiring(t.Context(), p)
+			lose()
+			got := <-waiting
+			require.NoError(t, got.err)
+			assert.NotSame(t, r.Value(), got.r.Value())
+			r = got.r
+		}
+		r.Release()
 		assert.EqualValues(t, 1, p.Stats().Destroyed.Discarded)
+		assert.Equal(t, 2, f.count().most, "the discarded one was destroyed before the next was created")
 	})
 }
 
@@ -246,16 +247,8 @@ func TestReleaseTwice(t *testing.T) {
 	assert.EqualValues(t, 3, p.Stats().StaleReleases)
 	second.Discard()
 	second.Release()
-	_, alive, _ := f.counts()
-	assert.Zero(t, alive)
+	assert.Zero(t, f.count().alive)
 	assert.EqualValues(t, 4, p.Stats().StaleReleases)
-}
-
-func TestZeroResource(t *testing.T) {
-	var r pool.Resource[int]
-	r.Release()
-	r.Discard()
-	assert.Zero(t, r.Value())
 }
 
 // Close ends waiting calls and destroys idle resources; borrowed ones are destroyed by Release.
@@ -273,13 +266,11 @@ func TestClose(t *testing.T) {
 		assert.Equal(t, pool.ErrClosed, err)
 		p.Close()
 
-		_, alive, _ := f.counts()
-		assert.Equal(t, 3, alive, "all are borrowed")
+		assert.Equal(t, 3, f.count().alive, "all are borrowed")
 		held.Release()
 		broken.Discard()
 		held.Release()
-		_, alive, _ = f.counts()
-		assert.Equal(t, 1, alive)
+		assert.Equal(t, 1, f.count().alive)
 		stats := p.Stats()
 		assert.Equal(t, 1, stats.Borrowed)
 		assert.EqualValues(t, 1, stats.Destroyed.PoolClosed)
@@ -292,7 +283,7 @@ func TestCloseDestroysIdle(t *testing.T) {
 	a.Release()
 	b.Release()
 	p.Close()
-	assert.Eventually(t, func() bool { _, alive, _ := f.counts(); return alive == 0 }, 30*time.Second, time.Millisecond)
+	assert.Eventually(t, func() bool { return f.count().alive == 0 }, 30*time.Second, time.Millisecond)
 }
 
 // Close ends the context of Create; a resource that it creates nevertheless is destroyed.
@@ -312,9 +303,8 @@ func TestCloseEndsCreate(t *testing.T) {
 		assert.Equal(t, pool.ErrClosed, (<-waiting).err)
 		close(late)
 		synctest.Wait()
-		made, alive, _ := f.counts()
-		assert.Equal(t, 1, made)
-		assert.Zero(t, alive)
+		assert.Equal(t, 1, f.count().made)
+		assert.Zero(t, f.count().alive)
 		assert.Zero(t, p.Stats().Size)
 	})
 }
@@ -345,4 +335,44 @@ func TestConfigErrors(t *testing.T) {
 		_, err := pool.New(tt.config)
 		assert.ErrorContains(t, err, "pool: "+tt.want)
 	}
+}
+
+// A Create that ends its goroutine, as a test's FailNow does, has failed.
+func TestCreateDoesNotReturn(t *testing.T) {
+	inBubble(t, "for a caller", func(t *testing.T) {
+		p, _ := newPool(t, func(c *config) {
+			c.Create = func(context.Context) (*thing, error) { runtime.Goexit(); return nil, nil }
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_, err := p.Acquire(ctx)
+		require.ErrorContains(t, err, "Config.Create has not returned")
+		stats := p.Stats()
+		assert.Zero(t, stats.Size)
+		assert.EqualValues(t, 1, stats.CreateErrors)
+	})
+}
+
+// The caller of Discard, or of Acquire, gets the panic, and the resource is gone.
+func TestDestroyPanics(t *testing.T) {
+	p, _ := newPool(t, func(c *config) {
+		c.MaxSize, c.WhenFull = 1, pool.Fail
+		c.Check = func(context.Context, *thing) error { return errBroken }
+		c.Destroy = func(*thing) { panic(errBroken) }
+	})
+	for range 2 {
+		assert.PanicsWithValue(t, errBroken, acquire(t, p).Discard)
+		acquire(t, p).Release()
+		assert.PanicsWithValue(t, errBroken, func() { _, _ = p.Acquire(t.Context()) })
+		stats := p.Stats()
+		assert.Zero(t, stats.Size)
+		assert.Zero(t, stats.Destroying)
+	}
+}
+
+// A jitter added to the maximum lifetime does not overflow.
+func TestMaximumLifetime(t *testing.T) {
+	p, _ := newPool(t, func(c *config) { c.MaxLifetime, c.MaxIdleTime = math.MaxInt64, math.MaxInt64 })
+	acquire(t, p).Release()
+	assert.Equal(t, 1, p.Stats().Idle)
 }

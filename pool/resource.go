@@ -42,12 +42,12 @@ func (r Resource[T]) Hijack() (value T, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r.item.lease != r.lease {
-		p.counters.stale++
+		p.counts.StaleReleases++
 		return value, false
 	}
 	r.item.lease = 0
 	p.size--
-	p.counters.hijacked++
+	p.counts.Hijacked++
 	p.refillLocked()
 	return r.item.value, true
 }
@@ -58,5 +58,5 @@ func (r Resource[T]) end(why fault, how usage) {
 	}
 	r.pool.mu.Lock()
 	defer r.pool.mu.Unlock()
-	r.pool.counters.stale++
+	r.pool.counts.StaleReleases++
 }

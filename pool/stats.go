@@ -54,42 +54,23 @@ type Destroyed struct {
 	PoolClosed uint64
 }
 
-type counters struct {
-	acquired, waited, canceled, full, created, createErrors, hijacked, stale uint64
-	waitTime                                                                 time.Duration
-	destroyed                                                                [faults]uint64
-}
-
 // Stats returns the state of the pool.
 func (p *Pool[T]) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := &p.counters
-	return Stats{
-		Size:          p.size,
-		Idle:          len(p.idle),
-		Borrowed:      p.size - len(p.idle) - p.building - p.dying,
-		Creating:      p.building,
-		Destroying:    p.dying,
-		Waiting:       p.waiters.Len(),
-		Acquired:      c.acquired,
-		Waited:        c.waited,
-		WaitTime:      c.waitTime,
-		Canceled:      c.canceled,
-		Full:          c.full,
-		Created:       c.created,
-		CreateErrors:  c.createErrors,
-		Hijacked:      c.hijacked,
-		StaleReleases: c.stale,
-		Destroyed: Destroyed{
-			CheckFailed: c.destroyed[checkFailed],
-			TooOld:      c.destroyed[tooOld],
-			IdleTooLong: c.destroyed[idleTooLong],
-			TooManyIdle: c.destroyed[tooManyIdle],
-			Overflowed:  c.destroyed[overflowed],
-			Discarded:   c.destroyed[discarded],
-			PoolReset:   c.destroyed[poolReset],
-			PoolClosed:  c.destroyed[poolClosed],
-		},
+	s := p.counts
+	s.Size, s.Idle, s.Creating, s.Destroying = p.size, len(p.idle), p.building, p.dying
+	s.Borrowed = p.size - len(p.idle) - p.building - p.dying
+	s.Waiting = p.waiters.Len()
+	s.Destroyed = Destroyed{
+		CheckFailed: p.destroyed[checkFailed],
+		TooOld:      p.destroyed[tooOld],
+		IdleTooLong: p.destroyed[idleTooLong],
+		TooManyIdle: p.destroyed[tooManyIdle],
+		Overflowed:  p.destroyed[overflowed],
+		Discarded:   p.destroyed[discarded],
+		PoolReset:   p.destroyed[poolReset],
+		PoolClosed:  p.destroyed[poolClosed],
 	}
+	return s
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/pool"
 )
@@ -26,14 +27,18 @@ type thing struct {
 type things struct {
 	t *testing.T
 
-	mu        sync.Mutex
-	made      int
-	alive     int
-	most      int // maximum of alive
+	mu sync.Mutex
+	counts
 	destroyed []int
 	err       error         // of Create
 	gate      chan struct{} // if not nil, Create waits until it is closed
 	dieGate   chan struct{} // the same for Destroy
+}
+
+// counts are numbers of things.
+type counts struct {
+	made, alive int
+	most        int // maximum of alive
 }
 
 var errBroken = errors.New("broken")
@@ -93,10 +98,10 @@ func (f *things) set(change func(*things)) {
 	change(f)
 }
 
-func (f *things) counts() (made, alive, most int) {
+func (f *things) count() counts {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.made, f.alive, f.most
+	return f.counts
 }
 
 // forget records that the pool no longer owns a resource.
@@ -153,3 +158,5 @@ func acquire(t *testing.T, p *pool.Pool[*thing]) pool.Resource[*thing] {
 	require.NoError(t, err)
 	return r
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,7 +1,5 @@
 package retry
 
-import "strconv"
-
 // Action is what to do after an attempt.
 type Action uint8
 
@@ -15,20 +13,15 @@ const (
 	// Refresh obtains a new token and repeats the call, a few times per call at most:
 	// while users are being changed, a cluster may refuse a new token too.
 	Refresh
-
-	numActions = int(Refresh) + 1
 )
 
-var actionNames = [numActions]string{
+var actionNames = []string{
 	Return: "Return", ReturnUnknown: "ReturnUnknown", Again: "Again", Refresh: "Refresh",
 }
 
 // String returns the name of the constant, or "Action(n)" for any other value.
 func (a Action) String() string {
-	if int(a) < numActions {
-		return actionNames[a]
-	}
-	return "Action(" + strconv.Itoa(int(a)) + ")"
+	return nameOf("Action", actionNames, int(a))
 }
 
 // Decision is one row of the matrix of [Decide].

@@ -49,10 +49,15 @@ var classNames = [numClasses]string{
 
 // String returns the name of the constant, or "Class(n)" for any other value.
 func (c Class) String() string {
-	if int(c) < numClasses {
-		return classNames[c]
+	return nameOf("Class", classNames[:], int(c))
+}
+
+// nameOf returns the name of a constant, or "Kind(n)" for any other value.
+func nameOf(kind string, names []string, n int) string {
+	if n < len(names) {
+		return names[n]
 	}
-	return "Class(" + strconv.Itoa(int(c)) + ")"
+	return kind + "(" + strconv.Itoa(n) + ")"
 }
 
 // Classes returns every class, in the order of its constants.

@@ -17,7 +17,7 @@ type CodeRule struct {
 // When nothing was sent, Unavailable, Canceled and DeadlineExceeded are
 // [NotSent] instead, and every other code is [Definite].
 func Codes() []CodeRule {
-	return append([]CodeRule(nil), codeRules[:]...)
+	return append([]CodeRule(nil), codeRules...)
 }
 
 func codeRule(code codes.Code) CodeRule {
@@ -32,49 +32,32 @@ const (
 	saidInTheMiddle = "The error may occur in the middle of the work."
 )
 
-var codeRules = [...]CodeRule{
-	codes.OK: {
-		codes.OK, Ambiguous,
-		"An error with this code contradicts itself and proves nothing.",
-	},
-	codes.Canceled: {
-		codes.Canceled, Ambiguous,
-		"The caller's context lives, so the server, a proxy or an inner context gave up, possibly in the middle of the work.",
-	},
-	codes.Unknown: {
-		codes.Unknown, Ambiguous,
-		"Anything without a code ends here.",
-	},
-	codes.InvalidArgument: {codes.InvalidArgument, Definite, saidByHandler},
-	codes.DeadlineExceeded: {
-		codes.DeadlineExceeded, Ambiguous,
-		"The caller's context lives, so the server's or a proxy's own deadline passed. etcd returns it when it could not pass a request to Raft in time, and does not know whether Raft accepted it.",
-	},
-	codes.NotFound:         {codes.NotFound, Definite, saidByHandler},
-	codes.AlreadyExists:    {codes.AlreadyExists, Definite, saidByHandler},
-	codes.PermissionDenied: {codes.PermissionDenied, Definite, saidByHandler},
-	codes.ResourceExhausted: {
-		codes.ResourceExhausted, Ambiguous,
-		"Servers and proxies return it before the execution, gRPC's own limits after it.",
-	},
-	codes.FailedPrecondition: {codes.FailedPrecondition, Definite, saidByHandler},
-	codes.Aborted:            {codes.Aborted, Ambiguous, saidInTheMiddle},
-	codes.OutOfRange:         {codes.OutOfRange, Definite, saidByHandler},
-	codes.Unimplemented: {
-		codes.Unimplemented, Definite,
-		"The gRPC library of the server returns it for an unknown method.",
-	},
-	codes.Internal: {
-		codes.Internal, Ambiguous,
-		"Broken framing, a reset stream or a fault of the server, at any time.",
-	},
-	codes.Unavailable: {
-		codes.Unavailable, Ambiguous,
-		"Every call on a broken connection gets it, executed or not.",
-	},
-	codes.DataLoss: {codes.DataLoss, Ambiguous, saidInTheMiddle},
-	codes.Unauthenticated: {
-		codes.Unauthenticated, Definite,
-		"A credential was refused before the request was handled; etcd's own errors for this are in the table of server errors.",
-	},
+// codeRules has the rule of each code, in the order of the codes.
+var codeRules = []CodeRule{
+	{codes.OK, Ambiguous,
+		"An error with this code contradicts itself and proves nothing."},
+	{codes.Canceled, Ambiguous,
+		"The caller's context lives, so the server, a proxy or an inner context gave up, possibly in the middle of the work."},
+	{codes.Unknown, Ambiguous,
+		"Anything without a code ends here."},
+	{codes.InvalidArgument, Definite, saidByHandler},
+	{codes.DeadlineExceeded, Ambiguous,
+		"The caller's context lives, so the server's or a proxy's own deadline passed. etcd returns it when it could not pass a request to Raft in time, and does not know whether Raft accepted it."},
+	{codes.NotFound, Definite, saidByHandler},
+	{codes.AlreadyExists, Definite, saidByHandler},
+	{codes.PermissionDenied, Definite, saidByHandler},
+	{codes.ResourceExhausted, Ambiguous,
+		"Servers and proxies return it before the execution, gRPC's own limits after it."},
+	{codes.FailedPrecondition, Definite, saidByHandler},
+	{codes.Aborted, Ambiguous, saidInTheMiddle},
+	{codes.OutOfRange, Definite, saidByHandler},
+	{codes.Unimplemented, Definite,
+		"The gRPC library of the server returns it for an unknown method."},
+	{codes.Internal, Ambiguous,
+		"Broken framing, a reset stream or a fault of the server, at any time."},
+	{codes.Unavailable, Ambiguous,
+		"Every call on a broken connection gets it, executed or not."},
+	{codes.DataLoss, Ambiguous, saidInTheMiddle},
+	{codes.Unauthenticated, Definite,
+		"A credential was refused before the request was handled; etcd's own errors for this are in the table of server errors."},
 }

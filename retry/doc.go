@@ -21,5 +21,4 @@
 // them, for users of other languages; docs/errors.md explains it.
 package retry
 
-//go:generate go run ./internal/errorspage ../docs/error-tables.md
-//go:generate go run ./internal/errorvectors ../docs/error-vectors.json
+//go:generate go run ./internal/tables ../docs

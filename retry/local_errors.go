@@ -40,39 +40,29 @@ func speaksNoGRPC(code codes.Code, msg string) bool {
 const refusedByHTTP = "A web server, or a proxy that did not forward the call, refused it; no gRPC server returns this."
 
 var localErrors = []Rule{
-	{Code: codes.Internal, Message: notGRPC + "400", Prefix: true, Class: Refused, Reason: refusedByHTTP},
-	{Code: codes.Unauthenticated, Message: notGRPC + "401", Prefix: true, Class: Refused, Reason: refusedByHTTP},
-	{Code: codes.PermissionDenied, Message: notGRPC + "403", Prefix: true, Class: Refused, Reason: refusedByHTTP},
-	{Code: codes.Unimplemented, Message: notGRPC + "404", Prefix: true, Class: Refused, Reason: refusedByHTTP},
-	{Code: codes.Unknown, Message: notGRPC + "405", Prefix: true, Class: Refused, Reason: refusedByHTTP},
-	{
-		Code: codes.Canceled, Message: "grpc: the client connection is closing", Prefix: true, Class: Closed,
-		Reason: "The channel was closed. A call that was in flight may have been executed. (A proxy may return it for a connection of its own; the text does not count if a server has answered.)",
-	},
-	{
-		Code: codes.Unavailable, Message: "the connection is draining", Prefix: true, Class: Refused,
-		Reason: "The server ended the connection and named the last stream that it will process; the call's is a later one. grpc-go repeats such a call once by itself. (A proxy that forwards the error of its own connection has not executed the call either: etcd's grpc-proxy repeats no write that it has sent.)",
-	},
-	{
-		Code: codes.ResourceExhausted, Message: "trying to send message larger than max", Prefix: true, Class: Definite,
-		Reason: "The request is over the client's own limit: its stream was opened, but no message was sent. (A server over its limit for responses may return the same after executing; the text does not count if a server has answered.)",
-	},
-	{
-		Code: codes.Internal, Message: "grpc: error while marshaling", Prefix: true, Class: Definite,
-		Reason: "The request cannot be encoded: its stream was opened, but no message was sent.",
-	},
-	{
-		Code: codes.ResourceExhausted, Message: "grpc: received message larger than max", Prefix: true, Class: Executed,
-		Reason: "The response is over the client's limit, so the request was executed; or the request is over the server's limit, which gives the same error, and was not executed. Either way a repetition ends the same way.",
-	},
-	{
-		Code: codes.Internal, Message: "grpc: failed to unmarshal the received message", Prefix: true, Class: Executed,
-		Reason: "The response cannot be decoded, so the request was executed; or the server could not decode the request, which gives the same error. Either way a repetition ends the same way.",
-	},
-	{
-		Code: codes.Internal, Message: "cardinality violation: received no response message", Prefix: true, Class: Executed,
-		Reason: "The server reported success without a result.",
-	},
+	localError(codes.Internal, notGRPC+"400", Refused, refusedByHTTP),
+	localError(codes.Unauthenticated, notGRPC+"401", Refused, refusedByHTTP),
+	localError(codes.PermissionDenied, notGRPC+"403", Refused, refusedByHTTP),
+	localError(codes.Unimplemented, notGRPC+"404", Refused, refusedByHTTP),
+	localError(codes.Unknown, notGRPC+"405", Refused, refusedByHTTP),
+	localError(codes.Canceled, "grpc: the client connection is closing", Closed,
+		"The channel was closed. A call that was in flight may have been executed. (A proxy may return it for a connection of its own; the text does not count if a server has answered.)"),
+	localError(codes.Unavailable, "the connection is draining", Refused,
+		"The server ended the connection and named the last stream that it will process; the call's is a later one. grpc-go repeats such a call once by itself. (A proxy that forwards the error of its own connection has not executed the call either: etcd's grpc-proxy repeats no write that it has sent.)"),
+	localError(codes.ResourceExhausted, "trying to send message larger than max", Definite,
+		"The request is over the client's own limit: its stream was opened, but no message was sent. (A server over its limit for responses may return the same after executing; the text does not count if a server has answered.)"),
+	localError(codes.Internal, "grpc: error while marshaling", Definite,
+		"The request cannot be encoded: its stream was opened, but no message was sent."),
+	localError(codes.ResourceExhausted, "grpc: received message larger than max", Executed,
+		"The response is over the client's limit, so the request was executed; or the request is over the server's limit, which gives the same error, and was not executed. Either way a repetition ends the same way."),
+	localError(codes.Internal, "grpc: failed to unmarshal the received message", Executed,
+		"The response cannot be decoded, so the request was executed; or the server could not decode the request, which gives the same error. Either way a repetition ends the same way."),
+	localError(codes.Internal, "cardinality violation: received no response message", Executed,
+		"The server reported success without a result."),
+}
+
+func localError(code codes.Code, prefix string, class Class, reason string) Rule {
+	return Rule{Code: code, Message: prefix, Prefix: true, Class: class, Reason: reason}
 }
 
 func lookupLocalError(code codes.Code, message string) (*Rule, bool) {

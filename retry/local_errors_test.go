@@ -3,7 +3,10 @@ package retry
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,12 +15,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // authServer answers UserGet, and counts how often it did.
@@ -41,24 +47,16 @@ func (s *authServer) UserGet(ctx context.Context, _ *pb.AuthUserGetRequest) (*pb
 func serve(t *testing.T, s *authServer, serverOpts ...grpc.ServerOption) *grpc.ClientConn {
 	t.Helper()
 	listener := bufconn.Listen(1 << 16)
-	server := grpc.NewServer(serverOpts...)
-	if s != nil {
-		pb.RegisterAuthServer(server, s)
-	}
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		_ = server.Serve(listener)
-	}()
+	grpctest.ServeOn(t, listener, func(r grpc.ServiceRegistrar) {
+		if s != nil {
+			pb.RegisterAuthServer(r, s)
+		}
+	}, serverOpts...)
 	cc, err := grpc.NewClient("passthrough:///memory",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		_ = cc.Close()
-		server.Stop()
-		<-stopped
-	})
+	t.Cleanup(func() { _ = cc.Close() })
 	return cc
 }
 
@@ -176,19 +174,6 @@ func TestLocalErrorsFallBackToTheirCode(t *testing.T) {
 	}
 }
 
-// A server, or a proxy, that uses a text of this side's has answered: the text proves nothing then.
-func TestLocalErrorsOfTheOtherSide(t *testing.T) {
-	for _, r := range LocalErrors() {
-		class := Classify(status.Error(r.Code, r.Message), Evidence{Sent: true, Answered: true})
-		switch r.Class {
-		case Definite, Closed:
-			assert.Equal(t, Ambiguous, class, r.Message)
-		default:
-			assert.Equal(t, r.Class, class, r.Message)
-		}
-	}
-}
-
 // A call that is under way when its channel is closed may have been executed,
 // and gets the same error as one that never started.
 func TestClosingTheChannelUnderACall(t *testing.T) {
@@ -227,4 +212,101 @@ func TestConnectionThatCannotBeMade(t *testing.T) {
 	class := Classify(err, Evidence{})
 	assert.Equal(t, NotSent, class)
 	assert.Equal(t, Again, Decide(class, Mutating))
+}
+
+// webServer returns a channel to a server of web pages that answers everything with
+// the given code.
+func webServer(t *testing.T, code int) *grpc.ClientConn {
+	t.Helper()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, "<html></html>")
+	}))
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
+	cc, err := grpc.NewClient("passthrough:///"+server.Listener.Addr().String(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, cc.Close())
+		server.Close()
+	})
+	return cc
+}
+
+func TestWebServerResponses(t *testing.T) {
+	for _, tt := range []struct {
+		status int
+		code   codes.Code
+		want   Class
+		noGRPC bool
+	}{
+		{http.StatusOK, codes.Unknown, Ambiguous, true},
+		{http.StatusFound, codes.Unknown, Ambiguous, true},
+		{http.StatusBadRequest, codes.Internal, Refused, true},
+		{http.StatusUnauthorized, codes.Unauthenticated, Refused, true},
+		{http.StatusForbidden, codes.PermissionDenied, Refused, true},
+		{http.StatusNotFound, codes.Unimplemented, Refused, true},
+		{http.StatusMethodNotAllowed, codes.Unknown, Refused, true},
+		{http.StatusRequestTimeout, codes.Unknown, Ambiguous, true},
+		{http.StatusInternalServerError, codes.Unknown, Ambiguous, true},
+		{http.StatusTooManyRequests, codes.Unavailable, Ambiguous, false},
+		{http.StatusBadGateway, codes.Unavailable, Ambiguous, false},
+		{http.StatusServiceUnavailable, codes.Unavailable, Ambiguous, false},
+		{http.StatusGatewayTimeout, codes.Unavailable, Ambiguous, false},
+	} {
+		t.Run(http.StatusText(tt.status), func(t *testing.T) {
+			_, err := pb.NewAuthClient(webServer(t, tt.status)).UserGet(t.Context(), &pb.AuthUserGetRequest{})
+			assert.Equal(t, tt.code, status.Code(err), "%v", err)
+			assert.Equal(t, tt.want, Classify(err, Evidence{Sent: true}), "%v", err)
+			assert.Equal(t, tt.noGRPC, SpeaksNoGRPC(err), "%v", err)
+			assert.Equal(t, codes.Unavailable, CodeOf(err), "reads are repeated")
+		})
+	}
+	assert.False(t, SpeaksNoGRPC(nil))
+}
+
+// requireDraining has a server refuse every stream by ending the connection, as a proxy does
+// whose connections are full, and returns what a call says that met it twice.
+func requireDraining(t *testing.T) (message string) {
+	t.Helper()
+	cc, err := grpc.NewClient("passthrough:///memory",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			client, server := net.Pipe()
+			go refuseStreams(server)
+			return client, nil
+		}))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, cc.Close()) }()
+	_, err = pb.NewKVClient(cc).Put(t.Context(), &pb.PutRequest{Key: []byte("k")}, grpc.WaitForReady(true))
+	message = status.Convert(err).Message()
+	assert.Equal(t, "the connection is draining", message)
+	assert.Equal(t, Refused, Classify(err, Evidence{Sent: true}))
+	assert.Equal(t, OutcomeNotExecuted, OutcomeOf(err))
+	return message
+}
+
+// refuseStreams serves a connection until a stream is opened on it, and says then that it
+// will process none.
+func refuseStreams(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	if _, err := io.ReadFull(conn, make([]byte, len(http2.ClientPreface))); err != nil {
+		return
+	}
+	framer := http2.NewFramer(conn, conn)
+	if framer.WriteSettings() != nil {
+		return
+	}
+	for {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			return
+		}
+		if _, ok := frame.(*http2.HeadersFrame); ok && framer.WriteGoAway(0, http2.ErrCodeNo, nil) != nil {
+			return
+		}
+	}
 }

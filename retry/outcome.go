@@ -1,7 +1,5 @@
 package retry
 
-import "strconv"
-
 // Outcome is what is known about the effect of a write.
 type Outcome uint8
 
@@ -12,21 +10,16 @@ const (
 	OutcomeNotExecuted
 	// OutcomeExecuted means: it was executed.
 	OutcomeExecuted
-
-	numOutcomes = int(OutcomeExecuted) + 1
 )
 
-var outcomeNames = [numOutcomes]string{
+var outcomeNames = []string{
 	OutcomeUnknown: "Unknown", OutcomeNotExecuted: "NotExecuted", OutcomeExecuted: "Executed",
 }
 
 // String returns "Unknown", "NotExecuted" or "Executed", or "Outcome(n)" for
 // any other value.
 func (o Outcome) String() string {
-	if int(o) < numOutcomes {
-		return outcomeNames[o]
-	}
-	return "Outcome(" + strconv.Itoa(int(o)) + ")"
+	return nameOf("Outcome", outcomeNames, int(o))
 }
 
 // OutcomeOf returns what an error proves about the write that returned it (Put, Delete, a

@@ -1,10 +1,6 @@
 package retry
 
-import (
-	"strconv"
-
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-)
+import pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 // Safety is whether a call may be sent more than once.
 type Safety uint8
@@ -20,14 +16,7 @@ const (
 
 // String returns the name of the constant, or "Safety(n)" for any other value.
 func (s Safety) String() string {
-	switch s {
-	case Mutating:
-		return "Mutating"
-	case Repeatable:
-		return "Repeatable"
-	default:
-		return "Safety(" + strconv.Itoa(int(s)) + ")"
-	}
+	return nameOf("Safety", []string{Mutating: "Mutating", Repeatable: "Repeatable"}, int(s))
 }
 
 // SafetyOf returns the safety of one call: of the method, given as

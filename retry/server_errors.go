@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -80,4 +81,165 @@ func lookupServerError(code codes.Code, message, method string) (*Rule, bool) {
 		}
 	}
 	return r, true
+}
+
+const (
+	checkedOnReceipt = "Found by the check of the request on receipt, before anything is proposed."
+	checkedAtApply   = "Found when the committed request is applied, before its first change; every member finds the same."
+	saidByKine       = "kine, which has no leases to renew or to end, says so of the whole method."
+)
+
+var requestErrors = []Rule{
+	serverError("ErrGRPCEmptyKey", rpctypes.ErrGRPCEmptyKey, Definite, checkedOnReceipt),
+	serverError("ErrGRPCKeyNotFound", rpctypes.ErrGRPCKeyNotFound, Definite,
+		"A Put that keeps the value or the lease of a key that does not exist, or a request on receipt with an unknown operation; either is found before the first change."),
+	serverError("ErrGRPCValueProvided", rpctypes.ErrGRPCValueProvided, Definite, checkedOnReceipt),
+	serverError("ErrGRPCLeaseProvided", rpctypes.ErrGRPCLeaseProvided, Definite, checkedOnReceipt),
+	serverError("ErrGRPCTooManyOps", rpctypes.ErrGRPCTooManyOps, Definite, checkedOnReceipt),
+	serverError("ErrGRPCDuplicateKey", rpctypes.ErrGRPCDuplicateKey, Definite, checkedOnReceipt),
+	serverError("ErrGRPCInvalidClientAPIVersion", rpctypes.ErrGRPCInvalidClientAPIVersion, Definite,
+		"The interceptor found metadata that is not UTF-8, before the handler ran."),
+	serverError("ErrGRPCInvalidSortOption", rpctypes.ErrGRPCInvalidSortOption, Definite, checkedOnReceipt),
+	serverError("ErrGRPCCompacted", rpctypes.ErrGRPCCompacted, Definite,
+		"A read at, or a compaction to, a revision that is gone; a Txn is checked as a whole before its first change, and the revision does not come back."),
+	serverError("ErrGRPCFutureRev", rpctypes.ErrGRPCFutureRev, Definite,
+		"A read or a compaction at a revision that the store has not reached; a Txn is checked as a whole before its first change. (A serializable read may find it on a member that is further ahead; whoever asks for one knows.)"),
+	serverError("ErrGRPCNoSpace", rpctypes.ErrGRPCNoSpace, Executed,
+		"Mostly refused on receipt or because of the NOSPACE alarm; but the quota is compared once more when a write is applied, and the write that crosses it is applied and answered with this error. Repeating is pointless until space is made."),
+	serverError("ErrGRPCRequestTooLarge", rpctypes.ErrGRPCRequestTooLarge, Definite,
+		"The size is compared just before the request would be proposed."),
+	serverError("ErrGRPCRequestTooManyRequests", rpctypes.ErrGRPCRequestTooManyRequests, Overloaded,
+		"The first step of proposing, taken while too many committed entries wait to be applied: nothing is proposed."),
+	serverError("ErrGRPCWatchCanceled", rpctypes.ErrGRPCWatchCanceled, Ambiguous,
+		"A watch stream was cut off in the middle of its work; it changes nothing, and the watch engine reopens it at its resume point."),
+	serverError("ErrGRPCCanceled", rpctypes.ErrGRPCCanceled, Ambiguous,
+		"The server stopped waiting for a request that it had proposed or forwarded."),
+	serverError("ErrGRPCDeadlineExceeded", rpctypes.ErrGRPCDeadlineExceeded, Ambiguous,
+		"The server's own deadline ended the wait, possibly after the proposal."),
+}
+
+var leaseErrors = []Rule{
+	serverError("ErrGRPCLeaseNotFound", rpctypes.ErrGRPCLeaseNotFound, Definite,
+		"The lease is looked up before the first change. After a repeated LeaseRevoke it means that an earlier attempt, or the lease's end, did the work."),
+	serverError("ErrGRPCLeaseExist", rpctypes.ErrGRPCLeaseExist, Definite,
+		"The lease is not granted a second time. After a repeated LeaseGrant with an id that the client drew at random it means that an earlier attempt granted it."),
+	serverError("ErrGRPCLeaseTTLTooLarge", rpctypes.ErrGRPCLeaseTTLTooLarge, Definite, checkedAtApply),
+}
+
+var memberErrors = []Rule{
+	serverError("ErrGRPCMemberExist", rpctypes.ErrGRPCMemberExist, Definite, checkedAtApply),
+	serverError("ErrGRPCPeerURLExist", rpctypes.ErrGRPCPeerURLExist, Definite, checkedAtApply),
+	serverError("ErrGRPCMemberNotEnoughStarted", rpctypes.ErrGRPCMemberNotEnoughStarted, Definite,
+		"Checked against the list of members before the change is proposed; the list is the same on every member."),
+	serverError("ErrGRPCMemberBadURLs", rpctypes.ErrGRPCMemberBadURLs, Definite, checkedOnReceipt),
+	serverError("ErrGRPCMemberNotFound", rpctypes.ErrGRPCMemberNotFound, Definite, checkedAtApply),
+	serverError("ErrGRPCMemberNotLearner", rpctypes.ErrGRPCMemberNotLearner, Executed,
+		"Only a learner is promoted. A follower that forwards MemberPromote repeats it itself, so that this may also mean that the first of its attempts did the work; repeating is pointless either way."),
+	serverError("ErrGRPCLearnerNotReady", rpctypes.ErrGRPCLearnerNotReady, Definite,
+		"The leader compares the learner's progress before it proposes the promotion."),
+	serverError("ErrGRPCTooManyLearners", rpctypes.ErrGRPCTooManyLearners, Definite, checkedAtApply),
+	serverError("ErrGRPCClusterIDMismatch", rpctypes.ErrGRPCClusterIDMismatch, Definite,
+		"Members that compare their hashes say this to each other; nothing is proposed."),
+}
+
+// unnamedErrors are error texts of the server without a variable in rpctypes. They arrive
+// with code Unknown.
+var unnamedErrors = []Rule{
+	unnamedError("raft proposal dropped", Overloaded,
+		"The member's own Raft refused the proposal before appending or forwarding it: no leader, a transfer of leadership under way, or too much uncommitted data, all of which pass."),
+	unnamedError("raft: stopped", Ambiguous,
+		"Raft stopped, possibly after it had taken the proposal."),
+	unnamedError("not a primary lessor", Refused,
+		"A member that thought it was the leader could not confirm it; no lease was renewed."),
+	unnamedError("etcdserver: request timed out, leader transfer took too long", Ambiguous,
+		"The transfer of leadership was started and may still succeed."),
+	unnamedError("etcdserver: unknown method", Definite,
+		"The action of a Downgrade request is none that the server knows."),
+	unnamedError("auth: permission denied", Definite,
+		"The auth store's own text, which etcd up to 3.4 sends for Maintenance; checked before the handler runs."),
+	unnamedError("auth: user name is empty", Token,
+		"The same for a request without a credential."),
+	unnamedError("auth: invalid auth token", Token,
+		"The same for a token that has expired or that the member does not know."),
+	unnamedError("auth: revision in header is old", Token,
+		"The same for a token that is older than the last change of users or roles."),
+	unnamedError("lease keep alive is not supported", Definite, saidByKine),
+	unnamedError("lease revoke is not supported", Definite, saidByKine),
+	unnamedError("lease time to live is not supported", Definite, saidByKine),
+	unnamedError("lease leases is not supported", Definite, saidByKine),
+}
+
+func unnamedError(message string, class Class, reason string) Rule {
+	return Rule{Code: codes.Unknown, Message: message, Class: class, Reason: reason}
+}
+
+const timedOutAfterProposal = "The server timed out waiting for a request that it had proposed or forwarded; it may still be applied."
+
+var authErrors = []Rule{
+	serverError("ErrGRPCRootUserNotExist", rpctypes.ErrGRPCRootUserNotExist, Definite, checkedAtApply),
+	serverError("ErrGRPCRootRoleNotExist", rpctypes.ErrGRPCRootRoleNotExist, Definite, checkedAtApply),
+	serverError("ErrGRPCUserAlreadyExist", rpctypes.ErrGRPCUserAlreadyExist, Definite, checkedAtApply),
+	serverError("ErrGRPCUserEmpty", rpctypes.ErrGRPCUserEmpty, Token,
+		"The request has no credential although authentication is on; this is checked before the first change. (UserAdd without a name gets it too: there a new token does not help, and nothing was executed either.)"),
+	serverError("ErrGRPCUserNotFound", rpctypes.ErrGRPCUserNotFound, Definite, checkedAtApply),
+	serverError("ErrGRPCRoleAlreadyExist", rpctypes.ErrGRPCRoleAlreadyExist, Definite, checkedAtApply),
+	serverError("ErrGRPCRoleNotFound", rpctypes.ErrGRPCRoleNotFound, Definite, checkedAtApply),
+	serverError("ErrGRPCRoleEmpty", rpctypes.ErrGRPCRoleEmpty, Definite, checkedAtApply),
+	serverError("ErrGRPCAuthFailed", rpctypes.ErrGRPCAuthFailed, Definite,
+		"The password is compared before the token is proposed."),
+	serverError("ErrGRPCPermissionNotGiven", rpctypes.ErrGRPCPermissionNotGiven, Definite, checkedAtApply),
+	serverError("ErrGRPCPermissionDenied", rpctypes.ErrGRPCPermissionDenied, Definite,
+		"Permissions are checked before the first change, for a Txn for all its operations at once."),
+	serverError("ErrGRPCRoleNotGranted", rpctypes.ErrGRPCRoleNotGranted, Definite, checkedAtApply),
+	serverError("ErrGRPCPermissionNotGranted", rpctypes.ErrGRPCPermissionNotGranted, Definite, checkedAtApply),
+	serverError("ErrGRPCAuthNotEnabled", rpctypes.ErrGRPCAuthNotEnabled, Definite,
+		"Checked before the token is proposed: authentication is off."),
+	serverError("ErrGRPCInvalidAuthToken", rpctypes.ErrGRPCInvalidAuthToken, Token,
+		"The token is read before anything is proposed; it has expired, or the member does not know it."),
+	serverError("ErrGRPCInvalidAuthMgmt", rpctypes.ErrGRPCInvalidAuthMgmt, Definite, checkedAtApply),
+	serverError("ErrGRPCAuthOldRevision", rpctypes.ErrGRPCAuthOldRevision, Token,
+		"Users or roles changed after the token was made; a write is refused before its first change, and a read is discarded."),
+}
+
+// clusterErrors report the state of the member or of the cluster.
+var clusterErrors = []Rule{
+	func() Rule {
+		r := serverError("ErrGRPCNoLeader", rpctypes.ErrGRPCNoLeader, NoLeader,
+			"The interceptor refuses a call that requires a leader before the handler runs, and ends such streams, which only read; calls that would be forwarded to the leader fail before that. MemberPromote is the exception: it may have been forwarded already.")
+		r.Except = methodMemberPromote
+		return r
+	}(),
+	serverError("ErrGRPCNotLeader", rpctypes.ErrGRPCNotLeader, Refused,
+		"MoveLeader is served by the leader alone; the others refuse at once."),
+	serverError("ErrGRPCLeaderChanged", rpctypes.ErrGRPCLeaderChanged, Ambiguous,
+		"A linearizable read, or a lease's time to live, lost its leader. Known servers return it for reads only, so the careful class costs nothing: reads are repeated."),
+	serverError("ErrGRPCNotCapable", rpctypes.ErrGRPCNotCapable, Refused,
+		"The interceptor of a member that does not know the cluster's version yet refuses before the handler runs."),
+	serverError("ErrGRPCStopped", rpctypes.ErrGRPCStopped, Ambiguous,
+		"The member stopped while it waited for the result of a proposal."),
+	serverError("ErrGRPCTimeout", rpctypes.ErrGRPCTimeout, Ambiguous, timedOutAfterProposal),
+	serverError("ErrGRPCTimeoutDueToLeaderFail", rpctypes.ErrGRPCTimeoutDueToLeaderFail, Ambiguous, timedOutAfterProposal),
+	serverError("ErrGRPCTimeoutDueToConnectionLost", rpctypes.ErrGRPCTimeoutDueToConnectionLost, Ambiguous, timedOutAfterProposal),
+	serverError("ErrGRPCTimeoutWaitAppliedIndex", rpctypes.ErrGRPCTimeoutWaitAppliedIndex, Overloaded,
+		"The leader has a second's work or more still to apply; LeaseTimeToLive and LeaseKeepAlive check this before they read the lease."),
+	serverError("ErrGRPCUnhealthy", rpctypes.ErrGRPCUnhealthy, Refused,
+		"This member is not connected to enough others for a safe membership change, and proposes nothing; another member may be."),
+	serverError("ErrGRPCCorrupt", rpctypes.ErrGRPCCorrupt, Definite,
+		"While the CORRUPT alarm is on, no member applies a write; the alarm goes through the log, so every member agrees on which writes those are."),
+	serverError("ErrGRPCNotSupportedForLearner", rpctypes.ErrGRPCNotSupportedForLearner, Refused,
+		"The interceptor of a learner refuses before the handler runs; a voter accepts."),
+	serverError("ErrGRPCBadLeaderTransferee", rpctypes.ErrGRPCBadLeaderTransferee, Definite,
+		"The target of MoveLeader is no voter; found before the transfer starts."),
+}
+
+var downgradeErrors = []Rule{
+	serverError("ErrGRPCWrongDowngradeVersionFormat", rpctypes.ErrGRPCWrongDowngradeVersionFormat, Definite, checkedOnReceipt),
+	serverError("ErrGRPCInvalidDowngradeTargetVersion", rpctypes.ErrGRPCInvalidDowngradeTargetVersion, Definite,
+		"The target is compared with the cluster's version before anything is proposed."),
+	serverError("ErrGRPCClusterVersionUnavailable", rpctypes.ErrGRPCClusterVersionUnavailable, Definite,
+		"Checked before anything is proposed; only Downgrade with action VALIDATE says it, which changes nothing."),
+	serverError("ErrGRPCDowngradeInProcess", rpctypes.ErrGRPCDowngradeInProcess, Definite,
+		"Checked before anything is proposed."),
+	serverError("ErrGRPCNoInflightDowngrade", rpctypes.ErrGRPCNoInflightDowngrade, Definite,
+		"Checked before anything is proposed."),
 }

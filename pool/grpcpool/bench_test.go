@@ -1,36 +1,26 @@
 package grpcpool_test
 
 import (
-	"context"
-	"net"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/pool/grpcpool"
 )
 
 // BenchmarkInvoke compares a call over the pool with bare gRPC.
 func BenchmarkInvoke(b *testing.B) {
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	s := grpc.NewServer(grpc.MaxConcurrentStreams(1000))
-	pb.RegisterTestServiceServer(s, greeter{})
-	go func() { _ = s.Serve(lis) }()
-	defer s.Stop()
-	bare, err := grpc.NewClient("passthrough:///"+lis.Addr().String(), insecureOption())
-	if err != nil {
-		b.Fatal(err)
-	}
+	address := grpctest.Serve(b, func(s grpc.ServiceRegistrar) { pb.RegisterTestServiceServer(s, greeter{}) }, grpc.MaxConcurrentStreams(1000))
+	target := "passthrough:///" + address.String()
+	bare, err := grpc.NewClient(target, insecureOption())
+	require.NoError(b, err)
 	defer bare.Close()
-	pooled, err := grpcpool.NewClient("passthrough:///"+lis.Addr().String(), grpcpool.Config{TransportCredentials: insecure.NewCredentials()})
-	if err != nil {
-		b.Fatal(err)
-	}
+	pooled, err := grpcpool.NewClient(target, grpcpool.Config{TransportCredentials: insecure.NewCredentials()})
+	require.NoError(b, err)
 	defer pooled.Close()
 
 	request := &pb.SimpleRequest{Payload: &pb.Payload{Body: make([]byte, 100)}}
@@ -42,9 +32,8 @@ func BenchmarkInvoke(b *testing.B) {
 			client := pb.NewTestServiceClient(bb.conn)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := client.UnaryCall(context.Background(), request); err != nil {
-					b.Fatal(err)
-				}
+				_, err := client.UnaryCall(b.Context(), request)
+				require.NoError(b, err)
 			}
 		})
 	}

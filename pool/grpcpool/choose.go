@@ -54,7 +54,8 @@ func (g *group) chooseLocked() (*conn, error) {
 }
 
 func (g *group) candidates() candidates {
-	s := candidates{each: g.expected()}
+	each, _ := g.streams(g.conns...)
+	s := candidates{each: each}
 	for _, c := range g.conns {
 		if c.draining {
 			continue
@@ -63,7 +64,7 @@ func (g *group) candidates() candidates {
 		switch c.stateLocked() {
 		case connectivity.Ready:
 			s.ready = lighter(s.ready, c)
-			capacity, known := g.capacity(c)
+			capacity, known := g.streams(c)
 			if c.current() < capacity {
 				s.free = lighter(s.free, c)
 			}
@@ -112,43 +113,23 @@ func lighter(a, b *conn) *conn {
 	return a
 }
 
-// capacity returns how many concurrent calls a connected connection may carry, and whether that is
-// known.
-func (g *group) capacity(c *conn) (n int, known bool) {
-	if n, known = c.limits.total(); known {
-		return g.bounded(n), true
-	}
-	return g.usual()
-}
-
-// expected returns how many concurrent calls a new connection will carry: as many as another one
-// does.
-func (g *group) expected() int {
-	for _, c := range g.conns {
-		if n, known := c.limits.total(); known {
-			return g.bounded(n)
+// streams returns how many concurrent calls a connection carries: as many as the servers of the first of conns that has reported a
+// limit allow, or else as the latest report said. known is false if there is none.
+func (g *group) streams(conns ...*conn) (n int, known bool) {
+	n, known = g.limit, g.heardLimit
+	for _, c := range conns {
+		if total, reported := c.limits.total(); reported {
+			n, known = total, true
+			break
 		}
 	}
-	n, _ := g.usual()
-	return n
-}
-
-// usual returns how many concurrent calls the latest connection carried, and whether that is
-// known.
-func (g *group) usual() (n int, known bool) {
 	switch {
-	case g.heardLimit:
-		return g.bounded(g.limit), true
+	case known && g.perConn > 0:
+		return min(n, g.perConn), true
 	case g.perConn > 0:
 		return g.perConn, true
-	default:
-		return assumedStreams, false
+	case known:
+		return n, true
 	}
-}
-
-func (g *group) bounded(n int) int {
-	if g.perConn > 0 {
-		return min(n, g.perConn)
-	}
-	return n
+	return assumedStreams, false
 }

@@ -33,9 +33,7 @@ func TestClassOf(t *testing.T) {
 		return func(t *testing.T, client pb.TestServiceClient) {
 			stream, err := client.FullDuplexCall(t.Context(), opts...)
 			require.NoError(t, err)
-			require.NoError(t, stream.CloseSend())
-			_, err = stream.Recv()
-			require.Error(t, err)
+			finish(t, stream)
 		}
 	}
 	for _, tt := range []struct {
@@ -80,21 +78,10 @@ func TestClassesHaveConnectionsOfTheirOwn(t *testing.T) {
 	assert.Equal(t, 1, s.lis.accepted())
 	assert.Empty(t, conn.Stats().Streams.Connections)
 
-	stream, err := client.FullDuplexCall(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, stream.Send(&pb.StreamingOutputCallRequest{}))
-	_, err = stream.Recv()
-	require.NoError(t, err)
-	_, err = client.UnaryCall(t.Context(), &pb.SimpleRequest{}, grpcpool.UseClass(grpcpool.Bulk))
-	require.NoError(t, err)
-
-	used := map[string]bool{}
-	for _, method := range []string{"EmptyCall", "FullDuplexCall", "UnaryCall"} {
-		conns := s.carriers(method)
-		require.Len(t, conns, 1)
-		used[conns[0]] = true
-	}
-	assert.Len(t, used, 3)
+	finish(t, openEcho(t, t.Context(), client))
+	assert.Equal(t, 2, s.connections())
+	require.NoError(t, emptyCall(t, client, grpcpool.UseClass(grpcpool.Bulk))())
+	assert.Equal(t, 3, s.connections())
 	assert.Equal(t, 3, s.lis.accepted())
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -24,9 +25,7 @@ type ClientConn struct {
 	target     string
 	classifier classifier
 	groups     [classes]*group
-
-	mu     sync.Mutex
-	closed bool
+	closed     atomic.Bool
 }
 
 var _ grpc.ClientConnInterface = (*ClientConn)(nil)
@@ -160,7 +159,7 @@ func (p *ClientConn) awaitReady(ctx context.Context, g *group, c *conn) error {
 		case connectivity.Idle:
 			g.connect(c)
 		case connectivity.Shutdown:
-			if p.isClosed() {
+			if p.closed.Load() {
 				return ErrClosed
 			}
 			return nil // closed as a surplus one, so there are others
@@ -176,11 +175,7 @@ func (p *ClientConn) awaitReady(ctx context.Context, g *group, c *conn) error {
 // that wait for a connection get [ErrClosed]. In-flight calls get gRPC's error: Canceled,
 // or Unavailable if the transport closes first. A second Close returns ErrClosed.
 func (p *ClientConn) Close() error {
-	p.mu.Lock()
-	again := p.closed
-	p.closed = true
-	p.mu.Unlock()
-	if again {
+	if p.closed.Swap(true) {
 		return ErrClosed
 	}
 	var all sync.WaitGroup
@@ -191,8 +186,53 @@ func (p *ClientConn) Close() error {
 	return nil
 }
 
-func (p *ClientConn) isClosed() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.closed
+// Target returns the target that [NewClient] was called with.
+func (p *ClientConn) Target() string { return p.target }
+
+// GetState returns the state of the pool, as gRPC derives that of a channel from those of its
+// connections: Ready if a connection of any class is, so that a call can be sent; else Connecting
+// if one is being made; else Idle if one is not connected because no call needed it; else
+// TransientFailure. Connections that drain do not count. After Close it is Shutdown. It does
+// not connect, see [ClientConn.Connect]; [ClientConn.Stats] has the state of each connection, and
+// [ClientConn.Ready] waits.
+func (p *ClientConn) GetState() connectivity.State {
+	seen := make(map[connectivity.State]bool)
+	for _, g := range p.groups {
+		g.mu.Lock()
+		for _, c := range g.conns {
+			if !c.draining {
+				seen[c.cc.GetState()] = true
+			}
+		}
+		g.mu.Unlock()
+	}
+	for _, state := range []connectivity.State{connectivity.Ready, connectivity.Connecting, connectivity.Idle, connectivity.TransientFailure} {
+		if seen[state] {
+			return state
+		}
+	}
+	return connectivity.Shutdown // Unary has a connection until Close
+}
+
+// Connect starts connecting the idle minimum connections of Unary and of each used class, and
+// does not wait. Without it they connect with the first call. It does nothing after Close.
+func (p *ClientConn) Connect() {
+	for class, g := range p.groups {
+		if Class(class) != Unary && !g.used() {
+			continue
+		}
+		conns, err := g.openKept()
+		if err != nil {
+			continue // closed, or its first call gets the error
+		}
+		for _, c := range conns {
+			g.connect(c)
+		}
+	}
+}
+
+func (g *group) used() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.conns) > 0
 }

@@ -64,7 +64,7 @@ func TestReadyEndsWithClose(t *testing.T) {
 // Calls during Close end with gRPC's error, and nothing leaks.
 func TestCloseStorm(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(2))
-	for range 30 {
+	for range 15 {
 		conn, client := open(t, s, grpcpool.Config{IdleTimeout: time.Millisecond})
 		var all sync.WaitGroup
 		for i := range 16 {
@@ -108,4 +108,28 @@ func streamOnce(ctx context.Context, client pb.TestServiceClient) error {
 	}
 	_, err = stream.Recv()
 	return err
+}
+
+// OnFinish is called once, whether gRPC ended the call or the pool never started it.
+func TestOnFinish(t *testing.T) {
+	s := startServer(t, grpc.MaxConcurrentStreams(1))
+	conn, client := open(t, s, grpcpool.Config{Unary: grpcpool.Bounds{Max: 1}, Streams: grpcpool.Bounds{Max: 1}})
+	var ended []error
+	finished := grpc.OnFinish(func(err error) { ended = append(ended, err) })
+
+	require.NoError(t, emptyCall(t, client, finished)())
+	assert.Equal(t, []error{nil}, ended)
+
+	openEcho(t, t.Context(), client)
+	ended = nil
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := client.FullDuplexCall(ctx, finished)
+	assert.Equal(t, []error{err}, ended, "of a stream that gave up waiting")
+
+	require.NoError(t, conn.Close())
+	ended = nil
+	_, err = client.EmptyCall(t.Context(), &pb.Empty{}, finished)
+	assert.Equal(t, []error{err}, ended)
+	assert.Equal(t, grpcpool.ErrClosed, err)
 }

@@ -81,29 +81,3 @@ func Example() {
 	// bulk: 2 on 1
 	// streams: 0 on 0
 }
-
-// A method with large replies is listed, because the size of a reply is not known in advance.
-func ExampleConfig_methods() {
-	config := grpcpool.Config{
-		TransportCredentials: insecure.NewCredentials(),
-		Methods: map[string]grpcpool.Class{
-			pb.TestService_UnaryCall_FullMethodName: grpcpool.Bulk,
-			"/grpc.testing.ReconnectService/":       grpcpool.Bulk,
-		},
-	}
-	conn, err := grpcpool.NewClient("dns:///files.example.com:443", config)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(conn.Stats().Unary.Connections[0].State)
-	fmt.Println(conn.Close())
-
-	config.Methods["UnaryCall"] = grpcpool.Bulk
-	_, err = grpcpool.NewClient("dns:///files.example.com:443", config)
-	fmt.Println(err)
-	// Output:
-	// IDLE
-	// <nil>
-	// grpcpool: Config.Methods has the key "UnaryCall"; it must be a full method name as "/package.Service/Method", or "/package.Service/"
-}

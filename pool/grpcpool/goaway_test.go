@@ -28,10 +28,7 @@ func TestStreamsOutliveTheirConnection(t *testing.T) {
 	conn, client := open(t, s, grpcpool.Config{Streams: grpcpool.Bounds{Max: 1}})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	var streams []pb.TestService_FullDuplexCallClient
-	for range 8 {
-		streams = append(streams, openEcho(t, ctx, client))
-	}
+	streams := openEchoes(t, ctx, client, 8)
 	for _, stream := range streams {
 		echo(t, stream)
 	}
@@ -40,9 +37,7 @@ func TestStreamsOutliveTheirConnection(t *testing.T) {
 	assert.Len(t, stats.Connections, 1)
 	assert.GreaterOrEqual(t, s.connections(), 4)
 	assert.LessOrEqual(t, s.mostOnOne(), 2)
-	for _, stream := range streams {
-		finish(t, stream)
-	}
+	finish(t, streams...)
 	assert.Zero(t, conn.Stats().Streams.InFlight)
 }
 

@@ -34,7 +34,7 @@ type group struct {
 	shrinker   *time.Timer        // nil while no connection is surplus
 	waiting    context.Context    // of the watchers
 	unwatch    context.CancelFunc // ends waiting; nil while there are no watchers
-	counters   counters
+	counts     ClassStats         // what is counted; the other fields are zero
 }
 
 // conn is one gRPC channel of a group. Its variable fields are guarded by the group's lock.
@@ -97,7 +97,7 @@ func (g *group) acquire(ctx context.Context) (place, error) {
 		g.mu.Unlock()
 		return place{}, ErrClosed
 	}
-	g.counters.calls++
+	g.counts.Calls++
 	if g.waiters.Len() == 0 {
 		if c, err := g.chooseLocked(); c != nil || err != nil {
 			got := g.takeLocked(c)
@@ -109,7 +109,7 @@ func (g *group) acquire(ctx context.Context) (place, error) {
 	w := &waiter{since: time.Now(), given: make(chan grant, 1)}
 	queued := g.waiters.PushBack(w)
 	g.notePeak()
-	g.counters.waited++
+	g.counts.Waited++
 	g.dispatchLocked()
 	g.mu.Unlock()
 
@@ -137,7 +137,7 @@ func (g *group) leave(ctx context.Context, w *waiter, queued *list.Element) erro
 		g.putLocked(got.place)
 	default:
 		g.waiters.Remove(queued)
-		g.counters.waitTime += time.Since(w.since)
+		g.counts.WaitTime += time.Since(w.since)
 		g.resizeLocked()
 	}
 	return status.Errorf(status.FromContextError(ctx.Err()).Code(),
@@ -194,7 +194,7 @@ func (g *group) dispatchLocked() {
 
 func (g *group) give(queued *list.Element, what grant) {
 	w := g.waiters.Remove(queued).(*waiter)
-	g.counters.waitTime += time.Since(w.since)
+	g.counts.WaitTime += time.Since(w.since)
 	w.given <- what
 }
 
@@ -239,7 +239,7 @@ func (g *group) close() {
 	}
 	conns := g.conns
 	g.conns = nil
-	g.counters.closed += uint64(len(conns))
+	g.counts.Closed += uint64(len(conns))
 	g.mu.Unlock()
 	for _, c := range conns {
 		g.background.Go(func() { c.cc.Close() })

@@ -3,6 +3,7 @@ package grpcpool_test
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"testing"
 	"time"
 
@@ -17,6 +18,8 @@ import (
 	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/balancer"
+	_ "github.com/quorate/quorate/balancer/policies"
 	"github.com/quorate/quorate/internal/testpki"
 	"github.com/quorate/quorate/pool/grpcpool"
 )
@@ -197,4 +200,19 @@ func TestSeveralBackends(t *testing.T) {
 	a.letGo()
 	b.letGo()
 	c.requireOK(t)
+}
+
+// The pool works over channels with the quorate_ policies, which wrap the credentials too.
+func TestOverQuoratePolicies(t *testing.T) {
+	for _, policy := range []string{"quorate_round_robin", "quorate_p2c", "quorate_nearest"} {
+		t.Run(policy, func(t *testing.T) {
+			s := startServer(t, grpc.MaxConcurrentStreams(10))
+			conn, client := open(t, s, grpcpool.Config{TransportCredentials: balancer.Credentials(insecure.NewCredentials())},
+				grpc.WithDefaultServiceConfig(fmt.Sprintf(`{"loadBalancingConfig": [{%q: {}}]}`, policy)))
+			c := s.fill(t, client, 25, 25)
+			assert.Len(t, conn.Stats().Unary.Connections, 3)
+			s.letGo()
+			c.requireOK(t)
+		})
+	}
 }

@@ -97,32 +97,17 @@ func (l *streamLimits) reopen() {
 	l.add()
 }
 
-func (l *streamLimits) leave(t *observedConn) {
+// leave records that a connection accepts no new streams, or has ended.
+func (l *streamLimits) leave(t *observedConn, ended bool) {
 	l.mu.Lock()
 	_, counts := l.conns[t]
 	only := counts && len(l.conns) == 1
 	delete(l.retired, t)
-	if only {
+	if only || ended {
 		t.over = true
 		delete(l.conns, t)
 		l.add()
-		l.ages.Add(1)
 	}
-	l.mu.Unlock()
-	if only {
-		l.left()
-	}
-}
-
-// remove records the end of a connection.
-func (l *streamLimits) remove(t *observedConn) {
-	l.mu.Lock()
-	_, counts := l.conns[t]
-	t.over = true
-	delete(l.conns, t)
-	delete(l.retired, t)
-	l.add()
-	only := counts && len(l.conns) == 0
 	if only {
 		l.ages.Add(1)
 	}
@@ -157,7 +142,7 @@ func (t observing) ClientHandshake(ctx context.Context, authority string, raw ne
 	}
 	observed := &observedConn{Conn: conn, limits: t.limits}
 	observed.settings.found = func(limit uint32) { t.limits.set(observed, int(min(limit, plenty))) }
-	observed.settings.leaving = func() { t.limits.leave(observed) }
+	observed.settings.leaving = func() { t.limits.leave(observed, false) }
 	return observed, info, nil
 }
 
@@ -186,12 +171,12 @@ func (t *observedConn) Read(p []byte) (int, error) {
 	n, err := t.Conn.Read(p)
 	t.settings.read(p[:n])
 	if err != nil {
-		t.limits.remove(t)
+		t.limits.leave(t, true)
 	}
 	return n, err
 }
 
 func (t *observedConn) Close() error {
-	t.limits.remove(t)
+	t.limits.leave(t, true)
 	return t.Conn.Close()
 }

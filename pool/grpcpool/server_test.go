@@ -3,12 +3,15 @@ package grpcpool_test
 import (
 	"context"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -16,6 +19,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/pool/grpcpool"
 )
 
@@ -30,13 +34,11 @@ type server struct {
 	grpc *grpc.Server
 	lis  *listener
 
-	mu      sync.Mutex
-	hold    chan struct{}  // closed to end held calls; nil: calls end at once
-	inside  map[string]int // calls and streams in handlers, by connection
-	most    map[string]int // the maximum of inside, by connection
-	served  map[string]int // by connection
-	methods map[string]map[string]bool
-	sizes   []int32 // of the responses of UnaryCall, in order
+	mu     sync.Mutex
+	hold   chan struct{}  // closed to end held calls; nil: calls end at once
+	inside map[string]int // calls and streams in handlers, by connection
+	most   map[string]int // the maximum of inside, by connection
+	sizes  []int32        // of the responses of UnaryCall, in order
 }
 
 func startServer(t *testing.T, opts ...grpc.ServerOption) *server {
@@ -48,19 +50,10 @@ func startServer(t *testing.T, opts ...grpc.ServerOption) *server {
 
 func serveOn(t *testing.T, lis net.Listener, opts ...grpc.ServerOption) *server {
 	t.Helper()
-	s := &server{
-		addr: lis.Addr().String(), lis: &listener{Listener: lis},
-		inside: map[string]int{}, most: map[string]int{}, served: map[string]int{}, methods: map[string]map[string]bool{},
-	}
-	s.grpc = grpc.NewServer(append(opts, grpc.WaitForHandlers(true))...)
-	pb.RegisterTestServiceServer(s.grpc, s)
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = s.grpc.Serve(s.lis) })
-	t.Cleanup(func() {
-		s.letGo()
-		s.grpc.Stop()
-		serving.Wait()
-	})
+	s := &server{addr: lis.Addr().String(), lis: &listener{Listener: lis}, inside: map[string]int{}, most: map[string]int{}}
+	register := func(r grpc.ServiceRegistrar) { pb.RegisterTestServiceServer(r, s) }
+	s.grpc = grpctest.ServeOn(t, s.lis, register, append(opts, grpc.WaitForHandlers(true))...)
+	t.Cleanup(s.letGo)
 	return s
 }
 
@@ -81,18 +74,13 @@ func (s *server) letGo() {
 }
 
 // enter counts a call, and returns the function that ends the count.
-func (s *server) enter(ctx context.Context, method string) (leave func(), hold chan struct{}) {
+func (s *server) enter(ctx context.Context) (leave func(), hold chan struct{}) {
 	p, _ := peer.FromContext(ctx)
 	from := p.Addr.String()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.inside[from]++
 	s.most[from] = max(s.most[from], s.inside[from])
-	s.served[from]++
-	if s.methods[method] == nil {
-		s.methods[method] = map[string]bool{}
-	}
-	s.methods[method][from] = true
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -100,8 +88,8 @@ func (s *server) enter(ctx context.Context, method string) (leave func(), hold c
 	}, s.hold
 }
 
-func (s *server) stay(ctx context.Context, method string) {
-	leave, hold := s.enter(ctx, method)
+func (s *server) stay(ctx context.Context) {
+	leave, hold := s.enter(ctx)
 	defer leave()
 	if hold != nil {
 		select {
@@ -112,7 +100,7 @@ func (s *server) stay(ctx context.Context, method string) {
 }
 
 func (s *server) EmptyCall(ctx context.Context, in *pb.Empty) (*pb.Empty, error) {
-	s.stay(ctx, "EmptyCall")
+	s.stay(ctx)
 	return in, nil
 }
 
@@ -120,13 +108,13 @@ func (s *server) UnaryCall(ctx context.Context, in *pb.SimpleRequest) (*pb.Simpl
 	s.mu.Lock()
 	s.sizes = append(s.sizes, in.ResponseSize)
 	s.mu.Unlock()
-	s.stay(ctx, "UnaryCall")
+	s.stay(ctx)
 	return &pb.SimpleResponse{Payload: &pb.Payload{Body: make([]byte, in.ResponseSize)}}, nil
 }
 
 // FullDuplexCall echoes.
 func (s *server) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) error {
-	leave, _ := s.enter(stream.Context(), "FullDuplexCall")
+	leave, _ := s.enter(stream.Context())
 	defer leave()
 	for {
 		in, err := stream.Recv()
@@ -145,7 +133,7 @@ func (s *server) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) erro
 }
 
 func (s *server) StreamingInputCall(stream pb.TestService_StreamingInputCallServer) error {
-	leave, _ := s.enter(stream.Context(), "StreamingInputCall")
+	leave, _ := s.enter(stream.Context())
 	defer leave()
 	for {
 		if _, err := stream.Recv(); err != nil {
@@ -171,29 +159,14 @@ func (s *server) now() (calls, conns int) {
 func (s *server) connections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.served)
+	return len(s.most)
 }
 
 // mostOnOne returns the maximum of concurrent calls on one connection.
 func (s *server) mostOnOne() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	most := 0
-	for _, n := range s.most {
-		most = max(most, n)
-	}
-	return most
-}
-
-// carriers returns the connections that have carried calls of a method.
-func (s *server) carriers(method string) []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var conns []string
-	for c := range s.methods[method] {
-		conns = append(conns, c)
-	}
-	return conns
+	return slices.Max(slices.Collect(maps.Values(s.most)))
 }
 
 // listener can refuse connections, and close those that it has taken.
@@ -305,3 +278,5 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	require.Eventually(t, condition, patience, time.Millisecond, what)
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

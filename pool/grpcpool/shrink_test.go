@@ -33,15 +33,10 @@ func draining(s grpcpool.ClassStats) int {
 func TestShrinkCutsNoStream(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(2))
 	conn, client := open(t, s, grpcpool.Config{IdleTimeout: 20 * time.Millisecond})
-	var streams []pb.TestService_FullDuplexCallClient
-	for range 6 {
-		streams = append(streams, openEcho(t, t.Context(), client))
-	}
+	streams := openEchoes(t, t.Context(), client, 6)
 	require.Len(t, conn.Stats().Streams.Connections, 3)
 	// Each connection was full before the next was opened.
-	for _, i := range []int{1, 3, 5} {
-		finish(t, streams[i])
-	}
+	finish(t, streams[1], streams[3], streams[5])
 	eventually(t, "three streams need two connections", func() bool { return draining(conn.Stats().Streams) == 1 })
 	finish(t, streams[2])
 	eventually(t, "two need one", func() bool {
@@ -61,10 +56,7 @@ func TestShrinkCutsNoStream(t *testing.T) {
 func TestDrainingConnectionIsReused(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(4))
 	conn, client := open(t, s, grpcpool.Config{IdleTimeout: 20 * time.Millisecond})
-	var streams []pb.TestService_FullDuplexCallClient
-	for range 8 {
-		streams = append(streams, openEcho(t, t.Context(), client))
-	}
+	streams := openEchoes(t, t.Context(), client, 8)
 	require.Len(t, conn.Stats().Streams.Connections, 2)
 	var left []pb.TestService_FullDuplexCallClient
 	for i, stream := range streams {
@@ -75,13 +67,9 @@ func TestDrainingConnectionIsReused(t *testing.T) {
 		}
 	}
 	eventually(t, "one drains", func() bool { return draining(conn.Stats().Streams) == 1 })
-	for range 6 {
-		left = append(left, openEcho(t, t.Context(), client))
-	}
+	left = append(left, openEchoes(t, t.Context(), client, 6)...)
 	assert.EqualValues(t, 2, conn.Stats().Streams.Opened)
-	for _, stream := range left {
-		finish(t, stream)
-	}
+	finish(t, left...)
 }
 
 // The minimum connections are kept.
@@ -90,20 +78,11 @@ func TestMinIsKept(t *testing.T) {
 	conn, client := open(t, s, grpcpool.Config{IdleTimeout: 10 * time.Millisecond, Streams: grpcpool.Bounds{Min: 2, Max: 4}})
 	require.NoError(t, conn.Ready(t.Context(), grpcpool.Streams))
 	assert.Equal(t, 2, s.lis.accepted())
-	var streams []pb.TestService_FullDuplexCallClient
-	for range 4 {
-		streams = append(streams, openEcho(t, t.Context(), client))
-	}
-	for _, stream := range streams {
-		finish(t, stream)
-	}
+	finish(t, openEchoes(t, t.Context(), client, 4)...)
 	eventually(t, "two are left", func() bool { return len(conn.Stats().Streams.Connections) == 2 })
-	for range 2 {
-		streams = append(streams, openEcho(t, t.Context(), client))
-	}
+	streams := openEchoes(t, t.Context(), client, 2)
 	assert.EqualValues(t, 4, conn.Stats().Streams.Opened)
-	finish(t, streams[4])
-	finish(t, streams[5])
+	finish(t, streams...)
 }
 
 // A connection that a call waits for takes longer to make than the idle time.
@@ -130,7 +109,7 @@ func TestAConnectionThatIsWaitedForIsKept(t *testing.T) {
 func TestStorm(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(3))
 	conn, client := open(t, s, grpcpool.Config{IdleTimeout: time.Millisecond})
-	stop, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	stop, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond) // longer than surplus connections stay open
 	defer cancel()
 	var all sync.WaitGroup
 	worker := func(work func(ctx context.Context) error) {

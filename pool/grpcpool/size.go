@@ -23,7 +23,7 @@ func (g *group) openLocked(connect bool) error {
 	}
 	c.cc = cc
 	g.conns = append(g.conns, c)
-	g.counters.opened++
+	g.counts.Opened++
 	g.armShrinkerLocked()
 	if connect {
 		g.background.Go(cc.Connect)
@@ -81,7 +81,8 @@ func (g *group) shrink() {
 	if g.closed {
 		return
 	}
-	each := max(g.expected(), 1)
+	each, _ := g.streams(g.conns...)
+	each = max(each, 1)
 	needed := max(g.bounds.Min, (g.peak+each-1)/each)
 	for n := g.active() - needed; n > 0; n-- {
 		g.drain()
@@ -125,7 +126,7 @@ func costsLess(a, b *conn) bool {
 // remove removes a connection with nothing in flight. It is closed a little later.
 func (g *group) remove(c *conn) {
 	g.conns = slices.DeleteFunc(g.conns, func(other *conn) bool { return other == c })
-	g.counters.closed++
+	g.counts.Closed++
 	g.background.Go(func() {
 		select {
 		case <-time.After(closeDelay):

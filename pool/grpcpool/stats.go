@@ -46,11 +46,6 @@ type ConnStats struct {
 	Draining bool
 }
 
-type counters struct {
-	calls, waited, opened, closed uint64
-	waitTime                      time.Duration
-}
-
 // Stats returns the state of the pool. After Close it has only the counts.
 func (p *ClientConn) Stats() Stats {
 	return Stats{
@@ -63,16 +58,9 @@ func (p *ClientConn) Stats() Stats {
 func (g *group) stats() ClassStats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := ClassStats{
-		Connections: make([]ConnStats, 0, len(g.conns)),
-		InFlight:    g.inFlight,
-		Waiting:     g.waiters.Len(),
-		Calls:       g.counters.calls,
-		Waited:      g.counters.waited,
-		WaitTime:    g.counters.waitTime,
-		Opened:      g.counters.opened,
-		Closed:      g.counters.closed,
-	}
+	s := g.counts
+	s.InFlight, s.Waiting = g.inFlight, g.waiters.Len()
+	s.Connections = make([]ConnStats, 0, len(g.conns))
 	for _, c := range g.conns {
 		limit, _ := c.limits.total()
 		s.Connections = append(s.Connections, ConnStats{

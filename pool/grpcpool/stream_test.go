@@ -26,6 +26,16 @@ func openEcho(t *testing.T, ctx context.Context, client pb.TestServiceClient) pb
 	return stream
 }
 
+// openEchoes opens streams and receives an echo on each.
+func openEchoes(t *testing.T, ctx context.Context, client pb.TestServiceClient, n int) []pb.TestService_FullDuplexCallClient {
+	t.Helper()
+	streams := make([]pb.TestService_FullDuplexCallClient, n)
+	for i := range streams {
+		streams[i] = openEcho(t, ctx, client)
+	}
+	return streams
+}
+
 func echo(t *testing.T, stream pb.TestService_FullDuplexCallClient) {
 	t.Helper()
 	require.NoError(t, stream.Send(&pb.StreamingOutputCallRequest{}))
@@ -33,12 +43,14 @@ func echo(t *testing.T, stream pb.TestService_FullDuplexCallClient) {
 	require.NoError(t, err)
 }
 
-// finish ends a stream as its owner should.
-func finish(t *testing.T, stream pb.TestService_FullDuplexCallClient) {
+// finish ends streams as their owner should.
+func finish(t *testing.T, streams ...pb.TestService_FullDuplexCallClient) {
 	t.Helper()
-	require.NoError(t, stream.CloseSend())
-	_, err := stream.Recv()
-	require.Equal(t, io.EOF, err)
+	for _, stream := range streams {
+		require.NoError(t, stream.CloseSend())
+		_, err := stream.Recv()
+		require.Equal(t, io.EOF, err)
+	}
 }
 
 // A stream counts until it ends in one of the ways that gRPC documents.

@@ -141,27 +141,3 @@ func ExampleDiscoverEtcd() {
 	// https://etcd0.example.com.:2379
 	// https://etcd1.example.com.:2379
 }
-
-// printer stands for a *clientv3.Client.
-type printer struct{ done context.CancelFunc }
-
-func (p printer) SetEndpoints(endpoints ...string) {
-	fmt.Println(endpoints)
-	p.done()
-}
-
-// A client follows the records of a domain until the context ends.
-func ExampleFollowEtcd() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	err := dns.FollowEtcd(ctx, "example.com", dns.EtcdConfig{
-		ServiceName: "blue",
-		Config: dns.Config{Resolver: zone{srvs: map[string][]*net.SRV{
-			"_etcd-client-blue._tcp.example.com": {{Target: "etcd0.example.com.", Port: 2379}},
-		}}},
-	}, printer{cancel})
-	fmt.Println(err)
-	// Output:
-	// [http://etcd0.example.com.:2379]
-	// context canceled
-}

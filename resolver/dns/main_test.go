@@ -177,6 +177,22 @@ func (c *clientConn) updates() (lists, errs []string) {
 	return append([]string(nil), c.lists...), append([]string(nil), c.errs...)
 }
 
+// requireLists checks all lists so far. It is called in a bubble.
+func (c *clientConn) requireLists(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	lists, _ := c.updates()
+	require.Equal(t, want, lists)
+}
+
+// requireErrors checks all errors so far. It is called in a bubble.
+func (c *clientConn) requireErrors(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	_, errs := c.updates()
+	require.Equal(t, want, errs)
+}
+
 func written(s resolver.State) string {
 	all := make([]string, len(s.Endpoints))
 	for i, e := range s.Endpoints {
@@ -210,4 +226,12 @@ func open(t *testing.T, b resolver.Builder, target string) (resolver.Resolver, *
 	r, err := b.Build(parseURL(t, target), cc, resolver.BuildOptions{})
 	require.NoError(t, err)
 	return r, cc
+}
+
+// follow returns a channel that is open until the end of the test.
+func follow(t *testing.T, b resolver.Builder, target string) *clientConn {
+	t.Helper()
+	r, cc := open(t, b, target)
+	t.Cleanup(r.Close)
+	return cc
 }

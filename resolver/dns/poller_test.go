@@ -23,11 +23,8 @@ func keeping(n int) string { return fmt.Sprintf(" (keeping the last good list, o
 func TestPolls(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		s.has("svc", "10.0.0.2", "10.0.0.1")
-		r, cc := open(t, newBuilder(t, Config{Resolver: s}), "dns:///svc:80")
-		defer r.Close()
-		synctest.Wait()
-		lists, _ := cc.updates()
-		require.Equal(t, []string{"10.0.0.1:80 10.0.0.2:80"}, lists)
+		cc := follow(t, newBuilder(t, Config{Resolver: s}), "dns:///svc:80")
+		cc.requireLists(t, "10.0.0.1:80 10.0.0.2:80")
 
 		time.Sleep(10 * time.Minute)
 		times := s.times("svc")
@@ -38,10 +35,8 @@ func TestPolls(t *testing.T) {
 		}
 		s.has("svc", "10.0.0.3", "10.0.0.2", "10.0.0.1")
 		time.Sleep(5 * time.Second)
-		synctest.Wait()
-		lists, errs := cc.updates()
-		require.Equal(t, []string{"10.0.0.1:80 10.0.0.2:80", "10.0.0.1:80 10.0.0.2:80 10.0.0.3:80"}, lists)
-		require.Empty(t, errs)
+		cc.requireLists(t, "10.0.0.1:80 10.0.0.2:80", "10.0.0.1:80 10.0.0.2:80 10.0.0.3:80")
+		cc.requireErrors(t)
 	})
 }
 
@@ -59,8 +54,7 @@ func TestLookupsAreShared(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		for i, cc := range ccs {
-			lists, _ := cc.updates()
-			require.Equal(t, []string{fmt.Sprintf("10.0.0.1:%d", 1000+i%2)}, lists)
+			cc.requireLists(t, fmt.Sprintf("10.0.0.1:%d", 1000+i%2))
 		}
 		require.LessOrEqual(t, len(s.times("svc")), 8, "30 s have 6 intervals of 4.5 s, a first lookup and a short first interval")
 		require.GreaterOrEqual(t, len(s.times("svc")), 6)
@@ -68,9 +62,7 @@ func TestLookupsAreShared(t *testing.T) {
 		// A channel that joins has the answer at once.
 		n := len(s.times("svc"))
 		r, cc := open(t, b, "dns:///svc")
-		synctest.Wait()
-		lists, _ := cc.updates()
-		require.Equal(t, []string{"10.0.0.1:443"}, lists)
+		cc.requireLists(t, "10.0.0.1:443")
 		require.Len(t, s.times("svc"), n)
 
 		// When all but one leave, lookups continue. When the last one leaves, they end.
@@ -91,16 +83,14 @@ func TestFailuresKeepTheList(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		s.has("svc", "10.0.0.1", "10.0.0.2")
 		b := newBuilder(t, Config{Resolver: s})
-		r, cc := open(t, b, "dns:///svc:80")
-		defer r.Close()
+		cc := follow(t, b, "dns:///svc:80")
 		time.Sleep(time.Minute)
 		began := time.Now()
 		s.fails("svc", errServerFailure)
 		time.Sleep(10 * time.Minute)
 		failed := `dns: looking up the addresses of "svc": server misbehaving` + keeping(2)
-		lists, errs := cc.updates()
-		require.Equal(t, []string{"10.0.0.1:80 10.0.0.2:80"}, lists)
-		require.Equal(t, []string{failed}, errs)
+		cc.requireLists(t, "10.0.0.1:80 10.0.0.2:80")
+		cc.requireErrors(t, failed)
 
 		var retries []time.Duration
 		var last time.Time
@@ -113,25 +103,21 @@ func TestFailuresKeepTheList(t *testing.T) {
 		require.Equal(t, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second}, retries[:5])
 
 		// A channel that joins now receives both.
-		joined, late := open(t, b, "dns:///svc:81")
-		defer joined.Close()
-		synctest.Wait()
-		lists, errs = late.updates()
-		require.Equal(t, []string{"10.0.0.1:81 10.0.0.2:81"}, lists)
-		require.Equal(t, []string{failed}, errs)
+		late := follow(t, b, "dns:///svc:81")
+		late.requireLists(t, "10.0.0.1:81 10.0.0.2:81")
+		late.requireErrors(t, failed)
 
 		// A silent server is another problem.
 		s.takes(time.Minute)
 		time.Sleep(time.Minute)
-		_, errs = cc.updates()
-		require.Equal(t, []string{failed, `dns: looking up the addresses of "svc": no answer within 5s` + keeping(2)}, errs)
+		silent := `dns: looking up the addresses of "svc": no answer within 5s` + keeping(2)
+		cc.requireErrors(t, failed, silent)
 
 		s.takes(0)
 		s.has("svc", "10.0.0.1")
 		time.Sleep(time.Minute)
-		lists, errs = cc.updates()
-		require.Equal(t, []string{"10.0.0.1:80 10.0.0.2:80", "10.0.0.1:80"}, lists)
-		require.Len(t, errs, 2)
+		cc.requireLists(t, "10.0.0.1:80 10.0.0.2:80", "10.0.0.1:80")
+		cc.requireErrors(t, failed, silent)
 	})
 }
 
@@ -139,16 +125,13 @@ func TestFailuresKeepTheList(t *testing.T) {
 func TestFailureFromTheStart(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		s.fails("svc", errors.New("no route to host"))
-		r, cc := open(t, newBuilder(t, Config{Resolver: s}), "dns:///svc:80")
-		defer r.Close()
+		cc := follow(t, newBuilder(t, Config{Resolver: s}), "dns:///svc:80")
 		time.Sleep(time.Minute)
-		lists, errs := cc.updates()
-		require.Empty(t, lists)
-		require.Equal(t, []string{`dns: looking up the addresses of "svc": no route to host`}, errs)
+		cc.requireLists(t)
+		cc.requireErrors(t, `dns: looking up the addresses of "svc": no route to host`)
 		s.has("svc", "10.0.0.1")
 		time.Sleep(6 * time.Second)
-		lists, _ = cc.updates()
-		require.Equal(t, []string{"10.0.0.1:80"}, lists)
+		cc.requireLists(t, "10.0.0.1:80")
 	})
 }
 
@@ -156,29 +139,24 @@ func TestFailureFromTheStart(t *testing.T) {
 func TestEmptyAnswers(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		s.has("svc", "10.0.0.1")
-		r, cc := open(t, newBuilder(t, Config{Resolver: s}), "dns:///svc:80")
-		defer r.Close()
+		cc := follow(t, newBuilder(t, Config{Resolver: s}), "dns:///svc:80")
 		time.Sleep(time.Minute)
 		s.fails("svc", errNoSuchHost)
 		empty := `dns: "svc" has no addresses: no such host`
 		time.Sleep(14900 * time.Millisecond)
-		lists, errs := cc.updates()
-		require.Equal(t, []string{"10.0.0.1:80"}, lists)
-		require.Equal(t, []string{empty + keeping(1)}, errs)
+		cc.requireLists(t, "10.0.0.1:80")
+		cc.requireErrors(t, empty+keeping(1))
 
 		time.Sleep(5200 * time.Millisecond) // the first was after up to 5 s
-		lists, errs = cc.updates()
-		require.Equal(t, []string{"10.0.0.1:80", ""}, lists)
-		require.Equal(t, []string{empty + keeping(1), empty}, errs)
+		cc.requireLists(t, "10.0.0.1:80", "")
+		cc.requireErrors(t, empty+keeping(1), empty)
 
 		s.has("svc") // an answer without addresses is equivalent
 		time.Sleep(time.Minute)
-		lists, _ = cc.updates()
-		require.Equal(t, []string{"10.0.0.1:80", ""}, lists)
+		cc.requireLists(t, "10.0.0.1:80", "")
 		s.has("svc", "10.0.0.2")
 		time.Sleep(5 * time.Second)
-		lists, _ = cc.updates()
-		require.Equal(t, []string{"10.0.0.1:80", "", "10.0.0.2:80"}, lists)
+		cc.requireLists(t, "10.0.0.1:80", "", "10.0.0.2:80")
 	})
 }
 
@@ -195,13 +173,10 @@ func TestMassRemovalIsConfirmed(t *testing.T) {
 		time.Sleep(DefaultMassRemovalDelay - 1)
 		synctest.Wait()
 		const all = "10.0.0.1:80 10.0.0.2:80 10.0.0.3:80"
-		lists, errs := cc.updates()
-		require.Equal(t, []string{all}, lists)
-		require.Equal(t, []string{`dns: 2 of 3 backends of "svc" disappeared at once` + keeping(3)}, errs)
+		cc.requireLists(t, all)
+		cc.requireErrors(t, `dns: 2 of 3 backends of "svc" disappeared at once`+keeping(3))
 		time.Sleep(time.Nanosecond)
-		synctest.Wait()
-		lists, _ = cc.updates()
-		require.Equal(t, []string{all, "10.0.0.1:80"}, lists)
+		cc.requireLists(t, all, "10.0.0.1:80")
 		require.Len(t, s.times("svc"), 3)
 	})
 }
@@ -213,8 +188,7 @@ func TestLog(t *testing.T) {
 		b := newBuilder(t, Config{Resolver: s})
 		before := len(log.About(`"logged"`)) // of earlier runs
 		for range 10 {
-			r, _ := open(t, b, "dns:///logged:80")
-			defer r.Close()
+			follow(t, b, "dns:///logged:80")
 		}
 		time.Sleep(time.Minute)
 		for _, err := range []error{errServerFailure, errNoSuchHost} {
@@ -298,10 +272,8 @@ func TestIdle(t *testing.T) {
 		b := newBuilder(t, Config{Resolver: s})
 		for range 60 {
 			r, cc := open(t, b, "dns:///svc:80")
-			synctest.Wait()
-			lists, errs := cc.updates()
-			require.Equal(t, []string{"10.0.0.1:80"}, lists)
-			require.Empty(t, errs)
+			cc.requireLists(t, "10.0.0.1:80")
+			cc.requireErrors(t)
 			r.Close()
 			time.Sleep(time.Second)
 		}
@@ -317,12 +289,10 @@ func TestIdle(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		s.has("svc", "10.0.0.2")
 		s.takes(250 * time.Millisecond)
-		r, cc := open(t, b, "dns:///svc:80")
-		defer r.Close()
+		cc := follow(t, b, "dns:///svc:80")
 		time.Sleep(time.Minute)
-		lists, errs := cc.updates()
-		require.Equal(t, []string{"10.0.0.2:80"}, lists)
-		require.Empty(t, errs)
+		cc.requireLists(t, "10.0.0.2:80")
+		cc.requireErrors(t)
 	})
 }
 
@@ -357,25 +327,19 @@ func TestLastListOutlivesItsChannels(t *testing.T) {
 				time.Sleep(c.idle)
 				before := len(log.About(`"kept"`))
 				for range 2 { // the second joins
-					r, cc := open(t, b, "dns:///kept:80")
-					defer r.Close()
+					cc := follow(t, b, "dns:///kept:80")
 					time.Sleep(c.after)
-					synctest.Wait()
-					lists, errs := cc.updates()
-					require.Equal(t, c.lists, lists)
-					require.Equal(t, c.errs, errs)
+					cc.requireLists(t, c.lists...)
+					cc.requireErrors(t, c.errs...)
 				}
 				require.Equal(t, c.errs, log.About(`"kept"`)[before:])
 
 				s.takes(0)
 				s.has("kept", "10.0.0.2", "10.0.0.3")
 				time.Sleep(10 * time.Second)
-				r, cc := open(t, b, "dns:///kept:80")
-				defer r.Close()
-				synctest.Wait()
-				lists, errs := cc.updates()
-				require.Equal(t, []string{"10.0.0.2:80 10.0.0.3:80"}, lists)
-				require.Empty(t, errs)
+				cc := follow(t, b, "dns:///kept:80")
+				cc.requireLists(t, "10.0.0.2:80 10.0.0.3:80")
+				cc.requireErrors(t)
 			})
 		})
 	}
@@ -411,8 +375,7 @@ func TestRotatingAnswers(t *testing.T) {
 		}
 		s.has("rotating", part()...)
 		before := len(log.About(`"rotating"`))
-		r, cc := open(t, newBuilder(t, Config{Resolver: s}), "dns:///rotating:80")
-		defer r.Close()
+		cc := follow(t, newBuilder(t, Config{Resolver: s}), "dns:///rotating:80")
 		synctest.Wait()
 		removed := 0
 		for range 60 { // 5 minutes
@@ -447,9 +410,8 @@ func TestCloseDuringALookup(t *testing.T) {
 		r.Close()
 		require.Equal(t, began, time.Now())
 		time.Sleep(10 * time.Second)
-		lists, errs := cc.updates()
-		require.Empty(t, lists)
-		require.Empty(t, errs)
+		cc.requireLists(t)
+		cc.requireErrors(t)
 		require.LessOrEqual(t, len(s.times("svc")), 1)
 	})
 }

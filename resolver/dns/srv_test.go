@@ -28,14 +28,10 @@ func TestSRV(t *testing.T) {
 		s.has("b.svc.", "10.0.0.2", "10.0.0.3")
 		s.has("backup.svc.", "10.0.0.9")
 		s.fails("gone.svc.", errNoSuchHost)
-		r, cc := open(t, newBuilder(t, Config{Resolver: s}), "dns:///"+srvName)
-		defer r.Close()
-		all, everything := open(t, newBuilder(t, Config{Resolver: s, Backups: true, Family: FamilyIPv4}), "dns:///"+srvName)
-		defer all.Close()
-		synctest.Wait()
-		lists, errs := cc.updates()
-		require.Equal(t, []string{"10.0.0.1:1,[2001:db8::1]:1 10.0.0.2:2,10.0.0.3:2"}, lists)
-		require.Empty(t, errs)
+		cc := follow(t, newBuilder(t, Config{Resolver: s}), "dns:///"+srvName)
+		everything := follow(t, newBuilder(t, Config{Resolver: s, Backups: true, Family: FamilyIPv4}), "dns:///"+srvName)
+		cc.requireLists(t, "10.0.0.1:1,[2001:db8::1]:1 10.0.0.2:2,10.0.0.3:2")
+		cc.requireErrors(t)
 		weight, ok := SRVOf(cc.last.Endpoints[0])
 		require.True(t, ok)
 		require.Equal(t, SRV{Priority: 10, Weight: 70}, weight)
@@ -45,34 +41,27 @@ func TestSRV(t *testing.T) {
 		require.False(t, ok)
 		require.Len(t, s.times("a.svc."), 2, "once per builder")
 
-		lists, _ = everything.updates()
-		require.Equal(t, []string{"10.0.0.1:1 10.0.0.2:2,10.0.0.3:2 10.0.0.9:9"}, lists)
+		everything.requireLists(t, "10.0.0.1:1 10.0.0.2:2,10.0.0.3:2 10.0.0.9:9")
 
 		// The addresses of a target whose lookup fails stay; those of one that does not exist are
 		// removed.
 		s.fails("a.svc.", errServerFailure)
 		s.fails("b.svc.", errNoSuchHost)
 		time.Sleep(5 * time.Second)
-		synctest.Wait()
-		lists, _ = cc.updates()
-		require.Equal(t, "10.0.0.1:1,[2001:db8::1]:1", lists[len(lists)-1])
+		const all, one = "10.0.0.1:1,[2001:db8::1]:1 10.0.0.2:2,10.0.0.3:2", "10.0.0.1:1,[2001:db8::1]:1"
+		cc.requireLists(t, all, one)
 
 		// A changed weight is published.
 		s.hasSRV(srvName, srvRecord("a.svc.", 1, 10, 71))
-		n := len(lists)
 		time.Sleep(5 * time.Second)
-		synctest.Wait()
-		lists, _ = cc.updates()
-		require.Len(t, lists, n+1)
+		cc.requireLists(t, all, one, one)
 
 		// No backend of the best priority is left.
 		time.Sleep(DefaultMassRemovalDelay)
 		s.hasSRV(srvName, srvRecord("b.svc.", 2, 10, 30), srvRecord("backup.svc.", 9, 20, 0))
 		time.Sleep(5 * time.Second)
-		synctest.Wait()
-		lists, errs = cc.updates()
-		require.Equal(t, "10.0.0.9:9", lists[len(lists)-1])
-		require.Empty(t, errs)
+		cc.requireLists(t, all, one, one, "10.0.0.9:9")
+		cc.requireErrors(t)
 	})
 }
 
@@ -98,12 +87,10 @@ func TestSRVFaults(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			scripted(t, func(t *testing.T, s *script) {
 				c.prepare(s)
-				r, cc := open(t, newBuilder(t, Config{Resolver: s}), "dns:///"+srvName)
-				defer r.Close()
+				cc := follow(t, newBuilder(t, Config{Resolver: s}), "dns:///"+srvName)
 				synctest.Wait()
-				lists, errs := cc.updates()
-				require.Equal(t, []string{c.want}, errs)
-				require.Empty(t, lists)
+				cc.requireLists(t)
+				cc.requireErrors(t, c.want)
 			})
 		})
 	}
@@ -120,14 +107,12 @@ func TestManyTargets(t *testing.T) {
 		}
 		s.hasSRV(srvName, records...)
 		s.takes(100 * time.Millisecond)
-		r, cc := open(t, newBuilder(t, Config{Resolver: s}), "dns:///"+srvName)
-		defer r.Close()
+		cc := follow(t, newBuilder(t, Config{Resolver: s}), "dns:///"+srvName)
 		time.Sleep(1099 * time.Millisecond)
-		lists, _ := cc.updates()
-		require.Empty(t, lists)
+		cc.requireLists(t)
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		lists, _ = cc.updates()
+		lists, _ := cc.updates()
 		require.Len(t, lists, 1, "100 ms for the records, and ten times for their targets")
 		require.Len(t, cc.last.Endpoints, 80)
 	})

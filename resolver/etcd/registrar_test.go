@@ -59,59 +59,6 @@ func (r registered) expect(t *testing.T, state etcd.State) etcd.Event {
 	}
 }
 
-// The first write gets lost on its way, and arrives when a newer registration has the key.
-func TestFirstWriteIsLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client, other := start(t)
-		late, release := context.WithCancel(t.Context())
-		defer release()
-		executed := make(chan error, 1)
-		cluster.Once("Put", func(c *fakeetcd.Call) {
-			c.BreakConn()
-			<-late.Done()
-			_, err := c.Execute()
-			executed <- err
-		})
-		older := enrol(t, cluster, client)
-		newer := enrol(t, cluster, other)
-		older.expect(t, etcd.Superseded)
-		release()
-		require.ErrorContains(t, <-executed, "requested lease not found")
-		require.EqualValues(t, newer.State().Lease, cluster.Get(key).Lease)
-		require.NoError(t, older.Withdraw(within(t)))
-		require.NoError(t, newer.Withdraw(within(t)))
-		leases, err := other.Leases(within(t))
-		require.NoError(t, err)
-		require.Empty(t, leases.Leases)
-	})
-}
-
-// A registration that fails leaves no lease behind.
-func TestRegisterFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client, _ := start(t)
-		cluster.On("Put", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
-		reg, events := registration()
-		_, err := etcd.Register(within(t), client, reg)
-		require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
-		require.ErrorContains(t, err, `registering "svc/10.0.0.1:1"`)
-		require.Equal(t, 1, cluster.Count("LeaseRevoke"))
-		leases, err := client.Leases(within(t))
-		require.NoError(t, err)
-		require.Empty(t, leases.Leases)
-		require.Empty(t, events)
-	})
-}
-
-func TestRegisterIsBounded(t *testing.T) {
-	cluster, client, _ := start(t)
-	cluster.Member(0).Stop()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err := etcd.Register(ctx, client, etcd.Registration{Service: "svc", Address: "a:1"})
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-}
-
 // timingOut is a cluster whose leader lives but commits nothing: it renews leases, and times writes out.
 func timingOut(c *fakeetcd.Call) {
 	time.Sleep(7 * time.Second)
@@ -119,31 +66,29 @@ func timingOut(c *fakeetcd.Call) {
 }
 
 // A deadline is observed, even if it is later than the bound without one.
-func TestRegisterIsBoundedByItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client, _ := start(t)
-		cluster.On("Put", timingOut)
-		began := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		defer cancel()
-		_, err := etcd.Register(ctx, client, etcd.Registration{Service: "svc", Address: "a:1"})
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Equal(t, 2*time.Minute, time.Since(began))
-	})
-}
-
-func TestRegisterIsBoundedByItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client, _ := start(t)
-		cluster.On("Put", timingOut)
-		began := time.Now()
-		_, err := etcd.Register(t.Context(), client, etcd.Registration{Service: "svc", Address: "a:1"})
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Equal(t, 30*time.Second, time.Since(began))
-		leases, err := client.Leases(within(t))
-		require.NoError(t, err)
-		require.Empty(t, leases.Leases)
-	})
+func TestRegisterIsBounded(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{
+		50 * time.Millisecond: 50 * time.Millisecond, 2 * time.Minute: 2 * time.Minute, 0: 30 * time.Second,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			cluster, client, _ := start(t)
+			cluster.On("Put", timingOut)
+			ctx := t.Context()
+			if timeout > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, timeout)
+				defer cancel()
+			}
+			began := time.Now()
+			_, err := etcd.Register(ctx, client, etcd.Registration{Service: "svc", Address: "a:1"})
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorContains(t, err, `registering "svc/a:1"`)
+			require.Equal(t, want, time.Since(began))
+			leases, err := client.Leases(within(t))
+			require.NoError(t, err)
+			require.Empty(t, leases.Leases)
+		})
+	}
 }
 
 func TestLeaseExpires(t *testing.T) {
@@ -161,20 +106,6 @@ func TestLeaseExpires(t *testing.T) {
 	require.NotEqual(t, first.Lease, again.Lease)
 	require.JSONEq(t, value, string(cluster.Get(key).Value))
 	require.EqualValues(t, again.Lease, cluster.Get(key).Lease)
-}
-
-// Another client deletes the key; the lease lives.
-func TestKeyIsDeleted(t *testing.T) {
-	cluster, client, other := start(t)
-	r := enrol(t, cluster, client)
-	lease := r.State().Lease
-	for range 3 {
-		_, err := other.Delete(within(t), key)
-		require.NoError(t, err)
-		require.Equal(t, etcd.ErrDeleted, r.expect(t, etcd.Lost).Err)
-		require.Equal(t, etcd.Event{State: etcd.Registered, Again: true, Lease: lease}, r.expect(t, etcd.Registered))
-		require.EqualValues(t, lease, cluster.Get(key).Lease)
-	}
 }
 
 // The watch of the key is of no use: it needs what was compacted. The key is read again.
@@ -271,21 +202,6 @@ func TestUpdateMeetsAnotherRegistration(t *testing.T) {
 	require.EqualValues(t, newer.State().Lease, cluster.Get(key).Lease)
 }
 
-// What an earlier process has left behind is replaced, and not taken away by the end of its lease.
-func TestPredecessorsKey(t *testing.T) {
-	cluster, client, other := start(t)
-	lease, err := other.Grant(within(t), 60)
-	require.NoError(t, err)
-	_, err = other.Put(within(t), key, "what it wrote", clientv3.WithLease(lease.ID))
-	require.NoError(t, err)
-	r := enrol(t, cluster, client)
-	require.NoError(t, cluster.ExpireLease(int64(lease.ID)))
-	require.EqualValues(t, r.State().Lease, cluster.Get(key).Lease)
-	require.NoError(t, r.Withdraw(within(t)))
-	require.Nil(t, cluster.Get(key))
-	require.Equal(t, []etcd.Event{{State: etcd.Withdrawn, Lease: r.State().Lease}}, []etcd.Event{r.expect(t, etcd.Withdrawn)})
-}
-
 // A superseded registration waits for its turn, whatever becomes of its own lease.
 func TestSupersededLeaseExpires(t *testing.T) {
 	cluster, client, other := start(t)
@@ -329,4 +245,93 @@ func TestRegistrationEndsWithItsClient(t *testing.T) {
 	require.ErrorContains(t, r.expect(t, etcd.Lost).Err, "client was closed")
 	require.ErrorContains(t, r.SetWeight(within(t), 2), "client was closed")
 	require.Error(t, r.Withdraw(within(t)))
+}
+
+// The first withdrawal cannot reach etcd, the second one can.
+func TestWithdrawalIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client, _ := start(t)
+		r := enrol(t, cluster, client)
+		cluster.Member(0).Stop()
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		err := r.Withdraw(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "which expires in 10 s at most")
+		require.Error(t, r.expect(t, etcd.Withdrawn).Err)
+		require.NotNil(t, cluster.Get(key))
+		cluster.Member(0).Start()
+		require.NoError(t, r.Withdraw(within(t)))
+		require.NoError(t, r.expect(t, etcd.Withdrawn).Err)
+		require.Nil(t, cluster.Get(key))
+		require.NoError(t, r.Withdraw(within(t)))
+		require.Equal(t, 1, cluster.Count("LeaseRevoke"))
+	})
+}
+
+// ctx has ended before the withdrawal. The registration ends all the same, and reports it.
+func TestWithdrawalAfterTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client, _ := start(t)
+		r := enrol(t, cluster, client)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		err := r.Withdraw(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorContains(t, err, "which expires in 10 s at most")
+		require.ErrorIs(t, r.expect(t, etcd.Withdrawn).Err, context.Canceled)
+		require.Equal(t, etcd.Withdrawn, r.State().State)
+		require.NotNil(t, cluster.Get(key))
+		require.NoError(t, r.Withdraw(within(t)))
+		require.Nil(t, cluster.Get(key))
+	})
+}
+
+// A withdrawal waits for another one only until its own ctx ends.
+func TestConcurrentWithdrawals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client, _ := start(t)
+		r := enrol(t, cluster, client)
+		cluster.On("LeaseRevoke", func(c *fakeetcd.Call) { <-c.Context().Done() })
+		patient, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		first := make(chan error, 1)
+		go func() { first <- r.Withdraw(patient) }()
+		synctest.Wait()
+		began := time.Now()
+		hasty, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, r.Withdraw(hasty), context.DeadlineExceeded)
+		require.LessOrEqual(t, time.Since(began), 2*time.Second)
+		require.Empty(t, first)
+		require.ErrorIs(t, <-first, context.DeadlineExceeded)
+	})
+}
+
+// A Notify that blocks delays Withdraw only briefly.
+func TestWithdrawalDuringNotify(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, client, other := start(t)
+		called, release := make(chan struct{}), make(chan struct{})
+		reg := etcd.Registration{Service: "svc", Address: "10.0.0.1:1", Notify: func(e etcd.Event) {
+			if e.State == etcd.Lost {
+				close(called)
+				<-release
+			}
+		}}
+		r, err := etcd.Register(within(t), client, reg)
+		require.NoError(t, err)
+		_, err = other.Delete(within(t), key)
+		require.NoError(t, err)
+		<-called
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		require.ErrorIs(t, r.Withdraw(ctx), context.DeadlineExceeded)
+		require.Equal(t, 2*time.Second, time.Since(began))
+		close(release)
+		require.NoError(t, r.Withdraw(within(t)))
+		require.Equal(t, etcd.Withdrawn, r.State().State)
+		require.Nil(t, cluster.Get(key))
+	})
 }

@@ -100,9 +100,9 @@ func TestValues(t *testing.T) {
 			`{"Op":0,"Addr":"a:1","Metadata":{"additionalAddresses":["b:1"],"weight":3,"zone":"z"}}`,
 		},
 	}
+	cluster, client, _ := start(t)
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			cluster, client, _ := start(t)
 			tt.reg.Service = "svc"
 			r, err := etcd.Register(within(t), client, tt.reg)
 			require.NoError(t, err)

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -92,14 +93,8 @@ func (c Config) validate() error {
 
 // withDefaults returns the configuration with defaults for zero values, except REST and Namespace.
 func (c Config) withDefaults() Config {
-	if c.Scheme == "" {
-		c.Scheme = DefaultScheme
-	}
-	if c.MaxBackoff == 0 {
-		c.MaxBackoff = DefaultMaxBackoff
-	}
-	if c.MassRemovalDelay == 0 {
-		c.MassRemovalDelay = DefaultMassRemovalDelay
-	}
+	c.Scheme = cmp.Or(c.Scheme, DefaultScheme)
+	c.MaxBackoff = cmp.Or(c.MaxBackoff, DefaultMaxBackoff)
+	c.MassRemovalDelay = cmp.Or(c.MassRemovalDelay, DefaultMassRemovalDelay)
 	return c
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 func restNowhere() *rest.Config { return &rest.Config{Host: "https://127.0.0.1:1"} }
@@ -47,18 +46,6 @@ func TestNewBuilderValidates(t *testing.T) {
 	assert.Equal(t, "kubernetes", b.Scheme())
 }
 
-func TestNoAPIServer(t *testing.T) {
-	_, err := newBuilder(Config{}, nowhere(t), quick())
-	assert.ErrorContains(t, err, "set Config.REST or KUBECONFIG")
-}
-
-func TestServiceAccountThatCannotBeUsed(t *testing.T) {
-	s := nowhere(t)
-	s.inCluster = func() (*rest.Config, error) { return nil, errors.New("open token: no such file") }
-	_, err := newBuilder(Config{}, s, quick())
-	assert.ErrorContains(t, err, "automountServiceAccountToken")
-}
-
 const kubeconfig = `
 apiVersion: v1
 kind: Config
@@ -77,10 +64,30 @@ func withKubeconfig(t *testing.T, s podEnvironment, text string) podEnvironment 
 	return s
 }
 
-func TestKubeconfigThatCannotBeUsed(t *testing.T) {
-	_, err := newBuilder(Config{}, withKubeconfig(t, nowhere(t), "{"), quick())
-	assert.ErrorContains(t, err, "kubernetes: the kubeconfig cannot be used")
-	assert.False(t, clientcmd.IsEmptyConfig(err))
+// The service account of a pod comes before a kubeconfig.
+func TestDefaultAPIServer(t *testing.T) {
+	for want, c := range map[string]struct {
+		inCluster  error
+		kubeconfig string
+	}{
+		"set Config.REST or KUBECONFIG":             {rest.ErrNotInCluster, ""},
+		"automountServiceAccountToken":              {errors.New("open token: no such file"), kubeconfig},
+		"kubernetes: the kubeconfig cannot be used": {rest.ErrNotInCluster, "{"},
+		"https://127.0.0.1:1":                       {rest.ErrNotInCluster, kubeconfig},
+		"https://in-cluster":                        {nil, kubeconfig},
+	} {
+		s := nowhere(t)
+		if c.kubeconfig != "" {
+			s = withKubeconfig(t, s, c.kubeconfig)
+		}
+		s.inCluster = func() (*rest.Config, error) { return &rest.Config{Host: "https://in-cluster"}, c.inCluster }
+		b, err := newBuilder(Config{}, s, quick())
+		if err != nil {
+			assert.ErrorContains(t, err, want)
+			continue
+		}
+		assert.Equal(t, want, b.cfg.REST.Host)
+	}
 }
 
 func TestNamespaceOfTargetsThatNameNone(t *testing.T) {
@@ -106,14 +113,6 @@ func TestNamespaceOfTargetsThatNameNone(t *testing.T) {
 		require.NoError(t, err, want)
 		assert.Equal(t, want, b.cfg.Namespace)
 	}
-}
-
-func TestInClusterComesBeforeKubeconfig(t *testing.T) {
-	s := withKubeconfig(t, nowhere(t), kubeconfig)
-	s.inCluster = func() (*rest.Config, error) { return &rest.Config{Host: "https://in-cluster"}, nil }
-	c, err := s.complete(Config{})
-	require.NoError(t, err)
-	assert.Equal(t, "https://in-cluster", c.REST.Host)
 }
 
 func TestConfigIsCopied(t *testing.T) {

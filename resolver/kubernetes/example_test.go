@@ -80,35 +80,6 @@ func Example() {
 	// Output: OK for kubernetes:///users.shop:grpc
 }
 
-// Without permission, calls fail with the reason.
-func Example_forbidden() {
-	api, err := fakeapiserver.Start()
-	if err != nil {
-		panic(err)
-	}
-	defer api.Close()
-	api.Deny("watch")
-
-	b, err := kubernetes.NewBuilder(kubernetes.Config{REST: api.RESTConfig()})
-	if err != nil {
-		panic(err)
-	}
-	conn, err := grpc.NewClient("kubernetes:///users.shop:grpc", grpc.WithResolvers(b),
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		panic(err)
-	}
-	defer conn.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	_, err = testgrpc.NewTestServiceClient(conn).EmptyCall(ctx, new(testgrpc.Empty))
-	fmt.Println(status.Code(err))
-	fmt.Println(status.Convert(err).Message())
-	// Output:
-	// Unavailable
-	// kubernetes: no permission to watch endpointslices.discovery.k8s.io for service "users" in namespace "shop": grant the verb "watch" on apiGroup "discovery.k8s.io", resource "endpointslices", by a Role in namespace "shop": endpointslices.discovery.k8s.io is forbidden: User "system:serviceaccount:default:client" cannot watch resource "endpointslices" in API group "discovery.k8s.io" in the namespace "shop"
-}
-
 // In a pod, a program whose framework opens the channels registers the resolver once.
 func ExampleRegisterInCluster() {
 	if err := kubernetes.RegisterInCluster(); err != nil {

@@ -29,34 +29,31 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-func TestExpired(t *testing.T) {
+// What follows from an error of a request.
+func TestErrors(t *testing.T) {
 	tooLarge := apierrors.NewTimeoutError("Too large resource version: 9, current: 1", 1)
 	tooLarge.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
 	gone := &apierrors.StatusError{ErrStatus: metav1.Status{Code: 410, Reason: metav1.StatusReasonGone}}
-	for _, err := range []error{apierrors.NewResourceExpired("too old"), gone, tooLarge} {
-		assert.True(t, expired(err), err)
+	for name, c := range map[string]struct {
+		err                           error
+		expired, refused, unreachable bool
+		after                         time.Duration
+	}{
+		"410 Expired":        {err: apierrors.NewResourceExpired("too old"), expired: true, refused: true},
+		"410 Gone":           {err: gone, expired: true, refused: true},
+		"too new":            {err: tooLarge, expired: true, after: time.Second},
+		"504":                {err: apierrors.NewTimeoutError("timeout", 1), after: time.Second},
+		"403":                {err: apierrors.NewForbidden(schema.GroupResource{}, "", nil), refused: true},
+		"429":                {err: apierrors.NewTooManyRequests("wait", 3), refused: true, after: 3 * time.Second},
+		"429, for an hour":   {err: apierrors.NewTooManyRequests("wait", 3600), refused: true, after: 30 * time.Second},
+		"401":                {err: apierrors.NewUnauthorized("")},                     // a new connection may carry a new token
+		"500":                {err: apierrors.NewInternalError(errors.New("too old"))}, // another server may be better
+		"connection refused": {err: &url.Error{Op: "Get", Err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, unreachable: true},
+		"connection reset":   {err: &net.OpError{Op: "read", Err: syscall.ECONNRESET}},
+	} {
+		assert.Equal(t, c.expired, expired(c.err), name)
+		assert.Equal(t, c.refused, refused(c.err), name)
+		assert.Equal(t, c.unreachable, unreachable(c.err), name)
+		assert.Equal(t, c.after, retryAfter(c.err), name)
 	}
-	assert.False(t, expired(apierrors.NewTimeoutError("timeout", 1)))
-	assert.False(t, expired(errors.New("too old")))
-}
-
-func TestRefused(t *testing.T) {
-	assert.True(t, refused(apierrors.NewForbidden(schema.GroupResource{}, "", nil)))
-	assert.True(t, refused(apierrors.NewTooManyRequests("wait", 3)))
-	assert.False(t, refused(apierrors.NewUnauthorized("")), "a new connection may carry a new token")
-	assert.False(t, refused(apierrors.NewInternalError(errors.New("etcd"))), "another server may be better")
-	assert.False(t, refused(errors.New("reset")))
-}
-
-func TestUnreachable(t *testing.T) {
-	dial := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
-	assert.True(t, unreachable(&url.Error{Op: "Get", Err: dial}))
-	assert.False(t, unreachable(&net.OpError{Op: "read", Err: syscall.ECONNRESET}), "there was a connection")
-	assert.False(t, unreachable(apierrors.NewForbidden(schema.GroupResource{}, "", nil)))
-}
-
-func TestRetryAfter(t *testing.T) {
-	assert.Equal(t, 3*time.Second, retryAfter(apierrors.NewTooManyRequests("wait", 3)))
-	assert.Equal(t, 30*time.Second, retryAfter(apierrors.NewTooManyRequests("wait", 3600)))
-	assert.Zero(t, retryAfter(errors.New("reset")))
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
-	"google.golang.org/grpc/resolver"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,8 +26,7 @@ const tick = 5 * time.Millisecond
 // followed starts a server with one slice, and a channel that has received it.
 func followed(t *testing.T, tm timing) (*fakeapiserver.Server, *channel) {
 	t.Helper()
-	server := startServer(t)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
 	c := openWith(t, Config{REST: server.RESTConfig()}, tm, "kubernetes:///users.shop")
 	c.awaitAddresses(t, "10.0.0.1:80")
 	return server, c
@@ -38,9 +36,8 @@ func TestWatchEndsOften(t *testing.T) {
 	tm := quick()
 	tm.steady = 10 * time.Millisecond
 	tm.idle = time.Minute // the pauses between watches do not end the connection
-	server := startServer(t)
+	server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
 	server.SetWatchDuration(150 * time.Millisecond)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
 	c := openWith(t, Config{REST: server.RESTConfig(), MaxBackoff: time.Hour}, tm, "kubernetes:///users.shop")
 	for i := range 100 {
 		host := fmt.Sprintf("10.0.1.%d", i+1)
@@ -61,19 +58,13 @@ func TestWatchEndsOften(t *testing.T) {
 	assert.Equal(t, 1, server.Connections())
 }
 
-func TestChangesBetweenWatches(t *testing.T) {
+func TestDeletionBetweenWatches(t *testing.T) {
 	server, c := followed(t, quick())
-	for i := range 10 {
-		host := fmt.Sprintf("10.0.1.%d", i+1)
-		server.EndWatches()
-		update(t, server, slice("users", "a", 80, host))
-		c.awaitAddresses(t, host+":80")
-	}
 	create(t, server, slice("users", "b", 80, "10.0.2.1"))
 	c.awaitCount(t, 2)
 	server.BreakConnections()
 	require.NoError(t, server.Delete("shop", "b"))
-	c.awaitCount(t, 1)
+	c.awaitAddresses(t, "10.0.0.1:80")
 }
 
 func TestExpiredHistory(t *testing.T) {
@@ -105,32 +96,126 @@ func TestExpiredHistory(t *testing.T) {
 	}
 }
 
-func TestPermissionIsMissing(t *testing.T) {
-	server := startServer(t)
-	server.Deny()
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
-	c := open(t, server, "kubernetes:///users.shop")
-	c.awaitError(t, 0, "no permission to watch endpointslices.discovery.k8s.io", `service "users" in namespace "shop"`, "Role", `cannot watch resource "endpointslices"`)
-	require.NoError(t, server.Wait(within(t), "watch", 4))
-	states, errs := c.counts()
-	assert.Zero(t, states)
-	assert.Equal(t, 1, errs, "the same error is reported once")
-	server.Allow("watch")
-	c.awaitAddresses(t, "10.0.0.1:80")
+// Without a list, the channel has the reason, which is not repeated.
+func TestFaultsAtFirst(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault, mend func(t *testing.T, s *fakeapiserver.Server)
+		want        []string
+	}{
+		"it is away": {
+			fault: func(_ *testing.T, s *fakeapiserver.Server) { s.Stop() },
+			mend:  func(t *testing.T, s *fakeapiserver.Server) { require.NoError(t, s.Restart()) },
+			want:  []string{"cannot watch endpointslices", "connection refused"},
+		},
+		"no permission": {
+			fault: func(_ *testing.T, s *fakeapiserver.Server) { s.Deny() },
+			mend: func(t *testing.T, s *fakeapiserver.Server) {
+				require.NoError(t, s.Wait(within(t), "watch", 4))
+				s.Allow("watch")
+			},
+			want: []string{"no permission to watch endpointslices.discovery.k8s.io", `service "users" in namespace "shop"`, "Role", `cannot watch resource "endpointslices"`},
+		},
+		"no streamed lists, and no permission to list": {
+			fault: func(_ *testing.T, s *fakeapiserver.Server) {
+				s.SetWatchList(fakeapiserver.WatchListRefused)
+				s.Deny("list")
+			},
+			mend: func(_ *testing.T, s *fakeapiserver.Server) { s.SetWatchList(fakeapiserver.WatchListServed) }, // it was upgraded
+			want: []string{"no permission to list", `grant the verb "list"`, "does not stream lists"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
+			c.fault(t, server)
+			channel := open(t, server, "kubernetes:///users.shop")
+			channel.awaitError(t, 0, c.want...)
+			c.mend(t, server)
+			channel.awaitAddresses(t, "10.0.0.1:80")
+			states, errs, _ := channel.look()
+			assert.Len(t, states, 1)
+			for i, err := range errs[1:] {
+				assert.NotEqual(t, errs[i].Error(), err.Error())
+			}
+		})
+	}
 }
 
-func TestPermissionIsLost(t *testing.T) {
-	server, c := followed(t, quick())
-	server.Deny()
-	update(t, server, slice("users", "a", 80, "10.0.0.2"))
-	c.awaitAddresses(t, "10.0.0.2:80") // open watches continue
-	server.EndWatches()
-	c.awaitError(t, 0, "last known endpoints stay in use", "no permission to watch")
-	c.awaitAddresses(t, "10.0.0.2:80")
-	update(t, server, slice("users", "a", 80, "10.0.0.3"))
-	server.Allow("watch")
-	c.awaitAddresses(t, "10.0.0.3:80")
-	assert.Zero(t, server.Count("list"))
+// While the API server cannot be asked, the channel keeps its list and has the reason. What changed meanwhile is seen afterwards.
+func TestFaultsKeepTheList(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token or CA")
+	write := func(t *testing.T, text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
+	const old, renewed = "old-secret", "new-secret"
+	for name, c := range map[string]struct {
+		config func(t *testing.T, s *fakeapiserver.Server) *rest.Config
+		timing func(tm *timing)
+		fault  func(t *testing.T, s *fakeapiserver.Server)
+		mend   func(t *testing.T, s *fakeapiserver.Server)
+		want   string
+	}{
+		"it is away": {
+			fault: func(_ *testing.T, s *fakeapiserver.Server) { s.Stop() },
+			mend:  func(t *testing.T, s *fakeapiserver.Server) { require.NoError(t, s.Restart()) },
+			want:  "connection refused",
+		},
+		"it hangs": {
+			timing: func(tm *timing) {
+				tm.ping, tm.pong, tm.answer = 300*time.Millisecond, 700*time.Millisecond, 500*time.Millisecond
+			},
+			fault: func(_ *testing.T, s *fakeapiserver.Server) { s.Hang() },
+			mend:  func(_ *testing.T, s *fakeapiserver.Server) { s.Resume() },
+			want:  "did not answer in time",
+		},
+		"the permission is lost": {
+			fault: func(_ *testing.T, s *fakeapiserver.Server) { s.Deny(); s.EndWatches() },
+			mend:  func(_ *testing.T, s *fakeapiserver.Server) { s.Allow("watch") },
+			want:  "no permission to watch",
+		},
+		"another token": {
+			config: func(t *testing.T, s *fakeapiserver.Server) *rest.Config {
+				s.SetTokens(old)
+				write(t, old)
+				config := s.RESTConfig()
+				config.BearerTokenFile = file
+				return config
+			},
+			fault: func(_ *testing.T, s *fakeapiserver.Server) { s.SetTokens(renewed); s.EndWatches() },
+			mend:  func(t *testing.T, _ *fakeapiserver.Server) { write(t, renewed) },
+			want:  "does not accept the credentials",
+		},
+		"another CA": {
+			config: func(t *testing.T, s *fakeapiserver.Server) *rest.Config {
+				write(t, string(s.CAData()))
+				return &rest.Config{Host: s.URL(), TLSClientConfig: rest.TLSClientConfig{CAFile: file}}
+			},
+			fault: func(t *testing.T, s *fakeapiserver.Server) { require.NoError(t, s.RotateCA()); s.BreakConnections() },
+			mend:  func(t *testing.T, s *fakeapiserver.Server) { write(t, string(s.CAData())) },
+			want:  "certificate",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, tm := startServer(t, slice("users", "a", 80, "10.0.0.1")), quick()
+			config := server.RESTConfig()
+			if c.config != nil {
+				config = c.config(t, server)
+			}
+			if c.timing != nil {
+				c.timing(&tm)
+			}
+			channel := openWith(t, Config{REST: config}, tm, "kubernetes:///users.shop")
+			channel.awaitAddresses(t, "10.0.0.1:80")
+			c.fault(t, server)
+			channel.awaitError(t, 0, "last known endpoints stay in use", c.want)
+			update(t, server, slice("users", "a", 80, "10.0.0.2"))
+			c.mend(t, server)
+			channel.awaitAddresses(t, "10.0.0.2:80")
+			states, errs, _ := channel.look()
+			assert.Len(t, states, 2)
+			for _, err := range errs {
+				assert.NotContains(t, err.Error(), "secret")
+			}
+			assert.Zero(t, server.Count("list"))
+		})
+	}
 }
 
 func TestPermissionIsLostWithoutEndpoints(t *testing.T) {
@@ -147,9 +232,8 @@ func TestServerWithoutStreamedLists(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tm := quick()
 			tm.listed = 200 * time.Millisecond
-			server := startServer(t)
+			server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
 			server.SetWatchList(mode)
-			create(t, server, slice("users", "a", 80, "10.0.0.1"))
 			c := openWith(t, Config{REST: server.RESTConfig()}, tm, "kubernetes:///users.shop")
 			c.awaitAddresses(t, "10.0.0.1:80")
 			update(t, server, slice("users", "a", 80, "10.0.0.2"))
@@ -172,9 +256,8 @@ func TestServerWithoutStreamedLists(t *testing.T) {
 func TestBusyServerWithoutStreamedLists(t *testing.T) {
 	tm := quick()
 	tm.listed = 200 * time.Millisecond
-	server := startServer(t)
+	server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
 	server.SetWatchList(fakeapiserver.WatchListUnknown)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
 	stop := make(chan struct{})
 	var changes sync.WaitGroup
 	defer changes.Wait()
@@ -196,73 +279,25 @@ func TestBusyServerWithoutStreamedLists(t *testing.T) {
 
 // Only the bookmark ends a streamed list, whatever annotations a slice has.
 func TestSliceThatLooksLikeEndOfList(t *testing.T) {
-	server := startServer(t)
 	odd := slice("users", "a", 80, "10.0.0.1")
 	odd.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
-	create(t, server, odd, slice("users", "b", 80, "10.0.0.2"))
+	server := startServer(t, odd, slice("users", "b", 80, "10.0.0.2"))
 	c := open(t, server, "kubernetes:///users.shop")
 	c.awaitAddresses(t, "10.0.0.1:80", "10.0.0.2:80")
 	states, _ := c.counts()
 	assert.Equal(t, 1, states)
 }
 
-func TestServerWithoutStreamedListsAndPermissionToList(t *testing.T) {
-	server := startServer(t)
-	server.SetWatchList(fakeapiserver.WatchListRefused)
-	server.Deny("list")
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
-	c := open(t, server, "kubernetes:///users.shop")
-	c.awaitError(t, 0, "no permission to list", `grant the verb "list"`, "does not stream lists")
-	server.SetWatchList(fakeapiserver.WatchListServed) // the server was upgraded
-	c.awaitAddresses(t, "10.0.0.1:80")
-}
-
-func TestServerIsAwayAndBack(t *testing.T) {
-	server, c := followed(t, quick())
-	server.Stop()
-	c.awaitError(t, 0, "last known endpoints stay in use", "connection refused")
-	update(t, server, slice("users", "a", 80, "10.0.0.2"))
-	require.NoError(t, server.Restart())
-	c.awaitAddresses(t, "10.0.0.2:80")
-	states, _ := c.counts()
-	assert.Equal(t, 2, states)
-}
-
-func TestServerIsAwayAtFirst(t *testing.T) {
-	server := startServer(t)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
-	server.Stop()
-	c := open(t, server, "kubernetes:///users.shop")
-	c.awaitError(t, 0, "cannot watch endpointslices", "connection refused")
-	require.NoError(t, server.Restart())
-	c.awaitAddresses(t, "10.0.0.1:80")
-}
-
-func TestServerHangs(t *testing.T) {
-	tm := quick()
-	tm.ping, tm.pong, tm.answer = 300*time.Millisecond, 700*time.Millisecond, 500*time.Millisecond
-	server, c := followed(t, tm)
-	server.Hang()
-	c.awaitError(t, 0, "last known endpoints stay in use", "did not answer in time")
-	update(t, server, slice("users", "a", 80, "10.0.0.2"))
-	server.Resume()
-	c.awaitAddresses(t, "10.0.0.2:80")
-}
-
 func TestCloseWhileServerHangs(t *testing.T) {
 	tm := defaultTiming()
 	tm.answer, tm.ping = time.Hour, time.Hour // only Close ends requests
-	server := startServer(t)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
 	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, tm)
-	following, connecting := newChannel(), newChannel()
-	r, err := b.Build(target(t, "kubernetes:///users.shop"), following, resolver.BuildOptions{})
-	require.NoError(t, err)
+	following, r := build(t, b, "kubernetes:///users.shop")
 	following.awaitAddresses(t, "10.0.0.1:80")
 	server.Hang()
 	other := newTestBuilder(t, Config{REST: server.RESTConfig()}, tm)
-	q, err := other.Build(target(t, "kubernetes:///users.shop"), connecting, resolver.BuildOptions{})
-	require.NoError(t, err)
+	_, q := build(t, other, "kubernetes:///users.shop")
 	require.Eventually(t, func() bool { return server.Connections() == 2 }, patience, tick)
 	closed := make(chan struct{})
 	go func() {
@@ -281,9 +316,8 @@ func TestCloseWhileServerHangs(t *testing.T) {
 func TestSilentWatchIsMadeAgain(t *testing.T) {
 	tm := quick()
 	tm.silence, tm.steady = 300*time.Millisecond, 100*time.Millisecond
-	server := startServer(t)
+	server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
 	server.SetBookmarkInterval(0)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
 	c := openWith(t, Config{REST: server.RESTConfig()}, tm, "kubernetes:///users.shop")
 	require.NoError(t, server.Wait(within(t), "watch", 3))
 	for _, r := range server.Requests() {
@@ -299,9 +333,8 @@ func TestSilentWatchIsMadeAgain(t *testing.T) {
 func TestBookmarksKeepWatchAlive(t *testing.T) {
 	tm := quick()
 	tm.silence = 500 * time.Millisecond
-	server := startServer(t)
+	server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
 	server.SetBookmarkInterval(20 * time.Millisecond)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
 	c := openWith(t, Config{REST: server.RESTConfig()}, tm, "kubernetes:///users.shop")
 	c.awaitAddresses(t, "10.0.0.1:80")
 	// A machine that stalls long enough can exceed the limit, but not every time.
@@ -314,9 +347,8 @@ func TestBookmarksKeepWatchAlive(t *testing.T) {
 }
 
 func TestBookmarksMovePlaceToGoOnFrom(t *testing.T) {
-	server := startServer(t)
+	server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
 	server.SetBookmarkInterval(20 * time.Millisecond)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
 	c := open(t, server, "kubernetes:///users.shop")
 	c.awaitAddresses(t, "10.0.0.1:80")
 	other := slice("others", "b", 80, "10.0.0.9")
@@ -330,69 +362,10 @@ func TestBookmarksMovePlaceToGoOnFrom(t *testing.T) {
 	}, patience, 200*time.Millisecond)
 }
 
-func TestTokenRotation(t *testing.T) {
-	server := startServer(t)
-	server.SetTokens("old")
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
-	file := filepath.Join(t.TempDir(), "token")
-	require.NoError(t, os.WriteFile(file, []byte("old"), 0o600))
-	config := server.RESTConfig()
-	config.BearerToken, config.BearerTokenFile = "old", file
-	c := openWith(t, Config{REST: config}, quick(), "kubernetes:///users.shop")
-	c.awaitAddresses(t, "10.0.0.1:80")
-
-	server.SetTokens("new")
-	server.EndWatches()
-	c.awaitError(t, 0, "does not accept the credentials", "last known endpoints stay in use")
-	require.NoError(t, os.WriteFile(file, []byte("new"), 0o600))
-	update(t, server, slice("users", "a", 80, "10.0.0.2"))
-	c.awaitAddresses(t, "10.0.0.2:80")
-	_, errs, _ := c.look()
-	for _, err := range errs {
-		assert.NotContains(t, err.Error(), "old")
-		assert.NotContains(t, err.Error(), "new")
-	}
-}
-
-func TestCARotation(t *testing.T) {
-	server := startServer(t)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
-	file := filepath.Join(t.TempDir(), "ca.crt")
-	require.NoError(t, os.WriteFile(file, server.CAData(), 0o600))
-	config := &rest.Config{Host: server.URL(), TLSClientConfig: rest.TLSClientConfig{CAFile: file}}
-	c := openWith(t, Config{REST: config}, quick(), "kubernetes:///users.shop")
-	c.awaitAddresses(t, "10.0.0.1:80")
-
-	require.NoError(t, server.RotateCA())
-	server.BreakConnections()
-	c.awaitError(t, 0, "certificate", "last known endpoints stay in use")
-	require.NoError(t, os.WriteFile(file, server.CAData(), 0o600))
-	update(t, server, slice("users", "a", 80, "10.0.0.2"))
-	c.awaitAddresses(t, "10.0.0.2:80")
-}
-
-func TestHTTP1(t *testing.T) {
-	server := startServer(t)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
-	config := server.RESTConfig()
-	config.NextProtos = []string{"http/1.1"}
-	c := openWith(t, Config{REST: config}, quick(), "kubernetes:///users.shop")
-	c.awaitAddresses(t, "10.0.0.1:80")
-	update(t, server, slice("users", "a", 80, "10.0.0.2"))
-	c.awaitAddresses(t, "10.0.0.2:80")
-	assert.Equal(t, "HTTP/1.1", server.Requests()[0].Protocol)
-}
-
-func TestHTTP2(t *testing.T) {
-	server, _ := followed(t, quick())
-	assert.Equal(t, "HTTP/2.0", server.Requests()[0].Protocol)
-}
-
 // A channel that wakes during an outage of the API server has the builder's last list.
 func TestIdleChannelWakesWhileTheAPIServerIsAway(t *testing.T) {
-	server, one := startServer(t), startBackend(t)
-	create(t, server, one)
-	conn := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop", grpc.WithIdleTimeout(time.Second))
+	server := startServer(t, startBackend(t))
+	conn := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop", grpc.WithIdleTimeout(100*time.Millisecond))
 	_, err := grpctest.Ask(within(t), conn)
 	require.NoError(t, err)
 	awaitState(t, conn, connectivity.Idle)
@@ -403,14 +376,11 @@ func TestIdleChannelWakesWhileTheAPIServerIsAway(t *testing.T) {
 
 // A builder remembers that the server does not stream lists.
 func TestListFirstIsRemembered(t *testing.T) {
-	server := startServer(t)
+	server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
 	server.SetWatchList(fakeapiserver.WatchListRefused)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
 	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
 	for round := range 3 {
-		c := newChannel()
-		r, err := b.Build(target(t, "kubernetes:///users.shop"), c, resolver.BuildOptions{})
-		require.NoError(t, err)
+		c, r := build(t, b, "kubernetes:///users.shop")
 		c.awaitAddresses(t, "10.0.0.1:80")
 		require.NoError(t, server.Wait(within(t), "watch", round+2))
 		r.Close()
@@ -421,15 +391,11 @@ func TestListFirstIsRemembered(t *testing.T) {
 
 // All endpoints disappear at once, and reappear.
 func TestMassRemovalIsDelayed(t *testing.T) {
-	server := startServer(t)
-	create(t, server, slice("users", "a", 80, "10.0.0.1", "10.0.0.2", "10.0.0.3"))
-	b := newTestBuilder(t, Config{REST: server.RESTConfig(), MassRemovalDelay: 2 * time.Second}, quick())
-	c := newChannel()
-	build(t, b, c, "kubernetes:///users.shop")
+	server := startServer(t, slice("users", "a", 80, "10.0.0.1", "10.0.0.2", "10.0.0.3"))
+	c := openWith(t, Config{REST: server.RESTConfig(), MassRemovalDelay: 2 * time.Second}, quick(), "kubernetes:///users.shop")
 	c.awaitAddresses(t, "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")
 	began := time.Now()
-	_, err := server.Update(slice("users", "a", 80, "10.0.0.9"))
-	require.NoError(t, err)
+	update(t, server, slice("users", "a", 80, "10.0.0.9"))
 	c.awaitAddresses(t, "10.0.0.9:80")
 	assert.GreaterOrEqual(t, time.Since(began), 2*time.Second)
 	c.awaitError(t, 0, "most endpoints of service \"users\" in namespace \"shop\" disappeared at once; they stay in use for 2s")
@@ -440,21 +406,14 @@ func TestMassRemovalIsDelayed(t *testing.T) {
 // A channel that opens while most endpoints are missing has the kept ones, and so has one that wakes up when all are
 // missing.
 func TestMassRemovalIsDelayedForNewChannels(t *testing.T) {
-	server := startServer(t)
 	all := []string{"10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"}
-	create(t, server, slice("users", "a", 80, "10.0.0.1", "10.0.0.2", "10.0.0.3"))
+	server := startServer(t, slice("users", "a", 80, "10.0.0.1", "10.0.0.2", "10.0.0.3"))
 	b := newTestBuilder(t, Config{REST: server.RESTConfig(), MassRemovalDelay: time.Minute}, quick())
-	open := func() (*channel, resolver.Resolver) {
-		c := newChannel()
-		r, err := b.Build(target(t, "kubernetes:///users.shop"), c, resolver.BuildOptions{})
-		require.NoError(t, err)
-		return c, r
-	}
-	first, r1 := open()
+	first, r1 := build(t, b, "kubernetes:///users.shop")
 	first.awaitAddresses(t, all...)
 	update(t, server, slice("users", "a", 80, "10.0.0.1"))
 	first.awaitError(t, 0, "disappeared at once")
-	second, r2 := open()
+	second, r2 := build(t, b, "kubernetes:///users.shop")
 	second.awaitCount(t, 3)
 	second.awaitError(t, 0, "disappeared at once")
 	r2.Close()
@@ -463,7 +422,7 @@ func TestMassRemovalIsDelayedForNewChannels(t *testing.T) {
 	r1.Close()
 
 	update(t, server, slice("users", "a", 80))
-	third, r3 := open()
+	third, r3 := build(t, b, "kubernetes:///users.shop")
 	defer r3.Close()
 	third.awaitAddresses(t, all...)
 	third.awaitError(t, 0, "disappeared at once")

@@ -10,52 +10,54 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc/resolver"
 	"k8s.io/client-go/rest"
 )
 
-func TestOwnDialer(t *testing.T) {
-	server := startServer(t)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
-	config := server.RESTConfig()
+func TestSettingsOfTheUser(t *testing.T) {
 	var dialled atomic.Int32
-	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-		dialled.Add(1)
-		return new(net.Dialer).DialContext(ctx, network, address)
+	for name, c := range map[string]struct {
+		change   func(*rest.Config)
+		protocol string
+	}{
+		"none": {func(*rest.Config) {}, "HTTP/2.0"},
+		"a dialer": {func(config *rest.Config) {
+			config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+				dialled.Add(1)
+				return new(net.Dialer).DialContext(ctx, network, address)
+			}
+		}, "HTTP/2.0"},
+		"HTTP/1":                             {func(config *rest.Config) { config.NextProtos = []string{"http/1.1"} }, "HTTP/1.1"},
+		"a timeout, which would end watches": {func(config *rest.Config) { config.Timeout = 1 }, "HTTP/2.0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
+			config := server.RESTConfig()
+			c.change(config)
+			channel := openWith(t, Config{REST: config}, quick(), "kubernetes:///users.shop")
+			channel.awaitAddresses(t, "10.0.0.1:80")
+			update(t, server, slice("users", "a", 80, "10.0.0.2"))
+			channel.awaitAddresses(t, "10.0.0.2:80")
+			_, errs := channel.counts()
+			assert.Zero(t, errs)
+			assert.Equal(t, c.protocol, server.Requests()[0].Protocol)
+		})
 	}
-	c := openWith(t, Config{REST: config}, quick(), "kubernetes:///users.shop")
-	c.awaitAddresses(t, "10.0.0.1:80")
 	assert.Positive(t, dialled.Load())
 }
 
 func TestOwnTransport(t *testing.T) {
-	server := startServer(t)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
 	tlsConfig, err := rest.TLSConfigFor(server.RESTConfig())
 	require.NoError(t, err)
 	transport := &http.Transport{TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
-	b := newTestBuilder(t, Config{REST: &rest.Config{Host: server.URL(), Transport: transport}}, quick())
-	c := newChannel()
-	r, err := b.Build(target(t, "kubernetes:///users.shop"), c, resolver.BuildOptions{})
-	require.NoError(t, err)
+	c, r := build(t, newTestBuilder(t, Config{REST: &rest.Config{Host: server.URL(), Transport: transport}}, quick()), "kubernetes:///users.shop")
 	c.awaitAddresses(t, "10.0.0.1:80")
 	server.BreakConnections()
 	update(t, server, slice("users", "a", 80, "10.0.0.2"))
 	c.awaitAddresses(t, "10.0.0.2:80")
 	r.Close()
 	require.Eventually(t, func() bool { return server.Watches() == 0 }, patience, tick)
-}
-
-func TestOwnSettingsThatWouldEndWatches(t *testing.T) {
-	server := startServer(t)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
-	config := server.RESTConfig()
-	config.Timeout = 1 // nanosecond
-	c := openWith(t, Config{REST: config}, quick(), "kubernetes:///users.shop")
-	c.awaitAddresses(t, "10.0.0.1:80")
-	_, errs := c.counts()
-	assert.Zero(t, errs)
 }
 
 func TestLinkIsRenewed(t *testing.T) {

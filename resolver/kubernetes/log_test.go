@@ -23,9 +23,7 @@ func since(text string) func() []string {
 
 func TestOutageIsTwoLines(t *testing.T) {
 	lines, warnings := since(`"outage"`), len(recorded.Warnings(`"outage"`))
-	server := startServer(t)
-	s := slice("outage", "a", 80, "10.0.0.1")
-	create(t, server, s)
+	server := startServer(t, slice("outage", "a", 80, "10.0.0.1"))
 	c := open(t, server, "kubernetes:///outage.shop")
 	c.awaitCount(t, 1)
 	server.Deny()
@@ -49,8 +47,7 @@ func TestWhatCallsDoNotShowIsLogged(t *testing.T) {
 	empty := since(`service "logged" in namespace "shop" has no endpoints`)
 	filled := since(`service "logged" in namespace "shop" has endpoints`)
 	doubted := since(`the target asks for port 8080 of service "logged" in namespace "shop", and its pods have grpc (80)`)
-	server := startServer(t)
-	create(t, server, slice("logged", "a", 80))
+	server := startServer(t, slice("logged", "a", 80))
 	c := open(t, server, "kubernetes:///logged.shop:8080")
 	c.awaitCount(t, 0)
 	c.awaitError(t, 0, "has no endpoints")

@@ -178,7 +178,7 @@ func incompleteReason(set []*discoveryv1.EndpointSlice, d serviceTarget) string 
 	if d.port.number == 0 || len(ports) == 0 {
 		return ""
 	}
-	if slices.ContainsFunc(ports, func(p declared) bool { return p.number == d.port.number }) {
+	if slices.ContainsFunc(ports, func(p port) bool { return p.number == d.port.number }) {
 		return ""
 	}
 	return fmt.Sprintf("the target asks for port %[2]d of %[1]v, and its pods have %[3]s: a number is the pods' port (targetPort); for the Service's port, use its name",

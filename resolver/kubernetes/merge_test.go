@@ -3,7 +3,9 @@ package kubernetes
 import (
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -29,83 +31,93 @@ func conditions(ready, serving, terminating *bool) discoveryv1.EndpointCondition
 	return discoveryv1.EndpointConditions{Ready: ready, Serving: serving, Terminating: terminating}
 }
 
-// backends returns the addresses of each endpoint.
-func backends(endpoints []resolver.Endpoint) [][]string {
-	all := make([][]string, len(endpoints))
+// of returns a slice of the service, on port 80, with these endpoints.
+func of(name string, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+	s := slice("users", name, 80)
+	s.Endpoints = endpoints
+	return s
+}
+
+// written separates endpoints by blanks, and their addresses by commas.
+func written(endpoints []resolver.Endpoint) string {
+	all := make([]string, len(endpoints))
 	for i, e := range endpoints {
-		for _, a := range e.Addresses {
-			all[i] = append(all[i], a.Addr)
+		addresses := make([]string, len(e.Addresses))
+		for j, a := range e.Addresses {
+			addresses[j] = a.Addr
 		}
+		all[i] = strings.Join(addresses, ",")
 	}
-	return all
+	return strings.Join(all, " ")
 }
 
 func named(p port) serviceTarget {
 	return serviceTarget{service: serviceKey{namespace: "shop", name: "users"}, port: p}
 }
 
-func TestResolveMergesSlices(t *testing.T) {
-	set := []*discoveryv1.EndpointSlice{
-		slice("users", "b", 80, "10.0.0.10", "10.0.0.9"),
-		slice("users", "a", 80, "10.0.0.2", "10.0.0.9"), // one that moves between slices
-		slice("users", "c", 81, "10.0.0.1"),
-	}
-	got := resolve(set, named(port{name: "grpc"}), place{})
-	assert.Equal(t, [][]string{{"10.0.0.1:81"}, {"10.0.0.2:80"}, {"10.0.0.9:80"}, {"10.0.0.10:80"}}, backends(got.endpoints))
-	assert.NoError(t, got.empty)
-	assert.Empty(t, got.doubt)
-}
-
-func TestResolveOrderDoesNotDependOnSlices(t *testing.T) {
-	one, two := slice("users", "a", 80, "10.0.0.3", "10.0.0.1"), slice("users", "b", 80, "10.0.0.2")
-	x := resolve([]*discoveryv1.EndpointSlice{one, two}, named(port{}), place{})
-	y := resolve([]*discoveryv1.EndpointSlice{two, one}, named(port{}), place{})
-	assert.True(t, feed.Equal(x.endpoints, y.endpoints))
-	assert.Len(t, x.endpoints, 3)
-}
-
-func TestResolveDualStack(t *testing.T) {
-	yes := conditions(ptr(true), nil, nil)
-	four := slice("users", "four", 80)
-	four.Endpoints = []discoveryv1.Endpoint{pod(endpointIn("10.0.0.2", yes), "u2"), pod(endpointIn("10.0.0.1", yes), "u1")}
-	six := slice("users", "six", 80)
-	six.AddressType = discoveryv1.AddressTypeIPv6
-	six.Endpoints = []discoveryv1.Endpoint{pod(endpointIn("fd00::1", yes), "u1"), pod(endpointIn("fd00::2", yes), "u2"), pod(endpointIn("fd00::3", yes), "u3")}
-	want := [][]string{{"10.0.0.1:80", "[fd00::1]:80"}, {"10.0.0.2:80", "[fd00::2]:80"}, {"[fd00::3]:80"}}
-	for _, set := range [][]*discoveryv1.EndpointSlice{{four, six}, {six, four}} {
-		assert.Equal(t, want, backends(resolve(set, named(port{}), place{}).endpoints))
-	}
-}
-
-// The slices of a pod's two families change one after the other. Only ready addresses are used, and no ready one is
-// lost.
-func TestResolveDualStackBetweenChanges(t *testing.T) {
+// Slices are merged, in any order.
+func TestResolve(t *testing.T) {
 	yes, no, going := conditions(ptr(true), nil, nil), conditions(ptr(false), nil, nil), conditions(ptr(false), ptr(true), ptr(true))
-	for name, c := range map[string]struct {
-		four, six discoveryv1.EndpointConditions
-		want      [][]string
-	}{
-		"becomes ready":  {four: yes, six: no, want: [][]string{{"10.0.0.1:80"}}},
-		"is terminating": {four: going, six: yes, want: [][]string{{"[fd00::1]:80"}}},
-		"last to go":     {four: going, six: going, want: [][]string{{"10.0.0.1:80", "[fd00::1]:80"}}},
-	} {
-		four, six := slice("users", "four", 80), slice("users", "six", 80)
-		four.Endpoints = []discoveryv1.Endpoint{pod(endpointIn("10.0.0.1", c.four), "u1")}
-		six.Endpoints = []discoveryv1.Endpoint{pod(endpointIn("fd00::1", c.six), "u1")}
-		got := resolve([]*discoveryv1.EndpointSlice{four, six}, named(port{}), place{})
-		assert.Equal(t, c.want, backends(got.endpoints), name)
+	leaving := []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", false, []string{"a"}, nil), hintedEndpoint("10.0.0.2", false, []string{"b"}, nil)}
+	leaving[0].Conditions, leaving[1].Conditions = going, going
+	six := func(endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+		s := of("six", endpoints...)
+		s.AddressType = discoveryv1.AddressTypeIPv6
+		return s
 	}
-}
-
-// Until all slices are updated, a deleted pod and its successor can share an address.
-func TestResolveAddressOfTwoPods(t *testing.T) {
-	yes := conditions(ptr(true), nil, nil)
-	old, six, fresh := slice("users", "a", 80), slice("users", "b", 80), slice("users", "c", 80)
-	old.Endpoints = []discoveryv1.Endpoint{pod(endpointIn("10.0.0.1", yes), "u1")}
-	six.Endpoints = []discoveryv1.Endpoint{pod(endpointIn("fd00::1", yes), "u2")}
-	fresh.Endpoints = []discoveryv1.Endpoint{pod(endpointIn("10.0.0.1", yes), "u2"), pod(endpointIn("10.0.0.1", yes), "u3")}
-	got := resolve([]*discoveryv1.EndpointSlice{old, six, fresh}, named(port{}), place{})
-	assert.Equal(t, [][]string{{"10.0.0.1:80"}, {"[fd00::1]:80"}}, backends(got.endpoints))
+	four1, six1 := pod(endpointIn("10.0.0.1", yes), "u1"), pod(endpointIn("fd00::1", yes), "u1")
+	for name, c := range map[string]struct {
+		set  []*discoveryv1.EndpointSlice
+		want string
+	}{
+		"an endpoint that moves between slices, and another port": {
+			[]*discoveryv1.EndpointSlice{slice("users", "b", 80, "10.0.0.10", "10.0.0.9"), slice("users", "a", 80, "10.0.0.2", "10.0.0.9"), slice("users", "c", 81, "10.0.0.1")},
+			"10.0.0.1:81 10.0.0.2:80 10.0.0.9:80 10.0.0.10:80",
+		},
+		"several addresses of one endpoint": {
+			[]*discoveryv1.EndpointSlice{of("a", discoveryv1.Endpoint{Addresses: []string{"10.0.0.2", "10.0.0.1"}}, endpointIn("10.0.0.3", yes))},
+			"10.0.0.1:80,10.0.0.2:80 10.0.0.3:80",
+		},
+		"names after addresses": {
+			[]*discoveryv1.EndpointSlice{slice("users", "a", 80, "b.example", "fd00::1", "a.example", "10.0.0.1")},
+			"10.0.0.1:80 [fd00::1]:80 a.example:80 b.example:80",
+		},
+		"both families": {
+			[]*discoveryv1.EndpointSlice{
+				of("four", pod(endpointIn("10.0.0.2", yes), "u2"), four1),
+				six(six1, pod(endpointIn("fd00::2", yes), "u2"), pod(endpointIn("fd00::3", yes), "u3")),
+			},
+			"10.0.0.1:80,[fd00::1]:80 10.0.0.2:80,[fd00::2]:80 [fd00::3]:80",
+		},
+		// The slices of a pod's families change one after the other.
+		"one family becomes ready":  {[]*discoveryv1.EndpointSlice{of("four", four1), six(pod(endpointIn("fd00::1", no), "u1"))}, "10.0.0.1:80"},
+		"one family is terminating": {[]*discoveryv1.EndpointSlice{of("four", pod(endpointIn("10.0.0.1", going), "u1")), six(six1)}, "[fd00::1]:80"},
+		"both families are terminating": {
+			[]*discoveryv1.EndpointSlice{of("four", pod(endpointIn("10.0.0.1", going), "u1")), six(pod(endpointIn("fd00::1", going), "u1"))},
+			"10.0.0.1:80,[fd00::1]:80",
+		},
+		// A deleted pod and its successors share an address until all slices are updated.
+		"an address of three pods": {
+			[]*discoveryv1.EndpointSlice{
+				of("old", four1), six(pod(endpointIn("fd00::1", yes), "u2")),
+				of("new", pod(endpointIn("10.0.0.1", yes), "u2"), pod(endpointIn("10.0.0.1", yes), "u3")),
+			},
+			"10.0.0.1:80 [fd00::1]:80",
+		},
+		"hints of leaving endpoints are not used": {[]*discoveryv1.EndpointSlice{of("a", leaving...)}, "10.0.0.1:80 10.0.0.2:80"},
+		"a slice without hints": {
+			[]*discoveryv1.EndpointSlice{of("a", hintedEndpoint("10.0.0.1", true, []string{"a"}, nil)), of("b", endpointIn("10.0.0.2", yes))},
+			"10.0.0.1:80 10.0.0.2:80",
+		},
+	} {
+		for range 2 {
+			got := resolve(c.set, named(port{}), place{zone: "a"})
+			assert.Equal(t, c.want, written(got.endpoints), name)
+			assert.NoError(t, got.empty, name)
+			assert.Empty(t, got.doubt, name)
+			slices.Reverse(c.set)
+		}
+	}
 }
 
 // The largest clusters have services with a thousand slices.
@@ -124,13 +136,6 @@ func BenchmarkResolve(b *testing.B) {
 			b.Fatal(len(got.endpoints))
 		}
 	}
-}
-
-func TestResolveSeveralAddressesOfOneEndpoint(t *testing.T) {
-	s := slice("users", "a", 80)
-	s.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.2", "10.0.0.1"}}, {Addresses: []string{"10.0.0.3"}}}
-	got := resolve([]*discoveryv1.EndpointSlice{s}, named(port{}), place{})
-	assert.Equal(t, [][]string{{"10.0.0.1:80", "10.0.0.2:80"}, {"10.0.0.3:80"}}, backends(got.endpoints))
 }
 
 func TestResolvePorts(t *testing.T) {
@@ -152,22 +157,22 @@ func TestResolvePorts(t *testing.T) {
 	for name, c := range map[string]struct {
 		set   []*discoveryv1.EndpointSlice
 		port  port
-		want  [][]string
+		want  string
 		empty string
 		doubt string
 	}{
-		"first":                 {set: []*discoveryv1.EndpointSlice{several, unnamed}, want: [][]string{{"10.0.0.1:8080"}, {"10.0.0.2:80"}}},
-		"first, slice has none": {set: []*discoveryv1.EndpointSlice{unnamed, portless}, want: [][]string{{"10.0.0.2:80"}}},
-		"named":                 {set: []*discoveryv1.EndpointSlice{several, unnamed}, port: port{name: "metrics"}, want: [][]string{{"10.0.0.1:9090"}}},
+		"first":                 {set: []*discoveryv1.EndpointSlice{several, unnamed}, want: "10.0.0.1:8080 10.0.0.2:80"},
+		"first, slice has none": {set: []*discoveryv1.EndpointSlice{unnamed, portless}, want: "10.0.0.2:80"},
+		"named":                 {set: []*discoveryv1.EndpointSlice{several, unnamed}, port: port{name: "metrics"}, want: "10.0.0.1:9090"},
 		"named, absent":         {set: []*discoveryv1.EndpointSlice{several, unnamed}, port: port{name: "nosuch"}, empty: `has no TCP port named "nosuch": its ports are 80, grpc (8080), metrics (9090)`},
 		"named, UDP":            {set: []*discoveryv1.EndpointSlice{several}, port: port{name: "dns"}, empty: `has no TCP port named "dns": its ports are grpc (8080), metrics (9090)`},
-		"number of a port":      {set: []*discoveryv1.EndpointSlice{several}, port: port{number: 9090}, want: [][]string{{"10.0.0.1:9090"}}},
-		"number of no port":     {set: []*discoveryv1.EndpointSlice{several}, port: port{number: 80}, want: [][]string{{"10.0.0.1:80"}}, doubt: "asks for port 80 of service \"users\" in namespace \"shop\", and its pods have grpc (8080), metrics (9090)"},
-		"number, no ports":      {set: []*discoveryv1.EndpointSlice{portless}, port: port{number: 80}, want: [][]string{{"10.0.0.3:80"}}},
+		"number of a port":      {set: []*discoveryv1.EndpointSlice{several}, port: port{number: 9090}, want: "10.0.0.1:9090"},
+		"number of no port":     {set: []*discoveryv1.EndpointSlice{several}, port: port{number: 80}, want: "10.0.0.1:80", doubt: "asks for port 80 of service \"users\" in namespace \"shop\", and its pods have grpc (8080), metrics (9090)"},
+		"number, no ports":      {set: []*discoveryv1.EndpointSlice{portless}, port: port{number: 80}, want: "10.0.0.3:80"},
 		"first, no ports":       {set: []*discoveryv1.EndpointSlice{portless}, empty: "have no TCP port, as those of headless Services without ports"},
 		"named, no ports":       {set: []*discoveryv1.EndpointSlice{portless}, port: port{name: "grpc"}, empty: "have no TCP port, as those of headless Services without ports"},
 		"first, only UDP":       {set: []*discoveryv1.EndpointSlice{onlyUDP}, empty: "have no TCP port"},
-		"different per slice":   {set: []*discoveryv1.EndpointSlice{slice("users", "x", 1, "10.0.0.1"), slice("users", "y", 2, "10.0.0.2")}, port: port{name: "grpc"}, want: [][]string{{"10.0.0.1:1"}, {"10.0.0.2:2"}}},
+		"different per slice":   {set: []*discoveryv1.EndpointSlice{slice("users", "x", 1, "10.0.0.1"), slice("users", "y", 2, "10.0.0.2")}, port: port{name: "grpc"}, want: "10.0.0.1:1 10.0.0.2:2"},
 	} {
 		got := resolve(c.set, named(c.port), place{})
 		if c.empty != "" {
@@ -177,7 +182,7 @@ func TestResolvePorts(t *testing.T) {
 			continue
 		}
 		assert.NoError(t, got.empty, name)
-		assert.Equal(t, c.want, backends(got.endpoints), name)
+		assert.Equal(t, c.want, written(got.endpoints), name)
 		if c.doubt == "" {
 			assert.Empty(t, got.doubt, name)
 		}
@@ -192,44 +197,46 @@ func TestResolveConditions(t *testing.T) {
 	published := conditions(yes, no, yes) // publishNotReadyAddresses
 	for name, c := range map[string]struct {
 		of   []discoveryv1.EndpointConditions
-		want []string
+		want string
 	}{
-		"ready":                                 {of: []discoveryv1.EndpointConditions{ready, notReady}, want: []string{"10.0.0.0:80"}},
-		"no conditions":                         {of: []discoveryv1.EndpointConditions{unknown, notReady}, want: []string{"10.0.0.0:80"}},
-		"published though not ready":            {of: []discoveryv1.EndpointConditions{published, leaving}, want: []string{"10.0.0.0:80"}},
-		"leaving beside ready":                  {of: []discoveryv1.EndpointConditions{leaving, ready}, want: []string{"10.0.0.1:80"}},
-		"leaving, nothing better":               {of: []discoveryv1.EndpointConditions{leaving, gone, notReady, leaving}, want: []string{"10.0.0.0:80", "10.0.0.3:80"}},
-		"leaving without the serving condition": {of: []discoveryv1.EndpointConditions{conditions(no, nil, yes)}, want: []string{"10.0.0.0:80"}},
+		"ready":                                 {of: []discoveryv1.EndpointConditions{ready, notReady}, want: "10.0.0.0:80"},
+		"no conditions":                         {of: []discoveryv1.EndpointConditions{unknown, notReady}, want: "10.0.0.0:80"},
+		"published though not ready":            {of: []discoveryv1.EndpointConditions{published, leaving}, want: "10.0.0.0:80"},
+		"leaving beside ready":                  {of: []discoveryv1.EndpointConditions{leaving, ready}, want: "10.0.0.1:80"},
+		"leaving, nothing better":               {of: []discoveryv1.EndpointConditions{leaving, gone, notReady, leaving}, want: "10.0.0.0:80 10.0.0.3:80"},
+		"leaving without the serving condition": {of: []discoveryv1.EndpointConditions{conditions(no, nil, yes)}, want: "10.0.0.0:80"},
 		"serving, not ready, not leaving":       {of: []discoveryv1.EndpointConditions{conditions(no, yes, no)}},
 		"none":                                  {of: []discoveryv1.EndpointConditions{notReady, gone}},
 	} {
-		s := slice("users", "a", 80)
-		for i, of := range c.of {
-			s.Endpoints = append(s.Endpoints, endpointIn("10.0.0."+strconv.Itoa(i), of))
+		s := of("a")
+		for i, conditions := range c.of {
+			s.Endpoints = append(s.Endpoints, endpointIn("10.0.0."+strconv.Itoa(i), conditions))
 		}
 		got := resolve([]*discoveryv1.EndpointSlice{s}, named(port{}), place{})
-		var list []string
-		for _, b := range backends(got.endpoints) {
-			list = append(list, b...)
-		}
-		assert.Equal(t, c.want, list, name)
-		if len(c.want) == 0 {
+		assert.Equal(t, c.want, written(got.endpoints), name)
+		if c.want == "" {
 			assert.ErrorContains(t, got.empty, "none of the ", name)
 		}
 	}
 }
 
 func TestResolveEmpty(t *testing.T) {
-	assert.ErrorContains(t, resolve(nil, named(port{}), place{}).empty, `service "users" in namespace "shop" has no EndpointSlices`)
-	scaled := slice("users", "a", 80)
-	assert.ErrorContains(t, resolve([]*discoveryv1.EndpointSlice{scaled}, named(port{}), place{}).empty, "has no endpoints")
-	assert.ErrorContains(t, resolve([]*discoveryv1.EndpointSlice{scaled}, named(port{name: "grpc"}), place{}).empty, "has no endpoints")
-	assert.ErrorContains(t, resolve([]*discoveryv1.EndpointSlice{scaled}, named(port{number: 90}), place{}).empty, "has no endpoints")
-	scaled.Ports = nil // as the controller writes it without pods
-	assert.ErrorContains(t, resolve([]*discoveryv1.EndpointSlice{scaled}, named(port{name: "grpc"}), place{}).empty, "has no endpoints")
-	two := slice("users", "a", 80, "10.0.0.1", "10.0.0.2")
-	two.Endpoints[0].Conditions.Ready, two.Endpoints[1].Conditions.Ready = ptr(false), ptr(false)
-	assert.ErrorContains(t, resolve([]*discoveryv1.EndpointSlice{two}, named(port{}), place{}).empty, "none of the 2 endpoints")
+	no, portless := conditions(ptr(false), nil, nil), of("a")
+	portless.Ports = nil // as the controller writes it without pods
+	for _, c := range []struct {
+		set  []*discoveryv1.EndpointSlice
+		port port
+		want string
+	}{
+		{nil, port{}, `service "users" in namespace "shop" has no EndpointSlices`},
+		{[]*discoveryv1.EndpointSlice{of("a")}, port{}, "has no endpoints"},
+		{[]*discoveryv1.EndpointSlice{of("a")}, port{name: "grpc"}, "has no endpoints"},
+		{[]*discoveryv1.EndpointSlice{of("a")}, port{number: 90}, "has no endpoints"},
+		{[]*discoveryv1.EndpointSlice{portless}, port{name: "grpc"}, "has no endpoints"},
+		{[]*discoveryv1.EndpointSlice{of("a", endpointIn("10.0.0.1", no), endpointIn("10.0.0.2", no))}, port{}, "none of the 2 endpoints"},
+	} {
+		assert.ErrorContains(t, resolve(c.set, named(c.port), place{}).empty, c.want)
+	}
 }
 
 // hintedEndpoint has hints for zones and nodes, comma-separated.
@@ -254,54 +261,24 @@ func TestResolveHints(t *testing.T) {
 	for name, c := range map[string]struct {
 		endpoints []discoveryv1.Endpoint
 		here      place
-		want      []string
+		want      string
 	}{
-		"zone":                         {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, a, nil), hintedEndpoint("10.0.0.2", true, b, nil)}, here: place{zone: "a"}, want: []string{"10.0.0.1:80"}},
-		"zone not known":               {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, a, nil), hintedEndpoint("10.0.0.2", true, b, nil)}, want: []string{"10.0.0.1:80", "10.0.0.2:80"}},
-		"no hint for the zone":         {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, a, nil), hintedEndpoint("10.0.0.2", true, b, nil)}, here: place{zone: "c"}, want: []string{"10.0.0.1:80", "10.0.0.2:80"}},
-		"one without hints":            {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, a, nil), hintedEndpoint("10.0.0.2", true, nil, nil)}, here: place{zone: "a"}, want: []string{"10.0.0.1:80", "10.0.0.2:80"}},
-		"one not ready without hints":  {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, a, nil), hintedEndpoint("10.0.0.2", false, nil, nil), hintedEndpoint("10.0.0.3", true, b, nil)}, here: place{zone: "a"}, want: []string{"10.0.0.1:80"}},
-		"only a not ready one matches": {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", false, a, nil), hintedEndpoint("10.0.0.2", true, b, nil)}, here: place{zone: "a"}, want: []string{"10.0.0.2:80"}},
-		"one for several zones":        {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, []string{"b", "a"}, nil), hintedEndpoint("10.0.0.2", true, b, nil)}, here: place{zone: "a"}, want: []string{"10.0.0.1:80"}},
-		"node before zone":             {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, a, n1), hintedEndpoint("10.0.0.2", true, a, n2)}, here: place{zone: "a", node: "n2"}, want: []string{"10.0.0.2:80"}},
-		"none for the node, so zone":   {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, a, n1), hintedEndpoint("10.0.0.2", true, b, n2)}, here: place{zone: "b", node: "n3"}, want: []string{"10.0.0.2:80"}},
-		"one without node hints":       {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, a, n1), hintedEndpoint("10.0.0.2", true, a, nil)}, here: place{zone: "a", node: "n1"}, want: []string{"10.0.0.1:80", "10.0.0.2:80"}},
-		"node only":                    {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, nil, n1), hintedEndpoint("10.0.0.2", true, nil, n2)}, here: place{node: "n1"}, want: []string{"10.0.0.1:80"}},
-		"node not known":               {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, nil, n1), hintedEndpoint("10.0.0.2", true, nil, n2)}, here: place{zone: "a"}, want: []string{"10.0.0.1:80", "10.0.0.2:80"}},
+		"zone":                         {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, a, nil), hintedEndpoint("10.0.0.2", true, b, nil)}, here: place{zone: "a"}, want: "10.0.0.1:80"},
+		"zone not known":               {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, a, nil), hintedEndpoint("10.0.0.2", true, b, nil)}, want: "10.0.0.1:80 10.0.0.2:80"},
+		"no hint for the zone":         {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, a, nil), hintedEndpoint("10.0.0.2", true, b, nil)}, here: place{zone: "c"}, want: "10.0.0.1:80 10.0.0.2:80"},
+		"one without hints":            {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, a, nil), hintedEndpoint("10.0.0.2", true, nil, nil)}, here: place{zone: "a"}, want: "10.0.0.1:80 10.0.0.2:80"},
+		"one not ready without hints":  {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, a, nil), hintedEndpoint("10.0.0.2", false, nil, nil), hintedEndpoint("10.0.0.3", true, b, nil)}, here: place{zone: "a"}, want: "10.0.0.1:80"},
+		"only a not ready one matches": {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", false, a, nil), hintedEndpoint("10.0.0.2", true, b, nil)}, here: place{zone: "a"}, want: "10.0.0.2:80"},
+		"one for several zones":        {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, []string{"b", "a"}, nil), hintedEndpoint("10.0.0.2", true, b, nil)}, here: place{zone: "a"}, want: "10.0.0.1:80"},
+		"node before zone":             {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, a, n1), hintedEndpoint("10.0.0.2", true, a, n2)}, here: place{zone: "a", node: "n2"}, want: "10.0.0.2:80"},
+		"none for the node, so zone":   {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, a, n1), hintedEndpoint("10.0.0.2", true, b, n2)}, here: place{zone: "b", node: "n3"}, want: "10.0.0.2:80"},
+		"one without node hints":       {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, a, n1), hintedEndpoint("10.0.0.2", true, a, nil)}, here: place{zone: "a", node: "n1"}, want: "10.0.0.1:80 10.0.0.2:80"},
+		"node only":                    {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, nil, n1), hintedEndpoint("10.0.0.2", true, nil, n2)}, here: place{node: "n1"}, want: "10.0.0.1:80"},
+		"node not known":               {endpoints: []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, nil, n1), hintedEndpoint("10.0.0.2", true, nil, n2)}, here: place{zone: "a"}, want: "10.0.0.1:80 10.0.0.2:80"},
 	} {
-		s := slice("users", "a", 80)
-		s.Endpoints = c.endpoints
-		var list []string
-		for _, addresses := range backends(resolve([]*discoveryv1.EndpointSlice{s}, named(port{}), c.here).endpoints) {
-			list = append(list, addresses...)
-		}
-		assert.Equal(t, c.want, list, name)
+		got := resolve([]*discoveryv1.EndpointSlice{of("a", c.endpoints...)}, named(port{}), c.here)
+		assert.Equal(t, c.want, written(got.endpoints), name)
 	}
-}
-
-func TestHintsOfLeavingEndpointsAreNotUsed(t *testing.T) {
-	s := slice("users", "a", 80)
-	for i, zone := range []string{"a", "b"} {
-		e := hintedEndpoint("10.0.0."+strconv.Itoa(i), false, []string{zone}, nil)
-		e.Conditions = conditions(ptr(false), ptr(true), ptr(true))
-		s.Endpoints = append(s.Endpoints, e)
-	}
-	assert.Len(t, resolve([]*discoveryv1.EndpointSlice{s}, named(port{}), place{zone: "a"}).endpoints, 2)
-}
-
-func TestHintsAcrossSlices(t *testing.T) {
-	one, two := slice("users", "one", 80), slice("users", "two", 80)
-	one.Endpoints = []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", true, []string{"a"}, nil)}
-	two.Endpoints = []discoveryv1.Endpoint{hintedEndpoint("10.0.0.2", true, nil, nil)}
-	assert.Len(t, resolve([]*discoveryv1.EndpointSlice{one, two}, named(port{}), place{zone: "a"}).endpoints, 2,
-		"a slice that was not reached by the hints yet switches them off")
-}
-
-func TestResolveNames(t *testing.T) {
-	s := slice("users", "a", 80, "b.example", "fd00::1", "a.example", "10.0.0.1")
-	s.AddressType = discoveryv1.AddressTypeFQDN
-	got := resolve([]*discoveryv1.EndpointSlice{s}, named(port{}), place{})
-	assert.Equal(t, [][]string{{"10.0.0.1:80"}, {"[fd00::1]:80"}, {"a.example:80"}, {"b.example:80"}}, backends(got.endpoints))
 }
 
 func TestResolveTellsWhereEndpointsRun(t *testing.T) {

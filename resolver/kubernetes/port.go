@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// port selects a port of a service: a name, a number, or, as the zero value, the first.
+// port selects a port of a service: a name, a number, or, as the zero value, the first. A port of a slice has both.
 type port struct {
 	name   string
 	number int32
@@ -65,26 +65,13 @@ func usable(p *discoveryv1.EndpointPort) bool {
 	return p.Port != nil && (p.Protocol == nil || *p.Protocol == corev1.ProtocolTCP)
 }
 
-// declared is a port of a slice.
-type declared struct {
-	number int32
-	name   string
-}
-
-func (d declared) String() string {
-	if d.name == "" {
-		return strconv.Itoa(int(d.number))
-	}
-	return fmt.Sprintf("%s (%d)", d.name, d.number)
-}
-
 // declaredPorts returns the TCP ports of all slices, each once, by number.
-func declaredPorts(set []*discoveryv1.EndpointSlice) []declared {
-	var all []declared
+func declaredPorts(set []*discoveryv1.EndpointSlice) []port {
+	var all []port
 	for _, slice := range set {
 		for i := range slice.Ports {
 			if p := &slice.Ports[i]; usable(p) {
-				d := declared{number: *p.Port}
+				d := port{number: *p.Port}
 				if p.Name != nil {
 					d.name = *p.Name
 				}
@@ -92,16 +79,18 @@ func declaredPorts(set []*discoveryv1.EndpointSlice) []declared {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b declared) int {
+	slices.SortFunc(all, func(a, b port) int {
 		return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.name, b.name))
 	})
 	return slices.Compact(all)
 }
 
-func joinPorts(ports []declared) string {
+func joinPorts(ports []port) string {
 	texts := make([]string, len(ports))
 	for i, p := range ports {
-		texts[i] = p.String()
+		if texts[i] = strconv.Itoa(int(p.number)); p.name != "" {
+			texts[i] = fmt.Sprintf("%s (%d)", p.name, p.number)
+		}
 	}
 	return strings.Join(texts, ", ")
 }

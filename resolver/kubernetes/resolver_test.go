@@ -1,15 +1,24 @@
 package kubernetes
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/status"
 	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // hosts returns n addresses in 10.net.0.0/16.
@@ -22,12 +31,10 @@ func hosts(net, n int) []string {
 }
 
 func TestSlicesAreMerged(t *testing.T) {
-	server := startServer(t)
-	create(t, server, slice("users", "a", 80, hosts(1, 100)...), slice("users", "b", 80, hosts(2, 100)...), slice("users", "c", 80, hosts(3, 50)...))
-	create(t, server, slice("others", "d", 80, "10.9.0.1"))
 	elsewhere := slice("users", "a", 80, "10.9.0.2")
 	elsewhere.Namespace = "elsewhere"
-	create(t, server, elsewhere)
+	server := startServer(t, elsewhere, slice("others", "d", 80, "10.9.0.1"),
+		slice("users", "a", 80, hosts(1, 100)...), slice("users", "b", 80, hosts(2, 100)...), slice("users", "c", 80, hosts(3, 50)...))
 	c := open(t, server, "kubernetes:///users.shop:grpc")
 	c.awaitCount(t, 250)
 	states, errs := c.counts()
@@ -55,44 +62,37 @@ func TestSlicesAreMerged(t *testing.T) {
 	assert.Zero(t, server.Count("list"), "the verb watch is enough")
 }
 
-func TestScaleToZeroAndBack(t *testing.T) {
-	server := startServer(t)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
-	c := open(t, server, "kubernetes:///users.shop")
-	c.awaitAddresses(t, "10.0.0.1:80")
-	update(t, server, slice("users", "a", 80))
-	c.awaitAddresses(t)
-	c.awaitError(t, 0, "has no endpoints", "scaled to zero")
-	states, _, _ := c.look()
-	assert.NotNil(t, states[len(states)-1].Endpoints, "grpc takes nil for a resolver that knows only addresses")
-	update(t, server, slice("users", "a", 80, "10.0.0.2"))
-	c.awaitAddresses(t, "10.0.0.2:80")
-}
-
-func TestServiceThatDoesNotExist(t *testing.T) {
-	server := startServer(t)
-	c := openWith(t, Config{REST: server.RESTConfig(), Namespace: "shop"}, quick(), "kubernetes:///users")
-	c.awaitAddresses(t)
-	c.awaitError(t, 0, `service "users" in namespace "shop" has no EndpointSlices`)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
-	c.awaitAddresses(t, "10.0.0.1:80")
-}
-
-func TestNamedPortAppears(t *testing.T) {
-	server := startServer(t)
-	s := slice("users", "a", 80, "10.0.0.1")
-	create(t, server, s)
-	c := open(t, server, "kubernetes:///users.shop:admin")
-	c.awaitAddresses(t)
-	c.awaitError(t, 0, `no TCP port named "admin"`, "grpc (80)")
-	s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: ptr("admin"), Port: ptr(int32(81))})
-	update(t, server, s)
-	c.awaitAddresses(t, "10.0.0.1:81")
+// A channel without endpoints has an empty list and the reason.
+func TestWithoutEndpoints(t *testing.T) {
+	admin := slice("users", "a", 80, "10.0.0.1")
+	admin.Ports = append(admin.Ports, discoveryv1.EndpointPort{Name: ptr("admin"), Port: ptr(int32(81))})
+	for target, c := range map[string]struct {
+		first, second *discoveryv1.EndpointSlice
+		reason        []string
+		want          string
+	}{
+		"kubernetes:///users.shop":       {slice("users", "a", 80), slice("users", "a", 80, "10.0.0.1"), []string{"has no endpoints", "scaled to zero"}, "10.0.0.1:80"},
+		"kubernetes:///users.shop:admin": {slice("users", "a", 80, "10.0.0.1"), admin, []string{`no TCP port named "admin"`, "grpc (80)"}, "10.0.0.1:81"},
+		"kubernetes:///users":            {slice("others", "a", 80, "10.0.0.1"), slice("users", "a", 80, "10.0.0.1"), []string{`service "users" in namespace "shop" has no EndpointSlices`}, "10.0.0.1:80"},
+	} {
+		server := startServer(t, c.first)
+		channel := openWith(t, Config{REST: server.RESTConfig(), Namespace: "shop"}, quick(), target)
+		reported := 0
+		for range 2 {
+			channel.awaitAddresses(t)
+			channel.awaitError(t, reported, c.reason...)
+			states, errs, _ := channel.look()
+			assert.NotNil(t, states[len(states)-1].Endpoints, "gRPC takes nil for a resolver that knows only addresses")
+			reported = len(errs)
+			update(t, server, c.second)
+			channel.awaitAddresses(t, c.want)
+			update(t, server, c.first)
+		}
+	}
 }
 
 func TestChannelsShareWatchAndConnection(t *testing.T) {
-	server := startServer(t)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"), slice("orders", "b", 80, "10.0.0.2"))
+	server := startServer(t, slice("users", "a", 80, "10.0.0.1"), slice("orders", "b", 80, "10.0.0.2"))
 	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
 	var built sync.WaitGroup
 	channels := make([]*channel, 100)
@@ -119,15 +119,11 @@ func TestChannelsShareWatchAndConnection(t *testing.T) {
 }
 
 func TestLastCloseEndsWatch(t *testing.T) {
-	server := startServer(t)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
 	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
 	for round := range 3 {
-		one, two := newChannel(), newChannel()
-		first, err := b.Build(target(t, "kubernetes:///users.shop"), one, resolver.BuildOptions{})
-		require.NoError(t, err)
-		second, err := b.Build(target(t, "kubernetes:///users.shop:8080"), two, resolver.BuildOptions{})
-		require.NoError(t, err)
+		one, first := build(t, b, "kubernetes:///users.shop")
+		two, second := build(t, b, "kubernetes:///users.shop:8080")
 		one.awaitAddresses(t, "10.0.0.1:80")
 		two.awaitAddresses(t, "10.0.0.1:8080")
 		require.NoError(t, server.Wait(within(t), "watch", round+1)) // the addresses may be those of the last source
@@ -142,8 +138,7 @@ func TestLastCloseEndsWatch(t *testing.T) {
 }
 
 func TestCloseDuringEvents(t *testing.T) {
-	server := startServer(t)
-	create(t, server, slice("users", "a", 80, "10.0.0.1"))
+	server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
 	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
 	stop := make(chan struct{})
 	var changes sync.WaitGroup
@@ -161,10 +156,8 @@ func TestCloseDuringEvents(t *testing.T) {
 		}
 	})
 	published := make(map[*channel]int)
-	for range 50 {
-		c := newChannel()
-		r, err := b.Build(target(t, "kubernetes:///users.shop"), c, resolver.BuildOptions{})
-		require.NoError(t, err)
+	for range 20 {
+		c, r := build(t, b, "kubernetes:///users.shop")
 		c.await(t, "some states", func(states []resolver.State, _ []error) bool { return len(states) > 2 })
 		r.Close()
 		published[c], _ = c.counts()
@@ -195,11 +188,12 @@ func TestCloseAtOnce(t *testing.T) {
 }
 
 func TestEmptyListIsNotRepeated(t *testing.T) {
-	server := startServer(t)
-	create(t, server, slice("users", "a", 80))
+	server := startServer(t, slice("users", "a", 80))
 	c := newChannel()
 	c.refuse = func(resolver.State) error { return balancer.ErrBadResolverState }
-	build(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), c, "kubernetes:///users.shop")
+	r, err := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()).Build(target(t, "kubernetes:///users.shop"), c, resolver.BuildOptions{})
+	require.NoError(t, err)
+	defer r.Close()
 	c.awaitError(t, 0, "has no endpoints")
 	c.refuse = nil
 	update(t, server, slice("users", "a", 80, "10.0.0.2"))
@@ -213,4 +207,65 @@ func TestBuildRefusesTarget(t *testing.T) {
 	_, err := b.Build(target(t, "kubernetes:///users:80:90"), newChannel(), resolver.BuildOptions{})
 	assert.ErrorContains(t, err, "two colons")
 	assert.Empty(t, b.sources.Running())
+}
+
+func TestRPCErrorSaysWhatIsWrong(t *testing.T) {
+	s := slice("users", "a", 80, "10.0.0.1")
+	s.Endpoints[0].Conditions.Ready = ptr(false)
+	server := startServer(t, s, slice("orders", "b", 80))
+	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
+	for text, want := range map[string]string{
+		"kubernetes:///users.shop":        "none of the 1 endpoints of service \"users\" in namespace \"shop\" is ready",
+		"kubernetes:///users.shop:nosuch": `has no TCP port named "nosuch"`,
+		"kubernetes:///orders.shop":       "has no endpoints",
+		"kubernetes:///orders.nowhere":    "has no EndpointSlices",
+		"kubernetes:///users:80:90":       "two colons",
+	} {
+		// gRPC's round_robin reports its own text without endpoints.
+		conn := connect(t, b, text, grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"pick_first":{}}]}`))
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			_, err := grpctest.Ask(t.Context(), conn)
+			assert.Equal(c, codes.Unavailable, status.Code(err))
+			assert.ErrorContains(c, err, want)
+		}, patience, tick, text)
+	}
+}
+
+func awaitState(t *testing.T, conn *grpc.ClientConn, want connectivity.State) {
+	t.Helper()
+	ctx := within(t)
+	for s := conn.GetState(); s != want; s = conn.GetState() {
+		require.True(t, conn.WaitForStateChange(ctx, s), "still %v", s)
+	}
+}
+
+// authorities records the authorities of calls.
+type authorities struct {
+	testgrpc.UnimplementedTestServiceServer
+	names chan string
+}
+
+func (a *authorities) EmptyCall(ctx context.Context, _ *testgrpc.Empty) (*testgrpc.Empty, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	a.names <- md.Get(":authority")[0]
+	return new(testgrpc.Empty), nil
+}
+
+func TestServerName(t *testing.T) {
+	a := &authorities{names: make(chan string, 1)}
+	port := grpctest.Serve(t, func(s grpc.ServiceRegistrar) { testgrpc.RegisterTestServiceServer(s, a) }).Port
+	server := startServer(t, slice("users", "a", int32(port), "127.0.0.1"))
+	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
+	for text, c := range map[string]struct {
+		opts []grpc.DialOption
+		want string
+	}{
+		"kubernetes:///users.shop:grpc":              {want: "users.shop"},
+		"kubernetes://shop/users":                    {want: "users.shop"},
+		"kubernetes:///users.shop.svc.cluster.local": {opts: []grpc.DialOption{grpc.WithAuthority("mine")}, want: "mine"},
+	} {
+		_, err := testgrpc.NewTestServiceClient(connect(t, b, text, c.opts...)).EmptyCall(within(t), new(testgrpc.Empty))
+		require.NoError(t, err)
+		assert.Equal(t, c.want, <-a.names, text)
+	}
 }

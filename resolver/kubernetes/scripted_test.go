@@ -15,7 +15,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc/resolver"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -108,8 +107,8 @@ func underScript(t *testing.T, s script, test func(t *testing.T, c *channel)) {
 	synctest.Test(t, func(t *testing.T) {
 		b, err := newBuilder(config, around, defaultTiming())
 		require.NoError(t, err)
-		c := newChannel()
-		build(t, b, c, "kubernetes:///users.shop")
+		c, r := build(t, b, "kubernetes:///users.shop")
+		defer r.Close()
 		test(t, c)
 	})
 }
@@ -244,9 +243,7 @@ func TestTransportThatHangs(t *testing.T) {
 		defer close(release)
 		b, err := newBuilder(config, around, defaultTiming())
 		require.NoError(t, err)
-		c := newChannel()
-		r, err := b.Build(target(t, "kubernetes:///users.shop"), c, resolver.BuildOptions{})
-		require.NoError(t, err)
+		c, r := build(t, b, "kubernetes:///users.shop")
 		c.awaitError(t, 0, "did not answer in time")
 		closing := time.Now()
 		r.Close()

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,7 +15,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/resolver"
-	"google.golang.org/grpc/serviceconfig"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -33,11 +33,12 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-func startServer(t *testing.T) *fakeapiserver.Server {
+func startServer(t *testing.T, slices ...*discoveryv1.EndpointSlice) *fakeapiserver.Server {
 	t.Helper()
 	server, err := fakeapiserver.Start()
 	require.NoError(t, err)
 	t.Cleanup(server.Close)
+	create(t, server, slices...)
 	return server
 }
 
@@ -83,6 +84,8 @@ func target(t *testing.T, text string) resolver.Target {
 
 // channel is a resolver.ClientConn that records its calls.
 type channel struct {
+	resolver.ClientConn
+
 	mu      sync.Mutex
 	states  []resolver.State
 	errs    []error
@@ -109,10 +112,6 @@ func (c *channel) UpdateState(s resolver.State) error {
 }
 
 func (c *channel) ReportError(err error) { c.note(func() { c.errs = append(c.errs, err) }) }
-
-func (c *channel) NewAddress([]resolver.Address) {}
-
-func (c *channel) ParseServiceConfig(string) *serviceconfig.ParseResult { return nil }
 
 func (c *channel) look() (states []resolver.State, errs []error, updated <-chan struct{}) {
 	c.mu.Lock()
@@ -165,11 +164,13 @@ func (c *channel) awaitCount(t *testing.T, n int) {
 	})
 }
 
-// awaitError waits for an error beyond the first n that contains all texts, and returns the number of errors.
+// awaitError waits for an error beyond the first n that contains all texts.
 func (c *channel) awaitError(t *testing.T, n int, texts ...string) {
 	t.Helper()
 	c.await(t, fmt.Sprintf("an error with %q", texts), func(_ []resolver.State, errs []error) bool {
-		return slices.ContainsFunc(errs[min(n, len(errs)):], func(err error) bool { return containsAll(err.Error(), texts...) })
+		return slices.ContainsFunc(errs[min(n, len(errs)):], func(err error) bool {
+			return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(err.Error(), text) })
+		})
 	})
 }
 
@@ -178,12 +179,13 @@ func (c *channel) counts() (states, errs int) {
 	return len(s), len(e)
 }
 
-func build(t *testing.T, b *builder, c *channel, text string) resolver.Resolver {
+// build returns a channel to a target, and its resolver, which the caller closes.
+func build(t *testing.T, b *builder, text string) (*channel, resolver.Resolver) {
 	t.Helper()
+	c := newChannel()
 	r, err := b.Build(target(t, text), c, resolver.BuildOptions{})
 	require.NoError(t, err)
-	t.Cleanup(r.Close)
-	return r
+	return c, r
 }
 
 // open returns a channel to a target, below a builder of its own.
@@ -194,8 +196,8 @@ func open(t *testing.T, server *fakeapiserver.Server, text string) *channel {
 
 func openWith(t *testing.T, cfg Config, tm timing, text string) *channel {
 	t.Helper()
-	c := newChannel()
-	build(t, newTestBuilder(t, cfg, tm), c, text)
+	c, r := build(t, newTestBuilder(t, cfg, tm), text)
+	t.Cleanup(r.Close)
 	return c
 }
 

@@ -1,65 +1,38 @@
 package kubernetes
 
 import (
-	"strings"
+	"net/url"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/resolver"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
-func containsAll(s string, parts ...string) bool {
-	for _, part := range parts {
-		if !strings.Contains(s, part) {
-			return false
-		}
-	}
-	return true
-}
-
 func TestParseTarget(t *testing.T) {
-	users := func(namespace string) serviceKey { return serviceKey{namespace: namespace, name: "users"} }
-	named, numbered := port{name: "grpc"}, port{number: 8080}
-	for text, want := range map[string]serviceTarget{
-		// Authority empty.
-		"kubernetes:///users":                              {service: users("home")},
-		"kubernetes:///users:grpc":                         {service: users("home"), port: named},
-		"kubernetes:///users:8080":                         {service: users("home"), port: numbered},
-		"kubernetes:///users.shop":                         {service: users("shop")},
-		"kubernetes:///users.shop:grpc":                    {service: users("shop"), port: named},
-		"kubernetes:///users.shop:8080":                    {service: users("shop"), port: numbered},
-		"kubernetes:///users.shop.svc":                     {service: users("shop")},
-		"kubernetes:///users.shop.svc.cluster.local:grpc":  {service: users("shop"), port: named},
-		"kubernetes:///users.shop.svc.cluster.local.:8080": {service: users("shop"), port: numbered},
-		"kubernetes:///users.shop.anything_at.ALL:8080":    {service: users("shop"), port: numbered},
-		"kubernetes:users":                                 {service: users("home")},
-		"kubernetes:users.shop:grpc":                       {service: users("shop"), port: named},
-		"kubernetes:users.shop.svc.cluster.local:8080":     {service: users("shop"), port: numbered},
-		"kubernetes:/users.shop:grpc":                      {service: users("shop"), port: named},
-		// The authority is the namespace.
-		"kubernetes://shop/users":                             {service: users("shop")},
-		"kubernetes://shop/users:grpc":                        {service: users("shop"), port: named},
-		"kubernetes://shop/users:8080":                        {service: users("shop"), port: numbered},
-		"kubernetes://shop/users.shop:8080":                   {service: users("shop"), port: numbered},
-		"kubernetes://shop/users.shop.svc.cluster.local:grpc": {service: users("shop"), port: named},
-		// The authority is the whole target.
-		"kubernetes://users":                              {service: users("home")},
-		"kubernetes://users/":                             {service: users("home")},
-		"kubernetes://users:8080":                         {service: users("home"), port: numbered},
-		"kubernetes://users:8080/":                        {service: users("home"), port: numbered},
-		"kubernetes://users.shop":                         {service: users("shop")},
-		"kubernetes://users.shop/":                        {service: users("shop")},
-		"kubernetes://users.shop:8080":                    {service: users("shop"), port: numbered},
-		"kubernetes://users.shop:8080/":                   {service: users("shop"), port: numbered},
-		"kubernetes://users.shop.svc.cluster.local:8080/": {service: users("shop"), port: numbered},
+	ports := map[string]port{"": {}, ":grpc": {name: "grpc"}, ":8080": {number: 8080}}
+	namespaces := map[string]string{"users": "home", "users.shop": "shop", "users.shop.svc": "shop", "users.shop.svc.cluster.local.": "shop", "users.shop.anything_at.ALL": "shop"}
+	want := map[string]serviceTarget{
 		// Names that look like ports.
 		"kubernetes:///80.443:1":    {service: serviceKey{namespace: "443", name: "80"}, port: port{number: 1}},
-		"kubernetes:///users:65535": {service: users("home"), port: port{number: 65535}},
-		"kubernetes:///users:8080a": {service: users("home"), port: port{name: "8080a"}},
-	} {
+		"kubernetes:///users:65535": {service: serviceKey{namespace: "home", name: "users"}, port: port{number: 65535}},
+		"kubernetes:///users:8080a": {service: serviceKey{namespace: "home", name: "users"}, port: port{name: "8080a"}},
+	}
+	for suffix, p := range ports {
+		for name, namespace := range namespaces {
+			d := serviceTarget{service: serviceKey{namespace: namespace, name: "users"}, port: p}
+			want["kubernetes:///"+name+suffix], want["kubernetes:/"+name+suffix], want["kubernetes:"+name+suffix] = d, d, d
+			if p.name == "" { // a URL has no named port after the authority
+				want["kubernetes://"+name+suffix], want["kubernetes://"+name+suffix+"/"] = d, d
+			}
+			d.service.namespace = "shop"
+			want["kubernetes://shop/"+name+suffix] = d
+		}
+	}
+	for text, d := range want {
 		got, err := parseTarget(target(t, text), "home")
 		if assert.NoError(t, err, text) {
-			assert.Equal(t, want, got, text)
+			assert.Equal(t, d, got, text)
 		}
 	}
 }
@@ -98,21 +71,16 @@ func TestParseTargetRefuses(t *testing.T) {
 		"kubernetes:///users?a=b":                `"?" and "#" have no meaning`,
 		"kubernetes:///users?":                   `"?" and "#" have no meaning`,
 		"kubernetes:///users#a":                  `"?" and "#" have no meaning`,
-		"kubernetes://me@users":                  `"@" has no meaning`,
+		"kubernetes://me:hunter2@users":          `"@" has no meaning`,
 		"kubernetes://[::1]:80":                  "two colons",
 	} {
 		_, err := parseTarget(target(t, text), "home")
 		if assert.Error(t, err, text) {
 			assert.Contains(t, err.Error(), why, text)
 			assert.Contains(t, err.Error(), "kubernetes: target ", text)
+			assert.NotContains(t, err.Error(), "hunter2", "a password is not shown")
 		}
 	}
-}
-
-func TestTargetErrorHidesPassword(t *testing.T) {
-	_, err := parseTarget(target(t, "kubernetes://me:hunter2@users"), "home")
-	require.Error(t, err)
-	assert.NotContains(t, err.Error(), "hunter2")
 }
 
 func TestAuthority(t *testing.T) {
@@ -127,4 +95,38 @@ func TestAuthority(t *testing.T) {
 	} {
 		assert.Equal(t, want, b.OverrideAuthority(target(t, text)), text)
 	}
+}
+
+// A parsed target names exactly one service, and its selector matches nothing else.
+func FuzzParseTarget(f *testing.F) {
+	for _, seed := range []string{
+		"kubernetes:///users.shop.svc:grpc", "kubernetes://shop/users:80", "kubernetes:users", "kubernetes://users.shop:80/",
+		"kubernetes:///a&labelSelector=x", "kubernetes:///a,b!=c", "kubernetes://a:1/b:2", "kubernetes:///a%2Cb:%20",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Skip()
+		}
+		d, err := parseTarget(resolver.Target{URL: *u}, "home")
+		if err != nil {
+			return
+		}
+		selector := labels.Set{"service": d.service.name}.String()
+		parsed, err := labels.Parse(selector)
+		if err != nil {
+			t.Fatalf("%q: selector %q: %v", text, selector, err)
+		}
+		if value, ok := parsed.RequiresExactMatch("service"); !ok || value != d.service.name {
+			t.Fatalf("%q: selector %q asks for more than the service", text, selector)
+		}
+		if requirements, _ := parsed.Requirements(); len(requirements) != 1 {
+			t.Fatalf("%q: selector %q", text, selector)
+		}
+		if d.service.validate() != nil || d.port.number < 0 || d.port.number > 65535 || d.port.name != "" && d.port.number != 0 {
+			t.Fatalf("%q: %+v", text, d)
+		}
+	})
 }

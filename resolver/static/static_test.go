@@ -2,7 +2,6 @@ package static
 
 import (
 	"context"
-	"net"
 	"net/url"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"google.golang.org/grpc/resolver"
 
 	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -135,17 +135,22 @@ func TestAuthority(t *testing.T) {
 		"static:///a:1;weight=2;zone=x,[fd00::1]:3": "a:1,[fd00::1]:3",
 		"static:///[fe80::1%25eth0]:1":              "[fe80::1%25eth0]:1",
 	} {
-		assert.Equal(t, want, authority(t, target), target)
+		assert.Equal(t, want, newBuilder(t, Config{}).(resolver.AuthorityOverrider).OverrideAuthority(parseTarget(t, target)), target)
 	}
 }
 
-func authority(t *testing.T, target string) string {
+func parseTarget(t *testing.T, target string) resolver.Target {
 	t.Helper()
 	u, err := url.Parse(target)
 	require.NoError(t, err)
-	b, err := NewBuilder(Config{})
+	return resolver.Target{URL: *u}
+}
+
+func newBuilder(t *testing.T, cfg Config) resolver.Builder {
+	t.Helper()
+	b, err := NewBuilder(cfg)
 	require.NoError(t, err)
-	return b.(resolver.AuthorityOverrider).OverrideAuthority(resolver.Target{URL: *u})
+	return b
 }
 
 func build(t *testing.T, target string) ([]string, error) {
@@ -161,12 +166,8 @@ func build(t *testing.T, target string) ([]string, error) {
 
 func endpoints(t *testing.T, target string) ([]resolver.Endpoint, error) {
 	t.Helper()
-	u, err := url.Parse(target)
-	require.NoError(t, err)
-	b, err := NewBuilder(Config{})
-	require.NoError(t, err)
 	cc := &published{}
-	r, err := b.Build(resolver.Target{URL: *u}, cc, resolver.BuildOptions{})
+	r, err := newBuilder(t, Config{}).Build(parseTarget(t, target), cc, resolver.BuildOptions{})
 	if err != nil {
 		assert.Empty(t, cc.states)
 		return nil, err
@@ -183,27 +184,20 @@ func TestBadScheme(t *testing.T) {
 
 // A channel works before and after idle mode.
 func TestIdleChannel(t *testing.T) {
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
 	authorities := make(chan []string, 2)
-	srv := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-		authorities <- grpcmetadata.ValueFromIncomingContext(ctx, ":authority")
-		return handle(ctx, req)
-	}))
-	pb.RegisterTestServiceServer(srv, pb.UnimplementedTestServiceServer{})
-	go func() { _ = srv.Serve(lis) }()
-	t.Cleanup(srv.Stop)
-
-	b, err := NewBuilder(Config{Scheme: "list"})
-	require.NoError(t, err)
-	conn, err := grpc.NewClient("list:///"+lis.Addr().String()+";weight=2;zone=a", grpc.WithResolvers(b), grpc.WithIdleTimeout(time.Second),
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	address := grpctest.Serve(t, func(s grpc.ServiceRegistrar) { pb.RegisterTestServiceServer(s, pb.UnimplementedTestServiceServer{}) },
+		grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+			authorities <- grpcmetadata.ValueFromIncomingContext(ctx, ":authority")
+			return handle(ctx, req)
+		})).String()
+	conn, err := grpc.NewClient("list:///"+address+";weight=2;zone=a", grpc.WithResolvers(newBuilder(t, Config{Scheme: "list"})),
+		grpc.WithIdleTimeout(100*time.Millisecond), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	for range 2 {
 		_, err := pb.NewTestServiceClient(conn).EmptyCall(t.Context(), &pb.Empty{}, grpc.WaitForReady(true))
 		require.ErrorContains(t, err, "not implemented")
-		assert.Equal(t, []string{lis.Addr().String()}, <-authorities)
+		assert.Equal(t, []string{address}, <-authorities)
 		require.Eventually(t, func() bool { return conn.GetState() == connectivity.Idle }, 30*time.Second, 10*time.Millisecond)
 	}
 }

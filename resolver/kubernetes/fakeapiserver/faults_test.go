@@ -15,8 +15,7 @@ import (
 )
 
 func TestDeny(t *testing.T) {
-	server := start(t)
-	c := client(t, server.RESTConfig())
+	server, c := start(t)
 	w := open(t, c, metav1.ListOptions{ResourceVersion: "1"})
 	server.Deny("list", "watch")
 	_, err := c.EndpointSlices("shop").List(within(t), metav1.ListOptions{})
@@ -42,8 +41,7 @@ func TestDeny(t *testing.T) {
 }
 
 func TestTokens(t *testing.T) {
-	server := start(t)
-	anyone := client(t, server.RESTConfig())
+	server, anyone := start(t)
 	server.SetTokens("one", "two")
 	config := server.RESTConfig()
 	assert.Equal(t, "one", config.BearerToken)
@@ -57,8 +55,7 @@ func TestTokens(t *testing.T) {
 }
 
 func TestHang(t *testing.T) {
-	server := start(t)
-	c := client(t, server.RESTConfig())
+	server, c := start(t)
 	w := open(t, c, metav1.ListOptions{ResourceVersion: "1"})
 	server.Hang()
 	create(t, server, slice("a"))
@@ -78,8 +75,7 @@ func TestHang(t *testing.T) {
 }
 
 func TestBreakConnections(t *testing.T) {
-	server := start(t)
-	c := client(t, server.RESTConfig())
+	server, c := start(t)
 	w := open(t, c, metav1.ListOptions{ResourceVersion: "1"})
 	require.Equal(t, 1, server.Connections())
 	server.BreakConnections()
@@ -89,10 +85,8 @@ func TestBreakConnections(t *testing.T) {
 }
 
 func TestStopAndRestart(t *testing.T) {
-	server := start(t)
-	create(t, server, slice("a"))
+	server, c := start(t, slice("a"))
 	url := server.URL()
-	c := client(t, server.RESTConfig())
 	w := open(t, c, metav1.ListOptions{ResourceVersion: "1"})
 	server.Stop()
 	server.Stop()
@@ -110,8 +104,7 @@ func TestStopAndRestart(t *testing.T) {
 }
 
 func TestRotateCA(t *testing.T) {
-	server := start(t)
-	before := client(t, server.RESTConfig())
+	server, before := start(t)
 	require.NoError(t, server.RotateCA())
 	_, err := before.EndpointSlices("shop").List(within(t), metav1.ListOptions{})
 	assert.ErrorContains(t, err, "certificate")
@@ -120,13 +113,12 @@ func TestRotateCA(t *testing.T) {
 }
 
 func TestWait(t *testing.T) {
-	server := start(t)
+	server, c := start(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))
 	assert.ErrorIs(t, server.Wait(ctx, "list", 1), context.Canceled)
 	done := make(chan error)
 	go func() { done <- server.Wait(within(t), "list", 2) }()
-	c := client(t, server.RESTConfig())
 	for range 2 {
 		_, err := c.EndpointSlices("shop").List(within(t), metav1.ListOptions{})
 		require.NoError(t, err)
@@ -136,8 +128,8 @@ func TestWait(t *testing.T) {
 }
 
 func TestCloseWithEverythingOpen(t *testing.T) {
-	server := start(t)
-	open(t, client(t, server.RESTConfig()), metav1.ListOptions{ResourceVersion: "1"})
+	server, c := start(t)
+	open(t, c, metav1.ListOptions{ResourceVersion: "1"})
 	server.Hang()
 	server.Close()
 	server.Close()

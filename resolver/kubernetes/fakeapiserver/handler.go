@@ -133,5 +133,5 @@ func (s *Server) list(r *http.Request) (any, error) {
 }
 
 func (s *Server) read(r *http.Request) (any, error) {
-	return s.store.get(r.PathValue("namespace"), r.PathValue("name"))
+	return s.Get(r.PathValue("namespace"), r.PathValue("name"))
 }

@@ -28,13 +28,12 @@ type Request struct {
 	At time.Time
 }
 
+// journal has all requests.
 type journal struct {
 	mu       sync.Mutex
 	requests []Request
 	more     chan struct{} // closed and replaced with each request
 }
-
-func newJournal() *journal { return &journal{more: make(chan struct{})} }
 
 func (j *journal) add(r Request) {
 	j.mu.Lock()
@@ -45,21 +44,10 @@ func (j *journal) add(r Request) {
 	j.more = make(chan struct{})
 }
 
-func (j *journal) all() []Request {
+// count returns how many requests of a verb there were, and a channel that is closed with the next request.
+func (j *journal) count(verb string) (n int, more <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return slices.Clone(j.requests)
-}
-
-func (j *journal) count(verb string) int {
-	n, _ := j.countAndChanges(verb)
-	return n
-}
-
-func (j *journal) countAndChanges(verb string) (int, <-chan struct{}) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	n := 0
 	for _, r := range j.requests {
 		if r.Verb == verb {
 			n++
@@ -68,9 +56,24 @@ func (j *journal) countAndChanges(verb string) (int, <-chan struct{}) {
 	return n, j.more
 }
 
-func (j *journal) wait(ctx context.Context, verb string, n int) error {
+// Requests returns all requests that have arrived, in the order of arrival.
+func (s *Server) Requests() []Request {
+	s.journal.mu.Lock()
+	defer s.journal.mu.Unlock()
+	return slices.Clone(s.journal.requests)
+}
+
+// Count returns how many requests of a verb (list, watch or get) have arrived, refused ones included.
+func (s *Server) Count(verb string) int {
+	n, _ := s.journal.count(verb)
+	return n
+}
+
+// Wait waits until n requests of a verb have arrived in all. It returns the error of ctx if
+// that ends first.
+func (s *Server) Wait(ctx context.Context, verb string, n int) error {
 	for {
-		have, more := j.countAndChanges(verb)
+		have, more := s.journal.count(verb)
 		if have >= n {
 			return nil
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 func TestObjects(t *testing.T) {
-	server := start(t)
+	server, _ := start(t)
 	created, err := server.Create(slice("a", "users"))
 	require.NoError(t, err)
 	assert.NotEmpty(t, created.UID)
@@ -48,9 +48,8 @@ func TestObjects(t *testing.T) {
 }
 
 func TestReadOverHTTP(t *testing.T) {
-	server := start(t)
-	create(t, server, slice("a", "users"), slice("b", "users"), slice("c", "others"))
-	c := client(t, server.RESTConfig()).EndpointSlices("shop")
+	server, client := start(t, slice("a", "users"), slice("b", "users"), slice("c", "others"))
+	c := client.EndpointSlices("shop")
 	ctx := within(t)
 	got, err := c.Get(ctx, "a", metav1.GetOptions{})
 	require.NoError(t, err)
@@ -63,7 +62,7 @@ func TestReadOverHTTP(t *testing.T) {
 	require.Len(t, list.Items, 2)
 	assert.Equal(t, "a", list.Items[0].Name)
 	assert.Equal(t, "4", list.ResourceVersion)
-	everywhere, err := client(t, server.RESTConfig()).EndpointSlices("").List(ctx, metav1.ListOptions{})
+	everywhere, err := client.EndpointSlices("").List(ctx, metav1.ListOptions{})
 	require.NoError(t, err)
 	assert.Len(t, everywhere.Items, 3)
 	_, err = c.List(ctx, metav1.ListOptions{LabelSelector: "a=(b"})

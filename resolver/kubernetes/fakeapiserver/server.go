@@ -1,7 +1,6 @@
 package fakeapiserver
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -48,7 +47,7 @@ func Start() (*Server, error) {
 	s := &Server{
 		store:   newStore(),
 		gate:    &gate{conns: make(map[*conn]struct{})},
-		journal: newJournal(),
+		journal: &journal{more: make(chan struct{})},
 		port:    reserved,
 		cert:    cert,
 		rules:   newRules(),
@@ -120,8 +119,6 @@ func (s *Server) Close() {
 
 // URL returns the server's, such as https://127.0.0.1:41234. It stays the same.
 func (s *Server) URL() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	return "https://" + s.port.Address()
 }
 
@@ -168,15 +165,3 @@ func (s *Server) Watches() int { return s.store.watches() }
 
 // Connections returns how many connections are open.
 func (s *Server) Connections() int { return s.gate.connections() }
-
-// Requests returns all requests that have arrived, in the order of arrival.
-func (s *Server) Requests() []Request { return s.journal.all() }
-
-// Count returns how many requests of a verb (list, watch or get) have arrived, refused ones included.
-func (s *Server) Count(verb string) int { return s.journal.count(verb) }
-
-// Wait waits until n requests of a verb have arrived in all. It returns the error of ctx if
-// that ends first.
-func (s *Server) Wait(ctx context.Context, verb string, n int) error {
-	return s.journal.wait(ctx, verb, n)
-}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -21,12 +22,14 @@ const (
 	tick     = 5 * time.Millisecond
 )
 
-func start(t *testing.T) *fakeapiserver.Server {
+// start returns a server with these objects, and a client of it.
+func start(t *testing.T, slices ...*discoveryv1.EndpointSlice) (*fakeapiserver.Server, *discoveryclient.DiscoveryV1Client) {
 	t.Helper()
 	server, err := fakeapiserver.Start()
 	require.NoError(t, err)
 	t.Cleanup(server.Close)
-	return server
+	create(t, server, slices...)
+	return server, client(t, server.RESTConfig())
 }
 
 func within(t *testing.T) context.Context {
@@ -120,3 +123,5 @@ func streamed() metav1.ListOptions {
 	yes := true
 	return metav1.ListOptions{AllowWatchBookmarks: true, SendInitialEvents: &yes, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -8,11 +8,8 @@ import (
 	"sync"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
 var resource = schema.GroupResource{Group: discoveryv1.GroupName, Resource: "endpointslices"}
@@ -85,61 +82,6 @@ func (s *store) apply(old, object *discoveryv1.EndpointSlice) {
 	s.history = append(s.history, change{version: s.version, old: old, new: object})
 	close(s.more)
 	s.more = make(chan struct{})
-}
-
-func (s *store) create(object *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
-	object = object.DeepCopy()
-	if object.Name == "" || object.Namespace == "" {
-		return nil, apierrors.NewBadRequest("an EndpointSlice needs a name and a namespace")
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.objects[key{object.Namespace, object.Name}] != nil {
-		return nil, apierrors.NewAlreadyExists(resource, object.Name)
-	}
-	object.TypeMeta = metav1.TypeMeta{APIVersion: discoveryv1.SchemeGroupVersion.String(), Kind: "EndpointSlice"}
-	object.UID = uuid.NewUUID()
-	object.CreationTimestamp = metav1.Now()
-	object.Generation = 1
-	s.apply(nil, object)
-	return object.DeepCopy(), nil
-}
-
-func (s *store) update(object *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
-	object = object.DeepCopy()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	old := s.objects[key{object.Namespace, object.Name}]
-	if old == nil {
-		return nil, apierrors.NewNotFound(resource, object.Name)
-	}
-	if object.ResourceVersion != "" && object.ResourceVersion != old.ResourceVersion {
-		return nil, apierrors.NewConflict(resource, object.Name, errConflict)
-	}
-	object.TypeMeta, object.UID, object.CreationTimestamp = old.TypeMeta, old.UID, old.CreationTimestamp
-	object.Generation = old.Generation + 1
-	s.apply(old, object)
-	return object.DeepCopy(), nil
-}
-
-func (s *store) remove(namespace, name string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	old := s.objects[key{namespace, name}]
-	if old == nil {
-		return apierrors.NewNotFound(resource, name)
-	}
-	s.apply(old, nil)
-	return nil
-}
-
-func (s *store) get(namespace, name string) (*discoveryv1.EndpointSlice, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if object := s.objects[key{namespace, name}]; object != nil {
-		return object.DeepCopy(), nil
-	}
-	return nil, apierrors.NewNotFound(resource, name)
 }
 
 // scope is what a list or watch asks for.

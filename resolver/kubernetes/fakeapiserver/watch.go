@@ -150,8 +150,13 @@ func (w *watcher) run(ctx context.Context) error {
 	for {
 		changes, version, more := w.store.since(w.version)
 		// Nothing is sent after the end of the watches, so that tests can rely on it.
-		if ended, err := w.ended(); ended {
-			return err
+		select {
+		case <-w.epoch.over:
+			if w.epoch.expired {
+				return w.expire()
+			}
+			return nil
+		default:
 		}
 		if err := w.sendChanges(changes); err != nil {
 			return err
@@ -168,19 +173,6 @@ func (w *watcher) run(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// ended reports whether all watches must end, and ends this one in that way.
-func (w *watcher) ended() (bool, error) {
-	select {
-	case <-w.epoch.over:
-	default:
-		return false, nil
-	}
-	if w.epoch.expired {
-		return true, w.expire()
-	}
-	return true, nil
 }
 
 // begin sends the headers, what there is already, and where that ends.

@@ -14,11 +14,10 @@ import (
 )
 
 func TestStreamedList(t *testing.T) {
-	server := start(t)
-	create(t, server, slice("b", "users"), slice("a", "users"), slice("c", "others"))
+	server, c := start(t, slice("b", "users"), slice("a", "users"), slice("c", "others"))
 	options := streamed()
 	options.LabelSelector = "kubernetes.io/service-name=users"
-	w := open(t, client(t, server.RESTConfig()), options)
+	w := open(t, c, options)
 	expect(t, w, watch.Added, "a")
 	expect(t, w, watch.Added, "b")
 	end := expect(t, w, watch.Bookmark, "")
@@ -46,9 +45,7 @@ func TestStreamedList(t *testing.T) {
 }
 
 func TestWatchGoesOnFromVersion(t *testing.T) {
-	server := start(t)
-	create(t, server, slice("a"), slice("b"), slice("c"))
-	c := client(t, server.RESTConfig())
+	server, c := start(t, slice("a"), slice("b"), slice("c"))
 	w := open(t, c, metav1.ListOptions{ResourceVersion: "2"})
 	expect(t, w, watch.Added, "b")
 	expect(t, w, watch.Added, "c")
@@ -61,9 +58,7 @@ func TestWatchGoesOnFromVersion(t *testing.T) {
 }
 
 func TestHistoryIsGone(t *testing.T) {
-	server := start(t)
-	create(t, server, slice("a"))
-	c := client(t, server.RESTConfig())
+	server, c := start(t, slice("a"))
 	open1 := open(t, c, metav1.ListOptions{ResourceVersion: "2"})
 	server.Compact()
 	for _, w := range []watch.Interface{open(t, c, metav1.ListOptions{ResourceVersion: "2"}), open1} {
@@ -85,9 +80,8 @@ func TestHistoryIsGone(t *testing.T) {
 }
 
 func TestBookmarks(t *testing.T) {
-	server := start(t)
+	server, c := start(t)
 	server.SetBookmarkInterval(5 * time.Millisecond)
-	c := client(t, server.RESTConfig())
 	w := open(t, c, metav1.ListOptions{ResourceVersion: "1", AllowWatchBookmarks: true, LabelSelector: "no=match"})
 	assert.Equal(t, "1", expect(t, w, watch.Bookmark, "").ResourceVersion)
 	create(t, server, slice("a"))
@@ -98,8 +92,7 @@ func TestBookmarks(t *testing.T) {
 }
 
 func TestWatchesEnd(t *testing.T) {
-	server := start(t)
-	c := client(t, server.RESTConfig())
+	server, c := start(t)
 	limit := int64(1)
 	byClient := open(t, c, metav1.ListOptions{ResourceVersion: "1", TimeoutSeconds: &limit})
 	server.SetWatchDuration(10 * time.Millisecond)
@@ -110,9 +103,7 @@ func TestWatchesEnd(t *testing.T) {
 }
 
 func TestOlderServers(t *testing.T) {
-	server := start(t)
-	create(t, server, slice("a"))
-	c := client(t, server.RESTConfig())
+	server, c := start(t, slice("a"))
 	server.SetWatchList(fakeapiserver.WatchListRefused)
 	_, err := c.EndpointSlices("shop").Watch(within(t), streamed())
 	assert.True(t, apierrors.IsInvalid(err), err)
@@ -124,8 +115,8 @@ func TestOlderServers(t *testing.T) {
 }
 
 func TestWatchRefusesNonsense(t *testing.T) {
-	server := start(t)
-	c := client(t, server.RESTConfig()).EndpointSlices("shop")
+	server, client := start(t)
+	c := client.EndpointSlices("shop")
 	options := streamed()
 	options.ResourceVersionMatch = ""
 	_, err := c.Watch(within(t), options)

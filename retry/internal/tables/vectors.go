@@ -1,7 +1,3 @@
-// Command errorvectors writes docs/error-vectors.json: cases by which an implementation of the error
-// handler in another language tests itself.
-//
-// Usage: errorvectors file
 package main
 
 import (
@@ -9,9 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"math"
-	"os"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -54,23 +48,8 @@ const (
 	lock = "/v3lockpb.Lock/Lock" // a service that consists of several calls
 )
 
-func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: errorvectors file")
-		os.Exit(2)
-	}
-	text, err := render()
-	if err == nil {
-		err = os.WriteFile(os.Args[1], text, 0o644)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "errorvectors:", err)
-		os.Exit(1)
-	}
-}
-
-// render returns the file, with one case a line.
-func render() ([]byte, error) {
+// vectors returns the file, with one case a line.
+func vectors() ([]byte, error) {
 	var out bytes.Buffer
 	fmt.Fprintln(&out, `{"attempts": [`)
 	err := lines(&out, attempts())
@@ -82,9 +61,9 @@ func render() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-func lines[T any](out *bytes.Buffer, cases iter.Seq[T]) error {
+func lines[T any](out *bytes.Buffer, cases []T) error {
 	separator := ""
-	for c := range cases {
+	for _, c := range cases {
 		text, err := json.Marshal(c)
 		if err != nil {
 			return err
@@ -97,50 +76,42 @@ func lines[T any](out *bytes.Buffer, cases iter.Seq[T]) error {
 }
 
 // attempts are the errors of servers, of the gRPC library, and of each code.
-func attempts() iter.Seq[attempt] {
-	return func(yield func(attempt) bool) {
-		for _, r := range retry.ServerErrors() {
-			methods := []string{get, put, lock}
-			if r.Except != "" {
-				methods = append(methods, r.Except)
-			}
-			for _, method := range methods {
-				if !yield(expect(attempt{Method: method, Code: r.Code, Message: r.Message, Sent: true, Answered: true})) {
-					return
-				}
-			}
-			if !yield(expect(attempt{Method: put, Code: codes.Unknown, Message: r.Message, Sent: true, Answered: true})) {
-				return
-			}
+func attempts() []attempt {
+	var all []attempt
+	add := func(method string, code codes.Code, message string, a attempt) {
+		a.Method, a.Code, a.Message = method, code, message
+		all = append(all, expectOf(status.Error(code, message), a))
+	}
+	for _, r := range retry.ServerErrors() {
+		methods := []string{get, put, lock}
+		if r.Except != "" {
+			methods = append(methods, r.Except)
 		}
-		for _, r := range retry.LocalErrors() {
-			text := r.Message
-			if r.Prefix {
-				text += " and more"
-			}
-			for _, method := range []string{get, put} {
-				for _, a := range []attempt{{}, {Sent: true}, {Sent: true, Answered: true}} {
-					a.Method, a.Code, a.Message = method, r.Code, text
-					if !yield(expect(a)) {
-						return
-					}
-				}
-			}
+		for _, method := range methods {
+			add(method, r.Code, r.Message, attempt{Sent: true, Answered: true})
 		}
-		for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
-			for _, method := range []string{get, put} {
-				for _, a := range []attempt{{}, {Sent: true}, {Sent: true, ContextEnded: true}, {Sent: true, Answered: true}} {
-					a.Method, a.Code, a.Message = method, code, "a text of no table"
-					if !yield(expect(a)) {
-						return
-					}
-				}
+		add(put, codes.Unknown, r.Message, attempt{Sent: true, Answered: true})
+	}
+	for _, r := range retry.LocalErrors() {
+		text := r.Message
+		if r.Prefix {
+			text += " and more"
+		}
+		for _, method := range []string{get, put} {
+			for _, a := range []attempt{{}, {Sent: true}, {Sent: true, Answered: true}} {
+				add(method, r.Code, text, a)
 			}
 		}
 	}
+	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
+		for _, method := range []string{get, put} {
+			for _, a := range []attempt{{}, {Sent: true}, {Sent: true, ContextEnded: true}, {Sent: true, Answered: true}} {
+				add(method, code, "a text of no table", a)
+			}
+		}
+	}
+	return all
 }
-
-func expect(a attempt) attempt { return expectOf(status.Error(a.Code, a.Message), a) }
 
 // expectOf fills in what follows from the error.
 func expectOf(err error, a attempt) attempt {
@@ -161,22 +132,20 @@ func expectOf(err error, a attempt) attempt {
 }
 
 // delays are those of the default policy, and of one with gRFC A6's jitter.
-func delays() iter.Seq[delay] {
-	return func(yield func(delay) bool) {
-		grpc := retry.Policy{InitialBackoff: 100 * time.Millisecond, MaxBackoff: 5 * time.Second, BackoffMultiplier: 1.6, Jitter: 0.2}
-		for _, p := range []retry.Policy{retry.DefaultConfig().Default, grpc} {
-			for n := 1; n <= 10; n++ {
-				bound := min(ms(p.MaxBackoff), ms(p.InitialBackoff)*math.Pow(p.BackoffMultiplier, float64(n-1)))
-				d := delay{ms(p.InitialBackoff), ms(p.MaxBackoff), p.BackoffMultiplier, p.Jitter, n, 0, bound}
-				if p.Jitter > 0 {
-					d.LeastMS, d.MostMS = bound*(1-p.Jitter), bound*(1+p.Jitter)
-				}
-				if !yield(d) {
-					return
-				}
+func delays() []delay {
+	grpc := retry.Policy{InitialBackoff: 100 * time.Millisecond, MaxBackoff: 5 * time.Second, BackoffMultiplier: 1.6, Jitter: 0.2}
+	var all []delay
+	for _, p := range []retry.Policy{retry.DefaultConfig().Default, grpc} {
+		for n := 1; n <= 10; n++ {
+			bound := min(ms(p.MaxBackoff), ms(p.InitialBackoff)*math.Pow(p.BackoffMultiplier, float64(n-1)))
+			d := delay{ms(p.InitialBackoff), ms(p.MaxBackoff), p.BackoffMultiplier, p.Jitter, n, 0, bound}
+			if p.Jitter > 0 {
+				d.LeastMS, d.MostMS = bound*(1-p.Jitter), bound*(1+p.Jitter)
 			}
+			all = append(all, d)
 		}
 	}
+	return all
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
