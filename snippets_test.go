@@ -12,7 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
+var (
+	goBlock  = regexp.MustCompile("(?s)```go\n(.*?)```")
+	imported = regexp.MustCompile(`(?m)^"\S+"$`) // a file imports others in between
+	omitted  = regexp.MustCompile(`\n(…\n)+`)
+)
 
 // TestSnippetsAreCompiled finds every line of Go in README and docs in a test, where it is
 // compiled. A line with … stands for what a reader does not need; the lines between two of
@@ -32,7 +36,7 @@ func TestSnippetsAreCompiled(t *testing.T) {
 		require.NoError(t, err)
 		for _, block := range goBlock.FindAllStringSubmatch(string(text), -1) {
 			blocks++
-			for _, part := range strings.Split(flat(block[1]), "\n…\n") {
+			for _, part := range omitted.Split(imported.ReplaceAllString(flat(block[1]), "$0\n…"), -1) {
 				found := slices.ContainsFunc(compiled, func(c string) bool { return strings.Contains(c, "\n"+strings.Trim(part, "\n")+"\n") })
 				assert.True(t, found, "%s shows Go that no test compiles:\n%s", page, part)
 			}

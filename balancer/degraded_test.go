@@ -72,6 +72,17 @@ func TestDegradedEndpointServesLocalReadsWithoutAnother(t *testing.T) {
 	})
 }
 
+func TestTrafficNeedsNoProbes(t *testing.T) {
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
+		c.reads(300)
+		each(servers, func(s *server) {
+			assert.Equal(t, health.Serving, c.is(s))
+			assert.EqualValues(t, 1, s.conns.Load(), "connections")
+		})
+		assert.Zero(t, c.probes.Load(), "traffic is a sign of life")
+	})
+}
+
 func TestDegradedClusterIsProbedSeldom(t *testing.T) {
 	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 		each(servers, func(s *server) { s.fail.Store(&errNoLeader) })
