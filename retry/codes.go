@@ -34,30 +34,48 @@ const (
 
 // codeRules has the rule of each code, in the order of the codes.
 var codeRules = []CodeRule{
-	{codes.OK, Ambiguous,
-		"An error with this code contradicts itself and proves nothing."},
-	{codes.Canceled, Ambiguous,
-		"The caller's context lives, so the server, a proxy or an inner context gave up, possibly in the middle of the work."},
-	{codes.Unknown, Ambiguous,
-		"Anything without a code ends here."},
+	{
+		codes.OK, Ambiguous,
+		"An error with this code contradicts itself and proves nothing.",
+	},
+	{
+		codes.Canceled, Ambiguous,
+		"The caller's context lives, so the server, a proxy or an inner context gave up, possibly in the middle of the work.",
+	},
+	{
+		codes.Unknown, Ambiguous,
+		"Anything without a code ends here.",
+	},
 	{codes.InvalidArgument, Definite, saidByHandler},
-	{codes.DeadlineExceeded, Ambiguous,
-		"The caller's context lives, so the server's or a proxy's own deadline passed. etcd returns it when it could not pass a request to Raft in time, and does not know whether Raft accepted it."},
+	{
+		codes.DeadlineExceeded, Ambiguous,
+		"The caller's context lives, so the server's or a proxy's own deadline passed. etcd returns it when it could not pass a request to Raft in time, and does not know whether Raft accepted it.",
+	},
 	{codes.NotFound, Definite, saidByHandler},
 	{codes.AlreadyExists, Definite, saidByHandler},
 	{codes.PermissionDenied, Definite, saidByHandler},
-	{codes.ResourceExhausted, Ambiguous,
-		"Servers and proxies return it before the execution, gRPC's own limits after it."},
+	{
+		codes.ResourceExhausted, Ambiguous,
+		"Servers and proxies return it before the execution, gRPC's own limits after it.",
+	},
 	{codes.FailedPrecondition, Definite, saidByHandler},
 	{codes.Aborted, Ambiguous, saidInTheMiddle},
 	{codes.OutOfRange, Definite, saidByHandler},
-	{codes.Unimplemented, Definite,
-		"The gRPC library of the server returns it for an unknown method."},
-	{codes.Internal, Ambiguous,
-		"Broken framing, a reset stream or a fault of the server, at any time."},
-	{codes.Unavailable, Ambiguous,
-		"Every call on a broken connection gets it, executed or not."},
+	{
+		codes.Unimplemented, Definite,
+		"The gRPC library of the server returns it for an unknown method.",
+	},
+	{
+		codes.Internal, Ambiguous,
+		"Broken framing, a reset stream or a fault of the server, at any time.",
+	},
+	{
+		codes.Unavailable, Ambiguous,
+		"Every call on a broken connection gets it, executed or not.",
+	},
 	{codes.DataLoss, Ambiguous, saidInTheMiddle},
-	{codes.Unauthenticated, Definite,
-		"A credential was refused before the request was handled; etcd's own errors for this are in the table of server errors."},
+	{
+		codes.Unauthenticated, Definite,
+		"A credential was refused before the request was handled; etcd's own errors for this are in the table of server errors.",
+	},
 }

@@ -145,7 +145,7 @@ func (v *view) list(ctx context.Context, first int64, each func(*mvccpb.KeyValue
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	next := string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
-	stream, err := v.c.server.GetStream(ctx, next, slices.Concat(opts, []clientv3.OpOption{
+	stream, err := v.c.GetStream(ctx, next, slices.Concat(opts, []clientv3.OpOption{
 		clientv3.WithRange(v.keys.end), clientv3.WithRev(resp.Header.Revision), clientv3.WithPageFallback(),
 	})...)
 	if err != nil {

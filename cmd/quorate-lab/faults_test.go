@@ -80,7 +80,9 @@ func TestFaultsExitStatus(t *testing.T) {
 			"quorate-lab: 2 violations, the first: put/0/1 is missing\n",
 		},
 		{
-			"it fails", report.Report{Failure: "no disk"}, errors.New("start the cluster: no disk"), cli.Failure, "", `"failure": "no disk"`,
+			"it fails",
+			report.Report{Failure: "no disk"},
+			errors.New("start the cluster: no disk"), cli.Failure, "", `"failure": "no disk"`,
 			"quorate-lab: start the cluster: no disk\n",
 		},
 	} {

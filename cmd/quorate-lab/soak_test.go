@@ -51,7 +51,8 @@ func TestSoakFlags(t *testing.T) {
 			assert.Equal(t, want, ask(t, append(strings.Fields(args), "--duration", "10m", "--members", "5", "--seed", "42")...))
 		})
 	}
-	assert.NotEqual(t, ask(t, "locks").Common().Seed, ask(t, "locks").Common().Seed, "each run has a seed of its own")
+	first, second := ask(t, "locks"), ask(t, "locks")
+	assert.NotEqual(t, first.Common().Seed, second.Common().Seed, "each run has a seed of its own")
 }
 
 // TestSoakBadUsage has nothing run.

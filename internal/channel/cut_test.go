@@ -23,8 +23,7 @@ var errDead = errors.New("the endpoint is dead")
 
 // A cut attempt ends at once, with an error other than its caller's.
 func TestCutAttempt(t *testing.T) {
-	put := goPut
-	get := func(ctx context.Context, c *Caller) *underWay { return goRange(ctx, c) }
+	put, get := goPut, goRange
 	for _, tt := range []struct {
 		name string
 		call func(context.Context, *Caller) *underWay

@@ -18,8 +18,8 @@ import (
 // operations returns operations of all forms, on the keys a0, a1 and a2 with the values 0, 1 and 2.
 func operations() map[string]clientv3.Op {
 	type ops = []clientv3.Op
-	is := func(key, value string) []clientv3.Cmp {
-		return []clientv3.Cmp{clientv3.Compare(clientv3.Value(key), "=", value)}
+	a1Is := func(value string) []clientv3.Cmp {
+		return []clientv3.Cmp{clientv3.Compare(clientv3.Value("a1"), "=", value)}
 	}
 	put, get, del, txn := clientv3.OpPut, clientv3.OpGet, clientv3.OpDelete, clientv3.OpTxn
 	prefix, prev := clientv3.WithPrefix(), clientv3.WithPrevKV()
@@ -36,10 +36,10 @@ func operations() map[string]clientv3.Op {
 		"delete, previous":           del("a", prefix, prev),
 		"get":                        get("a1"),
 		"get of a prefix":            get("a", prefix, clientv3.WithMinCreateRev(3)),
-		"txn":                        txn(is("a1", "1"), ops{put("a1", "new", prev), del("a2"), del("b")}, nil),
-		"txn, otherwise":             txn(is("a1", "2"), ops{del("a1")}, ops{put("a1", "x"), get("a2")}),
-		"txn, nothing to do":         txn(is("a1", "2"), ops{del("a1")}, nil),
-		"txn that reads":             txn(is("a1", "2"), nil, ops{get("a1")}),
+		"txn":                        txn(a1Is("1"), ops{put("a1", "new", prev), del("a2"), del("b")}, nil),
+		"txn, otherwise":             txn(a1Is("2"), ops{del("a1")}, ops{put("a1", "x"), get("a2")}),
+		"txn, nothing to do":         txn(a1Is("2"), ops{del("a1")}, nil),
+		"txn that reads":             txn(a1Is("2"), nil, ops{get("a1")}),
 		"txn of nothing":             txn(nil, nil, nil),
 		"txn without comparisons":    txn(nil, ops{put("a1", "x", prev), put("c", "x")}, ops{put("d", "x")}),
 		"txn that reads before":      txn(nil, ops{get("a", prefix), put("a1", "x")}, nil),

@@ -250,7 +250,8 @@ func (s theirSTM) Put(key, val string) { s.STM.Put(key, val) }
 func endSession(t *testing.T, lease int64, s interface {
 	Close() error
 	Orphan()
-}) {
+},
+) {
 	if lease != 0 {
 		t.Cleanup(s.Orphan)
 		return

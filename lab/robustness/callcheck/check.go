@@ -227,6 +227,7 @@ func (c *checker) unsent() {
 	sent, counters, incremented := map[string]bool{}, map[string]bool{}, map[change]bool{}
 	for _, call := range c.Calls {
 		switch call.Kind {
+		case history.LinearizableGet, history.SerializableGet, history.NumKinds:
 		case history.Put:
 			sent[call.Key] = true
 		case history.Txn:

@@ -11,8 +11,10 @@ import (
 
 func TestClock(t *testing.T) {
 	clock := history.NewClock([]history.Answer{
-		{Sent: 5, Returned: 7, Revision: 11, Call: 1}, {Sent: 1, Returned: 6, Revision: 9, Call: 2},
-		{Sent: 3, Returned: 4, Revision: 12, Call: 3}, {Sent: 8, Returned: 9, Revision: 14, Call: 4},
+		{Sent: 5, Returned: 7, Revision: 11, Call: 1},
+		{Sent: 1, Returned: 6, Revision: 9, Call: 2},
+		{Sent: 3, Returned: 4, Revision: 12, Call: 3},
+		{Sent: 8, Returned: 9, Revision: 14, Call: 4},
 	})
 	type bounds struct {
 		least int64

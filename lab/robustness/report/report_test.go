@@ -101,9 +101,9 @@ func checked() *tally.Counts {
 func broken() report.Report {
 	r := example()
 	r.Interrupted = true
-	r.Verdict.Add("lost_write", "put/0/1 was acknowledged at revision 3 and is missing at revision 9001")
-	r.Verdict.Count("lost_write", 11)
-	r.Verdict.Add("reliable", "watch 3 of /a from revision 2: it reached revision 40 and 3 events are missing, the first is put /a at revision 17").Evidence = []string{
+	r.Add("lost_write", "put/0/1 was acknowledged at revision 3 and is missing at revision 9001")
+	r.Count("lost_write", 11)
+	r.Add("reliable", "watch 3 of /a from revision 2: it reached revision 40 and 3 events are missing, the first is put /a at revision 17").Evidence = []string{
 		"response 7 at 1.000000s, header revision 40: 1 events, revisions 40 to 40",
 	}
 	r.Rows[1].Watches.Lost = 3

@@ -47,7 +47,7 @@ func (s *dnsSource) builder(removalDelay time.Duration) (resolver.Builder, []str
 }
 
 func (s *dnsSource) list(addresses []string) {
-	var all, services []string
+	all, services := make([]string, 0, len(addresses)), make([]string, 0, len(addresses))
 	for _, address := range addresses {
 		ip, _, err := net.SplitHostPort(address)
 		fatal.If(err)
