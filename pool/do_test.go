@@ -63,10 +63,9 @@ func TestDo(t *testing.T) {
 			assert.Empty(t, waiting)
 			return nil
 		}))
-		got := <-waiting
-		require.NoError(t, got.err)
-		assert.Equal(t, 2, got.r.Value().id)
-		got.r.Release()
+		got := (<-waiting).ok(t)
+		assert.Equal(t, 2, got.Value().id)
+		got.Release()
 	})
 	inBubble(t, "f ends the loan", func(t *testing.T) {
 		p, _ := newPool(t, nil)
@@ -125,9 +124,8 @@ func TestDoWithoutASecondResource(t *testing.T) {
 		waiting := acquiring(t.Context(), p)
 		assert.ErrorIs(t, <-done, context.DeadlineExceeded)
 		close(f.gate)
-		got := <-waiting
-		require.NoError(t, got.err, "the created resource serves the next caller")
-		got.r.Release()
+		got := (<-waiting).ok(t) // the created resource serves the next caller
+		got.Release()
 		assert.Equal(t, 1, p.Stats().Idle)
 	})
 	inBubble(t, "the context has ended", func(t *testing.T) {
