@@ -42,11 +42,10 @@ func TestCheck(t *testing.T) {
 		first, second := acquiring(t.Context(), p), acquiring(t.Context(), p)
 		r.Value().broken = true
 		r.Release()
-		got := <-first
-		require.NoError(t, got.err)
-		assert.Equal(t, 2, got.r.Value().id)
+		got := (<-first).ok(t)
+		assert.Equal(t, 2, got.Value().id)
 		assert.Empty(t, second)
-		got.r.Release()
+		got.Release()
 		(<-second).r.Release()
 		assert.Equal(t, 1, f.count().most)
 	})

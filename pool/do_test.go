@@ -42,6 +42,21 @@ func TestDo(t *testing.T) {
 		assert.Equal(t, []int{1}, f.gone())
 		assert.Equal(t, 2, f.count().most)
 	})
+	inBubble(t, "repeated with a new resource, though another is released meanwhile", func(t *testing.T) {
+		p, f := newPool(t, func(c *config) { c.MaxSize = 2 })
+		stale, other := acquire(t, p), acquire(t, p)
+		stale.Release()
+		f.set(func(f *things) { f.gate = make(chan struct{}) })
+		var ids []int
+		done := make(chan error, 1)
+		go func() { done <- p.Do(t.Context(), calls(&ids, errNotSent, nil)) }()
+		synctest.Wait()
+		other.Release()
+		assert.Equal(t, 1, p.Stats().Idle)
+		close(f.gate)
+		require.NoError(t, <-done)
+		assert.Equal(t, []int{1, 3}, ids)
+	})
 	inBubble(t, "repeated only once", func(t *testing.T) {
 		p, f := newPool(t, nil)
 		var ids []int
@@ -63,10 +78,9 @@ func TestDo(t *testing.T) {
 			assert.Empty(t, waiting)
 			return nil
 		}))
-		got := <-waiting
-		require.NoError(t, got.err)
-		assert.Equal(t, 2, got.r.Value().id)
-		got.r.Release()
+		got := (<-waiting).ok(t)
+		assert.Equal(t, 2, got.Value().id)
+		got.Release()
 	})
 	inBubble(t, "f ends the loan", func(t *testing.T) {
 		p, _ := newPool(t, nil)
@@ -125,9 +139,8 @@ func TestDoWithoutASecondResource(t *testing.T) {
 		waiting := acquiring(t.Context(), p)
 		assert.ErrorIs(t, <-done, context.DeadlineExceeded)
 		close(f.gate)
-		got := <-waiting
-		require.NoError(t, got.err, "the created resource serves the next caller")
-		got.r.Release()
+		got := (<-waiting).ok(t) // the created resource serves the next caller
+		got.Release()
 		assert.Equal(t, 1, p.Stats().Idle)
 	})
 	inBubble(t, "the context has ended", func(t *testing.T) {

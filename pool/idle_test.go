@@ -160,23 +160,20 @@ func TestReset(t *testing.T) {
 		waiting := acquiring(t.Context(), p)
 		assert.Equal(t, 1, p.Stats().Creating)
 		other.Release()
-		got := <-waiting
-		require.NoError(t, got.err)
-		got.r.Release()
+		(<-waiting).ok(t).Release()
 		p.Reset()
 		assert.Equal(t, []int{other.Value().id}, f.gone())
 		late := acquiring(t.Context(), p)
 		close(f.gate)
-		got = <-late
-		require.NoError(t, got.err)
+		got := (<-late).ok(t)
 		held.Release()
 		synctest.Wait()
 		assert.EqualValues(t, 3, p.Stats().Destroyed.PoolReset, "idle, being created, borrowed")
-		got.r.Release()
+		got.Release()
 		time.Sleep(time.Minute)
 		assert.EqualValues(t, 3, p.Stats().Destroyed.PoolReset)
 		r := acquire(t, p)
-		assert.Equal(t, got.r.Value(), r.Value())
+		assert.Equal(t, got.Value(), r.Value())
 		r.Release()
 	})
 }
@@ -244,9 +241,7 @@ func TestOverflow(t *testing.T) {
 			c.Create = func(ctx context.Context) (*thing, error) { time.Sleep(time.Second); return create(ctx) }
 		})
 		synctest.Wait()
-		got := <-acquiring(t.Context(), p)
-		require.NoError(t, got.err)
-		got.r.Release()
+		(<-acquiring(t.Context(), p)).ok(t).Release()
 		assert.Equal(t, 1, f.count().made)
 	})
 }
@@ -318,9 +313,7 @@ func TestCheckInterval(t *testing.T) {
 		for p.Stats().Borrowed == 0 {
 			time.Sleep(takes / 2)
 		}
-		got := <-acquiring(t.Context(), p)
-		require.NoError(t, got.err)
-		got.r.Release()
+		(<-acquiring(t.Context(), p)).ok(t).Release()
 		assert.Equal(t, 1, f.count().made)
 	})
 	inBubble(t, "a check that hangs blocks nobody", func(t *testing.T) {

@@ -23,6 +23,13 @@ type outcome struct {
 	at  time.Time
 }
 
+// ok returns the resource.
+func (o outcome) ok(t *testing.T) pool.Resource[*thing] {
+	t.Helper()
+	require.NoError(t, o.err)
+	return o.r
+}
+
 // acquiring calls Acquire in the background. In a bubble the call waits when acquiring returns.
 func acquiring(ctx context.Context, p *pool.Pool[*thing]) <-chan outcome {
 	done := make(chan outcome, 1)
@@ -98,9 +105,7 @@ func TestFullWhileCreating(t *testing.T) {
 		first := acquiring(t.Context(), p)
 		_, err := p.Acquire(t.Context())
 		assert.ErrorIs(t, err, pool.ErrFull, "it is reserved for another caller")
-		got := <-first
-		require.NoError(t, got.err)
-		got.r.Release()
+		(<-first).ok(t).Release()
 		assert.Equal(t, 1, f.count().made)
 	})
 }

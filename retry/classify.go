@@ -58,8 +58,7 @@ func classify(err error, ev Evidence) Class {
 	if isUnknownOutcome(err) {
 		return Ambiguous
 	}
-	var unsent *NotSentError
-	if errors.As(err, &unsent) {
+	if _, unsent := errors.AsType[*NotSentError](err); unsent {
 		return NotSent
 	}
 	if isResponseLost(err) {
@@ -109,13 +108,13 @@ func classOfUnsent(code codes.Code) Class {
 }
 
 func isUnknownOutcome(err error) bool {
-	var unknown *UnknownOutcomeError
-	return errors.As(err, &unknown)
+	_, unknown := errors.AsType[*UnknownOutcomeError](err)
+	return unknown
 }
 
 func isResponseLost(err error) bool {
-	var lost *ResponseLostError
-	return errors.As(err, &lost)
+	_, lost := errors.AsType[*ResponseLostError](err)
+	return lost
 }
 
 type grpcStatus interface{ GRPCStatus() *status.Status }

@@ -141,16 +141,17 @@ func TestWaitEndsWithContext(t *testing.T) {
 // call waits because of it.
 func TestUnknownLimit(t *testing.T) {
 	for _, tt := range []struct {
-		name  string
-		max   int
-		conns int
+		name   string
+		config grpcpool.Config
+		conns  int
 	}{
-		{"below the maximum", 0, 2},
-		{"none", 1, 1},
+		{"below the maximum", grpcpool.Config{}, 2},
+		{"none", grpcpool.Config{Unary: grpcpool.Bounds{Max: 1}}, 1},
+		{"configured", grpcpool.Config{StreamsPerConnection: 50}, 3},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := startServer(t)
-			conn, err := grpcpool.NewClient("passthrough:///"+s.addr, grpcpool.Config{Unary: grpcpool.Bounds{Max: tt.max}},
+			conn, err := grpcpool.NewClient("passthrough:///"+s.addr, tt.config,
 				grpc.WithTransportCredentials(insecure.NewCredentials()))
 			require.NoError(t, err)
 			defer conn.Close()

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/pool/grpcpool"
 )
 
@@ -269,4 +270,31 @@ func smallCalls(t *testing.T, client pb.TestServiceClient) (p99 time.Duration) {
 	callers.Wait()
 	slices.Sort(took)
 	return took[len(took)*99/100]
+}
+
+// BenchmarkInvoke compares a call over the pool with bare gRPC.
+func BenchmarkInvoke(b *testing.B) {
+	address := grpctest.Serve(b, func(s grpc.ServiceRegistrar) { pb.RegisterTestServiceServer(s, greeter{}) }, grpc.MaxConcurrentStreams(1000))
+	target := "passthrough:///" + address.String()
+	bare, err := grpc.NewClient(target, insecureOption())
+	require.NoError(b, err)
+	defer bare.Close()
+	pooled, err := grpcpool.NewClient(target, grpcpool.Config{TransportCredentials: insecure.NewCredentials()})
+	require.NoError(b, err)
+	defer pooled.Close()
+
+	request := &pb.SimpleRequest{Payload: &pb.Payload{Body: make([]byte, 100)}}
+	for _, bb := range []struct {
+		name string
+		conn grpc.ClientConnInterface
+	}{{"grpc", bare}, {"pool", pooled}} {
+		b.Run(bb.name, func(b *testing.B) {
+			client := pb.NewTestServiceClient(bb.conn)
+			b.ReportAllocs()
+			for b.Loop() {
+				_, err := client.UnaryCall(b.Context(), request)
+				require.NoError(b, err)
+			}
+		})
+	}
 }

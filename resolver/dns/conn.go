@@ -78,8 +78,8 @@ func (c *client) dial(ctx context.Context, network, address string, t *recorder)
 }
 
 func timedOut(err error) bool {
-	var timeout net.Error
-	return errors.As(err, &timeout) && timeout.Timeout()
+	timeout, ok := errors.AsType[net.Error](err)
+	return ok && timeout.Timeout()
 }
 
 // recordedConn carries one query and its reply.

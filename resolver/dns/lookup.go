@@ -16,8 +16,8 @@ func none(name, kind string) error {
 }
 
 func isNone(err error) bool {
-	var d *net.DNSError
-	return errors.As(err, &d) && d.IsNotFound
+	d, ok := errors.AsType[*net.DNSError](err)
+	return ok && d.IsNotFound
 }
 
 // client looks up names for one Builder or discovery.
@@ -151,8 +151,7 @@ func (l *lookup) verify(err error, before string) error {
 // such as the source port of a query, because an unchanged text is not reported again.
 func explain(q question, timeout time.Duration, err error) string {
 	reason, server, name := err.Error(), q.server, ""
-	var d *net.DNSError
-	if errors.As(err, &d) {
+	if d, ok := errors.AsType[*net.DNSError](err); ok {
 		reason, name = d.Err, d.Name
 		if server == "" {
 			server = d.Server

@@ -50,8 +50,8 @@ func refused(err error) bool {
 
 // unreachable reports whether no connection could be made.
 func unreachable(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
 }
 
 // retryAfter returns the server's Retry-After, at most half a minute.

@@ -7,19 +7,13 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"math/big"
 	"net"
 	"time"
 )
 
-// certificate is the server's, which signs itself, and its PEM form for those who trust it.
-type certificate struct {
-	pair tls.Certificate
-	ca   []byte
-}
-
-func newCertificate() (*certificate, error) {
+// newCertificate returns a certificate that signs itself.
+func newCertificate() (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -45,8 +39,5 @@ func newCertificate() (*certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &certificate{
-		pair: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
-		ca:   pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-	}, nil
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }

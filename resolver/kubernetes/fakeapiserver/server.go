@@ -2,6 +2,7 @@ package fakeapiserver
 
 import (
 	"crypto/tls"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -24,7 +25,7 @@ type Server struct {
 	port    *port.Port
 
 	mu     sync.Mutex
-	cert   *certificate
+	cert   *tls.Certificate
 	http   *http.Server // nil while stopped
 	served chan struct{}
 	closed bool
@@ -126,7 +127,7 @@ func (s *Server) URL() string {
 func (s *Server) CAData() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]byte(nil), s.cert.ca...)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.cert.Certificate[0]})
 }
 
 // RESTConfig returns a configuration of client-go for this server, with the first of the
@@ -157,7 +158,7 @@ func (s *Server) enter() bool {
 func (s *Server) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &s.cert.pair, nil
+	return s.cert, nil
 }
 
 // Watches returns how many watches are open.
