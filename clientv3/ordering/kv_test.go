@@ -287,8 +287,8 @@ func TestConcurrentReaders(t *testing.T) {
 		for range 8 {
 			readers.Go(func() {
 				var last int64
-				for i := range 50 {
-					if i%10 == 0 {
+				for i := range 20 {
+					if i%5 == 0 {
 						put, err := kv.Put(t.Context(), "k", "v")
 						if !assert.NoError(t, err) || !assert.Greater(t, put.Header.Revision, last) {
 							return
