@@ -19,6 +19,8 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 func putKeys(t *testing.T, cluster *fakeetcd.Cluster, prefix string, n int) {
 	t.Helper()
 	for i := range n {

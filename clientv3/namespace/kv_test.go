@@ -10,6 +10,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
@@ -17,6 +18,8 @@ import (
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/namespace"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // What a KV does beside operations: TestNamespaceIsAStore compares those.
 func TestOrderAndCompaction(t *testing.T) {
