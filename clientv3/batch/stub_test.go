@@ -10,9 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/clientv3"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // stub is a KV whose RPCs the test answers, in any order.
 type stub struct {

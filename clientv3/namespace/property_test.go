@@ -23,6 +23,7 @@ func TestNamespaceIsAStore(t *testing.T) {
 	const operations = 300
 	for i, prefix := range []string{"ns/", "n", "\x00", "a\xff", "\xff", "\xff\xff", "a", ""} {
 		t.Run(fmt.Sprintf("%q", prefix), func(t *testing.T) {
+			t.Parallel()
 			cluster, c := clienttest.StartClient(t, 1)
 			_, model := clienttest.StartClient(t, 1)
 			kv := namespace.NewKV(c, prefix)
@@ -33,8 +34,8 @@ func TestNamespaceIsAStore(t *testing.T) {
 				got, gotErr := carryOut(t, kv, op, otherwise)
 				want, wantErr := carryOut(t, model, op, otherwise)
 				require.Equal(t, wantErr, gotErr, "operation %d, %+v", n, op)
-				if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
-					t.Fatalf("operation %d, %+v:\n%s", n, op, diff)
+				if !proto.Equal(want, got) {
+					t.Fatalf("operation %d, %+v:\n%s", n, op, cmp.Diff(want, got, protocmp.Transform()))
 				}
 			}
 			require.Equal(t, history(t, model), history(t, namespace.NewWatcher(c, prefix)))

@@ -13,12 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/clientv3/ordering"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // scripted is a KV that answers every operation with the next of its headers, and with the last one again and again.
 type scripted struct {
@@ -287,8 +290,8 @@ func TestConcurrentReaders(t *testing.T) {
 		for range 8 {
 			readers.Go(func() {
 				var last int64
-				for i := range 50 {
-					if i%10 == 0 {
+				for i := range 20 {
+					if i%5 == 0 {
 						put, err := kv.Put(t.Context(), "k", "v")
 						if !assert.NoError(t, err) || !assert.Greater(t, put.Header.Revision, last) {
 							return

@@ -12,12 +12,15 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/yaml"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // read writes a file, in a directory with TLS files beside it, and reads it. DIR in
 // the text stands for the directory.

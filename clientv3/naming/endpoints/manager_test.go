@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -14,6 +15,15 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/clientv3/naming/endpoints"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newManager(t *testing.T, client *clientv3.Client, target string) endpoints.Manager {
+	t.Helper()
+	m, err := endpoints.NewManager(client, target)
+	require.NoError(t, err)
+	return m
+}
 
 func TestNewManagerRefuses(t *testing.T) {
 	_, client := clienttest.StartClient(t, 1)

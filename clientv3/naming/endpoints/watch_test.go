@@ -50,6 +50,14 @@ func register(t *testing.T, client *clientv3.Client, updates ...*endpoints.Updat
 	require.NoError(t, newManager(t, client, "svc").Update(t.Context(), updates))
 }
 
+func add(key, addr string) *endpoints.Update {
+	return &endpoints.Update{Op: endpoints.Add, Key: key, Endpoint: endpoints.Endpoint{Addr: addr}}
+}
+
+func gone(key string) *endpoints.Update {
+	return &endpoints.Update{Op: endpoints.Delete, Key: key}
+}
+
 func adding(name, addr string) *endpoints.UpdateWithOpts {
 	return endpoints.NewAddUpdateOpts("svc/"+name, endpoints.Endpoint{Addr: addr})
 }

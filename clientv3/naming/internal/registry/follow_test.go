@@ -10,12 +10,15 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A list of a member that has not reached the revision of an event is confirmed by a linearizable read.
 func TestListIsNotOlderThanEvents(t *testing.T) {

@@ -1,9 +1,9 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
-	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
@@ -35,7 +35,7 @@ func (s *Store) rangeAt(r keyrange.Range, rev int64) []*mvccpb.KeyValue {
 			kvs = append(kvs, kv)
 		}
 	}
-	slices.SortFunc(kvs, func(a, b *mvccpb.KeyValue) int { return strings.Compare(string(a.Key), string(b.Key)) })
+	slices.SortFunc(kvs, func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.Key, b.Key) })
 	return kvs
 }
 
