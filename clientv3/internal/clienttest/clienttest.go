@@ -141,6 +141,13 @@ func Within(t testing.TB) context.Context {
 	return ctx
 }
 
+// Ended returns a context that has ended.
+func Ended(t testing.TB) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
 // Next returns the next value, and fails after Patience of virtual time: while a lease is renewed, a wait is no
 // deadlock.
 func Next[T any](t testing.TB, c <-chan T) (v T) {
