@@ -560,12 +560,6 @@ func TestClose(t *testing.T) {
 	require.Equal(t, cache.ErrClosed, c.WaitSynced(clienttest.Within(t)))
 }
 
-func canceled() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}
-
 // TestTheClientCloses has the client closed before the cache.
 func TestTheClientCloses(t *testing.T) {
 	_, client := clienttest.StartClient(t, 1)

@@ -206,7 +206,7 @@ func TestAnInformerBeforeItsCache(t *testing.T) {
 	t.Cleanup(in.Close)
 	changes := changesOf(t, in)
 	require.False(t, in.HasSynced())
-	require.Error(t, in.WaitSynced(canceled()))
+	require.Error(t, in.WaitSynced(clienttest.Ended(t)))
 	cluster.Member(0).Start()
 	requireChanges(t, changes, "added a/1 -→v", "synced")
 	clienttest.Must(client.Put(clienttest.Within(t), "a/1", "w", clientv3.WithPrevKV()))

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 )
 
 // requireRefused checks that the waiter cannot remove the key.
@@ -30,8 +32,7 @@ func TestClaims(t *testing.T) {
 		require.Equal(t, []int64{7}, spared)
 		requireRefused(t, &c, one)
 
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
+		ended := clienttest.Ended(t)
 		require.Equal(t, context.Canceled, c.enter(ended, third))
 		entered := make(chan error, 1)
 		go func() { entered <- c.enter(t.Context(), third) }()

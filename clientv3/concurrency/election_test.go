@@ -48,8 +48,7 @@ func TestElection(t *testing.T) {
 		requireLeader(t, e, "ann at noon")
 		require.Equal(t, int64(s.Lease()), f.Get(e.Key()).Lease)
 
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
+		ended := clienttest.Ended(t)
 		require.Equal(t, context.Canceled, e.Resign(ended))
 		require.True(t, owns(t, f.client, e))
 		before := e.IsOwner()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	. "github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -171,8 +172,7 @@ func TestCallsWithAnEndedContextSendNothing(t *testing.T) {
 		// The connection of the quiet keepalive stream is checked now and then.
 		calls := func() int { return f.Count("*") - f.Count("Check") }
 		before := calls()
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
+		ended := clienttest.Ended(t)
 		require.Equal(t, context.Canceled, free.Lock(ended))
 		require.Equal(t, context.Canceled, free.TryLock(ended))
 		require.Equal(t, context.Canceled, NewElection(s, "free").Campaign(ended, "x"))

@@ -131,8 +131,7 @@ func TestUnlock(t *testing.T) {
 		require.Equal(t, ErrLockReleased, m.Unlock(t.Context()), "never locked")
 		require.NoError(t, m.Lock(t.Context()))
 
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
+		ended := clienttest.Ended(t)
 		require.Equal(t, context.Canceled, m.Unlock(ended))
 		require.True(t, owns(t, f.client, m), "an Unlock that failed has not unlocked")
 		require.NoError(t, m.Unlock(t.Context()))

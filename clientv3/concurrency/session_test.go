@@ -117,8 +117,7 @@ func TestSessionOptions(t *testing.T) {
 
 func TestNewSessionFails(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
+		ended := clienttest.Ended(t)
 		_, err := NewSession(f.client, WithContext(ended))
 		require.Equal(t, context.Canceled, err)
 

@@ -244,8 +244,7 @@ func TestDeprecatedConstructors(t *testing.T) {
 			}
 			require.Equal(t, i == 0, !slices.Equal(revs, []int64{0, 0}), "Serializable reads a snapshot")
 
-			ended, cancel := context.WithCancel(t.Context())
-			cancel()
+			ended := clienttest.Ended(t)
 			_, err = newSTM(ended, f.client, func(STM) error { return nil })
 			require.Equal(t, context.Canceled, err)
 		})

@@ -6,22 +6,15 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/idempotent"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
 // A counter is incremented, and the connection breaks before the answer. The client sends the transaction again, and it is
 // executed once.
 func ExampleNew() {
-	cluster, err := fakeetcd.Start(3) // a program has a real one
-	if err != nil {
-		panic(err)
-	}
-	defer cluster.Close()
-	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
-	if err != nil {
-		panic(err)
-	}
-	defer func() { _ = client.Close() }()
+	cluster, client, stop := clienttest.ExampleCluster(3) // a program has a real one
+	defer stop()
 	ctx := context.Background()
 	kv, err := idempotent.New(ctx, client, idempotent.Config{})
 	if err != nil {

@@ -110,17 +110,14 @@ func (c *cache) suspend() {
 // resync compares the entries with all leasing keys at a revision, drops entries
 // that are no longer owned, and switches the cache on. It returns this session's
 // leasing keys that others want to revoke.
-func (c *cache) resync(t *leaseSession, listed []*mvccpb.KeyValue, rev int64) (wanted []leasingKey) {
+func (c *cache) resync(listed []*mvccpb.KeyValue, rev int64) (wanted []leasingKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.session != t {
-		return nil
-	}
 	owned := map[string]bool{}
 	for _, l := range listed {
 		key := strings.TrimPrefix(string(l.Key), c.prefix)
 		switch {
-		case clientv3.LeaseID(l.Lease) != t.lease:
+		case clientv3.LeaseID(l.Lease) != c.session.lease:
 		case string(l.Value) == revoked:
 			c.invalidateLocked(key, l.CreateRevision)
 			wanted = append(wanted, leasingKey{string(l.Key), l.CreateRevision})

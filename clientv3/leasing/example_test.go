@@ -4,28 +4,15 @@ import (
 	"context"
 	"fmt"
 
-	"go.uber.org/zap"
-
-	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/leasing"
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
 // A key that is read often costs one request until another client writes it.
 func Example() {
+	cluster, client, stop := clienttest.ExampleCluster(1)
+	defer stop()
 	ctx := context.Background()
-	cluster, err := fakeetcd.Start(1)
-	if err != nil {
-		panic(err)
-	}
-	defer cluster.Close()
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
-	})
-	if err != nil {
-		panic(err)
-	}
-	defer client.Close()
 
 	reader, closeReader, err := leasing.NewKV(client, "_leasing/")
 	if err != nil {

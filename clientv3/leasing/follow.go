@@ -63,7 +63,7 @@ func (k *kv) resync(s *session) (rev int64, err error) {
 		return 0, (*clientv3.ClusterChangedError)(c)
 	}
 	k.cache.observe(resp.Header)
-	k.releases.add(k.cache.resync(&s.leaseSession, resp.Kvs, resp.Header.Revision)...)
+	k.releases.add(k.cache.resync(resp.Kvs, resp.Header.Revision)...)
 	return resp.Header.Revision, nil
 }
 

@@ -111,8 +111,7 @@ func TestNewKVErrors(t *testing.T) {
 		require.ErrorContains(t, err, "permission denied")
 		closeKV()
 
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
+		ended := clienttest.Ended(t)
 		_, closeKV, err = leasing.NewKV(client, prefix, concurrency.WithContext(ended))
 		require.ErrorIs(t, err, context.Canceled)
 		closeKV()
@@ -255,8 +254,7 @@ func TestForeignKeyIsBackedOff(t *testing.T) {
 func TestEndedContext(t *testing.T) {
 	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV) {
 		own(t, cluster, kv, "k")
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
+		ctx := clienttest.Ended(t)
 		_, err := kv.Get(ctx, "k")
 		require.Equal(t, context.Canceled, err)
 		_, err = kv.Txn(ctx).Then(clientv3.OpGet("k")).Commit()

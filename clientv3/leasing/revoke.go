@@ -1,6 +1,7 @@
 package leasing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -59,35 +60,23 @@ func (k *kv) awaitDeletion(ctx context.Context, keys []leasingKey, rev int64) er
 	if len(keys) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	waiting := map[string]bool{}
 	first, last := keys[0].name, keys[0].name
 	for _, l := range keys {
 		waiting[l.name] = true
 		first, last = min(first, l.name), max(last, l.name)
 	}
-	events := k.client.Watch(ctx, first,
-		clientv3.WithRange(last+"\x00"), clientv3.WithRev(rev+1), clientv3.WithFilterPut())
-	for resp := range events {
-		if err := resp.Err(); err != nil {
-			if errors.Is(err, rpctypes.ErrCompacted) {
-				return nil
-			}
-			return err
+	deletions := clientv3.Events(ctx, k.client, first, clientv3.WithRange(last+"\x00"), clientv3.WithRev(rev+1), clientv3.WithFilterPut())
+	for ev, err := range deletions {
+		switch {
+		case errors.Is(err, rpctypes.ErrCompacted):
+			return nil
+		case err != nil:
+			return cmp.Or(k.client.Ctx().Err(), err)
 		}
-		for _, ev := range resp.Events {
-			delete(waiting, string(ev.Kv.Key))
-		}
-		if len(waiting) == 0 {
+		if delete(waiting, string(ev.Kv.Key)); len(waiting) == 0 {
 			return nil
 		}
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := k.client.Ctx().Err(); err != nil {
-		return err
-	}
-	return errors.New("leasing: the client's Watcher was closed while a leasing key was being revoked")
+	return nil
 }

@@ -164,10 +164,9 @@ func (c *simClient) manageSession() {
 }
 
 func (c *simClient) resync() {
-	t, rev := c.session, c.sim.server.rev
 	listed := c.sim.server.in("m/", clientv3.GetPrefixRangeEnd("m/"))
 	c.next, c.synced = len(c.sim.server.events), true
-	for _, l := range c.cache.resync(t, listed, rev) {
+	for _, l := range c.cache.resync(listed, c.sim.server.rev) {
 		c.release(l)
 	}
 }

@@ -82,17 +82,17 @@ func StartClient(t testing.TB, members int) (*fakeetcd.Cluster, *clientv3.Client
 // Example returns a client of an etcd in memory, for an example, and what ends both. A program passes its endpoints to
 // clientv3.New.
 func Example(members int) (client *clientv3.Client, stop func()) {
-	cluster, err := fakeetcd.Start(members)
-	if err != nil {
-		panic(err)
-	}
-	client, err = clientv3.New(clientv3.Config{
+	_, client, stop = ExampleCluster(members)
+	return client, stop
+}
+
+// ExampleCluster is Example for an example that shows what the cluster receives, or has it fail.
+func ExampleCluster(members int) (cluster *fakeetcd.Cluster, client *clientv3.Client, stop func()) {
+	cluster = Must(fakeetcd.Start(members))
+	client = Must(clientv3.New(clientv3.Config{
 		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
-	})
-	if err != nil {
-		panic(err)
-	}
-	return client, func() {
+	}))
+	return cluster, client, func() {
 		_ = client.Close()
 		cluster.Close()
 	}
@@ -138,6 +138,13 @@ func Within(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
+	return ctx
+}
+
+// Ended returns a context that has ended.
+func Ended(t testing.TB) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
 	return ctx
 }
 
