@@ -302,9 +302,10 @@ func TestAClientIsAttachedToItsObserver(t *testing.T) {
 	require.NoError(t, c.Close())
 	require.Empty(t, a.Metrics())
 
-	cfg.TokenSource = func(context.Context) (string, error) { return "", errors.New("no token") }
+	sealed := errors.New("vault is sealed")
+	cfg.TokenSource = func(context.Context) (string, error) { return "", sealed }
 	_, err = New(cfg)
-	require.ErrorContains(t, err, "no token")
+	require.ErrorIs(t, err, sealed)
 	require.Empty(t, a.Metrics())
 }
 

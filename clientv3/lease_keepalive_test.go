@@ -137,7 +137,8 @@ func TestKeepAliveClosesTheRightChannel(t *testing.T) {
 		first, leaveFirst := context.WithCancel(t.Context())
 		second, leaveSecond := context.WithCancel(t.Context())
 		defer leaveSecond()
-		chFirst, chSecond := keepAlive(t, first, c, id), keepAlive(t, second, c, id)
+		var left LeaseMonitor
+		chFirst, chSecond := keepAlive(t, WithLeaseMonitor(first, &left), c, id), keepAlive(t, second, c, id)
 
 		cluster.SetLeader(nil)
 		time.Sleep(2 * time.Second)
@@ -151,6 +152,7 @@ func TestKeepAliveClosesTheRightChannel(t *testing.T) {
 
 		leaveFirst()
 		requireEnded(t, chFirst)
+		require.Equal(t, context.Canceled, left.Err())
 		requireAlive(t, chSecond)
 		time.Sleep(leaseTTL * time.Second)
 		require.NotZero(t, requireAlive(t, chSecond))

@@ -347,15 +347,6 @@ func TestWatchSurvivesAnOutageOfItsTokenSource(t *testing.T) {
 	}
 }
 
-func TestNewFailsWithTheErrorOfItsTokenSource(t *testing.T) {
-	sealed := errors.New("vault is sealed")
-	_, err := New(Config{
-		Endpoints: []string{"http://127.0.0.1:1"}, Logger: zap.NewNop(),
-		TokenSource: func(context.Context) (string, error) { return "", sealed },
-	})
-	require.ErrorIs(t, err, sealed)
-}
-
 func TestTokenSourceExcludesOtherCredentials(t *testing.T) {
 	source := func(context.Context) (string, error) { return "t", nil }
 	for _, cfg := range []Config{{Token: "t"}, {Username: "u"}, {Password: "p"}} {

@@ -272,25 +272,6 @@ func TestLeaderlessIsReported(t *testing.T) {
 	})
 }
 
-func TestContextEndsASubscription(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &fakeStreams{}
-		e, _ := startEngine(t, f)
-		ctx, cancel := context.WithCancel(t.Context())
-		p := subscribe(t, e, ctx, 1, Subscriber{})
-		q := subscribe(t, e, t.Context(), 1, Subscriber{})
-		time.Sleep(ttl)
-		cancel()
-		<-p.over
-		require.Equal(t, context.Canceled, p.cause)
-		before := q.delivered()
-		time.Sleep(ttl)
-		require.False(t, q.isClosed())
-		require.Greater(t, q.delivered(), before)
-		require.Less(t, p.delivered(), q.delivered())
-	})
-}
-
 // No goroutine runs and no stream is opened while there is no lease.
 func TestIdleEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

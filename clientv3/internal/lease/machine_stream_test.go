@@ -186,19 +186,6 @@ func TestRefusedAbandoned(t *testing.T) {
 	require.Equal(t, Due, r.state(2))
 }
 
-func TestLeaderless(t *testing.T) {
-	r := newRig(t)
-	strict := r.subscribe(1, Subscriber{RequireLeader: true})
-	strictOnce := r.subscribe(2, Subscriber{RequireLeader: true, Once: true})
-	patient, other := r.keep(1), r.once(2)
-	r.m.Leaderless(r.now)
-	require.Equal(t, rpctypes.ErrNoLeader, strict.cause)
-	require.Equal(t, rpctypes.ErrNoLeader, strictOnce.cause)
-	require.Zero(t, patient.closed)
-	require.Zero(t, other.closed)
-	r.check()
-}
-
 func TestMove(t *testing.T) {
 	r := newRig(t)
 	r.m.Removed(r.now)
@@ -216,24 +203,6 @@ func TestMove(t *testing.T) {
 	r.m.Lost(r.now, errMoved)
 	require.False(t, r.m.Moving(r.now))
 	require.Equal(t, Waiting, r.state(1), "an answered lease is not due yet")
-}
-
-// A second end of a lease, or an unsolicited answer, changes nothing.
-func TestUnsolicited(t *testing.T) {
-	r := newRig(t)
-	p := r.renewed(1)
-	until := p.validUntil
-	r.pass(time.Second)
-	r.answer(1, ttl)
-	r.answer(1, 0)
-	r.answer(2, ttl)
-	require.Len(t, p.ttls, 1)
-	require.Equal(t, until, p.validUntil)
-	require.Zero(t, p.closed)
-	r.m.Lost(r.now, errBroken)
-	r.m.Lost(r.now, errBroken)
-	r.answer(1, ttl)
-	require.Equal(t, until, p.validUntil)
 }
 
 // slowly answers every request after a delay.

@@ -16,38 +16,6 @@ func TestProgressForOne(t *testing.T) {
 	assert.Equal(t, []string{"created", "progress 12, asked for", "events [13]"}, fs[1].was())
 }
 
-func TestProgressForAllIsForRequestingCallers(t *testing.T) {
-	sc := connected(t)
-	fs := sc.follows(2)
-	sc.receives(created(1, 10), created(2, 10))
-	sc.sends("create 1 from 0", "create 2 from 0")
-	for _, tc := range []struct {
-		asks     []bool // for callers or not
-		sends    []string
-		receives []int64
-		received []string
-	}{
-		{[]bool{false}, []string{"progress?"}, []int64{11}, []string{"progress 11"}},
-		{[]bool{true}, []string{"progress?"}, []int64{12}, []string{"progress 12, asked for"}},
-		{[]bool{false}, []string{"progress?"}, []int64{13}, []string{"progress 13"}},
-		{[]bool{true, true, false}, []string{"progress?"}, []int64{14}, []string{"progress 14, asked for"}},
-		{[]bool{false, true}, []string{"progress?"}, []int64{15}, []string{"progress 15, asked for"}},
-		{[]bool{false}, []string{"progress?"}, []int64{16}, []string{"progress 16"}},
-	} {
-		fs[0].was()
-		fs[1].was()
-		for _, notify := range tc.asks {
-			sc.ss.requestProgress(notify)
-		}
-		sc.sends(tc.sends...)
-		for _, rev := range tc.receives {
-			sc.receives(progressed(invalidID, rev))
-		}
-		assert.Equal(t, tc.received, fs[0].was(), "%+v", tc)
-		assert.Equal(t, tc.received, fs[1].was(), "%+v", tc)
-	}
-}
-
 // A server answers requests in order, each at most once.
 func TestProgressAskedForWhileAnotherAnswerIsDue(t *testing.T) {
 	sc := connected(t)
@@ -149,19 +117,6 @@ func TestUnconfirmedAnswerOfACallerIsRepeated(t *testing.T) {
 	sc.learns(11)
 	assert.Equal(t, []string{"progress 11"}, f.was(), "once")
 	assert.Equal(t, []string{"created", "progress 10, asked for", "progress 10", "progress 11"}, first.was())
-}
-
-func TestDoubtEndsWithTheStream(t *testing.T) {
-	sc := connected(t)
-	sc.follow(0)
-	sc.receives(created(1, 2))
-	sc.ss.requestProgress(false)
-	f := sc.follow(5)
-	sc.receives(created(2, 10))
-	sc.reconnect()
-	sc.receives(created(3, 10), created(4, 10))
-	sc.learns(10)
-	assert.EqualValues(t, 11, f.sub.next)
 }
 
 // Whether an answer holds for a watch is decided by counting requests, so an unsolicited answer holds for none.
@@ -336,26 +291,6 @@ func TestDoubtIsSettledQuietly(t *testing.T) {
 	}
 }
 
-// Answers that no caller requested reach no caller, confirmed or not.
-func TestDoubtThatConcernsNoCaller(t *testing.T) {
-	sc := connected(t)
-	first := sc.follow(0)
-	sc.receives(created(1, 1))
-	sc.sends("create 1 from 0")
-	sc.asksUnanswered(3)
-	second := sc.follow(3)
-	sc.sends("create 2 from 3")
-	sc.receives(created(2, 9))
-	first.was()
-	second.was()
-	sc.receives(progressed(invalidID, 9))
-	for len(sc.ss.take()) > 0 {
-		sc.receives(progressed(invalidID, 9))
-	}
-	assert.Zero(t, requested(first.was()))
-	assert.Equal(t, []string{"progress 9"}, second.was())
-}
-
 // The server ignored requests while a watch was behind. A response to a later watch proves that their answers will not
 // come, so the next watch waits for none of them.
 func TestIgnoredRequestsAreSettled(t *testing.T) {
@@ -387,29 +322,4 @@ func TestIgnoredRequestsAreSettled(t *testing.T) {
 			sc.sends()
 		})
 	}
-}
-
-// Requests that were sent after the create of that later watch may still be answered.
-func TestLaterRequestsAreNotSettled(t *testing.T) {
-	sc := connected(t)
-	sc.follow(0)
-	sc.receives(created(1, 1))
-	sc.sends("create 1 from 0")
-	sc.asksUnanswered(50)
-	sc.follow(3)
-	sc.sends("create 2 from 3")
-	sc.receives(created(2, 9))
-	sc.asksUnanswered(3)
-	sc.receives(happened(2, 9))
-	assert.EqualValues(t, 3, sc.ss.progress.inFlight())
-	third := sc.follow(3)
-	sc.sends("create 3 from 3")
-	sc.receives(created(3, 9))
-	third.was()
-	for range 3 {
-		sc.receives(progressed(invalidID, 9))
-		assert.Empty(t, third.was(), "the answer may precede the watch")
-	}
-	sc.receives(progressed(invalidID, 9))
-	assert.Equal(t, []string{"progress 9"}, third.was())
 }

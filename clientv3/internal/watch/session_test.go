@@ -118,32 +118,6 @@ func TestDisorderBreaksTheStream(t *testing.T) {
 	assert.Equal(t, []string{"created", "events [5 6]", "created", "events [7]"}, f.was())
 }
 
-// kine chooses the ids, and refuses a create with an id.
-func TestCreatesCarryNoIDWhereIDsAreRefused(t *testing.T) {
-	sc := connected(t)
-	fs := sc.follows(3)
-	sc.sends("create 1 from 0")
-	sc.receives(refused(refusedID))
-	sc.sends("create 0 from 0")
-	sc.receives(created(901, 5))
-	sc.sends("create 0 from 0")
-	sc.receives(happened(901, 6), created(902, 6))
-	sc.sends("create 0 from 0")
-	sc.receives(created(904, 6), happened(902, 7), happened(904, 7))
-	assert.Equal(t, []string{"created", "events [6]"}, fs[0].was())
-	assert.Equal(t, []string{"created", "events [7]"}, fs[1].was())
-	assert.Equal(t, []string{"created", "events [7]"}, fs[2].was())
-	sc.ss.remove(fs[1].sub)
-	sc.sends("cancel 902")
-	sc.receives(canceled(902))
-
-	// The next stream may lead to etcd.
-	sc.reconnect()
-	sc.sends("create 4 from 7")
-	sc.receives(created(4, 7))
-	sc.sends("create 5 from 8")
-}
-
 func TestRefusedIDsAreDroppedOnce(t *testing.T) {
 	sc := connected(t)
 	f := sc.follow(0)

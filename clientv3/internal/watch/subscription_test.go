@@ -21,29 +21,6 @@ func TestFragmentsAreForgottenWithTheStream(t *testing.T) {
 	}
 }
 
-func TestAcceptFragments(t *testing.T) {
-	f := &follower{}
-	s := &subscription{next: 4, owner: f}
-	fragment := func(more bool, revs ...int64) []int64 {
-		return revisions(s.accept(&pb.WatchResponse{Fragment: more, Events: eventsAt(revs...)}))
-	}
-	size := eventSize(eventsAt(4)[0])
-	assert.Nil(t, fragment(true, 3, 4))
-	assert.Nil(t, fragment(true, 4))
-	assert.Nil(t, fragment(true))
-	assert.Equal(t, 2*size, f.assembled)
-	assert.EqualValues(t, 4, s.next, "a fragment may end within a revision")
-	assert.Equal(t, []int64{4, 4, 4, 5}, fragment(true, 4, 5, 6), "revision 6 may go on")
-	assert.Equal(t, size, f.assembled)
-	assert.EqualValues(t, 6, s.next)
-	assert.Equal(t, []int64{6, 6, 8}, fragment(false, 6, 8))
-	assert.Zero(t, f.assembled)
-	assert.Equal(t, extent{first: 3, last: 8, revisions: 5, bytes: 8 * size}, s.assembly.extent)
-	assert.EqualValues(t, 9, s.next)
-	s.endAssembly()
-	assert.Equal(t, []int64{9}, fragment(false, 9))
-}
-
 // Fragments are merged while they fit.
 func TestFragmentsAreMerged(t *testing.T) {
 	f := &follower{}
