@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"maps"
 	"sync/atomic"
 
 	"github.com/quorate/quorate/balancer"
@@ -17,9 +18,7 @@ type names struct {
 func (n *names) set(eps []endpoint.Endpoint) {
 	next := make(map[string]string, len(eps))
 	if known := n.byAddress.Load(); known != nil && len(*known) < maxNames {
-		for address, name := range *known {
-			next[address] = name
-		}
+		maps.Copy(next, *known)
 	}
 	for _, ep := range eps {
 		next[ep.Address] = ep.String()
