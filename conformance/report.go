@@ -44,7 +44,7 @@ func newReport(to io.Writer, s selection, client string) *report {
 	return r
 }
 
-// printf ignores errors: nobody reads the report then.
+// printf ignores errors: what is closed is not read.
 func (r *report) printf(format string, args ...any) { _, _ = fmt.Fprintf(r.to, format, args...) }
 
 // add takes an event.
