@@ -47,12 +47,10 @@ type suitePackage struct {
 	// skips is how many of them skip themselves: they ask for a server built with fail
 	// points, or are marked as broken.
 	skips int
-	// slow are the tests that the short form leaves out: each takes three seconds or
-	// more, and what it shows of the client, a faster one shows too.
-	slow []string
-	// racy are tests that the short form leaves out because they fail now and then,
-	// with the official client too, where processors are scarce.
-	racy []string
+	// long are the tests that the short form leaves out. Each takes three seconds or
+	// more, and what it shows of the client, a faster one shows too; or it fails now and then,
+	// with the official client too, where processors are scarce, for the reason beside it.
+	long []string
 	// stream are tests, or parts of tests, of RangeStream, which no server before etcd
 	// 3.7 has.
 	stream []string
@@ -126,7 +124,7 @@ func (s selection) arguments() []string {
 func (s selection) omitted(p suitePackage) []string {
 	var names []string
 	if s.short {
-		names = slices.Concat(names, p.slow, p.racy)
+		names = append(names, p.long...)
 	}
 	if s.server != "" {
 		names = append(names, p.stream...)

@@ -19,11 +19,10 @@ var dependentsSuite = suite{
 		{name: "github.com/google/trillian/quota/etcd/storage", tests: 12},
 		{name: "k8s.io/apiserver/pkg/storage/etcd3/metrics", tests: 7},
 		{name: "k8s.io/apiserver/pkg/storage/etcd3/preflight", tests: 8},
-		{name: "k8s.io/apiserver/pkg/storage/etcd3", tests: 70, slow: []string{
+		{name: "k8s.io/apiserver/pkg/storage/etcd3", tests: 70, long: []string{
 			"TestWatch",
 			"TestCreateWithTTL",
 			"TestGuaranteedUpdateWithTTL",
-		}, racy: []string{
 			// It waits for each compaction for a tenth of a second.
 			"TestCompact",
 		}, stream: []string{

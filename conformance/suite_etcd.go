@@ -17,18 +17,17 @@ var etcdSuite = suite{
 		{name: "naming", tests: 6},
 		{name: "concurrency", tests: 10},
 		{name: "experimental/recipes", tests: 20},
-		{name: ".", tests: 66, skips: 3, slow: []string{
+		{name: ".", tests: 66, skips: 3, long: []string{
 			"TestUnresolvableOrderViolation",
 			"TestDetectTxnOrderViolation",
 			"TestMaintenanceSnapshotErrorInflight",
 			"TestCompactionHash",
 		}},
-		{name: "watch", tests: 60, skips: 1, slow: []string{
+		{name: "watch", tests: 60, skips: 1, long: []string{
 			"TestV3WatchFromCurrentRevision",
 			"TestV3WatchProgressOnMemberRestart",
 			"TestV3WatchRestoreSnapshotUnsync",
 			"TestWatchWithProgressNotifyNoEvent",
-		}, racy: []string{
 			// A put between the server's registering a watch and its reply that the watch
 			// is created makes that reply's revision too high: the test takes the events
 			// up to it for unexpected. It uses bare gRPC, no client.
@@ -36,12 +35,12 @@ var etcdSuite = suite{
 			// It has ten seconds for 1001 puts, one after the other, and what it is about.
 			"TestV3WatchProgressWaitsForSync",
 		}},
-		{name: "lease", tests: 65, skips: 1, slow: []string{
+		{name: "lease", tests: 65, skips: 1, long: []string{
 			"TestLeaseKeepAliveInitTimeout",
 			"TestLeaseKeepAliveTTLTimeout",
 			"TestLeasingSessionExpireCancel",
 		}},
-		{name: "connectivity", tests: 32, slow: []string{
+		{name: "connectivity", tests: 32, long: []string{
 			"TestBalancerUnderBlackholeNoKeepAliveDelete",
 			"TestBalancerUnderBlackholeNoKeepAliveTxn",
 			"TestBalancerUnderBlackholeNoKeepAliveLinearizableGet",

@@ -10,7 +10,7 @@ func TestArguments(t *testing.T) {
 	chosen, err := etcdSuite.choose([]string{"lease", "."})
 	require.NoError(t, err)
 	require.Equal(t, []string{".", "lease"}, names(chosen))
-	chosen[0].slow, chosen[0].racy, chosen[1].slow = []string{"TestA"}, []string{"TestB"}, []string{"TestC"}
+	chosen[0].long, chosen[1].long = []string{"TestA", "TestB"}, []string{"TestC"}
 
 	require.Equal(t, []string{
 		"-run=Put|Get",
@@ -43,7 +43,7 @@ func TestNothingIsLeftOut(t *testing.T) {
 }
 
 func TestAudit(t *testing.T) {
-	p := suitePackage{name: "watch", tests: 10, skips: 2, slow: []string{"TestA", "TestB"}, racy: []string{"TestC"}, stream: []string{"TestD", "TestE/F"}}
+	p := suitePackage{name: "watch", tests: 10, skips: 2, long: []string{"TestA", "TestB", "TestC"}, stream: []string{"TestD", "TestE/F"}}
 	tests := []struct {
 		name      string
 		selection selection

@@ -29,7 +29,7 @@ var deliberate = []difference{
 	{"interceptors: API version", "", `"3.7"`, `nil`},
 	// etcd 3.4 refuses an Authenticate that carries a stale token; the official client sends one along, without end.
 	{"alice: get with the new password", "etcd 3.4", "context deadline exceeded", ""},
-	// The reason why a service takes no keepalive is given, whether it ever kept one alive or not.
+	// The error has the reason, whether the service ever kept a lease alive or not.
 	{"keepalive end: unused service: afterwards, error", "", `halted"`, `halted: context canceled"`},
 	// The reason is wrapped, so that errors.Is finds it.
 	{"afterwards, error", "", `halted: context canceled"`, "is:   context.Canceled"},

@@ -101,7 +101,7 @@ func constructors(ctx context.Context, c *clientv3.Client, log *transcript.Log) 
 		putAll(ctx, c, name, "constructors")
 		receive(log, name+"watch", watch)
 		log.Error(name+"watch close", watcher.Close())
-		receive(log, name+"watch end", watch)
+		ended(log, name+"watch end", watch)
 		auth := clientv3.NewAuthFromAuthClient(pb.NewAuthClient(conn), client)
 		log.Step(name + "auth")(auth.AuthStatus(ctx))
 	}

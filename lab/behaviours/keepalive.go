@@ -14,22 +14,13 @@ type renewals = <-chan *clientv3.LeaseKeepAliveResponse
 
 // renewed records the next response of a keepalive.
 func renewed(log *transcript.Log, step string, responses renewals) {
-	log.Value(step, renewal(responses))
+	resp, _ := await(responses, step)
+	log.Value(step, resp)
 }
 
-// renewal returns the next response of a keepalive, nil if it has ended.
-func renewal(responses renewals) *clientv3.LeaseKeepAliveResponse {
-	select {
-	case resp := <-responses:
-		return resp
-	case <-time.After(delivery):
-		must(fmt.Errorf("not renewed within %v", delivery))
-		return nil
-	}
-}
-
-// ended waits for the end of a keepalive, however many responses come before it.
-func ended(log *transcript.Log, step string, responses renewals) {
+// ended waits for the end of a keepalive, or of a watch whose watcher is closed, however many responses come before it: the
+// official client may tell first that the stream of a watch has ended.
+func ended[T any](log *transcript.Log, step string, responses <-chan T) {
 	expired := time.After(delivery)
 	for {
 		select {
@@ -39,7 +30,7 @@ func ended(log *transcript.Log, step string, responses renewals) {
 				return
 			}
 		case <-expired:
-			must(fmt.Errorf("%s: not closed within %v", step, delivery))
+			fail("%s: not closed within %v", step, delivery)
 		}
 	}
 }
@@ -108,8 +99,9 @@ func manyKeepAlives(ctx context.Context, c *clientv3.Client, log *transcript.Log
 		channels[i] = ok(c.KeepAlive(ctx, ids[i]))
 	}
 	for i, responses := range channels {
-		resp := renewal(responses)
-		log.Value(fmt.Sprintf("many: %d", i), resp != nil && resp.ID == ids[i] && resp.TTL == 3600)
+		name := fmt.Sprintf("many: %d", i)
+		resp, open := await(responses, name)
+		log.Value(name, open && resp.ID == ids[i] && resp.TTL == 3600)
 	}
 }
 

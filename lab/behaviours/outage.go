@@ -37,7 +37,9 @@ func outage(ctx context.Context, at Site, log *transcript.Log) {
 		})
 	})
 	for i := range 2 {
-		log.Value(fmt.Sprintf("keepalive after: %d", i), renewal(responses) != nil) // its revision is that of some moment
+		name := fmt.Sprintf("keepalive after: %d", i)
+		_, open := await(responses, name) // its revision is that of some moment
+		log.Value(name, open)
 	}
 	alive(ctx, writer, log, "keepalive after", id)
 }

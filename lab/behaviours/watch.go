@@ -17,16 +17,22 @@ const delivery = 20 * time.Second
 
 // receive records what a watch delivers next: a response with its error, or its end.
 func receive(log *transcript.Log, step string, watch clientv3.WatchChan) {
-	select {
-	case resp, open := <-watch:
-		if !open {
-			log.Value(step, "closed")
-			return
-		}
-		record(log, step, resp)
-	case <-time.After(delivery):
-		must(fmt.Errorf("%s: nothing was delivered within %v", step, delivery))
+	resp, open := await(watch, step)
+	if !open {
+		log.Value(step, "closed")
+		return
 	}
+	record(log, step, resp)
+}
+
+// await returns what comes next on a channel, and whether it is open.
+func await[T any](ch <-chan T, what string) (v T, open bool) {
+	select {
+	case v, open = <-ch:
+	case <-time.After(delivery):
+		fail("%s: nothing was delivered within %v", what, delivery)
+	}
+	return v, open
 }
 
 // record records a response, and what its methods tell about it.
@@ -53,18 +59,11 @@ func gatherUntil(watch clientv3.WatchChan, key string) []*clientv3.Event {
 }
 
 func awaitEvents(watch clientv3.WatchChan, enough func([]*clientv3.Event) bool) (events []*clientv3.Event) {
-	expired := time.After(delivery)
 	for !enough(events) {
-		select {
-		case resp, open := <-watch:
-			must(resp.Err())
-			if !open {
-				must(fmt.Errorf("the watch ended after %d events", len(events)))
-			}
-			events = append(events, resp.Events...)
-		case <-expired:
-			must(fmt.Errorf("no more than %d events were delivered within %v", len(events), delivery))
-		}
+		resp, open := await(watch, fmt.Sprintf("after %d events", len(events)))
+		must(resp.Err())
+		want(open, "the watch ended after %d events", len(events))
+		events = append(events, resp.Events...)
 	}
 	return events
 }

@@ -101,7 +101,7 @@ func watchEnds(ctx context.Context, at Site, log *transcript.Log) {
 	watch := closing.Watch(ctx, "ends")
 	own := clientv3.NewWatcher(closing)
 	log.Error("client: close", closing.Close())
-	receive(log, "client: watch", watch)
+	ended(log, "client: watch", watch)
 	receive(log, "client: watch afterwards", closing.Watch(ctx, "ends"))
 	log.Error("client: request progress afterwards", closing.RequestProgress(ctx))
 	log.Error("client: close of a watcher of its own", own.Close())
@@ -120,7 +120,7 @@ func watcherCloses(ctx context.Context, c *clientv3.Client, log *transcript.Log)
 	receive(log, "watcher: event, leader required", watches[2])
 	log.Error("watcher: close", w.Close())
 	for i, watch := range watches {
-		receive(log, fmt.Sprintf("watcher: watch %d", i), watch)
+		ended(log, fmt.Sprintf("watcher: watch %d", i), watch)
 	}
 	log.Error("watcher: close again", w.Close())
 	receive(log, "watcher: watch afterwards", w.Watch(ctx, "ends"))

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quorate/quorate/lab/internal/etcd34"
 	"github.com/quorate/quorate/lab/servers/site"
 )
 
@@ -86,14 +87,7 @@ func (s Server) Offers(setup site.Setup) bool {
 // built by today's Go, is the one that QUORATE_ETCD34 names, or Debian's.
 func (s Server) Build(ctx context.Context) (string, error) {
 	if s.folder == "" {
-		path := os.Getenv("QUORATE_ETCD34")
-		if path == "" {
-			path = "/usr/bin/etcd"
-		}
-		if _, err := os.Stat(path); err != nil {
-			return "", fmt.Errorf("servers: no etcd 3.4: %w. Install one (Debian 12: apt-get install etcd-server) or name its path in QUORATE_ETCD34", err)
-		}
-		return path, nil
+		return etcd34.Find()
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {

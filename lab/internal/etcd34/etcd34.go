@@ -2,27 +2,32 @@
 package etcd34
 
 import (
+	"cmp"
+	"fmt"
 	"os"
 	"testing"
 )
 
-// Path returns the path of an etcd 3.4 executable: the one that QUORATE_ETCD34
-// names, or Debian's. Without one it skips the test, and fails it if
+// Find returns the path of an etcd 3.4 executable: the one that QUORATE_ETCD34
+// names, or Debian's.
+func Find() (string, error) {
+	path := cmp.Or(os.Getenv("QUORATE_ETCD34"), "/usr/bin/etcd")
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("no etcd 3.4 server: %w. Install one (Debian 12: apt-get install etcd-server) or name its path in QUORATE_ETCD34", err)
+	}
+	return path, nil
+}
+
+// Path is Find for a test. Without an executable it skips the test, and fails it if
 // QUORATE_REQUIRE_ETCD34 is 1.
 func Path(t testing.TB) string {
 	t.Helper()
-	path := os.Getenv("QUORATE_ETCD34")
-	if path == "" {
-		path = "/usr/bin/etcd"
+	path, err := Find()
+	if err != nil && os.Getenv("QUORATE_REQUIRE_ETCD34") == "1" {
+		t.Fatal(err)
 	}
-	_, err := os.Stat(path)
-	if err == nil {
-		return path
+	if err != nil {
+		t.Skip(err)
 	}
-	const advice = "no etcd 3.4 server: %v. Install one (Debian 12: apt-get install etcd-server) or name its path in QUORATE_ETCD34"
-	if os.Getenv("QUORATE_REQUIRE_ETCD34") == "1" {
-		t.Fatalf(advice, err)
-	}
-	t.Skipf(advice, err)
-	return ""
+	return path
 }
