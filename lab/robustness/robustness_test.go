@@ -40,8 +40,8 @@ func (c *calls) Start(_ context.Context, env *Env) error {
 	return c.call("start")
 }
 
-func (c *calls) Stop() error                       { return c.call("stop") }
-func (c *calls) Settle() error                     { return c.call("settle") }
+func (c *calls) Stop() error            { return c.call("stop") }
+func (c *calls) Settle() error          { return c.call("settle") }
 func (c *calls) Check(o *Outcome) error { o.Revisions = 7; return c.call("check") }
 
 func complete(t *testing.T, cfg Config) Config {
