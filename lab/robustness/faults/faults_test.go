@@ -220,15 +220,6 @@ func TestRunFindsWhatWatchesAndLeasesDoWrong(t *testing.T) {
 	assert.Positive(t, rep.Rows[0].Watches.Repeated)
 }
 
-func TestRunEndsBeforeItBegins(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	rep, err := faults.Run(ctx, quick(t))
-	require.NoError(t, err)
-	assert.True(t, rep.Interrupted)
-	assert.Empty(t, rep.Rows)
-}
-
 // failing is a store whose gets fail.
 type failing struct {
 	client.Store
