@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -29,13 +28,7 @@ func (f faultsFlags) runComparison(cmd *cobra.Command, run faults.Runner) error 
 	if len(result.Runs) == 0 {
 		return err
 	}
-	show := report.ComparisonTable
-	if f.json {
-		show = report.JSON[report.Comparison]
-	}
-	if printErr := show(cmd.OutOrStdout(), result); printErr != nil {
-		return errors.Join(err, fmt.Errorf("print the result: %w", printErr))
-	}
+	err = errors.Join(err, show(cmd, f.json, result, report.ComparisonTable))
 	var verdict robustness.Verdict
 	for _, c := range result.Runs {
 		if c.ID == faults.QuorateID {

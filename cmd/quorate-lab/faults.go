@@ -98,9 +98,6 @@ Ctrl-C ends the run early: the cluster is healed, checked and removed, and the
 table shows what was measured until then. A second Ctrl-C kills at once; files
 that are then left behind are removed by the next run.
 
-The numbers are what the client does with its default settings on this machine; they
-are no promise.
-
 --compare puts three clients through the same faults, each on a fresh cluster with
 the same seed: the official etcd client as it comes, the same client tuned with
 keepalive and WithRequireLeader, and Quorate. It prints a table of the faults, the
@@ -133,8 +130,8 @@ func (f faultsFlags) run(cmd *cobra.Command, run faults.Runner) error {
 		f.Connect = quorate.Idempotent
 	}
 	rep, err := run(cmd.Context(), f.Config)
-	if printErr := f.print(cmd.OutOrStdout(), rep); printErr != nil {
-		return errors.Join(err, fmt.Errorf("print the result: %w", printErr))
+	if f.json || len(rep.Rows) > 0 { // a run that never began has no table
+		err = errors.Join(err, show(cmd, f.json, rep, report.Table))
 	}
 	return conclude(cmd, rep.Verdict, rep.Interrupted, err)
 }
@@ -191,15 +188,15 @@ func namesOf(all []fault.Fault) []string {
 	return out
 }
 
-// print writes the result. A run that never began has no table.
-func (f faultsFlags) print(w io.Writer, rep report.Report) error {
-	if f.json {
-		return report.JSON(w, rep)
+// show prints a result as a table, or as JSON.
+func show[R report.Report | report.Comparison](cmd *cobra.Command, json bool, result R, table func(io.Writer, R) error) error {
+	if json {
+		table = report.JSON[R]
 	}
-	if len(rep.Rows) == 0 {
-		return nil
+	if err := table(cmd.OutOrStdout(), result); err != nil {
+		return fmt.Errorf("print the result: %w", err)
 	}
-	return report.Table(w, rep)
+	return nil
 }
 
 // conclude returns the error that a command ends with; err is that of the run.

@@ -71,7 +71,7 @@ type Env struct {
 }
 
 // Cleanup has something closed when the clients have settled, or the run has failed: last what came first.
-func (e *Env) Cleanup(close func() error) { e.cleanups = append(e.cleanups, close) }
+func (e *Env) Cleanup(clean func() error) { e.cleanups = append(e.cleanups, clean) }
 
 // Rand returns a source of random numbers for one part of a workload, so that what it draws does not change what another one
 // does. Parts are counted from 0; two share nothing.

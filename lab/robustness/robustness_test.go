@@ -133,10 +133,10 @@ func TestOutcomeShowsTheEvidence(t *testing.T) {
 		"verdict              "
 	assert.Equal(t, want+"every promise was kept\n", out.String())
 	for range 12 {
-		if v := out.Verdict.Add("unique", "put a was repeated"); v != nil {
-			v.Evidence, v.Page = []string{"response 4"}, "page.html"
-		}
+		v := out.Verdict.Add("unique", "put a was repeated")
+		v.Evidence, v.Page = []string{"response 4"}, "page.html"
 	}
+	assert.Len(t, out.Verdict.Violations, 10)
 	assert.Contains(t, out.String(), want+"12 violations\n  unique        12\n\nunique: put a was repeated\n    response 4\n    see page.html\n\n")
 }
 

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// maxKept bounds the violations of one promise that are kept with their evidence; the
+// MaxKept bounds the violations of one promise that are kept with their evidence; the
 // others are only counted.
-const maxKept = 10
+const MaxKept = 10
 
 // Promise names what is checked, as reports spell it.
 type Promise string
@@ -70,11 +70,10 @@ func (v Verdict) String() string {
 	return b.String()
 }
 
-// Add counts a violation. It returns the violation if it is kept, because there are not too many
-// of its kind, and nil otherwise.
+// Add counts a violation, and returns it for its evidence. It is kept unless there are too many of its kind.
 func (v *Verdict) Add(p Promise, format string, args ...any) *Violation {
-	if v.Count(p, 1); v.Counts[p] > maxKept {
-		return nil
+	if v.Count(p, 1); v.Counts[p] > MaxKept {
+		return &Violation{}
 	}
 	v.Violations = append(v.Violations, Violation{Promise: p, Message: fmt.Sprintf(format, args...)})
 	return &v.Violations[len(v.Violations)-1]

@@ -68,7 +68,7 @@ func (c *checker) index() {
 		}
 	}
 	slices.SortStableFunc(c.Calls, func(a, b history.Call) int { return cmp.Compare(a.End, b.End) })
-	var answers []history.Answer
+	answers := make([]history.Answer, 0, len(c.Calls))
 	for i, call := range c.Calls {
 		if call.Outcome == history.OK && call.Kind != history.SerializableGet {
 			answers = append(answers, history.Answer{Sent: call.Start, Returned: call.End, Revision: call.Revision, Call: i})
@@ -235,6 +235,7 @@ func (c *checker) unsent() {
 			for _, e := range c.writes[call.Key] {
 				incremented[change{call.Counter, e.ModRevision}] = true
 			}
+		default:
 		}
 	}
 	for key, events := range c.writes {

@@ -317,16 +317,6 @@ func TestWhatIsCounted(t *testing.T) {
 		"writes               acknowledged 1, refused 1, unknown 2, unknown and applied 1\n", counts)
 }
 
-func TestViolationsAreBoundedAndCounted(t *testing.T) {
-	var calls []history.Call
-	for seq := range int64(98) {
-		calls = append(calls, put(seq, seq+2, history.OK))
-	}
-	v := checked(calls)
-	assert.Len(t, v.Violations, 10)
-	assert.Equal(t, map[callcheck.Problem]int{callcheck.LostWrite: 98}, v.Counts)
-}
-
 func look(found bool, answered, until time.Duration) history.LeaseLook {
 	return history.LeaseLook{
 		Lease: 0x2a, Key: "/l/0/2a", Asked: 2 * time.Second, Answered: answered, Revision: 7, Found: found,

@@ -44,20 +44,15 @@ func (c *checker) look(look history.LeaseLook) {
 	}
 	violation := c.verdict.Add(LeaseEndedEarly, "lease %x had ended by %s, and the client claimed it to live until %s",
 		look.Lease, at(look.Answered), at(look.Claim.Until))
-	if violation != nil {
-		violation.Evidence = []string{
-			fmt.Sprintf("claimed at %s to live until %s", at(look.Claim.At), at(look.Claim.Until)),
-			fmt.Sprintf("linearizable get of %s, from %s to %s: revision %d, found nothing",
-				look.Key, at(look.Asked), at(look.Answered), look.Revision),
-		}
+	violation.Evidence = []string{
+		fmt.Sprintf("claimed at %s to live until %s", at(look.Claim.At), at(look.Claim.Until)),
+		fmt.Sprintf("linearizable get of %s, from %s to %s: revision %d, found nothing",
+			look.Key, at(look.Asked), at(look.Answered), look.Revision),
 	}
 }
 
 func (c *checker) add(p Problem, message string, evidence ...history.Call) {
 	violation := c.verdict.Add(p, "%s", message)
-	if violation == nil {
-		return
-	}
 	for _, call := range evidence {
 		violation.Evidence = append(violation.Evidence, describe(call))
 	}

@@ -173,8 +173,9 @@ func (r *run) Check(out *robustness.Outcome) error {
 	r.rep.Verdict = callcheck.Check(callcheck.History{
 		Prefix: r.prefix, Events: events, Through: through, Calls: r.rec.Calls, Looks: r.looks,
 	}, out.Counts)
-	var watches []history.Watch
-	for _, reader := range r.load.watches() {
+	readers := r.load.watches()
+	watches := make([]history.Watch, 0, len(readers)) // most have one
+	for _, reader := range readers {
 		watches = append(watches, reader.Watches...)
 	}
 	for i := range watches {

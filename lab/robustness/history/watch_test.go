@@ -83,12 +83,3 @@ func TestWatchResponseKinds(t *testing.T) {
 		})
 	}
 }
-
-func TestIsCreate(t *testing.T) {
-	first := history.Event{KeyValue: history.KeyValue{CreateRevision: 7, ModRevision: 7, Version: 1}}
-	assert.True(t, first.IsCreate())
-	again := history.Event{KeyValue: history.KeyValue{CreateRevision: 7, ModRevision: 8, Version: 2}}
-	assert.False(t, again.IsCreate())
-	gone := history.Event{Type: history.DeleteEvent, KeyValue: history.KeyValue{ModRevision: 9}}
-	assert.False(t, gone.IsCreate())
-}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab/internal/tally"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
@@ -100,7 +101,7 @@ func (k *checker) check(g *group) error {
 func (k *checker) violated(g *group, finding model.Finding) error {
 	k.pool.counts.Add("groups", "not linearizable", 1)
 	violation := k.verdict.Add(Linearizable, "group %d: %s", g.number, finding.Message)
-	if violation == nil {
+	if k.verdict.Counts[Linearizable] > tally.MaxKept {
 		return nil
 	}
 	violation.Page = filepath.Join(k.cfg.PageDir, fmt.Sprintf("linear-seed%d-group%d.html", k.cfg.Seed, g.number))

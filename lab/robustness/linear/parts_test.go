@@ -12,11 +12,17 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	goleak.VerifyTestMain(m)
+}
 
 func TestConnectFails(t *testing.T) {
 	w := &workload{cfg: Config{Callers: 1, connect: func([]string) (Client, error) { return nil, errors.New("no way") }}}

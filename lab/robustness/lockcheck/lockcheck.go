@@ -61,7 +61,7 @@ type checker struct {
 
 // newClock returns the clock that the answers to guarded writes make, whichever they were.
 func newClock(writes []Write) *history.Clock {
-	var answers []history.Answer
+	answers := make([]history.Answer, 0, len(writes))
 	for _, w := range writes {
 		if w.Outcome != Unknown {
 			answers = append(answers, history.Answer{Sent: w.Sent, Returned: w.Answered, Revision: w.Revision})

@@ -265,18 +265,6 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 	}
 }
 
-func TestOnlyTheFirstViolationsAreKept(t *testing.T) {
-	w := sampleHistory()
-	for range 25 {
-		w.put("/register", "42", 0)
-	}
-	v := check(t, w.over())
-	assert.Len(t, v.Violations, 10)
-	assert.Equal(t, map[lockcheck.Promise]int{lockcheck.Truthful: 25}, v.Counts)
-	assert.Equal(t, 25, v.Total())
-	assert.Contains(t, v.String(), "25 violations\n  truthful      25\n")
-}
-
 func TestHistoriesThatContradictThemselves(t *testing.T) {
 	tests := []struct {
 		name   string

@@ -2,7 +2,6 @@ package locks
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -44,20 +43,26 @@ func (c *contender) connect(endpoints []string) (err error) {
 	if c.gate, err = openGateway(endpoints); err != nil {
 		return err
 	}
+	c.env.Cleanup(c.gate.close)
+	c.env.Cleanup(c.disconnect)
+	return c.dial()
+}
+
+// dial connects a client.
+func (c *contender) dial() (err error) {
 	if c.client, err = c.cfg.connect(c.gate.endpoints()); err != nil {
-		return errors.Join(fmt.Errorf("connect contender %d: %w", c.index, err), c.gate.close())
+		return fmt.Errorf("connect contender %d: %w", c.index, err)
 	}
 	return nil
 }
 
-// disconnect undoes connect.
+// disconnect closes the client, if there is one.
 func (c *contender) disconnect() error {
 	c.drop()
-	var err error
-	if c.client != nil {
-		err = c.client.Close()
+	if c.client == nil {
+		return nil
 	}
-	return errors.Join(err, c.gate.close())
+	return c.client.Close()
 }
 
 // contend takes locks until ctx ends. A lock that is held then is given up as planned.
@@ -159,8 +164,5 @@ func (c *contender) crash() error {
 	if err != nil {
 		return fmt.Errorf("close the client of contender %d: %w", c.index, err)
 	}
-	if c.client, err = c.cfg.connect(c.gate.endpoints()); err != nil {
-		return fmt.Errorf("connect contender %d again: %w", c.index, err)
-	}
-	return nil
+	return c.dial()
 }

@@ -54,7 +54,6 @@ func (w *workload) Start(ctx context.Context, env *robustness.Env) error {
 		if err := c.connect(env.Cluster.Endpoints()); err != nil {
 			return err
 		}
-		env.Cleanup(c.disconnect)
 		w.contenders = append(w.contenders, c)
 	}
 	w.failures = make([]error, len(w.contenders))

@@ -5,9 +5,16 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"go.uber.org/goleak"
 
+	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/robustness/lockcheck"
 )
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	goleak.VerifyTestMain(m)
+}
 
 func TestPlansCoverEverything(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))

@@ -305,17 +305,3 @@ func TestEvidence(t *testing.T) {
 		},
 	}, v.Violations[0])
 }
-
-func TestViolationsAreBoundedAndCounted(t *testing.T) {
-	watches := make([]history.Watch, 100)
-	for i := range watches {
-		watches[i] = sampleHistory().watch(both, 4)
-		watches[i].ID = i
-	}
-	v, err := watchcheck.Check(sampleHistory().reference(), watches)
-	require.NoError(t, err)
-	assert.Len(t, v.Violations, 10)
-	assert.Equal(t, map[watchcheck.Promise]int{watchcheck.Resumable: 100}, v.Counts)
-	assert.Equal(t, 100, v.Total())
-	assert.EqualValues(t, 100, v.Watches)
-}

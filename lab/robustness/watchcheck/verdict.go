@@ -85,9 +85,6 @@ func (v *Verdict) count(w *history.Watch) {
 // not too many of its kind.
 func (v *Verdict) add(w *history.Watch, p Promise, message string, responses ...int) {
 	violation := v.Add(p, "%v: %s", w, message)
-	if violation == nil {
-		return
-	}
 	for _, n := range responses[:min(len(responses), maxEvidence)] {
 		violation.Evidence = append(violation.Evidence, describe(n, w.Responses[n]))
 	}

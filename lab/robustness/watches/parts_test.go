@@ -7,10 +7,17 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/robustness/history"
 )
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	goleak.VerifyTestMain(m)
+}
 
 func event(key string, revision int64) history.Event {
 	return history.Event{KeyValue: history.KeyValue{Key: key, ModRevision: revision}}

@@ -11,11 +11,8 @@ package watches
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
-
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab/robustness"
@@ -135,22 +132,10 @@ func (w *workload) Check(out *robustness.Outcome) error {
 
 // ending says how a watch ended.
 func ending(w *history.Watch) string {
-	var last history.WatchResponse
-	if n := len(w.Responses); n > 0 {
-		last = w.Responses[n-1]
+	if n := len(w.Responses); n > 0 && w.Responses[n-1].Err != nil {
+		return w.Responses[n-1].Err.Error()
 	}
-	switch {
-	case w.End == history.LeftByReader:
-		return "left"
-	case w.End == history.StillOpen:
-		return "open to the end"
-	case last.CompactRevision != 0:
-		return "compacted"
-	case errors.Is(last.Err, rpctypes.ErrNoLeader):
-		return "no leader"
-	default:
-		return "otherwise ended"
-	}
+	return [...]string{history.StillOpen: "open to the end", history.LeftByReader: "left", history.EndedByItself: "ended"}[w.End]
 }
 
 func (w *workload) known() storeState {
