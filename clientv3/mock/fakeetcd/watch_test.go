@@ -33,12 +33,6 @@ func (w watching) create(r *pb.WatchCreateRequest) {
 	require.NoError(w.t, w.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}}))
 }
 
-func (w watching) cancel(id int64) {
-	w.t.Helper()
-	r := &pb.WatchCancelRequest{WatchId: id}
-	require.NoError(w.t, w.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: r}}))
-}
-
 func (w watching) askProgress() {
 	w.t.Helper()
 	r := &pb.WatchProgressRequest{}
