@@ -120,13 +120,6 @@ func TestAbandonedWriteIsNotSentBesideItsRepetition(t *testing.T) {
 	})
 }
 
-func fill(t *testing.T, cluster *fakeetcd.Cluster, keys int) {
-	t.Helper()
-	for i := range keys {
-		clienttest.Put(t, cluster, fmt.Sprintf("k%03d", i), "v")
-	}
-}
-
 func readRange(ctx context.Context, c *Client, opts ...OpOption) (*GetResponse, error) {
 	stream, err := c.GetStream(ctx, "k", append(opts, WithPrefix())...)
 	if err != nil {
@@ -138,7 +131,9 @@ func readRange(ctx context.Context, c *Client, opts ...OpOption) (*GetResponse, 
 // A stream that reached a lagging member moves to another one.
 func TestGetStreamAvoidsTheFailedMember(t *testing.T) {
 	clienttest.InBubble(t, 2, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
-		fill(t, cluster, 30)
+		for i := range 30 {
+			clienttest.Put(t, cluster, fmt.Sprintf("k%03d", i), "v")
+		}
 		meetAll(t, cluster, c)
 		_, err := readRange(t.Context(), c) // from now on the client chooses the revision, so a future one passes
 		require.NoError(t, err)
