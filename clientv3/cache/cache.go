@@ -26,9 +26,6 @@ var (
 // ErrClosed is the error of what needs a [Cache] that is not closed.
 var ErrClosed = errors.New("etcdclient: cache: closed")
 
-// server is the KV of the client, which executes what memory does not answer.
-type server = clientv3.KV
-
 // Cache serves gets of its prefixes from memory. It is a clientv3.KV, safe for concurrent use:
 //
 //	client.KV = c
@@ -36,8 +33,7 @@ type server = clientv3.KV
 // Get, and Do of a get, are answered as the package documentation says; GetStream and everything that
 // is not a get go to the KV that the client had when the Cache was made.
 type Cache struct {
-	server
-
+	kv      clientv3.KV
 	watcher clientv3.Watcher
 	client  *clientv3.Client
 	cfg     Config
@@ -73,8 +69,8 @@ func New(client *clientv3.Client, cfg Config) (*Cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cache{server: client.KV, watcher: client.Watcher, client: client, cfg: cfg}
-	if c.server == nil || c.watcher == nil {
+	c := &Cache{kv: client.KV, watcher: client.Watcher, client: client, cfg: cfg}
+	if c.kv == nil || c.watcher == nil {
 		return nil, errors.New("etcdclient: cache: the client has no KV or no Watcher")
 	}
 	c.ctx, c.cancel = context.WithCancelCause(client.Ctx())
@@ -185,14 +181,37 @@ func (c *Cache) viewOf(r keyRange) *view {
 }
 
 func (c *Cache) remote(ctx context.Context, op clientv3.Op) (*clientv3.GetResponse, error) {
-	resp, err := c.server.Do(ctx, op)
+	resp, err := c.kv.Do(ctx, op)
 	return resp.Get(), err
+}
+
+// Put writes through the client.
+func (c *Cache) Put(ctx context.Context, key, val string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
+	return c.kv.Put(ctx, key, val, opts...)
+}
+
+// Delete deletes through the client.
+func (c *Cache) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+	return c.kv.Delete(ctx, key, opts...)
+}
+
+// Compact compacts through the client.
+func (c *Cache) Compact(ctx context.Context, rev int64, opts ...clientv3.CompactOption) (*clientv3.CompactResponse, error) {
+	return c.kv.Compact(ctx, rev, opts...)
+}
+
+// Txn is carried out by the server, also one that only reads.
+func (c *Cache) Txn(ctx context.Context) clientv3.Txn { return c.kv.Txn(ctx) }
+
+// GetStream reads from the server.
+func (c *Cache) GetStream(ctx context.Context, key string, opts ...clientv3.OpOption) (clientv3.GetStreamChan, error) {
+	return c.kv.GetStream(ctx, key, opts...)
 }
 
 // Do answers a get as [Cache.Get] does; other operations are carried out by the server.
 func (c *Cache) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 	if !op.IsGet() {
-		return c.server.Do(ctx, op)
+		return c.kv.Do(ctx, op)
 	}
 	resp, err := c.get(ctx, op)
 	return resp.OpResponse(), err

@@ -104,7 +104,7 @@ func (c *Cache) readFloor(r *round) {
 	c.stats.floors.Add(1)
 	v := c.floors.inTurn()
 	// A range of one key: package leasing serves single keys from memory, with an earlier revision.
-	resp, err := c.server.Get(c.ctx, v.keys.key, clientv3.WithRange(v.keys.key+"\x00"), clientv3.WithCountOnly())
+	resp, err := c.kv.Get(c.ctx, v.keys.key, clientv3.WithRange(v.keys.key+"\x00"), clientv3.WithCountOnly())
 	if errors.Is(err, rpctypes.ErrPermissionDenied) && v.abandon(err) {
 		r.err = errUnavailable
 		return
@@ -145,7 +145,7 @@ func (c *Cache) checkPermissions(views []*view) {
 		whole = append(whole, clientv3.OpGet(v.keys.key, clientv3.WithRange(v.keys.end), clientv3.WithCountOnly()))
 	}
 	// A range of one key, as in a floor: package leasing decides comparisons of single keys.
-	_, err := c.server.Txn(c.ctx).If(clientv3.Compare(clientv3.Version(first).WithRange(first+"\x00"), ">", -1)).
+	_, err := c.kv.Txn(c.ctx).If(clientv3.Compare(clientv3.Version(first).WithRange(first+"\x00"), ">", -1)).
 		Then(clientv3.OpGet(first, clientv3.WithCountOnly())).Else(whole...).Commit()
 	switch {
 	case !errors.Is(err, rpctypes.ErrPermissionDenied):

@@ -127,7 +127,7 @@ func (v *view) discard(cause error) {
 
 // list reads the prefix at one revision, and returns the header with that revision.
 func (v *view) list(ctx context.Context, first int64, each func(*mvccpb.KeyValue) error, opts ...clientv3.OpOption) (*pb.ResponseHeader, error) {
-	resp, err := v.c.server.Get(ctx, v.keys.key, slices.Concat(opts, []clientv3.OpOption{clientv3.WithRange(v.keys.end), clientv3.WithLimit(first)})...)
+	resp, err := v.c.kv.Get(ctx, v.keys.key, slices.Concat(opts, []clientv3.OpOption{clientv3.WithRange(v.keys.end), clientv3.WithLimit(first)})...)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (v *view) list(ctx context.Context, first int64, each func(*mvccpb.KeyValue
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	next := string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
-	stream, err := v.c.GetStream(ctx, next, slices.Concat(opts, []clientv3.OpOption{
+	stream, err := v.c.kv.GetStream(ctx, next, slices.Concat(opts, []clientv3.OpOption{
 		clientv3.WithRange(v.keys.end), clientv3.WithRev(resp.Header.Revision), clientv3.WithPageFallback(),
 	})...)
 	if err != nil {
@@ -316,7 +316,7 @@ func (v *view) fetch(ctx context.Context, into *snapshot, keys []string) error {
 		for _, key := range part {
 			ops = append(ops, clientv3.OpGet(key, clientv3.WithRev(into.rev)))
 		}
-		resp, err := v.c.server.Txn(ctx).Then(ops...).Commit()
+		resp, err := v.c.kv.Txn(ctx).Then(ops...).Commit()
 		if err != nil {
 			return err
 		}

@@ -25,7 +25,7 @@ func Until(ctx context.Context, wake <-chan struct{}, d time.Duration) error {
 	return ctx.Err()
 }
 
-// Signal puts a value into a channel of capacity 1, unless it has one: its reader wakes, or does not begin to wait.
+// Signal puts a value into a channel of capacity 1, unless it has one: what waits for it wakes.
 func Signal(wake chan<- struct{}) {
 	select {
 	case wake <- struct{}{}:
