@@ -107,7 +107,7 @@ func answering(t *testing.T, conn *grpc.ClientConn, calls int) []string {
 	ctx := labtest.Within(t, patience)
 	var hosts []string
 	for range calls {
-		address, err := grpctest.Ask(ctx, conn, grpc.WaitForReady(true))
+		address, err := grpctest.Ask(ctx, conn)
 		require.NoError(t, err)
 		host, _, err := net.SplitHostPort(address)
 		require.NoError(t, err)
@@ -117,7 +117,7 @@ func answering(t *testing.T, conn *grpc.ClientConn, calls int) []string {
 	return slices.Compact(hosts)
 }
 
-// until makes calls until these backends answer, and no others.
+// until makes calls until these backends answer, and no others. The first waits for a connection.
 func until(t *testing.T, conn *grpc.ClientConn, backends []*backend) {
 	t.Helper()
 	var want []string
@@ -125,6 +125,8 @@ func until(t *testing.T, conn *grpc.ClientConn, backends []*backend) {
 		want = append(want, b.ip)
 	}
 	ctx := labtest.Within(t, patience)
+	_, err := grpctest.Ask(ctx, conn, grpc.WaitForReady(true))
+	require.NoError(t, err)
 	for got := answering(t, conn, 20); !slices.Equal(want, got); got = answering(t, conn, 20) {
 		require.NoError(t, ctx.Err(), "%v answer, not %v", got, want)
 	}

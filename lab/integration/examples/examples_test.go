@@ -100,9 +100,15 @@ func (r *rig) configs() {
 	require.NoError(r.t, follows.wait())
 }
 
+// leaseTTL is how long the leadership of a process stays that was killed or frozen. One that is late on a busy machine, or waits for an
+// election of etcd, keeps it.
+const leaseTTL = "9s"
+
 // leaders freezes, interrupts and kills the process that leads. The one that was frozen writes nothing any more.
 func (r *rig) leaders() {
-	start := func(name string) *process { return r.start("election", "--name", name, "--term", "1h", "--ttl", "3s") }
+	start := func(name string) *process {
+		return r.start("election", "--name", name, "--term", "1h", "--ttl", leaseTTL)
+	}
 	ann := start("ann")
 	ann.says("ann leads")
 	bob := start("bob")
@@ -145,7 +151,7 @@ func (r *rig) controllers() {
 		}
 		return got
 	}
-	start := func(name string) *process { return r.start("controller", "--name", name, "--ttl", "3s") }
+	start := func(name string) *process { return r.start("controller", "--name", name, "--ttl", leaseTTL) }
 	desire("zoe")
 	dan := start("dan")
 	await("zoe", "dan made zoe")
