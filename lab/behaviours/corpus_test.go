@@ -106,6 +106,7 @@ func TestRows(t *testing.T) {
 		{server: newest, name: tokens + "under a watch"},
 		{server: newest, name: tokens + "before a watch"},
 		{server: newest, name: tokens + "under a keepalive"},
+		{server: newest, name: "authentication: the server restarts under calls"},
 		{server: oldest, name: "authentication: the server restarts under a watch"},
 		{server: newest, name: works},
 		{server: oldest, name: works},
