@@ -103,9 +103,9 @@ func lockFile(path string, flags int) (*os.File, error) {
 	return file, nil
 }
 
-// sweep removes the data directories in parent whose owners are gone, with which their
-// members end. It leaves alone what belongs to other users. What cannot be removed is left for the next sweep: it is no reason not to start a
-// cluster.
+// sweep removes the data directories in parent whose owners are gone. It leaves alone
+// what belongs to other users. What cannot be removed is left for the next sweep: it
+// is no reason not to start a cluster.
 func sweep(parent string) {
 	entries, err := os.ReadDir(parent)
 	if err != nil {

@@ -18,6 +18,7 @@
 //	}
 //
 // [Cluster.Close] leaves nothing behind. When the program crashes instead, the
-// kernel kills the members on Linux and they notice the end of a pipe elsewhere;
-// the next Start removes their files. Linux, macOS and the BSDs are supported.
+// kernel kills the members on Linux. Elsewhere those that are the program itself
+// notice the end of a pipe, unless they are frozen, and others live on. The next
+// Start removes their files. Linux, macOS and the BSDs are supported.
 package lab

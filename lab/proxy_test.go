@@ -19,8 +19,8 @@ func startProxy(t *testing.T, c *lab.Cluster) *lab.Member {
 }
 
 func TestProxy(t *testing.T) {
-	for name, binary := range map[string]func(testing.TB) string{
-		"built in": func(testing.TB) string { return "" },
+	for name, binary := range map[string]func(etcd34.TB) string{
+		"built in": func(etcd34.TB) string { return "" },
 		"etcd 3.4": etcd34.Path,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -24,7 +24,7 @@ func TestOnlyProvenServersGetParts(t *testing.T) {
 	const backlog = 8_000
 	for _, test := range []struct {
 		name    string
-		binary  func(testing.TB) string
+		binary  func(etcd34.TB) string
 		proxy   bool
 		disable bool
 		split   bool

@@ -53,9 +53,9 @@ const patience = 2 * time.Minute
 // released are the servers to test against: the newest release and the oldest.
 var released = []struct {
 	server servers.Server
-	path   func(testing.TB) string
+	path   func(etcd34.TB) string
 }{
-	{servers.BuiltIn, func(testing.TB) string { return "" }},
+	{servers.BuiltIn, func(etcd34.TB) string { return "" }},
 	{servers.All[0], etcd34.Path},
 }
 
@@ -106,6 +106,7 @@ func TestRows(t *testing.T) {
 		{server: newest, name: tokens + "under a watch"},
 		{server: newest, name: tokens + "before a watch"},
 		{server: newest, name: tokens + "under a keepalive"},
+		{server: newest, name: "authentication: the server restarts under calls"},
 		{server: oldest, name: "authentication: the server restarts under a watch"},
 		{server: newest, name: works},
 		{server: oldest, name: works},

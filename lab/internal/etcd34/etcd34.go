@@ -5,8 +5,14 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"testing"
 )
+
+// TB is the part of testing.TB that is needed here: programs find the server too, and do not have package testing.
+type TB interface {
+	Helper()
+	Fatal(args ...any)
+	Skip(args ...any)
+}
 
 // Find returns the path of an etcd 3.4 executable: the one that QUORATE_ETCD34
 // names, or Debian's.
@@ -20,7 +26,7 @@ func Find() (string, error) {
 
 // Path is Find for a test. Without an executable it skips the test, and fails it if
 // QUORATE_REQUIRE_ETCD34 is 1.
-func Path(t testing.TB) string {
+func Path(t TB) string {
 	t.Helper()
 	path, err := Find()
 	if err != nil && os.Getenv("QUORATE_REQUIRE_ETCD34") == "1" {
