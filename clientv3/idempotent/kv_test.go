@@ -80,7 +80,8 @@ func TestResponsesAreThoseOfPlainCalls(t *testing.T) {
 	}
 }
 
-// TestLargestTxn has the largest transaction that fits with what the KV adds to it.
+// TestLargestTxn has the largest transaction that fits with what the KV adds to it, and loses its answer: its response is made of
+// more reads than one transaction has.
 func TestLargestTxn(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
 		cluster.On("Txn", func(c *fakeetcd.Call) {
@@ -89,12 +90,18 @@ func TestLargestTxn(t *testing.T) {
 		})
 		puts := make([]clientv3.Op, 126)
 		for i := range puts {
-			puts[i] = clientv3.OpPut(fmt.Sprint("k", i), "v", clientv3.WithPrevKV())
+			key := fmt.Sprint("k", i)
+			clienttest.Put(t, cluster, key, key)
+			puts[i] = clientv3.OpPut(key, "v", clientv3.WithPrevKV())
 		}
-		resp, err := kv.Do(t.Context(), clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Version("k0"), "=", 0)}, puts, nil))
+		cluster.Once("Txn", answerLost)
+		resp, err := kv.Do(t.Context(), clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Version("k0"), "=", 1)}, puts, nil))
 		require.NoError(t, err)
 		assert.True(t, resp.Txn().Succeeded)
-		assert.Len(t, resp.Txn().Responses, len(puts))
+		require.Len(t, resp.Txn().Responses, len(puts))
+		for i, part := range resp.Txn().Responses {
+			assert.Equal(t, fmt.Sprint("k", i), string(part.GetResponsePut().PrevKv.GetValue()))
+		}
 	})
 }
 
