@@ -70,7 +70,8 @@ func TestResponsesAreThoseOfPlainCalls(t *testing.T) {
 				t.Cleanup(func() { assert.NoError(t, kv.Close()) })
 				return kv, func() {
 					cluster.Once("Txn", func(c *fakeetcd.Call) {
-						if len(c.Request.(*pb.TxnRequest).Success) > 0 { // those of the operations that only read have none
+						// That of an operation that only reads has none. After a get it is the one that restores the keys.
+						if len(c.Request.(*pb.TxnRequest).Success) > 0 {
 							fault(c)
 						}
 					})
