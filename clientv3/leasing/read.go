@@ -98,7 +98,7 @@ func answer(header *pb.ResponseHeader, item *mvccpb.KeyValue, op clientv3.Op) *c
 		return resp
 	}
 	own := reply.Key(item, op)
-	own.Lease = item.Lease
+	own.Lease = item.Lease // without the value, too, as before etcd 3.7
 	resp.Kvs = []*mvccpb.KeyValue{own}
 	return resp
 }

@@ -99,10 +99,10 @@ func (w *write) refreshed(resp *clientv3.TxnResponse) []*mvccpb.KeyValue {
 	if len(resp.Responses) < 2 {
 		return nil
 	}
-	reads := resp.Responses[1].GetResponseTxn().GetResponses()
-	items := make([]*mvccpb.KeyValue, len(reads))
-	for i := range reads {
-		items[i] = optxn.Key(&clientv3.TxnResponse{Responses: reads}, i)
+	reads := &clientv3.TxnResponse{Responses: resp.Responses[1].GetResponseTxn().GetResponses()}
+	items := make([]*mvccpb.KeyValue, len(reads.Responses))
+	for i := range items {
+		items[i] = optxn.Key(reads, i)
 	}
 	return items
 }

@@ -1,4 +1,4 @@
-// Package reply makes parts of a server's response to a get of keys that are in memory.
+// Package reply makes parts of the responses that a client gives in place of the server.
 package reply
 
 import (
