@@ -32,3 +32,10 @@ func RefuseWatches(cluster *fakeetcd.Cluster, reason error) *fakeetcd.Hook {
 		}
 	})
 }
+
+// LoseAnswer is a hook that executes a call, and breaks the connection before the answer.
+func LoseAnswer(call *fakeetcd.Call) {
+	if _, err := call.Execute(); err == nil {
+		call.BreakConn()
+	}
+}
