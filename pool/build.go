@@ -123,9 +123,9 @@ func (p *Pool[T]) refillLocked() {
 	}
 }
 
-// replace destroys a borrowed resource and returns another one: one that is idle now, unless it has to be a new
-// one, or a new one. The caller takes precedence over all waiters, because it was already served. replace returns nil if the loan
-// has ended.
+// replace destroys a borrowed resource and returns another one: one that is idle now, unless anew
+// asks for a new one, or a new one. The caller takes precedence over all waiters, because it was
+// already served. replace returns nil if the loan has ended.
 func (p *Pool[T]) replace(ctx context.Context, it *item[T], lease uint64, why fault, anew bool) (*item[T], error) {
 	p.mu.Lock()
 	if it.lease != lease {

@@ -56,7 +56,7 @@ type item[T any] struct {
 	lease   uint64    // the current loan; 0: none. Guarded by the pool's lock.
 }
 
-// waiter is an Acquire that waits for a resource.
+// waiter is an Acquire or a Do that waits for a resource.
 type waiter[T any] struct {
 	ctx   context.Context
 	since time.Time
@@ -190,7 +190,7 @@ func (p *Pool[T]) served(w *waiter[T]) {
 	p.counts.WaitTime += time.Since(w.since)
 }
 
-// firstWaiter returns the first waiter that an old or a new resource suits, nil if there is none.
+// firstWaiter returns the first waiter for a resource, which is new if anew is set, or nil.
 func (p *Pool[T]) firstWaiter(anew bool) *waiter[T] {
 	for place := p.waiters.Front(); place != nil; place = place.Next() {
 		if w := place.Value.(*waiter[T]); anew || !w.anew {
@@ -200,8 +200,8 @@ func (p *Pool[T]) firstWaiter(anew bool) *waiter[T] {
 	return nil
 }
 
-// offerLocked passes a resource to the first waiter that it suits, or keeps it idle. It returns why the resource must
-// be destroyed instead, or sound.
+// offerLocked passes a resource to the first waiter for it, or keeps it idle. It returns why the
+// resource must be destroyed instead, or sound.
 func (p *Pool[T]) offerLocked(it *item[T], anew bool) fault {
 	it.lease = 0
 	switch {

@@ -8,7 +8,7 @@ type Stats struct {
 	Size int
 	// Idle, Borrowed, Creating and Destroying are the parts of it.
 	Idle, Borrowed, Creating, Destroying int
-	// Waiting is the number of Acquire calls that wait.
+	// Waiting is the number of calls of Acquire and Do that wait for a resource.
 	Waiting int
 
 	// Acquired is the number of calls of Acquire, TryAcquire and Do, except those after Close or

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -39,6 +40,21 @@ func TestTokenIsFollowed(t *testing.T) {
 			md["x-added"] = "1"
 		}
 	}
+}
+
+// The race detector watches the token being replaced while calls read it.
+func TestTokenIsReplacedDuringCalls(t *testing.T) {
+	bundle := credentials.NewPerRPCCredentialBundle()
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			bundle.UpdateAuthToken("token")
+			md, err := bundle.PerRPCCredentials().GetRequestMetadata(t.Context())
+			assert.NoError(t, err)
+			assert.Equal(t, "token", md[rpctypes.TokenFieldNameGRPC])
+		})
+	}
+	all.Wait()
 }
 
 // TestTokenIsNotPrinted fails with the official package, whose credentials print their fields.

@@ -3,7 +3,6 @@ package dns
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -171,57 +170,4 @@ func (p *poller) log(before record) {
 	if now.rotating && !before.rotating {
 		logger.Infof("dns: answers about %q name a part of the backends each; they are united over %v or more", p.q.name, p.client.RotationWindow)
 	}
-}
-
-// longestRetry bounds the delay after failures if Interval is longer.
-const longestRetry = 30 * time.Second
-
-type schedule struct {
-	interval, floor time.Duration
-}
-
-// first is the delay after the first answer: random, between the floor or half of the usual delay,
-// whichever is longer, and the usual delay. It spreads processes that start together.
-func (s schedule) first(d time.Duration) time.Duration {
-	return max(d/2+rand.N(d/2+1), min(s.floor, d))
-}
-
-// afterAnswer is the delay after an answer: at most the interval, shortened at random by up to a
-// tenth. An answer in a cache does not change before its TTL has passed, so a TTL within the
-// interval is waited for, and up to a tenth longer.
-//
-// A TTL of zero says that the answer must not be cached, not when it will change. It is treated as
-// unknown: servers that use it for all records would otherwise be queried continuously.
-func (s schedule) afterAnswer(ttl time.Duration) time.Duration {
-	usual := s.interval - rand.N(s.interval/10+1)
-	switch {
-	case ttl <= 0 || ttl > s.interval:
-		return usual
-	case ttl >= usual:
-		return ttl
-	}
-	ttl = max(ttl, s.floor)
-	return min(ttl+rand.N(ttl/10+1), s.interval)
-}
-
-// afterFailure is the delay after the nth failure in a row, from 1 on: it begins at the floor and
-// doubles, plus up to a tenth.
-func (s schedule) afterFailure(n int) time.Duration {
-	longest := min(s.interval, longestRetry)
-	d := s.floor
-	for ; n > 1 && d < longest; n-- {
-		d *= 2
-	}
-	d = min(d, longest)
-	return d + rand.N(d/10+1)
-}
-
-// untilConfirmed is the delay while an answer is doubted, until the confirmation that is worth
-// asking for after due: usual, unless that lookup would put off the confirmation, which
-// replaces it then.
-func (s schedule) untilConfirmed(usual, due time.Duration) time.Duration {
-	if usual > due-s.floor {
-		return max(due, s.floor)
-	}
-	return usual
 }

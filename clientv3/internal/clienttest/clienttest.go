@@ -126,13 +126,6 @@ func Must[T any](v T, err error) T {
 	return v
 }
 
-// LoseAnswer is a hook that executes a call, and breaks the connection before the answer.
-func LoseAnswer(call *fakeetcd.Call) {
-	if _, err := call.Execute(); err == nil {
-		call.BreakConn()
-	}
-}
-
 // Within returns a context that ends long after the test should.
 func Within(t testing.TB) context.Context {
 	t.Helper()

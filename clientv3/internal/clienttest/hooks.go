@@ -15,7 +15,8 @@ func Hold(cluster *fakeetcd.Cluster, method string) (release func()) {
 	return sync.OnceFunc(func() { close(held) })
 }
 
-// RefuseWatches makes the members refuse all watches for a reason, an error of rpctypes, until the hook is removed.
+// RefuseWatches makes the members refuse all watches, for a reason of rpctypes, on the streams that open until the hook is
+// removed.
 func RefuseWatches(cluster *fakeetcd.Cluster, reason error) *fakeetcd.Hook {
 	return cluster.On("Watch", func(c *fakeetcd.Call) {
 		for {
@@ -31,4 +32,11 @@ func RefuseWatches(cluster *fakeetcd.Cluster, reason error) *fakeetcd.Hook {
 			})
 		}
 	})
+}
+
+// LoseAnswer is a hook that executes a call, and breaks the connection before the answer.
+func LoseAnswer(call *fakeetcd.Call) {
+	if _, err := call.Execute(); err == nil {
+		call.BreakConn()
+	}
 }

@@ -1,0 +1,62 @@
+package dns
+
+import (
+	"sync"
+	"time"
+)
+
+// silentFor is how long a DNS server that did not answer is skipped.
+const silentFor = 30 * time.Second
+
+// servers records which DNS servers do not answer. Package net begins each query with the first
+// server of resolv.conf(5), and sends queries for each search domain: a dead server would cost
+// each of them its timeout. A server is identified by network and address.
+type servers struct {
+	mu        sync.Mutex
+	silent    map[string]time.Time // until when it is skipped
+	answering string               // the server that answered last
+}
+
+// passOver reports whether to skip a server: it is silent, and another one answers. After
+// silentFor, one query tries it again.
+func (s *servers) passOver(server string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	until, ok := s.silent[server]
+	if !ok || s.answering == "" || s.answering == server {
+		return false
+	}
+	now := time.Now()
+	if now.Before(until) {
+		return true
+	}
+	s.silent[server] = now.Add(silentFor)
+	return false
+}
+
+func (s *servers) answered(server string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.silent, server)
+	s.answering = server
+}
+
+func (s *servers) wasSilent(server string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.silent == nil {
+		s.silent = map[string]time.Time{}
+	}
+	s.silent[server] = time.Now().Add(silentFor)
+	if s.answering == server {
+		s.answering = ""
+	}
+}
+
+// forget makes the next lookup try all servers. It is called after a failed lookup: the servers
+// that answered may have been removed from resolv.conf(5).
+func (s *servers) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.silent, s.answering = nil, ""
+}
