@@ -14,7 +14,7 @@ type kvPrefix struct {
 }
 
 // NewKV returns a KV whose keys are those of kv that begin with prefix. It reads
-// and writes through kv.Do and kv.GetStream, and answers like a store that has
+// and writes through kv.Do, kv.Txn and kv.GetStream, and answers like a store that has
 // nothing but these keys; an empty key gives rpctypes.ErrEmptyKey, also within a
 // transaction. Two things differ from such a store: revisions are those of kv, and
 // Compact discards the history of all of kv.
@@ -25,6 +25,10 @@ func NewKV(kv clientv3.KV, prefix string) clientv3.KV {
 	k := &kvPrefix{store: kv, scope: scope(prefix)}
 	k.KV = optxn.Over(kv, k.do)
 	return k
+}
+
+func (kv *kvPrefix) Txn(ctx context.Context) clientv3.Txn {
+	return &txn{Txn: kv.store.Txn(ctx), scope: kv.scope}
 }
 
 func (kv *kvPrefix) do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {

@@ -92,3 +92,22 @@ func TestNested(t *testing.T) {
 	require.Len(t, resp.Kvs, 1)
 	assert.Equal(t, "k", string(resp.Kvs[0].Key))
 }
+
+// A KV below may have a Txn of its own.
+func TestTxnIsThatOfTheKVBelow(t *testing.T) {
+	_, c := clienttest.StartClient(t, 1)
+	below := &ownTxn{KV: c.KV}
+	_, err := namespace.NewKV(below, "ns/").Txn(t.Context()).Then(clientv3.OpPut("k", "v")).Commit()
+	require.NoError(t, err)
+	assert.Equal(t, 1, below.txns)
+}
+
+type ownTxn struct {
+	clientv3.KV
+	txns int
+}
+
+func (kv *ownTxn) Txn(ctx context.Context) clientv3.Txn {
+	kv.txns++
+	return kv.KV.Txn(ctx)
+}
