@@ -181,8 +181,8 @@ func TestHistories(t *testing.T) {
 		{
 			name:   "an unknown put was executed before it was sent",
 			calls:  []history.Call{get(putKey(9), 12, history.Reading{}), put(0, 0, history.Unknown)},
-			events: events(written(putKey(0), 11)),
-			want:   callcheck.WentBackwards, message: "put/0/0 was written at revision 11, which had been answered before it was sent",
+			events: events(written(putKey(0), 12)),
+			want:   callcheck.WentBackwards, message: "put/0/0 was written at revision 12, which had been answered before it was sent",
 		},
 		{
 			name: "a counter is old under a new header",

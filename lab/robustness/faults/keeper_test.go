@@ -193,15 +193,23 @@ func TestKeepersLookWhenAKeepaliveEndsTooSoon(t *testing.T) {
 	}
 }
 
+// The claim of a lease that was never renewed counts from the sending of the grant.
+func TestKeepersClaimWhatWasGranted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := keep(t, &renter{reason: rpctypes.ErrLeaseNotFound}, func(*run, *memory) { time.Sleep(time.Second) })
+		require.NotEmpty(t, r.looks)
+		assert.Equal(t, history.LeaseClaim{At: 10 * time.Millisecond, Until: 4 * time.Second}, r.looks[0].Claim)
+	})
+}
+
 func TestKeepersWithoutALeaseTryAgain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lessor  renter
-		code    string
 		revoked []int64
 	}{
-		"none was granted":       {renter{grantErr: rpctypes.ErrNoLeader}, "Unavailable", nil},
-		"nothing was written":    {renter{attachErr: rpctypes.ErrTimeout, lost: true}, "Unavailable", []int64{1}},
-		"its key may be written": {renter{attachErr: rpctypes.ErrTimeout}, "Unavailable", []int64{1}},
+		"none was granted":       {renter{grantErr: rpctypes.ErrNoLeader}, nil},
+		"nothing was written":    {renter{attachErr: rpctypes.ErrTimeout, lost: true}, []int64{1}},
+		"its key may be written": {renter{attachErr: rpctypes.ErrTimeout}, []int64{1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -210,7 +218,7 @@ func TestKeepersWithoutALeaseTryAgain(t *testing.T) {
 				assert.Equal(t, tt.revoked, tt.lessor.revoked)
 				assert.EqualValues(t, 1, r.leases().Failures)
 				assert.EqualValues(t, 1, r.leases().Kept)
-				assert.Contains(t, r.rec.Samples, "lease "+tt.code)
+				assert.Contains(t, r.rec.Samples, "lease Unavailable")
 				last := len(tt.lessor.grants)
 				assert.Equal(t, 20*time.Millisecond+regrantPause, tt.lessor.grants[last-1])
 				assert.Contains(t, store.keys, r.leaseKey(last))

@@ -144,7 +144,8 @@ func TestKeysAreWrittenOnce(t *testing.T) {
 	})
 }
 
-// TestCallsEnd has calls take a time, and the load stop after a second, whose calls are then waited for.
+// TestCallsEnd has each call take a time, and the load run for one; then it waits for the calls under way as long as its
+// patience lasts.
 func TestCallsEnd(t *testing.T) {
 	for name, tt := range map[string]struct {
 		takes, runs, patience time.Duration

@@ -57,6 +57,11 @@ func TestGoodStories(t *testing.T) {
 			w.attempt(1, 0xc, called, lockcheck.Failed, lockcheck.Claim{})
 		}},
 		{"found locked", func(w *simulation) { w.attempt(0, 0xa, 0, lockcheck.Locked, lockcheck.Claim{}) }},
+		{"found locked by one who has just come", func(w *simulation) {
+			w.lock(0, 0xc)
+			w.attempt(1, 0xb, w.tick(), lockcheck.Locked, lockcheck.Claim{})
+			w.write(1, false) // which tells how far the store has come
+		}},
 		{"a session asks again for what it has", func(w *simulation) {
 			first := w.lock(0, 0xc)
 			w.attempt(0, 0xc, w.tick(), lockcheck.Taken, w.history.Attempts[first].Claim)

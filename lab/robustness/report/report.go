@@ -67,6 +67,7 @@ type Setup struct {
 //	                          how many, and when the last of them was completed, counted from the report
 //	  calls, watches, leases  as [Calls], [Watches] and [Leases] say
 //	error_samples             code → the first error text seen with it
+//	checked                   subject → what was counted of it → number
 //	violation_counts          promise → number, of packages callcheck and watchcheck
 //	violations                at most ten of each promise: promise, message, evidence
 func (r Report) MarshalJSON() ([]byte, error) {

@@ -115,7 +115,13 @@ func (r *readers) settle(timeout time.Duration, last func(r history.WatchRequest
 	r.mu.Lock()
 	r.settled = true
 	r.mu.Unlock()
-	r.await(timeout, func(x *reading) bool { return x.returned && x.reached >= last(x.plan.request, x.watch.Returned) })
+	lasts := map[*reading]int64{} // last goes through the history
+	r.await(timeout, func(x *reading) bool {
+		if _, known := lasts[x]; !known && x.returned {
+			lasts[x] = last(x.plan.request, x.watch.Returned)
+		}
+		return x.returned && x.reached >= lasts[x]
+	})
 	longer := max(timeout, defaultSettleTimeout)
 	for _, x := range r.await(longer, func(x *reading) bool { return x.returned }) {
 		r.fail(fmt.Errorf("%v: Watch did not return within %v of a healthy cluster", x.plan.request, longer))
