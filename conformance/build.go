@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -72,14 +73,16 @@ func (b *build) editModule(ctx context.Context, edit string) error {
 
 // check returns an error unless the tests are the released ones, and the client the one that was asked for.
 func (b build) check(ctx context.Context) error {
-	want := []string{clientModule + " => ../compat/clientv3", quorateModule + " => ../"}
+	want := make([]string, 0, 2+len(b.suite.released))
 	if b.official {
-		want = []string{clientModule + " " + clientVersion}
+		want = append(want, clientModule+" "+clientVersion)
+	} else {
+		want = append(want, clientModule+" => ../compat/clientv3", quorateModule+" => ../")
 	}
-	paths := []string{clientModule, quorateModule}
 	for path, version := range b.suite.released {
-		want, paths = append(want, path+" "+version), append(paths, path)
+		want = append(want, path+" "+version)
 	}
+	paths := slices.AppendSeq([]string{clientModule, quorateModule}, maps.Keys(b.suite.released))
 	got, err := b.listModules(ctx, "{{.Path}} {{with .Replace}}=> {{.}}{{else}}{{.Version}}{{end}}", paths...)
 	if err != nil {
 		return err
