@@ -189,10 +189,10 @@ func TestFewEndpointsAreEjected(t *testing.T) {
 		inBubble(t, 20, func(t *testing.T, servers []*server) {
 			c := warm(t, config, servers, toolkit)
 			for i, s := range servers[:6] {
-				time.AfterFunc(time.Duration(i)*2*time.Second, func() { s.fail.Store(&errUnavailable) })
+				time.AfterFunc(time.Duration(i)*time.Second, func() { s.fail.Store(&errUnavailable) })
 			}
 			c.load(20, 100*time.Millisecond, time.Second, false)
-			time.Sleep(16 * time.Second)
+			time.Sleep(10 * time.Second)
 			ejected := 0
 			for _, s := range servers {
 				if c.is(s) == health.Suspected {
