@@ -3,7 +3,6 @@ package balancer_test
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -102,7 +101,7 @@ func TestEndpointThatFailsOrIsSlowGetsFewCalls(t *testing.T) {
 	for name, test := range map[string]struct {
 		config string
 		worsen func(s *server)
-		failed int
+		failed int // calls, at most
 	}{
 		"fails":               {probedRoundRobin, func(s *server) { s.fail.Store(&errUnavailable) }, 30},
 		"fails, not probed":   {roundRobin, func(s *server) { s.fail.Store(&errUnavailable) }, 30},
@@ -119,11 +118,11 @@ func TestEndpointThatFailsOrIsSlowGetsFewCalls(t *testing.T) {
 			s := servers[0]
 			test.worsen(s)
 			l := c.load(12, 20*time.Millisecond, 200*time.Millisecond, false)
-			time.Sleep(6 * time.Second)
+			time.Sleep(4 * time.Second)
 			outcomes := l.end()
-			t.Logf("%d calls, %d failed, p99 %v", len(outcomes), failed(outcomes), p99(outcomes))
+			t.Logf("%d calls, %d failed, %d late", len(outcomes), failed(outcomes), late(outcomes))
 			assert.LessOrEqual(t, failed(outcomes), test.failed)
-			assert.LessOrEqual(t, p99(outcomes), 25*time.Millisecond)
+			assert.LessOrEqual(t, late(outcomes), 45)
 
 			s.fail.Store(nil)
 			s.long.Store(0)
@@ -134,16 +133,14 @@ func TestEndpointThatFailsOrIsSlowGetsFewCalls(t *testing.T) {
 	}
 }
 
-// p99 returns the 99th percentile of the durations of calls that succeeded.
-func p99(outcomes []outcome) time.Duration {
-	var took []time.Duration
+// late returns how many calls succeeded after more than 25 ms.
+func late(outcomes []outcome) (n int) {
 	for _, o := range outcomes {
-		if o.err == nil {
-			took = append(took, o.took)
+		if o.err == nil && o.took > 25*time.Millisecond {
+			n++
 		}
 	}
-	slices.Sort(took)
-	return took[len(took)*99/100]
+	return n
 }
 
 // Where no endpoint is worse than others, or calls are at fault, or errors say how a server is, none is ejected.
@@ -189,10 +186,10 @@ func TestFewEndpointsAreEjected(t *testing.T) {
 		inBubble(t, 20, func(t *testing.T, servers []*server) {
 			c := warm(t, config, servers, toolkit)
 			for i, s := range servers[:6] {
-				time.AfterFunc(time.Duration(i)*2*time.Second, func() { s.fail.Store(&errUnavailable) })
+				time.AfterFunc(time.Duration(i)*time.Second, func() { s.fail.Store(&errUnavailable) })
 			}
 			c.load(20, 100*time.Millisecond, time.Second, false)
-			time.Sleep(16 * time.Second)
+			time.Sleep(10 * time.Second)
 			ejected := 0
 			for _, s := range servers {
 				if c.is(s) == health.Suspected {

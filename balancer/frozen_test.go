@@ -52,6 +52,16 @@ func TestFrozenEndpointIsDeadWithinASecond(t *testing.T) {
 	})
 }
 
+// A read that ends when its hedge is answered has had no answer of its endpoint.
+func TestHedgedReadShowsThatItsEndpointIsFrozen(t *testing.T) {
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
+		servers[0].frozen.Shut()
+		read := c.call(t.Context(), attempt{only: c.endpoint(servers[0]), deadline: 25 * time.Millisecond})
+		assert.EqualValues(t, 1, read.overdue)
+		within(t, time.Second, "dead", func() bool { return c.is(servers[0]) == health.Dead })
+	})
+}
+
 // A process pauses for a moment: its reads and streams go elsewhere, its writes are answered.
 func TestWritesOutlastAPause(t *testing.T) {
 	for _, pause := range []time.Duration{650, 700, 800} {
