@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
@@ -80,6 +81,21 @@ func TestHold(t *testing.T) {
 	assert.Equal(t, []string{"created"}, fs[1].was())
 	assert.Empty(t, fs[2].was())
 	assert.Equal(t, []string{"created"}, more.was())
+}
+
+func TestOwnersMayAddAndRemoveInCallbacks(t *testing.T) {
+	sc := connected(t)
+	fs := sc.follows(3)
+	fs[0].then = func() { sc.ss.add(fs[0].sub) }
+	fs[1].then = func() { sc.ss.remove(fs[1].sub) }
+	sc.sends("create 1 from 0")
+	sc.receives(refused("try again"))
+	sc.sends("create 2 from 0")
+	sc.receives(created(2, 10))
+	sc.sends("cancel 2", "create 3 from 0", "create 4 from 0")
+	places, err := whereabouts(sc.ss)
+	require.NoError(t, err)
+	assert.Equal(t, map[*subscription]state{fs[2].sub: asked, fs[0].sub: asked}, places)
 }
 
 func TestServerCancels(t *testing.T) {
