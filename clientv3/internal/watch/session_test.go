@@ -235,6 +235,17 @@ func TestResumePoint(t *testing.T) {
 	}
 }
 
+// Progress for all does not complete a fragmented batch; a last fragment without events does.
+func TestProgressBetweenFragments(t *testing.T) {
+	sc := connected(t)
+	f := sc.follow(5)
+	sc.receives(created(1, 10), fragment(1, 5, 6))
+	sc.learns(20)
+	assert.EqualValues(t, 6, f.sub.next)
+	sc.receives(happened(1, 6, 7), fragment(1, 21, 22), progressed(1, 22))
+	assert.Equal(t, []string{"created", "events [5]", "events [6 6 7]", "events [21]", "events [22]"}, f.was())
+}
+
 // Live subscriptions come first, in the order of their creation, then requested ones, then waiting ones.
 func TestResumeKeepsTheOrder(t *testing.T) {
 	sc := connected(t)
