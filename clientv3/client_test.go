@@ -3,12 +3,15 @@ package clientv3
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log"
 	"testing"
 	"time"
 
+	"github.com/coreos/go-semver/semver"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/version"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc/codes"
@@ -93,6 +96,11 @@ func TestLoggerOfAClient(t *testing.T) {
 	assert.NotNil(t, named)
 	_, err = (&Config{LogConfig: &zap.Config{}}).logger()
 	assert.ErrorContains(t, err, "LogConfig")
+	first, err := (&Config{}).logger()
+	require.NoError(t, err)
+	second, err := (&Config{}).logger()
+	require.NoError(t, err)
+	assert.Same(t, first, second, "the default logger is shared")
 }
 
 func TestNewFromURLs(t *testing.T) {
@@ -103,6 +111,14 @@ func TestNewFromURLs(t *testing.T) {
 	c, err = NewFromURL("http://127.0.0.1:1")
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
+}
+
+func TestAMemberMayBeAMinorReleaseOlder(t *testing.T) {
+	v := semver.New(version.Version)
+	for older, want := range map[int64]error{0: nil, 1: nil, 2: ErrOldCluster} {
+		resp := &StatusResponse{Version: fmt.Sprintf("%d.%d.0", v.Major, v.Minor-older)}
+		assert.Equal(t, want, checkMember(resp), resp.Version)
+	}
 }
 
 func TestClientLogLevel(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/internal/testpki"
 )
@@ -73,6 +74,20 @@ func TestFieldsOverrideTheServiceConfig(t *testing.T) {
 	rc, err = cfg.retryConfig()
 	require.NoError(t, err)
 	assert.Positive(t, rc.Default.MaxAttempts)
+}
+
+func TestKeepAliveDefaults(t *testing.T) {
+	assert.Equal(t, defaultKeepAliveTime, (&Config{}).keepAlive().Time)
+	assert.Equal(t, defaultKeepAliveTimeout, (&Config{}).keepAlive().Timeout)
+	assert.Negative(t, (&Config{DialKeepAliveTime: -1}).keepAlive().Time)
+	assert.Equal(t, time.Minute, (&Config{DialKeepAliveTime: time.Minute}).keepAlive().Time)
+}
+
+func TestCallOptionsFollowTheConfig(t *testing.T) {
+	want := []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallSendMsgSize(1000), grpc.MaxCallRecvMsgSize(2000)}
+	assert.Equal(t, want, (&Config{MaxCallSendMsgSize: 1000, MaxCallRecvMsgSize: 2000}).callOptions())
+	want = []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallSendMsgSize(2 << 20), grpc.MaxCallRecvMsgSize(math.MaxInt32)}
+	assert.Equal(t, want, (&Config{}).callOptions())
 }
 
 func TestConfigSpecClone(t *testing.T) {

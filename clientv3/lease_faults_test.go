@@ -95,6 +95,27 @@ func TestKeepAliveFollowsTheEndpoints(t *testing.T) {
 	})
 }
 
+// Members restart one after the other, with requests in flight at all times.
+func TestKeepAliveThroughARollingRestart(t *testing.T) {
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
+		channels := make([]<-chan *LeaseKeepAliveResponse, 100)
+		for i := range channels {
+			channels[i] = keepAlive(t, t.Context(), c, grant(t, c))
+		}
+		for range 3 {
+			for _, m := range cluster.Members() {
+				m.Stop()
+				time.Sleep(leaseTTL / 4 * time.Second)
+				m.Start()
+				time.Sleep(leaseTTL / 4 * time.Second)
+			}
+			for _, ch := range channels {
+				require.GreaterOrEqual(t, requireAlive(t, ch), 3)
+			}
+		}
+	})
+}
+
 // serveLeasesAsKine makes the members answer like kine 0.17, which has no leases.
 func serveLeasesAsKine(cluster *fakeetcd.Cluster) {
 	cluster.On("LeaseGrant", func(call *fakeetcd.Call) {

@@ -127,6 +127,12 @@ func TestKeepAliveEndsWithTheLease(t *testing.T) {
 	})
 }
 
+// uncomparable is a context that cannot be the key of a map.
+type uncomparable struct {
+	context.Context
+	_ []int
+}
+
 // #22081, #22094: when a listener leaves, its own channel is closed, and renewals end with the
 // last listener.
 func TestKeepAliveClosesTheRightChannel(t *testing.T) {
@@ -138,13 +144,14 @@ func TestKeepAliveClosesTheRightChannel(t *testing.T) {
 		second, leaveSecond := context.WithCancel(t.Context())
 		defer leaveSecond()
 		var left LeaseMonitor
-		chFirst, chSecond := keepAlive(t, WithLeaseMonitor(first, &left), c, id), keepAlive(t, second, c, id)
+		chFirst := keepAlive(t, uncomparable{Context: WithLeaseMonitor(first, &left)}, c, id)
+		chSecond := keepAlive(t, uncomparable{Context: second}, c, id)
 
 		cluster.SetLeader(nil)
 		time.Sleep(2 * time.Second)
 		requireEnded(t, strict)
 		require.Equal(t, rpctypes.ErrNoLeader, m.Err())
-		_, err := c.KeepAliveOnce(WithRequireLeader(t.Context()), id)
+		_, err := c.KeepAliveOnce(uncomparable{Context: WithRequireLeader(t.Context())}, id)
 		require.Equal(t, rpctypes.ErrNoLeader, err)
 		requireAlive(t, chFirst)
 		requireAlive(t, chSecond)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	. "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/concurrency"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
@@ -70,6 +71,24 @@ func TestQuietStreamDelaysNoWatch(t *testing.T) {
 			t.Helper()
 			keepAlive(t, t.Context(), c, grant(t, c))
 			return func() { <-keepAlive(t, t.Context(), c, grant(t, c)) }
+		}},
+		{"a lock", func(t *testing.T, c *Client) func() {
+			t.Helper()
+			c.Watch(t.Context(), "quiet")
+			var locks [2]*concurrency.Mutex
+			for i := range locks {
+				s, err := concurrency.NewSession(c, concurrency.WithTTL(600))
+				require.NoError(t, err)
+				locks[i] = concurrency.NewMutex(s, "lock")
+			}
+			return func() {
+				require.NoError(t, locks[0].Lock(t.Context()))
+				released := make(chan error)
+				go func() { released <- locks[0].Unlock(t.Context()) }()
+				require.NoError(t, locks[1].Lock(t.Context()))
+				require.NoError(t, <-released)
+				require.NoError(t, locks[1].Unlock(t.Context()))
+			}
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

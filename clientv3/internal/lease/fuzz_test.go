@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -66,14 +67,14 @@ func runMachine(t *testing.T, steps []byte) {
 
 func TestMachineAtRandom(t *testing.T) {
 	for seed := range uint64(200) {
-		rng := rand.New(rand.NewPCG(seed, 0))
-		steps := make([]byte, 2*maxSteps)
-		for i := range steps {
-			steps[i] = byte(rng.Uint32())
-		}
-		if runMachine(t, steps); t.Failed() {
-			t.Fatalf("seed %d", seed)
-		}
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 0))
+			steps := make([]byte, 2*maxSteps)
+			for i := range steps {
+				steps[i] = byte(rng.Uint32())
+			}
+			runMachine(t, steps)
+		})
 	}
 }
 

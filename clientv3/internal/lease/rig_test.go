@@ -129,6 +129,7 @@ func (r *rig) take() []int64 { return r.m.Take(r.now, make([]int64, 0, 1024)) }
 // refuse ends the stream with the refusal of a request.
 func (r *rig) refuse(err error) {
 	r.m.Lost(r.now, err)
+	r.m.Lost(r.now, errBroken) // as when the engine itself has ended the stream
 	r.m.Refused(r.now, err)
 }
 

@@ -10,9 +10,9 @@
 //
 // A session and a catchup are pure state machines: they do no I/O, start no
 // goroutine and read no clock. A session speaks the protocol of one stream at a
-// time; the states of a subscription have names ([state]). A shard does the I/O for a session: one goroutine reads its stream,
-// one writes it. A watcher has a goroutine only while its caller reads more slowly
-// than events arrive: it empties the buffer.
+// time; the states of a subscription have names ([state]). A shard does the I/O for
+// a session: one goroutine reads its stream, one writes it. A watcher has a goroutine
+// only while its caller reads more slowly than events arrive: it empties the buffer.
 //
 // # Where a watch resumes
 //

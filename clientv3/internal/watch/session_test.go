@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
@@ -80,6 +81,21 @@ func TestHold(t *testing.T) {
 	assert.Equal(t, []string{"created"}, fs[1].was())
 	assert.Empty(t, fs[2].was())
 	assert.Equal(t, []string{"created"}, more.was())
+}
+
+func TestOwnersMayAddAndRemoveInCallbacks(t *testing.T) {
+	sc := connected(t)
+	fs := sc.follows(3)
+	fs[0].then = func() { sc.ss.add(fs[0].sub) }
+	fs[1].then = func() { sc.ss.remove(fs[1].sub) }
+	sc.sends("create 1 from 0")
+	sc.receives(refused("try again"))
+	sc.sends("create 2 from 0")
+	sc.receives(created(2, 10))
+	sc.sends("cancel 2", "create 3 from 0", "create 4 from 0")
+	places, err := whereabouts(sc.ss)
+	require.NoError(t, err)
+	assert.Equal(t, map[*subscription]state{fs[2].sub: asked, fs[0].sub: asked}, places)
 }
 
 func TestServerCancels(t *testing.T) {
@@ -217,6 +233,17 @@ func TestResumePoint(t *testing.T) {
 			assert.Equal(t, tc.next, sc.ss.take()[0].GetCreateRequest().StartRevision)
 		})
 	}
+}
+
+// Progress for all does not complete a fragmented batch; a last fragment without events does.
+func TestProgressBetweenFragments(t *testing.T) {
+	sc := connected(t)
+	f := sc.follow(5)
+	sc.receives(created(1, 10), fragment(1, 5, 6))
+	sc.learns(20)
+	assert.EqualValues(t, 6, f.sub.next)
+	sc.receives(happened(1, 6, 7), fragment(1, 21, 22), progressed(1, 22))
+	assert.Equal(t, []string{"created", "events [5]", "events [6 6 7]", "events [21]", "events [22]"}, f.was())
 }
 
 // Live subscriptions come first, in the order of their creation, then requested ones, then waiting ones.
