@@ -164,7 +164,7 @@ func (c *call) answered(start, now time.Time, err error) (classified bool) {
 				return true
 			}
 		}
-		ep.health().Failed(err, now)
+		ep.healthEntry().Failed(err, now)
 	}
 	took, isCall := now.Sub(start), a.class() == Calls
 	inTime := took < c.stat.SuspectAfter()
@@ -174,7 +174,7 @@ func (c *call) answered(start, now time.Time, err error) (classified bool) {
 	switch {
 	case err == nil && a.Need == Full && isCall:
 		p.proof.completed(c.conn, start, now)
-		if inTime && ep.health().Load().State != health.Serving {
+		if inTime && ep.healthEntry().Load().State != health.Serving {
 			p.served(ep, start, now)
 		}
 	case ep.State() == health.Unknown:
@@ -187,7 +187,7 @@ func (c *call) answered(start, now time.Time, err error) (classified bool) {
 // not if the endpoint has completed work that began later, nor if it is "timed out" after
 // the call's own deadline: servers enforce that deadline too.
 func (c *call) isCurrent(kind health.Kind, now time.Time) bool {
-	if c.conn.ep.health().CompletedSince(c.start.Time()) {
+	if c.conn.ep.healthEntry().CompletedSince(c.start.Time()) {
 		return false
 	}
 	deadline := c.deadline()

@@ -50,7 +50,7 @@ func (c *connCheck) run() {
 		ended := c.p.prober.await(c.s.ep, wait, func() bool {
 			now := time.Now()
 			silent := c.s.unanswered(&c.s.probeSent, now)
-			c.alive = first(c.alive, silent > 0 && c.s.ep.health().AliveSince(now.Add(-silent)), now)
+			c.alive = first(c.alive, silent > 0 && c.s.ep.healthEntry().AliveSince(now.Add(-silent)), now)
 			return silent == 0 || !c.s.ready.Load()
 		})
 		if !ended && !wasAlive && !c.alive.IsZero() && c.s.unanswered(&c.s.livenessSent, time.Now()) > probeTimeout {

@@ -81,7 +81,7 @@ const quickAnswer = 250 * time.Millisecond
 // hasQuickWitness reports whether another endpoint has completed timely work since then.
 func (e *Endpoint) hasQuickWitness(since time.Time) bool {
 	return slices.ContainsFunc(e.others(), func(other *Endpoint) bool {
-		return other.isWitness(since) && other.health().Latest() < quickAnswer
+		return other.isWitness(since) && other.healthEntry().Latest() < quickAnswer
 	})
 }
 

@@ -84,7 +84,7 @@ func (d *drains) end(ep *Endpoint, timer **time.Timer) {
 	p.close(ep.conn(Streams), errDrained)
 	p.options().Events.Closed(ep, errDrained)
 	ep.inflight.stop()
-	ep.health().Release()
+	ep.healthEntry().Release()
 }
 
 // stopLocked ends all drains and returns their endpoints.

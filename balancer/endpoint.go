@@ -83,7 +83,7 @@ func (e *Endpoint) Address() string { return e.address }
 
 // Health returns the health of the endpoint.
 func (e *Endpoint) Health() *health.Status {
-	s := e.health().Load()
+	s := e.healthEntry().Load()
 	if e.removed() && s.State != health.Draining {
 		drained := *s
 		drained.State = health.Draining
@@ -97,10 +97,10 @@ func (e *Endpoint) State() health.State {
 	if e.removed() {
 		return health.Draining
 	}
-	return e.health().Load().State
+	return e.healthEntry().Load().State
 }
 
-func (e *Endpoint) health() *health.Entry { return e.entry.Load() }
+func (e *Endpoint) healthEntry() *health.Entry { return e.entry.Load() }
 
 // conn returns the connection of a class, nil if the endpoint is detached.
 func (e *Endpoint) conn(class ConnClass) *subConn { return e.conns[class].Load() }
@@ -145,7 +145,7 @@ func (e *Endpoint) Removed() <-chan struct{} { return e.lifetime.Load().Done() }
 
 // usualLatency is the endpoint's usual latency, 0 if it has completed nothing yet.
 func (e *Endpoint) usualLatency() time.Duration {
-	return max(e.health().Latency(), e.health().Latest())
+	return max(e.healthEntry().Latency(), e.healthEntry().Latest())
 }
 
 // tolerance is how much longer than those of other endpoints its responses may take.
@@ -154,7 +154,7 @@ func (e *Endpoint) tolerance() time.Duration { return tolerance(e.usualLatency()
 func (e *Endpoint) removed() bool { return e.lifetime.Load().Err() != nil }
 
 // CompletedSince reports whether the endpoint has completed work that began at t or later.
-func (e *Endpoint) CompletedSince(t time.Time) bool { return e.health().CompletedSince(t) }
+func (e *Endpoint) CompletedSince(t time.Time) bool { return e.healthEntry().CompletedSince(t) }
 
 // RolesChanged reports to the policy that roles may have changed, for example after a
 // reply with a later term. If the strategy is [RoleAware], the policy requests the status
@@ -218,5 +218,5 @@ func (e *Endpoint) hasAlternative(n Need) bool {
 // isWitness reports whether the endpoint has completed work since then and is not ejected
 // or suspected.
 func (e *Endpoint) isWitness(since time.Time) bool {
-	return e.State().Usable() && e.health().CompletedSince(since)
+	return e.State().Usable() && e.healthEntry().CompletedSince(since)
 }

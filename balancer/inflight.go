@@ -212,7 +212,7 @@ func (s *subConn) isSilent(of *stat, start time.Time) bool {
 func (f *findings) silence(s *subConn, start, now time.Time, what string) {
 	age := now.Sub(start)
 	switch {
-	case !s.ep.health().CompletedSince(start):
+	case !s.ep.healthEntry().CompletedSince(start):
 		f.suspicion = cmp.Or(f.suspicion, fmt.Sprintf("%s for %v", what, age.Round(time.Millisecond)))
 	case !s.heard.After(now.Add(-age/2)) && !slices.Contains(f.silent, s):
 		f.silent = append(f.silent, s)

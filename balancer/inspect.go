@@ -42,7 +42,7 @@ type Work struct {
 
 // Inspect returns a snapshot of the endpoint's work, with at most limit calls.
 func (e *Endpoint) Inspect(limit int) Inspection {
-	in := Inspection{ByMethod: make(map[string]int), Latency: e.health().Latency(), Work: e.latency.work()}
+	in := Inspection{ByMethod: make(map[string]int), Latency: e.healthEntry().Latency(), Work: e.latency.work()}
 	e.inflight.mu.Lock()
 	in.Streams = len(e.inflight.streams)
 	e.inflight.mu.Unlock()

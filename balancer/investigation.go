@@ -84,7 +84,7 @@ func (i *investigation) isNeeded() bool {
 func (i *investigation) run() {
 	i.await(time.Until(i.p.reconnects.probesFrom()), func() bool { return !i.isNeeded() })
 	for i.isNeeded() {
-		i.elect = i.elect || i.ep.health().StartProbing()
+		i.elect = i.elect || i.ep.healthEntry().StartProbing()
 		start := time.Now()
 		if i.isRenewed() {
 			i.made, i.began, i.rounds = i.ep.conn(Calls).made.Load(), start, 0
@@ -112,7 +112,7 @@ func (i *investigation) isRenewed() bool { return i.ep.conn(Calls).made.Load() !
 func (i *investigation) resign() {
 	if i.elect {
 		i.elect = false
-		i.ep.health().StopProbing()
+		i.ep.healthEntry().StopProbing()
 	}
 }
 
@@ -299,7 +299,7 @@ const (
 // cannot serve. Its service probe may hang meanwhile. The answer counts for all clients of the process.
 func (i *investigation) askStatus(now time.Time) {
 	lagging, due := now.Sub(i.ep.Health().Since), now.Add(-statusPace)
-	if i.ep.State() != health.Lagging || lagging < statusPace || lagging > statusLimit || i.ep.health().AskedSince(health.ForLeader, due) {
+	if i.ep.State() != health.Lagging || lagging < statusPace || lagging > statusLimit || i.ep.healthEntry().AskedSince(health.ForLeader, due) {
 		return
 	}
 	key := sent{i.ep.conn(Calls), forStatus}
@@ -312,7 +312,7 @@ func (i *investigation) askStatus(now time.Time) {
 		return
 	}
 	i.statusAsked = now
-	i.ep.health().Asked(health.ForLeader, now)
+	i.ep.healthEntry().Asked(health.ForLeader, now)
 }
 
 // pause waits until it is time for another round.

@@ -14,7 +14,7 @@ import (
 // localRank ranks suspects for local calls: one that has given a sign of life since may serve them.
 func (e *Endpoint) localRank(st *health.Status) int {
 	r := rank(st.State, needLocal)
-	if st.State == health.Suspected && !e.health().AliveSince(st.Since) {
+	if st.State == health.Suspected && !e.healthEntry().AliveSince(st.Since) {
 		r++
 	}
 	return r
@@ -23,7 +23,7 @@ func (e *Endpoint) localRank(st *health.Status) int {
 // servesLocal reports whether the endpoint may serve local calls: it is connected, says nothing
 // else, and has given a sign of life since then.
 func (e *Endpoint) servesLocal(since time.Time) bool {
-	return rank(e.State(), needLocal) <= rank(health.Lagging, needLocal) && e.health().AliveSince(since)
+	return rank(e.State(), needLocal) <= rank(health.Lagging, needLocal) && e.healthEntry().AliveSince(since)
 }
 
 // hasLocalWitness reports whether another endpoint may serve the local calls of this one.

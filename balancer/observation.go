@@ -70,12 +70,12 @@ func (i *investigation) observe(now time.Time, before [classes]backlog) observat
 			o.silent = max(o.silent, s.silentFor(now))
 		}
 	}
-	if alive || ep.health().AliveSince(now.Add(-o.silent)) {
+	if alive || ep.healthEntry().AliveSince(now.Add(-o.silent)) {
 		o.silent = 0
 	}
 	since := now.Add(-max(o.stalled, o.silent))
 	for _, other := range ep.others() {
-		if took := other.health().Latest(); other.isWitness(since) && (o.others == 0 || took < o.others) {
+		if took := other.healthEntry().Latest(); other.isWitness(since) && (o.others == 0 || took < o.others) {
 			o.others = took
 		}
 	}
@@ -99,7 +99,7 @@ func (i *investigation) watchOthers(now time.Time) {
 	silent, stalled := time.Duration(0), i.ep.stalledFor(now)
 	for _, s := range i.ep.connections() {
 		unanswered := s.unanswered(&s.probeSent, now)
-		s.alive = first(s.alive, unanswered > 0 && i.ep.health().AliveSince(now.Add(-unanswered)), now)
+		s.alive = first(s.alive, unanswered > 0 && i.ep.healthEntry().AliveSince(now.Add(-unanswered)), now)
 		silent = max(silent, unanswered)
 	}
 	alive, serve := false, false

@@ -77,12 +77,12 @@ func (e *Endpoint) rank(n need) int {
 
 // readmitted reports whether the endpoint has served for too short a time since the latest verdict.
 func (e *Endpoint) readmitted() bool {
-	from := e.health().Load().WritesFrom
+	from := e.healthEntry().Load().WritesFrom
 	return !from.IsZero() && time.Now().Before(from)
 }
 
 // proven reports whether the endpoint has completed work.
-func (e *Endpoint) proven() bool { return e.health().Latest() > 0 }
+func (e *Endpoint) proven() bool { return e.healthEntry().Latest() > 0 }
 
 // picker is a snapshot of the policy. gRPC calls it concurrently, for each attempt.
 type picker struct {

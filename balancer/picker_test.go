@@ -39,9 +39,9 @@ func in(address string, kinds ...health.Kind) *Endpoint {
 	ep := Detached(address, health.NewTable().Acquire("", address))
 	for _, k := range kinds {
 		if k == health.Served {
-			ep.health().Completed(time.Now(), time.Now().Add(time.Millisecond))
+			ep.healthEntry().Completed(time.Now(), time.Now().Add(time.Millisecond))
 		}
-		ep.health().Note(health.Evidence{Kind: k})
+		ep.healthEntry().Note(health.Evidence{Kind: k})
 	}
 	return ep
 }

@@ -285,7 +285,7 @@ func (p *policy) Close() {
 	for _, ep := range endpoints {
 		ep.inflight.stop()
 		ep.lifetime.Load().end()
-		ep.health().Release()
+		ep.healthEntry().Release()
 	}
 }
 
@@ -295,13 +295,13 @@ func (p *policy) note(ep *Endpoint, ev health.Evidence) {
 	if ep.refuses.Load() && acquits(ev.Kind) {
 		return
 	}
-	ep.health().Note(ev)
+	ep.healthEntry().Note(ev)
 }
 
 // served clears an endpoint that completed work begun after its latest change of state.
 // Slow endpoints are cleared by probes, which are timed.
 func (p *policy) served(ep *Endpoint, start, now time.Time) {
-	st := ep.health().Load()
+	st := ep.healthEntry().Load()
 	switch st.State {
 	case health.Serving, health.Slow, health.Draining:
 	default:

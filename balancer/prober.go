@@ -126,7 +126,7 @@ func (pr *prober) checkStream(s *stream, now time.Time) {
 	case len(pr.p.all()) < 2:
 		pr.p.checks.checkConn(conn)
 		return
-	case quiet && ep.health().Silence(now) < quietFor, !quiet && ep.health().CompletedSince(since):
+	case quiet && ep.healthEntry().Silence(now) < quietFor, !quiet && ep.healthEntry().CompletedSince(since):
 		pr.p.checks.checkConn(conn)
 		return
 	case !pr.p.startTask():
@@ -149,7 +149,7 @@ func (pr *prober) checkStream(s *stream, now time.Time) {
 		answered := pr.await(ep, wait, func() bool { return conn.heard.After(sent) && (quiet || ep.servedSince(sent)) })
 		switch now := time.Now(); {
 		case answered || now.Sub(sent) >= wait+starved:
-		case ep.health().CompletedSince(sent), quiet && ep.health().AliveSince(sent):
+		case ep.healthEntry().CompletedSince(sent), quiet && ep.healthEntry().AliveSince(sent):
 			pr.p.checks.checkConn(conn)
 		default:
 			pr.suspect(ep, now, detail)
@@ -159,7 +159,7 @@ func (pr *prober) checkStream(s *stream, now time.Time) {
 
 // servedSince reports whether the latest service probe was answered.
 func (e *Endpoint) servedSince(t time.Time) bool {
-	return e.health().CompletedSince(t) || e.serviceProbeSent.Load() == nil
+	return e.healthEntry().CompletedSince(t) || e.serviceProbeSent.Load() == nil
 }
 
 // ask sends a probe over a connection, if it is ready and the budget allows it. done, if not
@@ -230,7 +230,7 @@ func (pr *prober) take(s *subConn, r health.Report, sent time.Time) {
 	now, ep := time.Now(), s.ep
 	s.heardAt(now)
 	if r.Info != nil {
-		ep.health().SetInfo(r.Info, now)
+		ep.healthEntry().SetInfo(r.Info, now)
 	}
 	ev := health.Evidence{Kind: r.Kind, At: now, Err: r.Err, Detail: r.Detail}
 	if ev.Detail == "" {
@@ -266,7 +266,7 @@ func (pr *prober) late(ep *Endpoint, sent time.Time) time.Duration {
 	var sum time.Duration
 	n := 0
 	for _, other := range ep.others() {
-		if k := other.health(); k.CompletedSince(sent) && rank(other.State(), needFull) == 0 {
+		if k := other.healthEntry(); k.CompletedSince(sent) && rank(other.State(), needFull) == 0 {
 			sum += max(k.Latency(), k.Latest())
 			n++
 		}
@@ -279,7 +279,7 @@ func (pr *prober) late(ep *Endpoint, sent time.Time) time.Duration {
 
 // noteServiceProbe records a service probe.
 func (e *Endpoint) noteServiceProbe(now time.Time) {
-	if oldest := e.serviceProbeSent.Load(); oldest == nil || e.health().CompletedSince(*oldest) {
+	if oldest := e.serviceProbeSent.Load(); oldest == nil || e.healthEntry().CompletedSince(*oldest) {
 		e.serviceProbeSent.Store(&now)
 	}
 }
@@ -294,7 +294,7 @@ func (e *Endpoint) serviceEnded(sent time.Time) {
 // stalledFor returns how long a service probe has been unanswered, 0 if none is.
 func (e *Endpoint) stalledFor(now time.Time) time.Duration {
 	oldest := e.serviceProbeSent.Load()
-	if oldest == nil || e.health().CompletedSince(*oldest) {
+	if oldest == nil || e.healthEntry().CompletedSince(*oldest) {
 		return 0
 	}
 	return max(now.Sub(*oldest), 1)

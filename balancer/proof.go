@@ -42,9 +42,9 @@ func (pf *proof) wanted(ep *Endpoint) bool {
 
 // completed records that the endpoint has completed work over the connection. Writes may wait for the first.
 func (pf *proof) completed(s *subConn, start, end time.Time) {
-	first := s.ep.health().Latest() == 0
+	first := s.ep.healthEntry().Latest() == 0
 	s.completed.Set(start)
-	s.ep.health().Completed(start, end)
+	s.ep.healthEntry().Completed(start, end)
 	if first {
 		pf.p.publish()
 	}
@@ -74,7 +74,7 @@ func (pf *proof) prove() {
 // proofPatience: the answer counts for all.
 func (pf *proof) ask(s *subConn) {
 	now := time.Now()
-	if !s.ep.health().AskedSince(health.ForProof, now.Add(-proofPatience)) && pf.p.prober.ask(s, forService, nil) {
-		s.ep.health().Asked(health.ForProof, now)
+	if !s.ep.healthEntry().AskedSince(health.ForProof, now.Add(-proofPatience)) && pf.p.prober.ask(s, forService, nil) {
+		s.ep.healthEntry().Asked(health.ForProof, now)
 	}
 }

@@ -14,7 +14,7 @@ func (p *policy) joinLocked(s *subConn) health.Change {
 		return health.Change{}
 	}
 	ep.joined.Store(true)
-	own := ep.health()
+	own := ep.healthEntry()
 	shared := o.Shared.Acquire(key, ep.address)
 	ep.unsubscribe()
 	ep.entry.Store(shared)
@@ -33,7 +33,7 @@ func (p *policy) joinLocked(s *subConn) health.Change {
 func (p *policy) joinConnected() {
 	for _, ep := range p.all() {
 		p.mu.Lock()
-		own := ep.health().Load()
+		own := ep.healthEntry().Load()
 		var joined health.Change
 		if s := ep.conn(Calls); !p.closed && s != nil && s.ready.Load() {
 			joined = p.joinLocked(s)
@@ -51,9 +51,9 @@ func (p *policy) joinConnected() {
 // subscribe subscribes the policy to changes of the endpoint's state. The policy is locked,
 // or the endpoint is not published yet.
 func (p *policy) subscribe(ep *Endpoint) {
-	entry := ep.health()
+	entry := ep.healthEntry()
 	ep.unsubscribe = entry.Subscribe(func(c health.Change) {
-		if ep.health() == entry {
+		if ep.healthEntry() == entry {
 			p.changed(ep, c)
 		}
 	})

@@ -61,7 +61,7 @@ type subConn struct {
 func (s *subConn) heardAt(now time.Time) {
 	s.heard.Set(now)
 	s.conn.complete.Store(s.conn.received.Load()) // a whole message has arrived
-	s.ep.health().Alive(now)
+	s.ep.healthEntry().Alive(now)
 	if s.ep.policy.holding.Load() {
 		s.ep.policy.release()
 	}
@@ -141,7 +141,7 @@ func (s *subConn) shutLocked() {
 // disconnectedLocked records the loss of the connection.
 func (s *subConn) disconnectedLocked() {
 	if s.ready.Swap(false) && s.class == Calls {
-		s.ep.health().AddConnections(-1)
+		s.ep.healthEntry().AddConnections(-1)
 	}
 }
 
@@ -224,7 +224,7 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 		p.reconnects.reconnectLocked(s)
 	default:
 	}
-	if s.class != Calls || s.state != connectivity.Ready && s.ep.health().Connections() > 0 {
+	if s.class != Calls || s.state != connectivity.Ready && s.ep.healthEntry().Connections() > 0 {
 		t.evidence = health.Evidence{} // another client of the process is connected: the fault is this one's
 	}
 	t.evidence.At = time.Now()
@@ -235,12 +235,12 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 func (p *policy) takeReadyLocked(s *subConn) takenState {
 	t := takenState{state: connectivity.Ready, evidence: health.Evidence{Kind: health.Connected, At: time.Now(), Detail: "connected"}}
 	if s.class == Calls {
-		before := s.ep.health().Load()
+		before := s.ep.healthEntry().Load()
 		t.joined = p.joinLocked(s)
 		if before.State == health.Dead && t.joined.To == health.Unknown {
 			t.evidence = before.Evidence // it has not served since
 		}
-		s.ep.health().AddConnections(1)
+		s.ep.healthEntry().AddConnections(1)
 	}
 	s.withheld.Store(s.class == Calls)
 	s.unhealthy = nil

@@ -114,7 +114,7 @@ func TestStepsOfTheWallClockChangeNothing(t *testing.T) {
 		s.ep.noteServiceProbe(now)
 		assert.Equal(t, time.Second, s.silentFor(later))
 		assert.Equal(t, time.Second, s.ep.stalledFor(later))
-		s.ep.health().Completed(later, later)
+		s.ep.healthEntry().Completed(later, later)
 		assert.True(t, s.ep.CompletedSince(now.Add(time.Second)))
 		assert.False(t, s.ep.CompletedSince(now.Add(2*time.Second)))
 		s.heardAt(later)
