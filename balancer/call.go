@@ -33,21 +33,20 @@ type call struct {
 
 // begin records a picked attempt.
 func (p *policy) begin(ctx context.Context, s *subConn, info Call, a *Attempt) *call {
-	ep, c, now := s.ep, &a.first, health.Now()
+	ep, c := s.ep, &a.first
 	if !a.flags.add(flagBegun) {
 		c = new(call) // for example when gRPC moves a call to another connection: the first may still be in use
 	}
 	c.ctx, c.method, c.conn, c.attempt = ctx, info.Method, s, a
-	c.stat, c.start = ep.latency.known(info.Shape), health.MomentOf(now)
+	c.stat, c.start = ep.latency.known(info.Shape), momentNow()
 	if c.stat == nil {
 		c.stat = ep.latency.get(info.Shape, &p.shapes)
 	}
 	if info.Conn == Calls {
-		ep.running.Add(1)
-		ep.add(c, now)
+		ep.add(c, ep.running.Add(1))
 	}
 	if a.Stream {
-		ep.addStream(c, now)
+		ep.addStream(c)
 	}
 	return c
 }
@@ -100,8 +99,8 @@ var errNotSent = status.Error(codes.Unavailable, "the connection was lost before
 // end handles gRPC's Done of the attempt. A zero DoneInfo means that the connection was
 // lost before anything was sent.
 func (c *call) end(info balancer.DoneInfo) {
-	ep, a := c.conn.ep, c.attempt
-	p, isCall := ep.policy, a.class() == Calls
+	ep, a, isCall := c.conn.ep, c.attempt, c.shard != nil
+	p := ep.policy
 	answered := info.BytesSent && (info.Err == nil || (info.BytesReceived && !endedHere(info.Err)))
 	if isCall {
 		ep.running.Add(-1)
@@ -117,9 +116,8 @@ func (c *call) end(info balancer.DoneInfo) {
 	if info.BytesReceived {
 		a.answered()
 	}
-	start, now := c.start.Time(), health.Now()
-	took := now.Sub(start)
-	err := info.Err
+	now := momentNow()
+	took, err := time.Duration(now-c.start), info.Err
 	if err == nil && !info.BytesSent {
 		err = errNotSent
 	}
@@ -127,12 +125,12 @@ func (c *call) end(info balancer.DoneInfo) {
 	if isCall {
 		c.stat.ended.note(took, err)
 	}
-	if classified := answered && c.answered(start, now, info.Err); !classified && isCall && info.BytesSent {
-		c.evaluate(start, now, answered, info.Err)
+	if classified := answered && c.answered(now.Time(), took, info.Err); !classified && isCall && info.BytesSent {
+		c.evaluate(now, answered, info.Err)
 	}
 	st := ep.State()
 	if st != health.Serving && (answered || !ep.busy()) {
-		p.prober.readmitUnprobed(ep, now, "nothing is in flight")
+		p.prober.readmitUnprobed(ep, now.Time(), "nothing is in flight")
 	}
 	if st == health.Draining || ep.unwanted.Load() {
 		ep.retire()
@@ -153,8 +151,8 @@ func endedHere(err error) bool {
 }
 
 // answered records the evidence from the end of a call. It reports whether that was the error.
-func (c *call) answered(start, now time.Time, err error) (classified bool) {
-	ep, a := c.conn.ep, c.attempt
+func (c *call) answered(now time.Time, took time.Duration, err error) (classified bool) {
+	ep, a, start := c.conn.ep, c.attempt, c.start.Time()
 	p := ep.policy
 	c.conn.heardAt(now)
 	if err != nil {
@@ -166,8 +164,7 @@ func (c *call) answered(start, now time.Time, err error) (classified bool) {
 		}
 		ep.healthEntry().Failed(err, now)
 	}
-	took, isCall := now.Sub(start), a.class() == Calls
-	inTime := took < c.stat.SuspectAfter()
+	isCall, inTime := c.shard != nil, took < c.stat.SuspectAfter()
 	if isCall {
 		c.stat.observe(start, took)
 	}

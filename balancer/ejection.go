@@ -52,11 +52,11 @@ type count struct {
 type sums struct{ all, bad, times, run, runTimes int64 }
 
 // note records a call that was picked at start.
-func (t *tally) note(bad bool, start, now time.Time) {
+func (t *tally) note(bad bool, start, now health.Moment) {
 	w := t.window.Load()
-	if w == nil || now.Sub(w.began.Time()) >= callWindow {
-		next := &count{began: health.MomentOf(now)}
-		if w != nil && now.Sub(w.began.Time()) < 2*callWindow {
+	if w == nil || now-w.began >= health.Moment(callWindow) {
+		next := &count{began: now}
+		if w != nil && now-w.began < 2*health.Moment(callWindow) {
 			next.before = &count{}
 			next.before.all.Store(w.all.Load())
 			next.before.bad.Store(w.bad.Load())
@@ -77,8 +77,8 @@ func (t *tally) note(bad bool, start, now time.Time) {
 	}
 	w.bad.Add(1)
 	t.run.Add(1)
-	if !t.latest.After(start) { // it is bad for a reason of its own
-		t.latest.Set(now)
+	if !t.latest.After(start.Time()) { // it is bad for a reason of its own
+		t.latest.Set(now.Time())
 		w.times.Add(1)
 		t.runTimes.Add(1)
 	}
@@ -122,14 +122,13 @@ func (s sums) failing() bool {
 
 // evaluate counts a call that has ended. It ejects the endpoint if too many are bad, and re-admits it once
 // calls that test it are not.
-func (c *call) evaluate(start, now time.Time, answered bool, err error) {
-	ep, o, took := c.conn.ep, c.conn.ep.policy.options(), now.Sub(start)
-	errors, least := o.Classify == nil, minLate
+func (c *call) evaluate(ended health.Moment, answered bool, err error) {
+	ep, o, took := c.conn.ep, c.conn.ep.policy.options(), time.Duration(ended-c.start)
+	errors, failed, late := o.errorsEject(), false, took > minLate
 	if errors {
-		least = minLateCall
+		failed = err != nil && o.Fault(err)
+		late = !failed && took > minLateCall
 	}
-	failed := errors && err != nil && o.Fault(err)
-	late := !failed && took > least
 	if c.attempt.Large || !failed && !answered {
 		return
 	}
@@ -141,13 +140,14 @@ func (c *call) evaluate(start, now time.Time, answered bool, err error) {
 		late = took > lateFactor*usual
 	}
 	if !failed {
-		ep.lateCalls.note(late, start, now)
+		ep.lateCalls.note(late, c.start, ended)
 	}
 	if errors {
-		ep.failedCalls.note(failed, start, now)
+		ep.failedCalls.note(failed, c.start, ended)
 	} else if !late {
 		return
 	}
+	now := ended.Time()
 	ev := health.Evidence{Kind: health.Served, At: now, Detail: "completed a call"}
 	switch {
 	case failed:
@@ -157,7 +157,7 @@ func (c *call) evaluate(start, now time.Time, answered bool, err error) {
 	}
 	switch st := ep.Health(); {
 	case errors && isTested(st):
-		if !start.Before(st.Since) {
+		if !c.start.Time().Before(st.Since) {
 			ep.policy.note(ep, ev)
 			ep.tested(ev.Kind == health.Served, now)
 		}

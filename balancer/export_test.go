@@ -5,8 +5,7 @@ import "time"
 // CheckLate fires the timer of the endpoint, late by the given duration.
 func (e *Endpoint) CheckLate(late time.Duration) {
 	e.inflight.mu.Lock()
-	due := time.Now().Add(-late)
-	e.inflight.due.Store(&due)
+	e.inflight.due.Store(int64(momentNow()) - int64(late))
 	e.inflight.mu.Unlock()
 	e.check()
 }

@@ -3,7 +3,6 @@ package balancer
 import (
 	"cmp"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -31,63 +30,66 @@ type inflight struct {
 	// unanswered maps a shape to the start of the first call that ended without a response.
 	// A hedged call ends when the hedge is answered; its own missing response still counts
 	// as silence.
-	unanswered map[*stat]time.Time
+	unanswered map[*stat]health.Moment
 	streams    map[*stream]struct{}
 	timer      *time.Timer
-	// due is when the timer fires, nil while it is not set. Writers hold the lock. A check
-	// first sets it to nil, so that a call that is added during the check sets the timer
-	// itself.
-	due atomic.Pointer[time.Time]
+	// due is the health.Moment at which the timer fires, 0 while it is not set. Writers hold the
+	// lock. A check first sets it to 0, so that a call that is added during the check sets the
+	// timer itself.
+	due atomic.Int64
 }
 
-// add appends a call that begins now.
-func (e *Endpoint) add(c *call, now time.Time) {
+// momentNow returns the present moment.
+func momentNow() health.Moment { return health.Moment(time.Since(firstMoment)) }
+
+var firstMoment = health.Moment(0).Time()
+
+// add appends a call that begins now, the nth in flight.
+func (e *Endpoint) add(c *call, n int64) {
 	c.patience = c.stat.SuspectAfter()
 	c.suspectAt = c.start + health.Moment(c.patience)
-	c.shard = &e.inflight.calls[rand.N(shards)]
+	c.shard = &e.inflight.calls[n%shards]
 	c.shard.add(c)
-	at := now.Add(c.stat.HedgeAfter())
-	if due := e.inflight.due.Load(); due == nil || at.Before(*due) {
+	if at := c.start + health.Moment(c.stat.HedgeAfter()); !e.isDueBy(at) {
 		e.inflight.mu.Lock()
 		defer e.inflight.mu.Unlock()
-		e.checkByLocked(at, now)
+		e.checkByLocked(at, c.start)
 	}
 }
 
 // remember records an overdue call that ended without a response.
 func (e *Endpoint) remember(c *call) {
-	f, start := &e.inflight, c.start.Time()
+	f := &e.inflight
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, ok := f.unanswered[c.stat]; ok || c.stat.answered.After(start) {
+	if _, ok := f.unanswered[c.stat]; ok || c.stat.answered.After(c.start.Time()) {
 		return
 	}
 	if f.unanswered == nil {
-		f.unanswered = make(map[*stat]time.Time)
+		f.unanswered = make(map[*stat]health.Moment)
 	}
-	f.unanswered[c.stat] = start
-	e.checkByLocked(c.suspectAt.Time(), time.Now())
+	f.unanswered[c.stat] = c.start
+	e.checkByLocked(c.suspectAt, momentNow())
 }
 
-// isDueBy reports whether the timer fires at that time or earlier.
-func (e *Endpoint) isDueBy(at time.Time) bool {
-	due := e.inflight.due.Load()
-	return due != nil && !at.Before(*due)
+// isDueBy reports whether the timer fires at that moment or earlier.
+func (e *Endpoint) isDueBy(at health.Moment) bool {
+	due := health.Moment(e.inflight.due.Load())
+	return due != 0 && due <= at
 }
 
-// checkByLocked sets the timer if it is not set to an earlier time.
-func (e *Endpoint) checkByLocked(at, now time.Time) {
+// checkByLocked sets the timer if it is not set to an earlier moment.
+func (e *Endpoint) checkByLocked(at, now health.Moment) {
 	if !e.isDueBy(at) {
 		e.checkAtLocked(at, now)
 	}
 }
 
 // checkAtLocked sets the timer.
-func (e *Endpoint) checkAtLocked(at, now time.Time) {
+func (e *Endpoint) checkAtLocked(at, now health.Moment) {
 	f := &e.inflight
-	wait := max(at.Sub(now), minCheck)
-	due := now.Add(wait)
-	f.due.Store(&due)
+	wait := max(time.Duration(at-now), minCheck)
+	f.due.Store(int64(now) + int64(wait))
 	if f.timer == nil {
 		f.timer = time.AfterFunc(wait, e.check)
 		return
@@ -97,41 +99,41 @@ func (e *Endpoint) checkAtLocked(at, now time.Time) {
 
 // check finds overdue calls and silent streams.
 func (e *Endpoint) check() {
-	now := time.Now()
+	now := momentNow()
 	f := &e.inflight
 	f.mu.Lock()
-	due := f.due.Load()
-	if due == nil {
+	due := health.Moment(f.due.Load())
+	if due == 0 {
 		f.mu.Unlock()
 		return // stopped
 	}
-	if now.Sub(*due) > starved {
-		e.checkAtLocked(now.Add(minCheck), now)
+	if time.Duration(now-due) > starved {
+		e.checkAtLocked(now, now)
 		f.mu.Unlock()
 		return
 	}
-	f.due.Store(nil)
-	found := findings{unprovenUntil: e.policy.reconnects.unprovenUntil.Time()}
+	f.due.Store(0)
+	found := findings{unprovenUntil: health.MomentOf(e.policy.reconnects.unprovenUntil.Time())}
 	for i := range f.calls {
 		e.checkCalls(&f.calls[i], now, &found)
 	}
 	e.checkUnansweredLocked(now, &found)
 	e.checkStreamsLocked(now, &found)
-	if !found.next.IsZero() {
+	if found.next != 0 {
 		e.checkByLocked(found.next, now)
 	}
 	f.mu.Unlock()
 
 	switch {
 	case found.suspicion != "":
-		e.policy.prober.suspect(e, now, found.suspicion)
+		e.policy.prober.suspect(e, now.Time(), found.suspicion)
 	default:
 		for _, s := range found.silent {
 			e.policy.checks.checkConn(s)
 		}
 	}
 	for _, s := range found.quiet {
-		e.policy.prober.checkStream(s, now)
+		e.policy.prober.checkStream(s, now.Time())
 	}
 	for _, c := range found.overdue {
 		c.attempt.overdue()
@@ -140,60 +142,55 @@ func (e *Endpoint) check() {
 
 // findings are what a check finds.
 type findings struct {
-	unprovenUntil time.Time  // until when no call is overdue, as an outage of all has ended
-	next          time.Time  // when to check again
-	overdue       []*call    // calls whose Watchers are to be notified
-	suspicion     string     // of the endpoint, "" for none
-	silent        []*subConn // connections that are silent, while the endpoint serves over others
-	quiet         []*stream  // streams that are silent for long enough to be checked
+	unprovenUntil health.Moment // until when no call is overdue, as an outage of all has ended
+	next          health.Moment // when to check again, 0 for not at all
+	overdue       []*call       // calls whose Watchers are to be notified
+	suspicion     string        // of the endpoint, "" for none
+	silent        []*subConn    // connections that are silent, while the endpoint serves over others
+	quiet         []*stream     // streams that are silent for long enough to be checked
 }
 
-func (f *findings) checkBy(at time.Time) {
-	if f.next.IsZero() || at.Before(f.next) {
+func (f *findings) checkBy(at health.Moment) {
+	if f.next == 0 || at < f.next {
 		f.next = at
 	}
 }
 
 // checkCalls checks the calls of a shard. A call is overdue only if another endpoint could
 // serve it.
-func (e *Endpoint) checkCalls(s *shard, now time.Time, found *findings) {
+func (e *Endpoint) checkCalls(s *shard, now health.Moment, found *findings) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := s.first; c != nil; c = c.next {
-		start := c.start.Time()
 		if !c.overdue && c.attempt.Watcher != nil {
-			at := start.Add(c.stat.HedgeAfter())
-			if at.Before(found.unprovenUntil) {
-				at = found.unprovenUntil
-			}
+			at := max(c.start+health.Moment(c.stat.HedgeAfter()), found.unprovenUntil)
 			switch {
-			case now.Before(at):
+			case now < at:
 				found.checkBy(at)
 			case e.hasAlternative(c.attempt.Need):
 				c.overdue = true
 				found.overdue = append(found.overdue, c)
 			default:
-				found.checkBy(now.Add(starved))
+				found.checkBy(now + health.Moment(starved))
 			}
 		}
-		if !now.Before(c.suspectAt.Time()) {
-			age := now.Sub(start)
-			c.suspectAt = health.MomentOf(now.Add(age)) // the next time, it must be twice as old
-			if c.conn.isSilent(c.stat, start) {
-				found.silence(c.conn, start, now, "no answer to "+c.method)
+		if now >= c.suspectAt {
+			c.suspectAt = now + now - c.start // the next time, it must be twice as old
+			if c.conn.isSilent(c.stat, c.start) {
+				found.silence(c.conn, c.start, now, "no answer to "+c.method)
 			}
 		}
-		found.checkBy(c.suspectAt.Time())
+		found.checkBy(c.suspectAt)
 	}
 }
 
-func (e *Endpoint) checkUnansweredLocked(now time.Time, found *findings) {
+func (e *Endpoint) checkUnansweredLocked(now health.Moment, found *findings) {
 	for stat, start := range e.inflight.unanswered {
-		at := start.Add(stat.SuspectAfter())
+		at := start + health.Moment(stat.SuspectAfter())
 		switch {
 		case !e.conn(Calls).isSilent(stat, start):
 			delete(e.inflight.unanswered, stat)
-		case now.Before(at):
+		case now < at:
 			found.checkBy(at)
 		default:
 			delete(e.inflight.unanswered, stat)
@@ -204,30 +201,27 @@ func (e *Endpoint) checkUnansweredLocked(now time.Time, found *findings) {
 
 // isSilent reports whether no call of the shape was answered, and no work completed over the
 // connection, that began since start.
-func (s *subConn) isSilent(of *stat, start time.Time) bool {
-	return !of.answered.After(start) && !s.completedSince(start)
+func (s *subConn) isSilent(of *stat, start health.Moment) bool {
+	return !of.answered.After(start.Time()) && !s.completedSince(start.Time())
 }
 
 // silence records that nothing that began since start was completed over the connection.
-func (f *findings) silence(s *subConn, start, now time.Time, what string) {
-	age := now.Sub(start)
+func (f *findings) silence(s *subConn, start, now health.Moment, what string) {
+	age := time.Duration(now - start)
 	switch {
-	case !s.ep.healthEntry().CompletedSince(start):
+	case !s.ep.healthEntry().CompletedSince(start.Time()):
 		f.suspicion = cmp.Or(f.suspicion, fmt.Sprintf("%s for %v", what, age.Round(time.Millisecond)))
-	case !s.heard.After(now.Add(-age/2)) && !slices.Contains(f.silent, s):
+	case !s.heard.After(now.Time().Add(-age/2)) && !slices.Contains(f.silent, s):
 		f.silent = append(f.silent, s)
 	}
 }
 
-func (e *Endpoint) checkStreamsLocked(now time.Time, found *findings) {
+func (e *Endpoint) checkStreamsLocked(now health.Moment, found *findings) {
 	for s := range e.inflight.streams {
-		due := s.dueAt()
-		if now.Before(due) {
-			found.checkBy(due)
-			continue
+		if now >= s.dueAt() {
+			s.checked(now.Time())
+			found.quiet = append(found.quiet, s)
 		}
-		s.checked(now)
-		found.quiet = append(found.quiet, s)
 		found.checkBy(s.dueAt())
 	}
 }
@@ -279,7 +273,7 @@ func (f *inflight) streamsOn(s *subConn) []*stream {
 func (f *inflight) stop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.due.Store(nil)
+	f.due.Store(0)
 	if f.timer != nil {
 		f.timer.Stop()
 	}

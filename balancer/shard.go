@@ -2,8 +2,7 @@ package balancer
 
 import "sync"
 
-// shards is the number of locks over which the in-flight calls of an endpoint are spread
-// at random.
+// shards is the number of locks over which the in-flight calls of an endpoint are spread.
 const shards = 8
 
 // shard holds some of the calls in flight, the oldest first.

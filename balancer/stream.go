@@ -37,7 +37,7 @@ type stream struct {
 }
 
 // addStream records a stream that is opened now.
-func (e *Endpoint) addStream(c *call, now time.Time) {
+func (e *Endpoint) addStream(c *call) {
 	s := &stream{call: c, jitter: rand.N(health.MaxPace)}
 	c.attempt.stream.Store(s)
 	e.inflight.mu.Lock()
@@ -46,7 +46,7 @@ func (e *Endpoint) addStream(c *call, now time.Time) {
 		e.inflight.streams = make(map[*stream]struct{})
 	}
 	e.inflight.streams[s] = struct{}{}
-	e.checkByLocked(s.dueAt(), now)
+	e.checkByLocked(s.dueAt(), c.start)
 }
 
 // deleteStream records that the stream of a pick has ended.
@@ -77,8 +77,8 @@ func (a *Attempt) Heard() {
 		s.weigh(now)
 	}
 	// A timer that is due this soon checks all streams and is then set again.
-	if due := ep.inflight.due.Load(); due == nil || due.Sub(now) > maxCheck {
-		ep.checkStreamBy(s, now)
+	if at := health.MomentOf(now); !ep.isDueBy(at + health.Moment(maxCheck)) {
+		ep.checkStreamBy(s, at)
 	}
 }
 
@@ -93,10 +93,10 @@ func (a *Attempt) Sending() {
 	if s == nil {
 		return
 	}
-	now := health.Now()
+	now := momentNow()
 	s.blocked.Store(0)
-	s.sending.Store(int64(health.MomentOf(now)))
-	if due := s.conn.ep.inflight.due.Load(); due == nil || due.Sub(now) > sendPatience {
+	s.sending.Store(int64(now))
+	if !s.conn.ep.isDueBy(now + health.Moment(sendPatience)) {
 		s.conn.ep.checkStreamBy(s, now)
 	}
 }
@@ -138,21 +138,20 @@ func (s *stream) moves() bool { return s.attempt.Conn == Streams }
 
 // dueAt returns when to check the stream for silence. Quiet streams are checked at random
 // times, so that the first check of an endpoint makes the others unnecessary.
-func (s *stream) dueAt() time.Time {
+func (s *stream) dueAt() health.Moment {
 	due := s.pace.DueAt(s.start.Time())
 	if s.pace.Silence(due) >= health.MaxPace {
 		due = due.Add(s.jitter)
 	}
+	at := health.MomentOf(due)
 	if since := s.sending.Load(); since != 0 {
-		if at := health.Moment(since).Time().Add(sendPatience << min(s.blocked.Load(), 16)); at.Before(due) {
-			return at
-		}
+		at = min(at, health.Moment(since)+health.Moment(sendPatience<<min(s.blocked.Load(), 16)))
 	}
-	return due
+	return at
 }
 
 // checkStreamBy sets the timer for a stream that has become active.
-func (e *Endpoint) checkStreamBy(s *stream, now time.Time) {
+func (e *Endpoint) checkStreamBy(s *stream, now health.Moment) {
 	at := s.dueAt()
 	e.inflight.mu.Lock()
 	defer e.inflight.mu.Unlock()
