@@ -32,7 +32,7 @@ type call struct {
 }
 
 // begin records a picked attempt.
-func (p *policy) begin(ctx context.Context, s *subConn, info Call, a *Attempt) *call {
+func (p *policy) begin(ctx context.Context, s *subConn, info *Call, a *Attempt) *call {
 	ep, c := s.ep, &a.first
 	if !a.flags.add(flagBegun) {
 		c = new(call) // for example when gRPC moves a call to another connection: the first may still be in use
@@ -121,7 +121,9 @@ func (c *call) end(info balancer.DoneInfo) {
 	if err == nil && !info.BytesSent {
 		err = errNotSent
 	}
-	p.options().Events.Ended(ep, a.info(c.method), took, err)
+	if o := p.options(); o.observesCalls {
+		o.Events.Ended(ep, a.info(c.method), took, err)
+	}
 	if isCall {
 		c.stat.ended.note(took, err)
 	}
@@ -135,7 +137,7 @@ func (c *call) end(info balancer.DoneInfo) {
 	if st == health.Draining || ep.unwanted.Load() {
 		ep.retire()
 	}
-	if learner, ok := p.strategy().(Learner); ok && (info.BytesSent || info.Err != nil) {
+	if learner := p.chosen.Load().learner; learner != nil && (info.BytesSent || info.Err != nil) {
 		learner.Done(ep, Result{
 			Call: a.info(c.method), Took: took, Err: info.Err, Answered: answered,
 			Failed: info.Err != nil && p.options().Fault(info.Err),

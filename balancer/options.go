@@ -63,6 +63,8 @@ type Options struct {
 	Monitor *Monitor
 	// Events, if set, receives the policy's events.
 	Events Events
+	// observesCalls is set unless Events ignores Picked and Ended.
+	observesCalls bool
 }
 
 // Events receives the policy's events. Its methods are called concurrently and must not
@@ -130,6 +132,8 @@ func (o Options) withDefaults() *Options {
 	if o.Events == nil {
 		o.Events = noEvents{}
 	}
+	ignores, ok := o.Events.(interface{ IgnoresCalls() bool })
+	o.observesCalls = !ok || !ignores.IgnoresCalls()
 	return &o
 }
 
@@ -144,6 +148,7 @@ func isFault(err error) bool {
 
 type noEvents struct{}
 
+func (noEvents) IgnoresCalls() bool                          { return true }
 func (noEvents) Picked(*Endpoint, Call)                      {}
 func (noEvents) Ended(*Endpoint, Call, time.Duration, error) {}
 func (noEvents) Changed(*Endpoint, health.Change)            {}

@@ -39,8 +39,7 @@ func BenchmarkPick(b *testing.B) {
 
 // withOne returns a picker of the policy with one endpoint, which is connected and fit.
 func (p *policy) withOne(ep *Endpoint) *picker {
-	var strategy Strategy = firstFit{}
-	p.chosen.Store(&strategy)
+	p.chosen.Store(&chosen{Strategy: firstFit{}})
 	ep.policy = p
 	s := &subConn{ep: ep}
 	ep.conns[Calls].Store(s)

@@ -191,7 +191,7 @@ func (k *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 		return balancer.PickResult{}, err
 	}
 	a.conn.Store(s)
-	c := k.p.begin(info.Ctx, s, call, a)
+	c := k.p.begin(info.Ctx, s, &call, a)
 	if err := a.Picked(s.ep); err != nil {
 		c.end(balancer.DoneInfo{})
 		return balancer.PickResult{}, err
@@ -199,7 +199,9 @@ func (k *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 	if !s.ep.State().Usable() {
 		s.ep.signal()
 	}
-	k.p.options().Events.Picked(s.ep, call)
+	if o := k.p.options(); o.observesCalls {
+		o.Events.Picked(s.ep, call)
+	}
 	return balancer.PickResult{SubConn: sc, Done: c.whenDone()}, nil
 }
 

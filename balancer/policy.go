@@ -37,8 +37,8 @@ type policy struct {
 	proof      proof
 
 	opts   atomic.Pointer[Options]
-	chosen atomic.Pointer[Strategy] // nil before the first update
-	latest atomic.Pointer[picker]   // nil before the first
+	chosen atomic.Pointer[chosen] // nil before the first update
+	latest atomic.Pointer[picker] // nil before the first
 	// improved is set when an endpoint can serve more than before, and ejected when one no longer
 	// serves calls of every kind, until it is published.
 	improved, ejected atomic.Bool
@@ -75,10 +75,16 @@ func newPolicy(cc balancer.ClientConn, b Builder) *policy {
 
 func (p *policy) options() *Options { return p.opts.Load() }
 
+// chosen is a strategy, and what learns from its calls, nil for nothing.
+type chosen struct {
+	Strategy
+	learner Learner
+}
+
 // strategy returns nil before the first update, and so before the first pick.
 func (p *policy) strategy() Strategy {
-	if s := p.chosen.Load(); s != nil {
-		return *s
+	if c := p.chosen.Load(); c != nil {
+		return c.Strategy
 	}
 	return nil
 }
@@ -142,7 +148,8 @@ func (p *policy) configure(s balancer.ClientConnState) {
 	p.opts.Store(o.withDefaults())
 	if p.strategy() == nil || !reflect.DeepEqual(p.config.strategy, was.strategy) {
 		strategy := p.builder.Build(p.config.strategy)
-		p.chosen.Store(&strategy)
+		learner, _ := strategy.(Learner)
+		p.chosen.Store(&chosen{strategy, learner})
 	}
 }
 

@@ -21,6 +21,8 @@ type endedEvents struct {
 	errs []error
 }
 
+func (*endedEvents) IgnoresCalls() bool { return false }
+
 func (e *endedEvents) Ended(_ *Endpoint, _ Call, _ time.Duration, err error) {
 	e.errs = append(e.errs, err)
 }

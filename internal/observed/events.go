@@ -86,11 +86,12 @@ var lanes = [...]observe.Lane{
 	balancer.Calls: observe.LaneCalls, balancer.Streams: observe.LaneStreams, balancer.Bulk: observe.LaneBulk,
 }
 
+// IgnoresCalls tells the policy that it need not call Picked and Ended.
+func (e *events) IgnoresCalls() bool { return e.picks == nil }
+
 // Picked implements balancer.Events.
 func (e *events) Picked(ep *balancer.Endpoint, call balancer.Call) {
-	if e.picks != nil {
-		e.picks.Picked(observe.Pick{Endpoint: e.name(ep), Method: call.Method, Lane: lanes[call.Conn]})
-	}
+	e.picks.Picked(observe.Pick{Endpoint: e.name(ep), Method: call.Method, Lane: lanes[call.Conn]})
 }
 
 // Ended implements balancer.Events.
