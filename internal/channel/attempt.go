@@ -42,7 +42,7 @@ var _ balancer.Watcher = (*attempt)(nil)
 
 // start starts an attempt with the given context. The caller must call release when the
 // attempt has ended.
-func (c *client) start(ctx context.Context, a *attempt, p properties) {
+func (c *client) start(ctx context.Context, a *attempt, p *properties) {
 	if t := c.tokens.current.Load(); t != nil && !a.anonymous {
 		c.tokens.avoid(a, t)
 	}

@@ -106,10 +106,9 @@ func (c *Caller) Invoke(ctx context.Context, method string, req, reply any, opts
 			opts = append(slices.Clip(opts), grpc.WaitForReady(false))
 		}
 	}
-	started := &call{
-		caller: c, method: method, req: req, reply: reply, opts: opts,
-		properties: c.propertiesOf(method, req), first: attempt{caller: ctx},
-	}
+	started := &call{caller: c, method: method, req: req, reply: reply, opts: opts}
+	started.first.caller = ctx
+	c.setProperties(&started.properties, method, req)
 	if method == pb.KV_Txn_FullMethodName {
 		started.allowRepeats()
 	}
@@ -182,15 +181,19 @@ func ledTerm(m *balancer.Monitor) uint64 {
 }
 
 // propertiesOf returns the properties of a call over this caller.
-func (c *Caller) propertiesOf(method string, req any) properties {
-	p := propertiesOf(method, req)
+func (c *Caller) propertiesOf(method string, req any) (p properties) {
+	c.setProperties(&p, method, req)
+	return p
+}
+
+func (c *Caller) setProperties(p *properties, method string, req any) {
+	p.set(method, req)
 	if p.conn == balancer.Calls {
 		p.conn = c.class
 	}
 	if !p.hedged {
 		p.large = c.large.has(req)
 	}
-	return p
 }
 
 // Calls that a user makes on the bare *grpc.ClientConn (ActiveConnection, Dial) do not
@@ -204,7 +207,8 @@ func (c *client) lastUnary(ctx context.Context, method string, req, reply any, c
 	}
 	for refreshes := 0; ; refreshes++ {
 		a := new(attempt)
-		c.start(ctx, a, propertiesOf(method, req))
+		p := propertiesOf(method, req)
+		c.start(ctx, a, &p)
 		err := invoke(a.ctx, method, req, reply, cc, c.tokens.attach(opts, method, a)...)
 		a.release()
 		if err == nil {

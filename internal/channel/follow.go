@@ -57,7 +57,7 @@ func (c *call) start(a *attempt, hedge bool) {
 	if c.trace != nil {
 		ctx, a.trace = c.trace.StartAttempt(ctx, hedge)
 	}
-	c.caller.start(ctx, a, c.properties)
+	c.caller.start(ctx, a, &c.properties)
 }
 
 // traceEnd reports the end of the attempt.

@@ -94,7 +94,7 @@ func (p *peers) pickFor(a *attempt) (gbalancer.PickResult, error) {
 
 func newAttempt(t *testing.T) *attempt {
 	a := new(attempt)
-	newTestCaller(nil, nil).start(t.Context(), a, properties{})
+	newTestCaller(nil, nil).start(t.Context(), a, &properties{})
 	t.Cleanup(a.release)
 	return a
 }

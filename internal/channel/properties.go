@@ -42,20 +42,25 @@ const (
 )
 
 // propertiesOf returns the properties of a call. req is nil for a stream.
-func propertiesOf(method string, req any) properties {
-	safety := retry.SafetyOf(method, req)
-	var p properties
+func propertiesOf(method string, req any) (p properties) {
+	p.set(method, req)
+	return p
+}
+
+// set sets the properties, none of which is set yet.
+func (p *properties) set(method string, req any) {
 	if r, ok := req.(*pb.RangeRequest); ok && method == pb.KV_Range_FullMethodName {
+		p.safety = retry.Repeatable
 		p.shape, p.hedged = shapeOfRange(r)
 		if r.GetSerializable() {
 			p.need, p.shape = balancer.Local, serializable+p.shape
 		}
-	} else {
-		p = ofMethod(method, req, safety)
+		return
 	}
+	safety := retry.SafetyOf(method, req)
+	*p = ofMethod(method, req, safety)
 	p.safety, p.write = safety, safety == retry.Mutating && p.conn == balancer.Calls
 	p.prompt = p.prompt && p.write
-	return p
 }
 
 func ofMethod(method string, req any, safety retry.Safety) properties {

@@ -31,7 +31,7 @@ func (c *client) openStream(ctx context.Context, a *attempt, method string, p pr
 		return nil, err
 	}
 	a.Stream = true
-	c.start(ctx, a, p)
+	c.start(ctx, a, &p)
 	cs, err := newStream(a)
 	a.Pin()
 	if err != nil {

@@ -132,11 +132,11 @@ type tokenFetch struct {
 // isMissing reports whether a token is required and missing.
 func (s *tokenSource) isMissing() bool {
 	login := s.login()
-	if login == (Login{}) {
+	if login.Token == "" && !login.fetches() {
 		return false
 	}
 	t := s.current.Load()
-	return (t == nil || t.login != login) && (login.Token != "" || login.fetches())
+	return t == nil || t.login != login
 }
 
 // ensure fetches a token if one is required and missing.
