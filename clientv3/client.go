@@ -363,7 +363,7 @@ func (c *Client) transport() grpc.ClientConnInterface {
 	if c == nil || c.channel == nil {
 		return noConnection{}
 	}
-	return c.channel
+	return c.channel.Caller
 }
 
 // at returns the transport to one endpoint. Its connection is kept for the next call.

@@ -101,15 +101,18 @@ func OpWatch(key string, opts ...OpOption) Op {
 }
 
 // with returns the operation with the options applied. It panics if an option does not
-// apply to it.
+// apply to it. Options need the operation on the heap; without any it stays on the stack.
 func (op Op) with(opts []OpOption, place opPlace) Op {
 	if len(opts) == 0 {
 		return op
 	}
-	changed := op // on the heap, which only options need
-	changed.apply(opts)
-	changed.reject(place)
-	return changed
+	return op.changed(opts, place)
+}
+
+func (op Op) changed(opts []OpOption, place opPlace) Op {
+	op.apply(opts)
+	op.reject(place)
+	return op
 }
 
 func (op *Op) apply(opts []OpOption) {
