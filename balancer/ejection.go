@@ -124,7 +124,7 @@ func (s sums) failing() bool {
 // calls that test it are not.
 func (c *call) evaluate(ended health.Moment, answered bool, err error) {
 	ep, o, took := c.conn.ep, c.conn.ep.policy.options(), time.Duration(ended-c.start)
-	errors, failed, late := o.errorsEject(), false, took > minLate
+	errors, failed, late := o.Classify == nil, false, took > minLate
 	if errors {
 		failed = err != nil && o.Fault(err)
 		late = !failed && took > minLateCall

@@ -73,11 +73,11 @@ func (a *Attempt) Heard() {
 	if ep.State() != health.Serving {
 		ep.policy.prober.readmitUnprobed(ep, now, "a stream goes on")
 	}
-	if s.moves() && s.conn.class == Calls {
+	if a.Conn == Streams && s.conn.class == Calls {
 		s.weigh(now)
 	}
 	// A timer that is due this soon checks all streams and is then set again.
-	if at := health.MomentOf(now); !ep.isDueBy(at + health.Moment(maxCheck)) {
+	if at := health.Moment(now.Sub(firstMoment)); !ep.isDueBy(at + health.Moment(maxCheck)) {
 		ep.checkStreamBy(s, at)
 	}
 }
@@ -133,9 +133,6 @@ func (a *Attempt) Quiet() bool {
 	return s != nil && now.Sub(s.start.Time()) >= quietAfter && s.pace.Silence(now) >= quietAfter
 }
 
-// moves reports whether the stream leaves the connection of calls when it is heavy.
-func (s *stream) moves() bool { return s.attempt.Conn == Streams }
-
 // dueAt returns when to check the stream for silence. Quiet streams are checked at random
 // times, so that the first check of an endpoint makes the others unnecessary.
 func (s *stream) dueAt() health.Moment {
@@ -172,7 +169,7 @@ func (s *stream) weigh(now time.Time) {
 		return
 	}
 	for _, other := range s.conn.ep.inflight.streamsOn(s.conn) {
-		if other.moves() {
+		if other.attempt.Conn == Streams { // others stay on the connection of calls
 			other.attempt.cut(errHeavy)
 		}
 	}
