@@ -79,6 +79,12 @@ type kv struct {
 	streams atomic.Bool // the server is known to have the RangeStream method
 }
 
+// getRequest is the request of a get without options, with room for a key that is not long.
+type getRequest struct {
+	pb.RangeRequest
+	room [40]byte
+}
+
 // NewKV returns the KV service of a client.
 func NewKV(c *Client) KV { return NewKVFromKVClient(RetryKVClient(c), c) }
 
@@ -100,7 +106,9 @@ func (kv *kv) Put(ctx context.Context, key, val string, opts ...OpOption) (*PutR
 
 func (kv *kv) Get(ctx context.Context, key string, opts ...OpOption) (*GetResponse, error) {
 	if len(opts) == 0 {
-		return kv.read(ctx, &pb.RangeRequest{Key: []byte(key)})
+		r := new(getRequest)
+		r.Key = append(r.room[:0], key...)
+		return kv.read(ctx, &r.RangeRequest)
 	}
 	op := OpGet(key, opts...)
 	return kv.get(ctx, &op)
