@@ -78,20 +78,16 @@ func (c *call) whenDone() func(balancer.DoneInfo) {
 	e, _ := endings.Get().(*ending)
 	if e == nil {
 		e = new(ending)
-		e.end = e.done
+		e.end = func(info balancer.DoneInfo) {
+			if c := e.call; c != nil { // else gRPC called it before
+				e.call = nil
+				endings.Put(e)
+				c.end(info)
+			}
+		}
 	}
 	e.call = c
 	return e.end
-}
-
-func (e *ending) done(info balancer.DoneInfo) {
-	c := e.call
-	if c == nil {
-		return // gRPC called it before
-	}
-	e.call = nil
-	endings.Put(e)
-	c.end(info)
 }
 
 var errNotSent = status.Error(codes.Unavailable, "the connection was lost before anything was sent")

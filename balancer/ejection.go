@@ -120,8 +120,7 @@ func (s sums) failing() bool {
 	return s.all >= leastCalls && s.bad*failedShare >= s.all && s.times >= badTimes || s.inARow()
 }
 
-// evaluate counts a call that has ended. It ejects the endpoint if too many are bad, and re-admits it once
-// calls that test it are not.
+// evaluate counts a call that has ended, and judges its endpoint if that may be changed by it.
 func (c *call) evaluate(ended health.Moment, answered bool, err error) {
 	ep, o, took := c.conn.ep, c.conn.ep.policy.options(), time.Duration(ended-c.start)
 	errors, failed, late := o.Classify == nil, false, took > minLate
@@ -144,10 +143,15 @@ func (c *call) evaluate(ended health.Moment, answered bool, err error) {
 	}
 	if errors {
 		ep.failedCalls.note(failed, c.start, ended)
-	} else if !late {
-		return
 	}
-	now := ended.Time()
+	if errors || late {
+		c.judge(ended.Time(), took, late, failed, err)
+	}
+}
+
+// judge ejects the endpoint of a call if too many are bad, and re-admits it once calls that test it are not.
+func (c *call) judge(now time.Time, took time.Duration, late, failed bool, err error) {
+	ep, errors := c.conn.ep, c.conn.ep.policy.options().errorsEject()
 	ev := health.Evidence{Kind: health.Served, At: now, Detail: "completed a call"}
 	switch {
 	case failed:

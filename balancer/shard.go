@@ -15,19 +15,18 @@ type shard struct {
 // add appends a call.
 func (s *shard) add(c *call) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.last == nil {
 		s.first = c
 	} else {
 		s.last.next, c.prev = c, s.last
 	}
 	s.last = c
+	s.mu.Unlock()
 }
 
 // delete removes a call, and reports whether it was overdue.
 func (s *shard) delete(c *call) (overdue bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if c.prev == nil {
 		s.first = c.next
 	} else {
@@ -38,8 +37,9 @@ func (s *shard) delete(c *call) (overdue bool) {
 	} else {
 		c.next.prev = c.prev
 	}
-	c.next, c.prev = nil, nil
-	return c.overdue
+	c.next, c.prev, overdue = nil, nil, c.overdue
+	s.mu.Unlock()
+	return overdue
 }
 
 // appendOn appends the calls on a connection, all calls for nil.

@@ -40,7 +40,7 @@ type subConn struct {
 
 	conn netConn
 	// heard is when the latest message arrived on the connection. probeSent is when the first
-	// probe was sent since then, livenessSent when the first liveness check was. completed is the
+	// probe was sent since then, nil for none, livenessSent when the first liveness check was. completed is the
 	// start of the work that was completed over it last.
 	heard, completed        health.Stamp
 	probeSent, livenessSent atomic.Pointer[time.Time]
@@ -60,6 +60,9 @@ type subConn struct {
 // heardAt records a complete message of the server.
 func (s *subConn) heardAt(now time.Time) {
 	s.heard.Set(now)
+	if sent := s.probeSent.Load(); sent != nil && s.heard.After(*sent) {
+		s.probeSent.CompareAndSwap(sent, nil)
+	}
 	s.conn.complete.Store(s.conn.received.Load()) // a whole message has arrived
 	s.ep.healthEntry().Alive(now)
 	if s.ep.policy.holding.Load() {
