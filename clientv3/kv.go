@@ -100,23 +100,20 @@ func NewKVFromKVClient(remote pb.KVClient, c *Client) KV {
 }
 
 func (kv *kv) Put(ctx context.Context, key, val string, opts ...OpOption) (*PutResponse, error) {
-	op := OpPut(key, val, opts...)
-	return kv.put(ctx, &op)
+	return kv.put(ctx, OpPut(key, val, opts...))
 }
 
 func (kv *kv) Get(ctx context.Context, key string, opts ...OpOption) (*GetResponse, error) {
-	if len(opts) == 0 {
-		r := new(getRequest)
-		r.Key = append(r.room[:0], key...)
-		return kv.read(ctx, &r.RangeRequest)
+	if len(opts) > 0 {
+		return kv.get(ctx, OpGet(key, opts...))
 	}
-	op := OpGet(key, opts...)
-	return kv.get(ctx, &op)
+	r := new(getRequest)
+	r.Key = append(r.room[:0], key...)
+	return kv.read(ctx, &r.RangeRequest)
 }
 
 func (kv *kv) Delete(ctx context.Context, key string, opts ...OpOption) (*DeleteResponse, error) {
-	op := OpDelete(key, opts...)
-	return kv.delete(ctx, &op)
+	return kv.delete(ctx, OpDelete(key, opts...))
 }
 
 func (kv *kv) Compact(ctx context.Context, rev int64, opts ...CompactOption) (*CompactResponse, error) {
@@ -129,13 +126,13 @@ func (kv *kv) Txn(ctx context.Context) Txn { return &txn{kv: kv, ctx: ctx} }
 func (kv *kv) Do(ctx context.Context, op Op) (OpResponse, error) {
 	switch op.t {
 	case tRange:
-		resp, err := kv.get(ctx, &op)
+		resp, err := kv.get(ctx, op)
 		return OpResponse{get: resp}, err
 	case tPut:
-		resp, err := kv.put(ctx, &op)
+		resp, err := kv.put(ctx, op)
 		return OpResponse{put: resp}, err
 	case tDeleteRange:
-		resp, err := kv.delete(ctx, &op)
+		resp, err := kv.delete(ctx, op)
 		return OpResponse{del: resp}, err
 	case tTxn:
 		resp, err := invoke(ctx, kv.remote.Txn, op.toTxnRequest(), kv.callOpts)
@@ -145,7 +142,7 @@ func (kv *kv) Do(ctx context.Context, op Op) (OpResponse, error) {
 	}
 }
 
-func (kv *kv) get(ctx context.Context, op *Op) (*GetResponse, error) {
+func (kv *kv) get(ctx context.Context, op Op) (*GetResponse, error) {
 	if op.sort != nil && !op.IsSortOptionValid() {
 		return nil, rpctypes.ErrInvalidSortOption
 	}
@@ -160,12 +157,12 @@ func (kv *kv) read(ctx context.Context, req *pb.RangeRequest) (*GetResponse, err
 	return (*GetResponse)(resp), nil
 }
 
-func (kv *kv) put(ctx context.Context, op *Op) (*PutResponse, error) {
+func (kv *kv) put(ctx context.Context, op Op) (*PutResponse, error) {
 	resp, err := invoke(ctx, kv.remote.Put, op.toPutRequest(), kv.callOpts)
 	return (*PutResponse)(resp), err
 }
 
-func (kv *kv) delete(ctx context.Context, op *Op) (*DeleteResponse, error) {
+func (kv *kv) delete(ctx context.Context, op Op) (*DeleteResponse, error) {
 	resp, err := invoke(ctx, kv.remote.DeleteRange, op.toDeleteRequest(), kv.callOpts)
 	return (*DeleteResponse)(resp), err
 }

@@ -101,18 +101,15 @@ func OpWatch(key string, opts ...OpOption) Op {
 }
 
 // with returns the operation with the options applied. It panics if an option does not
-// apply to it. Options need the operation on the heap; without any it stays on the stack.
+// apply to it.
 func (op Op) with(opts []OpOption, place opPlace) Op {
 	if len(opts) == 0 {
 		return op
 	}
-	return op.changed(opts, place)
-}
-
-func (op Op) changed(opts []OpOption, place opPlace) Op {
-	op.apply(opts)
-	op.reject(place)
-	return op
+	changed := op // on the heap, which only options need
+	changed.apply(opts)
+	changed.reject(place)
+	return changed
 }
 
 func (op *Op) apply(opts []OpOption) {
