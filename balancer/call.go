@@ -43,7 +43,8 @@ func (p *policy) begin(ctx context.Context, s *subConn, info *Call, a *Attempt) 
 		c.stat = ep.latency.get(info.Shape, &p.shapes)
 	}
 	if info.Conn == Calls {
-		ep.add(c, ep.running.Add(1))
+		ep.running.Add(1)
+		ep.add(c)
 	}
 	if a.Stream {
 		ep.addStream(c)

@@ -44,11 +44,11 @@ func momentNow() health.Moment { return health.Moment(time.Since(firstMoment)) }
 
 var firstMoment = health.Moment(0).Time()
 
-// add appends a call that begins now, the nth in flight.
-func (e *Endpoint) add(c *call, n int64) {
+// add appends a call that begins now.
+func (e *Endpoint) add(c *call) {
 	c.patience = c.stat.SuspectAfter()
 	c.suspectAt = c.start + health.Moment(c.patience)
-	c.shard = &e.inflight.calls[n%shards]
+	c.shard = &e.inflight.calls[hash(c.start)%shards]
 	c.shard.add(c)
 	if at := c.start + health.Moment(c.stat.HedgeAfter()); !e.isDueBy(at) {
 		e.inflight.mu.Lock()

@@ -1,9 +1,17 @@
 package balancer
 
-import "sync"
+import (
+	"sync"
 
-// shards is the number of locks over which the in-flight calls of an endpoint are spread.
+	"github.com/quorate/quorate/health"
+)
+
+// shards is the number of locks over which the in-flight calls of an endpoint are spread by a
+// hash of their start.
 const shards = 8
+
+// hash is Fibonacci hashing: moments that a coarse clock gives differ in more than their last bits.
+func hash(m health.Moment) uint64 { return uint64(m) * 0x9E3779B97F4A7C15 >> 32 }
 
 // shard holds some of the calls in flight, the oldest first.
 type shard struct {
