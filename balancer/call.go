@@ -125,7 +125,7 @@ func (c *call) end(info balancer.DoneInfo) {
 		c.stat.ended.note(took, err)
 	}
 	if classified := answered && c.answered(now.Time(), took, info.Err); !classified && isCall && info.BytesSent {
-		c.evaluate(now, answered, info.Err)
+		c.count(now, answered, info.Err)
 	}
 	st := ep.State()
 	if st != health.Serving && (answered || !ep.busy()) {

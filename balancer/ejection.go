@@ -120,8 +120,8 @@ func (s sums) failing() bool {
 	return s.all >= leastCalls && s.bad*failedShare >= s.all && s.times >= badTimes || s.inARow()
 }
 
-// evaluate counts a call that has ended, and judges its endpoint if that may be changed by it.
-func (c *call) evaluate(ended health.Moment, answered bool, err error) {
+// count counts a call that has ended, and evaluates its endpoint if that may change it.
+func (c *call) count(ended health.Moment, answered bool, err error) {
 	ep, o, took := c.conn.ep, c.conn.ep.policy.options(), time.Duration(ended-c.start)
 	errors, failed, late := o.Classify == nil, false, took > minLate
 	if errors {
@@ -145,12 +145,12 @@ func (c *call) evaluate(ended health.Moment, answered bool, err error) {
 		ep.failedCalls.note(failed, c.start, ended)
 	}
 	if errors || late {
-		c.judge(ended.Time(), took, late, failed, err)
+		c.evaluate(ended.Time(), took, late, failed, err)
 	}
 }
 
-// judge ejects the endpoint of a call if too many are bad, and re-admits it once calls that test it are not.
-func (c *call) judge(now time.Time, took time.Duration, late, failed bool, err error) {
+// evaluate ejects the endpoint of a call if too many are bad, and re-admits it once calls that test it are not.
+func (c *call) evaluate(now time.Time, took time.Duration, late, failed bool, err error) {
 	ep, errors := c.conn.ep, c.conn.ep.policy.options().errorsEject()
 	ev := health.Evidence{Kind: health.Served, At: now, Detail: "completed a call"}
 	switch {
