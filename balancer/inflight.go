@@ -99,7 +99,8 @@ func (e *Endpoint) checkAtLocked(at, now health.Moment) {
 
 // check finds overdue calls and silent streams.
 func (e *Endpoint) check() {
-	now := momentNow()
+	at := time.Now() // evidence has the time of the wall clock
+	now := health.MomentOf(at)
 	f := &e.inflight
 	f.mu.Lock()
 	due := health.Moment(f.due.Load())
@@ -126,14 +127,14 @@ func (e *Endpoint) check() {
 
 	switch {
 	case found.suspicion != "":
-		e.policy.prober.suspect(e, now.Time(), found.suspicion)
+		e.policy.prober.suspect(e, at, found.suspicion)
 	default:
 		for _, s := range found.silent {
 			e.policy.checks.checkConn(s)
 		}
 	}
 	for _, s := range found.quiet {
-		e.policy.prober.checkStream(s, now.Time())
+		e.policy.prober.checkStream(s, at)
 	}
 	for _, c := range found.overdue {
 		c.attempt.overdue()

@@ -63,7 +63,8 @@ type Options struct {
 	Monitor *Monitor
 	// Events, if set, receives the policy's events.
 	Events Events
-	// observesCalls is set unless Events ignores Picked and Ended.
+	// observesCalls is set unless Events has a method IgnoresCalls that returns true: Picked and Ended
+	// are then not called.
 	observesCalls bool
 }
 
