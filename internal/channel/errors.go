@@ -2,6 +2,7 @@ package channel
 
 import (
 	"errors"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
@@ -55,13 +56,19 @@ var statements = func() map[string]health.Kind {
 	return byText
 }()
 
+// badGateway is how gRPC's error begins when a proxy does not reach its server: HTTP status 502, 503 or 504.
+const badGateway = "unexpected HTTP status code received from server: 50"
+
 // classify returns the evidence in an error of a member; ok is false if there is none.
 func classify(err error) (kind health.Kind, ok bool) {
 	if kind, ok = statements[rpctypes.ErrorDesc(err)]; ok {
 		return kind, true
 	}
-	if retry.SpeaksNoGRPC(err) {
+	switch {
+	case retry.SpeaksNoGRPC(err):
 		return health.Refusing, true // it is not an etcd member
+	case retry.CodeOf(err) == codes.Unavailable && strings.HasPrefix(rpctypes.ErrorDesc(err), badGateway):
+		return health.Suspicious, true
 	}
 	return 0, false
 }

@@ -31,7 +31,8 @@ func TestClassify(t *testing.T) {
 		{rpctypes.ErrGRPCInvalidAuthToken, 0, false},
 		{status.Error(codes.Unavailable, "transport is closing"), 0, false},
 		{status.Error(codes.PermissionDenied, "unexpected HTTP status code received from server: 403 (Forbidden)"), health.Refusing, true},
-		{status.Error(codes.Unavailable, "unexpected HTTP status code received from server: 502 (Bad Gateway)"), 0, false},
+		{status.Error(codes.Unavailable, "unexpected HTTP status code received from server: 502 (Bad Gateway)"), health.Suspicious, true},
+		{status.Error(codes.Unavailable, "unexpected HTTP status code received from server: 429 (Too Many Requests)"), 0, false},
 	} {
 		kind, ok := classify(tt.err)
 		assert.Equal(t, tt.ok, ok, "%v", tt.err)
