@@ -316,23 +316,6 @@ func TestClose(t *testing.T) {
 	unused.Close(over)
 }
 
-// The engine is closed between the signal to the writer and its Send.
-func TestCloseBeforeASend(t *testing.T) {
-	e, _ := startEngine(t, &fakeStreams{})
-	e.machine.Opening(time.Now())
-	e.machine.Opened(time.Now())
-	for id := range int64(2) {
-		e.machine.Subscribe(time.Now(), id, &newProbe(id, Subscriber{}).Subscriber)
-	}
-	_, requests := e.take()
-	require.Len(t, requests, 2)
-	e.Close(context.Canceled)
-	stream, requests := e.take()
-	require.Nil(t, stream)
-	require.Empty(t, requests)
-	e.sendDue()
-}
-
 // Neither a lease nor a cancellable context costs a goroutine.
 func TestNoGoroutineForALease(t *testing.T) {
 	f := &fakeStreams{}
