@@ -130,3 +130,23 @@ func TestAllowance(t *testing.T) {
 	b.use(-160 * mib)
 	assert.Equal(t, 128*mib, b.left())
 }
+
+// A catch-up in parts uses the client's budget, and returns it.
+func TestCatchupUsesTheBudget(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *cluster) {
+		c.write(20_000, "b")
+		cfg := c.config(1<<20, zap.NewNop())
+		e := New(cfg)
+		t.Cleanup(e.Close)
+		w := watch(t.Context(), e, all(2))
+		got := w.read(1000)
+		untilSplit(e)
+		time.Sleep(time.Millisecond)
+		assert.GreaterOrEqual(t, cfg.Budget.used.Load(), int64(1<<20))
+		got = append(got, w.read(19_000)...)
+		assertRevisions(t, 2, 20_001, got)
+		synctest.Wait()
+		assert.Zero(t, e.parts.Load())
+		assert.Zero(t, cfg.Budget.used.Load())
+	})
+}
