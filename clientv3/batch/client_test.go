@@ -1,7 +1,6 @@
 package batch_test
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -16,7 +15,6 @@ import (
 	"github.com/quorate/quorate/clientv3/batch"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
-	"github.com/quorate/quorate/clientv3/namespace"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -107,47 +105,4 @@ func TestWriteIsReceivedOnce(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestCloseEndsWaitingCalls closes the client under calls that wait and are in flight.
-func TestCloseEndsWaitingCalls(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		client.KV = batch.New(client, shareAll)
-		for _, method := range []string{"Range", "Put", "DeleteRange", "Txn"} {
-			cluster.On(method, func(c *fakeetcd.Call) { <-c.Context().Done() })
-		}
-		var all sync.WaitGroup
-		for i := range 30 {
-			key := fmt.Sprint("k", i)
-			all.Go(func() { _, err := client.Get(context.Background(), key); assert.Error(t, err) })
-			all.Go(func() { _, err := client.Put(context.Background(), key, ""); assert.Error(t, err) })
-			all.Go(func() { _, err := client.Delete(context.Background(), key); assert.Error(t, err) })
-		}
-		synctest.Wait()
-		require.NoError(t, client.Close())
-		all.Wait()
-	})
-}
-
-// TestOverANamespace shares the RPCs of keys that have other names on the server.
-func TestOverANamespace(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		kv := batch.New(namespace.NewKV(client.KV, "app/"), shareAll)
-		var all sync.WaitGroup
-		for i := range 30 {
-			key := fmt.Sprint("k", i)
-			all.Go(func() {
-				_, err := kv.Put(t.Context(), key, key)
-				assert.NoError(t, err)
-				resp, err := kv.Get(t.Context(), key)
-				if assert.NoError(t, err) && assert.Len(t, resp.Kvs, 1) {
-					assert.Equal(t, key, string(resp.Kvs[0].Key))
-				}
-			})
-		}
-		all.Wait()
-		for i := range 30 {
-			require.Equal(t, 1, cluster.PutCount(fmt.Sprint("app/k", i)))
-		}
-	})
 }

@@ -130,33 +130,6 @@ func (k *KV) alone() int {
 	return int(k.reads.aloneLocked())
 }
 
-// TestFewCallsBesideABatchAreSentAlone has more calls than are sent alone, and then few again without a pause.
-func TestFewCallsBesideABatchAreSentAlone(t *testing.T) {
-	stubbed(t, func(t *testing.T, s *stub) {
-		kv := New(s, Config{JoinReads: true, MaxAlone: 3})
-		for i := range 3 {
-			get(t.Context(), kv, fmt.Sprint("alone", i))
-		}
-		alone := []*rpc{s.next(t), s.next(t), s.next(t)}
-		get(t.Context(), kv, "a")
-		get(t.Context(), kv, "b")
-		time.Sleep(shortestWait)
-		batch := s.next(t)
-		require.Equal(t, []string{"a", "b"}, batch.keys())
-		for _, r := range alone {
-			r.answer()
-		}
-		synctest.Wait()
-		get(t.Context(), kv, "third")
-		third := s.next(t)
-		get(t.Context(), kv, "fourth")
-		s.idle(t)
-		third.answer()
-		batch.answer()
-		s.next(t).answer()
-	})
-}
-
 // TestReadInFlightIsNotJoined has a get in flight that is answered as of before a put.
 func TestReadInFlightIsNotJoined(t *testing.T) {
 	stubbed(t, func(t *testing.T, s *stub) {

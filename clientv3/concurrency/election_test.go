@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
@@ -96,34 +95,6 @@ func TestCampaignThatCannotReplaceTheValueWithdraws(t *testing.T) {
 		require.Empty(t, f.keys(t, "office"))
 		require.Empty(t, e.Key())
 		require.Equal(t, ErrElectionNotLeader, e.Proclaim(t.Context(), "x"))
-	})
-}
-
-// The candidate is deleted between being found and being updated.
-func TestCampaignWhoseCandidateGoes(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		e := NewElection(f.session(t), "office")
-		require.NoError(t, e.Campaign(t.Context(), "one"))
-		key := e.Key()
-		f.Nth("Txn", 2, func(*fakeetcd.Call) {
-			_, err := f.client.Delete(t.Context(), key)
-			assert.NoError(t, err)
-		})
-		require.Equal(t, ErrElectionNotLeader, e.Campaign(t.Context(), "two"))
-		require.Empty(t, e.Key())
-		require.NoError(t, e.Campaign(t.Context(), "two"))
-	})
-}
-
-// A campaign with unknown outcome does not change the leader.
-func TestCampaignThatIsNotAnsweredChangesNothing(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		e := NewElection(f.session(t), "office")
-		require.NoError(t, e.Campaign(t.Context(), "one"))
-		f.Once("Txn", func(call *fakeetcd.Call) { neverAnswer(call) })
-		require.Equal(t, context.DeadlineExceeded, e.Campaign(within(t, time.Second), "two"))
-		require.NoError(t, e.Proclaim(t.Context(), "three"))
-		requireLeader(t, e, "three")
 	})
 }
 

@@ -23,38 +23,6 @@ func holdAnswer(call *fakeetcd.Call) {
 	neverAnswer(call)
 }
 
-// The key was written, and the caller's context ends before the answer arrives.
-func TestLockWhoseAnswerIsLateLeavesNoKey(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		s := f.session(t)
-		m := NewMutex(s, "lock")
-		held := f.Once("Txn", holdAnswer)
-		start := time.Now()
-		require.Equal(t, context.DeadlineExceeded, m.Lock(within(t, time.Second)))
-		require.Equal(t, time.Second, time.Since(start))
-		require.Equal(t, 1, held.Ran())
-		require.Equal(t, 1, f.PutCount(keyOf(s, "lock")))
-		require.Empty(t, f.keys(t, "lock"))
-		require.Equal(t, ErrLockReleased, m.Unlock(t.Context()))
-		require.NoError(t, NewMutex(f.session(t), "lock").TryLock(t.Context()))
-	})
-}
-
-func TestAnswersThatAreLost(t *testing.T) {
-	withFake(t, 3, func(t *testing.T, f fake) {
-		for _, method := range []func(*Mutex, context.Context) error{(*Mutex).Lock, (*Mutex).TryLock} {
-			m := NewMutex(f.session(t), "lock")
-			lost := f.Once("Txn", clienttest.LoseAnswer)
-			require.NoError(t, method(m, t.Context()))
-			require.True(t, owns(t, f.client, m))
-			lostUnlock := f.Once("Txn", clienttest.LoseAnswer)
-			require.NoError(t, m.Unlock(t.Context()))
-			require.Equal(t, 2, lost.Ran()+lostUnlock.Ran())
-			require.Empty(t, f.keys(t, "lock"))
-		}
-	})
-}
-
 // The cluster becomes unreachable while Lock waits. The key is deleted when it is reachable again, and Lock does not
 // wait for that.
 func TestCleanupIsBounded(t *testing.T) {
@@ -137,38 +105,6 @@ func TestLateLockDoesNotDisturbTheNext(t *testing.T) {
 	})
 }
 
-// A failed attempt of another mutex does not delete the lock that the session holds.
-func TestFailedLockDoesNotTakeTheLockFromItsSession(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		s := f.session(t)
-		m := lock(t, s, "lock")
-		for _, other := range []*Mutex{NewMutex(s, "lock"), m} {
-			held := f.Once("Txn", holdAnswer)
-			require.Equal(t, context.DeadlineExceeded, other.Lock(within(t, time.Second)))
-			require.Equal(t, 1, held.Ran())
-			time.Sleep(time.Minute)
-			require.True(t, owns(t, f.client, m))
-		}
-		require.NoError(t, m.Unlock(t.Context()))
-		require.Empty(t, f.keys(t, "lock"))
-	})
-}
-
-// A mutex that has lost its key without noticing does not keep another mutex's key.
-func TestLockThatGivesUpIsNotKeptByALostOne(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		s := f.session(t)
-		lost := lock(t, s, "lock")
-		f.remove(t, lost.Key())
-		holder := lock(t, f.session(t), "lock")
-		require.Equal(t, context.DeadlineExceeded, NewMutex(s, "lock").Lock(within(t, time.Second)))
-		require.Equal(t, []string{holder.Key()}, f.keys(t, "lock"))
-		require.Equal(t, context.DeadlineExceeded, lost.Lock(within(t, time.Second)))
-		require.Equal(t, []string{holder.Key()}, f.keys(t, "lock"))
-		require.Equal(t, ErrLockReleased, lost.Unlock(t.Context()))
-	})
-}
-
 // The cleanup lasts for a quarter of an hour.
 func TestCleanupEnds(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
@@ -201,42 +137,6 @@ func TestCleanupEnds(t *testing.T) {
 	})
 }
 
-// A cleanup ends with its session.
-func TestCleanupEndsWithItsSession(t *testing.T) {
-	withFake(t, 3, func(t *testing.T, f fake) {
-		s := f.session(t)
-		f.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
-		m := lock(t, s, "lock")
-		f.stop()
-		require.Error(t, m.Unlock(within(t, time.Second)))
-		start := time.Now()
-		s.Orphan()
-		require.Zero(t, time.Since(start))
-	})
-}
-
-// A Lock during a cleanup of its session gets a new key.
-func TestLockWaitsForACleanupOfItsSession(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		s := f.session(t)
-		lock(t, f.session(t), "lock")
-		ctx, cancel := context.WithCancel(t.Context())
-		failing := goes(func() error { return NewMutex(s, "lock").Lock(ctx) })
-		release := make(chan struct{})
-		removal := f.Once("Txn", func(call *fakeetcd.Call) { _ = call.Hold(release) })
-		cancel()
-		synctest.Wait()
-		require.Equal(t, 1, removal.Ran())
-
-		first := f.Get(keyOf(s, "lock")).CreateRevision
-		next := goes(func() error { return NewMutex(s, "lock").Lock(t.Context()) })
-		close(release)
-		require.Equal(t, context.Canceled, requireNow(t, failing))
-		requireWaiting(t, next)
-		require.Greater(t, f.Get(keyOf(s, "lock")).CreateRevision, first)
-	})
-}
-
 // So does a Lock during an Unlock of its session.
 func TestLockWaitsForAnUnlockOfItsSession(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
@@ -251,5 +151,20 @@ func TestLockWaitsForAnUnlockOfItsSession(t *testing.T) {
 		require.NoError(t, requireNow(t, unlocking))
 		require.NoError(t, requireNow(t, locking))
 		require.True(t, owns(t, f.client, next))
+	})
+}
+
+// A mutex that has lost its key without noticing does not keep another mutex's key.
+func TestLockThatGivesUpIsNotKeptByALostOne(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		s := f.session(t)
+		lost := lock(t, s, "lock")
+		f.remove(t, lost.Key())
+		holder := lock(t, f.session(t), "lock")
+		require.Equal(t, context.DeadlineExceeded, NewMutex(s, "lock").Lock(within(t, time.Second)))
+		require.Equal(t, []string{holder.Key()}, f.keys(t, "lock"))
+		require.Equal(t, context.DeadlineExceeded, lost.Lock(within(t, time.Second)))
+		require.Equal(t, []string{holder.Key()}, f.keys(t, "lock"))
+		require.Equal(t, ErrLockReleased, lost.Unlock(t.Context()))
 	})
 }

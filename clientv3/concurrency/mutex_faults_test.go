@@ -103,18 +103,6 @@ func TestWaitingEnds(t *testing.T) {
 	}
 }
 
-func TestLockOfASessionThatHasEnded(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		ctx, cancel := context.WithCancel(t.Context())
-		s := f.session(t, WithContext(ctx))
-		cancel()
-		<-s.Done()
-		require.Equal(t, ErrSessionExpired, NewMutex(s, "lock").Lock(t.Context()))
-		require.Equal(t, ErrSessionExpired, NewMutex(s, "lock").TryLock(t.Context()))
-		require.Zero(t, f.Count("Txn"))
-	})
-}
-
 // etcd's lock service orphans its sessions before it locks: the clients keep their leases alive.
 func TestLockOverAnOrphanedSession(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {

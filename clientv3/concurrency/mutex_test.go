@@ -2,13 +2,11 @@ package concurrency_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	. "github.com/quorate/quorate/clientv3/concurrency"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
@@ -91,18 +89,6 @@ func TestWaitingForALockDoesNotPoll(t *testing.T) {
 	})
 }
 
-func TestMutexOfTheSameSessionIsTheSameLock(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		s := f.session(t)
-		one, other := lock(t, s, "lock"), lock(t, s, "lock")
-		require.NoError(t, NewMutex(s, "lock").TryLock(t.Context()))
-		require.Equal(t, one.Key(), other.Key())
-		require.NoError(t, one.Unlock(t.Context()))
-		require.False(t, owns(t, f.client, other))
-		require.NoError(t, other.Unlock(t.Context()))
-	})
-}
-
 func TestTryLock(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		one, other := NewMutex(f.session(t), "lock"), NewMutex(f.session(t), "lock")
@@ -155,19 +141,6 @@ func TestUnlockDeletesOnlyItsOwnKey(t *testing.T) {
 	})
 }
 
-func TestLockReturnsTheServersRefusal(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		s := f.session(t)
-		s.Orphan()
-		require.NoError(t, f.ExpireLease(int64(s.Lease())))
-		m := NewMutex(s, "lock")
-		before := f.Count("Txn")
-		require.Equal(t, rpctypes.ErrLeaseNotFound, m.Lock(t.Context()))
-		require.Equal(t, before+1, f.Count("Txn"), "there is nothing to clean up")
-		require.Equal(t, ErrLockReleased, m.Unlock(t.Context()))
-	})
-}
-
 func TestLocker(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		s := f.session(t)
@@ -179,19 +152,5 @@ func TestLocker(t *testing.T) {
 		require.PanicsWithValue(t, ErrLockReleased, l.Unlock)
 		require.NoError(t, s.Close())
 		require.PanicsWithValue(t, ErrSessionExpired, l.Lock)
-	})
-}
-
-// A lock's name may contain any bytes.
-func TestLockNames(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		for _, name := range []string{"", "/", "\x00", "\xff\xff", "lock", "lock/", "löck", strings.Repeat("n", 5000)} {
-			s := f.session(t)
-			m := lock(t, s, name)
-			require.Equal(t, keyOf(s, name), m.Key())
-			require.Equal(t, ErrLocked, NewMutex(f.session(t), name).TryLock(t.Context()), "%.10q", name)
-			require.NoError(t, m.Unlock(t.Context()))
-		}
-		synctest.Wait()
 	})
 }

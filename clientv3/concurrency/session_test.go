@@ -241,18 +241,6 @@ func TestRecreateOfAGivenLease(t *testing.T) {
 	})
 }
 
-// The client is closed before the session.
-func TestSessionEndsWithItsClient(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		c := clienttest.Connect(t, f.Cluster)
-		s := clienttest.Must(NewSession(c))
-		require.NoError(t, c.Close())
-		requireEnded(t, s)
-		s.Orphan()
-		require.Error(t, s.Close())
-	})
-}
-
 func TestSessionDeadline(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		start := time.Now()

@@ -71,30 +71,6 @@ func TestSTMThatRecoversAFailedRead(t *testing.T) {
 	})
 }
 
-func TestSTMWithinSTM(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		_, err := NewSTM(f.client, func(outer STM) error {
-			_, err := NewSTM(f.client, func(inner STM) error {
-				inner.Put("inner", "1")
-				return nil
-			})
-			outer.Put("outer", "1")
-			return err
-		})
-		require.NoError(t, err)
-
-		f.Nth("Txn", 1, func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
-		_, err = NewSTM(f.client, func(outer STM) error {
-			_, err := NewSTM(f.client, func(STM) error {
-				outer.Get("outer's read, which fails within inner")
-				return nil
-			})
-			return err
-		})
-		require.Equal(t, rpctypes.ErrPermissionDenied, err)
-	})
-}
-
 func TestSTMAbortContext(t *testing.T) {
 	onLevels(t, allLevels, func(t *testing.T, f fake, level STMOption) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -130,7 +130,7 @@ func (k *KV) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) 
 
 // Do executes an operation: a write once, see [New], and a read as [clientv3.KV] does.
 func (k *KV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
-	if !writes(op) {
+	if len(optxn.Writes(op)) == 0 {
 		return k.plain.Do(ctx, op)
 	}
 	if err := k.admit(op); err != nil {
@@ -149,37 +149,15 @@ func (k *KV) Txn(ctx context.Context) clientv3.Txn {
 // ends a TTL after the client or the program.
 func (k *KV) Close() error { return k.pool.close(true) }
 
-// writes reports whether an operation can write.
-func writes(op clientv3.Op) bool {
-	found := false
-	eachWrite(op, func(clientv3.Op) { found = true })
-	return found
-}
-
-// eachWrite calls f for each put and delete of an operation, in whatever branch.
-func eachWrite(op clientv3.Op, f func(clientv3.Op)) {
-	if op.IsPut() || op.IsDelete() {
-		f(op)
-	}
-	if op.IsTxn() {
-		_, then, otherwise := op.Txn()
-		for _, ops := range [][]clientv3.Op{then, otherwise} {
-			for _, op := range ops {
-				eachWrite(op, f)
-			}
-		}
-	}
-}
-
 // admit refuses an operation that writes keys of lanes.
-func (k *KV) admit(op clientv3.Op) (err error) {
-	eachWrite(op, func(op clientv3.Op) {
-		if overlap(string(op.KeyBytes()), string(op.RangeBytes()), k.cfg.Prefix, k.end) {
-			err = &retry.NotSentError{Err: fmt.Errorf(
-				"idempotent: the write of %q includes keys below %q, which are lanes: use another key or range, or set Config.Prefix", op.KeyBytes(), k.cfg.Prefix)}
+func (k *KV) admit(op clientv3.Op) error {
+	for _, w := range optxn.Writes(op) {
+		if overlap(string(w.KeyBytes()), string(w.RangeBytes()), k.cfg.Prefix, k.end) {
+			return &retry.NotSentError{Err: fmt.Errorf(
+				"idempotent: the write of %q includes keys below %q, which are lanes: use another key or range, or set Config.Prefix", w.KeyBytes(), k.cfg.Prefix)}
 		}
-	})
-	return err
+	}
+	return nil
 }
 
 // overlap reports whether two ranges have keys in common. As in etcd, end is "" for one key and "\x00" for no end.

@@ -173,13 +173,10 @@ func (b *rebuilding) get(op clientv3.Op, later []clientv3.Op) (*pb.ResponseOp, e
 }
 
 // changed reports whether one of the operations writes keys of op.
-func (b *rebuilding) changed(op clientv3.Op, ops []clientv3.Op) (found bool) {
-	for _, other := range ops {
-		eachWrite(other, func(w clientv3.Op) {
-			found = found || overlap(string(op.KeyBytes()), string(op.RangeBytes()), string(w.KeyBytes()), string(w.RangeBytes()))
-		})
-	}
-	return found
+func (b *rebuilding) changed(op clientv3.Op, ops []clientv3.Op) bool {
+	return slices.ContainsFunc(optxn.Writes(ops...), func(w clientv3.Op) bool {
+		return overlap(string(op.KeyBytes()), string(op.RangeBytes()), string(w.KeyBytes()), string(w.RangeBytes()))
+	})
 }
 
 // read reads what is to be read. Each Txn has a linearizable get too, which makes all of it linearizable: a member

@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/goleak"
@@ -102,58 +101,6 @@ func TestWriteWhoseAnswerIsLostIsNotRepeated(t *testing.T) {
 	})
 }
 
-// After a range delete with a lost answer, none of its keys is cached.
-func TestRangeDeleteWhoseAnswerIsLost(t *testing.T) {
-	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV) {
-		keys := []string{"k/a", "k/b", "k/c"}
-		for _, key := range keys {
-			clienttest.Put(t, cluster, key, "v")
-			own(t, cluster, kv, key)
-		}
-		// The first transaction or read finds the owned keys; a later one deletes.
-		cluster.On("Txn", func(c *fakeetcd.Call) {
-			_, err := c.Execute()
-			assert.NoError(t, err)
-			if cluster.Get("k/a") == nil {
-				c.BreakConn()
-			}
-		})
-		_, err := kv.Delete(t.Context(), "k/", clientv3.WithPrefix())
-		require.Error(t, err)
-		for _, key := range keys {
-			requireTruth(t, cluster, kv, key)
-		}
-	})
-}
-
-// A delete with WithFromKey revokes the ownership of the keys in its range.
-func TestDeleteFromKeyRevokesOwners(t *testing.T) {
-	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, owner clientv3.KV) {
-		other := newKV(t, clienttest.Connect(t, cluster))
-		clienttest.Put(t, cluster, "k", "v")
-		own(t, cluster, owner, "k")
-		clienttest.Must(other.Delete(clienttest.Within(t), "a", clientv3.WithFromKey()))
-		require.Nil(t, cluster.Get("k"))
-		requireTruth(t, cluster, owner, "k")
-	})
-}
-
-// A range that contains leasing keys is deleted only while nothing is owned: it also deletes the leasing keys of keys
-// outside of the range.
-func TestDeleteOfLeasingKeysRevokesOwners(t *testing.T) {
-	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, owner clientv3.KV) {
-		other := newKV(t, clienttest.Connect(t, cluster))
-		own(t, cluster, owner, "A") // sorts before the prefix
-		own(t, cluster, other, "B")
-		clienttest.Must(other.Delete(clienttest.Within(t), "_", clientv3.WithFromKey()))
-		for _, kv := range []clientv3.KV{owner, other} {
-			for _, key := range []string{"A", "B"} {
-				requireFromServer(t, cluster, kv, key)
-			}
-		}
-	})
-}
-
 // A key with a lease is deleted without a write when the lease ends, so it is not owned.
 func TestPutWithLeaseEndsOwnership(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
@@ -214,18 +161,5 @@ func TestRevocationIsSeenAfterGap(t *testing.T) {
 		require.NoError(t, <-written)
 		requireTruth(t, cluster, owner, "k")
 		require.Less(t, cluster.Count("Range"), 100, "the server was asked over and over")
-	})
-}
-
-// Close releases the keys at once.
-func TestCloseReleasesKeys(t *testing.T) {
-	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		kv, closeKV, err := leasing.NewKV(client, prefix)
-		require.NoError(t, err)
-		own(t, cluster, kv, "k")
-		closeKV()
-		require.Nil(t, cluster.Get(prefix+"k"))
-
-		clienttest.Must(newKV(t, clienttest.Connect(t, cluster)).Put(clienttest.Within(t), "k", "v"))
 	})
 }

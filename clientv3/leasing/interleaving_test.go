@@ -45,25 +45,6 @@ func goes(f func() error) <-chan error {
 	return done
 }
 
-// Ownership is revoked and the key written before the owner receives the answer that granted it.
-func TestRevokedBeforeOwned(t *testing.T) {
-	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, owner clientv3.KV) {
-		other := newKV(t, clienttest.Connect(t, cluster))
-		clienttest.Put(t, cluster, "k", "old")
-		release := holdAnswer(t, cluster)
-		first := goes(func() error {
-			_, err := owner.Get(t.Context(), "k")
-			return err
-		})
-		require.NoError(t, <-put(other, "k", "new"))
-		release()
-		require.NoError(t, <-first)
-
-		requireTruth(t, cluster, owner, "k")
-		require.Equal(t, "new", string(cluster.Get("k").Value))
-	})
-}
-
 // The owner's write is executed and visible to everyone, and the owner has no answer yet.
 func TestWriteInFlightIsNotHidden(t *testing.T) {
 	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, owner clientv3.KV) {
@@ -78,23 +59,6 @@ func TestWriteInFlightIsNotHidden(t *testing.T) {
 		require.NoError(t, <-written)
 		requireFromMemory(t, cluster, owner, "k")
 		requireTruth(t, cluster, owner, "k")
-	})
-}
-
-// Two writes of the owner are answered in reverse order.
-func TestAnswersOvertakeEachOther(t *testing.T) {
-	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, owner clientv3.KV) {
-		own(t, cluster, owner, "k")
-		release := holdAnswer(t, cluster)
-		first := put(owner, "k", "first")
-		require.NoError(t, <-put(owner, "k", "second"))
-		requireTruth(t, cluster, owner, "k")
-		release()
-		require.NoError(t, <-first)
-
-		requireFromMemory(t, cluster, owner, "k")
-		requireTruth(t, cluster, owner, "k")
-		require.Equal(t, "second", string(cluster.Get("k").Value))
 	})
 }
 
@@ -123,23 +87,6 @@ func TestLateWriteIsFencedOff(t *testing.T) {
 	})
 }
 
-// The answer to the acquisition is lost. The get is still answered, the leasing key disturbs no other client, and the
-// key is owned later.
-func TestAcquisitionWhoseAnswerIsLost(t *testing.T) {
-	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, owner clientv3.KV) {
-		other := newKV(t, clienttest.Connect(t, cluster))
-		cluster.Once("Txn", clienttest.LoseAnswer)
-		requireTruth(t, cluster, owner, "k")
-		require.NotNil(t, cluster.Get(prefix+"k"))
-		require.NoError(t, <-put(other, "k", "v"))
-		requireTruth(t, cluster, owner, "k")
-		require.NoError(t, <-put(owner, "k", "w"))
-		requireTruth(t, cluster, owner, "k")
-		awaitOwned(t, cluster, owner, "k")
-		requireTruth(t, cluster, owner, "k")
-	})
-}
-
 // An operator deletes the leasing key, and the watch event is lost. The owner's next write detects it.
 func TestLeasingKeyDeletedByHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -163,17 +110,6 @@ func TestLeasingKeyDeletedByHand(t *testing.T) {
 			require.NoError(t, write(key))
 			requireFromServer(t, cluster, owner, key)
 		}
-	})
-}
-
-// An operator deletes the leasing key, and the watch event arrives.
-func TestManualDeletionIsDetected(t *testing.T) {
-	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		owner := newKV(t, client)
-		own(t, cluster, owner, "k")
-		clienttest.Must(client.Delete(t.Context(), prefix+"k"))
-		synctest.Wait()
-		requireFromServer(t, cluster, owner, "k")
 	})
 }
 

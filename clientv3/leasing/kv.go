@@ -12,10 +12,13 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 )
 
 // kv is a clientv3.KV that caches single keys it owns.
 type kv struct {
+	optxn.KV // all but GetStream and Compact are operations
+
 	client      *clientv3.Client
 	remote      clientv3.KV
 	prefix      string // of leasing keys
@@ -72,6 +75,7 @@ func newKV(cl *clientv3.Client, prefix string, opts []concurrency.SessionOption)
 		cache:       newCache(prefix),
 		releases:    newReleaseQueue(),
 	}
+	k.KV = optxn.Over(cl.KV, k.do)
 	k.ctx, k.cancel = context.WithCancel(cl.Ctx())
 	return k
 }
@@ -81,30 +85,12 @@ func (k *kv) close() {
 	k.background.Wait()
 }
 
-func (k *kv) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	return k.get(ctx, clientv3.OpGet(key, opts...))
-}
-
-func (k *kv) Put(ctx context.Context, key, val string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
-	resp, err := k.write(ctx, clientv3.OpPut(key, val, opts...))
-	return resp.Put(), err
-}
-
-func (k *kv) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
-	resp, err := k.write(ctx, clientv3.OpDelete(key, opts...))
-	return resp.Del(), err
-}
-
 // GetStream is not supported: its error has codes.Unimplemented.
 func (k *kv) GetStream(context.Context, string, ...clientv3.OpOption) (clientv3.GetStreamChan, error) {
 	return nil, status.Error(codes.Unimplemented, "leasing: GetStream is not supported; call it on the client")
 }
 
-func (k *kv) Compact(ctx context.Context, rev int64, opts ...clientv3.CompactOption) (*clientv3.CompactResponse, error) {
-	return k.remote.Compact(ctx, rev, opts...)
-}
-
-func (k *kv) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+func (k *kv) do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 	switch {
 	case op.IsGet():
 		resp, err := k.get(ctx, op)

@@ -2,6 +2,7 @@ package leasing
 
 import (
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 )
 
 // span is the range of leasing keys of the keys that a write may change.
@@ -22,29 +23,13 @@ type span struct {
 func (k *kv) spansOf(ops ...clientv3.Op) []span {
 	var spans []span
 	seen := map[span]bool{}
-	for _, op := range writesIn(ops) {
+	for _, op := range optxn.Writes(ops...) {
 		if s := k.spanOf(op); !seen[s] {
 			seen[s] = true
 			spans = append(spans, s)
 		}
 	}
 	return spans
-}
-
-// writesIn returns the puts and deletes in ops, including those in transactions.
-func writesIn(ops []clientv3.Op) []clientv3.Op {
-	var writes []clientv3.Op
-	for _, op := range ops {
-		switch {
-		case op.IsTxn():
-			_, thenOps, elseOps := op.Txn()
-			writes = append(writes, writesIn(thenOps)...)
-			writes = append(writes, writesIn(elseOps)...)
-		case !op.IsGet():
-			writes = append(writes, op)
-		}
-	}
-	return writes
 }
 
 // toTheEnd is the end of a range that has none.

@@ -10,10 +10,6 @@ import (
 	"github.com/quorate/quorate/clientv3/internal/reply"
 )
 
-func (k *kv) Txn(ctx context.Context) clientv3.Txn {
-	return optxn.New(k.remote.Txn(ctx), func(op clientv3.Op) (clientv3.OpResponse, error) { return k.Do(ctx, op) })
-}
-
 func (k *kv) txn(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 	if err := ctx.Err(); err != nil {
 		return clientv3.OpResponse{}, err
@@ -22,7 +18,7 @@ func (k *kv) txn(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, erro
 	if resp := k.cache.txn(cmps, thenOps, elseOps); resp != nil {
 		return resp.OpResponse(), nil
 	}
-	if len(writesIn(thenOps)) == 0 && len(writesIn(elseOps)) == 0 {
+	if len(optxn.Writes(op)) == 0 {
 		resp, err := k.remote.Do(ctx, op)
 		if err != nil {
 			return clientv3.OpResponse{}, err

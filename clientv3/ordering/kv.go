@@ -72,7 +72,7 @@ func (kv *kvOrdering) do(ctx context.Context, op clientv3.Op) (clientv3.OpRespon
 		rev := headerOf(resp).GetRevision()
 		over := kv.check(op, headerOf(resp), prevRev)
 		switch {
-		case mayWrite(op):
+		case len(optxn.Writes(op)) > 0:
 			kv.history.Reach(rev)
 			return resp, nil // it was executed
 		case over != nil:
@@ -124,15 +124,6 @@ func headerOf(resp clientv3.OpResponse) *pb.ResponseHeader {
 	default:
 		return nil
 	}
-}
-
-// mayWrite reports whether a branch of the operation writes.
-func mayWrite(op clientv3.Op) bool {
-	if !op.IsTxn() {
-		return !op.IsGet()
-	}
-	_, thenOps, elseOps := op.Txn()
-	return slices.ContainsFunc(slices.Concat(thenOps, elseOps), mayWrite)
 }
 
 // pauseAfter returns how long to wait after a number of failed attempts. There is no wait

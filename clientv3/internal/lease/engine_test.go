@@ -8,11 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 func TestKeptAlive(t *testing.T) {
@@ -38,46 +35,27 @@ func TestKeptAlive(t *testing.T) {
 	})
 }
 
-// A server under SIGSTOP accepts requests and answers none.
-func TestSilentStreamIsReopened(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		send func(s *fakeStream) error
-	}{
-		{"requests are lost", func(*fakeStream) error { return nil }},
-		{"sending blocks", func(s *fakeStream) error {
-			<-s.ctx.Done()
-			return s.ctx.Err()
-		}},
-	} {
-		for _, ttl := range []time.Duration{2 * time.Second, 6 * time.Second, time.Minute} {
-			t.Run(tt.name+"/"+ttl.String(), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					start := time.Now()
-					f := &fakeStreams{onSend: func(s *fakeStream, id int64) error {
-						if s.number == 1 && time.Since(start) > time.Minute {
-							return tt.send(s)
-						}
-						s.answer(id, ttl)
-						return nil
-					}}
-					e, logs := startEngine(t, f)
-					p := subscribe(t, e, t.Context(), 1, Subscriber{})
-					time.Sleep(3 * time.Minute)
-					require.False(t, p.isClosed())
-					require.Equal(t, 2, f.count())
-					first := f.stream(0).requests()
-					second := f.stream(1).requests()[0]
-					lost := first[len(first)-1]
-					assert.LessOrEqual(t, second.at.Sub(lost.at), ttl/3)
-					ends, _ := f.ends()
-					require.Len(t, ends, 1)
-					require.Equal(t, codes.Unavailable, status.Code(ends[0]))
-					require.Zero(t, logs.Len(), "one reopened stream is not logged as an outage")
-				})
-			})
-		}
-	}
+// A blocked send ends with its stream, and another one is opened within the interval of a renewal.
+func TestBlockedSend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		f := &fakeStreams{onSend: func(s *fakeStream, id int64) error {
+			if s.number == 1 && time.Since(start) > time.Minute {
+				<-s.ctx.Done()
+				return s.ctx.Err()
+			}
+			s.answer(id, ttl)
+			return nil
+		}}
+		e, logs := startEngine(t, f)
+		p := subscribe(t, e, t.Context(), 1, Subscriber{})
+		time.Sleep(3 * time.Minute)
+		require.False(t, p.isClosed())
+		require.Equal(t, 2, f.count())
+		first := f.stream(0).requests()
+		require.LessOrEqual(t, f.stream(1).requests()[0].at.Sub(first[len(first)-1].at), ttl/3)
+		require.Zero(t, logs.Len(), "one reopened stream is not logged as an outage")
+	})
 }
 
 func TestOpeningThatHangs(t *testing.T) {
@@ -314,23 +292,6 @@ func TestClose(t *testing.T) {
 
 	unused, _ := startEngine(t, &fakeStreams{})
 	unused.Close(over)
-}
-
-// The engine is closed between the signal to the writer and its Send.
-func TestCloseBeforeASend(t *testing.T) {
-	e, _ := startEngine(t, &fakeStreams{})
-	e.machine.Opening(time.Now())
-	e.machine.Opened(time.Now())
-	for id := range int64(2) {
-		e.machine.Subscribe(time.Now(), id, &newProbe(id, Subscriber{}).Subscriber)
-	}
-	_, requests := e.take()
-	require.Len(t, requests, 2)
-	e.Close(context.Canceled)
-	stream, requests := e.take()
-	require.Nil(t, stream)
-	require.Empty(t, requests)
-	e.sendDue()
 }
 
 // Neither a lease nor a cancellable context costs a goroutine.

@@ -160,18 +160,6 @@ func TestRefusedLeaseIsPostponed(t *testing.T) {
 	require.Zero(t, kept.closed)
 }
 
-// A refused stream refuses no request.
-func TestRefusedStream(t *testing.T) {
-	r := newRig(t)
-	k, o := r.keep(1), r.once(2)
-	r.m.Opening(r.now)
-	r.refuse(rpctypes.ErrGRPCAuthFailed)
-	require.Equal(t, rpctypes.ErrGRPCAuthFailed, o.cause)
-	require.Zero(t, k.closed)
-	r.connect()
-	require.Equal(t, []int64{1}, r.take())
-}
-
 // The refused request belonged to an abandoned lease, so no other lease ends.
 func TestRefusedAbandoned(t *testing.T) {
 	r := newRig(t)

@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"errors"
 	"math"
 	"slices"
 	"testing"
@@ -133,30 +132,6 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-func TestValidityCountsFromTheRequest(t *testing.T) {
-	r := newRig(t)
-	p := r.keep(1)
-	r.connect()
-	sent := r.now
-	r.take()
-	r.pass(7 * time.Second)
-	r.answer(1, ttl)
-	require.Equal(t, []int64{60}, p.ttls)
-	require.Equal(t, sent, p.renewed)
-	require.Equal(t, sent.Add(ttl), p.validUntil)
-
-	// There is no stream from here on: the lease is lost when the server's time may have run out, not 7 s later.
-	r.m.Lost(r.now, errBroken)
-	r.now = sent
-	r.pass(ttl - time.Nanosecond)
-	require.Zero(t, p.closed)
-	r.pass(time.Nanosecond)
-	require.Equal(t, 1, p.closed)
-	require.ErrorIs(t, p.cause, ErrUnanswered)
-	require.ErrorIs(t, p.cause, errBroken)
-	require.Equal(t, Gone, r.state(1))
-}
-
 func TestRenewalIsDueAfterAThirdOfTheTTL(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -200,38 +175,6 @@ func TestLeasesDueTogetherGoTogether(t *testing.T) {
 	require.Equal(t, []int64{0, 1}, r.take(), "only the lease that is due soon after joins")
 	r.pass(window(ttl) * 3 / 2)
 	require.Equal(t, []int64{2, 3}, r.take())
-}
-
-func TestUnansweredIsNotSentAgainOnTheSameStream(t *testing.T) {
-	r := newRig(t)
-	p := r.renewed(1)
-	r.pass(ttl / 3)
-	require.Equal(t, []int64{1}, r.take())
-	sent := r.now
-	for r.now.Before(sent.Add(ttl/2 - time.Second)) {
-		r.pass(time.Second)
-		require.Empty(t, r.take())
-	}
-	r.m.Lost(r.now, errBroken)
-	require.Empty(t, r.take(), "there is no stream")
-	r.connect()
-	require.Equal(t, []int64{1}, r.take(), "on another stream it is sent at once")
-	r.answer(1, ttl)
-	require.Equal(t, r.now, p.renewed)
-	require.Len(t, p.ttls, 2)
-}
-
-// An answer that takes longer than the interval is followed by one request at once, not by all the missed ones.
-func TestLateAnswer(t *testing.T) {
-	r := newRig(t)
-	r.renewed(1)
-	r.pass(ttl / 3)
-	r.take()
-	r.pass(ttl / 2)
-	r.answer(1, ttl)
-	r.pass(0)
-	require.Equal(t, []int64{1}, r.take())
-	require.Empty(t, r.take())
 }
 
 // A first answer that arrives after the time it proves does not end the lease, which may be alive; the next answer
@@ -318,49 +261,6 @@ func TestOnceLeavesNoState(t *testing.T) {
 	r.answer(1, 0)
 	require.Equal(t, []int64{0}, o.ttls)
 	require.Equal(t, rpctypes.ErrLeaseNotFound, o.cause)
-	require.False(t, r.m.Wanted())
-}
-
-// The answer to a request that was sent before the revocation proves nothing to a later subscriber.
-func TestKeeperAfterRevoke(t *testing.T) {
-	r := newRig(t)
-	before := r.renewed(1)
-	r.pass(ttl / 3)
-	r.take()
-	r.m.Revoked(r.now, 1)
-	require.Equal(t, rpctypes.ErrLeaseNotFound, before.cause)
-
-	after := r.keep(1)
-	require.Zero(t, after.validUntil)
-	require.Empty(t, r.take(), "one request is unanswered")
-	r.answer(1, ttl)
-	require.Empty(t, after.ttls)
-	require.Zero(t, after.validUntil)
-	require.Equal(t, []int64{1}, r.take())
-	r.answer(1, 0)
-	require.Equal(t, rpctypes.ErrLeaseNotFound, after.cause)
-	require.Equal(t, 1, after.closed)
-	require.Equal(t, 1, before.closed)
-	require.False(t, r.m.Wanted())
-}
-
-// A subscriber that leaves during a renewal does not affect the other one. The lease is abandoned when both have left.
-func TestCancelledSubscriber(t *testing.T) {
-	r := newRig(t)
-	p, q := r.renewed(1), r.keep(1)
-	require.Equal(t, p.validUntil, q.validUntil, "a later subscriber learns the known validity")
-	r.pass(ttl / 3)
-	r.take()
-	r.leave(p, context.Canceled)
-	r.answer(1, ttl)
-	require.Equal(t, 1, p.closed)
-	require.Equal(t, context.Canceled, p.cause)
-	require.Len(t, p.ttls, 1)
-	require.Len(t, q.ttls, 1)
-	require.Zero(t, q.closed)
-	r.leave(p, errors.New("again"))
-	require.Equal(t, 1, p.closed)
-	r.leave(q, context.Canceled)
 	require.False(t, r.m.Wanted())
 }
 

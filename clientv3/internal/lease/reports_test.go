@@ -43,16 +43,6 @@ func TestMarginOfARenewal(t *testing.T) {
 	require.Equal(t, -time.Second, got.Margin, "the answer came after the known expiry, and proves that the lease lives")
 }
 
-func TestMarginOfAGrantedLease(t *testing.T) {
-	r := newRig(t)
-	r.m.Granted(r.now, r.now.Add(-time.Second), 1, int64(ttl/time.Second))
-	r.keep(1)
-	r.connect()
-	got, known := r.renewal(time.Second)
-	require.True(t, known)
-	require.Equal(t, ttl-2*time.Second, got.Margin)
-}
-
 func TestAnswersWithoutAMargin(t *testing.T) {
 	for name, prepare := range map[string]func(r *rig){
 		"unsolicited": func(*rig) {},

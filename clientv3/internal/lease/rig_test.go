@@ -38,7 +38,6 @@ type probe struct {
 	over chan struct{} // closed by Close
 
 	mu         sync.Mutex
-	renewed    time.Time
 	validUntil time.Time
 	ttls       []int64
 	closed     int
@@ -54,7 +53,7 @@ func newProbe(id int64, s Subscriber) *probe {
 func (p *probe) Valid(renewed time.Time, ttl time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.renewed, p.validUntil = renewed, renewed.Add(ttl)
+	p.validUntil = renewed.Add(ttl)
 }
 
 func (p *probe) Deliver(resp *pb.LeaseKeepAliveResponse) {

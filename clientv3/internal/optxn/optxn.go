@@ -67,6 +67,21 @@ func Part(part *pb.ResponseOp, header *pb.ResponseHeader) clientv3.OpResponse {
 	return (*clientv3.DeleteResponse)(del).OpResponse()
 }
 
+// Writes returns the puts and deletes among operations, also those in either branch of a transaction.
+func Writes(ops ...clientv3.Op) (writes []clientv3.Op) {
+	for _, op := range ops {
+		switch {
+		case op.IsTxn():
+			_, thenOps, elseOps := op.Txn()
+			writes = append(writes, Writes(thenOps...)...)
+			writes = append(writes, Writes(elseOps...)...)
+		case op.IsPut() || op.IsDelete():
+			writes = append(writes, op)
+		}
+	}
+	return writes
+}
+
 // Key returns the first key of the i-th response, a get's, or nil.
 func Key(resp *clientv3.TxnResponse, i int) *mvccpb.KeyValue {
 	if kvs := resp.Responses[i].GetResponseRange().GetKvs(); len(kvs) > 0 {

@@ -55,7 +55,6 @@ type buffered struct {
 	*reading
 	stop   chan struct{}
 	waited []time.Duration
-	rooms  atomic.Int32
 	pumps  sync.WaitGroup
 }
 
@@ -67,7 +66,7 @@ func newBuffered() *buffered {
 
 func (b *buffered) start() {
 	b.pumps.Go(func() {
-		b.deliver(b.stop, func(d time.Duration) { b.waited = append(b.waited, d) }, func() { b.rooms.Add(1) })
+		b.deliver(b.stop, func(d time.Duration) { b.waited = append(b.waited, d) }, func() {})
 	})
 }
 
@@ -86,21 +85,6 @@ func (b *buffered) isPumping() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.pumping
-}
-
-func TestBufferNeedsNoGoroutineWhileThereIsRoom(t *testing.T) {
-	b := newBuffered()
-	never := func() { t.Fatal("the buffer started a goroutine") }
-	for n := range int64(10) {
-		b.push(numbered(n), never)
-		assert.Equal(t, n, (<-b.ch).Header.Revision)
-	}
-	assert.Zero(t, b.held())
-	b.finish(numbered(10), never)
-	b.push(numbered(11), never)
-	assert.Equal(t, []int64{10}, b.rest())
-	b.drop()
-	assert.EqualValues(t, 1, b.closes.Load())
 }
 
 func TestBufferWaitsForASlowReader(t *testing.T) {
@@ -154,40 +138,6 @@ func TestDropDiscardsWaitingResponses(t *testing.T) {
 		synctest.Wait()
 		assert.EqualValues(t, 1, b.closes.Load())
 		assert.Equal(t, []int64{0}, b.rest())
-	})
-}
-
-func TestDeliverEndsWithTheEngine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBuffered()
-		for n := range int64(4) {
-			b.push(numbered(n), b.start)
-		}
-		close(b.stop)
-		synctest.Wait()
-		assert.EqualValues(t, 1, b.closes.Load())
-		assert.Zero(t, b.held())
-		b.push(numbered(9), b.start)
-		assert.Equal(t, []int64{0}, b.rest())
-	})
-}
-
-func TestAwaitRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBuffered()
-		for n := range int64(6) {
-			b.push(numbered(n), b.start)
-		}
-		synctest.Wait()
-		require.False(t, b.awaitRoom(6*eventOverhead), "there is room")
-		require.True(t, b.awaitRoom(2*eventOverhead))
-		for i, rooms := range []int32{0, 0, 0, 1, 1} {
-			<-b.ch
-			synctest.Wait()
-			assert.Equal(t, rooms, b.rooms.Load(), "%d taken", i+1)
-		}
-		b.drop()
-		assert.Len(t, b.rest(), 1)
 	})
 }
 

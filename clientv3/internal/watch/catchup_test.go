@@ -56,20 +56,6 @@ func (sw *splitWatch) openedAt() []int64 {
 	return starts
 }
 
-func TestProgressEndsAPart(t *testing.T) {
-	sw := inParts(t, 60, 3, 1<<20)
-	first := sw.opened[0]
-	sw.deliver(first, 8)
-	sw.hist.events[10], sw.hist.events[11] = nil, nil // revisions of other keys
-	sw.progress(first, 10)
-	assert.EqualValues(t, 11, first.next)
-	assert.Equal(t, []int64{2, 12, 22}, sw.openedAt(), "revision 11 is missing")
-	sw.progress(first, 11)
-	assert.Equal(t, []int64{12, 22, 32}, sw.openedAt())
-	sw.finish()
-	assert.EqualValues(t, 61, sw.next)
-}
-
 func TestCompactedPartEndsTheWatchInOrder(t *testing.T) {
 	sw := inParts(t, 60, 3, 1<<20)
 	first := sw.opened[0]

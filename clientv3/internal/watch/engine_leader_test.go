@@ -111,25 +111,6 @@ func TestWatchesDoNotMoveToAStreamWhoseTokenIsRefused(t *testing.T) {
 	})
 }
 
-// The stream without a leader breaks when one with a leader is accepted.
-func TestAStreamBreaksWhileALeaderIsFound(t *testing.T) {
-	for range 50 {
-		synctest.Test(t, func(t *testing.T) {
-			c, calls := leaderless(t, 1, func(_ context.Context, c *cluster) error {
-				c.breakAll()
-				return nil
-			})
-			c.noLeads.Store(false)
-			c.write(1, "b")
-			time.Sleep(maxLeaderRetry)
-			c.write(1, "b")
-			assertRevisions(t, 2, 3, calls[0].read(2))
-			synctest.Wait()
-			assert.Len(t, c.live(), 1)
-		})
-	}
-}
-
 // The search for a leader ends with the watches in each of its states.
 func TestTheSearchForALeaderEndsWithTheWatches(t *testing.T) {
 	block := func(ctx context.Context, _ *cluster) error { <-ctx.Done(); return ctx.Err() }

@@ -49,27 +49,6 @@ func TestAStreamMovesAtAKnownRevision(t *testing.T) {
 	})
 }
 
-func TestStreamsMoveOneByOne(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *cluster) {
-		engines := make([]*Engine, 20)
-		for i := range engines {
-			engines[i] = c.engine(t)
-			<-watch(t.Context(), engines[i], all(0)).returned
-		}
-		before := c.live()
-		c.remove()
-		time.Sleep(maxMoveDelay / 2)
-		stayed := 0
-		for _, st := range before {
-			if st.ctx.Err() == nil {
-				stayed++
-			}
-		}
-		assert.Positive(t, stayed)
-		assert.Less(t, stayed, len(before))
-	})
-}
-
 func TestAShortElectionIsSoonOver(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cluster) {
 		c.noLeads.Store(true)
@@ -205,43 +184,6 @@ func TestWatchesMoveOffARefusedToken(t *testing.T) {
 		time.Sleep(time.Hour)
 		assert.Equal(t, []int{2}, c.ids())
 		assert.Equal(t, []int{23}, c.watchers())
-	})
-}
-
-func TestWatchesMoveAfterADelay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		stayed, tries := 0, 20
-		for range tries {
-			c := withTokens()
-			e := c.engine(t)
-			watches(t, e, 1)
-			c.expire()
-			watches(t, e, 1)
-			time.Sleep(maxMoveDelay / 2)
-			if len(c.live()) == 2 {
-				stayed++
-			}
-			e.Close()
-		}
-		assert.Positive(t, stayed)
-		assert.Less(t, stayed, tries, "clients do not move at the same time")
-	})
-}
-
-func TestReopenedStreamCarriesTheNewToken(t *testing.T) {
-	withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
-		old := watches(t, e, 1)[0]
-		c.expire()
-		w := watches(t, e, 1)[0]
-		w.cancel()
-		synctest.Wait()
-		c.live()[0].breakDown()
-		time.Sleep(2 * maxMoveDelay)
-		watches(t, e, 1)
-		assert.Equal(t, []int{2}, c.watchers(), "no second stream is needed")
-		assert.Equal(t, 3, c.opened, "its watches have not moved")
-		c.write(1, "b")
-		assert.Equal(t, []int64{2}, old.read(1))
 	})
 }
 

@@ -33,25 +33,6 @@ func TestAWatchFarBehindCatchesUpInParts(t *testing.T) {
 	})
 }
 
-func TestCatchingUpSurvivesABrokenStream(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *cluster) {
-		c.write(20_000, "b")
-		e := c.engine(t)
-		w := watch(t.Context(), e, all(2))
-		got := w.read(1000)
-		for range 3 {
-			c.breakAll()
-			got = append(got, w.read(2000)...)
-		}
-		got = append(got, w.read(20_000-len(got))...)
-		assertRevisions(t, 2, 20_001, got)
-		w.cancel()
-		synctest.Wait()
-		assert.Zero(t, e.parts.Load())
-		assert.Empty(t, c.live())
-	})
-}
-
 // fill is the number of responses with one event that exceeds the bound of a watch.
 const fill = 1<<20/(2*eventOverhead) + 100
 
@@ -85,27 +66,6 @@ func TestCancelledPausedWatchLeavesNoState(t *testing.T) {
 		synctest.Wait()
 		assert.Empty(t, c.live())
 		assert.EqualValues(t, 1, w.closes.Load())
-	})
-}
-
-func TestCompactionDuringCatchup(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *cluster) {
-		c.write(20_000, "b")
-		e := c.engine(t)
-		w := watch(t.Context(), e, all(2))
-		got := w.read(1000)
-		c.breakAll()
-		c.compact(15_000)
-		var last Response
-		for r := range w.ch {
-			last = r
-			got = append(got, revisions(r.Events)...)
-		}
-		assertRevisions(t, 2, int64(len(got))+1, got)
-		assert.EqualValues(t, 15_000, last.CompactRevision)
-		synctest.Wait()
-		assert.Zero(t, e.parts.Load())
-		assert.Empty(t, c.live())
 	})
 }
 

@@ -59,50 +59,6 @@ func TestAWatchPausesAndGoesOnAtItsBounds(t *testing.T) {
 	})
 }
 
-// Even with a tiny bound, the held responses reach the caller, and then the watch resumes.
-func TestTinyBuffers(t *testing.T) {
-	for _, maxBuffer := range []int{0, 1, eventOverhead, 3 * eventOverhead, 10 * eventOverhead} {
-		inBubble(t, func(t *testing.T, c *cluster) {
-			c.write(2500, "b") // batches of 1000 revisions
-			e := c.engineWith(t, maxBuffer, zap.NewNop())
-			behind, live := watch(t.Context(), e, all(2)), watches(t, e, 1)[0]
-			c.write(10, "b")
-			var got []int64
-			for len(got) < 2510 {
-				time.Sleep(time.Second)
-				got = append(got, behind.read(1)...)
-			}
-			assertRevisions(t, 2, 2511, got)
-			assertRevisions(t, 2502, 2511, live.read(10))
-			synctest.Wait()
-			c.write(1, "b")
-			assert.Equal(t, []int64{2512}, behind.read(1))
-			assert.Equal(t, []int64{2512}, live.read(1))
-			assert.Zero(t, e.parts.Load())
-		})
-	}
-}
-
-func TestPausedWatchIsNotCreatedOnTheNextStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, size := unread()
-		e := c.engineWith(t, 2*size, zap.NewNop())
-		calls := watches(t, e, 2)
-		paused, other := calls[0], calls[1]
-		for rev := range int64(5) {
-			c.write(1, "b")
-			require.Equal(t, []int64{102 + rev}, other.read(1))
-		}
-		c.live()[0].breakDown()
-		time.Sleep(time.Second)
-		assert.Equal(t, []int{2}, c.ids())
-		assert.Equal(t, []int{1}, c.watchers())
-		assertRevisions(t, 102, 106, paused.read(5))
-		synctest.Wait()
-		assert.Equal(t, []int{2}, c.watchers())
-	})
-}
-
 // A slow reader pauses and resumes repeatedly while streams break.
 func TestPausesAmongBrokenStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -139,21 +139,6 @@ func TestASlowReadersWatchIsNotSplit(t *testing.T) {
 	})
 }
 
-// A watch that pauses while split needs no separate stream.
-func TestAPausedWatchDoesNotStayApart(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *cluster) {
-		c.write(20_000, "b")
-		e := c.engine(t)
-		w := watch(t.Context(), e, all(2))
-		time.Sleep(time.Minute)
-		require.Zero(t, e.parts.Load(), "the watch is paused")
-		assertRevisions(t, 2, 20_001, w.read(20_000))
-		time.Sleep(time.Minute)
-		assert.Zero(t, e.apartNow())
-		assert.Equal(t, []int{1}, c.watchers())
-	})
-}
-
 // heavy is the size of a large value, and heavyBuffer the bound of a watch's buffer.
 const (
 	heavy       = 500 << 10

@@ -62,23 +62,6 @@ func TestBlockedSendDelaysNoOtherStream(t *testing.T) {
 	})
 }
 
-func TestTheLastWatchClosesTheStream(t *testing.T) {
-	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
-		a, b := watch(t.Context(), e, all(0)), watch(t.Context(), e, all(0))
-		<-a.returned
-		<-b.returned
-		assert.Equal(t, []int{2}, c.watchers())
-		a.cancel()
-		synctest.Wait()
-		assert.Equal(t, []int{1}, c.watchers(), "the server knows at once")
-		b.cancel()
-		synctest.Wait()
-		assert.Empty(t, c.live())
-		callWatch(t.Context(), e, all(0))
-		assert.Len(t, c.live(), 1)
-	})
-}
-
 func TestStreamsAreSharded(t *testing.T) {
 	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 		calls := make([]*call, 2*maxWatchers+1)

@@ -103,23 +103,6 @@ func TestAWatchThatIsRefusedTooOftenEndsAlone(t *testing.T) {
 	})
 }
 
-// Only consecutive refusals count: a long-lived watch may use any number of tokens.
-func TestAWatchOutlivesManyTokens(t *testing.T) {
-	withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
-		w := watches(t, e, 1)[0]
-		for i := range 3 * maxRefusals {
-			c.expire()
-			c.late = 1
-			c.live()[0].breakDown()
-			time.Sleep(time.Second)
-			require.Len(t, c.live(), 1)
-			c.write(1, "b")
-			assert.Equal(t, []int64{int64(2 + i)}, w.read(1))
-		}
-		assert.Len(t, c.invalidated, 3*maxRefusals)
-	})
-}
-
 func TestWatchesOfARefusedTokenShareAStream(t *testing.T) {
 	t.Run("new watches", func(t *testing.T) {
 		withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
@@ -170,76 +153,6 @@ func TestARefusedWatchMovesToANewerStream(t *testing.T) {
 		watches(t, e, 1)
 		assert.Equal(t, []int{maxWatchers - 1, 1, 1}, c.watchers())
 		assert.Len(t, c.invalidated, 1)
-	})
-}
-
-func TestTokensRefusedOneAfterTheOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for range 20 { // the order of moves is random
-			c := withTokens()
-			e := c.engine(t)
-			for range 3 {
-				watches(t, e, 1)
-				c.expire()
-			}
-			watches(t, e, 1)
-			time.Sleep(3 * maxMoveDelay)
-			assert.Equal(t, []int{4}, c.watchers())
-			assert.GreaterOrEqual(t, len(c.invalidated), 3, "each token is refused")
-			assert.LessOrEqual(t, len(c.invalidated), 6, "a watch may move to a stream while its token expires")
-			e.Close()
-		}
-	})
-}
-
-func TestATokenIsRefusedDuringCatchup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := withTokens()
-		c.write(20_000, "b")
-		e := c.engine(t)
-		w := watch(t.Context(), e, all(2))
-		got := w.read(1000)
-		time.Sleep(2 * time.Millisecond)
-		require.Positive(t, e.parts.Load())
-		c.expire() // new parts are refused
-		got = append(got, w.read(19_000)...)
-		assertRevisions(t, 2, 20_001, got)
-		assert.NotEmpty(t, c.invalidated)
-		time.Sleep(maxMoveDelay)
-		synctest.Wait()
-		assert.Zero(t, e.parts.Load())
-		assert.Equal(t, []int{1}, c.watchers())
-	})
-}
-
-// Streams that are being opened at the same time have the same token, so they do not help.
-func TestStreamsThatAreBeingOpenedCarryNoOtherToken(t *testing.T) {
-	withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
-		const streams = 5
-		var kept, others []*call
-		for range streams {
-			calls := watches(t, e, maxWatchers)
-			kept, others = append(kept, calls[0]), append(others, calls[1:]...)
-		}
-		for _, w := range others {
-			w.cancel()
-		}
-		synctest.Wait()
-		require.Equal(t, []int{1, 1, 1, 1, 1}, c.watchers())
-		c.expire()
-		c.late = streams
-		c.open = func(context.Context) error { time.Sleep(10 * time.Millisecond); return nil }
-		for _, st := range c.live() {
-			st.breakDown()
-			time.Sleep(time.Millisecond)
-		}
-		time.Sleep(time.Minute)
-		c.write(1, "b")
-		for _, w := range kept {
-			r := <-w.ch
-			assert.NoError(t, r.Err)
-			assert.Equal(t, []int64{2}, revisions(r.Events))
-		}
 	})
 }
 
@@ -302,24 +215,6 @@ func TestDenialIsRetriedOncePerStream(t *testing.T) {
 		for _, o := range others {
 			assert.Equal(t, []int64{2}, o.read(1))
 		}
-	})
-}
-
-// Watches leave a stream with a refused token as soon as a new token is accepted on any stream.
-func TestWatchesMoveAfterTheRefusedOneIsCancelled(t *testing.T) {
-	withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
-		watches(t, e, 1)
-		c.expire()
-		opens := make(chan struct{})
-		c.open = func(context.Context) error { <-opens; return nil }
-		w := watch(t.Context(), e, all(0))
-		time.Sleep(time.Second)
-		w.cancel()
-		synctest.Wait()
-		close(opens)
-		watches(t, e, 1)
-		time.Sleep(2 * maxMoveDelay)
-		assert.Equal(t, []int{2}, c.watchers())
 	})
 }
 

@@ -16,21 +16,6 @@ func TestProgressForOne(t *testing.T) {
 	assert.Equal(t, []string{"created", "progress 12, asked for", "events [13]"}, fs[1].was())
 }
 
-// A server answers requests in order, each at most once.
-func TestProgressAskedForWhileAnotherAnswerIsDue(t *testing.T) {
-	sc := connected(t)
-	f := sc.follow(0)
-	sc.receives(created(1, 10))
-	sc.sends("create 1 from 0")
-	sc.ss.requestProgress(false)
-	sc.sends("progress?")
-	sc.ss.requestProgress(true)
-	sc.sends("progress?")
-	sc.receives(progressed(invalidID, 10), progressed(invalidID, 10))
-	sc.learns(10)
-	assert.Equal(t, []string{"created", "progress 10, asked for", "progress 10, asked for", "progress 10"}, f.was())
-}
-
 func TestProgressRequestsWait(t *testing.T) {
 	sc := connected(t)
 	sc.follows(3)
@@ -238,25 +223,6 @@ func (sc *script) asksUnanswered(times int) {
 		sc.ss.requestProgress(false)
 		sc.sends("progress?")
 	}
-}
-
-func TestUnansweredRequestsAreNotRepeated(t *testing.T) {
-	sc := connected(t)
-	f := sc.follow(0)
-	sc.receives(created(1, 1))
-	sc.sends("create 1 from 0")
-	sc.asksUnanswered(100)
-	f.was()
-	sc.ss.requestProgress(true)
-	sc.sends("progress?")
-	sc.receives(progressed(invalidID, 5))
-	assert.Equal(t, []string{"progress 5, asked for"}, f.was())
-	for rev := range int64(90) {
-		sc.learns(6 + rev)
-	}
-	received := f.was()
-	assert.Len(t, received, 90)
-	assert.LessOrEqual(t, requested(received), 1, "at most one earlier answer may arrive first")
 }
 
 // A watch is created while many answers may be in flight. The session asks until it is sure; the other watches received

@@ -4,18 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
-
-// A proxy's first id is 0. Events for that id before its confirmation do not belong to a cancelled watch.
-func TestSerialEventsBeforeTheFirstConfirmation(t *testing.T) {
-	sc := connected(t)
-	f := sc.follow(5)
-	sc.breaks(happened(0, 5), "not created yet")
-	sc.sends("create 2 from 5")
-	assert.Empty(t, f.was())
-}
 
 func TestSerialAfterConfusion(t *testing.T) {
 	sc := connected(t)
@@ -58,63 +48,6 @@ func TestRemoveAndAddAgainGetsAnotherID(t *testing.T) {
 	assert.Equal(t, []string{"created", "created", "events [11]"}, fs[0].was())
 	assert.Equal(t, []string{"created"}, fs[1].was())
 	assert.EqualValues(t, 13, fs[1].sub.next)
-}
-
-// A held stream sends no further creates. Existing watches continue, and the next stream is not held.
-func TestHold(t *testing.T) {
-	sc := connected(t)
-	fs := sc.follows(3)
-	sc.sends("create 1 from 0")
-	sc.ss.hold()
-	sc.receives(created(1, 10))
-	sc.sends()
-	more := sc.follow(5)
-	sc.ss.remove(fs[2].sub)
-	sc.receives(happened(1, 11))
-	sc.sends()
-	assert.Equal(t, []string{"created", "events [11]"}, fs[0].was())
-	sc.reconnect()
-	sc.sends("create 2 from 12")
-	sc.receives(created(2, 12))
-	sc.sends("create 3 from 0", "create 4 from 5")
-	sc.receives(created(3, 12), created(4, 12))
-	assert.Equal(t, []string{"created"}, fs[1].was())
-	assert.Empty(t, fs[2].was())
-	assert.Equal(t, []string{"created"}, more.was())
-}
-
-func TestOwnersMayAddAndRemoveInCallbacks(t *testing.T) {
-	sc := connected(t)
-	fs := sc.follows(3)
-	fs[0].then = func() { sc.ss.add(fs[0].sub) }
-	fs[1].then = func() { sc.ss.remove(fs[1].sub) }
-	sc.sends("create 1 from 0")
-	sc.receives(refused("try again"))
-	sc.sends("create 2 from 0")
-	sc.receives(created(2, 10))
-	sc.sends("cancel 2", "create 3 from 0", "create 4 from 0")
-	places, err := whereabouts(sc.ss)
-	require.NoError(t, err)
-	assert.Equal(t, map[*subscription]state{fs[2].sub: asked, fs[0].sub: asked}, places)
-}
-
-func TestServerCancels(t *testing.T) {
-	sc := connected(t)
-	f := sc.follow(5)
-	sc.receives(created(1, 10))
-	sc.sends("create 1 from 5")
-	sc.receives(compacted(1, 8))
-	sc.sends("cancel 1") // the server's record of the watch blocks progress
-	sc.receives(compacted(1, 8), canceled(1), happened(1, 9))
-	assert.Equal(t, []string{"created", "canceled, compacted 8"}, f.was())
-	assert.Equal(t, parked, f.sub.state)
-
-	g := sc.follow(10)
-	sc.receives(created(2, 10), canceled(2))
-	sc.sends("create 2 from 10")
-	assert.Equal(t, []string{"created", "canceled, compacted 0"}, g.was())
-	sc.reconnect()
-	sc.sends()
 }
 
 func TestDisorderBreaksTheStream(t *testing.T) {
@@ -244,23 +177,4 @@ func TestProgressBetweenFragments(t *testing.T) {
 	assert.EqualValues(t, 6, f.sub.next)
 	sc.receives(happened(1, 6, 7), fragment(1, 21, 22), progressed(1, 22))
 	assert.Equal(t, []string{"created", "events [5]", "events [6 6 7]", "events [21]", "events [22]"}, f.was())
-}
-
-// Live subscriptions come first, in the order of their creation, then requested ones, then waiting ones.
-func TestResumeKeepsTheOrder(t *testing.T) {
-	sc := connected(t)
-	fs := sc.follows(2)
-	sc.receives(created(1, 10), created(2, 20))
-	asked, waiting := sc.follow(30), sc.follow(40)
-	sc.sends("create 1 from 0", "create 2 from 0", "create 3 from 30", "create 4 from 40")
-	sc.reconnect()
-	sc.sends("create 5 from 11")
-	sc.reconnect()
-	sc.ss.remove(fs[1].sub)
-	sc.sends("create 6 from 11")
-	sc.receives(created(6, 50))
-	sc.sends("create 7 from 30", "create 8 from 40")
-	sc.receives(created(7, 50), happened(7, 30), created(8, 51), happened(8, 40))
-	assert.Equal(t, []string{"created", "events [30]"}, asked.was())
-	assert.Equal(t, []string{"created", "events [40]"}, waiting.was())
 }
