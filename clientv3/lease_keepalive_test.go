@@ -201,13 +201,15 @@ func TestKeepAliveAfterClose(t *testing.T) {
 			require.False(t, ok)
 			require.ErrorAs(t, m.Err(), &ErrKeepAliveHalted{})
 
-			ch, err := c.KeepAlive(t.Context(), 1)
-			require.Equal(t, ErrKeepAliveHalted{Reason: context.Canceled}, err)
-			require.EqualError(t, err, "etcdclient: leases keep alive halted: context canceled")
-			require.ErrorIs(t, err, context.Canceled)
-			require.True(t, IsConnCanceled(err))
-			_, ok = <-ch
-			require.False(t, ok)
+			for _, ctx := range []context.Context{t.Context(), clienttest.Ended(t)} { // a loop over c.Ctx() must end
+				ch, err := c.KeepAlive(ctx, 1)
+				require.Equal(t, ErrKeepAliveHalted{Reason: context.Canceled}, err)
+				require.EqualError(t, err, "etcdclient: leases keep alive halted: context canceled")
+				require.ErrorIs(t, err, context.Canceled)
+				require.True(t, IsConnCanceled(err))
+				_, ok = <-ch
+				require.False(t, ok)
+			}
 			require.NoError(t, c.Lease.Close())
 		})
 	}
