@@ -71,6 +71,7 @@ func TestClientWithoutConnection(t *testing.T) {
 	lg := zap.NewExample()
 	c := NewCtxClient(ctx, WithZapLogger(lg))
 	assert.Same(t, lg, c.GetLogger())
+	assert.NotNil(t, NewCtxClient(ctx, WithZapLogger(nil)).GetLogger())
 	assert.Empty(t, c.Endpoints())
 	c.SetEndpoints("127.0.0.1:1")
 	assert.Nil(t, c.ActiveConnection())
