@@ -2,7 +2,6 @@ package clientv3_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	. "github.com/quorate/quorate/clientv3"
@@ -56,20 +54,6 @@ func TestWatchAfterTokenExpiry(t *testing.T) {
 	cluster.Member(0).BreakConnections()
 	last := put(t, cluster, "k", 3)
 	requireRevs(t, old, first+1, last)
-}
-
-// An error that an interceptor of the program makes up, with no status, ends watches and KeepAliveOnce, as in the
-// official client: only the program knows whether another attempt would help.
-func TestStreamsOfAnInterceptorThatFails(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	own := errors.New("no ticket")
-	c := clienttest.Connect(t, cluster, Config{DialOptions: append(cluster.DialOptions(), grpc.WithStreamInterceptor(
-		func(context.Context, *grpc.StreamDesc, *grpc.ClientConn, string, grpc.Streamer, ...grpc.CallOption) (grpc.ClientStream, error) {
-			return nil, own
-		}))})
-	requireEnd(t, c.Watch(clienttest.Within(t), "k"), own)
-	_, err := c.KeepAliveOnce(clienttest.Within(t), grant(t, c))
-	require.Equal(t, own, err)
 }
 
 // kine refuses every watch whose id the client chose.
