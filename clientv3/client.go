@@ -186,10 +186,10 @@ func WithZapLogger(lg *zap.Logger) Option { return func(c *Client) { c.lg.Store(
 // not set are nil. Its context is a child of ctx.
 func NewCtxClient(ctx context.Context, opts ...Option) *Client {
 	c := newClient(ctx)
-	c.lg.Store(zap.NewNop())
 	for _, opt := range opts {
 		opt(c)
 	}
+	c.lg.CompareAndSwap(nil, zap.NewNop())
 	return c
 }
 

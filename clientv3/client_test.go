@@ -5,6 +5,9 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"os"
+	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/grpclog"
 	"google.golang.org/grpc/status"
 )
 
@@ -71,6 +75,7 @@ func TestClientWithoutConnection(t *testing.T) {
 	lg := zap.NewExample()
 	c := NewCtxClient(ctx, WithZapLogger(lg))
 	assert.Same(t, lg, c.GetLogger())
+	assert.NotNil(t, NewCtxClient(ctx, WithZapLogger(nil)).GetLogger())
 	assert.Empty(t, c.Endpoints())
 	c.SetEndpoints("127.0.0.1:1")
 	assert.Nil(t, c.ActiveConnection())
@@ -139,6 +144,21 @@ func TestClientLogLevelInvalid(t *testing.T) {
 	t.Setenv(debugEnv, "1")
 	require.Equal(t, zapcore.InfoLevel, ClientLogLevel())
 	require.Contains(t, out.String(), "Invalid value for environment variable 'ETCD_CLIENT_DEBUG'")
+}
+
+func TestDebugVariableShowsTheLogOfGRPC(t *testing.T) {
+	const child, line = "QUORATE_TEST_CHILD", "a line of gRPC's"
+	if os.Getenv(child) != "" {
+		grpclog.Info(line)
+		return
+	}
+	for text, want := range map[string]bool{"": false, "info": true, "warn": false} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), child+"=1", debugEnv+"="+text)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Equal(t, want, strings.Contains(string(out), line), "%q: %s", text, out)
+	}
 }
 
 func TestDefaultLoggerIsShared(t *testing.T) {

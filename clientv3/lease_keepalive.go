@@ -72,10 +72,6 @@ func (l *lessor) KeepAlive(ctx context.Context, id LeaseID) (<-chan *LeaseKeepAl
 	}
 	k.subscriber = lease.Subscriber{Sink: k, RequireLeader: requiresLeader(ctx)}
 	k.monitor.begin()
-	if err := ctx.Err(); err != nil {
-		k.Close(err)
-		return k.ch, nil
-	}
 	if err := l.engine.Subscribe(ctx, int64(id), &k.subscriber); err != nil {
 		k.Close(err)
 		return k.ch, err

@@ -201,7 +201,7 @@ func TestKeepAliveAfterClose(t *testing.T) {
 			require.False(t, ok)
 			require.ErrorAs(t, m.Err(), &ErrKeepAliveHalted{})
 
-			ch, err := c.KeepAlive(t.Context(), 1)
+			ch, err := c.KeepAlive(clienttest.Ended(t), 1) // a loop with c.Ctx() ends
 			require.Equal(t, ErrKeepAliveHalted{Reason: context.Canceled}, err)
 			require.EqualError(t, err, "etcdclient: leases keep alive halted: context canceled")
 			require.ErrorIs(t, err, context.Canceled)

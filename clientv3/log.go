@@ -8,15 +8,28 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/logutil"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zapgrpc"
 	"google.golang.org/grpc/grpclog"
 )
 
 // debugEnv is the environment variable that sets the level of the default logger.
 const debugEnv = "ETCD_CLIENT_DEBUG"
 
+// With the variable, the default logger is gRPC's too, for the whole process, as with the
+// official client.
+func init() {
+	if os.Getenv(debugEnv) == "" {
+		return
+	}
+	if lg, err := defaultLogger(); err == nil {
+		grpclog.SetLoggerV2(zapgrpc.NewLogger(lg))
+	}
+}
+
 // ClientLogLevel returns the level of the default logger: the zap level named by
 // the environment variable ETCD_CLIENT_DEBUG, or info if it is empty or "true". An
-// invalid value also means info, and is reported on the standard logger.
+// invalid value also means info, and is reported on the standard logger. If the variable is
+// set when the program starts, gRPC logs there, too.
 func ClientLogLevel() zapcore.Level {
 	text := os.Getenv(debugEnv)
 	if text == "" || text == "true" {

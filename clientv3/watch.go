@@ -50,6 +50,7 @@ type Watcher interface {
 	//     (rpctypes.ErrPermissionDenied),
 	//   - the cluster was replaced or restored from a backup
 	//     (*[ClusterChangedError]),
+	//   - an interceptor in Config.DialOptions fails with an error that is no gRPC status,
 	//   - ctx was made by [WithRequireLeader] and no reachable endpoint knows a
 	//     leader (rpctypes.ErrNoLeader).
 	//

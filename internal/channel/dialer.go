@@ -70,8 +70,8 @@ var systemDialer = dialer{
 	}).DialContext,
 }
 
-// dial connects to an address as an Endpoint gives it. Like etcd's client, it ignores the
-// proxy environment variables: a proxy that was not configured for etcd would cause an
+// dial connects to an address as an Endpoint gives it. Unlike etcd's client since 3.5, it ignores
+// the proxy environment variables: a proxy that was not configured for etcd would cause an
 // outage that is hard to diagnose.
 func (d dialer) dial(ctx context.Context, address string) (net.Conn, error) {
 	network, addr := endpoint.DialTarget(address)

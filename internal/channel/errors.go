@@ -2,6 +2,7 @@ package channel
 
 import (
 	"errors"
+	"io"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -29,6 +30,13 @@ func (e *cutError) GRPCStatus() *status.Status {
 }
 
 func (e *cutError) Is(target error) bool { return target == rpctypes.ErrTimeout }
+
+// isOfProgram reports whether an error is made by an interceptor of the program: gRPC's have a
+// status. A server's end of a stream has none either.
+func isOfProgram(err error) bool {
+	_, hasStatus := status.FromError(err)
+	return !hasStatus && !errors.Is(err, io.EOF) && retry.CodeOf(err) == codes.Unknown
+}
 
 // isEtcds reports whether an error is one of etcd's own, and not of a proxy before it.
 func isEtcds(err error) bool {

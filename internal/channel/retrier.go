@@ -104,8 +104,9 @@ func (noConn) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallO
 //
 // The work still ends with its context; with the client; with an error that a repetition
 // would get again, such as PermissionDenied, a wrong password or a message over the
-// client's limit; with a refusal by every endpoint, for example by learners; and, for a
-// context that requires a leader, with ErrNoLeader from every reachable endpoint.
+// client's limit; with one of an interceptor of the program that is no status; with a
+// refusal by every endpoint, for example by learners; and, for a context that requires a
+// leader, with ErrNoLeader from every reachable endpoint.
 func (r *Retrier) Endless() *Retrier {
 	r.endless, r.wake = true, make(chan struct{}, 1)
 	return r
@@ -278,7 +279,7 @@ func (r *Retrier) again(ctx context.Context, class retry.Class, a *attempt, caus
 			return r.withoutLeader(ctx, a, cause)
 		}
 	case retry.Ambiguous:
-		if !r.endless && !r.policy.Retryable(retry.CodeOf(cause)) {
+		if r.endless && isOfProgram(cause) || !r.endless && !r.policy.Retryable(retry.CodeOf(cause)) {
 			return cause
 		}
 		if r.ambiguous != nil {

@@ -1,6 +1,8 @@
 package channel
 
 import (
+	"errors"
+	"io"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -26,6 +28,9 @@ func TestEndlessWorkSurvivesAnOutage(t *testing.T) {
 		}
 		assert.Less(t, attempts, 1000, "few attempts in an hour of outage")
 		assert.Greater(t, attempts, 280, "an attempt every twelve seconds on average")
+		own := errors.New("of an interceptor of the program, with no status")
+		require.Equal(t, own, retrier.Next(t.Context(), own))
+		require.NoError(t, retrier.Next(t.Context(), io.EOF))
 	})
 }
 

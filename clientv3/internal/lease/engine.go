@@ -58,13 +58,17 @@ func New(config Config) *Engine {
 	return e
 }
 
-// Subscribe adds a subscriber to a lease until ctx ends. It returns an error if the
-// engine has ended, and does not use the subscriber then.
+// Subscribe adds a subscriber to a lease until ctx ends, and closes it if ctx has ended. It
+// returns an error if the engine has ended, and does not use the subscriber then.
 func (e *Engine) Subscribe(ctx context.Context, id int64, s *Subscriber) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.halted != nil {
 		return e.halted
+	}
+	if err := ctx.Err(); err != nil {
+		s.Sink.Close(err)
+		return nil
 	}
 	e.startLocked()
 	now := time.Now()
