@@ -148,8 +148,7 @@ func (c *call) end(info balancer.DoneInfo) {
 // endedHere reports whether the error may come from this client ending the call. A server
 // may have begun to respond.
 func endedHere(err error) bool {
-	code := status.Code(err)
-	return code == codes.Canceled || code == codes.DeadlineExceeded
+	return status.Code(err) == codes.Canceled || status.Code(err) == codes.DeadlineExceeded
 }
 
 // answered records the evidence from the end of a call. It reports whether that was the error.

@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/balancer"
@@ -67,10 +68,5 @@ func (e *Endpoint) withdrawLocked() {
 
 // acquits reports whether the evidence would end an endpoint's own statement that it does not serve.
 func acquits(k health.Kind) bool {
-	switch k {
-	case health.Answered, health.Served, health.Late, health.Degrading, health.Restricting:
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]health.Kind{health.Answered, health.Served, health.Late, health.Degrading, health.Restricting}, k)
 }

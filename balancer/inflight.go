@@ -122,13 +122,12 @@ func (e *Endpoint) check() {
 	}
 	f.mu.Unlock()
 
-	switch {
-	case found.suspicion != "":
+	if found.suspicion != "" {
 		e.policy.prober.suspect(e, now, found.suspicion)
-	default:
-		for _, s := range found.silent {
-			e.policy.checks.checkConn(s)
-		}
+		found.silent = nil
+	}
+	for _, s := range found.silent {
+		e.policy.checks.checkConn(s)
 	}
 	for _, s := range found.quiet {
 		e.policy.prober.checkStream(s, now)

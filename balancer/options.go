@@ -1,6 +1,8 @@
 package balancer
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/attributes"
@@ -109,38 +111,23 @@ func (o Options) withDefaults() *Options {
 	if o.Table == nil {
 		o.Table = health.NewTable()
 	}
-	if o.Liveness == nil {
-		o.Liveness = o.Service
-	}
-	if o.Status == nil {
-		o.Status = o.Liveness
-	}
+	o.Liveness = cmp.Or(o.Liveness, o.Service)
+	o.Status = cmp.Or(o.Status, o.Liveness)
 	if !o.errorsEject() {
 		o.maxEjectionPercent = maxLatePercent
 	}
 	if o.Fault == nil {
 		o.Fault = isFault
 	}
-	if o.WriteStallTimeout == 0 {
-		o.WriteStallTimeout = DefaultWriteStallTimeout
-	}
-	if o.Monitor == nil {
-		o.Monitor = new(Monitor)
-	}
-	if o.Events == nil {
-		o.Events = noEvents{}
-	}
+	o.WriteStallTimeout = cmp.Or(o.WriteStallTimeout, DefaultWriteStallTimeout)
+	o.Monitor = cmp.Or(o.Monitor, new(Monitor))
+	o.Events = cmp.Or[Events](o.Events, noEvents{})
 	return &o
 }
 
-func isFault(err error) bool {
-	switch status.Code(err) {
-	case codes.Unavailable, codes.Internal, codes.Unknown, codes.DataLoss, codes.ResourceExhausted, codes.DeadlineExceeded:
-		return true
-	default:
-		return false
-	}
-}
+var faults = []codes.Code{codes.Unavailable, codes.Internal, codes.Unknown, codes.DataLoss, codes.ResourceExhausted, codes.DeadlineExceeded}
+
+func isFault(err error) bool { return slices.Contains(faults, status.Code(err)) }
 
 type noEvents struct{}
 
