@@ -154,9 +154,7 @@ func (s *subConn) cutAllButWrites(reason error) {
 			c.attempt.cut(reason)
 		}
 	}
-	for _, st := range s.ep.inflight.streamsOn(s) {
-		st.attempt.cut(reason)
-	}
+	s.cutStreams(reason)
 }
 
 // closeUnheard closes connections after a while, unless they were heard since then.

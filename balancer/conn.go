@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -60,13 +61,15 @@ type subConnKey struct{}
 // String names the attribute in gRPC's log.
 func (subConnKey) String() string { return "quorate.subConn" }
 
-// markedAddresses returns the addresses of an endpoint, marked with the subConn that they
-// are dialed for.
+// markedAddresses returns the addresses of an endpoint, in the order in which they are tried, marked with the
+// subConn that they are dialed for. A rival has the first one.
 func markedAddresses(s *subConn) []resolver.Address {
-	marked := make([]resolver.Address, len(s.ep.addresses))
-	for i, a := range s.ep.addresses {
-		a.Attributes = a.Attributes.WithValue(subConnKey{}, s)
-		marked[i] = a
+	marked := slices.Concat(s.ep.addresses[s.first:], s.ep.addresses[:s.first])
+	for i, a := range marked {
+		marked[i].Attributes = a.Attributes.WithValue(subConnKey{}, s)
+	}
+	if s.rivalOf != nil {
+		return marked[:1]
 	}
 	return marked
 }

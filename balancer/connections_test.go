@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/resolver"
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/health"
@@ -189,5 +190,44 @@ func TestLargeMessageIsNoSilence(t *testing.T) {
 		s.cancel()
 		at.rate.Store(0)
 		<-s.ended
+	})
+}
+
+// TestAddressesRace has an endpoint with two addresses, of which one swallows what is sent to it.
+func TestAddressesRace(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, servers []*server) {
+		c := connect(t, `{"quorate_round_robin":{}}`, servers, unprobed)
+		a, b := servers[0], servers[1]
+		both := resolver.Endpoint{Addresses: []resolver.Address{{Addr: a.addr}, {Addr: b.addr}}}
+		c.resolver.InitialState(balancer.WithOptions(resolver.State{Endpoints: []resolver.Endpoint{both}}, &c.options))
+		answers := func(s *server, limit time.Duration) {
+			t.Helper()
+			synctest.Wait()
+			o := c.read()
+			require.NoError(t, o.err)
+			require.Less(t, o.took, limit)
+			time.Sleep(time.Second)
+			require.Len(t, s.connections(), 1)
+			require.Equal(t, 1, connections(servers))
+		}
+		a.dark.Shut()
+		answers(b, 300*time.Millisecond)
+		b.kill()
+		time.Sleep(time.Second)
+		b.restart()
+		answers(b, 2*time.Second) // it is tried again beside the other
+		a.dark.Open()
+		b.dark.Shut()
+		b.disconnect()
+		answers(a, 300*time.Millisecond)
+		b.dark.Open()
+		a.kill()
+		answers(b, 300*time.Millisecond)
+		dials := a.dials.Load() + b.dials.Load()
+		a.dark.Shut()
+		b.dark.Shut()
+		b.disconnect()
+		time.Sleep(time.Minute)
+		require.LessOrEqual(t, a.dials.Load()+b.dials.Load()-dials, int64(12), "the addresses are tried every 20 s")
 	})
 }

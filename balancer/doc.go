@@ -44,7 +44,8 @@
 //
 // Calls and streams share one connection to each endpoint. When more than a mebibyte
 // arrives on it within a second, streams get a connection of their own. Bulk transfers
-// always have one. See [ConnClass].
+// always have one. See [ConnClass]. Where an endpoint has several addresses, the next one is tried beside
+// an attempt that takes more than 250 ms, and what connects first is used.
 //
 // A lost connection is reestablished at once, or within 200 ms while other endpoints serve. A failed
 // attempt is repeated after about a second; the pauses grow to a minute while other endpoints

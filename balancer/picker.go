@@ -39,9 +39,7 @@ func (a *Attempt) need() need {
 // rank returns how well an endpoint in a state serves a need, 0 the best.
 func rank(s health.State, n need) int {
 	switch s {
-	case health.Serving:
-		return 0
-	case health.Unknown:
+	case health.Serving, health.Unknown:
 		return 0
 	case health.Slow:
 		return 2

@@ -86,11 +86,6 @@ func (rc *reconnector) connectWantedLocked() {
 		}
 	}
 	var missing []*subConn
-	defer func() {
-		for _, n := range rand.Perm(len(missing)) {
-			rc.p.openLocked(missing[n])
-		}
-	}()
 	for _, ep := range rc.p.endpoints {
 		if !isSelective || wanted[ep] {
 			ep.unwanted.Store(false)
@@ -103,6 +98,9 @@ func (rc *reconnector) connectWantedLocked() {
 			continue // until nothing is in flight: a suspect must be found dead, and its calls freed
 		}
 		shutAll(ep)
+	}
+	for _, n := range rand.Perm(len(missing)) {
+		rc.p.openLocked(missing[n])
 	}
 }
 

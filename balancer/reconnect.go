@@ -263,9 +263,10 @@ func (rc *reconnector) tryDue(s *subConn) {
 }
 
 // connectLocked begins an attempt to connect.
-func (*policy) connectLocked(s *subConn) {
+func (p *policy) connectLocked(s *subConn) {
 	s.attempted = time.Now()
 	s.sc.Connect()
+	p.raceLocked(s)
 }
 
 // reconnectSoonLocked brings forward the attempts to connect that wait: each is made at a random time within

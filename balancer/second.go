@@ -49,7 +49,7 @@ type trial struct {
 // trySecond makes a second connection beside one that is silent, unless it is too early for one,
 // and reports whether that took the place of the silent one.
 func (ck *checker) trySecond(old *subConn, now time.Time) bool {
-	t := &trial{p: ck.p, old: old, second: &subConn{ep: old.ep, class: old.class, onTrial: true}, before: old.conn.backlog()}
+	t := &trial{p: ck.p, old: old, second: &subConn{ep: old.ep, class: old.class, first: old.first, onTrial: true}, before: old.conn.backlog()}
 	if !t.begin(now) {
 		return false
 	}
@@ -189,10 +189,7 @@ func (t *trial) replace() bool {
 		p.mu.Unlock()
 		return false
 	}
-	old.shutLocked()
-	t.second.onTrial = false
-	t.second.made.Store(old.made.Load())
-	ep.conns[old.class].Store(t.second)
+	t.second.replaceLocked(old)
 	taken, sc := p.takeReadyLocked(t.second), t.second.sc
 	p.mu.Unlock()
 	p.changedBy(t.second, sc, taken)

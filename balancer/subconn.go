@@ -51,8 +51,13 @@ type subConn struct {
 	checking atomic.Bool
 	// closing is set while the connection is about to be closed: see closeLater.
 	closing atomic.Bool
-	// onTrial is set for a second connection, while it is not in use.
+	// onTrial is set for a second connection, and for a rival, while it is not in use.
 	onTrial bool
+	// rivals are tried beside the attempt under way; rivalOf is set for one of them. first is the place
+	// of the address that is tried first.
+	rivals  []*subConn
+	rivalOf *subConn
+	first   int
 	// made counts the connections that were made.
 	made atomic.Int32
 }
@@ -132,6 +137,7 @@ func (s *subConn) shutLocked() {
 		return
 	}
 	s.sc.Shutdown()
+	s.endRaceLocked()
 	s.disconnectedLocked()
 	s.sc, s.state, s.slow, s.err = nil, connectivity.Idle, false, nil
 	s.failures, s.due = 0, time.Time{}
@@ -162,7 +168,9 @@ func (p *policy) connChanged(s *subConn, sc balancer.SubConn, st balancer.SubCon
 	if taken.state == connectivity.Ready {
 		p.prober.connected(s)
 	} else if s.class != Bulk {
-		s.moveStreams()
+		// Either the connection is lost and its streams have ended, or the server shuts down (GOAWAY) and would keep
+		// them until it stops. Bulk transfers are not moved: they may complete before that.
+		s.cutStreams(errMoving)
 	}
 }
 
@@ -196,7 +204,7 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 	if s.sc == nil || s.sc != sc || p.closed {
 		return t, false
 	}
-	if s.onTrial {
+	if s.onTrial && !p.wonLocked(s, st.ConnectivityState) {
 		s.state = st.ConnectivityState
 		s.ready.Store(s.state == connectivity.Ready)
 		s.failing.Store(s.state != connectivity.Ready && s.state != connectivity.Connecting)
@@ -214,6 +222,7 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 	case connectivity.Ready:
 		t = p.takeReadyLocked(s)
 	case connectivity.TransientFailure:
+		s.endRaceLocked()
 		s.disconnectedLocked()
 		s.err = st.ConnectionError
 		s.failing.Store(true)
@@ -245,6 +254,7 @@ func (p *policy) takeReadyLocked(s *subConn) takenState {
 		}
 		s.ep.healthEntry().AddConnections(1)
 	}
+	s.endRaceLocked()
 	s.withheld.Store(s.class == Calls)
 	s.unhealthy = nil
 	s.ready.Store(true)
@@ -261,12 +271,10 @@ func (p *policy) takeReadyLocked(s *subConn) takenState {
 // errMoving ends a stream whose connection takes no new streams.
 var errMoving = status.Error(codes.Unavailable, "the connection is lost, or the server closes it")
 
-// moveStreams ends the streams of a connection that takes no new ones. Either the
-// connection is lost and they have ended, or the server shuts down (GOAWAY) and would keep
-// them until it stops. Bulk transfers are not moved: they may complete before that.
-func (s *subConn) moveStreams() {
+// cutStreams ends the streams on the connection.
+func (s *subConn) cutStreams(reason error) {
 	for _, st := range s.ep.inflight.streamsOn(s) {
-		st.attempt.cut(errMoving)
+		st.attempt.cut(reason)
 	}
 }
 
@@ -287,9 +295,7 @@ func (p *policy) close(s *subConn, reason error) {
 	for _, f := range s.ep.inflight.callsOn(s) {
 		f.attempt.cut(reason)
 	}
-	for _, st := range s.ep.inflight.streamsOn(s) {
-		st.attempt.cut(reason)
-	}
+	s.cutStreams(reason)
 	s.forget()
 	if s.conn.close() {
 		return

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -63,6 +64,7 @@ func (c Config[T]) complete() (Config[T], error) {
 	c.RetriesPerSecond = cmp.Or(c.RetriesPerSecond, DefaultRetriesPerSecond)
 	c.InitialBackoff = cmp.Or(c.InitialBackoff, DefaultInitialBackoff)
 	c.MaxBackoff = cmp.Or(c.MaxBackoff, DefaultMaxBackoff)
+	c.Resync = min(c.Resync, math.MaxInt64/10) // its variation does not overflow
 	if c.Keys == nil {
 		c.Keys = func(change cache.Change[T]) []string { return []string{change.Key} }
 	}

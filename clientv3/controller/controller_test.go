@@ -184,6 +184,21 @@ func TestResync(t *testing.T) {
 	})
 }
 
+// TestResyncInDecades has a Resync whose variation would overflow.
+func TestResyncInDecades(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, called := newRig(t), make(chan struct{})
+		r.put(t, "a/1", "v")
+		time.Sleep(time.Second)
+		stop := r.run(t, controller.Config[string]{Resync: 50 * 365 * 24 * time.Hour}, func(context.Context, string) error {
+			close(called) // once
+			return nil
+		})
+		time.Sleep(time.Hour)
+		stop()
+	})
+}
+
 // TestTheEndOfRun has the informer close, and a call under way when ctx ends.
 func TestTheEndOfRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -81,6 +81,9 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return cli.Usage(cmd, err)
 	}
+	if cmd.Flags().Changed("watch") && f.watch < time.Second {
+		return cli.Usage(cmd, errors.New("--watch must be at least 1s"))
+	}
 	if f.srv != "" {
 		if cmd.Flags().Changed("endpoints") {
 			return cli.Usage(cmd, errors.New("--discovery-srv and --endpoints name endpoints: give one of them"))

@@ -73,6 +73,7 @@ func TestDoctorCannotExamine(t *testing.T) {
 		"doctor -w yaml":                   "it must be table or json",
 		"doctor --cacert nosuch.pem":       "--cacert: open nosuch.pem",
 		"doctor --command-timeout 0s":      "--command-timeout must be positive",
+		"doctor --watch 1ms":               "--watch must be at least 1s",
 		"doctor --endpoints http://[::1":   "http://[::1",
 		"doctor --user root":               "--user needs a name and a password",
 		"doctor --dial-timeout eventually": `"eventually" is no time such as 5s`,
