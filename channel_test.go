@@ -264,7 +264,7 @@ func load(t *testing.T, callers int, length time.Duration, call func(context.Con
 					failed = append(failed, err)
 				}
 				mu.Unlock()
-				time.Sleep(20 * time.Millisecond)
+				time.Sleep(50 * time.Millisecond)
 			}
 		})
 	}

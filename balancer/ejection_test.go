@@ -82,7 +82,7 @@ func TestEndpointThatIsAlwaysOrSeldomLateServes(t *testing.T) {
 				test(t, servers) // it is from the start
 			}
 			c := warm(t, roundRobin, servers)
-			load := c.load(9, 80*time.Millisecond, time.Hour, false)
+			load := c.load(6, 80*time.Millisecond, time.Hour, false)
 			time.Sleep(2 * time.Second)
 			test(t, servers)
 			time.Sleep(20 * time.Second)
@@ -126,8 +126,9 @@ func TestEndpointThatFailsOrIsSlowGetsFewCalls(t *testing.T) {
 
 			s.fail.Store(nil)
 			s.long.Store(0)
-			c.load(5, 40*time.Millisecond, time.Second, false)
+			c.load(1, 40*time.Millisecond, time.Second, false)
 			within(t, time.Minute, "serving", func() bool { return c.is(s) == health.Serving })
+			c.load(4, 40*time.Millisecond, time.Second, false)
 			assert.InDelta(t, 0.2, c.shares(2 * time.Second)[0], 0.02, "it has its share again")
 		})
 	}
@@ -168,7 +169,7 @@ func TestErrorsThatEjectNoEndpoint(t *testing.T) {
 				s.passes.Store(test.passes)
 				s.fail.Store(&test.err)
 			}
-			l := c.load(10, 80*time.Millisecond, time.Second, false)
+			l := c.load(10, 160*time.Millisecond, time.Second, false)
 			time.Sleep(6 * time.Second)
 			l.end()
 			assert.False(t, c.events.ever(health.Suspected, health.Slow))
@@ -188,7 +189,7 @@ func TestFewEndpointsAreEjected(t *testing.T) {
 			for i, s := range servers[:6] {
 				time.AfterFunc(time.Duration(i)*time.Second, func() { s.fail.Store(&errUnavailable) })
 			}
-			c.load(20, 100*time.Millisecond, time.Second, false)
+			c.load(20, 200*time.Millisecond, time.Second, false)
 			time.Sleep(10 * time.Second)
 			ejected := 0
 			for _, s := range servers {
@@ -204,8 +205,9 @@ func TestFewEndpointsAreEjected(t *testing.T) {
 // The loss of a connection fails many calls at once.
 func TestLostConnectionsEjectNoEndpoint(t *testing.T) {
 	inBubble(t, 5, func(t *testing.T, servers []*server) {
+		each(servers, func(s *server) { s.delay.Store(int64(200 * time.Millisecond)) })
 		c := warm(t, probedRoundRobin, servers, toolkit)
-		c.load(40, 50*time.Millisecond, time.Second, false)
+		c.load(60, time.Millisecond, time.Minute, false) // twelve calls are under way at each
 		for range 3 {
 			time.Sleep(2 * time.Second)
 			servers[0].disconnect()

@@ -12,10 +12,10 @@ import (
 const (
 	fleetSize  = 10     // clients that share nothing
 	population = 10_000 // what they stand for
-	interval   = 200 * time.Millisecond
+	interval   = 500 * time.Millisecond
 )
 
-// What faults cost 10,000 clients that share nothing, with five calls a second each: attempts to connect, and
+// What faults cost 10,000 clients that share nothing, with two calls a second each: attempts to connect, and
 // probes. Twelve seconds of the fault, and eighteen after it, count.
 func TestFleetInFaults(t *testing.T) {
 	freeze := func(s *server) { s.frozen.Shut() }

@@ -64,7 +64,7 @@ func TestHedgedReadShowsThatItsEndpointIsFrozen(t *testing.T) {
 
 // A process pauses for a moment: its reads and streams go elsewhere, its writes are answered.
 func TestWritesOutlastAPause(t *testing.T) {
-	for _, pause := range []time.Duration{650, 700, 800} {
+	for _, pause := range []time.Duration{650, 800} {
 		withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 			c.load(3, 20*time.Millisecond, 10*time.Second, false)
 			for range 4 {
@@ -172,13 +172,13 @@ func TestSuspectsServeAgainAfterAnOutageOfAll(t *testing.T) {
 
 // An endpoint that cannot be a witness is not asked to be one.
 func TestFrozenEndpointIsDeadWithinASecondBesideDegradedOnes(t *testing.T) {
-	for range 5 { // the first witness is random
+	for range 3 { // the first witness is random
 		withClient(t, 5, func(t *testing.T, c *client, servers []*server) {
 			for _, s := range servers[1:4] {
 				s.fail.Store(&errNoLeader)
 				require.ErrorIs(t, (<-c.starting(1, s, aRead)).err, errNoLeader)
 			}
-			load := c.load(3, 20*time.Millisecond, time.Hour, false) // which fills the budget
+			load := c.load(3, 40*time.Millisecond, time.Hour, false) // which fills the budget
 			time.Sleep(10 * time.Second)
 			load.end()
 			servers[0].frozen.Shut()

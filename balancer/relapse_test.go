@@ -21,20 +21,15 @@ func TestFlappingEndpointLosesFewWrites(t *testing.T) {
 			within(t, time.Second, "readmitted", func() bool { return c.is(servers[0]) == health.Serving })
 			assert.Greater(t, servers[0].callsIn(time.Second), int64(20), "it serves reads")
 		}
+		_ = reads.end()
+		lost := failed(writes.end())
+		assert.LessOrEqual(t, lost, 10, "one of each writer, when it first freezes")
 		time.Sleep(35 * time.Second)
 		before := servers[0].calls.Load()
 		write := c.load(1, time.Millisecond, time.Minute, true)
 		time.Sleep(time.Second)
-		assert.Greater(t, servers[0].calls.Load(), before+130, "it serves writes")
+		assert.Greater(t, servers[0].calls.Load(), before+90, "it serves writes")
 		assert.Zero(t, failed(write.end()))
-		lost := 0
-		for _, o := range writes.end() {
-			if o.err != nil {
-				lost++
-			}
-		}
-		assert.LessOrEqual(t, lost, 10, "one of each writer, when it first freezes")
-		_ = reads.end()
 	})
 }
 

@@ -63,7 +63,7 @@ func (c *client) flap(absent time.Duration) {
 func TestListThatFlapsEndsNothing(t *testing.T) {
 	withClient(t, 2, func(t *testing.T, c *client, servers []*server) {
 		at, ep := servers[0], c.endpoint(servers[0])
-		write := c.starting(1, at, attempt{write: true, takes: 2 * time.Minute})
+		write := c.starting(1, at, attempt{write: true, takes: 40 * time.Second}) // longer than the drain timeout
 		s, bulk := c.open(balancer.Streams, ep), c.open(balancer.Bulk, ep)
 		for range 2 {
 			time.Sleep(time.Second)

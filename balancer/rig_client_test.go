@@ -144,8 +144,9 @@ func (c *client) warm() {
 	c.t.Helper()
 	c.Connect()
 	time.Sleep(10 * time.Millisecond)
-	for _, ep := range c.monitor.Endpoints() {
-		for range 25 {
+	eps := c.monitor.Endpoints()
+	for _, ep := range eps {
+		for range 20/len(eps) + 1 { // a shape is learnt after 20 calls
 			require.NoError(c.t, c.call(c.t.Context(), attempt{only: ep}).err)
 		}
 	}

@@ -81,7 +81,7 @@ func TestSecondConnectionYieldsNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, n := range []int{1, 3} {
 				withClient(t, n, func(t *testing.T, c *client, servers []*server) {
-					c.load(3, 20*time.Millisecond, time.Hour, false)
+					c.load(3, 60*time.Millisecond, time.Hour, false)
 					time.Sleep(5 * time.Second)
 					before := dials(servers)
 					for _, s := range servers {

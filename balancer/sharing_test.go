@@ -187,7 +187,7 @@ func TestVerdictOutlastsAClientThatCannotProbe(t *testing.T) {
 			busy, other := warm(t, roundRobin, servers, share), warm(t, roundRobin, servers[:n], share, change)
 			s := servers[0]
 			s.stalled.Shut()
-			busy.load(6, 20*time.Millisecond, time.Hour, false)
+			busy.load(6, 60*time.Millisecond, time.Hour, false)
 			within(t, 2*time.Second, "lagging", func() bool { return busy.is(s) == health.Lagging })
 			for range 20 {
 				require.Error(t, other.call(t.Context(), attempt{only: other.endpoint(s), deadline: 300 * time.Millisecond}).err)

@@ -99,7 +99,7 @@ func TestWritesEndSoonAfterTheirEndpointLosesItsLeader(t *testing.T) {
 func TestUnansweredStatusIsNoSilence(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers, func(o *balancer.Options) { o.Status = o.Service })
-		c.load(3, 20*time.Millisecond, 20*time.Second, false)
+		c.load(3, 60*time.Millisecond, 20*time.Second, false)
 		servers[0].stalled.Shut()
 		writes := c.starting(20, servers[0], aWrite)
 		for range 20 {

@@ -113,7 +113,7 @@ func TestOneSequentialCallerUsesEqualEndpointsEvenly(t *testing.T) {
 			for i, s := range servers {
 				s.delay.Store(int64(200+50*i) * int64(time.Microsecond))
 			}
-			c.load(1, 10*time.Millisecond, time.Second, false)
+			c.load(1, 20*time.Millisecond, time.Second, false)
 			time.Sleep(20 * time.Second) // the latencies of the start are forgotten
 			for i, share := range c.shares(10 * time.Second) {
 				assert.InDelta(t, 1.0/3, share, 0.12, "server %d", i)

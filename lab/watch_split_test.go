@@ -19,9 +19,10 @@ import (
 	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
-// TestOnlyProvenServersGetParts counts the watchers that one watch asks for while it is 8,000 revisions behind.
+// TestOnlyProvenServersGetParts counts the watchers that one watch asks for while it is 5,500 revisions behind. From 5,000 on, it
+// is split.
 func TestOnlyProvenServersGetParts(t *testing.T) {
-	const backlog = 8_000
+	const backlog = 5_500
 	for _, test := range []struct {
 		name    string
 		binary  func(etcd34.TB) string

@@ -108,7 +108,7 @@ func TestOverloadIsNotAmplified(t *testing.T) {
 					}
 				})
 				seen := newReceived(cluster)
-				calls, failed := during(time.Minute, 10, func() error {
+				calls, failed := during(time.Minute, 5, func() error {
 					ctx, cancel := context.WithTimeout(t.Context(), deadline)
 					defer cancel()
 					_, err := pb.NewKVClient(c).Range(ctx, &pb.RangeRequest{Key: []byte("k")}, grpc.WaitForReady(true))

@@ -65,7 +65,7 @@ func TestLocalReadsGoOnWithoutQuorum(t *testing.T) {
 							call, end := context.WithTimeout(ctx, 10*time.Second)
 							_, _ = kv.Put(call, &pb.PutRequest{Key: []byte("k")}, grpc.WaitForReady(true))
 							end()
-							time.Sleep(20 * time.Millisecond)
+							time.Sleep(50 * time.Millisecond)
 						}
 					})
 				}
@@ -84,7 +84,7 @@ func TestLocalReadsGoOnWithoutQuorum(t *testing.T) {
 								latest = time.Now()
 							}
 							mu.Unlock()
-							time.Sleep(20 * time.Millisecond)
+							time.Sleep(50 * time.Millisecond)
 						}
 					})
 				}
@@ -95,7 +95,7 @@ func TestLocalReadsGoOnWithoutQuorum(t *testing.T) {
 				wg.Wait()
 				t.Logf("%d reads, and none for %v", done, gap)
 				assert.LessOrEqual(t, gap, tt.gap)
-				assert.Greater(t, done, 500*len(tt.reads))
+				assert.Greater(t, done, 200*len(tt.reads))
 			})
 		})
 	}

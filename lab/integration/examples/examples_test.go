@@ -148,6 +148,7 @@ func (r *rig) controllers() {
 		r.t.Helper()
 		for got = name; !slices.Contains(wants, got); got = r.value("examples/actual/" + name) {
 			require.NoError(r.t, r.ctx.Err())
+			time.Sleep(10 * time.Millisecond)
 		}
 		return got
 	}
@@ -196,7 +197,7 @@ func (r *rig) counter() {
 	}
 	counted := func(n int) {
 		r.t.Helper()
-		for got := -1; got < n; time.Sleep(time.Millisecond) {
+		for got := -1; got < n; time.Sleep(10 * time.Millisecond) {
 			resp, err := r.client.Get(r.ctx, "examples/count")
 			require.NoError(r.t, err)
 			if resp.Count > 0 {

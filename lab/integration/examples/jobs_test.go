@@ -96,6 +96,7 @@ func (r *rig) jobs() {
 		if counts == (jobs.Counts{}) {
 			break
 		}
+		time.Sleep(10 * time.Millisecond)
 	}
 	for _, p := range processes {
 		p.signal(syscall.SIGTERM)
