@@ -15,7 +15,6 @@ import (
 
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/lab/robustness"
-	"github.com/quorate/quorate/lab/robustness/callcheck"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/robustness/faults"
 	"github.com/quorate/quorate/lab/robustness/history"
@@ -48,7 +47,7 @@ func asItIs(int, *report.Report) error { return nil }
 // violate breaks a guarantee.
 func violate(rep *report.Report) {
 	rep.Checked = &robustness.Counts{}
-	rep.Add(callcheck.LostWrite, "put/0/1 is missing")
+	rep.Add(faults.Linearizable, "put/0/1 is missing")
 }
 
 // compareWith runs "quorate-lab faults --compare" with further arguments.

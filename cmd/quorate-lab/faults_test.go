@@ -76,7 +76,7 @@ func TestFaultsExitStatus(t *testing.T) {
 		stdout, json, stderr string
 	}{
 		{
-			"violations", bad, nil, cli.Negative, "reliable: 2 events are missing\n    response 7\n", `"promise": "lost_write"`,
+			"violations", bad, nil, cli.Negative, "reliable: 2 events are missing\n    response 7\n", `"promise": "linearizable"`,
 			"quorate-lab: 2 violations, the first: put/0/1 is missing\n",
 		},
 		{

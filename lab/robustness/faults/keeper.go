@@ -170,7 +170,7 @@ func (h *lease) look(ctx context.Context, timeout time.Duration) (gone bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.looks = append(r.looks, history.LeaseLook{
-		Lease: h.id, Key: h.key, Asked: asked, Answered: answered, Revision: a.Revision, Found: a.Read.Found, Claim: h.claim,
+		Lease: h.id, Key: h.key, Asked: asked, Answered: answered, Revision: a.Revision, Found: a.Found, Claim: h.claim,
 	})
-	return !a.Read.Found
+	return !a.Found
 }

@@ -17,8 +17,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/internal/pause"
-	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
 	"github.com/quorate/quorate/lab/robustness/report"
 )
 
@@ -62,16 +62,14 @@ func (r *renter) Grant(ctx context.Context, ttl time.Duration) (int64, time.Dura
 	return int64(len(r.grants)), ttl + time.Second, nil
 }
 
-func (r *renter) Attach(ctx context.Context, id int64, key, _ string) error {
+func (r *renter) Attach(ctx context.Context, _ int64, key, _ string) error {
 	err := r.attachErr
 	r.attachErr = nil
 	if err != nil && r.lost {
 		return err
 	}
-	return errors.Join(err, r.store.do(ctx, history.Put, key, func() {
-		r.store.revision++
-		r.store.keys[key] = stored{ModRevision: r.store.revision, Value: "of a lease", Version: id}
-	}))
+	_, executed := r.store.Put(ctx, key, "of a lease")
+	return errors.Join(err, executed)
 }
 
 func (r *renter) Revoke(_ context.Context, id int64) error {
@@ -114,7 +112,7 @@ func (r *run) leaseKey(id int) string {
 func keep(t *testing.T, lessor *renter, while func(*run, *memory)) (r *run, store *memory) {
 	store = newMemory()
 	lessor.store, lessor.began = store, time.Now()
-	r = start(t, client.Connection{Store: store, Lessor: lessor}, 1)
+	r = start(t, store, 1, lessor)
 	while(r, store)
 	r.end(t.Context())
 	return r, store
@@ -232,7 +230,7 @@ func TestKeepersWhoseLooksFailGoOn(t *testing.T) {
 		r, _ := keep(t, &renter{renewals: 100}, func(_ *run, store *memory) {
 			time.Sleep(100 * time.Millisecond)
 			store.mu.Lock()
-			store.after = func(history.Kind) error { return errors.New("no answer") }
+			store.after = func(model.Kind) error { return errors.New("no answer") }
 			store.mu.Unlock()
 			time.Sleep(3*time.Second + answerTime)
 		})
@@ -246,13 +244,13 @@ func TestKeepersAreNotBlindedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var gets atomic.Int64
 		store := newMemory()
-		store.before = func(ctx context.Context, k history.Kind, key string) error {
-			if k == history.LinearizableGet && strings.HasPrefix(key, "/quorate-lab-leases/") && gets.Add(1) == 1 {
+		store.before = func(ctx context.Context, k model.Kind, key string) error {
+			if k == model.Get && strings.HasPrefix(key, "/quorate-lab-leases/") && gets.Add(1) == 1 {
 				<-ctx.Done()
 			}
 			return ctx.Err()
 		}
-		r := start(t, client.Connection{Store: store, Lessor: &renter{store: store, renewals: 100}}, 1)
+		r := start(t, store, 1, &renter{store: store, renewals: 100})
 		time.Sleep(2*lookEvery + lookTimeout + lookEvery/2)
 		r.end(t.Context())
 		assert.EqualValues(t, 2, gets.Load())

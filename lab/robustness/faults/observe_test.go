@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
 	"github.com/quorate/quorate/lab/robustness/report"
 )
 
@@ -113,8 +114,8 @@ func TestNewCallersReportTheirSuccess(t *testing.T) {
 func TestNewCallersEndWithTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemory()
-		store.before = func(ctx context.Context, _ history.Kind, _ string) error { <-ctx.Done(); return ctx.Err() }
-		r, n := observed(t.Context(), client.Connection{Store: store}, Config{Callers: 3, CallTimeout: time.Minute})
+		store.before = func(ctx context.Context, _ model.Kind, _ string) error { <-ctx.Done(); return ctx.Err() }
+		r, n := observed(t.Context(), store.connection(), Config{Callers: 3, CallTimeout: time.Minute})
 		time.Sleep(time.Second)
 		n.finish()
 		assert.Equal(t, 1100*time.Millisecond, r.env.Now())

@@ -34,7 +34,6 @@ import (
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/robustness"
-	"github.com/quorate/quorate/lab/robustness/callcheck"
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/report"
@@ -170,9 +169,10 @@ func (r *run) Check(out *robustness.Outcome) error {
 	if err != nil {
 		return err
 	}
-	r.rep.Verdict = callcheck.Check(callcheck.History{
-		Prefix: r.prefix, Events: events, Through: through, Calls: r.rec.Calls, Looks: r.looks,
-	}, out.Counts)
+	checker := &checker{prefix: r.prefix, events: events, through: through, calls: r.rec.Calls, counts: out.Counts}
+	checker.checkCalls()
+	checker.checkLooks(r.looks)
+	r.rep.Verdict = checker.verdict
 	readers := r.load.watches()
 	watches := make([]history.Watch, 0, len(readers)) // most have one
 	for _, reader := range readers {

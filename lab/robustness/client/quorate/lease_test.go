@@ -41,7 +41,7 @@ func TestLessorPassesOnWhatTheClientClaims(t *testing.T) {
 		require.NoError(t, lessor.Attach(t.Context(), id, "k", "v"))
 		a, err := store.Get(t.Context(), "k", false)
 		require.NoError(t, err)
-		assert.Equal(t, "v", a.Read.Value)
+		assert.Equal(t, "v", a.Value)
 
 		answers := 0
 		for until, err := range lessor.KeepAlive(t.Context(), id) {
@@ -58,6 +58,6 @@ func TestLessorPassesOnWhatTheClientClaims(t *testing.T) {
 		assert.Equal(t, 3, answers)
 		a, err = store.Get(t.Context(), "k", false)
 		require.NoError(t, err)
-		assert.False(t, a.Read.Found)
+		assert.False(t, a.Found)
 	})
 }
