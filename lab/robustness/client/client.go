@@ -2,7 +2,7 @@
 // of which official has a copy that `go generate` makes.
 package client
 
-//go:generate go run ./internal/copyquorate
+//go:generate go test -run TestCopies . -update
 
 import (
 	"context"

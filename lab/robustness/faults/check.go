@@ -3,9 +3,7 @@ package faults
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/quorate/quorate/lab/internal/tally"
@@ -28,7 +26,7 @@ const (
 	LeaseEndedEarly tally.Promise = "lease_ended_early"
 )
 
-// checkTimeout bounds the check of a group. A few milliseconds are usual: with the events of the store nothing is left to search.
+// checkTimeout bounds the check of a group. A few milliseconds are usual.
 const checkTimeout = 30 * time.Second
 
 // checker compares calls with the history of the store, and counts what it checks.
@@ -102,82 +100,32 @@ func describe(call report.Call) string {
 
 func at(d time.Duration) string { return fmt.Sprintf("%.6fs", d.Seconds()) }
 
-// checkGroups checks each group of keys. The store is a client of it too, which reads every event and what there is in the end.
+// checkGroups checks each group of keys.
 func (c *checker) checkGroups() {
-	type place struct {
-		keys *[model.Keys]string
-		key  int
-	}
-	places, groups, last := map[string]place{}, map[*[model.Keys]string][]model.Operation{}, map[place]model.KV{}
+	groups := map[*[model.Keys]string][]model.Operation{}
 	for _, call := range c.calls {
-		if groups[call.Keys] == nil {
-			for i, key := range call.Keys {
-				places[key] = place{call.Keys, i}
-			}
-		}
 		groups[call.Keys] = append(groups[call.Keys], call.Operation)
 	}
-	for _, e := range c.events {
-		if !strings.HasPrefix(e.Key, c.prefix) {
-			continue
-		}
-		at, used := places[e.Key]
-		if !used {
-			c.verdict.Add(Linearizable, "%v: no call is about that key", e)
-			continue
-		}
-		last[at] = model.KV{Value: e.Value, CreateRevision: e.CreateRevision, ModRevision: e.ModRevision, Version: e.Version}
-		if e.Type == history.DeleteEvent {
-			last[at] = model.KV{}
-		}
-		groups[at.keys] = append(groups[at.keys], c.storeRead(e.ModRevision, at.key, last[at]))
-	}
+	record, unseen := model.NewRecord(c.prefix, c.events, c.through), 0
 	for keys, operations := range groups {
-		for key := range keys {
-			operations = append(operations, c.storeRead(c.through, key, last[place{keys, key}]))
-		}
-		c.checkGroup(keys, operations)
-	}
-}
-
-// storeRead is a read of a key at a revision, which returned after all calls.
-func (c *checker) storeRead(revision int64, key int, is model.KV) model.Operation {
-	return model.Operation{
-		Outcome: history.OK, Call: math.MaxInt64 / 2, Return: math.MaxInt64 / 2,
-		Request:  model.Request{Kind: model.SerializableGet, Then: reads[key]},
-		Response: model.Response{Revision: revision, Succeeded: true, Results: []model.Result{{KV: is}}},
-	}
-}
-
-// checkGroup checks the calls on a group of keys. Since every event is known, no write took effect that none of them shows.
-func (c *checker) checkGroup(keys *[model.Keys]string, operations []model.Operation) {
-	finding := model.Check(model.History{Operations: operations, Claimed: func(int64) bool { return true }}, checkTimeout)
-	unknown := 0
-	for _, op := range operations {
-		if op.Request.Kind.Writes() && (op.Outcome == history.Unknown || op.Outcome == history.Abandoned) {
-			unknown++
+		finding := record.Check(*keys, operations, checkTimeout)
+		unseen += finding.Unseen
+		if finding.Verdict != model.Linearizable {
+			c.verdict.Add(Linearizable, "%q: %s: %s", keys, finding.Verdict, finding.Message)
 		}
 	}
-	if unknown > finding.Unseen {
-		c.counts.Add("writes", "unknown and applied", unknown-finding.Unseen)
+	if e, found := record.Stray(); found {
+		c.verdict.Add(Linearizable, "%v: no call is about that key", e)
 	}
-	if finding.Verdict != model.Linearizable {
-		c.verdict.Add(Linearizable, "%q: %s: %s", keys, finding.Verdict, finding.Message)
-	}
+	c.counts.Add("writes", "unknown and applied", c.counts.Of("writes", "unknown")-unseen)
 }
 
-// checkLooks checks that leases lived for as long as the client claimed.
-func (c *checker) checkLooks(looks []history.LeaseLook) {
-	c.counts.Add("leases", "looks at their keys", len(looks))
-	for _, look := range looks {
-		if !look.Refutes() {
-			continue
-		}
-		c.verdict.Add(LeaseEndedEarly, "lease %x had ended by %s, and the client claimed it to live until %s",
-			look.Lease, at(look.Answered), at(look.Claim.Until)).Evidence = []string{
-			fmt.Sprintf("claimed at %s to live until %s", at(look.Claim.At), at(look.Claim.Until)),
-			fmt.Sprintf("linearizable get of %s, from %s to %s: revision %d, found nothing",
-				look.Key, at(look.Asked), at(look.Answered), look.Revision),
+// checkLeases checks that leases lived for as long as the client claimed.
+func (c *checker) checkLeases(ends []history.LeaseEnd) {
+	for _, end := range ends {
+		if end.Refutes() {
+			c.verdict.Add(LeaseEndedEarly, "%s of lease %x was gone at %s, and the client claimed at %s that the lease lives until %s",
+				end.Key, end.Lease, at(end.Seen), at(end.Claim.At), at(end.Claim.Until))
 		}
 	}
 }

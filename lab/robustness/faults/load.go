@@ -26,8 +26,8 @@ import (
 // their keys.
 //
 // Each lease has a keeper, which attaches a key of its own to it and keeps it alive.
-// The lease is lost when the client ends the keepalive, or when the key, which the
-// keeper reads twice a second, is gone; the keeper then starts anew.
+// The lease is lost when the client ends the keepalive, or when the key is gone, by the
+// record of the store; the keeper then starts anew.
 type load struct {
 	run *run
 

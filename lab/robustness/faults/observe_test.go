@@ -31,13 +31,13 @@ type slow struct {
 	events     chan string
 }
 
-func (s *slow) Get(context.Context, string, bool) (client.Answer, error) {
+func (s *slow) Get(context.Context, string) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.gets++; s.gets == 1 {
-		return client.Answer{}, errors.New("not yet")
+		return 0, errors.New("not yet")
 	}
-	return client.Answer{}, nil
+	return 0, nil
 }
 
 func (s *slow) Put(_ context.Context, key, _ string) (int64, error) {

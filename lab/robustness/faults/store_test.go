@@ -19,9 +19,30 @@ type memory struct {
 	mu       sync.Mutex
 	revision int64
 	keys     map[string]model.KV
+	deleted  chan struct{} // closed when a key is gone
 }
 
-func newMemory() *memory { return &memory{revision: 1, keys: map[string]model.KV{}} }
+func newMemory() *memory {
+	return &memory{revision: 1, keys: map[string]model.KV{}, deleted: make(chan struct{})}
+}
+
+// Revision and AwaitDeletion are those of the record of the store.
+func (m *memory) Revision() int64 { return 1 }
+
+func (m *memory) AwaitDeletion(ctx context.Context, key string, _ int64) error {
+	select {
+	case <-m.deleted:
+		m.mu.Lock()
+		gone := m.keys[key].Version == 0
+		m.mu.Unlock()
+		if gone {
+			return nil
+		}
+		<-ctx.Done()
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
 
 // connection returns a connection to it.
 func (m *memory) connection() client.Connection { return client.Connection{KV: m, Store: m} }
@@ -69,12 +90,9 @@ func (m *memory) Do(ctx context.Context, keys [model.Keys]string, request model.
 	return response, err
 }
 
-func (m *memory) Get(ctx context.Context, key string, _ bool) (a client.Answer, err error) {
-	err = m.do(ctx, model.Get, key, func() {
-		kv, found := m.keys[key]
-		a = client.Answer{Revision: m.revision, Found: found, Value: kv.Value}
-	})
-	return a, err
+func (m *memory) Get(ctx context.Context, key string) (int64, error) {
+	response, err := m.Do(ctx, [model.Keys]string{key}, model.Request{Kind: model.Get, Then: []model.Act{{Verb: model.Read}}})
+	return response.Revision, err
 }
 
 func (m *memory) Put(ctx context.Context, key, value string) (int64, error) {

@@ -14,20 +14,12 @@ type store struct {
 	kv clientv3.KV
 }
 
-func (s store) Get(ctx context.Context, key string, serializable bool) (client.Answer, error) {
-	var opts []clientv3.OpOption
-	if serializable {
-		opts = append(opts, clientv3.WithSerializable())
-	}
-	resp, err := s.kv.Get(ctx, key, opts...)
+func (s store) Get(ctx context.Context, key string) (int64, error) {
+	resp, err := s.kv.Get(ctx, key)
 	if err != nil {
-		return client.Answer{}, err
+		return 0, err
 	}
-	a := client.Answer{Revision: resp.Header.GetRevision()}
-	if len(resp.Kvs) > 0 {
-		a.Found, a.Value = true, string(resp.Kvs[0].Value)
-	}
-	return a, nil
+	return resp.Header.GetRevision(), nil
 }
 
 func (s store) Put(ctx context.Context, key, value string) (int64, error) {
