@@ -57,7 +57,7 @@ func newFaultsCommand(run faults.Runner) *cobra.Command {
 	f := cmd.Flags()
 	f.StringSliceVar(&flags.names, "fault", nil, "inject only this `name`d fault; repeat it or separate names by commas, in the order wanted")
 	f.DurationVar(&flags.Hold, "duration", faults.DefaultHold, "how long each fault is held (a fault that is named alone may have a default of its own)")
-	f.IntVar(&flags.Members, "members", faults.DefaultMembers, "members of the cluster, 3 to 9")
+	f.IntVar(&flags.Members, "members", robustness.DefaultMembers, "members of the cluster, 3 to 9")
 	f.IntVar(&flags.Callers, "callers", faults.DefaultCallers, "callers of each of the four kinds of call, and number of watches and of leases")
 	f.DurationVar(&flags.CallTimeout, "timeout", faults.DefaultCallTimeout, "deadline of each call")
 	f.DurationVar(&flags.Pause, "pause", faults.DefaultPause, "time between two calls of a caller")

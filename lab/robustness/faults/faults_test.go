@@ -48,8 +48,8 @@ func quick(t *testing.T, names ...string) faults.Config {
 		assert.NoError(t, robustness.Leaked(already))
 	})
 	return faults.Config{
-		Faults: chosen, Healthy: 3 * time.Second, Hold: 1500 * time.Millisecond, Recovery: 500 * time.Millisecond,
-		Seed: 1, Dir: dir, Log: t.Output(), Connect: quorate.Connect,
+		Config: robustness.Config{Seed: 1, Dir: dir, Log: t.Output()},
+		Faults: chosen, Healthy: 3 * time.Second, Hold: 1500 * time.Millisecond, Recovery: 500 * time.Millisecond, Connect: quorate.Connect,
 	}
 }
 

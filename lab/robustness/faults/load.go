@@ -3,7 +3,6 @@ package faults
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -142,23 +141,13 @@ func (l *load) settleWatches(events []history.Event) {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
 	for _, r := range l.readers {
-		for newest := newestOf(r.Request, events); r.reached.Load() < newest; {
+		for newest := r.Request.Last(events, 0); r.reached.Load() < newest; {
 			if pause.For(ctx, settlePoll) != nil {
 				return
 			}
 		}
 	}
 	_ = pause.For(ctx, settleGrace) // no longer than settleTimeout in all
-}
-
-// newestOf returns the revision of the last event of the keys of a request, 0 if there is none.
-func newestOf(request history.WatchRequest, events []history.Event) int64 {
-	for _, e := range slices.Backward(events) {
-		if request.Covers(e.Key) {
-			return e.ModRevision
-		}
-	}
-	return 0
 }
 
 // flight knows which calls are under way.

@@ -37,7 +37,9 @@ func start(t *testing.T, store *memory, callers int, beside ...any) *run {
 }
 
 func startWithin(ctx context.Context, store *memory, callers int, beside ...any) *run {
-	r := newRun(Config{Callers: callers, Pause: 5 * time.Millisecond, CallTimeout: 10 * time.Second, LeaseTTL: 3 * time.Second, Seed: 1})
+	cfg := Config{Callers: callers, Pause: 5 * time.Millisecond, CallTimeout: 10 * time.Second, LeaseTTL: 3 * time.Second}
+	cfg.Seed = 1
+	r := newRun(cfg)
 	r.env = &robustness.Env{Log: robustness.NewLog(io.Discard)}
 	r.conn, r.record = store.connection(), store
 	for _, part := range beside {

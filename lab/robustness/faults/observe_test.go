@@ -91,7 +91,7 @@ func observed(ctx context.Context, conn client.Connection, cfg Config) (*run, *n
 func TestNewCallersReportTheirSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{events: make(chan string, 10)}
-		r, n := observed(t.Context(), client.Connection{Store: s, Watcher: s}, Config{Callers: 2, CallTimeout: time.Second, Seed: 5})
+		r, n := observed(t.Context(), client.Connection{Store: s, Watcher: s}, Config{Callers: 2, CallTimeout: time.Second})
 		time.Sleep(time.Second)
 		n.finish()
 

@@ -102,8 +102,8 @@ func Run(ctx context.Context, cfg Config) (report.Report, error) {
 	r := newRun(cfg)
 	r.site, _ = fault.SiteOf(cfg.Faults) // the configuration has been checked
 	r.rep.Started = time.Now().UTC()
-	out, err := robustness.Run(ctx,
-		robustness.Config{Duration: longest, Members: cfg.Members, Seed: cfg.Seed, Dir: cfg.Dir, Log: cfg.Log, Counts: &robustness.Counts{}},
+	cfg.Duration, cfg.Counts = longest, &robustness.Counts{} // of this run alone
+	out, err := robustness.Run(ctx, cfg.Config,
 		robustness.Setup{Cluster: r.site.Config(lab.Config{Election: cfg.Election, Heartbeat: cfg.Election / 10}), Record: true, Schedule: r.schedule}, r)
 	if r.load == nil && out.Interrupted {
 		err = nil
