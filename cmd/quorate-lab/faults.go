@@ -92,7 +92,7 @@ twice or against what its caller was told, if a linearizable read went backwards
 an answer was never true, if a watch lost, repeated, disordered or changed an event,
 or ended without a good reason, or if a lease had ended while the client still claimed
 it to live; the report then shows the evidence. A run keeps all calls and events in
-memory, about 40 MB for each minute.
+memory, about 100 MB for each minute.
 
 Ctrl-C ends the run early: the cluster is healed, checked and removed, and the
 table shows what was measured until then. A second Ctrl-C kills at once; files

@@ -1,6 +1,6 @@
 // Package history says what the lab saw: of a call its kind and how it ended
 // ([Outcome]); of one watch what its reader took from the channel ([Watch]); of a
-// lease what its keeper found ([LeaseLook]); and which revisions the store can have
+// lease that its keeper found it gone ([LeaseEnd]); and which revisions the store can have
 // had at a moment ([Clock]).
 //
 // These are the only things that those who make a load, those who check it and
