@@ -67,7 +67,7 @@ func storeRead(revision int64, key int, is KV) Operation {
 	}
 }
 
-// mayHaveLeft reports whether a write can be the cause of the values that were written: it only deletes, or one is its own.
+// mayHaveLeft reports whether a write can have left the values that were written: one is its own, or it only deletes.
 func (r Request) mayHaveLeft(written map[string]bool) bool {
 	puts := false
 	for _, succeeded := range []bool{true, false} {
