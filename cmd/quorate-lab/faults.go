@@ -57,7 +57,7 @@ func newFaultsCommand(run faults.Runner) *cobra.Command {
 	f := cmd.Flags()
 	f.StringSliceVar(&flags.names, "fault", nil, "inject only this `name`d fault; repeat it or separate names by commas, in the order wanted")
 	f.DurationVar(&flags.Hold, "duration", faults.DefaultHold, "how long each fault is held (a fault that is named alone may have a default of its own)")
-	f.IntVar(&flags.Members, "members", faults.DefaultMembers, "members of the cluster, 3 to 9")
+	f.IntVar(&flags.Members, "members", robustness.DefaultMembers, "members of the cluster, 3 to 9")
 	f.IntVar(&flags.Callers, "callers", faults.DefaultCallers, "callers of each of the four kinds of call, and number of watches and of leases")
 	f.DurationVar(&flags.CallTimeout, "timeout", faults.DefaultCallTimeout, "deadline of each call")
 	f.DurationVar(&flags.Pause, "pause", faults.DefaultPause, "time between two calls of a caller")
@@ -92,7 +92,7 @@ twice or against what its caller was told, if a linearizable read went backwards
 an answer was never true, if a watch lost, repeated, disordered or changed an event,
 or ended without a good reason, or if a lease had ended while the client still claimed
 it to live; the report then shows the evidence. A run keeps all calls and events in
-memory, about 40 MB for each minute.
+memory, about 100 MB for each minute.
 
 Ctrl-C ends the run early: the cluster is healed, checked and removed, and the
 table shows what was measured until then. A second Ctrl-C kills at once; files

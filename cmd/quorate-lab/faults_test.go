@@ -45,13 +45,11 @@ func assertNothingLeft(t *testing.T, dir string) {
 }
 
 func TestFaultsPrintsJSON(t *testing.T) {
-	var asked faults.Config
-	run := func(ctx context.Context, cfg faults.Config) (report.Report, error) {
-		asked = cfg
-		return fakeExperiment(asItIs)(ctx, cfg)
-	}
-	status, stdout, stderr := execRoot(t.Context(), run, "faults", "--fault=slow", "--duration=500ms", "--callers=2", "--timeout=5s", "--json")
+	var seen []faults.Config
+	status, stdout, stderr := execRoot(t.Context(), seeing(&seen), "faults", "--fault=slow", "--duration=500ms", "--callers=2", "--timeout=5s", "--json")
 	require.Equal(t, cli.OK, status, stderr)
+	require.Len(t, seen, 1)
+	asked := seen[0]
 	assert.Equal(t, []string{"slow"}, namesOf(asked.Faults))
 	assert.Equal(t, 500*time.Millisecond, asked.Hold)
 	assert.Equal(t, 2, asked.Callers)
@@ -76,7 +74,7 @@ func TestFaultsExitStatus(t *testing.T) {
 		stdout, json, stderr string
 	}{
 		{
-			"violations", bad, nil, cli.Negative, "reliable: 2 events are missing\n    response 7\n", `"promise": "lost_write"`,
+			"violations", bad, nil, cli.Negative, "reliable: 2 events are missing\n    response 7\n", `"promise": "linearizable"`,
 			"quorate-lab: 2 violations, the first: put/0/1 is missing\n",
 		},
 		{
@@ -138,11 +136,6 @@ func TestFaultsEndsOnCtrlC(t *testing.T) {
 }
 
 func TestAFaultThatIsNamedAloneHasItsOwnLength(t *testing.T) {
-	var seen faults.Config
-	run := func(ctx context.Context, cfg faults.Config) (report.Report, error) {
-		seen = cfg
-		return fakeExperiment(asItIs)(ctx, cfg)
-	}
 	for _, tt := range []struct {
 		args []string
 		want time.Duration
@@ -153,11 +146,13 @@ func TestAFaultThatIsNamedAloneHasItsOwnLength(t *testing.T) {
 		{[]string{"--fault", "stop", "--compare"}, faults.DefaultComparedHold},
 		{[]string{"--fault", "flap", "--duration", "3s"}, 3 * time.Second},
 	} {
-		status, _, stderr := execRoot(t.Context(), run, append([]string{"faults"}, tt.args...)...)
+		var seen []faults.Config
+		status, _, stderr := execRoot(t.Context(), seeing(&seen), append([]string{"faults"}, tt.args...)...)
 		require.Equal(t, cli.OK, status, stderr)
-		assert.Equal(t, tt.want, seen.Hold, tt.args)
+		assert.Equal(t, tt.want, seen[0].Hold, tt.args)
 	}
-	status, _, stderr := execRoot(t.Context(), run, "faults", "--pause", "1s", "--ttl", "5s", "--election", "1s")
+	var seen []faults.Config
+	status, _, stderr := execRoot(t.Context(), seeing(&seen), "faults", "--pause", "1s", "--ttl", "5s", "--election", "1s")
 	require.Equal(t, cli.OK, status, stderr)
-	assert.Equal(t, []time.Duration{time.Second, 5 * time.Second, time.Second}, []time.Duration{seen.Pause, seen.LeaseTTL, seen.Election})
+	assert.Equal(t, []time.Duration{time.Second, 5 * time.Second, time.Second}, []time.Duration{seen[0].Pause, seen[0].LeaseTTL, seen[0].Election})
 }

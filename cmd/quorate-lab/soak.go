@@ -81,11 +81,11 @@ calls end in flight.
 What they are answered, with all revisions and versions, must be linearizable: one
 order of everything explains every answer, as if the store were one that executes one
 operation after the other. A write that failed must have no effect; one of unknown
-outcome may have one, once, now or later. Keys live for a few seconds, and what was
-asked of them is checked by porcupine while the run goes on. A check that takes too
-long counts as a violation. In the end no revision of the store may be left that
-belongs to no write. A violation is also shown as a page for browsers.`)
-	cmd.Flags().BoolVar(&cfg.Idempotent, "idempotent", false, "make writes idempotent (clientv3/idempotent); revisions are then not accounted for")
+outcome may have one, once, now or later. The history of the store is recorded beside
+that, from the members themselves, and belongs to what porcupine checks at the end; a
+check that takes too long counts as a violation. A violation is also shown as a page
+for browsers.`)
+	cmd.Flags().BoolVar(&cfg.Idempotent, "idempotent", false, "make writes idempotent (clientv3/idempotent)")
 	cmd.Flags().StringVar(&cfg.PageDir, "pages", ".", "directory for the pages that show violations")
 	return cmd
 }

@@ -103,7 +103,7 @@ func (s Scene) join(ctx context.Context, n int, security *tls.Config) (leave fun
 			for pause.For(ctx, siblingPause) == nil {
 				calling, cancel := context.WithTimeout(ctx, siblingTimeout)
 				_, _ = c.Store.Put(calling, key, key) // that it is tried is what matters
-				_, _ = c.Store.Get(calling, key, false)
+				_, _ = c.Store.Get(calling, key)
 				cancel()
 			}
 			_ = c.Close()

@@ -142,17 +142,23 @@ func (r *Recorder) await(ctx context.Context, revision int64) error {
 // AwaitDeletion returns when it is recorded that a key was deleted after a revision.
 // It fails as catchUp does.
 func (r *Recorder) AwaitDeletion(ctx context.Context, key string, after int64) error {
-	for next := after + 1; ; next++ {
-		if err := r.await(ctx, next); err != nil {
-			return err
-		}
+	for {
 		r.mu.Lock()
-		events := r.eventsOf(next)
+		events, err, changed := r.events[r.from(after+1):], r.err, r.changed
 		r.mu.Unlock()
 		for _, e := range events {
 			if e.Type == history.DeleteEvent && e.Key == key {
 				return nil
 			}
+			after = e.ModRevision
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -217,6 +223,7 @@ type disagreement struct{ error }
 func (r *Recorder) take(next int64, came []history.Event) (int64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.wake()
 	for begin := 0; begin < len(came); {
 		revision, end := came[begin].ModRevision, begin
 		for end < len(came) && came[end].ModRevision == revision {
@@ -238,7 +245,6 @@ func (r *Recorder) take(next int64, came []history.Event) (int64, error) {
 func (r *Recorder) add(revision int64, came []history.Event) error {
 	if revision > r.last() {
 		r.events = append(r.events, came...)
-		r.wake()
 		return nil
 	}
 	known := r.eventsOf(revision)

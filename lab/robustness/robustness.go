@@ -7,10 +7,9 @@
 //
 // The workloads are packages below: faults, which injects one fault after the other, and the soaks watches, linear, locks and
 // resolvers. Package report has the figures and tables of faults. The sources of names fail in resolvers, in place of the
-// schedule of the others. callcheck, watchcheck and
-// lockcheck compare calls, watches and locks with that history, and linear/model checks answers
-// without one. Package client has the clients under test: Quorate, and the official client. A run counts what happened
-// in [Counts], which its [Outcome] prints.
+// schedule of the others. watchcheck and lockcheck compare watches and locks with that history, and linear/model checks
+// that answers are linearizable. Package client has the clients under test: Quorate, and the official client. A run
+// counts what happened in [Counts], which its [Outcome] prints.
 package robustness
 
 import (

@@ -139,12 +139,3 @@ func TestOutcomeShowsTheEvidence(t *testing.T) {
 	assert.Len(t, out.Verdict.Violations, 10)
 	assert.Contains(t, out.String(), want+"12 violations\n  unique        12\n\nunique: put a was repeated\n    response 4\n    see page.html\n\n")
 }
-
-func TestConfigErrors(t *testing.T) {
-	n := -1
-	cfg := Config{Members: 2, Duration: 2 * time.Hour}
-	err := cfg.Complete(Number{Value: &n, Name: "callers", Default: 12, Max: 64}).Err()
-	require.EqualError(t, err, "the number of members must be 3 to 9, so that a majority outlives the loss of one; it is 2\n"+
-		"the duration must be more than 0 and at most 1h0m0s; it is 2h0m0s\n"+
-		"the number of callers must be 1 to 64; it is -1")
-}

@@ -2,7 +2,7 @@
 // of which official has a copy that `go generate` makes.
 package client
 
-//go:generate go run ./internal/copyquorate
+//go:generate go test -run TestCopies . -update
 
 import (
 	"context"
@@ -47,6 +47,7 @@ type Lessor interface {
 
 // Connection is how a load reaches a cluster.
 type Connection struct {
+	KV    KV
 	Store Store
 	// Without a Watcher the load watches nothing, without a Lessor it keeps no leases.
 	Watcher Watcher

@@ -4,15 +4,53 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
+	"sync"
 	"time"
 
-	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
+	"github.com/quorate/quorate/lab/robustness/report"
 )
 
-// counterOf returns the counter of a caller of txns.
-func counterOf(prefix string, caller int) string { return fmt.Sprintf("%scounter/%d", prefix, caller) }
+// The keys of a group: what a caller puts, the counter of a caller of txns, and what that writes beside it.
+const (
+	putKey = iota
+	counterKey
+	txnKey
+)
+
+// kindsOfKeys are their names.
+var kindsOfKeys = [model.Keys]string{putKey: "put", counterKey: "counter", txnKey: "txn"}
+
+// groupLife is how long the callers of a number use a group, whose history is checked as a whole.
+const groupLife = time.Second
+
+// groups has the keys that the callers of each number use now.
+type groups struct {
+	prefix string
+
+	mu  sync.Mutex
+	now []group
+}
+
+type group struct {
+	epoch int
+	keys  *[model.Keys]string
+}
+
+// at returns the group of a caller's number at a moment.
+func (g *groups) at(index int, now time.Duration) group {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	current := &g.now[index]
+	if epoch := int(now / groupLife); current.keys == nil || epoch > current.epoch {
+		*current = group{epoch, new([model.Keys]string)}
+		for key, kind := range kindsOfKeys {
+			current.keys[key] = fmt.Sprintf("%s%s/%d/%d", g.prefix, kind, index, epoch)
+		}
+	}
+	return *current
+}
 
 // caller makes the calls of one kind, one at a time.
 type caller struct {
@@ -20,10 +58,11 @@ type caller struct {
 	kind  history.Kind
 	index int
 	rng   *rand.Rand
-	seq   int // of the next key that it writes
-	// counter is the last known value of the counter that a caller of txns increments. When an increment
-	// ended without an answer the caller tries the same value again: if it had been applied, the
-	// comparison does not hold and the answer has the value.
+	seq   int // of the next value that it writes
+	// own is the group that a caller of txns knows the counter of, at its latest revision. When a txn ended without an answer
+	// the caller compares with the same revision again: if it had been applied, the comparison does not hold and the answer
+	// has the revision.
+	own     group
 	counter int64
 }
 
@@ -47,77 +86,73 @@ func (c *caller) run(ctx context.Context) {
 // call makes a call and records it. It is cut short when ctx ends.
 func (c *caller) call(ctx context.Context) {
 	defer c.load.calls.add()()
-	r, call := c.load.run, c.next()
-	call.Start = r.env.Now()
+	r := c.load.run
+	call := c.next()
+	call.Call = r.env.Now()
 	limited, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
-	call.Err = c.send(limited, &call)
+	response, err := r.conn.KV.Do(limited, *call.Keys, call.Request)
 	cancel()
-	call.End = r.env.Now()
-	call.Outcome = history.OutcomeOf(call.Kind.Writes(), call.Err)
-	if call.Err != nil && ctx.Err() != nil {
-		call.Outcome = history.Abandoned
+	call.Return = r.env.Now()
+	call.Outcome = history.OutcomeOf(call.Request.Kind.Writes(), err)
+	if err == nil {
+		call.Response = response
+		c.learn(response)
+	} else {
+		call.Err, call.Code = err.Error(), report.CodeOf(err)
+		if ctx.Err() != nil {
+			call.Outcome = history.Abandoned
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.rec.Calls = append(r.rec.Calls, call)
 }
 
-// next returns the next call, as far as it is known before it is sent. A get reads a counter or a key that was put lately,
-// with equal chance.
-func (c *caller) next() history.Call {
-	call, prefix := history.Call{Kind: c.kind, Caller: c.index}, c.load.run.prefix
+// next returns the next call. A get reads what another caller puts or its counter, with equal chance.
+func (c *caller) next() report.Call {
+	call := report.Call{Kind: c.kind, Operation: model.Operation{Client: int(c.kind)*len(c.load.groups.now) + c.index}}
+	now := c.load.run.env.Now()
 	switch c.kind {
-	case history.Put:
-		call.Key = fmt.Sprintf("%sput/%d/%d", prefix, c.index, c.seq)
-	case history.Txn:
-		call.Key = fmt.Sprintf("%stxn/%d/%d", prefix, c.index, c.seq)
-		call.Counter, call.Want = counterOf(prefix, c.index), c.counter
+	case history.Put, history.Txn:
+		mine := c.load.groups.at(c.index, now)
+		if mine != c.own {
+			c.own, c.counter = mine, 0
+		}
+		call.Keys, call.Request = mine.keys, c.write()
 	default:
-		writer := c.rng.IntN(len(c.load.putLatest))
-		call.Key = counterOf(prefix, writer)
-		if put := c.load.putLatest[writer].Load(); put != nil && c.rng.IntN(2) == 0 {
-			call.Key = *put
+		call.Keys = c.load.groups.at(c.rng.IntN(len(c.load.groups.now)), now).keys
+		call.Request = model.Request{Kind: model.Get, Then: reads[c.rng.IntN(len(reads))]}
+		if c.kind == history.SerializableGet {
+			call.Request.Kind = model.SerializableGet
 		}
 	}
-	c.seq++
 	return call
 }
 
-// send makes a call and fills in what was answered.
-func (c *caller) send(ctx context.Context, call *history.Call) error {
-	store := c.load.run.conn.Store
-	var a client.Answer
-	var err error
-	switch c.kind {
-	case history.Put:
-		a.Revision, err = store.Put(ctx, call.Key, call.Key)
-		if err == nil {
-			c.load.putLatest[c.index].Store(&call.Key)
-		}
-	case history.Txn:
-		a, err = store.Increment(ctx, client.Increment{Counter: call.Counter, Want: call.Want, Key: call.Key, Value: call.Key})
-		if err == nil {
-			c.learn(a)
-		}
-	default:
-		a, err = store.Get(ctx, call.Key, c.kind == history.SerializableGet)
+// reads has the reads of what is put, and of a counter.
+var reads = [...][]model.Act{{{Verb: model.Read, Key: putKey}}, {{Verb: model.Read, Key: counterKey}}}
+
+// write returns the next put or txn.
+func (c *caller) write() model.Request {
+	c.seq++
+	value := fmt.Sprintf("%s %d.%d", c.kind, c.index, c.seq)
+	if c.kind == history.Put {
+		return model.Request{Kind: model.Put, Then: []model.Act{{Verb: model.Write, Key: putKey, Value: value}}}
 	}
-	call.Revision, call.Applied, call.Read = a.Revision, a.Applied, a.Read
-	return err
+	return model.Request{
+		Kind: model.Txn, If: []model.Compare{{Key: counterKey, Target: model.ModRevision, Number: c.counter}},
+		Then: []model.Act{{Verb: model.Write, Key: counterKey, Value: value}, {Verb: model.Write, Key: txnKey, Value: value}},
+		Else: reads[counterKey],
+	}
 }
 
-// learn takes the value of the counter from the answer to an increment.
-func (c *caller) learn(a client.Answer) {
+// learn takes the revision of the counter from the answer to a txn.
+func (c *caller) learn(response model.Response) {
 	switch {
-	case a.Applied:
-		c.counter++
-	case !a.Read.Found:
-		c.counter = 0
+	case c.kind != history.Txn:
+	case response.Succeeded:
+		c.counter = response.Revision
 	default:
-		// A value that is no number is for the checker to report; the counter
-		// then stays refused.
-		if v, err := strconv.ParseInt(a.Read.Value, 10, 64); err == nil {
-			c.counter = v
-		}
+		c.counter = response.Results[0].KV.ModRevision
 	}
 }

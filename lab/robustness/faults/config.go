@@ -2,7 +2,6 @@ package faults
 
 import (
 	"cmp"
-	"io"
 	"time"
 
 	"github.com/quorate/quorate/lab/fault"
@@ -14,7 +13,6 @@ import (
 
 // Defaults of a Config. With all faults they make a run of about 90 seconds.
 const (
-	DefaultMembers     = 3
 	DefaultHold        = 7 * time.Second
 	DefaultHealthy     = 8 * time.Second
 	DefaultRecovery    = 3 * time.Second
@@ -37,8 +35,8 @@ const (
 
 // Config describes a run. Fields that are zero have their default.
 type Config struct {
-	// Members of the cluster, 3 to 9. Default 3.
-	Members int
+	// Config of all runs, of which the duration is that of its rows.
+	robustness.Config
 	// Election is the election timeout of the members, of which a heartbeat is the tenth. Default that of
 	// the lab, 500 ms.
 	Election time.Duration
@@ -62,20 +60,14 @@ type Config struct {
 	// LeaseTTL is the time to live of each lease, in whole seconds. etcd grants no less than one and a half times its election
 	// timeout, rounded up. Default 3 s.
 	LeaseTTL time.Duration
-	// Seed of the choice of members and keys.
-	Seed uint64
-	// Dir is where the cluster keeps its files while it runs. Default os.TempDir().
-	Dir string
 	// Connect connects the load to the cluster. Default [quorate.Connect].
 	Connect func(to client.Target) (client.Connection, error)
-	// Log, if set, gets lines on what is being done.
-	Log io.Writer
 }
 
 // complete returns the configuration with its defaults, or an error that names
 // everything that is wrong with it.
 func (c Config) complete() (Config, error) {
-	c.Members = cmp.Or(c.Members, DefaultMembers)
+	check := c.Complete()
 	c.Healthy = cmp.Or(c.Healthy, DefaultHealthy)
 	c.Hold = cmp.Or(c.Hold, DefaultHold)
 	c.Recovery = cmp.Or(c.Recovery, DefaultRecovery)
@@ -86,11 +78,6 @@ func (c Config) complete() (Config, error) {
 	if c.Connect == nil {
 		c.Connect = quorate.Connect
 	}
-	if c.Log == nil {
-		c.Log = io.Discard
-	}
-	var check robustness.Check
-	check.Members(c.Members)
 	check.That(c.Hold >= minHold && c.Hold <= maxHold,
 		"the time for which a fault is held must be %v to %v; it is %v", minHold, maxHold, c.Hold)
 	check.Number("callers of each kind", c.Callers, maxCallers)

@@ -18,11 +18,11 @@ import (
 
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/robustness"
-	"github.com/quorate/quorate/lab/robustness/callcheck"
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/robustness/faults"
 	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
 	"github.com/quorate/quorate/lab/robustness/report"
 	"github.com/quorate/quorate/lab/robustness/watchcheck"
 )
@@ -48,8 +48,8 @@ func quick(t *testing.T, names ...string) faults.Config {
 		assert.NoError(t, robustness.Leaked(already))
 	})
 	return faults.Config{
-		Faults: chosen, Healthy: 3 * time.Second, Hold: 1500 * time.Millisecond, Recovery: 500 * time.Millisecond,
-		Seed: 1, Dir: dir, Log: t.Output(), Connect: quorate.Connect,
+		Config: robustness.Config{Seed: 1, Dir: dir, Log: t.Output()},
+		Faults: chosen, Healthy: 3 * time.Second, Hold: 1500 * time.Millisecond, Recovery: 500 * time.Millisecond, Connect: quorate.Connect,
 	}
 }
 
@@ -112,58 +112,41 @@ func TestRunMeasuresEveryRow(t *testing.T) {
 	assert.True(t, rep.OK(), "%v", rep.Verdict)
 	acknowledged := rep.Checked.Of("writes", "acknowledged")
 	assert.Positive(t, acknowledged)
-	assert.Positive(t, rep.Checked.Of("leases", "looks at their keys"))
+	assert.Positive(t, rep.Checked.Of("leases", "claims"))
 	assert.Equal(t, 6, rep.Checked.Of("watches", "opened"), "none ended by itself")
 	assert.Greater(t, rep.Checked.Of("watches", "events"), acknowledged, "two of them are on every key")
 }
 
-// spoiled is a store that acknowledges some puts without making them and sends others twice. Its linearizable gets see a state
-// that is seconds old, but for the first ten.
+// spoiled is a client that sends some puts twice. Its linearizable gets see a state that is seconds old, but for the first ten.
 type spoiled struct {
-	client.Store
+	client.KV
 	puts, gets atomic.Int64
-	old        atomic.Pointer[client.Answer]
+	old        atomic.Int64 // revision
 }
 
-func (s *spoiled) Get(ctx context.Context, key string, serializable bool) (client.Answer, error) {
-	a, err := s.Store.Get(ctx, key, serializable)
-	if err != nil || serializable {
-		return a, err
+func (s *spoiled) Do(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
+	response, err := s.KV.Do(ctx, keys, request)
+	switch {
+	case err != nil:
+	case request.Kind == model.Get:
+		s.old.CompareAndSwap(0, response.Revision)
+		if s.gets.Add(1) > 10 {
+			response.Revision = s.old.Load()
+		}
+	case request.Kind == model.Put && s.puts.Add(1)%10 == 0: // as a client does that retries on a guess
+		return s.KV.Do(ctx, keys, request)
 	}
-	s.old.CompareAndSwap(nil, &a)
-	if s.gets.Add(1) > 10 {
-		a.Revision = s.old.Load().Revision
-	}
-	return a, nil
-}
-
-func (s *spoiled) Put(ctx context.Context, key, value string) (int64, error) {
-	n := s.puts.Add(1) % 10
-	if n == 0 {
-		a, err := s.Store.Get(ctx, key, false)
-		return a.Revision, err
-	}
-	revision, err := s.Store.Put(ctx, key, value)
-	if err == nil && n == 5 { // as a client does that retries on a guess
-		_, err = s.Store.Put(ctx, key, value)
-	}
-	return revision, err
+	return response, err
 }
 
 func TestRunFindsWhatCallsDoWrong(t *testing.T) {
 	rep, err := faults.Run(t.Context(), through(quick(t), func(c *client.Connection) {
-		c.Store = &spoiled{Store: c.Store}
+		c.KV = &spoiled{KV: c.KV}
 	}))
 	require.NoError(t, err, "a violation is a result, not a failure of the run")
 	counts := rep.Counts
-	assert.Positive(t, counts[callcheck.WentBackwards], "a stale read")
-	assert.Positive(t, counts[callcheck.LostWrite], "a missing write")
-	assert.Positive(t, counts[callcheck.AppliedTwice], "a write applied twice")
-	for _, v := range rep.Violations {
-		if v.Promise == callcheck.WentBackwards {
-			assert.NotEmpty(t, v.Evidence, "both observations: %+v", v)
-		}
-	}
+	assert.Positive(t, counts[faults.WentBackwards], "a stale read")
+	assert.Positive(t, counts[faults.Linearizable], "a write applied twice")
 	assert.Zero(t, counts[watchcheck.Reliable]+counts[watchcheck.Unique], "the watches are not to blame: %v", rep.Verdict)
 }
 
@@ -207,15 +190,10 @@ func TestRunFindsWhatWatchesAndLeasesDoWrong(t *testing.T) {
 	cfg.Healthy = 10 * time.Second // longer than any lease lives
 	rep, err := faults.Run(t.Context(), cfg)
 	require.NoError(t, err)
-	for _, p := range []robustness.Promise{callcheck.LeaseEndedEarly, watchcheck.Reliable, watchcheck.Unique} {
+	for _, p := range []robustness.Promise{faults.LeaseEndedEarly, watchcheck.Reliable, watchcheck.Unique} {
 		assert.Positive(t, rep.Counts[p], "%s: %v", p, rep.Verdict)
 	}
-	assert.Zero(t, rep.Counts[callcheck.LostWrite]+rep.Counts[callcheck.WentBackwards], "the calls are not to blame: %v", rep.Verdict)
-	for _, v := range rep.Violations {
-		if v.Promise == callcheck.LeaseEndedEarly {
-			assert.Len(t, v.Evidence, 2, "the claim and the read: %+v", v)
-		}
-	}
+	assert.Zero(t, rep.Counts[faults.Linearizable]+rep.Counts[faults.WentBackwards], "the calls are not to blame: %v", rep.Verdict)
 	assert.Positive(t, rep.Rows[0].Watches.Lost)
 	assert.Positive(t, rep.Rows[0].Watches.Repeated)
 }
@@ -226,9 +204,7 @@ type failing struct {
 	get error
 }
 
-func (f failing) Get(context.Context, string, bool) (client.Answer, error) {
-	return client.Answer{}, f.get
-}
+func (f failing) Get(context.Context, string) (int64, error) { return 0, f.get }
 
 func TestRunFails(t *testing.T) {
 	boom := errors.New("boom")

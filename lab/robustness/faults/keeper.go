@@ -21,12 +21,6 @@ const (
 	// revokeTimeout bounds the attempt to take back a lease to which no key could be
 	// attached. It is short beside the TTL, after which the lease ends anyway.
 	revokeTimeout = time.Second
-	// lookEvery is the time between two looks of a keeper at its key. It is short
-	// beside any TTL, which are whole seconds.
-	lookEvery = 500 * time.Millisecond
-	// lookTimeout bounds a look, so that a member which does not answer does not blind
-	// the keeper for as long as the fault is held.
-	lookTimeout = time.Second
 )
 
 // errKeyGone ends a keepalive whose key is gone.
@@ -37,13 +31,14 @@ type keeper struct {
 	run    *run
 	prefix string // of the keys
 	stands func()
+	work   *sync.WaitGroup // of all keepers
 }
 
 // newKeeper returns a keeper whose keys are not below the prefix of the callers' keys, which are never deleted.
 func (l *load) newKeeper(index int) *keeper {
 	return &keeper{
 		run: l.run, prefix: fmt.Sprintf("/quorate-lab-leases/%016x/%d/", l.run.cfg.Seed, index),
-		stands: sync.OnceFunc(l.standing.Done),
+		stands: sync.OnceFunc(l.standing.Done), work: &l.keepers,
 	}
 }
 
@@ -74,7 +69,7 @@ func (k *keeper) obtain(ctx context.Context) (*lease, error) {
 		return nil, err
 	}
 	value := strconv.FormatInt(id, 16)
-	h := &lease{keeper: k, id: id, key: k.prefix + value}
+	h := &lease{keeper: k, id: id, key: k.prefix + value, after: k.run.record.Revision()}
 	h.claim = history.LeaseClaim{At: k.run.env.Now(), Until: sent + ttl}
 	if err := lessor.Attach(obtaining, id, h.key, value); err != nil {
 		revoking, cancel := context.WithTimeout(ctx, revokeTimeout)
@@ -97,6 +92,7 @@ type lease struct {
 	keeper *keeper
 	id     int64
 	key    string
+	after  int64              // a revision that the key is younger than
 	claim  history.LeaseClaim // the latest; guarded by run.mu
 }
 
@@ -107,10 +103,9 @@ func (h *lease) keep(ctx context.Context) {
 	renewals := h.keeper.run.conn.Lessor.KeepAlive(keeping, h.id)
 	h.keeper.record((*report.Recording).LeaseGranted)
 	h.keeper.stands()
-	var looking sync.WaitGroup
-	gone := false
-	looking.Go(func() {
-		if gone = h.guard(keeping); gone {
+	var guarding sync.WaitGroup
+	guarding.Go(func() {
+		if h.awaitEnd(keeping) {
 			lose(errKeyGone)
 		}
 	})
@@ -123,9 +118,13 @@ func (h *lease) keep(ctx context.Context) {
 		h.keeper.record(func(r *report.Recording) { r.LeaseLost("key gone", nil) })
 	}
 	lose(nil)
-	looking.Wait()
-	if left := h.claim.Until - h.keeper.run.env.Now(); left > 0 && cause == nil && !gone {
-		h.look(ctx, left) // the client ended the keepalive of a lease that it still claims to live
+	guarding.Wait()
+	if left := h.claim.Until - h.keeper.run.env.Now(); left > 0 && cause == nil {
+		h.keeper.work.Go(func() { // the client ended the keepalive of a lease that it still claims to live
+			claimed, cancel := context.WithTimeout(ctx, left)
+			defer cancel()
+			h.awaitEnd(claimed)
+		})
 	}
 }
 
@@ -145,32 +144,14 @@ func (h *lease) renew(renewals iter.Seq2[time.Time, error]) (reason error) {
 	return nil
 }
 
-// guard looks at the key every now and then until ctx ends, or the key is gone.
-func (h *lease) guard(ctx context.Context) (gone bool) {
-	for pause.For(ctx, lookEvery) == nil {
-		if h.look(ctx, lookTimeout) {
-			return true
-		}
-	}
-	return false
-}
-
-// look reads the key, records what it found, and reports whether the key is gone. A
-// read that fails says nothing.
-func (h *lease) look(ctx context.Context, timeout time.Duration) (gone bool) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
+// awaitEnd returns when the key is gone, with what the client claims then, or when ctx ends.
+func (h *lease) awaitEnd(ctx context.Context) (gone bool) {
 	r := h.keeper.run
-	asked := r.env.Now()
-	a, err := r.conn.Store.Get(ctx, h.key, false)
-	if err != nil {
+	if r.record.AwaitDeletion(ctx, h.key, h.after) != nil {
 		return false
 	}
-	answered := r.env.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.looks = append(r.looks, history.LeaseLook{
-		Lease: h.id, Key: h.key, Asked: asked, Answered: answered, Revision: a.Revision, Found: a.Read.Found, Claim: h.claim,
-	})
-	return !a.Read.Found
+	r.ends = append(r.ends, history.LeaseEnd{Lease: h.id, Key: h.key, Seen: r.env.Now(), Claim: h.claim})
+	return true
 }

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +15,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/internal/pause"
-	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/report"
 )
@@ -62,16 +59,14 @@ func (r *renter) Grant(ctx context.Context, ttl time.Duration) (int64, time.Dura
 	return int64(len(r.grants)), ttl + time.Second, nil
 }
 
-func (r *renter) Attach(ctx context.Context, id int64, key, _ string) error {
+func (r *renter) Attach(ctx context.Context, _ int64, key, _ string) error {
 	err := r.attachErr
 	r.attachErr = nil
 	if err != nil && r.lost {
 		return err
 	}
-	return errors.Join(err, r.store.do(ctx, history.Put, key, func() {
-		r.store.revision++
-		r.store.keys[key] = stored{ModRevision: r.store.revision, Value: "of a lease", Version: id}
-	}))
+	_, executed := r.store.Put(ctx, key, "of a lease")
+	return errors.Join(err, executed)
 }
 
 func (r *renter) Revoke(_ context.Context, id int64) error {
@@ -114,7 +109,7 @@ func (r *run) leaseKey(id int) string {
 func keep(t *testing.T, lessor *renter, while func(*run, *memory)) (r *run, store *memory) {
 	store = newMemory()
 	lessor.store, lessor.began = store, time.Now()
-	r = start(t, client.Connection{Store: store, Lessor: lessor}, 1)
+	r = start(t, store, 1, lessor)
 	while(r, store)
 	r.end(t.Context())
 	return r, store
@@ -125,6 +120,7 @@ func lose(r *run, store *memory) {
 	store.mu.Lock()
 	defer store.mu.Unlock()
 	delete(store.keys, r.leaseKey(1))
+	close(store.deleted)
 }
 
 func nothing(*run, *memory) {}
@@ -155,39 +151,29 @@ func TestKeepersStartAnewWhenTheKeyIsGone(t *testing.T) {
 		})
 		assert.Equal(t, map[string]int64{"key gone": 1}, r.leases().Codes)
 		assert.Len(t, lessor.grants, 2)
-		require.GreaterOrEqual(t, len(r.looks), 3)
-		assert.Equal(t, history.LeaseLook{
-			Lease: 1, Key: r.leaseKey(1), Asked: 1510 * time.Millisecond, Answered: 1510 * time.Millisecond, Revision: r.looks[2].Revision,
+		assert.Equal(t, []history.LeaseEnd{{
+			Lease: 1, Key: r.leaseKey(1), Seen: 1210 * time.Millisecond,
 			Claim: history.LeaseClaim{At: 1010*time.Millisecond + answerTime, Until: 5010 * time.Millisecond},
-		}, r.looks[2])
-		for i, look := range r.looks {
-			assert.Equal(t, i == 2, look.Refutes(), "%+v", look)
-		}
+		}}, r.ends)
 	})
 }
 
-// The server knows before the client's claim has ended that there is no such lease.
-func TestKeepersLookWhenAKeepaliveEndsTooSoon(t *testing.T) {
+// The client ends the keepalive of a lease that it still claims to live.
+func TestKeepersWhoseKeepaliveEndsTooSoon(t *testing.T) {
 	for name, gone := range map[string]bool{"the key is gone": true, "the key is there": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r, _ := keep(t, &renter{every: 800 * time.Millisecond, renewals: 1, reason: rpctypes.ErrLeaseNotFound}, func(r *run, store *memory) {
-					time.Sleep(700 * time.Millisecond)
+				lessor := &renter{every: 800 * time.Millisecond, renewals: 1, reason: rpctypes.ErrLeaseNotFound}
+				r, _ := keep(t, lessor, func(r *run, store *memory) {
+					time.Sleep(1100 * time.Millisecond) // the keepalive ends after 810 ms
 					if gone {
 						lose(r, store)
 					}
-					time.Sleep(time.Second)
+					time.Sleep(4 * time.Second)
 				})
-				looks := map[bool]int{}
-				for _, look := range r.looks {
-					if look.Lease == 1 {
-						looks[look.Refutes()]++
-					}
-				}
 				assert.EqualValues(t, 1, r.leases().Expired)
-				want := map[bool]int{false: 1} // in its turn
-				want[gone]++                   // at the end
-				assert.Equal(t, want, looks)
+				assert.Equal(t, 810*time.Millisecond+regrantPause+10*time.Millisecond, lessor.grants[1], "the keeper does not wait")
+				assert.Equal(t, gone, len(r.ends) == 1 && r.ends[0].Refutes(), "%+v", r.ends)
 			})
 		})
 	}
@@ -196,9 +182,13 @@ func TestKeepersLookWhenAKeepaliveEndsTooSoon(t *testing.T) {
 // The claim of a lease that was never renewed counts from the sending of the grant.
 func TestKeepersClaimWhatWasGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, _ := keep(t, &renter{reason: rpctypes.ErrLeaseNotFound}, func(*run, *memory) { time.Sleep(time.Second) })
-		require.NotEmpty(t, r.looks)
-		assert.Equal(t, history.LeaseClaim{At: 10 * time.Millisecond, Until: 4 * time.Second}, r.looks[0].Claim)
+		r, _ := keep(t, &renter{reason: rpctypes.ErrLeaseNotFound}, func(r *run, store *memory) {
+			time.Sleep(time.Second)
+			lose(r, store)
+			synctest.Wait()
+		})
+		require.Len(t, r.ends, 1)
+		assert.Equal(t, history.LeaseClaim{At: 10 * time.Millisecond, Until: 4 * time.Second}, r.ends[0].Claim)
 	})
 }
 
@@ -225,38 +215,4 @@ func TestKeepersWithoutALeaseTryAgain(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestKeepersWhoseLooksFailGoOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, _ := keep(t, &renter{renewals: 100}, func(_ *run, store *memory) {
-			time.Sleep(100 * time.Millisecond)
-			store.mu.Lock()
-			store.after = func(history.Kind) error { return errors.New("no answer") }
-			store.mu.Unlock()
-			time.Sleep(3*time.Second + answerTime)
-		})
-		assert.Empty(t, r.looks, "a look that fails says nothing")
-		assert.Equal(t, report.Leases{Kept: 1, Renewals: 4}, r.leases())
-	})
-}
-
-// A read without an answer is given up, and the next one is made.
-func TestKeepersAreNotBlindedForLong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var gets atomic.Int64
-		store := newMemory()
-		store.before = func(ctx context.Context, k history.Kind, key string) error {
-			if k == history.LinearizableGet && strings.HasPrefix(key, "/quorate-lab-leases/") && gets.Add(1) == 1 {
-				<-ctx.Done()
-			}
-			return ctx.Err()
-		}
-		r := start(t, client.Connection{Store: store, Lessor: &renter{store: store, renewals: 100}}, 1)
-		time.Sleep(2*lookEvery + lookTimeout + lookEvery/2)
-		r.end(t.Context())
-		assert.EqualValues(t, 2, gets.Load())
-		require.Len(t, r.looks, 1)
-		assert.Equal(t, lookEvery+lookTimeout+lookEvery+10*time.Millisecond, r.looks[0].Asked)
-	})
 }

@@ -3,9 +3,7 @@ package faults
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/internal/pause"
@@ -17,9 +15,9 @@ import (
 // each of which waits for the end of a call and a short pause before its next.
 // Beside them it keeps watches and leases, as many as there are callers of a kind.
 //
-// A key is written once, by a put or beside a counter by a txn, or it is a
-// counter that only its own caller increments. Gets read both, and the keys that
-// were acknowledged last in the first place, since a stale answer shows there.
+// The callers of a number have a few keys, and others after a second. One of them puts
+// one key, another writes two others in txns, and gets read them all the time, so that
+// a stale answer shows. No value is written twice.
 //
 // The watches are on what the callers write, see watched. They begin at
 // one revision, before the first write, and when one ends by itself its reader goes
@@ -27,22 +25,22 @@ import (
 // their keys.
 //
 // Each lease has a keeper, which attaches a key of its own to it and keeps it alive.
-// The lease is lost when the client ends the keepalive, or when the key, which the
-// keeper reads twice a second, is gone; the keeper then starts anew.
+// The lease is lost when the client ends the keepalive, or when the key is gone, by the
+// record of the store; the keeper then starts anew.
 type load struct {
 	run *run
 
-	cut       context.CancelFunc // cuts the calls short that are under way
-	stopped   chan struct{}      // closed when no further call shall begin
-	callers   sync.WaitGroup
-	calls     flight
-	release   context.CancelFunc // ends the keepers
-	keepers   sync.WaitGroup
-	unwatch   context.CancelFunc // ends the readers
-	readers   []*reader
-	reading   sync.WaitGroup
-	standing  sync.WaitGroup           // the readers whose first watch does not stand, and the keepers that have had no lease
-	putLatest []atomic.Pointer[string] // of each caller, the key of the put that was acknowledged last, or nil
+	cut      context.CancelFunc // cuts the calls short that are under way
+	stopped  chan struct{}      // closed when no further call shall begin
+	callers  sync.WaitGroup
+	calls    flight
+	release  context.CancelFunc // ends the keepers
+	keepers  sync.WaitGroup
+	unwatch  context.CancelFunc // ends the readers
+	readers  []*reader
+	reading  sync.WaitGroup
+	standing sync.WaitGroup // the readers whose first watch does not stand, and the keepers that have had no lease
+	groups   groups
 }
 
 // startLoad starts the readers of watches and the keepers of leases, and when the
@@ -50,7 +48,7 @@ type load struct {
 // returns. The watches begin at a revision; nothing may have been written under the prefix
 // before. The load must be ended by stop, and then endWatches.
 func (r *run) startLoad(ctx context.Context, revision int64) *load {
-	l := &load{run: r, stopped: make(chan struct{}), putLatest: make([]atomic.Pointer[string], r.cfg.Callers)}
+	l := &load{run: r, stopped: make(chan struct{}), groups: groups{prefix: r.prefix, now: make([]group, r.cfg.Callers)}}
 	var reading, keeping, calling context.Context
 	reading, l.unwatch = context.WithCancel(context.Background())
 	keeping, l.release = context.WithCancel(context.Background())
@@ -143,23 +141,13 @@ func (l *load) settleWatches(events []history.Event) {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
 	for _, r := range l.readers {
-		for newest := newestOf(r.Request, events); r.reached.Load() < newest; {
+		for newest := r.Request.Last(events, 0); r.reached.Load() < newest; {
 			if pause.For(ctx, settlePoll) != nil {
 				return
 			}
 		}
 	}
 	_ = pause.For(ctx, settleGrace) // no longer than settleTimeout in all
-}
-
-// newestOf returns the revision of the last event of the keys of a request, 0 if there is none.
-func newestOf(request history.WatchRequest, events []history.Event) int64 {
-	for _, e := range slices.Backward(events) {
-		if request.Covers(e.Key) {
-			return e.ModRevision
-		}
-	}
-	return 0
 }
 
 // flight knows which calls are under way.

@@ -125,7 +125,7 @@ func (n *newCallers) begin(since report.Duration) {
 		n.mu.Unlock()
 		n.group.Go(func() {
 			n.try(since, report.NewGets, func(ctx context.Context) error {
-				_, err := n.run.conn.Store.Get(ctx, key, false)
+				_, err := n.run.conn.Store.Get(ctx, key)
 				return err
 			})
 		})

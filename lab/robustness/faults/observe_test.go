@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
 	"github.com/quorate/quorate/lab/robustness/report"
 )
 
@@ -30,13 +31,13 @@ type slow struct {
 	events     chan string
 }
 
-func (s *slow) Get(context.Context, string, bool) (client.Answer, error) {
+func (s *slow) Get(context.Context, string) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.gets++; s.gets == 1 {
-		return client.Answer{}, errors.New("not yet")
+		return 0, errors.New("not yet")
 	}
-	return client.Answer{}, nil
+	return 0, nil
 }
 
 func (s *slow) Put(_ context.Context, key, _ string) (int64, error) {
@@ -90,7 +91,7 @@ func observed(ctx context.Context, conn client.Connection, cfg Config) (*run, *n
 func TestNewCallersReportTheirSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{events: make(chan string, 10)}
-		r, n := observed(t.Context(), client.Connection{Store: s, Watcher: s}, Config{Callers: 2, CallTimeout: time.Second, Seed: 5})
+		r, n := observed(t.Context(), client.Connection{Store: s, Watcher: s}, Config{Callers: 2, CallTimeout: time.Second})
 		time.Sleep(time.Second)
 		n.finish()
 
@@ -113,8 +114,8 @@ func TestNewCallersReportTheirSuccess(t *testing.T) {
 func TestNewCallersEndWithTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemory()
-		store.before = func(ctx context.Context, _ history.Kind, _ string) error { <-ctx.Done(); return ctx.Err() }
-		r, n := observed(t.Context(), client.Connection{Store: store}, Config{Callers: 3, CallTimeout: time.Minute})
+		store.before = func(ctx context.Context, _ model.Kind, _ string) error { <-ctx.Done(); return ctx.Err() }
+		r, n := observed(t.Context(), store.connection(), Config{Callers: 3, CallTimeout: time.Minute})
 		time.Sleep(time.Second)
 		n.finish()
 		assert.Equal(t, 1100*time.Millisecond, r.env.Now())

@@ -10,6 +10,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
 	"github.com/quorate/quorate/lab/robustness/report"
 )
 
@@ -37,20 +38,12 @@ func newReader(l *load, request history.WatchRequest) *reader {
 	}
 }
 
-// watched returns the keys that a reader watches: every one, what a caller puts, what it writes in txns, or its counter, in turn.
-func watched(prefix string, reader int) (request history.WatchRequest) {
-	switch reader % 4 {
-	case 0:
-		request.Key = prefix
-	case 1:
-		request.Key = fmt.Sprintf("%sput/%d/", prefix, reader)
-	case 2:
-		request.Key = fmt.Sprintf("%stxn/%d/", prefix, reader)
-	default:
-		return history.WatchRequest{Key: counterOf(prefix, reader)}
+// watched returns the keys that a reader watches: every one, what a caller puts, its counters, or what it writes beside them, in turn.
+func watched(prefix string, reader int) history.WatchRequest {
+	if kind := reader % (1 + model.Keys); kind > 0 {
+		prefix = fmt.Sprintf("%s%s/%d/", prefix, kindsOfKeys[kind-1], reader)
 	}
-	request.RangeEnd = clientv3.GetPrefixRangeEnd(request.Key)
-	return request
+	return history.WatchRequest{Key: prefix, RangeEnd: clientv3.GetPrefixRangeEnd(prefix)}
 }
 
 // run watches until ctx ends.

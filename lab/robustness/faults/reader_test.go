@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/history"
 )
 
@@ -56,7 +55,7 @@ func wrote(revisions ...int64) history.WatchResponse {
 
 func TestReadersCoverEveryScope(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, client.Connection{Store: newMemory(), Watcher: &script{}}, 5)
+		r := start(t, newMemory(), 5, &script{})
 		time.Sleep(time.Second)
 		r.end(t.Context())
 		var requests []history.WatchRequest
@@ -72,8 +71,8 @@ func TestReadersCoverEveryScope(t *testing.T) {
 		assert.Equal(t, []history.WatchRequest{
 			{Key: p + "/", RangeEnd: p + "0", StartRevision: 2},
 			{Key: p + "/put/1/", RangeEnd: p + "/put/10", StartRevision: 2},
-			{Key: p + "/txn/2/", RangeEnd: p + "/txn/20", StartRevision: 2},
-			{Key: p + "/counter/3", StartRevision: 2},
+			{Key: p + "/counter/2/", RangeEnd: p + "/counter/20", StartRevision: 2},
+			{Key: p + "/txn/3/", RangeEnd: p + "/txn/30", StartRevision: 2},
 			{Key: p + "/", RangeEnd: p + "0", StartRevision: 2},
 		}, requests)
 	})
@@ -87,7 +86,7 @@ func TestReadersGoOnWhereTheirWatchEnded(t *testing.T) {
 			{{Revision: 9, Canceled: true, CompactRevision: 8, Err: rpctypes.ErrCompacted}},
 			{wrote(8, 9)},
 		}}
-		r := start(t, client.Connection{Store: newMemory(), Watcher: watcher}, 1)
+		r := start(t, newMemory(), 1, watcher)
 		time.Sleep(time.Second)
 		r.load.stop(t.Context())
 		synctest.Wait()
@@ -124,7 +123,7 @@ func TestReadersWhoseWatchFailedAsTheyLeft(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := start(t, client.Connection{Store: newMemory(), Watcher: lastWord{tt.last}}, 1)
+				r := start(t, newMemory(), 1, lastWord{tt.last})
 				time.Sleep(time.Second)
 				r.end(t.Context())
 				watches := r.load.watches()[0].Watches
@@ -159,9 +158,7 @@ func (r *run) settleWatches() time.Duration {
 // A watch that delivers the last event late, and then again, is read to the second one.
 func TestSettledWatchesAreReadOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, client.Connection{Store: newMemory(), Watcher: &script{scenes: [][]history.WatchResponse{
-			{wrote(2), wrote(3), wrote(4), wrote(4)},
-		}}}, 2)
+		r := start(t, newMemory(), 2, &script{scenes: [][]history.WatchResponse{{wrote(2), wrote(3), wrote(4), wrote(4)}}})
 		r.load.stop(t.Context())
 		assert.InDelta(t, 60*time.Millisecond+settleGrace, r.settleWatches(), float64(2*settlePoll))
 		r.load.endWatches()
@@ -171,7 +168,7 @@ func TestSettledWatchesAreReadOn(t *testing.T) {
 
 func TestWatchesThatNeverSettleAreNotAwaitedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, client.Connection{Store: newMemory(), Watcher: &script{}}, 1)
+		r := start(t, newMemory(), 1, &script{})
 		assert.Equal(t, settleTimeout, r.settleWatches())
 		r.end(t.Context())
 	})

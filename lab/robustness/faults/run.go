@@ -34,7 +34,6 @@ import (
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/robustness"
-	"github.com/quorate/quorate/lab/robustness/callcheck"
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/report"
@@ -64,14 +63,22 @@ type run struct {
 
 	prefix string // of the keys that callers write
 
-	mu    sync.Mutex // guards rec, and looks
-	rec   report.Recording
-	looks []history.LeaseLook
+	record record // of the store
+
+	mu   sync.Mutex // guards rec, and ends
+	rec  report.Recording
+	ends []history.LeaseEnd // of leases that were kept
 
 	drain   time.Duration // how long the last calls are waited for
 	settled int64         // the revision at which the store settled
 	rep     report.Report
 	rowsErr error // why the rows could not go on
+}
+
+// record is what keepers ask of a [robustness.Recorder].
+type record interface {
+	Revision() int64
+	AwaitDeletion(ctx context.Context, key string, after int64) error
 }
 
 func newRun(cfg Config) *run {
@@ -95,8 +102,8 @@ func Run(ctx context.Context, cfg Config) (report.Report, error) {
 	r := newRun(cfg)
 	r.site, _ = fault.SiteOf(cfg.Faults) // the configuration has been checked
 	r.rep.Started = time.Now().UTC()
-	out, err := robustness.Run(ctx,
-		robustness.Config{Duration: longest, Members: cfg.Members, Seed: cfg.Seed, Dir: cfg.Dir, Log: cfg.Log, Counts: &robustness.Counts{}},
+	cfg.Duration, cfg.Counts = longest, &robustness.Counts{} // of this run alone
+	out, err := robustness.Run(ctx, cfg.Config,
 		robustness.Setup{Cluster: r.site.Config(lab.Config{Election: cfg.Election, Heartbeat: cfg.Election / 10}), Record: true, Schedule: r.schedule}, r)
 	if r.load == nil && out.Interrupted {
 		err = nil
@@ -115,7 +122,7 @@ func Run(ctx context.Context, cfg Config) (report.Report, error) {
 
 // Start connects the client and starts the load.
 func (r *run) Start(ctx context.Context, env *robustness.Env) (err error) {
-	r.env = env
+	r.env, r.record = env, env.Record
 	if r.front, err = r.site.Open(env.Cluster); err != nil {
 		return err
 	}
@@ -134,12 +141,12 @@ func (r *run) Start(ctx context.Context, env *robustness.Env) (err error) {
 	}
 	starting, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	answer, err := r.conn.Store.Get(starting, r.prefix, false) // so that connecting is not part of the healthy row
+	revision, err := r.conn.Store.Get(starting, r.prefix) // so that connecting is not part of the healthy row
 	if err != nil {
 		return fmt.Errorf("the first call to the healthy cluster failed: %w", err)
 	}
-	env.Cleanup(r.observe(context.WithoutCancel(ctx), answer.Revision+1))
-	r.load = r.startLoad(starting, answer.Revision+1)
+	env.Cleanup(r.observe(context.WithoutCancel(ctx), revision+1))
+	r.load = r.startLoad(starting, revision+1)
 	env.Cleanup(func() error { r.load.endWatches(); return nil })
 	return nil
 }
@@ -170,9 +177,13 @@ func (r *run) Check(out *robustness.Outcome) error {
 	if err != nil {
 		return err
 	}
-	r.rep.Verdict = callcheck.Check(callcheck.History{
-		Prefix: r.prefix, Events: events, Through: through, Calls: r.rec.Calls, Looks: r.looks,
-	}, out.Counts)
+	checker := &checker{prefix: r.prefix, events: events, through: through, calls: r.rec.Calls, counts: out.Counts}
+	checker.checkCalls()
+	checker.checkLeases(r.ends)
+	for _, row := range r.rec.Rows {
+		out.Counts.Add("leases", "claims", int(row.Leases.Renewals))
+	}
+	r.rep.Verdict = checker.verdict
 	readers := r.load.watches()
 	watches := make([]history.Watch, 0, len(readers)) // most have one
 	for _, reader := range readers {

@@ -2,36 +2,53 @@ package faults
 
 import (
 	"context"
-	"strconv"
 	"sync"
 
 	"github.com/quorate/quorate/lab/robustness/client"
-	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
 
-// memory is a store in memory. before, if set, is called ahead of every call
+// memory is a client.KV and a store in memory. before, if set, is called ahead of every call
 // and may wait; after, if set, may replace the result of a call that was
 // executed by an error.
 type memory struct {
 	client.Store
-	before func(ctx context.Context, k history.Kind, key string) error
-	after  func(k history.Kind) error
+	before func(ctx context.Context, k model.Kind, key string) error
+	after  func(k model.Kind) error
 
 	mu       sync.Mutex
 	revision int64
-	keys     map[string]stored
+	keys     map[string]model.KV
+	deleted  chan struct{} // closed when a key is gone
 }
 
-// stored is a key in memory; Version counts its writes.
-type stored struct {
-	Value                string
-	ModRevision, Version int64
+func newMemory() *memory {
+	return &memory{revision: 1, keys: map[string]model.KV{}, deleted: make(chan struct{})}
 }
 
-func newMemory() *memory { return &memory{revision: 1, keys: map[string]stored{}} }
+// Revision and AwaitDeletion are those of the record of the store.
+func (m *memory) Revision() int64 { return 1 }
+
+func (m *memory) AwaitDeletion(ctx context.Context, key string, _ int64) error {
+	select {
+	case <-m.deleted:
+		m.mu.Lock()
+		gone := m.keys[key].Version == 0
+		m.mu.Unlock()
+		if gone {
+			return nil
+		}
+		<-ctx.Done()
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
+// connection returns a connection to it.
+func (m *memory) connection() client.Connection { return client.Connection{KV: m, Store: m} }
 
 // do executes a call under the lock, between before and after.
-func (m *memory) do(ctx context.Context, k history.Kind, key string, execute func()) error {
+func (m *memory) do(ctx context.Context, k model.Kind, key string, execute func()) error {
 	if m.before != nil {
 		if err := m.before(ctx, k, key); err != nil {
 			return err
@@ -46,44 +63,39 @@ func (m *memory) do(ctx context.Context, k history.Kind, key string, execute fun
 	return nil
 }
 
-func (m *memory) set(key, value string) {
-	m.keys[key] = stored{Value: value, ModRevision: m.revision, Version: m.keys[key].Version + 1}
-}
-
-func (m *memory) read(key string) history.Reading {
-	kv, ok := m.keys[key]
-	return history.Reading{Found: ok, Value: kv.Value, ModRevision: kv.ModRevision}
-}
-
-func (m *memory) Get(ctx context.Context, key string, serializable bool) (a client.Answer, err error) {
-	kind := history.LinearizableGet
-	if serializable {
-		kind = history.SerializableGet
-	}
-	err = m.do(ctx, kind, key, func() { a = client.Answer{Revision: m.revision, Read: m.read(key)} })
-	return a, err
-}
-
-func (m *memory) Put(ctx context.Context, key, value string) (revision int64, err error) {
-	err = m.do(ctx, history.Put, key, func() {
-		m.revision++
-		m.set(key, value)
-		revision = m.revision
-	})
-	return revision, err
-}
-
-func (m *memory) Increment(ctx context.Context, inc client.Increment) (a client.Answer, err error) {
-	err = m.do(ctx, history.Txn, inc.Key, func() {
-		now := m.read(inc.Counter)
-		if now.Found != (inc.Want > 0) || now.Found && now.Value != strconv.FormatInt(inc.Want, 10) {
-			a = client.Answer{Revision: m.revision, Read: now}
-			return
+func (m *memory) Do(ctx context.Context, keys [model.Keys]string, request model.Request) (response model.Response, err error) {
+	err = m.do(ctx, request.Kind, keys[request.Then[0].Key], func() {
+		acts, wrote := request.Then, false
+		response.Succeeded = true
+		for _, c := range request.If {
+			if m.keys[keys[c.Key]].ModRevision != c.Number {
+				acts, response.Succeeded = request.Else, false
+			}
 		}
-		m.revision++
-		m.set(inc.Counter, strconv.FormatInt(inc.Want+1, 10))
-		m.set(inc.Key, inc.Value)
-		a = client.Answer{Revision: m.revision, Applied: true}
+		for _, act := range acts {
+			key, result := keys[act.Key], model.Result{}
+			if act.Verb == model.Write {
+				m.keys[key] = model.KV{Value: act.Value, ModRevision: m.revision + 1, Version: m.keys[key].Version + 1}
+				wrote = true
+			} else {
+				result.KV = m.keys[key]
+			}
+			response.Results = append(response.Results, result)
+		}
+		if wrote {
+			m.revision++
+		}
+		response.Revision = m.revision
 	})
-	return a, err
+	return response, err
+}
+
+func (m *memory) Get(ctx context.Context, key string) (int64, error) {
+	response, err := m.Do(ctx, [model.Keys]string{key}, model.Request{Kind: model.Get, Then: []model.Act{{Verb: model.Read}}})
+	return response.Revision, err
+}
+
+func (m *memory) Put(ctx context.Context, key, value string) (int64, error) {
+	response, err := m.Do(ctx, [model.Keys]string{key}, model.Request{Kind: model.Put, Then: []model.Act{{Verb: model.Write, Value: value}}})
+	return response.Revision, err
 }

@@ -1,7 +1,7 @@
-// Package history says what the lab saw: of one call its kind, the key that it
-// touched, when it ran and what came back ([Call]); of one watch what its reader
-// took from the channel ([Watch]); of a lease what its keeper found ([LeaseLook]);
-// and which revisions the store can have had at a moment ([Clock]).
+// Package history says what the lab saw: of a call its kind and how it ended
+// ([Outcome]); of one watch what its reader took from the channel ([Watch]); of a
+// lease that its keeper found it gone ([LeaseEnd]); and which revisions the store can have
+// had at a moment ([Clock]).
 //
 // These are the only things that those who make a load, those who check it and
 // those who measure it share. All times are offsets from the beginning of the run,
@@ -10,7 +10,6 @@ package history
 
 import (
 	"strings"
-	"time"
 
 	"github.com/quorate/quorate/retry"
 )
@@ -23,10 +22,9 @@ const (
 	LinearizableGet Kind = iota
 	// SerializableGet reads one key from whatever state the asked member has.
 	SerializableGet
-	// Put writes a key that is never written again.
+	// Put writes one key.
 	Put
-	// Txn increments the caller's counter if it still has the value that the
-	// caller last knew, and writes a key of its own beside it.
+	// Txn writes two keys if the caller knows the first as it is, and reads that otherwise.
 	Txn
 	// NumKinds is the number of kinds.
 	NumKinds
@@ -46,9 +44,6 @@ func (k Kind) String() string { return kindNames[k] }
 func (k Kind) MarshalText() ([]byte, error) {
 	return []byte(strings.ReplaceAll(k.String(), " ", "_")), nil
 }
-
-// Writes reports whether a call of this kind may change the store.
-func (k Kind) Writes() bool { return k == Put || k == Txn }
 
 // Outcome says how a call ended.
 type Outcome uint8
@@ -83,50 +78,4 @@ func OutcomeOf(writes bool, err error) Outcome {
 	default:
 		return Failed
 	}
-}
-
-// Call is one call of the load. The fields up to Start are known when it is
-// invoked, the others once it has ended.
-type Call struct {
-	// Kind of the call.
-	Kind Kind
-	// Caller numbers the callers of one kind from 0.
-	Caller int
-	// Key is the key that a get reads, a put writes, or a txn writes beside its
-	// counter. One that is written has its own name as its value, so that a value
-	// which strayed to another key is recognised.
-	Key string
-	// Counter is the key that a Txn increments, and Want the value at which it
-	// expects it.
-	Counter string
-	Want    int64
-	// Start is when the call was invoked.
-	Start time.Duration
-
-	// End is when the call returned to its caller.
-	End time.Duration
-	// Outcome says how it ended.
-	Outcome Outcome
-	// Err is the error, nil when Outcome is OK.
-	Err error
-	// Revision is the store revision of the response header; 0 unless OK.
-	Revision int64
-	// Applied reports whether the comparison of a Txn held, so that it wrote.
-	Applied bool
-	// Read is what a get found, or what a Txn that was not applied found in its
-	// counter.
-	Read Reading
-}
-
-// Wrote reports whether an answered call changed the store.
-func (c *Call) Wrote() bool { return c.Kind == Put || c.Applied }
-
-// Reading is what a read found at a key.
-type Reading struct {
-	// Found reports whether the key exists; the other fields are zero if not.
-	Found bool
-	// Value of the key.
-	Value string
-	// ModRevision is the revision of the last write to the key.
-	ModRevision int64
 }

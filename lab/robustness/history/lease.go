@@ -11,22 +11,16 @@ type LeaseClaim struct {
 	Until time.Duration
 }
 
-// LeaseLook is one linearizable read of the key that is attached to a lease.
-type LeaseLook struct {
-	// Lease is the id of the lease, and Key its key, which is never deleted.
+// LeaseEnd is that the key of a lease was found to be deleted, and the lease with it.
+type LeaseEnd struct {
+	// Lease is the id of the lease, and Key its key, which nobody deletes.
 	Lease int64
 	Key   string
-	// Asked is when the read was sent, Answered when it returned.
-	Asked, Answered time.Duration
-	// Revision is the store revision of the answer.
-	Revision int64
-	// Found reports whether the key was there.
-	Found bool
-	// Claim is what the client claimed of the lease when the read had returned.
+	// Seen is when the deletion was known.
+	Seen time.Duration
+	// Claim is what the client claimed of the lease then.
 	Claim LeaseClaim
 }
 
-// Refutes reports whether the look shows the claim to be false: the key was gone, and
-// the lease with it, at some moment before the end of the time for which it was
-// claimed to live.
-func (l LeaseLook) Refutes() bool { return !l.Found && l.Answered < l.Claim.Until }
+// Refutes reports whether the end shows the claim to be false.
+func (e LeaseEnd) Refutes() bool { return e.Seen < e.Claim.Until }

@@ -3,6 +3,7 @@ package history
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -89,6 +90,16 @@ func (r WatchRequest) Matches(e Event) bool {
 		return false
 	}
 	return r.Covers(e.Key)
+}
+
+// Last returns the revision of the last of some events that the watch must deliver if it starts at a revision, 0 if there is none.
+func (r WatchRequest) Last(events []Event, start int64) int64 {
+	for _, e := range slices.Backward(events) {
+		if e.ModRevision >= start && r.Matches(e) {
+			return e.ModRevision
+		}
+	}
+	return 0
 }
 
 // String returns the request as JSON, without what is not set.

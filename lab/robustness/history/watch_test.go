@@ -62,6 +62,18 @@ func TestWatchRequestMatches(t *testing.T) {
 	}
 }
 
+func TestLastEvent(t *testing.T) {
+	var events []history.Event
+	for i, key := range []string{"a", "b", "a", "a"} {
+		events = append(events, history.Event{KeyValue: history.KeyValue{Key: key, ModRevision: int64(2 + i)}})
+	}
+	a := history.WatchRequest{Key: "a"}
+	assert.EqualValues(t, 4, a.Last(events[:3], 2), "the last of them")
+	assert.EqualValues(t, 5, a.Last(events, 5))
+	assert.Zero(t, a.Last(events[:3], 5), "none in between")
+	assert.Zero(t, history.WatchRequest{Key: "c"}.Last(events, 2))
+}
+
 func TestWatchResponseKinds(t *testing.T) {
 	tests := []struct {
 		name               string

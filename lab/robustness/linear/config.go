@@ -1,9 +1,7 @@
 package linear
 
 import (
-	"cmp"
 	"context"
-	"time"
 
 	"github.com/quorate/quorate/lab/robustness"
 )
@@ -17,15 +15,11 @@ type Config struct {
 	// PageDir is where a page is left for each violation, at most ten. It is made if
 	// it is needed. Default the current directory.
 	PageDir string
-	// Idempotent makes the writes of clients idempotent, by clientv3/idempotent. Their lanes take revisions, so revisions
-	// are not accounted for.
+	// Idempotent makes the writes of clients idempotent, by clientv3/idempotent.
 	Idempotent bool
 
 	// connect connects one client. Default [connect].
 	connect func(endpoints []string) (Client, error)
-	// checkTimeout bounds the check of one history. One that is not decided by then
-	// counts as a violation. A few milliseconds are usual. Default 30 s.
-	checkTimeout time.Duration
 }
 
 // Numbers returns the settings that are numbers.
@@ -38,9 +32,8 @@ func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
 	if err := c.Complete(c.Numbers()...).Err(); err != nil {
 		return robustness.Outcome{}, err
 	}
-	c.checkTimeout = cmp.Or(c.checkTimeout, 30*time.Second)
 	if c.connect == nil {
 		c.connect = func(endpoints []string) (Client, error) { return connect(endpoints, c.Idempotent) }
 	}
-	return robustness.Run(ctx, c.Config, robustness.Setup{}, &workload{cfg: c})
+	return robustness.Run(ctx, c.Config, robustness.Setup{Record: true}, &workload{cfg: c})
 }

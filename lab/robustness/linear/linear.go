@@ -5,30 +5,27 @@
 // also end on their way.
 //
 // The keys live in groups, each for a few seconds, so that the history of a group is
-// short enough to be checked: by [model.Check], while the run goes on. Before that, the
-// keys are read once more. Every revision of the store must have been taken by a write
-// that was made, so at the end those are counted too: a write that was executed
-// twice shows there even if it was never seen.
+// short enough to be checked, with the record of the store, by [model.Record.Check].
 package linear
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
+	"github.com/quorate/quorate/lab/internal/tally"
 	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
 
 // The promises.
 const (
 	// Linearizable means that one order of all operations of a group explains every
-	// answer; see [model.Check].
+	// answer and every event of the store; see [model.Check].
 	Linearizable robustness.Promise = "linearizable"
-	// Decided means that the check of a group came to an end.
-	Decided robustness.Promise = "decided"
-	// Accounted means that every revision of the store belongs to a write that was
-	// made once.
-	Accounted robustness.Promise = "accounted"
 	// Known means that the outcome of an idempotent write is known, unless its context has ended.
 	Known robustness.Promise = "known"
 )
@@ -39,8 +36,9 @@ const (
 	// returnTimeout bounds the time from the end of the faults to that of the calls
 	// that are under way. None has more than callTimeout.
 	returnTimeout = callTimeout + 20*time.Second
-	// settleTimeout bounds the time from the end of the calls to that of all checks.
-	settleTimeout = 2 * time.Minute
+	// checkTimeout bounds the check of one history. One that is not decided by then
+	// counts as a violation. A few milliseconds are usual.
+	checkTimeout = 30 * time.Second
 )
 
 // workload is one run.
@@ -49,22 +47,21 @@ type workload struct {
 	env     *robustness.Env
 	clients []Client
 	pool    *pool
-	checker *checker
-	// called and checked are closed when that has ended.
-	called, checked <-chan struct{}
+	called  <-chan struct{} // closed when all callers have ended
 }
 
-// Start lets callers call, while what they were answered is checked.
+// Start lets callers call.
 func (w *workload) Start(ctx context.Context, env *robustness.Env) error {
 	w.env = env
-	if err := w.connect(); err != nil {
-		return err
+	for range (w.cfg.Callers + callersOfClient - 1) / callersOfClient {
+		c, err := w.cfg.connect(env.Cluster.Endpoints())
+		if err != nil {
+			return fmt.Errorf("connect a client: %w", err)
+		}
+		env.Cleanup(c.Close)
+		w.clients = append(w.clients, c)
 	}
 	w.pool = newPool(env.Now, env.Counts)
-	w.checker = newChecker(w.cfg, w.clients[len(w.clients)-1], w.pool, env.Log)
-	checking, abandon := context.WithCancel(context.Background())
-	env.Cleanup(func() error { abandon(); return nil })
-	w.checked = robustness.Go(checkers, func(int) { w.checker.run(checking, w.pool.retired) })
 	w.called = robustness.Go(w.cfg.Callers, func(i int) {
 		c := caller{number: i, client: w.clients[i/callersOfClient], shared: w.clients[0], pool: w.pool, rng: env.Rand(uint64(i)), now: env.Now}
 		c.run(ctx)
@@ -72,42 +69,67 @@ func (w *workload) Start(ctx context.Context, env *robustness.Env) error {
 	return nil
 }
 
-// connect connects the clients of the callers, and that of the checker as the last.
-func (w *workload) connect() error {
-	for range (w.cfg.Callers+callersOfClient-1)/callersOfClient + 1 {
-		c, err := w.cfg.connect(w.env.Cluster.Endpoints())
-		if err != nil {
-			return fmt.Errorf("connect a client: %w", err)
+// Stop implements [robustness.Workload].
+func (w *workload) Stop() error {
+	return robustness.Await(w.called, returnTimeout, "calls do not return, long after their contexts have ended")
+}
+
+// Settle implements [robustness.Workload]: nothing is under way.
+func (w *workload) Settle() error { return nil }
+
+// Check compares what the callers were answered with the record.
+func (w *workload) Check(out *robustness.Outcome) error {
+	through, events, err := w.env.Recorded()
+	if err != nil {
+		return err
+	}
+	out.Revisions = through
+	for _, c := range w.clients {
+		if m, ok := c.(interface{ FromMemory() int64 }); ok {
+			out.Counts.Add("gets", "answered from memory", int(m.FromMemory()))
 		}
-		w.env.Cleanup(c.Close)
-		w.clients = append(w.clients, c)
+	}
+	return w.check(model.NewRecord(keyPrefix, events, through), out)
+}
+
+// check checks each group. The error says that a violation cannot be shown.
+func (w *workload) check(record *model.Record, out *robustness.Outcome) error {
+	if early := out.Counts.Of("writes", unknownEarly); w.cfg.Idempotent && early > 0 {
+		out.Verdict.Add(Known, "%d writes ended in an unknown outcome before their contexts ended", early)
+	}
+	for number, g := range w.pool.groups {
+		began := time.Now()
+		finding := record.Check(g.keys, g.operations, checkTimeout)
+		out.Counts.Add("groups", "checked", 1)
+		out.Counts.Max("groups", "operations at most", len(g.operations))
+		out.Counts.Max("groups", "ms to check at most", int(time.Since(began).Milliseconds()))
+		out.Counts.Add("writes", "unknown and never seen", finding.Unseen)
+		if finding.Verdict == model.Linearizable {
+			continue
+		}
+		violation := out.Verdict.Add(Linearizable, "group %d: %s: %s", number, finding.Verdict, finding.Message)
+		if out.Verdict.Counts[Linearizable] > tally.MaxKept {
+			continue
+		}
+		violation.Page = filepath.Join(w.cfg.PageDir, fmt.Sprintf("linear-seed%d-group%d.html", w.cfg.Seed, number))
+		if err := save(violation.Page, finding); err != nil {
+			return fmt.Errorf("show a violation: %w", err)
+		}
+	}
+	if e, found := record.Stray(); found {
+		out.Verdict.Add(Linearizable, "%v: no operation is on that key", e)
 	}
 	return nil
 }
 
-// Stop implements [robustness.Workload].
-func (w *workload) Stop() error {
-	err := robustness.Await(w.called, returnTimeout, "calls do not return, long after their contexts have ended")
-	if err == nil {
-		w.pool.close()
+// save writes the page of a violation, and makes the directory for it.
+func save(name string, finding model.Finding) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
 	}
-	return err
-}
-
-// Settle waits until everything is checked.
-func (w *workload) Settle() error {
-	return robustness.Await(w.checked, settleTimeout, "the keys cannot be read or checked, long after all is well")
-}
-
-// Check counts the revisions of the store.
-func (w *workload) Check(out *robustness.Outcome) error {
-	err := w.checker.conclude()
-	out.Revisions, _ = w.pool.claims.unclaimed()
-	out.Verdict = w.checker.verdict
-	for _, c := range w.clients {
-		if m, ok := c.(interface{ FromMemory() int64 }); ok {
-			w.env.Counts.Add("gets", "answered from memory", int(m.FromMemory()))
-		}
+	page, err := os.Create(name)
+	if err != nil {
+		return err
 	}
-	return err
+	return errors.Join(finding.Visualize(page), page.Close())
 }

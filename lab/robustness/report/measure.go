@@ -15,7 +15,7 @@ import (
 
 // Measure fills in the figures of calls and watches of the rows, which must have ended.
 func (r *Recording) Measure() {
-	slices.SortStableFunc(r.Calls, func(a, b history.Call) int { return cmp.Compare(a.End, b.End) })
+	slices.SortStableFunc(r.Calls, func(a, b Call) int { return cmp.Compare(a.Return, b.Return) })
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		if row.Fault > 0 && row.Heal == 0 {
@@ -31,18 +31,26 @@ func (r *Recording) Measure() {
 type Samples map[string]string
 
 // add counts a code, and keeps the first text that comes with it.
-func (s Samples) add(counts *map[string]int64, of, code string, err error) {
+func (s Samples) add(counts *map[string]int64, of, code, text string) {
 	if *counts == nil {
 		*counts = map[string]int64{}
 	}
 	(*counts)[code]++
-	if err != nil && s[of+code] == "" {
-		s[of+code] = err.Error()
+	if text != "" && s[of+code] == "" {
+		s[of+code] = text
 	}
 }
 
-// codeOf names the gRPC code of an error, those of etcd and of contexts included.
-func codeOf(err error) string {
+// textOf returns the text of an error, if there is one.
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// CodeOf names the gRPC code of an error, those of etcd and of contexts included.
+func CodeOf(err error) string {
 	var coded interface{ Code() codes.Code }
 	if errors.As(err, &coded) {
 		return coded.Code().String()
@@ -62,7 +70,7 @@ func quantiles(h *hdrhistogram.Histogram, most Duration) (p50, p99 Duration) {
 }
 
 // measureCalls measures the calls, which are in the order of their ends. Abandoned ones count nowhere.
-func (r *Row) measureCalls(calls []history.Call, s Samples) {
+func (r *Row) measureCalls(calls []Call, s Samples) {
 	var latencies [history.NumKinds]*hdrhistogram.Histogram
 	var completed [history.NumKinds]Duration // when a call was completed last, or the row began
 	for k := range r.Calls {
@@ -71,17 +79,17 @@ func (r *Row) measureCalls(calls []history.Call, s Samples) {
 	}
 	for i := range calls {
 		call := &calls[i]
-		c, end := &r.Calls[call.Kind], Duration(call.End)
-		if call.Outcome == history.OK && r.contains(call.End) {
+		c, end := &r.Calls[call.Kind], Duration(call.Return)
+		if call.Outcome == history.OK && r.contains(call.Return) {
 			c.LongestGap = max(c.LongestGap, end-completed[call.Kind])
 			completed[call.Kind] = end
 			if r.Fault > 0 && end >= r.Fault && end < r.Heal {
 				c.Held++
 			}
 		}
-		if call.Outcome != history.Abandoned && r.contains(call.Start) {
+		if call.Outcome != history.Abandoned && r.contains(call.Call) {
 			c.count(call, s)
-			_ = latencies[call.Kind].RecordValue(int64(call.End - call.Start)) // no call takes an hour
+			_ = latencies[call.Kind].RecordValue(int64(call.Return - call.Call)) // no call takes an hour
 		}
 	}
 	for k := range r.Calls {
@@ -91,7 +99,7 @@ func (r *Row) measureCalls(calls []history.Call, s Samples) {
 	}
 }
 
-func (c *Calls) count(call *history.Call, s Samples) {
+func (c *Calls) count(call *Call, s Samples) {
 	switch call.Outcome {
 	case history.OK:
 		c.Completed++
@@ -101,9 +109,9 @@ func (c *Calls) count(call *history.Call, s Samples) {
 		c.Errors++
 	}
 	if call.Outcome != history.OK {
-		s.add(&c.Codes, "", codeOf(call.Err), call.Err)
+		s.add(&c.Codes, "", call.Code, call.Err)
 	}
-	c.Max = max(c.Max, Duration(call.End-call.Start))
+	c.Max = max(c.Max, Duration(call.Return-call.Call))
 }
 
 // ended returns how many calls there were.

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -27,22 +28,18 @@ func rows(moments ...time.Duration) []Row {
 }
 
 // call returns a put, from start to end.
-func call(start, end time.Duration, o history.Outcome) history.Call {
-	c := history.Call{Kind: history.Put, Start: start * ms, End: end * ms, Outcome: o}
-	if o != history.OK {
-		c.Err = status.Error(codes.Unavailable, fmt.Sprintf("of %d", start))
+func call(start, end time.Duration, o history.Outcome) Call {
+	c := Call{Kind: history.Put, Operation: model.Operation{Call: start * ms, Return: end * ms, Outcome: o}}
+	if o == history.OK {
+		c.Response.Succeeded = true
+	} else {
+		c.Err, c.Code = fmt.Sprintf("of %d", start), "Unavailable"
 	}
 	return c
 }
 
-// named returns a call with another kind and caller.
-func named(c history.Call, k history.Kind, caller int) history.Call {
-	c.Kind, c.Caller = k, caller
-	return c
-}
-
 func TestCallsBelongToTheRowTheyStartedIn(t *testing.T) {
-	r := Recording{Samples: Samples{}, Rows: rows(10, 100, 200), Calls: []history.Call{
+	r := Recording{Samples: Samples{}, Rows: rows(10, 100, 200), Calls: []Call{
 		call(0, 1, history.OK), // before the first row
 		call(20, 30, history.OK),
 		call(90, 190, history.Unknown),
@@ -58,7 +55,7 @@ func TestCallsBelongToTheRowTheyStartedIn(t *testing.T) {
 	assert.Equal(t, []int64{1, 1, 0}, []int64{stop.Completed, stop.Errors, stop.Unknown})
 	assert.Equal(t, map[string]int64{"Unavailable": 1}, stop.Codes)
 	assert.EqualValues(t, 2, stop.ended())
-	assert.Equal(t, Samples{"Unavailable": "rpc error: code = Unavailable desc = of 90"}, r.Samples)
+	assert.Equal(t, Samples{"Unavailable": "of 90"}, r.Samples)
 }
 
 func TestQuantiles(t *testing.T) {
@@ -78,17 +75,17 @@ func TestQuantiles(t *testing.T) {
 
 func TestLongestGap(t *testing.T) {
 	for name, tt := range map[string]struct {
-		calls []history.Call
+		calls []Call
 		want  time.Duration
 	}{
 		"no calls at all":  {nil, 100},
-		"at the beginning": {[]history.Call{call(70, 75, history.OK), call(76, 99, history.OK)}, 75},
-		"in the middle":    {[]history.Call{call(0, 10, history.OK), call(0, 90, history.OK)}, 80},
-		"at the end":       {[]history.Call{call(0, 10, history.OK), call(0, 15, history.OK)}, 85},
-		"errors do not end it": {[]history.Call{
+		"at the beginning": {[]Call{call(70, 75, history.OK), call(76, 99, history.OK)}, 75},
+		"in the middle":    {[]Call{call(0, 10, history.OK), call(0, 90, history.OK)}, 80},
+		"at the end":       {[]Call{call(0, 10, history.OK), call(0, 15, history.OK)}, 85},
+		"errors do not end it": {[]Call{
 			call(0, 10, history.OK), call(20, 50, history.Failed), call(20, 60, history.Unknown),
 		}, 90},
-		"recorded out of order": {[]history.Call{call(0, 50, history.OK), call(0, 49, history.OK), call(0, 80, history.OK)}, 49},
+		"recorded out of order": {[]Call{call(0, 50, history.OK), call(0, 49, history.OK), call(0, 80, history.OK)}, 49},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := Recording{Samples: Samples{}, Rows: rows(0, 100), Calls: tt.calls}
@@ -99,7 +96,7 @@ func TestLongestGap(t *testing.T) {
 }
 
 func TestGapBelongsToTheRowItHappenedIn(t *testing.T) {
-	r := Recording{Samples: Samples{}, Rows: rows(0, 100, 130), Calls: []history.Call{call(50, 110, history.OK)}}
+	r := Recording{Samples: Samples{}, Rows: rows(0, 100, 130), Calls: []Call{call(50, 110, history.OK)}}
 	r.Measure()
 	stop, healed := r.Rows[0].Calls[history.Put], r.Rows[1].Calls[history.Put]
 	assert.Equal(t, []Duration{Duration(100 * ms), Duration(20 * ms)}, []Duration{stop.LongestGap, healed.LongestGap})
@@ -107,7 +104,7 @@ func TestGapBelongsToTheRowItHappenedIn(t *testing.T) {
 }
 
 func TestWhatHappensUnderTheFault(t *testing.T) {
-	r := Recording{Samples: Samples{}, Rows: rows(10, 70), Calls: []history.Call{
+	r := Recording{Samples: Samples{}, Rows: rows(10, 70), Calls: []Call{
 		call(11, 15, history.OK), call(18, 22, history.OK), call(18, 23, history.Failed), call(25, 35, history.OK), call(25, 45, history.OK),
 	}}
 	r.Rows[0].Fault, r.Rows[0].Heal = Duration(20*ms), Duration(40*ms)
@@ -170,7 +167,7 @@ func TestCodeOf(t *testing.T) {
 		errors.New("boom"):             "Unknown",
 		status.Error(codes.InvalidArgument, "etcdserver: key is not provided"): "InvalidArgument",
 	} {
-		assert.Equal(t, want, codeOf(err), err)
+		assert.Equal(t, want, CodeOf(err), err)
 	}
 }
 
@@ -191,23 +188,26 @@ func puts(seqs ...int64) (events []change) {
 }
 
 // put returns a put of caller 0.
-func put(seq int64, start, end time.Duration, o history.Outcome) history.Call {
+func put(seq int64, start, end time.Duration, o history.Outcome) Call {
 	c := call(start, end, o)
-	c.Key = puts(seq)[0].key
+	key := puts(seq)[0].key
+	c.Keys, c.Request.Then = &[model.Keys]string{key}, []model.Act{{Verb: model.Write, Value: key}}
 	return c
 }
 
 // txn returns a txn of caller 0.
-func txn(seq, want int64, start, end time.Duration, o history.Outcome, applied bool) history.Call {
-	c := named(call(start, end, o), history.Txn, 0)
-	c.Key, c.Counter, c.Want, c.Applied = fmt.Sprint("/p/txn/0/", seq), "/p/counter/0", want, applied
+func txn(seq int64, start, end time.Duration, o history.Outcome, applied bool) Call {
+	c := call(start, end, o)
+	c.Kind, c.Response.Succeeded = history.Txn, applied
+	c.Keys = &[model.Keys]string{"/p/counter/0", fmt.Sprint("/p/txn/0/", seq)}
+	c.Request.Then = []model.Act{{Verb: model.Write, Value: fmt.Sprint(seq)}, {Verb: model.Write, Key: 1, Value: c.Keys[1]}}
 	return c
 }
 
 func counterAt(value int64) change { return change{"/p/counter/0", fmt.Sprint(value)} }
 
 // watched measures readers of the three scopes that caller 0 writes in: everything, what it puts and its counter.
-func watched(stretches []Row, calls []history.Call, deliveries ...delivery) []Row {
+func watched(stretches []Row, calls []Call, deliveries ...delivery) []Row {
 	r := Recording{Samples: Samples{}, Rows: stretches, Calls: calls, Readers: []Reader{
 		{Request: history.WatchRequest{Key: "/p/", RangeEnd: "/p0"}, Watches: make([]history.Watch, 1)},
 		{Request: history.WatchRequest{Key: "/p/put/0/", RangeEnd: "/p/put/00"}, Watches: make([]history.Watch, 1)},
@@ -227,7 +227,7 @@ func watched(stretches []Row, calls []history.Call, deliveries ...delivery) []Ro
 
 func TestDelayCountsFromTheAcknowledgement(t *testing.T) {
 	for name, tt := range map[string]struct {
-		call       history.Call
+		call       Call
 		deliveries []delivery
 		delay      time.Duration
 	}{
@@ -238,7 +238,7 @@ func TestDelayCountsFromTheAcknowledgement(t *testing.T) {
 		"a second delivery":             {put(0, 10, 20, history.OK), []delivery{{1, 27, puts(0)}, {1, 50, puts(0)}}, 7},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := watched(rows(0, 100), []history.Call{tt.call}, tt.deliveries...)[0].Watches
+			w := watched(rows(0, 100), []Call{tt.call}, tt.deliveries...)[0].Watches
 			assert.Positive(t, w.Delivered)
 			assert.Equal(t, Duration(tt.delay*ms), w.DelayMax)
 			assert.LessOrEqual(t, w.DelayP50, w.DelayP99)
@@ -249,7 +249,7 @@ func TestDelayCountsFromTheAcknowledgement(t *testing.T) {
 
 func TestEventsBelongToTheRowOfTheirWrite(t *testing.T) {
 	got := watched(rows(0, 100, 200, 300),
-		[]history.Call{put(0, 10, 20, history.OK), put(1, 30, 40, history.OK), put(2, 160, 170, history.OK), put(3, 400, 410, history.OK)},
+		[]Call{put(0, 10, 20, history.OK), put(1, 30, 40, history.OK), put(2, 160, 170, history.OK), put(3, 400, 410, history.OK)},
 		delivery{0, 150, puts(0)}, delivery{1, 310, puts(0, 2)})
 	assert.EqualValues(t, 2, got[0].Watches.Delivered)
 	assert.Equal(t, Duration(290*ms), got[0].Watches.DelayMax)
@@ -261,7 +261,7 @@ func TestEventsBelongToTheRowOfTheirWrite(t *testing.T) {
 
 func TestUnexpectedEventsAreNotLost(t *testing.T) {
 	for _, o := range []history.Outcome{history.Failed, history.Unknown, history.Abandoned} {
-		w := watched(rows(0, 100), []history.Call{put(0, 10, 20, o)})[0].Watches
+		w := watched(rows(0, 100), []Call{put(0, 10, 20, o)})[0].Watches
 		assert.Equal(t, Watches{}, w, o)
 	}
 	unknown := delivery{0, 20, []change{{"/p/txn/7/0", "/p/txn/7/0"}}}
@@ -269,34 +269,13 @@ func TestUnexpectedEventsAreNotLost(t *testing.T) {
 }
 
 func TestTxnsWriteTheirCounterToo(t *testing.T) {
-	calls := []history.Call{txn(0, 0, 10, 20, history.OK, true), txn(1, 5, 20, 30, history.OK, false)}
+	calls := []Call{txn(1, 10, 20, history.OK, true), txn(2, 20, 30, history.OK, false)}
 	w := watched(rows(0, 100), calls)[0].Watches
 	assert.EqualValues(t, 3, w.Lost, "both keys of the first by the watch on all, the counter by its own")
-	w = watched(rows(0, 100), calls, delivery{0, 22, []change{counterAt(1), {"/p/txn/0/0", "/p/txn/0/0"}}}, delivery{2, 24, []change{counterAt(1)}})[0].Watches
+	w = watched(rows(0, 100), calls, delivery{0, 22, []change{counterAt(1), {"/p/txn/0/1", "/p/txn/0/1"}}}, delivery{2, 24, []change{counterAt(1)}})[0].Watches
 	assert.Zero(t, w.Lost)
 	assert.EqualValues(t, 3, w.Delivered)
 	assert.Equal(t, Duration(4*ms), w.DelayMax)
-}
-
-func TestIncrementTriedAgain(t *testing.T) {
-	first := txn(0, 0, 10, 20, history.Unknown, false)
-	for name, tt := range map[string]struct {
-		again     history.Call
-		delivered time.Duration
-		delay     time.Duration
-	}{
-		"the first was executed":                        {txn(1, 0, 60, 70, history.OK, false), 50, 0},
-		"the second was executed":                       {txn(1, 0, 60, 70, history.OK, true), 75, 5},
-		"the first was, as shows during the second":     {txn(1, 0, 60, 70, history.OK, false), 65, 0},
-		"both have an unknown outcome, one is there":    {txn(1, 0, 60, 70, history.Unknown, false), 90, 0},
-		"the first was, and the second is not known of": {call(200, 201, history.Failed), 50, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := watched(rows(0, 100), []history.Call{first, tt.again}, delivery{2, tt.delivered, []change{counterAt(1)}})[0].Watches
-			assert.EqualValues(t, 1, w.Delivered)
-			assert.Equal(t, Duration(tt.delay*ms), w.DelayMax)
-		})
-	}
 }
 
 func TestRepeatedEventsAndEndedWatches(t *testing.T) {
@@ -327,7 +306,7 @@ func TestRepeatedEventsAndEndedWatches(t *testing.T) {
 }
 
 func TestWithoutWatches(t *testing.T) {
-	r := Recording{Samples: Samples{}, Rows: rows(0, 10), Calls: []history.Call{put(0, 0, 1, history.OK)}}
+	r := Recording{Samples: Samples{}, Rows: rows(0, 10), Calls: []Call{put(0, 0, 1, history.OK)}}
 	r.Measure()
 	assert.Equal(t, Watches{}, r.Rows[0].Watches)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorate/quorate/lab/internal/words"
 	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
 
 // Recording is what was done in a run, and what its callers, readers and keepers saw. All times count from its beginning.
@@ -14,7 +15,7 @@ type Recording struct {
 	// Rows in the order in which they happened, one directly behind the other. [Recording.Measure] fills in their figures.
 	Rows []Row
 	// Calls that have ended.
-	Calls []history.Call
+	Calls []Call
 	// Readers of watches.
 	Readers []Reader
 	// Outside has the writes past the links, in their order.
@@ -44,11 +45,11 @@ func (r *Recording) LeaseGranted() { r.lease(1, func(*Leases) {}) }
 // LeaseRenewed records that a keepalive was answered.
 func (r *Recording) LeaseRenewed() { r.lease(0, func(l *Leases) { l.Renewals++ }) }
 
-// LeaseLost records that a keeper lost its lease, as the code says.
+// LeaseLost records that a keeper lost its lease, as the code says, and the error if there is one.
 func (r *Recording) LeaseLost(code string, err error) {
 	r.lease(-1, func(l *Leases) {
 		l.Expired++
-		r.Samples.add(&l.Codes, "lease ", code, err)
+		r.Samples.add(&l.Codes, "lease ", code, textOf(err))
 	})
 }
 
@@ -56,7 +57,7 @@ func (r *Recording) LeaseLost(code string, err error) {
 func (r *Recording) LeaseFailed(err error) {
 	r.lease(0, func(l *Leases) {
 		l.Failures++
-		r.Samples.add(&l.Codes, "lease ", codeOf(err), err)
+		r.Samples.add(&l.Codes, "lease ", CodeOf(err), err.Error())
 	})
 }
 
@@ -67,6 +68,29 @@ func (r *Recording) lease(held int64, change func(*Leases)) {
 		row.Leases.Kept = r.held
 		change(&row.Leases)
 	}
+}
+
+// Call is a call that has ended.
+type Call struct {
+	Kind history.Kind
+	model.Operation
+	// Keys of the operation. Calls of one group have the same pointer.
+	Keys *[model.Keys]string
+	// Code of the error that it ended with, see [CodeOf].
+	Code string
+}
+
+// changes returns what the call wrote, or may have written: no two calls write the same.
+func (c *Call) changes() (made []change) {
+	if c.Outcome == history.Failed || c.Outcome == history.OK && !c.Response.Succeeded {
+		return nil
+	}
+	for _, act := range c.Request.Then {
+		if act.Verb == model.Write {
+			made = append(made, change{c.Keys[act.Key], act.Value})
+		}
+	}
+	return made
 }
 
 // Reader has the watches of one reader, in their order. All are on the keys of the request.

@@ -68,7 +68,7 @@ type Setup struct {
 //	  calls, watches, leases  as [Calls], [Watches] and [Leases] say
 //	error_samples             code → the first error text seen with it
 //	checked                   subject → what was counted of it → number
-//	violation_counts          promise → number, of packages callcheck and watchcheck
+//	violation_counts          promise → number, of packages faults and watchcheck
 //	violations                at most ten of each promise: promise, message, evidence
 func (r Report) MarshalJSON() ([]byte, error) {
 	type fields Report

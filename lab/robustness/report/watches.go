@@ -2,7 +2,6 @@ package report
 
 import (
 	"math"
-	"strconv"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -13,7 +12,7 @@ import (
 // noReason is the code of a watch that ended without an error.
 const noReason = "no reason given"
 
-// change is what names an event: no two that the load makes have the same.
+// change is what names an event: no two that a load makes have the same.
 type change struct{ key, value string }
 
 // deliveries has when a reader took an event for the first time.
@@ -26,56 +25,37 @@ func (r *Recording) measureWatches(s Samples) {
 		taken[i] = r.read(r.Readers[i].Watches, s)
 	}
 	delays := map[*Row]*hdrhistogram.Histogram{}
-	for written, call := range r.writes() {
-		row := r.rowAt(call.Start)
+	for i := range r.Calls {
+		call := &r.Calls[i]
+		row := r.rowAt(call.Call)
 		if row == nil {
 			continue
 		}
 		if delays[row] == nil {
 			delays[row] = newHistogram()
 		}
-		began := call.End
-		if call.Outcome != history.OK {
-			began = first(taken, written)
-		}
-		for i := range taken {
-			at, delivered := taken[i][written]
-			switch {
-			case delivered:
-				delay := max(at-began, 0)
-				row.Watches.Delivered++
-				row.Watches.DelayMax = max(row.Watches.DelayMax, Duration(delay))
-				_ = delays[row].RecordValue(int64(delay)) // of an hour at most
-			case call.Outcome == history.OK && r.Readers[i].Request.Covers(written.key):
-				row.Watches.Lost++
+		for _, written := range call.changes() {
+			began := call.Return
+			if call.Outcome != history.OK {
+				began = first(taken, written)
+			}
+			for i := range taken {
+				at, delivered := taken[i][written]
+				switch {
+				case delivered:
+					delay := max(at-began, 0)
+					row.Watches.Delivered++
+					row.Watches.DelayMax = max(row.Watches.DelayMax, Duration(delay))
+					_ = delays[row].RecordValue(int64(delay)) // of an hour at most
+				case call.Outcome == history.OK && r.Readers[i].Request.Covers(written.key):
+					row.Watches.Lost++
+				}
 			}
 		}
 	}
 	for row, h := range delays {
 		row.Watches.DelayP50, row.Watches.DelayP99 = quantiles(h, row.Watches.DelayMax)
 	}
-}
-
-// writes returns the calls that wrote, or may have written, by the events that they make. Where an increment was tried again
-// because the outcome of the first is unknown, the one that was acknowledged counts.
-func (r *Recording) writes() map[change]*history.Call {
-	out := map[change]*history.Call{}
-	for i := range r.Calls {
-		call := &r.Calls[i]
-		if !call.Kind.Writes() || call.Outcome == history.Failed || call.Outcome == history.OK && !call.Wrote() {
-			continue
-		}
-		changes := []change{{call.Key, call.Key}}
-		if call.Kind == history.Txn {
-			changes = append(changes, change{call.Counter, strconv.FormatInt(call.Want+1, 10)})
-		}
-		for _, written := range changes {
-			if out[written] == nil || call.Outcome == history.OK {
-				out[written] = call
-			}
-		}
-	}
-	return out
 }
 
 // read goes through the watches of a reader, and counts what was repeated and which of them ended.
@@ -96,13 +76,13 @@ func (r *Recording) read(watches []history.Watch, s Samples) deliveries {
 			}
 		}
 		if row := r.rowAt(watch.Ended); row != nil && watch.End == history.EndedByItself {
-			code, err := noReason, error(nil)
+			code, text := noReason, ""
 			if n := len(watch.Responses); n > 0 && watch.Responses[n-1].Err != nil {
-				err = watch.Responses[n-1].Err
-				code = codeOf(err)
+				err := watch.Responses[n-1].Err
+				code, text = CodeOf(err), err.Error()
 			}
 			row.Watches.Ended++
-			s.add(&row.Watches.Codes, "watch ", code, err)
+			s.add(&row.Watches.Codes, "watch ", code, text)
 		}
 	}
 	return taken

@@ -20,65 +20,55 @@ const (
 	domain         = "soak.test."
 )
 
-// dnsSource is a DNS server with the backends as addresses of a name, and as SRV records.
-type dnsSource struct {
-	server *nameserver.Server
-	log    log
-}
-
-func newDNS() (source, error) {
+// newDNS returns a DNS server with the backends as addresses of a name, and as SRV records.
+func newDNS(arrived *log) (*source, error) {
 	server, err := nameserver.New("")
 	if err != nil {
 		return nil, err
 	}
-	s := &dnsSource{server: server}
-	server.OnQuery(s.log.add)
+	server.OnQuery(arrived.add)
 	server.SendAlong()
+	behaviour := func(name string, m nameserver.Behaviour) disturbance {
+		return disturbance{
+			name: name, open: true,
+			begin: func() error { server.Be(m); return nil },
+			end:   func() error { server.Be(nameserver.WellBehaved); return nil },
+		}
+	}
+	s := &source{
+		builder: func(removalDelay time.Duration) (resolver.Builder, []string, error) {
+			b, err := dns.NewBuilder(dns.Config{
+				Server: server.Addr, Interval: lookupInterval, MinInterval: lookupFloor, Timeout: lookupTimeout,
+				MassRemovalDelay: removalDelay, RotationWindow: -1,
+			})
+			return b, []string{fmt.Sprintf("dns:///%s:%d", domain, port), "dns:///_grpc._tcp." + domain}, err
+		},
+		list: func(addresses []string) { listRecords(server, addresses) },
+		faults: []disturbance{
+			behaviour("silent", nameserver.Silent), behaviour("servfail", nameserver.Failing), behaviour("refused", nameserver.Refusing),
+			behaviour("foreign-answers", nameserver.Foreign), behaviour("slow", nameserver.Slow), behaviour("truncated", nameserver.Truncated),
+			{name: "restarted", open: true, begin: server.Stop, end: server.Restart},
+		},
+		// A query on its way is lost with the server, and then there is the longest time to the next:
+		// SRV records and addresses have the timeout each.
+		patience: 2*lookupTimeout + lookupInterval*11/10,
+		close:    server.Close,
+	}
 	// So that the name exists without an address, which is another answer than that there is no such name.
 	return s, server.Put(domain+" TXT", "1 exists")
 }
 
-func (s *dnsSource) builder(removalDelay time.Duration) (resolver.Builder, []string, error) {
-	b, err := dns.NewBuilder(dns.Config{
-		Server: s.server.Addr, Interval: lookupInterval, MinInterval: lookupFloor, Timeout: lookupTimeout,
-		MassRemovalDelay: removalDelay, RotationWindow: -1,
-	})
-	return b, []string{fmt.Sprintf("dns:///%s:%d", domain, port), "dns:///_grpc._tcp." + domain}, err
-}
-
-func (s *dnsSource) list(addresses []string) {
+// listRecords has a server name backends.
+func listRecords(server *nameserver.Server, addresses []string) {
 	all, services := make([]string, 0, len(addresses)), make([]string, 0, len(addresses))
 	for _, address := range addresses {
 		ip, _, err := net.SplitHostPort(address)
 		fatal.If(err)
 		target := strings.ReplaceAll(ip, ".", "-") + "." + domain
-		fatal.If(s.server.Put(target+" A", "1 "+ip))
+		fatal.If(server.Put(target+" A", "1 "+ip))
 		all = append(all, "0 "+ip)
 		services = append(services, fmt.Sprintf("0 0 1 %d %s", port, target))
 	}
-	fatal.If(s.server.Put("_grpc._tcp."+domain+" SRV", services...))
-	fatal.If(s.server.Put(domain+" A", all...))
+	fatal.If(server.Put("_grpc._tcp."+domain+" SRV", services...))
+	fatal.If(server.Put(domain+" A", all...))
 }
-
-func (s *dnsSource) faults() []disturbance {
-	behaviour := func(name string, m nameserver.Behaviour) disturbance {
-		return disturbance{
-			name: name, open: true,
-			begin: func() error { s.server.Be(m); return nil },
-			end:   func() error { s.server.Be(nameserver.WellBehaved); return nil },
-		}
-	}
-	return append(falseLists(),
-		behaviour("silent", nameserver.Silent), behaviour("servfail", nameserver.Failing), behaviour("refused", nameserver.Refusing),
-		behaviour("foreign-answers", nameserver.Foreign), behaviour("slow", nameserver.Slow), behaviour("truncated", nameserver.Truncated),
-		disturbance{name: "restarted", open: true, begin: s.server.Stop, end: s.server.Restart},
-	)
-}
-
-// patience is that a query on its way is lost with the server, and the longest time to the next:
-// SRV records and addresses have the timeout each.
-func (s *dnsSource) patience() time.Duration { return 2*lookupTimeout + lookupInterval*11/10 }
-
-func (s *dnsSource) arrivals() []time.Time { return s.log.all() }
-
-func (s *dnsSource) close() error { return s.server.Close() }

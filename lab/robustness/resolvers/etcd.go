@@ -30,10 +30,9 @@ const (
 	prefix                    = service + "/"
 )
 
-// etcdSource is the cluster of the run, in which the backends are registered.
-type etcdSource struct {
+// registrations are the backends in the cluster of the run.
+type registrations struct {
 	scene   fault.Scene
-	log     log
 	direct  *clientv3.Client // past the links
 	manager endpoints.Manager
 	listed  []string
@@ -42,8 +41,9 @@ type etcdSource struct {
 	clients []*clientv3.Client
 }
 
-func newEtcd(env *robustness.Env, rng *rand.Rand) (source, error) {
-	s := &etcdSource{scene: fault.Scene{Cluster: env.Cluster, Rand: rng, Note: env.Note, Hold: time.Second}}
+// newEtcd returns the cluster of the run, in which the backends are registered.
+func newEtcd(env *robustness.Env, rng *rand.Rand, arrived *log) (*source, error) {
+	s := &registrations{scene: fault.Scene{Cluster: env.Cluster, Rand: rng, Note: env.Note, Hold: time.Second}}
 	members := make([]string, len(env.Cluster.Members()))
 	for i, m := range env.Cluster.Members() {
 		members[i] = m.DirectEndpoint()
@@ -53,11 +53,21 @@ func newEtcd(env *robustness.Env, rng *rand.Rand) (source, error) {
 		return nil, err
 	}
 	s.manager, err = endpoints.NewManager(s.direct, service)
-	return s, err
+	return &source{
+		builder: func(removalDelay time.Duration) (resolver.Builder, []string, error) {
+			client, err := s.connect(env.Cluster.Endpoints(), grpc.WithStatsHandler(arriving{arrived}))
+			if err != nil {
+				return nil, nil, err
+			}
+			b, err := etcd.NewBuilder(client, etcd.Config{MassRemovalDelay: removalDelay})
+			return b, []string{"etcd:///" + service}, err
+		},
+		list: s.list, faults: s.faults(), close: s.close,
+	}, err
 }
 
 // connect connects a client, which is closed with the source.
-func (s *etcdSource) connect(to []string, opts ...grpc.DialOption) (*clientv3.Client, error) {
+func (s *registrations) connect(to []string, opts ...grpc.DialOption) (*clientv3.Client, error) {
 	client, err := clientv3.New(clientv3.Config{Endpoints: to, DialTimeout: dialTimeout, Logger: zap.NewNop(), DialOptions: opts})
 	if err != nil {
 		return nil, err
@@ -68,17 +78,8 @@ func (s *etcdSource) connect(to []string, opts ...grpc.DialOption) (*clientv3.Cl
 	return client, nil
 }
 
-func (s *etcdSource) builder(removalDelay time.Duration) (resolver.Builder, []string, error) {
-	client, err := s.connect(s.scene.Cluster.Endpoints(), grpc.WithStatsHandler(arriving{&s.log}))
-	if err != nil {
-		return nil, nil, err
-	}
-	b, err := etcd.NewBuilder(client, etcd.Config{MassRemovalDelay: removalDelay})
-	return b, []string{"etcd:///" + service}, err
-}
-
 // list writes the registrations in one transaction, again if its outcome is unknown.
-func (s *etcdSource) list(addresses []string) {
+func (s *registrations) list(addresses []string) {
 	var updates []*endpoints.UpdateWithOpts
 	for _, address := range addresses {
 		if !slices.Contains(s.listed, address) {
@@ -96,8 +97,8 @@ func (s *etcdSource) list(addresses []string) {
 	}
 }
 
-func (s *etcdSource) faults() []disturbance {
-	all := falseLists()
+func (s *registrations) faults() []disturbance {
+	var all []disturbance
 	for _, f := range fault.Disturbances() {
 		all = append(all, disturbance{
 			name: f.Name,
@@ -112,7 +113,7 @@ func (s *etcdSource) faults() []disturbance {
 	}})
 }
 
-func (s *etcdSource) cut() error {
+func (s *registrations) cut() error {
 	for _, m := range s.scene.Cluster.Members() {
 		s.scene.Cluster.ClientLink(m).Cut()
 	}
@@ -120,7 +121,7 @@ func (s *etcdSource) cut() error {
 }
 
 // compact forgets all history, again if its outcome is unknown.
-func (s *etcdSource) compact() error {
+func (s *registrations) compact() error {
 	return repeat(healTimeout, func(ctx context.Context) error {
 		now, err := s.direct.Get(ctx, prefix, clientv3.WithCountOnly())
 		if err == nil {
@@ -133,7 +134,7 @@ func (s *etcdSource) compact() error {
 	})
 }
 
-func (s *etcdSource) heal() error {
+func (s *registrations) heal() error {
 	return within(healTimeout, func(ctx context.Context) error { return fault.Heal(ctx, s.scene) })
 }
 
@@ -154,11 +155,7 @@ func repeat(timeout time.Duration, do func(context.Context) error) error {
 	})
 }
 
-func (s *etcdSource) patience() time.Duration { return 0 }
-
-func (s *etcdSource) arrivals() []time.Time { return s.log.all() }
-
-func (s *etcdSource) close() error {
+func (s *registrations) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var err error

@@ -1,30 +1,46 @@
 package resolvers
 
 import (
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/resolver/static"
 )
 
 // removalDelay is the MassRemovalDelay of the resolvers.
 const removalDelay = 4 * time.Second
 
-// source is what a resolver reads, with its faults.
-type source interface {
+// source is what a resolver reads, with its faults. It may be nil if it could not be started.
+type source struct {
 	// builder returns a builder as a process has one, and targets for its channels.
-	builder(removalDelay time.Duration) (builder resolver.Builder, targets []string, err error)
+	builder func(removalDelay time.Duration) (builder resolver.Builder, targets []string, err error)
 	// list has the source name these backends. An error, as if the source is away, is fatal.
-	list(addresses []string)
+	list func(addresses []string)
 	// faults are those that the source can have.
-	faults() []disturbance
+	faults []disturbance
 	// patience is how much longer than Config.bound a change takes by the resolver's
 	// configuration.
-	patience() time.Duration
-	// arrivals returns when requests and connections arrived.
-	arrivals() []time.Time
+	patience time.Duration
 	// close ends the source, and what its builders hold.
-	close() error
+	close func() error
+}
+
+// newStatic returns a target that lists the backends. It has no faults, and its list never
+// changes; channels come and go.
+func newStatic() *source {
+	var target string
+	return &source{
+		builder: func(time.Duration) (resolver.Builder, []string, error) {
+			b, err := static.NewBuilder(static.Config{})
+			return b, []string{target}, err
+		},
+		list:  func(addresses []string) { target = "static:///" + strings.Join(addresses, ",") },
+		close: nothing,
+	}
 }
 
 // disturbance is a fault of a source.
@@ -50,7 +66,7 @@ func falseLists() []disturbance {
 	}
 }
 
-// log has the times of what arrived.
+// log has the times at which requests and connections arrived at a source.
 type log struct {
 	mu sync.Mutex
 	at []time.Time
@@ -62,8 +78,10 @@ func (l *log) add(at time.Time) {
 	l.at = append(l.at, at)
 }
 
-func (l *log) all() []time.Time {
+// sorted returns them in their order.
+func (l *log) sorted() []time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return append([]time.Time(nil), l.at...)
+	slices.SortFunc(l.at, time.Time.Compare)
+	return slices.Clone(l.at)
 }

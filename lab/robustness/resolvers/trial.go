@@ -44,7 +44,8 @@ type trial struct {
 	cfg      Config
 	env      *robustness.Env
 	rng      *rand.Rand
-	source   source
+	source   *source
+	arrived  log // at the source
 	backends backends
 
 	live     []string // backends that the source is to name
@@ -96,16 +97,16 @@ func (t *trial) start() {
 	t.seen = nil
 }
 
-func (t *trial) newSource() (source, error) {
+func (t *trial) newSource() (*source, error) {
 	switch t.resolver {
 	case "dns":
-		return newDNS()
+		return newDNS(&t.arrived)
 	case "etcd":
-		return newEtcd(t.env, t.rng)
+		return newEtcd(t.env, t.rng, &t.arrived)
 	case "kubernetes":
-		return newKubernetes()
+		return newKubernetes(&t.arrived)
 	default:
-		return &staticSource{}, nil
+		return newStatic(), nil
 	}
 }
 
@@ -163,11 +164,13 @@ func (t *trial) sleep() {
 
 // disturb changes the backends and injects faults until ctx ends.
 func (t *trial) disturb(ctx context.Context) {
-	all := slices.DeleteFunc(t.source.faults(), func(d disturbance) bool { return t.cfg.only != "" && d.name != t.cfg.only })
-	if len(all) == 0 {
+	if t.source.faults == nil {
 		<-ctx.Done()
 		return
 	}
+	all := slices.DeleteFunc(append(falseLists(), t.source.faults...), func(d disturbance) bool {
+		return t.cfg.only != "" && d.name != t.cfg.only
+	})
 	for {
 		t.rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		for _, d := range all {
@@ -183,7 +186,7 @@ func (t *trial) disturb(ctx context.Context) {
 // listChange changes the backends, tells the source, and waits until all channels have them.
 func (t *trial) listChange(extra time.Duration, after string) {
 	removal := t.changeAndList()
-	t.listedTruly(t.source.patience()+extra, removal)
+	t.listedTruly(t.source.patience+extra, removal)
 	t.await(after)
 	t.backends.stop(t.live)
 }
@@ -283,8 +286,7 @@ func (t *trial) change() (removal time.Duration) {
 
 // checkArrivals checks what arrived at the source: the most in the second after a return, and in a tenth of that.
 func (t *trial) checkArrivals(ran time.Duration) {
-	arrived := t.source.arrivals()
-	slices.SortFunc(arrived, time.Time.Compare)
+	arrived := t.arrived.sorted()
 	mean := float64(len(arrived)) / ran.Seconds()
 	subject := t.resolver + " arrivals"
 	t.counts.Add(subject, "in all", len(arrived))

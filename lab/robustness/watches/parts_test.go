@@ -23,16 +23,6 @@ func event(key string, revision int64) history.Event {
 	return history.Event{KeyValue: history.KeyValue{Key: key, ModRevision: revision}}
 }
 
-func TestLastExpected(t *testing.T) {
-	events := []history.Event{event("a", 2), event("b", 3), event("a", 4), event("a", 6)}
-	a := history.WatchRequest{Key: "a"}
-	assert.EqualValues(t, 4, lastExpected(events, a, 2, 5), "the last before the end")
-	assert.EqualValues(t, 6, lastExpected(events, a, 6, 6))
-	assert.Zero(t, lastExpected(events, a, 5, 5), "none in between")
-	assert.Zero(t, lastExpected(events, a, 0, 6), "nothing is known of the start")
-	assert.Zero(t, lastExpected(events, history.WatchRequest{Key: "c"}, 2, 6))
-}
-
 func TestReadingKnowsWhereToGoOn(t *testing.T) {
 	x := &reading{plan: plan{request: history.WatchRequest{StartRevision: 5}}}
 	assert.EqualValues(t, 5, x.next(), "nothing has come")

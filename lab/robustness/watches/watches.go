@@ -81,24 +81,16 @@ func (w *workload) Settle() error {
 	w.settled = settled
 	clock := history.NewClock(w.writers.acked)
 	w.readers.settle(w.cfg.settleTimeout, func(request history.WatchRequest, returned time.Duration) int64 {
-		start := request.StartRevision
+		start, known := request.StartRevision, true
 		if start == 0 {
-			start, _ = clock.AtMost(returned)
+			start, known = clock.AtMost(returned)
 		}
-		return lastExpected(events, request, start, w.settled)
+		if !known {
+			return 0
+		}
+		return request.Last(events, start)
 	})
 	return nil
-}
-
-// lastExpected returns the revision of the last event from start to end that matches a
-// request, 0 if there is none or start is 0.
-func lastExpected(events []history.Event, request history.WatchRequest, start, end int64) int64 {
-	for i := len(events) - 1; i >= 0 && start > 0 && events[i].ModRevision >= start; i-- {
-		if events[i].ModRevision <= end && request.Matches(events[i]) {
-			return events[i].ModRevision
-		}
-	}
-	return 0
 }
 
 // Check compares what the readers saw with the record.

@@ -44,7 +44,9 @@ func connect(cfg clientv3.Config, requireLeader bool) (client.Connection, error)
 	if err != nil {
 		return client.Connection{}, err
 	}
-	return client.Connection{Store: NewStore(c), Watcher: NewWatcher(c), Lessor: NewLessor(c), RequireLeader: requireLeader, Close: c.Close}, nil
+	return client.Connection{
+		KV: NewKV(c), Store: NewStore(c), Watcher: NewWatcher(c), Lessor: NewLessor(c), RequireLeader: requireLeader, Close: c.Close,
+	}, nil
 }
 
 // Locker connects one contender through the official client with nothing set but endpoints and a dial timeout.

@@ -34,14 +34,15 @@ func TestLessorPassesOnWhatTheClientClaims(t *testing.T) {
 		require.NoError(t, err)
 		defer client.Close()
 
-		lessor, store := NewLessor(client), NewStore(client)
+		lessor := NewLessor(client)
 		id, ttl, err := lessor.Grant(t.Context(), 12*time.Second)
 		require.NoError(t, err)
 		assert.Equal(t, 12*time.Second, ttl)
 		require.NoError(t, lessor.Attach(t.Context(), id, "k", "v"))
-		a, err := store.Get(t.Context(), "k", false)
+		held, err := client.Get(t.Context(), "k")
 		require.NoError(t, err)
-		assert.Equal(t, "v", a.Read.Value)
+		require.Len(t, held.Kvs, 1)
+		assert.EqualValues(t, id, held.Kvs[0].Lease)
 
 		answers := 0
 		for until, err := range lessor.KeepAlive(t.Context(), id) {
@@ -56,8 +57,8 @@ func TestLessorPassesOnWhatTheClientClaims(t *testing.T) {
 			}
 		}
 		assert.Equal(t, 3, answers)
-		a, err = store.Get(t.Context(), "k", false)
+		held, err = client.Get(t.Context(), "k")
 		require.NoError(t, err)
-		assert.False(t, a.Read.Found)
+		assert.Empty(t, held.Kvs)
 	})
 }

@@ -56,7 +56,7 @@ func dial(to client.Target) (*clientv3.Client, error) {
 }
 
 func connection(c *clientv3.Client, end func() error) client.Connection {
-	return client.Connection{Store: NewStore(c), Watcher: NewWatcher(c), Lessor: NewLessor(c), Close: end}
+	return client.Connection{KV: NewKV(c), Store: NewStore(c), Watcher: NewWatcher(c), Lessor: NewLessor(c), Close: end}
 }
 
 // ownerOf returns the comparison that the client gives to leaders.

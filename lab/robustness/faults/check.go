@@ -1,0 +1,131 @@
+package faults
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/lab/internal/tally"
+	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
+	"github.com/quorate/quorate/lab/robustness/report"
+)
+
+// The promises, beside those of package watchcheck.
+const (
+	// Linearizable means that one order of the calls on a group of keys explains every answer and every event of the store.
+	Linearizable tally.Promise = "linearizable"
+	// WentBackwards means that a linearizable answer is older than one that had been given before the call was sent.
+	WentBackwards tally.Promise = "went_backwards"
+	// LeaseEndedEarly means that the key of a lease was gone while the client claimed the
+	// lease to live. Either the client counted wrongly or the server ended the lease before
+	// its time. etcd does that when a leader was paused for longer than the TTL and goes on:
+	// it ends the leases that expired by its own count, renewed or not; of the lab's faults
+	// only leader-stop could show it.
+	LeaseEndedEarly tally.Promise = "lease_ended_early"
+)
+
+// checkTimeout bounds the check of a group. A few milliseconds are usual.
+const checkTimeout = 30 * time.Second
+
+// checker compares calls with the history of the store, and counts what it checks.
+type checker struct {
+	// prefix of the keys of the calls. Nothing else writes below it.
+	prefix string
+	// events of the store in their order, complete from revision 1 to through. Those of other keys are ignored.
+	events  []history.Event
+	through int64
+	calls   []report.Call // sorted by their ends
+	counts  *tally.Counts
+	verdict tally.Verdict
+}
+
+// checkCalls checks that calls, all of which have ended, are linearizable.
+func (c *checker) checkCalls() {
+	slices.SortStableFunc(c.calls, func(a, b report.Call) int { return cmp.Compare(a.Return, b.Return) })
+	answers := make([]history.Answer, 0, len(c.calls))
+	for i, call := range c.calls {
+		c.countWrite(call.Operation)
+		switch {
+		case call.Outcome != history.OK:
+		case call.Response.Revision > c.through:
+			c.verdict.Add(Linearizable, "%s, and the store is at %d", describe(call), c.through)
+		case call.Kind != history.SerializableGet:
+			answers = append(answers, history.Answer{Sent: call.Call, Returned: call.Return, Revision: call.Response.Revision, Call: i})
+		}
+	}
+	c.checkOrder(history.NewClock(answers))
+	c.checkGroups()
+}
+
+// countWrite counts the outcome of a write.
+func (c *checker) countWrite(op model.Operation) {
+	switch {
+	case !op.Request.Kind.Writes():
+	case op.Outcome == history.OK && op.Request.Wrote(op.Response):
+		c.counts.Add("writes", "acknowledged", 1)
+	case op.Outcome == history.OK || op.Outcome == history.Failed:
+		c.counts.Add("writes", "refused", 1)
+	default:
+		c.counts.Add("writes", "unknown", 1)
+	}
+}
+
+// checkOrder finds answers that are older than earlier ones, whichever keys they are about.
+func (c *checker) checkOrder(clock *history.Clock) {
+	for _, call := range c.calls {
+		if call.Outcome != history.OK {
+			continue
+		}
+		revision, before, _ := clock.AtLeast(call.Call)
+		if call.Kind == history.SerializableGet {
+			c.counts.Add("answers", "serializable", 1)
+			c.counts.Max("answers", "revisions behind at most", int(revision-call.Response.Revision))
+			continue
+		}
+		c.counts.Add("answers", "linearizable", 1)
+		if call.Response.Revision < revision || call.Response.Revision == revision && call.Request.Wrote(call.Response) {
+			c.verdict.Add(WentBackwards, "%s answered at revision %d although revision %d had been answered before it was sent",
+				call.Kind, call.Response.Revision, revision).Evidence = []string{describe(c.calls[before]), describe(call)}
+		}
+	}
+}
+
+// describe says in one line what a call was answered, and when.
+func describe(call report.Call) string {
+	return fmt.Sprintf("%s of %s by client %d, from %s to %s: revision %d",
+		call.Kind, call.Keys[call.Request.Then[0].Key], call.Client, at(call.Call), at(call.Return), call.Response.Revision)
+}
+
+func at(d time.Duration) string { return fmt.Sprintf("%.6fs", d.Seconds()) }
+
+// checkGroups checks each group of keys.
+func (c *checker) checkGroups() {
+	groups := map[*[model.Keys]string][]model.Operation{}
+	for _, call := range c.calls {
+		groups[call.Keys] = append(groups[call.Keys], call.Operation)
+	}
+	record, unseen := model.NewRecord(c.prefix, c.events, c.through), 0
+	for keys, operations := range groups {
+		finding := record.Check(*keys, operations, checkTimeout)
+		unseen += finding.Unseen
+		if finding.Verdict != model.Linearizable {
+			c.verdict.Add(Linearizable, "%q: %s: %s", keys, finding.Verdict, finding.Message)
+		}
+	}
+	if e, found := record.Stray(); found {
+		c.verdict.Add(Linearizable, "%v: no call is about that key", e)
+	}
+	c.counts.Add("writes", "unknown and applied", c.counts.Of("writes", "unknown")-unseen)
+}
+
+// checkLeases checks that leases lived for as long as the client claimed.
+func (c *checker) checkLeases(ends []history.LeaseEnd) {
+	for _, end := range ends {
+		if end.Refutes() {
+			c.verdict.Add(LeaseEndedEarly, "%s of lease %x was gone at %s, and the client claimed at %s that the lease lives until %s",
+				end.Key, end.Lease, at(end.Seen), at(end.Claim.At), at(end.Claim.Until))
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package model
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/lab/robustness/history"
+)
+
+// Record is what a store went through, with which groups of keys are compared.
+type Record struct {
+	events  map[string][]history.Event // of each key that no group had yet
+	through int64
+}
+
+// NewRecord returns the record of the keys below a prefix: events in their order, complete from revision 1 to through. No operation
+// was answered at a later one.
+func NewRecord(prefix string, events []history.Event, through int64) *Record {
+	r := &Record{events: map[string][]history.Event{}, through: through}
+	for _, e := range events {
+		if strings.HasPrefix(e.Key, prefix) {
+			r.events[e.Key] = append(r.events[e.Key], e)
+		}
+	}
+	return r
+}
+
+// Check checks what was asked of a group, all of which has ended, like the function of that name. The store is a client too: it reads
+// every event, and what there is in the end. So a write whose value it does not read took no effect, and little is left to search.
+func (r *Record) Check(keys [Keys]string, operations []Operation, timeout time.Duration) Finding {
+	var h History
+	written, deleted := map[string]bool{}, map[int64]bool{}
+	for key, name := range keys {
+		var is KV
+		for _, e := range r.events[name] {
+			is = KV{Value: e.Value, CreateRevision: e.CreateRevision, ModRevision: e.ModRevision, Version: e.Version}
+			if e.Type == history.DeleteEvent {
+				is, deleted[e.ModRevision] = KV{}, true
+			}
+			written[e.Value] = true
+			h.Operations = append(h.Operations, storeRead(e.ModRevision, key, is))
+		}
+		h.Operations = append(h.Operations, storeRead(r.through, key, is))
+		delete(r.events, name)
+	}
+	dropped := 0
+	for _, op := range operations {
+		if op.Outcome == Answered || op.Outcome == Failed || op.Request.mayHaveLeft(written) {
+			h.Operations = append(h.Operations, op)
+		} else if op.Request.Kind.Writes() {
+			dropped++
+		}
+	}
+	h.Claimed = func(revision int64) bool { return !deleted[revision] }
+	finding := Check(h, timeout)
+	finding.Unseen += dropped
+	return finding
+}
+
+// storeRead is a read of a key at a revision, which returned after all operations.
+func storeRead(revision int64, key int, is KV) Operation {
+	return Operation{
+		Outcome: Answered, Call: math.MaxInt64 / 2, Return: math.MaxInt64 / 2,
+		Request:  Request{Kind: SerializableGet, Then: []Act{{Verb: Read, Key: key}}},
+		Response: Response{Revision: revision, Succeeded: true, Results: []Result{{KV: is}}},
+	}
+}
+
+// mayHaveLeft reports whether a write can have left the values that were written: one is its own, or it only deletes.
+func (r Request) mayHaveLeft(written map[string]bool) bool {
+	puts := false
+	for _, succeeded := range []bool{true, false} {
+		for _, act := range r.branch(succeeded) {
+			if act.Verb == Write && written[act.Value] {
+				return true
+			}
+			puts = puts || act.Verb == Write
+		}
+	}
+	return !puts && r.Kind.Writes()
+}
+
+// Stray returns an event of a key that no group had, if there is one.
+func (r *Record) Stray() (stray history.Event, found bool) {
+	for _, events := range r.events {
+		return events[0], true
+	}
+	return history.Event{}, false
+}
