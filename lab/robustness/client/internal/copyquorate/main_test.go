@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -10,11 +9,12 @@ import (
 )
 
 func TestCopiesAreCurrent(t *testing.T) {
-	for _, name := range names {
-		want, err := copyOf(filepath.Join("..", "..", "quorate", name))
+	t.Chdir("../..")
+	for _, c := range copies {
+		want, err := c.text()
 		require.NoError(t, err)
-		got, err := os.ReadFile(filepath.Join("..", "..", "official", name))
+		got, err := os.ReadFile(c.to)
 		require.NoError(t, err)
-		assert.Equal(t, want, string(got), "%s: run go generate ./lab/robustness/client", name)
+		assert.Equal(t, want, string(got), "%s: run go generate ./lab/robustness/client", c.to)
 	}
 }
