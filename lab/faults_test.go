@@ -22,6 +22,7 @@ func TestFaults(t *testing.T) {
 	c := start(t, lab.Config{})
 	assert.Nil(t, c.ClientTLS())
 	assert.Zero(t, c.TLSFiles())
+	assert.Nil(t, c.PeerLink(c.Members()[0], c.Members()[0]))
 	for name, fault := range map[string]func(*testing.T, *lab.Cluster){
 		"kill and restart":      testKillAndRestart,
 		"terminate and restart": testTerminateAndRestart,
