@@ -52,18 +52,31 @@ func Tail(log string) string {
 // Remove removes the program.
 func (p *Program) Remove() { _ = os.RemoveAll(p.dir) }
 
-// Run runs behaviours of ./behaviours/program on a site with a client, in a process of their own, in this order.
-func (p *Program) Run(ctx context.Context, c Client, s site.Site, names ...string) (o site.Outcome, err error) {
-	told, err := json.Marshal(s)
-	if err != nil {
-		return o, err
-	}
-	cmd := exec.CommandContext(ctx, p.Paths[c], names...)
+// Run runs the program with a client, in a process of its own, which reads in and prints out, both as JSON. Its standard input
+// ends when the process does, or this one.
+func (p *Program) Run(ctx context.Context, c Client, in, out any, args ...string) error {
+	cmd := exec.CommandContext(ctx, p.Paths[c], args...)
 	var stderr bytes.Buffer
-	cmd.Stdin, cmd.Stderr = bytes.NewReader(told), &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return o, fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+	cmd.Stderr = &stderr
+	stdin, err := cmd.StdinPipe()
+	if err == nil {
+		err = json.NewEncoder(stdin).Encode(in)
 	}
-	return o, json.Unmarshal(out, &o)
+	if err != nil {
+		return err
+	}
+	printed, err := cmd.Output()
+	switch cause := context.Cause(ctx); {
+	case err != nil && cause != nil: // for which the process was ended
+		return fmt.Errorf("%w: %s", cause, strings.TrimSpace(stderr.String()))
+	case err != nil:
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+	return json.Unmarshal(printed, out)
+}
+
+// Behave runs behaviours of ./behaviours/program on a site with a client, in this order.
+func (p *Program) Behave(ctx context.Context, c Client, s site.Site, names ...string) (o site.Outcome, err error) {
+	err = p.Run(ctx, c, s, &o, names...)
+	return o, err
 }
