@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -196,6 +197,11 @@ func (m *Member) release() error {
 // Members returns the members in the order of their index.
 func (c *Cluster) Members() []*Member {
 	return append([]*Member(nil), c.members...)
+}
+
+// Others returns the members but m, such as the followers of a leader.
+func (c *Cluster) Others(m *Member) []*Member {
+	return slices.DeleteFunc(c.Members(), func(other *Member) bool { return other == m })
 }
 
 // Endpoints returns the members' Endpoint URLs, in the order of Members.

@@ -210,11 +210,9 @@ func requireLeaderless(t *testing.T, m *lab.Member) {
 // on what its peers dial.
 func testOneWayCut(t *testing.T, c *lab.Cluster) {
 	m := leader(t, c)
-	for _, other := range c.Members() {
-		if other != m {
-			c.PeerLink(m, other).Blackhole(link.Forward)
-			c.PeerLink(other, m).Blackhole(link.Reverse)
-		}
+	for _, other := range c.Others(m) {
+		c.PeerLink(m, other).Blackhole(link.Forward)
+		c.PeerLink(other, m).Blackhole(link.Reverse)
 	}
 	next := awaitOtherLeader(t, c, m)
 	put(t, dial(t, c, next.Endpoint()), "k", "unheard")
@@ -255,11 +253,9 @@ func testSlowPeerLink(t *testing.T, c *lab.Cluster) {
 	leading := leader(t, c)
 	client := dial(t, c, leading.Endpoint())
 	put(t, client, "k", "fast")
-	for _, other := range c.Members() {
-		if other != leading {
-			c.PeerLink(leading, other).Delay(link.Both, latency)
-			c.PeerLink(other, leading).Delay(link.Both, latency)
-		}
+	for _, other := range c.Others(leading) {
+		c.PeerLink(leading, other).Delay(link.Both, latency)
+		c.PeerLink(other, leading).Delay(link.Both, latency)
 	}
 	began := time.Now()
 	put(t, client, "k", "slow")
