@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/servers/site"
 )
 
@@ -27,26 +28,16 @@ func BuildProgram(ctx context.Context, program string, clients []Client, flags .
 		return nil, err
 	}
 	p := &Program{make(map[Client]string), dir}
-	for _, c := range clients {
-		if p.Paths[c], err = c.build(ctx, dir, program, flags...); err != nil {
-			p.Remove()
-			return nil, err
+	err = fatal.Catch(func() {
+		for _, c := range clients {
+			p.Paths[c] = c.build(ctx, dir, program, flags...)
 		}
+	})
+	if err != nil {
+		p.Remove()
+		return nil, err
 	}
 	return p, nil
-}
-
-// tailLines is how many lines of a process's standard error are part of an error.
-const tailLines = 20
-
-// Tail returns the last lines of what a process has written to its standard error, in a form to add to an error.
-func Tail(log string) string {
-	log = strings.TrimSpace(log)
-	if log == "" {
-		return ""
-	}
-	lines := strings.Split(log, "\n")
-	return "\n" + strings.Join(lines[max(len(lines)-tailLines, 0):], "\n")
 }
 
 // Remove removes the program.
