@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/lab/internal/child"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -58,49 +60,38 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 }
 
 func (c *Cluster) start(ctx context.Context) error {
-	if err := c.prepare(ctx); err != nil {
-		return err
-	}
-	starts, starting := errgroup.WithContext(ctx)
-	for _, m := range c.members {
-		starts.Go(func() error { return m.start(starting) })
-	}
-	if err := starts.Wait(); err != nil {
-		return err
-	}
-	return c.WaitReady(ctx)
+	return fatal.Catch(func() {
+		c.prepare(ctx)
+		starts, starting := errgroup.WithContext(ctx)
+		for _, m := range c.members {
+			starts.Go(func() error { return m.start(starting) })
+		}
+		fatal.If(starts.Wait())
+		fatal.If(c.WaitReady(ctx))
+	})
 }
 
-// prepare makes everything but the processes.
-func (c *Cluster) prepare(ctx context.Context) error {
-	var err error
-	if c.program, err = findExecutable(ctx, c.cfg); err != nil {
-		return err
-	}
-	if c.dir, err = newDataDir(c.cfg.Dir); err != nil {
-		return err
-	}
+// prepare makes everything but the processes. An error ends it, see package fatal.
+func (c *Cluster) prepare(ctx context.Context) {
+	c.program = fatal.OK(findExecutable(ctx, c.cfg))
+	c.dir = fatal.OK(newDataDir(c.cfg.Dir))
 	if c.cfg.TLS {
-		if c.tls, err = newCertificates(c.dir); err != nil {
-			return err
-		}
+		c.tls = fatal.OK(newCertificates(c.dir))
 	}
+	var err error
 	if c.parentPipe.read, c.parentPipe.write, err = os.Pipe(); err != nil {
-		return fmt.Errorf("lab: %w", err)
+		fatal.If(fmt.Errorf("lab: %w", err))
 	}
 	c.spawner = child.NewSpawner()
 	c.links = peerLinks(c.cfg.Members)
 	for i := range c.cfg.Members {
 		m := &Member{cluster: c, index: i, name: fmt.Sprintf("m%d", i+1)}
 		c.members = append(c.members, m)
-		if err := m.prepare(); err != nil {
-			return err
-		}
+		m.prepare()
 	}
 	if c.cfg.Command != nil {
-		return os.Mkdir(c.dir.join(c.members[0].name), 0o700)
+		fatal.If(os.Mkdir(c.dir.join(c.members[0].name), 0o700))
 	}
-	return nil
 }
 
 // peerLinks makes a link for each ordered pair of n members.
@@ -118,27 +109,17 @@ func peerLinks(n int) [][]*link.Link {
 }
 
 // prepare makes the member's ends of its links.
-func (m *Member) prepare() error {
-	var err error
-	if m.ports, err = freePorts(); err != nil {
-		return err
-	}
-	if m.client, err = link.Listen(""); err != nil {
-		return fmt.Errorf("lab: %w", err)
-	}
+func (m *Member) prepare() {
+	m.ports = fatal.OK(freePorts())
+	m.client = fatal.OK(link.Listen(""))
 	peers := make(map[string]*link.Link)
 	for to, l := range m.cluster.links[m.index] {
 		if l != nil {
 			peers[peerAddress(to)] = l
 		}
 	}
-	if m.peerProxy, err = newPeerProxy(peers); err != nil {
-		return err
-	}
-	if m.control, err = m.newControl(); err != nil {
-		return fmt.Errorf("lab: %w", err)
-	}
-	return nil
+	m.peerProxy = fatal.OK(newPeerProxy(peers))
+	m.control = fatal.OK(m.newControl())
 }
 
 // Close kills the members, stopped ones too, and returns when their processes,
@@ -196,6 +177,11 @@ func (m *Member) release() error {
 // Members returns the members in the order of their index.
 func (c *Cluster) Members() []*Member {
 	return append([]*Member(nil), c.members...)
+}
+
+// Others returns the members but m, such as the followers of a leader.
+func (c *Cluster) Others(m *Member) []*Member {
+	return slices.DeleteFunc(c.Members(), func(other *Member) bool { return other == m })
 }
 
 // Endpoints returns the members' Endpoint URLs, in the order of Members.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/lab"
@@ -203,27 +202,4 @@ func awaitOtherLeader(t *testing.T, c *lab.Cluster, than *lab.Member) *lab.Membe
 		return found != than
 	}, soon, 10*time.Millisecond)
 	return found
-}
-
-// The members must not be steered by what the parent's environment says to etcd and
-// to HTTP clients.
-func TestEnvironmentOfTheParent(t *testing.T) {
-	for name, value := range map[string]string{
-		"ETCD_NAME": "stray", "ETCD_DATA_DIR": "/nonexistent", "NOTIFY_SOCKET": "/nonexistent",
-		"https_proxy": "http://127.0.0.1:1", "NO_PROXY": "*", "no_proxy": "*", "ALL_PROXY": "http://127.0.0.1:1",
-	} {
-		t.Setenv(name, value)
-	}
-	c := start(t, lab.Config{Members: 2})
-	reply, err := pb.NewClusterClient(c.Members()[1].Conn()).MemberList(within(t, soon), &pb.MemberListRequest{Linearizable: true})
-	require.NoError(t, err)
-	require.Len(t, reply.Members, 2)
-	for _, member := range reply.Members {
-		assert.Contains(t, c.Endpoints(), member.ClientURLs[0])
-		assert.Contains(t, []string{"m1", "m2"}, member.Name)
-	}
-	a, b := c.Members()[0], c.Members()[1]
-	assert.Positive(t, c.PeerLink(a, b).Stats().Accepted)
-	assert.Positive(t, c.PeerLink(b, a).Stats().Accepted)
-	assert.Nil(t, c.PeerLink(a, a))
 }

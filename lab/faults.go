@@ -17,11 +17,9 @@ func (c *Cluster) PeerLink(from, to *Member) *link.Link {
 // Isolate blackholes every link between m and its peers, both ways. Its clients
 // still reach it. Other settings of the links stay.
 func (c *Cluster) Isolate(m *Member) {
-	for _, other := range c.members {
-		if other != m {
-			c.PeerLink(m, other).Blackhole(link.Both)
-			c.PeerLink(other, m).Blackhole(link.Both)
-		}
+	for _, other := range c.Others(m) {
+		c.PeerLink(m, other).Blackhole(link.Both)
+		c.PeerLink(other, m).Blackhole(link.Both)
 	}
 }
 
@@ -30,10 +28,8 @@ func (c *Cluster) Isolate(m *Member) {
 func (c *Cluster) Heal() {
 	for _, m := range c.members {
 		m.client.Heal()
-		for _, other := range c.members {
-			if other != m {
-				c.PeerLink(m, other).Heal()
-			}
+		for _, other := range c.Others(m) {
+			c.PeerLink(m, other).Heal()
 		}
 	}
 }

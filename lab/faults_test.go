@@ -22,6 +22,7 @@ func TestFaults(t *testing.T) {
 	c := start(t, lab.Config{})
 	assert.Nil(t, c.ClientTLS())
 	assert.Zero(t, c.TLSFiles())
+	assert.Nil(t, c.PeerLink(c.Members()[0], c.Members()[0]))
 	for name, fault := range map[string]func(*testing.T, *lab.Cluster){
 		"kill and restart":      testKillAndRestart,
 		"terminate and restart": testTerminateAndRestart,
@@ -209,11 +210,9 @@ func requireLeaderless(t *testing.T, m *lab.Member) {
 // on what its peers dial.
 func testOneWayCut(t *testing.T, c *lab.Cluster) {
 	m := leader(t, c)
-	for _, other := range c.Members() {
-		if other != m {
-			c.PeerLink(m, other).Blackhole(link.Forward)
-			c.PeerLink(other, m).Blackhole(link.Reverse)
-		}
+	for _, other := range c.Others(m) {
+		c.PeerLink(m, other).Blackhole(link.Forward)
+		c.PeerLink(other, m).Blackhole(link.Reverse)
 	}
 	next := awaitOtherLeader(t, c, m)
 	put(t, dial(t, c, next.Endpoint()), "k", "unheard")
@@ -254,11 +253,9 @@ func testSlowPeerLink(t *testing.T, c *lab.Cluster) {
 	leading := leader(t, c)
 	client := dial(t, c, leading.Endpoint())
 	put(t, client, "k", "fast")
-	for _, other := range c.Members() {
-		if other != leading {
-			c.PeerLink(leading, other).Delay(link.Both, latency)
-			c.PeerLink(other, leading).Delay(link.Both, latency)
-		}
+	for _, other := range c.Others(leading) {
+		c.PeerLink(leading, other).Delay(link.Both, latency)
+		c.PeerLink(other, leading).Delay(link.Both, latency)
 	}
 	began := time.Now()
 	put(t, client, "k", "slow")

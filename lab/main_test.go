@@ -116,14 +116,7 @@ func leader(t *testing.T, c *lab.Cluster) *lab.Member {
 
 func follower(t *testing.T, c *lab.Cluster) *lab.Member {
 	t.Helper()
-	leading := leader(t, c)
-	for _, m := range c.Members() {
-		if m != leading {
-			return m
-		}
-	}
-	t.Fatal("no follower")
-	return nil
+	return c.Others(leader(t, c))[0]
 }
 
 func hostPort(t *testing.T, endpoint string) string {

@@ -51,17 +51,7 @@ func refusedLogins(at Site, log *transcript.Log) {
 }
 
 func withoutUser(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	log.Step("anonymous: get")(c.Get(ctx, "a/1"))
-	log.Step("anonymous: put")(c.Put(ctx, "a/1", "1"))
-	log.Step("anonymous: txn")(c.Txn(ctx).Then(clientv3.OpPut("a/1", "1")).Commit())
-	log.Step("anonymous: stream")(gather(c.GetStream(ctx, "a/1")))
-	log.Step("anonymous: grant")(c.Grant(ctx, 3600))
-	log.Step("anonymous: member list")(c.MemberList(ctx))
-	log.Step("anonymous: member remove")(c.MemberRemove(ctx, 1))
-	log.Step("anonymous: status")(c.Status(ctx, c.Endpoints()[0]))
-	log.Step("anonymous: alarm list")(c.AlarmList(ctx))
-	log.Step("anonymous: snapshot")(whole(c.Snapshot(ctx)))
-	log.Step("anonymous: user list")(c.UserList(ctx))
+	eachCall(ctx, c, log, "anonymous")
 	log.Step("anonymous: auth status")(c.AuthStatus(ctx))
 	log.Step("anonymous: disable")(c.AuthDisable(ctx))
 	log.Step("authenticate")(c.Authenticate(ctx, "alice", "changed"))
@@ -125,26 +115,12 @@ func changes(ctx context.Context, at Site, log *transcript.Log, root, alice *cli
 // coreWithToken makes calls of every service as root.
 func coreWithToken(ctx context.Context, root *clientv3.Client, log *transcript.Log) {
 	endpoint := root.Endpoints()[0]
-	log.Step("root: put")(root.Put(ctx, "core", "1"))
-	log.Step("root: get")(root.Get(ctx, "core"))
-	log.Step("root: txn")(root.Txn(ctx).If(clientv3.Compare(clientv3.Value("core"), "=", "1")).Then(clientv3.OpPut("core", "2")).Commit())
+	eachCall(ctx, root, log, "root")
 	log.Step("root: failing put")(root.Put(ctx, "", ""))
-	log.Step("root: stream")(gather(root.GetStream(ctx, "core")))
 	grant := ok(root.Grant(ctx, 3600))
 	log.Step("root: put with lease")(root.Put(ctx, "core", "3", clientv3.WithLease(grant.ID)))
-	log.Step("root: time to live")(root.TimeToLive(ctx, grant.ID, clientv3.WithAttachedKeys()))
-	log.Step("root: leases")(root.Leases(ctx))
-	log.Step("root: revoke")(root.Revoke(ctx, grant.ID))
-	log.Step("root: member list")(root.MemberList(ctx))
-	log.Step("root: remove an unknown member")(root.MemberRemove(ctx, 12345))
-	log.Step("root: status")(root.Status(ctx, endpoint))
-	_, err := root.HashKV(ctx, endpoint, 0)
-	log.Error("root: hash", err)
-	log.Step("root: defragment")(root.Defragment(ctx, endpoint))
-	log.Step("root: alarm list")(root.AlarmList(ctx))
-	log.Step("root: snapshot")(whole(root.Snapshot(ctx)))
-	log.Step("root: compact")(root.Compact(ctx, 1<<40))
-	log.Error("root: sync", root.Sync(ctx))
+	log.Step("root: time to live with keys")(root.TimeToLive(ctx, grant.ID, clientv3.WithAttachedKeys()))
+	log.Step("root: revoke a lease")(root.Revoke(ctx, grant.ID))
 	log.Step("root: get after sync")(root.Get(ctx, "core"))
 
 	conn := ok(root.Dial(endpoint))

@@ -200,7 +200,7 @@ func play(ctx context.Context, c servers.Client, s site.Site, names ...string) (
 	if c == servers.Official {
 		return behaviours.Play(ctx, s, names...), nil
 	}
-	return program.Run(ctx, c, s, names...)
+	return program.Behave(ctx, c, s, names...)
 }
 
 // overTLS are the recorded behaviours of one member that have to do with the connection: dialing, streams, large messages, how

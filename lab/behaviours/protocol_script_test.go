@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 )
 
 // The users of TestScript, beside root. The tokens of the last two are made up: one has the form of a token.
@@ -25,15 +24,19 @@ const (
 // is, and while the rights of a user are taken away one by one.
 func TestScript(t *testing.T) {
 	t.Parallel()
+	all := readRequests(t)
+	services := []string{"leases", "cluster", "maintenance"}
 	etcd := settledEtcd(t)
 	transcript := requireLikeEtcd(t, etcd, fakeEtcd(t), func(s *session) {
 		s.tokens[mallory], s.tokens[mallory2] = "made.1", "up"
-		s.script([]proto.Message{&healthpb.HealthCheckRequest{}, &healthpb.HealthCheckRequest{Service: "etcdserverpb.KV"}})
+		s.call(&healthpb.HealthCheckRequest{})
+		s.call(&healthpb.HealthCheckRequest{Service: "etcdserverpb.KV"})
 		for _, unknown := range []string{"/etcdserverpb.KV/Increment", "/etcdserverpb.Cache/Get"} {
 			s.callMethod(method{path: unknown, response: rangeStream.response}, &pb.RangeRequest{})
 		}
-		s.script(keyRequests(), leaseRequests(), clusterRequests(), maintenanceRequests(), authRequests())
-		s.enableAuth()
+		all.run(s, keyRequests...)
+		all.run(s, services...)
+		all.run(s, "users and roles", "enable authentication")
 		for _, user := range []string{nobody, mallory, mallory2, alice, "root"} {
 			s.as(user)
 			for _, k := range []string{"a", "other"} {
@@ -42,10 +45,12 @@ func TestScript(t *testing.T) {
 					s.receive(1)
 				})
 			}
-			s.script(authRequests(), keyRequests(), leaseRequests(), clusterRequests(), maintenanceRequests(),
-				[]proto.Message{&pb.AuthEnableRequest{}})
+			all.run(s, "users and roles")
+			all.run(s, keyRequests...)
+			all.run(s, services...)
+			all.run(s, "enable authentication again")
 		}
-		s.withdrawRights()
+		s.withdrawRights(all)
 	})
 	var succeeded []string
 	for _, m := range methods {
@@ -86,61 +91,20 @@ var neverOnOneMember = []string{
 	"/grpc.health.v1.Health/List",
 }
 
-func (s *session) script(parts ...[]proto.Message) {
-	for _, req := range slices.Concat(parts...) {
-		s.call(req)
-	}
-}
-
-func (s *session) login(name, password string) {
-	s.call(&pb.AuthenticateRequest{Name: name, Password: password})
-}
-
-// enableAuth tries to log in and to enable authentication whenever something is still missing for it.
-func (s *session) enableAuth() {
-	s.login("root", "root")
-	s.script([]proto.Message{
-		&pb.AuthEnableRequest{}, // without root
-		&pb.AuthUserAddRequest{Name: "root", Password: "root"},
-		&pb.AuthEnableRequest{}, // without root's role
-		&pb.AuthUserGrantRoleRequest{User: "root", Role: "root"},
-		&pb.AuthDisableRequest{},
-		&pb.AuthEnableRequest{},
-	})
-	s.login("root", "wrong")
-	s.login("unknown", "x")
-	s.login("nopassword", "")
-	s.login("nopassword", "x")
-	s.login("root", "root")
-	s.login(alice, "alice")
-}
-
 // withdrawRights changes alice's password, and takes her role and herself away.
-func (s *session) withdrawRights() {
+func (s *session) withdrawRights(all requests) {
 	s.as("root")
-	s.script([]proto.Message{
-		&pb.AuthUserDeleteRequest{Name: "root"},
-		&pb.AuthRoleDeleteRequest{Role: "root"},
-		&pb.AuthUserRevokeRoleRequest{Name: "root", Role: "root"},
-		&pb.AuthUserChangePasswordRequest{Name: alice, Password: "new"},
-	})
+	all.run(s, "another password")
 	s.as(alice)
-	s.script(keyRequests())
-	s.login(alice, "alice")
-	s.login(alice, "new")
-	s.script(keyRequests(), leaseRequests())
-	for _, change := range []proto.Message{
-		&pb.AuthRoleRevokePermissionRequest{Role: "reader", Key: []byte("a")},
-		&pb.AuthUserRevokeRoleRequest{Name: alice, Role: "reader"},
-		&pb.AuthUserGrantRoleRequest{User: alice, Role: "reader"},
-		&pb.AuthRoleDeleteRequest{Role: "reader"},
-		&pb.AuthUserDeleteRequest{Name: alice},
-		&pb.AuthDisableRequest{},
-	} {
+	all.run(s, keyRequests...)
+	all.run(s, "log in with it")
+	all.run(s, keyRequests...)
+	all.run(s, "leases")
+	for _, change := range all["withdraw"] {
 		s.as("root")
 		s.call(change)
 		s.as(alice)
-		s.script(keyRequests())
+		all.run(s, keyRequests...)
 	}
 	s.call(&pb.AuthStatusRequest{})
 }

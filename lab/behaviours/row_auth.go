@@ -22,7 +22,7 @@ var logins = []Behaviour{
 	on(tokens, "authentication", "tokens expire under a lock", tokensUnderLock),
 	on(auth, "authentication", "the server restarts under calls", asAlice(restartUnderCalls)),
 	on(auth, "authentication", "the server restarts under a watch", asAlice(restartUnderWatch)),
-	on(auth, "authentication", "the server restarts under a keepalive", restartUnderLease),
+	on(auth, "authentication", "the server restarts under a keepalive", asAlice(leaseAcrossRestart)),
 	on(tokens, "authentication", "the connection breaks under a watch after the token's end", asAlice(breakUnderWatch)),
 	on(auth, "authentication", "a watch that is not allowed ends", asAlice(watchDenied)),
 	on(auth, "authentication", "switched on later", authLater),
@@ -97,6 +97,17 @@ func tokensBeforeWatch(ctx context.Context, _ Site, alice *clientv3.Client) {
 	events(ctx, second, 1)
 }
 
+// watchAcross opens a watch before something happens, and another one after it.
+func watchAcross(ctx context.Context, c *clientv3.Client, event func()) {
+	watch := created(ctx, c, "/alice/a")
+	event()
+	ok(c.Put(ctx, "/alice/a", "1"))
+	events(ctx, watch, 1)
+	second := created(ctx, c, "/alice/a")
+	ok(c.Put(ctx, "/alice/a", "2"))
+	events(ctx, second, 1)
+}
+
 func tokensUnderLease(ctx context.Context, _ Site, alice *clientv3.Client) {
 	lease := ok(alice.Grant(ctx, 5))
 	ok(alice.Put(ctx, "/alice/a", "1", clientv3.WithLease(lease.ID)))
@@ -136,11 +147,6 @@ func restartUnderWatch(ctx context.Context, s Site, alice *clientv3.Client) {
 	}
 }
 
-func restartUnderLease(ctx context.Context, s Site) {
-	enable(ctx, s)
-	leaseAcrossRestart(ctx, s, s.as("alice"))
-}
-
 func breakUnderWatch(ctx context.Context, s Site, alice *clientv3.Client) {
 	watch := created(ctx, alice, "/alice/a")
 	pause(ctx, expired)
@@ -176,26 +182,13 @@ func authLater(ctx context.Context, s Site) {
 }
 
 func authLaterWatch(ctx context.Context, s Site) {
-	alice := s.as("alice")
-	watch := created(ctx, alice, "/alice/a")
-	enable(ctx, s)
-	ok(alice.Put(ctx, "/alice/a", "1"))
-	events(ctx, watch, 1)
-	second := created(ctx, alice, "/alice/a")
-	ok(alice.Put(ctx, "/alice/a", "2"))
-	events(ctx, second, 1)
+	watchAcross(ctx, s.as("alice"), func() { enable(ctx, s) })
 }
 
 func authSwitchedOff(ctx context.Context, s Site) {
 	enable(ctx, s)
 	root := s.as("root")
-	watch := created(ctx, root, "/alice/a")
-	ok(root.AuthDisable(ctx))
-	ok(root.Put(ctx, "/alice/a", "1"))
-	events(ctx, watch, 1)
-	second := created(ctx, root, "/alice/a")
-	ok(root.Put(ctx, "/alice/a", "1"))
-	events(ctx, second, 1)
+	watchAcross(ctx, root, func() { ok(root.AuthDisable(ctx)) })
 }
 
 func tlsCertificates(ctx context.Context, s Site) {

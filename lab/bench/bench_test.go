@@ -129,7 +129,7 @@ func (s *stage) sample(ctx context.Context, client servers.Client) (cases.Sample
 	if err != nil {
 		return nil, err
 	}
-	sample, err := measure(ctx, program.Paths[client], cases.Job{Case: s.Name, Site: s.rig.site(s.size, s.short)}, s.rig)
+	sample, err := measure(ctx, program, client, cases.Job{Case: s.Name, Site: s.rig.site(s.size, s.short)}, s.rig)
 	if s.Alone {
 		err = errors.Join(err, s.clear())
 	}

@@ -65,7 +65,7 @@ func TestMeasureFails(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, r.close()) })
 	good := cases.Job{Case: "replay", Site: r.site(tiny, false)}
-	_, err = measure(t.Context(), program.Paths[servers.Official], good, r)
+	_, err = measure(t.Context(), program, servers.Official, good, r)
 	require.NoError(t, err)
 	for want, change := range map[string]func(*cases.Job){
 		"in place of the put at revision": func(j *cases.Job) { j.Revision-- },
@@ -74,7 +74,7 @@ func TestMeasureFails(t *testing.T) {
 	} {
 		bad := good
 		change(&bad)
-		_, err := measure(t.Context(), program.Paths[servers.Official], bad, r)
+		_, err := measure(t.Context(), program, servers.Official, bad, r)
 		require.ErrorContains(t, err, want)
 	}
 
@@ -82,7 +82,7 @@ func TestMeasureFails(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
 	endless := cases.Job{Case: "live", Site: r.site(1, false)}
-	_, err = measure(ctx, program.Paths[servers.Official], endless, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { cancel(enough) }))
+	_, err = measure(ctx, program, servers.Official, endless, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { cancel(enough) }))
 	require.ErrorIs(t, err, enough)
 }
 

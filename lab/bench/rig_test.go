@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -66,13 +67,13 @@ func (r *rig) site(size int, short bool) cases.Site {
 
 // ServeHTTP does what a case asks for.
 func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	var err error
-	if address := req.FormValue(cases.KillAct); address != "" {
-		err = r.kill(req.Context(), address)
-	} else if n, parseErr := strconv.Atoi(req.FormValue(cases.PutAct)); parseErr == nil {
+	act, about, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
+	n, err := strconv.Atoi(about)
+	switch {
+	case act == cases.KillAct:
+		err = r.kill(req.Context(), about)
+	case act == cases.PutAct && err == nil:
 		err = r.put(req.Context(), n)
-	} else {
-		err = parseErr
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

@@ -47,12 +47,8 @@ func look(c *lab.Cluster, leader *lab.Member) []string {
 		if c.ClientLink(m).Condition(link.Reverse).Delay > 0 {
 			say(m, "late to clients")
 		}
-		others, cut, late := 0, 0, 0
-		for _, other := range c.Members() {
-			if other == m {
-				continue
-			}
-			others++
+		cut, late, others := 0, 0, c.Others(m)
+		for _, other := range others {
 			to, from := c.PeerLink(m, other), c.PeerLink(other, m)
 			if to.Condition(link.Both).State == link.Blackholed && from.Condition(link.Both).State == link.Blackholed {
 				cut++
@@ -61,13 +57,13 @@ func look(c *lab.Cluster, leader *lab.Member) []string {
 				late++
 			}
 		}
-		if cut == others {
+		if cut == len(others) {
 			say(m, "isolated")
 		}
 		if c.ClientLink(m).Condition(link.Both).Loss > 0 {
 			say(m, "loses")
 		}
-		if late == others {
+		if late == len(others) {
 			say(m, "late to members")
 		}
 	}

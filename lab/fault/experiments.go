@@ -3,6 +3,7 @@ package fault
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -40,58 +42,41 @@ const (
 	expiredWarmUp = 10 * time.Second
 )
 
-func freezeMajority(_ context.Context, s Scene) error {
+func freezeMajority(_ context.Context, s Scene) {
 	members := s.Cluster.Members()
 	for _, i := range s.Rand.Perm(len(members))[:len(members)/2+1] {
 		s.Note(members[i].Name() + " is stopped")
-		if err := members[i].Stop(); err != nil {
-			return err
-		}
+		fatal.If(members[i].Stop())
 	}
-	return nil
 }
 
 // pauseRepeatedly stops a follower for a time in each interval.
 func pauseRepeatedly(length, interval time.Duration) injection {
-	return onFollower(fmt.Sprintf("is stopped for %v every %v", length, interval), func(ctx context.Context, s Scene, m *lab.Member) error {
+	return onFollower(fmt.Sprintf("is stopped for %v every %v", length, interval), func(ctx context.Context, s Scene, m *lab.Member) {
 		for end := time.Now().Add(s.hold()); time.Now().Before(end); {
-			if err := m.Stop(); err != nil {
-				return err
-			}
-			if err := pause.For(ctx, length); err != nil {
-				return err
-			}
-			if err := m.Continue(); err != nil {
-				return err
-			}
-			if err := pause.For(ctx, interval-length); err != nil {
-				return err
-			}
+			fatal.If(m.Stop())
+			fatal.If(pause.For(ctx, length))
+			fatal.If(m.Continue())
+			fatal.If(pause.For(ctx, interval-length))
 		}
-		return nil
 	})
 }
 
-func transfer(ctx context.Context, s Scene) error {
+func transfer(ctx context.Context, s Scene) {
 	for end := time.Now().Add(s.hold()); time.Now().Before(end); {
-		if err := moveLeader(ctx, s); err != nil {
+		if err := fatal.Catch(func() { moveLeader(ctx, s) }); err != nil {
 			s.Note(err.Error()) // the next one may succeed
 		}
-		if err := pause.For(ctx, transferEvery); err != nil {
-			return err
-		}
+		fatal.If(pause.For(ctx, transferEvery))
 	}
-	return nil
 }
 
 // throttle makes the measured client read large ranges.
-func throttle(ctx context.Context, s Scene) error {
+func throttle(ctx context.Context, s Scene) {
 	kv := pb.NewKVClient(s.Cluster.Members()[0].Conn())
 	for i := range largeKeys {
 		key := fmt.Appendf(nil, "%s%d", largePrefix, i)
-		if _, err := kv.Put(ctx, &pb.PutRequest{Key: key, Value: []byte(strings.Repeat("x", largeValue))}); err != nil {
-			return err
-		}
+		fatal.OK(kv.Put(ctx, &pb.PutRequest{Key: key, Value: []byte(strings.Repeat("x", largeValue))}))
 	}
 	s.Note("the links to clients are throttled, and large ranges begin")
 	for _, m := range s.Cluster.Members() {
@@ -116,52 +101,31 @@ func throttle(ctx context.Context, s Scene) error {
 	}
 	work.Wait()
 	s.Note(fmt.Sprintf("%d large ranges were read, %d failed", read.Load(), failed.Load()))
-	return nil
 }
 
 // freezeSecond leaves the first follower frozen.
-func freezeSecond(ctx context.Context, s Scene) error {
-	if len(s.Cluster.Members()) < 5 {
-		return fmt.Errorf("a majority must outlive two members: the cluster needs at least 5, and has %d", len(s.Cluster.Members()))
+func freezeSecond(ctx context.Context, s Scene) {
+	if n := len(s.Cluster.Members()); n < 5 {
+		fatal.If(fmt.Errorf("a majority must outlive two members: the cluster needs at least 5, and has %d", n))
 	}
 	var first *lab.Member
-	stopFirst := onFollower("is stopped", func(_ context.Context, _ Scene, m *lab.Member) error {
+	stopFirst := onFollower("is stopped", func(_ context.Context, _ Scene, m *lab.Member) {
 		first = m
-		return m.Stop()
+		fatal.If(m.Stop())
 	})
-	if err := stopFirst(ctx, s); err != nil {
-		return err
-	}
-	if err := pause.For(ctx, s.hold()); err != nil {
-		return err
-	}
-	leader, err := s.Cluster.Leader(ctx)
-	if err != nil {
-		return err
-	}
-	for _, m := range s.Cluster.Members() {
-		if m != leader && m != first {
-			s.Note(m.Name() + ", another follower, is stopped")
-			if err := m.Stop(); err != nil {
-				return err
-			}
-			break
-		}
-	}
-	return pause.For(ctx, secondFreeze)
+	stopFirst(ctx, s)
+	fatal.If(pause.For(ctx, s.hold()))
+	followers := s.Cluster.Others(fatal.OK(s.Cluster.Leader(ctx)))
+	second := slices.DeleteFunc(followers, func(m *lab.Member) bool { return m == first })[0]
+	s.Note(second.Name() + ", another follower, is stopped")
+	fatal.If(second.Stop())
+	fatal.If(pause.For(ctx, secondFreeze))
 }
 
-func freezeBesideExpired(ctx context.Context, s Scene) error {
-	leave, err := s.join(ctx, expiredClients, s.Cluster.ExpiredClientTLS())
-	if err != nil {
-		return err
-	}
+func freezeBesideExpired(ctx context.Context, s Scene) {
+	leave := s.join(ctx, expiredClients, s.Cluster.ExpiredClientTLS())
 	defer leave()
-	if err := pause.For(ctx, expiredWarmUp); err != nil {
-		return err
-	}
-	if err := onFollower("is stopped", stop)(ctx, s); err != nil {
-		return err
-	}
-	return pause.For(ctx, s.hold())
+	fatal.If(pause.For(ctx, expiredWarmUp))
+	onFollower("is stopped", stop)(ctx, s)
+	fatal.If(pause.For(ctx, s.hold()))
 }

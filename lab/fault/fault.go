@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/link"
 	"github.com/quorate/quorate/lab/robustness/client"
 )
@@ -74,7 +75,7 @@ type Fault struct {
 // could not be done; part of the fault may then be in force, and Heal is due
 // all the same.
 func (f Fault) Inject(ctx context.Context, s Scene) error {
-	if err := f.inject(ctx, s); err != nil {
+	if err := fatal.Catch(func() { f.inject(ctx, s) }); err != nil {
 		return fmt.Errorf("inject %s: %w", f.Name, err)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -26,155 +27,118 @@ const (
 	lostFor = 3 * time.Second
 )
 
-// injection makes a fault happen.
-type injection func(context.Context, Scene) error
+// injection makes a fault happen. An error ends it, see package fatal.
+type injection func(context.Context, Scene)
 
 // action is what happens to a member.
-type action func(context.Context, Scene, *lab.Member) error
+type action func(context.Context, Scene, *lab.Member)
 
-func kill(_ context.Context, _ Scene, m *lab.Member) error { return m.Kill() }
+func kill(_ context.Context, _ Scene, m *lab.Member) { fatal.If(m.Kill()) }
 
-func stop(_ context.Context, _ Scene, m *lab.Member) error { return m.Stop() }
+func stop(_ context.Context, _ Scene, m *lab.Member) { fatal.If(m.Stop()) }
 
 // silence makes the clients' link to a member swallow everything.
-func silence(_ context.Context, s Scene, m *lab.Member) error {
-	s.Cluster.ClientLink(m).Blackhole(link.Both)
-	return nil
-}
+func silence(_ context.Context, s Scene, m *lab.Member) { s.Cluster.ClientLink(m).Blackhole(link.Both) }
 
 // isolate cuts a member off from the others.
-func isolate(_ context.Context, s Scene, m *lab.Member) error {
-	s.Cluster.Isolate(m)
-	return nil
-}
+func isolate(_ context.Context, s Scene, m *lab.Member) { s.Cluster.Isolate(m) }
 
 // eachPeer calls do with the links from a member to each of the others, and back.
 func (s Scene) eachPeer(m *lab.Member, do func(to, from *link.Link)) {
-	for _, other := range s.Cluster.Members() {
-		if other != m {
-			do(s.Cluster.PeerLink(m, other), s.Cluster.PeerLink(other, m))
-		}
+	for _, other := range s.Cluster.Others(m) {
+		do(s.Cluster.PeerLink(m, other), s.Cluster.PeerLink(other, m))
 	}
 }
 
 // slow delays what a member sends. A message from one member to another is sent
 // on a connection that either of them dialled, so both links count.
-func slow(_ context.Context, s Scene, m *lab.Member) error {
+func slow(_ context.Context, s Scene, m *lab.Member) {
 	s.Cluster.ClientLink(m).Delay(link.Reverse, slowness)
 	s.eachPeer(m, func(to, from *link.Link) {
 		to.Delay(link.Forward, slowness)
 		from.Delay(link.Reverse, slowness)
 	})
-	return nil
 }
 
 // onFollower chooses a follower, notes what becomes of it, and does it.
 func onFollower(what string, do action) injection {
-	return func(ctx context.Context, s Scene) error {
-		m, err := follower(ctx, s)
-		if err != nil {
-			return err
-		}
+	return func(ctx context.Context, s Scene) {
+		m := follower(ctx, s)
 		s.Note(m.Name() + ", a follower, " + what)
-		return do(ctx, s, m)
+		do(ctx, s, m)
 	}
 }
 
 // onLeader notes what becomes of the leader, and does it.
 func onLeader(what string, do action) injection {
-	return func(ctx context.Context, s Scene) error {
-		m, err := s.Cluster.Leader(ctx)
-		if err != nil {
-			return err
-		}
+	return func(ctx context.Context, s Scene) {
+		m := fatal.OK(s.Cluster.Leader(ctx))
 		s.Note(m.Name() + ", the leader, " + what)
-		return do(ctx, s, m)
+		do(ctx, s, m)
 	}
 }
 
 // moveLeader hands leadership to a follower, as an operator does before a restart.
-var moveLeader = onFollower("is made the leader", func(ctx context.Context, s Scene, m *lab.Member) error {
-	return s.Cluster.MoveLeader(ctx, m)
+var moveLeader = onFollower("is made the leader", func(ctx context.Context, s Scene, m *lab.Member) {
+	fatal.If(s.Cluster.MoveLeader(ctx, m))
 })
 
-func rollingRestart(ctx context.Context, s Scene) error {
+func rollingRestart(ctx context.Context, s Scene) {
 	for _, m := range s.Cluster.Members() {
 		s.Note(fmt.Sprintf("%s is terminated", m.Name()))
-		if err := terminate(ctx, m); err != nil {
-			return err
-		}
-		if err := m.Restart(ctx); err != nil {
-			return err
-		}
-		if err := s.Cluster.WaitReady(ctx); err != nil {
-			return err
-		}
+		terminate(ctx, m)
+		fatal.If(m.Restart(ctx))
+		fatal.If(s.Cluster.WaitReady(ctx))
 		s.Note(fmt.Sprintf("%s is back", m.Name()))
 	}
-	return nil
 }
 
 // terminate asks a member to end and kills it when that takes too long.
-func terminate(ctx context.Context, m *lab.Member) error {
+func terminate(ctx context.Context, m *lab.Member) {
 	ctx, cancel := context.WithTimeout(ctx, terminateTimeout)
 	defer cancel()
 	if m.Terminate(ctx) != nil {
-		return m.Kill()
+		fatal.If(m.Kill())
 	}
-	return nil
 }
 
 // follower chooses a member that does not lead.
-func follower(ctx context.Context, s Scene) (*lab.Member, error) {
-	leader, err := s.Cluster.Leader(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var followers []*lab.Member
-	for _, m := range s.Cluster.Members() {
-		if m != leader {
-			followers = append(followers, m)
-		}
-	}
+func follower(ctx context.Context, s Scene) *lab.Member {
+	followers := s.Cluster.Others(fatal.OK(s.Cluster.Leader(ctx)))
 	if len(followers) == 0 {
-		return nil, fmt.Errorf("the cluster has no follower; it needs at least %d members", MinMembers)
+		fatal.If(fmt.Errorf("the cluster has no follower; it needs at least %d members", MinMembers))
 	}
-	return followers[s.Rand.IntN(len(followers))], nil
+	return followers[s.Rand.IntN(len(followers))]
 }
 
-func terminateOne(ctx context.Context, s Scene) error {
+func terminateOne(ctx context.Context, s Scene) {
 	members := s.Cluster.Members()
 	m := members[s.Rand.IntN(len(members))]
 	s.Note(m.Name() + " is terminated")
-	return terminate(ctx, m)
+	terminate(ctx, m)
 }
 
-func noQuorum(_ context.Context, s Scene) error {
+func noQuorum(_ context.Context, s Scene) {
 	s.Note("every member is cut off from the others")
 	for _, m := range s.Cluster.Members() {
 		s.Cluster.Isolate(m)
 	}
-	return nil
 }
 
-func allKilled(_ context.Context, s Scene) error {
+func allKilled(_ context.Context, s Scene) {
 	s.Note("all members are killed")
 	for _, m := range s.Cluster.Members() {
-		if err := m.Kill(); err != nil {
-			return err
-		}
+		fatal.If(m.Kill())
 	}
-	return nil
 }
 
 // onClientLinks returns a fault of the clients' links to all members.
 func onClientLinks(what string, do func(*link.Link)) injection {
-	return func(_ context.Context, s Scene) error {
+	return func(_ context.Context, s Scene) {
 		s.Note("the clients' links " + what)
 		for _, m := range s.Cluster.Members() {
 			do(s.Cluster.ClientLink(m))
 		}
-		return nil
 	}
 }
 
@@ -182,37 +146,30 @@ func onClientLinks(what string, do func(*link.Link)) injection {
 // other. The member answers nothing that needs its store while it is at it; a store
 // of the lab's size takes it a fraction of a second, one of gigabytes many seconds,
 // so that repeating it comes near to what operators see.
-func defrag(ctx context.Context, s Scene, m *lab.Member) error {
+func defrag(ctx context.Context, s Scene, m *lab.Member) {
 	times := 0
 	for end := time.Now().Add(s.hold()); time.Now().Before(end); times++ {
 		if _, err := pb.NewMaintenanceClient(m.Conn()).Defragment(ctx, &pb.DefragmentRequest{}); err != nil {
-			return fmt.Errorf("defragment %s: %w", m.Name(), err)
+			fatal.If(fmt.Errorf("defragment %s: %w", m.Name(), err))
 		}
 	}
 	s.Note(fmt.Sprintf("%s was defragmented %d times", m.Name(), times))
-	return nil
 }
 
 // majorityLost kills as few members as make a majority impossible, and brings one of
 // them back, with which there is one again.
-func majorityLost(ctx context.Context, s Scene) error {
+func majorityLost(ctx context.Context, s Scene) {
 	members := s.Cluster.Members()
 	var lost []*lab.Member
 	for _, i := range s.Rand.Perm(len(members))[:(len(members)+1)/2] {
 		s.Note(members[i].Name() + " is killed")
-		if err := members[i].Kill(); err != nil {
-			return err
-		}
+		fatal.If(members[i].Kill())
 		lost = append(lost, members[i])
 	}
-	if err := pause.For(ctx, lostFor); err != nil {
-		return err
-	}
+	fatal.If(pause.For(ctx, lostFor))
 	s.Note(lost[0].Name() + " is restarted")
-	if err := lost[0].Restart(ctx); err != nil {
-		return err
-	}
-	return s.Cluster.WaitReady(ctx)
+	fatal.If(lost[0].Restart(ctx))
+	fatal.If(s.Cluster.WaitReady(ctx))
 }
 
 // Heal ends every fault: links carry again, stopped members continue, those that

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -28,20 +29,19 @@ const (
 	lossShare = 0.2
 )
 
-func forgetAll(_ context.Context, s Scene) error {
+func forgetAll(_ context.Context, s Scene) {
 	s.Note("the flows of all clients are forgotten")
 	for _, m := range s.Cluster.Members() {
 		for _, c := range s.Cluster.ClientLink(m).Conns() {
 			c.Forget()
 		}
 	}
-	return nil
 }
 
 // forgetOne forgets the flows of one client to the member that sends it most, which has
 // its watches, and goes on while the siblings work. Where the links do not tell clients
 // apart, because others work already, it forgets one flow.
-func forgetOne(ctx context.Context, s Scene) error {
+func forgetOne(ctx context.Context, s Scene) {
 	own := make(map[*lab.Member][]*link.Conn)
 	before := make(map[*lab.Member]uint64)
 	for _, m := range s.Cluster.Members() {
@@ -51,22 +51,17 @@ func forgetOne(ctx context.Context, s Scene) error {
 		before[m] = returned(own[m])
 	}
 	if len(own) == 0 {
-		return errors.New("no client is connected")
+		fatal.If(errors.New("no client is connected"))
 	}
 	if s.Join == nil {
 		all := slices.Concat(slices.Collect(maps.Values(own))...)
 		s.Note("a flow is forgotten")
 		all[s.Rand.IntN(len(all))].Forget()
-		return nil
+		return
 	}
-	leave, err := s.join(ctx, siblings, nil)
-	if err != nil {
-		return err
-	}
+	leave := s.join(ctx, siblings, nil)
 	defer leave()
-	if err := pause.For(ctx, warmUp); err != nil {
-		return err
-	}
+	fatal.If(pause.For(ctx, warmUp))
 	busiest := slices.MaxFunc(slices.Collect(maps.Keys(own)), func(a, b *lab.Member) int {
 		return int(returned(own[a])-before[a]) - int(returned(own[b])-before[b])
 	})
@@ -74,7 +69,7 @@ func forgetOne(ctx context.Context, s Scene) error {
 	for _, c := range own[busiest] {
 		c.Forget()
 	}
-	return pause.For(ctx, s.hold())
+	fatal.If(pause.For(ctx, s.hold()))
 }
 
 func returned(conns []*link.Conn) (n uint64) {
@@ -85,7 +80,7 @@ func returned(conns []*link.Conn) (n uint64) {
 }
 
 // join connects n clients that get and put all the time, until leave is called.
-func (s Scene) join(ctx context.Context, n int, security *tls.Config) (leave func(), err error) {
+func (s Scene) join(ctx context.Context, n int, security *tls.Config) (leave func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	leave = func() {
@@ -96,7 +91,7 @@ func (s Scene) join(ctx context.Context, n int, security *tls.Config) (leave fun
 		c, err := s.Join(security)
 		if err != nil {
 			leave()
-			return nil, err
+			fatal.If(err)
 		}
 		work.Go(func() {
 			key := fmt.Sprintf("/quorate-lab-siblings/%d", i)
@@ -109,35 +104,33 @@ func (s Scene) join(ctx context.Context, n int, security *tls.Config) (leave fun
 			_ = c.Close()
 		})
 	}
-	return leave, nil
+	return leave
 }
 
 // lose makes a member lose packets to and from clients and members.
-func lose(_ context.Context, s Scene, m *lab.Member) error {
+func lose(_ context.Context, s Scene, m *lab.Member) {
 	s.Cluster.ClientLink(m).Lose(link.Both, lossShare)
 	s.eachPeer(m, func(to, from *link.Link) {
 		to.Lose(link.Both, lossShare)
 		from.Lose(link.Both, lossShare)
 	})
-	return nil
 }
 
-func swallow(_ context.Context, s Scene) error {
+func swallow(_ context.Context, s Scene) {
 	s.Note("all links lose everything")
 	for _, m := range s.Cluster.Members() {
 		s.Cluster.ClientLink(m).Lose(link.Both, 1)
 		s.eachPeer(m, func(to, _ *link.Link) { to.Lose(link.Both, 1) })
 	}
-	return nil
 }
 
-func move(_ context.Context, s Scene) error {
+func move(_ context.Context, s Scene) {
 	s.Note("the names lead to new addresses")
-	return s.Front.move()
+	fatal.If(s.Front.move())
 }
 
-func freezeBehind(_ context.Context, s Scene) error {
+func freezeBehind(_ context.Context, s Scene) {
 	m := s.Front.pass()
 	s.Note(m.Name() + ", behind the endpoint, is stopped")
-	return m.Stop()
+	fatal.If(m.Stop())
 }

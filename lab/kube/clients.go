@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
+	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
 // Admin returns the configuration of a client that may do everything. Each call
@@ -38,31 +40,21 @@ func (c *ControlPlane) ConfigForFile(path string) *rest.Config {
 
 // newAdmin returns a client and the transport below it, which leads to the API server wherever it listens at present, past
 // the link. client-go would share one transport among all clients of a server, whose connections cannot be closed.
-func (c *ControlPlane) newAdmin() (dynamic.Interface, *http.Transport, error) {
+func (c *ControlPlane) newAdmin() (dynamic.Interface, *http.Transport) {
 	config := c.Admin()
-	transport, err := c.newTransport()
-	if err != nil {
-		return nil, nil, err
-	}
+	transport := fatal.OK(c.newTransport())
 	transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, strings.TrimPrefix(c.process().DirectEndpoint(), "http://"))
 	}
-	authorized, err := rest.HTTPWrappersForConfig(config, transport)
-	if err != nil {
-		return nil, nil, fmt.Errorf("kube: %w", err)
-	}
-	client, err := dynamic.NewForConfigAndClient(config, &http.Client{Transport: authorized})
-	if err != nil {
-		return nil, nil, fmt.Errorf("kube: %w", err)
-	}
-	return client, transport, nil
+	authorized := fatal.OK(rest.HTTPWrappersForConfig(config, transport))
+	return fatal.OK(dynamic.NewForConfigAndClient(config, &http.Client{Transport: authorized})), transport
 }
 
 // newTransport returns a transport that trusts the API server's certificate.
 func (c *ControlPlane) newTransport() (*http.Transport, error) {
 	security, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: c.files.certificate()}})
 	if err != nil {
-		return nil, fmt.Errorf("kube: certificate of the API server: %w", err)
+		return nil, fmt.Errorf("certificate of the API server: %w", err)
 	}
 	return &http.Transport{TLSClientConfig: security, ForceAttemptHTTP2: true}, nil
 }

@@ -5,14 +5,13 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
 // keyBits is the size of the key that signs the tokens of service accounts: the
@@ -29,27 +28,20 @@ type files struct {
 
 // newFiles makes a key and a token for the administrator in a new directory of
 // parent.
-func newFiles(parent string) (files, error) {
-	dir, err := os.MkdirTemp(parent, "kube-apiserver-")
-	if err != nil {
-		return files{}, fmt.Errorf("kube: %w", err)
-	}
+func newFiles(parent string) files {
+	dir := fatal.OK(os.MkdirTemp(parent, "kube-apiserver-"))
 	f := files{
 		certs:  filepath.Join(dir, "certs"),
 		key:    filepath.Join(dir, "service-account.key"),
 		tokens: filepath.Join(dir, "tokens.csv"),
 		admin:  rand.Text(),
 	}
-	key, err := rsa.GenerateKey(rand.Reader, keyBits)
-	if err != nil {
-		return files{}, fmt.Errorf("kube: key of service accounts: %w", err)
-	}
+	key := fatal.OK(rsa.GenerateKey(rand.Reader, keyBits))
 	text := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
 	admin := f.admin + `,admin,admin,"system:masters"` + "\n" // token, user, uid, groups
-	if err := errors.Join(os.WriteFile(f.key, text, 0o600), os.WriteFile(f.tokens, []byte(admin), 0o600)); err != nil {
-		return files{}, fmt.Errorf("kube: %w", err)
-	}
-	return f, nil
+	fatal.If(os.WriteFile(f.key, text, 0o600))
+	fatal.If(os.WriteFile(f.tokens, []byte(admin), 0o600))
+	return f
 }
 
 // certificate is the file with the certificate that kube-apiserver signs for itself

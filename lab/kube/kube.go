@@ -35,6 +35,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -83,30 +84,28 @@ func Start(ctx context.Context, cfg Config) (*ControlPlane, error) {
 		return nil, fmt.Errorf("kube: Config.Binary or %s: %w: build a kube-apiserver with `make kube-apiserver` and name its path", BinaryEnv, err)
 	}
 	c := &ControlPlane{}
-	if err := c.start(ctx, cfg); err != nil {
-		return nil, errors.Join(err, c.Close())
+	if err := fatal.Catch(func() { c.start(ctx, cfg) }); err != nil {
+		return nil, errors.Join(fmt.Errorf("kube: %w", err), c.Close())
 	}
 	return c, nil
 }
 
-func (c *ControlPlane) start(ctx context.Context, cfg Config) error {
+// start ends with the first error, see package fatal.
+func (c *ControlPlane) start(ctx context.Context, cfg Config) {
 	etcd := cfg.Etcd
 	etcd.Members, etcd.Dir = cmp.Or(etcd.Members, 1), cmp.Or(etcd.Dir, cfg.Dir)
 	var err error
 	if c.etcd, err = lab.Start(ctx, etcd); err != nil {
-		return fmt.Errorf("kube: etcd: %w", err)
+		fatal.If(fmt.Errorf("etcd: %w", err))
 	}
-	if c.files, err = newFiles(c.etcd.Dir()); err != nil {
-		return err
-	}
+	c.files = newFiles(c.etcd.Dir())
 	c.server, err = lab.Start(ctx, lab.Config{
 		Binary: cfg.Binary, Dir: cfg.Dir, Command: c.flags, Ready: c.checkReady, StartTimeout: startTimeout,
 	})
 	if err != nil {
-		return fmt.Errorf("kube: API server: %w", err)
+		fatal.If(fmt.Errorf("API server: %w", err))
 	}
-	c.admin, c.http, err = c.newAdmin()
-	return err
+	c.admin, c.http = c.newAdmin()
 }
 
 // Close kills the API server and etcd and returns when their processes, files and

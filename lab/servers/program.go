@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/servers/site"
 )
 
@@ -27,43 +28,46 @@ func BuildProgram(ctx context.Context, program string, clients []Client, flags .
 		return nil, err
 	}
 	p := &Program{make(map[Client]string), dir}
-	for _, c := range clients {
-		if p.Paths[c], err = c.build(ctx, dir, program, flags...); err != nil {
-			p.Remove()
-			return nil, err
+	err = fatal.Catch(func() {
+		for _, c := range clients {
+			p.Paths[c] = c.build(ctx, dir, program, flags...)
 		}
+	})
+	if err != nil {
+		p.Remove()
+		return nil, err
 	}
 	return p, nil
-}
-
-// tailLines is how many lines of a process's standard error are part of an error.
-const tailLines = 20
-
-// Tail returns the last lines of what a process has written to its standard error, in a form to add to an error.
-func Tail(log string) string {
-	log = strings.TrimSpace(log)
-	if log == "" {
-		return ""
-	}
-	lines := strings.Split(log, "\n")
-	return "\n" + strings.Join(lines[max(len(lines)-tailLines, 0):], "\n")
 }
 
 // Remove removes the program.
 func (p *Program) Remove() { _ = os.RemoveAll(p.dir) }
 
-// Run runs behaviours of ./behaviours/program on a site with a client, in a process of their own, in this order.
-func (p *Program) Run(ctx context.Context, c Client, s site.Site, names ...string) (o site.Outcome, err error) {
-	told, err := json.Marshal(s)
-	if err != nil {
-		return o, err
-	}
-	cmd := exec.CommandContext(ctx, p.Paths[c], names...)
+// Run runs the program with a client, in a process of its own, which reads in and prints out, both as JSON. Its standard input
+// ends when the process does, or this one.
+func (p *Program) Run(ctx context.Context, c Client, in, out any, args ...string) error {
+	cmd := exec.CommandContext(ctx, p.Paths[c], args...)
 	var stderr bytes.Buffer
-	cmd.Stdin, cmd.Stderr = bytes.NewReader(told), &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return o, fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+	cmd.Stderr = &stderr
+	stdin, err := cmd.StdinPipe()
+	if err == nil {
+		err = json.NewEncoder(stdin).Encode(in)
 	}
-	return o, json.Unmarshal(out, &o)
+	if err != nil {
+		return err
+	}
+	printed, err := cmd.Output()
+	switch cause := context.Cause(ctx); {
+	case err != nil && cause != nil: // for which the process was ended
+		return fmt.Errorf("%w: %s", cause, strings.TrimSpace(stderr.String()))
+	case err != nil:
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+	return json.Unmarshal(printed, out)
+}
+
+// Behave runs behaviours of ./behaviours/program on a site with a client, in this order.
+func (p *Program) Behave(ctx context.Context, c Client, s site.Site, names ...string) (o site.Outcome, err error) {
+	err = p.Run(ctx, c, s, &o, names...)
+	return o, err
 }

@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/lab/internal/etcd34"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/servers/site"
 )
 
@@ -137,30 +138,23 @@ var Clients = []Client{Official, Quorate}
 const official = "go.etcd.io/etcd/client/v3"
 
 // build compiles a program that imports the official client with a client, and returns its path in dir. For Quorate that is
-// the shim in place of the official module.
-func (c Client) build(ctx context.Context, dir, program string, flags ...string) (string, error) {
-	lab, err := labFolder(ctx)
-	if err != nil {
-		return "", err
-	}
+// the shim in place of the official module. An error ends it, see package fatal.
+func (c Client) build(ctx context.Context, dir, program string, flags ...string) string {
+	lab := fatal.OK(labFolder(ctx))
 	root := filepath.Dir(lab)
 	modfile := filepath.Join(dir, string(c)+".mod")
 	for _, extension := range []string{"mod", "sum"} {
-		content, err := os.ReadFile(filepath.Join(lab, "go."+extension))
-		if err != nil {
-			return "", fmt.Errorf("servers: %w", err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, string(c)+"."+extension), content, 0o600); err != nil {
-			return "", fmt.Errorf("servers: %w", err)
-		}
+		content := fatal.OK(os.ReadFile(filepath.Join(lab, "go."+extension)))
+		fatal.If(os.WriteFile(filepath.Join(dir, string(c)+"."+extension), content, 0o600))
 	}
 	edit := []string{"mod", "edit", "-replace", "github.com/quorate/quorate=" + root, "-replace", "github.com/quorate/quorate/resolver/kubernetes=" + filepath.Join(root, "resolver", "kubernetes")}
 	if c == Quorate {
 		edit = append(edit, "-replace", official+"="+filepath.Join(root, "compat", "clientv3"))
 	}
 	if out, err := exec.CommandContext(ctx, "go", append(edit, modfile)...).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("servers: go mod edit: %w\n%s", err, out)
+		fatal.If(fmt.Errorf("servers: go mod edit: %w\n%s", err, out))
 	}
 	path := filepath.Join(dir, filepath.Base(program)+"-"+string(c))
-	return path, goBuild(ctx, lab, path, append([]string{"-modfile", modfile}, append(flags, program)...)...)
+	fatal.If(goBuild(ctx, lab, path, append([]string{"-modfile", modfile}, append(flags, program)...)...))
+	return path
 }

@@ -57,8 +57,3 @@ func TestKineOffersNoTokens(t *testing.T) {
 	require.True(t, kine.Offers(site.Plain) && kine.Offers(site.TLS))
 	require.False(t, kine.Offers(site.Tokens) || kine.Offers(site.Auth) || kine.Offers(site.Quota))
 }
-
-func TestTail(t *testing.T) {
-	require.Empty(t, Tail("\n"))
-	require.Equal(t, "\na\nb", Tail("a\nb\n"))
-}

@@ -220,26 +220,7 @@ func officialClient(tb testing.TB, cluster *lab.Cluster, endpoints []string) cli
 	c, err := official.New(official.Config{Endpoints: endpoints, TLS: cluster.ClientTLS(), Logger: zap.NewNop()})
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, c.Close()) })
-	return client{"official", func(o operation) call {
-		var opts []official.OpOption
-		switch o.kind {
-		case put:
-			return func(ctx context.Context, i int) error { _, err := c.Put(ctx, o.key(i), o.value); return err }
-		case txn:
-			return func(ctx context.Context, i int) error {
-				key := o.key(i)
-				_, err := c.Txn(ctx).If(official.Compare(official.CreateRevision(key), ">", 0)).
-					Then(official.OpPut(key, o.value)).Else(official.OpGet(key)).Commit()
-				return err
-			}
-		case getPrefix:
-			opts = append(opts, official.WithPrefix())
-		case getSerializable:
-			opts = append(opts, official.WithSerializable())
-		default:
-		}
-		return func(ctx context.Context, i int) error { _, err := c.Get(ctx, o.key(i), opts...); return err }
-	}}
+	return client{"official", func(o operation) call { return officialCall(c, o) }}
 }
 
 func newQuorate(tb testing.TB, cluster *lab.Cluster, cfg clientv3.Config) *clientv3.Client {
@@ -247,27 +228,10 @@ func newQuorate(tb testing.TB, cluster *lab.Cluster, cfg clientv3.Config) *clien
 	return labtest.Client(tb, cfg)
 }
 
+// quorate is a client with a KV of Quorate. Its calls are those of officialClient: go generate ./lab/robustness/client copies
+// them.
 func quorate(name string, c clientv3.KV) client {
-	return client{name, func(o operation) call {
-		var opts []clientv3.OpOption
-		switch o.kind {
-		case put:
-			return func(ctx context.Context, i int) error { _, err := c.Put(ctx, o.key(i), o.value); return err }
-		case txn:
-			return func(ctx context.Context, i int) error {
-				key := o.key(i)
-				_, err := c.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), ">", 0)).
-					Then(clientv3.OpPut(key, o.value)).Else(clientv3.OpGet(key)).Commit()
-				return err
-			}
-		case getPrefix:
-			opts = append(opts, clientv3.WithPrefix())
-		case getSerializable:
-			opts = append(opts, clientv3.WithSerializable())
-		default:
-		}
-		return func(ctx context.Context, i int) error { _, err := c.Get(ctx, o.key(i), opts...); return err }
-	}}
+	return client{name, func(o operation) call { return quorateCall(c, o) }}
 }
 
 func (o operation) key(caller int) string { return o.keys[caller%len(o.keys)] }

@@ -40,8 +40,8 @@ func TestServe(t *testing.T) {
 	}}}
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked = append(asked, r.FormValue(PutAct), r.FormValue(KillAct))
-		if r.FormValue(KillAct) == "immortal" {
+		asked = append(asked, r.URL.Path)
+		if strings.HasSuffix(r.URL.Path, "immortal") {
 			http.Error(w, "it lives", http.StatusInternalServerError)
 		}
 	}))
@@ -53,7 +53,7 @@ func TestServe(t *testing.T) {
 	var out strings.Builder
 	require.NoError(t, Serve(in, &out, all))
 	require.JSONEq(t, `{"time": 1.5}`, out.String())
-	require.Equal(t, []string{"12", "", "", "member"}, asked)
+	require.Equal(t, []string{"/put/12", "/kill/member"}, asked)
 	require.ErrorContains(t, Control(server.URL).Kill(t.Context(), "immortal"), "it lives")
 	require.ErrorContains(t, Serve(strings.NewReader(`{"Case": "none"}`), &out, all), `unknown case "none"`)
 }

@@ -2,6 +2,7 @@ package cases
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -46,22 +47,30 @@ func resumeWatches(ctx context.Context, site Site) Sample {
 	defer func() { _ = c.Close() }()
 	watches := watchShared(ctx, c, site.Size)
 	c.SetEndpoints(all...)
-	fatal.If(seen.AwaitConnected(ctx, len(all)))
+	connected := make(map[string]bool)
+	fatal.OK(seen.Await(ctx, len(all), func(e wire.Event) bool {
+		first := e.What == wire.ConnBegun && !connected[e.Address]
+		connected[e.Address] = connected[e.Address] || first
+		return first
+	}))
 	deliver(ctx, c, watches, "before")
-	took := killServing(ctx, site.Control, seen)
+	_, serving, _ := strings.Cut(all[0], "://")
+	took := killServing(ctx, site.Control, seen, serving, len(watches)+1) // with that of openConnected
 	deliver(ctx, c, watches, "after the member was killed")
 	return Sample{"time": took.Seconds()}
 }
 
-// killServing kills the member that serves most watches and returns how long after the
+// killServing kills the member that serves the watches and returns how long after the
 // loss of the connection to it the last of them was created elsewhere.
-func killServing(ctx context.Context, control Control, seen *wire.Watches) time.Duration {
-	address, watches, err := seen.Busiest()
-	fatal.If(err)
+func killServing(ctx context.Context, control Control, seen *wire.Watches, address string, watches int) time.Duration {
 	asked := time.Now()
 	fatal.If(control.Kill(ctx, address))
-	lost := fatal.OK(seen.AwaitLost(ctx, address, asked))
-	resumed := fatal.OK(seen.AwaitCreatedElsewhere(ctx, address, lost, watches))
+	lost := fatal.OK(seen.Await(ctx, 1, func(e wire.Event) bool {
+		return e.What == wire.ConnEnded && e.Address == address && !e.At.Before(asked)
+	}))
+	resumed := fatal.OK(seen.Await(ctx, watches, func(e wire.Event) bool {
+		return e.What == wire.WatchCreated && e.Address != address && !e.At.Before(lost)
+	}))
 	return resumed.Sub(lost)
 }
 

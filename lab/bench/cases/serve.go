@@ -5,12 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 
 	"github.com/quorate/quorate/lab/internal/fatal"
+	"github.com/quorate/quorate/lab/servers/site"
 )
 
 // Job is what the process of a client reads from its standard input. It writes a sample to its standard output, or
@@ -46,35 +45,18 @@ func Serve(in io.Reader, out io.Writer, all []Case) error {
 // Control does things to the cluster, in the parent's process, at this URL.
 type Control string
 
-// The acts of a Control, which are fields of the forms that it posts.
+// The acts that a Control asks for. Each is followed by a slash and what it is about.
 const (
 	KillAct = "kill"
 	PutAct  = "put"
 )
 
 // Kill ends the member at a host:port with SIGKILL. If it leads, another member is made the leader before.
-func (c Control) Kill(ctx context.Context, address string) error {
-	return c.post(ctx, url.Values{KillAct: {address}})
-}
+func (c Control) Kill(ctx context.Context, address string) error { return c.do(ctx, KillAct, address) }
 
 // Put makes n puts to keys under Prefix.
-func (c Control) Put(ctx context.Context, n int) error {
-	return c.post(ctx, url.Values{PutAct: {strconv.Itoa(n)}})
-}
+func (c Control) Put(ctx context.Context, n int) error { return c.do(ctx, PutAct, strconv.Itoa(n)) }
 
-func (c Control) post(ctx context.Context, act url.Values) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, string(c)+"?"+act.Encode(), http.NoBody)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%v: %s", act, text)
-	}
-	return err
+func (c Control) do(ctx context.Context, act, about string) error {
+	return site.Site{Control: string(c)}.Do(ctx, site.Act(act+"/"+about))
 }

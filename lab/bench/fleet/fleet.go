@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/quorate/quorate/lab/bench/fleet/clients"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/servers"
 )
 
@@ -57,24 +58,20 @@ func (f *fleet) close() {
 }
 
 // setLoad makes the clients do gets with a deadline, or none with 0.
-func (f *fleet) setLoad(ctx context.Context, deadline time.Duration) error {
+func (f *fleet) setLoad(ctx context.Context, deadline time.Duration) {
 	f.deadline = deadline
-	_, err := f.command(ctx, clients.Command{})
-	return err
-}
-
-// mark resets which clients have had an answer.
-func (f *fleet) mark(ctx context.Context) error {
-	_, err := f.command(ctx, clients.Command{Mark: true})
-	return err
+	f.command(ctx, clients.Command{})
 }
 
 // state returns what the clients have done.
-func (f *fleet) state(ctx context.Context) (clients.State, error) {
-	return f.command(ctx, clients.Command{})
+func (f *fleet) state(ctx context.Context) clients.State { return f.command(ctx, clients.Command{}) }
+
+// mark is state, and resets which clients have had an answer.
+func (f *fleet) mark(ctx context.Context) clients.State {
+	return f.command(ctx, clients.Command{Mark: true})
 }
 
-func (f *fleet) command(ctx context.Context, cmd clients.Command) (clients.State, error) {
+func (f *fleet) command(ctx context.Context, cmd clients.Command) (sum clients.State) {
 	cmd.Deadline = f.deadline
 	states := make([]clients.State, len(f.processes))
 	var work errgroup.Group
@@ -85,10 +82,9 @@ func (f *fleet) command(ctx context.Context, cmd clients.Command) (clients.State
 			return err
 		})
 	}
-	err := work.Wait()
-	var sum clients.State
+	fatal.If(work.Wait())
 	for _, s := range states {
 		sum.Add(s)
 	}
-	return sum, err
+	return sum
 }

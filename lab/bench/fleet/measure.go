@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/servers"
 )
 
@@ -31,66 +32,42 @@ func measureKind(ctx context.Context, opts options, kind servers.Client, res *re
 	defer func() { err = errors.Join(err, r.close()) }()
 	for i, p := range opts.phases {
 		res.phases[i].phase = p
-		if err := r.settle(ctx, p); err != nil {
+		if err := fatal.Catch(func() { r.settle(ctx, p) }); err != nil {
 			return fmt.Errorf("before %s: %w", p.name, err)
 		}
 		progress(fmt.Sprintf("%s: %s, %v", kind, p.name, p.length))
-		rows, err := r.measurePhase(ctx, p)
-		if err != nil {
+		if err := fatal.Catch(func() { res.phases[i].add(kind, r.measurePhase(ctx, p)) }); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		res.phases[i].add(kind, rows)
 	}
 	return nil
 }
 
-// measurePhase runs a phase and returns what was counted meanwhile.
-func (r *rig) measurePhase(ctx context.Context, p phase) ([]row, error) {
+// measurePhase runs a phase and returns what was counted meanwhile. An error ends it, as it ends all that it calls: see
+// package fatal.
+func (r *rig) measurePhase(ctx context.Context, p phase) []row {
 	if p.measure != nil {
 		return p.measure(ctx, r, p)
 	}
-	s, err := r.sample(ctx, p)
-	return s.rows(), err
+	return r.sample(ctx, p).rows()
 }
 
-func (r *rig) sample(ctx context.Context, p phase) (sample, error) {
-	s := sample{clients: float64(r.opts.clients), gets: p.deadline > 0}
-	opened := reached(r.links())
-	if err := r.readAround(ctx, p, &s); err != nil {
-		return s, err
-	}
+// sample reads the members first and last, so that they count every get that a client
+// counts.
+func (r *rig) sample(ctx context.Context, p phase) sample {
+	opened, metered := reached(r.links()), time.Now()
+	counted := fatal.OK(readLive(ctx, r.cluster.Members()))
+	before := r.fleet.state(ctx)
+	p.begin(r)
+	fatal.If(pause.For(ctx, p.length))
+	after := r.fleet.state(ctx)
+	s := sample{clients: float64(r.opts.clients), gets: p.deadline > 0, seconds: time.Since(metered).Seconds()}
+	s.take(before, after)
+	s.members = fatal.OK(countedSince(ctx, r.cluster.Members(), counted))
 	s.opened = reached(r.links()) - opened
 	// A get of each client may have been received before the measurement began.
 	if ranges := s.members.rpcs["KV/Range"]; p.checked && ranges+s.clients < s.answered {
-		return s, fmt.Errorf("the members count %.0f gets, and the clients %.0f answers", ranges, s.answered)
+		fatal.If(fmt.Errorf("the members count %.0f gets, and the clients %.0f answers", ranges, s.answered))
 	}
-	return s, nil
-}
-
-// readAround reads the members first and last, so that they count every get that a
-// client counts.
-func (r *rig) readAround(ctx context.Context, p phase, s *sample) error {
-	metered := time.Now()
-	counted, err := readLive(ctx, r.cluster.Members())
-	if err != nil {
-		return err
-	}
-	before, err := r.fleet.state(ctx)
-	if err != nil {
-		return err
-	}
-	if err := p.begin(r); err != nil {
-		return err
-	}
-	if err := pause.For(ctx, p.length); err != nil {
-		return err
-	}
-	after, err := r.fleet.state(ctx)
-	if err != nil {
-		return err
-	}
-	s.seconds = time.Since(metered).Seconds()
-	s.take(before, after)
-	s.members, err = countedSince(ctx, r.cluster.Members(), counted)
-	return err
+	return s
 }

@@ -12,14 +12,14 @@ type phase struct {
 	length      time.Duration
 	deadline    time.Duration // of the gets, 0 for none
 	// begin does its thing to the cluster.
-	begin func(*rig) error
+	begin func(*rig)
 	// checked says that the counts of the members must agree with those of the
 	// clients.
 	checked bool
 	// alone says that the phase runs only when it is named, on a cluster of its own, and
 	// measure takes the place of the usual measurement.
 	alone   bool
-	measure func(context.Context, *rig, phase) ([]row, error)
+	measure func(context.Context, *rig, phase) []row
 	// direct leads clients to the members past the links, and tls makes members serve with TLS.
 	direct, tls bool
 }

@@ -9,11 +9,11 @@ import (
 	"net/rpc/jsonrpc"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/quorate/quorate/lab/bench/fleet/clients"
-	"github.com/quorate/quorate/lab/servers"
 )
 
 const (
@@ -77,7 +77,7 @@ func (p *process) call(ctx context.Context, method string, args any, timeout tim
 			err = cause // for which the process was killed
 		}
 		p.kill()
-		err = fmt.Errorf("process of clients: %w%s", err, servers.Tail(p.wait()))
+		err = fmt.Errorf("process of clients: %w: %s", err, strings.TrimSpace(p.wait()))
 	}
 	return s, err
 }

@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/bench/fleet/clients"
 	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/link"
 	"github.com/quorate/quorate/lab/servers"
 )
@@ -78,51 +78,35 @@ func (r *rig) links() []*link.Link {
 
 // settle ends what phases before have done, waits until the clients have recovered, and
 // starts the load of the next phase.
-func (r *rig) settle(ctx context.Context, next phase) error {
-	if err := r.heal(ctx); err != nil {
-		return err
-	}
-	if err := r.fleet.setLoad(ctx, next.deadline); err != nil {
-		return err
-	}
+func (r *rig) settle(ctx context.Context, next phase) {
+	r.heal(ctx)
+	r.fleet.setLoad(ctx, next.deadline)
 	if next.deadline > 0 {
-		if err := r.fleet.mark(ctx); err != nil {
-			return err
-		}
-		if _, err := r.allServed(ctx, time.Now(), healTimeout, "before "+next.name+", on a healthy cluster"); err != nil {
-			return err
-		}
+		r.fleet.mark(ctx)
+		r.allServed(ctx, time.Now(), healTimeout, "before "+next.name+", on a healthy cluster")
 	}
-	return pause.For(ctx, settlePause)
+	fatal.If(pause.For(ctx, settlePause))
 }
 
 // heal starts what does not run, and finds the leader.
-func (r *rig) heal(ctx context.Context) (err error) {
-	if err := fault.Heal(ctx, fault.Scene{Cluster: r.cluster}); err != nil {
-		return err
-	}
-	if r.leader, err = r.cluster.Leader(ctx); err != nil {
-		return err
-	}
-	r.followers = slices.DeleteFunc(r.cluster.Members(), func(m *lab.Member) bool { return m == r.leader })
-	return nil
+func (r *rig) heal(ctx context.Context) {
+	fatal.If(fault.Heal(ctx, fault.Scene{Cluster: r.cluster}))
+	r.leader = fatal.OK(r.cluster.Leader(ctx))
+	r.followers = r.cluster.Others(r.leader)
 }
 
 // allServed returns how long after a time a get of each client has been answered since the last mark. It waits
 // so long at most; clients that have no answer then are noted, and measured as they are.
-func (r *rig) allServed(ctx context.Context, since time.Time, atMost time.Duration, when string) (time.Duration, error) {
+func (r *rig) allServed(ctx context.Context, since time.Time, atMost time.Duration, when string) time.Duration {
 	for {
-		s, err := r.fleet.state(ctx)
-		took, missing := time.Since(since), r.opts.clients-s.HaveAnswers
-		switch {
-		case err != nil || missing == 0:
-			return took, err
+		missing := r.opts.clients - r.fleet.state(ctx).HaveAnswers
+		switch took := time.Since(since); {
+		case missing == 0:
+			return took
 		case took > atMost:
 			r.note(fmt.Sprintf("%s: %s, %d of %d clients have no answer for %v", r.kind, when, missing, r.opts.clients, atMost))
-			return atMost, nil
+			return atMost
 		}
-		if err := pause.For(ctx, lookEvery); err != nil {
-			return 0, err
-		}
+		fatal.If(pause.For(ctx, lookEvery))
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/bench/fleet/clients"
+	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
 const (
@@ -42,52 +42,30 @@ const (
 )
 
 // storm kills all members, so that the kernel refuses connections, and restarts them.
-func storm(ctx context.Context, r *rig, p phase) ([]row, error) {
-	before, err := r.fleet.state(ctx)
-	if err != nil {
-		return nil, err
-	}
-	connects, err := follow(ctx, countEvery, failedConnects)
-	if err != nil {
-		return nil, err
-	}
+func storm(ctx context.Context, r *rig, p phase) []row {
+	before := r.fleet.state(ctx)
+	connects := follow(ctx, fatal.OK(failedConnects(ctx)), countEvery, failedConnects)
 	defer connects.stop()
-	if err := r.everyMember(func(m *lab.Member) error { return m.Kill() }); err != nil {
-		return nil, err
-	}
-	if err := pause.For(ctx, p.length); err != nil {
-		return nil, err
-	}
+	fatal.If(r.everyMember((*lab.Member).Kill))
+	fatal.If(pause.For(ctx, p.length))
 	connects.stop()
-	down, err := r.fleet.command(ctx, clients.Command{Mark: true})
-	if err != nil {
-		return nil, err
-	}
+	down := r.fleet.mark(ctx)
 	restarted := time.Now()
 	var rpcs []*series
 	for _, m := range r.cluster.Members() {
-		s := followFrom(ctx, 0, readEvery, received(m))
+		s := follow(ctx, 0, readEvery, received(m))
 		defer s.stop()
 		rpcs = append(rpcs, s)
 	}
 	var leader, served time.Duration
-	running := ctx
-	work, ctx := errgroup.WithContext(running)
-	work.Go(func() error { return r.everyMember(func(m *lab.Member) error { return m.Restart(ctx) }) })
-	work.Go(func() (err error) {
-		leader, err = r.leaderAfter(ctx, restarted)
-		return err
+	work, working := errgroup.WithContext(ctx)
+	work.Go(func() error { return r.everyMember(func(m *lab.Member) error { return m.Restart(working) }) })
+	work.Go(func() error { return fatal.Catch(func() { leader = r.leaderAfter(working, restarted) }) })
+	work.Go(func() error {
+		return fatal.Catch(func() { served = r.allServed(working, restarted, returnTimeout, afterOutage) })
 	})
-	work.Go(func() (err error) {
-		served, err = r.allServed(ctx, restarted, returnTimeout, afterOutage)
-		return err
-	})
-	if err := work.Wait(); err != nil {
-		return nil, err
-	}
-	if err := pause.For(running, afterReturn); err != nil {
-		return nil, err
-	}
+	fatal.If(work.Wait())
+	fatal.If(pause.For(ctx, afterReturn))
 	for _, s := range rpcs {
 		s.stop()
 	}
@@ -98,12 +76,12 @@ func storm(ctx context.Context, r *rig, p phase) ([]row, error) {
 		{"leader after the start of the members", seconds, leader.Seconds()},
 		{"all clients served after the start of the members", seconds, served.Seconds()},
 		count("RPCs received in the busiest second of the return", busiest(rpcs...)),
-	}, nil
+	}
 }
 
 // badCertificates ends all connections, and leads new ones to a server with an
 // untrusted certificate.
-func badCertificates(ctx context.Context, r *rig, p phase) ([]row, error) {
+func badCertificates(ctx context.Context, r *rig, p phase) []row {
 	var handshakes atomic.Int64
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.EnableHTTP2 = true
@@ -127,7 +105,8 @@ func badCertificates(ctx context.Context, r *rig, p phase) ([]row, error) {
 	for i, l := range r.links() {
 		l.SetTarget(targets[i])
 	}
-	return []row{count("TLS handshakes", float64(total))}, err
+	fatal.If(err)
+	return []row{count("TLS handshakes", float64(total))}
 }
 
 // everyMember does something to all members at once.
@@ -140,16 +119,14 @@ func (r *rig) everyMember(do func(*lab.Member) error) error {
 }
 
 // leaderAfter returns how long after a time a member knows a leader.
-func (r *rig) leaderAfter(ctx context.Context, since time.Time) (time.Duration, error) {
+func (r *rig) leaderAfter(ctx context.Context, since time.Time) time.Duration {
 	for !r.hasLeader(ctx) {
 		if time.Since(since) > returnTimeout {
-			return 0, fmt.Errorf("no leader for %v", returnTimeout)
+			fatal.If(fmt.Errorf("no leader for %v", returnTimeout))
 		}
-		if err := pause.For(ctx, lookEvery); err != nil {
-			return 0, err
-		}
+		fatal.If(pause.For(ctx, lookEvery))
 	}
-	return time.Since(since), nil
+	return time.Since(since)
 }
 
 // hasLeader reports whether a member knows a leader.
@@ -210,17 +187,8 @@ type series struct {
 	done   chan struct{}
 }
 
-// follow reads a count every so often until it is stopped.
-func follow(ctx context.Context, every time.Duration, read func(context.Context) (float64, error)) (*series, error) {
-	first, err := read(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return followFrom(ctx, first, every, read), nil
-}
-
-// followFrom is follow with a count that is known.
-func followFrom(ctx context.Context, known float64, every time.Duration, read func(context.Context) (float64, error)) *series {
+// follow reads a count every so often, from one that is known on, until it is stopped.
+func follow(ctx context.Context, known float64, every time.Duration, read func(context.Context) (float64, error)) *series {
 	ctx, end := context.WithCancel(ctx)
 	s := &series{at: []time.Time{time.Now()}, values: []float64{known}, end: end, done: make(chan struct{})}
 	go func() {

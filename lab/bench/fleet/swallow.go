@@ -9,35 +9,28 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
 // swallowed lets the kernel lose all packets between clients and members, and then carry them again. It
 // needs a network namespace in which iptables may be used.
-func swallowed(ctx context.Context, r *rig, p phase) ([]row, error) {
+func swallowed(ctx context.Context, r *rig, p phase) []row {
 	ports := make([]string, 0, members)
 	for _, m := range r.cluster.Members() {
 		_, address, _ := strings.Cut(m.DirectEndpoint(), "://")
 		_, port, err := net.SplitHostPort(address)
-		if err != nil {
-			return nil, err
-		}
+		fatal.If(err)
 		ports = append(ports, port)
 	}
-	if err := dropping(ctx, "--append", ports); err != nil {
-		return nil, err
-	}
+	fatal.If(dropping(ctx, "--append", ports))
 	err := pause.For(ctx, p.length)
 	if carried := dropping(context.WithoutCancel(ctx), "--delete", ports); err == nil {
 		err = carried
 	}
-	if err != nil {
-		return nil, err
-	}
-	if err := r.fleet.mark(ctx); err != nil {
-		return nil, err
-	}
-	served, err := r.allServed(ctx, time.Now(), returnTimeout, afterOutage)
-	return []row{{"all clients served after the network carries again", seconds, served.Seconds()}}, err
+	fatal.If(err)
+	r.fleet.mark(ctx)
+	served := r.allServed(ctx, time.Now(), returnTimeout, afterOutage)
+	return []row{{"all clients served after the network carries again", seconds, served.Seconds()}}
 }
 
 // dropping appends or deletes the rule that drops what is sent to or from the ports.

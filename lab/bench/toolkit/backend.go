@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -35,11 +36,8 @@ type backend struct {
 }
 
 // start starts a backend for a scenario.
-func start(s scenario) (*backend, error) {
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
+func start(s scenario) *backend {
+	lis := fatal.OK(net.Listen("tcp", "127.0.0.1:0"))
 	b := &backend{addr: lis.Addr().String(), health: health.NewServer()}
 	b.takes.Store(int64(s.takes))
 	b.server = grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, in any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
@@ -51,13 +49,11 @@ func start(s scenario) (*backend, error) {
 	pb.RegisterTestServiceServer(b.server, b)
 	grpc_health_v1.RegisterHealthServer(b.server, b.health)
 	if s.freezes {
-		if b.link, err = link.Listen(b.addr); err != nil {
-			return nil, err
-		}
+		b.link = fatal.OK(link.Listen(b.addr))
 		b.addr = b.link.Addr()
 	}
 	go func() { _ = b.server.Serve(lis) }() // until stop
-	return b, nil
+	return b
 }
 
 func (b *backend) stop() {

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/resolver/manual"
+
+	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
 const usual = 5 * time.Millisecond // is how long a call takes
@@ -25,8 +27,13 @@ type rig struct {
 	client   pb.TestServiceClient
 }
 
-// measure runs a scenario with a policy.
-func measure(s scenario, p policy) ([]figure, error) {
+// measure runs a scenario with a policy. An error ends it, see package fatal.
+func measure(s scenario, p policy) (figures []figure, err error) {
+	err = fatal.Catch(func() { figures = measured(s, p) })
+	return figures, err
+}
+
+func measured(s scenario, p policy) []figure {
 	r := &rig{scenario: s, list: manual.NewBuilderWithScheme("toolkit")}
 	defer func() {
 		for _, b := range r.backends {
@@ -34,21 +41,10 @@ func measure(s scenario, p policy) ([]figure, error) {
 		}
 	}()
 	for range s.size {
-		b, err := start(s)
-		if err != nil {
-			return nil, err
-		}
-		r.backends = append(r.backends, b)
+		r.backends = append(r.backends, start(s))
 	}
 	r.list.InitialState(stateOf(r.backends))
-	options, err := p.dialOptions(s, r.list)
-	if err != nil {
-		return nil, err
-	}
-	conn, err := grpc.NewClient("toolkit:///", options...)
-	if err != nil {
-		return nil, err
-	}
+	conn := fatal.OK(grpc.NewClient("toolkit:///", fatal.OK(p.dialOptions(s, r.list))...))
 	defer conn.Close()
 	conn.Connect()
 	time.Sleep(time.Second + time.Duration(s.size)*2*time.Millisecond) // until all are connected

@@ -25,7 +25,7 @@ type scenario struct {
 	denies        bool // health services answer Unauthenticated
 	freezes       bool // a backend
 
-	run func(*rig) ([]figure, error)
+	run func(*rig) []figure
 }
 
 // figure is something that was measured.
@@ -51,7 +51,7 @@ var scenarios = []scenario{
 }
 
 // flap leaves a backend with streams out of the list for a second.
-func flap(r *rig) ([]figure, error) {
+func flap(r *rig) []figure {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var cut atomic.Int64
@@ -67,11 +67,11 @@ func flap(r *rig) ([]figure, error) {
 	time.Sleep(time.Second)
 	r.list.UpdateState(stateOf(r.backends))
 	time.Sleep(35 * time.Second) // a policy may let the streams of what left the list end late
-	return []figure{{"streams cut, of 12", float64(cut.Load())}}, nil
+	return []figure{{"streams cut, of 12", float64(cut.Load())}}
 }
 
 // frozenStreams freezes a backend of callers that only have streams, and open them again when they end.
-func frozenStreams(r *rig) ([]figure, error) {
+func frozenStreams(r *rig) []figure {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var at sync.Map // the backend of each stream
@@ -90,21 +90,21 @@ func frozenStreams(r *rig) ([]figure, error) {
 		left = false
 		at.Range(func(_, from any) bool { left = from == b.addr; return !left })
 	}
-	return []figure{{"all elsewhere after, s (10: never)", min(10, time.Since(began).Seconds())}}, nil
+	return []figure{{"all elsewhere after, s (10: never)", min(10, time.Since(began).Seconds())}}
 }
 
 // frozen freezes a backend while callers are at work.
-func frozen(callers int) func(*rig) ([]figure, error) {
-	return func(r *rig) ([]figure, error) {
+func frozen(callers int) func(*rig) []figure {
+	return func(r *rig) []figure {
 		r.warmUp()
 		time.AfterFunc(time.Second, func() { r.backends[r.busiest()].link.Blackhole(link.Both) })
 		o := r.load(callers, 20*time.Millisecond, 4*time.Second)
-		return []figure{{"failed calls", o.failed}, {"longest call, ms", o.quantile(1)}}, nil
+		return []figure{{"failed calls", o.failed}, {"longest call, ms", o.quantile(1)}}
 	}
 }
 
 // hiccup slows a backend down once, for a second.
-func hiccup(r *rig) ([]figure, error) {
+func hiccup(r *rig) []figure {
 	var work sync.WaitGroup
 	defer work.Wait()
 	work.Go(func() { r.load(6, 20*time.Millisecond, 18*time.Second) })
@@ -122,49 +122,45 @@ func hiccup(r *rig) ([]figure, error) {
 	return []figure{
 		{"its share after 2 to 4 s, %", share(2*time.Second, 2*time.Second)},
 		{"its share after 10 to 14 s, %", share(6*time.Second, 4*time.Second)},
-	}, nil
+	}
 }
 
 // notServing lets a backend say that it does not serve, which answers calls none the less.
-func notServing(r *rig) ([]figure, error) {
+func notServing(r *rig) []figure {
 	r.warmUp()
 	i := r.busiest()
 	r.backends[i].health.SetServingStatus("", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 	time.Sleep(100 * time.Millisecond)
 	before := r.counts()
 	o := r.load(10, 10*time.Millisecond, 2*time.Second)
-	return []figure{{"calls to it", float64(r.counts()[i] - before[i])}, {"failed calls", o.failed}}, nil
+	return []figure{{"calls to it", float64(r.counts()[i] - before[i])}, {"failed calls", o.failed}}
 }
 
 // equal has one caller, and nothing wrong.
-func equal(r *rig) ([]figure, error) {
+func equal(r *rig) []figure {
 	before := r.counts()
 	o := r.load(1, 0, time.Second)
 	shares := r.shares(before)
-	return []figure{{"least share, %", slices.Min(shares)}, {"greatest share, %", slices.Max(shares)}, {"failed calls", o.failed}}, nil
+	return []figure{{"least share, %", slices.Min(shares)}, {"greatest share, %", slices.Max(shares)}, {"failed calls", o.failed}}
 }
 
 // oneOf does something to one backend of several.
-func oneOf(length time.Duration, do func(*backend)) func(*rig) ([]figure, error) {
-	return func(r *rig) ([]figure, error) {
+func oneOf(length time.Duration, do func(*backend)) func(*rig) []figure {
+	return func(r *rig) []figure {
 		r.warmUp()
 		do(r.backends[r.busiest()])
 		o := r.load(20, 20*time.Millisecond, length)
-		return []figure{{"failed calls, %", 100 * o.failed / float64(len(o.took))}, {"p99, ms", o.quantile(0.99)}}, nil
+		return []figure{{"failed calls, %", 100 * o.failed / float64(len(o.took))}, {"p99, ms", o.quantile(0.99)}}
 	}
 }
 
 // rolling replaces all backends: a new one is listed, an old one shuts down gracefully, and leaves the list later.
-func rolling(r *rig) ([]figure, error) {
+func rolling(r *rig) []figure {
 	r.warmUp()
 	done := make(chan *outcome, 1)
 	go func() { done <- r.load(50, 20*time.Millisecond, 6*time.Second) }()
 	for range r.size {
-		b, err := start(r.scenario)
-		if err != nil {
-			return nil, err
-		}
-		r.backends = append(r.backends, b)
+		r.backends = append(r.backends, start(r.scenario))
 		live := r.backends[len(r.backends)-r.size:]
 		old := r.backends[len(r.backends)-r.size-1]
 		r.list.UpdateState(stateOf(append(slices.Clone(live), old)))
@@ -175,11 +171,11 @@ func rolling(r *rig) ([]figure, error) {
 		time.Sleep(500 * time.Millisecond)
 	}
 	o := <-done
-	return []figure{{"failed calls", o.failed}, {"longest call, ms", o.quantile(1)}}, nil
+	return []figure{{"failed calls", o.failed}, {"longest call, ms", o.quantile(1)}}
 }
 
 // many has callers that do not pause, as soon as the channel is connected, and then a list that changes.
-func many(r *rig) ([]figure, error) {
+func many(r *rig) []figure {
 	first := r.load(16, 0, 4*time.Second)
 	began := cputime.Used()
 	next := r.load(16, 0, 4*time.Second)
@@ -193,5 +189,5 @@ func many(r *rig) ([]figure, error) {
 		{"CPU a call in the next 4 s, µs", (called - began).Seconds() * 1e6 / float64(len(next.took))},
 		{"failed calls", first.failed + next.failed},
 		{"CPU a list update, ms", (cputime.Used() - called).Seconds() * 1e3 / 20},
-	}, nil
+	}
 }

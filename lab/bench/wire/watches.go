@@ -2,11 +2,10 @@ package wire
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -14,169 +13,97 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// Watches counts the watches that servers have created for a client, by the member
-// that did, and notes when connections end. It is a stats handler of gRPC.
+// Watches notes when members create watches for a client, and when its connections to
+// them begin and end. It is a stats handler of gRPC.
 type Watches struct {
 	mu      sync.Mutex
-	streams map[*watchStream]struct{} // those that have not ended
-	created []creation                // every watch ever created, in order
-	begun   map[string]bool           // addresses that there was a connection to
-	lost    map[string][]time.Time    // when connections to an address ended
-	changed chan struct{}             // closed and replaced when anything above changes
+	log     []Event
+	changed chan struct{} // closed and replaced when there is another event
 }
 
-// creation is that of one watch.
-type creation struct {
-	at      time.Time
-	address string
+// Event is something that a client sees of a member.
+type Event struct {
+	What    What
+	Address string
+	At      time.Time
 }
 
-// watchStream is one stream of watches.
-type watchStream struct {
-	address string
-	created int
-}
+// What is the kind of an event.
+type What int
+
+// What happens.
+const (
+	ConnBegun What = iota
+	ConnEnded
+	WatchCreated
+)
 
 // NewWatches returns a Watches that has seen nothing.
-func NewWatches() *Watches {
-	return &Watches{
-		streams: make(map[*watchStream]struct{}),
-		begun:   make(map[string]bool),
-		lost:    make(map[string][]time.Time),
-		changed: make(chan struct{}),
-	}
-}
+func NewWatches() *Watches { return &Watches{changed: make(chan struct{})} }
 
 // DialOption makes a client report to w.
 func (w *Watches) DialOption() grpc.DialOption { return grpc.WithStatsHandler(w) }
 
-// Busiest returns the address of the member with the most watches, and how many
-// they are.
-func (w *Watches) Busiest() (address string, watches int, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	perMember := make(map[string]int)
-	for s := range w.streams {
-		perMember[s.address] += s.created
-	}
-	for a, n := range perMember {
-		if n > watches || (n == watches && a < address) {
-			address, watches = a, n
-		}
-	}
-	if watches == 0 {
-		return "", 0, errors.New("no watch has been created")
-	}
-	return address, watches, nil
-}
-
-// AwaitCreatedElsewhere waits until other members than the one at address have
-// created n watches from a time on, and returns when the n-th of these was created.
-func (w *Watches) AwaitCreatedElsewhere(ctx context.Context, address string, from time.Time, n int) (time.Time, error) {
-	var at time.Time
-	seen, next := 0, 0 // watches that count, and the first that has not been looked at
-	err := w.await(ctx, func() bool {
-		for ; next < len(w.created) && seen < n; next++ {
-			if c := w.created[next]; c.address != address && !c.at.Before(from) {
-				at = c.at
-				seen++
-			}
-		}
-		return seen >= n
-	})
-	if err != nil {
-		return at, fmt.Errorf("%d of %d watches were created elsewhere than at %s: %w", seen, n, address, err)
-	}
-	return at, nil
-}
-
-// AwaitConnected waits until the client has had connections to n members.
-func (w *Watches) AwaitConnected(ctx context.Context, n int) error {
-	if err := w.await(ctx, func() bool { return len(w.begun) >= n }); err != nil {
-		return fmt.Errorf("the client has not connected to %d members: %w", n, err)
-	}
-	return nil
-}
-
-// AwaitLost waits until a connection to address has ended at a time or later, and
-// returns when the first did.
-func (w *Watches) AwaitLost(ctx context.Context, address string, from time.Time) (time.Time, error) {
-	var at time.Time
-	err := w.await(ctx, func() bool {
-		i := slices.IndexFunc(w.lost[address], func(t time.Time) bool { return !t.Before(from) })
-		if i < 0 {
-			return false
-		}
-		at = w.lost[address][i]
-		return true
-	})
-	if err != nil {
-		return at, fmt.Errorf("the connection to %s did not end: %w", address, err)
-	}
-	return at, nil
-}
-
-// await waits until condition, which is called with w.mu held, holds.
-func (w *Watches) await(ctx context.Context, condition func() bool) error {
-	for {
+// Await waits until there were n events that count, of all so far and to come, and returns the time of
+// the n-th. It asks once about each event.
+func (w *Watches) Await(ctx context.Context, n int, counts func(Event) bool) (time.Time, error) {
+	for seen, next := 0, 0; ; {
 		w.mu.Lock()
-		done, changed := condition(), w.changed
+		events, changed := w.log[next:], w.changed
 		w.mu.Unlock()
-		if done {
-			return nil
+		for _, e := range events {
+			next++
+			if !counts(e) {
+				continue
+			}
+			if seen++; seen == n {
+				return e.At, nil
+			}
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return time.Time{}, fmt.Errorf("%d of %d events: %w", seen, n, context.Cause(ctx))
 		}
 	}
 }
 
-// update makes a change and tells those who wait.
-func (w *Watches) update(change func()) {
+func (w *Watches) note(what What, address string, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	change()
+	w.log = append(w.log, Event{what, address, at})
 	close(w.changed)
 	w.changed = make(chan struct{})
 }
 
-type streamKey struct{}
+type (
+	streamKey struct{} // of the address of a stream of watches
+	connKey   struct{}
+)
 
 // TagRPC implements stats.Handler.
 func (w *Watches) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
 	if info.FullMethodName != pb.Watch_Watch_FullMethodName {
 		return ctx
 	}
-	return context.WithValue(ctx, streamKey{}, &watchStream{})
+	return context.WithValue(ctx, streamKey{}, new(atomic.Value))
 }
 
 // HandleRPC implements stats.Handler.
 func (w *Watches) HandleRPC(ctx context.Context, s stats.RPCStats) {
-	stream, ok := ctx.Value(streamKey{}).(*watchStream)
+	address, ok := ctx.Value(streamKey{}).(*atomic.Value)
 	if !ok {
 		return
 	}
 	switch s := s.(type) {
 	case *stats.OutHeader:
-		w.update(func() {
-			stream.address = s.RemoteAddr.String()
-			w.streams[stream] = struct{}{}
-		})
+		address.Store(s.RemoteAddr.String())
 	case *stats.InPayload:
 		if resp, ok := s.Payload.(*pb.WatchResponse); ok && resp.GetCreated() && !resp.GetCanceled() {
-			w.update(func() {
-				stream.created++
-				w.created = append(w.created, creation{at: s.RecvTime, address: stream.address})
-			})
+			w.note(WatchCreated, address.Load().(string), s.RecvTime)
 		}
-	case *stats.End:
-		w.update(func() { delete(w.streams, stream) })
 	}
 }
-
-type connKey struct{}
 
 // TagConn implements stats.Handler.
 func (w *Watches) TagConn(ctx context.Context, info *stats.ConnTagInfo) context.Context {
@@ -189,11 +116,10 @@ func (w *Watches) HandleConn(ctx context.Context, s stats.ConnStats) {
 	if !ok {
 		return
 	}
-	address := remote.String()
 	switch s.(type) {
 	case *stats.ConnBegin:
-		w.update(func() { w.begun[address] = true })
+		w.note(ConnBegun, remote.String(), time.Now())
 	case *stats.ConnEnd:
-		w.update(func() { w.lost[address] = append(w.lost[address], time.Now()) })
+		w.note(ConnEnded, remote.String(), time.Now())
 	}
 }

@@ -1,13 +1,11 @@
 package kuberesolver_test
 
 import (
-	"fmt"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	"github.com/sercand/kuberesolver/v6"
@@ -29,12 +27,12 @@ const away = 10 * time.Second
 
 // finding is what one resolver made of the cases that both can take part in.
 type finding struct {
-	atFirst, touched, deleted, scaledToZero int           // endpoints
-	families                                []string      // every list, its endpoints joined by a space
-	delay                                   time.Duration // of a change until it is seen, in the median
-	afterRestart                            time.Duration // 0: not seen
-	refused                                 string        // the error of a call without the role
-	refusedAfter                            time.Duration
+	AtFirst, Touched, Deleted, ScaledToZero int           // endpoints
+	Families                                []string      // every list, its endpoints joined by a space
+	Delay                                   time.Duration // of a change until it is seen, in the median
+	AfterRestart                            time.Duration // 0: not seen
+	Refused                                 string        // the error of a call without the role
+	RefusedAfter                            time.Duration
 }
 
 // TestBesideKuberesolver runs the same steps with kuberesolver v6.0.1, on the same API
@@ -50,12 +48,13 @@ func TestBesideKuberesolver(t *testing.T) {
 	theirs := find(t, newScene(t, shared, "theirs"), func(s *scene) resolver.Builder {
 		return kuberesolver.NewBuilder(newKubeClient(t, s.config), "kubernetes")
 	})
-	t.Log("\n" + table(ours, theirs))
+	t.Logf("quorate: %+v", ours)
+	t.Logf("kuberesolver v6.0.1: %+v", theirs)
 
-	require.Equal(t, []int{250, 250, 200, 0}, []int{ours.atFirst, ours.touched, ours.deleted, ours.scaledToZero})
-	require.Equal(t, []string{"10.1.0.1:8080|[fd00::1]:8080"}, ours.families)
-	require.NotZero(t, ours.afterRestart)
-	require.Contains(t, ours.refused, "forbidden")
+	require.Equal(t, []int{250, 250, 200, 0}, []int{ours.AtFirst, ours.Touched, ours.Deleted, ours.ScaledToZero})
+	require.Equal(t, []string{"10.1.0.1:8080|[fd00::1]:8080"}, ours.Families)
+	require.NotZero(t, ours.AfterRestart)
+	require.Contains(t, ours.Refused, "forbidden")
 }
 
 // find runs the steps with one resolver.
@@ -64,25 +63,25 @@ func find(t *testing.T, s *scene, newBuilder func(*scene) resolver.Builder) find
 	var f finding
 	s.threeSlices(t)
 	w := watch(t, newBuilder(s), s.target())
-	f.atFirst = settle(w, 250)
+	f.AtFirst = settle(w, 250)
 	touched := s.slice("c", pods(3, 50)...)
 	touched.Annotations = map[string]string{"touched": "yes"}
 	s.set(t, touched)
 	// With no change to wait for, an answer that is right must stay so.
 	w.wait(settled, func() bool { return len(w.latest()) != 250 })
-	f.touched = len(w.latest())
+	f.Touched = len(w.latest())
 	s.delete(t, "c")
-	f.deleted = settle(w, 200)
+	f.Deleted = settle(w, 200)
 	s.set(t, s.slice("a"))
 	s.set(t, s.slice("b"))
-	f.scaledToZero = settle(w, 0)
+	f.ScaledToZero = settle(w, 0)
 	s.delete(t, "a")
 	s.delete(t, "b")
 
-	f.families = s.findFamilies(t, newBuilder(s))
-	f.delay = medianDelay(t, s, w)
-	f.afterRestart = s.findRestart(t, w)
-	f.refused, f.refusedAfter = s.findRefusal(t, newBuilder(s))
+	f.Families = s.findFamilies(t, newBuilder(s))
+	f.Delay = medianDelay(t, s, w)
+	f.AfterRestart = s.findRestart(t, w)
+	f.Refused, f.RefusedAfter = s.findRefusal(t, newBuilder(s))
 	return f
 }
 
@@ -159,31 +158,6 @@ func medianDelay(t *testing.T, s *scene, w *recorder) time.Duration {
 	}
 	slices.Sort(took)
 	return took[changes/2]
-}
-
-func table(ours, theirs finding) string {
-	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	row := func(what string, cell func(finding) any) {
-		_, _ = fmt.Fprintf(w, "%s\t%v\t%v\n", what, cell(ours), cell(theirs))
-	}
-	_, _ = fmt.Fprintln(w, "\tquorate\tkuberesolver v6.0.1")
-	row("250 endpoints in 3 slices", func(f finding) any { return f.atFirst })
-	row("after a touch of the slice with 50", func(f finding) any { return f.touched })
-	row("after its deletion, 200 are left", func(f finding) any { return f.deleted })
-	row("after scaling to zero", func(f finding) any { return f.scaledToZero })
-	row("a pod with IPv4 and IPv6", func(f finding) any { return strings.Join(f.families, ", then ") })
-	row("a change is seen after", func(f finding) any { return f.delay.Round(100 * time.Microsecond) })
-	row("after 10 s without API server a change is seen after", func(f finding) any { return f.afterRestart.Round(time.Millisecond) })
-	row("a call without the role fails after", func(f finding) any { return f.refusedAfter.Round(time.Millisecond) })
-	_ = w.Flush()
-	for _, f := range []struct {
-		name string
-		finding
-	}{{"quorate", ours}, {"kuberesolver", theirs}} {
-		_, _ = fmt.Fprintf(&text, "without the role, %s: %s\n", f.name, f.refused)
-	}
-	return text.String()
 }
 
 // kubeClient is the API server as kuberesolver wants it.

@@ -21,6 +21,7 @@ import (
 	_ "github.com/quorate/quorate/balancer/policies"
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/internal/grpctest"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/resolver/etcd"
 )
@@ -38,27 +39,21 @@ func registerHealth(s grpc.ServiceRegistrar) { healthpb.RegisterHealthServer(s, 
 // serveUntilKilled registers a server, tells its address, and serves until its standard
 // input ends, which is when its parent does. It returns the exit code.
 func serveUntilKilled(endpoint string) int {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	err := fatal.Catch(func() {
+		listener := fatal.OK(net.Listen("tcp", "127.0.0.1:0"))
+		server := grpc.NewServer()
+		registerHealth(server)
+		go func() { _ = server.Serve(listener) }()
+		client := fatal.OK(clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()}))
+		fatal.OK(etcd.Register(context.Background(), client, etcd.Registration{
+			Service: deadly, Address: listener.Addr().String(), TTL: shortTTL,
+		}))
+		fmt.Println(listener.Addr())
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return 1
 	}
-	server := grpc.NewServer()
-	registerHealth(server)
-	go func() { _ = server.Serve(listener) }()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	if _, err := etcd.Register(context.Background(), client, etcd.Registration{
-		Service: deadly, Address: listener.Addr().String(), TTL: shortTTL,
-	}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	fmt.Println(listener.Addr())
-	_, _ = io.Copy(io.Discard, os.Stdin)
 	return 1
 }
 

@@ -7,6 +7,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/internal/scrape"
 	"github.com/quorate/quorate/lab/kube"
 )
@@ -20,18 +21,10 @@ type cost struct {
 	Connections int     `json:"connections"`             // to etcd
 }
 
-func costOf(ctx context.Context, c *kube.ControlPlane, ready, idle time.Duration) (cost, error) {
-	started, err := metrics(ctx, c)
-	if err != nil {
-		return cost{}, err
-	}
-	if err := pause.For(ctx, idle); err != nil {
-		return cost{}, err
-	}
-	after, err := metrics(ctx, c)
-	if err != nil {
-		return cost{}, err
-	}
+func costOf(ctx context.Context, c *kube.ControlPlane, ready, idle time.Duration) cost {
+	started := fatal.OK(metrics(ctx, c))
+	fatal.If(pause.For(ctx, idle))
+	after := fatal.OK(metrics(ctx, c))
 	r := cost{
 		Ready: ready.Seconds(), StartCPU: started.Sum("process_cpu_seconds_total"),
 		Heap: after.Sum("go_memstats_next_gc_bytes") / 2 / (1 << 20),
@@ -42,7 +35,7 @@ func costOf(ctx context.Context, c *kube.ControlPlane, ready, idle time.Duration
 	for _, m := range c.Etcd().Members() {
 		r.Connections += c.Etcd().ClientLink(m).Stats().Active
 	}
-	return r, nil
+	return r
 }
 
 func metrics(ctx context.Context, c *kube.ControlPlane) (scrape.Metrics, error) {

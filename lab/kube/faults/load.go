@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/kube"
 )
 
@@ -46,22 +47,14 @@ type load struct {
 	work   sync.WaitGroup
 }
 
-func startLoad(ctx context.Context, c *kube.ControlPlane) (*load, error) {
-	if err := c.CreateNamespace(ctx, namespace); err != nil {
-		return nil, err
-	}
+func startLoad(ctx context.Context, c *kube.ControlPlane) *load {
+	fatal.If(c.CreateNamespace(ctx, namespace))
 	config := c.Admin()
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, err
-	}
-	l := &load{meter: &meter{pending: make(map[int]*pendingWrite)}, http: client, ready: c.URL() + "/readyz"}
-	if l.core, err = core.NewForConfigAndClient(config, client); err != nil {
-		return nil, err
-	}
-	leases, err := coordination.NewForConfigAndClient(config, client)
-	if err != nil {
-		return nil, err
+	client := fatal.OK(rest.HTTPClientFor(config))
+	leases := fatal.OK(coordination.NewForConfigAndClient(config, client))
+	l := &load{
+		meter: &meter{pending: make(map[int]*pendingWrite)}, core: fatal.OK(core.NewForConfigAndClient(config, client)),
+		http: client, ready: c.URL() + "/readyz",
 	}
 	ctx, l.cancel = context.WithCancel(ctx)
 	var watching sync.WaitGroup
@@ -83,7 +76,7 @@ func startLoad(ctx context.Context, c *kube.ControlPlane) (*load, error) {
 	for i := range leaders {
 		l.work.Go(func() { l.lead(ctx, leases, "leader-"+strconv.Itoa(i)) })
 	}
-	return l, nil
+	return l
 }
 
 func (l *load) stop() {

@@ -26,6 +26,7 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/kube"
 )
 
@@ -107,108 +108,70 @@ func parse(args []string, log io.Writer) (settings, error) {
 	return s, err
 }
 
-func (s settings) measureAll(ctx context.Context) (record, error) {
-	r := record{HoldSeconds: s.hold.Seconds()}
+// measureAll measures every API server. An error ends it, see package fatal.
+func (s settings) measureAll(ctx context.Context) (r record, err error) {
+	r.HoldSeconds = s.hold.Seconds()
 	for _, b := range s.binaries {
-		one, err := s.measure(ctx, b)
-		if err != nil {
+		if err := fatal.Catch(func() { r.Results = append(r.Results, s.measure(ctx, b)) }); err != nil {
 			return r, fmt.Errorf("%s: %w", b.client, err)
 		}
-		r.Results = append(r.Results, one)
 	}
 	return r, nil
 }
 
-func (s settings) measure(ctx context.Context, b binary) (r result, err error) {
-	r.Client = b.client
+func (s settings) measure(ctx context.Context, b binary) result {
 	s.logf("%s: starting\n", b.client)
 	began := time.Now()
-	c, err := kube.Start(ctx, kube.Config{Binary: b.path, Etcd: lab.Config{Members: 3}})
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	if r.Cost, err = costOf(ctx, c, time.Since(began), s.idle); err != nil {
-		return r, err
-	}
+	c := fatal.OK(kube.Start(ctx, kube.Config{Binary: b.path, Etcd: lab.Config{Members: 3}}))
+	defer func() { _ = c.Close() }() // an error before says more
+	r := result{Client: b.client, Cost: costOf(ctx, c, time.Since(began), s.idle)}
 	if len(s.faults) > 0 {
-		if r.Rows, err = s.disturb(ctx, c); err != nil {
-			return r, err
-		}
+		r.Rows = s.disturb(ctx, c)
 	}
 	if s.starts > 0 {
-		r.Starts, err = s.start(ctx, c)
+		r.Starts = s.start(ctx, c)
 	}
-	return r, err
+	fatal.If(c.Close())
+	return r
 }
 
 // disturb injects the faults, one after the other, under load.
-func (s settings) disturb(ctx context.Context, c *kube.ControlPlane) ([]row, error) {
-	l, err := startLoad(ctx, c)
-	if err != nil {
-		return nil, err
-	}
+func (s settings) disturb(ctx context.Context, c *kube.ControlPlane) []row {
+	l := startLoad(ctx, c)
 	defer l.stop()
 	var rows []row
-	phase := func(name string, inject func(fault.Scene) error) error {
+	phase := func(name string, inject func(context.Context, fault.Scene) error) {
 		s.logf("  %s\n", name)
 		scene := fault.Scene{
 			Cluster: c.Etcd(), Rand: rand.New(rand.NewPCG(rand.Uint64(), 0)),
 			Note: func(text string) { s.logf("    %s\n", text) },
 		}
 		l.meter.reset(name)
-		if err := inject(scene); err != nil {
-			return err
-		}
-		if err := pause.For(ctx, s.hold); err != nil {
-			return err
-		}
-		if err := fault.Heal(ctx, scene); err != nil {
-			return err
-		}
-		if err := pause.For(ctx, s.settle); err != nil {
-			return err
-		}
+		fatal.If(inject(ctx, scene))
+		fatal.If(pause.For(ctx, s.hold))
+		fatal.If(fault.Heal(ctx, scene))
+		fatal.If(pause.For(ctx, s.settle))
 		rows = append(rows, l.meter.read())
-		return nil
 	}
-	if err := phase("none", func(fault.Scene) error { return nil }); err != nil {
-		return nil, err
-	}
+	phase("none", func(context.Context, fault.Scene) error { return nil })
 	for _, f := range s.faults {
-		if err := phase(f.Name, func(scene fault.Scene) error { return f.Inject(ctx, scene) }); err != nil {
-			return nil, err
-		}
+		phase(f.Name, f.Inject)
 	}
-	return rows, nil
+	return rows
 }
 
 // start starts the API server again and again while a follower is cut off from its peers.
-func (s settings) start(ctx context.Context, c *kube.ControlPlane) ([]float64, error) {
+func (s settings) start(ctx context.Context, c *kube.ControlPlane) (all []float64) {
 	cluster := c.Etcd()
-	leader, err := cluster.Leader(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range cluster.Members() {
-		if m != leader {
-			cluster.Isolate(m)
-			break
-		}
-	}
+	cluster.Isolate(cluster.Others(fatal.OK(cluster.Leader(ctx)))[0])
 	defer cluster.Heal()
-	var all []float64
 	for range s.starts {
-		if err := c.Kill(); err != nil {
-			return nil, err
-		}
+		fatal.If(c.Kill())
 		within, cancel := context.WithTimeout(ctx, time.Minute)
 		began := time.Now()
 		err := c.Restart(within)
 		cancel()
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
+		fatal.If(ctx.Err())
 		took := time.Since(began)
 		if err != nil {
 			s.logf("  not ready: %.200v\n", err)
@@ -217,7 +180,7 @@ func (s settings) start(ctx context.Context, c *kube.ControlPlane) ([]float64, e
 		s.logf("  started within %v\n", took.Round(time.Millisecond))
 		all = append(all, took.Seconds())
 	}
-	return all, nil
+	return all
 }
 
 func (s settings) logf(format string, args ...any) { _, _ = fmt.Fprintf(s.log, format, args...) }

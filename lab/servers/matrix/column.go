@@ -170,7 +170,7 @@ func (r *runner) run(ctx context.Context, b behaviours.Behaviour) (*result, erro
 func (r *runner) show(ctx context.Context, b behaviours.Behaviour) (string, error) {
 	inner, cancel := context.WithTimeout(ctx, b.Limit+grace)
 	defer cancel()
-	outcome, err := r.program.Run(inner, r.client, r.running.Site(), b.String())
+	outcome, err := r.program.Behave(inner, r.client, r.running.Site(), b.String())
 	switch {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)

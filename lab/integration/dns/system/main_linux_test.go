@@ -20,6 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
 const (
@@ -33,7 +35,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(inside) == "" {
 		os.Exit(again())
 	}
-	if err := isolate(); err != nil {
+	if err := fatal.Catch(isolate); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -73,40 +75,22 @@ func again() int {
 // resolvConf is what is mounted over /etc/resolv.conf.
 var resolvConf string
 
-func isolate() error {
-	dir, err := os.MkdirTemp("", "resolv")
-	if err != nil {
-		return err
-	}
+func isolate() {
+	dir := fatal.OK(os.MkdirTemp("", "resolv"))
 	resolvConf = filepath.Join(dir, "resolv.conf")
-	if err := os.WriteFile(resolvConf, nil, 0o600); err != nil {
-		return err
-	}
-	system, err := filepath.EvalSymlinks("/etc/resolv.conf")
-	if err != nil {
-		return err
-	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("mount namespace: %w", err)
-	}
-	if err := unix.Mount(resolvConf, system, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("mounting %s: %w", system, err)
-	}
-	return loopbackUp()
+	fatal.If(os.WriteFile(resolvConf, nil, 0o600))
+	system := fatal.OK(filepath.EvalSymlinks("/etc/resolv.conf"))
+	fatal.If(os.NewSyscallError("mount namespace", unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")))
+	fatal.If(os.NewSyscallError("mount "+system, unix.Mount(resolvConf, system, "", unix.MS_BIND, "")))
+	loopbackUp()
 }
 
-func loopbackUp() error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
-	if err != nil {
-		return err
-	}
+func loopbackUp() {
+	fd := fatal.OK(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0))
 	defer unix.Close(fd)
-	lo, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
+	lo := fatal.OK(unix.NewIfreq("lo"))
 	lo.SetUint16(unix.IFF_UP)
-	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
+	fatal.If(unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo))
 }
 
 // configure writes resolv.conf(5), and reports whether it is another one now.
