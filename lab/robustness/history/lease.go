@@ -13,7 +13,7 @@ type LeaseClaim struct {
 
 // LeaseEnd is that the key of a lease was found to be deleted, and the lease with it.
 type LeaseEnd struct {
-	// Lease is the id of the lease, and Key its key, which nobody deletes.
+	// Lease is the id of the lease, and Key its key, which is never deleted.
 	Lease int64
 	Key   string
 	// Seen is when the deletion was known.
