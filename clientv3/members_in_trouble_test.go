@@ -176,8 +176,10 @@ func TestEndpointThatIsNotEtcd(t *testing.T) {
 		put  func(error) bool
 	}{
 		{"web server", status.Error(codes.PermissionDenied, "unexpected HTTP status code received from server: 403 (Forbidden)"), func(err error) bool { return err == nil }},
-		{"proxy without a server", status.Error(codes.Unavailable, "unexpected HTTP status code received from server: 502 (Bad Gateway)"),
-			func(err error) bool { return err == nil || retry.OutcomeOf(err) == retry.OutcomeUnknown }},
+		{
+			"proxy without a server", status.Error(codes.Unavailable, "unexpected HTTP status code received from server: 502 (Bad Gateway)"),
+			func(err error) bool { return err == nil || retry.OutcomeOf(err) == retry.OutcomeUnknown },
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {

@@ -107,7 +107,7 @@ func (c *Caller) Invoke(ctx context.Context, method string, req, reply any, opts
 		}
 	}
 	started := &call{caller: c, method: method, req: req, reply: reply, opts: opts}
-	started.first.caller = ctx
+	started.first.caller = ctx //nolint:fatcontext // of this call alone
 	c.setProperties(&started.properties, method, req)
 	if method == pb.KV_Txn_FullMethodName {
 		started.allowRepeats()

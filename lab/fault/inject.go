@@ -160,8 +160,9 @@ func defrag(ctx context.Context, s Scene, m *lab.Member) {
 // them back, with which there is one again.
 func majorityLost(ctx context.Context, s Scene) {
 	members := s.Cluster.Members()
-	var lost []*lab.Member
-	for _, i := range s.Rand.Perm(len(members))[:(len(members)+1)/2] {
+	places := s.Rand.Perm(len(members))[:(len(members)+1)/2]
+	lost := make([]*lab.Member, 0, len(places))
+	for _, i := range places {
 		s.Note(members[i].Name() + " is killed")
 		fatal.If(members[i].Kill())
 		lost = append(lost, members[i])

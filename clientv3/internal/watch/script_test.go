@@ -154,10 +154,6 @@ func canceled(id int64) *pb.WatchResponse {
 	return &pb.WatchResponse{Header: at(1), WatchId: id, Canceled: true}
 }
 
-func compacted(id, rev int64) *pb.WatchResponse {
-	return &pb.WatchResponse{Header: at(0), WatchId: id, Canceled: true, CompactRevision: rev}
-}
-
 func progressed(id, rev int64) *pb.WatchResponse {
 	return &pb.WatchResponse{Header: at(rev), WatchId: id}
 }

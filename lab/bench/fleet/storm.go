@@ -51,7 +51,7 @@ func storm(ctx context.Context, r *rig, p phase) []row {
 	connects.stop()
 	down := r.fleet.mark(ctx)
 	restarted := time.Now()
-	var rpcs []*series
+	rpcs := make([]*series, 0, members)
 	for _, m := range r.cluster.Members() {
 		s := follow(ctx, 0, readEvery, received(m))
 		defer s.stop()

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"cmp"
+	"slices"
 	"testing"
 	"time"
 
@@ -122,7 +123,7 @@ func TestPlantedFaultsOfCallsAreFound(t *testing.T) {
 	x, lost := wroteKey(putKey, is("x", 2)), ended(history.Unknown, increment("a", 0, 0))
 	twice := events{x, wroteKey(putKey, again("x", 2, 7, 2))}
 	one := incremented(is("a", 5))
-	two := append(one, incremented(again("b", 5, 6, 2))...)
+	two := slices.Concat(one, incremented(again("b", 5, 6, 2)))
 	for name, tt := range map[string]struct {
 		calls   calls
 		events  events
@@ -135,7 +136,8 @@ func TestPlantedFaultsOfCallsAreFound(t *testing.T) {
 		"the second execution of a put is acknowledged":   {calls{put("x", 7)}, twice, ""},
 		"a failed put took effect":                        {calls{ended(history.Failed, put("x", 0))}, events{x}, ""},
 		"an unknown put was executed before it was sent": {
-			calls{get(counterKey, 12, model.KV{}), ended(history.Unknown, put("x", 0))}, events{x},
+			calls{get(counterKey, 12, model.KV{}), ended(history.Unknown, put("x", 0))},
+			events{x},
 			"by its revision it comes before an operation that had returned",
 		},
 		"a counter is old under a new header":             {calls{increment("a", 0, 5), increment("b", 5, 6), get(counterKey, 6, is("a", 5))}, two, ""},

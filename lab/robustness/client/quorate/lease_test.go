@@ -42,7 +42,7 @@ func TestLessorPassesOnWhatTheClientClaims(t *testing.T) {
 		held, err := client.Get(t.Context(), "k")
 		require.NoError(t, err)
 		require.Len(t, held.Kvs, 1)
-		assert.EqualValues(t, id, held.Kvs[0].Lease)
+		assert.Equal(t, id, held.Kvs[0].Lease)
 
 		answers := 0
 		for until, err := range lessor.KeepAlive(t.Context(), id) {

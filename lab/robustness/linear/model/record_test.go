@@ -39,22 +39,26 @@ func TestRecord(t *testing.T) {
 		"an unknown delete that was not": {[]Operation{during(1, 2, put(0, "x", 5)), lost}, []history.Event{x}, Linearizable, 1},
 		"an unknown delete that was executed twice": {
 			[]Operation{during(1, 2, put(0, "x", 5)), lost, during(5, 6, put(0, "w", 7))},
-			[]history.Event{x, removed("0", 6), wrote("0", kv("w", 7)), removed("0", 8)}, Violated, 1,
+			[]history.Event{x, removed("0", 6), wrote("0", kv("w", 7)), removed("0", 8)},
+			Violated, 1,
 		},
 		"a failed delete that was executed": {
 			[]Operation{during(1, 2, put(0, "x", 5)), failed(lost)}, []history.Event{x, removed("0", 6)}, Violated, 0,
 		},
 		"unknown shared deletes of one revision": {
 			[]Operation{during(1, 2, txn(writeBoth, 5, true, Result{}, Result{})), shared(lost), shared(during(3, 4, unknown(remove(1, 0, 0))))},
-			[]history.Event{x, y, removed("0", 6), removed("1", 6)}, Linearizable, 2,
+			[]history.Event{x, y, removed("0", 6), removed("1", 6)},
+			Linearizable, 2,
 		},
 		"an unknown shared delete with the revision of an answered put": {
 			[]Operation{during(1, 2, put(0, "x", 5)), shared(lost), during(3, 4, shared(put(2, "w", 6)))},
-			[]history.Event{x, removed("0", 6), wrote("2", kv("w", 6))}, Linearizable, 1,
+			[]history.Event{x, removed("0", 6), wrote("2", kv("w", 6))},
+			Linearizable, 1,
 		},
 		"an unknown txn that took the other branch": {
 			[]Operation{during(1, 2, put(0, "x", 5)), during(3, 4, unknown(txn(either, 0, true)))},
-			[]history.Event{x, wrote("1", kv("z", 6))}, Linearizable, 0,
+			[]history.Event{x, wrote("1", kv("z", 6))},
+			Linearizable, 0,
 		},
 		"an unknown txn of which half was executed": {
 			[]Operation{during(1, 2, unknown(txn(writeBoth, 0, true)))}, []history.Event{x}, Violated, 0,
