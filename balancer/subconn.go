@@ -149,7 +149,7 @@ func (s *subConn) shutLocked() {
 
 // disconnectedLocked records the loss of the connection.
 func (s *subConn) disconnectedLocked() {
-	if s.ready.Swap(false) && s.class == Calls {
+	if s.ready.Swap(false) && s.class == Calls && !s.onTrial {
 		s.ep.healthEntry().AddConnections(-1)
 	}
 }
