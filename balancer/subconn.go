@@ -234,6 +234,8 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 			t.evidence = health.Evidence{Kind: health.Disconnected, Detail: "connection lost"}
 		}
 		p.reconnects.reconnectLocked(s)
+	case connectivity.Connecting:
+		p.raceLocked(s)
 	default:
 	}
 	if s.class != Calls || s.state != connectivity.Ready && s.ep.healthEntry().Connections() > 0 {
