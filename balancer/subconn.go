@@ -218,11 +218,15 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 	was := s.state
 	s.state, t.state = st.ConnectivityState, st.ConnectivityState
 	s.slow = s.slow && s.state == connectivity.Connecting
+	if s.state == connectivity.Connecting {
+		p.raceLocked(s)
+	} else {
+		s.endRaceLocked()
+	}
 	switch s.state {
 	case connectivity.Ready:
 		t = p.takeReadyLocked(s)
 	case connectivity.TransientFailure:
-		s.endRaceLocked()
 		s.disconnectedLocked()
 		s.err = st.ConnectionError
 		s.failing.Store(true)
@@ -234,8 +238,6 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 			t.evidence = health.Evidence{Kind: health.Disconnected, Detail: "connection lost"}
 		}
 		p.reconnects.reconnectLocked(s)
-	case connectivity.Connecting:
-		p.raceLocked(s)
 	default:
 	}
 	if s.class != Calls || s.state != connectivity.Ready && s.ep.healthEntry().Connections() > 0 {
@@ -256,7 +258,6 @@ func (p *policy) takeReadyLocked(s *subConn) takenState {
 		}
 		s.ep.healthEntry().AddConnections(1)
 	}
-	s.endRaceLocked()
 	s.withheld.Store(s.class == Calls)
 	s.unhealthy = nil
 	s.ready.Store(true)
