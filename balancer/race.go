@@ -14,8 +14,8 @@ import (
 // rivalDelay is the time between the attempts: that of RFC 8305, and of gRPC's policies.
 const rivalDelay = 250 * time.Millisecond
 
-// raceLocked begins attempts at the other addresses if that under way takes long. The last one is at its own first address,
-// which gRPC may have left: after the pause that is due there.
+// raceLocked begins attempts at the other addresses if that under way takes long. The last one is at its own first
+// address, which gRPC may have left: after the pause that is due there.
 func (p *policy) raceLocked(s *subConn) {
 	n, all, began := len(s.rivals), len(s.ep.addresses), s.attempted
 	if all == 1 || n == all {
@@ -28,7 +28,7 @@ func (p *policy) raceLocked(s *subConn) {
 	time.AfterFunc(delay, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.closed || s.attempted != began || s.state != connectivity.Connecting || len(s.rivals) != n {
+		if p.closed || !s.attempted.Equal(began) || s.state != connectivity.Connecting || len(s.rivals) != n {
 			return
 		}
 		r := &subConn{ep: s.ep, class: s.class, onTrial: true, rivalOf: s, first: (s.first + n + 1) % all}
