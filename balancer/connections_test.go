@@ -212,6 +212,7 @@ func TestAddressesRace(t *testing.T) {
 		}
 		a.dark.Shut()
 		answers(b, 300*time.Millisecond)
+		require.EqualValues(t, 1, b.conns.Load(), "the connection that has won stays")
 		b.kill()
 		time.Sleep(time.Second)
 		b.restart()

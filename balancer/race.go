@@ -14,31 +14,37 @@ import (
 // rivalDelay is the time between the attempts: that of RFC 8305, and of gRPC's policies.
 const rivalDelay = 250 * time.Millisecond
 
-// raceLocked begins an attempt at another address if that under way takes long.
+// raceLocked begins attempts at the other addresses if that under way takes long. The last one is at its own first
+// address, which gRPC may have left: after the pause that is due there.
 func (p *policy) raceLocked(s *subConn) {
-	n, sc := len(s.rivals), s.sc
-	if s.onTrial || len(s.ep.addresses) == 1 || n == len(s.ep.addresses) {
+	n, all, began := len(s.rivals), len(s.ep.addresses), s.attempted
+	if all == 1 || n == all {
 		return
 	}
-	time.AfterFunc(rivalDelay, func() {
+	delay := rivalDelay
+	if n == all-1 {
+		delay = pauseAfter(s.failures, 1, maxOutagePause)
+	}
+	time.AfterFunc(delay, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.closed || s.sc != sc || s.state != connectivity.Connecting || len(s.rivals) != n {
+		if p.closed || !s.attempted.Equal(began) || s.state != connectivity.Connecting || len(s.rivals) != n {
 			return
 		}
-		r := &subConn{ep: s.ep, class: s.class, onTrial: true, rivalOf: s, first: (s.first + n + 1) % len(s.ep.addresses)}
+		r := &subConn{ep: s.ep, class: s.class, onTrial: true, rivalOf: s, first: (s.first + n + 1) % all}
 		s.rivals = append(s.rivals, r)
 		p.openLocked(r)
 		p.raceLocked(s)
 	})
 }
 
-// wonLocked handles a new state of a connection that is not in use. It reports whether that is a rival that has
-// connected, which is in use now.
+// wonLocked handles a new state of a connection on trial. If it is a rival that has connected, that takes the place of
+// its subConn, and the result is true; one that has failed tries again.
 func (p *policy) wonLocked(r *subConn, state connectivity.State) bool {
 	s := r.rivalOf
 	if s != nil && state == connectivity.Idle { // gRPC's backoff after a failed attempt is over
-		p.reconnects.tryAtLocked(r, time.Now().Add(firstPause))
+		p.reconnects.tryAtLocked(r, time.Now().Add(pauseAfter(s.failures+r.failures, 1, maxOutagePause)))
+		r.failures++
 	}
 	if s == nil || state != connectivity.Ready {
 		return false
@@ -47,7 +53,6 @@ func (p *policy) wonLocked(r *subConn, state connectivity.State) bool {
 	r.failing.Store(s.failing.Load())
 	r.replaceLocked(s)
 	r.rivalOf = nil
-	p.cc.UpdateAddresses(r.sc, markedAddresses(r)) //nolint:staticcheck // a rival has one address
 	return true
 }
 

@@ -253,11 +253,12 @@ func (rc *reconnector) tryAtLocked(s *subConn, due time.Time) {
 func (rc *reconnector) tryDue(s *subConn) {
 	rc.p.mu.Lock()
 	due := !rc.p.closed && s.sc != nil && s.state == connectivity.Idle && !s.due.After(time.Now())
-	if due && s.class == Calls {
+	onDemand := s.class != Calls && s.rivalOf == nil
+	if due && !onDemand {
 		rc.p.connectLocked(s)
 	}
 	rc.p.mu.Unlock()
-	if due && s.class != Calls {
+	if due && onDemand {
 		rc.p.publish() // for the calls that wait for the connection
 	}
 }
@@ -265,8 +266,10 @@ func (rc *reconnector) tryDue(s *subConn) {
 // connectLocked begins an attempt to connect.
 func (p *policy) connectLocked(s *subConn) {
 	s.attempted = time.Now()
+	if len(s.ep.addresses) > 1 { // a rival that has won has one; gRPC closes a connection whose addresses change
+		p.cc.UpdateAddresses(s.sc, markedAddresses(s)) //nolint:staticcheck // the same connection, with more addresses
+	}
 	s.sc.Connect()
-	p.raceLocked(s)
 }
 
 // reconnectSoonLocked brings forward the attempts to connect that wait: each is made at a random time within

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health"
 )
 
 // forget makes all connections to the servers silent. New ones work.
@@ -58,6 +59,23 @@ func TestWritesOnAReplacedConnectionMayBeAnswered(t *testing.T) {
 		assert.NoError(t, c.write().err)
 		old.frozen.Open()
 		assert.NoError(t, (<-write).err)
+	})
+}
+
+// The silent connection is heard again before the second one has answered: that is closed, and was never counted.
+func TestSecondConnectionIsNotCounted(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, servers []*server) {
+		table := health.NewTable()
+		c := warm(t, roundRobin, servers, func(o *balancer.Options) { o.Table = table })
+		entry := table.Acquire("", servers[0].addr)
+		defer entry.Release()
+		c.load(3, 20*time.Millisecond, time.Hour, false)
+		time.Sleep(5 * time.Second)
+		forget(servers[0])
+		within(t, 5*time.Second, "a second connection", func() bool { return len(servers[0].connections()) == 2 })
+		servers[0].connections()[0].frozen.Open()
+		within(t, 5*time.Second, "it is closed", func() bool { return len(servers[0].connections()) == 1 })
+		assert.Equal(t, 1, entry.Connections())
 	})
 }
 

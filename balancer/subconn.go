@@ -149,7 +149,7 @@ func (s *subConn) shutLocked() {
 
 // disconnectedLocked records the loss of the connection.
 func (s *subConn) disconnectedLocked() {
-	if s.ready.Swap(false) && s.class == Calls {
+	if s.ready.Swap(false) && s.class == Calls && !s.onTrial {
 		s.ep.healthEntry().AddConnections(-1)
 	}
 }
@@ -218,11 +218,15 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 	was := s.state
 	s.state, t.state = st.ConnectivityState, st.ConnectivityState
 	s.slow = s.slow && s.state == connectivity.Connecting
+	if s.state == connectivity.Connecting {
+		p.raceLocked(s)
+	} else {
+		s.endRaceLocked()
+	}
 	switch s.state {
 	case connectivity.Ready:
 		t = p.takeReadyLocked(s)
 	case connectivity.TransientFailure:
-		s.endRaceLocked()
 		s.disconnectedLocked()
 		s.err = st.ConnectionError
 		s.failing.Store(true)
@@ -254,7 +258,6 @@ func (p *policy) takeReadyLocked(s *subConn) takenState {
 		}
 		s.ep.healthEntry().AddConnections(1)
 	}
-	s.endRaceLocked()
 	s.withheld.Store(s.class == Calls)
 	s.unhealthy = nil
 	s.ready.Store(true)
