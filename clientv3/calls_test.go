@@ -167,7 +167,7 @@ func TestFunctionsOfAnOperation(t *testing.T) {
 	const module = "github.com/quorate/quorate/"
 	out, err := exec.Command("go", "run", "-cover", "-covermode=atomic", "-coverpkg="+module+"...", "./testdata/ways", dir).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	for name, bound := range map[string]int{"get": 85, "put": 91, "event": 35} {
+	for name, bound := range map[string]int{"get": 86, "put": 92, "event": 35} {
 		rounds, err := filepath.Glob(filepath.Join(dir, name, "*"))
 		require.NoError(t, err)
 		require.NotEmpty(t, rounds)

@@ -154,7 +154,7 @@ func TestDebugVariableShowsTheLogOfGRPC(t *testing.T) {
 	}
 	for text, want := range map[string]bool{"": false, "info": true, "warn": false} {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
-		cmd.Env = append(os.Environ(), child+"=1", debugEnv+"="+text)
+		cmd.Env = append(os.Environ(), child+"=1", debugEnv+"="+text, "GRPC_GO_LOG_SEVERITY_LEVEL=")
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		require.Equal(t, want, strings.Contains(string(out), line), "%q: %s", text, out)
