@@ -24,7 +24,7 @@ type call struct {
 	// patience is the silence that was unusual for its shape when it began.
 	patience time.Duration
 
-	shard *shard // nil for a stream
+	shard *shard // nil for a stream, and for what is not of class Calls
 	// Guarded by its lock:
 	next, prev *call
 	suspectAt  health.Moment // when its silence becomes suspicious
