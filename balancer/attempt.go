@@ -7,8 +7,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"github.com/quorate/quorate/health"
 )
 
 // Need is the service that a call requires of an endpoint.
@@ -194,7 +192,7 @@ var (
 func (a *Attempt) Picked(ep *Endpoint) error {
 	a.maySent.Add(1)
 	if a.flags.set.Load()&flagBegun == 0 && a.flags.add(flagBegun) { // no policy made a record
-		a.first.start = health.MomentOf(health.Now())
+		a.first.start = momentNow()
 	}
 	a.endpoint.Store(ep)
 	if a.of != nil {

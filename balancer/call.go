@@ -24,7 +24,7 @@ type call struct {
 	// patience is the silence that was unusual for its shape when it began.
 	patience time.Duration
 
-	shard *shard // nil for a stream
+	shard *shard // nil for a stream, and for what is not of class Calls
 	// Guarded by its lock:
 	next, prev *call
 	suspectAt  health.Moment // when its silence becomes suspicious
@@ -156,7 +156,12 @@ func (c *call) answered(now time.Time, took time.Duration, err error) (classifie
 	c.conn.heardAt(now)
 	if err != nil {
 		if classify := p.options().Classify; classify != nil {
-			if kind, ok := classify(err); ok && c.isCurrent(kind, now) {
+			switch kind, ok := classify(err); {
+			case !ok || !c.isCurrent(kind, now):
+			case kind == health.Suspicious && p.prober.leavesUnprobed(ep):
+				ep.healthEntry().Failed(err, now) // a suspicion would end at once, and its end wakes all retries
+				return true
+			default:
 				p.note(ep, health.Evidence{Kind: kind, At: now, Err: err, Detail: c.method})
 				return true
 			}

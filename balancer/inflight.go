@@ -39,7 +39,7 @@ type inflight struct {
 	due atomic.Int64
 }
 
-// momentNow returns the present moment.
+// momentNow returns the present moment. It is negative in the bubbles of synctest.
 func momentNow() health.Moment { return health.Moment(time.Since(firstMoment)) }
 
 var firstMoment = health.Moment(0).Time()
@@ -48,7 +48,7 @@ var firstMoment = health.Moment(0).Time()
 func (e *Endpoint) add(c *call) {
 	c.patience = c.stat.SuspectAfter()
 	c.suspectAt = c.start + health.Moment(c.patience)
-	c.shard = &e.inflight.calls[hash(c.start)%shards]
+	c.shard = &e.inflight.calls[shardAt(c.start)]
 	c.shard.add(c)
 	if at := c.start + health.Moment(c.stat.HedgeAfter()); !e.isDueBy(at) {
 		e.inflight.mu.Lock()

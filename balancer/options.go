@@ -62,14 +62,13 @@ type Options struct {
 	// Monitor, if set, shows the endpoints to the owner of the ClientConn.
 	Monitor *Monitor
 	// Events, if set, receives the policy's events.
-	Events Events
-	// observesCalls is set unless Events has a method IgnoresCalls that returns true: Picked and Ended
-	// are then not called.
-	observesCalls bool
+	Events        Events
+	observesCalls bool // Events does not ignore them
 }
 
 // Events receives the policy's events. Its methods are called concurrently and must not
-// block.
+// block. If it has a method IgnoresCalls() bool that always returns true, Picked and Ended are not
+// called; a type that embeds such a one has the method too.
 type Events interface {
 	// Picked is called for each pick that returns an endpoint.
 	Picked(ep *Endpoint, call Call)

@@ -72,10 +72,12 @@ func (pr *prober) canProbe() bool {
 	return o.Service != nil && len(o.Monitor.Endpoints()) > 1
 }
 
-// readmitUnprobed ends a suspicion where no probe would: the detail is the only evidence. In the
-// shared table, other clients probe the endpoint.
+// leavesUnprobed reports whether nobody probes the endpoint. In the shared table, other clients do.
+func (pr *prober) leavesUnprobed(ep *Endpoint) bool { return !pr.canProbe() && !ep.joined.Load() }
+
+// readmitUnprobed ends a suspicion where no probe would: the detail is the only evidence.
 func (pr *prober) readmitUnprobed(ep *Endpoint, now time.Time, detail string) {
-	if needsProbes(ep.State()) && !pr.canProbe() && !ep.joined.Load() && !ep.onlyCallsAcquit() {
+	if needsProbes(ep.State()) && pr.leavesUnprobed(ep) && !ep.onlyCallsAcquit() {
 		pr.p.note(ep, health.Evidence{Kind: health.Served, At: now, Detail: detail})
 	}
 }

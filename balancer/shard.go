@@ -10,8 +10,9 @@ import (
 // hash of their start.
 const shards = 8
 
-// hash is Fibonacci hashing: moments that a coarse clock gives differ in more than their last bits.
-func hash(m health.Moment) uint64 { return uint64(m) * 0x9E3779B97F4A7C15 >> 32 }
+// shardAt returns the number of the lock for a call that begins at m. It is Fibonacci hashing, because
+// the last bits of all moments of a coarse clock may be the same.
+func shardAt(m health.Moment) uint64 { return uint64(m) * 0x9E3779B97F4A7C15 >> 32 % shards }
 
 // shard holds some of the calls in flight, the oldest first.
 type shard struct {

@@ -40,8 +40,8 @@ type subConn struct {
 
 	conn netConn
 	// heard is when the latest message arrived on the connection. probeSent is when the first
-	// probe was sent since then, nil for none, livenessSent when the first liveness check was. completed is the
-	// start of the work that was completed over it last.
+	// probe was sent since then, nil for none; livenessSent is when the first liveness check was, and may be
+	// before it. completed is the start of the work that was completed over it last.
 	heard, completed        health.Stamp
 	probeSent, livenessSent atomic.Pointer[time.Time]
 	// alive is since when other connections show that the endpoint is alive, while this

@@ -212,3 +212,23 @@ func TestEndpointThatIsNotEtcd(t *testing.T) {
 		})
 	}
 }
+
+// Where one endpoint is all there is, its errors end no backoff: nothing has improved between two of them.
+func TestRetriesAtASingleEndpointBackOff(t *testing.T) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
+		err := status.Error(codes.Unavailable, "unexpected HTTP status code received from server: 503 (Service Unavailable)")
+		refuse(cluster, "Range", err, cluster.Member(0))
+		var readers sync.WaitGroup
+		for range 50 {
+			readers.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				_, err := c.Get(ctx, "k")
+				assert.Error(t, err)
+			})
+			time.Sleep(7 * time.Millisecond) // each is told of the errors of the others
+		}
+		readers.Wait()
+		assert.LessOrEqual(t, cluster.Count("Range"), 50*6)
+	})
+}

@@ -91,7 +91,9 @@ func (e *events) IgnoresCalls() bool { return e.picks == nil }
 
 // Picked implements balancer.Events.
 func (e *events) Picked(ep *balancer.Endpoint, call balancer.Call) {
-	e.picks.Picked(observe.Pick{Endpoint: e.name(ep), Method: call.Method, Lane: lanes[call.Conn]})
+	if e.picks != nil { // what wraps these Events need not say that they ignore calls
+		e.picks.Picked(observe.Pick{Endpoint: e.name(ep), Method: call.Method, Lane: lanes[call.Conn]})
+	}
 }
 
 // Ended implements balancer.Events.
