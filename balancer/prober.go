@@ -72,7 +72,7 @@ func (pr *prober) canProbe() bool {
 	return o.Service != nil && len(o.Monitor.Endpoints()) > 1
 }
 
-// leavesUnprobed reports whether nobody probes the endpoint. In the shared table, other clients do.
+// leavesUnprobed reports whether no client probes the endpoint. In the shared table, other clients do.
 func (pr *prober) leavesUnprobed(ep *Endpoint) bool { return !pr.canProbe() && !ep.joined.Load() }
 
 // readmitUnprobed ends a suspicion where no probe would: the detail is the only evidence.

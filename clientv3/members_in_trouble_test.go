@@ -226,7 +226,7 @@ func TestRetriesAtASingleEndpointBackOff(t *testing.T) {
 				_, err := c.Get(ctx, "k")
 				assert.Error(t, err)
 			})
-			time.Sleep(7 * time.Millisecond) // each is told of the errors of the others
+			time.Sleep(7 * time.Millisecond) // none begins together with another
 		}
 		readers.Wait()
 		assert.LessOrEqual(t, cluster.Count("Range"), 50*6)
