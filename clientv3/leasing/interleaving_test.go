@@ -113,6 +113,17 @@ func TestLeasingKeyDeletedByHand(t *testing.T) {
 	})
 }
 
+// An operator deletes the leasing key, and the watch event arrives.
+func TestManualDeletionIsDetected(t *testing.T) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		owner := newKV(t, client)
+		own(t, cluster, owner, "k")
+		clienttest.Must(client.Delete(t.Context(), prefix+"k"))
+		synctest.Wait()
+		requireFromServer(t, cluster, owner, "k")
+	})
+}
+
 // The watch breaks with a gap. Until the leasing keys are listed, nothing is answered from the cache; then the keys
 // still owned are.
 func TestGap(t *testing.T) {

@@ -49,6 +49,35 @@ func TestAStreamMovesAtAKnownRevision(t *testing.T) {
 	})
 }
 
+// Clients move one by one, off a removed endpoint and off a refused token.
+func TestStreamsMoveOneByOne(t *testing.T) {
+	for name, leave := range map[string]func(*testing.T, *cluster, []*Engine){
+		"removed": func(_ *testing.T, c *cluster, _ []*Engine) { c.remove() },
+		"refused": func(t *testing.T, c *cluster, engines []*Engine) {
+			c.expire()
+			for _, e := range engines {
+				watches(t, e, 1)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, engines := withTokens(), make([]*Engine, 20)
+				for i := range engines {
+					engines[i] = c.engine(t)
+					watches(t, engines[i], 1)
+				}
+				before := c.live()
+				leave(t, c, engines)
+				time.Sleep(maxMoveDelay / 2)
+				stayed := slices.DeleteFunc(slices.Clone(before), func(st *stream) bool { return st.ctx.Err() != nil })
+				assert.NotEmpty(t, stayed)
+				assert.Less(t, len(stayed), len(before))
+			})
+		})
+	}
+}
+
 func TestAShortElectionIsSoonOver(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cluster) {
 		c.noLeads.Store(true)

@@ -47,6 +47,20 @@ func TestProgressWhenAStreamEnds(t *testing.T) {
 	}
 }
 
+// A move is neither a failure nor a proof of the new endpoint.
+func TestAMoveIsNoProgress(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *cluster) {
+		c.become = func(sv *server) { sv.swallowing = true }
+		watches(t, c.engine(t), 1)
+		time.Sleep(2 * proven)
+		c.remove()
+		time.Sleep(2 * maxMoveDelay)
+		assert.Equal(t, []int{2}, c.ids())
+		assert.Zero(t, c.worked.Load())
+		assert.Empty(t, c.causes)
+	})
+}
+
 // queued returns the total length of the queues of all sessions.
 func (e *Engine) queued() int {
 	e.mu.Lock()

@@ -103,6 +103,23 @@ func TestAWatchThatIsRefusedTooOftenEndsAlone(t *testing.T) {
 	})
 }
 
+// Only consecutive refusals count: a long-lived watch may use any number of tokens.
+func TestAWatchOutlivesManyTokens(t *testing.T) {
+	withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
+		w := watches(t, e, 1)[0]
+		for i := range 3 * maxRefusals {
+			c.expire()
+			c.late = 1
+			c.live()[0].breakDown()
+			time.Sleep(time.Second)
+			require.Len(t, c.live(), 1)
+			c.write(1, "b")
+			assert.Equal(t, []int64{int64(2 + i)}, w.read(1))
+		}
+		assert.Len(t, c.invalidated, 3*maxRefusals)
+	})
+}
+
 func TestWatchesOfARefusedTokenShareAStream(t *testing.T) {
 	t.Run("new watches", func(t *testing.T) {
 		withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {

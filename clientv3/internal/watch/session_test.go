@@ -50,6 +50,16 @@ func TestRemoveAndAddAgainGetsAnotherID(t *testing.T) {
 	assert.EqualValues(t, 13, fs[1].sub.next)
 }
 
+// A held stream sends no creates. The next stream is not held.
+func TestHold(t *testing.T) {
+	sc := connected(t)
+	sc.ss.hold()
+	sc.follow(5)
+	sc.sends()
+	sc.reconnect()
+	sc.sends("create 1 from 5")
+}
+
 func TestDisorderBreaksTheStream(t *testing.T) {
 	sc := connected(t)
 	f := sc.follow(5)

@@ -95,3 +95,19 @@ func TestFirstEventsWithoutPreviousKeyValues(t *testing.T) {
 		})
 	}
 }
+
+// A server that forgets them after each reconnect is asked again after each.
+func TestFirstEventsWithoutPreviousKeyValuesAfterReconnects(t *testing.T) {
+	sc := connected(t)
+	f := &follower{}
+	f.sub = newSubscription(&Request{Key: []byte("k"), PrevKV: true}, f, 0)
+	sc.ss.add(f.sub)
+	sc.receives(created(1, 10), happened(1, 11), created(2, 12))
+	full := happened(2, 11)
+	full.Events[0].PrevKv = &mvccpb.KeyValue{ModRevision: 1}
+	sc.receives(full)
+	sc.reconnect()
+	sc.sends("create 3 from 12")
+	sc.receives(created(3, 12), happened(3, 12))
+	sc.sends("cancel 3", "create 4 from 12")
+}
