@@ -111,7 +111,7 @@ func (c *checker) checkGroups() {
 		finding := record.Check(*keys, operations, checkTimeout)
 		unseen += finding.Unseen
 		if finding.Verdict != model.Linearizable {
-			c.verdict.Add(Linearizable, "%q: %s: %s", keys, finding.Verdict, finding.Message)
+			c.verdict.Add(Linearizable, "%q: %s: %s", *keys, finding.Verdict, finding.Message)
 		}
 	}
 	if e, found := record.Stray(); found {

@@ -58,6 +58,9 @@ func (c denying) Do(ctx context.Context, keys [model.Keys]string, request model.
 	return response, err
 }
 
+// joinPause is how long a get is in flight at least.
+const joinPause = 50 * time.Millisecond
+
 // joining has a get join one of the same key that is in flight.
 type joining struct {
 	Client
@@ -88,6 +91,7 @@ func (c joining) Do(ctx context.Context, keys [model.Keys]string, request model.
 	c.mu.Unlock()
 	if !joins {
 		f.response, f.err = c.Client.Do(ctx, keys, request)
+		time.Sleep(joinPause) // so that writes end meanwhile
 		c.mu.Lock()
 		delete(c.inFlight, key)
 		c.mu.Unlock()
@@ -159,7 +163,7 @@ type slowWatcher struct {
 }
 
 // watchPause is how late its watches are.
-const watchPause = 50 * time.Millisecond
+const watchPause = 150 * time.Millisecond
 
 func (w slowWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
 	from, to := w.Watcher.Watch(ctx, key, opts...), make(chan clientv3.WatchResponse)

@@ -12,7 +12,7 @@ import (
 
 // SchemaVersion is the "schema" field of the JSON report. It grows when a field
 // changes its meaning or goes; new fields may come without that.
-const SchemaVersion = 3
+const SchemaVersion = 4
 
 // Report is the result of a run.
 type Report struct {

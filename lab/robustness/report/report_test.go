@@ -101,8 +101,8 @@ func checked() *tally.Counts {
 func broken() report.Report {
 	r := example()
 	r.Interrupted = true
-	r.Add("lost_write", "put/0/1 was acknowledged at revision 3 and is missing at revision 9001")
-	r.Count("lost_write", 11)
+	r.Add("linearizable", `["/p/put/0/1" "/p/counter/0/1" "/p/txn/0/1"]: violated: 3 of 40 answers fit, and then client 12`)
+	r.Count("linearizable", 11)
 	r.Add("reliable", "watch 3 of /a from revision 2: it reached revision 40 and 3 events are missing, the first is put /a at revision 17").Evidence = []string{
 		"response 7 at 1.000000s, header revision 40: 1 events, revisions 40 to 40",
 	}

@@ -74,8 +74,11 @@ func (p *plan) explain(info porcupine.LinearizationInfo) string {
 	if _, fits := p.step(furthest, stuck); fits {
 		why = "by its revision it comes before an operation that had returned when it was called"
 	}
-	return fmt.Sprintf("%d of %d answers fit, and then client %d, called at %v: %v; %s",
-		furthest.next, len(p.placed), stuck.Client, stuck.Call, stuck, why)
+	who := fmt.Sprintf("client %d, called at %v", stuck.Client, stuck.Call)
+	if stuck.Call == recorded {
+		who = "the record of the store"
+	}
+	return fmt.Sprintf("%d of %d answers fit, and then %s: %v; %s", furthest.next, len(p.placed), who, stuck, why)
 }
 
 // Visualize writes a page for browsers that shows the history, and how far its operations fit.

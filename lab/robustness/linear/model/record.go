@@ -30,7 +30,10 @@ func NewRecord(prefix string, events []history.Event, through int64) *Record {
 // every event, and what there is in the end. So a write whose value it does not read took no effect, and little is left to search.
 func (r *Record) Check(keys [Keys]string, operations []Operation, timeout time.Duration) Finding {
 	var h History
-	written, deleted := map[string]bool{}, map[int64]bool{}
+	written, deleted, store := map[string]bool{}, map[int64]bool{}, 0
+	for _, op := range operations {
+		store = max(store, op.Client+1)
+	}
 	for key, name := range keys {
 		var is KV
 		for _, e := range r.events[name] {
@@ -39,9 +42,9 @@ func (r *Record) Check(keys [Keys]string, operations []Operation, timeout time.D
 				is, deleted[e.ModRevision] = KV{}, true
 			}
 			written[e.Value] = true
-			h.Operations = append(h.Operations, storeRead(e.ModRevision, key, is))
+			h.Operations = append(h.Operations, storeRead(store, e.ModRevision, key, is))
 		}
-		h.Operations = append(h.Operations, storeRead(r.through, key, is))
+		h.Operations = append(h.Operations, storeRead(store, r.through, key, is))
 		delete(r.events, name)
 	}
 	dropped := 0
@@ -58,27 +61,33 @@ func (r *Record) Check(keys [Keys]string, operations []Operation, timeout time.D
 	return finding
 }
 
-// storeRead is a read of a key at a revision, which returned after all operations.
-func storeRead(revision int64, key int, is KV) Operation {
+// recorded is when the store reads, later than everything.
+const recorded time.Duration = math.MaxInt64 / 2
+
+// storeRead is a read of a key at a revision by the store, which has a number like clients.
+func storeRead(store int, revision int64, key int, is KV) Operation {
 	return Operation{
-		Outcome: Answered, Call: math.MaxInt64 / 2, Return: math.MaxInt64 / 2,
+		Client: store, Outcome: Answered, Call: recorded, Return: recorded,
 		Request:  Request{Kind: SerializableGet, Then: []Act{{Verb: Read, Key: key}}},
 		Response: Response{Revision: revision, Succeeded: true, Results: []Result{{KV: is}}},
 	}
 }
 
-// mayHaveLeft reports whether a write can have left the values that were written: one is its own, or it only deletes.
+// mayHaveLeft reports whether a write can have left the values that were written: one is its own, or it deletes and puts nothing.
 func (r Request) mayHaveLeft(written map[string]bool) bool {
-	puts := false
-	for _, succeeded := range []bool{true, false} {
-		for _, act := range r.branch(succeeded) {
+	for _, branch := range [][]Act{r.Then, r.Else} {
+		puts, deletes := false, false
+		for _, act := range branch {
 			if act.Verb == Write && written[act.Value] {
 				return true
 			}
-			puts = puts || act.Verb == Write
+			puts, deletes = puts || act.Verb == Write, deletes || act.Verb == Remove
+		}
+		if deletes && !puts {
+			return true
 		}
 	}
-	return !puts && r.Kind.Writes()
+	return false
 }
 
 // Stray returns an event of a key that no group had, if there is one.

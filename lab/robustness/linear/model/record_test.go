@@ -21,6 +21,7 @@ func TestRecord(t *testing.T) {
 	x, y := wrote("0", kv("x", 5)), wrote("1", kv("y", 5))
 	lost := during(3, 4, unknown(remove(0, 0, 0)))
 	either := Request{Kind: Txn, If: []Compare{{Target: Version}}, Then: []Act{{Verb: Read}}, Else: []Act{{Verb: Write, Key: 1, Value: "z"}}}
+	deletesOrPuts := Request{Kind: Txn, If: []Compare{{Target: Version, Number: 1}}, Then: []Act{{Verb: Remove}}, Else: []Act{{Verb: Write, Value: "z"}}}
 	for name, tt := range map[string]struct {
 		operations []Operation
 		events     []history.Event
@@ -60,6 +61,10 @@ func TestRecord(t *testing.T) {
 			[]history.Event{x, wrote("1", kv("z", 6))},
 			Linearizable, 0,
 		},
+		"an unknown txn that deleted, and would have put otherwise": {
+			[]Operation{during(1, 2, put(0, "x", 5)), during(3, 4, unknown(txn(deletesOrPuts, 0, true)))},
+			[]history.Event{x, removed("0", 6)}, Linearizable, 1,
+		},
 		"an unknown txn of which half was executed": {
 			[]Operation{during(1, 2, unknown(txn(writeBoth, 0, true)))}, []history.Event{x}, Violated, 0,
 		},
@@ -70,6 +75,7 @@ func TestRecord(t *testing.T) {
 			finding := record.Check([Keys]string{"0", "1", "2"}, tt.operations, patience)
 			assert.Equal(t, tt.want, finding.Verdict, finding.Message)
 			assert.Equal(t, tt.unseen, finding.Unseen)
+			assert.NotContains(t, finding.Message, recorded.String())
 			_, stray := record.Stray()
 			assert.False(t, stray)
 		})

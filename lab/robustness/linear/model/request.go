@@ -80,7 +80,7 @@ type Act struct {
 	Verb Verb `json:"verb"`
 	// Key is its number in the group, from 0 to [Keys]-1.
 	Key int `json:"key"`
-	// Value that is put. No two acts of a history may put the same one.
+	// Value that is put. Only acts of one branch may put the same one.
 	Value string `json:"value,omitzero"`
 	// Prev asks a Write or Remove to return what was there before.
 	Prev bool `json:"prev,omitzero"`
