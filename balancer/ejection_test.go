@@ -82,7 +82,7 @@ func TestEndpointThatIsAlwaysOrSeldomLateServes(t *testing.T) {
 				test(t, servers) // it is from the start
 			}
 			c := warm(t, roundRobin, servers)
-			load := c.load(6, 80*time.Millisecond, time.Hour, false)
+			load := c.load(9, 80*time.Millisecond, time.Hour, false)
 			time.Sleep(2 * time.Second)
 			test(t, servers)
 			time.Sleep(20 * time.Second)
