@@ -27,6 +27,8 @@ type fakeClientConn struct {
 
 func (c *fakeClientConn) UpdateState(s balancer.State) { c.states = append(c.states, s) }
 
+func (*fakeClientConn) UpdateAddresses(balancer.SubConn, []resolver.Address) {}
+
 func (c *fakeClientConn) NewSubConn(_ []resolver.Address, o balancer.NewSubConnOptions) (balancer.SubConn, error) {
 	c.listeners = append(c.listeners, o.StateListener)
 	return new(fakeSubConn), nil
