@@ -64,7 +64,7 @@ func TestEndpointThatIsAlwaysOrSeldomLateServes(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, servers []*server){
 		"far": func(_ *testing.T, servers []*server) { servers[0].delay.Store(int64(150 * time.Millisecond)) },
 		"all lose packets": func(t *testing.T, servers []*server) {
-			each(servers, func(s *server) { lossy(t, s, 0.36) })
+			each(servers, func(s *server) { lossy(t, s, 0.5) }) // so many that their mean latency is never low by chance
 		},
 		"some calls are long": func(t *testing.T, servers []*server) { lossy(t, servers[0], 0.05) },
 		"it pauses": func(t *testing.T, servers []*server) {
