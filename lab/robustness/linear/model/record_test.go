@@ -63,7 +63,8 @@ func TestRecord(t *testing.T) {
 		},
 		"an unknown txn that deleted, and would have put otherwise": {
 			[]Operation{during(1, 2, put(0, "x", 5)), during(3, 4, unknown(txn(deletesOrPuts, 0, true)))},
-			[]history.Event{x, removed("0", 6)}, Linearizable, 1,
+			[]history.Event{x, removed("0", 6)},
+			Linearizable, 1,
 		},
 		"an unknown txn of which half was executed": {
 			[]Operation{during(1, 2, unknown(txn(writeBoth, 0, true)))}, []history.Event{x}, Violated, 0,
