@@ -75,6 +75,7 @@ func (r *report) add(e event) {
 		delete(p.output, test)
 	case e.Action == "skip":
 		p.skipped++
+		p.output[""] = append(p.output[""], p.output[test]...) // shown if too many are skipped
 		delete(p.output, test)
 	}
 }

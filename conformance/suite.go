@@ -145,13 +145,19 @@ func (s selection) audit(p suitePackage, c counts) error {
 		}
 	}
 	got := c.passed + c.failed + c.skipped
+	skips := p.skips
+	if s.short {
+		// Each test looks once, without waiting, for goroutines of those before it, and skips itself if there is one. On busy
+		// processors the goroutine of a timer may be that.
+		skips++
+	}
 	switch {
 	case s.run != "":
 		return nil
 	case got != want:
 		return fmt.Errorf("%d tests ran, want %d", got, want)
-	case c.skipped > p.skips:
-		return fmt.Errorf("%d tests were skipped, want at most %d", c.skipped, p.skips)
+	case c.skipped > skips:
+		return fmt.Errorf("%d tests were skipped, want at most %d", c.skipped, skips)
 	}
 	return nil
 }

@@ -53,6 +53,8 @@ func TestAudit(t *testing.T) {
 		{"all", selection{}, counts{passed: 8, skipped: 2}, ""},
 		{"fewer skipped", selection{}, counts{passed: 10}, ""},
 		{"short", selection{short: true}, counts{passed: 5, skipped: 2}, ""},
+		{"one more skipped in the short form", selection{short: true}, counts{passed: 4, skipped: 3}, ""},
+		{"two more skipped in the short form", selection{short: true}, counts{passed: 3, skipped: 4}, "4 tests were skipped, want at most 3"},
 		{"on a server without streams", selection{server: "etcd"}, counts{passed: 9}, ""},
 		{"named", selection{run: "X"}, counts{passed: 1}, ""},
 		{"empty", selection{}, counts{}, "0 tests ran, want 10"},
