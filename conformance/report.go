@@ -22,8 +22,11 @@ type report struct {
 	ok      bool // no package has failed
 }
 
-// counts are those of tests, without their subtests.
-type counts struct{ passed, failed, skipped int }
+// counts are those of tests, without their subtests. unclean are those among the skipped that found goroutines of others.
+type counts struct{ passed, failed, skipped, unclean int }
+
+// foundGoroutines is what a test of etcd's says when it skips itself because goroutines run before it begins.
+const foundGoroutines = "Found leaked goroutined BEFORE test"
 
 // packageRun is a package whose tests run.
 type packageRun struct {
@@ -75,6 +78,9 @@ func (r *report) add(e event) {
 		delete(p.output, test)
 	case e.Action == "skip":
 		p.skipped++
+		if strings.Contains(strings.Join(p.output[test], ""), foundGoroutines) {
+			p.unclean++
+		}
 		p.output[""] = append(p.output[""], p.output[test]...) // shown if too many are skipped
 		delete(p.output, test)
 	}

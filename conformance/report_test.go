@@ -58,6 +58,18 @@ all                         4      0       1
 
 1m2s with compiling
 `},
+		"a test finds goroutines, in the short form": {selection{suite: two.suite, packages: two.packages, short: true}, good + `
+{"Action":"run","Package":"r/p","Test":"TestA"}
+{"Action":"output","Package":"r/p","Test":"TestA","Output":"    Found leaked goroutined BEFORE test appears to have leaked\n"}
+{"Action":"skip","Package":"r/p","Test":"TestA","Elapsed":0}
+{"Action":"run","Package":"r/p","Test":"TestB"}
+{"Action":"pass","Package":"r/p","Test":"TestB","Elapsed":1}
+{"Action":"pass","Package":"r/p","Elapsed":1}`, true, `.                           2      0       1      3.5
+p                           1      0       1      1.0
+all                         3      0       2
+
+1m2s with compiling
+`},
 		"a subtest fails": {two, good + `
 {"Action":"run","Package":"r/p","Test":"TestA"}
 {"Action":"output","Package":"r/p","Test":"TestA","Output":"a\n"}
