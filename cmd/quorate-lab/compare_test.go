@@ -79,7 +79,7 @@ func TestComparePrintsTheTable(t *testing.T) {
 	for _, want := range []string{"leader-partition", "Official client, tuned", "100 %"} {
 		assert.Contains(t, stdout, want)
 	}
-	assert.Contains(t, stdout, "LONGEST")
+	assert.Contains(t, stdout, "GAP OF GETS")
 	assert.Contains(t, stdout, "The seed was 9.")
 	assert.Contains(t, stderr, "Quorate (3 of 3): ")
 

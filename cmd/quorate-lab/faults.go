@@ -80,7 +80,7 @@ what is written, keeps leases, and injects one fault after the other. Nothing ne
 to be installed, and nothing is left behind. At the end it prints, for each fault
 and kind of call, how many calls were completed, failed, or have an unknown outcome,
 the longest time without a completed call, and how long calls took; how late events
-were delivered, and how many were lost; how many leases were kept and expired.
+were delivered; how many leases were lost.
 
 A healthy spell comes first, as the yardstick. A fault's row goes on until the
 cluster is healed, the calls that met the fault have ended, and a recovery spell
@@ -100,8 +100,8 @@ that are then left behind are removed by the next run.
 
 --compare puts three clients through the same faults, each on a fresh cluster with
 the same seed: the official etcd client as it comes, the same client tuned with
-keepalive and WithRequireLeader, and Quorate. It prints a table of the faults, the
-clients side by side, and how soon calls succeed after a change of leaders.
+keepalive and WithRequireLeader, and Quorate. It prints tables of the faults, the
+clients side by side.
 Each fault is then held for ` + faults.DefaultComparedHold.String() + ` unless --duration says otherwise, and the faults
 are ` + strings.Join(namesOf(faults.DefaultCompared()), ", ") + `
 unless --fault names others: about seven minutes. The exit status tells of Quorate's

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/dustin/go-humanize"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -16,7 +17,6 @@ import (
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/bench/cases"
 	"github.com/quorate/quorate/lab/bench/internal/stats"
-	"github.com/quorate/quorate/lab/internal/words"
 	"github.com/quorate/quorate/lab/servers"
 )
 
@@ -66,7 +66,7 @@ func compare(b *testing.B, c cases.Case) {
 	b.Log(c.About)
 	b.ReportMetric(0, "ns/op")
 	for _, m := range c.Metrics {
-		b.Logf("%s: %s", unit(m), strings.ReplaceAll(m.About, "{n}", words.Count(int64(s.size))))
+		b.Logf("%s: %s", unit(m), strings.ReplaceAll(m.About, "{n}", humanize.Comma(int64(s.size))))
 		theirs, ours := median(samples[servers.Official], m.Name), median(samples[servers.Quorate], m.Name)
 		b.ReportMetric(theirs, unit(m)+"-official")
 		b.ReportMetric(ours, unit(m)+"-quorate")

@@ -98,7 +98,7 @@ func (c *caller) call(ctx context.Context) {
 		call.Response = response
 		c.learn(response)
 	} else {
-		call.Err, call.Code = err.Error(), report.CodeOf(err)
+		call.Err, call.Failure = err.Error(), err
 		if ctx.Err() != nil {
 			call.Outcome = history.Abandoned
 		}

@@ -101,7 +101,6 @@ func (h *lease) keep(ctx context.Context) {
 	keeping, lose := context.WithCancelCause(ctx)
 	defer lose(nil)
 	renewals := h.keeper.run.conn.Lessor.KeepAlive(keeping, h.id)
-	h.keeper.record((*report.Recording).LeaseGranted)
 	h.keeper.stands()
 	var guarding sync.WaitGroup
 	guarding.Go(func() {
@@ -136,10 +135,8 @@ func (h *lease) renew(renewals iter.Seq2[time.Time, error]) (reason error) {
 		}
 		now := h.keeper.run.env.Now()
 		left := time.Until(until) // measured after now, so that the claim is never made longer
-		h.keeper.record(func(r *report.Recording) {
-			r.LeaseRenewed()
-			h.claim = history.LeaseClaim{At: now, Until: now + left}
-		})
+		h.keeper.run.env.Counts.Add("leases", "claims", 1)
+		h.keeper.record(func(*report.Recording) { h.claim = history.LeaseClaim{At: now, Until: now + left} })
 	}
 	return nil
 }

@@ -93,13 +93,6 @@ func (r *renter) KeepAlive(ctx context.Context, id int64) iter.Seq2[time.Time, e
 	}
 }
 
-// leases returns what was recorded of leases.
-func (r *run) leases() report.Leases {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.rec.Rows[0].Leases
-}
-
 // leaseKey returns the key of the keeper's lease with an id.
 func (r *run) leaseKey(id int) string {
 	return fmt.Sprintf("/quorate-lab-leases/%016x/0/%x", r.cfg.Seed, id)
@@ -131,11 +124,9 @@ func TestKeepersStartAnewWhenTheKeepaliveEnds(t *testing.T) {
 		lessor := &renter{renewals: 3, reason: lost}
 		r, store := keep(t, lessor, func(*run, *memory) { time.Sleep(5 * time.Second) })
 		assert.Equal(t, []time.Duration{10 * time.Millisecond, 3010*time.Millisecond + regrantPause + 10*time.Millisecond}, lessor.grants)
-		leases := r.leases()
-		assert.Equal(t, map[string]int64{"keepalive ended": 1}, leases.Codes, "the end of the load is no expiry")
-		assert.EqualValues(t, 1, leases.Kept)
-		assert.GreaterOrEqual(t, leases.Renewals, int64(4))
-		assert.Equal(t, lost.Error(), r.rec.Samples["lease keepalive ended"])
+		assert.EqualValues(t, 1, r.rec.Rows[0].LeasesLost, "the end of the load is no expiry")
+		assert.Equal(t, report.Errors{"lease keepalive ended": {Count: 1, Sample: lost.Error()}}, r.rec.Errors)
+		assert.GreaterOrEqual(t, r.env.Counts.Of("leases", "claims"), 4)
 		assert.Contains(t, store.keys, r.leaseKey(1))
 		assert.Contains(t, store.keys, r.leaseKey(2), "each lease has a key of its own")
 	})
@@ -149,7 +140,7 @@ func TestKeepersStartAnewWhenTheKeyIsGone(t *testing.T) {
 			lose(r, store)
 			time.Sleep(time.Second)
 		})
-		assert.Equal(t, map[string]int64{"key gone": 1}, r.leases().Codes)
+		assert.Equal(t, report.Errors{"lease key gone": {Count: 1}}, r.rec.Errors)
 		assert.Len(t, lessor.grants, 2)
 		assert.Equal(t, []history.LeaseEnd{{
 			Lease: 1, Key: r.leaseKey(1), Seen: 1210 * time.Millisecond,
@@ -171,7 +162,7 @@ func TestKeepersWhoseKeepaliveEndsTooSoon(t *testing.T) {
 					}
 					time.Sleep(4 * time.Second)
 				})
-				assert.EqualValues(t, 1, r.leases().Expired)
+				assert.EqualValues(t, 1, r.rec.Rows[0].LeasesLost)
 				assert.Equal(t, 810*time.Millisecond+regrantPause+10*time.Millisecond, lessor.grants[1], "the keeper does not wait")
 				assert.Equal(t, gone, len(r.ends) == 1 && r.ends[0].Refutes(), "%+v", r.ends)
 			})
@@ -206,9 +197,8 @@ func TestKeepersWithoutALeaseTryAgain(t *testing.T) {
 				tt.lessor.renewals = 100
 				r, store := keep(t, &tt.lessor, nothing)
 				assert.Equal(t, tt.revoked, tt.lessor.revoked)
-				assert.EqualValues(t, 1, r.leases().Failures)
-				assert.EqualValues(t, 1, r.leases().Kept)
-				assert.Contains(t, r.rec.Samples, "lease Unavailable")
+				assert.Zero(t, r.rec.Rows[0].LeasesLost)
+				assert.EqualValues(t, 1, r.rec.Errors["lease Unavailable"].Count)
 				last := len(tt.lessor.grants)
 				assert.Equal(t, 20*time.Millisecond+regrantPause, tt.lessor.grants[last-1])
 				assert.Contains(t, store.keys, r.leaseKey(last))

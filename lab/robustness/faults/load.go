@@ -8,7 +8,6 @@ import (
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/robustness/history"
-	"github.com/quorate/quorate/lab/robustness/report"
 )
 
 // load keeps a store busy with a mix of calls: callers of every kind,
@@ -115,10 +114,10 @@ func (l *load) endWatches() {
 }
 
 // watches returns the watches of each reader. The watches must have ended.
-func (l *load) watches() []report.Reader {
-	out := make([]report.Reader, len(l.readers))
+func (l *load) watches() [][]history.Watch {
+	out := make([][]history.Watch, len(l.readers))
 	for i, r := range l.readers {
-		out[i] = r.Reader
+		out[i] = r.watches
 	}
 	return out
 }
@@ -141,7 +140,7 @@ func (l *load) settleWatches(events []history.Event) {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
 	for _, r := range l.readers {
-		for newest := r.Request.Last(events, 0); r.reached.Load() < newest; {
+		for newest := r.request.Last(events, 0); r.reached.Load() < newest; {
 			if pause.For(ctx, settlePoll) != nil {
 				return
 			}

@@ -40,7 +40,7 @@ func startWithin(ctx context.Context, store *memory, callers int, beside ...any)
 	cfg := Config{Callers: callers, Pause: 5 * time.Millisecond, CallTimeout: 10 * time.Second, LeaseTTL: 3 * time.Second}
 	cfg.Seed = 1
 	r := newRun(cfg)
-	r.env = &robustness.Env{Log: robustness.NewLog(io.Discard)}
+	r.env = &robustness.Env{Log: robustness.NewLog(io.Discard), Counts: &robustness.Counts{}}
 	r.conn, r.record = store.connection(), store
 	for _, part := range beside {
 		switch part := part.(type) {
@@ -101,7 +101,7 @@ func TestCallersBeginWhenWatchesAndLeasesStand(t *testing.T) {
 		require.NotEmpty(t, r.rec.Calls)
 		for _, c := range r.rec.Calls {
 			require.GreaterOrEqual(t, c.Call, slow.grants[0])
-			require.GreaterOrEqual(t, c.Call, r.load.readers[0].Watches[0].Returned)
+			require.GreaterOrEqual(t, c.Call, r.load.readers[0].watches[0].Returned)
 		}
 	})
 }
@@ -173,7 +173,7 @@ func TestCallsEnd(t *testing.T) {
 						want = tt.writes
 					}
 					assert.Equal(t, want, first.Outcome)
-					assert.Equal(t, want != history.OK, first.Err != "" && first.Code != "")
+					assert.Equal(t, want != history.OK, first.Err != "" && first.Failure != nil)
 					assert.InDelta(t, tt.lasts, first.Return-first.Call, float64(10*time.Millisecond))
 				}
 			})

@@ -11,7 +11,6 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
-	"github.com/quorate/quorate/lab/robustness/report"
 )
 
 // rewatchPause is how long a reader waits before it watches again when its watch
@@ -22,8 +21,9 @@ const rewatchPause = 100 * time.Millisecond
 // reader watches some keys from a revision on, for as long as the load runs. A
 // watch that ends by itself is followed by another, from where it stood.
 type reader struct {
-	report.Reader
 	of      *run
+	request history.WatchRequest // all watches are on its keys
+	watches []history.Watch
 	next    history.WatchRequest
 	pause   time.Duration       // before the next watch
 	stands  func()              // called when a watch stands
@@ -33,7 +33,7 @@ type reader struct {
 
 func newReader(l *load, request history.WatchRequest) *reader {
 	return &reader{
-		Reader: report.Reader{Request: request}, of: l.run, next: request, pause: rewatchPause,
+		of: l.run, request: request, next: request, pause: rewatchPause,
 		stands: sync.OnceFunc(l.standing.Done), took: func(history.Event) {},
 	}
 }
@@ -50,7 +50,7 @@ func watched(prefix string, reader int) history.WatchRequest {
 func (r *reader) run(ctx context.Context) {
 	defer r.stands()
 	for ctx.Err() == nil {
-		r.Watches = append(r.Watches, r.watch(ctx))
+		r.watches = append(r.watches, r.watch(ctx))
 		_ = pause.For(ctx, r.pause)
 	}
 }

@@ -59,8 +59,7 @@ func TestReadersCoverEveryScope(t *testing.T) {
 		time.Sleep(time.Second)
 		r.end(t.Context())
 		var requests []history.WatchRequest
-		for _, reader := range r.load.watches() {
-			watches := reader.Watches
+		for _, watches := range r.load.watches() {
 			require.Len(t, watches, 1, "a watch that does not end by itself is the only one of its reader")
 			requests = append(requests, watches[0].Request)
 			assert.Equal(t, 10*time.Millisecond, watches[0].Returned)
@@ -90,11 +89,11 @@ func TestReadersGoOnWhereTheirWatchEnded(t *testing.T) {
 		time.Sleep(time.Second)
 		r.load.stop(t.Context())
 		synctest.Wait()
-		watches := r.load.watches()[0].Watches
+		watches := r.load.watches()[0]
 		require.Len(t, watches, 4, "the fifth outlives the callers")
 		r.load.endWatches()
 
-		watches = r.load.watches()[0].Watches
+		watches = r.load.watches()[0]
 		require.Len(t, watches, 5)
 		var starts []int64
 		for i, w := range watches {
@@ -126,7 +125,7 @@ func TestReadersWhoseWatchFailedAsTheyLeft(t *testing.T) {
 				r := start(t, newMemory(), 1, lastWord{tt.last})
 				time.Sleep(time.Second)
 				r.end(t.Context())
-				watches := r.load.watches()[0].Watches
+				watches := r.load.watches()[0]
 				require.Len(t, watches, 1)
 				assert.Equal(t, tt.want, watches[0].End)
 			})
@@ -162,7 +161,7 @@ func TestSettledWatchesAreReadOn(t *testing.T) {
 		r.load.stop(t.Context())
 		assert.InDelta(t, 60*time.Millisecond+settleGrace, r.settleWatches(), float64(2*settlePoll))
 		r.load.endWatches()
-		assert.Len(t, r.load.watches()[0].Watches[0].Responses, 4)
+		assert.Len(t, r.load.watches()[0][0].Responses, 4)
 	})
 }
 

@@ -28,6 +28,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -84,7 +85,7 @@ type record interface {
 func newRun(cfg Config) *run {
 	return &run{
 		cfg: cfg, drain: cfg.CallTimeout, rep: report.Report{Setup: cfg.setup()},
-		prefix: fmt.Sprintf("/quorate-lab/%016x/", cfg.Seed), rec: report.Recording{Samples: report.Samples{}},
+		prefix: fmt.Sprintf("/quorate-lab/%016x/", cfg.Seed), rec: report.Recording{Errors: report.Errors{}},
 	}
 }
 
@@ -116,7 +117,7 @@ func Run(ctx context.Context, cfg Config) (report.Report, error) {
 		r.rec.Readers = r.load.watches()
 	}
 	r.rec.Measure()
-	r.rep.Rows, r.rep.ErrorSamples = r.rec.Rows, r.rec.Samples
+	r.rep.Rows, r.rep.Errors = r.rec.Rows, r.rec.Errors
 	return r.rep, err
 }
 
@@ -145,7 +146,7 @@ func (r *run) Start(ctx context.Context, env *robustness.Env) (err error) {
 	if err != nil {
 		return fmt.Errorf("the first call to the healthy cluster failed: %w", err)
 	}
-	env.Cleanup(r.observe(context.WithoutCancel(ctx), revision+1))
+	env.Cleanup(r.startOutside(context.WithoutCancel(ctx), revision+1))
 	r.load = r.startLoad(starting, revision+1)
 	env.Cleanup(func() error { r.load.endWatches(); return nil })
 	return nil
@@ -180,15 +181,8 @@ func (r *run) Check(out *robustness.Outcome) error {
 	checker := &checker{prefix: r.prefix, events: events, through: through, calls: r.rec.Calls, counts: out.Counts}
 	checker.checkCalls()
 	checker.checkLeases(r.ends)
-	for _, row := range r.rec.Rows {
-		out.Counts.Add("leases", "claims", int(row.Leases.Renewals))
-	}
 	r.rep.Verdict = checker.verdict
-	readers := r.load.watches()
-	watches := make([]history.Watch, 0, len(readers)) // most have one
-	for _, reader := range readers {
-		watches = append(watches, reader.Watches...)
-	}
+	watches := slices.Concat(r.load.watches()...)
 	for i := range watches {
 		watches[i].ID = i
 	}

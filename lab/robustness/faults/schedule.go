@@ -76,7 +76,7 @@ func (r *run) beginRow(name string) {
 	r.endRow()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rec.Begin(name, r.rep.Duration)
+	r.rec.Rows = append(r.rec.Rows, report.Row{Name: name, Start: r.rep.Duration})
 	r.env.Note(name)
 }
 
@@ -95,10 +95,7 @@ func (r *run) mark(change func(row *report.Row, now report.Duration)) {
 	}
 }
 
-// note adds a note to the current row.
+// note logs what is done in the current row.
 func (r *run) note(text string) {
-	r.mark(func(row *report.Row, now report.Duration) {
-		row.Notes = append(row.Notes, report.Note{At: now, Text: text})
-		r.env.Note(row.Name + ": " + text)
-	})
+	r.mark(func(row *report.Row, _ report.Duration) { r.env.Note(row.Name + ": " + text) })
 }

@@ -180,3 +180,11 @@ type Watch struct {
 
 // String returns the watch in a few words.
 func (w Watch) String() string { return fmt.Sprintf("watch %d of %s", w.ID, w.Request) }
+
+// Err returns what the client gave as the reason for the end, nil if there was none.
+func (w Watch) Err() error {
+	if n := len(w.Responses); n > 0 {
+		return w.Responses[n-1].Err
+	}
+	return nil
+}

@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 	"github.com/quorate/quorate/lab/robustness/history"
 )
 
-// Measure fills in the figures of calls and watches of the rows, which must have ended.
+// Measure fills in the figures of the rows, which must have ended.
 func (r *Recording) Measure() {
 	slices.SortStableFunc(r.Calls, func(a, b Call) int { return cmp.Compare(a.Return, b.Return) })
 	for i := range r.Rows {
@@ -21,36 +22,14 @@ func (r *Recording) Measure() {
 		if row.Fault > 0 && row.Heal == 0 {
 			row.Heal = row.End // it was not healed
 		}
-		row.measureCalls(r.Calls, r.Samples)
+		row.measureCalls(r.Calls, r.Errors)
 	}
-	r.measureWatches(r.Samples)
+	r.measureWatches()
 	r.measureOutside()
 }
 
-// Samples has the first error text of each code. The codes of watches have "watch " before them, those of leases "lease ".
-type Samples map[string]string
-
-// add counts a code, and keeps the first text that comes with it.
-func (s Samples) add(counts *map[string]int64, of, code, text string) {
-	if *counts == nil {
-		*counts = map[string]int64{}
-	}
-	(*counts)[code]++
-	if text != "" && s[of+code] == "" {
-		s[of+code] = text
-	}
-}
-
-// textOf returns the text of an error, if there is one.
-func textOf(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
-// CodeOf names the gRPC code of an error, those of etcd and of contexts included.
-func CodeOf(err error) string {
+// codeOf names the gRPC code of an error, those of etcd and of contexts included.
+func codeOf(err error) string {
 	var coded interface{ Code() codes.Code }
 	if errors.As(err, &coded) {
 		return coded.Code().String()
@@ -61,21 +40,14 @@ func CodeOf(err error) string {
 	return status.FromContextError(err).Code().String()
 }
 
-// newHistogram returns a histogram of durations up to an hour. Its quantiles are at most 0.1 % too high, never too low.
-func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, int64(time.Hour), 3) }
-
-// quantiles returns the median and the 99th percentile of a histogram, and at most the given maximum.
-func quantiles(h *hdrhistogram.Histogram, most Duration) (p50, p99 Duration) {
-	return min(Duration(h.ValueAtPercentile(50)), most), min(Duration(h.ValueAtPercentile(99)), most)
-}
-
 // measureCalls measures the calls, which are in the order of their ends. Abandoned ones count nowhere.
-func (r *Row) measureCalls(calls []Call, s Samples) {
+func (r *Row) measureCalls(calls []Call, errs Errors) {
 	var latencies [history.NumKinds]*hdrhistogram.Histogram
 	var completed [history.NumKinds]Duration // when a call was completed last, or the row began
 	for k := range r.Calls {
 		r.Calls[k].Kind = history.Kind(k)
-		latencies[k], completed[k] = newHistogram(), r.Start
+		// Up to an hour. The quantiles are at most 0.1 % too high, never too low.
+		latencies[k], completed[k] = hdrhistogram.New(1, int64(time.Hour), 3), r.Start
 	}
 	for i := range calls {
 		call := &calls[i]
@@ -88,18 +60,19 @@ func (r *Row) measureCalls(calls []Call, s Samples) {
 			}
 		}
 		if call.Outcome != history.Abandoned && r.contains(call.Call) {
-			c.count(call, s)
+			c.count(call, errs)
 			_ = latencies[call.Kind].RecordValue(int64(call.Return - call.Call)) // no call takes an hour
 		}
 	}
 	for k := range r.Calls {
 		c := &r.Calls[k]
 		c.LongestGap = max(c.LongestGap, r.End-completed[k])
-		c.P50, c.P99 = quantiles(latencies[k], c.Max)
+		c.P50 = min(Duration(latencies[k].ValueAtPercentile(50)), c.Max)
+		c.P99 = min(Duration(latencies[k].ValueAtPercentile(99)), c.Max)
 	}
 }
 
-func (c *Calls) count(call *Call, s Samples) {
+func (c *Calls) count(call *Call, errs Errors) {
 	switch call.Outcome {
 	case history.OK:
 		c.Completed++
@@ -109,13 +82,79 @@ func (c *Calls) count(call *Call, s Samples) {
 		c.Errors++
 	}
 	if call.Outcome != history.OK {
-		s.add(&c.Codes, "", call.Code, call.Err)
+		errs.add(codeOf(call.Failure), call.Failure)
 	}
 	c.Max = max(c.Max, Duration(call.Return-call.Call))
 }
 
-// ended returns how many calls there were.
-func (c *Calls) ended() int64 { return c.Completed + c.Errors + c.Unknown }
+// noReason is the code of a watch that ended without an error.
+const noReason = "no reason given"
+
+// change is what names an event: no two that a load makes have the same.
+type change struct{ key, value string }
+
+// deliveries has when a reader took an event for the first time.
+type deliveries map[change]time.Duration
+
+// measureWatches measures what the readers took.
+func (r *Recording) measureWatches() {
+	taken := make([]deliveries, len(r.Readers))
+	for i, watches := range r.Readers {
+		taken[i] = r.read(watches)
+	}
+	for i := range r.Calls {
+		call := &r.Calls[i]
+		row := r.rowAt(call.Call)
+		if row == nil {
+			continue
+		}
+		for _, written := range call.changes() {
+			began := call.Return
+			if call.Outcome != history.OK {
+				began = first(taken, written)
+			}
+			for _, d := range taken {
+				if at, delivered := d[written]; delivered {
+					row.Events++
+					row.EventDelay = max(row.EventDelay, Duration(at-began))
+				}
+			}
+		}
+	}
+}
+
+// read goes through the watches of a reader, and counts which of them ended.
+func (r *Recording) read(watches []history.Watch) deliveries {
+	taken := deliveries{}
+	for _, watch := range watches {
+		for _, resp := range watch.Responses {
+			for _, e := range resp.Events {
+				if _, again := taken[change{e.Key, e.Value}]; !again {
+					taken[change{e.Key, e.Value}] = resp.At
+				}
+			}
+		}
+		if watch.End == history.EndedByItself && r.rowAt(watch.Ended) != nil {
+			code, err := noReason, watch.Err()
+			if err != nil {
+				code = codeOf(err)
+			}
+			r.Errors.add("watch "+code, err)
+		}
+	}
+	return taken
+}
+
+// first returns when a reader took an event before all others.
+func first(taken []deliveries, written change) time.Duration {
+	earliest := time.Duration(math.MaxInt64)
+	for _, d := range taken {
+		if at, ok := d[written]; ok {
+			earliest = min(earliest, at)
+		}
+	}
+	return earliest
+}
 
 // measureOutside measures how late the events of the writes past the links were. The delivery of a later one will do, and
 // what was not delivered counts until the end.

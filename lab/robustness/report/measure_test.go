@@ -33,13 +33,13 @@ func call(start, end time.Duration, o history.Outcome) Call {
 	if o == history.OK {
 		c.Response.Succeeded = true
 	} else {
-		c.Err, c.Code = fmt.Sprintf("of %d", start), "Unavailable"
+		c.Failure = status.Errorf(codes.Unavailable, "of %d", start)
 	}
 	return c
 }
 
 func TestCallsBelongToTheRowTheyStartedIn(t *testing.T) {
-	r := Recording{Samples: Samples{}, Rows: rows(10, 100, 200), Calls: []Call{
+	r := Recording{Errors: Errors{}, Rows: rows(10, 100, 200), Calls: []Call{
 		call(0, 1, history.OK), // before the first row
 		call(20, 30, history.OK),
 		call(90, 190, history.Unknown),
@@ -53,13 +53,11 @@ func TestCallsBelongToTheRowTheyStartedIn(t *testing.T) {
 	assert.Equal(t, []int64{1, 0, 1}, []int64{healthy.Completed, healthy.Errors, healthy.Unknown})
 	assert.Equal(t, Duration(100*ms), healthy.Max)
 	assert.Equal(t, []int64{1, 1, 0}, []int64{stop.Completed, stop.Errors, stop.Unknown})
-	assert.Equal(t, map[string]int64{"Unavailable": 1}, stop.Codes)
-	assert.EqualValues(t, 2, stop.ended())
-	assert.Equal(t, Samples{"Unavailable": "of 90"}, r.Samples)
+	assert.Equal(t, Errors{"Unavailable": {2, "rpc error: code = Unavailable desc = of 90"}}, r.Errors)
 }
 
 func TestQuantiles(t *testing.T) {
-	r := Recording{Samples: Samples{}, Rows: rows(0, 1000)}
+	r := Recording{Errors: Errors{}, Rows: rows(0, 1000)}
 	for i := range time.Duration(100) {
 		r.Calls = append(r.Calls, call(100, 101+i, history.OK))
 	}
@@ -88,7 +86,7 @@ func TestLongestGap(t *testing.T) {
 		"recorded out of order": {[]Call{call(0, 50, history.OK), call(0, 49, history.OK), call(0, 80, history.OK)}, 49},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := Recording{Samples: Samples{}, Rows: rows(0, 100), Calls: tt.calls}
+			r := Recording{Errors: Errors{}, Rows: rows(0, 100), Calls: tt.calls}
 			r.Measure()
 			assert.Equal(t, Duration(tt.want*ms), r.Rows[0].Calls[history.Put].LongestGap)
 		})
@@ -96,7 +94,7 @@ func TestLongestGap(t *testing.T) {
 }
 
 func TestGapBelongsToTheRowItHappenedIn(t *testing.T) {
-	r := Recording{Samples: Samples{}, Rows: rows(0, 100, 130), Calls: []Call{call(50, 110, history.OK)}}
+	r := Recording{Errors: Errors{}, Rows: rows(0, 100, 130), Calls: []Call{call(50, 110, history.OK)}}
 	r.Measure()
 	stop, healed := r.Rows[0].Calls[history.Put], r.Rows[1].Calls[history.Put]
 	assert.Equal(t, []Duration{Duration(100 * ms), Duration(20 * ms)}, []Duration{stop.LongestGap, healed.LongestGap})
@@ -104,46 +102,39 @@ func TestGapBelongsToTheRowItHappenedIn(t *testing.T) {
 }
 
 func TestWhatHappensUnderTheFault(t *testing.T) {
-	r := Recording{Samples: Samples{}, Rows: rows(10, 70), Calls: []Call{
+	r := Recording{Errors: Errors{}, Rows: rows(10, 70), Calls: []Call{
 		call(11, 15, history.OK), call(18, 22, history.OK), call(18, 23, history.Failed), call(25, 35, history.OK), call(25, 45, history.OK),
 	}}
 	r.Rows[0].Fault, r.Rows[0].Heal = Duration(20*ms), Duration(40*ms)
 	r.Measure()
 	assert.EqualValues(t, 2, r.Rows[0].Calls[history.Put].Held)
 
-	r = Recording{Samples: Samples{}, Rows: rows(10, 70)}
+	r = Recording{Errors: Errors{}, Rows: rows(10, 70)}
 	r.Rows[0].Fault = Duration(20 * ms)
 	r.Measure()
 	assert.Equal(t, r.Rows[0].End, r.Rows[0].Heal, "a fault that is not healed lasts as long as its row")
 }
 
 func TestLeases(t *testing.T) {
-	r := Recording{Samples: Samples{}}
-	r.LeaseGranted() // before the first row
-	r.Begin("healthy", 0)
-	r.LeaseGranted()
-	r.LeaseRenewed()
-	r.Current().End = 10
-	assert.Nil(t, r.Current())
-	r.Begin("stop", 10)
-	r.LeaseRenewed()
+	r := Recording{Errors: Errors{}, Rows: rows(0, 10, 0)}
 	r.LeaseLost("keepalive ended", nil)
 	r.LeaseFailed(status.Error(codes.Unavailable, "no answer"))
-	r.LeaseGranted()
 	r.Current().End = 20
+	assert.Nil(t, r.Current())
 	r.LeaseLost("key gone", nil) // after the last row
-	assert.Equal(t, Leases{Kept: 2, Renewals: 1}, r.Rows[0].Leases)
-	assert.Equal(t, Leases{
-		Kept: 2, Expired: 1, Renewals: 1, Failures: 1, Codes: map[string]int64{"keepalive ended": 1, "Unavailable": 1},
-	}, r.Rows[1].Leases, "one was kept and one is new")
-	assert.Equal(t, Samples{"lease Unavailable": "rpc error: code = Unavailable desc = no answer"}, r.Samples)
+	r.LeaseFailed(status.Error(codes.Unavailable, "no answer"))
+	assert.Zero(t, r.Rows[0].LeasesLost)
+	assert.EqualValues(t, 1, r.Rows[1].LeasesLost)
+	assert.Equal(t, Errors{
+		"lease keepalive ended": {Count: 1}, "lease Unavailable": {1, "rpc error: code = Unavailable desc = no answer"},
+	}, r.Errors)
 }
 
 func TestOutsideDelay(t *testing.T) {
 	write := func(acknowledged, delivered time.Duration) OutsideWrite {
 		return OutsideWrite{acknowledged * ms, delivered * ms}
 	}
-	r := Recording{Samples: Samples{}, Rows: rows(0, 6, 11, 20), Outside: []OutsideWrite{
+	r := Recording{Errors: Errors{}, Rows: rows(0, 6, 11, 20), Outside: []OutsideWrite{
 		write(1, 2),
 		write(4, 3), // it may be delivered before it is acknowledged
 		write(7, 0), // the delivery of a later one will do
@@ -167,7 +158,7 @@ func TestCodeOf(t *testing.T) {
 		errors.New("boom"):             "Unknown",
 		status.Error(codes.InvalidArgument, "etcdserver: key is not provided"): "InvalidArgument",
 	} {
-		assert.Equal(t, want, CodeOf(err), err)
+		assert.Equal(t, want, codeOf(err), err)
 	}
 }
 
@@ -206,22 +197,18 @@ func txn(seq int64, start, end time.Duration, o history.Outcome, applied bool) C
 
 func counterAt(value int64) change { return change{"/p/counter/0", fmt.Sprint(value)} }
 
-// watched measures readers of the three scopes that caller 0 writes in: everything, what it puts and its counter.
+// watched measures three readers.
 func watched(stretches []Row, calls []Call, deliveries ...delivery) []Row {
-	r := Recording{Samples: Samples{}, Rows: stretches, Calls: calls, Readers: []Reader{
-		{Request: history.WatchRequest{Key: "/p/", RangeEnd: "/p0"}, Watches: make([]history.Watch, 1)},
-		{Request: history.WatchRequest{Key: "/p/put/0/", RangeEnd: "/p/put/00"}, Watches: make([]history.Watch, 1)},
-		{Request: history.WatchRequest{Key: "/p/counter/0"}, Watches: make([]history.Watch, 1)},
-	}}
+	r := Recording{Errors: Errors{}, Rows: stretches, Calls: calls, Readers: [][]history.Watch{{{}}, {{}}, {{}}}}
 	for i, d := range deliveries {
 		resp := history.WatchResponse{At: d.at * ms}
 		for _, e := range d.events {
 			resp.Events = append(resp.Events, history.Event{KeyValue: history.KeyValue{Key: e.key, Value: e.value, ModRevision: int64(i)}})
 		}
-		watch := &r.Readers[d.reader].Watches[0]
+		watch := &r.Readers[d.reader][0]
 		watch.Responses = append(watch.Responses, resp)
 	}
-	r.measureWatches(Samples{})
+	r.measureWatches()
 	return r.Rows
 }
 
@@ -238,11 +225,9 @@ func TestDelayCountsFromTheAcknowledgement(t *testing.T) {
 		"a second delivery":             {put(0, 10, 20, history.OK), []delivery{{1, 27, puts(0)}, {1, 50, puts(0)}}, 7},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := watched(rows(0, 100), []Call{tt.call}, tt.deliveries...)[0].Watches
-			assert.Positive(t, w.Delivered)
-			assert.Equal(t, Duration(tt.delay*ms), w.DelayMax)
-			assert.LessOrEqual(t, w.DelayP50, w.DelayP99)
-			assert.LessOrEqual(t, w.DelayP99, w.DelayMax)
+			row := watched(rows(0, 100), []Call{tt.call}, tt.deliveries...)[0]
+			assert.Positive(t, row.Events)
+			assert.Equal(t, Duration(tt.delay*ms), row.EventDelay)
 		})
 	}
 }
@@ -251,62 +236,51 @@ func TestEventsBelongToTheRowOfTheirWrite(t *testing.T) {
 	got := watched(rows(0, 100, 200, 300),
 		[]Call{put(0, 10, 20, history.OK), put(1, 30, 40, history.OK), put(2, 160, 170, history.OK), put(3, 400, 410, history.OK)},
 		delivery{0, 150, puts(0)}, delivery{1, 310, puts(0, 2)})
-	assert.EqualValues(t, 2, got[0].Watches.Delivered)
-	assert.Equal(t, Duration(290*ms), got[0].Watches.DelayMax)
-	assert.EqualValues(t, 2, got[0].Watches.Lost, "the second put by both watches")
-	assert.EqualValues(t, 1, got[1].Watches.Delivered)
-	assert.EqualValues(t, 1, got[1].Watches.Lost)
-	assert.Zero(t, got[2].Watches.Delivered+got[2].Watches.Lost)
+	assert.EqualValues(t, 2, got[0].Events)
+	assert.Equal(t, Duration(290*ms), got[0].EventDelay)
+	assert.EqualValues(t, 1, got[1].Events)
+	assert.Zero(t, got[2].Events)
 }
 
-func TestUnexpectedEventsAreNotLost(t *testing.T) {
-	for _, o := range []history.Outcome{history.Failed, history.Unknown, history.Abandoned} {
-		w := watched(rows(0, 100), []Call{put(0, 10, 20, o)})[0].Watches
-		assert.Equal(t, Watches{}, w, o)
-	}
+func TestEventsOfOthersDoNotCount(t *testing.T) {
 	unknown := delivery{0, 20, []change{{"/p/txn/7/0", "/p/txn/7/0"}}}
-	assert.Zero(t, watched(rows(0, 100), nil, unknown)[0].Watches.Delivered)
+	assert.Zero(t, watched(rows(0, 100), []Call{put(0, 10, 20, history.Failed)}, unknown, delivery{0, 20, puts(0)})[0].Events)
 }
 
 func TestTxnsWriteTheirCounterToo(t *testing.T) {
 	calls := []Call{txn(1, 10, 20, history.OK, true), txn(2, 20, 30, history.OK, false)}
-	w := watched(rows(0, 100), calls)[0].Watches
-	assert.EqualValues(t, 3, w.Lost, "both keys of the first by the watch on all, the counter by its own")
-	w = watched(rows(0, 100), calls, delivery{0, 22, []change{counterAt(1), {"/p/txn/0/1", "/p/txn/0/1"}}}, delivery{2, 24, []change{counterAt(1)}})[0].Watches
-	assert.Zero(t, w.Lost)
-	assert.EqualValues(t, 3, w.Delivered)
-	assert.Equal(t, Duration(4*ms), w.DelayMax)
+	row := watched(rows(0, 100), calls, delivery{0, 22, []change{counterAt(1), {"/p/txn/0/1", "/p/txn/0/1"}}}, delivery{2, 24, []change{counterAt(1), counterAt(2)}})[0]
+	assert.EqualValues(t, 3, row.Events)
+	assert.Equal(t, Duration(4*ms), row.EventDelay)
 }
 
-func TestRepeatedEventsAndEndedWatches(t *testing.T) {
-	resp := func(at time.Duration, err error, revisions ...int64) history.WatchResponse {
-		out := history.WatchResponse{At: at * ms, Err: err}
-		for _, revision := range revisions {
-			out.Events = append(out.Events, history.Event{KeyValue: history.KeyValue{Key: "/p/put/0/0", ModRevision: revision}})
-		}
-		return out
-	}
+func TestEndedWatches(t *testing.T) {
 	gone := status.Error(codes.Unavailable, "gone")
 	watch := func(ended time.Duration, end history.Ending, responses ...history.WatchResponse) history.Watch {
 		return history.Watch{Ended: ended * ms, End: end, Responses: responses}
 	}
-	r := Recording{Samples: Samples{}, Rows: rows(0, 100), Readers: []Reader{{Watches: []history.Watch{
-		watch(10, history.EndedByItself, resp(5, nil, 2, 2, 3), resp(6, nil, 3, 2, 4), resp(7, gone)),
-		watch(20, history.EndedByItself, resp(15, nil, 4), resp(16, gone)),
+	r := Recording{Errors: Errors{}, Rows: rows(0, 100), Readers: [][]history.Watch{{
+		watch(10, history.EndedByItself, history.WatchResponse{}, history.WatchResponse{Err: gone}),
+		watch(20, history.EndedByItself, history.WatchResponse{Err: gone}),
 		watch(30, history.EndedByItself),
 		watch(40, history.StillOpen),
-		watch(150, history.EndedByItself, resp(140, nil, 1)),
-	}}}}
+		watch(150, history.EndedByItself),
+	}}}
 	r.Measure()
-	w := r.Rows[0].Watches
-	assert.EqualValues(t, 3, w.Repeated, "two revisions in the second response, one after the first watch")
-	assert.EqualValues(t, 3, w.Ended)
-	assert.Equal(t, map[string]int64{"Unavailable": 2, noReason: 1}, w.Codes)
-	assert.Equal(t, Samples{"watch Unavailable": gone.Error()}, r.Samples)
+	assert.Equal(t, Errors{"watch Unavailable": {2, gone.Error()}, "watch " + noReason: {Count: 1}}, r.Errors)
 }
 
-func TestWithoutWatches(t *testing.T) {
-	r := Recording{Samples: Samples{}, Rows: rows(0, 10), Calls: []Call{put(0, 0, 1, history.OK)}}
-	r.Measure()
-	assert.Equal(t, Watches{}, r.Rows[0].Watches)
+func TestDurationInTables(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0:                         "0.00 ms",
+		840 * time.Microsecond:    "0.84 ms",
+		9996 * time.Microsecond:   "10.0 ms",
+		99 * time.Millisecond:     "99.0 ms",
+		100 * time.Millisecond:    "100 ms",
+		999600 * time.Microsecond: "1.00 s",
+		12345 * time.Millisecond:  "12.3 s",
+		123 * time.Second:         "123 s",
+	} {
+		assert.Equal(t, want, Duration(d).String(), d.String())
+	}
 }

@@ -2,10 +2,10 @@ package report
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"time"
 
-	"github.com/quorate/quorate/lab/internal/words"
 	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
@@ -16,19 +16,12 @@ type Recording struct {
 	Rows []Row
 	// Calls that have ended.
 	Calls []Call
-	// Readers of watches.
-	Readers []Reader
+	// Readers has the watches of each reader, in their order.
+	Readers [][]history.Watch
 	// Outside has the writes past the links, in their order.
 	Outside []OutsideWrite
-	// Samples of errors.
-	Samples Samples
-
-	held int64 // leases
-}
-
-// Begin begins a row, at the end of the one before.
-func (r *Recording) Begin(name string, at Duration) {
-	r.Rows = append(r.Rows, Row{Name: name, Start: at, Leases: Leases{Kept: r.held}})
+	// Errors has those of all rows.
+	Errors Errors
 }
 
 // Current returns the row that has not ended, nil if there is none.
@@ -39,34 +32,18 @@ func (r *Recording) Current() *Row {
 	return nil
 }
 
-// LeaseGranted records that a keeper has another lease.
-func (r *Recording) LeaseGranted() { r.lease(1, func(*Leases) {}) }
-
-// LeaseRenewed records that a keepalive was answered.
-func (r *Recording) LeaseRenewed() { r.lease(0, func(l *Leases) { l.Renewals++ }) }
-
 // LeaseLost records that a keeper lost its lease, as the code says, and the error if there is one.
 func (r *Recording) LeaseLost(code string, err error) {
-	r.lease(-1, func(l *Leases) {
-		l.Expired++
-		r.Samples.add(&l.Codes, "lease ", code, textOf(err))
-	})
+	if row := r.Current(); row != nil {
+		row.LeasesLost++
+		r.Errors.add("lease "+code, err)
+	}
 }
 
 // LeaseFailed records that a keeper without a lease failed to get one.
 func (r *Recording) LeaseFailed(err error) {
-	r.lease(0, func(l *Leases) {
-		l.Failures++
-		r.Samples.add(&l.Codes, "lease ", CodeOf(err), err.Error())
-	})
-}
-
-// lease records what happens to a lease in the current row.
-func (r *Recording) lease(held int64, change func(*Leases)) {
-	r.held += held
-	if row := r.Current(); row != nil {
-		row.Leases.Kept = r.held
-		change(&row.Leases)
+	if r.Current() != nil {
+		r.Errors.add("lease "+codeOf(err), err)
 	}
 }
 
@@ -76,8 +53,8 @@ type Call struct {
 	model.Operation
 	// Keys of the operation. Calls of one group have the same pointer.
 	Keys *[model.Keys]string
-	// Code of the error that it ended with, see [CodeOf].
-	Code string
+	// Failure is the error that it ended with.
+	Failure error
 }
 
 // changes returns what the call wrote, or may have written: no two calls write the same.
@@ -91,12 +68,6 @@ func (c *Call) changes() (made []change) {
 		}
 	}
 	return made
-}
-
-// Reader has the watches of one reader, in their order. All are on the keys of the request.
-type Reader struct {
-	Request history.WatchRequest
-	Watches []history.Watch
 }
 
 // OutsideWrite is a write past the links.
@@ -114,13 +85,30 @@ func (d Duration) MarshalJSON() ([]byte, error) {
 	return json.Marshal(math.Round(float64(d)/float64(time.Microsecond)) / 1000)
 }
 
-func (d Duration) String() string { return words.Duration(time.Duration(d)) }
+// String returns about three digits: "0.84 ms", "8.41 ms", "123 ms", "1.23 s", "12.3 s", "123 s".
+func (d Duration) String() string {
+	ms := float64(d) / float64(time.Millisecond)
+	switch {
+	case ms < 9.995:
+		return fmt.Sprintf("%.2f ms", ms)
+	case ms < 99.95:
+		return fmt.Sprintf("%.1f ms", ms)
+	case ms < 999.5:
+		return fmt.Sprintf("%.0f ms", ms)
+	case ms < 9_995:
+		return fmt.Sprintf("%.2f s", ms/1e3)
+	case ms < 99_950:
+		return fmt.Sprintf("%.1f s", ms/1e3)
+	default:
+		return fmt.Sprintf("%.0f s", ms/1e3)
+	}
+}
 
 // Row has the figures of one stretch of a run: the healthy one, or that of a fault.
 //
 // A call belongs to the row in which it was invoked, whenever it ended, so that a fault answers for the calls that met it. A
 // gap belongs to the row in which it happened. An event belongs to the row in which its write was invoked, for the same
-// reason, and so does one that is missing. What happens to a lease belongs to the row in which its keeper received it.
+// reason. The loss of a lease belongs to the row in which its keeper learnt of it.
 type Row struct {
 	// Name is "healthy" or that of the fault.
 	Name  string   `json:"name"`
@@ -129,59 +117,22 @@ type Row struct {
 	// Fault is when the injection of the fault began, and Heal when its healing did; 0 without one.
 	Fault Duration `json:"fault_ms"`
 	Heal  Duration `json:"heal_ms"`
-	// Notes tell what was done.
-	Notes []Note `json:"events,omitempty"`
-	// Leaders are the reports of new leaders.
-	Leaders []Leader `json:"leaders,omitempty"`
 	// Calls has the figures of each kind of call.
 	Calls [history.NumKinds]Calls `json:"calls"`
-	// Watches has the figures of all watches, Leases those of all leases.
-	Watches Watches `json:"watches"`
-	Leases  Leases  `json:"leases"`
+	// Events counts those that readers took, once for each reader.
+	Events int64 `json:"events"`
+	// EventDelay is how late an event was at most: the time from the acknowledgement of the write to the moment at which the
+	// reader took the event. A write with an unknown outcome was never acknowledged, and when it was executed is not known: it may
+	// have waited in a stopped member for all of the fault. There the delay counts from the first delivery to any reader.
+	EventDelay Duration `json:"event_delay_max_ms"`
 	// OutsideDelay is the longest time from the acknowledgement of a write past the links to the delivery of its event.
 	OutsideDelay Duration `json:"outside_delay_max_ms"`
+	// LeasesLost counts the leases that expired, or whose keepers were told so.
+	LeasesLost int64 `json:"leases_lost"`
 }
 
 // contains reports whether a moment is in the row.
 func (r *Row) contains(at time.Duration) bool { return Duration(at) >= r.Start && Duration(at) < r.End }
-
-// Note is something that was done to the cluster.
-type Note struct {
-	At   Duration `json:"at_ms"`
-	Text string   `json:"text"`
-}
-
-// Leader is the first report of a new leader.
-type Leader struct {
-	At Duration `json:"at_ms"`
-	// Leader is the name of the member that leads from now on, Reporter that of the member that reported it.
-	Leader   string `json:"leader"`
-	Reporter string `json:"reporter"`
-	// Resumed says how soon what continued.
-	Resumed [3]Resumption `json:"resumed"`
-}
-
-// What resumes after the report of a new leader.
-const (
-	// NewGets and NewPuts are invoked at that moment, by callers that have nothing under way, and NewEvents are the events of
-	// these puts.
-	NewGets = iota
-	NewPuts
-	NewEvents
-)
-
-// Resumption tells how soon after a moment calls succeed.
-type Resumption struct {
-	// Callers counts those whose call was completed, or its event delivered.
-	Callers int `json:"callers"`
-	// Last is the time from the moment until the last of these.
-	Last Duration `json:"last_ms"`
-}
-
-// Add counts a caller whose call was completed after a time.
-func (r *Resumption) Add(after time.Duration) {
-	r.Callers, r.Last = r.Callers+1, max(r.Last, Duration(after))
-}
 
 // Calls has the figures of one kind of call.
 type Calls struct {
@@ -199,40 +150,23 @@ type Calls struct {
 	P50 Duration `json:"p50_ms"`
 	P99 Duration `json:"p99_ms"`
 	Max Duration `json:"max_ms"`
-	// Codes counts the calls that were not completed by the code of their error.
-	Codes map[string]int64 `json:"error_codes,omitempty"`
 }
 
-// Watches has the figures of all watches.
-type Watches struct {
-	// Delivered counts the events that readers took; a change that several watches deliver counts for each of them, one that a
-	// watch delivers twice once.
-	Delivered int64 `json:"delivered"`
-	// DelayP50, DelayP99 and DelayMax tell how late the events were: the time from the acknowledgement of the write to the
-	// moment at which the reader took the event, 0 if it did before. A write with an unknown outcome was never acknowledged,
-	// and when it was executed is not known: it may have waited in a stopped member for all of the fault. There the delay
-	// counts from the first delivery to any reader.
-	DelayP50 Duration `json:"delay_p50_ms"`
-	DelayP99 Duration `json:"delay_p99_ms"`
-	DelayMax Duration `json:"delay_max_ms"`
-	// Lost counts the events that were never delivered, once for each watch.
-	Lost int64 `json:"lost"`
-	// Repeated counts the events that a watch delivered again, or behind later ones.
-	Repeated int64 `json:"repeated"`
-	// Ended counts the watches that ended by themselves, and Codes by which error.
-	Ended int64            `json:"ended"`
-	Codes map[string]int64 `json:"error_codes,omitempty"`
+// Errors counts what was not completed, ended by itself or expired, by the code of its error. The codes of watches have "watch "
+// before them, those of leases "lease ".
+type Errors map[string]Errored
+
+// Errored is how often something ended with a code, and the first text that came with it.
+type Errored struct {
+	Count  int64  `json:"count"`
+	Sample string `json:"sample"`
 }
 
-// Leases has the figures of all leases.
-type Leases struct {
-	// Kept counts the leases that were held in the row and did not expire in it, Expired those that their keepers lost.
-	Kept    int64 `json:"kept"`
-	Expired int64 `json:"expired"`
-	// Renewals counts the keepalives that were answered.
-	Renewals int64 `json:"renewals"`
-	// Failures counts the attempts of keepers without a lease that failed.
-	Failures int64 `json:"failures"`
-	// Codes counts the expired leases and the failures by their codes.
-	Codes map[string]int64 `json:"error_codes,omitempty"`
+func (e Errors) add(code string, err error) {
+	had := e[code]
+	had.Count++
+	if err != nil && had.Sample == "" {
+		had.Sample = err.Error()
+	}
+	e[code] = had
 }

@@ -12,7 +12,7 @@ import (
 
 // SchemaVersion is the "schema" field of the JSON report. It grows when a field
 // changes its meaning or goes; new fields may come without that.
-const SchemaVersion = 4
+const SchemaVersion = 5
 
 // Report is the result of a run.
 type Report struct {
@@ -27,8 +27,8 @@ type Report struct {
 	Failure string `json:"failure"`
 	// Rows in the order in which they happened.
 	Rows []Row `json:"rows"`
-	// ErrorSamples has one error text for each code.
-	ErrorSamples map[string]string `json:"error_samples"`
+	// Errors of calls, watches and leases.
+	Errors Errors `json:"errors"`
 	// Checked counts what was checked; nil if nothing was.
 	Checked *tally.Counts `json:"checked"`
 	// Verdict on calls, watches, and what the client claimed of its leases.
@@ -61,15 +61,11 @@ type Setup struct {
 // Names that end in _ms are milliseconds with three decimals. Lists and maps without entries are null, or left out. What is
 // not clear from the names:
 //
-//	rows
-//	  events                  what was done: at_ms, text
-//	  leaders                 reports of new leaders; resumed has the gets that were invoked then, the puts, and their events:
-//	                          how many, and when the last of them was completed, counted from the report
-//	  calls, watches, leases  as [Calls], [Watches] and [Leases] say
-//	error_samples             code → the first error text seen with it
-//	checked                   subject → what was counted of it → number
-//	violation_counts          promise → number, of packages faults and watchcheck
-//	violations                at most ten of each promise: promise, message, evidence
+//	rows                what they have is in [Row] and [Calls]
+//	errors              code → how often it came, and the first text that came with it, see [Errors]
+//	checked             subject → what was counted of it → number
+//	violation_counts    promise → number, of packages faults and watchcheck
+//	violations          at most ten of each promise: promise, message, evidence
 func (r Report) MarshalJSON() ([]byte, error) {
 	type fields Report
 	return json.Marshal(struct {

@@ -124,8 +124,8 @@ func (w *workload) Check(out *robustness.Outcome) error {
 
 // ending says how a watch ended.
 func ending(w *history.Watch) string {
-	if n := len(w.Responses); n > 0 && w.Responses[n-1].Err != nil {
-		return w.Responses[n-1].Err.Error()
+	if err := w.Err(); err != nil {
+		return err.Error()
 	}
 	return [...]string{history.StillOpen: "open to the end", history.LeftByReader: "left", history.EndedByItself: "ended"}[w.End]
 }
