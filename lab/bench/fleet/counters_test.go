@@ -28,8 +28,7 @@ func TestReading(t *testing.T) {
 	require.NoError(t, err)
 	r, err := readingOf(metrics)
 	require.NoError(t, err)
-	assert.Equal(t, reading{rpcs: map[string]float64{"KV/Range": 7, "Watch/Watch": 2}, cpu: 1.25}, r)
-	assert.InDelta(t, 9, r.total(), 0)
+	assert.Equal(t, reading{rpcs: 9, cpu: 1.25}, r)
 	delete(metrics, "grpc_server_started_total")
 	_, err = readingOf(metrics)
 	require.EqualError(t, err, "metrics: grpc_server_started_total is missing")
@@ -48,14 +47,15 @@ func TestCountedSince(t *testing.T) {
 	get(3)
 	before, err := readLive(ctx, cluster.Members())
 	require.NoError(t, err)
-	gets, r := 0, reading{}
+	gets, r := 0.0, reading{}
 	for r.cpu == 0 { // the kernel counts in hundredths of a second
 		get(20)
 		gets += 20
 		r, err = countedSince(ctx, cluster.Members(), before)
 		require.NoError(t, err)
 	}
-	assert.InDelta(t, gets, r.rpcs["KV/Range"], 0)
+	assert.GreaterOrEqual(t, r.rpcs, gets)
+	assert.Less(t, r.rpcs, 2*gets, "without those before, or of another kind but a few")
 }
 
 func TestReached(t *testing.T) {

@@ -27,6 +27,7 @@ import (
 	"syscall"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/servers"
 )
 
@@ -62,10 +63,39 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitFailure
 	}
 	defer opts.program.Remove()
-	result, err := measure(ctx, opts, func(what string) { say(what) })
-	if err = errors.Join(err, writeTable(stdout, result)); err != nil {
+	results, err := measure(ctx, opts, func(what string) { say(what) })
+	if err = errors.Join(err, writeTable(stdout, opts, results)); err != nil {
 		say("fleet: ", err)
 		return exitFailure
 	}
 	return exitOK
+}
+
+// measure runs the phases with each kind of client.
+func measure(ctx context.Context, opts options, progress func(string)) ([]result, error) {
+	results := make([]result, len(opts.phases))
+	for i, p := range opts.phases {
+		results[i] = result{p, map[servers.Client][]row{}}
+	}
+	for _, kind := range servers.Clients {
+		if err := measureKind(ctx, opts, kind, results, progress); err != nil {
+			return results, fmt.Errorf("%s: %w", kind, err)
+		}
+	}
+	return results, nil
+}
+
+func measureKind(ctx context.Context, opts options, kind servers.Client, results []result, progress func(string)) (err error) {
+	progress(fmt.Sprintf("%s: start %d clients", kind, opts.clients))
+	r, err := newRig(ctx, opts, kind, progress)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
+	for i, p := range opts.phases {
+		if err := fatal.Catch(func() { results[i].rows[kind] = r.measure(ctx, p) }); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	return nil
 }

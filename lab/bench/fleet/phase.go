@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"time"
+
+	"github.com/quorate/quorate/lab/internal/fatal"
+	"github.com/quorate/quorate/lab/link"
 )
 
 // phase is a time in which one thing is done to the cluster and the clients are
@@ -11,15 +14,10 @@ type phase struct {
 	name, about string
 	length      time.Duration
 	deadline    time.Duration // of the gets, 0 for none
-	// begin does its thing to the cluster.
+	// begin does its thing to the cluster, nil for nothing.
 	begin func(*rig)
-	// checked says that the counts of the members must agree with those of the
-	// clients.
-	checked bool
-	// alone says that the phase runs only when it is named, on a cluster of its own, and
-	// measure takes the place of the usual measurement.
-	alone   bool
-	measure func(context.Context, *rig, phase) []row
+	// alone takes the place of the usual measurement in a phase that runs only when it is named, on a cluster of its own.
+	alone func(context.Context, *rig, time.Duration) []row
 	// direct leads clients to the members past the links, and tls makes members serve with TLS.
 	direct, tls bool
 }
@@ -37,34 +35,37 @@ const (
 	outage = 12 * time.Second
 )
 
-// allPhases returns the phases in the order in which they run.
-func allPhases() []phase {
-	return []phase{
-		{name: "idle", about: "no gets", begin: quiet},
-		{name: "light", about: "a get per client and second", deadline: usualDeadline, begin: quiet, checked: true},
-		{name: "frozen", about: "one follower is frozen (SIGSTOP)", deadline: usualDeadline, begin: freeze},
-		{name: "overload", about: "each member answers later than the deadline", deadline: overloadDeadline, begin: slow},
-		{name: "no-quorum", about: "the leader and a follower are killed", deadline: usualDeadline, begin: killMajority},
-		{
-			name: "storm", about: "all members are killed, and restarted at the end", length: outage, deadline: usualDeadline,
-			alone: true, measure: storm, direct: true,
-		},
-		{
-			name: "badcert", about: "all connections end, and members show certificates that nobody trusts", length: outage, deadline: usualDeadline,
-			alone: true, measure: badCertificates, tls: true,
-		},
-		{
-			name: "swallow", about: "the network loses all that clients and members send each other", length: 10 * time.Second, deadline: usualDeadline,
-			alone: true, measure: swallowed, direct: true,
-		},
+// allPhases are the phases in the order in which they run.
+var allPhases = []phase{
+	{name: "idle", about: "no gets", length: usualLength},
+	{name: "light", about: "a get per client and second", length: usualLength, deadline: usualDeadline},
+	{name: "frozen", about: "one follower is frozen (SIGSTOP)", length: usualLength, deadline: usualDeadline, begin: freeze},
+	{name: "overload", about: "each member answers later than the deadline", length: usualLength, deadline: overloadDeadline, begin: slow},
+	{name: "no-quorum", about: "the leader and a follower are killed", length: usualLength, deadline: usualDeadline, begin: killMajority},
+	{
+		name: "storm", about: "all members are killed, and restarted at the end", length: outage, deadline: usualDeadline,
+		alone: storm, direct: true,
+	},
+	{
+		name: "badcert", about: "all connections end, and members show certificates that nobody trusts", length: outage, deadline: usualDeadline,
+		alone: badCertificates, tls: true,
+	},
+	{
+		name: "swallow", about: "the network loses all that clients and members send each other", length: 10 * time.Second, deadline: usualDeadline,
+		alone: swallowed, direct: true,
+	},
+}
+
+func freeze(r *rig) { fatal.If(r.followers[0].Stop()) }
+
+// slow delays all bytes between clients and members.
+func slow(r *rig) {
+	for _, l := range r.links() {
+		l.Delay(link.Both, overloadDelay/2)
 	}
 }
 
-func phaseNames() []string {
-	all := allPhases()
-	names := make([]string, len(all))
-	for i, p := range all {
-		names[i] = p.name
-	}
-	return names
+func killMajority(r *rig) {
+	fatal.If(r.followers[0].Kill())
+	fatal.If(r.leader.Kill())
 }

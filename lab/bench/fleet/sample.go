@@ -1,59 +1,101 @@
 package main
 
 import (
-	"maps"
-	"slices"
+	"context"
+	"fmt"
+	"time"
 
-	"github.com/quorate/quorate/lab/bench/fleet/clients"
+	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/fatal"
+	"github.com/quorate/quorate/lab/internal/scrape"
+	"github.com/quorate/quorate/lab/link"
 )
 
-// sample is what was measured of one phase with one kind of client.
-type sample struct {
-	clients, seconds          float64
-	gets                      bool // whether there are gets to report
-	started, answered, failed float64
-	leasesLost, watchesLost   float64
-	members                   reading
-	opened                    float64 // connections that reached a member
-}
-
-// take adds what the clients did between two states.
-func (s *sample) take(before, after clients.State) {
-	s.answered = float64(after.Answered - before.Answered)
-	s.failed = float64(after.Failed - before.Failed)
-	s.started = float64(after.Started - before.Started)
-	s.leasesLost = float64(after.LeasesLost - before.LeasesLost)
-	s.watchesLost = float64(after.WatchesLost - before.WatchesLost)
-}
-
-// methodFloor is the rate per client and second below which a method has no row.
-const methodFloor = 0.005
-
-// rows returns the sample as lines of the table. Rows of what did not happen are left
-// out.
-func (s sample) rows() []row {
-	each := s.clients * s.seconds
-	rows := []row{count("RPCs received, per client and second", s.members.total()/each)}
-	for _, method := range slices.Sorted(maps.Keys(s.members.rpcs)) {
-		if rate := s.members.rpcs[method] / each; rate >= methodFloor {
-			rows = append(rows, count("  "+method, rate))
-		}
+// sample measures a phase as usual. It reads the members first and last, so that they count every get that a client counts.
+func (r *rig) sample(ctx context.Context, p phase) []row {
+	opened, began := reached(r.links()), time.Now()
+	read := fatal.OK(readLive(ctx, r.cluster.Members()))
+	before := r.fleet.state(ctx)
+	if p.begin != nil {
+		p.begin(r)
 	}
-	rows = append(rows, row{metric: "CPU of the live members, of one core", unit: percent, value: 100 * s.members.cpu / s.seconds})
-	if ended := s.answered + s.failed; s.gets && ended > 0 {
-		rows = append(rows,
-			row{metric: "gets answered", unit: percent, value: 100 * s.answered / ended},
-			count("RPCs per get", s.members.total()/max(s.started, 1)),
-		)
+	fatal.If(pause.For(ctx, p.length))
+	after := r.fleet.state(ctx)
+	seconds := time.Since(began).Seconds()
+	members := fatal.OK(countedSince(ctx, r.cluster.Members(), read))
+	answered, failed := float64(after.Answered-before.Answered), float64(after.Failed-before.Failed)
+	clients := float64(r.opts.clients)
+	// A get of each client may have been received before the measurement began.
+	if p.begin == nil && members.rpcs+clients < answered {
+		fatal.If(fmt.Errorf("the members count %.0f RPCs, and the clients %.0f answers", members.rpcs, answered))
 	}
-	rows = append(rows, count("connections opened", s.opened))
-	if s.leasesLost > 0 {
-		rows = append(rows, count("leases lost", s.leasesLost))
+	rows := []row{
+		{"RPCs received, per client and second", "", members.rpcs / clients / seconds},
+		{"CPU of the live members, of one core", percent, 100 * members.cpu / seconds},
+		{"connections opened", "", reached(r.links()) - opened},
 	}
-	if s.watchesLost > 0 {
-		rows = append(rows, count("watches lost", s.watchesLost))
+	if p.deadline > 0 {
+		rows = append(rows, row{"gets answered", percent, 100 * answered / max(answered+failed, 1)})
 	}
 	return rows
 }
 
-func count(metric string, value float64) row { return row{metric: metric, value: value} }
+// reading is what a member has counted since it started: the RPCs, unary and streams, and its CPU time in seconds.
+type reading struct{ rpcs, cpu float64 }
+
+// read reads the metrics of a member.
+func read(ctx context.Context, member *lab.Member) (reading, error) {
+	metrics, err := scrape.Read(ctx, scrape.Client, member.DirectEndpoint())
+	if err != nil {
+		return reading{}, fmt.Errorf("read %s: %w", member.Name(), err)
+	}
+	return readingOf(metrics)
+}
+
+func readingOf(metrics scrape.Metrics) (reading, error) {
+	const rpcs, cpu = "grpc_server_started_total", "process_cpu_seconds_total"
+	for _, name := range []string{rpcs, cpu} {
+		if metrics[name] == nil {
+			return reading{}, fmt.Errorf("metrics: %s is missing", name)
+		}
+	}
+	return reading{metrics.Sum(rpcs), metrics.Sum(cpu)}, nil
+}
+
+// readLive reads the metrics of the members that run and are not frozen, by their names.
+func readLive(ctx context.Context, members []*lab.Member) (map[string]reading, error) {
+	all := make(map[string]reading)
+	for _, m := range members {
+		if !m.Alive() || m.Stopped() {
+			continue
+		}
+		r, err := read(ctx, m)
+		if err != nil {
+			return nil, err
+		}
+		all[m.Name()] = r
+	}
+	return all, nil
+}
+
+// countedSince returns what the live members have counted since they were read before, all together. A
+// member that was killed or frozen meanwhile does not count.
+func countedSince(ctx context.Context, members []*lab.Member, before map[string]reading) (sum reading, err error) {
+	now, err := readLive(ctx, members)
+	for name, r := range now {
+		sum.rpcs += r.rpcs - before[name].rpcs
+		sum.cpu += r.cpu - before[name].cpu
+	}
+	return sum, err
+}
+
+// reached returns how many connections have reached a member over the links since they were made.
+func reached(links []*link.Link) float64 {
+	var sum float64
+	for _, l := range links {
+		stats := l.Stats()
+		sum += float64(stats.Accepted) - float64(stats.Refused)
+	}
+	return sum
+}

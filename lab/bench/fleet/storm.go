@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"net"
@@ -34,33 +33,31 @@ const (
 	afterReturn = 5 * time.Second
 )
 
-const (
-	// seconds is the unit of a row.
-	seconds = "s"
-	// afterOutage is when clients have no answer that are noted.
-	afterOutage = "after the outage"
-)
+// afterOutage is when clients have no answer that are reported.
+const afterOutage = "after the outage"
 
 // storm kills all members, so that the kernel refuses connections, and restarts them.
-func storm(ctx context.Context, r *rig, p phase) []row {
+func storm(ctx context.Context, r *rig, length time.Duration) []row {
 	before := r.fleet.state(ctx)
 	connects := follow(ctx, fatal.OK(failedConnects(ctx)), countEvery, failedConnects)
 	defer connects.stop()
 	fatal.If(r.everyMember((*lab.Member).Kill))
-	fatal.If(pause.For(ctx, p.length))
+	fatal.If(pause.For(ctx, length))
 	connects.stop()
 	down := r.fleet.mark(ctx)
 	restarted := time.Now()
 	rpcs := make([]*series, 0, members)
 	for _, m := range r.cluster.Members() {
-		s := follow(ctx, 0, readEvery, received(m))
+		s := follow(ctx, 0, readEvery, func(ctx context.Context) (float64, error) {
+			counted, err := read(ctx, m)
+			return counted.rpcs, err
+		})
 		defer s.stop()
 		rpcs = append(rpcs, s)
 	}
-	var leader, served time.Duration
+	var served time.Duration
 	work, working := errgroup.WithContext(ctx)
 	work.Go(func() error { return r.everyMember(func(m *lab.Member) error { return m.Restart(working) }) })
-	work.Go(func() error { return fatal.Catch(func() { leader = r.leaderAfter(working, restarted) }) })
 	work.Go(func() error {
 		return fatal.Catch(func() { served = r.allServed(working, restarted, returnTimeout, afterOutage) })
 	})
@@ -70,18 +67,17 @@ func storm(ctx context.Context, r *rig, p phase) []row {
 		s.stop()
 	}
 	return []row{
-		count("connects that failed", connects.total()),
-		count("  in the busiest second", busiest(connects)),
-		{"CPU of the clients while the members are down, of one core", percent, 100 * (down.CPU - before.CPU).Seconds() / p.length.Seconds()},
-		{"leader after the start of the members", seconds, leader.Seconds()},
+		{"connects that failed", "", connects.total()},
+		{"  in the busiest second", "", busiest(connects)},
+		{"CPU of the clients while the members are down, of one core", percent, 100 * (down.CPU - before.CPU).Seconds() / length.Seconds()},
 		{"all clients served after the start of the members", seconds, served.Seconds()},
-		count("RPCs received in the busiest second of the return", busiest(rpcs...)),
+		{"RPCs received in the busiest second of the return", "", busiest(rpcs...)},
 	}
 }
 
 // badCertificates ends all connections, and leads new ones to a server with an
 // untrusted certificate.
-func badCertificates(ctx context.Context, r *rig, p phase) []row {
+func badCertificates(ctx context.Context, r *rig, length time.Duration) []row {
 	var handshakes atomic.Int64
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.EnableHTTP2 = true
@@ -100,13 +96,13 @@ func badCertificates(ctx context.Context, r *rig, p phase) []row {
 		l.Cut()
 		l.Heal()
 	}
-	err := pause.For(ctx, p.length)
+	err := pause.For(ctx, length)
 	total := handshakes.Load()
 	for i, l := range r.links() {
 		l.SetTarget(targets[i])
 	}
 	fatal.If(err)
-	return []row{count("TLS handshakes", float64(total))}
+	return []row{{"TLS handshakes", "", float64(total)}}
 }
 
 // everyMember does something to all members at once.
@@ -116,44 +112,6 @@ func (r *rig) everyMember(do func(*lab.Member) error) error {
 		work.Go(func() error { return do(m) })
 	}
 	return work.Wait()
-}
-
-// leaderAfter returns how long after a time a member knows a leader.
-func (r *rig) leaderAfter(ctx context.Context, since time.Time) time.Duration {
-	for !r.hasLeader(ctx) {
-		if time.Since(since) > returnTimeout {
-			fatal.If(fmt.Errorf("no leader for %v", returnTimeout))
-		}
-		fatal.If(pause.For(ctx, lookEvery))
-	}
-	return time.Since(since)
-}
-
-// hasLeader reports whether a member knows a leader.
-func (r *rig) hasLeader(ctx context.Context) bool {
-	asking, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	found := make(chan bool, members)
-	for _, m := range r.cluster.Members() {
-		go func() {
-			status, err := m.Status(asking)
-			found <- err == nil && status.GetLeader() != 0
-		}()
-	}
-	for range members {
-		if <-found {
-			return true
-		}
-	}
-	return false
-}
-
-// received returns a count of the RPCs that a member has received since it started.
-func received(m *lab.Member) func(context.Context) (float64, error) {
-	return func(ctx context.Context) (float64, error) {
-		of, err := read(ctx, m)
-		return of.total(), err
-	}
 }
 
 // failedConnects returns how many connects have failed in the network namespace.

@@ -14,7 +14,7 @@ import (
 
 // swallowed lets the kernel lose all packets between clients and members, and then carry them again. It
 // needs a network namespace in which iptables may be used.
-func swallowed(ctx context.Context, r *rig, p phase) []row {
+func swallowed(ctx context.Context, r *rig, length time.Duration) []row {
 	ports := make([]string, 0, members)
 	for _, m := range r.cluster.Members() {
 		_, address, _ := strings.Cut(m.DirectEndpoint(), "://")
@@ -23,7 +23,7 @@ func swallowed(ctx context.Context, r *rig, p phase) []row {
 		ports = append(ports, port)
 	}
 	fatal.If(dropping(ctx, "--append", ports))
-	err := pause.For(ctx, p.length)
+	err := pause.For(ctx, length)
 	if carried := dropping(context.WithoutCancel(ctx), "--delete", ports); err == nil {
 		err = carried
 	}

@@ -16,7 +16,6 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"math"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -24,7 +23,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dustin/go-humanize"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
@@ -140,15 +138,9 @@ func table(rows []row) string {
 		}
 		fmt.Fprintf(&b, "| %s | %s |", name, r.Figure)
 		for _, p := range policies {
-			b.WriteString(" " + number(r.Medians[p.name]) + " |")
+			b.WriteString(" " + stats.Text(r.Medians[p.name]) + " |")
 		}
 		b.WriteString("\n")
 	}
 	return b.String()
-}
-
-// number returns v with three digits, or all those before the point.
-func number(v float64) string {
-	scale := math.Pow(10, max(0, 2-math.Floor(math.Log10(max(v, 1)))))
-	return humanize.Commaf(math.Round(v*scale) / scale)
 }

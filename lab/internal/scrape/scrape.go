@@ -59,17 +59,4 @@ func (m Metrics) Sum(name string) (sum float64) {
 	return sum
 }
 
-// By returns the sums of a family of counters or gauges by what key makes of the labels.
-func (m Metrics) By(name string, key func(labels map[string]string) string) map[string]float64 {
-	sums := make(map[string]float64)
-	for _, metric := range m[name].GetMetric() {
-		labels := make(map[string]string)
-		for _, pair := range metric.GetLabel() {
-			labels[pair.GetName()] = pair.GetValue()
-		}
-		sums[key(labels)] += value(metric)
-	}
-	return sums
-}
-
 func value(m *dto.Metric) float64 { return m.GetCounter().GetValue() + m.GetGauge().GetValue() }

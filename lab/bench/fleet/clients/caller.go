@@ -38,9 +38,8 @@ type caller struct {
 	deadline time.Duration      // of the gets that are made, 0 if there are none
 	stopGets context.CancelFunc // makes no more of them
 
-	started, answered, failed atomic.Int64
-	leasesLost, watchesLost   atomic.Int64
-	hasAnswer                 atomic.Bool // since the last mark
+	answered, failed atomic.Int64
+	hasAnswer        atomic.Bool // since the last mark
 }
 
 // open makes the client, opens its watch and its lease, and uses it until the caller is
@@ -76,10 +75,7 @@ func (c *caller) execute(cmd Command) State {
 	if cmd.Mark {
 		c.hasAnswer.Store(false)
 	}
-	s := State{
-		Started: c.started.Load(), Answered: c.answered.Load(), Failed: c.failed.Load(),
-		LeasesLost: c.leasesLost.Load(), WatchesLost: c.watchesLost.Load(),
-	}
+	s := State{Answered: c.answered.Load(), Failed: c.failed.Load()}
 	if c.hasAnswer.Load() {
 		s.HaveAnswers = 1
 	}
@@ -108,7 +104,6 @@ func (c *caller) keepWatch(ctx context.Context, events clientv3.WatchChan) {
 		if resp, open := <-events; open && resp.Err() == nil || ctx.Err() != nil {
 			continue
 		}
-		c.watchesLost.Add(1)
 		if pause.For(ctx, retryPause) != nil {
 			return
 		}
@@ -122,7 +117,6 @@ func (c *caller) keepLease(ctx context.Context, kept renewals) {
 		if _, open := <-kept; open || ctx.Err() != nil {
 			continue
 		}
-		c.leasesLost.Add(1)
 		kept = c.grantAgain(ctx, kept)
 	}
 }
@@ -163,7 +157,6 @@ func (c *caller) makeGets(making context.Context, deadline time.Duration) {
 func (c *caller) get(ctx context.Context, deadline time.Duration) {
 	getting, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
-	c.started.Add(1)
 	if _, err := c.client.Get(getting, key); err != nil {
 		c.failed.Add(1)
 		return

@@ -21,8 +21,7 @@ type Command struct {
 
 // State is what clients have done since they started.
 type State struct {
-	Started, Answered, Failed int64 // gets
-	LeasesLost, WatchesLost   int64
+	Answered, Failed int64 // gets
 	// HaveAnswers is the number of clients that a get was answered to since the last Mark.
 	HaveAnswers int
 	// CPU is the CPU time of the processes.
@@ -31,11 +30,8 @@ type State struct {
 
 // Add adds the state of others.
 func (s *State) Add(other State) {
-	s.Started += other.Started
 	s.Answered += other.Answered
 	s.Failed += other.Failed
-	s.LeasesLost += other.LeasesLost
-	s.WatchesLost += other.WatchesLost
 	s.HaveAnswers += other.HaveAnswers
 	s.CPU += other.CPU
 }

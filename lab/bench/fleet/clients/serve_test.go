@@ -41,7 +41,7 @@ func TestServe(t *testing.T) {
 	call, end := serve(t)
 	s, err := call("Clients.Open", Job{Endpoints: cluster.Endpoints()})
 	require.NoError(t, err)
-	assert.Zero(t, s.Started, "no gets are wanted yet")
+	assert.Zero(t, s.Answered+s.Failed, "no gets are wanted yet")
 	require.Eventually(t, func() bool {
 		s, err := call("Clients.Execute", Command{Deadline: 10 * time.Second})
 		return err == nil && s.HaveAnswers == 1
@@ -50,7 +50,6 @@ func TestServe(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, s.HaveAnswers)
 	assert.Positive(t, s.Answered)
-	assert.Zero(t, s.LeasesLost+s.WatchesLost)
 	end()
 }
 
