@@ -3,14 +3,15 @@
 //
 //	make kube-faults
 //
-// For each fault it prints how late events of watches, answers to LIST and writes were at worst,
+// For each fault it measures how late events of watches, answers to LIST and writes were at worst,
 // how many of eight leaders, elected by client-go with its defaults, lost their lease, and for how
-// long the API server said that it was not ready. -record writes the figures to a file, -picture
-// draws them; -from prints and draws what a file has recorded, and measures nothing.
+// long the API server said that it was not ready. The figures are printed as JSON; -record writes them
+// to a file, -picture draws them.
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -18,7 +19,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
-	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -30,16 +30,19 @@ import (
 	"github.com/quorate/quorate/lab/kube"
 )
 
+// faults are those of the etcd cluster, in their order.
+var faults = []string{"stop", "partition", "blackhole", "kill", "leader-kill"}
+
 type settings struct {
-	binaries     []binary
-	faults       []fault.Fault
-	hold, settle time.Duration
-	idle         time.Duration
-	starts       int
-	from         string // a record to show instead of measuring
-	record       string // where to write the figures, and
-	picture      string // where to draw them; not at all if empty
-	log          io.Writer
+	binaries []binary
+	faults   []string
+	hold     time.Duration // of each fault
+	settle   time.Duration // how long it is measured after a fault, before the next one
+	idle     time.Duration // how long the API server idles before, to measure its CPU
+	starts   int
+	record   string // where to write the figures, and
+	picture  string // where to draw them; not at all if empty
+	log      io.Writer
 }
 
 // binary is a kube-apiserver over one of the clients.
@@ -59,53 +62,31 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, out, log io.Writer) error {
-	s, err := parse(args, log)
-	if err != nil {
-		return err
-	}
-	var r record
-	if s.from != "" {
-		r, err = readRecord(s.from)
-	} else {
-		r, err = s.measureAll(ctx)
-	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(printTables(out, r), s.save(r))
-}
-
-func parse(args []string, log io.Writer) (settings, error) {
-	s := settings{log: log}
+	s := settings{faults: faults, settle: 10 * time.Second, idle: 20 * time.Second, log: log}
 	flags := flag.NewFlagSet("faults", flag.ContinueOnError)
 	flags.SetOutput(log)
 	overOfficial := flags.String("official", "", "kube-apiserver over the official client; none is left out")
 	overQuorate := flags.String("quorate", "", "kube-apiserver over Quorate; none is left out")
-	names := flags.String("faults", "stop,partition,blackhole,kill,leader-kill", "faults of the etcd cluster, in this order; one of: "+strings.Join(fault.Names(), ", "))
 	flags.DurationVar(&s.hold, "hold", 15*time.Second, "how long each fault lasts")
-	flags.DurationVar(&s.settle, "settle", 10*time.Second, "how long it is measured after a fault, before the next one")
-	flags.DurationVar(&s.idle, "idle", 20*time.Second, "how long the API server idles before, to measure its CPU")
 	flags.IntVar(&s.starts, "starts", 0, "how often the API server is started while a follower is cut off")
-	flags.StringVar(&s.from, "from", "", "file of -record to print and draw; nothing is measured")
 	flags.StringVar(&s.record, "record", "", "file for the figures, as JSON")
 	flags.StringVar(&s.picture, "picture", "", "file for the picture, as SVG")
 	if err := flags.Parse(args); err != nil {
-		return s, err
+		return err
 	}
 	for _, b := range []binary{{official, *overOfficial}, {quorate, *overQuorate}} {
 		if b.path != "" {
 			s.binaries = append(s.binaries, b)
 		}
 	}
-	if len(s.binaries) == 0 && s.from == "" {
-		return s, errors.New("no API server: name one with -official or -quorate; `make kube-faults` builds both")
+	if len(s.binaries) == 0 {
+		return errors.New("no API server: name one with -official or -quorate; `make kube-faults` builds both")
 	}
-	if *names == "" {
-		return s, nil
+	r, err := s.measureAll(ctx)
+	if err != nil {
+		return err
 	}
-	var err error
-	s.faults, err = fault.Parse(strings.Split(*names, ","))
-	return s, err
+	return s.save(r, out)
 }
 
 // measureAll measures every API server. An error ends it, see package fatal.
@@ -124,10 +105,7 @@ func (s settings) measure(ctx context.Context, b binary) result {
 	began := time.Now()
 	c := fatal.OK(kube.Start(ctx, kube.Config{Binary: b.path, Etcd: lab.Config{Members: 3}}))
 	defer func() { _ = c.Close() }() // an error before says more
-	r := result{Client: b.client, Cost: costOf(ctx, c, time.Since(began), s.idle)}
-	if len(s.faults) > 0 {
-		r.Rows = s.disturb(ctx, c)
-	}
+	r := result{Client: b.client, Cost: costOf(ctx, c, time.Since(began), s.idle), Rows: s.disturb(ctx, c)}
 	if s.starts > 0 {
 		r.Starts = s.start(ctx, c)
 	}
@@ -154,7 +132,7 @@ func (s settings) disturb(ctx context.Context, c *kube.ControlPlane) []row {
 		rows = append(rows, l.meter.read())
 	}
 	phase("none", func(context.Context, fault.Scene) error { return nil })
-	for _, f := range s.faults {
+	for _, f := range fatal.OK(fault.Parse(s.faults)) {
 		phase(f.Name, f.Inject)
 	}
 	return rows
@@ -184,3 +162,52 @@ func (s settings) start(ctx context.Context, c *kube.ControlPlane) (all []float6
 }
 
 func (s settings) logf(format string, args ...any) { _, _ = fmt.Fprintf(s.log, format, args...) }
+
+// The clients, as the record names them.
+const (
+	official = "official"
+	quorate  = "quorate"
+)
+
+// record is what a run measured, of which pages are made. Times are in seconds.
+type record struct {
+	HoldSeconds float64  `json:"hold_seconds"`
+	Results     []result `json:"results"`
+}
+
+// result is what was measured of one API server.
+type result struct {
+	Client string    `json:"client"`
+	Cost   cost      `json:"cost,omitzero"`
+	Rows   []row     `json:"faults"`
+	Starts []float64 `json:"starts_seconds,omitempty"` // how long it took to be ready, 0 if it was not within a minute
+}
+
+// row is the worst during a fault, and until the next one.
+type row struct {
+	Fault        string  `json:"fault"`
+	Event        float64 `json:"event_seconds"`
+	List         float64 `json:"list_seconds"`
+	QuietList    float64 `json:"quiet_list_seconds"`
+	Write        float64 `json:"write_seconds"`
+	NotReady     float64 `json:"not_ready_seconds"`
+	Writes       int     `json:"writes"`
+	FailedWrites int     `json:"failed_writes"`
+	LeasesLost   int     `json:"leases_lost"`
+}
+
+// save prints the record, and writes the files that were asked for.
+func (s settings) save(r record, out io.Writer) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	_, err = out.Write(text)
+	for path, content := range map[string][]byte{s.record: text, s.picture: []byte(draw(r))} {
+		if path != "" {
+			err = errors.Join(err, os.WriteFile(path, content, 0o644)) //nolint:gosec // pages of the repository, readable by all
+		}
+	}
+	return err
+}
