@@ -16,7 +16,7 @@ import (
 )
 
 // Programs with the official client find what is registered here, and the other way round.
-func TestRegistrationsAreShared(t *testing.T) {
+func TestServicesAreShared(t *testing.T) {
 	const name = "official"
 	ours, theirs := connect(t), labtest.Official(t, cluster.Endpoints()...)
 	theirManager, err := official.NewManager(theirs, name)

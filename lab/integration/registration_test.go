@@ -55,7 +55,7 @@ func list(t *testing.T, client *clientv3.Client, name string) []string {
 
 // A registered process that is killed is on the list until its lease ends, and not for longer. Calls
 // leave it when its connections break.
-func TestRegistrationOfAKilledProcess(t *testing.T) {
+func TestServiceOfAKilledProcess(t *testing.T) {
 	client := connect(t)
 	child := exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), serveEnv+"="+cluster.Members()[0].Endpoint())
@@ -106,7 +106,7 @@ func (w *watched) GracefulStop() {
 }
 
 // Registered servers are replaced one by one under load, and no call fails.
-func TestRegistrationsOfARollingRestart(t *testing.T) {
+func TestServicesAreReplacedUnderLoad(t *testing.T) {
 	const name, size = "rolling", 3
 	client := connect(t)
 	conns := []*grpc.ClientConn{dial(t, client, name), dial(t, client, name), dial(t, client, name)}
