@@ -123,10 +123,10 @@ kube-faults: kube-apiserver kube-apiserver-over-shim ## a real kube-apiserver ov
 
 kube-test: kube-apiserver ## the Kubernetes resolver on a real API server, stopped for 100 s, and beside kuberesolver; four minutes
 	QUORATE_KUBE_APISERVER=$(KUBE_APISERVER) go test -race -count=1 -v ./lab/kube/...
-	QUORATE_KUBE_APISERVER=$(KUBE_APISERVER) go test -race -count=1 -v -timeout 20m ./lab/integration/kuberesolver -args -stopped=100s
+	QUORATE_KUBE_APISERVER=$(KUBE_APISERVER) go test -race -tags experiment -count=1 -v -timeout 20m ./lab/integration/kuberesolver -args -stopped=100s
 
 kube-test-short: kube-apiserver ## what CI runs of it; a minute and a half
-	QUORATE_KUBE_APISERVER=$(KUBE_APISERVER) go test -race -count=1 -short ./lab/kube/... ./lab/integration/kuberesolver
+	QUORATE_KUBE_APISERVER=$(KUBE_APISERVER) go test -race -tags experiment -count=1 -short ./lab/kube/... ./lab/integration/kuberesolver
 
 servers: ## what both clients do on every server, from etcd 3.4 to 3.8 and kine, and the table of docs/servers.md; a quarter of an hour
 	go run ./lab/servers/matrix -page docs/servers.md

@@ -1,6 +1,8 @@
+//go:build experiment
+
 // Package cache_test measures package clientv3/cache over one real member beside plain gets.
 //
-//	for i in 1 2 3 4 5; do go test ./lab/bench/cache -run '^$' -bench . -benchtime 2s; done
+//	for i in 1 2 3 4 5; do go test -tags experiment ./lab/bench/cache -run '^$' -bench . -benchtime 2s; done
 package cache_test
 
 import (
@@ -109,7 +111,7 @@ const (
 // BenchmarkWatch has 1,000 readers watch one prefix, in which a hundred events a second happen: by a watch at the server each, and
 // from the cache. The CPU is that of this process and of the member together.
 //
-//	go test ./lab/bench/cache -run '^$' -bench Watch -benchtime 1000x
+//	go test -tags experiment ./lab/bench/cache -run '^$' -bench Watch -benchtime 1000x
 func BenchmarkWatch(b *testing.B) {
 	b.Run("none", func(b *testing.B) { watch(b, newClient(b).Watcher, 0) })
 	b.Run("plain", func(b *testing.B) { watch(b, newClient(b).Watcher, watchers) })

@@ -1,5 +1,6 @@
 //go:build experiment
 
+// Package keepalive_test holds the preset for etcd against etcd itself.
 package keepalive_test
 
 import (
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
@@ -26,6 +28,11 @@ var idle = flag.Duration("idle", time.Minute, "how long connections to a real et
 
 // patience is far above what anything takes that has to happen at once.
 const patience = 30 * time.Second
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	goleak.VerifyTestMain(m)
+}
 
 // TestIdleOnEtcd leaves connections to a real etcd alone: one without calls and one
 // with a quiet watch, as the preset has them, and one as it refuses them.

@@ -1,3 +1,5 @@
+//go:build experiment
+
 // Package kuberesolver_test runs the resolver of Kubernetes services against a real kube-apiserver, and beside kuberesolver. The
 // cases check what a gRPC channel receives; the tests of resolver/kubernetes do the same over package fakeapiserver.
 //

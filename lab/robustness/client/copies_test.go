@@ -20,8 +20,8 @@ func TestCopies(t *testing.T) {
 		compareCopy(t, "robustness/client/quorate/"+name, "robustness/client/official/"+name)
 	}
 	compareCopy(t, "bench/calls/quorate_test.go", "bench/calls/official_test.go", "quorateCall", "officialCall")
-	compareCopy(t, "integration/official/ours_test.go", "integration/official/theirs_test.go",
-		"ours", "theirs", "ourSTM", "theirSTM", "connect(t)", "labtest.Official(t, endpoints...)")
+	compareCopy(t, "integration/official_ours_test.go", "integration/official_theirs_test.go",
+		"ours", "theirs", "ourSTM", "theirSTM", "connect(t)", "labtest.Official(t, cluster.Endpoints()...)")
 }
 
 // compareCopy compares a file with what another one becomes over the official client. Names are pairs of names to replace.

@@ -1,5 +1,4 @@
-// Package metrics tests that gRPC's own metrics tell what Quorate does.
-package metrics
+package integration_test
 
 import (
 	"sync/atomic"
@@ -8,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/stats/opentelemetry"
@@ -18,8 +16,6 @@ import (
 	"github.com/quorate/quorate/keepalive"
 	"github.com/quorate/quorate/observe"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // picks counts the events of an observer.
 type picks struct {

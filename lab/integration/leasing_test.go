@@ -1,4 +1,4 @@
-package leasing_test
+package integration_test
 
 import (
 	"context"
@@ -28,8 +28,8 @@ const (
 	// sessionTTL is the shortest that the server grants, in seconds.
 	sessionTTL = 1
 	// callTime bounds a call; a client that is cut off needs it.
-	callTime = 700 * time.Millisecond
-	callers  = 3 // of each client
+	callTime      = 700 * time.Millisecond
+	callersOfSite = 3
 	// latency is that of each direction between a site and the server. The plain
 	// reader has none, and sees what sites write before they do.
 	latency = 3 * time.Millisecond
@@ -49,7 +49,7 @@ type costKey struct{}
 
 func newSite(t *testing.T, prefix string) *site {
 	t.Helper()
-	l, err := link.Listen(strings.TrimPrefix(endpoint, "http://"))
+	l, err := link.Listen(strings.TrimPrefix(cluster.Members()[0].DirectEndpoint(), "http://"))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
 	s := &site{link: l}
@@ -77,20 +77,20 @@ func (s *site) count(
 	return invoke(ctx, method, req, reply, cc, opts...)
 }
 
-// load is a run of random calls.
-type load struct {
+// randomCalls is a run of random calls.
+type randomCalls struct {
 	history
 	prefix string
 	values atomic.Int64
 }
 
-func (l *load) key(r *rand.Rand) string { return fmt.Sprint(l.prefix, r.IntN(4)) }
+func (l *randomCalls) key(r *rand.Rand) string { return fmt.Sprint(l.prefix, r.IntN(4)) }
 
 // value returns one that is written once.
-func (l *load) value() string { return fmt.Sprint("v", l.values.Add(1)) }
+func (l *randomCalls) value() string { return fmt.Sprint("v", l.values.Add(1)) }
 
 // get reads one key.
-func (l *load) get(ctx context.Context, kv clientv3.KV, key string) {
+func (l *randomCalls) get(ctx context.Context, kv clientv3.KV, key string) {
 	c := call{what: "get", floor: l.begin()}
 	resp, err := kv.Get(ctx, key)
 	if err != nil {
@@ -101,7 +101,7 @@ func (l *load) get(ctx context.Context, kv clientv3.KV, key string) {
 }
 
 // getBoth reads two keys at once.
-func (l *load) getBoth(ctx context.Context, kv clientv3.KV, one, other string) {
+func (l *randomCalls) getBoth(ctx context.Context, kv clientv3.KV, one, other string) {
 	c := call{what: "get both", floor: l.begin()}
 	resp, err := kv.Txn(ctx).Then(clientv3.OpGet(one), clientv3.OpGet(other)).Commit()
 	if err != nil {
@@ -114,7 +114,7 @@ func (l *load) getBoth(ctx context.Context, kv clientv3.KV, one, other string) {
 	l.end(c)
 }
 
-func (l *load) put(ctx context.Context, kv clientv3.KV, key string) {
+func (l *randomCalls) put(ctx context.Context, kv clientv3.KV, key string) {
 	c := call{what: "put", floor: l.begin(), wrote: map[string]string{key: l.value()}}
 	resp, err := kv.Put(ctx, key, c.wrote[key])
 	if err != nil {
@@ -125,7 +125,7 @@ func (l *load) put(ctx context.Context, kv clientv3.KV, key string) {
 }
 
 // replace reads a key and replaces what it read.
-func (l *load) replace(ctx context.Context, kv clientv3.KV, key string) {
+func (l *randomCalls) replace(ctx context.Context, kv clientv3.KV, key string) {
 	before, err := kv.Get(ctx, key)
 	if err != nil || len(before.Kvs) == 0 {
 		return
@@ -149,7 +149,7 @@ func (l *load) replace(ctx context.Context, kv clientv3.KV, key string) {
 	l.end(c)
 }
 
-func (l *load) remove(ctx context.Context, kv clientv3.KV, key string, opts ...clientv3.OpOption) {
+func (l *randomCalls) remove(ctx context.Context, kv clientv3.KV, key string, opts ...clientv3.OpOption) {
 	c := call{what: "delete", floor: l.begin()}
 	resp, err := kv.Delete(ctx, key, append(opts, clientv3.WithPrevKV())...)
 	if err != nil {
@@ -164,7 +164,7 @@ func (l *load) remove(ctx context.Context, kv clientv3.KV, key string, opts ...c
 }
 
 // call makes one random call.
-func (l *load) call(ctx context.Context, r *rand.Rand, s *site) {
+func (l *randomCalls) call(ctx context.Context, r *rand.Rand, s *site) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	switch key := l.key(r); r.IntN(100) {
@@ -198,10 +198,10 @@ func (s *site) read(ctx context.Context, f func(ctx context.Context)) {
 // Two sites read and write the same keys through leasing, a third reads them plainly,
 // and now and then one of the sites is cut off for longer than its lease lasts, or
 // its connections are reset: no answer is stale.
-func TestLinearizable(t *testing.T) {
-	plain := labtest.Client(t, clientv3.Config{Endpoints: []string{endpoint}})
+func TestLeasingIsLinearizable(t *testing.T) {
+	plain := connect(t)
 	prefix := fmt.Sprint(rand.Int64(), "/") // another one in each run
-	l := &load{prefix: prefix + "key/"}
+	l := &randomCalls{prefix: prefix + "key/"}
 	sites := []*site{newSite(t, prefix+"leasing/"), newSite(t, prefix+"leasing/")}
 	ctx, cancel := context.WithTimeout(t.Context(), mostTime)
 	defer cancel()
@@ -213,7 +213,7 @@ func TestLinearizable(t *testing.T) {
 			}
 		}
 	})
-	for i := range callers * len(sites) {
+	for i := range callersOfSite * len(sites) {
 		running.Go(func() {
 			for r := rand.New(rand.NewPCG(uint64(i), 1)); ctx.Err() == nil; pause(ctx, time.Millisecond) {
 				l.call(ctx, r, sites[i%len(sites)])
@@ -234,17 +234,17 @@ func TestLinearizable(t *testing.T) {
 	for i, s := range sites {
 		t.Logf("site %d: %d of %d reads were answered from memory, %d sessions", i, s.free.Load(), s.reads.Load(), s.grants.Load())
 	}
-	for _, what := range kinds {
+	for _, what := range kindsOfCalls {
 		t.Logf("%s: %d", what, l.count(what))
 	}
 	require.Empty(t, l.missing(sites))
 }
 
-// kinds are what the calls of a load are.
-var kinds = []string{"get", "get both", "put", "replace", "delete"}
+// kindsOfCalls are what the calls of a run are.
+var kindsOfCalls = []string{"get", "get both", "put", "replace", "delete"}
 
 // missing returns what has not happened yet, of all that the test is about.
-func (l *load) missing(sites []*site) (missing []string) {
+func (l *randomCalls) missing(sites []*site) (missing []string) {
 	for i, s := range sites {
 		if s.grants.Load() < 2 {
 			missing = append(missing, fmt.Sprintf("a loss of the session of site %d", i))
@@ -253,7 +253,7 @@ func (l *load) missing(sites []*site) (missing []string) {
 			missing = append(missing, fmt.Sprintf("a read from the memory of site %d", i))
 		}
 	}
-	for _, what := range kinds {
+	for _, what := range kindsOfCalls {
 		if l.count(what) == 0 {
 			missing = append(missing, what)
 		}

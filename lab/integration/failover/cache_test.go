@@ -1,6 +1,6 @@
 //go:build experiment
 
-package cache_test
+package failover_test
 
 import (
 	"context"
@@ -83,9 +83,9 @@ func TestBoundsHold(t *testing.T) {
 	defer cancel()
 	var acks acknowledged
 	var running sync.WaitGroup
-	writes := connect(t, cluster)
+	writes := labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints()})
 	running.Go(func() { write(ctx, writes, &acks) })
-	client := connect(t, cluster)
+	client := labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints()})
 	c, err := cache.New(client, cache.Config{Prefixes: []string{"in/"}, ProbeInterval: time.Second})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)

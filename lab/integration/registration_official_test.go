@@ -1,4 +1,4 @@
-package registration_test
+package integration_test
 
 import (
 	"testing"
@@ -16,7 +16,7 @@ import (
 )
 
 // Programs with the official client find what is registered here, and the other way round.
-func TestOfficialClient(t *testing.T) {
+func TestServicesAreShared(t *testing.T) {
 	const name = "official"
 	ours, theirs := connect(t), labtest.Official(t, cluster.Endpoints()...)
 	theirManager, err := official.NewManager(theirs, name)

@@ -1,4 +1,4 @@
-package registration_test
+package integration_test
 
 import (
 	"bufio"
@@ -53,9 +53,9 @@ func list(t *testing.T, client *clientv3.Client, name string) []string {
 	return addrs
 }
 
-// A process that is killed is on the list until its lease ends, and not for longer. Calls
+// A registered process that is killed is on the list until its lease ends, and not for longer. Calls
 // leave it when its connections break.
-func TestProcessIsKilled(t *testing.T) {
+func TestServiceOfAKilledProcess(t *testing.T) {
 	client := connect(t)
 	child := exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), serveEnv+"="+cluster.Members()[0].Endpoint())
@@ -105,8 +105,8 @@ func (w *watched) GracefulStop() {
 	w.Server.GracefulStop()
 }
 
-// Servers are replaced one by one under load, and no call fails.
-func TestRollingRestartUnderLoad(t *testing.T) {
+// Registered servers are replaced one by one under load, and no call fails.
+func TestServicesAreReplacedUnderLoad(t *testing.T) {
 	const name, size = "rolling", 3
 	client := connect(t)
 	conns := []*grpc.ClientConn{dial(t, client, name), dial(t, client, name), dial(t, client, name)}

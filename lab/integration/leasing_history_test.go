@@ -1,4 +1,4 @@
-package leasing_test
+package integration_test
 
 import (
 	"fmt"
@@ -179,8 +179,8 @@ func valueOf(resp *pb.RangeResponse) string {
 	return string(resp.Kvs[0].Value)
 }
 
-// The checker finds what it is for.
-func TestVerify(t *testing.T) {
+// The checker of leasing finds what it is for.
+func TestHistoriesAreVerified(t *testing.T) {
 	all := truth{}
 	all.add("k", "a", 2)
 	all.add("k", "b", 4)

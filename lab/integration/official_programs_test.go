@@ -1,6 +1,4 @@
-// Package official_test has programs of Quorate and of the official client share locks, elections, transactions, recipes and
-// the leasing cache on one server.
-package official_test
+package integration_test
 
 import (
 	"context"
@@ -12,16 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/labtest"
 )
-
-// endpoints are those of a cluster of one member that all tests share. Each has its own prefix.
-var endpoints []string
-
-func TestMain(m *testing.M) {
-	labtest.Main(m, func(c *lab.Cluster) { endpoints = c.Endpoints() })
-}
 
 var prefixes atomic.Int64
 
@@ -66,7 +56,8 @@ type (
 	}
 )
 
-// program is one with a client of either kind, and a session.
+// program is one with a client of either kind, and a session. Programs of both kinds share locks, elections, transactions, recipes
+// and the leasing cache on one server.
 type program struct {
 	lease             int64
 	locked, notLeader error

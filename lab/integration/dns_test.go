@@ -1,5 +1,4 @@
-// Package dns_test has channels follow a service in DNS, with a DNS server and backends of their own.
-package dns_test
+package integration_test
 
 import (
 	"net"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
@@ -25,15 +23,8 @@ import (
 	"github.com/quorate/quorate/resolver/dns"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-const (
-	// patience is far above what the test takes. Our policies ask a backend that was slow every 30 s at least, and on a busy
-	// machine it may answer late again.
-	patience = 2 * time.Minute
-	// interval is short, as the test waits for some of them.
-	interval = 500 * time.Millisecond
-)
+// interval is short, as the test waits for some lookups.
+const interval = 500 * time.Millisecond
 
 // backend is a gRPC server that counts its connections.
 type backend struct {
@@ -91,8 +82,8 @@ func counts(all []*backend) (n []int64) {
 	return n
 }
 
-// dial returns a channel with resolvers before gRPC's own.
-func dial(t *testing.T, target, policy string, resolvers ...resolver.Builder) *grpc.ClientConn {
+// dialWith returns a channel with resolvers before gRPC's own.
+func dialWith(t *testing.T, target, policy string, resolvers ...resolver.Builder) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(target, grpc.WithResolvers(resolvers...), grpc.WithNoProxy(), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"`+policy+`":{}}]}`))
@@ -134,7 +125,7 @@ func until(t *testing.T, conn *grpc.ClientConn, backends []*backend) {
 
 // A service grows from two backends to four and shrinks to three. Connections to those that
 // stay are left alone. gRPC's own resolver, beside it, sees nothing of that.
-func TestScaling(t *testing.T) {
+func TestScalingInDNS(t *testing.T) {
 	for _, policy := range []string{"round_robin", "quorate_round_robin"} {
 		t.Run(policy, func(t *testing.T) {
 			const name = "svc.test. A"
@@ -144,7 +135,7 @@ func TestScaling(t *testing.T) {
 			target := "dns://" + ns.Addr + "/svc.test.:" + port
 			builder, err := dns.NewBuilder(dns.Config{Interval: interval})
 			require.NoError(t, err)
-			conn, theirs := dial(t, target, policy, builder), dial(t, target, policy)
+			conn, theirs := dialWith(t, target, policy, builder), dialWith(t, target, policy)
 			until(t, conn, all[:2])
 			until(t, theirs, all[:2])
 

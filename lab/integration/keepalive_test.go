@@ -1,24 +1,16 @@
-// Package keepalive_test holds the preset for etcd against etcd itself.
-package keepalive_test
+package integration_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"go.etcd.io/etcd/server/v3/embed"
-	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/keepalive"
-	"github.com/quorate/quorate/lab"
 )
 
-func TestMain(m *testing.M) {
-	lab.Main()
-	goleak.VerifyTestMain(m)
-}
-
-// TestPresetIsEtcds compares the preset with the defaults of the server's flags.
-func TestPresetIsEtcds(t *testing.T) {
+// TestKeepalivePresetIsEtcds compares the preset with the defaults of the server's flags.
+func TestKeepalivePresetIsEtcds(t *testing.T) {
 	etcd := embed.NewConfig()
 	assert.Equal(t, keepalive.Server{
 		MinTime: etcd.GRPCKeepAliveMinTime,

@@ -1,4 +1,4 @@
-package registration_test
+package integration_test
 
 import (
 	"context"

@@ -1,5 +1,4 @@
-// Package batch_test shares RPCs of a real server, whose bounds and quota no fake has.
-package batch_test
+package integration_test
 
 import (
 	"context"
@@ -8,11 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/batch"
@@ -20,32 +17,23 @@ import (
 	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
-func TestMain(m *testing.M) {
-	lab.Main()
-	goleak.VerifyTestMain(m)
-}
-
-const (
-	// patience is far above what a test takes; one that hangs is ended by it.
-	patience = 2 * time.Minute
-	// callers are enough that most calls share an RPC.
-	callers = 200
-)
+// sharers are enough callers that most calls share an RPC.
+const sharers = 200
 
 // shareAll shares whatever meets another call.
 var shareAll = batch.Config{JoinReads: true, GroupWrites: true, MaxAlone: 1}
 
-// start starts a member and connects a client.
-func start(t *testing.T, args ...string) (context.Context, *clientv3.Client) {
+// startAlone starts a member and connects a client.
+func startAlone(t *testing.T, args ...string) (context.Context, *clientv3.Client) {
 	t.Helper()
 	cluster := labtest.Start(t, lab.Config{Members: 1, Args: args})
 	return labtest.Within(t, patience), labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints()})
 }
 
-// all does something for all callers at once.
-func all(do func(i int)) {
+// atOnce does something for all sharers at once.
+func atOnce(do func(i int)) {
 	var work sync.WaitGroup
-	for i := range callers {
+	for i := range sharers {
 		work.Go(func() { do(i) })
 	}
 	work.Wait()
@@ -64,10 +52,10 @@ func (c *counting) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse,
 	return c.KV.Do(ctx, op)
 }
 
-// writeAndRead has all callers write and read keys of their own, and read one of all.
+// writeAndRead has all sharers write and read keys of their own, and read one of all.
 func writeAndRead(ctx context.Context, t *testing.T, kv clientv3.KV, prefix, value string) {
 	t.Helper()
-	all(func(i int) {
+	atOnce(func(i int) {
 		key := fmt.Sprint(prefix, i)
 		put, err := kv.Put(ctx, key, value, clientv3.WithPrevKV())
 		if !assert.NoError(t, err) || !assert.Nil(t, put.PrevKv) {
@@ -84,7 +72,7 @@ func writeAndRead(ctx context.Context, t *testing.T, kv clientv3.KV, prefix, val
 		_, err = kv.Get(ctx, prefix+"0")
 		assert.NoError(t, err)
 	})
-	all(func(i int) {
+	atOnce(func(i int) {
 		deleted, err := kv.Delete(ctx, fmt.Sprint(prefix, i), clientv3.WithPrevKV())
 		if assert.NoError(t, err) && assert.Len(t, deleted.PrevKvs, 1) {
 			assert.Equal(t, value, string(deleted.PrevKvs[0].Value))
@@ -92,7 +80,8 @@ func writeAndRead(ctx context.Context, t *testing.T, kv clientv3.KV, prefix, val
 	})
 }
 
-func TestServersBounds(t *testing.T) {
+// Batches share RPCs of a real server, whose bounds and quota no fake has.
+func TestBatchesKeepBounds(t *testing.T) {
 	for _, tt := range []struct {
 		name, value string
 		args        []string
@@ -103,7 +92,7 @@ func TestServersBounds(t *testing.T) {
 		{"large values", strings.Repeat("v", 60<<10), nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			ctx, client := start(t, tt.args...)
+			ctx, client := startAlone(t, tt.args...)
 			counter := &counting{KV: client.KV}
 			kv := batch.New(counter, shareAll)
 			for round := range 3 {
@@ -114,14 +103,14 @@ func TestServersBounds(t *testing.T) {
 	}
 }
 
-// TestFullStore deletes keys of a store that takes no puts any more.
-func TestFullStore(t *testing.T) {
-	ctx, client := start(t, fmt.Sprint("--quota-backend-bytes=", 4<<20))
+// TestBatchesOfAFullStore deletes keys of a store that takes no puts any more.
+func TestBatchesOfAFullStore(t *testing.T) {
+	ctx, client := startAlone(t, fmt.Sprint("--quota-backend-bytes=", 4<<20))
 	client.KV = batch.New(client, shareAll)
 	full := func(err error) bool { return err != nil && strings.Contains(err.Error(), "database space exceeded") }
 	var mu sync.Mutex
 	var written []string
-	all(func(i int) {
+	atOnce(func(i int) {
 		for n := range 100 {
 			key := fmt.Sprint("k", i, "/", n)
 			if _, err := client.Put(ctx, key, strings.Repeat("v", 1000)); err != nil {
@@ -133,8 +122,8 @@ func TestFullStore(t *testing.T) {
 			mu.Unlock()
 		}
 	})
-	require.Greater(t, len(written), callers)
-	all(func(i int) {
+	require.Greater(t, len(written), sharers)
+	atOnce(func(i int) {
 		if i%2 == 0 {
 			_, err := client.Put(ctx, "more", "v")
 			assert.True(t, full(err), err)

@@ -1,16 +1,12 @@
-// Package subsetting shows gRPC's random_subsetting policy (gRFC A68) above the policies of
-// this library: each client connects to a few of many backends.
-package subsetting_test
+package integration_test
 
 import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	_ "google.golang.org/grpc/balancer/randomsubsetting"
 	"google.golang.org/grpc/credentials/insecure"
@@ -23,13 +19,8 @@ import (
 	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// patience is far above what the test takes. A backend that was slow is asked every 30 s at least, and on a busy machine may answer
-// late again.
-const patience = 2 * time.Minute
-
-// TestSubset has twelve backends and a subset of three, one of which is taken away.
+// TestSubset has gRPC's random_subsetting policy (gRFC A68) above one of this library: twelve backends, and a subset of three, one
+// of which is taken away.
 func TestSubset(t *testing.T) {
 	const size = 3
 	var backends []string

@@ -1,4 +1,4 @@
-package official_test
+package integration_test
 
 import (
 	"context"
@@ -14,10 +14,6 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab/internal/labtest"
 )
-
-func connect(t *testing.T) *clientv3.Client {
-	return labtest.Client(t, clientv3.Config{Endpoints: endpoints})
-}
 
 // read returns the value of a key, "" if there is none.
 func read(t *testing.T, c *clientv3.Client, key string) string {
