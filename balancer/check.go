@@ -27,7 +27,7 @@ func (ck *checker) checkConn(s *subConn) {
 	go func() {
 		defer ck.p.tasks.Done()
 		defer s.checking.Store(false)
-		if s.unanswered(&s.livenessSent, time.Now()) > 0 || ck.p.prober.askWithin(s, forLiveness, 0, nil) {
+		if s.unanswered(&s.livenessSent, time.Now()) > 0 || ck.p.prober.sendWithReserve(s, forLiveness, 0, nil) {
 			(&connCheck{p: ck.p, s: s}).run()
 		}
 	}()
@@ -54,7 +54,7 @@ func (c *connCheck) run() {
 			return silent == 0 || !c.s.ready.Load()
 		})
 		if !ended && !wasAlive && !c.alive.IsZero() && c.s.unanswered(&c.s.livenessSent, time.Now()) > probeTimeout {
-			c.p.prober.ask(c.s, forLiveness, nil) // those before have ended, unread perhaps
+			c.p.prober.send(c.s, forLiveness, nil) // those before have ended, unread perhaps
 		}
 		now := time.Now()
 		cutOff := c.p.checks.isCutOff(c.s, now)

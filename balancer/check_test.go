@@ -206,8 +206,8 @@ func TestReadsLeaveASilentConnectionAfterAnOutage(t *testing.T) {
 		var silent []*serverConn
 		for _, s := range servers {
 			silent = append(silent, s.connections()...)
-			s.dark.Shut()
-			defer s.dark.Open()
+			s.blackhole.Shut()
+			defer s.blackhole.Open()
 		}
 		late := silent[1] // c's to the first server
 		for _, conn := range silent {

@@ -80,9 +80,9 @@ func (i *investigation) cutLocal(now time.Time) {
 	}
 }
 
-// livenessQuestion returns the question for a sign of life. Local reads that wait are worth an overdraft
+// livenessKind returns the kind of probe for a sign of life. Local reads that wait are worth an overdraft
 // at first: a sign of life is all the evidence that they need.
-func (i *investigation) livenessQuestion() question {
+func (i *investigation) livenessKind() probeKind {
 	if i.rounds <= fastRounds && len(i.ep.localReads()) > 0 {
 		return forLocal
 	}

@@ -48,13 +48,13 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
-// A question whose packet is lost twice in a row is answered in time: TCP repeats it after its
-// RTO, 0.2 s and a round trip, and then after twice that. The question follows a call that was
+// A probe whose packet is lost twice in a row is answered in time: TCP repeats it after its
+// RTO, 0.2 s and a round trip, and then after twice that. The probe follows a call that was
 // unanswered for 0.1 s, or 3 × p99, on the same connection.
 func TestTwoLostPacketsAreNoDeath(t *testing.T) {
 	for _, rtt := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 60 * time.Millisecond, 250 * time.Millisecond} {
 		rto := 200*time.Millisecond + rtt
-		answered := rto + 2*rto + rtt - max(100*time.Millisecond, 3*rtt) // since the question
+		answered := rto + 2*rto + rtt - max(100*time.Millisecond, 3*rtt) // since the probe
 		found := (deadAfter + tolerance(rtt, rtt) + probeRound - 1) / probeRound * probeRound
 		assert.Less(t, answered, found, "round trips of %v", rtt)
 	}

@@ -358,7 +358,7 @@ func (p *policy) askRoles() {
 	}
 	for _, ep := range p.all() {
 		if ep.State().Usable() {
-			p.prober.ask(ep.conn(Calls), forStatus, nil)
+			p.prober.send(ep.conn(Calls), forStatus, nil)
 		}
 	}
 }

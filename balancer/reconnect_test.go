@@ -164,7 +164,7 @@ func TestAttemptsInAnOutage(t *testing.T) {
 
 // Where nothing answers, an endpoint is not tried again before an attempt has timed out.
 func TestAttemptsAreNotDoubled(t *testing.T) {
-	made := inOutage(t, 3, 2*time.Minute, false, func(s *server) { s.dark.Shut(); s.disconnect() }, func(s *server) { s.dark.Open() })
+	made := inOutage(t, 3, 2*time.Minute, false, func(s *server) { s.blackhole.Shut(); s.disconnect() }, func(s *server) { s.blackhole.Open() })
 	assert.LessOrEqual(t, made.after(2*time.Minute), 3*fleet*int(2*time.Minute/official.MinConnectTimeout))
 }
 
