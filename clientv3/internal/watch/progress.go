@@ -86,7 +86,7 @@ func (ss *session) progressForAll(resp *pb.WatchResponse) {
 		return
 	}
 	p := &ss.progress
-	if ss.plain { // the early check was not made
+	if ss.foreign { // the early check was not made
 		p.sent, p.notify = 0, 0
 		ss.passOn(resp.GetHeader(), true)
 		return

@@ -115,7 +115,7 @@ func (ss *session) canceled(resp *pb.WatchResponse) {
 		return // the client cancelled it
 	}
 	delete(ss.live, s.id)
-	if resp.CompactRevision != 0 && !ss.plain {
+	if resp.CompactRevision != 0 && !ss.foreign {
 		ss.send(cancelRequest(s.id))
 	}
 	s.become(parked)
