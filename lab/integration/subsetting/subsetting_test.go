@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is far above what the test takes. A backend that was slow is asked every 30 s at least, and on a busy machine may answer
+// patience is far above what the test takes. A backend that was slow is probed every 30 s at least, and on a busy machine may answer
 // late again.
 const patience = 2 * time.Minute
 

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// askEvery is the time between two questions to a member about its leader. A moment
+	// askEvery is the time between two status requests to a member. A moment
 	// at which a leader was reported is therefore up to 20 ms late. It is asked all the
 	// time, so that it costs the healthy row what it costs the others.
 	askEvery = 20 * time.Millisecond
