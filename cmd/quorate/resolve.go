@@ -98,7 +98,7 @@ func (f *resolveFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.service, "service", "", "`name` that grpc.health.v1 is asked for (default: the server as a whole)")
 	fs.BoolVar(&f.healthTLS, "health-tls", false, "ask the endpoints over TLS")
 	fs.StringVar(&f.healthCA, "health-cacert", "", "`file` with the certificate authorities of the endpoints; implies --health-tls")
-	fs.DurationVar(&f.probeEvery, "health-every", resolve.DefaultProbeEvery, "pause between two questions to an endpoint")
+	fs.DurationVar(&f.probeEvery, "health-every", resolve.DefaultProbeEvery, "pause between two probes of an endpoint")
 	f.source.register(fs)
 }
 
