@@ -22,12 +22,12 @@ const (
 	// secondAnswers is how many liveness checks a second connection must answer while the first one
 	// is silent.
 	secondAnswers = 2
-	// secondPause is the part of the silence after which another second connection is tried at the
-	// earliest, on average half as long again; lostPause after one whose first packets were lost: these
-	// cost servers nothing, and show the end of the outage, where TCP repeats what was sent on the first
-	// connection up to as long after it as the outage lasted.
-	secondPause = 10
-	lostPause   = 50
+	// secondShare is the part of the silence, a tenth, after which another second connection is tried at
+	// the earliest, on average half as long again. lostShare is that part after one whose first packets
+	// were lost: such attempts cost servers nothing, and show the end of an outage, after which TCP repeats
+	// what was sent on the first connection only after as long as the outage lasted.
+	secondShare = 10
+	lostShare   = 50
 )
 
 // seconds schedules the second connections of a client, one at a time. The policy's lock
@@ -83,13 +83,13 @@ func (t *trial) begin(now time.Time) bool {
 func (t *trial) end(replaced bool) {
 	now := time.Now()
 	silent := t.old.unanswered(&t.old.probeSent, now)
-	pause := min(silent/secondPause, maxPause/2)
+	pause := min(silent/secondShare, maxPause/2)
 	pause += rand.N(pause + 1)
 	switch {
 	case replaced:
 		pause = firstPause + rand.N(firstPause)
 	case t.lost:
-		pause = min(max(silent/lostPause, probeRound), maxPause/2)
+		pause = min(max(silent/lostShare, probeRound), maxPause/2)
 		pause += rand.N(pause/2 + 1)
 	}
 	t.p.mu.Lock()
