@@ -13,7 +13,7 @@ type checker struct {
 	seconds seconds
 }
 
-// checkConn finds out whether a connection is alive. Only its own bytes acquit it: that its endpoint
+// checkConn finds out whether a connection is alive. Only its own bytes show that it is: that its endpoint
 // works over others, of this client or of other clients of the process, makes its silence a
 // verdict. The endpoint keeps its state.
 func (ck *checker) checkConn(s *subConn) {

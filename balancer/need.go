@@ -8,7 +8,7 @@ import (
 )
 
 // Need decides what a fault means for a call. Where two members of three are frozen, the third
-// has no leader: nobody serves calls that need full service, and they stay where they are. It
+// has no leader: no endpoint serves calls that need full service, and they stay where they are. It
 // serves local ones.
 
 // localRank ranks suspects for local calls: one that has given a sign of life since may serve them.

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A leader of a Raft cluster that loses its term loses what it has not committed. Nobody answers such
-// a write; etcd fails it after 7 s. An endpoint answers in the order of the log, and passes on in
+// A leader of a Raft cluster that loses its term loses what it has not committed. Such a write is not
+// answered; etcd fails it after 7 s. An endpoint answers in the order of the log, and passes on in
 // that order what waited for a leader. So once it has completed work that began when the new term
 // was known, the answers to earlier writes are on their way, or do not come.
 

@@ -77,7 +77,7 @@ func (pr *prober) leavesUnprobed(ep *Endpoint) bool { return !pr.canProbe() && !
 
 // readmitUnprobed ends a suspicion where no probe would: the detail is the only evidence.
 func (pr *prober) readmitUnprobed(ep *Endpoint, now time.Time, detail string) {
-	if needsProbes(ep.State()) && pr.leavesUnprobed(ep) && !ep.onlyCallsAcquit() {
+	if needsProbes(ep.State()) && pr.leavesUnprobed(ep) && !ep.onlyCallsReadmit() {
 		pr.p.note(ep, health.Evidence{Kind: health.Served, At: now, Detail: detail})
 	}
 }
@@ -252,7 +252,7 @@ func (pr *prober) take(s *subConn, r health.Report, sent time.Time) {
 			}
 		}
 	}
-	if ev.Kind == health.Served && ep.onlyCallsAcquit() {
+	if ev.Kind == health.Served && ep.onlyCallsReadmit() {
 		ev.Kind = health.Answered
 	}
 	pr.p.note(ep, ev)
@@ -305,7 +305,7 @@ func (e *Endpoint) stalledFor(now time.Time) time.Duration {
 // needsAnother reports whether another probe should follow soon: a Slow endpoint was
 // timely, or any other one was late.
 func (e *Endpoint) needsAnother() bool {
-	return (e.State() == health.Slow) != e.late.Load() && !e.onlyCallsAcquit()
+	return (e.State() == health.Slow) != e.late.Load() && !e.onlyCallsReadmit()
 }
 
 // signal wakes the goroutine that waits for evidence about the endpoint.

@@ -74,7 +74,7 @@ type Engine struct {
 // New returns an engine. It does nothing until the first watch.
 func New(cfg Config) *Engine {
 	e := &Engine{cfg: cfg, closed: make(chan struct{}), groups: make(map[string][]*shard)}
-	e.unsubscribe = cfg.History.Subscribe(e.endEras)
+	e.unsubscribe = cfg.History.Subscribe(e.endHistories)
 	return e
 }
 

@@ -30,7 +30,7 @@ func (ss *session) created(resp *pb.WatchResponse) error {
 		return nil // a duplicate
 	}
 	if len(ss.pending) == 0 {
-		return disorder("watch %d was created, and nobody asked for it", resp.WatchId)
+		return disorder("watch %d was created, which was not requested", resp.WatchId)
 	}
 	if refused && !ss.firstCreated && refusesID(resp) {
 		ss.firstCreated = true

@@ -47,7 +47,7 @@ type session struct {
 	live    map[int64]*subscription
 	out     []*pb.WatchRequest
 
-	progress progressLedger
+	progress progressCounts
 }
 
 // creation is a create request in flight. Its subscription is nil if it has been
@@ -65,7 +65,7 @@ func disorder(format string, args ...any) error {
 }
 
 // connect begins a new stream with a progress request that only servers with
-// unreliable progress answer, see progressLedger.
+// unreliable progress answer, see progressCounts.
 func (ss *session) connect() {
 	ss.connected, ss.firstCreated, ss.named, ss.held, ss.idless = true, false, false, false, ss.foreign
 	if !ss.foreign {
