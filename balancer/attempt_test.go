@@ -146,8 +146,8 @@ func TestStreamThatNoPolicyPicked(t *testing.T) {
 
 func TestMonitorNotifiesImprovements(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
-		servers[0].dark.Shut()
-		servers[1].dark.Shut()
+		servers[0].blackhole.Shut()
+		servers[1].blackhole.Shut()
 		c := connect(t, roundRobin, servers)
 		improved := c.monitor.Improved()
 		c.Connect()
@@ -155,11 +155,11 @@ func TestMonitorNotifiesImprovements(t *testing.T) {
 		assert.Same(t, c.monitor, c.options.Monitor)
 		assert.Len(t, c.monitor.Endpoints(), 2)
 		assert.False(t, isClosed(improved))
-		servers[0].dark.Open()
+		servers[0].blackhole.Open()
 		time.Sleep(time.Millisecond)
 		assert.True(t, isClosed(improved), "it is connected")
 		improved = c.monitor.Improved()
-		servers[1].dark.Open()
+		servers[1].blackhole.Open()
 		time.Sleep(time.Millisecond)
 		assert.True(t, isClosed(improved), "so is the other")
 

@@ -18,7 +18,7 @@ const (
 	// search for a witness use the rest.
 	probeReserve = 4
 	// localOverdraft is how many checks for local reads that wait may be borrowed: two frozen
-	// endpoints and a witness of each, when nobody answers service probes.
+	// endpoints and a witness of each, when none answers service probes.
 	localOverdraft = 4
 	// faultReserve is kept for the next fault, its search for a witness included, by the rounds
 	// of a fault that has lasted.

@@ -13,7 +13,7 @@ type checker struct {
 	seconds seconds
 }
 
-// checkConn finds out whether a connection is alive. Only its own bytes acquit it: that its endpoint
+// checkConn finds out whether a connection is alive. Only its own bytes show that it is: that its endpoint
 // works over others, of this client or of other clients of the process, makes its silence a
 // verdict. The endpoint keeps its state.
 func (ck *checker) checkConn(s *subConn) {
@@ -27,7 +27,7 @@ func (ck *checker) checkConn(s *subConn) {
 	go func() {
 		defer ck.p.tasks.Done()
 		defer s.checking.Store(false)
-		if s.unanswered(&s.livenessSent, time.Now()) > 0 || ck.p.prober.askWithin(s, forLiveness, 0, nil) {
+		if s.unanswered(&s.livenessSent, time.Now()) > 0 || ck.p.prober.sendWithReserve(s, forLiveness, 0, nil) {
 			(&connCheck{p: ck.p, s: s}).run()
 		}
 	}()
@@ -54,7 +54,7 @@ func (c *connCheck) run() {
 			return silent == 0 || !c.s.ready.Load()
 		})
 		if !ended && !wasAlive && !c.alive.IsZero() && c.s.unanswered(&c.s.livenessSent, time.Now()) > probeTimeout {
-			c.p.prober.ask(c.s, forLiveness, nil) // those before have ended, unread perhaps
+			c.p.prober.send(c.s, forLiveness, nil) // those before have ended, unread perhaps
 		}
 		now := time.Now()
 		cutOff := c.p.checks.isCutOff(c.s, now)

@@ -25,9 +25,9 @@ func lose(s *server) {
 }
 
 // A NAT forgets one connection of a client. Another client of the process works at the same endpoint.
-func TestConnectionIsNotAcquittedByAnotherClient(t *testing.T) {
+func TestConnectionIsNotAliveForAnotherClient(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		other, c := sharers(t, servers)
+		other, c := sharingClients(t, servers)
 		other.load(3, 20*time.Millisecond, time.Hour, false)
 		time.Sleep(2 * time.Second)
 		lose(servers[0])
@@ -51,10 +51,10 @@ func TestConnectionIsNotAcquittedByAnotherClient(t *testing.T) {
 }
 
 // The same for a stream, over each class of connection.
-func TestStreamIsNotAcquittedByAnotherClient(t *testing.T) {
+func TestStreamIsNotAliveForAnotherClient(t *testing.T) {
 	for name, class := range map[string]balancer.ConnClass{"light": balancer.Streams, "bulk": balancer.Bulk} {
 		subtest(t, name, 3, func(t *testing.T, servers []*server) {
-			other, c := sharers(t, servers)
+			other, c := sharingClients(t, servers)
 			other.load(3, 20*time.Millisecond, time.Hour, false)
 			st := c.open(class, c.endpoint(servers[0]))
 			time.Sleep(5 * time.Second)
@@ -87,7 +87,7 @@ func TestLargeCallLeavesASilentConnection(t *testing.T) {
 // A call that takes long, and a stream that pauses, cost a check of a connection that answers.
 func TestConnectionThatAnswersIsKept(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		other, c := sharers(t, servers)
+		other, c := sharingClients(t, servers)
 		other.load(3, 20*time.Millisecond, time.Hour, false)
 		st := c.open(balancer.Streams, c.endpoint(servers[0]))
 		time.Sleep(5 * time.Second)
@@ -136,10 +136,10 @@ func TestFailedConnectIsNoEvidenceWhileAnotherClientIsConnected(t *testing.T) {
 	})
 }
 
-// Once nobody is connected, a failed connect shows that the endpoint is gone.
+// Once no client is connected, a failed connect shows that the endpoint is gone.
 func TestFailedConnectIsEvidenceWhileNobodyIsConnected(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
-		first, second := sharers(t, servers)
+		first, second := sharingClients(t, servers)
 		servers[0].kill()
 		time.Sleep(time.Second)
 		assert.Equal(t, health.Dead, first.is(servers[0]))
@@ -200,14 +200,14 @@ func TestSecondFaultIsFoundByAnIdleClient(t *testing.T) {
 // its endpoint serves other clients changes nothing.
 func TestReadsLeaveASilentConnectionAfterAnOutage(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		other, c := sharers(t, servers)
+		other, c := sharingClients(t, servers)
 		other.load(6, 50*time.Millisecond, time.Hour, false)
 		st := c.open(balancer.Streams, c.endpoint(servers[0]))
 		var silent []*serverConn
 		for _, s := range servers {
 			silent = append(silent, s.connections()...)
-			s.dark.Shut()
-			defer s.dark.Open()
+			s.blackhole.Shut()
+			defer s.blackhole.Open()
 		}
 		late := silent[1] // c's to the first server
 		for _, conn := range silent {

@@ -27,12 +27,12 @@ func counting(conn net.Conn, counts *netConn) net.Conn {
 	return c
 }
 
-// readyConn takes a buffer only once something has arrived. gRPC reads a connection of the net
-// package like that, and for the sake of one that it does not know keeps 32 KiB.
+// readyConn takes a buffer only once something has arrived. gRPC reads connections of package net
+// so; for one of another type it would hold a buffer of 32 KiB.
 type readyConn struct {
 	countingConn
 	raw  syscall.RawConn
-	read func(fd uintptr) bool // readNow, which is no allocation of each read
+	read func(fd uintptr) bool // readNow, as a value so that a read does not allocate one
 
 	// The read in progress. gRPC has one at a time.
 	pool mem.BufferPool

@@ -143,7 +143,7 @@ func TestFrozenConnectionIsClosedAlone(t *testing.T) {
 // A stream uses another endpoint if its connection cannot be established.
 func TestStreamDoesNotWaitForAConnectionThatHangs(t *testing.T) {
 	withClient(t, 2, func(t *testing.T, c *client, servers []*server) {
-		each(servers, func(s *server) { s.dark.Shut() })
+		each(servers, func(s *server) { s.blackhole.Shut() })
 		opened := make(chan *stream)
 		go func() {
 			s, err := c.tryOpen(context.Background(), balancer.Bulk, nil)
@@ -157,7 +157,7 @@ func TestStreamDoesNotWaitForAConnectionThatHangs(t *testing.T) {
 		}
 		assert.EqualValues(t, 2, hangs.dials.Load())
 		assert.EqualValues(t, 1, serves.dials.Load())
-		serves.dark.Open()
+		serves.blackhole.Open()
 		start := time.Now()
 		s := <-opened
 		assert.Less(t, time.Since(start), 500*time.Millisecond)
@@ -210,23 +210,23 @@ func TestAddressesRace(t *testing.T) {
 			require.Len(t, s.connections(), 1)
 			require.Equal(t, 1, connections(servers))
 		}
-		a.dark.Shut()
+		a.blackhole.Shut()
 		answers(b, 300*time.Millisecond)
 		require.EqualValues(t, 1, b.conns.Load(), "the connection that has won stays")
 		b.kill()
 		time.Sleep(time.Second)
 		b.restart()
 		answers(b, 2*time.Second) // it is tried again beside the other
-		a.dark.Open()
-		b.dark.Shut()
+		a.blackhole.Open()
+		b.blackhole.Shut()
 		b.disconnect()
 		answers(a, 300*time.Millisecond)
-		b.dark.Open()
+		b.blackhole.Open()
 		a.kill()
 		answers(b, 300*time.Millisecond)
 		dials := a.dials.Load() + b.dials.Load()
-		a.dark.Shut()
-		b.dark.Shut()
+		a.blackhole.Shut()
+		b.blackhole.Shut()
 		b.disconnect()
 		time.Sleep(time.Minute)
 		require.LessOrEqual(t, a.dials.Load()+b.dials.Load()-dials, int64(12), "the addresses are tried every 20 s")

@@ -38,19 +38,19 @@ func TestFirstWriteAvoidsAStalledEndpoint(t *testing.T) {
 func TestFirstWriteWaitsForAnEndpointThatServes(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		s := stalledAt(servers, 0)
-		each(servers[1:], func(s *server) { s.dark.Shut() })
+		each(servers[1:], func(s *server) { s.blackhole.Shut() })
 		c := connect(t, roundRobin, servers)
 		wrote := make(chan outcome, 1)
 		go func() { wrote <- c.write() }()
 		time.Sleep(200 * time.Millisecond)
 		assert.Empty(t, wrote)
-		servers[1].dark.Open()
+		servers[1].blackhole.Open()
 		o := <-wrote
 		require.NoError(t, o.err)
 		assert.Equal(t, "b", o.at.Address())
 		assert.LessOrEqual(t, o.took, 200*time.Millisecond+3*usual)
 		assert.Equal(t, health.Unknown, c.is(s))
-		servers[2].dark.Open()
+		servers[2].blackhole.Open()
 	})
 }
 
@@ -114,7 +114,7 @@ func TestFirstWriteProbesEndpointsThatAreAlive(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		each(servers, func(s *server) { s.quiet.Shut() })
 		for _, s := range servers[1:] {
-			s.dark.Shut()
+			s.blackhole.Shut()
 		}
 		c := connect(t, roundRobin, servers)
 		c.open(balancer.Streams, nil)
@@ -123,17 +123,17 @@ func TestFirstWriteProbesEndpointsThatAreAlive(t *testing.T) {
 		o := c.write()
 		require.NoError(t, o.err)
 		assert.LessOrEqual(t, o.took, 2*usual)
-		each(servers[1:], func(s *server) { s.dark.Open() })
+		each(servers[1:], func(s *server) { s.blackhole.Open() })
 	})
 }
 
 // A client that only writes uses endpoints that connect after its first write.
 func TestWritesGoToEndpointsThatConnectLater(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		each(servers[1:], func(s *server) { s.dark.Shut() })
+		each(servers[1:], func(s *server) { s.blackhole.Shut() })
 		c := connect(t, roundRobin, servers)
 		require.NoError(t, c.write().err)
-		each(servers[1:], func(s *server) { s.dark.Open() })
+		each(servers[1:], func(s *server) { s.blackhole.Open() })
 		time.Sleep(time.Second)
 		for range 30 {
 			require.NoError(t, c.write().err)

@@ -20,8 +20,8 @@ const (
 func TestFleetInFaults(t *testing.T) {
 	freeze := func(s *server) { s.frozen.Shut() }
 	thaw := func(s *server) { s.frozen.Open() }
-	swallow := func(s *server) { s.frozen.Shut(); s.dark.Shut() }
-	carry := func(s *server) { s.dark.Open(); s.frozen.Open() }
+	swallow := func(s *server) { s.frozen.Shut(); s.blackhole.Shut() }
+	carry := func(s *server) { s.blackhole.Open(); s.frozen.Open() }
 	loseFlows := func(s *server) { forget(s) }
 	hangUp := func(s *server) { s.hangsUp.Store(true); s.disconnect() }
 	answerAgain := func(s *server) { s.hangsUp.Store(false) }

@@ -65,8 +65,8 @@ func (e *Endpoint) withdrawLocked() {
 	}
 }
 
-// acquits reports whether the evidence would end an endpoint's own statement that it does not serve.
-func acquits(k health.Kind) bool {
+// endsStatement reports whether the evidence would end an endpoint's own statement that it does not serve.
+func endsStatement(k health.Kind) bool {
 	switch k {
 	case health.Answered, health.Served, health.Late, health.Degrading, health.Restricting:
 		return true

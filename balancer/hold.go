@@ -19,7 +19,7 @@ func (p *policy) heard(fit []*Endpoint, write bool) []*Endpoint {
 		p.holding.Store(true) // before the connections are looked at, as what arrives now releases the write
 		for _, ep := range fit {
 			if ep.State() == health.Suspected {
-				p.checks.checkConn(ep.conn(Calls)) // it may not have been asked yet
+				p.checks.checkConn(ep.conn(Calls)) // it may not have been probed yet
 			}
 		}
 	}
@@ -30,7 +30,7 @@ func (p *policy) heard(fit []*Endpoint, write bool) []*Endpoint {
 	return heard
 }
 
-// isSilent reports whether the connection for calls has left a question unanswered for as long as a dead one.
+// isSilent reports whether the connection for calls has left a probe unanswered for as long as a dead one.
 func (e *Endpoint) isSilent() bool {
 	s := e.conn(Calls)
 	sent := s.probeSent.Load()

@@ -15,14 +15,14 @@ import (
 // swallow makes the network to all servers lose everything. heal ends that for new connections; what was sent on
 // the others is repeated when they are healed, too.
 func swallow(servers []*server) (heal, healOld func()) {
-	each(servers, func(s *server) { s.dark.Shut() })
+	each(servers, func(s *server) { s.blackhole.Shut() })
 	var old []*serverConn
 	for _, s := range servers {
 		old = append(old, s.connections()...)
 	}
 	forget(servers...)
 	heal = func() {
-		each(servers, func(s *server) { s.dark.Open() })
+		each(servers, func(s *server) { s.blackhole.Open() })
 	}
 	healOld = func() {
 		for _, c := range old {

@@ -64,7 +64,7 @@ type investigation struct {
 	localWitness             time.Time // since when another serves the local reads that wait here, alike
 	elect                    bool      // this client probes the endpoint for all clients of the process
 	poor                     bool      // the budget refused a probe of the present round
-	statusAsked              time.Time
+	statusSent               time.Time
 
 	// witnessed is set once another endpoint has completed timely work; found is set if that
 	// happened in the present round. An outage or overload of all endpoints may just have
@@ -120,8 +120,8 @@ func (i *investigation) resign() {
 func (i *investigation) round(start time.Time) {
 	i.rounds++
 	if (i.elect || i.ep.busy()) && !i.callsSuffice() {
-		i.ask()
-		i.askWitness(start)
+		i.sendProbes()
+		i.probeWitness(start)
 	}
 	before, state := i.backlogs(), i.ep.State()
 	i.await(probeRound, func() bool {
@@ -153,18 +153,18 @@ func (i *investigation) callsSuffice() bool {
 	return i.ep.InFlight() > 0
 }
 
-// ask sends a service probe over one connection and liveness checks over the other
+// sendProbes sends a service probe over one connection and liveness checks over the other
 // connections in use. It repeats no unanswered probe, but adds a liveness check to an
 // unanswered service probe; at once if local reads wait.
-func (i *investigation) ask() {
+func (i *investigation) sendProbes() {
 	for _, s := range i.ep.connections() {
 		if !s.ready.Load() {
 			continue
 		}
 		serviceSent := s.class == Calls && i.elect && i.send(s, forService)
-		lives := time.Since(i.statusAsked) < 2*statusPace && s.heard.After(i.statusAsked) // as its status shows
-		if q := i.livenessQuestion(); !lives && s.carries() && (!serviceSent || q == forLocal) {
-			i.send(s, q)
+		lives := time.Since(i.statusSent) < 2*statusPace && s.heard.After(i.statusSent) // as its status shows
+		if kind := i.livenessKind(); !lives && s.carries() && (!serviceSent || kind == forLocal) {
+			i.send(s, kind)
 		}
 	}
 }
@@ -175,16 +175,16 @@ func (s *subConn) carries() bool {
 }
 
 // send sends a probe, unless one of the same kind is unanswered.
-func (i *investigation) send(s *subConn, q question) bool {
-	key := sent{s, q}
+func (i *investigation) send(s *subConn, kind probeKind) bool {
+	key := sent{s, kind}
 	if _, pending := i.pending.LoadOrStore(key, true); pending {
 		return false
 	}
-	reserve := i.p.prober.reserve(s, q)
+	reserve := i.p.prober.reserve(s, kind)
 	if i.hasLasted() {
 		reserve = faultReserve
 	}
-	if !i.p.prober.askWithin(s, q, reserve, func() { i.pending.Delete(key) }) {
+	if !i.p.prober.sendWithReserve(s, kind, reserve, func() { i.pending.Delete(key) }) {
 		i.pending.Delete(key)
 		i.poor = true
 		return false
@@ -202,12 +202,12 @@ func (i *investigation) hasLasted() bool {
 // sent is a probe that has not ended.
 type sent struct {
 	conn *subConn
-	question
+	probeKind
 }
 
-// askWitness sends a service probe to another endpoint, if none has completed work
+// probeWitness sends a service probe to another endpoint, if none has completed work
 // lately: to one that may be a witness, or to any if all are ejected.
-func (i *investigation) askWitness(now time.Time) {
+func (i *investigation) probeWitness(now time.Time) {
 	others := i.ep.others()
 	if len(others) == 0 {
 		return
@@ -232,8 +232,8 @@ func (i *investigation) askWitness(now time.Time) {
 	if other.stalledFor(now) == 0 {
 		i.send(other.conn(Calls), forService)
 	}
-	if q := i.livenessQuestion(); q == forLocal && !i.ep.hasLocalWitness(since) {
-		i.send(other.conn(Calls), q)
+	if kind := i.livenessKind(); kind == forLocal && !i.ep.hasLocalWitness(since) {
+		i.send(other.conn(Calls), kind)
 	}
 }
 
@@ -274,13 +274,13 @@ func (i *investigation) await(wait time.Duration, ready func() bool) {
 	i.p.prober.await(i.ep, wait, func() bool {
 		now := time.Now()
 		i.p.checks.cutStuck(i.ep, now)
-		i.askStatus(now)
+		i.probeStatus(now)
 		i.cutLocal(now)
 		i.watchOthers(now)
 		if !i.witnessed && i.ep.hasQuickWitness(i.ep.Health().Since) {
 			i.witnessed, i.found = true, true
 			if now.Sub(i.began) > probeRound/2 {
-				i.askAnew()
+				i.discardProbes()
 			}
 		}
 		return ready()
@@ -289,15 +289,15 @@ func (i *investigation) await(wait time.Duration, ready func() bool) {
 
 const (
 	// statusPace is how often, and statusLimit for how long, a Lagging endpoint on which writes wait is
-	// asked for its status: longer than an election timeout of etcd's, after which a member that
+	// probed for its status: longer than an election timeout of etcd's, after which a member that
 	// is cut off from its peers says that it has no leader.
 	statusPace  = 250 * time.Millisecond
 	statusLimit = DefaultWriteStallTimeout
 )
 
-// askStatus asks an endpoint for its status while writes wait that would end if it said that it
+// probeStatus probes an endpoint for its status while writes wait that would end if it said that it
 // cannot serve. Its service probe may hang meanwhile. The answer counts for all clients of the process.
-func (i *investigation) askStatus(now time.Time) {
+func (i *investigation) probeStatus(now time.Time) {
 	lagging, due := now.Sub(i.ep.Health().Since), now.Add(-statusPace)
 	if i.ep.State() != health.Lagging || lagging < statusPace || lagging > statusLimit || i.ep.healthEntry().AskedSince(health.ForLeader, due) {
 		return
@@ -307,11 +307,11 @@ func (i *investigation) askStatus(now time.Time) {
 		return
 	}
 	i.pending.Store(key, true)
-	if !i.p.prober.ask(key.conn, forStatus, func() { i.pending.Delete(key) }) {
+	if !i.p.prober.send(key.conn, forStatus, func() { i.pending.Delete(key) }) {
 		i.pending.Delete(key)
 		return
 	}
-	i.statusAsked = now
+	i.statusSent = now
 	i.ep.healthEntry().Asked(health.ForLeader, now)
 }
 
@@ -333,9 +333,9 @@ func (i *investigation) pause(start time.Time) {
 	i.found = false
 }
 
-// askAnew discards the service probes sent while no endpoint served: they may still be queued
+// discardProbes discards the service probes sent while no endpoint served: they may still be queued
 // behind older requests. It keeps how long the connections have been silent.
-func (i *investigation) askAnew() {
+func (i *investigation) discardProbes() {
 	i.pending.Clear()
 	i.ep.serviceProbeSent.Store(nil)
 }

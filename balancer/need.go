@@ -8,7 +8,7 @@ import (
 )
 
 // Need decides what a fault means for a call. Where two members of three are frozen, the third
-// has no leader: nobody serves calls that need full service, and they stay where they are. It
+// has no leader: no endpoint serves calls that need full service, and they stay where they are. It
 // serves local ones.
 
 // localRank ranks suspects for local calls: one that has given a sign of life since may serve them.
@@ -80,9 +80,9 @@ func (i *investigation) cutLocal(now time.Time) {
 	}
 }
 
-// livenessQuestion returns the question for a sign of life. Local reads that wait are worth an overdraft
+// livenessKind returns the kind of probe for a sign of life. Local reads that wait are worth an overdraft
 // at first: a sign of life is all the evidence that they need.
-func (i *investigation) livenessQuestion() question {
+func (i *investigation) livenessKind() probeKind {
 	if i.rounds <= fastRounds && len(i.ep.localReads()) > 0 {
 		return forLocal
 	}

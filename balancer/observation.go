@@ -109,7 +109,7 @@ func (i *investigation) watchOthers(now time.Time) {
 	}
 	if i.othersServe.IsZero() && serve && stalled >= stallAfter {
 		i.found, serve = true, false // no endpoint served until now
-		i.askAnew()
+		i.discardProbes()
 	}
 	i.othersAlive, i.othersServe = first(i.othersAlive, alive, now), first(i.othersServe, serve, now)
 }

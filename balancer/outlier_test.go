@@ -26,7 +26,7 @@ func TestEvaluate(t *testing.T) {
 		"silent, others were so until lately":    {observation{silent: 10 * time.Second, othersAlive: 5*time.Second - 1}, silent},
 		"silent for longer than the others took": {observation{silent: 10 * time.Second, othersAlive: 5 * time.Second}, dead},
 		"silent for a day":                       {observation{silent: 24 * time.Hour, othersAlive: maxRecovery}, dead},
-		"silent, nobody else is alive":           {observation{silent: long, stalled: long}, undecided},
+		"silent, no other is alive":              {observation{silent: long, stalled: long}, undecided},
 		"silent, others are alive just now":      {observation{silent: deadAfter, othersAlive: witnessAfter - 1}, undecided},
 		"silent, not for long":                   {witnessed(observation{silent: deadAfter - 1}), undecided},
 		"stalled":                                {witnessed(observation{stalled: stallAfter}), stalled},
@@ -48,13 +48,13 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
-// A question whose packet is lost twice in a row is answered in time: TCP repeats it after its
-// RTO, 0.2 s and a round trip, and then after twice that. The question follows a call that was
+// A probe whose packet is lost twice in a row is answered in time: TCP repeats it after its
+// RTO, 0.2 s and a round trip, and then after twice that. The probe follows a call that was
 // unanswered for 0.1 s, or 3 × p99, on the same connection.
-func TestTwoLostPacketsAreNoDeath(t *testing.T) {
+func TestTwoLostPacketsAreNoSilence(t *testing.T) {
 	for _, rtt := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 60 * time.Millisecond, 250 * time.Millisecond} {
 		rto := 200*time.Millisecond + rtt
-		answered := rto + 2*rto + rtt - max(100*time.Millisecond, 3*rtt) // since the question
+		answered := rto + 2*rto + rtt - max(100*time.Millisecond, 3*rtt) // since the probe
 		found := (deadAfter + tolerance(rtt, rtt) + probeRound - 1) / probeRound * probeRound
 		assert.Less(t, answered, found, "round trips of %v", rtt)
 	}

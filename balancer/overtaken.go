@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A leader of a Raft cluster that loses its term loses what it has not committed. Nobody answers such
-// a write; etcd fails it after 7 s. An endpoint answers in the order of the log, and passes on in
+// A leader of a Raft cluster that loses its term loses what it has not committed. Such a write is not
+// answered; etcd fails it after 7 s. An endpoint answers in the order of the log, and passes on in
 // that order what waited for a leader. So once it has completed work that began when the new term
 // was known, the answers to earlier writes are on their way, or do not come.
 
@@ -61,7 +61,7 @@ func (e *Endpoint) ServedInTerm(term uint64, began time.Time) (isNew bool) {
 	wait := e.policy.options().WriteStallTimeout / overtakenShare
 	cuts := wait > 0 && !since.IsZero()
 	if cuts && isNew {
-		e.policy.askOvertaken(term, since, wait/4+rand.N(wait/2))
+		e.policy.probeOvertaken(term, since, wait/4+rand.N(wait/2))
 	}
 	if latest && !began.Before(since) && e.term.CompareAndSwap(shown, term) && cuts {
 		e.cutOvertaken(since, time.Now(), wait)
@@ -79,20 +79,20 @@ func (e *Endpoint) overtaken(before time.Time) (writes []*call) {
 	return writes
 }
 
-// askOvertaken asks for service, after a pause that doubles, endpoints on which writes wait that were
+// probeOvertaken sends service probes, after a pause that doubles, to endpoints on which writes wait that were
 // picked before a term was known, and which have completed nothing since: no call may come
 // that shows whether they do.
-func (p *policy) askOvertaken(term uint64, since time.Time, pause time.Duration) {
+func (p *policy) probeOvertaken(term uint64, since time.Time, pause time.Duration) {
 	time.AfterFunc(pause, func() {
 		wanted := false
 		for _, ep := range p.all() {
 			if ep.term.Load() < term && len(ep.overtaken(since)) > 0 {
 				wanted = true
-				p.prober.ask(ep.conn(Calls), forService, nil)
+				p.prober.send(ep.conn(Calls), forService, nil)
 			}
 		}
 		if wanted {
-			p.askOvertaken(term, since, 2*pause)
+			p.probeOvertaken(term, since, 2*pause)
 		}
 	})
 }

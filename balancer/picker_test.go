@@ -50,7 +50,7 @@ func TestBestAreAllOfTheLowestRank(t *testing.T) {
 	serving, unknown := in("serving", health.Served), in("unknown")
 	also, suspect, dead := in("also", health.Served), in("suspect", health.Served, health.Suspicious), in("dead", health.Unresponsive)
 	degraded, alive := in("degraded", health.Degrading), in("alive", health.Answered)
-	assert.Equal(t, []*Endpoint{serving}, best([]*Endpoint{alive, serving}, needWrite), "an answer is no work")
+	assert.Equal(t, []*Endpoint{serving}, best([]*Endpoint{alive, serving}, needWrite), "an answer does not show that it serves")
 	eps := []*Endpoint{dead, suspect, serving, unknown, also, degraded}
 	assert.Equal(t, []*Endpoint{serving, unknown, also}, best(eps, needFull))
 	assert.Equal(t, []*Endpoint{serving, also}, best(eps, needWrite))
@@ -70,6 +70,6 @@ func TestChoiceAvoidsEndpoints(t *testing.T) {
 	assert.Equal(t, []*Endpoint{also}, k.others(&Attempt{Avoid: []*Endpoint{serving}}, k.fit[needFull]))
 	assert.Equal(t, []*Endpoint{suspect}, k.others(&Attempt{Avoid: []*Endpoint{serving, also}}, k.fit[needFull]), "one that is less fit")
 	all := k.connected
-	assert.Equal(t, []*Endpoint{serving, also}, k.others(&Attempt{Avoid: all}, k.fit[needFull]), "nobody else is left")
+	assert.Equal(t, []*Endpoint{serving, also}, k.others(&Attempt{Avoid: all}, k.fit[needFull]), "no other is left")
 	assert.Empty(t, k.others(&Attempt{Avoid: all, AvoidStrictly: true}, k.fit[needFull]))
 }

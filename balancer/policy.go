@@ -299,7 +299,7 @@ func (p *policy) Close() {
 // note records evidence about an endpoint. What it says of itself by gRPC's health check stands until
 // it says otherwise.
 func (p *policy) note(ep *Endpoint, ev health.Evidence) {
-	if ep.refuses.Load() && acquits(ev.Kind) {
+	if ep.refuses.Load() && endsStatement(ev.Kind) {
 		return
 	}
 	ep.healthEntry().Note(ev)
@@ -312,7 +312,7 @@ func (p *policy) served(ep *Endpoint, start, now time.Time) {
 	switch st.State {
 	case health.Serving, health.Slow, health.Draining:
 	default:
-		if !ep.onlyCallsAcquit() && !start.Before(st.Since) {
+		if !ep.onlyCallsReadmit() && !start.Before(st.Since) {
 			p.note(ep, health.Evidence{Kind: health.Served, At: now, Detail: "completed a call"})
 		}
 	}
@@ -358,7 +358,7 @@ func (p *policy) askRoles() {
 	}
 	for _, ep := range p.all() {
 		if ep.State().Usable() {
-			p.prober.ask(ep.conn(Calls), forStatus, nil)
+			p.prober.send(ep.conn(Calls), forStatus, nil)
 		}
 	}
 }

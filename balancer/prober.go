@@ -34,18 +34,18 @@ type prober struct {
 	budget budget
 }
 
-// question is the kind of a probe.
-type question uint8
+// probeKind is the kind of a probe.
+type probeKind uint8
 
 const (
-	forService  question = iota // service probe: does the endpoint do its work?
-	forLiveness                 // liveness check: is it alive?
-	forStatus                   // status: what is its role?
-	forLocal                    // liveness check, for local reads that wait
+	forService  probeKind = iota // service probe: does the endpoint do its work?
+	forLiveness                  // liveness check: is it alive?
+	forStatus                    // status: what is its role?
+	forLocal                     // liveness check, for local reads that wait
 )
 
-func (o *Options) prober(q question) health.Prober {
-	switch q {
+func (o *Options) prober(kind probeKind) health.Prober {
+	switch kind {
 	case forService:
 		return o.Service
 	case forLiveness, forLocal:
@@ -77,7 +77,7 @@ func (pr *prober) leavesUnprobed(ep *Endpoint) bool { return !pr.canProbe() && !
 
 // readmitUnprobed ends a suspicion where no probe would: the detail is the only evidence.
 func (pr *prober) readmitUnprobed(ep *Endpoint, now time.Time, detail string) {
-	if needsProbes(ep.State()) && pr.leavesUnprobed(ep) && !ep.onlyCallsAcquit() {
+	if needsProbes(ep.State()) && pr.leavesUnprobed(ep) && !ep.onlyCallsReadmit() {
 		pr.p.note(ep, health.Evidence{Kind: health.Served, At: now, Detail: detail})
 	}
 }
@@ -104,10 +104,10 @@ func (pr *prober) connected(s *subConn) {
 		pr.readmitUnprobed(s.ep, time.Now(), "connected")
 		pr.investigate(s.ep)
 	} else if pr.p.proof.wanted(s.ep) {
-		pr.p.proof.ask(s)
+		pr.p.proof.probe(s)
 	}
 	if pr.p.wantsRoles() {
-		pr.ask(s, forStatus, nil)
+		pr.send(s, forStatus, nil)
 	}
 }
 
@@ -136,14 +136,14 @@ func (pr *prober) checkStream(s *stream, now time.Time) {
 	}
 	go func() {
 		defer pr.p.tasks.Done()
-		q, detail := forService, "a stream is silent for longer than usual"
+		kind, detail := forService, "a stream is silent for longer than usual"
 		if quiet {
-			q, detail = forStatus, "no answer on a quiet connection"
+			kind, detail = forStatus, "no answer on a quiet connection"
 			if o.Status == nil {
-				q = forLiveness
+				kind = forLiveness
 			}
 		}
-		if !pr.ask(conn, q, nil) {
+		if !pr.send(conn, kind, nil) {
 			return
 		}
 		sent := time.Now()
@@ -164,18 +164,18 @@ func (e *Endpoint) servedSince(t time.Time) bool {
 	return e.healthEntry().CompletedSince(t) || e.serviceProbeSent.Load() == nil
 }
 
-// ask sends a probe over a connection, if it is ready and the budget allows it. done, if not
+// send sends a probe over a connection, if it is ready and the budget allows it. done, if not
 // nil, is called when the probe ends.
-func (pr *prober) ask(s *subConn, q question, done func()) bool {
-	return pr.askWithin(s, q, pr.reserve(s, q), done)
+func (pr *prober) send(s *subConn, kind probeKind, done func()) bool {
+	return pr.sendWithReserve(s, kind, pr.reserve(s, kind), done)
 }
 
 // reserve returns how many probes a probe leaves in the budget.
-func (pr *prober) reserve(s *subConn, q question) float64 {
-	if q == forLocal {
+func (pr *prober) reserve(s *subConn, kind probeKind) float64 {
+	if kind == forLocal {
 		return -localOverdraft
 	}
-	if q == forStatus || pr.onlyProbesTell() || pr.p.proof.wanted(s.ep) || s.ep.hasQuickWitness(s.ep.stuckSince(s.ep.Health())) {
+	if kind == forStatus || pr.onlyProbesTell() || pr.p.proof.wanted(s.ep) || s.ep.hasQuickWitness(s.ep.stuckSince(s.ep.Health())) {
 		return 0
 	}
 	return probeReserve
@@ -187,22 +187,22 @@ func (pr *prober) onlyProbesTell() bool {
 		!slices.ContainsFunc(pr.p.all(), func(ep *Endpoint) bool { return ep.InFlight() > 0 })
 }
 
-// askWithin is ask with the given reserve.
-func (pr *prober) askWithin(s *subConn, q question, reserve float64, done func()) bool {
-	return pr.send(s, q, func(now time.Time) bool { return pr.budget.take(now, reserve) }, done)
+// sendWithReserve is send with the given reserve.
+func (pr *prober) sendWithReserve(s *subConn, kind probeKind, reserve float64, done func()) bool {
+	return pr.sendWithBudget(s, kind, func(now time.Time) bool { return pr.budget.take(now, reserve) }, done)
 }
 
-// send is ask with another budget.
-func (pr *prober) send(s *subConn, q question, take func(now time.Time) bool, done func()) bool {
+// sendWithBudget is send with another budget.
+func (pr *prober) sendWithBudget(s *subConn, kind probeKind, take func(now time.Time) bool, done func()) bool {
 	pr.p.mu.Lock()
 	sc, ready := s.sc, s.ready.Load()
 	pr.p.mu.Unlock()
-	now, prober := time.Now(), pr.p.options().prober(q)
+	now, prober := time.Now(), pr.p.options().prober(kind)
 	if !ready || prober == nil || !take(now) || !pr.p.startTask() {
 		return false
 	}
-	s.noteProbe(q, now)
-	if q == forService {
+	s.noteProbe(kind, now)
+	if kind == forService {
 		s.ep.noteServiceProbe(now)
 	}
 	go func() {
@@ -210,7 +210,7 @@ func (pr *prober) send(s *subConn, q question, take func(now time.Time) bool, do
 		if done != nil {
 			defer done()
 		}
-		if q == forService {
+		if kind == forService {
 			defer s.ep.serviceEnded(now)
 		}
 		ctx, cancel := context.WithTimeout(s.ep.lifetime.Load(), probeTimeout)
@@ -252,7 +252,7 @@ func (pr *prober) take(s *subConn, r health.Report, sent time.Time) {
 			}
 		}
 	}
-	if ev.Kind == health.Served && ep.onlyCallsAcquit() {
+	if ev.Kind == health.Served && ep.onlyCallsReadmit() {
 		ev.Kind = health.Answered
 	}
 	pr.p.note(ep, ev)
@@ -305,7 +305,7 @@ func (e *Endpoint) stalledFor(now time.Time) time.Duration {
 // needsAnother reports whether another probe should follow soon: a Slow endpoint was
 // timely, or any other one was late.
 func (e *Endpoint) needsAnother() bool {
-	return (e.State() == health.Slow) != e.late.Load() && !e.onlyCallsAcquit()
+	return (e.State() == health.Slow) != e.late.Load() && !e.onlyCallsReadmit()
 }
 
 // signal wakes the goroutine that waits for evidence about the endpoint.

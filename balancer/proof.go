@@ -65,16 +65,16 @@ func (pf *proof) prove() {
 	}
 	for _, ep := range pf.p.all() {
 		if rank(ep.State(), needWrite) == 0 && !ep.proven() {
-			pf.ask(ep.conn(Calls))
+			pf.probe(ep.conn(Calls))
 		}
 	}
 }
 
-// ask sends a service probe, unless another client of the process sent one within
+// probe sends a service probe, unless another client of the process sent one within
 // proofPatience: the answer counts for all.
-func (pf *proof) ask(s *subConn) {
+func (pf *proof) probe(s *subConn) {
 	now := time.Now()
-	if !s.ep.healthEntry().AskedSince(health.ForProof, now.Add(-proofPatience)) && pf.p.prober.ask(s, forService, nil) {
+	if !s.ep.healthEntry().AskedSince(health.ForProof, now.Add(-proofPatience)) && pf.p.prober.send(s, forService, nil) {
 		s.ep.healthEntry().Asked(health.ForProof, now)
 	}
 }

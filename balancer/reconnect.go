@@ -69,7 +69,7 @@ type reconnector struct {
 	p           *policy
 	turns       turns
 	afterOutage afterOutage
-	// unprovenUntil is until when, after an outage of all, no call is hedged and little is asked; read without the lock.
+	// unprovenUntil is until when, after an outage of all, no call is hedged and few probes are sent; read without the lock.
 	unprovenUntil health.Stamp
 }
 

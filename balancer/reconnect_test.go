@@ -113,7 +113,7 @@ type attempts struct {
 func (a attempts) after(length time.Duration) int { return a.outage[length/time.Second-1] }
 
 // inOutage returns the attempts while no server can be reached. The busiest second may be one of the 10 s after that.
-func inOutage(t *testing.T, n int, length time.Duration, peer bool, lose, mend func(*server)) (made attempts) {
+func inOutage(t *testing.T, n int, length time.Duration, peer bool, lose, repair func(*server)) (made attempts) {
 	t.Helper()
 	inBubble(t, n, func(t *testing.T, servers []*server) {
 		connectFleet(t, peer, servers)
@@ -131,7 +131,7 @@ func inOutage(t *testing.T, n int, length time.Duration, peer bool, lose, mend f
 			sum += second()
 			made.outage = append(made.outage, sum)
 		}
-		each(servers, mend)
+		each(servers, repair)
 		for range 10 {
 			second()
 		}
@@ -142,7 +142,7 @@ func inOutage(t *testing.T, n int, length time.Duration, peer bool, lose, mend f
 // A fleet without any server makes no more attempts to connect than gRPC's own clients would: in
 // all, in any second, and when the servers are back.
 func TestAttemptsInAnOutage(t *testing.T) {
-	for name, fault := range map[string]struct{ lose, mend func(*server) }{
+	for name, fault := range map[string]struct{ lose, repair func(*server) }{
 		"refused": {(*server).kill, (*server).restart},
 		"failed handshakes": {
 			func(s *server) { s.hangsUp.Store(true); s.disconnect() }, func(s *server) { s.hangsUp.Store(false) },
@@ -150,8 +150,8 @@ func TestAttemptsInAnOutage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			const longest = 2 * time.Minute
-			theirs := inOutage(t, 3, longest, true, fault.lose, fault.mend)
-			ours, short := inOutage(t, 3, longest, false, fault.lose, fault.mend), inOutage(t, 3, 12*time.Second, false, fault.lose, fault.mend)
+			theirs := inOutage(t, 3, longest, true, fault.lose, fault.repair)
+			ours, short := inOutage(t, 3, longest, false, fault.lose, fault.repair), inOutage(t, 3, 12*time.Second, false, fault.lose, fault.repair)
 			t.Logf("at most %d and %d in a second; gRPC's own: %d", ours.busiest, short.busiest, theirs.busiest)
 			assert.LessOrEqual(t, max(ours.busiest, short.busiest), theirs.busiest)
 			for _, length := range []time.Duration{12 * time.Second, 30 * time.Second, longest} {
@@ -164,7 +164,7 @@ func TestAttemptsInAnOutage(t *testing.T) {
 
 // Where nothing answers, an endpoint is not tried again before an attempt has timed out.
 func TestAttemptsAreNotDoubled(t *testing.T) {
-	made := inOutage(t, 3, 2*time.Minute, false, func(s *server) { s.dark.Shut(); s.disconnect() }, func(s *server) { s.dark.Open() })
+	made := inOutage(t, 3, 2*time.Minute, false, func(s *server) { s.blackhole.Shut(); s.disconnect() }, func(s *server) { s.blackhole.Open() })
 	assert.LessOrEqual(t, made.after(2*time.Minute), 3*fleet*int(2*time.Minute/official.MinConnectTimeout))
 }
 

@@ -35,8 +35,8 @@ func isEjectedByCalls(st *health.Status) bool {
 	return st.Evidence.Often && (st.State == health.Slow || st.State == health.Suspected)
 }
 
-// onlyCallsAcquit reports whether an answered probe proves nothing.
-func (e *Endpoint) onlyCallsAcquit() bool {
+// onlyCallsReadmit reports whether an answered probe proves nothing.
+func (e *Endpoint) onlyCallsReadmit() bool {
 	return e.policy.options().errorsEject() && isEjectedByCalls(e.Health())
 }
 

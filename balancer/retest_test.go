@@ -12,7 +12,7 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// One pause parks no endpoint, whatever its health service says afterwards.
+// One pause does not leave an endpoint without calls, whatever its health service says afterwards.
 func TestEndpointThatPausedOnceGetsItsShareAgain(t *testing.T) {
 	unauthenticated := status.Error(codes.Unauthenticated, "no token")
 	unavailable := status.Error(codes.Unavailable, "the database is away")

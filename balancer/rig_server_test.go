@@ -73,7 +73,7 @@ type server struct {
 	frozen       gate // like a stopped process: nothing is read or written
 	stalled      gate // alive, and completes nothing
 	quiet        gate // streams send nothing
-	dark         gate // attempts to connect hang
+	blackhole    gate // attempts to connect hang
 	unresponsive gate // the health service answers nothing
 
 	delay   atomic.Int64          // of calls and of probes for service
@@ -109,7 +109,7 @@ func startServers(t *testing.T, n int) (servers []*server) {
 		s.restart()
 		t.Cleanup(func() {
 			s.frozen.Open()
-			s.dark.Open()
+			s.blackhole.Open()
 			s.unresponsive.Open()
 			for _, c := range s.connections() {
 				c.frozen.Open()
@@ -275,7 +275,7 @@ func dialer(servers []*server) func(context.Context, string) (net.Conn, error) {
 		}
 		s := servers[i]
 		s.dials.Add(1)
-		if !s.dark.wait(ctx.Done()) {
+		if !s.blackhole.wait(ctx.Done()) {
 			return nil, ctx.Err()
 		}
 		s.mu.Lock()

@@ -83,11 +83,11 @@ func (c *fakeClientConn) connectAll(p *policy) {
 	}
 }
 
-// twice are numbers of endpoints.
-var twice = []int{200, 400}
+// sizes are numbers of endpoints.
+var sizes = []int{200, 400}
 
 func TestManyEndpointsThatConnectAtOnceNeedFewPickers(t *testing.T) {
-	for _, n := range twice {
+	for _, n := range sizes {
 		synctest.Test(t, func(t *testing.T) {
 			p, cc := newManyPolicy(t, n)
 			improved := p.options().Monitor.Improved()
@@ -101,7 +101,7 @@ func TestManyEndpointsThatConnectAtOnceNeedFewPickers(t *testing.T) {
 			select {
 			case <-improved:
 			default:
-				assert.Fail(t, "retries that wait are not told")
+				assert.Fail(t, "retries that wait are not woken")
 			}
 		})
 	}
@@ -142,7 +142,7 @@ func (c counted) Equal(any) bool {
 }
 
 func TestEachUpdateComparesAnEndpointOnce(t *testing.T) {
-	for _, n := range twice {
+	for _, n := range sizes {
 		p, _ := newManyPolicy(t, 1)
 		compared := 0
 		attrs := attributes.New("counted", counted{&compared})
@@ -157,7 +157,7 @@ func TestEachUpdateComparesAnEndpointOnce(t *testing.T) {
 
 // Calls, their checks and their repetitions cost the same, however many endpoints there are.
 func TestCallsCostTheSameWithManyEndpoints(t *testing.T) {
-	for _, n := range twice {
+	for _, n := range sizes {
 		synctest.Test(t, func(t *testing.T) {
 			p, cc := newManyPolicy(t, n)
 			cc.connectAll(p)

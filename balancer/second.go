@@ -19,15 +19,15 @@ const (
 	// acceptedPatience is the silence after which a second connection is made to an endpoint whose
 	// kernel takes what is sent: its server may be overloaded. One that acknowledges nothing is not waited for.
 	acceptedPatience = 1500 * time.Millisecond
-	// secondAnswers is how many questions a second connection must answer while the first one
+	// secondAnswers is how many liveness checks a second connection must answer while the first one
 	// is silent.
 	secondAnswers = 2
-	// secondPause is the part of the silence after which another second connection is tried at the
-	// earliest, on average half as long again; lostPause after one whose first packets were lost: these
-	// cost servers nothing, and show the end of the outage, where TCP repeats what was sent on the first
-	// connection up to as long after it as the outage lasted.
-	secondPause = 10
-	lostPause   = 50
+	// secondShare is the part of the silence, a tenth, after which another second connection is tried at
+	// the earliest, on average half as long again. lostShare is that part after one whose first packets
+	// were lost: such attempts cost servers nothing, and show the end of an outage, after which TCP repeats
+	// what was sent on the first connection only after as long as the outage lasted.
+	secondShare = 10
+	lostShare   = 50
 )
 
 // seconds schedules the second connections of a client, one at a time. The policy's lock
@@ -83,13 +83,13 @@ func (t *trial) begin(now time.Time) bool {
 func (t *trial) end(replaced bool) {
 	now := time.Now()
 	silent := t.old.unanswered(&t.old.probeSent, now)
-	pause := min(silent/secondPause, maxPause/2)
+	pause := min(silent/secondShare, maxPause/2)
 	pause += rand.N(pause + 1)
 	switch {
 	case replaced:
 		pause = firstPause + rand.N(firstPause)
 	case t.lost:
-		pause = min(max(silent/lostPause, probeRound), maxPause/2)
+		pause = min(max(silent/lostShare, probeRound), maxPause/2)
 		pause += rand.N(pause/2 + 1)
 	}
 	t.p.mu.Lock()
@@ -149,23 +149,23 @@ func (t *trial) await(wait time.Duration, ready func() bool) bool {
 	return true
 }
 
-// ask asks a connection for a sign of life. The budget of such questions is that of second connections: there
+// probe sends a liveness check over a connection. The budget of these is that of second connections: there
 // are three for each that a server accepts.
-func (t *trial) ask(s *subConn) bool {
-	return t.p.prober.send(s, forLiveness, func(time.Time) bool { return true }, nil)
+func (t *trial) probe(s *subConn) bool {
+	return t.p.prober.sendWithBudget(s, forLiveness, func(time.Time) bool { return true }, nil)
 }
 
-// answers asks the old connection, and after it the second one, which must answer while the old one
+// answers probes the old connection, and after it the second one, which must answer while the old one
 // is silent, and again after twice the time that took. One answer suffices where the peer's kernel
 // acknowledges nothing on the old connection: an overloaded server is no reason for that.
 func (t *trial) answers() bool {
-	if !t.ask(t.old) || t.await(watchInterval, t.over) {
-		return false // earlier questions may have ended unread
+	if !t.probe(t.old) || t.await(watchInterval, t.over) {
+		return false // earlier probes may have ended unread
 	}
 	for range secondAnswers {
 		sent := time.Now()
 		heard := func() bool { return t.over() || t.second.heard.After(sent) }
-		if !t.ask(t.second) || !t.await(probeTimeout, heard) {
+		if !t.probe(t.second) || !t.await(probeTimeout, heard) {
 			return false
 		}
 		if t.old.conn.backlog().repeated {
@@ -204,7 +204,7 @@ func (t *trial) replace() bool {
 	return true
 }
 
-// leaveSilent ends reads and streams on connections that have left a question unanswered, and checks
+// leaveSilent ends reads and streams on connections that have left a probe unanswered, and checks
 // others that were not heard for as long: what has made one connection fail may have made others fail.
 func (ck *checker) leaveSilent(silent time.Duration) {
 	now := time.Now()

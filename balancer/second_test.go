@@ -85,14 +85,14 @@ func TestSecondConnectionYieldsNothing(t *testing.T) {
 		begin, end func(s *server)
 	}{
 		"frozen": {func(s *server) { s.frozen.Shut() }, func(s *server) { s.frozen.Open() }},
-		"dark": {
-			func(s *server) { s.dark.Shut(); forget(s) },
+		"blackhole": {
+			func(s *server) { s.blackhole.Shut(); forget(s) },
 			func(s *server) {
 				for _, c := range s.connections() {
 					c.frozen.Open()
 				}
 				time.Sleep(time.Second)
-				s.dark.Open()
+				s.blackhole.Open()
 			},
 		},
 	} {

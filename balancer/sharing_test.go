@@ -21,8 +21,8 @@ func sharing() func(*balancer.Options) {
 	}
 }
 
-// sharers returns two clients that share health.
-func sharers(t *testing.T, servers []*server) (first, second *client) {
+// sharingClients returns two clients that share health.
+func sharingClients(t *testing.T, servers []*server) (first, second *client) {
 	share := sharing()
 	return warm(t, roundRobin, servers, share), warm(t, roundRobin, servers, share)
 }
@@ -37,7 +37,7 @@ func probesOf(clients []*client) (n int64) {
 
 func TestEndpointFoundDeadByOneClientIsAvoidedByAnother(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		busy, idle := sharers(t, servers)
+		busy, idle := sharingClients(t, servers)
 		busy.load(6, 20*time.Millisecond, time.Hour, false)
 		time.Sleep(time.Second)
 		s := servers[0]
@@ -66,7 +66,7 @@ func TestEndpointFoundDeadByOneClientIsAvoidedByAnother(t *testing.T) {
 func TestConnectionOfAnotherClientIsCheckedBeforeItIsClosed(t *testing.T) {
 	for name, frozen := range map[string]bool{"answers": false, "is silent": true} {
 		subtest(t, name, 3, func(t *testing.T, servers []*server) {
-			first, second := sharers(t, servers)
+			first, second := sharingClients(t, servers)
 			first.load(6, 50*time.Millisecond, time.Hour, false)
 			s := servers[0]
 			conns := s.connections()
@@ -126,7 +126,7 @@ func TestClientsThatShareProbeOnce(t *testing.T) {
 // When the client that probes closes, another one probes.
 func TestProbingIsTakenOver(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
-		first, second := sharers(t, servers)
+		first, second := sharingClients(t, servers)
 		servers[0].stalled.Shut()
 		<-first.starting(1, servers[0], aRead)
 		require.Equal(t, health.Lagging, second.is(servers[0]))

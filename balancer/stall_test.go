@@ -86,7 +86,7 @@ func TestWritesEndSoonAfterTheirEndpointLosesItsLeader(t *testing.T) {
 				for range 20 {
 					o := <-writes
 					assert.ErrorContains(t, o.cut, "is degraded")
-					assert.LessOrEqual(t, o.took, after+600*time.Millisecond) // a status question, and a round for a witness
+					assert.LessOrEqual(t, o.took, after+600*time.Millisecond) // a status probe, and a round of probes for a witness
 				}
 				assert.LessOrEqual(t, status.sent.Load(), int64(8))
 				servers[0].stalled.Open()

@@ -76,11 +76,11 @@ func (s *subConn) heardAt(now time.Time) {
 }
 
 // noteProbe records a probe.
-func (s *subConn) noteProbe(q question, now time.Time) {
+func (s *subConn) noteProbe(kind probeKind, now time.Time) {
 	if s.unanswered(&s.probeSent, now) == 0 {
 		s.probeSent.Store(&now)
 	}
-	if (q == forLiveness || q == forLocal) && s.unanswered(&s.livenessSent, now) == 0 {
+	if (kind == forLiveness || kind == forLocal) && s.unanswered(&s.livenessSent, now) == 0 {
 		s.livenessSent.Store(&now)
 	}
 }

@@ -32,7 +32,7 @@ func TestSilenceNeedsALivenessCheck(t *testing.T) {
 	assert.Zero(t, s.silentFor(at(1000).Add(livenessPatience-1)), "too early to answer")
 	assert.Equal(t, time.Second+livenessPatience, s.silentFor(at(1000).Add(livenessPatience)))
 	s.noteProbe(forLiveness, at(1250))
-	assert.Equal(t, 2*time.Second, s.silentFor(at(2000)), "the first question counts")
+	assert.Equal(t, 2*time.Second, s.silentFor(at(2000)), "the first probe counts")
 	s.heardAt(at(2000))
 	assert.Zero(t, s.silentFor(at(3000)))
 	s.noteProbe(forStatus, at(3000))
@@ -41,7 +41,7 @@ func TestSilenceNeedsALivenessCheck(t *testing.T) {
 	assert.Zero(t, s.silentFor(at(5000)))
 }
 
-// A question is unanswered from the moment when it is sent, even with a coarse clock.
+// A probe is unanswered from the moment when it is sent, even with a coarse clock.
 func TestQuestionIsUnansweredAtOnce(t *testing.T) {
 	now := time.Now()
 	s := newSubConn()

@@ -75,7 +75,7 @@ func (c *Client) Ready(ctx context.Context) error {
 		return &NotReadyError{Endpoints: known, Err: err}
 	case serves(known):
 		failed := c.channel.Failing()
-		if failed == nil && c.channel.Unanswered() < unansweredLong {
+		if failed == nil && c.channel.Unanswered() < maxUnanswered {
 			return nil
 		}
 		ctx, cancel := context.WithTimeout(ctx, readyPatience)
@@ -92,8 +92,8 @@ func (c *Client) Ready(ctx context.Context) error {
 const (
 	// readyPatience bounds the read of Ready where endpoints seem to serve.
 	readyPatience = 2 * time.Second
-	// unansweredLong is how old a call without an answer is when Ready makes a read.
-	unansweredLong = 5 * time.Second
+	// maxUnanswered is how long a call may be without an answer before Ready makes a read.
+	maxUnanswered = 5 * time.Second
 )
 
 // tryRead makes the read of Ready. failed is the error of the latest call, nil if it succeeded.

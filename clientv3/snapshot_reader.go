@@ -70,7 +70,7 @@ func (r *snapshotReader) accept(msg *pb.SnapshotResponse, err error) {
 		r.digest.add(r.left)
 		return
 	case errors.Is(err, io.EOF):
-		r.err = r.digest.verdict()
+		r.err = r.digest.result()
 	case r.ended() == nil:
 		r.err = ContextError(r.ctx, err)
 	}
@@ -112,8 +112,8 @@ func (d *digestCheck) add(p []byte) {
 	d.tail = append(d.tail, p...)
 }
 
-// verdict returns io.EOF if the stream ended with its digest.
-func (d *digestCheck) verdict() error {
+// result returns io.EOF if the stream ended with its digest.
+func (d *digestCheck) result() error {
 	if len(d.tail) != sha256.Size || !bytes.Equal(d.sum.Sum(nil), d.tail) {
 		return ErrSnapshotDigest
 	}

@@ -43,14 +43,14 @@ func NewWatchFromWatchClient(wc pb.WatchClient, c *Client) Watcher {
 
 func newWatcher(remote pb.WatchClient, c *Client, h *lineage.Tracker) Watcher {
 	w := &watcher{watch.New(watch.Config{
-		MaxBuffer:    c.cfg.maxWatchBuffer(),
-		Budget:       watchBudgetOf(c),
-		Plain:        !isOwn(remote),
-		Whole:        c.cfg.MaxCallRecvMsgSize > 0,
-		DisableSplit: c.cfg.DisableSplitReplay,
-		History:      h,
-		Read:         func(ctx context.Context, key string) error { return readKey(ctx, c, key) },
-		Logger:       func() *zap.Logger { return loggerOf(c) },
+		MaxBuffer:         c.cfg.maxWatchBuffer(),
+		Budget:            watchBudgetOf(c),
+		Foreign:           !isOwn(remote),
+		FragmentOnRequest: c.cfg.MaxCallRecvMsgSize > 0,
+		DisableSplit:      c.cfg.DisableSplitReplay,
+		History:           h,
+		Read:              func(ctx context.Context, key string) error { return readKey(ctx, c, key) },
+		Logger:            func() *zap.Logger { return loggerOf(c) },
 		Connect: func() watch.Connector {
 			retrier := c.streamRetrier(pb.Watch_Watch_FullMethodName).Endless()
 			wc := &watchConnector{

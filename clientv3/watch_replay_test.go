@@ -46,8 +46,7 @@ func onEvents(cluster *fakeetcd.Cluster, f func(call *fakeetcd.Call, n int)) {
 	})
 }
 
-// TestWatchReplay reads a backlog over streams that break. It is delivered like by a single watcher: complete, in order,
-// once.
+// TestWatchReplay reads a backlog over streams that break. It is delivered as by a single watcher: complete, in order, once.
 func TestWatchReplay(t *testing.T) {
 	cluster, c, last := startBehind(t, backlog)
 	onEvents(cluster, func(call *fakeetcd.Call, n int) {

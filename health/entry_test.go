@@ -200,13 +200,13 @@ func TestCancelDoesNotWaitForACall(t *testing.T) {
 // Readers see whole entries meanwhile.
 func TestChangesOfManyAreDeliveredInOrder(t *testing.T) {
 	table := health.NewTable()
-	type told struct {
+	type received struct {
 		at    health.State
 		calls int64
 	}
 	endpoints := []string{"a", "b"}
 	var holders []*health.Entry // so that no entry goes and comes back
-	all := make([]told, len(endpoints))
+	all := make([]received, len(endpoints))
 	for i, ep := range endpoints {
 		holders = append(holders, table.Acquire("", ep))
 		var inside atomic.Int32

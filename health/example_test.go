@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// A client that balances notes what it sees of its endpoints, and others follow.
+// A client notes evidence about its endpoints; subscribers get the changes of state.
 func ExampleTable() {
 	table := health.NewTable()
 	a := table.Acquire("", "10.0.0.1:2379")

@@ -145,8 +145,8 @@ func cycle(t *testing.T, pair keepalive.Pair, policy string, latency, takes time
 	assert.Greater(t, nets["a"].dialCount()+nets["b"].dialCount(), 5, "connections did cycle")
 }
 
-// TestGraceCutsWhatTakesLonger shows what the check of LongestCall spares: a call that
-// begins shortly before its connection is too old.
+// TestGraceCutsWhatTakesLonger shows what the check of LongestCall prevents: a call is
+// cut that begins shortly before its connection is too old.
 func TestGraceCutsWhatTakesLonger(t *testing.T) {
 	const takes = 10 * time.Second
 	for grace, want := range map[time.Duration]codes.Code{

@@ -48,11 +48,11 @@ type Server struct {
 	Timeout time.Duration
 
 	// MaxConnectionIdle is how long a connection may be without a call before the
-	// server sends it away. Pings do not count. 0: no limit.
+	// server closes it with a GOAWAY. Pings do not count. 0: no limit.
 	MaxConnectionIdle time.Duration
 
 	// MaxConnectionAge is how old a connection grows, give or take 10 %, before the
-	// server sends it away in order: clients then resolve and connect again, perhaps to
+	// server closes it with a GOAWAY: clients then resolve and connect again, perhaps to
 	// other servers. 0: no limit. The least is 1 s.
 	MaxConnectionAge time.Duration
 

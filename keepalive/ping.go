@@ -75,7 +75,7 @@ func (e *TooManyPingsError) Error() string {
 	if e.Connections > 1 {
 		text += fmt.Sprintf("; grpc-go then doubles Client.Time and loses %d connections until the server is content", e.Connections)
 	}
-	return text + "; " + e.remedy()
+	return text + "; " + e.advice()
 }
 
 func (e *TooManyPingsError) rule() string {
@@ -88,7 +88,7 @@ func (e *TooManyPingsError) rule() string {
 	return "because Server.PermitWithoutStream is false"
 }
 
-func (e *TooManyPingsError) remedy() string {
+func (e *TooManyPingsError) advice() string {
 	if e.Stream || e.Server.PermitWithoutStream {
 		return fmt.Sprintf("set Client.Time to at least %v, or Server.MinTime to at most %v", e.Allowed, e.Client.Time)
 	}

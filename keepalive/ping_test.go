@@ -17,9 +17,9 @@ import (
 	"github.com/quorate/quorate/keepalive"
 )
 
-// founding holds the values of the founding documents: a client that pings every
-// 10 s without a stream, and a server without configuration.
-var founding = keepalive.Pair{
+// tooFrequent is a client that pings every 10 s without a stream, and a server without
+// configuration.
+var tooFrequent = keepalive.Pair{
 	Client: keepalive.Client{Time: 10 * time.Second, Timeout: 3 * time.Second, PermitWithoutStream: true},
 }
 
@@ -32,26 +32,26 @@ func presets() map[string]keepalive.Pair {
 	}
 }
 
-func TestFoundingValuesAreRefused(t *testing.T) {
+func TestPingsEveryTenSecondsAreRefused(t *testing.T) {
 	var tooMany *keepalive.TooManyPingsError
-	require.ErrorAs(t, founding.Validate(), &tooMany)
-	_, err := founding.DialOptions()
+	require.ErrorAs(t, tooFrequent.Validate(), &tooMany)
+	_, err := tooFrequent.DialOptions()
 	require.ErrorAs(t, err, &tooMany)
-	_, err = founding.ServerOptions()
+	_, err = tooFrequent.ServerOptions()
 	require.ErrorAs(t, err, &tooMany)
 	assert.Equal(t, 2*time.Hour, tooMany.Allowed)
 
 	synctest.Test(t, func(t *testing.T) {
-		dial, server := rawOptions(founding)
+		dial, server := rawOptions(tooFrequent)
 		p, conn := connected(t, 0, dial, server)
-		offend(t, p, testgrpc.NewTestServiceClient(conn), tooMany, 0)
+		requireGoAway(t, p, testgrpc.NewTestServiceClient(conn), tooMany, 0)
 		assert.Len(t, p.toServer.all(framePing, "keepalive"), tooMany.Pings)
 	})
 }
 
-// TestPresetsLiveInPeace leaves each preset alone for three hours, then with a quiet
+// TestPresetsCauseNoGoAway leaves each preset alone for three hours, then with a quiet
 // stream for three hours, then with calls at random.
-func TestPresetsLiveInPeace(t *testing.T) {
+func TestPresetsCauseNoGoAway(t *testing.T) {
 	for name, pair := range presets() {
 		grpctest.Bubble(t, name, func(t *testing.T) {
 			dial, server := options(t, pair)
@@ -102,7 +102,7 @@ func traffic(t *testing.T, client testgrpc.TestServiceClient, rhythm, total time
 
 // TestVerdictsAreThoseOfGRPC compares Check with what a real client and a real server do
 // in virtual time, for random settings on a network with random latency: a refused
-// pair draws the GOAWAY that was foretold, an accepted one draws none whatever is sent.
+// pair draws the GOAWAY that was predicted, an accepted one draws none whatever is sent.
 func TestVerdictsAreThoseOfGRPC(t *testing.T) {
 	refused, accepted := 0, 0
 	for seed := range uint64(150) {
@@ -122,9 +122,9 @@ func TestVerdictsAreThoseOfGRPC(t *testing.T) {
 			dial, server := rawOptions(pair)
 			p, conn := connected(t, latency, dial, server)
 			if tooMany == nil {
-				obey(t, p, testgrpc.NewTestServiceClient(conn), pair, rnd)
+				requireNoGoAway(t, p, testgrpc.NewTestServiceClient(conn), pair, rnd)
 			} else {
-				offend(t, p, testgrpc.NewTestServiceClient(conn), tooMany, latency)
+				requireGoAway(t, p, testgrpc.NewTestServiceClient(conn), tooMany, latency)
 			}
 		})
 	}
@@ -149,7 +149,7 @@ func randomPair(rnd *rand.Rand) keepalive.Pair {
 	}
 }
 
-func obey(t *testing.T, p *pipeNet, client testgrpc.TestServiceClient, pair keepalive.Pair, rnd *rand.Rand) {
+func requireNoGoAway(t *testing.T, p *pipeNet, client testgrpc.TestServiceClient, pair keepalive.Pair, rnd *rand.Rand) {
 	t.Helper()
 	time.Sleep(6 * pair.Client.Time)
 	traffic(t, client, pair.Client.Time, 60*pair.Client.Time, rnd)
@@ -157,27 +157,27 @@ func obey(t *testing.T, p *pipeNet, client testgrpc.TestServiceClient, pair keep
 	assert.Equal(t, 1, p.dialCount())
 }
 
-func offend(t *testing.T, p *pipeNet, client testgrpc.TestServiceClient, foretold *keepalive.TooManyPingsError, latency time.Duration) {
+func requireGoAway(t *testing.T, p *pipeNet, client testgrpc.TestServiceClient, predicted *keepalive.TooManyPingsError, latency time.Duration) {
 	t.Helper()
-	if foretold.Stream {
+	if predicted.Stream {
 		_, err := client.FullDuplexCall(t.Context())
 		require.NoError(t, err)
 	}
 	begin := time.Now()
-	time.Sleep(foretold.After + time.Minute)
+	time.Sleep(predicted.After + time.Minute)
 	goAways := p.tooManyPings()
 	require.Len(t, goAways, 1)
 	// Each ping waits for the answer to the one before.
-	assert.WithinRange(t, goAways[0], begin.Add(foretold.After-4*latency), begin.Add(foretold.After+20*latency))
+	assert.WithinRange(t, goAways[0], begin.Add(predicted.After-4*latency), begin.Add(predicted.After+20*latency))
 }
 
-// TestConnectionsUntilTheServerIsContent lets grpc-go learn by doubling, and counts.
-func TestConnectionsUntilTheServerIsContent(t *testing.T) {
-	pair := founding
+// TestConnectionsUntilTheServerAcceptsPings lets grpc-go learn by doubling, and counts.
+func TestConnectionsUntilTheServerAcceptsPings(t *testing.T) {
+	pair := tooFrequent
 	pair.Server = keepalive.Server{MinTime: time.Minute, PermitWithoutStream: true}
-	var foretold *keepalive.TooManyPingsError
-	require.ErrorAs(t, pair.Validate(), &foretold)
-	assert.Equal(t, 3, foretold.Connections)
+	var predicted *keepalive.TooManyPingsError
+	require.ErrorAs(t, pair.Validate(), &predicted)
+	assert.Equal(t, 3, predicted.Connections)
 
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipeNet(0)
@@ -187,16 +187,16 @@ func TestConnectionsUntilTheServerIsContent(t *testing.T) {
 			connect(t, conn)
 			time.Sleep(10 * time.Minute)
 		}
-		assert.Len(t, p.tooManyPings(), foretold.Connections)
-		assert.Equal(t, foretold.Connections+1, p.dialCount())
+		assert.Len(t, p.tooManyPings(), predicted.Connections)
+		assert.Equal(t, predicted.Connections+1, p.dialCount())
 	})
 }
 
-// TestServersPingsAreNoExcuse shows why Check does not count on the server's own
+// TestServersPingsAreNotCounted shows why Check does not count on the server's own
 // pings: they usually come first and keep the client from pinging, but a server that
 // receives something does not ping.
-func TestServersPingsAreNoExcuse(t *testing.T) {
-	pair := founding
+func TestServersPingsAreNotCounted(t *testing.T) {
+	pair := tooFrequent
 	pair.Server = keepalive.Server{Time: 5 * time.Second}
 	require.Error(t, pair.Validate())
 	sizes := keepalive.Sizes{StaticStreamWindow: 1 << 20, StaticConnWindow: 1 << 20}
@@ -221,8 +221,8 @@ func TestServersPingsAreNoExcuse(t *testing.T) {
 	})
 }
 
-// TestCallsCanceledAtBirth shows the gap that Check documents, and what closes it.
-func TestCallsCanceledAtBirth(t *testing.T) {
+// TestCallsCanceledAtOnce shows the gap that Check documents, and what closes it.
+func TestCallsCanceledAtOnce(t *testing.T) {
 	open, closed := keepalive.Etcd().Pair(), keepalive.Etcd().Pair()
 	closed.Server.PermitWithoutStream = true
 	assert.NotZero(t, goAwaysOfCanceledCalls(t, open))

@@ -51,7 +51,7 @@ func testKillAndRestart(t *testing.T, c *lab.Cluster) {
 	put(t, dial(t, c, m.Endpoint()), "k", "before")
 	endpoint, pid := m.Endpoint(), m.PID()
 	require.NoError(t, m.Kill())
-	require.NoError(t, m.Kill(), "killing the dead")
+	require.NoError(t, m.Kill(), "killed already")
 	assert.False(t, m.Alive())
 	requireNoProcess(t, pid)
 	assert.ErrorIs(t, m.Stop(), lab.ErrNotRunning)
@@ -73,7 +73,7 @@ func testTerminateAndRestart(t *testing.T, c *lab.Cluster) {
 	assert.ErrorIs(t, m.Terminate(within(t, soon)), lab.ErrStopped)
 	require.NoError(t, m.Continue())
 	require.NoError(t, m.Terminate(within(t, soon)))
-	require.NoError(t, m.Terminate(within(t, soon)), "terminating the dead")
+	require.NoError(t, m.Terminate(within(t, soon)), "terminated already")
 	assert.False(t, m.Alive())
 	require.NoError(t, m.Restart(within(t, soon)))
 	requireValue(t, dial(t, c, m.Endpoint()), "k", "kept")
@@ -98,7 +98,7 @@ func testStopAndContinue(t *testing.T, c *lab.Cluster) {
 	case <-time.After(hang):
 	}
 	require.NoError(t, m.Continue())
-	require.NoError(t, m.Continue(), "continuing the running")
+	require.NoError(t, m.Continue(), "it runs already")
 	assert.False(t, m.Stopped())
 	require.NoError(t, <-finished)
 }
@@ -205,9 +205,8 @@ func requireLeaderless(t *testing.T, m *lab.Member) {
 	}, soon, 10*time.Millisecond)
 }
 
-// A leader that receives from all and reaches none is replaced, which needs
-// directions apart: the leader's words travel forward on what it dials and backward
-// on what its peers dial.
+// A leader that receives from all and reaches none is replaced. What it sends travels
+// forward on the connections that it dials, and in reverse on those that its peers dial.
 func testOneWayCut(t *testing.T, c *lab.Cluster) {
 	m := leader(t, c)
 	for _, other := range c.Others(m) {
@@ -215,9 +214,9 @@ func testOneWayCut(t *testing.T, c *lab.Cluster) {
 		c.PeerLink(other, m).Blackhole(link.Reverse)
 	}
 	next := awaitOtherLeader(t, c, m)
-	put(t, dial(t, c, next.Endpoint()), "k", "unheard")
+	put(t, dial(t, c, next.Endpoint()), "k", "after the cut")
 	c.Heal()
-	requireValue(t, dial(t, c, m.Endpoint()), "k", "unheard")
+	requireValue(t, dial(t, c, m.Endpoint()), "k", "after the cut")
 }
 
 func testClientLink(t *testing.T, c *lab.Cluster) {

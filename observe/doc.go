@@ -13,7 +13,7 @@
 //
 // Set it in the client's configuration; [Multi] combines several. The modules
 // observe/prometheus and observe/otel turn events into metrics. Package observe/outage
-// logs the begin and the end of an outage.
+// logs the beginning and the end of an outage.
 //
 // # What events hold
 //

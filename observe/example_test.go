@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/observe"
 )
 
-// ejections tells people which endpoints are not used. It implements what it needs and
-// leaves the rest to None.
+// ejections prints which endpoints are not used. It implements the methods that it needs, and
+// embeds None for the rest.
 type ejections struct{ observe.None }
 
 func (ejections) Ejected(e observe.Ejection) {

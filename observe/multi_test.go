@@ -34,8 +34,8 @@ func (r *recorder) WatchResumed(e observe.WatchResumption)  { r.note(e) }
 func (r *recorder) LeaseRenewed(e observe.LeaseRenewal)     { r.note(e) }
 func (r *recorder) LeaseLost(e observe.LeaseLoss)           { r.note(e) }
 
-// TestMultiTellsAll calls every method of the interface, those to come included.
-func TestMultiTellsAll(t *testing.T) {
+// TestMultiCallsAll calls every method of the interface, those to come included.
+func TestMultiCallsAll(t *testing.T) {
 	events := reflect.TypeFor[observe.Observer]()
 	called := 0
 	for i := range events.NumMethod() {

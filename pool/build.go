@@ -51,19 +51,19 @@ func (p *Pool[T]) built(it *item[T], err error, done func(error)) {
 	}
 }
 
-// buildFor creates a resource for a waiter. The waiter gets the error, unless it was served
+// buildForLocked creates a resource for a waiter. The waiter gets the error, unless it was served
 // before.
-func (p *Pool[T]) buildFor(w *waiter[T]) {
+func (p *Pool[T]) buildForLocked(w *waiter[T]) {
 	p.buildLocked(w.ctx, func(err error) {
 		if err != nil && w.place != nil {
-			p.served(w)
+			p.removeWaiterLocked(w)
 			w.given <- result[T]{err: err}
 		}
 	})
 }
 
-// buildAhead creates a resource without a waiter. After a failure the next attempt is delayed.
-func (p *Pool[T]) buildAhead(ctx context.Context) {
+// buildAheadLocked creates a resource without a waiter. After a failure the next attempt is delayed.
+func (p *Pool[T]) buildAheadLocked(ctx context.Context) {
 	p.size++
 	p.buildLocked(ctx, func(err error) {
 		if err != nil {
@@ -72,8 +72,8 @@ func (p *Pool[T]) buildAhead(ctx context.Context) {
 	})
 }
 
-// coming returns how many resources will soon be available.
-func (p *Pool[T]) coming() int { return p.building + p.checking }
+// comingLocked returns how many resources will soon be available.
+func (p *Pool[T]) comingLocked() int { return p.building + p.checking }
 
 // create calls Create with the values of ctx, and the cancellation of the pool's context.
 func (p *Pool[T]) create(ctx context.Context, resets int) (*item[T], error) {
@@ -109,37 +109,37 @@ func (p *Pool[T]) refillLocked() {
 	}
 	for p.building < p.waiters.Len() && p.size < p.config.MaxSize+p.config.MaxOverflow {
 		p.size++
-		p.buildFor(p.waiters.Front().Value.(*waiter[T]))
+		p.buildForLocked(p.waiters.Front().Value.(*waiter[T]))
 	}
-	if p.spares() >= 0 {
+	if p.sparesLocked() >= 0 {
 		return
 	}
 	if wait := p.maintenance.pause(); wait > 0 {
-		p.scheduleMaintenance(wait)
+		p.scheduleMaintenanceLocked(wait)
 		return
 	}
-	for p.spares() < 0 && p.size < p.config.MaxSize {
-		p.buildAhead(p.ctx)
+	for p.sparesLocked() < 0 && p.size < p.config.MaxSize {
+		p.buildAheadLocked(p.ctx)
 	}
 }
 
 // replace destroys a borrowed resource and returns another one: one that is idle now, unless anew
 // asks for a new one, or a new one. The caller takes precedence over all waiters, because it was
 // already served. replace returns nil if the loan has ended.
-func (p *Pool[T]) replace(ctx context.Context, it *item[T], lease uint64, why fault, anew bool) (*item[T], error) {
+func (p *Pool[T]) replace(ctx context.Context, it *item[T], loan uint64, why fault, anew bool) (*item[T], error) {
 	p.mu.Lock()
-	if it.lease != lease {
+	if it.loan != loan {
 		p.mu.Unlock()
 		return nil, nil
 	}
-	it.lease = 0
+	it.loan = 0
 	p.dying++
 	p.mu.Unlock()
 	p.removeItem(it, why)
 	p.mu.Lock()
 	var other *item[T]
 	if !anew {
-		other = p.pop()
+		other = p.popLocked()
 	}
 	var err error
 	switch {
@@ -158,7 +158,7 @@ func (p *Pool[T]) replace(ctx context.Context, it *item[T], lease uint64, why fa
 	w := p.newWaiter(ctx)
 	w.anew = anew
 	w.place = p.waiters.PushFront(w)
-	p.buildFor(w)
+	p.buildForLocked(w)
 	p.mu.Unlock()
 	return p.await(w)
 }

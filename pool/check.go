@@ -50,7 +50,7 @@ type answer struct {
 // applies to the resource.
 func (p *Pool[T]) check(ctx context.Context, it *item[T]) (fault, error) {
 	answers := make(chan answer) // not buffered: the caller receives the answer only before ctx ends
-	lease := it.lease
+	loan := it.loan
 	go func() {
 		a := answer{why: checkFailed} // if Check ends its goroutine
 		defer func() {
@@ -58,15 +58,15 @@ func (p *Pool[T]) check(ctx context.Context, it *item[T]) (fault, error) {
 			select {
 			case answers <- a:
 			case <-ctx.Done():
-				p.checked(it, lease, a)
+				p.checked(it, loan, a)
 			}
 		}()
-		a.why = p.ask(ctx, it)
+		a.why = p.runCheck(ctx, it)
 	}()
 	select {
 	case a := <-answers:
 		if a.panicked != nil {
-			p.giveBack(it, lease, checkFailed, passed)
+			p.giveBack(it, loan, checkFailed, passed)
 			panic(a.panicked)
 		}
 		return a.why, nil
@@ -78,8 +78,8 @@ func (p *Pool[T]) check(ctx context.Context, it *item[T]) (fault, error) {
 	}
 }
 
-// ask calls Check with the values of ctx and the cancellation of the pool's context.
-func (p *Pool[T]) ask(ctx context.Context, it *item[T]) fault {
+// runCheck calls Check with the values of ctx and the cancellation of the pool's context.
+func (p *Pool[T]) runCheck(ctx context.Context, it *item[T]) fault {
 	ctx, cancel := p.detached(ctx, p.config.CheckTimeout)
 	defer cancel()
 	if p.config.Check(ctx, it.value) != nil {
@@ -89,8 +89,8 @@ func (p *Pool[T]) ask(ctx context.Context, it *item[T]) fault {
 }
 
 // checked ends a loan that was only for a check.
-func (p *Pool[T]) checked(it *item[T], lease uint64, a answer) {
-	p.giveBack(it, lease, a.why, passed)
+func (p *Pool[T]) checked(it *item[T], loan uint64, a answer) {
+	p.giveBack(it, loan, a.why, passed)
 	if a.panicked != nil {
 		panic(a.panicked) // the caller has returned
 	}

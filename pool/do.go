@@ -27,17 +27,17 @@ func (p *Pool[T]) Do(ctx context.Context, f func(Resource[T]) error) error {
 	if !errors.Is(err, ErrNotSent) {
 		return err
 	}
-	it, renewErr := p.replace(ctx, r.item, r.lease, discarded, true)
+	it, renewErr := p.replace(ctx, r.item, r.loan, discarded, true)
 	switch {
 	case renewErr != nil:
 		return fmt.Errorf("pool: no fresh resource: %w; the one before: %w", renewErr, err)
 	case it == nil:
 		return err
 	}
-	again := Resource[T]{pool: p, item: it, lease: it.lease}
+	again := Resource[T]{pool: p, item: it, loan: it.loan}
 	err = p.call(again, f)
 	if errors.Is(err, ErrNotSent) {
-		p.giveBack(again.item, again.lease, discarded, borrowed)
+		p.giveBack(again.item, again.loan, discarded, borrowed)
 	}
 	return err
 }
@@ -47,7 +47,7 @@ func (p *Pool[T]) call(r Resource[T], f func(Resource[T]) error) (err error) {
 	why := discarded
 	defer func() {
 		if why != sound || !errors.Is(err, ErrNotSent) {
-			p.giveBack(r.item, r.lease, why, borrowed)
+			p.giveBack(r.item, r.loan, why, borrowed)
 		}
 	}()
 	err = f(r)

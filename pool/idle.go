@@ -19,24 +19,24 @@ func (p *Pool[T]) TryAcquire(ctx context.Context) (Resource[T], error) {
 		p.counts.Acquired++
 	}
 	for !p.closed {
-		it := p.pop()
+		it := p.popLocked()
 		if it == nil {
-			if p.coming() <= p.waiters.Len() && p.size < p.config.MaxSize && p.maintenance.pause() <= 0 {
-				p.buildAhead(ctx)
+			if p.comingLocked() <= p.waiters.Len() && p.size < p.config.MaxSize && p.maintenance.pause() <= 0 {
+				p.buildAheadLocked(ctx)
 			}
 			p.mu.Unlock()
 			return Resource[T]{}, ErrNotAvailable
 		}
-		lease := it.lease
+		loan := it.loan
 		p.mu.Unlock()
 		why, err := p.inspect(ctx, it)
 		if err != nil {
 			return Resource[T]{}, err
 		}
 		if why == sound {
-			return Resource[T]{pool: p, item: it, lease: lease}, nil
+			return Resource[T]{pool: p, item: it, loan: loan}, nil
 		}
-		p.giveBack(it, lease, why, borrowed)
+		p.giveBack(it, loan, why, borrowed)
 		p.mu.Lock()
 	}
 	p.mu.Unlock()
@@ -89,8 +89,8 @@ func (p *Pool[T]) AcquireAllIdle() []Resource[T] {
 		if p.expiry(it, now) != sound {
 			return false // it has expired
 		}
-		p.lend(it)
-		all = append(all, Resource[T]{pool: p, item: it, lease: it.lease})
+		p.lendLocked(it)
+		all = append(all, Resource[T]{pool: p, item: it, loan: it.loan})
 		return true
 	})
 	return all

@@ -48,8 +48,8 @@ func (k *maintenance) stop() {
 	}
 }
 
-// scheduleMaintenance schedules maintain in d, unless it is scheduled earlier.
-func (p *Pool[T]) scheduleMaintenance(d time.Duration) {
+// scheduleMaintenanceLocked schedules maintain in d, unless it is scheduled earlier.
+func (p *Pool[T]) scheduleMaintenanceLocked(d time.Duration) {
 	k := &p.maintenance
 	at := time.Now().Add(d)
 	if !k.at.IsZero() && !at.Before(k.at) {
@@ -72,9 +72,9 @@ func spread(d time.Duration) time.Duration {
 	return d - rand.N(d/2)
 }
 
-// scheduleIdle sets when a resource that becomes idle now is to be checked, and to be replaced if
+// setIdleTimesLocked sets when a resource that becomes idle now is to be checked, and to be replaced if
 // MinSize keeps it.
-func (p *Pool[T]) scheduleIdle(it *item[T]) {
+func (p *Pool[T]) setIdleTimesLocked(it *item[T]) {
 	if interval := p.config.CheckInterval; interval > 0 {
 		it.check = it.proven.Add(spread(interval))
 	}
@@ -83,12 +83,12 @@ func (p *Pool[T]) scheduleIdle(it *item[T]) {
 	}
 }
 
-// watch schedules maintain for the expiry or the check of an idle resource.
-func (p *Pool[T]) watch(it *item[T]) {
+// scheduleItemLocked schedules maintain for the expiry or the check of an idle resource.
+func (p *Pool[T]) scheduleItemLocked(it *item[T]) {
 	at := it.expires
 	if limit := p.config.MaxIdleTime; limit > 0 {
 		at = earlier(at, it.used.Add(limit))
-		if p.spares() <= 0 {
+		if p.sparesLocked() <= 0 {
 			at = earlier(at, it.renew)
 		}
 	}
@@ -96,12 +96,12 @@ func (p *Pool[T]) watch(it *item[T]) {
 		at = earlier(at, it.check)
 	}
 	if !at.IsZero() && (p.maintenance.at.IsZero() || at.Before(p.maintenance.at)) {
-		p.scheduleMaintenance(time.Until(at))
+		p.scheduleMaintenanceLocked(time.Until(at))
 	}
 }
 
-// spares returns the number of resources beyond MinSize, negative if some are missing.
-func (p *Pool[T]) spares() int { return p.size - p.dying - p.config.MinSize }
+// sparesLocked returns the number of resources beyond MinSize, negative if some are missing.
+func (p *Pool[T]) sparesLocked() int { return p.size - p.dying - p.config.MinSize }
 
 // earlier returns the earlier of two times; zero means none.
 func earlier(a, b time.Time) time.Time {
@@ -116,9 +116,9 @@ func earlier(a, b time.Time) time.Time {
 func (p *Pool[T]) maintain() {
 	p.mu.Lock()
 	p.maintenance.at = time.Time{}
-	gone := p.expired(time.Now())
+	gone := p.removeExpiredLocked(time.Now())
 	for _, it := range p.idle {
-		p.watch(it)
+		p.scheduleItemLocked(it)
 	}
 	p.refillLocked()
 	p.mu.Unlock()
@@ -140,7 +140,7 @@ func (p *Pool[T]) checkIdle() {
 	defer func() {
 		p.maintenance.checks = false
 		for _, it := range p.idle {
-			p.watch(it)
+			p.scheduleItemLocked(it)
 		}
 	}()
 	for now := time.Now(); ; now = time.Now() {
@@ -150,14 +150,14 @@ func (p *Pool[T]) checkIdle() {
 		}
 		it := p.idle[due]
 		p.idle = slices.Delete(p.idle, due, due+1)
-		p.lend(it)
+		p.lendLocked(it)
 		p.checkNowLocked(it)
 	}
 }
 
 // checkNowLocked checks an idle resource. It releases the lock meanwhile.
 func (p *Pool[T]) checkNowLocked(it *item[T]) {
-	why, lease := checkFailed, it.lease
+	why, loan := checkFailed, it.loan
 	p.checking++
 	p.mu.Unlock()
 	defer p.mu.Lock()
@@ -165,9 +165,9 @@ func (p *Pool[T]) checkNowLocked(it *item[T]) {
 		p.mu.Lock()
 		p.checking--
 		p.mu.Unlock()
-		p.giveBack(it, lease, why, passed)
+		p.giveBack(it, loan, why, passed)
 	}()
-	why = p.ask(p.ctx, it)
+	why = p.runCheck(p.ctx, it)
 }
 
 // removal is a resource that is to be destroyed.
@@ -176,12 +176,12 @@ type removal[T any] struct {
 	why  fault
 }
 
-// expired removes expired resources from the idle ones. If MinSize keeps some, it keeps the most
+// removeExpiredLocked removes expired resources from the idle ones. If MinSize keeps some, it keeps the most
 // recently used ones, which are lent first.
-func (p *Pool[T]) expired(now time.Time) (gone []removal[T]) {
+func (p *Pool[T]) removeExpiredLocked(now time.Time) (gone []removal[T]) {
 	p.idle = slices.DeleteFunc(p.idle, func(it *item[T]) bool {
 		why := p.expiry(it, now)
-		if why == sound && p.spares() <= 0 && !it.renew.IsZero() && !now.Before(it.renew) {
+		if why == sound && p.sparesLocked() <= 0 && !it.renew.IsZero() && !now.Before(it.renew) {
 			why = idleTooLong
 		}
 		if why == sound {

@@ -38,7 +38,7 @@ type Pool[T any] struct {
 	resets      int        // how often the pool was reset
 	idle        []*item[T] // not borrowed; least recently used first if timed
 	waiters     list.List  // of *waiter[T], FIFO; if one is idle, only those that need a new one
-	leases      uint64     // number of loans so far
+	loans       uint64     // number of loans so far
 	maintenance maintenance
 	counts      Stats // what is counted; the other fields are zero
 	destroyed   [faults]uint64
@@ -53,7 +53,7 @@ type item[T any] struct {
 	check   time.Time // when it is checked if it is idle until then; zero: never
 	resets  int       // Pool.resets when it was created
 	fresh   bool      // created or checked for its borrower, and not idle since
-	lease   uint64    // the current loan; 0: none. Guarded by the pool's lock.
+	loan    uint64    // the current loan; 0: none. Guarded by the pool's lock.
 }
 
 // waiter is an Acquire or a Do that waits for a resource.
@@ -95,14 +95,14 @@ func (p *Pool[T]) Acquire(ctx context.Context) (Resource[T], error) {
 	it, err := p.next(ctx)
 	for err == nil {
 		var why fault
-		lease := it.lease
+		loan := it.loan
 		if why, err = p.inspect(ctx, it); err != nil {
 			break
 		}
 		if why == sound {
-			return Resource[T]{pool: p, item: it, lease: lease}, nil
+			return Resource[T]{pool: p, item: it, loan: loan}, nil
 		}
-		it, err = p.replace(ctx, it, lease, why, false)
+		it, err = p.replace(ctx, it, loan, why, false)
 	}
 	return Resource[T]{}, err
 }
@@ -118,11 +118,11 @@ func (p *Pool[T]) next(ctx context.Context) (*item[T], error) {
 		return nil, ErrClosed
 	}
 	p.counts.Acquired++
-	if it := p.pop(); it != nil {
+	if it := p.popLocked(); it != nil {
 		p.mu.Unlock()
 		return it, nil
 	}
-	spare := p.coming() > p.waiters.Len()
+	spare := p.comingLocked() > p.waiters.Len()
 	room := p.size < p.config.MaxSize || (!spare && p.size < p.config.MaxSize+p.config.MaxOverflow)
 	if !room && !spare && p.config.WhenFull == Fail {
 		p.counts.Full++
@@ -133,7 +133,7 @@ func (p *Pool[T]) next(ctx context.Context) (*item[T], error) {
 	w.place = p.waiters.PushBack(w)
 	if room {
 		p.size++
-		p.buildFor(w)
+		p.buildForLocked(w)
 	}
 	p.mu.Unlock()
 	return p.await(w)
@@ -144,8 +144,8 @@ func (p *Pool[T]) newWaiter(ctx context.Context) *waiter[T] {
 	return &waiter[T]{ctx: ctx, since: time.Now(), given: make(chan result[T], 1)}
 }
 
-// pop lends the most recently used idle resource, if there is one.
-func (p *Pool[T]) pop() *item[T] {
+// popLocked lends the most recently used idle resource, if there is one.
+func (p *Pool[T]) popLocked() *item[T] {
 	last := len(p.idle) - 1
 	if last < 0 {
 		return nil
@@ -153,13 +153,13 @@ func (p *Pool[T]) pop() *item[T] {
 	it := p.idle[last]
 	p.idle[last] = nil
 	p.idle = p.idle[:last]
-	p.lend(it)
+	p.lendLocked(it)
 	return it
 }
 
-func (p *Pool[T]) lend(it *item[T]) {
-	p.leases++
-	it.lease = p.leases
+func (p *Pool[T]) lendLocked(it *item[T]) {
+	p.loans++
+	it.loan = p.loans
 }
 
 func (p *Pool[T]) await(w *waiter[T]) (*item[T], error) {
@@ -171,7 +171,7 @@ func (p *Pool[T]) await(w *waiter[T]) (*item[T], error) {
 	p.mu.Lock()
 	if w.place != nil {
 		p.counts.Canceled++
-		p.served(w)
+		p.removeWaiterLocked(w)
 		p.mu.Unlock()
 		return nil, ended(w.ctx)
 	}
@@ -180,18 +180,18 @@ func (p *Pool[T]) await(w *waiter[T]) (*item[T], error) {
 	if got.err != nil {
 		return nil, got.err
 	}
-	p.giveBack(got.item, got.item.lease, sound, unused)
+	p.giveBack(got.item, got.item.loan, sound, unused)
 	return nil, ended(w.ctx)
 }
 
-func (p *Pool[T]) served(w *waiter[T]) {
+func (p *Pool[T]) removeWaiterLocked(w *waiter[T]) {
 	p.waiters.Remove(w.place)
 	w.place = nil
 	p.counts.WaitTime += time.Since(w.since)
 }
 
-// firstWaiter returns the first waiter for a resource, which is new if anew is set, or nil.
-func (p *Pool[T]) firstWaiter(anew bool) *waiter[T] {
+// firstWaiterLocked returns the first waiter for a resource, which is new if anew is set, or nil.
+func (p *Pool[T]) firstWaiterLocked(anew bool) *waiter[T] {
 	for place := p.waiters.Front(); place != nil; place = place.Next() {
 		if w := place.Value.(*waiter[T]); anew || !w.anew {
 			return w
@@ -203,16 +203,16 @@ func (p *Pool[T]) firstWaiter(anew bool) *waiter[T] {
 // offerLocked passes a resource to the first waiter for it, or keeps it idle. It returns why the
 // resource must be destroyed instead, or sound.
 func (p *Pool[T]) offerLocked(it *item[T], anew bool) fault {
-	it.lease = 0
+	it.loan = 0
 	switch {
 	case p.closed:
 		return poolClosed
 	case it.resets != p.resets:
 		return poolReset
 	}
-	if w := p.firstWaiter(anew); w != nil {
-		p.served(w)
-		p.lend(it)
+	if w := p.firstWaiterLocked(anew); w != nil {
+		p.removeWaiterLocked(w)
+		p.lendLocked(it)
 		w.given <- result[T]{item: it}
 		return sound
 	}
@@ -223,13 +223,13 @@ func (p *Pool[T]) offerLocked(it *item[T], anew bool) fault {
 		return tooManyIdle
 	}
 	it.fresh = false
-	p.scheduleIdle(it)
+	p.setIdleTimesLocked(it)
 	at := len(p.idle)
 	for at > 0 && p.idle[at-1].used.After(it.used) {
 		at--
 	}
 	p.idle = slices.Insert(p.idle, at, it)
-	p.watch(it)
+	p.scheduleItemLocked(it)
 	return sound
 }
 
@@ -242,30 +242,30 @@ const (
 	passed                // a check
 )
 
-// note records the end of a use. For a waiter, a checked resource counts as fresh. A check does
+// noteUseLocked records the end of a use. For a waiter, a checked resource counts as fresh. A check does
 // not count as a use, unless checks keep the resource alive.
-func (p *Pool[T]) note(it *item[T], how usage, now time.Time) {
+func (p *Pool[T]) noteUseLocked(it *item[T], how usage, now time.Time) {
 	it.fresh = how == passed
 	if how != unused {
 		it.proven = now
 	}
-	if how == borrowed || (how == passed && p.spares() <= 0) {
+	if how == borrowed || (how == passed && p.sparesLocked() <= 0) {
 		it.used = now
 	}
 }
 
 // giveBack ends a loan, and reports whether this call ended it.
-func (p *Pool[T]) giveBack(it *item[T], lease uint64, why fault, how usage) bool {
+func (p *Pool[T]) giveBack(it *item[T], loan uint64, why fault, how usage) bool {
 	var now time.Time
 	if p.timed || !it.expires.IsZero() {
 		now = time.Now()
 	}
 	p.mu.Lock()
-	if it.lease != lease {
+	if it.loan != loan {
 		p.mu.Unlock()
 		return false
 	}
-	p.note(it, how, now)
+	p.noteUseLocked(it, how, now)
 	if why == sound {
 		why = p.expiry(it, now)
 	}
@@ -273,7 +273,7 @@ func (p *Pool[T]) giveBack(it *item[T], lease uint64, why fault, how usage) bool
 		why = p.offerLocked(it, false)
 	}
 	if why != sound {
-		it.lease = 0
+		it.loan = 0
 		p.dying++
 	}
 	p.mu.Unlock()
@@ -295,7 +295,7 @@ func (p *Pool[T]) Close() {
 	p.closed = true
 	for p.waiters.Len() > 0 {
 		w := p.waiters.Front().Value.(*waiter[T])
-		p.served(w)
+		p.removeWaiterLocked(w)
 		w.given <- result[T]{err: ErrClosed}
 	}
 	p.maintenance.stop()

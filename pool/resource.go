@@ -4,9 +4,9 @@ package pool
 // copies are the same loan. A failed Acquire returns the zero value, whose methods may all
 // be called.
 type Resource[T any] struct {
-	pool  *Pool[T]
-	item  *item[T]
-	lease uint64
+	pool *Pool[T]
+	item *item[T]
+	loan uint64
 }
 
 // Value returns the resource. The caller may use it until Release, ReleaseUnused or Discard.
@@ -41,11 +41,11 @@ func (r Resource[T]) Hijack() (value T, ok bool) {
 	p := r.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if r.item.lease != r.lease {
+	if r.item.loan != r.loan {
 		p.counts.StaleReleases++
 		return value, false
 	}
-	r.item.lease = 0
+	r.item.loan = 0
 	p.size--
 	p.counts.Hijacked++
 	p.refillLocked()
@@ -53,7 +53,7 @@ func (r Resource[T]) Hijack() (value T, ok bool) {
 }
 
 func (r Resource[T]) end(why fault, how usage) {
-	if r.item == nil || r.pool.giveBack(r.item, r.lease, why, how) {
+	if r.item == nil || r.pool.giveBack(r.item, r.loan, why, how) {
 		return
 	}
 	r.pool.mu.Lock()

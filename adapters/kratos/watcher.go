@@ -25,7 +25,7 @@ func (r *Registry) Watch(ctx context.Context, serviceName string) (registry.Watc
 		Decode: decode,
 		OnDecodeError: func(key string, _ int64, err error) {
 			if lg := r.client.GetLogger(); lg != nil {
-				lg.Warn("an instance cannot be understood and is ignored", zap.String("key", key), zap.Error(err))
+				lg.Warn("an instance cannot be decoded and is ignored", zap.String("key", key), zap.Error(err))
 			}
 		},
 	})

@@ -22,7 +22,7 @@
 //   - A failed call counts as one that took a second or more. Otherwise an endpoint that
 //     fails at once would be the fastest and get all calls.
 //   - A new or re-admitted endpoint starts at the mean of the others, so that it is neither
-//     avoided nor flooded. Calls that began before the re-admission tell nothing of it.
+//     avoided nor flooded. Calls that began before the re-admission do not count.
 //
 // The package's test compares these with round robin in virtual time. It prints a table
 // with
@@ -60,8 +60,8 @@ const (
 	meanOf = 16
 
 	// failure is the minimum latency recorded for a failed call: more than nearly any
-	// call takes, so that a failing endpoint is the last choice. It decays to 10 ms after
-	// 46 seconds; then a call tries the endpoint where others take as long.
+	// call takes, so that a failing endpoint is the last choice. It decays to 10 ms in
+	// 46 seconds: then a call tries the endpoint if the others take 10 ms.
 	failure = time.Second
 
 	// longest is the maximum latency recorded for a call. A call that waited on purpose

@@ -74,7 +74,7 @@ type world struct {
 	scenario
 	rng      *rand.Rand
 	elapsed  time.Duration
-	agenda   []appointment // the next one last
+	queue    []scheduled // the next one last
 	clients  []*client
 	memories map[*balancer.Endpoint]any
 	outcome
@@ -117,18 +117,18 @@ func newWorld(sc scenario, seed uint64, strategy func(*world) balancer.Strategy)
 
 // run goes on until no client makes calls any more, and the last one has ended.
 func (w *world) run() {
-	for len(w.agenda) > 0 {
-		last := len(w.agenda) - 1
-		next := w.agenda[last]
-		w.agenda, w.elapsed = w.agenda[:last], next.at
+	for len(w.queue) > 0 {
+		last := len(w.queue) - 1
+		next := w.queue[last]
+		w.queue, w.elapsed = w.queue[:last], next.at
 		next.do()
 	}
 }
 
 func (w *world) after(d time.Duration, do func()) {
 	at := w.elapsed + d
-	i, _ := slices.BinarySearchFunc(w.agenda, at, func(a appointment, at time.Duration) int { return cmp.Compare(at, a.at) })
-	w.agenda = slices.Insert(w.agenda, i, appointment{at, do})
+	i, _ := slices.BinarySearchFunc(w.queue, at, func(a scheduled, at time.Duration) int { return cmp.Compare(at, a.at) })
+	w.queue = slices.Insert(w.queue, i, scheduled{at, do})
 }
 
 // refit gives every client the endpoints that are present, in a new slice as the policy
@@ -183,8 +183,8 @@ func (w *world) serve(server int) balancer.Result {
 	return balancer.Result{Took: time.Duration(w.rng.ExpFloat64() * float64(mean)), Answered: true}
 }
 
-// appointment is what will happen.
-type appointment struct {
+// scheduled is an event that will happen.
+type scheduled struct {
 	at time.Duration
 	do func()
 }

@@ -20,13 +20,13 @@ func (s *firstOfAll) Pick(_ balancer.Call, fit []*balancer.Endpoint) *balancer.E
 			if slices.Contains(fit, pinned) {
 				return pinned
 			}
-			if reason = s.against(pinned); reason == None {
-				return s.some(fit)
+			if reason = s.reasonToUnpin(pinned); reason == None {
+				return s.randomOf(fit)
 			}
 		}
-		next := s.sound(fit)
+		next := s.randomUsable(fit)
 		if next == nil {
-			return s.some(fit) // all are unfit: any, for this call only
+			return s.randomOf(fit) // all are unfit: any, for this call only
 		}
 		if s.move(pinned, next, reason) {
 			return next

@@ -57,8 +57,8 @@ func (p *pin) move(from, next *balancer.Endpoint, reason Reason) bool {
 	return true
 }
 
-// against returns the reason to unpin an endpoint that is, or was, connected.
-func (p *pin) against(ep *balancer.Endpoint) Reason {
+// reasonToUnpin returns the reason to unpin an endpoint that is, or was, connected.
+func (p *pin) reasonToUnpin(ep *balancer.Endpoint) Reason {
 	if reason := byState[ep.State()]; reason != None {
 		return reason
 	}
@@ -68,20 +68,20 @@ func (p *pin) against(ep *balancer.Endpoint) Reason {
 	return None
 }
 
-// sound returns a random one of the connected endpoints that have no reason to be
+// randomUsable returns a random one of the connected endpoints that have no reason to be
 // unpinned, nil if there is none.
-func (p *pin) sound(eps []*balancer.Endpoint) *balancer.Endpoint {
+func (p *pin) randomUsable(eps []*balancer.Endpoint) *balancer.Endpoint {
 	if len(eps) == 0 {
 		return nil
 	}
 	begin := p.random(len(eps))
 	for i := range eps {
-		if ep := eps[(begin+i)%len(eps)]; p.against(ep) == None {
+		if ep := eps[(begin+i)%len(eps)]; p.reasonToUnpin(ep) == None {
 			return ep
 		}
 	}
 	return nil
 }
 
-// some returns a random one of the endpoints. There must be at least one.
-func (p *pin) some(eps []*balancer.Endpoint) *balancer.Endpoint { return eps[p.random(len(eps))] }
+// randomOf returns a random one of the endpoints. There must be at least one.
+func (p *pin) randomOf(eps []*balancer.Endpoint) *balancer.Endpoint { return eps[p.random(len(eps))] }

@@ -19,7 +19,7 @@ func (s *race) Pick(_ balancer.Call, fit []*balancer.Endpoint) *balancer.Endpoin
 	if pinned := s.endpoint.Load(); pinned != nil && slices.Contains(fit, pinned) {
 		return pinned
 	}
-	return s.some(fit)
+	return s.randomOf(fit)
 }
 
 // Wanted returns the pinned endpoint while there is no [Reason] to unpin it, or else the
@@ -28,7 +28,7 @@ func (s *race) Wanted(all []*balancer.Endpoint) []*balancer.Endpoint {
 	pinned := s.endpoint.Load()
 	reason := None
 	if pinned != nil {
-		reason = s.against(pinned)
+		reason = s.reasonToUnpin(pinned)
 		if !slices.Contains(all, pinned) {
 			reason = Removed
 		}
@@ -36,7 +36,7 @@ func (s *race) Wanted(all []*balancer.Endpoint) []*balancer.Endpoint {
 			return []*balancer.Endpoint{pinned}
 		}
 	}
-	if winner := s.sound(all); winner != nil {
+	if winner := s.randomUsable(all); winner != nil {
 		s.move(pinned, winner, reason)
 		s.loser = nil
 		return []*balancer.Endpoint{winner}

@@ -240,7 +240,7 @@ func TestRPCEndsWithItsLastCaller(t *testing.T) {
 	})
 }
 
-func TestSharedErrorIsNobodys(t *testing.T) {
+func TestSharedErrorIsNotReturned(t *testing.T) {
 	stubbed(t, func(t *testing.T, s *stub) {
 		kv := New(s, shareAll)
 		get(t.Context(), kv, "blocker")

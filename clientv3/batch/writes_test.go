@@ -228,7 +228,7 @@ func TestAGroupIsTriedAsLongAsItsWrites(t *testing.T) {
 // client below has tried as long as a write is tried; a strange response was executed, and yet there is no answer to give.
 func TestEndOfAGroup(t *testing.T) {
 	unknownOutcome := func(err error) error { return &retry.UnknownOutcomeError{Method: pb.KV_Txn_FullMethodName, Err: err} }
-	strange := func(responses ...*pb.ResponseOp) reply {
+	unexpected := func(responses ...*pb.ResponseOp) reply {
 		return reply{resp: (&clientv3.TxnResponse{Responses: responses}).OpResponse()}
 	}
 	for name, tt := range map[string]struct {
@@ -241,8 +241,8 @@ func TestEndOfAGroup(t *testing.T) {
 		"the connection broke": {reply{err: unknownOutcome(status.Error(codes.Unavailable, "broken"))}, "", retry.OutcomeUnknown},
 		"timeout":              {reply{err: unknownOutcome(rpctypes.ErrTimeout)}, "", retry.OutcomeUnknown},
 		"an unknown error":     {reply{err: errors.New("who knows")}, "", retry.OutcomeUnknown},
-		"too few responses":    {strange(), "batch: the response to", retry.OutcomeUnknown},
-		"empty responses":      {strange(&pb.ResponseOp{}, &pb.ResponseOp{}), "batch: the response to", retry.OutcomeUnknown},
+		"too few responses":    {unexpected(), "batch: the response to", retry.OutcomeUnknown},
+		"empty responses":      {unexpected(&pb.ResponseOp{}, &pb.ResponseOp{}), "batch: the response to", retry.OutcomeUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {

@@ -111,8 +111,8 @@ func TestMaxStaleness(t *testing.T) {
 	})
 }
 
-// TestAMemberThatLagsIsNotBelieved has serializable reads answered as of an old revision.
-func TestAMemberThatLagsIsNotBelieved(t *testing.T) {
+// TestReadsOfALaggingMemberAreNotServed has serializable reads answered as of an old revision.
+func TestReadsOfALaggingMemberAreNotServed(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 	clienttest.Put(t, cluster, "b", "v")

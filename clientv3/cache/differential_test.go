@@ -84,7 +84,7 @@ func FuzzGet(f *testing.F) {
 			}
 			require.Empty(t, cmp.Diff((*pb.RangeResponse)(want.Get()), (*pb.RangeResponse)(got.Get()), protocmp.Transform()),
 				"seed %d: %+v", seed, op)
-			spoil(got.Get())
+			overwrite(got.Get())
 		}
 	})
 }
@@ -110,8 +110,8 @@ func write(t *testing.T, r *rand.Rand, client *clientv3.Client, lease clientv3.L
 	require.NoError(t, err)
 }
 
-// spoil overwrites a response, as its caller may.
-func spoil(resp *clientv3.GetResponse) {
+// overwrite overwrites a response, as its caller may.
+func overwrite(resp *clientv3.GetResponse) {
 	for _, kv := range resp.Kvs {
 		clear(kv.Key[:cap(kv.Key)])
 		clear(kv.Value[:cap(kv.Value)])

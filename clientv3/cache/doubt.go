@@ -19,13 +19,13 @@ import (
 
 // What keeps linearizable reads from memory, besides what a server answers.
 var (
-	errNotLoaded  = errors.New("it has not been read yet")
-	errNotWatched = errors.New("its watch is not open")
-	errBehind     = errors.New("its watch is behind")
-	errUnproven   = errors.New("the progress notifications of the server prove nothing: it is kine, a grpc-proxy or an etcd that answers early")
-	errNotAsked   = errors.New("the version of the server is not known yet")
-	errLoses      = errors.New("loses events of watches at compactions; 3.4.36, 3.5.18 and later do not")
-	errNoConn     = errors.New("the version of the server is not known: the client has no connection of its own")
+	errNotLoaded      = errors.New("it has not been read yet")
+	errNotWatched     = errors.New("its watch is not open")
+	errBehind         = errors.New("its watch is behind")
+	errUnproven       = errors.New("the progress notifications of the server prove nothing: it is kine, a grpc-proxy or an etcd that answers early")
+	errVersionUnknown = errors.New("the version of the server is not known yet")
+	errLoses          = errors.New("loses events of watches at compactions; 3.4.36, 3.5.18 and later do not")
+	errNoConn         = errors.New("the version of the server is not known: the client has no connection of its own")
 )
 
 const (
@@ -60,7 +60,7 @@ func (v *view) followVersion(ctx context.Context) {
 		} else {
 			failures = 0
 		}
-		if ctx.Err() == nil && (!passing || !v.keeps.Load()) {
+		if ctx.Err() == nil && (!passing || !v.lossless.Load()) {
 			v.setVersionDoubt(doubt)
 		}
 		_ = pause.For(ctx, wait) // the loop sees that it has ended
@@ -96,7 +96,7 @@ func (v *view) setVersionDoubt(doubt error) {
 	switch {
 	case errors.Is(doubt, errLoses):
 		v.lossy = true
-	case errors.Is(doubt, errNotAsked):
+	case errors.Is(doubt, errVersionUnknown):
 		v.lossy = false
 	case doubt == nil && v.lossy:
 		v.abandon(errUnavailable)
@@ -105,8 +105,8 @@ func (v *view) setVersionDoubt(doubt error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.versionDoubt = doubt
-	v.keeps.Store(doubt == nil)
-	v.window.trust(doubt == nil)
+	v.lossless.Store(doubt == nil)
+	v.window.setLossless(doubt == nil)
 	v.doubtLocked()
 }
 

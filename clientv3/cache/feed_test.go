@@ -65,7 +65,7 @@ func TestProgressWakesNoRead(t *testing.T) {
 func TestWatchesOfAnEarlierHistory(t *testing.T) {
 	v := newView(&Cache{}, "a/")
 	w := v.window
-	w.kept, w.trusted = true, true
+	w.kept, w.lossless = true, true
 	list := func(history, rev int64) {
 		header := &pb.ResponseHeader{ClusterId: 1, Revision: rev}
 		w.note(change{next: &snapshot{rev: rev, header: header, history: history}, resync: &Resynced{}})

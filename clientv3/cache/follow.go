@@ -71,7 +71,7 @@ func (v *view) loadAndFollow(compacted bool) (lasted time.Duration, err error) {
 	v.mu.Unlock()
 	switch s := v.snap.Load(); {
 	case s == nil:
-		v.setVersionDoubt(errNotAsked)
+		v.setVersionDoubt(errVersionUnknown)
 		err = v.load(ctx, s)
 	case compacted:
 		err = v.delta(ctx, s)

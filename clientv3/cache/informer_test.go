@@ -25,8 +25,8 @@ func decodeString(_, value []byte) (string, error) {
 	return string(value), nil
 }
 
-// spell writes a change down.
-func spell(ch cache.Change[string]) string {
+// describe returns a change as text.
+func describe(ch cache.Change[string]) string {
 	value := func(o *cache.Object[string]) string {
 		if o == nil {
 			return "-"
@@ -52,7 +52,7 @@ func newInformer(t *testing.T, c *cache.Cache, cfg cache.InformerConfig[string])
 // changesOf returns the changes that a handler receives.
 func changesOf(t *testing.T, in *cache.Informer[string]) <-chan string {
 	changes := make(chan string, 1000)
-	t.Cleanup(in.AddHandler(func(ch cache.Change[string]) { changes <- spell(ch) }))
+	t.Cleanup(in.AddHandler(func(ch cache.Change[string]) { changes <- describe(ch) }))
 	return changes
 }
 
@@ -112,7 +112,7 @@ func TestPartsOfAnInformer(t *testing.T) {
 		Indexes: map[string]func(string, string) []string{"value": func(_, v string) []string { return []string{v} }},
 	})
 	changes := make(chan string, 10)
-	t.Cleanup(in.AddPrefixHandler("a/b/", func(ch cache.Change[string]) { changes <- spell(ch) }))
+	t.Cleanup(in.AddPrefixHandler("a/b/", func(ch cache.Change[string]) { changes <- describe(ch) }))
 	for _, ch := range []<-chan string{part, changes} {
 		requireChanges(t, ch, "added a/b/1 -→v", "added a/b/2 -→v", "synced")
 	}
@@ -174,7 +174,7 @@ func TestASlowHandler(t *testing.T) {
 	requireChanges(t, quick, "added a/1 -→first", "synced")
 	release, changes := make(chan struct{}), make(chan string, 10)
 	remove := in.AddHandler(func(ch cache.Change[string]) {
-		changes <- spell(ch)
+		changes <- describe(ch)
 		<-release
 	})
 	requireChanges(t, changes, "added a/1 -→first")
@@ -191,8 +191,8 @@ func TestASlowHandler(t *testing.T) {
 	close(release)
 	requireChanges(t, changes, "synced", fmt.Sprintf("updated a/1 first→%d", puts-1), "added a/3 -→last")
 	remove()
-	clienttest.Put(t, cluster, "a/3", "nobody receives it")
-	requireChanges(t, quick, "updated a/3 last→nobody receives it")
+	clienttest.Put(t, cluster, "a/3", "no handler receives it")
+	requireChanges(t, quick, "updated a/3 last→no handler receives it")
 	require.Empty(t, changes)
 }
 
@@ -229,7 +229,7 @@ func TestARelistOvertakesWhatWaits(t *testing.T) {
 			<-release
 			return
 		}
-		changes <- spell(ch)
+		changes <- describe(ch)
 	}))
 	for range 10 {
 		<-changes

@@ -23,11 +23,11 @@ type view struct {
 	loaded chan struct{} // closed when it was loaded for the first time
 	window *window
 
-	snap   atomic.Pointer[snapshot]  // nil while there is none
-	asOf   atomic.Pointer[time.Time] // the snapshot has what was acknowledged until then; nil if unknown
-	proven atomic.Bool               // there is no doubt below
-	keeps  atomic.Bool               // watches of the server lose no events
-	behind atomic.Bool               // a read has waited for the target until its timeout
+	snap     atomic.Pointer[snapshot]  // nil while there is none
+	asOf     atomic.Pointer[time.Time] // the snapshot has what was acknowledged until then; nil if unknown
+	proven   atomic.Bool               // there is no doubt below
+	lossless atomic.Bool               // watches of the server lose no events
+	behind   atomic.Bool               // a read has waited for the target until its timeout
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed when any of this changes; nil if none waits
@@ -57,7 +57,7 @@ const maxFloors = 8
 func newView(c *Cache, prefix string) *view {
 	return &view{
 		c: c, prefix: prefix, keys: rangeOf(clientv3.OpGet(prefix, clientv3.WithPrefix())),
-		loaded: make(chan struct{}), feeds: make(map[*feed]struct{}), versionDoubt: errNotAsked, watchDoubt: errNotWatched,
+		loaded: make(chan struct{}), feeds: make(map[*feed]struct{}), versionDoubt: errVersionUnknown, watchDoubt: errNotWatched,
 		window: newWindow(c.cfg),
 	}
 }
@@ -77,7 +77,7 @@ func (v *view) snapshotFor(ctx context.Context, op clientv3.Op, b bound) (*snaps
 		return nil, errUnavailable
 	case op.IsSerializable() && op.Rev() == 0:
 		return s, nil
-	case !v.keeps.Load():
+	case !v.lossless.Load():
 		return nil, errUnavailable
 	case op.Rev() != 0:
 		return v.version(op.Rev())
@@ -192,7 +192,7 @@ func (v *view) awaitSnapshot(ctx context.Context, rev int64) (*snapshot, error) 
 	}
 }
 
-// fallBehind has reads go to the server until the watch has come to where it should be.
+// fallBehind has reads go to the server until the watch has caught up.
 func (v *view) fallBehind(rev int64) {
 	v.c.stats.timeouts.Add(1)
 	v.mu.Lock()
@@ -277,14 +277,14 @@ type change struct {
 
 // publish makes a snapshot, whose bytes are reserved, the present one, unless what it stands on was dropped meanwhile.
 func (v *view) publish(ch change) bool {
-	published := v.publishQuietly(ch)
+	published := v.setSnapshot(ch)
 	if published {
 		v.window.deliver()
 	}
 	return published
 }
 
-func (v *view) publishQuietly(ch change) bool {
+func (v *view) setSnapshot(ch change) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.dropped != nil {

@@ -36,15 +36,15 @@ type watcher struct {
 // behind it, or behind progress, misses nothing. Watches share events and headers, which must not be changed.
 //
 // A watch without clientv3.WithRev delivers what follows the revision of the cache at the moment, which may be a little
-// below that of the store, as with a member that is behind. With clientv3.WithPrevKV an event of the cache has what that held, also when the
-// server has compacted it; while a watch is served by the server, the server's answer counts.
+// below that of the store, as with a member that is behind. With clientv3.WithPrevKV an event has the previous value that the cache held,
+// even if the server has compacted it; while the server serves a watch, its answer counts.
 //
 // The latest events are kept ([Config.MaxEvents]). A watch that needs earlier ones, because of its revision or because its reader
 // is slow, is served by a watch of its own at the server, which knows what is compacted, until it has reached what is kept.
 // So a slow reader delays no other, loses nothing, and holds one response in memory while no more than MaxEvents events wait for
-// it; an idle watch has no goroutine. Watches are at the server, too, while a prefix is not loaded and with servers whose watches lose events; one that
-// is made waits for both up to [Config.MaxWait]. When the server has compacted what the cache's watch needs, watches end
-// with rpctypes.ErrCompacted. When a permission was withdrawn, the server decides which may go on.
+// it; an idle watch has no goroutine. The server also serves all watches while a prefix is not loaded, and if its version has watches that lose events;
+// a new watch waits up to [Config.MaxWait] until both are known not to be so. When the server has compacted what the cache's watch needs, watches end
+// with rpctypes.ErrCompacted. When a permission is withdrawn, the server decides which may go on.
 //
 // Watches of ranges that are not within one prefix go to the client's Watcher, as do those with outgoing gRPC metadata,
 // clientv3.WithRequireLeader included: the cache goes on without a leader.
@@ -120,7 +120,7 @@ func (w *watcher) Close() error {
 	return nil
 }
 
-// awaitWindow waits until the window serves watches, for MaxWait at most, and not if that is not to be expected.
+// awaitWindow waits until the window serves watches, for MaxWait at most, and only while the prefix is loading or the version of the server is unknown.
 func (v *view) awaitWindow(ctx context.Context) {
 	timeout := time.NewTimer(v.c.cfg.MaxWait)
 	defer timeout.Stop()
@@ -128,7 +128,7 @@ func (v *view) awaitWindow(ctx context.Context) {
 		changed := v.awaitChange()
 		v.mu.Lock()
 		loading := v.snap.Load() == nil && v.err == nil
-		unknown := v.snap.Load() != nil && errors.Is(v.versionDoubt, errNotAsked)
+		unknown := v.snap.Load() != nil && errors.Is(v.versionDoubt, errVersionUnknown)
 		v.mu.Unlock()
 		if !loading && !unknown {
 			return
@@ -161,7 +161,7 @@ type localWatch struct {
 
 	// Guarded by window.mu while the watch is local, and of the goroutine while it is not.
 	from  int64         // the revision that it delivers next, 0 while that is not known
-	point lineage.Point // where it has been
+	point lineage.Point // of the last response
 
 	// Guarded by window.mu.
 	local    bool                    // it is served from the window
@@ -183,18 +183,18 @@ func (l *localWatch) begin() {
 	}
 	l.v.window.mu.Lock()
 	defer l.v.window.mu.Unlock()
-	l.goLocked()
+	l.startLocked()
 }
 
-// goLocked starts the goroutine.
-func (l *localWatch) goLocked() {
+// startLocked starts the goroutine.
+func (l *localWatch) startLocked() {
 	l.parked = false
 	if !l.v.c.spawn(l.run) {
 		l.v.window.closeLocked(l)
 	}
 }
 
-// created sends a response once that says so, if the caller wants one.
+// created sends the Created response, once and only if the caller requested one.
 func (l *localWatch) created(resp clientv3.WatchResponse) bool {
 	if l.hasCreated || !l.op.IsCreatedNotify() {
 		return true

@@ -67,7 +67,7 @@ type window struct {
 	mu        sync.Mutex
 	kept      bool // for the first Watcher of the cache
 	loaded    bool
-	trusted   bool // watches of the server lose no events
+	lossless  bool // watches of the server lose no events
 	first     int64
 	rev       int64 // every event from first to rev is in batches
 	header    *pb.ResponseHeader
@@ -153,18 +153,18 @@ func (w *window) wakeLocked(l *localWatch) {
 				l.unsent = &resp
 			}
 		}
-		l.goLocked()
+		l.startLocked()
 		return
 	}
 }
 
 // trust records whether watches of the server lose no events.
-func (w *window) trust(keeps bool) {
+func (w *window) setLossless(lossless bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.trusted != keeps {
+	if w.lossless != lossless {
 		w.skipLocked()
-		w.trusted = keeps
+		w.lossless = lossless
 		for l := range w.watches {
 			w.wakeLocked(l)
 		}
@@ -190,7 +190,7 @@ func (w *window) drop(ended error) {
 // skipLocked moves local watches that have delivered everything to where the window is: the server may have compacted revisions
 // before that, in which nothing has changed.
 func (w *window) skipLocked() {
-	if !w.loaded || !w.trusted {
+	if !w.loaded || !w.lossless {
 		return
 	}
 	last := w.first - 1
@@ -249,7 +249,7 @@ func (w *window) join(l *localWatch) (created clientv3.WatchResponse, ok bool) {
 	if l.history == 0 {
 		l.history = w.history
 	}
-	if !w.loaded || !w.trusted || !w.kept {
+	if !w.loaded || !w.lossless || !w.kept {
 		return created, false
 	}
 	if l.from == 0 {
@@ -313,7 +313,7 @@ func (w *window) nextLocked(l *localWatch) (resp clientv3.WatchResponse, do step
 		return clientv3.WatchEnd(&clientv3.ClusterChangedError{
 			OldClusterID: l.point.Cluster, OldRevision: l.point.Revision, NewClusterID: w.header.GetClusterId(), NewRevision: w.rev,
 		}), stepEnd
-	case !w.loaded || !w.trusted || l.from < w.first:
+	case !w.loaded || !w.lossless || l.from < w.first:
 		l.local = false
 		return resp, stepServer
 	}

@@ -28,8 +28,8 @@ type claim struct {
 	deleteRev int64
 
 	// settled receives when a waiter no longer tries. It is nil if the key is not cleaned up.
-	settled    chan struct{}
-	sweptUntil time.Time
+	settled      chan struct{}
+	cleanupUntil time.Time
 }
 
 // enter adds a waiter, as one that tries. It waits for the end of a removal; the error is
@@ -133,7 +133,7 @@ func (c *claims) beginCleanup(key string, until time.Time) (settled <-chan struc
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.atLocked(key)
-	cl.sweptUntil = until
+	cl.cleanupUntil = until
 	if cl.settled != nil {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (c *claims) endCleanup(key string) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.atLocked(key)
-	left := time.Until(cl.sweptUntil)
+	left := time.Until(cl.cleanupUntil)
 	if left <= 0 {
 		cl.settled = nil
 		c.forgetLocked(key)

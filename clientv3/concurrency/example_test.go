@@ -187,15 +187,15 @@ func ExampleNewSTM() {
 		stm.Put("accounts/bob", strconv.Itoa(bob+5))
 		return nil
 	}
-	var tellers sync.WaitGroup
+	var transfers sync.WaitGroup
 	for range 10 {
-		tellers.Go(func() {
+		transfers.Go(func() {
 			if _, err := concurrency.NewSTM(client, transfer); err != nil {
 				panic(err)
 			}
 		})
 	}
-	tellers.Wait()
+	transfers.Wait()
 
 	accounts, err := client.Get(ctx, "accounts/", clientv3.WithPrefix())
 	if err != nil {

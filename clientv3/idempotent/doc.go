@@ -23,7 +23,7 @@
 //   - A response, with the content that a plain write has: revision, PrevKv, Deleted, the ranges of a Txn. If the answer
 //     was lost, the response is read again at the revision of the write and the one before. If that is not possible,
 //     the error is a *retry.ResponseLostError with the revision: the history is compacted; the Txn has a nested Txn
-//     with comparisons, whose branch no record tells; it reads keys between two writes of them, or deletes keys twice;
+//     with comparisons, whose branch no record names; it reads keys between two writes of them, or deletes keys twice;
 //     or the context ended. For a put without PrevKV, nothing has to be read.
 //   - An error of the server that refuses the write, such as rpctypes.ErrPermissionDenied. If an earlier copy may still be
 //     executed, the write is withdrawn before the error is returned: a record takes its place.

@@ -59,12 +59,12 @@ const maxOpen = 32
 
 // lane is the state of a lane. One write at a time uses it, from begin to a verdict.
 type lane struct {
-	key     string
-	guard   int64 // the mod revision of the key, 0 before it is created
-	created int64 // the key's create revision
-	birth   id    // of the requests that create the key
-	open    []id  // earlier requests with this guard whose outcome is unknown
-	ended   bool  // the lane is not to be used again
+	key      string
+	guard    int64 // the mod revision of the key, 0 before it is created
+	created  int64 // the key's create revision
+	creation id    // of the requests that create the key
+	open     []id  // earlier requests with this guard whose outcome is unknown
+	ended    bool  // the lane is not to be used again
 
 	// Of the current write:
 	step    step
@@ -74,12 +74,12 @@ type lane struct {
 }
 
 // begin starts a write. The ids are new ones.
-func (l *lane) begin(birth, write, removal id) {
+func (l *lane) begin(creation, write, removal id) {
 	l.write, l.removal, l.unsure, l.step = write, removal, false, stepWrite
 	if l.guard == 0 {
 		l.step = stepCreate
-		if l.birth == 0 {
-			l.birth = birth
+		if l.creation == 0 {
+			l.creation = creation
 		}
 	}
 }
@@ -88,7 +88,7 @@ func (l *lane) begin(birth, write, removal id) {
 func (l *lane) id() id {
 	switch l.step {
 	case stepCreate:
-		return l.birth
+		return l.creation
 	case stepWrite:
 		return l.write
 	default:
@@ -144,7 +144,7 @@ func (l *lane) failedGuard(r *record, unsure bool) result {
 
 // isOwn reports whether a record is of this writer, beside that of the current write.
 func (l *lane) isOwn(of id) bool {
-	return of == l.birth && l.guard == 0 || of == l.removal && l.step != stepCreate || slices.Contains(l.open, of)
+	return of == l.creation && l.guard == 0 || of == l.removal && l.step != stepCreate || slices.Contains(l.open, of)
 }
 
 // missing handles the answer that the lane's key does not exist, or was created anew by a late request: its lease has

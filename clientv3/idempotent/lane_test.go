@@ -45,7 +45,7 @@ const (
 	guardOnValue          mistake = "the guard compares the record and not the revision"
 	reusedUnsettled       mistake = "a write after an open one has the same id"
 	operationsNotGuarded  mistake = "the operations are executed whether or not the guard holds"
-	recordOutsideOfBranch mistake = "the record does not tell the branch"
+	recordOutsideOfBranch mistake = "the record does not name the branch"
 	creationIgnored       mistake = "a lane that was created anew counts as the same"
 	notWithdrawn          mistake = "a refusal counts for earlier requests too"
 	foreignAdopted        mistake = "the record of another writer is taken for a state of the lane"
@@ -157,7 +157,7 @@ func (w *setting) encode() string {
 	}
 	for _, x := range w.writers {
 		l := x.lane
-		num(l.guard, l.created, int64(l.birth), int64(l.step), int64(l.write), int64(l.removal), int64(x.seen), int64(x.write), int64(x.next), int64(x.waits), int64(x.again), int64(len(l.open)))
+		num(l.guard, l.created, int64(l.creation), int64(l.step), int64(l.write), int64(l.removal), int64(x.seen), int64(x.write), int64(x.next), int64(x.waits), int64(x.again), int64(len(l.open)))
 		for _, o := range l.open {
 			num(int64(o))
 		}

@@ -199,10 +199,10 @@ func (k *KV) over() error {
 }
 
 // errLaneLost is the cause of an unknown outcome whose record was deleted.
-var errLaneLost = errors.New("idempotent: the lease ended, or somebody deleted the lane's key, before the answer to a write was known")
+var errLaneLost = errors.New("idempotent: the lease ended, or another client deleted the lane's key, before the answer to a write was known")
 
 // newIDs returns ids that no copy of the process has, not one that a virtual machine makes of a running one either.
-func newIDs() (birth, write, removal id) {
+func newIDs() (creation, write, removal id) {
 	var random [24]byte
 	_, _ = rand.Read(random[:])                                                     // it never fails
 	next := func(at int) id { return id(binary.BigEndian.Uint64(random[at:]) | 1) } // not 0

@@ -28,7 +28,7 @@ func TestSessionIsReplaced(t *testing.T) {
 		own(t, cluster, owner, "k")
 		lost := cluster.Get(prefix + "k").Lease
 		require.NoError(t, cluster.ExpireLease(lost))
-		clienttest.Put(t, cluster, "k", "by somebody else")
+		clienttest.Put(t, cluster, "k", "by another client")
 		awaitOwned(t, cluster, owner, "k")
 		requireTruth(t, cluster, owner, "k")
 	})
@@ -298,7 +298,7 @@ func TestUncacheableReads(t *testing.T) {
 // The program's own Lease does not report until when a lease lives, so nothing is answered from the cache.
 func TestLeaseWithoutDeadline(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		client.Lease = forgetfulLease{client.Lease}
+		client.Lease = leaseWithoutDeadline{client.Lease}
 		kv := newKV(t, client)
 		clienttest.Put(t, cluster, "k", "v")
 		for range 2 {
@@ -307,9 +307,9 @@ func TestLeaseWithoutDeadline(t *testing.T) {
 	})
 }
 
-type forgetfulLease struct{ clientv3.Lease }
+type leaseWithoutDeadline struct{ clientv3.Lease }
 
-func (l forgetfulLease) KeepAlive(
+func (l leaseWithoutDeadline) KeepAlive(
 	ctx context.Context, id clientv3.LeaseID,
 ) (<-chan *clientv3.LeaseKeepAliveResponse, error) {
 	return l.Lease.KeepAlive(clientv3.WithLeaseMonitor(ctx, &clientv3.LeaseMonitor{}), id)

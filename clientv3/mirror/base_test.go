@@ -233,11 +233,11 @@ type limited struct {
 	left *int
 }
 
-var errWorn = errors.New("worn out")
+var errLimit = errors.New("no more reads")
 
 func (l limited) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	if *l.left--; *l.left < 0 {
-		return nil, errWorn
+		return nil, errLimit
 	}
 	return l.KV.Get(ctx, key, opts...)
 }
@@ -250,6 +250,6 @@ func TestSyncBaseUsesTheClientsKV(t *testing.T) {
 	c.KV = limited{c.KV, &left}
 	pages, errs := mirror.NewSyncer(c, "", 0).SyncBase(t.Context())
 	keys, err := collect(pages, errs)
-	require.Equal(t, errWorn, err)
+	require.Equal(t, errLimit, err)
 	require.Len(t, keys, 300)
 }

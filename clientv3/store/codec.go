@@ -10,8 +10,9 @@ import (
 type Codec[T any] interface {
 	// Name is what errors call the codec.
 	Name() string
+	// Encode returns the bytes that are stored for a value.
 	Encode(value T) ([]byte, error)
-	// Decode must not keep data.
+	// Decode returns the value of what Encode returned. It must not keep data.
 	Decode(data []byte) (T, error)
 }
 

@@ -3,7 +3,7 @@
 // The fields of a file are:
 //
 //	endpoints                 list of text
-//	insecure-transport        true means plaintext; what follows on TLS is ignored then
+//	insecure-transport        true means plaintext; the fields for TLS are ignored then
 //	insecure-skip-tls-verify  true means that any certificate of a server is accepted
 //	cert-file, key-file       paths of the client's certificate and its key, in PEM
 //	trusted-ca-file           path of the certificate authorities to trust, in PEM
@@ -34,10 +34,10 @@ import (
 
 // NewConfig reads a file. The configuration uses TLS unless the file says
 // insecure-transport. The TLS files are read, too, and read again for each
-// connection, so that they can be replaced without a restart. Authorities that
-// cannot be read then leave the last good ones in force. A certificate that cannot,
-// or that does not belong to the key because only one of them has been replaced yet,
-// fails the connection, which is tried again.
+// connection, so that they can be replaced without a restart. If the authorities
+// cannot be read then, the last good ones stay in force. If the certificate cannot, or
+// does not match the key because only one of them has been replaced yet, the
+// connection fails and is tried again.
 //
 // Errors name the file and the field that is wrong. They quote nothing of the file
 // that may be secret.

@@ -88,7 +88,7 @@ of ` + faults.DefaultRecovery.String() + ` has passed.
 
 The history of the store is recorded beside that, from the members themselves. The
 exit status is 1 if a write that had been acknowledged is missing, if one was applied
-twice or against what its caller was told, if a linearizable read went backwards, if
+twice or against what its caller received, if a linearizable read went backwards, if
 an answer was never true, if a watch lost, repeated, disordered or changed an event,
 or ended without a good reason, or if a lease had ended while the client still claimed
 it to live; the report then shows the evidence. A run keeps all calls and events in
@@ -104,7 +104,7 @@ keepalive and WithRequireLeader, and Quorate. It prints tables of the faults, th
 clients side by side.
 Each fault is then held for ` + faults.DefaultComparedHold.String() + ` unless --duration says otherwise, and the faults
 are ` + strings.Join(namesOf(faults.DefaultCompared()), ", ") + `
-unless --fault names others: about seven minutes. The exit status tells of Quorate's
+unless --fault names others: about seven minutes. The exit status is about Quorate's
 own run; what the checks find wrong with the official client is only shown.
 
 Faults, in the order of a full run:

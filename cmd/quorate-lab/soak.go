@@ -32,7 +32,7 @@ type soakRunner func(soak, context.Context) (robustness.Outcome, error)
 func newSoakCommand(run soakRunner) *cobra.Command {
 	cmd := newWatchesCommand(run)
 	cmd.Use = "soak"
-	cmd.Short = "Use a real etcd cluster under faults for long, and check what comes of it"
+	cmd.Short = "Use a real etcd cluster under faults for long, and check the history"
 	cmd.Long = `soak without a subcommand is "soak watches".
 
 ` + cmd.Long
@@ -47,9 +47,9 @@ are killed, stopped and cut off, leadership moves, history is compacted, and the
 clients' links are cut, delayed and blackholed, in a random order.
 
 The history of the store is recorded beside that, from the members themselves. At
-the end every watch is held against it: were its events ordered, unique, complete,
-was no revision split, did it begin where it should, were bookmarks and previous
-values true, did it end once and for a reason.`)
+the end every watch is checked against it: were its events ordered, unique, complete,
+was no revision split, did it begin where it should, were progress notifications and
+previous values right, did it end once and for a reason.`)
 }
 
 func newLocksCommand(run soakRunner) *cobra.Command {
@@ -62,7 +62,7 @@ lock or with a write on its way, and go on as if nothing had happened; some aban
 close their session, or their client, under the lock.
 
 The history of the store is recorded beside that, from the members themselves. At
-the end it is held against what the clients were told: did everyone who was given a
+the end it is compared with what the clients received: did everyone who was given a
 lock hold it at that moment, was every guarded write that was accepted one of the
 holder, and none of a former one, did what was accepted happen and what was refused
 not, was a lock that was given up gone, and does everyone get a lock once all is
@@ -99,13 +99,13 @@ answers with errors, with what was not asked for, or truncated; members of the e
 cluster are killed, stopped and cut off, and history is compacted; the API server in
 memory hangs, is restarted, breaks connections, forbids, and ends and expires watches;
 all of them name nothing, or a part of the backends, for a moment; in a random order.
-Some channels make calls, some nap and are woken up, some are closed and opened again,
+Some channels make calls, some go idle and are woken up, some are closed and opened again,
 and now and then all are, in the middle of a fault too.
 
 Checked is: no channel is without backends once its builder knew some; the disappearance
-of most is not believed before MassRemovalDelay; a second after a change, or after
+of most takes effect after MassRemovalDelay; a second after a change, or after
 its source is back, each channel has the current list (with DNS: a second after the next
-lookup); calls do not fail; a source that is back is not overrun; nothing is left when
+lookup); calls do not fail; a source that is back is not overloaded; nothing is left when
 all is closed. Times in which this process does not run do not count.`)
 	cmd.Flags().StringSliceVar(&cfg.Resolvers, "resolver", resolvers.Resolvers(), "resolvers under test, "+strings.Join(resolvers.Resolvers(), ", "))
 	return cmd

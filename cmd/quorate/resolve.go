@@ -98,7 +98,7 @@ func (f *resolveFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.service, "service", "", "`name` that grpc.health.v1 is asked for (default: the server as a whole)")
 	fs.BoolVar(&f.healthTLS, "health-tls", false, "ask the endpoints over TLS")
 	fs.StringVar(&f.healthCA, "health-cacert", "", "`file` with the certificate authorities of the endpoints; implies --health-tls")
-	fs.DurationVar(&f.probeEvery, "health-every", resolve.DefaultProbeEvery, "pause between two questions to an endpoint")
+	fs.DurationVar(&f.probeEvery, "health-every", resolve.DefaultProbeEvery, "pause between two probes of an endpoint")
 	f.source.register(fs)
 }
 
@@ -173,7 +173,7 @@ func (f *resolveFlags) show(
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	out = reader{out, end}
-	s := &shower{view: resolve.NewText(out)}
+	s := &display{view: resolve.NewText(out)}
 	if f.json {
 		s.view = resolve.NewJSON(out)
 	}
@@ -202,8 +202,8 @@ func (r reader) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// shower passes updates to a view, in order.
-type shower struct {
+// display passes updates to a view, in order.
+type display struct {
 	probes *resolve.Probes // nil without probes
 	first  func(error)     // ends the command with the first answer; nil to continue
 
@@ -213,7 +213,7 @@ type shower struct {
 	states map[string]health.State // of those that were asked, also of endpoints that went
 }
 
-func (s *shower) updated(u resolve.Update) {
+func (s *display) updated(u resolve.Update) {
 	s.mu.Lock()
 	if s.first == nil || u.Err == nil { // else the command's own error says it
 		s.view.Update(u)
@@ -235,7 +235,7 @@ func (s *shower) updated(u resolve.Update) {
 	}
 }
 
-func (s *shower) changed(c health.Change) {
+func (s *display) changed(c health.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.view.Change(time.Now(), c)
@@ -246,7 +246,7 @@ func (s *shower) changed(c health.Change) {
 }
 
 // finishLocked ends the command if the first answer is whole: a suspected endpoint is asked again.
-func (s *shower) finishLocked() {
+func (s *display) finishLocked() {
 	if s.probes == nil {
 		s.first(errShown)
 		return

@@ -67,7 +67,7 @@ The flags are etcdctl's, and so are the environment variables.`,
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.StringArrayVar(&flags.urls, "url", nil, "`URL` of the introspection handler of a process; may be repeated")
-	fs.DurationVar(&flags.interval, "interval", defaultInterval, "time between two questions")
+	fs.DurationVar(&flags.interval, "interval", defaultInterval, "time between two requests to a member or process")
 	fs.BoolVar(&flags.once, "once", false, "print one table")
 	flags.output.register(fs)
 	flags.client.register(fs)

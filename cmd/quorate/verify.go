@@ -34,7 +34,7 @@ func newVerifyCommand() *cobra.Command {
 		Short: "Check that a live cluster is linearizable and its watches are true, on keys of its own",
 		Long: fmt.Sprintf(`verify reads, writes, deletes and compares a dozen keys of a live etcd cluster through
 Quorate, below a random name under --prefix, and watches them meanwhile. Then it checks
-what it was told:
+the answers:
 
   - There is one order of everything that explains every answer, with its revisions and
     versions (linearizability, checked by porcupine). A write that failed has no effect;

@@ -72,7 +72,7 @@ func TestOverQuorate(t *testing.T) {
 
 // start starts a cluster for a test and its subtests. It waits for what etcd still
 // changes by itself in the first second: the version of its storage, which snapshots
-// and status tell.
+// and status report.
 func start(t *testing.T, cfg lab.Config) *lab.Cluster {
 	t.Helper()
 	cfg.Dir = t.TempDir()

@@ -33,7 +33,7 @@ func run(ctx context.Context, client *clientv3.Client) error {
 	return leaderelection.Run(ctx, client, leaderelection.Config{Name: "examples/counting", TTL: *ttl}, count)
 }
 
-// count continues where the leader before has ended. That one writes nothing any more.
+// count continues where the previous leader ended, which can no longer write.
 func count(ctx context.Context, term *leaderelection.Term) error {
 	kv, n := term.KV(), 0
 	resp, err := kv.Get(ctx, "examples/count")

@@ -54,8 +54,8 @@ func answer(resp proto.Message, err error) func(*fakeetcd.Call) {
 	return func(c *fakeetcd.Call) { c.Answer(resp, err) }
 }
 
-// trouble is what a member answers to a probe, and what that shows.
-type trouble struct {
+// probeCase is what a member answers to a probe, and what that shows.
+type probeCase struct {
 	name   string
 	answer func(*fakeetcd.Call)
 	kind   health.Kind
@@ -64,8 +64,8 @@ type trouble struct {
 	silent bool  // nothing is reported
 }
 
-// probeEach probes a member in each kind of trouble, and requires exactly what it shows.
-func probeEach(t *testing.T, p health.Prober, method string, tests []trouble) {
+// probeEach probes a member in each case, and requires exactly what it shows.
+func probeEach(t *testing.T, p health.Prober, method string, tests []probeCase) {
 	for _, tt := range tests {
 		grpctest.Bubble(t, tt.name, func(t *testing.T) {
 			cluster, conn := start(t)
@@ -92,7 +92,7 @@ var errBroken = status.Error(codes.Unavailable, "error reading from server: EOF"
 
 func TestServiceReportsWhetherTheMemberWorks(t *testing.T) {
 	denied := status.Error(codes.PermissionDenied, "RBAC: access denied")
-	probeEach(t, etcdprobe.Service{}, "Range", []trouble{
+	probeEach(t, etcdprobe.Service{}, "Range", []probeCase{
 		{name: "works", answer: answer(&pb.RangeResponse{}, nil), kind: health.Served},
 		{name: "has no leader", answer: answer(nil, rpctypes.ErrGRPCNoLeader), kind: health.Degrading, detail: "no leader", err: rpctypes.ErrGRPCNoLeader},
 		{
@@ -137,7 +137,7 @@ func TestServiceRequiresALeaderAndCountsLinearizably(t *testing.T) {
 }
 
 func TestLivenessReportsAnySignOfLife(t *testing.T) {
-	probeEach(t, etcdprobe.Liveness{}, "Check", []trouble{
+	probeEach(t, etcdprobe.Liveness{}, "Check", []probeCase{
 		{name: "serving", answer: answer(&healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING}, nil), kind: health.Answered},
 		{name: "defragmenting", answer: answer(&healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_NOT_SERVING}, nil), kind: health.Refusing},
 		{name: "unknown", answer: answer(&healthpb.HealthCheckResponse{}, nil), kind: health.Answered},
@@ -188,7 +188,7 @@ func TestStatusReportsTheRole(t *testing.T) {
 
 func TestStatusWithoutAnAnswer(t *testing.T) {
 	unimplemented := status.Error(codes.Unimplemented, "unknown service")
-	probeEach(t, etcdprobe.Status{}, "Status", []trouble{
+	probeEach(t, etcdprobe.Status{}, "Status", []probeCase{
 		{name: "wants a token", answer: answer(nil, rpctypes.ErrGRPCUserEmpty), kind: health.Answered, err: rpctypes.ErrGRPCUserEmpty},
 		{name: "does not know the token", answer: answer(nil, rpctypes.ErrGRPCInvalidAuthToken), kind: health.Answered, err: rpctypes.ErrGRPCInvalidAuthToken},
 		{name: "has no status", answer: answer(nil, unimplemented), kind: health.Answered, err: unimplemented},

@@ -147,7 +147,7 @@ func (c *Channel) policyOptions(cfg Config) *balancer.Options {
 		WriteStallTimeout: cfg.WriteStallTimeout,
 		DisableSuspicion:  cfg.DisableProbes,
 		Events: observed.Events(observe.Multi(cfg.Observer, cfg.Outages), cfg.Observer, c.names.of, func(n int) {
-			c.log().Warn("the observer is too slow: it was not told of changes of endpoints", zap.Int("dropped", n))
+			c.log().Warn("the observer is too slow: it missed changes of endpoints", zap.Int("dropped", n))
 		}),
 	}
 	if !cfg.DisableProbes {

@@ -110,10 +110,10 @@ func TestReadsAreHedgedAwayFromASilentMember(t *testing.T) {
 
 func TestEjectionsAreReported(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
-		told := false
+		answered := false
 		cluster.On("Range", func(call *fakeetcd.Call) {
-			if call.Member == cluster.Member(1) && !told {
-				told = true
+			if call.Member == cluster.Member(1) && !answered {
+				answered = true
 				call.Answer(nil, rpctypes.ErrGRPCNoLeader)
 			}
 		})

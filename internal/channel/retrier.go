@@ -63,8 +63,8 @@ type Retrier struct {
 	woken      time.Time            // when a pause last ended early or was skipped
 	improved   <-chan struct{}      // closed by an improvement since the latest attempt began
 	refused    refusals             // by members that cannot serve it at all
-	unled      refusals             // by those, and by members without a leader
-	leaderless bool                 // every endpoint that can be reached is in unled
+	noLeader   refusals             // by those, and by members without a leader
+	leaderless bool                 // every endpoint that can be reached is in noLeader
 }
 
 var _ grpc.ClientConnInterface = (*Retrier)(nil)
@@ -156,7 +156,7 @@ func (r *Retrier) Progress() {
 	default:
 	}
 	r.failures, r.refreshes, r.moves, r.progressed, r.lost, r.failed, r.latest = 0, 0, 0, true, false, nil, nil
-	r.refused, r.unled, r.leaderless = refusals{}, refusals{}, false
+	r.refused, r.noLeader, r.leaderless = refusals{}, refusals{}, false
 }
 
 // Leaderless reports whether every reachable endpoint has refused the work since its last
@@ -270,12 +270,12 @@ func (r *Retrier) again(ctx context.Context, class retry.Class, a *attempt, caus
 	ep := a.endpoint()
 	switch class {
 	case retry.Refused:
-		r.unled.add(ep)
+		r.noLeader.add(ep)
 		if r.refused.add(ep); r.refused.byAll(ep, r.c.width()) {
 			return cause
 		}
 	case retry.NoLeader:
-		if r.unled.add(ep); r.unled.byAllReachable(ep, r.c.width()) {
+		if r.noLeader.add(ep); r.noLeader.byAllReachable(ep, r.c.width()) {
 			return r.withoutLeader(ctx, a, cause)
 		}
 	case retry.Ambiguous:

@@ -2,6 +2,7 @@ package channel
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -20,15 +21,15 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// slowTokens makes a cluster issue tokens that hold the time at which they were issued.
-type slowTokens struct {
+// timedTokens makes a cluster issue tokens that contain the time at which they were issued.
+type timedTokens struct {
 	issued  atomic.Int64
-	expired atomic.Pointer[time.Time] // tokens from before are refused
+	expired atomic.Pointer[time.Time] // older tokens are refused
 	// refuses reports whether a member does not know a token of the given age; nil for none.
 	refuses func(m *fakeetcd.Member, age time.Duration) bool
 }
 
-func (s *slowTokens) guard(cluster *fakeetcd.Cluster) {
+func (s *timedTokens) install(cluster *fakeetcd.Cluster) {
 	cluster.On("Authenticate", func(call *fakeetcd.Call) {
 		time.Sleep(60 * time.Millisecond) // bcrypt
 		s.issued.Add(1)
@@ -48,13 +49,13 @@ func (s *slowTokens) guard(cluster *fakeetcd.Cluster) {
 }
 
 // expire makes every token issued so far invalid, and old.
-func (s *slowTokens) expire() {
+func (s *timedTokens) expire() {
 	time.Sleep(tokenSettles)
 	s.forget()
 }
 
 // forget makes every token issued so far invalid.
-func (s *slowTokens) forget() {
+func (s *timedTokens) forget() {
 	time.Sleep(time.Millisecond)
 	now := time.Now()
 	s.issued.Store(0)
@@ -62,11 +63,11 @@ func (s *slowTokens) forget() {
 }
 
 // inBubbleWithTokens is inBubble with a user whose tokens s issues.
-func inBubbleWithTokens(t *testing.T, s *slowTokens, test func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel)) {
+func inBubbleWithTokens(t *testing.T, s *timedTokens, test func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel)) {
 	t.Helper()
 	inBubble(t, func(cfg *Config) { cfg.Login = func() Login { return alice } },
 		func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) { test(t, cluster, c) },
-		s.guard)
+		s.install)
 }
 
 // A member that applies the log late does not know a new token yet. The token is used at the
@@ -74,8 +75,8 @@ func inBubbleWithTokens(t *testing.T, s *slowTokens, test func(t *testing.T, clu
 func TestTokenThatMembersLearnLate(t *testing.T) {
 	for _, lag := range []time.Duration{0, 100 * time.Millisecond, 2 * time.Second} {
 		for _, late := range []int{1, 2} {
-			t.Run(strconv.Itoa(late)+" later by "+lag.String(), func(t *testing.T) {
-				s := new(slowTokens)
+			t.Run(fmt.Sprintf("%d members by %v", late, lag), func(t *testing.T) {
+				s := new(timedTokens)
 				inBubbleWithTokens(t, s, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel) {
 					s.refuses = func(m *fakeetcd.Member, age time.Duration) bool {
 						return age < lag && slices.Index(cluster.Members(), m) >= 3-late
@@ -110,7 +111,7 @@ func callFor(length time.Duration, callers int, pause time.Duration, f func()) {
 // A new token that every member refuses is replaced, and so is an old one that a single member
 // refuses.
 func TestTokenThatIsRefusedForGood(t *testing.T) {
-	s := &slowTokens{refuses: func(*fakeetcd.Member, time.Duration) bool { return false }}
+	s := &timedTokens{refuses: func(*fakeetcd.Member, time.Duration) bool { return false }}
 	inBubbleWithTokens(t, s, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel) {
 		s.expire()
 		before := cluster.Count("Put")
@@ -143,7 +144,7 @@ func TestTokenThatIsRefusedForGood(t *testing.T) {
 
 // A stream that a lagging member refuses is opened at another one, with the same token.
 func TestStreamWhoseTokenIsLearntLate(t *testing.T) {
-	s := new(slowTokens)
+	s := new(timedTokens)
 	inBubbleWithTokens(t, s, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel) {
 		s.refuses = func(m *fakeetcd.Member, age time.Duration) bool { return age < time.Second && m != cluster.Member(1) }
 		s.expire()
@@ -166,7 +167,7 @@ func TestStreamWhoseTokenIsLearntLate(t *testing.T) {
 
 // Calls to a named member fetch a token before they are sent, as others do.
 func TestCallsToANamedMemberFetchAToken(t *testing.T) {
-	s := &slowTokens{refuses: func(*fakeetcd.Member, time.Duration) bool { return false }}
+	s := &timedTokens{refuses: func(*fakeetcd.Member, time.Duration) bool { return false }}
 	inBubbleWithTokens(t, s, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel) {
 		at, err := c.At(cluster.Member(0).Endpoint())
 		require.NoError(t, err)

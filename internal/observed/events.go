@@ -49,12 +49,12 @@ func Events(o, picks observe.Observer, name func(*balancer.Endpoint) string, ove
 }
 
 // addLocked lets the observer receive a state.
-func (e *events) addLocked(tell func()) {
+func (e *events) addLocked(event func()) {
 	if len(e.waiting) >= maxWaiting {
 		e.dropped++
 		return
 	}
-	e.waiting = append(e.waiting, tell)
+	e.waiting = append(e.waiting, event)
 	if !e.delivering {
 		e.delivering = true
 		go e.deliver()
@@ -75,10 +75,10 @@ func (e *events) deliver() {
 			}
 			return
 		}
-		tell := e.waiting[0]
+		event := e.waiting[0]
 		e.waiting = e.waiting[1:]
 		e.mu.Unlock()
-		tell()
+		event()
 	}
 }
 

@@ -31,14 +31,14 @@ func TestLongSuspicionIsAnEjection(t *testing.T) {
 			r := &recorder{began: time.Now()}
 			e := Events(r, r, (*balancer.Endpoint).Address, nil).(*events)
 			table := health.NewTable()
-			doubted, other := table.Acquire("", "a"), table.Acquire("", "b")
-			ep, all := balancer.Detached("a", doubted), []*balancer.Endpoint{balancer.Detached("a", doubted), balancer.Detached("b", other)}
+			suspect, other := table.Acquire("", "a"), table.Acquire("", "b")
+			ep, all := balancer.Detached("a", suspect), []*balancer.Endpoint{balancer.Detached("a", suspect), balancer.Detached("b", other)}
 			e.siblings = func(*balancer.Endpoint) []*balancer.Endpoint { return all }
 			other.Note(health.Evidence{Kind: health.Served, At: time.Now()})
-			e.Changed(ep, doubted.Note(health.Evidence{Kind: health.Suspicious, Often: often, At: time.Now()}))
+			e.Changed(ep, suspect.Note(health.Evidence{Kind: health.Suspicious, Often: often, At: time.Now()}))
 			time.Sleep(time.Minute)
 			for range health.GoodToServing {
-				if c := doubted.Note(health.Evidence{Kind: health.Served, At: time.Now()}); c.From != c.To {
+				if c := suspect.Note(health.Evidence{Kind: health.Served, At: time.Now()}); c.From != c.To {
 					e.Changed(ep, c)
 				}
 			}
@@ -61,28 +61,28 @@ func (o *blockingObserver) StateChanged(health.Change) { <-o.release }
 // counted.
 func TestWaitingEventsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []int
+		var received []int
 		lost := 0
 		o := &blockingObserver{release: make(chan struct{})}
 		e := Events(o, o, (*balancer.Endpoint).Address, func(n int) { lost += n }).(*events)
 		e.siblings = func(*balancer.Endpoint) []*balancer.Endpoint { return nil }
-		add := func(tell func()) {
+		add := func(event func()) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			e.addLocked(tell)
+			e.addLocked(event)
 		}
 		e.Changed(balancer.Detached("a", health.NewTable().Acquire("", "a")), health.Change{To: health.Serving})
 		synctest.Wait()
 		for i := range maxWaiting + 5 {
-			add(func() { told = append(told, i) })
+			add(func() { received = append(received, i) })
 		}
 		close(o.release)
 		synctest.Wait()
-		assert.Len(t, told, maxWaiting)
-		assert.IsIncreasing(t, told)
+		assert.Len(t, received, maxWaiting)
+		assert.IsIncreasing(t, received)
 		assert.Equal(t, 5, lost)
-		add(func() { told = nil })
+		add(func() { received = nil })
 		synctest.Wait()
-		assert.Nil(t, told)
+		assert.Nil(t, received)
 	})
 }

@@ -43,7 +43,7 @@ func noQuorum(ctx context.Context, at Site, log *transcript.Log) {
 	}
 	listing(func(ctx context.Context) { log.Step("cancelled: member list")(count(c.MemberList(ctx))) })
 	listing(func(ctx context.Context) { log.Error("cancelled: sync", c.Sync(ctx)) })
-	// What is certainly not done may be tried again until the context ends, or not: either error tells the caller the truth.
+	// What is certainly not done may be tried again until the context ends, or not: either error is right.
 	cancelled(func(ctx context.Context) {
 		_, err := c.Get(clientv3.WithRequireLeader(ctx), "quorum")
 		log.Value("leader required, cancelled: get", noLeaderOrEnd(err))

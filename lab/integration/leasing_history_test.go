@@ -67,7 +67,7 @@ type state struct {
 	from, until int64
 }
 
-// truth is what every key held, by the server's own account.
+// truth is what every key held, from a watch of its whole history.
 type truth map[string][]state
 
 // readTruth watches the keys below a prefix from the beginning to the present.
@@ -195,13 +195,13 @@ func TestHistoriesAreVerified(t *testing.T) {
 	}
 	require.Empty(t, (&history{calls: good}).verify(all))
 	for name, bad := range map[string]call{
-		"stale":                 {revision: 3, floor: 4, read: map[string]string{"k": "a"}},
-		"header of another":     {revision: 6, floor: 4, read: map[string]string{"k": "b"}},
-		"never together":        {revision: 2, floor: 0, read: map[string]string{"k": "", "l": "x"}},
-		"lost":                  {revision: 5, wrote: map[string]string{"k": "c"}},
-		"on something else":     {revision: 4, wrote: map[string]string{"k": "b"}, expected: map[string]string{"k": ""}},
-		"from nowhere":          {revision: 4, read: map[string]string{"k": "z"}},
-		"deleted, but it came ": {revision: 4, floor: 2, read: map[string]string{"k": ""}},
+		"stale":              {revision: 3, floor: 4, read: map[string]string{"k": "a"}},
+		"header of another":  {revision: 6, floor: 4, read: map[string]string{"k": "b"}},
+		"never together":     {revision: 2, floor: 0, read: map[string]string{"k": "", "l": "x"}},
+		"lost":               {revision: 5, wrote: map[string]string{"k": "c"}},
+		"another comparison": {revision: 4, wrote: map[string]string{"k": "b"}, expected: map[string]string{"k": ""}},
+		"never written":      {revision: 4, read: map[string]string{"k": "z"}},
+		"not found":          {revision: 4, floor: 2, read: map[string]string{"k": ""}},
 	} {
 		require.NotEmpty(t, (&history{calls: []call{bad}}).verify(all), name)
 	}

@@ -31,8 +31,8 @@ const policy = `{"loadBalancingConfig":[{"quorate_round_robin":{}}]}`
 // serveEnv has the test program be a service: its value is an endpoint of etcd.
 const serveEnv = "QUORATE_LAB_SERVE"
 
-// deadly is the service of processes that are killed.
-const deadly = "deadly"
+// killedService is the service of processes that are killed.
+const killedService = "killed"
 
 func registerHealth(s grpc.ServiceRegistrar) { healthpb.RegisterHealthServer(s, health.NewServer()) }
 
@@ -46,7 +46,7 @@ func serveUntilKilled(endpoint string) int {
 		go func() { _ = server.Serve(listener) }()
 		client := fatal.OK(clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()}))
 		fatal.OK(etcd.Register(context.Background(), client, etcd.Registration{
-			Service: deadly, Address: listener.Addr().String(), TTL: shortTTL,
+			Service: killedService, Address: listener.Addr().String(), TTL: shortTTL,
 		}))
 		fmt.Println(listener.Addr())
 		_, _ = io.Copy(io.Discard, os.Stdin)

@@ -73,8 +73,8 @@ func TestServiceOfAKilledProcess(t *testing.T) {
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	require.NoError(t, err)
 	doomed, alive := strings.TrimSpace(line), grpctest.ServeHealth(t)
-	register(t, client, etcd.Registration{Service: deadly, Address: alive})
-	conn := dial(t, client, deadly)
+	register(t, client, etcd.Registration{Service: killedService, Address: alive})
+	conn := dial(t, client, killedService)
 	callUntilOnly(t, conn, doomed, alive)
 
 	require.NoError(t, child.Process.Kill())
@@ -88,7 +88,7 @@ func TestServiceOfAKilledProcess(t *testing.T) {
 	}
 	t.Logf("no call went to it %v after it was killed", time.Since(killed).Round(time.Millisecond))
 	require.Eventually(t, func() bool {
-		return assert.ObjectsAreEqual([]string{alive}, list(t, client, deadly))
+		return assert.ObjectsAreEqual([]string{alive}, list(t, client, killedService))
 	}, labtest.Patience, pollInterval)
 	t.Logf("off the list %v after it was killed, with a TTL of %v", time.Since(killed).Round(time.Millisecond), shortTTL)
 }

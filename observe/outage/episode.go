@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// moment is the minimum duration of an outage that is logged, and the minimum duration of
+	// minDuration is the minimum duration of an outage that is logged, and the minimum duration of
 	// service that ends it. An election takes about as long with etcd's defaults; a restart of a
 	// member takes longer.
-	moment = time.Second
+	minDuration = time.Second
 
-	// quiet is the time after an outage within which the next one counts as flapping, and the
+	// flapWindow is the time after an outage within which the next one counts as flapping, and the
 	// maximum duration of service that ends an outage.
-	quiet = time.Minute
+	flapWindow = time.Minute
 
-	// The latest error of an endpoint that is out is compared with the logged one firstLook after the line, and then at
-	// intervals that double up to maxLook.
-	firstLook = 10 * time.Second
-	maxLook   = 10 * time.Minute
+	// The latest error of an endpoint that is out is compared with the logged one firstCompare after the line, and then at
+	// intervals that double up to maxCompare.
+	firstCompare = 10 * time.Second
+	maxCompare   = 10 * time.Minute
 )
 
 // tally counts what was attempted during an outage.
@@ -82,9 +82,9 @@ type episode struct {
 	covered bool
 
 	// The text of the error that was logged last, when it is compared with the latest one, and how long after that again.
-	reason string
-	look   time.Time
-	pause  time.Duration
+	reason    string
+	compareAt time.Time
+	pause     time.Duration
 }
 
 // fails records that it does not serve.
@@ -105,10 +105,10 @@ func (e *episode) fails(now time.Time) {
 
 // nextHold returns the hold of this outage, while hold is still that of the previous one.
 func (e *episode) nextHold() time.Duration {
-	if e.ended.IsZero() || e.begin.Sub(e.ended) >= quiet {
-		return moment
+	if e.ended.IsZero() || e.begin.Sub(e.ended) >= flapWindow {
+		return minDuration
 	}
-	return min(2*e.hold, quiet)
+	return min(2*e.hold, flapWindow)
 }
 
 // serves records that it serves.
@@ -127,7 +127,7 @@ func (e *episode) lapses() {
 	switch e.phase {
 	case failing:
 		e.phase, e.hold = out, e.nextHold()
-		e.reason, e.look, e.pause = reasonOf(e.tried.lastErr), e.begin.Add(moment+firstLook), firstLook
+		e.reason, e.compareAt, e.pause = reasonOf(e.tried.lastErr), e.begin.Add(minDuration+firstCompare), firstCompare
 	case wavering:
 		e.phase, e.noted = well, time.Time{}
 	case recovering:
@@ -140,9 +140,9 @@ func (e *episode) lapses() {
 func (e *episode) due() (time.Time, bool) {
 	switch e.phase {
 	case failing:
-		return e.begin.Add(moment), true
+		return e.begin.Add(minDuration), true
 	case wavering:
-		return e.back.Add(moment), true
+		return e.back.Add(minDuration), true
 	case recovering:
 		return e.back.Add(e.hold), true
 	default:
@@ -150,10 +150,10 @@ func (e *episode) due() (time.Time, bool) {
 	}
 }
 
-// changesReason reports whether the endpoint is out for another reason than the logged one. It is called when a look is due.
-func (e *episode) changesReason(now time.Time, s health.Status) bool {
-	e.pause = min(2*e.pause, maxLook)
-	e.look = now.Add(e.pause)
+// hasNewReason reports whether the endpoint is out for another reason than the logged one. It is called at compareAt.
+func (e *episode) hasNewReason(now time.Time, s health.Status) bool {
+	e.pause = min(2*e.pause, maxCompare)
+	e.compareAt = now.Add(e.pause)
 	if s.LastErr == nil || s.LastErrAt.Before(e.begin) || reasonOf(s.LastErr) == e.reason {
 		return false
 	}
@@ -184,7 +184,7 @@ func (e *episode) note(now time.Time, t tally) {
 
 // recent returns the attempts just before an outage: calls fail before the cause is known.
 func (e *episode) recent(now time.Time) tally {
-	if now.Sub(e.noted) > moment {
+	if now.Sub(e.noted) > minDuration {
 		return tally{}
 	}
 	return e.tried

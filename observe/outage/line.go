@@ -41,17 +41,17 @@ func (l *line) write(lg *zap.Logger) {
 	case endpointOut:
 		lg.Warn("an endpoint is out", append(l.cause(), l.attempts()...)...)
 	case endpointBack:
-		lg.Info("an endpoint serves again", append(l.cause(), l.whole()...)...)
+		lg.Info("an endpoint serves again", append(l.cause(), l.summary()...)...)
 	case endpointRemoved:
-		lg.Info("an endpoint that was out has been removed", append(l.cause(), l.whole()...)...)
+		lg.Info("an endpoint that was out has been removed", append(l.cause(), l.summary()...)...)
 	case clusterOut:
-		lg.Warn("no endpoint can serve", append(l.those("endpoints"), l.attempts()...)...)
+		lg.Warn("no endpoint can serve", append(l.endpoints("endpoints"), l.attempts()...)...)
 	case clusterBack:
-		lg.Info("the cluster serves again", append(l.those("still-out"), l.whole()...)...)
+		lg.Info("the cluster serves again", append(l.endpoints("still-out"), l.summary()...)...)
 	case endpointChanged:
 		lg.Warn("an endpoint is out for another reason", append(l.cause(), l.attempts()...)...)
 	case clusterChanged:
-		lg.Warn("no endpoint can serve, for another reason", append(l.those("endpoints"), l.attempts()...)...)
+		lg.Warn("no endpoint can serve, for another reason", append(l.endpoints("endpoints"), l.attempts()...)...)
 	}
 }
 
@@ -67,13 +67,13 @@ func (l *line) cause() []zap.Field {
 	return append(fields, zap.Time("since", e.begin))
 }
 
-// those returns the endpoints that are out.
-func (l *line) those(key string) []zap.Field {
+// endpoints returns the endpoints that are out.
+func (l *line) endpoints(key string) []zap.Field {
 	return []zap.Field{zap.Stringers(key, l.members), zap.Time("since", l.episode.begin)}
 }
 
-// whole summarizes an outage that has ended.
-func (l *line) whole() []zap.Field {
+// summary summarizes an outage that has ended.
+func (l *line) summary() []zap.Field {
 	e := &l.episode
 	return append([]zap.Field{zap.Duration("out-for", e.back.Sub(e.begin)), zap.Int("flaps", e.flaps)}, l.attempts()...)
 }

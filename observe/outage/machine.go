@@ -10,15 +10,15 @@ import (
 // machine decides which lines to log. It has no I/O, goroutines or clock: it processes events with
 // their times and returns lines. Times must not go backwards. It is not safe for concurrent use.
 type machine struct {
-	looks     bool // at the latest errors of endpoints that are out
+	compares  bool // the latest errors of endpoints that are out with the logged ones
 	states    observe.States
 	endpoints map[string]*episode
 	cluster   episode
 	lines     []line // not written yet
 }
 
-func newMachine(looks bool) *machine {
-	return &machine{looks: looks, endpoints: make(map[string]*episode)}
+func newMachine(compares bool) *machine {
+	return &machine{compares: compares, endpoints: make(map[string]*episode)}
 }
 
 // set replaces the endpoints. Outages of removed ones end.
@@ -125,13 +125,13 @@ func (m *machine) lapse(now time.Time) {
 // compare logs the endpoints that are out for another reason than the logged one: those that the line about the cluster
 // names in one line.
 func (m *machine) compare(now time.Time, known []health.Status) {
-	if !m.looks {
+	if !m.compares {
 		return
 	}
 	covered := false
 	for _, ep := range m.states.Endpoints() {
 		e := m.endpoints[ep]
-		if e == nil || e.phase != out || now.Before(e.look) {
+		if e == nil || e.phase != out || now.Before(e.compareAt) {
 			continue
 		}
 		var latest health.Status
@@ -140,7 +140,7 @@ func (m *machine) compare(now time.Time, known []health.Status) {
 				latest = s
 			}
 		}
-		switch changes := e.changesReason(now, latest); {
+		switch changes := e.hasNewReason(now, latest); {
 		case changes && e.covered:
 			covered = true
 			m.cluster.tried.lastErr = latest.LastErr
@@ -161,8 +161,8 @@ func (m *machine) wake(now time.Time) (time.Time, bool) {
 	wake, any := m.cluster.due()
 	for _, e := range m.endpoints {
 		when, ok := m.due(e)
-		if m.looks && e.phase == out {
-			when, ok = e.look, true
+		if m.compares && e.phase == out {
+			when, ok = e.compareAt, true
 		}
 		if ok && (!any || when.Before(wake)) {
 			wake, any = when, true

@@ -67,9 +67,9 @@ func TestOutageOfAnEndpoint(t *testing.T) {
 		t.Run(state.String(), func(t *testing.T) {
 			r := newRig(t, "a", "b", "c")
 			r.m.note(r.now, "b", tally{retries: 7})
-			r.says(2 * moment)
+			r.says(2 * minDuration)
 			r.m.note(r.now, "b", tally{retries: 1})
-			r.says(moment / 2)
+			r.says(minDuration / 2)
 			began := r.now
 			r.is("b", health.Suspected)
 			r.is("b", state)
@@ -104,7 +104,7 @@ func TestShortOutagesAreNotLogged(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	for range 10 {
 		r.is("b", health.Dead)
-		r.says(moment - time.Millisecond)
+		r.says(minDuration - time.Millisecond)
 		r.is("b", health.Serving)
 		r.says(time.Minute)
 	}
@@ -120,15 +120,15 @@ func TestFlappingIsOneOutage(t *testing.T) {
 	var lines []line
 	for range 100 {
 		r.is("b", health.Dead)
-		lines = append(lines, r.pass(moment/2)...)
+		lines = append(lines, r.pass(minDuration/2)...)
 		r.is("b", health.Serving)
-		lines = append(lines, r.pass(moment/2)...)
+		lines = append(lines, r.pass(minDuration/2)...)
 	}
 	require.Len(t, lines, 1)
 	require.Equal(t, endpointOut, lines[0].kind)
 	end := r.says(time.Minute, endpointBack)[0]
 	require.Equal(t, 99, end.episode.flaps)
-	require.Equal(t, 100*moment-moment/2, end.episode.back.Sub(end.episode.begin))
+	require.Equal(t, 100*minDuration-minDuration/2, end.episode.back.Sub(end.episode.begin))
 }
 
 // An endpoint that fails repeatedly, in whatever rhythm, causes a few lines and then at most two
@@ -152,7 +152,7 @@ func TestLinesAreFew(t *testing.T) {
 			r.is("b", health.Dead)
 			r.says(10*time.Second, endpointOut)
 			r.is("b", health.Serving)
-			r.says(moment, endpointBack)
+			r.says(minDuration, endpointBack)
 		})
 	}
 }
@@ -170,7 +170,7 @@ func TestOutageOfTheCluster(t *testing.T) {
 	require.Equal(t, 5, start.episode.tried.retries)
 
 	r.is("b", health.Serving)
-	r.says(moment / 2)
+	r.says(minDuration / 2)
 	r.is("a", health.Serving)
 	end := r.says(time.Hour, clusterBack)[0]
 	require.Equal(t, time.Minute+100*time.Millisecond, end.episode.back.Sub(end.episode.begin))
@@ -211,7 +211,7 @@ func TestShortOutageOfTheCluster(t *testing.T) {
 	for _, ep := range []string{"a", "b", "c"} {
 		r.is(ep, health.Dead)
 	}
-	r.says(moment / 2)
+	r.says(minDuration / 2)
 	r.is("a", health.Serving)
 	lines := r.says(time.Minute, endpointOut, endpointOut)
 	require.Equal(t, "b", lines[0].endpoint)

@@ -59,7 +59,7 @@ func (o *Observer) Called(e observe.Call) {
 	known.(*durations).observe(e.Err, e.Took)
 }
 
-// durationsOf makes the histograms of a method, and keeps those of the first that there are.
+// durationsOf returns the histograms of a method, and makes them unless another goroutine has.
 func (o *Observer) durationsOf(full string) any {
 	label, key := method(full), full
 	if o.known.Add(1) > maxMethods {

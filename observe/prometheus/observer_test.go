@@ -116,7 +116,7 @@ quorate_client_readmissions_total{client="orders",endpoint="b"} 1
 		"quorate_client_endpoint_state_changes_total", "quorate_client_failovers_total")
 	requireStates(t, reg, map[string]string{"orders/a": "unknown", "orders/b": "dead"})
 
-	// With an endpoint goes all that has its name.
+	// All metrics of a removed endpoint are removed.
 	o.EndpointsSet([]string{"a"})
 	o.Picked(pick("b", observe.LaneCalls))
 	o.Ejected(observe.Ejection{Endpoint: "b"})
@@ -251,7 +251,7 @@ func TestNewRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "registering the metrics")
 }
 
-// TestEndpointsComeAndGo is for the race detector, and for what those leave who are late.
+// TestEndpointsComeAndGo is for the race detector, and requires that late events leave no metrics.
 func TestEndpointsComeAndGo(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	o := newObserver(t, reg, "orders")
@@ -298,7 +298,7 @@ quorate_client_resolver_updates_total{client="orders"} 2
 	require.Equal(t, 1, n)
 }
 
-// What a resolver said of a client that is closed is not reported any more.
+// The resolver of a closed client is no longer reported.
 func TestResolverOfAClosedClient(t *testing.T) {
 	count := func(reg prometheus.Gatherer) int {
 		n, err := testutil.GatherAndCount(reg, "quorate_client_resolver_endpoints", "quorate_client_resolver_last_update_timestamp_seconds")

@@ -104,21 +104,21 @@ func TestConnectionsWithoutALimit(t *testing.T) {
 	assert.Equal(t, 3*plenty, total)
 }
 
-// strange are credentials that refuse, and report that they are from xDS.
-type strange struct {
+// unexpected are credentials that refuse, and report that they are from xDS.
+type unexpected struct {
 	credentials.TransportCredentials
 	err error
 }
 
-func (s strange) UsesXDS() bool { return true }
+func (s unexpected) UsesXDS() bool { return true }
 
-func (s strange) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (s unexpected) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return nil, nil, s.err
 }
 
 func TestObservedCredentialsStayWhatTheyAre(t *testing.T) {
 	refused := errors.New("refused")
-	creds := observing{strange{insecure.NewCredentials(), refused}, newStreamLimits(func(int) {}, func() {})}
+	creds := observing{unexpected{insecure.NewCredentials(), refused}, newStreamLimits(func(int) {}, func() {})}
 	_, _, err := creds.ClientHandshake(t.Context(), "", nil)
 	assert.Equal(t, refused, err)
 	assert.True(t, creds.UsesXDS())

@@ -34,13 +34,13 @@ func FuzzTarget(f *testing.F) {
 	})
 }
 
-// Reading the messages of a server never fails.
+// No message of a server makes the recorder panic.
 func FuzzRecorder(f *testing.F) {
 	query := dnsmessage.Message{
 		Header:    dnsmessage.Header{ID: 7},
 		Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("_a._tcp.test."), Type: dnsmessage.TypeSRV, Class: dnsmessage.ClassINET}},
 	}
-	asked, err := query.Pack()
+	packed, err := query.Pack()
 	require.NoError(f, err)
 	query.Response = true
 	query.Answers = []dnsmessage.Resource{service("_a._tcp.test.", "b.test.", 1, 30)}
@@ -50,7 +50,7 @@ func FuzzRecorder(f *testing.F) {
 	f.Add(reply)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		recorder := newRecorder()
-		recorder.observe(recorder.sending(asked), b)
+		recorder.observe(recorder.sending(packed), b)
 		require.GreaterOrEqual(t, int64(recorder.validity()), int64(0))
 		_ = recorder.incomplete("")
 		recorder.hasNoRecords("_a._tcp.test.")

@@ -313,7 +313,7 @@ func TestLastListOutlivesItsChannels(t *testing.T) {
 			[]string{"10.0.0.1:80"},
 			[]string{`dns: no answer yet about the addresses of "kept"` + keeping(1)},
 		},
-		"lying":   {func(s *script) { s.fails("kept", errNoSuchHost) }, 59 * time.Minute, 0, []string{"10.0.0.1:80"}, []string{`dns: "kept" has no addresses: no such host` + keeping(1)}},
+		"no name": {func(s *script) { s.fails("kept", errNoSuchHost) }, 59 * time.Minute, 0, []string{"10.0.0.1:80"}, []string{`dns: "kept" has no addresses: no such host` + keeping(1)}},
 		"too old": {func(s *script) { s.fails("kept", errServerFailure) }, time.Hour, 0, nil, []string{failed}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -33,8 +33,8 @@ func registration() (etcd.Registration, chan etcd.Event) {
 	return etcd.Registration{Service: "svc", Address: "10.0.0.1:1", Notify: func(e etcd.Event) { events <- e }}, events
 }
 
-// enrol registers the endpoint with the key, and returns when its key is watched as well.
-func enrol(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) registered {
+// registerWatched registers the endpoint with the key, and returns when its key is watched as well.
+func registerWatched(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) registered {
 	t.Helper()
 	reg, events := registration()
 	watches := cluster.Count("Watch")
@@ -93,7 +93,7 @@ func TestRegisterIsBounded(t *testing.T) {
 
 func TestLeaseExpires(t *testing.T) {
 	cluster, client, _ := start(t)
-	r := enrol(t, cluster, client)
+	r := registerWatched(t, cluster, client)
 	first := r.State()
 	refused := cluster.On("LeaseGrant", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCNoSpace) })
 	require.NoError(t, cluster.ExpireLease(int64(first.Lease)))
@@ -111,7 +111,7 @@ func TestLeaseExpires(t *testing.T) {
 // The watch of the key is of no use: it needs what was compacted. The key is read again.
 func TestKeyIsDeletedAndCompacted(t *testing.T) {
 	cluster, client, other := start(t)
-	r := enrol(t, cluster, client)
+	r := registerWatched(t, cluster, client)
 	cluster.Member(0).Stop()
 	_, err := other.Delete(within(t), key)
 	require.NoError(t, err)
@@ -125,7 +125,7 @@ func TestKeyIsDeletedAndCompacted(t *testing.T) {
 
 func TestUpdates(t *testing.T) {
 	cluster, client, _ := start(t)
-	r := enrol(t, cluster, client)
+	r := registerWatched(t, cluster, client)
 	require.NoError(t, r.SetWeight(within(t), 5))
 	require.JSONEq(t, `{"Op":0,"Addr":"10.0.0.1:1","Metadata":{"weight":5}}`, string(cluster.Get(key).Value))
 	require.ErrorContains(t, r.SetMetadata(within(t), "text"), "Metadata is a string")
@@ -144,7 +144,7 @@ func TestUpdates(t *testing.T) {
 // An update that cannot be written is written when it can be.
 func TestUpdateIsRefused(t *testing.T) {
 	cluster, client, _ := start(t)
-	r := enrol(t, cluster, client)
+	r := registerWatched(t, cluster, client)
 	refused := cluster.On("Txn", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCNoSpace) })
 	ctx, cancel := context.WithCancel(within(t))
 	go func() {
@@ -165,7 +165,7 @@ func TestUpdateIsRefused(t *testing.T) {
 // A write is still on its way when the endpoint is withdrawn: it must not bring it back.
 func TestWriteMeetsWithdrawal(t *testing.T) {
 	cluster, client, other := start(t)
-	r := enrol(t, cluster, client)
+	r := registerWatched(t, cluster, client)
 	held, executed := make(chan struct{}), make(chan error, 1)
 	late, release := context.WithCancel(t.Context())
 	defer release()
@@ -190,10 +190,10 @@ func TestWriteMeetsWithdrawal(t *testing.T) {
 // Another process takes the key between two requests of an update.
 func TestUpdateMeetsAnotherRegistration(t *testing.T) {
 	cluster, client, other := start(t)
-	r := enrol(t, cluster, client)
+	r := registerWatched(t, cluster, client)
 	var newer registered
 	cluster.Once("Txn", func(c *fakeetcd.Call) {
-		newer = enrol(t, cluster, other)
+		newer = registerWatched(t, cluster, other)
 		_, _ = c.Execute()
 	})
 	require.ErrorIs(t, r.SetWeight(within(t), 5), etcd.ErrSuperseded)
@@ -205,8 +205,8 @@ func TestUpdateMeetsAnotherRegistration(t *testing.T) {
 // A superseded registration waits for its turn, whatever becomes of its own lease.
 func TestSupersededLeaseExpires(t *testing.T) {
 	cluster, client, other := start(t)
-	r := enrol(t, cluster, client)
-	newer := enrol(t, cluster, other)
+	r := registerWatched(t, cluster, client)
+	newer := registerWatched(t, cluster, other)
 	superseded := r.expect(t, etcd.Superseded)
 	require.NoError(t, cluster.ExpireLease(int64(superseded.Lease)))
 	require.ErrorIs(t, r.SetWeight(within(t), 2), etcd.ErrSuperseded)
@@ -240,7 +240,7 @@ func TestKeyCannotBeRead(t *testing.T) {
 
 func TestRegistrationEndsWithItsClient(t *testing.T) {
 	cluster, client, _ := start(t)
-	r := enrol(t, cluster, client)
+	r := registerWatched(t, cluster, client)
 	require.NoError(t, client.Close())
 	require.ErrorContains(t, r.expect(t, etcd.Lost).Err, "client was closed")
 	require.ErrorContains(t, r.SetWeight(within(t), 2), "client was closed")
@@ -251,7 +251,7 @@ func TestRegistrationEndsWithItsClient(t *testing.T) {
 func TestWithdrawalIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client, _ := start(t)
-		r := enrol(t, cluster, client)
+		r := registerWatched(t, cluster, client)
 		cluster.Member(0).Stop()
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
@@ -273,7 +273,7 @@ func TestWithdrawalIsRepeated(t *testing.T) {
 func TestWithdrawalAfterTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client, _ := start(t)
-		r := enrol(t, cluster, client)
+		r := registerWatched(t, cluster, client)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		err := r.Withdraw(ctx)
@@ -291,7 +291,7 @@ func TestWithdrawalAfterTheDeadline(t *testing.T) {
 func TestConcurrentWithdrawals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client, _ := start(t)
-		r := enrol(t, cluster, client)
+		r := registerWatched(t, cluster, client)
 		cluster.On("LeaseRevoke", func(c *fakeetcd.Call) { <-c.Context().Done() })
 		patient, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()

@@ -14,14 +14,14 @@ import (
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
-// diary records the events of a shutdown, with the time since its start.
-type diary struct {
+// eventLog records the events of a shutdown, with the time since its start.
+type eventLog struct {
 	start   time.Time
 	mu      sync.Mutex
 	entries []string
 }
 
-func (d *diary) note(entry string) {
+func (d *eventLog) note(entry string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.entries = append(d.entries, fmt.Sprint(entry, " at ", time.Since(d.start)))
@@ -29,7 +29,7 @@ func (d *diary) note(entry string) {
 
 // server has calls of a given duration.
 type server struct {
-	*diary
+	*eventLog
 	busy    time.Duration
 	stopped chan struct{}
 }
@@ -49,10 +49,10 @@ func (s *server) Stop() {
 }
 
 // shutDown registers an endpoint and shuts its server down, in virtual time.
-func shutDown(t *testing.T, timeout, busy time.Duration, reg etcd.Registration, outage bool) (*diary, error) {
+func shutDown(t *testing.T, timeout, busy time.Duration, reg etcd.Registration, outage bool) (*eventLog, error) {
 	t.Helper()
 	cluster, client, _ := start(t)
-	d := new(diary)
+	d := new(eventLog)
 	reg.Service, reg.Address = "svc", "a:1"
 	reg.Notify = func(e etcd.Event) { d.note(e.State.String()) }
 	r, err := etcd.Register(t.Context(), client, reg)
@@ -124,7 +124,7 @@ func TestShutdown(t *testing.T) {
 
 func TestShutdownWithoutServer(t *testing.T) {
 	cluster, client, _ := start(t)
-	r := enrol(t, cluster, client)
+	r := registerWatched(t, cluster, client)
 	require.ErrorContains(t, r.Shutdown(within(t), nil), "has no server; call Withdraw")
 	require.NotNil(t, cluster.Get(key))
 }

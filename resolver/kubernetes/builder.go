@@ -25,12 +25,11 @@ var _ resolver.AuthorityOverrider = (*builder)(nil)
 // configuration and certificates, but does not connect: the first channel does, and the last one
 // that closes or becomes idle closes the connection. All channels of a builder share its
 // connection, and those to the same service share one watch. The list of a service is kept for an
-// hour after its last channel: the next one gets it if the API server does not answer within 0.3
-// s.
+// hour after its last channel: the next one gets it if the API server does not answer within 0.3 s.
 //
 // It fails if the configuration is invalid, or if REST is nil and no API server is configured.
 func NewBuilder(cfg Config) (resolver.Builder, error) {
-	return newBuilder(cfg, here(), defaultTiming())
+	return newBuilder(cfg, currentEnvironment(), defaultTiming())
 }
 
 // RegisterInCluster registers a resolver with the zero Config in gRPC, for all channels of the
@@ -45,11 +44,11 @@ func RegisterInCluster() error {
 	return nil
 }
 
-func newBuilder(cfg Config, around podEnvironment, t timing) (*builder, error) {
+func newBuilder(cfg Config, env podEnvironment, t timing) (*builder, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	cfg, err := around.complete(cfg.withDefaults())
+	cfg, err := env.complete(cfg.withDefaults())
 	if err != nil {
 		return nil, err
 	}

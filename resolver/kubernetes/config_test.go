@@ -60,7 +60,7 @@ func withKubeconfig(t *testing.T, s podEnvironment, text string) podEnvironment 
 	file := filepath.Join(t.TempDir(), "config")
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	t.Setenv("KUBECONFIG", file)
-	s.kubeconfig = here().kubeconfig
+	s.kubeconfig = currentEnvironment().kubeconfig
 	return s
 }
 
@@ -76,7 +76,7 @@ func TestDefaultAPIServer(t *testing.T) {
 		"https://127.0.0.1:1":                       {rest.ErrNotInCluster, kubeconfig},
 		"https://in-cluster":                        {nil, kubeconfig},
 	} {
-		s := nowhere(t)
+		s := noEnvironment(t)
 		if c.kubeconfig != "" {
 			s = withKubeconfig(t, s, c.kubeconfig)
 		}
@@ -102,7 +102,7 @@ func TestNamespaceOfTargetsThatNameNone(t *testing.T) {
 		"from-context": {kubeconfig: true},
 		"default":      {config: Config{REST: restNowhere()}, kubeconfig: true},
 	} {
-		s := nowhere(t)
+		s := noEnvironment(t)
 		if c.pod {
 			s.namespaceFile = file
 		}

@@ -20,7 +20,7 @@ type podEnvironment struct {
 	namespaceFile string
 }
 
-func here() podEnvironment {
+func currentEnvironment() podEnvironment {
 	return podEnvironment{
 		inCluster: rest.InClusterConfig,
 		kubeconfig: clientcmd.NewNonInteractiveDeferredLoadingClientConfig(

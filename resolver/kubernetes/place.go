@@ -73,25 +73,25 @@ type locality struct{ zone, node, pod string }
 type localityKey struct{}
 
 // String names the attribute in gRPC's log.
-func (localityKey) String() string { return "kubernetes.home" }
+func (localityKey) String() string { return "kubernetes.locality" }
 
 func localityOf(e *discoveryv1.Endpoint) locality {
-	var h locality
+	var l locality
 	if e.Zone != nil {
-		h.zone = *e.Zone
+		l.zone = *e.Zone
 	}
 	if e.NodeName != nil {
-		h.node = *e.NodeName
+		l.node = *e.NodeName
 	}
 	if e.TargetRef != nil && e.TargetRef.Kind == "Pod" {
-		h.pod = e.TargetRef.Name
+		l.pod = e.TargetRef.Name
 	}
-	return h
+	return l
 }
 
 func localityIn(e resolver.Endpoint) locality {
-	h, _ := e.Attributes.Value(localityKey{}).(locality)
-	return h
+	l, _ := e.Attributes.Value(localityKey{}).(locality)
+	return l
 }
 
 // Zone returns the topology zone of an endpoint that was resolved by this package, "" if its

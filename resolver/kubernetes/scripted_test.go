@@ -65,7 +65,7 @@ func (w *scriptWriter) Write(b []byte) (int, error) {
 // begin sends the header of the answer.
 func begin(out io.Writer) { _, _ = out.Write(nil) }
 
-func tell(out io.Writer, kind watch.EventType, object any) {
+func sendEvent(out io.Writer, kind watch.EventType, object any) {
 	raw, err := json.Marshal(object)
 	if err == nil {
 		err = json.NewEncoder(out).Encode(metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: raw}})
@@ -73,20 +73,20 @@ func tell(out io.Writer, kind watch.EventType, object any) {
 	_ = err // the client is gone
 }
 
-// tellList streams a complete list of one slice.
-func tellList(out io.Writer, version int, s *discoveryv1.EndpointSlice) {
-	tell(out, watch.Added, s)
-	tell(out, watch.Bookmark, &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
+// sendList streams a complete list of one slice.
+func sendList(out io.Writer, version int, s *discoveryv1.EndpointSlice) {
+	sendEvent(out, watch.Added, s)
+	sendEvent(out, watch.Bookmark, &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
 		ResourceVersion: fmt.Sprint(version), Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
 	}})
 }
 
-func tellExpired(out io.Writer) {
-	tell(out, watch.Error, &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old resource version"})
+func sendExpired(out io.Writer) {
+	sendEvent(out, watch.Error, &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old resource version"})
 }
 
-// last keeps an answer open for d, or until the client closes it.
-func last(r *http.Request, d time.Duration) error {
+// keepOpen keeps an answer open for d, or until the client closes it.
+func keepOpen(r *http.Request, d time.Duration) error {
 	select {
 	case <-time.After(d):
 		return nil
@@ -97,15 +97,15 @@ func last(r *http.Request, d time.Duration) error {
 
 const forever = 1000 * time.Hour
 
-func streamsWhole(r *http.Request) bool { return r.URL.Query().Get("sendInitialEvents") == "true" }
+func isWatchList(r *http.Request) bool { return r.URL.Query().Get("sendInitialEvents") == "true" }
 
 // underScript runs a test in virtual time, with a channel for the service "users".
 func underScript(t *testing.T, s script, test func(t *testing.T, c *channel)) {
 	t.Helper()
 	config := Config{MassRemovalDelay: -1, REST: &rest.Config{Host: "https://scripted", Transport: s}}
-	around := nowhere(t)
+	env := noEnvironment(t)
 	synctest.Test(t, func(t *testing.T) {
-		b, err := newBuilder(config, around, defaultTiming())
+		b, err := newBuilder(config, env, defaultTiming())
 		require.NoError(t, err)
 		c, r := build(t, b, "kubernetes:///users.shop")
 		defer r.Close()
@@ -116,13 +116,13 @@ func underScript(t *testing.T, s script, test func(t *testing.T, c *channel)) {
 func TestStreamedListThatIsCutOff(t *testing.T) {
 	for name, cut := range map[string]func(io.Writer){
 		"in the orderly way": func(io.Writer) {},
-		"by status 410":      tellExpired,
+		"by status 410":      sendExpired,
 	} {
 		t.Run(name, func(t *testing.T) {
-			var asked atomic.Int32
+			var requests atomic.Int32
 			underScript(t, func(out io.Writer, _ *http.Request) error {
-				asked.Add(1)
-				tell(out, watch.Added, slice("users", "a", 80, "10.0.0.1"))
+				requests.Add(1)
+				sendEvent(out, watch.Added, slice("users", "a", 80, "10.0.0.1"))
 				cut(out)
 				return nil
 			}, func(t *testing.T, c *channel) {
@@ -131,7 +131,7 @@ func TestStreamedListThatIsCutOff(t *testing.T) {
 				states, errs := c.counts()
 				assert.Zero(t, states, "a partial list is not published")
 				assert.Equal(t, 1, errs)
-				assert.Less(t, asked.Load(), int32(200), "pauses grow")
+				assert.Less(t, requests.Load(), int32(200), "pauses grow")
 			})
 		})
 	}
@@ -140,7 +140,7 @@ func TestStreamedListThatIsCutOff(t *testing.T) {
 // A restarted API server has lost its history. The list is requested at once, however long the pauses have become.
 func TestBackFromLongOutage(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
-	// Virtual time starts with the year 2000.
+	// Virtual time starts at the beginning of 2000.
 	back := time.Date(2000, 1, 1, 0, 10, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
 		starting int32 // requests refused during startup
@@ -151,22 +151,22 @@ func TestBackFromLongOutage(t *testing.T) {
 		"not for two": {starting: 2, within: longestUnreachable + 5*time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var asked, starting atomic.Int32
+			var requests, starting atomic.Int32
 			starting.Store(c.starting)
 			underScript(t, func(out io.Writer, r *http.Request) error {
 				switch {
-				case asked.Add(1) == 1:
-					tellList(out, 5, slice("users", "a", 80, "10.0.0.1"))
-					return last(r, 2*time.Second)
+				case requests.Add(1) == 1:
+					sendList(out, 5, slice("users", "a", 80, "10.0.0.1"))
+					return keepOpen(r, 2*time.Second)
 				case time.Now().Before(back):
 					return refused
 				case starting.Add(-1) >= 0:
 					return io.ErrUnexpectedEOF
-				case streamsWhole(r):
-					tellList(out, 9, slice("users", "a", 80, "10.0.0.2"))
-					return last(r, forever)
+				case isWatchList(r):
+					sendList(out, 9, slice("users", "a", 80, "10.0.0.2"))
+					return keepOpen(r, forever)
 				default:
-					tellExpired(out)
+					sendExpired(out)
 					return nil
 				}
 			}, func(t *testing.T, ch *channel) {
@@ -189,18 +189,18 @@ func oneSlice(hosts ...string) *discoveryv1.EndpointSliceList {
 func TestListThatTakesLong(t *testing.T) {
 	underScript(t, func(out io.Writer, r *http.Request) error {
 		switch {
-		case streamsWhole(r):
+		case isWatchList(r):
 			begin(out) // the list never ends
 		case r.URL.Query().Get("watch") == "":
 			begin(out)
-			if err := last(r, time.Minute); err != nil {
+			if err := keepOpen(r, time.Minute); err != nil {
 				return err
 			}
 			return json.NewEncoder(out).Encode(oneSlice("10.0.0.1"))
 		default:
 			begin(out)
 		}
-		return last(r, forever)
+		return keepOpen(r, forever)
 	}, func(t *testing.T, c *channel) {
 		time.Sleep(2 * time.Minute)
 		c.awaitAddresses(t, "10.0.0.1:80")
@@ -210,11 +210,11 @@ func TestListThatTakesLong(t *testing.T) {
 }
 
 // The builder still knows that the server is old after a failed list.
-func TestListIsAskedForAgain(t *testing.T) {
+func TestListIsRequestedAgain(t *testing.T) {
 	var lists, streamed atomic.Int32
 	underScript(t, func(out io.Writer, r *http.Request) error {
 		switch {
-		case streamsWhole(r):
+		case isWatchList(r):
 			streamed.Add(1)
 		case r.URL.Query().Get("watch") != "":
 		case lists.Add(1) < 4:
@@ -223,7 +223,7 @@ func TestListIsAskedForAgain(t *testing.T) {
 			return json.NewEncoder(out).Encode(oneSlice("10.0.0.1"))
 		}
 		begin(out)
-		return last(r, forever)
+		return keepOpen(r, forever)
 	}, func(t *testing.T, c *channel) {
 		c.awaitAddresses(t, "10.0.0.1:80")
 		assert.EqualValues(t, 1, streamed.Load())
@@ -237,11 +237,11 @@ func TestTransportThatHangs(t *testing.T) {
 		<-release
 		return nil, io.ErrUnexpectedEOF
 	})}}
-	around := nowhere(t)
+	env := noEnvironment(t)
 	synctest.Test(t, func(t *testing.T) {
 		release = make(chan struct{})
 		defer close(release)
-		b, err := newBuilder(config, around, defaultTiming())
+		b, err := newBuilder(config, env, defaultTiming())
 		require.NoError(t, err)
 		c, r := build(t, b, "kubernetes:///users.shop")
 		c.awaitError(t, 0, "did not answer in time")

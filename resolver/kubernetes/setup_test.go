@@ -52,11 +52,11 @@ func quick() timing {
 	return t
 }
 
-// nowhere returns an environment without a pod and a kubeconfig.
-func nowhere(t *testing.T) podEnvironment {
+// noEnvironment returns an environment with neither a pod nor a kubeconfig.
+func noEnvironment(t *testing.T) podEnvironment {
 	t.Helper()
 	t.Setenv("KUBECONFIG", t.TempDir()+"/none")
-	s := here()
+	s := currentEnvironment()
 	s.inCluster = func() (*rest.Config, error) { return nil, rest.ErrNotInCluster }
 	s.namespaceFile = t.TempDir() + "/none"
 	return s
@@ -70,7 +70,7 @@ func newTestBuilder(t *testing.T, cfg Config, tm timing) *builder {
 	if cfg.MassRemovalDelay == 0 {
 		cfg.MassRemovalDelay = -1
 	}
-	b, err := newBuilder(cfg, nowhere(t), tm)
+	b, err := newBuilder(cfg, noEnvironment(t), tm)
 	require.NoError(t, err)
 	return b
 }

@@ -60,11 +60,11 @@ func TestTransitions(t *testing.T) {
 			map[State]State{Gone: Due, Waiting: Waiting, Due: Due, Awaiting: Awaiting, Repeating: Repeating, Abandoned: Repeating},
 		},
 		{
-			"somebody wants one answer", func(r *rig) { r.once(1) },
+			"one caller wants one answer", func(r *rig) { r.once(1) },
 			map[State]State{Gone: Due, Waiting: Due, Due: Due, Awaiting: Repeating, Repeating: Repeating, Abandoned: Repeating},
 		},
 		{
-			"everybody leaves", func(r *rig) {
+			"all callers leave", func(r *rig) {
 				if l := r.m.leases[1]; l != nil {
 					for _, s := range slices.Clone(l.subscribers) {
 						r.m.Unsubscribe(r.now, s, context.Canceled)
@@ -109,7 +109,7 @@ func TestTransitions(t *testing.T) {
 			map[State]State{Gone: Gone, Waiting: Gone, Due: Gone, Awaiting: Abandoned, Repeating: Abandoned, Abandoned: Abandoned},
 		},
 		{
-			"nobody knows a leader", func(r *rig) { r.m.Leaderless(r.now) },
+			"no member knows a leader", func(r *rig) { r.m.Leaderless(r.now) },
 			map[State]State{Gone: Gone, Waiting: Gone, Due: Gone, Awaiting: Abandoned, Repeating: Repeating, Abandoned: Abandoned},
 		},
 		{

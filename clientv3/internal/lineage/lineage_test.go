@@ -30,7 +30,7 @@ func TestHistoryEnds(t *testing.T) {
 		"a member that lags":               {at(1, 5), 0, ""},
 		"back":                             {at(1, 9), 10, "1 at 10, now 1 at 9"},
 		"another cluster":                  {at(2, 20), 0, "1 at 10, now 2 at 20"},
-		"a cluster without a name":         {at(0, 5), 10, ""},
+		"a cluster without an id":          {at(0, 5), 10, ""},
 		"no header":                        {nil, 10, ""},
 		"a header without a revision":      {at(1, 0), 10, ""},
 		"another cluster, and no revision": {at(2, 0), 10, "1 at 10, now 2 at 0"},
@@ -39,20 +39,20 @@ func TestHistoryEnds(t *testing.T) {
 			tr := newTracker()
 			notified := 0
 			tr.Subscribe(func() { notified++ })
-			e := tr.History()
-			require.True(t, tr.Note(e, at(1, 10), 0))
-			require.Equal(t, tc.want == "", tr.Note(e, tc.header, tc.least))
+			h := tr.History()
+			require.True(t, tr.Note(h, at(1, 10), 0))
+			require.Equal(t, tc.want == "", tr.Note(h, tc.header, tc.least))
 			if tc.want == "" {
-				require.NoError(t, tr.Over(e))
-				require.GreaterOrEqual(t, e.Revision(), int64(10), "it never goes back")
+				require.NoError(t, tr.Over(h))
+				require.GreaterOrEqual(t, h.Revision(), int64(10), "it never goes back")
 				return
 			}
-			require.EqualError(t, tr.Over(e), tc.want)
+			require.EqualError(t, tr.Over(h), tc.want)
 			require.Equal(t, 1, notified)
-			assert.NotSame(t, e, tr.History())
+			assert.NotSame(t, h, tr.History())
 			assert.Equal(t, tc.header.Revision, tr.History().Revision())
-			// What answers a request of the history before says nothing of this one.
-			require.False(t, tr.Note(e, at(1, 10), 10))
+			// A response to a request that began in the old history says nothing of the new one.
+			require.False(t, tr.Note(h, at(1, 10), 10))
 			require.Equal(t, 1, notified)
 			require.NoError(t, tr.Over(tr.History()))
 		})

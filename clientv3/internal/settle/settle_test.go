@@ -39,15 +39,15 @@ func TestCommit(t *testing.T) {
 		sent        int
 		unsure, err error
 	}{
-		"answered":                      {[]error{nil}, 1, nil, nil},
-		"lost, then answered":           {[]error{lost, nil}, 2, lost, nil},
-		"lost twice, then answered":     {[]error{lost, lost, nil}, 3, lost, nil},
-		"lost for good":                 {[]error{lost, lost, lost}, 3, lost, lost},
-		"refused":                       {[]error{refused}, 1, nil, refused},
-		"lost, then refused":            {[]error{lost, refused}, 2, lost, refused},
-		"timed out on the server":       {[]error{rpctypes.ErrTimeout, nil}, 2, rpctypes.ErrTimeout, nil},
-		"refused by want of a leader":   {[]error{rpctypes.ErrNoLeader}, 1, nil, rpctypes.ErrNoLeader},
-		"the caller's time has run out": {[]error{context.DeadlineExceeded, nil}, 2, context.DeadlineExceeded, nil},
+		"answered":                     {[]error{nil}, 1, nil, nil},
+		"lost, then answered":          {[]error{lost, nil}, 2, lost, nil},
+		"lost twice, then answered":    {[]error{lost, lost, nil}, 3, lost, nil},
+		"never answered":               {[]error{lost, lost, lost}, 3, lost, lost},
+		"refused":                      {[]error{refused}, 1, nil, refused},
+		"lost, then refused":           {[]error{lost, refused}, 2, lost, refused},
+		"timed out on the server":      {[]error{rpctypes.ErrTimeout, nil}, 2, rpctypes.ErrTimeout, nil},
+		"refused without a leader":     {[]error{rpctypes.ErrNoLeader}, 1, nil, rpctypes.ErrNoLeader},
+		"the caller's deadline passes": {[]error{context.DeadlineExceeded, nil}, 2, context.DeadlineExceeded, nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -33,7 +33,7 @@ const (
 func apart(e *Engine, from *shard) *shard {
 	bulk := e.bulkOfLocked(from.key)
 	switch {
-	case e.cfg.Plain:
+	case e.cfg.Foreign:
 		return nil
 	case (from.bulk || len(bulk) < maxBulk) && from.reserveLocked():
 		return from
@@ -50,7 +50,7 @@ func apartOrShared(e *Engine, from *shard) *shard {
 	if to := apart(e, from); to != nil {
 		return to
 	}
-	if e.cfg.Plain {
+	if e.cfg.Foreign {
 		return from
 	}
 	return slices.MinFunc(e.bulkOfLocked(from.key), func(a, b *shard) int { return cmp.Compare(a.load(), b.load()) })

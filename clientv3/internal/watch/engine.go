@@ -39,12 +39,12 @@ type Config struct {
 	Budget    *Budget
 	// DisableSplit makes a watch that is far behind catch up as one subscription.
 	DisableSplit bool
-	// Plain sends only what callers request: creates carry no id and go one at a
-	// time, and only callers request progress.
-	Plain bool
-	// Whole asks for fragments only where callers do: without, a response that exceeds the limit
-	// of the client fails the watch, as it does with the official client.
-	Whole bool
+	// Foreign says that the streams are those of a client of the program, which may be a mock:
+	// creates carry no id and are sent one at a time, and only callers request progress.
+	Foreign bool
+	// FragmentOnRequest asks for fragments only if the caller does. Without fragments a response
+	// that exceeds the limit of the client fails the watch, as it does with the official client.
+	FragmentOnRequest bool
 	// History checks headers and reports when the history of watches is over. It may be
 	// nil.
 	History *lineage.Tracker
@@ -74,14 +74,14 @@ type Engine struct {
 // New returns an engine. It does nothing until the first watch.
 func New(cfg Config) *Engine {
 	e := &Engine{cfg: cfg, closed: make(chan struct{}), groups: make(map[string][]*shard)}
-	e.unsubscribe = cfg.History.Subscribe(e.endEras)
+	e.unsubscribe = cfg.History.Subscribe(e.endHistories)
 	return e
 }
 
 // Watch starts a watch and returns when a server has created it, or it or ctx has
 // ended. The watch lives until ctx ends.
 func (e *Engine) Watch(ctx context.Context, req Request, sink Sink) {
-	req.Fragment = req.Fragment || !e.cfg.Plain && !e.cfg.Whole
+	req.Fragment = req.Fragment || !e.cfg.Foreign && !e.cfg.FragmentOnRequest
 	w := newWatcher(req, sink, e.cfg.Budget)
 	if history := e.cfg.History.History(); req.Rev > 0 && req.Rev <= history.Revision()+1 {
 		w.history = history // the watch starts in the present history

@@ -308,7 +308,7 @@ func TestNoStreamApartOverAProgramsClient(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cluster) {
 		c.become = func(sv *server) { sv.proxy, sv.fragment = true, 3 }
 		cfg := c.config(heavyBuffer, zap.NewNop())
-		cfg.Plain = true
+		cfg.Foreign = true
 		e := New(cfg)
 		t.Cleanup(e.Close)
 		other := callWatch(t.Context(), e, Request{Key: []byte("y")})

@@ -179,7 +179,7 @@ func TestDenialMayBeCausedByTheToken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := withTokens()
-				c.curt = true
+				c.deniesBadTokens = true
 				e := c.engine(t)
 				calls := watches(t, e, n)
 				c.expire()
@@ -196,7 +196,7 @@ func TestDenialMayBeCausedByTheToken(t *testing.T) {
 	t.Run("new watches on an open stream", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := withTokens()
-			c.curt = true
+			c.deniesBadTokens = true
 			e := c.engine(t)
 			old := watches(t, e, 1)
 			c.expire()

@@ -18,17 +18,17 @@ var errNoResponse = disorder("nothing was answered on it for %v", firstCreateTim
 func (sh *shard) awaitFirstCreate(wake chan struct{}, giveUp func()) (stop func() bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	asked := len(sh.session.pending) > 0 // at the last check
+	pending := len(sh.session.pending) > 0 // at the last check
 	var timer *time.Timer
 	timer = time.AfterFunc(firstCreateTimeout, func() {
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
 		switch {
-		case sh.wake != wake || sh.session.firstCreated || sh.session.plain:
-		case asked:
+		case sh.wake != wake || sh.session.firstCreated || sh.session.foreign:
+		case pending:
 			giveUp()
 		default:
-			asked = len(sh.session.pending) > 0
+			pending = len(sh.session.pending) > 0
 			timer.Reset(firstCreateTimeout)
 		}
 	})

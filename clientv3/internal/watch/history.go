@@ -18,7 +18,7 @@ func (sh *shard) continueHistoryLocked(w *watcher, s *subscription, h *pb.Respon
 		w.history = sh.history
 	}
 	if sh.engine.cfg.History.Over(w.history) != nil {
-		sh.later = append(sh.later, sh.engine.endEras)
+		sh.later = append(sh.later, sh.engine.endHistories)
 		return
 	}
 	rev := h.GetRevision()
@@ -55,9 +55,9 @@ func (sh *shard) checkCluster(history *lineage.History, key string) {
 	}
 }
 
-// endEras ends the watches whose history is over, and reopens the streams that are
+// endHistories ends the watches whose history is over, and reopens the streams that are
 // older than the present history.
-func (e *Engine) endEras() {
+func (e *Engine) endHistories() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, sh := range e.shardsLocked() {

@@ -186,7 +186,7 @@ func (sm *simulation) check() {
 }
 
 func (sm *simulation) invariants() error {
-	places, err := whereabouts(sm.ss)
+	places, err := placesOf(sm.ss)
 	if err != nil {
 		return err
 	}
@@ -206,8 +206,8 @@ func (sm *simulation) invariants() error {
 	return protocol(sm.ss)
 }
 
-// whereabouts returns where the session keeps each subscription. Each must be in one place only, and know it.
-func whereabouts(ss *session) (map[*subscription]state, error) {
+// placesOf returns where the session keeps each subscription. Each must be in one place only, and know it.
+func placesOf(ss *session) (map[*subscription]state, error) {
 	places, listed := make(map[*subscription]state), make(map[*subscription]bool)
 	for _, s := range ss.queue {
 		if listed[s] || !s.listed {

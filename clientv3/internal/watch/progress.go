@@ -6,7 +6,7 @@ import pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 // etcd's watch stream buffers 128 responses and sends one.
 const maxInFlight = 129
 
-// progressLedger counts the progress requests of a stream and their answers. A
+// progressCounts counts the progress requests of a stream and their answers. A
 // server answers each at most once, in order, and not at all while any watcher
 // on the stream is behind or starts in the future.
 //
@@ -17,7 +17,7 @@ const maxInFlight = 129
 // the reply to the first create, progress for all watchers goes only to callers
 // that requested it, as they would get it from that server anyway, and moves no
 // resume points.
-type progressLedger struct {
+type progressCounts struct {
 	wanted bool // requested by a caller while there was no stream
 	early  bool // the server answers before it has sent all events
 	stray  bool // the answer to the stream's first request may still arrive
@@ -28,11 +28,11 @@ type progressLedger struct {
 }
 
 // inFlight returns how many answers to earlier requests may still arrive.
-func (p *progressLedger) inFlight() uint8 { return uint8(min(p.sent, maxInFlight)) }
+func (p *progressCounts) inFlight() uint8 { return uint8(min(p.sent, maxInFlight)) }
 
 // reset prepares for the next stream. Unanswered requests of callers are repeated
 // there.
-func (p *progressLedger) reset() { *p = progressLedger{wanted: p.wanted || p.notify > 0} }
+func (p *progressCounts) reset() { *p = progressCounts{wanted: p.wanted || p.notify > 0} }
 
 // requestProgress sends a progress request. With notify the answer is for the
 // callers; otherwise it only moves resume points.
@@ -69,7 +69,7 @@ func (ss *session) confirm(s *subscription) {
 }
 
 // limitUnconfirmed drops the answers that will not arrive any more.
-func (p *progressLedger) limitUnconfirmed(s *subscription) {
+func (p *progressCounts) limitUnconfirmed(s *subscription) {
 	s.unconfirmed = min(s.unconfirmed, uint8(min(max(int(s.asked)-p.past, 0), maxInFlight)))
 }
 
@@ -86,7 +86,7 @@ func (ss *session) progressForAll(resp *pb.WatchResponse) {
 		return
 	}
 	p := &ss.progress
-	if ss.plain { // the early check was not made
+	if ss.foreign { // the early check was not made
 		p.sent, p.notify = 0, 0
 		ss.passOn(resp.GetHeader(), true)
 		return

@@ -201,7 +201,7 @@ func TestNoProgressRequestBeforeTheFirstReply(t *testing.T) {
 
 func TestInFlightIsBounded(t *testing.T) {
 	for sent, want := range map[int]uint8{0: 0, 1: 1, 128: 128, 129: 129, 130: 129, 256: 129, 1 << 40: 129} {
-		p := progressLedger{sent: sent}
+		p := progressCounts{sent: sent}
 		assert.Equal(t, want, p.inFlight(), "%d sent", sent)
 	}
 }

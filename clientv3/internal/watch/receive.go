@@ -30,7 +30,7 @@ func (ss *session) created(resp *pb.WatchResponse) error {
 		return nil // a duplicate
 	}
 	if len(ss.pending) == 0 {
-		return disorder("watch %d was created, and nobody asked for it", resp.WatchId)
+		return disorder("watch %d was created, which was not requested", resp.WatchId)
 	}
 	if refused && !ss.firstCreated && refusesID(resp) {
 		ss.firstCreated = true
@@ -115,7 +115,7 @@ func (ss *session) canceled(resp *pb.WatchResponse) {
 		return // the client cancelled it
 	}
 	delete(ss.live, s.id)
-	if resp.CompactRevision != 0 && !ss.plain {
+	if resp.CompactRevision != 0 && !ss.foreign {
 		ss.send(cancelRequest(s.id))
 	}
 	s.become(parked)

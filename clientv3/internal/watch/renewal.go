@@ -21,7 +21,7 @@ func (sh *shard) renewLocked(w *watcher, resp *pb.WatchResponse) bool {
 		return false
 	}
 	err := refusal(resp.CancelReason)
-	if isDenial(err) && sh.trustsLocked(w) {
+	if isDenial(err) && sh.isFinalLocked(w) {
 		return false
 	}
 	if !sh.conn.InvalidateToken(err) {
@@ -43,8 +43,8 @@ func (sh *shard) renewLocked(w *watcher, resp *pb.WatchResponse) bool {
 	return true
 }
 
-// trustsLocked reports whether a denial of a watch is final.
-func (sh *shard) trustsLocked(w *watcher) bool {
+// isFinalLocked reports whether a denial of a watch is final.
+func (sh *shard) isFinalLocked(w *watcher) bool {
 	if by := w.deniedBy; by != nil {
 		sh.later = append(sh.later, by.confirmDenial)
 		return true

@@ -177,12 +177,12 @@ func (sv *server) notify() {
 		if !w.synced || rev < w.next || len(events) == 0 {
 			continue
 		}
-		sv.tell(w, &pb.WatchResponse{Header: at(rev), WatchId: w.id, Events: events})
+		sv.sendTo(w, &pb.WatchResponse{Header: at(rev), WatchId: w.id, Events: events})
 		w.next = rev + 1
 	}
 }
 
-func (sv *server) tell(w *served, resp *pb.WatchResponse) {
+func (sv *server) sendTo(w *served, resp *pb.WatchResponse) {
 	if !sv.enqueue(resp) {
 		w.synced, w.blocked = false, resp
 	}
@@ -215,7 +215,7 @@ func (sv *server) catchUp(w *served) {
 		w.next = more
 	}
 	if len(events) > 0 {
-		sv.tell(w, &pb.WatchResponse{Header: at(sv.hist.rev()), WatchId: w.id, Events: events})
+		sv.sendTo(w, &pb.WatchResponse{Header: at(sv.hist.rev()), WatchId: w.id, Events: events})
 	}
 }
 

@@ -33,7 +33,7 @@ type session struct {
 	connected    bool
 	mode         mode
 	serial       bool  // the peer has mixed up ids before: never pipeline again
-	plain        bool  // send only what callers request, see Config.Plain
+	foreign      bool  // see Config.Foreign
 	idless       bool  // the peer of this stream refuses chosen ids: creates carry none
 	lastID       int64 // the last chosen id
 	highest      int64 // the highest id confirmed on this stream, -1 if none
@@ -47,7 +47,7 @@ type session struct {
 	live    map[int64]*subscription
 	out     []*pb.WatchRequest
 
-	progress progressLedger
+	progress progressCounts
 }
 
 // creation is a create request in flight. Its subscription is nil if it has been
@@ -65,14 +65,14 @@ func disorder(format string, args ...any) error {
 }
 
 // connect begins a new stream with a progress request that only servers with
-// unreliable progress answer, see progressLedger.
+// unreliable progress answer, see progressCounts.
 func (ss *session) connect() {
-	ss.connected, ss.firstCreated, ss.named, ss.held, ss.idless = true, false, false, false, ss.plain
-	if !ss.plain {
+	ss.connected, ss.firstCreated, ss.named, ss.held, ss.idless = true, false, false, false, ss.foreign
+	if !ss.foreign {
 		ss.send(progressRequest())
 	}
 	ss.mode = probing
-	if ss.serial || ss.plain {
+	if ss.serial || ss.foreign {
 		ss.mode = serial
 	}
 	ss.flush()

@@ -12,26 +12,26 @@ import (
 // FuzzSessionHostile sends arbitrary responses. Whatever resume points result, the next stream, to a correct server,
 // delivers everything from there on.
 func FuzzSessionHostile(f *testing.F) {
-	f.Fuzz(func(t *testing.T, data []byte) { withstand(t, data) })
+	f.Fuzz(func(t *testing.T, data []byte) { runFaultyPeer(t, data) })
 }
 
 func TestSessionWithstandsAPeerAtRandom(t *testing.T) {
 	for seed := range uint64(300) {
-		withstand(t, randomBytes(seed, 400))
+		runFaultyPeer(t, randomBytes(seed, 400))
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 	}
 }
 
-func withstand(t *testing.T, data []byte) {
+func runFaultyPeer(t *testing.T, data []byte) {
 	if len(data) > maxInput {
 		return
 	}
-	h := &hostile{in: &choices{data}, ss: newSession()}
+	h := &faultyPeer{in: &choices{data}, ss: newSession()}
 	for h.in.more() {
 		h.step()
-		if _, err := whereabouts(h.ss); err != nil {
+		if _, err := placesOf(h.ss); err != nil {
 			t.Fatal(err)
 		}
 		if err := protocol(h.ss); err != nil {
@@ -56,15 +56,15 @@ func withstand(t *testing.T, data []byte) {
 	sm.checkAllDelivered()
 }
 
-// hostile is a session with a peer that violates the protocol.
-type hostile struct {
+// faultyPeer is a session with a peer that violates the protocol.
+type faultyPeer struct {
 	in   *choices
 	ss   *session
 	subs []*subscription
 	last int64 // the highest requested id
 }
 
-func (h *hostile) step() {
+func (h *faultyPeer) step() {
 	switch h.in.below(10) {
 	case 0:
 		h.add()
@@ -84,7 +84,7 @@ func (h *hostile) step() {
 	}
 }
 
-func (h *hostile) toggle() {
+func (h *faultyPeer) toggle() {
 	if h.ss.connected {
 		h.ss.disconnect()
 	} else {
@@ -92,7 +92,7 @@ func (h *hostile) toggle() {
 	}
 }
 
-func (h *hostile) add() {
+func (h *faultyPeer) add() {
 	if len(h.subs) == maxReaders {
 		h.ss.add(h.subs[h.in.below(len(h.subs))])
 		return
@@ -101,13 +101,13 @@ func (h *hostile) add() {
 	if h.in.below(4) == 3 {
 		req.End = nil
 	}
-	s := newSubscription(&req, ignorant{}, req.Rev)
+	s := newSubscription(&req, discarding{}, req.Rev)
 	h.subs = append(h.subs, s)
 	h.ss.add(s)
 }
 
 // say passes a response to the session, and breaks the stream if the session returns an error.
-func (h *hostile) say() {
+func (h *faultyPeer) say() {
 	if !h.ss.connected {
 		return
 	}
@@ -144,7 +144,7 @@ func (h *hostile) say() {
 	}
 }
 
-func (h *hostile) revision() int64 {
+func (h *faultyPeer) revision() int64 {
 	switch b := h.in.below(64); b {
 	case 0:
 		return -1
@@ -157,16 +157,16 @@ func (h *hostile) revision() int64 {
 	}
 }
 
-// ignorant owns subscriptions and ignores what they receive.
-type ignorant struct{}
+// discarding owns subscriptions and ignores what they receive.
+type discarding struct{}
 
-func (ignorant) created(*subscription, *pb.ResponseHeader)                 {}
-func (ignorant) refused(*subscription, *pb.WatchResponse)                  {}
-func (ignorant) events(*subscription, *pb.ResponseHeader, []*mvccpb.Event) {}
-func (ignorant) progress(*subscription, *pb.ResponseHeader, bool)          {}
-func (ignorant) canceled(*subscription, *pb.WatchResponse)                 {}
-func (ignorant) assembles(int)                                             {}
-func (ignorant) mergeable() int                                            { return 0 }
+func (discarding) created(*subscription, *pb.ResponseHeader)                 {}
+func (discarding) refused(*subscription, *pb.WatchResponse)                  {}
+func (discarding) events(*subscription, *pb.ResponseHeader, []*mvccpb.Event) {}
+func (discarding) progress(*subscription, *pb.ResponseHeader, bool)          {}
+func (discarding) canceled(*subscription, *pb.WatchResponse)                 {}
+func (discarding) assembles(int)                                             {}
+func (discarding) mergeable() int                                            { return 0 }
 
 // maxInput bounds a fuzzer's input: longer ones find nothing more.
 const maxInput = 4096

@@ -68,7 +68,7 @@ func TestDisorderBreaksTheStream(t *testing.T) {
 	sc.breaks(happened(2, 7), "response for watch 2, which is not created yet")
 	sc.sends("create 2 from 7")
 	sc.receives(created(2, 10), created(2, 10), happened(2, 6, 7)) // repeated
-	sc.breaks(created(3, 10), "watch 3 was created, and nobody asked for it")
+	sc.breaks(created(3, 10), "watch 3 was created, which was not requested")
 	sc.sends("create 3 from 8")
 	sc.breaks(progressed(3, 12), "not created yet")
 	sc.sends("create 4 from 8")

@@ -59,7 +59,7 @@ func newShard(base context.Context, e *Engine, key string, bulk bool) *shard {
 		superseded: make(chan struct{}, 1), proceed: make(chan struct{}, 1), patience: readerPatience,
 		session: newSession(), watchers: make(map[*watcher]struct{}),
 	}
-	sh.session.plain = e.cfg.Plain
+	sh.session.foreign = e.cfg.Foreign
 	sh.ctx, sh.cancel = context.WithCancel(base)
 	return sh
 }

@@ -32,7 +32,7 @@ func TestOutageFromTheStart(t *testing.T) {
 // An outage is reported once, with the list that stays in use, and so is its end. No list is
 // published.
 func TestOutageIsReported(t *testing.T) {
-	service := fmt.Sprintf("told-%d", time.Now().UnixNano()) // unique to this run
+	service := fmt.Sprintf("outage-%d", time.Now().UnixNano()) // unique to this run
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client, other := clienttest.StartPair(t)
 		register(t, client, service, map[string]string{"a": "1", "b": "2"})

@@ -17,7 +17,7 @@ func TestRealDifferencesAreFound(t *testing.T) {
 	pairs, err := tree.Pairs()
 	require.NoError(t, err)
 	for _, pair := range pairs {
-		spoil(pair.Quorate)
+		changeAPI(pair.Quorate)
 	}
 	renamed, err := source.AsOfficial(pairs)
 	require.NoError(t, err)
@@ -36,8 +36,8 @@ func TestRealDifferencesAreFound(t *testing.T) {
 	}, got)
 }
 
-// spoil renames a function and a method, and changes a parameter to a type of another package.
-func spoil(pkg *source.Package) {
+// changeAPI renames a function and a method, and changes a parameter to a type of another package.
+func changeAPI(pkg *source.Package) {
 	if pkg == nil {
 		return
 	}

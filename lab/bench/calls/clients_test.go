@@ -158,7 +158,7 @@ func observers(tb testing.TB, cluster *lab.Cluster, endpoints []string) []client
 		return quorate(name, newQuorate(tb, cluster, clientv3.Config{Endpoints: endpoints, Observer: o}))
 	}
 	return []client{
-		of("nobody", nil), of("prometheus", prom), of("otel, metrics", otel), of("otel, spans, 1 % sampled", spans(0.01)),
+		of("none", nil), of("prometheus", prom), of("otel, metrics", otel), of("otel, spans, 1 % sampled", spans(0.01)),
 		of("prometheus and spans, 1 % sampled", observe.Multi(prom, spans(0.01))), of("otel, spans, all sampled", spans(1)),
 	}
 }

@@ -144,13 +144,13 @@ func (c *counting) Watch(_ context.Context, key string, _ ...clientv3.OpOption) 
 	return script([]*clientv3.Event{{Kv: &mvccpb.KeyValue{Key: []byte(key)}}})
 }
 
-func TestCrewCallsAtTheSameTime(t *testing.T) {
+func TestCallersCallAtTheSameTime(t *testing.T) {
 	const size, n = 8, 20
-	crew := assemble(size)
-	defer crew.dismiss()
+	callers := startCallers(size)
+	defer callers.stop()
 	c := &counting{all: make(chan struct{}), size: size}
 	watches := make([]clientv3.WatchChan, n)
-	crew.watchAll(c, watches, func(i int) target { return target{ctx: t.Context(), key: key(i)} })
+	callers.watchAll(c, watches, func(i int) target { return target{ctx: t.Context(), key: key(i)} })
 	assert.EqualValues(t, n, c.calls.Load())
 	for i, w := range watches {
 		require.NoError(t, expect(w, key(i), 0))

@@ -36,8 +36,8 @@ func idleWatches(ctx context.Context, site Site) Sample {
 		targets[i] = target{ctx: ctx, key: key(i)}
 	}
 	watches := make([]clientv3.WatchChan, site.Size)
-	callers := assemble(idleCallers)
-	defer callers.dismiss()
+	callers := startCallers(idleCallers)
+	defer callers.stop()
 
 	before := inUse()
 	callers.watchAll(c, watches, func(i int) target { return targets[i] })

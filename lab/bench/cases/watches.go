@@ -49,18 +49,18 @@ type target struct {
 	opts []clientv3.OpOption
 }
 
-// crew is a number of callers: goroutines that wait for work.
-type crew struct {
+// callers are goroutines that wait for work.
+type callers struct {
 	size    int
 	work    chan func()
-	callers sync.WaitGroup
+	running sync.WaitGroup
 }
 
-// assemble starts the callers. They must be dismissed.
-func assemble(size int) *crew {
-	w := &crew{size: size, work: make(chan func())}
+// startCallers starts the callers. They must be stopped.
+func startCallers(size int) *callers {
+	w := &callers{size: size, work: make(chan func())}
 	for range size {
-		w.callers.Go(func() {
+		w.running.Go(func() {
 			for do := range w.work {
 				do()
 			}
@@ -69,14 +69,14 @@ func assemble(size int) *crew {
 	return w
 }
 
-func (w *crew) dismiss() {
+func (w *callers) stop() {
 	close(w.work)
-	w.callers.Wait()
+	w.running.Wait()
 }
 
 // watchAll makes as many watches as there is room for, and returns when all calls
 // have returned.
-func (w *crew) watchAll(c clientv3.Watcher, watches []clientv3.WatchChan, of func(int) target) {
+func (w *callers) watchAll(c clientv3.Watcher, watches []clientv3.WatchChan, of func(int) target) {
 	n := len(watches)
 	var next atomic.Int64
 	var calling sync.WaitGroup

@@ -10,8 +10,8 @@ import (
 	generic "github.com/quorate/quorate/pool"
 )
 
-// lender is a pool of resources, and what is done with it.
-type lender struct {
+// resourcePool is a pool of resources, and what is done with it.
+type resourcePool struct {
 	name string
 	open func(size int) (loans, error)
 }
@@ -23,8 +23,8 @@ type loans struct {
 	end          func()
 }
 
-func lenders() []lender {
-	return []lender{
+func resourcePools() []resourcePool {
+	return []resourcePool{
 		{"puddle", lendPuddle},
 		{"pool", lendPool(generic.Config[int]{})},
 		{"pool-with-lifetimes", lendPool(generic.Config[int]{MaxIdleTime: time.Minute, MaxLifetime: time.Hour})},
@@ -125,7 +125,7 @@ func lendingTo(name, about string, borrowers, size int, way func(loans) func(con
 	c := measurement{
 		name: name, about: about, metrics: []string{"ns"}, length: time.Second,
 	}
-	for _, l := range lenders() {
+	for _, l := range resourcePools() {
 		c.contenders = append(c.contenders, contender{name: l.name, sample: func(ctx context.Context, d time.Duration) ([]float64, error) {
 			opened, err := l.open(size)
 			if opened.end != nil {

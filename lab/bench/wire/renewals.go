@@ -13,9 +13,9 @@ import (
 // to grow.
 const roomPerLease = 16
 
-// Renewals notes when the keepalive of each lease is sent and answered. It looks
-// through a stream interceptor and only writes down what it sees, so that it costs
-// the client that is measured next to nothing.
+// Renewals records when the keepalive of each lease is sent and answered. It is a
+// stream interceptor that only appends to a log, so that it costs the measured client
+// next to nothing.
 type Renewals struct {
 	began time.Time
 

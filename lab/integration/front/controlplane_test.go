@@ -87,7 +87,7 @@ func (c *control) secure(t *testing.T) {
 // read reads a resource from a file of JSON.
 func read(t *testing.T, into proto.Message, file string, replacements ...string) {
 	t.Helper()
-	require.NoError(t, protojson.Unmarshal([]byte(site(t, file, replacements...)), into))
+	require.NoError(t, protojson.Unmarshal([]byte(documentedConfig(t, file, replacements...)), into))
 }
 
 // publish tells clients which servers there are: an address each, by the zone.

@@ -33,7 +33,7 @@ func startProxied(t *testing.T, name string, replacements ...string) *proxied {
 	for i, m := range c.Members() {
 		replacements = append(replacements, fmt.Sprintf("10.0.0.%d:2379", i+1), c.ClientLink(m).Addr())
 	}
-	p := &proxied{cluster: c, nginx: startNginx(t, site(t, name, replacements...))}
+	p := &proxied{cluster: c, nginx: startNginx(t, documentedConfig(t, name, replacements...))}
 	for _, address := range p.nginx.addresses {
 		way, err := link.Listen(address)
 		require.NoError(t, err)
@@ -109,7 +109,7 @@ func TestEtcdBehindNginx(t *testing.T) {
 	client, _ := connect(t, "", p.endpoints()...)
 	tr := begin(t, client, ttl)
 	term := p.term(t)
-	tr.flows(t, 5*perConnection)
+	tr.awaitPuts(t, 5*perConnection)
 	assert.GreaterOrEqual(t, p.ways[0].Stats().Accepted, uint64(5), "connections are replaced")
 	for _, err := range tr.unknown() {
 		// A machine that is too slow for its cluster is no fault of the proxy's.
@@ -117,18 +117,18 @@ func TestEtcdBehindNginx(t *testing.T) {
 	}
 
 	p.nginx.reload(t)
-	tr.flows(t, 3*perConnection)
+	tr.awaitPuts(t, 3*perConnection)
 	p.nginx.stop(t)
 	p.nginx.start(t)
-	tr.flows(t, perConnection)
+	tr.awaitPuts(t, perConnection)
 
 	killed, frozen := p.cluster.Members()[0], p.cluster.Members()[1]
 	require.NoError(t, killed.Kill())
-	tr.flows(t, perConnection)
+	tr.awaitPuts(t, perConnection)
 	require.NoError(t, killed.Restart(within(t, patience)))
 	require.NoError(t, p.cluster.MoveLeader(within(t, patience), p.cluster.Members()[2])) // see longTTL
 	require.NoError(t, frozen.Stop())
-	tr.flows(t, perConnection)
+	tr.awaitPuts(t, perConnection)
 	require.NoError(t, frozen.Continue())
 	tr.finish(t)
 }
@@ -161,13 +161,13 @@ func TestManyMembersAreOneEndpoint(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, other.Close()) })
 	client, _ := connect(t, "leader", p.ways[0].Addr(), other.Addr())
 	tr := begin(t, client, ttl)
-	tr.flows(t, 200)
+	tr.awaitPuts(t, 200)
 	for range 2 {
 		leader, err := p.cluster.Leader(within(t, patience))
 		require.NoError(t, err)
 		next := p.cluster.Members()[(leader.Index()+1)%3]
 		require.NoError(t, p.cluster.MoveLeader(within(t, patience), next))
-		tr.flows(t, 200)
+		tr.awaitPuts(t, 200)
 	}
 	tr.finish(t)
 	require.Eventually(t, func() bool {
@@ -183,7 +183,7 @@ func TestAnAddressForEachMember(t *testing.T) {
 	p := startProxied(t, "members.conf")
 	client, w := connect(t, "leader", p.endpoints()...)
 	tr := begin(t, client, longTTL)
-	tr.flows(t, 100)
+	tr.awaitPuts(t, 100)
 	leader, err := p.cluster.Leader(within(t, patience))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
@@ -201,7 +201,7 @@ func TestAnAddressForEachMember(t *testing.T) {
 	}, patience, pollInterval, "each endpoint is its member")
 
 	require.NoError(t, leader.Stop())
-	tr.flows(t, 200)
+	tr.awaitPuts(t, 200)
 	// Others may have a leader, and answer, before the silence is long enough for a verdict.
 	require.Eventually(t, func() bool { return w.saw(health.Dead) }, patience, pollInterval, "the endpoint of the leader that hangs")
 	require.NoError(t, leader.Continue())

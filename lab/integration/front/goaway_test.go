@@ -30,7 +30,7 @@ const retryPolicy = `"methodConfig": [{"name": [{"service": "grpc.testing.TestSe
 func behindNginx(t *testing.T, replacements ...string) ([]*server, *link.Link) {
 	t.Helper()
 	servers := startServers(t, 2)
-	n := startNginx(t, site(t, "grpc.conf", append([]string{
+	n := startNginx(t, documentedConfig(t, "grpc.conf", append([]string{
 		"10.0.0.1:50051", servers[0].addr(), "10.0.0.2:50051", servers[1].addr(),
 		"keepalive_requests 100000;", fmt.Sprintf("keepalive_requests %d;", perConnection),
 	}, replacements...)...))

@@ -11,9 +11,9 @@ import (
 
 const page = "../../../docs/proxies.md"
 
-// site returns a configuration that the documentation shows, with replacements for what
+// documentedConfig returns a configuration that the documentation shows, with replacements for what
 // differs here: pairs of old and new texts, each of which must be there.
-func site(t *testing.T, name string, replacements ...string) string {
+func documentedConfig(t *testing.T, name string, replacements ...string) string {
 	t.Helper()
 	content, err := os.ReadFile("testdata/" + name)
 	require.NoError(t, err)
@@ -32,6 +32,6 @@ func TestTheDocumentationShowsWhatIsTested(t *testing.T) {
 	for name, language := range map[string]string{
 		"grpc.conf": "nginx", "etcd.conf": "nginx", "members.conf": "nginx", "cluster.json": "json",
 	} {
-		assert.Contains(t, string(content), "```"+language+"\n"+site(t, name)+"```\n", "%s differs from testdata/%s", page, name)
+		assert.Contains(t, string(content), "```"+language+"\n"+documentedConfig(t, name)+"```\n", "%s differs from testdata/%s", page, name)
 	}
 }

@@ -54,7 +54,7 @@ const prefix = "traffic/"
 // its clock, for others renewed it: https://github.com/etcd-io/etcd/issues/15247.
 const ttl, longTTL = 10, 60
 
-// begin starts the traffic, with a watch and a lease that stand.
+// begin starts the traffic, and returns when its watch and its lease exist.
 func begin(t *testing.T, client *clientv3.Client, ttl int64) *traffic {
 	t.Helper()
 	tr := &traffic{client: client, stop: make(chan struct{})}
@@ -77,7 +77,7 @@ func (tr *traffic) watch(ctx context.Context, t *testing.T) {
 	case resp := <-responses:
 		require.True(t, resp.Created, "%v", resp.Err())
 	case <-time.After(patience):
-		require.Fail(t, "the watch does not stand")
+		require.Fail(t, "the watch is not created")
 	}
 	tr.watching.Go(func() {
 		for resp := range responses {
@@ -140,16 +140,16 @@ func (tr *traffic) get() {
 	}
 }
 
-// flows returns when so many puts more have succeeded, and the watch has delivered them.
-func (tr *traffic) flows(t *testing.T, more int64) {
+// awaitPuts returns when so many puts more have succeeded, and the watch has delivered them.
+func (tr *traffic) awaitPuts(t *testing.T, more int64) {
 	t.Helper()
 	enough := tr.succeeded.Load() + more
 	require.Eventually(t, func() bool { return tr.succeeded.Load() >= enough }, patience, pollInterval, "puts do not succeed")
-	tr.delivers(t)
+	tr.awaitDelivery(t)
 }
 
-// delivers returns when the watch has delivered all puts that had succeeded before.
-func (tr *traffic) delivers(t *testing.T) {
+// awaitDelivery returns when the watch has delivered all puts that had succeeded before.
+func (tr *traffic) awaitDelivery(t *testing.T) {
 	t.Helper()
 	tr.mu.Lock()
 	revision := tr.acknowledgedLocked()
@@ -183,14 +183,14 @@ func (tr *traffic) unknown() []error {
 	return errs
 }
 
-// quiet ends the callers, after the calls that are under way.
-func (tr *traffic) quiet() {
+// stopCallers ends the callers, after the calls that are under way.
+func (tr *traffic) stopCallers() {
 	tr.end.Do(func() { close(tr.stop) })
 	tr.running.Wait()
 }
 
 func (tr *traffic) halt() {
-	tr.quiet()
+	tr.stopCallers()
 	tr.endWatch()
 	tr.watching.Wait()
 }
@@ -200,9 +200,9 @@ func (tr *traffic) halt() {
 // and the lease lives.
 func (tr *traffic) finish(t *testing.T) {
 	t.Helper()
-	tr.flows(t, callers)
-	tr.quiet()
-	tr.delivers(t)
+	tr.awaitPuts(t, callers)
+	tr.stopCallers()
+	tr.awaitDelivery(t)
 	assert.True(t, time.Now().Before(tr.monitor.Deadline()), "the lease lives: %v", tr.monitor.Err())
 	tr.halt()
 	assert.Empty(t, tr.failed, "gets")

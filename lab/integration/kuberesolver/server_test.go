@@ -46,8 +46,8 @@ func startReal(t *testing.T) *real {
 	return &real{plane: plane, tokens: t.TempDir()}
 }
 
-// mend has the next case find the server in order.
-func (r *real) mend(t *testing.T) {
+// repair continues or restarts the server if a case has left it stopped or changed.
+func (r *real) repair(t *testing.T) {
 	if r.plane.Continue() == nil && r.args == nil {
 		return
 	}
@@ -61,7 +61,7 @@ func (r *real) tokenFile(namespace string) string { return filepath.Join(r.token
 // admit makes a namespace with a service account that may do there what the resolver's manifest allows, and returns the
 // configuration of a client that reads its token from a file.
 func (r *real) admit(t *testing.T, namespace string) *rest.Config {
-	t.Cleanup(func() { r.mend(t) })
+	t.Cleanup(func() { r.repair(t) })
 	require.NoError(t, r.plane.CreateNamespace(within(t, patience), namespace))
 	return r.allow(t, namespace, roleManifest)
 }

@@ -35,15 +35,15 @@ const SlowFor = 300 * time.Millisecond
 type Server struct {
 	Addr string
 
-	mu         sync.Mutex
-	behaviour  Behaviour
-	behaviours map[string]Behaviour  // by domain, for the names below it
-	records    map[string][]miekg.RR // by name and type, like "svc.test. A"
-	queries    map[string]int        // by name and type
-	stop       func() error          // nil while it is stopped
-	reserved   *port.Port            // nil if the port was chosen by the caller
-	onQuery    func(time.Time)
-	along      bool
+	mu          sync.Mutex
+	behaviour   Behaviour
+	behaviours  map[string]Behaviour  // by domain, for the names below it
+	records     map[string][]miekg.RR // by name and type, like "svc.test. A"
+	queries     map[string]int        // by name and type
+	stop        func() error          // nil while it is stopped
+	reserved    *port.Port            // nil if the port was chosen by the caller
+	onQuery     func(time.Time)
+	additionals bool
 }
 
 // TB is the part of testing.TB that tests need here.
@@ -160,7 +160,7 @@ func (ns *Server) ServeDNS(w miekg.ResponseWriter, query *miekg.Msg) {
 		}
 	}
 	reply.Answer = ns.records[key]
-	if ns.along {
+	if ns.additionals {
 		reply.Extra = ns.targetsLocked(reply.Answer)
 	}
 	ns.mu.Unlock()
@@ -258,15 +258,15 @@ func (ns *Server) OnQuery(f func(time.Time)) {
 	ns.onQuery = f
 }
 
-// SendAlong has the addresses of targets sent along with SRV records.
-func (ns *Server) SendAlong() {
+// SendAdditionals sends the addresses of targets with SRV records, in the additional section.
+func (ns *Server) SendAdditionals() {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
-	ns.along = true
+	ns.additionals = true
 }
 
-// Be has the server answer in a behaviour: in general, or for names in the domains if there are some.
-func (ns *Server) Be(m Behaviour, domains ...string) {
+// SetBehaviour sets how the server answers: in general, or for the names in the domains if any are given.
+func (ns *Server) SetBehaviour(m Behaviour, domains ...string) {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	for _, domain := range domains {

@@ -7,11 +7,11 @@ import (
 	"github.com/quorate/quorate/lab/robustness/lockcheck"
 )
 
-// ErrLocked is returned by [Handle.Take] when TryLock finds the lock held by another
+// ErrLocked is returned by [Handle.Acquire] when TryLock finds the lock held by another
 // session.
 var ErrLocked = errors.New("held by another session")
 
-// Locker is the client of one contender, whose locks are put to the test.
+// Locker is the client of one contender, whose locks are under test.
 type Locker interface {
 	// Session grants a lease of ttl seconds and keeps it alive. The session ends with
 	// ctx, as if it had been orphaned.
@@ -39,12 +39,12 @@ type Session interface {
 // Handle is the client's own mutex or election. It is used by one goroutine at a
 // time.
 type Handle interface {
-	// Take calls Lock, TryLock or Campaign.
-	Take(ctx context.Context) error
-	// Guard returns the guard that the client has for what Take took.
+	// Acquire calls Lock, TryLock or Campaign.
+	Acquire(ctx context.Context) error
+	// Guard returns the guard that the client has for what Acquire acquired.
 	Guard() Guard
-	// Give calls Unlock or Resign.
-	Give(ctx context.Context) error
+	// Release calls Unlock or Resign.
+	Release(ctx context.Context) error
 }
 
 // Guard is a client's proof that it holds a lock, as it was at one moment. It may be

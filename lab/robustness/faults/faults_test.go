@@ -137,11 +137,11 @@ func TestRunFindsWhatCallsDoWrong(t *testing.T) {
 	assert.Zero(t, counts[watchcheck.Reliable]+counts[watchcheck.Unique], "the watches are not to blame: %v", rep.Verdict)
 }
 
-// meddler is a watcher that swallows the 20th response of each watch, and after the
+// faultyWatcher is a watcher that swallows the 20th response of each watch, and after the
 // 40th repeats the one before.
-type meddler struct{ client.Watcher }
+type faultyWatcher struct{ client.Watcher }
 
-func (m meddler) Watch(ctx context.Context, req history.WatchRequest) iter.Seq[history.WatchResponse] {
+func (m faultyWatcher) Watch(ctx context.Context, req history.WatchRequest) iter.Seq[history.WatchResponse] {
 	responses := m.Watcher.Watch(ctx, req)
 	return func(yield func(history.WatchResponse) bool) {
 		var previous history.WatchResponse
@@ -158,10 +158,10 @@ func (m meddler) Watch(ctx context.Context, req history.WatchRequest) iter.Seq[h
 	}
 }
 
-// boaster is a lessor that keeps no lease alive, and claims that it does.
-type boaster struct{ client.Lessor }
+// faultyLessor is a lessor that keeps no lease alive, and claims that it does.
+type faultyLessor struct{ client.Lessor }
 
-func (boaster) KeepAlive(ctx context.Context, _ int64) iter.Seq2[time.Time, error] {
+func (faultyLessor) KeepAlive(ctx context.Context, _ int64) iter.Seq2[time.Time, error] {
 	return func(yield func(time.Time, error) bool) {
 		for ctx.Err() == nil && yield(time.Now().Add(time.Minute), nil) {
 			select {
@@ -173,7 +173,7 @@ func (boaster) KeepAlive(ctx context.Context, _ int64) iter.Seq2[time.Time, erro
 }
 
 func TestRunFindsWhatWatchesAndLeasesDoWrong(t *testing.T) {
-	cfg := through(quick(t), func(c *client.Connection) { c.Watcher, c.Lessor = meddler{c.Watcher}, boaster{c.Lessor} })
+	cfg := through(quick(t), func(c *client.Connection) { c.Watcher, c.Lessor = faultyWatcher{c.Watcher}, faultyLessor{c.Lessor} })
 	cfg.Healthy = 10 * time.Second // longer than any lease lives
 	rep, err := faults.Run(t.Context(), cfg)
 	require.NoError(t, err)

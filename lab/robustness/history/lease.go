@@ -11,7 +11,7 @@ type LeaseClaim struct {
 	Until time.Duration
 }
 
-// LeaseEnd is that the key of a lease was found to be deleted, and the lease with it.
+// LeaseEnd records that the key of a lease was found to be deleted, so that the lease has ended.
 type LeaseEnd struct {
 	// Lease is the id of the lease, and Key its key, which is never deleted.
 	Lease int64

@@ -25,12 +25,12 @@ func (t EventType) String() string {
 	return "put"
 }
 
-// KeyValue is a key at one revision, as etcd tells it.
+// KeyValue is a key at one revision, as etcd returns it.
 type KeyValue struct {
 	Key, Value string
-	// CreateRevision is the revision that brought the key into being, ModRevision
-	// that of its last write, and Version counts the writes from the one to the
-	// other. For a delete only ModRevision is set, to the revision of the delete.
+	// CreateRevision is the revision that created the key, ModRevision that of its
+	// last write, and Version counts the writes since its creation. For a delete only
+	// ModRevision is set, to the revision of the delete.
 	CreateRevision, ModRevision, Version int64
 	// Lease that the key is attached to, 0 for none.
 	Lease int64
@@ -46,7 +46,7 @@ type Event struct {
 	Prev *KeyValue
 }
 
-// IsCreate reports whether the event claims to have brought its key into being.
+// IsCreate reports whether the event says that it created its key.
 func (e Event) IsCreate() bool { return e.Type == PutEvent && e.CreateRevision == e.ModRevision }
 
 // String returns the event in a few words: "put /a at revision 12".
@@ -66,7 +66,7 @@ type WatchRequest struct {
 	PrevKV, ProgressNotify, CreatedNotify, Fragment bool `json:",omitzero"`
 	// NoPut and NoDelete filter out the events of a type.
 	NoPut, NoDelete bool `json:",omitzero"`
-	// RequireLeader tells that the watch must end, and not wait, when its
+	// RequireLeader says that the watch must end, and not wait, when its
 	// member has no leader.
 	RequireLeader bool `json:",omitzero"`
 }
@@ -83,8 +83,7 @@ func (r WatchRequest) Covers(key string) bool {
 	}
 }
 
-// Matches reports whether an event is among those wanted, at any
-// time.
+// Matches reports whether an event is among those wanted, whatever its revision.
 func (r WatchRequest) Matches(e Event) bool {
 	if e.Type == PutEvent && r.NoPut || e.Type == DeleteEvent && r.NoDelete {
 		return false
@@ -128,7 +127,7 @@ type WatchResponse struct {
 	Err error
 }
 
-// IsProgress reports whether the response is a bookmark: it tells nothing but that
+// IsProgress reports whether the response is a progress notification: it says only that
 // every event up to its Revision has been delivered.
 func (r WatchResponse) IsProgress() bool {
 	return len(r.Events) == 0 && !r.Created && !r.IsTerminal() && r.Revision != 0
@@ -139,7 +138,7 @@ func (r WatchResponse) IsTerminal() bool {
 	return r.Canceled || r.CompactRevision != 0 || r.Err != nil
 }
 
-// Ending says how the reader of a watch parted from it.
+// Ending says how a watch ended.
 type Ending uint8
 
 const (
@@ -149,13 +148,12 @@ const (
 	// client, before the channel was closed.
 	LeftByReader
 	// EndedByItself means that the channel was closed although its reader's context
-	// lived.
+	// had not ended.
 	EndedByItself
 )
 
 // Watch is one watch as its reader saw it, from the call to the end of its
-// channel. Reconnections of the client below are none of its business: all of them
-// together are one watch.
+// channel. It is one watch, however often the client reconnects meanwhile.
 type Watch struct {
 	// ID numbers the watches of a run.
 	ID int
@@ -165,10 +163,10 @@ type Watch struct {
 	Returned time.Duration
 	// StartedBy is a revision that was certainly written after Watch had returned,
 	// 0 if none is known. A watch without a StartRevision must deliver every event from it
-	// on; without it, it is only held to what follows its own first response.
+	// on; if none is known, every event after its own first response.
 	StartedBy int64
-	// ProgressRequested tells that RequestProgress may have been called for the
-	// stream of this watch, so that bookmarks come although it did not ask for them.
+	// ProgressRequested says that RequestProgress may have been called for the
+	// stream of this watch, so that progress notifications come although it did not ask for them.
 	ProgressRequested bool
 	// Responses in the order in which the reader took them.
 	Responses []WatchResponse

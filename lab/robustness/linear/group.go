@@ -31,14 +31,14 @@ const keyPrefix = "/linear/"
 // group is a few keys and everything that was asked of them.
 type group struct {
 	keys       [model.Keys]string
-	born       time.Duration
+	started    time.Duration
 	operations []model.Operation
 	known      known
 }
 
 // due reports whether the group has lived long enough.
 func (g *group) due(now time.Duration) bool {
-	return now-g.born >= longestLife || len(g.operations) >= mostOperations
+	return now-g.started >= longestLife || len(g.operations) >= mostOperations
 }
 
 // pool has the groups that callers use and have used, and counts what they do.
@@ -60,7 +60,7 @@ func newPool(now func() time.Duration, counts *robustness.Counts) *pool {
 }
 
 func (p *pool) newGroup() *group {
-	g := &group{born: p.now()}
+	g := &group{started: p.now()}
 	for key := range g.keys {
 		g.keys[key] = fmt.Sprintf("%s%d/%d", keyPrefix, len(p.groups), key)
 	}

@@ -158,7 +158,7 @@ func TestPlansCoverEverything(t *testing.T) {
 				assert.False(t, written[act.Key], "etcd refuses to write a key twice: %v", request)
 				written[act.Key] = true
 			}
-			seen["orphan"] = seen["orphan"] || act.Orphan
+			seen["missing lease"] = seen["missing lease"] || act.MissingLease
 			seen["prev"] = seen["prev"] || act.Prev
 		}
 		seen["impatient"] = seen["impatient"] || p.timeout() < callTimeout

@@ -102,7 +102,7 @@ func (p planner) cached(request model.Request) bool {
 }
 
 func (p planner) put(key int) model.Act {
-	return model.Act{Verb: model.Write, Key: key, Value: p.value(), Prev: p.rng.IntN(2) == 0, Orphan: p.rng.IntN(40) == 0}
+	return model.Act{Verb: model.Write, Key: key, Value: p.value(), Prev: p.rng.IntN(2) == 0, MissingLease: p.rng.IntN(40) == 0}
 }
 
 func (p planner) remove(key int) model.Act {

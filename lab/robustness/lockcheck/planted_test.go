@@ -42,7 +42,7 @@ func check(t *testing.T, h lockcheck.History) lockcheck.Verdict {
 	return v
 }
 
-func TestGoodStories(t *testing.T) {
+func TestGoodHistories(t *testing.T) {
 	tests := []struct {
 		name   string
 		change func(*simulation)

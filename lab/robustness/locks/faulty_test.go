@@ -69,7 +69,7 @@ type queued struct {
 	revision int64
 }
 
-func (q *queued) Take(ctx context.Context) error {
+func (q *queued) Acquire(ctx context.Context) error {
 	response, err := q.client.Put(ctx, q.key, "", clientv3.WithLease(q.lease))
 	if err == nil {
 		q.revision = response.Header.GetRevision()
@@ -81,7 +81,7 @@ func (q *queued) Guard() client.Guard {
 	return quorate.NewGuard(q.client, clientv3.Compare(clientv3.CreateRevision(q.key), "=", q.revision))
 }
 
-func (q *queued) Give(ctx context.Context) error {
+func (q *queued) Release(ctx context.Context) error {
 	_, err := q.client.Delete(ctx, q.key)
 	return err
 }
@@ -154,7 +154,7 @@ type kept struct {
 	broke func()
 }
 
-func (k kept) Give(context.Context) error {
+func (k kept) Release(context.Context) error {
 	k.broke()
 	return nil
 }

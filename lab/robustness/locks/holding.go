@@ -34,7 +34,7 @@ func (h *holding) take(ctx context.Context) bool {
 	defer cancel()
 	var ended atomic.Int64
 	stop := context.AfterFunc(ctx, func() { ended.Store(int64(h.env.Now())) })
-	a.Err = h.handle.Take(ctx)
+	a.Err = h.handle.Acquire(ctx)
 	a.Returned = h.env.Now()
 	if end := time.Duration(ended.Load()); !stop() && end > 0 {
 		h.env.Counts.Max("calls for a lock", "ms past their deadlines at most", int((a.Returned - end).Milliseconds()))
@@ -148,7 +148,7 @@ func (h *holding) give() {
 	if h.plan.incident != orphaned && h.plan.incident != closed {
 		guard := h.handle.Guard()
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-		err := h.handle.Give(ctx)
+		err := h.handle.Release(ctx)
 		cancel()
 		if err != nil {
 			parting = closeSession

@@ -27,12 +27,12 @@ func newDNS(arrived *log) (*source, error) {
 		return nil, err
 	}
 	server.OnQuery(arrived.add)
-	server.SendAlong()
+	server.SendAdditionals()
 	behaviour := func(name string, m nameserver.Behaviour) disturbance {
 		return disturbance{
 			name: name, open: true,
-			begin: func() error { server.Be(m); return nil },
-			end:   func() error { server.Be(nameserver.WellBehaved); return nil },
+			begin: func() error { server.SetBehaviour(m); return nil },
+			end:   func() error { server.SetBehaviour(nameserver.WellBehaved); return nil },
 		}
 	}
 	s := &source{

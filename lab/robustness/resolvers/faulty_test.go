@@ -26,7 +26,7 @@ func (s spoiled) Build(t resolver.Target, cc resolver.ClientConn, opts resolver.
 
 type wrapper = func(resolver.Builder, func() (resolver.Builder, error)) resolver.Builder
 
-func spoil(conn func(resolver.ClientConn) resolver.ClientConn) wrapper {
+func disturb(conn func(resolver.ClientConn) resolver.ClientConn) wrapper {
 	return func(b resolver.Builder, _ func() (resolver.Builder, error)) resolver.Builder { return spoiled{b, conn} }
 }
 
@@ -81,10 +81,10 @@ func TestMistakesAreFound(t *testing.T) {
 		cfg     Config
 		promise robustness.Promise
 	}{
-		"errors empty the list":                  {Config{Resolvers: dns, only: "servfail", wrap: spoil(newEmptying)}, Serving},
+		"errors empty the list":                  {Config{Resolvers: dns, only: "servfail", wrap: disturb(newEmptying)}, Serving},
 		"a false list is taken over, DNS":        {Config{Resolvers: dns, only: "names-a-part", noRemovalDelay: true}, Doubt},
 		"a false list is taken over, Kubernetes": {Config{Resolvers: kubernetes, only: "names-nothing", noRemovalDelay: true}, Doubt},
-		"changes are not told":                   {Config{Resolvers: kubernetes, only: "stopped", wrap: spoil(newDeaf)}, Current},
+		"changes are not told":                   {Config{Resolvers: kubernetes, only: "stopped", wrap: disturb(newDeaf)}, Current},
 		"lists are forgotten, DNS":               {Config{Resolvers: dns, only: "silent", wrap: forget}, Serving},
 		"lists are forgotten, Kubernetes":        {Config{Resolvers: kubernetes, only: "stopped", wrap: forget}, Serving},
 	}

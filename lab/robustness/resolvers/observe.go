@@ -29,17 +29,17 @@ type observer struct {
 	strict     bool            // no channel may take over any of it
 	views      map[*view]bool  // of open channels
 	opened     []time.Duration // from the beginning of a channel to its list
-	seen       []time.Duration // from the truth to a channel that has all of it
+	seen       []time.Duration // from a change to a channel that has all of it
 }
 
 // view is what a channel knows between Build and Close.
 type view struct {
-	built   time.Time
-	listed  time.Time // the first list, zero before
-	list    map[string]bool
-	all     time.Time // since when the list has all that is true
-	same    time.Time // since when it has nothing else
-	accused bool
+	built    time.Time
+	listed   time.Time // the first list, zero before
+	list     map[string]bool
+	all      time.Time // since when the list has all backends
+	same     time.Time // since when it has nothing else
+	reported bool
 }
 
 // violated adds a violation, and counts it while the run goes on.
@@ -48,8 +48,8 @@ func (o *observer) violated(p robustness.Promise, format string, args ...any) {
 	o.counts.Add("violations", string(p), 1)
 }
 
-// excuse returns the time between two moments without that in which this process did not run.
-func (o *observer) excuse(from, to time.Time) time.Duration {
+// running returns the time between two moments without that in which this process did not run.
+func (o *observer) running(from, to time.Time) time.Duration {
 	return to.Sub(from) - o.stalls.between(from, to)
 }
 
@@ -122,13 +122,13 @@ func (o *observer) update(v *view, endpoints []resolver.Endpoint) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(list) == 0 {
-		o.violated(Serving, "a channel was told that there is no backend; there are %d", len(o.truth))
+		o.violated(Serving, "a channel got an empty list; there are %d", len(o.truth))
 	}
 	if v.listed.IsZero() {
 		o.waitsLocked(v)
 		v.listed = now
 		if o.known {
-			o.opened = append(o.opened, o.excuse(v.built, now))
+			o.opened = append(o.opened, o.running(v.built, now))
 		}
 	}
 	v.list = list
@@ -141,12 +141,12 @@ func (o *observer) update(v *view, endpoints []resolver.Endpoint) {
 
 // waitsLocked finds a channel that waits for its first list for too long.
 func (o *observer) waitsLocked(v *view) {
-	if !o.known || !v.listed.IsZero() || v.accused {
+	if !o.known || !v.listed.IsZero() || v.reported {
 		return
 	}
 	now := time.Now()
-	if waited := o.excuse(v.built, now); waited > o.bound {
-		v.accused = true
+	if waited := o.running(v.built, now); waited > o.bound {
+		v.reported = true
 		o.violated(Serving, "a channel that opened or woke up had no backends for %v, although its builder knew some",
 			waited.Round(time.Millisecond))
 	}
@@ -194,9 +194,9 @@ func (o *observer) set(addresses []string) {
 	}
 }
 
-// listedTruly records that the source lists all backends from now on. Changes take extra longer than the
+// listedAll records that the source lists all backends from now on. Changes take extra longer than the
 // bound, and removals that are many removal beyond that.
-func (o *observer) listedTruly(extra, removal time.Duration) {
+func (o *observer) listedAll(extra, removal time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.good, o.extra, o.removal = time.Now(), extra, removal
@@ -254,7 +254,7 @@ func (o *observer) lag(since, at time.Time) time.Duration {
 	if !at.After(since) {
 		return 0
 	}
-	return o.excuse(since, at)
+	return o.running(since, at)
 }
 
 // called takes the end of a call in.
@@ -263,7 +263,7 @@ func (o *observer) called(began time.Time, attempts int, err error) {
 	defer o.mu.Unlock()
 	o.counts.Add(o.resolver+" calls", "made", 1)
 	o.counts.Add(o.resolver+" calls", "attempts repeated", max(attempts-1, 0))
-	if waited := o.excuse(began, time.Now()); err != nil && waited >= callTimeout {
+	if waited := o.running(began, time.Now()); err != nil && waited >= callTimeout {
 		o.violated(Calls, "the calls of a channel failed for %v: %v", waited.Round(time.Millisecond), err)
 	}
 }

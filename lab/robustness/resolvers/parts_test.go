@@ -31,7 +31,7 @@ func TestBusiest(t *testing.T) {
 	assert.Zero(t, busiest(nil, from, time.Second, time.Second))
 }
 
-func TestStallsAreExcused(t *testing.T) {
+func TestStallsDoNotCount(t *testing.T) {
 	at := func(ms int) time.Time { return time.Unix(1e9, 0).Add(time.Duration(ms) * time.Millisecond) }
 	s := stalls{all: []stall{{at(200), 100 * time.Millisecond}, {at(500), 50 * time.Millisecond}}}
 	for _, c := range []struct{ from, to, want int }{
@@ -77,14 +77,14 @@ func TestOnlyKnownRemovalsCountAsAccepted(t *testing.T) {
 	v := &view{built: time.Now()}
 	o.views[v] = true
 	o.set([]string{"a", "b"})
-	o.listedTruly(0, 0)
+	o.listedAll(0, 0)
 	o.update(v, list("a", "b"))
 	o.listedFalsely(true)
 	o.update(v, list("b", "a"))
 	o.set([]string{"a", "b", "c"})
 	o.update(v, list("a", "b"))
 	assert.True(t, o.verdict.OK(), "%v", o.verdict)
-	o.listedTruly(0, 0)
+	o.listedAll(0, 0)
 	assert.Equal(t, 1, o.behind())
 	o.update(v, list("a", "b", "c"))
 	assert.Zero(t, o.behind())

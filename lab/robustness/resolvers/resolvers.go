@@ -4,12 +4,12 @@
 // There is a trial for each resolver: a source, real backends that are added and removed, and channels. The
 // sources are a DNS server, the etcd cluster of the run, and an API server in memory; they are
 // dead, slow, restarted and compacted, refuse, or name nothing or a part of the backends, in an order
-// that the seed gives. Of the channels some make calls, some nap and are woken up, some are closed and
+// that the seed gives. Of the channels some make calls, some go idle and are woken up, some are closed and
 // opened again, and now and then all are; in the middle of faults too.
 //
 // The checks: no channel is without backends once its builder knew some, the disappearance of most
 // is not taken over at once, after a fault each channel has the current list in time, calls do not
-// fail, a source that is back is not overrun, and nothing is left at the end.
+// fail, a source that is back is not overloaded, and nothing is left at the end.
 package resolvers
 
 import (
@@ -34,7 +34,7 @@ const (
 	Current robustness.Promise = "current"
 	// Calls means that calls do not fail while backends serve.
 	Calls robustness.Promise = "calls"
-	// Spread means that a source which is back is not overrun.
+	// Spread means that a source which is back is not overloaded.
 	Spread robustness.Promise = "spread"
 	// Clean means that nothing is left when all is closed.
 	Clean robustness.Promise = "clean"

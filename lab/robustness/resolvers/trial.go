@@ -92,7 +92,7 @@ func (t *trial) start() {
 	t.set(t.live)
 	t.source.list(t.live)
 	t.openAll()
-	t.listedTruly(t.cfg.giveUpAfter, 0)
+	t.listedAll(t.cfg.giveUpAfter, 0)
 	t.await("the start")
 	t.seen = nil
 }
@@ -186,7 +186,7 @@ func (t *trial) disturb(ctx context.Context) {
 // listChange changes the backends, tells the source, and waits until all channels have them.
 func (t *trial) listChange(extra time.Duration, after string) {
 	removal := t.changeAndList()
-	t.listedTruly(t.source.patience+extra, removal)
+	t.listedAll(t.source.patience+extra, removal)
 	t.await(after)
 	t.backends.stop(t.live)
 }

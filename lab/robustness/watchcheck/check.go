@@ -1,5 +1,5 @@
-// Package watchcheck checks what readers of watches saw against what the store
-// went through.
+// Package watchcheck checks what readers of watches saw against the history of the
+// store.
 //
 // It compares with a [Reference]: every event of the keys in question, from
 // revision 1 on. [Check] replays each [history.Watch] beside it and asks one small
@@ -35,7 +35,7 @@ type Reference struct {
 }
 
 // Check checks watches. The error says that the reference contradicts itself, so
-// that nothing can be checked: an event is missing in it, or stands twice, or in
+// that nothing can be checked: an event is missing in it, is there twice, or is in
 // the wrong place.
 func Check(reference Reference, watches []history.Watch) (Verdict, error) {
 	ref, err := index(reference)

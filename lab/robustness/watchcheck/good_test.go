@@ -62,9 +62,9 @@ func TestGoodHistories(t *testing.T) {
 		{name: "no deletes", request: history.WatchRequest{Key: "a", RangeEnd: "c", StartRevision: 2, NoDelete: true}, start: 2},
 		{name: "no events at all", request: history.WatchRequest{Key: "c", StartRevision: 2}, start: 2},
 		{name: "a start in the future", request: history.WatchRequest{Key: "a", StartRevision: 99}, start: 99},
-		{name: "a start that created tells", request: history.WatchRequest{Key: "a", CreatedNotify: true}, start: 5},
+		{name: "a start in the Created response", request: history.WatchRequest{Key: "a", CreatedNotify: true}, start: 5},
 		{
-			name: "a creation that was told late", request: history.WatchRequest{Key: "a", CreatedNotify: true}, start: 5,
+			name: "a creation that was reported late", request: history.WatchRequest{Key: "a", CreatedNotify: true}, start: 5,
 			change: func(w *history.Watch) { w.Responses[0].Revision = 8 },
 		},
 		{name: "an unknown start", request: history.WatchRequest{Key: "a"}, start: 6},
@@ -89,7 +89,7 @@ func TestGoodHistories(t *testing.T) {
 			change: func(w *history.Watch) { w.Responses = append(w.Responses, bookmark(10), bookmark(10)) },
 		},
 		{
-			name: "bookmarks that somebody else asked for", request: history.WatchRequest{Key: "a", StartRevision: 2}, start: 2,
+			name: "bookmarks that another watch requested", request: history.WatchRequest{Key: "a", StartRevision: 2}, start: 2,
 			change: func(w *history.Watch) {
 				w.ProgressRequested = true
 				w.Responses = append(w.Responses, bookmark(10))
@@ -176,7 +176,7 @@ func TestReferenceThatContradictsItself(t *testing.T) {
 			"lacks an event: delete a at revision 5, and the key did not exist",
 		},
 		{
-			"an event stands twice", func(r *watchcheck.Reference) { r.Events = append(r.Events[:1:1], r.Events...) },
+			"an event is there twice", func(r *watchcheck.Reference) { r.Events = append(r.Events[:1:1], r.Events...) },
 			"has put a at revision 2 twice",
 		},
 		{

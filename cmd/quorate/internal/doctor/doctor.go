@@ -1,7 +1,7 @@
 // Package doctor examines the endpoints of an etcd cluster one layer after the other, and says
 // what is wrong, with the cause and what to run.
 //
-// It asks each endpoint a dozen questions at most and changes nothing.
+// It sends each endpoint a dozen requests at most and changes nothing.
 package doctor
 
 import (

@@ -33,7 +33,7 @@ func (v *visit) askHash(ctx context.Context, revision int64) {
 	})
 }
 
-// hashes compares the hashes of members that are compacted alike: of others they differ.
+// hashes compares the hashes of members that are compacted to the same revision: those of others differ anyway.
 func (d *diagnosis) hashes() {
 	type compacted struct{ cluster, at uint64 }
 	of := map[compacted]map[uint32][]string{}

@@ -79,7 +79,7 @@ var writes = map[retry.Outcome]string{
 }
 
 var actions = map[retry.Action]string{
-	retry.Return:        "returned to the caller; a repetition would end alike, or nobody waits for it",
+	retry.Return:        "returned to the caller; a repetition would end alike, or its caller no longer waits",
 	retry.ReturnUnknown: "returned as *retry.UnknownOutcomeError, and never repeated: it could be executed twice",
 	retry.Again:         "repeated by Quorate, on another endpoint if there is one, until the deadline of the caller",
 	retry.Refresh:       "repeated by Quorate with a new token, if it has a user and a password or a TokenSource",

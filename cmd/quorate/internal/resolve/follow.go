@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/serviceconfig"
 )
 
-// Update is what a resolver said.
+// Update is an update of a resolver.
 type Update struct {
 	At time.Time
 	// Endpoints are all that there are, in order of their first addresses.
@@ -35,14 +35,14 @@ func (u Update) Names() map[string]bool {
 	return names
 }
 
-// Follow has a resolver resolve a target until ctx ends, and hands over what it says. It
+// Follow has a resolver resolve a target until ctx ends, and calls notify with each update. It
 // returns the resolver's error if it refuses the target, and ctx's cause otherwise.
-func Follow(ctx context.Context, b resolver.Builder, target string, hand func(Update)) error {
+func Follow(ctx context.Context, b resolver.Builder, target string, notify func(Update)) error {
 	u, err := url.Parse(target)
 	if err != nil {
 		return fmt.Errorf("target %q: %w", target, err)
 	}
-	cc := &listener{hand: hand}
+	cc := &listener{notify: notify}
 	r, err := b.Build(resolver.Target{URL: *u}, cc, resolver.BuildOptions{DialCreds: insecure.NewCredentials()})
 	if err != nil {
 		return err
@@ -55,19 +55,19 @@ func Follow(ctx context.Context, b resolver.Builder, target string, hand func(Up
 // listener is a channel that only listens to its resolver.
 type listener struct {
 	mu   sync.Mutex
-	hand func(Update)
+	notify func(Update)
 }
 
 var _ resolver.ClientConn = (*listener)(nil)
 
-func (l *listener) say(u Update) {
+func (l *listener) update(u Update) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	u.At = time.Now()
-	l.hand(u)
+	l.notify(u)
 }
 
-// UpdateState hands over the endpoints.
+// UpdateState passes on the endpoints.
 func (l *listener) UpdateState(s resolver.State) error {
 	eps := slices.Clone(s.Endpoints)
 	if len(eps) == 0 {
@@ -77,16 +77,16 @@ func (l *listener) UpdateState(s resolver.State) error {
 	}
 	eps = slices.DeleteFunc(eps, func(ep resolver.Endpoint) bool { return len(ep.Addresses) == 0 })
 	slices.SortStableFunc(eps, func(a, b resolver.Endpoint) int { return strings.Compare(name(a), name(b)) })
-	l.say(Update{Endpoints: eps})
+	l.update(Update{Endpoints: eps})
 	return nil
 }
 
-// ReportError hands over the error.
+// ReportError passes on the error.
 func (l *listener) ReportError(err error) {
 	if err == nil {
 		err = errors.New("the resolver reports an error, and does not say which")
 	}
-	l.say(Update{Err: err})
+	l.update(Update{Err: err})
 }
 
 // NewAddress is how resolvers published addresses once.

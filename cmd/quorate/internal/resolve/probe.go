@@ -78,7 +78,7 @@ func (p *Probes) Ask(eps []resolver.Endpoint) {
 
 // watch asks an endpoint until ctx ends.
 func (p *Probes) watch(ctx context.Context, id string, ep resolver.Endpoint) {
-	a := &asker{name: id, prober: p.prober, changed: p.changed}
+	a := &endpointProber{name: id, prober: p.prober, changed: p.changed}
 	var err error
 	if a.conn, err = p.connect(ep, a.remember); err != nil {
 		a.note(health.Evidence{Kind: health.ConnectFailed, Err: err})
@@ -106,8 +106,8 @@ func (p *Probes) connect(ep resolver.Endpoint, remember grpc.UnaryClientIntercep
 		}))
 }
 
-// asker probes one endpoint.
-type asker struct {
+// endpointProber probes one endpoint.
+type endpointProber struct {
 	name    string
 	prober  health.Prober
 	conn    *grpc.ClientConn
@@ -120,7 +120,7 @@ type asker struct {
 }
 
 // remember records the errors of the prober's calls: the prober itself reports none.
-func (a *asker) remember(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (a *endpointProber) remember(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	err := invoke(ctx, method, req, reply, cc, opts...)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,14 +128,14 @@ func (a *asker) remember(ctx context.Context, method string, req, reply any, cc 
 	return err
 }
 
-func (a *asker) lastErr() error {
+func (a *endpointProber) lastErr() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.err
 }
 
 // note records evidence, and reports a change of the state.
-func (a *asker) note(ev health.Evidence) {
+func (a *endpointProber) note(ev health.Evidence) {
 	ev.At = time.Now()
 	from := a.record.State
 	a.record = a.record.Next(ev)
@@ -145,7 +145,7 @@ func (a *asker) note(ev health.Evidence) {
 }
 
 // ask probes once, and records the evidence or its absence.
-func (a *asker) ask(ctx context.Context) {
+func (a *endpointProber) ask(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	answered := false
@@ -169,7 +169,7 @@ func (a *asker) ask(ctx context.Context) {
 }
 
 // missed notes that a probe showed no service: a suspicion at first, and then the verdict.
-func (a *asker) missed(verdict health.Evidence) {
+func (a *endpointProber) missed(verdict health.Evidence) {
 	a.misses++
 	if a.misses < missesToVerdict {
 		verdict.Kind = health.Suspicious

@@ -80,7 +80,7 @@ func serves(m Member) int {
 	return 0
 }
 
-// due says that the next snapshot is.
+// due is the message that the next snapshot is due.
 type due struct{}
 
 // Init asks for the first snapshot.

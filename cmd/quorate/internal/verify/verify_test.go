@@ -92,10 +92,10 @@ func TestVerify(t *testing.T) {
 // fabricating answers reads with what was never written.
 type fabricating struct{ clientv3.KV }
 
-func (l fabricating) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	resp, err := l.KV.Get(ctx, key, opts...)
+func (f fabricating) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	resp, err := f.KV.Get(ctx, key, opts...)
 	if err == nil && len(resp.Kvs) > 0 {
-		resp.Kvs[0].Value = []byte("a lie")
+		resp.Kvs[0].Value = []byte("never written")
 	}
 	return resp, err
 }

@@ -98,7 +98,7 @@ func start(t *testing.T, behaviours ...nameserver.Behaviour) (all []*nameserver.
 	for i, m := range behaviours {
 		ip := "127.0.1." + string(rune('1'+i))
 		ns := nameserver.Start(t, ip+":53")
-		ns.Be(m)
+		ns.SetBehaviour(m)
 		ns.Set(t, billing+". A", "1 10.0.0.1")
 		ns.Set(t, billing+". AAAA")
 		all, lines = append(all, ns), append(lines, "nameserver "+ip)
@@ -118,7 +118,7 @@ func TestFirstServersDoNotWork(t *testing.T) {
 		{"dead", []nameserver.Behaviour{nameserver.Silent, nameserver.WellBehaved}},
 		{"failing", []nameserver.Behaviour{nameserver.Failing, nameserver.WellBehaved}},
 		{"refusing", []nameserver.Behaviour{nameserver.Refusing, nameserver.WellBehaved}},
-		{"lying", []nameserver.Behaviour{nameserver.Foreign, nameserver.WellBehaved}},
+		{"another name", []nameserver.Behaviour{nameserver.Foreign, nameserver.WellBehaved}},
 		{"two dead", []nameserver.Behaviour{nameserver.Silent, nameserver.Silent, nameserver.WellBehaved}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -143,8 +143,8 @@ func TestFirstServersDoNotWork(t *testing.T) {
 			}
 			// The one that works dies, and a dead one is back.
 			all[0].Set(t, billing+". A", "1 10.0.0.3")
-			all[0].Be(nameserver.WellBehaved)
-			last.Be(nameserver.Silent)
+			all[0].SetBehaviour(nameserver.WellBehaved)
+			last.SetBehaviour(nameserver.Silent)
 			began = time.Now()
 			c.shows(t, "10.0.0.3:80")
 			t.Logf("another server's list after %v", time.Since(began))
@@ -161,7 +161,7 @@ func TestSearchDomainsFail(t *testing.T) {
 			ns := all[0]
 			use(t, append(lines, inCluster, "options ndots:5 timeout:1 attempts:1")...)
 			cfg := dns.Config{Interval: interval, MinInterval: interval, MassRemovalDelay: time.Second}
-			ns.Be(m, "corp.test.")
+			ns.SetBehaviour(m, "corp.test.")
 			open(t, cfg, "dns:///"+billing+":80").shows(t, "10.0.0.1:80")
 
 			// It is unknown whether there is such a name.
@@ -170,16 +170,16 @@ func TestSearchDomainsFail(t *testing.T) {
 
 			// The name is another one's in the next domain.
 			ns.Set(t, "billing.corp.test. A", "1 10.0.0.9")
-			ns.Be(nameserver.WellBehaved, "corp.test.")
+			ns.SetBehaviour(nameserver.WellBehaved, "corp.test.")
 			c := open(t, cfg, "dns:///billing.shop:80")
 			ns.Set(t, "billing.shop.corp.test. A", "1 10.0.0.9")
 			c.shows(t, "10.0.0.1:80")
-			ns.Be(m, "cluster.test.")
+			ns.SetBehaviour(m, "cluster.test.")
 			c.reports(t, `"`+billing+`.": `)
 			lists, _ := c.updates()
 			require.Equal(t, []string{"10.0.0.1:80"}, lists)
 			// It is no more in the first one.
-			ns.Be(nameserver.WellBehaved, "cluster.test.")
+			ns.SetBehaviour(nameserver.WellBehaved, "cluster.test.")
 			ns.Set(t, billing+". A")
 			c.shows(t, "10.0.0.9:80")
 		})
@@ -208,7 +208,7 @@ func TestResolvConfChanges(t *testing.T) {
 	use(t, lines[0], inCluster, "options ndots:4")
 	c := open(t, dns.Config{Interval: interval, MinInterval: interval, Timeout: 3 * time.Second}, "dns:///billing.shop:80")
 	c.shows(t, "10.0.0.1:80")
-	all[0].Be(nameserver.Silent)
+	all[0].SetBehaviour(nameserver.Silent)
 	configure(t, lines[1])
 	began := time.Now()
 	c.shows(t, "10.0.0.2:80")

@@ -17,51 +17,52 @@ import (
 
 // NewKV returns a KV that makes its operations through a client: plain gets, puts and deletes by the methods of
 // those names. All puts have the options.
-func NewKV(kv clientv3.KV, puts ...clientv3.OpOption) client.KV { return groupKV{kv, puts} }
+func NewKV(kv clientv3.KV, puts ...clientv3.OpOption) client.KV { return modelKV{kv, puts} }
 
-type groupKV struct {
+// modelKV executes the requests of the model.
+type modelKV struct {
 	kv   clientv3.KV
 	puts []clientv3.OpOption
 }
 
-// noLease is a lease that does not exist: IDs are larger.
+// noLease does not exist: the ids of leases are larger.
 const noLease = clientv3.LeaseID(1)
 
-func (g groupKV) Do(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
+func (k modelKV) Do(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
 	act := request.Then[0]
-	key, opts := keys[act.Key], g.options(act)
+	key, opts := keys[act.Key], k.options(act)
 	switch request.Kind {
 	case model.Get, model.SerializableGet:
 		if request.Kind == model.SerializableGet {
 			opts = append(opts, clientv3.WithSerializable())
 		}
-		resp, err := g.kv.Get(ctx, key, opts...)
+		resp, err := k.kv.Get(ctx, key, opts...)
 		if err != nil {
 			return model.Response{}, err
 		}
 		return plain(resp.Header, result((*pb.RangeResponse)(resp), nil, nil)), nil
 	case model.Put:
-		resp, err := g.kv.Put(ctx, key, act.Value, opts...)
+		resp, err := k.kv.Put(ctx, key, act.Value, opts...)
 		if err != nil {
 			return model.Response{}, err
 		}
 		return plain(resp.Header, result(nil, (*pb.PutResponse)(resp), nil)), nil
 	case model.Delete:
-		resp, err := g.kv.Delete(ctx, key, opts...)
+		resp, err := k.kv.Delete(ctx, key, opts...)
 		if err != nil {
 			return model.Response{}, err
 		}
 		return plain(resp.Header, result(nil, nil, (*pb.DeleteRangeResponse)(resp))), nil
 	default:
-		return g.txn(ctx, keys, request)
+		return k.txn(ctx, keys, request)
 	}
 }
 
-func (g groupKV) txn(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
-	resp, err := g.kv.Txn(ctx).
+func (k modelKV) txn(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
+	resp, err := k.kv.Txn(ctx).
 		If(comparisons(keys, request.If)...).
-		Then(g.operations(keys, request.Then)...).
-		Else(g.operations(keys, request.Else)...).
+		Then(k.operations(keys, request.Then)...).
+		Else(k.operations(keys, request.Else)...).
 		Commit()
 	if err != nil {
 		return model.Response{}, err
@@ -74,24 +75,24 @@ func (g groupKV) txn(ctx context.Context, keys [model.Keys]string, request model
 }
 
 // options returns the options of an act.
-func (g groupKV) options(act model.Act) []clientv3.OpOption {
+func (k modelKV) options(act model.Act) []clientv3.OpOption {
 	var opts []clientv3.OpOption
 	if act.Verb == model.Write {
-		opts = slices.Clone(g.puts)
+		opts = slices.Clone(k.puts)
 	}
 	if act.Prev {
 		opts = append(opts, clientv3.WithPrevKV())
 	}
-	if act.Orphan {
+	if act.MissingLease {
 		opts = append(opts, clientv3.WithLease(noLease))
 	}
 	return opts
 }
 
-func (g groupKV) operations(keys [model.Keys]string, acts []model.Act) []clientv3.Op {
+func (k modelKV) operations(keys [model.Keys]string, acts []model.Act) []clientv3.Op {
 	ops := make([]clientv3.Op, len(acts))
 	for i, act := range acts {
-		switch key, opts := keys[act.Key], g.options(act); act.Verb {
+		switch key, opts := keys[act.Key], k.options(act); act.Verb {
 		case model.Read:
 			ops[i] = clientv3.OpGet(key, opts...)
 		case model.Write:

@@ -46,7 +46,7 @@ type mutex struct {
 	try bool
 }
 
-func (m mutex) Take(ctx context.Context) error {
+func (m mutex) Acquire(ctx context.Context) error {
 	if !m.try {
 		return m.Lock(ctx)
 	}
@@ -57,7 +57,7 @@ func (m mutex) Take(ctx context.Context) error {
 	return err
 }
 
-func (m mutex) Give(ctx context.Context) error { return m.Unlock(ctx) }
+func (m mutex) Release(ctx context.Context) error { return m.Unlock(ctx) }
 
 func (m mutex) Guard() client.Guard { return NewGuard(m.c, m.IsOwner()) }
 
@@ -66,9 +66,9 @@ type candidate struct {
 	*concurrency.Election
 }
 
-func (e candidate) Take(ctx context.Context) error { return e.Campaign(ctx, "") }
+func (e candidate) Acquire(ctx context.Context) error { return e.Campaign(ctx, "") }
 
-func (e candidate) Give(ctx context.Context) error { return e.Resign(ctx) }
+func (e candidate) Release(ctx context.Context) error { return e.Resign(ctx) }
 
 func (e candidate) Guard() client.Guard { return NewGuard(e.c, ownerOf(e.Election)) }
 

@@ -15,15 +15,15 @@ import (
 	"github.com/quorate/quorate/lab/robustness/history"
 )
 
-// asked is a clientv3.Watcher that notes what it is asked and answers with a script.
-type asked struct {
+// recordingWatcher is a clientv3.Watcher that records the last request and answers with a script.
+type recordingWatcher struct {
 	clientv3.Watcher
 	leader  bool
 	op      clientv3.Op
 	answers []clientv3.WatchResponse
 }
 
-func (a *asked) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+func (a *recordingWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
 	md, _ := metadata.FromOutgoingContext(ctx)
 	a.leader = len(md.Get(rpctypes.MetadataRequireLeaderKey)) > 0
 	a.op = clientv3.OpGet(key, opts...)
@@ -36,7 +36,7 @@ func (a *asked) Watch(ctx context.Context, key string, opts ...clientv3.OpOption
 }
 
 func TestWatcherPassesTheRequestOn(t *testing.T) {
-	a := &asked{}
+	a := &recordingWatcher{}
 	NewWatcher(a).Watch(t.Context(), history.WatchRequest{Key: "a", StartRevision: 7})
 	assert.Equal(t, "a", string(a.op.KeyBytes()))
 	assert.Empty(t, a.op.RangeBytes())
@@ -68,7 +68,7 @@ func TestWatcherPassesTheRequestOn(t *testing.T) {
 
 func TestWatcherPassesResponsesOn(t *testing.T) {
 	put := &mvccpb.KeyValue{Key: []byte("k"), Value: []byte("v"), CreateRevision: 2, ModRevision: 3, Version: 2, Lease: 9}
-	a := &asked{answers: []clientv3.WatchResponse{
+	a := &recordingWatcher{answers: []clientv3.WatchResponse{
 		{Header: &pb.ResponseHeader{Revision: 2}, Created: true},
 		{Header: &pb.ResponseHeader{Revision: 4}, Events: []*clientv3.Event{
 			{Type: clientv3.EventTypePut, Kv: put},

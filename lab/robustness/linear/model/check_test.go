@@ -200,11 +200,11 @@ func TestLinearizable(t *testing.T) {
 		},
 		"a txn whose other branch is refused": {
 			during(1, 2, txn(Request{
-				If: []Compare{{Target: Version, Number: 1}}, Then: []Act{{Verb: Write, Value: "x", Orphan: true}}, Else: []Act{{Verb: Read}},
+				If: []Compare{{Target: Version, Number: 1}}, Then: []Act{{Verb: Write, Value: "x", MissingLease: true}}, Else: []Act{{Verb: Read}},
 			}, 5, false, Result{})),
 		},
 		"a refused write of unknown outcome": {
-			during(1, 2, unknown(answer(Put, Act{Verb: Write, Value: "x", Orphan: true}, 0, Result{}))), during(3, 4, get(0, 7, KV{})),
+			during(1, 2, unknown(answer(Put, Act{Verb: Write, Value: "x", MissingLease: true}, 0, Result{}))), during(3, 4, get(0, 7, KV{})),
 		},
 		"failed and unknown reads": {
 			during(1, 2, failed(get(0, 0, KV{}))), during(1, 2, unknown(get(0, 0, KV{}))),
@@ -338,10 +338,10 @@ func TestViolated(t *testing.T) {
 			during(1, 2, serializable(0, 5, kv("x", 5))), during(3, 4, put(0, "x", 5)),
 		}, "by its revision"},
 		"a refused write that is answered": {[]Operation{
-			during(1, 2, answer(Put, Act{Verb: Write, Value: "x", Orphan: true}, 5, Result{})),
+			during(1, 2, answer(Put, Act{Verb: Write, Value: "x", MissingLease: true}, 5, Result{})),
 		}, "0 of 1 answers fit, and then client 1"},
 		"a refused write of unknown outcome that took effect": {[]Operation{
-			during(1, 2, unknown(answer(Put, Act{Verb: Write, Value: "x", Orphan: true}, 0, Result{}))), during(3, 4, put(0, "y", 6)),
+			during(1, 2, unknown(answer(Put, Act{Verb: Write, Value: "x", MissingLease: true}, 0, Result{}))), during(3, 4, put(0, "y", 6)),
 			during(5, 6, get(0, 6, rewritten("y", 5, 6, 2))),
 		}, "1 of 2 answers fit, and then client 5"},
 		"results that are missing": {[]Operation{

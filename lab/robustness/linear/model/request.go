@@ -1,9 +1,9 @@
-// Package model says what a few keys of an etcd store may answer, and checks that
-// what clients were answered is linearizable.
+// Package model models a few keys of an etcd store, and checks that the answers that
+// clients got are linearizable.
 //
-// A [History] has everything that was asked of one group of keys, with when it was
-// asked, when it ended and how. [Check] looks for one order of all of it that
-// explains every answer: each operation takes effect at one moment between its call
+// A [History] has all operations on one group of keys, with when each was called,
+// when it ended and how. [Check] looks for one order of them that explains every
+// answer: each operation takes effect at one moment between its call
 // and its return, and the answers are those of a store that executes one operation
 // after the other. Values, versions, create and mod revisions and the revisions of
 // response headers all belong to an answer.
@@ -13,12 +13,12 @@
 //   - [Answered]: it took effect once, at the revision of its answer.
 //   - [Failed]: it took no effect. When what it would have written is seen, the
 //     history is not linearizable.
-//   - [Unknown]: it took effect once, at any moment after its call, be it long after
-//     its end, or it never did.
+//   - [Unknown]: it took effect once, at any moment after its call, even long after
+//     its end, or never.
 package model
 
 // Keys is the number of keys of a group. Transactions span them, so a group is what
-// is checked as a whole; groups have nothing to do with each other.
+// is checked as a whole; groups are independent.
 const Keys = 3
 
 // Kind is what a client calls an operation.
@@ -84,9 +84,9 @@ type Act struct {
 	Value string `json:"value,omitzero"`
 	// Prev asks a Write or Remove to return what was there before.
 	Prev bool `json:"prev,omitzero"`
-	// Orphan puts the value under a lease that does not exist. The store refuses to
-	// do any act of a branch that has such a one.
-	Orphan bool `json:"orphan,omitzero"`
+	// MissingLease puts the value under a lease that does not exist. The store then
+	// refuses the whole branch.
+	MissingLease bool `json:"missingLease,omitzero"`
 }
 
 // Target is what a comparison looks at.

@@ -73,7 +73,7 @@ func (e entry) holds(c Compare) bool {
 // also have had them.
 func (s store) perform(acts []Act, results []Result, revision span) (after store, changed, ok bool) {
 	for i, act := range acts {
-		if act.Orphan || results != nil && !s.explain(act, results[i]) {
+		if act.MissingLease || results != nil && !s.explain(act, results[i]) {
 			return s, false, false
 		}
 		switch e := &s[act.Key]; act.Verb {
