@@ -24,7 +24,6 @@ func TestAFaultOfAMemberIsSurvived(t *testing.T) {
 		patient := faults.Config{LeaseTTL: leaseTTL, Election: 2 * time.Second}
 		for _, row := range under(t, patient, "kill", "stop", "blackhole", "partition", "slow", "defrag", unreachable) {
 			requireGoesOn(t, row)
-			assert.Empty(t, row.Leaders, "%s: another leader", row.Name)
 			if row.Name != unreachable {
 				requireUnknown(t, row, callers)
 			}
@@ -33,21 +32,18 @@ func TestAFaultOfAMemberIsSurvived(t *testing.T) {
 	t.Run("leader", func(t *testing.T) {
 		for _, row := range under(t, faults.Config{LeaseTTL: leaseTTL}, "leader-move", "leader-kill", "leader-partition") {
 			requireGoesOn(t, row)
-			assert.NotEmpty(t, row.Leaders, "%s: another leader", row.Name)
 		}
 	})
 	// When it wakes, it can revoke what ran out by its clock, for others renewed it: https://github.com/etcd-io/etcd/issues/15247.
 	t.Run("leader that wakes", func(t *testing.T) {
 		for _, row := range under(t, faults.Config{LeaseTTL: time.Minute}, "leader-stop") {
 			requireGoesOn(t, row)
-			assert.NotEmpty(t, row.Leaders, "another leader")
 		}
 	})
 	t.Run("majority", func(t *testing.T) {
 		// Writes that were under way wait at the survivor until its timeout, 6 s.
 		for _, row := range under(t, faults.Config{LeaseTTL: time.Minute, Hold: 2 * hold}, "majority-lost") {
 			requireGoesOn(t, row)
-			assert.NotEmpty(t, row.Leaders, "another leader")
 		}
 	})
 	// Members that are asked to end, as in an upgrade, tell their clients so. Of the puts only those are lost that are under
@@ -55,7 +51,7 @@ func TestAFaultOfAMemberIsSurvived(t *testing.T) {
 	t.Run("every member in turn", func(t *testing.T) {
 		for _, row := range under(t, faults.Config{LeaseTTL: leaseTTL}, "rolling-restart") {
 			requireGoesOn(t, row)
-			requireUnknown(t, row, len(row.Leaders)*callers)
+			requireUnknown(t, row, members*callers)
 		}
 	})
 }
@@ -65,6 +61,7 @@ const (
 	unreachable = "leader-blackhole"
 
 	callers = 4
+	members = 3
 	// hold is how long a fault is in force, and leaseTTL no longer, so that a lease which is not renewed meanwhile ends.
 	hold     = 6 * time.Second
 	leaseTTL = 6 * time.Second
@@ -88,16 +85,15 @@ func under(t *testing.T, cfg faults.Config, names ...string) []report.Row {
 // requireGoesOn checks what callers saw of a fault, and logs how long they waited.
 func requireGoesOn(t *testing.T, row report.Row) {
 	t.Helper()
-	t.Logf("%s: longest gap of gets %v, slowest get %v, slowest put %v, writes past the links seen after %v; leases %+v", row.Name,
-		row.Calls[history.LinearizableGet].LongestGap, row.Calls[history.LinearizableGet].Max, row.Calls[history.Put].Max, row.OutsideDelay, row.Leases)
+	t.Logf("%s: longest gap of gets %v, slowest get %v, slowest put %v, writes past the links seen after %v; leases lost %d", row.Name,
+		row.Calls[history.LinearizableGet].LongestGap, row.Calls[history.LinearizableGet].Max, row.Calls[history.Put].Max, row.OutsideDelay, row.LeasesLost)
 	for _, kind := range history.Kinds() {
 		stats := row.Calls[kind]
 		assert.Positive(t, stats.Held, "%s: no %s was completed under the fault", row.Name, kind)
-		assert.Zero(t, stats.Errors, "%s: %s: %v", row.Name, kind, stats.Codes)
+		assert.Zero(t, stats.Errors, "%s: %s", row.Name, kind)
 	}
-	assert.Zero(t, row.Watches.Lost, row.Name)
 	if time.Duration(row.OutsideDelay) < leaseTTL/3 { // no client can keep a lease on a machine that is slower than that
-		assert.Zero(t, row.Leases.Expired, row.Name)
+		assert.Zero(t, row.LeasesLost, row.Name)
 	}
 }
 
