@@ -95,9 +95,9 @@ func (s *stream) SendMsg(m any) error {
 	return s.ClientStream.SendMsg(m)
 }
 
-// retryPatience is how long a stream that has received nothing is left to gRPC, which may open it again by a
+// retryWait is how long a stream that has received nothing is left to gRPC, which may open it again by a
 // retryPolicy when its connection is closed.
-const retryPatience = 500 * time.Millisecond
+const retryWait = 500 * time.Millisecond
 
 // Cut implements balancer.Watcher.
 func (s *stream) Cut(reason error) {
@@ -106,7 +106,7 @@ func (s *stream) Cut(reason error) {
 		return
 	}
 	ep := s.Endpoint()
-	time.AfterFunc(retryPatience, func() {
+	time.AfterFunc(retryWait, func() {
 		if s.Endpoint() == ep {
 			s.cancel(reason)
 		}

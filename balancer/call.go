@@ -21,8 +21,8 @@ type call struct {
 	attempt *Attempt
 	stat    *stat
 	start   health.Moment
-	// patience is the silence that was unusual for its shape when it began.
-	patience time.Duration
+	// suspectAfter is the silence that was unusual for its shape when it began.
+	suspectAfter time.Duration
 
 	shard *shard // nil for a stream, and for what is not of class Calls
 	// Guarded by its lock:

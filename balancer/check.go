@@ -96,13 +96,13 @@ func (ck *checker) isCutOff(silent *subConn, now time.Time) bool {
 // untilDead returns for how long the connection must go on to be silent until it is dead if there
 // is a witness.
 func (c *connCheck) untilDead(now time.Time) time.Duration {
-	return max(deadAfter+c.s.ep.tolerance()-c.s.unanswered(&c.s.probeSent, now), livenessPatience-c.s.unanswered(&c.s.livenessSent, now))
+	return max(deadAfter+c.s.ep.tolerance()-c.s.unanswered(&c.s.probeSent, now), livenessTimeout-c.s.unanswered(&c.s.livenessSent, now))
 }
 
 // pause returns when to look again: within a round, or less often in a long outage.
 func (c *connCheck) pause(now time.Time) time.Duration {
 	left := c.untilDead(now)
-	if c.alive.IsZero() && left < -2*acceptedPatience {
+	if c.alive.IsZero() && left < -2*acceptedWait {
 		return min(max(c.p.checks.untilSecond(now), watchInterval), 2*probeRound)
 	}
 	return min(max(left, watchInterval), probeRound)

@@ -46,8 +46,8 @@ var firstMoment = health.Moment(0).Time()
 
 // add appends a call that begins now.
 func (e *Endpoint) add(c *call) {
-	c.patience = c.stat.SuspectAfter()
-	c.suspectAt = c.start + health.Moment(c.patience)
+	c.suspectAfter = c.stat.SuspectAfter()
+	c.suspectAt = c.start + health.Moment(c.suspectAfter)
 	c.shard = &e.inflight.calls[shardAt(c.start)]
 	c.shard.add(c)
 	if at := c.start + health.Moment(c.stat.HedgeAfter()); !e.isDueBy(at) {

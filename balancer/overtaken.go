@@ -98,7 +98,7 @@ func (p *policy) probeOvertaken(term uint64, since time.Time, pause time.Duratio
 }
 
 // cutOvertaken cuts the writes that were picked before then, and are still unanswered when the pause is
-// over and their patience, since the endpoint served in a later term.
+// over and, since the endpoint served in a later term, their suspectAfter has passed.
 func (e *Endpoint) cutOvertaken(before, served time.Time, pause time.Duration) {
 	due := time.Now().Add(pause)
 	time.AfterFunc(pause, func() {
@@ -109,7 +109,7 @@ func (e *Endpoint) cutOvertaken(before, served time.Time, pause time.Duration) {
 		}
 		var next time.Duration
 		for _, c := range e.overtaken(before) {
-			if more := c.patience - now.Sub(served); more <= 0 {
+			if more := c.suspectAfter - now.Sub(served); more <= 0 {
 				c.attempt.cut(errOvertaken)
 			} else if next == 0 || more < next {
 				next = more

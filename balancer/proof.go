@@ -7,9 +7,9 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// proofPatience is how long the first write of a client waits for an endpoint that has
+// proofWait is how long the first write of a client waits for an endpoint that has
 // completed work.
-const proofPatience = 500 * time.Millisecond
+const proofWait = 500 * time.Millisecond
 
 // proof is what a client has seen of the service of its endpoints. The first write waits for it, because an
 // endpoint that is connected need not serve. The policy's lock guards it.
@@ -56,8 +56,8 @@ func (pf *proof) prove() {
 	pf.p.mu.Lock()
 	begun := !pf.due.IsZero()
 	if !begun {
-		pf.due = time.Now().Add(proofPatience)
-		time.AfterFunc(proofPatience, pf.p.publish)
+		pf.due = time.Now().Add(proofWait)
+		time.AfterFunc(proofWait, pf.p.publish)
 	}
 	pf.p.mu.Unlock()
 	if begun {
@@ -71,10 +71,10 @@ func (pf *proof) prove() {
 }
 
 // probe sends a service probe, unless another client of the process sent one within
-// proofPatience: the answer counts for all.
+// proofWait: the answer counts for all.
 func (pf *proof) probe(s *subConn) {
 	now := time.Now()
-	if !s.ep.healthEntry().AskedSince(health.ForProof, now.Add(-proofPatience)) && pf.p.prober.send(s, forService, nil) {
+	if !s.ep.healthEntry().AskedSince(health.ForProof, now.Add(-proofWait)) && pf.p.prober.send(s, forService, nil) {
 		s.ep.healthEntry().Asked(health.ForProof, now)
 	}
 }

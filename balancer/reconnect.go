@@ -48,9 +48,9 @@ const (
 	maxUnproven    = 10 * time.Second
 	waitShare      = 3
 
-	// connectPatience is how long streams wait for a connection before they use another
+	// connectWait is how long streams wait for a connection before they use another
 	// endpoint.
-	connectPatience = 500 * time.Millisecond
+	connectWait = 500 * time.Millisecond
 )
 
 // ConnectParams returns the parameters for grpc.WithConnectParams that leave the pauses between
@@ -289,15 +289,15 @@ func (rc *reconnector) reconnectSoonLocked(within time.Duration) {
 	}
 }
 
-// expectLocked limits how long streams wait for a connection: after connectPatience they use
+// expectLocked limits how long streams wait for a connection: after connectWait they use
 // other endpoints, and the endpoint is suspected.
 func (rc *reconnector) expectLocked(s *subConn) {
-	sc, due := s.sc, time.Now().Add(connectPatience)
-	time.AfterFunc(connectPatience, func() {
+	sc, due := s.sc, time.Now().Add(connectWait)
+	time.AfterFunc(connectWait, func() {
 		now := time.Now()
 		if rc.markSlow(s, sc, now.Sub(due)) {
 			rc.p.publish()
-			rc.p.prober.suspect(s.ep, now, fmt.Sprintf("not connected within %v", connectPatience))
+			rc.p.prober.suspect(s.ep, now, fmt.Sprintf("not connected within %v", connectWait))
 		}
 	})
 }

@@ -96,7 +96,7 @@ func (k *picker) toTest(a *Attempt) *Endpoint {
 
 // isTesting reports whether the call tests its endpoint, and may be answered in time yet.
 func (c *call) isTesting(now time.Time) bool {
-	return c.attempt.flags.has(flagTests) && now.Sub(c.start.Time()) < c.patience
+	return c.attempt.flags.has(flagTests) && now.Sub(c.start.Time()) < c.suspectAfter
 }
 
 // findDoubted finds the endpoints that calls test.

@@ -14,8 +14,8 @@ type load struct {
 	outcomes []outcome
 }
 
-// load makes calls with a deadline of patience, with pauses between them.
-func (c *client) load(callers int, pause, patience time.Duration, write bool) *load {
+// load makes calls with a deadline of timeout, with pauses between them.
+func (c *client) load(callers int, pause, timeout time.Duration, write bool) *load {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &load{stop: cancel}
 	c.t.Cleanup(func() { l.end() })
@@ -23,7 +23,7 @@ func (c *client) load(callers int, pause, patience time.Duration, write bool) *l
 		l.wg.Go(func() {
 			time.Sleep(pause * time.Duration(i) / time.Duration(callers))
 			for ctx.Err() == nil {
-				call, end := context.WithTimeout(context.Background(), patience)
+				call, end := context.WithTimeout(context.Background(), timeout)
 				o := c.call(call, attempt{write: write})
 				end()
 				l.mu.Lock()

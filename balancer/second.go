@@ -13,12 +13,12 @@ import (
 // that is frozen, and a cluster that is overloaded, let the second one wait as well.
 
 const (
-	// dialPatience is how long the network may take to make a second connection where a name is to be
+	// defaultDialTimeout is how long the network may take to make a second connection where a name is to be
 	// resolved first, or the latency is not known: two retransmissions of its first packet.
-	dialPatience = 2200 * time.Millisecond
-	// acceptedPatience is the silence after which a second connection is made to an endpoint whose
+	defaultDialTimeout = 2200 * time.Millisecond
+	// acceptedWait is the silence after which a second connection is made to an endpoint whose
 	// kernel takes what is sent: its server may be overloaded. One that acknowledges nothing is not waited for.
-	acceptedPatience = 1500 * time.Millisecond
+	acceptedWait = 1500 * time.Millisecond
 	// secondAnswers is how many liveness checks a second connection must answer while the first one
 	// is silent.
 	secondAnswers = 2
@@ -61,7 +61,7 @@ func (ck *checker) trySecond(old *subConn, now time.Time) bool {
 // begin opens the second connection.
 func (t *trial) begin(now time.Time) bool {
 	p := t.p
-	if !t.before.repeated && t.old.silentFor(now) < acceptedPatience || !t.old.ep.busy() && !p.release() {
+	if !t.before.repeated && t.old.silentFor(now) < acceptedWait || !t.old.ep.busy() && !p.release() {
 		return false
 	}
 	p.mu.Lock()
@@ -113,18 +113,18 @@ func (t *trial) over() bool {
 // was accepted is waited for; what the network loses is not.
 func (t *trial) connects() bool {
 	ended := func() bool { return t.over() || t.second.ready.Load() || t.second.failing.Load() }
-	if !t.await(t.patience(), func() bool { return ended() || t.second.conn.known() }) {
+	if !t.await(t.dialTimeout(), func() bool { return ended() || t.second.conn.known() }) {
 		t.lost = true
 		return false
 	}
 	return t.await(minConnectTimeout, ended) && !t.over() && t.second.ready.Load()
 }
 
-// patience returns how long the network may take to make the connection.
-func (t *trial) patience() time.Duration {
+// dialTimeout returns how long the network may take to make the connection.
+func (t *trial) dialTimeout() time.Duration {
 	ep := t.old.ep
 	if _, err := netip.ParseAddrPort(ep.address); err != nil || ep.usualLatency() == 0 {
-		return dialPatience
+		return defaultDialTimeout
 	}
 	return probeRound + ep.tolerance()
 }

@@ -82,9 +82,9 @@ func (a *Attempt) Heard() {
 	}
 }
 
-// sendPatience is how long flow control may hold a message back until the stream is checked: the time to the next
+// sendWait is how long flow control may hold a message back until the stream is checked: the time to the next
 // check then doubles, like that of a silence.
-const sendPatience = 250 * time.Millisecond
+const sendWait = 250 * time.Millisecond
 
 // Sending records that a message is about to be sent on the attempt's stream, by one goroutine at a time; [Attempt.Sent]
 // that it was. A server that is frozen stops to take messages; so does one that is slow, which a probe tells apart.
@@ -96,7 +96,7 @@ func (a *Attempt) Sending() {
 	now := momentNow()
 	s.blocked.Store(0)
 	s.sending.Store(int64(now))
-	if !s.conn.ep.isDueBy(now + health.Moment(sendPatience)) {
+	if !s.conn.ep.isDueBy(now + health.Moment(sendWait)) {
 		s.conn.ep.checkStreamBy(s, now)
 	}
 }
@@ -142,7 +142,7 @@ func (s *stream) dueAt() health.Moment {
 	}
 	at := health.MomentOf(due)
 	if since := s.sending.Load(); since != 0 {
-		at = min(at, health.Moment(since)+health.Moment(sendPatience<<min(s.blocked.Load(), 16)))
+		at = min(at, health.Moment(since)+health.Moment(sendWait<<min(s.blocked.Load(), 16)))
 	}
 	return at
 }

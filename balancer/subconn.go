@@ -26,7 +26,7 @@ type subConn struct {
 	// attempted is when the latest attempt began, due when the next one may; the timer fires then.
 	attempted, due time.Time
 	timer          *time.Timer // nil before the first
-	// slow is set while connecting takes longer than connectPatience.
+	// slow is set while connecting takes longer than connectWait.
 	slow bool
 	err  error // of the latest failed attempt
 
@@ -94,14 +94,14 @@ func (s *subConn) unanswered(probe *atomic.Pointer[time.Time], now time.Time) ti
 	return max(now.Sub(*sent), 1)
 }
 
-// livenessPatience is how long the response to a liveness check may take: about a probe round.
-const livenessPatience = probeRound - probeRound/10
+// livenessTimeout is how long the response to a liveness check may take: about a probe round.
+const livenessTimeout = probeRound - probeRound/10
 
 // silentFor returns how long nothing has arrived since the first probe, 0 if it was
 // answered. Only an unanswered liveness check counts as silence: an endpoint with only a
 // service probe unanswered may be stalled.
 func (s *subConn) silentFor(now time.Time) time.Duration {
-	if s.unanswered(&s.livenessSent, now) < livenessPatience {
+	if s.unanswered(&s.livenessSent, now) < livenessTimeout {
 		return 0
 	}
 	return s.unanswered(&s.probeSent, now)

@@ -89,7 +89,7 @@ func TestWatchContinuesOnALaggingMember(t *testing.T) {
 	require.True(t, ok)
 	require.NoError(t, resp.Err())
 	require.EqualValues(t, 1001, resp.Events[0].Kv.ModRevision)
-	require.Eventually(t, func() bool { return cluster.Count("Range") == reads+1 }, watchPatience, time.Millisecond)
+	require.Eventually(t, func() bool { return cluster.Count("Range") == reads+1 }, watchTimeout, time.Millisecond)
 }
 
 // Headers of kine and of the grpc-proxy need not name a cluster.

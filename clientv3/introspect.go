@@ -78,7 +78,7 @@ func (c *Client) Ready(ctx context.Context) error {
 		if failed == nil && c.channel.Unanswered() < maxUnanswered {
 			return nil
 		}
-		ctx, cancel := context.WithTimeout(ctx, readyPatience)
+		ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 		defer cancel()
 		return c.tryRead(ctx, failed)
 	case !undecided(known):
@@ -90,8 +90,8 @@ func (c *Client) Ready(ctx context.Context) error {
 }
 
 const (
-	// readyPatience bounds the read of Ready where endpoints seem to serve.
-	readyPatience = 2 * time.Second
+	// readyTimeout bounds the read of Ready where endpoints seem to serve.
+	readyTimeout = 2 * time.Second
 	// maxUnanswered is how long a call may be without an answer before Ready makes a read.
 	maxUnanswered = 5 * time.Second
 )

@@ -101,7 +101,7 @@ func TestAbandonedWriteIsNotSentBesideItsRepetition(t *testing.T) {
 		cluster.Member(0).Stop()
 		var abandoned sync.WaitGroup
 		var calls atomic.Int32
-		impatient := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		failFast := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			if calls.Add(1) > 1 {
 				return invoke(ctx, method, req, reply, cc, opts...)
 			}
@@ -109,7 +109,7 @@ func TestAbandonedWriteIsNotSentBesideItsRepetition(t *testing.T) {
 			time.Sleep(50 * time.Millisecond) // it now waits for a connection
 			return status.Error(codes.Unavailable, "circuit open")
 		}
-		c := clienttest.Connect(t, cluster, Config{DialOptions: append(cluster.DialOptions(), grpc.WithChainUnaryInterceptor(impatient))})
+		c := clienttest.Connect(t, cluster, Config{DialOptions: append(cluster.DialOptions(), grpc.WithChainUnaryInterceptor(failFast))})
 		done := make(chan error, 1)
 		go func() { _, err := c.Put(t.Context(), "k", "v"); done <- err }()
 		time.Sleep(20 * time.Second)

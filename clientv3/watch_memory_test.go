@@ -45,7 +45,7 @@ func TestRetainedPartsOfEventsPinLittleMemory(t *testing.T) {
 			require.Eventually(t, func() bool {
 				pinned = (liveBytes()-before)/count - tt.held
 				return pinned <= maxPinned
-			}, watchPatience, time.Millisecond, "bytes beyond the part of each event")
+			}, watchTimeout, time.Millisecond, "bytes beyond the part of each event")
 			t.Logf("%d bytes beyond the part", pinned)
 			runtime.KeepAlive(kept)
 		})

@@ -15,8 +15,8 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// watchPatience is far longer than any wait of a watch test.
-const watchPatience = time.Minute
+// watchTimeout is far longer than any wait of a watch test.
+const watchTimeout = time.Minute
 
 // scriptedStream is a watch stream that the test serves.
 type scriptedStream struct {
@@ -49,7 +49,7 @@ func await[T any](t *testing.T, c <-chan T, otherwise string) (v T) {
 	t.Helper()
 	select {
 	case v = <-c:
-	case <-time.After(watchPatience):
+	case <-time.After(watchTimeout):
 		require.Fail(t, otherwise)
 	}
 	return v
@@ -64,7 +64,7 @@ func take(t *testing.T, streams <-chan *scriptedStream) *scriptedStream {
 // request returns the client's next request.
 func (s *scriptedStream) request() *pb.WatchRequest {
 	s.t.Helper()
-	late := time.AfterFunc(watchPatience, s.BreakConn)
+	late := time.AfterFunc(watchTimeout, s.BreakConn)
 	defer late.Stop()
 	req, err := s.Recv()
 	require.NoError(s.t, err, "the client sends no request")
@@ -120,7 +120,7 @@ func next(t *testing.T, w WatchChan) (resp WatchResponse, ok bool) {
 	select {
 	case resp, ok = <-w:
 		return resp, ok
-	case <-time.After(watchPatience):
+	case <-time.After(watchTimeout):
 		require.Fail(t, "the watch delivers nothing")
 		return WatchResponse{}, false
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/quorate/quorate/keepalive"
 )
 
-// patience is how long tests wait for what must happen, in virtual time.
-const patience = 30 * time.Second
+// testTimeout is how long tests wait for what must happen, in virtual time.
+const testTimeout = 30 * time.Second
 
 // handlerTime is how long each call takes.
 const handlerTime = 10 * time.Millisecond
@@ -60,7 +60,7 @@ func restarts(t *testing.T, policy string) {
 	options, err := keepalive.Calls{
 		Repeatable: []string{testgrpc.TestService_EmptyCall_FullMethodName},
 		Once:       []string{testgrpc.TestService_UnaryCall_FullMethodName},
-		Timeout:    2 * patience,
+		Timeout:    2 * testTimeout,
 		Base:       fmt.Sprintf(`{"loadBalancingConfig": [{%q: {}}]}`, policy),
 	}.DialOptions()
 	require.NoError(t, err)
@@ -83,7 +83,7 @@ func restarts(t *testing.T, policy string) {
 	ids := &identified{client: testgrpc.NewTestServiceClient(conn)}
 	once, waitOnce := load(ctx, callers, ids.call)
 	plainIDs := &identified{client: testgrpc.NewTestServiceClient(plain), prefix: "plain "}
-	unnamed, waitUnnamed := load(ctx, 1, impatient(plainIDs.call))
+	unnamed, waitUnnamed := load(ctx, 1, withPause(plainIDs.call))
 
 	for i := range times {
 		awaitProgress(t, repeatable, once)
@@ -144,8 +144,8 @@ func (c *identified) succeeded() []string {
 	return c.ok
 }
 
-// impatient pauses after a call that failed at once.
-func impatient(call func(context.Context) error) func(context.Context) error {
+// withPause pauses after a call that failed at once.
+func withPause(call func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := call(ctx)
 		if err != nil {
@@ -171,7 +171,7 @@ func awaitProgress(t *testing.T, loads ...*outcomes) {
 		}
 		return true
 	}
-	for end := time.Now().Add(patience); !ready(); time.Sleep(handlerTime) {
+	for end := time.Now().Add(testTimeout); !ready(); time.Sleep(handlerTime) {
 		require.True(t, time.Now().Before(end), "no progress")
 	}
 }

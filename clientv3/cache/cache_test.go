@@ -207,7 +207,7 @@ func TestReadsOfTheFutureDelayNoOther(t *testing.T) {
 func TestVersions(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	var revs []int64
-	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxVersions: 10, MaxWait: patience})
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxVersions: 10, MaxWait: testTimeout})
 	awaitServing(t, c, "a/1")
 	for i := range 30 {
 		revs = append(revs, clienttest.Put(t, cluster, "a/1", string(rune('A'+i))))
@@ -251,7 +251,7 @@ func TestAPrefixThatIsDenied(t *testing.T) {
 	awaitServing(t, c, "b/1")
 	_, err := c.Get(clienttest.Within(t), "a/1")
 	require.Equal(t, denied, err)
-	require.Eventually(t, func() bool { return c.Status()[0].State == cache.Denied }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return c.Status()[0].State == cache.Denied }, testTimeout, time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	err = c.WaitSynced(ctx)

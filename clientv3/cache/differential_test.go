@@ -67,7 +67,7 @@ func FuzzGet(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		cluster, client := clienttest.StartClient(t, 1)
-		c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxWait: patience})
+		c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxWait: testTimeout})
 		awaitServing(t, c, "a/")
 		grant := clienttest.Must(client.Grant(clienttest.Within(t), 60))
 		for range 40 {

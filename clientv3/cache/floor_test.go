@@ -117,11 +117,11 @@ func TestOtherServers(t *testing.T) {
 			require.Eventually(t, func() bool {
 				resp, err := c.Get(clienttest.Within(t), "a/1", clientv3.WithSerializable())
 				return err == nil && resp.Count == 1 && c.Stats().Events == 1
-			}, patience, time.Millisecond)
+			}, testTimeout, time.Millisecond)
 			clienttest.Put(t, cluster, "b", "v")
 			require.EventuallyWithT(t, func(t *assert.CollectT) {
 				assert.ErrorContains(t, c.Freshness().Err, name)
-			}, patience, time.Millisecond)
+			}, testTimeout, time.Millisecond)
 			before := c.Stats()
 			for range 10 {
 				resp := clienttest.Get(t, c, "a/1")
@@ -144,7 +144,7 @@ func TestOverLeasing(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(closeKV)
 	client.KV = kv
-	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxWait: patience})
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxWait: testTimeout})
 	awaitServing(t, c, "a/1")
 	for range 20 {
 		written := clienttest.Must(other.Put(clienttest.Within(t), "a/1", "v"))

@@ -62,7 +62,7 @@ func requireChanges(t *testing.T, changes <-chan string, want ...string) {
 		select {
 		case got := <-changes:
 			require.Equal(t, w, got)
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			require.Fail(t, "no change is delivered", "not %q", w)
 		}
 	}

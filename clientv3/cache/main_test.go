@@ -15,8 +15,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is far above what anything here takes; what hangs is ended by it.
-const patience = 30 * time.Second
+// testTimeout is far above what anything here takes; what hangs is ended by it.
+const testTimeout = 30 * time.Second
 
 // newUnsynced returns a cache that need not be loaded yet.
 func newUnsynced(t testing.TB, client *clientv3.Client, cfg cache.Config) *cache.Cache {
@@ -37,7 +37,7 @@ func newCache(t testing.TB, client *clientv3.Client, cfg cache.Config) *cache.Ca
 // newServing returns a cache of "a/" that answers gets from memory, however late its watch is.
 func newServing(t testing.TB, client *clientv3.Client) *cache.Cache {
 	t.Helper()
-	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxWait: patience})
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxWait: testTimeout})
 	awaitServing(t, c, "a/1")
 	return c
 }
@@ -49,7 +49,7 @@ func awaitServing(t testing.TB, c *cache.Cache, key string) {
 		before := c.Stats().Hits
 		_, err := c.Get(clienttest.Within(t), key)
 		return err == nil && c.Stats().Hits > before
-	}, patience, time.Millisecond, "no get is answered from memory")
+	}, testTimeout, time.Millisecond, "no get is answered from memory")
 }
 
 // The error of a server that denies a read, as it is sent and as a caller gets it.

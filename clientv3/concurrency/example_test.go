@@ -215,14 +215,14 @@ func ExampleSemaphore() {
 	defer stop()
 	ctx := context.Background()
 
-	for _, patience := range []time.Duration{time.Minute, time.Minute, time.Second} {
+	for _, maxWait := range []time.Duration{time.Minute, time.Minute, time.Second} {
 		session, err := concurrency.NewSession(client, concurrency.WithTTL(10))
 		if err != nil {
 			panic(err)
 		}
 		defer session.Close()
 		semaphore := concurrency.NewSemaphore(session, "semaphores/backup", 2)
-		waiting, cancel := context.WithTimeout(ctx, patience)
+		waiting, cancel := context.WithTimeout(ctx, maxWait)
 		fmt.Println(semaphore.Acquire(waiting, "10.0.0.1"))
 		cancel()
 	}

@@ -60,7 +60,7 @@
 //
 //	client.KV = batch.New(kv, batch.Config{JoinReads: true, GroupWrites: true, MaxOps: 127})
 //
-// # Life
+// # Lifetime
 //
 // [KV.Close] ends the lease, which deletes the lanes. Lanes of a program that died go with the lease, after the TTL. When a
 // lease is lost, the next write makes another one with other lanes.

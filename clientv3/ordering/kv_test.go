@@ -238,13 +238,13 @@ func TestRetriesEndWithTheContext(t *testing.T) {
 		inner := script(at(5, 4)...)
 		kv := ordering.NewKV(inner, func(clientv3.Op, clientv3.OpResponse, int64) error { return nil })
 		clienttest.Get(t, kv, "k")
-		const patience = 10 * time.Second
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		const timeout = 10 * time.Second
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		defer cancel()
 		began := time.Now()
 		_, err := kv.Get(ctx, "k")
 		require.Equal(t, context.DeadlineExceeded, err)
-		require.Equal(t, patience, time.Since(began))
+		require.Equal(t, timeout, time.Since(began))
 		require.InDelta(t, 105, inner.sent, 10, "ten a second")
 	})
 }

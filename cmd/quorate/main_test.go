@@ -18,8 +18,8 @@ import (
 	"github.com/quorate/quorate/lab"
 )
 
-// patience is far above what any of these tests takes.
-const patience = time.Minute
+// testTimeout is far above what any of these tests takes.
+const testTimeout = time.Minute
 
 func TestMain(m *testing.M) {
 	lab.Main()

@@ -59,7 +59,7 @@ func TestResolveFollowsHints(t *testing.T) {
 		{"", 3}, {"--zone a", 2}, {"--node n2", 1}, {"--zone b --node n2", 1}, {"--zone a --node n4", 2},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 			defer cancel()
 			args := append([]string{"kubernetes:///billing.shop:grpc", "--once", "--kubeconfig", file}, strings.Fields(tt.args)...)
 			status, stdout, stderr := clitest.Exec(ctx, newResolveCommand(), args...)

@@ -44,7 +44,7 @@ func backend(t *testing.T) (addr string, service *grpchealth.Server, srv *grpc.S
 // live runs a command until the test ends, and returns the lines that it prints.
 func live(t *testing.T, args ...string) *bufio.Scanner {
 	t.Helper()
-	limited, end := context.WithTimeout(t.Context(), patience)
+	limited, end := context.WithTimeout(t.Context(), testTimeout)
 	ctx, cancel := context.WithCancelCause(limited)
 	r, w := io.Pipe()
 	cmd := newResolveCommand()
@@ -148,7 +148,7 @@ func TestResolveOnce(t *testing.T) {
 		{"etcd:///billing --user root", cli.Failure, "", "--user needs a name and a password; the password may also be in ETCDCTL_PASSWORD"},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 			defer cancel()
 			status, stdout, stderr := clitest.Exec(ctx, newResolveCommand(), strings.Fields(tt.args)...)
 			assert.Equal(t, tt.status, status)
@@ -217,7 +217,7 @@ func TestResolveOnceTellsHowEndpointsAre(t *testing.T) {
 		{"one does not answer", mute.Addr().String(), cli.Negative, mute.Addr().String() + " is dead"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 			defer cancel()
 			status, _, stderr := clitest.Exec(ctx, newResolveCommand(), "static:///"+tt.target, "--once", "--health")
 			assert.Equal(t, tt.status, status, stderr)
@@ -267,9 +267,9 @@ func TestResolveReadsVariablesOfEtcdctl(t *testing.T) {
 				}
 				t.Setenv("ETCDCTL_"+name, value)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 			defer cancel()
-			status, stdout, stderr := clitest.Exec(ctx, newResolveCommand(), append([]string{"etcd:///billing", "--once", "--dial-timeout", patience.String()}, tt.args...)...)
+			status, stdout, stderr := clitest.Exec(ctx, newResolveCommand(), append([]string{"etcd:///billing", "--once", "--dial-timeout", testTimeout.String()}, tt.args...)...)
 			assert.Equal(t, cli.OK, status, stderr)
 			assert.Contains(t, stdout, "+ 10.0.0.1:80")
 		})
@@ -294,7 +294,7 @@ func TestResolveNamesTheVariableThatIsWrong(t *testing.T) {
 			for name, value := range tt.variables {
 				t.Setenv(name, value)
 			}
-			status, _, stderr := clitest.Exec(t.Context(), newResolveCommand(), append([]string{"etcd:///billing", "--once", "--dial-timeout", patience.String()}, tt.args...)...)
+			status, _, stderr := clitest.Exec(t.Context(), newResolveCommand(), append([]string{"etcd:///billing", "--once", "--dial-timeout", testTimeout.String()}, tt.args...)...)
 			assert.Equal(t, cli.Failure, status)
 			assert.Contains(t, stderr, tt.want)
 			status, _, stderr = clitest.Exec(t.Context(), newResolveCommand(), "static:///a:1", "--once")
@@ -341,7 +341,7 @@ func TestResolveOnceWhileEndpointsGo(t *testing.T) {
 		r := manual.NewBuilderWithScheme("test")
 		a, b := resolver.Endpoint{Addresses: []resolver.Address{{Addr: "a:1"}}}, resolver.Endpoint{Addresses: []resolver.Address{{Addr: "b:1"}}}
 		r.InitialState(resolver.State{Endpoints: []resolver.Endpoint{a, b}})
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 		defer cancel()
 		out, in := io.Pipe()
 		ended := make(chan error, 1)

@@ -68,6 +68,6 @@ func increment(ctx context.Context, client *clientv3.Client, mark, operation str
 		case err != nil && (ctx.Err() != nil || retry.OutcomeOf(err) != retry.OutcomeUnknown):
 			return err
 		}
-		// Another writer was first, or the outcome is unknown: the next read tells.
+		// Another writer was first, or the outcome is unknown: the next read shows which.
 	}
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/quorate/quorate/internal/grpctest"
 )
 
-// patience is the deadline of probes that something keeps waiting. It passes in virtual time.
-const patience = 250 * time.Millisecond
+// probeTimeout is the deadline of probes that something keeps waiting. It passes in virtual time.
+const probeTimeout = 250 * time.Millisecond
 
 func start(t *testing.T) (*fakeetcd.Cluster, *grpc.ClientConn) {
 	t.Helper()
@@ -70,7 +70,7 @@ func probeEach(t *testing.T, p health.Prober, method string, tests []probeCase) 
 		grpctest.Bubble(t, tt.name, func(t *testing.T) {
 			cluster, conn := start(t)
 			cluster.On(method, tt.answer)
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), probeTimeout)
 			defer cancel()
 			reports := probe(ctx, p, conn)
 			assert.Len(t, cluster.Calls(), 1, "a probe is one call")

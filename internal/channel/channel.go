@@ -192,8 +192,7 @@ func (c *Channel) Conn() *grpc.ClientConn { return c.conn }
 // Over executes calls over a connection to one endpoint, which the caller made and closes.
 // They have a separate retry budget, so that calls to a failing member do not slow down
 // other calls. They are never cut: a caller that names a member waits for its answer. While
-// there is no connection, their attempts fail, so that without a deadline they end after
-// patience.
+// there is no connection, their attempts fail, so that without a deadline they end after 15 s.
 func (c *Channel) Over(conn grpc.ClientConnInterface) grpc.ClientConnInterface {
 	caller := c.newCaller(conn, func() int { return 1 })
 	caller.single = true

@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	// patience bounds how long work without a deadline may keep failing. It is twice the
+	// retryTimeout bounds how long work without a deadline may keep failing. It is twice the
 	// time that a server with default timeouts waits for an election and a commit (7 s): a
 	// call survives a change of leader, and a program without deadlines gets an error in an
 	// outage.
-	patience = 15 * time.Second
+	retryTimeout = 15 * time.Second
 
 	// maxTokenRefreshes bounds the token requests of one call. A cluster that refuses fresh
 	// tokens will refuse the next one too, and each costs it a password hash.
@@ -97,7 +97,7 @@ func (noConn) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallO
 }
 
 // Endless marks the work as running until its context ends, as watches and keepalives do,
-// and returns r. The 15 s of patience, the policy's MaxAttempts and its RetryableStatusCodes
+// and returns r. The time limit of 15 s, the policy's MaxAttempts and its RetryableStatusCodes
 // do not apply: reopening such a stream is always safe. The first failure since the last
 // Progress has no backoff: a broken stream is reopened at once, or within 100 ms if it was
 // silent, see [Retrier.Wake].
@@ -332,7 +332,7 @@ func (r *Retrier) left(ctx context.Context, now time.Time) time.Duration {
 	if r.endless {
 		return math.MaxInt64
 	}
-	return r.since.Add(patience).Sub(now)
+	return r.since.Add(retryTimeout).Sub(now)
 }
 
 // fail records a failure.

@@ -117,9 +117,9 @@ func TestEndOfOneCallerDoesNotFailAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := &authServer{hold: make(chan struct{})}
 		s := newTestTokens(srv, alice)
-		impatient, cancel := context.WithCancel(t.Context())
+		cancellable, cancel := context.WithCancel(t.Context())
 		first := make(chan error, 1)
-		go func() { first <- s.ensure(impatient) }()
+		go func() { first <- s.ensure(cancellable) }()
 		synctest.Wait()
 		second := make(chan error, 1)
 		go func() { second <- s.ensure(t.Context()) }()

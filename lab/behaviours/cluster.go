@@ -95,7 +95,7 @@ func severalMembers(ctx context.Context, c *clientv3.Client, log *transcript.Log
 	added := ok(c.MemberAdd(ctx, []string{"http://192.0.2.9:2380"}))
 	log.Value("added", added.Member)
 	log.Value("members after adding", byName(added.Members))
-	awaitNextSecond() // within one second it would be the id that etcd finds in use, which it computes from the URL and the time
+	awaitNextSecond() // etcd computes the id from the URL and the second, and would find the same one in use
 	log.Step("add one that is there")(c.MemberAdd(ctx, []string{"http://192.0.2.9:2380"}))
 	log.Step("put with a member that never started")(c.Put(ctx, "several", "2"))
 	removed := ok(c.MemberRemove(ctx, added.Member.ID))

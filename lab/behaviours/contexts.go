@@ -58,14 +58,14 @@ func endedContexts(ctx context.Context, c *clientv3.Client, log *transcript.Log)
 
 // frozen makes calls that are sent and not answered. What the server does with them once it goes on is not checked.
 func frozen(ctx context.Context, at Site, log *transcript.Log) {
-	const patience = 150 * time.Millisecond
+	const timeout = 150 * time.Millisecond
 	c := at.client()
 	defer end(c, log)
 	log.Step("before")(c.Get(ctx, "frozen"))
 	must(at.Do(ctx, site.Stop))
 	defer func() { must(at.Do(ctx, site.Continue)) }()
 
-	sent(ctx, c, log, patience)
+	sent(ctx, c, log, timeout)
 }
 
 // sent makes calls whose context ends while they are under way, after a time.

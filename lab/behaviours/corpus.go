@@ -53,7 +53,7 @@ func long(b Behaviour) Behaviour {
 
 // steps makes a behaviour that records each step, to be compared.
 func steps(name string, run func(context.Context, Site, *transcript.Log)) Behaviour {
-	return Behaviour{Name: name, Limit: patience, run: run}
+	return Behaviour{Name: name, Limit: behaviourTimeout, run: run}
 }
 
 // withClient makes one that needs no more than a client.

@@ -48,7 +48,7 @@ func raceFlag() []string {
 	return nil
 }
 
-const patience = 2 * time.Minute
+const testTimeout = 2 * time.Minute
 
 // released are the servers to test against: the newest release and the oldest.
 var released = []struct {
@@ -130,7 +130,7 @@ func TestRows(t *testing.T) {
 			require.NoError(t, err)
 			defer func() { require.NoError(t, running.Close()) }()
 			at := running.Site()
-			at.Limit = patience
+			at.Limit = testTimeout
 			o, err := play(t.Context(), servers.Quorate, at, row.name)
 			require.NoError(t, err)
 			require.Equal(t, row.refused, o.Error != "", o.Error)
@@ -153,7 +153,7 @@ func onServer(ctx context.Context, s servers.Server, path string, setup site.Set
 		return err
 	}
 	defer func() { err = errors.Join(err, running.Close()) }()
-	settling, cancel := context.WithTimeout(ctx, patience)
+	settling, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
 	if err := running.Settle(settling); err != nil {
 		return err

@@ -19,7 +19,7 @@ func renewed(log *transcript.Log, step string, responses renewals) {
 }
 
 // ended waits for the end of a keepalive, or of a watch whose watcher is closed, however many responses come before it: the
-// official client may tell first that the stream of a watch has ended.
+// official client may first send the error with which the stream of a watch ended.
 func ended[T any](log *transcript.Log, step string, responses <-chan T) {
 	expired := time.After(delivery)
 	for {

@@ -19,14 +19,14 @@ import (
 
 // unreachable makes calls to an endpoint where nothing listens.
 func unreachable(ctx context.Context, _ Site, log *transcript.Log) {
-	const patience = 150 * time.Millisecond
+	const timeout = 150 * time.Millisecond
 	c := ok(clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}, Logger: zap.NewNop()}))
 	defer end(c, log)
-	sent(ctx, c, log, patience)
-	withDeadline(ctx, patience, func(ctx context.Context) {
+	sent(ctx, c, log, timeout)
+	withDeadline(ctx, timeout, func(ctx context.Context) {
 		log.Step("status")(c.Status(ctx, "127.0.0.1:1"))
 	})
-	withDeadline(ctx, patience, func(ctx context.Context) { log.Error("sync", c.Sync(ctx)) })
+	withDeadline(ctx, timeout, func(ctx context.Context) { log.Error("sync", c.Sync(ctx)) })
 }
 
 func errorFunctions(ctx context.Context, _ Site, log *transcript.Log) {

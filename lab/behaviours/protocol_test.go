@@ -47,7 +47,7 @@ func realEtcd(t *testing.T) *grpc.ClientConn {
 func settledEtcd(t *testing.T) *grpc.ClientConn {
 	t.Helper()
 	cluster := startEtcd(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	require.NoError(t, servers.Settle(ctx, cluster))
 	return cluster.Members()[0].Conn()
@@ -73,15 +73,15 @@ func fakeEtcd(t *testing.T) *grpc.ClientConn {
 	return conn
 }
 
-// programPatience is far above what a program takes: some make thousands of calls, and a busy disk takes a tenth of a second for a
+// programTimeout is far above what a program takes: some make thousands of calls, and a busy disk takes a tenth of a second for a
 // write.
-const programPatience = 10 * time.Minute
+const programTimeout = 10 * time.Minute
 
 // requireLikeEtcd runs a program against both servers, at the same time, and fails the test if the transcripts differ. It
 // returns the entries of etcd.
 func requireLikeEtcd(t *testing.T, etcd, fake *grpc.ClientConn, run calls) []entry {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), programPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), programTimeout)
 	defer cancel()
 	sessions := []*session{newSession(ctx, etcd), newSession(ctx, fake)}
 	var running sync.WaitGroup

@@ -14,7 +14,7 @@ import (
 
 // noQuorum uses the last member that is left of a cluster. It is the end of the cluster.
 func noQuorum(ctx context.Context, at Site, log *transcript.Log) {
-	const patience = 500 * time.Millisecond
+	const timeout = 500 * time.Millisecond
 	c := at.client()
 	defer end(c, log)
 	begun := begin(ctx, c, log)
@@ -34,7 +34,7 @@ func noQuorum(ctx context.Context, at Site, log *transcript.Log) {
 	log.Step("serializable member list")(count(c.MemberList(ctx, clientv3.WithSerializable())))
 
 	// Calls are cancelled: a server knows their deadline, and its own answer that it has passed may come first.
-	cancelled := func(call func(context.Context)) { withCancel(ctx, patience, call) }
+	cancelled := func(call func(context.Context)) { withCancel(ctx, timeout, call) }
 	cancelled(func(ctx context.Context) { log.Step("cancelled: get")(c.Get(ctx, "quorum")) })
 	cancelled(func(ctx context.Context) { log.Step("cancelled: put")(c.Put(ctx, "quorum", "2")) })
 	listing := cancelled

@@ -14,8 +14,8 @@ import (
 	"github.com/quorate/quorate/lab/servers/site"
 )
 
-// patience is far above what any recorded behaviour takes; one that hangs is ended by it.
-const patience = 2 * time.Minute
+// behaviourTimeout is far above what any recorded behaviour takes; one that hangs is ended by it.
+const behaviourTimeout = 2 * time.Minute
 
 // Site is where a behaviour runs.
 type Site struct {

@@ -30,8 +30,8 @@ import (
 	"github.com/quorate/quorate/lab"
 )
 
-// patience bounds what a fault waits for.
-const patience = time.Minute
+// faultTimeout bounds what a fault waits for.
+const faultTimeout = time.Minute
 
 // A program that is started as a member goes no further than this.
 func init() { lab.Main() }
@@ -112,7 +112,7 @@ func (c *Cluster) Cut(member int) (end func()) {
 // Compact discards the history before the current revision.
 func (c *Cluster) Compact() {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(c.t.Context(), faultTimeout)
 	defer cancel()
 	err := c.compact(ctx)
 	for status.Code(err) == codes.Unavailable && ctx.Err() == nil { // an election drops what is under way

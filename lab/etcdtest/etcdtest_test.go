@@ -18,8 +18,8 @@ import (
 // It has no lab.Main.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is far above what any call takes.
-const patience = time.Minute
+// testTimeout is far above what any call takes.
+const testTimeout = time.Minute
 
 func within(t *testing.T, d time.Duration) context.Context {
 	t.Helper()
@@ -30,7 +30,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 
 func get(t *testing.T, client *clientv3.Client, key string) string {
 	t.Helper()
-	resp, err := client.Get(within(t, patience), key)
+	resp, err := client.Get(within(t, testTimeout), key)
 	require.NoError(t, err)
 	require.Len(t, resp.Kvs, 1)
 	return string(resp.Kvs[0].Value)
@@ -38,18 +38,18 @@ func get(t *testing.T, client *clientv3.Client, key string) string {
 
 func TestStart(t *testing.T) {
 	etcd := etcdtest.Start(t, etcdtest.Config{})
-	_, err := etcd.Client.Put(within(t, patience), "k", "v")
+	_, err := etcd.Client.Put(within(t, testTimeout), "k", "v")
 	require.NoError(t, err)
 	etcd.LoseAnswer("Put")
-	_, err = etcd.Client.Put(within(t, patience), "k", "lost")
+	_, err = etcd.Client.Put(within(t, testTimeout), "k", "lost")
 	assert.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
 	assert.Equal(t, "lost", get(t, etcd.Client, "k"))
-	_, err = etcd.Client.Put(within(t, patience), "k", "next")
+	_, err = etcd.Client.Put(within(t, testTimeout), "k", "next")
 	require.NoError(t, err)
 
 	for range 2 { // the second one has nothing to do
 		etcd.Compact()
-		_, err = etcd.Client.Get(within(t, patience), "k", clientv3.WithRev(2))
+		_, err = etcd.Client.Get(within(t, testTimeout), "k", clientv3.WithRev(2))
 		require.Equal(t, rpctypes.ErrCompacted, err)
 	}
 	end := etcd.Cut(0)
@@ -62,14 +62,14 @@ func TestStart(t *testing.T) {
 func TestStartThreeWithTLSAndUsers(t *testing.T) {
 	etcd := etcdtest.Start(t, etcdtest.Config{Members: 3, TLS: true, Users: map[string]string{"ann": "a"}})
 	ann := etcd.Connect(t, clientv3.Config{Username: "ann", Password: "a"})
-	_, err := ann.Put(within(t, patience), "k", "v")
+	_, err := ann.Put(within(t, testTimeout), "k", "v")
 	require.NoError(t, err)
-	_, err = ann.UserList(within(t, patience))
+	_, err = ann.UserList(within(t, testTimeout))
 	require.Equal(t, rpctypes.ErrPermissionDenied, err)
-	_, err = etcd.Client.UserList(within(t, patience))
+	_, err = etcd.Client.UserList(within(t, testTimeout))
 	require.NoError(t, err)
 
-	leader, err := etcd.Lab.Leader(within(t, patience))
+	leader, err := etcd.Lab.Leader(within(t, testTimeout))
 	require.NoError(t, err)
 	end := etcd.Freeze(leader.Index())
 	assert.Equal(t, "v", get(t, ann, "k")) // the others elect a leader

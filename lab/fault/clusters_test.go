@@ -70,12 +70,12 @@ func look(c *lab.Cluster, leader *lab.Member) []string {
 	return out
 }
 
-// patient are members that elect another leader only if theirs is silent for longer than a busy machine lets it be.
-var patient = lab.Config{Heartbeat: 200 * time.Millisecond, Election: 2 * time.Second}
+// slowElections are members that elect another leader only if theirs is silent for longer than a busy machine lets it be.
+var slowElections = lab.Config{Heartbeat: 200 * time.Millisecond, Election: 2 * time.Second}
 
 func TestInjectAndHeal(t *testing.T) {
 	ctx := labtest.Within(t, 5*time.Minute)
-	c := labtest.Start(t, patient)
+	c := labtest.Start(t, slowElections)
 
 	effects := map[string][]string{
 		"kill":             {"follower dead"},
@@ -249,7 +249,7 @@ func pids(c *lab.Cluster) (out []int) {
 
 func TestFollowersAreChosenBySeed(t *testing.T) {
 	ctx := labtest.Within(t, time.Minute)
-	c := labtest.Start(t, patient)
+	c := labtest.Start(t, slowElections)
 	choices := func(seed uint64) (out []string) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		for range 8 {

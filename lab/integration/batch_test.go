@@ -27,7 +27,7 @@ var shareAll = batch.Config{JoinReads: true, GroupWrites: true, MaxAlone: 1}
 func startAlone(t *testing.T, args ...string) (context.Context, *clientv3.Client) {
 	t.Helper()
 	cluster := labtest.Start(t, lab.Config{Members: 1, Args: args})
-	return labtest.Within(t, patience), labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints()})
+	return labtest.Within(t, testTimeout), labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints()})
 }
 
 // atOnce does something for all sharers at once.

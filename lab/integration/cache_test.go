@@ -18,7 +18,7 @@ import (
 // dropped though only a third one is read, and what is left may be read as before.
 func TestPermissionsAreWithdrawn(t *testing.T) {
 	cluster := labtest.Start(t, lab.Config{Members: 1, Args: []string{"--bcrypt-cost=4"}})
-	ctx := labtest.Within(t, patience)
+	ctx := labtest.Within(t, testTimeout)
 	root, app := labtest.EnableAuth(ctx, t, cluster, "app", clientv3.PermRead, "a/", "b/", "c/")
 	for _, key := range []string{"a/1", "b/1", "c/1", "c/z"} {
 		_, err := root.Put(ctx, key, "v")
@@ -41,7 +41,7 @@ func TestPermissionsAreWithdrawn(t *testing.T) {
 		}
 	}
 	served := func(t *assert.CollectT) { require.NoError(t, c.Freshness().Err) }
-	require.EventuallyWithT(t, served, patience, time.Millisecond)
+	require.EventuallyWithT(t, served, testTimeout, time.Millisecond)
 
 	_, err = root.RoleRevokePermission(ctx, "app", "b/", "b0")
 	require.NoError(t, err)
@@ -63,7 +63,7 @@ func TestPermissionsAreWithdrawn(t *testing.T) {
 		_, err := c.Get(ctx, "a/1")
 		require.NoError(t, err)
 		require.Greater(t, c.Stats().Hits, before)
-	}, patience, time.Millisecond)
+	}, testTimeout, time.Millisecond)
 	require.Empty(t, dropped)
 }
 
@@ -71,7 +71,7 @@ func TestPermissionsAreWithdrawn(t *testing.T) {
 // revision. Linearizable gets, from memory, show that it is gone.
 func TestADeletionAtTheCompactedRevision(t *testing.T) {
 	cluster := labtest.Start(t, lab.Config{Members: 1})
-	ctx := labtest.Within(t, patience)
+	ctx := labtest.Within(t, testTimeout)
 	client := labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints()})
 	direct := labtest.Client(t, clientv3.Config{Endpoints: []string{cluster.Members()[0].DirectEndpoint()}})
 	for range 3 {
@@ -90,7 +90,7 @@ func TestADeletionAtTheCompactedRevision(t *testing.T) {
 			require.Greater(t, c.Stats().Hits, before)
 		}
 	}
-	require.EventuallyWithT(t, get(1), patience, time.Millisecond)
+	require.EventuallyWithT(t, get(1), testTimeout, time.Millisecond)
 	link := cluster.ClientLink(cluster.Members()[0])
 	link.Cut()
 	deleted, err := direct.Delete(ctx, "a/k")
@@ -100,5 +100,5 @@ func TestADeletionAtTheCompactedRevision(t *testing.T) {
 	_, err = direct.Compact(ctx, deleted.Header.Revision, clientv3.WithCompactPhysical())
 	require.NoError(t, err)
 	link.Heal()
-	require.EventuallyWithT(t, get(0), patience, time.Millisecond)
+	require.EventuallyWithT(t, get(0), testTimeout, time.Millisecond)
 }

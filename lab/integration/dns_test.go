@@ -95,7 +95,7 @@ func dialWith(t *testing.T, target, policy string, resolvers ...resolver.Builder
 // answering makes calls, none of which may fail, and returns which hosts have answered.
 func answering(t *testing.T, conn *grpc.ClientConn, calls int) []string {
 	t.Helper()
-	ctx := labtest.Within(t, patience)
+	ctx := labtest.Within(t, testTimeout)
 	var hosts []string
 	for range calls {
 		address, err := grpctest.Ask(ctx, conn)
@@ -115,7 +115,7 @@ func until(t *testing.T, conn *grpc.ClientConn, backends []*backend) {
 	for _, b := range backends {
 		want = append(want, b.ip)
 	}
-	ctx := labtest.Within(t, patience)
+	ctx := labtest.Within(t, testTimeout)
 	_, err := grpctest.Ask(ctx, conn, grpc.WaitForReady(true))
 	require.NoError(t, err)
 	for got := answering(t, conn, 20); !slices.Equal(want, got); got = answering(t, conn, 20) {
@@ -144,7 +144,7 @@ func TestScalingInDNS(t *testing.T) {
 			until(t, conn, all)
 			t.Logf("four backends after %v and %d lookups, of which there is one in %v", time.Since(began), ns.Asked(name)-before, interval)
 			// What is asked now was asked every interval since.
-			require.Eventually(t, func() bool { return ns.Asked(name) >= before+4 }, patience, 5*time.Millisecond, "there are no lookups any more")
+			require.Eventually(t, func() bool { return ns.Asked(name) >= before+4 }, testTimeout, 5*time.Millisecond, "there are no lookups any more")
 			assert.Subset(t, []string{all[0].ip, all[1].ip}, answering(t, theirs, 40), "gRPC's own resolver looks up when a connection is lost")
 			connections := []int64{2, 2, 1, 1} // theirs too
 			assert.Equal(t, connections, counts(all))

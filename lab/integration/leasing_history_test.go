@@ -73,7 +73,7 @@ type truth map[string][]state
 // readTruth watches the keys below a prefix from the beginning to the present.
 func readTruth(t *testing.T, c *clientv3.Client, prefix string) truth {
 	t.Helper()
-	ctx := labtest.Within(t, labtest.Patience)
+	ctx := labtest.Within(t, labtest.Timeout)
 	last, err := c.Put(ctx, prefix+"end", "end")
 	require.NoError(t, err)
 	all := truth{}

@@ -12,9 +12,9 @@ import (
 	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
-// patience is far above what a test takes; one that hangs is ended by it. Our policies ask a backend that was slow every 30 s at
+// testTimeout is far above what a test takes; one that hangs is ended by it. Our policies ask a backend that was slow every 30 s at
 // least, and on a busy machine it may answer late again.
-const patience = 2 * time.Minute
+const testTimeout = 2 * time.Minute
 
 // cluster has one member, which tests share that change nothing but keys of their own.
 var cluster *lab.Cluster

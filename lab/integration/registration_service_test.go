@@ -140,5 +140,5 @@ func (l *load) end() {
 func (l *load) more(t *testing.T, n int64) {
 	t.Helper()
 	until := l.done.Load() + n
-	require.Eventually(t, func() bool { return l.done.Load() >= until }, labtest.Patience, pollInterval)
+	require.Eventually(t, func() bool { return l.done.Load() >= until }, labtest.Timeout, pollInterval)
 }

@@ -32,7 +32,7 @@ func register(t *testing.T, client *clientv3.Client, reg etcd.Registration) *etc
 	r, err := etcd.Register(labtest.Context(t), client, reg)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), labtest.Patience)
+		ctx, cancel := context.WithTimeout(context.Background(), labtest.Timeout)
 		defer cancel()
 		assert.NoError(t, r.Withdraw(ctx))
 	})
@@ -89,7 +89,7 @@ func TestServiceOfAKilledProcess(t *testing.T) {
 	t.Logf("no call went to it %v after it was killed", time.Since(killed).Round(time.Millisecond))
 	require.Eventually(t, func() bool {
 		return assert.ObjectsAreEqual([]string{alive}, list(t, client, killedService))
-	}, labtest.Patience, pollInterval)
+	}, labtest.Timeout, pollInterval)
 	t.Logf("off the list %v after it was killed, with a TTL of %v", time.Since(killed).Round(time.Millisecond), shortTTL)
 }
 

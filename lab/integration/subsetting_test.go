@@ -45,7 +45,7 @@ func TestSubset(t *testing.T) {
 		grpc.WithTransportCredentials(balancer.Credentials(insecure.NewCredentials())))
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, conn.Close()) }()
-	ctx := labtest.Within(t, patience)
+	ctx := labtest.Within(t, testTimeout)
 	// used calls until that many backends have answered, and some more.
 	used := func(n int) (answered []string) {
 		for len(answered) < n {

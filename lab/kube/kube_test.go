@@ -21,8 +21,8 @@ import (
 	"github.com/quorate/quorate/lab/kube"
 )
 
-// patience is far above what any test takes; one that hangs is ended by it.
-const patience = 8 * time.Minute
+// testTimeout is far above what any test takes; one that hangs is ended by it.
+const testTimeout = 8 * time.Minute
 
 func TestMain(m *testing.M) {
 	lab.Main()
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -138,12 +138,12 @@ func TestControlPlane(t *testing.T) {
 		require.Eventually(t, func() bool {
 			n, err := list(ctx, c.ConfigFor(token))
 			return err == nil && n == 1
-		}, patience, 50*time.Millisecond)
+		}, testTimeout, 50*time.Millisecond)
 		require.NoError(t, c.Delete(ctx, rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), "test", "reader"))
 		require.Eventually(t, func() bool {
 			_, err := list(ctx, c.ConfigFor(token))
 			return apierrors.IsForbidden(err)
-		}, patience, 50*time.Millisecond)
+		}, testTimeout, 50*time.Millisecond)
 		_, err = list(ctx, c.ConfigFor("wrong"))
 		require.True(t, apierrors.IsUnauthorized(err), "%v", err)
 	})

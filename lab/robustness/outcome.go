@@ -21,7 +21,7 @@ type Verdict = tally.Verdict
 // Counts has what a run counted.
 type Counts = tally.Counts
 
-// Outcome is what all runs come to. Without a verdict, because the run failed, only the fields up to Interrupted are set.
+// Outcome is the result of a run. If the run failed before a verdict, only the fields up to Interrupted are set.
 type Outcome struct {
 	// Seed and Members as configured.
 	Seed    uint64
@@ -37,7 +37,7 @@ type Outcome struct {
 	Revisions int64
 	// Counts has what the workload counted.
 	Counts *Counts
-	// Verdict tells what was wrong.
+	// Verdict lists the violations.
 	Verdict Verdict
 }
 

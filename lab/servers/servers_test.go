@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is far above what a test takes.
-const patience = time.Minute
+// testTimeout is far above what a test takes.
+const testTimeout = time.Minute
 
 // TestActs starts a member and a grpc-proxy before one, and does to them what behaviours ask for. Both are etcd 3.4, which
 // need not be built.
@@ -26,7 +26,7 @@ func TestActs(t *testing.T) {
 	for _, s := range []Server{All[0], OldProxy} {
 		for _, setup := range []site.Setup{site.Own, site.Tokens, site.TLS, site.Quota} {
 			t.Run(s.Name+", "+string(setup), func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 				defer cancel()
 				require.True(t, s.Offers(setup))
 				r, err := s.Start(ctx, path, setup)

@@ -25,7 +25,7 @@ import (
 func quickReconnect() grpc.DialOption {
 	return grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1, MaxDelay: 10 * time.Millisecond},
-		MinConnectTimeout: patience,
+		MinConnectTimeout: testTimeout,
 	})
 }
 
@@ -158,7 +158,7 @@ func TestStreamsOutliveTheirConnection(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(2),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: 100 * time.Millisecond}))
 	conn, client := open(t, s, grpcpool.Config{Streams: grpcpool.Bounds{Max: 1}})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	streams := openEchoes(t, ctx, client, 8)
 	for _, stream := range streams {
@@ -183,7 +183,7 @@ func TestRestartBehindAStream(t *testing.T) {
 	require.NoError(t, err)
 	old := serveOn(t, lis, grpc.MaxConcurrentStreams(2))
 	conn, client := open(t, old, grpcpool.Config{Streams: grpcpool.Bounds{Max: 2}}, quickReconnect())
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*testTimeout)
 	defer cancel()
 	streams := []pb.TestService_FullDuplexCallClient{openEcho(t, ctx, client)}
 	var stopping sync.WaitGroup
@@ -216,7 +216,7 @@ func TestRestartBehindAStream(t *testing.T) {
 func TestLossBehindAStream(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(1))
 	conn, client := open(t, s, grpcpool.Config{Streams: grpcpool.Bounds{Max: 1}}, quickReconnect())
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	lost := openEcho(t, ctx, client)
 	var c calls

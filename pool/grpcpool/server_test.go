@@ -23,8 +23,8 @@ import (
 	"github.com/quorate/quorate/pool/grpcpool"
 )
 
-// patience is how long a test waits for a condition.
-const patience = 30 * time.Second
+// testTimeout is how long a test waits for a condition.
+const testTimeout = 30 * time.Second
 
 // server is a gRPC server that holds its calls on request, and records the connection of each.
 type server struct {
@@ -276,7 +276,7 @@ func emptyCall(t *testing.T, client pb.TestServiceClient, opts ...grpc.CallOptio
 
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	require.Eventually(t, condition, patience, time.Millisecond, what)
+	require.Eventually(t, condition, testTimeout, time.Millisecond, what)
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -115,12 +115,12 @@ func TestStorm(t *testing.T) {
 	worker := func(work func(ctx context.Context) error) {
 		all.Go(func() {
 			for i := 0; stop.Err() == nil; i++ {
-				long := patience
+				long := testTimeout
 				if i%5 == 4 {
 					long = time.Duration(i%700) * time.Microsecond
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), long)
-				if err := work(ctx); long == patience {
+				if err := work(ctx); long == testTimeout {
 					assert.NoError(t, err)
 				} else if err != nil {
 					assert.Equal(t, codes.DeadlineExceeded, status.Code(err), "%v", err)

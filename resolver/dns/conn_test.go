@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/resolver"
 )
 
-// patience is far longer than any of these tests.
-const patience = 30 * time.Second
+// testTimeout is far longer than any of these tests.
+const testTimeout = 30 * time.Second
 
 // wireServer is a DNS server on a UDP and a TCP port of the same number.
 type wireServer struct {
@@ -141,7 +141,7 @@ func (s *wireServer) client(t *testing.T, cfg Config) *client {
 
 func (s *wireServer) ask(t *testing.T, q question, before ...backend) (answer, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	q.server = s.addr
 	return s.client(t, Config{}).ask(ctx, q, known{backends: before})
@@ -285,7 +285,7 @@ func TestPartialGlue(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return replies >= 20
-	}, patience, time.Millisecond)
+	}, testTimeout, time.Millisecond)
 	lists, _ := cc.updates()
 	require.Equal(t, "10.0.0.1:1,[2001:db8::1]:1 10.0.0.2:2,[2001:db8::2]:2", lists[len(lists)-1])
 	require.LessOrEqual(t, len(lists), 3, "an address that was sent for the first time is new: %v", lists)
@@ -310,11 +310,11 @@ func TestNegativeTTL(t *testing.T) {
 	})
 	b := newBuilder(t, Config{Server: s.addr, Interval: 20 * time.Millisecond, MassRemovalDelay: 100 * time.Millisecond})
 	cc := follow(t, b, "dns:///plain.test.:80")
-	require.Eventually(t, func() bool { l, _ := cc.updates(); return len(l) == 1 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { l, _ := cc.updates(); return len(l) == 1 }, testTimeout, time.Millisecond)
 	s.mu.Lock()
 	gone = time.Now()
 	s.mu.Unlock()
-	require.Eventually(t, func() bool { l, _ := cc.updates(); return len(l) == 2 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { l, _ := cc.updates(); return len(l) == 2 }, testTimeout, time.Millisecond)
 	require.GreaterOrEqual(t, time.Since(gone), ttl*time.Second)
 	lists, _ := cc.updates()
 	require.Equal(t, []string{"10.0.0.1:80", ""}, lists)
@@ -381,7 +381,7 @@ func TestSilentServer(t *testing.T) {
 	r, cc := open(t, newBuilder(t, Config{Server: s.addr}), "dns:///_a._tcp.silent.test.")
 	select {
 	case <-reached:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		require.FailNow(t, "no query came")
 	}
 	r.Close()
@@ -406,10 +406,10 @@ func TestQueryTakesAThirdOfTheTimeout(t *testing.T) {
 	defer conn.Close()
 	require.Implements(t, (*net.PacketConn)(nil), conn)
 	began := time.Now()
-	require.NoError(t, conn.SetDeadline(began.Add(patience)))
+	require.NoError(t, conn.SetDeadline(began.Add(testTimeout)))
 	_, err = conn.Read(make([]byte, 1))
 	var timeout net.Error
 	require.ErrorAs(t, err, &timeout)
 	require.True(t, timeout.Timeout())
-	require.Less(t, time.Since(began), patience/2)
+	require.Less(t, time.Since(began), testTimeout/2)
 }

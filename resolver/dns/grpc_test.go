@@ -52,7 +52,7 @@ func dial(t *testing.T, b resolver.Builder, target, policy string, opts ...grpc.
 
 func call(t *testing.T, conn *grpc.ClientConn, opts ...grpc.CallOption) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	_, err := testgrpc.NewTestServiceClient(conn).EmptyCall(ctx, &testgrpc.Empty{}, opts...)
 	return err
@@ -95,7 +95,7 @@ func TestScaleToZeroAndBack(t *testing.T) {
 			require.Eventually(t, func() bool {
 				err := call(t, conn)
 				return err != nil && strings.Contains(err.Error(), want)
-			}, patience, 10*time.Millisecond)
+			}, testTimeout, 10*time.Millisecond)
 			s.has("svc", "127.0.0.1")
 			require.NoError(t, call(t, conn, grpc.WaitForReady(true)))
 		})

@@ -15,9 +15,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is far longer than any wait of these tests.
+// testTimeout is far longer than any wait of these tests.
 const (
-	patience = time.Minute
+	testTimeout = time.Minute
 	// poll is the pause between two checks of a condition.
 	poll = time.Millisecond
 )
@@ -45,7 +45,7 @@ func connect(t *testing.T, cluster *fakeetcd.Cluster, member int) *clientv3.Clie
 // within returns a context that ends long after the test should.
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }

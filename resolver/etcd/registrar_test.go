@@ -53,7 +53,7 @@ func (r registered) expect(t *testing.T, state etcd.State) etcd.Event {
 	case e := <-r.events:
 		require.Equal(t, state, e.State, "%v", e.Err)
 		return e
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		require.Fail(t, "no event", "waiting for %v", state)
 		return etcd.Event{}
 	}
@@ -119,7 +119,7 @@ func TestKeyIsDeletedAndCompacted(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, cluster.Compact(cluster.Revision()))
 	cluster.Member(0).Start()
-	require.Eventually(t, func() bool { return cluster.Get(key) != nil }, patience, poll)
+	require.Eventually(t, func() bool { return cluster.Get(key) != nil }, testTimeout, poll)
 	require.EqualValues(t, r.State().Lease, cluster.Get(key).Lease)
 }
 
@@ -212,7 +212,7 @@ func TestSupersededLeaseExpires(t *testing.T) {
 	require.ErrorIs(t, r.SetWeight(within(t), 2), etcd.ErrSuperseded)
 	require.EqualValues(t, newer.State().Lease, cluster.Get(key).Lease)
 	require.NoError(t, newer.Withdraw(within(t)))
-	require.Eventually(t, func() bool { return r.State().State == etcd.Registered }, patience, poll)
+	require.Eventually(t, func() bool { return r.State().State == etcd.Registered }, testTimeout, poll)
 	require.JSONEq(t, `{"Op":0,"Addr":"10.0.0.1:1","Metadata":{"weight":2}}`, string(cluster.Get(key).Value))
 }
 
@@ -293,10 +293,10 @@ func TestConcurrentWithdrawals(t *testing.T) {
 		cluster, client, _ := start(t)
 		r := registerWatched(t, cluster, client)
 		cluster.On("LeaseRevoke", func(c *fakeetcd.Call) { <-c.Context().Done() })
-		patient, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		withdrawing, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		first := make(chan error, 1)
-		go func() { first <- r.Withdraw(patient) }()
+		go func() { first <- r.Withdraw(withdrawing) }()
 		synctest.Wait()
 		began := time.Now()
 		hasty, cancel := context.WithTimeout(t.Context(), time.Second)

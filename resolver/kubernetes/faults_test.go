@@ -78,7 +78,7 @@ func TestExpiredHistory(t *testing.T) {
 			c.awaitCount(t, 2)
 			server.Deny("watch") // the watch misses the deletion
 			expire(server)
-			require.Eventually(t, func() bool { return server.Watches() == 0 }, patience, tick)
+			require.Eventually(t, func() bool { return server.Watches() == 0 }, testTimeout, tick)
 			require.NoError(t, server.Delete("shop", "b"))
 			server.Compact()
 			_, errs := c.counts()
@@ -298,7 +298,7 @@ func TestCloseWhileServerHangs(t *testing.T) {
 	server.Hang()
 	other := newTestBuilder(t, Config{REST: server.RESTConfig()}, tm)
 	_, q := build(t, other, "kubernetes:///users.shop")
-	require.Eventually(t, func() bool { return server.Connections() == 2 }, patience, tick)
+	require.Eventually(t, func() bool { return server.Connections() == 2 }, testTimeout, tick)
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
@@ -307,7 +307,7 @@ func TestCloseWhileServerHangs(t *testing.T) {
 	}()
 	select {
 	case <-closed:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		require.Fail(t, "Close waits for a server that hangs")
 	}
 	assert.Empty(t, b.sources.Running())
@@ -338,7 +338,7 @@ func TestBookmarksKeepWatchAlive(t *testing.T) {
 	c := openWith(t, Config{REST: server.RESTConfig()}, tm, "kubernetes:///users.shop")
 	c.awaitAddresses(t, "10.0.0.1:80")
 	// A machine that stalls long enough can exceed the limit, but not every time.
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(testTimeout)
 	for before := -1; before != server.Count("watch"); {
 		require.True(t, time.Now().Before(deadline), "no watch outlasts the allowed silence")
 		before = server.Count("watch")
@@ -359,7 +359,7 @@ func TestBookmarksMovePlaceToGoOnFrom(t *testing.T) {
 		server.EndWatches()
 		requests := server.Requests()
 		return requests[len(requests)-1].Query.Get("resourceVersion") == stored.ResourceVersion
-	}, patience, 200*time.Millisecond)
+	}, testTimeout, 200*time.Millisecond)
 }
 
 // A channel that wakes during an outage of the API server has the builder's last list.

@@ -57,7 +57,7 @@ func TestOwnTransport(t *testing.T) {
 	update(t, server, slice("users", "a", 80, "10.0.0.2"))
 	c.awaitAddresses(t, "10.0.0.2:80")
 	r.Close()
-	require.Eventually(t, func() bool { return server.Watches() == 0 }, patience, tick)
+	require.Eventually(t, func() bool { return server.Watches() == 0 }, testTimeout, tick)
 }
 
 func TestLinkIsRenewed(t *testing.T) {

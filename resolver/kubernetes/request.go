@@ -35,10 +35,10 @@ type event struct {
 }
 
 // get sends a request and waits for the header of the response. The request must be closed.
-func (k *link) get(ctx context.Context, service serviceKey, parameters map[string]string, patience time.Duration) (*request, error) {
+func (k *link) get(ctx context.Context, service serviceKey, parameters map[string]string, timeout time.Duration) (*request, error) {
 	r := new(request)
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
-	r.watchdog = time.AfterFunc(patience, func() { r.cancel(errNoAnswer) })
+	r.watchdog = time.AfterFunc(timeout, func() { r.cancel(errNoAnswer) })
 	get := k.client.Get().Namespace(service.namespace).Resource("endpointslices").MaxRetries(0)
 	get.Param("labelSelector", labels.Set{discoveryv1.LabelServiceName: service.name}.String())
 	for name, value := range parameters {
@@ -82,12 +82,12 @@ func stream(ctx context.Context, get *rest.Request) (io.ReadCloser, error) {
 		return a.body, a.err
 	case <-ctx.Done():
 	}
-	patience := time.NewTimer(reaction)
-	defer patience.Stop()
+	timer := time.NewTimer(reaction)
+	defer timer.Stop()
 	select {
 	case a := <-answered:
 		return a.body, a.err
-	case <-patience.C:
+	case <-timer.C:
 		close(left)
 		return nil, ctx.Err()
 	}

@@ -115,7 +115,7 @@ func TestChannelsShareWatchAndConnection(t *testing.T) {
 		c.awaitCount(t, 2-i%2)
 	}
 	assert.Equal(t, 2, server.Count("watch"))
-	require.Eventually(t, func() bool { return server.Connections() == 1 }, patience, tick)
+	require.Eventually(t, func() bool { return server.Connections() == 1 }, testTimeout, tick)
 }
 
 func TestLastCloseEndsWatch(t *testing.T) {
@@ -133,7 +133,7 @@ func TestLastCloseEndsWatch(t *testing.T) {
 		assert.Empty(t, b.sources.Running())
 		assert.Nil(t, b.links.current)
 		require.Equal(t, round+1, server.Count("watch"))
-		require.Eventually(t, func() bool { return server.Watches() == 0 && server.Connections() == 0 }, patience, tick)
+		require.Eventually(t, func() bool { return server.Watches() == 0 && server.Connections() == 0 }, testTimeout, tick)
 	}
 }
 
@@ -227,7 +227,7 @@ func TestRPCErrorSaysWhatIsWrong(t *testing.T) {
 			_, err := grpctest.Ask(t.Context(), conn)
 			assert.Equal(c, codes.Unavailable, status.Code(err))
 			assert.ErrorContains(c, err, want)
-		}, patience, tick, text)
+		}, testTimeout, tick, text)
 	}
 }
 

@@ -23,12 +23,12 @@ import (
 	"github.com/quorate/quorate/resolver/kubernetes/fakeapiserver"
 )
 
-// patience bounds waiting for an event that must happen.
-const patience = 30 * time.Second
+// testTimeout bounds waiting for an event that must happen.
+const testTimeout = 30 * time.Second
 
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -122,7 +122,7 @@ func (c *channel) look() (states []resolver.State, errs []error, updated <-chan 
 // await waits until ok accepts what the channel received.
 func (c *channel) await(t *testing.T, what string, ok func(states []resolver.State, errs []error) bool) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(testTimeout)
 	for {
 		states, errs, updated := c.look()
 		if ok(states, errs) {

@@ -18,8 +18,8 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// Patience is far longer than what a test waits for.
-const Patience = 24 * time.Hour
+// Timeout is far longer than what a test waits for.
+const Timeout = 24 * time.Hour
 
 // Bubble runs a test in virtual time, on a cluster whose leases expire by it.
 func Bubble(t *testing.T, members int, test func(t *testing.T, cluster *fakeetcd.Cluster)) {
@@ -141,13 +141,13 @@ func Ended(t testing.TB) context.Context {
 	return ctx
 }
 
-// Next returns the next value, and fails after Patience of virtual time: while a lease is renewed, a wait is no
+// Next returns the next value, and fails after Timeout of virtual time: while a lease is renewed, a wait is no
 // deadlock.
 func Next[T any](t testing.TB, c <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-c:
-	case <-time.After(Patience):
+	case <-time.After(Timeout):
 		t.Fatal("nothing happens")
 	}
 	return v

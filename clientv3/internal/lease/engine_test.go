@@ -243,10 +243,10 @@ func TestLeaderlessIsReported(t *testing.T) {
 		}
 		e, _ := startEngine(t, f)
 		strict := subscribe(t, e, t.Context(), 1, Subscriber{RequireLeader: true})
-		patient := subscribe(t, e, t.Context(), 1, Subscriber{})
+		unrestricted := subscribe(t, e, t.Context(), 1, Subscriber{})
 		<-strict.over
 		require.Equal(t, rpctypes.ErrNoLeader, strict.cause)
-		require.False(t, patient.isClosed())
+		require.False(t, unrestricted.isClosed())
 	})
 }
 

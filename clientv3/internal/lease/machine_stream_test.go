@@ -287,7 +287,7 @@ func TestToleranceIsForgotten(t *testing.T) {
 }
 
 // The time allowed for a missing answer is at most what the next stream can wait for, and at most a minute.
-func TestPatienceIsBounded(t *testing.T) {
+func TestSilenceLimitIsBounded(t *testing.T) {
 	r := newRig(t)
 	o := r.once(1)
 	r.connect()

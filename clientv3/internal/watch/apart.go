@@ -19,9 +19,9 @@ const (
 	minApart   = 4 << 20
 	otherShare = 64 << 10
 
-	// readerPatience is how long, in all, a stream waits for its reader. Meanwhile the
+	// maxReaderWait is how long, in all, a stream waits for its reader. Meanwhile the
 	// server holds what it has read of history.
-	readerPatience = time.Second
+	maxReaderWait = time.Second
 
 	// returnInterval is how often a stream with a watch apart requests progress, which shows
 	// that it has caught up.
@@ -82,7 +82,7 @@ func (sh *shard) reserveLocked() bool {
 	if len(sh.watchers) != 1 {
 		return false
 	}
-	sh.bulk, sh.patience = true, readerPatience
+	sh.bulk, sh.readerWait = true, maxReaderWait
 	sh.wakeWriterLocked()
 	return true
 }
@@ -119,7 +119,7 @@ func (w *watcher) caughtUp() {
 
 // mayWaitLocked reports whether the stream may go unread until the watch's caller has read more.
 func (sh *shard) mayWaitLocked(w *watcher) bool {
-	return sh.bulk && len(sh.watchers) == 1 && w.catchup == nil && sh.patience > 0
+	return sh.bulk && len(sh.watchers) == 1 && w.catchup == nil && sh.readerWait > 0
 }
 
 // awaitReader waits until half of the watch's allowance is read. If that takes too long, the
@@ -133,7 +133,7 @@ func (sh *shard) awaitReader(w *watcher, limit int) {
 		return
 	}
 	begun := time.Now()
-	timer := time.NewTimer(sh.patience)
+	timer := time.NewTimer(sh.readerWait)
 	defer timer.Stop()
 	select {
 	case <-sh.proceed:
@@ -141,8 +141,8 @@ func (sh *shard) awaitReader(w *watcher, limit int) {
 	case <-sh.ctx.Done():
 	}
 	sh.mu.Lock()
-	sh.patience -= time.Since(begun)
-	if sh.patience <= 0 && w.shard.Load() == sh && w.phase == following && w.buffer.held() > limit/2 {
+	sh.readerWait -= time.Since(begun)
+	if sh.readerWait <= 0 && w.shard.Load() == sh && w.phase == following && w.buffer.held() > limit/2 {
 		w.pause(limit)
 	}
 	sh.unlock()

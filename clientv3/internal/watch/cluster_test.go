@@ -22,20 +22,20 @@ import (
 
 // cluster is a Connector to an in-memory model of etcd, which all shards of an engine share. Tests set its faults.
 type cluster struct {
-	mu              sync.Mutex
-	hist            *history
-	streams         []*stream // open
-	opened          int       // in total
-	gone            chan struct{}
-	denies          string        // the refusal of every create, "" if none
-	spares          []byte        // key that is exempt from denies
-	token           int           // the accepted token
-	deniesBadTokens bool          // another token is answered with "permission denied", as before etcd 3.5.6
-	late            int           // further streams that carry the previous token
-	asked           int           // progress requests
-	creates         int           // requests, of ranges that are not empty
-	received        int           // bytes of events
-	become          func(*server) // changes the server of each new stream
+	mu               sync.Mutex
+	hist             *history
+	streams          []*stream // open
+	opened           int       // in total
+	gone             chan struct{}
+	denies           string        // the refusal of every create, "" if none
+	spares           []byte        // key that is exempt from denies
+	token            int           // the accepted token
+	deniesBadTokens  bool          // another token is answered with "permission denied", as before etcd 3.5.6
+	late             int           // further streams that carry the previous token
+	progressRequests int           // progress requests
+	creates          int           // requests, of ranges that are not empty
+	received         int           // bytes of events
+	become           func(*server) // changes the server of each new stream
 
 	open        func(ctx context.Context) error // called before each stream
 	next        func(cause error) error         // called at the end of one
@@ -287,7 +287,7 @@ func (st *stream) Send(req *pb.WatchRequest) error {
 	st.c.mu.Lock()
 	defer st.c.mu.Unlock()
 	if req.GetProgressRequest() != nil {
-		st.c.asked++
+		st.c.progressRequests++
 	}
 	if r := req.GetCreateRequest(); r != nil && !bytes.Equal(r.Key, r.RangeEnd) {
 		st.c.creates++

@@ -79,7 +79,7 @@ func TestWatchesStayUntilThereIsALeader(t *testing.T) {
 func TestWatchesDoNotMoveToAServerThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, calls := leaderless(t, 2, nil)
-		c.turn(func(sv *server) { sv.deaf = true })
+		c.turn(func(sv *server) { sv.unresponsive = true })
 		c.noLeads.Store(false)
 		time.Sleep(10 * firstCreateTimeout)
 		c.write(1, "b")
@@ -114,12 +114,12 @@ func TestWatchesDoNotMoveToAStreamWhoseTokenIsRefused(t *testing.T) {
 // The search for a leader ends with the watches in each of its states.
 func TestTheSearchForALeaderEndsWithTheWatches(t *testing.T) {
 	block := func(ctx context.Context, _ *cluster) error { <-ctx.Done(); return ctx.Err() }
-	deaf := func(_ context.Context, c *cluster) error {
-		c.turn(func(sv *server) { sv.deaf = true })
+	unresponsive := func(_ context.Context, c *cluster) error {
+		c.turn(func(sv *server) { sv.unresponsive = true })
 		return nil
 	}
 	for name, led := range map[string]func(context.Context, *cluster) error{
-		"while it pauses": nil, "while it opens": block, "while it waits for an answer": deaf,
+		"while it pauses": nil, "while it opens": block, "while it waits for an answer": unresponsive,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

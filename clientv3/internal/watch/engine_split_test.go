@@ -217,7 +217,7 @@ func TestALargeBacklogIsBounded(t *testing.T) {
 				c.mu.Lock()
 				assert.LessOrEqual(t, c.received, 2*heavyBuffer, "the rest is not received")
 				c.mu.Unlock()
-				time.Sleep(readerPatience)
+				time.Sleep(maxReaderWait)
 				synctest.Wait()
 				assert.Equal(t, []int{1}, c.watchers(), "the watch is paused and costs the server nothing")
 				assertRevisions(t, 2, 909, slow.readTo(909))
@@ -242,7 +242,7 @@ func TestAReaderIsWaitedFor(t *testing.T) {
 		var got []int64
 		for len(got) < 900 {
 			got = append(got, slow.read(1)...)
-			time.Sleep(readerPatience / 400)
+			time.Sleep(maxReaderWait / 400)
 		}
 		assertRevisions(t, 2, 901, got)
 		assert.LessOrEqual(t, c.created(), before+2, "both watches are created again when one moves apart")

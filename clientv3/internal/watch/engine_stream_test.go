@@ -22,12 +22,12 @@ func TestWakeOfTheNextStream(t *testing.T) {
 		during func(*testing.T, *Engine)           // in the pause that follows
 		wakes  int
 	}{
-		{name: "nobody", wakes: 0},
+		{name: "no caller waits", wakes: 0},
 		{
 			name: "a watch that is being created",
 			before: func(t *testing.T, c *cluster, e *Engine) {
 				t.Helper()
-				c.live()[0].srv.deaf = true
+				c.live()[0].srv.unresponsive = true
 				watch(t.Context(), e, all(0))
 				synctest.Wait()
 			},
@@ -36,7 +36,7 @@ func TestWakeOfTheNextStream(t *testing.T) {
 		{
 			name: "progress that was requested",
 			before: func(t *testing.T, c *cluster, e *Engine) {
-				c.live()[0].srv.deaf = true
+				c.live()[0].srv.unresponsive = true
 				require.NoError(t, e.RequestProgress(t.Context()))
 			},
 			wakes: 1,
@@ -78,7 +78,7 @@ func TestWakeOfTheNextStream(t *testing.T) {
 // A stream without any response is closed as a failure of its endpoint.
 func TestStreamThatIsNeverAnswered(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cluster) {
-		c.become = func(s *server) { s.deaf = c.opened == 0 }
+		c.become = func(s *server) { s.unresponsive = c.opened == 0 }
 		w := watch(t.Context(), c.engine(t), all(0))
 		time.Sleep(firstCreateTimeout - time.Millisecond)
 		synctest.Wait()
@@ -99,7 +99,7 @@ func TestStreamWithALateFirstCreate(t *testing.T) {
 	for _, after := range []time.Duration{firstCreateTimeout - time.Millisecond, 3 * firstCreateTimeout / 2} {
 		synctest.Test(t, func(t *testing.T) {
 			c, size := unread()
-			c.become = func(s *server) { s.deaf = c.opened == 1 }
+			c.become = func(s *server) { s.unresponsive = c.opened == 1 }
 			w := watches(t, c.engineWith(t, 9*size, zap.NewNop()), 1)[0]
 			c.write(10, "b")
 			synctest.Wait()
@@ -123,7 +123,7 @@ func TestStreamWithALateFirstCreate(t *testing.T) {
 func (c *cluster) requests() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.asked
+	return c.progressRequests
 }
 
 func TestProgressRequestsOfTheEngine(t *testing.T) {

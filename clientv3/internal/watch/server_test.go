@@ -21,17 +21,17 @@ const emptyRange = "mvcc: watcher range is empty"
 // events have separate queues, which are emptied in any order. Events of an unconfirmed watcher wait for the
 // confirmation, and the queue of events is bounded.
 type server struct {
-	hist       *history
-	revisions  int  // per batch for a watcher that is behind
-	room       int  // capacity of the queue of events
-	fragment   int  // events per fragment
-	proxy      bool // chooses the watch ids
-	nameless   bool // its headers have only a revision
-	kine       bool // refuses chosen ids, and answers progress requests out of order
-	swallowing bool // a proxy drops progress requests
-	deaf       bool // answers nothing
-	lax        bool // accepts an empty range
-	early      bool // answers progress requests before it has sent all events, as old servers do
+	hist         *history
+	revisions    int  // per batch for a watcher that is behind
+	room         int  // capacity of the queue of events
+	fragment     int  // events per fragment
+	proxy        bool // chooses the watch ids
+	nameless     bool // its headers have only a revision
+	kine         bool // refuses chosen ids, and answers progress requests out of order
+	swallowing   bool // a proxy drops progress requests
+	unresponsive bool // answers nothing
+	lax          bool // accepts an empty range
+	early        bool // answers progress requests before it has sent all events, as old servers do
 
 	watchers  []*served
 	ids       map[int64]bool // all ids ever used
@@ -64,7 +64,7 @@ var errIDReused = errors.New("a watch id was used twice on a stream")
 // confirmation.
 func (sv *server) handle(req *pb.WatchRequest, meanwhile func()) error {
 	switch {
-	case sv.deaf:
+	case sv.unresponsive:
 	case req.GetCreateRequest() != nil:
 		return sv.create(req.GetCreateRequest(), meanwhile)
 	case req.GetCancelRequest() != nil:

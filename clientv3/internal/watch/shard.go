@@ -31,15 +31,15 @@ type shard struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	mu       sync.Mutex
-	conn     Connector // of the latest stream; only run changes it
-	session  *session
-	watchers map[*watcher]struct{}
-	splits   int           // watches that are catching up
-	patience time.Duration // how long the stream may still wait for its reader
-	traffic  traffic
-	opened   time.Time // when the stream was opened, zero without one
-	accepted bool      // the server has created a watch on the stream
+	mu         sync.Mutex
+	conn       Connector // of the latest stream; only run changes it
+	session    *session
+	watchers   map[*watcher]struct{}
+	splits     int           // watches that are catching up
+	readerWait time.Duration // how long the stream may still wait for its reader
+	traffic    traffic
+	opened     time.Time // when the stream was opened, zero without one
+	accepted   bool      // the server has created a watch on the stream
 	// interrupted is when the latest stream with watches ended, zero once they have
 	// resumed.
 	interrupted     time.Time
@@ -56,7 +56,7 @@ type shard struct {
 func newShard(base context.Context, e *Engine, key string, bulk bool) *shard {
 	sh := &shard{
 		engine: e, key: key, bulk: bulk, conn: e.cfg.Connect(), base: base,
-		superseded: make(chan struct{}, 1), proceed: make(chan struct{}, 1), patience: readerPatience,
+		superseded: make(chan struct{}, 1), proceed: make(chan struct{}, 1), readerWait: maxReaderWait,
 		session: newSession(), watchers: make(map[*watcher]struct{}),
 	}
 	sh.session.foreign = e.cfg.Foreign

@@ -54,7 +54,7 @@ func TestEndpoints(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster, client, _ := clienttest.StartPair(t)
 			clienttest.Put(t, cluster, "svc/x", tt.value)
-			c := resolve(t, client, patientConfig, "etcd:///svc")
+			c := resolve(t, client, noOutageConfig, "etcd:///svc")
 			got := clienttest.Next(t, c.states)
 			require.Len(t, got, 1)
 			tt.want.key = "svc/x"
@@ -70,7 +70,7 @@ func TestAddressIsRegisteredTwice(t *testing.T) {
 	put("svc/b", `{"Addr":"1","Metadata":"old"}`)
 	put("svc/a", `{"Addr":"1","Metadata":"new"}`)
 	put("svc/c", `{"Addr":"2"}`)
-	c := resolve(t, client, patientConfig, "etcd:///svc")
+	c := resolve(t, client, noOutageConfig, "etcd:///svc")
 	next := func() []seen {
 		var all []seen
 		for _, ep := range clienttest.Next(t, c.states) {

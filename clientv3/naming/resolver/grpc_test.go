@@ -21,7 +21,7 @@ const roundRobin = `{"loadBalancingConfig":[{"round_robin":{}}]}`
 
 func dial(t *testing.T, client *clientv3.Client, opts ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
-	opts = append(opts, grpc.WithResolvers(newBuilder(t, client, patientConfig)), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	opts = append(opts, grpc.WithResolvers(newBuilder(t, client, noOutageConfig)), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	conn, err := grpc.NewClient("etcd:///svc", opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })

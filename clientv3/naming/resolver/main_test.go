@@ -74,9 +74,9 @@ func (c *channel) failure(t *testing.T) error {
 	return clienttest.Next(t, c.errs)
 }
 
-// patientConfig is for tests in which a stall of the machine must not look like an outage. Tests of
+// noOutageConfig is for tests in which a stall of the machine must not look like an outage. Tests of
 // outages run in virtual time instead.
-var patientConfig = resolver.Config{ReportAfter: time.Hour, MassRemovalDelay: -1}
+var noOutageConfig = resolver.Config{ReportAfter: time.Hour, MassRemovalDelay: -1}
 
 func newBuilder(t *testing.T, client *clientv3.Client, cfg resolver.Config) gresolver.Builder {
 	t.Helper()

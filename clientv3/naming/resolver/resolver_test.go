@@ -50,7 +50,7 @@ func TestTargets(t *testing.T) {
 	}
 	for target, addr := range tests {
 		t.Run(target, func(t *testing.T) {
-			c := resolve(t, client, patientConfig, target)
+			c := resolve(t, client, noOutageConfig, target)
 			assert.Contains(t, c.state(t), addr)
 		})
 	}
@@ -75,7 +75,7 @@ func TestAddresses(t *testing.T) {
 		clienttest.Put(t, cluster, key, value)
 	}
 	register(t, client, "svc", map[string]string{"d": "4", "a": "9", "c": "3", "b": "2"})
-	c := resolve(t, client, patientConfig, "etcd:///svc")
+	c := resolve(t, client, noOutageConfig, "etcd:///svc")
 	require.Equal(t, []string{"9", "2", "3", "4"}, c.state(t), "in the order of the keys")
 	register(t, client, "svc", map[string]string{"b": "", "aa": "1", "d": "5"})
 	require.Equal(t, []string{"9", "1", "3", "5"}, c.state(t))
@@ -85,7 +85,7 @@ func TestAddresses(t *testing.T) {
 // Without endpoints the channel receives the reason from the start.
 func TestNoEndpoints(t *testing.T) {
 	_, client, _ := clienttest.StartPair(t)
-	c := resolve(t, client, patientConfig, "etcd:///svc")
+	c := resolve(t, client, noOutageConfig, "etcd:///svc")
 	requireNone := func() {
 		t.Helper()
 		require.Empty(t, c.state(t))
@@ -106,7 +106,7 @@ func TestClientOfServices(t *testing.T) {
 	register(t, client, "svc", map[string]string{"a": "1"})
 	parts := clientv3.NewCtxClient(t.Context())
 	parts.KV, parts.Watcher = client.KV, client.Watcher
-	c := resolve(t, parts, patientConfig, "etcd:///svc")
+	c := resolve(t, parts, noOutageConfig, "etcd:///svc")
 	require.Equal(t, []string{"1"}, c.state(t))
 	register(t, client, "svc", map[string]string{"b": "2"})
 	require.Equal(t, []string{"1", "2"}, c.state(t))
@@ -116,7 +116,7 @@ func TestClientOfServices(t *testing.T) {
 func TestAddressIsLost(t *testing.T) {
 	cluster, client, _ := clienttest.StartPair(t)
 	register(t, client, "svc", map[string]string{"a": "1", "b": "2"})
-	c := resolve(t, client, patientConfig, "etcd:///svc")
+	c := resolve(t, client, noOutageConfig, "etcd:///svc")
 	require.Equal(t, []string{"1", "2"}, c.state(t))
 	for key, value := range map[string]string{"svc/a": `{"Addr":""}`, "svc/b": "what is this?"} {
 		clienttest.Put(t, cluster, key, value)
@@ -132,7 +132,7 @@ func TestEtcdRefuses(t *testing.T) {
 		cluster, client, _ := clienttest.StartPair(t)
 		register(t, client, "svc", map[string]string{"a": "1"})
 		refused := cluster.On("Range", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
-		c := resolve(t, client, patientConfig, "etcd:///svc")
+		c := resolve(t, client, noOutageConfig, "etcd:///svc")
 		require.ErrorContains(t, c.failure(t), "permission denied")
 		time.Sleep(time.Minute)
 		refused.Remove()
@@ -147,7 +147,7 @@ func TestOutageAndCompaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client, other := clienttest.StartPair(t)
 		register(t, client, "svc", map[string]string{"a": "1", "b": "2"})
-		c := resolve(t, client, patientConfig, "etcd:///svc")
+		c := resolve(t, client, noOutageConfig, "etcd:///svc")
 		require.Equal(t, []string{"1", "2"}, c.state(t))
 		synctest.Wait()
 
@@ -171,7 +171,7 @@ func TestEqualListsArePublishedOnce(t *testing.T) {
 	cluster, client, _ := clienttest.StartPair(t)
 	put := func(value string) { clienttest.Put(t, cluster, "svc/a", value) }
 	put(`{"Addr":"1","Metadata":{"x":[1]}}`)
-	c := resolve(t, client, patientConfig, "etcd:///svc")
+	c := resolve(t, client, noOutageConfig, "etcd:///svc")
 	require.Equal(t, []string{"1"}, c.state(t))
 	require.NoError(t, cluster.Wait(clienttest.Within(t), "Watch", 1))
 	put(`{"Addr":"1","Metadata":{"x":[1]}}`)
@@ -183,7 +183,7 @@ func TestEqualListsArePublishedOnce(t *testing.T) {
 func TestClientIsClosed(t *testing.T) {
 	cluster, client, _ := clienttest.StartPair(t)
 	register(t, client, "svc", map[string]string{"a": "1"})
-	c := resolve(t, client, patientConfig, "etcd:///svc")
+	c := resolve(t, client, noOutageConfig, "etcd:///svc")
 	require.Equal(t, []string{"1"}, c.state(t))
 	require.NoError(t, cluster.Wait(clienttest.Within(t), "Watch", 1))
 	require.NoError(t, client.Close())
@@ -194,7 +194,7 @@ func TestClientIsClosed(t *testing.T) {
 func TestResolveNow(t *testing.T) {
 	cluster, client, _ := clienttest.StartPair(t)
 	register(t, client, "svc", map[string]string{"a": "1"})
-	c, r := open(t, newBuilder(t, client, patientConfig), "etcd:///svc")
+	c, r := open(t, newBuilder(t, client, noOutageConfig), "etcd:///svc")
 	require.Equal(t, []string{"1"}, c.state(t))
 	before := cluster.Count("Range")
 	var wg sync.WaitGroup

@@ -18,10 +18,10 @@ import (
 // spotChecks bounds the watches of which it is checked that they work.
 const spotChecks = 100
 
-// patience is the DialTimeout of the clients. No case dials under it, but it is
+// dialTimeout is the DialTimeout of the clients. No case dials under it, but it is
 // also how long a lease waits for its first renewal, by default 5 s, which on a busy
 // machine is too short for thousands of new leases.
-const patience = time.Minute
+const dialTimeout = time.Minute
 
 // first is the key of the watch that openConnected makes.
 const first = "first"
@@ -39,7 +39,7 @@ func openConnected(ctx context.Context, site Site, opts ...grpc.DialOption) *cli
 // open makes a client. What is not set has the client's own default, but for the logger,
 // which discards.
 func open(site Site, opts ...grpc.DialOption) (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{Endpoints: site.Endpoints, DialOptions: opts, DialTimeout: patience, Logger: zap.NewNop()})
+	return clientv3.New(clientv3.Config{Endpoints: site.Endpoints, DialOptions: opts, DialTimeout: dialTimeout, Logger: zap.NewNop()})
 }
 
 // target is what one watch watches, and its context.

@@ -17,8 +17,8 @@ import (
 type scenario struct {
 	name  string
 	size  int           // backends at the start
-	takes time.Duration // a call
-	slots int64         // of allSlots: what takes few runs beside others
+	takes time.Duration // duration of a call
+	slots int64         // how many of allSlots it takes up: scenarios that fit run at once
 
 	repeatable    bool // calls may be executed twice
 	healthChecked bool // by healthCheckConfig

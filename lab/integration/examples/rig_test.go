@@ -21,8 +21,8 @@ import (
 	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
-// patience is far above what a test takes; one that hangs is ended by it.
-const patience = 10 * time.Minute
+// testTimeout is far above what a test takes; one that hangs is ended by it.
+const testTimeout = 10 * time.Minute
 
 func TestMain(m *testing.M) {
 	lab.Main()
@@ -42,7 +42,7 @@ type rig struct {
 // newRig builds programs of examples.
 func newRig(t *testing.T, programs string) *rig {
 	t.Helper()
-	r := &rig{t: t, ctx: labtest.Within(t, patience), bin: t.TempDir(), ran: map[string]bool{}}
+	r := &rig{t: t, ctx: labtest.Within(t, testTimeout), bin: t.TempDir(), ran: map[string]bool{}}
 	out, err := exec.CommandContext(r.ctx, "go", "build", "-ldflags=-s -w", "-o", r.bin, "github.com/quorate/quorate/examples/"+programs).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	r.cluster = labtest.Start(t, lab.Config{Members: 3})

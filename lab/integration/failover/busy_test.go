@@ -49,7 +49,7 @@ func TestABusyMachineEjectsNoMember(t *testing.T) {
 	observer := &states{times: map[health.State]int{}}
 	client := labtest.Client(t, clientv3.Config{Endpoints: c.Endpoints(), Observer: observer})
 	get := func() {
-		ctx, cancel := context.WithTimeout(t.Context(), labtest.Patience)
+		ctx, cancel := context.WithTimeout(t.Context(), labtest.Timeout)
 		defer cancel()
 		_, err := client.Get(ctx, "k")
 		assert.NoError(t, err)
@@ -64,7 +64,7 @@ func TestABusyMachineEjectsNoMember(t *testing.T) {
 			calm = 0
 		}
 		return calm >= 100
-	}, 2*labtest.Patience, time.Millisecond) // a member that was slow is asked every 30 s at least
+	}, 2*labtest.Timeout, time.Millisecond) // a member that was slow is asked every 30 s at least
 
 	before, connections := observer.seen(), accepted(c)
 	ctx, cancel := context.WithTimeout(t.Context(), *busyFor)

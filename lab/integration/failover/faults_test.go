@@ -21,8 +21,8 @@ import (
 func TestAFaultOfAMemberIsSurvived(t *testing.T) {
 	t.Run("leader stays", func(t *testing.T) {
 		// A busy machine elects no other leader meanwhile.
-		patient := faults.Config{LeaseTTL: leaseTTL, Election: 2 * time.Second}
-		for _, row := range under(t, patient, "kill", "stop", "blackhole", "partition", "slow", "defrag", unreachable) {
+		cfg := faults.Config{LeaseTTL: leaseTTL, Election: 2 * time.Second}
+		for _, row := range under(t, cfg, "kill", "stop", "blackhole", "partition", "slow", "defrag", unreachable) {
 			requireGoesOn(t, row)
 			if row.Name != unreachable {
 				requireUnknown(t, row, callers)

@@ -54,7 +54,7 @@ func (p *proxied) endpoints() []string {
 // term returns the cluster's.
 func (p *proxied) term(t *testing.T) uint64 {
 	t.Helper()
-	status, err := p.cluster.Members()[0].Status(within(t, patience))
+	status, err := p.cluster.Members()[0].Status(within(t, testTimeout))
 	require.NoError(t, err)
 	return status.GetRaftTerm()
 }
@@ -125,8 +125,8 @@ func TestEtcdBehindNginx(t *testing.T) {
 	killed, frozen := p.cluster.Members()[0], p.cluster.Members()[1]
 	require.NoError(t, killed.Kill())
 	tr.awaitPuts(t, perConnection)
-	require.NoError(t, killed.Restart(within(t, patience)))
-	require.NoError(t, p.cluster.MoveLeader(within(t, patience), p.cluster.Members()[2])) // see longTTL
+	require.NoError(t, killed.Restart(within(t, testTimeout)))
+	require.NoError(t, p.cluster.MoveLeader(within(t, testTimeout), p.cluster.Members()[2])) // see longTTL
 	require.NoError(t, frozen.Stop())
 	tr.awaitPuts(t, perConnection)
 	require.NoError(t, frozen.Continue())
@@ -138,10 +138,10 @@ func TestAnIdleWatchBehindNginx(t *testing.T) {
 	const cuts = 2
 	p := startProxied(t, "etcd.conf", "grpc_read_timeout 60s;", "grpc_read_timeout 1s;")
 	client, w := connect(t, "", p.endpoints()...)
-	ctx := within(t, 4*patience)
+	ctx := within(t, 4*testTimeout)
 	events := client.Watch(ctx, "idle")
 	for n := range cuts {
-		require.Eventually(t, func() bool { return w.resumptions() > n }, patience, pollInterval, "the watch is not cut")
+		require.Eventually(t, func() bool { return w.resumptions() > n }, testTimeout, pollInterval, "the watch is not cut")
 		_, err := client.Put(ctx, "idle", fmt.Sprint(n))
 		require.NoError(t, err)
 		resp := <-events
@@ -163,10 +163,10 @@ func TestManyMembersAreOneEndpoint(t *testing.T) {
 	tr := begin(t, client, ttl)
 	tr.awaitPuts(t, 200)
 	for range 2 {
-		leader, err := p.cluster.Leader(within(t, patience))
+		leader, err := p.cluster.Leader(within(t, testTimeout))
 		require.NoError(t, err)
 		next := p.cluster.Members()[(leader.Index()+1)%3]
-		require.NoError(t, p.cluster.MoveLeader(within(t, patience), next))
+		require.NoError(t, p.cluster.MoveLeader(within(t, testTimeout), next))
 		tr.awaitPuts(t, 200)
 	}
 	tr.finish(t)
@@ -184,7 +184,7 @@ func TestAnAddressForEachMember(t *testing.T) {
 	client, w := connect(t, "leader", p.endpoints()...)
 	tr := begin(t, client, longTTL)
 	tr.awaitPuts(t, 100)
-	leader, err := p.cluster.Leader(within(t, patience))
+	leader, err := p.cluster.Leader(within(t, testTimeout))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		statuses := client.EndpointStatus()
@@ -198,12 +198,12 @@ func TestAnAddressForEachMember(t *testing.T) {
 			}
 		}
 		return true
-	}, patience, pollInterval, "each endpoint is its member")
+	}, testTimeout, pollInterval, "each endpoint is its member")
 
 	require.NoError(t, leader.Stop())
 	tr.awaitPuts(t, 200)
 	// Others may have a leader, and answer, before the silence is long enough for a verdict.
-	require.Eventually(t, func() bool { return w.saw(health.Dead) }, patience, pollInterval, "the endpoint of the leader that hangs")
+	require.Eventually(t, func() bool { return w.saw(health.Dead) }, testTimeout, pollInterval, "the endpoint of the leader that hangs")
 	require.NoError(t, leader.Continue())
 	tr.finish(t)
 }

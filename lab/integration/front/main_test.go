@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// patience bounds every wait for what must happen; a passing test waits a small part
+	// testTimeout bounds every wait for what must happen; a passing test waits a small part
 	// of it.
-	patience = time.Minute
+	testTimeout = time.Minute
 	// readmission bounds the wait for servers to be in use, all of them. One that is slow is asked every 30 s at least, and
 	// on a busy machine may answer late again.
-	readmission = 2 * patience
+	readmission = 2 * testTimeout
 	// pollInterval is the pause between two looks at what is waited for.
 	pollInterval = 10 * time.Millisecond
 )

@@ -128,7 +128,7 @@ func (n *nginx) start(t *testing.T) {
 			_ = conn.Close()
 		}
 		return err == nil || n.over()
-	}, patience, pollInterval, "nginx does not accept connections")
+	}, testTimeout, pollInterval, "nginx does not accept connections")
 	require.False(t, n.over(), "nginx does not accept its configuration")
 }
 

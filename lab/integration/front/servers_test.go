@@ -104,7 +104,7 @@ func (s *storm) run(conn *grpc.ClientConn, callers, calls int) {
 }
 
 func (s *storm) call(client pb.TestServiceClient, payload string) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	var header metadata.MD
 	_, err := client.UnaryCall(ctx, &pb.SimpleRequest{Payload: &pb.Payload{Body: []byte(payload)}}, grpc.Header(&header))

@@ -16,7 +16,7 @@ type duplex = grpc.BidiStreamingClient[pb.StreamingOutputCallRequest, pb.Streami
 // openDuplex returns a stream on which as much is said as is asked for.
 func openDuplex(t *testing.T, conn *grpc.ClientConn) duplex {
 	t.Helper()
-	stream, err := pb.NewTestServiceClient(conn).FullDuplexCall(within(t, patience))
+	stream, err := pb.NewTestServiceClient(conn).FullDuplexCall(within(t, testTimeout))
 	require.NoError(t, err)
 	return stream
 }

@@ -76,7 +76,7 @@ func (tr *traffic) watch(ctx context.Context, t *testing.T) {
 	select {
 	case resp := <-responses:
 		require.True(t, resp.Created, "%v", resp.Err())
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		require.Fail(t, "the watch is not created")
 	}
 	tr.watching.Go(func() {
@@ -91,10 +91,10 @@ func (tr *traffic) watch(ctx context.Context, t *testing.T) {
 
 func (tr *traffic) keepLease(ctx context.Context, t *testing.T, ttl int64) {
 	t.Helper()
-	granted, err := tr.client.Grant(within(t, patience), ttl)
+	granted, err := tr.client.Grant(within(t, testTimeout), ttl)
 	require.NoError(t, err)
 	tr.lease = granted.ID
-	_, err = tr.client.Put(within(t, patience), "lease", "", clientv3.WithLease(tr.lease))
+	_, err = tr.client.Put(within(t, testTimeout), "lease", "", clientv3.WithLease(tr.lease))
 	require.NoError(t, err)
 	renewals, err := tr.client.KeepAlive(clientv3.WithLeaseMonitor(ctx, &tr.monitor), tr.lease)
 	require.NoError(t, err)
@@ -144,7 +144,7 @@ func (tr *traffic) get() {
 func (tr *traffic) awaitPuts(t *testing.T, more int64) {
 	t.Helper()
 	enough := tr.succeeded.Load() + more
-	require.Eventually(t, func() bool { return tr.succeeded.Load() >= enough }, patience, pollInterval, "puts do not succeed")
+	require.Eventually(t, func() bool { return tr.succeeded.Load() >= enough }, testTimeout, pollInterval, "puts do not succeed")
 	tr.awaitDelivery(t)
 }
 
@@ -158,7 +158,7 @@ func (tr *traffic) awaitDelivery(t *testing.T) {
 		tr.mu.Lock()
 		defer tr.mu.Unlock()
 		return len(tr.delivered) > 0 && tr.delivered[len(tr.delivered)-1].Kv.ModRevision >= revision
-	}, patience, pollInterval, "the watch does not deliver")
+	}, testTimeout, pollInterval, "the watch does not deliver")
 }
 
 // acknowledgedLocked returns the revision of the latest put.

@@ -100,7 +100,7 @@ func call(t *testing.T, conn *grpc.ClientConn) *background {
 func (b *background) more(t *testing.T, calls int64) {
 	t.Helper()
 	enough := b.calls.Load() + calls
-	require.Eventually(t, func() bool { return b.calls.Load() >= enough }, patience, pollInterval, "calls do not end")
+	require.Eventually(t, func() bool { return b.calls.Load() >= enough }, testTimeout, pollInterval, "calls do not end")
 }
 
 // end returns the errors of all calls.
@@ -164,7 +164,7 @@ func TestXDSEndpointsDrain(t *testing.T) {
 	select {
 	case err := <-drained:
 		assert.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		assert.Fail(t, "the stream does not end")
 	}
 }
@@ -198,7 +198,7 @@ func leave(t *testing.T, policy string, secure bool) {
 	servers[0].link.Blackhole(link.Both)
 	calls.more(t, 1000)
 	servers[0].link.Heal()
-	require.Eventually(t, func() bool { return servers[0].link.Stats().Active > 0 }, patience, pollInterval, "it is not connected again")
+	require.Eventually(t, func() bool { return servers[0].link.Stats().Active > 0 }, testTimeout, pollInterval, "it is not connected again")
 	reach(t, conn, policy, servers...)
 	assert.Empty(t, calls.end())
 	// Of some answers, the header may have come through before the link was silent.

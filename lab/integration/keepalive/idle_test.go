@@ -26,8 +26,8 @@ import (
 
 var idle = flag.Duration("idle", time.Minute, "how long connections to a real etcd are left alone; at least 1m, which lets the client that must fail do so")
 
-// patience is far above what anything takes that has to happen at once.
-const patience = 30 * time.Second
+// testTimeout is far above what anything takes that has to happen at once.
+const testTimeout = 30 * time.Second
 
 func TestMain(m *testing.M) {
 	lab.Main()
@@ -57,7 +57,7 @@ func TestIdleOnEtcd(t *testing.T) {
 	offending := dial(t, addr, grpc.WithKeepaliveParams(grpckeepalive.ClientParameters(refused.Client)))
 
 	begin := time.Now()
-	within, stop := context.WithTimeout(t.Context(), *idle+patience)
+	within, stop := context.WithTimeout(t.Context(), *idle+testTimeout)
 	defer stop()
 	require.True(t, offending.WaitForStateChange(within, connectivity.Ready), "etcd has ended the connection")
 	t.Logf("foretold for %v, came after %v", foretold.After, time.Since(begin))
@@ -76,7 +76,7 @@ func dial(t *testing.T, addr string, options ...grpc.DialOption) *grpc.ClientCon
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithIdleTimeout(0))...)
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
-	ctx := labtest.Within(t, patience)
+	ctx := labtest.Within(t, testTimeout)
 	conn.Connect()
 	for s := conn.GetState(); s != connectivity.Ready; s = conn.GetState() {
 		require.True(t, conn.WaitForStateChange(ctx, s), "still %v", s)

@@ -127,7 +127,7 @@ func (s *scene) findRestart(t *testing.T, w *recorder) time.Duration {
 	ready := time.Now()
 	address := pods(9, 1)[0]
 	s.set(t, s.slice("a", address))
-	if !w.wait(patience, func() bool { return strings.Join(w.latest(), "") == at(address)[0] }) {
+	if !w.wait(testTimeout, func() bool { return strings.Join(w.latest(), "") == at(address)[0] }) {
 		return 0
 	}
 	return time.Since(ready)

@@ -132,7 +132,7 @@ func historyGone(t *testing.T, s *scene) {
 	w := s.watch(t)
 	w.awaitSize(t, 2)
 	require.NoError(t, s.plane.Kill())
-	_, err := s.plane.Compact(within(t, patience))
+	_, err := s.plane.Compact(within(t, testTimeout))
 	require.NoError(t, err)
 	s.restart(t)
 	s.set(t, s.slice("b", pods(3, 1)...))
@@ -202,7 +202,7 @@ func serverStopped(t *testing.T, s *scene) {
 	if *stopped >= noticed {
 		u.w.awaitError(t, 0, service, "last known endpoints stay in use")
 		t.Logf("reported after %v", time.Since(began).Round(time.Millisecond))
-		_, err := grpctest.Ask(within(t, patience), u.connect(t, s.builder(t), s.target()))
+		_, err := grpctest.Ask(within(t, testTimeout), u.connect(t, s.builder(t), s.target()))
 		require.ErrorContains(t, err, "endpointslices")
 	}
 	<-over
@@ -227,7 +227,7 @@ func roleRemoved(t *testing.T, s *scene) {
 	w.awaitError(t, 0, missing...)
 	require.Equal(t, f[first], mustCall(t, old))
 	fresh := f.connect(t, s.builder(t), s.target())
-	_, err := grpctest.Ask(within(t, patience), fresh)
+	_, err := grpctest.Ask(within(t, testTimeout), fresh)
 	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
 	for _, text := range missing {
 		require.ErrorContains(t, err, text)

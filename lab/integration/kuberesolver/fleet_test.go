@@ -54,7 +54,7 @@ func (f fleet) connect(t *testing.T, b resolver.Builder, target string) *grpc.Cl
 // mustCall makes one call that must succeed, and returns the address of the server that answered.
 func mustCall(t *testing.T, conn *grpc.ClientConn, options ...grpc.CallOption) string {
 	t.Helper()
-	address, err := grpctest.Ask(within(t, patience), conn, options...)
+	address, err := grpctest.Ask(within(t, testTimeout), conn, options...)
 	require.NoError(t, err)
 	return address
 }
@@ -62,7 +62,7 @@ func mustCall(t *testing.T, conn *grpc.ClientConn, options ...grpc.CallOption) s
 // callUntil makes calls, all of which must succeed, until one is answered by the server of a pod.
 func (f fleet) callUntil(t *testing.T, conn *grpc.ClientConn, pod string) {
 	t.Helper()
-	for ctx := within(t, patience); mustCall(t, conn) != f[pod]; {
+	for ctx := within(t, testTimeout); mustCall(t, conn) != f[pod]; {
 		require.NoError(t, ctx.Err(), "no call is answered by %s", pod)
 	}
 }
@@ -93,7 +93,7 @@ func (c *calls) run(ctx context.Context, conn *grpc.ClientConn) error {
 		case <-ctx.Done():
 			return nil
 		}
-		limited, cancel := context.WithTimeout(ctx, patience)
+		limited, cancel := context.WithTimeout(ctx, testTimeout)
 		_, err := grpctest.Ask(limited, conn)
 		cancel()
 		if err != nil && ctx.Err() == nil {

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// patience bounds every wait for what must happen; a passing test waits a small
+	// testTimeout bounds every wait for what must happen; a passing test waits a small
 	// part of it.
-	patience = time.Minute
+	testTimeout = time.Minute
 	// pollInterval is the pause between two looks at what is waited for.
 	pollInterval = 10 * time.Millisecond
 )

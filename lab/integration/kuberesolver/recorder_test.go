@@ -143,7 +143,7 @@ func (w *recorder) wait(d time.Duration, ok func() bool) bool {
 // await waits until the last list satisfies ok.
 func (w *recorder) await(t *testing.T, what string, ok func([]string) bool) {
 	t.Helper()
-	if !w.wait(patience, func() bool { latest := w.latest(); return latest != nil && ok(latest) }) {
+	if !w.wait(testTimeout, func() bool { latest := w.latest(); return latest != nil && ok(latest) }) {
 		require.FailNowf(t, "not seen", "%s: the last list is %.200q, the errors are %.500v", what, w.latest(), w.reported())
 	}
 }
@@ -166,7 +166,7 @@ func (w *recorder) awaitList(t *testing.T, want ...string) {
 // awaitError waits for an error that was reported after the first n and holds all texts.
 func (w *recorder) awaitError(t *testing.T, n int, texts ...string) {
 	t.Helper()
-	found := w.wait(patience, func() bool {
+	found := w.wait(testTimeout, func() bool {
 		return slices.ContainsFunc(w.reported()[n:], func(err error) bool {
 			for _, text := range texts {
 				if !strings.Contains(err.Error(), text) {

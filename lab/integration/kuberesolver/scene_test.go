@@ -66,14 +66,14 @@ func (s *scene) watch(t *testing.T, change ...func(*kubernetes.Config)) *recorde
 // set puts a slice.
 func (s *scene) set(t *testing.T, slice *discoveryv1.EndpointSlice) {
 	t.Helper()
-	require.NoError(t, s.plane.Apply(within(t, patience), slice))
+	require.NoError(t, s.plane.Apply(within(t, testTimeout), slice))
 }
 
 // delete removes a slice.
 func (s *scene) delete(t *testing.T, name string) {
 	t.Helper()
 	kind := discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
-	require.NoError(t, s.plane.Delete(within(t, patience), kind, s.namespace, name))
+	require.NoError(t, s.plane.Delete(within(t, testTimeout), kind, s.namespace, name))
 }
 
 // slice returns a slice of the service with ready pods at these addresses.

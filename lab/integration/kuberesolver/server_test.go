@@ -62,19 +62,19 @@ func (r *real) tokenFile(namespace string) string { return filepath.Join(r.token
 // configuration of a client that reads its token from a file.
 func (r *real) admit(t *testing.T, namespace string) *rest.Config {
 	t.Cleanup(func() { r.repair(t) })
-	require.NoError(t, r.plane.CreateNamespace(within(t, patience), namespace))
+	require.NoError(t, r.plane.CreateNamespace(within(t, testTimeout), namespace))
 	return r.allow(t, namespace, roleManifest)
 }
 
 // admitEverywhere does so with the manifest for all namespaces.
 func (r *real) admitEverywhere(t *testing.T) *rest.Config {
-	require.NoError(t, r.plane.CreateNamespace(within(t, patience), accountHome))
+	require.NoError(t, r.plane.CreateNamespace(within(t, testTimeout), accountHome))
 	return r.allow(t, accountHome, clusterManifest)
 }
 
 // allow applies a manifest, and returns the configuration of the client that it is for.
 func (r *real) allow(t *testing.T, namespace, name string) *rest.Config {
-	ctx := within(t, patience)
+	ctx := within(t, testTimeout)
 	require.NoError(t, r.plane.ApplyManifest(ctx, namespace, manifest(t, name)))
 	token, err := r.plane.Token(ctx, namespace, account)
 	require.NoError(t, err)
@@ -92,25 +92,25 @@ func (r *real) hangUp() {
 // restart starts a server that was killed. Every watch ends within seconds if they are short.
 func (r *real) restart(t *testing.T) {
 	t.Helper()
-	require.NoError(t, r.plane.Restart(within(t, patience), r.args...))
+	require.NoError(t, r.plane.Restart(within(t, testTimeout), r.args...))
 }
 
 // revoke takes away the client's role; it returns when that is in force.
 func (r *real) revoke(t *testing.T, namespace string) {
-	require.NoError(t, r.plane.Delete(within(t, patience), rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), namespace, "grpc-client-endpointslice-watcher"))
+	require.NoError(t, r.plane.Delete(within(t, testTimeout), rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), namespace, "grpc-client-endpointslice-watcher"))
 	r.awaitAnswer(t, namespace, http.StatusForbidden)
 }
 
 // grant gives the role back; it returns when that is in force.
 func (r *real) grant(t *testing.T, namespace string) {
-	require.NoError(t, r.plane.ApplyManifest(within(t, patience), namespace, manifest(t, roleManifest)))
+	require.NoError(t, r.plane.ApplyManifest(within(t, testTimeout), namespace, manifest(t, roleManifest)))
 	r.awaitAnswer(t, namespace, http.StatusOK)
 }
 
 // rotate makes a new token and returns when the old one is refused; publish writes the new one to the client's file, by one
 // rename, as a kubelet does.
 func (r *real) rotate(t *testing.T, namespace string) (publish func()) {
-	ctx := within(t, patience)
+	ctx := within(t, testTimeout)
 	require.NoError(t, r.plane.Delete(ctx, corev1.SchemeGroupVersion.WithKind("ServiceAccount"), namespace, account))
 	require.NoError(t, r.plane.CreateServiceAccount(ctx, namespace, account))
 	token, err := r.plane.Token(ctx, namespace, account)
@@ -136,7 +136,7 @@ func (r *real) awaitAnswer(t *testing.T, namespace string, code int) {
 	defer client.CloseIdleConnections()
 	url := config.Host + "/apis/discovery.k8s.io/v1/namespaces/" + namespace + "/endpointslices?watch=true&timeoutSeconds=1"
 	require.Eventually(t, func() bool {
-		req, err := http.NewRequestWithContext(within(t, patience), http.MethodGet, url, http.NoBody)
+		req, err := http.NewRequestWithContext(within(t, testTimeout), http.MethodGet, url, http.NoBody)
 		require.NoError(t, err)
 		resp, err := client.Do(req)
 		if err != nil {
@@ -144,5 +144,5 @@ func (r *real) awaitAnswer(t *testing.T, namespace string, code int) {
 		}
 		_ = resp.Body.Close()
 		return resp.StatusCode == code
-	}, patience, pollInterval, "the token of %s is answered with %d", namespace, code)
+	}, testTimeout, pollInterval, "the token of %s is answered with %d", namespace, code)
 }

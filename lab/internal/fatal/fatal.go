@@ -1,5 +1,5 @@
-// Package fatal ends a piece of work at its first error, where the rest has no meaning without what failed: its calls stand
-// one below the other.
+// Package fatal ends a sequence of calls at the first error, with a panic that [Catch] turns into that error: for steps that
+// need all of those before, which so are written without a check after each.
 package fatal
 
 // failure is what If panics with.

@@ -18,8 +18,8 @@ import (
 	"github.com/quorate/quorate/lab"
 )
 
-// Patience is far above what any test takes; one that hangs is ended by it.
-const Patience = time.Minute
+// Timeout is far above what any test takes; one that hangs is ended by it.
+const Timeout = time.Minute
 
 // Main is what TestMain does where all tests of a package share a cluster of one member, each
 // with keys of its own: it starts the cluster and hands it to use, runs the tests, and fails
@@ -113,7 +113,7 @@ func EnableAuth(
 // Context returns a context that ends long after the test should have.
 func Context(t *testing.T) context.Context {
 	t.Helper()
-	return Within(t, Patience)
+	return Within(t, Timeout)
 }
 
 // Within returns a context that ends after d, and with the test.

@@ -27,13 +27,13 @@ const (
 	watchers  = 4
 	writers   = 2
 	leaders   = 8
-	// writeEvery is the pause of a writer, listEvery of those who list, readyEvery of the
-	// one who asks whether the API server is ready.
+	// writeEvery is the pause after each write of a writer, listEvery after each list, readyEvery
+	// after each check whether the API server is ready.
 	writeEvery = 50 * time.Millisecond
 	listEvery  = 250 * time.Millisecond
 	readyEvery = 250 * time.Millisecond
-	// patience bounds a request: client-go's controllers wait so long for a lease.
-	patience = 10 * time.Second
+	// requestTimeout bounds a request: client-go's controllers wait so long for a lease.
+	requestTimeout = 10 * time.Second
 )
 
 // load is what uses the API server.
@@ -99,7 +99,7 @@ func (l *load) write(ctx context.Context) {
 		n := int(l.number.Add(1))
 		name := "object-" + strconv.Itoa(n)
 		began := time.Now()
-		within, cancel := context.WithTimeout(ctx, patience)
+		within, cancel := context.WithTimeout(ctx, requestTimeout)
 		_, err := l.core.ConfigMaps(namespace).Create(within, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"number": strconv.Itoa(n)}},
 			Data:       map[string]string{"text": "The object number " + name},
@@ -122,7 +122,7 @@ func (l *load) write(ctx context.Context) {
 		}
 		l.meter.written(n, watchers)
 		if old = append(old, name); len(old) > 100 {
-			within, cancel := context.WithTimeout(ctx, patience)
+			within, cancel := context.WithTimeout(ctx, requestTimeout)
 			defer cancel()
 			_ = l.core.ConfigMaps(namespace).Delete(within, old[0], metav1.DeleteOptions{})
 			old = old[1:]
@@ -160,7 +160,7 @@ func (l *load) watch(ctx context.Context, began func()) {
 
 func (l *load) list(ctx context.Context, list func(context.Context) error, worst func(*row) *float64) {
 	began := time.Now()
-	within, cancel := context.WithTimeout(ctx, patience)
+	within, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	err := list(within)
 	if ctx.Err() != nil {
@@ -168,7 +168,7 @@ func (l *load) list(ctx context.Context, list func(context.Context) error, worst
 	}
 	took := time.Since(began)
 	if err != nil {
-		took = max(took, patience)
+		took = max(took, requestTimeout)
 	}
 	l.meter.note(func(r *row) { *worst(r) = max(*worst(r), took.Seconds()) })
 }

@@ -147,16 +147,16 @@ func TestTxnsLearnTheirCounterAgain(t *testing.T) {
 }
 
 // TestCallsEnd has each call take a time, and the load run for one; then it waits for the calls under way as long as its
-// patience lasts.
+// timeout lasts.
 func TestCallsEnd(t *testing.T) {
 	for name, tt := range map[string]struct {
-		takes, runs, patience time.Duration
-		reads, writes         history.Outcome
-		lasts                 time.Duration
+		takes, runs, timeout time.Duration
+		reads, writes        history.Outcome
+		lasts                time.Duration
 	}{
-		"by themselves":           {time.Second, 500 * time.Millisecond, time.Minute, history.OK, history.OK, time.Second},
-		"at their deadline":       {time.Hour, 11 * time.Second, 0, history.Failed, history.Unknown, 10 * time.Second},
-		"as the patience is over": {time.Hour, time.Second, time.Second, history.Abandoned, history.Abandoned, 2 * time.Second},
+		"by themselves":         {time.Second, 500 * time.Millisecond, time.Minute, history.OK, history.OK, time.Second},
+		"at their deadline":     {time.Hour, 11 * time.Second, 0, history.Failed, history.Unknown, 10 * time.Second},
+		"as the timeout passes": {time.Hour, time.Second, time.Second, history.Abandoned, history.Abandoned, 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestCallsEnd(t *testing.T) {
 				store.before = func(ctx context.Context, _ model.Kind, _ string) error { return pause.For(ctx, tt.takes) }
 				r := start(t, store, 1)
 				time.Sleep(tt.runs)
-				ctx, cancel := context.WithTimeout(t.Context(), tt.patience)
+				ctx, cancel := context.WithTimeout(t.Context(), tt.timeout)
 				defer cancel()
 				r.end(ctx)
 				for _, k := range history.Kinds() {

@@ -20,7 +20,7 @@ type Kind uint8
 const (
 	// LinearizableGet reads one key through the leader's quorum.
 	LinearizableGet Kind = iota
-	// SerializableGet reads one key from whatever state the asked member has.
+	// SerializableGet reads one key from whatever state the member that answers has.
 	SerializableGet
 	// Put writes one key.
 	Put

@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
 
-// Client is the client that is put to the test. Operations that are Shared are all made on one client.
+// Client is the client under test. All Shared operations are made on one client.
 type Client interface {
 	client.KV
 	// Close ends the client.
@@ -31,7 +31,7 @@ func connect(endpoints []string, idempotentWrites bool) (Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := tested{Client: c}
+	q := clientUnderTest{Client: c}
 	if idempotentWrites {
 		if q.writer, err = idempotent.New(context.Background(), c, idempotent.Config{}); err != nil {
 			return nil, errors.Join(err, c.Close())
@@ -50,7 +50,7 @@ func newCache(c *clientv3.Client) (*cache.Cache, error) {
 	return cache.New(c, cache.Config{Prefixes: []string{keyPrefix}, ProbeInterval: time.Second})
 }
 
-// sharing returns the KV for operations that share RPCs. As soon as two meet they do.
+// sharing returns the KV for operations that share RPCs: two that are under way at once do.
 func sharing(kv clientv3.KV) clientv3.KV {
 	return batch.New(slow{kv}, batch.Config{JoinReads: true, GroupWrites: true, MaxAlone: 1})
 }
@@ -64,12 +64,12 @@ const responsePause = 10 * time.Millisecond
 
 func (s slow) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 	response, err := s.KV.Do(ctx, op)
-	_ = pause.For(ctx, responsePause) // what is known is known, though the caller has left
+	_ = pause.For(ctx, responsePause) // the response counts, although the context may have ended
 	return response, err
 }
 
-// tested has the ways through a client that an operation can take.
-type tested struct {
+// clientUnderTest has the ways through a client that an operation can take.
+type clientUnderTest struct {
 	*clientv3.Client
 
 	sharing clientv3.KV
@@ -78,9 +78,9 @@ type tested struct {
 }
 
 // FromMemory returns how many gets the cache has answered.
-func (c tested) FromMemory() int64 { return c.cache.Stats().Hits }
+func (c clientUnderTest) FromMemory() int64 { return c.cache.Stats().Hits }
 
-func (c tested) Close() error {
+func (c clientUnderTest) Close() error {
 	if c.cache != nil {
 		c.cache.Close()
 	}
@@ -91,7 +91,7 @@ func (c tested) Close() error {
 }
 
 // Do implements [client.KV].
-func (c tested) Do(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
+func (c clientUnderTest) Do(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
 	kv := c.KV
 	switch {
 	case request.Shared:

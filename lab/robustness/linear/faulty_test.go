@@ -119,7 +119,7 @@ func (k resending) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse,
 
 // newResending puts the fault below the groups of a client.
 func newResending(sound Client) Client {
-	c := sound.(tested)
+	c := sound.(clientUnderTest)
 	c.sharing = sharing(resending{c.KV, new(atomic.Int64)})
 	return c
 }
@@ -203,7 +203,7 @@ func (w slowWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpO
 
 // newSpoiledCache replaces the cache of a client by one over a KV and a Watcher with a mistake.
 func newSpoiledCache(t *testing.T, sound Client, kv *early, watcher clientv3.Watcher) Client {
-	c := sound.(tested)
+	c := sound.(clientUnderTest)
 	c.cache.Close()
 	soundKV, soundWatcher := c.KV, c.Watcher
 	if kv != nil {
@@ -233,11 +233,11 @@ func TestFaultyClientsAreFound(t *testing.T) {
 		"joining":   newJoining,
 		"resending": newResending,
 		"early floor": func(sound Client) Client {
-			c := sound.(tested)
+			c := sound.(clientUnderTest)
 			return newSpoiledCache(t, sound, &early{KV: c.KV}, slowWatcher{c.Watcher, false})
 		},
 		"progress that overtakes": func(sound Client) Client {
-			return newSpoiledCache(t, sound, nil, slowWatcher{sound.(tested).Watcher, true})
+			return newSpoiledCache(t, sound, nil, slowWatcher{sound.(clientUnderTest).Watcher, true})
 		},
 	}
 	for name, spoil := range tests {

@@ -92,7 +92,7 @@ func (w *workload) Check(out *robustness.Outcome) error {
 	return w.check(model.NewRecord(keyPrefix, events, through), out)
 }
 
-// check checks each group. The error says that a violation cannot be shown.
+// check checks each group. The error is that of writing the page of a violation.
 func (w *workload) check(record *model.Record, out *robustness.Outcome) error {
 	if early := out.Counts.Of("writes", unknownEarly); w.cfg.Idempotent && early > 0 {
 		out.Verdict.Add(Known, "%d writes ended in an unknown outcome before their contexts ended", early)

@@ -128,9 +128,9 @@ func TestKnowledge(t *testing.T) {
 	answer(8, model.Act{Verb: model.Remove}, model.Result{Deleted: 1})
 	assert.Zero(t, k[0].latest)
 	k.learn(unknownPut("w"))
-	assert.Equal(t, "w", k[0].doubted)
+	assert.Equal(t, "w", k[0].unknownValue)
 	k.learn(model.Operation{Request: unknownPut("v").Request, Outcome: model.Failed})
-	assert.Equal(t, "w", k[0].doubted, "what failed is not in doubt")
+	assert.Equal(t, "w", k[0].unknownValue, "what failed is not in doubt")
 }
 
 func TestPlansCoverEverything(t *testing.T) {
@@ -142,14 +142,14 @@ func TestPlansCoverEverything(t *testing.T) {
 	}}
 	var knows known
 	knows[1].latest = model.KV{Value: "x", ModRevision: 5, Version: 1}
-	knows[1].doubted = "y"
+	knows[1].unknownValue = "y"
 	seen := map[string]bool{}
 	for range 2000 {
 		request := p.request(knows)
 		seen[string(request.Kind)] = true
 		for _, c := range request.If {
 			seen["compare "+string(c.Target)] = true
-			seen["compares doubt"] = seen["compares doubt"] || c.Value == "y"
+			seen["compares an unknown value"] = seen["compares an unknown value"] || c.Value == "y"
 			seen["not equal"] = seen["not equal"] || c.NotEqual
 		}
 		written := map[int]bool{}
@@ -161,11 +161,11 @@ func TestPlansCoverEverything(t *testing.T) {
 			seen["missing lease"] = seen["missing lease"] || act.MissingLease
 			seen["prev"] = seen["prev"] || act.Prev
 		}
-		seen["impatient"] = seen["impatient"] || p.timeout() < callTimeout
+		seen["short timeout"] = seen["short timeout"] || p.timeout() < callTimeout
 	}
 	for _, want := range []string{
 		"get", "serializable get", "snapshot", "put", "delete", "txn", "compare value", "compare version", "compare create revision", "compare mod revision",
-		"compares doubt", "not equal", "orphan", "prev", "impatient",
+		"compares an unknown value", "not equal", "missing lease", "prev", "short timeout",
 	} {
 		assert.True(t, seen[want], want)
 	}

@@ -11,12 +11,12 @@ import (
 // known is what callers know of the keys of a group, so that comparisons
 // have a fair chance to hold.
 type known [model.Keys]struct {
-	// latest is the key at revision, so far as it is known: the version is 0 where a
-	// put did not tell it.
+	// latest is the key at revision, as far as it is known: the version is 0 after a
+	// put whose response did not include it.
 	latest   model.KV
 	revision int64
-	// doubted is the last value whose put ended in an unknown outcome.
-	doubted string
+	// unknownValue is the last value whose put ended in an unknown outcome.
+	unknownValue string
 }
 
 // learn records what an operation shows.
@@ -24,7 +24,7 @@ func (k *known) learn(op model.Operation) {
 	if op.Outcome == model.Unknown {
 		for _, act := range op.Request.Then {
 			if act.Verb == model.Write {
-				k[act.Key].doubted = act.Value
+				k[act.Key].unknownValue = act.Value
 			}
 		}
 	}
@@ -142,8 +142,8 @@ func (p planner) compare(key int, knows known) model.Compare {
 	known := knows[key]
 	c := model.Compare{Key: key, Target: model.CreateRevision, NotEqual: p.rng.IntN(12) == 0}
 	switch n := p.rng.IntN(4); {
-	case known.doubted != "" && n == 0:
-		c.Target, c.Value = model.Value, known.doubted
+	case known.unknownValue != "" && n == 0:
+		c.Target, c.Value = model.Value, known.unknownValue
 	case known.latest == (model.KV{}):
 	case known.latest.Version > 0 && n == 1:
 		c.Target, c.Number = model.Version, known.latest.Version

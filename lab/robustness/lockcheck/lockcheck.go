@@ -7,9 +7,8 @@
 // compares the holder's [Claim]. It compares with the complete history of these
 // keys; nothing is taken from clocks except the order of calls and returns.
 //
-// [Check] asks one small function for each [Promise]. Every one can be read
-// literally, and a history that no clock can decide is given the benefit of the
-// doubt: what is reported did happen.
+// [Check] has one small function for each [Promise]. Where clocks cannot decide, a
+// history is taken to be right: what is reported as a violation did happen.
 package lockcheck
 
 import (

@@ -86,11 +86,11 @@ func (c *contender) once(ctx context.Context) {
 		if !c.ensureSession() {
 			continue
 		}
-		p := plan{lock: lock, style: style(lock), patience: c.cfg.settleTimeout, gaps: make([]time.Duration, 1), parting: closeSession}
+		p := plan{lock: lock, style: style(lock), waitTimeout: c.cfg.settleTimeout, gaps: make([]time.Duration, 1), sessionEnd: closeSession}
 		h := &holding{contender: c, plan: p}
 		if taken = h.take(ctx); taken {
 			h.hold(ctx)
-			h.give()
+			h.giveUp()
 		} else {
 			_ = c.session.Close() // a lease that is not revoked expires
 		}
@@ -134,11 +134,11 @@ func (c *contender) drop() {
 // always do.
 func (c *contender) round(ctx context.Context, p plan) error {
 	h := &holding{contender: c, plan: p}
-	var beside sync.WaitGroup
-	defer beside.Wait()
+	var background sync.WaitGroup
+	defer background.Wait()
 	waiting, taken := context.WithCancel(ctx)
 	if p.incident == pausedWaiting {
-		beside.Go(func() { h.pauseWaiting(ctx, waiting) })
+		background.Go(func() { h.pauseWaiting(ctx, waiting) })
 	}
 	ok := h.take(ctx)
 	taken()
@@ -149,8 +149,8 @@ func (c *contender) round(ctx context.Context, p plan) error {
 		return c.crash()
 	case ok:
 		h.hold(ctx)
-		h.give()
-	case p.parting == closeSession:
+		h.giveUp()
+	case p.sessionEnd == closeSession:
 		_ = c.session.Close() // a lease that is not revoked expires
 	}
 	return nil

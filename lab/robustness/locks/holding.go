@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/lab/robustness/lockcheck"
 )
 
-// holding is one lock in the hands of a contender, from the call that asks for it to
+// holding is one use of a lock by a contender, from the call that asks for it to
 // the last write that is guarded by it.
 type holding struct {
 	*contender
@@ -23,14 +23,14 @@ type holding struct {
 	claim   lockcheck.Claim
 }
 
-// take asks for the lock until ctx ends or the plan's patience is over, and reports
+// take asks for the lock until ctx ends or the plan's waitTimeout has passed, and reports
 // whether it was given.
 func (h *holding) take(ctx context.Context) bool {
 	h.handle = h.session.Handle(h.plan.style, strings.TrimSuffix(h.book.Locks[h.plan.lock].Prefix, "/"))
 	a := lockcheck.Attempt{
 		Contender: h.index, Lock: h.plan.lock, Style: h.plan.style, Session: h.session.Lease(), Called: h.env.Now(), Answer: lockcheck.Failed,
 	}
-	ctx, cancel := context.WithTimeout(ctx, h.plan.patience)
+	ctx, cancel := context.WithTimeout(ctx, h.plan.waitTimeout)
 	defer cancel()
 	var ended atomic.Int64
 	stop := context.AfterFunc(ctx, func() { ended.Store(int64(h.env.Now())) })
@@ -55,15 +55,15 @@ func (h *holding) take(ctx context.Context) bool {
 func (h *holding) hold(ctx context.Context) {
 	for n, gap := range h.plan.gaps {
 		_ = pause.For(ctx, gap) // writes come faster when the run ends
-		if n == h.plan.strike {
-			h.strike(ctx)
+		if n == h.plan.incidentBefore {
+			h.applyIncident(ctx)
 		}
 		h.write(h.handle.Guard(), callTimeout)
 	}
 }
 
-// strike lets the incident of the plan happen.
-func (h *holding) strike(ctx context.Context) {
+// applyIncident lets the incident of the plan happen.
+func (h *holding) applyIncident(ctx context.Context) {
 	switch h.plan.incident {
 	case pausedHolding:
 		h.env.Counts.Add("pauses", "while holding", 1)
@@ -84,7 +84,7 @@ func (h *holding) strike(ctx context.Context) {
 // pauseWaiting pauses the contender some time after it has begun to wait, unless it
 // has the lock by then.
 func (h *holding) pauseWaiting(ctx, waiting context.Context) {
-	if pause.For(waiting, h.plan.approach) == nil {
+	if pause.For(waiting, h.plan.pauseDelay) == nil {
 		h.env.Counts.Add("pauses", "while waiting", 1)
 		h.pause(func() { _ = pause.For(ctx, h.plan.pause) })
 	}
@@ -100,9 +100,9 @@ func (h *holding) pause(while func()) {
 // restHolding returns when the pause of a holder is to end, or ctx does.
 func (h *holding) restHolding(ctx context.Context) {
 	if h.plan.outlast {
-		patient, cancel := context.WithTimeout(ctx, outlastTimeout)
+		bounded, cancel := context.WithTimeout(ctx, outlastTimeout)
 		defer cancel()
-		if h.env.Record.AwaitDeletion(patient, h.claim.Key, h.claim.Revision) == nil {
+		if h.env.Record.AwaitDeletion(bounded, h.claim.Key, h.claim.Revision) == nil {
 			h.env.Counts.Add("pauses", "until the lock had gone", 1)
 		}
 	}
@@ -140,18 +140,18 @@ func (h *holding) write(guard client.Guard, timeout time.Duration) {
 	h.env.Counts.Add("writes", string(w.Outcome), 1)
 }
 
-// give gives the lock up, by the call for it or with the session. A lock whose
+// giveUp gives the lock up, by the call for it or with the session. A lock whose
 // session was given up already is left alone. Then the session goes, as the plan says
 // or because the call failed: a key that was to go must let no contender wait.
-func (h *holding) give() {
-	parting := h.plan.parting
+func (h *holding) giveUp() {
+	sessionEnd := h.plan.sessionEnd
 	if h.plan.incident != orphaned && h.plan.incident != closed {
 		guard := h.handle.Guard()
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 		err := h.handle.Release(ctx)
 		cancel()
 		if err != nil {
-			parting = closeSession
+			sessionEnd = closeSession
 		} else {
 			h.book.release(lockcheck.Release{Attempt: h.attempt, Ending: lockcheck.Unlocked, Returned: h.env.Now()})
 			if h.plan.again {
@@ -159,7 +159,7 @@ func (h *holding) give() {
 			}
 		}
 	}
-	switch parting {
+	switch sessionEnd {
 	case closeSession:
 		h.closeSession()
 	case orphanSession:

@@ -25,8 +25,8 @@ func TestPlansCoverEverything(t *testing.T) {
 			"nothing": p.incident == nothing, "paused waiting": p.incident == pausedWaiting, "paused holding": p.incident == pausedHolding,
 			"delayed": p.incident == delayed, "orphaned": p.incident == orphaned, "closed": p.incident == closed, "crashed": p.incident == crashed,
 			"lock": p.style == lockcheck.Lock, "try": p.style == lockcheck.TryLock, "campaign": p.style == lockcheck.Campaign,
-			"impatient": p.patience < patience, "lost": p.lost, "delivered": !p.lost, "again": p.again,
-			"kept": p.parting == keep, "session closed": p.parting == closeSession, "session orphaned": p.parting == orphanSession,
+			"short wait": p.waitTimeout < waitTimeout, "lost": p.lost, "delivered": !p.lost, "again": p.again,
+			"kept": p.sessionEnd == keep, "session closed": p.sessionEnd == closeSession, "session orphaned": p.sessionEnd == orphanSession,
 			"outlast": p.outlast, "first lock": p.lock == 0, "last lock": p.lock == 3,
 		} {
 			if is {
@@ -34,9 +34,9 @@ func TestPlansCoverEverything(t *testing.T) {
 			}
 		}
 		assert.Equal(t, p.lock%2 == 1, p.style == lockcheck.Campaign, "elections and mutexes have names of their own")
-		assert.Less(t, p.strike, len(p.gaps))
+		assert.Less(t, p.incidentBefore, len(p.gaps))
 		if p.incident == pausedWaiting {
-			assert.Greater(t, p.patience, p.approach+p.pause, "who is paused while it waits still waits when it is back")
+			assert.Greater(t, p.waitTimeout, p.pauseDelay+p.pause, "who is paused while it waits still waits when it is back")
 		}
 	}
 	assert.Len(t, seen, 20, "%v", seen)

@@ -20,13 +20,13 @@ const (
 	// a lease up to half a second late, and a new leader gives every lease its whole
 	// time again; longestExtra bounds how much longer it is paused then.
 	outlastTimeout, longestExtra = 6 * lifetime, lifetime / 2
-	// patience is how long a contender waits for a lock, long enough for a fault and
-	// the leases of two abandoned sessions to pass. Some have less, shortestPatience
-	// to littlePatience.
-	patience                         = 12 * time.Second
-	shortestPatience, littlePatience = 20 * time.Millisecond, 1500 * time.Millisecond
-	// longestApproach bounds the time between a call and the pause of the caller.
-	longestApproach = 300 * time.Millisecond
+	// waitTimeout is how long a contender waits for a lock, long enough for a fault and
+	// the leases of two abandoned sessions to pass. Some have less, shortestWait
+	// to longestShortWait.
+	waitTimeout                    = 12 * time.Second
+	shortestWait, longestShortWait = 20 * time.Millisecond, 1500 * time.Millisecond
+	// longestPauseDelay bounds the time between a call and the pause of the caller.
+	longestPauseDelay = 300 * time.Millisecond
 	// mostWrites and longestGap bound the guarded writes of a holder and the time
 	// before each.
 	mostWrites = 5
@@ -61,12 +61,12 @@ var incidents = []incident{
 
 // plan is what a contender is going to do in a round, and what happens to it.
 type plan struct {
-	lock     int
-	style    lockcheck.Style
-	patience time.Duration
-	incident incident
-	// approach is how long after the call a waiter is paused.
-	approach time.Duration
+	lock        int
+	style       lockcheck.Style
+	waitTimeout time.Duration
+	incident    incident
+	// pauseDelay is how long after the call a waiter is paused.
+	pauseDelay time.Duration
 	// pause is how long the contender is paused, outlast whether a holder is paused
 	// until its lock has gone and for that time, and lost whether its connections are
 	// lost meanwhile.
@@ -75,34 +75,34 @@ type plan struct {
 	lost    bool
 	// gaps are the times before each write; the incident comes before the write of
 	// that number.
-	gaps   []time.Duration
-	strike int
+	gaps           []time.Duration
+	incidentBefore int
 	// again makes the holder write once more after it has given up the lock.
 	again bool
-	// parting says what becomes of the session after the round.
-	parting parting
+	// sessionEnd says what becomes of the session after the round.
+	sessionEnd sessionEnd
 }
 
-// parting says what becomes of a session.
-type parting uint8
+// sessionEnd says what becomes of a session.
+type sessionEnd uint8
 
 const (
-	keep parting = iota
+	keep sessionEnd = iota
 	closeSession
 	orphanSession
 )
 
 // newPlan makes a plan for one of n locks.
 func newPlan(rng *rand.Rand, n int) plan {
-	p := plan{lock: rng.IntN(n), patience: patience, incident: incidents[rng.IntN(len(incidents))]}
+	p := plan{lock: rng.IntN(n), waitTimeout: waitTimeout, incident: incidents[rng.IntN(len(incidents))]}
 	p.style = style(p.lock)
 	if p.style == lockcheck.Lock && rng.IntN(2) == 0 {
 		p.style = lockcheck.TryLock
 	}
 	if p.incident != pausedWaiting && rng.IntN(5) == 0 {
-		p.patience = pace.Between(rng, shortestPatience, littlePatience)
+		p.waitTimeout = pace.Between(rng, shortestWait, longestShortWait)
 	}
-	p.approach = pace.Between(rng, 0, longestApproach)
+	p.pauseDelay = pace.Between(rng, 0, longestPauseDelay)
 	p.pause, p.lost = pace.Between(rng, shortestPause, longestPause), rng.IntN(2) == 0
 	if p.outlast = rng.IntN(4) != 0; p.outlast && p.incident != pausedWaiting {
 		p.pause = pace.Between(rng, 0, longestExtra)
@@ -114,9 +114,9 @@ func newPlan(rng *rand.Rand, n int) plan {
 	if p.incident == orphaned { // so that the lease ends among the writes
 		p.gaps = append(p.gaps, lifetime/2, lifetime/2, lifetime/2)
 	}
-	p.strike = rng.IntN(len(p.gaps))
+	p.incidentBefore = rng.IntN(len(p.gaps))
 	p.again = rng.IntN(3) == 0
-	p.parting = []parting{keep, keep, keep, closeSession, orphanSession}[rng.IntN(5)]
+	p.sessionEnd = []sessionEnd{keep, keep, keep, closeSession, orphanSession}[rng.IntN(5)]
 	return p
 }
 

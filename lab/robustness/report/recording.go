@@ -127,7 +127,7 @@ type Row struct {
 	EventDelay Duration `json:"event_delay_max_ms"`
 	// OutsideDelay is the longest time from the acknowledgement of a write past the links to the delivery of its event.
 	OutsideDelay Duration `json:"outside_delay_max_ms"`
-	// LeasesLost counts the leases that expired, or whose keepers were told so.
+	// LeasesLost counts the leases that expired, and those whose keep-alive reported an expiry.
 	LeasesLost int64 `json:"leases_lost"`
 }
 

@@ -28,17 +28,17 @@ const (
 	steady kind = iota
 	// calling channels connect to all backends and make calls all the time; the others connect to one.
 	calling
-	// napping channels go idle, and are woken up.
-	napping
+	// idling channels enter idle mode, and are connected again.
+	idling
 	// reopened channels are closed, and opened again.
 	reopened
 )
 
 // kinds are given to channels by turns.
-var kinds = []kind{calling, napping, reopened, napping, steady, napping, reopened, napping, steady, steady}
+var kinds = []kind{calling, idling, reopened, idling, steady, idling, reopened, idling, steady, steady}
 
 const (
-	shortestNap, longestNap = 300 * time.Millisecond, 3 * time.Second
+	shortestIdleTimeout, longestIdleTimeout = 300 * time.Millisecond, 3 * time.Second
 	// callTimeout is how long calls of a channel may go on failing.
 	callTimeout = 5 * time.Second
 	// shortestCalls and longestCalls bound the time between two calls of a channel.
@@ -61,14 +61,14 @@ func newChannel(i int, b resolver.Builder, targets []string, dial func(context.C
 	if c.kind == calling {
 		policy = "quorate_round_robin"
 	}
-	var nap time.Duration // never
-	if c.kind == napping {
-		nap = pace.Between(rng, shortestNap, longestNap)
+	var idleTimeout time.Duration // never
+	if c.kind == idling {
+		idleTimeout = pace.Between(rng, shortestIdleTimeout, longestIdleTimeout)
 	}
 	c.opts = []grpc.DialOption{
 		grpc.WithResolvers(b), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dial),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"` + policy + `":{}}]}`),
-		grpc.WithIdleTimeout(nap), grpc.WithNoProxy(),
+		grpc.WithIdleTimeout(idleTimeout), grpc.WithNoProxy(),
 	}
 	return c
 }
@@ -97,8 +97,8 @@ func (c *channel) close() error {
 	return conn.Close()
 }
 
-// wake makes the channel leave idle mode.
-func (c *channel) wake() {
+// exitIdle makes the channel leave idle mode.
+func (c *channel) exitIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.conn != nil && c.conn.GetState() == connectivity.Idle {

@@ -73,5 +73,5 @@ func (c Config) run(ctx context.Context) (robustness.Outcome, error) {
 		return robustness.Outcome{}, err
 	}
 	w := &workload{cfg: c}
-	return robustness.Run(ctx, c.Config, robustness.Setup{Schedule: w.disturb}, w)
+	return robustness.Run(ctx, c.Config, robustness.Setup{Schedule: w.injectFaults}, w)
 }

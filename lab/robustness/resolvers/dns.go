@@ -28,9 +28,9 @@ func newDNS(arrived *log) (*source, error) {
 	}
 	server.OnQuery(arrived.add)
 	server.SendAdditionals()
-	behaviour := func(name string, m nameserver.Behaviour) disturbance {
-		return disturbance{
-			name: name, open: true,
+	behaviour := func(name string, m nameserver.Behaviour) sourceFault {
+		return sourceFault{
+			name: name, changeable: true,
 			begin: func() error { server.SetBehaviour(m); return nil },
 			end:   func() error { server.SetBehaviour(nameserver.WellBehaved); return nil },
 		}
@@ -44,15 +44,15 @@ func newDNS(arrived *log) (*source, error) {
 			return b, []string{fmt.Sprintf("dns:///%s:%d", domain, port), "dns:///_grpc._tcp." + domain}, err
 		},
 		list: func(addresses []string) { listRecords(server, addresses) },
-		faults: []disturbance{
+		faults: []sourceFault{
 			behaviour("silent", nameserver.Silent), behaviour("servfail", nameserver.Failing), behaviour("refused", nameserver.Refusing),
 			behaviour("foreign-answers", nameserver.Foreign), behaviour("slow", nameserver.Slow), behaviour("truncated", nameserver.Truncated),
-			{name: "restarted", open: true, begin: server.Stop, end: server.Restart},
+			{name: "restarted", changeable: true, begin: server.Stop, end: server.Restart},
 		},
 		// A query on its way is lost with the server, and then there is the longest time to the next:
 		// SRV records and addresses have the timeout each.
-		patience: 2*lookupTimeout + lookupInterval*11/10,
-		close:    server.Close,
+		extraTime: 2*lookupTimeout + lookupInterval*11/10,
+		close:     server.Close,
 	}
 	// So that the name exists without an address, which is another answer than that there is no such name.
 	return s, server.Put(domain+" TXT", "1 exists")

@@ -97,10 +97,10 @@ func (s *registrations) list(addresses []string) {
 	}
 }
 
-func (s *registrations) faults() []disturbance {
-	var all []disturbance
+func (s *registrations) faults() []sourceFault {
+	var all []sourceFault
 	for _, f := range fault.Disturbances() {
-		all = append(all, disturbance{
+		all = append(all, sourceFault{
 			name: f.Name,
 			begin: func() error {
 				return within(healTimeout, func(ctx context.Context) error { return f.Inject(ctx, s.scene) })
@@ -108,7 +108,7 @@ func (s *registrations) faults() []disturbance {
 			end: s.heal,
 		})
 	}
-	return append(all, disturbance{name: "clients-cut-compacted", open: true, begin: s.cut, end: func() error {
+	return append(all, sourceFault{name: "clients-cut-compacted", changeable: true, begin: s.cut, end: func() error {
 		return errors.Join(s.compact(), s.heal())
 	}})
 }

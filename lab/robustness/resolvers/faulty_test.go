@@ -26,7 +26,7 @@ func (s spoiled) Build(t resolver.Target, cc resolver.ClientConn, opts resolver.
 
 type wrapper = func(resolver.Builder, func() (resolver.Builder, error)) resolver.Builder
 
-func disturb(conn func(resolver.ClientConn) resolver.ClientConn) wrapper {
+func wrapConn(conn func(resolver.ClientConn) resolver.ClientConn) wrapper {
 	return func(b resolver.Builder, _ func() (resolver.Builder, error)) resolver.Builder { return spoiled{b, conn} }
 }
 
@@ -40,13 +40,13 @@ func (c emptying) ReportError(err error) {
 
 func newEmptying(cc resolver.ClientConn) resolver.ClientConn { return emptying{cc} }
 
-// deaf takes the first list only.
-type deaf struct {
+// firstListOnly passes on the first list only.
+type firstListOnly struct {
 	resolver.ClientConn
 	listed bool
 }
 
-func (c *deaf) UpdateState(s resolver.State) error {
+func (c *firstListOnly) UpdateState(s resolver.State) error {
 	if c.listed {
 		return nil
 	}
@@ -54,7 +54,9 @@ func (c *deaf) UpdateState(s resolver.State) error {
 	return c.ClientConn.UpdateState(s)
 }
 
-func newDeaf(cc resolver.ClientConn) resolver.ClientConn { return &deaf{ClientConn: cc} }
+func newFirstListOnly(cc resolver.ClientConn) resolver.ClientConn {
+	return &firstListOnly{ClientConn: cc}
+}
 
 // forgetting makes a builder for each channel, so that none knows what another one did.
 type forgetting struct {
@@ -81,12 +83,12 @@ func TestMistakesAreFound(t *testing.T) {
 		cfg     Config
 		promise robustness.Promise
 	}{
-		"errors empty the list":                  {Config{Resolvers: dns, only: "servfail", wrap: disturb(newEmptying)}, Serving},
-		"a false list is taken over, DNS":        {Config{Resolvers: dns, only: "names-a-part", noRemovalDelay: true}, Doubt},
-		"a false list is taken over, Kubernetes": {Config{Resolvers: kubernetes, only: "names-nothing", noRemovalDelay: true}, Doubt},
-		"changes are not told":                   {Config{Resolvers: kubernetes, only: "stopped", wrap: disturb(newDeaf)}, Current},
-		"lists are forgotten, DNS":               {Config{Resolvers: dns, only: "silent", wrap: forget}, Serving},
-		"lists are forgotten, Kubernetes":        {Config{Resolvers: kubernetes, only: "stopped", wrap: forget}, Serving},
+		"errors empty the list":               {Config{Resolvers: dns, only: "servfail", wrap: wrapConn(newEmptying)}, Serving},
+		"a false list is applied, DNS":        {Config{Resolvers: dns, only: "names-a-part", noRemovalDelay: true}, Removal},
+		"a false list is applied, Kubernetes": {Config{Resolvers: kubernetes, only: "names-nothing", noRemovalDelay: true}, Removal},
+		"changes are not reported":            {Config{Resolvers: kubernetes, only: "stopped", wrap: wrapConn(newFirstListOnly)}, Current},
+		"lists are forgotten, DNS":            {Config{Resolvers: dns, only: "silent", wrap: forget}, Serving},
+		"lists are forgotten, Kubernetes":     {Config{Resolvers: kubernetes, only: "stopped", wrap: forget}, Serving},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

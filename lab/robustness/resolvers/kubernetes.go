@@ -53,17 +53,17 @@ func newKubernetes(arrived *log) (*source, error) {
 			return b, []string{"kubernetes:///" + service, "kubernetes:///" + service + ":" + strconv.Itoa(port)}, err
 		},
 		list: func(addresses []string) { slice = fatal.OK(server.Update(sliceOf(slice, addresses))) },
-		faults: []disturbance{
-			{name: "hangs", open: true, begin: do(server.Hang), end: do(server.Resume)},
-			{name: "stopped", open: true, begin: do(server.Stop), end: server.Restart},
-			{name: "restarted-compacted", open: true, begin: do(server.Stop, server.Compact), end: server.Restart},
-			{name: "connections-broken", open: true, begin: do(server.BreakConnections), end: do(server.BreakConnections)},
-			{name: "watches-ended", open: true, begin: do(server.EndWatches), end: do(server.EndWatches)},
-			{name: "watches-expired", open: true, begin: do(server.ExpireWatches), end: do(server.ExpireWatches)},
-			{name: "compacted", open: true, begin: do(server.Compact), end: do(server.Compact, server.EndWatches)},
+		faults: []sourceFault{
+			{name: "hangs", changeable: true, begin: do(server.Hang), end: do(server.Resume)},
+			{name: "stopped", changeable: true, begin: do(server.Stop), end: server.Restart},
+			{name: "restarted-compacted", changeable: true, begin: do(server.Stop, server.Compact), end: server.Restart},
+			{name: "connections-broken", changeable: true, begin: do(server.BreakConnections), end: do(server.BreakConnections)},
+			{name: "watches-ended", changeable: true, begin: do(server.EndWatches), end: do(server.EndWatches)},
+			{name: "watches-expired", changeable: true, begin: do(server.ExpireWatches), end: do(server.ExpireWatches)},
+			{name: "compacted", changeable: true, begin: do(server.Compact), end: do(server.Compact, server.EndWatches)},
 			{
-				name: "forbidden", open: true, begin: do(deny, server.BreakConnections), end: do(allow),
-				patience: kubernetes.DefaultMaxBackoff, // the server is there, and does not want more requests
+				name: "forbidden", changeable: true, begin: do(deny, server.BreakConnections), end: do(allow),
+				extraTime: kubernetes.DefaultMaxBackoff, // the server is there, and does not want more requests
 			},
 		},
 		close: func() error {

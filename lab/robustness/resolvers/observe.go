@@ -134,7 +134,7 @@ func (o *observer) update(v *view, endpoints []resolver.Endpoint) {
 	v.list = list
 	o.compareLocked(v, now)
 	if missing := o.missing(v); o.strict && missing > 0 && now.Sub(o.falseSince) < removalDelay {
-		o.violated(Doubt, "a channel gave up %d of %d backends %v after the source had left them out",
+		o.violated(Removal, "a channel gave up %d of %d backends %v after the source had left them out",
 			missing, len(o.truth), now.Sub(o.falseSince).Round(time.Millisecond))
 	}
 }

@@ -90,7 +90,7 @@ func TestOnlyKnownRemovalsCountAsAccepted(t *testing.T) {
 	assert.Zero(t, o.behind())
 	o.listedFalsely(true)
 	o.update(v, list("a", "b"))
-	assert.Equal(t, map[robustness.Promise]int{Doubt: 1}, o.verdict.Counts)
+	assert.Equal(t, map[robustness.Promise]int{Removal: 1}, o.verdict.Counts)
 	o.update(v, nil)
-	assert.Equal(t, map[robustness.Promise]int{Doubt: 2, Serving: 1}, o.verdict.Counts)
+	assert.Equal(t, map[robustness.Promise]int{Removal: 2, Serving: 1}, o.verdict.Counts)
 }

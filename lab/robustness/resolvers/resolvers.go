@@ -4,11 +4,11 @@
 // There is a trial for each resolver: a source, real backends that are added and removed, and channels. The
 // sources are a DNS server, the etcd cluster of the run, and an API server in memory; they are
 // dead, slow, restarted and compacted, refuse, or name nothing or a part of the backends, in an order
-// that the seed gives. Of the channels some make calls, some go idle and are woken up, some are closed and
+// that the seed gives. Of the channels some make calls, some go idle and connect again, some are closed and
 // opened again, and now and then all are; in the middle of faults too.
 //
-// The checks: no channel is without backends once its builder knew some, the disappearance of most
-// is not taken over at once, after a fault each channel has the current list in time, calls do not
+// The checks: no channel is without backends once its builder knew some, the removal of most
+// is not applied at once, after a fault each channel has the current list in time, calls do not
 // fail, a source that is back is not overloaded, and nothing is left at the end.
 package resolvers
 
@@ -27,8 +27,8 @@ import (
 const (
 	// Serving means that no channel is without backends once its builder had some.
 	Serving robustness.Promise = "serving"
-	// Doubt means that the disappearance of most backends is not taken over at once.
-	Doubt robustness.Promise = "doubt"
+	// Removal means that the removal of most backends is not applied at once.
+	Removal robustness.Promise = "removal"
 	// Current means that a channel has the current list soon after a change, and after the
 	// source is back.
 	Current robustness.Promise = "current"
@@ -71,8 +71,8 @@ func (w *workload) Start(_ context.Context, env *robustness.Env) error {
 	return nil
 }
 
-// disturb runs the trials side by side, until ctx ends or one fails.
-func (w *workload) disturb(ctx context.Context) error {
+// injectFaults runs the trials side by side, until ctx ends or one fails.
+func (w *workload) injectFaults(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	errs := make([]error, len(w.trials))

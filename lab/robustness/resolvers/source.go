@@ -21,10 +21,10 @@ type source struct {
 	// list has the source name these backends. An error, as if the source is away, is fatal.
 	list func(addresses []string)
 	// faults are those that the source can have.
-	faults []disturbance
-	// patience is how much longer than Config.bound a change takes by the resolver's
+	faults []sourceFault
+	// extraTime is how much longer than Config.bound a change takes by the resolver's
 	// configuration.
-	patience time.Duration
+	extraTime time.Duration
 	// close ends the source, and what its builders hold.
 	close func() error
 }
@@ -43,24 +43,24 @@ func newStatic() *source {
 	}
 }
 
-// disturbance is a fault of a source.
-type disturbance struct {
+// sourceFault is a fault of a source.
+type sourceFault struct {
 	name       string
 	begin, end func() error
-	// open tells that the source can be changed meanwhile.
-	open bool
-	// patience is how much longer a change may take after this fault by the resolver's
+	// changeable tells that the list of the source can be changed during the fault.
+	changeable bool
+	// extraTime is how much longer a change may take after this fault by the resolver's
 	// configuration.
-	patience time.Duration
+	extraTime time.Duration
 	// falseList, if set, returns the backends that the source lists meanwhile.
 	falseList func(all []string) []string
 }
 
 func nothing() error { return nil }
 
-// falseLists are disturbances of every source. Each lists fewer than half of the backends.
-func falseLists() []disturbance {
-	return []disturbance{
+// falseLists are faults that every source can have. Each lists fewer than half of the backends.
+func falseLists() []sourceFault {
+	return []sourceFault{
 		{name: "names-nothing", begin: nothing, end: nothing, falseList: func([]string) []string { return nil }},
 		{name: "names-a-part", begin: nothing, end: nothing, falseList: func(all []string) []string { return all[:len(all)/3] }},
 	}

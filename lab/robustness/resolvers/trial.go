@@ -25,10 +25,10 @@ const (
 	// shortestHold and longestHold bound how long a fault is held; one in eight takes as long as
 	// longOutage more.
 	shortestHold, longestHold, longOutage = 300 * time.Millisecond, 2500 * time.Millisecond, 20 * time.Second
-	// minPause and maxPause bound the time between two channels that are opened or woken.
+	// minPause and maxPause bound the time between two channels that are opened or leave idle mode.
 	minPause, maxPause = 5 * time.Millisecond, 50 * time.Millisecond
-	// sleepTime is how long all channels are closed, now and then, in a fault.
-	sleepTime = 100 * time.Millisecond
+	// closedTime is how long all channels are closed, now and then, in a fault.
+	closedTime = 100 * time.Millisecond
 	// awaitTick is the time between two looks at channels that are waited for.
 	awaitTick = 5 * time.Millisecond
 	// fewArrivals is how many requests of all channels in a second are few, for each: with
@@ -48,11 +48,11 @@ type trial struct {
 	arrived  log // at the source
 	backends backends
 
-	live     []string // backends that the source is to name
-	sizes    []size   // of live, lately
-	channels []*channel
-	awake    sync.Mutex  // held while channels are opened and closed
-	returns  []time.Time // of the source
+	live        []string // backends that the source is to name
+	sizes       []size   // of live, lately
+	channels    []*channel
+	lifecycleMu sync.Mutex  // held while channels are opened and closed
+	returns     []time.Time // of the source
 }
 
 // size is the number of backends until a moment.
@@ -61,22 +61,22 @@ type size struct {
 	n     int
 }
 
-// run uses the channels and disturbs the source until ctx ends.
+// run uses the channels and injects faults into the source until ctx ends.
 func (t *trial) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var used error
-	var beside sync.WaitGroup
-	beside.Go(func() {
+	var background sync.WaitGroup
+	background.Go(func() {
 		used = fatal.Catch(func() { t.useChannels(ctx, rand.New(rand.NewPCG(t.cfg.Seed, uint64(len(t.channels))))) })
 	})
 	for i, c := range t.channels {
 		if c.kind == calling {
-			beside.Go(func() { t.keepCalling(ctx, c, rand.New(rand.NewPCG(t.cfg.Seed, uint64(i)))) })
+			background.Go(func() { t.keepCalling(ctx, c, rand.New(rand.NewPCG(t.cfg.Seed, uint64(i)))) })
 		}
 	}
-	err := fatal.Catch(func() { t.disturb(ctx) })
+	err := fatal.Catch(func() { t.injectFaults(ctx) })
 	cancel()
-	beside.Wait()
+	background.Wait()
 	return errors.Join(err, used)
 }
 
@@ -130,7 +130,7 @@ func (t *trial) openAll() {
 	}
 }
 
-// useChannels wakes up and reopens channels until ctx ends.
+// useChannels makes channels leave idle mode and reopens them until ctx ends.
 func (t *trial) useChannels(ctx context.Context, rng *rand.Rand) {
 	for pause.For(ctx, pace.Between(rng, minPause, maxPause)) == nil {
 		t.use(t.channels[rng.IntN(len(t.channels))])
@@ -138,37 +138,37 @@ func (t *trial) useChannels(ctx context.Context, rng *rand.Rand) {
 }
 
 func (t *trial) use(c *channel) {
-	t.awake.Lock()
-	defer t.awake.Unlock()
+	t.lifecycleMu.Lock()
+	defer t.lifecycleMu.Unlock()
 	switch c.kind {
-	case napping:
-		c.wake()
+	case idling:
+		c.exitIdle()
 	case reopened:
 		fatal.If(errors.Join(c.close(), c.open()))
 	case steady, calling:
 	}
 }
 
-// sleep closes all channels, and opens them again.
-func (t *trial) sleep() {
-	t.awake.Lock()
-	defer t.awake.Unlock()
+// reopenAll closes all channels, and opens them again.
+func (t *trial) reopenAll() {
+	t.lifecycleMu.Lock()
+	defer t.lifecycleMu.Unlock()
 	for _, c := range t.channels {
 		fatal.If(c.close())
 	}
-	time.Sleep(sleepTime)
+	time.Sleep(closedTime)
 	for _, c := range t.channels {
 		fatal.If(c.open())
 	}
 }
 
-// disturb changes the backends and injects faults until ctx ends.
-func (t *trial) disturb(ctx context.Context) {
+// injectFaults changes the backends and injects faults until ctx ends.
+func (t *trial) injectFaults(ctx context.Context) {
 	if t.source.faults == nil {
 		<-ctx.Done()
 		return
 	}
-	all := slices.DeleteFunc(append(falseLists(), t.source.faults...), func(d disturbance) bool {
+	all := slices.DeleteFunc(append(falseLists(), t.source.faults...), func(d sourceFault) bool {
 		return t.cfg.only != "" && d.name != t.cfg.only
 	})
 	for {
@@ -186,7 +186,7 @@ func (t *trial) disturb(ctx context.Context) {
 // listChange changes the backends, tells the source, and waits until all channels have them.
 func (t *trial) listChange(extra time.Duration, after string) {
 	removal := t.changeAndList()
-	t.listedAll(t.source.patience+extra, removal)
+	t.listedAll(t.source.extraTime+extra, removal)
 	t.await(after)
 	t.backends.stop(t.live)
 }
@@ -211,36 +211,36 @@ func (t *trial) await(after string) {
 
 // inject injects a fault into the source for a while. Then the backends change, so that a channel with the
 // new list has an answer of the source after the fault.
-func (t *trial) inject(ctx context.Context, d disturbance) {
+func (t *trial) inject(ctx context.Context, d sourceFault) {
 	t.counts.Add(t.resolver+" faults", d.name, 1)
 	hold := pace.Between(t.rng, shortestHold, longestHold)
 	if d.falseList == nil && t.rng.IntN(8) == 0 {
 		hold += pace.Between(t.rng, 0, longOutage)
 	}
-	asleep := t.rng.IntN(4) == 0
+	reopen := t.rng.IntN(4) == 0
 	t.env.Note(fmt.Sprintf("%s: %s, for %v", t.resolver, d.name, hold.Round(time.Millisecond)))
-	t.hold(ctx, d, hold, asleep)
+	t.hold(ctx, d, hold, reopen)
 	if err := d.end(); err != nil {
 		fatal.If(fmt.Errorf("end %s: %w", d.name, err))
 	}
 	t.returns = append(t.returns, time.Now())
-	t.listChange(d.patience, fmt.Sprintf("%s for %v", d.name, hold.Round(time.Millisecond)))
+	t.listChange(d.extraTime, fmt.Sprintf("%s for %v", d.name, hold.Round(time.Millisecond)))
 }
 
 // hold begins a fault, holds it, and returns.
-func (t *trial) hold(ctx context.Context, d disturbance, hold time.Duration, asleep bool) {
+func (t *trial) hold(ctx context.Context, d sourceFault, hold time.Duration, reopen bool) {
 	if err := d.begin(); err != nil {
 		t.env.Note(err.Error())
 	}
 	if d.falseList != nil {
-		t.listedFalsely(!asleep)
+		t.listedFalsely(!reopen)
 		t.source.list(d.falseList(t.live))
 	}
 	_ = pause.For(ctx, hold/2)
-	if asleep {
-		t.sleep()
+	if reopen {
+		t.reopenAll()
 	}
-	if d.open {
+	if d.changeable {
 		t.changeAndList()
 	}
 	_ = pause.For(ctx, hold/2)

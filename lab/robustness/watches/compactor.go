@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// minHistory and maxHistory bound the time between two compactions.
-	minHistory, maxHistory = time.Second, 10 * time.Second
-	// shortHistory bounds the revisions that half of the compactions leave, so that
-	// many a watch comes too late, and longHistory those that the others leave, so
+	// shortestInterval and longestInterval bound the time between two compactions.
+	shortestInterval, longestInterval = time.Second, 10 * time.Second
+	// fewKept bounds the revisions that half of the compactions leave, so that
+	// many a watch comes too late, and manyKept those that the others leave, so
 	// that watches have much to catch up with.
-	shortHistory, longHistory = 250, 24000
+	fewKept, manyKept = 250, 24000
 	// compactTimeout bounds one compaction.
 	compactTimeout = 2 * time.Second
 )
@@ -36,10 +36,10 @@ type compactor struct {
 
 // run compacts until ctx ends.
 func (c *compactor) run(ctx context.Context, rng *rand.Rand) {
-	for pause.For(ctx, pace.Between(rng, minHistory, maxHistory)) == nil {
-		leave := rng.Int64N(shortHistory)
+	for pause.For(ctx, pace.Between(rng, shortestInterval, longestInterval)) == nil {
+		leave := rng.Int64N(fewKept)
 		if rng.IntN(2) == 0 {
-			leave = rng.Int64N(longHistory)
+			leave = rng.Int64N(manyKept)
 		}
 		if revision := c.rec.Revision() - leave; revision > c.last() {
 			c.compact(ctx, rng, revision)

@@ -106,9 +106,9 @@ func (r *readers) read(x *reading) {
 	x.watch.Returned, x.returned = r.now(), true
 	r.mu.Unlock()
 	if r.drain(ctx, x, responses) != nil {
-		patient, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		closing, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		if r.drain(patient, x, responses) != nil {
+		if r.drain(closing, x, responses) != nil {
 			r.fail(fmt.Errorf("%v: its channel was not closed within %v after its context ended", x.watch, closeTimeout))
 		}
 	}

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	patience = 30 * time.Second
-	tick     = 5 * time.Millisecond
+	testTimeout = 30 * time.Second
+	tick        = 5 * time.Millisecond
 )
 
 // start returns a server with these objects, and a client of it.
@@ -34,7 +34,7 @@ func start(t *testing.T, slices ...*discoveryv1.EndpointSlice) (*fakeapiserver.S
 
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -84,7 +84,7 @@ func next(t *testing.T, w watch.Interface) (watch.Event, bool) {
 	select {
 	case e, ok := <-w.ResultChan():
 		return e, ok
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		require.Fail(t, "no event")
 		return watch.Event{}, false
 	}

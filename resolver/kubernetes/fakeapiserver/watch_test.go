@@ -85,7 +85,7 @@ func TestBookmarks(t *testing.T) {
 	w := open(t, c, metav1.ListOptions{ResourceVersion: "1", AllowWatchBookmarks: true, LabelSelector: "no=match"})
 	assert.Equal(t, "1", expect(t, w, watch.Bookmark, "").ResourceVersion)
 	create(t, server, slice("a"))
-	require.Eventually(t, func() bool { return expect(t, w, watch.Bookmark, "").ResourceVersion == "2" }, patience, tick)
+	require.Eventually(t, func() bool { return expect(t, w, watch.Bookmark, "").ResourceVersion == "2" }, testTimeout, tick)
 	without := open(t, c, metav1.ListOptions{ResourceVersion: "2"})
 	create(t, server, slice("b"))
 	expect(t, without, watch.Added, "b")
@@ -99,7 +99,7 @@ func TestWatchesEnd(t *testing.T) {
 	byServer := open(t, c, metav1.ListOptions{ResourceVersion: "1"})
 	expectEnd(t, byServer)
 	expectEnd(t, byClient)
-	require.Eventually(t, func() bool { return server.Watches() == 0 }, patience, tick)
+	require.Eventually(t, func() bool { return server.Watches() == 0 }, testTimeout, tick)
 }
 
 func TestOlderServers(t *testing.T) {

@@ -25,10 +25,10 @@ func start(t *testing.T, cfg lab.Config) *lab.Cluster {
 	return cluster
 }
 
-// patience is the timeout of a step for what must answer; brief for what is known to be silent.
+// testTimeout is the timeout of a step for what must answer; brief for what is known to be silent.
 const (
-	patience = 20 * time.Second
-	brief    = 5 * time.Second
+	testTimeout = 20 * time.Second
+	brief       = 5 * time.Second
 )
 
 // examine returns the report of a client's configuration.
@@ -125,7 +125,7 @@ func TestOnTheWayToAHealthyCluster(t *testing.T) {
 		{"keepalive", clientv3.Config{Endpoints: endpoints, DialKeepAliveTime: time.Second}, []string{"note keepalive"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			report := examine(t, patience, tt.cfg)
+			report := examine(t, testTimeout, tt.cfg)
 			requireCodes(t, report, tt.want...)
 			if !slices.ContainsFunc(report.Findings, func(f Finding) bool { return f.Code == Slow }) {
 				assert.Equal(t, !strings.Contains(strings.Join(tt.want, " "), "error ") && !strings.Contains(strings.Join(tt.want, " "), "warning "), report.Healthy)
@@ -136,7 +136,7 @@ func TestOnTheWayToAHealthyCluster(t *testing.T) {
 		proxy, err := lab.StartProxy(t.Context(), cluster)
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, proxy.Close()) }()
-		requireCodes(t, examine(t, patience, clientv3.Config{Endpoints: proxy.Endpoints()}), "note grpc-proxy")
+		requireCodes(t, examine(t, testTimeout, clientv3.Config{Endpoints: proxy.Endpoints()}), "note grpc-proxy")
 	})
 }
 
@@ -175,10 +175,10 @@ func TestFaultsOfMembers(t *testing.T) {
 		m := follower(t)
 		require.NoError(t, m.Kill())
 		defer recover(t)
-		report := examine(t, patience, everything)
+		report := examine(t, testTimeout, everything)
 		requireCodes(t, report, "error closed "+m.Name(), "warning redundancy") // the lab has a link before each member
 		assert.Equal(t, []string{m.Endpoint()}, at(report, Closed))
-		direct := examine(t, patience, clientv3.Config{Endpoints: []string{m.DirectEndpoint()}})
+		direct := examine(t, testTimeout, clientv3.Config{Endpoints: []string{m.DirectEndpoint()}})
 		requireCodes(t, direct, "error refused")
 	})
 	t.Run("frozen", func(t *testing.T) {
@@ -203,8 +203,8 @@ func TestFaultsOfMembers(t *testing.T) {
 		require.Eventually(t, func() bool {
 			s, err := m.Status(t.Context())
 			return err == nil && s.Leader == 0
-		}, patience, 50*time.Millisecond)
-		requireCodes(t, examine(t, patience, everything), "error cut-off "+m.Name(), "warning redundancy")
+		}, testTimeout, 50*time.Millisecond)
+		requireCodes(t, examine(t, testTimeout, everything), "error cut-off "+m.Name(), "warning redundancy")
 	})
 	t.Run("no leader", func(t *testing.T) {
 		m := follower(t)
@@ -219,27 +219,27 @@ func TestFaultsOfMembers(t *testing.T) {
 		require.Eventually(t, func() bool {
 			s, err := m.Status(t.Context())
 			return err == nil && s.Leader == 0
-		}, patience, 50*time.Millisecond)
-		requireCodes(t, examine(t, patience, everything), want...)
+		}, testTimeout, 50*time.Millisecond)
+		requireCodes(t, examine(t, testTimeout, everything), want...)
 	})
-	t.Run("healthy again", func(t *testing.T) { requireCodes(t, examine(t, patience, everything)) })
+	t.Run("healthy again", func(t *testing.T) { requireCodes(t, examine(t, testTimeout, everything)) })
 }
 
 func TestAuthentication(t *testing.T) {
 	cluster := start(t, lab.Config{Members: 1, TLS: true, ClientCertAuth: true})
 	secure := clientv3.Config{Endpoints: cluster.Endpoints(), TLS: cluster.ClientTLS()}
-	t.Run("healthy", func(t *testing.T) { requireCodes(t, examine(t, patience, secure)) })
+	t.Run("healthy", func(t *testing.T) { requireCodes(t, examine(t, testTimeout, secure)) })
 	t.Run("no certificate of the client", func(t *testing.T) {
 		cfg := secure
 		cfg.TLS = secure.TLS.Clone()
 		cfg.TLS.Certificates = nil
-		requireCodes(t, examine(t, patience, cfg), "error tls-client-certificate")
+		requireCodes(t, examine(t, testTimeout, cfg), "error tls-client-certificate")
 	})
 	t.Run("a certificate of somebody else", func(t *testing.T) {
 		cfg := secure
 		cfg.TLS = secure.TLS.Clone()
 		cfg.TLS.Certificates = []tls.Certificate{*issue(t, testpki.New(t, "wrong"), "client", -time.Hour, time.Hour)}
-		requireCodes(t, examine(t, patience, cfg), "error tls-client-certificate")
+		requireCodes(t, examine(t, testTimeout, cfg), "error tls-client-certificate")
 	})
 }
 
@@ -260,10 +260,10 @@ func TestUsers(t *testing.T) {
 		cfg.Username, cfg.Password = name, password
 		return cfg
 	}
-	requireCodes(t, examine(t, patience, nobody), "error auth-required")
-	requireCodes(t, examine(t, patience, as("root", "wrong")), "error auth-refused")
-	requireCodes(t, examine(t, patience, as("root", "secret")))
-	requireCodes(t, examine(t, patience, as("alice", "secret"))) // who may read nothing
+	requireCodes(t, examine(t, testTimeout, nobody), "error auth-required")
+	requireCodes(t, examine(t, testTimeout, as("root", "wrong")), "error auth-refused")
+	requireCodes(t, examine(t, testTimeout, as("root", "secret")))
+	requireCodes(t, examine(t, testTimeout, as("alice", "secret"))) // who may read nothing
 }
 
 func TestAlarm(t *testing.T) {
@@ -277,7 +277,7 @@ func TestAlarm(t *testing.T) {
 			break
 		}
 	}
-	requireCodes(t, examine(t, patience, cfg), "error alarm m1", "warning quota m1")
+	requireCodes(t, examine(t, testTimeout, cfg), "error alarm m1", "warning quota m1")
 }
 
 // A real learner refuses reads and the member list, so only its status says what it is.
@@ -286,6 +286,6 @@ func TestLearner(t *testing.T) {
 	learner := cluster.Members()[2]
 	require.NoError(t, learner.BecomeLearner(t.Context()))
 	require.NoError(t, cluster.WaitReady(t.Context()))
-	requireCodes(t, examine(t, patience, clientv3.Config{Endpoints: []string{learner.Endpoint()}}), "error only-learners")
-	requireCodes(t, examine(t, patience, clientv3.Config{Endpoints: cluster.Endpoints()}), "note learner m3")
+	requireCodes(t, examine(t, testTimeout, clientv3.Config{Endpoints: []string{learner.Endpoint()}}), "error only-learners")
+	requireCodes(t, examine(t, testTimeout, clientv3.Config{Endpoints: cluster.Endpoints()}), "note learner m3")
 }

@@ -197,7 +197,7 @@ func TestSentences(t *testing.T) {
 // A healthy cluster of etcd has no finding, over TLS.
 func TestSentencesOfRealClusters(t *testing.T) {
 	cluster := start(t, lab.Config{TLS: true, ClientCertAuth: true})
-	cfg := Config{Client: clientv3.Config{Endpoints: cluster.Endpoints(), TLS: cluster.ClientTLS()}, Timeout: patience, Hash: true}
+	cfg := Config{Client: clientv3.Config{Endpoints: cluster.Endpoints(), TLS: cluster.ClientTLS()}, Timeout: testTimeout, Hash: true}
 	report, err := Examine(t.Context(), cfg)
 	require.NoError(t, err)
 	requireCodes(t, report)
@@ -226,11 +226,11 @@ func TestSentencesOfRealClusters(t *testing.T) {
 func TestWhy(t *testing.T) {
 	lost := func(s *scripted) { s.status.Leader = 0 }
 	endpoints := []string{member(1, lost).start(t), member(2, lost).start(t), serveWeb(t, "/", "")}
-	why := Why(t.Context(), Config{Client: clientv3.Config{Endpoints: endpoints}, Timeout: patience})
+	why := Why(t.Context(), Config{Client: clientv3.Config{Endpoints: endpoints}, Timeout: testTimeout})
 	assert.Contains(t, why, "the cluster has no leader")
 	ended, end := context.WithCancel(t.Context())
 	end()
-	assert.Empty(t, Why(ended, Config{Client: clientv3.Config{Endpoints: endpoints}, Timeout: patience}))
+	assert.Empty(t, Why(ended, Config{Client: clientv3.Config{Endpoints: endpoints}, Timeout: testTimeout}))
 }
 
 func TestP99(t *testing.T) {

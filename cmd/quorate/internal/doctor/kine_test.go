@@ -25,7 +25,7 @@ func TestKine(t *testing.T) {
 	server, err := kine.Start(t.Context(), path, site.Plain)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, server.Close()) }()
-	report := examine(t, patience, clientv3.Config{Endpoints: server.Site().Endpoints})
+	report := examine(t, testTimeout, clientv3.Config{Endpoints: server.Site().Endpoints})
 	requireCodes(t, report, "note not-etcd kine")
 	assert.Equal(t, kindOther, report.Endpoints[0].Kind)
 	assert.Empty(t, report.Endpoints[0].Role)

@@ -122,7 +122,7 @@ func TestWhatServersSay(t *testing.T) {
 			for _, s := range tt.servers {
 				endpoints = append(endpoints, s.start(t))
 			}
-			report, err := Examine(t.Context(), Config{Client: clientv3.Config{Endpoints: endpoints}, Timeout: patience, Settle: time.Millisecond, Hash: true})
+			report, err := Examine(t.Context(), Config{Client: clientv3.Config{Endpoints: endpoints}, Timeout: testTimeout, Settle: time.Millisecond, Hash: true})
 			require.NoError(t, err)
 			requireCodes(t, report, tt.want...)
 		})

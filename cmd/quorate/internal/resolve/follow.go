@@ -54,7 +54,7 @@ func Follow(ctx context.Context, b resolver.Builder, target string, notify func(
 
 // listener is a channel that only listens to its resolver.
 type listener struct {
-	mu   sync.Mutex
+	mu     sync.Mutex
 	notify func(Update)
 }
 

@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 20 * time.Second
+const testTimeout = 20 * time.Second
 
 // start returns a cluster and a client of it.
 func start(t *testing.T) (*lab.Cluster, *clientv3.Client) {
@@ -51,9 +51,9 @@ func TestMembers(t *testing.T) {
 	require.Eventually(t, func() bool { // a busy machine may elect another one in between
 		var err error
 		leader, err = cluster.Leader(t.Context())
-		s = Members{Client: client, Timeout: patience}.Snapshot(t.Context())
+		s = Members{Client: client, Timeout: testTimeout}.Snapshot(t.Context())
 		return err == nil && member(s, leader.Endpoint()).Role == "leader"
-	}, patience, 100*time.Millisecond)
+	}, testTimeout, 100*time.Millisecond)
 	follower := cluster.Members()[(leader.Index()+1)%3]
 	for _, m := range cluster.Members() {
 		got := member(s, m.Endpoint())
@@ -68,9 +68,9 @@ func TestMembers(t *testing.T) {
 
 	cluster.Isolate(follower)
 	require.Eventually(t, func() bool {
-		m := member(Members{Client: client, Timeout: patience}.Snapshot(t.Context()), follower.Endpoint())
+		m := member(Members{Client: client, Timeout: testTimeout}.Snapshot(t.Context()), follower.Endpoint())
 		return m.State == "degraded" && m.Role == "no leader" && m.Why != ""
-	}, patience, 100*time.Millisecond)
+	}, testTimeout, 100*time.Millisecond)
 	cluster.Heal()
 }
 
@@ -81,7 +81,7 @@ func TestProcesses(t *testing.T) {
 	dead := httptest.NewServer(http.NotFoundHandler())
 	defer dead.Close()
 	httpClient := srv.Client()
-	source := &Processes{URLs: []string{srv.URL, dead.URL}, HTTP: httpClient, Timeout: patience}
+	source := &Processes{URLs: []string{srv.URL, dead.URL}, HTTP: httpClient, Timeout: testTimeout}
 
 	get := func() {
 		_, err := client.Get(t.Context(), "key")
@@ -229,7 +229,7 @@ func (t *terminal) shows(text string) func() bool {
 
 // A terminal of 80 columns sees what changes, and its user ends it.
 func TestScreen(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	keys, keyboard := io.Pipe()
 	defer func() { _ = keyboard.Close() }()
@@ -240,11 +240,11 @@ func TestScreen(t *testing.T) {
 			tea.WithoutSignalHandler(), tea.WithWindowSize(80, 24), tea.WithEnvironment([]string{"TERM=xterm-256color"})).Run()
 		ended <- err
 	}()
-	require.Eventually(t, out.shows("asking"), patience, time.Millisecond)
+	require.Eventually(t, out.shows("asking"), testTimeout, time.Millisecond)
 	source <- Snapshot{Members: []Member{{Endpoint: "m1:2379", State: "serving", Role: "leader", LatencyMS: 1.25}}}
-	require.Eventually(t, out.shows("leader"), patience, time.Millisecond)
+	require.Eventually(t, out.shows("leader"), testTimeout, time.Millisecond)
 	source <- Snapshot{Members: []Member{{Endpoint: "m1:2379", State: "serving", Role: "leader", Why: "overdue"}}}
-	require.Eventually(t, out.shows("overdue"), patience, time.Millisecond)
+	require.Eventually(t, out.shows("overdue"), testTimeout, time.Millisecond)
 	_, err := keyboard.Write([]byte("q"))
 	require.NoError(t, err)
 	require.NoError(t, <-ended)

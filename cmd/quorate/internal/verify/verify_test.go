@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 20 * time.Second
+const testTimeout = 20 * time.Second
 
 // start returns a client of a new cluster.
 func start(t *testing.T) (*lab.Cluster, *clientv3.Client) {
@@ -34,12 +34,12 @@ func requireNothingLeft(t *testing.T, client *clientv3.Client) {
 	require.Eventually(t, func() bool { // a member lists the leases that it knows: it may not have applied the end of one yet
 		leases, err := client.Leases(t.Context())
 		return err == nil && len(leases.Leases) == 0
-	}, patience, 10*time.Millisecond, "a lease is left")
+	}, testTimeout, 10*time.Millisecond, "a lease is left")
 }
 
 func TestVerify(t *testing.T) {
 	cluster, client := start(t)
-	cfg := Config{Client: client, Prefix: DefaultPrefix, Duration: 3 * time.Second, Rate: 200, Timeout: patience, Grace: patience}
+	cfg := Config{Client: client, Prefix: DefaultPrefix, Duration: 3 * time.Second, Rate: 200, Timeout: testTimeout, Grace: testTimeout}
 
 	t.Run("healthy", func(t *testing.T) {
 		result, err := Run(t.Context(), cfg)
@@ -103,7 +103,7 @@ func (f fabricating) Get(ctx context.Context, key string, opts ...clientv3.OpOpt
 func TestWrongAnswersAreFound(t *testing.T) {
 	_, client := start(t)
 	client.KV = fabricating{client.KV}
-	result, err := Run(t.Context(), Config{Client: client, Prefix: DefaultPrefix, Duration: 2 * time.Second, Rate: 200, Timeout: patience})
+	result, err := Run(t.Context(), Config{Client: client, Prefix: DefaultPrefix, Duration: 2 * time.Second, Rate: 200, Timeout: testTimeout})
 	require.NoError(t, err)
 	assert.False(t, result.OK())
 	assert.Equal(t, "violated", result.Linear)

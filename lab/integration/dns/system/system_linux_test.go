@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	patience = time.Minute // far above what any of these tests takes
-	interval = 100 * time.Millisecond
+	testTimeout = time.Minute // far above what any of these tests takes
+	interval    = 100 * time.Millisecond
 
 	inCluster = "search shop.svc.cluster.test svc.cluster.test cluster.test corp.test"
 	billing   = "billing.shop.svc.cluster.test"
@@ -62,7 +62,7 @@ func (c *channel) shows(t *testing.T, list string) {
 	require.Eventually(t, func() bool {
 		lists, _ := c.updates()
 		return len(lists) > 0 && lists[len(lists)-1] == list
-	}, patience, 5*time.Millisecond, "%q is not shown, but %v", list, c)
+	}, testTimeout, 5*time.Millisecond, "%q is not shown, but %v", list, c)
 }
 
 // reports waits for an error.
@@ -71,7 +71,7 @@ func (c *channel) reports(t *testing.T, text string) {
 	require.Eventually(t, func() bool {
 		_, errs := c.updates()
 		return len(errs) > 0 && strings.Contains(errs[len(errs)-1], text)
-	}, patience, 5*time.Millisecond, "%q is not reported, but %v", text, c)
+	}, testTimeout, 5*time.Millisecond, "%q is not reported, but %v", text, c)
 }
 
 func (c *channel) String() string {

@@ -15,8 +15,8 @@ var (
 	duration = flag.Duration("soak", 12*time.Second, "how long faults are injected at least")
 )
 
-// patience is how much longer a run goes on until enough is counted. A machine that is short of CPU takes longer.
-const patience = 3 * time.Minute
+// extraTime is how much longer a run goes on until enough is counted. A machine that is short of CPU takes longer.
+const extraTime = 3 * time.Minute
 
 // Fixed is a run of the least duration.
 func Fixed(t *testing.T) robustness.Config {
@@ -34,7 +34,7 @@ func Until(t *testing.T, enough func(*robustness.Counts) bool) (context.Context,
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	cfg := Fixed(t)
-	cfg.Duration += patience
+	cfg.Duration += extraTime
 	go func() {
 		for ctx.Err() == nil && !enough(cfg.Counts) {
 			time.Sleep(10 * time.Millisecond)

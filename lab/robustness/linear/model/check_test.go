@@ -13,8 +13,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is far above what the histories here take.
-const patience = time.Minute
+// testTimeout is far above what the histories here take.
+const testTimeout = time.Minute
 
 // kv is the key as it is after its first write, and rewritten after a later one.
 func kv(value string, revision int64) KV { return rewritten(value, revision, revision, 1) }
@@ -212,7 +212,7 @@ func TestLinearizable(t *testing.T) {
 	}
 	for name, operations := range tests {
 		t.Run(name, func(t *testing.T) {
-			finding := Check(History{Operations: operations}, patience)
+			finding := Check(History{Operations: operations}, testTimeout)
 			assert.Equal(t, Linearizable, finding.Verdict, finding.Message)
 			var page bytes.Buffer
 			require.NoError(t, finding.Visualize(&page))
@@ -350,7 +350,7 @@ func TestViolated(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			finding := Check(History{Operations: tt.operations}, patience)
+			finding := Check(History{Operations: tt.operations}, testTimeout)
 			require.Equal(t, Violated, finding.Verdict)
 			assert.Contains(t, finding.Message, tt.stuck)
 			var page bytes.Buffer
@@ -369,7 +369,7 @@ func TestClaimedRevisions(t *testing.T) {
 	for claims, want := range map[string]Verdict{"": Linearizable, "6": Linearizable, "5 6": Violated} {
 		finding := Check(History{Operations: operations, Claimed: func(revision int64) bool {
 			return strings.Contains(claims, string(rune('0'+revision)))
-		}}, patience)
+		}}, testTimeout)
 		assert.Equal(t, want, finding.Verdict, "claimed: %s", claims)
 		assert.Equal(t, 1, finding.Unseen)
 	}

@@ -73,7 +73,7 @@ func TestRecord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			record := NewRecord("", tt.events, 10)
-			finding := record.Check([Keys]string{"0", "1", "2"}, tt.operations, patience)
+			finding := record.Check([Keys]string{"0", "1", "2"}, tt.operations, testTimeout)
 			assert.Equal(t, tt.want, finding.Verdict, finding.Message)
 			assert.Equal(t, tt.unseen, finding.Unseen)
 			assert.NotContains(t, finding.Message, recorded.String())
