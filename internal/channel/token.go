@@ -184,7 +184,9 @@ func (s *tokenSource) invalidate(a *attempt, refusal error) renewal {
 	again := false
 	switch {
 	case used != nil && used.value != "" && errors.Is(rpctypes.Error(refusal), rpctypes.ErrUserEmpty):
-		// The request lacks a user name; the token was sent.
+		// The member did not read the token, because authentication was off when the request
+		// arrived; it was on when the request was applied.
+		again = true
 	case login.Token != "":
 		again = used == nil || used.value != login.Token
 	case !login.fetches():

@@ -239,3 +239,28 @@ func TestLoginAfterAWrongPassword(t *testing.T) {
 		}
 	})
 }
+
+// A request that arrives before authentication is on and is applied afterwards has no user,
+// although it carried a token. It was not executed, and the token may be valid.
+func TestRequestThatArrivedBeforeAuthenticationWasOn(t *testing.T) {
+	for name, login := range map[string]Login{"password": alice, "own token": {Token: "jwt"}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(cfg *Config) { cfg.Login = func() Login { return login } }, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
+				tokens, puts := cluster.Count("Authenticate"), cluster.Count("Put")
+				refuse := func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCUserEmpty) }
+				cluster.Once("Put", refuse)
+				require.NoError(t, put(t.Context(), c))
+				assert.Equal(t, 2, cluster.Count("Put")-puts)
+
+				cluster.On("Put", refuse)
+				require.ErrorIs(t, rpctypes.Error(put(t.Context(), c)), rpctypes.ErrUserEmpty)
+				assert.Equal(t, 2+1+maxTokenRefreshes, cluster.Count("Put")-puts)
+
+				_, err := pb.NewAuthClient(c).UserAdd(t.Context(), &pb.AuthUserAddRequest{})
+				require.ErrorIs(t, rpctypes.Error(err), rpctypes.ErrUserEmpty)
+				assert.Equal(t, 1, cluster.Count("UserAdd"), "the request is wrong")
+				assert.Equal(t, tokens, cluster.Count("Authenticate"))
+			}, new(timedTokens).install)
+		})
+	}
+}
