@@ -98,7 +98,7 @@ func (c *collector) states() map[clientEndpoint]map[health.State]int {
 	all := make(map[clientEndpoint]map[health.State]int)
 	for o := range c.observers {
 		for endpoint, state := range o.current() {
-			ep := clientEndpoint{o.client, endpoint}
+			ep := clientEndpoint{o.client, text(endpoint)}
 			if all[ep] == nil {
 				all[ep] = make(map[health.State]int)
 			}
@@ -151,7 +151,7 @@ func (c *collector) forget(client string, endpoints []string) {
 			continue
 		}
 		for _, vec := range c.byEndpoint() {
-			vec.DeletePartialMatch(prometheus.Labels{"client": client, "endpoint": ep})
+			vec.DeletePartialMatch(prometheus.Labels{"client": client, "endpoint": text(ep)})
 		}
 	}
 }
