@@ -59,7 +59,15 @@ func TestMethodsAreBounded(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	o := newObserver(t, reg, "orders")
 	for i := range 10_000 {
-		o.Called(observe.Call{Method: fmt.Sprintf("/user.Service/Method%d", i%5000)})
+		method := fmt.Sprintf("/user.Service/Method%d", i%5000)
+		o.Called(observe.Call{Method: method})
+		o.Retried(observe.Retry{Method: method})
+		o.HedgeSent(observe.Hedge{Method: method})
+		o.HedgeWon(observe.Hedge{Method: method})
+		o.OutcomeUnknown(observe.UnknownOutcome{Method: method})
+	}
+	for _, name := range []string{"retries_total", "hedges_total", "hedges_won_total", "unknown_outcomes_total"} {
+		require.Len(t, series(t, reg, "quorate_client_"+name), 101, name)
 	}
 	all := series(t, reg, "quorate_client_call_duration_seconds")
 	require.Len(t, all, 101)

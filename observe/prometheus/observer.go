@@ -2,7 +2,6 @@ package prometheus
 
 import (
 	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -32,7 +31,7 @@ type Observer struct {
 	client string
 
 	picked  sync.Map     // of endpoint to *lanes
-	methods sync.Map     // of method to *durations
+	methods sync.Map     // of method to *durations, whose label all metrics of the method have
 	known   atomic.Int64 // how many methods there are
 
 	mu     sync.Mutex
@@ -198,7 +197,7 @@ func (o *Observer) Readmitted(e observe.Readmission) {
 
 // Retried counts a retry.
 func (o *Observer) Retried(e observe.Retry) {
-	o.shared.retries.WithLabelValues(o.client, method(e.Method), e.Class).Inc()
+	o.shared.retries.WithLabelValues(o.client, o.durationsOf(e.Method).label, e.Class).Inc()
 }
 
 // FailedOver counts a failover for the endpoint that was left.
@@ -208,17 +207,17 @@ func (o *Observer) FailedOver(e observe.Failover) {
 
 // HedgeSent counts a hedge.
 func (o *Observer) HedgeSent(e observe.Hedge) {
-	o.shared.hedges.WithLabelValues(o.client, method(e.Method)).Inc()
+	o.shared.hedges.WithLabelValues(o.client, o.durationsOf(e.Method).label).Inc()
 }
 
 // HedgeWon counts a hedge that won.
 func (o *Observer) HedgeWon(e observe.Hedge) {
-	o.shared.hedgesWon.WithLabelValues(o.client, method(e.Method)).Inc()
+	o.shared.hedgesWon.WithLabelValues(o.client, o.durationsOf(e.Method).label).Inc()
 }
 
 // OutcomeUnknown counts an unknown outcome.
 func (o *Observer) OutcomeUnknown(e observe.UnknownOutcome) {
-	o.shared.unknown.WithLabelValues(o.client, method(e.Method)).Inc()
+	o.shared.unknown.WithLabelValues(o.client, o.durationsOf(e.Method).label).Inc()
 }
 
 // WatchResumed counts the watches of a stream, and measures how long they stood still.
@@ -235,5 +234,3 @@ func (o *Observer) LeaseRenewed(e observe.LeaseRenewal) {
 
 // LeaseLost counts a lost lease.
 func (o *Observer) LeaseLost(observe.LeaseLoss) { o.shared.leasesLost.WithLabelValues(o.client).Inc() }
-
-func method(full string) string { return text(strings.TrimPrefix(full, "/")) }
