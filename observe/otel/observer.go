@@ -121,8 +121,8 @@ func clientKeys(label string) attribute.Key {
 }
 
 // Close ends the reports of endpoint states and of the present state. What was counted stays. It returns the
-// provider's errors. A client that is closed tells that it has no endpoints any more, after
-// which there are no states to report either.
+// provider's errors. A client that is closed has nothing to report any more, but the provider keeps the
+// Observer until Close.
 func (o *Observer) Close() error {
 	o.closed.Store(true)
 	o.eachTally((*tally).end)

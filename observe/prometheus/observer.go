@@ -89,7 +89,9 @@ func (o *Observer) EndpointsSet(endpoints []string) {
 	}
 	o.shared.forget(o.client, removed)
 	if len(endpoints) == 0 {
-		o.shared.closed(o.client)
+		o.shared.remove(o)
+	} else {
+		o.shared.add(o)
 	}
 }
 
