@@ -32,7 +32,7 @@ var codeBudgets = map[string]codeLines{
 	"etcdtest":    {200, 200},
 	"examples":    {500, 0},
 	"health":      {800, 1650},
-	"internal":    {4150, 5350},
+	"internal":    {4250, 5550},
 	"keepalive":   {550, 1400},
 	"lab":         {19150, 17350},
 	"observe":     {2600, 2650},
