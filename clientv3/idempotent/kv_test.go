@@ -300,6 +300,18 @@ func TestNoLaneFree(t *testing.T) {
 	})
 }
 
+// TestEndedContext has writes whose context has ended before the call, while a lane is free. None is sent.
+func TestEndedContext(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
+		sent := cluster.Count("Txn")
+		for range 40 { // which of lane and context is taken is random
+			_, err := kv.Put(clienttest.Ended(t), "k", "v")
+			require.Equal(t, &retry.NotSentError{Err: context.Canceled}, err)
+		}
+		require.Equal(t, sent, cluster.Count("Txn"))
+	})
+}
+
 // TestRefused has refusals, of the first request or after one with an unknown outcome.
 func TestRefused(t *testing.T) {
 	refused := func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) }
