@@ -3,6 +3,7 @@ package idempotent
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -391,6 +392,7 @@ func TestUnusable(t *testing.T) {
 		want    string
 	}{
 		"negative lanes": {cfg: Config{Lanes: -1}, want: "Config.Lanes is -1"},
+		"too many lanes": {cfg: Config{Lanes: math.MaxInt}, want: "at most 65536"},
 		"negative TTL":   {cfg: Config{TTL: -1}, want: "Config.TTL is -1"},
 		"no such Txn": {prepare: func(c *fakeetcd.Cluster) {
 			c.On("Txn", func(c *fakeetcd.Call) { c.Answer(nil, status.Error(codes.Unimplemented, "unsupported transaction")) })
