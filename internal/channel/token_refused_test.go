@@ -16,9 +16,12 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // timedTokens makes a cluster issue tokens that contain the time at which they were issued.
@@ -209,35 +212,40 @@ func TestWrongPasswordOfAFleet(t *testing.T) {
 
 // Another login, and the old one set again, are tried at once.
 func TestLoginAfterAWrongPassword(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv, login := &authServer{err: rpctypes.ErrGRPCAuthFailed}, alice
-		s := newTestTokens(srv, alice)
-		s.login = func() Login { return login }
-		for range 5 {
-			require.Equal(t, rpctypes.ErrGRPCAuthFailed, s.ensure(t.Context()))
-		}
-		require.Equal(t, 1, srv.calls)
-		login.Password = "other"
-		for range 2 {
-			require.Equal(t, rpctypes.ErrGRPCAuthFailed, s.ensure(t.Context()))
-		}
-		require.Equal(t, 2, srv.calls)
-		s.loginChanged()
-		require.Equal(t, rpctypes.ErrGRPCAuthFailed, s.ensure(t.Context()))
-		require.Equal(t, 3, srv.calls)
+	noPasswordUser := status.Error(codes.Unknown, "auth: authentication failed, password was given for no password user")
+	for name, refusal := range map[string]error{"wrong": rpctypes.ErrGRPCAuthFailed, "of a user without": noPasswordUser} {
+		grpctest.Bubble(t, name, func(t *testing.T) { loginAfterAWrongPassword(t, refusal) })
+	}
+}
 
-		srv.err = nil
-		time.Sleep(maxWrongLoginBackoff)
-		require.NoError(t, s.ensure(t.Context()))
-		require.Equal(t, 4, srv.calls)
+func loginAfterAWrongPassword(t *testing.T, refusal error) {
+	srv, login := &authServer{err: refusal}, alice
+	s := newTestTokens(srv, alice)
+	s.login = func() Login { return login }
+	for range 5 {
+		require.Equal(t, refusal, s.ensure(t.Context()))
+	}
+	require.Equal(t, 1, srv.calls)
+	login.Password = "other"
+	for range 2 {
+		require.Equal(t, refusal, s.ensure(t.Context()))
+	}
+	require.Equal(t, 2, srv.calls)
+	s.loginChanged()
+	require.Equal(t, refusal, s.ensure(t.Context()))
+	require.Equal(t, 3, srv.calls)
 
-		s.current.Store(nil)
-		srv.err = errGone
-		for n := range 3 {
-			require.Equal(t, errGone, s.ensure(t.Context()))
-			require.Equal(t, 5+n, srv.calls, "another failure is the member's, and has backoffs of its own")
-		}
-	})
+	srv.err = nil
+	time.Sleep(maxWrongLoginBackoff)
+	require.NoError(t, s.ensure(t.Context()))
+	require.Equal(t, 4, srv.calls)
+
+	s.current.Store(nil)
+	srv.err = errGone
+	for n := range 3 {
+		require.Equal(t, errGone, s.ensure(t.Context()))
+		require.Equal(t, 5+n, srv.calls, "another failure is the member's, and has backoffs of its own")
+	}
 }
 
 // A request that arrives before authentication is on and is applied afterwards has no user,
