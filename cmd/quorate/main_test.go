@@ -21,8 +21,14 @@ import (
 // testTimeout is far above what any of these tests takes.
 const testTimeout = time.Minute
 
+// runAsProgram is a variable with which the test binary is the program.
+const runAsProgram = "QUORATE_TEST_RUN"
+
 func TestMain(m *testing.M) {
 	lab.Main()
+	if os.Getenv(runAsProgram) != "" {
+		main()
+	}
 	goleak.VerifyTestMain(m)
 }
 
