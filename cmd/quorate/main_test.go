@@ -58,6 +58,7 @@ func TestBadUsage(t *testing.T) {
 		"nosuch":             `unknown command "nosuch"`,
 		"docter":             `unknown command "docter"; did you mean doctor?`,
 		"resolve --nosuch a": "unknown flag: --nosuch\nSee \"quorate resolve --help\"",
+		"top --no\x1bsuch":   "unknown flag: --no such\nSee", // nothing that controls the terminal
 	} {
 		status, stdout, stderr := clitest.Exec(t.Context(), newRootCommand(), strings.Fields(args)...)
 		assert.Equal(t, cli.Failure, status)
