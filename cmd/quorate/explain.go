@@ -82,7 +82,7 @@ func explainAll(cmd *cobra.Command, args []string, asJSON bool) error {
 		if !ok || seen[e.Error] {
 			return nil
 		}
-		text := e.Text()
+		text := cli.Clean(e.Text())
 		if asJSON {
 			object, err := json.Marshal(e)
 			if err != nil {

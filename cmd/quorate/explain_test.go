@@ -30,6 +30,9 @@ func TestExplain(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(lines[0]), &e))
 	assert.Equal(t, "NoLeader", e.Class)
 
+	_, stdout, _ = clitest.Exec(t.Context(), newRootCommand(), "explain", "code = Internal desc = a\x1b[2J")
+	assert.NotContains(t, stdout, "\x1b")
+
 	status, stdout, stderr := clitest.Exec(t.Context(), newRootCommand(), "explain", "out of paper")
 	assert.Equal(t, cli.Negative, status)
 	assert.Empty(t, stdout)

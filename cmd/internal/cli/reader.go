@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"time"
+)
+
+// errNoReader ends a command that shows changes to nobody.
+var errNoReader = errors.New("nobody reads what is shown")
+
+// WhileRead returns a context that also ends when out is a pipe that nobody reads any more, for
+// commands that seldom write: a write would fail. stop frees it.
+func WhileRead(ctx context.Context, out io.Writer) (while context.Context, stop func()) {
+	while, cancel := context.WithCancelCause(ctx)
+	if file, ok := out.(*os.File); ok {
+		go func() {
+			ticker := time.NewTicker(time.Second)
+			defer ticker.Stop()
+			for {
+				select {
+				case <-while.Done():
+					return
+				case <-ticker.C:
+				}
+				if noReader(file) {
+					cancel(errNoReader)
+				}
+			}
+		}()
+	}
+	return while, func() { cancel(nil) }
+}
