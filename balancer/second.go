@@ -24,8 +24,8 @@ const (
 	secondAnswers = 2
 	// secondShare is the part of the silence, a tenth, after which another second connection is tried at
 	// the earliest, on average half as long again. lostShare is that part after one whose first packets
-	// were lost: such attempts cost servers nothing, and show the end of an outage, after which TCP repeats
-	// what was sent on the first connection only after as long as the outage lasted.
+	// were lost: such attempts cost servers nothing, and show the end of an outage, after which TCP may take up
+	// to as long as the outage lasted to repeat what was sent on the first connection.
 	secondShare = 10
 	lostShare   = 50
 )
