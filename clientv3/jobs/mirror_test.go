@@ -32,3 +32,14 @@ func TestQueueIsOrderedByOneClock(t *testing.T) {
 		return true
 	})
 }
+
+// A job whose state is from before the last claim is not claimed, unless the cluster was restored from a backup since.
+func TestRelist(t *testing.T) {
+	m := newMirror(1, clienttest.Must(Config{Name: "q"}.complete()))
+	m.apply(put("j", 1, record{}))
+	m.settled(&Job{ID: "j", rev: 9})
+	m.apply(put("j", 2, record{}))
+	require.Zero(t, m.queue.Len())
+	m.apply(cache.Change[item]{Type: cache.Relisted})
+	require.Equal(t, 1, m.queue.Len())
+}
