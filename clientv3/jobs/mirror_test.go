@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -31,6 +32,11 @@ func TestQueueIsOrderedByOneClock(t *testing.T) {
 		require.Equal(t, e.ready.Round(0), e.ready, e.id)
 		return true
 	})
+}
+
+func TestBackoffOfCenturies(t *testing.T) {
+	cfg := clienttest.Must(Config{Name: "q", MaxBackoff: math.MaxInt64}.complete())
+	require.GreaterOrEqual(t, cfg.backoff(100), time.Duration(math.MaxInt64/2))
 }
 
 // A job whose state is from before the last claim is not claimed, unless the cluster was restored from a backup since.
