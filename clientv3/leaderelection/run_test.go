@@ -3,6 +3,7 @@ package leaderelection_test
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -622,6 +623,7 @@ func TestConfig(t *testing.T) {
 		"long margin":           {Config{Name: "n", Margin: 10 * time.Second}, "set a margin below 10s, or a longer TTL"},
 		"negative timeout":      {Config{Name: "n", ResignTimeout: -1}, "Config.ResignTimeout is -1ns"},
 		"negative period":       {Config{Name: "n", RetryPeriod: -1}, "Config.RetryPeriod is -1ns"},
+		"long period":           {Config{Name: "n", TTL: 200 * 365 * 24 * time.Hour, RetryPeriod: math.MaxInt64}, "Config.RetryPeriod is 2562047h"},
 		"negative holders":      {Config{Name: "n", Holders: -1}, "Config.Holders is -1"},
 		"leader of a semaphore": {Config{Name: "n", Holders: 2, Hooks: Hooks{NewLeader: func(Leader) {}}}, "Hooks.NewLeader needs Config.Holders of 1"},
 	} {
