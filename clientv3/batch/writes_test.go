@@ -207,8 +207,7 @@ func TestAGroupIsTriedAsLongAsItsWrites(t *testing.T) {
 	whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		long, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		long := clienttest.Within(t)
 		last, _ := long.Deadline()
 		put(short, kv, "a", "")
 		put(long, kv, "b", "")
