@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -94,6 +95,7 @@ func TestDoctorCannotExamine(t *testing.T) {
 		"doctor --cacert nosuch.pem":       "--cacert: open nosuch.pem",
 		"doctor --command-timeout 0s":      "--command-timeout must be positive",
 		"doctor --watch 1ms":               "--watch must be at least 1s",
+		"doctor --discovery-srv a..b":      `"a..b" is not a domain name`,
 		"doctor --endpoints http://[::1":   "http://[::1",
 		"doctor --user root":               "--user needs a name and a password",
 		"doctor --dial-timeout eventually": `"eventually" is no time such as 5s`,
@@ -105,6 +107,10 @@ func TestDoctorCannotExamine(t *testing.T) {
 			assert.Contains(t, stderr, want)
 		})
 	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, stopped := clitest.Exec(ended, newRootCommand(), "doctor", "--discovery-srv", "etcd.invalid")
+	assert.Contains(t, stopped, "--discovery-srv: context canceled")
 	t.Setenv("ETCDCTL_COMMAND_TIMEOUT", "later")
 	_, _, stderr := clitest.Exec(t.Context(), newRootCommand(), "doctor")
 	assert.Contains(t, stderr, `ETCDCTL_COMMAND_TIMEOUT: "later" is no time`)
