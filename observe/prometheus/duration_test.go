@@ -68,13 +68,13 @@ func TestAttemptDuration(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	o := newObserver(t, reg, "orders")
 	o.EndpointsSet([]string{"a", "b"})
-	attempt := func(endpoint string, lane observe.Lane, err error) {
-		o.Attempted(observe.Attempt{Endpoint: endpoint, Lane: lane, Err: err, Took: time.Millisecond})
+	attempt := func(endpoint string, class observe.ConnClass, err error) {
+		o.Attempted(observe.Attempt{Endpoint: endpoint, Conn: class, Err: err, Took: time.Millisecond})
 	}
-	attempt("a", observe.LaneCalls, nil)
-	attempt("a", observe.LaneStreams, nil)
-	attempt("b", observe.LaneCalls, status.Error(codes.Unavailable, ""))
-	attempt("elsewhere", observe.LaneCalls, nil)
+	attempt("a", observe.ConnCalls, nil)
+	attempt("a", observe.ConnStreams, nil)
+	attempt("b", observe.ConnCalls, status.Error(codes.Unavailable, ""))
+	attempt("elsewhere", observe.ConnCalls, nil)
 	const name = "quorate_client_attempt_duration_seconds"
 	all := series(t, reg, name)
 	require.Len(t, all, 3)
@@ -83,7 +83,7 @@ func TestAttemptDuration(t *testing.T) {
 	require.Contains(t, all, "OK other ")
 
 	o.EndpointsSet([]string{"a"})
-	attempt("b", observe.LaneCalls, nil) // late
+	attempt("b", observe.ConnCalls, nil) // late
 	all = series(t, reg, name)
 	require.NotContains(t, all, "Unavailable b ")
 	require.NotContains(t, all, "OK b ")
@@ -93,8 +93,8 @@ func TestMeasuringAllocatesNothing(t *testing.T) {
 	o := newObserver(t, prometheus.NewRegistry(), "orders")
 	o.EndpointsSet([]string{"a"})
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		o.Picked(pick("a", observe.LaneCalls))
-		o.Attempted(observe.Attempt{Endpoint: "a", Method: rangeMethod, Lane: observe.LaneCalls, Took: time.Millisecond})
+		o.Picked(pick("a", observe.ConnCalls))
+		o.Attempted(observe.Attempt{Endpoint: "a", Method: rangeMethod, Conn: observe.ConnCalls, Took: time.Millisecond})
 		o.Called(observe.Call{Method: rangeMethod, Took: time.Millisecond})
 	}))
 }
@@ -178,8 +178,8 @@ func BenchmarkMeasure(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			o.Picked(pick("a", observe.LaneCalls))
-			o.Attempted(observe.Attempt{Endpoint: "a", Method: rangeMethod, Lane: observe.LaneCalls, Took: time.Millisecond})
+			o.Picked(pick("a", observe.ConnCalls))
+			o.Attempted(observe.Attempt{Endpoint: "a", Method: rangeMethod, Conn: observe.ConnCalls, Took: time.Millisecond})
 			o.Called(observe.Call{Method: rangeMethod, Took: time.Millisecond})
 		}
 	})
