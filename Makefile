@@ -1,7 +1,7 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
 .PHONY: build test test-kubernetes quorate-lab experiments-short published stress versions versions-short tidy tidy-check release-check snapshot binaries lint generate site lab compare soak soak-locks soak-linear soak-resolvers \
 	kube-apiserver kube-test kube-test-short keepalive-test conformance dependents etcdctl shim-tests shim-tests-short \
-	servers servers-build servers-short kube-servers kube-faults kube-apiserver-over-shim bench bench-watches bench-start bench-fleet bench-pools bench-toolkit bench-calls bench-minimal bench-batch bench-once bench-routing bench-observed bench-leases \
+	servers servers-build servers-short kube-servers kube-faults kube-apiserver-over-shim bench bench-watches bench-fleet bench-pools bench-toolkit bench-calls bench-minimal bench-batch bench-once bench-routing bench-observed bench-leases \
 	fuzz-endpoint fuzz-dns fuzz-dns-answers fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-settings fuzz-target
 
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
@@ -180,9 +180,6 @@ bench-toolkit: ## channels beside those with gRPC's policies, under faults and l
 
 bench-watches: ## the creation, the memory and the replay of watches, and slow readers, beside the official client; five minutes
 	go test ./lab/bench -run '^$$' -bench '/^(create|idle|replay|stalled)$$' -benchtime 5x -timeout 1h
-
-bench-start: ## clients that start at once, beside the official client; two minutes
-	go test ./lab/bench -run '^$$' -bench '/^start$$' -benchtime 31x -timeout 1h
 
 # Tables of docs/performance.md come last on the standard output; RESULTS is a file for a line of JSON for each case and client.
 ROUNDS ?= 61

@@ -92,6 +92,7 @@ const (
 	flagOver                 // nothing may be picked any more
 	flagPinned               // it must not move to another connection
 	flagTests                // it tests an endpoint that others are preferred to
+	flagRefused              // a server refused the stream of a write
 )
 
 func (f *flags) has(flag uint32) bool { return f.set.Load()&flag != 0 }
@@ -184,6 +185,7 @@ func (a *Attempt) Pin() { a.flags.add(flagPinned) }
 var (
 	errOver    = status.Error(codes.Canceled, "this attempt of the call is over")
 	errPinned  = status.Error(codes.Unavailable, "the connection was lost before the server received the stream")
+	errRefused = status.Error(codes.Unavailable, "the server refused the stream (REFUSED_STREAM), perhaps after it had executed the write")
 	errNoOther = status.Error(codes.Canceled, "there is no other endpoint for this attempt")
 )
 

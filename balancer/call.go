@@ -109,6 +109,9 @@ func (c *call) end(info balancer.DoneInfo) {
 	if a.Stream {
 		ep.deleteStream(c)
 	}
+	if a.Write && status.Convert(info.Err).Message() == "stream terminated by RST_STREAM with error code: REFUSED_STREAM" {
+		a.flags.add(flagRefused) // gRPC sends it again, but HAProxy refuses what a server has executed, too
+	}
 	a.Ended(info.BytesSent)
 	if info.BytesReceived {
 		a.answered()

@@ -182,6 +182,9 @@ func (k *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 	if a == nil {
 		a = new(Attempt)
 	}
+	if a.flags.has(flagRefused) {
+		return balancer.PickResult{}, errRefused
+	}
 	call := a.info(info.FullMethodName)
 	s, sc, err := k.choose(&call, a)
 	if err != nil {

@@ -24,8 +24,8 @@ const (
 	secondAnswers = 2
 	// Another second connection is tried after one secondShare'th to twice that of the silence, or, after one
 	// whose first packets were lost, after one lostShare'th. Attempts of which the network loses all cost servers
-	// nothing, and show the end of an outage. TCP repeats what was sent on the first connection much later:
-	// its pauses grow to the length of the outage.
+	// nothing, and show the end of an outage. TCP may take as long again as the outage lasted to repeat what was
+	// sent on the first connection.
 	secondShare = 10
 	lostShare   = 50
 )

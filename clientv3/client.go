@@ -194,7 +194,8 @@ func NewCtxClient(ctx context.Context, opts ...Option) *Client {
 }
 
 func newClient(parent context.Context) *Client {
-	c := &Client{history: lineage.New(clusterChanged), detach: func() {}}
+	c := &Client{detach: func() {}}
+	c.history = lineage.New(c.clusterChanged())
 	c.ctx, c.cancel = context.WithCancel(parent)
 	return c
 }

@@ -3,6 +3,9 @@ package clientv3
 import (
 	"context"
 	"fmt"
+	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3/internal/lineage"
 )
@@ -15,7 +18,8 @@ import (
 // Watches of that history end with it ([WatchResponse.Err]), the caches of package
 // leasing drop what they hold, and a KV of package ordering fails its reads. Calls of
 // the client itself continue on the present cluster. To recover, read again and watch
-// from the revision of that read.
+// from the revision of that read. If endpoints belong to different clusters, the present one
+// changes with each answer; the log has a warning, once a minute at most.
 //
 // A client detects the change in the headers of its watches, gets, puts, deletes and
 // transactions. It compares revisions only where a lagging member cannot be mistaken
@@ -42,7 +46,23 @@ func (e *ClusterChangedError) Error() string {
 		e.NewClusterID, e.NewRevision, e.OldClusterID, e.OldRevision)
 }
 
-func clusterChanged(c *lineage.Change) error { return (*ClusterChangedError)(c) }
+// changeWarnings is the least time between two warnings: a client whose endpoints belong to two
+// clusters sees a change whenever the other one answers.
+const changeWarnings = time.Minute
+
+// clusterChanged returns a function that logs a change and returns its error. Its calls do not overlap.
+func (c *Client) clusterChanged() func(*lineage.Change) error {
+	var warned time.Time
+	return func(change *lineage.Change) error {
+		err := (*ClusterChangedError)(change)
+		if time.Since(warned) >= changeWarnings {
+			warned = time.Now()
+			c.GetLogger().Warn("the cluster was restored or replaced, or endpoints belong to several clusters, which quorate doctor shows",
+				zap.Error(err))
+		}
+		return err
+	}
+}
 
 // readKey makes a linearizable read of key that returns only the header.
 func readKey(ctx context.Context, c *Client, key string) error {

@@ -2,11 +2,14 @@ package clientv3_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/protobuf/proto"
 
 	. "github.com/quorate/quorate/clientv3"
@@ -134,4 +137,23 @@ func TestWatchFromARevisionOfAnEarlierHistory(t *testing.T) {
 	starting := startWatch(clienttest.Within(t), c, "k", WithRev(1001))
 	take(t, streams).accept(headerOf(1, 900))
 	requireChanged(t, started(t, starting), ClusterChangedError{1, 1000, 1, 900})
+}
+
+// A client whose endpoints belong to two clusters does not fill its log.
+func TestChangesOfTheClusterAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := clienttest.Start(t, 1)
+		core, logs := observer.New(zap.WarnLevel)
+		c := clienttest.Connect(t, cluster, Config{Logger: zap.New(core)})
+		clienttest.Get(t, c, "k")
+		require.Empty(t, logs.All())
+		for n := range uint64(90) {
+			answerRanges(cluster, headerOf(n%2+1, 900))
+			clienttest.Get(t, c, "k")
+			time.Sleep(time.Second)
+		}
+		require.Equal(t, 2, logs.Len())
+		require.Contains(t, logs.All()[0].Message, "endpoints belong to several clusters")
+		require.Contains(t, logs.All()[0].ContextMap()["error"], "the cluster is another one: 1 at revision 900")
+	})
 }

@@ -2,6 +2,7 @@ package cache_test
 
 import (
 	"context"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -205,9 +206,15 @@ func TestReadsOfTheFutureDelayNoOther(t *testing.T) {
 
 // TestVersions reads at revisions that are over.
 func TestVersions(t *testing.T) {
+	testVersions(t, 10, time.Minute)
+	testVersions(t, math.MaxInt, math.MaxInt64)
+}
+
+func testVersions(t *testing.T, kept int, probes time.Duration) {
+	t.Helper()
 	cluster, client := clienttest.StartClient(t, 1)
 	var revs []int64
-	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxVersions: 10, MaxWait: testTimeout})
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxVersions: kept, ProbeInterval: probes, MaxWait: testTimeout})
 	awaitServing(t, c, "a/1")
 	for i := range 30 {
 		revs = append(revs, clienttest.Put(t, cluster, "a/1", string(rune('A'+i))))
@@ -218,12 +225,14 @@ func TestVersions(t *testing.T) {
 		resp := clienttest.Get(t, c, "a/1", clientv3.WithRev(rev))
 		require.Equal(t, string(rune('A'+i)), string(resp.Kvs[0].Value))
 		require.Equal(t, cluster.Revision(), resp.Header.Revision)
-		if i >= 20 {
+		if len(revs)-i <= kept {
 			require.Equal(t, before+1, c.Stats().Hits)
 		}
 	}
 	_, err := c.Get(clienttest.Within(t), "a/1", clientv3.WithRev(cluster.Revision()+1))
 	require.Equal(t, rpctypes.ErrFutureRev, err)
+	require.Equal(t, cache.InSync, c.Status()[0].State)
+	require.Zero(t, cluster.Count("Txn"), "no probe is due")
 }
 
 // TestConfig has configurations refused in words that name the field.

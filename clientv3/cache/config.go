@@ -3,6 +3,7 @@ package cache
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,8 @@ const (
 
 	// minProbeInterval keeps a configuration from polling the cluster.
 	minProbeInterval = time.Second
+	// maxProbeInterval keeps multiples of the interval within a Duration: 29 years.
+	maxProbeInterval time.Duration = math.MaxInt64 / 10
 )
 
 // Config configures a [Cache]. Only Prefixes is required; the zero value of every other field means
@@ -115,8 +118,8 @@ func (cfg Config) complete() (Config, error) {
 	}
 	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, defaultMaxBytes)
 	cfg.MaxWait = cmp.Or(cfg.MaxWait, defaultMaxWait)
-	cfg.ProbeInterval = cmp.Or(cfg.ProbeInterval, defaultProbeInterval)
+	cfg.ProbeInterval = min(cmp.Or(cfg.ProbeInterval, defaultProbeInterval), maxProbeInterval)
 	cfg.MaxEvents = cmp.Or(cfg.MaxEvents, defaultMaxEvents)
-	cfg.MaxVersions = max(cmp.Or(cfg.MaxVersions, defaultMaxVersions), 0)
+	cfg.MaxVersions = min(max(cmp.Or(cfg.MaxVersions, defaultMaxVersions), 0), math.MaxInt-1) // the present one counts, too
 	return cfg, nil
 }

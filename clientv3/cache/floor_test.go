@@ -2,6 +2,7 @@ package cache_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,10 +136,12 @@ func TestOtherServers(t *testing.T) {
 	}
 }
 
-// TestOverLeasing has a cache over a KV that serves keys from memory, with the revision of an earlier response.
+// TestOverLeasing has a cache over a KV that serves keys from memory, with the revision of an earlier response, and has no streams.
 func TestOverLeasing(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
-	clienttest.Put(t, cluster, "a/1", "v")
+	for i := range 600 { // three pages
+		clienttest.Put(t, cluster, fmt.Sprint("a/", i), "v")
+	}
 	other := clienttest.Connect(t, cluster)
 	kv, closeKV, err := leasing.NewKV(client, "_leasing/")
 	require.NoError(t, err)
@@ -151,4 +154,5 @@ func TestOverLeasing(t *testing.T) {
 		resp := clienttest.Get(t, c, "a/1")
 		require.GreaterOrEqual(t, resp.Kvs[0].ModRevision, written.Header.Revision)
 	}
+	require.EqualValues(t, 600, clienttest.Get(t, c, "a/", clientv3.WithPrefix()).Count)
 }

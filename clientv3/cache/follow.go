@@ -142,26 +142,17 @@ func (v *view) list(ctx context.Context, first int64, each func(*mvccpb.KeyValue
 	if len(resp.Kvs) == 0 {
 		return nil, errNoProgress
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	next := string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
-	stream, err := v.c.kv.GetStream(ctx, next, slices.Concat(opts, []clientv3.OpOption{
-		clientv3.WithRange(v.keys.end), clientv3.WithRev(resp.Header.Revision), clientv3.WithPageFallback(),
-	})...)
-	if err != nil {
-		return nil, err
-	}
-	for chunk := range stream {
-		if err := chunk.Err(); err != nil {
+	rest := slices.Concat(opts, []clientv3.OpOption{clientv3.WithRange(v.keys.end), clientv3.WithRev(resp.Header.Revision)})
+	for kv, err := range clientv3.Range(ctx, v.c.kv, next, rest...) {
+		if err == nil {
+			err = each(kv)
+		}
+		if err != nil {
 			return nil, err
 		}
-		for _, kv := range chunk.GetKvs() {
-			if err := each(kv); err != nil {
-				return nil, err
-			}
-		}
 	}
-	return resp.Header, ctx.Err()
+	return resp.Header, nil
 }
 
 func (v *view) load(ctx context.Context, before *snapshot) error {

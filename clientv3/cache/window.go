@@ -158,7 +158,7 @@ func (w *window) wakeLocked(l *localWatch) {
 	}
 }
 
-// trust records whether watches of the server lose no events.
+// setLossless records whether watches of the server lose no events.
 func (w *window) setLossless(lossless bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,7 +13,7 @@
 // A setting has one name: --dial-timeout is the flag, ETCDCTL_DIAL_TIMEOUT the variable, and
 // ?dial-timeout= the parameter of a URL.
 //
-//	endpoints                 addresses, separated by commas (default 127.0.0.1:2379), or a URL
+//	endpoints                 addresses, separated by commas or in several flags (default 127.0.0.1:2379), or a URL
 //	cacert                    file with the certificate authorities of the servers
 //	cert, key                 files with the certificate of the client and its key
 //	insecure-transport        false: TLS although none of these files is given (default true)

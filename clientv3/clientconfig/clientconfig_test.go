@@ -60,6 +60,12 @@ func TestPrecedence(t *testing.T) {
 		{"then the URL", nil, nil, url, clientv3.Config{Endpoints: []string{"c:2379"}, Username: "carol", Password: "pc", DialTimeout: 3 * time.Second}},
 		{"then defaults", nil, nil, "", clientv3.Config{Endpoints: []string{clientconfig.DefaultEndpoint}}},
 		{
+			"endpoints of several flags",
+			[]string{"--endpoints", "a:1", "--endpoints", "b:1,c:1", "--endpoints=d:1"},
+			nil, "",
+			clientv3.Config{Endpoints: []string{"a:1", "b:1", "c:1", "d:1"}},
+		},
+		{
 			"one by one",
 			[]string{"--dial-timeout=1s"},
 			map[string]string{"ENDPOINTS": "b:1"},
@@ -158,6 +164,10 @@ func TestErrors(t *testing.T) {
 	}{
 		{[]string{"--dial-timeout", "soon"}, nil, "", `-dial-timeout: "soon" is no time such as 5s`},
 		{[]string{"--endpoints", ","}, nil, "", "it names no endpoint"},
+		{[]string{"--endpoints", ""}, nil, "", "it names no endpoint"},
+		{[]string{"--endpoints", "root:secret@h:1"}, nil, "", `--endpoints: endpoint "xxxxx@h:1"`},
+		{[]string{"--endpoints", "etcd://root:secret@h", "--endpoints", "a:1"}, nil, "", "--endpoints: a URL of etcd stands alone"},
+		{[]string{"--endpoints", "etcd://h?dial-timeout=1s", "--endpoints", "etcd://root:secret@h"}, nil, "", "--endpoints: a URL of etcd stands alone"},
 		{nil, map[string]string{"DIAL_TIMEOUT": "-1s"}, "", `ETCDCTL_DIAL_TIMEOUT: "-1s" is no time`},
 		{nil, map[string]string{"MAX_RECV_BYTES": "lots"}, "", `ETCDCTL_MAX_RECV_BYTES: "lots" is no number of bytes`},
 		{nil, map[string]string{"INSECURE_SKIP_TLS_VERIFY": "maybe"}, "", `ETCDCTL_INSECURE_SKIP_TLS_VERIFY: "maybe" is neither true nor false`},

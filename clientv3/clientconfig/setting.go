@@ -20,7 +20,7 @@ type setting struct {
 
 // settings are all, those of etcdctl by its names.
 var settings = []setting{
-	{"endpoints", "`addresses` of etcd, separated by commas, or a URL (default " + DefaultEndpoint + ")", false, setEndpoints},
+	{"endpoints", "`addresses` of etcd, separated by commas or in several flags, or a URL (default " + DefaultEndpoint + ")", false, setEndpoints},
 	{"cacert", "`file` with the certificate authorities of the servers", false, text(func(s *clientv3.ConfigSpec) *string { return &s.Secure.Cacert })},
 	{"cert", "`file` with the certificate of the client", false, text(func(s *clientv3.ConfigSpec) *string { return &s.Secure.Cert })},
 	{"key", "`file` with the key of the client", false, text(func(s *clientv3.ConfigSpec) *string { return &s.Secure.Key })},
@@ -42,6 +42,9 @@ func setEndpoints(spec *clientv3.ConfigSpec, value string) error {
 		ep = strings.TrimSpace(ep)
 		if ep == "" {
 			continue
+		}
+		if isURL(ep) {
+			return errors.New("a URL of etcd stands alone, without other endpoints")
 		}
 		if _, err := endpoint.Parse(ep); err != nil {
 			return err

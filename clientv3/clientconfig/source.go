@@ -57,14 +57,18 @@ func (*flagValue) String() string { return "" }
 func (v *flagValue) IsBoolFlag() bool { return v.setting.bool }
 
 // Set keeps a value that is well-formed. An empty one is as if the flag were not given, but for the
-// endpoints: without any the default would be used, which the program did not ask for.
+// endpoints: without any the default would be used, which the program did not ask for. Endpoints of
+// several flags are joined.
 func (v *flagValue) Set(value string) error {
 	scratch := clientv3.ConfigSpec{Secure: &clientv3.SecureConfig{}, Auth: &clientv3.AuthConfig{}}
-	if isURL(value) { // Load checks it: package flag quotes what is refused here, and a URL may have a password
-		v.value = value
-		return nil
-	}
-	if value != "" || v.setting.name == "endpoints" {
+	switch {
+	case v.setting.name == "endpoints" && value == "":
+		return errNoEndpoint
+	case v.setting.name == "endpoints": // Load checks them: package flag quotes what is refused here, and they may have a password
+		if v.value != "" {
+			value = "," + v.value + "," + value // which is no URL
+		}
+	case value != "":
 		if err := v.setting.set(&scratch, value); err != nil {
 			return err
 		}

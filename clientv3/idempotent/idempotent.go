@@ -25,13 +25,16 @@ const (
 	DefaultTTL    = 60
 )
 
+// maxLanes bounds Config.Lanes: KV.Close waits for each.
+const maxLanes = 1 << 16
+
 // Config says where the lanes are. A zero field has its default.
 type Config struct {
 	// Prefix is what the keys of lanes begin with; the user needs permission to read and to write all of it. It is
 	// reserved for lanes: a write of the program that includes such keys is refused. Default "_lanes/".
 	Prefix string
 	// Lanes is how many writes can be under way at the same time; further ones wait. A lane is made when it is
-	// needed first. Default 64.
+	// needed first. Default 64, at most 65,536.
 	Lanes int
 	// TTL is that of the lease of the lanes, in seconds: so long the lanes of a program that died stay, and a lost
 	// answer can be made up for. Default 60.
@@ -41,8 +44,8 @@ type Config struct {
 func (c Config) complete() (Config, error) {
 	c.Prefix, c.Lanes, c.TTL = cmp.Or(c.Prefix, DefaultPrefix), cmp.Or(c.Lanes, DefaultLanes), cmp.Or(c.TTL, DefaultTTL)
 	switch {
-	case c.Lanes < 0:
-		return c, fmt.Errorf("idempotent: Config.Lanes is %d: set the number of writes that may be under way, or 0 for %d", c.Lanes, DefaultLanes)
+	case c.Lanes < 0 || c.Lanes > maxLanes:
+		return c, fmt.Errorf("idempotent: Config.Lanes is %d: set the number of writes that may be under way, at most %d, or 0 for %d", c.Lanes, maxLanes, DefaultLanes)
 	case c.TTL < 0 || c.TTL > clientv3.MaxLeaseTTL:
 		return c, fmt.Errorf("idempotent: Config.TTL is %d: set seconds, at most %d, or 0 for %d", c.TTL, int64(clientv3.MaxLeaseTTL), DefaultTTL)
 	}

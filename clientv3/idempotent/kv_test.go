@@ -3,6 +3,7 @@ package idempotent
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -300,6 +301,18 @@ func TestNoLaneFree(t *testing.T) {
 	})
 }
 
+// TestEndedContext has writes whose context has ended before the call, while a lane is free. None is sent.
+func TestEndedContext(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
+		sent := cluster.Count("Txn")
+		for range 40 { // which of lane and context is taken is random
+			_, err := kv.Put(clienttest.Ended(t), "k", "v")
+			require.Equal(t, &retry.NotSentError{Err: context.Canceled}, err)
+		}
+		require.Equal(t, sent, cluster.Count("Txn"))
+	})
+}
+
 // TestRefused has refusals, of the first request or after one with an unknown outcome.
 func TestRefused(t *testing.T) {
 	refused := func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) }
@@ -379,6 +392,7 @@ func TestUnusable(t *testing.T) {
 		want    string
 	}{
 		"negative lanes": {cfg: Config{Lanes: -1}, want: "Config.Lanes is -1"},
+		"too many lanes": {cfg: Config{Lanes: math.MaxInt}, want: "at most 65536"},
 		"negative TTL":   {cfg: Config{TTL: -1}, want: "Config.TTL is -1"},
 		"no such Txn": {prepare: func(c *fakeetcd.Cluster) {
 			c.On("Txn", func(c *fakeetcd.Call) { c.Answer(nil, status.Error(codes.Unimplemented, "unsupported transaction")) })

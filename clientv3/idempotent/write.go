@@ -105,6 +105,9 @@ func (a *attempts) run(ctx context.Context) (result, error) {
 
 // send sends a request for the current step.
 func (a *attempts) send(ctx context.Context, unsure *atomic.Bool) (*clientv3.TxnResponse, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err // the channel cannot always prove that nothing was sent
+	}
 	l, least := a.lane, a.kv.history.Revision()
 	guard := clientv3.Compare(clientv3.ModRevision(l.key), "=", l.guard)
 	op := clientv3.OpTxn([]clientv3.Cmp{guard}, a.operations(), []clientv3.Op{clientv3.OpGet(l.key)})

@@ -12,6 +12,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
@@ -68,6 +69,10 @@ func TestRefusedAck(t *testing.T) {
 		require.Equal(t, rpctypes.ErrCompacted, ack(clientv3.OpGet("sent", clientv3.WithRev(rev-1))))
 		hook := r.refusing(rpctypes.ErrGRPCNoSpace, false)
 		require.Equal(t, rpctypes.ErrNoSpace, ack(clientv3.OpPut("sent", "once")))
+		hook.Remove()
+		hook = r.refusing(status.Error(codes.ResourceExhausted, "grpc: received message larger than max (3145728 vs. 2097152)"), false)
+		require.Equal(t, codes.ResourceExhausted, retry.CodeOf(ack(clientv3.OpPut("sent", "once"))))
+		require.Equal(t, 3, hook.Ran())
 		hook.Remove()
 		require.NoError(t, job.Err())
 		require.NoError(t, ack(clientv3.OpPut("sent", "once")))

@@ -159,6 +159,9 @@ func (j *Job) has(state *mvccpb.KeyValue) bool { return state != nil && state.Cr
 
 // passing reports whether the next try may succeed after err.
 func passing(err error) bool {
+	if unknown, ok := errors.AsType[*retry.UnknownOutcomeError](err); ok {
+		err = unknown.Err
+	}
 	switch retry.Classify(err, retry.Evidence{Sent: true}) {
 	case retry.Definite, retry.Executed, retry.Closed:
 		return false

@@ -97,13 +97,19 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 	config := doctor.Config{Client: cfg, Timeout: limit, Cluster: f.cluster, Hash: f.hash, Progress: func(waiting []string) {
 		cmd.PrintErrln("waiting for " + strings.Join(waiting, ", "))
 	}}
+	ctx := cmd.Context()
+	if f.watch > 0 {
+		var stop func()
+		ctx, stop = cli.WhileRead(ctx, cmd.OutOrStdout())
+		defer stop()
+	}
 	last := ""
 	for {
 		var files []doctor.File
 		if f.bundle != "" {
 			config.Collect = func(f doctor.File) { files = append(files, f) }
 		}
-		report, err := doctor.Examine(cmd.Context(), config)
+		report, err := doctor.Examine(ctx, config)
 		if err != nil {
 			return err
 		}
@@ -117,13 +123,17 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 		}
 		if now := report.Codes(); now != last {
 			last = now
-			_, _ = fmt.Fprintln(cmd.OutOrStdout(), time.Now().Format(time.DateTime)) // the report shows if it fails
-			_ = f.show(cmd, report)                                                  // it goes on
+			if !f.output.json {
+				_, _ = fmt.Fprintln(cmd.OutOrStdout(), time.Now().Format(time.DateTime)) // the report shows if it fails
+			}
+			if err := f.show(cmd, report); err != nil && !errors.As(err, new(cli.NegativeError)) {
+				return err
+			}
 		}
 		select {
 		case <-time.After(f.watch):
-		case <-cmd.Context().Done():
-			return context.Cause(cmd.Context())
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }

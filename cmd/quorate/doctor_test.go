@@ -68,6 +68,26 @@ func TestDoctorWritesABundle(t *testing.T) {
 	}
 }
 
+// Output without a reader is not continued.
+func TestDoctorEndsWithItsReader(t *testing.T) {
+	for _, format := range []string{"table", "json"} {
+		read, out, err := os.Pipe()
+		require.NoError(t, err)
+		defer out.Close()
+		root, ended := newRootCommand(), make(chan int)
+		root.SetArgs([]string{"doctor", "--watch", "1s", "--endpoints", "127.0.0.1:1", "-w", format})
+		root.SetOut(out)
+		root.SetErr(io.Discard)
+		go func() { ended <- cli.Execute(t.Context(), root) }()
+		var first [1]byte
+		_, err = read.Read(first[:])
+		require.NoError(t, err)
+		assert.Equal(t, format == "json", first[0] == '{')
+		require.NoError(t, read.Close())
+		assert.Equal(t, cli.Failure, <-ended)
+	}
+}
+
 func TestDoctorCannotExamine(t *testing.T) {
 	for args, want := range map[string]string{
 		"doctor -w yaml":                   "it must be table or json",

@@ -27,7 +27,7 @@ ended so was executed, whether and by whom it may be retried, and what to do.
 
 ERROR is any text that has an error of etcd or gRPC in it, such as a line of a log, or the name
 or number of a gRPC code. Without it, lines are read from standard input, and each error
-in them is explained once.
+in them is explained once, when its first line arrives.
 
 The answers are those of the tables by which Quorate itself decides (docs/error-tables.md).
 
@@ -51,38 +51,38 @@ if neither an argument nor standard input was given.`,
 	return cmd
 }
 
-// maxLine is more than a line of a log has.
+// maxLine is more than a line of a log has. A longer one counts as several.
 const maxLine = 1 << 20
 
-func readLines(in io.Reader) ([]string, error) {
+// eachLine calls do with each line as soon as it is there, until there are no more or do fails.
+func eachLine(in io.Reader, do func(string) error) error {
 	if f, ok := in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return nil, errors.New("explain needs an error, as an argument or on standard input")
+		return errors.New("explain needs an error, as an argument or on standard input")
 	}
-	var lines []string
-	scanner := bufio.NewScanner(in)
-	scanner.Buffer(nil, maxLine)
-	for scanner.Scan() {
-		lines = append(lines, scanner.Text())
+	reader := bufio.NewReaderSize(in, maxLine)
+	for {
+		line, _, err := reader.ReadLine()
+		if err == nil {
+			err = do(string(line))
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return lines, scanner.Err()
 }
 
 // explainAll prints what the errors in the arguments, or else on standard input, mean, each once.
 func explainAll(cmd *cobra.Command, args []string, asJSON bool) error {
-	lines := []string{strings.Join(args, " ")}
-	if len(args) == 0 {
-		var err error
-		if lines, err = readLines(cmd.InOrStdin()); err != nil {
-			return cli.Usage(cmd, err)
-		}
-	}
 	seen := map[string]bool{}
-	for _, line := range lines {
+	one := func(line string) error {
 		e, ok := explain.Explain(line)
 		if !ok || seen[e.Error] {
-			continue
+			return nil
 		}
-		text := e.Text()
+		text := cli.Clean(e.Text())
 		if asJSON {
 			object, err := json.Marshal(e)
 			if err != nil {
@@ -96,9 +96,16 @@ func explainAll(cmd *cobra.Command, args []string, asJSON bool) error {
 		if _, err := io.WriteString(cmd.OutOrStdout(), text); err != nil {
 			return fmt.Errorf("print the explanation: %w", err)
 		}
+		return nil
 	}
-	if len(seen) == 0 {
-		return cli.NegativeError("no error of etcd or gRPC that is known is in the text")
+	var err error
+	if len(args) > 0 {
+		err = one(strings.Join(args, " "))
+	} else {
+		err = eachLine(cmd.InOrStdin(), one)
 	}
-	return nil
+	if err == nil && len(seen) == 0 {
+		err = cli.NegativeError("no error of etcd or gRPC that is known is in the text")
+	}
+	return err
 }

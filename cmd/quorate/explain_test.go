@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -29,10 +30,34 @@ func TestExplain(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(lines[0]), &e))
 	assert.Equal(t, "NoLeader", e.Class)
 
+	_, stdout, _ = clitest.Exec(t.Context(), newRootCommand(), "explain", "code = Internal desc = a\x1b[2J")
+	assert.NotContains(t, stdout, "\x1b")
+
 	status, stdout, stderr := clitest.Exec(t.Context(), newRootCommand(), "explain", "out of paper")
 	assert.Equal(t, cli.Negative, status)
 	assert.Empty(t, stdout)
 	assert.Contains(t, stderr, "no error of etcd or gRPC that is known")
+}
+
+// An error is explained before the next line is there, and after a line that is too long.
+func TestExplainAsLinesArrive(t *testing.T) {
+	in, lines := io.Pipe()
+	shown, out := io.Pipe()
+	root, ended := newRootCommand(), make(chan int)
+	root.SetArgs([]string{"explain", "--json"})
+	root.SetIn(in)
+	root.SetOut(out)
+	go func() { ended <- cli.Execute(t.Context(), root) }()
+	objects := json.NewDecoder(shown)
+	for _, text := range []string{"etcdserver: no leader", strings.Repeat("x", 2*maxLine) + "\netcdserver: request timed out"} {
+		_, err := io.WriteString(lines, text+"\n")
+		require.NoError(t, err)
+		var e explain.Explanation
+		require.NoError(t, objects.Decode(&e))
+		assert.Contains(t, text, e.Error)
+	}
+	require.NoError(t, lines.Close())
+	assert.Equal(t, cli.OK, <-ended)
 }
 
 // The page shows what the program prints.

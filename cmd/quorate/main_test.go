@@ -21,8 +21,14 @@ import (
 // testTimeout is far above what any of these tests takes.
 const testTimeout = time.Minute
 
+// runAsProgram is a variable with which the test binary is the program.
+const runAsProgram = "QUORATE_TEST_RUN"
+
 func TestMain(m *testing.M) {
 	lab.Main()
+	if os.Getenv(runAsProgram) != "" {
+		main()
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -52,6 +58,7 @@ func TestBadUsage(t *testing.T) {
 		"nosuch":             `unknown command "nosuch"`,
 		"docter":             `unknown command "docter"; did you mean doctor?`,
 		"resolve --nosuch a": "unknown flag: --nosuch\nSee \"quorate resolve --help\"",
+		"top --no\x1bsuch":   "unknown flag: --no such\nSee", // nothing that controls the terminal
 	} {
 		status, stdout, stderr := clitest.Exec(t.Context(), newRootCommand(), strings.Fields(args)...)
 		assert.Equal(t, cli.Failure, status)

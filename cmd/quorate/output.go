@@ -7,6 +7,8 @@ import (
 	"io"
 
 	"github.com/spf13/pflag"
+
+	"github.com/quorate/quorate/cmd/internal/cli"
 )
 
 // output is how a command prints its result: as a table, or as one object.
@@ -26,7 +28,7 @@ func (o *output) register(fs *pflag.FlagSet) {
 }
 
 func (o *output) print(out io.Writer, result interface{ Text() string }) error {
-	text, err := []byte(result.Text()), error(nil)
+	text, err := []byte(cli.Clean(result.Text())), error(nil)
 	if o.json {
 		text, err = json.MarshalIndent(result, "", "  ")
 		text = append(text, '\n')

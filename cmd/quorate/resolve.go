@@ -170,6 +170,8 @@ var errShown = errors.New("shown")
 func (f *resolveFlags) show(
 	ctx context.Context, out io.Writer, b resolver.Builder, target string, prober health.Prober, creds credentials.TransportCredentials,
 ) error {
+	ctx, stop := cli.WhileRead(ctx, out)
+	defer stop()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	out = reader{out, end}

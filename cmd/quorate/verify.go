@@ -90,7 +90,7 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 	}
 	var page *os.File
 	if f.html != "" {
-		if page, err = os.Create(f.html); err != nil {
+		if page, err = os.OpenFile(f.html, os.O_CREATE|os.O_WRONLY, 0o666); err != nil { // a page stays until there is another one
 			return cli.Usage(cmd, fmt.Errorf("--html: %w", err))
 		}
 		defer func() { _ = page.Close() }() // again, where it was closed
@@ -111,6 +111,7 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 		return because(cmd.Context(), err, cfg, limit)
 	}
 	if page != nil {
+		_ = page.Truncate(0) // a pipe has nothing to truncate
 		err = errors.Join(err, result.Page(page), page.Close())
 	}
 	return errors.Join(f.show(cmd.OutOrStdout(), result), err)

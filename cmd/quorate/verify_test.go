@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 func TestVerify(t *testing.T) {
 	cluster := etcdtest.Start(t, etcdtest.Config{}).Lab
 	page := filepath.Join(t.TempDir(), "page.html")
+	require.NoError(t, os.WriteFile(page, bytes.Repeat([]byte("x"), 10<<20), 0o600))
 	status, stdout, stderr := clitest.Exec(t.Context(), newRootCommand(), "verify", "--endpoints", cluster.Endpoints()[0], "--duration", "1s", "--html", page)
 	assert.Equal(t, cli.OK, status, stderr)
 	assert.Contains(t, stdout, "The answers are linearizable")
@@ -26,12 +28,24 @@ func TestVerify(t *testing.T) {
 	html, err := os.ReadFile(page)
 	require.NoError(t, err)
 	assert.Contains(t, string(html), "<html")
+	assert.NotContains(t, string(html), "xxx", "it replaces another one")
 
 	status, stdout, stderr = clitest.Exec(t.Context(), newRootCommand(), "verify", "--endpoints", cluster.Endpoints()[0], "--duration", "500ms", "--json")
 	assert.Equal(t, cli.OK, status, stderr)
 	var result verify.Result
 	require.NoError(t, json.Unmarshal([]byte(stdout), &result))
 	assert.Equal(t, "linearizable", result.Linear)
+}
+
+// A page stays if there is none to replace it.
+func TestVerifyKeepsThePage(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "page.html")
+	require.NoError(t, os.WriteFile(page, []byte("before"), 0o600))
+	status, _, _ := clitest.Exec(t.Context(), newRootCommand(), "verify", "--html", page, "--endpoints", "127.0.0.1:1", "--command-timeout", "100ms")
+	assert.Equal(t, cli.Failure, status)
+	kept, err := os.ReadFile(page)
+	require.NoError(t, err)
+	assert.Equal(t, "before", string(kept))
 }
 
 func TestVerifyRefuses(t *testing.T) {

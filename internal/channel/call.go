@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/balancer"
@@ -167,8 +168,8 @@ func (c *call) settle(a *attempt, err error) error {
 	case retry.ReturnUnknown:
 		return c.unknown(a, err)
 	case retry.Refresh:
-		if a.anonymous {
-			return err
+		if add, ok := c.req.(*pb.AuthUserAddRequest); a.anonymous || ok && add.GetName() == "" {
+			return err // of the request, not of its token
 		}
 		return r.refresh(c.first.caller, a, err)
 	case retry.Again:

@@ -33,7 +33,7 @@ type Config struct {
 	// Endpoints in any form that package endpoint parses; at least one.
 	Endpoints []string
 
-	// TLS is used for connections to endpoints that allow or require it.
+	// TLS is used for connections to endpoints that allow or require it. New copies it.
 	TLS *tls.Config
 	// Roots, if set, returns the trusted certificate authorities for each TLS handshake,
 	// in place of those in TLS.
@@ -116,6 +116,7 @@ func New(cfg Config) (*Channel, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.TLS = cfg.TLS.Clone() // the program may change its own
 	c := &Channel{names: new(names), security: newSecurity(cfg), sharing: newSharing(cfg), strategy: strategy, endpoints: slices.Clone(cfg.Endpoints)}
 	c.names.set(parsed)
 	client := newClient(cfg)

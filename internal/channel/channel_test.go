@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -63,6 +64,22 @@ func TestRootsAreReadAtEachHandshake(t *testing.T) {
 
 	pool.Store(after.Pool())
 	assert.NoError(t, get(t, c))
+}
+
+// The TLS configuration is the program's own after New: changes concern neither later connections
+// nor the health shared with other clients.
+func TestTLSConfigurationIsCopied(t *testing.T) {
+	ca := testpki.New(t, "CA")
+	m := startMember(t, "https://", ca.Server(t))
+	config := ca.Client()
+	cfg := Config{Endpoints: []string{m.endpoint}, TLS: config, Roots: ca.Pool}
+	c := newTestChannel(t, cfg)
+	config.ServerName = "other"
+	config.VerifyConnection = func(tls.ConnectionState) error { return errors.New("changed") }
+	require.NoError(t, get(t, c))
+
+	cfg.TLS = ca.Client()
+	assert.Same(t, c.sharing.identity, newTestChannel(t, cfg).sharing.identity)
 }
 
 func TestUnixSocket(t *testing.T) {

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"time"
 
 	"github.com/quorate/quorate/internal/endpoint"
+	"github.com/quorate/quorate/internal/proxy"
 )
 
 // The kernel's timers are a backstop. The balancer's prober ejects a member within a
@@ -53,10 +55,12 @@ const (
 type dialer struct {
 	lookup     func(ctx context.Context, host string) ([]net.IPAddr, error)
 	connect    func(ctx context.Context, network, address string) (net.Conn, error)
-	handshakes *handshakes // nil for none
+	proxy      func(address string) *url.URL // nil, or returns nil, for none
+	handshakes *handshakes                   // nil for none
 }
 
 var systemDialer = dialer{
+	proxy:  proxy.FromEnvironment,
 	lookup: net.DefaultResolver.LookupIPAddr,
 	connect: (&net.Dialer{
 		Timeout: connectTimeout,
@@ -70,21 +74,28 @@ var systemDialer = dialer{
 	}).DialContext,
 }
 
-// dial connects to an address as an Endpoint gives it. Unlike etcd's client since 3.5, it ignores
-// the proxy environment variables: a proxy that was not configured for etcd would cause an
-// outage that is hard to diagnose.
+// dial connects to an address as an Endpoint gives it.
 func (d dialer) dial(ctx context.Context, address string) (net.Conn, error) {
 	network, addr := endpoint.DialTarget(address)
 	if network != "tcp" {
 		return d.connect(ctx, network, addr)
 	}
+	if d.proxy != nil {
+		if via := d.proxy(addr); via != nil {
+			return proxy.Dial(ctx, via, addr, d.dialTCP)
+		}
+	}
+	return d.dialTCP(ctx, addr)
+}
+
+func (d dialer) dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || host == "" || isIP(host) {
-		return d.connect(ctx, network, addr) // the net package reports an invalid address
+		return d.connect(ctx, "tcp", addr) // the net package reports an invalid address
 	}
 	ips, err := d.lookup(ctx, host)
 	if err != nil {
-		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
 	}
 	addrs := make([]string, 0, len(ips))
 	for _, ip := range interleave(ips) {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/internal/grpctest"
@@ -149,4 +150,22 @@ func TestSingleEndpointIsNotProbed(t *testing.T) {
 			assert.Zero(t, seen.probes())
 		})
 	}
+}
+
+// HAProxy refuses streams of writes that the server has executed. gRPC would send them again.
+func TestRefusedWriteIsNotSentAgain(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
+		refuse := func(call *fakeetcd.Call) {
+			_, _ = call.Execute()
+			call.ResetStream(fakeetcd.ResetRefused)
+		}
+		cluster.Once("Put", refuse)
+		puts := cluster.PutCount("k")
+		isUnknown(codes.Unavailable)(t, put(t.Context(), c))
+		assert.Equal(t, puts+1, cluster.PutCount("k"))
+		require.NoError(t, put(t.Context(), c))
+
+		cluster.Once("Range", refuse)
+		require.NoError(t, readK(t, c))
+	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/internal/endpoint"
+	"github.com/quorate/quorate/internal/proxy"
 )
 
 // sharedHealth is the health of endpoints shared by the clients of this process.
@@ -34,6 +35,9 @@ type sharing struct {
 func newSharing(cfg Config) *sharing {
 	s := &sharing{disabled: cfg.DisableHealthSharing, dialer: systemDialer, dialed: make(map[string]bool)}
 	s.dialer.handshakes = new(handshakes)
+	if proxy.Disabled(cfg.DialOptions) {
+		s.dialer.proxy = nil
+	}
 	if !s.disabled {
 		s.identity = identities.acquire(cfg.TLS, cfg.Roots)
 	}
@@ -55,15 +59,16 @@ func (s *sharing) key(a resolver.Address) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	security, _ := a.Attributes.Value(securityKey{}).(endpoint.Security)
+	direct := s.dialer.proxy == nil // connections of others may lead through a proxy
 	switch {
 	case s.disabled || !s.dialed[a.Addr]:
 		return ""
 	case security != endpoint.TLS:
-		return "plaintext " + a.Addr
+		return fmt.Sprintf("plaintext %t %s", direct, a.Addr)
 	case s.identity == nil:
 		return ""
 	default:
-		return fmt.Sprintf("tls %p %s %s", s.identity, a.ServerName, a.Addr)
+		return fmt.Sprintf("tls %t %p %s %s", direct, s.identity, a.ServerName, a.Addr)
 	}
 }
 

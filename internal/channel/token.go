@@ -84,13 +84,13 @@ type tokenSource struct {
 	wrong   wrongLogin
 }
 
-// Backoff after a wrong password: members spend a bcrypt hash on each.
+// Backoff after a wrong login: members spend a bcrypt hash on most.
 const (
 	wrongLoginBackoff    = time.Second
 	maxWrongLoginBackoff = time.Minute
 )
 
-// wrongLogin is a login whose user name or password the cluster refused.
+// wrongLogin is a login that the cluster refused.
 type wrongLogin struct {
 	login    Login
 	err      error
@@ -184,7 +184,9 @@ func (s *tokenSource) invalidate(a *attempt, refusal error) renewal {
 	again := false
 	switch {
 	case used != nil && used.value != "" && errors.Is(rpctypes.Error(refusal), rpctypes.ErrUserEmpty):
-		// The request lacks a user name; the token was sent.
+		// The member did not read the token, because authentication was off when the request
+		// arrived; it was on when the request was applied.
+		again = true
 	case login.Token != "":
 		again = used == nil || used.value != login.Token
 	case !login.fetches():
@@ -330,9 +332,16 @@ func (s *tokenSource) takeLocked(login Login, value string, err error) {
 		t.fetched = time.Now()
 		s.current.Store(t)
 		s.wrong = wrongLogin{}
-	case !login.FromSource && errors.Is(rpctypes.Error(err), rpctypes.ErrAuthFailed):
+	case !login.FromSource && isWrongLogin(err):
 		s.wrong = s.wrong.again(login, err)
 	}
+}
+
+// isWrongLogin reports whether Authenticate failed with a wrong user name or password, or a password
+// for a user who has none, which rpctypes does not name.
+func isWrongLogin(err error) bool {
+	return errors.Is(rpctypes.Error(err), rpctypes.ErrAuthFailed) ||
+		status.Convert(err).Message() == "auth: authentication failed, password was given for no password user"
 }
 
 // obtain requests a token, which is empty if the cluster needs none.

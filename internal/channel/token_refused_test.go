@@ -16,9 +16,12 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // timedTokens makes a cluster issue tokens that contain the time at which they were issued.
@@ -209,33 +212,63 @@ func TestWrongPasswordOfAFleet(t *testing.T) {
 
 // Another login, and the old one set again, are tried at once.
 func TestLoginAfterAWrongPassword(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv, login := &authServer{err: rpctypes.ErrGRPCAuthFailed}, alice
-		s := newTestTokens(srv, alice)
-		s.login = func() Login { return login }
-		for range 5 {
-			require.Equal(t, rpctypes.ErrGRPCAuthFailed, s.ensure(t.Context()))
-		}
-		require.Equal(t, 1, srv.calls)
-		login.Password = "other"
-		for range 2 {
-			require.Equal(t, rpctypes.ErrGRPCAuthFailed, s.ensure(t.Context()))
-		}
-		require.Equal(t, 2, srv.calls)
-		s.loginChanged()
-		require.Equal(t, rpctypes.ErrGRPCAuthFailed, s.ensure(t.Context()))
-		require.Equal(t, 3, srv.calls)
+	noPasswordUser := status.Error(codes.Unknown, "auth: authentication failed, password was given for no password user")
+	for name, refusal := range map[string]error{"wrong": rpctypes.ErrGRPCAuthFailed, "of a user without": noPasswordUser} {
+		grpctest.Bubble(t, name, func(t *testing.T) { loginAfterAWrongPassword(t, refusal) })
+	}
+}
 
-		srv.err = nil
-		time.Sleep(maxWrongLoginBackoff)
-		require.NoError(t, s.ensure(t.Context()))
-		require.Equal(t, 4, srv.calls)
+func loginAfterAWrongPassword(t *testing.T, refusal error) {
+	srv, login := &authServer{err: refusal}, alice
+	s := newTestTokens(srv, alice)
+	s.login = func() Login { return login }
+	for range 5 {
+		require.Equal(t, refusal, s.ensure(t.Context()))
+	}
+	require.Equal(t, 1, srv.calls)
+	login.Password = "other"
+	for range 2 {
+		require.Equal(t, refusal, s.ensure(t.Context()))
+	}
+	require.Equal(t, 2, srv.calls)
+	s.loginChanged()
+	require.Equal(t, refusal, s.ensure(t.Context()))
+	require.Equal(t, 3, srv.calls)
 
-		s.current.Store(nil)
-		srv.err = errGone
-		for n := range 3 {
-			require.Equal(t, errGone, s.ensure(t.Context()))
-			require.Equal(t, 5+n, srv.calls, "another failure is the member's, and has backoffs of its own")
-		}
-	})
+	srv.err = nil
+	time.Sleep(maxWrongLoginBackoff)
+	require.NoError(t, s.ensure(t.Context()))
+	require.Equal(t, 4, srv.calls)
+
+	s.current.Store(nil)
+	srv.err = errGone
+	for n := range 3 {
+		require.Equal(t, errGone, s.ensure(t.Context()))
+		require.Equal(t, 5+n, srv.calls, "another failure is the member's, and has backoffs of its own")
+	}
+}
+
+// A request that arrives before authentication is on and is applied afterwards has no user,
+// although it carried a token. It was not executed, and the token may be valid.
+func TestRequestThatArrivedBeforeAuthenticationWasOn(t *testing.T) {
+	for name, login := range map[string]Login{"password": alice, "own token": {Token: "jwt"}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(cfg *Config) { cfg.Login = func() Login { return login } }, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
+				tokens, puts := cluster.Count("Authenticate"), cluster.Count("Put")
+				refuse := func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCUserEmpty) }
+				cluster.Once("Put", refuse)
+				require.NoError(t, put(t.Context(), c))
+				assert.Equal(t, 2, cluster.Count("Put")-puts)
+
+				cluster.On("Put", refuse)
+				require.ErrorIs(t, rpctypes.Error(put(t.Context(), c)), rpctypes.ErrUserEmpty)
+				assert.Equal(t, 2+1+maxTokenRefreshes, cluster.Count("Put")-puts)
+
+				_, err := pb.NewAuthClient(c).UserAdd(t.Context(), &pb.AuthUserAddRequest{})
+				require.ErrorIs(t, rpctypes.Error(err), rpctypes.ErrUserEmpty)
+				assert.Equal(t, 1, cluster.Count("UserAdd"), "the request is wrong")
+				assert.Equal(t, tokens, cluster.Count("Authenticate"))
+			}, new(timedTokens).install)
+		})
+	}
 }

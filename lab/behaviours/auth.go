@@ -2,6 +2,7 @@ package behaviours
 
 import (
 	"context"
+	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -28,6 +29,8 @@ func users(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Step("add user with options")(c.UserAddWithOptions(ctx, "carol", "pw", &clientv3.UserAddOptions{}))
 	log.Step("change password")(c.UserChangePassword(ctx, "alice", "changed"))
 	log.Step("change password of an unknown user")(c.UserChangePassword(ctx, "nobody", "changed"))
+	log.Step("add user with a long password")(c.UserAdd(ctx, "long", strings.Repeat("x", 73)))
+	log.Step("change password to a long one")(c.UserChangePassword(ctx, "carol", strings.Repeat("x", 73)))
 	log.Step("get user")(c.UserGet(ctx, "alice"))
 	log.Step("get unknown user")(c.UserGet(ctx, "nobody"))
 	log.Step("list users")(c.UserList(ctx))

@@ -26,6 +26,8 @@ var unnamed = []error{
 	auth.ErrUserEmpty,
 	auth.ErrInvalidAuthToken,
 	auth.ErrAuthOldRevision,
+	auth.ErrNoPasswordUser,
+	errors.New("bcrypt: password length exceeds 72 bytes"), // golang.org/x/crypto's
 
 	// kine's, pkg/server/lease.go
 	errors.New("lease keep alive is not supported"),

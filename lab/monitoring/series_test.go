@@ -1,7 +1,6 @@
 package monitoring_test
 
 import (
-	"context"
 	"math"
 	"slices"
 	"strconv"
@@ -11,13 +10,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/tsdb/chunkenc"
-	"github.com/prometheus/prometheus/tsdb/chunks"
-	"github.com/prometheus/prometheus/util/annotations"
 	"github.com/stretchr/testify/require"
 )
 
@@ -27,9 +23,12 @@ type recording struct {
 }
 
 type recorded struct {
-	labels  labels.Labels
-	samples []chunks.Sample
-	seen    bool // by the latest scrape
+	promql.Series
+	seen bool // by the latest scrape
+}
+
+func (r *recorded) sample(at time.Time, v float64) {
+	r.Floats = append(r.Floats, promql.FPoint{T: at.UnixMilli(), F: v})
 }
 
 // scrape takes in all metrics, as of a time.
@@ -47,7 +46,7 @@ func (r *recording) scrape(t *testing.T, from prometheus.Gatherer, at time.Time)
 	}
 	for _, s := range r.series {
 		if !s.seen {
-			s.samples = append(s.samples, sample{at.UnixMilli(), math.Float64frombits(value.StaleNaN)})
+			s.sample(at, math.Float64frombits(value.StaleNaN))
 		}
 	}
 }
@@ -78,68 +77,42 @@ func (r *recording) add(name string, pairs []*dto.LabelPair, at time.Time, v flo
 		if r.series == nil {
 			r.series = make(map[string]*recorded)
 		}
-		s = &recorded{labels: lset}
+		s = &recorded{Series: promql.Series{Metric: lset}}
 		r.series[lset.String()] = s
 	}
-	s.samples, s.seen = append(s.samples, sample{at.UnixMilli(), v}), true
+	s.sample(at, v)
+	s.seen = true
 }
 
 // names returns the names of all metrics.
 func (r *recording) names() map[string]bool {
 	names := make(map[string]bool)
 	for _, s := range r.series {
-		names[s.labels.Get(model.MetricNameLabel)] = true
+		names[s.Metric.Get(model.MetricNameLabel)] = true
 	}
 	return names
 }
 
-// sample implements chunks.Sample.
-type sample struct {
-	t int64
-	v float64
-}
-
-func (s sample) T() int64                    { return s.t }
-func (sample) ST() int64                     { return 0 }
-func (s sample) F() float64                  { return s.v }
-func (sample) H() *histogram.Histogram       { return nil }
-func (sample) FH() *histogram.FloatHistogram { return nil }
-func (sample) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
-func (s sample) Copy() chunks.Sample         { return s }
-
 // Querier implements storage.Queryable.
-func (r *recording) Querier(int64, int64) (storage.Querier, error) { return querier{r}, nil }
-
-type querier struct{ from *recording }
-
-func (q querier) Select(_ context.Context, _ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
-	set := &seriesSet{}
-	for _, s := range q.from.series {
-		matches := func(m *labels.Matcher) bool { return m.Matches(s.labels.Get(m.Name)) }
-		if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !matches(m) }) {
-			set.all = append(set.all, storage.NewListSeries(s.labels, s.samples))
+func (r *recording) Querier(int64, int64) (storage.Querier, error) {
+	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+		set := &seriesSet{SeriesSet: storage.EmptySeriesSet()}
+		for _, s := range r.series {
+			if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(s.Metric.Get(m.Name)) }) {
+				set.all = append(set.all, promql.NewStorageSeries(s.Series))
+			}
 		}
-	}
-	slices.SortFunc(set.all, func(a, b storage.Series) int { return labels.Compare(a.Labels(), b.Labels()) })
-	return set
+		slices.SortFunc(set.all, func(a, b storage.Series) int { return labels.Compare(a.Labels(), b.Labels()) })
+		return set
+	}}, nil
 }
 
-func (querier) LabelValues(context.Context, string, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations, error) {
-	return nil, nil, nil
-}
-
-func (querier) LabelNames(context.Context, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations, error) {
-	return nil, nil, nil
-}
-
-func (querier) Close() error { return nil }
-
+// seriesSet has no error and no warnings, as an empty one.
 type seriesSet struct {
+	storage.SeriesSet
 	all []storage.Series
 	at  int
 }
 
-func (s *seriesSet) Next() bool                      { s.at++; return s.at <= len(s.all) }
-func (s *seriesSet) At() storage.Series              { return s.all[s.at-1] }
-func (*seriesSet) Err() error                        { return nil }
-func (*seriesSet) Warnings() annotations.Annotations { return nil }
+func (s *seriesSet) Next() bool         { s.at++; return s.at <= len(s.all) }
+func (s *seriesSet) At() storage.Series { return s.all[s.at-1] }

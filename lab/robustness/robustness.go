@@ -1,9 +1,8 @@
 // Package robustness runs a workload on a cluster under faults, and checks what its clients received.
 //
-// [Run] starts a cluster, the workload's traffic, and a schedule of faults: by default members are killed, stopped and cut
-// off, leaders moved, links cut, delayed and blackholed, in an order that the seed gives, for a configured time. If a
-// workload requires it, a recorder takes the whole history of the store from the members themselves, past the links and
-// the clients under test. When the faults are over the clients settle, and the workload checks them.
+// [Run] starts a cluster and runs a [Workload] on it. [Env.InjectFaults] kills, stops and cuts off members, moves leaders, and
+// cuts, delays and blackholes links, in an order that the seed gives, for a configured time. If a workload requires it, a
+// recorder takes the whole history of the store from the members themselves, past the links and the clients under test.
 //
 // The workloads are packages below: faults, which injects one fault after the other, and the soaks watches, linear, locks and
 // resolvers. Package report has the figures and tables of faults. The sources of names fail in resolvers, in place of the
@@ -34,48 +33,47 @@ const recordTimeout = 30 * time.Second
 // leakTimeout is how long goroutines may take to end after everything is closed.
 const leakTimeout = 20 * time.Second
 
-// Workload is traffic on a cluster, and the check of what its clients received.
-type Workload interface {
-	// Start connects clients and starts the traffic, which goes on until ctx ends. [Env.Cleanup] closes what it opens.
-	Start(ctx context.Context, env *Env) error
-	// Stop waits for the end of the traffic. The faults are over, and the context of Start has ended.
-	Stop() error
-	// Settle waits for the clients to finish on a healthy cluster. It is not called after an error.
-	Settle() error
-	// Check checks what the clients received, and counts it. It is not called after an error.
-	Check(*Outcome) error
-}
+// Workload has clients use a cluster until the faults are over, lets them settle while the cluster is healthy, closes them, and
+// checks what they received. Its context ends when the faults are over.
+type Workload func(ctx context.Context, env *Env) error
 
 // Setup says what a workload needs.
 type Setup struct {
 	// Cluster has what is special about the cluster, beside members and directory.
 	Cluster lab.Config
-	// Schedule injects faults, and returns when they are over or ctx ends. Default random ones until ctx ends, after which the cluster is healed.
-	Schedule func(ctx context.Context) error
 	// Record says that the history of the store is recorded.
 	Record bool
 }
 
-// Env is the surroundings of a workload.
+// Env is the surroundings of a workload, and the outcome that it fills.
 type Env struct {
 	*Log
+	Outcome
 	Config  Config
 	Cluster *lab.Cluster
 	// Record has the history of the store, nil if the workload does not want it.
 	Record *Recorder
-	// Counts has what the workload counts.
-	Counts *Counts
 
 	cleanups []func() error
+	over     context.CancelFunc // ends the context of the workload
 }
 
-// Cleanup has something closed when the clients have settled, or the run has failed: last what came first.
+// Cleanup has something closed by Close: last what came first.
 func (e *Env) Cleanup(clean func() error) { e.cleanups = append(e.cleanups, clean) }
+
+// Close closes what there is to close. A workload calls it when the clients have settled; when the workload fails, [Run] does.
+func (e *Env) Close() (err error) {
+	for _, clean := range slices.Backward(e.cleanups) {
+		err = errors.Join(err, clean())
+	}
+	e.cleanups = nil
+	return err
+}
 
 // Rand returns a source of random numbers for one part of a workload, so that what it draws does not change what another one
 // does. Parts are counted from 0; two share nothing.
 func (e *Env) Rand(part uint64) *rand.Rand {
-	return rand.New(rand.NewPCG(e.Config.Seed, firstPart+part))
+	return rand.New(rand.NewPCG(e.Seed, firstPart+part))
 }
 
 // The streams of random numbers of a seed.
@@ -97,18 +95,17 @@ func (e *Env) Recorded() (revision int64, events []history.Event, err error) {
 // is no error, see the outcome's Verdict. The end of ctx ends the run early, which is no error either.
 //
 // When Run returns, the cluster is gone with its processes, ports and files.
-func Run(ctx context.Context, cfg Config, setup Setup, w Workload) (Outcome, error) {
-	env := &Env{Log: NewLog(cfg.Log), Config: cfg, Counts: cfg.Counts}
-	out := Outcome{Seed: cfg.Seed, Members: cfg.Members, Counts: cfg.Counts}
-	err := env.run(ctx, setup, w, &out)
-	out.Interrupted = ctx.Err() != nil
-	return out, err
+func Run(ctx context.Context, cfg Config, setup Setup, work Workload) (Outcome, error) {
+	env := &Env{Log: NewLog(cfg.Log), Config: cfg, Outcome: Outcome{Seed: cfg.Seed, Members: cfg.Members, Counts: cfg.Counts}}
+	err := env.run(ctx, setup, work)
+	env.Interrupted = ctx.Err() != nil
+	return env.Outcome, err
 }
 
 // run runs between the start and the end of the cluster.
-func (e *Env) run(ctx context.Context, setup Setup, w Workload, out *Outcome) (err error) {
-	e.Note(fmt.Sprintf("starting %d members, seed %d", e.Config.Members, e.Config.Seed))
-	setup.Cluster.Members, setup.Cluster.Dir = e.Config.Members, e.Config.Dir
+func (e *Env) run(ctx context.Context, setup Setup, work Workload) (err error) {
+	e.Note(fmt.Sprintf("starting %d members, seed %d", e.Members, e.Seed))
+	setup.Cluster.Members, setup.Cluster.Dir = e.Members, e.Config.Dir
 	e.Cluster, err = lab.Start(ctx, setup.Cluster)
 	if err != nil && ctx.Err() != nil {
 		return nil
@@ -121,49 +118,23 @@ func (e *Env) run(ctx context.Context, setup Setup, w Workload, out *Outcome) (e
 		e.Record = startRecorder(e.Cluster)
 		defer e.Record.stop()
 	}
-	return e.work(ctx, setup, w, out)
-}
-
-// work runs and checks a workload on the cluster.
-func (e *Env) work(ctx context.Context, setup Setup, w Workload, out *Outcome) error {
-	err := e.underFaults(ctx, setup, w, out)
-	for _, clean := range slices.Backward(e.cleanups) {
-		err = errors.Join(err, clean())
-	}
-	if err != nil {
+	ctx, e.over = context.WithTimeout(ctx, e.Config.Duration)
+	defer e.over()
+	if err := errors.Join(work(ctx, e), e.Close()); err != nil {
 		return err
 	}
-	e.Note("checking")
-	err = w.Check(out)
-	out.Duration = e.Now()
-	return err
+	e.Duration = e.Now()
+	return nil
 }
 
-// underFaults runs the traffic under faults, and then lets the clients settle.
-func (e *Env) underFaults(ctx context.Context, setup Setup, w Workload, out *Outcome) error {
-	ctx, cancel := context.WithTimeout(ctx, e.Config.Duration)
-	defer cancel()
-	if err := w.Start(ctx, e); err != nil {
-		return err
-	}
-	err := setup.schedule(ctx, e, out)
-	cancel()
-	e.Note("the faults are over: the traffic stops, and the clients settle")
-	if err = errors.Join(err, w.Stop()); err != nil {
-		return err
-	}
-	return w.Settle()
-}
-
-// schedule injects faults until they are over.
-func (s Setup) schedule(ctx context.Context, e *Env, out *Outcome) error {
-	if s.Schedule != nil {
-		return s.Schedule(ctx)
-	}
-	scene := fault.Scene{Cluster: e.Cluster, Rand: rand.New(rand.NewPCG(e.Config.Seed, faultStream)), Note: e.Note}
-	storm := fault.NewStorm(scene, rand.New(rand.NewPCG(e.Config.Seed, cutStream)))
+// InjectFaults injects random faults until the context of the workload ends, or one fails, and heals the cluster.
+func (e *Env) InjectFaults(ctx context.Context) error {
+	defer e.over()
+	scene := fault.Scene{Cluster: e.Cluster, Rand: rand.New(rand.NewPCG(e.Seed, faultStream)), Note: e.Note}
+	storm := fault.NewStorm(scene, rand.New(rand.NewPCG(e.Seed, cutStream)))
 	err := storm.Run(ctx)
-	out.Tally = storm.Tally()
+	e.Tally = storm.Tally()
+	e.Note("the faults are over: the traffic stops, and the clients settle")
 	return err
 }
 

@@ -19,73 +19,46 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// calls is a workload that notes what is called, and fails where it must.
-type calls struct {
-	fail   string
-	called []string
-}
-
-func (c *calls) call(name string) error {
-	c.called = append(c.called, name)
-	if c.fail == name {
-		return errors.New("no " + name)
-	}
-	return nil
-}
-
-func (c *calls) Start(_ context.Context, env *Env) error {
-	for _, name := range []string{"close first", "close"} {
-		env.Cleanup(func() error { return c.call(name) })
-	}
-	return c.call("start")
-}
-
-func (c *calls) Stop() error            { return c.call("stop") }
-func (c *calls) Settle() error          { return c.call("settle") }
-func (c *calls) Check(o *Outcome) error { o.Revisions = 7; return c.call("check") }
-
 func complete(t *testing.T, cfg Config) Config {
 	require.NoError(t, cfg.Complete().Err())
 	return cfg
 }
 
-// TestWorkloadIsClosedWhateverFails runs workloads that fail in each of their parts.
-func TestWorkloadIsClosedWhateverFails(t *testing.T) {
-	for fail, want := range map[string][]string{
-		"":         {"start", "schedule", "stop", "settle", "close", "close first", "check"},
-		"start":    {"start", "close", "close first"},
-		"schedule": {"start", "schedule", "stop", "close", "close first"},
-		"stop":     {"start", "schedule", "stop", "close", "close first"},
-		"settle":   {"start", "schedule", "stop", "settle", "close", "close first"},
-		"close":    {"start", "schedule", "stop", "settle", "close", "close first"},
-		"check":    {"start", "schedule", "stop", "settle", "close", "close first", "check"},
-	} {
-		t.Run("fails in "+fail, func(t *testing.T) {
-			w := &calls{fail: fail}
-			env := &Env{Log: NewLog(t.Output()), Config: Config{Duration: time.Minute}}
-			var out Outcome
-			err := env.work(t.Context(), Setup{Schedule: func(context.Context) error { return w.call("schedule") }}, w, &out)
-			assert.Equal(t, want, w.called)
-			if fail != "" {
-				require.EqualError(t, err, "no "+fail)
-				return
-			}
-			require.NoError(t, err)
-			assert.Positive(t, out.Duration)
-			assert.EqualValues(t, 7, out.Revisions)
+// TestClose closes in the reverse order, once, whatever fails.
+func TestClose(t *testing.T) {
+	var closed []string
+	var env Env
+	for _, name := range []string{"first", "second"} {
+		env.Cleanup(func() error {
+			closed = append(closed, name)
+			return errors.New("no " + name)
 		})
 	}
+	require.EqualError(t, env.Close(), "no second\nno first")
+	require.NoError(t, env.Close())
+	assert.Equal(t, []string{"second", "first"}, closed)
 }
 
 func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	w := &calls{}
-	out, err := Run(ctx, complete(t, Config{Dir: t.TempDir()}), Setup{}, w)
+	out, err := Run(ctx, complete(t, Config{Dir: t.TempDir()}), Setup{}, func(context.Context, *Env) error { panic("there is no cluster") })
 	require.NoError(t, err)
-	assert.Empty(t, w.called)
 	assert.True(t, out.Interrupted)
 	assert.Equal(t, "nothing was checked\n", out.String())
+}
+
+// TestWorkloadFails closes what a workload has opened. Nothing counts as checked.
+func TestWorkloadFails(t *testing.T) {
+	t.Parallel()
+	closed, failure := false, errors.New("no calls")
+	out, err := Run(t.Context(), complete(t, Config{Dir: t.TempDir()}), Setup{}, func(_ context.Context, env *Env) error {
+		env.Cleanup(func() error { closed = true; return nil })
+		return failure
+	})
+	require.ErrorIs(t, err, failure)
+	assert.True(t, closed)
+	assert.False(t, out.Checked())
 }
 
 // onLine calls a function when a line of the log is written.
@@ -106,12 +79,17 @@ func TestRunEndsEarly(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	w := &calls{}
-	out, err := Run(ctx, complete(t, Config{Duration: time.Hour, Dir: t.TempDir(), Log: &onLine{2, cancel}}), Setup{}, w)
+	out, err := Run(ctx, complete(t, Config{Duration: time.Hour, Dir: t.TempDir(), Log: &onLine{2, cancel}}), Setup{}, func(ctx context.Context, env *Env) error {
+		err := env.InjectFaults(ctx)
+		require.Error(t, ctx.Err(), "the context of the workload ends with the faults")
+		env.Revisions = 7
+		return err
+	})
 	require.NoError(t, err)
 	assert.True(t, out.Interrupted)
 	assert.Len(t, out.Faults, 1)
-	assert.Equal(t, []string{"start", "stop", "settle", "close", "close first", "check"}, w.called)
+	assert.EqualValues(t, 7, out.Revisions)
+	assert.True(t, out.Checked())
 }
 
 func TestOutcomeShowsTheEvidence(t *testing.T) {

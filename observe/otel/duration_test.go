@@ -57,18 +57,29 @@ func TestMethodsAreBounded(t *testing.T) {
 	reader, provider := newProvider()
 	o := newObserver(t, provider, "orders")
 	for i := range 1000 {
-		o.Called(observe.Call{Method: fmt.Sprintf("/user.Service/Method%d", i)})
+		method := fmt.Sprintf("/user.Service/Method%d", i)
+		o.Called(observe.Call{Method: method})
+		o.Retried(observe.Retry{Method: method})
+		o.HedgeSent(observe.Hedge{Method: method})
+		o.HedgeWon(observe.Hedge{Method: method})
+		o.OutcomeUnknown(observe.UnknownOutcome{Method: method})
 	}
-	calls := points[float64](t, collect(t, reader)["grpc.client.call.duration"], "s", 41)
+	all := collect(t, reader)
+	for _, name := range []string{"retries", "hedges", "hedge_wins", "unknown_outcomes"} {
+		m := all["quorate.client."+name]
+		require.Len(t, sums(t, m, m.Unit), 101, name)
+	}
+	calls := points[float64](t, all["grpc.client.call.duration"], "s", 41)
 	require.Len(t, calls, 101)
 	require.EqualValues(t, 900, calls["grpc.method=other,grpc.status=OK,quorate.client.name=orders"].Count)
 }
 
-type client struct{}
+// client has an endpoint.
+type client struct{ endpoint string }
 
-func (client) Introspect(introspect.Options) introspect.Client {
+func (c client) Introspect(introspect.Options) introspect.Client {
 	return introspect.Client{
-		Ready: true, Endpoints: []introspect.Endpoint{{Name: "a", InFlight: 3}},
+		Ready: true, Endpoints: []introspect.Endpoint{{Name: c.endpoint, InFlight: 3}},
 		Watches: introspect.Watches{ByState: map[string]int{introspect.WatchPaused: 1}},
 		Budgets: []introspect.Budget{{Name: "probe", Left: 9, Max: 10, Used: 5}},
 	}
@@ -79,7 +90,7 @@ func TestAttachedClient(t *testing.T) {
 	observer, err := quorateotel.New(provider, quorateotel.Options{Client: "orders"})
 	require.NoError(t, err)
 	require.Empty(t, collect(t, reader))
-	detach := observer.Attach(client{})
+	detach := observer.Attach(client{"a"})
 	all := collect(t, reader)
 	value := func(name string) map[string]float64 { return values(t, all["quorate.client."+name]) }
 	const name = "quorate.client.name=orders"
@@ -90,7 +101,7 @@ func TestAttachedClient(t *testing.T) {
 	require.Equal(t, map[string]float64{name: 5}, value("probes"))
 	detach()
 	require.Empty(t, collect(t, reader))
-	observer.Attach(client{})
+	observer.Attach(client{"a"})
 	require.NoError(t, observer.Close())
 	require.Empty(t, collect(t, reader))
 }

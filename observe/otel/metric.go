@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -45,7 +47,7 @@ func observeMetrics(
 			for _, l := range m.Labels {
 				attributes = append(attributes, key(l.Name).String(l.Value))
 			}
-			to.ObserveFloat64(instruments[m.Name], m.Value, metric.WithAttributes(attributes...))
+			to.ObserveFloat64(instruments[m.Name], m.Value, metric.WithAttributes(utf8Only(attributes)...))
 		}
 		return nil
 	}, all...)
@@ -56,4 +58,21 @@ func newObservable(meter metric.Meter, m observe.Metric) (metric.Float64Observab
 		return meter.Float64ObservableCounter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Description))
 	}
 	return meter.Float64ObservableUpDownCounter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Description))
+}
+
+// utf8Only quotes in place the texts of attributes that are not UTF-8: an exporter sends nothing that has one.
+func utf8Only(attributes []attribute.KeyValue) []attribute.KeyValue {
+	for i, a := range attributes {
+		if a.Value.Type() == attribute.STRING {
+			attributes[i].Value = attribute.StringValue(text(a.Value.AsString()))
+		}
+	}
+	return attributes
+}
+
+func text(value string) string {
+	if utf8.ValidString(value) {
+		return value
+	}
+	return strconv.Quote(value)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -122,8 +121,8 @@ func clientKeys(label string) attribute.Key {
 }
 
 // Close ends the reports of endpoint states and of the present state. What was counted stays. It returns the
-// provider's errors. A client that is closed tells that it has no endpoints any more, after
-// which there are no states to report either.
+// provider's errors. A client that is closed has nothing to report any more, but the provider keeps the
+// Observer until Close.
 func (o *Observer) Close() error {
 	o.closed.Store(true)
 	o.eachTally((*tally).end)
@@ -131,7 +130,7 @@ func (o *Observer) Close() error {
 }
 
 func (o *Observer) with(attributes ...attribute.KeyValue) metric.MeasurementOption {
-	return metric.WithAttributeSet(attribute.NewSet(append(attributes, o.client...)...))
+	return metric.WithAttributeSet(attribute.NewSet(utf8Only(append(attributes, o.client...))...))
 }
 
 // collected reports what was tallied, and the states at the moment.
@@ -261,20 +260,22 @@ func (o *Observer) Readmitted(e observe.Readmission) {
 
 // Retried counts a retry.
 func (o *Observer) Retried(e observe.Retry) {
-	o.count(o.retries, 1, method(e.Method), classKey.String(e.Class))
+	o.count(o.retries, 1, o.method(e.Method), classKey.String(e.Class))
 }
 
 // FailedOver counts a failover for the endpoint that was left.
 func (o *Observer) FailedOver(e observe.Failover) { o.count(o.failovers, 1, o.endpoint(e.From)) }
 
 // HedgeSent counts a hedge.
-func (o *Observer) HedgeSent(e observe.Hedge) { o.count(o.hedges, 1, method(e.Method)) }
+func (o *Observer) HedgeSent(e observe.Hedge) { o.count(o.hedges, 1, o.method(e.Method)) }
 
 // HedgeWon counts a hedge that won.
-func (o *Observer) HedgeWon(e observe.Hedge) { o.count(o.hedgeWins, 1, method(e.Method)) }
+func (o *Observer) HedgeWon(e observe.Hedge) { o.count(o.hedgeWins, 1, o.method(e.Method)) }
 
 // OutcomeUnknown counts an unknown outcome.
-func (o *Observer) OutcomeUnknown(e observe.UnknownOutcome) { o.count(o.unknown, 1, method(e.Method)) }
+func (o *Observer) OutcomeUnknown(e observe.UnknownOutcome) {
+	o.count(o.unknown, 1, o.method(e.Method))
+}
 
 // WatchResumed counts the watches of a stream, and measures how long they stood still.
 func (o *Observer) WatchResumed(e observe.WatchResumption) {
@@ -299,6 +300,7 @@ func (o *Observer) LeaseLost(e observe.LeaseLoss) {
 	}
 }
 
-func method(full string) attribute.KeyValue {
-	return methodKey.String(strings.TrimPrefix(full, "/"))
+// method returns the attribute of a method, or of all others.
+func (o *Observer) method(full string) attribute.KeyValue {
+	return attribute.KeyValue{Key: methodKey, Value: o.optionsOfMethod(full).method.Value}
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -53,7 +54,8 @@ type Tracer struct {
 	observe.None
 	tracer  trace.Tracer
 	client  []attribute.KeyValue
-	methods sync.Map // of method to *spanned
+	methods sync.Map     // of method to *spanned, at most maxMethods
+	known   atomic.Int64 // how many methods were met
 }
 
 // spanned is what the spans of a method have in common. It is made once, because most calls are
@@ -72,13 +74,12 @@ func NewTracer(provider trace.TracerProvider, opts Options) (*Tracer, error) {
 	}
 	t := &Tracer{tracer: provider.Tracer(scope, trace.WithInstrumentationVersion(version()))}
 	if opts.Client != "" {
-		t.client = []attribute.KeyValue{clientKey.String(opts.Client)}
+		t.client = utf8Only([]attribute.KeyValue{clientKey.String(opts.Client)})
 	}
 	return t, nil
 }
 
-// spannedOf returns what the spans of a method have. The methods of a client are few: those of etcd's
-// API.
+// spannedOf returns what the spans of a method have.
 func (t *Tracer) spannedOf(full string) *spanned {
 	if known, ok := t.methods.Load(full); ok {
 		return known.(*spanned)
@@ -86,11 +87,15 @@ func (t *Tracer) spannedOf(full string) *spanned {
 	path := strings.TrimPrefix(full, "/")
 	service, name, _ := strings.Cut(path, "/")
 	attributes := append([]attribute.KeyValue{systemKey.String("grpc"), serviceKey.String(service), methodKey.String(name)}, t.client...)
-	known, _ := t.methods.LoadOrStore(full, &spanned{
+	path = text(path)
+	made := &spanned{
 		call: path, attempt: path + " attempt", hedge: path + " hedge",
-		options: []trace.SpanStartOption{trace.WithAttributes(attributes...)},
-	})
-	return known.(*spanned)
+		options: []trace.SpanStartOption{trace.WithAttributes(utf8Only(attributes)...)},
+	}
+	if t.known.Add(1) <= maxMethods {
+		t.methods.Store(full, made)
+	}
+	return made
 }
 
 // StartCall starts the span of a call.
@@ -148,7 +153,7 @@ func (c *callTrace) End(e observe.Call) {
 func end(span trace.Span, err error) {
 	span.SetAttributes(statusCodeKey.Int(int(status.Code(err))))
 	if err != nil {
-		span.SetStatus(codes.Error, err.Error())
+		span.SetStatus(codes.Error, text(err.Error()))
 	}
 	span.End()
 }
@@ -164,6 +169,7 @@ type attemptTrace struct {
 // End ends the span of the attempt.
 func (a *attemptTrace) End(endpoint string, err error) {
 	c := a.call
+	endpoint = text(endpoint)
 	c.mu.Lock()
 	a.endpoint = endpoint
 	if err != nil && !a.hedge {
@@ -182,7 +188,7 @@ func (a *attemptTrace) End(endpoint string, err error) {
 // WatchResumed makes a span of a resumption.
 func (t *Tracer) WatchResumed(e observe.WatchResumption) {
 	now := time.Now()
-	attributes := append([]attribute.KeyValue{watchesKey.Int(e.Watches), endpointKey.String(e.Endpoint)}, t.client...)
+	attributes := append([]attribute.KeyValue{watchesKey.Int(e.Watches), endpointKey.String(text(e.Endpoint))}, t.client...)
 	_, span := t.tracer.Start(context.Background(), "watch resumption", trace.WithNewRoot(),
 		trace.WithTimestamp(now.Add(-e.Gap)), trace.WithAttributes(attributes...))
 	span.End(trace.WithTimestamp(now))
@@ -193,7 +199,7 @@ func (t *Tracer) LeaseLost(e observe.LeaseLoss) {
 	attributes := append([]attribute.KeyValue{leaseKey.String(strconv.FormatInt(e.ID, 16))}, t.client...)
 	_, span := t.tracer.Start(context.Background(), "lease loss", trace.WithNewRoot(), trace.WithAttributes(attributes...))
 	if e.Err != nil {
-		span.SetStatus(codes.Error, e.Err.Error())
+		span.SetStatus(codes.Error, text(e.Err.Error()))
 	}
 	span.End()
 }

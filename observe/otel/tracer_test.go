@@ -25,6 +25,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/observe"
 	quorateotel "github.com/quorate/quorate/observe/otel"
 )
@@ -252,6 +253,35 @@ func TestUnsampledCalls(t *testing.T) {
 	require.True(t, trace.SpanContextFromContext(ctx).IsValid(), "the decision reaches the attempts")
 	_, err = quorateotel.NewTracer(nil, quorateotel.Options{})
 	require.Error(t, err)
+}
+
+// Text that is not UTF-8 would keep an exporter from sending anything: it is quoted.
+func TestTextThatIsNotUTF8(t *testing.T) {
+	exporter := tracetest.NewInMemoryExporter()
+	reader, provider := newProvider()
+	o, err := quorateotel.New(provider, quorateotel.Options{
+		Client: "\xfe", TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)),
+	})
+	require.NoError(t, err)
+	o.EndpointsSet([]string{"\xfe"})
+	o.Picked(observe.Pick{Endpoint: "\xfe", Method: "/\xfe", Conn: observe.ConnCalls})
+	o.StateChanged(health.Change{Endpoint: "\xfe", To: health.Dead})
+	o.FailedOver(observe.Failover{From: "\xfe"})
+	o.HedgeSent(observe.Hedge{Method: "/\xfe"})
+	o.Attach(client{"\xfe"})
+	ctx, call := o.StartCall(t.Context(), "/\xfe")
+	for _, ep := range []string{"\xfe", "a"} {
+		_, attempt := call.StartAttempt(ctx, false)
+		attempt.End(ep, errors.New("\xfe"))
+	}
+	call.End(observe.Call{Method: "/\xfe"})
+	o.WatchResumed(observe.WatchResumption{Endpoint: "\xfe"})
+	o.LeaseLost(observe.LeaseLoss{Err: errors.New("\xfe")})
+	text, err := json.Marshal([]any{collect(t, reader), exporter.GetSpans()})
+	require.NoError(t, err)
+	require.NotContains(t, string(text), `\ufffd`)
+	require.Contains(t, string(text), `\xfe`)
+	require.NoError(t, o.Close())
 }
 
 // A retry at the same endpoint is no failover.

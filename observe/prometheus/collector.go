@@ -18,14 +18,20 @@ type collector struct {
 	metrics
 
 	mu        sync.Mutex
-	observers map[*Observer]struct{}          // that are open
-	attached  map[string]*introspect.Channels // clients and channels, by the label "client"
+	observers map[*Observer]struct{} // that have endpoints, or are new
+	attached  map[string]*attached   // by the label "client"
+}
+
+// attached are clients and channels of one name.
+type attached struct {
+	introspect.Channels
+	n int
 }
 
 // register returns the collector of a registry, which is made with the first client.
 func register(reg prometheus.Registerer) (*collector, error) {
 	c := &collector{
-		metrics: newMetrics(), observers: make(map[*Observer]struct{}), attached: make(map[string]*introspect.Channels),
+		metrics: newMetrics(), observers: make(map[*Observer]struct{}), attached: make(map[string]*attached),
 	}
 	err := reg.Register(c)
 	var known prometheus.AlreadyRegisteredError
@@ -69,10 +75,10 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 // presentState returns the metrics of the present state of the clients, by the label "client".
 func (c *collector) presentState() map[string][]observe.Metric {
 	c.mu.Lock()
-	attached := maps.Clone(c.attached)
+	open := maps.Clone(c.attached)
 	c.mu.Unlock()
-	all := make(map[string][]observe.Metric, len(attached))
-	for client, channels := range attached {
+	all := make(map[string][]observe.Metric, len(open))
+	for client, channels := range open {
 		all[client] = channels.Metrics() // without the lock: it takes those of the clients
 	}
 	return all
@@ -82,10 +88,21 @@ func (c *collector) presentState() map[string][]observe.Metric {
 func (c *collector) attach(client string, source introspect.Source) (detach func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.attached[client] == nil {
-		c.attached[client] = new(introspect.Channels)
+	all := c.attached[client]
+	if all == nil {
+		all = new(attached)
+		c.attached[client] = all
 	}
-	return c.attached[client].Add(source)
+	all.n++
+	remove := all.Add(source)
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		remove()
+		if all.n--; all.n == 0 {
+			delete(c.attached, client)
+		}
+	})
 }
 
 // clientEndpoint is an endpoint of the clients of one name.
@@ -98,7 +115,7 @@ func (c *collector) states() map[clientEndpoint]map[health.State]int {
 	all := make(map[clientEndpoint]map[health.State]int)
 	for o := range c.observers {
 		for endpoint, state := range o.current() {
-			ep := clientEndpoint{o.client, endpoint}
+			ep := clientEndpoint{o.client, text(endpoint)}
 			if all[ep] == nil {
 				all[ep] = make(map[health.State]int)
 			}
@@ -114,19 +131,12 @@ func (c *collector) add(o *Observer) {
 	c.observers[o] = struct{}{}
 }
 
-// remove drops an observer, but not what was counted by it.
+// remove drops an observer, until it has endpoints again, but not what was counted by it.
 func (c *collector) remove(o *Observer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.observers, o)
 	c.forgetResolverLocked(o.client)
-}
-
-// closed drops the gauges of the resolver when a client has closed.
-func (c *collector) closed(client string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.forgetResolverLocked(client)
 }
 
 // forgetResolverLocked drops the gauges of the resolver unless other clients of the name have
@@ -151,7 +161,7 @@ func (c *collector) forget(client string, endpoints []string) {
 			continue
 		}
 		for _, vec := range c.byEndpoint() {
-			vec.DeletePartialMatch(prometheus.Labels{"client": client, "endpoint": ep})
+			vec.DeletePartialMatch(prometheus.Labels{"client": client, "endpoint": text(ep)})
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package prometheus
 
 import (
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,7 @@ const (
 
 // durations are the histograms of a method or an endpoint, by code.
 type durations struct {
+	label  string // of a method
 	make   func(code string) prometheus.Observer
 	byCode [numCodes]atomic.Pointer[prometheus.Observer]
 }
@@ -51,27 +53,24 @@ func codeName(code codes.Code) string {
 }
 
 // Called measures a call.
-func (o *Observer) Called(e observe.Call) {
-	known, ok := o.methods.Load(e.Method)
-	if !ok {
-		known = o.durationsOf(e.Method)
-	}
-	known.(*durations).observe(e.Err, e.Took)
-}
+func (o *Observer) Called(e observe.Call) { o.durationsOf(e.Method).observe(e.Err, e.Took) }
 
 // durationsOf returns the histograms of a method, and makes them unless another goroutine has.
-func (o *Observer) durationsOf(full string) any {
-	label, key := method(full), full
+func (o *Observer) durationsOf(full string) *durations {
+	if known, ok := o.methods.Load(full); ok {
+		return known.(*durations)
+	}
+	label, key := text(strings.TrimPrefix(full, "/")), full
 	if o.known.Add(1) > maxMethods {
 		label, key = other, other
 	}
-	known, loaded := o.methods.LoadOrStore(key, &durations{make: func(code string) prometheus.Observer {
+	known, loaded := o.methods.LoadOrStore(key, &durations{label: label, make: func(code string) prometheus.Observer {
 		return o.shared.calls.WithLabelValues(o.client, label, code)
 	}})
 	if loaded {
 		o.known.Add(-1)
 	}
-	return known
+	return known.(*durations)
 }
 
 // Attempted measures an attempt of a call. How long a stream lasts says nothing.

@@ -12,9 +12,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/observe/introspect"
 	quorateprom "github.com/quorate/quorate/observe/prometheus"
+	"github.com/quorate/quorate/pool"
 )
 
 // series returns what there is of a metric, by the values of its labels but the client's.
@@ -57,7 +59,15 @@ func TestMethodsAreBounded(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	o := newObserver(t, reg, "orders")
 	for i := range 10_000 {
-		o.Called(observe.Call{Method: fmt.Sprintf("/user.Service/Method%d", i%5000)})
+		method := fmt.Sprintf("/user.Service/Method%d", i%5000)
+		o.Called(observe.Call{Method: method})
+		o.Retried(observe.Retry{Method: method})
+		o.HedgeSent(observe.Hedge{Method: method})
+		o.HedgeWon(observe.Hedge{Method: method})
+		o.OutcomeUnknown(observe.UnknownOutcome{Method: method})
+	}
+	for _, name := range []string{"retries_total", "hedges_total", "hedges_won_total", "unknown_outcomes_total"} {
+		require.Len(t, series(t, reg, "quorate_client_"+name), 101, name)
 	}
 	all := series(t, reg, "quorate_client_call_duration_seconds")
 	require.Len(t, all, 101)
@@ -148,6 +158,28 @@ func TestAttachedClients(t *testing.T) {
 	require.Equal(t, want, gathered(t, reg, "orders"))
 	detach()
 	require.Len(t, gathered(t, reg, "orders"), 2, "what the observer counts")
+}
+
+// Text that is not UTF-8, which Prometheus refuses, is quoted.
+func TestTextThatIsNotUTF8(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	o := newObserver(t, reg, "\xfe")
+	reg.MustRegister(quorateprom.NewPoolCollector("\xfe", func() (s pool.Stats) { return s }))
+	o.EndpointsSet([]string{"a", "\xfe", "\xff"})
+	detach := o.Attach(&client{introspect.Client{Endpoints: []introspect.Endpoint{{Name: "\xfe"}, {Name: "\xff"}}}})
+	for _, ep := range []string{"\xfe", "\xff"} {
+		o.Picked(pick(ep, observe.ConnCalls))
+		o.StateChanged(health.Change{Endpoint: ep, To: health.Serving})
+		o.Ejected(observe.Ejection{Endpoint: ep})
+		o.Attempted(observe.Attempt{Endpoint: ep, Conn: observe.ConnCalls})
+	}
+	o.Called(observe.Call{Method: "/\xfe"})
+	o.HedgeSent(observe.Hedge{Method: "/\xfe"})
+	requireStates(t, reg, map[string]string{`"\xfe"/a`: "unknown", `"\xfe"/"\xfe"`: "serving", `"\xfe"/"\xff"`: "serving"})
+	require.InDelta(t, 1, gathered(t, reg, `"\xfe"`)[`hedges_total "\xfe"`], 0)
+	detach()
+	o.EndpointsSet([]string{"\xff"})
+	requireForgotten(t, reg, `"\xfe"`, `"\xff"`)
 }
 
 // gathered returns the values of a client, by the names and labels of the metrics.

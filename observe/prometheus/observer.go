@@ -2,7 +2,6 @@ package prometheus
 
 import (
 	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -32,7 +31,7 @@ type Observer struct {
 	client string
 
 	picked  sync.Map     // of endpoint to *picks
-	methods sync.Map     // of method to *durations
+	methods sync.Map     // of method to *durations, whose label all metrics of the method have
 	known   atomic.Int64 // how many methods there are
 
 	mu     sync.Mutex
@@ -55,7 +54,7 @@ func New(reg prometheus.Registerer, opts Options) (*Observer, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Observer{shared: c, client: opts.Client}
+	o := &Observer{shared: c, client: text(opts.Client)}
 	c.add(o)
 	// A counter that begins at 1 has not increased, for Prometheus.
 	c.watches.WithLabelValues(o.client)
@@ -90,7 +89,9 @@ func (o *Observer) EndpointsSet(endpoints []string) {
 	}
 	o.shared.forget(o.client, removed)
 	if len(endpoints) == 0 {
-		o.shared.closed(o.client)
+		o.shared.remove(o)
+	} else {
+		o.shared.add(o)
 	}
 }
 
@@ -128,14 +129,14 @@ func (o *Observer) picksOf(endpoint string) *picks {
 func (o *Observer) countersOf(endpoint string) *picks {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	label := o.labelLocked(endpoint)
+	label, known := o.labelLocked(endpoint)
 	counters := &picks{
 		calls:   o.shared.picks.WithLabelValues(o.client, label, string(observe.ConnCalls)),
 		streams: o.shared.picks.WithLabelValues(o.client, label, string(observe.ConnStreams)),
 		bulk:    o.shared.picks.WithLabelValues(o.client, label, string(observe.ConnBulk)),
 		took:    durations{make: func(code string) prometheus.Observer { return o.attemptsOf(endpoint, code) }},
 	}
-	if label == endpoint {
+	if known {
 		o.picked.Store(endpoint, counters)
 	}
 	return counters
@@ -145,14 +146,16 @@ func (o *Observer) countersOf(endpoint string) *picks {
 func (o *Observer) attemptsOf(endpoint, code string) prometheus.Observer {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.shared.attempts.WithLabelValues(o.client, o.labelLocked(endpoint), code)
+	label, _ := o.labelLocked(endpoint)
+	return o.shared.attempts.WithLabelValues(o.client, label, code)
 }
 
-func (o *Observer) labelLocked(endpoint string) string {
+// labelLocked returns the label of an endpoint, and whether it is one of the client's.
+func (o *Observer) labelLocked(endpoint string) (label string, known bool) {
 	if o.states.Has(endpoint) {
-		return endpoint
+		return text(endpoint), true
 	}
-	return other
+	return other, false
 }
 
 // count counts an event of an endpoint. It holds the lock, so that a late event does not recreate the series of a
@@ -160,7 +163,8 @@ func (o *Observer) labelLocked(endpoint string) string {
 func (o *Observer) count(vec *prometheus.CounterVec, endpoint string, labels ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	vec.WithLabelValues(append([]string{o.client, o.labelLocked(endpoint)}, labels...)...).Inc()
+	label, _ := o.labelLocked(endpoint)
+	vec.WithLabelValues(append([]string{o.client, label}, labels...)...).Inc()
 }
 
 // current returns the state of each endpoint.
@@ -179,7 +183,7 @@ func (o *Observer) StateChanged(c health.Change) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.states.Change(c) {
-		o.shared.changes.WithLabelValues(o.client, c.Endpoint, c.To.String()).Inc()
+		o.shared.changes.WithLabelValues(o.client, text(c.Endpoint), c.To.String()).Inc()
 	}
 }
 
@@ -195,7 +199,7 @@ func (o *Observer) Readmitted(e observe.Readmission) {
 
 // Retried counts a retry.
 func (o *Observer) Retried(e observe.Retry) {
-	o.shared.retries.WithLabelValues(o.client, method(e.Method), e.Class).Inc()
+	o.shared.retries.WithLabelValues(o.client, o.durationsOf(e.Method).label, e.Class).Inc()
 }
 
 // FailedOver counts a failover for the endpoint that was left.
@@ -205,17 +209,17 @@ func (o *Observer) FailedOver(e observe.Failover) {
 
 // HedgeSent counts a hedge.
 func (o *Observer) HedgeSent(e observe.Hedge) {
-	o.shared.hedges.WithLabelValues(o.client, method(e.Method)).Inc()
+	o.shared.hedges.WithLabelValues(o.client, o.durationsOf(e.Method).label).Inc()
 }
 
 // HedgeWon counts a hedge that won.
 func (o *Observer) HedgeWon(e observe.Hedge) {
-	o.shared.hedgesWon.WithLabelValues(o.client, method(e.Method)).Inc()
+	o.shared.hedgesWon.WithLabelValues(o.client, o.durationsOf(e.Method).label).Inc()
 }
 
 // OutcomeUnknown counts an unknown outcome.
 func (o *Observer) OutcomeUnknown(e observe.UnknownOutcome) {
-	o.shared.unknown.WithLabelValues(o.client, method(e.Method)).Inc()
+	o.shared.unknown.WithLabelValues(o.client, o.durationsOf(e.Method).label).Inc()
 }
 
 // WatchResumed counts the watches of a stream, and measures how long they stood still.
@@ -232,5 +236,3 @@ func (o *Observer) LeaseRenewed(e observe.LeaseRenewal) {
 
 // LeaseLost counts a lost lease.
 func (o *Observer) LeaseLost(observe.LeaseLoss) { o.shared.leasesLost.WithLabelValues(o.client).Inc() }
-
-func method(full string) string { return strings.TrimPrefix(full, "/") }

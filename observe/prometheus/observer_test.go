@@ -144,27 +144,11 @@ func TestCountersOfCalls(t *testing.T) {
 	o.HedgeSent(observe.Hedge{Method: rangeMethod})
 	o.HedgeWon(observe.Hedge{Method: rangeMethod})
 	o.OutcomeUnknown(observe.UnknownOutcome{Method: "/etcdserverpb.KV/Put"})
-	requireMetrics(t, reg, `
-# HELP quorate_client_hedges_total Reads that were sent to a second endpoint.
-# TYPE quorate_client_hedges_total counter
-quorate_client_hedges_total{client="",method="etcdserverpb.KV/Range"} 2
-# HELP quorate_client_hedges_won_total Reads that the second endpoint answered first.
-# TYPE quorate_client_hedges_won_total counter
-quorate_client_hedges_won_total{client="",method="etcdserverpb.KV/Range"} 1
-# HELP quorate_client_leases_lost_total Leases that were to be kept alive and ended, or may have.
-# TYPE quorate_client_leases_lost_total counter
-quorate_client_leases_lost_total{client=""} 0
-# HELP quorate_client_retries_total Attempts that failed and were repeated, by the class of the error.
-# TYPE quorate_client_retries_total counter
-quorate_client_retries_total{class="NoLeader",client="",method="etcdserverpb.KV/Range"} 2
-quorate_client_retries_total{class="NotSent",client="",method="etcdserverpb.KV/Put"} 1
-# HELP quorate_client_unknown_outcomes_total Writes that failed and may have been executed.
-# TYPE quorate_client_unknown_outcomes_total counter
-quorate_client_unknown_outcomes_total{client="",method="etcdserverpb.KV/Put"} 1
-# HELP quorate_client_watches_resumed_total Watches that went on on another stream.
-# TYPE quorate_client_watches_resumed_total counter
-quorate_client_watches_resumed_total{client=""} 0
-`)
+	require.Equal(t, map[string]float64{
+		"hedges_total etcdserverpb.KV/Range": 2, "hedges_won_total etcdserverpb.KV/Range": 1, "unknown_outcomes_total etcdserverpb.KV/Put": 1,
+		"retries_total NoLeader etcdserverpb.KV/Range": 2, "retries_total NotSent etcdserverpb.KV/Put": 1,
+		"leases_lost_total": 0, "watches_resumed_total": 0,
+	}, gathered(t, reg, ""))
 }
 
 func TestStreams(t *testing.T) {
@@ -174,35 +158,14 @@ func TestStreams(t *testing.T) {
 	o.LeaseRenewed(observe.LeaseRenewal{ID: 1, Margin: 40 * time.Second, TTL: time.Minute})
 	o.LeaseRenewed(observe.LeaseRenewal{ID: 1, Margin: -time.Second, TTL: time.Minute})
 	o.LeaseLost(observe.LeaseLoss{ID: 1})
-	requireMetrics(t, reg, `
-# HELP quorate_client_lease_margin_seconds Time that was left to a lease when its renewal arrived; 0 if none was.
-# TYPE quorate_client_lease_margin_seconds histogram
-quorate_client_lease_margin_seconds_bucket{client="orders",le="0"} 1
-quorate_client_lease_margin_seconds_bucket{client="orders",le="0.1"} 1
-quorate_client_lease_margin_seconds_bucket{client="orders",le="0.25"} 1
-quorate_client_lease_margin_seconds_bucket{client="orders",le="0.5"} 1
-quorate_client_lease_margin_seconds_bucket{client="orders",le="1"} 1
-quorate_client_lease_margin_seconds_bucket{client="orders",le="2"} 1
-quorate_client_lease_margin_seconds_bucket{client="orders",le="4"} 1
-quorate_client_lease_margin_seconds_bucket{client="orders",le="8"} 1
-quorate_client_lease_margin_seconds_bucket{client="orders",le="15"} 1
-quorate_client_lease_margin_seconds_bucket{client="orders",le="30"} 1
-quorate_client_lease_margin_seconds_bucket{client="orders",le="60"} 2
-quorate_client_lease_margin_seconds_bucket{client="orders",le="120"} 2
-quorate_client_lease_margin_seconds_bucket{client="orders",le="300"} 2
-quorate_client_lease_margin_seconds_bucket{client="orders",le="+Inf"} 2
-quorate_client_lease_margin_seconds_sum{client="orders"} 40
-quorate_client_lease_margin_seconds_count{client="orders"} 2
-# HELP quorate_client_leases_lost_total Leases that were to be kept alive and ended, or may have.
-# TYPE quorate_client_leases_lost_total counter
-quorate_client_leases_lost_total{client="orders"} 1
-# HELP quorate_client_watches_resumed_total Watches that went on on another stream.
-# TYPE quorate_client_watches_resumed_total counter
-quorate_client_watches_resumed_total{client="orders"} 40
-`, "quorate_client_lease_margin_seconds", "quorate_client_leases_lost_total", "quorate_client_watches_resumed_total")
-	count, err := testutil.GatherAndCount(reg, "quorate_client_watch_gap_seconds")
-	require.NoError(t, err)
-	require.Equal(t, 1, count)
+	margin := series(t, reg, "quorate_client_lease_margin_seconds")[""].GetHistogram()
+	require.InDelta(t, 40, margin.GetSampleSum(), 0)
+	require.EqualValues(t, 2, margin.GetSampleCount())
+	require.EqualValues(t, 1, margin.GetBucket()[0].GetCumulativeCount(), "the renewal that came too late")
+	all := gathered(t, reg, "orders")
+	require.InDelta(t, 1, all["leases_lost_total"], 0)
+	require.InDelta(t, 40, all["watches_resumed_total"], 0)
+	require.Len(t, series(t, reg, "quorate_client_watch_gap_seconds"), 1)
 }
 
 func TestClientsOfOneRegistry(t *testing.T) {
@@ -282,20 +245,9 @@ func TestResolver(t *testing.T) {
 	o.Resolved(observe.Resolution{Target: "dns:///orders", Endpoints: 3})
 	o.Resolved(observe.Resolution{Target: "dns:///orders", Endpoints: 4})
 	o.Resolved(observe.Resolution{Target: "dns:///orders", Endpoints: 4, Err: errors.New("no answer")})
-	requireMetrics(t, reg, `
-# HELP quorate_client_resolver_endpoints Endpoints in the resolver's last list.
-# TYPE quorate_client_resolver_endpoints gauge
-quorate_client_resolver_endpoints{client="orders"} 4
-# HELP quorate_client_resolver_errors_total Errors that the resolver reported.
-# TYPE quorate_client_resolver_errors_total counter
-quorate_client_resolver_errors_total{client="orders"} 1
-# HELP quorate_client_resolver_updates_total Lists of endpoints that the resolver gave.
-# TYPE quorate_client_resolver_updates_total counter
-quorate_client_resolver_updates_total{client="orders"} 2
-`, "quorate_client_resolver_endpoints", "quorate_client_resolver_errors_total", "quorate_client_resolver_updates_total")
-	n, err := testutil.GatherAndCount(reg, "quorate_client_resolver_last_update_timestamp_seconds")
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
+	all := gathered(t, reg, "orders")
+	require.Equal(t, []float64{4, 1, 2}, []float64{all["resolver_endpoints"], all["resolver_errors_total"], all["resolver_updates_total"]})
+	require.Contains(t, all, "resolver_last_update_timestamp_seconds")
 }
 
 // The resolver of a closed client is no longer reported.

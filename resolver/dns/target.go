@@ -147,6 +147,9 @@ func splitHostPort(s string, otherwise uint16) (host string, port uint16, err er
 	if err != nil {
 		return "", 0, fmt.Errorf("%q is not host:port; an IPv6 address with a port needs brackets: [::1]:%d", s, otherwise)
 	}
+	if a, _ := netip.ParseAddr(host); s[0] == '[' && !a.Is6() {
+		return "", 0, fmt.Errorf("%q is not an IPv6 address", "["+host+"]")
+	}
 	if host == "" {
 		host = "localhost"
 	}

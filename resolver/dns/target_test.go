@@ -70,6 +70,7 @@ func TestBadTargets(t *testing.T) {
 		"dns:///a:1:2":               `"a:1:2" is not host:port; an IPv6 address with a port needs brackets: [::1]:443`,
 		"dns:///[fe80::1%25a%20b]:1": `"a b" is not the name of a network interface`,
 		"dns:///[a]":                 `"[a]" is not an IPv6 address`,
+		"dns:///[a]:80":              `"[a]" is not an IPv6 address`,
 		"dns:///a/b":                 `"a/b" is not a domain name: '/' is not allowed; international names are written in Punycode`,
 		"dns:///bücher.example":      `"bücher.example" is not a domain name: 'ü' is not allowed; international names are written in Punycode`,
 		"dns:///a..b":                `"a..b" is not a domain name: a label is empty`,

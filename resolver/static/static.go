@@ -194,7 +194,11 @@ func checkAddress(addr string) error {
 	if err != nil || host == "" || port == "" {
 		return fmt.Errorf("%q is not HOST:PORT (an IPv6 address stands in brackets)", addr)
 	}
-	if _, err := netip.ParseAddr(host); err != nil && !hostname.MatchString(host) {
+	ip, err := netip.ParseAddr(host)
+	switch {
+	case addr[0] == '[' && !ip.Is6():
+		return fmt.Errorf("%q has brackets, and %q is no IPv6 address", addr, host)
+	case err != nil && !hostname.MatchString(host):
 		return fmt.Errorf("%q has the host %q, which is neither a name nor an IP address", addr, host)
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {

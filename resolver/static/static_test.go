@@ -56,6 +56,8 @@ func TestBadTargets(t *testing.T) {
 		"static:///10.0.0.1":                `"10.0.0.1" is not HOST:PORT`,
 		"static:///a:1,":                    `"" is not HOST:PORT`,
 		"static:///:80":                     `":80" is not HOST:PORT`,
+		"static:///[a]:80":                  `"[a]:80" has brackets, and "a" is no IPv6 address`,
+		"static:///[10.0.0.1]:80":           `"10.0.0.1" is no IPv6 address`,
 		"static:///fd00::1:80":              "in brackets",
 		"static:///a:1,b:1,a:1":             "a:1 is listed twice",
 		"static://10.0.0.1:80":              "three slashes",

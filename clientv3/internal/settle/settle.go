@@ -30,8 +30,8 @@ func Commit(ctx context.Context, txn func() clientv3.Txn) (resp *clientv3.TxnRes
 			break
 		}
 		unsure = err
-		if ctx.Err() != nil {
-			break
+		if ctx.Err() != nil || retry.Classify(err, retry.Evidence{Sent: true}) == retry.Executed {
+			break // a store that is full refuses every copy
 		}
 	}
 	return nil, unsure, err

@@ -34,6 +34,7 @@ func (s *scripted) Commit() (*clientv3.TxnResponse, error) {
 func TestCommit(t *testing.T) {
 	lost := &retry.UnknownOutcomeError{Method: "/etcdserverpb.KV/Txn", Err: errors.New("connection reset")}
 	refused := rpctypes.ErrPermissionDenied
+	full := rpctypes.ErrNoSpace
 	tests := map[string]struct {
 		ends        []error
 		sent        int
@@ -45,6 +46,8 @@ func TestCommit(t *testing.T) {
 		"never answered":               {[]error{lost, lost, lost}, 3, lost, lost},
 		"refused":                      {[]error{refused}, 1, nil, refused},
 		"lost, then refused":           {[]error{lost, refused}, 2, lost, refused},
+		"the store is full":            {[]error{full, nil}, 1, full, full},
+		"lost, then full":              {[]error{lost, full, nil}, 2, full, full},
 		"timed out on the server":      {[]error{rpctypes.ErrTimeout, nil}, 2, rpctypes.ErrTimeout, nil},
 		"refused without a leader":     {[]error{rpctypes.ErrNoLeader}, 1, nil, rpctypes.ErrNoLeader},
 		"the caller's deadline passes": {[]error{context.DeadlineExceeded, nil}, 2, context.DeadlineExceeded, nil},

@@ -50,7 +50,7 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 	if err == nil {
 		return OK
 	}
-	root.PrintErrln(root.Name()+":", err)
+	root.PrintErrln(root.Name()+":", Clean(err.Error()))
 	if own, ok := errors.AsType[statusError](err); ok {
 		return own.ExitStatus()
 	}

@@ -16,18 +16,24 @@ func Table(b *strings.Builder, lines [][]string) {
 			if c == "" && i < len(cells)-1 {
 				c = "-"
 			}
-			cells[i] = strings.Map(printable, c)
+			cells[i] = OneLine(c)
 		}
 		_, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) // b takes everything
 	}
 	_ = w.Flush() // to b
 }
 
-func printable(r rune) rune {
-	if unicode.IsPrint(r) {
-		return r
-	}
-	return ' '
+// OneLine is [Clean] for a text that is to stay on its line.
+func OneLine(text string) string { return strings.ReplaceAll(Clean(text), "\n", " ") }
+
+// Clean replaces characters that control a terminal, of what comes from elsewhere, by spaces; not the ends of lines.
+func Clean(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) || r == '\n' {
+			return r
+		}
+		return ' '
+	}, text)
 }
 
 // Milliseconds formats a time, "" for 0.

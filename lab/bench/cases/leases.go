@@ -32,16 +32,13 @@ func leases() Case {
 		About: fmt.Sprintf("Leases of %d s (%d s in a short run) are granted by %d callers and kept alive. From a sixth of the TTL "+
 			"after the last grant on, midway between renewals, for a whole TTL, the CPU time of the client's process is taken, and when each "+
 			"keepalive is sent. It is due a third of the TTL after the one before it was sent; the official client counts "+
-			"from the answer to that, so that its lateness includes the time of the answer. One that is sent before it is due, "+
-			"while the one before is still unanswered, is a resend.", leaseTTL, shortLeaseTTL, granters),
+			"from the answer to that, so that its lateness includes the time of the answer.", leaseTTL, shortLeaseTTL, granters),
 		Size: 50_000, ShortSize: 1_000, MaxRepeat: 3,
 		Members: 1, Alone: true,
 		Metrics: []Metric{
 			{Name: "cpu", About: "CPU time, of one CPU's, to keep {n} leases alive", Unit: Percent},
 			{Name: "late", About: "lateness of a renewal of {n} leases, median", Unit: Seconds},
-			{Name: "late99", About: "lateness of a renewal of {n} leases, 99th percentile", Unit: Seconds},
 			{Name: "lateMax", About: "lateness of a renewal of {n} leases, worst", Unit: Seconds},
-			{Name: "resends", About: "keepalives of {n} leases resent before they were due", Unit: Count},
 		},
 		Run: keepLeases,
 	}
@@ -62,15 +59,13 @@ func keepLeases(ctx context.Context, site Site) Sample {
 	start, cpu := time.Now(), cputime.Used()
 	fatal.If(pause.For(ctx, whole))
 	took, cpu := time.Since(start), cputime.Used()-cpu
-	timing := seen.Timing(start, start.Add(took))
+	median, worst := seen.Lateness(start, start.Add(took))
 
 	fatal.If(allRenewed(kept))
 	return Sample{
 		"cpu":     100 * cpu.Seconds() / took.Seconds(),
-		"late":    timing.Late50.Seconds(),
-		"late99":  timing.Late99.Seconds(),
-		"lateMax": timing.LateMax.Seconds(),
-		"resends": float64(timing.Resends),
+		"late":    median.Seconds(),
+		"lateMax": worst.Seconds(),
 	}
 }
 

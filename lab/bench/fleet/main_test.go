@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"flag"
 	"os"
 	"testing"
 	"time"
@@ -58,5 +59,11 @@ func TestPhaseLengths(t *testing.T) {
 	all, err := parse(nil, &bytes.Buffer{})
 	require.NoError(t, err)
 	assert.Len(t, all.phases, 5, "the others run alone")
+	var help bytes.Buffer
+	_, err = parse([]string{"--help"}, &help)
+	require.ErrorIs(t, err, flag.ErrHelp)
+	for _, p := range allPhases {
+		assert.Regexp(t, "(: |, )"+p.name+"[, ]", help.String())
+	}
 	assert.Equal(t, 100, all.processes)
 }

@@ -38,11 +38,12 @@ func NewRenewals(n int) *Renewals {
 // DialOption makes a client report to r.
 func (r *Renewals) DialOption() grpc.DialOption { return grpc.WithChainStreamInterceptor(r.intercept) }
 
-// Timing returns how well leases were renewed between two times.
-func (r *Renewals) Timing(from, to time.Time) Timing {
+// Lateness returns how long after they were due keepalives were sent between two times: the median and the longest. A keepalive
+// is due a third of the TTL after the one before it was sent. Of a lease that is overdue at the end it counts what has passed.
+func (r *Renewals) Lateness(from, to time.Time) (median, longest time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return timing(r.log, from.Sub(r.began), to.Sub(r.began))
+	return lateness(r.log, from.Sub(r.began), to.Sub(r.began))
 }
 
 func (r *Renewals) note(lease int64, ttl time.Duration) {

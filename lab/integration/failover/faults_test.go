@@ -10,7 +10,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/internal/labtest"
+	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/robustness/faults"
 	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/report"
@@ -49,9 +53,11 @@ func TestAFaultOfAMemberIsSurvived(t *testing.T) {
 	// Members that are asked to end, as in an upgrade, tell their clients so. Of the puts only those are lost that are under
 	// way when leadership is handed over: a leader that is about to end drops what followers forward to it, without an error.
 	t.Run("every member in turn", func(t *testing.T) {
-		for _, row := range under(t, faults.Config{LeaseTTL: leaseTTL}, "rolling-restart") {
+		cfg := faults.Config{LeaseTTL: leaseTTL}
+		terms := countTerms(t, &cfg)
+		for _, row := range under(t, cfg, "rolling-restart") {
 			requireGoesOn(t, row)
-			requireUnknown(t, row, members*callers)
+			requireUnknown(t, row, *terms*callers)
 		}
 	})
 }
@@ -61,7 +67,6 @@ const (
 	unreachable = "leader-blackhole"
 
 	callers = 4
-	members = 3
 	// hold is how long a fault is in force, and leaseTTL no longer, so that a lease which is not renewed meanwhile ends.
 	hold     = 6 * time.Second
 	leaseTTL = 6 * time.Second
@@ -80,6 +85,26 @@ func under(t *testing.T, cfg faults.Config, names ...string) []report.Row {
 	assert.True(t, rep.OK(), "%v", rep.Verdict)
 	require.Len(t, rep.Rows, 1+len(injected))
 	return rep.Rows[1:]
+}
+
+// countTerms returns how many terms of Raft a run of the configuration began, once it has ended.
+func countTerms(t *testing.T, cfg *faults.Config) *int {
+	t.Helper()
+	begun := new(int)
+	cfg.Connect = func(to client.Target) (client.Connection, error) {
+		c := labtest.Client(t, clientv3.Config{Endpoints: to.Endpoints})
+		term := func() int {
+			status, err := c.Status(labtest.Context(t), to.Endpoints[0])
+			require.NoError(t, err)
+			return int(status.RaftTerm)
+		}
+		before := term()
+		conn, err := quorate.Connect(to)
+		end := conn.Close
+		conn.Close = func() error { *begun = term() - before; return end() }
+		return conn, err
+	}
+	return begun
 }
 
 // requireGoesOn checks what callers saw of a fault, and logs how long they waited.

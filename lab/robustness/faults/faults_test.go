@@ -3,10 +3,13 @@
 package faults_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"iter"
 	"os"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -69,6 +72,8 @@ func TestRunMeasuresEveryRow(t *testing.T) {
 	// A busy machine elects no other leader meanwhile. A lease outlives an election, and is renewed in any time that is longer
 	// than its TTL, whatever else the machine does.
 	cfg.Election, cfg.LeaseTTL, cfg.Healthy, cfg.Hold = 2*time.Second, 8*time.Second, 9*time.Second, 9*time.Second
+	var log bytes.Buffer
+	cfg.Log = io.MultiWriter(cfg.Log, &log)
 	rep, err := faults.Run(t.Context(), cfg)
 	require.NoError(t, err)
 	require.Len(t, rep.Rows, 3)
@@ -89,6 +94,7 @@ func TestRunMeasuresEveryRow(t *testing.T) {
 			assert.GreaterOrEqual(t, row.Heal-row.Fault, report.Duration(cfg.Hold), name)
 		}
 	}
+	assert.Regexp(t, `(?s) stop: m\d, a follower, .* stop: healing begins.* leader-kill: m\d, the leader, .* leader-kill: healing begins`, log.String())
 	assert.Equal(t, previous, rep.Duration)
 	assert.Zero(t, rep.Rows[0].Fault)
 	assert.Positive(t, rep.Rows[1].Calls[history.SerializableGet].Held)
@@ -219,9 +225,12 @@ func TestEveryComparedClientMeetsTheFault(t *testing.T) {
 	cfg := quick(t, "leader-kill")
 	// A caller that waited for the old leader until its deadline has only the recovery to have a call completed in.
 	cfg.CallTimeout, cfg.Recovery, cfg.Callers = 3*time.Second, 5*time.Second, 4
+	var log bytes.Buffer
+	cfg.Log = io.MultiWriter(cfg.Log, &log)
 	result, err := faults.Compare(t.Context(), cfg, faults.Clients(), 1, faults.Run)
 	require.NoError(t, err)
 	require.Len(t, result.Runs, 3)
+	assert.Equal(t, 3, strings.Count(log.String(), ", the leader, is killed"))
 	assert.False(t, result.Interrupted)
 	for i, id := range []string{"official", "official-tuned", faults.QuorateID} {
 		run := result.Runs[i]

@@ -40,7 +40,7 @@ func startWithin(ctx context.Context, store *memory, callers int, beside ...any)
 	cfg := Config{Callers: callers, Pause: 5 * time.Millisecond, CallTimeout: 10 * time.Second, LeaseTTL: 3 * time.Second}
 	cfg.Seed = 1
 	r := newRun(cfg)
-	r.env = &robustness.Env{Log: robustness.NewLog(io.Discard), Counts: &robustness.Counts{}}
+	r.env = &robustness.Env{Log: robustness.NewLog(io.Discard), Outcome: robustness.Outcome{Counts: &robustness.Counts{}}}
 	r.conn, r.record = store.connection(), store
 	for _, part := range beside {
 		switch part := part.(type) {

@@ -21,3 +21,7 @@ func TestDeliveriesOfWritesPastTheLinks(t *testing.T) {
 	assert.Zero(t, r.rec.Outside[0])
 	assert.Positive(t, r.rec.Outside[1].Delivered)
 }
+
+func TestWithoutAWatcherNothingIsWrittenPastTheLinks(t *testing.T) {
+	assert.NoError(t, newRun(Config{}).startOutside(t.Context(), 1)())
+}

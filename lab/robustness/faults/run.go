@@ -52,7 +52,7 @@ const (
 	drainTimeout = 2 * time.Second
 )
 
-// run is one run of the experiment. It is the workload and the schedule of a [robustness.Run].
+// run is one run of the experiment.
 type run struct {
 	cfg   Config
 	env   *robustness.Env
@@ -71,7 +71,6 @@ type run struct {
 	ends []history.LeaseEnd // of leases that were kept
 
 	drain   time.Duration // how long the last calls are waited for
-	settled int64         // the revision at which the store settled
 	rep     report.Report
 	rowsErr error // why the rows could not go on
 }
@@ -104,8 +103,8 @@ func Run(ctx context.Context, cfg Config) (report.Report, error) {
 	r.site, _ = fault.SiteOf(cfg.Faults) // the configuration has been checked
 	r.rep.Started = time.Now().UTC()
 	cfg.Duration, cfg.Counts = longest, &robustness.Counts{} // of this run alone
-	out, err := robustness.Run(ctx, cfg.Config,
-		robustness.Setup{Cluster: r.site.Config(lab.Config{Election: cfg.Election, Heartbeat: cfg.Election / 10}), Record: true, Schedule: r.schedule}, r)
+	cluster := r.site.Config(lab.Config{Election: cfg.Election, Heartbeat: cfg.Election / 10})
+	out, err := robustness.Run(ctx, cfg.Config, robustness.Setup{Cluster: cluster, Record: true}, r.use)
 	if r.load == nil && out.Interrupted {
 		err = nil
 	}
@@ -121,8 +120,8 @@ func Run(ctx context.Context, cfg Config) (report.Report, error) {
 	return r.rep, err
 }
 
-// Start connects the client and starts the load.
-func (r *run) Start(ctx context.Context, env *robustness.Env) (err error) {
+// start connects the client and starts the load.
+func (r *run) start(ctx context.Context, env *robustness.Env) (err error) {
 	r.env, r.record = env, env.Record
 	if r.front, err = r.site.Open(env.Cluster); err != nil {
 		return err
@@ -152,33 +151,32 @@ func (r *run) Start(ctx context.Context, env *robustness.Env) (err error) {
 	return nil
 }
 
-// Stop begins no further call, and waits for those that are under way.
-func (r *run) Stop() error {
-	ctx, cancel := context.WithTimeout(context.Background(), r.drain)
+// use runs the load and the faults. When the watches have delivered everything it compares calls, watches and leases with the
+// history of the store.
+func (r *run) use(ctx context.Context, env *robustness.Env) error {
+	if err := r.start(ctx, env); err != nil {
+		return err
+	}
+	err := r.schedule(ctx)
+	draining, cancel := context.WithTimeout(context.Background(), r.drain)
 	defer cancel()
-	r.load.stop(ctx)
-	return nil
-}
-
-// Settle waits until the watches have delivered everything, and ends them.
-func (r *run) Settle() error {
-	settled, events, err := r.env.Recorded()
+	r.load.stop(draining)
 	if err != nil {
 		return err
 	}
-	r.settled = settled
+	settled, events, err := env.Recorded()
+	if err != nil {
+		return err
+	}
 	r.load.settleWatches(events)
-	r.load.endWatches()
-	return nil
-}
-
-// Check compares calls, watches and leases with the history of the store.
-func (r *run) Check(out *robustness.Outcome) error {
-	through, events, err := r.env.Recorded()
+	if err := env.Close(); err != nil {
+		return err
+	}
+	through, events, err := env.Recorded()
 	if err != nil {
 		return err
 	}
-	checker := &checker{prefix: r.prefix, events: events, through: through, calls: r.rec.Calls, counts: out.Counts}
+	checker := &checker{prefix: r.prefix, events: events, through: through, calls: r.rec.Calls, counts: env.Counts}
 	checker.checkCalls()
 	checker.checkLeases(r.ends)
 	r.rep.Verdict = checker.verdict
@@ -186,13 +184,13 @@ func (r *run) Check(out *robustness.Outcome) error {
 	for i := range watches {
 		watches[i].ID = i
 	}
-	verdict, err := watchcheck.Check(watchcheck.Reference{Events: events, Through: through, Settled: r.settled}, watches)
+	verdict, err := watchcheck.Check(watchcheck.Reference{Events: events, Through: through, Settled: settled}, watches)
 	if err != nil {
 		return fmt.Errorf("check the watches: %w", err)
 	}
 	r.rep.Merge(verdict.Verdict)
-	out.Counts.Add("watches", "opened", len(watches))
-	out.Counts.Add("watches", "events", int(verdict.Events))
-	r.rep.Checked = out.Counts
+	env.Counts.Add("watches", "opened", len(watches))
+	env.Counts.Add("watches", "events", int(verdict.Events))
+	r.rep.Checked = env.Counts
 	return nil
 }

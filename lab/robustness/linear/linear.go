@@ -41,63 +41,46 @@ const (
 	checkTimeout = 30 * time.Second
 )
 
-// workload is one run.
-type workload struct {
-	cfg     Config
-	env     *robustness.Env
-	clients []Client
-	pool    *pool
-	called  <-chan struct{} // closed when all callers have ended
-}
-
-// Start lets callers call.
-func (w *workload) Start(ctx context.Context, env *robustness.Env) error {
-	w.env = env
-	for range (w.cfg.Callers + callersOfClient - 1) / callersOfClient {
-		c, err := w.cfg.connect(env.Cluster.Endpoints())
+// use has callers call until the faults are over, and checks what they were answered.
+func (c Config) use(ctx context.Context, env *robustness.Env) error {
+	var clients []Client
+	for range (c.Callers + callersOfClient - 1) / callersOfClient {
+		client, err := c.connect(env.Cluster.Endpoints())
 		if err != nil {
 			return fmt.Errorf("connect a client: %w", err)
 		}
-		env.Cleanup(c.Close)
-		w.clients = append(w.clients, c)
+		env.Cleanup(client.Close)
+		clients = append(clients, client)
 	}
-	w.pool = newPool(env.Now, env.Counts)
-	w.called = robustness.Go(w.cfg.Callers, func(i int) {
-		c := caller{number: i, client: w.clients[i/callersOfClient], shared: w.clients[0], pool: w.pool, rng: env.Rand(uint64(i)), now: env.Now}
+	pool := newPool(env.Now, env.Counts)
+	called := robustness.Go(c.Callers, func(i int) {
+		c := caller{number: i, client: clients[i/callersOfClient], shared: clients[0], pool: pool, rng: env.Rand(uint64(i)), now: env.Now}
 		c.run(ctx)
 	})
-	return nil
-}
-
-// Stop implements [robustness.Workload].
-func (w *workload) Stop() error {
-	return robustness.Await(w.called, returnTimeout, "calls do not return, long after their contexts have ended")
-}
-
-// Settle implements [robustness.Workload]: nothing is under way.
-func (w *workload) Settle() error { return nil }
-
-// Check compares what the callers were answered with the record.
-func (w *workload) Check(out *robustness.Outcome) error {
-	through, events, err := w.env.Recorded()
+	err := env.InjectFaults(ctx)
+	late := robustness.Await(called, returnTimeout, "calls do not return, long after their contexts have ended")
+	if err = errors.Join(err, late, env.Close()); err != nil {
+		return err
+	}
+	through, events, err := env.Recorded()
 	if err != nil {
 		return err
 	}
-	out.Revisions = through
-	for _, c := range w.clients {
+	env.Revisions = through
+	for _, c := range clients {
 		if m, ok := c.(interface{ FromMemory() int64 }); ok {
-			out.Counts.Add("gets", "answered from memory", int(m.FromMemory()))
+			env.Counts.Add("gets", "answered from memory", int(m.FromMemory()))
 		}
 	}
-	return w.check(model.NewRecord(keyPrefix, events, through), out)
+	return c.check(pool.groups, model.NewRecord(keyPrefix, events, through), &env.Outcome)
 }
 
 // check checks each group. The error is that of writing the page of a violation.
-func (w *workload) check(record *model.Record, out *robustness.Outcome) error {
-	if early := out.Counts.Of("writes", unknownEarly); w.cfg.Idempotent && early > 0 {
+func (c Config) check(groups []*group, record *model.Record, out *robustness.Outcome) error {
+	if early := out.Counts.Of("writes", unknownEarly); c.Idempotent && early > 0 {
 		out.Verdict.Add(Known, "%d writes ended in an unknown outcome before their contexts ended", early)
 	}
-	for number, g := range w.pool.groups {
+	for number, g := range groups {
 		began := time.Now()
 		finding := record.Check(g.keys, g.operations, checkTimeout)
 		out.Counts.Add("groups", "checked", 1)
@@ -111,7 +94,7 @@ func (w *workload) check(record *model.Record, out *robustness.Outcome) error {
 		if out.Verdict.Counts[Linearizable] > tally.MaxKept {
 			continue
 		}
-		violation.Page = filepath.Join(w.cfg.PageDir, fmt.Sprintf("linear-seed%d-group%d.html", w.cfg.Seed, number))
+		violation.Page = filepath.Join(c.PageDir, fmt.Sprintf("linear-seed%d-group%d.html", c.Seed, number))
 		if err := save(violation.Page, finding); err != nil {
 			return fmt.Errorf("show a violation: %w", err)
 		}

@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 }
 
 func TestConnectFails(t *testing.T) {
-	w := &workload{cfg: Config{Callers: 1, connect: func([]string) (Client, error) { return nil, errors.New("no way") }}}
-	require.EqualError(t, w.Start(t.Context(), &robustness.Env{Cluster: &lab.Cluster{}}), "connect a client: no way")
+	cfg := Config{Callers: 1, connect: func([]string) (Client, error) { return nil, errors.New("no way") }}
+	require.EqualError(t, cfg.use(t.Context(), &robustness.Env{Cluster: &lab.Cluster{}}), "connect a client: no way")
 }
 
 func unknownPut(value string) model.Operation {
@@ -42,8 +42,8 @@ func checked(t *testing.T, cfg Config, early int, operations ...model.Operation)
 		p.leave(g, op)
 	}
 	p.counts.Add("writes", unknownEarly, early)
-	w, out := &workload{cfg: cfg, pool: p}, robustness.Outcome{Counts: p.counts}
-	err := w.check(model.NewRecord(keyPrefix, nil, 9), &out)
+	out := robustness.Outcome{Counts: p.counts}
+	err := cfg.check(p.groups, model.NewRecord(keyPrefix, nil, 9), &out)
 	return out, err
 }
 
@@ -70,9 +70,9 @@ func TestViolationsAreKept(t *testing.T) {
 }
 
 func TestKeysOfNobody(t *testing.T) {
-	w, out := &workload{pool: newPool(func() time.Duration { return 0 }, nil)}, robustness.Outcome{Counts: &robustness.Counts{}}
+	out := robustness.Outcome{Counts: &robustness.Counts{}}
 	events := []history.Event{{KeyValue: history.KeyValue{Key: keyPrefix + "9/0", ModRevision: 2}}, {KeyValue: history.KeyValue{Key: "/else", ModRevision: 3}}}
-	require.NoError(t, w.check(model.NewRecord(keyPrefix, events, 9), &out))
+	require.NoError(t, Config{}.check(nil, model.NewRecord(keyPrefix, events, 9), &out))
 	require.Len(t, out.Verdict.Violations, 1)
 	assert.Equal(t, "put /linear/9/0 at revision 2: no operation is on that key", out.Verdict.Violations[0].Message)
 }

@@ -32,59 +32,40 @@ const roundTimeout = time.Minute
 // late is what a run fails with when calls outlast that.
 const late = "calls of contenders do not return, long after the last of their contexts should have ended"
 
-// workload is one run.
-type workload struct {
-	cfg        Config
-	env        *robustness.Env
-	contenders []*contender
-	book       book
-	failures   []error         // of the contenders
-	rounds     <-chan struct{} // closed when all have ended
-}
-
-// Start makes the locks, connects the contenders and lets them contend.
-func (w *workload) Start(ctx context.Context, env *robustness.Env) error {
-	w.env = env
-	w.book.Contenders = w.cfg.Contenders
-	for i := range w.cfg.Locks {
-		w.book.Locks = append(w.book.Locks, lockcheck.LockKeys{Prefix: fmt.Sprintf("/locks/%v-%d/", style(i), i), Register: fmt.Sprintf("/registers/%d", i)})
+// use connects the contenders and lets them contend until the faults are over, and once more after that. Then it checks what
+// they learned.
+func (c Config) use(ctx context.Context, env *robustness.Env) error {
+	var b book
+	b.Contenders = c.Contenders
+	for i := range c.Locks {
+		b.Locks = append(b.Locks, lockcheck.LockKeys{Prefix: fmt.Sprintf("/locks/%v-%d/", style(i), i), Register: fmt.Sprintf("/registers/%d", i)})
 	}
-	for i := range w.cfg.Contenders {
-		c := &contender{index: i, cfg: w.cfg, env: env, book: &w.book, rng: env.Rand(uint64(i))}
-		if err := c.connect(env.Cluster.Endpoints()); err != nil {
+	contenders, failures := make([]*contender, c.Contenders), make([]error, c.Contenders)
+	for i := range contenders {
+		contenders[i] = &contender{index: i, cfg: c, env: env, book: &b, rng: env.Rand(uint64(i))}
+		if err := contenders[i].connect(env.Cluster.Endpoints()); err != nil {
 			return err
 		}
-		w.contenders = append(w.contenders, c)
 	}
-	w.failures = make([]error, len(w.contenders))
-	w.rounds = robustness.Go(len(w.contenders), func(i int) { w.failures[i] = w.contenders[i].contend(ctx) })
-	return nil
-}
-
-// Stop implements [robustness.Workload].
-func (w *workload) Stop() error {
-	if err := robustness.Await(w.rounds, roundTimeout, late); err != nil {
+	rounds := robustness.Go(c.Contenders, func(i int) { failures[i] = contenders[i].contend(ctx) })
+	err := env.InjectFaults(ctx)
+	if err = errors.Join(err, robustness.Await(rounds, roundTimeout, late)); err != nil {
 		return err
 	}
-	return errors.Join(w.failures...)
-}
-
-// Settle lets every contender take a lock once more.
-func (w *workload) Settle() error {
-	w.book.Calm = w.env.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), w.cfg.settleTimeout)
+	if err := errors.Join(failures...); err != nil {
+		return err
+	}
+	b.Calm = env.Now()
+	settling, cancel := context.WithTimeout(context.Background(), c.settleTimeout)
 	defer cancel()
-	again := robustness.Go(len(w.contenders), func(i int) { w.contenders[i].once(ctx) })
-	return robustness.Await(again, w.cfg.settleTimeout+roundTimeout, late)
-}
-
-// Check compares what the contenders learned with the record.
-func (w *workload) Check(out *robustness.Outcome) error {
-	var err error
-	if w.book.Through, w.book.Events, err = w.env.Recorded(); err != nil {
+	again := robustness.Go(c.Contenders, func(i int) { contenders[i].once(settling) })
+	if err := errors.Join(robustness.Await(again, c.settleTimeout+roundTimeout, late), env.Close()); err != nil {
 		return err
 	}
-	out.Revisions = w.book.Through
-	out.Verdict, err = lockcheck.Check(w.book.History)
+	if b.Through, b.Events, err = env.Recorded(); err != nil {
+		return err
+	}
+	env.Revisions = b.Through
+	env.Verdict, err = lockcheck.Check(b.History)
 	return err
 }

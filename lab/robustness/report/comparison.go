@@ -167,7 +167,8 @@ func (c Comparison) clients() int {
 
 // writeTable writes a line for each fault and client that met it.
 func (c Comparison) writeTable(b *strings.Builder, columns []column) {
-	head, rows := []any{"FAULT", "CLIENT"}, 0
+	head, rows := make([]any, 0, 2+len(columns)), 0
+	head = append(head, "FAULT", "CLIENT")
 	for _, column := range columns {
 		head = append(head, column.head)
 	}
@@ -181,7 +182,7 @@ func (c Comparison) writeTable(b *strings.Builder, columns []column) {
 			if len(rounds) == 0 {
 				continue
 			}
-			line := []any{rounds[0].row.Name, c.Runs[k].Label}
+			line := append(make([]any, 0, len(head)), rounds[0].row.Name, c.Runs[k].Label)
 			for _, column := range columns {
 				line = append(line, column.median(rounds))
 			}

@@ -79,7 +79,8 @@ func orDash(d Duration) string {
 
 // writeWatches writes the table of the watches and leases, and what its words mean.
 func writeWatches(b *strings.Builder, r Report) {
-	lines := [][]any{{"FAULT", "EVENTS", "DELAY", "OUTSIDE DELAY", "LEASES LOST"}}
+	lines := make([][]any, 0, 1+len(r.Rows))
+	lines = append(lines, []any{"FAULT", "EVENTS", "DELAY", "OUTSIDE DELAY", "LEASES LOST"})
 	for _, row := range r.Rows {
 		lines = append(lines, []any{row.Name, row.Events, row.EventDelay, row.OutsideDelay, row.LeasesLost})
 	}

@@ -72,6 +72,5 @@ func (c Config) run(ctx context.Context) (robustness.Outcome, error) {
 	if err := check.Err(); err != nil {
 		return robustness.Outcome{}, err
 	}
-	w := &workload{cfg: c}
-	return robustness.Run(ctx, c.Config, robustness.Setup{Schedule: w.injectFaults}, w)
+	return robustness.Run(ctx, c.Config, robustness.Setup{}, c.use)
 }

@@ -19,6 +19,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/robustness"
 )
@@ -40,67 +42,44 @@ const (
 	Clean robustness.Promise = "clean"
 )
 
-// workload is one run.
-type workload struct {
-	cfg    Config
-	began  time.Time
-	stalls stalls
-	trials []*trial
-}
-
-// Start starts the sources, the backends and the channels.
-func (w *workload) Start(_ context.Context, env *robustness.Env) error {
-	w.began = time.Now()
+// use has channels resolve names under faults of the sources. It collects what was found meanwhile, and checks what arrived at
+// the sources.
+func (c Config) use(ctx context.Context, env *robustness.Env) error {
+	began := time.Now()
+	var stalls stalls
 	watching, cancel := context.WithCancel(context.Background())
-	ended := robustness.Go(1, func(int) { w.stalls.watch(watching) })
+	ended := robustness.Go(1, func(int) { stalls.watch(watching) })
 	env.Cleanup(func() error {
 		cancel()
 		<-ended
 		return nil
 	})
-	for i, name := range w.cfg.Resolvers {
+	var trials []*trial
+	for i, name := range c.Resolvers {
 		t := &trial{
-			observer: &observer{resolver: name, bound: w.cfg.bound, stalls: &w.stalls, counts: env.Counts, views: map[*view]bool{}},
-			cfg:      w.cfg, env: env, rng: env.Rand(uint64(i) << 16), backends: backends{servers: map[string]*backend{}},
+			observer: &observer{resolver: name, bound: c.bound, stalls: &stalls, counts: env.Counts, views: map[*view]bool{}},
+			cfg:      c, env: env, rng: env.Rand(uint64(i) << 16), backends: backends{servers: map[string]*backend{}},
 		}
-		w.trials = append(w.trials, t)
+		trials = append(trials, t)
 		if err := fatal.Catch(t.start); err != nil {
 			return fmt.Errorf("start %s: %w", name, err)
 		}
 	}
-	return nil
-}
-
-// injectFaults runs the trials side by side, until ctx ends or one fails.
-func (w *workload) injectFaults(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	errs := make([]error, len(w.trials))
-	<-robustness.Go(len(w.trials), func(i int) {
-		if err := w.trials[i].run(ctx); err != nil {
-			errs[i] = fmt.Errorf("%s: %w", w.trials[i].resolver, err)
-			cancel()
-		}
-	})
-	return errors.Join(errs...)
-}
-
-// Stop implements [robustness.Workload]: the trials have ended.
-func (w *workload) Stop() error { return nil }
-
-// Settle implements [robustness.Workload]: a trial waits for its channels after each change.
-func (w *workload) Settle() error { return nil }
-
-// Check collects what was found while the run went on, and checks what arrived at the sources.
-func (w *workload) Check(out *robustness.Outcome) error {
-	ran := time.Since(w.began)
-	for _, t := range w.trials {
-		t.checkArrivals(ran)
-		countTimes(out.Counts, t.resolver+" changes", t.seen)
-		countTimes(out.Counts, t.resolver+" opened", t.opened)
-		out.Verdict.Merge(t.verdict)
+	running, ctx := errgroup.WithContext(ctx)
+	for _, t := range trials {
+		running.Go(func() error { return t.run(ctx) })
 	}
-	out.Counts.Add("process", "ms stalled", int(w.stalls.between(w.began, time.Now()).Milliseconds()))
+	if err := errors.Join(running.Wait(), env.Close()); err != nil {
+		return err
+	}
+	ran := time.Since(began)
+	for _, t := range trials {
+		t.checkArrivals(ran)
+		countTimes(env.Counts, t.resolver+" changes", t.seen)
+		countTimes(env.Counts, t.resolver+" opened", t.opened)
+		env.Verdict.Merge(t.verdict)
+	}
+	env.Counts.Add("process", "ms stalled", int(stalls.between(began, time.Now()).Milliseconds()))
 	return nil
 }
 

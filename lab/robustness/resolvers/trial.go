@@ -77,7 +77,10 @@ func (t *trial) run(ctx context.Context) error {
 	err := fatal.Catch(func() { t.injectFaults(ctx) })
 	cancel()
 	background.Wait()
-	return errors.Join(err, used)
+	if err = errors.Join(err, used); err != nil {
+		return fmt.Errorf("%s: %w", t.resolver, err)
+	}
+	return nil
 }
 
 // start starts the source and backends, opens channels, and waits until all have the list.

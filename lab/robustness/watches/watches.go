@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/watchcheck"
@@ -29,58 +28,40 @@ const (
 	readerStream
 )
 
-// workload is one run.
-type workload struct {
-	cfg       Config
-	env       *robustness.Env
-	kv        *clientv3.Client
-	client    Client
-	writers   *writers
-	readers   *readers
-	compactor *compactor
-	compacted <-chan struct{} // closed when the compactor has ended
-	settled   int64           // the revision at which the store settled
-	watches   []history.Watch
-}
-
-// Start implements [robustness.Workload].
-func (w *workload) Start(ctx context.Context, env *robustness.Env) (err error) {
-	w.env = env
-	if w.kv, err = newClient(env.Cluster.Endpoints(), 0); err != nil {
+// use has readers watch what writers write until the faults are over and all watches have come to the current revision. Then it
+// compares what the readers saw with the record.
+func (c Config) use(ctx context.Context, env *robustness.Env) error {
+	kv, err := newClient(env.Cluster.Endpoints(), 0)
+	if err != nil {
 		return fmt.Errorf("connect the writers: %w", err)
 	}
-	env.Cleanup(w.kv.Close)
-	if w.client, err = w.cfg.connect(env.Cluster.Endpoints()); err != nil {
+	env.Cleanup(kv.Close)
+	client, err := c.connect(env.Cluster.Endpoints())
+	if err != nil {
 		return fmt.Errorf("connect the readers: %w", err)
 	}
-	env.Cleanup(w.client.Close)
-	w.compactor = &compactor{cluster: env.Cluster, rec: env.Record}
-	w.compacted = robustness.Go(1, func(int) { w.compactor.run(ctx, env.Rand(compactorStream)) })
-	w.writers = write(w.kv, w.cfg.Writers, env)
-	w.readers = watch(w.client, w.cfg.Watches, env, w.known)
+	env.Cleanup(client.Close)
+	compactor := &compactor{cluster: env.Cluster, rec: env.Record}
+	compacted := robustness.Go(1, func(int) { compactor.run(ctx, env.Rand(compactorStream)) })
+	writers := write(kv, c.Writers, env)
+	readers := watch(client, c.Watches, env, func() storeState { return storeState{env.Record.Revision(), compactor.last()} })
+	var seen []history.Watch
 	env.Cleanup(func() (err error) {
-		w.watches, err = w.readers.end()
+		seen, err = readers.end()
 		return err
 	})
-	return nil
-}
-
-// Stop implements [robustness.Workload].
-func (w *workload) Stop() error {
-	<-w.compacted
-	w.writers.end()
-	return nil
-}
-
-// Settle waits until all open watches have come to the current revision.
-func (w *workload) Settle() error {
-	settled, events, err := w.env.Recorded()
+	err = env.InjectFaults(ctx)
+	<-compacted
+	writers.end()
 	if err != nil {
 		return err
 	}
-	w.settled = settled
-	clock := history.NewClock(w.writers.acked)
-	w.readers.settle(w.cfg.settleTimeout, func(request history.WatchRequest, returned time.Duration) int64 {
+	settled, events, err := env.Recorded()
+	if err != nil {
+		return err
+	}
+	clock := history.NewClock(writers.acked)
+	readers.settle(c.settleTimeout, func(request history.WatchRequest, returned time.Duration) int64 {
 		start, known := request.StartRevision, true
 		if start == 0 {
 			start, known = clock.AtMost(returned)
@@ -90,35 +71,29 @@ func (w *workload) Settle() error {
 		}
 		return request.Last(events, start)
 	})
-	return nil
-}
-
-// Check compares what the readers saw with the record.
-func (w *workload) Check(out *robustness.Outcome) error {
-	through, events, err := w.env.Recorded()
+	if err := env.Close(); err != nil {
+		return err
+	}
+	through, events, err := env.Recorded()
 	if err != nil {
 		return err
 	}
-	clock := history.NewClock(w.writers.acked)
-	for i := range w.watches {
-		if x := &w.watches[i]; x.Request.StartRevision == 0 && x.Returned > 0 {
+	for i := range seen {
+		if x := &seen[i]; x.Request.StartRevision == 0 && x.Returned > 0 {
 			x.StartedBy, _ = clock.AtMost(x.Returned)
 		}
+		env.Counts.Add("watches", ending(&seen[i]), 1)
 	}
-	compactions := w.compactor.made // it has ended
 	verdict, err := watchcheck.Check(watchcheck.Reference{
-		Events: events, Through: through, Settled: w.settled, Compactions: compactions,
-	}, w.watches)
+		Events: events, Through: through, Settled: settled, Compactions: compactor.made,
+	}, seen)
 	if err != nil {
 		return err
 	}
-	out.Revisions, out.Verdict = through, verdict.Verdict
-	out.Counts.Add("history", "events", len(events))
-	out.Counts.Add("history", "compactions", len(compactions))
-	out.Counts.Add("watches", "events", int(verdict.Events))
-	for i := range w.watches {
-		out.Counts.Add("watches", ending(&w.watches[i]), 1)
-	}
+	env.Revisions, env.Verdict = through, verdict.Verdict
+	env.Counts.Add("history", "events", len(events))
+	env.Counts.Add("history", "compactions", len(compactor.made))
+	env.Counts.Add("watches", "events", int(verdict.Events))
 	return nil
 }
 
@@ -128,8 +103,4 @@ func ending(w *history.Watch) string {
 		return err.Error()
 	}
 	return [...]string{history.StillOpen: "open to the end", history.LeftByReader: "left", history.EndedByItself: "ended"}[w.End]
-}
-
-func (w *workload) known() storeState {
-	return storeState{revision: w.env.Record.Revision(), compacted: w.compactor.last()}
 }

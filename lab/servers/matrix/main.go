@@ -11,104 +11,170 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
-	"os"
+	"log"
 	"os/signal"
 	"regexp"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/quorate/quorate/lab/behaviours"
 	"github.com/quorate/quorate/lab/servers"
+	"github.com/quorate/quorate/lab/servers/site"
 )
 
-// options are the flags.
-type options struct {
-	short, all  bool
-	server, run *regexp.Regexp
-	page        string
-	parallel    int
-}
+var (
+	onlyServer, onlyRow regexp.Regexp
+
+	short = flag.Bool("short", false, "only the servers that CI runs")
+	all   = flag.Bool("all", false, "print all cells, not only those that differ")
+	page  = flag.String("page", "", "write the table into this `file`, between its marks")
+)
+
+// parallel is how many behaviours run at the same time. Most wait most of the time.
+var parallel = 5 * runtime.NumCPU()
+
+// grace is how long a behaviour may take beyond its limit before its process is killed.
+const grace = 5 * time.Second
 
 func main() {
-	o, err := parse(os.Args[1:])
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "matrix:", err)
-		os.Exit(2)
+	log.SetFlags(0)
+	log.SetPrefix("matrix: ")
+	every := regexp.MustCompile("")
+	flag.TextVar(&onlyServer, "server", every, "only servers whose names match this `expression`")
+	flag.TextVar(&onlyRow, "run", every, "only behaviours whose \"area: name\" matches this `expression`")
+	flag.Parse()
+	if *page != "" && (*short || onlyServer.String() != "" || onlyRow.String() != "") {
+		log.Fatal("-page shows all servers and behaviours: leave out -short, -server and -run")
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	worse, err := o.play(ctx)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	t, err := measure(ctx)
 	stop()
+	fmt.Println(t.text(*all))
+	if err == nil && *page != "" {
+		err = t.writePage(*page)
+	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "matrix:", err)
-		os.Exit(1)
+		log.Fatal(err)
 	}
-	if worse > 0 {
-		fmt.Printf("Quorate is worse in %d cells.\n", worse)
-		os.Exit(1)
+	if worse := t.count(worse); worse > 0 {
+		log.Fatalf("Quorate is worse in %d cells", worse)
 	}
 }
 
-func parse(args []string) (options, error) {
-	var o options
-	flags := flag.NewFlagSet("matrix", flag.ContinueOnError)
-	flags.BoolVar(&o.short, "short", false, "only the servers that CI runs")
-	flags.BoolVar(&o.all, "all", false, "print all cells, not only those that differ")
-	server := flags.String("server", "", "only servers whose names match this `expression`")
-	run := flags.String("run", "", "only behaviours whose \"area: name\" matches this `expression`")
-	flags.StringVar(&o.page, "page", "", "write the table into this `file`, between its marks")
-	flags.IntVar(&o.parallel, "parallel", 5*runtime.NumCPU(), "how many behaviours run at the same time; most wait most of the time")
-	if err := flags.Parse(args); err != nil {
-		return o, err
-	}
-	filtered := o.short || *server != "" || *run != ""
-	if o.page != "" && filtered {
-		return o, fmt.Errorf("-page shows all servers and behaviours: leave out -short, -server and -run")
-	}
-	var err error
-	if o.server, err = regexp.Compile(*server); err != nil {
-		return o, err
-	}
-	if o.run, err = regexp.Compile(*run); err != nil {
-		return o, err
-	}
-	return o, nil
-}
-
-// play runs the matrix and returns in how many cells Quorate is worse.
-func (o options) play(ctx context.Context) (int, error) {
-	begin := time.Now()
+// measure runs the behaviours that have an area on all servers. The table is valid, as far as it goes, even with an error.
+func measure(ctx context.Context) (t table, err error) {
 	p, err := servers.BuildProgram(ctx, "./behaviours/program", servers.Clients)
 	if err != nil {
-		return 0, err
+		return t, err
 	}
 	defer p.Remove()
-	t := table{rows: rows(o.run)}
-	fmt.Printf("%d behaviours; both programs built after %v\n", len(t.rows), time.Since(begin).Round(time.Second))
+	t.rows = slices.DeleteFunc(slices.Clone(behaviours.All), func(b behaviours.Behaviour) bool {
+		return b.Area == "" || !onlyRow.MatchString(b.String())
+	})
 	for _, s := range servers.All {
-		if o.short && !s.Short || !o.server.MatchString(s.Name) {
+		if *short && !s.Short || !onlyServer.MatchString(s.Name) {
 			continue
 		}
-		begin := time.Now()
 		path, err := s.Build(ctx)
 		if err != nil {
-			return 0, err
+			return t, err
 		}
-		built := time.Since(begin).Round(time.Second)
-		c, err := newColumn(ctx, p, s, path, t.rows, o)
-		if err != nil {
-			fmt.Println(t.text(o.all))
-			return 0, err
+		begin := time.Now()
+		c := column{s, t.rows, make([]*cell, len(t.rows))}
+		if err := c.measure(ctx, p, path); err != nil {
+			return t, err
 		}
 		t.columns = append(t.columns, c)
-		fmt.Printf("%-18s built in %v, %s in %v\n", s.Name, built, c, (time.Since(begin) - built).Round(time.Second))
+		fmt.Printf("%s, in %v: %s\n", s.Name, time.Since(begin).Round(time.Second), table{t.rows, []column{c}}.summary())
 	}
-	fmt.Println(t.text(o.all))
-	if o.page != "" {
-		if err := t.writePage(o.page); err != nil {
-			return 0, err
+	return t, nil
+}
+
+// job is some behaviours that a client shows one after the other.
+type job struct {
+	client servers.Client
+	rows   []int
+}
+
+// measure runs behaviours on a server with both clients, several at the same time. What only one client failed is run again,
+// and alone if that was Quorate: a machine that is busy is no difference. The short form repeats only what decides its outcome.
+func (c column) measure(ctx context.Context, p *servers.Program, path string) error {
+	var jobs []job
+	shared := []job{{client: servers.Official}, {client: servers.Quorate}}
+	for i, b := range c.rows {
+		switch {
+		case !c.server.Offers(b.Setup):
+			continue
+		case b.Setup == site.Plain:
+			shared[0].rows = append(shared[0].rows, i)
+			shared[1].rows = append(shared[1].rows, i)
+		default:
+			jobs = append(jobs, job{servers.Official, []int{i}}, job{servers.Quorate, []int{i}})
+		}
+		c.cells[i] = new(cell)
+	}
+	run := func(limit int, jobs []job) error {
+		work, ctx := errgroup.WithContext(ctx)
+		work.SetLimit(limit)
+		for _, j := range jobs {
+			work.Go(func() error { return c.run(ctx, p, path, j) })
+		}
+		return work.Wait()
+	}
+	if err := run(parallel, append(shared, jobs...)); err != nil {
+		return err
+	}
+	var theirs, ours []job
+	for i, cell := range c.cells {
+		switch kind := cell.kind(); {
+		case kind == worse:
+			ours = append(ours, job{servers.Quorate, []int{i}})
+		case kind == better && !*short:
+			theirs = append(theirs, job{servers.Official, []int{i}})
 		}
 	}
-	return t.worse(), nil
+	return errors.Join(run(parallel, theirs), run(1, ours))
+}
+
+// run runs a job. A server that was acted upon or on which something went wrong is not used again.
+func (c column) run(ctx context.Context, p *servers.Program, path string, j job) error {
+	var server *servers.Running
+	for _, i := range j.rows {
+		if server == nil {
+			var err error
+			if server, err = c.server.Start(ctx, path, c.rows[i].Setup); err != nil {
+				return err
+			}
+		}
+		wrong := show(ctx, p, j.client, server, c.rows[i])
+		if wrong != "" || i == j.rows[len(j.rows)-1] {
+			_ = server.Close()
+			server = nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		*c.cells[i].of(j.client) = wrong
+	}
+	return nil
+}
+
+// show runs the program for a behaviour and returns what was wrong.
+func show(ctx context.Context, p *servers.Program, client servers.Client, server *servers.Running, b behaviours.Behaviour) string {
+	ctx, cancel := context.WithTimeoutCause(ctx, b.Limit+grace, fmt.Errorf("nothing within %v", b.Limit+grace))
+	defer cancel()
+	outcome, err := p.Behave(ctx, client, server.Site(), b.String())
+	if err == nil {
+		return outcome.Error
+	}
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
 }

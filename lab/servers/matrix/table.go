@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"strings"
@@ -18,43 +17,54 @@ type table struct {
 	columns []column
 }
 
-// cell is what a behaviour on a server shows.
-type cell string
+// column is a server with a cell for each row, nil where the server does not offer the setup.
+type column struct {
+	server servers.Server
+	rows   []behaviours.Behaviour
+	cells  []*cell
+}
+
+// cell is what was wrong with a behaviour, "" for nothing.
+type cell struct{ official, quorate string }
+
+func (c *cell) of(client servers.Client) *string {
+	if client == servers.Official {
+		return &c.official
+	}
+	return &c.quorate
+}
+
+// kind says which clients showed a behaviour.
+type kind string
 
 const (
-	both    cell = "both"
-	neither cell = "neither"
-	better  cell = "Quorate"
-	worse   cell = "official"
-	none    cell = "" // the server does not offer the setup
+	both    kind = "both"
+	neither kind = "neither"
+	better  kind = "Quorate"
+	worse   kind = "official"
+	none    kind = ""
 )
 
-func (c column) cell(i int) cell {
-	theirs, ours := c.results[servers.Official][i], c.results[servers.Quorate][i]
+func (c *cell) kind() kind {
 	switch {
-	case ours == nil:
+	case c == nil:
 		return none
-	case ours.wrong == "" && theirs.wrong == "":
+	case c.official == "" && c.quorate == "":
 		return both
-	case ours.wrong == "":
+	case c.quorate == "":
 		return better
-	case theirs.wrong == "":
+	case c.official == "":
 		return worse
 	default:
 		return neither
 	}
 }
 
-func (t table) worse() int { return t.count(worse) }
-
-func (t table) count(kinds ...cell) int {
-	n := 0
+func (t table) count(of kind) (n int) {
 	for _, c := range t.columns {
-		for i := range t.rows {
-			for _, k := range kinds {
-				if c.cell(i) == k {
-					n++
-				}
+		for _, cell := range c.cells {
+			if cell.kind() == of {
+				n++
 			}
 		}
 	}
@@ -67,38 +77,27 @@ func (t table) text(all bool) string {
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	for i, b := range t.rows {
 		for _, c := range t.columns {
-			k := c.cell(i)
-			if k == none || !all && k != better && k != worse {
+			k := c.cells[i].kind()
+			if k != better && k != worse && (!all || k == none) {
 				continue
 			}
-			row := []string{b.String(), c.server.Name, string(k)}
+			fmt.Fprintf(w, "%s\t%s\t%s", b, c.server.Name, k)
 			for _, client := range servers.Clients {
-				if r := c.results[client][i]; r.wrong != "" {
-					row = append(row, fmt.Sprintf("%s: %s", client, short(r.wrong)))
-				} else if r.again {
-					row = append(row, fmt.Sprintf("%s: when repeated", client))
+				if wrong := *c.cells[i].of(client); wrong != "" {
+					fmt.Fprintf(w, "\t%s: %.200s", client, wrong)
 				}
 			}
-			_, _ = w.Write([]byte(strings.Join(row, "\t") + "\n"))
+			fmt.Fprintln(w)
 		}
 	}
 	_ = w.Flush()
 	return text.String() + t.summary()
 }
 
-// short cuts a text to what fits a line.
-func short(s string) string {
-	const limit = 200
-	if len(s) > limit {
-		return s[:limit] + "…"
-	}
-	return s
-}
-
 func (t table) summary() string {
+	both, better, worse, neither := t.count(both), t.count(better), t.count(worse), t.count(neither)
 	return fmt.Sprintf("%d cells: both %d, only Quorate %d, only the official client %d, neither %d. Official client %d, Quorate %d.",
-		t.count(both, better, worse, neither), t.count(both), t.count(better), t.count(worse), t.count(neither),
-		t.count(both, worse), t.count(both, better))
+		both+better+worse+neither, both, better, worse, neither, both+worse, both+better)
 }
 
 // The marks between which a page holds the table.
@@ -122,10 +121,10 @@ func (t table) writePage(path string) error {
 }
 
 // marks are how the page shows cells.
-var marks = map[cell]string{both: "✓", neither: "–", better: "**Quorate**", worse: "official", none: ""}
+var marks = map[kind]string{both: "✓", neither: "–", better: "**Quorate**", worse: "official", none: ""}
 
 func (t table) markdown(now time.Time) string {
-	var page bytes.Buffer
+	var page strings.Builder
 	fmt.Fprintf(&page, "Measured on %s with `make servers`. %s\n\n|  |", now.Format(time.DateOnly), t.summary())
 	for _, c := range t.columns {
 		fmt.Fprintf(&page, " %s |", c.server.Name)
@@ -139,7 +138,7 @@ func (t table) markdown(now time.Time) string {
 		}
 		fmt.Fprintf(&page, "| %s |", b.Name)
 		for _, c := range t.columns {
-			fmt.Fprintf(&page, " %s |", marks[c.cell(i)])
+			fmt.Fprintf(&page, " %s |", marks[c.cells[i].kind()])
 		}
 		page.WriteString("\n")
 	}

@@ -18,7 +18,7 @@
 // # Faults
 //
 // EndWatches and SetWatchDuration end watches as a server does that has served them for long
-// enough. Compact forgets history, ExpireWatches ends open watches as if theirs were: both
+// enough. Compact forgets history, ExpireWatches ends open watches as if theirs were gone: both
 // are status 410. Deny answers verbs with 403, SetTokens all other tokens with 401. Hang holds
 // every connection, old and new, without a byte, like a stopped process or a host that is
 // gone; BreakConnections resets them; Stop refuses new ones as well, until Restart. RotateCA

@@ -53,6 +53,8 @@ func (d *diagnosis) failure(v *visit) {
 
 func (d *diagnosis) tcpFailure(v *visit, address string) {
 	switch {
+	case v.via != nil:
+		d.finding(v, Error, Unreachable, "unset HTTPS_PROXY, or name the endpoint in NO_PROXY", "%v", v.err)
 	case errors.Is(v.err, syscall.ECONNREFUSED):
 		d.finding(v, Error, Refused, "on the member: systemctl status etcd; journalctl -u etcd -n 50; df -h; ss -ltn",
 			"nothing listens at %s: etcd is not running (a full disk, too, ends it), or listens elsewhere", address)

@@ -19,9 +19,10 @@ import (
 )
 
 // front stands before a member: it ends TLS with a certificate of its own, if it has one, and
-// answers requests over HTTP by itself with a date, if it is to.
+// answers requests over HTTP by itself with a date, if it is to, or is a proxy.
 type front struct {
 	target      string
+	connect     string // the answer to CONNECT
 	certificate *tls.Certificate
 	date        func() time.Time
 }
@@ -64,6 +65,12 @@ func (f front) serve(conn net.Conn) {
 				f.date().UTC().Format(http.TimeFormat))
 		}
 		return
+	}
+	if f.connect != "" {
+		_, err := http.ReadRequest(in)
+		if _, _ = io.WriteString(conn, f.connect); err != nil || !strings.Contains(f.connect, "200 OK") {
+			return
+		}
 	}
 	member, err := net.Dial("tcp", f.target)
 	if err != nil {

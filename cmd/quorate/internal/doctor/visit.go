@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/internal/endpoint"
+	"github.com/quorate/quorate/internal/proxy"
 )
 
 // step is a step of examining an endpoint.
@@ -39,6 +41,7 @@ type visit struct {
 	cfg      Config
 	endpoint endpoint.Endpoint
 	tls      *tls.Config // nil for plaintext
+	via      *url.URL    // the proxy, nil for none
 
 	// member is the one that advertises the URL; nil for an endpoint.
 	member *pb.Member
@@ -65,7 +68,7 @@ type visit struct {
 }
 
 func newVisit(cfg Config, ep endpoint.Endpoint) *visit {
-	v := &visit{cfg: cfg, endpoint: ep}
+	v := &visit{cfg: cfg, endpoint: ep, via: proxy.FromEnvironment(ep.Address)}
 	if ep.UseTLS(cfg.Client.TLS != nil) {
 		v.tls = &tls.Config{}
 		if cfg.Client.TLS != nil {
@@ -137,7 +140,7 @@ func (v *visit) do(ctx context.Context, s step, do func(context.Context)) {
 func (v *visit) findName(ctx context.Context) {
 	network, address := endpoint.DialTarget(v.endpoint.Address)
 	host := hostOf(address)
-	if network == "unix" || net.ParseIP(host) != nil {
+	if network == "unix" || net.ParseIP(host) != nil || v.via != nil { // a proxy resolves it
 		return
 	}
 	begin := time.Now()
@@ -147,8 +150,14 @@ func (v *visit) findName(ctx context.Context) {
 	v.resolve = time.Since(begin)
 }
 
+// dial connects as the client does.
 func (v *visit) dial(ctx context.Context) (net.Conn, error) {
 	network, address := endpoint.DialTarget(v.endpoint.Address)
+	if v.via != nil {
+		return proxy.Dial(ctx, v.via, address, func(ctx context.Context, address string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		})
+	}
 	return (&net.Dialer{}).DialContext(ctx, network, address)
 }
 

@@ -2,7 +2,9 @@ package resolve_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/quorate/internal/resolve"
 	"github.com/quorate/quorate/health"
 )
@@ -89,6 +92,18 @@ func TestTwoProbesInARowWithoutServiceAreAVerdict(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What a source or an endpoint says cannot control the terminal.
+func TestTextIsClean(t *testing.T) {
+	var out strings.Builder
+	view := resolve.NewText(&out)
+	view.Update(resolve.Update{Endpoints: []resolver.Endpoint{{Addresses: []resolver.Address{{Addr: "a\x1b[2J\n"}}}}})
+	view.Update(resolve.Update{Err: errors.New("a\x1b[2J\u009b2J")})
+	view.Change(time.Now(), health.Change{Endpoint: "a\r", Evidence: health.Evidence{Detail: "\a"}})
+	assert.Equal(t, 4, strings.Count(out.String(), "\n"))
+	assert.NotContains(t, strings.ReplaceAll(out.String(), "\n", ""), "\x1b")
+	assert.Equal(t, cli.Clean(out.String()), out.String())
 }
 
 // What a member shows that is asked for service and for a sign of life.

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/resolver"
 
 	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/resolver/etcd"
 	"github.com/quorate/quorate/resolver/static"
@@ -78,7 +79,7 @@ func (t *Text) headline(at time.Time, text string) {
 }
 
 // line writes a line. A closed output ends the command elsewhere.
-func (t *Text) line(text string) { _, _ = fmt.Fprintln(t.out, text) }
+func (t *Text) line(text string) { _, _ = fmt.Fprintln(t.out, cli.OneLine(text)) }
 
 func count(n int) string {
 	if n == 1 {

@@ -35,7 +35,7 @@ func (p *Processes) Snapshot(ctx context.Context) Snapshot {
 		wg.Go(func() { reports[i], errs[i] = p.ask(ctx, url) })
 	}
 	wg.Wait()
-	s := Snapshot{At: time.Now()}
+	s := Snapshot{At: time.Now(), Members: []Member{}} // [] in JSON
 	shapes := map[string]*tally{}
 	now := map[string]introspect.Report{}
 	for i, url := range p.URLs {

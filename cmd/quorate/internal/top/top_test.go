@@ -81,6 +81,9 @@ func TestProcesses(t *testing.T) {
 	dead := httptest.NewServer(http.NotFoundHandler())
 	defer dead.Close()
 	httpClient := srv.Client()
+	none, err := json.Marshal((&Processes{URLs: []string{dead.URL}, HTTP: httpClient, Timeout: testTimeout}).Snapshot(t.Context()))
+	require.NoError(t, err)
+	assert.Contains(t, string(none), `"members":[],`)
 	source := &Processes{URLs: []string{srv.URL, dead.URL}, HTTP: httpClient, Timeout: testTimeout}
 
 	get := func() {

@@ -13,10 +13,19 @@ import (
 // authenticate with one: an error that it does not translate for the wire.
 var errNoPassword = status.Error(codes.Unknown, "auth: authentication failed, password was given for no password user")
 
+// errLongPassword is that of bcrypt, which hashes the password before the request is proposed.
+var errLongPassword = status.Error(codes.Unknown, "bcrypt: password length exceeds 72 bytes")
+
+// maxPassword is bcrypt's.
+const maxPassword = 72
+
 // UserAdd answers an AuthUserAddRequest.
 func (s *Store) UserAdd(r *pb.AuthUserAddRequest) (*pb.AuthUserAddResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(r.Password) > maxPassword {
+		return nil, errLongPassword
+	}
 	if r.Name == "" {
 		return nil, rpctypes.ErrGRPCUserEmpty
 	}
@@ -69,6 +78,9 @@ func (s *Store) UserDelete(r *pb.AuthUserDeleteRequest) (*pb.AuthUserDeleteRespo
 func (s *Store) UserChangePassword(r *pb.AuthUserChangePasswordRequest) (*pb.AuthUserChangePasswordResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(r.Password) > maxPassword {
+		return nil, errLongPassword
+	}
 	u := s.users[r.Name]
 	if u == nil {
 		return nil, rpctypes.ErrGRPCUserNotFound

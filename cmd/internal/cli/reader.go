@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"time"
+)
+
+// errNoReader ends a command whose output has no reader.
+var errNoReader = errors.New("the output has no reader")
+
+// WhileRead returns a context that also ends when out is a pipe without a reader, for
+// commands that seldom write: a write would fail. stop frees it.
+func WhileRead(ctx context.Context, out io.Writer) (while context.Context, stop func()) {
+	while, cancel := context.WithCancelCause(ctx)
+	if file, ok := out.(*os.File); ok {
+		go func() {
+			ticker := time.NewTicker(time.Second)
+			defer ticker.Stop()
+			for {
+				select {
+				case <-while.Done():
+					return
+				case <-ticker.C:
+				}
+				if noReader(file) {
+					cancel(errNoReader)
+				}
+			}
+		}()
+	}
+	return while, func() { cancel(nil) }
+}

@@ -1,0 +1,26 @@
+package prometheus
+
+import (
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+)
+
+// The registry keeps nothing of closed clients and channels. A channel that connects again is back.
+func TestClosedClientsAreNotKept(t *testing.T) {
+	o, err := New(prometheus.NewPedanticRegistry(), Options{Client: "orders"})
+	require.NoError(t, err)
+	detach, detachOther := o.Attach(nil), o.Attach(nil)
+	for range 2 {
+		o.EndpointsSet([]string{"a"})
+		require.Contains(t, o.shared.observers, o)
+		o.EndpointsSet(nil)
+		require.Empty(t, o.shared.observers)
+	}
+	detach()
+	detach()
+	require.Contains(t, o.shared.attached, "orders")
+	detachOther()
+	require.Empty(t, o.shared.attached)
+}
