@@ -133,12 +133,13 @@ func (w *watch[T]) run(ctx context.Context) error {
 }
 
 func (w *watch[T]) listAndFollow(ctx context.Context) error {
-	rev, err := w.sync(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	opened, err := w.sync(ctx)
 	if err != nil {
 		return err
 	}
-	key, end := string(w.keys.KeyBytes()), string(w.keys.RangeBytes())
-	for ev, err := range clientv3.Events(ctx, w.store.watcher, key, clientv3.WithRange(end), clientv3.WithRev(rev+1)) {
+	for ev, err := range clientv3.Events(ctx, openedWatch{ch: opened}, "") {
 		switch {
 		case err != nil:
 			return err
@@ -154,17 +155,32 @@ func (w *watch[T]) listAndFollow(ctx context.Context) error {
 	return errStopped
 }
 
-// sync lists the keys, yields how they differ from what the loop has, and returns the revision of the list.
-func (w *watch[T]) sync(ctx context.Context) (rev int64, err error) {
+// openedWatch has a watch that was made before.
+type openedWatch struct {
+	clientv3.Watcher
+	ch clientv3.WatchChan
+}
+
+func (o openedWatch) Watch(context.Context, string, ...clientv3.OpOption) clientv3.WatchChan {
+	return o.ch
+}
+
+// sync lists the keys, yields how they differ from what the loop has, and returns a watch that continues the list. It makes
+// the watch before it yields: one that is made later does not notice that the cluster was restored since the list.
+func (w *watch[T]) sync(ctx context.Context) (opened clientv3.WatchChan, err error) {
 	w.list++
-	for page, err := range clientv3.Pages(ctx, w.store.kv, string(w.keys.KeyBytes()), as(w.keys)) {
+	var rev int64
+	key, end := string(w.keys.KeyBytes()), string(w.keys.RangeBytes())
+	for page, err := range clientv3.Pages(ctx, w.store.kv, key, as(w.keys)) {
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
-		rev = page.Header.GetRevision()
+		if rev = page.Header.GetRevision(); opened == nil {
+			opened = w.store.watcher.Watch(ctx, key, clientv3.WithRange(end), clientv3.WithRev(rev+1))
+		}
 		for _, kv := range page.Kvs {
 			if err := w.put(kv); err != nil {
-				return 0, err
+				return nil, err
 			}
 		}
 	}
@@ -177,10 +193,10 @@ func (w *watch[T]) sync(ctx context.Context) (rev int64, err error) {
 	slices.Sort(gone)
 	for _, key := range gone {
 		if err := w.deleted(key, rev); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
-	return rev, w.give(Change[T]{Type: Synced}, nil)
+	return opened, w.give(Change[T]{Type: Synced}, nil)
 }
 
 // put yields a key, unless the loop has it.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/clientv3"
@@ -125,15 +124,10 @@ func TestWatchOfARestoredCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clusters := [2]*fakeetcd.Cluster{clienttest.Start(t, 1), clienttest.Start(t, 1)}
 		var present atomic.Int32
-		client, err := clientv3.New(clientv3.Config{
-			Endpoints: clusters[0].Endpoints(), Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
-				grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
-					return clusters[present.Load()].DialContext(ctx, addr)
-				}),
-			},
-		})
-		require.NoError(t, err)
-		defer func() { _ = client.Close() }()
+		dial := func(ctx context.Context, addr string) (net.Conn, error) {
+			return clusters[present.Load()].DialContext(ctx, addr)
+		}
+		client := clienttest.Connect(t, clusters[0], clientv3.Config{DialOptions: []grpc.DialOption{grpc.WithContextDialer(dial)}})
 		for i, c := range clusters {
 			clienttest.Put(t, c, "configs/equal", fmt.Sprintf(`{"Replicas":%d}`, i+1)) // at the same revision
 		}
@@ -146,11 +140,18 @@ func TestWatchOfARestoredCluster(t *testing.T) {
 			clienttest.Put(t, clusters[0], "configs/lost", `{"Replicas":4}`)
 			f.put("lost", 4)
 		}
+		slow := follow(t.Context(), t, New(client, "configs/", asJSON))
+		slow.put("equal", 1)
 		present.Store(1)
 		clusters[0].Member(0).Stop()
 		f.put("equal", 2)
 		f.deleted("lost")
 		f.synced()
+		slow.put("lost", 4) // is in its list
+		slow.synced()
+		slow.put("equal", 2)
+		slow.deleted("lost")
+		slow.synced()
 	})
 }
 
