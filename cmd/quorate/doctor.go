@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/quorate/internal/doctor"
+	"github.com/quorate/quorate/internal/endpoint"
 	"github.com/quorate/quorate/resolver/dns"
 )
 
@@ -71,7 +72,8 @@ type doctorFlags struct {
 // noEndpoints refuses arguments: endpoints are given by a flag.
 func noEndpoints(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return cli.Usage(cmd, fmt.Errorf("%q is no flag; endpoints are given with --endpoints %s", args[0], strings.Join(args, ",")))
+		all := endpoint.Endpoint{Raw: strings.Join(args, ",")} // there may be a password
+		return cli.Usage(cmd, fmt.Errorf("there is an argument; endpoints are given with --endpoints %s", all))
 	}
 	return nil
 }
@@ -96,12 +98,8 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 	config := doctor.Config{Client: cfg, Timeout: limit, Cluster: f.cluster, Hash: f.hash, Progress: func(waiting []string) {
 		cmd.PrintErrln("waiting for " + strings.Join(waiting, ", "))
 	}}
-	ctx := cmd.Context()
-	if f.watch > 0 {
-		var stop func()
-		ctx, stop = cli.WhileRead(ctx, cmd.OutOrStdout())
-		defer stop()
-	}
+	ctx, stop := cli.WhileRead(cmd.Context(), cmd.OutOrStdout())
+	defer stop()
 	last := ""
 	for {
 		var files []doctor.File

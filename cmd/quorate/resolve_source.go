@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc/resolver"
 
+	"github.com/quorate/quorate/internal/endpoint"
 	"github.com/quorate/quorate/resolver/dns"
 	"github.com/quorate/quorate/resolver/etcd"
 	"github.com/quorate/quorate/resolver/static"
@@ -70,7 +71,7 @@ func (f *sourceFlags) builder(target string) (b resolver.Builder, release func()
 	case "unix", "unix-abstract":
 		b = resolver.Get(scheme) // gRPC's own
 	default:
-		err = fmt.Errorf("scheme %q of target %q is not known; use etcd, kubernetes, dns, static or unix", scheme, target)
+		err = fmt.Errorf("scheme %q of target %q is not known; use etcd, kubernetes, dns, static or unix", scheme, endpoint.Endpoint{Raw: target})
 	}
 	return b, release, err
 }
@@ -102,7 +103,7 @@ func checkEtcdTarget(target string) error {
 	u, err := url.Parse(target)
 	switch {
 	case err != nil:
-		return fmt.Errorf("target: %w", err)
+		return fmt.Errorf("target %q is no URL", endpoint.Endpoint{Raw: target})
 	case u.Host != "" || u.User != nil:
 		return fmt.Errorf("target %q: there can be nothing between the second slash and the third; write etcd:///SERVICE, and --endpoints for etcd's addresses", u.Redacted())
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":

@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/serviceconfig"
+
+	"github.com/quorate/quorate/internal/endpoint"
 )
 
 // Update is an update of a resolver.
@@ -40,7 +42,7 @@ func (u Update) Names() map[string]bool {
 func Follow(ctx context.Context, b resolver.Builder, target string, notify func(Update)) error {
 	u, err := url.Parse(target)
 	if err != nil {
-		return fmt.Errorf("target %q: %w", target, err)
+		return fmt.Errorf("target %q is no URL", endpoint.Endpoint{Raw: target})
 	}
 	cc := &listener{notify: notify}
 	r, err := b.Build(resolver.Target{URL: *u}, cc, resolver.BuildOptions{DialCreds: insecure.NewCredentials()})

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3"
+	shown "github.com/quorate/quorate/internal/endpoint"
 )
 
 // Members asks each endpoint for its status: one RPC each time.
@@ -38,7 +39,7 @@ func (m Members) Snapshot(ctx context.Context) Snapshot {
 func (m Members) ask(asker context.Context, endpoint string) Member {
 	ctx, cancel := context.WithTimeout(asker, m.Timeout)
 	defer cancel()
-	out := Member{Endpoint: endpoint}
+	out := Member{Endpoint: shown.Endpoint{Raw: endpoint}.String()}
 	begin := time.Now()
 	reply, err := m.Client.Status(ctx, endpoint)
 	if err != nil {

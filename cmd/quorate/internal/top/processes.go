@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/internal/endpoint"
 	"github.com/quorate/quorate/observe/introspect"
 )
 
@@ -40,7 +41,7 @@ func (p *Processes) Snapshot(ctx context.Context) Snapshot {
 	now := map[string]introspect.Report{}
 	for i, url := range p.URLs {
 		if errs[i] != nil {
-			s.Errors = append(s.Errors, fmt.Sprintf("%s: %v", url, errs[i]))
+			s.Errors = append(s.Errors, fmt.Sprintf("%s: %v", endpoint.Endpoint{Raw: url}, errs[i]))
 			continue
 		}
 		now[url] = reports[i]
