@@ -12,16 +12,13 @@ import (
 // Promise names what is checked, as reports spell it.
 type Promise = tally.Promise
 
-// Violation is one broken promise.
-type Violation = tally.Violation
-
 // Verdict is what the checks found.
 type Verdict = tally.Verdict
 
 // Counts has what a run counted.
 type Counts = tally.Counts
 
-// Outcome is the result of a run. If the run failed before a verdict, only the fields up to Interrupted are set.
+// Outcome is the result of a run. If the run failed before it found anything, only the fields up to Interrupted count.
 type Outcome struct {
 	// Seed and Members as configured.
 	Seed    uint64

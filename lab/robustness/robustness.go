@@ -120,11 +120,11 @@ func (e *Env) run(ctx context.Context, setup Setup, work Workload) (err error) {
 	}
 	ctx, e.over = context.WithTimeout(ctx, e.Config.Duration)
 	defer e.over()
-	if err := errors.Join(work(ctx, e), e.Close()); err != nil {
-		return err
+	err = errors.Join(work(ctx, e), e.Close())
+	if err == nil || !e.Verdict.OK() { // what was found is shown, although something else failed
+		e.Duration = e.Now()
 	}
-	e.Duration = e.Now()
-	return nil
+	return err
 }
 
 // InjectFaults injects random faults until the context of the workload ends, or one fails, and heals the cluster.

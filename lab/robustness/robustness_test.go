@@ -48,17 +48,22 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	assert.Equal(t, "nothing was checked\n", out.String())
 }
 
-// TestWorkloadFails closes what a workload has opened. Nothing counts as checked.
+// TestWorkloadFails closes what a workload has opened. What it has found counts, and nothing else.
 func TestWorkloadFails(t *testing.T) {
 	t.Parallel()
-	closed, failure := false, errors.New("no calls")
-	out, err := Run(t.Context(), complete(t, Config{Dir: t.TempDir()}), Setup{}, func(_ context.Context, env *Env) error {
-		env.Cleanup(func() error { closed = true; return nil })
-		return failure
-	})
-	require.ErrorIs(t, err, failure)
-	assert.True(t, closed)
-	assert.False(t, out.Checked())
+	for _, violations := range []int{0, 1} {
+		closed, failure := false, errors.New("no page")
+		out, err := Run(t.Context(), complete(t, Config{Dir: t.TempDir()}), Setup{}, func(_ context.Context, env *Env) error {
+			env.Cleanup(func() error { closed = true; return nil })
+			for range violations {
+				env.Verdict.Add("unique", "put a was repeated")
+			}
+			return failure
+		})
+		require.ErrorIs(t, err, failure)
+		assert.True(t, closed)
+		assert.Equal(t, violations > 0, out.Checked())
+	}
 }
 
 // onLine calls a function when a line of the log is written.

@@ -171,10 +171,9 @@ func many(r *rig) []figure {
 	first := r.load(16, 0, 4*time.Second)
 	began := cputime.Used()
 	next := r.load(16, 0, 4*time.Second)
-	used := cputime.Used() - began
 	return []figure{
 		{"calls a second in the first 4 s", float64(len(first.took)) / 4},
-		{"CPU a call in the next 4 s, µs", used.Seconds() * 1e6 / float64(len(next.took))},
+		{"CPU a call in the next 4 s, µs", (cputime.Used() - began).Seconds() * 1e6 / float64(len(next.took))},
 		{"failed calls", first.failed + next.failed},
 	}
 }

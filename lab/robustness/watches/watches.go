@@ -29,7 +29,7 @@ const (
 )
 
 // workload has readers watch what writers write until the faults are over and all watches have come to the current revision. Then it
-// compares what the readers saw with the record.
+// checks what the readers saw.
 func (c Config) workload(ctx context.Context, env *robustness.Env) error {
 	kv, err := newClient(env.Cluster.Endpoints(), 0)
 	if err != nil {
@@ -74,6 +74,11 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) error {
 	if err := env.Close(); err != nil {
 		return err
 	}
+	return check(env, seen, clock, settled, compactor.made)
+}
+
+// check compares what the readers saw with the record.
+func check(env *robustness.Env, seen []history.Watch, clock *history.Clock, settled int64, compactions []int64) error {
 	through, events, err := env.Recorded()
 	if err != nil {
 		return err
@@ -85,14 +90,14 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) error {
 		env.Counts.Add("watches", ending(&seen[i]), 1)
 	}
 	verdict, err := watchcheck.Check(watchcheck.Reference{
-		Events: events, Through: through, Settled: settled, Compactions: compactor.made,
+		Events: events, Through: through, Settled: settled, Compactions: compactions,
 	}, seen)
 	if err != nil {
 		return err
 	}
 	env.Revisions, env.Verdict = through, verdict.Verdict
 	env.Counts.Add("history", "events", len(events))
-	env.Counts.Add("history", "compactions", len(compactor.made))
+	env.Counts.Add("history", "compactions", len(compactions))
 	env.Counts.Add("watches", "events", int(verdict.Events))
 	return nil
 }

@@ -108,7 +108,7 @@ type job struct {
 // and alone if that was Quorate: a machine that is busy is no difference. The short form repeats only what decides its outcome.
 func (c column) measure(ctx context.Context, p *servers.Program, path string) error {
 	var jobs []job
-	shared := []job{{client: servers.Official}, {client: servers.Quorate}}
+	shared := [2]job{{client: servers.Official}, {client: servers.Quorate}}
 	for i, b := range c.rows {
 		switch {
 		case !c.server.Offers(b.Setup):
@@ -129,7 +129,7 @@ func (c column) measure(ctx context.Context, p *servers.Program, path string) er
 		}
 		return work.Wait()
 	}
-	if err := run(parallel, append(shared, jobs...)); err != nil {
+	if err := run(parallel, append(shared[:], jobs...)); err != nil {
 		return err
 	}
 	var theirs, ours []job

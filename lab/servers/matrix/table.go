@@ -81,13 +81,13 @@ func (t table) text(all bool) string {
 			if k != better && k != worse && (!all || k == none) {
 				continue
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s", b, c.server.Name, k)
+			_, _ = fmt.Fprintf(w, "%s\t%s\t%s", b, c.server.Name, k)
 			for _, client := range servers.Clients {
 				if wrong := *c.cells[i].of(client); wrong != "" {
-					fmt.Fprintf(w, "\t%s: %.200s", client, wrong)
+					_, _ = fmt.Fprintf(w, "\t%s: %.200s", client, wrong)
 				}
 			}
-			fmt.Fprintln(w)
+			_, _ = fmt.Fprintln(w)
 		}
 	}
 	_ = w.Flush()
