@@ -68,7 +68,7 @@ func TestDoctorWritesABundle(t *testing.T) {
 	}
 }
 
-// What nobody reads any more is not continued.
+// Commands that show changes end with the reader of their output.
 func TestDoctorEndsWithItsReader(t *testing.T) {
 	for _, format := range []string{"table", "json"} {
 		read, out, err := os.Pipe()

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// errNoReader ends a command that shows changes to nobody.
+// errNoReader ends a command whose output has no reader.
 var errNoReader = errors.New("nobody reads what is shown")
 
-// WhileRead returns a context that also ends when out is a pipe that nobody reads any more, for
+// WhileRead returns a context that also ends when out is a pipe that has lost its reader, for
 // commands that seldom write: a write would fail. stop frees it.
 func WhileRead(ctx context.Context, out io.Writer) (while context.Context, stop func()) {
 	while, cancel := context.WithCancelCause(ctx)
