@@ -80,7 +80,7 @@ func (c *connCheck) run() {
 }
 
 // isCutOff reports whether nothing has arrived on any connection of the client for as long as this one is
-// silent: its calls can go nowhere else. What others of the process are answered is no help to it.
+// silent: its calls can go nowhere else. What other clients of the process receive does not help it.
 func (ck *checker) isCutOff(silent *subConn, now time.Time) bool {
 	since := now.Add(-silent.silentFor(now))
 	for _, ep := range ck.p.all() {
@@ -93,8 +93,7 @@ func (ck *checker) isCutOff(silent *subConn, now time.Time) bool {
 	return true
 }
 
-// untilDead returns for how long the connection must go on to be silent until it is dead if there
-// is a witness.
+// untilDead returns how much longer the connection must be silent to be dead, if there is a witness.
 func (c *connCheck) untilDead(now time.Time) time.Duration {
 	return max(deadAfter+c.s.ep.tolerance()-c.s.unanswered(&c.s.probeSent, now), livenessTimeout-c.s.unanswered(&c.s.livenessSent, now))
 }
@@ -117,9 +116,9 @@ func (ck *checker) closeSilent(dead ...*subConn) {
 	ck.p.options().Events.Closed(dead[0].ep, reason)
 }
 
-// pauseShare is the part of [Options.WriteStallTimeout] for which writes on an endpoint that is found dead
-// are still waited for: 0.25 s with the default, 0.92 s in all. A process that only pauses answers
-// them; work that can go elsewhere does so at once.
+// pauseShare is the part of [Options.WriteStallTimeout] that writes have left to be answered once their endpoint is
+// found dead: 0.25 s with the default, 0.92 s in all. A process that only pauses answers them. Work that can go
+// elsewhere does so at once.
 const pauseShare = 8
 
 // closeLater closes connections of an endpoint that is found dead: at once, or, if writes wait on

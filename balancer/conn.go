@@ -62,13 +62,13 @@ type subConnKey struct{}
 func (subConnKey) String() string { return "quorate.subConn" }
 
 // markedAddresses returns the addresses of an endpoint, in the order in which they are tried, marked with the
-// subConn that they are dialed for. A rival has the first one.
+// subConn that they are dialed for. A fallback has only the first.
 func markedAddresses(s *subConn) []resolver.Address {
 	marked := slices.Concat(s.ep.addresses[s.first:], s.ep.addresses[:s.first])
 	for i, a := range marked {
 		marked[i].Attributes = a.Attributes.WithValue(subConnKey{}, s)
 	}
-	if s.rivalOf != nil {
+	if s.fallbackOf != nil {
 		return marked[:1]
 	}
 	return marked

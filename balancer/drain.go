@@ -23,9 +23,8 @@ type drains struct {
 	timers map[*Endpoint]*time.Timer
 }
 
-// beginLocked removes an endpoint. A connection that carries something goes on, in case the endpoint
-// returns, and the others are closed. Bulk transfers are not interrupted, so theirs ends with
-// them.
+// beginLocked removes an endpoint. A connection with work in flight stays, in case the endpoint returns; the others
+// are closed. That for bulk transfers is closed too, which lets the transfers under way end.
 func (d *drains) beginLocked(ep *Endpoint) listing {
 	removal := health.Evidence{Kind: health.Removed, At: time.Now()}
 	c := health.Change{Endpoint: ep.address, From: ep.State(), To: health.Draining, Evidence: removal}
@@ -53,7 +52,7 @@ func (d *drains) reviveLocked(ep *Endpoint) listing {
 	return listing{ep, health.Change{Endpoint: ep.address, From: health.Draining, To: now.State, Evidence: now.Evidence}}
 }
 
-// retire closes the connections of an endpoint on which nothing is in flight any more.
+// retire closes the connections of a removed endpoint once nothing is in flight there.
 func (d *drains) retire(ep *Endpoint) {
 	d.p.mu.Lock()
 	defer d.p.mu.Unlock()

@@ -7,16 +7,15 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// A write that is sent over a connection that gives no sign of life may be delivered much later, and is
-// left alone until then. So where the connections of all endpoints that could take it are silent, a new write
-// waits unsent: it goes out with the first sign of life, and if its context ends meanwhile it was
-// certainly not executed.
+// A write sent over a silent connection may be delivered much later, and its outcome is unknown until then. So
+// while the connections of all endpoints that could take it are silent, a new write waits unsent. The first sign
+// of life releases it. If its context ends before, it was certainly not executed.
 
 // heard returns the endpoints among these whose connection is not silent. If all are, it returns them all for a
 // read; a write waits for the next picker.
 func (p *policy) heard(fit []*Endpoint, write bool) []*Endpoint {
 	if write {
-		p.holding.Store(true) // before the connections are looked at, as what arrives now releases the write
+		p.holding.Store(true) // before the connections are checked: what arrives from now on releases the write
 		for _, ep := range fit {
 			if ep.State() == health.Suspected {
 				p.checks.checkConn(ep.conn(Calls)) // it may not have been probed yet

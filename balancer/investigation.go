@@ -61,7 +61,7 @@ type investigation struct {
 	// othersAlive and othersServe are since when others have given a sign of life, or have
 	// served, after this endpoint was probed; zero if they have not.
 	othersAlive, othersServe time.Time
-	localWitness             time.Time // since when another serves the local reads that wait here, alike
+	localWitness             time.Time // since when another endpoint has served local reads like those that wait here
 	elect                    bool      // this client probes the endpoint for all clients of the process
 	poor                     bool      // the budget refused a probe of the present round
 	statusSent               time.Time
@@ -100,7 +100,7 @@ func (i *investigation) run() {
 	i.resign()
 	for _, s := range i.ep.connections() {
 		if s.ready.Load() && s.unanswered(&s.probeSent, time.Now()) > 0 {
-			i.p.checks.checkConn(s) // what others were answered is no sign of life of this connection
+			i.p.checks.checkConn(s) // answers to other clients are no sign of life of this connection
 		}
 	}
 }
@@ -138,7 +138,7 @@ func (i *investigation) round(start time.Time) {
 		i.restart(now) // the process was starved
 		return
 	}
-	i.found = i.found || state != health.Degraded && i.ep.State() == health.Degraded // a witness is wanted
+	i.found = i.found || state != health.Degraded && i.ep.State() == health.Degraded // the next round looks for a witness
 	i.evaluate(now, before)
 }
 
@@ -154,8 +154,8 @@ func (i *investigation) callsSuffice() bool {
 }
 
 // sendProbes sends a service probe over one connection and liveness checks over the other
-// connections in use. It repeats no unanswered probe, but adds a liveness check to an
-// unanswered service probe; at once if local reads wait.
+// connections in use. It repeats no unanswered probe. Beside a service probe it sends a liveness
+// check if local reads wait, otherwise only while the service probe is unanswered.
 func (i *investigation) sendProbes() {
 	for _, s := range i.ep.connections() {
 		if !s.ready.Load() {

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// A leader of a Raft cluster that loses its term loses what it has not committed. Such a write is not
-// answered; etcd fails it after 7 s. An endpoint answers in the order of the log, and passes on in
-// that order what waited for a leader. So once it has completed work that began when the new term
-// was known, the answers to earlier writes are on their way, or do not come.
+// A Raft leader that is deposed loses the writes that it has not committed: they get no answer until etcd
+// fails them after 7 s. An endpoint answers in the order of the log, and forwards in that order what
+// waited for a leader. So once it has completed work that began after the new term was known, the answer
+// to an earlier write is on its way, or never comes.
 
-// overtakenShare is the part of [Options.WriteStallTimeout] for which a write that is overtaken is
-// waited for: 0.25 s with the default. That covers the commit of a write that waited for the
-// leader, and one that members passed on twice.
+// overtakenShare is the part of [Options.WriteStallTimeout] that an overtaken write has left to be
+// answered: 0.25 s with the default. That covers the commit of a write that waited for the
+// leader, and one that members forwarded twice.
 const overtakenShare = 8
 
 // errOvertaken is the reason of a cut write.
@@ -46,8 +46,8 @@ func (t *terms) learn(term uint64) (isNew, latest bool, since time.Time) {
 // that endpoints of the ClientConn have named.
 //
 // Prompt writes ([Attempt.Prompt]) that were picked before the latest term was known are cut if the
-// endpoint has completed work begun since, and does not answer them within an eighth of
-// [Options.WriteStallTimeout], or within the time after which silence is unusual for their
+// endpoint has completed work begun since, and answers them neither within an eighth of
+// [Options.WriteStallTimeout] nor within the time after which silence is unusual for their
 // shape. A nil or detached endpoint is valid.
 func (e *Endpoint) ServedInTerm(term uint64, began time.Time) (isNew bool) {
 	if e == nil || e.policy == nil {
@@ -79,9 +79,9 @@ func (e *Endpoint) overtaken(before time.Time) (writes []*call) {
 	return writes
 }
 
-// probeOvertaken sends service probes, after a pause that doubles, to endpoints on which writes wait that were
-// picked before a term was known, and which have completed nothing since: no call may come
-// that shows whether they do.
+// probeOvertaken sends service probes, after pauses that double, to endpoints that have completed nothing since a
+// term was known, and on which writes picked before wait. Without a probe, there may be no call that shows whether
+// they serve.
 func (p *policy) probeOvertaken(term uint64, since time.Time, pause time.Duration) {
 	time.AfterFunc(pause, func() {
 		wanted := false

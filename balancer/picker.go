@@ -92,7 +92,7 @@ type picker struct {
 	// connected are all connected endpoints, and doubted those of them that calls test.
 	connected, doubted []*Endpoint
 	// unproven is set while no endpoint has completed work yet, and writes wait for that. unseen is
-	// set until the first write, which asks all endpoints that have completed none.
+	// set until the first write, which probes all endpoints that have completed none.
 	unproven, unseen bool
 	// holdsStreams is set while streams wait after an outage.
 	holdsStreams bool

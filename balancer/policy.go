@@ -327,8 +327,8 @@ func (p *policy) changed(ep *Endpoint, c health.Change) {
 	o := p.options()
 	ep.expectTest(c)
 	o.Events.Changed(ep, c)
-	if f, ok := p.strategy().(Forgiver); ok && c.To == health.Serving && c.From != health.Unknown {
-		f.Restored(ep)
+	if r, ok := p.strategy().(Restorer); ok && c.To == health.Serving && c.From != health.Unknown {
+		r.Restored(ep)
 	}
 	if c.Improves() {
 		p.improved.Store(true)

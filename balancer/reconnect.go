@@ -253,7 +253,7 @@ func (rc *reconnector) tryAtLocked(s *subConn, due time.Time) {
 func (rc *reconnector) tryDue(s *subConn) {
 	rc.p.mu.Lock()
 	due := !rc.p.closed && s.sc != nil && s.state == connectivity.Idle && !s.due.After(time.Now())
-	onDemand := s.class != Calls && s.rivalOf == nil
+	onDemand := s.class != Calls && s.fallbackOf == nil
 	if due && !onDemand {
 		rc.p.connectLocked(s)
 	}
@@ -266,7 +266,7 @@ func (rc *reconnector) tryDue(s *subConn) {
 // connectLocked begins an attempt to connect.
 func (p *policy) connectLocked(s *subConn) {
 	s.attempted = time.Now()
-	if len(s.ep.addresses) > 1 { // a rival that has won has one; gRPC closes a connection whose addresses change
+	if len(s.ep.addresses) > 1 { // a fallback that has won has one address; gRPC closes a connection whose addresses change
 		p.cc.UpdateAddresses(s.sc, markedAddresses(s)) //nolint:staticcheck // the same connection, with more addresses
 	}
 	s.sc.Connect()

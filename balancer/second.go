@@ -16,16 +16,16 @@ const (
 	// defaultDialTimeout is how long the network may take to make a second connection where a name is to be
 	// resolved first, or the latency is not known: two retransmissions of its first packet.
 	defaultDialTimeout = 2200 * time.Millisecond
-	// acceptedWait is the silence after which a second connection is made to an endpoint whose
-	// kernel takes what is sent: its server may be overloaded. One that acknowledges nothing is not waited for.
+	// acceptedWait is the silence after which a second connection is made to an endpoint whose kernel
+	// acknowledges what is sent: its server may be overloaded. Where nothing is acknowledged there is no wait.
 	acceptedWait = 1500 * time.Millisecond
 	// secondAnswers is how many liveness checks a second connection must answer while the first one
 	// is silent.
 	secondAnswers = 2
-	// secondShare is the part of the silence, a tenth, after which another second connection is tried at
-	// the earliest, on average half as long again. lostShare is that part after one whose first packets
-	// were lost: such attempts cost servers nothing, and show the end of an outage, after which TCP may take up
-	// to as long as the outage lasted to repeat what was sent on the first connection.
+	// Another second connection is tried after one secondShare'th to twice that of the silence, or, after one
+	// whose first packets were lost, after one lostShare'th. Attempts of which the network loses all cost servers
+	// nothing, and show the end of an outage. TCP may take as long again as the outage lasted to repeat what was
+	// sent on the first connection.
 	secondShare = 10
 	lostShare   = 50
 )
@@ -109,8 +109,8 @@ func (t *trial) over() bool {
 	return t.old.unanswered(&t.old.probeSent, now) == 0 || !t.old.ready.Load() || !t.p.checks.isCutOff(t.old, now)
 }
 
-// connects waits for the second connection. A frozen server accepts one and says nothing, so what
-// was accepted is waited for; what the network loses is not.
+// connects waits for the second connection. The kernel of a frozen server accepts it, and nothing follows: one that
+// was accepted gets time, one whose packets the network loses does not.
 func (t *trial) connects() bool {
 	ended := func() bool { return t.over() || t.second.ready.Load() || t.second.failing.Load() }
 	if !t.await(t.dialTimeout(), func() bool { return ended() || t.second.conn.known() }) {
@@ -149,15 +149,15 @@ func (t *trial) await(wait time.Duration, ready func() bool) bool {
 	return true
 }
 
-// probe sends a liveness check over a connection. The budget of these is that of second connections: there
-// are three for each that a server accepts.
+// probe sends a liveness check over a connection. It takes nothing from the budget of probes: there are three for
+// each second connection that a server accepts, and these have bounds of their own.
 func (t *trial) probe(s *subConn) bool {
 	return t.p.prober.sendWithBudget(s, forLiveness, func(time.Time) bool { return true }, nil)
 }
 
 // answers probes the old connection, and after it the second one, which must answer while the old one
 // is silent, and again after twice the time that took. One answer suffices where the peer's kernel
-// acknowledges nothing on the old connection: an overloaded server is no reason for that.
+// acknowledges nothing on the old connection: overload does not explain that.
 func (t *trial) answers() bool {
 	if !t.probe(t.old) || t.await(watchInterval, t.over) {
 		return false // earlier probes may have ended unread

@@ -45,10 +45,10 @@ type Learner interface {
 	Done(ep *Endpoint, r Result)
 }
 
-// Forgiver is implemented by strategies that remember failures of endpoints. Restored is
+// Restorer is implemented by strategies that remember failures of endpoints. Restored is
 // called when an endpoint that was suspected, slow or ejected serves again: the results of
 // calls that began before no longer apply.
-type Forgiver interface {
+type Restorer interface {
 	Restored(ep *Endpoint)
 }
 

@@ -51,13 +51,13 @@ type subConn struct {
 	checking atomic.Bool
 	// closing is set while the connection is about to be closed: see closeLater.
 	closing atomic.Bool
-	// onTrial is set for a second connection, and for a rival, while it is not in use.
+	// onTrial is set for a second connection, and for a fallback, while it is not in use.
 	onTrial bool
-	// rivals are tried beside the attempt under way; rivalOf is set for one of them. first is the place
-	// of the address that is tried first.
-	rivals  []*subConn
-	rivalOf *subConn
-	first   int
+	// fallbacks are attempts at other addresses beside the one under way; fallbackOf is set for each of them.
+	// first is the index of the address that is tried first.
+	fallbacks  []*subConn
+	fallbackOf *subConn
+	first      int
 	// made counts the connections that were made.
 	made atomic.Int32
 }

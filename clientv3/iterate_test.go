@@ -225,8 +225,7 @@ func TestLeasesAndMembers(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, members, 3)
 
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
+	ctx := clienttest.Ended(t)
 	_, err = collect(t, Leases(ctx, c))
 	require.ErrorIs(t, err, context.Canceled)
 	_, err = collect(t, Members(ctx, c))

@@ -217,7 +217,7 @@ func TestOutageOfManyLeases(t *testing.T) {
 // flight.
 func TestCloseWhileALeaseIsRenewed(t *testing.T) {
 	cluster := clienttest.Start(t, 1)
-	for range 300 {
+	for range 100 {
 		c, err := New(Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop()})
 		require.NoError(t, err)
 		first, second := grant(t, c), grant(t, c)

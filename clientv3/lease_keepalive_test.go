@@ -174,8 +174,7 @@ func TestKeepAliveClosesTheRightChannel(t *testing.T) {
 
 func TestKeepAliveAfterTheContext(t *testing.T) {
 	_, c := clienttest.StartClient(t, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
+	ctx := clienttest.Ended(t)
 	var m LeaseMonitor
 	ch, err := c.KeepAlive(WithLeaseMonitor(ctx, &m), 1)
 	require.NoError(t, err)

@@ -26,7 +26,7 @@ const maxPinned = 512
 // TestRetainedPartsOfEventsPinLittleMemory: a program that keeps a part of an event does not keep
 // its whole message in memory.
 func TestRetainedPartsOfEventsPinLittleMemory(t *testing.T) {
-	const size, count = 10 << 10, 500
+	const size, count = 10 << 10, 200
 	keepOfEvents(t, count, size, func(*Event) any { return nil }) // what the first client of a process allocates stays
 	for _, tt := range []struct {
 		name string
@@ -45,7 +45,7 @@ func TestRetainedPartsOfEventsPinLittleMemory(t *testing.T) {
 			require.Eventually(t, func() bool {
 				pinned = (liveBytes()-before)/count - tt.held
 				return pinned <= maxPinned
-			}, watchTimeout, time.Millisecond, "bytes beyond the part of each event")
+			}, watchTimeout, 20*time.Millisecond, "bytes beyond the part of each event")
 			t.Logf("%d bytes beyond the part", pinned)
 			runtime.KeepAlive(kept)
 		})

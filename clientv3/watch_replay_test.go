@@ -16,15 +16,12 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// How many revisions a watch is behind in these tests: enough that the client reads several parts
-// of the history concurrently.
-const (
-	backlog      = 20_000
-	smallBacklog = 8_000
-)
+// backlog is how many revisions a watch is behind in these tests: enough that the client reads several
+// parts of the history concurrently.
+const backlog = 8_000
 
 // startBehind starts a cluster with a backlog of puts, of ten keys in turn.
-func startBehind(t *testing.T, backlog int) (cluster *fakeetcd.Cluster, c *Client, last int64) {
+func startBehind(t *testing.T) (cluster *fakeetcd.Cluster, c *Client, last int64) {
 	t.Helper()
 	cluster, c = clienttest.StartClient(t, 3)
 	for i := range backlog {
@@ -48,7 +45,7 @@ func onEvents(cluster *fakeetcd.Cluster, f func(call *fakeetcd.Call, n int)) {
 
 // TestWatchReplay reads a backlog over streams that break. It is delivered as by a single watcher: complete, in order, once.
 func TestWatchReplay(t *testing.T) {
-	cluster, c, last := startBehind(t, backlog)
+	cluster, c, last := startBehind(t)
 	onEvents(cluster, func(call *fakeetcd.Call, n int) {
 		switch {
 		case n == 3:
@@ -74,13 +71,13 @@ func TestWatchReplayOptions(t *testing.T) {
 		"prev":     {[]OpOption{WithRev(2), WithFromKey(), WithPrevKV()}, func(i int) bool { return i%10 >= 1 }},
 		"fragment": {[]OpOption{WithRev(2), WithFromKey(), WithFragment()}, func(i int) bool { return i%10 >= 1 }},
 	}
-	cluster, c, _ := startBehind(t, smallBacklog)
+	cluster, c, _ := startBehind(t)
 	require.NoError(t, cluster.SetWatchOptions(fakeetcd.WatchOptions{FragmentBytes: 5000}))
 	end := clienttest.Put(t, cluster, "k1", "end")
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var want []int64
-			for i := range smallBacklog {
+			for i := range backlog {
 				if tt.want(i) {
 					want = append(want, int64(i+2))
 				}
@@ -129,8 +126,8 @@ func loseAtRandom(cluster *fakeetcd.Cluster, seed uint64) {
 // written. Each delivers every revision once and in order.
 func TestWatchStress(t *testing.T) {
 	const (
-		watches = 20
-		puts    = 500
+		watches = 10
+		puts    = 250
 	)
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {

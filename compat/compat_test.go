@@ -16,16 +16,18 @@ import (
 	"github.com/quorate/quorate/compat/internal/source"
 )
 
+var findTree = sync.OnceValues(source.Find) // runs the go command
+
 func tree(t *testing.T) source.Tree {
 	t.Helper()
-	tree, err := source.Find()
+	tree, err := findTree()
 	require.NoError(t, err)
 	return tree
 }
 
 // pairs loads the packages once for all tests.
 var pairs = sync.OnceValues(func() ([]source.Pair, error) {
-	tree, err := source.Find()
+	tree, err := findTree()
 	if err != nil {
 		return nil, err
 	}

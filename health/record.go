@@ -36,12 +36,12 @@ type Record struct {
 	// was last Serving again after that.
 	Ejections int
 	GoodFrom  time.Time
-	// Verdicts counts the recent verdicts, Stalled or Unresponsive. Condemned is set from a
+	// Verdicts counts the recent verdicts, Stalled or Unresponsive. UnderVerdict is set from a
 	// verdict until the endpoint is Serving again; WritesFrom is when writes prefer it to others
 	// again, the zero time if there was no verdict.
-	Verdicts   int
-	Condemned  bool
-	WritesFrom time.Time
+	Verdicts     int
+	UnderVerdict bool
+	WritesFrom   time.Time
 }
 
 // Next returns the record after a piece of evidence. It is a pure function; the package
@@ -63,13 +63,13 @@ func (r Record) Next(e Evidence) Record {
 	}
 	next.State, next.Since, next.Evidence, next.Good = to, e.At, e, 0
 	switch isVerdict := e.Kind == Stalled || e.Kind == Unresponsive; {
-	case isVerdict && !r.Condemned:
-		if next.Condemned = true; e.At.Sub(r.WritesFrom) > verdictMemory {
+	case isVerdict && !r.UnderVerdict:
+		if next.UnderVerdict = true; e.At.Sub(r.WritesFrom) > verdictMemory {
 			next.Verdicts = 0
 		}
 		next.Verdicts++
-	case to == Serving && r.Condemned:
-		next.Condemned, next.WritesFrom = false, e.At.Add(writesAfter(next.Verdicts))
+	case to == Serving && r.UnderVerdict:
+		next.UnderVerdict, next.WritesFrom = false, e.At.Add(writesAfter(next.Verdicts))
 	}
 	switch {
 	case e.Often && e.At.Sub(r.GoodFrom) > verdictMemory:

@@ -26,7 +26,7 @@ type Call struct {
 type Attempt struct {
 	Endpoint string
 	Method   string // full name
-	Lane     Lane
+	Conn     ConnClass
 	// Err is what gRPC reported, nil for success. An attempt that was cut, or lost to its
 	// hedge, was canceled.
 	Err  error

@@ -6,23 +6,23 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// Lane is the connection class of an attempt.
-type Lane string
+// ConnClass is the connection class of an attempt.
+type ConnClass string
 
 const (
-	// LaneCalls is the class of calls.
-	LaneCalls Lane = "calls"
-	// LaneStreams is the class of watches and other long-lived streams.
-	LaneStreams Lane = "streams"
-	// LaneBulk is the class of snapshots and other large transfers.
-	LaneBulk Lane = "bulk"
+	// ConnCalls is the class of calls.
+	ConnCalls ConnClass = "calls"
+	// ConnStreams is the class of watches and other long-lived streams.
+	ConnStreams ConnClass = "streams"
+	// ConnBulk is the class of snapshots and other large transfers.
+	ConnBulk ConnClass = "bulk"
 )
 
 // Pick reports the endpoint picked for an attempt.
 type Pick struct {
 	Endpoint string
 	Method   string // full name
-	Lane     Lane
+	Conn     ConnClass
 }
 
 // Resolution reports an update of a resolver.

@@ -23,7 +23,7 @@ func ExampleObserver() {
 	var o observe.Observer = ejections{}
 
 	// What a client does with it:
-	o.Picked(observe.Pick{Endpoint: "10.0.0.2:2379", Method: "/etcdserverpb.KV/Range", Lane: observe.LaneCalls})
+	o.Picked(observe.Pick{Endpoint: "10.0.0.2:2379", Method: "/etcdserverpb.KV/Range", Conn: observe.ConnCalls})
 	o.Ejected(observe.Ejection{
 		Endpoint: "10.0.0.2:2379", State: health.Dead, Evidence: health.Evidence{Kind: health.Unresponsive},
 	})

@@ -82,7 +82,7 @@ func TestMultiOfFew(t *testing.T) {
 func TestPickAllocatesNothing(t *testing.T) {
 	var count counter
 	o := observe.Multi(&count, &count)
-	pick := observe.Pick{Endpoint: "10.0.0.1:2379", Method: "/etcdserverpb.KV/Range", Lane: observe.LaneCalls}
+	pick := observe.Pick{Endpoint: "10.0.0.1:2379", Method: "/etcdserverpb.KV/Range", Conn: observe.ConnCalls}
 	assert.Zero(t, testing.AllocsPerRun(100, func() { o.Picked(pick) }))
 	assert.Positive(t, count.n)
 }

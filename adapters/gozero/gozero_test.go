@@ -59,12 +59,14 @@ func TestAddressesAndKeys(t *testing.T) {
 	cluster, client, conf := start(t)
 	t.Setenv("POD_IP", "10.1.2.3")
 	conf.ID = 7
-	r, err := gozero.Register(t.Context(), client, conf, "0.0.0.0:8080")
-	require.NoError(t, err)
-	require.Equal(t, "users.rpc/7", r.Key())
-	require.Equal(t, "10.1.2.3:8080", string(cluster.Get("users.rpc/7").Value))
-	require.NoError(t, r.Withdraw(t.Context()))
-	_, err = gozero.Register(t.Context(), client, conf, "8080")
+	for _, host := range []string{"0.0.0.0:8080", ":8080", "[::]:8080"} {
+		r, err := gozero.Register(t.Context(), client, conf, host)
+		require.NoError(t, err)
+		require.Equal(t, "users.rpc/7", r.Key())
+		require.Equal(t, "10.1.2.3:8080", string(cluster.Get("users.rpc/7").Value), host)
+		require.NoError(t, r.Withdraw(t.Context()))
+	}
+	_, err := gozero.Register(t.Context(), client, conf, "8080")
 	require.ErrorContains(t, err, `ListenOn is "8080"`)
 	conf.Key = ""
 	_, err = gozero.Register(t.Context(), client, conf, ":8080")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"time"
@@ -40,7 +41,7 @@ func NewClient(conf discov.EtcdConf, base clientv3.Config) (*clientv3.Client, er
 // Register publishes the address of a server, ListenOn of go-zero's configuration, as a discov.Publisher does, and keeps it
 // there until the program ends (proc.WrapUp), or until Withdraw of the Registrar: after an outage in which the lease was lost,
 // and if the key is deleted, it is put again. It returns when the key is written; ctx bounds only that, and is 30 s without a
-// deadline. For a host that is empty or 0.0.0.0 the address has the variable POD_IP, or the first internal address.
+// deadline. For a host that is empty, 0.0.0.0 or :: the address has the variable POD_IP, or the first internal address.
 //
 // The key ends with the ID of conf, or with the address if that is 0. The error says what is missing in conf, or is the client's.
 func Register(ctx context.Context, client *clientv3.Client, conf discov.EtcdConf, listenOn string) (*etcd.Registrar, error) {
@@ -72,7 +73,7 @@ func published(listenOn string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf(`gozero: ListenOn is %q: it must have the form "host:port"`, listenOn)
 	}
-	if host == "" || host == "0.0.0.0" {
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
 		if host = cmp.Or(os.Getenv("POD_IP"), netx.InternalIp()); host == "" {
 			return "", fmt.Errorf("gozero: ListenOn is %q, and this host has no address for callers: set POD_IP", listenOn)
 		}

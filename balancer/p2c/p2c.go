@@ -119,7 +119,7 @@ var (
 	_ balancer.Strategy = (*strategy)(nil)
 	_ balancer.Attacher = (*strategy)(nil)
 	_ balancer.Learner  = (*strategy)(nil)
-	_ balancer.Forgiver = (*strategy)(nil)
+	_ balancer.Restorer = (*strategy)(nil)
 )
 
 func newStrategy() *strategy { return build(time.Now, rand.IntN, remembered) }

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/retry"
 )
 
 // Defaults of a Config.
@@ -104,6 +105,9 @@ func (k *KV) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) 
 // Do is Get, Put or Delete, by the operation, and that of the KV below for a Txn.
 func (k *KV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 	d := k.dispatcherOf(op)
+	if err := ctx.Err(); err != nil && d != nil && d.kind == grouped {
+		return clientv3.OpResponse{}, &retry.NotSentError{Err: err}
+	}
 	if d == nil || len(op.KeyBytes()) == 0 || ctx.Err() != nil || hasMetadata(ctx) {
 		return k.plain.Do(ctx, op)
 	}

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -206,8 +207,7 @@ func TestAGroupIsTriedAsLongAsItsWrites(t *testing.T) {
 	whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		long, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		long := clienttest.Within(t)
 		last, _ := long.Deadline()
 		put(short, kv, "a", "")
 		put(long, kv, "b", "")
@@ -272,6 +272,8 @@ func TestCancelledWriteIsNotSent(t *testing.T) {
 		_, err := cancelled.returned(t)
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
+		_, err = kv.Put(clienttest.Ended(t), "k", "1")
+		require.Equal(t, &retry.NotSentError{Err: context.Canceled}, err)
 		again := put(t.Context(), kv, "k", "2")
 		blocker.answer()
 		batch := s.next(t)
@@ -293,9 +295,7 @@ func TestTurnOfACallerThatLeft(t *testing.T) {
 	require.Equal(t, 1, d.inFlight)
 	d.mu.Unlock()
 	<-c.done
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := d.await(ctx, c)
+	_, err := d.await(clienttest.Ended(t), c)
 	require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
 	require.Zero(t, d.inFlight)
 }

@@ -407,8 +407,7 @@ func TestASlowWatchOfARestoredCluster(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.EqualValues(t, 5, c.Freshness().Revision)
-		var changed *clientv3.ClusterChangedError
-		require.ErrorAs(t, ends(t, slow), &changed)
+		require.ErrorAs(t, ends(t, slow), new(*clientv3.ClusterChangedError))
 		require.EqualValues(t, 1, c.Stats().Behind)
 		c.Close()
 	})

@@ -22,9 +22,12 @@ const (
 	DefaultRetriesPerSecond = 10
 )
 
+// maxWorkers bounds Config.Workers: each is a goroutine.
+const maxWorkers = 1 << 16
+
 // Config says how [Run] reconciles. The zero value of every field is usable.
 type Config[T any] struct {
-	// Workers is how many keys are reconciled at a time. The default is 1.
+	// Workers is how many keys are reconciled at a time. The default is 1, the most 65,536.
 	Workers int
 	// Prefix is what the keys of the objects begin with whose changes are followed. The default is all of the informer's.
 	Prefix string
@@ -46,18 +49,18 @@ type Config[T any] struct {
 // complete returns the configuration with its defaults. The error names what is wrong.
 func (c Config[T]) complete() (Config[T], error) {
 	for _, f := range []struct {
-		name     string
-		value    any
-		negative bool
+		name  string
+		value any
+		wrong bool
 	}{
-		{"Workers", c.Workers, c.Workers < 0},
+		{"Workers", c.Workers, c.Workers < 0 || c.Workers > maxWorkers},
 		{"RetriesPerSecond", c.RetriesPerSecond, c.RetriesPerSecond < 0},
 		{"Resync", c.Resync, c.Resync < 0},
 		{"InitialBackoff", c.InitialBackoff, c.InitialBackoff < 0},
 		{"MaxBackoff", c.MaxBackoff, c.MaxBackoff < 0},
 	} {
-		if f.negative {
-			return c, fmt.Errorf("controller: Config.%s is %v: leave it out for the default, or set a positive value", f.name, f.value)
+		if f.wrong {
+			return c, fmt.Errorf("controller: Config.%s is %v: leave it out for the default, or set a positive value (at most %d Workers)", f.name, f.value, maxWorkers)
 		}
 	}
 	c.Workers = cmp.Or(c.Workers, DefaultWorkers)

@@ -210,8 +210,7 @@ func TestLeaseExpired(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, 1, cluster.PutCount("k"))
 				} else {
-					var unknown *retry.UnknownOutcomeError
-					require.ErrorAs(t, err, &unknown)
+					require.ErrorAs(t, err, new(*retry.UnknownOutcomeError))
 					require.ErrorIs(t, err, errLaneLost)
 				}
 				clienttest.Must(kv.Put(t.Context(), "k", "w"))
@@ -375,8 +374,7 @@ func TestClusterChanged(t *testing.T) {
 				})
 				for range 2 {
 					_, err := kv.Put(t.Context(), "k", "v")
-					var changed *clientv3.ClusterChangedError
-					require.ErrorAs(t, err, &changed)
+					require.ErrorAs(t, err, new(*clientv3.ClusterChangedError))
 				}
 				require.Equal(t, 1, cluster.PutCount("k"))
 			})

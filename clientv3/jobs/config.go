@@ -62,8 +62,8 @@ func (c Config) complete() (Config, error) {
 func (c Config) backoff(attempts int) time.Duration {
 	bound := c.MinBackoff
 	for i := 1; i < attempts && bound < c.MaxBackoff; i++ {
-		bound *= 2
+		bound += min(bound, c.MaxBackoff-bound) // does not overflow
 	}
-	half := min(bound, c.MaxBackoff) / 2
+	half := bound / 2
 	return half + rand.N(half+1)
 }

@@ -59,8 +59,7 @@ func TestRefusedAck(t *testing.T) {
 		w := p.work(t, 1, nil)
 		job := w.next(t)
 		ack := func(op clientv3.Op) error {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
+			ctx := clienttest.Within(t)
 			return job.Ack(ctx, op)
 		}
 		require.Equal(t, codes.ResourceExhausted, retry.CodeOf(ack(clientv3.OpPut("sent", strings.Repeat("x", 3<<20)))))

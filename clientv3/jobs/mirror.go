@@ -83,11 +83,14 @@ func (m *mirror) apply(ch cache.Change[item]) {
 	if object == nil {
 		object = ch.Old
 	}
-	if object == nil {
-		return // an announcement
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if object == nil { // an announcement
+		if ch.Type == cache.Relisted {
+			m.relistedLocked()
+		}
+		return
+	}
 	it := object.Value
 	if it.kind == workerItem {
 		if m.places[it.lease] = it.places; ch.New == nil {
@@ -108,6 +111,18 @@ func (m *mirror) apply(ch cache.Change[item]) {
 		e.state, e.rev, e.created = it.state, ch.New.ModRevision, ch.New.CreateRevision
 	}
 	m.placeLocked(e)
+}
+
+// relistedLocked forgets which claims this process has ended: if the cluster was restored from a backup, some may be there
+// again, and revisions may be below theirs. Where it was not, transactions that find a claim ended do nothing.
+func (m *mirror) relistedLocked() {
+	for _, e := range m.entries {
+		if e.settled != 0 {
+			e.settled = 0
+			m.unqueueLocked(e)
+			m.placeLocked(e)
+		}
+	}
 }
 
 // claimedLocked takes over a change of a claim.

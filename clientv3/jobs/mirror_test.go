@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -31,4 +32,20 @@ func TestQueueIsOrderedByOneClock(t *testing.T) {
 		require.Equal(t, e.ready.Round(0), e.ready, e.id)
 		return true
 	})
+}
+
+func TestBackoffOfCenturies(t *testing.T) {
+	cfg := clienttest.Must(Config{Name: "q", MaxBackoff: math.MaxInt64}.complete())
+	require.GreaterOrEqual(t, cfg.backoff(100), time.Duration(math.MaxInt64/2))
+}
+
+// A job whose state is from before the last claim is not claimed, unless the cluster was restored from a backup since.
+func TestRelist(t *testing.T) {
+	m := newMirror(1, clienttest.Must(Config{Name: "q"}.complete()))
+	m.apply(put("j", 1, record{}))
+	m.settled(&Job{ID: "j", rev: 9})
+	m.apply(put("j", 2, record{}))
+	require.Zero(t, m.queue.Len())
+	m.apply(cache.Change[item]{Type: cache.Relisted})
+	require.Equal(t, 1, m.queue.Len())
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"time"
 
@@ -116,9 +117,11 @@ func (c Config) check() error {
 		return fmt.Errorf("leaderelection: Config.Holders is %d: leave it out for an election, or set how many may hold the key", c.Holders)
 	case c.TTL < time.Second || c.TTL > clientv3.MaxLeaseTTL*time.Second:
 		return fmt.Errorf("leaderelection: Config.TTL is %v: set at least 1 s", c.TTL)
-	case c.Margin >= c.TTL*2/3:
+	case c.RetryPeriod > math.MaxInt64>>maxDoublings:
+		return fmt.Errorf("leaderelection: Config.RetryPeriod is %v: set at most %v", c.RetryPeriod, time.Duration(math.MaxInt64>>maxDoublings))
+	case c.Margin >= c.TTL/3*2:
 		return fmt.Errorf("leaderelection: Config.Margin is %v, and renewals of a TTL of %v are %v apart: set a margin below %v, or a longer TTL",
-			c.Margin, c.TTL, c.TTL/3, c.TTL*2/3)
+			c.Margin, c.TTL, c.TTL/3, c.TTL/3*2)
 	case c.Hooks.NewLeader != nil && c.Holders > 1:
 		return errors.New("leaderelection: Hooks.NewLeader needs Config.Holders of 1: a semaphore has no leader")
 	}

@@ -85,6 +85,7 @@ type runner struct {
 	lg     *zap.Logger
 	term   atomic.Pointer[Term] // the present one, nil if there is none
 
+	left         []clientv3.LeaseID // of earlier candidacies, not known to be gone
 	observers    sync.WaitGroup
 	observing    context.Context
 	endObserving context.CancelFunc
@@ -94,6 +95,9 @@ type runner struct {
 // candidacy campaigns over a new lease, leads, and resigns. It reports whether it has led, and
 // whether to campaign again.
 func (r *runner) candidacy(ctx context.Context) (led, again bool, err error) {
+	if err := r.revokeLeft(ctx); err != nil {
+		return false, true, err
+	}
 	session, endSession, err := r.newSession(ctx)
 	if err != nil {
 		return false, r.passing(ctx, err), err
@@ -213,8 +217,21 @@ func (r *runner) resign(ctx context.Context, s *concurrency.Session, endSession 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.ResignTimeout)
 	defer cancel()
 	if _, err := r.client.Revoke(ctx, s.Lease()); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		r.left = append(r.left, s.Lease())
 		r.lg.Warn("cannot resign; the key is deleted when its lease expires", zap.Int64("lease-id", int64(s.Lease())), zap.Error(err))
 	}
+}
+
+// revokeLeft revokes the leases that resign could not, so that the keys of earlier candidacies do not stay beside that of
+// the next one. A lease that must not be revoked expires.
+func (r *runner) revokeLeft(ctx context.Context) error {
+	for ; len(r.left) > 0; r.left = r.left[1:] {
+		_, err := r.client.Revoke(ctx, r.left[0])
+		if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) && r.passing(ctx, err) {
+			return err
+		}
+	}
+	return nil
 }
 
 // passing reports whether another candidacy may succeed after err.

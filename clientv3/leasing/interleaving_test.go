@@ -75,8 +75,7 @@ func TestLateWriteIsFencedOff(t *testing.T) {
 			late <- resp
 		})
 		_, err := owner.Put(t.Context(), "k", "late")
-		var unknown *retry.UnknownOutcomeError
-		require.ErrorAs(t, err, &unknown)
+		require.ErrorAs(t, err, new(*retry.UnknownOutcomeError))
 		requireTruth(t, cluster, owner, "k")
 		awaitOwned(t, cluster, owner, "k")
 

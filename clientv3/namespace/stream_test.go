@@ -67,8 +67,7 @@ func TestGetStreamErrors(t *testing.T) {
 	_, err = clientv3.GetStreamToGetResponse(stream)
 	require.Equal(t, rpctypes.ErrPermissionDenied, err)
 
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
+	ctx := clienttest.Ended(t)
 	stream, err = kv.GetStream(ctx, "k")
 	require.Nil(t, stream)
 	require.Equal(t, context.Canceled, err)

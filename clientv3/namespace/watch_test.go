@@ -137,8 +137,7 @@ func TestAbandonedWatch(t *testing.T) {
 
 func TestWatchOfAnEndedContext(t *testing.T) {
 	_, c := clienttest.StartClient(t, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
+	ctx := clienttest.Ended(t)
 	select {
 	case _, open := <-namespace.NewWatcher(c, "ns/").Watch(ctx, "k"):
 		require.False(t, open)

@@ -135,8 +135,7 @@ func TestTermThatIsOver(t *testing.T) {
 			clienttest.Must(s.Create(t.Context(), "web", Config{1}))
 			clienttest.Must(client.Delete(t.Context(), "leader", clientv3.WithPrefix()))
 			_, err := s.Update(t.Context(), "web", increment)
-			var over *leaderelection.TermEndedError
-			require.ErrorAs(t, err, &over)
+			require.ErrorAs(t, err, new(*leaderelection.TermEndedError))
 			require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
 			e := clienttest.Must(s.Get(t.Context(), "web"))
 			require.Equal(t, Config{1}, e.Value)

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.etcd.io/etcd/client/pkg/v3/srv"
 
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/quorate/internal/doctor"
+	"github.com/quorate/quorate/resolver/dns"
 )
 
 func newDoctorCommand() *cobra.Command {
@@ -88,11 +88,10 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 		if cmd.Flags().Changed("endpoints") {
 			return cli.Usage(cmd, errors.New("--discovery-srv and --endpoints name endpoints: give one of them"))
 		}
-		found, err := srv.GetClient("etcd-client", f.srv, f.srvName)
+		cfg.Endpoints, err = dns.DiscoverEtcd(cmd.Context(), f.srv, dns.EtcdConfig{Config: dns.Config{Timeout: limit}, ServiceName: f.srvName})
 		if err != nil {
-			return fmt.Errorf("SRV records of %s: %w", f.srv, err)
+			return fmt.Errorf("--discovery-srv: %w", err)
 		}
-		cfg.Endpoints = found.Endpoints
 	}
 	config := doctor.Config{Client: cfg, Timeout: limit, Cluster: f.cluster, Hash: f.hash, Progress: func(waiting []string) {
 		cmd.PrintErrln("waiting for " + strings.Join(waiting, ", "))

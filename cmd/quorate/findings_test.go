@@ -62,7 +62,7 @@ func TestSentences(t *testing.T) {
 		{"missing: unix", nil, []string{"doctor", "--endpoints", "unix:/nosuch.sock"}, cli.Negative, "no connection to /nosuch.sock", "scheme"},
 		{"missing: --write-out", nil, []string{"top", "-w", "json", "--interval", "10s", "--endpoints", noQuorum}, cli.OK, `"role": "no leader"`, ""},
 		{"missing: --write-out", nil, []string{"verify", "-w", "yaml"}, cli.Failure, "it must be table or json", ""},
-		{"missing: SRV", nil, []string{"doctor", "--discovery-srv", "nosuch.invalid"}, cli.Failure, "SRV records of nosuch.invalid: ", ""},
+		{"missing: SRV", nil, []string{"doctor", "--discovery-srv", "nosuch.invalid"}, cli.Failure, "--discovery-srv: dns: ", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx := tt.ctx

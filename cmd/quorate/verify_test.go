@@ -29,23 +29,17 @@ func TestVerify(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, string(html), "<html")
 	assert.NotContains(t, string(html), "xxx", "it replaces another one")
+	status, _, _ = clitest.Exec(t.Context(), newRootCommand(), "verify", "--endpoints", "127.0.0.1:1", "--command-timeout", "100ms", "--html", page)
+	assert.Equal(t, cli.Failure, status)
+	kept, err := os.ReadFile(page)
+	require.NoError(t, err)
+	assert.Equal(t, html, kept, "there is none to replace it")
 
 	status, stdout, stderr = clitest.Exec(t.Context(), newRootCommand(), "verify", "--endpoints", cluster.Endpoints()[0], "--duration", "500ms", "--json")
 	assert.Equal(t, cli.OK, status, stderr)
 	var result verify.Result
 	require.NoError(t, json.Unmarshal([]byte(stdout), &result))
 	assert.Equal(t, "linearizable", result.Linear)
-}
-
-// A page stays if there is none to replace it.
-func TestVerifyKeepsThePage(t *testing.T) {
-	page := filepath.Join(t.TempDir(), "page.html")
-	require.NoError(t, os.WriteFile(page, []byte("before"), 0o600))
-	status, _, _ := clitest.Exec(t.Context(), newRootCommand(), "verify", "--html", page, "--endpoints", "127.0.0.1:1", "--command-timeout", "100ms")
-	assert.Equal(t, cli.Failure, status)
-	kept, err := os.ReadFile(page)
-	require.NoError(t, err)
-	assert.Equal(t, "before", string(kept))
 }
 
 func TestVerifyRefuses(t *testing.T) {

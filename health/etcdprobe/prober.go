@@ -93,7 +93,7 @@ func reportError(err error, report func(health.Report)) {
 		report(health.Report{Kind: health.Restricting, Detail: learner, Err: err})
 	case errors.Is(known, rpctypes.ErrStopped):
 		report(health.Report{Kind: health.Refusing, Err: err})
-	case isEtcds(known) || health.FromServer(err):
+	case isFromEtcd(known) || health.FromServer(err):
 		report(health.Report{Kind: health.Answered, Err: err})
 	}
 }
@@ -108,9 +108,9 @@ func refusedAfterRead(known error) bool {
 		errors.Is(known, rpctypes.ErrUserEmpty) || errors.Is(known, rpctypes.ErrAuthOldRevision)
 }
 
-// isEtcds reports whether only etcd, and no proxy in between, returns the error, whatever
+// isFromEtcd reports whether only etcd, and no proxy in between, returns the error, whatever
 // its code.
-func isEtcds(known error) bool {
+func isFromEtcd(known error) bool {
 	var e rpctypes.EtcdError
 	return errors.As(known, &e)
 }

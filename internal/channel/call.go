@@ -199,7 +199,7 @@ func (c *call) noteUnsure(class retry.Class, ev retry.Evidence) {
 // already means this is returned unchanged, because programs compare it.
 func (c *call) unknown(a *attempt, err error) error {
 	c.caller.observer.OutcomeUnknown(observe.UnknownOutcome{Method: c.method, Endpoint: c.caller.name(a.endpoint()), Err: err})
-	if isEtcds(err) && retry.OutcomeOf(err) == retry.OutcomeUnknown {
+	if isFromEtcd(err) && retry.OutcomeOf(err) == retry.OutcomeUnknown {
 		return err
 	}
 	return &retry.UnknownOutcomeError{Method: c.method, Err: err}

@@ -38,8 +38,8 @@ func isOfProgram(err error) bool {
 	return !hasStatus && !errors.Is(err, io.EOF) && retry.CodeOf(err) == codes.Unknown
 }
 
-// isEtcds reports whether an error is one of etcd's own, and not of a proxy before it.
-func isEtcds(err error) bool {
+// isFromEtcd reports whether an error is one of etcd's own, and not of a proxy before it.
+func isFromEtcd(err error) bool {
 	var known rpctypes.EtcdError
 	return errors.As(rpctypes.Error(err), &known)
 }

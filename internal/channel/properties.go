@@ -19,7 +19,7 @@ type properties struct {
 	hedged bool
 	// large calls have large responses, see largeRanges.
 	large bool
-	// prompt writes take about as long as a commit. What loses its leader is cut early.
+	// prompt writes take about as long as a commit. They are cut early when their leader is lost.
 	prompt bool
 }
 

@@ -55,6 +55,7 @@ type Retrier struct {
 	failures   int
 	refreshes  int                  // new tokens
 	moves      int                  // to another member with the latest token
+	repeated   bool                 // with the same token, after a change of users or roles
 	progressed bool                 // there was no failure since
 	lost       bool                 // a connection was lost under an attempt
 	since      time.Time            // of the first failure
@@ -156,7 +157,7 @@ func (r *Retrier) Progress() {
 	default:
 	}
 	r.failures, r.refreshes, r.moves, r.progressed, r.lost, r.failed, r.latest = 0, 0, 0, true, false, nil, nil
-	r.refused, r.noLeader, r.leaderless = refusals{}, refusals{}, false
+	r.refused, r.noLeader, r.leaderless, r.repeated = refusals{}, refusals{}, false, false
 }
 
 // Leaderless reports whether every reachable endpoint has refused the work since its last
@@ -232,7 +233,15 @@ func (r *Retrier) correct(class retry.Class, a *attempt) retry.Class {
 // refresh replaces the refused token, and otherwise acts like again. The first time there
 // is no pause, nor before another member is asked with the same token.
 func (r *Retrier) refresh(ctx context.Context, a *attempt, refusal error) error {
-	if r.refreshes >= maxTokenRefreshes {
+	// Users or roles were changed while the request was under way. Its token is valid still, unless
+	// it names a revision, as a JWT does. There may be many changes, which end.
+	changed := errors.Is(rpctypes.Error(refusal), rpctypes.ErrAuthOldRevision) && r.c.tokens.login().Token == ""
+	switch {
+	case changed && !r.repeated:
+		r.repeated = true
+		r.retried(retry.Token, a, refusal)
+		return nil
+	case r.refreshes >= maxTokenRefreshes && (!changed || r.c.tokens.login().FromSource):
 		return refusal
 	}
 	next, err := r.c.tokens.replace(ctx, a, refusal)

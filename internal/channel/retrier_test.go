@@ -68,7 +68,10 @@ func TestRetrierByClass(t *testing.T) {
 		endless = 1 << iota
 		requireLeader
 		password
+		source
+		own
 	)
+	changed := rpctypes.ErrGRPCAuthOldRevision
 	learner := rpctypes.ErrGRPCNotSupportedForLearner
 	tests := []struct {
 		name  string
@@ -84,6 +87,10 @@ func TestRetrierByClass(t *testing.T) {
 		{"canceled by the server", status.Error(codes.Canceled, "canceled"), 1, -1, 0},
 		{"stale token", rpctypes.ErrGRPCInvalidAuthToken, 3, maxTokenRefreshes, password},
 		{"a token that cannot be renewed", rpctypes.ErrGRPCInvalidAuthToken, 3, 0, 0},
+		{"users change", changed, 3, -1, password},
+		{"users change: a certificate", changed, 3, -1, 0},
+		{"users change: a source, which may return what it has", changed, 3, 1 + maxTokenRefreshes, source},
+		{"users change: a token that cannot be renewed", changed, 3, 0, own},
 		{"refused by the only member", learner, 1, 0, 0},
 		{"refused by members", learner, 3, 2, 0},
 		{"code that is not retryable", status.Error(codes.Internal, "boom"), 3, 0, 0},
@@ -107,13 +114,19 @@ func TestRetrierByClass(t *testing.T) {
 	}
 	for _, tt := range tests {
 		grpctest.Bubble(t, tt.name, func(t *testing.T) {
-			a, most, ctx := rangeRetrier(retry.Policy{}), 5, t.Context()
+			a, most, ctx := rangeRetrier(retry.Policy{}), 6, t.Context()
 			if tt.flags&endless != 0 {
 				a, most = rangeRetrier(retry.Policy{MaxAttempts: 2}).Endless(), 100
 			}
 			a.c.width = func() int { return tt.width }
-			if tt.flags&password != 0 {
-				a.c.tokens = newTestTokens(&authServer{}, alice)
+			switch srv := new(authServer); {
+			case tt.flags&password != 0:
+				a.c.tokens = newTestTokens(srv, alice)
+			case tt.flags&source != 0:
+				a.c.tokens = newSourceTokens(srv.token)
+			case tt.flags&own != 0:
+				a.c.tokens = newTestTokens(srv, Login{Token: "own"})
+				a.opened = carrying(t, newToken("own", Login{}))
 			}
 			if tt.flags&requireLeader != 0 {
 				ctx = metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)

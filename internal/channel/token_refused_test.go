@@ -248,6 +248,18 @@ func loginAfterAWrongPassword(t *testing.T, refusal error) {
 	}
 }
 
+// A change of users or roles while a request is under way costs no login.
+func TestUsersChangeUnderACall(t *testing.T) {
+	inBubbleWithTokens(t, new(timedTokens), func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel) {
+		tokens := cluster.Count("Authenticate")
+		for range 10 {
+			cluster.Once("Put", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCAuthOldRevision) })
+			require.NoError(t, put(t.Context(), c))
+		}
+		assert.Equal(t, tokens, cluster.Count("Authenticate"))
+	})
+}
+
 // A request that arrives before authentication is on and is applied afterwards has no user,
 // although it carried a token. It was not executed, and the token may be valid.
 func TestRequestThatArrivedBeforeAuthenticationWasOn(t *testing.T) {

@@ -85,7 +85,7 @@ func (r *Retrier) isFree(class retry.Class, a *attempt, cause error) bool {
 	switch {
 	case class == retry.NotSent, class == retry.Ambiguous && progressed:
 		return true
-	case class != retry.Ambiguous || lost || a == nil || a.Answered() && isEtcds(cause):
+	case class != retry.Ambiguous || lost || a == nil || a.Answered() && isFromEtcd(cause):
 		return false
 	}
 	r.lost = true

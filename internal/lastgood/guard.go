@@ -17,9 +17,9 @@ const (
 //   - If fewer than half of the endpoints are left, or none, those that disappeared stay until
 //     they have been missing for Delay. Those that disappear one by one within Delay count
 //     together.
-//   - If the source returns a part of a larger list each time (with a Window): three endpoints
-//     or more, as many as before, but different ones, and some of them are back. Missing ones
-//     stay until they have been missing for Window, and for Delay until the first are back.
+//   - With a Window, if each answer is another part of a larger list: it has three endpoints or
+//     more, as many as the one before, but others, of which some were seen earlier. Missing ones
+//     stay for Window; before any endpoint has come back, they stay for Delay.
 //
 // Other removals take effect at once, and new endpoints are never delayed. Time while the source
 // is away does not count, see Suspend.

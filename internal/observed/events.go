@@ -82,8 +82,8 @@ func (e *events) deliver() {
 	}
 }
 
-var lanes = [...]observe.Lane{
-	balancer.Calls: observe.LaneCalls, balancer.Streams: observe.LaneStreams, balancer.Bulk: observe.LaneBulk,
+var connClasses = [...]observe.ConnClass{
+	balancer.Calls: observe.ConnCalls, balancer.Streams: observe.ConnStreams, balancer.Bulk: observe.ConnBulk,
 }
 
 // IgnoresCalls tells the policy that it need not call Picked and Ended.
@@ -92,7 +92,7 @@ func (e *events) IgnoresCalls() bool { return e.picks == nil }
 // Picked implements balancer.Events.
 func (e *events) Picked(ep *balancer.Endpoint, call balancer.Call) {
 	if e.picks != nil { // what wraps these Events need not say that they ignore calls
-		e.picks.Picked(observe.Pick{Endpoint: e.name(ep), Method: call.Method, Lane: lanes[call.Conn]})
+		e.picks.Picked(observe.Pick{Endpoint: e.name(ep), Method: call.Method, Conn: connClasses[call.Conn]})
 	}
 }
 
@@ -100,7 +100,7 @@ func (e *events) Picked(ep *balancer.Endpoint, call balancer.Call) {
 func (e *events) Ended(ep *balancer.Endpoint, call balancer.Call, took time.Duration, err error) {
 	if e.calls != nil {
 		e.calls.Attempted(observe.Attempt{
-			Endpoint: e.name(ep), Method: call.Method, Lane: lanes[call.Conn], Err: err, Took: took,
+			Endpoint: e.name(ep), Method: call.Method, Conn: connClasses[call.Conn], Err: err, Took: took,
 		})
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/bench/cases"
-	"github.com/quorate/quorate/lab/bench/internal/stats"
+	"github.com/quorate/quorate/lab/internal/stats"
 	"github.com/quorate/quorate/lab/servers"
 )
 

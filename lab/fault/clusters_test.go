@@ -221,12 +221,12 @@ func TestSites(t *testing.T) {
 	}
 }
 
-// TestDisturbances are those of soaks, which have several clients of one process.
-func TestDisturbances(t *testing.T) {
+// TestForSoaks checks the faults of soaks, which have several clients of one process.
+func TestForSoaks(t *testing.T) {
 	ctx := labtest.Within(t, time.Minute)
 	c := labtest.Start(t, lab.Config{})
 	store := connect(t, c, c.Endpoints(), nil).Store
-	all := fault.Disturbances()
+	all := fault.ForSoaks()
 	assert.Subset(t, names(all), []string{"nat", "nat-one", "flap"})
 	assert.NotContains(t, names(all), "vip")
 	for _, f := range all {

@@ -126,11 +126,10 @@ func All() []Fault {
 // injects them.
 func Default() []Fault { return All()[:7] }
 
-// Disturbances returns the faults of a storm: those that all clusters can have and that keep little
-// of a storm busy, and others that are harder or that leave nothing to measure. A rolling restart takes too much of a
-// storm, because a member that has watches open takes seven seconds to end when it
-// is asked to; the fault terminate does it to one member instead.
-func Disturbances() []Fault {
+// ForSoaks returns the faults of a [Storm]: those that all clusters can have and that end quickly, and others that are
+// harder or that leave nothing to measure. A rolling restart takes too much of a storm, because a member with open
+// watches takes seven seconds to terminate; the fault terminate restarts one member instead.
+func ForSoaks() []Fault {
 	return append(
 		slices.DeleteFunc(All(), func(f Fault) bool { return !f.storm }),
 		Fault{Name: "terminate", Summary: "a member is terminated gracefully and restarted at the end", inject: terminateOne},

@@ -88,7 +88,7 @@ func (s *Storm) faults(ctx context.Context) error {
 	var upcoming []Fault
 	for pause.For(ctx, pace.Between(s.scene.Rand, shortestCalm, longestCalm)) == nil {
 		if len(upcoming) == 0 {
-			upcoming = Disturbances()
+			upcoming = ForSoaks()
 			s.scene.Rand.Shuffle(len(upcoming), func(i, j int) { upcoming[i], upcoming[j] = upcoming[j], upcoming[i] })
 		}
 		if err := s.disturb(ctx, upcoming[0]); err != nil {

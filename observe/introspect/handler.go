@@ -39,13 +39,13 @@ func (o Options) WithDefaults() Options {
 	return o
 }
 
-// Source is a client; *clientv3.Client is one, and *[Channels] are some. Introspect asks no server.
+// Source is what a report is about: a *clientv3.Client, or *[Channels]. Introspect sends nothing to servers.
 type Source interface {
 	Introspect(o Options) Client
 }
 
-// Handler serves the [Report] on some clients, which have the names that the keys give
-// them. The map must not be changed. A client that is closed is shown as that.
+// Handler serves the [Report] on clients, by name. The map must not be changed. A closed client is shown as
+// closed.
 //
 // A request that prefers HTML gets a page, others get JSON; "?format=json" is JSON in any case.
 // Methods other than GET and HEAD are refused.

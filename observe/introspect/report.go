@@ -63,8 +63,8 @@ type Endpoint struct {
 	Connections int  `json:"connections"` // open ones, of all classes
 	InFlight    int  `json:"in_flight"`   // attempts of calls
 	Streams     int  `json:"streams"`
-	// Share is the endpoint's share of the attempts at all endpoints that have ended, from 0 to 1. The first report
-	// counts from the beginning, others from the first, and later ones from a report of a minute before or more.
+	// Share is the endpoint's share, from 0 to 1, of the attempts at all endpoints that have ended since a report one to
+	// two minutes before, or since the first one; in the first report, since the beginning.
 	Share float64 `json:"share"`
 	// LatencySeconds is how long the endpoint takes to complete work, smoothed; 0 if it
 	// has completed none.

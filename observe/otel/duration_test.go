@@ -34,8 +34,8 @@ func points[N int64 | float64](t *testing.T, m metricdata.Metrics, unit string, 
 func TestDurationsHaveGRPCsNames(t *testing.T) {
 	reader, provider := newProvider()
 	o := newObserver(t, provider, "orders")
-	o.Picked(observe.Pick{Endpoint: "a", Method: rangeMethod, Lane: observe.LaneCalls})
-	o.Attempted(observe.Attempt{Endpoint: "a", Method: rangeMethod, Lane: observe.LaneCalls, Took: time.Second, Err: status.Error(codes.Unavailable, "")})
+	o.Picked(observe.Pick{Endpoint: "a", Method: rangeMethod, Conn: observe.ConnCalls})
+	o.Attempted(observe.Attempt{Endpoint: "a", Method: rangeMethod, Conn: observe.ConnCalls, Took: time.Second, Err: status.Error(codes.Unavailable, "")})
 	o.Called(observe.Call{Method: rangeMethod, Took: 2 * time.Second, Retries: 2, Hedged: true, Paused: time.Second})
 	o.Called(observe.Call{Method: rangeMethod, Took: time.Second, Err: errors.New("no status")})
 	all := collect(t, reader)

@@ -22,7 +22,7 @@ const (
 	endpointKey = attribute.Key("quorate.endpoint.name")
 	stateKey    = attribute.Key("quorate.endpoint.state")
 	reasonKey   = attribute.Key("quorate.ejection.reason")
-	laneKey     = attribute.Key("quorate.lane")
+	connKey     = attribute.Key("quorate.connection")
 	classKey    = attribute.Key("quorate.retry.class")
 	methodKey   = attribute.Key("rpc.method")
 )
@@ -54,7 +54,7 @@ type Observer struct {
 	callback metric.Registration
 	present  metric.Registration // of the present state
 
-	picked  sync.Map     // of endpoint to *lanes
+	picked  sync.Map     // of endpoint to *picks
 	methods sync.Map     // of method to *methodOptions
 	known   atomic.Int64 // how many methods there are
 	closed  atomic.Bool
@@ -158,7 +158,7 @@ func (o *Observer) EndpointsSet(endpoints []string) {
 	o.mu.Unlock()
 	for _, ep := range removed {
 		if known, ok := o.picked.LoadAndDelete(ep); ok {
-			known.(*lanes).each((*tally).end)
+			known.(*picks).each((*tally).end)
 		}
 	}
 }
@@ -173,10 +173,10 @@ func (o *Observer) Resolved(e observe.Resolution) {
 	o.resolved.Record(context.Background(), int64(e.Endpoints), o.plain)
 }
 
-// lanes count the picks of an endpoint.
-type lanes struct{ calls, streams, bulk tally }
+// picks count the picks of an endpoint.
+type picks struct{ calls, streams, bulk tally }
 
-func (l *lanes) each(do func(*tally)) {
+func (l *picks) each(do func(*tally)) {
 	do(&l.calls)
 	do(&l.streams)
 	do(&l.bulk)
@@ -186,12 +186,12 @@ func (l *lanes) each(do func(*tally)) {
 func (o *Observer) Picked(e observe.Pick) {
 	known, ok := o.picked.Load(e.Endpoint)
 	if !ok {
-		known = o.lanesOf(e.Endpoint)
+		known = o.picksOf(e.Endpoint)
 	}
-	switch l := known.(*lanes); e.Lane {
-	case observe.LaneStreams:
+	switch l := known.(*picks); e.Conn {
+	case observe.ConnStreams:
 		l.streams.inc()
-	case observe.LaneBulk:
+	case observe.ConnBulk:
 		l.bulk.inc()
 	default:
 		l.calls.inc()
@@ -199,22 +199,22 @@ func (o *Observer) Picked(e observe.Pick) {
 	o.optionsOfMethod(e.Method).started.inc()
 }
 
-// lanesOf makes what counts the picks of an endpoint, and keeps those of the client's own.
-func (o *Observer) lanesOf(endpoint string) *lanes {
+// picksOf makes what counts the picks of an endpoint, and keeps those of the client's own.
+func (o *Observer) picksOf(endpoint string) *picks {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if made, ok := o.picked.Load(endpoint); ok {
-		return made.(*lanes)
+		return made.(*picks)
 	}
 	known := o.states.Has(endpoint)
 	name := endpoint
 	if !known {
 		name = other
 	}
-	l := &lanes{}
-	for lane, t := range map[observe.Lane]*tally{observe.LaneCalls: &l.calls, observe.LaneStreams: &l.streams, observe.LaneBulk: &l.bulk} {
+	l := &picks{}
+	for class, t := range map[observe.ConnClass]*tally{observe.ConnCalls: &l.calls, observe.ConnStreams: &l.streams, observe.ConnBulk: &l.bulk} {
 		t.counter = o.picks
-		t.options = []metric.AddOption{o.with(endpointKey.String(name), laneKey.String(string(lane)))}
+		t.options = []metric.AddOption{o.with(endpointKey.String(name), connKey.String(string(class)))}
 	}
 	if known {
 		o.picked.Store(endpoint, l)

@@ -89,12 +89,12 @@ func TestCountersOfEndpoints(t *testing.T) {
 	o := newObserver(t, provider, "orders")
 	o.EndpointsSet([]string{"a", "b"})
 	for _, p := range []observe.Pick{
-		{Endpoint: "a", Lane: observe.LaneCalls},
-		{Endpoint: "a", Lane: observe.LaneCalls},
-		{Endpoint: "a", Lane: observe.LaneStreams},
-		{Endpoint: "b", Lane: observe.LaneBulk},
-		{Endpoint: "elsewhere", Lane: observe.LaneCalls},
-		{Endpoint: "somewhere", Lane: observe.LaneCalls},
+		{Endpoint: "a", Conn: observe.ConnCalls},
+		{Endpoint: "a", Conn: observe.ConnCalls},
+		{Endpoint: "a", Conn: observe.ConnStreams},
+		{Endpoint: "b", Conn: observe.ConnBulk},
+		{Endpoint: "elsewhere", Conn: observe.ConnCalls},
+		{Endpoint: "somewhere", Conn: observe.ConnCalls},
 	} {
 		o.Picked(p)
 	}
@@ -108,10 +108,10 @@ func TestCountersOfEndpoints(t *testing.T) {
 	all := collect(t, reader)
 	const who = "quorate.client.name=orders"
 	require.Equal(t, map[string]int64{
-		who + ",quorate.endpoint.name=a,quorate.lane=calls":     2,
-		who + ",quorate.endpoint.name=a,quorate.lane=streams":   1,
-		who + ",quorate.endpoint.name=b,quorate.lane=bulk":      1,
-		who + ",quorate.endpoint.name=other,quorate.lane=calls": 2,
+		who + ",quorate.connection=calls,quorate.endpoint.name=a":     2,
+		who + ",quorate.connection=streams,quorate.endpoint.name=a":   1,
+		who + ",quorate.connection=bulk,quorate.endpoint.name=b":      1,
+		who + ",quorate.connection=calls,quorate.endpoint.name=other": 2,
 	}, sums(t, all["quorate.client.picks"], "{attempt}"))
 	require.Equal(t, map[string]int64{
 		who + ",quorate.ejection.reason=unresponsive,quorate.endpoint.name=b": 1,
@@ -228,7 +228,7 @@ func TestConcurrentUse(t *testing.T) {
 	for range 3 {
 		busy.Go(func() {
 			for range 500 {
-				o.Picked(observe.Pick{Endpoint: "b", Lane: observe.LaneCalls})
+				o.Picked(observe.Pick{Endpoint: "b", Conn: observe.ConnCalls})
 				o.StateChanged(health.Change{Endpoint: "b", To: health.Dead})
 			}
 		})
@@ -256,8 +256,8 @@ func BenchmarkGet(b *testing.B) {
 	o.EndpointsSet([]string{"a"})
 	b.ReportAllocs()
 	for b.Loop() {
-		o.Picked(observe.Pick{Endpoint: "a", Method: rangeMethod, Lane: observe.LaneCalls})
-		o.Attempted(observe.Attempt{Endpoint: "a", Method: rangeMethod, Lane: observe.LaneCalls, Took: time.Millisecond})
+		o.Picked(observe.Pick{Endpoint: "a", Method: rangeMethod, Conn: observe.ConnCalls})
+		o.Attempted(observe.Attempt{Endpoint: "a", Method: rangeMethod, Conn: observe.ConnCalls, Took: time.Millisecond})
 		o.Called(observe.Call{Method: rangeMethod, Took: time.Millisecond})
 	}
 }

@@ -13,10 +13,10 @@ func TestNoPickIsLost(t *testing.T) {
 	reader, provider := newProvider()
 	o := newObserver(t, provider, "orders")
 	o.EndpointsSet([]string{"a"})
-	pick := func() { o.Picked(observe.Pick{Endpoint: "a", Method: rangeMethod, Lane: observe.LaneBulk}) }
+	pick := func() { o.Picked(observe.Pick{Endpoint: "a", Method: rangeMethod, Conn: observe.ConnBulk}) }
 	const (
-		attributes = "quorate.client.name=orders,quorate.endpoint.name=a,quorate.lane=bulk"
-		others     = "quorate.client.name=orders,quorate.endpoint.name=other,quorate.lane=bulk"
+		attributes = "quorate.client.name=orders,quorate.connection=bulk,quorate.endpoint.name=a"
+		others     = "quorate.client.name=orders,quorate.connection=bulk,quorate.endpoint.name=other"
 		method     = "grpc.method=etcdserverpb.KV/Range,quorate.client.name=orders"
 	)
 	requireCounts := func(picks map[string]int64, started int64) {

@@ -264,7 +264,7 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 	})
 	require.NoError(t, err)
 	o.EndpointsSet([]string{"\xfe"})
-	o.Picked(observe.Pick{Endpoint: "\xfe", Method: "/\xfe", Lane: observe.LaneCalls})
+	o.Picked(observe.Pick{Endpoint: "\xfe", Method: "/\xfe", Conn: observe.ConnCalls})
 	o.StateChanged(health.Change{Endpoint: "\xfe", To: health.Dead})
 	o.FailedOver(observe.Failover{From: "\xfe"})
 	o.HedgeSent(observe.Hedge{Method: "/\xfe"})

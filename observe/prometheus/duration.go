@@ -75,7 +75,7 @@ func (o *Observer) durationsOf(full string) *durations {
 
 // Attempted measures an attempt of a call. How long a stream lasts says nothing.
 func (o *Observer) Attempted(e observe.Attempt) {
-	if e.Lane == observe.LaneCalls {
-		o.lanesOf(e.Endpoint).took.observe(e.Err, e.Took)
+	if e.Conn == observe.ConnCalls {
+		o.picksOf(e.Endpoint).took.observe(e.Err, e.Took)
 	}
 }

@@ -78,13 +78,13 @@ func TestAttemptDuration(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	o := newObserver(t, reg, "orders")
 	o.EndpointsSet([]string{"a", "b"})
-	attempt := func(endpoint string, lane observe.Lane, err error) {
-		o.Attempted(observe.Attempt{Endpoint: endpoint, Lane: lane, Err: err, Took: time.Millisecond})
+	attempt := func(endpoint string, class observe.ConnClass, err error) {
+		o.Attempted(observe.Attempt{Endpoint: endpoint, Conn: class, Err: err, Took: time.Millisecond})
 	}
-	attempt("a", observe.LaneCalls, nil)
-	attempt("a", observe.LaneStreams, nil)
-	attempt("b", observe.LaneCalls, status.Error(codes.Unavailable, ""))
-	attempt("elsewhere", observe.LaneCalls, nil)
+	attempt("a", observe.ConnCalls, nil)
+	attempt("a", observe.ConnStreams, nil)
+	attempt("b", observe.ConnCalls, status.Error(codes.Unavailable, ""))
+	attempt("elsewhere", observe.ConnCalls, nil)
 	const name = "quorate_client_attempt_duration_seconds"
 	all := series(t, reg, name)
 	require.Len(t, all, 3)
@@ -93,7 +93,7 @@ func TestAttemptDuration(t *testing.T) {
 	require.Contains(t, all, "OK other ")
 
 	o.EndpointsSet([]string{"a"})
-	attempt("b", observe.LaneCalls, nil) // late
+	attempt("b", observe.ConnCalls, nil) // late
 	all = series(t, reg, name)
 	require.NotContains(t, all, "Unavailable b ")
 	require.NotContains(t, all, "OK b ")
@@ -103,8 +103,8 @@ func TestMeasuringAllocatesNothing(t *testing.T) {
 	o := newObserver(t, prometheus.NewRegistry(), "orders")
 	o.EndpointsSet([]string{"a"})
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		o.Picked(pick("a", observe.LaneCalls))
-		o.Attempted(observe.Attempt{Endpoint: "a", Method: rangeMethod, Lane: observe.LaneCalls, Took: time.Millisecond})
+		o.Picked(pick("a", observe.ConnCalls))
+		o.Attempted(observe.Attempt{Endpoint: "a", Method: rangeMethod, Conn: observe.ConnCalls, Took: time.Millisecond})
 		o.Called(observe.Call{Method: rangeMethod, Took: time.Millisecond})
 	}))
 }
@@ -168,10 +168,10 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 	o.EndpointsSet([]string{"a", "\xfe", "\xff"})
 	detach := o.Attach(&client{introspect.Client{Endpoints: []introspect.Endpoint{{Name: "\xfe"}, {Name: "\xff"}}}})
 	for _, ep := range []string{"\xfe", "\xff"} {
-		o.Picked(pick(ep, observe.LaneCalls))
+		o.Picked(pick(ep, observe.ConnCalls))
 		o.StateChanged(health.Change{Endpoint: ep, To: health.Serving})
 		o.Ejected(observe.Ejection{Endpoint: ep})
-		o.Attempted(observe.Attempt{Endpoint: ep, Lane: observe.LaneCalls})
+		o.Attempted(observe.Attempt{Endpoint: ep, Conn: observe.ConnCalls})
 	}
 	o.Called(observe.Call{Method: "/\xfe"})
 	o.HedgeSent(observe.Hedge{Method: "/\xfe"})
@@ -210,8 +210,8 @@ func BenchmarkMeasure(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			o.Picked(pick("a", observe.LaneCalls))
-			o.Attempted(observe.Attempt{Endpoint: "a", Method: rangeMethod, Lane: observe.LaneCalls, Took: time.Millisecond})
+			o.Picked(pick("a", observe.ConnCalls))
+			o.Attempted(observe.Attempt{Endpoint: "a", Method: rangeMethod, Conn: observe.ConnCalls, Took: time.Millisecond})
 			o.Called(observe.Call{Method: rangeMethod, Took: time.Millisecond})
 		}
 	})

@@ -35,7 +35,7 @@ type metrics struct {
 
 func newMetrics() metrics {
 	return metrics{
-		picks:          counter("picks_total", "Attempts of calls and openings of streams that were given the endpoint.", "endpoint", "lane"),
+		picks:          counter("picks_total", "Attempts of calls and openings of streams that were given the endpoint.", "endpoint", "connection"),
 		ejections:      counter("ejections_total", "Times that the endpoint was taken out of use, by the kind of evidence.", "endpoint", "reason"),
 		readmissions:   counter("readmissions_total", "Times that the endpoint was taken back into use.", "endpoint"),
 		changes:        counter("endpoint_state_changes_total", "Times that the endpoint came into the state.", "endpoint", "state"),

@@ -30,7 +30,7 @@ type Observer struct {
 	shared *collector // by the clients of a registry
 	client string
 
-	picked  sync.Map     // of endpoint to *lanes
+	picked  sync.Map     // of endpoint to *picks
 	methods sync.Map     // of method to *durations, whose label all metrics of the method have
 	known   atomic.Int64 // how many methods there are
 
@@ -72,8 +72,8 @@ func (o *Observer) Attach(client introspect.Source) (detach func()) {
 	return o.shared.attach(o.client, client)
 }
 
-// lanes are the pick counters of an endpoint, and how long attempts there took.
-type lanes struct {
+// picks are the pick counters of an endpoint, and how long attempts there took.
+type picks struct {
 	calls, streams, bulk prometheus.Counter
 	took                 durations
 }
@@ -108,32 +108,32 @@ func (o *Observer) Resolved(e observe.Resolution) {
 
 // Picked counts a pick. For an endpoint that was picked before it allocates nothing.
 func (o *Observer) Picked(e observe.Pick) {
-	switch l := o.lanesOf(e.Endpoint); e.Lane {
-	case observe.LaneStreams:
+	switch l := o.picksOf(e.Endpoint); e.Conn {
+	case observe.ConnStreams:
 		l.streams.Inc()
-	case observe.LaneBulk:
+	case observe.ConnBulk:
 		l.bulk.Inc()
 	default:
 		l.calls.Inc()
 	}
 }
 
-func (o *Observer) lanesOf(endpoint string) *lanes {
+func (o *Observer) picksOf(endpoint string) *picks {
 	if known, ok := o.picked.Load(endpoint); ok {
-		return known.(*lanes)
+		return known.(*picks)
 	}
 	return o.countersOf(endpoint)
 }
 
 // countersOf makes the pick counters of an endpoint, and keeps those of the client's own.
-func (o *Observer) countersOf(endpoint string) *lanes {
+func (o *Observer) countersOf(endpoint string) *picks {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	label, known := o.labelLocked(endpoint)
-	counters := &lanes{
-		calls:   o.shared.picks.WithLabelValues(o.client, label, string(observe.LaneCalls)),
-		streams: o.shared.picks.WithLabelValues(o.client, label, string(observe.LaneStreams)),
-		bulk:    o.shared.picks.WithLabelValues(o.client, label, string(observe.LaneBulk)),
+	counters := &picks{
+		calls:   o.shared.picks.WithLabelValues(o.client, label, string(observe.ConnCalls)),
+		streams: o.shared.picks.WithLabelValues(o.client, label, string(observe.ConnStreams)),
+		bulk:    o.shared.picks.WithLabelValues(o.client, label, string(observe.ConnBulk)),
 		took:    durations{make: func(code string) prometheus.Observer { return o.attemptsOf(endpoint, code) }},
 	}
 	if known {

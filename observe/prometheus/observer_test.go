@@ -27,8 +27,8 @@ func newObserver(t *testing.T, reg prometheus.Registerer, client string) *quorat
 	return o
 }
 
-func pick(endpoint string, lane observe.Lane) observe.Pick {
-	return observe.Pick{Endpoint: endpoint, Method: rangeMethod, Lane: lane}
+func pick(endpoint string, class observe.ConnClass) observe.Pick {
+	return observe.Pick{Endpoint: endpoint, Method: rangeMethod, Conn: class}
 }
 
 func requireMetrics(t *testing.T, reg prometheus.Gatherer, want string, names ...string) {
@@ -80,12 +80,12 @@ func TestCountersOfEndpoints(t *testing.T) {
 	o := newObserver(t, reg, "orders")
 	o.EndpointsSet([]string{"a", "b"})
 	for range 3 {
-		o.Picked(pick("a", observe.LaneCalls))
+		o.Picked(pick("a", observe.ConnCalls))
 	}
-	o.Picked(pick("a", observe.LaneStreams))
-	o.Picked(pick("a", observe.LaneBulk))
-	o.Picked(pick("elsewhere", observe.LaneCalls))
-	o.Picked(pick("somewhere", observe.LaneCalls))
+	o.Picked(pick("a", observe.ConnStreams))
+	o.Picked(pick("a", observe.ConnBulk))
+	o.Picked(pick("elsewhere", observe.ConnCalls))
+	o.Picked(pick("somewhere", observe.ConnCalls))
 	o.StateChanged(health.Change{Endpoint: "b", To: health.Dead})
 	o.StateChanged(health.Change{Endpoint: "elsewhere", To: health.Dead})
 	o.Ejected(observe.Ejection{Endpoint: "b", State: health.Dead, Evidence: health.Evidence{Kind: health.Unresponsive}})
@@ -103,12 +103,12 @@ quorate_client_endpoint_state_changes_total{client="orders",endpoint="b",state="
 quorate_client_failovers_total{client="orders",endpoint="b"} 1
 # HELP quorate_client_picks_total Attempts of calls and openings of streams that were given the endpoint.
 # TYPE quorate_client_picks_total counter
-quorate_client_picks_total{client="orders",endpoint="a",lane="bulk"} 1
-quorate_client_picks_total{client="orders",endpoint="a",lane="calls"} 3
-quorate_client_picks_total{client="orders",endpoint="a",lane="streams"} 1
-quorate_client_picks_total{client="orders",endpoint="other",lane="bulk"} 0
-quorate_client_picks_total{client="orders",endpoint="other",lane="calls"} 2
-quorate_client_picks_total{client="orders",endpoint="other",lane="streams"} 0
+quorate_client_picks_total{client="orders",connection="bulk",endpoint="a"} 1
+quorate_client_picks_total{client="orders",connection="calls",endpoint="a"} 3
+quorate_client_picks_total{client="orders",connection="streams",endpoint="a"} 1
+quorate_client_picks_total{client="orders",connection="bulk",endpoint="other"} 0
+quorate_client_picks_total{client="orders",connection="calls",endpoint="other"} 2
+quorate_client_picks_total{client="orders",connection="streams",endpoint="other"} 0
 # HELP quorate_client_readmissions_total Times that the endpoint was taken back into use.
 # TYPE quorate_client_readmissions_total counter
 quorate_client_readmissions_total{client="orders",endpoint="b"} 1
@@ -118,7 +118,7 @@ quorate_client_readmissions_total{client="orders",endpoint="b"} 1
 
 	// All metrics of a removed endpoint are removed.
 	o.EndpointsSet([]string{"a"})
-	o.Picked(pick("b", observe.LaneCalls))
+	o.Picked(pick("b", observe.ConnCalls))
 	o.Ejected(observe.Ejection{Endpoint: "b"})
 	requireForgotten(t, reg, "b", "a")
 	requireStates(t, reg, map[string]string{"orders/a": "unknown"})
@@ -186,14 +186,14 @@ func TestClientsOfOneName(t *testing.T) {
 	for _, o := range []*quorateprom.Observer{first, second} {
 		o.EndpointsSet([]string{"a"})
 		o.StateChanged(health.Change{Endpoint: "a", To: health.Serving})
-		o.Picked(pick("a", observe.LaneCalls))
+		o.Picked(pick("a", observe.ConnCalls))
 	}
 	picks := `
 # HELP quorate_client_picks_total Attempts of calls and openings of streams that were given the endpoint.
 # TYPE quorate_client_picks_total counter
-quorate_client_picks_total{client="same",endpoint="a",lane="bulk"} 0
-quorate_client_picks_total{client="same",endpoint="a",lane="calls"} 2
-quorate_client_picks_total{client="same",endpoint="a",lane="streams"} 0
+quorate_client_picks_total{client="same",connection="bulk",endpoint="a"} 0
+quorate_client_picks_total{client="same",connection="calls",endpoint="a"} 2
+quorate_client_picks_total{client="same",connection="streams",endpoint="a"} 0
 `
 	requireMetrics(t, reg, picks, "quorate_client_picks_total")
 	first.EndpointsSet(nil)
@@ -223,7 +223,7 @@ func TestEndpointsComeAndGo(t *testing.T) {
 	for range 3 {
 		busy.Go(func() {
 			for range 500 {
-				o.Picked(pick("b", observe.LaneCalls))
+				o.Picked(pick("b", observe.ConnCalls))
 				o.FailedOver(observe.Failover{From: "b"})
 				o.StateChanged(health.Change{Endpoint: "b", To: health.Dead})
 			}

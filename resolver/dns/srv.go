@@ -3,6 +3,7 @@ package dns
 import (
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -78,7 +79,15 @@ func (l *lookup) targets(ctx context.Context, server string, records []*net.SRV,
 		return a, failure
 	}
 	slices.SortFunc(a.backends, backend.compare)
-	a.backends = slices.CompactFunc(a.backends, backend.equal)
+	var merged []backend // several records of one target are one endpoint with their weights together
+	for _, b := range slices.CompactFunc(a.backends, backend.equal) {
+		if last := len(merged) - 1; last >= 0 && merged[last].key() == b.key() && merged[last].Priority == b.Priority {
+			merged[last].Weight += min(b.Weight, math.MaxUint16-merged[last].Weight)
+			continue
+		}
+		merged = append(merged, b)
+	}
+	a.backends = merged
 	return a, nil
 }
 

@@ -22,7 +22,8 @@ func srvRecord(target string, port, priority, weight uint16) *net.SRV {
 func TestSRV(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		s.hasSRV(srvName,
-			srvRecord("B.svc.", 2, 10, 30), srvRecord("a.svc.", 1, 10, 70), srvRecord("a.svc.", 1, 10, 70), // one twice
+			srvRecord("B.svc.", 2, 10, 30), srvRecord("a.svc.", 1, 10, 60), srvRecord("a.svc.", 1, 10, 60), // one twice
+			srvRecord("a.svc.", 1, 10, 10), // and once more with another weight
 			srvRecord("gone.svc.", 1, 0, 1), srvRecord("backup.svc.", 9, 20, 0))
 		s.has("a.svc.", "2001:db8::1", "10.0.0.1")
 		s.has("b.svc.", "10.0.0.2", "10.0.0.3")

@@ -8,17 +8,16 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// maxTries bounds how often a transaction is sent. If it fails repeatedly, it is not one
-// broken connection that is in the way.
+// maxTries bounds how often a transaction is sent: after several failures the cause is not one broken
+// connection.
 const maxTries = 3
 
-// Commit carries out a transaction whose condition does not hold again once it was
-// carried out, so that it may be repeated while its outcome is unknown. txn makes it.
+// Commit executes a transaction whose condition no longer holds once it was executed: so it may be sent
+// again while its outcome is unknown. txn makes it for each request. Nothing is sent after ctx has ended.
 //
-// unsure is the error of the last request, if there was one, that may have been carried
-// out, or may yet be, unacknowledged; that can be said of every
-// request during which ctx ended. With err nil, such a request may be what has made the
-// condition fail. With a ctx that has ended nothing is sent.
+// unsure is the error of the last request without an answer that may have been executed, or may yet be;
+// nil if there was none. A request during which ctx ended is always one. If err is nil and the condition did
+// not hold, that request may be the reason.
 func Commit(ctx context.Context, txn func() clientv3.Txn) (resp *clientv3.TxnResponse, unsure, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err

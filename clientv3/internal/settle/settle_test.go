@@ -33,8 +33,7 @@ func (s *scripted) Commit() (*clientv3.TxnResponse, error) {
 
 func TestCommit(t *testing.T) {
 	lost := &retry.UnknownOutcomeError{Method: "/etcdserverpb.KV/Txn", Err: errors.New("connection reset")}
-	refused := rpctypes.ErrPermissionDenied
-	full := rpctypes.ErrNoSpace
+	refused, full := rpctypes.ErrPermissionDenied, rpctypes.ErrNoSpace
 	tests := map[string]struct {
 		ends        []error
 		sent        int

@@ -70,7 +70,7 @@ func TestARefusalIsTheSameErrorWhileTheWatchIsSplit(t *testing.T) {
 // be limited.
 func TestManyWatchesCatchUpOverFewStreams(t *testing.T) {
 	const (
-		many   = 200
+		many   = 60
 		behind = 6_000
 	)
 	for name, limit := range map[string]int{"without a limit": many, "a limit of 20": 20} {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab/bench/internal/cputime"
-	"github.com/quorate/quorate/lab/bench/internal/stats"
+	"github.com/quorate/quorate/lab/internal/stats"
 )
 
 // sample is what one turn of a client shows: calls a second, and CPU time in nanoseconds and allocations of a call in this

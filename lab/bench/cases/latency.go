@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/quorate/quorate/lab/bench/internal/stats"
+	"github.com/quorate/quorate/lab/internal/stats"
 )
 
 func latency() Case {

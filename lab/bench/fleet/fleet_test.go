@@ -3,8 +3,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
+	"io"
 	"slices"
 	"sync"
 	"testing"
@@ -67,7 +67,7 @@ var built = sync.OnceValues(func() (*servers.Program, error) {
 // build returns options, with the programs.
 func build(t *testing.T, args ...string) options {
 	t.Helper()
-	opts, err := parse(args, &bytes.Buffer{})
+	opts, err := parse(args, io.Discard)
 	require.NoError(t, err)
 	opts.program, err = built()
 	require.NoError(t, err)

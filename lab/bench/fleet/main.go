@@ -21,7 +21,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
+	"log"
 	"os"
 	"os/signal"
 	"syscall"
@@ -31,44 +31,33 @@ import (
 	"github.com/quorate/quorate/lab/servers"
 )
 
-// Exit statuses.
-const (
-	exitOK      = 0
-	exitFailure = 1
-	exitUsage   = 2
-)
-
 func main() {
 	lab.Main() // does not return in a member of a cluster
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(status)
-}
-
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	say := func(what ...any) {
-		_, _ = fmt.Fprintln(stderr, fmt.Sprint(what...)) // a failed write cannot be reported
-	}
-	opts, err := parse(args, stderr)
+	log.SetFlags(0)
+	log.SetPrefix("fleet: ")
+	opts, err := parse(os.Args[1:], os.Stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		return exitOK
+		return
 	case err != nil:
-		say("fleet: ", err)
-		return exitUsage
+		log.Print(err)
+		os.Exit(2)
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err = run(ctx, opts)
+	stop()
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, opts options) (err error) {
 	if opts.program, err = servers.BuildProgram(ctx, "./bench/program", servers.Clients); err != nil {
-		say("fleet: ", err)
-		return exitFailure
+		return err
 	}
 	defer opts.program.Remove()
-	results, err := measure(ctx, opts, func(what string) { say(what) })
-	if err = errors.Join(err, writeTable(stdout, opts, results)); err != nil {
-		say("fleet: ", err)
-		return exitFailure
-	}
-	return exitOK
+	results, err := measure(ctx, opts, func(what string) { log.Print(what) })
+	return errors.Join(err, writeTable(os.Stdout, opts, results))
 }
 
 // measure runs the phases with each kind of client.

@@ -6,8 +6,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 
-	"github.com/quorate/quorate/lab/bench/internal/stats"
+	"github.com/quorate/quorate/lab/internal/stats"
 )
 
 // measurement is a benchmark: contenders that do the same thing, and what is measured of it.
@@ -30,7 +31,18 @@ type contender struct {
 }
 
 func cases() []measurement {
-	return []measurement{limited(), unlimited(), mixed("upload", upload), mixed("download", download), lending(), trying(), lookingAtAll(), contended()}
+	return []measurement{
+		// The server's stream limit is the bound. The pool is to make 2.2 times as many calls as one connection.
+		throughput("limit", "256 callers of a method that takes 20 ms, a server with MaxConcurrentStreams(100)",
+			server{takes: 20 * time.Millisecond}, grpc.MaxConcurrentStreams(100)),
+		// Nothing is the bound but the machine, which shows what the pool costs.
+		throughput("nolimit", "256 callers of a method that takes no time, a server without limit", server{}),
+		mixed("upload", upload), mixed("download", download),
+		lending("lend", "one borrower, one resource: the time from Acquire to the end of Release", 1, 1, acquire),
+		lending("try", "one borrower, one resource: the time from TryAcquire to the end of Release", 1, 1, try),
+		lending("idle", "100 idle resources: the time from AcquireAllIdle to the end of the last ReleaseUnused", 1, 100, allIdle),
+		lending("contend", "64 borrowers of 8 resources: the time for one Acquire and Release, all together", 64, 8, acquire),
+	}
 }
 
 // BenchmarkPools runs all cases.

@@ -23,6 +23,10 @@ type loans struct {
 	end          func()
 }
 
+func acquire(l loans) func(context.Context) error { return l.acquire }
+func try(l loans) func(context.Context) error     { return l.try }
+func allIdle(l loans) func(context.Context) error { return l.allIdle }
+
 func resourcePools() []resourcePool {
 	return []resourcePool{
 		{"puddle", lendPuddle},
@@ -40,23 +44,7 @@ func lendPuddle(size int) (loans, error) {
 	if err != nil {
 		return loans{}, err
 	}
-	back := func(r *puddle.Resource[int], err error) error {
-		if err == nil {
-			r.Release()
-		}
-		return err
-	}
-	return loans{
-		acquire: func(ctx context.Context) error { return back(p.Acquire(ctx)) },
-		try:     func(ctx context.Context) error { return back(p.TryAcquire(ctx)) },
-		allIdle: func(context.Context) error {
-			for _, r := range p.AcquireAllIdle() {
-				r.ReleaseUnused()
-			}
-			return nil
-		},
-		end: p.Close,
-	}, fill(size, p.CreateResource)
+	return lend(p, size)
 }
 
 func lendPool(config generic.Config[int]) func(size int) (loans, error) {
@@ -67,61 +55,54 @@ func lendPool(config generic.Config[int]) func(size int) (loans, error) {
 		if err != nil {
 			return loans{}, err
 		}
-		back := func(r generic.Resource[int], err error) error {
-			if err == nil {
-				r.Release()
+		return lend(p, size)
+	}
+}
+
+// lender is a pool of either kind.
+type lender[R interface {
+	Release()
+	ReleaseUnused()
+}] interface {
+	Acquire(ctx context.Context) (R, error)
+	TryAcquire(ctx context.Context) (R, error)
+	AcquireAllIdle() []R
+	CreateResource(ctx context.Context) error
+	Close()
+}
+
+// lend has a pool create as many resources as it may have.
+func lend[R interface {
+	Release()
+	ReleaseUnused()
+}](p lender[R], size int) (loans, error) {
+	back := func(r R, err error) error {
+		if err == nil {
+			r.Release()
+		}
+		return err
+	}
+	l := loans{
+		acquire: func(ctx context.Context) error { return back(p.Acquire(ctx)) },
+		try:     func(ctx context.Context) error { return back(p.TryAcquire(ctx)) },
+		allIdle: func(context.Context) error {
+			for _, r := range p.AcquireAllIdle() {
+				r.ReleaseUnused()
 			}
-			return err
-		}
-		return loans{
-			acquire: func(ctx context.Context) error { return back(p.Acquire(ctx)) },
-			try:     func(ctx context.Context) error { return back(p.TryAcquire(ctx)) },
-			allIdle: func(context.Context) error {
-				for _, r := range p.AcquireAllIdle() {
-					r.ReleaseUnused()
-				}
-				return nil
-			},
-			end: p.Close,
-		}, fill(size, p.CreateResource)
+			return nil
+		},
+		end: p.Close,
 	}
-}
-
-// fill has a pool create as many resources as it may have.
-func fill(size int, create func(context.Context) error) error {
 	for range size {
-		if err := create(context.Background()); err != nil {
-			return err
+		if err := p.CreateResource(context.Background()); err != nil {
+			return l, err
 		}
 	}
-	return nil
+	return l, nil
 }
 
-// lending: what it costs to borrow and give back when nothing is short.
-func lending() measurement {
-	return lendingTo("lend", "one borrower, one resource: the time from Acquire to the end of Release", 1, 1,
-		func(l loans) func(context.Context) error { return l.acquire })
-}
-
-// trying: the same with TryAcquire.
-func trying() measurement {
-	return lendingTo("try", "one borrower, one resource: the time from TryAcquire to the end of Release", 1, 1,
-		func(l loans) func(context.Context) error { return l.try })
-}
-
-// lookingAtAll: what a look at all idle resources costs.
-func lookingAtAll() measurement {
-	return lendingTo("idle", "100 idle resources: the time from AcquireAllIdle to the end of the last ReleaseUnused", 1, 100,
-		func(l loans) func(context.Context) error { return l.allIdle })
-}
-
-// contended: more borrowers than resources.
-func contended() measurement {
-	return lendingTo("contend", "64 borrowers of 8 resources: the time for one Acquire and Release, all together", 64, 8,
-		func(l loans) func(context.Context) error { return l.acquire })
-}
-
-func lendingTo(name, about string, borrowers, size int, way func(loans) func(context.Context) error) measurement {
+// lending has borrowers borrow and give back in one way.
+func lending(name, about string, borrowers, size int, way func(loans) func(context.Context) error) measurement {
 	c := measurement{
 		name: name, about: about, metrics: []string{"ns"}, length: time.Second,
 	}

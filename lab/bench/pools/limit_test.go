@@ -10,30 +10,11 @@ import (
 
 const callers = 256
 
-func throughput() []string { return []string{"calls/s", "p50-ms", "p99-ms", "conns"} }
-
-// limited: the server's stream limit is the bound. The pool is to make 2.2 times as many calls as one connection.
-func limited() measurement {
-	c := measurement{
-		name:    "limit",
-		about:   "256 callers of a method that takes 20 ms, a server with MaxConcurrentStreams(100)",
-		metrics: throughput(), length: 2 * time.Second,
-	}
+// throughput has callers call a server over one connection, several in turn, and the pool.
+func throughput(name, about string, s server, opts ...grpc.ServerOption) measurement {
+	c := measurement{name: name, about: about, metrics: []string{"calls/s", "p50-ms", "p99-ms", "conns"}, length: 2 * time.Second}
 	for _, d := range []dialer{oneConnection(), inTurn(2), inTurn(4), pooled()} {
-		c.contenders = append(c.contenders, calling(d, server{takes: 20 * time.Millisecond}, grpc.MaxConcurrentStreams(100)))
-	}
-	return c
-}
-
-// unlimited: nothing is the bound but the machine, which shows what the pool costs.
-func unlimited() measurement {
-	c := measurement{
-		name:    "nolimit",
-		about:   "256 callers of a method that takes no time, a server without limit",
-		metrics: throughput(), length: 2 * time.Second,
-	}
-	for _, d := range []dialer{oneConnection(), inTurn(2), inTurn(4), pooled()} {
-		c.contenders = append(c.contenders, calling(d, server{}))
+		c.contenders = append(c.contenders, calling(d, s, opts...))
 	}
 	return c
 }

@@ -26,7 +26,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/quorate/quorate/lab/bench/internal/stats"
+	"github.com/quorate/quorate/lab/internal/stats"
 )
 
 // allSlots is how many slots there are.

@@ -104,7 +104,7 @@ func Run(ctx context.Context, cfg Config) (report.Report, error) {
 	r.rep.Started = time.Now().UTC()
 	cfg.Duration, cfg.Counts = longest, &robustness.Counts{} // of this run alone
 	cluster := r.site.Config(lab.Config{Election: cfg.Election, Heartbeat: cfg.Election / 10})
-	out, err := robustness.Run(ctx, cfg.Config, robustness.Setup{Cluster: cluster, Record: true}, r.use)
+	out, err := robustness.Run(ctx, cfg.Config, robustness.Setup{Cluster: cluster, Record: true}, r.workload)
 	if r.load == nil && out.Interrupted {
 		err = nil
 	}
@@ -151,9 +151,9 @@ func (r *run) start(ctx context.Context, env *robustness.Env) (err error) {
 	return nil
 }
 
-// use runs the load and the faults. When the watches have delivered everything it compares calls, watches and leases with the
+// workload runs the load and the faults. When the watches have delivered everything it compares calls, watches and leases with the
 // history of the store.
-func (r *run) use(ctx context.Context, env *robustness.Env) error {
+func (r *run) workload(ctx context.Context, env *robustness.Env) error {
 	if err := r.start(ctx, env); err != nil {
 		return err
 	}

@@ -35,5 +35,5 @@ func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
 	if c.connect == nil {
 		c.connect = func(endpoints []string) (Client, error) { return connect(endpoints, c.Idempotent) }
 	}
-	return robustness.Run(ctx, c.Config, robustness.Setup{Record: true}, c.use)
+	return robustness.Run(ctx, c.Config, robustness.Setup{Record: true}, c.workload)
 }

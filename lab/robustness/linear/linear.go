@@ -41,8 +41,8 @@ const (
 	checkTimeout = 30 * time.Second
 )
 
-// use has callers call until the faults are over, and checks what they were answered.
-func (c Config) use(ctx context.Context, env *robustness.Env) error {
+// workload has callers call until the faults are over, and checks what they were answered.
+func (c Config) workload(ctx context.Context, env *robustness.Env) error {
 	var clients []Client
 	for range (c.Callers + callersOfClient - 1) / callersOfClient {
 		client, err := c.connect(env.Cluster.Endpoints())

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 
 func TestConnectFails(t *testing.T) {
 	cfg := Config{Callers: 1, connect: func([]string) (Client, error) { return nil, errors.New("no way") }}
-	require.EqualError(t, cfg.use(t.Context(), &robustness.Env{Cluster: &lab.Cluster{}}), "connect a client: no way")
+	require.EqualError(t, cfg.workload(t.Context(), &robustness.Env{Cluster: &lab.Cluster{}}), "connect a client: no way")
 }
 
 func unknownPut(value string) model.Operation {

@@ -12,22 +12,10 @@ type book struct {
 	lockcheck.History
 }
 
-// attempt records an attempt and returns its number.
-func (b *book) attempt(a lockcheck.Attempt) int {
+// record appends an entry to a list of the book and returns its number.
+func record[T any](b *book, list *[]T, entry T) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.Attempts = append(b.Attempts, a)
-	return len(b.Attempts) - 1
-}
-
-func (b *book) write(w lockcheck.Write) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.Writes = append(b.Writes, w)
-}
-
-func (b *book) release(r lockcheck.Release) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.Releases = append(b.Releases, r)
+	*list = append(*list, entry)
+	return len(*list) - 1
 }

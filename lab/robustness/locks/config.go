@@ -48,5 +48,5 @@ func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
 	if c.connect == nil {
 		c.connect = quorate.Locker
 	}
-	return robustness.Run(ctx, c.Config, robustness.Setup{Record: true}, c.use)
+	return robustness.Run(ctx, c.Config, robustness.Setup{Record: true}, c.workload)
 }

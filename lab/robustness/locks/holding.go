@@ -45,7 +45,7 @@ func (h *holding) take(ctx context.Context) bool {
 	case errors.Is(a.Err, client.ErrLocked):
 		a.Answer = lockcheck.Locked
 	}
-	h.attempt, h.claim = h.book.attempt(a), a.Claim
+	h.attempt, h.claim = record(h.book, &h.book.Attempts, a), a.Claim
 	h.env.Counts.Add(string(a.Style), string(a.Answer), 1)
 	return a.Answer == lockcheck.Taken
 }
@@ -136,7 +136,7 @@ func (h *holding) write(guard client.Guard, timeout time.Duration) {
 			w.Outcome = lockcheck.Accepted
 		}
 	}
-	h.book.write(w)
+	record(h.book, &h.book.Writes, w)
 	h.env.Counts.Add("writes", string(w.Outcome), 1)
 }
 
@@ -153,7 +153,7 @@ func (h *holding) giveUp() {
 		if err != nil {
 			sessionEnd = closeSession
 		} else {
-			h.book.release(lockcheck.Release{Attempt: h.attempt, Ending: lockcheck.Unlocked, Returned: h.env.Now()})
+			h.released(lockcheck.Unlocked)
 			if h.plan.again {
 				h.write(guard, callTimeout)
 			}
@@ -171,6 +171,11 @@ func (h *holding) giveUp() {
 // closeSession closes the session under the lock that was taken with it.
 func (h *holding) closeSession() {
 	if h.session.Close() == nil {
-		h.book.release(lockcheck.Release{Attempt: h.attempt, Ending: lockcheck.Closed, Returned: h.env.Now()})
+		h.released(lockcheck.Closed)
 	}
+}
+
+// released records that the lock was given up.
+func (h *holding) released(how lockcheck.Ending) {
+	record(h.book, &h.book.Releases, lockcheck.Release{Attempt: h.attempt, Ending: how, Returned: h.env.Now()})
 }

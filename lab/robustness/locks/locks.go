@@ -32,9 +32,9 @@ const roundTimeout = time.Minute
 // late is what a run fails with when calls outlast that.
 const late = "calls of contenders do not return, long after the last of their contexts should have ended"
 
-// use connects the contenders and lets them contend until the faults are over, and once more after that. Then it checks what
+// workload connects the contenders and lets them contend until the faults are over, and once more after that. Then it checks what
 // they learned.
-func (c Config) use(ctx context.Context, env *robustness.Env) error {
+func (c Config) workload(ctx context.Context, env *robustness.Env) error {
 	var b book
 	b.Contenders = c.Contenders
 	for i := range c.Locks {

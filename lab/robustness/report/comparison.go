@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/quorate/quorate/lab/internal/stats"
 	"github.com/quorate/quorate/lab/robustness/history"
 )
 
@@ -47,14 +47,13 @@ type column struct {
 // met is how one run got through a fault, with the first row of that run.
 type met struct{ healthy, row *Row }
 
-// median returns the median of a column's figure over the rounds, the greater of the middle two.
+// median returns the median of a column's figure over the rounds.
 func (c column) median(rounds []met) string {
 	figures := make([]float64, len(rounds))
 	for i, m := range rounds {
 		figures[i] = c.figure(m)
 	}
-	slices.Sort(figures)
-	return c.text(figures[len(figures)/2])
+	return c.text(stats.Of(figures).Median)
 }
 
 // served are the columns of the first table, and gaps those of the second.

@@ -272,14 +272,8 @@ func TestEndedWatches(t *testing.T) {
 
 func TestDurationInTables(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		0:                         "0.00 ms",
-		840 * time.Microsecond:    "0.84 ms",
-		9996 * time.Microsecond:   "10.0 ms",
-		99 * time.Millisecond:     "99.0 ms",
-		100 * time.Millisecond:    "100 ms",
-		999600 * time.Microsecond: "1.00 s",
-		12345 * time.Millisecond:  "12.3 s",
-		123 * time.Second:         "123 s",
+		0: "0 ms", 840 * time.Microsecond: "0.84 ms", 9996 * time.Microsecond: "10 ms", 100 * time.Millisecond: "100 ms",
+		999600 * time.Microsecond: "1 s", 12345 * time.Millisecond: "12.3 s", 123 * time.Second: "123 s",
 	} {
 		assert.Equal(t, want, Duration(d).String(), d.String())
 	}

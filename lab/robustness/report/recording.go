@@ -2,10 +2,10 @@ package report
 
 import (
 	"encoding/json"
-	"fmt"
 	"math"
 	"time"
 
+	"github.com/quorate/quorate/lab/internal/stats"
 	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
@@ -77,7 +77,7 @@ type OutsideWrite struct {
 	Acknowledged, Delivered time.Duration
 }
 
-// Duration is a [time.Duration] as reports show it: milliseconds in JSON, about three digits in tables.
+// Duration is a [time.Duration] as reports show it: milliseconds in JSON, three digits in tables.
 type Duration time.Duration
 
 // MarshalJSON returns milliseconds with three decimals.
@@ -85,23 +85,12 @@ func (d Duration) MarshalJSON() ([]byte, error) {
 	return json.Marshal(math.Round(float64(d)/float64(time.Microsecond)) / 1000)
 }
 
-// String returns about three digits: "0.84 ms", "8.41 ms", "123 ms", "1.23 s", "12.3 s", "123 s".
+// String returns three digits: "0.84 ms", "8.4 ms", "123 ms", "1.23 s", "123 s".
 func (d Duration) String() string {
-	ms := float64(d) / float64(time.Millisecond)
-	switch {
-	case ms < 9.995:
-		return fmt.Sprintf("%.2f ms", ms)
-	case ms < 99.95:
-		return fmt.Sprintf("%.1f ms", ms)
-	case ms < 999.5:
-		return fmt.Sprintf("%.0f ms", ms)
-	case ms < 9_995:
-		return fmt.Sprintf("%.2f s", ms/1e3)
-	case ms < 99_950:
-		return fmt.Sprintf("%.1f s", ms/1e3)
-	default:
-		return fmt.Sprintf("%.0f s", ms/1e3)
+	if ms := float64(d) / float64(time.Millisecond); ms < 999.5 {
+		return stats.Text(ms) + " ms"
 	}
+	return stats.Text(time.Duration(d).Seconds()) + " s"
 }
 
 // Row has the figures of one stretch of a run: the healthy one, or that of a fault.

@@ -170,6 +170,6 @@ func TestComparison(t *testing.T) {
 	}
 	b.Reset()
 	require.NoError(t, report.ComparisonTable(&b, rounds))
-	assert.Contains(t, b.String(), "official             9.00 s      7.00 ms         10.0 s", "the median of the gaps of puts")
+	assert.Contains(t, b.String(), "official                9 s         7 ms           10 s", "the median of the gaps of puts")
 	require.NoError(t, report.ComparisonTable(io.Discard, report.Comparison{Runs: make([]report.ClientRun, 2)}), "runs that never began")
 }

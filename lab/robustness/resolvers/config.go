@@ -72,5 +72,5 @@ func (c Config) run(ctx context.Context) (robustness.Outcome, error) {
 	if err := check.Err(); err != nil {
 		return robustness.Outcome{}, err
 	}
-	return robustness.Run(ctx, c.Config, robustness.Setup{}, c.use)
+	return robustness.Run(ctx, c.Config, robustness.Setup{}, c.workload)
 }

@@ -99,7 +99,7 @@ func (s *registrations) list(addresses []string) {
 
 func (s *registrations) faults() []sourceFault {
 	var all []sourceFault
-	for _, f := range fault.Disturbances() {
+	for _, f := range fault.ForSoaks() {
 		all = append(all, sourceFault{
 			name: f.Name,
 			begin: func() error {

@@ -42,9 +42,9 @@ const (
 	Clean robustness.Promise = "clean"
 )
 
-// use has channels resolve names under faults of the sources. It collects what was found meanwhile, and checks what arrived at
+// workload has channels resolve names under faults of the sources. It collects what was found meanwhile, and checks what arrived at
 // the sources.
-func (c Config) use(ctx context.Context, env *robustness.Env) error {
+func (c Config) workload(ctx context.Context, env *robustness.Env) error {
 	began := time.Now()
 	var stalls stalls
 	watching, cancel := context.WithCancel(context.Background())

@@ -3,7 +3,6 @@
 package resolvers
 
 import (
-	"flag"
 	"slices"
 	"testing"
 	"time"
@@ -15,7 +14,8 @@ import (
 	"github.com/quorate/quorate/lab/robustness/internal/soaktest"
 )
 
-var bound = flag.Duration("bound", 5*time.Second, "how long channels may take in TestNames, on a machine that is busy")
+// bound is how long channels may take in TestNames, on a machine that is busy.
+const bound = 5 * time.Second
 
 // TestNames is the short form of "quorate-lab soak resolvers".
 func TestNames(t *testing.T) {
@@ -24,7 +24,7 @@ func TestNames(t *testing.T) {
 			return c.Of(name+" calls", "made") < 20 || name != "static" && c.Of(name+" changes", "made") < 2
 		})
 	})
-	result, err := Config{Config: cfg, bound: *bound}.Run(ctx)
+	result, err := Config{Config: cfg, bound: bound}.Run(ctx)
 	require.NoError(t, err)
 	require.True(t, result.Verdict.OK(), "%v", result)
 	t.Log("\n" + result.String())

@@ -57,6 +57,6 @@ func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
 		c.connect = connect
 	}
 	already := goleak.IgnoreCurrent()
-	result, err := robustness.Run(ctx, c.Config, setup, c.use)
+	result, err := robustness.Run(ctx, c.Config, setup, c.workload)
 	return result, errors.Join(err, robustness.Leaked(already))
 }

@@ -28,9 +28,9 @@ const (
 	readerStream
 )
 
-// use has readers watch what writers write until the faults are over and all watches have come to the current revision. Then it
+// workload has readers watch what writers write until the faults are over and all watches have come to the current revision. Then it
 // compares what the readers saw with the record.
-func (c Config) use(ctx context.Context, env *robustness.Env) error {
+func (c Config) workload(ctx context.Context, env *robustness.Env) error {
 	kv, err := newClient(env.Cluster.Endpoints(), 0)
 	if err != nil {
 		return fmt.Errorf("connect the writers: %w", err)

@@ -102,7 +102,6 @@ func TestTextIsClean(t *testing.T) {
 	view.Update(resolve.Update{Err: errors.New("a\x1b[2J\u009b2J")})
 	view.Change(time.Now(), health.Change{Endpoint: "a\r", Evidence: health.Evidence{Detail: "\a"}})
 	assert.Equal(t, 4, strings.Count(out.String(), "\n"))
-	assert.NotContains(t, strings.ReplaceAll(out.String(), "\n", ""), "\x1b")
 	assert.Equal(t, cli.Clean(out.String()), out.String())
 }
 

@@ -80,11 +80,10 @@ func TestProcesses(t *testing.T) {
 	defer srv.Close()
 	dead := httptest.NewServer(http.NotFoundHandler())
 	defer dead.Close()
-	httpClient := srv.Client()
-	none, err := json.Marshal((&Processes{URLs: []string{dead.URL}, HTTP: httpClient, Timeout: testTimeout}).Snapshot(t.Context()))
+	none, err := json.Marshal((&Processes{URLs: []string{dead.URL}, HTTP: srv.Client(), Timeout: testTimeout}).Snapshot(t.Context()))
 	require.NoError(t, err)
 	assert.Contains(t, string(none), `"members":[],`)
-	source := &Processes{URLs: []string{srv.URL, dead.URL}, HTTP: httpClient, Timeout: testTimeout}
+	source := &Processes{URLs: []string{srv.URL, dead.URL}, HTTP: srv.Client(), Timeout: testTimeout}
 
 	get := func() {
 		_, err := client.Get(t.Context(), "key")
