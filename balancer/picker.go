@@ -182,7 +182,7 @@ func (k *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 	if a == nil {
 		a = new(Attempt)
 	}
-	if a.flags.has(flagRefused) {
+	if a.flags.set.Load()&flagRefused != 0 {
 		return balancer.PickResult{}, errRefused
 	}
 	call := a.info(info.FullMethodName)
