@@ -23,6 +23,11 @@ import (
 // is split.
 func TestOnlyProvenServersGetParts(t *testing.T) {
 	const backlog = 5_500
+	behind := func(t *testing.T, binary string) (cluster *lab.Cluster, first int64) {
+		cluster = start(t, lab.Config{Members: 1, Binary: binary})
+		return cluster, putMany(t, dial(t, cluster), backlog)
+	}
+	newest, first := behind(t, "")
 	for _, test := range []struct {
 		name    string
 		binary  func(etcd34.TB) string
@@ -37,12 +42,10 @@ func TestOnlyProvenServersGetParts(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			cfg := lab.Config{Members: 1}
+			cluster, first := newest, first
 			if test.binary != nil {
-				cfg.Binary = test.binary(t)
+				cluster, first = behind(t, test.binary(t))
 			}
-			cluster := start(t, cfg)
-			first := putMany(t, dial(t, cluster), backlog)
 			endpoints := cluster.Endpoints()
 			if test.proxy {
 				endpoints = []string{startProxy(t, cluster).Endpoint()}

@@ -85,7 +85,7 @@ func TestTokenThatMembersLearnLate(t *testing.T) {
 						return age < lag && slices.Index(cluster.Members(), m) >= 3-late
 					}
 					s.expire()
-					callFor(3*time.Second, 6, 100*time.Millisecond, func() {
+					callFor(3*time.Second, 4, 150*time.Millisecond, func() {
 						ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 						defer cancel()
 						assert.NoError(t, put(ctx, c))
