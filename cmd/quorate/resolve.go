@@ -199,7 +199,7 @@ type reader struct {
 func (r reader) Write(b []byte) (int, error) {
 	n, err := r.Writer.Write(b)
 	if err != nil {
-		r.end(fmt.Errorf("nobody reads what is shown: %w", err))
+		r.end(fmt.Errorf("the output has no reader: %w", err))
 	}
 	return n, err
 }
