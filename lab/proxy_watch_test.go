@@ -23,7 +23,7 @@ import (
 // in the header; the proxy takes that for what it has delivered when it makes one watch of two, and then leaves out what
 // is between. With a backlog of four thousand the official client missed up to half of it in one of five attempts.
 func TestWatchThroughProxy(t *testing.T) {
-	const watches, history = 200, 4
+	const watches, history = 140, 4
 	for _, test := range []struct {
 		name string
 		keys int // the number of different keys
