@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	fleetSize  = 5      // clients that share nothing
+	fleetSize  = 10     // clients that share nothing
 	population = 10_000 // what they stand for
 	interval   = 500 * time.Millisecond
 )
