@@ -58,7 +58,6 @@ func newWatcher(remote pb.WatchClient, c *Client, h *lineage.Tracker) Watcher {
 				remote:   over(c, retrier, remote, pb.NewWatchClient),
 				opts:     c.callOpts,
 				observer: observerOf(c),
-				log:      func() *zap.Logger { return loggerOf(c) },
 			}
 			if !isOwn(remote) {
 				return foreignWatchConnector{wc}
@@ -109,30 +108,6 @@ type watchConnector struct {
 	remote   pb.WatchClient
 	opts     []grpc.CallOption
 	observer observe.Observer
-	log      func() *zap.Logger
-	down     time.Time // the first failure since the latest Progress
-	logged   bool      // as down
-}
-
-// watchDown is how long a stream fails before that is logged: elections and restarts take less.
-const watchDown = 5 * time.Second
-
-func (wc *watchConnector) Next(ctx context.Context, cause error) error {
-	if now := time.Now(); wc.down.IsZero() {
-		wc.down = now
-	} else if !wc.logged && now.Sub(wc.down) >= watchDown {
-		wc.logged = true
-		wc.log().Warn("watch stream is down; trying to open another", zap.String("endpoint", wc.Endpoint()), zap.Error(cause))
-	}
-	return wc.Retrier.Next(ctx, cause)
-}
-
-func (wc *watchConnector) Progress() {
-	if wc.logged {
-		wc.log().Info("watch stream is up again", zap.String("endpoint", wc.Endpoint()), zap.Duration("after", time.Since(wc.down)))
-	}
-	wc.down, wc.logged = time.Time{}, false
-	wc.Retrier.Progress()
 }
 
 func (wc *watchConnector) Open(ctx context.Context, leader bool) (pb.Watch_WatchClient, error) {
@@ -154,7 +129,7 @@ func (fc foreignWatchConnector) Next(ctx context.Context, cause error) error {
 	if isHalt(cause) {
 		return cause
 	}
-	return fc.watchConnector.Next(ctx, cause)
+	return fc.Retrier.Next(ctx, cause)
 }
 
 func (fc foreignWatchConnector) Leaderless() bool { return false }

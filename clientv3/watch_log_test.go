@@ -30,7 +30,7 @@ func TestWatchThatCannotBeOpenedIsLogged(t *testing.T) {
 		watches := make(chan WatchChan, 1)
 		go func() { watches <- c.Watch(t.Context(), "k") }() // returns when the watch is created
 		time.Sleep(5 * time.Minute)
-		lines := logs.FilterMessage("watch stream is down; trying to open another").TakeAll()
+		lines := logs.FilterMessage("stream keeps failing; trying again").TakeAll()
 		require.Len(t, lines, 1)
 		assert.Equal(t, cluster.Endpoints()[0], lines[0].ContextMap()["endpoint"])
 		assert.Contains(t, lines[0].ContextMap()["error"], "408")
@@ -39,7 +39,5 @@ func TestWatchThatCannotBeOpenedIsLogged(t *testing.T) {
 		time.Sleep(time.Minute)
 		clienttest.Put(t, cluster, "k", "v")
 		require.Len(t, (<-w).Events, 1)
-		synctest.Wait()
-		assert.Equal(t, 1, logs.FilterMessage("watch stream is up again").Len())
 	})
 }

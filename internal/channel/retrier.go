@@ -58,6 +58,7 @@ type Retrier struct {
 	repeated   bool                 // with the same token, after a change of users or roles
 	progressed bool                 // there was no failure since
 	lost       bool                 // a connection was lost under an attempt
+	warned     bool                 // the log has a warning
 	since      time.Time            // of the first failure
 	failed     []*balancer.Endpoint // each endpoint that it failed on
 	latest     *failure             // after which no other endpoint was tried
@@ -157,7 +158,7 @@ func (r *Retrier) Progress() {
 	default:
 	}
 	r.failures, r.refreshes, r.moves, r.progressed, r.lost, r.failed, r.latest = 0, 0, 0, true, false, nil, nil
-	r.refused, r.noLeader, r.leaderless, r.repeated = refusals{}, refusals{}, false, false
+	r.refused, r.noLeader, r.leaderless, r.repeated, r.warned = refusals{}, refusals{}, false, false, false
 }
 
 // Leaderless reports whether every reachable endpoint has refused the work since its last

@@ -35,6 +35,9 @@ const (
 	// check even if the budget is empty.
 	throttledBackoff = 4 * time.Second
 	freeLook         = 2
+
+	// longFailure is how long endless work fails before the log has a warning: elections and restarts take less.
+	longFailure = 5 * time.Second
 )
 
 // Wake ends the spread before a quiet stream is reopened, because a caller waits for the
@@ -54,6 +57,12 @@ func (r *Retrier) pause(ctx context.Context, class retry.Class, a *attempt, caus
 	now := time.Now()
 	free := r.isFree(class, a, cause)
 	r.fail(a.endpoint(), cause, now)
+	// The log has lines of its own for an outage, in which nothing is sent.
+	if r.endless && !r.warned && class != retry.NotSent && now.Sub(r.since) >= longFailure {
+		r.warned = true
+		r.c.log().Warn("stream keeps failing; trying again",
+			zap.String("method", r.method), zap.String("endpoint", r.c.name(a.endpoint())), zap.Error(cause))
+	}
 	if r.policy.MaxAttempts > 0 && r.failures >= r.policy.MaxAttempts && !r.endless {
 		return cause
 	}
