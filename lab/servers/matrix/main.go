@@ -147,6 +147,11 @@ func (c column) measure(ctx context.Context, p *servers.Program, path string) er
 // run runs a job. A server that was acted upon or on which something went wrong is not used again.
 func (c column) run(ctx context.Context, p *servers.Program, path string, j job) error {
 	var server *servers.Running
+	defer func() {
+		if server != nil {
+			_ = server.Close()
+		}
+	}()
 	for _, i := range j.rows {
 		if server == nil {
 			var err error
@@ -155,7 +160,7 @@ func (c column) run(ctx context.Context, p *servers.Program, path string, j job)
 			}
 		}
 		wrong := show(ctx, p, j.client, server, c.rows[i])
-		if wrong != "" || i == j.rows[len(j.rows)-1] {
+		if wrong != "" {
 			_ = server.Close()
 			server = nil
 		}
