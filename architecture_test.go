@@ -28,6 +28,7 @@ var layers = map[string][]string{
 	"internal/proxy":            {"internal/endpoint"},
 	"internal/slogzap":          {},
 	"internal/testpki":          {},
+	"internal/utf8text":         {},
 	"internal/grpctest":         {},
 	"health":                    {},
 	"balancer":                  {"health"},

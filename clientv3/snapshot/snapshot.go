@@ -47,7 +47,7 @@ func SaveWithVersion(ctx context.Context, lg *zap.Logger, cfg clientv3.Config, d
 	}
 	defer p.discard(lg)
 
-	member := zap.Stringer("endpoint", endpoint.Endpoint{Raw: cfg.Endpoints[0]})
+	member := zap.String("endpoint", endpoint.Redact(cfg.Endpoints[0]))
 	lg.Info("downloading snapshot", member, zap.String("path", dbPath))
 	start := time.Now()
 	version, size, err := download(ctx, lg, cfg, p)

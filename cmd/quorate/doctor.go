@@ -72,8 +72,7 @@ type doctorFlags struct {
 // noEndpoints refuses arguments: endpoints are given by a flag.
 func noEndpoints(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		all := endpoint.Endpoint{Raw: strings.Join(args, ",")} // there may be a password
-		return cli.Usage(cmd, fmt.Errorf("there is an argument; endpoints are given with --endpoints %s", all))
+		return cli.Usage(cmd, fmt.Errorf("there is an argument; endpoints are given with --endpoints %s", endpoint.Redact(strings.Join(args, ","))))
 	}
 	return nil
 }

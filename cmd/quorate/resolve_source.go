@@ -71,7 +71,7 @@ func (f *sourceFlags) builder(target string) (b resolver.Builder, release func()
 	case "unix", "unix-abstract":
 		b = resolver.Get(scheme) // gRPC's own
 	default:
-		err = fmt.Errorf("scheme %q of target %q is not known; use etcd, kubernetes, dns, static or unix", scheme, endpoint.Endpoint{Raw: target})
+		err = fmt.Errorf("scheme %q of target %q is not known; use etcd, kubernetes, dns, static or unix", scheme, endpoint.Redact(target))
 	}
 	return b, release, err
 }
@@ -103,7 +103,7 @@ func checkEtcdTarget(target string) error {
 	u, err := url.Parse(target)
 	switch {
 	case err != nil:
-		return fmt.Errorf("target %q is no URL", endpoint.Endpoint{Raw: target})
+		return fmt.Errorf("target %q is no URL", endpoint.Redact(target))
 	case u.Host != "" || u.User != nil:
 		return fmt.Errorf("target %q: there can be nothing between the second slash and the third; write etcd:///SERVICE, and --endpoints for etcd's addresses", u.Redacted())
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":

@@ -204,7 +204,7 @@ func (c *Channel) Over(conn grpc.ClientConnInterface) grpc.ClientConnInterface {
 func Redact(endpoints []string) []string {
 	redacted := make([]string, len(endpoints))
 	for i, s := range endpoints {
-		redacted[i] = endpoint.Endpoint{Raw: s}.String()
+		redacted[i] = endpoint.Redact(s)
 	}
 	return redacted
 }

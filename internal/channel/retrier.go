@@ -236,13 +236,14 @@ func (r *Retrier) correct(class retry.Class, a *attempt) retry.Class {
 func (r *Retrier) refresh(ctx context.Context, a *attempt, refusal error) error {
 	// Users or roles were changed while the request was under way. Its token is valid still, unless
 	// it names a revision, as a JWT does. There may be many changes, which end.
-	changed := errors.Is(rpctypes.Error(refusal), rpctypes.ErrAuthOldRevision) && r.c.tokens.login().Token == ""
+	login := r.c.tokens.login()
+	changed := errors.Is(rpctypes.Error(refusal), rpctypes.ErrAuthOldRevision) && login.Token == ""
 	switch {
 	case changed && !r.repeated:
 		r.repeated = true
 		r.retried(retry.Token, a, refusal)
 		return nil
-	case r.refreshes >= maxTokenRefreshes && (!changed || r.c.tokens.login().FromSource):
+	case r.refreshes >= maxTokenRefreshes && (!changed || login.FromSource):
 		return refusal
 	}
 	next, err := r.c.tokens.replace(ctx, a, refusal)

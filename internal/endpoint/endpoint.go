@@ -66,11 +66,11 @@ func (e Endpoint) UseTLS(configured bool) bool {
 }
 
 // String returns the endpoint as given, without a user name or password.
-func (e Endpoint) String() string { return redact(e.Raw) }
+func (e Endpoint) String() string { return Redact(e.Raw) }
 
-// redact hides what may be a user name and password in s: everything between
+// Redact hides what may be a user name and password in an endpoint, a list of endpoints or a URL: everything between
 // the scheme and the last "@". In a Unix socket's path "@" has no such meaning.
-func redact(s string) string {
+func Redact(s string) string {
 	if _, _, isUnix := cutUnix(s); isUnix {
 		return s
 	}

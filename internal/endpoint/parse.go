@@ -22,7 +22,7 @@ func Parse(s string) (Endpoint, error) {
 	}
 	e, err := interpret(s)
 	if err != nil {
-		return Endpoint{}, fmt.Errorf("endpoint %q: %w", redact(s), err)
+		return Endpoint{}, fmt.Errorf("endpoint %q: %w", Redact(s), err)
 	}
 	e.Raw = s
 	return e, nil

@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/quorate/quorate/internal/utf8text"
 	"github.com/quorate/quorate/observe"
 )
 
@@ -64,15 +63,8 @@ func newObservable(meter metric.Meter, m observe.Metric) (metric.Float64Observab
 func utf8Only(attributes []attribute.KeyValue) []attribute.KeyValue {
 	for i, a := range attributes {
 		if a.Value.Type() == attribute.STRING {
-			attributes[i].Value = attribute.StringValue(text(a.Value.AsString()))
+			attributes[i].Value = attribute.StringValue(utf8text.Of(a.Value.AsString()))
 		}
 	}
 	return attributes
-}
-
-func text(value string) string {
-	if utf8.ValidString(value) {
-		return value
-	}
-	return strconv.Quote(value)
 }

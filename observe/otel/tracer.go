@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/internal/utf8text"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"
 )
@@ -87,7 +88,7 @@ func (t *Tracer) spannedOf(full string) *spanned {
 	path := strings.TrimPrefix(full, "/")
 	service, name, _ := strings.Cut(path, "/")
 	attributes := append([]attribute.KeyValue{systemKey.String("grpc"), serviceKey.String(service), methodKey.String(name)}, t.client...)
-	path = text(path)
+	path = utf8text.Of(path)
 	made := &spanned{
 		call: path, attempt: path + " attempt", hedge: path + " hedge",
 		options: []trace.SpanStartOption{trace.WithAttributes(utf8Only(attributes)...)},
@@ -153,7 +154,7 @@ func (c *callTrace) End(e observe.Call) {
 func end(span trace.Span, err error) {
 	span.SetAttributes(statusCodeKey.Int(int(status.Code(err))))
 	if err != nil {
-		span.SetStatus(codes.Error, text(err.Error()))
+		span.SetStatus(codes.Error, utf8text.Of(err.Error()))
 	}
 	span.End()
 }
@@ -169,7 +170,7 @@ type attemptTrace struct {
 // End ends the span of the attempt.
 func (a *attemptTrace) End(endpoint string, err error) {
 	c := a.call
-	endpoint = text(endpoint)
+	endpoint = utf8text.Of(endpoint)
 	c.mu.Lock()
 	a.endpoint = endpoint
 	if err != nil && !a.hedge {
@@ -188,7 +189,7 @@ func (a *attemptTrace) End(endpoint string, err error) {
 // WatchResumed makes a span of a resumption.
 func (t *Tracer) WatchResumed(e observe.WatchResumption) {
 	now := time.Now()
-	attributes := append([]attribute.KeyValue{watchesKey.Int(e.Watches), endpointKey.String(text(e.Endpoint))}, t.client...)
+	attributes := append([]attribute.KeyValue{watchesKey.Int(e.Watches), endpointKey.String(utf8text.Of(e.Endpoint))}, t.client...)
 	_, span := t.tracer.Start(context.Background(), "watch resumption", trace.WithNewRoot(),
 		trace.WithTimestamp(now.Add(-e.Gap)), trace.WithAttributes(attributes...))
 	span.End(trace.WithTimestamp(now))
@@ -199,7 +200,7 @@ func (t *Tracer) LeaseLost(e observe.LeaseLoss) {
 	attributes := append([]attribute.KeyValue{leaseKey.String(strconv.FormatInt(e.ID, 16))}, t.client...)
 	_, span := t.tracer.Start(context.Background(), "lease loss", trace.WithNewRoot(), trace.WithAttributes(attributes...))
 	if e.Err != nil {
-		span.SetStatus(codes.Error, text(e.Err.Error()))
+		span.SetStatus(codes.Error, utf8text.Of(e.Err.Error()))
 	}
 	span.End()
 }

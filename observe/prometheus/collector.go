@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/internal/utf8text"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/observe/introspect"
 )
@@ -115,7 +116,7 @@ func (c *collector) states() map[clientEndpoint]map[health.State]int {
 	all := make(map[clientEndpoint]map[health.State]int)
 	for o := range c.observers {
 		for endpoint, state := range o.current() {
-			ep := clientEndpoint{o.client, text(endpoint)}
+			ep := clientEndpoint{o.client, utf8text.Of(endpoint)}
 			if all[ep] == nil {
 				all[ep] = make(map[health.State]int)
 			}
@@ -161,7 +162,7 @@ func (c *collector) forget(client string, endpoints []string) {
 			continue
 		}
 		for _, vec := range c.byEndpoint() {
-			vec.DeletePartialMatch(prometheus.Labels{"client": client, "endpoint": text(ep)})
+			vec.DeletePartialMatch(prometheus.Labels{"client": client, "endpoint": utf8text.Of(ep)})
 		}
 	}
 }

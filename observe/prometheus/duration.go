@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/internal/utf8text"
 	"github.com/quorate/quorate/observe"
 )
 
@@ -60,7 +61,7 @@ func (o *Observer) durationsOf(full string) *durations {
 	if known, ok := o.methods.Load(full); ok {
 		return known.(*durations)
 	}
-	label, key := text(strings.TrimPrefix(full, "/")), full
+	label, key := utf8text.Of(strings.TrimPrefix(full, "/")), full
 	if o.known.Add(1) > maxMethods {
 		label, key = other, other
 	}

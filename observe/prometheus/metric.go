@@ -2,12 +2,11 @@ package prometheus
 
 import (
 	"slices"
-	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/quorate/quorate/internal/utf8text"
 	"github.com/quorate/quorate/observe"
 )
 
@@ -20,7 +19,7 @@ type metricCollector struct {
 // newMetricCollector returns the collector of what metrics returns: the same metrics each time. They
 // have a label, with the same value for all.
 func newMetricCollector(label, value string, metrics func() []observe.Metric) *metricCollector {
-	return &metricCollector{metrics: metrics, descs: newDescs(metrics(), prometheus.Labels{label: text(value)})}
+	return &metricCollector{metrics: metrics, descs: newDescs(metrics(), prometheus.Labels{label: utf8text.Of(value)})}
 }
 
 // descs are the descriptions of metrics, by their names.
@@ -75,16 +74,8 @@ func (d descs) collect(ch chan<- prometheus.Metric, metrics []observe.Metric, ot
 		}
 		values := slices.Clone(others)
 		for _, l := range m.Labels {
-			values = append(values, text(l.Value))
+			values = append(values, utf8text.Of(l.Value))
 		}
 		ch <- prometheus.MustNewConstMetric(d[m.Name], kind, m.Value, values...)
 	}
-}
-
-// text returns the value of a label. What is not UTF-8, which Prometheus refuses, is quoted, so that it stays distinct.
-func text(value string) string {
-	if utf8.ValidString(value) {
-		return value
-	}
-	return strconv.Quote(value)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/internal/utf8text"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/observe/introspect"
 )
@@ -54,7 +55,7 @@ func New(reg prometheus.Registerer, opts Options) (*Observer, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Observer{shared: c, client: text(opts.Client)}
+	o := &Observer{shared: c, client: utf8text.Of(opts.Client)}
 	c.add(o)
 	// A counter that begins at 1 has not increased, for Prometheus.
 	c.watches.WithLabelValues(o.client)
@@ -153,7 +154,7 @@ func (o *Observer) attemptsOf(endpoint, code string) prometheus.Observer {
 // labelLocked returns the label of an endpoint, and whether it is one of the client's.
 func (o *Observer) labelLocked(endpoint string) (label string, known bool) {
 	if o.states.Has(endpoint) {
-		return text(endpoint), true
+		return utf8text.Of(endpoint), true
 	}
 	return other, false
 }
@@ -183,7 +184,7 @@ func (o *Observer) StateChanged(c health.Change) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.states.Change(c) {
-		o.shared.changes.WithLabelValues(o.client, text(c.Endpoint), c.To.String()).Inc()
+		o.shared.changes.WithLabelValues(o.client, utf8text.Of(c.Endpoint), c.To.String()).Inc()
 	}
 }
 

@@ -153,12 +153,13 @@ func (v *visit) findName(ctx context.Context) {
 // dial connects as the client does.
 func (v *visit) dial(ctx context.Context) (net.Conn, error) {
 	network, address := endpoint.DialTarget(v.endpoint.Address)
-	if v.via != nil {
-		return proxy.Dial(ctx, v.via, address, func(ctx context.Context, address string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, network, address)
-		})
+	dial := func(ctx context.Context, address string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
 	}
-	return (&net.Dialer{}).DialContext(ctx, network, address)
+	if v.via != nil {
+		return proxy.Dial(ctx, v.via, address, dial)
+	}
+	return dial(ctx, address)
 }
 
 func (v *visit) findServer(ctx context.Context) {

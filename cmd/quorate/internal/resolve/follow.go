@@ -42,7 +42,7 @@ func (u Update) Names() map[string]bool {
 func Follow(ctx context.Context, b resolver.Builder, target string, notify func(Update)) error {
 	u, err := url.Parse(target)
 	if err != nil {
-		return fmt.Errorf("target %q is no URL", endpoint.Endpoint{Raw: target})
+		return fmt.Errorf("target %q is no URL", endpoint.Redact(target))
 	}
 	cc := &listener{notify: notify}
 	r, err := b.Build(resolver.Target{URL: *u}, cc, resolver.BuildOptions{DialCreds: insecure.NewCredentials()})

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3"
-	shown "github.com/quorate/quorate/internal/endpoint"
+	"github.com/quorate/quorate/internal/endpoint"
 )
 
 // Members asks each endpoint for its status: one RPC each time.
@@ -36,18 +36,18 @@ func (m Members) Snapshot(ctx context.Context) Snapshot {
 	return s
 }
 
-func (m Members) ask(asker context.Context, endpoint string) Member {
+func (m Members) ask(asker context.Context, ep string) Member {
 	ctx, cancel := context.WithTimeout(asker, m.Timeout)
 	defer cancel()
-	out := Member{Endpoint: shown.Endpoint{Raw: endpoint}.String()}
+	out := Member{Endpoint: endpoint.Redact(ep)}
 	begin := time.Now()
-	reply, err := m.Client.Status(ctx, endpoint)
+	reply, err := m.Client.Status(ctx, ep)
 	if err != nil {
 		out.State, out.Why = "failing", message(err)
 		if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Unavailable || ctx.Err() != nil {
 			out.State = "no answer"
 			if m.Why != nil {
-				out.Why = cmp.Or(m.Why(asker, endpoint), out.Why)
+				out.Why = cmp.Or(m.Why(asker, ep), out.Why)
 			}
 		}
 		return out

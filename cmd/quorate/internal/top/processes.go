@@ -41,7 +41,7 @@ func (p *Processes) Snapshot(ctx context.Context) Snapshot {
 	now := map[string]introspect.Report{}
 	for i, url := range p.URLs {
 		if errs[i] != nil {
-			s.Errors = append(s.Errors, fmt.Sprintf("%s: %v", endpoint.Endpoint{Raw: url}, errs[i]))
+			s.Errors = append(s.Errors, fmt.Sprintf("%s: %v", endpoint.Redact(url), errs[i]))
 			continue
 		}
 		now[url] = reports[i]
