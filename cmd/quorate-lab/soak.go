@@ -103,7 +103,7 @@ Some channels make calls, some go idle and are woken up, some are closed and ope
 and now and then all are, in the middle of a fault too.
 
 Checked is: no channel is without backends once its builder knew some; the disappearance
-of most takes effect after MassRemovalDelay; a second after a change, or after
+of most is not applied before MassRemovalDelay has passed; a second after a change, or after
 its source is back, each channel has the current list (with DNS: a second after the next
 lookup); calls do not fail; a source that is back is not overloaded; nothing is left when
 all is closed. Times in which this process does not run do not count.`)
