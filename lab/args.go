@@ -87,7 +87,7 @@ func (c *Cluster) commandLocked(m *Member, p ports) *exec.Cmd {
 	cmd := exec.Command(c.program.path, flags(m, p)...)
 	cmd.Args[0] = c.program.argv0
 	cmd.Env = environment(os.Environ(), m.peerProxy.url())
-	cmd.Dir = c.dir.path
+	cmd.Dir = c.dir
 	return cmd
 }
 
@@ -100,14 +100,14 @@ func (c *Cluster) flagsLocked(m *Member, p ports) []string {
 	}
 	flags := []string{
 		"--name=" + m.name,
-		"--data-dir=" + c.dir.join(m.name),
+		"--data-dir=" + c.file(m.name),
 		"--listen-peer-urls=https://" + p.peer,
 		"--initial-advertise-peer-urls=https://" + peerAddress(m.index),
 		"--peer-auto-tls",
 		"--listen-client-urls=" + c.scheme() + "://" + p.client,
 		"--advertise-client-urls=" + m.Endpoint(),
 		"--initial-cluster=" + strings.Join(members, ","),
-		"--initial-cluster-token=" + c.dir.name(),
+		"--initial-cluster-token=" + filepath.Base(c.dir),
 		"--heartbeat-interval=" + milliseconds(c.cfg.Heartbeat),
 		"--election-timeout=" + milliseconds(c.cfg.Election),
 		"--logger=zap",
@@ -131,7 +131,7 @@ func (c *Cluster) flagsLocked(m *Member, p ports) []string {
 
 // launch returns the command line of a server that is no member.
 func (c *Cluster) launch(m *Member, p ports) []string {
-	return c.cfg.Command(Launch{Address: p.client, Endpoint: m.Endpoint(), Dir: c.dir.join(m.name), TLS: c.TLSFiles()})
+	return c.cfg.Command(Launch{Address: p.client, Endpoint: m.Endpoint(), Dir: c.file(m.name), TLS: c.TLSFiles()})
 }
 
 func milliseconds(d time.Duration) string {

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -37,43 +36,6 @@ func TestEnvironment(t *testing.T) {
 	assert.Equal(t, []string{
 		"PATH=/bin", "ETCD_UNSUPPORTED_ARCH=riscv64", "MY_ETCD_NAME=kept", "HTTPS_PROXY=http://127.0.0.1:9",
 	}, got)
-}
-
-func TestSweepSpares(t *testing.T) {
-	parent := t.TempDir()
-	living, err := newDataDir(parent)
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, living.remove()) }()
-	unlocked := filepath.Join(parent, dirPrefix+"of-something-else")
-	require.NoError(t, os.MkdirAll(filepath.Join(unlocked, "data"), 0o700))
-	otherName := filepath.Join(parent, "other")
-	require.NoError(t, os.Mkdir(otherName, 0o700))
-	empty := filepath.Join(parent, dirPrefix+"empty")
-	require.NoError(t, os.Mkdir(empty, 0o700))
-
-	sweep(parent)
-	assert.DirExists(t, living.path, "its owner lives")
-	assert.DirExists(t, unlocked, "not a data directory")
-	assert.DirExists(t, otherName, "not a data directory")
-	assert.NoDirExists(t, empty, "left by a crash before locking")
-	sweep(filepath.Join(parent, "nonexistent"))
-}
-
-func TestSweepSparesOtherUsers(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give a directory to another user")
-	}
-	parent := t.TempDir()
-	d, err := newDataDir(parent)
-	require.NoError(t, err)
-	require.NoError(t, d.lock.Close())
-	const nobody = 65534
-	require.NoError(t, os.Chown(d.path, nobody, nobody))
-	sweep(parent)
-	require.DirExists(t, d.path)
-	require.NoError(t, os.Chown(d.path, 0, 0))
-	sweep(parent)
-	require.NoDirExists(t, d.path)
 }
 
 // A member ends with its parent even where the kernel does not see to it.

@@ -33,7 +33,7 @@ func (m *Member) BecomeLearner(ctx context.Context) error {
 		})
 	}
 	if err == nil {
-		err = os.RemoveAll(m.cluster.dir.join(m.name))
+		err = os.RemoveAll(m.cluster.file(m.name))
 	}
 	if err != nil {
 		return fmt.Errorf("lab: make %s a learner: %w", m.name, err)

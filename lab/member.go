@@ -229,7 +229,7 @@ func (m *Member) spawn() (*process, error) {
 		return nil, fmt.Errorf("lab: start %s: %w", m.name, ErrRunning)
 	}
 	c := m.cluster
-	p, err := startProcess(c.spawner, c.commandLocked(m, m.ports), c.dir.join(m.name+".log"), c.parentPipe.read)
+	p, err := startProcess(c.spawner, c.commandLocked(m, m.ports), c.file(m.name+".log"), c.parentPipe.read)
 	if err != nil {
 		return nil, err
 	}
