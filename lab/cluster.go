@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/quorate/quorate/internal/port"
 	"github.com/quorate/quorate/lab/internal/child"
 	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/link"
@@ -23,7 +24,7 @@ import (
 type Cluster struct {
 	cfg        Config
 	program    executable
-	dir        string // of the data, "" before it is made
+	dir        string        // of the data, "" before it is made
 	tls        *certificates // nil without Config.TLS
 	spawner    *child.Spawner
 	parentPipe parentPipe
@@ -64,7 +65,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 
 func (c *Cluster) start(ctx context.Context) error {
 	return fatal.Catch(func() {
-		c.prepare(ctx)
+		c.prepare()
 		starts, starting := errgroup.WithContext(ctx)
 		for _, m := range c.members {
 			starts.Go(func() error { return m.start(starting) })
@@ -75,8 +76,8 @@ func (c *Cluster) start(ctx context.Context) error {
 }
 
 // prepare makes everything but the processes. An error ends it, see package fatal.
-func (c *Cluster) prepare(ctx context.Context) {
-	c.program = fatal.OK(findExecutable(ctx, c.cfg))
+func (c *Cluster) prepare() {
+	c.program = fatal.OK(findExecutable(c.cfg))
 	var err error
 	if c.dir, err = os.MkdirTemp(c.cfg.Dir, "quorate-lab-"); err != nil {
 		fatal.If(fmt.Errorf("lab: data directory: %w", err))
@@ -115,7 +116,8 @@ func peerLinks(n int) [][]*link.Link {
 
 // prepare makes the member's ends of its links.
 func (m *Member) prepare() {
-	m.ports = fatal.OK(freePorts())
+	m.ports.client = fatal.OK(port.Reserve())
+	m.ports.peer = fatal.OK(port.Reserve())
 	m.client = fatal.OK(link.Listen(""))
 	peers := make(map[string]*link.Link)
 	for to, l := range m.cluster.links[m.index] {
@@ -166,7 +168,12 @@ func (c *Cluster) close() error {
 func (m *Member) release() error {
 	m.starting.Lock() // a start under way has noticed that the member is retired when this is free
 	defer m.starting.Unlock()
-	errs := []error{m.ports.release()}
+	var errs []error
+	for _, p := range []*port.Port{m.ports.client, m.ports.peer} {
+		if p != nil {
+			errs = append(errs, p.Release())
+		}
+	}
 	if m.control != nil {
 		errs = append(errs, m.control.Close())
 	}
@@ -240,8 +247,8 @@ func (c *Cluster) scheme() string {
 
 // newControl makes the lab's own connection to the member.
 func (m *Member) newControl() (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+m.name,
-		grpc.WithContextDialer(m.dialControl),
+	return grpc.NewClient("passthrough:///"+m.ports.client.Address(),
+		grpc.WithNoProxy(),
 		grpc.WithTransportCredentials(transportCredentials(m.cluster.ClientTLS())),
 		grpc.WithConnectParams(controlConnect),
 		grpc.WithUnaryInterceptor(m.authenticated),

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/internal/port"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -34,7 +35,7 @@ func TestEnvironment(t *testing.T) {
 		"http_proxy=c", "all_proxy=d", "REQUEST_METHOD=GET", "NOTIFY_SOCKET=/x", "MY_ETCD_NAME=kept",
 	}, "http://127.0.0.1:9")
 	assert.Equal(t, []string{
-		"PATH=/bin", "ETCD_UNSUPPORTED_ARCH=riscv64", "MY_ETCD_NAME=kept", "HTTPS_PROXY=http://127.0.0.1:9",
+		"PATH=/bin", "ETCD_UNSUPPORTED_ARCH=riscv64", "MY_ETCD_NAME=kept", "HTTPS_PROXY=http://127.0.0.1:9", "ETCD_UNSAFE_NO_FSYNC=true",
 	}, got)
 }
 
@@ -45,11 +46,12 @@ func TestMemberEndsWithItsParent(t *testing.T) {
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
 	defer func() { _ = read.Close() }()
-	at, err := freePorts()
+	client, err := port.Reserve()
 	require.NoError(t, err)
-	defer func() { require.NoError(t, at.release()) }()
-	cmd := exec.Command(program, "--data-dir="+t.TempDir(), "--log-level=error", "--unsafe-no-fsync",
-		"--listen-client-urls=http://"+at.client, "--advertise-client-urls=http://"+at.client, "--listen-peer-urls=http://"+at.peer)
+	defer func() { require.NoError(t, client.Release()) }()
+	url := "http://" + client.Address()
+	cmd := exec.Command(program, "--data-dir="+t.TempDir(), "--log-level=error",
+		"--listen-client-urls="+url, "--advertise-client-urls="+url, "--listen-peer-urls=http://127.0.0.1:0")
 	cmd.Args[0] = memberProgram
 	cmd.ExtraFiles = []*os.File{read}
 	cmd.Env = environment(os.Environ(), "")
@@ -58,7 +60,7 @@ func TestMemberEndsWithItsParent(t *testing.T) {
 	go func() { ended <- cmd.Wait() }()
 	defer func() { _ = cmd.Process.Kill() }()
 	require.Eventually(t, func() bool {
-		nc, err := net.Dial("tcp", at.client)
+		nc, err := net.Dial("tcp", client.Address())
 		if err == nil {
 			_ = nc.Close()
 		}

@@ -44,13 +44,6 @@ func (m *Member) BecomeLearner(ctx context.Context) error {
 	return m.start(ctx)
 }
 
-// joined reports whether the member was made a learner.
-func (m *Member) joined() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.joins
-}
-
 // reconfigure asks the leader for a change of the membership until it is made: etcd refuses one
 // until its members have been connected for five seconds, unless --strict-reconfig-check is false.
 // done is the error of a change that an earlier call has made, whose answer was lost.
