@@ -1,8 +1,6 @@
 package lab
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -27,14 +25,10 @@ func peerAddress(index int) string {
 }
 
 // executable is the program that members run.
-type executable struct {
-	path     string
-	argv0    string
-	fsyncOff bool // knows --unsafe-no-fsync
-}
+type executable struct{ path, argv0 string }
 
 // findExecutable returns the program that cfg asks for.
-func findExecutable(ctx context.Context, cfg Config) (executable, error) {
+func findExecutable(cfg Config) (executable, error) {
 	if cfg.Binary == "" {
 		path := os.Getenv(programEnv)
 		if path == "" {
@@ -43,7 +37,7 @@ func findExecutable(ctx context.Context, cfg Config) (executable, error) {
 				return executable{}, fmt.Errorf("lab: the path of this program is not known: %w", err)
 			}
 		}
-		return executable{path: path, argv0: memberProgram, fsyncOff: true}, nil
+		return executable{path, memberProgram}, nil
 	}
 	path, err := exec.LookPath(cfg.Binary)
 	if err == nil {
@@ -52,62 +46,43 @@ func findExecutable(ctx context.Context, cfg Config) (executable, error) {
 	if err != nil {
 		return executable{}, fmt.Errorf("lab: Config.Binary: %w", err)
 	}
-	if cfg.Command != nil {
-		return executable{path: path, argv0: path}, nil
-	}
-	help, err := helpText(ctx, path)
-	if err != nil {
-		return executable{}, err
-	}
-	return executable{path: path, argv0: path, fsyncOff: bytes.Contains(help, []byte("--unsafe-no-fsync"))}, nil
+	return executable{path, path}, nil
 }
 
-// helpTimeout bounds an etcd that only prints its flags.
-const helpTimeout = 10 * time.Second
-
-func helpText(ctx context.Context, path string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, helpTimeout)
-	defer cancel()
-	text, err := exec.CommandContext(ctx, path, "--help").CombinedOutput()
-	if err != nil {
-		return nil, fmt.Errorf("lab: Config.Binary: %s --help: %w", path, err)
+// commandLocked returns the command that runs member m. The lock is m.mu.
+func (c *Cluster) commandLocked(m *Member) *exec.Cmd {
+	var args []string
+	if c.cfg.Command == nil {
+		args = c.flagsLocked(m)
+	} else {
+		args = c.cfg.Command(Launch{
+			Address: m.ports.client.Address(), Endpoint: m.Endpoint(), Dir: c.file(m.name), TLS: c.TLSFiles(),
+		})
 	}
-	if !bytes.Contains(text, []byte("--initial-cluster")) {
-		return nil, fmt.Errorf("lab: Config.Binary: %s is not an etcd server: its --help lacks --initial-cluster", path)
-	}
-	return text, nil
-}
-
-// commandLocked returns the command that runs member m on its present ports. The lock is m.mu.
-func (c *Cluster) commandLocked(m *Member, p ports) *exec.Cmd {
-	flags := c.flagsLocked
-	if c.cfg.Command != nil {
-		flags = c.launch
-	}
-	cmd := exec.Command(c.program.path, flags(m, p)...)
+	cmd := exec.Command(c.program.path, args...)
 	cmd.Args[0] = c.program.argv0
 	cmd.Env = environment(os.Environ(), m.peerProxy.url())
-	cmd.Dir = c.dir.path
+	cmd.Dir = c.dir
 	return cmd
 }
 
 // flagsLocked returns the command line of member m. Each of them is known to etcd 3.4 and
 // to etcd 3.7. The lock is m.mu.
-func (c *Cluster) flagsLocked(m *Member, p ports) []string {
+func (c *Cluster) flagsLocked(m *Member) []string {
 	members := make([]string, 0, len(c.members))
 	for _, other := range c.members {
 		members = append(members, other.name+"=https://"+peerAddress(other.index))
 	}
 	flags := []string{
 		"--name=" + m.name,
-		"--data-dir=" + c.dir.join(m.name),
-		"--listen-peer-urls=https://" + p.peer,
+		"--data-dir=" + c.file(m.name),
+		"--listen-peer-urls=https://" + m.ports.peer.Address(),
 		"--initial-advertise-peer-urls=https://" + peerAddress(m.index),
 		"--peer-auto-tls",
-		"--listen-client-urls=" + c.scheme() + "://" + p.client,
+		"--listen-client-urls=" + m.DirectEndpoint(),
 		"--advertise-client-urls=" + m.Endpoint(),
 		"--initial-cluster=" + strings.Join(members, ","),
-		"--initial-cluster-token=" + c.dir.name(),
+		"--initial-cluster-token=" + filepath.Base(c.dir),
 		"--heartbeat-interval=" + milliseconds(c.cfg.Heartbeat),
 		"--election-timeout=" + milliseconds(c.cfg.Election),
 		"--logger=zap",
@@ -116,9 +91,6 @@ func (c *Cluster) flagsLocked(m *Member, p ports) []string {
 	}
 	if m.joins {
 		flags = append(flags, "--initial-cluster-state=existing")
-	}
-	if c.program.fsyncOff {
-		flags = append(flags, "--unsafe-no-fsync")
 	}
 	if c.cfg.TLS {
 		flags = append(flags, "--cert-file="+c.tls.files.ServerCert, "--key-file="+c.tls.files.ServerKey)
@@ -129,18 +101,13 @@ func (c *Cluster) flagsLocked(m *Member, p ports) []string {
 	return append(flags, c.cfg.Args...)
 }
 
-// launch returns the command line of a server that is no member.
-func (c *Cluster) launch(m *Member, p ports) []string {
-	return c.cfg.Command(Launch{Address: p.client, Endpoint: m.Endpoint(), Dir: c.dir.join(m.name), TLS: c.TLSFiles()})
-}
-
 func milliseconds(d time.Duration) string {
 	return strconv.FormatInt(d.Milliseconds(), 10)
 }
 
 // environment returns the environment of a member: that of the parent without what
 // configures etcd, service managers or HTTP proxies, and with the proxy that leads
-// to the links to its peers.
+// to the links to its peers. Nothing is lost with the machine, so etcd need not sync files.
 func environment(parent []string, proxy string) []string {
 	own := slices.DeleteFunc(slices.Clone(parent), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
@@ -152,5 +119,6 @@ func environment(parent []string, proxy string) []string {
 		}
 		return strings.HasPrefix(name, "ETCD_")
 	})
-	return append(own, "HTTPS_PROXY="+proxy)
+	// A variable that an old etcd does not know is only logged.
+	return append(own, "HTTPS_PROXY="+proxy, "ETCD_UNSAFE_NO_FSYNC=true")
 }

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/quorate/quorate/internal/port"
 	"github.com/quorate/quorate/lab/internal/child"
 	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/link"
@@ -21,7 +24,7 @@ import (
 type Cluster struct {
 	cfg        Config
 	program    executable
-	dir        *dataDir
+	dir        string        // of the data, "" before it is made
 	tls        *certificates // nil without Config.TLS
 	spawner    *child.Spawner
 	parentPipe parentPipe
@@ -37,13 +40,15 @@ type parentPipe struct {
 	read, write *os.File
 }
 
+// platforms are the systems on which clusters run.
+var platforms = []string{"darwin", "dragonfly", "freebsd", "linux", "netbsd", "openbsd"}
+
 // Start starts a cluster and returns when all members serve and agree on a leader.
-// Before that it removes what crashed runs of this user left in Config.Dir. It
-// gives up when ctx ends, or after Config.StartTimeout; whatever it had started is gone then.
+// It gives up when ctx ends, or after Config.StartTimeout; whatever it had started is gone then.
 // The cluster must be closed.
 func Start(ctx context.Context, cfg Config) (*Cluster, error) {
-	if err := checkPlatform(); err != nil {
-		return nil, err
+	if !slices.Contains(platforms, runtime.GOOS) {
+		return nil, errors.New("lab: clusters do not run on " + runtime.GOOS + ", which lacks the signals that freeze processes")
 	}
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -51,7 +56,6 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout)
 	defer cancel()
-	sweep(cfg.Dir)
 	c := &Cluster{cfg: cfg}
 	if err := c.start(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -61,7 +65,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 
 func (c *Cluster) start(ctx context.Context) error {
 	return fatal.Catch(func() {
-		c.prepare(ctx)
+		c.prepare()
 		starts, starting := errgroup.WithContext(ctx)
 		for _, m := range c.members {
 			starts.Go(func() error { return m.start(starting) })
@@ -72,13 +76,15 @@ func (c *Cluster) start(ctx context.Context) error {
 }
 
 // prepare makes everything but the processes. An error ends it, see package fatal.
-func (c *Cluster) prepare(ctx context.Context) {
-	c.program = fatal.OK(findExecutable(ctx, c.cfg))
-	c.dir = fatal.OK(newDataDir(c.cfg.Dir))
-	if c.cfg.TLS {
-		c.tls = fatal.OK(newCertificates(c.dir))
-	}
+func (c *Cluster) prepare() {
+	c.program = fatal.OK(findExecutable(c.cfg))
 	var err error
+	if c.dir, err = os.MkdirTemp(c.cfg.Dir, "quorate-lab-"); err != nil {
+		fatal.If(fmt.Errorf("lab: data directory: %w", err))
+	}
+	if c.cfg.TLS {
+		c.tls = fatal.OK(newCertificates(c.file))
+	}
 	if c.parentPipe.read, c.parentPipe.write, err = os.Pipe(); err != nil {
 		fatal.If(fmt.Errorf("lab: %w", err))
 	}
@@ -90,7 +96,7 @@ func (c *Cluster) prepare(ctx context.Context) {
 		m.prepare()
 	}
 	if c.cfg.Command != nil {
-		fatal.If(os.Mkdir(c.dir.join(c.members[0].name), 0o700))
+		fatal.If(os.Mkdir(c.file(c.members[0].name), 0o700))
 	}
 }
 
@@ -110,7 +116,8 @@ func peerLinks(n int) [][]*link.Link {
 
 // prepare makes the member's ends of its links.
 func (m *Member) prepare() {
-	m.ports = fatal.OK(freePorts())
+	m.ports.client = fatal.OK(port.Reserve())
+	m.ports.peer = fatal.OK(port.Reserve())
 	m.client = fatal.OK(link.Listen(""))
 	peers := make(map[string]*link.Link)
 	for to, l := range m.cluster.links[m.index] {
@@ -151,8 +158,8 @@ func (c *Cluster) close() error {
 	if c.parentPipe.read != nil {
 		errs = append(errs, c.parentPipe.read.Close(), c.parentPipe.write.Close())
 	}
-	if c.dir != nil {
-		errs = append(errs, c.dir.remove())
+	if c.dir != "" {
+		errs = append(errs, os.RemoveAll(c.dir))
 	}
 	return errors.Join(errs...)
 }
@@ -161,7 +168,12 @@ func (c *Cluster) close() error {
 func (m *Member) release() error {
 	m.starting.Lock() // a start under way has noticed that the member is retired when this is free
 	defer m.starting.Unlock()
-	errs := []error{m.ports.release()}
+	var errs []error
+	for _, p := range []*port.Port{m.ports.client, m.ports.peer} {
+		if p != nil {
+			errs = append(errs, p.Release())
+		}
+	}
 	if m.control != nil {
 		errs = append(errs, m.control.Close())
 	}
@@ -194,7 +206,10 @@ func (c *Cluster) Endpoints() []string {
 }
 
 // Dir returns the cluster's data directory, which exists until Close.
-func (c *Cluster) Dir() string { return c.dir.path }
+func (c *Cluster) Dir() string { return c.dir }
+
+// file returns the path of a file in the data directory.
+func (c *Cluster) file(name string) string { return filepath.Join(c.dir, name) }
 
 // TLSFiles returns the paths of the cluster's certificates and keys; all are empty
 // without Config.TLS.
@@ -232,8 +247,8 @@ func (c *Cluster) scheme() string {
 
 // newControl makes the lab's own connection to the member.
 func (m *Member) newControl() (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+m.name,
-		grpc.WithContextDialer(m.dialControl),
+	return grpc.NewClient("passthrough:///"+m.ports.client.Address(),
+		grpc.WithNoProxy(),
 		grpc.WithTransportCredentials(transportCredentials(m.cluster.ClientTLS())),
 		grpc.WithConnectParams(controlConnect),
 		grpc.WithUnaryInterceptor(m.authenticated),

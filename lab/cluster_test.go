@@ -86,7 +86,7 @@ func TestStartErrors(t *testing.T) {
 		"flag of the lab":             {lab.Config{Args: []string{"--name", "x"}}, []string{"--name, which the lab sets itself"}},
 		"flag of the lab, value":      {lab.Config{Args: []string{"-data-dir=x"}}, []string{"-data-dir=x"}},
 		"no such binary":              {lab.Config{Binary: "/nonexistent/etcd"}, []string{"Config.Binary", "/nonexistent/etcd"}},
-		"binary is not etcd":          {lab.Config{Binary: "true"}, []string{"Config.Binary", "not an etcd server"}},
+		"binary is not etcd":          {lab.Config{Binary: "true"}, []string{"ended while starting: exit status 0"}},
 		"no such directory":           {lab.Config{Dir: "/nonexistent"}, []string{"data directory", "/nonexistent"}},
 		"etcd refuses: its own words": {lab.Config{Args: []string{"--quota-backend-bytes=much"}}, []string{"ended while starting", "quota-backend-bytes"}},
 	} {

@@ -2,9 +2,6 @@ package lab_test
 
 import (
 	"context"
-	"net"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,7 +27,6 @@ func TestFaults(t *testing.T) {
 		"stopped leader":        testStoppedLeader,
 		"move leader":           testMoveLeader,
 		"lost majority":         testLostMajority,
-		"lost port":             testLostPort,
 		"isolated follower":     testIsolatedFollower,
 		"isolated leader":       testIsolatedLeader,
 		"one way cut":           testOneWayCut,
@@ -138,34 +134,6 @@ func testLostMajority(t *testing.T, c *lab.Cluster) {
 	require.NoError(t, <-restarted)
 	require.NoError(t, <-restarted)
 	requireValue(t, dial(t, c), "k", "kept")
-}
-
-// While a member is dead its port is free. The server that takes it may be an etcd member
-// too, whose answers are not those of the member that fails to bind.
-func testLostPort(t *testing.T, c *lab.Cluster) {
-	m, other := c.Members()[0], c.Members()[1]
-	put(t, dial(t, c), "k", "kept")
-	require.NoError(t, m.Kill())
-	taken := strings.TrimPrefix(m.DirectEndpoint(), "http://")
-	listener, err := net.Listen("tcp", taken)
-	require.NoError(t, err)
-	foreign := link.New(strings.TrimPrefix(other.DirectEndpoint(), "http://"))
-	defer func() { assert.NoError(t, foreign.Close()) }()
-	var accepting sync.WaitGroup
-	defer accepting.Wait()
-	defer func() { _ = listener.Close() }()
-	accepting.Go(func() {
-		for nc, err := listener.Accept(); err == nil; nc, err = listener.Accept() {
-			foreign.Go(nc)
-		}
-	})
-
-	require.NoError(t, m.Restart(within(t, soon)))
-	require.NoError(t, c.WaitReady(within(t, soon)))
-	require.True(t, m.Alive())
-	require.NotEqual(t, "http://"+taken, m.DirectEndpoint())
-	require.NotEqual(t, other.ID(), m.ID())
-	requireValue(t, dial(t, c, m.Endpoint()), "k", "kept")
 }
 
 func testIsolatedFollower(t *testing.T, c *lab.Cluster) {

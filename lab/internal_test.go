@@ -7,13 +7,13 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/internal/port"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -35,45 +35,8 @@ func TestEnvironment(t *testing.T) {
 		"http_proxy=c", "all_proxy=d", "REQUEST_METHOD=GET", "NOTIFY_SOCKET=/x", "MY_ETCD_NAME=kept",
 	}, "http://127.0.0.1:9")
 	assert.Equal(t, []string{
-		"PATH=/bin", "ETCD_UNSUPPORTED_ARCH=riscv64", "MY_ETCD_NAME=kept", "HTTPS_PROXY=http://127.0.0.1:9",
+		"PATH=/bin", "ETCD_UNSUPPORTED_ARCH=riscv64", "MY_ETCD_NAME=kept", "HTTPS_PROXY=http://127.0.0.1:9", "ETCD_UNSAFE_NO_FSYNC=true",
 	}, got)
-}
-
-func TestSweepSpares(t *testing.T) {
-	parent := t.TempDir()
-	living, err := newDataDir(parent)
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, living.remove()) }()
-	unlocked := filepath.Join(parent, dirPrefix+"of-something-else")
-	require.NoError(t, os.MkdirAll(filepath.Join(unlocked, "data"), 0o700))
-	otherName := filepath.Join(parent, "other")
-	require.NoError(t, os.Mkdir(otherName, 0o700))
-	empty := filepath.Join(parent, dirPrefix+"empty")
-	require.NoError(t, os.Mkdir(empty, 0o700))
-
-	sweep(parent)
-	assert.DirExists(t, living.path, "its owner lives")
-	assert.DirExists(t, unlocked, "not a data directory")
-	assert.DirExists(t, otherName, "not a data directory")
-	assert.NoDirExists(t, empty, "left by a crash before locking")
-	sweep(filepath.Join(parent, "nonexistent"))
-}
-
-func TestSweepSparesOtherUsers(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give a directory to another user")
-	}
-	parent := t.TempDir()
-	d, err := newDataDir(parent)
-	require.NoError(t, err)
-	require.NoError(t, d.lock.Close())
-	const nobody = 65534
-	require.NoError(t, os.Chown(d.path, nobody, nobody))
-	sweep(parent)
-	require.DirExists(t, d.path)
-	require.NoError(t, os.Chown(d.path, 0, 0))
-	sweep(parent)
-	require.NoDirExists(t, d.path)
 }
 
 // A member ends with its parent even where the kernel does not see to it.
@@ -83,11 +46,12 @@ func TestMemberEndsWithItsParent(t *testing.T) {
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
 	defer func() { _ = read.Close() }()
-	at, err := freePorts()
+	client, err := port.Reserve()
 	require.NoError(t, err)
-	defer func() { require.NoError(t, at.release()) }()
-	cmd := exec.Command(program, "--data-dir="+t.TempDir(), "--log-level=error", "--unsafe-no-fsync",
-		"--listen-client-urls=http://"+at.client, "--advertise-client-urls=http://"+at.client, "--listen-peer-urls=http://"+at.peer)
+	defer func() { require.NoError(t, client.Release()) }()
+	url := "http://" + client.Address()
+	cmd := exec.Command(program, "--data-dir="+t.TempDir(), "--log-level=error",
+		"--listen-client-urls="+url, "--advertise-client-urls="+url, "--listen-peer-urls=http://127.0.0.1:0")
 	cmd.Args[0] = memberProgram
 	cmd.ExtraFiles = []*os.File{read}
 	cmd.Env = environment(os.Environ(), "")
@@ -96,7 +60,7 @@ func TestMemberEndsWithItsParent(t *testing.T) {
 	go func() { ended <- cmd.Wait() }()
 	defer func() { _ = cmd.Process.Kill() }()
 	require.Eventually(t, func() bool {
-		nc, err := net.Dial("tcp", at.client)
+		nc, err := net.Dial("tcp", client.Address())
 		if err == nil {
 			_ = nc.Close()
 		}

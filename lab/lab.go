@@ -19,6 +19,6 @@
 //
 // [Cluster.Close] leaves nothing behind. When the program crashes instead, the
 // kernel kills the members on Linux. Elsewhere those that are the program itself
-// notice the end of a pipe, unless they are frozen, and others live on. The next
-// Start removes their files. Linux, macOS and the BSDs are supported.
+// notice the end of a pipe, unless they are frozen, and others live on. Their
+// files stay in [Config].Dir. Linux, macOS and the BSDs are supported.
 package lab

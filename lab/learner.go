@@ -33,7 +33,7 @@ func (m *Member) BecomeLearner(ctx context.Context) error {
 		})
 	}
 	if err == nil {
-		err = os.RemoveAll(m.cluster.dir.join(m.name))
+		err = os.RemoveAll(m.cluster.file(m.name))
 	}
 	if err != nil {
 		return fmt.Errorf("lab: make %s a learner: %w", m.name, err)
@@ -42,13 +42,6 @@ func (m *Member) BecomeLearner(ctx context.Context) error {
 	m.joins = true
 	m.mu.Unlock()
 	return m.start(ctx)
-}
-
-// joined reports whether the member was made a learner.
-func (m *Member) joined() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.joins
 }
 
 // reconfigure asks the leader for a change of the membership until it is made: etcd refuses one

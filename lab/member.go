@@ -4,19 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"strings"
 	"sync"
 
 	"google.golang.org/grpc"
 
+	"github.com/quorate/quorate/internal/port"
 	"github.com/quorate/quorate/lab/internal/child"
 	"github.com/quorate/quorate/lab/link"
 )
-
-// bindAttempts bounds how often a member is given new ports because others were
-// faster to take the old ones.
-const bindAttempts = 5
 
 // Errors of a member's methods.
 var (
@@ -43,13 +38,14 @@ type Member struct {
 	peerProxy *peerProxy       // hands what this member dials to peers
 	control   *grpc.ClientConn // straight to the member
 	login     login
+	// ports are where the member listens, behind the links. On Linux they are the member's whether it runs or not; elsewhere
+	// another process may take them while it does not, and then it does not start again.
+	ports struct{ client, peer *port.Port }
 
 	starting sync.Mutex // held while the process is being started
 
 	mu      sync.Mutex
-	dialled net.Conn // the latest connection of control
 	id      uint64
-	ports   ports
 	process *process // the last run, nil before the first
 	stopped bool
 	joins   bool // it joins a running cluster: see BecomeLearner
@@ -68,10 +64,9 @@ func (m *Member) Endpoint() string {
 	return m.cluster.scheme() + "://" + m.client.Addr()
 }
 
-// DirectEndpoint returns the URL of the member itself, past its link. It may change
-// when the member restarts.
+// DirectEndpoint returns the URL of the member itself, past its link.
 func (m *Member) DirectEndpoint() string {
-	return m.cluster.scheme() + "://" + m.address()
+	return m.cluster.scheme() + "://" + m.ports.client.Address()
 }
 
 // Conn returns a plain gRPC connection straight to the member, past the links. It
@@ -192,30 +187,21 @@ func (m *Member) Restart(ctx context.Context) error {
 func (m *Member) start(ctx context.Context) error {
 	m.starting.Lock()
 	defer m.starting.Unlock()
-	for range bindAttempts {
-		if last := m.lastRun(); last != nil && !last.Alive() {
-			<-last.released
-		}
-		p, err := m.spawn()
-		if err != nil {
-			return err
-		}
-		select {
-		case <-p.serving:
-			return nil
-		case <-ctx.Done():
-			return fmt.Errorf("lab: %s does not serve yet: %w\n%s", m.name, context.Cause(ctx), p.tail())
-		case <-p.released:
-		}
-		lines := p.tail()
-		if !strings.Contains(lines, "address already in use") {
-			return fmt.Errorf("lab: %s ended while starting: %w\n%s", m.name, p.Cause(), lines)
-		}
-		if err := m.movePorts(); err != nil {
-			return err
-		}
+	if last := m.lastRun(); last != nil && !last.Alive() {
+		<-last.released
 	}
-	return fmt.Errorf("lab: %s found no free port in %d attempts", m.name, bindAttempts)
+	p, err := m.spawn()
+	if err != nil {
+		return err
+	}
+	select {
+	case <-p.serving:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("lab: %s does not serve yet: %w\n%s", m.name, context.Cause(ctx), p.tail())
+	case <-p.released:
+		return fmt.Errorf("lab: %s ended while starting: %w\n%s", m.name, p.Cause(), p.tail())
+	}
 }
 
 // spawn starts the process and a goroutine that looks after it.
@@ -229,23 +215,23 @@ func (m *Member) spawn() (*process, error) {
 		return nil, fmt.Errorf("lab: start %s: %w", m.name, ErrRunning)
 	}
 	c := m.cluster
-	p, err := startProcess(c.spawner, c.commandLocked(m, m.ports), c.dir.join(m.name+".log"), c.parentPipe.read)
+	p, err := startProcess(c.spawner, c.commandLocked(m), c.file(m.name+".log"), c.parentPipe.read)
 	if err != nil {
 		return nil, err
 	}
 	m.process, m.stopped = p, false
-	go m.supervise(p, m.ports)
+	go m.supervise(p)
 	return p, nil
 }
 
 // supervise lets peers reach the process, and clients when it serves. It breaks the
 // links when the process ends: where ports cannot be reserved, these may become those
 // of another cluster then.
-func (m *Member) supervise(p *process, at ports) {
+func (m *Member) supervise(p *process) {
 	defer close(p.released)
-	m.cluster.aimPeers(m, at.peer)
+	m.cluster.aimPeers(m, m.ports.peer.Address())
 	if m.awaitServing(p) {
-		m.client.SetTarget(at.client)
+		m.client.SetTarget(m.ports.client.Address())
 		close(p.serving)
 	}
 	<-p.Exited()
@@ -269,24 +255,6 @@ func (m *Member) lastRun() *process {
 	return m.process
 }
 
-func (m *Member) address() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.ports.client
-}
-
-func (m *Member) movePorts() error {
-	p, err := freePorts()
-	if err != nil {
-		return err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	old := m.ports
-	m.ports = p
-	return old.release()
-}
-
 // running reports whether the process exists and is not frozen.
 func (m *Member) running() bool {
 	m.mu.Lock()
@@ -300,23 +268,4 @@ func (m *Member) retire() error {
 	m.retired = true
 	m.mu.Unlock()
 	return m.Kill()
-}
-
-// dialControl connects to the member where it listens at present.
-func (m *Member) dialControl(ctx context.Context, _ string) (net.Conn, error) {
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", m.address())
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.dialled = conn
-	return conn, err
-}
-
-// redialControl makes control connect anew.
-func (m *Member) redialControl() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.dialled != nil {
-		_ = m.dialled.Close()
-	}
 }

@@ -5,13 +5,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
@@ -79,36 +77,10 @@ func (m *Member) checkServing(ctx context.Context) error {
 	if ready := m.cluster.cfg.Ready; ready != nil {
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
-		return ready(ctx, m.address())
-	}
-	if m.cluster.cfg.Command == nil { // what that starts may have no members
-		if err := m.identify(ctx); err != nil {
-			return err
-		}
+		return ready(ctx, m.ports.client.Address())
 	}
 	_, err := m.Status(ctx)
 	return err
-}
-
-// identify returns an error unless the member is what answers at its address. The port of
-// a process that ended, or did not bind yet, may be that of another cluster's member.
-func (m *Member) identify(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	reply, err := pb.NewClusterClient(m.control).MemberList(ctx, &pb.MemberListRequest{})
-	if m.joined() && errors.Is(err, rpctypes.ErrGRPCNotSupportedForLearner) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, member := range reply.GetMembers() {
-		if member.GetID() == reply.GetHeader().GetMemberId() && slices.Contains(member.GetClientURLs(), m.Endpoint()) {
-			return nil
-		}
-	}
-	m.redialControl()
-	return fmt.Errorf("member %x answers at %s, which is not %s", reply.GetHeader().GetMemberId(), m.address(), m.name)
 }
 
 // answered reports whether an error comes from a member that serves and refuses.

@@ -40,12 +40,12 @@ type certificates struct {
 }
 
 // newCertificates makes an authority and certificates, and writes all but the
-// authority's key to files in dir.
-func newCertificates(dir *dataDir) (*certificates, error) {
+// authority's key to files.
+func newCertificates(file func(name string) string) (*certificates, error) {
 	c := &certificates{files: TLSFiles{
-		CA:         dir.join("ca.crt"),
-		ServerCert: dir.join("server.crt"), ServerKey: dir.join("server.key"),
-		ClientCert: dir.join("client.crt"), ClientKey: dir.join("client.key"),
+		CA:         file("ca.crt"),
+		ServerCert: file("server.crt"), ServerKey: file("server.key"),
+		ClientCert: file("client.crt"), ClientKey: file("client.key"),
 	}}
 	if err := fatal.Catch(c.make); err != nil {
 		return nil, fmt.Errorf("lab: certificates: %w", err)

@@ -95,8 +95,8 @@ it to live; the report then shows the evidence. A run keeps all calls and events
 memory, about 100 MB for each minute.
 
 Ctrl-C ends the run early: the cluster is healed, checked and removed, and the
-table shows what was measured until then. A second Ctrl-C kills at once; files
-that are then left behind are removed by the next run.
+table shows what was measured until then. A second Ctrl-C kills at once, and leaves
+files in the temporary directory.
 
 --compare puts three clients through the same faults, each on a fresh cluster with
 the same seed: the official etcd client as it comes, the same client tuned with

@@ -6,7 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,109 +18,213 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/cmd/internal/cli"
+	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/robustness/faults"
+	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/report"
 	"github.com/quorate/quorate/lab/robustness/watchcheck"
 )
 
-// short returns the real experiment with short spells, and with a directory of
-// its own, which must be empty afterwards.
-func short(t *testing.T) faults.Runner {
-	dir := t.TempDir()
-	return func(ctx context.Context, cfg faults.Config) (report.Report, error) {
-		cfg.Healthy, cfg.Recovery, cfg.Dir = time.Second, 500*time.Millisecond, dir
-		rep, err := faults.Run(ctx, cfg)
-		assertNothingLeft(t, dir)
-		return rep, err
+// execFaults runs "quorate-lab faults" without a cluster, and returns the configurations of its runs. change gets the report of
+// each run and its number, from 0.
+func execFaults(ctx context.Context, change func(n int, rep *report.Report) error, args ...string) (seen []faults.Config, status int, stdout, stderr string) {
+	run := func(_ context.Context, cfg faults.Config) (report.Report, error) {
+		seen = append(seen, cfg)
+		const second = report.Duration(time.Second)
+		rows := []report.Row{{Name: "healthy", End: second}}
+		rows[0].Calls[history.LinearizableGet].Completed = 100
+		for _, f := range cfg.Faults {
+			healed := 2*second + report.Duration(cfg.Hold)
+			row := report.Row{Name: f.Name, Start: 2 * second, Fault: 2 * second, Heal: healed, End: healed}
+			row.Calls[history.LinearizableGet].Held = int64(100 * cfg.Hold / time.Second)
+			rows = append(rows, row)
+		}
+		rep := report.Report{Setup: report.Setup{Members: cfg.Members, Hold: report.Duration(cfg.Hold), Seed: cfg.Seed}, Rows: rows}
+		return rep, change(len(seen)-1, &rep)
 	}
+	status, stdout, stderr = execRoot(ctx, run, append([]string{"faults"}, args...)...)
+	return seen, status, stdout, stderr
 }
 
-// assertNothingLeft checks that a run left no file and no process.
-func assertNothingLeft(t *testing.T, dir string) {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	assert.NoError(t, err)
-	assert.Empty(t, entries, "files left behind")
-	_, err = syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
-	assert.ErrorIs(t, err, syscall.ECHILD, "processes left behind")
-}
+func asItIs(int, *report.Report) error { return nil }
 
-func TestFaultsPrintsJSON(t *testing.T) {
-	var seen []faults.Config
-	status, stdout, stderr := execRoot(t.Context(), seeing(&seen), "faults", "--fault=slow", "--duration=500ms", "--callers=2", "--timeout=5s", "--json")
-	require.Equal(t, cli.OK, status, stderr)
-	require.Len(t, seen, 1)
-	asked := seen[0]
-	assert.Equal(t, []string{"slow"}, namesOf(asked.Faults))
-	assert.Equal(t, 500*time.Millisecond, asked.Hold)
-	assert.Equal(t, 2, asked.Callers)
-	assert.Equal(t, 5*time.Second, asked.CallTimeout)
-	var result struct{ Rows []struct{ Name string } }
-	dec := json.NewDecoder(strings.NewReader(stdout))
-	require.NoError(t, dec.Decode(&result))
-	assert.False(t, dec.More(), "nothing but one object on standard output")
-	require.Len(t, result.Rows, 2)
-	assert.Equal(t, "slow", result.Rows[1].Name)
-}
-
-func TestFaultsExitStatus(t *testing.T) {
-	bad := report.Report{Rows: []report.Row{{Name: "healthy"}}, Checked: &robustness.Counts{}}
-	violate(&bad)
-	bad.Add(watchcheck.Reliable, "2 events are missing").Evidence = []string{"response 7"}
-	for _, tt := range []struct {
-		name                 string
-		rep                  report.Report
-		err                  error
-		status               int
-		stdout, json, stderr string
-	}{
-		{
-			"violations", bad, nil, cli.Negative, "reliable: 2 events are missing\n    response 7\n", `"promise": "linearizable"`,
-			"quorate-lab: 2 violations, the first: put/0/1 is missing\n",
+func TestFaultsFlags(t *testing.T) {
+	// flags are the parts of a configuration that flags set.
+	type flags struct {
+		faults                              []string
+		hold, timeout, pause, ttl, election time.Duration
+		members, callers                    int
+		seed                                uint64
+	}
+	usual := flags{
+		namesOf(faults.DefaultCompared()), faults.DefaultComparedHold, faults.DefaultCallTimeout, faults.DefaultPause, faults.DefaultLeaseTTL,
+		lab.DefaultElection, robustness.DefaultMembers, faults.DefaultCallers, 9,
+	}
+	with := func(change func(*flags)) flags {
+		f := usual
+		change(&f)
+		return f
+	}
+	held := func(name string, hold time.Duration) flags {
+		return with(func(f *flags) { f.faults, f.hold = strings.Split(name, ","), hold })
+	}
+	for args, want := range map[string][]flags{
+		"--compare": {usual, usual, usual},
+		"--compare --client quorate,official --rounds 2": {
+			usual, usual, with(func(f *flags) { f.seed++ }), with(func(f *flags) { f.seed++ }), // the clients of a round have the same
 		},
-		{
-			"it fails",
-			report.Report{Failure: "no disk"},
-			errors.New("start the cluster: no disk"), cli.Failure, "", `"failure": "no disk"`,
-			"quorate-lab: start the cluster: no disk\n",
+		"--compare --client quorate --fault stop": {held("stop", faults.DefaultComparedHold)},
+		"--compare --client quorate --fault flap": {held("flap", 18*time.Second)}, // its own, since it is named alone
+		"--fault flap":               {held("flap", 18*time.Second)},
+		"--fault flap,stop":          {held("flap,stop", faults.DefaultHold)},
+		"--fault flap --duration 3s": {held("flap", 3*time.Second)},
+		"--fault slow --duration 1s --callers 2 --timeout 5s --pause 1s --ttl 6s --election 2s --members 5": {
+			{[]string{"slow"}, time.Second, 5 * time.Second, time.Second, 6 * time.Second, 2 * time.Second, 5, 2, 9},
 		},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			run := func(context.Context, faults.Config) (report.Report, error) { return tt.rep, tt.err }
-			status, stdout, stderr := execRoot(t.Context(), run, "faults")
-			assert.Equal(t, tt.status, status)
-			assert.Contains(t, stdout, tt.stdout)
-			assert.Equal(t, len(tt.rep.Rows) == 0, stdout == "", "no table without figures")
-			assert.Equal(t, tt.stderr, stderr)
-
-			status, stdout, _ = execRoot(t.Context(), run, "faults", "--json")
-			assert.Equal(t, tt.status, status)
-			assert.Contains(t, stdout, tt.json)
+		t.Run(args, func(t *testing.T) {
+			seen, status, _, stderr := execFaults(t.Context(), asItIs, append(strings.Fields(args), "--seed", "9")...)
+			require.Equal(t, cli.OK, status, stderr)
+			var got []flags
+			for _, cfg := range seen {
+				got = append(got, flags{
+					namesOf(cfg.Faults), cfg.Hold, cfg.CallTimeout, cfg.Pause, cfg.LeaseTTL, cfg.Election, cfg.Members, cfg.Callers, cfg.Seed,
+				})
+			}
+			assert.Equal(t, want, got)
 		})
 	}
 }
 
-// awaitLine reads up to a line that contains a text.
-func awaitLine(t *testing.T, lines *bufio.Scanner, text string) {
-	t.Helper()
-	for lines.Scan() {
-		if strings.Contains(lines.Text(), text) {
-			return
+func TestFaultsIdempotent(t *testing.T) {
+	for _, once := range []bool{false, true} {
+		var writes []bool // of each run: whether they are idempotent
+		for _, args := range [][]string{{"--compare"}, nil} {
+			seen, status, _, stderr := execFaults(t.Context(), asItIs, append(args, fmt.Sprintf("--idempotent=%v", once))...)
+			require.Equal(t, cli.OK, status, stderr)
+			for _, cfg := range seen {
+				writes = append(writes, reflect.ValueOf(cfg.Connect).Pointer() == reflect.ValueOf(quorate.Idempotent).Pointer())
+			}
 		}
+		assert.Equal(t, []bool{false, false, once, once}, writes)
 	}
-	t.Fatalf("the program ended without a line that contains %q", text)
 }
 
-// TestFaultsEndsOnCtrlC runs the program itself and interrupts it. It prints what was measured until then.
+func TestFaultsPrintsJSON(t *testing.T) {
+	type result struct{ Rows []struct{ Name string } }
+	var one result
+	_, status, stdout, stderr := execFaults(t.Context(), asItIs, "--fault=slow", "--json")
+	require.Equal(t, cli.OK, status, stderr)
+	require.NoError(t, json.Unmarshal([]byte(stdout), &one), "nothing but one object on standard output")
+	assert.Equal(t, "slow", one.Rows[1].Name)
+
+	var compared struct {
+		Clients []struct {
+			ID     string
+			Report result
+		}
+	}
+	_, status, stdout, stderr = execFaults(t.Context(), asItIs, "--compare", "--fault=slow", "--json")
+	require.Equal(t, cli.OK, status, stderr)
+	require.NoError(t, json.Unmarshal([]byte(stdout), &compared))
+	require.Len(t, compared.Clients, 3)
+	assert.Equal(t, faults.QuorateID, compared.Clients[2].ID)
+	assert.Equal(t, "slow", compared.Clients[2].Report.Rows[1].Name)
+}
+
+func TestFaultsExitStatus(t *testing.T) {
+	violates := func(violations ...string) func(*report.Report) error {
+		return func(rep *report.Report) error {
+			rep.Checked = &robustness.Counts{}
+			for _, v := range violations {
+				rep.Add(watchcheck.Reliable, "%s", v).Evidence = []string{"response 7"}
+			}
+			return nil
+		}
+	}
+	fails := func(rep *report.Report) error {
+		*rep = report.Report{Failure: "no disk"}
+		return errors.New("start the cluster: no disk")
+	}
+	for _, tt := range []struct {
+		name           string
+		args           []string
+		run            int // the one that changes its report
+		change         func(*report.Report) error
+		status         int
+		stdout, stderr []string
+	}{
+		{name: "good", args: []string{"--seed", "9"}, stdout: []string{"healthy", "The seed was 9."}},
+		{
+			name: "violations", change: violates("one is missing", "another one"), status: cli.Negative,
+			stdout: []string{"reliable: one is missing\n    response 7\n"}, stderr: []string{"quorate-lab: 2 violations, the first: one is missing\n"},
+		},
+		{
+			name: "violations, as JSON", args: []string{"--json"}, change: violates("one is missing"), status: cli.Negative,
+			stdout: []string{`"promise": "reliable"`}, stderr: []string{"quorate-lab: violation: one is missing\n"},
+		},
+		{name: "failure", change: fails, status: cli.Failure, stderr: []string{"quorate-lab: start the cluster: no disk\n"}},
+		{name: "failure, as JSON", args: []string{"--json"}, change: fails, status: cli.Failure, stdout: []string{`"failure": "no disk"`}},
+		{
+			name: "comparison", args: []string{"--compare", "--seed", "9"},
+			stdout: []string{"leader-partition", "Official client, tuned", "100 %", "GAP OF GETS", "The seed was 9."}, stderr: []string{"Quorate (3 of 3): "},
+		},
+		{
+			name: "violations of the official client", args: []string{"--compare"}, change: violates("one is missing"),
+			stdout: []string{"one is missing"},
+		},
+		{
+			name: "violations of Quorate", args: []string{"--compare"}, run: 2, change: violates("one is missing"), status: cli.Negative,
+			stderr: []string{"quorate-lab: violation: one is missing\n"},
+		},
+		{
+			name: "failure of a comparison", args: []string{"--compare"}, run: 1, change: fails, status: cli.Failure,
+			stdout: []string{"The run could not go on: no disk"}, stderr: []string{"quorate-lab: Official client, tuned: start the cluster: no disk\n"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, status, stdout, stderr := execFaults(t.Context(), func(n int, rep *report.Report) error {
+				if n == tt.run && tt.change != nil {
+					return tt.change(rep)
+				}
+				return nil
+			}, tt.args...)
+			assert.Equal(t, tt.status, status, stderr)
+			assert.Equal(t, tt.name == "failure", stdout == "", "no table without figures")
+			for _, want := range tt.stdout {
+				assert.Contains(t, stdout, want)
+			}
+			for _, want := range tt.stderr {
+				assert.Contains(t, stderr, want)
+			}
+		})
+	}
+}
+
+func TestCompareEndsEarly(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	seen, status, stdout, stderr := execFaults(ctx, func(_ int, rep *report.Report) error {
+		cancel(cli.SignalError{Signal: syscall.SIGINT})
+		rep.Interrupted = true
+		return nil
+	}, "--compare")
+	assert.Len(t, seen, 1)
+	assert.Equal(t, 128+int(syscall.SIGINT), status, stderr)
+	assert.Contains(t, stdout, "The comparison was ended early.")
+}
+
+// TestFaultsEndsOnCtrlC runs the program itself and interrupts it. It prints what was measured until then, and leaves no file.
 func TestFaultsEndsOnCtrlC(t *testing.T) {
 	dir := t.TempDir()
 	cmd, out := program(t, "quorate-lab", dir, "faults", "--fault", "kill", "--duration", "1m", "--seed", "3")
 	progress, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	log := bufio.NewScanner(progress)
-	awaitLine(t, log, "is killed")
+	for log := bufio.NewScanner(progress); !strings.Contains(log.Text(), "is killed"); {
+		require.True(t, log.Scan(), "the program ended before the fault")
+	}
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	var table bytes.Buffer
 	for out.Scan() {
@@ -132,27 +238,5 @@ func TestFaultsEndsOnCtrlC(t *testing.T) {
 	assert.Regexp(t, `(?m)^ *healthy +linearizable get +[1-9][^\n]*\n +serializable get +[1-9][^\n]*\n +put +[1-9][^\n]*\n +txn +[1-9]`,
 		table.String(), "calls were completed")
 	assert.Regexp(t, `(?m)^ *healthy +[1-9][0-9,]*( +[0-9.]+ m?s){2} +\d+\n^ +kill +[0-9,]+( +[0-9.]+ m?s){2} +\d+$`, table.String(), "events were delivered")
-	assertNothingLeft(t, dir)
-}
-
-func TestAFaultThatIsNamedAloneHasItsOwnLength(t *testing.T) {
-	for _, tt := range []struct {
-		args []string
-		want time.Duration
-	}{
-		{[]string{"--fault", "flap"}, 18 * time.Second},
-		{[]string{"--fault", "flap", "--compare"}, 18 * time.Second},
-		{[]string{"--fault", "flap,stop"}, faults.DefaultHold},
-		{[]string{"--fault", "stop", "--compare"}, faults.DefaultComparedHold},
-		{[]string{"--fault", "flap", "--duration", "3s"}, 3 * time.Second},
-	} {
-		var seen []faults.Config
-		status, _, stderr := execRoot(t.Context(), seeing(&seen), append([]string{"faults"}, tt.args...)...)
-		require.Equal(t, cli.OK, status, stderr)
-		assert.Equal(t, tt.want, seen[0].Hold, tt.args)
-	}
-	var seen []faults.Config
-	status, _, stderr := execRoot(t.Context(), seeing(&seen), "faults", "--pause", "1s", "--ttl", "5s", "--election", "1s")
-	require.Equal(t, cli.OK, status, stderr)
-	assert.Equal(t, []time.Duration{time.Second, 5 * time.Second, time.Second}, []time.Duration{seen[0].Pause, seen[0].LeaseTTL, seen[0].Election})
+	requireEmpty(t, dir)
 }

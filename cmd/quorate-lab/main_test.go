@@ -67,26 +67,21 @@ func TestBadUsage(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"faults", "--fault", "flood"}, `unknown fault "flood": the faults are kill, stop, blackhole, partition, slow, leader-kill, rolling-restart, defrag`},
-		{[]string{"faults", "--fault", "kill,"}, `unknown fault "": the faults are kill`},
+		{[]string{"faults", "--fault", "flood"}, `unknown fault "flood": the faults are kill, stop, blackhole, partition, slow, leader-kill`},
 		{[]string{"faults", "--fault="}, "--fault needs at least one name"},
-		{[]string{"faults", "--duration", "soon"}, `invalid argument "soon" for "--duration" flag`},
 		{[]string{"faults", "--duration", "0"}, "--election and --rounds must be more than 0"},
 		{[]string{"faults", "--duration", "-1s"}, "the time for which a fault is held must be 100ms to 1h0m0s; it is -1s"},
 		{[]string{"faults", "--members", "2"}, "the number of members must be 3 to 9, so that a majority outlives the loss of one; it is 2"},
 		{[]string{"faults", "--callers", "-1"}, "the number of callers of each kind must be 1 to 1000; it is -1"},
 		{[]string{"faults", "--timeout", "1h"}, "the timeout of a call must be more than 0 and at most 10m0s; it is 1h0m0s"},
-		{[]string{"faults", "--compare", "--fault", "flood"}, `unknown fault "flood"`},
 		{[]string{"faults", "--compare", "--client", "nobody"}, `unknown client "nobody": the clients are official, official-tuned, quorate`},
 		{[]string{"faults", "--compare", "--rounds", "0"}, "--rounds must be more than 0"},
-		{[]string{"faults", "--compare", "--members", "2"}, "the number of members must be 3 to 9"},
 		{[]string{"faults", "extra"}, `unknown command "extra" for "quorate-lab faults"`},
 		{[]string{"faults", "--nosuch"}, "unknown flag: --nosuch\nSee \"quorate-lab faults --help\""},
-		{[]string{"nosuch"}, `unknown command "nosuch"`},
 	}
 	for _, tt := range tests {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
-			status, stdout, stderr := execRoot(t.Context(), short(t), tt.args...)
+			status, stdout, stderr := execRoot(t.Context(), faults.Run, tt.args...)
 			assert.Equal(t, cli.Failure, status)
 			assert.Empty(t, stdout)
 			assert.True(t, strings.HasPrefix(stderr, "quorate-lab: "), stderr)
@@ -96,16 +91,16 @@ func TestBadUsage(t *testing.T) {
 }
 
 func TestHelpOfEveryCommand(t *testing.T) {
-	clitest.CheckHelp(t, newRootCommand(short(t)))
+	clitest.CheckHelp(t, newRootCommand(faults.Run))
 }
 
 func TestVersion(t *testing.T) {
-	status, stdout, _ := execRoot(t.Context(), short(t), "version")
+	status, stdout, _ := execRoot(t.Context(), faults.Run, "version")
 	assert.Equal(t, cli.OK, status)
 	assert.Contains(t, stdout, runtime.Version())
 	assert.Contains(t, stdout, "etcd server 3.")
 
-	status, flag, _ := execRoot(t.Context(), short(t), "--version")
+	status, flag, _ := execRoot(t.Context(), faults.Run, "--version")
 	assert.Equal(t, cli.OK, status)
 	assert.Equal(t, stdout, flag)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/internal/cli/clitest"
 	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/faults"
 	"github.com/quorate/quorate/lab/robustness/linear"
 	"github.com/quorate/quorate/lab/robustness/locks"
 	"github.com/quorate/quorate/lab/robustness/resolvers"
@@ -70,7 +71,7 @@ func TestSoakBadUsage(t *testing.T) {
 		"leases":                                              `unknown command "leases" for "quorate-lab soak"`,
 	} {
 		t.Run(args, func(t *testing.T) {
-			status, stdout, stderr := execRoot(t.Context(), short(t), append([]string{"soak"}, strings.Fields(args)...)...)
+			status, stdout, stderr := execRoot(t.Context(), faults.Run, append([]string{"soak"}, strings.Fields(args)...)...)
 			assert.Equal(t, cli.Failure, status)
 			assert.Empty(t, stdout)
 			assert.Contains(t, stderr, want)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/cmd/internal/cli"
+	"github.com/quorate/quorate/lab/robustness/faults"
 )
 
 func requireServes(t *testing.T, cfg clientv3.Config) {
@@ -29,9 +30,14 @@ func requireEnds(t *testing.T, cmd *exec.Cmd, dir string) {
 	t.Helper()
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	require.NoError(t, cmd.Wait())
+	requireEmpty(t, dir)
+}
+
+func requireEmpty(t *testing.T, dir string) {
+	t.Helper()
 	left, err := filepath.Glob(filepath.Join(dir, "*"))
 	require.NoError(t, err)
-	assert.Empty(t, left)
+	require.Empty(t, left)
 }
 
 func TestUpForAShell(t *testing.T) {
@@ -72,7 +78,7 @@ func TestUpWithTLS(t *testing.T) {
 }
 
 func TestUpWithBadFlags(t *testing.T) {
-	status, stdout, stderr := execRoot(t.Context(), short(t), "up", "--members", "0")
+	status, stdout, stderr := execRoot(t.Context(), faults.Run, "up", "--members", "0")
 	assert.Equal(t, cli.Failure, status)
 	assert.Empty(t, stdout)
 	assert.Contains(t, stderr, "--members must be 1 to 9; it is 0")

@@ -5,12 +5,9 @@ import (
 	"errors"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
-	"github.com/dustin/go-humanize"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -50,38 +47,30 @@ func BenchmarkClients(b *testing.B) {
 // compare takes samples of both clients in turn. Who begins changes from one round to the next, so that what else happens on
 // the machine hits both.
 func compare(b *testing.B, c cases.Case) {
-	s := newStage(c, testing.Short())
-	defer func() { require.NoError(b, s.clear()) }()
 	samples := make(map[servers.Client][]cases.Sample)
 	for round := 0; b.Loop(); round++ {
 		if c.MaxRepeat > 0 && round >= c.MaxRepeat {
 			continue
 		}
-		for _, name := range turns(round) {
-			sample, err := s.sample(b.Context(), name)
+		order := slices.Clone(servers.Clients)
+		if round%2 == 1 {
+			slices.Reverse(order)
+		}
+		for _, name := range order {
+			sample, err := take(b.Context(), c, name, testing.Short())
 			require.NoError(b, err, name)
 			samples[name] = append(samples[name], sample)
 		}
 	}
-	b.Log(c.About)
 	b.ReportMetric(0, "ns/op")
-	for _, m := range c.Metrics {
-		b.Logf("%s: %s", unit(m), strings.ReplaceAll(m.About, "{n}", humanize.Comma(int64(s.size))))
-		theirs, ours := median(samples[servers.Official], m.Name), median(samples[servers.Quorate], m.Name)
-		b.ReportMetric(theirs, unit(m)+"-official")
-		b.ReportMetric(ours, unit(m)+"-quorate")
+	for metric := range samples[servers.Quorate][0] {
+		theirs, ours := median(samples[servers.Official], metric), median(samples[servers.Quorate], metric)
+		b.ReportMetric(theirs, metric+"-official")
+		b.ReportMetric(ours, metric+"-quorate")
 		if theirs != 0 {
-			b.ReportMetric(ours/theirs, unit(m)+"-ratio")
+			b.ReportMetric(ours/theirs, metric+"-ratio")
 		}
 	}
-}
-
-// unit is how a metric is named in the results.
-func unit(m cases.Metric) string {
-	if m.Unit == cases.Count {
-		return m.Name
-	}
-	return m.Name + "-" + string(m.Unit)
 }
 
 func median(samples []cases.Sample, metric string) float64 {
@@ -92,60 +81,16 @@ func median(samples []cases.Sample, metric string) float64 {
 	return stats.Of(values).Median
 }
 
-// turns returns the clients in the order of a round.
-func turns(round int) []servers.Client {
-	order := slices.Clone(servers.Clients)
-	if round%2 == 1 {
-		slices.Reverse(order)
-	}
-	return order
-}
-
-// stage is where a case is run.
-type stage struct {
-	cases.Case
-	size  int
-	short bool
-	rig   *rig // nil when there is none at present
-}
-
-func newStage(c cases.Case, short bool) *stage {
-	s := &stage{Case: c, size: c.Size, short: short}
+// take runs a case once, on a new cluster.
+func take(ctx context.Context, c cases.Case, client servers.Client, short bool) (sample cases.Sample, err error) {
+	size := c.Size
 	if short {
-		s.size = c.ShortSize
+		size = c.ShortSize
 	}
-	return s
-}
-
-// sample runs the case once.
-func (s *stage) sample(ctx context.Context, client servers.Client) (cases.Sample, error) {
-	if s.rig == nil {
-		var err error
-		if s.rig, err = newRig(ctx, s.Case, s.size); err != nil {
-			return nil, err
-		}
-	}
-	program, err := built()
+	r, err := newRig(ctx, c, size)
 	if err != nil {
 		return nil, err
 	}
-	sample, err := measure(ctx, program, client, cases.Job{Case: s.Name, Site: s.rig.site(s.size, s.short)}, s.rig)
-	if s.Alone {
-		err = errors.Join(err, s.clear())
-	}
-	return sample, err
-}
-
-func (s *stage) clear() error {
-	if s.rig == nil {
-		return nil
-	}
-	err := s.rig.close()
-	s.rig = nil
-	return err
-}
-
-func TestTurns(t *testing.T) {
-	assert.Equal(t, []servers.Client{servers.Official, servers.Quorate}, turns(0))
-	assert.Equal(t, []servers.Client{servers.Quorate, servers.Official}, turns(1))
+	defer func() { err = errors.Join(err, r.close()) }()
+	return measure(ctx, client, cases.Job{Case: c.Name, Site: r.site(size, short)}, r)
 }

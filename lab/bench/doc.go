@@ -4,7 +4,7 @@
 //	go test ./lab/bench -run '^$' -bench '/(create|idle)$' -benchtime 5x
 //	go test ./lab/bench -run '^$' -bench . -benchtime 1x -short          small sizes, a minute, to see that it works
 //
-// Each sample is taken in a process of its own; the two clients take turns. Results are medians: <metric>-official,
-// <metric>-quorate, and <metric>-ratio, which is Quorate's divided by the official client's. The log says which targets are
-// met.
+// Each sample is taken in a process of its own, on a new cluster; the two clients take turns. Results are medians:
+// <metric>-official, <metric>-quorate, and <metric>-ratio, which is Quorate's divided by the official client's. Package cases
+// says what each case measures.
 package bench

@@ -28,26 +28,19 @@ func TestEveryCase(t *testing.T) {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			c.ShortSize, c.ValueSize = tiny, min(c.ValueSize, valueSize)
-			s := newStage(c, true)
-			defer func() { require.NoError(t, s.clear()) }()
+			var metrics [][]string
 			for _, client := range servers.Clients {
-				sample, err := s.sample(t.Context(), client)
+				sample, err := take(t.Context(), c, client, true)
 				require.NoError(t, err, client)
-				assert.ElementsMatch(t, metricNames(c), slices.Collect(maps.Keys(sample)), client)
-				if seconds, ok := sample["time"]; ok {
+				metrics = append(metrics, slices.Sorted(maps.Keys(sample)))
+				if seconds, ok := sample["time-s"]; ok {
 					assert.Positive(t, seconds, client)
 				}
 			}
+			assert.NotEmpty(t, metrics[0])
+			assert.Equal(t, metrics[0], metrics[1])
 		})
 	}
-}
-
-func metricNames(c cases.Case) []string {
-	var names []string
-	for _, m := range c.Metrics {
-		names = append(names, m.Name)
-	}
-	return names
 }
 
 func caseNamed(t *testing.T, name string) cases.Case {
@@ -59,13 +52,11 @@ func caseNamed(t *testing.T, name string) cases.Case {
 
 // TestMeasureFails runs what cannot succeed, in processes of their own.
 func TestMeasureFails(t *testing.T) {
-	program, err := built()
-	require.NoError(t, err)
 	r, err := newRig(t.Context(), caseNamed(t, "replay"), tiny)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, r.close()) })
 	good := cases.Job{Case: "replay", Site: r.site(tiny, false)}
-	_, err = measure(t.Context(), program, servers.Official, good, r)
+	_, err = measure(t.Context(), servers.Official, good, r)
 	require.NoError(t, err)
 	for want, change := range map[string]func(*cases.Job){
 		"in place of the put at revision": func(j *cases.Job) { j.Revision-- },
@@ -74,7 +65,7 @@ func TestMeasureFails(t *testing.T) {
 	} {
 		bad := good
 		change(&bad)
-		_, err := measure(t.Context(), program, servers.Official, bad, r)
+		_, err := measure(t.Context(), servers.Official, bad, r)
 		require.ErrorContains(t, err, want)
 	}
 
@@ -82,7 +73,7 @@ func TestMeasureFails(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
 	endless := cases.Job{Case: "live", Site: r.site(1, false)}
-	_, err = measure(ctx, program, servers.Official, endless, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { cancel(enough) }))
+	_, err = measure(ctx, servers.Official, endless, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { cancel(enough) }))
 	require.ErrorIs(t, err, enough)
 }
 

@@ -7,16 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/bench/cases"
 	"github.com/quorate/quorate/lab/link"
+	"github.com/quorate/quorate/lab/servers"
 )
 
 const (
@@ -92,23 +94,16 @@ func (r *rig) fill(ctx context.Context, n int) error {
 
 // put makes n puts, one revision each, over the lab's own connection.
 func (r *rig) put(ctx context.Context, n int) error {
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
 	kv := pb.NewKVClient(r.cluster.Members()[0].Conn())
-	var next atomic.Int64
-	var work sync.WaitGroup
-	for range writers {
-		work.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				key := fmt.Appendf(nil, "%s%05d", cases.Prefix, i%keys)
-				if _, err := kv.Put(ctx, &pb.PutRequest{Key: key, Value: r.value}); err != nil {
-					fail(err)
-				}
-			}
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(writers)
+	for i := range n {
+		work.Go(func() error {
+			_, err := kv.Put(ctx, &pb.PutRequest{Key: fmt.Appendf(nil, "%s%05d", cases.Prefix, i%keys), Value: r.value})
+			return err
 		})
 	}
-	work.Wait()
-	return context.Cause(ctx)
+	return work.Wait()
 }
 
 // kill ends the member at the address after it has given up the lead.
@@ -134,4 +129,23 @@ func (r *rig) kill(ctx context.Context, address string) error {
 		}
 	}
 	return doomed.Kill()
+}
+
+// sampleTimeout bounds one sample. The slowest, a resumption by the official
+// client, takes about a minute.
+const sampleTimeout = 5 * time.Minute
+
+// measure runs a job in a process of its own, with control for its requests.
+func measure(ctx context.Context, client servers.Client, j cases.Job, control http.Handler) (sample cases.Sample, err error) {
+	program, err := built()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, sampleTimeout, fmt.Errorf("no result after %v", sampleTimeout))
+	defer cancel()
+	server := httptest.NewServer(control)
+	defer server.Close()
+	j.Control = cases.Control(server.URL)
+	err = program.Run(ctx, client, j, &sample, "case")
+	return sample, err
 }

@@ -30,21 +30,13 @@ func (c *ControlPlane) ConfigFor(token string) *rest.Config {
 	}
 }
 
-// ConfigForFile returns the configuration of a client that reads its bearer token
-// from a file, again and again, as a pod does.
-func (c *ControlPlane) ConfigForFile(path string) *rest.Config {
-	config := c.ConfigFor("")
-	config.BearerTokenFile = path
-	return config
-}
-
 // newAdmin returns a client and the transport below it, which leads to the API server wherever it listens at present, past
 // the link. client-go would share one transport among all clients of a server, whose connections cannot be closed.
 func (c *ControlPlane) newAdmin() (dynamic.Interface, *http.Transport) {
 	config := c.Admin()
 	transport := fatal.OK(c.newTransport())
 	transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, strings.TrimPrefix(c.process().DirectEndpoint(), "http://"))
+		return new(net.Dialer).DialContext(ctx, network, strings.TrimPrefix(c.Server().DirectEndpoint(), "http://"))
 	}
 	authorized := fatal.OK(rest.HTTPWrappersForConfig(config, transport))
 	return fatal.OK(dynamic.NewForConfigAndClient(config, &http.Client{Transport: authorized})), transport

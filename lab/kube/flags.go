@@ -51,9 +51,7 @@ func (f files) certificate() string { return filepath.Join(f.certs, "apiserver.c
 // flags returns the command line of the API server.
 func (c *ControlPlane) flags(l lab.Launch) []string {
 	host, port, _ := net.SplitHostPort(l.Address) // an address has a port
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return append([]string{
+	return []string{
 		"--etcd-servers=" + strings.Join(c.etcd.Endpoints(), ","),
 		"--bind-address=" + host,
 		"--secure-port=" + port,
@@ -66,5 +64,5 @@ func (c *ControlPlane) flags(l lab.Launch) []string {
 		"--authorization-mode=RBAC",
 		// It would post the API server's own address, which is not needed here.
 		"--endpoint-reconciler-type=none",
-	}, c.args...)
+	}
 }

@@ -29,7 +29,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"sync"
 	"time"
 
 	"k8s.io/client-go/dynamic"
@@ -69,9 +68,6 @@ type ControlPlane struct {
 	files  files
 	http   *http.Transport
 	admin  dynamic.Interface
-
-	mu   sync.Mutex
-	args []string // further flags of the next run
 }
 
 // Start starts a control plane and returns when the API server is ready. It gives up
@@ -127,39 +123,13 @@ func (c *ControlPlane) Close() error {
 // plane: do not close it.
 func (c *ControlPlane) Etcd() *lab.Cluster { return c.etcd }
 
-// process is the API server as a member of a cluster of its own.
-func (c *ControlPlane) process() *lab.Member { return c.server.Members()[0] }
+// Server returns the API server, to be killed, frozen and restarted, as the member of a cluster of its own. It is ready when
+// its Restart returns. It belongs to the control plane.
+func (c *ControlPlane) Server() *lab.Member { return c.server.Members()[0] }
 
 // URL returns the URL of the API server, which stays the same when it restarts.
 func (c *ControlPlane) URL() string { return "https://" + c.Link().Addr() }
 
 // Link returns the link between clients and the API server, for faults of the
 // network. The methods of the control plane do not go through it.
-func (c *ControlPlane) Link() *link.Link { return c.server.ClientLink(c.process()) }
-
-// Restart starts the API server, on the same data and at the same URL, with
-// further flags that only this run has. It returns when the API server is ready. When
-// ctx, or five minutes, end first, the error holds the last lines of its log. While a
-// process runs it fails with [lab.ErrRunning].
-func (c *ControlPlane) Restart(ctx context.Context, args ...string) error {
-	c.mu.Lock()
-	c.args = args
-	c.mu.Unlock()
-	return c.process().Restart(ctx)
-}
-
-// Kill ends the API server at once (SIGKILL), a frozen one too, as a crash would, and
-// returns when it is gone. Its data stays in etcd. Without a process it does nothing.
-func (c *ControlPlane) Kill() error { return c.process().Kill() }
-
-// Stop freezes the API server (SIGSTOP), as a hung host would: connections stay up and
-// are accepted by the kernel, nothing is answered. Without a process it fails with
-// [lab.ErrNotRunning].
-func (c *ControlPlane) Stop() error { return c.process().Stop() }
-
-// Continue wakes an API server frozen by Stop (SIGCONT). On one that runs it does
-// nothing; without a process it fails with [lab.ErrNotRunning].
-func (c *ControlPlane) Continue() error { return c.process().Continue() }
-
-// LogTail returns the last lines that the API server logged in its last run.
-func (c *ControlPlane) LogTail() string { return c.process().LogTail() }
+func (c *ControlPlane) Link() *link.Link { return c.server.ClientLink(c.Server()) }

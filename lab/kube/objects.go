@@ -108,11 +108,6 @@ func newObject(kind schema.GroupVersionKind, namespace, name string) *unstructur
 	return &object
 }
 
-// CreateServiceAccount makes a service account, which Token gives tokens for.
-func (c *ControlPlane) CreateServiceAccount(ctx context.Context, namespace, name string) error {
-	return c.apply(ctx, newObject(serviceAccountKind, namespace, name))
-}
-
 // Token returns a new token of a service account, as a pod's kubelet gets it. It is
 // valid for an hour.
 func (c *ControlPlane) Token(ctx context.Context, namespace, account string) (string, error) {

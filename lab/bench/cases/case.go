@@ -14,8 +14,6 @@ import (
 type Case struct {
 	// Name is what the case is chosen by.
 	Name string
-	// About says what is done, in one sentence.
-	About string
 	// Size is how many of what the case is about there are. ShortSize is that of a
 	// short run.
 	Size, ShortSize int
@@ -24,41 +22,19 @@ type Case struct {
 	// Latency is added to each direction of the links to the members. Without any
 	// the client speaks to the members directly.
 	Latency time.Duration
-	// Alone says that each sample needs a new cluster.
-	Alone bool
 	// Backlog says that Size puts are made to the cluster before.
 	Backlog bool
 	// ValueSize is the size in bytes of the values that are put, 100 if it is 0.
 	ValueSize int
 	// MaxRepeat bounds the repetitions of a case that takes long. 0 is no bound.
 	MaxRepeat int
-	// Metrics are what the samples of the case hold.
-	Metrics []Metric
 	// Run measures once. An error ends it, see package fatal.
 	Run func(ctx context.Context, site Site) Sample
 }
 
-// Sample holds the values of one run by the names of their metrics.
+// Sample holds the values of one run by the names of their metrics, which end with their units: time-s, memory-KB (of 1,024
+// bytes), cpu-%. What is counted has none.
 type Sample map[string]float64
-
-// Metric is one number that a case measures.
-type Metric struct {
-	Name string
-	// About says what the number is. "{n}" stands for the size of the case.
-	About string
-	Unit  Unit
-}
-
-// Unit is the unit of a metric.
-type Unit string
-
-// The units.
-const (
-	Seconds   Unit = "s"
-	Kilobytes Unit = "KB" // 1,024 bytes
-	Percent   Unit = "%"
-	Count     Unit = ""
-)
 
 // Site is what a case runs on.
 type Site struct {
@@ -77,7 +53,19 @@ type Site struct {
 // Prefix is that of all keys of the benchmark.
 const Prefix = "bench/"
 
+// oneWay is the latency of the links in the cases that have any: a round trip of 2 ms.
+const oneWay = time.Millisecond
+
 // All returns all cases in the order in which they are run.
 func All() []Case {
-	return []Case{creation(), idle(), resume(), replay(), live(), stalled(), latency(), leases()}
+	return []Case{
+		{Name: "create", Size: 10_000, ShortSize: 500, MaxRepeat: 3, Members: 1, Latency: oneWay, Run: create},
+		{Name: "idle", Size: 10_000, ShortSize: 2_000, Members: 1, Run: idleWatches},
+		{Name: "resume", Size: 10_000, ShortSize: 500, MaxRepeat: 3, Members: 3, Latency: oneWay, Run: resumeWatches},
+		{Name: "replay", Size: 60_000, ShortSize: 5_000, Members: 1, Backlog: true, Run: replayBacklog},
+		{Name: "live", Size: 20_000, ShortSize: 2_000, Members: 1, Run: liveEvents},
+		{Name: "stalled", Size: 900, ShortSize: 30, Members: 1, ValueSize: 500_000, Run: stalledReader},
+		{Name: "latency", Size: 2_000, ShortSize: 200, Members: 1, Run: putToEvent},
+		{Name: "leases", Size: 50_000, ShortSize: 1_000, MaxRepeat: 3, Members: 1, Run: keepLeases},
+	}
 }

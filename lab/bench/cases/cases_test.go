@@ -18,25 +18,11 @@ import (
 	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
-func TestAll(t *testing.T) {
-	names := make(map[string]bool)
-	for _, c := range All() {
-		assert.False(t, names[c.Name], "two cases are called %s", c.Name)
-		names[c.Name] = true
-		assert.NotEmpty(t, c.About, c.Name)
-		assert.NotEmpty(t, c.Metrics, c.Name)
-		assert.NotNil(t, c.Run, c.Name)
-		assert.Positive(t, c.Members, c.Name)
-		assert.Positive(t, c.ShortSize, c.Name)
-		assert.Less(t, c.ShortSize, c.Size, c.Name)
-	}
-}
-
 func TestServe(t *testing.T) {
 	all := []Case{{Name: "one", Run: func(ctx context.Context, site Site) Sample {
 		fatal.If(site.Control.Put(ctx, 12))
 		fatal.If(site.Control.Kill(ctx, "member"))
-		return Sample{"time": 1.5}
+		return Sample{"time-s": 1.5}
 	}}}
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -52,7 +38,7 @@ func TestServe(t *testing.T) {
 	go func() { _ = json.NewEncoder(parent).Encode(Job{"one", Site{Control: Control(server.URL)}}) }()
 	var out strings.Builder
 	require.NoError(t, Serve(in, &out, all))
-	require.JSONEq(t, `{"time": 1.5}`, out.String())
+	require.JSONEq(t, `{"time-s": 1.5}`, out.String())
 	require.Equal(t, []string{"/put/12", "/kill/member"}, asked)
 	require.ErrorContains(t, Control(server.URL).Kill(t.Context(), "immortal"), "it lives")
 	require.ErrorContains(t, Serve(strings.NewReader(`{"Case": "none"}`), &out, all), `unknown case "none"`)

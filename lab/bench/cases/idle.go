@@ -10,22 +10,9 @@ import (
 // idleCallers is how many callers make the watches whose memory is measured.
 const idleCallers = 64
 
-func idle() Case {
-	return Case{
-		Name: "idle",
-		About: "Heap and stacks in use after a garbage collection, with the watches less without them. Each watch has a " +
-			"key and a cancellable context of its own, made before the measurement. The goroutines that call Watch are " +
-			"there before it and after it, so that neither they nor what the runtime keeps of dead ones count.",
-		Size: 10_000, ShortSize: 2_000,
-		Members: 1,
-		Metrics: []Metric{
-			{Name: "memory", About: "memory of an idle watch, of {n}", Unit: Kilobytes},
-			{Name: "goroutines", About: "goroutines of an idle watch, of {n}", Unit: Count},
-		},
-		Run: idleWatches,
-	}
-}
-
+// idleWatches measures heap and stacks in use after a garbage collection, and goroutines, of a watch: with all watches less without
+// them. Each watch has a key and a cancellable context of its own, made before the measurement. The goroutines that call Watch are
+// there before it and after it, so that neither they nor what the runtime keeps of dead ones count.
 func idleWatches(ctx context.Context, site Site) Sample {
 	c := openConnected(ctx, site)
 	defer func() { _ = c.Close() }()
@@ -45,7 +32,7 @@ func idleWatches(ctx context.Context, site Site) Sample {
 
 	n := float64(site.Size)
 	sample := Sample{
-		"memory":     float64(after.bytes-before.bytes) / 1024 / n,
+		"memory-KB":  float64(after.bytes-before.bytes) / 1024 / n,
 		"goroutines": float64(after.goroutines-before.goroutines) / n,
 	}
 	runtime.KeepAlive(targets)

@@ -7,17 +7,8 @@ import (
 	"github.com/quorate/quorate/lab/internal/stats"
 )
 
-func latency() Case {
-	return Case{
-		Name:  "latency",
-		About: "One put after the other to a watched key, from the call of Put until the watch has delivered it; medians.",
-		Size:  2_000, ShortSize: 200,
-		Members: 1,
-		Metrics: []Metric{{Name: "time", About: "from a put to its event, no latency", Unit: Seconds}},
-		Run:     putToEvent,
-	}
-}
-
+// putToEvent makes one put after the other to a watched key, and times from the call of Put until the watch has delivered it. The
+// time is the median.
 func putToEvent(ctx context.Context, site Site) Sample {
 	c := openConnected(ctx, site)
 	defer func() { _ = c.Close() }()
@@ -28,5 +19,5 @@ func putToEvent(ctx context.Context, site Site) Sample {
 		check(ctx, c, w, key(0))
 		times[i] = time.Since(start).Seconds()
 	}
-	return Sample{"time": stats.Of(times).Median}
+	return Sample{"time-s": stats.Of(times).Median}
 }

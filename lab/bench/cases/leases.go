@@ -3,11 +3,10 @@ package cases
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/bench/internal/cputime"
@@ -26,24 +25,10 @@ const (
 	granters = 32
 )
 
-func leases() Case {
-	return Case{
-		Name: "leases",
-		About: fmt.Sprintf("Leases of %d s (%d s in a short run) are granted by %d callers and kept alive. From a sixth of the TTL "+
-			"after the last grant on, midway between renewals, for a whole TTL, the CPU time of the client's process is taken, and when each "+
-			"keepalive is sent. It is due a third of the TTL after the one before it was sent; the official client counts "+
-			"from the answer to that, so that its lateness includes the time of the answer.", leaseTTL, shortLeaseTTL, granters),
-		Size: 50_000, ShortSize: 1_000, MaxRepeat: 3,
-		Members: 1, Alone: true,
-		Metrics: []Metric{
-			{Name: "cpu", About: "CPU time, of one CPU's, to keep {n} leases alive", Unit: Percent},
-			{Name: "late", About: "lateness of a renewal of {n} leases, median", Unit: Seconds},
-			{Name: "lateMax", About: "lateness of a renewal of {n} leases, worst", Unit: Seconds},
-		},
-		Run: keepLeases,
-	}
-}
-
+// keepLeases has leases granted by several callers and kept alive. From a sixth of the TTL after the last grant on, midway between
+// renewals, for a whole TTL, it takes the CPU time of the client's process, and when each keepalive is sent. It is due a third of
+// the TTL after the one before it was sent; the official client counts from the answer to that, so that its lateness includes the
+// time of the answer.
 func keepLeases(ctx context.Context, site Site) Sample {
 	ttl := int64(leaseTTL)
 	if site.Short {
@@ -63,9 +48,9 @@ func keepLeases(ctx context.Context, site Site) Sample {
 
 	fatal.If(allRenewed(kept))
 	return Sample{
-		"cpu":     100 * cpu.Seconds() / took.Seconds(),
-		"late":    median.Seconds(),
-		"lateMax": worst.Seconds(),
+		"cpu-%":     100 * cpu.Seconds() / took.Seconds(),
+		"late-s":    median.Seconds(),
+		"lateMax-s": worst.Seconds(),
 	}
 }
 
@@ -90,26 +75,19 @@ func (r renewals) drain() (n int, open bool) {
 
 // grantAll grants n leases and keeps each alive from the moment it is granted.
 func grantAll(ctx context.Context, c *clientv3.Client, n int, ttl int64) ([]renewals, error) {
-	granting, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
 	kept := make([]renewals, n)
-	var next atomic.Int64
-	var work sync.WaitGroup
-	for range granters {
-		work.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n && granting.Err() == nil; i = int(next.Add(1)) - 1 {
-				lease, err := c.Grant(granting, ttl)
-				if err == nil {
-					kept[i], err = c.KeepAlive(ctx, lease.ID)
-				}
-				if err != nil {
-					fail(err)
-				}
+	work, granting := errgroup.WithContext(ctx)
+	work.SetLimit(granters)
+	for i := range kept {
+		work.Go(func() error {
+			lease, err := c.Grant(granting, ttl)
+			if err == nil {
+				kept[i], err = c.KeepAlive(ctx, lease.ID)
 			}
+			return err
 		})
 	}
-	work.Wait()
-	return kept, context.Cause(granting)
+	return kept, work.Wait()
 }
 
 // minRenewals is how often a lease must have been renewed in seven sixths of its TTL.

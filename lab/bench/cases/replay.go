@@ -12,20 +12,7 @@ import (
 	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
-func replay() Case {
-	return Case{
-		Name:  "replay",
-		About: "One watch of a prefix from the first of many puts that were made before, until the last is delivered.",
-		Size:  60_000, ShortSize: 5_000,
-		Members: 1, Backlog: true,
-		Metrics: []Metric{
-			{Name: "time", About: "replay {n} revisions of backlog", Unit: Seconds},
-			{Name: "allocations", About: "allocations for each event of the backlog", Unit: Count},
-		},
-		Run: replayBacklog,
-	}
-}
-
+// replayBacklog watches a prefix from the first of many puts that were made before, until the last is delivered.
 func replayBacklog(ctx context.Context, site Site) Sample {
 	c := openConnected(ctx, site)
 	defer func() { _ = c.Close() }()
@@ -33,23 +20,11 @@ func replayBacklog(ctx context.Context, site Site) Sample {
 	w := c.Watch(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithRev(site.Revision))
 	fatal.If(readPuts(w, site.Size, site.Revision))
 	took, after := time.Since(start), allocations()
-	return Sample{"time": took.Seconds(), "allocations": (after - before) / float64(site.Size)}
+	return Sample{"time-s": took.Seconds(), "allocations": (after - before) / float64(site.Size)}
 }
 
-func live() Case {
-	return Case{
-		Name: "live",
-		About: "Another process makes puts from 16 goroutines while one watch of their prefix is read. The server sends " +
-			"most of them in a response of its own.",
-		Size: 20_000, ShortSize: 2_000,
-		Members: 1,
-		Metrics: []Metric{
-			{Name: "allocations", About: "allocations for each live event", Unit: Count},
-		},
-		Run: liveEvents,
-	}
-}
-
+// liveEvents has another process make puts from 16 goroutines while one watch of their prefix is read. The server sends most of them
+// in a response of its own.
 func liveEvents(ctx context.Context, site Site) Sample {
 	c := openConnected(ctx, site)
 	defer func() { _ = c.Close() }()

@@ -11,20 +11,6 @@ import (
 	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
-func resume() Case {
-	return Case{
-		Name: "resume",
-		About: "The watches are made with the endpoint of one member, then the client is given those of all three, and the " +
-			"first is killed (if it led, another one leads before). The time is that from the end of the client's " +
-			"connection to it until other members have created, after that, as many watches as it served, both as gRPC's " +
-			"stats handler sees them. A put must then reach every watch once.",
-		Size: 10_000, ShortSize: 500, MaxRepeat: 3,
-		Members: 3, Latency: oneWay, Alone: true,
-		Metrics: []Metric{{Name: "time", About: "resume {n} watches on another member, 2 ms round trip", Unit: Seconds}},
-		Run:     resumeWatches,
-	}
-}
-
 // shared is the prefix that the watches to resume watch.
 const shared = Prefix + "shared/"
 
@@ -39,6 +25,9 @@ func watchShared(ctx context.Context, c *clientv3.Client, n int) []clientv3.Watc
 	return watches
 }
 
+// resumeWatches makes watches with the endpoint of one member, gives the client those of all three, and has the first killed (if it
+// led, another one leads before). The time is that from the end of the client's connection to it until other members have created,
+// after that, as many watches as it served, both as gRPC's stats handler sees them. A put must then reach every watch once.
 func resumeWatches(ctx context.Context, site Site) Sample {
 	seen := wire.NewWatches()
 	all := site.Endpoints
@@ -57,7 +46,7 @@ func resumeWatches(ctx context.Context, site Site) Sample {
 	_, serving, _ := strings.Cut(all[0], "://")
 	took := killServing(ctx, site.Control, seen, serving, len(watches)+1) // with that of openConnected
 	deliver(ctx, c, watches, "after the member was killed")
-	return Sample{"time": took.Seconds()}
+	return Sample{"time-s": took.Seconds()}
 }
 
 // killServing kills the member that serves the watches and returns how long after the

@@ -13,24 +13,9 @@ import (
 	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
-func stalled() Case {
-	return Case{
-		Name: "stalled",
-		About: "The reader of a watch stalls while another process makes puts of 500 kB, and then reads all. Then a watch from " +
-			"the first of them is not read for a second, and is read. Meanwhile another watch of the same client gets an " +
-			"event every 20 ms.",
-		Size: 900, ShortSize: 30,
-		Members: 1, Alone: true, ValueSize: 500_000,
-		Metrics: []Metric{
-			{Name: "memory", About: "most of the heap, garbage included, with {n} puts unread", Unit: Kilobytes},
-			{Name: "delay", About: "longest delay of the other watch while the reader stalls", Unit: Seconds},
-			{Name: "delay-read", About: "longest delay of the other watch while the reader reads", Unit: Seconds},
-			{Name: "delay-backlog", About: "longest delay of the other watch while a watch has {n} puts of backlog", Unit: Seconds},
-		},
-		Run: stalledReader,
-	}
-}
-
+// stalledReader stalls the reader of a watch while another process makes puts of 500 kB, and then reads all. Then a watch from the
+// first of them is not read for a second, and is read. Meanwhile another watch of the same client gets an event every 20 ms. The
+// memory is the most of the heap, garbage included; the delays are the longest of the other watch meanwhile.
 func stalledReader(ctx context.Context, site Site) Sample {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -40,14 +25,14 @@ func stalledReader(ctx context.Context, site Site) Sample {
 	other := followOther(ctx, site, c)
 	heap := watchHeap(ctx)
 	fatal.If(site.Control.Put(ctx, site.Size))
-	sample := Sample{"delay": other.worst()}
+	sample := Sample{"delay-s": other.worst()}
 	first := fatal.OK(readIncreasing(slow, site.Size))
-	sample["delay-read"] = other.worst()
+	sample["delay-read-s"] = other.worst()
 	behind := c.Watch(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithRev(first))
 	time.Sleep(time.Second)
 	fatal.OK(readIncreasing(behind, site.Size))
-	sample["delay-backlog"] = other.worst()
-	sample["memory"] = float64(heap.Load()) / 1024
+	sample["delay-backlog-s"] = other.worst()
+	sample["memory-KB"] = float64(heap.Load()) / 1024
 	cancel()
 	fatal.If(<-other.ended)
 	return sample

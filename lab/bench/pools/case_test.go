@@ -13,8 +13,7 @@ import (
 
 // measurement is a benchmark: contenders that do the same thing, and what is measured of it.
 type measurement struct {
-	name  string
-	about string
+	name string
 	// metrics are the names of what is measured.
 	metrics []string
 	// contenders take turns. The first is what the others are compared with.
@@ -33,15 +32,12 @@ type contender struct {
 func cases() []measurement {
 	return []measurement{
 		// The server's stream limit is the bound. The pool is to make 2.2 times as many calls as one connection.
-		throughput("limit", "256 callers of a method that takes 20 ms, a server with MaxConcurrentStreams(100)",
-			server{takes: 20 * time.Millisecond}, grpc.MaxConcurrentStreams(100)),
+		throughput("limit", server{takes: 20 * time.Millisecond}, grpc.MaxConcurrentStreams(100)),
 		// Nothing is the bound but the machine, which shows what the pool costs.
-		throughput("nolimit", "256 callers of a method that takes no time, a server without limit", server{}),
+		throughput("nolimit", server{}),
 		mixed("upload", upload), mixed("download", download),
-		lending("lend", "one borrower, one resource: the time from Acquire to the end of Release", 1, 1, acquire),
-		lending("try", "one borrower, one resource: the time from TryAcquire to the end of Release", 1, 1, try),
-		lending("idle", "100 idle resources: the time from AcquireAllIdle to the end of the last ReleaseUnused", 1, 100, allIdle),
-		lending("contend", "64 borrowers of 8 resources: the time for one Acquire and Release, all together", 64, 8, acquire),
+		lending("lend", 1, 1),
+		lending("contend", 64, 8),
 	}
 }
 
@@ -63,7 +59,6 @@ func (c measurement) measure(b *testing.B) {
 			samples[i] = append(samples[i], values)
 		}
 	}
-	b.Log(c.about)
 	b.ReportMetric(0, "ns/op")
 	for i, contender := range c.contenders {
 		for m, metric := range c.metrics {

@@ -15,7 +15,6 @@ import (
 type channel interface {
 	grpc.ClientConnInterface
 	Close() error
-	connections() int
 }
 
 type dialer struct {
@@ -68,22 +67,9 @@ func (r *rotation) Close() error {
 	return nil
 }
 
-func (r *rotation) connections() int { return len(r.conns) }
-
 // pooled is the pool as it is without any configuration.
 func pooled() dialer {
 	return dialer{"grpcpool", func(address string) (channel, error) {
-		conn, err := grpcpool.NewClient("passthrough:///"+address, grpcpool.Config{TransportCredentials: insecure.NewCredentials()})
-		if err != nil {
-			return nil, err
-		}
-		return pool{conn}, nil
+		return grpcpool.NewClient("passthrough:///"+address, grpcpool.Config{TransportCredentials: insecure.NewCredentials()})
 	}}
-}
-
-type pool struct{ *grpcpool.ClientConn }
-
-func (p pool) connections() int {
-	s := p.Stats()
-	return len(s.Unary.Connections) + len(s.Bulk.Connections) + len(s.Streams.Connections)
 }

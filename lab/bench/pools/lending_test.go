@@ -10,115 +10,55 @@ import (
 	generic "github.com/quorate/quorate/pool"
 )
 
-// resourcePool is a pool of resources, and what is done with it.
-type resourcePool struct {
-	name string
-	open func(size int) (loans, error)
-}
-
-// loans are ways to borrow and give back.
-type loans struct {
-	acquire, try func(context.Context) error
-	allIdle      func(context.Context) error
-	end          func()
-}
-
-func acquire(l loans) func(context.Context) error { return l.acquire }
-func try(l loans) func(context.Context) error     { return l.try }
-func allIdle(l loans) func(context.Context) error { return l.allIdle }
-
-func resourcePools() []resourcePool {
-	return []resourcePool{
-		{"puddle", lendPuddle},
-		{"pool", lendPool(generic.Config[int]{})},
-		{"pool-with-lifetimes", lendPool(generic.Config[int]{MaxIdleTime: time.Minute, MaxLifetime: time.Hour})},
-	}
-}
-
-func lendPuddle(size int) (loans, error) {
-	p, err := puddle.NewPool(&puddle.Config[int]{
-		Constructor: func(context.Context) (int, error) { return 1, nil },
-		Destructor:  func(int) {},
-		MaxSize:     int32(size),
-	})
-	if err != nil {
-		return loans{}, err
-	}
-	return lend(p, size)
-}
-
-func lendPool(config generic.Config[int]) func(size int) (loans, error) {
-	return func(size int) (loans, error) {
-		config.Create = func(context.Context) (int, error) { return 1, nil }
-		config.MaxSize = size
-		p, err := generic.New(config)
-		if err != nil {
-			return loans{}, err
-		}
-		return lend(p, size)
-	}
-}
-
-// lender is a pool of either kind.
-type lender[R interface {
-	Release()
-	ReleaseUnused()
-}] interface {
+// lender is a pool of resources of either kind.
+type lender[R interface{ Release() }] interface {
 	Acquire(ctx context.Context) (R, error)
-	TryAcquire(ctx context.Context) (R, error)
-	AcquireAllIdle() []R
 	CreateResource(ctx context.Context) error
 	Close()
 }
 
-// lend has a pool create as many resources as it may have.
-func lend[R interface {
-	Release()
-	ReleaseUnused()
-}](p lender[R], size int) (loans, error) {
-	back := func(r R, err error) error {
-		if err == nil {
-			r.Release()
-		}
-		return err
-	}
-	l := loans{
-		acquire: func(ctx context.Context) error { return back(p.Acquire(ctx)) },
-		try:     func(ctx context.Context) error { return back(p.TryAcquire(ctx)) },
-		allIdle: func(context.Context) error {
-			for _, r := range p.AcquireAllIdle() {
-				r.ReleaseUnused()
-			}
-			return nil
-		},
-		end: p.Close,
-	}
-	for range size {
-		if err := p.CreateResource(context.Background()); err != nil {
-			return l, err
-		}
-	}
-	return l, nil
+func newPuddle(size int) (lender[*puddle.Resource[int]], error) {
+	return puddle.NewPool(&puddle.Config[int]{
+		Constructor: func(context.Context) (int, error) { return 1, nil },
+		Destructor:  func(int) {},
+		MaxSize:     int32(size),
+	})
 }
 
-// lending has borrowers borrow and give back in one way.
-func lending(name, about string, borrowers, size int, way func(loans) func(context.Context) error) measurement {
-	c := measurement{
-		name: name, about: about, metrics: []string{"ns"}, length: time.Second,
-	}
-	for _, l := range resourcePools() {
-		c.contenders = append(c.contenders, contender{name: l.name, sample: func(ctx context.Context, d time.Duration) ([]float64, error) {
-			opened, err := l.open(size)
-			if opened.end != nil {
-				defer opened.end()
-			}
-			if err != nil {
+func newPool(size int) (lender[generic.Resource[int]], error) {
+	return generic.New(generic.Config[int]{Create: func(context.Context) (int, error) { return 1, nil }, MaxSize: size})
+}
+
+// lending has borrowers acquire and release resources. It measures the time for one loan.
+func lending(name string, borrowers, size int) measurement {
+	return measurement{name: name, metrics: []string{"ns"}, length: time.Second, contenders: []contender{
+		{"puddle", lendingFrom(newPuddle, borrowers, size)},
+		{"pool", lendingFrom(newPool, borrowers, size)},
+	}}
+}
+
+func lendingFrom[R interface{ Release() }](
+	open func(size int) (lender[R], error), borrowers, size int,
+) func(context.Context, time.Duration) ([]float64, error) {
+	return func(ctx context.Context, d time.Duration) ([]float64, error) {
+		p, err := open(size)
+		if err != nil {
+			return nil, err
+		}
+		defer p.Close()
+		for range size {
+			if err := p.CreateResource(ctx); err != nil {
 				return nil, err
 			}
-			return borrowing(ctx, way(opened), borrowers, d)
-		}})
+		}
+		return borrowing(ctx, func(ctx context.Context) error {
+			r, err := p.Acquire(ctx)
+			if err == nil {
+				r.Release()
+			}
+			return err
+		}, borrowers, d)
 	}
-	return c
 }
 
 // borrowing returns the time that one loan takes, that of all of them divided by their

@@ -4,7 +4,6 @@ package kuberesolver_test
 
 import (
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -121,7 +120,7 @@ func (s *scene) findFamilies(t *testing.T, b resolver.Builder) []string {
 // a change is seen.
 func (s *scene) findRestart(t *testing.T, w *recorder) time.Duration {
 	t.Helper()
-	require.NoError(t, s.plane.Kill())
+	require.NoError(t, s.plane.Server().Kill())
 	time.Sleep(away)
 	s.restart(t)
 	ready := time.Now()
@@ -137,7 +136,7 @@ func (s *scene) findRestart(t *testing.T, w *recorder) time.Duration {
 // within the time to settle, and after what time.
 func (s *scene) findRefusal(t *testing.T, b resolver.Builder) (string, time.Duration) {
 	t.Helper()
-	s.revoke(t, s.namespace)
+	s.revoke(t)
 	conn := fleet{}.connect(t, b, s.target())
 	began := time.Now()
 	_, err := grpctest.Ask(within(t, settled), conn)
@@ -170,11 +169,9 @@ type kubeClient struct {
 
 func newKubeClient(t *testing.T, config *rest.Config) *kubeClient {
 	t.Helper()
-	token, err := os.ReadFile(config.BearerTokenFile)
-	require.NoError(t, err)
 	transport, err := rest.TransportFor(rest.AnonymousClientConfig(config))
 	require.NoError(t, err)
-	return &kubeClient{Client: &http.Client{Transport: transport}, host: config.Host, token: string(token)}
+	return &kubeClient{Client: &http.Client{Transport: transport}, host: config.Host, token: config.BearerToken}
 }
 
 // Host returns the URL of the API server.

@@ -23,12 +23,10 @@ func TestReal(t *testing.T) {
 	for namespace, test := range map[string]func(*testing.T, *scene){
 		"slices":         slicesChange,
 		"everywhere":     manifestForAll,
-		"watches-end":    watchesEnd,
 		"history-gone":   historyGone,
 		"server-killed":  serverKilled,
 		"server-stopped": serverStopped,
 		"role-removed":   roleRemoved,
-		"new-token":      newToken,
 	} {
 		t.Run(namespace, func(t *testing.T) { test(t, newScene(t, shared, namespace)) })
 	}
@@ -96,42 +94,13 @@ func manifestForAll(t *testing.T, s *scene) {
 	require.Equal(t, []string{"watch"}, s.wire.seen())
 }
 
-// Watches end all the time, which is the ordinary way of an API server. Every change is
-// seen, in order, and none of the ends is an error.
-func watchesEnd(t *testing.T, s *scene) {
-	const ends = 3
-	require.NoError(t, s.plane.Kill())
-	s.args = []string{shortWatches}
-	s.restart(t)
-	versions := pods(4, 50_000)
-	s.set(t, s.slice("a", versions[0]))
-	w := s.watch(t)
-	w.awaitSize(t, 1)
-
-	pace := time.NewTicker(2 * pollInterval)
-	defer pace.Stop()
-	last := 0
-	for before := s.wire.watches(); s.wire.watches() < before+ends; {
-		last++
-		s.set(t, s.slice("a", versions[last]))
-		w.awaitList(t, at(versions[last])...)
-		<-pace.C
-	}
-	t.Logf("%d changes, %d watches", last, s.wire.watches())
-	require.Empty(t, w.reported(), "the end of a watch was reported as an error")
-	require.Len(t, w.all(), last+1)
-	for i, u := range w.all() {
-		require.Equal(t, at(versions[i]), u.endpoints, "list %d", i)
-	}
-}
-
 // The API server is killed, its history is compacted past the last change that a client
 // saw, and it is restarted: it refuses to go on from there.
 func historyGone(t *testing.T, s *scene) {
 	s.set(t, s.slice("a", pods(1, 2)...))
 	w := s.watch(t)
 	w.awaitSize(t, 2)
-	require.NoError(t, s.plane.Kill())
+	require.NoError(t, s.plane.Server().Kill())
 	_, err := s.plane.Compact(within(t, testTimeout))
 	require.NoError(t, err)
 	s.restart(t)
@@ -178,7 +147,7 @@ func (u inUse) follows(t *testing.T, s *scene, what string) {
 // What changes afterwards is seen.
 func serverKilled(t *testing.T, s *scene) {
 	u := s.use(t)
-	require.NoError(t, s.plane.Kill())
+	require.NoError(t, s.plane.Server().Kill())
 	u.w.awaitError(t, 0, service, "last known endpoints stay in use")
 	for _, pod := range at(pods(9, 2)...) {
 		u.callUntil(t, u.conn, pod)
@@ -196,7 +165,7 @@ const noticed = 90 * time.Second
 // one gets an error that says why it cannot begin.
 func serverStopped(t *testing.T, s *scene) {
 	u := s.use(t)
-	require.NoError(t, s.plane.Stop())
+	require.NoError(t, s.plane.Server().Stop())
 	began := time.Now()
 	over := time.After(*stopped)
 	if *stopped >= noticed {
@@ -206,7 +175,7 @@ func serverStopped(t *testing.T, s *scene) {
 		require.ErrorContains(t, err, "endpointslices")
 	}
 	<-over
-	require.NoError(t, s.plane.Continue())
+	require.NoError(t, s.plane.Server().Continue())
 	u.follows(t, s, "the server wakes")
 }
 
@@ -221,7 +190,7 @@ func roleRemoved(t *testing.T, s *scene) {
 	w.awaitSize(t, 1)
 	mustCall(t, old)
 
-	s.revoke(t, s.namespace)
+	s.revoke(t)
 	s.hangUp()
 	missing := []string{"permission", "forbidden", "watch", "endpointslices", s.namespace}
 	w.awaitError(t, 0, missing...)
@@ -234,24 +203,10 @@ func roleRemoved(t *testing.T, s *scene) {
 	}
 	t.Logf("without the role: %v", err)
 
-	s.grant(t, s.namespace)
+	s.grant(t)
 	require.Equal(t, f[first], mustCall(t, fresh, grpc.WaitForReady(true)))
 	s.set(t, s.slice("a", addresses[1]))
 	w.awaitList(t, second)
 	f.callUntil(t, old, second)
 	f.callUntil(t, fresh, second)
-}
-
-// The token is replaced, and the client learns of it only when the old one is refused.
-func newToken(t *testing.T, s *scene) {
-	s.set(t, s.slice("a", pods(1, 1)...))
-	w := s.watch(t)
-	w.awaitSize(t, 1)
-	publish := s.rotate(t, s.namespace)
-	s.hangUp()
-	w.awaitError(t, 0, "credentials", "nauthorized")
-	publish()
-	s.set(t, s.slice("a", pods(2, 2)...))
-	w.awaitList(t, at(pods(2, 2)...)...)
-	w.requireSizes(t, 1, 2)
 }

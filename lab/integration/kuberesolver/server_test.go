@@ -6,28 +6,19 @@ import (
 	"context"
 	"net/http"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/quorate/quorate/lab/kube"
 )
 
-// shortWatches has an API server end a watch after three to six seconds.
-const shortWatches = "--min-request-timeout=3"
-
 // real is a kube-apiserver over etcd, which all cases share, each in a namespace of its
 // own.
-type real struct {
-	plane  *kube.ControlPlane
-	tokens string // directory of the clients' tokens
-	args   []string
-}
+type real struct{ plane *kube.ControlPlane }
 
 // startReal starts the control plane, or skips the test where there is no executable.
 func startReal(t *testing.T) *real {
@@ -39,27 +30,22 @@ func startReal(t *testing.T) *real {
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log(plane.LogTail())
+			t.Log(plane.Server().LogTail())
 		}
 		assert.NoError(t, plane.Close())
 	})
-	return &real{plane: plane, tokens: t.TempDir()}
+	return &real{plane: plane}
 }
 
-// repair continues or restarts the server if a case has left it stopped or changed.
+// repair continues or restarts the server if a case has left it stopped or dead.
 func (r *real) repair(t *testing.T) {
-	if r.plane.Continue() == nil && r.args == nil {
-		return
+	if r.plane.Server().Continue() != nil {
+		assert.NoError(t, r.plane.Server().Restart(context.WithoutCancel(t.Context())))
 	}
-	r.args = nil
-	assert.NoError(t, r.plane.Kill())
-	assert.NoError(t, r.plane.Restart(context.WithoutCancel(t.Context())))
 }
-
-func (r *real) tokenFile(namespace string) string { return filepath.Join(r.tokens, namespace) }
 
 // admit makes a namespace with a service account that may do there what the resolver's manifest allows, and returns the
-// configuration of a client that reads its token from a file.
+// configuration of a client.
 func (r *real) admit(t *testing.T, namespace string) *rest.Config {
 	t.Cleanup(func() { r.repair(t) })
 	require.NoError(t, r.plane.CreateNamespace(within(t, testTimeout), namespace))
@@ -78,9 +64,8 @@ func (r *real) allow(t *testing.T, namespace, name string) *rest.Config {
 	require.NoError(t, r.plane.ApplyManifest(ctx, namespace, manifest(t, name)))
 	token, err := r.plane.Token(ctx, namespace, account)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(r.tokenFile(namespace), []byte(token), 0o600))
-	r.awaitAnswer(t, namespace, http.StatusOK)
-	return r.plane.ConfigForFile(r.tokenFile(namespace))
+	r.awaitAnswer(t, token, namespace, http.StatusOK)
+	return r.plane.ConfigFor(token)
 }
 
 // hangUp resets the connections of clients.
@@ -89,48 +74,29 @@ func (r *real) hangUp() {
 	r.plane.Link().Heal()
 }
 
-// restart starts a server that was killed. Every watch ends within seconds if they are short.
+// restart starts a server that was killed.
 func (r *real) restart(t *testing.T) {
 	t.Helper()
-	require.NoError(t, r.plane.Restart(within(t, testTimeout), r.args...))
+	require.NoError(t, r.plane.Server().Restart(within(t, testTimeout)))
 }
 
 // revoke takes away the client's role; it returns when that is in force.
-func (r *real) revoke(t *testing.T, namespace string) {
-	require.NoError(t, r.plane.Delete(within(t, testTimeout), rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), namespace, "grpc-client-endpointslice-watcher"))
-	r.awaitAnswer(t, namespace, http.StatusForbidden)
+func (s *scene) revoke(t *testing.T) {
+	binding := rbacv1.SchemeGroupVersion.WithKind("RoleBinding")
+	require.NoError(t, s.plane.Delete(within(t, testTimeout), binding, s.namespace, "grpc-client-endpointslice-watcher"))
+	s.awaitAnswer(t, s.config.BearerToken, s.namespace, http.StatusForbidden)
 }
 
 // grant gives the role back; it returns when that is in force.
-func (r *real) grant(t *testing.T, namespace string) {
-	require.NoError(t, r.plane.ApplyManifest(within(t, testTimeout), namespace, manifest(t, roleManifest)))
-	r.awaitAnswer(t, namespace, http.StatusOK)
+func (s *scene) grant(t *testing.T) {
+	require.NoError(t, s.plane.ApplyManifest(within(t, testTimeout), s.namespace, manifest(t, roleManifest)))
+	s.awaitAnswer(t, s.config.BearerToken, s.namespace, http.StatusOK)
 }
 
-// rotate makes a new token and returns when the old one is refused; publish writes the new one to the client's file, by one
-// rename, as a kubelet does.
-func (r *real) rotate(t *testing.T, namespace string) (publish func()) {
-	ctx := within(t, testTimeout)
-	require.NoError(t, r.plane.Delete(ctx, corev1.SchemeGroupVersion.WithKind("ServiceAccount"), namespace, account))
-	require.NoError(t, r.plane.CreateServiceAccount(ctx, namespace, account))
-	token, err := r.plane.Token(ctx, namespace, account)
-	require.NoError(t, err)
-	r.awaitAnswer(t, namespace, http.StatusUnauthorized)
-	return func() {
-		path := r.tokenFile(namespace)
-		require.NoError(t, os.WriteFile(path+".new", []byte(token), 0o600))
-		require.NoError(t, os.Rename(path+".new", path))
-		r.awaitAnswer(t, namespace, http.StatusOK)
-	}
-}
-
-// awaitAnswer waits until a watch with the token in the client's file is answered with a
-// status.
-func (r *real) awaitAnswer(t *testing.T, namespace string, code int) {
+// awaitAnswer waits until a watch with a token is answered with a status.
+func (r *real) awaitAnswer(t *testing.T, token, namespace string, code int) {
 	t.Helper()
-	token, err := os.ReadFile(r.tokenFile(namespace))
-	require.NoError(t, err)
-	config := r.plane.ConfigFor(string(token))
+	config := r.plane.ConfigFor(token)
 	client, err := rest.HTTPClientFor(config)
 	require.NoError(t, err)
 	defer client.CloseIdleConnections()

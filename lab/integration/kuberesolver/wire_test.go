@@ -19,13 +19,6 @@ type wire struct {
 	expired int            // answers that say that the place in the history is gone
 }
 
-// watches returns how many requests to watch were made.
-func (w *wire) watches() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.verbs["watch"]
-}
-
 // seen returns the verbs that were used.
 func (w *wire) seen() []string {
 	w.mu.Lock()

@@ -144,10 +144,10 @@ func (s settings) start(ctx context.Context, c *kube.ControlPlane) (all []float6
 	cluster.Isolate(cluster.Others(fatal.OK(cluster.Leader(ctx)))[0])
 	defer cluster.Heal()
 	for range s.starts {
-		fatal.If(c.Kill())
+		fatal.If(c.Server().Kill())
 		within, cancel := context.WithTimeout(ctx, time.Minute)
 		began := time.Now()
-		err := c.Restart(within)
+		err := c.Server().Restart(within)
 		cancel()
 		fatal.If(ctx.Err())
 		took := time.Since(began)
