@@ -1,8 +1,10 @@
 package clientv3
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -19,6 +21,8 @@ import (
 	"github.com/quorate/quorate/internal/testpki"
 )
 
+func noTokens(context.Context) (string, error) { return "", nil }
+
 func TestConfigErrorsNameTheField(t *testing.T) {
 	ok := Config{Endpoints: []string{"127.0.0.1:2379"}}
 	for name, tc := range map[string]struct {
@@ -28,6 +32,10 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		"no endpoints":        {func(c *Config) { c.Endpoints = nil }, "no available endpoints"},
 		"bad endpoint":        {func(c *Config) { c.Endpoints = []string{"ftp://x"} }, "ftp://x"},
 		"token and user":      {func(c *Config) { c.Token, c.Username = "t", "u" }, "mutually exclusive"},
+		"source and token":    {func(c *Config) { c.TokenSource, c.Token = noTokens, "t" }, "TokenSource"},
+		"source and user":     {func(c *Config) { c.TokenSource, c.Username = noTokens, "u" }, "TokenSource"},
+		"source and password": {func(c *Config) { c.TokenSource, c.Password = noTokens, "p" }, "TokenSource"},
+		"two loggers":         {func(c *Config) { c.Logger, c.Slog = zap.NewNop(), slog.Default() }, "both Logger and Slog are set"},
 		"auto-sync":           {func(c *Config) { c.AutoSyncInterval = -1 }, "AutoSyncInterval"},
 		"dial timeout":        {func(c *Config) { c.DialTimeout = -1 }, "DialTimeout"},
 		"backoff":             {func(c *Config) { c.BackoffWaitBetween = -1 }, "BackoffWaitBetween"},
