@@ -512,7 +512,7 @@ func TestCopyHasEveryField(t *testing.T) {
 			assert.True(t, m.ProtoReflect().Has(fields.Get(i)), "%s is new", fields.Get(i).FullName())
 		}
 	}
-	for _, m := range []*pb.RangeResponse{full, {}, {Header: &pb.ResponseHeader{}, Kvs: []*mvccpb.KeyValue{{}}}} {
+	for _, m := range []*pb.RangeResponse{full, {Header: &pb.ResponseHeader{}, Kvs: []*mvccpb.KeyValue{{}}}} {
 		own := (*pb.RangeResponse)(copyOf((*clientv3.GetResponse)(m)))
 		assert.True(t, proto.Equal(m, own), "%v is not %v", own, m)
 	}
