@@ -92,6 +92,7 @@ var (
 		withClient("limits", limits),
 		withClient("ended context", endedContexts),
 		withClient("downgrade", downgrades),
+		steps("keepalive end", keepAlivesEnd),
 		withClient("watch lease", watchLeases),
 		withClient("watch late", watchLate),
 		withClient("cluster", members),

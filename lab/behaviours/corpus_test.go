@@ -53,42 +53,45 @@ func raceFlag() []string {
 
 const testTimeout = 2 * time.Minute
 
-// released are the servers to test against: the newest release and the oldest.
-var released = []struct {
-	server servers.Server
-	path   func(etcd34.TB) string
-}{
-	{servers.BuiltIn, func(etcd34.TB) string { return "" }},
-	{servers.All[0], etcd34.Path},
-}
-
 // TestWithoutServer compares what the clients do by themselves.
 func TestWithoutServer(t *testing.T) {
 	t.Parallel()
-	compare(t, "", site.None, nil)
+	compare(t, "", site.None, func(_ context.Context, play func(site.Site) error) error { return play(site.Site{}) })
 }
 
-// TestOneMember runs everything that does not depend on there being several members.
-func TestOneMember(t *testing.T) {
+// TestClients compares the clients on the newest release and the oldest: first all that does not depend on there being several
+// members.
+func TestClients(t *testing.T) {
 	t.Parallel()
-	for _, s := range released {
-		for _, setup := range []site.Setup{site.Single, site.Secured} {
-			t.Run(s.server.Name+", "+string(setup), func(t *testing.T) {
+	for _, s := range []servers.Server{servers.BuiltIn, oldest} {
+		for _, setup := range []site.Setup{site.Single, site.Secured, site.Several} {
+			t.Run(s.Name+", "+string(setup), func(t *testing.T) {
 				t.Parallel()
-				compareOn(t, s.server, s.path(t), setup)
+				path := pathOf(t, s)
+				compare(t, s.Name, setup, func(ctx context.Context, play func(site.Site) error) error {
+					return onServer(ctx, s, path, setup, play)
+				})
 			})
 		}
 	}
 }
 
-// TestThreeMembers runs what depends on there being several members.
-func TestThreeMembers(t *testing.T) {
-	t.Parallel()
-	for _, s := range released {
-		t.Run(s.server.Name, func(t *testing.T) {
-			t.Parallel()
-			compareOn(t, s.server, s.path(t), site.Several)
-		})
+var oldest, kine = servers.All[0], servers.All[len(servers.All)-1]
+
+// pathOf returns the path of a server's executable.
+func pathOf(t *testing.T, s servers.Server) string {
+	t.Helper()
+	switch s.Name {
+	case oldest.Name, servers.OldProxy.Name:
+		return etcd34.Path(t)
+	case kine.Name:
+		path := kine.Built()
+		if path == "" {
+			t.Skip("kine is not built, `make servers-short` does so")
+		}
+		return path
+	default:
+		return ""
 	}
 }
 
@@ -99,7 +102,7 @@ func TestRows(t *testing.T) {
 	t.Parallel()
 	const tokens, idempotent = "authentication: tokens expire ", "idempotent writes: "
 	const works = idempotent + "executed once, although the answer is lost"
-	newest, oldest, kine := servers.BuiltIn, servers.All[0], servers.All[len(servers.All)-1]
+	newest := servers.BuiltIn
 	for _, row := range []struct {
 		server  servers.Server
 		name    string
@@ -119,17 +122,8 @@ func TestRows(t *testing.T) {
 	} {
 		t.Run(row.server.Name+", "+row.name, func(t *testing.T) {
 			t.Parallel()
-			path := ""
-			switch row.server.Name {
-			case oldest.Name, servers.OldProxy.Name:
-				path = etcd34.Path(t)
-			case kine.Name:
-				if path = kine.Built(); path == "" {
-					t.Skip("kine is not built, `make servers-short` does so")
-				}
-			}
 			i := slices.IndexFunc(behaviours.All, func(b behaviours.Behaviour) bool { return b.String() == row.name })
-			running, err := row.server.Start(t.Context(), path, behaviours.All[i].Setup)
+			running, err := row.server.Start(t.Context(), pathOf(t, row.server), behaviours.All[i].Setup)
 			require.NoError(t, err)
 			defer func() { require.NoError(t, running.Close()) }()
 			at := running.Site()
@@ -139,14 +133,6 @@ func TestRows(t *testing.T) {
 			require.Equal(t, row.refused, o.Error != "", o.Error)
 		})
 	}
-}
-
-// compareOn compares the clients on a server.
-func compareOn(t *testing.T, s servers.Server, path string, setup site.Setup) {
-	t.Helper()
-	compare(t, s.Name, setup, func(ctx context.Context, play func(site.Site) error) error {
-		return onServer(ctx, s, path, setup, play)
-	})
 }
 
 // onServer calls play with a new server.
@@ -163,9 +149,6 @@ func onServer(ctx context.Context, s servers.Server, path string, setup site.Set
 // compares what they recorded.
 func compare(t *testing.T, server string, setup site.Setup, start func(context.Context, func(site.Site) error) error) {
 	t.Helper()
-	if start == nil {
-		start = func(_ context.Context, play func(site.Site) error) error { return play(site.Site{}) }
-	}
 	outcomes := make([]site.Outcome, len(servers.Clients))
 	both(t, func(i int) error {
 		return start(t.Context(), func(s site.Site) (err error) {

@@ -44,25 +44,22 @@ func noQuorum(ctx context.Context, at Site, log *transcript.Log) {
 	listing(func(ctx context.Context) { log.Step("cancelled: member list")(count(c.MemberList(ctx))) })
 	listing(func(ctx context.Context) { log.Error("cancelled: sync", c.Sync(ctx)) })
 	// What is certainly not done may be tried again until the context ends, or not: either error is right.
+	leader := clientv3.WithRequireLeader
 	cancelled(func(ctx context.Context) {
-		_, err := c.Get(clientv3.WithRequireLeader(ctx), "quorum")
-		log.Value("leader required, cancelled: get", noLeaderOrEnd(err))
+		log.Value("leader required, cancelled: get", noLeaderOrEnd(c.Get(leader(ctx), "quorum")))
 	})
 	cancelled(func(ctx context.Context) {
-		_, err := c.Get(clientv3.WithRequireLeader(ctx), "quorum", clientv3.WithSerializable())
-		log.Value("leader required, cancelled: serializable get", noLeaderOrEnd(err))
+		log.Value("leader required, cancelled: serializable get", noLeaderOrEnd(c.Get(leader(ctx), "quorum", clientv3.WithSerializable())))
 	})
 	cancelled(func(ctx context.Context) {
-		_, err := c.Put(clientv3.WithRequireLeader(ctx), "quorum", "2")
-		log.Value("leader required, cancelled: put", noLeaderOrEnd(err))
+		log.Value("leader required, cancelled: put", noLeaderOrEnd(c.Put(leader(ctx), "quorum", "2")))
 	})
 	cancelled(func(ctx context.Context) {
-		_, err := c.KeepAliveOnce(ctx, begun.id)
-		log.Value("cancelled: keep alive once", noLeaderOrEnd(err))
+		log.Value("cancelled: keep alive once", noLeaderOrEnd(c.KeepAliveOnce(ctx, begun.id)))
 	})
 	begun.lost(log)
 	cancelled(func(ctx context.Context) { receive(log, "cancelled: watch", c.Watch(ctx, "quorum")) })
-	watch := c.Watch(clientv3.WithRequireLeader(ctx), "quorum")
+	watch := c.Watch(leader(ctx), "quorum")
 	receive(log, "leader required: watch", watch)
 	receive(log, "leader required: watch: end", watch)
 }
@@ -98,7 +95,7 @@ func (b *begun) lost(log *transcript.Log) {
 	ended(log, "keepalive: end", b.keepalive)
 }
 
-func noLeaderOrEnd(err error) bool {
+func noLeaderOrEnd(_ any, err error) bool {
 	return err == rpctypes.ErrNoLeader || err == context.Canceled //nolint:errorlint // programs compare with ==
 }
 

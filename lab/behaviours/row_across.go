@@ -30,14 +30,13 @@ func across(setup site.Setup, area, name string,
 const expired = 3500 * time.Millisecond
 
 // What happens.
-func nothing(context.Context, Site)        {}
-func expire(ctx context.Context, _ Site)   { pause(ctx, expired) }
-func restart(ctx context.Context, s Site)  { s.do(ctx, site.Kill, site.Restart) }
-func breakOff(ctx context.Context, s Site) { s.do(ctx, site.Cut, site.Heal) }
+func nothing(context.Context, Site)       {}
+func expire(ctx context.Context, _ Site)  { pause(ctx, expired) }
+func restart(ctx context.Context, s Site) { s.do(ctx, site.Kill, site.Restart) }
 
-func expireAndBreakOff(ctx context.Context, s Site) {
+func expireAndBreak(ctx context.Context, s Site) {
 	expire(ctx, s)
-	breakOff(ctx, s)
+	s.do(ctx, site.Cut, site.Heal)
 }
 
 // calls makes calls, the first ones afterwards without a try before.

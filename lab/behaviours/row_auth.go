@@ -21,7 +21,7 @@ var logins = []Behaviour{
 	across(auth, "authentication", "the server restarts under calls", calls, restart),
 	across(auth, "authentication", "the server restarts under a watch", watched, restart),
 	across(auth, "authentication", "the server restarts under a keepalive", kept, restart),
-	across(tokens, "authentication", "the connection breaks under a watch after the token's end", watched, expireAndBreakOff),
+	across(tokens, "authentication", "the connection breaks under a watch after the token's end", watched, expireAndBreak),
 	across(auth, "authentication", "a watch that is not allowed ends", watchDenied, nothing),
 	on(auth, "authentication", "switched on later", authLater),
 	on(auth, "authentication", "switched on later, with a watch", authLaterWatch),

@@ -19,22 +19,18 @@ var idempotentRows = []Behaviour{
 	on(own, "idempotent writes", "refused when the writer is made, where they do not work", idempotentOrRefused),
 }
 
-// losing loses the answer to the next transaction when it is set.
-type losing struct{ atomic.Bool }
-
-func (l *losing) intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	err := invoke(ctx, method, req, reply, cc, opts...)
-	if err == nil && method == pb.KV_Txn_FullMethodName && l.CompareAndSwap(true, false) {
-		return status.Error(codes.Unavailable, "the answer is lost")
-	}
-	return err
-}
-
-// newIdempotent makes a writer. The official client has none.
-func newIdempotent(ctx context.Context, s Site) (*idempotent.KV, *losing, error) {
-	lose := new(losing)
+// newIdempotent makes a writer, and a switch that loses the answer to the next transaction. The official client has none.
+func newIdempotent(ctx context.Context, s Site) (*idempotent.KV, *atomic.Bool, error) {
+	lose := new(atomic.Bool)
 	cfg := s.config()
-	cfg.DialOptions = []grpc.DialOption{grpc.WithChainUnaryInterceptor(lose.intercept)}
+	cfg.DialOptions = []grpc.DialOption{grpc.WithChainUnaryInterceptor(
+		func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			err := invoke(ctx, method, req, reply, cc, opts...)
+			if err == nil && method == pb.KV_Txn_FullMethodName && lose.CompareAndSwap(true, false) {
+				return status.Error(codes.Unavailable, "the answer is lost")
+			}
+			return err
+		})}
 	client, is := any(ok(clientv3.New(cfg))).(*quorate.Client)
 	want(is, "the client has no idempotent writes")
 	kv, err := idempotent.New(ctx, client, idempotent.Config{})
@@ -54,7 +50,7 @@ func idempotentOrRefused(ctx context.Context, s Site) {
 }
 
 // writeIdempotently loses the answer to every write: each is executed once, and its response is that of the execution.
-func writeIdempotently(ctx context.Context, kv *idempotent.KV, lose *losing) {
+func writeIdempotently(ctx context.Context, kv *idempotent.KV, lose *atomic.Bool) {
 	for range 2 {
 		lose.Store(true)
 		put := ok(kv.Put(ctx, "k", "v", quorate.WithPrevKV()))

@@ -10,7 +10,6 @@ import (
 var leaseRows = []Behaviour{
 	row("lease", withClient("lease", leases)),
 	row("lease", withClient("keepalive", keepAlives)),
-	row("lease", steps("keepalive end", keepAlivesEnd)),
 	on(plain, "lease", "keys go with it", using(leaseExpires)),
 	across(plain, "lease", "kept alive beyond its TTL", kept, nothing),
 	on(plain, "lease", "an unknown one is refused at once", using(leaseUnknown)),

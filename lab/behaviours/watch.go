@@ -106,11 +106,6 @@ func watchEvents(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 		expected{"buffer logged", "events/", []clientv3.OpOption{prefix, clientv3.WithWatchBufLog()}, 6},
 		expected{"fragments", "events/", []clientv3.OpOption{prefix, clientv3.WithFragment()}, 6},
 	)
-	change = func(value string) {
-		putAll(ctx, c, value, "events/a")
-		log.Error("neither puts nor deletes: request progress", c.RequestProgress(ctx))
-	}
-	watchEach(ctx, c, log, change, expected{"neither puts nor deletes", "events/", []clientv3.OpOption{prefix, noPuts, clientv3.WithFilterDelete()}, 1})
 }
 
 // watchLeases watches keys that go with their lease.

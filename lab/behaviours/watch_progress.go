@@ -41,6 +41,12 @@ func watchProgress(ctx context.Context, c *clientv3.Client, log *transcript.Log)
 		receive(log, fmt.Sprintf("again %d: progress", i), watches["plain"])
 	}
 	log.Error("metadata without a watch", c.RequestProgress(metadata.AppendToOutgoingContext(ctx, "key", "none")))
+	neither := []clientv3.OpOption{clientv3.WithFilterPut(), clientv3.WithFilterDelete()}
+	watching(ctx, c, log, "neither puts nor deletes", "progress/", neither, func(watch clientv3.WatchChan) {
+		putAll(ctx, c, "1", "progress/")
+		log.Error("neither puts nor deletes: request", c.RequestProgress(ctx))
+		receive(log, "neither puts nor deletes", watch)
+	})
 	past(ctx, c, log)
 	notified(ctx, c, log)
 }

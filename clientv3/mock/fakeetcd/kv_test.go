@@ -11,7 +11,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 )
@@ -47,15 +46,6 @@ func TestStoreWithoutCalls(t *testing.T) {
 	require.NoError(t, cluster.ExpireLease(granted.ID))
 	assert.Nil(t, cluster.Get("k"))
 	wantError(t, rpctypes.ErrGRPCLeaseNotFound, cluster.ExpireLease(granted.ID))
-}
-
-func TestRequestTooLarge(t *testing.T) {
-	_, kv := startKV(t)
-	_, err := kv.Put(within(t), put("k", string(make([]byte, maxRequestBytes))))
-	wantError(t, rpctypes.ErrGRPCRequestTooLarge, err)
-	_, err = kv.Put(within(t), put("k", string(make([]byte, maxRecvBytes))))
-	assert.Equal(t, codes.ResourceExhausted, status.Code(err))
-	require.ErrorContains(t, err, "received message larger than max")
 }
 
 func collect[R any](t *testing.T, stream grpc.ServerStreamingClient[R]) []*R {

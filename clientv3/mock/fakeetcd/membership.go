@@ -120,10 +120,8 @@ func (ms *membership) listLocked() []*pb.Member {
 	return out
 }
 
-// add adds a member that has not started: without a name and client URLs.
-func (ms *membership) add(r *pb.MemberAddRequest) (*pb.MemberAddResponse, error) {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
+// addLocked adds a member that has not started: without a name and client URLs.
+func (ms *membership) addLocked(r *pb.MemberAddRequest) (*pb.MemberAddResponse, error) {
 	for _, m := range ms.members {
 		if slices.ContainsFunc(r.PeerURLs, func(u string) bool { return slices.Contains(m.PeerURLs, u) }) {
 			return nil, rpctypes.ErrGRPCPeerURLExist
@@ -155,9 +153,7 @@ func checkPeerURLs(urls []string) error {
 	return nil
 }
 
-func (ms *membership) remove(r *pb.MemberRemoveRequest) (*pb.MemberRemoveResponse, error) {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
+func (ms *membership) removeLocked(r *pb.MemberRemoveRequest) (*pb.MemberRemoveResponse, error) {
 	if ms.findLocked(r.ID) == nil {
 		return nil, rpctypes.ErrGRPCMemberNotFound
 	}
@@ -168,9 +164,7 @@ func (ms *membership) remove(r *pb.MemberRemoveRequest) (*pb.MemberRemoveRespons
 	return &pb.MemberRemoveResponse{Header: &pb.ResponseHeader{}, Members: ms.listLocked()}, nil
 }
 
-func (ms *membership) update(r *pb.MemberUpdateRequest) (*pb.MemberUpdateResponse, error) {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
+func (ms *membership) updateLocked(r *pb.MemberUpdateRequest) (*pb.MemberUpdateResponse, error) {
 	m := ms.findLocked(r.ID)
 	if m == nil {
 		return nil, rpctypes.ErrGRPCMemberNotFound
@@ -179,9 +173,7 @@ func (ms *membership) update(r *pb.MemberUpdateRequest) (*pb.MemberUpdateRespons
 	return &pb.MemberUpdateResponse{Header: &pb.ResponseHeader{}, Members: ms.listLocked()}, nil
 }
 
-func (ms *membership) promote(r *pb.MemberPromoteRequest) (*pb.MemberPromoteResponse, error) {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
+func (ms *membership) promoteLocked(r *pb.MemberPromoteRequest) (*pb.MemberPromoteResponse, error) {
 	m := ms.findLocked(r.ID)
 	switch {
 	case m == nil:

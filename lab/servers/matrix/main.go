@@ -173,31 +173,32 @@ func (c column) run(ctx context.Context, p *servers.Program, path string, rows [
 
 // show runs a behaviour with both clients at the same time. Where both come to the end, what they recorded must be alike. A step
 // that the server says it does not have is one that neither shows.
-func (c column) show(ctx context.Context, p *servers.Program, pair []*servers.Running, b behaviours.Behaviour) (shown cell) {
+func (c column) show(ctx context.Context, p *servers.Program, pair []*servers.Running, b behaviours.Behaviour) cell {
 	var outcomes [2]site.Outcome
 	var work sync.WaitGroup
 	for i, client := range servers.Clients {
 		work.Go(func() { outcomes[i] = play(ctx, p, client, pair[i].Site(), b) })
 	}
 	work.Wait()
-	shown = cell{outcomes[0].Error, outcomes[1].Error}
-	if shown.kind() != both {
+	if shown := (cell{outcomes[0].Error, outcomes[1].Error}); shown.kind() != both {
 		return shown
 	}
-	if lacking := lacking(outcomes[0].Entries); lacking != "" {
-		return cell{lacking, lacking}
-	}
 	differing, _ := transcript.Compare(c.server.Name, behaviours.Deliberate, outcomes[0].Entries, outcomes[1].Entries)
-	shown.quorate = strings.Join(strings.Fields(strings.Join(differing, "; ")), " ")
-	return shown
+	if len(differing) > 0 {
+		return cell{quorate: oneLine(strings.Join(differing, "; "))}
+	}
+	lacking := lacking(outcomes[0].Entries)
+	return cell{lacking, lacking}
 }
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // lacking returns the first step of which kine says that it has no such thing, "" if there is none.
 func lacking(entries []transcript.Entry) string {
 	for _, e := range entries {
 		for _, text := range []string{"not implemented", "not supported", "unsupported"} {
 			if strings.Contains(e.Error, text) {
-				return e.Step + ": " + e.Error
+				return oneLine(e.Step + ": " + e.Error)
 			}
 		}
 	}

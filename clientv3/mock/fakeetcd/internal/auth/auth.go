@@ -25,7 +25,7 @@ type user struct {
 	roles      map[string]bool
 }
 
-// Store holds the users and roles. It is safe for concurrent use.
+// Store holds the users and roles. It is safe for concurrent use, if requests are answered by Answer.
 type Store struct {
 	mu       sync.Mutex
 	enabled  bool
@@ -46,10 +46,15 @@ func New() *Store {
 	}
 }
 
-// Enable answers an AuthEnableRequest.
-func (s *Store) Enable(*pb.AuthEnableRequest) (*pb.AuthEnableResponse, error) {
+// Answer answers a request by a method of the store, one request at a time.
+func Answer[Q, R any](s *Store, method func(*Store, Q) (R, error), req Q) (R, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return method(s, req)
+}
+
+// Enable answers an AuthEnableRequest.
+func (s *Store) Enable(*pb.AuthEnableRequest) (*pb.AuthEnableResponse, error) {
 	u := s.users[root]
 	switch {
 	case s.enabled:
@@ -64,8 +69,6 @@ func (s *Store) Enable(*pb.AuthEnableRequest) (*pb.AuthEnableResponse, error) {
 
 // Disable answers an AuthDisableRequest. It ends every token.
 func (s *Store) Disable(*pb.AuthDisableRequest) (*pb.AuthDisableResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.enabled {
 		s.enabled = false
 		s.changedLocked()
@@ -76,8 +79,6 @@ func (s *Store) Disable(*pb.AuthDisableRequest) (*pb.AuthDisableResponse, error)
 
 // Status answers an AuthStatusRequest.
 func (s *Store) Status(*pb.AuthStatusRequest) (*pb.AuthStatusResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	return &pb.AuthStatusResponse{
 		Header: &pb.ResponseHeader{}, Enabled: s.enabled, AuthRevision: s.revision,
 	}, nil
@@ -85,8 +86,6 @@ func (s *Store) Status(*pb.AuthStatusRequest) (*pb.AuthStatusResponse, error) {
 
 // Authenticate answers an AuthenticateRequest with a token.
 func (s *Store) Authenticate(r *pb.AuthenticateRequest) (*pb.AuthenticateResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if !s.enabled {
 		return nil, rpctypes.ErrGRPCAuthNotEnabled
 	}

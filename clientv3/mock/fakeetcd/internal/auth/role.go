@@ -14,8 +14,6 @@ import (
 
 // RoleAdd answers an AuthRoleAddRequest.
 func (s *Store) RoleAdd(r *pb.AuthRoleAddRequest) (*pb.AuthRoleAddResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if r.Name == "" {
 		return nil, rpctypes.ErrGRPCRoleEmpty
 	}
@@ -29,8 +27,6 @@ func (s *Store) RoleAdd(r *pb.AuthRoleAddRequest) (*pb.AuthRoleAddResponse, erro
 
 // RoleGet answers an AuthRoleGetRequest.
 func (s *Store) RoleGet(r *pb.AuthRoleGetRequest) (*pb.AuthRoleGetResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	perms, ok := s.roles[r.Role]
 	if !ok {
 		return nil, rpctypes.ErrGRPCRoleNotFound
@@ -47,15 +43,11 @@ func (s *Store) RoleGet(r *pb.AuthRoleGetRequest) (*pb.AuthRoleGetResponse, erro
 
 // RoleList answers an AuthRoleListRequest.
 func (s *Store) RoleList(*pb.AuthRoleListRequest) (*pb.AuthRoleListResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	return &pb.AuthRoleListResponse{Header: &pb.ResponseHeader{}, Roles: sortedKeys(s.roles)}, nil
 }
 
 // RoleDelete answers an AuthRoleDeleteRequest. Users that had the role lose it.
 func (s *Store) RoleDelete(r *pb.AuthRoleDeleteRequest) (*pb.AuthRoleDeleteResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.enabled && r.Role == root {
 		return nil, rpctypes.ErrGRPCInvalidAuthMgmt
 	}
@@ -79,8 +71,6 @@ func (s *Store) RoleGrantPermission(r *pb.AuthRoleGrantPermissionRequest) (*pb.A
 	if len(r.Perm.Key) == 0 || keyrange.Of(r.Perm.Key, r.Perm.RangeEnd).Empty() {
 		return nil, rpctypes.ErrGRPCInvalidAuthMgmt
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	perms, ok := s.roles[r.Name]
 	if !ok {
 		return nil, rpctypes.ErrGRPCRoleNotFound
@@ -95,8 +85,6 @@ func (s *Store) RoleGrantPermission(r *pb.AuthRoleGrantPermissionRequest) (*pb.A
 
 // RoleRevokePermission answers an AuthRoleRevokePermissionRequest.
 func (s *Store) RoleRevokePermission(r *pb.AuthRoleRevokePermissionRequest) (*pb.AuthRoleRevokePermissionResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	perms, ok := s.roles[r.Role]
 	if !ok {
 		return nil, rpctypes.ErrGRPCRoleNotFound

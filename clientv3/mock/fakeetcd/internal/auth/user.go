@@ -21,8 +21,6 @@ const maxPassword = 72
 
 // UserAdd answers an AuthUserAddRequest.
 func (s *Store) UserAdd(r *pb.AuthUserAddRequest) (*pb.AuthUserAddResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if len(r.Password) > maxPassword {
 		return nil, errLongPassword
 	}
@@ -41,8 +39,6 @@ func (s *Store) UserAdd(r *pb.AuthUserAddRequest) (*pb.AuthUserAddResponse, erro
 
 // UserGet answers an AuthUserGetRequest.
 func (s *Store) UserGet(r *pb.AuthUserGetRequest) (*pb.AuthUserGetResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	u := s.users[r.Name]
 	if u == nil {
 		return nil, rpctypes.ErrGRPCUserNotFound
@@ -52,15 +48,11 @@ func (s *Store) UserGet(r *pb.AuthUserGetRequest) (*pb.AuthUserGetResponse, erro
 
 // UserList answers an AuthUserListRequest.
 func (s *Store) UserList(*pb.AuthUserListRequest) (*pb.AuthUserListResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	return &pb.AuthUserListResponse{Header: &pb.ResponseHeader{}, Users: sortedKeys(s.users)}, nil
 }
 
 // UserDelete answers an AuthUserDeleteRequest. It ends the user's tokens.
 func (s *Store) UserDelete(r *pb.AuthUserDeleteRequest) (*pb.AuthUserDeleteResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.enabled && r.Name == root {
 		return nil, rpctypes.ErrGRPCInvalidAuthMgmt
 	}
@@ -76,8 +68,6 @@ func (s *Store) UserDelete(r *pb.AuthUserDeleteRequest) (*pb.AuthUserDeleteRespo
 // UserChangePassword answers an AuthUserChangePasswordRequest. It ends the
 // user's tokens.
 func (s *Store) UserChangePassword(r *pb.AuthUserChangePasswordRequest) (*pb.AuthUserChangePasswordResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if len(r.Password) > maxPassword {
 		return nil, errLongPassword
 	}
@@ -95,8 +85,6 @@ func (s *Store) UserChangePassword(r *pb.AuthUserChangePasswordRequest) (*pb.Aut
 
 // UserGrantRole answers an AuthUserGrantRoleRequest.
 func (s *Store) UserGrantRole(r *pb.AuthUserGrantRoleRequest) (*pb.AuthUserGrantRoleResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	u := s.users[r.User]
 	if u == nil {
 		return nil, rpctypes.ErrGRPCUserNotFound
@@ -113,8 +101,6 @@ func (s *Store) UserGrantRole(r *pb.AuthUserGrantRoleRequest) (*pb.AuthUserGrant
 
 // UserRevokeRole answers an AuthUserRevokeRoleRequest.
 func (s *Store) UserRevokeRole(r *pb.AuthUserRevokeRoleRequest) (*pb.AuthUserRevokeRoleResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.enabled && r.Name == root && r.Role == root {
 		return nil, rpctypes.ErrGRPCInvalidAuthMgmt
 	}
