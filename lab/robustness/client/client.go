@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
 
 // Target is what a client connects to.
@@ -18,6 +19,23 @@ type Target struct {
 	Endpoints []string
 	// TLS is nil for members that serve without.
 	TLS *tls.Config
+}
+
+// KV makes the operations of package model.
+type KV interface {
+	// Do makes one operation on the keys of a group, whose names it is given.
+	Do(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error)
+}
+
+// Store makes calls of which no model is kept. Errors are passed on as the client returned them, so that their class is not
+// lost.
+type Store interface {
+	// Get reads a key, linearizably, and returns the revision of the response header.
+	Get(ctx context.Context, key string) (revision int64, err error)
+	// Put writes a key and returns the revision of the response header.
+	Put(ctx context.Context, key, value string) (revision int64, err error)
+	// ReadRange reads all keys from one up to another, linearizably.
+	ReadRange(ctx context.Context, from, end string) error
 }
 
 // Watcher is what the lab asks of a client's watches.

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/batch"
 	"github.com/quorate/quorate/clientv3/cache"
@@ -24,10 +22,9 @@ type Client interface {
 	Close() error
 }
 
-// connect connects through a client of Quorate as it comes: but for the endpoints and
-// a logger that says nothing, every field of its configuration has its default.
+// connect connects through a client of Quorate as it comes.
 func connect(endpoints []string, idempotentWrites bool) (Client, error) {
-	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()})
+	c, err := quorate.Dial(clientv3.Config{Endpoints: endpoints})
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/stats"
@@ -17,12 +16,11 @@ import (
 	"github.com/quorate/quorate/clientv3/naming/endpoints"
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/internal/fatal"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
 const (
-	// dialTimeout is what the clients are configured with.
-	dialTimeout = 5 * time.Second
 	// healTimeout bounds a change of the registrations, and the beginning and the end of a fault.
 	healTimeout = time.Minute
 	prefix      = service + "/"
@@ -82,7 +80,7 @@ func newEtcd(t *trial) *source {
 
 // connect connects a client, which is closed with the source.
 func (s *registrations) connect(to []string, opts ...grpc.DialOption) (*clientv3.Client, error) {
-	client, err := clientv3.New(clientv3.Config{Endpoints: to, DialTimeout: dialTimeout, Logger: zap.NewNop(), DialOptions: opts})
+	client, err := quorate.Dial(clientv3.Config{Endpoints: to, DialOptions: opts})
 	if err != nil {
 		return nil, err
 	}

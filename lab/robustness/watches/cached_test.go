@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/robustness/internal/soaktest"
 )
 
@@ -18,7 +19,7 @@ const cachedEvents = 64
 
 // cached has a client whose watches a cache of all keys serves.
 type cached struct {
-	pair
+	clientUnderTest
 
 	cache *cache.Cache
 	stats *cache.Stats
@@ -27,14 +28,14 @@ type cached struct {
 func (c *cached) Close() error {
 	*c.stats = c.cache.Stats()
 	c.cache.Close()
-	return c.pair.Close()
+	return c.clientUnderTest.Close()
 }
 
 // TestSoakOfACache has the watches of a run share the one of a cache at the server.
 func TestSoakOfACache(t *testing.T) {
 	var stats cache.Stats
-	connect := func(endpoints []string) (Client, error) {
-		client, err := newClient(endpoints, 0)
+	connect := func(endpoints []string) ([]Client, error) {
+		client, err := quorate.Dial(clientv3.Config{Endpoints: endpoints})
 		if err != nil {
 			return nil, err
 		}
@@ -43,7 +44,7 @@ func TestSoakOfACache(t *testing.T) {
 			return nil, errors.Join(err, client.Close())
 		}
 		client.Watcher = c.Watcher()
-		return &cached{pair{clients: []*clientv3.Client{client}}, c, &stats}, nil
+		return []Client{&cached{clientUnderTest{client}, c, &stats}}, nil
 	}
 	result, err := Config{Config: soaktest.Fixed(t), connect: connect}.Run(t.Context())
 	require.NoError(t, err)

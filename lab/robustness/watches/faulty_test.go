@@ -13,7 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/watchcheck"
 )
@@ -90,9 +92,9 @@ func TestFaultyClientsAreFound(t *testing.T) {
 			result, err := Config{
 				Config:        robustness.Config{Duration: 3 * time.Minute, Dir: t.TempDir()},
 				settleTimeout: time.Second,
-				connect: func(endpoints []string) (Client, error) {
-					sound, err := connect(endpoints)
-					return &faulty{Client: sound, spoil: tt.spoil, ended: cancel}, err
+				connect: func(endpoints []string) ([]Client, error) {
+					sound, err := quorate.Dial(clientv3.Config{Endpoints: endpoints})
+					return []Client{&faulty{Client: clientUnderTest{sound}, spoil: tt.spoil, ended: cancel}}, err
 				},
 			}.Run(ctx)
 			require.NoError(t, err)

@@ -16,6 +16,7 @@ const longestBreak = 200 * time.Millisecond
 // reading is one watch while it is being read.
 type reading struct {
 	plan     plan
+	client   Client
 	watch    history.Watch
 	returned bool  // Watch has
 	reached  int64 // the revision that it has come to
@@ -94,7 +95,7 @@ func (r *readers) read(x *reading) {
 		}
 	})
 	defer timer.Stop()
-	responses := r.client.Watch(ctx, x.plan.request)
+	responses := x.client.Watch(ctx, x.plan.request)
 	r.mu.Lock()
 	x.watch.Returned, x.returned = r.now(), true
 	r.mu.Unlock()

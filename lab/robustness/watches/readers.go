@@ -30,9 +30,9 @@ const (
 
 // readers are the readers of a run and what they saw.
 type readers struct {
-	client Client
-	now    func() time.Duration
-	known  func() storeState
+	clients []Client // each has as many of the watches
+	now     func() time.Duration
+	known   func() storeState
 
 	ctx    context.Context // of all watches
 	cancel context.CancelFunc
@@ -47,9 +47,9 @@ type readers struct {
 }
 
 // watch starts n readers. They must be ended.
-func watch(client Client, n int, env *robustness.Env, known func() storeState) *readers {
+func watch(clients []Client, n int, env *robustness.Env, known func() storeState) *readers {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &readers{client: client, now: env.Now, known: known, ctx: ctx, cancel: cancel, reading: map[*reading]bool{}}
+	r := &readers{clients: clients, now: env.Now, known: known, ctx: ctx, cancel: cancel, reading: map[*reading]bool{}}
 	for i := range n {
 		rng := env.Rand(readerStream + uint64(i))
 		r.work.Go(func() { r.reader(rng) })
@@ -68,7 +68,9 @@ func watch(client Client, n int, env *robustness.Env, known func() storeState) *
 func (r *readers) requestProgress(g group, rng *rand.Rand) {
 	for pause.For(r.ctx, pace.Between(rng, leastProgress, mostProgress)) == nil {
 		ctx, cancel := context.WithTimeout(g.context(r.ctx), progressTimeout)
-		_ = r.client.RequestProgress(ctx)
+		for _, c := range r.clients {
+			_ = c.RequestProgress(ctx)
+		}
 		cancel()
 	}
 }
@@ -80,7 +82,7 @@ func (r *readers) open(p plan) (*reading, bool) {
 	if r.settled {
 		return nil, false
 	}
-	x := &reading{plan: p}
+	x := &reading{plan: p, client: r.clients[r.asked%len(r.clients)]}
 	x.watch = history.Watch{ID: r.asked, Request: p.request, ProgressRequested: p.group.progress}
 	r.asked++
 	r.reading[x] = true

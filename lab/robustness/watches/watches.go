@@ -18,8 +18,10 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/watchcheck"
 )
@@ -43,7 +45,7 @@ type Config struct {
 	Writers int
 
 	// connect connects the readers. Default [connect].
-	connect func(endpoints []string) (Client, error)
+	connect func(endpoints []string) ([]Client, error)
 	// settleTimeout is how long open watches may take at the end to reach the last
 	// revision, after the writers have stopped and all members are well. It takes a
 	// client a second or two; what a watch has not delivered by then counts as lost.
@@ -85,20 +87,22 @@ func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
 // workload has readers watch what writers write until the faults are over and all watches have come to the current revision. Then it
 // checks what the readers saw.
 func (c Config) workload(ctx context.Context, env *robustness.Env) error {
-	kv, err := newClient(env.Cluster.Endpoints(), 0)
+	kv, err := quorate.Dial(clientv3.Config{Endpoints: env.Cluster.Endpoints()})
 	if err != nil {
 		return fmt.Errorf("connect the writers: %w", err)
 	}
 	env.Cleanup(kv.Close)
-	client, err := c.connect(env.Cluster.Endpoints())
+	clients, err := c.connect(env.Cluster.Endpoints())
 	if err != nil {
 		return fmt.Errorf("connect the readers: %w", err)
 	}
-	env.Cleanup(client.Close)
+	for _, client := range clients {
+		env.Cleanup(client.Close)
+	}
 	compactor := &compactor{cluster: env.Cluster, rec: env.Record}
 	compacted := robustness.Go(1, func(int) { compactor.run(ctx, env.Rand(compactorStream)) })
 	writers := write(kv, c.Writers, env)
-	readers := watch(client, c.Watches, env, func() storeState { return storeState{env.Record.Revision(), compactor.last()} })
+	readers := watch(clients, c.Watches, env, func() storeState { return storeState{env.Record.Revision(), compactor.last()} })
 	var seen []history.Watch
 	env.Cleanup(func() (err error) {
 		seen, err = readers.end()

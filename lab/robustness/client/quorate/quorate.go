@@ -21,7 +21,7 @@ const dialTimeout = 5 * time.Second
 // Connect connects through Quorate's client, with its default policies: the
 // numbers of a run are what a program gets that sets nothing but endpoints.
 func Connect(to client.Target) (client.Connection, error) {
-	c, err := dial(to)
+	c, err := Dial(clientv3.Config{Endpoints: to.Endpoints, TLS: to.TLS})
 	if err != nil {
 		return client.Connection{}, err
 	}
@@ -30,7 +30,7 @@ func Connect(to client.Target) (client.Connection, error) {
 
 // Idempotent connects as [Connect] does, with idempotent writes.
 func Idempotent(to client.Target) (client.Connection, error) {
-	c, err := dial(to)
+	c, err := Dial(clientv3.Config{Endpoints: to.Endpoints, TLS: to.TLS})
 	if err != nil {
 		return client.Connection{}, err
 	}
@@ -44,15 +44,17 @@ func Idempotent(to client.Target) (client.Connection, error) {
 
 // Locker connects one contender through Quorate's client, with its default policies.
 func Locker(endpoints []string) (client.Locker, error) {
-	c, err := dial(client.Target{Endpoints: endpoints})
+	c, err := Dial(clientv3.Config{Endpoints: endpoints})
 	if err != nil {
 		return nil, err
 	}
 	return LockClient{c}, nil
 }
 
-func dial(to client.Target) (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{Endpoints: to.Endpoints, TLS: to.TLS, DialTimeout: dialTimeout, Logger: zap.NewNop()})
+// Dial connects a client that logs nothing.
+func Dial(cfg clientv3.Config) (*clientv3.Client, error) {
+	cfg.DialTimeout, cfg.Logger = dialTimeout, zap.NewNop()
+	return clientv3.New(cfg)
 }
 
 func connection(c *clientv3.Client, end func() error) client.Connection {
