@@ -63,7 +63,7 @@ func put(revision int64) *clientv3.Event {
 	return &clientv3.Event{Kv: &mvccpb.KeyValue{Key: []byte("k"), ModRevision: revision}}
 }
 
-func TestReadPuts(t *testing.T) {
+func TestReadAll(t *testing.T) {
 	deletion := put(6)
 	deletion.Type = mvccpb.Event_DELETE
 	tests := []struct {
@@ -75,15 +75,15 @@ func TestReadPuts(t *testing.T) {
 		{"one by one", [][]*clientv3.Event{{put(5)}, {put(6)}, {put(7)}}, 5, ""},
 		{"together, after news without events", [][]*clientv3.Event{{}, {put(5), put(6), put(7)}}, 5, ""},
 		{"wherever they begin", [][]*clientv3.Event{{put(9), put(10)}, {put(11)}}, 0, ""},
-		{"missing first", [][]*clientv3.Event{{put(6)}}, 5, "in place of the put at revision 5"},
-		{"gap", [][]*clientv3.Event{{put(5)}, {put(7)}}, 5, "in place of the put at revision 6"},
-		{"twice", [][]*clientv3.Event{{put(5), put(5)}}, 5, "in place of the put at revision 6"},
-		{"deletion", [][]*clientv3.Event{{put(5), deletion}}, 5, "in place of the put at revision 6"},
+		{"missing first", [][]*clientv3.Event{{put(6), put(7), put(8)}}, 5, "3 puts from revision 6 to 8"},
+		{"gap", [][]*clientv3.Event{{put(5)}, {put(7), put(8)}}, 5, "3 puts from revision 5 to 8"},
+		{"twice", [][]*clientv3.Event{{put(5), put(5)}}, 5, "after revision 5"},
+		{"deletion", [][]*clientv3.Event{{put(5), deletion}}, 5, "after revision 5"},
 		{"end", [][]*clientv3.Event{{put(5)}}, 5, "2 events before the last: the client closed the channel"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err := readPuts(script(tt.watch...), 3, tt.revision)
+			err := readAll(script(tt.watch...), 3, tt.revision)
 			if tt.wantErr == "" {
 				require.NoError(t, err)
 			} else {
