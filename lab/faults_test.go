@@ -30,6 +30,7 @@ func TestFaults(t *testing.T) {
 		"isolated follower":     testIsolatedFollower,
 		"isolated leader":       testIsolatedLeader,
 		"one way cut":           testOneWayCut,
+		"client link":           testClientLink,
 		"slow peer link":        testSlowPeerLink,
 	} {
 		whole := t.Run(name, func(t *testing.T) {
@@ -184,6 +185,19 @@ func testOneWayCut(t *testing.T, c *lab.Cluster) {
 	put(t, dial(t, c, next.Endpoint()), "k", "after the cut")
 	c.Heal()
 	requireValue(t, dial(t, c, m.Endpoint()), "k", "after the cut")
+}
+
+func testClientLink(t *testing.T, c *lab.Cluster) {
+	m := c.Members()[0]
+	client := dial(t, c, m.Endpoint())
+	put(t, client, "k", "v")
+	c.ClientLink(m).Blackhole(link.Both)
+	_, err := client.Get(within(t, hang), "k")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, err = m.Status(within(t, soon))
+	require.NoError(t, err, "the lab's own way in is not the clients'")
+	c.Heal()
+	requireValue(t, client, "k", "v")
 }
 
 func testSlowPeerLink(t *testing.T, c *lab.Cluster) {
