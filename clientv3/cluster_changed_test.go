@@ -95,19 +95,6 @@ func TestWatchContinuesOnALaggingMember(t *testing.T) {
 	require.Eventually(t, func() bool { return cluster.Count("Range") == reads+1 }, watchTimeout, time.Millisecond)
 }
 
-// Headers of kine and of the grpc-proxy need not name a cluster.
-func TestHeadersWithoutAClusterIDAreIgnored(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 1)
-	answerRanges(cluster, headerOf(0, 1))
-	w, s, _ := watchTo1000(t, cluster, c)
-	id := s.accept(headerOf(0, 990)).WatchId
-	clienttest.Get(t, c, "k")
-	s.put(id, headerOf(0, 1001))
-	resp, ok := next(t, w)
-	require.True(t, ok)
-	require.NoError(t, resp.Err())
-}
-
 // A change detected by any call ends all watches at once; the call itself succeeds.
 func TestCallDetectsAChangedCluster(t *testing.T) {
 	cluster, c := clienttest.StartClient(t, 1)
@@ -125,18 +112,6 @@ func TestCallDetectsAChangedCluster(t *testing.T) {
 	resp := clienttest.Get(t, c, "k")
 	assert.EqualValues(t, 900, resp.Header.Revision)
 	requireChanged(t, w, ClusterChangedError{1, 1000, 1, 900})
-}
-
-// A watch from the revision of an earlier read ends too.
-func TestWatchFromARevisionOfAnEarlierHistory(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 1)
-	answerRanges(cluster, headerOf(1, 1000))
-	clienttest.Get(t, c, "k")
-	answerRanges(cluster, headerOf(1, 900))
-	streams := scriptWatches(t, cluster, 3)
-	starting := startWatch(clienttest.Within(t), c, "k", WithRev(1001))
-	take(t, streams).accept(headerOf(1, 900))
-	requireChanged(t, started(t, starting), ClusterChangedError{1, 1000, 1, 900})
 }
 
 // A client whose endpoints belong to two clusters does not fill its log.

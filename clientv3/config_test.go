@@ -1,15 +1,16 @@
 package clientv3
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -20,6 +21,8 @@ import (
 	"github.com/quorate/quorate/internal/testpki"
 )
 
+func noTokens(context.Context) (string, error) { return "", nil }
+
 func TestConfigErrorsNameTheField(t *testing.T) {
 	ok := Config{Endpoints: []string{"127.0.0.1:2379"}}
 	for name, tc := range map[string]struct {
@@ -29,6 +32,10 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		"no endpoints":        {func(c *Config) { c.Endpoints = nil }, "no available endpoints"},
 		"bad endpoint":        {func(c *Config) { c.Endpoints = []string{"ftp://x"} }, "ftp://x"},
 		"token and user":      {func(c *Config) { c.Token, c.Username = "t", "u" }, "mutually exclusive"},
+		"source and token":    {func(c *Config) { c.TokenSource, c.Token = noTokens, "t" }, "TokenSource"},
+		"source and user":     {func(c *Config) { c.TokenSource, c.Username = noTokens, "u" }, "TokenSource"},
+		"source and password": {func(c *Config) { c.TokenSource, c.Password = noTokens, "p" }, "TokenSource"},
+		"two loggers":         {func(c *Config) { c.Logger, c.Slog = zap.NewNop(), slog.Default() }, "both Logger and Slog are set"},
 		"auto-sync":           {func(c *Config) { c.AutoSyncInterval = -1 }, "AutoSyncInterval"},
 		"dial timeout":        {func(c *Config) { c.DialTimeout = -1 }, "DialTimeout"},
 		"backoff":             {func(c *Config) { c.BackoffWaitBetween = -1 }, "BackoffWaitBetween"},
@@ -88,58 +95,6 @@ func TestCallOptionsFollowTheConfig(t *testing.T) {
 	assert.Equal(t, want, (&Config{MaxCallSendMsgSize: 1000, MaxCallRecvMsgSize: 2000}).callOptions())
 	want = []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallSendMsgSize(2 << 20), grpc.MaxCallRecvMsgSize(math.MaxInt32)}
 	assert.Equal(t, want, (&Config{}).callOptions())
-}
-
-func TestConfigSpecClone(t *testing.T) {
-	assert.Nil(t, (*ConfigSpec)(nil).Clone())
-	spec := &ConfigSpec{
-		Endpoints:   []string{"a", "b"},
-		DialTimeout: time.Second,
-		Secure:      &SecureConfig{Cert: "c"},
-		Auth:        &AuthConfig{Username: "u"},
-	}
-	clone := spec.Clone()
-	require.Empty(t, cmp.Diff(spec, clone))
-	clone.Endpoints[0], clone.Secure.Cert, clone.Auth.Username = "x", "x", "x"
-	assert.Equal(t, "a", spec.Endpoints[0])
-	assert.Equal(t, "c", spec.Secure.Cert)
-	assert.Equal(t, "u", spec.Auth.Username)
-}
-
-func TestNewClientConfig(t *testing.T) {
-	for name, tc := range map[string]struct {
-		secure *SecureConfig
-		want   func(t *testing.T, c *tls.Config)
-	}{
-		"zero":      {nil, func(t *testing.T, c *tls.Config) { assert.Nil(t, c) }},
-		"empty":     {&SecureConfig{}, func(t *testing.T, c *tls.Config) { require.NotNil(t, c); assert.False(t, c.InsecureSkipVerify) }},
-		"plaintext": {&SecureConfig{InsecureTransport: true}, func(t *testing.T, c *tls.Config) { assert.Nil(t, c) }},
-		"unverified": {&SecureConfig{InsecureTransport: true, InsecureSkipVerify: true}, func(t *testing.T, c *tls.Config) {
-			require.NotNil(t, c)
-			assert.True(t, c.InsecureSkipVerify)
-		}},
-		"server name": {&SecureConfig{ServerName: "etcd"}, func(t *testing.T, c *tls.Config) {
-			require.NotNil(t, c)
-			assert.Equal(t, "etcd", c.ServerName)
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cfg, err := NewClientConfig(&ConfigSpec{
-				Endpoints: []string{"a"}, DialTimeout: 1, KeepAliveTime: 2, KeepAliveTimeout: 3,
-				MaxCallSendMsgSize: 4, MaxCallRecvMsgSize: 5,
-				Secure: tc.secure, Auth: &AuthConfig{Username: "u", Password: "p"},
-			}, nil)
-			require.NoError(t, err)
-			tc.want(t, cfg.TLS)
-			cfg.TLS = nil
-			assert.Equal(t, &Config{
-				Endpoints: []string{"a"}, DialTimeout: 1, DialKeepAliveTime: 2, DialKeepAliveTimeout: 3,
-				MaxCallSendMsgSize: 4, MaxCallRecvMsgSize: 5, Username: "u", Password: "p",
-			}, cfg)
-		})
-	}
-	_, err := NewClientConfig(&ConfigSpec{Secure: &SecureConfig{Cacert: "no-such-file"}}, nil)
-	assert.ErrorContains(t, err, "no-such-file")
 }
 
 func TestRootsFollowTheFile(t *testing.T) {

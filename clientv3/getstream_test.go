@@ -8,7 +8,6 @@ import (
 	"io"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -353,24 +352,6 @@ func TestGetStreamOfAnEndedContext(t *testing.T) {
 	require.Empty(t, ranges)
 }
 
-func TestAbandonedGetStream(t *testing.T) {
-	leaks := goleak.IgnoreCurrent()
-	ctx, cancel := context.WithCancel(t.Context())
-	stream, err := NewKVFromKVClient(newRangeStore(25), nil).GetStream(ctx, "k", WithPrefix())
-	require.NoError(t, err)
-	<-stream
-	cancel()
-	goleak.VerifyNone(t, leaks) // although the rest is unread
-
-	// A later reader receives the reason of the end.
-	var last error
-	for chunk := range stream {
-		require.NoError(t, last)
-		last = chunk.Err()
-	}
-	require.Equal(t, context.Canceled, last, "%v", last)
-}
-
 func TestGetStreamDeadlineBeforeTheLastChunkIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -385,40 +366,32 @@ func TestGetStreamDeadlineBeforeTheLastChunkIsRead(t *testing.T) {
 	})
 }
 
-func TestGetStreamPastItsDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		s := newRangeStore(25)
-		s.onChunk = func(_, chunk int) error {
-			if chunk == 2 {
-				<-ctx.Done()
-				return status.FromContextError(ctx.Err()).Err()
+// A stream without a reader ends with its context or its client. A later reader receives the reason.
+func TestAbandonedGetStream(t *testing.T) {
+	for name, closes := range map[string]bool{"its context ends": false, "its client is closed": true} {
+		t.Run(name, func(t *testing.T) {
+			leaks := goleak.IgnoreCurrent()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			c := NewCtxClient(context.Background())
+			kv := NewKVFromKVClient(newRangeStore(25), c)
+			stream, err := kv.GetStream(ctx, "k", WithPrefix())
+			require.NoError(t, err)
+			<-stream
+			if closes {
+				require.ErrorIs(t, c.Close(), context.Canceled)
+			} else {
+				cancel()
 			}
-			return nil
-		}
-		stream, err := NewKVFromKVClient(s, nil).GetStream(ctx, "k", WithPrefix())
-		require.NoError(t, err)
-		_, err = GetStreamToGetResponse(stream)
-		require.Equal(t, context.DeadlineExceeded, err, "%v", err)
-	})
-}
-
-func TestGetStreamOfAClosedClient(t *testing.T) {
-	leaks := goleak.IgnoreCurrent()
-	c := NewCtxClient(context.Background())
-	stream, err := NewKVFromKVClient(newRangeStore(25), c).GetStream(t.Context(), "k", WithPrefix())
-	require.NoError(t, err)
-	<-stream
-	require.ErrorIs(t, c.Close(), context.Canceled)
-	goleak.VerifyNone(t, leaks)
-
-	var last error
-	for chunk := range stream {
-		last = chunk.Err()
+			goleak.VerifyNone(t, leaks) // although the rest is unread
+			var last error
+			for chunk := range stream {
+				require.NoError(t, last)
+				last = chunk.Err()
+			}
+			require.True(t, IsConnCanceled(last), "%v", last)
+			_, err = kv.GetStream(ctx, "k", WithPrefix())
+			require.True(t, IsConnCanceled(err), "%v", err)
+		})
 	}
-	require.True(t, IsConnCanceled(last), "%v", last)
-
-	_, err = NewKVFromKVClient(newRangeStore(25), c).GetStream(t.Context(), "k", WithPrefix())
-	require.True(t, IsConnCanceled(err), "%v", err)
 }

@@ -244,8 +244,7 @@ func oldStore(keys int) *rangeStore {
 func TestPagesReplaceABrokenStream(t *testing.T) {
 	// During an upgrade, the next member may be an older one.
 	s := newRangeStore(500)
-	want, err := s.eval(rangeRequestOf(t, OpGet("k", WithPrefix(), WithLimit(400))))
-	require.NoError(t, err)
+	want := clienttest.Get(t, NewKVFromKVClient(s, nil), "k", WithPrefix(), WithLimit(400))
 	s.onChunk = func(stream, chunk int) error {
 		switch {
 		case stream == 0 && chunk == 4:
@@ -258,7 +257,7 @@ func TestPagesReplaceABrokenStream(t *testing.T) {
 	}
 	got, err := readStream(t, s, "k", WithPrefix(), WithLimit(400), WithPageFallback())
 	require.NoError(t, err)
-	requireProto(t, want, got)
+	requireProto(t, (*pb.RangeResponse)(want), got)
 }
 
 func TestPagesEndWithAnError(t *testing.T) {
@@ -323,13 +322,4 @@ func TestPagesFollowTheSizeOfTheValues(t *testing.T) {
 		limits = append(limits, r.Limit)
 	}
 	require.Equal(t, []int64{100, 200, 400, 800, 1000}, limits)
-}
-
-// rangeRequestOf returns the request of a get.
-func rangeRequestOf(t *testing.T, op Op) *pb.RangeRequest {
-	t.Helper()
-	r := &recorder{}
-	_, err := r.kv().Do(t.Context(), op)
-	require.NoError(t, err)
-	return r.only(t).(*pb.RangeRequest)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -95,27 +94,6 @@ func TestKeepAliveFollowsTheEndpoints(t *testing.T) {
 	})
 }
 
-// Members restart one after the other, with requests in flight at all times.
-func TestKeepAliveThroughARollingRestart(t *testing.T) {
-	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
-		channels := make([]<-chan *LeaseKeepAliveResponse, 100)
-		for i := range channels {
-			channels[i] = keepAlive(t, t.Context(), c, grant(t, c))
-		}
-		for range 3 {
-			for _, m := range cluster.Members() {
-				m.Stop()
-				time.Sleep(leaseTTL / 4 * time.Second)
-				m.Start()
-				time.Sleep(leaseTTL / 4 * time.Second)
-			}
-			for _, ch := range channels {
-				require.GreaterOrEqual(t, requireAlive(t, ch), 3)
-			}
-		}
-	})
-}
-
 // serveLeasesAsKine makes the members answer like kine 0.17, which has no leases.
 func serveLeasesAsKine(cluster *fakeetcd.Cluster) {
 	cluster.On("LeaseGrant", func(call *fakeetcd.Call) {
@@ -180,36 +158,6 @@ func TestKeepAliveOnceCarriesMetadata(t *testing.T) {
 		calls = cluster.Calls("LeaseKeepAlive")
 		require.Len(t, calls, 3, "one stream for all callers without metadata")
 		assert.Empty(t, calls[2].Metadata.Get("tenant"))
-	})
-}
-
-// In an outage in which streams open and then fail, leases that expire one after the other do not
-// increase the rate of openings.
-func TestOutageOfManyLeases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const n = 1000
-		cluster, c := clienttest.StartClient(t, 3)
-		channels := make([]<-chan *LeaseKeepAliveResponse, n)
-		for i := range channels {
-			channels[i] = keepAlive(t, t.Context(), c, grant(t, c))
-			time.Sleep(leaseTTL * time.Second / n)
-		}
-		cluster.On("LeaseKeepAlive", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCNoLeader) })
-		for _, m := range cluster.Members() {
-			m.BreakConnections()
-		}
-		// One opening per lease would be more than a hundred; the pauses between openings are random, and
-		// short at first.
-		const window, openings = 10 * time.Second, 60
-		for passed := time.Duration(0); passed < leaseTTL*time.Second; passed += window {
-			before := cluster.Count("LeaseKeepAlive")
-			time.Sleep(window)
-			require.LessOrEqual(t, cluster.Count("LeaseKeepAlive")-before, openings, "from %v on", passed)
-		}
-		time.Sleep(time.Second)
-		for _, ch := range channels {
-			requireEnded(t, ch)
-		}
 	})
 }
 

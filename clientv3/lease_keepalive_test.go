@@ -276,28 +276,6 @@ func TestKeepAliveOnce(t *testing.T) {
 	})
 }
 
-// While no member is reachable a KeepAliveOnce waits, and does not spin.
-func TestKeepAliveOnceInAnOutage(t *testing.T) {
-	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
-		id := grant(t, c)
-		broken := cluster.On("LeaseKeepAlive", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCTimeout) })
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		defer cancel()
-		start := time.Now()
-		_, err := c.KeepAliveOnce(ctx, id)
-		require.Equal(t, context.DeadlineExceeded, err)
-		require.Equal(t, 20*time.Second, time.Since(start))
-		require.Less(t, cluster.Count("LeaseKeepAlive"), 100)
-
-		go func() {
-			time.Sleep(time.Second)
-			broken.Remove()
-		}()
-		_, err = c.KeepAliveOnce(t.Context(), id)
-		require.NoError(t, err)
-	})
-}
-
 func TestLeaseWithoutAClient(t *testing.T) {
 	cluster := clienttest.Start(t, 1)
 	conn, err := cluster.Member(0).Dial()

@@ -3,47 +3,16 @@ package clientv3_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/testing/protocmp"
 
 	. "github.com/quorate/quorate/clientv3"
 )
 
 func leaseOver(r *recorder) Lease {
 	return NewLeaseFromLeaseClient(OwnLease(pb.NewLeaseClient(r)), nil, 0)
-}
-
-func TestLeaseCalls(t *testing.T) {
-	r := &recorder{}
-	lease := leaseOver(r)
-	testUnary(t, r, []unaryCase{
-		{lease.Revoke, args{7}, &pb.LeaseRevokeRequest{ID: 7}},
-		{lease.TimeToLive, args{7}, &pb.LeaseTimeToLiveRequest{ID: 7}},
-		{lease.TimeToLive, args{7, WithAttachedKeys()}, &pb.LeaseTimeToLiveRequest{ID: 7, Keys: true}},
-		{lease.Leases, nil, &pb.LeaseLeasesRequest{}},
-	})
-	require.NoError(t, lease.Close())
-	require.NoError(t, lease.Close())
-}
-
-func TestLeaseResponses(t *testing.T) {
-	resp, err := leaseOver(replying(&pb.LeaseTimeToLiveResponse{
-		Header: header(7), ID: 1, TTL: 2, GrantedTTL: 3, Keys: [][]byte{[]byte("k")},
-	})).TimeToLive(t.Context(), 1)
-	require.NoError(t, err)
-	want := &LeaseTimeToLiveResponse{ResponseHeader: header(7), ID: 1, TTL: 2, GrantedTTL: 3, Keys: [][]byte{[]byte("k")}}
-	require.Empty(t, cmp.Diff(want, resp, protocmp.Transform()))
-
-	list, err := leaseOver(replying(&pb.LeaseLeasesResponse{
-		Header: header(7), Leases: []*pb.LeaseStatus{{ID: 1}, {ID: 2}},
-	})).Leases(t.Context())
-	require.NoError(t, err)
-	leases := &LeaseLeasesResponse{ResponseHeader: header(7), Leases: []LeaseStatus{{ID: 1}, {ID: 2}}}
-	require.Empty(t, cmp.Diff(leases, list, protocmp.Transform()))
 }
 
 func TestGrantChoosesTheID(t *testing.T) {
@@ -105,18 +74,4 @@ func TestGrantOfAnIDThatExists(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestLeaseRefusals(t *testing.T) {
-	r := failing(rpctypes.ErrGRPCLeaseTTLTooLarge)
-	granted, err := leaseOver(r).Grant(t.Context(), MaxLeaseTTL+1)
-	require.Nil(t, granted)
-	require.Equal(t, rpctypes.ErrLeaseTTLTooLarge, err)
-	require.Len(t, r.calls, 1)
-
-	r = failing(rpctypes.ErrGRPCLeaseNotFound)
-	revoked, err := leaseOver(r).Revoke(t.Context(), 7)
-	require.Nil(t, revoked)
-	require.Equal(t, rpctypes.ErrLeaseNotFound, err)
-	require.Len(t, r.calls, 1)
 }

@@ -2,21 +2,17 @@ package clientv3_test
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	. "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
@@ -65,89 +61,12 @@ func TestOneBadMemberDelaysOthersBriefly(t *testing.T) {
 	})
 }
 
-// Many callers avoid the members that refused them, and each finds the one that serves.
-func TestOnlyVoterIsFound(t *testing.T) {
-	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
-		refuse(cluster, "Range", rpctypes.ErrGRPCNotSupportedForLearner, cluster.Member(0), cluster.Member(1))
-		var wg sync.WaitGroup
-		for range 16 {
-			wg.Go(func() {
-				for range 15 {
-					_, err := c.Get(t.Context(), "k")
-					assert.NoError(t, err)
-				}
-			})
-		}
-		wg.Wait()
-	})
-}
-
-// A caller that requires a leader gets ErrNoLeader once every member has returned it; one that
-// does not waits for the election.
-func TestNoLeaderIsReportedWithRequireLeader(t *testing.T) {
-	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
-		meetAll(t, cluster, c)
-		refuse(cluster, "Put", rpctypes.ErrGRPCNoLeader, cluster.Members()...)
-		_, err := c.Put(WithRequireLeader(t.Context()), "k", "v")
-		assert.Equal(t, rpctypes.ErrNoLeader, err)
-		assert.Equal(t, 3, cluster.Count("Put"))
-	})
-}
-
-// An interceptor that stops waiting for a call must not have it sent beside its repetition.
-func TestAbandonedWriteIsNotSentBesideItsRepetition(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster := clienttest.Start(t, 1)
-		cluster.Member(0).Stop()
-		var abandoned sync.WaitGroup
-		var calls atomic.Int32
-		failFast := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			if calls.Add(1) > 1 {
-				return invoke(ctx, method, req, reply, cc, opts...)
-			}
-			abandoned.Go(func() { _ = invoke(ctx, method, req, proto.Clone(reply.(proto.Message)), cc, opts...) })
-			time.Sleep(50 * time.Millisecond) // it now waits for a connection
-			return status.Error(codes.Unavailable, "circuit open")
-		}
-		c := clienttest.Connect(t, cluster, Config{DialOptions: append(cluster.DialOptions(), grpc.WithChainUnaryInterceptor(failFast))})
-		done := make(chan error, 1)
-		go func() { _, err := c.Put(t.Context(), "k", "v"); done <- err }()
-		time.Sleep(20 * time.Second)
-		require.EqualValues(t, 2, calls.Load())
-		cluster.Member(0).Start()
-		require.NoError(t, <-done)
-		abandoned.Wait()
-		assert.Equal(t, 1, cluster.PutCount("k"))
-	})
-}
-
 func readRange(ctx context.Context, c *Client, opts ...OpOption) (*GetResponse, error) {
 	stream, err := c.GetStream(ctx, "k", append(opts, WithPrefix())...)
 	if err != nil {
 		return nil, err
 	}
 	return GetStreamToGetResponse(stream)
-}
-
-// A stream that reached a lagging member moves to another one.
-func TestGetStreamAvoidsTheFailedMember(t *testing.T) {
-	clienttest.InBubble(t, 2, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
-		for i := range 30 {
-			clienttest.Put(t, cluster, fmt.Sprintf("k%03d", i), "v")
-		}
-		meetAll(t, cluster, c)
-		_, err := readRange(t.Context(), c) // from now on the client chooses the revision, so a future one passes
-		require.NoError(t, err)
-		refuse(cluster, "RangeStream", rpctypes.ErrGRPCFutureRev, cluster.Member(1))
-		for range 6 {
-			before := cluster.Count("RangeStream")
-			_, err := readRange(t.Context(), c, WithSerializable())
-			require.NoError(t, err)
-			assert.LessOrEqual(t, cluster.Count("RangeStream")-before, 2)
-			_, err = c.Get(t.Context(), "x") // moves the rotation on
-			require.NoError(t, err)
-		}
-	})
 }
 
 // A stream on a bare connection detects a stale token too.

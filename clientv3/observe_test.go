@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.uber.org/zap"
 
 	. "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
@@ -154,9 +153,4 @@ func TestSlog(t *testing.T) {
 		require.NoError(t, err)
 		require.NotContains(t, string(report), "hunter2")
 	})
-}
-
-func TestSlogBesideLogger(t *testing.T) {
-	_, err := New(Config{Endpoints: []string{"127.0.0.1:1"}, Logger: zap.NewNop(), Slog: slog.Default()})
-	require.EqualError(t, err, "both Logger and Slog are set: the client logs to one of them")
 }

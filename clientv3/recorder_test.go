@@ -42,23 +42,6 @@ func (r *recorder) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.
 	return nil, errors.New("the recorder has no streams")
 }
 
-// failing answers every call with err.
-func failing(err error) *recorder {
-	return &recorder{answer: func(proto.Message) (proto.Message, error) { return nil, err }}
-}
-
-// replying answers every call with reply.
-func replying(reply proto.Message) *recorder {
-	return &recorder{answer: func(proto.Message) (proto.Message, error) { return reply, nil }}
-}
-
-// only returns the one request that was sent.
-func (r *recorder) only(t *testing.T) proto.Message {
-	t.Helper()
-	require.Len(t, r.calls, 1)
-	return r.calls[0]
-}
-
 func (r *recorder) kv() clientv3.KV {
 	return clientv3.NewKVFromKVClient(pb.NewKVClient(r), nil)
 }

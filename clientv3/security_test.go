@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -318,41 +317,4 @@ func TestTokenAssignedToTheField(t *testing.T) {
 	g.set("b")
 	c.Token = "b"
 	clienttest.Get(t, c, "k")
-}
-
-// A watch survives an outage of its token source, whatever error that returns.
-func TestWatchSurvivesAnOutageOfItsTokenSource(t *testing.T) {
-	for name, sealed := range map[string]error{
-		"plain":   errors.New("vault is sealed"),
-		"status":  status.Error(codes.PermissionDenied, "vault is sealed"),
-		"context": context.Canceled,
-	} {
-		t.Run(name, func(t *testing.T) {
-			var calls atomic.Int32
-			g, c := startGated(t, "t1", func(cfg *Config) {
-				cfg.TokenSource = func(context.Context) (string, error) {
-					n := calls.Add(1)
-					if n == 2 || n == 3 {
-						return "", sealed
-					}
-					return fmt.Sprint("t", n), nil
-				}
-			})
-			g.set("t4")
-			resp, ok := next(t, c.Watch(t.Context(), "k", WithCreatedNotify()))
-			require.True(t, ok)
-			require.True(t, resp.Created, "%v", resp.Err())
-			assert.EqualValues(t, 4, calls.Load())
-		})
-	}
-}
-
-func TestTokenSourceExcludesOtherCredentials(t *testing.T) {
-	source := func(context.Context) (string, error) { return "t", nil }
-	for _, cfg := range []Config{{Token: "t"}, {Username: "u"}, {Password: "p"}} {
-		cfg.Endpoints, cfg.TokenSource = []string{"http://127.0.0.1:1"}, source
-		_, err := New(cfg)
-		require.ErrorIs(t, err, ErrMutuallyExclusiveCfg)
-		assert.ErrorContains(t, err, "TokenSource")
-	}
 }

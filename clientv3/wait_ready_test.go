@@ -117,22 +117,6 @@ func TestCallWithoutDeadlineWhileNoEndpointIsReachable(t *testing.T) {
 	}
 }
 
-// Without a deadline, a call that reachable endpoints fail ends after 15 s, with the last error.
-func TestCallWithoutDeadlineThatFails(t *testing.T) {
-	for name, call := range callsWithoutDeadline {
-		t.Run(name, func(t *testing.T) {
-			clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
-				refuse(cluster, "Range", rpctypes.ErrGRPCNoLeader, cluster.Members()...)
-				refuse(cluster, "Put", rpctypes.ErrGRPCNoLeader, cluster.Members()...)
-				start := time.Now()
-				assert.Equal(t, rpctypes.ErrNoLeader, call(t.Context(), c))
-				assert.LessOrEqual(t, time.Since(start), 15*time.Second)
-				assert.Greater(t, time.Since(start), 10*time.Second)
-			})
-		})
-	}
-}
-
 // Calls to a member that is down end without a deadline, with the reason.
 func TestStatusOfAMemberThatIsDown(t *testing.T) {
 	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {

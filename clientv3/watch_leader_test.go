@@ -20,22 +20,6 @@ var leaderContexts = map[string]func(context.Context) context.Context{
 	"leader required":     WithRequireLeader,
 }
 
-// TestWatchAvoidsMembersWithoutLeader: one of three members knows a leader.
-func TestWatchAvoidsMembersWithoutLeader(t *testing.T) {
-	for name, with := range leaderContexts {
-		t.Run(name, func(t *testing.T) {
-			cluster, c := clienttest.StartClient(t, 3)
-			cluster.On("Watch", func(call *fakeetcd.Call) {
-				if call.Member != cluster.Member(1) {
-					call.Answer(nil, rpctypes.ErrGRPCNoLeader)
-				}
-			})
-			w := c.Watch(with(clienttest.Within(t)), "k")
-			requireRevs(t, w, 2, put(t, cluster, "k", 3))
-		})
-	}
-}
-
 // TestWatchWithoutAnyLeader: no member knows a leader. A watch that does not require one still
 // receives what was committed, and continues when there is a leader again; one that does ends with
 // an error.
@@ -54,19 +38,6 @@ func TestWatchWithoutAnyLeader(t *testing.T) {
 			requireRevs(t, c.Watch(WithRequireLeader(clienttest.Within(t)), "k", WithRev(2)), 2, last+3)
 		})
 	}
-}
-
-// TestWatchLosesTheOnlyLeader: a running watch loses the leader.
-func TestWatchLosesTheOnlyLeader(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 1)
-	asked := c.Watch(WithRequireLeader(clienttest.Within(t)), "k")
-	other := c.Watch(clienttest.Within(t), "k")
-	last := put(t, cluster, "k", 2)
-	requireRevs(t, asked, 2, last)
-	requireRevs(t, other, 2, last)
-	cluster.SetLeader(nil)
-	requireEnd(t, asked, rpctypes.ErrNoLeader)
-	requireRevs(t, other, last+1, put(t, cluster, "k", 2))
 }
 
 // TestWatchOutlivesMembersThatLoseTheLeaderInTurn restarts a cluster member by member while the

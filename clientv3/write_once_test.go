@@ -107,46 +107,6 @@ func TestWriteIsReceivedOnce(t *testing.T) {
 	}
 }
 
-// A read is repeated after each of these faults.
-func TestReadSurvives(t *testing.T) {
-	for _, b := range breakages {
-		t.Run(b.name, func(t *testing.T) {
-			clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
-				clienttest.Put(t, cluster, "k", "v")
-				hook := cluster.Once("Range", func(call *fakeetcd.Call) { b.end(t, call) })
-				resp, err := c.Get(t.Context(), "k")
-				switch b.code {
-				case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
-					require.NoError(t, err)
-					assert.Equal(t, "v", string(resp.Kvs[0].Value))
-					assert.Equal(t, 2, cluster.Count("Range"))
-				default:
-					assert.Equal(t, b.code, status.Code(err), "the error is not retryable")
-					assert.Equal(t, 1, cluster.Count("Range"))
-				}
-				assert.Equal(t, 1, hook.Ran())
-			})
-		})
-	}
-}
-
-// A write that cannot be sent waits, and is sent after an outage.
-func TestUnsentWriteIsSentLater(t *testing.T) {
-	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
-		for _, m := range cluster.Members() {
-			m.Stop()
-		}
-		done := make(chan error, 1)
-		go func() { _, err := c.Put(t.Context(), "k", "v"); done <- err }()
-		time.Sleep(20 * time.Second)
-		require.Greater(t, cluster.Member(0).Dials(), 1, "connection attempts are made")
-		cluster.Member(1).Start()
-		require.NoError(t, <-done)
-		assert.Equal(t, 1, cluster.PutCount("k"))
-		assert.Equal(t, 1, cluster.Count("Put"))
-	})
-}
-
 // A caller that cancels gets its context's error, and the write is not sent again.
 func TestCanceledWrite(t *testing.T) {
 	for _, want := range []error{context.DeadlineExceeded, context.Canceled} {
@@ -168,21 +128,4 @@ func TestCanceledWrite(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A write in flight ends with an unknown outcome when the client is closed.
-func TestWriteInFlightAtClose(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 1)
-	cluster.Once("Put", func(call *fakeetcd.Call) {
-		err := call.Hold(nil)
-		call.Answer(nil, status.FromContextError(err).Err())
-	})
-	done := make(chan error, 1)
-	go func() { _, err := c.Put(context.Background(), "k", "v"); done <- err }()
-	require.NoError(t, cluster.Wait(t.Context(), "Put", 1))
-	require.NoError(t, c.Close())
-	err := <-done
-	assert.True(t, IsConnCanceled(err))
-	var unknown *retry.UnknownOutcomeError
-	assert.ErrorAs(t, err, &unknown)
 }

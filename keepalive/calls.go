@@ -13,20 +13,16 @@ import (
 	"google.golang.org/grpc/backoff"
 )
 
-// How calls are repeated. gRPC allows five attempts at most; with these the fifth
-// comes about 3.3 s after the first, not counting the time in which there is no
-// server at all, which attempts do not use up.
 const (
-	maxAttempts       = 5
-	initialBackoff    = 100 * time.Millisecond
-	maxBackoff        = 2 * time.Second
-	backoffMultiplier = 3
+	// retryPolicy says how calls are repeated. gRPC allows five attempts at most; with these the fifth
+	// comes about 3.3 s after the first, not counting the time in which there is no
+	// server at all, which attempts do not use up.
+	retryPolicy = `{"maxAttempts":5,"initialBackoff":"0.1s","maxBackoff":"2s","backoffMultiplier":3,"retryableStatusCodes":["UNAVAILABLE"]}`
 
-	// A channel on which 500 calls more have failed than a tenth of those that
-	// succeeded repeats nothing until that is better: a server in trouble is not to be
-	// drowned. gRPC allows 1000 tokens at most, of which half must be left.
-	throttleTokens = 1000
-	throttleRatio  = 0.1
+	// throttling stops repetitions on a channel on which 500 calls more have failed than a tenth of
+	// those that succeeded, until that is better: they would overload a server in trouble. gRPC
+	// allows 1000 tokens at most, of which half must be left.
+	throttling = `{"maxTokens":1000,"tokenRatio":0.1}`
 
 	defaultCallTimeout = 30 * time.Second
 )
@@ -101,28 +97,15 @@ func (c Calls) DialOptions() ([]grpc.DialOption, error) {
 }
 
 type methodConfig struct {
-	Names        []methodName `json:"name"`
-	WaitForReady bool         `json:"waitForReady"`
-	Timeout      string       `json:"timeout"`
-	Retry        *retryPolicy `json:"retryPolicy,omitempty"`
+	Names        []methodName    `json:"name"`
+	WaitForReady bool            `json:"waitForReady"`
+	Timeout      string          `json:"timeout"`
+	Retry        json.RawMessage `json:"retryPolicy,omitempty"`
 }
 
 type methodName struct {
 	Service string `json:"service"`
 	Method  string `json:"method,omitempty"`
-}
-
-type retryPolicy struct {
-	MaxAttempts       int      `json:"maxAttempts"`
-	InitialBackoff    string   `json:"initialBackoff"`
-	MaxBackoff        string   `json:"maxBackoff"`
-	BackoffMultiplier float64  `json:"backoffMultiplier"`
-	Codes             []string `json:"retryableStatusCodes"`
-}
-
-type throttling struct {
-	MaxTokens  int     `json:"maxTokens"`
-	TokenRatio float64 `json:"tokenRatio"`
 }
 
 // ServiceConfig returns the service config as JSON, or an error that names the method
@@ -132,31 +115,21 @@ func (c Calls) ServiceConfig() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	timeout := seconds(cmp.Or(c.Timeout, defaultCallTimeout))
-	var methods []methodConfig
-	config, others, err := c.base(append(repeatable, once...))
+	config, methods, err := c.base(append(repeatable, once...))
 	if err != nil {
 		return "", err
 	}
+	timeout := seconds(cmp.Or(c.Timeout, defaultCallTimeout))
 	if len(repeatable) > 0 {
-		methods = append(methods, methodConfig{Names: repeatable, WaitForReady: true, Timeout: timeout, Retry: &retryPolicy{
-			MaxAttempts:       maxAttempts,
-			InitialBackoff:    seconds(initialBackoff),
-			MaxBackoff:        seconds(maxBackoff),
-			BackoffMultiplier: backoffMultiplier,
-			Codes:             []string{"UNAVAILABLE"},
-		}})
+		methods = append(methods, methodConfig{Names: repeatable, WaitForReady: true, Timeout: timeout, Retry: json.RawMessage(retryPolicy)})
 		if config["retryThrottling"] == nil {
-			config["retryThrottling"] = throttling{MaxTokens: throttleTokens, TokenRatio: throttleRatio}
+			config["retryThrottling"] = json.RawMessage(throttling)
 		}
 	}
 	if len(once) > 0 {
 		methods = append(methods, methodConfig{Names: once, WaitForReady: true, Timeout: timeout})
 	}
-	for _, m := range methods {
-		others = append(others, m)
-	}
-	config["methodConfig"] = others
+	config["methodConfig"] = methods
 	text, err := json.Marshal(config)
 	return string(text), err
 }
@@ -192,7 +165,7 @@ func (c Calls) base(named []methodName) (config map[string]any, others []any, er
 
 // names returns the methods of both lists, and everything that is wrong with c.
 func (c Calls) names() (repeatable, once []methodName, err error) {
-	faults := []error{within("Calls.Timeout", c.Timeout, 1), c.checkMaxRequest()}
+	faults := []error{within("Calls.Timeout", c.Timeout, 1), messageSize("Calls.MaxRequest", c.MaxRequest)}
 	if len(c.Repeatable)+len(c.Once) == 0 {
 		faults = append(faults, errors.New("keepalive: Calls: no method is named: put those that may be executed twice into Repeatable, others into Once"))
 	}
@@ -216,13 +189,6 @@ func (c Calls) names() (repeatable, once []methodName, err error) {
 	repeatable = read("Repeatable", c.Repeatable)
 	once = read("Once", c.Once)
 	return repeatable, once, errors.Join(faults...)
-}
-
-func (c Calls) checkMaxRequest() error {
-	if c.MaxRequest < 0 || c.MaxRequest > maxMessageSize {
-		return fmt.Errorf("keepalive: Calls.MaxRequest: %d; it must be 1 to %d bytes (64 MiB), or 0 for 4 MiB", c.MaxRequest, maxMessageSize)
-	}
-	return nil
 }
 
 func parseMethod(m string) (methodName, error) {

@@ -120,37 +120,51 @@ func TestRepeatedOrNot(t *testing.T) {
 	}
 }
 
-// TestACallThatIsAnsweredIsNotRepeated breaks the connection when the header of the answer has arrived.
-func TestACallThatIsAnsweredIsNotRepeated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var calls atomic.Int64
-		answering := service{empty: func(ctx context.Context) error { // it sends no more than a header
-			calls.Add(1)
-			if err := grpc.SendHeader(ctx, nil); err != nil {
-				return err
-			}
-			<-ctx.Done()
-			return ctx.Err()
-		}}
-		dial, err := keepalive.Calls{Repeatable: []string{testgrpc.TestService_EmptyCall_FullMethodName}}.DialOptions()
-		require.NoError(t, err)
-		p := newPipeNet(0)
-		conns := make(chan net.Conn, 1)
-		conn := p.serve(t, answering, append(dial, grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
-			c, err := p.dial(ctx, addr)
-			conns <- c
-			return c, err
-		})), nil)
-		failed := make(chan error, 1)
-		go func() {
-			_, err := testgrpc.NewTestServiceClient(conn).EmptyCall(t.Context(), &testgrpc.Empty{})
-			failed <- err
-		}()
-		synctest.Wait() // the header is there
-		require.NoError(t, (<-conns).Close())
-		require.Equal(t, codes.Unavailable, status.Code(<-failed))
-		assert.EqualValues(t, 1, calls.Load())
-	})
+// TestBrokenConnection breaks the connection of a call, before and after the header of the answer has arrived.
+func TestBrokenConnection(t *testing.T) {
+	const empty = testgrpc.TestService_EmptyCall_FullMethodName
+	for name, tc := range map[string]struct {
+		calls    keepalive.Calls
+		header   bool
+		want     codes.Code
+		attempts int64
+	}{
+		"repeatable":                     {calls: keepalive.Calls{Repeatable: []string{empty}}, want: codes.OK, attempts: 2},
+		"repeatable, answered meanwhile": {calls: keepalive.Calls{Repeatable: []string{empty}}, header: true, want: codes.Unavailable, attempts: 1},
+		"once":                           {calls: keepalive.Calls{Once: []string{empty}}, want: codes.Unavailable, attempts: 1},
+	} {
+		grpctest.Bubble(t, name, func(t *testing.T) {
+			var attempts atomic.Int64
+			answering := service{empty: func(ctx context.Context) error {
+				if attempts.Add(1) > 1 {
+					return nil
+				}
+				if tc.header {
+					assert.NoError(t, grpc.SendHeader(ctx, nil))
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			}}
+			dial, err := tc.calls.DialOptions()
+			require.NoError(t, err)
+			p := newPipeNet(0)
+			conns := make(chan net.Conn, 2)
+			conn := p.serve(t, answering, append(dial, grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+				c, err := p.dial(ctx, addr)
+				conns <- c
+				return c, err
+			})), nil)
+			ended := make(chan error, 1)
+			go func() {
+				_, err := testgrpc.NewTestServiceClient(conn).EmptyCall(t.Context(), &testgrpc.Empty{})
+				ended <- err
+			}()
+			synctest.Wait() // the server has the call
+			require.NoError(t, (<-conns).Close())
+			assert.Equal(t, tc.want, status.Code(<-ended))
+			assert.Equal(t, tc.attempts, attempts.Load())
+		})
+	}
 }
 
 // TestNamedCallsWaitForAServer makes calls while no server can be reached: those that

@@ -110,7 +110,7 @@ func cycle(t *testing.T, pair keepalive.Pair, policy string, latency, takes time
 	var served atomic.Int64
 	for _, p := range nets {
 		s := p.startServer(slow(0, takes, &served), server...)
-		defer s.stop(false)
+		defer s.stop()
 	}
 	r := manual.NewBuilderWithScheme("two")
 	r.InitialState(resolver.State{Endpoints: []resolver.Endpoint{

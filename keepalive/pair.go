@@ -1,7 +1,6 @@
 package keepalive
 
 import (
-	"cmp"
 	"time"
 
 	"google.golang.org/grpc"
@@ -82,7 +81,6 @@ type Pair struct {
 const (
 	defaultMinTime    = 5 * time.Minute
 	defaultServerTime = 2 * time.Hour
-	defaultTimeout    = 20 * time.Second
 )
 
 // DialOptions returns what the client gives to grpc.NewClient, or the error of
@@ -99,9 +97,7 @@ func (p Pair) dialOptions() []grpc.DialOption {
 	if p.Client.Time == 0 {
 		return nil
 	}
-	c := p.Client
-	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
-	return []grpc.DialOption{grpc.WithKeepaliveParams(keepalive.ClientParameters(c))}
+	return []grpc.DialOption{grpc.WithKeepaliveParams(keepalive.ClientParameters(p.Client))}
 }
 
 // ServerOptions returns what the server gives to grpc.NewServer, or the error of
@@ -120,11 +116,11 @@ func (p Pair) serverOptions() []grpc.ServerOption {
 			MaxConnectionIdle:     s.MaxConnectionIdle,
 			MaxConnectionAge:      s.MaxConnectionAge,
 			MaxConnectionAgeGrace: s.MaxConnectionAgeGrace,
-			Time:                  cmp.Or(s.Time, defaultServerTime),
-			Timeout:               cmp.Or(s.Timeout, defaultTimeout),
+			Time:                  s.Time,
+			Timeout:               s.Timeout,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
-			MinTime:             cmp.Or(s.MinTime, defaultMinTime),
+			MinTime:             s.MinTime,
 			PermitWithoutStream: s.PermitWithoutStream,
 		}),
 	}

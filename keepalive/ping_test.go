@@ -32,23 +32,6 @@ func presets() map[string]keepalive.Pair {
 	}
 }
 
-func TestPingsEveryTenSecondsAreRefused(t *testing.T) {
-	var tooMany *keepalive.TooManyPingsError
-	require.ErrorAs(t, tooFrequent.Validate(), &tooMany)
-	_, err := tooFrequent.DialOptions()
-	require.ErrorAs(t, err, &tooMany)
-	_, err = tooFrequent.ServerOptions()
-	require.ErrorAs(t, err, &tooMany)
-	assert.Equal(t, 2*time.Hour, tooMany.Allowed)
-
-	synctest.Test(t, func(t *testing.T) {
-		dial, server := rawOptions(tooFrequent)
-		p, conn := connected(t, 0, dial, server)
-		requireGoAway(t, p, testgrpc.NewTestServiceClient(conn), tooMany, 0)
-		assert.Len(t, p.toServer.all(framePing, "keepalive"), tooMany.Pings)
-	})
-}
-
 // TestPresetsCauseNoGoAway leaves each preset alone for three hours, then with a quiet
 // stream for three hours, then with calls at random.
 func TestPresetsCauseNoGoAway(t *testing.T) {
@@ -189,35 +172,6 @@ func TestConnectionsUntilTheServerAcceptsPings(t *testing.T) {
 		}
 		assert.Len(t, p.tooManyPings(), predicted.Connections)
 		assert.Equal(t, predicted.Connections+1, p.dialCount())
-	})
-}
-
-// TestServersPingsAreNotCounted shows why Check does not count on the server's own
-// pings: they usually come first and keep the client from pinging, but a server that
-// receives something does not ping.
-func TestServersPingsAreNotCounted(t *testing.T) {
-	pair := tooFrequent
-	pair.Server = keepalive.Server{Time: 5 * time.Second}
-	require.Error(t, pair.Validate())
-	sizes := keepalive.Sizes{StaticStreamWindow: 1 << 20, StaticConnWindow: 1 << 20}
-	noEstimator, err := sizes.ServerOptions()
-	require.NoError(t, err)
-
-	synctest.Test(t, func(t *testing.T) {
-		dial, server := rawOptions(pair)
-		p, conn := connected(t, 0, dial, append(server, noEstimator...))
-		time.Sleep(10 * time.Minute)
-		require.Empty(t, p.tooManyPings(), "the server's pings come first")
-
-		stream, err := testgrpc.NewTestServiceClient(conn).FullDuplexCall(t.Context())
-		require.NoError(t, err)
-		for range 60 {
-			if stream.Send(&testgrpc.StreamingOutputCallRequest{}) != nil {
-				break
-			}
-			time.Sleep(time.Second)
-		}
-		require.Len(t, p.tooManyPings(), 1, "a slow upload silences them")
 	})
 }
 

@@ -57,8 +57,8 @@ type Sizes struct {
 // Validate returns nil, or an error for each field that is out of its bounds.
 func (s Sizes) Validate() error {
 	return errors.Join(
-		messageSize("MaxRequest", s.MaxRequest),
-		messageSize("MaxResponse", s.MaxResponse),
+		messageSize("Sizes.MaxRequest", s.MaxRequest),
+		messageSize("Sizes.MaxResponse", s.MaxResponse),
 		windowSize("StaticStreamWindow", s.StaticStreamWindow),
 		windowSize("StaticConnWindow", s.StaticConnWindow),
 		s.windowsAgree(),
@@ -69,7 +69,7 @@ func messageSize(field string, n int) error {
 	if n >= 0 && n <= maxMessageSize {
 		return nil
 	}
-	return fmt.Errorf("keepalive: Sizes.%s: %d; it must be 1 to %d bytes (64 MiB), or 0 for 4 MiB: send what is larger as a stream of messages", field, n, maxMessageSize)
+	return fmt.Errorf("keepalive: %s: %d; it must be 1 to %d bytes (64 MiB), or 0 for 4 MiB: send what is larger as a stream of messages", field, n, maxMessageSize)
 }
 
 func windowSize(field string, n int32) error {

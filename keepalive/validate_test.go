@@ -72,6 +72,10 @@ func TestValidate(t *testing.T) {
 				"set Client.PermitWithoutStream to false, or Server.PermitWithoutStream to true",
 			},
 		},
+		"the server's own pings come first, unless it receives something": {
+			pair: keepalive.Pair{Client: client{Time: 10 * s, PermitWithoutStream: true}, Server: server{Time: 5 * s}},
+			want: []string{"too_many_pings"},
+		},
 		"rare idle pings": {pair: keepalive.Pair{Client: client{Time: 2 * time.Hour, PermitWithoutStream: true}}},
 		"exactly MinTime": {pair: keepalive.Pair{Client: client{Time: 10 * s, PermitWithoutStream: true}, Server: server{MinTime: 10 * s, PermitWithoutStream: true}}},
 
@@ -88,6 +92,10 @@ func TestValidate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := tc.pair.Validate()
+			_, dialErr := tc.pair.DialOptions()
+			_, serverErr := tc.pair.ServerOptions()
+			assert.Equal(t, err, dialErr)
+			assert.Equal(t, err, serverErr)
 			if tc.want == nil {
 				require.NoError(t, err)
 				return

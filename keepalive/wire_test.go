@@ -123,6 +123,7 @@ type pipeNet struct {
 	toServer frameLog
 	mu       sync.Mutex
 	dials    int
+	closing  sync.Once
 	closed   chan struct{} // when the server ends
 }
 
@@ -134,33 +135,14 @@ func (p *pipeNet) Accept() (net.Conn, error) {
 	select {
 	case c := <-p.conns:
 		return c, nil
-	case <-p.untilClosed():
+	case <-p.closed:
 		return nil, net.ErrClosed
 	}
 }
 
 func (p *pipeNet) Close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	select {
-	case <-p.closed:
-	default:
-		close(p.closed)
-	}
+	p.closing.Do(func() { close(p.closed) })
 	return nil
-}
-
-// reopen makes it accept connections again.
-func (p *pipeNet) reopen() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closed = make(chan struct{})
-}
-
-func (p *pipeNet) untilClosed() <-chan struct{} {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.closed
 }
 
 func (p *pipeNet) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
@@ -169,7 +151,7 @@ func (p *pipeNet) dial(ctx context.Context, _ string) (net.Conn, error) {
 	client, server := net.Pipe()
 	select {
 	case p.conns <- server:
-	case <-p.untilClosed():
+	case <-p.closed:
 		return nil, net.ErrClosed
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -289,12 +271,8 @@ func (p *pipeNet) startServer(service testgrpc.TestServiceServer, options ...grp
 	return s
 }
 
-func (s *pipeServer) stop(graceful bool) {
-	if graceful {
-		s.GracefulStop()
-	} else {
-		s.Stop()
-	}
+func (s *pipeServer) stop() {
+	s.Stop()
 	<-s.served
 	s.p.carriers.Wait()
 }
@@ -303,7 +281,7 @@ func (s *pipeServer) stop(graceful bool) {
 func (p *pipeNet) serve(t *testing.T, service testgrpc.TestServiceServer, dial []grpc.DialOption, server []grpc.ServerOption) *grpc.ClientConn {
 	t.Helper()
 	s := p.startServer(service, server...)
-	t.Cleanup(func() { s.stop(false) })
+	t.Cleanup(func() { s.stop() })
 	conn := p.connectTo(t, dial...)
 	t.Cleanup(func() { conn.Close() })
 	return conn

@@ -46,45 +46,6 @@ func TestClassifyNeedsTheWholeText(t *testing.T) {
 	}
 }
 
-func TestClassifyByMethod(t *testing.T) {
-	noLeader := rpctypes.ErrGRPCNoLeader
-	for _, tc := range []struct {
-		method string
-		want   Class
-	}{
-		{"", NoLeader},
-		{pb.KV_Put_FullMethodName, NoLeader},
-		{pb.Cluster_MemberAdd_FullMethodName, NoLeader},
-		{pb.Cluster_MemberPromote_FullMethodName, Ambiguous},
-		{"/v3lockpb.Lock/Lock", Ambiguous},
-		{"/example.Service/Method", Ambiguous},
-	} {
-		assert.Equal(t, tc.want, Classify(noLeader, Evidence{Sent: true, Method: tc.method}), tc.method)
-	}
-}
-
-func TestClassifyCodes(t *testing.T) {
-	unsent := map[codes.Code]Class{
-		codes.Unavailable: NotSent, codes.Canceled: NotSent, codes.DeadlineExceeded: NotSent,
-	}
-	for i, r := range Codes() {
-		assert.Equal(t, codes.Code(i), r.Code)
-		assert.NotEmpty(t, r.Reason, r.Code)
-		if r.Code == codes.OK {
-			continue // there is no error with this code
-		}
-		err := status.Error(r.Code, "some text")
-		assert.Equal(t, r.Class, Classify(err, Evidence{Sent: true}), r.Code)
-		class, ok := unsent[r.Code]
-		if !ok {
-			class = Definite
-		}
-		assert.Equal(t, class, Classify(err, Evidence{}), r.Code)
-	}
-	assert.Len(t, Codes(), int(codes.Unauthenticated)+1)
-	assert.Equal(t, Ambiguous, Classify(status.Error(99, "some text"), Evidence{Sent: true}))
-}
-
 type statusOKError struct{}
 
 func (statusOKError) Error() string              { return "contradiction" }
@@ -102,6 +63,7 @@ func TestClassifyOtherErrors(t *testing.T) {
 		{"deadline, wrapped", fmt.Errorf("dial: %w", context.DeadlineExceeded), Ambiguous, NotSent},
 		{"plain", io.EOF, Ambiguous, Definite},
 		{"status OK", statusOKError{}, Ambiguous, Definite},
+		{"a code that gRPC does not define", status.Error(99, "some text"), Ambiguous, Definite},
 		{"unknown outcome", unknown, Ambiguous, Ambiguous},
 		{"unknown outcome, wrapped", fmt.Errorf("put: %w", unknown), Ambiguous, Ambiguous},
 		{"response lost", &ResponseLostError{Revision: 7, Err: rpctypes.ErrCompacted}, Executed, Executed},

@@ -1,6 +1,8 @@
 package retry
 
 import (
+	"slices"
+
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -39,7 +41,7 @@ func (r *Rule) classFor(method string) Class {
 // loses the code: etcd does so for "too many requests" and "not enough started members",
 // grpc-proxy for all errors.
 func ServerErrors() []Rule {
-	return append([]Rule(nil), serverErrors...)
+	return slices.Clone(serverErrors)
 }
 
 func serverError(name string, err error, class Class, reason string) Rule {
@@ -47,7 +49,7 @@ func serverError(name string, err error, class Class, reason string) Rule {
 	return Rule{Name: name, Code: s.Code(), Message: s.Message(), Class: class, Reason: reason}
 }
 
-var serverErrors = concat(
+var serverErrors = slices.Concat(
 	requestErrors, leaseErrors, memberErrors, authErrors, clusterErrors, downgradeErrors, unnamedErrors)
 
 var serverErrorsByMessage = func() map[string]*Rule {
@@ -57,14 +59,6 @@ var serverErrorsByMessage = func() map[string]*Rule {
 	}
 	return byMessage
 }()
-
-func concat(tables ...[]Rule) []Rule {
-	var all []Rule
-	for _, t := range tables {
-		all = append(all, t...)
-	}
-	return all
-}
 
 // lookupServerError finds the rule for a status of an etcd server. A method
 // outside etcd's own services has no rule: its service may have made the same

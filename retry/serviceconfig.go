@@ -13,8 +13,8 @@ import (
 
 type serviceConfigJSON struct {
 	MethodConfig      []methodConfigJSON `json:"methodConfig"`
-	RetryThrottling   *throttlingJSON    `json:"retryThrottling"`
-	HedgingThrottling *throttlingJSON    `json:"hedgingThrottling"`
+	RetryThrottling   Throttling         `json:"retryThrottling"`
+	HedgingThrottling Throttling         `json:"hedgingThrottling"`
 }
 
 type methodConfigJSON struct {
@@ -34,11 +34,6 @@ type policyJSON struct {
 	MaxBackoff           *string            `json:"maxBackoff"`
 	BackoffMultiplier    *float64           `json:"backoffMultiplier"`
 	RetryableStatusCodes *[]json.RawMessage `json:"retryableStatusCodes"`
-}
-
-type throttlingJSON struct {
-	MaxTokens  *float64 `json:"maxTokens"`
-	TokenRatio *float64 `json:"tokenRatio"`
 }
 
 // ParseServiceConfig reads retryPolicy, hedgingPolicy and retryThrottling from a
@@ -64,33 +59,37 @@ type throttlingJSON struct {
 // Other fields belong to gRPC and are ignored. An error names the field and its allowed
 // values.
 func ParseServiceConfig(js string) (*Config, error) {
-	var raw serviceConfigJSON
-	if err := json.Unmarshal([]byte(js), &raw); err != nil {
-		return nil, fmt.Errorf("service config: %w", err)
-	}
 	c := DefaultConfig()
 	c.byName = make(map[string]policies)
+	if err := c.parse([]byte(js)); err != nil {
+		return nil, fmt.Errorf("service config: %w", err)
+	}
+	return c, nil
+}
+
+func (c *Config) parse(js []byte) error {
+	raw := serviceConfigJSON{RetryThrottling: c.Throttling, HedgingThrottling: c.HedgingThrottling}
+	if err := json.Unmarshal(js, &raw); err != nil {
+		return err
+	}
 	seen := make(map[nameJSON]string)
 	for i, m := range raw.MethodConfig {
 		field := fmt.Sprintf("methodConfig[%d]", i)
 		p, err := m.policies(field)
 		if err != nil {
-			return nil, fmt.Errorf("service config: %w", err)
+			return err
 		}
 		for j, name := range m.Name {
 			if err := c.assign(name, p, fmt.Sprintf("%s.name[%d]", field, j), seen); err != nil {
-				return nil, fmt.Errorf("service config: %w", err)
+				return err
 			}
 		}
 	}
-	var err error
-	if c.Throttling, err = raw.RetryThrottling.parse("retryThrottling", defaultThrottling); err != nil {
-		return nil, fmt.Errorf("service config: %w", err)
+	c.Throttling, c.HedgingThrottling = raw.RetryThrottling, raw.HedgingThrottling
+	if err := c.Throttling.validate("retryThrottling"); err != nil {
+		return err
 	}
-	if c.HedgingThrottling, err = raw.HedgingThrottling.parse("hedgingThrottling", defaultHedgingThrottling); err != nil {
-		return nil, fmt.Errorf("service config: %w", err)
-	}
-	return c, nil
+	return c.HedgingThrottling.validate("hedgingThrottling")
 }
 
 func (m *methodConfigJSON) policies(field string) (p policies, err error) {
@@ -193,19 +192,12 @@ func parseCode(raw json.RawMessage) (codes.Code, bool) {
 	return code, true
 }
 
-func (j *throttlingJSON) parse(field string, t Throttling) (Throttling, error) {
-	if j == nil {
-		return t, nil
+func (t Throttling) validate(field string) error {
+	switch {
+	case t.MaxTokens <= 0 || t.MaxTokens > maxTokensLimit:
+		return fmt.Errorf("%s.maxTokens: %v; it must be greater than 0 and at most %d", field, t.MaxTokens, maxTokensLimit)
+	case t.TokenRatio <= 0:
+		return fmt.Errorf("%s.tokenRatio: %v; it must be greater than 0", field, t.TokenRatio)
 	}
-	if j.MaxTokens != nil {
-		if t.MaxTokens = *j.MaxTokens; t.MaxTokens <= 0 || t.MaxTokens > maxTokensLimit {
-			return t, fmt.Errorf("%s.maxTokens: %v; it must be greater than 0 and at most %d", field, t.MaxTokens, maxTokensLimit)
-		}
-	}
-	if j.TokenRatio != nil {
-		if t.TokenRatio = *j.TokenRatio; t.TokenRatio <= 0 {
-			return t, fmt.Errorf("%s.tokenRatio: %v; it must be greater than 0", field, t.TokenRatio)
-		}
-	}
-	return t, nil
+	return nil
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/quorate/quorate/clientv3/batch"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
-	"github.com/quorate/quorate/retry"
 )
 
 var shareAll = batch.Config{JoinReads: true, GroupWrites: true, MaxAlone: 1}
@@ -70,39 +69,4 @@ func TestResponsesAreThoseOfPlainCalls(t *testing.T) {
 			require.True(t, proto.Equal((*pb.RangeResponse)(want.Get()), (*pb.RangeResponse)(resp.Get())), "%v is not %v", resp.Get(), want.Get())
 		}
 	})
-}
-
-// TestWriteIsReceivedOnce breaks the connection under a group, before or after it is executed.
-func TestWriteIsReceivedOnce(t *testing.T) {
-	for _, executed := range []bool{true, false} {
-		inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-			client.KV = batch.New(client, shareAll)
-			release := clienttest.Hold(cluster, "Put")
-			cluster.Once("Txn", func(c *fakeetcd.Call) {
-				if executed {
-					_, err := c.Execute()
-					assert.NoError(t, err)
-				}
-				c.BreakConn()
-			})
-			var all sync.WaitGroup
-			all.Go(func() { _, err := client.Put(t.Context(), "blocker", ""); assert.NoError(t, err) })
-			synctest.Wait()
-			for i := range 10 {
-				all.Go(func() {
-					_, err := client.Put(t.Context(), fmt.Sprint("k", i), "v")
-					var unknown *retry.UnknownOutcomeError
-					assert.ErrorAs(t, err, &unknown)
-				})
-			}
-			synctest.Wait()
-			release()
-			all.Wait()
-			require.Equal(t, 1, cluster.Count("Txn"))
-			require.Equal(t, 1, cluster.Count("Put"), "the blocker")
-			for i := range 10 {
-				require.Equal(t, executed, cluster.PutCount(fmt.Sprint("k", i)) == 1)
-			}
-		})
-	}
 }

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -443,60 +440,6 @@ type panicking struct{ clientv3.KV }
 
 func (panicking) Do(context.Context, clientv3.Op) (clientv3.OpResponse, error) { panic("no KV") }
 
-// TestEveryReadIsSentAfterItsCall has many callers at random. Each RPC is answered with the
-// number of its sending, which must be above that of the call.
-func TestEveryReadIsSentAfterItsCall(t *testing.T) {
-	var clock atomic.Int64
-	kv := New(traced{clock: &clock}, Config{JoinReads: true, MaxAlone: 2, MaxOps: 4})
-	var all sync.WaitGroup
-	var together atomic.Int64
-	for caller := range 32 {
-		all.Go(func() {
-			rng := rand.New(rand.NewPCG(1, uint64(caller)))
-			for range 300 {
-				ctx, cancel := context.WithCancel(t.Context())
-				if rng.IntN(10) == 0 {
-					go cancel()
-				}
-				called := clock.Add(1)
-				resp, err := kv.Get(ctx, fmt.Sprint("k", rng.IntN(8)))
-				if err == nil {
-					assert.Greater(t, resp.Header.Revision, called)
-					together.Add(int64(resp.Header.RaftTerm))
-				}
-				cancel()
-			}
-		})
-	}
-	all.Wait()
-	assert.Positive(t, together.Load(), "nothing was shared")
-}
-
-// traced answers gets with the time at which they were sent, and the term 1 in a Txn.
-type traced struct {
-	clientv3.KV
-
-	clock *atomic.Int64
-}
-
-func (k traced) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
-	header := &pb.ResponseHeader{Revision: k.clock.Add(1)}
-	if ctx.Err() != nil {
-		return clientv3.OpResponse{}, ctx.Err()
-	}
-	time.Sleep(time.Duration(rand.IntN(200)) * time.Microsecond)
-	if op.IsGet() {
-		return (&clientv3.GetResponse{Header: header}).OpResponse(), nil
-	}
-	header.RaftTerm = 1
-	resp := &clientv3.TxnResponse{Header: header}
-	_, ops, _ := op.Txn()
-	for range ops {
-		resp.Responses = append(resp.Responses, &pb.ResponseOp{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{}}})
-	}
-	return resp.OpResponse(), nil
-}
-
 // TestCopyHasEveryField guards against fields that a later version of etcd's API has.
 func TestCopyHasEveryField(t *testing.T) {
 	kv := func() *mvccpb.KeyValue {
@@ -512,7 +455,7 @@ func TestCopyHasEveryField(t *testing.T) {
 			assert.True(t, m.ProtoReflect().Has(fields.Get(i)), "%s is new", fields.Get(i).FullName())
 		}
 	}
-	for _, m := range []*pb.RangeResponse{full, {}, {Header: &pb.ResponseHeader{}, Kvs: []*mvccpb.KeyValue{{}}}} {
+	for _, m := range []*pb.RangeResponse{full, {Header: &pb.ResponseHeader{}, Kvs: []*mvccpb.KeyValue{{}}}} {
 		own := (*pb.RangeResponse)(copyOf((*clientv3.GetResponse)(m)))
 		assert.True(t, proto.Equal(m, own), "%v is not %v", own, m)
 	}

@@ -4,9 +4,10 @@ import (
 	"fmt"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
+	"github.com/quorate/quorate/clientv3/internal/reply"
 )
 
 // do sends the batch: one operation as it is, several in a Txn. The responses are those that
@@ -44,55 +45,20 @@ func split(txn *clientv3.TxnResponse, ops []clientv3.Op) ([]clientv3.OpResponse,
 	}
 	responses := make([]clientv3.OpResponse, len(ops))
 	for i, op := range ops {
-		part, header := parts[i], headerOf(txn.Header)
-		get, put, del := part.GetResponseRange(), part.GetResponsePut(), part.GetResponseDeleteRange()
-		switch {
-		case op.IsGet() && get != nil:
-			get.Header = header
-			responses[i] = (*clientv3.GetResponse)(get).OpResponse()
-		case op.IsPut() && put != nil:
-			put.Header = header
-			responses[i] = (*clientv3.PutResponse)(put).OpResponse()
-		case op.IsDelete() && del != nil:
-			del.Header = header
-			responses[i] = (*clientv3.DeleteResponse)(del).OpResponse()
-		default:
+		resp := optxn.Part(parts[i], reply.Header(txn.Header, txn.Header.GetRevision()))
+		if (resp.Get() != nil) != op.IsGet() || (resp.Put() != nil) != op.IsPut() || parts[i].GetResponse() == nil {
 			return nil, fmt.Errorf("batch: the response to operation %d of a Txn is of another kind", i)
 		}
+		responses[i] = resp
 	}
 	return responses, nil
 }
 
-func headerOf(h *pb.ResponseHeader) *pb.ResponseHeader {
-	if h == nil {
-		return nil
-	}
-	return &pb.ResponseHeader{ClusterId: h.ClusterId, MemberId: h.MemberId, Revision: h.Revision, RaftTerm: h.RaftTerm}
-}
-
-// copyOf returns a response that shares no memory with resp. All bytes are in one
-// buffer, each slice with no capacity beyond its end.
+// copyOf returns a response that shares no memory with resp.
 func copyOf(resp *clientv3.GetResponse) *clientv3.GetResponse {
-	out := &clientv3.GetResponse{Header: headerOf(resp.Header), More: resp.More, Count: resp.Count}
-	if resp.Kvs == nil {
-		return out
-	}
-	buf := make([]byte, 0, sizeOfKvs(resp.Kvs))
-	own := func(b []byte) []byte {
-		if b == nil {
-			return nil
-		}
-		from := len(buf)
-		buf = append(buf, b...)
-		return buf[from:len(buf):len(buf)]
-	}
-	kvs := make([]mvccpb.KeyValue, len(resp.Kvs))
-	out.Kvs = make([]*mvccpb.KeyValue, len(resp.Kvs))
-	for i, from := range resp.Kvs {
-		to := &kvs[i]
-		to.Key, to.Value = own(from.Key), own(from.Value)
-		to.CreateRevision, to.ModRevision, to.Version, to.Lease = from.CreateRevision, from.ModRevision, from.Version, from.Lease
-		out.Kvs[i] = to
+	out := &clientv3.GetResponse{Header: reply.Header(resp.Header, resp.Header.GetRevision()), More: resp.More, Count: resp.Count}
+	for _, kv := range resp.Kvs {
+		out.Kvs = append(out.Kvs, reply.Key(kv, clientv3.Op{}))
 	}
 	return out
 }
@@ -101,15 +67,9 @@ func copyOf(resp *clientv3.GetResponse) *clientv3.GetResponse {
 func sizeOf(responses []clientv3.OpResponse) int {
 	sum := 0
 	for _, r := range responses {
-		sum += sizeOfKvs((*pb.RangeResponse)(r.Get()).GetKvs())
-	}
-	return sum
-}
-
-func sizeOfKvs(kvs []*mvccpb.KeyValue) int {
-	sum := 0
-	for _, kv := range kvs {
-		sum += len(kv.Key) + len(kv.Value)
+		for _, kv := range (*pb.RangeResponse)(r.Get()).GetKvs() {
+			sum += len(kv.Key) + len(kv.Value)
+		}
 	}
 	return sum
 }

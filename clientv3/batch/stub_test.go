@@ -33,10 +33,10 @@ type rpc struct {
 	stub  *stub
 	ctx   context.Context
 	op    clientv3.Op
-	reply chan reply
+	reply chan result
 }
 
-type reply struct {
+type result struct {
 	resp clientv3.OpResponse
 	err  error
 }
@@ -52,7 +52,7 @@ func stubbed(t *testing.T, test func(t *testing.T, s *stub)) {
 }
 
 func (s *stub) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
-	r := &rpc{s, ctx, op, make(chan reply, 1)}
+	r := &rpc{s, ctx, op, make(chan result, 1)}
 	s.sent <- r
 	select {
 	case answer := <-r.reply:
@@ -94,10 +94,10 @@ func (s *stub) idle(t *testing.T) {
 func (r *rpc) answer() {
 	r.stub.mu.Lock()
 	defer r.stub.mu.Unlock()
-	r.reply <- reply{resp: r.stub.executeLocked(r.op)}
+	r.reply <- result{resp: r.stub.executeLocked(r.op)}
 }
 
-func (r *rpc) fail(err error) { r.reply <- reply{err: err} }
+func (r *rpc) fail(err error) { r.reply <- result{err: err} }
 
 // keys returns the keys of the operations of the RPC.
 func (r *rpc) keys() []string {

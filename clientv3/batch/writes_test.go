@@ -228,19 +228,19 @@ func TestAGroupIsTriedAsLongAsItsWrites(t *testing.T) {
 // client below has tried as long as a write is tried; a strange response was executed, and yet there is no answer to give.
 func TestEndOfAGroup(t *testing.T) {
 	unknownOutcome := func(err error) error { return &retry.UnknownOutcomeError{Method: pb.KV_Txn_FullMethodName, Err: err} }
-	unexpected := func(responses ...*pb.ResponseOp) reply {
-		return reply{resp: (&clientv3.TxnResponse{Responses: responses}).OpResponse()}
+	unexpected := func(responses ...*pb.ResponseOp) result {
+		return result{resp: (&clientv3.TxnResponse{Responses: responses}).OpResponse()}
 	}
 	for name, tt := range map[string]struct {
-		group   reply
+		group   result
 		want    string // the error of each, "" for that of the group
 		outcome retry.Outcome
 	}{
-		"overloaded":           {reply{err: rpctypes.ErrTooManyRequests}, "", retry.OutcomeNotExecuted},
-		"no leader":            {reply{err: rpctypes.ErrNoLeader}, "", retry.OutcomeNotExecuted},
-		"the connection broke": {reply{err: unknownOutcome(status.Error(codes.Unavailable, "broken"))}, "", retry.OutcomeUnknown},
-		"timeout":              {reply{err: unknownOutcome(rpctypes.ErrTimeout)}, "", retry.OutcomeUnknown},
-		"an unknown error":     {reply{err: errors.New("who knows")}, "", retry.OutcomeUnknown},
+		"overloaded":           {result{err: rpctypes.ErrTooManyRequests}, "", retry.OutcomeNotExecuted},
+		"no leader":            {result{err: rpctypes.ErrNoLeader}, "", retry.OutcomeNotExecuted},
+		"the connection broke": {result{err: unknownOutcome(status.Error(codes.Unavailable, "broken"))}, "", retry.OutcomeUnknown},
+		"timeout":              {result{err: unknownOutcome(rpctypes.ErrTimeout)}, "", retry.OutcomeUnknown},
+		"an unknown error":     {result{err: errors.New("who knows")}, "", retry.OutcomeUnknown},
 		"too few responses":    {unexpected(), "batch: the response to", retry.OutcomeUnknown},
 		"empty responses":      {unexpected(&pb.ResponseOp{}, &pb.ResponseOp{}), "batch: the response to", retry.OutcomeUnknown},
 	} {

@@ -166,12 +166,8 @@ func pauseAfter(tries int) time.Duration {
 func (c *Cache) probe() {
 	for {
 		interval := c.cfg.ProbeInterval*9/10 + rand.N(c.cfg.ProbeInterval/5)
-		timer := time.NewTimer(interval)
-		select {
-		case <-c.ctx.Done():
-			timer.Stop()
+		if pause.For(c.ctx, interval) != nil {
 			return
-		case <-timer.C:
 		}
 		loaded := slices.DeleteFunc(slices.Clone(c.views), func(v *view) bool { return v.snap.Load() == nil })
 		for part := range slices.Chunk(loaded, maxTxnOps) {

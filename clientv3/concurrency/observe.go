@@ -9,9 +9,9 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/reply"
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/retry"
 )
@@ -122,9 +122,7 @@ func each(ctx context.Context, watch clientv3.WatchChan, f func(*pb.ResponseHead
 
 // response returns the response of a read at the revision of kv.
 func response(header *pb.ResponseHeader, kv *mvccpb.KeyValue) *clientv3.GetResponse {
-	header = proto.CloneOf(header)
-	header.Revision = kv.ModRevision
-	return &clientv3.GetResponse{Header: header, Kvs: []*mvccpb.KeyValue{kv}, Count: 1}
+	return &clientv3.GetResponse{Header: reply.Header(header, kv.ModRevision), Kvs: []*mvccpb.KeyValue{kv}, Count: 1}
 }
 
 // deliver sends a leader, unless it was the last one sent. It returns false if ctx has

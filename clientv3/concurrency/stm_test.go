@@ -143,29 +143,35 @@ func TestSTMIsRepeatedAfterAConflict(t *testing.T) {
 }
 
 func TestSTMLevels(t *testing.T) {
+	type run = func(context.Context, *clientv3.Client, func(STM) error) (*clientv3.TxnResponse, error)
+	at := func(level Isolation) run {
+		return func(ctx context.Context, c *clientv3.Client, f func(STM) error) (*clientv3.TxnResponse, error) {
+			return NewSTM(c, f, WithIsolation(level), WithAbortContext(ctx))
+		}
+	}
 	for _, tt := range []struct {
-		level Isolation
+		runs []run
 		// Number of runs after others changed: a key that was read, a key that was only written.
 		afterRead, afterWrite int
 		// snapshot: all reads are at one revision.
 		snapshot bool
 	}{
-		{SerializableSnapshot, 2, 2, true},
-		{Serializable, 2, 1, true},
-		{RepeatableReads, 2, 1, false},
-		{ReadCommitted, 1, 1, false},
+		{[]run{at(SerializableSnapshot)}, 2, 2, true},
+		{[]run{at(Serializable), NewSTMSerializable}, 2, 1, true},
+		{[]run{at(RepeatableReads), NewSTMRepeatable}, 2, 1, false},
+		{[]run{at(ReadCommitted), NewSTMReadCommitted}, 1, 1, false},
 	} {
-		t.Run(strconv.Itoa(int(tt.level)), func(t *testing.T) {
+		for _, run := range tt.runs {
 			withFake(t, 1, func(t *testing.T, f fake) {
 				runs := func(changed string) (n int) {
-					_, err := NewSTM(f.client, func(s STM) error {
+					_, err := run(t.Context(), f.client, func(s STM) error {
 						s.Get("read")
 						if n++; n == 1 {
 							f.put(t, changed, "changed")
 						}
 						s.Put("written", "by the transaction")
 						return nil
-					}, WithIsolation(tt.level))
+					})
 					require.NoError(t, err)
 					return n
 				}
@@ -175,19 +181,22 @@ func TestSTMLevels(t *testing.T) {
 
 				f.put(t, "b", "before")
 				var first, again string
-				_, err := NewSTM(f.client, func(s STM) error {
+				_, err := run(t.Context(), f.client, func(s STM) error {
 					s.Get("a")
 					f.put(t, "b", "after")
 					first = s.Get("b")
 					f.put(t, "b", "later")
 					again = s.Get("b")
 					return errors.New("enough")
-				}, WithIsolation(tt.level))
+				})
 				require.EqualError(t, err, "enough")
 				require.Equal(t, tt.snapshot, first == "before", first)
 				require.Equal(t, first, again, "a repeated read returns the same value")
+
+				_, err = run(clienttest.Ended(t), f.client, func(STM) error { return nil })
+				require.Equal(t, context.Canceled, err)
 			})
-		})
+		}
 	}
 }
 
@@ -221,34 +230,6 @@ func TestSTMShowsOneRevisionAfterAConflict(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 3, runs)
 	})
-}
-
-func TestDeprecatedConstructors(t *testing.T) {
-	type constructor = func(context.Context, *clientv3.Client, func(STM) error) (*clientv3.TxnResponse, error)
-	for i, newSTM := range []constructor{NewSTMSerializable, NewSTMRepeatable, NewSTMReadCommitted} {
-		withFake(t, 1, func(t *testing.T, f fake) {
-			runs := 0
-			_, err := newSTM(t.Context(), f.client, func(s STM) error {
-				s.Get("a")
-				s.Get("b")
-				if runs++; runs == 1 {
-					f.put(t, "a", "changed")
-				}
-				return nil
-			})
-			require.NoError(t, err)
-			require.Equal(t, []int{2, 2, 1}[i], runs)
-			revs := make([]int64, 0, 2)
-			for _, r := range f.Calls("Txn")[:2] {
-				revs = append(revs, r.Request().(*pb.TxnRequest).Success[0].GetRequestRange().Revision)
-			}
-			require.Equal(t, i == 0, !slices.Equal(revs, []int64{0, 0}), "Serializable reads a snapshot")
-
-			ended := clienttest.Ended(t)
-			_, err = newSTM(ended, f.client, func(STM) error { return nil })
-			require.Equal(t, context.Canceled, err)
-		})
-	}
 }
 
 // committed is what one transaction read and wrote.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -156,14 +157,7 @@ func work(ctx context.Context, q *queue, onError func(string, int, error), recon
 
 // resync adds the keys of all objects now and then.
 func resync[T any](ctx context.Context, in *cache.Informer[T], cfg Config[T], q *queue) {
-	for {
-		timer := time.NewTimer(cfg.Resync*9/10 + rand.N(cfg.Resync/5+1))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-		}
+	for pause.For(ctx, cfg.Resync*9/10+rand.N(cfg.Resync/5+1)) == nil {
 		for key, o := range in.All(cfg.Prefix) {
 			for _, k := range cfg.Keys(cache.Change[T]{Type: cache.Added, Key: key, New: o}) {
 				q.add(k)

@@ -37,26 +37,9 @@ var explorations = map[string]bounds{
 	"two writers, longer": {2, 2, 4, true, false, true},
 }
 
-// mistake is a planted one.
-type mistake string
-
-const (
-	none                  mistake = "none"
-	guardOnValue          mistake = "the guard compares the record and not the revision"
-	reusedUnsettled       mistake = "a write after an open one has the same id"
-	operationsNotGuarded  mistake = "the operations are executed whether or not the guard holds"
-	recordOutsideOfBranch mistake = "the record does not name the branch"
-	creationIgnored       mistake = "a lane that was created anew counts as the same"
-	notWithdrawn          mistake = "a refusal counts for earlier requests too"
-	foreignAdopted        mistake = "the record of another writer is taken for a state of the lane"
-	createsWithOperations mistake = "the first write creates the lane"
-	lostIsNotExecuted     mistake = "without a record the write counts as not executed"
-)
-
 // setting is the state of the server, the network and the writers.
 type setting struct {
-	mistake mistake
-	bounds  bounds
+	bounds bounds
 
 	revision int64
 	exists   bool // the lane's key
@@ -74,7 +57,6 @@ type setting struct {
 type request struct {
 	step   step
 	guard  int64
-	seen   id // the record that belongs to the guard
 	id     id
 	write  int
 	copies int
@@ -82,13 +64,11 @@ type request struct {
 
 type writer struct {
 	lane  lane
-	seen  id
 	ready bool // the second one begins as a copy of the first
 	busy  bool
 	write int
 	next  int
 	waits int // for the answer to a request, -1 if it does not
-	again id  // of an open write
 }
 
 // modelWrite is the truth about a write.
@@ -99,8 +79,8 @@ type modelWrite struct {
 	never    bool // its writer knows that it is not and will not be executed
 }
 
-func newWorld(m mistake, b bounds) setting {
-	w := setting{mistake: m, bounds: b, revision: 1, lease: true}
+func newWorld(b bounds) setting {
+	w := setting{bounds: b, revision: 1, lease: true}
 	w.writers[0] = writer{ready: true, waits: -1}
 	w.writers[1] = writer{waits: -1, next: 1}
 	if b.created {
@@ -153,11 +133,11 @@ func (w *setting) encode() string {
 	num(w.revision, int64(w.lane.id), w.lane.created, w.lane.at, int64(w.losses), int64(w.grants), int64(w.sent))
 	flag(w.exists, w.lease, w.lane.branch)
 	for _, r := range w.requests {
-		num(int64(r.step), r.guard, int64(r.seen), int64(r.id), int64(r.write), int64(r.copies))
+		num(int64(r.step), r.guard, int64(r.id), int64(r.write), int64(r.copies))
 	}
 	for _, x := range w.writers {
 		l := x.lane
-		num(l.guard, l.created, int64(l.creation), int64(l.step), int64(l.write), int64(l.removal), int64(x.seen), int64(x.write), int64(x.next), int64(x.waits), int64(x.again), int64(len(l.open)))
+		num(l.guard, l.created, int64(l.creation), int64(l.step), int64(l.write), int64(l.removal), int64(x.write), int64(x.next), int64(x.waits), int64(len(l.open)))
 		for _, o := range l.open {
 			num(int64(o))
 		}
@@ -179,9 +159,6 @@ func (w *setting) fail(format string, args ...any) { panic(wrong(fmt.Sprintf(for
 func (w *setting) execute(r request) (ok, refused bool) {
 	if w.exists {
 		ok = r.guard == w.lane.at
-		if w.mistake == guardOnValue {
-			ok = r.guard != 0 && r.seen == w.lane.id
-		}
 	} else {
 		ok = r.guard == 0
 	}
@@ -202,11 +179,11 @@ func (w *setting) execute(r request) (ok, refused bool) {
 		}
 		w.exists, w.lane = true, record{id: r.id, created: w.lane.created, at: w.revision}
 	}
-	if r.step == stepWrite && (ok || w.mistake == operationsNotGuarded) {
+	if r.step == stepWrite && ok {
 		x := &w.writes[r.write]
 		branch := w.revision%2 == 0
 		x.executed, x.at, x.branch = x.executed+1, w.revision, branch
-		w.lane.branch = branch && w.mistake != recordOutsideOfBranch
+		w.lane.branch = branch
 		if x.executed > 1 {
 			w.fail("write %d is executed twice", r.write)
 		}
@@ -241,9 +218,6 @@ func (w *setting) conclude(i int, r result, excuse bool) {
 	case unknown:
 		if !excuse && w.losses == 0 {
 			w.fail("the outcome of write %d is unknown, without a reason", x.write)
-		}
-		if x.again = x.lane.write; w.mistake != reusedUnsettled {
-			x.again = 0
 		}
 	case restored:
 		w.fail("the lane of write %d has gone back", x.write)
@@ -286,7 +260,7 @@ func (w *setting) nextOfWriter(i int, try func(string, func(*setting))) {
 	case !x.ready:
 		if first := &w.writers[0]; w.bounds.writers > 1 && !first.busy && first.lane.guard != 0 {
 			try("copy the writer", func(w *setting) {
-				w.writers[1].lane, w.writers[1].seen, w.writers[1].ready = w.writers[0].lane, w.writers[0].seen, true
+				w.writers[1].lane, w.writers[1].ready = w.writers[0].lane, true
 				w.writers[1].lane.open = slices.Clone(w.writers[0].lane.open)
 			})
 		}
@@ -341,19 +315,12 @@ func (w *setting) begin(i int) {
 	x := &w.writers[i]
 	n := id(10 + 10*x.next)
 	x.write, x.busy, x.next = x.next, true, x.next+w.bounds.writers
-	own := n + 1
-	if x.again != 0 {
-		own = x.again
-	}
-	x.lane.begin(id(100+i), own, n+2)
-	if w.mistake == createsWithOperations {
-		x.lane.step = stepWrite
-	}
+	x.lane.begin(id(100+i), n+1, n+2)
 }
 
 func (w *setting) send(i int) {
 	x := &w.writers[i]
-	w.requests[w.sent] = request{x.lane.step, x.lane.guard, x.seen, x.lane.id(), x.write, modelCopies}
+	w.requests[w.sent] = request{x.lane.step, x.lane.guard, x.lane.id(), x.write, modelCopies}
 	x.waits = w.sent
 	w.sent++
 }
@@ -374,7 +341,6 @@ func (w *setting) arrive(slot int, lost bool) {
 		w.failed(i, retry.Definite, r.copies < modelCopies-1)
 		return
 	case ok:
-		x.seen = r.id
 		res := x.lane.held(w.revision)
 		x.waits = -1
 		w.conclude(i, res, false)
@@ -391,19 +357,7 @@ func (w *setting) arrive(slot int, lost bool) {
 func (w *setting) failedGuard(i int, rec *record, unsure bool) {
 	x := &w.writers[i]
 	withdrawn := x.lane.step == stepWithdraw || x.lane.step == stepDrop
-	if rec != nil && w.mistake == creationIgnored {
-		rec.created = min(rec.created, x.lane.created)
-	}
 	res := x.lane.failedGuard(rec, unsure)
-	if rec != nil {
-		x.seen = rec.id
-	}
-	switch {
-	case w.mistake == foreignAdopted && rec != nil && res.verdict == elsewhere:
-		x.lane.ended, x.lane.guard, res = false, rec.at, result{}
-	case w.mistake == lostIsNotExecuted && rec == nil:
-		res.verdict = notExecuted
-	}
 	x.waits = -1
 	w.conclude(i, res, withdrawn)
 }
@@ -412,15 +366,12 @@ func (w *setting) failed(i int, class retry.Class, unsure bool) {
 	x := &w.writers[i]
 	withdrawing := x.lane.step == stepWithdraw || x.lane.step == stepDrop
 	res := x.lane.failed(class, unsure)
-	if w.mistake == notWithdrawn && class == retry.Definite {
-		res = result{verdict: notExecuted}
-	}
 	x.waits = -1
 	w.conclude(i, res, withdrawing)
 }
 
 // explore visits all states, and returns how many there are, and what is wrong, with the events that lead there.
-func explore(m mistake, b bounds) (states int, bad string) {
+func explore(b bounds) (states int, bad string) {
 	var path []string
 	defer func() {
 		if r := recover(); r != nil {
@@ -445,7 +396,7 @@ func explore(m mistake, b bounds) (states int, bad string) {
 			path = path[:len(path)-1]
 		})
 	}
-	first := newWorld(m, b)
+	first := newWorld(b)
 	visit(&first)
 	return len(seen), ""
 }
@@ -453,24 +404,9 @@ func explore(m mistake, b bounds) (states int, bad string) {
 func TestEveryOrderOfEvents(t *testing.T) {
 	for name, b := range explorations {
 		t.Run(name, func(t *testing.T) {
-			states, bad := explore(none, b)
+			states, bad := explore(b)
 			require.Empty(t, bad)
 			t.Log(states, "states")
-		})
-	}
-}
-
-// TestPlantedMistakes checks that the model finds mistakes.
-func TestPlantedMistakes(t *testing.T) {
-	for m, in := range map[mistake]string{
-		guardOnValue: "one writer", reusedUnsettled: "one writer", operationsNotGuarded: "one writer", recordOutsideOfBranch: "one writer",
-		notWithdrawn: "one writer", foreignAdopted: "two writers, longer", createsWithOperations: "one writer",
-		lostIsNotExecuted: "one writer", creationIgnored: "one writer",
-	} {
-		t.Run(string(m), func(t *testing.T) {
-			_, bad := explore(m, explorations[in])
-			require.NotEmpty(t, bad, "it is not found")
-			t.Log(in, bad)
 		})
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -34,21 +34,12 @@ func (k *KV) write(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, er
 			k.counters.ended(r)
 			return a.conclude(ctx, r, err)
 		}
-		if lanes >= otherLanes && !k.pause(ctx, lanes) {
-			return clientv3.OpResponse{}, notSent(ctx.Err())
+		if lanes < otherLanes {
+			continue
 		}
-	}
-}
-
-// pause waits before another request, and reports whether the context still lives.
-func (k *KV) pause(ctx context.Context, failures int) bool {
-	timer := time.NewTimer(k.pacing.Delay(failures))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
+		if err := pause.For(ctx, k.pacing.Delay(lanes)); err != nil {
+			return clientv3.OpResponse{}, notSent(err)
+		}
 	}
 }
 
@@ -93,7 +84,7 @@ func (a *attempts) run(ctx context.Context) (result, error) {
 		if l.ended && (r.verdict == elsewhere || r.verdict == unknown) {
 			a.kv.pool.end(a.session)
 		}
-		if r.verdict == undecided && err != nil && !a.kv.pause(ctx, failures) {
+		if r.verdict == undecided && err != nil && pause.For(ctx, a.kv.pacing.Delay(failures)) != nil {
 			r = l.leave()
 			cause = ctx.Err()
 		}

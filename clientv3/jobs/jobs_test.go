@@ -245,30 +245,6 @@ func TestLostAnswers(t *testing.T) {
 	})
 }
 
-// A claim that is executed after it was given up is returned, and is no attempt.
-func TestLateClaimIsReturned(t *testing.T) {
-	withRig(t, func(t *testing.T, r *rig) {
-		p := r.process(t, Config{MaxAttempts: 1})
-		w := p.work(t, 1, nil)
-		time.Sleep(time.Minute)
-		id := p.enqueue(t, "letter", WithDelay(time.Minute))
-		resume := make(chan struct{})
-		hook := r.On("Txn", func(call *fakeetcd.Call) {
-			<-resume
-			_, _ = call.Execute()
-		})
-		time.Sleep(66 * time.Second)
-		hook.Remove()
-		require.Empty(t, w.jobs)
-		close(resume)
-		job := w.next(t)
-		require.Equal(t, id, job.ID)
-		require.Equal(t, 1, job.Attempt)
-		job.answer <- nil
-		require.Zero(t, p.settled(t))
-	})
-}
-
 // A claim that is executed after it was given up is returned while all places are taken.
 func TestLateClaimIsReturnedByABusyProcess(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {

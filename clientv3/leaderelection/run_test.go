@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
-	"math/rand/v2"
 	"runtime"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -375,82 +373,6 @@ func TestPanicResigns(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Processes come and go, politely and by being cut off. There are never more that may hold a place
-// than there are places.
-func TestNeverMoreHoldersThanPlaces(t *testing.T) {
-	for _, places := range []int{1, 2} {
-		for seed := range uint64(2) {
-			withRig(t, func(t *testing.T, r *rig) {
-				h := &holders{random: rand.New(rand.NewPCG(seed, 0)), holding: make(map[*Term]bool)}
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-				defer cancel()
-				var all sync.WaitGroup
-				for range 5 {
-					p := r.process(t)
-					all.Go(func() {
-						for ctx.Err() == nil {
-							_ = Run(ctx, p.Client, Config{Name: "office", Holders: places}, h.lead)
-							time.Sleep(h.upTo(time.Second))
-						}
-					})
-					all.Go(func() {
-						for ctx.Err() == nil {
-							time.Sleep(h.upTo(time.Minute))
-							p.Cut()
-							time.Sleep(h.upTo(time.Minute))
-							p.Heal()
-						}
-					})
-				}
-				all.Wait()
-				assert.Equal(t, places, h.most)
-				assert.Greater(t, h.terms, 5)
-			})
-		}
-	}
-}
-
-// holders counts the terms that last at the same time.
-type holders struct {
-	mu          sync.Mutex
-	random      *rand.Rand
-	holding     map[*Term]bool
-	terms, most int
-}
-
-func (h *holders) upTo(d time.Duration) time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return time.Duration(h.random.Int64N(int64(d)))
-}
-
-// lead works for up to a minute, and does not return at once.
-func (h *holders) lead(ctx context.Context, term *Term) error {
-	h.begin(term)
-	work, end := context.WithTimeout(ctx, h.upTo(time.Minute))
-	defer end()
-	<-work.Done()
-	time.Sleep(h.upTo(time.Second))
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.holding, term)
-	return nil
-}
-
-func (h *holders) begin(term *Term) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.terms++
-	h.holding[term] = true
-	now := 0
-	for other := range h.holding {
-		if other.Err() == nil {
-			now++
-		}
-	}
-	h.most = max(h.most, now)
 }
 
 func TestKeysAreThoseOfLocksAndElections(t *testing.T) {

@@ -68,19 +68,14 @@ func (k *kv) resync(s *session) (rev int64, err error) {
 }
 
 // followEvents watches the leasing keys from a revision on until the watch ends. It
-// returns whether a response arrived, and why the watch ended, nil if ctx has
-// ended.
+// returns whether an event arrived, and why the watch ended.
 func (k *kv) followEvents(ctx context.Context, rev int64) (seen bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	for resp := range k.client.Watch(ctx, k.prefix, clientv3.WithPrefix(), clientv3.WithRev(rev)) {
-		if err := resp.Err(); err != nil {
+	for ev, err := range clientv3.Events(ctx, k.client, k.prefix, clientv3.WithPrefix(), clientv3.WithRev(rev)) {
+		if err != nil {
 			return seen, err
 		}
 		seen = true
-		for _, ev := range resp.Events {
-			k.leasingKeyEvent(ev)
-		}
+		k.leasingKeyEvent(ev)
 	}
 	return seen, nil
 }

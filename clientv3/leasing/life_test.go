@@ -207,20 +207,6 @@ func TestClientClosedWhileWaiting(t *testing.T) {
 	})
 }
 
-// Cached responses never have a lower revision than an earlier response.
-func TestRevisionNeverGoesBack(t *testing.T) {
-	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV) {
-		own(t, cluster, kv, "k")
-		written := clienttest.Must(kv.Put(t.Context(), "another", "v"))
-		before := requests(cluster)
-		resp := clienttest.Get(t, kv, "k")
-		txn := clienttest.Must(kv.Txn(t.Context()).Then(clientv3.OpGet("k")).Commit())
-		require.Equal(t, before, requests(cluster))
-		require.Equal(t, written.Header.Revision, resp.Header.Revision)
-		require.Equal(t, written.Header.Revision, txn.Header.Revision)
-	})
-}
-
 // One failed comparison decides, even if the cache cannot evaluate another.
 func TestFalseComparisonDecides(t *testing.T) {
 	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV) {

@@ -216,17 +216,6 @@ func TestSyncBaseEndsWithTheContext(t *testing.T) {
 	}
 }
 
-func TestSyncBaseOfAClosedClient(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 1)
-	putKeys(t, cluster, "k", 2000)
-	cluster.Nth("Range", 3, func(call *fakeetcd.Call) { _ = call.Hold(nil) })
-	pages, errs := mirror.NewSyncer(c, "", 0).SyncBase(t.Context())
-	<-pages
-	require.NoError(t, c.Close())
-	_, err := collect(pages, errs)
-	require.True(t, clientv3.IsConnCanceled(err), "%v", err)
-}
-
 // limited is a KV that fails after some reads, with an error that has no status.
 type limited struct {
 	clientv3.KV

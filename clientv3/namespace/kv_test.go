@@ -79,20 +79,6 @@ func TestSharedResponsesStayAsTheyAre(t *testing.T) {
 	}
 }
 
-// A namespace in a namespace is one with both prefixes.
-func TestNested(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 1)
-	kv := namespace.NewKV(namespace.NewKV(c, "outer/"), "inner/")
-	_, err := kv.Put(t.Context(), "k", "v")
-	require.NoError(t, err)
-	require.NotNil(t, cluster.Get("outer/inner/k"))
-	_, err = c.Put(t.Context(), "outer/k", "not in it")
-	require.NoError(t, err)
-	resp := clienttest.Get(t, kv, "", clientv3.WithPrefix())
-	require.Len(t, resp.Kvs, 1)
-	assert.Equal(t, "k", string(resp.Kvs[0].Key))
-}
-
 // A KV below may have a Txn of its own.
 func TestTxnIsThatOfTheKVBelow(t *testing.T) {
 	_, c := clienttest.StartClient(t, 1)

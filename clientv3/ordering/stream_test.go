@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -159,22 +158,6 @@ func TestGetStreamEndsWithTheContext(t *testing.T) {
 	cancel()
 	_, err = clientv3.GetStreamToGetResponse(chunks)
 	require.Equal(t, context.Canceled, err)
-}
-
-func TestAbandonedGetStream(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 1)
-	putKeys(t, cluster, 200)
-	first, err := c.GetStream(t.Context(), "k", clientv3.WithPrefix()) // connects
-	require.NoError(t, err)
-	_, err = clientv3.GetStreamToGetResponse(first)
-	require.NoError(t, err)
-	leaks := goleak.IgnoreCurrent()
-	ctx, cancel := context.WithCancel(t.Context())
-	chunks, err := ordering.NewKV(c, new(recorder).record).GetStream(ctx, "k", clientv3.WithPrefix())
-	require.NoError(t, err)
-	<-chunks
-	cancel()
-	goleak.VerifyNone(t, leaks)
 }
 
 func TestGetStreamErrors(t *testing.T) {

@@ -17,7 +17,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest"
 	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/protobuf/proto"
 
@@ -74,19 +73,6 @@ func requireSnapshot(t *testing.T, path string) {
 	database := len(content) - sha256.Size
 	digest := sha256.Sum256(content[:database])
 	require.Equal(t, digest[:], content[database:])
-}
-
-func TestSave(t *testing.T) {
-	_, cfg := start(t)
-	path := target(t)
-	version, err := snapshot.SaveWithVersion(t.Context(), zaptest.NewLogger(t), cfg, path)
-	require.NoError(t, err)
-	require.Equal(t, "3.7.0", version)
-	requireSnapshot(t, path)
-	requireAlone(t, path)
-	info, err := os.Stat(path)
-	require.NoError(t, err)
-	require.Equal(t, fs.FileMode(0o600), info.Mode())
 }
 
 func TestSaveInTheWorkingDirectory(t *testing.T) {

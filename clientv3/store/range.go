@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 )
 
 // Prefix returns the option for [Store.All] and [Store.Watch] that selects the keys that begin with prefix.
@@ -49,9 +50,6 @@ func (s *Store[T]) selected(opts []clientv3.OpOption) (clientv3.Op, error) {
 	return op, nil
 }
 
-// as returns the option that makes an operation another one.
-func as(op clientv3.Op) clientv3.OpOption { return func(o *clientv3.Op) { *o = op } }
-
 // All yields the keys of the Store, or of the range that [Store.Prefix] or [Store.Between] select, in the order of the keys,
 // all at one revision; see clientv3.Pages for how they are read. Other options are those of a get, such as
 // clientv3.WithSerializable, WithRev and WithLimit.
@@ -66,7 +64,7 @@ func (s *Store[T]) All(ctx context.Context, opts ...clientv3.OpOption) iter.Seq2
 			yield(Entry[T]{}, s.failed("list", key, err))
 			return
 		}
-		for kv, err := range clientv3.Range(ctx, s.kv, key, as(op)) {
+		for kv, err := range clientv3.Range(ctx, s.kv, key, optxn.As(op)) {
 			if err != nil {
 				yield(Entry[T]{}, s.failed("list", key, err))
 				return

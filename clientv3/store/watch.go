@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -13,6 +14,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/retry"
 )
@@ -52,9 +54,10 @@ const (
 var listPauses = retry.Policy{InitialBackoff: 100 * time.Millisecond, MaxBackoff: 10 * time.Second}
 
 var (
-	errNoWatcher = errors.New("the KV has no Watch: make the Store of a *clientv3.Client, or with WithWatcher")
-	errWatchOpts = errors.New("a watch takes no other options than Prefix and Between of the Store")
-	errStopped   = errors.New("the loop has ended")
+	errNoWatcher   = errors.New("the KV has no Watch: make the Store of a *clientv3.Client, or with WithWatcher")
+	errWatchOpts   = errors.New("a watch takes no other options than Prefix and Between of the Store")
+	errWatchClosed = errors.New("the watch was closed")
+	errStopped     = errors.New("the loop has ended")
 )
 
 // Watch yields the keys of the Store, or of the range that [Store.Prefix] or [Store.Between] select, as [Put]; then
@@ -139,30 +142,24 @@ func (w *watch[T]) listAndFollow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for ev, err := range clientv3.Events(ctx, openedWatch{ch: opened}, "") {
-		switch {
-		case err != nil:
-			return err
-		case ev.Type == clientv3.EventTypeDelete:
-			err = w.deleted(string(ev.Kv.Key), ev.Kv.ModRevision)
-		default:
-			err = w.put(ev.Kv)
+	for resp := range opened {
+		for _, ev := range resp.Events {
+			if err := w.apply(ev); err != nil {
+				return err
+			}
 		}
-		if err != nil {
+		if err := resp.Err(); err != nil {
 			return err
 		}
 	}
-	return errStopped
+	return cmp.Or(ctx.Err(), errWatchClosed)
 }
 
-// openedWatch has a watch that was made before.
-type openedWatch struct {
-	clientv3.Watcher
-	ch clientv3.WatchChan
-}
-
-func (o openedWatch) Watch(context.Context, string, ...clientv3.OpOption) clientv3.WatchChan {
-	return o.ch
+func (w *watch[T]) apply(ev *clientv3.Event) error {
+	if ev.Type == clientv3.EventTypeDelete {
+		return w.deleted(string(ev.Kv.Key), ev.Kv.ModRevision)
+	}
+	return w.put(ev.Kv)
 }
 
 // sync lists the keys, yields how they differ from what the loop has, and returns a watch that continues the list. It makes
@@ -171,7 +168,7 @@ func (w *watch[T]) sync(ctx context.Context) (opened clientv3.WatchChan, err err
 	w.list++
 	var rev int64
 	key, end := string(w.keys.KeyBytes()), string(w.keys.RangeBytes())
-	for page, err := range clientv3.Pages(ctx, w.store.kv, key, as(w.keys)) {
+	for page, err := range clientv3.Pages(ctx, w.store.kv, key, optxn.As(w.keys)) {
 		if err != nil {
 			return nil, err
 		}

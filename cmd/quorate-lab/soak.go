@@ -77,9 +77,10 @@ static targets at the same time, while the DNS server, the members of etcd and a
 server in memory fail, answer wrongly, and name nothing or a part for a moment. Some
 channels go idle, and some are closed and opened again.
 
-Checked is: no channel is without backends once its builder knew some; each has the
-current list soon after a change, or after its source is back; calls do not fail; a source
-that is back is not overloaded; nothing is left when all is closed.`)
+Checked is: no channel is without backends once its builder knew some; the disappearance
+of most is not applied before MassRemovalDelay has passed; each channel has the current
+list soon after a change, or after its source is back; calls do not fail; a source that is
+back is not overloaded; nothing is left when all is closed.`)
 	cmd.Flags().StringSliceVar(&cfg.Resolvers, "resolver", resolvers.Resolvers(), "resolvers under test, "+strings.Join(resolvers.Resolvers(), ", "))
 	return cmd
 }

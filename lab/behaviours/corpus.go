@@ -13,8 +13,8 @@ import (
 
 // All is the corpus: the rows of docs/servers.md, in order, and what is only recorded.
 var All = slices.Concat(
-	slices.Concat(keys, idempotentRows, watches, leaseRows, locks, logins, faults, maintenanceRows),
 	in(site.None, offline), in(site.Single, single), in(site.Several, several),
+	keys, idempotentRows, watches, leaseRows, locks, logins, maintenanceRows, faults,
 )
 
 // The setups of rows, by short names.
@@ -37,14 +37,6 @@ func using(run func(context.Context, *clientv3.Client)) func(context.Context, Si
 	return func(ctx context.Context, s Site) { run(ctx, s.client()) }
 }
 
-// asAlice makes what a row runs of what alice does once authentication is on.
-func asAlice(run func(ctx context.Context, s Site, alice *clientv3.Client)) func(context.Context, Site) {
-	return func(ctx context.Context, s Site) {
-		enable(ctx, s)
-		run(ctx, s, s.as("alice"))
-	}
-}
-
 // long makes a row that may take a minute.
 func long(b Behaviour) Behaviour {
 	b.Limit = time.Minute
@@ -63,6 +55,12 @@ func withClient(name string, run func(context.Context, *clientv3.Client, *transc
 		defer end(c, log)
 		run(ctx, c, log)
 	})
+}
+
+// row makes a recorded behaviour a row: on every server, the clients' transcripts are compared.
+func row(area string, b Behaviour) Behaviour {
+	b.Area, b.Setup = area, site.Single
+	return b
 }
 
 // in gives recorded behaviours their setup.
@@ -90,34 +88,12 @@ var (
 		steps("context client", contextClient),
 	}
 	single = []Behaviour{
-		withClient("put", puts),
-		withClient("get", gets),
-		withClient("delete", deletes),
-		withClient("do", dos),
-		withClient("compact", compacts),
-		withClient("txn", txns),
-		withClient("txn errors", txnErrors),
 		withClient("stream", streams),
 		withClient("limits", limits),
 		withClient("ended context", endedContexts),
-		withClient("hash", hashes),
-		withClient("maintenance", maintenance),
-		withClient("alarm", alarms),
-		withClient("snapshot", snapshots),
 		withClient("downgrade", downgrades),
-		withClient("lease", leases),
-		withClient("keepalive", keepAlives),
-		steps("keepalive end", keepAlivesEnd),
-		withClient("watch range", watchRanges),
-		withClient("watch event", watchEvents),
 		withClient("watch lease", watchLeases),
 		withClient("watch late", watchLate),
-		withClient("watch revision", watchRevisions),
-		withClient("watch compacted", watchCompacted), // etcd 3.4 answers a negative revision only once something is compacted
-		withClient("watch refused", watchRefused),
-		withClient("watch large", watchLarge),
-		withClient("watch progress", watchProgress),
-		steps("watch end", watchEnds),
 		withClient("cluster", members),
 		withClient("connection", connections),
 		withClient("constructors", constructors),
@@ -125,9 +101,6 @@ var (
 		steps("files", files),
 		steps("old cluster", oldCluster),
 		steps("close", closes),
-		withClient("auth off", authOff),
-		steps("auth", authOn),
-		steps("frozen", frozen),
 	}
 	several = []Behaviour{
 		withClient("members", severalMembers),

@@ -8,15 +8,18 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/behaviours"
+	"github.com/quorate/quorate/lab/behaviours/transcript"
 	"github.com/quorate/quorate/lab/internal/etcd34"
 	"github.com/quorate/quorate/lab/servers"
 	"github.com/quorate/quorate/lab/servers/site"
@@ -153,11 +156,6 @@ func onServer(ctx context.Context, s servers.Server, path string, setup site.Set
 		return err
 	}
 	defer func() { err = errors.Join(err, running.Close()) }()
-	settling, cancel := context.WithTimeout(ctx, testTimeout)
-	defer cancel()
-	if err := running.Settle(settling); err != nil {
-		return err
-	}
 	return play(running.Site())
 }
 
@@ -175,7 +173,27 @@ func compare(t *testing.T, server string, setup site.Setup, start func(context.C
 			return errors.Join(err, wrong(outcomes[i]))
 		})
 	})
-	requireAlike(t, server, deliberate, outcomes[0].Entries, outcomes[1].Entries)
+	requireAlike(t, server, behaviours.Deliberate, outcomes[0].Entries, outcomes[1].Entries)
+}
+
+// requireAlike fails the test for every step whose outcomes differ without being listed, and for every listed difference that
+// has gone. A call that times out by surprise would prove nothing, even if it did so twice.
+func requireAlike(t *testing.T, server string, list []transcript.Difference, theirs, ours []transcript.Entry) {
+	t.Helper()
+	require.NotEmpty(t, theirs)
+	differing, listed := transcript.Compare(server, list, theirs, ours)
+	for _, d := range differing {
+		t.Error(d)
+	}
+	for d, found := range listed {
+		assert.True(t, found, "it is listed and has gone: %+v", d)
+	}
+	for i := range min(len(theirs), len(ours)) {
+		if e := theirs[i]; server != "" && e == ours[i] && !strings.Contains(e.Step, "expire") {
+			assert.NotContains(t, e.Error, "context.DeadlineExceeded", "%s: both", e.Step)
+		}
+	}
+	t.Logf("%d steps, %d differences on purpose", len(theirs), len(listed))
 }
 
 // both runs f for 0 and 1 at the same time, and fails the test if one does.
@@ -207,7 +225,7 @@ func play(ctx context.Context, c servers.Client, s site.Site, names ...string) (
 // calls end. What the others record is the same over every connection.
 var overTLS = []string{
 	"put", "stream", "limits", "snapshot", "keepalive end", "watch range", "watch large", "watch end", "connection", "constructors",
-	"interceptors", "files", "old cluster", "close", "auth off", "auth", "frozen",
+	"interceptors", "files", "old cluster", "close", "auth", "frozen",
 }
 
 // named returns the names of the behaviours that are recorded on a setup.

@@ -18,51 +18,33 @@ import (
 	"github.com/quorate/quorate/lab/behaviours/transcript"
 )
 
-// observer notes what a program's own interceptors and dialer see.
-type observer struct {
-	mu      sync.Mutex
-	calls   []string
-	headers []metadata.MD
-	dialled []string
-}
-
-func (o *observer) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
-	invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
-) error {
-	o.note(ctx, method)
-	return invoke(ctx, method, req, reply, cc, opts...)
-}
-
-func (o *observer) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
-	open grpc.Streamer, opts ...grpc.CallOption,
-) (grpc.ClientStream, error) {
-	o.note(ctx, method)
-	return open(ctx, desc, cc, method, opts...)
-}
-
-func (o *observer) note(ctx context.Context, method string) {
-	md, _ := metadata.FromOutgoingContext(ctx)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.calls = append(o.calls, method)
-	o.headers = append(o.headers, md)
-}
-
-func (o *observer) dial(ctx context.Context, address string) (net.Conn, error) {
-	o.mu.Lock()
-	o.dialled = append(o.dialled, address)
-	o.mu.Unlock()
-	return new(net.Dialer).DialContext(ctx, "tcp", address)
-}
-
 // interceptors gives the client dial options of the program's own.
 func interceptors(ctx context.Context, at Site, log *transcript.Log) {
-	o := &observer{}
+	var mu sync.Mutex
+	var calls, dialled []string
+	var headers []metadata.MD
+	note := func(ctx context.Context, method string) {
+		md, _ := metadata.FromOutgoingContext(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		calls, headers = append(calls, method), append(headers, md)
+	}
 	cfg := at.config()
 	cfg.DialOptions = []grpc.DialOption{
-		grpc.WithChainUnaryInterceptor(o.unary),
-		grpc.WithChainStreamInterceptor(o.stream),
-		grpc.WithContextDialer(o.dial),
+		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			note(ctx, method)
+			return invoke(ctx, method, req, reply, cc, opts...)
+		}),
+		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			note(ctx, method)
+			return open(ctx, desc, cc, method, opts...)
+		}),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			mu.Lock()
+			dialled = append(dialled, address)
+			mu.Unlock()
+			return new(net.Dialer).DialContext(ctx, "tcp", address)
+		}),
 		grpc.WithUserAgent("program"),
 	}
 	c := ok(clientv3.New(cfg))
@@ -73,15 +55,15 @@ func interceptors(ctx context.Context, at Site, log *transcript.Log) {
 	log.Step("failing put")(c.Put(ctx, "", ""))
 	log.Step("time to live")(c.TimeToLive(ctx, 1))
 	log.Step("snapshot")(whole(c.Snapshot(ctx)))
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	log.Value("calls", o.calls)
-	log.Value("API version", o.headers[0][rpctypes.MetadataClientAPIVersionKey])
-	for _, header := range o.headers {
+	mu.Lock()
+	defer mu.Unlock()
+	log.Value("calls", calls)
+	log.Value("API version", headers[0][rpctypes.MetadataClientAPIVersionKey])
+	for _, header := range headers {
 		header.Delete(rpctypes.MetadataClientAPIVersionKey)
 	}
-	log.Value("metadata", o.headers)
-	log.Value("dialled", slices.Compact(slices.Sorted(slices.Values(o.dialled))))
+	log.Value("metadata", headers)
+	log.Value("dialled", slices.Compact(slices.Sorted(slices.Values(dialled))))
 }
 
 // files connects with a configuration that was read from a specification.

@@ -19,6 +19,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/lab/behaviours/transcript"
 	"github.com/quorate/quorate/lab/servers"
 	"github.com/quorate/quorate/lab/servers/site"
 )
@@ -90,6 +91,16 @@ var likeLab = strings.NewReplacer(
 	`"member-0"`, `"m1"`, "http://member-0.fakeetcd:2379", "<URL of m1>", "http://member-0.fakeetcd:2380", "https://192.0.2.1:2380",
 	"<member id>  alarm:", "<member id> alarm:",
 )
+
+// ofFake lists all differences between etcd 3.7 and the fake.
+var ofFake = []transcript.Difference{
+	{Step: "hash: hash", One: "Hash: ", Other: "Hash: "}, // the fake has no database file
+	{Step: "downgrade: validate", One: `Version: "3.7"`, Other: "invalid downgrade target version"},
+	// The shortest TTL follows from the election timeout, which is etcd's default in the fake and half of it in the lab.
+	{Step: "lease: grant 1 s", One: "TTL: 1", Other: "TTL: 2"},
+	{Step: "lease: grant 0 s", One: "TTL: 1", Other: "TTL: 2"},
+	{Step: "lease: grant -1 s", One: "TTL: 1", Other: "TTL: 2"},
+}
 
 // TestFake runs on a fake what is recorded of one member, with the official client, and compares it with etcd 3.7; and it runs
 // there the rows that share a server, with Quorate.

@@ -29,59 +29,7 @@ func seed(ctx context.Context, c *clientv3.Client, prefix string) int64 {
 }
 
 func gets(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	first := seed(ctx, c, "get/")
-	prefix := clientv3.WithPrefix()
-	reads := []request{
-		{"key", "get/a", nil},
-		{"missing key", "get/none", nil},
-		{"empty key", "", nil},
-		{"range", "get/b", []clientv3.OpOption{clientv3.WithRange("get/d")}},
-		{"empty range", "get/d", []clientv3.OpOption{clientv3.WithRange("get/b")}},
-		{"prefix", "get/", []clientv3.OpOption{prefix}},
-		{"prefix of all", "", []clientv3.OpOption{prefix}},
-		{"prefix without end", "\xff\xff", []clientv3.OpOption{prefix}},
-		{"from key", "get/d", []clientv3.OpOption{clientv3.WithFromKey()}},
-		{"from no key", "", []clientv3.OpOption{clientv3.WithFromKey(), clientv3.WithLimit(2)}},
-		{"limit", "get/", []clientv3.OpOption{prefix, clientv3.WithLimit(2)}},
-		{"limit that is met", "get/", []clientv3.OpOption{prefix, clientv3.WithLimit(5)}},
-		{"limit 0", "get/", []clientv3.OpOption{prefix, clientv3.WithLimit(0)}},
-		{"negative limit", "get/", []clientv3.OpOption{prefix, clientv3.WithLimit(-1)}},
-		{"revision", "get/", []clientv3.OpOption{prefix, clientv3.WithRev(first + 3)}},
-		{"revision before the key", "get/d", []clientv3.OpOption{clientv3.WithRev(first)}},
-		{"future revision", "get/a", []clientv3.OpOption{clientv3.WithRev(1 << 40)}},
-		{"keys only", "get/", []clientv3.OpOption{prefix, clientv3.WithKeysOnly()}},
-		{"count only", "get/", []clientv3.OpOption{prefix, clientv3.WithCountOnly()}},
-		{"count only with limit", "get/", []clientv3.OpOption{prefix, clientv3.WithCountOnly(), clientv3.WithLimit(2)}},
-		{"serializable", "get/", []clientv3.OpOption{prefix, clientv3.WithSerializable()}},
-		{"least mod revision", "get/", []clientv3.OpOption{prefix, clientv3.WithMinModRev(first + 5)}},
-		{"most mod revision", "get/", []clientv3.OpOption{prefix, clientv3.WithMaxModRev(first + 5)}},
-		{"least create revision", "get/", []clientv3.OpOption{prefix, clientv3.WithMinCreateRev(first + 2)}},
-		{"most create revision", "get/", []clientv3.OpOption{prefix, clientv3.WithMaxCreateRev(first + 2)}},
-		{"filters with limit", "get/", []clientv3.OpOption{prefix, clientv3.WithMinModRev(first + 4), clientv3.WithLimit(1)}},
-		{"first create", "get/", clientv3.WithFirstCreate()},
-		{"last create", "get/", clientv3.WithLastCreate()},
-		{"first key", "get/", clientv3.WithFirstKey()},
-		{"last key", "get/", clientv3.WithLastKey()},
-		{"first revision", "get/", clientv3.WithFirstRev()},
-		{"last revision", "get/", clientv3.WithLastRev()},
-		{"options for other operations", "get/a", []clientv3.OpOption{
-			clientv3.WithPrevKV(), clientv3.WithLease(1), clientv3.WithIgnoreValue(), clientv3.WithIgnoreLease(),
-			clientv3.WithProgressNotify(), clientv3.WithCreatedNotify(), clientv3.WithFilterPut(),
-			clientv3.WithFilterDelete(), clientv3.WithFragment(), clientv3.WithWatchBufLog(),
-		}},
-	}
-	for _, r := range reads {
-		log.Step(r.name)(c.Get(ctx, r.key, r.opts...))
-	}
-	sorts(ctx, c, log)
-	log.Step("leader required")(c.Get(clientv3.WithRequireLeader(ctx), "get/a"))
-	log.Panic("prefix and from key", func() { _, _ = c.Get(ctx, "get/", prefix, clientv3.WithFromKey()) })
-
-	resp := ok(c.Get(ctx, "get/a"))
-	log.Value("as protobuf message", (*pb.RangeResponse)(resp).GetKvs())
-}
-
-func sorts(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	reads(ctx, c, log, "get/", c.Get)
 	for target := clientv3.SortByKey; target <= clientv3.SortByValue+1; target++ {
 		for order := clientv3.SortNone; order <= clientv3.SortDescend+1; order++ {
 			name := fmt.Sprintf("sort by %d, order %d", target, order)
@@ -89,6 +37,73 @@ func sorts(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 			log.Step(name + ", limit")(c.Get(ctx, "get/", clientv3.WithPrefix(), clientv3.WithSort(target, order), clientv3.WithLimit(3)))
 		}
 	}
+	log.Step("leader required")(c.Get(clientv3.WithRequireLeader(ctx), "get/a"))
+	resp := ok(c.Get(ctx, "get/a"))
+	log.Value("as protobuf message", (*pb.RangeResponse)(resp).GetKvs())
+}
+
+// streams makes the same reads, as streams.
+func streams(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	reads(ctx, c, log, "stream/", func(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+		return gather(c.GetStream(ctx, key, opts...))
+	})
+	for _, sort := range []clientv3.OpOption{
+		clientv3.WithSort(clientv3.SortByKey, clientv3.SortAscend), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend),
+		clientv3.WithSort(clientv3.SortByValue, clientv3.SortAscend), clientv3.WithSort(99, clientv3.SortAscend),
+	} {
+		log.Step("sorted")(gather(c.GetStream(ctx, "stream/", clientv3.WithPrefix(), sort)))
+	}
+	longStreams(ctx, c, log)
+}
+
+type get = func(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error)
+
+// reads gets keys that it writes below a directory, in every way.
+func reads(ctx context.Context, c *clientv3.Client, log *transcript.Log, dir string, get get) {
+	first := seed(ctx, c, dir)
+	prefix := clientv3.WithPrefix()
+	for _, r := range []request{
+		{"key", dir + "a", nil},
+		{"missing key", dir + "none", nil},
+		{"empty key", "", nil},
+		{"range", dir + "b", []clientv3.OpOption{clientv3.WithRange(dir + "d")}},
+		{"empty range", dir + "d", []clientv3.OpOption{clientv3.WithRange(dir + "b")}},
+		{"prefix", dir, []clientv3.OpOption{prefix}},
+		{"prefix of all", "", []clientv3.OpOption{prefix}},
+		{"prefix without end", "\xff\xff", []clientv3.OpOption{prefix}},
+		{"from key", dir + "d", []clientv3.OpOption{clientv3.WithFromKey()}},
+		{"from no key", "", []clientv3.OpOption{clientv3.WithFromKey(), clientv3.WithLimit(2)}},
+		{"limit", dir, []clientv3.OpOption{prefix, clientv3.WithLimit(2)}},
+		{"limit that is met", dir, []clientv3.OpOption{prefix, clientv3.WithLimit(5)}},
+		{"limit 0", dir, []clientv3.OpOption{prefix, clientv3.WithLimit(0)}},
+		{"negative limit", dir, []clientv3.OpOption{prefix, clientv3.WithLimit(-1)}},
+		{"revision", dir, []clientv3.OpOption{prefix, clientv3.WithRev(first + 3)}},
+		{"revision before the key", dir + "d", []clientv3.OpOption{clientv3.WithRev(first)}},
+		{"future revision", dir + "a", []clientv3.OpOption{clientv3.WithRev(1 << 40)}},
+		{"keys only", dir, []clientv3.OpOption{prefix, clientv3.WithKeysOnly()}},
+		{"count only", dir, []clientv3.OpOption{prefix, clientv3.WithCountOnly()}},
+		{"count only with limit", dir, []clientv3.OpOption{prefix, clientv3.WithCountOnly(), clientv3.WithLimit(2)}},
+		{"serializable", dir, []clientv3.OpOption{prefix, clientv3.WithSerializable()}},
+		{"least mod revision", dir, []clientv3.OpOption{prefix, clientv3.WithMinModRev(first + 5)}},
+		{"most mod revision", dir, []clientv3.OpOption{prefix, clientv3.WithMaxModRev(first + 5)}},
+		{"least create revision", dir, []clientv3.OpOption{prefix, clientv3.WithMinCreateRev(first + 2)}},
+		{"most create revision", dir, []clientv3.OpOption{prefix, clientv3.WithMaxCreateRev(first + 2)}},
+		{"filters with limit", dir, []clientv3.OpOption{prefix, clientv3.WithMinModRev(first + 4), clientv3.WithLimit(1)}},
+		{"first create", dir, clientv3.WithFirstCreate()},
+		{"last create", dir, clientv3.WithLastCreate()},
+		{"first key", dir, clientv3.WithFirstKey()},
+		{"last key", dir, clientv3.WithLastKey()},
+		{"first revision", dir, clientv3.WithFirstRev()},
+		{"last revision", dir, clientv3.WithLastRev()},
+		{"options for other operations", dir + "a", []clientv3.OpOption{
+			clientv3.WithPrevKV(), clientv3.WithLease(1), clientv3.WithIgnoreValue(), clientv3.WithIgnoreLease(),
+			clientv3.WithProgressNotify(), clientv3.WithCreatedNotify(), clientv3.WithFilterPut(),
+			clientv3.WithFilterDelete(), clientv3.WithFragment(), clientv3.WithWatchBufLog(),
+		}},
+	} {
+		log.Step(r.name)(get(ctx, r.key, r.opts...))
+	}
+	log.Panic("prefix and from key", func() { _, _ = get(ctx, dir, prefix, clientv3.WithFromKey()) })
 }
 
 func compacts(ctx context.Context, c *clientv3.Client, log *transcript.Log) {

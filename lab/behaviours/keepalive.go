@@ -21,18 +21,8 @@ func renewed(log *transcript.Log, step string, responses renewals) {
 // ended waits for the end of a keepalive, or of a watch whose watcher is closed, however many responses come before it: the
 // official client may first send the error with which the stream of a watch ended.
 func ended[T any](log *transcript.Log, step string, responses <-chan T) {
-	expired := time.After(delivery)
-	for {
-		select {
-		case _, open := <-responses:
-			if !open {
-				log.Value(step, "closed")
-				return
-			}
-		case <-expired:
-			fail("%s: not closed within %v", step, delivery)
-		}
-	}
+	awaitEnd(responses, step)
+	log.Value(step, "closed")
 }
 
 // keepAlives keeps leases alive.
@@ -79,15 +69,16 @@ func alive(ctx context.Context, c *clientv3.Client, log *transcript.Log, step st
 // unread keeps a lease alive without reading the responses.
 func unread(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	id := ok(c.Grant(ctx, 4)).ID
-	ctx, cancel := context.WithCancel(ctx)
+	keeping, cancel := context.WithCancel(ctx)
 	defer cancel()
-	responses := ok(c.KeepAlive(ctx, id))
+	responses := ok(c.KeepAlive(keeping, id))
 	time.Sleep(8 * time.Second) // the TTL, twice
 	alive(ctx, c, log, "unread", id)
 	log.Value("unread: capacity", cap(responses))
 	renewed(log, "unread: read late", responses)
 	cancel()
 	ended(log, "unread: end", responses)
+	log.Step("unread: revoke")(c.Revoke(ctx, id))
 }
 
 // manyKeepAlives keeps many leases alive at once.

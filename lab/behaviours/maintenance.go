@@ -27,7 +27,7 @@ func maintenance(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	endpoint := c.Endpoints()[0]
 	log.Step("status")(c.Status(ctx, endpoint))
 	log.Step("status again")(c.Status(ctx, endpoint))
-	log.Step("defragment")(c.Defragment(ctx, endpoint))
+	log.Step("defragment")(ok(c.Defragment(ctx, endpoint)), nil)
 
 	list := ok(c.MemberList(ctx))
 	log.Step("move leader to an unknown member")(c.MoveLeader(ctx, 12345))
@@ -43,7 +43,7 @@ func alarms(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Alias(fmt.Sprint(member), "member id")
 	raise := &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: member, Alarm: pb.AlarmType_NOSPACE}
 
-	log.Step("none")(c.AlarmList(ctx))
+	log.Step("none")(ok(c.AlarmList(ctx)), nil)
 	log.Step("disarm none")(c.AlarmDisarm(ctx, &clientv3.AlarmMember{}))
 	log.Step("disarm one that is off")(c.AlarmDisarm(ctx, &clientv3.AlarmMember{MemberID: member, Alarm: pb.AlarmType_NOSPACE}))
 	log.Step("raise")(raw.Alarm(ctx, raise))

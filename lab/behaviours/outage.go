@@ -25,14 +25,14 @@ func outage(ctx context.Context, at Site, log *transcript.Log) {
 	watching(ctx, c, log, "quiet", "outage/", opts, func(quiet clientv3.WatchChan) {
 		watching(ctx, c, log, "past", "outage/", append(opts, clientv3.WithRev(first)), func(past clientv3.WatchChan) {
 			watching(ctx, c, log, "future", "outage/", append(opts, clientv3.WithRev(first+5)), func(future clientv3.WatchChan) {
-				log.Value("past: before", gatherEvents(past, 1))
+				log.Value("past: before", events(past, 1))
 				must(at.Do(ctx, site.Kill))
 				writes(ctx, writer)
 				must(at.Do(ctx, site.Restart))
 				putAll(ctx, writer, "after", "outage/after")
-				log.Value("quiet: events", gatherUntil(quiet, "outage/after"))
-				log.Value("past: events", gatherEvents(past, 12))
-				log.Value("future: events", gatherEvents(future, 8))
+				log.Value("quiet: events", eventsUpTo(quiet, "outage/after"))
+				log.Value("past: events", events(past, 12))
+				log.Value("future: events", events(future, 8))
 			})
 		})
 	})

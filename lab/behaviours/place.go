@@ -66,23 +66,44 @@ func change(ctx context.Context, c *clientv3.Client, key string, rev int64, op c
 	return resp.Header.Revision
 }
 
-// next returns the next response of a watch that is not empty.
-func next(ctx context.Context, watch clientv3.WatchChan, what string) clientv3.WatchResponse {
+// delivery bounds the wait for what a watch or a keepalive must deliver.
+const delivery = 20 * time.Second
+
+// await returns what comes next on a channel, and whether it is open.
+func await[T any](ch <-chan T, what string) (v T, open bool) {
 	select {
-	case resp, open := <-watch:
-		want(open, "%s: the watch ended", what)
-		return resp
-	case <-ctx.Done():
-		fail("%s: nothing from the watch", what)
-		panic("unreachable")
+	case v, open = <-ch:
+	case <-time.After(delivery):
+		fail("%s: nothing was delivered within %v", what, delivery)
+	}
+	return v, open
+}
+
+// next returns what comes next on a channel that must be open.
+func next[T any](ch <-chan T, what string) T {
+	v, open := await(ch, what)
+	want(open, "%s: it has ended", what)
+	return v
+}
+
+// awaitEnd reads a channel to its end.
+func awaitEnd[T any](ch <-chan T, what string) {
+	for open := true; open; {
+		_, open = await(ch, what)
 	}
 }
 
-// events returns the next n events of a watch, which must be in order.
-func events(ctx context.Context, watch clientv3.WatchChan, n int) []*clientv3.Event {
-	var got []*clientv3.Event
-	for last := int64(0); len(got) < n; {
-		resp := next(ctx, watch, fmt.Sprintf("%d of %d events", len(got), n))
+// events returns the next n events of a watch, which must be in order, whichever responses they come in.
+func events(watch clientv3.WatchChan, n int) []*clientv3.Event {
+	got := eventsUntil(watch, func(events []*clientv3.Event) bool { return len(events) >= n })
+	want(len(got) == n, "%d events, want %d", len(got), n)
+	return got
+}
+
+// eventsUntil returns the next events of a watch, which must be in order, until they are enough.
+func eventsUntil(watch clientv3.WatchChan, enough func([]*clientv3.Event) bool) (got []*clientv3.Event) {
+	for last := int64(0); !enough(got); {
+		resp := next(watch, fmt.Sprintf("the watch, after %d events", len(got)))
 		must(resp.Err())
 		for _, e := range resp.Events {
 			want(e.Kv.ModRevision >= last, "event of revision %d after %d", e.Kv.ModRevision, last)
@@ -90,28 +111,20 @@ func events(ctx context.Context, watch clientv3.WatchChan, n int) []*clientv3.Ev
 			got = append(got, e)
 		}
 	}
-	want(len(got) == n, "%d events, want %d", len(got), n)
 	return got
 }
 
-// awaitEnd reads a channel to its end.
-func awaitEnd[T any](ctx context.Context, ch <-chan T, what string) {
-	for {
-		select {
-		case _, open := <-ch:
-			if !open {
-				return
-			}
-		case <-ctx.Done():
-			fail("%s does not end", what)
-		}
-	}
+// eventsUpTo returns the next events of a watch, up to the first of a key.
+func eventsUpTo(watch clientv3.WatchChan, key string) []*clientv3.Event {
+	return eventsUntil(watch, func(events []*clientv3.Event) bool {
+		return len(events) > 0 && string(events[len(events)-1].Kv.Key) == key
+	})
 }
 
 // created opens a watch and returns it when the server has it.
 func created(ctx context.Context, c clientv3.Watcher, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
 	watch := c.Watch(ctx, key, append(opts, clientv3.WithCreatedNotify())...)
-	resp := next(ctx, watch, "created")
+	resp := next(watch, "created")
 	must(resp.Err())
 	want(resp.Created, "the first response is %+v", resp)
 	return watch

@@ -77,6 +77,9 @@ func fakeEtcd(t *testing.T) *grpc.ClientConn {
 // write.
 const programTimeout = 10 * time.Minute
 
+// shown is how many differences a test reports. Those after the first are often its consequences.
+const shown = 3
+
 // requireLikeEtcd runs a program against both servers, at the same time, and fails the test if the transcripts differ. It
 // returns the entries of etcd.
 func requireLikeEtcd(t *testing.T, etcd, fake *grpc.ClientConn, run calls) []entry {
@@ -95,7 +98,10 @@ func requireLikeEtcd(t *testing.T, etcd, fake *grpc.ClientConn, run calls) []ent
 		t.Errorf("a program was cut off, after %d calls and messages on etcd and %d on the fake", len(theirs), len(ours))
 	}
 	n := min(len(theirs), len(ours))
-	requireEqual(t, "etcd", "fake", theirs[:n], ours[:n])
+	differing, _ := transcript.Compare("", nil, theirs[:n], ours[:n])
+	for _, d := range differing[:min(len(differing), shown)] {
+		t.Errorf("(-etcd +fake) %s", d)
+	}
 	require.Len(t, ours, len(theirs), "calls and messages")
 	return sessions[0].transcript
 }

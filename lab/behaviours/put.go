@@ -10,7 +10,9 @@ import (
 )
 
 func puts(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	log.Step("new key")(c.Put(ctx, "put/a", "1"))
+	first, err := c.Put(ctx, "put/a", "1")
+	log.Step("new key")(first, err)
+	must(err)
 	log.Step("again")(c.Put(ctx, "put/a", "2"))
 	log.Step("previous value")(c.Put(ctx, "put/a", "3", clientv3.WithPrevKV()))
 	log.Step("previous value of a new key")(c.Put(ctx, "put/b", "", clientv3.WithPrevKV()))
@@ -33,7 +35,7 @@ func puts(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Step("ignore value with a value")(c.Put(ctx, "put/a", "1", clientv3.WithIgnoreValue()))
 	log.Step("ignore lease with a lease")(c.Put(ctx, "put/a", "1", clientv3.WithIgnoreLease(), clientv3.WithLease(1)))
 
-	_, err := c.Put(ctx, "", "1")
+	_, err = c.Put(ctx, "", "1")
 	log.Value("comparable with ==", err == rpctypes.ErrEmptyKey) //nolint:errorlint // programs compare with ==
 	log.Panic("range", func() { _, _ = c.Put(ctx, "put/a", "1", clientv3.WithPrefix()) })
 }
@@ -76,6 +78,7 @@ func dos(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 		{"failing txn", clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("", "1")}, nil)},
 		{"invalid sort", clientv3.OpGet("do/", clientv3.WithPrefix(), clientv3.WithSort(99, clientv3.SortAscend))},
 	}
+	ok(c.Put(ctx, "do/a", "0"))
 	for _, o := range operations {
 		resp, err := c.Do(ctx, o.op)
 		log.Error(o.name, err)

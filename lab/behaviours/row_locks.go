@@ -4,39 +4,21 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"sync/atomic"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
 var locks = []Behaviour{
-	on(plain, "coordination", "lock", lock),
+	across(plain, "coordination", "lock", locked, nothing),
 	on(plain, "coordination", "TryLock", using(tryLock)),
 	on(plain, "coordination", "election", election),
 	on(plain, "coordination", "STM", using(stm)),
 }
 
-func lock(ctx context.Context, s Site) {
-	var inside, times atomic.Int32
-	each(4, func(int) {
-		session := session(s.client(), 10)
-		m := concurrency.NewMutex(session, "/lock/")
-		for range 3 {
-			must(m.Lock(ctx))
-			want(inside.Add(1) == 1, "two have the lock")
-			times.Add(1)
-			inside.Add(-1)
-			must(m.Unlock(ctx))
-		}
-		must(session.Close())
-	})
-	want(times.Load() == 12, "locked %d times", times.Load())
-}
-
 func tryLock(ctx context.Context, c *clientv3.Client) {
-	first := concurrency.NewMutex(ok(concurrency.NewSession(c)), "/trylock/")
-	second := concurrency.NewMutex(ok(concurrency.NewSession(c)), "/trylock/")
+	first := concurrency.NewMutex(session(c), "/trylock/")
+	second := concurrency.NewMutex(session(c), "/trylock/")
 	must(first.TryLock(ctx))
 	err := second.TryLock(ctx)
 	want(errors.Is(err, concurrency.ErrLocked), "the second: %v", err)
@@ -45,23 +27,20 @@ func tryLock(ctx context.Context, c *clientv3.Client) {
 }
 
 func election(ctx context.Context, s Site) {
-	first := concurrency.NewElection(ok(concurrency.NewSession(s.client())), "/election/")
-	second := concurrency.NewElection(ok(concurrency.NewSession(s.client())), "/election/")
+	first := concurrency.NewElection(session(s.client()), "/election/")
+	second := concurrency.NewElection(session(s.client()), "/election/")
 	must(first.Campaign(ctx, "one"))
 	want(string(ok(first.Leader(ctx)).Kvs[0].Value) == "one", "another leader")
 	seen := second.Observe(ctx)
-	want(string((<-seen).Kvs[0].Value) == "one", "another leader is observed")
+	want(string(next(seen, "the leader").Kvs[0].Value) == "one", "another leader is observed")
 	won := make(chan error, 1)
 	go func() { won <- second.Campaign(ctx, "two") }()
 	must(first.Proclaim(ctx, "one again"))
 	must(first.Resign(ctx))
 	must(<-won)
-	for resp := range seen {
-		if string(resp.Kvs[0].Value) == "two" {
-			return
-		}
+	for leader := ""; leader != "two"; {
+		leader = string(next(seen, "the second leader").Kvs[0].Value)
 	}
-	fail("the second leader is not observed")
 }
 
 func stm(ctx context.Context, c *clientv3.Client) {
@@ -79,7 +58,6 @@ func stm(ctx context.Context, c *clientv3.Client) {
 	want(got == "40", "40 transactions counted to %s", got)
 }
 
-// session makes a session whose lease lives for ttl seconds.
-func session(c *clientv3.Client, ttl int) *concurrency.Session {
-	return ok(concurrency.NewSession(c, concurrency.WithTTL(ttl)))
+func session(c *clientv3.Client) *concurrency.Session {
+	return ok(concurrency.NewSession(c, concurrency.WithTTL(10)))
 }

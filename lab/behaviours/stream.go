@@ -19,37 +19,6 @@ func gather(stream clientv3.GetStreamChan, err error) (*clientv3.GetResponse, er
 	return clientv3.GetStreamToGetResponse(stream)
 }
 
-func streams(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	first := seed(ctx, c, "stream/")
-	prefix := clientv3.WithPrefix()
-	reads := []request{
-		{"key", "stream/a", nil},
-		{"missing key", "stream/none", nil},
-		{"empty key", "", nil},
-		{"prefix", "stream/", []clientv3.OpOption{prefix}},
-		{"empty range", "stream/z", []clientv3.OpOption{clientv3.WithRange("stream/a")}},
-		{"from key", "stream/d", []clientv3.OpOption{clientv3.WithFromKey()}},
-		{"limit", "stream/", []clientv3.OpOption{prefix, clientv3.WithLimit(2)}},
-		{"limit that is met", "stream/", []clientv3.OpOption{prefix, clientv3.WithLimit(5)}},
-		{"revision", "stream/", []clientv3.OpOption{prefix, clientv3.WithRev(first + 3)}},
-		{"future revision", "stream/", []clientv3.OpOption{prefix, clientv3.WithRev(1 << 40)}},
-		{"keys only", "stream/", []clientv3.OpOption{prefix, clientv3.WithKeysOnly()}},
-		{"count only", "stream/", []clientv3.OpOption{prefix, clientv3.WithCountOnly()}},
-		{"serializable", "stream/", []clientv3.OpOption{prefix, clientv3.WithSerializable()}},
-		{"sort by key, ascending", "stream/", []clientv3.OpOption{prefix, clientv3.WithSort(clientv3.SortByKey, clientv3.SortAscend)}},
-		{"sort by key, descending", "stream/", []clientv3.OpOption{prefix, clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend)}},
-		{"sort by value", "stream/", []clientv3.OpOption{prefix, clientv3.WithSort(clientv3.SortByValue, clientv3.SortAscend)}},
-		{"invalid sort", "stream/", []clientv3.OpOption{prefix, clientv3.WithSort(99, clientv3.SortAscend)}},
-		{"mod revision", "stream/", []clientv3.OpOption{prefix, clientv3.WithMinModRev(first + 5)}},
-		{"create revision", "stream/", []clientv3.OpOption{prefix, clientv3.WithMaxCreateRev(first + 2)}},
-	}
-	for _, r := range reads {
-		log.Step(r.name)(gather(c.GetStream(ctx, r.key, r.opts...)))
-	}
-	log.Panic("prefix and from key", func() { _, _ = c.GetStream(ctx, "stream/", prefix, clientv3.WithFromKey()) })
-	longStreams(ctx, c, log)
-}
-
 // longStreams reads ranges that arrive in several chunks, whose boundaries are the server's business.
 func longStreams(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	value := strings.Repeat("v", 20_000)

@@ -72,6 +72,7 @@ func txnBranches(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 }
 
 func txnErrors(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	ok(c.Put(ctx, "txn/d", "1"))
 	put, get := clientv3.OpPut("txn/e", "1"), clientv3.OpGet("txn/e")
 	log.Step("duplicate key")(c.Txn(ctx).Then(put, put).Commit())
 	log.Step("duplicate key, nested")(c.Txn(ctx).Then(put, clientv3.OpTxn(nil, []clientv3.Op{put}, nil)).Commit())

@@ -4,16 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate/quorate/lab/behaviours/transcript"
 )
-
-// delivery bounds the wait for what a watch or a keepalive must deliver.
-const delivery = 20 * time.Second
 
 // receive records what a watch delivers next: a response with its error, or its end.
 func receive(log *transcript.Log, step string, watch clientv3.WatchChan) {
@@ -25,16 +21,6 @@ func receive(log *transcript.Log, step string, watch clientv3.WatchChan) {
 	record(log, step, resp)
 }
 
-// await returns what comes next on a channel, and whether it is open.
-func await[T any](ch <-chan T, what string) (v T, open bool) {
-	select {
-	case v, open = <-ch:
-	case <-time.After(delivery):
-		fail("%s: nothing was delivered within %v", what, delivery)
-	}
-	return v, open
-}
-
 // record records a response, and what its methods tell about it.
 func record(log *transcript.Log, step string, resp clientv3.WatchResponse) {
 	log.Step(step)(resp, resp.Err())
@@ -44,28 +30,6 @@ func record(log *transcript.Log, step string, resp clientv3.WatchResponse) {
 		kinds[i] = fmt.Sprintf("%v, creates %t, modifies %t", event.Type, event.IsCreate(), event.IsModify())
 	}
 	log.Value(step+": kinds", kinds)
-}
-
-// gatherEvents returns the next n events of a watch, whichever responses they come in.
-func gatherEvents(watch clientv3.WatchChan, n int) []*clientv3.Event {
-	return awaitEvents(watch, func(events []*clientv3.Event) bool { return len(events) >= n })
-}
-
-// gatherUntil returns the next events of a watch, up to the first of a key.
-func gatherUntil(watch clientv3.WatchChan, key string) []*clientv3.Event {
-	return awaitEvents(watch, func(events []*clientv3.Event) bool {
-		return len(events) > 0 && string(events[len(events)-1].Kv.Key) == key
-	})
-}
-
-func awaitEvents(watch clientv3.WatchChan, enough func([]*clientv3.Event) bool) (events []*clientv3.Event) {
-	for !enough(events) {
-		resp, open := await(watch, fmt.Sprintf("after %d events", len(events)))
-		must(resp.Err())
-		want(open, "the watch ended after %d events", len(events))
-		events = append(events, resp.Events...)
-	}
-	return events
 }
 
 // watching watches for as long as use runs, and records how the watch ends when its context is cancelled.
@@ -88,67 +52,65 @@ func putAll(ctx context.Context, c *clientv3.Client, value string, keys ...strin
 	return revision
 }
 
-// watchRanges watches keys and ranges. The last put of each is one that the watch must deliver, so that one event too many
-// shows as well.
-func watchRanges(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	log.Value("constants", []any{clientv3.AutoWatchID, clientv3.InvalidWatchID, clientv3.EventTypePut, clientv3.EventTypeDelete})
-	for _, w := range []struct {
-		name, key string
-		opts      []clientv3.OpOption
-		last      string
-		responses int
-	}{
-		{"key", "watch/b", nil, "watch/b", 2},
-		{"prefix", "watch/b", []clientv3.OpOption{clientv3.WithPrefix()}, "watch/b", 3},
-		{"range", "watch/b", []clientv3.OpOption{clientv3.WithRange("watch/c")}, "watch/b", 3},
-		{"from key", "watch/b", []clientv3.OpOption{clientv3.WithFromKey()}, "watch/b", 4},
-		{"everything", "", []clientv3.OpOption{clientv3.WithPrefix()}, "watch/a", 5},
-		{"everything from the first key", "", []clientv3.OpOption{clientv3.WithFromKey()}, "watch/a", 5},
-		{"empty key", "", nil, "\x00", 1},
-	} {
+// expected is a watch, and how many responses it has.
+type expected struct {
+	name, key string
+	opts      []clientv3.OpOption
+	responses int
+}
+
+// watchEach opens one watch after the other, each before some changes, and records its responses.
+func watchEach(ctx context.Context, c *clientv3.Client, log *transcript.Log, change func(value string), all ...expected) {
+	for _, w := range all {
 		watching(ctx, c, log, w.name, w.key, w.opts, func(watch clientv3.WatchChan) {
-			putAll(ctx, c, w.name, "watch/a", "watch/b", "watch/b1", "watch/c", w.last)
+			change(w.name)
 			for i := range w.responses {
 				receive(log, fmt.Sprintf("%s: %d", w.name, i), watch)
 			}
 		})
 	}
+}
+
+// watchRanges watches keys and ranges. The last put of each is one that the watch must deliver, so that one event too many
+// shows as well.
+func watchRanges(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	log.Value("constants", []any{clientv3.AutoWatchID, clientv3.InvalidWatchID, clientv3.EventTypePut, clientv3.EventTypeDelete})
+	watchEach(ctx, c, log, func(value string) { putAll(ctx, c, value, "watch/a", "watch/b", "watch/b1", "watch/c", "watch/b") },
+		expected{"key", "watch/b", nil, 2},
+		expected{"prefix", "watch/b", []clientv3.OpOption{clientv3.WithPrefix()}, 3},
+		expected{"range", "watch/b", []clientv3.OpOption{clientv3.WithRange("watch/c")}, 3},
+		expected{"from key", "watch/b", []clientv3.OpOption{clientv3.WithFromKey()}, 4},
+		expected{"everything", "", []clientv3.OpOption{clientv3.WithPrefix()}, 5},
+		expected{"everything from the first key", "", []clientv3.OpOption{clientv3.WithFromKey()}, 5},
+	)
+	watchEach(ctx, c, log, func(value string) { putAll(ctx, c, value, "watch/a", "\x00") }, expected{"empty key", "", nil, 1})
 	log.Step("delete the empty key")(c.Delete(ctx, "\x00"))
 }
 
 // watchEvents watches every kind of change.
 func watchEvents(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	prefix := clientv3.WithPrefix()
-	for _, w := range []struct {
-		name      string
-		opts      []clientv3.OpOption
-		responses int
-	}{
-		{"plain", nil, 6},
-		{"previous", []clientv3.OpOption{clientv3.WithPrevKV()}, 6},
-		{"no puts", []clientv3.OpOption{clientv3.WithFilterPut()}, 3},
-		{"no puts, previous", []clientv3.OpOption{clientv3.WithFilterPut(), clientv3.WithPrevKV()}, 3},
-		{"no deletes", []clientv3.OpOption{clientv3.WithFilterDelete()}, 4},
-		{"buffer logged", []clientv3.OpOption{clientv3.WithWatchBufLog()}, 6},
-		{"fragments", []clientv3.OpOption{clientv3.WithFragment()}, 6},
-	} {
-		watching(ctx, c, log, w.name, "events/", append(w.opts, prefix), func(watch clientv3.WatchChan) {
-			putAll(ctx, c, w.name, "events/a", "events/a", "events/b")
-			ok(c.Delete(ctx, "events/a"))
-			ok(c.Txn(ctx).Then(clientv3.OpPut("events/d", "1"), clientv3.OpDelete("events/b"), clientv3.OpPut("events/c", "1")).Commit())
-			ok(c.Delete(ctx, "events/none"))
-			ok(c.Delete(ctx, "events/", prefix))
-			for i := range w.responses {
-				receive(log, fmt.Sprintf("%s: %d", w.name, i), watch)
-			}
-		})
+	prefix, noPuts := clientv3.WithPrefix(), clientv3.WithFilterPut()
+	change := func(value string) {
+		putAll(ctx, c, value, "events/a", "events/a", "events/b")
+		ok(c.Delete(ctx, "events/a"))
+		ok(c.Txn(ctx).Then(clientv3.OpPut("events/d", "1"), clientv3.OpDelete("events/b"), clientv3.OpPut("events/c", "1")).Commit())
+		ok(c.Delete(ctx, "events/none"))
+		ok(c.Delete(ctx, "events/", prefix))
 	}
-	watching(ctx, c, log, "neither puts nor deletes", "events/", []clientv3.OpOption{prefix, clientv3.WithFilterPut(), clientv3.WithFilterDelete()},
-		func(watch clientv3.WatchChan) {
-			putAll(ctx, c, "1", "events/a")
-			log.Error("neither puts nor deletes: request progress", c.RequestProgress(ctx))
-			receive(log, "neither puts nor deletes", watch)
-		})
+	watchEach(ctx, c, log, change,
+		expected{"plain", "events/", []clientv3.OpOption{prefix}, 6},
+		expected{"previous", "events/", []clientv3.OpOption{prefix, clientv3.WithPrevKV()}, 6},
+		expected{"no puts", "events/", []clientv3.OpOption{prefix, noPuts}, 3},
+		expected{"no puts, previous", "events/", []clientv3.OpOption{prefix, noPuts, clientv3.WithPrevKV()}, 3},
+		expected{"no deletes", "events/", []clientv3.OpOption{prefix, clientv3.WithFilterDelete()}, 4},
+		expected{"buffer logged", "events/", []clientv3.OpOption{prefix, clientv3.WithWatchBufLog()}, 6},
+		expected{"fragments", "events/", []clientv3.OpOption{prefix, clientv3.WithFragment()}, 6},
+	)
+	change = func(value string) {
+		putAll(ctx, c, value, "events/a")
+		log.Error("neither puts nor deletes: request progress", c.RequestProgress(ctx))
+	}
+	watchEach(ctx, c, log, change, expected{"neither puts nor deletes", "events/", []clientv3.OpOption{prefix, noPuts, clientv3.WithFilterDelete()}, 1})
 }
 
 // watchLeases watches keys that go with their lease.
@@ -182,12 +144,10 @@ func watchLeases(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 // watchLate reads what was delivered long after it happened.
 func watchLate(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	const puts = 50
-	watching(ctx, c, log, "late", "late", []clientv3.OpOption{clientv3.WithCreatedNotify()}, func(watch clientv3.WatchChan) {
-		for i := range puts {
-			putAll(ctx, c, fmt.Sprint(i), "late")
+	change := func(value string) {
+		for range puts {
+			putAll(ctx, c, value, "late")
 		}
-		for i := range puts + 1 {
-			receive(log, fmt.Sprintf("late: %d", i), watch)
-		}
-	})
+	}
+	watchEach(ctx, c, log, change, expected{"late", "late", []clientv3.OpOption{clientv3.WithCreatedNotify()}, puts + 1})
 }

@@ -66,7 +66,7 @@ func notified(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	receive(log, "notified: first", watch)
 	receive(log, "notified: second", watch)
 	putAll(ctx, c, "1", "progress/notified")
-	log.Value("notified: event", gatherEvents(watch, 1))
+	log.Value("notified: event", events(watch, 1))
 	receive(log, "notified: third", watch)
 	cancel()
 	for resp := range watch {

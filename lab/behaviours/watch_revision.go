@@ -16,48 +16,24 @@ func watchRevisions(ctx context.Context, c *clientv3.Client, log *transcript.Log
 	putAll(ctx, c, "2", "rev/a", "rev/b", "rev/a")
 	ok(c.Delete(ctx, "rev/b"))
 	now := putAll(ctx, c, "3", "rev/c")
-	prefix := clientv3.WithPrefix()
-	for _, w := range []request{
-		{"past", "rev/", []clientv3.OpOption{prefix, clientv3.WithRev(first)}},
-		{"past, previous", "rev/", []clientv3.OpOption{prefix, clientv3.WithRev(first + 1), clientv3.WithPrevKV()}},
-		{"past, no puts", "rev/", []clientv3.OpOption{prefix, clientv3.WithRev(first), clientv3.WithFilterPut()}},
-		{"past, fragments", "rev/", []clientv3.OpOption{prefix, clientv3.WithRev(first), clientv3.WithFragment()}},
-		{"present", "rev/", []clientv3.OpOption{prefix, clientv3.WithRev(now)}},
-	} {
-		watching(ctx, c, log, w.name, w.key, w.opts, func(watch clientv3.WatchChan) { receive(log, w.name, watch) })
-	}
-	watching(ctx, c, log, "past, then present", "rev/a", []clientv3.OpOption{clientv3.WithRev(first)}, func(watch clientv3.WatchChan) {
+	prefix, notify := clientv3.WithPrefix(), clientv3.WithCreatedNotify()
+	watchEach(ctx, c, log, func(string) {},
+		expected{"past", "rev/", []clientv3.OpOption{prefix, clientv3.WithRev(first)}, 1},
+		expected{"past, previous", "rev/", []clientv3.OpOption{prefix, clientv3.WithRev(first + 1), clientv3.WithPrevKV()}, 1},
+		expected{"past, no puts", "rev/", []clientv3.OpOption{prefix, clientv3.WithRev(first), clientv3.WithFilterPut()}, 1},
+		expected{"past, fragments", "rev/", []clientv3.OpOption{prefix, clientv3.WithRev(first), clientv3.WithFragment()}, 1},
+		expected{"present", "rev/", []clientv3.OpOption{prefix, clientv3.WithRev(now)}, 1},
+		expected{"created", "rev/a", []clientv3.OpOption{notify}, 1},
+		expected{"created, past", "rev/a", []clientv3.OpOption{notify, clientv3.WithRev(first)}, 2},
+		expected{"created, future", "rev/a", []clientv3.OpOption{notify, clientv3.WithRev(first + 100)}, 1},
+	)
+	watching(ctx, c, log, "past, then present", "rev/a", []clientv3.OpOption{clientv3.WithRev(first), notify}, func(watch clientv3.WatchChan) {
+		receive(log, "created, then past", watch)
 		receive(log, "past", watch)
 		putAll(ctx, c, "4", "rev/a")
 		receive(log, "then present", watch)
 	})
-	createdNotify(ctx, c, log, first)
 	future(ctx, c, log)
-}
-
-// createdNotify requests the response that a watch was created.
-func createdNotify(ctx context.Context, c *clientv3.Client, log *transcript.Log, first int64) {
-	notify := clientv3.WithCreatedNotify()
-	for _, w := range []struct {
-		name      string
-		opts      []clientv3.OpOption
-		responses int
-	}{
-		{"created", []clientv3.OpOption{notify}, 1},
-		{"created, past", []clientv3.OpOption{notify, clientv3.WithRev(first)}, 2},
-		{"created, future", []clientv3.OpOption{notify, clientv3.WithRev(first + 100)}, 1},
-	} {
-		watching(ctx, c, log, w.name, "rev/a", w.opts, func(watch clientv3.WatchChan) {
-			for i := range w.responses {
-				receive(log, fmt.Sprintf("%s: %d", w.name, i), watch)
-			}
-		})
-	}
-	watching(ctx, c, log, "created, then an event", "rev/a", []clientv3.OpOption{notify}, func(watch clientv3.WatchChan) {
-		receive(log, "created, then an event: created", watch)
-		putAll(ctx, c, "5", "rev/a")
-		receive(log, "created, then an event: event", watch)
-	})
 }
 
 // future watches from a revision that does not exist yet.
@@ -153,7 +129,7 @@ func watchLarge(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	} {
 		name := w.name
 		watching(ctx, c, log, name, "large/", append(w.opts, clientv3.WithRev(first)), func(watch clientv3.WatchChan) {
-			log.Value(name, gatherEvents(watch, puts))
+			log.Value(name, events(watch, puts))
 		})
 		watching(ctx, c, log, name+", together", "together/", w.opts, func(watch clientv3.WatchChan) {
 			ok(c.Txn(ctx).Then(together...).Commit())

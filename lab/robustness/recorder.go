@@ -1,7 +1,6 @@
 package robustness
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,10 +37,10 @@ type Recorder struct {
 	cancel  context.CancelFunc
 	work    sync.WaitGroup
 
-	mu      sync.Mutex
-	events  []history.Event // in the order of their revisions, of which none has no event
-	changed chan struct{}
-	err     error
+	mu        sync.Mutex
+	revisions [][]history.Event // from revision 2 on, of which none has no event
+	changed   chan struct{}
+	err       error
 }
 
 // startRecorder starts a recorder. It must be stopped, before the cluster is closed.
@@ -67,28 +66,17 @@ func (r *Recorder) Revision() int64 {
 	return r.last()
 }
 
-func (r *Recorder) last() int64 {
-	if n := len(r.events); n > 0 {
-		return r.events[n-1].ModRevision
-	}
-	return 1
-}
-
-// from returns where the events at and after a revision begin.
-func (r *Recorder) from(revision int64) int {
-	n, _ := slices.BinarySearchFunc(r.events, revision, func(e history.Event, revision int64) int { return cmp.Compare(e.ModRevision, revision) })
-	return n
-}
+func (r *Recorder) last() int64 { return int64(len(r.revisions)) + 1 }
 
 // catchUp waits until the recorder has come to the current revision of the store. It returns
-// that, and the events up to it in the order of their revisions, which must not be changed. It
+// that, and the events up to it in the order of their revisions. It
 // fails when ctx ends first, or when the recorder has found that members disagree.
 func (r *Recorder) catchUp(ctx context.Context) (revision int64, events []history.Event, err error) {
 	if revision, err = r.current(ctx); err != nil {
 		return 0, nil, err
 	}
-	if err := r.await(ctx, revision); err != nil {
-		return 0, nil, err
+	if err := r.await(ctx, func() bool { return r.last() >= revision }); err != nil {
+		return 0, nil, fmt.Errorf("the recorder is at revision %d and waits for %d: %w", r.Revision(), revision, err)
 	}
 	return revision, r.through(revision), nil
 }
@@ -97,8 +85,7 @@ func (r *Recorder) catchUp(ctx context.Context) (revision int64, events []histor
 func (r *Recorder) through(revision int64) []history.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	end := r.from(revision + 1)
-	return r.events[:end:end]
+	return slices.Concat(r.revisions[:revision-1]...)
 }
 
 // current asks for the revision of the store until a member answers: on a busy
@@ -121,38 +108,14 @@ func (r *Recorder) current(ctx context.Context) (int64, error) {
 	}
 }
 
-// await returns when a revision is recorded. It fails when ctx ends first, or when
+// await returns when something is so, which is looked at under the lock after each change. It fails when ctx ends first, or when
 // the recorder has found that members disagree.
-func (r *Recorder) await(ctx context.Context, revision int64) error {
+func (r *Recorder) await(ctx context.Context, is func() bool) error {
 	for {
 		r.mu.Lock()
-		last, err, changed := r.last(), r.err, r.changed
+		so, err, changed := is(), r.err, r.changed
 		r.mu.Unlock()
-		if err != nil || last >= revision {
-			return err
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("the recorder is at revision %d and waits for %d: %w", last, revision, context.Cause(ctx))
-		}
-	}
-}
-
-// AwaitDeletion returns when it is recorded that a key was deleted after a revision.
-// It fails as catchUp does.
-func (r *Recorder) AwaitDeletion(ctx context.Context, key string, after int64) error {
-	for {
-		r.mu.Lock()
-		events, err, changed := r.events[r.from(after+1):], r.err, r.changed
-		r.mu.Unlock()
-		for _, e := range events {
-			if e.Type == history.DeleteEvent && e.Key == key {
-				return nil
-			}
-			after = e.ModRevision
-		}
-		if err != nil {
+		if so || err != nil {
 			return err
 		}
 		select {
@@ -163,10 +126,18 @@ func (r *Recorder) AwaitDeletion(ctx context.Context, key string, after int64) e
 	}
 }
 
-// eventsOf returns the events of a revision that is recorded.
-func (r *Recorder) eventsOf(revision int64) []history.Event {
-	begin, end := r.from(revision), r.from(revision+1)
-	return r.events[begin:end:end]
+// AwaitDeletion returns when it is recorded that a key was deleted after a revision.
+// It fails as catchUp does.
+func (r *Recorder) AwaitDeletion(ctx context.Context, key string, after int64) error {
+	deleted := func(e history.Event) bool { return e.Type == history.DeleteEvent && e.Key == key }
+	return r.await(ctx, func() bool {
+		for ; after < r.last(); after++ {
+			if slices.ContainsFunc(r.revisions[after-1], deleted) {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // follow keeps a stream to a member until ctx ends.
@@ -244,15 +215,11 @@ func (r *Recorder) take(next int64, came []history.Event) (int64, error) {
 // add adds a revision, or compares it if it is there.
 func (r *Recorder) add(revision int64, came []history.Event) error {
 	if revision > r.last() {
-		r.events = append(r.events, came...)
+		r.revisions = append(r.revisions, came)
 		return nil
 	}
-	known := r.eventsOf(revision)
-	same := len(known) == len(came)
-	for i := range came {
-		same = same && known[i].Type == came[i].Type && known[i].KeyValue == came[i].KeyValue
-	}
-	if !same {
+	known := r.revisions[revision-2]
+	if !slices.EqualFunc(known, came, func(a, b history.Event) bool { return a.Type == b.Type && a.KeyValue == b.KeyValue }) {
 		return disagreement{fmt.Errorf("it tells of revision %d as %v, another member as %v", revision, came, known)}
 	}
 	return nil

@@ -80,13 +80,14 @@ func TestRecorderCatchUpOutlastsARestart(t *testing.T) {
 
 func TestRecorderAwait(t *testing.T) {
 	r := &Recorder{changed: make(chan struct{})}
+	at := func(revision int64) func() bool { return func() bool { return r.last() >= revision } }
 	ended, end := context.WithCancelCause(t.Context())
 	end(errors.New("too late"))
-	require.EqualError(t, r.await(ended, 2), "the recorder is at revision 1 and waits for 2: too late")
+	require.EqualError(t, r.await(ended, at(2)), "too late")
 	go func() { _, _ = r.take(2, []history.Event{event("a", 2)}) }()
-	require.NoError(t, r.await(t.Context(), 2))
+	require.NoError(t, r.await(t.Context(), at(2)))
 	go r.fail(errors.New("members disagree"))
-	require.EqualError(t, r.await(t.Context(), 3), "members disagree")
+	require.EqualError(t, r.await(t.Context(), at(3)), "members disagree")
 }
 
 func TestRecorderAwaitDeletion(t *testing.T) {

@@ -1,7 +1,7 @@
 // Package servers builds and starts the servers that users of the client have: etcd from 3.4 to 3.8, its grpc-proxy, and
 // kine, each from its released module.
 //
-// A server is built by an ordinary go build in a folder of its own, which is a module outside of the workspace, so that
+// A server is built by an ordinary go build of its own program in a folder that is a module outside of the workspace, so that
 // each has the dependencies that it was released with. [Server.Build] keeps what it built in the user's cache directory.
 // [Server.Start] starts it as a [lab.Cluster] of one member.
 //
@@ -98,8 +98,12 @@ func (s Server) Build(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	program := "go.etcd.io/etcd/server/v3"
+	if s.kind == kine {
+		program = "github.com/k3s-io/kine"
+	}
 	path := filepath.Join(cache, "quorate", "servers", s.folder)
-	return path, goBuild(ctx, filepath.Join(lab, "servers", s.folder), path, ".")
+	return path, goBuild(ctx, filepath.Join(lab, "servers", s.folder), path, program)
 }
 
 // goBuild builds a package as the module in folder has it, outside of any workspace.

@@ -3,15 +3,13 @@ package servers
 import (
 	"context"
 	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -67,9 +65,17 @@ func (r *Running) start(ctx context.Context, s Server, path string, setup site.S
 	case site.None, site.Plain, site.Own, site.Auth, site.Single:
 	}
 	var err error
-	if r.store, err = lab.Start(ctx, cfg); err != nil || s.kind != grpcProxy {
-		r.server = r.store
+	if r.store, err = lab.Start(ctx, cfg); err != nil {
 		return err
+	}
+	if recorded := []site.Setup{site.Single, site.Secured, site.Several}; s.kind != kine && slices.Contains(recorded, setup) {
+		if err := Settle(ctx, r.store); err != nil {
+			return err
+		}
+	}
+	if s.kind != grpcProxy {
+		r.server = r.store
+		return nil
 	}
 	r.server, err = lab.Start(ctx, lab.Config{Binary: path, TLS: setup == site.TLS, Command: r.proxyFlags})
 	return err
@@ -87,20 +93,10 @@ func (s Server) Config(path string) lab.Config {
 	return cfg
 }
 
-// tokenFlag returns the flag of an etcd whose tokens live for a time. They are signed with keys that are made in dir.
+// tokenFlag returns the flag of an etcd whose tokens live for a time. They are signed with a secret in a file in dir.
 func tokenFlag(dir string, ttl time.Duration) (string, error) {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		return "", err
-	}
-	encoded, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
-	if err != nil {
-		return "", err
-	}
-	private, public := filepath.Join(dir, "token.key"), filepath.Join(dir, "token.pub")
-	return fmt.Sprintf("--auth-token=jwt,pub-key=%s,priv-key=%s,sign-method=RS256,ttl=%v", public, private, ttl), errors.Join(
-		os.WriteFile(private, pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}), 0o600),
-		os.WriteFile(public, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: encoded}), 0o600))
+	secret := filepath.Join(dir, "token.key")
+	return fmt.Sprintf("--auth-token=jwt,priv-key=%s,sign-method=HS256,ttl=%v", secret, ttl), os.WriteFile(secret, []byte(rand.Text()), 0o600)
 }
 
 func kineFlags(l lab.Launch) []string {
@@ -190,11 +186,8 @@ func onEach(members []*lab.Member, act func(*lab.Member) error) error {
 	return errors.Join(errs...)
 }
 
-// Settle waits for what an etcd server changes by itself in its first seconds, see [Settle].
-func (r *Running) Settle(ctx context.Context) error { return Settle(ctx, r.server) }
-
 // Settle waits for what members of etcd change by themselves in their first seconds: they raise the version of their storage,
-// which Status and snapshots tell. etcd 3.4 has none.
+// which Status and snapshots tell since etcd 3.6.
 func Settle(ctx context.Context, c *lab.Cluster) error {
 	for _, m := range c.Members() {
 		for {
@@ -202,7 +195,8 @@ func Settle(ctx context.Context, c *lab.Cluster) error {
 			if err != nil {
 				return err
 			}
-			if strings.HasPrefix(status.GetVersion(), "3.4.") || minor(status.GetVersion()) == minor(status.GetStorageVersion()) {
+			minor := status.GetVersion()[:len("3.x")]
+			if minor < "3.6" || strings.HasPrefix(status.GetStorageVersion(), minor) {
 				break
 			}
 			select {
@@ -214,8 +208,6 @@ func Settle(ctx context.Context, c *lab.Cluster) error {
 	}
 	return nil
 }
-
-func minor(version string) string { return version[:strings.LastIndexByte(version, '.')+1] }
 
 func (r *Running) data() string   { return filepath.Join(r.store.Dir(), r.store.Members()[0].Name()) }
 func (r *Running) backup() string { return filepath.Join(r.dir, "backup") }

@@ -64,8 +64,10 @@ func (m *machine) forget(now time.Time, ep string) {
 	if e.phase == out {
 		e.back = now
 	}
-	m.lines = append(m.lines, line{kind: endpointRemoved, endpoint: ep, episode: *e})
+	m.log(info("an endpoint that was out has been removed", e.cause(ep), e.summary()))
 }
+
+func (m *machine) log(l line) { m.lines = append(m.lines, l) }
 
 // evaluate updates whether the cluster serves. It stays unchanged as long as no endpoint serves
 // and the state of one is open.
@@ -145,11 +147,11 @@ func (m *machine) compare(now time.Time, known []health.Status) {
 			covered = true
 			m.cluster.tried.lastErr = latest.LastErr
 		case changes:
-			m.lines = append(m.lines, line{kind: endpointChanged, endpoint: ep, episode: *e})
+			m.log(warning("an endpoint is out for another reason", e.cause(ep), e.tried.fields()))
 		}
 	}
 	if covered && m.cluster.phase == out {
-		m.lines = append(m.lines, line{kind: clusterChanged, episode: m.cluster, members: m.cover()})
+		m.log(warning("no endpoint can serve, for another reason", m.cluster.members("endpoints", m.cover()), m.cluster.tried.fields()))
 	}
 }
 
@@ -188,9 +190,9 @@ func (m *machine) endpointLapses(ep string, e *episode) {
 	case was == failing && m.cluster.phase.logged():
 		e.covered = true
 	case was == failing:
-		m.lines = append(m.lines, line{kind: endpointOut, endpoint: ep, episode: *e})
+		m.log(warning("an endpoint is out", e.cause(ep), e.tried.fields()))
 	case was == recovering && !e.covered:
-		m.lines = append(m.lines, line{kind: endpointBack, endpoint: ep, episode: *e})
+		m.log(info("an endpoint serves again", e.cause(ep), e.summary()))
 	}
 }
 
@@ -199,9 +201,9 @@ func (m *machine) clusterLapses() {
 	m.cluster.lapses()
 	switch was {
 	case failing:
-		m.lines = append(m.lines, line{kind: clusterOut, episode: m.cluster, members: m.cover()})
+		m.log(warning("no endpoint can serve", m.cluster.members("endpoints", m.cover()), m.cluster.tried.fields()))
 	case recovering:
-		m.lines = append(m.lines, line{kind: clusterBack, episode: m.cluster, members: m.uncover()})
+		m.log(info("the cluster serves again", m.cluster.members("still-out", m.uncover()), m.cluster.summary()))
 	default:
 	}
 }

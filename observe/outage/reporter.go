@@ -124,7 +124,7 @@ func (r *Reporter) tick() {
 		known = r.known()
 	}
 	for _, l := range r.take(known) {
-		l.write(r.log())
+		r.log().Log(l.level, l.message, l.fields...)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

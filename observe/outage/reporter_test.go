@@ -3,6 +3,7 @@ package outage_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,98 +16,273 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/observe/outage"
 )
 
 var errReset = errors.New("connection reset")
 
-// newReporter returns a reporter whose client has three serving endpoints, and its log.
-func newReporter(t *testing.T) (*outage.Reporter, *observer.ObservedLogs) {
+// The lines of the log.
+const (
+	endpointOut     = "warn: an endpoint is out"
+	endpointChanged = "warn: an endpoint is out for another reason"
+	endpointBack    = "info: an endpoint serves again"
+	endpointRemoved = "info: an endpoint that was out has been removed"
+	clusterOut      = "warn: no endpoint can serve"
+	clusterChanged  = "warn: no endpoint can serve, for another reason"
+	clusterBack     = "info: the cluster serves again"
+)
+
+// rig is a Reporter of a client whose endpoints all serve, in virtual time.
+type rig struct {
+	*outage.Reporter
+	t    *testing.T
+	logs *observer.ObservedLogs
+}
+
+func newRig(t *testing.T, known func() []health.Status, endpoints ...string) *rig {
 	core, logs := observer.New(zapcore.DebugLevel)
 	lg := zap.New(core)
-	r := outage.New(func() *zap.Logger { return lg }, nil)
+	r := &rig{outage.New(func() *zap.Logger { return lg }, known), t, logs}
 	t.Cleanup(r.Close)
-	r.EndpointsSet([]string{"a", "b", "c"})
-	for _, ep := range []string{"a", "b", "c"} {
-		is(r, ep, health.Serving)
+	r.EndpointsSet(endpoints)
+	for _, ep := range endpoints {
+		r.is(health.Serving, ep)
 	}
-	return r, logs
+	return r
 }
 
-func is(r *outage.Reporter, ep string, to health.State) {
-	r.StateChanged(health.Change{Endpoint: ep, To: to, Evidence: health.Evidence{Kind: health.Unresponsive, Err: errReset, Detail: "no answer"}})
+// inBubble runs a test with three endpoints.
+func inBubble(t *testing.T, test func(r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(newRig(t, nil, "a", "b", "c")) })
 }
 
-func messages(logs *observer.ObservedLogs) []string {
-	var all []string
-	for _, entry := range logs.All() {
-		all = append(all, fmt.Sprintf("%v: %s", entry.Level, entry.Message))
+func (r *rig) is(to health.State, endpoints ...string) {
+	for _, ep := range endpoints {
+		r.StateChanged(health.Change{Endpoint: ep, To: to, Evidence: health.Evidence{Kind: health.Unresponsive, Err: errReset, Detail: "no answer"}})
 	}
-	return all
 }
 
-func TestLinesOfAnEndpoint(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, logs := newReporter(t)
-		began := time.Now()
-		is(r, "b", health.Dead)
-		r.Retried(observe.Retry{Endpoint: "b", Err: errReset})
-		time.Sleep(20 * time.Second)
-		for range 3 {
-			r.FailedOver(observe.Failover{From: "b", To: "c", Err: errReset})
+// pass lets time pass, and returns the lines of that time and their fields.
+func (r *rig) pass(d time.Duration) (lines []string, fields []map[string]any) {
+	time.Sleep(d)
+	synctest.Wait()
+	for _, entry := range r.logs.TakeAll() {
+		lines = append(lines, fmt.Sprintf("%v: %s", entry.Level, entry.Message))
+		fields = append(fields, entry.ContextMap())
+	}
+	return lines, fields
+}
+
+// says lets time pass, compares the lines of that time, and returns their fields.
+func (r *rig) says(d time.Duration, want ...string) []map[string]any {
+	r.t.Helper()
+	lines, fields := r.pass(d)
+	require.Equal(r.t, want, lines)
+	return fields
+}
+
+func TestOutageOfAnEndpoint(t *testing.T) {
+	for _, state := range []health.State{health.Dead, health.Lagging, health.Degraded, health.NotServing} {
+		grpctest.Bubble(t, state.String(), func(t *testing.T) {
+			r := newRig(t, nil, "a", "b", "c")
+			retry := observe.Retry{Endpoint: "b", Err: errReset}
+			r.Retried(retry)
+			r.says(2 * time.Second)
+			r.Retried(retry)
+			r.says(time.Second / 2)
+			began := time.Now()
+			r.is(health.Suspected, "b")
+			r.is(state, "b")
+			r.Retried(retry)
+			r.Retried(observe.Retry{Endpoint: "a", Err: errReset})
+			want := map[string]any{
+				"endpoint": "b", "state": state.String(), "evidence": "unresponsive", "detail": "no answer", "since": began,
+				"retries": int64(2), "failovers": int64(0), "hedges": int64(0), "unknown-outcomes": int64(0), "last-error": "connection reset",
+			}
+			require.Equal(t, want, r.says(time.Minute, endpointOut)[0], "only retries just before the outage count")
+
+			for range 3 {
+				r.FailedOver(observe.Failover{From: "b", To: "c", Err: errReset})
+			}
+			r.HedgeSent(observe.Hedge{First: "b", Second: "a"})
+			r.OutcomeUnknown(observe.UnknownOutcome{Endpoint: "b", Err: errors.New("the last one")})
+			r.is(health.Suspected, "b")
+			r.is(health.Unknown, "b")
+			r.says(time.Minute)
+			r.is(health.Serving, "b")
+			want["failovers"], want["hedges"], want["unknown-outcomes"], want["last-error"] = int64(3), int64(1), int64(1), "the last one"
+			want["out-for"], want["flaps"] = 2*time.Minute, int64(0)
+			require.Equal(t, want, r.says(time.Minute, endpointBack)[0])
+
+			r.is(state, "b")
+			require.Zero(t, r.says(time.Minute, endpointOut)[0]["retries"], "those of the previous outage do not count")
+		})
+	}
+}
+
+func TestShortOutagesAreNotLogged(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		for range 10 {
+			r.is(health.Dead, "b")
+			r.says(time.Second - time.Millisecond)
+			r.is(health.Serving, "b")
+			r.says(time.Minute)
 		}
-		r.HedgeSent(observe.Hedge{First: "b", Second: "a"})
-		r.OutcomeUnknown(observe.UnknownOutcome{Endpoint: "b", Err: errors.New("the last one")})
-		is(r, "b", health.Serving)
-		time.Sleep(time.Minute)
-
-		require.Equal(t, []string{"warn: an endpoint is out", "info: an endpoint serves again"}, messages(logs))
-		require.Equal(t, map[string]any{
-			"endpoint": "b", "state": "dead", "evidence": "unresponsive", "detail": "no answer", "since": began,
-			"retries": int64(1), "failovers": int64(0), "hedges": int64(0), "unknown-outcomes": int64(0),
-			"last-error": "connection reset",
-		}, logs.All()[0].ContextMap())
-		require.Equal(t, map[string]any{
-			"endpoint": "b", "state": "dead", "evidence": "unresponsive", "detail": "no answer", "since": began,
-			"out-for": 20 * time.Second, "flaps": int64(0),
-			"retries": int64(1), "failovers": int64(3), "hedges": int64(1), "unknown-outcomes": int64(1),
-			"last-error": "the last one",
-		}, logs.All()[1].ContextMap())
+		for _, state := range []health.State{health.Suspected, health.Slow, health.Restricted, health.Unknown} {
+			r.is(state, "b")
+			r.says(time.Hour)
+		}
 	})
 }
 
-func TestLinesOfTheCluster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, logs := newReporter(t)
-		for _, ep := range []string{"a", "b", "c"} {
-			is(r, ep, health.Degraded)
+// Repeated short outages count as one outage.
+func TestFlappingIsOneOutage(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		var all []string
+		for range 100 {
+			r.is(health.Dead, "b")
+			out, _ := r.pass(time.Second / 2)
+			r.is(health.Serving, "b")
+			back, _ := r.pass(time.Second / 2)
+			all = append(append(all, out...), back...)
 		}
-		time.Sleep(time.Minute)
-		is(r, "a", health.Serving)
-		time.Sleep(time.Minute)
-		r.EndpointsSet([]string{"a", "b"})
-		time.Sleep(time.Minute)
-		r.EndpointsSet([]string{"a"})
-		time.Sleep(time.Minute)
+		require.Equal(r.t, []string{endpointOut}, all)
+		end := r.says(time.Minute, endpointBack)[0]
+		require.EqualValues(r.t, 99, end["flaps"])
+		require.Equal(r.t, 99*time.Second+time.Second/2, end["out-for"])
+	})
+}
 
-		require.Equal(t, []string{
-			"warn: no endpoint can serve", "info: the cluster serves again",
-			"info: an endpoint that was out has been removed", "info: an endpoint that was out has been removed",
-		}, messages(logs))
-		var logged []map[string]any
-		for _, entry := range logs.All() {
-			logged = append(logged, entry.ContextMap())
+// An endpoint that fails repeatedly, in whatever rhythm, causes a few lines and then at most two
+// per minute.
+func TestLinesAreFew(t *testing.T) {
+	for _, rhythm := range []time.Duration{1100 * time.Millisecond, 3 * time.Second, 10 * time.Second, 40 * time.Second} {
+		grpctest.Bubble(t, rhythm.String(), func(t *testing.T) {
+			r := newRig(t, nil, "a", "b", "c")
+			for range 2 * time.Hour / (2 * rhythm) {
+				r.is(health.Dead, "b")
+				time.Sleep(rhythm)
+				r.is(health.Serving, "b")
+				time.Sleep(rhythm)
+			}
+			lines, _ := r.pass(0)
+			require.NotEmpty(t, lines)
+			require.LessOrEqual(t, len(lines), 16)
+			r.pass(time.Hour)
+
+			r.is(health.Dead, "b")
+			r.says(10*time.Second, endpointOut)
+			r.is(health.Serving, "b")
+			r.says(time.Second, endpointBack)
+		})
+	}
+}
+
+func TestOutageOfTheCluster(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		for _, ep := range []string{"a", "b", "c"} {
+			r.is(health.Degraded, ep)
+			r.says(100 * time.Millisecond)
 		}
-		require.Equal(t, []any{
+		r.Retried(observe.Retry{Err: errReset})
+		start := r.says(time.Minute, clusterOut)[0]
+		require.Equal(r.t, []any{
 			"a: degraded (unresponsive: no answer: connection reset)",
 			"b: degraded (unresponsive: no answer: connection reset)",
 			"c: degraded (unresponsive: no answer: connection reset)",
-		}, logged[0]["endpoints"])
-		require.Equal(t, time.Minute, logged[1]["out-for"])
-		require.Len(t, logged[1]["still-out"], 2)
-		require.Equal(t, "c", logged[2]["endpoint"])
-		require.Equal(t, "b", logged[3]["endpoint"])
+		}, start["endpoints"])
+		require.EqualValues(r.t, 1, start["retries"])
+
+		r.is(health.Serving, "b")
+		r.says(time.Second / 2)
+		r.is(health.Serving, "a")
+		end := r.says(time.Hour, clusterBack)[0]
+		require.Equal(r.t, time.Minute+100*time.Millisecond, end["out-for"])
+		require.Len(r.t, end["still-out"], 1)
+		r.is(health.Serving, "c")
+		require.Equal(r.t, "c", r.says(time.Hour, endpointBack)[0]["endpoint"])
+	})
+}
+
+// An endpoint that was out before the others has its own lines.
+func TestClusterOutageAfterThatOfAnEndpoint(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.is(health.Dead, "a")
+		r.says(time.Minute, endpointOut)
+		r.is(health.Dead, "b", "c")
+		require.Len(r.t, r.says(time.Minute, clusterOut)[0]["endpoints"], 3)
+		r.is(health.Serving, "a", "b", "c")
+		back := r.says(time.Minute, clusterBack, endpointBack)
+		require.Empty(r.t, back[0]["still-out"])
+		require.Equal(r.t, "a", back[1]["endpoint"])
+	})
+}
+
+// A short outage of all endpoints is not one of the cluster; if some stay out, they have their own
+// lines.
+func TestShortOutageOfTheCluster(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.is(health.Dead, "a", "b", "c")
+		r.says(time.Second / 2)
+		r.is(health.Serving, "a")
+		out := r.says(time.Minute, endpointOut, endpointOut)
+		require.Equal(r.t, "b", out[0]["endpoint"])
+		require.Equal(r.t, "c", out[1]["endpoint"])
+	})
+}
+
+func TestWhatCountsAsAnOutageOfTheCluster(t *testing.T) {
+	for third, want := range map[health.State][]string{
+		health.Unknown:    {endpointOut, endpointOut},
+		health.Restricted: {clusterOut},
+		health.Suspected:  {endpointOut, endpointOut},
+		health.Slow:       {endpointOut, endpointOut},
+	} {
+		grpctest.Bubble(t, third.String(), func(t *testing.T) {
+			r := newRig(t, nil, "a", "b", "c")
+			r.is(third, "c")
+			r.is(health.Dead, "a", "b")
+			r.says(time.Minute, want...)
+		})
+	}
+}
+
+func TestRemovedEndpoints(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.is(health.Dead, "b")
+		r.says(time.Minute, endpointOut)
+		r.EndpointsSet([]string{"a", "c"})
+		removed := r.says(0, endpointRemoved)[0]
+		require.Equal(r.t, "b", removed["endpoint"])
+		require.Equal(r.t, time.Minute, removed["out-for"])
+		r.is(health.Draining, "b")
+		r.is(health.Dead, "b")
+		r.says(time.Hour)
+
+		r.is(health.Dead, "a")
+		r.EndpointsSet([]string{"c"})
+		r.says(time.Hour)
+		r.is(health.Dead, "c")
+		r.says(time.Hour, clusterOut)
+	})
+}
+
+// During an outage the endpoints are replaced by others in an unknown state: the outage ends only
+// when one serves.
+func TestClusterWithOtherEndpoints(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.is(health.Dead, "a", "b", "c")
+		r.says(time.Minute, clusterOut)
+		r.EndpointsSet(nil)
+		r.EndpointsSet([]string{"d", "e"})
+		r.says(time.Minute)
+		r.is(health.Dead, "d")
+		r.says(time.Minute)
+		r.is(health.Serving, "e")
+		require.Equal(r.t, []any{"d: dead (unresponsive: no answer: connection reset)"}, r.says(time.Minute, clusterBack)[0]["still-out"])
 	})
 }
 
@@ -119,23 +295,19 @@ func TestLogThatBlocks(t *testing.T) {
 			<-unblock
 			return nil
 		}))
-		r := outage.New(func() *zap.Logger { return blocking }, nil)
+		r := &rig{outage.New(func() *zap.Logger { return blocking }, nil), t, logs}
 		defer r.Close()
 		r.EndpointsSet([]string{"a", "b"})
-		is(r, "a", health.Serving)
-		is(r, "b", health.Dead)
-		time.Sleep(time.Minute)
+		r.is(health.Serving, "a")
 		started := time.Now()
-		is(r, "b", health.Serving)
-		time.Sleep(time.Minute)
-		is(r, "b", health.Dead)
-		require.Equal(t, time.Minute, time.Since(started))
+		for _, state := range []health.State{health.Dead, health.Serving, health.Dead} {
+			r.is(state, "b")
+			time.Sleep(time.Minute)
+		}
+		require.Equal(t, 3*time.Minute, time.Since(started))
 		require.Len(t, logs.All(), 1)
 		close(unblock)
-		time.Sleep(time.Minute)
-		require.Equal(t, []string{
-			"warn: an endpoint is out", "info: an endpoint serves again", "warn: an endpoint is out",
-		}, messages(logs))
+		r.says(time.Minute, endpointOut, endpointBack, endpointOut)
 	})
 }
 
@@ -143,92 +315,71 @@ func TestLogThatBlocks(t *testing.T) {
 func TestAnotherReason(t *testing.T) {
 	for name, tt := range map[string]struct {
 		out  []string // the endpoints that are
-		want []string
+		want [3]string
 	}{
-		"of an endpoint": {[]string{"b"}, []string{
-			"warn: an endpoint is out", "warn: an endpoint is out for another reason", "info: an endpoint serves again",
-		}},
-		"of the cluster": {[]string{"a", "b", "c"}, []string{
-			"warn: no endpoint can serve", "warn: no endpoint can serve, for another reason", "info: the cluster serves again",
-		}},
+		"of an endpoint": {[]string{"b"}, [3]string{endpointOut, endpointChanged, endpointBack}},
+		"of the cluster": {[]string{"a", "b", "c"}, [3]string{clusterOut, clusterChanged, clusterBack}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				core, logs := observer.New(zapcore.DebugLevel)
-				lg := zap.New(core)
-				var untrusted atomic.Bool
-				port := 1000
-				r := outage.New(func() *zap.Logger { return lg }, func() (all []health.Status) {
-					port++ // what differs with each attempt
-					latest := fmt.Errorf("port %d: %w", port, errReset)
-					if untrusted.Load() {
-						latest = errors.New("x509: certificate signed by unknown authority")
-					}
-					for _, ep := range []string{"a", "b", "c"} {
-						all = append(all, health.Status{Endpoint: ep, LastErr: latest, LastErrAt: time.Now()})
-					}
-					return all
-				})
-				defer r.Close()
-				r.EndpointsSet([]string{"a", "b", "c"})
+		grpctest.Bubble(t, name, func(t *testing.T) {
+			var untrusted atomic.Bool
+			port := 1000
+			r := newRig(t, func() (all []health.Status) {
+				port++ // what differs with each attempt
+				latest := fmt.Errorf("port %d: %w", port, errReset)
+				if untrusted.Load() {
+					latest = errors.New("x509: certificate signed by unknown authority")
+				}
 				for _, ep := range []string{"a", "b", "c"} {
-					is(r, ep, health.Serving)
+					all = append(all, health.Status{Endpoint: ep, LastErr: latest, LastErrAt: time.Now()})
 				}
-				for _, ep := range tt.out {
-					r.StateChanged(health.Change{Endpoint: ep, To: health.Dead, Evidence: health.Evidence{Kind: health.ConnectFailed, Err: fmt.Errorf("port 7: %w", errReset)}})
-				}
-				time.Sleep(time.Minute)
-				require.Equal(t, tt.want[:1], messages(logs), "the reason is the same")
-				untrusted.Store(true)
-				time.Sleep(time.Hour)
-				require.Equal(t, tt.want[:2], messages(logs))
-				require.Contains(t, logs.All()[1].ContextMap()["last-error"], "x509")
-				for _, ep := range tt.out {
-					is(r, ep, health.Serving)
-				}
-				time.Sleep(time.Hour)
-				require.Equal(t, tt.want, messages(logs))
-			})
+				return all
+			}, "a", "b", "c")
+			for _, ep := range tt.out {
+				r.StateChanged(health.Change{Endpoint: ep, To: health.Dead, Evidence: health.Evidence{Kind: health.ConnectFailed, Err: fmt.Errorf("port 7: %w", errReset)}})
+			}
+			r.says(time.Minute, tt.want[0])
+			untrusted.Store(true)
+			require.Contains(t, r.says(time.Hour, tt.want[1])[0]["last-error"], "x509")
+			r.is(health.Serving, tt.out...)
+			r.says(time.Hour, tt.want[2])
 		})
 	}
 }
 
 func TestCloseInAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, logs := newReporter(t)
-		is(r, "a", health.Dead)
-		time.Sleep(time.Minute)
-		is(r, "b", health.Dead)
+	inBubble(t, func(r *rig) {
+		r.is(health.Dead, "a")
+		r.says(time.Minute, endpointOut)
+		r.is(health.Dead, "b")
 		r.Close()
 		r.Close()
-		is(r, "c", health.Dead)
+		r.is(health.Dead, "c")
 		r.EndpointsSet(nil)
-		time.Sleep(time.Hour)
-		require.Len(t, logs.All(), 1)
+		r.says(time.Hour)
 	})
 }
 
 // The race detector checks concurrent use.
 func TestConcurrentUse(t *testing.T) {
-	r, logs := newReporter(t)
-	var tellers sync.WaitGroup
+	r := newRig(t, nil, "a", "b", "c")
+	var callers sync.WaitGroup
 	for range 4 {
-		tellers.Go(func() {
+		callers.Go(func() {
 			for i := range 1000 {
-				is(r, "b", []health.State{health.Dead, health.Serving}[i%2])
+				r.is([]health.State{health.Dead, health.Serving}[i%2], "b")
 				r.Retried(observe.Retry{Endpoint: "b", Err: errReset})
 			}
 		})
 	}
-	tellers.Wait()
+	callers.Wait()
 	r.Close()
-	require.LessOrEqual(t, len(logs.All()), 2)
+	require.LessOrEqual(t, len(r.logs.All()), 2)
 }
 
 func ExampleReporter() {
 	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "msg", LevelKey: "level", EncodeLevel: zapcore.LowercaseLevelEncoder})
 	lines := make(chan string, 1)
-	lg := zap.New(zapcore.NewCore(encoder, zapcore.AddSync(discard{}), zapcore.InfoLevel), zap.Hooks(func(e zapcore.Entry) error {
+	lg := zap.New(zapcore.NewCore(encoder, zapcore.AddSync(io.Discard), zapcore.InfoLevel), zap.Hooks(func(e zapcore.Entry) error {
 		lines <- e.Level.String() + ": " + e.Message
 		return nil
 	}))
@@ -241,7 +392,3 @@ func ExampleReporter() {
 	fmt.Println(<-lines)
 	// Output: warn: an endpoint is out
 }
-
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }

@@ -88,7 +88,7 @@ func TestMinIsKept(t *testing.T) {
 // A connection that a call waits for takes longer to make than the idle time.
 func TestAConnectionThatIsWaitedForIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lis := bufconn.Listen(wireChunk)
+		lis := bufconn.Listen(1 << 16)
 		s := serveOn(t, lis, grpc.MaxConcurrentStreams(1))
 		conn, client := open(t, s, grpcpool.Config{IdleTimeout: time.Second}, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			time.Sleep(3 * time.Second)

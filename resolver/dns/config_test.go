@@ -9,10 +9,6 @@ import (
 )
 
 func TestConfigDefaults(t *testing.T) {
-	require.Equal(t, Config{
-		Scheme: "dns", Interval: 5 * time.Second, MinInterval: time.Second, Timeout: 5 * time.Second,
-		MassRemovalDelay: 15 * time.Second, RotationWindow: 5 * time.Minute, MaxListAge: time.Hour,
-	}, Config{}.withDefaults())
 	require.Equal(t, 200*time.Millisecond, Config{Interval: 200 * time.Millisecond}.withDefaults().MinInterval)
 	require.Equal(t, "dns", newBuilder(t, Config{}).Scheme())
 	require.Equal(t, "qdns", newBuilder(t, Config{Scheme: "qdns"}).Scheme())

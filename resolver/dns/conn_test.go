@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"io"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/dns/dnsmessage"
 	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/internal/feed"
 )
 
 // testTimeout is far longer than any of these tests.
@@ -231,96 +235,82 @@ func TestTCP(t *testing.T) {
 }
 
 // Addresses sent with SRV records make lookups of the targets unnecessary, if they cover all
-// targets.
+// targets, and the known addresses of each: a server omits what does not fit into the message.
 func TestGlue(t *testing.T) {
 	records := func(name string) []dnsmessage.Resource {
 		return []dnsmessage.Resource{service(name, "A.test.", 1, 30), service(name, "b.test.", 2, 30)}
 	}
+	first := addr("a.test.", "10.0.0.1", 30)
 	s := startWireServer(t, zone{
 		"TypeSRV _all._tcp.test.": {Answers: records("_all._tcp.test."), Additionals: []dnsmessage.Resource{
-			addr("a.test.", "10.0.0.1", 30), addr("B.test.", "2001:db8::2", 8), addr("b.test.", "10.0.0.2", 30),
+			first, addr("B.test.", "2001:db8::2", 8), addr("b.test.", "10.0.0.2", 30),
 		}},
-		"TypeSRV _some._tcp.test.": {Answers: records("_some._tcp.test."), Additionals: []dnsmessage.Resource{addr("a.test.", "10.0.0.1", 30)}},
-		"TypeA a.test.":            answers(addr("a.test.", "10.0.0.1", 30)),
+		"TypeSRV _half._tcp.test.": {Answers: records("_half._tcp.test."), Additionals: []dnsmessage.Resource{first, addr("b.test.", "10.0.0.2", 30)}},
+		"TypeSRV _some._tcp.test.": {Answers: records("_some._tcp.test."), Additionals: []dnsmessage.Resource{first}},
+		"TypeA a.test.":            answers(first),
 		"TypeA b.test.":            answers(addr("b.test.", "10.0.0.2", 9)),
 		"TypeAAAA b.test.":         answers(addr("b.test.", "2001:db8::2", 30)),
 	}.reply)
+	all, err := s.ask(t, question{name: "_all._tcp.test.", srv: true})
+	require.NoError(t, err)
 	for _, c := range []struct {
-		name  string
-		ttl   time.Duration
-		asked int // names so far
-	}{{"_all._tcp.test.", 8 * time.Second, 1}, {"_some._tcp.test.", 9 * time.Second, 3}} {
-		a, err := s.ask(t, question{name: c.name, srv: true})
-		require.NoError(t, err)
-		require.Equal(t, "10.0.0.1:1 10.0.0.2:2,[2001:db8::2]:2", listed(a))
-		require.Equal(t, c.ttl, a.ttl)
+		name   string
+		before []backend
+		list   string
+		ttl    time.Duration
+		asked  []string
+	}{
+		{"_all._tcp.test.", nil, "10.0.0.1:1 10.0.0.2:2,[2001:db8::2]:2", 8 * time.Second, nil},
+		{"_half._tcp.test.", nil, "10.0.0.1:1 10.0.0.2:2", 30 * time.Second, nil},
+		{"_half._tcp.test.", all.backends, "10.0.0.1:1 10.0.0.2:2,[2001:db8::2]:2", 9 * time.Second, []string{"b.test."}},
+		{"_some._tcp.test.", nil, "10.0.0.1:1 10.0.0.2:2,[2001:db8::2]:2", 9 * time.Second, []string{"b.test."}},
+	} {
 		s.mu.Lock()
-		require.Len(t, s.asked, c.asked, "%v", s.asked)
+		s.asked = map[string]bool{}
+		s.mu.Unlock()
+		a, err := s.ask(t, question{name: c.name, srv: true}, c.before...)
+		require.NoError(t, err)
+		require.Equal(t, c.list, listed(a), c.name)
+		require.Equal(t, c.ttl, a.ttl, c.name)
+		s.mu.Lock()
+		delete(s.asked, c.name)
+		require.ElementsMatch(t, c.asked, slices.Collect(maps.Keys(s.asked)), c.name)
 		s.mu.Unlock()
 	}
 }
 
-// Addresses that a server omits for want of space are looked up: the list does not change.
-func TestPartialGlue(t *testing.T) {
-	replies := 0
-	s := startWireServer(t, func(q dnsmessage.Question, _ bool) *dnsmessage.Message {
-		name := q.Name.String()
-		switch q.Type {
-		case dnsmessage.TypeSRV:
-			replies++
-			m := answers(service(name, "a.test.", 1, 1), service(name, "b.test.", 2, 1))
-			m.Additionals = []dnsmessage.Resource{
-				addr("a.test.", "10.0.0.1", 1), addr("b.test.", "10.0.0.2", 1), addr("b.test.", "2001:db8::2", 1), addr("a.test.", "2001:db8::1", 1),
-			}[replies%3:]
-			return m
-		case dnsmessage.TypeA:
-			return answers(addr(name, map[string]string{"a.test.": "10.0.0.1", "b.test.": "10.0.0.2"}[name], 1))
-		default:
-			return answers(addr(name, map[string]string{"a.test.": "2001:db8::1", "b.test.": "2001:db8::2"}[name], 1))
-		}
-	})
-	b := newBuilder(t, Config{Server: s.addr, Interval: 10 * time.Millisecond})
-	cc := follow(t, b, "dns:///_grpc._tcp.test.")
-	require.Eventually(t, func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return replies >= 20
-	}, testTimeout, time.Millisecond)
-	lists, _ := cc.updates()
-	require.Equal(t, "10.0.0.1:1,[2001:db8::1]:1 10.0.0.2:2,[2001:db8::2]:2", lists[len(lists)-1])
-	require.LessOrEqual(t, len(lists), 3, "an address that was sent for the first time is new: %v", lists)
-}
-
-// A cache repeats an empty answer for the TTL of the SOA record: it counts as one answer.
+// An empty answer is valid for the TTL of the SOA record (RFC 2308): until then caches repeat it, which confirms nothing.
 func TestNegativeTTL(t *testing.T) {
-	const ttl = 1
-	var gone time.Time
-	soa := dnsmessage.Resource{Header: header("test.", ttl), Body: &dnsmessage.SOAResource{
-		NS: dnsmessage.MustNewName("ns.test."), MBox: dnsmessage.MustNewName("h.test."), MinTTL: 60,
+	soa := dnsmessage.Resource{Header: header("test.", 60), Body: &dnsmessage.SOAResource{
+		NS: dnsmessage.MustNewName("ns.test."), MBox: dnsmessage.MustNewName("h.test."), MinTTL: 90,
 	}}
 	ns := dnsmessage.Resource{Header: header("test.", 0), Body: &dnsmessage.NSResource{NS: dnsmessage.MustNewName("ns.test.")}}
+	code := dnsmessage.RCodeNameError
 	s := startWireServer(t, func(q dnsmessage.Question, _ bool) *dnsmessage.Message {
-		switch {
-		case !gone.IsZero():
-			return &dnsmessage.Message{Header: dnsmessage.Header{RCode: dnsmessage.RCodeNameError}, Authorities: []dnsmessage.Resource{ns, soa}}
-		case q.Type == dnsmessage.TypeA:
-			return answers(addr(q.Name.String(), "10.0.0.1", 1))
+		m := &dnsmessage.Message{Header: dnsmessage.Header{RCode: code}, Authorities: []dnsmessage.Resource{ns, soa}}
+		if code == dnsmessage.RCodeSuccess && q.Type == dnsmessage.TypeA {
+			m.Answers = []dnsmessage.Resource{addr("svc.test.", "10.0.0.1", 2)}
 		}
-		return &dnsmessage.Message{Authorities: []dnsmessage.Resource{soa}}
+		return m
 	})
-	b := newBuilder(t, Config{Server: s.addr, Interval: 20 * time.Millisecond, MassRemovalDelay: 100 * time.Millisecond})
-	cc := follow(t, b, "dns:///plain.test.:80")
-	require.Eventually(t, func() bool { l, _ := cc.updates(); return len(l) == 1 }, testTimeout, time.Millisecond)
-	s.mu.Lock()
-	gone = time.Now()
-	s.mu.Unlock()
-	require.Eventually(t, func() bool { l, _ := cc.updates(); return len(l) == 2 }, testTimeout, time.Millisecond)
-	require.GreaterOrEqual(t, time.Since(gone), ttl*time.Second)
-	lists, _ := cc.updates()
-	require.Equal(t, []string{"10.0.0.1:80", ""}, lists)
-	a, err := s.ask(t, question{name: "plain.test."})
+	answer := func(c dnsmessage.RCode) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		code = c
+	}
+	a, err := s.ask(t, question{name: "svc.test."})
 	require.True(t, isNone(err))
-	require.Equal(t, ttl*time.Second, a.ttl)
+	require.Equal(t, time.Minute, a.ttl)
+
+	c := s.client(t, Config{})
+	p := &poller{client: c, q: question{server: s.addr, name: "svc.test."}, state: state{record: newRecord(c.Config)}}
+	p.Feed = feed.New(&p.mu, p.publishedLocked)
+	answer(dnsmessage.RCodeSuccess)
+	p.poll(t.Context())
+	require.InDelta(t, 2100*time.Millisecond, p.poll(t.Context()), float64(100*time.Millisecond))
+	answer(dnsmessage.RCodeNameError)
+	p.poll(t.Context())
+	require.Equal(t, time.Minute, p.state.confirm.Sub(p.state.ended))
 }
 
 // A family whose lookup fails is missing only if addresses of it are known.

@@ -14,28 +14,6 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-func TestBarrier(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		b := recipe.NewBarrier(client, "b")
-		clienttest.Put(t, cluster, "b-2", "")
-		clienttest.Put(t, cluster, "b/x", "")
-		require.NoError(t, b.Wait(), "it is not held")
-
-		require.NoError(t, b.Hold())
-		require.Equal(t, recipe.ErrKeyExists, b.Hold())
-		require.NotNil(t, cluster.Get("b"))
-		waits := make([]pending, 3)
-		for i := range waits {
-			waits[i] = call(recipe.NewBarrier(clienttest.Connect(t, cluster), "b").Wait)
-		}
-		clienttest.Put(t, cluster, "b", "another value")
-		still(t, waits...)
-		require.NoError(t, b.Release())
-		succeed(t, waits...)
-		require.NoError(t, b.Release(), "it need not be held")
-	})
-}
-
 // What happens between the read and the watch. Where the history goes, the revision to watch from goes with it.
 func TestBarrierBetweenReadAndWatch(t *testing.T) {
 	releaseIt := func(t *testing.T, _ *fakeetcd.Cluster, b *recipe.Barrier) { require.NoError(t, b.Release()) }
@@ -75,19 +53,6 @@ func TestBarrierBetweenReadAndWatch(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestBarrierClientClosed(t *testing.T) {
-	inBubble(t, func(t *testing.T, _ *fakeetcd.Cluster, client *clientv3.Client) {
-		b := recipe.NewBarrier(client, "b")
-		require.NoError(t, b.Hold())
-		wait := call(b.Wait)
-		still(t, wait)
-		require.NoError(t, client.Close())
-		for _, p := range []pending{wait, call(b.Wait), call(b.Hold), call(b.Release)} {
-			requireClientClosed(t, p.result(t))
-		}
-	})
 }
 
 type types = []mvccpb.Event_EventType

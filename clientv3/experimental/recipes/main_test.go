@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
+	recipe "github.com/quorate/quorate/clientv3/experimental/recipes"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
@@ -99,6 +100,29 @@ func requireClientClosed(t *testing.T, err error) {
 	t.Helper()
 	require.Error(t, err)
 	require.True(t, clientv3.IsConnCanceled(err), "%v", err)
+}
+
+// Calls that wait, and further ones, end with their client.
+func TestCallsEndWithTheClient(t *testing.T) {
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		barrier, double := recipe.NewBarrier(client, "held"), recipe.NewDoubleBarrier(newSession(t, client), "b", 2)
+		require.NoError(t, barrier.Hold())
+		enterAll(t, double, participants(t, cluster, 2, 1)[0])
+		clienttest.Put(t, cluster, "m/write/1", "")
+		locks := []*recipe.RWMutex{recipe.NewRWMutex(newSession(t, client), "m"), recipe.NewRWMutex(newSession(t, client), "m")}
+		q, p := recipe.NewQueue(client, "q"), recipe.NewPriorityQueue(client, "p")
+		var got [2]string
+		waiting := []pending{call(barrier.Wait), call(double.Leave), call(locks[0].Lock), dequeue(q, &got[0]), dequeue(samePriority{p}, &got[1])}
+		still(t, waiting...)
+		require.NoError(t, client.Close())
+		later := []pending{
+			call(barrier.Wait), call(barrier.Hold), call(barrier.Release), call(locks[1].RLock),
+			call(func() error { return q.Enqueue("v") }), call(func() error { return p.Enqueue("v", 1) }),
+		}
+		for _, p := range append(waiting, later...) {
+			requireClientClosed(t, p.result(t))
+		}
+	})
 }
 
 func requireSessionLost(t *testing.T, err error) {

@@ -1,13 +1,9 @@
 package recipe_test
 
 import (
-	"fmt"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/clientv3"
@@ -95,15 +91,6 @@ func TestQueueKeys(t *testing.T) {
 	require.ErrorContains(t, q.Enqueue("v", 1), "not-a-number")
 }
 
-func TestPriorities(t *testing.T) {
-	_, client := clienttest.StartClient(t, 1)
-	q := recipe.NewPriorityQueue(client, "q")
-	for i, pr := range []uint16{3, 1, 65535, 1, 0, 256} {
-		require.NoError(t, q.Enqueue(fmt.Sprintf("%d:%d", pr, i), pr))
-	}
-	requireDequeued(t, q.Dequeue, "0:4", "1:1", "1:3", "3:0", "256:5", "65535:2")
-}
-
 // An element comes while nothing watches yet, or later. Where the history goes as well, it cannot be watched from where
 // the queue was read.
 func TestDequeueMissesNothing(t *testing.T) {
@@ -135,18 +122,6 @@ func TestDequeueMissesNothing(t *testing.T) {
 	}
 }
 
-func TestDequeueClientClosed(t *testing.T) {
-	forQueues(t, func(t *testing.T, _ *fakeetcd.Cluster, client *clientv3.Client, newQueue newQueue) {
-		q := newQueue(client, "q")
-		var got string
-		waiting := dequeue(q, &got)
-		still(t, waiting)
-		require.NoError(t, client.Close())
-		requireClientClosed(t, waiting.result(t))
-		requireClientClosed(t, call(func() error { return q.Enqueue("v") }).result(t))
-	})
-}
-
 // Two readers have read the same element; it goes to one of them.
 func TestDequeueTakesOnce(t *testing.T) {
 	forQueues(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, newQueue newQueue) {
@@ -174,45 +149,5 @@ func TestSequenceNumbers(t *testing.T) {
 		release()
 		succeed(t, slow)
 		requireDequeued(t, rival.Dequeue, "slow")
-	})
-}
-
-func TestManyReadersManyWriters(t *testing.T) {
-	const readers, writers, each = 4, 4, 12
-	forQueues(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client, newQueue newQueue) {
-		var wg sync.WaitGroup
-		for w := range writers {
-			q := newQueue(clienttest.Connect(t, cluster), "q")
-			wg.Go(func() {
-				for i := range each {
-					assert.NoError(t, q.Enqueue(fmt.Sprintf("%d %02d", w, i)))
-				}
-			})
-		}
-		var mu sync.Mutex
-		got := map[string]int{}
-		for range readers {
-			q := newQueue(clienttest.Connect(t, cluster), "q")
-			wg.Go(func() {
-				last := map[string]string{} // of each writer
-				for range writers * each / readers {
-					v, err := q.Dequeue()
-					if !assert.NoError(t, err) {
-						return
-					}
-					writer, _, _ := strings.Cut(v, " ")
-					assert.Less(t, last[writer], v, "in the order of the writer")
-					last[writer] = v
-					mu.Lock()
-					got[v]++
-					mu.Unlock()
-				}
-			})
-		}
-		wg.Wait()
-		require.Len(t, got, writers*each)
-		for v, n := range got {
-			assert.Equal(t, 1, n, v)
-		}
 	})
 }

@@ -1,8 +1,6 @@
 package recipe_test
 
 import (
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -167,18 +165,6 @@ func TestRWMutexSessionIsLostInAnOutage(t *testing.T) {
 	})
 }
 
-func TestRWMutexClientClosed(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		clienttest.Put(t, cluster, "m/write/1", "")
-		m := recipe.NewRWMutex(newSession(t, client), "m")
-		got := call(m.Lock)
-		still(t, got)
-		require.NoError(t, client.Close())
-		requireClientClosed(t, got.result(t))
-		requireClientClosed(t, m.RLock())
-	})
-}
-
 // A failed lock leaves no key that blocks others.
 func TestFailedRWMutexLeavesNoKey(t *testing.T) {
 	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
@@ -193,31 +179,5 @@ func TestFailedRWMutexLeavesNoKey(t *testing.T) {
 		clienttest.RefuseWatches(cluster, rpctypes.ErrGRPCPermissionDenied)
 		require.Equal(t, rpctypes.ErrPermissionDenied, call(m.Lock).result(t))
 		require.Equal(t, []string{"m/write/1"}, keys(t, client, "m"))
-	})
-}
-
-func TestRWMutexExcludes(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client) {
-		var readers, writers atomic.Int32
-		var wg sync.WaitGroup
-		for i := range 6 {
-			m, _ := newRWMutex(t, cluster)
-			lock, unlock, mine, others, most := m.Lock, m.Unlock, &writers, &readers, int32(1)
-			if i%2 == 1 {
-				lock, unlock, mine, others, most = m.RLock, m.RUnlock, &readers, &writers, 3
-			}
-			wg.Go(func() {
-				for range 5 {
-					if !assert.NoError(t, lock()) {
-						return
-					}
-					assert.LessOrEqual(t, mine.Add(1), most)
-					assert.Zero(t, others.Load())
-					mine.Add(-1)
-					assert.NoError(t, unlock())
-				}
-			})
-		}
-		wg.Wait()
 	})
 }

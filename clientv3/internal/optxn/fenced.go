@@ -22,30 +22,25 @@ type Fence interface {
 
 // Fenced returns a KV over kv whose writes are transactions that compare fence.Fence, with the
 // responses of the plain calls. Reads are those of kv.
-func Fenced(kv clientv3.KV, fence Fence) clientv3.KV { return &fencedKV{KV: kv, fence: fence} }
+func Fenced(kv clientv3.KV, fence Fence) clientv3.KV {
+	f := &fencedKV{store: kv, fence: fence}
+	f.KV = Over(kv, f.execute)
+	return f
+}
 
 type fencedKV struct {
-	clientv3.KV
+	KV    // for all but Compact
+	store clientv3.KV
 	fence Fence
-}
-
-func (kv *fencedKV) Put(ctx context.Context, key, val string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
-	resp, err := kv.Do(ctx, clientv3.OpPut(key, val, opts...))
-	return resp.Put(), err
-}
-
-func (kv *fencedKV) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
-	resp, err := kv.Do(ctx, clientv3.OpDelete(key, opts...))
-	return resp.Del(), err
 }
 
 func (kv *fencedKV) Compact(context.Context, int64, ...clientv3.CompactOption) (*clientv3.CompactResponse, error) {
 	return nil, errCompact
 }
 
-func (kv *fencedKV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+func (kv *fencedKV) execute(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 	if op.IsGet() {
-		return kv.KV.Do(ctx, op)
+		return kv.store.Do(ctx, op)
 	}
 	if err := kv.fence.Err(); err != nil {
 		return clientv3.OpResponse{}, err
@@ -56,7 +51,7 @@ func (kv *fencedKV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse
 	if unconditional {
 		ops = thenOps
 	}
-	resp, err := kv.KV.Txn(ctx).If(kv.fence.Fence()).Then(ops...).Commit()
+	resp, err := kv.store.Txn(ctx).If(kv.fence.Fence()).Then(ops...).Commit()
 	switch {
 	case err != nil:
 		return clientv3.OpResponse{}, err
@@ -67,8 +62,4 @@ func (kv *fencedKV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse
 		return resp.OpResponse(), nil
 	}
 	return Part(resp.Responses[0], resp.Header), nil
-}
-
-func (kv *fencedKV) Txn(ctx context.Context) clientv3.Txn {
-	return New(kv.KV.Txn(ctx), func(op clientv3.Op) (clientv3.OpResponse, error) { return kv.Do(ctx, op) })
 }

@@ -48,9 +48,12 @@ func (t *txn) Commit() (*clientv3.TxnResponse, error) {
 	return resp.Txn(), err
 }
 
-// Part returns the response to an operation of a transaction, a write, as if it had been sent alone: with the header of
-// the whole.
+// Part returns the response to an operation of a transaction as if it had been sent alone: with the header of the whole.
 func Part(part *pb.ResponseOp, header *pb.ResponseHeader) clientv3.OpResponse {
+	if get := part.GetResponseRange(); get != nil {
+		get.Header = header
+		return (*clientv3.GetResponse)(get).OpResponse()
+	}
 	if put := part.GetResponsePut(); put != nil {
 		put.Header = header
 		return (*clientv3.PutResponse)(put).OpResponse()

@@ -94,7 +94,7 @@ func (m *manager) NewWatchChannel(ctx context.Context) (WatchChannel, error) {
 	}
 	w := watch{
 		ctx: ctx, closed: m.client.Ctx().Done(), updates: make(chan []*Update, 1),
-		log: registry.Logger(m.client).With(zap.String("target", m.target)),
+		log: m.client.GetLogger().With(zap.String("target", m.target)),
 	}
 	w.Changed(first)
 	go func() {

@@ -33,37 +33,6 @@ func TestNewManagerRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "target")
 }
 
-func TestRegister(t *testing.T) {
-	cluster, client := clienttest.StartClient(t, 1)
-	m := newManager(t, client, "svc")
-	require.NoError(t, m.AddEndpoint(clienttest.Within(t), "svc/a", endpoints.Endpoint{Addr: "1.2.3.4:5", Metadata: "blue"}))
-	require.JSONEq(t, `{"Op":0,"Addr":"1.2.3.4:5","Metadata":"blue"}`, string(cluster.Get("svc/a").Value))
-
-	before := cluster.Revision()
-	require.NoError(t, m.Update(clienttest.Within(t), []*endpoints.UpdateWithOpts{
-		endpoints.NewAddUpdateOpts("svc/b", endpoints.Endpoint{Addr: "b"}),
-		endpoints.NewDeleteUpdateOpts("svc/a"),
-	}))
-	require.Equal(t, before+1, cluster.Revision(), "one transaction")
-	require.Nil(t, cluster.Get("svc/a"))
-
-	require.NoError(t, m.DeleteEndpoint(clienttest.Within(t), "svc/b"))
-	require.NoError(t, m.DeleteEndpoint(clienttest.Within(t), "svc/b"), "there need not be one")
-	require.Nil(t, cluster.Get("svc/b"))
-}
-
-func TestRegisterWithLease(t *testing.T) {
-	cluster, client := clienttest.StartClient(t, 1)
-	lease, err := client.Grant(clienttest.Within(t), 60)
-	require.NoError(t, err)
-	m := newManager(t, client, "svc")
-	require.NoError(t, m.AddEndpoint(clienttest.Within(t), "svc/a", endpoints.Endpoint{Addr: "a"}, clientv3.WithLease(lease.ID)))
-	require.NoError(t, cluster.ExpireLease(int64(lease.ID)))
-	all, err := m.List(clienttest.Within(t))
-	require.NoError(t, err)
-	require.Empty(t, all)
-}
-
 func TestUpdateRefuses(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	m := newManager(t, client, "svc")

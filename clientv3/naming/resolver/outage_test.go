@@ -29,8 +29,8 @@ func TestOutageFromTheStart(t *testing.T) {
 	})
 }
 
-// An outage is reported once, with the list that stays in use, and so is its end. No list is
-// published.
+// An outage is reported once, with the list that stays in use, and so is its end. That the changes meanwhile were compacted
+// is not reported.
 func TestOutageIsReported(t *testing.T) {
 	service := fmt.Sprintf("outage-%d", time.Now().UnixNano()) // unique to this run
 	synctest.Test(t, func(t *testing.T) {
@@ -46,15 +46,20 @@ func TestOutageIsReported(t *testing.T) {
 		require.ErrorContains(t, err, "the last list, of 2, stays in use")
 		time.Sleep(time.Minute)
 		require.Empty(t, c.errs, "reported once")
+		register(t, other, service, map[string]string{"a": ""})
+		register(t, other, service, map[string]string{"c": "3"})
+		require.NoError(t, cluster.Compact(cluster.Revision()))
+		require.Empty(t, c.states, "the channel keeps its endpoints")
 		cluster.Member(0).Start()
 		time.Sleep(16 * time.Second) // the client reconnects within 15 s
 		require.Len(t, grpcLog.About(service), 2)
 		require.Contains(t, grpcLog.About(service)[0], "etcd cannot be reached")
 		require.Contains(t, grpcLog.About(service)[1], "contact with etcd is restored")
+		require.Equal(t, []string{"2", "3"}, c.state(t))
 		require.Empty(t, c.states)
 		require.Empty(t, c.errs)
-		register(t, other, service, map[string]string{"a": ""})
-		require.Equal(t, []string{"2"}, c.state(t))
+		register(t, other, service, map[string]string{"d": "4"})
+		require.Equal(t, []string{"2", "3", "4"}, c.state(t))
 	})
 }
 

@@ -141,31 +141,6 @@ func TestEtcdRefuses(t *testing.T) {
 	})
 }
 
-// In an outage the channel keeps its endpoints. The revision at which the watch resumes is
-// compacted meanwhile.
-func TestOutageAndCompaction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client, other := clienttest.StartPair(t)
-		register(t, client, "svc", map[string]string{"a": "1", "b": "2"})
-		c := resolve(t, client, noOutageConfig, "etcd:///svc")
-		require.Equal(t, []string{"1", "2"}, c.state(t))
-		synctest.Wait()
-
-		cluster.Member(0).Stop()
-		register(t, other, "svc", map[string]string{"a": ""})
-		register(t, other, "svc", map[string]string{"c": "3"})
-		require.NoError(t, cluster.Compact(cluster.Revision()))
-		time.Sleep(time.Minute)
-		require.Empty(t, c.states, "it keeps its endpoints")
-		cluster.Member(0).Start()
-
-		require.Equal(t, []string{"2", "3"}, c.state(t))
-		register(t, other, "svc", map[string]string{"d": "4"})
-		require.Equal(t, []string{"2", "3", "4"}, c.state(t))
-		require.Empty(t, c.errs, "a compaction is not reported")
-	})
-}
-
 // A value that is written again changes nothing for the channel.
 func TestEqualListsArePublishedOnce(t *testing.T) {
 	cluster, client, _ := clienttest.StartPair(t)

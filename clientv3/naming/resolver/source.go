@@ -47,7 +47,7 @@ type source struct {
 func startSource(client *clientv3.Client, cfg Config, service string, last []gresolver.Endpoint) *source {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := newSource(service, cfg.MassRemovalDelay, last)
-	s.log, s.cancel = registry.Logger(client), cancel
+	s.log, s.cancel = client.GetLogger(), cancel
 	follower := registry.NewFollower(client, service, cfg.ReportAfter)
 	if cfg.Decode != nil {
 		follower.Decode = func(value []byte) (e registry.Endpoint, err error) {

@@ -119,13 +119,3 @@ func (c *checker) checkGroups() {
 	}
 	c.counts.Add("writes", "unknown and applied", c.counts.Of("writes", "unknown")-unseen)
 }
-
-// checkLeases checks that leases lived for as long as the client claimed.
-func (c *checker) checkLeases(ends []history.LeaseEnd) {
-	for _, end := range ends {
-		if end.Refutes() {
-			c.verdict.Add(LeaseEndedEarly, "%s of lease %x was gone at %s, and the client claimed at %s that the lease lives until %s",
-				end.Key, end.Lease, at(end.Seen), at(end.Claim.At), at(end.Claim.Until))
-		}
-	}
-}

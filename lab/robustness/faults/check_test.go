@@ -181,17 +181,3 @@ func TestCallsThatWentBackwards(t *testing.T) {
 		},
 	}}, c.verdict.Violations)
 }
-
-func TestLeasesLiveAsLongAsTheClientClaims(t *testing.T) {
-	for seen, want := range map[time.Duration]int{3: 1, 4: 0, 5: 0} {
-		c := &checker{}
-		c.checkLeases([]history.LeaseEnd{{
-			Lease: 0x2a, Key: "/l/0/2a", Seen: seen * time.Second, Claim: history.LeaseClaim{At: time.Second, Until: 4 * time.Second},
-		}})
-		require.Equal(t, want, c.verdict.Counts[LeaseEndedEarly])
-		if want > 0 {
-			assert.Equal(t, "/l/0/2a of lease 2a was gone at 3.000000s, and the client claimed at 1.000000s that the lease lives until 4.000000s",
-				c.verdict.Violations[0].Message)
-		}
-	}
-}

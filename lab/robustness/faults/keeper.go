@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/pause"
-	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/report"
 )
 
@@ -29,22 +28,17 @@ var errKeyGone = errors.New("the key was gone while the keepalive went on")
 // keeper holds a lease with a key attached, and a new one when it has lost it.
 type keeper struct {
 	run    *run
-	prefix string // of the keys
-	stands func()
+	prefix string          // of the keys
 	work   *sync.WaitGroup // of all keepers
 }
 
 // newKeeper returns a keeper whose keys are not below the prefix of the callers' keys, which are never deleted.
 func (l *load) newKeeper(index int) *keeper {
-	return &keeper{
-		run: l.run, prefix: fmt.Sprintf("/quorate-lab-leases/%016x/%d/", l.run.cfg.Seed, index),
-		stands: sync.OnceFunc(l.standing.Done), work: &l.keepers,
-	}
+	return &keeper{run: l.run, prefix: fmt.Sprintf("/quorate-lab-leases/%016x/%d/", l.run.cfg.Seed, index), work: &l.keepers}
 }
 
 // keepLeases holds one lease after the other until ctx ends.
 func (k *keeper) keepLeases(ctx context.Context) {
-	defer k.stands() // it may never have had one
 	for ctx.Err() == nil {
 		held, err := k.obtain(ctx)
 		switch {
@@ -70,7 +64,7 @@ func (k *keeper) obtain(ctx context.Context) (*lease, error) {
 	}
 	value := strconv.FormatInt(id, 16)
 	h := &lease{keeper: k, id: id, key: k.prefix + value, after: k.run.record.Revision()}
-	h.claim = history.LeaseClaim{At: k.run.env.Now(), Until: sent + ttl}
+	h.claim = claim{at: k.run.env.Now(), until: sent + ttl}
 	if err := lessor.Attach(obtaining, id, h.key, value); err != nil {
 		revoking, cancel := context.WithTimeout(ctx, revokeTimeout)
 		defer cancel()
@@ -92,8 +86,17 @@ type lease struct {
 	keeper *keeper
 	id     int64
 	key    string
-	after  int64              // a revision that the key is younger than
-	claim  history.LeaseClaim // the latest; guarded by run.mu
+	after  int64 // a revision that the key is younger than
+	claim  claim // the latest; guarded by run.mu
+}
+
+// claim is what the client claims of a lease.
+type claim struct {
+	// at is when the keeper received it: an answer to a keepalive arrived, or the grant.
+	at time.Duration
+	// until is until when the lease is claimed to live. After the grant that is a TTL
+	// from its sending.
+	until time.Duration
 }
 
 // keep keeps the lease alive until it is lost or ctx ends.
@@ -101,7 +104,6 @@ func (h *lease) keep(ctx context.Context) {
 	keeping, lose := context.WithCancelCause(ctx)
 	defer lose(nil)
 	renewals := h.keeper.run.conn.Lessor.KeepAlive(keeping, h.id)
-	h.keeper.stands()
 	var guarding sync.WaitGroup
 	guarding.Go(func() {
 		if h.awaitEnd(keeping) {
@@ -118,7 +120,7 @@ func (h *lease) keep(ctx context.Context) {
 	}
 	lose(nil)
 	guarding.Wait()
-	if left := h.claim.Until - h.keeper.run.env.Now(); left > 0 && cause == nil {
+	if left := h.claim.until - h.keeper.run.env.Now(); left > 0 && cause == nil {
 		h.keeper.work.Go(func() { // the client ended the keepalive of a lease that it still claims to live
 			claimed, cancel := context.WithTimeout(ctx, left)
 			defer cancel()
@@ -136,12 +138,12 @@ func (h *lease) renew(renewals iter.Seq2[time.Time, error]) (reason error) {
 		now := h.keeper.run.env.Now()
 		left := time.Until(until) // measured after now, so that the claim is never made longer
 		h.keeper.run.env.Counts.Add("leases", "claims", 1)
-		h.keeper.record(func(*report.Recording) { h.claim = history.LeaseClaim{At: now, Until: now + left} })
+		h.keeper.record(func(*report.Recording) { h.claim = claim{at: now, until: now + left} })
 	}
 	return nil
 }
 
-// awaitEnd returns when the key is gone, with what the client claims then, or when ctx ends.
+// awaitEnd returns when the key is gone, or when ctx ends, and compares its end with what the client claims then.
 func (h *lease) awaitEnd(ctx context.Context) (gone bool) {
 	r := h.keeper.run
 	if r.record.AwaitDeletion(ctx, h.key, h.after) != nil {
@@ -149,6 +151,9 @@ func (h *lease) awaitEnd(ctx context.Context) (gone bool) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ends = append(r.ends, history.LeaseEnd{Lease: h.id, Key: h.key, Seen: r.env.Now(), Claim: h.claim})
+	if now := r.env.Now(); now < h.claim.until {
+		r.rep.Add(LeaseEndedEarly, "%s of lease %x was gone at %s, and the client claimed at %s that the lease lives until %s",
+			h.key, h.id, at(now), at(h.claim.at), at(h.claim.until))
+	}
 	return true
 }

@@ -29,21 +29,19 @@ import (
 type load struct {
 	run *run
 
-	cut      context.CancelFunc // cuts the calls short that are under way
-	stopped  chan struct{}      // closed when no further call shall begin
-	callers  sync.WaitGroup
-	calls    flight
-	release  context.CancelFunc // ends the keepers
-	keepers  sync.WaitGroup
-	unwatch  context.CancelFunc // ends the readers
-	readers  []*reader
-	reading  sync.WaitGroup
-	standing sync.WaitGroup // the readers whose first watch does not stand, and the keepers that have had no lease
-	groups   groups
+	cut     context.CancelFunc // cuts the calls short that are under way
+	stopped chan struct{}      // closed when no further call shall begin
+	callers sync.WaitGroup
+	calls   flight
+	release context.CancelFunc // ends the keepers
+	keepers sync.WaitGroup
+	unwatch context.CancelFunc // ends the readers
+	readers []*reader
+	reading sync.WaitGroup
+	groups  groups
 }
 
-// startLoad starts the readers of watches and the keepers of leases, and when the
-// watches stand and the leases are granted, or when ctx ends, the callers. Then it
+// startLoad starts the readers of watches and the keepers of leases, and startPause later, or when ctx ends, the callers. Then it
 // returns. The watches begin at a revision; nothing may have been written under the prefix
 // before. The load must be ended by stop, and then endWatches.
 func (r *run) startLoad(ctx context.Context, revision int64) *load {
@@ -58,15 +56,7 @@ func (r *run) startLoad(ctx context.Context, revision int64) *load {
 	if r.conn.Lessor != nil {
 		l.startKeepers(keeping)
 	}
-	stand := make(chan struct{})
-	go func() {
-		l.standing.Wait()
-		close(stand)
-	}()
-	select {
-	case <-stand:
-	case <-ctx.Done():
-	}
+	_ = pause.For(ctx, startPause)
 	for i := range r.cfg.Callers {
 		for _, k := range history.Kinds() {
 			c := &caller{load: l, kind: k, index: i, rng: rand.New(rand.NewPCG(r.cfg.Seed, uint64(k)<<32|uint64(i)))}
@@ -79,10 +69,9 @@ func (r *run) startLoad(ctx context.Context, revision int64) *load {
 func (l *load) startReaders(ctx context.Context, revision int64) {
 	for i := range l.run.cfg.Callers {
 		request := watched(l.run.prefix, i)
-		request.StartRevision, request.RequireLeader = revision, l.run.conn.RequireLeader
-		r := newReader(l, request)
+		request.StartRevision = revision
+		r := newReader(l.run, request)
 		l.readers = append(l.readers, r)
-		l.standing.Add(1)
 		l.reading.Go(func() { r.run(ctx) })
 	}
 }
@@ -90,7 +79,6 @@ func (l *load) startReaders(ctx context.Context, revision int64) {
 func (l *load) startKeepers(ctx context.Context) {
 	for i := range l.run.cfg.Callers {
 		k := l.newKeeper(i)
-		l.standing.Add(1)
 		l.keepers.Go(func() { k.keepLeases(ctx) })
 	}
 }
@@ -123,6 +111,8 @@ func (l *load) watches() [][]history.Watch {
 }
 
 const (
+	// startPause is the time in which watches are created and leases granted before the first call.
+	startPause = 500 * time.Millisecond
 	// settleTimeout bounds the wait for what the watches have not delivered when the cluster
 	// has been healed and nothing is written any more. It is longer than a client
 	// may take to notice that a connection is dead.

@@ -32,14 +32,15 @@ func (r *run) startOutside(ctx context.Context, revision int64) (end func() erro
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	key := fmt.Sprintf("/quorate-lab-outside/%016x", r.cfg.Seed)
-	watch := &reader{of: r, pause: outsidePause, stands: func() {}, took: r.deliveredOutside}
-	watch.next = history.WatchRequest{Key: key, StartRevision: revision, RequireLeader: r.conn.RequireLeader}
+	watch := newReader(r, history.WatchRequest{Key: key, StartRevision: revision})
+	watch.pause = outsidePause
 	var work sync.WaitGroup
 	work.Go(func() { watch.run(ctx) })
 	work.Go(func() { r.writeOutside(ctx, key, r.scene.Cluster.Members()) })
 	return func() error {
 		cancel()
 		work.Wait()
+		r.deliveredOutside(watch.watches)
 		return nil
 	}
 }
@@ -63,11 +64,15 @@ func (r *run) writeOutside(ctx context.Context, key string, members []*lab.Membe
 	}
 }
 
-// deliveredOutside records that a write past the links was delivered.
-func (r *run) deliveredOutside(e history.Event) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if seq, err := strconv.Atoi(e.Value); err == nil && seq < len(r.rec.Outside) { // what else comes is not from here
-		r.rec.Outside[seq].Delivered = r.env.Now()
+// deliveredOutside records when the writes past the links were delivered. What else came is not from here.
+func (r *run) deliveredOutside(watches []history.Watch) {
+	for _, w := range watches {
+		for _, response := range w.Responses {
+			for _, e := range response.Events {
+				if seq, err := strconv.Atoi(e.Value); err == nil && seq < len(r.rec.Outside) {
+					r.rec.Outside[seq].Delivered = response.At
+				}
+			}
+		}
 	}
 }

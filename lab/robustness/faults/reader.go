@@ -3,7 +3,6 @@ package faults
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,17 +24,13 @@ type reader struct {
 	request history.WatchRequest // all watches are on its keys
 	watches []history.Watch
 	next    history.WatchRequest
-	pause   time.Duration       // before the next watch
-	stands  func()              // called when a watch stands
-	took    func(history.Event) // called with each event
-	reached atomic.Int64        // the highest revision of an event
+	pause   time.Duration // before the next watch
+	reached atomic.Int64  // the highest revision of an event
 }
 
-func newReader(l *load, request history.WatchRequest) *reader {
-	return &reader{
-		of: l.run, request: request, next: request, pause: rewatchPause,
-		stands: sync.OnceFunc(l.standing.Done), took: func(history.Event) {},
-	}
+func newReader(of *run, request history.WatchRequest) *reader {
+	request.RequireLeader = of.conn.RequireLeader
+	return &reader{of: of, request: request, next: request, pause: rewatchPause}
 }
 
 // watched returns the keys that a reader watches: every one, what a caller puts, its counters, or what it writes beside them, in turn.
@@ -48,7 +43,6 @@ func watched(prefix string, reader int) history.WatchRequest {
 
 // run watches until ctx ends.
 func (r *reader) run(ctx context.Context) {
-	defer r.stands()
 	for ctx.Err() == nil {
 		r.watches = append(r.watches, r.watch(ctx))
 		_ = pause.For(ctx, r.pause)
@@ -63,7 +57,6 @@ func (r *reader) watch(ctx context.Context) history.Watch {
 	w := history.Watch{Request: r.next, End: history.EndedByItself}
 	responses := conn.Watcher.Watch(ctx, r.next)
 	w.Returned = now()
-	r.stands()
 	failed := false
 	for resp := range responses {
 		resp.At = now()
@@ -86,7 +79,6 @@ func (r *reader) advance(resp history.WatchResponse) {
 	for _, e := range resp.Events {
 		r.reached.Store(max(r.reached.Load(), e.ModRevision))
 		next = e.ModRevision + 1
-		r.took(e)
 	}
 	r.next.StartRevision = max(r.next.StartRevision, next, resp.CompactRevision)
 }

@@ -21,6 +21,7 @@ import (
 type script struct {
 	mu     sync.Mutex
 	scenes [][]history.WatchResponse
+	late   time.Duration // before the first response of a scene
 }
 
 func (s *script) Watch(ctx context.Context, req history.WatchRequest) iter.Seq[history.WatchResponse] {
@@ -33,6 +34,7 @@ func (s *script) Watch(ctx context.Context, req history.WatchRequest) iter.Seq[h
 		scene, s.scenes = s.scenes[0], s.scenes[1:]
 	}
 	return func(yield func(history.WatchResponse) bool) {
+		time.Sleep(s.late)
 		for _, resp := range scene {
 			time.Sleep(20 * time.Millisecond)
 			if !yield(resp) {
@@ -157,9 +159,9 @@ func (r *run) settleWatches() time.Duration {
 // A watch that delivers the last event late, and then again, is read to the second one.
 func TestSettledWatchesAreReadOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, newMemory(), 2, &script{scenes: [][]history.WatchResponse{{wrote(2), wrote(3), wrote(4), wrote(4)}}})
+		r := start(t, newMemory(), 2, &script{late: startPause, scenes: [][]history.WatchResponse{{wrote(2), wrote(3), wrote(4), wrote(4)}}})
 		r.load.stop(t.Context())
-		assert.InDelta(t, 60*time.Millisecond+settleGrace, r.settleWatches(), float64(2*settlePoll))
+		assert.InDelta(t, 70*time.Millisecond+settleGrace, r.settleWatches(), float64(2*settlePoll))
 		r.load.endWatches()
 		assert.Len(t, r.load.watches()[0][0].Responses, 4)
 	})

@@ -36,7 +36,6 @@ import (
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/client"
-	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/report"
 	"github.com/quorate/quorate/lab/robustness/watchcheck"
 )
@@ -66,13 +65,12 @@ type run struct {
 
 	record record // of the store
 
-	mu   sync.Mutex // guards rec, and ends
-	rec  report.Recording
-	ends []history.LeaseEnd // of leases that were kept
+	mu  sync.Mutex // guards rec, and rep while there are keepers
+	rec report.Recording
+	rep report.Report
 
 	drain   time.Duration // how long the last calls are waited for
-	rep     report.Report
-	rowsErr error // why the rows could not go on
+	rowsErr error         // why the rows could not go on
 }
 
 // record is what keepers ask of a [robustness.Recorder].
@@ -178,8 +176,7 @@ func (r *run) workload(ctx context.Context, env *robustness.Env) error {
 	}
 	checker := &checker{prefix: r.prefix, events: events, through: through, calls: r.rec.Calls, counts: env.Counts}
 	checker.checkCalls()
-	checker.checkLeases(r.ends)
-	r.rep.Verdict = checker.verdict
+	r.rep.Merge(checker.verdict)
 	watches := slices.Concat(r.load.watches()...)
 	for i := range watches {
 		watches[i].ID = i

@@ -81,3 +81,13 @@ func order(entries []*entry) {
 		}
 	}
 }
+
+// holder says which key stood for a lock in the state before a revision.
+func (q *queues) holder(lock int, revision int64) string {
+	for _, e := range q.byLock[lock] {
+		if e.holdsAt(revision) {
+			return "the holder then was " + e.String()
+		}
+	}
+	return "no contender held the lock then"
+}

@@ -7,110 +7,165 @@
 // compares the holder's [Claim]. It compares with the complete history of these
 // keys; nothing is taken from clocks except the order of calls and returns.
 //
-// [Check] has one small function for each [Promise]. Where clocks cannot decide, a
+// [Check] reports where a [Promise] is broken. Where clocks cannot decide, a
 // history is taken to be right: what is reported as a violation did happen.
 package lockcheck
 
 import (
-	"slices"
+	"fmt"
 	"time"
 
+	"github.com/quorate/quorate/lab/internal/tally"
 	"github.com/quorate/quorate/lab/robustness/history"
-	"github.com/quorate/quorate/lab/robustness/watchcheck"
 )
 
-// Check checks a history. The error says that its events contradict themselves, so
-// that nothing can be checked.
-func Check(h History) (Verdict, error) {
-	if _, err := watchcheck.Check(watchcheck.Reference{Events: h.Events, Through: h.Through}, nil); err != nil {
-		return Verdict{}, err
-	}
-	c := &checker{
-		History:   h,
-		clock:     newClock(h.Writes),
-		queues:    lineUp(h.Locks, h.Events),
-		sent:      make([][]*Write, len(h.Attempts)),
-		registers: make([][]registered, len(h.Locks)),
-		made:      map[*Write][]int64{},
-	}
-	c.readRegisters()
-	for _, validate := range validators {
-		validate(c)
-	}
-	return c.verdict, nil
+// Promise names what a lock promises those who use it, as reports spell it.
+type Promise = tally.Promise
+
+// The promises of a lock.
+const (
+	// Acquired means that a call which returned success held the lock at some moment
+	// before it returned and after it was made, by a key of its own session.
+	Acquired Promise = "acquired"
+	// Contested means that TryLock says the lock is held by another session only if
+	// another session had a key of the lock at some moment of the call.
+	Contested Promise = "contested"
+	// Guarded means that a guarded write is accepted only from the holder: its key
+	// was there, created at the revision that the writer claims, and was the oldest. So no
+	// write of a former holder comes after one of a later holder.
+	Guarded Promise = "guarded"
+	// Truthful means that an accepted write is in the register exactly once, at the
+	// revision of the answer, a refused one never, one of unknown outcome once at
+	// most, and nothing else.
+	Truthful Promise = "truthful"
+	// Released means that when Unlock, Resign or Close has returned success the key
+	// is gone, and nothing guarded by it is written any more.
+	Released Promise = "released"
+	// Live means that every contender takes a lock once nothing is in its way.
+	Live Promise = "live"
+)
+
+// Verdict is what a check found.
+type Verdict = tally.Verdict
+
+// Style is the way in which a lock is asked for.
+type Style string
+
+const (
+	// Lock waits for a mutex.
+	Lock Style = "Lock"
+	// TryLock asks for a mutex and does not wait.
+	TryLock Style = "TryLock"
+	// Campaign waits for leadership of an election.
+	Campaign Style = "Campaign"
+)
+
+// Claim is what a holder shows for its lock: the key that stands for it, and the
+// revision that created the key.
+type Claim struct {
+	Key      string
+	Revision int64
 }
 
-// validators holds a function for each promise, in the order in which violations
-// are listed.
-var validators = []func(*checker){acquired, contested, guarded, truthful, released, live}
+// String returns the claim in a few words: "/lock/1a of revision 12".
+func (c Claim) String() string { return fmt.Sprintf("%s of revision %d", c.Key, c.Revision) }
 
-// checker is a history that can be looked up.
-type checker struct {
-	History
-	clock  *history.Clock
-	queues *queues
-	// sent has the writes of each attempt.
-	sent [][]*Write
-	// registers has the events of each lock's register in their order.
-	registers [][]registered
-	// made has the revisions at which a write was made.
-	made    map[*Write][]int64
-	verdict Verdict
+// Answer is what became of an attempt to take a lock.
+type Answer string
+
+const (
+	// Failed means that the call returned an error which says nothing of who holds
+	// the lock.
+	Failed Answer = "failed"
+	// Taken means that the call returned success.
+	Taken Answer = "taken"
+	// Locked means that TryLock found the lock held by another session.
+	Locked Answer = "locked by another"
+)
+
+// Attempt is one call of Lock, TryLock or Campaign, and what was done with a lock that it took.
+type Attempt struct {
+	// Contender who called, from 0.
+	Contender int
+	// Lock asked for: its place in History.Locks.
+	Lock int
+	// Style of the call.
+	Style Style
+	// Session is the lease of the session that the lock was asked for with.
+	Session int64
+	// Called and Returned are when the call was made and when it returned.
+	Called, Returned time.Duration
+	// Answer of the call, and its error where it failed.
+	Answer Answer
+	Err    error
+	// Claim of the holder, read when the call had returned success.
+	Claim Claim
+	// Writes that were guarded by the claim.
+	Writes []Write
+	// Ending is the call that returned success and gave the lock up, empty if there was none: one
+	// that fails promises nothing. Ended is when it returned.
+	Ending Ending
+	Ended  time.Duration
 }
 
-// newClock returns the clock that the answers to guarded writes make, whichever they were.
-func newClock(writes []Write) *history.Clock {
-	answers := make([]history.Answer, 0, len(writes))
-	for _, w := range writes {
-		if w.Outcome != Unknown {
-			answers = append(answers, history.Answer{Sent: w.Sent, Returned: w.Answered, Revision: w.Revision})
-		}
-	}
-	return history.NewClock(answers)
+// Outcome is the verdict of the server on a guarded write.
+type Outcome string
+
+const (
+	// Unknown means that the call failed: the write may have been made, or be made
+	// later.
+	Unknown Outcome = "unknown"
+	// Accepted means that the server said the guard held, and the write was made.
+	Accepted Outcome = "accepted"
+	// Refused means that the server said the guard did not hold.
+	Refused Outcome = "refused"
+)
+
+// Write is one guarded write to the register of a lock.
+type Write struct {
+	// Value that was to be written; no two writes have the same.
+	Value string
+	// Sent and Answered are when the call was made and when it returned.
+	Sent, Answered time.Duration
+	// Outcome of the call.
+	Outcome Outcome
+	// Revision of the store when the guard was evaluated, that of the write itself
+	// if it was accepted; 0 if the outcome is unknown.
+	Revision int64
 }
 
-// atLeast returns a revision that the store had reached at a moment.
-func (c *checker) atLeast(at time.Duration) int64 {
-	revision, _, _ := c.clock.AtLeast(at)
-	return max(revision, 1)
+// Ending is the way in which a lock was given up.
+type Ending string
+
+const (
+	// Unlocked means Mutex.Unlock or Election.Resign.
+	Unlocked Ending = "unlocked"
+	// Closed means Session.Close, which gives up all that the session holds.
+	Closed Ending = "closed"
+)
+
+// LockKeys are the keys of one lock.
+type LockKeys struct {
+	// Prefix of the keys of those who hold the lock or wait for it, up to and with
+	// the last slash.
+	Prefix string
+	// Register is the key that only the holder may write.
+	Register string
 }
 
-// atMost returns a revision that the store had not gone beyond at a moment.
-func (c *checker) atMost(at time.Duration) int64 {
-	if revision, ok := c.clock.AtMost(at); ok {
-		return revision
-	}
-	return c.Through
-}
-
-// registered is an event of a register with the write that it comes from.
-type registered struct {
-	*history.Event
-	write *Write // nil if it was never sent
-}
-
-// readRegisters finds what became of each write.
-func (c *checker) readRegisters() {
-	type target struct {
-		lock  int
-		value string
-	}
-	writes := map[target]*Write{}
-	for i := range c.Writes {
-		w := &c.Writes[i]
-		c.sent[w.Attempt] = append(c.sent[w.Attempt], w)
-		writes[target{c.Attempts[w.Attempt].Lock, w.Value}] = w
-	}
-	for i := range c.Events {
-		e := &c.Events[i]
-		lock := slices.IndexFunc(c.Locks, func(l LockKeys) bool { return l.Register == e.Key })
-		if lock < 0 {
-			continue
-		}
-		w := writes[target{lock, e.Value}]
-		if w != nil {
-			c.made[w] = append(c.made[w], e.ModRevision)
-		}
-		c.registers[lock] = append(c.registers[lock], registered{e, w})
-	}
+// History is everything that happened.
+type History struct {
+	// Locks that there are.
+	Locks []LockKeys
+	// Events of the store, complete from revision 1 to Through, in the order of
+	// their revisions. Keys that belong to no lock are ignored.
+	Events []history.Event
+	// Through is the revision up to which Events is complete: that of the store when
+	// everything was over.
+	Through int64
+	// Attempts of each contender, in their order.
+	Attempts [][]*Attempt
+	// Calm is when the cluster and all contenders had become well, for good, and
+	// every contender had time enough to take a lock. 0 asks for nothing.
+	Calm time.Duration
 }

@@ -23,15 +23,15 @@ import (
 // a's write "3" is refused between 6 and 7.
 func sampleHistory() *simulation {
 	w := newSimulation(2)
-	a := w.lock(0, 0xa)
-	w.write(a, false)
+	w.a = w.lock(0, 0xa)
+	w.write(w.a, false)
 	called := w.tick()
 	claim := w.queue(0xb)
 	w.remove(keyOf(0xa))
-	b := w.attempt(1, 0xb, called, lockcheck.Taken, claim)
-	w.write(b, false)
-	w.write(a, false)
-	w.unlock(b)
+	w.b = w.attempt(1, 0xb, called, lockcheck.Taken, claim)
+	w.write(w.b, false)
+	w.write(w.a, false)
+	w.unlock(w.b)
 	return w
 }
 
@@ -49,8 +49,8 @@ func TestGoodHistories(t *testing.T) {
 	}{
 		{"as it is", func(*simulation) {}},
 		{"nobody did anything", func(w *simulation) { *w = *newSimulation(0) }},
-		{"an unknown write was made", func(w *simulation) { unknown(&w.history.Writes[1]) }},
-		{"an unknown write was not made", func(w *simulation) { unknown(&w.history.Writes[2]) }},
+		{"an unknown write was made", func(w *simulation) { unknown(&w.b.Writes[0]) }},
+		{"an unknown write was not made", func(w *simulation) { unknown(&w.a.Writes[1]) }},
 		{"a failed call left a key", func(w *simulation) {
 			called := w.tick()
 			w.queue(0xc)
@@ -60,11 +60,11 @@ func TestGoodHistories(t *testing.T) {
 		{"found locked by one who has just come", func(w *simulation) {
 			w.lock(0, 0xc)
 			w.attempt(1, 0xb, w.tick(), lockcheck.Locked, lockcheck.Claim{})
-			w.write(1, false) // which tells how far the store has come
+			w.write(w.b, false) // which tells how far the store has come
 		}},
 		{"a session asks again for what it has", func(w *simulation) {
 			first := w.lock(0, 0xc)
-			w.attempt(0, 0xc, w.tick(), lockcheck.Taken, w.history.Attempts[first].Claim)
+			w.attempt(0, 0xc, w.tick(), lockcheck.Taken, first.Claim)
 		}},
 		{"locked again after it was unlocked", func(w *simulation) {
 			w.write(w.lock(1, 0xb), false)
@@ -126,35 +126,35 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		},
 		{
 			"success with a key of before", func(w *simulation) {
-				w.write(1, false) // which tells how far the store has come
-				w.attempt(1, 0xb, w.tick(), lockcheck.Taken, w.history.Attempts[1].Claim)
+				w.write(w.b, false) // which tells how far the store has come
+				w.attempt(1, 0xb, w.tick(), lockcheck.Taken, w.b.Claim)
 			},
 			lockcheck.Acquired, "deleted at revision 7, and when the call was made the store was at revision 7 at least",
 		},
 		{
-			"a revision that created no key", func(w *simulation) { w.history.Attempts[0].Claim.Revision = 3 },
+			"a revision that created no key", func(w *simulation) { w.a.Claim.Revision = 3 },
 			lockcheck.Acquired, "Lock of /lock/ by contender 0 at 0.001s succeeded with /lock/a of revision 3, which never existed",
 		},
 		{
-			"a key of another lock", func(w *simulation) { w.history.Attempts[0].Claim.Key = "/clock/a" },
+			"a key of another lock", func(w *simulation) { w.a.Claim.Key = "/clock/a" },
 			lockcheck.Acquired, "which is not a key of the lock",
 		},
 		{
-			"a key of another session", func(w *simulation) { w.history.Attempts[0].Session = 0xc },
+			"a key of another session", func(w *simulation) { w.a.Session = 0xc },
 			lockcheck.Acquired, "which belongs to session a; its own is c",
 		},
 		{
 			"locked by nobody", func(w *simulation) {
-				w.write(1, false) // which tells how far the store has come
+				w.write(w.b, false) // which tells how far the store has come
 				w.attempt(0, 0xa, w.tick(), lockcheck.Locked, lockcheck.Claim{})
 			},
 			lockcheck.Contested, "no other session had a key of it from revision 7 to 7",
 		},
 		{
 			"locked by one who comes later", func(w *simulation) {
-				w.write(1, false)
+				w.write(w.b, false)
 				w.attempt(0, 0xa, w.tick(), lockcheck.Locked, lockcheck.Claim{})
-				w.write(1, false) // which tells how far the store has come
+				w.write(w.b, false) // which tells how far the store has come
 				w.lock(0, 0xc)
 			},
 			lockcheck.Contested, "no other session had a key of it from revision 7 to 7",
@@ -162,13 +162,13 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		{
 			"locked by its own session", func(w *simulation) {
 				w.lock(0, 0xc)
-				w.write(1, false)
+				w.write(w.b, false)
 				w.attempt(0, 0xc, w.tick(), lockcheck.Locked, lockcheck.Claim{})
 			},
 			lockcheck.Contested, "no other session had a key of it",
 		},
 		{
-			"a write of a former holder", func(w *simulation) { w.write(0, true) },
+			"a write of a former holder", func(w *simulation) { w.write(w.a, true) },
 			lockcheck.Guarded, `"4" was written to /register at revision 8 for Lock of /lock/ by contender 0 at 0.001s, whose claim is /lock/a of revision 2; no contender held the lock then`,
 		},
 		{
@@ -182,20 +182,20 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		},
 		{
 			"a write that was on its way for too long", func(w *simulation) {
-				unknown(w.write(0, true))
+				unknown(w.write(w.a, true))
 			},
 			lockcheck.Guarded, "no contender held the lock then",
 		},
 		{
-			"accepted and not there", func(w *simulation) { w.history.Writes[2].Outcome = lockcheck.Accepted },
+			"accepted and not there", func(w *simulation) { w.a.Writes[1].Outcome = lockcheck.Accepted },
 			lockcheck.Truthful, `the write of "3" to /register is reported as accepted, at revision 6, and it is not in the history`,
 		},
 		{
-			"accepted at another revision", func(w *simulation) { w.history.Writes[0].Revision++ },
+			"accepted at another revision", func(w *simulation) { w.a.Writes[0].Revision++ },
 			lockcheck.Truthful, "at revision 4, and it was made at revision 3",
 		},
 		{
-			"refused and there", func(w *simulation) { w.history.Writes[1].Outcome = lockcheck.Refused },
+			"refused and there", func(w *simulation) { w.b.Writes[0].Outcome = lockcheck.Refused },
 			lockcheck.Truthful, "is reported as refused, and it was made at revision 6",
 		},
 		{
@@ -204,7 +204,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		},
 		{
 			"made twice and unknown", func(w *simulation) {
-				unknown(&w.history.Writes[1])
+				unknown(&w.b.Writes[0])
 				w.put("/register", "2", 0)
 			},
 			lockcheck.Truthful, "is reported as unknown, and it was made 2 times",
@@ -221,7 +221,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			"unlocked and still there", func(w *simulation) {
 				a := w.lock(0, 0xa)
 				w.release(a, lockcheck.Unlocked)
-				w.write(1, false) // which tells how far the store has come
+				w.write(w.b, false) // which tells how far the store has come
 				w.remove(keyOf(0xa))
 			},
 			lockcheck.Released, "was unlocked at 0.007s, and /lock/a of revision 8 was still there at revision 8, later than that",
@@ -229,20 +229,19 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		{
 			"closed and still there", func(w *simulation) {
 				w.queue(0xa) // for a call that failed
-				w.release(0, lockcheck.Closed)
+				w.release(w.a, lockcheck.Closed)
 			},
 			lockcheck.Released, "was closed at 0.006s, and /lock/a of revision 8 was still there",
 		},
 		{
-			"a write after it was unlocked", func(w *simulation) { w.write(1, true) },
+			"a write after it was unlocked", func(w *simulation) { w.write(w.b, true) },
 			lockcheck.Released, `was unlocked at 0.005s, and its write of "4", sent at 0.006s, was made at revision 8`,
 		},
 		{
 			"somebody is stuck", func(w *simulation) {
 				w.history.Calm = w.now
 				w.lock(0, 0xc)
-				w.attempt(1, 0xd, w.tick(), lockcheck.Failed, lockcheck.Claim{})
-				w.history.Attempts[len(w.history.Attempts)-1].Err = errors.New("too late")
+				w.attempt(1, 0xd, w.tick(), lockcheck.Failed, lockcheck.Claim{}).Err = errors.New("too late")
 			},
 			lockcheck.Live, "contender 1 took no lock although all was well from 0.005s on; its last attempt, Lock of /lock/ by contender 1 at 0.007s, failed: too late",
 		},

@@ -12,6 +12,7 @@ import (
 // millisecond, in the middle of which the store does what it is asked to.
 type simulation struct {
 	history  lockcheck.History
+	a, b     *lockcheck.Attempt // of the sample
 	revision int64
 	now      time.Duration
 	alive    map[string]history.KeyValue
@@ -24,8 +25,8 @@ const prefix = "/lock/"
 func newSimulation(contenders int) *simulation {
 	return &simulation{
 		history: lockcheck.History{
-			Locks:      []lockcheck.LockKeys{{Prefix: prefix, Register: "/register"}},
-			Contenders: contenders,
+			Locks:    []lockcheck.LockKeys{{Prefix: prefix, Register: "/register"}},
+			Attempts: make([][]*lockcheck.Attempt, contenders),
 		},
 		revision: 1, alive: map[string]history.KeyValue{},
 	}
@@ -75,41 +76,42 @@ func (w *simulation) holds(c lockcheck.Claim) bool {
 }
 
 // attempt writes down a call that was made at some moment and returns now.
-func (w *simulation) attempt(contender int, session int64, called time.Duration, answer lockcheck.Answer, c lockcheck.Claim) int {
-	w.history.Attempts = append(w.history.Attempts, lockcheck.Attempt{
+func (w *simulation) attempt(contender int, session int64, called time.Duration, answer lockcheck.Answer, c lockcheck.Claim) *lockcheck.Attempt {
+	a := &lockcheck.Attempt{
 		Contender: contender, Style: lockcheck.Lock, Session: session, Called: called, Returned: w.tick(), Answer: answer, Claim: c,
-	})
-	return len(w.history.Attempts) - 1
+	}
+	w.history.Attempts[contender] = append(w.history.Attempts[contender], a)
+	return a
 }
 
 // lock takes the lock, which must be free.
-func (w *simulation) lock(contender int, session int64) int {
+func (w *simulation) lock(contender int, session int64) *lockcheck.Attempt {
 	called := w.tick()
 	return w.attempt(contender, session, called, lockcheck.Taken, w.queue(session))
 }
 
 // write makes a write under the claim of an attempt, if it is true or force says so.
-func (w *simulation) write(attempt int, force bool) *lockcheck.Write {
+func (w *simulation) write(a *lockcheck.Attempt, force bool) *lockcheck.Write {
 	w.values++
-	out := lockcheck.Write{Attempt: attempt, Value: fmt.Sprint(w.values), Sent: w.tick(), Outcome: lockcheck.Refused}
-	if force || w.holds(w.history.Attempts[attempt].Claim) {
+	out := lockcheck.Write{Value: fmt.Sprint(w.values), Sent: w.tick(), Outcome: lockcheck.Refused}
+	if force || w.holds(a.Claim) {
 		w.put("/register", out.Value, 0)
 		out.Outcome = lockcheck.Accepted
 	}
 	out.Revision, out.Answered = w.revision, w.tick()
-	w.history.Writes = append(w.history.Writes, out)
-	return &w.history.Writes[len(w.history.Writes)-1]
+	a.Writes = append(a.Writes, out)
+	return &a.Writes[len(a.Writes)-1]
 }
 
 // release writes down that a lock was given up.
-func (w *simulation) release(attempt int, ending lockcheck.Ending) {
-	w.history.Releases = append(w.history.Releases, lockcheck.Release{Attempt: attempt, Ending: ending, Returned: w.tick()})
+func (w *simulation) release(a *lockcheck.Attempt, ending lockcheck.Ending) {
+	a.Ending, a.Ended = ending, w.tick()
 }
 
 // unlock gives a lock up.
-func (w *simulation) unlock(attempt int) {
-	w.remove(w.history.Attempts[attempt].Claim.Key)
-	w.release(attempt, lockcheck.Unlocked)
+func (w *simulation) unlock(a *lockcheck.Attempt) {
+	w.remove(a.Claim.Key)
+	w.release(a, lockcheck.Unlocked)
 }
 
 // over returns the history.

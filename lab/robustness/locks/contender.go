@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/lockcheck"
 )
 
 const (
@@ -26,16 +27,17 @@ const (
 
 // contender is one program that takes locks, round after round.
 type contender struct {
-	index   int
-	cfg     Config
-	env     *robustness.Env
-	book    *book
-	rng     *rand.Rand
-	gate    gateway
-	client  client.Locker
-	session client.Session // nil if there is none
-	end     context.CancelFunc
-	values  int
+	index    int
+	cfg      Config
+	env      *robustness.Env
+	locks    []lockcheck.LockKeys
+	rng      *rand.Rand
+	gate     gateway
+	client   client.Locker
+	session  client.Session // nil if there is none
+	end      context.CancelFunc
+	values   int
+	attempts []*lockcheck.Attempt
 }
 
 // connect opens the contender's way to the members and its client.
@@ -71,7 +73,7 @@ func (c *contender) contend(ctx context.Context) error {
 		if !c.ensureSession() {
 			continue
 		}
-		if err := c.round(ctx, newPlan(c.rng, len(c.book.Locks))); err != nil {
+		if err := c.round(ctx, newPlan(c.rng, len(c.locks))); err != nil {
 			return err
 		}
 	}
@@ -79,21 +81,20 @@ func (c *contender) contend(ctx context.Context) error {
 }
 
 // once takes a lock a last time, and tries until it has it or ctx ends. The session
-// goes in any case.
+// goes in any case; a lease that is not revoked expires.
 func (c *contender) once(ctx context.Context) {
-	lock := c.index % len(c.book.Locks)
+	lock := c.index % len(c.locks)
 	for taken := false; !taken && pause.For(ctx, pace.Between(c.rng, 0, longestBreak)) == nil; {
 		if !c.ensureSession() {
 			continue
 		}
-		p := plan{lock: lock, style: style(lock), waitTimeout: c.cfg.settleTimeout, gaps: make([]time.Duration, 1), sessionEnd: closeSession}
+		p := plan{lock: lock, style: style(lock), waitTimeout: c.cfg.settleTimeout, gaps: make([]time.Duration, 1)}
 		h := &holding{contender: c, plan: p}
 		if taken = h.take(ctx); taken {
 			h.hold(ctx)
 			h.giveUp()
-		} else {
-			_ = c.session.Close() // a lease that is not revoked expires
 		}
+		_ = c.session.Close()
 	}
 }
 
@@ -150,8 +151,6 @@ func (c *contender) round(ctx context.Context, p plan) error {
 	case ok:
 		h.hold(ctx)
 		h.giveUp()
-	case p.sessionEnd == closeSession:
-		_ = c.session.Close() // a lease that is not revoked expires
 	}
 	return nil
 }

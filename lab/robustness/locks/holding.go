@@ -19,15 +19,14 @@ type holding struct {
 	*contender
 	plan    plan
 	handle  client.Handle
-	attempt int // number in the book
-	claim   lockcheck.Claim
+	attempt *lockcheck.Attempt
 }
 
 // take asks for the lock until ctx ends or the plan's waitTimeout has passed, and reports
 // whether it was given.
 func (h *holding) take(ctx context.Context) bool {
-	h.handle = h.session.Handle(h.plan.style, strings.TrimSuffix(h.book.Locks[h.plan.lock].Prefix, "/"))
-	a := lockcheck.Attempt{
+	h.handle = h.session.Handle(h.plan.style, strings.TrimSuffix(h.locks[h.plan.lock].Prefix, "/"))
+	a := &lockcheck.Attempt{
 		Contender: h.index, Lock: h.plan.lock, Style: h.plan.style, Session: h.session.Lease(), Called: h.env.Now(), Answer: lockcheck.Failed,
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.plan.waitTimeout)
@@ -45,7 +44,7 @@ func (h *holding) take(ctx context.Context) bool {
 	case errors.Is(a.Err, client.ErrLocked):
 		a.Answer = lockcheck.Locked
 	}
-	h.attempt, h.claim = record(h.book, &h.book.Attempts, a), a.Claim
+	h.attempt, h.attempts = a, append(h.attempts, a)
 	h.env.Counts.Add(string(a.Style), string(a.Answer), 1)
 	return a.Answer == lockcheck.Taken
 }
@@ -102,7 +101,7 @@ func (h *holding) restHolding(ctx context.Context) {
 	if h.plan.outlast {
 		bounded, cancel := context.WithTimeout(ctx, outlastTimeout)
 		defer cancel()
-		if h.env.Record.AwaitDeletion(bounded, h.claim.Key, h.claim.Revision) == nil {
+		if h.env.Record.AwaitDeletion(bounded, h.attempt.Claim.Key, h.attempt.Claim.Revision) == nil {
 			h.env.Counts.Add("pauses", "until the lock had gone", 1)
 		}
 	}
@@ -125,10 +124,10 @@ func (h *holding) delay(ctx context.Context) {
 // write makes a guarded write.
 func (h *holding) write(guard client.Guard, timeout time.Duration) {
 	h.values++
-	w := lockcheck.Write{Attempt: h.attempt, Value: fmt.Sprintf("%d-%d", h.index, h.values), Sent: h.env.Now(), Outcome: lockcheck.Unknown}
+	w := lockcheck.Write{Value: fmt.Sprintf("%d-%d", h.index, h.values), Sent: h.env.Now(), Outcome: lockcheck.Unknown}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	accepted, revision, err := guard.Write(ctx, h.book.Locks[h.plan.lock].Register, w.Value)
+	accepted, revision, err := guard.Write(ctx, h.locks[h.plan.lock].Register, w.Value)
 	w.Answered = h.env.Now()
 	if err == nil {
 		w.Revision, w.Outcome = revision, lockcheck.Refused
@@ -136,46 +135,32 @@ func (h *holding) write(guard client.Guard, timeout time.Duration) {
 			w.Outcome = lockcheck.Accepted
 		}
 	}
-	record(h.book, &h.book.Writes, w)
+	h.attempt.Writes = append(h.attempt.Writes, w)
 	h.env.Counts.Add("writes", string(w.Outcome), 1)
 }
 
-// giveUp gives the lock up, by the call for it or with the session. A lock whose
-// session was given up already is left alone. Then the session goes, as the plan says
-// or because the call failed: a key that was to go must let no contender wait.
+// giveUp gives the lock up, unless its session was given up already. If the call for it fails the session goes: a key that was
+// to go must let no contender wait.
 func (h *holding) giveUp() {
-	sessionEnd := h.plan.sessionEnd
-	if h.plan.incident != orphaned && h.plan.incident != closed {
-		guard := h.handle.Guard()
-		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-		err := h.handle.Release(ctx)
-		cancel()
-		if err != nil {
-			sessionEnd = closeSession
-		} else {
-			h.released(lockcheck.Unlocked)
-			if h.plan.again {
-				h.write(guard, callTimeout)
-			}
-		}
+	if h.plan.incident == orphaned || h.plan.incident == closed {
+		return
 	}
-	switch sessionEnd {
-	case closeSession:
+	guard := h.handle.Guard()
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	if h.handle.Release(ctx) != nil {
 		h.closeSession()
-	case orphanSession:
-		h.session.Orphan()
-	case keep:
+		return
+	}
+	h.attempt.Ending, h.attempt.Ended = lockcheck.Unlocked, h.env.Now()
+	if h.plan.again {
+		h.write(guard, callTimeout)
 	}
 }
 
 // closeSession closes the session under the lock that was taken with it.
 func (h *holding) closeSession() {
 	if h.session.Close() == nil {
-		h.released(lockcheck.Closed)
+		h.attempt.Ending, h.attempt.Ended = lockcheck.Closed, h.env.Now()
 	}
-}
-
-// released records that the lock was given up.
-func (h *holding) released(how lockcheck.Ending) {
-	record(h.book, &h.book.Releases, lockcheck.Release{Attempt: h.attempt, Ending: how, Returned: h.env.Now()})
 }

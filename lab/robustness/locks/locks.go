@@ -15,12 +15,15 @@
 package locks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/client"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/robustness/lockcheck"
 )
 
@@ -32,17 +35,57 @@ const roundTimeout = time.Minute
 // late is what a run fails with when calls outlast that.
 const late = "calls of contenders do not return, long after the last of their contexts should have ended"
 
+// Config describes a run. Fields that are zero have their default.
+type Config struct {
+	robustness.Config
+	// Contenders is how many programs contend for the locks, at most 200. Each has a
+	// client of its own and a link of its own to every member. Default 16.
+	Contenders int
+	// Locks is how many there are to contend for, mutexes and elections by turns, at
+	// most 100. Default 6.
+	Locks int
+
+	// connect connects one contender. Default [quorate.Locker].
+	connect func(endpoints []string) (client.Locker, error)
+	// settleTimeout is how long every contender may take in the end to take a lock
+	// once more, when all members and links are well. Half a second is usual, and a
+	// few more where the lease of an abandoned session must expire first; a
+	// contender who has none by then counts as stuck. Default 45 s.
+	settleTimeout time.Duration
+}
+
+const defaultContenders, defaultLocks = 16, 6
+
+// Numbers returns the settings that are numbers.
+func (c *Config) Numbers() []robustness.Number {
+	return []robustness.Number{
+		{Value: &c.Contenders, Name: "contenders", Default: defaultContenders, Max: 200, Usage: "clients that contend for the locks"},
+		{Value: &c.Locks, Name: "locks", Default: defaultLocks, Max: 100, Usage: "mutexes and elections, by turns"},
+	}
+}
+
+// Run takes the history of a run and checks it, see [robustness.Run].
+func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
+	if err := c.Complete(c.Numbers()...).Err(); err != nil {
+		return robustness.Outcome{}, err
+	}
+	c.settleTimeout = cmp.Or(c.settleTimeout, 45*time.Second)
+	if c.connect == nil {
+		c.connect = quorate.Locker
+	}
+	return robustness.Run(ctx, c.Config, robustness.Setup{Record: true}, c.workload)
+}
+
 // workload connects the contenders and lets them contend until the faults are over, and once more after that. Then it checks what
 // they learned.
 func (c Config) workload(ctx context.Context, env *robustness.Env) error {
-	var b book
-	b.Contenders = c.Contenders
+	var seen lockcheck.History
 	for i := range c.Locks {
-		b.Locks = append(b.Locks, lockcheck.LockKeys{Prefix: fmt.Sprintf("/locks/%v-%d/", style(i), i), Register: fmt.Sprintf("/registers/%d", i)})
+		seen.Locks = append(seen.Locks, lockcheck.LockKeys{Prefix: fmt.Sprintf("/locks/%v-%d/", style(i), i), Register: fmt.Sprintf("/registers/%d", i)})
 	}
 	contenders, failures := make([]*contender, c.Contenders), make([]error, c.Contenders)
 	for i := range contenders {
-		contenders[i] = &contender{index: i, cfg: c, env: env, book: &b, rng: env.Rand(uint64(i))}
+		contenders[i] = &contender{index: i, cfg: c, env: env, locks: seen.Locks, rng: env.Rand(uint64(i))}
 		if err := contenders[i].connect(env.Cluster.Endpoints()); err != nil {
 			return err
 		}
@@ -55,17 +98,20 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) error {
 	if err := errors.Join(failures...); err != nil {
 		return err
 	}
-	b.Calm = env.Now()
+	seen.Calm = env.Now()
 	settling, cancel := context.WithTimeout(context.Background(), c.settleTimeout)
 	defer cancel()
 	again := robustness.Go(c.Contenders, func(i int) { contenders[i].once(settling) })
 	if err := errors.Join(robustness.Await(again, c.settleTimeout+roundTimeout, late), env.Close()); err != nil {
 		return err
 	}
-	if b.Through, b.Events, err = env.Recorded(); err != nil {
+	if seen.Through, seen.Events, err = env.Recorded(); err != nil {
 		return err
 	}
-	env.Revisions = b.Through
-	env.Verdict, err = lockcheck.Check(b.History)
+	for _, contender := range contenders {
+		seen.Attempts = append(seen.Attempts, contender.attempts)
+	}
+	env.Revisions = seen.Through
+	env.Verdict, err = lockcheck.Check(seen)
 	return err
 }

@@ -79,18 +79,7 @@ type plan struct {
 	incidentBefore int
 	// again makes the holder write once more after it has given up the lock.
 	again bool
-	// sessionEnd says what becomes of the session after the round.
-	sessionEnd sessionEnd
 }
-
-// sessionEnd says what becomes of a session.
-type sessionEnd uint8
-
-const (
-	keep sessionEnd = iota
-	closeSession
-	orphanSession
-)
 
 // newPlan makes a plan for one of n locks.
 func newPlan(rng *rand.Rand, n int) plan {
@@ -116,7 +105,6 @@ func newPlan(rng *rand.Rand, n int) plan {
 	}
 	p.incidentBefore = rng.IntN(len(p.gaps))
 	p.again = rng.IntN(3) == 0
-	p.sessionEnd = []sessionEnd{keep, keep, keep, closeSession, orphanSession}[rng.IntN(5)]
 	return p
 }
 

@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"errors"
-	"math"
 	"slices"
 	"time"
 
@@ -93,67 +92,46 @@ const noReason = "no reason given"
 // change is what names an event: no two that a load makes have the same.
 type change struct{ key, value string }
 
-// deliveries has when a reader took an event for the first time.
-type deliveries map[change]time.Duration
-
-// measureWatches measures what the readers took.
+// measureWatches measures what the readers took, and counts the watches that ended.
 func (r *Recording) measureWatches() {
-	taken := make([]deliveries, len(r.Readers))
-	for i, watches := range r.Readers {
-		taken[i] = r.read(watches)
-	}
+	writes := map[change]*Call{}
 	for i := range r.Calls {
-		call := &r.Calls[i]
-		row := r.rowAt(call.Call)
-		if row == nil {
-			continue
+		for _, written := range r.Calls[i].changes() {
+			writes[written] = &r.Calls[i]
 		}
-		for _, written := range call.changes() {
-			began := call.Return
-			if call.Outcome != history.OK {
-				began = first(taken, written)
-			}
-			for _, d := range taken {
-				if at, delivered := d[written]; delivered {
-					row.Events++
-					row.EventDelay = max(row.EventDelay, Duration(at-began))
+	}
+	for _, watches := range r.Readers {
+		taken := map[change]bool{}
+		for _, watch := range watches {
+			for _, resp := range watch.Responses {
+				for _, e := range resp.Events {
+					if id := (change{e.Key, e.Value}); writes[id] != nil && !taken[id] {
+						taken[id] = true
+						r.delivered(writes[id], resp.At)
+					}
 				}
+			}
+			if watch.End == history.EndedByItself && r.rowAt(watch.Ended) != nil {
+				code, err := noReason, watch.Err()
+				if err != nil {
+					code = codeOf(err)
+				}
+				r.Errors.add("watch "+code, err)
 			}
 		}
 	}
 }
 
-// read goes through the watches of a reader, and counts which of them ended.
-func (r *Recording) read(watches []history.Watch) deliveries {
-	taken := deliveries{}
-	for _, watch := range watches {
-		for _, resp := range watch.Responses {
-			for _, e := range resp.Events {
-				if _, again := taken[change{e.Key, e.Value}]; !again {
-					taken[change{e.Key, e.Value}] = resp.At
-				}
-			}
-		}
-		if watch.End == history.EndedByItself && r.rowAt(watch.Ended) != nil {
-			code, err := noReason, watch.Err()
-			if err != nil {
-				code = codeOf(err)
-			}
-			r.Errors.add("watch "+code, err)
-		}
+// delivered counts the delivery of an event of a write to a reader.
+func (r *Recording) delivered(write *Call, at time.Duration) {
+	row := r.rowAt(write.Call)
+	if row == nil {
+		return
 	}
-	return taken
-}
-
-// first returns when a reader took an event before all others.
-func first(taken []deliveries, written change) time.Duration {
-	earliest := time.Duration(math.MaxInt64)
-	for _, d := range taken {
-		if at, ok := d[written]; ok {
-			earliest = min(earliest, at)
-		}
+	row.Events++
+	if write.Outcome == history.OK {
+		row.EventDelay = max(row.EventDelay, Duration(at-write.Return))
 	}
-	return earliest
 }
 
 // measureOutside measures how late the events of the writes past the links were. The delivery of a later one will do, and

@@ -111,8 +111,8 @@ type Row struct {
 	// Events counts those that readers took, once for each reader.
 	Events int64 `json:"events"`
 	// EventDelay is how late an event was at most: the time from the acknowledgement of the write to the moment at which the
-	// reader took the event. A write with an unknown outcome was never acknowledged, and when it was executed is not known: it may
-	// have waited in a stopped member for all of the fault. There the delay counts from the first delivery to any reader.
+	// reader took the event. A write with an unknown outcome was never acknowledged, and when it was executed is not known: its
+	// event has no delay.
 	EventDelay Duration `json:"event_delay_max_ms"`
 	// OutsideDelay is the longest time from the acknowledgement of a write past the links to the delivery of its event.
 	OutsideDelay Duration `json:"outside_delay_max_ms"`

@@ -87,9 +87,9 @@ func writeWatches(b *strings.Builder, r Report) {
 	writeTable(b, lines)
 	b.WriteString(`
 An event counts in the row in which its write was sent, once for each watch that delivered it. DELAY
-is the longest time from the acknowledgement of a write, or from its first delivery to any watch if
-the outcome was unknown, to the delivery of the event. OUTSIDE DELAY is that of writes that no fault
-hinders, because they pass no link. LEASES LOST expired, or their keepers were told so.
+is the longest time from the acknowledgement of a write to the delivery of the event. OUTSIDE DELAY
+is that of writes that no fault hinders, because they pass no link. LEASES LOST expired, or their
+keepers were told so.
 
 `)
 }

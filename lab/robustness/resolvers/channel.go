@@ -2,19 +2,16 @@ package resolvers
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/resolver"
-	"google.golang.org/grpc/status"
 
 	_ "github.com/quorate/quorate/balancer/policies" // quorate_round_robin
 	"github.com/quorate/quorate/internal/pause"
@@ -51,8 +48,8 @@ type channel struct {
 	target string
 	opts   []grpc.DialOption
 
-	mu   sync.Mutex
-	conn *grpc.ClientConn // nil while it is closed
+	mu   sync.Mutex // held also while it is closed to be opened again
+	conn *grpc.ClientConn
 }
 
 func newChannel(i int, b resolver.Builder, targets []string, dial func(context.Context, string) (net.Conn, error), rng *rand.Rand) *channel {
@@ -73,35 +70,32 @@ func newChannel(i int, b resolver.Builder, targets []string, dial func(context.C
 	return c
 }
 
-// open opens the channel, and has it resolve its target at once.
-func (c *channel) open() error {
-	conn, err := grpc.NewClient(c.target, c.opts...)
-	if err != nil {
-		return err
+// openLocked opens the channel, and has it resolve its target at once.
+func (c *channel) openLocked() (err error) {
+	if c.conn, err = grpc.NewClient(c.target, c.opts...); err == nil {
+		c.conn.Connect()
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.conn = conn
-	conn.Connect()
-	return nil
+	return err
+}
+
+func (c *channel) closeLocked() error {
+	if c.conn == nil {
+		return nil
+	}
+	return c.conn.Close()
 }
 
 func (c *channel) close() error {
 	c.mu.Lock()
-	conn := c.conn
-	c.conn = nil
-	c.mu.Unlock()
-	if conn == nil {
-		return nil
-	}
-	return conn.Close()
+	defer c.mu.Unlock()
+	return c.closeLocked()
 }
 
 // exitIdle makes the channel leave idle mode.
 func (c *channel) exitIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.conn != nil && c.conn.GetState() == connectivity.Idle {
+	if c.conn.GetState() == connectivity.Idle {
 		c.conn.Connect()
 	}
 }
@@ -111,34 +105,22 @@ func (c *channel) call(ctx context.Context) error {
 	c.mu.Lock()
 	conn := c.conn
 	c.mu.Unlock()
-	if conn == nil {
-		return errClosed
-	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	_, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
 	return err
 }
 
-var errClosed = errors.New("the channel is closed")
-
-// keepCalling makes calls until ctx ends.
+// keepCalling makes calls until ctx ends. One that fails, as it does when its channel is closed, is repeated.
 func (t *trial) keepCalling(ctx context.Context, c *channel, rng *rand.Rand) {
 	for pause.For(ctx, pace.Between(rng, shortestCalls, longestCalls)) == nil {
-		began := time.Now()
-		attempts, err := 0, errClosed
-		for err != nil && ctx.Err() == nil && time.Since(began) < callTimeout {
-			calling, cancel := context.WithTimeout(ctx, callTimeout)
-			err = c.call(calling)
-			cancel()
-			if !errors.Is(err, errClosed) && status.Code(err) != codes.Canceled {
-				attempts++
-			}
-			if err != nil {
-				_ = pause.For(ctx, shortestCalls) // the condition of the loop sees the end
-			}
+		began := t.now()
+		err := c.call(ctx)
+		for err != nil && t.now()-began < callTimeout && pause.For(ctx, shortestCalls) == nil {
+			err = c.call(ctx)
 		}
-		if ctx.Err() != nil {
-			return
+		if ctx.Err() == nil {
+			t.called(t.now()-began, err)
 		}
-		t.called(began, attempts, err)
 	}
 }

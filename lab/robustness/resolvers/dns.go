@@ -21,20 +21,13 @@ const (
 )
 
 // newDNS returns a DNS server with the backends as addresses of a name, and as SRV records.
-func newDNS(arrived *log) (*source, error) {
-	server, err := nameserver.New("")
-	if err != nil {
-		return nil, err
-	}
-	server.OnQuery(arrived.add)
+func newDNS(t *trial) *source {
+	server := fatal.OK(nameserver.New(""))
+	server.OnQuery(t.arrived.add)
 	server.SendAdditionals()
-	behaviour := func(name string, m nameserver.Behaviour) sourceFault {
-		return sourceFault{
-			name: name, changeable: true,
-			begin: func() error { server.SetBehaviour(m); return nil },
-			end:   func() error { server.SetBehaviour(nameserver.WellBehaved); return nil },
-		}
-	}
+	// So that the name exists without an address, which is another answer than that there is no such name.
+	fatal.If(server.Put(domain+" TXT", "1 exists"))
+	wellBehaved := func() { server.SetBehaviour(nameserver.WellBehaved) }
 	s := &source{
 		builder: func(removalDelay time.Duration) (resolver.Builder, []string, error) {
 			b, err := dns.NewBuilder(dns.Config{
@@ -45,17 +38,20 @@ func newDNS(arrived *log) (*source, error) {
 		},
 		list: func(addresses []string) { listRecords(server, addresses) },
 		faults: []sourceFault{
-			behaviour("silent", nameserver.Silent), behaviour("servfail", nameserver.Failing), behaviour("refused", nameserver.Refusing),
-			behaviour("foreign-answers", nameserver.Foreign), behaviour("slow", nameserver.Slow), behaviour("truncated", nameserver.Truncated),
-			{name: "restarted", changeable: true, begin: server.Stop, end: server.Restart},
+			{name: "restarted", begin: func() { fatal.If(server.Stop()) }, end: func() { fatal.If(server.Restart()) }},
 		},
 		// A query on its way is lost with the server, and then there is the longest time to the next:
 		// SRV records and addresses have the timeout each.
 		extraTime: 2*lookupTimeout + lookupInterval*11/10,
 		close:     server.Close,
 	}
-	// So that the name exists without an address, which is another answer than that there is no such name.
-	return s, server.Put(domain+" TXT", "1 exists")
+	for name, behaviour := range map[string]nameserver.Behaviour{
+		"silent": nameserver.Silent, "servfail": nameserver.Failing, "refused": nameserver.Refusing,
+		"foreign-answers": nameserver.Foreign, "slow": nameserver.Slow, "truncated": nameserver.Truncated,
+	} {
+		s.faults = append(s.faults, sourceFault{name: name, begin: func() { server.SetBehaviour(behaviour) }, end: wellBehaved})
+	}
+	return s
 }
 
 // listRecords has a server name backends.

@@ -3,7 +3,6 @@ package resolvers
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -18,16 +17,15 @@ import (
 	"github.com/quorate/quorate/clientv3/naming/endpoints"
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/internal/fatal"
-	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
 const (
 	// dialTimeout is what the clients are configured with.
 	dialTimeout = 5 * time.Second
-	// writeTimeout bounds a change of the registrations, and healTimeout the end of a fault.
-	writeTimeout, healTimeout = 15 * time.Second, time.Minute
-	prefix                    = service + "/"
+	// healTimeout bounds a change of the registrations, and the beginning and the end of a fault.
+	healTimeout = time.Minute
+	prefix      = service + "/"
 )
 
 // registrations are the backends in the cluster of the run.
@@ -42,28 +40,44 @@ type registrations struct {
 }
 
 // newEtcd returns the cluster of the run, in which the backends are registered.
-func newEtcd(env *robustness.Env, rng *rand.Rand, arrived *log) (*source, error) {
-	s := &registrations{scene: fault.Scene{Cluster: env.Cluster, Rand: rng, Note: env.Note, Hold: time.Second}}
-	members := make([]string, len(env.Cluster.Members()))
-	for i, m := range env.Cluster.Members() {
+func newEtcd(t *trial) *source {
+	cluster := t.env.Cluster
+	s := &registrations{scene: fault.Scene{Cluster: cluster, Rand: t.rng, Note: t.env.Note, Hold: time.Second}}
+	members := make([]string, len(cluster.Members()))
+	for i, m := range cluster.Members() {
 		members[i] = m.DirectEndpoint()
 	}
-	var err error
-	if s.direct, err = s.connect(members); err != nil {
-		return nil, err
-	}
-	s.manager, err = endpoints.NewManager(s.direct, service)
-	return &source{
+	s.direct = fatal.OK(s.connect(members))
+	s.manager = fatal.OK(endpoints.NewManager(s.direct, service))
+	result := &source{
 		builder: func(removalDelay time.Duration) (resolver.Builder, []string, error) {
-			client, err := s.connect(env.Cluster.Endpoints(), grpc.WithStatsHandler(arriving{arrived}))
+			client, err := s.connect(cluster.Endpoints(), grpc.WithStatsHandler(arriving{&t.arrived}))
 			if err != nil {
 				return nil, nil, err
 			}
 			b, err := etcd.NewBuilder(client, etcd.Config{MassRemovalDelay: removalDelay})
 			return b, []string{"etcd:///" + service}, err
 		},
-		list: s.list, faults: s.faults(), close: s.close,
-	}, err
+		list: s.list, close: s.close,
+	}
+	for _, f := range fault.ForSoaks() {
+		begin := func() {
+			if err := within(func(ctx context.Context) error { return f.Inject(ctx, s.scene) }); err != nil {
+				t.env.Note(err.Error())
+			}
+		}
+		result.faults = append(result.faults, sourceFault{name: f.Name, keepsList: true, begin: begin, end: s.heal})
+	}
+	cut := func() {
+		for _, m := range cluster.Members() {
+			cluster.ClientLink(m).Cut()
+		}
+	}
+	result.faults = append(result.faults, sourceFault{name: "clients-cut-compacted", begin: cut, end: func() {
+		s.compact()
+		s.heal()
+	}})
+	return result
 }
 
 // connect connects a client, which is closed with the source.
@@ -92,37 +106,14 @@ func (s *registrations) list(addresses []string) {
 		}
 	}
 	if len(updates) > 0 {
-		fatal.If(repeat(writeTimeout, func(ctx context.Context) error { return s.manager.Update(ctx, updates) }))
+		repeat(func(ctx context.Context) error { return s.manager.Update(ctx, updates) })
 		s.listed = slices.Clone(addresses)
 	}
 }
 
-func (s *registrations) faults() []sourceFault {
-	var all []sourceFault
-	for _, f := range fault.ForSoaks() {
-		all = append(all, sourceFault{
-			name: f.Name,
-			begin: func() error {
-				return within(healTimeout, func(ctx context.Context) error { return f.Inject(ctx, s.scene) })
-			},
-			end: s.heal,
-		})
-	}
-	return append(all, sourceFault{name: "clients-cut-compacted", changeable: true, begin: s.cut, end: func() error {
-		return errors.Join(s.compact(), s.heal())
-	}})
-}
-
-func (s *registrations) cut() error {
-	for _, m := range s.scene.Cluster.Members() {
-		s.scene.Cluster.ClientLink(m).Cut()
-	}
-	return nil
-}
-
 // compact forgets all history, again if its outcome is unknown.
-func (s *registrations) compact() error {
-	return repeat(healTimeout, func(ctx context.Context) error {
+func (s *registrations) compact() {
+	repeat(func(ctx context.Context) error {
 		now, err := s.direct.Get(ctx, prefix, clientv3.WithCountOnly())
 		if err == nil {
 			_, err = s.direct.Compact(ctx, now.Header.Revision)
@@ -134,31 +125,30 @@ func (s *registrations) compact() error {
 	})
 }
 
-func (s *registrations) heal() error {
-	return within(healTimeout, func(ctx context.Context) error { return fault.Heal(ctx, s.scene) })
+func (s *registrations) heal() {
+	fatal.If(within(func(ctx context.Context) error { return fault.Heal(ctx, s.scene) }))
 }
 
-func within(timeout time.Duration, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+// within does something with a context of healTimeout.
+func within(do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), healTimeout)
 	defer cancel()
 	return do(ctx)
 }
 
-// repeat does something until it succeeds, or the timeout has passed.
-func repeat(timeout time.Duration, do func(context.Context) error) error {
-	return within(timeout, func(ctx context.Context) error {
-		for {
-			if err := do(ctx); err == nil || ctx.Err() != nil {
-				return err
-			}
+// repeat does something until it succeeds, for as long as healTimeout.
+func repeat(do func(context.Context) error) {
+	fatal.If(within(func(ctx context.Context) (err error) {
+		for err = do(ctx); err != nil && ctx.Err() == nil; {
+			err = do(ctx)
 		}
-	})
+		return err
+	}))
 }
 
-func (s *registrations) close() error {
+func (s *registrations) close() (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var err error
 	for _, c := range s.clients {
 		err = errors.Join(err, c.Close())
 	}

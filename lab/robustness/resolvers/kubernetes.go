@@ -23,30 +23,25 @@ const (
 )
 
 // newKubernetes returns an API server with the backends in an EndpointSlice.
-func newKubernetes(arrived *log) (*source, error) {
-	server, err := fakeapiserver.Start()
-	if err != nil {
-		return nil, err
-	}
-	slice, err := server.Create(&discoveryv1.EndpointSlice{
+func newKubernetes(t *trial) *source {
+	server := fatal.OK(fakeapiserver.Start())
+	slice := fatal.OK(server.Create(&discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: namespace, Name: service, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
 		AddressType: discoveryv1.AddressTypeIPv4,
-	})
-	do := func(all ...func()) func() error {
-		return func() error {
-			for _, f := range all {
-				f()
+	}))
+	all := func(steps ...func()) func() {
+		return func() {
+			for _, step := range steps {
+				step()
 			}
-			return nil
 		}
 	}
-	deny := func() { server.Deny() }
-	allow := func() { server.Allow() }
+	restart := func() { fatal.If(server.Restart()) }
 	return &source{
 		builder: func(removalDelay time.Duration) (resolver.Builder, []string, error) {
 			cfg := server.RESTConfig()
 			cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-				arrived.add(time.Now())
+				t.arrived.add(time.Now())
 				return new(net.Dialer).DialContext(ctx, network, address)
 			}
 			b, err := kubernetes.NewBuilder(kubernetes.Config{REST: cfg, Namespace: namespace, MassRemovalDelay: removalDelay})
@@ -54,26 +49,26 @@ func newKubernetes(arrived *log) (*source, error) {
 		},
 		list: func(addresses []string) { slice = fatal.OK(server.Update(sliceOf(slice, addresses))) },
 		faults: []sourceFault{
-			{name: "hangs", changeable: true, begin: do(server.Hang), end: do(server.Resume)},
-			{name: "stopped", changeable: true, begin: do(server.Stop), end: server.Restart},
-			{name: "restarted-compacted", changeable: true, begin: do(server.Stop, server.Compact), end: server.Restart},
-			{name: "connections-broken", changeable: true, begin: do(server.BreakConnections), end: do(server.BreakConnections)},
-			{name: "watches-ended", changeable: true, begin: do(server.EndWatches), end: do(server.EndWatches)},
-			{name: "watches-expired", changeable: true, begin: do(server.ExpireWatches), end: do(server.ExpireWatches)},
-			{name: "compacted", changeable: true, begin: do(server.Compact), end: do(server.Compact, server.EndWatches)},
+			{name: "hangs", begin: server.Hang, end: server.Resume},
+			{name: "stopped", begin: server.Stop, end: restart},
+			{name: "restarted-compacted", begin: all(server.Stop, server.Compact), end: restart},
+			{name: "connections-broken", begin: server.BreakConnections, end: server.BreakConnections},
+			{name: "watches-ended", begin: server.EndWatches, end: server.EndWatches},
+			{name: "watches-expired", begin: server.ExpireWatches, end: server.ExpireWatches},
+			{name: "compacted", begin: server.Compact, end: all(server.Compact, server.EndWatches)},
 			{
-				name: "forbidden", changeable: true, begin: do(deny, server.BreakConnections), end: do(allow),
+				name: "forbidden", begin: all(func() { server.Deny() }, server.BreakConnections), end: func() { server.Allow() },
 				extraTime: kubernetes.DefaultMaxBackoff, // the server is there, and does not want more requests
 			},
 		},
 		close: func() error {
 			server.Close()
 			for _, r := range server.Requests() {
-				arrived.add(r.At)
+				t.arrived.add(r.At)
 			}
 			return nil
 		},
-	}, err
+	}
 }
 
 // sliceOf returns a slice with other backends.

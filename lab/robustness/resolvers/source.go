@@ -1,7 +1,6 @@
 package resolvers
 
 import (
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,11 +13,11 @@ import (
 // removalDelay is the MassRemovalDelay of the resolvers.
 const removalDelay = 4 * time.Second
 
-// source is what a resolver reads, with its faults. It may be nil if it could not be started.
+// source is what a resolver reads, with its faults. Its functions end by package fatal what cannot be done.
 type source struct {
 	// builder returns a builder as a process has one, and targets for its channels.
 	builder func(removalDelay time.Duration) (builder resolver.Builder, targets []string, err error)
-	// list has the source name these backends. An error, as if the source is away, is fatal.
+	// list has the source name these backends.
 	list func(addresses []string)
 	// faults are those that the source can have.
 	faults []sourceFault
@@ -27,6 +26,33 @@ type source struct {
 	extraTime time.Duration
 	// close ends the source, and what its builders hold.
 	close func() error
+}
+
+// sourceFault is a fault of a source.
+type sourceFault struct {
+	name       string
+	begin, end func()
+	// keepsList tells that the list of the source cannot be changed during the fault.
+	keepsList bool
+	// extraTime is how much longer a change may take after this fault by the resolver's
+	// configuration.
+	extraTime time.Duration
+	// falseList, if set, returns the backends that the source lists meanwhile.
+	falseList func(all []string) []string
+}
+
+// newSource starts the source of a resolver, nil if there is no resolver of that name.
+func (t *trial) newSource() *source {
+	switch t.resolver {
+	case "dns":
+		return newDNS(t)
+	case "etcd":
+		return newEtcd(t)
+	case "kubernetes":
+		return newKubernetes(t)
+	default:
+		return newStatic()
+	}
 }
 
 // newStatic returns a target that lists the backends. It has no faults, and its list never
@@ -39,30 +65,16 @@ func newStatic() *source {
 			return b, []string{target}, err
 		},
 		list:  func(addresses []string) { target = "static:///" + strings.Join(addresses, ",") },
-		close: nothing,
+		close: func() error { return nil },
 	}
 }
 
-// sourceFault is a fault of a source.
-type sourceFault struct {
-	name       string
-	begin, end func() error
-	// changeable tells that the list of the source can be changed during the fault.
-	changeable bool
-	// extraTime is how much longer a change may take after this fault by the resolver's
-	// configuration.
-	extraTime time.Duration
-	// falseList, if set, returns the backends that the source lists meanwhile.
-	falseList func(all []string) []string
-}
-
-func nothing() error { return nil }
-
 // falseLists are faults that every source can have. Each lists fewer than half of the backends.
 func falseLists() []sourceFault {
+	nothing := func() {}
 	return []sourceFault{
-		{name: "names-nothing", begin: nothing, end: nothing, falseList: func([]string) []string { return nil }},
-		{name: "names-a-part", begin: nothing, end: nothing, falseList: func(all []string) []string { return all[:len(all)/3] }},
+		{name: "names-nothing", begin: nothing, end: nothing, keepsList: true, falseList: func([]string) []string { return nil }},
+		{name: "names-a-part", begin: nothing, end: nothing, keepsList: true, falseList: func(all []string) []string { return all[:len(all)/3] }},
 	}
 }
 
@@ -78,10 +90,14 @@ func (l *log) add(at time.Time) {
 	l.at = append(l.at, at)
 }
 
-// sorted returns them in their order.
-func (l *log) sorted() []time.Time {
+// within returns how many arrived within a time from a moment on.
+func (l *log) within(from time.Time, length time.Duration) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	slices.SortFunc(l.at, time.Time.Compare)
-	return slices.Clone(l.at)
+	for _, at := range l.at {
+		if since := at.Sub(from); since >= 0 && since < length {
+			n++
+		}
+	}
+	return n
 }

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// fewest and most bound the number of backends.
-	fewest, most = 8, 24
+	// fewest and most bound the number of backends. No change makes half of what there was of them.
+	fewest, most = 12, 23
 	// shortestCalm and longestCalm bound the time between two faults, in which backends change.
 	shortestCalm, longestCalm = 200 * time.Millisecond, 1200 * time.Millisecond
 	// shortestHold and longestHold bound how long a fault is held; one in eight takes as long as
@@ -31,11 +31,10 @@ const (
 	closedTime = 100 * time.Millisecond
 	// awaitTick is the time between two looks at channels that are waited for.
 	awaitTick = 5 * time.Millisecond
-	// fewArrivals is how many requests of all channels in a second are few, for each: with
-	// one builder, three tenths.
-	fewArrivals = 0.3
-	// peakToMean bounds the requests in the busiest time by the mean.
-	peakToMean = 3
+	// fewArrivals is how many requests of all channels in a second are few, for each: they share a builder.
+	fewArrivals = 0.5
+	// peakToMean bounds the requests in the busiest second by the mean.
+	peakToMean = 10
 )
 
 // trial is the part of a run that belongs to one resolver.
@@ -48,17 +47,43 @@ type trial struct {
 	arrived  log // at the source
 	backends backends
 
-	live        []string // backends that the source is to name
-	sizes       []size   // of live, lately
-	channels    []*channel
-	lifecycleMu sync.Mutex  // held while channels are opened and closed
-	returns     []time.Time // of the source
+	live     []string // backends that the source is to name
+	channels []*channel
+	returns  []time.Time // of the source
 }
 
-// size is the number of backends until a moment.
-type size struct {
-	until time.Time
-	n     int
+func newTrial(name string, cfg Config, env *robustness.Env, clock *clock, rng *rand.Rand) *trial {
+	return &trial{
+		observer: &observer{clock: clock, resolver: name, bound: cfg.bound, counts: env.Counts, views: map[*view]bool{}},
+		cfg:      cfg, env: env, rng: rng, backends: backends{servers: map[string]*backend{}},
+	}
+}
+
+// start starts the source and backends, opens channels, and waits until all have the list.
+func (t *trial) start() {
+	t.env.Cleanup(func() error { t.backends.stop(nil); return nil })
+	t.source = t.newSource()
+	t.env.Cleanup(t.source.close)
+	t.live = fatal.OK(t.backends.start((fewest + most) / 2))
+	t.list()
+	removal := removalDelay
+	if t.cfg.noRemovalDelay {
+		removal = -1
+	}
+	builder, targets, err := t.source.builder(removal)
+	fatal.If(err)
+	wrapped := t.cfg.wrap(builder, func() (resolver.Builder, error) {
+		another, _, err := t.source.builder(removal)
+		return another, err
+	})
+	for i := range t.cfg.Channels {
+		c := newChannel(i, observedBuilder{wrapped, t.observer}, targets, t.backends.dial, t.rng)
+		fatal.If(c.openLocked())
+		t.channels = append(t.channels, c)
+		t.env.Cleanup(c.close)
+	}
+	t.await("the start", t.cfg.giveUpAfter)
+	t.seen = nil
 }
 
 // run uses the channels and injects faults into the source until ctx ends.
@@ -83,85 +108,29 @@ func (t *trial) run(ctx context.Context) error {
 	return nil
 }
 
-// start starts the source and backends, opens channels, and waits until all have the list.
-func (t *trial) start() {
-	t.env.Cleanup(func() error { t.backends.stop(nil); return nil })
-	var err error
-	if t.source, err = t.newSource(); t.source != nil {
-		t.env.Cleanup(t.source.close)
-	}
-	fatal.If(err)
-	t.live = fatal.OK(t.backends.start((fewest + most) / 2))
-	t.set(t.live)
-	t.source.list(t.live)
-	t.openAll()
-	t.listedAll(t.cfg.giveUpAfter, 0)
-	t.await("the start")
-	t.seen = nil
-}
-
-func (t *trial) newSource() (*source, error) {
-	switch t.resolver {
-	case "dns":
-		return newDNS(&t.arrived)
-	case "etcd":
-		return newEtcd(t.env, t.rng, &t.arrived)
-	case "kubernetes":
-		return newKubernetes(&t.arrived)
-	default:
-		return newStatic(), nil
-	}
-}
-
-// openAll makes a builder and opens the channels.
-func (t *trial) openAll() {
-	removal := removalDelay
-	if t.cfg.noRemovalDelay {
-		removal = -1
-	}
-	builder, targets, err := t.source.builder(removal)
-	fatal.If(err)
-	for i := range t.cfg.Channels {
-		wrapped := t.cfg.wrap(builder, func() (resolver.Builder, error) {
-			another, _, err := t.source.builder(removal)
-			return another, err
-		})
-		c := newChannel(i, t.wrap(wrapped), targets, t.backends.dial, t.rng)
-		t.channels = append(t.channels, c)
-		t.env.Cleanup(c.close)
-		fatal.If(c.open())
-	}
-}
-
 // useChannels makes channels leave idle mode and reopens them until ctx ends.
 func (t *trial) useChannels(ctx context.Context, rng *rand.Rand) {
 	for pause.For(ctx, pace.Between(rng, minPause, maxPause)) == nil {
-		t.use(t.channels[rng.IntN(len(t.channels))])
+		switch c := t.channels[rng.IntN(len(t.channels))]; c.kind {
+		case idling:
+			c.exitIdle()
+		case reopened:
+			reopen([]*channel{c}, 0)
+		case steady, calling:
+		}
 	}
 }
 
-func (t *trial) use(c *channel) {
-	t.lifecycleMu.Lock()
-	defer t.lifecycleMu.Unlock()
-	switch c.kind {
-	case idling:
-		c.exitIdle()
-	case reopened:
-		fatal.If(errors.Join(c.close(), c.open()))
-	case steady, calling:
+// reopen closes channels, and opens them again after a time.
+func reopen(channels []*channel, after time.Duration) {
+	for _, c := range channels {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		fatal.If(c.closeLocked())
 	}
-}
-
-// reopenAll closes all channels, and opens them again.
-func (t *trial) reopenAll() {
-	t.lifecycleMu.Lock()
-	defer t.lifecycleMu.Unlock()
-	for _, c := range t.channels {
-		fatal.If(c.close())
-	}
-	time.Sleep(closedTime)
-	for _, c := range t.channels {
-		fatal.If(c.open())
+	time.Sleep(after)
+	for _, c := range channels {
+		fatal.If(c.openLocked())
 	}
 }
 
@@ -180,36 +149,11 @@ func (t *trial) injectFaults(ctx context.Context) {
 			if pause.For(ctx, pace.Between(t.rng, shortestCalm, longestCalm)) != nil {
 				return
 			}
-			t.listChange(0, "a change")
+			t.change()
+			t.await("a change", 0)
 			t.inject(ctx, d)
 		}
 	}
-}
-
-// listChange changes the backends, tells the source, and waits until all channels have them.
-func (t *trial) listChange(extra time.Duration, after string) {
-	removal := t.changeAndList()
-	t.listedAll(t.source.extraTime+extra, removal)
-	t.await(after)
-	t.backends.stop(t.live)
-}
-
-// changeAndList changes the backends, and tells the source. It returns how much longer the resolvers may keep those that
-// are removed.
-func (t *trial) changeAndList() (removal time.Duration) {
-	removal = t.change()
-	t.counts.Add(t.resolver+" changes", "made", 1)
-	t.set(t.live)
-	t.source.list(t.live)
-	return removal
-}
-
-// await waits until all channels have the list, and reports those that take too long.
-func (t *trial) await(after string) {
-	for deadline := time.Now().Add(t.cfg.giveUpAfter); t.behind() > 0 && time.Now().Before(deadline); {
-		time.Sleep(awaitTick)
-	}
-	t.evaluate(after)
 }
 
 // inject injects a fault into the source for a while. Then the backends change, so that a channel with the
@@ -220,101 +164,69 @@ func (t *trial) inject(ctx context.Context, d sourceFault) {
 	if d.falseList == nil && t.rng.IntN(8) == 0 {
 		hold += pace.Between(t.rng, 0, longOutage)
 	}
-	reopen := t.rng.IntN(4) == 0
-	t.env.Note(fmt.Sprintf("%s: %s, for %v", t.resolver, d.name, hold.Round(time.Millisecond)))
-	t.hold(ctx, d, hold, reopen)
-	if err := d.end(); err != nil {
-		fatal.If(fmt.Errorf("end %s: %w", d.name, err))
-	}
-	t.returns = append(t.returns, time.Now())
-	t.listChange(d.extraTime, fmt.Sprintf("%s for %v", d.name, hold.Round(time.Millisecond)))
-}
-
-// hold begins a fault, holds it, and returns.
-func (t *trial) hold(ctx context.Context, d sourceFault, hold time.Duration, reopen bool) {
-	if err := d.begin(); err != nil {
-		t.env.Note(err.Error())
-	}
+	reopens := t.rng.IntN(4) == 0
+	what := fmt.Sprintf("%s for %v", d.name, hold.Round(time.Millisecond))
+	t.env.Note(t.resolver + ": " + what)
+	d.begin()
 	if d.falseList != nil {
-		t.listedFalsely(!reopen)
+		if !reopens {
+			t.listedFalsely()
+		}
 		t.source.list(d.falseList(t.live))
 	}
 	_ = pause.For(ctx, hold/2)
-	if reopen {
-		t.reopenAll()
+	if reopens {
+		reopen(t.channels, closedTime)
 	}
-	if d.changeable {
-		t.changeAndList()
+	if !d.keepsList {
+		t.change()
 	}
 	_ = pause.For(ctx, hold/2)
+	d.end()
+	t.returns = append(t.returns, time.Now())
+	t.change()
+	t.await(what, d.extraTime)
 }
 
-// change changes the backends, of which at least one is new: some are added, removed, or
-// replaced. Those that are removed serve until no channel uses them. It returns how much longer
-// the resolvers may keep these.
-func (t *trial) change() (removal time.Duration) {
-	now := time.Now()
-	t.sizes = slices.DeleteFunc(append(t.sizes, size{now, len(t.live)}), func(s size) bool {
-		return now.Sub(s.until) > 2*removalDelay+longOutage
-	})
-	n := len(t.live)
-	add, remove := 1+t.rng.IntN(2), 0
-	switch t.rng.IntN(5) {
-	case 0: // roll one over
-		add, remove = 1, 1
-	case 1:
-		remove = 2 + t.rng.IntN(2)
-	case 2:
-		add = n / 2
-	case 3:
-		remove = n / 3
-	}
-	if n+add-remove < fewest {
-		remove = 0
-	}
-	if n+add-remove > most {
-		remove = n / 2
-	}
-	fresh := fatal.OK(t.backends.start(add))
+// change adds, removes or replaces backends, of which at least one is new, and tells the source. Those that are removed serve until
+// all channels have the list.
+func (t *trial) change() {
 	next := slices.Clone(t.live)
 	t.rng.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
-	t.live = slices.Concat(next[remove:], fresh)
-	for _, s := range t.sizes {
-		if 2*len(t.live) <= s.n {
-			return 2 * removalDelay
-		}
-	}
-	return 0
+	kept := min(len(next)-t.rng.IntN(len(next)/3+1), most-1)
+	fresh := max(fewest-kept, 1) + t.rng.IntN(most-max(fewest, kept+1)+1)
+	t.live = append(next[:kept], fatal.OK(t.backends.start(fresh))...)
+	t.counts.Add(t.resolver+" changes", "made", 1)
+	t.list()
 }
 
-// checkArrivals checks what arrived at the source: the most in the second after a return, and in a tenth of that.
-func (t *trial) checkArrivals(ran time.Duration) {
-	arrived := t.arrived.sorted()
-	mean := float64(len(arrived)) / ran.Seconds()
-	subject := t.resolver + " arrivals"
-	t.counts.Add(subject, "in all", len(arrived))
+// list tells the source which backends there are.
+func (t *trial) list() {
+	t.set(t.live)
+	t.source.list(t.live)
+	t.listedAll()
+}
+
+// await waits until all channels have the list, and reports those that take too long: extra more than usual is allowed.
+func (t *trial) await(after string, extra time.Duration) {
+	for deadline := time.Now().Add(t.cfg.giveUpAfter); t.behind() > 0 && time.Now().Before(deadline); {
+		time.Sleep(awaitTick)
+	}
+	t.evaluate(after, t.source.extraTime+extra)
+	t.backends.stop(t.live)
+}
+
+// checkArrivals checks what arrived at the source in the second after a return.
+func (t *trial) checkArrivals(began time.Time) {
+	ran := time.Since(began)
+	total := t.arrived.within(began, ran)
+	mean := float64(total) / ran.Seconds()
+	t.counts.Add(t.resolver+" arrivals", "in all", total)
 	for _, at := range t.returns {
-		second := busiest(arrived, at, time.Second, time.Second)
-		tenth := busiest(arrived, at, time.Second, time.Second/10)
-		t.counts.Max(subject, "in a second after a return at most", second)
-		t.counts.Max(subject, "in a tenth of it at most", tenth)
-		few := float64(second) <= fewArrivals*float64(t.cfg.Channels)
-		spread := float64(tenth) <= peakToMean*float64(second)/10
-		if !few && !spread && float64(second) > peakToMean*mean {
-			t.violated(Spread, "%d requests arrived in the second after a return of the source, %d of them in a tenth of it; the mean is %.1f a second",
-				second, tenth, mean)
+		second := t.arrived.within(at, time.Second)
+		t.counts.Max(t.resolver+" arrivals", "in a second after a return at most", second)
+		if float64(second) > max(fewArrivals*float64(t.cfg.Channels), peakToMean*mean) {
+			t.violated(Spread, "%d requests arrived in the second after a return of the source; the mean is %.1f a second", second, mean)
 		}
 	}
-}
-
-// busiest returns the most that arrived in any window of some length that begins within a time
-// from a moment on.
-func busiest(arrived []time.Time, from time.Time, within, window time.Duration) int {
-	first, _ := slices.BinarySearchFunc(arrived, from, time.Time.Compare)
-	peak := 0
-	for i := first; i < len(arrived) && arrived[i].Sub(from) < within; i++ {
-		end, _ := slices.BinarySearchFunc(arrived, arrived[i].Add(window), time.Time.Compare)
-		peak = max(peak, end-i)
-	}
-	return peak
 }

@@ -40,11 +40,11 @@ var planted = []struct {
 }{
 	{
 		"a late revision", both, 2, func(w *history.Watch) { r := w.Responses; r[3], r[4] = r[4], r[3] },
-		watchcheck.Ordered, "delete a at revision 5 came after revision 6",
+		watchcheck.Ordered, "delete a at revision 5 came after put a at revision 6",
 	},
 	{
 		"events of a txn are swapped", both, 2, func(w *history.Watch) { e := w.Responses[2].Events; e[0], e[1] = e[1], e[0] },
-		watchcheck.Ordered, "put a at revision 4 came after that of b, which the txn changed later",
+		watchcheck.Ordered, "put a at revision 4 came after put b at revision 4",
 	},
 	{
 		"a response comes again", both, 2, func(w *history.Watch) { insert(w, 4, w.Responses[3]) },
@@ -64,7 +64,7 @@ var planted = []struct {
 	},
 	{
 		"a revision is missing", both, 2, func(w *history.Watch) { drop(w, 3) },
-		watchcheck.Reliable, "it reached revision 10 and 1 events are missing, the first is delete a at revision 5",
+		watchcheck.Reliable, "reached 10, should have reached 10, and 1 events are missing, the first is delete a at revision 5",
 	},
 	{
 		"half a revision is missing", both, 2, func(w *history.Watch) { w.Responses[5].Events = w.Responses[5].Events[:1] },
@@ -72,17 +72,17 @@ var planted = []struct {
 	},
 	{
 		"the end is missing", both, 2, func(w *history.Watch) { w.Responses = w.Responses[:6] },
-		watchcheck.Reliable, "it was open until everything was settled at revision 10 and stands at 8: 2 events are missing",
+		watchcheck.Reliable, "reached 8, should have reached 10, and 2 events are missing",
 	},
 	{
 		"nothing came", both, 99, nil,
-		watchcheck.Reliable, "stands at 0: 10 events are missing, the first is put a at revision 2",
+		watchcheck.Reliable, "reached 0, should have reached 10, and 10 events are missing, the first is put a at revision 2",
 	},
 	{
 		"the end before a bookmark is missing", both, 2, func(w *history.Watch) {
 			w.End, w.Responses = history.LeftByReader, append(w.Responses[:6], bookmark(9))
 		},
-		watchcheck.Reliable, "it reached revision 9 and 1 events are missing, the first is delete b at revision 9",
+		watchcheck.Reliable, "reached 9, should have reached 9, and 1 events are missing, the first is delete b at revision 9",
 	},
 	{
 		"the first event after the call is missing",
@@ -99,7 +99,7 @@ var planted = []struct {
 	},
 	{
 		"the start is skipped", both, 4, nil,
-		watchcheck.Resumable, "it begins with put a at revision 4 and skips 2 events before it, the first is put a at revision 2",
+		watchcheck.Resumable, "2 events are missing, the first is put a at revision 2",
 	},
 	{
 		"it begins before its start",
@@ -112,7 +112,7 @@ var planted = []struct {
 		history.WatchRequest{Key: "a", CreatedNotify: true},
 		6,
 		func(w *history.Watch) { w.Responses[0].Revision = 4 },
-		watchcheck.Reliable, "it reached revision 10 and 1 events are missing, the first is delete a at revision 5",
+		watchcheck.Reliable, "reached 10, should have reached 10, and 1 events are missing, the first is delete a at revision 5",
 	},
 	{
 		"an event comes after its bookmark", both, 2, func(w *history.Watch) { insert(w, 3, bookmark(5)) },
@@ -139,34 +139,34 @@ var planted = []struct {
 	},
 	{
 		"a wrong previous value", both, 2, func(w *history.Watch) { w.Responses[2].Events[0].Prev.Value = "x" },
-		watchcheck.PrevKV, `came with "x" of revision 2`,
+		watchcheck.PrevKV, `came as "x" of revision 2`,
 	},
 	{
 		"an older previous value", both, 2, func(w *history.Watch) { *w.Responses[5].Events[0].Prev = *w.Responses[2].Events[1].Prev },
-		watchcheck.PrevKV, `put b at revision 8 came with "b@3" of revision 3, version 1, created at 3, lease 0 as the previous key-value, which was "b@4"`,
+		watchcheck.PrevKV, `is "b@4" of revision 4, version 2, created at 3, lease 0, and came as "b@3" of revision 3`,
 	},
 	{
 		"a previous value of a new key", both, 2, func(w *history.Watch) { w.Responses[4].Events[0].Prev = w.Responses[3].Events[0].Prev },
-		watchcheck.PrevKV, "as the previous key-value of a key that did not exist",
+		watchcheck.PrevKV, "the previous key-value of put a at revision 6 is none, and came as",
 	},
 	{
 		"no previous value", both, 2, func(w *history.Watch) { w.Responses[6].Events[0].Prev = nil },
-		watchcheck.PrevKV, "delete b at revision 9 came without the previous key-value",
+		watchcheck.PrevKV, "revision 8, version 3, created at 3, lease 0, and came as none",
 	},
 	{
 		"a previous value that nobody asked for",
 		history.WatchRequest{Key: "a", StartRevision: 2},
 		2,
 		func(w *history.Watch) { w.Responses[0].Events[0].Prev = &history.KeyValue{} },
-		watchcheck.PrevKV, "that nobody asked for",
+		watchcheck.PrevKV, "the previous key-value of put a at revision 2 is none",
 	},
 	{
 		"a write passes for a creation", both, 2, func(w *history.Watch) { w.Responses[7].Events[0].CreateRevision = 10 },
-		watchcheck.IsCreate, "put a at revision 10 says that it created the key, which existed as of revision 8",
+		watchcheck.IsCreate, "put a at revision 10 says that the key was created at revision 10, and it was at revision 6",
 	},
 	{
 		"a creation passes for a write", both, 2, func(w *history.Watch) { w.Responses[4].Events[0].CreateRevision = 2 },
-		watchcheck.IsCreate, "put a at revision 6 does not say that it created the key",
+		watchcheck.IsCreate, "put a at revision 6 says that the key was created at revision 2, and it was at revision 6",
 	},
 	{
 		"another key",
@@ -250,18 +250,18 @@ var planted = []struct {
 	{
 		"a creation that nobody asked for", both, 2,
 		func(w *history.Watch) { insert(w, 0, history.WatchResponse{Created: true, Revision: 9}) },
-		watchcheck.Created, "which its reader did not ask for",
+		watchcheck.Created, "response 0 tells of its creation: true; its reader asked for that: false",
 	},
 	{
 		"no creation", both, 2, func(w *history.Watch) { w.Request.CreatedNotify = true },
-		watchcheck.Created, "its first response does not tell of its creation",
+		watchcheck.Created, "response 0 tells of its creation: false; its reader asked for that: true",
 	},
 	{
 		"a second creation after a reconnect",
 		history.WatchRequest{Key: "a", StartRevision: 2, CreatedNotify: true},
 		2,
 		func(w *history.Watch) { insert(w, 3, history.WatchResponse{Created: true, Revision: 9}) },
-		watchcheck.Created, "it was told of its creation in response 3",
+		watchcheck.Created, "response 3 tells of its creation: true",
 	},
 	{
 		"a bookmark that nobody asked for",

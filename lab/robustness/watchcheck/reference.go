@@ -8,8 +8,23 @@ import (
 	"github.com/quorate/quorate/lab/robustness/history"
 )
 
-// none stands for no event of the reference.
-const none = -1
+// Reference is what happened.
+type Reference struct {
+	// Events of all keys that are watched, complete from revision 1 to Through, in
+	// the order of the store: by revision, and within a revision as the txn made
+	// them. Prev is ignored.
+	Events []history.Event
+	// Through is the revision up to which Events is complete. No watch can have
+	// seen more.
+	Through int64
+	// Settled is the revision that every watch which was open at the end must have
+	// reached, because writers had stopped and it was given time. 0 asks for
+	// nothing: what an open watch had yet to deliver is then not missed.
+	Settled int64
+	// Compactions are the revisions that the history was compacted to, with those
+	// whose outcome is unknown.
+	Compactions []int64
+}
 
 // moment is what names an event: no txn changes a key twice.
 type moment struct {
@@ -22,83 +37,58 @@ type indexed struct {
 	Reference
 	// at finds an event of the reference.
 	at map[moment]int
-	// before holds, for each event, the one that changed the same key before it,
-	// or none.
-	before []int
+	// previous has what each event replaced, nil if its key did not exist.
+	previous []*history.KeyValue
 }
 
 // index makes a reference searchable, and replays it: the revisions and versions
 // of a key tell whether one of its events is missing, unless the next one is a
 // delete, which carries neither.
 func index(r Reference) (*indexed, error) {
-	ref := &indexed{Reference: r, at: make(map[moment]int, len(r.Events)), before: make([]int, len(r.Events))}
-	newest := map[string]int{}
-	for i, e := range r.Events {
+	ref := &indexed{Reference: r, at: make(map[moment]int, len(r.Events)), previous: make([]*history.KeyValue, len(r.Events))}
+	keys := map[string]*history.KeyValue{}
+	for i := range r.Events {
+		e := &r.Events[i]
+		id := moment{e.ModRevision, e.Key}
+		if _, again := ref.at[id]; again {
+			return nil, fmt.Errorf("the reference has %v twice", e)
+		}
 		if i > 0 && e.ModRevision < r.Events[i-1].ModRevision {
 			return nil, fmt.Errorf("the reference is out of order: %v comes after %v", e, r.Events[i-1])
 		}
 		if e.ModRevision > r.Through {
 			return nil, fmt.Errorf("the reference claims to end at revision %d and holds %v", r.Through, e)
 		}
-		last, ok := newest[e.Key]
-		if !ok {
-			last = none
-		}
-		if err := ref.follows(e, last); err != nil {
+		if err := follows(e, keys[e.Key]); err != nil {
 			return nil, err
 		}
-		ref.before[i] = last
-		newest[e.Key] = i
-		ref.at[moment{e.ModRevision, e.Key}] = i
+		ref.at[id], ref.previous[i] = i, keys[e.Key]
+		keys[e.Key] = &e.KeyValue
+		if e.Type == history.DeleteEvent {
+			keys[e.Key] = nil
+		}
 	}
 	if r.Settled > r.Through {
-		return nil, fmt.Errorf("the reference ends at revision %d, below revision %d that every watch must have reached",
-			r.Through, r.Settled)
+		return nil, fmt.Errorf("the reference ends at revision %d, below revision %d that every watch must have reached", r.Through, r.Settled)
 	}
 	return ref, nil
 }
 
-// follows checks that an event can follow the one that changed its key before.
-func (r *indexed) follows(e history.Event, last int) error {
+// follows checks that an event can replace what there was, nil if the key did not exist.
+func follows(e *history.Event, previous *history.KeyValue) error {
 	want := history.KeyValue{CreateRevision: e.ModRevision, Version: 1}
-	if last != none {
-		before := r.Events[last]
-		if before.ModRevision == e.ModRevision {
-			return fmt.Errorf("the reference has %v twice", e)
-		}
-		if before.Type == history.PutEvent {
-			want.CreateRevision, want.Version = before.CreateRevision, before.Version+1
-		}
+	if previous != nil {
+		want.CreateRevision, want.Version = previous.CreateRevision, previous.Version+1
 	}
-	if e.Type == history.DeleteEvent {
-		if want.Version == 1 {
-			return fmt.Errorf("the reference lacks an event: %v, and the key did not exist", e)
-		}
-		return nil
-	}
-	if e.CreateRevision != want.CreateRevision || e.Version != want.Version {
+	switch {
+	case e.Type == history.DeleteEvent && previous == nil:
+		return fmt.Errorf("the reference lacks an event: %v, and the key did not exist", e)
+	case e.Type == history.PutEvent && (e.CreateRevision != want.CreateRevision || e.Version != want.Version):
 		return fmt.Errorf("the reference lacks an event: %v has version %d, created at revision %d; expected version %d, created at revision %d",
 			e, e.Version, e.CreateRevision, want.Version, want.CreateRevision)
-	}
-	return nil
-}
-
-// find returns where an event stands in the reference, or none.
-func (r *indexed) find(e *history.Event) int {
-	if i, ok := r.at[moment{e.ModRevision, e.Key}]; ok {
-		return i
-	}
-	return none
-}
-
-// previous returns what an event of the reference replaced, nil if its key did not
-// exist.
-func (r *indexed) previous(i int) *history.KeyValue {
-	last := r.before[i]
-	if last == none || r.Events[last].Type == history.DeleteEvent {
+	default:
 		return nil
 	}
-	return &r.Events[last].KeyValue
 }
 
 // from returns where the events at and after a revision begin.

@@ -1,149 +1,241 @@
 package watchcheck
 
 import (
-	"fmt"
+	"errors"
+	"slices"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/lab/internal/tally"
 	"github.com/quorate/quorate/lab/robustness/history"
 )
 
-// delivery is one event as it was delivered.
-type delivery struct {
-	event *history.Event
-	// response that brought it.
-	response int
-	// at is where the event stands in the reference, or none.
-	at int
-	// wanted tells that the event matches the request.
-	wanted bool
-	// repeated tells that the event had been delivered before.
-	repeated bool
-}
+// none stands for no event of the reference.
+const none = -1
 
-// proper reports whether it is the first delivery of an event that happened and
-// matches the request. Order and completeness are checked by these; the others are
-// violations already.
-func (d *delivery) proper() bool { return d.wanted && !d.repeated && d.at != none }
-
-// trace is one watch beside the reference.
+// trace is one watch beside the reference, up to the response that was taken last.
 type trace struct {
-	ref        *indexed
-	watch      *history.Watch
-	verdict    *Verdict
-	deliveries []delivery
-	// has marks the events of the reference that were delivered.
-	has map[int]bool
+	ref     *indexed
+	watch   *history.Watch
+	verdict *tally.Verdict
+
+	response int // that is being taken
 	// start is the first revision that the watch must deliver, 0 if not known. It is exact
 	// if the request tells it; else it is only certain that the watch began at it or
 	// before.
 	start int64
 	exact bool
+	// came has the events of the reference that were delivered, with their responses.
+	came     map[int]int
+	newest   int   // the last of them in the order of the reference, none before there is one
+	first    int64 // the lowest of their revisions, 0 before there is one
+	marked   int64 // the highest revision of a bookmark
+	terminal bool  // the last response has been taken
 }
 
-// follow lays a watch beside the reference.
-func follow(ref *indexed, w *history.Watch, verdict *Verdict) *trace {
-	t := &trace{ref: ref, watch: w, verdict: verdict, has: map[int]bool{}}
-	unknown := map[moment]bool{}
-	for n := range w.Responses {
-		events := w.Responses[n].Events
-		for i := range events {
-			e := &events[i]
-			d := delivery{event: e, response: n, at: ref.find(e), wanted: w.Request.Matches(*e)}
-			if d.at != none {
-				d.repeated = t.has[d.at]
-				t.has[d.at] = true
-			} else {
-				id := moment{e.ModRevision, e.Key}
-				d.repeated = unknown[id]
-				unknown[id] = true
-			}
-			t.deliveries = append(t.deliveries, d)
-		}
+func newTrace(ref *indexed, w *history.Watch, verdict *tally.Verdict) *trace {
+	t := &trace{ref: ref, watch: w, verdict: verdict, came: map[int]int{}, newest: none, start: w.StartedBy}
+	if w.Request.StartRevision > 0 {
+		t.start, t.exact = w.Request.StartRevision, true
 	}
-	t.start, t.exact = t.begin()
 	return t
 }
 
-// begin returns the first revision that the watch must deliver.
-//
-// The response that tells of the creation has a header which etcd reads after it
-// has registered the watch: the watch begins at the revision after that one or
-// before.
-func (t *trace) begin() (start int64, exact bool) {
-	if t.watch.Request.StartRevision > 0 {
-		return t.watch.Request.StartRevision, true
-	}
-	start = t.watch.StartedBy
-	for _, r := range t.watch.Responses {
-		if r.Created || r.IsProgress() {
-			start = earlier(start, r.Revision+1)
-		}
-		if !r.Created {
-			break
-		}
-	}
-	for d := range t.proper {
-		start = earlier(start, d.event.ModRevision)
-		break
-	}
-	return start, false
-}
-
-// earlier returns the lower of two revisions, of which the first may be unknown.
-func earlier(known, revision int64) int64 {
-	if known == 0 {
-		return revision
-	}
-	return min(known, revision)
-}
-
-// proper yields the proper deliveries in their order.
-func (t *trace) proper(yield func(*delivery) bool) {
-	for i := range t.deliveries {
-		if d := &t.deliveries[i]; d.proper() && !yield(d) {
-			return
-		}
+// report adds a violation, with the response that proves it and the one before.
+func (t *trace) report(p Promise, format string, args ...any) {
+	violation := t.verdict.Add(p, "%v: "+format, append([]any{t.watch}, args...)...)
+	for n := max(t.response-1, 0); n <= t.response && n < len(t.watch.Responses); n++ {
+		violation.Evidence = append(violation.Evidence, describe(n, t.watch.Responses[n]))
 	}
 }
 
-// first returns the delivery of the event that is the first in the order of the reference, nil if there is none.
-func (t *trace) first() (first *delivery) {
-	for d := range t.proper {
-		if first == nil || d.at < first.at {
-			first = d
-		}
+// take checks the next response.
+func (t *trace) take(n int) {
+	t.response = n
+	r, request := &t.watch.Responses[n], t.watch.Request
+	if t.terminal {
+		t.report(Terminal, "a response came after the last one")
+		return
 	}
-	return first
+	if r.Created != (n == 0 && request.CreatedNotify) && !r.IsTerminal() {
+		t.report(Created, "response %d tells of its creation: %v; its reader asked for that: %v", n, r.Created, request.CreatedNotify)
+	}
+	for i := range r.Events {
+		t.event(&r.Events[i], r.Revision)
+	}
+	switch {
+	case r.IsTerminal():
+		t.last(r)
+	case r.IsProgress():
+		t.bookmark(r.Revision)
+	case r.Created:
+		// The header has a revision that etcd reads after it has registered the watch.
+		t.startsBy(r.Revision + 1)
+	case len(r.Events) == 0:
+		t.report(Genuine, "a response says nothing")
+	}
 }
 
-// reached returns the revision up to which the watch is known to have come by what
-// it delivered, 0 if it delivered nothing, and the response that shows it.
-func (t *trace) reached() (revision int64, response int) {
-	for d := range t.proper {
-		if d.event.ModRevision > revision {
-			revision, response = d.event.ModRevision, d.response
-		}
+// startsBy notes that the watch began at a revision or before.
+func (t *trace) startsBy(revision int64) {
+	if !t.exact && (t.start == 0 || revision < t.start) {
+		t.start = revision
 	}
-	for n, r := range t.watch.Responses {
-		if r.IsProgress() && r.Revision > revision {
-			revision, response = r.Revision, n
-		}
-	}
-	return revision, response
 }
 
-// missing returns the events that match and were not delivered, of those from
-// index from of the reference on whose revision is at most through.
-func (t *trace) missing(from int, through int64) []int {
-	var missing []int
-	for i := from; i < len(t.ref.Events) && t.ref.Events[i].ModRevision <= through; i++ {
-		if !t.has[i] && t.watch.Request.Matches(t.ref.Events[i]) {
-			missing = append(missing, i)
+// event checks an event of a response with the revision in its header. Order and completeness are checked by the first
+// delivery of events that happened and match the request; the others are violations already.
+func (t *trace) event(e *history.Event, header int64) {
+	at, happened := t.ref.at[moment{e.ModRevision, e.Key}]
+	_, again := t.came[at]
+	switch {
+	case !t.watch.Request.Matches(*e):
+		t.report(Filter, "%v does not match the request", e)
+	case !happened:
+		t.report(Genuine, "%v never happened", e)
+	case again:
+		t.report(Unique, "%v came again", e)
+	default:
+		t.content(e, at)
+		t.order(e, at)
+		if e.ModRevision > header {
+			t.report(Genuine, "the header of a response is of revision %d and it brings %v", header, e)
 		}
 	}
-	return missing
 }
 
-// report adds a violation, with the responses that prove it.
-func (t *trace) report(p Promise, responses []int, format string, args ...any) {
-	t.verdict.add(t.watch, p, fmt.Sprintf(format, args...), responses...)
+// content compares an event, and the previous key-value that came with it, with the reference. A server that has compacted the
+// revision before an event has no previous key-value to give.
+func (t *trace) content(e *history.Event, at int) {
+	want, got := t.ref.Events[at], e.KeyValue
+	if e.IsCreate() != want.IsCreate() {
+		t.report(IsCreate, "%v says that the key was created at revision %d, and it was at revision %d", e, e.CreateRevision, want.CreateRevision)
+		got.CreateRevision = want.CreateRevision
+	}
+	if e.Type != want.Type || got != want.KeyValue {
+		t.report(Genuine, "%v came as %s and was %s", e, content(&e.KeyValue), content(&want.KeyValue))
+	}
+	want.Prev = t.ref.previous[at]
+	if !t.watch.Request.PrevKV || e.Prev == nil && t.ref.compactedBeyond(e.ModRevision) {
+		want.Prev = nil
+	}
+	if (e.Prev == nil) != (want.Prev == nil) || e.Prev != nil && *e.Prev != *want.Prev {
+		t.report(PrevKV, "the previous key-value of %v is %s, and came as %s", e, content(want.Prev), content(e.Prev))
+	}
+}
+
+// order checks that it is the turn of an event.
+func (t *trace) order(e *history.Event, at int) {
+	switch newest := t.newestRevision(); {
+	case at < t.newest:
+		t.report(Ordered, "%v came after %v", e, t.ref.Events[t.newest])
+	case e.ModRevision == newest && t.came[t.newest] != t.response:
+		t.report(Atomic, "revision %d is split: %s came in a later response", newest, e.Key)
+	}
+	if t.exact && e.ModRevision < t.start {
+		t.report(Resumable, "%v came although the watch starts at revision %d", e, t.start)
+	} else if e.ModRevision <= t.marked {
+		t.report(Bookmarkable, "%v came after a bookmark at revision %d", e, t.marked)
+	}
+	t.startsBy(e.ModRevision)
+	t.came[at], t.newest = t.response, max(t.newest, at)
+	if t.first == 0 || e.ModRevision < t.first {
+		t.first = e.ModRevision
+	}
+}
+
+func (t *trace) newestRevision() int64 {
+	if t.newest == none {
+		return 0
+	}
+	return t.ref.Events[t.newest].ModRevision
+}
+
+// reached returns the revision up to which the watch is known to have come by what it delivered, 0 if it delivered nothing.
+func (t *trace) reached() int64 { return max(t.marked, t.newestRevision()) }
+
+// passed returns the revision up to which everything has come or was not asked for, as far as that is known.
+func (t *trace) passed() int64 {
+	if t.exact {
+		return max(t.reached(), t.start-1)
+	}
+	return t.reached()
+}
+
+// bookmark checks a bookmark.
+func (t *trace) bookmark(revision int64) {
+	if !t.watch.Request.ProgressNotify && !t.watch.ProgressRequested {
+		t.report(Asked, "a bookmark came that nobody had asked for")
+	}
+	if revision < t.passed() {
+		t.report(Bookmarkable, "a bookmark at revision %d came when the watch was past revision %d", revision, t.passed())
+	}
+	if revision > t.ref.Through {
+		t.report(Bookmarkable, "a bookmark at revision %d although the store never went past %d", revision, t.ref.Through)
+	}
+	t.startsBy(revision + 1)
+	t.marked = max(t.marked, revision)
+}
+
+// last checks that the last response gives a reason that may end the watch.
+func (t *trace) last(r *history.WatchResponse) {
+	t.terminal = true
+	switch {
+	case r.Err == nil:
+		t.report(Terminal, "its last response has no error")
+	case r.CompactRevision != 0, errors.Is(r.Err, rpctypes.ErrCompacted):
+		t.compacted(r.CompactRevision)
+	case errors.Is(r.Err, rpctypes.ErrPermissionDenied):
+	case errors.Is(r.Err, rpctypes.ErrNoLeader):
+		if !t.watch.Request.RequireLeader {
+			t.report(Terminal, "it ended because a member had no leader, which its reader did not ask to be told")
+		}
+	case t.watch.End == history.EndedByItself:
+		t.report(Terminal, "it ended for a reason that a client outlives: %v", r.Err)
+	}
+}
+
+// compacted checks an end for compaction to a revision.
+func (t *trace) compacted(revision int64) {
+	next := t.passed() + 1
+	switch {
+	case t.watch.Request.StartRevision < 0: // etcd calls these compacted
+	case !slices.Contains(t.ref.Compactions, revision):
+		t.report(Compacted, "it ended for a compaction to revision %d, which nobody made", revision)
+	case revision <= next && (t.exact || next > 1):
+		t.report(Compacted, "it ended for a compaction to revision %d although it had come to %d, which is still there", revision, next)
+	}
+}
+
+// end checks how the watch ended, and that every event came between its start and the revision that it reached. An open watch
+// must have reached the revision at which the store settled.
+func (t *trace) end() {
+	if t.watch.End == history.EndedByItself && !t.terminal {
+		t.report(Terminal, "its channel was closed without a last response, and its context lived")
+	}
+	through := t.reached()
+	if t.watch.End == history.StillOpen {
+		through = max(through, t.ref.Settled)
+		if t.terminal {
+			t.report(Terminal, "its channel stayed open after the last response")
+		}
+	}
+	if t.start == 0 {
+		return
+	}
+	var missing []*history.Event
+	for i := t.ref.from(t.start); i < len(t.ref.Events) && t.ref.Events[i].ModRevision <= through; i++ {
+		if _, came := t.came[i]; !came && t.watch.Request.Matches(t.ref.Events[i]) {
+			missing = append(missing, &t.ref.Events[i])
+		}
+	}
+	if len(missing) == 0 {
+		return
+	}
+	p := Reliable
+	if t.exact && missing[0].ModRevision < t.first {
+		p = Resumable
+	}
+	t.report(p, "it starts at revision %d, reached %d, should have reached %d, and %d events are missing, the first is %v",
+		t.start, t.reached(), through, len(missing), missing[0])
 }

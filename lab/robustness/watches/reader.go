@@ -2,8 +2,6 @@ package watches
 
 import (
 	"context"
-	"fmt"
-	"iter"
 	"math/rand/v2"
 	"time"
 
@@ -12,13 +10,8 @@ import (
 	"github.com/quorate/quorate/lab/robustness/history"
 )
 
-const (
-	// closeTimeout is how long a client may take to close a channel after the
-	// context of its watch has ended.
-	closeTimeout = 10 * time.Second
-	// longestBreak bounds the pause of a reader between two watches.
-	longestBreak = 200 * time.Millisecond
-)
+// longestBreak bounds the pause of a reader between two watches.
+const longestBreak = 200 * time.Millisecond
 
 // reading is one watch while it is being read.
 type reading struct {
@@ -101,53 +94,18 @@ func (r *readers) read(x *reading) {
 		}
 	})
 	defer timer.Stop()
-	responses := channelOf(r.client.Watch(ctx, x.plan.request))
+	responses := r.client.Watch(ctx, x.plan.request)
 	r.mu.Lock()
 	x.watch.Returned, x.returned = r.now(), true
 	r.mu.Unlock()
-	if r.drain(ctx, x, responses) != nil {
-		closing, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		defer cancel()
-		if r.drain(closing, x, responses) != nil {
-			r.fail(fmt.Errorf("%v: its channel was not closed within %v after its context ended", x.watch, closeTimeout))
+	for response := range responses {
+		r.mu.Lock()
+		x.take(response, r.now())
+		slow := x.plan.pause > 0 && !r.settled
+		r.mu.Unlock()
+		if slow {
+			_ = pause.For(ctx, x.plan.pause) // the channel is read to its end
 		}
 	}
 	r.close(x)
-}
-
-// drain takes responses until the channel is closed. It fails with the error of ctx
-// when that ends first.
-func (r *readers) drain(ctx context.Context, x *reading, responses <-chan history.WatchResponse) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case response, open := <-responses:
-			if !open {
-				return nil
-			}
-			r.mu.Lock()
-			x.take(response, r.now())
-			slow := x.plan.pause > 0 && !r.settled
-			r.mu.Unlock()
-			if !slow {
-				continue
-			}
-			if err := pause.For(ctx, x.plan.pause); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// channelOf sends responses to a channel, which is closed after the last.
-func channelOf(responses iter.Seq[history.WatchResponse]) <-chan history.WatchResponse {
-	channel := make(chan history.WatchResponse)
-	go func() {
-		defer close(channel)
-		for r := range responses {
-			channel <- r
-		}
-	}()
-	return channel
 }

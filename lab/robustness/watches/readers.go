@@ -24,6 +24,8 @@ const (
 	leastProgress, mostProgress = 200 * time.Millisecond, 800 * time.Millisecond
 	// progressTimeout bounds one such call.
 	progressTimeout = 2 * time.Second
+	// closeTimeout is how long a client may take to close its channels when the contexts of watches have ended.
+	closeTimeout = 20 * time.Second
 )
 
 // readers are the readers of a run and what they saw.
@@ -36,12 +38,12 @@ type readers struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	mu       sync.Mutex // also of what readings share
-	settled  bool       // no watch is opened or left any more
-	asked    int        // watches so far
-	reading  map[*reading]bool
-	watches  []history.Watch
-	failures []error
+	mu      sync.Mutex // also of what readings share
+	settled bool       // no watch is opened or left any more
+	asked   int        // watches so far
+	reading map[*reading]bool
+	watches []history.Watch
+	stuck   []error // calls of Watch that do not return
 }
 
 // watch starts n readers. They must be ended.
@@ -102,12 +104,6 @@ func (r *readers) close(x *reading) {
 	r.watches = append(r.watches, x.watch)
 }
 
-func (r *readers) fail(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.failures = append(r.failures, err)
-}
-
 // settle waits until every open watch has delivered the last event that it must deliver,
 // which last returns, or has ended, or until the timeout has passed; calls of Watch
 // may take longer to return. No watch is opened or left from now on.
@@ -124,7 +120,7 @@ func (r *readers) settle(timeout time.Duration, last func(r history.WatchRequest
 	})
 	longer := max(timeout, defaultSettleTimeout)
 	for _, x := range r.await(longer, func(x *reading) bool { return x.returned }) {
-		r.fail(fmt.Errorf("%v: Watch did not return within %v of a healthy cluster", x.plan.request, longer))
+		r.stuck = append(r.stuck, fmt.Errorf("%v: Watch did not return within %v of a healthy cluster", x.plan.request, longer))
 	}
 }
 
@@ -152,9 +148,9 @@ func (r *readers) end() ([]history.Watch, error) {
 	}
 	r.mu.Unlock()
 	r.cancel()
-	late := robustness.Await(robustness.Go(1, func(int) { r.work.Wait() }), 2*closeTimeout,
-		"calls of Watch or RequestProgress do not return although their contexts have ended")
+	late := robustness.Await(robustness.Go(1, func(int) { r.work.Wait() }), closeTimeout,
+		"channels are not closed, or calls of Watch or RequestProgress do not return, although their contexts have ended")
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.watches, errors.Join(append(r.failures, late)...)
+	return r.watches, errors.Join(append(r.stuck, late)...)
 }

@@ -132,69 +132,53 @@ func value(rng *rand.Rand, index, n int) string {
 	return name
 }
 
-// one makes a write and returns its revision, 0 if it failed or changed nothing. Whether one
+// one makes a write and returns the revision of the store then, 0 if it failed. Whether one
 // that failed was carried out does not matter: the recorder sees it if so.
 func (w *writers) one(ctx context.Context, rng *rand.Rand, value string) int64 {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	switch n := rng.IntN(100); {
-	case n < 1:
-		return put(w.kv.Put(ctx, quietKey, value))
-	case n < 55:
-		return put(w.kv.Put(ctx, randomKey(rng), value))
-	case n < 72:
-		return deleted(w.kv.Delete(ctx, randomKey(rng)))
-	case n < 75:
-		return deleted(w.kv.Delete(ctx, keyPrefix+"a/", clientv3.WithPrefix()))
-	case n < 79:
-		lease, err := w.kv.Grant(ctx, shortLease)
-		if err != nil {
-			return 0
-		}
-		return put(w.kv.Put(ctx, randomKey(rng), value, clientv3.WithLease(lease.ID)))
-	default:
-		return w.txn(ctx, rng, value)
-	}
-}
-
-// txn changes several keys in one revision.
-func (w *writers) txn(ctx context.Context, rng *rand.Rand, value string) int64 {
-	var ops []clientv3.Op
-	seen := map[string]bool{}
-	for range 2 + rng.IntN(4) {
-		key := randomKey(rng)
-		if seen[key] {
-			continue
-		}
-		seen[key] = true
-		if rng.IntN(3) == 0 {
-			ops = append(ops, clientv3.OpDelete(key))
-		} else {
-			ops = append(ops, clientv3.OpPut(key, value))
-		}
+	ops, err := w.operations(ctx, rng, value)
+	if err != nil {
+		return 0
 	}
 	response, err := w.kv.Txn(ctx).Then(ops...).Commit()
 	if err != nil {
 		return 0
 	}
-	for _, r := range response.Responses {
-		if r.GetResponsePut() != nil || r.GetResponseDeleteRange().GetDeleted() > 0 {
-			return response.Header.GetRevision()
+	return response.Header.GetRevision()
+}
+
+// operations draws a write: in one case out of five it changes several keys.
+func (w *writers) operations(ctx context.Context, rng *rand.Rand, value string) (ops []clientv3.Op, err error) {
+	switch n := rng.IntN(100); {
+	case n < 1:
+		ops = append(ops, clientv3.OpPut(quietKey, value))
+	case n < 55:
+		ops = append(ops, clientv3.OpPut(randomKey(rng), value))
+	case n < 72:
+		ops = append(ops, clientv3.OpDelete(randomKey(rng)))
+	case n < 75:
+		ops = append(ops, clientv3.OpDelete(keyPrefix+"a/", clientv3.WithPrefix()))
+	case n < 79:
+		lease, err := w.kv.Grant(ctx, shortLease)
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, clientv3.OpPut(randomKey(rng), value, clientv3.WithLease(lease.ID)))
+	default:
+		seen := map[string]bool{}
+		for range 2 + rng.IntN(4) {
+			key := randomKey(rng)
+			switch {
+			case seen[key]: // etcd refuses to write a key twice
+				continue
+			case rng.IntN(3) == 0:
+				ops = append(ops, clientv3.OpDelete(key))
+			default:
+				ops = append(ops, clientv3.OpPut(key, value))
+			}
+			seen[key] = true
 		}
 	}
-	return 0
-}
-
-func put(response *clientv3.PutResponse, err error) int64 {
-	if err != nil {
-		return 0
-	}
-	return response.Header.GetRevision()
-}
-
-func deleted(response *clientv3.DeleteResponse, err error) int64 {
-	if err != nil || response.Deleted == 0 {
-		return 0
-	}
-	return response.Header.GetRevision()
+	return ops, nil
 }

@@ -2,7 +2,7 @@ module github.com/quorate/quorate/lab/servers/etcd350
 
 go 1.26.0
 
-require go.etcd.io/etcd/server/v3 v3.5.0
+require go.etcd.io/etcd/server/v3 v3.5.0 // indirect
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
@@ -67,3 +67,5 @@ require (
 	gopkg.in/yaml.v2 v2.4.0 // indirect
 	sigs.k8s.io/yaml v1.2.0 // indirect
 )
+
+tool go.etcd.io/etcd/server/v3

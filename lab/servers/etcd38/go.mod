@@ -2,7 +2,7 @@ module github.com/quorate/quorate/lab/servers/etcd38
 
 go 1.26.0
 
-require go.etcd.io/etcd/server/v3 v3.8.0-alpha.0
+require go.etcd.io/etcd/server/v3 v3.8.0-alpha.0 // indirect
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
@@ -65,3 +65,5 @@ require (
 	k8s.io/utils v0.0.0-20260108192941-914a6e750570 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
+
+tool go.etcd.io/etcd/server/v3

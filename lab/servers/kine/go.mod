@@ -2,7 +2,7 @@ module github.com/quorate/quorate/lab/servers/kine
 
 go 1.26.5
 
-require github.com/k3s-io/kine v0.17.5
+require github.com/k3s-io/kine v0.17.5 // indirect
 
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
@@ -129,3 +129,5 @@ require (
 	modernc.org/sqlite v1.61.0 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
+
+tool github.com/k3s-io/kine

@@ -15,17 +15,20 @@ import (
 	"flag"
 	"fmt"
 	"log"
+	"maps"
 	"os/signal"
 	"regexp"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/quorate/quorate/lab/behaviours"
+	"github.com/quorate/quorate/lab/behaviours/transcript"
 	"github.com/quorate/quorate/lab/servers"
 	"github.com/quorate/quorate/lab/servers/site"
 )
@@ -38,8 +41,8 @@ var (
 	page  = flag.String("page", "", "write the table into this `file`, between its marks")
 )
 
-// parallel is how many behaviours run at the same time. Most wait most of the time.
-var parallel = 5 * runtime.NumCPU()
+// parallel is how many behaviours run at the same time, with both clients. Most wait most of the time.
+var parallel = 3 * runtime.NumCPU()
 
 // grace is how long a behaviour may take beyond its limit before its process is killed.
 const grace = 5 * time.Second
@@ -98,88 +101,116 @@ func measure(ctx context.Context) (t table, err error) {
 	return t, nil
 }
 
-// job is some behaviours that a client shows one after the other.
-type job struct {
-	client servers.Client
-	rows   []int
-}
-
 // measure runs behaviours on a server with both clients, several at the same time. What only one client failed is run again,
 // and alone if that was Quorate: a machine that is busy is no difference. The short form repeats only what decides its outcome.
 func (c column) measure(ctx context.Context, p *servers.Program, path string) error {
-	var jobs []job
-	shared := [2]job{{client: servers.Official}, {client: servers.Quorate}}
+	shared := make(map[site.Setup][]int) // the rows that follow each other on the same servers
+	var own [][]int
 	for i, b := range c.rows {
 		switch {
 		case !c.server.Offers(b.Setup):
 			continue
-		case b.Setup == site.Plain:
-			shared[0].rows = append(shared[0].rows, i)
-			shared[1].rows = append(shared[1].rows, i)
+		case b.Setup == site.Plain || b.Setup == site.Single:
+			shared[b.Setup] = append(shared[b.Setup], i)
 		default:
-			jobs = append(jobs, job{servers.Official, []int{i}}, job{servers.Quorate, []int{i}})
+			own = append(own, []int{i})
 		}
-		c.cells[i] = new(cell)
 	}
-	run := func(limit int, jobs []job) error {
-		work, ctx := errgroup.WithContext(ctx)
-		work.SetLimit(limit)
-		for _, j := range jobs {
-			work.Go(func() error { return c.run(ctx, p, path, j) })
-		}
-		return work.Wait()
-	}
-	if err := run(parallel, append(shared[:], jobs...)); err != nil {
+	if err := c.runAll(ctx, p, path, parallel, slices.AppendSeq(own, maps.Values(shared))); err != nil {
 		return err
 	}
-	var theirs, ours []job
+	var theirs, ours [][]int
 	for i, cell := range c.cells {
 		switch kind := cell.kind(); {
 		case kind == worse:
-			ours = append(ours, job{servers.Quorate, []int{i}})
+			ours = append(ours, []int{i})
 		case kind == better && !*short:
-			theirs = append(theirs, job{servers.Official, []int{i}})
+			theirs = append(theirs, []int{i})
 		}
 	}
-	return errors.Join(run(parallel, theirs), run(1, ours))
+	return errors.Join(c.runAll(ctx, p, path, parallel, theirs), c.runAll(ctx, p, path, 1, ours))
 }
 
-// run runs a job. A server that was acted upon or on which something went wrong is not used again.
-func (c column) run(ctx context.Context, p *servers.Program, path string, j job) error {
-	var server *servers.Running
-	defer func() {
-		if server != nil {
+func (c column) runAll(ctx context.Context, p *servers.Program, path string, limit int, jobs [][]int) error {
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(limit)
+	for _, rows := range jobs {
+		work.Go(func() error { return c.run(ctx, p, path, rows) })
+	}
+	return work.Wait()
+}
+
+// run runs rows with both clients, each on a server of its own: the two have the same history. Servers on which something
+// went wrong are not used again.
+func (c column) run(ctx context.Context, p *servers.Program, path string, rows []int) error {
+	var pair []*servers.Running
+	end := func() {
+		for _, server := range pair {
 			_ = server.Close()
 		}
-	}()
-	for _, i := range j.rows {
-		if server == nil {
-			var err error
-			if server, err = c.server.Start(ctx, path, c.rows[i].Setup); err != nil {
+		pair = nil
+	}
+	defer func() { end() }()
+	for _, i := range rows {
+		for len(pair) < len(servers.Clients) {
+			server, err := c.server.Start(ctx, path, c.rows[i].Setup)
+			if err != nil {
 				return err
 			}
+			pair = append(pair, server)
 		}
-		wrong := show(ctx, p, j.client, server, c.rows[i])
-		if wrong != "" {
-			_ = server.Close()
-			server = nil
-		}
+		shown := c.show(ctx, p, pair, c.rows[i])
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		*c.cells[i].of(j.client) = wrong
+		c.cells[i] = c.cells[i].or(shown)
+		if shown.kind() != both {
+			end()
+		}
 	}
 	return nil
 }
 
-// show runs the program for a behaviour and returns what was wrong.
-func show(ctx context.Context, p *servers.Program, client servers.Client, server *servers.Running, b behaviours.Behaviour) string {
+// show runs a behaviour with both clients at the same time. Where both come to the end, what they recorded must be alike. A step
+// that the server says it does not have is one that neither shows.
+func (c column) show(ctx context.Context, p *servers.Program, pair []*servers.Running, b behaviours.Behaviour) (shown cell) {
+	var outcomes [2]site.Outcome
+	var work sync.WaitGroup
+	for i, client := range servers.Clients {
+		work.Go(func() { outcomes[i] = play(ctx, p, client, pair[i].Site(), b) })
+	}
+	work.Wait()
+	shown = cell{outcomes[0].Error, outcomes[1].Error}
+	if shown.kind() != both {
+		return shown
+	}
+	if lacking := lacking(outcomes[0].Entries); lacking != "" {
+		return cell{lacking, lacking}
+	}
+	differing, _ := transcript.Compare(c.server.Name, behaviours.Deliberate, outcomes[0].Entries, outcomes[1].Entries)
+	shown.quorate = strings.Join(strings.Fields(strings.Join(differing, "; ")), " ")
+	return shown
+}
+
+// lacking returns the first step of which kine says that it has no such thing, "" if there is none.
+func lacking(entries []transcript.Entry) string {
+	for _, e := range entries {
+		for _, text := range []string{"not implemented", "not supported", "unsupported"} {
+			if strings.Contains(e.Error, text) {
+				return e.Step + ": " + e.Error
+			}
+		}
+	}
+	return ""
+}
+
+// play runs the program for a behaviour.
+func play(ctx context.Context, p *servers.Program, client servers.Client, at site.Site, b behaviours.Behaviour) site.Outcome {
 	ctx, cancel := context.WithTimeoutCause(ctx, b.Limit+grace, fmt.Errorf("nothing within %v", b.Limit+grace))
 	defer cancel()
-	outcome, err := p.Behave(ctx, client, server.Site(), b.String())
-	if err == nil {
-		return outcome.Error
+	outcome, err := p.Behave(ctx, client, at, b.String())
+	if err != nil {
+		outcome.Error, _, _ = strings.Cut(err.Error(), "\n")
 	}
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return line
+	return outcome
 }

@@ -27,11 +27,19 @@ type column struct {
 // cell is what was wrong with a behaviour, "" for nothing.
 type cell struct{ official, quorate string }
 
-func (c *cell) of(client servers.Client) *string {
-	if client == servers.Official {
-		return &c.official
+// or returns the cell after another try: a client shows a behaviour if it does so in one of them. What both record is compared
+// only if the official client comes to its end, so Quorate needs a try in which it does, or it never did.
+func (c *cell) or(try cell) *cell {
+	if c == nil {
+		return &try
 	}
-	return &c.quorate
+	if try.quorate != "" || try.official != "" && c.official == "" {
+		try.quorate = c.quorate
+	}
+	if c.official == "" {
+		try.official = ""
+	}
+	return &try
 }
 
 // kind says which clients showed a behaviour.
@@ -82,9 +90,9 @@ func (t table) text(all bool) string {
 				continue
 			}
 			_, _ = fmt.Fprintf(w, "%s\t%s\t%s", b, c.server.Name, k)
-			for _, client := range servers.Clients {
-				if wrong := *c.cells[i].of(client); wrong != "" {
-					_, _ = fmt.Fprintf(w, "\t%s: %.200s", client, wrong)
+			for i, wrong := range []string{c.cells[i].official, c.cells[i].quorate} {
+				if wrong != "" {
+					_, _ = fmt.Fprintf(w, "\t%s: %.200s", servers.Clients[i], wrong)
 				}
 			}
 			_, _ = fmt.Fprintln(w)

@@ -102,16 +102,6 @@ func expect(t *testing.T, w watch.Interface, kind watch.EventType, name string) 
 	return object
 }
 
-// drain takes events until the watch has ended.
-func drain(t *testing.T, w watch.Interface) {
-	t.Helper()
-	for {
-		if _, ok := next(t, w); !ok {
-			return
-		}
-	}
-}
-
 // expectEnd fails if there is another event.
 func expectEnd(t *testing.T, w watch.Interface) {
 	t.Helper()

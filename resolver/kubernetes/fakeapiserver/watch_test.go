@@ -9,8 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-
-	"github.com/quorate/quorate/resolver/kubernetes/fakeapiserver"
 )
 
 func TestStreamedList(t *testing.T) {
@@ -57,28 +55,6 @@ func TestWatchGoesOnFromVersion(t *testing.T) {
 	}
 }
 
-func TestHistoryIsGone(t *testing.T) {
-	server, c := start(t, slice("a"))
-	open1 := open(t, c, metav1.ListOptions{ResourceVersion: "2"})
-	server.Compact()
-	for _, w := range []watch.Interface{open(t, c, metav1.ListOptions{ResourceVersion: "2"}), open1} {
-		if w == open1 {
-			server.ExpireWatches()
-		}
-		e, ok := next(t, w)
-		require.True(t, ok)
-		require.Equal(t, watch.Error, e.Type)
-		assert.True(t, apierrors.IsResourceExpired(apierrors.FromObject(e.Object)), "%v", e.Object)
-		expectEnd(t, w)
-	}
-	fresh := open(t, c, streamed())
-	expect(t, fresh, watch.Added, "a")
-	version := expect(t, fresh, watch.Bookmark, "").ResourceVersion
-	later := open(t, c, metav1.ListOptions{ResourceVersion: version})
-	create(t, server, slice("b"))
-	expect(t, later, watch.Added, "b")
-}
-
 func TestBookmarks(t *testing.T) {
 	server, c := start(t)
 	server.SetBookmarkInterval(5 * time.Millisecond)
@@ -100,18 +76,6 @@ func TestWatchesEnd(t *testing.T) {
 	expectEnd(t, byServer)
 	expectEnd(t, byClient)
 	require.Eventually(t, func() bool { return server.Watches() == 0 }, testTimeout, tick)
-}
-
-func TestOlderServers(t *testing.T) {
-	server, c := start(t, slice("a"))
-	server.SetWatchList(fakeapiserver.WatchListRefused)
-	_, err := c.EndpointSlices("shop").Watch(within(t), streamed())
-	assert.True(t, apierrors.IsInvalid(err), err)
-	server.SetWatchList(fakeapiserver.WatchListUnknown)
-	w := open(t, c, streamed())
-	expect(t, w, watch.Added, "a")
-	create(t, server, slice("b")) // and no bookmark before it
-	expect(t, w, watch.Added, "b")
 }
 
 func TestWatchRefusesNonsense(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/retry"
 )
 
 // listTimeout bounds one list, which the client itself retries after a fault. It is
@@ -63,19 +63,8 @@ func (f *Follower) Follow(ctx context.Context, o Observer) error {
 // isSilence reports whether the error means that etcd is unreachable, not that it
 // refused.
 func isSilence(err error) bool {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return true
-	}
-	code := status.Code(err)
-	if etcdErr := (rpctypes.EtcdError{}); errors.As(err, &etcdErr) {
-		code = etcdErr.Code()
-	}
-	switch code {
-	case codes.Unavailable, codes.DeadlineExceeded:
-		return true
-	default:
-		return false
-	}
+	code := retry.CodeOf(err)
+	return code == codes.Unavailable || code == codes.DeadlineExceeded
 }
 
 // listAndWatch lists and watches until an error, which it returns.

@@ -5,8 +5,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.uber.org/zap"
-
-	"github.com/quorate/quorate/clientv3"
 )
 
 // Prefix returns the prefix of the keys of all endpoints of a target. The slash separates
@@ -47,16 +45,8 @@ func decode(value []byte) (Endpoint, error) {
 func (f *Follower) decode(kv *mvccpb.KeyValue) (Endpoint, bool) {
 	e, err := f.Decode(kv.Value)
 	if err != nil {
-		Logger(f.client).Warn("a registered endpoint cannot be understood and is ignored",
+		f.client.GetLogger().Warn("a registered endpoint cannot be understood and is ignored",
 			zap.ByteString("key", kv.Key), zap.Error(err))
 	}
 	return e, err == nil
-}
-
-// Logger returns the client's logger. It is never nil.
-func Logger(client *clientv3.Client) *zap.Logger {
-	if lg := client.GetLogger(); lg != nil {
-		return lg
-	}
-	return zap.NewNop()
 }

@@ -124,30 +124,21 @@ type jsonEndpoint struct {
 	Metadata  any      `json:"metadata,omitempty"`
 }
 
-type jsonUpdate struct {
-	Type      string         `json:"type"` // "endpoints"
+// jsonEvent is an object of any type, with the fields that the type has.
+type jsonEvent struct {
+	Type      string         `json:"type"` // "endpoints", "error" or "health"
 	Time      time.Time      `json:"time"`
-	Endpoints []jsonEndpoint `json:"endpoints"` // [] for none
-}
-
-type jsonError struct {
-	Type  string    `json:"type"` // "error"
-	Time  time.Time `json:"time"`
-	Error string    `json:"error"`
-}
-
-type jsonChange struct {
-	Type     string       `json:"type"` // "health"
-	Time     time.Time    `json:"time"`
-	Endpoint string       `json:"endpoint"`
-	State    health.State `json:"state"`
-	Evidence string       `json:"evidence"`
+	Endpoints []jsonEndpoint `json:"endpoints,omitzero"` // [] for none
+	Error     string         `json:"error,omitempty"`
+	Endpoint  string         `json:"endpoint,omitempty"`
+	State     *health.State  `json:"state,omitempty"`
+	Evidence  string         `json:"evidence,omitempty"`
 }
 
 // Update writes an object of the type "endpoints" or "error".
 func (j JSON) Update(u Update) {
 	if u.Err != nil {
-		j.write(jsonError{"error", u.At, u.Err.Error()})
+		j.write(jsonEvent{Type: "error", Time: u.At, Error: u.Err.Error()})
 		return
 	}
 	eps := make([]jsonEndpoint, len(u.Endpoints))
@@ -157,12 +148,12 @@ func (j JSON) Update(u Update) {
 			eps[i].Addresses = append(eps[i].Addresses, a.Addr)
 		}
 	}
-	j.write(jsonUpdate{"endpoints", u.At, eps})
+	j.write(jsonEvent{Type: "endpoints", Time: u.At, Endpoints: eps})
 }
 
 // Change writes an object of the type "health".
 func (j JSON) Change(at time.Time, c health.Change) {
-	j.write(jsonChange{"health", at, c.Endpoint, c.To, c.Evidence.String()})
+	j.write(jsonEvent{Type: "health", Time: at, Endpoint: c.Endpoint, State: &c.To, Evidence: c.Evidence.String()})
 }
 
-func (j JSON) write(v any) { _ = j.encoder.Encode(v) }
+func (j JSON) write(e jsonEvent) { _ = j.encoder.Encode(e) }

@@ -48,10 +48,9 @@ func (s Snapshot) Text() string {
 		table(&b, causes)
 	}
 	renderChannels(&b, s)
-	renderMethods(&b, s)
-	renderCalls(&b, s)
-	renderClients(&b, s)
-	renderElections(&b, s)
+	for _, lines := range [][][]string{methodLines(s.Methods), callLines(s.Calls), clientLines(s.Clients), electionLines(s.Elections)} {
+		section(&b, lines)
+	}
 	for _, e := range s.Errors {
 		b.WriteString("\nerror: " + e + "\n")
 	}
@@ -92,33 +91,33 @@ func renderChannels(b *strings.Builder, s Snapshot) {
 	}
 }
 
-func renderMethods(b *strings.Builder, s Snapshot) {
-	if len(s.Methods) == 0 {
-		return
+// section writes a table below the others, unless it has no line but its head.
+func section(b *strings.Builder, lines [][]string) {
+	if len(lines) > 1 {
+		b.WriteByte('\n')
+		table(b, lines)
 	}
+}
+
+func methodLines(all []Method) [][]string {
 	lines := [][]string{{"CALL", "CALLS/S", "FAILED/S", "MEAN", "P99"}}
-	for _, m := range s.Methods[:min(rows, len(s.Methods))] {
+	for _, m := range all[:min(rows, len(all))] {
 		lines = append(lines, []string{m.Shape, fmt.Sprintf("%.1f", m.Rate), fmt.Sprintf("%.1f", m.Failed), ms(m.MeanMS), ms(m.P99MS)})
 	}
-	b.WriteByte('\n')
-	table(b, lines)
+	return lines
 }
 
-func renderCalls(b *strings.Builder, s Snapshot) {
-	if len(s.Calls) == 0 {
-		return
-	}
+func callLines(all []Call) [][]string {
 	lines := [][]string{{"IN FLIGHT FOR", "METHOD", "ENDPOINT", "CLIENT"}}
-	for _, c := range s.Calls[:min(rows, len(s.Calls))] {
+	for _, c := range all[:min(rows, len(all))] {
 		lines = append(lines, []string{ms(c.AgeMS), c.Method, c.Endpoint, c.Client})
 	}
-	b.WriteByte('\n')
-	table(b, lines)
+	return lines
 }
 
-func renderClients(b *strings.Builder, s Snapshot) {
+func clientLines(all []Client) [][]string {
 	lines := [][]string{{"CLIENT", "READY", "CALLS", "WATCHES", "LAG", "UNREAD", "LEASES", "UNANSWERED", "LEAST LEFT"}}
-	for _, c := range s.Clients {
+	for _, c := range all {
 		if c.Target != "" {
 			continue
 		}
@@ -134,27 +133,19 @@ func renderClients(b *strings.Builder, s Snapshot) {
 			fmt.Sprint(c.Leases), fmt.Sprint(c.Unanswered), left,
 		})
 	}
-	if len(lines) == 1 {
-		return
-	}
-	b.WriteByte('\n')
-	table(b, lines)
+	return lines
 }
 
-func renderElections(b *strings.Builder, s Snapshot) {
-	if len(s.Elections) == 0 {
-		return
-	}
+func electionLines(all []Election) [][]string {
 	lines := [][]string{{"ELECTION OR LOCK", "CLIENT", "STATE", "FOR", "REVISION"}}
-	for _, e := range s.Elections {
+	for _, e := range all {
 		line := []string{e.Name, e.Client, "campaigns", "", ""}
 		if e.Leading {
 			line = []string{e.Name, e.Client, "leads", time.Duration(e.LeadingSeconds * float64(time.Second)).Round(time.Second).String(), fmt.Sprint(e.Revision)}
 		}
 		lines = append(lines, line)
 	}
-	b.WriteByte('\n')
-	table(b, lines)
+	return lines
 }
 
 // The tables of this package.

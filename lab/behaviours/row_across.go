@@ -1,0 +1,138 @@
+package behaviours
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+
+	"github.com/quorate/quorate/lab/servers/site"
+)
+
+// across makes a row: a client is used before, while and after something happens to its server. Where there is
+// authentication, it is alice's.
+func across(setup site.Setup, area, name string,
+	use func(ctx context.Context, c *clientv3.Client, happen func()), happen func(context.Context, Site),
+) Behaviour {
+	return on(setup, area, name, func(ctx context.Context, s Site) {
+		c := s.client()
+		if setup == auth || setup == tokens {
+			enable(ctx, s)
+			c = s.as("alice")
+		}
+		use(ctx, c, func() { happen(ctx, s) })
+	})
+}
+
+// expired is when a token of a server of setup Tokens is no longer valid.
+const expired = 3500 * time.Millisecond
+
+// What happens.
+func nothing(context.Context, Site)        {}
+func expire(ctx context.Context, _ Site)   { pause(ctx, expired) }
+func restart(ctx context.Context, s Site)  { s.do(ctx, site.Kill, site.Restart) }
+func breakOff(ctx context.Context, s Site) { s.do(ctx, site.Cut, site.Heal) }
+
+func expireAndBreakOff(ctx context.Context, s Site) {
+	expire(ctx, s)
+	breakOff(ctx, s)
+}
+
+// calls makes calls, the first ones afterwards without a try before.
+func calls(ctx context.Context, c *clientv3.Client, happen func()) {
+	for range 2 {
+		ok(c.Put(ctx, "/alice/calls", "1"))
+		happen()
+		ok(c.Get(ctx, "/alice/calls"))
+	}
+	happen()
+	ok(c.Put(ctx, "/alice/calls", "2"))
+}
+
+// watched has watches that exist. One is not read meanwhile.
+func watched(ctx context.Context, c *clientv3.Client, happen func()) {
+	const times = 2
+	watch, quiet := created(ctx, c, "/alice/watched/", clientv3.WithPrefix()), created(ctx, c, "/alice/watched/", clientv3.WithPrefix())
+	for i := range times {
+		happen()
+		isSeen(ctx, c, fmt.Sprintf("/alice/watched/%d", i), watch)
+	}
+	events(quiet, times)
+}
+
+// isSeen creates a key that is watched, once the server is there, and waits for the event.
+func isSeen(ctx context.Context, c *clientv3.Client, key string, watch clientv3.WatchChan) {
+	untilRead(ctx, c, key)
+	create(ctx, c, key, "1")
+	events(watch, 1)
+}
+
+// opened opens watches, each afterwards.
+func opened(ctx context.Context, c *clientv3.Client, happen func()) {
+	ok(c.Get(ctx, "/alice/opened"))
+	var watches []clientv3.WatchChan
+	for range 2 {
+		happen()
+		watches = append(watches, created(ctx, c, "/alice/opened"))
+	}
+	create(ctx, c, "/alice/opened", "1")
+	for _, watch := range watches {
+		events(watch, 1)
+	}
+}
+
+// kept keeps a lease alive for longer than its TTL.
+func kept(ctx context.Context, c *clientv3.Client, happen func()) {
+	lease := ok(c.Grant(ctx, 6)) // a busy machine takes its time to restart a server
+	create(ctx, c, "/alice/kept", "1", clientv3.WithLease(lease.ID))
+	renewals := ok(c.KeepAlive(ctx, lease.ID))
+	happen()
+	n := 0
+	for begin := time.Now(); time.Since(begin) < 8*time.Second; n++ {
+		next(renewals, "renewals")
+	}
+	want(n > 1, "%d renewals", n)
+	want(ok(c.Get(ctx, "/alice/kept")).Count == 1, "the key is gone")
+}
+
+// locked holds a lock while another session waits for it.
+func locked(ctx context.Context, c *clientv3.Client, happen func()) {
+	holder := concurrency.NewMutex(session(c), "/alice/locked/")
+	waiter := concurrency.NewMutex(session(c), "/alice/locked/")
+	must(holder.Lock(ctx))
+	locked := make(chan error, 1)
+	go func() { locked <- waiter.Lock(ctx) }()
+	happen()
+	select {
+	case err := <-locked:
+		fail("two have the lock: %v", err)
+	default:
+	}
+	until(ctx, holder.Unlock)
+	must(<-locked)
+	until(ctx, waiter.Unlock)
+}
+
+// until repeats a call until it succeeds, with a bound for each try.
+func until(ctx context.Context, call func(context.Context) error) {
+	for {
+		inner, cancel := context.WithTimeout(ctx, 2*time.Second)
+		err := call(inner)
+		cancel()
+		if err == nil {
+			return
+		}
+		want(ctx.Err() == nil, "it does not work again: %v", err)
+		pause(ctx, 20*time.Millisecond)
+	}
+}
+
+// untilRead repeats a get until it succeeds.
+func untilRead(ctx context.Context, c *clientv3.Client, key string) {
+	until(ctx, func(ctx context.Context) error {
+		_, err := c.Get(ctx, key)
+		return err
+	})
+}

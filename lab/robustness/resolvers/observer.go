@@ -1,0 +1,265 @@
+package resolvers
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/lab/robustness"
+)
+
+// observer sees what resolvers tell channels, and compares it with the truth.
+type observer struct {
+	*clock
+	resolver string
+	bound    time.Duration
+	counts   *robustness.Counts
+
+	mu         sync.Mutex
+	verdict    robustness.Verdict
+	known      bool            // a builder has had a list
+	truth      map[string]bool // the backends
+	good       time.Duration   // since when the source tells the truth
+	falseSince time.Duration   // since when the source leaves out most backends and no channel may take that over, 0 if it does not
+	views      map[*view]bool  // of open channels
+	opened     []time.Duration // from the beginning of a channel to its list
+	seen       []time.Duration // from a change to a channel that has all of it
+}
+
+// view is a channel between Build and Close, and what it knows. It is in the place of the channel for its resolver, and in that of
+// the resolver for the channel.
+type view struct {
+	resolver.ClientConn
+	resolver.Resolver
+	of *observer
+
+	built    time.Duration
+	listed   time.Duration // the first list, 0 before
+	list     map[string]bool
+	all      time.Duration // since when the list has all backends, 0 if it does not
+	same     time.Duration // since when it has nothing else, 0 if it has
+	reported bool
+}
+
+// violated adds a violation, and counts it while the run goes on.
+func (o *observer) violated(p robustness.Promise, format string, args ...any) {
+	o.verdict.Add(p, "%s: %s", o.resolver, fmt.Sprintf(format, args...))
+	o.counts.Add("violations", string(p), 1)
+}
+
+// observedBuilder is a builder whose resolvers are observed.
+type observedBuilder struct {
+	resolver.Builder
+	of *observer
+}
+
+// OverrideAuthority is the resolver's own, if it has an opinion.
+func (b observedBuilder) OverrideAuthority(t resolver.Target) string {
+	if own, ok := b.Builder.(resolver.AuthorityOverrider); ok {
+		return own.OverrideAuthority(t)
+	}
+	return service
+}
+
+func (b observedBuilder) Build(t resolver.Target, cc resolver.ClientConn, opts resolver.BuildOptions) (resolver.Resolver, error) {
+	v := &view{ClientConn: cc, of: b.of, built: b.of.now()}
+	b.of.mu.Lock()
+	b.of.views[v] = true
+	b.of.mu.Unlock()
+	var err error
+	if v.Resolver, err = b.Builder.Build(t, v, opts); err != nil {
+		b.of.forget(v)
+		return nil, err
+	}
+	return v, nil
+}
+
+func (v *view) UpdateState(s resolver.State) error {
+	v.of.update(v, s.Endpoints)
+	return v.ClientConn.UpdateState(s)
+}
+
+func (v *view) Close() {
+	v.Resolver.Close()
+	v.of.forget(v)
+}
+
+// forget takes the end of a channel in.
+func (o *observer) forget(v *view) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.waitsLocked(v)
+	delete(o.views, v)
+}
+
+// update takes a list in.
+func (o *observer) update(v *view, endpoints []resolver.Endpoint) {
+	now := o.now()
+	list := make(map[string]bool, len(endpoints))
+	for _, e := range endpoints {
+		list[e.Addresses[0].Addr] = true
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(list) == 0 {
+		o.violated(Serving, "a channel got an empty list; there are %d", len(o.truth))
+	}
+	if v.listed == 0 {
+		o.waitsLocked(v)
+		v.listed = now
+		if o.known {
+			o.opened = append(o.opened, now-v.built)
+		}
+	}
+	v.list = list
+	o.compareLocked(v, now)
+	if missing := o.missing(v); missing > 0 && o.falseSince > 0 && now-o.falseSince < removalDelay {
+		o.violated(Removal, "a channel gave up %d of %d backends %v after the source had left them out",
+			missing, len(o.truth), (now - o.falseSince).Round(time.Millisecond))
+	}
+}
+
+// waitsLocked finds a channel that waits for its first list for too long.
+func (o *observer) waitsLocked(v *view) {
+	if waited := o.now() - v.built; o.known && v.listed == 0 && !v.reported && waited > o.bound {
+		v.reported = true
+		o.violated(Serving, "a channel that opened or woke up had no backends for %v, although its builder knew some",
+			waited.Round(time.Millisecond))
+	}
+}
+
+func (o *observer) missing(v *view) (n int) {
+	for address := range o.truth {
+		if !v.list[address] {
+			n++
+		}
+	}
+	return n
+}
+
+// compareLocked compares a list with the truth.
+func (o *observer) compareLocked(v *view, now time.Duration) {
+	all := v.listed > 0 && o.missing(v) == 0
+	v.all = since(v.all, all, now)
+	v.same = since(v.same, all && len(v.list) == len(o.truth), now)
+}
+
+// since returns since when something is so, 0 if it is not.
+func since(had time.Duration, is bool, now time.Duration) time.Duration {
+	switch {
+	case !is:
+		return 0
+	case had > 0:
+		return had
+	default:
+		return now
+	}
+}
+
+// set sets what is true, which the source does not tell yet.
+func (o *observer) set(addresses []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.truth = make(map[string]bool, len(addresses))
+	for _, address := range addresses {
+		o.truth[address] = true
+	}
+	o.falseSince = 0 // until the source lists them, no channel can have the new ones
+	now := o.now()
+	for v := range o.views {
+		v.all, v.same = 0, 0
+		o.compareLocked(v, now)
+	}
+}
+
+// listedAll records that the source lists all backends from now on.
+func (o *observer) listedAll() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.good = o.now()
+}
+
+// listedFalsely records that the source leaves out backends from now on.
+func (o *observer) listedFalsely() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.falseSince = o.now()
+}
+
+// behind returns how many channels do not have the truth yet, and nothing else.
+func (o *observer) behind() (n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for v := range o.views {
+		o.waitsLocked(v)
+		if v.same == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// evaluate checks how long the channels took, which may be extra longer than the bound.
+func (o *observer) evaluate(after string, extra time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.known = true
+	now, limit := o.now(), o.bound+extra
+	for v := range o.views {
+		from := max(o.good, v.built)
+		all, same := since(v.all, true, now)-from, since(v.same, true, now)-from
+		o.seen = append(o.seen, max(all, 0))
+		switch {
+		case all > limit:
+			o.violated(Current, "%v after %s a channel has %d of %d backends; %v is allowed",
+				all.Round(time.Millisecond), after, len(o.truth)-o.missing(v), len(o.truth), limit)
+		case same > limit:
+			o.violated(Current, "%v after %s a channel still has %d backends that are gone; %v is allowed",
+				same.Round(time.Millisecond), after, len(v.list)-len(o.truth), limit)
+		}
+	}
+}
+
+// called takes the end of a call in.
+func (o *observer) called(waited time.Duration, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.counts.Add(o.resolver+" calls", "made", 1)
+	if err != nil && waited >= callTimeout {
+		o.violated(Calls, "the calls of a channel failed for %v: %v", waited.Round(time.Millisecond), err)
+	}
+}
+
+// clock tells for how long this process has run. Times in which it did not, because the machine was busy, do not count.
+type clock struct{ ran atomic.Int64 }
+
+const (
+	clockTick = 5 * time.Millisecond
+	// longestTick is how much a tick that comes late counts.
+	longestTick = 4 * clockTick
+)
+
+// now returns how long the process has run, more than 0.
+func (c *clock) now() time.Duration { return time.Duration(c.ran.Load()) + 1 }
+
+func (c *clock) advance(elapsed time.Duration) { c.ran.Add(int64(min(elapsed, longestTick))) }
+
+// run advances the clock until ctx ends.
+func (c *clock) run(ctx context.Context) {
+	ticks := time.NewTicker(clockTick)
+	defer ticks.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+		}
+		now := time.Now()
+		c.advance(now.Sub(last))
+		last = now
+	}
+}
