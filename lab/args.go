@@ -107,7 +107,7 @@ func milliseconds(d time.Duration) string {
 
 // environment returns the environment of a member: that of the parent without what
 // configures etcd, service managers or HTTP proxies, and with the proxy that leads
-// to the links to its peers. Nothing is lost with the machine, so etcd need not sync files.
+// to the links to its peers. The data need not survive the machine, so etcd does not sync its files.
 func environment(parent []string, proxy string) []string {
 	own := slices.DeleteFunc(slices.Clone(parent), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")

@@ -75,24 +75,16 @@ func newFaultsCommand(run faults.Runner) *cobra.Command {
 func faultsHelp() string {
 	var b strings.Builder
 	b.WriteString(`faults starts a cluster of real etcd processes on this machine, calls it through
-Quorate all the time (linearizable gets, serializable gets, puts and txns), watches
-what is written, keeps leases, and injects one fault after the other. Nothing needs
-to be installed, and nothing is left behind. At the end it prints, for each fault
-and kind of call, how many calls were completed, failed, or have an unknown outcome,
-the longest time without a completed call, and how long calls took; how late events
-were delivered; how many leases were lost.
+Quorate all the time, watches what is written, keeps leases, and injects one fault after
+the other. It prints, for each fault and kind of call, how many calls were completed,
+failed, or have an unknown outcome, the longest time without a completed call, and how
+long calls took; how late events were delivered; how many leases were lost. A healthy
+spell comes first, as the yardstick. A fault's row goes on until the cluster is healed,
+the calls that met the fault have ended, and ` + faults.DefaultRecovery.String() + ` have passed.
 
-A healthy spell comes first, as the yardstick. A fault's row goes on until the
-cluster is healed, the calls that met the fault have ended, and a recovery spell
-of ` + faults.DefaultRecovery.String() + ` has passed.
-
-The history of the store is recorded beside that, from the members themselves. The
-exit status is 1 if a write that had been acknowledged is missing, if one was applied
-twice or against what its caller received, if a linearizable read went backwards, if
-an answer was never true, if a watch lost, repeated, disordered or changed an event,
-or ended without a good reason, or if a lease had ended while the client still claimed
-it to live; the report then shows the evidence. A run keeps all calls and events in
-memory, about 100 MB for each minute.
+Calls, events and claims of leases are checked against the history of the store. The exit
+status is 1 if a promise was broken; the report then shows the evidence. A run keeps all
+calls and events in memory, about 100 MB for each minute.
 
 Ctrl-C ends the run early: the cluster is healed, checked and removed, and the
 table shows what was measured until then. A second Ctrl-C kills at once, and leaves
@@ -100,12 +92,11 @@ files in the temporary directory.
 
 --compare puts three clients through the same faults, each on a fresh cluster with
 the same seed: the official etcd client as it comes, the same client tuned with
-keepalive and WithRequireLeader, and Quorate. It prints tables of the faults, the
-clients side by side.
-Each fault is then held for ` + faults.DefaultComparedHold.String() + ` unless --duration says otherwise, and the faults
-are ` + strings.Join(namesOf(faults.DefaultCompared()), ", ") + `
+keepalive and WithRequireLeader, and Quorate. Each fault is held for ` + faults.DefaultComparedHold.String() + ` unless
+--duration says otherwise, and the faults are
+` + strings.Join(namesOf(faults.DefaultCompared()), ", ") + `
 unless --fault names others: about seven minutes. The exit status is about Quorate's
-own run; what the checks find wrong with the official client is only shown.
+own run.
 
 Faults, in the order of a full run:
 `)

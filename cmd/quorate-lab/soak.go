@@ -42,49 +42,28 @@ func newSoakCommand(run soakRunner) *cobra.Command {
 
 func newWatchesCommand(run soakRunner) *cobra.Command {
 	return newSoak(run, &watches.Config{}, "watches", "Watch a real etcd cluster under faults, and check every event that arrives", `
-writes to it, and watches it through Quorate in every way the API has, while members
-are killed, stopped and cut off, leadership moves, history is compacted, and the
-clients' links are cut, delayed and blackholed, in a random order.
-
-The history of the store is recorded beside that, from the members themselves. At
-the end every watch is checked against it: were its events ordered, unique, complete,
-was no revision split, did it begin where it should, were progress notifications and
-previous values right, did it end once and for a reason.`)
+writes to it and watches it through Quorate in every way the API has, while random faults
+happen to members and links and history is compacted. At the end every watch is checked
+against the history of the store: its events were ordered, unique and complete.`)
 }
 
 func newLocksCommand(run soakRunner) *cobra.Command {
 	return newSoak(run, &locks.Config{}, "locks", "Contend for locks of a real etcd cluster under faults, and check who held them", `
-lets many clients of Quorate contend for a few mutexes and elections, while members
-are killed, stopped and cut off, leadership moves, and the clients' links are cut,
-delayed and blackholed, in a random order. Whoever has a lock makes writes that are
-guarded by it. Some are paused past their lease, while they wait, while they hold the
-lock or with a write on its way, and go on as if nothing had happened; some abandon or
-close their session, or their client, under the lock.
-
-The history of the store is recorded beside that, from the members themselves. At
-the end it is compared with what the clients received: did everyone who was given a
-lock hold it at that moment, was every guarded write that was accepted one of the
-holder, and none of a former one, did what was accepted happen and what was refused
-not, was a lock that was given up gone, and does everyone get a lock once all is
-well.`)
+lets many clients of Quorate contend for a few mutexes and elections, and make writes
+that are guarded by them, while random faults happen to members and links, and holders
+and waiters are paused past their leases. At the end every success and every guarded
+write is checked against the history of the keys.`)
 }
 
 func newLinearCommand(run soakRunner) *cobra.Command {
 	cfg := &linear.Config{}
 	cmd := newSoak(run, cfg, "linear", "Read and write a real etcd cluster under faults, and check that it is linearizable", `
 lets many callers read, write, delete and compare few keys through Quorate, half of
-the gets, puts and deletes in RPCs that they share (clientv3/batch), while members are
-killed, stopped and cut off, leadership moves, and the clients' links are cut, delayed
-and blackholed, in a random order. Some callers have deadlines so short that their
-calls end in flight.
-
-What they are answered, with all revisions and versions, must be linearizable: one
-order of everything explains every answer, as if the store were one that executes one
-operation after the other. A write that failed must have no effect; one of unknown
-outcome may have one, once, now or later. The history of the store is recorded beside
-that, from the members themselves, and belongs to what porcupine checks at the end; a
-check that takes too long counts as a violation. A violation is also shown as a page
-for browsers.`)
+the gets, puts and deletes in RPCs that they share (clientv3/batch), while random faults
+happen to members and links. Some have deadlines so short that their calls end in flight.
+At the end porcupine looks for one order that explains every answer; a write that failed
+must have no effect, and one of unknown outcome may have one, once, now or later. A check
+that takes too long counts as a violation. A violation is also shown as a page for browsers.`)
 	cmd.Flags().BoolVar(&cfg.Idempotent, "idempotent", false, "make writes idempotent (clientv3/idempotent)")
 	cmd.Flags().StringVar(&cfg.PageDir, "pages", ".", "directory for the pages that show violations")
 	return cmd
@@ -94,19 +73,14 @@ func newResolversCommand(run soakRunner) *cobra.Command {
 	cfg := &resolvers.Config{}
 	cmd := newSoak(run, cfg, "resolvers", "Resolve names whose sources fail, and check that channels keep their backends", `
 has many gRPC channels follow backends that come and go, by DNS, etcd, Kubernetes and
-static targets at the same time. The DNS server is silent, slow, restarted, refuses, and
-answers with errors, with what was not asked for, or truncated; members of the etcd
-cluster are killed, stopped and cut off, and history is compacted; the API server in
-memory hangs, is restarted, breaks connections, forbids, and ends and expires watches;
-all of them name nothing, or a part of the backends, for a moment; in a random order.
-Some channels make calls, some go idle and are woken up, some are closed and opened again,
-and now and then all are, in the middle of a fault too.
+static targets at the same time, while the DNS server, the members of etcd and an API
+server in memory fail, answer wrongly, and name nothing or a part for a moment. Some
+channels go idle, and some are closed and opened again.
 
 Checked is: no channel is without backends once its builder knew some; the disappearance
-of most is not applied before MassRemovalDelay has passed; a second after a change, or after
-its source is back, each channel has the current list (with DNS: a second after the next
-lookup); calls do not fail; a source that is back is not overloaded; nothing is left when
-all is closed. Times in which this process does not run do not count.`)
+of most is not applied before MassRemovalDelay has passed; each channel has the current
+list soon after a change, or after its source is back; calls do not fail; a source that is
+back is not overloaded; nothing is left when all is closed.`)
 	cmd.Flags().StringSliceVar(&cfg.Resolvers, "resolver", resolvers.Resolvers(), "resolvers under test, "+strings.Join(resolvers.Resolvers(), ", "))
 	return cmd
 }

@@ -59,9 +59,9 @@ func TestMeasureFails(t *testing.T) {
 	_, err = measure(t.Context(), servers.Official, good, r)
 	require.NoError(t, err)
 	for want, change := range map[string]func(*cases.Job){
-		"in place of the put at revision": func(j *cases.Job) { j.Revision-- },
-		`unknown case "nosuch"`:           func(j *cases.Job) { j.Case = "nosuch" },
-		"no available endpoints":          func(j *cases.Job) { j.Endpoints = nil },
+		"120 puts from revision": func(j *cases.Job) { j.Revision-- },
+		`unknown case "nosuch"`:  func(j *cases.Job) { j.Case = "nosuch" },
+		"no available endpoints": func(j *cases.Job) { j.Endpoints = nil },
 	} {
 		bad := good
 		change(&bad)

@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"net"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -11,14 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/resolver"
 
-	_ "github.com/quorate/quorate/balancer/policies"
 	"github.com/quorate/quorate/internal/grpctest"
-	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/lab/internal/nameserver"
 	"github.com/quorate/quorate/resolver/dns"
 )
@@ -29,7 +24,6 @@ const interval = 500 * time.Millisecond
 // backend is a gRPC server that counts its connections.
 type backend struct {
 	net.Listener
-	ip       string
 	accepted atomic.Int64
 }
 
@@ -56,7 +50,7 @@ func startBackends(t *testing.T, ips ...string) (port string, all []*backend) {
 			if err != nil {
 				break
 			}
-			all = append(all, &backend{Listener: l, ip: ip})
+			all = append(all, &backend{Listener: l})
 			port = strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 		}
 	}
@@ -69,9 +63,17 @@ func startBackends(t *testing.T, ips ...string) (port string, all []*backend) {
 // records returns those of backends.
 func records(all []*backend) (texts []string) {
 	for _, b := range all {
-		texts = append(texts, "30 "+b.ip)
+		texts = append(texts, "30 "+b.Addr().(*net.TCPAddr).IP.String())
 	}
 	return texts
+}
+
+// addresses returns those of backends.
+func addresses(all []*backend) (addrs []string) {
+	for _, b := range all {
+		addrs = append(addrs, b.Addr().String())
+	}
+	return addrs
 }
 
 // counts returns how many connections each backend has accepted.
@@ -80,47 +82,6 @@ func counts(all []*backend) (n []int64) {
 		n = append(n, b.accepted.Load())
 	}
 	return n
-}
-
-// dialWith returns a channel with resolvers before gRPC's own.
-func dialWith(t *testing.T, target, policy string, resolvers ...resolver.Builder) *grpc.ClientConn {
-	t.Helper()
-	conn, err := grpc.NewClient(target, grpc.WithResolvers(resolvers...), grpc.WithNoProxy(), grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"`+policy+`":{}}]}`))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
-}
-
-// answering makes calls, none of which may fail, and returns which hosts have answered.
-func answering(t *testing.T, conn *grpc.ClientConn, calls int) []string {
-	t.Helper()
-	ctx := labtest.Within(t, testTimeout)
-	var hosts []string
-	for range calls {
-		address, err := grpctest.Ask(ctx, conn)
-		require.NoError(t, err)
-		host, _, err := net.SplitHostPort(address)
-		require.NoError(t, err)
-		hosts = append(hosts, host)
-	}
-	slices.Sort(hosts)
-	return slices.Compact(hosts)
-}
-
-// until makes calls until these backends answer, and no others. The first waits for a connection.
-func until(t *testing.T, conn *grpc.ClientConn, backends []*backend) {
-	t.Helper()
-	var want []string
-	for _, b := range backends {
-		want = append(want, b.ip)
-	}
-	ctx := labtest.Within(t, testTimeout)
-	_, err := grpctest.Ask(ctx, conn, grpc.WaitForReady(true))
-	require.NoError(t, err)
-	for got := answering(t, conn, 20); !slices.Equal(want, got); got = answering(t, conn, 20) {
-		require.NoError(t, ctx.Err(), "%v answer, not %v", got, want)
-	}
 }
 
 // A service grows from two backends to four and shrinks to three. Connections to those that
@@ -136,21 +97,21 @@ func TestScalingInDNS(t *testing.T) {
 			builder, err := dns.NewBuilder(dns.Config{Interval: interval})
 			require.NoError(t, err)
 			conn, theirs := dialWith(t, target, policy, builder), dialWith(t, target, policy)
-			until(t, conn, all[:2])
-			until(t, theirs, all[:2])
+			callUntilOnly(t, conn, addresses(all[:2])...)
+			callUntilOnly(t, theirs, addresses(all[:2])...)
 
 			ns.Set(t, name, records(all)...)
 			before, began := ns.Asked(name), time.Now()
-			until(t, conn, all)
+			callUntilOnly(t, conn, addresses(all)...)
 			t.Logf("four backends after %v and %d lookups, of which there is one in %v", time.Since(began), ns.Asked(name)-before, interval)
 			// What is asked now was asked every interval since.
 			require.Eventually(t, func() bool { return ns.Asked(name) >= before+4 }, testTimeout, 5*time.Millisecond, "there are no lookups any more")
-			assert.Subset(t, []string{all[0].ip, all[1].ip}, answering(t, theirs, 40), "gRPC's own resolver looks up when a connection is lost")
-			connections := []int64{2, 2, 1, 1} // theirs too
+			callUntilOnly(t, theirs, addresses(all[:2])...) // gRPC's own resolver looks up when a connection is lost
+			connections := []int64{2, 2, 1, 1}              // theirs too
 			assert.Equal(t, connections, counts(all))
 
 			ns.Set(t, name, records(all[:3])...)
-			until(t, conn, all[:3])
+			callUntilOnly(t, conn, addresses(all[:3])...)
 			assert.Equal(t, connections, counts(all))
 		})
 	}

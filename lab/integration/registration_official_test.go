@@ -6,8 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 	official "go.etcd.io/etcd/client/v3/naming/endpoints"
 	officialresolver "go.etcd.io/etcd/client/v3/naming/resolver"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/quorate/quorate/clientv3/naming/endpoints"
 	"github.com/quorate/quorate/internal/grpctest"
@@ -37,11 +35,7 @@ func TestServicesAreShared(t *testing.T) {
 	require.Equal(t, endpoints.Key2EndpointMap{name + "/" + a: want}, ourList)
 	builder, err := officialresolver.NewBuilder(theirs)
 	require.NoError(t, err)
-	conn, err := grpc.NewClient("etcd:///"+name, grpc.WithResolvers(builder),
-		grpc.WithDefaultServiceConfig(policy), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
-	defer conn.Close()
-	callUntilOnly(t, conn, a)
+	callUntilOnly(t, dialWith(t, "etcd:///"+name, "quorate_round_robin", builder), a)
 
 	// What the official client writes is what this package and the manager here write.
 	require.NoError(t, theirManager.AddEndpoint(labtest.Context(t), name+"/"+b, official.Endpoint{Addr: b, Metadata: []string{"of", "theirs"}}))

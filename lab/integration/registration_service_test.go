@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/resolver"
 
 	"github.com/quorate/quorate/balancer"
 	_ "github.com/quorate/quorate/balancer/policies"
@@ -25,8 +26,6 @@ import (
 	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/resolver/etcd"
 )
-
-const policy = `{"loadBalancingConfig":[{"quorate_round_robin":{}}]}`
 
 // serveEnv has the test program be a service: its value is an endpoint of etcd.
 const serveEnv = "QUORATE_LAB_SERVE"
@@ -70,8 +69,15 @@ func dial(t *testing.T, client *clientv3.Client, name string) *grpc.ClientConn {
 	t.Helper()
 	b, err := etcd.NewBuilder(client, etcd.Config{})
 	require.NoError(t, err)
-	conn, err := grpc.NewClient("etcd:///"+name, grpc.WithResolvers(b), grpc.WithDefaultServiceConfig(policy),
-		grpc.WithTransportCredentials(balancer.Credentials(insecure.NewCredentials())))
+	return dialWith(t, "etcd:///"+name, "quorate_round_robin", b)
+}
+
+// dialWith returns a channel with resolvers before gRPC's own.
+func dialWith(t *testing.T, target, policy string, resolvers ...resolver.Builder) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(target, grpc.WithResolvers(resolvers...), grpc.WithNoProxy(),
+		grpc.WithTransportCredentials(balancer.Credentials(insecure.NewCredentials())),
+		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"`+policy+`":{}}]}`))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
@@ -81,7 +87,7 @@ func dial(t *testing.T, client *clientv3.Client, name string) *grpc.ClientConn {
 // these servers, each of them, and no others.
 func callUntilOnly(t *testing.T, conn *grpc.ClientConn, servers ...string) {
 	t.Helper()
-	ctx := labtest.Context(t)
+	ctx := labtest.Within(t, testTimeout)
 	for {
 		answered := map[string]bool{}
 		for range 10 * len(servers) {

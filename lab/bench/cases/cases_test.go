@@ -4,16 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/stats"
 
 	"github.com/quorate/quorate/lab/internal/fatal"
 )
@@ -58,7 +63,7 @@ func put(revision int64) *clientv3.Event {
 	return &clientv3.Event{Kv: &mvccpb.KeyValue{Key: []byte("k"), ModRevision: revision}}
 }
 
-func TestReadPuts(t *testing.T) {
+func TestReadAll(t *testing.T) {
 	deletion := put(6)
 	deletion.Type = mvccpb.Event_DELETE
 	tests := []struct {
@@ -70,15 +75,15 @@ func TestReadPuts(t *testing.T) {
 		{"one by one", [][]*clientv3.Event{{put(5)}, {put(6)}, {put(7)}}, 5, ""},
 		{"together, after news without events", [][]*clientv3.Event{{}, {put(5), put(6), put(7)}}, 5, ""},
 		{"wherever they begin", [][]*clientv3.Event{{put(9), put(10)}, {put(11)}}, 0, ""},
-		{"missing first", [][]*clientv3.Event{{put(6)}}, 5, "in place of the put at revision 5"},
-		{"gap", [][]*clientv3.Event{{put(5)}, {put(7)}}, 5, "in place of the put at revision 6"},
-		{"twice", [][]*clientv3.Event{{put(5), put(5)}}, 5, "in place of the put at revision 6"},
-		{"deletion", [][]*clientv3.Event{{put(5), deletion}}, 5, "in place of the put at revision 6"},
+		{"missing first", [][]*clientv3.Event{{put(6), put(7), put(8)}}, 5, "3 puts from revision 6 to 8"},
+		{"gap", [][]*clientv3.Event{{put(5)}, {put(7), put(8)}}, 5, "3 puts from revision 5 to 8"},
+		{"twice", [][]*clientv3.Event{{put(5), put(5)}}, 5, "after revision 5"},
+		{"deletion", [][]*clientv3.Event{{put(5), deletion}}, 5, "after revision 5"},
 		{"end", [][]*clientv3.Event{{put(5)}}, 5, "2 events before the last: the client closed the channel"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err := readPuts(script(tt.watch...), 3, tt.revision)
+			err := readAll(script(tt.watch...), 3, tt.revision)
 			if tt.wantErr == "" {
 				require.NoError(t, err)
 			} else {
@@ -141,4 +146,67 @@ func TestCallersCallAtTheSameTime(t *testing.T) {
 	for i, w := range watches {
 		require.NoError(t, expect(w, key(i), 0))
 	}
+}
+
+func TestLateness(t *testing.T) {
+	const second = time.Second
+	for name, tt := range map[string]struct {
+		sent            []time.Duration // since the start; the lease was renewed 5 s before it, and a renewal is due every 10 s
+		end             time.Duration
+		median, longest time.Duration
+	}{
+		"in time":               {[]time.Duration{5 * second}, 10 * second, 0, 0},
+		"early":                 {[]time.Duration{4 * second}, 10 * second, 0, 0},
+		"late once":             {[]time.Duration{7 * second, 17 * second}, 20 * second, 0, 2 * second},
+		"never again":           {nil, 30 * second, 25 * second, 25 * second},
+		"late twice of three":   {[]time.Duration{7 * second, 18 * second, 28 * second}, 30 * second, second, 2 * second},
+		"overdue at the end":    {[]time.Duration{5 * second}, 18 * second, 0, 3 * second},
+		"not due before an end": {nil, 5 * second, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLateness(30 * second)
+				l.note(1)
+				time.Sleep(20 * second)
+				l.note(1) // late before the start
+				time.Sleep(5 * second)
+				l.start()
+				began := time.Now()
+				for _, at := range tt.sent {
+					time.Sleep(time.Until(began.Add(at)))
+					l.note(1)
+				}
+				time.Sleep(time.Until(began.Add(tt.end)))
+				median, longest := l.end()
+				assert.Equal(t, []time.Duration{tt.median, tt.longest}, []time.Duration{median, longest})
+			})
+		})
+	}
+}
+
+func TestEventLog(t *testing.T) {
+	l := &eventLog{}
+	to, err := net.ResolveTCPAddr("tcp", "192.0.2.1:2379")
+	require.NoError(t, err)
+	conn := l.TagConn(t.Context(), &stats.ConnTagInfo{RemoteAddr: to})
+	l.HandleConn(conn, &stats.ConnBegin{})
+	stream := l.TagRPC(t.Context(), &stats.RPCTagInfo{})
+	l.HandleRPC(stream, &stats.OutHeader{RemoteAddr: to})
+	for second, resp := range []*pb.WatchResponse{{Created: true}, {Created: true, Canceled: true}, {}, {Created: true}} {
+		l.HandleRPC(stream, &stats.InPayload{Payload: resp, RecvTime: time.Unix(int64(second), 0)})
+	}
+	l.HandleConn(conn, &stats.ConnEnd{})
+	created := func(e event) bool { return e.what == watchCreated && e.address == to.String() }
+	at, err := l.await(t.Context(), 2, created)
+	require.NoError(t, err)
+	assert.Equal(t, time.Unix(3, 0), at, "refused watches and other responses do not count")
+	for _, what := range []what{connBegun, connEnded} {
+		_, err := l.await(t.Context(), 1, func(e event) bool { return e.what == what })
+		require.NoError(t, err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = l.await(ended, 3, created)
+	require.ErrorIs(t, err, context.Canceled)
+	assert.ErrorContains(t, err, "2 of 3 events")
 }

@@ -7,10 +7,10 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/bench/internal/cputime"
-	"github.com/quorate/quorate/lab/bench/wire"
 	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
@@ -34,17 +34,18 @@ func keepLeases(ctx context.Context, site Site) Sample {
 	if site.Short {
 		ttl = shortLeaseTTL
 	}
-	seen := wire.NewRenewals(site.Size)
-	c := fatal.OK(open(site, seen.DialOption()))
+	whole := time.Duration(ttl) * time.Second
+	late := newLateness(whole)
+	c := fatal.OK(open(site, grpc.WithChainStreamInterceptor(late.intercept)))
 	defer func() { _ = c.Close() }()
 	kept := fatal.OK(grantAll(ctx, c, site.Size, ttl))
-	whole := time.Duration(ttl) * time.Second
 	fatal.If(pause.For(ctx, whole/6))
 
+	late.start()
 	start, cpu := time.Now(), cputime.Used()
 	fatal.If(pause.For(ctx, whole))
 	took, cpu := time.Since(start), cputime.Used()-cpu
-	median, worst := seen.Lateness(start, start.Add(took))
+	median, worst := late.end()
 
 	fatal.If(allRenewed(kept))
 	return Sample{

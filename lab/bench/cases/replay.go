@@ -1,6 +1,7 @@
 package cases
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -18,7 +19,7 @@ func replayBacklog(ctx context.Context, site Site) Sample {
 	defer func() { _ = c.Close() }()
 	before, start := allocations(), time.Now()
 	w := c.Watch(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithRev(site.Revision))
-	fatal.If(readPuts(w, site.Size, site.Revision))
+	fatal.If(readAll(w, site.Size, site.Revision))
 	took, after := time.Since(start), allocations()
 	return Sample{"time-s": took.Seconds(), "allocations": (after - before) / float64(site.Size)}
 }
@@ -32,32 +33,39 @@ func liveEvents(ctx context.Context, site Site) Sample {
 	written := make(chan error, 1)
 	before := allocations()
 	go func() { written <- site.Control.Put(ctx, site.Size) }()
-	fatal.If(readPuts(w, site.Size, 0))
+	fatal.If(readAll(w, site.Size, 0))
 	after := allocations()
 	fatal.If(<-written)
 	return Sample{"allocations": (after - before) / float64(site.Size)}
 }
 
-// readPuts reads n puts, each of a revision of its own and the first of the given
-// one unless it is 0. It fails if one is missing, repeated or out of order.
-func readPuts(w clientv3.WatchChan, n int, revision int64) error {
+// readAll reads n puts, one revision each and the first of the given one unless it is 0. It fails if one is missing, repeated or
+// out of order.
+func readAll(w clientv3.WatchChan, n int, revision int64) error {
+	first, last, err := readPuts(w, n)
+	if err == nil && (first != cmp.Or(revision, first) || last-first != int64(n)-1) {
+		return fmt.Errorf("the watch delivered %d puts from revision %d to %d", n, first, last)
+	}
+	return err
+}
+
+// readPuts reads n puts, each of a higher revision than the one before.
+func readPuts(w clientv3.WatchChan, n int) (first, last int64, err error) {
 	for n > 0 {
 		events, err := next(w)
 		if err != nil {
-			return fmt.Errorf("%d events before the last: %w", n, err)
+			return 0, 0, fmt.Errorf("%d events before the last: %w", n, err)
 		}
 		for _, ev := range events {
-			if revision == 0 {
-				revision = ev.Kv.ModRevision
+			if ev.Kv.ModRevision <= last || ev.Type != mvccpb.Event_PUT {
+				return 0, 0, fmt.Errorf("the watch delivered %v after revision %d", ev, last)
 			}
-			if ev.Kv.ModRevision != revision || ev.Type != mvccpb.Event_PUT {
-				return fmt.Errorf("the watch delivered %v in place of the put at revision %d", ev, revision)
-			}
-			revision++
+			last = ev.Kv.ModRevision
+			first = cmp.Or(first, last)
 			n--
 		}
 	}
-	return nil
+	return first, last, nil
 }
 
 // allocations returns the number of those that the process has made since it began.

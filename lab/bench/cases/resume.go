@@ -6,8 +6,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
-	"github.com/quorate/quorate/lab/bench/wire"
 	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
@@ -29,17 +29,17 @@ func watchShared(ctx context.Context, c *clientv3.Client, n int) []clientv3.Watc
 // led, another one leads before). The time is that from the end of the client's connection to it until other members have created,
 // after that, as many watches as it served, both as gRPC's stats handler sees them. A put must then reach every watch once.
 func resumeWatches(ctx context.Context, site Site) Sample {
-	seen := wire.NewWatches()
+	seen := &eventLog{}
 	all := site.Endpoints
 	site.Endpoints = all[:1]
-	c := openConnected(ctx, site, seen.DialOption())
+	c := openConnected(ctx, site, grpc.WithStatsHandler(seen))
 	defer func() { _ = c.Close() }()
 	watches := watchShared(ctx, c, site.Size)
 	c.SetEndpoints(all...)
 	connected := make(map[string]bool)
-	fatal.OK(seen.Await(ctx, len(all), func(e wire.Event) bool {
-		first := e.What == wire.ConnBegun && !connected[e.Address]
-		connected[e.Address] = connected[e.Address] || first
+	fatal.OK(seen.await(ctx, len(all), func(e event) bool {
+		first := e.what == connBegun && !connected[e.address]
+		connected[e.address] = connected[e.address] || first
 		return first
 	}))
 	deliver(ctx, c, watches, "before")
@@ -51,14 +51,14 @@ func resumeWatches(ctx context.Context, site Site) Sample {
 
 // killServing kills the member that serves the watches and returns how long after the
 // loss of the connection to it the last of them was created elsewhere.
-func killServing(ctx context.Context, control Control, seen *wire.Watches, address string, watches int) time.Duration {
+func killServing(ctx context.Context, control Control, seen *eventLog, address string, watches int) time.Duration {
 	asked := time.Now()
 	fatal.If(control.Kill(ctx, address))
-	lost := fatal.OK(seen.Await(ctx, 1, func(e wire.Event) bool {
-		return e.What == wire.ConnEnded && e.Address == address && !e.At.Before(asked)
+	lost := fatal.OK(seen.await(ctx, 1, func(e event) bool {
+		return e.what == connEnded && e.address == address && !e.at.Before(asked)
 	}))
-	resumed := fatal.OK(seen.Await(ctx, watches, func(e wire.Event) bool {
-		return e.What == wire.WatchCreated && e.Address != address && !e.At.Before(lost)
+	resumed := fatal.OK(seen.await(ctx, watches, func(e event) bool {
+		return e.what == watchCreated && e.address != address && !e.at.Before(lost)
 	}))
 	return resumed.Sub(lost)
 }

@@ -1,9 +1,7 @@
 package cases
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"runtime/metrics"
 	"sync/atomic"
 	"time"
@@ -26,36 +24,18 @@ func stalledReader(ctx context.Context, site Site) Sample {
 	heap := watchHeap(ctx)
 	fatal.If(site.Control.Put(ctx, site.Size))
 	sample := Sample{"delay-s": other.worst()}
-	first := fatal.OK(readIncreasing(slow, site.Size))
+	first, _, err := readPuts(slow, site.Size)
+	fatal.If(err)
 	sample["delay-read-s"] = other.worst()
 	behind := c.Watch(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithRev(first))
 	time.Sleep(time.Second)
-	fatal.OK(readIncreasing(behind, site.Size))
+	_, _, err = readPuts(behind, site.Size)
+	fatal.If(err)
 	sample["delay-backlog-s"] = other.worst()
 	sample["memory-KB"] = float64(heap.Load()) / 1024
 	cancel()
 	fatal.If(<-other.ended)
 	return sample
-}
-
-// readIncreasing reads n puts, each of a higher revision than the one before, and returns the
-// first revision.
-func readIncreasing(w clientv3.WatchChan, n int) (first int64, err error) {
-	for last := int64(0); n > 0; {
-		events, err := next(w)
-		if err != nil {
-			return 0, fmt.Errorf("%d events before the last: %w", n, err)
-		}
-		for _, ev := range events {
-			if ev.Kv.ModRevision <= last {
-				return 0, fmt.Errorf("revision %d after %d", ev.Kv.ModRevision, last)
-			}
-			last = ev.Kv.ModRevision
-			first = cmp.Or(first, last)
-			n--
-		}
-	}
-	return first, nil
 }
 
 // watchHeap returns the most bytes that the heap has had. It looks until ctx ends.

@@ -78,7 +78,7 @@ func (f *fleet) command(ctx context.Context, cmd clients.Command) (sum clients.S
 	work.SetLimit(asksAtOnce)
 	for i, p := range f.processes {
 		work.Go(func() (err error) {
-			states[i], err = p.call(ctx, "Clients.Execute", cmd, answerTimeout)
+			states[i], err = p.call(ctx, cmd, answerTimeout)
 			return err
 		})
 	}

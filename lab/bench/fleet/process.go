@@ -3,10 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"net/rpc"
-	"net/rpc/jsonrpc"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -27,7 +27,9 @@ const (
 
 // process is the parent's side of a process of clients.
 type process struct {
-	client *rpc.Client
+	stdin  io.Closer
+	jobs   *json.Encoder
+	states *json.Decoder
 	kill   context.CancelFunc
 	wait   func() string // returns what the process has written to its standard error
 }
@@ -50,29 +52,26 @@ func startProcess(ctx context.Context, program string, j clients.Job) (*process,
 		kill()
 		return nil, err
 	}
-	p := &process{client: jsonrpc.NewClient(clients.Stdio{Reader: stdout, WriteCloser: stdin}), kill: kill}
+	p := &process{stdin: stdin, jobs: json.NewEncoder(stdin), states: json.NewDecoder(stdout), kill: kill}
 	p.wait = sync.OnceValue(func() string {
 		_ = cmd.Wait() // a process that is ended early fails
 		return stderr.String()
 	})
-	if _, err := p.call(ctx, "Clients.Open", j, startTimeout); err != nil {
+	if _, err := p.call(ctx, j, startTimeout); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
-// call calls a method and returns the state that answers it. After an error the process is gone.
-func (p *process) call(ctx context.Context, method string, args any, timeout time.Duration) (s clients.State, err error) {
+// call passes on a job or command and returns the state that answers it. After an error the process is gone.
+func (p *process) call(ctx context.Context, request any, timeout time.Duration) (s clients.State, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer after %v", timeout))
 	defer cancel()
-	call := p.client.Go(method, args, &s, make(chan *rpc.Call, 1))
-	select {
-	case <-call.Done:
-	case <-ctx.Done():
-		p.kill()
-		<-call.Done
+	defer context.AfterFunc(ctx, p.kill)()
+	if err = p.jobs.Encode(request); err == nil {
+		err = p.states.Decode(&s)
 	}
-	if err = call.Error; err != nil {
+	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause // for which the process was killed
 		}
@@ -84,7 +83,7 @@ func (p *process) call(ctx context.Context, method string, args any, timeout tim
 
 // close ends the process and returns when it is gone.
 func (p *process) close() {
-	_ = p.client.Close() // a process that is gone has closed it
+	_ = p.stdin.Close() // a process that is gone has closed it
 	timer := time.AfterFunc(exitTimeout, p.kill)
 	defer timer.Stop()
 	p.wait()

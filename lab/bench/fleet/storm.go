@@ -46,15 +46,17 @@ func storm(ctx context.Context, r *rig, length time.Duration) []row {
 	connects.stop()
 	down := r.fleet.mark(ctx)
 	restarted := time.Now()
-	rpcs := make([]*series, 0, members)
-	for _, m := range r.cluster.Members() {
-		s := follow(ctx, 0, readEvery, func(ctx context.Context) (float64, error) {
-			counted, err := read(ctx, m)
-			return counted.rpcs, err
-		})
-		defer s.stop()
-		rpcs = append(rpcs, s)
-	}
+	var received [members]float64 // as of when the member was read last
+	rpcs := follow(ctx, 0, readEvery, func(ctx context.Context) (sum float64, _ error) {
+		for i, m := range r.cluster.Members() {
+			if counted, err := read(ctx, m); err == nil {
+				received[i] = counted.rpcs
+			}
+			sum += received[i]
+		}
+		return sum, nil
+	})
+	defer rpcs.stop()
 	var served time.Duration
 	work, working := errgroup.WithContext(ctx)
 	work.Go(func() error { return r.everyMember(func(m *lab.Member) error { return m.Restart(working) }) })
@@ -63,15 +65,13 @@ func storm(ctx context.Context, r *rig, length time.Duration) []row {
 	})
 	fatal.If(work.Wait())
 	fatal.If(pause.For(ctx, afterReturn))
-	for _, s := range rpcs {
-		s.stop()
-	}
+	rpcs.stop()
 	return []row{
 		{"connects that failed", "", connects.total()},
-		{"  in the busiest second", "", busiest(connects)},
+		{"  in the busiest second", "", connects.busiest()},
 		{"CPU of the clients while the members are down, of one core", percent, 100 * (down.CPU - before.CPU).Seconds() / length.Seconds()},
 		{"all clients served after the start of the members", seconds, served.Seconds()},
-		{"RPCs received in the busiest second of the return", "", busiest(rpcs...)},
+		{"RPCs received in the busiest second of the return", "", rpcs.busiest()},
 	}
 }
 
@@ -169,29 +169,12 @@ func (s *series) stop() {
 // total returns by how much the count has grown.
 func (s *series) total() float64 { return s.values[len(s.values)-1] - s.values[0] }
 
-// countAt returns the count at a time, between those that were read.
-func (s *series) countAt(t time.Time) float64 {
-	i, _ := slices.BinarySearchFunc(s.at, t, time.Time.Compare)
-	switch i {
-	case 0:
-		return s.values[0]
-	case len(s.at):
-		return s.values[i-1]
-	}
-	share := t.Sub(s.at[i-1]).Seconds() / s.at[i].Sub(s.at[i-1]).Seconds()
-	return s.values[i-1] + share*(s.values[i]-s.values[i-1])
-}
-
-// busiest returns by how much counts have grown together in a second at most. Each has times of its own: a member
-// that is busy answers late.
-func busiest(all ...*series) (most float64) {
-	for _, one := range all {
-		for _, from := range one.at {
-			grown := 0.0
-			for _, s := range all {
-				grown += s.countAt(from.Add(time.Second)) - s.countAt(from)
-			}
-			most = max(most, grown)
+// busiest returns by how much the count has grown in a second at most. Readings are a little more than a second apart then, or much
+// more if the members were too busy to answer.
+func (s *series) busiest() (most float64) {
+	for i, from := range s.at {
+		if n := slices.IndexFunc(s.at, func(at time.Time) bool { return at.Sub(from) >= time.Second }); n >= 0 {
+			most = max(most, (s.values[n]-s.values[i])/s.at[n].Sub(from).Seconds())
 		}
 	}
 	return most

@@ -24,7 +24,7 @@ func run(args []string) error {
 	case len(args) == 1 && args[0] == "case":
 		return cases.Serve(os.Stdin, os.Stdout, cases.All())
 	case len(args) == 1 && args[0] == "fleet":
-		return clients.Serve(clients.Stdio{Reader: os.Stdin, WriteCloser: os.Stdout})
+		return clients.Serve(os.Stdin, os.Stdout)
 	default:
 		return fmt.Errorf("usage: program case | program fleet")
 	}

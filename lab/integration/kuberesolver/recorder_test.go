@@ -179,6 +179,14 @@ func (w *recorder) awaitError(t *testing.T, n int, texts ...string) {
 	require.Truef(t, found, "no error with %q, only %.500v", texts, w.reported())
 }
 
+// requireAllowed fails if the resolver asked for anything but to watch, which the API server has refused then.
+func (w *recorder) requireAllowed(t *testing.T) {
+	t.Helper()
+	for _, err := range w.reported() {
+		require.NotContains(t, err.Error(), "forbidden")
+	}
+}
+
 // requireSizes fails if a list had another number of endpoints than these.
 func (w *recorder) requireSizes(t *testing.T, sizes ...int) {
 	t.Helper()

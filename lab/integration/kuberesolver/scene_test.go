@@ -30,14 +30,11 @@ type scene struct {
 	*real
 	namespace string
 	config    *rest.Config
-	wire      *wire
 }
 
 func newScene(t *testing.T, server *real, namespace string) *scene {
 	t.Helper()
-	s := &scene{real: server, namespace: namespace, wire: &wire{verbs: make(map[string]int)}, config: server.admit(t, namespace)}
-	s.config.WrapTransport = s.wire.wrap
-	return s
+	return &scene{real: server, namespace: namespace, config: server.admit(t, namespace)}
 }
 
 // target is the service's.

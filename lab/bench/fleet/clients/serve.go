@@ -2,9 +2,9 @@
 package clients
 
 import (
+	"encoding/json"
+	"errors"
 	"io"
-	"net/rpc"
-	"net/rpc/jsonrpc"
 	"sync"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
@@ -18,39 +18,29 @@ import (
 // opensAtOnce bounds how many clients open at a time.
 const opensAtOnce = 20
 
-// Stdio is the standard input and output of a process of clients, seen from either side.
-type Stdio struct {
-	io.Reader
-	io.WriteCloser
-}
-
-// Serve serves a [Clients] of package rpc until the input ends. The input ends with the parent, however that ends.
-func Serve(conn Stdio) error {
-	c := &Clients{}
-	defer func() { c.all.close() }()
-	server := rpc.NewServer()
-	if err := server.Register(c); err != nil {
+// Serve opens the clients of the job that it reads, and writes their state when they are ready, and after each command that it
+// reads then. It returns when the input ends, which ends with the parent, however that ends.
+func Serve(in io.Reader, out io.Writer) error {
+	commands, states := json.NewDecoder(in), json.NewEncoder(out)
+	var j Job
+	if err := commands.Decode(&j); err != nil {
 		return err
 	}
-	server.ServeCodec(jsonrpc.NewServerCodec(conn))
-	return nil
-}
-
-// Clients are the clients of a process. Its methods are called one after the other.
-type Clients struct{ all callers }
-
-// Open opens the clients of a job, and answers when they are ready.
-func (c *Clients) Open(j Job, s *State) (err error) {
-	if c.all, err = openAll(j); err == nil {
-		*s = c.all.execute(Command{})
+	all, err := openAll(j)
+	defer func() { all.close() }()
+	if err != nil {
+		return err
+	}
+	for cmd := (Command{}); err == nil; err = commands.Decode(&cmd) {
+		if err := states.Encode(all.execute(cmd)); err != nil {
+			return err
+		}
+		cmd = Command{}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
 	}
 	return err
-}
-
-// Execute carries out a command, and answers with the state after it.
-func (c *Clients) Execute(cmd Command, s *State) error {
-	*s = c.all.execute(cmd)
-	return nil
 }
 
 // callers are the clients of the process.

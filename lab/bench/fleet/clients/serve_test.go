@@ -1,8 +1,8 @@
 package clients
 
 import (
+	"encoding/json"
 	"io"
-	"net/rpc/jsonrpc"
 	"testing"
 	"time"
 
@@ -19,43 +19,47 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// serve runs the clients of a process in this one, and returns what calls them and what ends them.
-func serve(t *testing.T) (call func(method string, args any) (State, error), end func()) {
+// serve runs the clients of a process in this one. It returns their answer to a job or command, and what ends them.
+func serve(t *testing.T) (call func(request any) (State, error), end func() error) {
 	in, toChild := io.Pipe()
 	fromChild, out := io.Pipe()
 	served := make(chan error, 1)
-	go func() { served <- Serve(Stdio{in, out}) }()
-	client := jsonrpc.NewClient(Stdio{fromChild, toChild})
-	call = func(method string, args any) (s State, err error) {
-		err = client.Call(method, args, &s)
-		return s, err
+	go func() {
+		err := Serve(in, out)
+		_ = out.Close()
+		served <- err
+	}()
+	answers := json.NewDecoder(fromChild)
+	call = func(request any) (s State, err error) {
+		require.NoError(t, json.NewEncoder(toChild).Encode(request))
+		return s, answers.Decode(&s)
 	}
-	return call, func() {
-		require.NoError(t, client.Close())
-		require.NoError(t, <-served)
+	return call, func() error {
+		_ = toChild.Close()
+		return <-served
 	}
 }
 
 func TestServe(t *testing.T) {
 	cluster := labtest.Start(t, lab.Config{Members: 1})
 	call, end := serve(t)
-	s, err := call("Clients.Open", Job{Endpoints: cluster.Endpoints()})
+	s, err := call(Job{Endpoints: cluster.Endpoints()})
 	require.NoError(t, err)
 	assert.Zero(t, s.Answered+s.Failed, "no gets are wanted yet")
 	require.Eventually(t, func() bool {
-		s, err := call("Clients.Execute", Command{Deadline: 10 * time.Second})
+		s, err := call(Command{Deadline: 10 * time.Second})
 		return err == nil && s.HaveAnswers == 1
 	}, 30*time.Second, 50*time.Millisecond)
-	s, err = call("Clients.Execute", Command{Mark: true})
+	s, err = call(Command{Mark: true})
 	require.NoError(t, err)
 	assert.Zero(t, s.HaveAnswers)
 	assert.Positive(t, s.Answered)
-	end()
+	require.NoError(t, end())
 }
 
 func TestServeReportsWhyItCannotStart(t *testing.T) {
 	call, end := serve(t)
-	_, err := call("Clients.Open", Job{})
-	require.ErrorContains(t, err, "no available endpoints")
-	end()
+	_, err := call(Job{})
+	require.ErrorIs(t, err, io.EOF)
+	require.ErrorContains(t, end(), "no available endpoints")
 }
