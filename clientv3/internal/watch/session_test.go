@@ -25,14 +25,6 @@ func TestSerialAfterConfusion(t *testing.T) {
 	sc.sends("create 7 from 11")
 }
 
-func TestSerialIDGivenTwice(t *testing.T) {
-	sc := connected(t)
-	sc.follows(2)
-	sc.receives(created(8, 10))
-	sc.breaks(created(8, 10), "watch id 8 was given twice")
-	sc.receives(created(8, 10))
-}
-
 func TestRemoveAndAddAgainGetsAnotherID(t *testing.T) {
 	sc := connected(t)
 	fs := sc.follows(2)
@@ -60,23 +52,6 @@ func TestHold(t *testing.T) {
 	sc.sends("create 1 from 5")
 }
 
-func TestDisorderBreaksTheStream(t *testing.T) {
-	sc := connected(t)
-	f := sc.follow(5)
-	sc.receives(created(1, 10), happened(1, 5, 6))
-	sc.sends("create 1 from 5")
-	sc.breaks(happened(2, 7), "response for watch 2, which is not created yet")
-	sc.sends("create 2 from 7")
-	sc.receives(created(2, 10), created(2, 10), happened(2, 6, 7)) // repeated
-	sc.breaks(created(3, 10), "watch 3 was created, which was not requested")
-	sc.sends("create 3 from 8")
-	sc.breaks(progressed(3, 12), "not created yet")
-	sc.sends("create 4 from 8")
-	sc.breaks(happened(2, 8), "response for watch 2, which is not created yet") // created on the previous stream
-	sc.sends("create 5 from 8")
-	assert.Equal(t, []string{"created", "events [5 6]", "created", "events [7]"}, f.was())
-}
-
 func TestRefusedIDsAreDroppedOnce(t *testing.T) {
 	sc := connected(t)
 	f := sc.follow(0)
@@ -85,18 +60,6 @@ func TestRefusedIDsAreDroppedOnce(t *testing.T) {
 	sc.receives(refused(refusedID))
 	assert.Equal(t, []string{"refused: " + refusedID}, f.was(), "the id was not the reason")
 	sc.sends()
-}
-
-func TestRefusedIDOfACancelledWatch(t *testing.T) {
-	sc := connected(t)
-	f, g := sc.follow(0), sc.follow(0)
-	sc.sends("create 1 from 0")
-	sc.ss.remove(f.sub)
-	sc.receives(refused(refusedID))
-	sc.sends("create 0 from 0")
-	sc.receives(created(7, 1))
-	assert.Empty(t, f.was())
-	assert.Equal(t, []string{"created"}, g.was())
 }
 
 // kine may answer the first request of a stream late, even after it has created a watch.
@@ -114,15 +77,6 @@ func TestTheFirstAnswerIsDoubtedWhereIDsAreRefused(t *testing.T) {
 	assert.Equal(t, []string{"events [3 4]", "progress 9, asked for"}, f.was())
 	sc.reconnect()
 	sc.sends("create 2 from 5") // the doubtful answer moved nothing
-}
-
-func TestTheFirstAnswerIsNotDoubtedTwice(t *testing.T) {
-	sc := connected(t)
-	f := sc.follow(3)
-	sc.receives(progressed(invalidID, 9), refused(refusedID), created(7, 9))
-	sc.ss.requestProgress(true)
-	sc.receives(progressed(invalidID, 9))
-	assert.Equal(t, []string{"created", "progress 9, asked for"}, f.was())
 }
 
 // Other refusals are final, and cost no second create.
