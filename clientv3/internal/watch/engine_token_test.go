@@ -42,49 +42,34 @@ func watches(t *testing.T, e *Engine, n int) []*call {
 	return calls
 }
 
-func TestTokensAreReplacedAFewTimes(t *testing.T) {
+func TestAWatchThatIsRefusedTooOftenEndsAlone(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		invalidates bool
-		streams     int
-	}{{"another token can be had", true, 1 + maxRefusals}, {"no other token can be had", false, 1}} {
+		refusals    int
+	}{{"another token can be had", true, maxRefusals}, {"no other token can be had", false, 1}} {
 		t.Run(tc.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, c *cluster) {
-				c.invalidates, c.denies = tc.invalidates, rpctypes.ErrGRPCInvalidAuthToken.Error()
-				e := c.engine(t)
-				w := watches(t, e, 1)[0]
+			withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
+				others := watches(t, e, 5)
+				c.invalidates = tc.invalidates
+				c.denies, c.spares = rpctypes.ErrGRPCAuthOldRevision.Error(), all(0).Key
+				w := callWatch(t.Context(), e, Request{Key: []byte("b")})
 				last := <-w.ch
 				assert.True(t, last.Canceled)
 				assert.Equal(t, c.denies, last.CancelReason)
-				assert.Equal(t, rpctypes.ErrInvalidAuthToken, last.Err)
+				assert.Equal(t, rpctypes.ErrAuthOldRevision, last.Err)
 				_, ok := <-w.ch
 				assert.False(t, ok)
-				assert.Equal(t, tc.streams, c.opened)
-				synctest.Wait()
-				assert.Empty(t, c.live(), "no stream without watches is left")
+				assert.Len(t, c.invalidated, tc.refusals)
+				time.Sleep(2 * maxMoveDelay)
+				assert.Equal(t, []int{1}, c.ids(), "the others have not moved: no token is known to be better")
+				c.write(1, "b")
+				for _, o := range others {
+					assert.Equal(t, []int64{2}, o.read(1))
+				}
 			})
 		})
 	}
-}
-
-func TestAWatchThatIsRefusedTooOftenEndsAlone(t *testing.T) {
-	withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
-		others := watches(t, e, 5)
-		c.denies, c.spares = rpctypes.ErrGRPCAuthOldRevision.Error(), all(0).Key
-		w := callWatch(t.Context(), e, Request{Key: []byte("b")})
-		last := <-w.ch
-		assert.True(t, last.Canceled)
-		assert.Equal(t, rpctypes.ErrAuthOldRevision, last.Err)
-		_, ok := <-w.ch
-		assert.False(t, ok)
-		assert.Len(t, c.invalidated, maxRefusals)
-		time.Sleep(2 * maxMoveDelay)
-		assert.Equal(t, []int{1}, c.ids(), "the others have not moved: no token is known to be better")
-		c.write(1, "b")
-		for _, o := range others {
-			assert.Equal(t, []int64{2}, o.read(1))
-		}
-	})
 }
 
 // Only consecutive refusals count: a long-lived watch may use any number of tokens.

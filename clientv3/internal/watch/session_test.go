@@ -52,6 +52,23 @@ func TestHold(t *testing.T) {
 	sc.sends("create 1 from 5")
 }
 
+func TestDisorderBreaksTheStream(t *testing.T) {
+	sc := connected(t)
+	f := sc.follow(5)
+	sc.receives(created(1, 10), happened(1, 5, 6))
+	sc.sends("create 1 from 5")
+	sc.breaks(happened(2, 7), "response for watch 2, which is not created yet")
+	sc.sends("create 2 from 7")
+	sc.receives(created(2, 10), created(2, 10), happened(2, 6, 7)) // repeated
+	sc.breaks(created(3, 10), "watch 3 was created, which was not requested")
+	sc.sends("create 3 from 8")
+	sc.breaks(progressed(3, 12), "not created yet")
+	sc.sends("create 4 from 8")
+	sc.breaks(happened(2, 8), "response for watch 2, which is not created yet") // created on the previous stream
+	sc.sends("create 5 from 8")
+	assert.Equal(t, []string{"created", "events [5 6]", "created", "events [7]"}, f.was())
+}
+
 func TestRefusedIDsAreDroppedOnce(t *testing.T) {
 	sc := connected(t)
 	f := sc.follow(0)
