@@ -40,31 +40,6 @@ func TestMarginOfARenewal(t *testing.T) {
 	require.Equal(t, -time.Second, got.Margin, "the answer came after the known expiry, and proves that the lease lives")
 }
 
-func TestAnswersWithoutAMargin(t *testing.T) {
-	for name, prepare := range map[string]func(r *rig){
-		"unsolicited": func(*rig) {},
-		"abandoned": func(r *rig) {
-			p := r.renewed(1)
-			r.pass(ttl / 3)
-			r.take()
-			r.leave(p, context.Canceled)
-		},
-		"the lease is gone": func(r *rig) {
-			r.renewed(1)
-			r.pass(ttl / 3)
-			r.take()
-			r.m.Revoked(r.now, 1)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			prepare(r)
-			_, known := r.m.Answered(r.now, &pb.LeaseKeepAliveResponse{ID: 1, TTL: int64(ttl / time.Second)})
-			require.False(t, known)
-		})
-	}
-}
-
 func TestLostLeases(t *testing.T) {
 	for name, tt := range map[string]struct {
 		do   func(r *rig)
