@@ -11,7 +11,6 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -43,23 +42,10 @@ func create(ctx context.Context, client *clientv3.Client, key, value string) err
 
 // A transaction that compares may be repeated after an unknown outcome: it is executed once.
 func ExampleTxn_unknownOutcome() {
-	cluster, err := fakeetcd.Start(1)
-	if err != nil {
-		panic(err)
-	}
-	defer cluster.Close()
-	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
-	if err != nil {
-		panic(err)
-	}
-	defer client.Close()
+	cluster, client, stop := clienttest.ExampleCluster(1)
+	defer stop()
 	// The first one is executed, and its connection breaks before the response is sent.
-	cluster.Once("Txn", func(c *fakeetcd.Call) {
-		if _, err := c.Execute(); err != nil {
-			panic(err)
-		}
-		c.BreakConn()
-	})
+	cluster.Once("Txn", clienttest.LoseAnswer)
 
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

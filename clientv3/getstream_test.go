@@ -366,7 +366,7 @@ func TestGetStreamDeadlineBeforeTheLastChunkIsRead(t *testing.T) {
 	})
 }
 
-// A stream without a reader ends with its context or its client. A later reader receives the reason.
+// A stream that is read no further ends with its context or its client, and a later reader receives the reason.
 func TestAbandonedGetStream(t *testing.T) {
 	for name, closes := range map[string]bool{"its context ends": false, "its client is closed": true} {
 		t.Run(name, func(t *testing.T) {

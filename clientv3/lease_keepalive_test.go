@@ -276,23 +276,6 @@ func TestKeepAliveOnce(t *testing.T) {
 	})
 }
 
-func TestLeaseWithoutAClient(t *testing.T) {
-	cluster := clienttest.Start(t, 1)
-	conn, err := cluster.Member(0).Dial()
-	require.NoError(t, err)
-	defer conn.Close()
-	lease := NewLeaseFromLeaseClient(pb.NewLeaseClient(conn), nil, time.Second)
-	id := grant(t, lease)
-	ch := keepAlive(t, t.Context(), lease, id)
-	require.Equal(t, id, (<-ch).ID)
-	cluster.Member(0).BreakConnections()
-	_, err = lease.KeepAliveOnce(t.Context(), id)
-	require.NoError(t, err)
-	require.NoError(t, lease.Close())
-	_, closed := drain(ch)
-	require.True(t, closed)
-}
-
 func TestLeaseWithoutAConnection(t *testing.T) {
 	lease := NewLease(NewCtxClient(t.Context()))
 	defer lease.Close()

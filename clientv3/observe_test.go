@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,9 +21,11 @@ import (
 	"github.com/quorate/quorate/observe/introspect"
 )
 
-// streamEvents records the events of watches and leases.
+// streamEvents records the events of watches and leases. Each time it makes a report of the client, as an observer may.
 type streamEvents struct {
 	observe.None
+	client atomic.Pointer[Client]
+
 	mu       sync.Mutex
 	resumed  []observe.WatchResumption
 	renewals []observe.LeaseRenewal
@@ -30,18 +33,21 @@ type streamEvents struct {
 }
 
 func (s *streamEvents) WatchResumed(e observe.WatchResumption) {
+	s.client.Load().Introspect(introspect.Options{})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.resumed = append(s.resumed, e)
 }
 
 func (s *streamEvents) LeaseRenewed(e observe.LeaseRenewal) {
+	s.client.Load().Introspect(introspect.Options{})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.renewals = append(s.renewals, e)
 }
 
 func (s *streamEvents) LeaseLost(e observe.LeaseLoss) {
+	s.client.Load().Introspect(introspect.Options{})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.losses = append(s.losses, e)
@@ -52,7 +58,9 @@ func startObserved(t *testing.T) (*fakeetcd.Cluster, *Client, *streamEvents) {
 	t.Helper()
 	cluster := clienttest.Start(t, 3)
 	events := new(streamEvents)
-	return cluster, clienttest.Connect(t, cluster, Config{Observer: events}), events
+	c := clienttest.Connect(t, cluster, Config{Observer: events})
+	events.client.Store(c)
+	return cluster, c, events
 }
 
 func TestObserverGetsWatchEvents(t *testing.T) {

@@ -9,24 +9,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc/metadata"
 
 	. "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
-
-// TestWatchStreamsByMetadata shows that callers with different metadata do not share a stream.
-func TestWatchStreamsByMetadata(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 1)
-	for _, tenant := range []string{"a", "b", "a"} {
-		c.Watch(metadata.AppendToOutgoingContext(clienttest.Within(t), "tenant", tenant), "k")
-	}
-	calls := cluster.Calls("Watch")
-	require.Len(t, calls, 2)
-	require.Equal(t, []string{"a"}, calls[0].Metadata.Get("tenant"))
-	require.Equal(t, []string{"b"}, calls[1].Metadata.Get("tenant"))
-}
 
 // TestWatchAfterTokenExpiry invalidates all tokens during a watch. The watch continues, and a new
 // one is created on another stream with one new token.

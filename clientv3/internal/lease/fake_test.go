@@ -23,11 +23,10 @@ type fakeStreams struct {
 	wakes    int
 
 	// Hooks; each may be nil.
-	onOpen     func(ctx context.Context, n int) error // n counts from 1
-	onSend     func(s *fakeStream, id int64) error
-	onNext     func(ctx context.Context, err error) error
-	onPause    func(ctx context.Context, err error) error
-	leaderless func() bool
+	onOpen  func(ctx context.Context, n int) error // n counts from 1
+	onSend  func(s *fakeStream, id int64) error
+	onNext  func(ctx context.Context, err error) error
+	onPause func(ctx context.Context, err error) error
 }
 
 // fakeStream is a stream that fakeStreams opened.
@@ -104,7 +103,7 @@ func (f *fakeStreams) woken() int {
 	return n
 }
 
-func (f *fakeStreams) Leaderless() bool { return f.leaderless != nil && f.leaderless() }
+func (f *fakeStreams) Leaderless() bool { return false }
 
 func (f *fakeStreams) Removed() <-chan struct{} { return f.last().removed }
 

@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -44,38 +43,28 @@ type fuzzed struct {
 //
 // Two bytes are one step: what happens, and to whom or for how long.
 func FuzzMachine(f *testing.F) {
-	f.Add([]byte{0, 1, 3, 0, 4, 0, 5, 1, 7, 200})
-	f.Add([]byte{0, 1, 1, 1, 3, 0, 4, 0, 2, 0, 5, 9, 4, 0, 5, 9, 10, 1})
-	f.Add([]byte{9, 1, 0, 1, 3, 0, 4, 0, 6, 0, 8, 0, 7, 255, 7, 255})
-	f.Fuzz(func(t *testing.T, steps []byte) { runMachine(t, steps) })
-}
-
-func runMachine(t *testing.T, steps []byte) {
-	w := &fuzzed{rig: newRig(t), proven: map[int64]time.Time{}, earliest: map[int64]time.Time{}}
-	steps = steps[:min(len(steps), 2*maxSteps)]
-	for len(steps) > 1 {
-		w.step(steps[0], steps[1])
-		w.check()
-		w.checkProbes()
-		steps = steps[2:]
-	}
-	w.m.Close(context.Canceled)
-	for _, p := range w.probes {
-		require.Equal(t, 1, p.closed)
-	}
-}
-
-func TestMachineAtRandom(t *testing.T) {
 	for seed := range uint64(200) {
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(seed, 0))
-			steps := make([]byte, 2*maxSteps)
-			for i := range steps {
-				steps[i] = byte(rng.Uint32())
-			}
-			runMachine(t, steps)
-		})
+		rng := rand.New(rand.NewPCG(seed, 0))
+		steps := make([]byte, 2*maxSteps)
+		for i := range steps {
+			steps[i] = byte(rng.Uint32())
+		}
+		f.Add(steps)
 	}
+	f.Fuzz(func(t *testing.T, steps []byte) {
+		w := &fuzzed{rig: newRig(t), proven: map[int64]time.Time{}, earliest: map[int64]time.Time{}}
+		steps = steps[:min(len(steps), 2*maxSteps)]
+		for len(steps) > 1 {
+			w.step(steps[0], steps[1])
+			w.check()
+			w.checkProbes()
+			steps = steps[2:]
+		}
+		w.m.Close(context.Canceled)
+		for _, p := range w.probes {
+			require.Equal(t, 1, p.closed)
+		}
+	})
 }
 
 func (w *fuzzed) step(what, n byte) {

@@ -160,20 +160,6 @@ func TestRefusedLeaseIsPostponed(t *testing.T) {
 	require.Zero(t, kept.closed)
 }
 
-// The refused request belonged to an abandoned lease, so no other lease ends.
-func TestRefusedAbandoned(t *testing.T) {
-	r := newRig(t)
-	p := r.keep(1)
-	r.connect()
-	r.take()
-	o := r.once(2)
-	r.take()
-	r.leave(p, nil)
-	r.refuse(rpctypes.ErrGRPCPermissionDenied)
-	require.Zero(t, o.closed)
-	require.Equal(t, Due, r.state(2))
-}
-
 func TestMove(t *testing.T) {
 	r := newRig(t)
 	r.m.Removed(r.now)

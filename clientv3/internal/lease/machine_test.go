@@ -161,22 +161,6 @@ func TestRenewalIsDueAfterAThirdOfTheTTL(t *testing.T) {
 	}
 }
 
-func TestLeasesDueTogetherGoTogether(t *testing.T) {
-	r := newRig(t)
-	for id := range int64(4) {
-		r.renewed(id)
-		r.pass(window(ttl) * 3 / 4)
-	}
-	first := r.epoch.Add(ttl / 3)
-	require.Equal(t, first.Sub(r.now), r.wakesAfter())
-	r.pass(first.Sub(r.now) - time.Nanosecond)
-	require.Empty(t, r.take(), "nothing is due")
-	r.pass(time.Nanosecond)
-	require.Equal(t, []int64{0, 1}, r.take(), "only the lease that is due soon after joins")
-	r.pass(window(ttl) * 3 / 2)
-	require.Equal(t, []int64{2, 3}, r.take())
-}
-
 // A first answer that arrives after the time it proves does not end the lease, which may be alive; the next answer
 // decides.
 func TestAnswerAfterTheExpiry(t *testing.T) {
@@ -194,22 +178,6 @@ func TestAnswerAfterTheExpiry(t *testing.T) {
 	require.Equal(t, r.now.Add(2*time.Second), p.validUntil)
 	r.pass(2 * time.Second)
 	require.Equal(t, 1, p.closed)
-}
-
-func TestMostUrgentFirst(t *testing.T) {
-	r := newRig(t)
-	for id, seconds := range map[int64]time.Duration{1: 90, 2: 60, 3: 120} {
-		r.keep(id)
-		r.connect()
-		r.take()
-		r.answer(id, seconds*time.Second)
-	}
-	r.m.Lost(r.now, errBroken)
-	r.pass(40 * time.Second)
-	require.Equal(t, 5*time.Second, r.m.Pause(r.now), "a quarter of the least time left")
-	r.connect()
-	require.Equal(t, []int64{2, 1, 3}, r.take())
-	require.Greater(t, r.m.Pause(r.now), 24*time.Hour, "nothing is urgent")
 }
 
 func TestTakeFillsWhatItIsGiven(t *testing.T) {

@@ -2,15 +2,12 @@ package lease
 
 import (
 	"context"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.uber.org/zap"
 )
 
 // renewal sends the due requests, and answers that of lease 1 after the given time.
@@ -41,31 +38,6 @@ func TestMarginOfARenewal(t *testing.T) {
 	got, known = r.renewal(ttl * 2 / 3)
 	require.True(t, known)
 	require.Equal(t, -time.Second, got.Margin, "the answer came after the known expiry, and proves that the lease lives")
-}
-
-func TestAnswersWithoutAMargin(t *testing.T) {
-	for name, prepare := range map[string]func(r *rig){
-		"unsolicited": func(*rig) {},
-		"abandoned": func(r *rig) {
-			p := r.renewed(1)
-			r.pass(ttl / 3)
-			r.take()
-			r.leave(p, context.Canceled)
-		},
-		"the lease is gone": func(r *rig) {
-			r.renewed(1)
-			r.pass(ttl / 3)
-			r.take()
-			r.m.Revoked(r.now, 1)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			prepare(r)
-			_, known := r.m.Answered(r.now, &pb.LeaseKeepAliveResponse{ID: 1, TTL: int64(ttl / time.Second)})
-			require.False(t, known)
-		})
-	}
 }
 
 func TestLostLeases(t *testing.T) {
@@ -126,51 +98,4 @@ func TestLostLeases(t *testing.T) {
 			require.Empty(t, r.m.TakeLost(), "each loss is reported once")
 		})
 	}
-}
-
-// The callback may call the engine.
-func TestEngineReportsWithoutItsLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		var renewals []Renewal
-		var losses []Loss
-		var e *Engine
-		f := &fakeStreams{onSend: func(s *fakeStream, id int64) error {
-			answer := &pb.LeaseKeepAliveResponse{ID: id, TTL: int64(ttl / time.Second)}
-			mu.Lock()
-			defer mu.Unlock()
-			if len(renewals) == 3 {
-				answer.TTL = 0
-			}
-			s.answers <- answer
-			return nil
-		}}
-		e = New(Config{
-			Streams: f, FirstAnswer: firstAnswer, Logger: zap.NewNop,
-			Renewed: func(r Renewal) {
-				e.Granted(time.Now(), 2, 1)
-				mu.Lock()
-				defer mu.Unlock()
-				renewals = append(renewals, r)
-			},
-			Lost: func(l Loss) {
-				e.Revoked(2)
-				mu.Lock()
-				defer mu.Unlock()
-				losses = append(losses, l)
-			},
-		})
-		defer e.Close(context.Canceled)
-		p := subscribe(t, e, t.Context(), 1, Subscriber{})
-		time.Sleep(10 * ttl)
-		require.True(t, p.isClosed())
-		mu.Lock()
-		defer mu.Unlock()
-		require.Len(t, renewals, 3)
-		for _, r := range renewals {
-			require.EqualValues(t, 1, r.ID)
-			require.GreaterOrEqual(t, r.Margin, ttl*2/3)
-		}
-		require.Equal(t, []Loss{{ID: 1, Err: rpctypes.ErrLeaseNotFound}}, losses)
-	})
 }

@@ -10,7 +10,8 @@ import (
 
 // FuzzCatchup splits a watch, with any speed and any compaction of the servers of its parts.
 func FuzzCatchup(f *testing.F) {
-	f.Fuzz(func(t *testing.T, data []byte) { catchUpLike(t, data) })
+	addRandom(f, 300, 1000)
+	f.Fuzz(catchUpLike)
 }
 
 func catchUpLike(t *testing.T, data []byte) {
@@ -23,15 +24,6 @@ func catchUpLike(t *testing.T, data []byte) {
 		sw.step()
 	}
 	sw.finish()
-}
-
-func TestCatchupAtRandom(t *testing.T) {
-	for seed := range uint64(300) {
-		catchUpLike(t, randomBytes(seed, 1000))
-		if t.Failed() {
-			t.Fatalf("seed %d", seed)
-		}
-	}
 }
 
 // inParts returns a watch of "a" that is split into parts of 10 revisions with one event each.

@@ -47,64 +47,6 @@ func TestProgressWhenAStreamEnds(t *testing.T) {
 	}
 }
 
-// A move is neither a failure nor a proof of the new endpoint.
-func TestAMoveIsNoProgress(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *cluster) {
-		c.become = func(sv *server) { sv.swallowing = true }
-		watches(t, c.engine(t), 1)
-		time.Sleep(2 * proven)
-		c.remove()
-		time.Sleep(2 * maxMoveDelay)
-		assert.Equal(t, []int{2}, c.ids())
-		assert.Zero(t, c.worked.Load())
-		assert.Empty(t, c.causes)
-	})
-}
-
-// queued returns the total length of the queues of all sessions.
-func (e *Engine) queued() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	sum := 0
-	for _, shards := range e.groups {
-		for _, sh := range shards {
-			sh.mu.Lock()
-			sum += len(sh.session.queue)
-			sh.mu.Unlock()
-		}
-	}
-	return sum
-}
-
-func TestCancelledWatchesLeaveNoStateDuringAnOutage(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *cluster) {
-		up := make(chan struct{})
-		c.open = func(ctx context.Context) error {
-			select {
-			case <-up:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		e := c.engine(t)
-		stays := watch(t.Context(), e, all(0))
-		synctest.Wait()
-		for range 1000 {
-			w := watch(t.Context(), e, all(0))
-			synctest.Wait()
-			w.cancel()
-			<-w.returned
-			require.LessOrEqual(t, e.queued(), 3)
-		}
-		close(up)
-		<-stays.returned
-		assert.Equal(t, []int{1}, c.watchers())
-		c.write(1, "b")
-		assert.Equal(t, []int64{2}, stays.read(1))
-	})
-}
-
 // Random subscriptions are added and removed without a stream. Later exactly the remaining ones are created.
 func TestQueueBoundsRemovedSubscriptions(t *testing.T) {
 	for seed := range uint64(20) {

@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,34 +58,6 @@ func TestAWatchPausesAndGoesOnAtItsBounds(t *testing.T) {
 	})
 }
 
-// A slow reader pauses and resumes repeatedly while streams break.
-func TestPausesAmongBrokenStreams(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, size := unread()
-		e := c.engineWith(t, 3*size, zap.NewNop())
-		w := watches(t, e, 1)[0]
-		var got []int64
-		written, pauses := 0, 0
-		for round := range 100 {
-			c.write(1+round%11, "b")
-			written += 1 + round%11
-			if round%7 == 0 {
-				c.live()[0].breakDown()
-			}
-			synctest.Wait()
-			if slices.Equal([]int{0}, c.watchers()) {
-				pauses++
-			}
-			got = append(got, w.read(min(round%7, written-len(got)))...)
-			time.Sleep(time.Duration(round%5) * 50 * time.Millisecond)
-		}
-		got = append(got, w.read(written-len(got))...)
-		assertRevisions(t, 102, 101+int64(written), got)
-		assert.Greater(t, pauses, 10)
-		assert.Equal(t, 16, c.opened)
-	})
-}
-
 // Many watches without a reader run beside one whose reader keeps up. Each may hold 16 responses, all together 40.
 func TestSlowReadersShareABudget(t *testing.T) {
 	const slow, each, total, puts = 50, 16, 40, 200
@@ -129,24 +100,4 @@ func TestAllowance(t *testing.T) {
 	assert.Equal(t, 16*mib/1024, b.allowance(16*mib), "the minimum, when no bytes are free")
 	b.use(-160 * mib)
 	assert.Equal(t, 128*mib, b.left())
-}
-
-// A catch-up in parts uses the client's budget, and returns it.
-func TestCatchupUsesTheBudget(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *cluster) {
-		c.write(20_000, "b")
-		cfg := c.config(1<<20, zap.NewNop())
-		e := New(cfg)
-		t.Cleanup(e.Close)
-		w := watch(t.Context(), e, all(2))
-		got := w.read(1000)
-		untilSplit(e)
-		time.Sleep(time.Millisecond)
-		assert.GreaterOrEqual(t, cfg.Budget.used.Load(), int64(1<<20))
-		got = append(got, w.read(19_000)...)
-		assertRevisions(t, 2, 20_001, got)
-		synctest.Wait()
-		assert.Zero(t, e.parts.Load())
-		assert.Zero(t, cfg.Budget.used.Load())
-	})
 }

@@ -249,38 +249,6 @@ func TestAReaderIsWaitedFor(t *testing.T) {
 	})
 }
 
-// More callers than there are streams for do not read a large backlog, and then all do.
-func TestManyLargeBacklogs(t *testing.T) {
-	const many = 3 * maxBulk
-	synctest.Test(t, func(t *testing.T) {
-		c, e := backlog(t)
-		other := callWatch(t.Context(), e, Request{Key: []byte("y")})
-		slow := make([]*call, many)
-		for i := range slow {
-			slow[i] = watch(t.Context(), e, Request{Key: []byte("b"), Rev: 2})
-		}
-		for rev := int64(902); rev < 952; rev++ {
-			time.Sleep(100 * time.Millisecond)
-			c.write(1, "y")
-			assert.Equal(t, []int64{rev}, other.read(1))
-			assert.LessOrEqual(t, e.apartNow(), maxBulk)
-			assert.LessOrEqual(t, e.cfg.Budget.used.Load(), int64(8*heavyBuffer+many*2*4*heavy))
-		}
-		synctest.Wait()
-		assert.Equal(t, 1, c.total(), "all are paused")
-		for _, w := range slow {
-			assertRevisions(t, 2, 901, w.readTo(901))
-		}
-		c.write(1, "b")
-		for _, w := range slow {
-			assert.Equal(t, []int64{952}, w.read(1))
-		}
-		time.Sleep(2 * returnInterval)
-		assert.Zero(t, e.apartNow())
-		assert.Zero(t, e.cfg.Budget.used.Load())
-	})
-}
-
 // A watch resumes on a stream of its own, so its backlog does not delay the others.
 func TestAPausedWatchResumesApart(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cluster) {

@@ -130,23 +130,6 @@ func TestAFinalErrorEndsAllWatchesOnce(t *testing.T) {
 	})
 }
 
-func TestClosed(t *testing.T) {
-	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
-		w := callWatch(t.Context(), e, all(0))
-		c.write(5, "b")
-		synctest.Wait()
-		e.Close()
-		e.Close()
-		assert.Empty(t, w.read(5)[1:], "waiting responses are lost")
-		late := callWatch(t.Context(), e, all(0))
-		assert.EqualValues(t, 1, late.closes.Load())
-		assert.ErrorIs(t, e.RequestProgress(t.Context()), ErrClosed)
-		w.cancel()
-		synctest.Wait()
-		assert.Empty(t, c.live())
-	})
-}
-
 func TestRequestProgress(t *testing.T) {
 	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 		other := metadata.AppendToOutgoingContext(t.Context(), "group", "other")

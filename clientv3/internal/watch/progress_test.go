@@ -8,14 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestProgressForOne(t *testing.T) {
-	sc := connected(t)
-	fs := sc.follows(2)
-	sc.receives(created(1, 10), created(2, 10), progressed(2, 12), progressed(2, 11), happened(2, 12, 13))
-	assert.Equal(t, []string{"created"}, fs[0].was())
-	assert.Equal(t, []string{"created", "progress 12, asked for", "events [13]"}, fs[1].was())
-}
-
 func TestProgressRequestsWait(t *testing.T) {
 	sc := connected(t)
 	sc.follows(3)
@@ -84,26 +76,6 @@ func TestProgressFromBeforeTheWatch(t *testing.T) {
 	}
 }
 
-// If an answer for a caller may precede a watch, that watch gets the next answer, which the engine requests.
-func TestUnconfirmedAnswerOfACallerIsRepeated(t *testing.T) {
-	sc := connected(t)
-	first := sc.follow(0)
-	sc.receives(created(1, 2))
-	sc.ss.take()
-	sc.ss.requestProgress(true)
-	sc.sends("progress?")
-	f := sc.follow(5)
-	sc.sends("create 2 from 5")
-	sc.receives(created(2, 10), progressed(invalidID, 10))
-	sc.sends("progress?")
-	assert.Equal(t, []string{"created"}, f.was())
-	sc.receives(progressed(invalidID, 10))
-	assert.Equal(t, []string{"progress 10, asked for"}, f.was())
-	sc.learns(11)
-	assert.Equal(t, []string{"progress 11"}, f.was(), "once")
-	assert.Equal(t, []string{"created", "progress 10, asked for", "progress 10", "progress 11"}, first.was())
-}
-
 // Whether an answer holds for a watch is decided by counting requests, so an unsolicited answer holds for none.
 func TestUnsolicitedAnswerIsIgnored(t *testing.T) {
 	for _, tc := range []struct {
@@ -140,21 +112,6 @@ func TestUnsolicitedAnswerIsIgnored(t *testing.T) {
 	}
 }
 
-// etcd's grpc-proxy logs an error for every progress request, so only callers' requests are sent to it.
-func TestSerialRequestsProgressOnlyForCallers(t *testing.T) {
-	sc := connected(t)
-	f := sc.follow(5)
-	sc.sends("create 1 from 5")
-	sc.receives(created(0, 10))
-	sc.ss.requestProgress(false)
-	sc.sends()
-	sc.ss.requestProgress(true)
-	sc.sends("progress?")
-	sc.receives(progressed(invalidID, 20))
-	assert.Equal(t, []string{"created", "progress 20, asked for"}, f.was())
-	assert.EqualValues(t, 21, f.sub.next)
-}
-
 // The server answers on a stream without watchers. Its progress moves no resume point, and only callers who asked
 // receive it.
 func TestServerThatAnswersTooEarly(t *testing.T) {
@@ -177,26 +134,6 @@ func TestServerThatAnswersTooEarly(t *testing.T) {
 	sc.learns(20)
 	assert.EqualValues(t, 21, f.sub.next, "progress of another server counts")
 	assert.True(t, sc.ss.splittable())
-}
-
-// A correct server answers requests that follow the first create, and its answer may precede the confirmation.
-func TestNoProgressRequestBeforeTheFirstReply(t *testing.T) {
-	for _, before := range []bool{true, false} {
-		sc := &script{t, newSession()}
-		f := sc.follow(5)
-		if before {
-			sc.ss.requestProgress(true)
-		}
-		sc.connect()
-		if !before {
-			sc.ss.requestProgress(true)
-		}
-		sc.sends("create 1 from 5")
-		sc.receives(created(1, 10))
-		sc.sends("progress?")
-		sc.receives(progressed(invalidID, 10))
-		assert.Equal(t, []string{"created", "progress 10, asked for"}, f.was())
-	}
 }
 
 func TestInFlightIsBounded(t *testing.T) {

@@ -12,16 +12,8 @@ import (
 // FuzzSessionHostile sends arbitrary responses. Whatever resume points result, the next stream, to a correct server,
 // delivers everything from there on.
 func FuzzSessionHostile(f *testing.F) {
-	f.Fuzz(func(t *testing.T, data []byte) { runFaultyPeer(t, data) })
-}
-
-func TestSessionWithstandsAPeerAtRandom(t *testing.T) {
-	for seed := range uint64(300) {
-		runFaultyPeer(t, randomBytes(seed, 400))
-		if t.Failed() {
-			t.Fatalf("seed %d", seed)
-		}
-	}
+	addRandom(f, 300, 400)
+	f.Fuzz(runFaultyPeer)
 }
 
 func runFaultyPeer(t *testing.T, data []byte) {
@@ -174,7 +166,8 @@ const maxInput = 4096
 // FuzzSession runs a session against a model of etcd while keys are written and compacted, streams break, and callers
 // come and go.
 func FuzzSession(f *testing.F) {
-	f.Fuzz(func(t *testing.T, data []byte) { simulate(t, data) })
+	addRandom(f, 300, 600)
+	f.Fuzz(simulate)
 }
 
 func simulate(t *testing.T, data []byte) {
@@ -189,12 +182,10 @@ func simulate(t *testing.T, data []byte) {
 	sm.checkAllDelivered()
 }
 
-func TestSessionAtRandom(t *testing.T) {
-	for seed := range uint64(300) {
-		simulate(t, randomBytes(seed, 600))
-		if t.Failed() {
-			t.Fatalf("seed %d", seed)
-		}
+// addRandom adds inputs of n random bytes, which every run of the tests tries.
+func addRandom(f *testing.F, inputs uint64, n int) {
+	for seed := range inputs {
+		f.Add(randomBytes(seed, n))
 	}
 }
 

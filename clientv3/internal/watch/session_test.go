@@ -25,14 +25,6 @@ func TestSerialAfterConfusion(t *testing.T) {
 	sc.sends("create 7 from 11")
 }
 
-func TestSerialIDGivenTwice(t *testing.T) {
-	sc := connected(t)
-	sc.follows(2)
-	sc.receives(created(8, 10))
-	sc.breaks(created(8, 10), "watch id 8 was given twice")
-	sc.receives(created(8, 10))
-}
-
 func TestRemoveAndAddAgainGetsAnotherID(t *testing.T) {
 	sc := connected(t)
 	fs := sc.follows(2)
@@ -87,18 +79,6 @@ func TestRefusedIDsAreDroppedOnce(t *testing.T) {
 	sc.sends()
 }
 
-func TestRefusedIDOfACancelledWatch(t *testing.T) {
-	sc := connected(t)
-	f, g := sc.follow(0), sc.follow(0)
-	sc.sends("create 1 from 0")
-	sc.ss.remove(f.sub)
-	sc.receives(refused(refusedID))
-	sc.sends("create 0 from 0")
-	sc.receives(created(7, 1))
-	assert.Empty(t, f.was())
-	assert.Equal(t, []string{"created"}, g.was())
-}
-
 // kine may answer the first request of a stream late, even after it has created a watch.
 func TestTheFirstAnswerIsDoubtedWhereIDsAreRefused(t *testing.T) {
 	sc := connected(t)
@@ -114,15 +94,6 @@ func TestTheFirstAnswerIsDoubtedWhereIDsAreRefused(t *testing.T) {
 	assert.Equal(t, []string{"events [3 4]", "progress 9, asked for"}, f.was())
 	sc.reconnect()
 	sc.sends("create 2 from 5") // the doubtful answer moved nothing
-}
-
-func TestTheFirstAnswerIsNotDoubtedTwice(t *testing.T) {
-	sc := connected(t)
-	f := sc.follow(3)
-	sc.receives(progressed(invalidID, 9), refused(refusedID), created(7, 9))
-	sc.ss.requestProgress(true)
-	sc.receives(progressed(invalidID, 9))
-	assert.Equal(t, []string{"created", "progress 9, asked for"}, f.was())
 }
 
 // Other refusals are final, and cost no second create.
