@@ -318,8 +318,11 @@ func (w *window) nextLocked(l *localWatch) (resp clientv3.WatchResponse, do step
 		return resp, stepServer
 	}
 	l.local = true
-	i := sort.Search(len(w.batches), func(i int) bool { return w.batches[i].last >= l.from })
-	for _, b := range w.batches[i:] {
+	i := len(w.batches) - 1
+	if i > 0 && w.batches[i-1].last >= l.from {
+		i = sort.Search(i, func(i int) bool { return w.batches[i].last >= l.from })
+	}
+	for _, b := range w.batches[max(i, 0):] {
 		events := l.wanted(b)
 		l.from = max(l.from, b.last+1)
 		if len(events) > 0 {
