@@ -264,6 +264,7 @@ func TestPausesGrowWithFailures(t *testing.T) {
 	})
 }
 
+// A candidate whose lease has ended in an outage campaigns again.
 func TestCancelWhileWaitingLeavesNoKey(t *testing.T) {
 	for name, holders := range map[string]int{"election": 1, "semaphore": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -276,9 +277,10 @@ func TestCancelWhileWaitingLeavesNoKey(t *testing.T) {
 				waiting := p.run(t, Config{Holders: holders})
 				time.Sleep(time.Minute)
 				waiting.requireWaiting(t)
-				keys := r.candidates(t, p, "office")
-				require.Len(t, keys, holders+1)
-				require.NoError(t, r.ExpireLease(r.Get(keys[holders]).Lease))
+				require.Len(t, r.candidates(t, p, "office"), holders+1)
+				p.Cut()
+				time.Sleep(time.Minute)
+				p.Heal()
 				time.Sleep(time.Minute)
 				waiting.requireWaiting(t)
 				require.Len(t, r.candidates(t, p, "office"), holders+1, "it campaigns again")
