@@ -91,7 +91,7 @@ func (ch *chaser) run() {
 		if !ok {
 			return
 		}
-		if last := latest(since, reopened); time.Since(last) > stuck {
+		if min(time.Since(since), time.Since(reopened)) > stuck {
 			ch.c.reopen()
 			reopened, stuck = time.Now(), min(2*stuck, maxStuck)
 		}
@@ -110,13 +110,6 @@ func (ch *chaser) run() {
 		}
 		timer.Stop()
 	}
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // waiting returns since when the view that has waited longest has not moved, before it is asked for

@@ -226,21 +226,6 @@ func (c *countingKV) Txn(ctx context.Context) clientv3.Txn {
 	return c.KV.Txn(ctx)
 }
 
-// TestCallsGoThroughTheFieldKV, which is assigned after the client is made.
-func TestCallsGoThroughTheFieldKV(t *testing.T) {
-	_, c := start(t)
-	wrapper := &countingKV{KV: c.KV}
-	c.KV = wrapper
-	ctx := t.Context()
-	clienttest.Must(c.Kubernetes.OptimisticPut(ctx, "k", []byte("v"), 0, kubernetes.PutOptions{}))
-	clienttest.Must(c.Kubernetes.Get(ctx, "k", kubernetes.GetOptions{}))
-	clienttest.Must(c.Kubernetes.List(ctx, "k", kubernetes.ListOptions{}))
-	clienttest.Must(c.Kubernetes.Count(ctx, "k", kubernetes.CountOptions{}))
-	clienttest.Must(c.Kubernetes.OptimisticDelete(ctx, "k", 2, kubernetes.DeleteOptions{}))
-	require.Equal(t, 3, wrapper.gets)
-	require.Equal(t, 2, wrapper.txns)
-}
-
 // TestAnswersThatNoServerGives come from proxies and wrappers. The official client panics on those of a
 // delete, and on answers without a header.
 func TestAnswersThatNoServerGives(t *testing.T) {
@@ -275,26 +260,30 @@ func TestAnswersThatNoServerGives(t *testing.T) {
 	})
 }
 
-// TestErrors: the server's reach the caller as they are, and no response comes with them.
+// TestErrors: the server's reach the caller as they are. Calls go through the field KV, which is assigned after the client is made.
 func TestErrors(t *testing.T) {
 	cluster, c := start(t)
+	wrapper := &countingKV{KV: c.KV}
+	c.KV = wrapper
 	for _, method := range []string{"Range", "Txn"} {
 		cluster.On(method, func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
 	}
 	ctx := t.Context()
 	for name, call := range map[string]func() error{
-		"Get":   func() error { _, err := c.Get(ctx, "k", kubernetes.GetOptions{}); return err },
-		"List":  func() error { _, err := c.List(ctx, "k", kubernetes.ListOptions{}); return err },
-		"Count": func() error { _, err := c.Count(ctx, "k", kubernetes.CountOptions{}); return err },
+		"Get":   func() error { _, err := c.Kubernetes.Get(ctx, "k", kubernetes.GetOptions{}); return err },
+		"List":  func() error { _, err := c.Kubernetes.List(ctx, "k", kubernetes.ListOptions{}); return err },
+		"Count": func() error { _, err := c.Kubernetes.Count(ctx, "k", kubernetes.CountOptions{}); return err },
 		"OptimisticPut": func() error {
-			_, err := c.OptimisticPut(ctx, "k", nil, 0, kubernetes.PutOptions{})
+			_, err := c.Kubernetes.OptimisticPut(ctx, "k", nil, 0, kubernetes.PutOptions{})
 			return err
 		},
 		"OptimisticDelete": func() error {
-			_, err := c.OptimisticDelete(ctx, "k", 0, kubernetes.DeleteOptions{})
+			_, err := c.Kubernetes.OptimisticDelete(ctx, "k", 0, kubernetes.DeleteOptions{})
 			return err
 		},
 	} {
 		require.Equal(t, rpctypes.ErrPermissionDenied, call(), name)
 	}
+	require.Equal(t, 3, wrapper.gets)
+	require.Equal(t, 2, wrapper.txns)
 }

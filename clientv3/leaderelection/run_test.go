@@ -264,6 +264,7 @@ func TestPausesGrowWithFailures(t *testing.T) {
 	})
 }
 
+// A candidate whose lease has ended in an outage campaigns again.
 func TestCancelWhileWaitingLeavesNoKey(t *testing.T) {
 	for name, holders := range map[string]int{"election": 1, "semaphore": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -277,6 +278,12 @@ func TestCancelWhileWaitingLeavesNoKey(t *testing.T) {
 				time.Sleep(time.Minute)
 				waiting.requireWaiting(t)
 				require.Len(t, r.candidates(t, p, "office"), holders+1)
+				p.Cut()
+				time.Sleep(time.Minute)
+				p.Heal()
+				time.Sleep(time.Minute)
+				waiting.requireWaiting(t)
+				require.Len(t, r.candidates(t, p, "office"), holders+1, "it campaigns again")
 				start := time.Now()
 				waiting.cancel()
 				require.Equal(t, context.Canceled, waiting.ends(t))

@@ -1,6 +1,9 @@
 package leasing
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // keyBackoffTime is how long a key that another client wanted, or owns, is not
 // acquired. As in the official client, a key with several writers is thus not
@@ -11,12 +14,8 @@ const keyBackoffTime = 2 * time.Second
 type keyBackoff struct {
 	period time.Duration
 	until  map[string]time.Time
-	queue  []heldKey // in the order of until
-}
-
-type heldKey struct {
-	key   string
-	until time.Time
+	// sweepAt is with how many keys those whose time has passed are removed.
+	sweepAt int
 }
 
 func newKeyBackoff() keyBackoff {
@@ -24,24 +23,11 @@ func newKeyBackoff() keyBackoff {
 }
 
 func (k *keyBackoff) add(key string, now time.Time) {
-	k.expire(now)
-	until := now.Add(k.period)
-	k.until[key] = until
-	k.queue = append(k.queue, heldKey{key, until})
-}
-
-func (k *keyBackoff) has(key string, now time.Time) bool {
-	k.expire(now)
-	_, ok := k.until[key]
-	return ok
-}
-
-func (k *keyBackoff) expire(now time.Time) {
-	for len(k.queue) > 0 && !k.queue[0].until.After(now) {
-		first := k.queue[0]
-		k.queue = k.queue[1:]
-		if k.until[first.key].Equal(first.until) { // not added again
-			delete(k.until, first.key)
-		}
+	if len(k.until) >= k.sweepAt {
+		maps.DeleteFunc(k.until, func(_ string, until time.Time) bool { return !until.After(now) })
+		k.sweepAt = 2*len(k.until) + 64
 	}
+	k.until[key] = now.Add(k.period)
 }
+
+func (k *keyBackoff) has(key string, now time.Time) bool { return k.until[key].After(now) }

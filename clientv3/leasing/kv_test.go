@@ -2,6 +2,7 @@ package leasing
 
 import (
 	"math/rand/v2"
+	"strconv"
 	"testing"
 	"time"
 
@@ -99,18 +100,17 @@ func TestResponsesBelongToTheirCallers(t *testing.T) {
 
 func TestKeyBackoff(t *testing.T) {
 	c := newKeyBackoff()
-	start := time.Unix(100, 0)
-	at := start.Add
-	c.add("a", at(0))
-	c.add("b", at(time.Second))
-	c.add("a", at(time.Second))
-	require.True(t, c.has("a", at(2*time.Second)), "its second time has not passed")
-	require.True(t, c.has("b", at(2*time.Second)))
-	require.False(t, c.has("c", at(2*time.Second)))
-	require.False(t, c.has("a", at(3*time.Second)))
-	require.False(t, c.has("b", at(3*time.Second)))
-	require.Empty(t, c.until)
-	require.Empty(t, c.queue)
+	now := time.Unix(100, 0)
+	c.add("b", now)
+	now = now.Add(keyBackoffTime / 2)
+	c.add("b", now)
+	require.True(t, c.has("b", now.Add(keyBackoffTime-1)), "its second time has not passed")
+	require.False(t, c.has("b", now.Add(keyBackoffTime)))
+	require.False(t, c.has("c", now))
+	for i := range 100_000 { // 2000 at a time
+		c.add(strconv.Itoa(i), now.Add(time.Duration(i)*time.Millisecond))
+	}
+	require.Less(t, len(c.until), 5000)
 }
 
 func TestSpans(t *testing.T) {

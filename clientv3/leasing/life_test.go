@@ -21,19 +21,6 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// The lease ends although the client keeps it alive, as when an operator revokes it. The KV continues with a new one.
-func TestSessionIsReplaced(t *testing.T) {
-	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		owner := newKV(t, client, concurrency.WithTTL(2))
-		own(t, cluster, owner, "k")
-		lost := cluster.Get(prefix + "k").Lease
-		require.NoError(t, cluster.ExpireLease(lost))
-		clienttest.Put(t, cluster, "k", "by another client")
-		awaitOwned(t, cluster, owner, "k")
-		requireTruth(t, cluster, owner, "k")
-	})
-}
-
 // Waiting for an owner that does not answer ends with the caller's context, without a write.
 func TestWaitForOwnerEndsWithContext(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {

@@ -135,25 +135,38 @@ func TestPagesAreTheReaders(t *testing.T) {
 	require.Equal(t, 2000, n)
 }
 
+// failing is a KV that a program has put in place of the client's, and fails after some reads.
+type failing struct {
+	clientv3.KV
+	left int
+	err  error
+}
+
+func (f *failing) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if f.left--; f.left < 0 {
+		return nil, f.err
+	}
+	return f.KV.Get(ctx, key, opts...)
+}
+
 func TestSyncBaseErrors(t *testing.T) {
 	for name, tt := range map[string]struct {
-		at   int // which read fails
-		fail error
-		want error
-		keys int
+		reads int // before the one that fails
+		err   error
+		keys  int
 	}{
-		"no revision":  {1, rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrPermissionDenied, 0},
-		"first page":   {2, rpctypes.ErrGRPCCompacted, rpctypes.ErrCompacted, 0},
-		"second page":  {3, rpctypes.ErrGRPCCompacted, rpctypes.ErrCompacted, 100},
-		"another page": {4, rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrPermissionDenied, 300},
+		"no revision":  {0, rpctypes.ErrPermissionDenied, 0},
+		"first page":   {1, rpctypes.ErrCompacted, 0},
+		"second page":  {2, rpctypes.ErrCompacted, 100},
+		"another page": {3, errors.New("without a status"), 300},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, c := clienttest.StartClient(t, 1)
 			putKeys(t, cluster, "k", 2000)
-			cluster.Nth("Range", tt.at, func(call *fakeetcd.Call) { call.Answer(nil, tt.fail) })
+			c.KV = &failing{c.KV, tt.reads, tt.err}
 			pages, errs := mirror.NewSyncer(c, "", 0).SyncBase(t.Context())
 			keys, err := collect(pages, errs)
-			require.Equal(t, tt.want, err)
+			require.Equal(t, tt.err, err)
 			require.Len(t, keys, tt.keys, "what was read before is delivered")
 			_, open := <-errs
 			require.False(t, open)
@@ -214,31 +227,4 @@ func TestSyncBaseEndsWithTheContext(t *testing.T) {
 			require.Equal(t, context.Canceled, err)
 		})
 	}
-}
-
-// limited is a KV that fails after some reads, with an error that has no status.
-type limited struct {
-	clientv3.KV
-	left *int
-}
-
-var errLimit = errors.New("no more reads")
-
-func (l limited) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	if *l.left--; *l.left < 0 {
-		return nil, errLimit
-	}
-	return l.KV.Get(ctx, key, opts...)
-}
-
-// TestSyncBaseUsesTheClientsKV is for programs that replaced it by a wrapper.
-func TestSyncBaseUsesTheClientsKV(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 1)
-	putKeys(t, cluster, "k", 2000)
-	left := 3
-	c.KV = limited{c.KV, &left}
-	pages, errs := mirror.NewSyncer(c, "", 0).SyncBase(t.Context())
-	keys, err := collect(pages, errs)
-	require.Equal(t, errLimit, err)
-	require.Len(t, keys, 300)
 }

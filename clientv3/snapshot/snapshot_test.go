@@ -130,76 +130,59 @@ func TestAutoSyncIsOff(t *testing.T) {
 	})
 }
 
+// sending serves a snapshot of which change is given each message by its number, from 0, and returns whether to send it.
+func sending(change func(n int, resp *pb.SnapshotResponse) bool) func(*testing.T, *fakeetcd.Call) {
+	return func(t *testing.T, c *fakeetcd.Call) {
+		n := 0
+		c.OnSend(func(m proto.Message) bool {
+			resp := proto.Clone(m).(*pb.SnapshotResponse)
+			if change(n, resp) {
+				assert.NoError(t, c.Send(resp))
+			}
+			n++
+			return false
+		})
+	}
+}
+
+// containing serves a content with a digest that matches.
+func containing(content []byte) func(*testing.T, *fakeetcd.Call) {
+	return func(t *testing.T, c *fakeetcd.Call) {
+		digest := sha256.Sum256(content)
+		assert.NoError(t, c.Send(&pb.SnapshotResponse{Blob: append(content, digest[:]...)}))
+		c.Answer(nil, nil)
+	}
+}
+
 // TestWhatIsNoSnapshot: the official function saves what has a size that a snapshot could have.
 func TestWhatIsNoSnapshot(t *testing.T) {
+	digest := clientv3.ErrSnapshotDigest.Error()
 	for name, tt := range map[string]struct {
-		// change is given each message by its number, from 0, and returns whether to send it.
-		change func(n int, resp *pb.SnapshotResponse) bool
-		want   error
+		serve func(*testing.T, *fakeetcd.Call)
+		want  string
 	}{
-		"a bit flipped": {
-			func(n int, resp *pb.SnapshotResponse) bool {
-				if n == 2 {
-					resp.Blob[100] ^= 1
-				}
-				return true
-			},
-			clientv3.ErrSnapshotDigest,
-		},
-		"a part missing": {func(n int, _ *pb.SnapshotResponse) bool { return n != 1 }, clientv3.ErrSnapshotDigest},
-		"no digest": {
-			func(_ int, resp *pb.SnapshotResponse) bool { return len(resp.Blob) != sha256.Size },
-			clientv3.ErrSnapshotDigest,
-		},
-		"nothing": {func(int, *pb.SnapshotResponse) bool { return false }, clientv3.ErrSnapshotDigest},
+		"a bit flipped": {sending(func(n int, resp *pb.SnapshotResponse) bool {
+			if n == 2 {
+				resp.Blob[100] ^= 1
+			}
+			return true
+		}), digest},
+		"a part missing": {sending(func(n int, _ *pb.SnapshotResponse) bool { return n != 1 }), digest},
+		"no digest":      {sending(func(_ int, resp *pb.SnapshotResponse) bool { return len(resp.Blob) != sha256.Size }), digest},
+		"nothing":        {sending(func(int, *pb.SnapshotResponse) bool { return false }), digest},
+		"empty":          {containing(nil), "no database"},
+		"size":           {containing(make([]byte, 513)), "no database"},
+		"refused":        {func(_ *testing.T, c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) }, rpctypes.ErrPermissionDenied.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, cfg := start(t)
-			n := 0
-			cluster.Once("Snapshot", func(c *fakeetcd.Call) {
-				c.OnSend(func(m proto.Message) bool {
-					resp := proto.Clone(m).(*pb.SnapshotResponse)
-					if tt.change(n, resp) {
-						assert.NoError(t, c.Send(resp))
-					}
-					n++
-					return false
-				})
-			})
+			cluster.Once("Snapshot", func(c *fakeetcd.Call) { tt.serve(t, c) })
 			path := target(t)
 			_, err := snapshot.SaveWithVersion(t.Context(), zap.NewNop(), cfg, path)
-			require.ErrorIs(t, err, tt.want)
+			require.ErrorContains(t, err, tt.want)
 			requireUntouched(t, path)
 		})
 	}
-}
-
-// TestWhatIsNoDatabase has a digest that matches.
-func TestWhatIsNoDatabase(t *testing.T) {
-	for name, content := range map[string][]byte{"empty": nil, "size": make([]byte, 513)} {
-		t.Run(name, func(t *testing.T) {
-			cluster, cfg := start(t)
-			cluster.Once("Snapshot", func(c *fakeetcd.Call) {
-				digest := sha256.Sum256(content)
-				assert.NoError(t, c.Send(&pb.SnapshotResponse{Blob: append(content, digest[:]...)}))
-				c.Answer(nil, nil)
-			})
-			path := target(t)
-			_, err := snapshot.SaveWithVersion(t.Context(), zap.NewNop(), cfg, path)
-			require.ErrorContains(t, err, "no database")
-			requireUntouched(t, path)
-		})
-	}
-}
-
-func TestMemberRefuses(t *testing.T) {
-	cluster, cfg := start(t)
-	cluster.On("Snapshot", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
-	path := target(t)
-	version, err := snapshot.SaveWithVersion(t.Context(), zap.NewNop(), cfg, path)
-	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
-	require.Empty(t, version)
-	requireUntouched(t, path)
 }
 
 // halfway serves the first message of a snapshot, and the others after what follows.
