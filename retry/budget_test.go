@@ -3,7 +3,6 @@ package retry
 import (
 	"math"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -87,22 +86,4 @@ func TestBudgetCountsConcurrentCalls(t *testing.T) {
 	}
 	calls.Wait()
 	assert.Equal(t, int64(400*tokenUnit), b.tokens.Load())
-}
-
-// However many take at the same time, no more is taken than there was.
-func TestConcurrentTakes(t *testing.T) {
-	b := NewBudget(Throttling{MaxTokens: 20})
-	var taken atomic.Int32
-	var takers sync.WaitGroup
-	for range 8 {
-		takers.Go(func() {
-			for range 100 {
-				if b.Take() {
-					taken.Add(1)
-				}
-			}
-		})
-	}
-	takers.Wait()
-	assert.EqualValues(t, 20, taken.Load())
 }

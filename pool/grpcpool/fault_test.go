@@ -139,19 +139,6 @@ func TestChannelIdle(t *testing.T) {
 	assert.Len(t, conn.Stats().Unary.Connections, 3)
 }
 
-// Interceptors see each call once.
-func TestInterceptorsSeeEachCallOnce(t *testing.T) {
-	seen := 0
-	_, client := open(t, startServer(t), grpcpool.Config{}, grpc.WithUnaryInterceptor(
-		func(ctx context.Context, method string, in, out any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			seen++
-			assert.Equal(t, pb.TestService_EmptyCall_FullMethodName, method)
-			return next(ctx, method, in, out, cc, opts...)
-		}))
-	require.NoError(t, emptyCall(t, client)())
-	assert.Equal(t, 1, seen)
-}
-
 // After a GOAWAY, the streams on a connection continue. They do not count against the limit of the
 // next connections, and waiting calls use those within their limits.
 func TestStreamsOutliveTheirConnection(t *testing.T) {
