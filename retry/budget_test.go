@@ -73,17 +73,20 @@ func TestNilBudgetIsNeverUsedUp(t *testing.T) {
 
 func TestBudgetCountsConcurrentCalls(t *testing.T) {
 	b := NewBudget(Throttling{MaxTokens: 1000, TokenRatio: 0.25})
+	b.Halve()
 	var calls sync.WaitGroup
 	for range 8 {
 		calls.Go(func() {
-			for range 50 { // takes 8*50 tokens, gives 8*50*2*0.25 back
+			for range 5000 { // takes two tokens, and gives two back
 				b.Take()
 				b.Take()
-				b.Deposit()
-				b.Deposit()
+				b.Refund()
+				for range 4 {
+					b.Deposit()
+				}
 			}
 		})
 	}
 	calls.Wait()
-	assert.Equal(t, int64(400*tokenUnit), b.tokens.Load())
+	assert.Equal(t, int64(500*tokenUnit), b.tokens.Load())
 }
