@@ -306,7 +306,7 @@ func TestCloseWhileServerHangs(t *testing.T) {
 	case <-time.After(testTimeout):
 		require.Fail(t, "Close waits for a server that hangs")
 	}
-	assert.Empty(t, b.sources.Running())
+	assert.Nil(t, b.links.current)
 }
 
 func TestSilentWatchIsMadeAgain(t *testing.T) {

@@ -125,9 +125,8 @@ func TestLastCloseEndsWatch(t *testing.T) {
 		two.awaitAddresses(t, "10.0.0.1:8080")
 		require.NoError(t, server.Wait(within(t), "watch", round+1)) // the addresses may be those of the last source
 		first.Close()
-		assert.Len(t, b.sources.Running(), 1)
+		assert.NotNil(t, b.links.current)
 		second.Close()
-		assert.Empty(t, b.sources.Running())
 		assert.Nil(t, b.links.current)
 		require.Equal(t, round+1, server.Count("watch"))
 		require.Eventually(t, func() bool { return server.Watches() == 0 && server.Connections() == 0 }, testTimeout, tick)
@@ -181,7 +180,7 @@ func TestCloseAtOnce(t *testing.T) {
 		})
 	}
 	closed.Wait()
-	assert.Empty(t, b.sources.Running())
+	assert.Nil(t, b.links.current)
 }
 
 func TestEmptyListIsNotRepeated(t *testing.T) {
@@ -203,7 +202,7 @@ func TestBuildRefusesTarget(t *testing.T) {
 	b := newTestBuilder(t, Config{REST: restNowhere()}, quick())
 	_, err := b.Build(target(t, "kubernetes:///users:80:90"), newChannel(), resolver.BuildOptions{})
 	assert.ErrorContains(t, err, "two colons")
-	assert.Empty(t, b.sources.Running())
+	assert.Nil(t, b.links.current)
 }
 
 func TestRPCErrorSaysWhatIsWrong(t *testing.T) {
