@@ -135,7 +135,7 @@ func (p *Pool[T]) replace(ctx context.Context, it *item[T], loan uint64, why fau
 	it.loan = 0
 	p.dying++
 	p.mu.Unlock()
-	p.removeItem(it, why)
+	p.remove(it, why, true)
 	p.mu.Lock()
 	var other *item[T]
 	if !anew {
@@ -163,25 +163,6 @@ func (p *Pool[T]) replace(ctx context.Context, it *item[T], loan uint64, why fau
 	return p.await(w)
 }
 
-// removeItem destroys a resource that is counted among the dying, and keeps its capacity for
-// another.
-func (p *Pool[T]) removeItem(it *item[T], why fault) {
-	destroyed := false
-	defer func() {
-		if !destroyed { // Destroy panics
-			p.gone(why)
-		}
-	}()
-	if p.config.Destroy != nil {
-		p.config.Destroy(it.value)
-	}
-	destroyed = true
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.dying--
-	p.destroyed[why]++
-}
-
 // destroyAll destroys resources that are counted among the dying: all of them, even if Destroy
 // panics.
 func (p *Pool[T]) destroyAll(items []*item[T], why fault) {
@@ -190,20 +171,25 @@ func (p *Pool[T]) destroyAll(items []*item[T], why fault) {
 	}
 }
 
-// destroy destroys a resource that is counted among the dying. It is no longer counted afterwards,
-// even if Destroy panics.
-func (p *Pool[T]) destroy(it *item[T], why fault) {
-	defer p.gone(why)
+// destroy destroys a resource that is counted among the dying, and frees its capacity.
+func (p *Pool[T]) destroy(it *item[T], why fault) { p.remove(it, why, false) }
+
+// remove destroys a resource that is counted among the dying, and keeps its capacity for another if keep
+// is set. It is no longer counted afterwards, even if Destroy panics; a panic frees its capacity.
+func (p *Pool[T]) remove(it *item[T], why fault, keep bool) {
+	kept := false
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.dying--
+		p.destroyed[why]++
+		if !kept {
+			p.size--
+			p.refillLocked()
+		}
+	}()
 	if p.config.Destroy != nil {
 		p.config.Destroy(it.value)
 	}
-}
-
-func (p *Pool[T]) gone(why fault) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.dying--
-	p.size--
-	p.destroyed[why]++
-	p.refillLocked()
+	kept = keep
 }

@@ -1,9 +1,6 @@
 package pool
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 type fault uint8
 
@@ -27,10 +24,7 @@ func (p *Pool[T]) inspect(ctx context.Context, it *item[T]) (fault, error) {
 	if it.fresh {
 		return sound, nil
 	}
-	var now time.Time
-	if p.timed || !it.expires.IsZero() {
-		now = time.Now()
-	}
+	now := p.now(it)
 	if why := p.expiry(it, now); why != sound {
 		return why, nil
 	}

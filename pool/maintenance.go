@@ -194,6 +194,14 @@ func (p *Pool[T]) removeExpiredLocked(now time.Time) (gone []removal[T]) {
 	return gone
 }
 
+// now returns the time if the age of the resource matters, else the zero time.
+func (p *Pool[T]) now(it *item[T]) time.Time {
+	if p.timed || !it.expires.IsZero() {
+		return time.Now()
+	}
+	return time.Time{}
+}
+
 // expiry returns why a resource must not be lent because of its age, sound if it may be.
 func (p *Pool[T]) expiry(it *item[T], now time.Time) fault {
 	switch limit := p.config.MaxIdleTime; {

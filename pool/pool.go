@@ -256,10 +256,7 @@ func (p *Pool[T]) noteUseLocked(it *item[T], how usage, now time.Time) {
 
 // giveBack ends a loan, and reports whether this call ended it.
 func (p *Pool[T]) giveBack(it *item[T], loan uint64, why fault, how usage) bool {
-	var now time.Time
-	if p.timed || !it.expires.IsZero() {
-		now = time.Now()
-	}
+	now := p.now(it)
 	p.mu.Lock()
 	if it.loan != loan {
 		p.mu.Unlock()

@@ -216,34 +216,6 @@ func TestStatusNamesEachAlarmOnce(t *testing.T) {
 	assert.Equal(t, []string{"CORRUPT", "NOSPACE"}, reports[0].Info.(etcdprobe.Role).Alarms)
 }
 
-func TestProbesOfAStoppedMemberReportNothing(t *testing.T) {
-	cluster, conn := start(t)
-	cluster.Member(0).Stop()
-	for _, p := range []health.Prober{etcdprobe.Service{}, etcdprobe.Liveness{}, etcdprobe.Status{}} {
-		assert.Empty(t, probe(t.Context(), p, conn), "%T", p)
-	}
-}
-
-func TestProbesEndWithTheirContext(t *testing.T) {
-	for method, p := range map[string]health.Prober{"Range": etcdprobe.Service{}, "Check": etcdprobe.Liveness{}, "Status": etcdprobe.Status{}} {
-		t.Run(method, func(t *testing.T) {
-			cluster, conn := start(t)
-			ended := make(chan struct{})
-			cluster.On(method, func(c *fakeetcd.Call) {
-				hold(c)
-				close(ended)
-			})
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan []health.Report)
-			go func() { done <- probe(ctx, p, conn) }()
-			require.NoError(t, cluster.Wait(t.Context(), method, 1))
-			cancel()
-			assert.Empty(t, <-done)
-			<-ended // no call is left behind
-		})
-	}
-}
-
 func TestRoleOf(t *testing.T) {
 	role := etcdprobe.Role{ID: 1, Leader: 1}
 	assert.Equal(t, role, etcdprobe.RoleOf(&health.Status{Info: role}))

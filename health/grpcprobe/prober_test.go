@@ -76,32 +76,26 @@ func TestProbeReportsHealthServiceStatus(t *testing.T) {
 	})
 }
 
-// scripted is a health service that answers with an error, or not at all.
-type scripted struct {
+// failing is a health service that answers with an error.
+type failing struct {
 	healthpb.UnimplementedHealthServer
-	err   error
-	asked chan struct{} // receives one for each call without an answer
+	err error
 }
 
-func (s scripted) Check(ctx context.Context, _ *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
-	if s.err != nil {
-		return nil, s.err
-	}
-	s.asked <- struct{}{}
-	<-ctx.Done()
-	return nil, ctx.Err()
+func (s failing) Check(context.Context, *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+	return nil, s.err
 }
 
 // Servers without a health service, and those that authenticate it, serve. Other errors of a server are
-// answers, and those of a broken connection are none.
+// answers; those of a broken connection, or of the end of a context, are none.
 func TestErrorsOfTheHealthService(t *testing.T) {
 	for code, want := range map[codes.Code][]health.Kind{
 		codes.Unimplemented: {health.Served}, codes.PermissionDenied: {health.Served}, codes.Unauthenticated: {health.Served},
 		codes.ResourceExhausted: {health.Answered}, codes.Unknown: {health.Answered},
-		codes.Unavailable: {}, codes.Internal: {},
+		codes.Unavailable: {}, codes.Internal: {}, codes.Canceled: {}, codes.DeadlineExceeded: {},
 	} {
 		t.Run(code.String(), func(t *testing.T) {
-			reports := probe(t.Context(), grpcprobe.Prober{}, serve(t, scripted{err: status.Error(code, "no")}))
+			reports := probe(t.Context(), grpcprobe.Prober{}, serve(t, failing{err: status.Error(code, "no")}))
 			require.Len(t, reports, len(want))
 			for i, r := range reports {
 				assert.Equal(t, want[i], r.Kind)
@@ -109,15 +103,4 @@ func TestErrorsOfTheHealthService(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestProbeEndsWithItsContext(t *testing.T) {
-	asked := make(chan struct{})
-	conn := serve(t, scripted{asked: asked})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan []health.Report)
-	go func() { done <- probe(ctx, grpcprobe.Prober{}, conn) }()
-	<-asked
-	cancel()
-	assert.Empty(t, <-done)
 }

@@ -1,8 +1,6 @@
 package lastgood
 
 import (
-	"maps"
-	"slices"
 	"sync"
 	"time"
 )
@@ -74,13 +72,6 @@ func (r *Registry[K, S, L]) Release(key K) {
 		r.idle[key] = stopped[L]{last, time.Now()}
 	}
 	r.removeExpiredLocked()
-}
-
-// Running returns the keys that have a running source.
-func (r *Registry[K, S, L]) Running() []K {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Collect(maps.Keys(r.running))
 }
 
 // removeExpiredLocked forgets expired states, and the oldest beyond MaxIdle.

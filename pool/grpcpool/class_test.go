@@ -93,12 +93,3 @@ func TestNoSuchClass(t *testing.T) {
 	_, err = client.FullDuplexCall(t.Context(), grpcpool.UseClass(3))
 	assert.Equal(t, codes.InvalidArgument, status.Code(err))
 }
-
-// The option has no effect on a call of plain gRPC.
-func TestUseClassElsewhere(t *testing.T) {
-	s := startServer(t)
-	conn, err := grpc.NewClient("passthrough:///"+s.addr, insecureOption())
-	require.NoError(t, err)
-	defer conn.Close()
-	require.NoError(t, emptyCall(t, pb.NewTestServiceClient(conn), grpcpool.UseClass(grpcpool.Bulk))())
-}

@@ -2,8 +2,6 @@ package grpcpool_test
 
 import (
 	"context"
-	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,7 +16,6 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
-	"github.com/quorate/quorate/internal/port"
 	"github.com/quorate/quorate/pool/grpcpool"
 )
 
@@ -139,19 +136,6 @@ func TestChannelIdle(t *testing.T) {
 	assert.Len(t, conn.Stats().Unary.Connections, 3)
 }
 
-// Interceptors see each call once.
-func TestInterceptorsSeeEachCallOnce(t *testing.T) {
-	seen := 0
-	_, client := open(t, startServer(t), grpcpool.Config{}, grpc.WithUnaryInterceptor(
-		func(ctx context.Context, method string, in, out any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			seen++
-			assert.Equal(t, pb.TestService_EmptyCall_FullMethodName, method)
-			return next(ctx, method, in, out, cc, opts...)
-		}))
-	require.NoError(t, emptyCall(t, client)())
-	assert.Equal(t, 1, seen)
-}
-
 // After a GOAWAY, the streams on a connection continue. They do not count against the limit of the
 // next connections, and waiting calls use those within their limits.
 func TestStreamsOutliveTheirConnection(t *testing.T) {
@@ -171,44 +155,6 @@ func TestStreamsOutliveTheirConnection(t *testing.T) {
 	assert.LessOrEqual(t, s.mostOnOne(), 2)
 	finish(t, streams...)
 	assert.Zero(t, conn.Stats().Streams.InFlight)
-}
-
-// A server is replaced while a stream keeps its connection to the old one. The limit of the old
-// one does not apply to the new one.
-func TestRestartBehindAStream(t *testing.T) {
-	reserved, err := port.Reserve()
-	require.NoError(t, err)
-	defer reserved.Release()
-	lis, err := net.Listen("tcp", reserved.Address())
-	require.NoError(t, err)
-	old := serveOn(t, lis, grpc.MaxConcurrentStreams(2))
-	conn, client := open(t, old, grpcpool.Config{Streams: grpcpool.Bounds{Max: 2}}, quickReconnect())
-	ctx, cancel := context.WithTimeout(t.Context(), 2*testTimeout)
-	defer cancel()
-	streams := []pb.TestService_FullDuplexCallClient{openEcho(t, ctx, client)}
-	var stopping sync.WaitGroup
-	stopping.Go(old.grpc.GracefulStop)
-	defer stopping.Wait()
-	eventually(t, "the server does not listen", func() bool {
-		lis, err = net.Listen("tcp", old.addr)
-		return err == nil
-	})
-	renewed := serveOn(t, lis, grpc.MaxConcurrentStreams(2))
-	eventually(t, "the old connection drains", func() bool { return conn.Stats().Streams.Connections[0].State != connectivity.Ready })
-
-	for range 4 {
-		stream, err := client.FullDuplexCall(ctx, grpc.WaitForReady(true))
-		require.NoError(t, err)
-		echo(t, stream)
-		streams = append(streams, stream)
-	}
-	assert.Equal(t, 2, renewed.connections())
-	assert.Equal(t, 2, renewed.mostOnOne())
-	assert.Equal(t, 5, conn.Stats().Streams.InFlight)
-	for _, stream := range streams {
-		echo(t, stream)
-		finish(t, stream)
-	}
 }
 
 // A connection is lost, and the owner of its stream does not read. Waiting calls do not wait for

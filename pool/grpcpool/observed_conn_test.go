@@ -94,16 +94,6 @@ func TestLimitsAreAddedUp(t *testing.T) {
 	assert.Len(t, limitsSeen, 4)
 }
 
-func TestConnectionsWithoutALimit(t *testing.T) {
-	limits := newStreamLimits(func(int) {}, func() {})
-	for range 3 {
-		conn, server := observed(t, observing{insecure.NewCredentials(), limits})
-		receive(t, conn, server, settings())
-	}
-	total, _ := limits.total()
-	assert.Equal(t, 3*plenty, total)
-}
-
 // unexpected are credentials that refuse, and report that they are from xDS.
 type unexpected struct {
 	credentials.TransportCredentials

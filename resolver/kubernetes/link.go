@@ -80,26 +80,18 @@ func (l *links) acquire() (*link, error) {
 	return l.current, nil
 }
 
-// release closes the connections of a link after its last user.
-func (l *links) release(k *link) {
+// release closes the connections of a link after its last user. It is not used by later callers if
+// retire is set.
+func (l *links) release(k *link, retire bool) {
 	l.mu.Lock()
 	k.users--
 	last := k.users == 0
-	if last && l.current == k {
+	if (last || retire) && l.current == k {
 		l.current = nil
 	}
 	l.mu.Unlock()
 	if last {
 		k.close()
-	}
-}
-
-// retire removes a link from use by later callers.
-func (l *links) retire(k *link) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.current == k {
-		l.current = nil
 	}
 }
 

@@ -69,17 +69,16 @@ func TestLinkIsRenewed(t *testing.T) {
 	two, err := l.acquire()
 	require.NoError(t, err)
 	assert.Same(t, one, two)
-	l.retire(one)
+	l.release(one, true)
+	assert.NoError(t, one.ctx.Err(), "it has another user")
 	three, err := l.acquire()
 	require.NoError(t, err)
 	assert.NotSame(t, one, three)
-	l.retire(one) // again, by its other user: no effect
+	l.release(two, true)
 	assert.Same(t, three, l.current)
-	l.release(one)
-	l.release(two)
 	assert.Error(t, two.ctx.Err(), "closed with its last user")
 	assert.NoError(t, three.ctx.Err())
-	l.release(three)
+	l.release(three, false)
 	assert.Nil(t, l.current)
 }
 

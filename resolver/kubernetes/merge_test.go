@@ -1,8 +1,6 @@
 package kubernetes
 
 import (
-	"math/rand/v2"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -116,24 +114,6 @@ func TestResolve(t *testing.T) {
 			assert.NoError(t, got.empty, name)
 			assert.Empty(t, got.doubt, name)
 			slices.Reverse(c.set)
-		}
-	}
-}
-
-// The largest clusters have services with a thousand slices.
-func BenchmarkResolve(b *testing.B) {
-	set := make([]*discoveryv1.EndpointSlice, 1000)
-	for i := range set {
-		set[i] = slice("users", strconv.Itoa(i), 80)
-		for j := range 100 {
-			host := netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), byte(j)}).String()
-			set[i].Endpoints = append(set[i].Endpoints, pod(endpointIn(host, conditions(ptr(true), nil, nil)), host))
-		}
-	}
-	rand.Shuffle(len(set), func(i, j int) { set[i], set[j] = set[j], set[i] })
-	for b.Loop() {
-		if got := resolve(set, named(port{}), place{}); len(got.endpoints) != 100_000 {
-			b.Fatal(len(got.endpoints))
 		}
 	}
 }

@@ -45,24 +45,20 @@ func hinted(entries []entry, name string, hints func(*discoveryv1.EndpointHints)
 	return near, len(near) > 0
 }
 
-func zonesOf(h *discoveryv1.EndpointHints) []string {
-	if h == nil {
-		return nil
-	}
-	names := make([]string, len(h.ForZones))
-	for i, z := range h.ForZones {
-		names[i] = z.Name
+func zonesOf(h *discoveryv1.EndpointHints) (names []string) {
+	if h != nil {
+		for _, z := range h.ForZones {
+			names = append(names, z.Name)
+		}
 	}
 	return names
 }
 
-func nodesOf(h *discoveryv1.EndpointHints) []string {
-	if h == nil {
-		return nil
-	}
-	names := make([]string, len(h.ForNodes))
-	for i, n := range h.ForNodes {
-		names[i] = n.Name
+func nodesOf(h *discoveryv1.EndpointHints) (names []string) {
+	if h != nil {
+		for _, n := range h.ForNodes {
+			names = append(names, n.Name)
+		}
 	}
 	return names
 }

@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -12,8 +11,6 @@ import (
 	"google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
-	testgrpc "google.golang.org/grpc/interop/grpc_testing"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/status"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -128,9 +125,8 @@ func TestLastCloseEndsWatch(t *testing.T) {
 		two.awaitAddresses(t, "10.0.0.1:8080")
 		require.NoError(t, server.Wait(within(t), "watch", round+1)) // the addresses may be those of the last source
 		first.Close()
-		assert.Len(t, b.sources.Running(), 1)
+		assert.NotNil(t, b.links.current)
 		second.Close()
-		assert.Empty(t, b.sources.Running())
 		assert.Nil(t, b.links.current)
 		require.Equal(t, round+1, server.Count("watch"))
 		require.Eventually(t, func() bool { return server.Watches() == 0 && server.Connections() == 0 }, testTimeout, tick)
@@ -184,7 +180,7 @@ func TestCloseAtOnce(t *testing.T) {
 		})
 	}
 	closed.Wait()
-	assert.Empty(t, b.sources.Running())
+	assert.Nil(t, b.links.current)
 }
 
 func TestEmptyListIsNotRepeated(t *testing.T) {
@@ -206,7 +202,7 @@ func TestBuildRefusesTarget(t *testing.T) {
 	b := newTestBuilder(t, Config{REST: restNowhere()}, quick())
 	_, err := b.Build(target(t, "kubernetes:///users:80:90"), newChannel(), resolver.BuildOptions{})
 	assert.ErrorContains(t, err, "two colons")
-	assert.Empty(t, b.sources.Running())
+	assert.Nil(t, b.links.current)
 }
 
 func TestRPCErrorSaysWhatIsWrong(t *testing.T) {
@@ -236,36 +232,5 @@ func awaitState(t *testing.T, conn *grpc.ClientConn, want connectivity.State) {
 	ctx := within(t)
 	for s := conn.GetState(); s != want; s = conn.GetState() {
 		require.True(t, conn.WaitForStateChange(ctx, s), "still %v", s)
-	}
-}
-
-// authorities records the authorities of calls.
-type authorities struct {
-	testgrpc.UnimplementedTestServiceServer
-	names chan string
-}
-
-func (a *authorities) EmptyCall(ctx context.Context, _ *testgrpc.Empty) (*testgrpc.Empty, error) {
-	md, _ := metadata.FromIncomingContext(ctx)
-	a.names <- md.Get(":authority")[0]
-	return new(testgrpc.Empty), nil
-}
-
-func TestServerName(t *testing.T) {
-	a := &authorities{names: make(chan string, 1)}
-	port := grpctest.Serve(t, func(s grpc.ServiceRegistrar) { testgrpc.RegisterTestServiceServer(s, a) }).Port
-	server := startServer(t, slice("users", "a", int32(port), "127.0.0.1"))
-	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
-	for text, c := range map[string]struct {
-		opts []grpc.DialOption
-		want string
-	}{
-		"kubernetes:///users.shop:grpc":              {want: "users.shop"},
-		"kubernetes://shop/users":                    {want: "users.shop"},
-		"kubernetes:///users.shop.svc.cluster.local": {opts: []grpc.DialOption{grpc.WithAuthority("mine")}, want: "mine"},
-	} {
-		_, err := testgrpc.NewTestServiceClient(connect(t, b, text, c.opts...)).EmptyCall(within(t), new(testgrpc.Empty))
-		require.NoError(t, err)
-		assert.Equal(t, c.want, <-a.names, text)
 	}
 }

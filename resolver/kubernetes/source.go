@@ -216,12 +216,8 @@ func (s *source) publish() {
 
 // unlink releases the link, and retires it if retire is set.
 func (s *source) unlink(retire bool) {
-	if s.link == nil {
-		return
+	if s.link != nil {
+		s.links.release(s.link, retire)
+		s.link = nil
 	}
-	if retire {
-		s.links.retire(s.link)
-	}
-	s.links.release(s.link)
-	s.link = nil
 }

@@ -1,49 +1,50 @@
 package fakeapiserver
 
 import (
+	"maps"
 	"net"
+	"slices"
 	"sync"
 )
 
 // gate holds every byte of every connection while it is shut.
 type gate struct {
-	mu    sync.Mutex
-	shut  chan struct{} // nil while open, closed when it opens
-	conns map[*conn]struct{}
+	mu      sync.Mutex
+	changed *sync.Cond // the gate was opened, or a connection closed
+	shut    bool
+	conns   map[*conn]struct{} // those that are not closed
+}
+
+func newGate() *gate {
+	g := &gate{conns: make(map[*conn]struct{})}
+	g.changed = sync.NewCond(&g.mu)
+	return g
 }
 
 func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.shut == nil {
-		g.shut = make(chan struct{})
-	}
+	g.shut = true
 }
 
 func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.shut != nil {
-		close(g.shut)
-		g.shut = nil
-	}
+	g.shut = false
+	g.changed.Broadcast()
 }
 
 // pass waits until the gate is open, and fails if the connection is closed by then.
 func (g *gate) pass(c *conn) error {
-	for {
-		g.mu.Lock()
-		shut := g.shut
-		g.mu.Unlock()
-		if shut == nil {
-			return nil
-		}
-		select {
-		case <-shut:
-		case <-c.done:
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.shut {
+		if _, open := g.conns[c]; !open {
 			return net.ErrClosed
 		}
+		g.changed.Wait()
 	}
+	return nil
 }
 
 func (g *gate) connections() int {
@@ -55,10 +56,7 @@ func (g *gate) connections() int {
 // reset closes all connections with a TCP reset.
 func (g *gate) reset() {
 	g.mu.Lock()
-	conns := make([]*conn, 0, len(g.conns))
-	for c := range g.conns {
-		conns = append(conns, c)
-	}
+	conns := slices.Collect(maps.Keys(g.conns))
 	g.mu.Unlock()
 	for _, c := range conns {
 		if tcp, ok := c.Conn.(*net.TCPConn); ok {
@@ -79,7 +77,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: inner, gate: l.gate, done: make(chan struct{})}
+	c := &conn{Conn: inner, gate: l.gate}
 	l.gate.mu.Lock()
 	l.gate.conns[c] = struct{}{}
 	l.gate.mu.Unlock()
@@ -89,8 +87,6 @@ func (l *listener) Accept() (net.Conn, error) {
 type conn struct {
 	net.Conn
 	gate *gate
-	once sync.Once
-	done chan struct{}
 }
 
 // Read holds back what has arrived while the gate is shut.
@@ -112,11 +108,9 @@ func (c *conn) Write(b []byte) (int, error) {
 
 // Close ends the connection, and what waits on it.
 func (c *conn) Close() error {
-	c.once.Do(func() {
-		close(c.done)
-		c.gate.mu.Lock()
-		delete(c.gate.conns, c)
-		c.gate.mu.Unlock()
-	})
+	c.gate.mu.Lock()
+	delete(c.gate.conns, c)
+	c.gate.changed.Broadcast()
+	c.gate.mu.Unlock()
 	return c.Conn.Close()
 }

@@ -20,7 +20,7 @@ const (
 	WatchListUnknown
 )
 
-// rules are what tests have asked for.
+// rules are what tests have asked for. Its map and slice are replaced, never changed.
 type rules struct {
 	tokens    []string // none: all are accepted
 	denied    map[string]bool
@@ -29,16 +29,10 @@ type rules struct {
 	duration  time.Duration
 }
 
-func newRules() rules {
-	return rules{denied: make(map[string]bool), bookmarks: time.Minute}
-}
-
 func (s *Server) current() rules {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.rules
-	r.tokens, r.denied = slices.Clone(r.tokens), maps.Clone(r.denied)
-	return r
+	return s.rules
 }
 
 // set changes the rules for later requests.
@@ -53,9 +47,12 @@ func (s *Server) setDenied(denied bool, verbs []string) {
 		verbs = allVerbs
 	}
 	s.set(func(r *rules) {
+		next := make(map[string]bool)
+		maps.Copy(next, r.denied)
 		for _, verb := range verbs {
-			r.denied[verb] = denied
+			next[verb] = denied
 		}
+		r.denied = next
 	})
 }
 

@@ -47,11 +47,11 @@ func Start() (*Server, error) {
 	}
 	s := &Server{
 		store:   newStore(),
-		gate:    &gate{conns: make(map[*conn]struct{})},
+		gate:    newGate(),
 		journal: &journal{more: make(chan struct{})},
 		port:    reserved,
 		cert:    cert,
-		rules:   newRules(),
+		rules:   rules{bookmarks: time.Minute},
 	}
 	if err := s.Restart(); err != nil {
 		return nil, errors.Join(err, reserved.Release())
