@@ -82,14 +82,6 @@ func TestComparePrintsTheTable(t *testing.T) {
 	assert.Contains(t, stdout, "GAP OF GETS")
 	assert.Contains(t, stdout, "The seed was 9.")
 	assert.Contains(t, stderr, "Quorate (3 of 3): ")
-
-	seen = nil
-	status, _, stderr = compareWith(t, run, "--fault", "stop,slow", "--duration", "3s", "--callers", "2", "--timeout", "4s")
-	require.Equal(t, cli.OK, status, stderr)
-	assert.Equal(t, []string{"stop", "slow"}, namesOf(seen[0].Faults))
-	assert.Equal(t, 3*time.Second, seen[0].Hold)
-	assert.Equal(t, 2, seen[0].Callers)
-	assert.Equal(t, 4*time.Second, seen[0].CallTimeout)
 }
 
 func TestCompareRounds(t *testing.T) {
