@@ -16,12 +16,6 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-func TestAttemptTravelsInItsContext(t *testing.T) {
-	assert.Nil(t, balancer.AttemptFrom(t.Context()))
-	a := new(balancer.Attempt)
-	assert.Same(t, a, balancer.AttemptFrom(balancer.WithAttempt(t.Context(), a)))
-}
-
 func TestAttemptMayBeSent(t *testing.T) {
 	ep := balancer.Detached("a", health.NewTable().Acquire("", "a"))
 	a := new(balancer.Attempt)
@@ -101,21 +95,6 @@ func TestAttemptOfACall(t *testing.T) {
 		a.End()
 		assert.Equal(t, codes.Canceled, status.Code(call(t.Context(), a)))
 		assert.False(t, a.MaySent())
-	})
-}
-
-func TestAvoidedEndpointsServeIfThereIsNoOther(t *testing.T) {
-	withClient(t, 2, func(t *testing.T, c *client, servers []*server) {
-		avoid := &balancer.Attempt{Avoid: c.monitor.Endpoints()}
-		_, err := pb.NewTestServiceClient(c.ClientConn).EmptyCall(balancer.WithAttempt(t.Context(), avoid), &pb.Empty{})
-		require.NoError(t, err)
-		// A strictly avoiding attempt waits for a connection to another endpoint, even an unfit
-		// one.
-		servers[1].kill()
-		time.Sleep(time.Second)
-		o := make(chan outcome, 1)
-		go func() { o <- c.call(t.Context(), attempt{only: c.endpoint(servers[1])}) }()
-		assert.Equal(t, codes.Canceled, status.Code((<-o).err))
 	})
 }
 

@@ -12,9 +12,6 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// aLocalRead is a read that needs no leader.
-var aLocalRead = attempt{need: balancer.Local}
-
 func TestCallsAreCutOnADegradedEndpointOnceAnotherServes(t *testing.T) {
 	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 		s := servers[0]
@@ -51,24 +48,6 @@ func TestCallsAreCutOnADegradedEndpointOnceAnotherServes(t *testing.T) {
 		within(t, 11*time.Second, "readmitted", func() bool { return c.is(s) == health.Serving })
 		assert.False(t, c.events.ever(health.Lagging, health.Dead))
 		assert.Empty(t, local)
-	})
-}
-
-func TestDegradedEndpointServesLocalReadsWithoutAnother(t *testing.T) {
-	withClient(t, 2, func(t *testing.T, c *client, servers []*server) {
-		servers[0].fail.Store(&errNoLeader)
-		require.ErrorIs(t, (<-c.starting(1, servers[0], aRead)).err, errNoLeader)
-		before := servers[0].calls.Load()
-		for range 20 {
-			require.NoError(t, c.read().err)
-			require.NoError(t, c.call(t.Context(), aLocalRead).err)
-		}
-		assert.Equal(t, before, servers[0].calls.Load())
-		servers[1].kill()
-		time.Sleep(time.Second)
-		assert.Equal(t, health.Dead, c.is(servers[1]))
-		assert.ErrorIs(t, c.call(t.Context(), aLocalRead).err, errNoLeader)
-		assert.Less(t, before, servers[0].calls.Load())
 	})
 }
 

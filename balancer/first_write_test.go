@@ -65,27 +65,16 @@ func TestFirstWriteWaitsForHalfASecondAtMost(t *testing.T) {
 	})
 }
 
-func TestFirstReadDoesNotWait(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c := connect(t, roundRobin, servers)
-		o := c.read()
-		require.NoError(t, o.err)
-		assert.Equal(t, usual, o.took)
-		o = c.write()
-		require.NoError(t, o.err)
-		assert.Equal(t, usual, o.took, "the read showed that an endpoint serves")
-	})
-}
-
 // The first call, as one that fetches a token, shows that one endpoint serves; the writes after it are
 // spread over all.
 func TestWritesAreSpreadAfterAFirstRead(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		c := connect(t, roundRobin, servers)
-		require.NoError(t, c.read().err)
-		o := c.write()
-		require.NoError(t, o.err)
-		assert.Equal(t, usual, o.took, "it does not wait")
+		for _, first := range []func() outcome{c.read, c.write} {
+			o := first()
+			require.NoError(t, o.err)
+			assert.Equal(t, usual, o.took, "it does not wait")
+		}
 		synctest.Wait() // the others answer at the moment that the write ends
 		assert.Equal(t, []int64{10, 10, 10}, received(servers, func() {
 			for range 30 {

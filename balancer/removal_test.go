@@ -204,18 +204,6 @@ func TestPolicyIsClosedWhileAnEndpointDrains(t *testing.T) {
 	}
 }
 
-func TestEndpointIsReachedByItsSecondAddress(t *testing.T) {
-	inBubble(t, 1, func(t *testing.T, servers []*server) {
-		c := connect(t, roundRobin, servers)
-		st := c.state(servers...)
-		st.Endpoints[0].Addresses = []resolver.Address{{Addr: "nowhere"}, {Addr: servers[0].addr}}
-		c.resolver.UpdateState(st)
-		o := c.read()
-		require.NoError(t, o.err)
-		assert.Equal(t, "nowhere", o.at.Address(), "its name is the first address")
-	})
-}
-
 func TestCallsWithoutEndpointsFail(t *testing.T) {
 	inBubble(t, 0, func(t *testing.T, _ []*server) {
 		c := connect(t, roundRobin, nil)

@@ -46,23 +46,6 @@ func TestStrategiesConnect(t *testing.T) {
 	}
 }
 
-func TestPinMovesWhenThePinnedEndpointDies(t *testing.T) {
-	for _, form := range []string{"race", "first_of_all"} {
-		subtest(t, form, 3, func(t *testing.T, servers []*server) {
-			c := connect(t, `{"quorate_pinned":{"form":"`+form+`"}}`, servers)
-			o := c.read()
-			require.NoError(t, o.err)
-			c.server(o.at).kill()
-			time.Sleep(time.Millisecond)
-			for range 10 {
-				again := c.read()
-				require.NoError(t, again.err)
-				assert.NotSame(t, o.at, again.at)
-			}
-		})
-	}
-}
-
 // A call that waits for the frozen connection ends, although the strategy no longer uses the
 // endpoint.
 func TestPinMovesWhenThePinnedEndpointFreezes(t *testing.T) {
@@ -102,22 +85,6 @@ func TestRestoredEndpointIsUsedAgain(t *testing.T) {
 			within(t, 11*time.Second, "serving", func() bool { return c.is(s) == health.Serving })
 			before := s.calls.Load()
 			within(t, 3*time.Second, "used", func() bool { return s.calls.Load() > before+100 })
-		})
-	}
-}
-
-func TestOneSequentialCallerUsesEqualEndpointsEvenly(t *testing.T) {
-	for _, config := range []string{`{"quorate_p2c":{}}`, roundRobin} {
-		inBubble(t, 3, func(t *testing.T, servers []*server) {
-			c := warm(t, config, servers)
-			for i, s := range servers {
-				s.delay.Store(int64(200+50*i) * int64(time.Microsecond))
-			}
-			c.load(1, 20*time.Millisecond, time.Second, false)
-			time.Sleep(20 * time.Second) // the latencies of the start are forgotten
-			for i, share := range c.shares(10 * time.Second) {
-				assert.InDelta(t, 1.0/3, share, 0.12, "server %d", i)
-			}
 		})
 	}
 }

@@ -29,29 +29,27 @@ func watching(t *testing.T, servers []*server) (*client, *stream) {
 	return c, s
 }
 
-func TestStreamIsCutOnAFrozenEndpointWithinASecond(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c, s := watching(t, servers)
-		at := c.server(s.Endpoint())
-		at.frozen.Shut()
-		assert.ErrorContains(t, s.endsWithin(t, time.Second), "endpoint "+at.addr+" is lagging")
-		within(t, 500*time.Millisecond, "dead", func() bool { return c.is(at) == health.Dead })
-		at.frozen.Open()
-		within(t, 11*time.Second, "readmitted", func() bool { return c.is(at) == health.Serving })
-	})
-}
-
-func TestStreamIsCutOnAStalledEndpointWithinASecond(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c, s := watching(t, servers)
-		at := c.server(s.Endpoint())
-		at.stalled.Shut()
-		assert.ErrorContains(t, s.endsWithin(t, time.Second), "others serve")
-		assert.Equal(t, health.Lagging, c.is(at))
-		assert.Empty(t, c.events.closedAddresses())
-		at.stalled.Open()
-		within(t, 11*time.Second, "readmitted", func() bool { return c.is(at) == health.Serving })
-	})
+func TestStreamIsCutWithinASecond(t *testing.T) {
+	for name, test := range map[string]struct {
+		fault  func(*server) *gate
+		end    health.State
+		closed []string
+	}{
+		"frozen":  {func(s *server) *gate { return &s.frozen }, health.Dead, []string{"a", "b", "c"}},
+		"stalled": {func(s *server) *gate { return &s.stalled }, health.Lagging, nil},
+	} {
+		subtest(t, name, 3, func(t *testing.T, servers []*server) {
+			c, s := watching(t, servers)
+			at := c.server(s.Endpoint())
+			fault := test.fault(at)
+			fault.Shut()
+			assert.ErrorContains(t, s.endsWithin(t, time.Second), "endpoint "+at.addr+" is lagging")
+			within(t, 500*time.Millisecond, "found", func() bool { return c.is(at) == test.end })
+			assert.Subset(t, test.closed, c.events.closedAddresses())
+			fault.Open()
+			within(t, 11*time.Second, "readmitted", func() bool { return c.is(at) == health.Serving })
+		})
+	}
 }
 
 // The pause of a stream causes one probe, which shows that the endpoint serves.

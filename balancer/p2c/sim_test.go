@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/balancer"
-	"github.com/quorate/quorate/balancer/roundrobin"
 	"github.com/quorate/quorate/health"
 )
 
@@ -56,10 +55,10 @@ func (o outcome) percentile(p float64) float64 {
 func (o outcome) failed() float64 { return 100 * float64(o.failures) / float64(o.calls) }
 
 // simulate runs a scenario once for each of the seeds, and returns what came of all calls.
-func simulate(sc scenario, strategy func(*world) balancer.Strategy) outcome {
+func simulate(sc scenario) outcome {
 	var all outcome
 	for seed := range seeds {
-		w := newWorld(sc, uint64(seed), strategy)
+		w := newWorld(sc, uint64(seed))
 		w.run()
 		all.took = append(all.took, w.took...)
 		all.calls += w.calls
@@ -72,16 +71,16 @@ func simulate(sc scenario, strategy func(*world) balancer.Strategy) outcome {
 // world is one run.
 type world struct {
 	scenario
-	rng      *rand.Rand
-	elapsed  time.Duration
-	queue    []scheduled // the next one last
-	clients  []*client
-	memories map[*balancer.Endpoint]any
+	rng     *rand.Rand
+	elapsed time.Duration
+	queue   []scheduled // the next one last
+	clients []*client
+	records map[*balancer.Endpoint]*record
 	outcome
 }
 
 type client struct {
-	strategy balancer.Strategy
+	strategy *strategy
 	all, fit []*balancer.Endpoint
 }
 
@@ -90,22 +89,17 @@ var epoch = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 func (w *world) now() time.Time { return epoch.Add(w.elapsed) }
 
 // record is where p2c finds what it keeps for an endpoint.
-func (w *world) record(ep *balancer.Endpoint) *record {
-	rec, _ := w.memories[ep].(*record)
-	return rec
-}
+func (w *world) record(ep *balancer.Endpoint) *record { return w.records[ep] }
 
-func newWorld(sc scenario, seed uint64, strategy func(*world) balancer.Strategy) *world {
-	w := &world{scenario: sc, rng: rand.New(rand.NewPCG(seed, 1)), memories: make(map[*balancer.Endpoint]any)}
+func newWorld(sc scenario, seed uint64) *world {
+	w := &world{scenario: sc, rng: rand.New(rand.NewPCG(seed, 1)), records: make(map[*balancer.Endpoint]*record)}
 	for range clients {
-		c := &client{strategy: strategy(w)}
+		c := &client{strategy: build(w.now, w.rng.IntN, w.record)}
 		table := health.NewTable()
 		for server := range sc.servers {
 			name := string(rune('a' + server))
 			ep := balancer.Detached(name, table.Acquire("", name))
-			if a, ok := c.strategy.(balancer.Attacher); ok {
-				w.memories[ep] = a.Attach(ep)
-			}
+			w.records[ep] = c.strategy.Attach(ep).(*record)
 			c.all = append(c.all, ep)
 		}
 		w.clients = append(w.clients, c)
@@ -166,9 +160,7 @@ func (w *world) arrive(c *client) {
 		} else {
 			w.took = append(w.took, r.Took)
 		}
-		if l, ok := c.strategy.(balancer.Learner); ok {
-			l.Done(ep, r)
-		}
+		c.strategy.Done(ep, r)
 	})
 }
 
@@ -188,8 +180,3 @@ type scheduled struct {
 	at time.Duration
 	do func()
 }
-
-// roundRobinIn builds what p2c is compared with.
-func roundRobinIn(*world) balancer.Strategy { return roundrobin.Builder.Build(nil) }
-
-func p2cIn(w *world) balancer.Strategy { return build(w.now, w.rng.IntN, w.record) }

@@ -132,34 +132,28 @@ func TestManyFairWhenOneFlaps(t *testing.T) {
 	}
 }
 
-func TestNewEndpointGetsNoMoreThanItsShare(t *testing.T) {
-	eps := endpoints(5)
-	r := rotationOf(eps)
-	picks(r, 4000, func(int) []*balancer.Endpoint { return eps[:4] })
-	for ep, n := range picks(r, 50, func(int) []*balancer.Endpoint { return eps }) {
-		assert.Equal(t, 10, n, "endpoint %s", ep.Address())
-	}
-}
-
 func TestConcurrentPicksAreFair(t *testing.T) {
 	const goroutines, each = 8, 3000
-	eps := endpoints(3)
-	r := rotationOf(eps)
-	var counts sync.Map
-	var wg sync.WaitGroup
-	for range goroutines {
-		wg.Go(func() {
-			for range each {
-				n, _ := counts.LoadOrStore(r.Next(eps), new(atomic.Int64))
-				n.(*atomic.Int64).Add(1)
-			}
-		})
-	}
-	wg.Wait()
-	for _, ep := range eps {
-		n, ok := counts.Load(ep)
-		require.True(t, ok)
-		assert.InDelta(t, goroutines*each/3, n.(*atomic.Int64).Load(), 0.02*goroutines*each, "endpoint %s", ep.Address())
+	for _, weights := range [][]uint32{{1, 1, 1}, {3, 1}} {
+		eps := weighing(weights...)
+		r, sum := rotationOf(eps), uint32(0)
+		counts := make(map[*balancer.Endpoint]*atomic.Int64)
+		for i, ep := range eps {
+			counts[ep] = new(atomic.Int64)
+			sum += weights[i]
+		}
+		var wg sync.WaitGroup
+		for range goroutines {
+			wg.Go(func() {
+				for range each {
+					counts[r.Next(eps)].Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		for i, ep := range eps {
+			assert.InDelta(t, goroutines*each*weights[i]/sum, counts[ep].Load(), 0.02*goroutines*each, "weights %v", weights)
+		}
 	}
 }
 

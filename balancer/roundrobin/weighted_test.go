@@ -3,8 +3,6 @@ package roundrobin
 import (
 	"fmt"
 	"math"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -61,25 +59,6 @@ func TestMissedWeightedTurnsAreLost(t *testing.T) {
 	for i, want := range []int{40, 20, 20} {
 		assert.InDelta(t, want, counts[eps[i]], 2, "endpoint %d", i)
 	}
-}
-
-func TestConcurrentWeightedPicks(t *testing.T) {
-	const goroutines, each = 8, 3000
-	eps := weighing(3, 1)
-	r := rotationOf(eps)
-	var heavy atomic.Int64
-	var wg sync.WaitGroup
-	for range goroutines {
-		wg.Go(func() {
-			for range each {
-				if r.Next(eps) == eps[0] {
-					heavy.Add(1)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	assert.InDelta(t, 0.75*goroutines*each, heavy.Load(), 0.02*goroutines*each)
 }
 
 // The clock wraps after some thousand million turns. Neither that nor a long absence of an

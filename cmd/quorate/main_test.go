@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -43,15 +42,6 @@ func TestHelp(t *testing.T) {
 }
 
 func TestHelpOfEveryCommand(t *testing.T) { clitest.CheckHelp(t, newRootCommand()) }
-
-func TestVersion(t *testing.T) {
-	status, stdout, _ := clitest.Exec(t.Context(), newRootCommand(), "version")
-	assert.Equal(t, cli.OK, status)
-	assert.Contains(t, stdout, runtime.Version())
-	status, flag, _ := clitest.Exec(t.Context(), newRootCommand(), "--version")
-	assert.Equal(t, cli.OK, status)
-	assert.Equal(t, stdout, flag)
-}
 
 func TestBadUsage(t *testing.T) {
 	for args, want := range map[string]string{

@@ -2,7 +2,6 @@ package channel
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,7 +13,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
-	gbalancer "google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -143,18 +141,6 @@ func TestReadWithoutDeadlineFailsInAnOutage(t *testing.T) {
 	})
 }
 
-// A retry that would be too late is not attempted: the caller gets the cause instead of a bare
-// timeout.
-func TestReadFailsWithItsCauseBeforeTheDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		conn := &scriptedConn{script: []outcome{answered(rpctypes.ErrGRPCNoLeader)}}
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
-		assert.Equal(t, rpctypes.ErrGRPCNoLeader, rangeOn(ctx, newTestCaller(conn, nil)))
-		assert.NoError(t, ctx.Err())
-	})
-}
-
 func TestCloseEndsTheBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := &scriptedConn{script: []outcome{answered(rpctypes.ErrGRPCNoLeader)}}
@@ -223,29 +209,6 @@ func TestFailoverIsFreeOnce(t *testing.T) {
 			require.NoError(t, rangeOn(t.Context(), c))
 		}
 	})
-}
-
-func TestRetryAvoidsTheFailedEndpoint(t *testing.T) {
-	p := newPeers(t, "a", "b")
-	first := newAttempt(t)
-	result, err := p.pickFor(first)
-	require.NoError(t, err)
-	assert.True(t, first.evidence("").Sent, "a pick without an end is at an unknown endpoint")
-	result.Done(gbalancer.DoneInfo{BytesSent: true, Err: errors.New("broken")})
-	assert.True(t, first.evidence("").Sent)
-
-	for range 10 {
-		second := newAttempt(t)
-		second.Avoid = []*balancer.Endpoint{first.endpoint()}
-		result, err := p.pickFor(second)
-		require.NoError(t, err)
-		assert.NotSame(t, first.endpoint(), second.endpoint())
-		result.Done(gbalancer.DoneInfo{})
-		assert.False(t, second.evidence("").Sent)
-	}
-
-	// Without another endpoint, the failed one is tried again.
-	assert.NotNil(t, p.pick(p.of("a", "b")...).endpoint())
 }
 
 // An interceptor may stop waiting for its call before gRPC does: an attempt that was evaluated as

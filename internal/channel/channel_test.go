@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
@@ -205,16 +204,6 @@ func TestStaleTokenIsReplaced(t *testing.T) {
 		assert.Equal(t, codes.Unauthenticated, status.Code(get(t, c)))
 		assert.Equal(t, 3+maxTokenRefreshes, m.authenticates)
 	})
-}
-
-func TestWrongPassword(t *testing.T) {
-	m := startMember(t, "http://", nil)
-	c := newTestChannel(t, Config{
-		Endpoints: []string{m.endpoint},
-		Login:     func() Login { return Login{Username: "alice", Password: "wrong"} },
-	})
-	assert.ErrorIs(t, c.Authenticate(t.Context()), rpctypes.ErrGRPCAuthFailed)
-	assert.Equal(t, 1, m.authenticates)
 }
 
 func TestCloseEndsEverything(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
@@ -119,50 +118,6 @@ func TestSetEndpointsMovesStreams(t *testing.T) {
 	removed = retrier.Removed()
 	c.SetEndpoints(nil)
 	await(t, removed)
-}
-
-func TestEndpointsSetBeforeTheFirstStream(t *testing.T) {
-	a, b := startMember(t, "http://", nil), startMember(t, "http://", nil)
-	c := newTestChannel(t, Config{Endpoints: []string{a.endpoint}})
-	c.SetEndpoints([]string{b.endpoint})
-	ws, err := watch(withDeadline(t), c.Streams())
-	require.NoError(t, err)
-	assert.Equal(t, b.endpoint, servedBy(t, ws))
-	assert.Zero(t, a.accepted.Load())
-}
-
-func TestRemovedIsNilForAnUntrackedStream(t *testing.T) {
-	m := startMember(t, "http://", nil)
-	c := newTestChannel(t, Config{Endpoints: []string{m.endpoint}})
-	retrier := watchRetrier(c)
-	assert.Nil(t, retrier.Removed())
-	_, err := watch(withDeadline(t), c.Streams())
-	require.NoError(t, err)
-	assert.Nil(t, retrier.Removed())
-}
-
-// A stream that requires a leader tries all members; one that does not is served by any member.
-func TestStreamOnAClusterWithoutLeader(t *testing.T) {
-	for _, members := range []int{1, 3} {
-		var eps []string
-		for range members {
-			m := startMember(t, "http://", nil)
-			m.leader.Store(false)
-			eps = append(eps, m.endpoint)
-		}
-		c := newTestChannel(t, Config{Endpoints: eps})
-		ctx, retrier := withDeadline(t), watchRetrier(c)
-		requiring := metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
-		refusals := 0
-		for ; !retrier.Leaderless(); refusals++ {
-			_, err := watch(requiring, retrier)
-			require.Equal(t, rpctypes.ErrGRPCNoLeader, err)
-			require.NoError(t, retrier.Next(ctx, err))
-		}
-		_, err := watch(ctx, retrier)
-		require.NoError(t, err)
-		assert.GreaterOrEqual(t, refusals, members)
-	}
 }
 
 func TestStreamAvoidsTheFailedMember(t *testing.T) {

@@ -182,6 +182,27 @@ func TestCallsToANamedMemberFetchAToken(t *testing.T) {
 	})
 }
 
+// Clients in different processes share nothing, so the cost of fleetClients is scaled up to a
+// population of fleetPopulation.
+const (
+	fleetClients    = 100
+	fleetPopulation = 10_000
+)
+
+// rates returns how much a count grows in each step, for the whole population.
+func rates(steps int, step time.Duration, count func() int) (peak, total int) {
+	before := count()
+	start := before
+	for range steps {
+		time.Sleep(step)
+		synctest.Wait()
+		now := count()
+		peak, before = max(peak, now-before), now
+	}
+	const scale = fleetPopulation / fleetClients
+	return peak * scale, (before - start) * scale
+}
+
 // After a wrong password, calls fail with the member's refusal and without asking it, and a
 // fleet asks rarely.
 func TestWrongPasswordOfAFleet(t *testing.T) {

@@ -69,23 +69,30 @@ type maker struct {
 func newInstruments(meter metric.Meter) (*instruments, error) {
 	m := maker{meter: meter}
 	i := &instruments{
-		picks:          m.counter("picks", "{attempt}", "Attempts of calls and openings of streams that were given the endpoint."),
-		ejections:      m.counter("ejections", "{ejection}", "Times that the endpoint was taken out of use."),
-		readmissions:   m.counter("readmissions", "{readmission}", "Times that the endpoint was taken back into use."),
-		changes:        m.counter("endpoint.state_changes", "{change}", "Times that the endpoint came into the state."),
-		failovers:      m.counter("failovers", "{failover}", "Calls and streams that failed at the endpoint and went on at another one."),
-		retries:        m.counter("retries", "{retry}", "Attempts that failed and were repeated."),
-		hedges:         m.counter("hedges", "{hedge}", "Reads that were sent to a second endpoint."),
-		hedgeWins:      m.counter("hedge_wins", "{hedge}", "Reads that the second endpoint answered first."),
-		unknown:        m.counter("unknown_outcomes", "{call}", "Writes that failed and may have been executed."),
-		watches:        m.counter("watches_resumed", "{watch}", "Watches that went on on another stream."),
-		leasesLost:     m.counter("leases_lost", "{lease}", "Leases that were to be kept alive and ended, or may have."),
-		updates:        m.counter("resolver.updates", "{update}", "Lists of endpoints that the resolver gave."),
-		resolverErrors: m.counter("resolver.errors", "{error}", "Errors that the resolver reported."),
-		gap:            m.histogram("watch.gap", "Time from the end of a watch stream until its watches went on on another one.", gapBuckets),
-		margin:         m.histogram("lease.margin", "Time that was left to a lease when its renewal arrived; 0 if none was.", marginBuckets),
+		picks:          m.counter("quorate.client.picks", "{attempt}", "Attempts of calls and openings of streams that were given the endpoint."),
+		ejections:      m.counter("quorate.client.ejections", "{ejection}", "Times that the endpoint was taken out of use."),
+		readmissions:   m.counter("quorate.client.readmissions", "{readmission}", "Times that the endpoint was taken back into use."),
+		changes:        m.counter("quorate.client.endpoint.state_changes", "{change}", "Times that the endpoint came into the state."),
+		failovers:      m.counter("quorate.client.failovers", "{failover}", "Calls and streams that failed at the endpoint and went on at another one."),
+		retries:        m.counter("quorate.client.retries", "{retry}", "Attempts that failed and were repeated."),
+		hedges:         m.counter("quorate.client.hedges", "{hedge}", "Reads that were sent to a second endpoint."),
+		hedgeWins:      m.counter("quorate.client.hedge_wins", "{hedge}", "Reads that the second endpoint answered first."),
+		unknown:        m.counter("quorate.client.unknown_outcomes", "{call}", "Writes that failed and may have been executed."),
+		watches:        m.counter("quorate.client.watches_resumed", "{watch}", "Watches that went on on another stream."),
+		leasesLost:     m.counter("quorate.client.leases_lost", "{lease}", "Leases that were to be kept alive and ended, or may have."),
+		updates:        m.counter("quorate.client.resolver.updates", "{update}", "Lists of endpoints that the resolver gave."),
+		resolverErrors: m.counter("quorate.client.resolver.errors", "{error}", "Errors that the resolver reported."),
+		gap:            m.seconds("quorate.client.watch.gap", "Time from the end of a watch stream until its watches went on on another one.", gapBuckets),
+		margin:         m.seconds("quorate.client.lease.margin", "Time that was left to a lease when its renewal arrived; 0 if none was.", marginBuckets),
+
+		// Those that gRFC A66 and A96 define.
+		started:     m.counter("grpc.client.attempt.started", "{attempt}", "Attempts of calls and streams that were given an endpoint."),
+		calls:       m.seconds("grpc.client.call.duration", "Time from the begin of a call to its end, with all attempts and pauses.", latencyBuckets),
+		retryDelay:  m.seconds("grpc.client.call.retry_delay", "Time between the attempts of a call that was retried.", latencyBuckets),
+		attempts:    m.seconds("grpc.client.attempt.duration", "Time that an attempt of a call or a stream took.", latencyBuckets),
+		callRetries: m.repetitions("grpc.client.call.retries", "{retry}", "Retries of a call that was retried."),
+		callHedges:  m.repetitions("grpc.client.call.hedges", "{hedge}", "Hedges of a call that was hedged."),
 	}
-	m.grpc(i)
 	var err error
 	i.resolved, err = meter.Int64Gauge("quorate.client.resolver.endpoints", metric.WithUnit("{endpoint}"),
 		metric.WithDescription("Endpoints in the resolver's last list."))
@@ -96,39 +103,21 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 }
 
 func (m *maker) counter(name, unit, description string) metric.Int64Counter {
-	c, err := m.meter.Int64Counter("quorate.client."+name, metric.WithUnit(unit), metric.WithDescription(description))
+	c, err := m.meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(description))
 	m.errs = append(m.errs, err)
 	return c
 }
 
-func (m *maker) histogram(name, description string, buckets []float64) metric.Float64Histogram {
-	h, err := m.meter.Float64Histogram("quorate.client."+name, metric.WithUnit("s"), metric.WithDescription(description),
+func (m *maker) seconds(name, description string, buckets []float64) metric.Float64Histogram {
+	h, err := m.meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description),
 		metric.WithExplicitBucketBoundaries(buckets...))
 	m.errs = append(m.errs, err)
 	return h
 }
 
-// grpc makes the instruments that gRFC A66 and A96 define.
-func (m *maker) grpc(i *instruments) {
-	seconds := func(name, description string) metric.Float64Histogram {
-		h, err := m.meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description),
-			metric.WithExplicitBucketBoundaries(latencyBuckets...))
-		m.errs = append(m.errs, err)
-		return h
-	}
-	repetitions := func(name, unit, description string) metric.Int64Histogram {
-		h, err := m.meter.Int64Histogram(name, metric.WithUnit(unit), metric.WithDescription(description),
-			metric.WithExplicitBucketBoundaries(repetitionBuckets...))
-		m.errs = append(m.errs, err)
-		return h
-	}
-	i.calls = seconds("grpc.client.call.duration", "Time from the begin of a call to its end, with all attempts and pauses.")
-	i.retryDelay = seconds("grpc.client.call.retry_delay", "Time between the attempts of a call that was retried.")
-	i.attempts = seconds("grpc.client.attempt.duration", "Time that an attempt of a call or a stream took.")
-	i.callRetries = repetitions("grpc.client.call.retries", "{retry}", "Retries of a call that was retried.")
-	i.callHedges = repetitions("grpc.client.call.hedges", "{hedge}", "Hedges of a call that was hedged.")
-	var err error
-	i.started, err = m.meter.Int64Counter("grpc.client.attempt.started", metric.WithUnit("{attempt}"),
-		metric.WithDescription("Attempts of calls and streams that were given an endpoint."))
+func (m *maker) repetitions(name, unit, description string) metric.Int64Histogram {
+	h, err := m.meter.Int64Histogram(name, metric.WithUnit(unit), metric.WithDescription(description),
+		metric.WithExplicitBucketBoundaries(repetitionBuckets...))
 	m.errs = append(m.errs, err)
+	return h
 }

@@ -19,7 +19,6 @@ func TestKV(t *testing.T) {
 		observe.Counter("quorate.cache.gets", "{call}", "Gets.", 7).By("result", "hit"),
 	})
 	require.NoError(t, err)
-	all := collect(t, reader)
-	require.Equal(t, map[string]float64{"quorate.client.name=orders,quorate.kv.result=hit": 7}, values(t, all["quorate.cache.gets"]))
+	require.Equal(t, map[string]float64{"quorate.cache.gets {call} quorate.kv.result=hit": 7}, gathered(t, reader, "orders"))
 	require.NoError(t, registration.Unregister())
 }

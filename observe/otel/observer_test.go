@@ -2,7 +2,9 @@ package otel_test
 
 import (
 	"errors"
-	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -49,35 +51,75 @@ func collect(t *testing.T, reader *sdk.ManualReader) map[string]metricdata.Metri
 	return all
 }
 
-// sums returns the values of a counter by their attributes.
-func sums(t *testing.T, m metricdata.Metrics, unit string) map[string]int64 {
+// gathered returns the values of all metrics, by name, unit and attributes but the client's: of a histogram its count and its sum.
+func gathered(t *testing.T, reader *sdk.ManualReader, client string) map[string]float64 {
 	t.Helper()
-	require.Equal(t, unit, m.Unit)
-	require.NotEmpty(t, m.Description)
-	sum, ok := m.Data.(metricdata.Sum[int64])
-	require.True(t, ok, "%s is a %T", m.Name, m.Data)
-	values := map[string]int64{}
-	for _, p := range sum.DataPoints {
-		values[p.Attributes.Encoded(attribute.DefaultEncoder())] = p.Value
+	all := map[string]float64{}
+	for name, m := range collect(t, reader) {
+		require.NotEmpty(t, m.Description)
+		name = strings.TrimPrefix(name, "quorate.client.") + " " + m.Unit
+		switch data := m.Data.(type) {
+		case metricdata.Sum[int64]:
+			addValues(all, name, client, data.DataPoints)
+		case metricdata.Sum[float64]:
+			addValues(all, name, client, data.DataPoints)
+		case metricdata.Gauge[int64]:
+			addValues(all, name, client, data.DataPoints)
+		case metricdata.Histogram[int64]:
+			addHistograms(all, name, client, data.DataPoints)
+		case metricdata.Histogram[float64]:
+			addHistograms(all, name, client, data.DataPoints)
+		default:
+			require.Fail(t, "unknown data", "%s is a %T", m.Name, m.Data)
+		}
 	}
-	return values
+	return all
+}
+
+// addValues adds the points of a client, "" for those without a name.
+func addValues[N int64 | float64](all map[string]float64, name, client string, points []metricdata.DataPoint[N]) {
+	for _, p := range points {
+		if key, ok := keyOf(name, client, p.Attributes); ok {
+			all[key] = float64(p.Value)
+		}
+	}
+}
+
+func addHistograms[N int64 | float64](all map[string]float64, name, client string, points []metricdata.HistogramDataPoint[N]) {
+	for _, p := range points {
+		if key, ok := keyOf(name, client, p.Attributes); ok {
+			all[key+" count"], all[key+" sum"], all[key+" buckets"] = float64(p.Count), float64(p.Sum), float64(len(p.Bounds))
+		}
+	}
+}
+
+func keyOf(name, client string, attributes attribute.Set) (key string, ok bool) {
+	for _, a := range attributes.ToSlice() {
+		if a.Key == "quorate.client.name" {
+			ok = a.Value.AsString() == client
+		} else {
+			name += " " + string(a.Key) + "=" + a.Value.AsString()
+		}
+	}
+	return name, ok || client == ""
+}
+
+// of returns those whose names begin with one of the prefixes.
+func of(all map[string]float64, prefixes ...string) map[string]float64 {
+	maps.DeleteFunc(all, func(key string, _ float64) bool {
+		return !slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+	})
+	return all
 }
 
 // states returns the states that are reported, and requires that the others are too.
 func states(t *testing.T, reader *sdk.ManualReader) []string {
 	t.Helper()
-	m, ok := collect(t, reader)["quorate.client.endpoint.state"]
-	if !ok {
-		return nil
-	}
-	var current []string
-	all := sums(t, m, "{endpoint}")
-	for _, state := range []string{"a", "b"} {
-		for s := health.Unknown; s <= health.Dead; s++ {
-			key := fmt.Sprintf("quorate.client.name=orders,quorate.endpoint.name=%s,quorate.endpoint.state=%v", state, s)
-			if all[key] == 1 {
-				current = append(current, state+" "+s.String())
-			}
+	all := of(gathered(t, reader, "orders"), "endpoint.state {endpoint}")
+	current := []string{}
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if all[key] == 1 {
+			current = append(current, strings.TrimPrefix(key, "endpoint.state {endpoint} quorate.endpoint.name="))
 		}
 	}
 	require.Len(t, all, len(current)*(int(health.Dead)+1))
@@ -105,27 +147,19 @@ func TestCountersOfEndpoints(t *testing.T) {
 	o.FailedOver(observe.Failover{From: "b", To: "a"})
 	o.FailedOver(observe.Failover{From: "elsewhere", To: "a"})
 
-	all := collect(t, reader)
-	const who = "quorate.client.name=orders"
-	require.Equal(t, map[string]int64{
-		who + ",quorate.connection=calls,quorate.endpoint.name=a":     2,
-		who + ",quorate.connection=streams,quorate.endpoint.name=a":   1,
-		who + ",quorate.connection=bulk,quorate.endpoint.name=b":      1,
-		who + ",quorate.connection=calls,quorate.endpoint.name=other": 2,
-	}, sums(t, all["quorate.client.picks"], "{attempt}"))
-	require.Equal(t, map[string]int64{
-		who + ",quorate.ejection.reason=unresponsive,quorate.endpoint.name=b": 1,
-	}, sums(t, all["quorate.client.ejections"], "{ejection}"))
-	require.Equal(t, map[string]int64{
-		who + ",quorate.endpoint.name=b": 1,
-	}, sums(t, all["quorate.client.readmissions"], "{readmission}"))
-	require.Equal(t, map[string]int64{
-		who + ",quorate.endpoint.name=b,quorate.endpoint.state=dead": 1,
-	}, sums(t, all["quorate.client.endpoint.state_changes"], "{change}"))
-	require.Equal(t, map[string]int64{
-		who + ",quorate.endpoint.name=b":     1,
-		who + ",quorate.endpoint.name=other": 1,
-	}, sums(t, all["quorate.client.failovers"], "{failover}"))
+	require.Equal(t, map[string]float64{
+		"picks {attempt} quorate.connection=calls quorate.endpoint.name=a":     2,
+		"picks {attempt} quorate.connection=streams quorate.endpoint.name=a":   1,
+		"picks {attempt} quorate.connection=bulk quorate.endpoint.name=b":      1,
+		"picks {attempt} quorate.connection=calls quorate.endpoint.name=other": 2,
+
+		"ejections {ejection} quorate.ejection.reason=unresponsive quorate.endpoint.name=b": 1,
+
+		"readmissions {readmission} quorate.endpoint.name=b":                                  1,
+		"endpoint.state_changes {change} quorate.endpoint.name=b quorate.endpoint.state=dead": 1,
+		"failovers {failover} quorate.endpoint.name=b":                                        1,
+		"failovers {failover} quorate.endpoint.name=other":                                    1,
+	}, of(gathered(t, reader, "orders"), "picks", "ejections", "readmissions", "endpoint.state_changes", "failovers"))
 }
 
 func TestStatesOfEndpoints(t *testing.T) {
@@ -134,11 +168,11 @@ func TestStatesOfEndpoints(t *testing.T) {
 	require.Empty(t, states(t, reader))
 	o.EndpointsSet([]string{"a", "b"})
 	o.StateChanged(health.Change{Endpoint: "b", To: health.Dead})
-	require.Equal(t, []string{"a unknown", "b dead"}, states(t, reader))
+	require.Equal(t, []string{"a quorate.endpoint.state=unknown", "b quorate.endpoint.state=dead"}, states(t, reader))
 	o.StateChanged(health.Change{Endpoint: "b", To: health.Serving})
-	require.Equal(t, []string{"a unknown", "b serving"}, states(t, reader))
+	require.Equal(t, []string{"a quorate.endpoint.state=unknown", "b quorate.endpoint.state=serving"}, states(t, reader))
 	o.EndpointsSet([]string{"b"})
-	require.Equal(t, []string{"b serving"}, states(t, reader))
+	require.Equal(t, []string{"b quorate.endpoint.state=serving"}, states(t, reader))
 	require.NoError(t, o.Close())
 	require.Empty(t, states(t, reader))
 }
@@ -156,34 +190,24 @@ func TestCountersOfCallsAndStreams(t *testing.T) {
 	o.LeaseRenewed(observe.LeaseRenewal{Margin: 40 * time.Second})
 	o.LeaseRenewed(observe.LeaseRenewal{Margin: -time.Second})
 	o.LeaseLost(observe.LeaseLoss{})
+	o.Resolved(observe.Resolution{Target: "dns:///orders", Endpoints: 3})
+	o.Resolved(observe.Resolution{Target: "dns:///orders", Endpoints: 4})
+	o.Resolved(observe.Resolution{Target: "dns:///orders", Endpoints: 4, Err: errors.New("no answer")})
 
-	all := collect(t, reader)
-	for name, want := range map[string]struct {
-		unit   string
-		values map[string]int64
-	}{
-		"retries":          {"{retry}", map[string]int64{"quorate.retry.class=NoLeader,rpc.method=etcdserverpb.KV/Range": 2}},
-		"hedges":           {"{hedge}", map[string]int64{"rpc.method=etcdserverpb.KV/Range": 2}},
-		"hedge_wins":       {"{hedge}", map[string]int64{"rpc.method=etcdserverpb.KV/Range": 1}},
-		"unknown_outcomes": {"{call}", map[string]int64{"rpc.method=etcdserverpb.KV/Put": 1}},
-		"watches_resumed":  {"{watch}", map[string]int64{"": 40}},
-		"leases_lost":      {"{lease}", map[string]int64{"": 1}},
-	} {
-		require.Equal(t, want.values, sums(t, all["quorate.client."+name], want.unit), name)
-	}
-	for name, want := range map[string]struct {
-		count uint64
-		sum   float64
-	}{"watch.gap": {1, 0.3}, "lease.margin": {2, 40}} {
-		m := all["quorate.client."+name]
-		require.Equal(t, "s", m.Unit)
-		points := m.Data.(metricdata.Histogram[float64]).DataPoints
-		require.Len(t, points, 1)
-		require.Equal(t, want.count, points[0].Count, name)
-		require.InDelta(t, want.sum, points[0].Sum, 1e-9, name)
-	}
-	require.EqualValues(t, 1, all["quorate.client.lease.margin"].Data.(metricdata.Histogram[float64]).DataPoints[0].BucketCounts[0],
-		"the renewal that came too late")
+	require.Equal(t, map[string]float64{
+		"retries {retry} quorate.retry.class=NoLeader rpc.method=etcdserverpb.KV/Range": 2,
+
+		"hedges {hedge} rpc.method=etcdserverpb.KV/Range":        2,
+		"hedge_wins {hedge} rpc.method=etcdserverpb.KV/Range":    1,
+		"unknown_outcomes {call} rpc.method=etcdserverpb.KV/Put": 1,
+
+		"watches_resumed {watch}": 40, "watch.gap s count": 1, "watch.gap s sum": 0.3, "watch.gap s buckets": 12,
+		"leases_lost {lease}": 1, "lease.margin s count": 2, "lease.margin s sum": 40, "lease.margin s buckets": 13,
+
+		"resolver.updates {update}": 2, "resolver.errors {error}": 1, "resolver.endpoints {endpoint}": 4,
+	}, gathered(t, reader, ""))
+	margins := collect(t, reader)["quorate.client.lease.margin"].Data.(metricdata.Histogram[float64]).DataPoints
+	require.EqualValues(t, 1, margins[0].BucketCounts[0], "the renewal that came too late")
 }
 
 func TestClientsOfOneProvider(t *testing.T) {
@@ -193,12 +217,11 @@ func TestClientsOfOneProvider(t *testing.T) {
 		o.EndpointsSet([]string{"a"})
 		o.Readmitted(observe.Readmission{Endpoint: "a"})
 	}
-	all := collect(t, reader)
-	require.Equal(t, map[string]int64{
-		"quorate.client.name=first,quorate.endpoint.name=a":  1,
-		"quorate.client.name=second,quorate.endpoint.name=a": 2,
-	}, sums(t, all["quorate.client.readmissions"], "{readmission}"))
-	require.Len(t, sums(t, all["quorate.client.endpoint.state"], "{endpoint}"), 2*(int(health.Dead)+1))
+	for client, want := range map[string]float64{"first": 1, "second": 2} {
+		all := gathered(t, reader, client)
+		require.InDelta(t, want, all["readmissions {readmission} quorate.endpoint.name=a"], 0, client)
+		require.Len(t, of(all, "endpoint.state {endpoint}"), int(health.Dead)+1)
+	}
 }
 
 func TestNewRefuses(t *testing.T) {
@@ -239,12 +262,12 @@ func TestConcurrentUse(t *testing.T) {
 		o.EndpointsSet([]string{"a"})
 	}
 	busy.Wait()
-	require.Equal(t, []string{"a unknown"}, states(t, reader))
-	total := int64(0)
-	for _, n := range sums(t, collect(t, reader)["quorate.client.picks"], "{attempt}") {
+	require.Equal(t, []string{"a quorate.endpoint.state=unknown"}, states(t, reader))
+	total := 0.
+	for _, n := range of(gathered(t, reader, "orders"), "picks") {
 		total += n
 	}
-	require.EqualValues(t, 1500, total)
+	require.InDelta(t, 1500, total, 0)
 }
 
 // BenchmarkGet measures the hooks of a get.
@@ -260,18 +283,4 @@ func BenchmarkGet(b *testing.B) {
 		o.Attempted(observe.Attempt{Endpoint: "a", Method: rangeMethod, Conn: observe.ConnCalls, Took: time.Millisecond})
 		o.Called(observe.Call{Method: rangeMethod, Took: time.Millisecond})
 	}
-}
-
-func TestResolver(t *testing.T) {
-	reader, provider := newProvider()
-	o := newObserver(t, provider, "")
-	o.Resolved(observe.Resolution{Target: "dns:///orders", Endpoints: 3})
-	o.Resolved(observe.Resolution{Target: "dns:///orders", Endpoints: 4})
-	o.Resolved(observe.Resolution{Target: "dns:///orders", Endpoints: 4, Err: errors.New("no answer")})
-	all := collect(t, reader)
-	require.Equal(t, map[string]int64{"": 2}, sums(t, all["quorate.client.resolver.updates"], "{update}"))
-	require.Equal(t, map[string]int64{"": 1}, sums(t, all["quorate.client.resolver.errors"], "{error}"))
-	gauge, ok := all["quorate.client.resolver.endpoints"].Data.(metricdata.Gauge[int64])
-	require.True(t, ok)
-	require.EqualValues(t, 4, gauge.DataPoints[0].Value)
 }

@@ -5,26 +5,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"google.golang.org/grpc/credentials/insecure"
 
 	quorateotel "github.com/quorate/quorate/observe/otel"
 	"github.com/quorate/quorate/pool"
 	"github.com/quorate/quorate/pool/grpcpool"
 )
-
-// values returns the values of an observable by their attributes.
-func values(t *testing.T, m metricdata.Metrics) map[string]float64 {
-	t.Helper()
-	sum, ok := m.Data.(metricdata.Sum[float64])
-	require.True(t, ok, "%s is a %T", m.Name, m.Data)
-	all := map[string]float64{}
-	for _, p := range sum.DataPoints {
-		all[p.Attributes.Encoded(attribute.DefaultEncoder())] = p.Value
-	}
-	return all
-}
 
 func TestPools(t *testing.T) {
 	reader, provider := newProvider()
@@ -47,13 +33,14 @@ func TestPools(t *testing.T) {
 	registration, err := quorateotel.ObserveConnectionPool(provider, "backend", conn.Stats)
 	require.NoError(t, err)
 
-	all := collect(t, reader)
-	require.Equal(t, map[string]float64{"quorate.pool.name=one": 1, "quorate.pool.name=two": 0}, values(t, all["quorate.pool.acquired"]))
-	resources := values(t, all["quorate.pool.resources"])
+	require.Equal(t, map[string]float64{
+		"quorate.pool.acquired {call} quorate.pool.name=one": 1, "quorate.pool.acquired {call} quorate.pool.name=two": 0,
+	}, of(gathered(t, reader, ""), "quorate.pool.acquired"))
+	require.Len(t, of(gathered(t, reader, ""), "quorate.pool.wait_time s "), 2)
+	resources := of(gathered(t, reader, ""), "quorate.pool.resources")
 	require.Len(t, resources, 8)
-	require.InDelta(t, 1, resources["quorate.pool.name=one,quorate.pool.state=borrowed"], 0)
-	require.Equal(t, "s", all["quorate.pool.wait_time"].Unit)
-	require.Len(t, values(t, all["quorate.grpcpool.connections"]), 3*4, "three classes, four states")
+	require.InDelta(t, 1, resources["quorate.pool.resources {resource} quorate.pool.name=one quorate.pool.state=borrowed"], 0)
+	require.Len(t, of(gathered(t, reader, ""), "quorate.grpcpool.connections"), 3*4, "three classes, four states")
 
 	require.NoError(t, registration.Unregister())
 	require.NotContains(t, collect(t, reader), "quorate.grpcpool.connections")

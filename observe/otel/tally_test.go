@@ -14,29 +14,25 @@ func TestNoPickIsLost(t *testing.T) {
 	o := newObserver(t, provider, "orders")
 	o.EndpointsSet([]string{"a"})
 	pick := func() { o.Picked(observe.Pick{Endpoint: "a", Method: rangeMethod, Conn: observe.ConnBulk}) }
-	const (
-		attributes = "quorate.client.name=orders,quorate.connection=bulk,quorate.endpoint.name=a"
-		others     = "quorate.client.name=orders,quorate.connection=bulk,quorate.endpoint.name=other"
-		method     = "grpc.method=etcdserverpb.KV/Range,quorate.client.name=orders"
-	)
-	requireCounts := func(picks map[string]int64, started int64) {
+	requireCounts := func(a, others, started float64) {
 		t.Helper()
-		all := collect(t, reader)
-		require.Equal(t, picks, sums(t, all["quorate.client.picks"], "{attempt}"))
-		require.Equal(t, map[string]int64{method: started}, sums(t, all["grpc.client.attempt.started"], "{attempt}"))
+		all := gathered(t, reader, "orders")
+		require.InDelta(t, a, all["picks {attempt} quorate.connection=bulk quorate.endpoint.name=a"], 0)
+		require.InDelta(t, others, all["picks {attempt} quorate.connection=bulk quorate.endpoint.name=other"], 0)
+		require.InDelta(t, started, all["grpc.client.attempt.started {attempt} grpc.method=etcdserverpb.KV/Range"], 0)
 	}
 	pick()
-	requireCounts(map[string]int64{attributes: 1}, 1)
-	requireCounts(map[string]int64{attributes: 1}, 1)
+	requireCounts(1, 0, 1)
+	requireCounts(1, 0, 1)
 	pick()
 	o.EndpointsSet(nil)
-	requireCounts(map[string]int64{attributes: 2}, 2)
+	requireCounts(2, 0, 2)
 	pick()
-	requireCounts(map[string]int64{attributes: 2, others: 1}, 3)
+	requireCounts(2, 1, 3)
 	o.EndpointsSet([]string{"a"})
 	pick()
 	require.NoError(t, o.Close())
-	requireCounts(map[string]int64{attributes: 3, others: 1}, 4)
+	requireCounts(3, 1, 4)
 	pick()
-	requireCounts(map[string]int64{attributes: 4, others: 1}, 5)
+	requireCounts(4, 1, 5)
 }
