@@ -71,7 +71,7 @@ func (c *checker) atMost(at time.Duration) int64 {
 	return c.Through
 }
 
-// registers holds what was written to the registers to [Guarded], whatever the outcomes of the writes, and finds what nobody sent.
+// registers checks [Guarded] for what was written to the registers, whatever the outcomes of the writes, and finds values that were not sent.
 func (c *checker) registers() {
 	writers := map[string]*Attempt{}
 	for _, a := range slices.Concat(c.Attempts...) {
