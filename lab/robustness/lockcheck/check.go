@@ -71,7 +71,7 @@ func (c *checker) atMost(at time.Duration) int64 {
 	return c.Through
 }
 
-// registers checks [Guarded] for the values of the registers, whatever the outcomes of their writes, and reports values that were not written.
+// registers checks [Guarded] for what was written to the registers, whatever the outcomes of the writes, and finds values that were not sent.
 func (c *checker) registers() {
 	writers := map[string]*Attempt{}
 	for _, a := range slices.Concat(c.Attempts...) {

@@ -239,14 +239,19 @@ type clock struct{ ran atomic.Int64 }
 
 const (
 	clockTick = 5 * time.Millisecond
-	// longestTick is how much a tick that comes late counts.
-	longestTick = 4 * clockTick
+	// lateTick is the time after which a tick shows that the process did not run. It counts as one on time.
+	lateTick = 5 * clockTick
 )
 
 // now returns how long the process has run, more than 0.
 func (c *clock) now() time.Duration { return time.Duration(c.ran.Load()) + 1 }
 
-func (c *clock) advance(elapsed time.Duration) { c.ran.Add(int64(min(elapsed, longestTick))) }
+func (c *clock) advance(elapsed time.Duration) {
+	if elapsed >= lateTick {
+		elapsed = clockTick
+	}
+	c.ran.Add(int64(elapsed))
+}
 
 // run advances the clock until ctx ends.
 func (c *clock) run(ctx context.Context) {
