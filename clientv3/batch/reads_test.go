@@ -2,7 +2,6 @@ package batch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -139,17 +138,17 @@ func TestReadInFlightIsNotJoined(t *testing.T) {
 		require.Equal(t, []string{"k"}, batch.keys())
 		require.False(t, batch.op.IsTxn())
 
+		s.mu.Lock()
+		before := s.executeLocked(batch.op)
+		s.mu.Unlock()
 		put := put(t.Context(), kv, "k", "v")
 		s.next(t).answer()
 		put.succeeds(t)
 		after := get(t.Context(), kv, "k")
 		s.idle(t)
-		batch.fail(errors.New("answered below"))
+		batch.reply <- result{resp: before}
 		first.succeeds(t)
-
-		for range 3 { // the two of the batch, and the one that must not join it
-			s.next(t).answer()
-		}
+		s.next(t).answer()
 		require.Equal(t, "v", value(t, after))
 		succeed(t, joining...)
 	})
@@ -449,17 +448,38 @@ func TestCopyHasEveryField(t *testing.T) {
 		Header: &pb.ResponseHeader{ClusterId: 1, MemberId: 2, Revision: 3, RaftTerm: 4},
 		Kvs:    []*mvccpb.KeyValue{kv(), kv()}, More: true, Count: 5,
 	}
+	unchanged := proto.CloneOf(full)
 	for _, m := range []proto.Message{full, full.Header, full.Kvs[0]} {
 		fields := m.ProtoReflect().Descriptor().Fields()
 		for i := range fields.Len() {
 			assert.True(t, m.ProtoReflect().Has(fields.Get(i)), "%s is new", fields.Get(i).FullName())
 		}
 	}
-	for _, m := range []*pb.RangeResponse{full, {Header: &pb.ResponseHeader{}, Kvs: []*mvccpb.KeyValue{{}}}} {
+	for _, m := range []*pb.RangeResponse{full, {}, {Header: &pb.ResponseHeader{}, Kvs: []*mvccpb.KeyValue{{}}}} {
 		own := (*pb.RangeResponse)(copyOf((*clientv3.GetResponse)(m)))
 		assert.True(t, proto.Equal(m, own), "%v is not %v", own, m)
 	}
 	own := copyOf((*clientv3.GetResponse)(full))
 	own.Kvs[0].Key = append(own.Kvs[0].Key, "overwrites what is behind"...)
 	assert.Equal(t, "v", string(own.Kvs[0].Value))
+	own.Header.Revision, own.Kvs[0].Value[0], own.Kvs[1].Key[0] = 0, 'x', 'x'
+	own.Kvs[1].Version = 0
+	assert.True(t, proto.Equal(unchanged, full), "%v shares memory with its copy", full)
+}
+
+// TestSplitChecksTheKinds has a response of each kind for each kind of operation.
+func TestSplitChecksTheKinds(t *testing.T) {
+	parts := []*pb.ResponseOp{
+		{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{}}},
+		{Response: &pb.ResponseOp_ResponsePut{ResponsePut: &pb.PutResponse{}}},
+		{Response: &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: &pb.DeleteRangeResponse{}}},
+		{Response: &pb.ResponseOp_ResponseTxn{ResponseTxn: &pb.TxnResponse{}}},
+		{},
+	}
+	for i, op := range []clientv3.Op{clientv3.OpGet("k"), clientv3.OpPut("k", ""), clientv3.OpDelete("k")} {
+		for j, part := range parts {
+			_, err := split(&clientv3.TxnResponse{Responses: []*pb.ResponseOp{part}}, []clientv3.Op{op})
+			assert.Equal(t, i == j, err == nil, "%v for operation %d", part, i)
+		}
+	}
 }

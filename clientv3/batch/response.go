@@ -2,8 +2,11 @@ package batch
 
 import (
 	"fmt"
+	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/optxn"
@@ -46,7 +49,7 @@ func split(txn *clientv3.TxnResponse, ops []clientv3.Op) ([]clientv3.OpResponse,
 	responses := make([]clientv3.OpResponse, len(ops))
 	for i, op := range ops {
 		resp := optxn.Part(parts[i], reply.Header(txn.Header, txn.Header.GetRevision()))
-		if (resp.Get() != nil) != op.IsGet() || (resp.Put() != nil) != op.IsPut() || parts[i].GetResponse() == nil {
+		if (resp.Get() != nil) != op.IsGet() || (resp.Put() != nil) != op.IsPut() || resp.Txn() != nil || parts[i].GetResponse() == nil {
 			return nil, fmt.Errorf("batch: the response to operation %d of a Txn is of another kind", i)
 		}
 		responses[i] = resp
@@ -56,7 +59,9 @@ func split(txn *clientv3.TxnResponse, ops []clientv3.Op) ([]clientv3.OpResponse,
 
 // copyOf returns a response that shares no memory with resp.
 func copyOf(resp *clientv3.GetResponse) *clientv3.GetResponse {
-	out := &clientv3.GetResponse{Header: reply.Header(resp.Header, resp.Header.GetRevision()), More: resp.More, Count: resp.Count}
+	out := &clientv3.GetResponse{
+		Header: proto.CloneOf(resp.Header), More: resp.More, Count: resp.Count, Kvs: slices.Grow[[]*mvccpb.KeyValue](nil, len(resp.Kvs)),
+	}
 	for _, kv := range resp.Kvs {
 		out.Kvs = append(out.Kvs, reply.Key(kv, clientv3.Op{}))
 	}

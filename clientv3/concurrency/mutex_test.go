@@ -139,3 +139,18 @@ func TestLocker(t *testing.T) {
 		require.PanicsWithValue(t, ErrSessionExpired, l.Lock)
 	})
 }
+
+// When the key ahead of a waiter is deleted, it waits for the one before that.
+func TestLockWaitsForAllAhead(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		holder := lock(t, f.session(t), "lock")
+		between := f.session(t)
+		gone := goes(func() error { return NewMutex(between, "lock").Lock(t.Context()) })
+		last := goes(func() error { return NewMutex(f.session(t), "lock").Lock(t.Context()) })
+		require.NoError(t, f.ExpireLease(int64(between.Lease())))
+		require.ErrorIs(t, requireNow(t, gone), ErrSessionExpired)
+		requireWaiting(t, last)
+		require.NoError(t, holder.Unlock(t.Context()))
+		require.NoError(t, requireNow(t, last))
+	})
+}

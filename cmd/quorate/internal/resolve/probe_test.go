@@ -152,3 +152,9 @@ func TestMemberReportsWhatSaysMost(t *testing.T) {
 		})
 	}
 }
+
+func TestJSONOfNoEndpoints(t *testing.T) {
+	var out strings.Builder
+	resolve.NewJSON(&out).Update(resolve.Update{})
+	assert.Contains(t, out.String(), `"endpoints":[]`)
+}
