@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -462,4 +463,8 @@ func TestCopyHasEveryField(t *testing.T) {
 	own := copyOf((*clientv3.GetResponse)(full))
 	own.Kvs[0].Key = append(own.Kvs[0].Key, "overwrites what is behind"...)
 	assert.Equal(t, "v", string(own.Kvs[0].Value))
+
+	full.Kvs = slices.Repeat(full.Kvs, 100)
+	allocs := testing.AllocsPerRun(10, func() { copyOf((*clientv3.GetResponse)(full)) })
+	assert.LessOrEqual(t, allocs, 10.0, "their number does not grow with the keys")
 }

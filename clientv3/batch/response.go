@@ -2,8 +2,10 @@ package batch
 
 import (
 	"fmt"
+	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/optxn"
@@ -54,11 +56,26 @@ func split(txn *clientv3.TxnResponse, ops []clientv3.Op) ([]clientv3.OpResponse,
 	return responses, nil
 }
 
-// copyOf returns a response that shares no memory with resp.
+// copyOf returns a response that shares no memory with resp. All bytes are in one buffer, each
+// slice with no capacity beyond its end: a get may return many keys.
 func copyOf(resp *clientv3.GetResponse) *clientv3.GetResponse {
 	out := &clientv3.GetResponse{Header: reply.Header(resp.Header, resp.Header.GetRevision()), More: resp.More, Count: resp.Count}
-	for _, kv := range resp.Kvs {
-		out.Kvs = append(out.Kvs, reply.Key(kv, clientv3.Op{}))
+	buf := make([]byte, 0, sizeOf([]clientv3.OpResponse{resp.OpResponse()}))
+	own := func(b []byte) []byte {
+		if b == nil {
+			return nil
+		}
+		from := len(buf)
+		buf = append(buf, b...)
+		return buf[from:len(buf):len(buf)]
+	}
+	kvs := make([]mvccpb.KeyValue, len(resp.Kvs))
+	out.Kvs = slices.Grow(out.Kvs, len(kvs))
+	for i, kv := range resp.Kvs {
+		c := &kvs[i]
+		c.Key, c.Value = own(kv.Key), own(kv.Value)
+		c.CreateRevision, c.ModRevision, c.Version, c.Lease = kv.CreateRevision, kv.ModRevision, kv.Version, kv.Lease
+		out.Kvs = append(out.Kvs, c)
 	}
 	return out
 }
