@@ -13,6 +13,16 @@ func (e *Endpoint) CheckLate(late time.Duration) {
 // HoldTimer stops the timer of the endpoint.
 func (e *Endpoint) HoldTimer() { e.inflight.timer.Stop() }
 
+// Investigate makes four rounds of probes of the endpoint. The third one ends late by the given duration.
+func (e *Endpoint) Investigate(late time.Duration) {
+	e.probing.Store(true) // the policy makes none meanwhile
+	defer e.probing.Store(false)
+	i := &investigation{p: e.policy, ep: e, began: time.Now()}
+	for _, by := range []time.Duration{0, 0, late, 0} {
+		i.round(time.Now().Add(-by))
+	}
+}
+
 // SpendProbes spends the probes of the endpoint's client.
 func (e *Endpoint) SpendProbes() {
 	for e.policy.prober.budget.take(time.Now(), 0) {

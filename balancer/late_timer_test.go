@@ -48,3 +48,23 @@ func TestLateTimerIsIgnored(t *testing.T) {
 		assert.Equal(t, health.Suspected, c.is(servers[0]), "a timer may be a little late")
 	})
 }
+
+// A starved process evaluates no round of probes that took too long, and waits for the answers anew.
+func TestLateRoundIsIgnored(t *testing.T) {
+	for late, want := range map[time.Duration]health.State{
+		51 * time.Millisecond: health.Serving,
+		50 * time.Millisecond: health.Dead,
+	} {
+		subtest(t, late.String(), 2, func(t *testing.T, servers []*server) {
+			c := warm(t, roundRobin, servers)
+			c.starting(1, servers[0], aWrite)
+			time.Sleep(usual / 2)
+			servers[0].frozen.Shut()
+			ep := c.endpoint(servers[0])
+			ep.HoldTimer()
+			c.starting(1, servers[1], attempt{takes: 100 * time.Millisecond})
+			ep.Investigate(late)
+			assert.Equal(t, want, c.is(servers[0]))
+		})
+	}
+}

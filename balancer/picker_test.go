@@ -62,13 +62,16 @@ func TestBestAreAllOfTheLowestRank(t *testing.T) {
 
 func TestChoiceAvoidsEndpoints(t *testing.T) {
 	serving, also, suspect := in("serving", health.Served), in("also", health.Served), in("suspect", health.Served, health.Suspicious)
-	k := &picker{connected: []*Endpoint{serving, also, suspect}}
+	degraded := in("degraded", health.Degrading)
+	k := &picker{connected: []*Endpoint{serving, also, suspect, degraded}}
 	for n := range k.fit {
 		k.fit[n] = best(k.connected, need(n))
 	}
 	assert.Equal(t, []*Endpoint{serving, also}, k.others(&Attempt{}, k.fit[needFull]))
 	assert.Equal(t, []*Endpoint{also}, k.others(&Attempt{Avoid: []*Endpoint{serving}}, k.fit[needFull]))
 	assert.Equal(t, []*Endpoint{suspect}, k.others(&Attempt{Avoid: []*Endpoint{serving, also}}, k.fit[needFull]), "one that is less fit")
+	local := &Attempt{Need: Local, Avoid: []*Endpoint{serving, also}}
+	assert.Equal(t, []*Endpoint{degraded}, k.others(local, k.fit[needLocal]), "one without quorum serves local reads")
 	all := k.connected
 	assert.Equal(t, []*Endpoint{serving, also}, k.others(&Attempt{Avoid: all}, k.fit[needFull]), "no other is left")
 	assert.Empty(t, k.others(&Attempt{Avoid: all, AvoidStrictly: true}, k.fit[needFull]))

@@ -80,7 +80,7 @@ func lookupServerError(code codes.Code, message, method string) (*Rule, bool) {
 const (
 	checkedOnReceipt = "Found by the check of the request on receipt, before anything is proposed."
 	checkedAtApply   = "Found when the committed request is applied, before its first change; every member finds the same."
-	saidByKine       = "kine, which has no leases to renew or to end, says so of the whole method."
+	saidByKine       = "kine says so of a whole method that it does not have, and does nothing else."
 )
 
 var requestErrors = []Rule{
@@ -165,6 +165,12 @@ var unnamedErrors = []Rule{
 	unnamedError("lease revoke is not supported", Definite, saidByKine),
 	unnamedError("lease time to live is not supported", Definite, saidByKine),
 	unnamedError("lease leases is not supported", Definite, saidByKine),
+	unnamedError("member add is not supported", Definite, saidByKine),
+	unnamedError("member remove is not supported", Definite, saidByKine),
+	unnamedError("member update is not supported", Definite, saidByKine),
+	unnamedError("member promote is not supported", Definite, saidByKine),
+	unnamedError("defragment is not supported", Definite, saidByKine),
+	unnamedError("downgrade is not supported", Definite, saidByKine),
 }
 
 func unnamedError(message string, class Class, reason string) Rule {

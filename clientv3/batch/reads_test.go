@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -465,6 +466,10 @@ func TestCopyHasEveryField(t *testing.T) {
 	own.Header.Revision, own.Kvs[0].Value[0], own.Kvs[1].Key[0] = 0, 'x', 'x'
 	own.Kvs[1].Version = 0
 	assert.True(t, proto.Equal(unchanged, full), "%v shares memory with its copy", full)
+
+	full.Kvs = slices.Repeat(full.Kvs, 100)
+	allocs := testing.AllocsPerRun(10, func() { copyOf((*clientv3.GetResponse)(full)) })
+	assert.LessOrEqual(t, allocs, 10.0, "their number does not grow with the keys")
 }
 
 // TestSplitChecksTheKinds has a response of each kind for each kind of operation.

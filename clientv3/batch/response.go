@@ -57,13 +57,26 @@ func split(txn *clientv3.TxnResponse, ops []clientv3.Op) ([]clientv3.OpResponse,
 	return responses, nil
 }
 
-// copyOf returns a response that shares no memory with resp.
+// copyOf returns a response that shares no memory with resp. All bytes are in one buffer, each
+// slice with no capacity beyond its end: a get may return many keys.
 func copyOf(resp *clientv3.GetResponse) *clientv3.GetResponse {
-	out := &clientv3.GetResponse{
-		Header: proto.CloneOf(resp.Header), More: resp.More, Count: resp.Count, Kvs: slices.Grow[[]*mvccpb.KeyValue](nil, len(resp.Kvs)),
+	out := &clientv3.GetResponse{Header: proto.CloneOf(resp.Header), More: resp.More, Count: resp.Count}
+	buf := make([]byte, 0, sizeOf([]clientv3.OpResponse{resp.OpResponse()}))
+	own := func(b []byte) []byte {
+		if b == nil {
+			return nil
+		}
+		from := len(buf)
+		buf = append(buf, b...)
+		return buf[from:len(buf):len(buf)]
 	}
-	for _, kv := range resp.Kvs {
-		out.Kvs = append(out.Kvs, reply.Key(kv, clientv3.Op{}))
+	kvs := make([]mvccpb.KeyValue, len(resp.Kvs))
+	out.Kvs = slices.Grow(out.Kvs, len(kvs))
+	for i, kv := range resp.Kvs {
+		c := &kvs[i]
+		c.Key, c.Value = own(kv.Key), own(kv.Value)
+		c.CreateRevision, c.ModRevision, c.Version, c.Lease = kv.CreateRevision, kv.ModRevision, kv.Version, kv.Lease
+		out.Kvs = append(out.Kvs, c)
 	}
 	return out
 }

@@ -18,8 +18,6 @@ var Deliberate = []transcript.Difference{
 	{Step: "outage: quiet: events", One: `"outage/unread"`, Other: `"outage/after"`},
 	// A grpc-proxy gives no reason for a refusal; the official client's error has no text then.
 	{Step: "watch refused: end", Server: "grpc-proxy 3.7.3", One: `text: ""`, Other: "future revision"},
-	// What kine says of a defragmentation is no error of etcd's, after which it would be known that nothing was executed.
-	{Step: "maintenance: defragment", Server: "kine 0.17.5", One: `text: "rpc error: code = Unknown desc = defragment is not supported"`, Other: "outcome of"},
 	// The header and the reason in the server's refusal of a watch are passed on.
 	{Step: "watch refused", One: "Canceled: true", Other: "CancelReason: "},
 	{Step: "denied watch", One: "Canceled: true", Other: "CancelReason: "},

@@ -29,11 +29,17 @@ var unnamed = []error{
 	auth.ErrNoPasswordUser,
 	errors.New("bcrypt: password length exceeds 72 bytes"), // golang.org/x/crypto's
 
-	// kine's, pkg/server/lease.go
+	// kine's, of leases and of the methods that are Mutating: pkg/server/{lease,cluster,maintenance}.go
 	errors.New("lease keep alive is not supported"),
 	errors.New("lease revoke is not supported"),
 	errors.New("lease time to live is not supported"),
 	errors.New("lease leases is not supported"),
+	errors.New("member add is not supported"),
+	errors.New("member remove is not supported"),
+	errors.New("member update is not supported"),
+	errors.New("member promote is not supported"),
+	errors.New("defragment is not supported"),
+	errors.New("downgrade is not supported"),
 }
 
 // TestUnnamedServerErrors compares the texts in retry.ServerErrors that belong to no variable of rpctypes with the

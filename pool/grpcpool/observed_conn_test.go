@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	pb "google.golang.org/grpc/interop/grpc_testing"
@@ -163,4 +164,20 @@ func TestConnectionWithoutStreamsIsLost(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatal("the call waits for ever")
 	}
+}
+
+// The pool sees the loss of a connection before gRPC reports it, and the limit of the next one after gRPC reports that.
+func TestALostConnectionIsConnectingAtOnce(t *testing.T) {
+	pool, err := NewClient("passthrough:///"+grpctest.ServeHealth(t), Config{TransportCredentials: insecure.NewCredentials()})
+	require.NoError(t, err)
+	defer pool.Close()
+	require.NoError(t, pool.Ready(t.Context()))
+	c := pool.groups[Unary].conns[0]
+	for lost := range c.limits.conns {
+		c.limits.leave(lost, true)
+	}
+	assert.Equal(t, connectivity.Ready, c.cc.GetState())
+	assert.Equal(t, connectivity.Connecting, c.stateLocked())
+	c.limits.set(&observedConn{limits: c.limits}, 10)
+	assert.Equal(t, connectivity.Ready, c.stateLocked())
 }

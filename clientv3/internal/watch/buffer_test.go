@@ -95,6 +95,7 @@ func TestBufferWaitsForASlowReader(t *testing.T) {
 		}
 		synctest.Wait()
 		assert.Equal(t, 4*eventOverhead, b.held(), "the response in the channel counts, others wait behind it")
+		assert.Equal(t, 1<<20-4*eventOverhead, b.budget.left(), "what one watch holds counts against all")
 		for range 4 {
 			time.Sleep(time.Second)
 			<-b.ch

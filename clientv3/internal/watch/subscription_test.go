@@ -111,3 +111,24 @@ func TestFirstEventsWithoutPreviousKeyValuesAfterReconnects(t *testing.T) {
 	sc.receives(created(3, 12), happened(3, 12))
 	sc.sends("cancel 3", "create 4 from 12")
 }
+
+// What is held of an incomplete response counts against the budget of all watches until it is complete, or the stream
+// has ended.
+func TestFragmentsUseTheBudget(t *testing.T) {
+	b := NewBudget(1 << 20)
+	e := New(Config{MaxBuffer: 1 << 20, Budget: b})
+	defer e.Close()
+	w := newWatcher(Request{}, newReading(), b)
+	w.shard.Store(&shard{engine: e})
+	held := extentOf(eventsAt(5, 6)).bytes
+	for _, end := range []func(){
+		func() { w.current.become(queued) },
+		func() { w.current.accept(happened(1, 7)) },
+	} {
+		w.current.state = live
+		w.current.accept(fragment(1, 5, 6))
+		assert.Equal(t, 1<<20-held, b.left())
+		end()
+		assert.Equal(t, 1<<20, b.left())
+	}
+}
