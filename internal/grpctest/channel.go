@@ -34,8 +34,8 @@ type Update struct {
 	At time.Time
 }
 
-// Addresses returns the addresses of each endpoint, joined by commas.
-func (u Update) Addresses() []string {
+// List returns the addresses of each endpoint, joined by commas.
+func (u Update) List() []string {
 	list := []string{}
 	for _, e := range u.Endpoints {
 		var addresses []string
@@ -43,6 +43,11 @@ func (u Update) Addresses() []string {
 			addresses = append(addresses, a.Addr)
 		}
 		list = append(list, strings.Join(addresses, ","))
+	}
+	if u.Endpoints == nil { // gRPC makes an endpoint of each address
+		for _, a := range u.Addresses {
+			list = append(list, a.Addr)
+		}
 	}
 	return list
 }
@@ -116,13 +121,13 @@ func (c *Channel) Counts() (updates, errs int) {
 	return len(c.updates), len(c.errs)
 }
 
-// Latest returns the addresses of the last list, nil before the first.
+// Latest returns the last list, nil before the first.
 func (c *Channel) Latest() []string {
 	updates, _ := c.Received()
 	if len(updates) == 0 {
 		return nil
 	}
-	return updates[len(updates)-1].Addresses()
+	return updates[len(updates)-1].List()
 }
 
 // Wait waits until a condition holds, at most for d, and reports whether it does.

@@ -153,7 +153,7 @@ type clientConn struct{ *grpctest.Channel }
 func (c clientConn) updates() (lists, errs []string) {
 	updates, reported := c.Received()
 	for _, u := range updates {
-		lists = append(lists, strings.Join(u.Addresses(), " "))
+		lists = append(lists, strings.Join(u.List(), " "))
 	}
 	for _, err := range reported {
 		errs = append(errs, err.Error())

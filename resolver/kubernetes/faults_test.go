@@ -395,7 +395,7 @@ func TestMassRemovalIsDelayed(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Since(began), 2*time.Second)
 	c.AwaitError(t, 0, "most endpoints of service \"users\" in namespace \"shop\" disappeared at once; they stay in use for 2s")
 	states, _ := c.Received()
-	assert.Equal(t, []string{"10.0.0.9:80", "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"}, states[1].Addresses())
+	assert.Equal(t, []string{"10.0.0.9:80", "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"}, states[1].List())
 }
 
 // A channel that opens while most endpoints are missing has the kept ones, and so has one that wakes up when all are
@@ -424,7 +424,7 @@ func TestMassRemovalIsDelayedForNewChannels(t *testing.T) {
 	for _, c := range []*grpctest.Channel{first, second, third} {
 		states, _ := c.Received()
 		for _, s := range states {
-			assert.NotEmpty(t, s.Addresses())
+			assert.NotEmpty(t, s.List())
 		}
 	}
 	// Many changes happened while no channel was open.

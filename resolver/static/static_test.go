@@ -33,7 +33,7 @@ func TestTargets(t *testing.T) {
 		t.Run(target, func(t *testing.T) {
 			got, err := published(t, target)
 			require.NoError(t, err)
-			assert.Equal(t, want, got.Addresses())
+			assert.Equal(t, want, got.List())
 		})
 	}
 }
