@@ -26,6 +26,7 @@ import (
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/quorate/quorate"
 	"github.com/quorate/quorate/internal/grpctest"
@@ -45,8 +46,7 @@ const (
 // connections stay open.
 type backend struct {
 	testgrpc.UnimplementedTestServiceServer
-	dialed chan net.Conn
-	closed chan struct{}
+	*bufconn.Listener
 	frozen atomic.Pointer[chan struct{}] // what it waits for, nil if it is not frozen
 	pause  atomic.Int64                  // of each call, in nanoseconds
 	calls  atomic.Int64
@@ -72,23 +72,15 @@ func (b *backend) wait() {
 	}
 }
 
-// Accept, Close and Addr make it a listener.
+// Accept counts connections.
 func (b *backend) Accept() (net.Conn, error) {
-	select {
-	case c := <-b.dialed:
-		b.accepted.Add(1)
-		return frozenConn{c, b}, nil
-	case <-b.closed:
-		return nil, net.ErrClosed
+	c, err := b.Listener.Accept()
+	if err != nil {
+		return nil, err
 	}
+	b.accepted.Add(1)
+	return frozenConn{c, b}, nil
 }
-
-func (b *backend) Close() error {
-	close(b.closed)
-	return nil
-}
-
-func (b *backend) Addr() net.Addr { return &net.UnixAddr{Name: "backend", Net: "unix"} }
 
 func (b *backend) EmptyCall(ctx context.Context, _ *testgrpc.Empty) (*testgrpc.Empty, error) {
 	b.calls.Add(1)
@@ -177,7 +169,7 @@ func serve(t *testing.T, connect func(target string, names resolver.Builder, dia
 	byName := make(map[string]*backend)
 	var servers []*grpc.Server
 	for i := range backends {
-		b := &backend{dialed: make(chan net.Conn), closed: make(chan struct{}), health: grpchealth.NewServer()}
+		b := &backend{Listener: bufconn.Listen(1 << 16), health: grpchealth.NewServer()}
 		backends[i], byName["10.0.0."+strconv.Itoa(i+1)+":80"] = b, b
 		servers = append(servers, grpctest.ServeOn(t, b, func(s grpc.ServiceRegistrar) {
 			testgrpc.RegisterTestServiceServer(s, b)
@@ -190,13 +182,7 @@ func serve(t *testing.T, connect func(target string, names resolver.Builder, dia
 		if until := byName[address].awayUntil.Load(); until != nil && time.Now().Before(*until) {
 			return nil, errors.New("refused")
 		}
-		client, server := net.Pipe()
-		select {
-		case byName[address].dialed <- server:
-			return client, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+		return byName[address].DialContext(ctx)
 	}
 	conn, err := connect("static:///"+strings.Join(slices.Sorted(maps.Keys(byName)), ","), names, grpc.WithContextDialer(dial))
 	require.NoError(t, err)

@@ -16,6 +16,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 )
 
 // usual is the usual duration of a call.
@@ -95,7 +96,7 @@ type server struct {
 
 	mu   sync.Mutex
 	grpc *grpc.Server
-	lis  *pipeListener // nil while killed
+	lis  *bufconn.Listener // nil while killed
 	open []*serverConn
 }
 
@@ -124,7 +125,7 @@ func startServers(t *testing.T, n int) (servers []*server) {
 func (s *server) restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lis = &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	s.lis = bufconn.Listen(window)
 	s.grpc = grpc.NewServer(grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window))
 	pb.RegisterTestServiceServer(s.grpc, s)
 	healthpb.RegisterHealthServer(s.grpc, s)
@@ -288,45 +289,10 @@ func dialer(servers []*server) func(context.Context, string) (net.Conn, error) {
 			client, server := net.Pipe()
 			return client, server.Close()
 		default:
-			return lis.dial(ctx)
+			return lis.DialContext(ctx)
 		}
 	}
 }
-
-// pipeListener listens for connections in memory.
-type pipeListener struct {
-	conns  chan net.Conn
-	once   sync.Once
-	closed chan struct{}
-}
-
-func (l *pipeListener) dial(ctx context.Context) (net.Conn, error) {
-	client, server := net.Pipe()
-	select {
-	case l.conns <- server:
-		return client, nil
-	case <-l.closed:
-		return nil, syscall.ECONNREFUSED
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case conn := <-l.conns:
-		return conn, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *pipeListener) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return nil
-}
-
-func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
 type serverListener struct {
 	net.Listener

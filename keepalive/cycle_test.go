@@ -142,7 +142,7 @@ func cycle(t *testing.T, pair keepalive.Pair, policy string, latency, takes time
 	assert.NoError(t, o.first)
 	assert.Equal(t, map[codes.Code]int{codes.OK: count[codes.OK]}, count)
 	assert.Equal(t, int64(count[codes.OK]), served.Load(), "each was executed once")
-	assert.Greater(t, nets["a"].dialCount()+nets["b"].dialCount(), 5, "connections did cycle")
+	assert.Greater(t, nets["a"].dials.Load()+nets["b"].dials.Load(), int64(5), "connections did cycle")
 }
 
 // TestGraceCutsWhatTakesLonger shows what the check of LongestCall prevents: a call is

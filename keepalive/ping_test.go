@@ -110,7 +110,7 @@ func requireNoGoAway(t *testing.T, pair keepalive.Pair, latency time.Duration) {
 	traffic(t, testgrpc.NewTestServiceClient(conn), pair.Client.Time, 60*pair.Client.Time, rand.New(rand.NewPCG(1, 2)))
 	assert.Empty(t, p.tooManyPings())
 	if pair.Server.MaxConnectionAge == 0 {
-		assert.Equal(t, 1, p.dialCount(), "one connection has lasted")
+		assert.EqualValues(t, 1, p.dials.Load(), "one connection has lasted")
 	}
 }
 
@@ -147,7 +147,7 @@ func TestConnectionsUntilTheServerAcceptsPings(t *testing.T) {
 			time.Sleep(10 * time.Minute)
 		}
 		assert.Len(t, p.tooManyPings(), predicted.Connections)
-		assert.Equal(t, predicted.Connections+1, p.dialCount())
+		assert.EqualValues(t, predicted.Connections+1, p.dials.Load())
 	})
 }
 

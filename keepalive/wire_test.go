@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	grpckeepalive "google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/quorate/quorate/keepalive"
 )
@@ -113,55 +114,33 @@ func (c *tappedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// buffered is how many bytes a connection holds in each direction.
+const buffered = 1 << 16
+
 // pipeNet is a network of pipes with one server on it. It works in synctest bubbles.
 type pipeNet struct {
+	*bufconn.Listener
 	latency  time.Duration
 	silent   atomic.Bool // what is on its way is lost, with latency only
-	conns    chan net.Conn
 	carriers sync.WaitGroup
 	fromSrv  frameLog
 	toServer frameLog
-	mu       sync.Mutex
-	dials    int
-	closing  sync.Once
-	closed   chan struct{} // when the server ends
+	dials    atomic.Int64
 }
 
 func newPipeNet(latency time.Duration) *pipeNet {
-	return &pipeNet{latency: latency, conns: make(chan net.Conn), closed: make(chan struct{})}
+	return &pipeNet{Listener: bufconn.Listen(buffered), latency: latency}
 }
-
-func (p *pipeNet) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipeNet) Close() error {
-	p.closing.Do(func() { close(p.closed) })
-	return nil
-}
-
-func (p *pipeNet) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
 func (p *pipeNet) dial(ctx context.Context, _ string) (net.Conn, error) {
-	client, server := net.Pipe()
-	select {
-	case p.conns <- server:
-	case <-p.closed:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	client, err := p.DialContext(ctx)
+	if err != nil {
+		return nil, err
 	}
 	if p.latency > 0 {
 		client = p.delayed(client)
 	}
-	p.mu.Lock()
-	p.dials++
-	p.mu.Unlock()
+	p.dials.Add(1)
 	const preface = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 	return &tappedConn{Conn: client, received: &reader{frameLog: &p.fromSrv}, sent: &reader{frameLog: &p.toServer, skip: preface}}, nil
 }
@@ -194,12 +173,6 @@ func (p *pipeNet) carry(from, to net.Conn) {
 }
 
 func (p *pipeNet) tooManyPings() []time.Time { return p.fromSrv.all(frameGoAway, "too_many_pings") }
-
-func (p *pipeNet) dialCount() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.dials
-}
 
 // service answers EmptyCall and UnaryCall at once, or as a test says, and leaves FullDuplexCall open without a
 // message until the client ends it.

@@ -10,34 +10,22 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/resolver"
-	"google.golang.org/grpc/serviceconfig"
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/internal/endpoint"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/internal/testpki"
 )
-
-// published is a ClientConn that stores the last state.
-type published struct {
-	resolver.ClientConn
-	state resolver.State
-}
-
-func (p *published) ParseServiceConfig(string) *serviceconfig.ParseResult { return nil }
-
-func (p *published) UpdateState(s resolver.State) error {
-	p.state = s
-	return nil
-}
 
 func publishedAddress(t *testing.T, raw string, tls bool) resolver.Address {
 	t.Helper()
 	ep, err := endpoint.Parse(raw)
 	require.NoError(t, err)
-	p := new(published)
-	_, err = newResolver([]endpoint.Endpoint{ep}, tls, "", nil).Build(resolver.Target{}, p, resolver.BuildOptions{})
+	c := grpctest.NewChannel()
+	_, err = newResolver([]endpoint.Endpoint{ep}, tls, "", nil).Build(resolver.Target{}, c, resolver.BuildOptions{})
 	require.NoError(t, err)
-	return p.state.Endpoints[0].Addresses[0]
+	updates, _ := c.Received()
+	return updates[0].Endpoints[0].Addresses[0]
 }
 
 // The security is a part of an address's identity; the spelling of the endpoint is not.

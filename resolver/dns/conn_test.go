@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/resolver"
 
 	"github.com/quorate/quorate/internal/feed"
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // testTimeout is far longer than any of these tests.
@@ -177,12 +179,12 @@ func fails(code dnsmessage.RCode) *dnsmessage.Message {
 
 // listed returns the addresses of an answer, with the port 80 unless SRV records have the ports.
 func listed(a answer) string {
-	cc := portedConn{&clientConn{}, 80}
+	cc := portedConn{grpctest.NewChannel(), 80}
 	if len(a.backends) > 0 && a.backends[0].port != 0 {
 		cc.port = 0
 	}
 	_ = cc.UpdateState(resolver.State{Endpoints: endpoints(a.backends)})
-	return written(cc.ClientConn.(*clientConn).last)
+	return strings.Join(cc.ClientConn.(*grpctest.Channel).Latest(), " ")
 }
 
 // The TTL is the minimum over all records of all answers.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -148,37 +147,28 @@ func parse(addrs ...string) []netip.Addr {
 }
 
 // clientConn records the updates of a channel.
-type clientConn struct {
-	resolver.ClientConn
-	mu    sync.Mutex
-	lists []string // addresses: endpoints separated by blanks, addresses by commas
-	last  resolver.State
-	errs  []string
+type clientConn struct{ *grpctest.Channel }
+
+// updates returns all lists and errors so far: endpoints separated by blanks, addresses by commas.
+func (c clientConn) updates() (lists, errs []string) {
+	updates, reported := c.Received()
+	for _, u := range updates {
+		lists = append(lists, strings.Join(u.List(), " "))
+	}
+	for _, err := range reported {
+		errs = append(errs, err.Error())
+	}
+	return lists, errs
 }
 
-func (c *clientConn) UpdateState(s resolver.State) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.last = s
-	c.lists = append(c.lists, written(s))
-	return nil
-}
-
-func (c *clientConn) ReportError(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.errs = append(c.errs, err.Error())
-}
-
-// updates returns all lists and errors so far.
-func (c *clientConn) updates() (lists, errs []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return append([]string(nil), c.lists...), append([]string(nil), c.errs...)
+// endpoints returns the last list.
+func (c clientConn) endpoints() []resolver.Endpoint {
+	updates, _ := c.Received()
+	return updates[len(updates)-1].Endpoints
 }
 
 // requireLists checks all lists so far. It is called in a bubble.
-func (c *clientConn) requireLists(t *testing.T, want ...string) {
+func (c clientConn) requireLists(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
 	lists, _ := c.updates()
@@ -186,30 +176,11 @@ func (c *clientConn) requireLists(t *testing.T, want ...string) {
 }
 
 // requireErrors checks all errors so far. It is called in a bubble.
-func (c *clientConn) requireErrors(t *testing.T, want ...string) {
+func (c clientConn) requireErrors(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
 	_, errs := c.updates()
 	require.Equal(t, want, errs)
-}
-
-func written(s resolver.State) string {
-	all := make([]string, len(s.Endpoints))
-	for i, e := range s.Endpoints {
-		addrs := make([]string, len(e.Addresses))
-		for j, a := range e.Addresses {
-			addrs[j] = a.Addr
-		}
-		all[i] = strings.Join(addrs, ",")
-	}
-	return strings.Join(all, " ")
-}
-
-func parseURL(t *testing.T, s string) resolver.Target {
-	t.Helper()
-	u, err := url.Parse(s)
-	require.NoError(t, err)
-	return resolver.Target{URL: *u}
 }
 
 func newBuilder(t *testing.T, cfg Config) resolver.Builder {
@@ -220,18 +191,14 @@ func newBuilder(t *testing.T, cfg Config) resolver.Builder {
 }
 
 // open builds a resolver for a target; the caller closes it.
-func open(t *testing.T, b resolver.Builder, target string) (resolver.Resolver, *clientConn) {
+func open(t *testing.T, b resolver.Builder, target string) (resolver.Resolver, clientConn) {
 	t.Helper()
-	cc := &clientConn{}
-	r, err := b.Build(parseURL(t, target), cc, resolver.BuildOptions{})
-	require.NoError(t, err)
-	return r, cc
+	c, r := grpctest.Resolve(t, b, target)
+	return r, clientConn{c}
 }
 
 // follow returns a channel that is open until the end of the test.
-func follow(t *testing.T, b resolver.Builder, target string) *clientConn {
+func follow(t *testing.T, b resolver.Builder, target string) clientConn {
 	t.Helper()
-	r, cc := open(t, b, target)
-	t.Cleanup(r.Close)
-	return cc
+	return clientConn{grpctest.Follow(t, b, target)}
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // keeping is the end of the text reported with a list that stays.
@@ -47,7 +49,7 @@ func TestLookupsAreShared(t *testing.T) {
 		s.takes(50 * time.Millisecond)
 		b := newBuilder(t, Config{Resolver: s})
 		var channels []resolver.Resolver
-		var ccs []*clientConn
+		var ccs []clientConn
 		for i := range 100 {
 			r, cc := open(t, b, fmt.Sprintf("dns:///SVC:%d", 1000+i%2))
 			channels, ccs = append(channels, r), append(ccs, cc)
@@ -216,8 +218,7 @@ func TestStorm(t *testing.T) {
 		wg.Go(func() {
 			for n := range 100 {
 				target := []string{"dns:///svc:80", "dns:///" + srvName, "dns:///none:80", "dns:///10.0.0.1:80"}[(i+n)%4]
-				cc := &clientConn{}
-				r, err := b.Build(parseURL(t, target), cc, resolver.BuildOptions{})
+				r, err := b.Build(grpctest.Target(t, target), grpctest.NewChannel(), resolver.BuildOptions{})
 				if !assert.NoError(t, err) {
 					return
 				}
@@ -393,7 +394,7 @@ func TestRotatingAnswers(t *testing.T) {
 		t.Logf("%d lists, %d removals", len(lists), removed)
 		require.LessOrEqual(t, len(lists), 24, "each adds at least one")
 		require.LessOrEqual(t, removed, 1)
-		require.Len(t, cc.last.Endpoints, 24)
+		require.Len(t, cc.endpoints(), 24)
 		require.Empty(t, errs)
 		require.Len(t, log.About(`"rotating"`)[before:], 1)
 	})
@@ -417,6 +418,6 @@ func TestCloseDuringALookup(t *testing.T) {
 }
 
 func TestServerInTargetNeedsOurResolver(t *testing.T) {
-	_, err := newBuilder(t, Config{Resolver: newScript()}).Build(parseURL(t, "dns://10.0.0.10/svc:80"), &clientConn{}, resolver.BuildOptions{})
+	_, err := newBuilder(t, Config{Resolver: newScript()}).Build(grpctest.Target(t, "dns://10.0.0.10/svc:80"), grpctest.NewChannel(), resolver.BuildOptions{})
 	require.EqualError(t, err, `dns: bad target "dns://10.0.0.10/svc:80": it names a DNS server, but Config.Resolver answers all lookups; leave the server out`)
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/resolver"
+
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 func TestTargets(t *testing.T) {
@@ -45,13 +47,13 @@ func TestTargets(t *testing.T) {
 		"dns:///_grpc._tcp.svc?srv":         srv("", "_grpc._tcp.svc", "svc"),
 		"dns://127.0.0.1:53/_grpc._tcp.svc": srv("127.0.0.1:53", "_grpc._tcp.svc", "svc"),
 	} {
-		got, err := parseTarget(parseURL(t, s))
+		got, err := parseTarget(grpctest.Target(t, s))
 		require.NoError(t, err, s)
 		if want.literal.IsValid() {
 			want.server, got.server = "", ""
 		}
 		assert.Equal(t, want, got, s)
-		assert.Equal(t, want.authority, newBuilder(t, Config{}).(resolver.AuthorityOverrider).OverrideAuthority(parseURL(t, s)), s)
+		assert.Equal(t, want.authority, newBuilder(t, Config{}).(resolver.AuthorityOverrider).OverrideAuthority(grpctest.Target(t, s)), s)
 	}
 }
 
@@ -78,14 +80,14 @@ func TestBadTargets(t *testing.T) {
 		"dns:///" + long:             `"` + long + `" is not a domain name: a label has more than 63 bytes`,
 		"dns:///_grpc._tcp.svc:80":   `"_grpc._tcp.svc" is the name of SRV records, which have the ports; remove ":80"`,
 	} {
-		_, err := parseTarget(parseURL(t, s))
+		_, err := parseTarget(grpctest.Target(t, s))
 		if assert.Error(t, err, s) {
 			assert.True(t, strings.HasSuffix(err.Error(), ": "+want), "%s: %v", s, err)
 			assert.NotContains(t, err.Error(), "secret")
 		}
 	}
-	_, err := parseTarget(parseURL(t, "dns:///"+strings.Repeat("a.", 127)+"a"))
+	_, err := parseTarget(grpctest.Target(t, "dns:///"+strings.Repeat("a.", 127)+"a"))
 	require.ErrorContains(t, err, "is too long; the maximum is 253")
 	// gRPC asks for an authority before it builds the resolver, and cannot be given an error.
-	require.Equal(t, "a%2Fb", authorityOf(parseURL(t, "dns:///a/b")))
+	require.Equal(t, "a%2Fb", authorityOf(grpctest.Target(t, "dns:///a/b")))
 }

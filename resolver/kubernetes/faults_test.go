@@ -25,11 +25,11 @@ import (
 const tick = 5 * time.Millisecond
 
 // followed starts a server with one slice, and a channel that has received it.
-func followed(t *testing.T, tm timing) (*fakeapiserver.Server, *channel) {
+func followed(t *testing.T, tm timing) (*fakeapiserver.Server, *grpctest.Channel) {
 	t.Helper()
 	server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
 	c := openWith(t, Config{REST: server.RESTConfig()}, tm, "kubernetes:///users.shop")
-	c.awaitAddresses(t, "10.0.0.1:80")
+	c.AwaitAddresses(t, "10.0.0.1:80")
 	return server, c
 }
 
@@ -43,11 +43,11 @@ func TestWatchEndsOften(t *testing.T) {
 	for i := range 100 {
 		host := fmt.Sprintf("10.0.1.%d", i+1)
 		update(t, server, slice("users", "a", 80, host))
-		c.awaitAddresses(t, host+":80")
+		c.AwaitAddresses(t, host+":80")
 	}
 	// With growing pauses, so many watches would exceed the test's timeout.
 	require.NoError(t, server.Wait(within(t), "watch", 18))
-	_, errs := c.counts()
+	_, errs := c.Counts()
 	assert.Zero(t, errs, "an ended watch is no error")
 	assert.Equal(t, 1, streamedLists(server.Requests()), "a watch resumes where the last one ended")
 	assert.Equal(t, 1, server.Connections())
@@ -71,17 +71,17 @@ func TestExpiredHistory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server, c := followed(t, quick())
 			create(t, server, slice("users", "b", 80, "10.0.0.2"))
-			c.awaitCount(t, 2)
+			c.AwaitCount(t, 2)
 			server.Deny("watch") // the watch misses the deletion
 			expire(server)
 			require.Eventually(t, func() bool { return server.Watches() == 0 }, testTimeout, tick)
 			require.NoError(t, server.Delete("shop", "b"))
 			server.Compact()
-			_, errs := c.counts()
+			_, errs := c.Counts()
 			server.Allow("watch")
-			c.awaitAddresses(t, "10.0.0.1:80")
+			c.AwaitAddresses(t, "10.0.0.1:80")
 			assert.Equal(t, 2, streamedLists(server.Requests()))
-			states, after, _ := c.look()
+			states, after := c.Received()
 			for _, s := range states {
 				assert.NotEmpty(t, s.Endpoints, "the list is kept during the outage")
 			}
@@ -124,10 +124,10 @@ func TestFaultsAtFirst(t *testing.T) {
 			server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
 			c.fault(t, server)
 			channel := open(t, server, "kubernetes:///users.shop")
-			channel.awaitError(t, 0, c.want...)
+			channel.AwaitError(t, 0, c.want...)
 			c.mend(t, server)
-			channel.awaitAddresses(t, "10.0.0.1:80")
-			states, errs, _ := channel.look()
+			channel.AwaitAddresses(t, "10.0.0.1:80")
+			states, errs := channel.Received()
 			assert.Len(t, states, 1)
 			for i, err := range errs[1:] {
 				assert.NotEqual(t, errs[i].Error(), err.Error())
@@ -198,13 +198,13 @@ func TestFaultsKeepTheList(t *testing.T) {
 				c.timing(&tm)
 			}
 			channel := openWith(t, Config{REST: config}, tm, "kubernetes:///users.shop")
-			channel.awaitAddresses(t, "10.0.0.1:80")
+			channel.AwaitAddresses(t, "10.0.0.1:80")
 			c.fault(t, server)
-			channel.awaitError(t, 0, "last known endpoints stay in use", c.want)
+			channel.AwaitError(t, 0, "last known endpoints stay in use", c.want)
 			update(t, server, slice("users", "a", 80, "10.0.0.2"))
 			c.mend(t, server)
-			channel.awaitAddresses(t, "10.0.0.2:80")
-			states, errs, _ := channel.look()
+			channel.AwaitAddresses(t, "10.0.0.2:80")
+			states, errs := channel.Received()
 			assert.Len(t, states, 2)
 			for _, err := range errs {
 				assert.NotContains(t, err.Error(), "secret")
@@ -217,10 +217,10 @@ func TestFaultsKeepTheList(t *testing.T) {
 func TestPermissionIsLostWithoutEndpoints(t *testing.T) {
 	server := startServer(t)
 	c := open(t, server, "kubernetes:///users.shop")
-	c.awaitError(t, 0, "has no EndpointSlices")
+	c.AwaitError(t, 0, "has no EndpointSlices")
 	server.Deny()
 	server.EndWatches()
-	c.awaitError(t, 0, "has no EndpointSlices", "last known", "no permission to watch")
+	c.AwaitError(t, 0, "has no EndpointSlices", "last known", "no permission to watch")
 }
 
 func TestServerWithoutStreamedLists(t *testing.T) {
@@ -231,18 +231,18 @@ func TestServerWithoutStreamedLists(t *testing.T) {
 			server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
 			server.SetWatchList(mode)
 			c := openWith(t, Config{REST: server.RESTConfig()}, tm, "kubernetes:///users.shop")
-			c.awaitAddresses(t, "10.0.0.1:80")
+			c.AwaitAddresses(t, "10.0.0.1:80")
 			update(t, server, slice("users", "a", 80, "10.0.0.2"))
-			c.awaitAddresses(t, "10.0.0.2:80")
+			c.AwaitAddresses(t, "10.0.0.2:80")
 			server.EndWatches()
 			update(t, server, slice("users", "a", 80, "10.0.0.3"))
-			c.awaitAddresses(t, "10.0.0.3:80")
+			c.AwaitAddresses(t, "10.0.0.3:80")
 			assert.Equal(t, 1, server.Count("list"))
 			server.ExpireWatches()
 			require.NoError(t, server.Wait(within(t), "list", 2))
 			update(t, server, slice("users", "a", 80, "10.0.0.4"))
-			c.awaitAddresses(t, "10.0.0.4:80")
-			_, errs := c.counts()
+			c.AwaitAddresses(t, "10.0.0.4:80")
+			_, errs := c.Counts()
 			assert.Zero(t, errs)
 		})
 	}
@@ -270,7 +270,7 @@ func TestBusyServerWithoutStreamedLists(t *testing.T) {
 		}
 	})
 	c := openWith(t, Config{REST: server.RESTConfig()}, tm, "kubernetes:///users.shop")
-	c.awaitAddresses(t, "10.0.0.1:80")
+	c.AwaitAddresses(t, "10.0.0.1:80")
 }
 
 // Only the bookmark ends a streamed list, whatever annotations a slice has.
@@ -279,8 +279,8 @@ func TestSliceThatLooksLikeEndOfList(t *testing.T) {
 	odd.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 	server := startServer(t, odd, slice("users", "b", 80, "10.0.0.2"))
 	c := open(t, server, "kubernetes:///users.shop")
-	c.awaitAddresses(t, "10.0.0.1:80", "10.0.0.2:80")
-	states, _ := c.counts()
+	c.AwaitAddresses(t, "10.0.0.1:80", "10.0.0.2:80")
+	states, _ := c.Counts()
 	assert.Equal(t, 1, states)
 }
 
@@ -289,11 +289,11 @@ func TestCloseWhileServerHangs(t *testing.T) {
 	tm.answer, tm.ping = time.Hour, time.Hour // only Close ends requests
 	server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
 	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, tm)
-	following, r := build(t, b, "kubernetes:///users.shop")
-	following.awaitAddresses(t, "10.0.0.1:80")
+	following, r := grpctest.Resolve(t, b, "kubernetes:///users.shop")
+	following.AwaitAddresses(t, "10.0.0.1:80")
 	server.Hang()
 	other := newTestBuilder(t, Config{REST: server.RESTConfig()}, tm)
-	_, q := build(t, other, "kubernetes:///users.shop")
+	_, q := grpctest.Resolve(t, other, "kubernetes:///users.shop")
 	require.Eventually(t, func() bool { return server.Connections() == 2 }, testTimeout, tick)
 	closed := make(chan struct{})
 	go func() {
@@ -319,8 +319,8 @@ func TestSilentWatchIsMadeAgain(t *testing.T) {
 	requests := server.Requests()
 	assert.Equal(t, len(requests), streamedLists(requests), "the list is requested anew")
 	update(t, server, slice("users", "a", 80, "10.0.0.2"))
-	c.awaitAddresses(t, "10.0.0.2:80")
-	states, errs := c.counts()
+	c.AwaitAddresses(t, "10.0.0.2:80")
+	states, errs := c.Counts()
 	assert.Equal(t, 2, states)
 	assert.Zero(t, errs)
 }
@@ -331,7 +331,7 @@ func TestBookmarksKeepWatchAlive(t *testing.T) {
 	server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
 	server.SetBookmarkInterval(20 * time.Millisecond)
 	c := openWith(t, Config{REST: server.RESTConfig()}, tm, "kubernetes:///users.shop")
-	c.awaitAddresses(t, "10.0.0.1:80")
+	c.AwaitAddresses(t, "10.0.0.1:80")
 	// A machine that stalls long enough can exceed the limit, but not every time.
 	deadline := time.Now().Add(testTimeout)
 	for before := -1; before != server.Count("watch"); {
@@ -345,7 +345,7 @@ func TestBookmarksMovePlaceToGoOnFrom(t *testing.T) {
 	server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
 	server.SetBookmarkInterval(20 * time.Millisecond)
 	c := open(t, server, "kubernetes:///users.shop")
-	c.awaitAddresses(t, "10.0.0.1:80")
+	c.AwaitAddresses(t, "10.0.0.1:80")
 	other := slice("others", "b", 80, "10.0.0.9")
 	create(t, server, other)
 	stored, err := server.Get("shop", "b") // the watch receives no event for it
@@ -375,8 +375,8 @@ func TestListFirstIsRemembered(t *testing.T) {
 	server.SetWatchList(fakeapiserver.WatchListRefused)
 	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
 	for round := range 3 {
-		c, r := build(t, b, "kubernetes:///users.shop")
-		c.awaitAddresses(t, "10.0.0.1:80")
+		c, r := grpctest.Resolve(t, b, "kubernetes:///users.shop")
+		c.AwaitAddresses(t, "10.0.0.1:80")
 		require.NoError(t, server.Wait(within(t), "watch", round+2))
 		r.Close()
 	}
@@ -388,14 +388,14 @@ func TestListFirstIsRemembered(t *testing.T) {
 func TestMassRemovalIsDelayed(t *testing.T) {
 	server := startServer(t, slice("users", "a", 80, "10.0.0.1", "10.0.0.2", "10.0.0.3"))
 	c := openWith(t, Config{REST: server.RESTConfig(), MassRemovalDelay: 2 * time.Second}, quick(), "kubernetes:///users.shop")
-	c.awaitAddresses(t, "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")
+	c.AwaitAddresses(t, "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")
 	began := time.Now()
 	update(t, server, slice("users", "a", 80, "10.0.0.9"))
-	c.awaitAddresses(t, "10.0.0.9:80")
+	c.AwaitAddresses(t, "10.0.0.9:80")
 	assert.GreaterOrEqual(t, time.Since(began), 2*time.Second)
-	c.awaitError(t, 0, "most endpoints of service \"users\" in namespace \"shop\" disappeared at once; they stay in use for 2s")
-	states, _, _ := c.look()
-	assert.Equal(t, []string{"10.0.0.9:80", "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"}, addressesOf(states[:2]))
+	c.AwaitError(t, 0, "most endpoints of service \"users\" in namespace \"shop\" disappeared at once; they stay in use for 2s")
+	states, _ := c.Received()
+	assert.Equal(t, []string{"10.0.0.9:80", "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"}, states[1].List())
 }
 
 // A channel that opens while most endpoints are missing has the kept ones, and so has one that wakes up when all are
@@ -404,32 +404,32 @@ func TestMassRemovalIsDelayedForNewChannels(t *testing.T) {
 	all := []string{"10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"}
 	server := startServer(t, slice("users", "a", 80, "10.0.0.1", "10.0.0.2", "10.0.0.3"))
 	b := newTestBuilder(t, Config{REST: server.RESTConfig(), MassRemovalDelay: time.Minute}, quick())
-	first, r1 := build(t, b, "kubernetes:///users.shop")
-	first.awaitAddresses(t, all...)
+	first, r1 := grpctest.Resolve(t, b, "kubernetes:///users.shop")
+	first.AwaitAddresses(t, all...)
 	update(t, server, slice("users", "a", 80, "10.0.0.1"))
-	first.awaitError(t, 0, "disappeared at once")
-	second, r2 := build(t, b, "kubernetes:///users.shop")
-	second.awaitCount(t, 3)
-	second.awaitError(t, 0, "disappeared at once")
+	first.AwaitError(t, 0, "disappeared at once")
+	second, r2 := grpctest.Resolve(t, b, "kubernetes:///users.shop")
+	second.AwaitCount(t, 3)
+	second.AwaitError(t, 0, "disappeared at once")
 	r2.Close()
 	update(t, server, slice("users", "a", 80, "10.0.0.1", "10.0.0.2", "10.0.0.3"))
-	first.awaitAddresses(t, all...)
+	first.AwaitAddresses(t, all...)
 	r1.Close()
 
 	update(t, server, slice("users", "a", 80))
-	third, r3 := build(t, b, "kubernetes:///users.shop")
+	third, r3 := grpctest.Resolve(t, b, "kubernetes:///users.shop")
 	defer r3.Close()
-	third.awaitAddresses(t, all...)
-	third.awaitError(t, 0, "disappeared at once")
-	for _, c := range []*channel{first, second, third} {
-		states, _, _ := c.look()
-		for i := range states {
-			assert.NotEmpty(t, addressesOf(states[:i+1]))
+	third.AwaitAddresses(t, all...)
+	third.AwaitError(t, 0, "disappeared at once")
+	for _, c := range []*grpctest.Channel{first, second, third} {
+		states, _ := c.Received()
+		for _, s := range states {
+			assert.NotEmpty(t, s.List())
 		}
 	}
 	// Many changes happened while no channel was open.
 	update(t, server, slice("users", "a", 80, "10.0.0.9"))
-	third.awaitAddresses(t, "10.0.0.9:80")
+	third.AwaitAddresses(t, "10.0.0.9:80")
 }
 
 // The pauses of an outage do not delay retries after it.

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
+
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 func TestSettingsOfTheUser(t *testing.T) {
@@ -34,10 +36,10 @@ func TestSettingsOfTheUser(t *testing.T) {
 			config := server.RESTConfig()
 			c.change(config)
 			channel := openWith(t, Config{REST: config}, quick(), "kubernetes:///users.shop")
-			channel.awaitAddresses(t, "10.0.0.1:80")
+			channel.AwaitAddresses(t, "10.0.0.1:80")
 			update(t, server, slice("users", "a", 80, "10.0.0.2"))
-			channel.awaitAddresses(t, "10.0.0.2:80")
-			_, errs := channel.counts()
+			channel.AwaitAddresses(t, "10.0.0.2:80")
+			_, errs := channel.Counts()
 			assert.Zero(t, errs)
 			assert.Equal(t, c.protocol, server.Requests()[0].Protocol)
 		})
@@ -51,11 +53,11 @@ func TestOwnTransport(t *testing.T) {
 	require.NoError(t, err)
 	transport := &http.Transport{TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
-	c, r := build(t, newTestBuilder(t, Config{REST: &rest.Config{Host: server.URL(), Transport: transport}}, quick()), "kubernetes:///users.shop")
-	c.awaitAddresses(t, "10.0.0.1:80")
+	c, r := grpctest.Resolve(t, newTestBuilder(t, Config{REST: &rest.Config{Host: server.URL(), Transport: transport}}, quick()), "kubernetes:///users.shop")
+	c.AwaitAddresses(t, "10.0.0.1:80")
 	server.BreakConnections()
 	update(t, server, slice("users", "a", 80, "10.0.0.2"))
-	c.awaitAddresses(t, "10.0.0.2:80")
+	c.AwaitAddresses(t, "10.0.0.2:80")
 	r.Close()
 	require.Eventually(t, func() bool { return server.Watches() == 0 }, testTimeout, tick)
 }

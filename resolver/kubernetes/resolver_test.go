@@ -33,8 +33,8 @@ func TestSlicesAreMerged(t *testing.T) {
 	server := startServer(t, elsewhere, slice("others", "d", 80, "10.9.0.1"),
 		slice("users", "a", 80, hosts(1, 100)...), slice("users", "b", 80, hosts(2, 100)...), slice("users", "c", 80, hosts(3, 50)...))
 	c := open(t, server, "kubernetes:///users.shop:grpc")
-	c.awaitCount(t, 250)
-	states, errs := c.counts()
+	c.AwaitCount(t, 250)
+	states, errs := c.Counts()
 	assert.Equal(t, 1, states, "nothing is published before the list is complete")
 	assert.Zero(t, errs)
 
@@ -43,17 +43,17 @@ func TestSlicesAreMerged(t *testing.T) {
 		touched.Annotations = map[string]string{"touched": "yes"}
 		update(t, server, touched)
 		update(t, server, slice("users", "c", 80, hosts(3, 51)...))
-		c.awaitCount(t, 251)
-		states, _ := c.counts()
+		c.AwaitCount(t, 251)
+		states, _ := c.Counts()
 		assert.Equal(t, 2, states, "a list that is the same is not published again")
 	})
 	t.Run("a deleted slice takes its endpoints with it", func(t *testing.T) {
 		require.NoError(t, server.Delete("shop", "a"))
-		c.awaitCount(t, 151)
+		c.AwaitCount(t, 151)
 	})
 	t.Run("a slice that goes to another service as well", func(t *testing.T) {
 		update(t, server, slice("others", "b", 80, hosts(2, 100)...))
-		c.awaitCount(t, 51)
+		c.AwaitCount(t, 51)
 	})
 	assert.Equal(t, 1, server.Count("watch"))
 	assert.Zero(t, server.Count("list"), "the verb watch is enough")
@@ -76,13 +76,13 @@ func TestWithoutEndpoints(t *testing.T) {
 		channel := openWith(t, Config{REST: server.RESTConfig(), Namespace: "shop"}, quick(), target)
 		reported := 0
 		for range 2 {
-			channel.awaitAddresses(t)
-			channel.awaitError(t, reported, c.reason...)
-			states, errs, _ := channel.look()
+			channel.AwaitAddresses(t)
+			channel.AwaitError(t, reported, c.reason...)
+			states, errs := channel.Received()
 			assert.NotNil(t, states[len(states)-1].Endpoints, "gRPC takes nil for a resolver that knows only addresses")
 			reported = len(errs)
 			update(t, server, c.second)
-			channel.awaitAddresses(t, c.want)
+			channel.AwaitAddresses(t, c.want)
 			update(t, server, c.first)
 		}
 	}
@@ -92,12 +92,12 @@ func TestChannelsShareWatchAndConnection(t *testing.T) {
 	server := startServer(t, slice("users", "a", 80, "10.0.0.1"), slice("orders", "b", 80, "10.0.0.2"))
 	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
 	var built sync.WaitGroup
-	channels := make([]*channel, 100)
+	channels := make([]*grpctest.Channel, 100)
 	for i := range channels {
-		channels[i] = newChannel()
+		channels[i] = grpctest.NewChannel()
 		built.Go(func() {
 			service := []string{"users", "orders"}[i%2]
-			r, err := b.Build(target(t, "kubernetes:///"+service+".shop"), channels[i], resolver.BuildOptions{})
+			r, err := b.Build(grpctest.Target(t, "kubernetes:///"+service+".shop"), channels[i], resolver.BuildOptions{})
 			if assert.NoError(t, err) {
 				t.Cleanup(r.Close)
 			}
@@ -105,11 +105,11 @@ func TestChannelsShareWatchAndConnection(t *testing.T) {
 	}
 	built.Wait()
 	for _, c := range channels {
-		c.awaitCount(t, 1)
+		c.AwaitCount(t, 1)
 	}
 	update(t, server, slice("users", "a", 80, "10.0.0.1", "10.0.0.3"))
 	for i, c := range channels {
-		c.awaitCount(t, 2-i%2)
+		c.AwaitCount(t, 2-i%2)
 	}
 	assert.Equal(t, 2, server.Count("watch"))
 	require.Eventually(t, func() bool { return server.Connections() == 1 }, testTimeout, tick)
@@ -119,10 +119,10 @@ func TestLastCloseEndsWatch(t *testing.T) {
 	server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
 	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
 	for round := range 3 {
-		one, first := build(t, b, "kubernetes:///users.shop")
-		two, second := build(t, b, "kubernetes:///users.shop:8080")
-		one.awaitAddresses(t, "10.0.0.1:80")
-		two.awaitAddresses(t, "10.0.0.1:8080")
+		one, first := grpctest.Resolve(t, b, "kubernetes:///users.shop")
+		two, second := grpctest.Resolve(t, b, "kubernetes:///users.shop:8080")
+		one.AwaitAddresses(t, "10.0.0.1:80")
+		two.AwaitAddresses(t, "10.0.0.1:8080")
 		require.NoError(t, server.Wait(within(t), "watch", round+1)) // the addresses may be those of the last source
 		first.Close()
 		assert.NotNil(t, b.links.current)
@@ -151,17 +151,17 @@ func TestCloseDuringEvents(t *testing.T) {
 			}
 		}
 	})
-	published := make(map[*channel]int)
+	published := make(map[*grpctest.Channel]int)
 	for range 20 {
-		c, r := build(t, b, "kubernetes:///users.shop")
-		c.await(t, "some states", func(states []resolver.State, _ []error) bool { return len(states) > 2 })
+		c, r := grpctest.Resolve(t, b, "kubernetes:///users.shop")
+		require.True(t, c.Wait(testTimeout, func() bool { states, _ := c.Counts(); return states > 2 }))
 		r.Close()
-		published[c], _ = c.counts()
+		published[c], _ = c.Counts()
 	}
 	close(stop)
 	changes.Wait()
 	for c, before := range published {
-		after, _ := c.counts()
+		after, _ := c.Counts()
 		assert.Equal(t, before, after, "nothing is published after Close")
 	}
 }
@@ -172,7 +172,7 @@ func TestCloseAtOnce(t *testing.T) {
 	var closed sync.WaitGroup
 	for range 50 {
 		closed.Go(func() {
-			r, err := b.Build(target(t, "kubernetes:///users.shop"), newChannel(), resolver.BuildOptions{})
+			r, err := b.Build(grpctest.Target(t, "kubernetes:///users.shop"), grpctest.NewChannel(), resolver.BuildOptions{})
 			if assert.NoError(t, err) {
 				r.ResolveNow(resolver.ResolveNowOptions{})
 				r.Close()
@@ -185,22 +185,22 @@ func TestCloseAtOnce(t *testing.T) {
 
 func TestEmptyListIsNotRepeated(t *testing.T) {
 	server := startServer(t, slice("users", "a", 80))
-	c := newChannel()
-	c.refuse = func(resolver.State) error { return balancer.ErrBadResolverState }
-	r, err := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()).Build(target(t, "kubernetes:///users.shop"), c, resolver.BuildOptions{})
+	c := grpctest.NewChannel()
+	c.OnUpdate = func(resolver.State) error { return balancer.ErrBadResolverState }
+	r, err := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()).Build(grpctest.Target(t, "kubernetes:///users.shop"), c, resolver.BuildOptions{})
 	require.NoError(t, err)
 	defer r.Close()
-	c.awaitError(t, 0, "has no endpoints")
-	c.refuse = nil
+	c.AwaitError(t, 0, "has no endpoints")
+	c.OnUpdate = nil
 	update(t, server, slice("users", "a", 80, "10.0.0.2"))
-	c.awaitAddresses(t, "10.0.0.2:80")
-	states, _ := c.counts()
+	c.AwaitAddresses(t, "10.0.0.2:80")
+	states, _ := c.Counts()
 	assert.Equal(t, 2, states)
 }
 
 func TestBuildRefusesTarget(t *testing.T) {
 	b := newTestBuilder(t, Config{REST: restNowhere()}, quick())
-	_, err := b.Build(target(t, "kubernetes:///users:80:90"), newChannel(), resolver.BuildOptions{})
+	_, err := b.Build(grpctest.Target(t, "kubernetes:///users:80:90"), grpctest.NewChannel(), resolver.BuildOptions{})
 	assert.ErrorContains(t, err, "two colons")
 	assert.Nil(t, b.links.current)
 }

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // script is an API server scripted by the test, for virtual time.
@@ -100,14 +102,14 @@ const forever = 1000 * time.Hour
 func isWatchList(r *http.Request) bool { return r.URL.Query().Get("sendInitialEvents") == "true" }
 
 // underScript runs a test in virtual time, with a channel for the service "users".
-func underScript(t *testing.T, s script, test func(t *testing.T, c *channel)) {
+func underScript(t *testing.T, s script, test func(t *testing.T, c *grpctest.Channel)) {
 	t.Helper()
 	config := Config{MassRemovalDelay: -1, REST: &rest.Config{Host: "https://scripted", Transport: s}}
 	env := noEnvironment(t)
 	synctest.Test(t, func(t *testing.T) {
 		b, err := newBuilder(config, env, defaultTiming())
 		require.NoError(t, err)
-		c, r := build(t, b, "kubernetes:///users.shop")
+		c, r := grpctest.Resolve(t, b, "kubernetes:///users.shop")
 		defer r.Close()
 		test(t, c)
 	})
@@ -125,10 +127,10 @@ func TestStreamedListThatIsCutOff(t *testing.T) {
 				sendEvent(out, watch.Added, slice("users", "a", 80, "10.0.0.1"))
 				cut(out)
 				return nil
-			}, func(t *testing.T, c *channel) {
-				c.awaitError(t, 0, "before the list was complete")
+			}, func(t *testing.T, c *grpctest.Channel) {
+				c.AwaitError(t, 0, "before the list was complete")
 				time.Sleep(10 * time.Minute)
-				states, errs := c.counts()
+				states, errs := c.Counts()
 				assert.Zero(t, states, "a partial list is not published")
 				assert.Equal(t, 1, errs)
 				assert.Less(t, requests.Load(), int32(200), "pauses grow")
@@ -169,10 +171,10 @@ func TestBackFromLongOutage(t *testing.T) {
 					sendExpired(out)
 					return nil
 				}
-			}, func(t *testing.T, ch *channel) {
-				ch.awaitAddresses(t, "10.0.0.1:80")
+			}, func(t *testing.T, ch *grpctest.Channel) {
+				ch.AwaitAddresses(t, "10.0.0.1:80")
 				time.Sleep(time.Until(back))
-				ch.awaitAddresses(t, "10.0.0.2:80")
+				ch.AwaitAddresses(t, "10.0.0.2:80")
 				assert.LessOrEqual(t, time.Since(back), c.within)
 			})
 		})
@@ -201,10 +203,10 @@ func TestListThatTakesLong(t *testing.T) {
 			begin(out)
 		}
 		return keepOpen(r, forever)
-	}, func(t *testing.T, c *channel) {
+	}, func(t *testing.T, c *grpctest.Channel) {
 		time.Sleep(2 * time.Minute)
-		c.awaitAddresses(t, "10.0.0.1:80")
-		_, errs := c.counts()
+		c.AwaitAddresses(t, "10.0.0.1:80")
+		_, errs := c.Counts()
 		assert.Zero(t, errs)
 	})
 }
@@ -224,8 +226,8 @@ func TestListIsRequestedAgain(t *testing.T) {
 		}
 		begin(out)
 		return keepOpen(r, forever)
-	}, func(t *testing.T, c *channel) {
-		c.awaitAddresses(t, "10.0.0.1:80")
+	}, func(t *testing.T, c *grpctest.Channel) {
+		c.AwaitAddresses(t, "10.0.0.1:80")
 		assert.EqualValues(t, 1, streamed.Load())
 	})
 }
@@ -243,8 +245,8 @@ func TestTransportThatHangs(t *testing.T) {
 		defer close(release)
 		b, err := newBuilder(config, env, defaultTiming())
 		require.NoError(t, err)
-		c, r := build(t, b, "kubernetes:///users.shop")
-		c.awaitError(t, 0, "did not answer in time")
+		c, r := grpctest.Resolve(t, b, "kubernetes:///users.shop")
+		c.AwaitError(t, 0, "did not answer in time")
 		closing := time.Now()
 		r.Close()
 		assert.LessOrEqual(t, time.Since(closing), reaction)

@@ -2,12 +2,7 @@ package kubernetes
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
-	"net/url"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -75,130 +70,15 @@ func newTestBuilder(t *testing.T, cfg Config, tm timing) *builder {
 	return b
 }
 
-func target(t *testing.T, text string) resolver.Target {
-	t.Helper()
-	u, err := url.Parse(text)
-	require.NoError(t, err)
-	return resolver.Target{URL: *u}
-}
-
-// channel is a resolver.ClientConn that records its calls.
-type channel struct {
-	resolver.ClientConn
-
-	mu      sync.Mutex
-	states  []resolver.State
-	errs    []error
-	updated chan struct{} // closed and replaced with each
-	refuse  func(resolver.State) error
-}
-
-func newChannel() *channel { return &channel{updated: make(chan struct{})} }
-
-func (c *channel) note(add func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	add()
-	close(c.updated)
-	c.updated = make(chan struct{})
-}
-
-func (c *channel) UpdateState(s resolver.State) error {
-	c.note(func() { c.states = append(c.states, s) })
-	if c.refuse != nil {
-		return c.refuse(s)
-	}
-	return nil
-}
-
-func (c *channel) ReportError(err error) { c.note(func() { c.errs = append(c.errs, err) }) }
-
-func (c *channel) look() (states []resolver.State, errs []error, updated <-chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.states), slices.Clone(c.errs), c.updated
-}
-
-// await waits until ok accepts what the channel received.
-func (c *channel) await(t *testing.T, what string, ok func(states []resolver.State, errs []error) bool) {
-	t.Helper()
-	deadline := time.After(testTimeout)
-	for {
-		states, errs, updated := c.look()
-		if ok(states, errs) {
-			return
-		}
-		select {
-		case <-updated:
-		case <-deadline:
-			require.Failf(t, "waited in vain", "for %s; %d states, the last %v; errors %v", what, len(states), addressesOf(states), errs)
-		}
-	}
-}
-
-// addressesOf returns the addresses of the last state.
-func addressesOf(states []resolver.State) []string {
-	if len(states) == 0 {
-		return nil
-	}
-	list := []string{}
-	for _, e := range states[len(states)-1].Endpoints {
-		for _, a := range e.Addresses {
-			list = append(list, a.Addr)
-		}
-	}
-	return list
-}
-
-func (c *channel) awaitAddresses(t *testing.T, want ...string) {
-	t.Helper()
-	c.await(t, fmt.Sprint(want), func(states []resolver.State, _ []error) bool {
-		return len(states) > 0 && slices.Equal(addressesOf(states), want)
-	})
-}
-
-func (c *channel) awaitCount(t *testing.T, n int) {
-	t.Helper()
-	c.await(t, fmt.Sprint(n, " addresses"), func(states []resolver.State, _ []error) bool {
-		return len(states) > 0 && len(addressesOf(states)) == n
-	})
-}
-
-// awaitError waits for an error beyond the first n that contains all texts.
-func (c *channel) awaitError(t *testing.T, n int, texts ...string) {
-	t.Helper()
-	c.await(t, fmt.Sprintf("an error with %q", texts), func(_ []resolver.State, errs []error) bool {
-		return slices.ContainsFunc(errs[min(n, len(errs)):], func(err error) bool {
-			return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(err.Error(), text) })
-		})
-	})
-}
-
-func (c *channel) counts() (states, errs int) {
-	s, e, _ := c.look()
-	return len(s), len(e)
-}
-
-// build returns a channel to a target, and its resolver, which the caller closes.
-func build(t *testing.T, b *builder, text string) (*channel, resolver.Resolver) {
-	t.Helper()
-	c := newChannel()
-	r, err := b.Build(target(t, text), c, resolver.BuildOptions{})
-	require.NoError(t, err)
-	return c, r
-}
-
 // open returns a channel to a target, below a builder of its own.
-func open(t *testing.T, server *fakeapiserver.Server, text string) *channel {
+func open(t *testing.T, server *fakeapiserver.Server, text string) *grpctest.Channel {
 	t.Helper()
 	return openWith(t, Config{REST: server.RESTConfig()}, quick(), text)
 }
 
-func openWith(t *testing.T, cfg Config, tm timing, text string) *channel {
+func openWith(t *testing.T, cfg Config, tm timing, text string) *grpctest.Channel {
 	t.Helper()
-	c, r := build(t, newTestBuilder(t, cfg, tm), text)
-	t.Cleanup(r.Close)
-	return c
+	return grpctest.Follow(t, newTestBuilder(t, cfg, tm), text)
 }
 
 // slice returns an EndpointSlice of a service with one port and ready endpoints.

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"google.golang.org/grpc/resolver"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 func TestParseTarget(t *testing.T) {
@@ -30,7 +32,7 @@ func TestParseTarget(t *testing.T) {
 		}
 	}
 	for text, d := range want {
-		got, err := parseTarget(target(t, text), "home")
+		got, err := parseTarget(grpctest.Target(t, text), "home")
 		if assert.NoError(t, err, text) {
 			assert.Equal(t, d, got, text)
 		}
@@ -74,7 +76,7 @@ func TestParseTargetRefuses(t *testing.T) {
 		"kubernetes://me:hunter2@users":          `"@" has no meaning`,
 		"kubernetes://[::1]:80":                  "two colons",
 	} {
-		_, err := parseTarget(target(t, text), "home")
+		_, err := parseTarget(grpctest.Target(t, text), "home")
 		if assert.Error(t, err, text) {
 			assert.Contains(t, err.Error(), why, text)
 			assert.Contains(t, err.Error(), "kubernetes: target ", text)
@@ -93,7 +95,7 @@ func TestAuthority(t *testing.T) {
 		"kubernetes:///users.shop.svc.cluster.local": "users.shop",
 		"kubernetes:///users:80:90":                  "users:80:90", // refused by Build
 	} {
-		assert.Equal(t, want, b.OverrideAuthority(target(t, text)), text)
+		assert.Equal(t, want, b.OverrideAuthority(grpctest.Target(t, text)), text)
 	}
 }
 

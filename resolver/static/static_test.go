@@ -2,7 +2,6 @@ package static
 
 import (
 	"context"
-	"net/url"
 	"testing"
 	"time"
 
@@ -22,17 +21,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// published records the updates of a resolver.
-type published struct {
-	resolver.ClientConn
-	states []resolver.State
-}
-
-func (p *published) UpdateState(s resolver.State) error {
-	p.states = append(p.states, s)
-	return nil
-}
-
 func TestTargets(t *testing.T) {
 	for target, want := range map[string][]string{
 		"static:///10.0.0.1:80":             {"10.0.0.1:80"},
@@ -43,9 +31,9 @@ func TestTargets(t *testing.T) {
 		"static:a:1;weight=2,b:2;zone=x":    {"a:1", "b:2"},
 	} {
 		t.Run(target, func(t *testing.T) {
-			got, err := build(t, target)
+			got, err := published(t, target)
 			require.NoError(t, err)
-			assert.Equal(t, want, got)
+			assert.Equal(t, want, got.List())
 		})
 	}
 }
@@ -82,7 +70,7 @@ func TestBadTargets(t *testing.T) {
 		"static:///a:1;weight=1,a:1;zone=x": "a:1 is listed twice",
 	} {
 		t.Run(target, func(t *testing.T) {
-			_, err := build(t, target)
+			_, err := published(t, target)
 			assert.ErrorContains(t, err, want)
 			assert.ErrorContains(t, err, target)
 		})
@@ -91,14 +79,15 @@ func TestBadTargets(t *testing.T) {
 
 // A password in a target does not appear in the error.
 func TestPasswordStaysSecret(t *testing.T) {
-	_, err := build(t, "static://root:secret@a:1/b:2")
+	_, err := published(t, "static://root:secret@a:1/b:2")
 	require.ErrorContains(t, err, `"@" has no meaning in it`)
 	assert.NotContains(t, err.Error(), "secret")
 }
 
 func TestAttributes(t *testing.T) {
-	eps, err := endpoints(t, "static:///a:1;weight=2;zone=eu-a;topology.kubernetes.io/zone=a=b,b:2;weight=65536,c:3;zone=,d:4")
+	update, err := published(t, "static:///a:1;weight=2;zone=eu-a;topology.kubernetes.io/zone=a=b,b:2;weight=65536,c:3;zone=,d:4")
 	require.NoError(t, err)
+	eps := update.Endpoints
 	require.Len(t, eps, 4)
 	for i, want := range []struct {
 		weight   uint32
@@ -120,11 +109,11 @@ func TestAttributesAreComparable(t *testing.T) {
 	targets := []string{"static:///a:1;zone=x;node=1", "static:///a:1;zone=x;node=2", "static:///a:1;zone=x", "static:///a:1;weight=2"}
 	for i, one := range targets {
 		for j, other := range targets {
-			a, err := endpoints(t, one)
+			a, err := published(t, one)
 			require.NoError(t, err)
-			b, err := endpoints(t, other)
+			b, err := published(t, other)
 			require.NoError(t, err)
-			assert.Equal(t, i == j, a[0].Attributes.Equal(b[0].Attributes), "%s and %s", one, other)
+			assert.Equal(t, i == j, a.Endpoints[0].Attributes.Equal(b.Endpoints[0].Attributes), "%s and %s", one, other)
 		}
 	}
 }
@@ -137,15 +126,8 @@ func TestAuthority(t *testing.T) {
 		"static:///a:1;weight=2;zone=x,[fd00::1]:3": "a:1,[fd00::1]:3",
 		"static:///[fe80::1%25eth0]:1":              "[fe80::1%25eth0]:1",
 	} {
-		assert.Equal(t, want, newBuilder(t, Config{}).(resolver.AuthorityOverrider).OverrideAuthority(parseTarget(t, target)), target)
+		assert.Equal(t, want, newBuilder(t, Config{}).(resolver.AuthorityOverrider).OverrideAuthority(grpctest.Target(t, target)), target)
 	}
-}
-
-func parseTarget(t *testing.T, target string) resolver.Target {
-	t.Helper()
-	u, err := url.Parse(target)
-	require.NoError(t, err)
-	return resolver.Target{URL: *u}
 }
 
 func newBuilder(t *testing.T, cfg Config) resolver.Builder {
@@ -155,28 +137,19 @@ func newBuilder(t *testing.T, cfg Config) resolver.Builder {
 	return b
 }
 
-func build(t *testing.T, target string) ([]string, error) {
+// published returns the only update of a resolver.
+func published(t *testing.T, target string) (grpctest.Update, error) {
 	t.Helper()
-	eps, err := endpoints(t, target)
-	var addrs []string
-	for _, ep := range eps {
-		require.Len(t, ep.Addresses, 1)
-		addrs = append(addrs, ep.Addresses[0].Addr)
-	}
-	return addrs, err
-}
-
-func endpoints(t *testing.T, target string) ([]resolver.Endpoint, error) {
-	t.Helper()
-	cc := &published{}
-	r, err := newBuilder(t, Config{}).Build(parseTarget(t, target), cc, resolver.BuildOptions{})
+	cc := grpctest.NewChannel()
+	r, err := newBuilder(t, Config{}).Build(grpctest.Target(t, target), cc, resolver.BuildOptions{})
+	updates, _ := cc.Received()
 	if err != nil {
-		assert.Empty(t, cc.states)
-		return nil, err
+		assert.Empty(t, updates)
+		return grpctest.Update{}, err
 	}
 	r.Close()
-	require.Len(t, cc.states, 1)
-	return cc.states[0].Endpoints, nil
+	require.Len(t, updates, 1)
+	return updates[0], nil
 }
 
 func TestBadScheme(t *testing.T) {

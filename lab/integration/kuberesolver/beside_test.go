@@ -53,7 +53,7 @@ func TestBesideKuberesolver(t *testing.T) {
 	t.Logf("kuberesolver v6.0.1: %+v", theirs)
 
 	require.Equal(t, []int{250, 250, 200, 0}, []int{ours.AtFirst, ours.Touched, ours.Deleted, ours.ScaledToZero})
-	require.Equal(t, []string{"10.1.0.1:8080|[fd00::1]:8080"}, ours.Families)
+	require.Equal(t, []string{"10.1.0.1:8080,[fd00::1]:8080"}, ours.Families)
 	require.NotZero(t, ours.AfterRestart)
 	require.Contains(t, ours.Refused, "forbidden")
 }
@@ -63,14 +63,14 @@ func find(t *testing.T, s *scene, newBuilder func(*scene) resolver.Builder) find
 	t.Helper()
 	var f finding
 	s.threeSlices(t)
-	w := watch(t, newBuilder(s), s.target())
+	w := grpctest.Follow(t, newBuilder(s), s.target())
 	f.AtFirst = settle(w, 250)
 	touched := s.slice("c", pods(3, 50)...)
 	touched.Annotations = map[string]string{"touched": "yes"}
 	s.set(t, touched)
 	// With no change to wait for, an answer that is right must stay so.
-	w.wait(settled, func() bool { return len(w.latest()) != 250 })
-	f.Touched = len(w.latest())
+	w.Wait(settled, func() bool { return len(w.Latest()) != 250 })
+	f.Touched = len(w.Latest())
 	s.delete(t, "c")
 	f.Deleted = settle(w, 200)
 	s.set(t, s.slice("a"))
@@ -88,9 +88,9 @@ func find(t *testing.T, s *scene, newBuilder func(*scene) resolver.Builder) find
 
 // settle returns the number of endpoints when it is the wanted one, or has had enough
 // time to be.
-func settle(w *recorder, want int) int {
-	w.wait(settled, func() bool { latest := w.latest(); return latest != nil && len(latest) == want })
-	return len(w.latest())
+func settle(w *grpctest.Channel, want int) int {
+	w.Wait(settled, func() bool { latest := w.Latest(); return latest != nil && len(latest) == want })
+	return len(w.Latest())
 }
 
 // findFamilies returns every list that is published for one pod with an address of each
@@ -103,22 +103,22 @@ func (s *scene) findFamilies(t *testing.T, b resolver.Builder) []string {
 		slice.Endpoints[0].TargetRef = &corev1.ObjectReference{Kind: "Pod", UID: "pod-1"}
 		s.set(t, slice)
 	}
-	w := watch(t, b, s.target())
-	w.wait(time.Second, func() bool { return len(w.all()) >= len(addresses) })
-	lists := w.all()
+	w := grpctest.Follow(t, b, s.target())
+	w.Wait(time.Second, func() bool { lists, _ := w.Counts(); return lists >= len(addresses) })
+	lists, _ := w.Received()
 	for name := range addresses {
 		s.delete(t, name)
 	}
 	texts := make([]string, len(lists))
 	for i, u := range lists {
-		texts[i] = strings.Join(u.endpoints, " ")
+		texts[i] = strings.Join(u.List(), " ")
 	}
 	return texts
 }
 
 // findRestart returns how long after the restart of a server that was away for ten seconds
 // a change is seen.
-func (s *scene) findRestart(t *testing.T, w *recorder) time.Duration {
+func (s *scene) findRestart(t *testing.T, w *grpctest.Channel) time.Duration {
 	t.Helper()
 	require.NoError(t, s.plane.Server().Kill())
 	time.Sleep(away)
@@ -126,7 +126,7 @@ func (s *scene) findRestart(t *testing.T, w *recorder) time.Duration {
 	ready := time.Now()
 	address := pods(9, 1)[0]
 	s.set(t, s.slice("a", address))
-	if !w.wait(testTimeout, func() bool { return strings.Join(w.latest(), "") == at(address)[0] }) {
+	if !w.Wait(testTimeout, func() bool { return strings.Join(w.Latest(), "") == at(address)[0] }) {
 		return 0
 	}
 	return time.Since(ready)
@@ -146,16 +146,16 @@ func (s *scene) findRefusal(t *testing.T, b resolver.Builder) (string, time.Dura
 
 // medianDelay makes changes, one after the other, and returns how long they take in the median, from the time when the request
 // is sent to the time when the resolver publishes it.
-func medianDelay(t *testing.T, s *scene, w *recorder) time.Duration {
+func medianDelay(t *testing.T, s *scene, w *grpctest.Channel) time.Duration {
 	t.Helper()
 	const changes = 61
 	var took []time.Duration
 	for _, address := range pods(8, changes) {
 		sent := time.Now()
 		s.set(t, s.slice("a", address))
-		w.awaitList(t, at(address)...)
-		all := w.all()
-		took = append(took, all[len(all)-1].at.Sub(sent))
+		w.AwaitAddresses(t, at(address)...)
+		all, _ := w.Received()
+		took = append(took, all[len(all)-1].At.Sub(sent))
 	}
 	slices.Sort(took)
 	return took[changes/2]

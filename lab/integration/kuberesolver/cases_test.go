@@ -46,25 +46,26 @@ func (s *scene) threeSlices(t *testing.T) {
 func slicesChange(t *testing.T, s *scene) {
 	require.Equal(t, []string{"watch"}, allowedVerbs(t, roleManifest))
 	w := s.watch(t, func(c *kubernetes.Config) { c.MassRemovalDelay = time.Second })
-	w.awaitSize(t, 0)
-	w.awaitError(t, 0, service, s.namespace)
+	w.AwaitCount(t, 0)
+	w.AwaitError(t, 0, service, s.namespace)
 	s.threeSlices(t)
-	w.awaitSize(t, 250)
+	w.AwaitCount(t, 250)
 
 	// A change of one slice that changes no endpoint leaves the endpoints of all.
-	before := len(w.all())
+	before, _ := w.Counts()
 	touched := s.slice("c", pods(3, 50)...)
 	touched.Annotations = map[string]string{"touched": "yes"}
 	s.set(t, touched)
 	// Changes arrive in order: with this one, the touch has been seen.
 	s.set(t, s.slice("a", pods(1, 99)...))
-	w.awaitSize(t, 249)
-	require.Len(t, w.all(), before+1, "a list that is equal to the last one was published")
-	require.Equal(t, at(slices.Concat(pods(1, 99), pods(2, 100), pods(3, 50))...), w.latest(), "in the order of addresses")
+	w.AwaitCount(t, 249)
+	after, _ := w.Counts()
+	require.Equal(t, before+1, after, "a list that is equal to the last one was published")
+	require.Equal(t, at(slices.Concat(pods(1, 99), pods(2, 100), pods(3, 50))...), w.Latest(), "in the order of addresses")
 
 	s.delete(t, "c")
 	s.hangUp()
-	w.awaitList(t, at(slices.Concat(pods(1, 99), pods(2, 100))...)...)
+	w.AwaitAddresses(t, at(slices.Concat(pods(1, 99), pods(2, 100))...)...)
 	s.delete(t, "b")
 	placeholder := s.slice("a")
 	placeholder.Ports = []discoveryv1.EndpointPort{}
@@ -73,14 +74,14 @@ func slicesChange(t *testing.T, s *scene) {
 		func() { s.set(t, placeholder) },
 		func() { s.delete(t, "a") },
 	} {
-		reported := len(w.reported())
+		_, reported := w.Counts()
 		empty()
-		w.awaitSize(t, 0)
-		w.awaitError(t, reported, service)
+		w.AwaitCount(t, 0)
+		w.AwaitError(t, reported, service)
 		s.set(t, s.slice("a", pods(2, 3)...))
-		w.awaitList(t, at(pods(2, 3)...)...)
+		w.AwaitAddresses(t, at(pods(2, 3)...)...)
 	}
-	w.requireAllowed(t)
+	requireAllowed(t, w)
 }
 
 // The manifest for all namespaces suffices as well.
@@ -89,8 +90,8 @@ func manifestForAll(t *testing.T, s *scene) {
 	s.config = s.admitEverywhere(t)
 	s.set(t, s.slice("a", pods(1, 1)...))
 	w := s.watch(t)
-	w.awaitSize(t, 1)
-	w.requireAllowed(t)
+	w.AwaitCount(t, 1)
+	requireAllowed(t, w)
 }
 
 // The API server is killed, its history is compacted past the last change that a client
@@ -98,21 +99,21 @@ func manifestForAll(t *testing.T, s *scene) {
 func historyGone(t *testing.T, s *scene) {
 	s.set(t, s.slice("a", pods(1, 2)...))
 	w := s.watch(t)
-	w.awaitSize(t, 2)
+	w.AwaitCount(t, 2)
 	require.NoError(t, s.plane.Server().Kill())
 	_, err := s.plane.Compact(within(t, testTimeout))
 	require.NoError(t, err)
 	s.restart(t)
 	s.set(t, s.slice("b", pods(3, 1)...))
-	w.awaitSize(t, 3)
-	w.requireSizes(t, 2, 3)
-	w.requireAllowed(t)
+	w.AwaitCount(t, 3)
+	requireSizes(t, w, 2, 3)
+	requireAllowed(t, w)
 }
 
 // inUse is a service of two pods with a channel that makes calls.
 type inUse struct {
 	fleet
-	w      *recorder
+	w      *grpctest.Channel
 	conn   *grpc.ClientConn
 	beside *calls
 	next   string // the pod that replaces both
@@ -124,7 +125,7 @@ func (s *scene) use(t *testing.T) inUse {
 	f := newFleet(t, addresses...)
 	s.set(t, s.slice("a", addresses[:2]...))
 	u := inUse{fleet: f, w: s.watch(t), conn: f.connect(t, s.builder(t), s.target()), next: addresses[2]}
-	u.w.awaitSize(t, 2)
+	u.w.AwaitCount(t, 2)
 	u.beside = keepCalling(t, u.conn)
 	return u
 }
@@ -134,11 +135,11 @@ func (u inUse) follows(t *testing.T, s *scene, what string) {
 	t.Helper()
 	began := time.Now()
 	s.set(t, s.slice("a", u.next))
-	u.w.awaitList(t, at(u.next)...)
+	u.w.AwaitAddresses(t, at(u.next)...)
 	t.Logf("a change is seen %v after %s", time.Since(began).Round(time.Millisecond), what)
 	u.callUntil(t, u.conn, at(u.next)[0])
 	require.NoError(t, u.beside.end())
-	u.w.requireSizes(t, 2, 1)
+	requireSizes(t, u.w, 2, 1)
 }
 
 // While the API server is gone, calls go on with what is known, and the channel gets an error.
@@ -146,7 +147,7 @@ func (u inUse) follows(t *testing.T, s *scene, what string) {
 func serverKilled(t *testing.T, s *scene) {
 	u := s.use(t)
 	require.NoError(t, s.plane.Server().Kill())
-	u.w.awaitError(t, 0, service, "last known endpoints stay in use")
+	u.w.AwaitError(t, 0, service, "last known endpoints stay in use")
 	for _, pod := range at(pods(9, 2)...) {
 		u.callUntil(t, u.conn, pod)
 	}
@@ -167,7 +168,7 @@ func serverStopped(t *testing.T, s *scene) {
 	began := time.Now()
 	over := time.After(*stopped)
 	if *stopped >= noticed {
-		u.w.awaitError(t, 0, service, "last known endpoints stay in use")
+		u.w.AwaitError(t, 0, service, "last known endpoints stay in use")
 		t.Logf("reported after %v", time.Since(began).Round(time.Millisecond))
 		_, err := grpctest.Ask(within(t, testTimeout), u.connect(t, s.builder(t), s.target()))
 		require.ErrorContains(t, err, "endpointslices")
@@ -185,13 +186,13 @@ func roleRemoved(t *testing.T, s *scene) {
 	f := newFleet(t, addresses...)
 	s.set(t, s.slice("a", addresses[0]))
 	w, old := s.watch(t), f.connect(t, s.builder(t), s.target())
-	w.awaitSize(t, 1)
+	w.AwaitCount(t, 1)
 	mustCall(t, old)
 
 	s.revoke(t)
 	s.hangUp()
 	missing := []string{"permission", "forbidden", "watch", "endpointslices", s.namespace}
-	w.awaitError(t, 0, missing...)
+	w.AwaitError(t, 0, missing...)
 	require.Equal(t, f[first], mustCall(t, old))
 	fresh := f.connect(t, s.builder(t), s.target())
 	_, err := grpctest.Ask(within(t, testTimeout), fresh)
@@ -204,7 +205,7 @@ func roleRemoved(t *testing.T, s *scene) {
 	s.grant(t)
 	require.Equal(t, f[first], mustCall(t, fresh, grpc.WaitForReady(true)))
 	s.set(t, s.slice("a", addresses[1]))
-	w.awaitList(t, second)
+	w.AwaitAddresses(t, second)
 	f.callUntil(t, old, second)
 	f.callUntil(t, fresh, second)
 }

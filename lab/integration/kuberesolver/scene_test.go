@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/resolver/kubernetes"
 )
 
@@ -54,10 +55,10 @@ func (s *scene) builder(t *testing.T, change ...func(*kubernetes.Config)) resolv
 	return b
 }
 
-// watch resolves the service for a recorder.
-func (s *scene) watch(t *testing.T, change ...func(*kubernetes.Config)) *recorder {
+// watch resolves the service until the end of the test.
+func (s *scene) watch(t *testing.T, change ...func(*kubernetes.Config)) *grpctest.Channel {
 	t.Helper()
-	return watch(t, s.builder(t, change...), s.target())
+	return grpctest.Follow(t, s.builder(t, change...), s.target())
 }
 
 // set puts a slice.
@@ -114,4 +115,22 @@ func at(addresses ...string) []string {
 		endpoints[i] = net.JoinHostPort(address, strconv.Itoa(port))
 	}
 	return endpoints
+}
+
+// requireAllowed fails if the resolver asked for anything but to watch, which the API server has refused then.
+func requireAllowed(t *testing.T, w *grpctest.Channel) {
+	t.Helper()
+	_, errs := w.Received()
+	for _, err := range errs {
+		require.NotContains(t, err.Error(), "forbidden")
+	}
+}
+
+// requireSizes fails if a list had another number of endpoints than these.
+func requireSizes(t *testing.T, w *grpctest.Channel, sizes ...int) {
+	t.Helper()
+	updates, _ := w.Received()
+	for i, u := range updates {
+		require.Containsf(t, sizes, len(u.Endpoints), "size of list %d", i)
+	}
 }

@@ -3,93 +3,29 @@
 package system_test
 
 import (
-	"net/url"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc/resolver"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab/internal/nameserver"
 	"github.com/quorate/quorate/resolver/dns"
 )
 
 const (
-	testTimeout = time.Minute // far above what any of these tests takes
-	interval    = 100 * time.Millisecond
+	interval = 100 * time.Millisecond
 
 	inCluster = "search shop.svc.cluster.test svc.cluster.test cluster.test corp.test"
 	billing   = "billing.shop.svc.cluster.test"
 )
 
-// channel is what a gRPC channel receives.
-type channel struct {
-	resolver.ClientConn
-	mu    sync.Mutex
-	lists []string
-	errs  []string
-}
-
-func (c *channel) UpdateState(s resolver.State) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var all []string
-	for _, e := range s.Endpoints {
-		all = append(all, e.Addresses[0].Addr)
-	}
-	c.lists = append(c.lists, strings.Join(all, " "))
-	return nil
-}
-
-func (c *channel) ReportError(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.errs = append(c.errs, err.Error())
-}
-
-func (c *channel) updates() (lists, errs []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return append([]string(nil), c.lists...), append([]string(nil), c.errs...)
-}
-
-// shows waits for a list.
-func (c *channel) shows(t *testing.T, list string) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		lists, _ := c.updates()
-		return len(lists) > 0 && lists[len(lists)-1] == list
-	}, testTimeout, 5*time.Millisecond, "%q is not shown, but %v", list, c)
-}
-
-// reports waits for an error.
-func (c *channel) reports(t *testing.T, text string) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		_, errs := c.updates()
-		return len(errs) > 0 && strings.Contains(errs[len(errs)-1], text)
-	}, testTimeout, 5*time.Millisecond, "%q is not reported, but %v", text, c)
-}
-
-func (c *channel) String() string {
-	lists, errs := c.updates()
-	return strings.Join(lists, "; ") + " / " + strings.Join(errs, "; ")
-}
-
-func open(t *testing.T, cfg dns.Config, target string) *channel {
+func open(t *testing.T, cfg dns.Config, target string) *grpctest.Channel {
 	t.Helper()
 	b, err := dns.NewBuilder(cfg)
 	require.NoError(t, err)
-	u, err := url.Parse(target)
-	require.NoError(t, err)
-	c := &channel{}
-	r, err := b.Build(resolver.Target{URL: *u}, c, resolver.BuildOptions{})
-	require.NoError(t, err)
-	t.Cleanup(r.Close)
-	return c
+	return grpctest.Follow(t, b, target)
 }
 
 // start runs DNS servers on 127.0.1.1, 127.0.1.2 and so on.
@@ -127,16 +63,16 @@ func TestFirstServersDoNotWork(t *testing.T) {
 			use(t, append(lines, inCluster, "options ndots:5")...)
 			began := time.Now()
 			c := open(t, dns.Config{Interval: interval, MinInterval: interval}, "dns:///"+billing+":80")
-			c.shows(t, "10.0.0.1:80")
+			c.AwaitAddresses(t, "10.0.0.1:80")
 			t.Logf("first list after %v", time.Since(began))
 			require.Less(t, time.Since(began), 15*time.Second)
-			_, errs := c.updates()
+			_, errs := c.Received()
 			require.Empty(t, errs)
 
 			last := all[len(all)-1]
 			last.Set(t, billing+". A", "1 10.0.0.2")
 			began = time.Now()
-			c.shows(t, "10.0.0.2:80")
+			c.AwaitAddresses(t, "10.0.0.2:80")
 			t.Logf("a change after %v", time.Since(began))
 			if behaviours[0] != nameserver.Silent {
 				return
@@ -146,7 +82,7 @@ func TestFirstServersDoNotWork(t *testing.T) {
 			all[0].SetBehaviour(nameserver.WellBehaved)
 			last.SetBehaviour(nameserver.Silent)
 			began = time.Now()
-			c.shows(t, "10.0.0.3:80")
+			c.AwaitAddresses(t, "10.0.0.3:80")
 			t.Logf("another server's list after %v", time.Since(began))
 		})
 	}
@@ -162,26 +98,26 @@ func TestSearchDomainsFail(t *testing.T) {
 			use(t, append(lines, inCluster, "options ndots:5 timeout:1 attempts:1")...)
 			cfg := dns.Config{Interval: interval, MinInterval: interval, MassRemovalDelay: time.Second}
 			ns.SetBehaviour(m, "corp.test.")
-			open(t, cfg, "dns:///"+billing+":80").shows(t, "10.0.0.1:80")
+			open(t, cfg, "dns:///"+billing+":80").AwaitAddresses(t, "10.0.0.1:80")
 
 			// It is unknown whether there is such a name.
 			none := open(t, cfg, "dns:///none.cluster.test:80")
-			none.reports(t, `"none.cluster.test.corp.test.": `)
+			none.AwaitError(t, 0, `"none.cluster.test.corp.test.": `)
 
 			// The name is another one's in the next domain.
 			ns.Set(t, "billing.corp.test. A", "1 10.0.0.9")
 			ns.SetBehaviour(nameserver.WellBehaved, "corp.test.")
 			c := open(t, cfg, "dns:///billing.shop:80")
 			ns.Set(t, "billing.shop.corp.test. A", "1 10.0.0.9")
-			c.shows(t, "10.0.0.1:80")
+			c.AwaitAddresses(t, "10.0.0.1:80")
 			ns.SetBehaviour(m, "cluster.test.")
-			c.reports(t, `"`+billing+`.": `)
-			lists, _ := c.updates()
-			require.Equal(t, []string{"10.0.0.1:80"}, lists)
+			c.AwaitError(t, 0, `"`+billing+`.": `)
+			lists, _ := c.Counts()
+			require.Equal(t, 1, lists)
 			// It is no more in the first one.
 			ns.SetBehaviour(nameserver.WellBehaved, "cluster.test.")
 			ns.Set(t, billing+". A")
-			c.shows(t, "10.0.0.9:80")
+			c.AwaitAddresses(t, "10.0.0.9:80")
 		})
 	}
 }
@@ -196,7 +132,7 @@ func TestNdots(t *testing.T) {
 	}{{"options ndots:5 timeout:1 attempts:1", true}, {"options ndots:4", false}} {
 		use(t, append(lines, inCluster, c.options)...)
 		before := all[0].Asked(billing + ".cluster.test. A")
-		open(t, dns.Config{Interval: time.Hour}, "dns:///"+billing+":80").shows(t, "10.0.0.1:80")
+		open(t, dns.Config{Interval: time.Hour}, "dns:///"+billing+":80").AwaitAddresses(t, "10.0.0.1:80")
 		assert.Equal(t, c.queried, all[0].Asked(billing+".cluster.test. A") > before, c.options) // a busy machine may have it asked again
 	}
 }
@@ -207,10 +143,10 @@ func TestResolvConfChanges(t *testing.T) {
 	all[1].Set(t, "billing.shop. A", "1 10.0.0.2")
 	use(t, lines[0], inCluster, "options ndots:4")
 	c := open(t, dns.Config{Interval: interval, MinInterval: interval, Timeout: 3 * time.Second}, "dns:///billing.shop:80")
-	c.shows(t, "10.0.0.1:80")
+	c.AwaitAddresses(t, "10.0.0.1:80")
 	all[0].SetBehaviour(nameserver.Silent)
 	configure(t, lines[1])
 	began := time.Now()
-	c.shows(t, "10.0.0.2:80")
+	c.AwaitAddresses(t, "10.0.0.2:80")
 	t.Logf("after %v", time.Since(began))
 }
