@@ -27,8 +27,11 @@ func newDNS(t *trial) *source {
 	server.SendAdditionals()
 	// So that the name exists without an address, which is another answer than that there is no such name.
 	fatal.If(server.Put(domain+" TXT", "1 exists"))
-	wellBehaved := func() { server.SetBehaviour(nameserver.WellBehaved) }
-	s := &source{
+	behaving := func(name string, behaviour nameserver.Behaviour) sourceFault {
+		end := func() { server.SetBehaviour(nameserver.WellBehaved) }
+		return sourceFault{name: name, begin: func() { server.SetBehaviour(behaviour) }, end: end}
+	}
+	return &source{
 		builder: func(removalDelay time.Duration) (resolver.Builder, []string, error) {
 			b, err := dns.NewBuilder(dns.Config{
 				Server: server.Addr, Interval: lookupInterval, MinInterval: lookupFloor, Timeout: lookupTimeout,
@@ -38,6 +41,8 @@ func newDNS(t *trial) *source {
 		},
 		list: func(addresses []string) { listRecords(server, addresses) },
 		faults: []sourceFault{
+			behaving("silent", nameserver.Silent), behaving("servfail", nameserver.Failing), behaving("refused", nameserver.Refusing),
+			behaving("foreign-answers", nameserver.Foreign), behaving("slow", nameserver.Slow), behaving("truncated", nameserver.Truncated),
 			{name: "restarted", begin: func() { fatal.If(server.Stop()) }, end: func() { fatal.If(server.Restart()) }},
 		},
 		// A query on its way is lost with the server, and then there is the longest time to the next:
@@ -45,13 +50,6 @@ func newDNS(t *trial) *source {
 		extraTime: 2*lookupTimeout + lookupInterval*11/10,
 		close:     server.Close,
 	}
-	for name, behaviour := range map[string]nameserver.Behaviour{
-		"silent": nameserver.Silent, "servfail": nameserver.Failing, "refused": nameserver.Refusing,
-		"foreign-answers": nameserver.Foreign, "slow": nameserver.Slow, "truncated": nameserver.Truncated,
-	} {
-		s.faults = append(s.faults, sourceFault{name: name, begin: func() { server.SetBehaviour(behaviour) }, end: wellBehaved})
-	}
-	return s
 }
 
 // listRecords has a server name backends.

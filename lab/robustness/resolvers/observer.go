@@ -24,7 +24,7 @@ type observer struct {
 	known      bool            // a builder has had a list
 	truth      map[string]bool // the backends
 	good       time.Duration   // since when the source tells the truth
-	falseSince time.Duration   // since when the source leaves out most backends and no channel may take that over, 0 if it does not
+	falseSince time.Time       // since when the source leaves out most backends and no channel may take that over, zero if it does not
 	views      map[*view]bool  // of open channels
 	opened     []time.Duration // from the beginning of a channel to its list
 	seen       []time.Duration // from a change to a channel that has all of it
@@ -117,9 +117,11 @@ func (o *observer) update(v *view, endpoints []resolver.Endpoint) {
 	}
 	v.list = list
 	o.compareLocked(v, now)
-	if missing := o.missing(v); missing > 0 && o.falseSince > 0 && now-o.falseSince < removalDelay {
+	// The resolver's own clock runs on while the process does not.
+	left := time.Since(o.falseSince)
+	if missing := o.missing(v); missing > 0 && left < removalDelay {
 		o.violated(Removal, "a channel gave up %d of %d backends %v after the source had left them out",
-			missing, len(o.truth), (now - o.falseSince).Round(time.Millisecond))
+			missing, len(o.truth), left.Round(time.Millisecond))
 	}
 }
 
@@ -168,7 +170,7 @@ func (o *observer) set(addresses []string) {
 	for _, address := range addresses {
 		o.truth[address] = true
 	}
-	o.falseSince = 0 // until the source lists them, no channel can have the new ones
+	o.falseSince = time.Time{} // until the source lists them, no channel can have the new ones
 	now := o.now()
 	for v := range o.views {
 		v.all, v.same = 0, 0
@@ -187,7 +189,7 @@ func (o *observer) listedAll() {
 func (o *observer) listedFalsely() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.falseSince = o.now()
+	o.falseSince = time.Now()
 }
 
 // behind returns how many channels do not have the truth yet, and nothing else.
