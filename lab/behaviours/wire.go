@@ -18,7 +18,7 @@ import (
 func wire(ctx context.Context, _ Site, log *transcript.Log) {
 	fake := ok(fakeetcd.Start(1))
 	defer fake.Close()
-	for _, method := range []string{"Put", "Range", "Snapshot", "Status"} {
+	for _, method := range []string{"Put", "Range", "Compact", "RoleRevokePermission", "Snapshot", "Status"} {
 		fake.On(method, func(call *fakeetcd.Call) { call.Answer(nil, status.Error(codes.InvalidArgument, "refused")) })
 	}
 	address := fake.Member(0).Addr()
@@ -29,6 +29,8 @@ func wire(ctx context.Context, _ Site, log *transcript.Log) {
 	own := metadata.AppendToOutgoingContext(clientv3.WithRequireLeader(ctx), "own", "1")
 	log.Step("put")(c.Put(ctx, "wire", "1"))
 	log.Step("get")(c.Get(own, "wire"))
+	log.Step("compact")(c.Compact(ctx, 7, clientv3.WithCompactPhysical()))
+	log.Step("revoke permission")(c.RoleRevokePermission(ctx, "role", "a", "b"))
 	log.Step("snapshot")(whole(c.Snapshot(ctx)))
 	log.Step("status")(c.Status(ctx, address))
 	conn := ok(c.Dial(address))
@@ -39,5 +41,6 @@ func wire(ctx context.Context, _ Site, log *transcript.Log) {
 		call.Metadata.Delete("user-agent")           // has grpc's version
 		call.Metadata.Delete("grpc-accept-encoding") // what is compiled in
 		log.Value(call.Method, call.Metadata)
+		log.Value(call.Method+": requests", call.Requests)
 	}
 }
