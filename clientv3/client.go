@@ -189,7 +189,6 @@ func NewCtxClient(ctx context.Context, opts ...Option) *Client {
 	for _, opt := range opts {
 		opt(c)
 	}
-	c.lg.CompareAndSwap(nil, zap.NewNop())
 	return c
 }
 
@@ -354,9 +353,14 @@ func (c *Client) WithLogger(lg *zap.Logger) *Client {
 	return c
 }
 
-// GetLogger returns the client's logger. It is meant for the packages layered over
-// this one.
-func (c *Client) GetLogger() *zap.Logger { return c.lg.Load() }
+// GetLogger returns the client's logger. It is never nil, and meant for the packages
+// layered over this one.
+func (c *Client) GetLogger() *zap.Logger {
+	if lg := c.lg.Load(); lg != nil {
+		return lg
+	}
+	return zap.NewNop()
+}
 
 // transport returns the transport of the client's calls. It is never nil: without a
 // connection its calls fail with errNoConnection.

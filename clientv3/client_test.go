@@ -86,6 +86,7 @@ func TestClientWithoutConnection(t *testing.T) {
 
 func TestLoggerOfAClient(t *testing.T) {
 	assert.NotNil(t, NewCtxClient(t.Context()).GetLogger())
+	assert.NotNil(t, NewCtxClient(t.Context()).WithLogger(nil).GetLogger())
 	lg := zap.NewExample()
 	assert.Same(t, lg, NewCtxClient(t.Context()).WithLogger(lg).GetLogger())
 

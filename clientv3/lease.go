@@ -5,7 +5,6 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/clientv3/internal/lease"
@@ -163,7 +162,6 @@ func NewLease(c *Client) Lease {
 // first response takes longer than keepAliveTimeout; 0 and 1 s mean 5 s.
 func NewLeaseFromLeaseClient(remote pb.LeaseClient, c *Client, keepAliveTimeout time.Duration) Lease {
 	c = orNone(c)
-	log := func() *zap.Logger { return loggerOf(c) }
 	observer := observerOf(c)
 	retrier := keepAliveRetrier(c)
 	l := &lessor{
@@ -173,13 +171,13 @@ func NewLeaseFromLeaseClient(remote pb.LeaseClient, c *Client, keepAliveTimeout 
 		engine: lease.New(lease.Config{
 			Streams:     &leaseStreams{Retrier: retrier, given: remote, remote: over(c, retrier, remote, pb.NewLeaseClient), opts: c.callOpts},
 			FirstAnswer: firstAnswer(keepAliveTimeout),
-			Logger:      log,
+			Logger:      c.GetLogger,
 			Renewed: func(r lease.Renewal) {
 				observer.LeaseRenewed(observe.LeaseRenewal{ID: r.ID, Margin: r.Margin, TTL: r.TTL})
 			},
 			Lost: func(l lease.Loss) { observer.LeaseLost(observe.LeaseLoss{ID: l.ID, Err: l.Err}) },
 		}),
-		drops: dropLog{log: log},
+		drops: dropLog{log: c.GetLogger},
 	}
 	c.lessors.add(l)
 	return l

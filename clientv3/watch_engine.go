@@ -6,7 +6,6 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/clientv3/internal/lineage"
@@ -50,7 +49,7 @@ func newWatcher(remote pb.WatchClient, c *Client, h *lineage.Tracker) Watcher {
 		DisableSplit:      c.cfg.DisableSplitReplay,
 		History:           h,
 		Read:              func(ctx context.Context, key string) error { return readKey(ctx, c, key) },
-		Logger:            func() *zap.Logger { return loggerOf(c) },
+		Logger:            c.GetLogger,
 		Connect: func() watch.Connector {
 			retrier := c.streamRetrier(pb.Watch_Watch_FullMethodName).Endless()
 			wc := &watchConnector{
@@ -84,14 +83,6 @@ func (cfg *Config) maxWatchBuffer() int {
 
 func (cfg *Config) maxTotalWatchBuffer() int {
 	return cmp.Or(cfg.MaxTotalWatchBufferBytes, slowWatches*cfg.maxWatchBuffer())
-}
-
-// loggerOf returns the client's present logger.
-func loggerOf(c *Client) *zap.Logger {
-	if c.GetLogger() == nil {
-		return zap.NewNop()
-	}
-	return c.GetLogger()
 }
 
 // observerOf returns the client's observer, or a no-op if there is none.
