@@ -2,6 +2,7 @@ package lab_test
 
 import (
 	"context"
+	"net"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ func TestFaults(t *testing.T) {
 		"stopped leader":        testStoppedLeader,
 		"move leader":           testMoveLeader,
 		"lost majority":         testLostMajority,
+		"lost port":             testLostPort,
 		"isolated follower":     testIsolatedFollower,
 		"isolated leader":       testIsolatedLeader,
 		"one way cut":           testOneWayCut,
@@ -134,6 +136,19 @@ func testLostMajority(t *testing.T, c *lab.Cluster) {
 	require.NoError(t, <-restarted)
 	require.NoError(t, <-restarted)
 	requireValue(t, dial(t, c), "k", "kept")
+}
+
+// While a member is dead its port can be taken.
+func testLostPort(t *testing.T, c *lab.Cluster) {
+	m := c.Members()[0]
+	put(t, dial(t, c), "k", "kept")
+	require.NoError(t, m.Kill())
+	listener, err := net.Listen("tcp", hostPort(t, m.DirectEndpoint()))
+	require.NoError(t, err)
+	require.ErrorContains(t, m.Restart(within(t, soon)), "another process listens at "+listener.Addr().String())
+	require.NoError(t, listener.Close())
+	require.NoError(t, m.Restart(within(t, soon)))
+	requireValue(t, dial(t, c, m.Endpoint()), "k", "kept")
 }
 
 func testIsolatedFollower(t *testing.T, c *lab.Cluster) {

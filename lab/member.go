@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -213,6 +214,10 @@ func (m *Member) spawn() (*process, error) {
 	}
 	if m.process != nil && m.process.Alive() {
 		return nil, fmt.Errorf("lab: start %s: %w", m.name, ErrRunning)
+	}
+	if conn, err := net.DialTimeout("tcp", m.ports.client.Address(), askTimeout); err == nil {
+		_ = conn.Close() // who listens there would answer in the member's place
+		return nil, fmt.Errorf("lab: start %s: another process listens at %s", m.name, m.ports.client.Address())
 	}
 	c := m.cluster
 	p, err := startProcess(c.spawner, c.commandLocked(m), c.file(m.name+".log"), c.parentPipe.read)
