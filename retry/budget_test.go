@@ -3,6 +3,7 @@ package retry
 import (
 	"math"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -89,4 +90,27 @@ func TestBudgetCountsConcurrentCalls(t *testing.T) {
 	}
 	calls.Wait()
 	assert.Equal(t, int64(500*tokenUnit), b.tokens.Load())
+}
+
+// However many take at the same time, no more is taken than there is.
+func TestConcurrentTakesOfTheLastToken(t *testing.T) {
+	b := NewBudget(Throttling{MaxTokens: 1})
+	var taken, most atomic.Int32
+	var takers sync.WaitGroup
+	for range 8 {
+		takers.Go(func() {
+			for range 5000 {
+				if b.Take() {
+					if n := taken.Add(1); n > 1 {
+						most.Store(n)
+					}
+					taken.Add(-1)
+					b.Refund()
+				}
+			}
+		})
+	}
+	takers.Wait()
+	assert.Zero(t, most.Load(), "more than one at a time")
+	assert.Equal(t, int64(tokenUnit), b.tokens.Load())
 }

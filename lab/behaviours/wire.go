@@ -40,7 +40,6 @@ func wire(ctx context.Context, _ Site, log *transcript.Log) {
 	for _, call := range fake.Calls() {
 		call.Metadata.Delete("user-agent")           // has grpc's version
 		call.Metadata.Delete("grpc-accept-encoding") // what is compiled in
-		log.Value(call.Method, call.Metadata)
-		log.Value(call.Method+": requests", call.Requests)
+		log.Value(call.Method, []any{call.Metadata, call.Requests})
 	}
 }
