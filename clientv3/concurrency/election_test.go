@@ -12,6 +12,7 @@ import (
 	. "github.com/quorate/quorate/clientv3/concurrency"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 func requireLeader(t *testing.T, e *Election, value string) {
@@ -131,7 +132,7 @@ func TestResumeElection(t *testing.T) {
 		require.NoError(t, e.Campaign(t.Context(), "three"))
 		resumed = ResumeElection(s, "office/", e.Key(), e.Rev())
 		f.Once("Txn", func(call *fakeetcd.Call) { neverAnswer(call) })
-		require.Equal(t, context.DeadlineExceeded, resumed.Campaign(within(t, time.Second), "x"))
+		require.Equal(t, context.DeadlineExceeded, resumed.Campaign(grpctest.Within(t, time.Second), "x"))
 		requireLeader(t, e, "three")
 		require.NoError(t, resumed.Resign(t.Context()))
 		require.Empty(t, f.keys(t, "office"))

@@ -1,7 +1,6 @@
 package concurrency_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -124,13 +123,6 @@ func owns(t *testing.T, c *clientv3.Client, m interface{ IsOwner() clientv3.Cmp 
 	t.Helper()
 	resp := clienttest.Must(c.Txn(t.Context()).If(m.IsOwner()).Commit())
 	return resp.Succeeded
-}
-
-func within(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // writes reports whether a call is a transaction that writes.

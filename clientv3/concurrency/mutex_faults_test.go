@@ -14,6 +14,7 @@ import (
 
 	. "github.com/quorate/quorate/clientv3/concurrency"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // waiters are the calls that wait in the queue "lock" while so many others hold it.
@@ -122,7 +123,7 @@ func TestLockThatGivesUpLeavesThePlaceOfAnother(t *testing.T) {
 		holder := lock(t, f.session(t), "lock")
 		s := f.session(t)
 		waiting := goes(func() error { return NewMutex(s, "lock").Lock(t.Context()) })
-		require.Equal(t, context.DeadlineExceeded, NewMutex(s, "lock").Lock(within(t, time.Second)))
+		require.Equal(t, context.DeadlineExceeded, NewMutex(s, "lock").Lock(grpctest.Within(t, time.Second)))
 		require.Equal(t, ErrLocked, NewMutex(s, "lock").TryLock(t.Context()))
 		requireWaiting(t, waiting)
 		require.NoError(t, holder.Unlock(t.Context()))
