@@ -1,4 +1,4 @@
-// Package grpctest has servers for tests of channels and of the resolvers below them.
+// Package grpctest has what tests of channels and of the resolvers below them share: servers, and a channel that records.
 package grpctest
 
 import (

@@ -17,11 +17,12 @@ func ExampleHandler() {
 		return
 	}
 	defer cluster.Close()
+	client := cluster.Client
 
 	mux := http.NewServeMux()
-	mux.Handle("/debug/etcd", introspect.Handler(introspect.Options{}, map[string]introspect.Source{"orders": cluster.Client}))
+	mux.Handle("/debug/etcd", introspect.Handler(introspect.Options{}, map[string]introspect.Source{"orders": client}))
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
-		if err := cluster.Client.Ready(r.Context()); err != nil {
+		if err := client.Ready(r.Context()); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
 	})

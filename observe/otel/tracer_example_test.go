@@ -24,7 +24,9 @@ func ExampleNewTracer() {
 		fmt.Println(err)
 		return
 	}
-	cluster, err := etcdtest.New(etcdtest.Config{Client: clientv3.Config{Observer: observe.Multi(observer, tracer)}})
+	cluster, err := etcdtest.New(etcdtest.Config{Client: clientv3.Config{
+		Observer: observe.Multi(observer, tracer),
+	}})
 	if err != nil {
 		fmt.Println(err)
 		return
