@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"math"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,6 +24,7 @@ import (
 	"google.golang.org/grpc/resolver/manual"
 
 	clientv3 "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // quickKV answers at once, so that the measurement covers the client.
@@ -37,23 +37,9 @@ func (quickKV) Range(_ context.Context, req *pb.RangeRequest) (*pb.RangeResponse
 	}, nil
 }
 
-func serveQuickKV(t *testing.T) (address string) {
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	srv := grpc.NewServer()
-	pb.RegisterKVServer(srv, quickKV{})
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(lis) }()
-	t.Cleanup(func() {
-		srv.Stop()
-		require.NoError(t, <-served)
-	})
-	return lis.Addr().String()
-}
-
 // clientsOf returns functions that read a key with the bare stub, and through a client.
 func clientsOf(t *testing.T) (bare, quorate func(context.Context) error) {
-	address := serveQuickKV(t)
+	address := grpctest.Serve(t, func(s grpc.ServiceRegistrar) { pb.RegisterKVServer(s, quickKV{}) }).String()
 	// The stub sends the same header as the client, so that the server does the same work.
 	same := manual.NewBuilderWithScheme("bare")
 	same.InitialState(resolver.State{Addresses: []resolver.Address{{
@@ -114,7 +100,7 @@ func TestHeapOfAClient(t *testing.T) {
 		t.Skip("the race detector keeps memory of its own")
 	}
 	const clients, bound = 50, 40 << 10
-	address := serveQuickKV(t)
+	address := grpctest.Serve(t, func(s grpc.ServiceRegistrar) { pb.RegisterKVServer(s, quickKV{}) }).String()
 	bare := heapOf(t, clients, func() (io.Closer, error) {
 		conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		require.NoError(t, err)

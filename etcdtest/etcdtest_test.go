@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
 	"github.com/quorate/quorate/etcdtest"
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -22,14 +23,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func bubble(t *testing.T, members int, test func(t *testing.T, etcd *etcdtest.Cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, etcdtest.Fake(t, etcdtest.Config{Members: members})) })
-}
-
-// within bounds a call by d of virtual time.
-func within(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // A session whose client cannot reach the cluster ends, and so does its lease; another one takes the lock.
@@ -44,7 +37,7 @@ func TestCutEndsASession(t *testing.T) {
 		next, err := concurrency.NewSession(etcd.Client, concurrency.WithTTL(10))
 		require.NoError(t, err)
 		defer next.Close()
-		require.NoError(t, concurrency.NewMutex(next, "lock").Lock(within(t, time.Minute)))
+		require.NoError(t, concurrency.NewMutex(next, "lock").Lock(grpctest.Within(t, time.Minute)))
 	})
 }
 
@@ -54,7 +47,7 @@ func TestFreeze(t *testing.T) {
 		served := func() {
 			t.Helper()
 			for range 10 {
-				_, err := etcd.Client.Get(within(t, 2*time.Second), "k")
+				_, err := etcd.Client.Get(grpctest.Within(t, 2*time.Second), "k")
 				require.NoError(t, err)
 			}
 		}
@@ -64,7 +57,7 @@ func TestFreeze(t *testing.T) {
 		served()
 		second := etcd.Freeze(1)
 		assert.Nil(t, etcd.Fake.Leader())
-		_, err := etcd.Client.Get(within(t, 10*time.Second), "k")
+		_, err := etcd.Client.Get(grpctest.Within(t, 10*time.Second), "k")
 		require.Error(t, err)
 		second()
 		assert.Equal(t, etcd.Fake.Member(1), etcd.Fake.Leader())
@@ -81,9 +74,9 @@ func TestFreezeTheOnlyMember(t *testing.T) {
 		require.NoError(t, err)
 		time.AfterFunc(5*time.Second, etcd.Freeze(0))
 		begin := time.Now()
-		_, err = etcd.Client.Get(within(t, time.Second), "k")
+		_, err = etcd.Client.Get(grpctest.Within(t, time.Second), "k")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		_, err = etcd.Client.Get(within(t, time.Minute), "k")
+		_, err = etcd.Client.Get(grpctest.Within(t, time.Minute), "k")
 		require.NoError(t, err)
 		assert.GreaterOrEqual(t, time.Since(begin), 5*time.Second)
 	})

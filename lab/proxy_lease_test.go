@@ -29,7 +29,7 @@ func TestLeaseThroughProxy(t *testing.T) {
 	c := labtest.Client(t, quorate.Config{
 		Endpoints: []string{p.Endpoint()}, DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(countStreams(&streams))},
 	})
-	granted, err := c.Grant(within(t, soon), ttl)
+	granted, err := c.Grant(labtest.Within(t, soon), ttl)
 	require.NoError(t, err)
 	var m quorate.LeaseMonitor
 	ctx, cancel := context.WithTimeout(t.Context(), runs)
@@ -44,7 +44,7 @@ func TestLeaseThroughProxy(t *testing.T) {
 	require.ErrorIs(t, m.Err(), context.DeadlineExceeded, "it was kept alive to the end")
 	require.GreaterOrEqual(t, n, int(runs.Seconds())/ttl)
 	require.LessOrEqual(t, streams.Load(), int64(4))
-	left, err := c.TimeToLive(within(t, soon), granted.ID)
+	left, err := c.TimeToLive(labtest.Within(t, soon), granted.ID)
 	require.NoError(t, err)
 	require.Positive(t, left.TTL)
 }

@@ -51,7 +51,7 @@ func TestWatchThroughProxy(t *testing.T) {
 
 			require.NoError(t, p.Kill())
 			run.putAll()
-			require.NoError(t, p.Restart(within(t, soon)))
+			require.NoError(t, p.Restart(labtest.Within(t, soon)))
 			run.putAll()
 			run.expectAll("after a restart")
 			run.endAll()
@@ -86,7 +86,7 @@ func (r *proxyRun) putAll() {
 		r.written = make([][]int64, r.keys)
 	}
 	for key := range r.keys {
-		resp, err := r.writer.Put(within(r.t, soon), r.name(key), "v")
+		resp, err := r.writer.Put(labtest.Within(r.t, soon), r.name(key), "v")
 		require.NoError(r.t, err)
 		r.written[key] = append(r.written[key], resp.Header.Revision)
 	}

@@ -56,7 +56,7 @@ func TestOnlyProvenServersGetParts(t *testing.T) {
 				DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(countCreates(&creates))},
 			})
 
-			w := c.Watch(within(t, 2*soon), "k/", quorate.WithPrefix(), quorate.WithRev(first))
+			w := c.Watch(labtest.Within(t, 2*soon), "k/", quorate.WithPrefix(), quorate.WithRev(first))
 			for next := first; next < first+backlog; {
 				resp, open := <-w
 				require.True(t, open)
@@ -78,7 +78,7 @@ func TestOnlyProvenServersGetParts(t *testing.T) {
 // putMany puts as many keys, and returns the first revision.
 func putMany(t *testing.T, c *clientv3.Client, n int) int64 {
 	t.Helper()
-	ctx := within(t, 2*soon)
+	ctx := labtest.Within(t, 2*soon)
 	resp, err := c.Put(ctx, "before", "")
 	require.NoError(t, err)
 	var writers sync.WaitGroup

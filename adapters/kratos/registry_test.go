@@ -18,6 +18,7 @@ import (
 	quoratekratos "github.com/quorate/quorate/adapters/kratos"
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/etcdtest"
 	"github.com/quorate/quorate/observe/introspect"
 	"github.com/quorate/quorate/resolver/etcd"
 )
@@ -231,21 +232,15 @@ func TestNewRefuses(t *testing.T) {
 }
 
 func Example() {
-	cluster, err := fakeetcd.Start(1)
+	cluster, err := etcdtest.New(etcdtest.Config{}) // an etcd in memory
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer cluster.Close()
 	ctx := context.Background()
-	client, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop()})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer client.Close()
 
-	r, err := quoratekratos.New(client, quoratekratos.Config{})
+	r, err := quoratekratos.New(cluster.Client, quoratekratos.Config{})
 	if err != nil {
 		fmt.Println(err)
 		return

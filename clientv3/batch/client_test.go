@@ -19,16 +19,10 @@ import (
 
 var shareAll = batch.Config{JoinReads: true, GroupWrites: true, MaxAlone: 1}
 
-// inBubble runs a test with a client of an etcd in memory.
-func inBubble(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client)) {
-	t.Helper()
-	clienttest.InBubble(t, 1, test)
-}
-
 // TestResponsesAreThoseOfPlainCalls compares what operations return that share an RPC with
 // what they return alone.
 func TestResponsesAreThoseOfPlainCalls(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		ctx := t.Context()
 		kv := batch.New(client, shareAll)
 		for i := range 5 {

@@ -12,6 +12,7 @@ import (
 	. "github.com/quorate/quorate/clientv3/concurrency"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 func requireLeader(t *testing.T, e *Election, value string) {
@@ -131,7 +132,7 @@ func TestResumeElection(t *testing.T) {
 		require.NoError(t, e.Campaign(t.Context(), "three"))
 		resumed = ResumeElection(s, "office/", e.Key(), e.Rev())
 		f.Once("Txn", func(call *fakeetcd.Call) { neverAnswer(call) })
-		require.Equal(t, context.DeadlineExceeded, resumed.Campaign(within(t, time.Second), "x"))
+		require.Equal(t, context.DeadlineExceeded, resumed.Campaign(grpctest.Within(t, time.Second), "x"))
 		requireLeader(t, e, "three")
 		require.NoError(t, resumed.Resign(t.Context()))
 		require.Empty(t, f.keys(t, "office"))
@@ -155,7 +156,7 @@ func TestSemaphoreHasNPlaces(t *testing.T) {
 			m := NewSemaphore(f.session(t), "pool", places)
 			require.False(t, owns(t, f.client, m))
 			all = append(all, m)
-			results = append(results, goes(func() error { return m.Acquire(t.Context(), "who") }))
+			results = append(results, clienttest.Go(func() error { return m.Acquire(t.Context(), "who") }))
 		}
 		for i, m := range all {
 			for j := i; j < min(i+places, sessions); j++ {
@@ -190,7 +191,7 @@ func TestSemaphoreWhenAnyHolderLeaves(t *testing.T) {
 				}
 				waits := func() (*Semaphore, <-chan error) {
 					m := NewSemaphore(f.session(t), "pool", 2)
-					return m, goes(func() error { return m.Acquire(t.Context(), "") })
+					return m, clienttest.Go(func() error { return m.Acquire(t.Context(), "") })
 				}
 				_, third := waits()
 				_, fourth := waits()
@@ -211,7 +212,7 @@ func TestSemaphoreOfOneIsALock(t *testing.T) {
 		withFake(t, 1, func(t *testing.T, f fake) {
 			m := lock(t, f.session(t), "pool")
 			s := NewSemaphore(f.session(t), "pool", places)
-			result := goes(func() error { return s.Acquire(t.Context(), "") })
+			result := clienttest.Go(func() error { return s.Acquire(t.Context(), "") })
 			requireWaiting(t, result)
 			require.NoError(t, m.Unlock(t.Context()))
 			require.NoError(t, requireNow(t, result))

@@ -1,7 +1,6 @@
 package concurrency_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -76,25 +75,11 @@ func (f fake) put(t *testing.T, key, value string) (rev int64) {
 // keys returns the keys below a prefix in the order of their creation.
 func (f fake) keys(t *testing.T, prefix string) []string {
 	t.Helper()
-	resp := clienttest.Must(f.client.Get(t.Context(), prefix, clientv3.WithPrefix(),
-		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)))
-	keys := make([]string, len(resp.Kvs))
-	for i, kv := range resp.Kvs {
-		keys[i] = string(kv.Key)
-	}
-	return keys
+	return clienttest.Keys(t, f.client, prefix)
 }
 
 // keyOf returns the key that the session has below a prefix.
 func keyOf(s *Session, prefix string) string { return fmt.Sprintf("%s/%x", prefix, int64(s.Lease())) }
-
-// goes runs f, and returns the channel of its result when f has returned or waits.
-func goes(f func() error) <-chan error {
-	result := make(chan error, 1)
-	go func() { result <- f() }()
-	synctest.Wait()
-	return result
-}
 
 // requireWaiting checks that f waits.
 func requireWaiting(t *testing.T, result <-chan error) {
@@ -124,13 +109,6 @@ func owns(t *testing.T, c *clientv3.Client, m interface{ IsOwner() clientv3.Cmp 
 	t.Helper()
 	resp := clienttest.Must(c.Txn(t.Context()).If(m.IsOwner()).Commit())
 	return resp.Succeeded
-}
-
-func within(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // writes reports whether a call is a transaction that writes.

@@ -16,6 +16,7 @@ import (
 	. "github.com/quorate/quorate/clientv3/concurrency"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // deletes reports whether a call is a transaction that deletes.
@@ -56,7 +57,7 @@ func TestLateCleanupDoesNotDeleteTheNextLock(t *testing.T) {
 		s := f.session(t)
 		f.Once("Txn", holdAnswer)
 		resume := delayDelete(t, f, (*fakeetcd.Call).BreakConn)
-		require.Equal(t, context.DeadlineExceeded, NewMutex(s, "lock").Lock(within(t, time.Second)))
+		require.Equal(t, context.DeadlineExceeded, NewMutex(s, "lock").Lock(grpctest.Within(t, time.Second)))
 		synctest.Wait()
 		require.Empty(t, f.keys(t, "lock"))
 
@@ -77,7 +78,7 @@ func TestLateUnlockDoesNotDeleteTheNextLock(t *testing.T) {
 				s := f.session(t)
 				m := lock(t, s, "lock")
 				resume := delayDelete(t, f, func(*fakeetcd.Call) {})
-				require.Equal(t, context.DeadlineExceeded, m.Unlock(within(t, time.Second)))
+				require.Equal(t, context.DeadlineExceeded, m.Unlock(grpctest.Within(t, time.Second)))
 				m = next(s, m)
 				require.NoError(t, m.Lock(t.Context()))
 				resume()
@@ -95,13 +96,13 @@ func TestLockThatGivesUpIsNotForgottenByAnother(t *testing.T) {
 		holder := lock(t, f.session(t), "lock")
 		s := f.session(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		waiting := goes(func() error { return NewMutex(s, "lock").Lock(ctx) })
+		waiting := clienttest.Go(func() error { return NewMutex(s, "lock").Lock(ctx) })
 		release := make(chan struct{})
 		f.Once("Txn", func(call *fakeetcd.Call) {
 			_ = call.Hold(release)
 			call.Answer(nil, rpctypes.ErrGRPCPermissionDenied)
 		})
-		refused := goes(func() error { return NewMutex(s, "lock").TryLock(t.Context()) })
+		refused := clienttest.Go(func() error { return NewMutex(s, "lock").TryLock(t.Context()) })
 		cancel()
 		require.Equal(t, context.Canceled, requireNow(t, waiting))
 		require.Equal(t, []string{holder.Key(), keyOf(s, "lock")}, f.keys(t, "lock"))
@@ -117,7 +118,7 @@ func TestCleanupEndsWhenItIsRefused(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		lock(t, f.session(t), "lock")
 		s := f.session(t)
-		waiting := goes(func() error { return NewMutex(s, "lock").Lock(within(t, time.Second)) })
+		waiting := clienttest.Go(func() error { return NewMutex(s, "lock").Lock(grpctest.Within(t, time.Second)) })
 		f.On("Txn", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
 		require.Equal(t, context.DeadlineExceeded, <-waiting)
 		time.Sleep(time.Hour)
@@ -219,7 +220,7 @@ func TestUncertainOutcomeOfACall(t *testing.T) {
 		s := f.session(t)
 		m := lock(t, s, "lock")
 		f.Once("Txn", neverAnswer)
-		require.Equal(t, context.DeadlineExceeded, m.Unlock(within(t, time.Second)))
+		require.Equal(t, context.DeadlineExceeded, m.Unlock(grpctest.Within(t, time.Second)))
 		release := make(chan struct{})
 		f.Once("Txn", func(call *fakeetcd.Call) {
 			call.BreakConn()

@@ -15,6 +15,7 @@ import (
 	. "github.com/quorate/quorate/clientv3/concurrency"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // holdAnswer executes a call and withholds its answer.
@@ -32,7 +33,7 @@ func TestCleanupIsBounded(t *testing.T) {
 		s := f.session(t)
 		m := NewMutex(s, "lock")
 		holder, other := lock(t, f.session(t), "lock"), NewMutex(f.session(t), "other")
-		waiting := goes(func() error { return m.Lock(within(t, 5*time.Second)) })
+		waiting := clienttest.Go(func() error { return m.Lock(grpctest.Within(t, 5*time.Second)) })
 		start := time.Now()
 		f.stop()
 		require.Equal(t, context.DeadlineExceeded, <-waiting)
@@ -40,7 +41,7 @@ func TestCleanupIsBounded(t *testing.T) {
 		require.Equal(t, ErrLockReleased, m.Unlock(t.Context()))
 
 		start = time.Now()
-		require.Equal(t, context.DeadlineExceeded, other.Lock(within(t, 5*time.Second)))
+		require.Equal(t, context.DeadlineExceeded, other.Lock(grpctest.Within(t, 5*time.Second)))
 		require.LessOrEqual(t, time.Since(start), 8*time.Second)
 
 		notes := logs.FilterFieldKey("key").All()
@@ -92,7 +93,7 @@ func TestLateLockDoesNotDisturbTheNext(t *testing.T) {
 			_, err := call.Execute()
 			assert.NoError(t, err)
 		})
-		require.Equal(t, context.DeadlineExceeded, NewMutex(s, "lock").Lock(within(t, time.Second)))
+		require.Equal(t, context.DeadlineExceeded, NewMutex(s, "lock").Lock(grpctest.Within(t, time.Second)))
 		m := lock(t, s, "lock")
 		rev := f.Get(m.Key()).CreateRevision
 		close(release)
@@ -144,8 +145,8 @@ func TestLockWaitsForAnUnlockOfItsSession(t *testing.T) {
 		m, next := lock(t, s, "lock"), NewMutex(s, "lock")
 		release := make(chan struct{})
 		f.Once("Txn", func(call *fakeetcd.Call) { _ = call.Hold(release) })
-		unlocking := goes(func() error { return m.Unlock(t.Context()) })
-		locking := goes(func() error { return next.Lock(t.Context()) })
+		unlocking := clienttest.Go(func() error { return m.Unlock(t.Context()) })
+		locking := clienttest.Go(func() error { return next.Lock(t.Context()) })
 		requireWaiting(t, locking)
 		close(release)
 		require.NoError(t, requireNow(t, unlocking))
@@ -161,9 +162,9 @@ func TestLockThatGivesUpIsNotKeptByALostOne(t *testing.T) {
 		lost := lock(t, s, "lock")
 		f.remove(t, lost.Key())
 		holder := lock(t, f.session(t), "lock")
-		require.Equal(t, context.DeadlineExceeded, NewMutex(s, "lock").Lock(within(t, time.Second)))
+		require.Equal(t, context.DeadlineExceeded, NewMutex(s, "lock").Lock(grpctest.Within(t, time.Second)))
 		require.Equal(t, []string{holder.Key()}, f.keys(t, "lock"))
-		require.Equal(t, context.DeadlineExceeded, lost.Lock(within(t, time.Second)))
+		require.Equal(t, context.DeadlineExceeded, lost.Lock(grpctest.Within(t, time.Second)))
 		require.Equal(t, []string{holder.Key()}, f.keys(t, "lock"))
 		require.Equal(t, ErrLockReleased, lost.Unlock(t.Context()))
 	})

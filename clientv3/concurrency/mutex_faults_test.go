@@ -13,7 +13,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	. "github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // waiters are the calls that wait in the queue "lock" while so many others hold it.
@@ -90,7 +92,7 @@ func TestWaitingEnds(t *testing.T) {
 						w.holder = f.session(t)
 						require.NoError(t, call.wait(t.Context(), w.holder))
 					}
-					result := goes(func() error { return call.wait(ctx, w.session) })
+					result := clienttest.Go(func() error { return call.wait(ctx, w.session) })
 					requireWaiting(t, result)
 					tt.end(t, f, w)
 					require.Equal(t, tt.want, requireNow(t, result))
@@ -109,7 +111,7 @@ func TestLockOverAnOrphanedSession(t *testing.T) {
 		holder := lock(t, f.session(t), "lock")
 		s := f.session(t)
 		s.Orphan()
-		waiting := goes(func() error { return NewMutex(s, "lock").Lock(t.Context()) })
+		waiting := clienttest.Go(func() error { return NewMutex(s, "lock").Lock(t.Context()) })
 		requireWaiting(t, waiting)
 		require.NoError(t, holder.Unlock(t.Context()))
 		require.NoError(t, requireNow(t, waiting))
@@ -121,8 +123,8 @@ func TestLockThatGivesUpLeavesThePlaceOfAnother(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		holder := lock(t, f.session(t), "lock")
 		s := f.session(t)
-		waiting := goes(func() error { return NewMutex(s, "lock").Lock(t.Context()) })
-		require.Equal(t, context.DeadlineExceeded, NewMutex(s, "lock").Lock(within(t, time.Second)))
+		waiting := clienttest.Go(func() error { return NewMutex(s, "lock").Lock(t.Context()) })
+		require.Equal(t, context.DeadlineExceeded, NewMutex(s, "lock").Lock(grpctest.Within(t, time.Second)))
 		require.Equal(t, ErrLocked, NewMutex(s, "lock").TryLock(t.Context()))
 		requireWaiting(t, waiting)
 		require.NoError(t, holder.Unlock(t.Context()))
@@ -141,7 +143,7 @@ func TestWaitingSurvivesACompaction(t *testing.T) {
 					holder = f.session(t)
 					require.NoError(t, call.wait(t.Context(), holder))
 				}
-				waiting := goes(func() error { return call.wait(t.Context(), f.session(t)) })
+				waiting := clienttest.Go(func() error { return call.wait(t.Context(), f.session(t)) })
 				for _, left := range []bool{false, true} {
 					f.stop()
 					if left {

@@ -41,7 +41,7 @@ func TestLockIsAcquiredInTheOrderOfArrival(t *testing.T) {
 		waiting := make([]<-chan error, len(mutexes))
 		for i := range mutexes {
 			mutexes[i] = NewMutex(f.session(t), "lock")
-			waiting[i] = goes(func() error { return mutexes[i].Lock(t.Context()) })
+			waiting[i] = clienttest.Go(func() error { return mutexes[i].Lock(t.Context()) })
 		}
 		token := first.Header().Revision
 		require.NoError(t, first.Unlock(t.Context()))
@@ -62,7 +62,7 @@ func TestLockIsAcquiredInTheOrderOfArrival(t *testing.T) {
 func TestWaitingForALockDoesNotPoll(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		holder := lock(t, f.session(t), "lock")
-		waiting := goes(func() error { return NewMutex(f.session(t), "lock").Lock(t.Context()) })
+		waiting := clienttest.Go(func() error { return NewMutex(f.session(t), "lock").Lock(t.Context()) })
 		before, reads := f.Count("Txn"), f.Count("Range")
 		time.Sleep(time.Hour)
 		requireWaiting(t, waiting)

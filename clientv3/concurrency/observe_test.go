@@ -72,7 +72,7 @@ func TestObserve(t *testing.T) {
 		}
 
 		other := NewElection(f.session(t), "office")
-		won := goes(func() error { return other.Campaign(t.Context(), "other") })
+		won := clienttest.Go(func() error { return other.Campaign(t.Context(), "other") })
 		requireNothing(t, ch)
 		require.NoError(t, e.Resign(t.Context()))
 		requireObserved(t, ch, "other")

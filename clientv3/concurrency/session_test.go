@@ -16,6 +16,7 @@ import (
 	. "github.com/quorate/quorate/clientv3/concurrency"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // requireEnded waits for the end of the session, and returns its error.
@@ -208,7 +209,7 @@ func TestRecreate(t *testing.T) {
 		require.NoError(t, f.ExpireLease(int64(s.Lease())))
 		<-s.Done()
 
-		again := clienttest.Must(s.Recreate(within(t, time.Second)))
+		again := clienttest.Must(s.Recreate(grpctest.Within(t, time.Second)))
 		require.NotEqual(t, s.Lease(), again.Lease())
 		grant := f.Calls("LeaseGrant")[1].Request().(*pb.LeaseGrantRequest)
 		require.Equal(t, int64(30), grant.TTL)
@@ -236,7 +237,7 @@ func TestRecreateOfAGivenLease(t *testing.T) {
 		require.NoError(t, s.Err(), "an open session is unchanged")
 
 		f.stop()
-		_, err := s.Recreate(within(t, time.Second))
+		_, err := s.Recreate(grpctest.Within(t, time.Second))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }

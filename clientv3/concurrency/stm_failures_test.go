@@ -16,6 +16,7 @@ import (
 	. "github.com/quorate/quorate/clientv3/concurrency"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -95,7 +96,7 @@ func TestSTMAbortContext(t *testing.T) {
 			f.put(t, "k", "") // it never commits
 			time.Sleep(20 * time.Millisecond)
 			return nil
-		}, level, WithAbortContext(within(t, time.Second)))
+		}, level, WithAbortContext(grpctest.Within(t, time.Second)))
 		require.Equal(t, context.DeadlineExceeded, err)
 	})
 }

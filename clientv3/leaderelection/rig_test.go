@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	. "github.com/quorate/quorate/clientv3/leaderelection"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
@@ -130,13 +129,7 @@ func (l *lead) lost(t *testing.T) *TermEndedError {
 // candidates returns the keys below the prefix in the order of their creation.
 func (r *rig) candidates(t *testing.T, p *process, prefix string) []string {
 	t.Helper()
-	resp := clienttest.Must(p.Get(t.Context(), prefix+"/", clientv3.WithPrefix(),
-		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)))
-	keys := make([]string, len(resp.Kvs))
-	for i, kv := range resp.Kvs {
-		keys[i] = string(kv.Key)
-	}
-	return keys
+	return clienttest.Keys(t, p, prefix+"/")
 }
 
 // requireNothingLeft checks that there are neither candidates nor leases.

@@ -31,18 +31,10 @@ func holdAnswer(t *testing.T, cluster *fakeetcd.Cluster) (release func()) {
 }
 
 func put(kv clientv3.KV, key, value string) <-chan error {
-	return goes(func() error {
+	return clienttest.Go(func() error {
 		_, err := kv.Put(context.Background(), key, value)
 		return err
 	})
-}
-
-// goes runs f, and returns the channel of its result when f has returned or waits.
-func goes(f func() error) <-chan error {
-	done := make(chan error, 1)
-	go func() { done <- f() }()
-	synctest.Wait()
-	return done
 }
 
 // The owner's write is executed and visible to everyone, and the owner has no answer yet.

@@ -37,7 +37,7 @@ func TestWaitForOwnerEndsWithContext(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			watches := cluster.Count("Watch")
 			before := cluster.PutCount(prefix + "k")
-			done := goes(func() error { return write(ctx) })
+			done := clienttest.Go(func() error { return write(ctx) })
 			require.Greater(t, cluster.PutCount(prefix+"k"), before, "%s revokes it", name)
 			cancel()
 			require.Equal(t, context.Canceled, <-done, name)

@@ -1,4 +1,4 @@
-// Package grpctest has servers for tests of channels and of the resolvers below them.
+// Package grpctest has what tests of channels and of the resolvers below them share: servers, and a channel that records.
 package grpctest
 
 import (
@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
@@ -19,6 +20,14 @@ import (
 func Bubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+// Within returns a context that ends after d, and with the test.
+func Within(t testing.TB, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // Serve runs a server on the loopback interface until the end of the test, and returns its address.

@@ -1,7 +1,6 @@
 package kube_test
 
 import (
-	"context"
 	"os"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/lab/kube"
 )
 
@@ -20,13 +20,6 @@ const testTimeout = 8 * time.Minute
 func TestMain(m *testing.M) {
 	lab.Main()
 	goleak.VerifyTestMain(m)
-}
-
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 func TestBinaryIsMissing(t *testing.T) {
@@ -45,7 +38,7 @@ func TestBinaryIsMissing(t *testing.T) {
 func TestStartFailsWithTheLog(t *testing.T) {
 	t.Setenv("LC_ALL", "C") // it prints in English
 	dir := t.TempDir()
-	_, err := kube.Start(within(t), kube.Config{Binary: "ls", Dir: dir})
+	_, err := kube.Start(labtest.Within(t, testTimeout), kube.Config{Binary: "ls", Dir: dir})
 	assert.ErrorContains(t, err, "exit status")
 	assert.ErrorContains(t, err, "option", "what it printed")
 	left, err := os.ReadDir(dir)

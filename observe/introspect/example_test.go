@@ -5,29 +5,19 @@ import (
 	"net/http"
 	"net/http/httptest"
 
-	"go.uber.org/zap"
-
-	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/etcdtest"
 	"github.com/quorate/quorate/observe/introspect"
 )
 
 // A program that shows its client to operators, and says whether it is ready.
 func ExampleHandler() {
-	cluster, err := fakeetcd.Start(1)
+	cluster, err := etcdtest.New(etcdtest.Config{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer cluster.Close()
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer client.Close()
+	client := cluster.Client
 
 	mux := http.NewServeMux()
 	mux.Handle("/debug/etcd", introspect.Handler(introspect.Options{}, map[string]introspect.Source{"orders": client}))

@@ -8,21 +8,14 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/etcdtest"
 	quorateotel "github.com/quorate/quorate/observe/otel"
 )
 
 // Metrics of events and of the present state, and spans, by one observer.
 func Example() {
-	cluster, err := fakeetcd.Start(1)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer cluster.Close()
 	reader, exporter := sdk.NewManualReader(), tracetest.NewInMemoryExporter() // those of your backend
 	meterProvider := sdk.NewMeterProvider(sdk.WithReader(reader))
 	tracerProvider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
@@ -32,16 +25,13 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
-		Observer: observer,
-	})
+	cluster, err := etcdtest.New(etcdtest.Config{Client: clientv3.Config{Observer: observer}})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer client.Close()
-	if _, err := client.Get(context.Background(), "k"); err != nil {
+	defer cluster.Close()
+	if _, err := cluster.Client.Get(context.Background(), "k"); err != nil {
 		fmt.Println(err)
 		return
 	}

@@ -6,22 +6,15 @@ import (
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
-	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/etcdtest"
 	"github.com/quorate/quorate/observe"
 	quorateotel "github.com/quorate/quorate/observe/otel"
 )
 
 // Spans beside the metrics of another observer. The TracerProvider of [quorateotel.Options] makes both.
 func ExampleNewTracer() {
-	cluster, err := fakeetcd.Start(1)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer cluster.Close()
 	exporter := tracetest.NewInMemoryExporter() // that of your backend
 	tracerProvider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
 	observer := observe.None{} // that of the metrics
@@ -31,16 +24,15 @@ func ExampleNewTracer() {
 		fmt.Println(err)
 		return
 	}
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
+	cluster, err := etcdtest.New(etcdtest.Config{Client: clientv3.Config{
 		Observer: observe.Multi(observer, tracer),
-	})
+	}})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer client.Close()
-	if _, err := client.Get(context.Background(), "k"); err != nil {
+	defer cluster.Close()
+	if _, err := cluster.Client.Get(context.Background(), "k"); err != nil {
 		fmt.Println(err)
 		return
 	}

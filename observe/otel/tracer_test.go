@@ -17,7 +17,6 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	grpccodes "google.golang.org/grpc/codes"
 	"google.golang.org/grpc/stats"
@@ -25,6 +24,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/etcdtest"
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/observe"
 	quorateotel "github.com/quorate/quorate/observe/otel"
@@ -54,21 +54,16 @@ func (*handler) HandleConn(context.Context, stats.ConnStats)                    
 func traced(t *testing.T, members int, test func(t *testing.T, cluster *fakeetcd.Cluster, c *clientv3.Client, rig *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		cluster, err := fakeetcd.Start(members)
-		require.NoError(t, err)
-		defer cluster.Close()
 		r := &rig{exporter: tracetest.NewInMemoryExporter(), handler: new(handler)}
 		r.provider = sdktrace.NewTracerProvider(sdktrace.WithSyncer(r.exporter))
 		_, meters := newProvider()
 		observer, err := quorateotel.New(meters, quorateotel.Options{Client: "orders", TracerProvider: r.provider})
 		require.NoError(t, err)
-		c, err := clientv3.New(clientv3.Config{
-			Endpoints: cluster.Endpoints(), DialOptions: append(cluster.DialOptions(), grpc.WithStatsHandler(r.handler)),
-			Logger: zap.NewNop(), Observer: observe.Multi(new(struct{ observe.None }), observer),
-		})
-		require.NoError(t, err)
-		defer func() { require.NoError(t, c.Close()) }()
-		test(t, cluster, c, r)
+		etcd := etcdtest.Fake(t, etcdtest.Config{Members: members, Client: clientv3.Config{
+			DialOptions: []grpc.DialOption{grpc.WithStatsHandler(r.handler)},
+			Observer:    observe.Multi(new(struct{ observe.None }), observer),
+		}})
+		test(t, etcd.Fake, etcd.Client, r)
 	})
 }
 

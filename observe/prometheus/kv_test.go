@@ -6,25 +6,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
-	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/batch"
 	"github.com/quorate/quorate/clientv3/cache"
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/etcdtest"
 	quorateprom "github.com/quorate/quorate/observe/prometheus"
 )
 
 // The calls of a client share RPCs and are served from memory.
 func TestKV(t *testing.T) {
-	cluster, err := fakeetcd.Start(1)
-	require.NoError(t, err)
-	defer cluster.Close()
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
-	})
-	require.NoError(t, err)
-	defer client.Close()
+	client := etcdtest.Fake(t).Client
 
 	registry := prometheus.NewPedanticRegistry()
 	shared := batch.New(client, batch.Config{JoinReads: true})

@@ -1,7 +1,6 @@
 package etcd_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -40,12 +39,4 @@ func connect(t *testing.T, cluster *fakeetcd.Cluster, member int) *clientv3.Clie
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
-}
-
-// within returns a context that ends long after the test should.
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	t.Cleanup(cancel)
-	return ctx
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
@@ -38,11 +39,11 @@ func registerWatched(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.C
 	t.Helper()
 	reg, events := registration()
 	watches := cluster.Count("Watch")
-	r, err := etcd.Register(within(t), client, reg)
+	r, err := etcd.Register(grpctest.Within(t, testTimeout), client, reg)
 	require.NoError(t, err)
 	e := registered{r, events}
 	require.False(t, e.expect(t, etcd.Registered).Again)
-	require.NoError(t, cluster.Wait(within(t), "Watch", watches+1))
+	require.NoError(t, cluster.Wait(grpctest.Within(t, testTimeout), "Watch", watches+1))
 	return e
 }
 
@@ -84,7 +85,7 @@ func TestRegisterIsBounded(t *testing.T) {
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.ErrorContains(t, err, `registering "svc/a:1"`)
 			require.Equal(t, want, time.Since(began))
-			leases, err := client.Leases(within(t))
+			leases, err := client.Leases(grpctest.Within(t, testTimeout))
 			require.NoError(t, err)
 			require.Empty(t, leases.Leases)
 		})
@@ -113,7 +114,7 @@ func TestKeyIsDeletedAndCompacted(t *testing.T) {
 	cluster, client, other := start(t)
 	r := registerWatched(t, cluster, client)
 	cluster.Member(0).Stop()
-	_, err := other.Delete(within(t), key)
+	_, err := other.Delete(grpctest.Within(t, testTimeout), key)
 	require.NoError(t, err)
 	_, err = cluster.Put("other", "")
 	require.NoError(t, err)
@@ -126,19 +127,19 @@ func TestKeyIsDeletedAndCompacted(t *testing.T) {
 func TestUpdates(t *testing.T) {
 	cluster, client, _ := start(t)
 	r := registerWatched(t, cluster, client)
-	require.NoError(t, r.SetWeight(within(t), 5))
+	require.NoError(t, r.SetWeight(grpctest.Within(t, testTimeout), 5))
 	require.JSONEq(t, `{"Op":0,"Addr":"10.0.0.1:1","Metadata":{"weight":5}}`, string(cluster.Get(key).Value))
-	require.ErrorContains(t, r.SetMetadata(within(t), "text"), "Metadata is a string")
-	require.ErrorContains(t, r.SetWeight(within(t), 1<<30), "Weight is 1073741824")
-	require.NoError(t, r.SetMetadata(within(t), map[string]string{"zone": "a"}))
+	require.ErrorContains(t, r.SetMetadata(grpctest.Within(t, testTimeout), "text"), "Metadata is a string")
+	require.ErrorContains(t, r.SetWeight(grpctest.Within(t, testTimeout), 1<<30), "Weight is 1073741824")
+	require.NoError(t, r.SetMetadata(grpctest.Within(t, testTimeout), map[string]string{"zone": "a"}))
 	require.JSONEq(t, `{"Op":0,"Addr":"10.0.0.1:1","Metadata":{"weight":5,"zone":"a"}}`, string(cluster.Get(key).Value))
-	require.NoError(t, r.SetWeight(within(t), 0))
+	require.NoError(t, r.SetWeight(grpctest.Within(t, testTimeout), 0))
 	require.JSONEq(t, `{"Op":0,"Addr":"10.0.0.1:1","Metadata":{"zone":"a"}}`, string(cluster.Get(key).Value))
 	require.EqualValues(t, r.State().Lease, cluster.Get(key).Lease)
 	require.Empty(t, r.events)
 
-	require.NoError(t, r.Withdraw(within(t)))
-	require.ErrorIs(t, r.SetWeight(within(t), 1), etcd.ErrWithdrawn)
+	require.NoError(t, r.Withdraw(grpctest.Within(t, testTimeout)))
+	require.ErrorIs(t, r.SetWeight(grpctest.Within(t, testTimeout), 1), etcd.ErrWithdrawn)
 }
 
 // An update that cannot be written is written when it can be.
@@ -146,7 +147,7 @@ func TestUpdateIsRefused(t *testing.T) {
 	cluster, client, _ := start(t)
 	r := registerWatched(t, cluster, client)
 	refused := cluster.On("Txn", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCNoSpace) })
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(grpctest.Within(t, testTimeout))
 	go func() {
 		assert.NoError(t, cluster.Wait(t.Context(), "Txn", 2))
 		cancel()
@@ -175,12 +176,12 @@ func TestWriteMeetsWithdrawal(t *testing.T) {
 		_, err := c.Execute()
 		executed <- err
 	})
-	_, err := other.Delete(within(t), key)
+	_, err := other.Delete(grpctest.Within(t, testTimeout), key)
 	require.NoError(t, err)
 	<-held
 	updated := make(chan error, 1)
 	go func() { updated <- r.SetWeight(t.Context(), 5) }()
-	require.NoError(t, r.Withdraw(within(t)))
+	require.NoError(t, r.Withdraw(grpctest.Within(t, testTimeout)))
 	require.ErrorIs(t, <-updated, etcd.ErrWithdrawn)
 	release()
 	require.ErrorContains(t, <-executed, "requested lease not found")
@@ -196,7 +197,7 @@ func TestUpdateMeetsAnotherRegistration(t *testing.T) {
 		newer = registerWatched(t, cluster, other)
 		_, _ = c.Execute()
 	})
-	require.ErrorIs(t, r.SetWeight(within(t), 5), etcd.ErrSuperseded)
+	require.ErrorIs(t, r.SetWeight(grpctest.Within(t, testTimeout), 5), etcd.ErrSuperseded)
 	r.expect(t, etcd.Superseded)
 	require.JSONEq(t, value, string(cluster.Get(key).Value))
 	require.EqualValues(t, newer.State().Lease, cluster.Get(key).Lease)
@@ -209,9 +210,9 @@ func TestSupersededLeaseExpires(t *testing.T) {
 	newer := registerWatched(t, cluster, other)
 	superseded := r.expect(t, etcd.Superseded)
 	require.NoError(t, cluster.ExpireLease(int64(superseded.Lease)))
-	require.ErrorIs(t, r.SetWeight(within(t), 2), etcd.ErrSuperseded)
+	require.ErrorIs(t, r.SetWeight(grpctest.Within(t, testTimeout), 2), etcd.ErrSuperseded)
 	require.EqualValues(t, newer.State().Lease, cluster.Get(key).Lease)
-	require.NoError(t, newer.Withdraw(within(t)))
+	require.NoError(t, newer.Withdraw(grpctest.Within(t, testTimeout)))
 	require.Eventually(t, func() bool { return r.State().State == etcd.Registered }, testTimeout, poll)
 	require.JSONEq(t, `{"Op":0,"Addr":"10.0.0.1:1","Metadata":{"weight":2}}`, string(cluster.Get(key).Value))
 }
@@ -227,7 +228,7 @@ func TestKeyCannotBeRead(t *testing.T) {
 		_, _ = c.Execute()
 	})
 	reg, events := registration()
-	registrar, err := etcd.Register(within(t), client, reg)
+	registrar, err := etcd.Register(grpctest.Within(t, testTimeout), client, reg)
 	require.NoError(t, err)
 	r := registered{registrar, events}
 	require.NoError(t, r.expect(t, etcd.Registered).Err)
@@ -243,8 +244,8 @@ func TestRegistrationEndsWithItsClient(t *testing.T) {
 	r := registerWatched(t, cluster, client)
 	require.NoError(t, client.Close())
 	require.ErrorContains(t, r.expect(t, etcd.Lost).Err, "client was closed")
-	require.ErrorContains(t, r.SetWeight(within(t), 2), "client was closed")
-	require.Error(t, r.Withdraw(within(t)))
+	require.ErrorContains(t, r.SetWeight(grpctest.Within(t, testTimeout), 2), "client was closed")
+	require.Error(t, r.Withdraw(grpctest.Within(t, testTimeout)))
 }
 
 // ctx has ended before the withdrawal. The registration ends all the same, and reports it.
@@ -261,7 +262,7 @@ func TestWithdrawalAfterTheDeadline(t *testing.T) {
 		require.Equal(t, etcd.Withdrawn, r.State().State)
 		require.NotNil(t, cluster.Get(key))
 		for range 2 {
-			require.NoError(t, r.Withdraw(within(t)))
+			require.NoError(t, r.Withdraw(grpctest.Within(t, testTimeout)))
 			require.Nil(t, cluster.Get(key))
 		}
 		require.NoError(t, r.expect(t, etcd.Withdrawn).Err)
@@ -301,9 +302,9 @@ func TestWithdrawalDuringNotify(t *testing.T) {
 				<-release
 			}
 		}}
-		r, err := etcd.Register(within(t), client, reg)
+		r, err := etcd.Register(grpctest.Within(t, testTimeout), client, reg)
 		require.NoError(t, err)
-		_, err = other.Delete(within(t), key)
+		_, err = other.Delete(grpctest.Within(t, testTimeout), key)
 		require.NoError(t, err)
 		<-called
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -312,7 +313,7 @@ func TestWithdrawalDuringNotify(t *testing.T) {
 		require.ErrorIs(t, r.Withdraw(ctx), context.DeadlineExceeded)
 		require.Equal(t, 2*time.Second, time.Since(began))
 		close(release)
-		require.NoError(t, r.Withdraw(within(t)))
+		require.NoError(t, r.Withdraw(grpctest.Within(t, testTimeout)))
 		require.Equal(t, etcd.Withdrawn, r.State().State)
 		require.Nil(t, cluster.Get(key))
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
@@ -53,14 +54,14 @@ func TestRegisterRefuses(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := etcd.Register(within(t), client, tt.reg)
+			_, err := etcd.Register(grpctest.Within(t, testTimeout), client, tt.reg)
 			require.ErrorContains(t, err, tt.want)
 		})
 	}
 	withoutLease := clientv3.NewCtxClient(t.Context())
 	withoutLease.KV, withoutLease.Watcher = client.KV, client.Watcher
 	for _, none := range []*clientv3.Client{nil, clientv3.NewCtxClient(t.Context()), withoutLease} {
-		_, err := etcd.Register(within(t), none, good)
+		_, err := etcd.Register(grpctest.Within(t, testTimeout), none, good)
 		require.ErrorContains(t, err, "give one that clientv3.New returned")
 	}
 	require.Zero(t, cluster.Count("LeaseGrant"))
@@ -104,11 +105,11 @@ func TestValues(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			tt.reg.Service = "svc"
-			r, err := etcd.Register(within(t), client, tt.reg)
+			r, err := etcd.Register(grpctest.Within(t, testTimeout), client, tt.reg)
 			require.NoError(t, err)
 			require.Equal(t, tt.key, r.Key())
 			require.Equal(t, tt.value, string(cluster.Get(tt.key).Value))
-			require.NoError(t, r.Withdraw(within(t)))
+			require.NoError(t, r.Withdraw(grpctest.Within(t, testTimeout)))
 			require.Nil(t, cluster.Get(tt.key))
 		})
 	}
@@ -119,14 +120,14 @@ func TestTTL(t *testing.T) {
 		0: 10, time.Second: 2, 2500 * time.Millisecond: 3, time.Minute: 60,
 	} {
 		_, client, _ := start(t)
-		r, err := etcd.Register(within(t), client, etcd.Registration{Service: "svc", Address: "a:1", TTL: ttl})
+		r, err := etcd.Register(grpctest.Within(t, testTimeout), client, etcd.Registration{Service: "svc", Address: "a:1", TTL: ttl})
 		require.NoError(t, err)
-		resp, err := client.TimeToLive(within(t), r.State().Lease)
+		resp, err := client.TimeToLive(grpctest.Within(t, testTimeout), r.State().Lease)
 		require.NoError(t, err)
 		require.Equal(t, want, resp.GrantedTTL)
 	}
 	_, client, _ := start(t)
-	_, err := etcd.Register(within(t), client, etcd.Registration{Service: "svc", Address: "a:1", TTL: math.MaxInt64})
+	_, err := etcd.Register(grpctest.Within(t, testTimeout), client, etcd.Registration{Service: "svc", Address: "a:1", TTL: math.MaxInt64})
 	require.Equal(t, rpctypes.ErrLeaseTTLTooLarge, errors.Unwrap(err), "the server's limit counts")
 }
 
@@ -135,14 +136,14 @@ func TestAnotherFormat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client, _ := start(t)
 		events := make(chan etcd.Event, 100)
-		r, err := etcd.Register(within(t), client, etcd.Registration{
+		r, err := etcd.Register(grpctest.Within(t, testTimeout), client, etcd.Registration{
 			Service: "/svc", Name: "1", Value: "10.0.0.1:1", Notify: func(e etcd.Event) { events <- e },
 		})
 		require.NoError(t, err)
 		registered{r, events}.expect(t, etcd.Registered)
 		require.Equal(t, "/svc/1", r.Key())
 		require.Equal(t, "10.0.0.1:1", string(cluster.Get("/svc/1").Value))
-		require.ErrorContains(t, r.SetWeight(within(t), 2), "Value is set")
+		require.ErrorContains(t, r.SetWeight(grpctest.Within(t, testTimeout), 2), "Value is set")
 
 		cluster.Member(0).Stop()
 		require.NoError(t, cluster.ExpireLease(int64(r.State().Lease)))
@@ -151,6 +152,6 @@ func TestAnotherFormat(t *testing.T) {
 		registered{r, events}.expect(t, etcd.Lost)
 		registered{r, events}.expect(t, etcd.Registered)
 		require.Equal(t, "10.0.0.1:1", string(cluster.Get("/svc/1").Value))
-		require.NoError(t, r.Withdraw(within(t)))
+		require.NoError(t, r.Withdraw(grpctest.Within(t, testTimeout)))
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/resolver/etcd"
 )
 
@@ -125,7 +126,7 @@ func TestShutdown(t *testing.T) {
 func TestShutdownWithoutServer(t *testing.T) {
 	cluster, client, _ := start(t)
 	r := registerWatched(t, cluster, client)
-	require.ErrorContains(t, r.Shutdown(within(t), nil), "has no server; call Withdraw")
+	require.ErrorContains(t, r.Shutdown(grpctest.Within(t, testTimeout), nil), "has no server; call Withdraw")
 	require.NotNil(t, cluster.Get(key))
 }
 

@@ -46,7 +46,7 @@ func TestWatchEndsOften(t *testing.T) {
 		c.AwaitAddresses(t, host+":80")
 	}
 	// With growing pauses, so many watches would exceed the test's timeout.
-	require.NoError(t, server.Wait(within(t), "watch", 18))
+	require.NoError(t, server.Wait(grpctest.Within(t, testTimeout), "watch", 18))
 	_, errs := c.Counts()
 	assert.Zero(t, errs, "an ended watch is no error")
 	assert.Equal(t, 1, streamedLists(server.Requests()), "a watch resumes where the last one ended")
@@ -106,7 +106,7 @@ func TestFaultsAtFirst(t *testing.T) {
 		"no permission": {
 			fault: func(_ *testing.T, s *fakeapiserver.Server) { s.Deny() },
 			mend: func(t *testing.T, s *fakeapiserver.Server) {
-				require.NoError(t, s.Wait(within(t), "watch", 4))
+				require.NoError(t, s.Wait(grpctest.Within(t, testTimeout), "watch", 4))
 				s.Allow("watch")
 			},
 			want: []string{"no permission to watch endpointslices.discovery.k8s.io", `service "users" in namespace "shop"`, "Role", `cannot watch resource "endpointslices"`},
@@ -239,7 +239,7 @@ func TestServerWithoutStreamedLists(t *testing.T) {
 			c.AwaitAddresses(t, "10.0.0.3:80")
 			assert.Equal(t, 1, server.Count("list"))
 			server.ExpireWatches()
-			require.NoError(t, server.Wait(within(t), "list", 2))
+			require.NoError(t, server.Wait(grpctest.Within(t, testTimeout), "list", 2))
 			update(t, server, slice("users", "a", 80, "10.0.0.4"))
 			c.AwaitAddresses(t, "10.0.0.4:80")
 			_, errs := c.Counts()
@@ -315,7 +315,7 @@ func TestSilentWatchIsMadeAgain(t *testing.T) {
 	server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
 	server.SetBookmarkInterval(0)
 	c := openWith(t, Config{REST: server.RESTConfig()}, tm, "kubernetes:///users.shop")
-	require.NoError(t, server.Wait(within(t), "watch", 3))
+	require.NoError(t, server.Wait(grpctest.Within(t, testTimeout), "watch", 3))
 	requests := server.Requests()
 	assert.Equal(t, len(requests), streamedLists(requests), "the list is requested anew")
 	update(t, server, slice("users", "a", 80, "10.0.0.2"))
@@ -361,11 +361,11 @@ func TestBookmarksMovePlaceToGoOnFrom(t *testing.T) {
 func TestIdleChannelWakesWhileTheAPIServerIsAway(t *testing.T) {
 	server := startServer(t, startBackend(t))
 	conn := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop", grpc.WithIdleTimeout(100*time.Millisecond))
-	_, err := grpctest.Ask(within(t), conn)
+	_, err := grpctest.Ask(grpctest.Within(t, testTimeout), conn)
 	require.NoError(t, err)
 	awaitState(t, conn, connectivity.Idle)
 	server.Close()
-	_, err = grpctest.Ask(within(t), conn)
+	_, err = grpctest.Ask(grpctest.Within(t, testTimeout), conn)
 	require.NoError(t, err)
 }
 
@@ -377,7 +377,7 @@ func TestListFirstIsRemembered(t *testing.T) {
 	for round := range 3 {
 		c, r := grpctest.Resolve(t, b, "kubernetes:///users.shop")
 		c.AwaitAddresses(t, "10.0.0.1:80")
-		require.NoError(t, server.Wait(within(t), "watch", round+2))
+		require.NoError(t, server.Wait(grpctest.Within(t, testTimeout), "watch", round+2))
 		r.Close()
 	}
 	assert.Equal(t, 4, server.Count("watch"), "one was refused, and one followed each list")

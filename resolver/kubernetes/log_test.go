@@ -28,7 +28,7 @@ func TestOutageIsTwoLines(t *testing.T) {
 	c.AwaitCount(t, 1)
 	server.Deny()
 	server.EndWatches()
-	require.NoError(t, server.Wait(within(t), "watch", 6))
+	require.NoError(t, server.Wait(grpctest.Within(t, testTimeout), "watch", 6))
 	server.Allow()
 	update(t, server, slice("outage", "a", 80, "10.0.0.2"))
 	c.AwaitAddresses(t, "10.0.0.2:80")

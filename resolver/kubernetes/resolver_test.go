@@ -123,7 +123,7 @@ func TestLastCloseEndsWatch(t *testing.T) {
 		two, second := grpctest.Resolve(t, b, "kubernetes:///users.shop:8080")
 		one.AwaitAddresses(t, "10.0.0.1:80")
 		two.AwaitAddresses(t, "10.0.0.1:8080")
-		require.NoError(t, server.Wait(within(t), "watch", round+1)) // the addresses may be those of the last source
+		require.NoError(t, server.Wait(grpctest.Within(t, testTimeout), "watch", round+1)) // the addresses may be those of the last source
 		first.Close()
 		assert.NotNil(t, b.links.current)
 		second.Close()
@@ -229,7 +229,7 @@ func TestRPCErrorSaysWhatIsWrong(t *testing.T) {
 
 func awaitState(t *testing.T, conn *grpc.ClientConn, want connectivity.State) {
 	t.Helper()
-	ctx := within(t)
+	ctx := grpctest.Within(t, testTimeout)
 	for s := conn.GetState(); s != want; s = conn.GetState() {
 		require.True(t, conn.WaitForStateChange(ctx, s), "still %v", s)
 	}

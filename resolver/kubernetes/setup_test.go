@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"context"
 	"net/netip"
 	"testing"
 	"time"
@@ -20,13 +19,6 @@ import (
 
 // testTimeout bounds waiting for an event that must happen.
 const testTimeout = 30 * time.Second
-
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 func startServer(t *testing.T, slices ...*discoveryv1.EndpointSlice) *fakeapiserver.Server {
 	t.Helper()

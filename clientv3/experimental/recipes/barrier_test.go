@@ -35,7 +35,7 @@ func TestBarrierBetweenReadAndWatch(t *testing.T) {
 		"released and held again, compacted": {steps{releaseIt, holdItAgain, compactIt}, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+			clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 				b := recipe.NewBarrier(client, "b")
 				require.NoError(t, b.Hold())
 				release := clienttest.Hold(cluster, "Watch")
@@ -63,7 +63,7 @@ const (
 )
 
 func TestWaitEvents(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		rev := cluster.Revision() + 1
 		clienttest.Put(t, cluster, "k", "1")
 		clienttest.Put(t, cluster, "k2", "2")
@@ -97,7 +97,7 @@ func TestWaitEvents(t *testing.T) {
 }
 
 func TestWaitEventsFromNowOn(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		clienttest.Put(t, cluster, "k", "before")
 		var got *clientv3.Event
 		wait := call(func() (err error) {
@@ -117,7 +117,7 @@ func TestWaitEventsErrors(t *testing.T) {
 	}
 	for name, wait := range waits {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+			clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 				clienttest.Put(t, cluster, "k", "")
 				_, err := wait(client, "k", cluster.Revision(), nil)
 				require.ErrorContains(t, err, "no event to wait for")

@@ -46,18 +46,18 @@ func enterAll(t *testing.T, barriers ...*recipe.DoubleBarrier) {
 }
 
 func TestDoubleBarrierOfOne(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		b, _ := newDoubleBarrier(t, cluster, 1)
 		require.ErrorContains(t, b.Leave(), "not entered")
 		require.NoError(t, b.Enter())
-		all := keys(t, client, "b")
+		all := clienttest.Keys(t, client, "b")
 		require.Len(t, all, 2)
 		require.Regexp(t, `^b/waiters/[0-9]+$`, all[0])
 		require.Equal(t, "b/ready", all[1])
 		require.ErrorContains(t, b.Enter(), "leave it first")
 		require.NoError(t, b.Leave())
 		require.ErrorContains(t, b.Leave(), "not entered")
-		require.Empty(t, keys(t, client, "b"))
+		require.Empty(t, clienttest.Keys(t, client, "b"))
 
 		nobody, _ := newDoubleBarrier(t, cluster, 0)
 		require.Equal(t, recipe.ErrTooManyClients, nobody.Enter())
@@ -65,7 +65,7 @@ func TestDoubleBarrierOfOne(t *testing.T) {
 }
 
 func TestDoubleBarrierTooManyClients(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		b := participants(t, cluster, 2, 3)
 		late := b[2]
 		// The late one has seen room, and its key comes after two others.
@@ -75,7 +75,7 @@ func TestDoubleBarrierTooManyClients(t *testing.T) {
 		release()
 		require.Equal(t, recipe.ErrTooManyClients, entering.result(t))
 		require.Equal(t, recipe.ErrTooManyClients, late.Enter())
-		require.Len(t, keys(t, client, "b/waiters/"), 2)
+		require.Len(t, clienttest.Keys(t, client, "b/waiters/"), 2)
 	})
 }
 
@@ -89,7 +89,7 @@ func TestDoubleBarrierIsLostBeforeItOpens(t *testing.T) {
 		},
 	} {
 		t.Run(loss, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+			clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 				b1, s1 := newDoubleBarrier(t, cluster, 2)
 				in1 := call(b1.Enter)
 				still(t, in1)
@@ -101,7 +101,7 @@ func TestDoubleBarrierIsLostBeforeItOpens(t *testing.T) {
 				out := call(others[0].Leave)
 				require.NoError(t, others[1].Leave())
 				succeed(t, out)
-				require.Empty(t, keys(t, client, "b"))
+				require.Empty(t, clienttest.Keys(t, client, "b"))
 			})
 		})
 	}
@@ -109,7 +109,7 @@ func TestDoubleBarrierIsLostBeforeItOpens(t *testing.T) {
 
 // The last one is lost after it has counted and before it lets the others in.
 func TestDoubleBarrierLastOneIsLost(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client) {
 		b1, _ := newDoubleBarrier(t, cluster, 2)
 		b2, s2 := newDoubleBarrier(t, cluster, 2)
 		in1 := call(b1.Enter)
@@ -128,7 +128,7 @@ func TestDoubleBarrierLastOneIsLost(t *testing.T) {
 
 // One who is taken for dead, and is not, can begin anew.
 func TestDoubleBarrierAfterItsKeyWasDeleted(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		b, _ := newDoubleBarrier(t, cluster, 1)
 		require.NoError(t, b.Enter())
 		remove(t, client, "b/waiters/", clientv3.WithPrefix())
@@ -139,11 +139,11 @@ func TestDoubleBarrierAfterItsKeyWasDeleted(t *testing.T) {
 }
 
 func TestDoubleBarrierWatchBreaks(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		b, _ := newDoubleBarrier(t, cluster, 2)
 		clienttest.RefuseWatches(cluster, rpctypes.ErrGRPCPermissionDenied)
 		require.Equal(t, rpctypes.ErrPermissionDenied, call(b.Enter).result(t))
-		require.Empty(t, keys(t, client, "b"), "nothing is left that would be counted")
+		require.Empty(t, clienttest.Keys(t, client, "b"), "nothing is left that would be counted")
 	})
 }
 
@@ -152,7 +152,7 @@ func TestDoubleBarrierWatchBreaks(t *testing.T) {
 func TestDoubleBarrierEnterCompaction(t *testing.T) {
 	for name, opened := range map[string]bool{"opened meanwhile": true, "opened later": false} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client) {
+			clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client) {
 				clienttest.Put(t, cluster, "b/ready", "") // left over from those who died
 				b := participants(t, cluster, 2, 2)
 				release := clienttest.Hold(cluster, "Watch")
@@ -178,7 +178,7 @@ func TestDoubleBarrierEnterCompaction(t *testing.T) {
 func TestDoubleBarrierFailover(t *testing.T) {
 	for name, dead := range map[string]int{"oldest": 0, "middle": 1, "youngest": 2} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+			clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 				barriers := make([]*recipe.DoubleBarrier, 3)
 				sessions := make([]*concurrency.Session, 3)
 				for i := range barriers {
@@ -194,7 +194,7 @@ func TestDoubleBarrierFailover(t *testing.T) {
 				still(t, out...)
 				expire(t, cluster, sessions[dead])
 				succeed(t, out...)
-				require.Empty(t, keys(t, client, "b/waiters/"))
+				require.Empty(t, clienttest.Keys(t, client, "b/waiters/"))
 				requireSessionLost(t, barriers[dead].Leave())
 			})
 		})
@@ -203,20 +203,20 @@ func TestDoubleBarrierFailover(t *testing.T) {
 
 // Leave does not wait for participants that enter the next use.
 func TestDoubleBarrierReuse(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		b := participants(t, cluster, 3, 4)
 		enterAll(t, b[:3]...)
 		out := []pending{call(b[1].Leave), call(b[2].Leave)}
 		in := call(b[3].Enter)
 		succeed(t, append(out, call(b[0].Leave))...)
 		still(t, in)
-		require.Len(t, keys(t, client, "b"), 1)
+		require.Len(t, clienttest.Keys(t, client, "b"), 1)
 	})
 }
 
 // The delete of its key is reported later than that the barrier is open, for others.
 func TestDoubleBarrierOpensWithoutALostParticipant(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		b := participants(t, cluster, 2, 3)
 		cluster.Once("Watch", func(c *fakeetcd.Call) {
 			c.OnSend(func(resp proto.Message) bool {
@@ -235,7 +235,7 @@ func TestDoubleBarrierOpensWithoutALostParticipant(t *testing.T) {
 
 // The barrier has opened anew before the last one of the time before has left.
 func TestDoubleBarrierLeaveKeepsTheNextUseOpen(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client) {
 		b1, _ := newDoubleBarrier(t, cluster, 2)
 		b2, s2 := newDoubleBarrier(t, cluster, 2)
 		b3, _ := newDoubleBarrier(t, cluster, 2)

@@ -16,12 +16,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// inBubble runs a test in virtual time, with a client of an etcd in memory.
-func inBubble(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client)) {
-	t.Helper()
-	clienttest.InBubble(t, 1, test)
-}
-
 func newSession(t *testing.T, client *clientv3.Client, opts ...concurrency.SessionOption) *concurrency.Session {
 	t.Helper()
 	s, err := concurrency.NewSession(client, opts...)
@@ -40,12 +34,7 @@ func expire(t *testing.T, cluster *fakeetcd.Cluster, s *concurrency.Session) {
 type pending <-chan error
 
 // call makes a call, and returns when it has returned or waits.
-func call(f func() error) pending {
-	p := make(chan error, 1)
-	go func() { p <- f() }()
-	synctest.Wait()
-	return p
-}
+func call(f func() error) pending { return clienttest.Go(f) }
 
 // result returns what the call returns.
 func (p pending) result(t *testing.T) error {
@@ -85,17 +74,6 @@ func remove(t *testing.T, client *clientv3.Client, key string, opts ...clientv3.
 	require.NoError(t, err)
 }
 
-// keys returns the keys with a prefix, oldest first.
-func keys(t *testing.T, client *clientv3.Client, prefix string) []string {
-	t.Helper()
-	resp := clienttest.Get(t, client, prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
-	all := []string{}
-	for _, kv := range resp.Kvs {
-		all = append(all, string(kv.Key))
-	}
-	return all
-}
-
 func requireClientClosed(t *testing.T, err error) {
 	t.Helper()
 	require.Error(t, err)
@@ -104,7 +82,7 @@ func requireClientClosed(t *testing.T, err error) {
 
 // Calls that wait, and further ones, end with their client.
 func TestCallsEndWithTheClient(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		barrier, double := recipe.NewBarrier(client, "held"), recipe.NewDoubleBarrier(newSession(t, client), "b", 2)
 		require.NoError(t, barrier.Hold())
 		enterAll(t, double, participants(t, cluster, 2, 1)[0])

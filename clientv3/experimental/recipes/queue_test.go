@@ -33,7 +33,7 @@ func forQueues(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, 
 		"PriorityQueue": func(c *clientv3.Client, key string) queue { return samePriority{recipe.NewPriorityQueue(c, key)} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+			clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 				test(t, cluster, client, newQueue)
 			})
 		})
@@ -65,14 +65,14 @@ func TestQueueIsFIFO(t *testing.T) {
 			require.NoError(t, q.Enqueue(v))
 		}
 		requireDequeued(t, q.Dequeue, "a", "b", "", "c")
-		require.Empty(t, keys(t, client, "q/"))
+		require.Empty(t, clienttest.Keys(t, client, "q/"))
 	})
 }
 
 func TestQueueKeys(t *testing.T) {
 	_, client := clienttest.StartClient(t, 1)
 	require.NoError(t, recipe.NewQueue(client, "q").Enqueue("v"))
-	all := keys(t, client, "")
+	all := clienttest.Keys(t, client, "")
 	require.Len(t, all, 1)
 	require.Regexp(t, `^q/[0-9]{19}$`, all[0], "the time in nanoseconds")
 
@@ -81,7 +81,7 @@ func TestQueueKeys(t *testing.T) {
 	for _, pr := range []uint16{7, 65535, 7} {
 		require.NoError(t, q.Enqueue("v", pr))
 	}
-	all = keys(t, client, "")
+	all = clienttest.Keys(t, client, "")
 	slices.Sort(all)
 	require.Equal(t, []string{
 		"__p/00007", "__p/65535",
@@ -140,7 +140,7 @@ func TestDequeueTakesOnce(t *testing.T) {
 
 // Two writers have read the same last number; each gets its own.
 func TestSequenceNumbers(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		q, rival := recipe.NewPriorityQueue(client, "q"), recipe.NewPriorityQueue(clienttest.Connect(t, cluster), "q")
 		release := clienttest.Hold(cluster, "Txn")
 		slow := call(func() error { return q.Enqueue("slow", 1) })

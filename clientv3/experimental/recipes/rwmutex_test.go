@@ -23,7 +23,7 @@ func newRWMutex(t *testing.T, cluster *fakeetcd.Cluster) (*recipe.RWMutex, *conc
 }
 
 func TestRWMutex(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		m := make([]*recipe.RWMutex, 5)
 		for i := range m {
 			m[i], _ = newRWMutex(t, cluster)
@@ -46,7 +46,7 @@ func TestRWMutex(t *testing.T) {
 		require.NoError(t, r4.RUnlock())
 		succeed(t, got5)
 		require.NoError(t, w5.Unlock())
-		require.Empty(t, keys(t, client, "m"))
+		require.Empty(t, clienttest.Keys(t, client, "m"))
 
 		require.NoError(t, w5.Lock(), "it can be locked again")
 		require.NoError(t, w5.Unlock())
@@ -54,7 +54,7 @@ func TestRWMutex(t *testing.T) {
 }
 
 func TestRWMutexKeys(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		m, s := newRWMutex(t, cluster)
 		for _, tt := range []struct {
 			lock, unlock func() error
@@ -67,7 +67,7 @@ func TestRWMutexKeys(t *testing.T) {
 			require.NoError(t, tt.lock())
 			require.ErrorContains(t, m.Lock(), "unlock it first")
 			require.ErrorContains(t, m.RLock(), "unlock it first")
-			all := keys(t, client, "m")
+			all := clienttest.Keys(t, client, "m")
 			require.Len(t, all, 1)
 			require.Regexp(t, tt.key, all[0])
 			require.Equal(t, int64(s.Lease()), cluster.Get(all[0]).Lease)
@@ -79,7 +79,7 @@ func TestRWMutexKeys(t *testing.T) {
 
 // The keys of "m/read-only" and "m/x" have nothing to do with "m".
 func TestRWMutexNeighbours(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		for _, key := range []string{"m/write-back", "m/read-only", "m2/write/1"} {
 			clienttest.Put(t, cluster, key, "")
 		}
@@ -100,13 +100,13 @@ func TestRWMutexWaiterIsLost(t *testing.T) {
 			"lease expires":  expire,
 			"session closed": func(t *testing.T, _ *fakeetcd.Cluster, s *concurrency.Session) { require.NoError(t, s.Close()) },
 			"key is deleted": func(t *testing.T, _ *fakeetcd.Cluster, s *concurrency.Session) {
-				all := keys(t, s.Client(), "m/")
+				all := clienttest.Keys(t, s.Client(), "m/")
 				require.Len(t, all, 2)
 				remove(t, s.Client(), all[1])
 			},
 		} {
 			t.Run(name+", "+loss, func(t *testing.T) {
-				inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+				clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 					first, _ := newRWMutex(t, cluster)
 					require.NoError(t, first.Lock())
 					m, s := newRWMutex(t, cluster)
@@ -115,7 +115,7 @@ func TestRWMutexWaiterIsLost(t *testing.T) {
 					lose(t, cluster, s)
 					requireSessionLost(t, got.result(t))
 					require.NoError(t, first.Unlock())
-					require.Empty(t, keys(t, client, "m"))
+					require.Empty(t, clienttest.Keys(t, client, "m"))
 				})
 			})
 		}
@@ -124,7 +124,7 @@ func TestRWMutexWaiterIsLost(t *testing.T) {
 
 // The lease ends between the writer's key and the look at those before it.
 func TestRWMutexIsLostBeforeItsFirstRead(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client) {
 		m, s := newRWMutex(t, cluster)
 		cluster.Nth("Txn", 2, func(*fakeetcd.Call) { assert.NoError(t, cluster.ExpireLease(int64(s.Lease()))) })
 		requireSessionLost(t, m.Lock())
@@ -132,7 +132,7 @@ func TestRWMutexIsLostBeforeItsFirstRead(t *testing.T) {
 }
 
 func TestRWMutexSessionHasEnded(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		closed, s := newRWMutex(t, cluster)
 		require.NoError(t, s.Close())
 		requireSessionLost(t, closed.Lock())
@@ -145,14 +145,14 @@ func TestRWMutexSessionHasEnded(t *testing.T) {
 		err := orphaned.Lock()
 		requireSessionLost(t, err)
 		require.ErrorIs(t, err, rpctypes.ErrLeaseNotFound)
-		require.Empty(t, keys(t, client, "m"))
+		require.Empty(t, clienttest.Keys(t, client, "m"))
 	})
 }
 
 // etcd is away for longer than the lease of the session lasts. A waiting client learns of it
 // at once: it is not held up by a key that goes by itself, and cannot be deleted.
 func TestRWMutexSessionIsLostInAnOutage(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		clienttest.Put(t, cluster, "m/write/1", "")
 		s := newSession(t, client, concurrency.WithTTL(2))
 		got := call(recipe.NewRWMutex(s, "m").Lock)
@@ -167,17 +167,17 @@ func TestRWMutexSessionIsLostInAnOutage(t *testing.T) {
 
 // A failed lock leaves no key that blocks others.
 func TestFailedRWMutexLeavesNoKey(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		m, _ := newRWMutex(t, cluster)
 		for range 3 {
 			cluster.Once("Txn", clienttest.LoseAnswer)
 		}
 		requireUnknown(t, m.Lock())
-		require.Empty(t, keys(t, client, "m"))
+		require.Empty(t, clienttest.Keys(t, client, "m"))
 
 		clienttest.Put(t, cluster, "m/write/1", "")
 		clienttest.RefuseWatches(cluster, rpctypes.ErrGRPCPermissionDenied)
 		require.Equal(t, rpctypes.ErrPermissionDenied, call(m.Lock).result(t))
-		require.Equal(t, []string{"m/write/1"}, keys(t, client, "m"))
+		require.Equal(t, []string{"m/write/1"}, clienttest.Keys(t, client, "m"))
 	})
 }

@@ -20,7 +20,7 @@ func forFaults(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, 
 	t.Helper()
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+			clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 				test(t, cluster, client, fault)
 			})
 		})
@@ -34,14 +34,14 @@ func requireUnknown(t *testing.T, err error) {
 }
 
 func TestRequestIsLost(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		q := recipe.NewPriorityQueue(client, "q")
 		cluster.Once("Txn", (*fakeetcd.Call).BreakConn)
 		require.NoError(t, q.Enqueue("v", 1))
-		require.Len(t, keys(t, client, "q/"), 1)
+		require.Len(t, clienttest.Keys(t, client, "q/"), 1)
 		cluster.Once("Txn", (*fakeetcd.Call).BreakConn)
 		requireDequeued(t, q.Dequeue, "v")
-		require.Empty(t, keys(t, client, "q/"))
+		require.Empty(t, clienttest.Keys(t, client, "q/"))
 	})
 }
 
@@ -56,7 +56,7 @@ func TestDequeueOutcomeUnknown(t *testing.T) {
 		got, err := q.Dequeue()
 		requireUnknown(t, err)
 		require.Empty(t, got)
-		require.Len(t, keys(t, client, "q/"), 1)
+		require.Len(t, clienttest.Keys(t, client, "q/"), 1)
 	})
 }
 
@@ -76,7 +76,7 @@ func TestEnqueueOutcomeUnknown(t *testing.T) {
 		requireUnknown(t, q.Enqueue("v"))
 		require.NoError(t, err)
 		require.Equal(t, "v", got)
-		require.Empty(t, keys(t, client, "q/"))
+		require.Empty(t, clienttest.Keys(t, client, "q/"))
 	})
 }
 
@@ -87,7 +87,7 @@ func TestLockSurvivesALostAnswer(t *testing.T) {
 		other, _ := newRWMutex(t, cluster)
 		cluster.Once("Txn", fault)
 		require.NoError(t, m.Lock())
-		require.Len(t, keys(t, client, "m"), 1)
+		require.Len(t, clienttest.Keys(t, client, "m"), 1)
 		waits := call(other.RLock)
 		still(t, waits)
 		require.NoError(t, m.Unlock())
@@ -108,6 +108,6 @@ func TestEnterSurvivesALostAnswer(t *testing.T) {
 		out := call(b[0].Leave)
 		require.NoError(t, b[1].Leave())
 		succeed(t, out)
-		require.Empty(t, keys(t, client, "b"))
+		require.Empty(t, clienttest.Keys(t, client, "b"))
 	})
 }

@@ -118,6 +118,25 @@ func Get(t testing.TB, kv clientv3.KV, key string, opts ...clientv3.OpOption) *c
 	return resp
 }
 
+// Keys returns the keys with a prefix, in the order of their creation.
+func Keys(t testing.TB, kv clientv3.KV, prefix string) []string {
+	t.Helper()
+	resp := Get(t, kv, prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	keys := make([]string, len(resp.Kvs))
+	for i, kv := range resp.Kvs {
+		keys[i] = string(kv.Key)
+	}
+	return keys
+}
+
+// Go runs f in a bubble, and returns the channel of its result when f has returned or waits.
+func Go(f func() error) <-chan error {
+	result := make(chan error, 1)
+	go func() { result <- f() }()
+	synctest.Wait()
+	return result
+}
+
 // Must returns the value of a call that does not fail in any case of the test, and panics with its error.
 func Must[T any](v T, err error) T {
 	if err != nil {

@@ -10,30 +10,32 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 func TestDeny(t *testing.T) {
 	server, c := start(t)
 	w := open(t, c, metav1.ListOptions{ResourceVersion: "1"})
 	server.Deny("list", "watch")
-	_, err := c.EndpointSlices("shop").List(within(t), metav1.ListOptions{})
+	_, err := c.EndpointSlices("shop").List(grpctest.Within(t, testTimeout), metav1.ListOptions{})
 	assert.True(t, apierrors.IsForbidden(err), err)
 	assert.ErrorContains(t, err, `cannot list resource "endpointslices" in API group "discovery.k8s.io" in the namespace "shop"`)
-	_, err = c.EndpointSlices("").Watch(within(t), metav1.ListOptions{})
+	_, err = c.EndpointSlices("").Watch(grpctest.Within(t, testTimeout), metav1.ListOptions{})
 	assert.True(t, apierrors.IsForbidden(err), err)
 	assert.ErrorContains(t, err, "at the cluster scope")
 	create(t, server, slice("a"))
 	expect(t, w, watch.Added, "a") // the watch was opened before Deny
-	_, err = c.EndpointSlices("shop").Get(within(t), "a", metav1.GetOptions{})
+	_, err = c.EndpointSlices("shop").Get(grpctest.Within(t, testTimeout), "a", metav1.GetOptions{})
 	assert.NoError(t, err)
 	server.Deny()
-	_, err = c.EndpointSlices("shop").Get(within(t), "a", metav1.GetOptions{})
+	_, err = c.EndpointSlices("shop").Get(grpctest.Within(t, testTimeout), "a", metav1.GetOptions{})
 	assert.True(t, apierrors.IsForbidden(err), err)
 	server.Allow("get")
-	_, err = c.EndpointSlices("shop").Get(within(t), "a", metav1.GetOptions{})
+	_, err = c.EndpointSlices("shop").Get(grpctest.Within(t, testTimeout), "a", metav1.GetOptions{})
 	assert.NoError(t, err)
 	server.Allow()
-	_, err = c.EndpointSlices("shop").List(within(t), metav1.ListOptions{})
+	_, err = c.EndpointSlices("shop").List(grpctest.Within(t, testTimeout), metav1.ListOptions{})
 	assert.NoError(t, err)
 	assert.Equal(t, 2, server.Count("list"))
 }
@@ -43,12 +45,12 @@ func TestTokens(t *testing.T) {
 	server.SetTokens("one", "two")
 	config := server.RESTConfig()
 	assert.Equal(t, "one", config.BearerToken)
-	_, err := client(t, config).EndpointSlices("shop").List(within(t), metav1.ListOptions{})
+	_, err := client(t, config).EndpointSlices("shop").List(grpctest.Within(t, testTimeout), metav1.ListOptions{})
 	assert.NoError(t, err)
-	_, err = anyone.EndpointSlices("shop").List(within(t), metav1.ListOptions{})
+	_, err = anyone.EndpointSlices("shop").List(grpctest.Within(t, testTimeout), metav1.ListOptions{})
 	assert.True(t, apierrors.IsUnauthorized(err), err)
 	server.SetTokens()
-	_, err = anyone.EndpointSlices("shop").List(within(t), metav1.ListOptions{})
+	_, err = anyone.EndpointSlices("shop").List(grpctest.Within(t, testTimeout), metav1.ListOptions{})
 	assert.NoError(t, err)
 }
 
@@ -58,9 +60,9 @@ func TestWait(t *testing.T) {
 	cancel(errors.New("enough"))
 	assert.ErrorIs(t, server.Wait(ctx, "list", 1), context.Canceled)
 	done := make(chan error)
-	go func() { done <- server.Wait(within(t), "list", 2) }()
+	go func() { done <- server.Wait(grpctest.Within(t, testTimeout), "list", 2) }()
 	for range 2 {
-		_, err := c.EndpointSlices("shop").List(within(t), metav1.ListOptions{})
+		_, err := c.EndpointSlices("shop").List(grpctest.Within(t, testTimeout), metav1.ListOptions{})
 		require.NoError(t, err)
 	}
 	assert.NoError(t, <-done)

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 func TestObjects(t *testing.T) {
@@ -50,7 +52,7 @@ func TestObjects(t *testing.T) {
 func TestReadOverHTTP(t *testing.T) {
 	server, client := start(t, slice("a", "users"), slice("b", "users"), slice("c", "others"))
 	c := client.EndpointSlices("shop")
-	ctx := within(t)
+	ctx := grpctest.Within(t, testTimeout)
 	got, err := c.Get(ctx, "a", metav1.GetOptions{})
 	require.NoError(t, err)
 	stored, err := server.Get("shop", "a")

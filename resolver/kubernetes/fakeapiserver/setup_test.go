@@ -1,7 +1,6 @@
 package fakeapiserver_test
 
 import (
-	"context"
 	"net/http"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	discoveryclient "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/resolver/kubernetes/fakeapiserver"
 )
 
@@ -30,13 +30,6 @@ func start(t *testing.T, slices ...*discoveryv1.EndpointSlice) (*fakeapiserver.S
 	t.Cleanup(server.Close)
 	create(t, server, slices...)
 	return server, client(t, server.RESTConfig())
-}
-
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // client returns a client of client-go whose transport is closed at the end of the test.
@@ -72,7 +65,7 @@ func create(t *testing.T, server *fakeapiserver.Server, slices ...*discoveryv1.E
 // open opens a watch that ends with the test.
 func open(t *testing.T, c *discoveryclient.DiscoveryV1Client, options metav1.ListOptions) watch.Interface {
 	t.Helper()
-	w, err := c.EndpointSlices("shop").Watch(within(t), options)
+	w, err := c.EndpointSlices("shop").Watch(grpctest.Within(t, testTimeout), options)
 	require.NoError(t, err)
 	t.Cleanup(w.Stop)
 	return w

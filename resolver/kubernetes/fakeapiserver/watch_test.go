@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 func TestStreamedList(t *testing.T) {
@@ -83,13 +85,13 @@ func TestWatchRefusesNonsense(t *testing.T) {
 	c := client.EndpointSlices("shop")
 	options := streamed()
 	options.ResourceVersionMatch = ""
-	_, err := c.Watch(within(t), options)
+	_, err := c.Watch(grpctest.Within(t, testTimeout), options)
 	assert.True(t, apierrors.IsInvalid(err), err)
 	for _, version := range []string{"x", "-1"} {
-		_, err = c.Watch(within(t), metav1.ListOptions{ResourceVersion: version})
+		_, err = c.Watch(grpctest.Within(t, testTimeout), metav1.ListOptions{ResourceVersion: version})
 		assert.True(t, apierrors.IsBadRequest(err), err)
 	}
-	_, err = c.Watch(within(t), metav1.ListOptions{LabelSelector: "a=(b"})
+	_, err = c.Watch(grpctest.Within(t, testTimeout), metav1.ListOptions{LabelSelector: "a=(b"})
 	assert.True(t, apierrors.IsBadRequest(err), err)
 	assert.Zero(t, server.Watches())
 }

@@ -8,31 +8,24 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/etcdtest"
 )
 
 func TestLessorPassesOnWhatTheClientClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const late = time.Second
-		cluster, err := fakeetcd.Start(1)
-		require.NoError(t, err)
-		defer cluster.Close()
-		cluster.On("LeaseKeepAlive", func(call *fakeetcd.Call) {
+		etcd := etcdtest.Fake(t)
+		client := etcd.Client
+		etcd.Fake.On("LeaseKeepAlive", func(call *fakeetcd.Call) {
 			call.OnSend(func(proto.Message) bool {
 				time.Sleep(late)
 				return true
 			})
 			_, _ = call.Execute()
 		})
-		client, err := clientv3.New(clientv3.Config{
-			Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
-		})
-		require.NoError(t, err)
-		defer client.Close()
 
 		lessor := NewLessor(client)
 		id, ttl, err := lessor.Grant(t.Context(), 12*time.Second)
