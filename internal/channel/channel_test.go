@@ -93,7 +93,8 @@ func TestUnixSocket(t *testing.T) {
 
 func TestSetEndpointsMovesCalls(t *testing.T) {
 	a, b := startMember(t, "http://", nil), startMember(t, "http://", nil)
-	c := newTestChannel(t, Config{Endpoints: []string{a.endpoint}})
+	c := newTestChannel(t, Config{Endpoints: []string{b.endpoint}})
+	c.SetEndpoints([]string{a.endpoint}) // before it has connected
 	require.NoError(t, get(t, c))
 	require.Equal(t, 1, a.calls)
 

@@ -120,16 +120,6 @@ func TestSetEndpointsMovesStreams(t *testing.T) {
 	await(t, removed)
 }
 
-func TestEndpointsSetBeforeTheFirstStream(t *testing.T) {
-	a, b := startMember(t, "http://", nil), startMember(t, "http://", nil)
-	c := newTestChannel(t, Config{Endpoints: []string{a.endpoint}})
-	c.SetEndpoints([]string{b.endpoint})
-	ws, err := watch(withDeadline(t), c.Streams())
-	require.NoError(t, err)
-	assert.Equal(t, b.endpoint, servedBy(t, ws))
-	assert.Zero(t, a.accepted.Load())
-}
-
 func TestStreamAvoidsTheFailedMember(t *testing.T) {
 	a, b := startMember(t, "http://", nil), startMember(t, "http://", nil)
 	c := newTestChannel(t, Config{Endpoints: []string{a.endpoint, b.endpoint}})
