@@ -25,7 +25,7 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 400},
 	"balancer":    {5400, 6600},
-	"clientv3":    {24600, 29050},
+	"clientv3":    {24600, 29000},
 	"cmd":         {5050, 2800},
 	"compat":      {950, 900},
 	"conformance": {850, 1300},

@@ -145,8 +145,8 @@ func TestLockWaitsForAllAhead(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		holder := lock(t, f.session(t), "lock")
 		between := f.session(t)
-		gone := goes(func() error { return NewMutex(between, "lock").Lock(t.Context()) })
-		last := goes(func() error { return NewMutex(f.session(t), "lock").Lock(t.Context()) })
+		gone := clienttest.Go(func() error { return NewMutex(between, "lock").Lock(t.Context()) })
+		last := clienttest.Go(func() error { return NewMutex(f.session(t), "lock").Lock(t.Context()) })
 		require.NoError(t, f.ExpireLease(int64(between.Lease())))
 		require.ErrorIs(t, requireNow(t, gone), ErrSessionExpired)
 		requireWaiting(t, last)
