@@ -146,9 +146,9 @@ func testLostPort(t *testing.T, c *lab.Cluster) {
 	require.NoError(t, m.Kill())
 	listener, err := net.Listen("tcp", hostPort(t, m.DirectEndpoint()))
 	require.NoError(t, err)
-	require.ErrorContains(t, m.Restart(grpctest.Within(t, soon)), "another process listens at "+listener.Addr().String())
+	require.ErrorContains(t, m.Restart(labtest.Within(t, soon)), "another process listens at "+listener.Addr().String())
 	require.NoError(t, listener.Close())
-	require.NoError(t, m.Restart(grpctest.Within(t, soon)))
+	require.NoError(t, m.Restart(labtest.Within(t, soon)))
 	requireValue(t, dial(t, c, m.Endpoint()), "k", "kept")
 }
 
