@@ -73,7 +73,16 @@ func rangeOf(op clientv3.Op) keyRange {
 
 // includes reports whether the keys of another range are in it.
 func (r keyRange) includes(o keyRange) bool {
-	return o.key >= r.key && (r.endless || o.single && o.key < r.end || !o.single && !o.endless && o.end <= r.end)
+	switch {
+	case o.key < r.key:
+		return false
+	case r.endless:
+		return true
+	case o.single:
+		return o.key < r.end
+	default:
+		return !o.endless && o.end <= r.end
+	}
 }
 
 // answerable reports whether a snapshot answers such a get as etcd does. The others are errors,
