@@ -71,10 +71,10 @@ func isSeen(ctx context.Context, c *clientv3.Client, key string, watch clientv3.
 // opened opens watches, each afterwards.
 func opened(ctx context.Context, c *clientv3.Client, happen func()) {
 	ok(c.Get(ctx, "/alice/opened"))
-	var watches []clientv3.WatchChan
-	for range 2 {
+	watches := make([]clientv3.WatchChan, 2)
+	for i := range watches {
 		happen()
-		watches = append(watches, created(ctx, c, "/alice/opened"))
+		watches[i] = created(ctx, c, "/alice/opened")
 	}
 	create(ctx, c, "/alice/opened", "1")
 	for _, watch := range watches {

@@ -162,14 +162,6 @@ func (c *cluster) writeHeavy(revisions int, keys ...string) {
 	}
 }
 
-// total returns the number of watchers on all streams.
-func (c *cluster) total() (n int) {
-	for _, on := range c.watchers() {
-		n += on
-	}
-	return n
-}
-
 // readTo returns the revisions of the events until the given one.
 func (c *call) readTo(rev int64) []int64 {
 	var got []int64

@@ -195,7 +195,7 @@ func (t *trial) change() {
 	t.rng.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
 	kept := min(len(next)-t.rng.IntN(len(next)/3+1), most-1)
 	fresh := max(fewest-kept, 1) + t.rng.IntN(most-max(fewest, kept+1)+1)
-	t.live = append(next[:kept], fatal.OK(t.backends.start(fresh))...)
+	t.live = slices.Concat(next[:kept], fatal.OK(t.backends.start(fresh)))
 	t.counts.Add(t.resolver+" changes", "made", 1)
 	t.list()
 }

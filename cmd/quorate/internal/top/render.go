@@ -100,7 +100,7 @@ func section(b *strings.Builder, lines [][]string) {
 }
 
 func methodLines(all []Method) [][]string {
-	lines := [][]string{{"CALL", "CALLS/S", "FAILED/S", "MEAN", "P99"}}
+	lines := append(make([][]string, 0, 1+rows), []string{"CALL", "CALLS/S", "FAILED/S", "MEAN", "P99"})
 	for _, m := range all[:min(rows, len(all))] {
 		lines = append(lines, []string{m.Shape, fmt.Sprintf("%.1f", m.Rate), fmt.Sprintf("%.1f", m.Failed), ms(m.MeanMS), ms(m.P99MS)})
 	}
@@ -108,7 +108,7 @@ func methodLines(all []Method) [][]string {
 }
 
 func callLines(all []Call) [][]string {
-	lines := [][]string{{"IN FLIGHT FOR", "METHOD", "ENDPOINT", "CLIENT"}}
+	lines := append(make([][]string, 0, 1+rows), []string{"IN FLIGHT FOR", "METHOD", "ENDPOINT", "CLIENT"})
 	for _, c := range all[:min(rows, len(all))] {
 		lines = append(lines, []string{ms(c.AgeMS), c.Method, c.Endpoint, c.Client})
 	}
@@ -137,7 +137,7 @@ func clientLines(all []Client) [][]string {
 }
 
 func electionLines(all []Election) [][]string {
-	lines := [][]string{{"ELECTION OR LOCK", "CLIENT", "STATE", "FOR", "REVISION"}}
+	lines := append(make([][]string, 0, 1+len(all)), []string{"ELECTION OR LOCK", "CLIENT", "STATE", "FOR", "REVISION"})
 	for _, e := range all {
 		line := []string{e.Name, e.Client, "campaigns", "", ""}
 		if e.Leading {
