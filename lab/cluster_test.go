@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/etcd34"
-	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 func ExampleStart() {
@@ -65,7 +65,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	for i, m := range c.Members() {
 		assert.False(t, m.Alive())
 		requireNoProcess(t, pids[i])
-		assert.ErrorIs(t, m.Restart(labtest.Within(t, soon)), lab.ErrClosed)
+		assert.ErrorIs(t, m.Restart(grpctest.Within(t, soon)), lab.ErrClosed)
 	}
 	for _, address := range addresses {
 		require.True(t, refused(address))
@@ -96,7 +96,7 @@ func TestStartErrors(t *testing.T) {
 				test.cfg.Dir = t.TempDir()
 				defer requireEmpty(t, test.cfg.Dir)
 			}
-			c, err := lab.Start(labtest.Within(t, soon), test.cfg)
+			c, err := lab.Start(grpctest.Within(t, soon), test.cfg)
 			require.Error(t, err)
 			require.Nil(t, c)
 			for _, want := range test.want {
@@ -108,7 +108,7 @@ func TestStartErrors(t *testing.T) {
 
 func TestStartGivesUpWithContext(t *testing.T) {
 	dir := t.TempDir()
-	_, err := lab.Start(labtest.Within(t, 50*time.Millisecond), lab.Config{Dir: dir})
+	_, err := lab.Start(grpctest.Within(t, 50*time.Millisecond), lab.Config{Dir: dir})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	requireEmpty(t, dir)
 }
@@ -139,7 +139,7 @@ func TestTLSCluster(t *testing.T) {
 }
 
 func TestAuthenticatedCluster(t *testing.T) {
-	ctx := labtest.Within(t, soon)
+	ctx := grpctest.Within(t, soon)
 	c := start(t, lab.Config{Members: 1, Args: []string{"--bcrypt-cost=4"}})
 	m := c.Members()[0]
 	client := dial(t, c)
@@ -172,7 +172,7 @@ func TestAuthenticatedCluster(t *testing.T) {
 
 func TestEtcd34(t *testing.T) {
 	c := start(t, lab.Config{Binary: etcd34.Path(t), TLS: true})
-	status, err := c.Members()[0].Status(labtest.Within(t, soon))
+	status, err := c.Members()[0].Status(grpctest.Within(t, soon))
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(status.Version, "3.4."), "version %s", status.Version)
 
@@ -180,10 +180,10 @@ func TestEtcd34(t *testing.T) {
 	put(t, client, "k", "v")
 	old := leader(t, c)
 	to := follower(t, c)
-	require.NoError(t, c.MoveLeader(labtest.Within(t, soon), to))
+	require.NoError(t, c.MoveLeader(grpctest.Within(t, soon), to))
 	require.NoError(t, old.Kill())
-	require.NoError(t, old.Restart(labtest.Within(t, soon)))
-	require.NoError(t, c.WaitReady(labtest.Within(t, soon)))
+	require.NoError(t, old.Restart(grpctest.Within(t, soon)))
+	require.NoError(t, c.WaitReady(grpctest.Within(t, soon)))
 	requireValue(t, client, "k", "v")
 
 	c.Isolate(to)

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -39,7 +39,7 @@ func TestFaults(t *testing.T) {
 		whole := t.Run(name, func(t *testing.T) {
 			fault(t, c)
 			c.Heal()
-			require.NoError(t, c.WaitReady(labtest.Within(t, soon)))
+			require.NoError(t, c.WaitReady(grpctest.Within(t, soon)))
 		})
 		require.True(t, whole, "the next case would start from a broken cluster")
 	}
@@ -59,9 +59,9 @@ func testKillAndRestart(t *testing.T, c *lab.Cluster) {
 	next := leader(t, c)
 	require.NotEqual(t, m, next, "a dead leader")
 	put(t, dial(t, c, next.Endpoint()), "k", "meanwhile")
-	require.NoError(t, m.Restart(labtest.Within(t, soon)))
+	require.NoError(t, m.Restart(grpctest.Within(t, soon)))
 	assert.Equal(t, endpoint, m.Endpoint())
-	assert.ErrorIs(t, m.Restart(labtest.Within(t, soon)), lab.ErrRunning)
+	assert.ErrorIs(t, m.Restart(grpctest.Within(t, soon)), lab.ErrRunning)
 	requireValue(t, dial(t, c, endpoint), "k", "meanwhile")
 }
 
@@ -69,12 +69,12 @@ func testTerminateAndRestart(t *testing.T, c *lab.Cluster) {
 	m := leader(t, c)
 	put(t, dial(t, c), "k", "kept")
 	require.NoError(t, m.Stop())
-	assert.ErrorIs(t, m.Terminate(labtest.Within(t, soon)), lab.ErrStopped)
+	assert.ErrorIs(t, m.Terminate(grpctest.Within(t, soon)), lab.ErrStopped)
 	require.NoError(t, m.Continue())
-	require.NoError(t, m.Terminate(labtest.Within(t, soon)))
-	require.NoError(t, m.Terminate(labtest.Within(t, soon)), "terminated already")
+	require.NoError(t, m.Terminate(grpctest.Within(t, soon)))
+	require.NoError(t, m.Terminate(grpctest.Within(t, soon)), "terminated already")
 	assert.False(t, m.Alive())
-	require.NoError(t, m.Restart(labtest.Within(t, soon)))
+	require.NoError(t, m.Restart(grpctest.Within(t, soon)))
 	requireValue(t, dial(t, c, m.Endpoint()), "k", "kept")
 }
 
@@ -88,7 +88,7 @@ func testStopAndContinue(t *testing.T, c *lab.Cluster) {
 
 	finished := make(chan error, 1)
 	go func() {
-		_, err := client.Get(labtest.Within(t, soon), "k", clientv3.WithSerializable())
+		_, err := client.Get(grpctest.Within(t, soon), "k", clientv3.WithSerializable())
 		finished <- err
 	}()
 	select {
@@ -107,15 +107,15 @@ func testStoppedLeader(t *testing.T, c *lab.Cluster) {
 	require.NoError(t, m.Stop())
 	next := leader(t, c)
 	assert.NotEqual(t, m, next)
-	require.NoError(t, c.WaitReady(labtest.Within(t, soon)), "stopped members do not count")
+	require.NoError(t, c.WaitReady(grpctest.Within(t, soon)), "stopped members do not count")
 	require.NoError(t, m.Continue())
 }
 
 func testMoveLeader(t *testing.T, c *lab.Cluster) {
 	for _, m := range c.Members() {
-		require.NoError(t, c.MoveLeader(labtest.Within(t, soon), m))
+		require.NoError(t, c.MoveLeader(grpctest.Within(t, soon), m))
 		assert.Equal(t, m, leader(t, c))
-		require.NoError(t, c.MoveLeader(labtest.Within(t, soon), m), "to where it is")
+		require.NoError(t, c.MoveLeader(grpctest.Within(t, soon), m), "to where it is")
 	}
 }
 
@@ -125,14 +125,14 @@ func testLostMajority(t *testing.T, c *lab.Cluster) {
 	require.NoError(t, members[0].Kill())
 	require.NoError(t, members[1].Kill())
 	requireLeaderless(t, members[2]) // if it led, it takes itself for the leader for an election timeout
-	_, err := c.Leader(labtest.Within(t, hang))
+	_, err := c.Leader(grpctest.Within(t, hang))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "no leader")
 	require.ErrorContains(t, err, "m3")
 
 	restarted := make(chan error, 2)
 	for _, m := range members[:2] {
-		go func() { restarted <- m.Restart(labtest.Within(t, soon)) }()
+		go func() { restarted <- m.Restart(grpctest.Within(t, soon)) }()
 	}
 	require.NoError(t, <-restarted)
 	require.NoError(t, <-restarted)
@@ -146,9 +146,9 @@ func testLostPort(t *testing.T, c *lab.Cluster) {
 	require.NoError(t, m.Kill())
 	listener, err := net.Listen("tcp", hostPort(t, m.DirectEndpoint()))
 	require.NoError(t, err)
-	require.ErrorContains(t, m.Restart(labtest.Within(t, soon)), "another process listens at "+listener.Addr().String())
+	require.ErrorContains(t, m.Restart(grpctest.Within(t, soon)), "another process listens at "+listener.Addr().String())
 	require.NoError(t, listener.Close())
-	require.NoError(t, m.Restart(labtest.Within(t, soon)))
+	require.NoError(t, m.Restart(grpctest.Within(t, soon)))
 	requireValue(t, dial(t, c, m.Endpoint()), "k", "kept")
 }
 
@@ -184,7 +184,7 @@ func testIsolatedLeader(t *testing.T, c *lab.Cluster) {
 func requireLeaderless(t *testing.T, m *lab.Member) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		status, err := m.Status(labtest.Within(t, soon))
+		status, err := m.Status(grpctest.Within(t, soon))
 		return err == nil && status.Leader == 0
 	}, soon, 10*time.Millisecond)
 }
@@ -208,9 +208,9 @@ func testClientLink(t *testing.T, c *lab.Cluster) {
 	client := dial(t, c, m.Endpoint())
 	put(t, client, "k", "v")
 	c.ClientLink(m).Blackhole(link.Both)
-	_, err := client.Get(labtest.Within(t, hang), "k")
+	_, err := client.Get(grpctest.Within(t, hang), "k")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	_, err = m.Status(labtest.Within(t, soon))
+	_, err = m.Status(grpctest.Within(t, soon))
 	require.NoError(t, err, "the lab's own way in is not the clients'")
 	c.Heal()
 	requireValue(t, client, "k", "v")
@@ -235,15 +235,15 @@ func TestBecomeLearner(t *testing.T) {
 	m := leader(t, c)
 	id := m.ID()
 	put(t, dial(t, c), "k", "v")
-	require.NoError(t, m.BecomeLearner(labtest.Within(t, soon)))
+	require.NoError(t, m.BecomeLearner(grpctest.Within(t, soon)))
 	for range 2 { // it stays one
-		require.NoError(t, c.WaitReady(labtest.Within(t, soon)))
-		status, err := m.Status(labtest.Within(t, soon))
+		require.NoError(t, c.WaitReady(grpctest.Within(t, soon)))
+		status, err := m.Status(grpctest.Within(t, soon))
 		require.NoError(t, err)
 		assert.True(t, status.IsLearner)
 		assert.NotEqual(t, id, m.ID())
 		require.NoError(t, m.Kill())
-		require.NoError(t, m.Restart(labtest.Within(t, soon)))
+		require.NoError(t, m.Restart(grpctest.Within(t, soon)))
 	}
 	require.Eventually(t, func() bool { return local(t, m, "k") == "v" }, soon, 10*time.Millisecond)
 }

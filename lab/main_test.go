@@ -20,8 +20,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 const (
@@ -45,7 +45,7 @@ func start(t *testing.T, cfg lab.Config) *lab.Cluster {
 	if cfg.Dir == "" {
 		cfg.Dir = t.TempDir()
 	}
-	c, err := lab.Start(labtest.Within(t, 2*soon), cfg)
+	c, err := lab.Start(grpctest.Within(t, 2*soon), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	return c
@@ -66,7 +66,7 @@ func dial(t *testing.T, c *lab.Cluster, endpoints ...string) *clientv3.Client {
 
 func put(t *testing.T, client *clientv3.Client, key, value string) {
 	t.Helper()
-	ctx := labtest.Within(t, soon)
+	ctx := grpctest.Within(t, soon)
 	_, err := client.Put(ctx, key, value)
 	for ctx.Err() == nil && dropped(err) {
 		_, err = client.Put(ctx, key, value)
@@ -82,7 +82,7 @@ func dropped(err error) bool {
 
 func requireValue(t *testing.T, client *clientv3.Client, key, want string, opts ...clientv3.OpOption) {
 	t.Helper()
-	reply, err := client.Get(labtest.Within(t, soon), key, opts...)
+	reply, err := client.Get(grpctest.Within(t, soon), key, opts...)
 	require.NoError(t, err)
 	require.Len(t, reply.Kvs, 1)
 	require.Equal(t, want, string(reply.Kvs[0].Value))
@@ -92,7 +92,7 @@ func requireValue(t *testing.T, client *clientv3.Client, key, want string, opts 
 // far.
 func local(t *testing.T, m *lab.Member, key string) string {
 	t.Helper()
-	reply, err := pb.NewKVClient(m.Conn()).Range(labtest.Within(t, soon), &pb.RangeRequest{Key: []byte(key), Serializable: true})
+	reply, err := pb.NewKVClient(m.Conn()).Range(grpctest.Within(t, soon), &pb.RangeRequest{Key: []byte(key), Serializable: true})
 	require.NoError(t, err)
 	if len(reply.Kvs) == 0 {
 		return ""
@@ -102,7 +102,7 @@ func local(t *testing.T, m *lab.Member, key string) string {
 
 func leader(t *testing.T, c *lab.Cluster) *lab.Member {
 	t.Helper()
-	m, err := c.Leader(labtest.Within(t, soon))
+	m, err := c.Leader(grpctest.Within(t, soon))
 	require.NoError(t, err)
 	return m
 }

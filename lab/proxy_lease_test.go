@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	quorate "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/labtest"
 )
@@ -29,7 +30,7 @@ func TestLeaseThroughProxy(t *testing.T) {
 	c := labtest.Client(t, quorate.Config{
 		Endpoints: []string{p.Endpoint()}, DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(countStreams(&streams))},
 	})
-	granted, err := c.Grant(labtest.Within(t, soon), ttl)
+	granted, err := c.Grant(grpctest.Within(t, soon), ttl)
 	require.NoError(t, err)
 	var m quorate.LeaseMonitor
 	ctx, cancel := context.WithTimeout(t.Context(), runs)
@@ -44,7 +45,7 @@ func TestLeaseThroughProxy(t *testing.T) {
 	require.ErrorIs(t, m.Err(), context.DeadlineExceeded, "it was kept alive to the end")
 	require.GreaterOrEqual(t, n, int(runs.Seconds())/ttl)
 	require.LessOrEqual(t, streams.Load(), int64(4))
-	left, err := c.TimeToLive(labtest.Within(t, soon), granted.ID)
+	left, err := c.TimeToLive(grpctest.Within(t, soon), granted.ID)
 	require.NoError(t, err)
 	require.Positive(t, left.TTL)
 }

@@ -6,14 +6,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/etcd34"
-	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 func startProxy(t *testing.T, c *lab.Cluster) *lab.Member {
 	t.Helper()
-	p, err := lab.StartProxy(labtest.Within(t, 2*soon), c)
+	p, err := lab.StartProxy(grpctest.Within(t, 2*soon), c)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, p.Close()) })
 	return p.Members()[0]
@@ -31,12 +31,12 @@ func TestProxy(t *testing.T) {
 			put(t, client, "k", "v")
 			requireValue(t, client, "k", "v")
 
-			assert.ErrorIs(t, p.Restart(labtest.Within(t, soon)), lab.ErrRunning)
+			assert.ErrorIs(t, p.Restart(grpctest.Within(t, soon)), lab.ErrRunning)
 			endpoint, pid := p.Endpoint(), p.PID()
 			require.NoError(t, p.Kill())
 			requireNoProcess(t, pid)
 			require.NoError(t, p.Kill(), "second kill")
-			require.NoError(t, p.Restart(labtest.Within(t, soon)))
+			require.NoError(t, p.Restart(grpctest.Within(t, soon)))
 			assert.Equal(t, endpoint, p.Endpoint())
 			requireValue(t, client, "k", "v")
 		})
@@ -45,11 +45,11 @@ func TestProxy(t *testing.T) {
 
 func TestStartProxyErrors(t *testing.T) {
 	c := start(t, lab.Config{Members: 1, TLS: true})
-	_, err := lab.StartProxy(labtest.Within(t, soon), c)
+	_, err := lab.StartProxy(grpctest.Within(t, soon), c)
 	require.ErrorContains(t, err, "Config.TLS")
 
 	c = start(t, lab.Config{Members: 1})
 	require.NoError(t, c.Members()[0].Kill())
-	_, err = lab.StartProxy(labtest.Within(t, hang), c)
+	_, err = lab.StartProxy(grpctest.Within(t, hang), c)
 	require.ErrorContains(t, err, "does not serve")
 }

@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	quorate "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/labtest"
 )
@@ -51,7 +52,7 @@ func TestWatchThroughProxy(t *testing.T) {
 
 			require.NoError(t, p.Kill())
 			run.putAll()
-			require.NoError(t, p.Restart(labtest.Within(t, soon)))
+			require.NoError(t, p.Restart(grpctest.Within(t, soon)))
 			run.putAll()
 			run.expectAll("after a restart")
 			run.endAll()
@@ -86,7 +87,7 @@ func (r *proxyRun) putAll() {
 		r.written = make([][]int64, r.keys)
 	}
 	for key := range r.keys {
-		resp, err := r.writer.Put(labtest.Within(r.t, soon), r.name(key), "v")
+		resp, err := r.writer.Put(grpctest.Within(r.t, soon), r.name(key), "v")
 		require.NoError(r.t, err)
 		r.written[key] = append(r.written[key], resp.Header.Revision)
 	}

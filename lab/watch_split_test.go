@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	quorate "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/etcd34"
 	"github.com/quorate/quorate/lab/internal/labtest"
@@ -56,7 +57,7 @@ func TestOnlyProvenServersGetParts(t *testing.T) {
 				DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(countCreates(&creates))},
 			})
 
-			w := c.Watch(labtest.Within(t, 2*soon), "k/", quorate.WithPrefix(), quorate.WithRev(first))
+			w := c.Watch(grpctest.Within(t, 2*soon), "k/", quorate.WithPrefix(), quorate.WithRev(first))
 			for next := first; next < first+backlog; {
 				resp, open := <-w
 				require.True(t, open)
@@ -78,7 +79,7 @@ func TestOnlyProvenServersGetParts(t *testing.T) {
 // putMany puts as many keys, and returns the first revision.
 func putMany(t *testing.T, c *clientv3.Client, n int) int64 {
 	t.Helper()
-	ctx := labtest.Within(t, 2*soon)
+	ctx := grpctest.Within(t, 2*soon)
 	resp, err := c.Put(ctx, "before", "")
 	require.NoError(t, err)
 	var writers sync.WaitGroup

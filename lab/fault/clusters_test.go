@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/internal/labtest"
@@ -74,7 +75,7 @@ func look(c *lab.Cluster, leader *lab.Member) []string {
 var slowElections = lab.Config{Heartbeat: 200 * time.Millisecond, Election: 2 * time.Second}
 
 func TestInjectAndHeal(t *testing.T) {
-	ctx := labtest.Within(t, 5*time.Minute)
+	ctx := grpctest.Within(t, 5*time.Minute)
 	c := labtest.Start(t, slowElections)
 
 	effects := map[string][]string{
@@ -186,7 +187,7 @@ func gets(t *testing.T, store client.Store) {
 func TestSites(t *testing.T) {
 	for _, name := range []string{"vip", "move", "expired"} {
 		t.Run(name, func(t *testing.T) {
-			ctx := labtest.Within(t, 5*time.Minute)
+			ctx := grpctest.Within(t, 5*time.Minute)
 			faults, err := fault.Parse([]string{name})
 			require.NoError(t, err)
 			site, err := fault.SiteOf(faults)
@@ -223,7 +224,7 @@ func TestSites(t *testing.T) {
 
 // TestForSoaks checks the faults of soaks, which have several clients of one process.
 func TestForSoaks(t *testing.T) {
-	ctx := labtest.Within(t, time.Minute)
+	ctx := grpctest.Within(t, time.Minute)
 	c := labtest.Start(t, lab.Config{})
 	store := connect(t, c, c.Endpoints(), nil).Store
 	all := fault.ForSoaks()
@@ -248,7 +249,7 @@ func pids(c *lab.Cluster) (out []int) {
 }
 
 func TestFollowersAreChosenBySeed(t *testing.T) {
-	ctx := labtest.Within(t, time.Minute)
+	ctx := grpctest.Within(t, time.Minute)
 	c := labtest.Start(t, slowElections)
 	choices := func(seed uint64) (out []string) {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -271,7 +272,7 @@ func TestFollowersAreChosenBySeed(t *testing.T) {
 }
 
 func TestInjectAndHealEndWithTheirContext(t *testing.T) {
-	ctx := labtest.Within(t, time.Minute)
+	ctx := grpctest.Within(t, time.Minute)
 	c := labtest.Start(t, lab.Config{})
 	ended, end := context.WithCancel(ctx)
 	var once sync.Once
@@ -287,7 +288,7 @@ func TestInjectAndHealEndWithTheirContext(t *testing.T) {
 
 // TestStormLeavesTheClusterWell ends a storm when its first fault is injected.
 func TestStormLeavesTheClusterWell(t *testing.T) {
-	ctx := labtest.Within(t, time.Minute)
+	ctx := grpctest.Within(t, time.Minute)
 	c := labtest.Start(t, lab.Config{})
 	for seed := range uint64(3) {
 		running, end := context.WithCancel(ctx)

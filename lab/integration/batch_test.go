@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/batch"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/labtest"
 )
@@ -27,7 +28,7 @@ var shareAll = batch.Config{JoinReads: true, GroupWrites: true, MaxAlone: 1}
 func startAlone(t *testing.T, args ...string) (context.Context, *clientv3.Client) {
 	t.Helper()
 	cluster := labtest.Start(t, lab.Config{Members: 1, Args: args})
-	return labtest.Within(t, testTimeout), labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints()})
+	return grpctest.Within(t, testTimeout), labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints()})
 }
 
 // atOnce does something for all sharers at once.

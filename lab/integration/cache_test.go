@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/labtest"
 )
@@ -18,7 +19,7 @@ import (
 // dropped though only a third one is read, and what is left may be read as before.
 func TestPermissionsAreWithdrawn(t *testing.T) {
 	cluster := labtest.Start(t, lab.Config{Members: 1, Args: []string{"--bcrypt-cost=4"}})
-	ctx := labtest.Within(t, testTimeout)
+	ctx := grpctest.Within(t, testTimeout)
 	root, app := labtest.EnableAuth(ctx, t, cluster, "app", clientv3.PermRead, "a/", "b/", "c/")
 	for _, key := range []string{"a/1", "b/1", "c/1", "c/z"} {
 		_, err := root.Put(ctx, key, "v")
@@ -71,7 +72,7 @@ func TestPermissionsAreWithdrawn(t *testing.T) {
 // revision. Linearizable gets, from memory, show that it is gone.
 func TestADeletionAtTheCompactedRevision(t *testing.T) {
 	cluster := labtest.Start(t, lab.Config{Members: 1})
-	ctx := labtest.Within(t, testTimeout)
+	ctx := grpctest.Within(t, testTimeout)
 	client := labtest.Client(t, clientv3.Config{Endpoints: cluster.Endpoints()})
 	direct := labtest.Client(t, clientv3.Config{Endpoints: []string{cluster.Members()[0].DirectEndpoint()}})
 	for range 3 {

@@ -87,7 +87,7 @@ func dialWith(t *testing.T, target, policy string, resolvers ...resolver.Builder
 // these servers, each of them, and no others.
 func callUntilOnly(t *testing.T, conn *grpc.ClientConn, servers ...string) {
 	t.Helper()
-	ctx := labtest.Within(t, testTimeout)
+	ctx := grpctest.Within(t, testTimeout)
 	for {
 		answered := map[string]bool{}
 		for range 10 * len(servers) {

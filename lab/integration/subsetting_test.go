@@ -16,7 +16,6 @@ import (
 	"github.com/quorate/quorate/balancer"
 	_ "github.com/quorate/quorate/balancer/policies"
 	"github.com/quorate/quorate/internal/grpctest"
-	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 // TestSubset has gRPC's random_subsetting policy (gRFC A68) above one of this library: twelve backends, and a subset of three, one
@@ -45,7 +44,7 @@ func TestSubset(t *testing.T) {
 		grpc.WithTransportCredentials(balancer.Credentials(insecure.NewCredentials())))
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, conn.Close()) }()
-	ctx := labtest.Within(t, testTimeout)
+	ctx := grpctest.Within(t, testTimeout)
 	// used calls until that many backends have answered, and some more.
 	used := func(n int) (answered []string) {
 		for len(answered) < n {

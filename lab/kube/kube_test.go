@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/lab/kube"
 )
 
@@ -38,7 +38,7 @@ func TestBinaryIsMissing(t *testing.T) {
 func TestStartFailsWithTheLog(t *testing.T) {
 	t.Setenv("LC_ALL", "C") // it prints in English
 	dir := t.TempDir()
-	_, err := kube.Start(labtest.Within(t, testTimeout), kube.Config{Binary: "ls", Dir: dir})
+	_, err := kube.Start(grpctest.Within(t, testTimeout), kube.Config{Binary: "ls", Dir: dir})
 	assert.ErrorContains(t, err, "exit status")
 	assert.ErrorContains(t, err, "option", "what it printed")
 	left, err := os.ReadDir(dir)

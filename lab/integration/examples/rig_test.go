@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/labtest"
 )
@@ -42,7 +43,7 @@ type rig struct {
 // newRig builds programs of examples.
 func newRig(t *testing.T, programs string) *rig {
 	t.Helper()
-	r := &rig{t: t, ctx: labtest.Within(t, testTimeout), bin: t.TempDir(), ran: map[string]bool{}}
+	r := &rig{t: t, ctx: grpctest.Within(t, testTimeout), bin: t.TempDir(), ran: map[string]bool{}}
 	out, err := exec.CommandContext(r.ctx, "go", "build", "-ldflags=-s -w", "-o", r.bin, "github.com/quorate/quorate/examples/"+programs).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	r.cluster = labtest.Start(t, lab.Config{Members: 3})

@@ -8,8 +8,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 const (
@@ -28,4 +28,4 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-var within = labtest.Within
+var within = grpctest.Within

@@ -19,6 +19,7 @@ import (
 	grpckeepalive "google.golang.org/grpc/keepalive"
 
 	"github.com/quorate/quorate/internal/endpoint"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/keepalive"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/labtest"
@@ -76,7 +77,7 @@ func dial(t *testing.T, addr string, options ...grpc.DialOption) *grpc.ClientCon
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithIdleTimeout(0))...)
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
-	ctx := labtest.Within(t, testTimeout)
+	ctx := grpctest.Within(t, testTimeout)
 	conn.Connect()
 	for s := conn.GetState(); s != connectivity.Ready; s = conn.GetState() {
 		require.True(t, conn.WaitForStateChange(ctx, s), "still %v", s)

@@ -15,8 +15,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 const (
@@ -38,4 +38,4 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/sercand/kuberesolver/v6.(*streamWatcher).receive"))
 }
 
-var within = labtest.Within
+var within = grpctest.Within

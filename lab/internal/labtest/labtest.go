@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
 )
 
@@ -113,13 +114,5 @@ func EnableAuth(
 // Context returns a context that ends long after the test should have.
 func Context(t *testing.T) context.Context {
 	t.Helper()
-	return Within(t, Timeout)
-}
-
-// Within returns a context that ends after d, and with the test.
-func Within(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
+	return grpctest.Within(t, Timeout)
 }

@@ -2,6 +2,7 @@ package top
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,9 +49,10 @@ func (s Snapshot) Text() string {
 		table(&b, causes)
 	}
 	renderChannels(&b, s)
-	for _, lines := range [][][]string{methodLines(s.Methods), callLines(s.Calls), clientLines(s.Clients), electionLines(s.Elections)} {
-		section(&b, lines)
-	}
+	section(&b, methodLines(s.Methods), "CALL", "CALLS/S", "FAILED/S", "MEAN", "P99")
+	section(&b, callLines(s.Calls), "IN FLIGHT FOR", "METHOD", "ENDPOINT", "CLIENT")
+	section(&b, clientLines(s.Clients), "CLIENT", "READY", "CALLS", "WATCHES", "LAG", "UNREAD", "LEASES", "UNANSWERED", "LEAST LEFT")
+	section(&b, electionLines(s.Elections), "ELECTION OR LOCK", "CLIENT", "STATE", "FOR", "REVISION")
 	for _, e := range s.Errors {
 		b.WriteString("\nerror: " + e + "\n")
 	}
@@ -91,16 +93,16 @@ func renderChannels(b *strings.Builder, s Snapshot) {
 	}
 }
 
-// section writes a table below the others, unless it has no line but its head.
-func section(b *strings.Builder, lines [][]string) {
-	if len(lines) > 1 {
+// section writes a table below the others, unless it has no lines.
+func section(b *strings.Builder, lines [][]string, head ...string) {
+	if len(lines) > 0 {
 		b.WriteByte('\n')
-		table(b, lines)
+		table(b, slices.Insert(lines, 0, head))
 	}
 }
 
 func methodLines(all []Method) [][]string {
-	lines := append(make([][]string, 0, 1+rows), []string{"CALL", "CALLS/S", "FAILED/S", "MEAN", "P99"})
+	lines := make([][]string, 0, rows)
 	for _, m := range all[:min(rows, len(all))] {
 		lines = append(lines, []string{m.Shape, fmt.Sprintf("%.1f", m.Rate), fmt.Sprintf("%.1f", m.Failed), ms(m.MeanMS), ms(m.P99MS)})
 	}
@@ -108,15 +110,14 @@ func methodLines(all []Method) [][]string {
 }
 
 func callLines(all []Call) [][]string {
-	lines := append(make([][]string, 0, 1+rows), []string{"IN FLIGHT FOR", "METHOD", "ENDPOINT", "CLIENT"})
+	lines := make([][]string, 0, rows)
 	for _, c := range all[:min(rows, len(all))] {
 		lines = append(lines, []string{ms(c.AgeMS), c.Method, c.Endpoint, c.Client})
 	}
 	return lines
 }
 
-func clientLines(all []Client) [][]string {
-	lines := [][]string{{"CLIENT", "READY", "CALLS", "WATCHES", "LAG", "UNREAD", "LEASES", "UNANSWERED", "LEAST LEFT"}}
+func clientLines(all []Client) (lines [][]string) {
 	for _, c := range all {
 		if c.Target != "" {
 			continue
@@ -137,7 +138,7 @@ func clientLines(all []Client) [][]string {
 }
 
 func electionLines(all []Election) [][]string {
-	lines := append(make([][]string, 0, 1+len(all)), []string{"ELECTION OR LOCK", "CLIENT", "STATE", "FOR", "REVISION"})
+	lines := make([][]string, 0, len(all))
 	for _, e := range all {
 		line := []string{e.Name, e.Client, "campaigns", "", ""}
 		if e.Leading {
