@@ -84,6 +84,20 @@ func TestLargeCallLeavesASilentConnection(t *testing.T) {
 	})
 }
 
+// A caller that learns that its connection is closed begins its next call elsewhere.
+func TestConnectionIsNotReadyWhenItsCallsAreCut(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		other, c := sharingClients(t, servers)
+		other.load(3, 20*time.Millisecond, time.Hour, false)
+		time.Sleep(2 * time.Second)
+		lose(servers[0])
+		ep, ready := c.endpoint(servers[0]), make(chan bool, 1)
+		a := &balancer.Attempt{Watcher: &watcher{cancel: func(error) { ready <- ep.Ready() }}, Avoid: c.others(ep)}
+		go func() { _ = aRead.send(balancer.WithAttempt(t.Context(), a), c) }()
+		assert.False(t, <-ready)
+	})
+}
+
 // A call that takes long, and a stream that pauses, cost a check of a connection that answers.
 func TestConnectionThatAnswersIsKept(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {

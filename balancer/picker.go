@@ -296,8 +296,8 @@ func (p *policy) openClass(call Call, class ConnClass, fit []*Endpoint) error {
 			// It was removed after the picker was made.
 		case s.slow:
 			err = balancer.ErrNoSubConnAvailable // it may still connect, but another may be faster
-		case s.ready.Load(), s.state == connectivity.Connecting:
-			return balancer.ErrNoSubConnAvailable // it is about to connect
+		case s.state == connectivity.Ready, s.state == connectivity.Connecting:
+			return balancer.ErrNoSubConnAvailable // it is about to connect, or its loss is about to be reported
 		case s.failing.Load() && (s.state == connectivity.TransientFailure || s.waitsLocked(now)):
 			err = s.err
 		default:

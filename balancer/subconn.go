@@ -147,8 +147,11 @@ func (s *subConn) shutLocked() {
 	}
 }
 
-// disconnectedLocked records the loss of the connection.
+// disconnectedLocked records the loss of the connection, and takes it from pickers.
 func (s *subConn) disconnectedLocked() {
+	if u := s.ep.usable[s.class].Load(); u != nil && u.subConn == s {
+		s.ep.usable[s.class].Store(nil)
+	}
 	if s.ready.Swap(false) && s.class == Calls && !s.onTrial {
 		s.ep.healthEntry().AddConnections(-1)
 	}
@@ -291,10 +294,13 @@ func (probeConnBuilder) Build(cc any) (balancer.Producer, func()) {
 	return probeConn{cc.(grpc.ClientConnInterface)}, func() {}
 }
 
-// close closes the connection, with all work on it. It first cuts each call and stream,
-// so that their owners get the reason, and because the policy cannot close connections
-// made without [Credentials].
+// close closes the connection, with all work on it. It first takes the connection from pickers, so that nothing new
+// begins on it, and cuts each call and stream, so that their owners get the reason, and because the policy cannot
+// close connections made without [Credentials].
 func (p *policy) close(s *subConn, reason error) {
+	p.mu.Lock()
+	s.disconnectedLocked()
+	p.mu.Unlock()
 	for _, f := range s.ep.inflight.callsOn(s) {
 		f.attempt.cut(reason)
 	}
