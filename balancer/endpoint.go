@@ -51,8 +51,8 @@ type Endpoint struct {
 	wake    chan struct{} // buffered, one signal: new evidence has arrived
 	// serviceProbeSent is when the oldest unanswered service probe was sent.
 	serviceProbeSent atomic.Pointer[time.Time]
-	late             atomic.Bool   // the latest service probe was answered late
-	term             atomic.Uint64 // the latest in which it completed work, see ServedInTerm
+	late             atomic.Pointer[time.Time] // when the latest service probe was answered, nil if it was in time
+	term             atomic.Uint64             // the latest in which it completed work, see ServedInTerm
 }
 
 func newEndpoint(address string, entry *health.Entry) *Endpoint {

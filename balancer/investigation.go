@@ -90,11 +90,7 @@ func (i *investigation) run() {
 			i.made, i.began, i.rounds = i.ep.conn(Calls).made.Load(), start, 0
 			i.pending.Clear()
 		}
-		i.poor = false
 		i.round(start)
-		if i.poor {
-			i.resign() // another client may have the budget
-		}
 		i.pause(start)
 	}
 	i.resign()
@@ -119,9 +115,13 @@ func (i *investigation) resign() {
 // round sends probes, waits, and evaluates the result.
 func (i *investigation) round(start time.Time) {
 	i.rounds++
+	i.poor = false
 	if (i.elect || i.ep.busy()) && !i.callsSuffice() {
 		i.sendProbes()
 		i.probeWitness(start)
+	}
+	if i.poor {
+		i.resign() // another client may have the budget, and need not wait for the end of this round
 	}
 	before, state := i.backlogs(), i.ep.State()
 	i.await(probeRound, func() bool {

@@ -243,8 +243,11 @@ func (pr *prober) take(s *subConn, r health.Report, sent time.Time) {
 		ep.ServedInTerm(r.Term, sent)
 		ep.serviceProbeSent.Store(nil)
 		late := s.class == Calls && now.Sub(sent) > pr.late(ep, sent)
-		again := ep.late.Swap(late) || ep.State() == health.Slow
+		before := ep.late.Load()
+		again := before != nil && !before.After(sent) || ep.State() == health.Slow
+		ep.late.Store(nil)
 		if late {
+			ep.late.Store(&now)
 			ev.Detail = "probe answered after " + now.Sub(sent).Round(time.Millisecond).String()
 			ev.Kind = health.Answered // a stall may have ended: the next probe decides
 			if again {
@@ -305,7 +308,7 @@ func (e *Endpoint) stalledFor(now time.Time) time.Duration {
 // needsAnother reports whether another probe should follow soon: a Slow endpoint was
 // timely, or any other one was late.
 func (e *Endpoint) needsAnother() bool {
-	return (e.State() == health.Slow) != e.late.Load() && !e.onlyCallsReadmit()
+	return (e.State() == health.Slow) == (e.late.Load() == nil) && !e.onlyCallsReadmit()
 }
 
 // signal wakes the goroutine that waits for evidence about the endpoint.
