@@ -325,7 +325,10 @@ func (i *investigation) pause(start time.Time) {
 		pause = max(pause, unprovenPause+rand.N(unprovenPause))
 	}
 	state := i.ep.State()
-	i.await(time.Until(start.Add(pause)), func() bool { return !i.isNeeded() || i.ep.State() != state || i.found || i.isRenewed() })
+	i.await(time.Until(start.Add(pause)), func() bool {
+		answered := i.ep.needsAnother() && time.Since(start) >= probeRound // meanwhile
+		return !i.isNeeded() || i.ep.State() != state || i.found || i.isRenewed() || answered
+	})
 	if i.ep.State() != state || i.found {
 		i.rounds = min(i.rounds, fastRounds-2)
 		i.pending.Clear() // the next probe may be answered before older ones
