@@ -1,6 +1,10 @@
 package balancer
 
-import "time"
+import (
+	"time"
+
+	"github.com/quorate/quorate/health"
+)
 
 // CheckLate fires the timer of the endpoint, late by the given duration.
 func (e *Endpoint) CheckLate(late time.Duration) {
@@ -27,4 +31,9 @@ func (e *Endpoint) Investigate(late time.Duration) {
 func (e *Endpoint) SpendProbes() {
 	for e.policy.prober.budget.take(time.Now(), 0) {
 	}
+}
+
+// Answer answers a service probe that was sent at the given time.
+func (e *Endpoint) Answer(sent time.Time) {
+	e.policy.prober.take(e.conn(Calls), health.Report{Kind: health.Served}, sent)
 }

@@ -31,6 +31,40 @@ func TestWritesOutlastAShortStall(t *testing.T) {
 	}
 }
 
+// Probes that waited together in a stall are answered late together. Only one that is sent afterwards shows that the
+// endpoint is slow.
+func TestLateAnswersTogetherAreOne(t *testing.T) {
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
+		c.load(3, 20*time.Millisecond, 10*time.Second, false)
+		ep := c.endpoint(servers[0])
+		wait := func() time.Time {
+			sent := time.Now()
+			time.Sleep(time.Second)
+			return sent
+		}
+		sent := wait()
+		ep.Answer(sent)
+		ep.Answer(sent.Add(time.Second / 2))
+		assert.NotEqual(t, health.Slow, ep.State())
+		ep.Answer(wait())
+		assert.Equal(t, health.Slow, ep.State())
+	})
+}
+
+// The next probe follows a late answer at once, although pauses between probes have become long.
+func TestEndpointServesAtTheEndOfAStall(t *testing.T) {
+	for range 5 {
+		withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
+			c.load(3, 20*time.Millisecond, 10*time.Second, true) // no reads, which would test it
+			servers[0].stalled.Shut()
+			<-c.starting(1, servers[0], aRead)
+			time.Sleep(3 * time.Second)
+			servers[0].stalled.Open()
+			within(t, time.Second, "serves", func() bool { return c.is(servers[0]) == health.Serving })
+		})
+	}
+}
+
 func TestReadsAreCutBeforeWritesOnAStalledEndpoint(t *testing.T) {
 	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 		c.load(3, 20*time.Millisecond, 10*time.Second, false)
