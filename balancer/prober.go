@@ -244,7 +244,7 @@ func (pr *prober) take(s *subConn, r health.Report, sent time.Time) {
 		ep.serviceProbeSent.Store(nil)
 		late := s.class == Calls && now.Sub(sent) > pr.late(ep, sent)
 		before := ep.late.Load()
-		again := before != nil && !before.After(sent) || ep.State() == health.Slow
+		again := before != nil && now.Sub(*before) > probeRound/2 || ep.State() == health.Slow // not at the end of one stall
 		ep.late.Store(nil)
 		if late {
 			ep.late.Store(&now)

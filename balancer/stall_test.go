@@ -31,8 +31,7 @@ func TestWritesOutlastAShortStall(t *testing.T) {
 	}
 }
 
-// Probes that waited together in a stall are answered late together. Only one that is sent afterwards shows that the
-// endpoint is slow.
+// Probes that waited in a stall are answered late together. That shows only once that the endpoint was slow.
 func TestLateAnswersTogetherAreOne(t *testing.T) {
 	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 		c.load(3, 20*time.Millisecond, 10*time.Second, false)
