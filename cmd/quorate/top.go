@@ -88,7 +88,7 @@ func (f *topFlags) run(cmd *cobra.Command) error {
 	defer release()
 	out := cmd.OutOrStdout()
 	terminal, ok := out.(*os.File)
-	if f.once || f.output.json || !ok || !term.IsTerminal(int(terminal.Fd())) {
+	if f.once || f.output.json || !ok || !term.IsTerminal(int(terminal.Fd())) || os.Getenv("TERM") == "dumb" {
 		return f.print(cmd.Context(), out, source)
 	}
 	ctx, cancel := context.WithCancel(cmd.Context())
