@@ -69,36 +69,6 @@ func TestCancelledPausedWatchLeavesNoState(t *testing.T) {
 	})
 }
 
-// The cluster has mixed versions, or only some endpoints are behind a proxy.
-func TestCatchingUpMovesToAnotherKindOfServer(t *testing.T) {
-	for name, become := range map[string]func(*server){
-		"early":      func(sv *server) { sv.early = true },
-		"proxy":      func(sv *server) { sv.proxy = true },
-		"nameless":   func(sv *server) { sv.nameless = true },
-		"swallowing": func(sv *server) { sv.swallowing = true },
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, c *cluster) {
-				c.write(8_000, "b")
-				c.write(4_000, "z") // only progress ends a part without events
-				c.write(8_000, "b")
-				e := c.engine(t)
-				w := watch(t.Context(), e, all(2))
-				got := w.read(1000)
-				c.serve(become)
-				for len(got) < 16_000 {
-					time.Sleep(10 * time.Millisecond)
-					require.NoError(t, e.RequestProgress(t.Context()))
-					r := <-w.ch
-					got = append(got, revisions(r.Events)...)
-				}
-				assertRevisions(t, 2, 8_001, got[:8_000])
-				assertRevisions(t, 12_002, 20_001, got[8_000:])
-			})
-		})
-	}
-}
-
 // A proxy swallows progress, so nothing ends a part without events.
 func TestSilentPartTimesOut(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cluster) {
