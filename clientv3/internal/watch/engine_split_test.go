@@ -106,6 +106,26 @@ func TestASlowReadersWatchIsNotSplit(t *testing.T) {
 	})
 }
 
+// The caller stops reading while its watch catches up in parts.
+func TestASplitWatchPauses(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *cluster) {
+		c.write(40_000, "b")
+		e := c.engine(t)
+		w := callWatch(t.Context(), e, all(2))
+		got := w.read(1000)
+		untilSplit(e)
+		time.Sleep(time.Minute)
+		assert.Zero(t, e.parts.Load())
+		assert.Equal(t, []int{0}, c.watchers())
+		assert.Less(t, e.cfg.Budget.used.Load(), int64(2<<20), "twice the bound of the watch")
+		assertRevisions(t, 2, 40_001, append(got, w.read(39_000)...))
+		time.Sleep(2 * returnInterval)
+		before := c.requests()
+		time.Sleep(time.Hour)
+		assert.InDelta(t, 60, c.requests()-before, 10, "the stream is an ordinary one again")
+	})
+}
+
 // heavy is the size of a large value, and heavyBuffer the bound of a watch's buffer.
 const (
 	heavy       = 500 << 10

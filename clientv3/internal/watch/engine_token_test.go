@@ -166,6 +166,10 @@ func TestDenialIsRetriedOncePerStream(t *testing.T) {
 		assert.Equal(t, []int{1}, c.ids(), "the other watches have not moved")
 		others = append(others, watches(t, e, 1)...)
 		assert.Equal(t, []int{6}, c.watchers(), "the stream accepts other watches")
+		c.denies = ""
+		c.expire()
+		others = append(others, watches(t, e, 1)...)
+		assert.Len(t, c.invalidated, 2, "a token that has expired is no denial")
 		c.write(1, "b")
 		for _, o := range others {
 			assert.Equal(t, []int64{2}, o.read(1))
