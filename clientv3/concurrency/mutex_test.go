@@ -34,30 +34,6 @@ func TestFreeLockTakesOneRequest(t *testing.T) {
 	})
 }
 
-func TestLockIsAcquiredInTheOrderOfArrival(t *testing.T) {
-	withFake(t, 3, func(t *testing.T, f fake) {
-		first := lock(t, f.session(t), "lock")
-		mutexes := make([]*Mutex, 3)
-		waiting := make([]<-chan error, len(mutexes))
-		for i := range mutexes {
-			mutexes[i] = NewMutex(f.session(t), "lock")
-			waiting[i] = clienttest.Go(func() error { return mutexes[i].Lock(t.Context()) })
-		}
-		token := first.Header().Revision
-		require.NoError(t, first.Unlock(t.Context()))
-		for i, m := range mutexes {
-			require.NoError(t, requireNow(t, waiting[i]), i)
-			require.True(t, owns(t, f.client, m), i)
-			require.Greater(t, m.Header().Revision, token, "the fencing token grows")
-			for _, later := range waiting[i+1:] {
-				requireWaiting(t, later)
-			}
-			token = m.Header().Revision
-			require.NoError(t, m.Unlock(t.Context()))
-		}
-	})
-}
-
 // Waiting sends no requests while the lock is held, however many others come and go.
 func TestWaitingForALockDoesNotPoll(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
