@@ -35,10 +35,14 @@ func TestFreeLockTakesOneRequest(t *testing.T) {
 }
 
 // Waiting sends no requests while the lock is held, however many others come and go.
+// An unlock wakes the next waiter, not all of them.
 func TestWaitingForALockDoesNotPoll(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		holder := lock(t, f.session(t), "lock")
 		waiting := clienttest.Go(func() error { return NewMutex(f.session(t), "lock").Lock(t.Context()) })
+		requireWaiting(t, waiting)
+		behind := clienttest.Go(func() error { return NewMutex(f.session(t), "lock").Lock(t.Context()) })
+		requireWaiting(t, behind)
 		before, reads := f.Count("Txn"), f.Count("Range")
 		time.Sleep(time.Hour)
 		requireWaiting(t, waiting)
@@ -46,6 +50,7 @@ func TestWaitingForALockDoesNotPoll(t *testing.T) {
 		require.Equal(t, reads, f.Count("Range"))
 		require.NoError(t, holder.Unlock(t.Context()))
 		require.NoError(t, requireNow(t, waiting))
+		requireWaiting(t, behind)
 		require.Equal(t, before+2, f.Count("Txn"), "the unlock, and one read")
 	})
 }
