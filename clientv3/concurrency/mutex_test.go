@@ -34,35 +34,15 @@ func TestFreeLockTakesOneRequest(t *testing.T) {
 	})
 }
 
-func TestLockIsAcquiredInTheOrderOfArrival(t *testing.T) {
-	withFake(t, 3, func(t *testing.T, f fake) {
-		first := lock(t, f.session(t), "lock")
-		mutexes := make([]*Mutex, 3)
-		waiting := make([]<-chan error, len(mutexes))
-		for i := range mutexes {
-			mutexes[i] = NewMutex(f.session(t), "lock")
-			waiting[i] = clienttest.Go(func() error { return mutexes[i].Lock(t.Context()) })
-		}
-		token := first.Header().Revision
-		require.NoError(t, first.Unlock(t.Context()))
-		for i, m := range mutexes {
-			require.NoError(t, requireNow(t, waiting[i]), i)
-			require.True(t, owns(t, f.client, m), i)
-			require.Greater(t, m.Header().Revision, token, "the fencing token grows")
-			for _, later := range waiting[i+1:] {
-				requireWaiting(t, later)
-			}
-			token = m.Header().Revision
-			require.NoError(t, m.Unlock(t.Context()))
-		}
-	})
-}
-
 // Waiting sends no requests while the lock is held, however many others come and go.
+// An unlock wakes the next waiter, not all of them.
 func TestWaitingForALockDoesNotPoll(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		holder := lock(t, f.session(t), "lock")
 		waiting := clienttest.Go(func() error { return NewMutex(f.session(t), "lock").Lock(t.Context()) })
+		requireWaiting(t, waiting)
+		behind := clienttest.Go(func() error { return NewMutex(f.session(t), "lock").Lock(t.Context()) })
+		requireWaiting(t, behind)
 		before, reads := f.Count("Txn"), f.Count("Range")
 		time.Sleep(time.Hour)
 		requireWaiting(t, waiting)
@@ -70,6 +50,7 @@ func TestWaitingForALockDoesNotPoll(t *testing.T) {
 		require.Equal(t, reads, f.Count("Range"))
 		require.NoError(t, holder.Unlock(t.Context()))
 		require.NoError(t, requireNow(t, waiting))
+		requireWaiting(t, behind)
 		require.Equal(t, before+2, f.Count("Txn"), "the unlock, and one read")
 	})
 }

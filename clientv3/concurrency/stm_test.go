@@ -119,29 +119,6 @@ func TestSTMPrefetch(t *testing.T) {
 	})
 }
 
-// A key that was read changes before the commit: the function runs again, with the values from the failed commit.
-func TestSTMIsRepeatedAfterAConflict(t *testing.T) {
-	onLevels(t, conflictFree, func(t *testing.T, f fake, level STMOption) {
-		f.put(t, "k", "1")
-		var seen []string
-		_, err := NewSTM(f.client, func(s STM) error {
-			seen = append(seen, s.Get("k"))
-			if len(seen) < 3 {
-				f.put(t, "k", strconv.Itoa(len(seen)+1))
-			}
-			s.Put("k", seen[len(seen)-1]+"!")
-			s.Put("runs", strconv.Itoa(len(seen)))
-			return nil
-		}, level)
-		require.NoError(t, err)
-		require.Equal(t, []string{"1", "2", "3"}, seen)
-		require.Equal(t, "3!", string(f.Get("k").Value))
-		require.Equal(t, "3", string(f.Get("runs").Value))
-		require.Equal(t, 1, f.PutCount("runs"))
-		require.Equal(t, 4, f.Count("Txn"), "one read, and one commit per run")
-	})
-}
-
 func TestSTMLevels(t *testing.T) {
 	type run = func(context.Context, *clientv3.Client, func(STM) error) (*clientv3.TxnResponse, error)
 	at := func(level Isolation) run {

@@ -30,6 +30,7 @@ func TestKeptAlive(t *testing.T) {
 		}
 		require.InDelta(t, 182, len(requests), 3)
 		require.Len(t, requests, p.delivered())
+		require.EqualValues(t, len(requests), f.progress.Load(), "each answer shows that the stream works")
 		require.Equal(t, requests[len(requests)-1].at.Add(ttl), p.valid())
 		require.Zero(t, logs.Len())
 	})

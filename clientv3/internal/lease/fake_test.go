@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,12 +16,13 @@ import (
 
 // fakeStreams opens streams to a server that the test scripts.
 type fakeStreams struct {
-	mu       sync.Mutex
-	opened   []*fakeStream
-	progress int
-	next     []error // arguments of Next
-	pauses   int
-	wakes    int
+	progress atomic.Int32 // calls of Progress
+
+	mu     sync.Mutex
+	opened []*fakeStream
+	next   []error // arguments of Next
+	pauses int
+	wakes  int
 
 	// Hooks; each may be nil.
 	onOpen  func(ctx context.Context, n int) error // n counts from 1
@@ -62,11 +64,7 @@ func (f *fakeStreams) Open(ctx context.Context) (Stream, error) {
 	return &fakeClient{s, f}, nil
 }
 
-func (f *fakeStreams) Progress() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.progress++
-}
+func (f *fakeStreams) Progress() { f.progress.Add(1) }
 
 func (f *fakeStreams) Next(ctx context.Context, err error) error {
 	f.mu.Lock()

@@ -132,35 +132,6 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-func TestRenewalIsDueAfterAThirdOfTheTTL(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		many  bool
-		drawn float64
-		after time.Duration
-	}{
-		{"alone, at the latest", false, 0, ttl / 3},
-		{"alone, at the earliest", false, 1, ttl / 3 * 31 / 32},
-		{"one of many, at the latest", true, 0, ttl / 3},
-		{"one of many, at the earliest", true, 1, ttl / 6},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			r := newRig(t)
-			r.renewed(1)
-			if tt.many {
-				r.m.Lost(r.now, errBroken)
-			}
-			r.pass(ttl / 3)
-			r.connect()
-			require.Equal(t, []int64{1}, r.take())
-			r.drawn = tt.drawn
-			r.pass(time.Second)
-			r.answer(1, ttl)
-			require.Equal(t, tt.after, r.wakesAfter()+time.Second, "since it was sent")
-		})
-	}
-}
-
 // A first answer that arrives after the time it proves does not end the lease, which may be alive; the next answer
 // decides.
 func TestAnswerAfterTheExpiry(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
 // leaderless returns a cluster without a leader, and an engine whose watches are served nevertheless, on its only
@@ -108,6 +109,19 @@ func TestWatchesDoNotMoveToAStreamWhoseTokenIsRefused(t *testing.T) {
 		requireLed(t, c, 2)
 		assert.Len(t, c.invalidated, 3, "two refused tokens, and one refused watch of an empty range")
 		assert.Equal(t, 4, c.creates)
+	})
+}
+
+// A user may have no permission for the empty range that the stream is tried with.
+func TestWatchesMoveAlthoughTheTrialIsDenied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := leaderless(t, 2, nil)
+		c.mu.Lock()
+		c.invalidates, c.denies, c.spares = true, rpctypes.ErrGRPCPermissionDenied.Error(), all(0).Key
+		c.mu.Unlock()
+		c.noLeads.Store(false)
+		time.Sleep(maxLeaderRetry)
+		requireLed(t, c, 2)
 	})
 }
 

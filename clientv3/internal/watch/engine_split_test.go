@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/zap"
 )
 
@@ -31,38 +30,6 @@ func (e *Engine) apartNow() int {
 func untilSplit(e *Engine) {
 	for e.parts.Load() == 0 {
 		time.Sleep(time.Millisecond)
-	}
-}
-
-func TestARefusalIsTheSameErrorWhileTheWatchIsSplit(t *testing.T) {
-	for name, behind := range map[string]int{"split": 20_000, "whole": 500} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, c *cluster) {
-				c.write(behind, "b")
-				e := c.engineWith(t, 16<<20, zap.NewNop())
-				w := watch(t.Context(), e, all(2))
-				got := w.read(500)
-				if name == "split" {
-					untilSplit(e)
-				}
-				c.mu.Lock()
-				c.denies = rpctypes.ErrGRPCPermissionDenied.Error()
-				c.mu.Unlock()
-				c.breakAll()
-				var last Response
-				for r := range w.ch {
-					last = r
-					got = append(got, revisions(r.Events)...)
-				}
-				assertRevisions(t, 2, int64(len(got))+1, got)
-				assert.True(t, last.Canceled)
-				assert.Equal(t, rpctypes.ErrPermissionDenied, last.Err)
-				assert.Equal(t, rpctypes.ErrGRPCPermissionDenied.Error(), last.CancelReason)
-				synctest.Wait()
-				assert.Zero(t, e.parts.Load())
-				assert.Empty(t, c.live())
-			})
-		})
 	}
 }
 
@@ -136,6 +103,26 @@ func TestASlowReadersWatchIsNotSplit(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, []int{1}, c.watchers())
 		assert.Zero(t, e.apartNow())
+	})
+}
+
+// The caller stops reading while its watch catches up in parts.
+func TestASplitWatchPauses(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *cluster) {
+		c.write(40_000, "b")
+		e := c.engine(t)
+		w := callWatch(t.Context(), e, all(2))
+		got := w.read(1000)
+		untilSplit(e)
+		time.Sleep(time.Minute)
+		assert.Zero(t, e.parts.Load())
+		assert.Equal(t, []int{0}, c.watchers())
+		assert.Less(t, e.cfg.Budget.used.Load(), int64(2<<20), "twice the bound of the watch")
+		assertRevisions(t, 2, 40_001, append(got, w.read(39_000)...))
+		time.Sleep(2 * returnInterval)
+		before := c.requests()
+		time.Sleep(time.Hour)
+		assert.InDelta(t, 60, c.requests()-before, 10, "the stream is an ordinary one again")
 	})
 }
 

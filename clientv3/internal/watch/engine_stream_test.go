@@ -156,36 +156,6 @@ func TestProgressRequestsOfTheEngine(t *testing.T) {
 	}
 }
 
-// A stream is reopened with a token that has expired, over a slow link.
-func TestNoCreatesAfterARefusal(t *testing.T) {
-	withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
-		calls := watches(t, e, maxWatchers)
-		stale := 0 // creates sent with the expired token
-		c.expire()
-		c.late = 1
-		c.send = func(ctx context.Context) {
-			time.Sleep(2 * time.Millisecond)
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			for _, st := range c.streams {
-				if st.ctx == ctx && st.token != c.token {
-					stale++
-				}
-			}
-		}
-		c.live()[0].breakDown()
-		c.write(3, "b")
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		assert.LessOrEqual(t, len(c.invalidated), 3)
-		assert.LessOrEqual(t, stale, 3+1, "the first request of a stream asks for progress")
-		assert.Equal(t, []int{maxWatchers}, c.watchers())
-		for _, w := range calls {
-			assertRevisions(t, 2, 4, w.read(3))
-		}
-	})
-}
-
 func TestResumptionIsReportedOnce(t *testing.T) {
 	const pause = 300 * time.Millisecond
 	t.Run("with the time of all attempts", func(t *testing.T) {

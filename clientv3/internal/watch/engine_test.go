@@ -15,29 +15,6 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-func TestWatchReturnsWhenItsContextEnds(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *cluster) {
-		c.open = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-		e := c.engine(t)
-		w := watch(t.Context(), e, all(0))
-		synctest.Wait()
-		select {
-		case <-w.returned:
-			t.Fatal("Watch returned without a stream")
-		default:
-		}
-		w.cancel()
-		<-w.returned
-		_, ok := <-w.ch
-		assert.False(t, ok, "the channel is closed without a response")
-
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		again := callWatch(ctx, e, all(0))
-		assert.EqualValues(t, 1, again.closes.Load())
-	})
-}
-
 func TestBlockedSendDelaysNoOtherStream(t *testing.T) {
 	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 		other := metadata.AppendToOutgoingContext(t.Context(), "group", "other")
@@ -59,29 +36,6 @@ func TestBlockedSendDelaysNoOtherStream(t *testing.T) {
 		e.Close()
 		<-first.returned
 		assert.EqualValues(t, 1, first.closes.Load())
-	})
-}
-
-func TestStreamsAreSharded(t *testing.T) {
-	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
-		calls := make([]*call, 2*maxWatchers+1)
-		for i := range calls {
-			calls[i] = watch(t.Context(), e, all(0))
-		}
-		for _, w := range calls {
-			<-w.returned
-		}
-		assert.ElementsMatch(t, []int{maxWatchers, maxWatchers, 1}, c.watchers())
-		group := callWatch(metadata.AppendToOutgoingContext(t.Context(), "group", "other"), e, all(0))
-		assert.Len(t, c.watchers(), 4, "different metadata uses another stream")
-		c.write(1, "b")
-		for _, w := range append(calls, group) {
-			assert.Equal(t, []int64{2}, w.read(1))
-		}
-		calls[0].cancel()
-		synctest.Wait()
-		callWatch(t.Context(), e, all(0))
-		assert.ElementsMatch(t, []int{maxWatchers, maxWatchers, 1, 1}, c.watchers(), "a free place is reused")
 	})
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.uber.org/zap"
 )
 
 // withTokens returns a cluster that can issue a new token, and opens streams slowly.
@@ -167,47 +166,13 @@ func TestDenialIsRetriedOncePerStream(t *testing.T) {
 		assert.Equal(t, []int{1}, c.ids(), "the other watches have not moved")
 		others = append(others, watches(t, e, 1)...)
 		assert.Equal(t, []int{6}, c.watchers(), "the stream accepts other watches")
+		c.denies = ""
+		c.expire()
+		others = append(others, watches(t, e, 1)...)
+		assert.Len(t, c.invalidated, 2, "a token that has expired is no denial")
 		c.write(1, "b")
 		for _, o := range others {
 			assert.Equal(t, []int64{2}, o.read(1))
 		}
 	})
-}
-
-// A paused watch on a stream whose token has been refused since resumes even if the refused watch is gone, so that no
-// other stream is known to be better.
-func TestPausedWatchResumesAfterARefusedToken(t *testing.T) {
-	for name, leave := range map[string]bool{"the refused one has left": true, "the refused one has ended": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c, size := unread()
-				c.invalidates = true
-				e := c.engineWith(t, 3*size, zap.NewNop())
-				slow, other := watches(t, e, 1)[0], watches(t, e, 1)[0]
-				for rev := range int64(5) {
-					c.write(1, "b")
-					require.Equal(t, []int64{102 + rev}, other.read(1))
-				}
-				synctest.Wait()
-				require.Equal(t, []int{1}, c.watchers(), "one watch has paused")
-				if leave {
-					c.expire()
-					opens := make(chan struct{})
-					c.open = func(context.Context) error { <-opens; return nil }
-					w := watch(t.Context(), e, all(0))
-					synctest.Wait()
-					w.cancel()
-					close(opens)
-				} else {
-					c.denies, c.spares = "etcdserver: invalid auth token", all(0).Key
-					w := watch(t.Context(), e, Request{Key: []byte("b")})
-					require.Error(t, (<-w.ch).Err)
-				}
-				assertRevisions(t, 102, 105, slow.read(4))
-				time.Sleep(time.Minute)
-				require.Len(t, slow.ch, 1, "the watch receives nothing more")
-				assert.Equal(t, []int64{106}, slow.read(1))
-			})
-		})
-	}
 }

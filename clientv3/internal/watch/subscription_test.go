@@ -4,22 +4,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
-
-func TestFragmentsAreForgottenWithTheStream(t *testing.T) {
-	for _, to := range []state{parked, queued} {
-		f := &follower{}
-		s := &subscription{state: live, owner: f}
-		s.accept(&pb.WatchResponse{Fragment: true, Events: eventsAt(5)})
-		require.Positive(t, f.assembled)
-		s.become(to)
-		assert.Nil(t, s.assembly)
-		assert.Zero(t, f.assembled)
-	}
-}
 
 // Fragments are merged while they fit.
 func TestFragmentsAreMerged(t *testing.T) {
