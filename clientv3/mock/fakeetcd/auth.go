@@ -34,7 +34,7 @@ func authService() map[string]service {
 // authMethod makes a service from a method of the auth store. Even reads go through
 // raft.
 func authMethod[Q, R proto.Message](a access, f func(*auth.Store, Q) (R, error)) service {
-	return proposed(a, func(c *Call, req Q) (R, error) { return auth.Answer(c.cluster.auth, f, req) })
+	return proposed(a, func(c *Call, req Q) (R, error) { return f(c.cluster.auth, req) })
 }
 
 // userGet returns a user to administrators and to the user itself.
@@ -46,7 +46,7 @@ func userGet(c *Call, r *pb.AuthUserGetRequest) (*pb.AuthUserGetResponse, error)
 	if err := c.cluster.auth.RequireAdmin(user); err != nil && user != r.Name {
 		return nil, err
 	}
-	return auth.Answer(c.cluster.auth, (*auth.Store).UserGet, r)
+	return c.cluster.auth.UserGet(r)
 }
 
 // roleGet returns a role to administrators and to users that have it.
@@ -58,5 +58,5 @@ func roleGet(c *Call, r *pb.AuthRoleGetRequest) (*pb.AuthRoleGetResponse, error)
 	if err := c.cluster.auth.RequireAdmin(user); err != nil && !c.cluster.auth.HasRole(user, r.Role) {
 		return nil, err
 	}
-	return auth.Answer(c.cluster.auth, (*auth.Store).RoleGet, r)
+	return c.cluster.auth.RoleGet(r)
 }

@@ -7,11 +7,11 @@ import (
 
 func clusterService() map[string]service {
 	all := map[string]service{
-		"MemberAdd":     membershipMethod((*membership).addLocked),
-		"MemberRemove":  membershipMethod((*membership).removeLocked),
-		"MemberUpdate":  membershipMethod((*membership).updateLocked),
+		"MemberAdd":     membershipMethod((*membership).add),
+		"MemberRemove":  membershipMethod((*membership).remove),
+		"MemberUpdate":  membershipMethod((*membership).update),
 		"MemberList":    unary(users, memberList),
-		"MemberPromote": membershipMethod((*membership).promoteLocked),
+		"MemberPromote": membershipMethod((*membership).promote),
 	}
 	for name, s := range all {
 		s.noRevision = true
@@ -22,12 +22,7 @@ func clusterService() map[string]service {
 
 // membershipMethod makes a service from a change of the members.
 func membershipMethod[Q, R proto.Message](f func(*membership, Q) (R, error)) service {
-	return proposed(admins, func(c *Call, req Q) (R, error) {
-		ms := c.cluster.membership
-		ms.mu.Lock()
-		defer ms.mu.Unlock()
-		return f(ms, req)
-	})
+	return proposed(admins, func(c *Call, req Q) (R, error) { return f(c.cluster.membership, req) })
 }
 
 func memberList(c *Call, r *pb.MemberListRequest) (*pb.MemberListResponse, error) {

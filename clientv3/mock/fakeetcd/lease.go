@@ -52,7 +52,11 @@ func leaseKeepAlive(c *Call) error {
 			if !ok {
 				return c.Context().Err()
 			}
-			if err := c.renew(req.(*pb.LeaseKeepAliveRequest)); err != nil {
+			resp, err := c.renew(req.(*pb.LeaseKeepAliveRequest))
+			if err == nil {
+				err = c.send(resp)
+			}
+			if err != nil {
 				return err
 			}
 		case <-lost:
@@ -63,15 +67,17 @@ func leaseKeepAlive(c *Call) error {
 	}
 }
 
-// renew answers one keepalive: TTL 0 if the lease does not exist.
-func (c *Call) renew(r *pb.LeaseKeepAliveRequest) error {
+// renew returns the answer to one keepalive: TTL 0 if the lease does not exist.
+func (c *Call) renew(r *pb.LeaseKeepAliveRequest) (*pb.LeaseKeepAliveResponse, error) {
+	c.cluster.mu.Lock()
+	defer c.cluster.mu.Unlock()
 	if err := users(c); err != nil {
-		return err
+		return nil, err
 	}
 	if err := c.permitLease(r.ID, authpb.Permission_WRITE); err != nil {
-		return err
+		return nil, err
 	}
 	resp := c.cluster.store.LeaseRenew(r)
 	c.fill(resp.Header, true)
-	return c.send(resp)
+	return resp, nil
 }

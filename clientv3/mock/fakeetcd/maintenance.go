@@ -49,8 +49,8 @@ func maintenanceStatus(c *Call, _ *pb.StatusRequest) (*pb.StatusResponse, error)
 		Header:           &pb.ResponseHeader{},
 		Version:          serverVersion,
 		StorageVersion:   storageVersion,
-		Leader:           ms.currentLeader(),
-		RaftTerm:         ms.currentTerm(),
+		Leader:           ms.leader,
+		RaftTerm:         ms.term,
 		RaftIndex:        index,
 		RaftAppliedIndex: index,
 		DbSize:           size,
@@ -89,7 +89,7 @@ func maintenanceMoveLeader(c *Call, r *pb.MoveLeaderRequest) (*pb.MoveLeaderResp
 	if err := c.cluster.membership.moveLeader(c.Member.id, r.TargetID); err != nil {
 		return nil, err
 	}
-	c.cluster.runLeases()
+	c.cluster.runLeasesLocked()
 	return &pb.MoveLeaderResponse{}, nil
 }
 
@@ -127,6 +127,8 @@ func maintenanceSnapshot(c *Call) error {
 // database returns a stand-in for the database file: the keys, padded to whole
 // pages, at least one.
 func (c *Cluster) database() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	data := c.store.Encode()
 	return append(data, make([]byte, paged(len(data))-len(data))...)
 }
