@@ -7,28 +7,26 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/auth"
 )
 
-func authService() map[string]service {
-	return map[string]service{
-		"AuthEnable":   authMethod(admins, (*auth.Store).Enable),
-		"AuthDisable":  authMethod(admins, (*auth.Store).Disable),
-		"AuthStatus":   authMethod(checked, (*auth.Store).Status),
-		"Authenticate": authMethod(open, (*auth.Store).Authenticate),
+var authService = map[string]service{
+	"AuthEnable":   authMethod(admins, (*auth.Store).Enable),
+	"AuthDisable":  authMethod(admins, (*auth.Store).Disable),
+	"AuthStatus":   authMethod(checked, (*auth.Store).Status),
+	"Authenticate": authMethod(open, (*auth.Store).Authenticate),
 
-		"UserAdd":            authMethod(admins, (*auth.Store).UserAdd),
-		"UserGet":            unary(checked, userGet),
-		"UserList":           authMethod(admins, (*auth.Store).UserList),
-		"UserDelete":         authMethod(admins, (*auth.Store).UserDelete),
-		"UserChangePassword": authMethod(admins, (*auth.Store).UserChangePassword),
-		"UserGrantRole":      authMethod(admins, (*auth.Store).UserGrantRole),
-		"UserRevokeRole":     authMethod(admins, (*auth.Store).UserRevokeRole),
+	"UserAdd":            authMethod(admins, (*auth.Store).UserAdd),
+	"UserGet":            unary(checked, userGet),
+	"UserList":           authMethod(admins, (*auth.Store).UserList),
+	"UserDelete":         authMethod(admins, (*auth.Store).UserDelete),
+	"UserChangePassword": authMethod(admins, (*auth.Store).UserChangePassword),
+	"UserGrantRole":      authMethod(admins, (*auth.Store).UserGrantRole),
+	"UserRevokeRole":     authMethod(admins, (*auth.Store).UserRevokeRole),
 
-		"RoleAdd":              authMethod(admins, (*auth.Store).RoleAdd),
-		"RoleGet":              unary(checked, roleGet),
-		"RoleList":             authMethod(admins, (*auth.Store).RoleList),
-		"RoleDelete":           authMethod(admins, (*auth.Store).RoleDelete),
-		"RoleGrantPermission":  authMethod(admins, (*auth.Store).RoleGrantPermission),
-		"RoleRevokePermission": authMethod(admins, (*auth.Store).RoleRevokePermission),
-	}
+	"RoleAdd":              authMethod(admins, (*auth.Store).RoleAdd),
+	"RoleGet":              unary(checked, roleGet),
+	"RoleList":             authMethod(admins, (*auth.Store).RoleList),
+	"RoleDelete":           authMethod(admins, (*auth.Store).RoleDelete),
+	"RoleGrantPermission":  authMethod(admins, (*auth.Store).RoleGrantPermission),
+	"RoleRevokePermission": authMethod(admins, (*auth.Store).RoleRevokePermission),
 }
 
 // authMethod makes a service from a method of the auth store. Even reads go through

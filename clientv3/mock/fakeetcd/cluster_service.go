@@ -5,19 +5,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-func clusterService() map[string]service {
-	all := map[string]service{
-		"MemberAdd":     membershipMethod((*membership).add),
-		"MemberRemove":  membershipMethod((*membership).remove),
-		"MemberUpdate":  membershipMethod((*membership).update),
-		"MemberList":    unary(users, memberList),
-		"MemberPromote": membershipMethod((*membership).promote),
-	}
-	for name, s := range all {
-		s.noRevision = true
-		all[name] = s
-	}
-	return all
+var clusterService = map[string]service{
+	"MemberAdd":     membershipMethod((*membership).add),
+	"MemberRemove":  membershipMethod((*membership).remove),
+	"MemberUpdate":  membershipMethod((*membership).update),
+	"MemberList":    unary(users, memberList),
+	"MemberPromote": membershipMethod((*membership).promote),
 }
 
 // membershipMethod makes a service from a change of the members.

@@ -20,15 +20,13 @@ const rangeStreamMethod = "/etcdserverpb.KV/RangeStream"
 // double in size up to a limit, as in etcd.
 const firstChunk = 10
 
-func kvService() map[string]service {
-	return map[string]service{
-		"Range":       unary(checked, kvRange),
-		"RangeStream": streaming(admitRangeStream, kvRangeStream),
-		"Put":         proposed(checked, kvPut),
-		"DeleteRange": proposed(checked, kvDeleteRange),
-		"Txn":         unary(checked, kvTxn),
-		"Compact":     storeMethod(admins, (*store.Store).Compact),
-	}
+var kvService = map[string]service{
+	"Range":       unary(checked, kvRange),
+	"RangeStream": streaming(admitRangeStream, kvRangeStream),
+	"Put":         proposed(checked, kvPut),
+	"DeleteRange": proposed(checked, kvDeleteRange),
+	"Txn":         unary(checked, kvTxn),
+	"Compact":     storeMethod(admins, (*store.Store).Compact),
 }
 
 func kvRange(c *Call, r *pb.RangeRequest) (*pb.RangeResponse, error) {

@@ -8,14 +8,12 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/store"
 )
 
-func leaseService() map[string]service {
-	return map[string]service{
-		"LeaseGrant":      storeMethod(users, (*store.Store).LeaseGrant),
-		"LeaseRevoke":     proposed(users, leaseRevoke),
-		"LeaseTimeToLive": unary(users, leaseTimeToLive),
-		"LeaseLeases":     unary(users, leaseLeases),
-		"LeaseKeepAlive":  streaming(open, leaseKeepAlive),
-	}
+var leaseService = map[string]service{
+	"LeaseGrant":      storeMethod(users, (*store.Store).LeaseGrant),
+	"LeaseRevoke":     proposed(users, leaseRevoke),
+	"LeaseTimeToLive": unary(users, leaseTimeToLive),
+	"LeaseLeases":     unary(users, leaseLeases),
+	"LeaseKeepAlive":  streaming(open, leaseKeepAlive),
 }
 
 func leaseRevoke(c *Call, r *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {

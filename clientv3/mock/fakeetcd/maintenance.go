@@ -29,17 +29,15 @@ var errUnknownMethod = status.Error(codes.Unknown, "etcdserver: unknown method")
 // versionFormat is a version to downgrade to: major.minor or major.minor.patch.
 var versionFormat = regexp.MustCompile(`^\d+\.\d+(\.\d+)?$`)
 
-func maintenanceService() map[string]service {
-	return map[string]service{
-		"Alarm":      proposed(checked, maintenanceAlarm),
-		"Status":     unary(users, maintenanceStatus),
-		"Defragment": unary(admins, maintenanceDefragment),
-		"Hash":       unary(admins, maintenanceHash),
-		"HashKV":     unary(admins, maintenanceHashKV),
-		"Snapshot":   streaming(admins, maintenanceSnapshot),
-		"MoveLeader": unary(admins, maintenanceMoveLeader),
-		"Downgrade":  unary(admins, maintenanceDowngrade),
-	}
+var maintenanceService = map[string]service{
+	"Alarm":      proposed(checked, maintenanceAlarm),
+	"Status":     unary(users, maintenanceStatus),
+	"Defragment": unary(admins, maintenanceDefragment),
+	"Hash":       unary(admins, maintenanceHash),
+	"HashKV":     unary(admins, maintenanceHashKV),
+	"Snapshot":   streaming(admins, maintenanceSnapshot),
+	"MoveLeader": unary(admins, maintenanceMoveLeader),
+	"Downgrade":  unary(admins, maintenanceDowngrade),
 }
 
 func maintenanceStatus(c *Call, _ *pb.StatusRequest) (*pb.StatusResponse, error) {

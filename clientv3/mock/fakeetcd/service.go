@@ -2,6 +2,7 @@ package fakeetcd
 
 import (
 	"slices"
+	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -41,8 +42,6 @@ type service struct {
 	answer func(c *Call) (proto.Message, error)
 	// stream executes one that sends its responses itself, without Cluster.mu. Either is nil.
 	stream func(c *Call) error
-	// noRevision omits the revision from the response header.
-	noRevision bool
 }
 
 // unary makes a service from a function over typed messages.
@@ -77,19 +76,22 @@ func streaming(a access, f func(c *Call) error) service {
 	return service{access: a, stream: f}
 }
 
+// clusterPrefix begins the full names of methods whose responses have no revision.
+const clusterPrefix = "/etcdserverpb.Cluster/"
+
 // services holds a member's methods by full name.
 var services = allServices()
 
 func allServices() map[string]service {
 	all := make(map[string]service)
 	for prefix, methods := range map[string]map[string]service{
-		"/etcdserverpb.KV/":          kvService(),
-		"/etcdserverpb.Watch/":       watchService(),
-		"/etcdserverpb.Lease/":       leaseService(),
-		"/etcdserverpb.Cluster/":     clusterService(),
-		"/etcdserverpb.Auth/":        authService(),
-		"/etcdserverpb.Maintenance/": maintenanceService(),
-		"/grpc.health.v1.Health/":    healthService(),
+		"/etcdserverpb.KV/":          kvService,
+		"/etcdserverpb.Watch/":       watchService,
+		"/etcdserverpb.Lease/":       leaseService,
+		clusterPrefix:                clusterService,
+		"/etcdserverpb.Auth/":        authService,
+		"/etcdserverpb.Maintenance/": maintenanceService,
+		"/grpc.health.v1.Health/":    healthService,
 	} {
 		for name, s := range methods {
 			all[prefix+name] = s
@@ -128,7 +130,7 @@ func (c *Call) begin() (proto.Message, error) {
 		return nil, err
 	}
 	if r, ok := resp.(interface{ GetHeader() *pb.ResponseHeader }); ok {
-		c.fill(r.GetHeader(), !s.noRevision)
+		c.fill(r.GetHeader(), !strings.HasPrefix(c.Method, clusterPrefix))
 	}
 	return resp, nil
 }

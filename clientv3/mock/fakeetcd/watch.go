@@ -14,9 +14,7 @@ import (
 // progress for all.
 const noWatcher = -1
 
-func watchService() map[string]service {
-	return map[string]service{"Watch": streaming(open, watch)}
-}
+var watchService = map[string]service{"Watch": streaming(open, watch)}
 
 // watchStream holds the watchers of one stream by ID.
 type watchStream struct {
