@@ -42,8 +42,8 @@ var layers = map[string][]string{
 	"keepalive":                 {},
 	"pool":                      {"balancer"},
 	"clientv3/internal/lineage": {},
-	"clientv3/internal/watch":   {"clientv3/internal/lineage", "internal/pause"},
-	"clientv3/internal/lease":   {},
+	"clientv3/internal/watch":   {"clientv3/internal/lineage", "internal/pause", "observe/introspect"},
+	"clientv3/internal/lease":   {"internal/pause"},
 	"clientv3": {
 		"internal/channel", "internal/slogzap", "retry", "health", "balancer", "observe", "observe/introspect", "observe/outage",
 		"clientv3/internal/lineage", "clientv3/internal/watch", "clientv3/internal/lease",

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -215,6 +216,9 @@ func TestLeaseOverAMock(t *testing.T) {
 		_, err = l.Grant(t.Context(), 30)
 		assert.ErrorContains(t, err, "boom")
 		assert.Len(t, m.grants, 2, "no repetition")
+		m.err = rpctypes.ErrLeaseExist
+		_, err = l.Grant(t.Context(), 30)
+		assert.ErrorIs(t, err, rpctypes.ErrLeaseExist, "no other lease is looked for")
 
 		m.err = nil
 		_, err = l.KeepAlive(t.Context(), 42)

@@ -179,43 +179,18 @@ func (r *reporters) report(into *introspect.Client) {
 	}
 }
 
-var watchStates = [...]string{
-	watch.Opening: introspect.WatchOpening, watch.Interrupted: introspect.WatchInterrupted,
-	watch.CatchingUp: introspect.WatchCatchingUp, watch.Following: introspect.WatchFollowing,
-	watch.Paused: introspect.WatchPaused,
-}
-
 func (c *Client) inspectWatches(o introspect.Options, into *introspect.Watches) {
-	var in watch.Inspection
+	into.Revision = c.history.History().Revision()
+	into.ByState = make(map[string]int, len(watch.States))
+	for _, state := range watch.States {
+		into.ByState[state] = 0
+	}
+	into.Furthest = []introspect.Watch{}
 	for _, w := range c.watchers.all() {
-		w.engine.Inspect(o.Limit, &in)
-	}
-	head := c.history.History().Revision()
-	*into = introspect.Watches{
-		Open: in.Open, ByState: make(map[string]int, len(watchStates)), Streams: in.Streams, Revision: head,
-		BlockedSeconds: in.Blocked.Seconds(), Furthest: make([]introspect.Watch, 0, len(in.Furthest)),
-	}
-	for phase, name := range watchStates {
-		into.ByState[name] = in.ByPhase[phase]
-	}
-	if in.Oldest > 0 {
-		into.LagRevisions = max(head-in.Oldest+1, 0)
+		w.engine.Inspect(o, into)
 	}
 	if c.watches != nil {
 		into.BufferedBytes, into.MaxBufferedBytes = c.watches.Used()
-	}
-	for _, s := range in.Furthest {
-		w := introspect.Watch{
-			Range: s.Range, State: watchStates[s.Phase], Unread: s.Unread, UnreadBytes: s.Bytes,
-			BlockedSeconds: s.Blocked.Seconds(),
-		}
-		if o.Keys {
-			w.Key = string(s.Key)
-		}
-		if s.Next > 0 {
-			w.Revision, w.LagRevisions = s.Next-1, max(head-s.Next+1, 0)
-		}
-		into.Furthest = append(into.Furthest, w)
 	}
 }
 

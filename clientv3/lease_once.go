@@ -22,7 +22,7 @@ const maxGrantIDs = 3
 
 func (l *lessor) Grant(ctx context.Context, ttl int64) (*LeaseGrantResponse, error) {
 	if !isOwn(l.remote) {
-		return l.grantAny(ctx, ttl)
+		return l.grant(ctx, NoLease, ttl)
 	}
 	var err error
 	for range maxGrantIDs {
@@ -35,37 +35,18 @@ func (l *lessor) Grant(ctx context.Context, ttl int64) (*LeaseGrantResponse, err
 	return nil, err
 }
 
-// grantAny creates a lease whose id the server chooses.
-func (l *lessor) grantAny(ctx context.Context, ttl int64) (*LeaseGrantResponse, error) {
-	start := time.Now()
-	resp, err := invoke(ctx, l.remote.LeaseGrant, &pb.LeaseGrantRequest{TTL: ttl}, l.callOpts)
-	if err != nil {
-		return nil, err
-	}
-	return l.granted(start, resp), nil
-}
-
-// granted returns the response to a request that was sent at the given time.
-func (l *lessor) granted(sent time.Time, resp *pb.LeaseGrantResponse) *LeaseGrantResponse {
-	l.engine.Granted(sent, resp.ID, resp.TTL)
-	return &LeaseGrantResponse{
-		ResponseHeader: resp.GetHeader(),
-		ID:             LeaseID(resp.ID),
-		TTL:            resp.TTL,
-		Error:          resp.Error,
-	}
-}
-
-// grant creates the lease with the given id. The id is random, so if it is taken,
-// an earlier attempt of this call created the lease and its response was lost.
-// grant returns ErrLeaseExist if that lease has expired since.
+// grant creates the lease with the given id, or with one that the server chooses. A
+// given id is random, so if it is taken, an earlier attempt of this call created the
+// lease and its response was lost. grant returns ErrLeaseExist if that lease has
+// expired since.
 func (l *lessor) grant(ctx context.Context, id LeaseID, ttl int64) (*LeaseGrantResponse, error) {
 	start := time.Now()
 	resp, err := invoke(ctx, l.remote.LeaseGrant, &pb.LeaseGrantRequest{ID: int64(id), TTL: ttl}, l.callOpts)
 	if err == nil {
-		return l.granted(start, resp), nil
+		l.engine.Granted(start, resp.ID, resp.TTL)
+		return &LeaseGrantResponse{ResponseHeader: resp.GetHeader(), ID: LeaseID(resp.ID), TTL: resp.TTL, Error: resp.Error}, nil
 	}
-	if !errors.Is(err, rpctypes.ErrLeaseExist) {
+	if id == NoLease || !errors.Is(err, rpctypes.ErrLeaseExist) {
 		return nil, err
 	}
 	granted, ttlErr := l.TimeToLive(ctx, id)

@@ -114,20 +114,13 @@ func (v *view) waitForRevision(ctx context.Context, rev int64) error {
 		return nil
 	}
 	defer v.c.chaseFuture(v, rev)()
-	for {
-		changed := v.awaitChange()
+	return v.waitUntil(ctx, nil, func() bool {
 		if reached() {
-			return nil
+			return true
 		}
 		v.c.chaser.start() // it ends while there is no snapshot
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-v.c.ctx.Done():
-			return ErrClosed
-		}
-	}
+		return false
+	})
 }
 
 // WaitForRevision returns when the objects have all changes of their prefix up to a revision, that of a write for instance: a

@@ -171,23 +171,38 @@ func (v *view) awaitSnapshot(ctx context.Context, rev int64) (*snapshot, error) 
 	}
 	timeout := time.NewTimer(v.c.cfg.MaxWait)
 	defer timeout.Stop()
+	var s *snapshot // nil if it is not to be waited for
+	err := v.waitUntil(ctx, timeout.C, func() bool {
+		if s = v.snap.Load(); !v.serves() {
+			s = nil
+		}
+		return s == nil || s.rev >= rev
+	})
+	if errors.Is(err, ErrClosed) || err == nil && s == nil {
+		err = errUnavailable
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// waitUntil returns nil when done reports true, which is called after each change. Otherwise the error is that of ctx,
+// ErrClosed, or errLate after the timeout.
+func (v *view) waitUntil(ctx context.Context, timeout <-chan time.Time, done func() bool) error {
 	for {
 		changed := v.awaitChange()
-		s := v.snap.Load()
-		switch {
-		case s == nil || !v.serves():
-			return nil, errUnavailable
-		case s.rev >= rev:
-			return s, nil
+		if done() {
+			return nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		case <-v.c.ctx.Done():
-			return nil, errUnavailable
-		case <-timeout.C:
-			return nil, errLate
+			return ErrClosed
+		case <-timeout:
+			return errLate
 		}
 	}
 }

@@ -124,23 +124,13 @@ func (w *watcher) Close() error {
 func (v *view) awaitWindow(ctx context.Context) {
 	timeout := time.NewTimer(v.c.cfg.MaxWait)
 	defer timeout.Stop()
-	for {
-		changed := v.awaitChange()
+	_ = v.waitUntil(ctx, timeout.C, func() bool { // the watch is begun in any case
 		v.mu.Lock()
+		defer v.mu.Unlock()
 		loading := v.snap.Load() == nil && v.err == nil
 		unknown := v.snap.Load() != nil && errors.Is(v.versionDoubt, errVersionUnknown)
-		v.mu.Unlock()
-		if !loading && !unknown {
-			return
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		case <-timeout.C:
-			return
-		}
-	}
+		return !loading && !unknown
+	})
 }
 
 // localWatch is one watch of a caller. It has a goroutine while it is not parked, which sends what the window has, or what a watch

@@ -144,7 +144,7 @@ func (k *KV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error
 
 // Txn begins a transaction, which is executed once if it writes.
 func (k *KV) Txn(ctx context.Context) clientv3.Txn {
-	return optxn.New(k.plain.Txn(ctx), func(op clientv3.Op) (clientv3.OpResponse, error) { return k.Do(ctx, op) })
+	return optxn.New(func(op clientv3.Op) (clientv3.OpResponse, error) { return k.Do(ctx, op) })
 }
 
 // Close waits for the writes under way, and ends the lease, which deletes the lanes. Writes after it fail with a

@@ -28,7 +28,18 @@ func NewKV(kv clientv3.KV, prefix string) clientv3.KV {
 }
 
 func (kv *kvPrefix) Txn(ctx context.Context) clientv3.Txn {
-	return &txn{Txn: kv.store.Txn(ctx), scope: kv.scope}
+	return optxn.New(func(op clientv3.Op) (clientv3.OpResponse, error) {
+		op, err := kv.scope.opTxn(op)
+		if err != nil {
+			return clientv3.OpResponse{}, err
+		}
+		cmps, thenOps, elseOps := op.Txn()
+		resp, err := kv.store.Txn(ctx).If(cmps...).Then(thenOps...).Else(elseOps...).Commit()
+		if err != nil {
+			return clientv3.OpResponse{}, err
+		}
+		return kv.scope.opResponse(resp.OpResponse()), nil
+	})
 }
 
 func (kv *kvPrefix) do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // Config configures an [Engine].
@@ -157,10 +159,10 @@ func (e *Engine) tick() {
 
 func (e *Engine) arrangeLocked(now time.Time) {
 	if e.machine.Sendable() {
-		signal(e.sendable)
+		pause.Signal(e.sendable)
 	}
 	if e.machine.Wanted() {
-		signal(e.wanted)
+		pause.Signal(e.wanted)
 	}
 	if e.machine.Waits() {
 		e.config.Streams.Wake()
@@ -179,12 +181,4 @@ func (e *Engine) armLocked(wake time.Time, after time.Duration) {
 		return
 	}
 	e.timer.Reset(after)
-}
-
-// signal wakes the present or next receiver of c.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

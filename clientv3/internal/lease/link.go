@@ -9,6 +9,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // errMoved ends a stream whose endpoint was removed.
@@ -124,7 +126,7 @@ func (e *Engine) follow(ctx context.Context, stream Stream) {
 		}
 		if e.link.removed != removed {
 			e.link.removed = removed
-			signal(e.sendable)
+			pause.Signal(e.sendable)
 		}
 	})
 }

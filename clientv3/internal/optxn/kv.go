@@ -43,7 +43,7 @@ func (kv KV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error
 
 // Txn returns a transaction whose Commit is one operation.
 func (kv KV) Txn(ctx context.Context) clientv3.Txn {
-	return New(kv.KV.Txn(ctx), func(op clientv3.Op) (clientv3.OpResponse, error) { return kv.do(ctx, op) })
+	return New(func(op clientv3.Op) (clientv3.OpResponse, error) { return kv.do(ctx, op) })
 }
 
 // As returns the option that makes any operation the given one: options passed on as they came would be evaluated twice,

@@ -2,6 +2,7 @@
 package optxn
 
 import (
+	"context"
 	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -19,10 +20,12 @@ type txn struct {
 	thenOps, elseOps []clientv3.Op
 }
 
-// New returns a transaction whose Commit calls do. checks is a new transaction, which checks the order of
-// calls as the client's do. As in the client's, what is passed may change afterwards.
-func New(checks clientv3.Txn, do func(clientv3.Op) (clientv3.OpResponse, error)) clientv3.Txn {
-	return &txn{Txn: checks, do: do}
+// checks has transactions that check the order of calls as the client's do. None of them is sent.
+var checks = clientv3.NewKVFromKVClient(nil, nil)
+
+// New returns a transaction whose Commit calls do. As in the client's, what is passed may change afterwards.
+func New(do func(clientv3.Op) (clientv3.OpResponse, error)) clientv3.Txn {
+	return &txn{Txn: checks.Txn(context.Background()), do: do}
 }
 
 func (t *txn) If(cs ...clientv3.Cmp) clientv3.Txn {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // A watch with a large backlog has a stream of its own: etcd sends up to 1,000 revisions in one
@@ -83,7 +85,7 @@ func (sh *shard) reserveLocked() bool {
 		return false
 	}
 	sh.bulk, sh.readerWait = true, maxReaderWait
-	sh.wakeWriterLocked()
+	pause.Signal(sh.wake) // its interval changes
 	return true
 }
 
@@ -153,18 +155,10 @@ func (e *Engine) hasRoom(w *watcher) {
 	isPaused := false
 	w.locked(func(sh *shard) {
 		isPaused = w.phase == paused
-		sh.readOn()
+		pause.Signal(sh.proceed)
 	})
 	if isPaused {
 		e.resume(w)
-	}
-}
-
-// readOn ends the wait of awaitReader.
-func (sh *shard) readOn() {
-	select {
-	case sh.proceed <- struct{}{}:
-	default:
 	}
 }
 

@@ -1,123 +1,94 @@
 package watch
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/quorate/quorate/observe/introspect"
 )
 
-// Standing is the state of one watch.
-type Standing struct {
-	Key   []byte // must not be changed
-	Range bool
-	Phase Phase
-	// Next is the first revision that it has not received, 0 if unknown.
-	Next int64
-	// Unread is the number of responses that wait for the reader, Bytes their size, and
-	// Blocked how long the next one has waited.
-	Unread, Bytes int
-	Blocked       time.Duration
+// States are those of watches, in the order in which [Engine.Inspect] sorts them.
+var States = [...]string{
+	introspect.WatchOpening, introspect.WatchInterrupted, introspect.WatchCatchingUp, introspect.WatchFollowing, introspect.WatchPaused,
 }
 
-// Phase is what a watch is doing.
-type Phase uint8
-
-// Phases of a watch.
-const (
-	Opening Phase = iota
-	Interrupted
-	CatchingUp
-	Following
-	Paused
-)
-
-// Inspection is a snapshot of the state of engines.
-type Inspection struct {
-	Open    int
-	ByPhase [Paused + 1]int
-	Streams int
-	// Oldest is the lowest Next of those that are not Following, 0 if there is none.
-	Oldest  int64
-	Blocked time.Duration // the longest
-	// Furthest holds the watches that are furthest behind, up to the limit.
-	Furthest []Standing
-}
-
-// Inspect adds the state of the engine to in.
-func (e *Engine) Inspect(limit int, in *Inspection) {
+// Inspect adds the watches of the engine to a report, which has the store's revision. It keeps those that are furthest
+// behind, up to the limit of o.
+func (e *Engine) Inspect(o introspect.Options, into *introspect.Watches) {
 	now := time.Now()
 	e.mu.Lock()
 	shards := e.shardsLocked()
 	e.mu.Unlock()
 	for _, sh := range shards {
-		in.Furthest = append(in.Furthest, sh.inspect(now, in)...)
-		slices.SortFunc(in.Furthest, further)
-		in.Furthest = in.Furthest[:min(len(in.Furthest), limit)]
+		sh.inspect(now, o, into)
+		slices.SortFunc(into.Furthest, further)
+		into.Furthest = into.Furthest[:min(len(into.Furthest), o.Limit)]
 	}
 }
 
 // further sorts the watches that are further behind first.
-func further(a, b Standing) int {
+func further(a, b introspect.Watch) int {
 	return cmp.Or(
-		cmp.Compare(b.Blocked, a.Blocked), cmp.Compare(b.Bytes, a.Bytes),
-		cmp.Compare(a.Phase, b.Phase), cmp.Compare(a.Next, b.Next), bytes.Compare(a.Key, b.Key),
+		cmp.Compare(b.BlockedSeconds, a.BlockedSeconds), cmp.Compare(b.UnreadBytes, a.UnreadBytes),
+		cmp.Compare(slices.Index(States[:], a.State), slices.Index(States[:], b.State)),
+		cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Key, b.Key),
 	)
 }
 
-func (sh *shard) inspect(now time.Time, in *Inspection) []Standing {
+func (sh *shard) inspect(now time.Time, o introspect.Options, into *introspect.Watches) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.session.connected {
-		in.Streams++
+		into.Streams++
 	}
-	all := make([]Standing, 0, len(sh.watchers))
 	for w := range sh.watchers {
-		s := w.standingLocked(sh, now)
-		in.Open++
-		in.ByPhase[s.Phase]++
-		in.Blocked = max(in.Blocked, s.Blocked)
-		if s.Phase != Following && s.Next > 0 && (in.Oldest == 0 || s.Next < in.Oldest) {
-			in.Oldest = s.Next
+		shown := introspect.Watch{Range: len(w.req.End) > 0, State: w.shownState(sh)}
+		if o.Keys {
+			shown.Key = string(w.req.Key)
 		}
-		all = append(all, s)
+		next := w.current.next
+		if w.catchup != nil {
+			next = w.catchup.current().next
+		}
+		if next > 0 {
+			shown.Revision, shown.LagRevisions = next-1, max(into.Revision-next+1, 0)
+		}
+		w.buffer.inspect(now, &shown)
+		into.Open++
+		into.ByState[shown.State]++
+		into.BlockedSeconds = max(into.BlockedSeconds, shown.BlockedSeconds)
+		if shown.State != introspect.WatchFollowing {
+			into.LagRevisions = max(into.LagRevisions, shown.LagRevisions)
+		}
+		into.Furthest = append(into.Furthest, shown)
 	}
-	return all
 }
 
-func (w *watcher) standingLocked(sh *shard, now time.Time) Standing {
-	s := Standing{Key: w.req.Key, Range: len(w.req.End) > 0, Phase: w.shownPhase(sh), Next: w.current.next}
-	if w.catchup != nil {
-		s.Next = w.catchup.current().next
-	}
-	w.buffer.inspect(now, &s)
-	return s
-}
-
-func (w *watcher) shownPhase(sh *shard) Phase {
+func (w *watcher) shownState(sh *shard) string {
 	switch {
 	case w.phase == opening:
-		return Opening
+		return introspect.WatchOpening
 	case w.phase == paused:
-		return Paused
+		return introspect.WatchPaused
 	case !sh.session.connected || w.current.state != live && w.catchup == nil:
-		return Interrupted
+		return introspect.WatchInterrupted
 	case w.catchup != nil || w.current.next != 0 && w.current.next <= w.current.created:
-		return CatchingUp
+		return introspect.WatchCatchingUp
 	default:
-		return Following
+		return introspect.WatchFollowing
 	}
 }
 
-func (b *buffer) inspect(now time.Time, s *Standing) {
+func (b *buffer) inspect(now time.Time, shown *introspect.Watch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.pumping {
 		return
 	}
-	s.Unread, s.Bytes = len(b.waiting), b.bytes
+	shown.Unread, shown.UnreadBytes = len(b.waiting), b.bytes
 	if b.offered != 0 {
-		s.Unread++ // the response offered to the reader
-		s.Blocked = max(now.Sub(time.Unix(0, b.offered)), 0)
+		shown.Unread++ // the response offered to the reader
+		shown.BlockedSeconds = max(now.Sub(time.Unix(0, b.offered)), 0).Seconds()
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // maxRefusals bounds the number of tokens tried for one watch.
@@ -132,7 +134,7 @@ func (e *Engine) supersede(by *shard) {
 	defer e.mu.Unlock()
 	for _, sh := range e.groups[by.key] {
 		if sh.isStale() {
-			sh.moveAllSoon()
+			pause.Signal(sh.superseded)
 		}
 	}
 }
@@ -141,14 +143,6 @@ func (sh *shard) isStale() bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	return !sh.stale.IsZero()
-}
-
-// moveAllSoon is called when there is a stream with a token that is accepted.
-func (sh *shard) moveAllSoon() {
-	select {
-	case sh.superseded <- struct{}{}:
-	default:
-	}
 }
 
 // moveAll moves the remaining watches of a stream whose token is refused to a

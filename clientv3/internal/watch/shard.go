@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/quorate/quorate/clientv3/internal/lineage"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // shard carries some of a group's watches on one stream.
@@ -23,7 +24,7 @@ type shard struct {
 	bulk bool
 	// superseded signals the writer that there is a stream with a newer token.
 	superseded chan struct{}
-	// proceed ends the wait for a slow reader.
+	// proceed ends the wait for a slow reader, see awaitReader.
 	proceed chan struct{}
 	// base has the values and the metadata of the first caller and never ends; ctx
 	// derives from it and ends with the shard.
@@ -108,7 +109,7 @@ func (sh *shard) adoptLocked(w *watcher) {
 	if w.phase != paused {
 		sh.session.add(w.current)
 	}
-	sh.readOn()
+	pause.Signal(sh.proceed)
 	sh.fastReopenLocked()
 	sh.signalLocked()
 }
@@ -123,15 +124,7 @@ func (sh *shard) fastReopenLocked() {
 // signalLocked wakes the writer if there is something to send.
 func (sh *shard) signalLocked() {
 	if len(sh.session.out) > 0 {
-		sh.wakeWriterLocked()
-	}
-}
-
-// wakeWriterLocked makes the writer, if there is one, look at the session.
-func (sh *shard) wakeWriterLocked() {
-	select {
-	case sh.wake <- struct{}{}:
-	default:
+		pause.Signal(sh.wake)
 	}
 }
 

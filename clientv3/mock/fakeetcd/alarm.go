@@ -9,8 +9,6 @@ import (
 
 // listAlarms returns the active alarms of one type, or of all for NONE.
 func (ms *membership) listAlarms(t pb.AlarmType) []*pb.AlarmMember {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
 	var out []*pb.AlarmMember
 	for _, a := range ms.alarms {
 		if t == pb.AlarmType_NONE || a.Alarm == t {
@@ -22,8 +20,6 @@ func (ms *membership) listAlarms(t pb.AlarmType) []*pb.AlarmMember {
 
 // changeAlarm returns an alarm that is active now, or was until now: nil if there is none.
 func (ms *membership) changeAlarm(r *pb.AlarmRequest) []*pb.AlarmMember {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
 	alarm := &pb.AlarmMember{MemberID: r.MemberID, Alarm: r.Alarm}
 	i := slices.IndexFunc(ms.alarms, func(a *pb.AlarmMember) bool { return proto.Equal(a, alarm) })
 	switch {

@@ -75,7 +75,6 @@ func (c *Call) Context() context.Context { return c.stream.Context() }
 func (c *Call) Execute() (proto.Message, error) {
 	if !c.executed {
 		c.executed = true
-		c.cluster.recorder.markExecuted(c.record)
 		c.result.message, c.result.err = c.execute()
 	}
 	return c.result.message, c.result.err
@@ -131,7 +130,9 @@ func (c *Call) Recv() (proto.Message, error) {
 	if err := c.stream.RecvMsg(req); err != nil {
 		return nil, err
 	}
-	c.cluster.recorder.addRequest(c.record, req)
+	c.cluster.mu.Lock()
+	defer c.cluster.mu.Unlock()
+	c.record.Requests = append(c.record.Requests, proto.Clone(req))
 	return req, nil
 }
 

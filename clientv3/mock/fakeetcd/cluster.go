@@ -24,24 +24,26 @@ const maxMembers = 1000
 
 // Cluster is a fake etcd cluster. It is safe for concurrent use.
 type Cluster struct {
-	members    []*Member
-	membership *membership
-	store      *store.Store
-	auth       *auth.Store
-	arrival    sync.Mutex // makes the record and the hook of a call atomic
-	hooks      hooks
-	recorder   recorder
+	members []*Member
 
 	// background counts the goroutines that outlive the call that started them.
 	background sync.WaitGroup
 	serving    sync.WaitGroup
 
+	kineIDs atomic.Int64 // watch IDs with WatchOptions.Kine
+
+	// mu guards what follows. A call that has one response is executed with it, and a stream without it. No hook is called with it.
 	mu           sync.Mutex
+	membership   *membership
+	store        *store.Store
+	auth         *auth.Store
+	hooks        []*Hook // in the order of registration
+	records      []*Record
+	counts       map[string]int // of records, by method
+	arrived      chan struct{}  // closed when a call arrives, nil without waiters
 	onDial       func(ctx context.Context, m *Member) error
 	watchOptions WatchOptions
 	leasesExpire bool
-
-	kineIDs atomic.Int64 // watch IDs with WatchOptions.Kine
 }
 
 // Start runs a cluster of n members over an empty store: revision 1, no users, the
@@ -51,7 +53,7 @@ func Start(n int) (*Cluster, error) {
 	if n < 1 || n > maxMembers {
 		return nil, fmt.Errorf("fakeetcd: a cluster of %d members cannot be started: ask for 1 to %d", n, maxMembers)
 	}
-	c := &Cluster{store: store.New(), auth: auth.New()}
+	c := &Cluster{store: store.New(), auth: auth.New(), counts: make(map[string]int)}
 	if err := c.SetWatchOptions(WatchOptions{}); err != nil {
 		return nil, err
 	}
@@ -80,6 +82,8 @@ func (c *Cluster) Close() {
 	}
 	c.serving.Wait()
 	c.background.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.store.StopLeases()
 }
 
@@ -113,12 +117,6 @@ func (c *Cluster) OnDial(hook func(ctx context.Context, m *Member) error) {
 	c.onDial = hook
 }
 
-func (c *Cluster) dialHook() func(ctx context.Context, m *Member) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.onDial
-}
-
 func (c *Cluster) memberAt(address string) *Member {
 	for _, m := range c.members {
 		if m.addr == address {
@@ -129,7 +127,11 @@ func (c *Cluster) memberAt(address string) *Member {
 }
 
 // Get returns the current value of a key, nil if it does not exist.
-func (c *Cluster) Get(key string) *mvccpb.KeyValue { return c.store.Get(key) }
+func (c *Cluster) Get(key string) *mvccpb.KeyValue {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.store.Get(key)
+}
 
 // Put writes a key without a call, and returns its revision. The key must not be
 // empty.
@@ -138,6 +140,8 @@ func (c *Cluster) Put(key, value string) (int64, error) {
 	if err := store.Check(req); err != nil {
 		return 0, err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	resp, err := c.store.Put(req)
 	if err != nil {
 		return 0, err
@@ -149,20 +153,32 @@ func (c *Cluster) Put(key, value string) (int64, error) {
 // revision is already compacted (rpctypes.ErrGRPCCompacted) or in the future
 // (rpctypes.ErrGRPCFutureRev).
 func (c *Cluster) Compact(rev int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	_, err := c.store.Compact(&pb.CompactionRequest{Revision: rev})
 	return err
 }
 
 // PutCount returns how often a key was put by executed calls and by Put. Unlike the
 // key's version, a deletion does not reset it.
-func (c *Cluster) PutCount(key string) int { return c.store.PutCount(key) }
+func (c *Cluster) PutCount(key string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.store.PutCount(key)
+}
 
 // Revision returns the revision of the store.
-func (c *Cluster) Revision() int64 { return c.store.Revision() }
+func (c *Cluster) Revision() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.store.Revision()
+}
 
 // ExpireLease expires a lease and deletes its keys. The error is
 // rpctypes.ErrGRPCLeaseNotFound if there is no such lease.
 func (c *Cluster) ExpireLease(id int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	_, err := c.store.LeaseRevoke(&pb.LeaseRevokeRequest{ID: id})
 	return err
 }
@@ -172,19 +188,17 @@ func (c *Cluster) ExpireLease(id int64) error {
 // next leader gives each its whole TTL, as in etcd.
 func (c *Cluster) EnableLeaseExpiry() {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.leasesExpire = true
-	c.mu.Unlock()
-	c.runLeases()
+	c.runLeasesLocked()
 }
 
-// runLeases starts or stops the clock of leases after a change of leaders.
-func (c *Cluster) runLeases() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// runLeasesLocked starts or stops the clock of leases after a change of leaders.
+func (c *Cluster) runLeasesLocked() {
 	switch {
 	case !c.leasesExpire:
 	case c.membership.hasLeader():
-		c.store.RunLeases()
+		c.store.RunLeases(&c.mu)
 	default:
 		c.store.StopLeases()
 	}
@@ -193,26 +207,33 @@ func (c *Cluster) runLeases() {
 // InvalidateTokens invalidates all authentication tokens, like their expiry or a
 // restart of the cluster: calls with one fail with
 // rpctypes.ErrGRPCInvalidAuthToken.
-func (c *Cluster) InvalidateTokens() { c.auth.InvalidateTokens() }
+func (c *Cluster) InvalidateTokens() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.auth.InvalidateTokens()
+}
 
 // SetLeader makes m the leader of the next term, or removes the leader if m is nil.
 // Without one, streams opened with the metadata "hasleader" end with
 // rpctypes.ErrGRPCNoLeader at once, and calls that need a quorum fail with
 // rpctypes.ErrGRPCTimeout, as they do on a real server after its request timeout.
 func (c *Cluster) SetLeader(m *Member) {
-	defer c.runLeases()
-	if m == nil {
-		c.membership.setLeader(0)
-		return
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var id uint64
+	if m != nil {
+		id = m.id
 	}
-	c.membership.setLeader(m.id)
+	c.membership.setLeader(id)
+	c.runLeasesLocked()
 }
 
 // Leader returns the leader; nil if there is none, or it is none of the members that Start created.
 func (c *Cluster) Leader() *Member {
-	id := c.membership.currentLeader()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, m := range c.members {
-		if m.id == id {
+		if m.id == c.membership.leader {
 			return m
 		}
 	}
@@ -221,4 +242,10 @@ func (c *Cluster) Leader() *Member {
 
 // SetLearner makes m a learner, or a voter again. A learner serves only
 // Status, Snapshot and serializable reads.
-func (c *Cluster) SetLearner(m *Member, learner bool) { c.membership.setLearner(m.id, learner) }
+func (c *Cluster) SetLearner(m *Member, learner bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if found := c.membership.find(m.id); found != nil {
+		found.IsLearner = learner
+	}
+}

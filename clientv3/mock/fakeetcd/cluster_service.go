@@ -5,29 +5,17 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-func clusterService() map[string]service {
-	all := map[string]service{
-		"MemberAdd":     membershipMethod((*membership).addLocked),
-		"MemberRemove":  membershipMethod((*membership).removeLocked),
-		"MemberUpdate":  membershipMethod((*membership).updateLocked),
-		"MemberList":    unary(users, memberList),
-		"MemberPromote": membershipMethod((*membership).promoteLocked),
-	}
-	for name, s := range all {
-		s.noRevision = true
-		all[name] = s
-	}
-	return all
+var clusterService = map[string]service{
+	"MemberAdd":     membershipMethod((*membership).add),
+	"MemberRemove":  membershipMethod((*membership).remove),
+	"MemberUpdate":  membershipMethod((*membership).update),
+	"MemberList":    unary(users, memberList),
+	"MemberPromote": membershipMethod((*membership).promote),
 }
 
 // membershipMethod makes a service from a change of the members.
 func membershipMethod[Q, R proto.Message](f func(*membership, Q) (R, error)) service {
-	return proposed(admins, func(c *Call, req Q) (R, error) {
-		ms := c.cluster.membership
-		ms.mu.Lock()
-		defer ms.mu.Unlock()
-		return f(ms, req)
-	})
+	return proposed(admins, func(c *Call, req Q) (R, error) { return f(c.cluster.membership, req) })
 }
 
 func memberList(c *Call, r *pb.MemberListRequest) (*pb.MemberListResponse, error) {

@@ -32,7 +32,6 @@ type conn struct {
 
 	// mu guards the rest.
 	mu       sync.Mutex
-	closing  bool
 	in, out  frameScanner
 	opened   []uint32 // streams that no call has claimed yet, in order
 	progress map[uint32]sent
@@ -67,14 +66,13 @@ func (c *conn) LocalAddr() net.Addr { return addr(c.member.addr) }
 
 // Close closes both ends. Unread data is lost.
 func (c *conn) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closing {
+	c.member.cluster.mu.Lock()
+	defer c.member.cluster.mu.Unlock()
+	if _, open := c.member.conns[c]; !open {
 		return nil
 	}
-	c.closing = true
+	delete(c.member.conns, c)
 	close(c.closed)
-	c.member.forget(c)
 	return c.Conn.Close()
 }
 

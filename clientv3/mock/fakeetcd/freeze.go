@@ -11,8 +11,8 @@ import (
 // connections stay open, and new ones are accepted. Calls that it has begun are executed. A second Freeze does
 // nothing.
 func (m *Member) Freeze() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
 	if isClosed(m.awake) {
 		m.awake = make(chan struct{})
 	}
@@ -20,8 +20,8 @@ func (m *Member) Freeze() {
 
 // Continue makes a frozen member go on. Otherwise it does nothing.
 func (m *Member) Continue() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
 	if !isClosed(m.awake) {
 		close(m.awake)
 	}
@@ -29,8 +29,8 @@ func (m *Member) Continue() {
 
 // awakened returns a channel that is closed when the member goes on, or already if it is not frozen.
 func (m *Member) awakened() <-chan struct{} {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
 	return m.awake
 }
 

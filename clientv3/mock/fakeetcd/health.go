@@ -8,24 +8,22 @@ import (
 
 // healthService always reports SERVING, like etcd outside a defragmentation. It
 // knows only the empty service name, the server as a whole.
-func healthService() map[string]service {
-	return map[string]service{
-		"Check": unary(open, func(_ *Call, r *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
-			if r.Service != "" {
-				return nil, status.Error(codes.NotFound, "unknown service")
-			}
-			return &healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING}, nil
-		}),
-		"Watch": streaming(open, func(c *Call) error {
-			resp := &healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING}
-			if c.Request.(*healthpb.HealthCheckRequest).Service != "" {
-				resp.Status = healthpb.HealthCheckResponse_SERVICE_UNKNOWN
-			}
-			if err := c.send(resp); err != nil {
-				return err
-			}
-			<-c.Context().Done()
-			return c.Context().Err()
-		}),
-	}
+var healthService = map[string]service{
+	"Check": unary(open, func(_ *Call, r *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+		if r.Service != "" {
+			return nil, status.Error(codes.NotFound, "unknown service")
+		}
+		return &healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING}, nil
+	}),
+	"Watch": streaming(open, func(c *Call) error {
+		resp := &healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING}
+		if c.Request.(*healthpb.HealthCheckRequest).Service != "" {
+			resp.Status = healthpb.HealthCheckResponse_SERVICE_UNKNOWN
+		}
+		if err := c.send(resp); err != nil {
+			return err
+		}
+		<-c.Context().Done()
+		return c.Context().Err()
+	}),
 }

@@ -3,25 +3,18 @@ package fakeetcd
 import (
 	"slices"
 	"strings"
-	"sync"
 )
 
 // Hook is a registered function that handles calls, see Cluster.On, Once and Nth.
 type Hook struct {
-	hooks  *hooks
-	method string
-	f      func(*Call)
+	cluster *Cluster
+	method  string
+	f       func(*Call)
 
-	// The rest is guarded by hooks.mu.
+	// The rest is guarded by Cluster.mu.
 	skip   int // matching calls to skip first
 	single bool
 	ran    int
-}
-
-// hooks is the hooks of a cluster in the order of registration.
-type hooks struct {
-	mu   sync.Mutex
-	list []*Hook
 }
 
 // On makes f handle every further call of a method. The method is a full name such
@@ -30,54 +23,51 @@ type hooks struct {
 // One hook handles a call: the oldest Once or Nth that is due, or else the newest
 // On.
 func (c *Cluster) On(method string, f func(*Call)) *Hook {
-	return c.hooks.add(&Hook{method: method, f: f})
+	return c.add(&Hook{cluster: c, method: method, f: f})
 }
 
 // Once makes f handle the next call of a method. A second Once handles the call
 // after that, and so on. See On for the method.
 func (c *Cluster) Once(method string, f func(*Call)) *Hook {
-	return c.hooks.add(&Hook{method: method, f: f, single: true})
+	return c.add(&Hook{cluster: c, method: method, f: f, single: true})
 }
 
 // Nth makes f handle the n-th further call of a method, counted from 1; less means
 // 1. See On for the method.
 func (c *Cluster) Nth(method string, n int, f func(*Call)) *Hook {
-	return c.hooks.add(&Hook{method: method, f: f, single: true, skip: n - 1})
+	return c.add(&Hook{cluster: c, method: method, f: f, single: true, skip: n - 1})
 }
 
 // Remove removes the hook. It still handles the calls that it already has.
 func (h *Hook) Remove() {
-	h.hooks.mu.Lock()
-	defer h.hooks.mu.Unlock()
-	h.hooks.removeLocked(h)
+	h.cluster.mu.Lock()
+	defer h.cluster.mu.Unlock()
+	h.cluster.removeLocked(h)
 }
 
 // Ran returns how many calls the hook has handled. If it is 0 at the end of a test,
 // the hook was never reached.
 func (h *Hook) Ran() int {
-	h.hooks.mu.Lock()
-	defer h.hooks.mu.Unlock()
+	h.cluster.mu.Lock()
+	defer h.cluster.mu.Unlock()
 	return h.ran
 }
 
-func (hs *hooks) add(h *Hook) *Hook {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	h.hooks = hs
-	hs.list = append(hs.list, h)
+func (c *Cluster) add(h *Hook) *Hook {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hooks = append(c.hooks, h)
 	return h
 }
 
-func (hs *hooks) removeLocked(h *Hook) {
-	hs.list = slices.DeleteFunc(hs.list, func(other *Hook) bool { return other == h })
+func (c *Cluster) removeLocked(h *Hook) {
+	c.hooks = slices.DeleteFunc(c.hooks, func(other *Hook) bool { return other == h })
 }
 
-// take returns the hook for a call of the method, nil if there is none.
-func (hs *hooks) take(method string) *Hook {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
+// takeLocked returns the hook for a call of the method, nil if there is none.
+func (c *Cluster) takeLocked(method string) *Hook {
 	var chosen *Hook
-	for _, h := range hs.list {
+	for _, h := range c.hooks {
 		switch {
 		case !matches(h.method, method):
 		case h.skip > 0:
@@ -91,7 +81,7 @@ func (hs *hooks) take(method string) *Hook {
 	}
 	chosen.ran++
 	if chosen.single {
-		hs.removeLocked(chosen)
+		c.removeLocked(chosen)
 	}
 	return chosen
 }

@@ -20,15 +20,13 @@ const rangeStreamMethod = "/etcdserverpb.KV/RangeStream"
 // double in size up to a limit, as in etcd.
 const firstChunk = 10
 
-func kvService() map[string]service {
-	return map[string]service{
-		"Range":       unary(checked, kvRange),
-		"RangeStream": streaming(checked, kvRangeStream),
-		"Put":         proposed(checked, kvPut),
-		"DeleteRange": proposed(checked, kvDeleteRange),
-		"Txn":         unary(checked, kvTxn),
-		"Compact":     storeMethod(admins, (*store.Store).Compact),
-	}
+var kvService = map[string]service{
+	"Range":       unary(checked, kvRange),
+	"RangeStream": streaming(admitRangeStream, kvRangeStream),
+	"Put":         proposed(checked, kvPut),
+	"DeleteRange": proposed(checked, kvDeleteRange),
+	"Txn":         unary(checked, kvTxn),
+	"Compact":     storeMethod(admins, (*store.Store).Compact),
 }
 
 func kvRange(c *Call, r *pb.RangeRequest) (*pb.RangeResponse, error) {
@@ -86,12 +84,6 @@ func serializable(r *pb.TxnRequest) bool {
 // Only the last has a header, and the count of all keys.
 func kvRangeStream(c *Call) error {
 	req := proto.CloneOf(c.Request.(*pb.RangeRequest))
-	if err := checkRangeStream(req); err != nil {
-		return err
-	}
-	if err := c.admitRange(req); err != nil {
-		return err
-	}
 	left := req.Limit
 	if left == 0 {
 		left = math.MaxInt64
@@ -99,7 +91,9 @@ func kvRangeStream(c *Call) error {
 	var revision, sent int64
 	for chunk := int64(firstChunk); ; {
 		req.Limit = min(chunk, left)
+		c.cluster.mu.Lock()
 		resp, err := c.cluster.store.Range(req)
+		c.cluster.mu.Unlock()
 		if err != nil {
 			return err
 		}
@@ -109,9 +103,8 @@ func kvRangeStream(c *Call) error {
 		n := int64(len(resp.Kvs))
 		left -= n
 		if req.CountOnly || !resp.More || left == 0 {
-			resp.Header.Revision = revision
+			resp.Header = c.header(revision)
 			resp.Count += sent
-			c.fill(resp.Header, true)
 			return c.send(&pb.RangeStreamResponse{RangeResponse: resp})
 		}
 		sent += n
@@ -128,7 +121,12 @@ func kvRangeStream(c *Call) error {
 	}
 }
 
-func checkRangeStream(r *pb.RangeRequest) error {
+// admitRangeStream is admitRange for what can be streamed.
+func admitRangeStream(c *Call) error {
+	if err := checked(c); err != nil {
+		return err
+	}
+	r := c.Request.(*pb.RangeRequest)
 	sorted := r.SortOrder != pb.RangeRequest_NONE &&
 		(r.SortTarget != pb.RangeRequest_KEY || r.SortOrder != pb.RangeRequest_ASCEND)
 	if sorted {
@@ -137,5 +135,5 @@ func checkRangeStream(r *pb.RangeRequest) error {
 	if r.MinModRevision != 0 || r.MaxModRevision != 0 || r.MinCreateRevision != 0 || r.MaxCreateRevision != 0 {
 		return status.Error(codes.Unimplemented, "RangeStream does not support revision filters")
 	}
-	return nil
+	return c.admitRange(r)
 }

@@ -8,14 +8,12 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/store"
 )
 
-func leaseService() map[string]service {
-	return map[string]service{
-		"LeaseGrant":      storeMethod(users, (*store.Store).LeaseGrant),
-		"LeaseRevoke":     proposed(users, leaseRevoke),
-		"LeaseTimeToLive": unary(users, leaseTimeToLive),
-		"LeaseLeases":     unary(users, leaseLeases),
-		"LeaseKeepAlive":  streaming(open, leaseKeepAlive),
-	}
+var leaseService = map[string]service{
+	"LeaseGrant":      storeMethod(users, (*store.Store).LeaseGrant),
+	"LeaseRevoke":     proposed(users, leaseRevoke),
+	"LeaseTimeToLive": unary(users, leaseTimeToLive),
+	"LeaseLeases":     unary(users, leaseLeases),
+	"LeaseKeepAlive":  streaming(open, leaseKeepAlive),
 }
 
 func leaseRevoke(c *Call, r *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
@@ -52,7 +50,11 @@ func leaseKeepAlive(c *Call) error {
 			if !ok {
 				return c.Context().Err()
 			}
-			if err := c.renew(req.(*pb.LeaseKeepAliveRequest)); err != nil {
+			resp, err := c.renew(req.(*pb.LeaseKeepAliveRequest))
+			if err == nil {
+				err = c.send(resp)
+			}
+			if err != nil {
 				return err
 			}
 		case <-lost:
@@ -63,15 +65,17 @@ func leaseKeepAlive(c *Call) error {
 	}
 }
 
-// renew answers one keepalive: TTL 0 if the lease does not exist.
-func (c *Call) renew(r *pb.LeaseKeepAliveRequest) error {
+// renew returns the answer to one keepalive: TTL 0 if the lease does not exist.
+func (c *Call) renew(r *pb.LeaseKeepAliveRequest) (*pb.LeaseKeepAliveResponse, error) {
+	c.cluster.mu.Lock()
+	defer c.cluster.mu.Unlock()
 	if err := users(c); err != nil {
-		return err
+		return nil, err
 	}
 	if err := c.permitLease(r.ID, authpb.Permission_WRITE); err != nil {
-		return err
+		return nil, err
 	}
 	resp := c.cluster.store.LeaseRenew(r)
 	c.fill(resp.Header, true)
-	return c.send(resp)
+	return resp, nil
 }

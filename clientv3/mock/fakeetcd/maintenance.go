@@ -29,17 +29,15 @@ var errUnknownMethod = status.Error(codes.Unknown, "etcdserver: unknown method")
 // versionFormat is a version to downgrade to: major.minor or major.minor.patch.
 var versionFormat = regexp.MustCompile(`^\d+\.\d+(\.\d+)?$`)
 
-func maintenanceService() map[string]service {
-	return map[string]service{
-		"Alarm":      proposed(checked, maintenanceAlarm),
-		"Status":     unary(users, maintenanceStatus),
-		"Defragment": unary(admins, maintenanceDefragment),
-		"Hash":       unary(admins, maintenanceHash),
-		"HashKV":     unary(admins, maintenanceHashKV),
-		"Snapshot":   streaming(admins, maintenanceSnapshot),
-		"MoveLeader": unary(admins, maintenanceMoveLeader),
-		"Downgrade":  unary(admins, maintenanceDowngrade),
-	}
+var maintenanceService = map[string]service{
+	"Alarm":      proposed(checked, maintenanceAlarm),
+	"Status":     unary(users, maintenanceStatus),
+	"Defragment": unary(admins, maintenanceDefragment),
+	"Hash":       unary(admins, maintenanceHash),
+	"HashKV":     unary(admins, maintenanceHashKV),
+	"Snapshot":   streaming(admins, maintenanceSnapshot),
+	"MoveLeader": unary(admins, maintenanceMoveLeader),
+	"Downgrade":  unary(admins, maintenanceDowngrade),
 }
 
 func maintenanceStatus(c *Call, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
@@ -49,8 +47,8 @@ func maintenanceStatus(c *Call, _ *pb.StatusRequest) (*pb.StatusResponse, error)
 		Header:           &pb.ResponseHeader{},
 		Version:          serverVersion,
 		StorageVersion:   storageVersion,
-		Leader:           ms.currentLeader(),
-		RaftTerm:         ms.currentTerm(),
+		Leader:           ms.leader,
+		RaftTerm:         ms.term,
 		RaftIndex:        index,
 		RaftAppliedIndex: index,
 		DbSize:           size,
@@ -89,7 +87,7 @@ func maintenanceMoveLeader(c *Call, r *pb.MoveLeaderRequest) (*pb.MoveLeaderResp
 	if err := c.cluster.membership.moveLeader(c.Member.id, r.TargetID); err != nil {
 		return nil, err
 	}
-	c.cluster.runLeases()
+	c.cluster.runLeasesLocked()
 	return &pb.MoveLeaderResponse{}, nil
 }
 
@@ -127,6 +125,8 @@ func maintenanceSnapshot(c *Call) error {
 // database returns a stand-in for the database file: the keys, padded to whole
 // pages, at least one.
 func (c *Cluster) database() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	data := c.store.Encode()
 	return append(data, make([]byte, paged(len(data))-len(data))...)
 }

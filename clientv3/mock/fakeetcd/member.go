@@ -3,7 +3,6 @@ package fakeetcd
 import (
 	"fmt"
 	"net"
-	"sync"
 	"syscall"
 	"time"
 
@@ -29,7 +28,7 @@ type Member struct {
 	server   *grpc.Server
 	listener *listener
 
-	mu    sync.Mutex
+	// Cluster.mu guards the rest.
 	up    bool
 	awake chan struct{} // closed while the member is not frozen
 	conns map[*conn]struct{}
@@ -82,28 +81,28 @@ func (m *Member) Dial(opts ...grpc.DialOption) (*grpc.ClientConn, error) {
 // Stop makes the member refuse connections, and breaks its open ones. In-flight
 // calls are executed, but their responses are lost. A second Stop does nothing.
 func (m *Member) Stop() {
-	m.mu.Lock()
+	m.cluster.mu.Lock()
 	m.up = false
-	m.mu.Unlock()
+	m.cluster.mu.Unlock()
 	m.BreakConnections()
 }
 
 // Start makes a stopped member accept connections again.
 func (m *Member) Start() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
 	m.up = true
 }
 
 // BreakConnections closes every connection to the member, without a GOAWAY;
 // undelivered data is lost. Clients may reconnect at once.
 func (m *Member) BreakConnections() {
-	m.mu.Lock()
+	m.cluster.mu.Lock()
 	conns := make([]*conn, 0, len(m.conns))
 	for c := range m.conns {
 		conns = append(conns, c)
 	}
-	m.mu.Unlock()
+	m.cluster.mu.Unlock()
 	for _, c := range conns {
 		// Closing a pipe cannot fail.
 		_ = c.Close()
@@ -112,38 +111,26 @@ func (m *Member) BreakConnections() {
 
 // Connections returns how many connections to the member are open.
 func (m *Member) Connections() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
 	return len(m.conns)
 }
 
 // Dials returns how often clients tried to connect to the member.
 func (m *Member) Dials() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
 	return m.dials
-}
-
-func (m *Member) countDial() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.dials++
 }
 
 // admit adds pipe to the member's connections, unless the member is stopped.
 func (m *Member) admit(pipe net.Conn) (*conn, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
 	if !m.up {
 		return nil, syscall.ECONNREFUSED
 	}
 	c := newConn(m, m.dials, pipe)
 	m.conns[c] = struct{}{}
 	return c, nil
-}
-
-func (m *Member) forget(c *conn) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.conns, c)
 }

@@ -5,16 +5,14 @@ import (
 	"net"
 	"net/url"
 	"slices"
-	"sync"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/protobuf/proto"
 )
 
-// membership holds the cluster's members, leader and alarms.
+// membership holds the cluster's members, leader and alarms. Cluster.mu guards it.
 type membership struct {
-	mu      sync.Mutex
 	members []*pb.Member
 	added   uint64
 	leader  uint64 // 0 if there is none
@@ -41,12 +39,6 @@ func newMembership(members []*Member) *membership {
 }
 
 func (ms *membership) setLeader(id uint64) {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-	ms.setLeaderLocked(id)
-}
-
-func (ms *membership) setLeaderLocked(id uint64) {
 	switch {
 	case id == 0 && ms.leader != 0:
 		close(ms.lost)
@@ -57,19 +49,7 @@ func (ms *membership) setLeaderLocked(id uint64) {
 	ms.term++
 }
 
-func (ms *membership) hasLeader() bool { return ms.currentLeader() != 0 }
-
-func (ms *membership) currentLeader() uint64 {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-	return ms.leader
-}
-
-func (ms *membership) currentTerm() uint64 {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-	return ms.term
-}
+func (ms *membership) hasLeader() bool { return ms.leader != 0 }
 
 // leaderLost returns a channel that is closed when the leader is lost, nil for a
 // stream that does not require a leader.
@@ -77,13 +57,13 @@ func (c *Call) leaderLost() <-chan struct{} {
 	if !c.requiresLeader() {
 		return nil
 	}
-	ms := c.cluster.membership
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-	return ms.lost
+	c.cluster.mu.Lock()
+	defer c.cluster.mu.Unlock()
+	return c.cluster.membership.lost
 }
 
-func (ms *membership) findLocked(id uint64) *pb.Member {
+// find returns a member, nil if there is none with the ID.
+func (ms *membership) find(id uint64) *pb.Member {
 	for _, m := range ms.members {
 		if m.ID == id {
 			return m
@@ -92,27 +72,9 @@ func (ms *membership) findLocked(id uint64) *pb.Member {
 	return nil
 }
 
-func (ms *membership) isLearner(id uint64) bool {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-	return ms.findLocked(id).GetIsLearner()
-}
-
-func (ms *membership) setLearner(id uint64, learner bool) {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-	if m := ms.findLocked(id); m != nil {
-		m.IsLearner = learner
-	}
-}
+func (ms *membership) isLearner(id uint64) bool { return ms.find(id).GetIsLearner() }
 
 func (ms *membership) list() []*pb.Member {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-	return ms.listLocked()
-}
-
-func (ms *membership) listLocked() []*pb.Member {
 	out := make([]*pb.Member, len(ms.members))
 	for i, m := range ms.members {
 		out[i] = proto.CloneOf(m)
@@ -120,8 +82,8 @@ func (ms *membership) listLocked() []*pb.Member {
 	return out
 }
 
-// addLocked adds a member that has not started: without a name and client URLs.
-func (ms *membership) addLocked(r *pb.MemberAddRequest) (*pb.MemberAddResponse, error) {
+// add adds a member that has not started: without a name and client URLs.
+func (ms *membership) add(r *pb.MemberAddRequest) (*pb.MemberAddResponse, error) {
 	for _, m := range ms.members {
 		if slices.ContainsFunc(r.PeerURLs, func(u string) bool { return slices.Contains(m.PeerURLs, u) }) {
 			return nil, rpctypes.ErrGRPCPeerURLExist
@@ -134,7 +96,7 @@ func (ms *membership) addLocked(r *pb.MemberAddRequest) (*pb.MemberAddResponse, 
 	ms.added++
 	m := &pb.Member{ID: ClusterID<<16 | (maxMembers + ms.added), PeerURLs: r.PeerURLs, IsLearner: r.IsLearner}
 	ms.members = append(ms.members, m)
-	return &pb.MemberAddResponse{Header: &pb.ResponseHeader{}, Member: proto.CloneOf(m), Members: ms.listLocked()}, nil
+	return &pb.MemberAddResponse{Header: &pb.ResponseHeader{}, Member: proto.CloneOf(m), Members: ms.list()}, nil
 }
 
 func checkPeerURLs(urls []string) error {
@@ -153,28 +115,28 @@ func checkPeerURLs(urls []string) error {
 	return nil
 }
 
-func (ms *membership) removeLocked(r *pb.MemberRemoveRequest) (*pb.MemberRemoveResponse, error) {
-	if ms.findLocked(r.ID) == nil {
+func (ms *membership) remove(r *pb.MemberRemoveRequest) (*pb.MemberRemoveResponse, error) {
+	if ms.find(r.ID) == nil {
 		return nil, rpctypes.ErrGRPCMemberNotFound
 	}
 	if !slices.ContainsFunc(ms.members, func(m *pb.Member) bool { return m.ID != r.ID && !m.IsLearner }) {
 		return nil, rpctypes.ErrGRPCMemberNotEnoughStarted // the last voter
 	}
 	ms.members = slices.DeleteFunc(ms.members, func(m *pb.Member) bool { return m.ID == r.ID })
-	return &pb.MemberRemoveResponse{Header: &pb.ResponseHeader{}, Members: ms.listLocked()}, nil
+	return &pb.MemberRemoveResponse{Header: &pb.ResponseHeader{}, Members: ms.list()}, nil
 }
 
-func (ms *membership) updateLocked(r *pb.MemberUpdateRequest) (*pb.MemberUpdateResponse, error) {
-	m := ms.findLocked(r.ID)
+func (ms *membership) update(r *pb.MemberUpdateRequest) (*pb.MemberUpdateResponse, error) {
+	m := ms.find(r.ID)
 	if m == nil {
 		return nil, rpctypes.ErrGRPCMemberNotFound
 	}
 	m.PeerURLs = r.PeerURLs
-	return &pb.MemberUpdateResponse{Header: &pb.ResponseHeader{}, Members: ms.listLocked()}, nil
+	return &pb.MemberUpdateResponse{Header: &pb.ResponseHeader{}, Members: ms.list()}, nil
 }
 
-func (ms *membership) promoteLocked(r *pb.MemberPromoteRequest) (*pb.MemberPromoteResponse, error) {
-	m := ms.findLocked(r.ID)
+func (ms *membership) promote(r *pb.MemberPromoteRequest) (*pb.MemberPromoteResponse, error) {
+	m := ms.find(r.ID)
 	switch {
 	case m == nil:
 		return nil, rpctypes.ErrGRPCMemberNotFound
@@ -184,19 +146,17 @@ func (ms *membership) promoteLocked(r *pb.MemberPromoteRequest) (*pb.MemberPromo
 		return nil, rpctypes.ErrGRPCLearnerNotReady
 	}
 	m.IsLearner = false
-	return &pb.MemberPromoteResponse{Header: &pb.ResponseHeader{}, Members: ms.listLocked()}, nil
+	return &pb.MemberPromoteResponse{Header: &pb.ResponseHeader{}, Members: ms.list()}, nil
 }
 
 // moveLeader transfers leadership from one member to another.
 func (ms *membership) moveLeader(from, to uint64) error {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
 	if ms.leader != from {
 		return rpctypes.ErrGRPCNotLeader
 	}
-	if target := ms.findLocked(to); target == nil || target.IsLearner {
+	if target := ms.find(to); target == nil || target.IsLearner {
 		return rpctypes.ErrGRPCBadLeaderTransferee
 	}
-	ms.setLeaderLocked(to)
+	ms.setLeader(to)
 	return nil
 }

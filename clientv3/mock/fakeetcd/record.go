@@ -3,7 +3,6 @@ package fakeetcd
 import (
 	"context"
 	"slices"
-	"sync"
 
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
@@ -34,45 +33,20 @@ func (r Record) Request() proto.Message {
 	return r.Requests[0]
 }
 
-// recorder keeps the calls in the order of their arrival.
-type recorder struct {
-	mu      sync.Mutex
-	records []*Record
-	counts  map[string]int // of records, by method
-	moved   chan struct{}  // closed when a call arrives, nil without waiters
-}
-
-// add records a call, and returns the number of calls of its method.
-func (r *recorder) add(rec *Record) (number int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.records = append(r.records, rec)
-	if r.moved != nil {
-		close(r.moved)
-		r.moved = nil
+// recordLocked records a call, and returns the number of calls of its method.
+func (c *Cluster) recordLocked(rec *Record) (number int) {
+	c.records = append(c.records, rec)
+	if c.arrived != nil {
+		close(c.arrived)
+		c.arrived = nil
 	}
-	if r.counts == nil {
-		r.counts = map[string]int{}
-	}
-	r.counts[rec.Method]++
-	return r.counts[rec.Method]
+	c.counts[rec.Method]++
+	return c.counts[rec.Method]
 }
 
-func (r *recorder) addRequest(rec *Record, req proto.Message) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	rec.Requests = append(rec.Requests, proto.Clone(req))
-}
-
-func (r *recorder) markExecuted(rec *Record) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	rec.Executed = true
-}
-
-func (r *recorder) countLocked(method string) int {
+func (c *Cluster) countLocked(method string) int {
 	n := 0
-	for full, count := range r.counts {
+	for full, count := range c.counts {
 		if matches(method, full) {
 			n += count
 		}
@@ -83,10 +57,10 @@ func (r *recorder) countLocked(method string) int {
 // Calls returns the calls that all members received, in the order of arrival.
 // Methods, in the form of On, select calls; without any, all are returned.
 func (c *Cluster) Calls(methods ...string) []Record {
-	c.recorder.mu.Lock()
-	defer c.recorder.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var out []Record
-	for _, rec := range c.recorder.records {
+	for _, rec := range c.records {
 		selected := len(methods) == 0 ||
 			slices.ContainsFunc(methods, func(m string) bool { return matches(m, rec.Method) })
 		if !selected {
@@ -102,9 +76,9 @@ func (c *Cluster) Calls(methods ...string) []Record {
 // Count returns how many calls of a method all members received. See On for the
 // method.
 func (c *Cluster) Count(method string) int {
-	c.recorder.mu.Lock()
-	defer c.recorder.mu.Unlock()
-	return c.recorder.countLocked(method)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.countLocked(method)
 }
 
 // Wait waits until the members have received n calls of a method, and these calls
@@ -112,26 +86,26 @@ func (c *Cluster) Count(method string) int {
 // before.
 func (c *Cluster) Wait(ctx context.Context, method string, n int) error {
 	for {
-		moved, reached := c.recorder.reached(method, n)
+		arrived, reached := c.reached(method, n)
 		if reached {
 			return nil
 		}
 		select {
-		case <-moved:
+		case <-arrived:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-func (r *recorder) reached(method string, n int) (moved <-chan struct{}, reached bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.countLocked(method) >= n {
+func (c *Cluster) reached(method string, n int) (arrived <-chan struct{}, reached bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.countLocked(method) >= n {
 		return nil, true
 	}
-	if r.moved == nil {
-		r.moved = make(chan struct{})
+	if c.arrived == nil {
+		c.arrived = make(chan struct{})
 	}
-	return r.moved, false
+	return c.arrived, false
 }

@@ -50,10 +50,10 @@ func (m *Member) serve(_ any, stream grpc.ServerStream) error {
 // atomic step, so calls get their hooks in the order of the record, and a call that
 // Wait has reported has its hook.
 func (c *Cluster) arrive(call *Call) *Hook {
-	c.arrival.Lock()
-	defer c.arrival.Unlock()
-	h := c.hooks.take(call.Method)
-	call.Number = c.recorder.add(call.record)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.takeLocked(call.Method)
+	call.Number = c.recordLocked(call.record)
 	return h
 }
 
@@ -134,7 +134,7 @@ func lookup(fullName string) method {
 // unimplemented is the service of a method that the fake lacks. Its status is that
 // of a real server without the method.
 func unimplemented(fullName string) service {
-	return service{access: open, call: func(*Call) (proto.Message, error) {
+	return service{access: open, answer: func(*Call) (proto.Message, error) {
 		name, method, _ := strings.Cut(strings.TrimPrefix(fullName, "/"), "/")
 		for known := range services {
 			if strings.HasPrefix(known, "/"+name+"/") {

@@ -2,6 +2,7 @@ package fakeetcd
 
 import (
 	"slices"
+	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -37,14 +38,15 @@ func admins(c *Call) error { return c.require(c.cluster.auth.RequireAdmin) }
 // service executes the calls of one method.
 type service struct {
 	access access
-	call   func(c *Call) (proto.Message, error)
-	// noRevision omits the revision from the response header.
-	noRevision bool
+	// answer executes a call that has one response, with Cluster.mu.
+	answer func(c *Call) (proto.Message, error)
+	// stream executes one that sends its responses itself, without Cluster.mu. Either is nil.
+	stream func(c *Call) error
 }
 
 // unary makes a service from a function over typed messages.
 func unary[Q, R proto.Message](a access, f func(c *Call, req Q) (R, error)) service {
-	return service{access: a, call: func(c *Call) (proto.Message, error) {
+	return service{access: a, answer: func(c *Call) (proto.Message, error) {
 		resp, err := f(c, c.Request.(Q))
 		if err != nil {
 			return nil, err
@@ -71,8 +73,11 @@ func storeMethod[Q, R proto.Message](a access, f func(*store.Store, Q) (R, error
 
 // streaming makes a service from a function that sends its responses itself.
 func streaming(a access, f func(c *Call) error) service {
-	return service{access: a, call: func(c *Call) (proto.Message, error) { return nil, f(c) }}
+	return service{access: a, stream: f}
 }
+
+// clusterPrefix begins the full names of methods whose responses have no revision.
+const clusterPrefix = "/etcdserverpb.Cluster/"
 
 // services holds a member's methods by full name.
 var services = allServices()
@@ -80,13 +85,13 @@ var services = allServices()
 func allServices() map[string]service {
 	all := make(map[string]service)
 	for prefix, methods := range map[string]map[string]service{
-		"/etcdserverpb.KV/":          kvService(),
-		"/etcdserverpb.Watch/":       watchService(),
-		"/etcdserverpb.Lease/":       leaseService(),
-		"/etcdserverpb.Cluster/":     clusterService(),
-		"/etcdserverpb.Auth/":        authService(),
-		"/etcdserverpb.Maintenance/": maintenanceService(),
-		"/grpc.health.v1.Health/":    healthService(),
+		"/etcdserverpb.KV/":          kvService,
+		"/etcdserverpb.Watch/":       watchService,
+		"/etcdserverpb.Lease/":       leaseService,
+		clusterPrefix:                clusterService,
+		"/etcdserverpb.Auth/":        authService,
+		"/etcdserverpb.Maintenance/": maintenanceService,
+		"/grpc.health.v1.Health/":    healthService,
 	} {
 		for name, s := range methods {
 			all[prefix+name] = s
@@ -95,9 +100,21 @@ func allServices() map[string]service {
 	return all
 }
 
-// execute executes the call like an etcd member: first the checks common to all
-// methods, in the server's order, then the method itself.
+// execute executes the call like an etcd member.
 func (c *Call) execute() (proto.Message, error) {
+	resp, err := c.begin()
+	if stream := c.method.service.stream; stream != nil && err == nil {
+		err = stream(c)
+	}
+	return resp, err
+}
+
+// begin makes the checks common to all methods, in the server's order, and executes a
+// call that has one response.
+func (c *Call) begin() (proto.Message, error) {
+	c.cluster.mu.Lock()
+	defer c.cluster.mu.Unlock()
+	c.record.Executed = true
 	s := c.method.service
 	if err := c.intercept(); err != nil {
 		return nil, err
@@ -105,15 +122,15 @@ func (c *Call) execute() (proto.Message, error) {
 	if err := validate(c.Request); err != nil {
 		return nil, err
 	}
-	if err := s.access(c); err != nil {
+	if err := s.access(c); err != nil || s.answer == nil {
 		return nil, err
 	}
-	resp, err := s.call(c)
+	resp, err := s.answer(c)
 	if err != nil {
 		return nil, err
 	}
 	if r, ok := resp.(interface{ GetHeader() *pb.ResponseHeader }); ok {
-		c.fill(r.GetHeader(), !s.noRevision)
+		c.fill(r.GetHeader(), !strings.HasPrefix(c.Method, clusterPrefix))
 	}
 	return resp, nil
 }
@@ -206,15 +223,18 @@ func (c *Call) fill(h *pb.ResponseHeader, withRevision bool) {
 	if h == nil {
 		return
 	}
-	h.ClusterId, h.MemberId, h.RaftTerm = ClusterID, c.Member.id, c.cluster.membership.currentTerm()
+	h.ClusterId, h.MemberId, h.RaftTerm = ClusterID, c.Member.id, c.cluster.membership.term
 	if withRevision && h.Revision == 0 {
 		h.Revision = c.cluster.store.Revision()
 	}
 }
 
-// header returns the header of a response that is sent on a stream.
-func (c *Call) header() *pb.ResponseHeader {
-	h := &pb.ResponseHeader{}
+// header returns the header of a response that is sent on a stream, with the store's
+// revision if rev is 0.
+func (c *Call) header(rev int64) *pb.ResponseHeader {
+	c.cluster.mu.Lock()
+	defer c.cluster.mu.Unlock()
+	h := &pb.ResponseHeader{Revision: rev}
 	c.fill(h, true)
 	return h
 }

@@ -62,8 +62,11 @@ func (c *Cluster) DialContext(ctx context.Context, address string) (net.Conn, er
 	if m == nil {
 		return nil, dialError(address, errUnknownAddress)
 	}
-	m.countDial()
-	if hook := c.dialHook(); hook != nil {
+	c.mu.Lock()
+	m.dials++
+	hook := c.onDial
+	c.mu.Unlock()
+	if hook != nil {
 		if err := hook(ctx, m); err != nil {
 			return nil, dialError(address, err)
 		}

@@ -14,9 +14,7 @@ import (
 // progress for all.
 const noWatcher = -1
 
-func watchService() map[string]service {
-	return map[string]service{"Watch": streaming(open, watch)}
-}
+var watchService = map[string]service{"Watch": streaming(open, watch)}
 
 // watchStream holds the watchers of one stream by ID.
 type watchStream struct {
@@ -32,8 +30,11 @@ type watchStream struct {
 // watch serves a stream. One goroutine does all sends, so they are in order: first
 // the events up to a request, then its answer.
 func watch(c *Call) error {
+	c.cluster.mu.Lock()
+	options := c.cluster.watchOptions
+	c.cluster.mu.Unlock()
 	ws := &watchStream{
-		call: c, options: c.cluster.currentWatchOptions(), watchers: make(map[int64]*watcher), answer: time.NewTimer(0),
+		call: c, options: options, watchers: make(map[int64]*watcher), answer: time.NewTimer(0),
 	}
 	ws.answer.Stop()
 	defer ws.answer.Stop()
@@ -45,7 +46,7 @@ func watch(c *Call) error {
 	}
 	requests, lost := c.requests(), c.leaderLost()
 	for {
-		changed := c.cluster.store.Changed()
+		changed := c.cluster.changed()
 		if err := ws.sendEvents(); err != nil {
 			return err
 		}
@@ -75,6 +76,13 @@ func watch(c *Call) error {
 			return err
 		}
 	}
+}
+
+// changed returns a channel that is closed at the next change of the store.
+func (c *Cluster) changed() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.store.Changed()
 }
 
 // closed is a closed channel, always ready.
@@ -107,7 +115,7 @@ func (ws *watchStream) handle(req proto.Message) error {
 
 func (ws *watchStream) send(resp *pb.WatchResponse) error {
 	if resp.Header == nil {
-		resp.Header = ws.call.header()
+		resp.Header = ws.call.header(0)
 	}
 	if ws.options.Kine {
 		resp.Header = &pb.ResponseHeader{Revision: resp.Header.Revision}
@@ -130,7 +138,7 @@ func (ws *watchStream) progress() error {
 	if ws.options.Proxy || len(ws.watchers) == 0 && !ws.options.Kine {
 		return nil
 	}
-	header := ws.call.header()
+	header := ws.call.header(0)
 	for _, w := range ws.watchers {
 		if !w.upToDate(header.Revision) {
 			return nil
@@ -143,7 +151,7 @@ func (ws *watchStream) progress() error {
 // notifyProgress sends progress to each watcher with progress_notify.
 func (ws *watchStream) notifyProgress() error {
 	for _, w := range ws.inOrder() {
-		header := ws.call.header()
+		header := ws.call.header(0)
 		header.Revision = min(header.Revision, w.next-1)
 		due := w.notify && w.quiet && w.upToDate(header.Revision)
 		w.quiet = true

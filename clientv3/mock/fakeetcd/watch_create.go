@@ -48,7 +48,7 @@ func (ws *watchStream) createAsKine(r *pb.WatchCreateRequest) error {
 
 // start begins an accepted watch, and confirms it to the client.
 func (ws *watchStream) start(r *pb.WatchCreateRequest, id int64) error {
-	header := ws.call.header()
+	header := ws.call.header(0)
 	ws.watchers[id] = newWatcher(r, id, header.Revision)
 	return ws.send(&pb.WatchResponse{Header: header, WatchId: id, Created: true})
 }
@@ -76,6 +76,8 @@ func (ws *watchStream) refuseCaller(r *pb.WatchCreateRequest) error {
 	if r.StartRevision < 0 {
 		return rpctypes.ErrCompacted
 	}
+	ws.call.cluster.mu.Lock()
+	defer ws.call.cluster.mu.Unlock()
 	return ws.call.permit(authpb.Permission_READ, r.Key, r.RangeEnd)
 }
 

@@ -63,9 +63,3 @@ func (c *Cluster) SetWatchOptions(o WatchOptions) error {
 	c.watchOptions = o
 	return nil
 }
-
-func (c *Cluster) currentWatchOptions() WatchOptions {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.watchOptions
-}

@@ -67,11 +67,13 @@ func (ws *watchStream) advance(w *watcher) error {
 	if w.behind {
 		q.Limit = ws.options.BatchRevisions
 	}
+	ws.call.cluster.mu.Lock()
 	found := ws.call.cluster.store.Events(q)
+	ws.call.cluster.mu.Unlock()
 	if found.Compacted != 0 {
 		w.compacted, w.behind = true, false
-		header := &pb.ResponseHeader{}
-		ws.call.fill(header, false)
+		header := ws.call.header(0)
+		header.Revision = 0
 		return ws.send(&pb.WatchResponse{
 			Header: header, WatchId: w.id, Canceled: true, CompactRevision: found.Compacted,
 		})
@@ -115,9 +117,7 @@ func (ws *watchStream) sendTo(w *watcher, events []*mvccpb.Event, rev int64) err
 		return nil
 	}
 	w.quiet = false
-	header := &pb.ResponseHeader{Revision: rev}
-	ws.call.fill(header, true)
-	resp := &pb.WatchResponse{Header: header, WatchId: w.id, Events: events}
+	resp := &pb.WatchResponse{Header: ws.call.header(rev), WatchId: w.id, Events: events}
 	if !w.fragment || ws.options.Proxy {
 		return ws.send(resp)
 	}

@@ -13,8 +13,6 @@ import (
 // Identify returns the name of the user whose token md carries, "" if there is
 // no token or authentication is disabled. An unknown token is an error.
 func (s *Store) Identify(md metadata.MD) (string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if !s.enabled {
 		return "", nil
 	}
@@ -34,8 +32,6 @@ func (s *Store) Identify(md metadata.MD) (string, error) {
 
 // RequireUser refuses a call without a user while authentication is enabled.
 func (s *Store) RequireUser(name string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.enabled && name == "" {
 		return rpctypes.ErrGRPCUserEmpty
 	}
@@ -45,8 +41,6 @@ func (s *Store) RequireUser(name string) error {
 // RequireAdmin refuses a call of a user without the root role while
 // authentication is enabled.
 func (s *Store) RequireAdmin(name string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if !s.enabled {
 		return nil
 	}
@@ -65,8 +59,6 @@ func (s *Store) RequireAdmin(name string) error {
 
 // HasRole reports whether the user has a role.
 func (s *Store) HasRole(name, role string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	u := s.users[name]
 	return u != nil && u.roles[role]
 }
@@ -74,8 +66,6 @@ func (s *Store) HasRole(name, role string) bool {
 // Permit refuses the user to read, or to write, the keys that a key and a
 // range_end name, while authentication is enabled.
 func (s *Store) Permit(name string, want authpb.Permission_Type, key, rangeEnd []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if !s.enabled {
 		return nil
 	}

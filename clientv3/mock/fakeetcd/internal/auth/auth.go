@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -25,9 +24,8 @@ type user struct {
 	roles      map[string]bool
 }
 
-// Store holds the users and roles. It is safe for concurrent use, if requests are answered by Answer.
+// Store holds the users and roles. It is not safe for concurrent use.
 type Store struct {
-	mu       sync.Mutex
 	enabled  bool
 	revision uint64
 	users    map[string]*user
@@ -44,13 +42,6 @@ func New() *Store {
 		roles:    make(map[string][]*authpb.Permission),
 		tokens:   make(map[string]string),
 	}
-}
-
-// Answer answers a request by a method of the store, one request at a time.
-func Answer[Q, R any](s *Store, method func(*Store, Q) (R, error), req Q) (R, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return method(s, req)
 }
 
 // Enable answers an AuthEnableRequest.
@@ -71,7 +62,7 @@ func (s *Store) Enable(*pb.AuthEnableRequest) (*pb.AuthEnableResponse, error) {
 func (s *Store) Disable(*pb.AuthDisableRequest) (*pb.AuthDisableResponse, error) {
 	if s.enabled {
 		s.enabled = false
-		s.changedLocked()
+		s.changed()
 		clear(s.tokens)
 	}
 	return &pb.AuthDisableResponse{Header: &pb.ResponseHeader{}}, nil
@@ -105,16 +96,12 @@ func (s *Store) Authenticate(r *pb.AuthenticateRequest) (*pb.AuthenticateRespons
 }
 
 // InvalidateTokens ends every token, as time or a restart of the server does.
-func (s *Store) InvalidateTokens() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.tokens)
-}
+func (s *Store) InvalidateTokens() { clear(s.tokens) }
 
-func (s *Store) invalidateUserLocked(name string) {
+func (s *Store) invalidateUser(name string) {
 	maps.DeleteFunc(s.tokens, func(_, owner string) bool { return owner == name })
 }
 
-func (s *Store) changedLocked() { s.revision++ }
+func (s *Store) changed() { s.revision++ }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -21,7 +21,7 @@ func (s *Store) RoleAdd(r *pb.AuthRoleAddRequest) (*pb.AuthRoleAddResponse, erro
 		return nil, rpctypes.ErrGRPCRoleAlreadyExist
 	}
 	s.roles[r.Name] = nil
-	s.changedLocked()
+	s.changed()
 	return &pb.AuthRoleAddResponse{Header: &pb.ResponseHeader{}}, nil
 }
 
@@ -58,7 +58,7 @@ func (s *Store) RoleDelete(r *pb.AuthRoleDeleteRequest) (*pb.AuthRoleDeleteRespo
 	for _, u := range s.users {
 		delete(u.roles, r.Role)
 	}
-	s.changedLocked()
+	s.changed()
 	return &pb.AuthRoleDeleteResponse{Header: &pb.ResponseHeader{}}, nil
 }
 
@@ -79,7 +79,7 @@ func (s *Store) RoleGrantPermission(r *pb.AuthRoleGrantPermissionRequest) (*pb.A
 	perms = append(perms, proto.CloneOf(r.Perm))
 	slices.SortStableFunc(perms, func(a, b *authpb.Permission) int { return bytes.Compare(a.Key, b.Key) })
 	s.roles[r.Name] = perms
-	s.changedLocked()
+	s.changed()
 	return &pb.AuthRoleGrantPermissionResponse{Header: &pb.ResponseHeader{}}, nil
 }
 
@@ -94,7 +94,7 @@ func (s *Store) RoleRevokePermission(r *pb.AuthRoleRevokePermissionRequest) (*pb
 		return nil, rpctypes.ErrGRPCPermissionNotGranted
 	}
 	s.roles[r.Role] = kept
-	s.changedLocked()
+	s.changed()
 	return &pb.AuthRoleRevokePermissionResponse{Header: &pb.ResponseHeader{}}, nil
 }
 

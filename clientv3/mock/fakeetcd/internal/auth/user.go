@@ -33,7 +33,7 @@ func (s *Store) UserAdd(r *pb.AuthUserAddRequest) (*pb.AuthUserAddResponse, erro
 	s.users[r.Name] = &user{
 		password: r.Password, noPassword: r.GetOptions().GetNoPassword(), roles: make(map[string]bool),
 	}
-	s.changedLocked()
+	s.changed()
 	return &pb.AuthUserAddResponse{Header: &pb.ResponseHeader{}}, nil
 }
 
@@ -60,8 +60,8 @@ func (s *Store) UserDelete(r *pb.AuthUserDeleteRequest) (*pb.AuthUserDeleteRespo
 		return nil, rpctypes.ErrGRPCUserNotFound
 	}
 	delete(s.users, r.Name)
-	s.invalidateUserLocked(r.Name)
-	s.changedLocked()
+	s.invalidateUser(r.Name)
+	s.changed()
 	return &pb.AuthUserDeleteResponse{Header: &pb.ResponseHeader{}}, nil
 }
 
@@ -78,8 +78,8 @@ func (s *Store) UserChangePassword(r *pb.AuthUserChangePasswordRequest) (*pb.Aut
 	if !u.noPassword {
 		u.password = r.Password
 	}
-	s.invalidateUserLocked(r.Name)
-	s.changedLocked()
+	s.invalidateUser(r.Name)
+	s.changed()
 	return &pb.AuthUserChangePasswordResponse{Header: &pb.ResponseHeader{}}, nil
 }
 
@@ -94,7 +94,7 @@ func (s *Store) UserGrantRole(r *pb.AuthUserGrantRoleRequest) (*pb.AuthUserGrant
 	}
 	if !u.roles[r.Role] {
 		u.roles[r.Role] = true
-		s.changedLocked()
+		s.changed()
 	}
 	return &pb.AuthUserGrantRoleResponse{Header: &pb.ResponseHeader{}}, nil
 }
@@ -112,6 +112,6 @@ func (s *Store) UserRevokeRole(r *pb.AuthUserRevokeRoleRequest) (*pb.AuthUserRev
 		return nil, rpctypes.ErrGRPCRoleNotGranted
 	}
 	maps.DeleteFunc(u.roles, func(role string, _ bool) bool { return role == r.Role })
-	s.changedLocked()
+	s.changed()
 	return &pb.AuthUserRevokeRoleResponse{Header: &pb.ResponseHeader{}}, nil
 }

@@ -13,8 +13,6 @@ import (
 
 // Compact answers a CompactionRequest.
 func (s *Store) Compact(r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if r.Revision <= s.compacted {
 		return nil, rpctypes.ErrGRPCCompacted
 	}
@@ -29,7 +27,7 @@ func (s *Store) Compact(r *pb.CompactionRequest) (*pb.CompactionResponse, error)
 			delete(s.keys, key)
 		}
 	}
-	s.notifyLocked()
+	s.notify()
 	return &pb.CompactionResponse{Header: &pb.ResponseHeader{Revision: s.rev}}, nil
 }
 
@@ -51,8 +49,6 @@ func compactHistory(history []change, rev int64) []change {
 // HashKV answers a HashKVRequest. Equal states have equal hashes; they are not
 // those of a real server.
 func (s *Store) HashKV(r *pb.HashKVRequest) (*pb.HashKVResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err := s.checkRevision(r.Revision, s.rev); err != nil {
 		return nil, err
 	}
@@ -71,15 +67,11 @@ func (s *Store) HashKV(r *pb.HashKVRequest) (*pb.HashKVResponse, error) {
 // Encode returns all keys at the current revision as a marshalled
 // RangeResponse: what the fake has in place of a database file.
 func (s *Store) Encode() []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	return s.encode(s.rev)
 }
 
 // EncodedSize returns the length of what Encode would return.
 func (s *Store) EncodedSize() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	return proto.Size(s.all(s.rev))
 }
 

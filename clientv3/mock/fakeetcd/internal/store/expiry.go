@@ -1,23 +1,22 @@
 package store
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // RunLeases starts the clock of leases: each has its whole TTL from now on, as when a member becomes the
-// leader, and is revoked when it is not renewed within it.
-func (s *Store) RunLeases() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.timed = true
+// leader, and is revoked when it is not renewed within it. The clock takes mu for that.
+func (s *Store) RunLeases(mu sync.Locker) {
+	s.clock = mu
 	for id, l := range s.leases {
-		s.renewLocked(id, l)
+		s.renew(id, l)
 	}
 }
 
 // StopLeases stops the clock: no lease expires until RunLeases.
 func (s *Store) StopLeases() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.timed = false
+	s.clock = nil
 	for _, l := range s.leases {
 		if l.timer != nil {
 			l.timer.Stop()
@@ -25,9 +24,9 @@ func (s *Store) StopLeases() {
 	}
 }
 
-// renewLocked gives a lease its whole TTL, if the clock runs.
-func (s *Store) renewLocked(id int64, l *lease) {
-	if !s.timed {
+// renew gives a lease its whole TTL, if the clock runs.
+func (s *Store) renew(id int64, l *lease) {
+	if s.clock == nil {
 		return
 	}
 	ttl := time.Duration(l.ttl) * time.Second
@@ -36,14 +35,17 @@ func (s *Store) renewLocked(id int64, l *lease) {
 		l.timer.Reset(ttl)
 		return
 	}
-	l.timer = time.AfterFunc(ttl, func() { s.expire(id, l) })
+	mu := s.clock
+	l.timer = time.AfterFunc(ttl, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		s.expire(id, l)
+	})
 }
 
 // expire revokes a lease whose TTL has passed. It was perhaps renewed or revoked as the timer fired.
 func (s *Store) expire(id int64, l *lease) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.timed && s.leases[id] == l && !time.Now().Before(l.ends) {
-		s.revokeLocked(id, l)
+	if s.clock != nil && s.leases[id] == l && !time.Now().Before(l.ends) {
+		s.revoke(id, l)
 	}
 }

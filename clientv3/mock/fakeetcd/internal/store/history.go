@@ -85,8 +85,6 @@ type Events struct {
 
 // Events returns the changes that q selects.
 func (s *Store) Events(q Query) Events {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	out := Events{Revision: s.rev}
 	if q.From < s.compacted && !q.Compacted {
 		out.Compacted = s.compacted

@@ -42,8 +42,6 @@ func (s *Store) detach(kv *mvccpb.KeyValue) {
 
 // LeaseGrant answers a LeaseGrantRequest. It chooses an id if the request has none.
 func (s *Store) LeaseGrant(r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if r.TTL > maxLeaseTTL {
 		return nil, rpctypes.ErrGRPCLeaseTTLTooLarge
 	}
@@ -57,24 +55,22 @@ func (s *Store) LeaseGrant(r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, err
 	}
 	l := &lease{ttl: max(r.TTL, minLeaseTTL), keys: make(map[string]bool)}
 	s.leases[id] = l
-	s.renewLocked(id, l)
+	s.renew(id, l)
 	return &pb.LeaseGrantResponse{Header: &pb.ResponseHeader{Revision: s.rev}, ID: id, TTL: l.ttl}, nil
 }
 
 // LeaseRevoke answers a LeaseRevokeRequest. The keys of the lease go at one revision.
 func (s *Store) LeaseRevoke(r *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	l := s.leases[r.ID]
 	if l == nil {
 		return nil, rpctypes.ErrGRPCLeaseNotFound
 	}
-	s.revokeLocked(r.ID, l)
+	s.revoke(r.ID, l)
 	return &pb.LeaseRevokeResponse{Header: &pb.ResponseHeader{Revision: s.rev}}, nil
 }
 
-// revokeLocked ends a lease.
-func (s *Store) revokeLocked(id int64, l *lease) {
+// revoke ends a lease.
+func (s *Store) revoke(id int64, l *lease) {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
@@ -89,15 +85,13 @@ func (s *Store) revokeLocked(id int64, l *lease) {
 // LeaseTimeToLive answers a LeaseTimeToLiveRequest: TTL -1 for a lease that
 // does not exist, the granted TTL while the clock of leases does not run.
 func (s *Store) LeaseTimeToLive(r *pb.LeaseTimeToLiveRequest) *pb.LeaseTimeToLiveResponse {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	resp := &pb.LeaseTimeToLiveResponse{Header: &pb.ResponseHeader{Revision: s.rev}, ID: r.ID, TTL: -1}
 	l := s.leases[r.ID]
 	if l == nil {
 		return resp
 	}
 	resp.TTL, resp.GrantedTTL = l.ttl, l.ttl
-	if s.timed {
+	if s.clock != nil {
 		resp.TTL = int64(time.Until(l.ends).Seconds())
 	}
 	if r.Keys {
@@ -110,20 +104,16 @@ func (s *Store) LeaseTimeToLive(r *pb.LeaseTimeToLiveRequest) *pb.LeaseTimeToLiv
 
 // LeaseRenew answers a LeaseKeepAliveRequest: TTL 0 for a lease that does not exist.
 func (s *Store) LeaseRenew(r *pb.LeaseKeepAliveRequest) *pb.LeaseKeepAliveResponse {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	resp := &pb.LeaseKeepAliveResponse{Header: &pb.ResponseHeader{Revision: s.rev}, ID: r.ID}
 	if l := s.leases[r.ID]; l != nil {
 		resp.TTL = l.ttl
-		s.renewLocked(r.ID, l)
+		s.renew(r.ID, l)
 	}
 	return resp
 }
 
 // LeaseLeases lists the ids of all leases in order.
 func (s *Store) LeaseLeases() *pb.LeaseLeasesResponse {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	resp := &pb.LeaseLeasesResponse{Header: &pb.ResponseHeader{Revision: s.rev}}
 	for _, id := range slices.Sorted(maps.Keys(s.leases)) {
 		resp.Leases = append(resp.Leases, &pb.LeaseStatus{ID: id})
@@ -133,8 +123,6 @@ func (s *Store) LeaseLeases() *pb.LeaseLeasesResponse {
 
 // LeaseKeys returns the keys that are attached to a lease, in order.
 func (s *Store) LeaseKeys(id int64) []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	l := s.leases[id]
 	if l == nil {
 		return nil

@@ -15,12 +15,10 @@ import (
 
 // Range answers a RangeRequest.
 func (s *Store) Range(r *pb.RangeRequest) (*pb.RangeResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err := s.checkRevision(r.Revision, s.rev); err != nil {
 		return nil, err
 	}
-	return s.rangeLocked(r, s.rev), nil
+	return s.read(r, s.rev), nil
 }
 
 // checkRevision says whether rev can be read while current is the latest.
@@ -46,8 +44,8 @@ func (s *Store) checkTxnRevision(rev int64) error {
 	return s.checkRevision(rev, s.rev)
 }
 
-// rangeLocked answers a checked request while current is the latest revision.
-func (s *Store) rangeLocked(r *pb.RangeRequest, current int64) *pb.RangeResponse {
+// read answers a checked request while current is the latest revision.
+func (s *Store) read(r *pb.RangeRequest, current int64) *pb.RangeResponse {
 	rev := r.Revision
 	if rev <= 0 {
 		rev = current

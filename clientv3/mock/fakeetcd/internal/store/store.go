@@ -18,9 +18,8 @@ type change struct {
 	deleted bool
 }
 
-// Store holds the state. It is safe for concurrent use.
+// Store holds the state. It is not safe for concurrent use.
 type Store struct {
-	mu sync.Mutex
 	// rev is the revision of the last write. An empty store is at 1.
 	rev int64
 	// compacted is the revision of the last compaction, -1 if there was none.
@@ -32,8 +31,8 @@ type Store struct {
 	// puts counts how often each key was put, deletions notwithstanding.
 	puts   map[string]int
 	leases map[int64]*lease
-	// timed says that the clock of leases runs.
-	timed bool
+	// clock guards the store where a lease expires. It is nil while the clock of leases does not run.
+	clock sync.Locker
 	// granted counts the lease ids that the store chose.
 	granted int64
 	// changed is closed and replaced whenever the state moves on.
@@ -53,36 +52,20 @@ func New() *Store {
 }
 
 // Revision returns the revision of the last write.
-func (s *Store) Revision() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.rev
-}
+func (s *Store) Revision() int64 { return s.rev }
 
 // Changed returns a channel that is closed when the store moves on from the
 // state that it has now: a write or a compaction.
-func (s *Store) Changed() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.changed
-}
+func (s *Store) Changed() <-chan struct{} { return s.changed }
 
 // Get returns a copy of the key's current value, nil if it does not exist.
-func (s *Store) Get(key string) *mvccpb.KeyValue {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return clone(s.at(key, s.rev))
-}
+func (s *Store) Get(key string) *mvccpb.KeyValue { return clone(s.at(key, s.rev)) }
 
 // PutCount returns how often key was put, whether or not it still exists.
-func (s *Store) PutCount(key string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.puts[key]
-}
+func (s *Store) PutCount(key string) int { return s.puts[key] }
 
-// notifyLocked wakes those that wait for a change.
-func (s *Store) notifyLocked() {
+// notify wakes those that wait for a change.
+func (s *Store) notify() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }

@@ -21,8 +21,6 @@ type plan struct {
 
 // Txn answers a TxnRequest.
 func (s *Store) Txn(r *pb.TxnRequest) (*pb.TxnResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	p := s.decide(r)
 	if err := s.checkPlan(p); err != nil {
 		return nil, err
@@ -56,7 +54,7 @@ func (s *Store) checkPlan(p *plan) error {
 		case *pb.RequestOp_RequestRange:
 			err = s.checkTxnRevision(r.RequestRange.Revision)
 		case *pb.RequestOp_RequestPut:
-			err = s.checkPutLocked(r.RequestPut, s.rev)
+			err = s.refusePut(r.RequestPut, s.rev)
 		case *pb.RequestOp_RequestTxn:
 			err = s.checkPlan(p.nested[op])
 		}
@@ -73,7 +71,7 @@ func (b *batch) run(p *plan) *pb.TxnResponse {
 		out := &pb.ResponseOp{}
 		switch r := op.Request.(type) {
 		case *pb.RequestOp_RequestRange:
-			out.Response = &pb.ResponseOp_ResponseRange{ResponseRange: b.s.rangeLocked(r.RequestRange, b.rev())}
+			out.Response = &pb.ResponseOp_ResponseRange{ResponseRange: b.s.read(r.RequestRange, b.rev())}
 		case *pb.RequestOp_RequestPut:
 			out.Response = &pb.ResponseOp_ResponsePut{ResponsePut: b.put(r.RequestPut)}
 		case *pb.RequestOp_RequestDeleteRange:

@@ -26,7 +26,7 @@ func (b *batch) rev() int64 {
 func (b *batch) commit() {
 	if b.changes > 0 {
 		b.s.rev++
-		b.s.notifyLocked()
+		b.s.notify()
 	}
 }
 
@@ -39,9 +39,7 @@ func (b *batch) record(c change) {
 
 // Put answers a PutRequest.
 func (s *Store) Put(r *pb.PutRequest) (*pb.PutResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.checkPutLocked(r, s.rev); err != nil {
+	if err := s.refusePut(r, s.rev); err != nil {
 		return nil, err
 	}
 	b := &batch{s: s}
@@ -49,8 +47,8 @@ func (s *Store) Put(r *pb.PutRequest) (*pb.PutResponse, error) {
 	return b.put(r), nil
 }
 
-// checkPutLocked refuses a put that the state at rev does not allow.
-func (s *Store) checkPutLocked(r *pb.PutRequest, rev int64) error {
+// refusePut refuses a put that the state at rev does not allow.
+func (s *Store) refusePut(r *pb.PutRequest, rev int64) error {
 	if r.Lease != 0 && s.leases[r.Lease] == nil {
 		return rpctypes.ErrGRPCLeaseNotFound
 	}
@@ -91,8 +89,6 @@ func (b *batch) put(r *pb.PutRequest) *pb.PutResponse {
 
 // DeleteRange answers a DeleteRangeRequest.
 func (s *Store) DeleteRange(r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	b := &batch{s: s}
 	defer b.commit()
 	return b.deleteRange(r), nil
