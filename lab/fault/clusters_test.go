@@ -293,10 +293,10 @@ func TestStormLeavesTheClusterWell(t *testing.T) {
 	for seed := range uint64(3) {
 		running, end := context.WithCancel(ctx)
 		s := fault.Scene{Cluster: c, Rand: rand.New(rand.NewPCG(seed, 1)), Note: func(string) { end() }}
-		storm := fault.NewStorm(s, rand.New(rand.NewPCG(seed, 2)))
-		require.NoError(t, storm.Run(running))
-		assert.Len(t, storm.Tally().Faults, 1)
-		assert.Zero(t, storm.Tally().NotInjected)
+		tally, err := fault.Storm(running, s, rand.New(rand.NewPCG(seed, 2)))
+		require.NoError(t, err)
+		assert.Len(t, tally.Faults, 1)
+		assert.Zero(t, tally.NotInjected)
 		assert.Empty(t, look(c, nil))
 	}
 }

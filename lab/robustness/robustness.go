@@ -131,9 +131,8 @@ func (e *Env) run(ctx context.Context, setup Setup, work Workload) (err error) {
 func (e *Env) InjectFaults(ctx context.Context) error {
 	defer e.over()
 	scene := fault.Scene{Cluster: e.Cluster, Rand: rand.New(rand.NewPCG(e.Seed, faultStream)), Note: e.Note}
-	storm := fault.NewStorm(scene, rand.New(rand.NewPCG(e.Seed, cutStream)))
-	err := storm.Run(ctx)
-	e.Tally = storm.Tally()
+	var err error
+	e.Tally, err = fault.Storm(ctx, scene, rand.New(rand.NewPCG(e.Seed, cutStream)))
 	e.Note("the faults are over: the traffic stops, and the clients settle")
 	return err
 }

@@ -93,8 +93,7 @@ func badCertificates(ctx context.Context, r *rig, length time.Duration) []row {
 	for _, l := range r.links() {
 		targets = append(targets, l.Target())
 		l.SetTarget(server.Listener.Addr().String())
-		l.Cut()
-		l.Heal()
+		l.Break()
 	}
 	err := pause.For(ctx, length)
 	total := handshakes.Load()
