@@ -24,7 +24,6 @@ type backends struct {
 type backend struct {
 	at     string // where it listens
 	server *grpc.Server
-	done   chan struct{}
 }
 
 // start starts n backends, and returns their addresses, which were never used before.
@@ -40,12 +39,9 @@ func (b *backends) start(n int) ([]string, error) {
 		address := fmt.Sprintf("10.77.%d.%d:%d", b.started/250, b.started%250+1, port)
 		b.started++
 		addresses[i] = address
-		one := &backend{at: l.Addr().String(), server: grpc.NewServer(), done: make(chan struct{})}
+		one := &backend{at: l.Addr().String(), server: grpc.NewServer()}
 		healthpb.RegisterHealthServer(one.server, health.NewServer())
-		go func() {
-			defer close(one.done)
-			_ = one.server.Serve(l) // it ends with stop
-		}()
+		go func() { _ = one.server.Serve(l) }() // until stop
 		b.servers[address] = one
 	}
 	return addresses, nil
@@ -65,7 +61,6 @@ func (b *backends) stop(keep []string) {
 	b.mu.Unlock()
 	for _, one := range gone {
 		one.server.Stop()
-		<-one.done
 	}
 }
 

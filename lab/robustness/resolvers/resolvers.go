@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -67,7 +68,7 @@ type Config struct {
 }
 
 // Resolvers returns the names of all resolvers.
-func Resolvers() []string { return []string{"dns", "etcd", "kubernetes", "static"} }
+func Resolvers() []string { return slices.Sorted(maps.Keys(sources)) }
 
 // Numbers returns the settings that are numbers.
 func (c *Config) Numbers() []robustness.Number {

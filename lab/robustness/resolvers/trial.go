@@ -62,8 +62,7 @@ func newTrial(name string, cfg Config, env *robustness.Env, clock *clock, rng *r
 // start starts the source and backends, opens channels, and waits until all have the list.
 func (t *trial) start() {
 	t.env.Cleanup(func() error { t.backends.stop(nil); return nil })
-	t.source = t.newSource()
-	t.env.Cleanup(t.source.close)
+	t.source = sources[t.resolver](t)
 	t.live = fatal.OK(t.backends.start((fewest + most) / 2))
 	t.list()
 	removal := removalDelay
