@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -214,10 +213,6 @@ func (m *Member) spawn() (*process, error) {
 	}
 	if m.process != nil && m.process.Alive() {
 		return nil, fmt.Errorf("lab: start %s: %w", m.name, ErrRunning)
-	}
-	if conn, err := net.DialTimeout("tcp", m.ports.client.Address(), askTimeout); err == nil {
-		_ = conn.Close() // who listens there would answer in the member's place
-		return nil, fmt.Errorf("lab: start %s: another process listens at %s", m.name, m.ports.client.Address())
 	}
 	c := m.cluster
 	p, err := startProcess(c.spawner, c.commandLocked(m), c.file(m.name+".log"), c.parentPipe.read)

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // acceptRetry is the pause after an error of accept that is not the end of the
@@ -222,11 +224,7 @@ func (l *Link) accept() {
 		case errors.Is(err, net.ErrClosed):
 			return
 		default:
-			select {
-			case <-time.After(acceptRetry):
-			case <-l.ctx.Done():
-				return
-			}
+			_ = pause.For(l.ctx, acceptRetry) // a link that is closed has no listener any more
 		}
 	}
 }
