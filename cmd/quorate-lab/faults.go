@@ -94,7 +94,7 @@ files in the temporary directory.
 the same seed: the official etcd client as it comes, the same client tuned with
 keepalive and WithRequireLeader, and Quorate. Each fault is held for ` + faults.DefaultComparedHold.String() + ` unless
 --duration says otherwise, and the faults are
-` + strings.Join(namesOf(faults.DefaultCompared()), ", ") + `
+` + strings.Join(fault.Names(faults.DefaultCompared()), ", ") + `
 unless --fault names others: about seven minutes. The exit status is about Quorate's
 own run.
 
@@ -135,7 +135,7 @@ func (f *faultsFlags) complete(cmd *cobra.Command) (err error) {
 	case f.Members == 0 || f.Callers == 0 || f.Hold == 0 || f.CallTimeout == 0 || f.Pause == 0 || f.LeaseTTL == 0 || f.Election == 0 || f.rounds <= 0:
 		return errors.New("--members, --callers, --duration, --timeout, --pause, --ttl, --election and --rounds must be more than 0")
 	case set("fault") && len(f.names) == 0:
-		return fmt.Errorf("--fault needs at least one name of %s", strings.Join(fault.Names(), ", "))
+		return fmt.Errorf("--fault needs at least one name of %s", strings.Join(fault.Names(fault.All()), ", "))
 	case f.compare && len(f.names) == 0:
 		f.Faults = faults.DefaultCompared()
 	default:
@@ -167,14 +167,6 @@ func idsOf(clients []faults.Client) []string {
 	out := make([]string, len(clients))
 	for i, c := range clients {
 		out[i] = c.ID
-	}
-	return out
-}
-
-func namesOf(all []fault.Fault) []string {
-	out := make([]string, len(all))
-	for i, f := range all {
-		out[i] = f.Name
 	}
 	return out
 }

@@ -228,8 +228,8 @@ func TestForSoaks(t *testing.T) {
 	c := labtest.Start(t, lab.Config{})
 	store := connect(t, c, c.Endpoints(), nil).Store
 	all := fault.ForSoaks()
-	assert.Subset(t, names(all), []string{"nat", "nat-one", "flap"})
-	assert.NotContains(t, names(all), "vip")
+	assert.Subset(t, fault.Names(all), []string{"nat", "nat-one", "flap"})
+	assert.NotContains(t, fault.Names(all), "vip")
 	for _, f := range all {
 		if f.Name != "nat" && f.Name != "nat-one" {
 			continue
