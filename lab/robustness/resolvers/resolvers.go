@@ -95,9 +95,6 @@ func (c Config) run(ctx context.Context) (robustness.Outcome, error) {
 	if len(c.Resolvers) == 0 {
 		c.Resolvers = Resolvers()
 	}
-	if c.wrap == nil {
-		c.wrap = func(b resolver.Builder, _ func() (resolver.Builder, error)) resolver.Builder { return b }
-	}
 	for i, name := range c.Resolvers {
 		check.That(slices.Contains(Resolvers(), name), "unknown resolver %q: the resolvers are %q", name, Resolvers())
 		check.That(!slices.Contains(c.Resolvers[:i], name), "the resolver %q is named twice", name)

@@ -71,12 +71,14 @@ func (t *trial) start() {
 	}
 	builder, targets, err := t.source.builder(removal)
 	fatal.If(err)
-	wrapped := t.cfg.wrap(builder, func() (resolver.Builder, error) {
-		another, _, err := t.source.builder(removal)
-		return another, err
-	})
+	if t.cfg.wrap != nil {
+		builder = t.cfg.wrap(builder, func() (resolver.Builder, error) {
+			another, _, err := t.source.builder(removal)
+			return another, err
+		})
+	}
 	for i := range t.cfg.Channels {
-		c := newChannel(i, observedBuilder{wrapped, t.observer}, targets, t.backends.dial, t.rng)
+		c := newChannel(i, observedBuilder{builder, t.observer}, targets, t.backends.dial, t.rng)
 		fatal.If(c.openLocked())
 		t.channels = append(t.channels, c)
 		t.env.Cleanup(c.close)
