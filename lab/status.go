@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/internal/pause"
 )
 
 const (
@@ -162,10 +164,7 @@ func (c *Cluster) poll(ctx context.Context, condition func(context.Context) erro
 		if ctx.Err() == nil || last == nil {
 			last = err // an error that is not of the end of ctx says more
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pollInterval):
-		}
+		_ = pause.For(ctx, pollInterval)
 	}
 }
 

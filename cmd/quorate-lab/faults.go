@@ -94,7 +94,7 @@ files in the temporary directory.
 the same seed: the official etcd client as it comes, the same client tuned with
 keepalive and WithRequireLeader, and Quorate. Each fault is held for ` + faults.DefaultComparedHold.String() + ` unless
 --duration says otherwise, and the faults are
-` + strings.Join(namesOf(faults.DefaultCompared()), ", ") + `
+` + strings.Join(fault.Names(faults.DefaultCompared()), ", ") + `
 unless --fault names others: about seven minutes. The exit status is about Quorate's
 own run.
 
@@ -135,7 +135,7 @@ func (f *faultsFlags) complete(cmd *cobra.Command) (err error) {
 	case f.Members == 0 || f.Callers == 0 || f.Hold == 0 || f.CallTimeout == 0 || f.Pause == 0 || f.LeaseTTL == 0 || f.Election == 0 || f.rounds <= 0:
 		return errors.New("--members, --callers, --duration, --timeout, --pause, --ttl, --election and --rounds must be more than 0")
 	case set("fault") && len(f.names) == 0:
-		return fmt.Errorf("--fault needs at least one name of %s", strings.Join(fault.Names(), ", "))
+		return fmt.Errorf("--fault needs at least one name of %s", strings.Join(fault.Names(fault.All()), ", "))
 	case f.compare && len(f.names) == 0:
 		f.Faults = faults.DefaultCompared()
 	default:
@@ -171,14 +171,6 @@ func idsOf(clients []faults.Client) []string {
 	return out
 }
 
-func namesOf(all []fault.Fault) []string {
-	out := make([]string, len(all))
-	for i, f := range all {
-		out[i] = f.Name
-	}
-	return out
-}
-
 // show prints a result as a table, or as JSON.
 func show[R report.Report | report.Comparison](cmd *cobra.Command, json bool, result R, table func(io.Writer, R) error) error {
 	if json {
@@ -202,4 +194,30 @@ func conclude(cmd *cobra.Command, verdict robustness.Verdict, interrupted bool, 
 	default:
 		return err
 	}
+}
+
+// runComparison runs the experiment with several clients and prints the result. Only
+// Quorate's own violations make it fail.
+func (f faultsFlags) runComparison(cmd *cobra.Command, run faults.Runner) error {
+	clients := faults.Clients()
+	if len(f.clients) > 0 {
+		clients = slices.DeleteFunc(clients, func(c faults.Client) bool { return !slices.Contains(f.clients, c.ID) })
+	}
+	for i := range clients {
+		if f.once && clients[i].ID == faults.QuorateID {
+			clients[i].Description, clients[i].Connect = "writes are idempotent, otherwise as it comes", quorate.Idempotent
+		}
+	}
+	result, err := faults.Compare(cmd.Context(), f.Config, clients, f.rounds, run)
+	if len(result.Runs) == 0 {
+		return err
+	}
+	err = errors.Join(err, show(cmd, f.json, result, report.ComparisonTable))
+	var verdict robustness.Verdict
+	for _, c := range result.Runs {
+		if c.ID == faults.QuorateID {
+			verdict.Merge(c.Report.Verdict)
+		}
+	}
+	return conclude(cmd, verdict, result.Interrupted, err)
 }

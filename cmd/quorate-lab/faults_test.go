@@ -19,6 +19,7 @@ import (
 
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/robustness/faults"
@@ -59,7 +60,7 @@ func TestFaultsFlags(t *testing.T) {
 		seed                                uint64
 	}
 	usual := flags{
-		namesOf(faults.DefaultCompared()), faults.DefaultComparedHold, faults.DefaultCallTimeout, faults.DefaultPause, faults.DefaultLeaseTTL,
+		fault.Names(faults.DefaultCompared()), faults.DefaultComparedHold, faults.DefaultCallTimeout, faults.DefaultPause, faults.DefaultLeaseTTL,
 		lab.DefaultElection, robustness.DefaultMembers, faults.DefaultCallers, 9,
 	}
 	with := func(change func(*flags)) flags {
@@ -90,7 +91,7 @@ func TestFaultsFlags(t *testing.T) {
 			var got []flags
 			for _, cfg := range seen {
 				got = append(got, flags{
-					namesOf(cfg.Faults), cfg.Hold, cfg.CallTimeout, cfg.Pause, cfg.LeaseTTL, cfg.Election, cfg.Members, cfg.Callers, cfg.Seed,
+					fault.Names(cfg.Faults), cfg.Hold, cfg.CallTimeout, cfg.Pause, cfg.LeaseTTL, cfg.Election, cfg.Members, cfg.Callers, cfg.Seed,
 				})
 			}
 			assert.Equal(t, want, got)

@@ -3,7 +3,9 @@ package behaviours
 import (
 	"context"
 	"strings"
+	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate/quorate/lab/behaviours/transcript"
@@ -72,4 +74,160 @@ func grants(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Step("enable without the root role")(c.AuthEnable(ctx))
 	log.Step("add root role")(c.RoleAdd(ctx, "root"))
 	log.Step("grant root role")(c.UserGrantRole(ctx, "root", "root"))
+}
+
+// authOn enables authentication with the users and roles that authOff left, and disables it at its end.
+func authOn(ctx context.Context, at Site, log *transcript.Log) {
+	anonymous := at.client()
+	defer end(anonymous, log)
+	early := ok(at.login("alice", "changed")) // before it is enabled: no token, no error
+	defer end(early, log)
+	log.Step("before: put")(early.Put(ctx, "b/1", "1"))
+
+	ok(anonymous.AuthEnable(ctx))
+	root := ok(at.login("root", "rootpass"))
+	defer end(root, log)
+	defer func() {
+		ok(root.AuthDisable(ctx))
+	}()
+	log.Step("status")(root.AuthStatus(ctx))
+	log.Step("enable again")(root.AuthEnable(ctx))
+	log.Step("early: put what is allowed")(early.Put(ctx, "a/early", "1"))
+	log.Step("early: put what is denied")(early.Put(ctx, "b/early", "1"))
+
+	refusedLogins(at, log)
+	withoutUser(ctx, anonymous, log)
+	alice := ok(at.login("alice", "changed"))
+	defer end(alice, log)
+	asUser(ctx, alice, log)
+	watchesAsUser(ctx, anonymous, alice, log)
+	keepAlivesAsUser(ctx, anonymous, alice, log)
+	changes(ctx, at, log, root, alice)
+	coreWithToken(ctx, root, log)
+}
+
+func refusedLogins(at Site, log *transcript.Log) {
+	for _, user := range []struct{ name, password string }{
+		{"alice", "wrong"}, {"nobody", "wrong"}, {"bob", "any"},
+	} {
+		c, err := at.login(user.name, user.password)
+		log.Error("new as "+user.name, err)
+		log.Value("new as "+user.name+": client", c != nil)
+	}
+}
+
+func withoutUser(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	eachCall(ctx, c, log, "anonymous")
+	log.Step("anonymous: auth status")(c.AuthStatus(ctx))
+	log.Step("anonymous: disable")(c.AuthDisable(ctx))
+	log.Step("authenticate")(c.Authenticate(ctx, "alice", "changed"))
+	log.Step("authenticate with a wrong password")(c.Authenticate(ctx, "alice", "wrong"))
+	log.Step("authenticate an unknown user")(c.Authenticate(ctx, "nobody", "wrong"))
+}
+
+func asUser(ctx context.Context, alice *clientv3.Client, log *transcript.Log) {
+	log.Step("alice: put")(alice.Put(ctx, "a/1", "1"))
+	log.Step("alice: get")(alice.Get(ctx, "a/", clientv3.WithPrefix()))
+	log.Step("alice: stream")(gather(alice.GetStream(ctx, "a/", clientv3.WithPrefix())))
+	log.Step("alice: txn")(alice.Txn(ctx).Then(clientv3.OpPut("a/2", "2"), clientv3.OpGet("a/1")).Commit())
+	log.Step("alice: delete")(alice.Delete(ctx, "a/2", clientv3.WithPrevKV()))
+	log.Step("alice: denied put")(alice.Put(ctx, "b/1", "1"))
+	log.Step("alice: denied get")(alice.Get(ctx, "b/1"))
+	log.Step("alice: denied range")(alice.Get(ctx, "a/", clientv3.WithFromKey()))
+	log.Step("alice: denied stream")(gather(alice.GetStream(ctx, "b/", clientv3.WithPrefix())))
+	log.Step("alice: denied txn")(alice.Txn(ctx).Then(clientv3.OpGet("a/1"), clientv3.OpPut("b/1", "1")).Commit())
+	log.Step("alice: denied delete")(alice.Delete(ctx, "b/1"))
+	log.Step("alice: denied user add")(alice.UserAdd(ctx, "dave", "pw"))
+	log.Step("alice: denied snapshot")(whole(alice.Snapshot(ctx)))
+	log.Step("alice: denied defragment")(alice.Defragment(ctx, alice.Endpoints()[0]))
+	log.Step("alice: own roles")(alice.UserGet(ctx, "alice"))
+	log.Step("alice: roles of others")(alice.UserGet(ctx, "root"))
+	log.Step("alice: compact")(alice.Compact(ctx, 1))
+	log.Step("alice: status")(alice.Status(ctx, alice.Endpoints()[0]))
+	raw := pb.NewKVClient(alice.ActiveConnection())
+	log.Step("alice: raw range")(raw.Range(ctx, &pb.RangeRequest{Key: []byte("a/1")}))
+	log.Step("alice: raw denied range")(raw.Range(ctx, &pb.RangeRequest{Key: []byte("b/1")}))
+}
+
+// changes alters permissions under a client that holds a token: its next call works all the same.
+func changes(ctx context.Context, at Site, log *transcript.Log, root, alice *clientv3.Client) {
+	log.Step("root: grant permission")(root.RoleGrantPermission(ctx, "reader", "b/1", "", clientv3.PermissionType(clientv3.PermRead)))
+	log.Step("alice: get after the change")(alice.Get(ctx, "b/1"))
+	log.Step("root: revoke permission")(root.RoleRevokePermission(ctx, "reader", "b/1", ""))
+	log.Step("alice: put after the change")(alice.Put(ctx, "a/1", "2"))
+	log.Step("root: grant permission again")(root.RoleGrantPermission(ctx, "reader", "b/1", "", clientv3.PermissionType(clientv3.PermRead)))
+	log.Step("alice: stream after the change")(gather(alice.GetStream(ctx, "a/", clientv3.WithPrefix())))
+	log.Step("root: change password")(root.UserChangePassword(ctx, "alice", "new"))
+	log.Step("alice: get with the old password")(alice.Get(ctx, "a/1"))
+	alice.Password = "new"
+	withDeadline(ctx, 5*time.Second, func(ctx context.Context) { log.Step("alice: get with the new password")(alice.Get(ctx, "a/1")) })
+
+	cfg := at.config()
+	token, err := root.Authenticate(ctx, "alice", "new")
+	log.Step("root: authenticate alice")(token, err)
+	must(err)
+	cfg.Token = token.Token
+	holder := ok(clientv3.New(cfg))
+	defer end(holder, log)
+	log.Step("token: put")(holder.Put(ctx, "a/token", "1"))
+	log.Step("token: denied put")(holder.Put(ctx, "c/token", "1"))
+	cfg.Token = "wrong"
+	stranger := ok(clientv3.New(cfg))
+	defer end(stranger, log)
+	withDeadline(ctx, 2*time.Second, func(ctx context.Context) { log.Step("wrong token: get")(stranger.Get(ctx, "a/1")) })
+	withDeadline(ctx, 2*time.Second, func(ctx context.Context) { log.Step("wrong token: put")(stranger.Put(ctx, "a/1", "1")) })
+}
+
+// coreWithToken makes calls of every service as root.
+func coreWithToken(ctx context.Context, root *clientv3.Client, log *transcript.Log) {
+	endpoint := root.Endpoints()[0]
+	eachCall(ctx, root, log, "root")
+	log.Step("root: failing put")(root.Put(ctx, "", ""))
+	grant := ok(root.Grant(ctx, 3600))
+	log.Step("root: put with lease")(root.Put(ctx, "core", "3", clientv3.WithLease(grant.ID)))
+	log.Step("root: time to live with keys")(root.TimeToLive(ctx, grant.ID, clientv3.WithAttachedKeys()))
+	log.Step("root: revoke a lease")(root.Revoke(ctx, grant.ID))
+	log.Step("root: get after sync")(root.Get(ctx, "core"))
+
+	conn := ok(root.Dial(endpoint))
+	defer func() { log.Error("end of the dialled connection", conn.Close()) }()
+	log.Step("root: dialled range")(pb.NewKVClient(conn).Range(ctx, &pb.RangeRequest{Key: []byte("core")}))
+}
+
+// watchesAsUser watches what a user may read and what not. A watch that is refused leaves others alone.
+func watchesAsUser(ctx context.Context, anonymous, alice *clientv3.Client, log *transcript.Log) {
+	watching(ctx, alice, log, "alice: watch", "a/", []clientv3.OpOption{clientv3.WithPrefix()}, func(allowed clientv3.WatchChan) {
+		putAll(ctx, alice, "watched", "a/1")
+		receive(log, "alice: watch", allowed)
+		watchesEnd(ctx, alice, log, "a/1", allowed, []request{
+			{"alice: denied watch of a key", "b/1", nil},
+			{"alice: denied watch of a prefix", "b/", []clientv3.OpOption{clientv3.WithPrefix()}},
+			{"alice: denied watch of a range that is allowed in part", "a/", []clientv3.OpOption{clientv3.WithRange("c")}},
+			{"alice: denied watch of a created", "b/1", []clientv3.OpOption{clientv3.WithCreatedNotify()}},
+			{"alice: denied watch of a past", "b/1", []clientv3.OpOption{clientv3.WithRev(1)}},
+		})
+	})
+	alone := alice.Watch(ctx, "b/1")
+	receive(log, "alice: denied watch alone", alone)
+	receive(log, "alice: denied watch alone: end", alone)
+	unknown := anonymous.Watch(ctx, "a/1")
+	receive(log, "anonymous: watch", unknown)
+	receive(log, "anonymous: watch: end", unknown)
+}
+
+// keepAlivesAsUser keeps a lease alive as the user whose key it has, and without a user.
+func keepAlivesAsUser(ctx context.Context, anonymous, alice *clientv3.Client, log *transcript.Log) {
+	id := ok(alice.Grant(ctx, 3600)).ID
+	ok(alice.Put(ctx, "a/lease", "1", clientv3.WithLease(id)))
+	for i, c := range []*clientv3.Client{alice, anonymous} {
+		name := []string{"alice", "anonymous"}[i]
+		log.Step(name + ": keep alive once")(c.KeepAliveOnce(ctx, id))
+		log.Step(name + ": keep alive once, unknown lease")(c.KeepAliveOnce(ctx, 12345))
+		ctx, cancel := context.WithCancel(ctx)
+		responses := ok(c.KeepAlive(ctx, id))
+		renewed(log, name+": keep alive", responses)
+		cancel()
+		ended(log, name+": keep alive: end", responses)
+	}
+	log.Step("alice: revoke")(alice.Revoke(ctx, id))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -55,4 +56,135 @@ func sorted(keys [][]byte) []string {
 	}
 	slices.Sort(texts)
 	return texts
+}
+
+type renewals = <-chan *clientv3.LeaseKeepAliveResponse
+
+// renewed records the next response of a keepalive.
+func renewed(log *transcript.Log, step string, responses renewals) {
+	resp, _ := await(responses, step)
+	log.Value(step, resp)
+}
+
+// ended waits for the end of a keepalive, or of a watch whose watcher is closed, however many responses come before it: the
+// official client may first send the error with which the stream of a watch ended.
+func ended[T any](log *transcript.Log, step string, responses <-chan T) {
+	awaitEnd(responses, step)
+	log.Value(step, "closed")
+}
+
+// keepAlives keeps leases alive.
+func keepAlives(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	id := ok(c.Grant(ctx, 5)).ID
+	once, err := c.KeepAliveOnce(ctx, id)
+	log.Step("once")(once, err)
+	must(err)
+	log.Value("once: same id", once.ID == id)
+	log.Step("once: unknown lease")(c.KeepAliveOnce(ctx, 12345))
+	log.Step("once: no lease")(c.KeepAliveOnce(ctx, clientv3.NoLease))
+
+	firstCtx, cancelFirst := context.WithCancel(ctx)
+	defer cancelFirst()
+	first, second := ok(c.KeepAlive(firstCtx, id)), ok(c.KeepAlive(ctx, id))
+	renewed(log, "first: 1", first)
+	renewed(log, "second: 1", second)
+	renewed(log, "first: 2", first)
+	renewed(log, "second: 2", second)
+	log.Step("once, beside a keepalive")(c.KeepAliveOnce(ctx, id))
+	cancelFirst()
+	ended(log, "first: cancelled", first)
+	for i := range 3 { // longer than the lease would live by itself
+		renewed(log, fmt.Sprintf("second goes on: %d", i), second)
+	}
+	alive(ctx, c, log, "second goes on", id)
+	log.Step("revoke")(c.Revoke(ctx, id))
+	ended(log, "second: revoked", second)
+	log.Step("once: revoked")(c.KeepAliveOnce(ctx, id))
+
+	ended(log, "unknown lease", ok(c.KeepAlive(ctx, 12345)))
+	ended(log, "no lease", ok(c.KeepAlive(ctx, clientv3.NoLease)))
+	ended(log, "revoked lease", ok(c.KeepAlive(ctx, id)))
+	unread(ctx, c, log)
+	manyKeepAlives(ctx, c, log)
+}
+
+// alive records whether a lease exists.
+func alive(ctx context.Context, c *clientv3.Client, log *transcript.Log, step string, id clientv3.LeaseID) {
+	resp := ok(c.TimeToLive(ctx, id))
+	log.Value(step+": the lease lives", resp.TTL > 0)
+}
+
+// unread keeps a lease alive without reading the responses.
+func unread(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	id := ok(c.Grant(ctx, 4)).ID
+	keeping, cancel := context.WithCancel(ctx)
+	defer cancel()
+	responses := ok(c.KeepAlive(keeping, id))
+	time.Sleep(8 * time.Second) // the TTL, twice
+	alive(ctx, c, log, "unread", id)
+	log.Value("unread: capacity", cap(responses))
+	renewed(log, "unread: read late", responses)
+	cancel()
+	ended(log, "unread: end", responses)
+	log.Step("unread: revoke")(c.Revoke(ctx, id))
+}
+
+// manyKeepAlives keeps many leases alive at once.
+func manyKeepAlives(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	const leases = 50
+	ids, channels := make([]clientv3.LeaseID, leases), make([]renewals, leases)
+	for i := range leases {
+		ids[i] = ok(c.Grant(ctx, 3600)).ID
+		channels[i] = ok(c.KeepAlive(ctx, ids[i]))
+	}
+	for i, responses := range channels {
+		name := fmt.Sprintf("many: %d", i)
+		resp, open := await(responses, name)
+		log.Value(name, open && resp.ID == ids[i] && resp.TTL == 3600)
+	}
+}
+
+// keepAlivesEnd ends keepalives, and the service with them.
+func keepAlivesEnd(ctx context.Context, at Site, log *transcript.Log) {
+	c := at.client()
+	defer end(c, log)
+	id := ok(c.Grant(ctx, 3600)).ID
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	ended(log, "cancelled before", ok(c.KeepAlive(cancelled, id)))
+	withDeadline(ctx, 200*time.Millisecond, func(ctx context.Context) { ended(log, "expires", ok(c.KeepAlive(ctx, id))) })
+
+	unused := clientv3.NewLease(c)
+	log.Error("unused service: close", unused.Close())
+	afterwards(ctx, unused, log, "unused service", id)
+
+	lease := clientv3.NewLease(c)
+	responses := ok(lease.KeepAlive(ctx, id))
+	renewed(log, "service: renewed", responses)
+	log.Error("service: close", lease.Close())
+	ended(log, "service: end", responses)
+	log.Error("service: close again", lease.Close())
+	afterwards(ctx, lease, log, "service", id)
+	log.Step("service: once afterwards")(lease.KeepAliveOnce(ctx, id))
+	log.Step("service: grant afterwards")(lease.Grant(ctx, 3600))
+	alive(ctx, c, log, "service", id)
+
+	closing := at.client()
+	responses = ok(closing.KeepAlive(ctx, id))
+	renewed(log, "client: renewed", responses)
+	log.Error("client: close", closing.Close())
+	ended(log, "client: end", responses)
+	once, err := closing.KeepAliveOnce(ctx, id)
+	log.Step("client: once afterwards")(once, err)
+	log.Value("client: once afterwards, is a closed connection", clientv3.IsConnCanceled(err))
+	afterwards(ctx, closing, log, "client", id)
+}
+
+// afterwards keeps a lease alive with a service that is closed.
+func afterwards(ctx context.Context, lease clientv3.Lease, log *transcript.Log, name string, id clientv3.LeaseID) {
+	responses, err := lease.KeepAlive(ctx, id)
+	ended(log, name+": afterwards", responses)
+	log.Error(name+": afterwards, error", err)
+	_, halted := err.(clientv3.ErrKeepAliveHalted) //nolint:errorlint // programs assert it to be bare
+	log.Value(name+": afterwards, halted", halted)
 }

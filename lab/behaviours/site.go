@@ -10,7 +10,12 @@ import (
 	"strings"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
 	"github.com/quorate/quorate/lab/behaviours/transcript"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/servers/site"
 )
 
@@ -75,4 +80,162 @@ func (b Behaviour) play(ctx context.Context, s Site) ([]transcript.Entry, error)
 		}
 		b.run(ctx, s, log)
 	})
+}
+
+// config returns a configuration for the site.
+func (s Site) config() clientv3.Config {
+	return clientv3.Config{Endpoints: s.Endpoints, TLS: s.TLS, DialTimeout: 10 * time.Second, Logger: zap.NewNop()}
+}
+
+// client makes a client. The process ends without closing it.
+func (s Site) client() *clientv3.Client { return ok(clientv3.New(s.config())) }
+
+// with is the site with other endpoints.
+func (s Site) with(endpoints []string) Site {
+	s.Endpoints = endpoints
+	return s
+}
+
+// as makes a client of a user whose password is the name.
+func (s Site) as(user string) *clientv3.Client { return ok(s.login(user, user)) }
+
+func (s Site) login(user, password string) (*clientv3.Client, error) {
+	cfg := s.config()
+	cfg.Username, cfg.Password = user, password
+	return clientv3.New(cfg)
+}
+
+// do does something to the server.
+func (s Site) do(ctx context.Context, acts ...site.Act) {
+	for _, act := range acts {
+		must(s.Do(ctx, act))
+	}
+}
+
+// create writes a key that must not exist, as Kubernetes does, and returns its revision. It is understood by kine too.
+func create(ctx context.Context, c *clientv3.Client, key, value string, opts ...clientv3.OpOption) int64 {
+	return change(ctx, c, key, 0, clientv3.OpPut(key, value, opts...))
+}
+
+// update changes a key that was last changed at rev.
+func update(ctx context.Context, c *clientv3.Client, key, value string, rev int64) int64 {
+	return change(ctx, c, key, rev, clientv3.OpPut(key, value))
+}
+
+// remove deletes a key that was last changed at rev.
+func remove(ctx context.Context, c *clientv3.Client, key string, rev int64) int64 {
+	return change(ctx, c, key, rev, clientv3.OpDelete(key))
+}
+
+func change(ctx context.Context, c *clientv3.Client, key string, rev int64, op clientv3.Op) int64 {
+	resp := ok(c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", rev)).Then(op).Else(clientv3.OpGet(key)).Commit())
+	want(resp.Succeeded, "%s is not at revision %d", key, rev)
+	return resp.Header.Revision
+}
+
+// delivery bounds the wait for what a watch or a keepalive must deliver.
+const delivery = 20 * time.Second
+
+// await returns what comes next on a channel, and whether it is open.
+func await[T any](ch <-chan T, what string) (v T, open bool) {
+	select {
+	case v, open = <-ch:
+	case <-time.After(delivery):
+		fail("%s: nothing was delivered within %v", what, delivery)
+	}
+	return v, open
+}
+
+// next returns what comes next on a channel that must be open.
+func next[T any](ch <-chan T, what string) T {
+	v, open := await(ch, what)
+	want(open, "%s: it has ended", what)
+	return v
+}
+
+// awaitEnd reads a channel to its end.
+func awaitEnd[T any](ch <-chan T, what string) {
+	for open := true; open; {
+		_, open = await(ch, what)
+	}
+}
+
+// events returns the next n events of a watch, which must be in order, whichever responses they come in.
+func events(watch clientv3.WatchChan, n int) []*clientv3.Event {
+	got := eventsUntil(watch, func(events []*clientv3.Event) bool { return len(events) >= n })
+	want(len(got) == n, "%d events, want %d", len(got), n)
+	return got
+}
+
+// eventsUntil returns the next events of a watch, which must be in order, until they are enough.
+func eventsUntil(watch clientv3.WatchChan, enough func([]*clientv3.Event) bool) (got []*clientv3.Event) {
+	for last := int64(0); !enough(got); {
+		resp := next(watch, fmt.Sprintf("the watch, after %d events", len(got)))
+		must(resp.Err())
+		for _, e := range resp.Events {
+			want(e.Kv.ModRevision >= last, "event of revision %d after %d", e.Kv.ModRevision, last)
+			last = e.Kv.ModRevision
+			got = append(got, e)
+		}
+	}
+	return got
+}
+
+// eventsUpTo returns the next events of a watch, up to the first of a key.
+func eventsUpTo(watch clientv3.WatchChan, key string) []*clientv3.Event {
+	return eventsUntil(watch, func(events []*clientv3.Event) bool {
+		return len(events) > 0 && string(events[len(events)-1].Kv.Key) == key
+	})
+}
+
+// created opens a watch and returns it when the server has it.
+func created(ctx context.Context, c clientv3.Watcher, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	watch := c.Watch(ctx, key, append(opts, clientv3.WithCreatedNotify())...)
+	resp := next(watch, "created")
+	must(resp.Err())
+	want(resp.Created, "the first response is %+v", resp)
+	return watch
+}
+
+// each calls f concurrently for 0 to n-1. What goes wrong in one of them goes wrong in the caller.
+func each(n int, f func(i int)) {
+	var work errgroup.Group
+	for i := range n {
+		work.Go(func() error { return fatal.Catch(func() { f(i) }) })
+	}
+	must(work.Wait())
+}
+
+// pause waits, unless ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+		fail("out of time")
+	}
+}
+
+// fail ends the behaviour with what is wrong.
+func fail(format string, args ...any) {
+	fatal.If(errors.New(strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")))
+}
+
+// must ends the behaviour if there is an error.
+func must(err error) {
+	if err != nil {
+		fail("%v", err)
+	}
+}
+
+// want ends the behaviour if a condition does not hold.
+func want(ok bool, format string, args ...any) {
+	if !ok {
+		fail(format, args...)
+	}
+}
+
+// ok returns the result of a call that must not fail.
+func ok[T any](result T, err error) T {
+	must(err)
+	return result
 }

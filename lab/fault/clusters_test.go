@@ -228,8 +228,8 @@ func TestForSoaks(t *testing.T) {
 	c := labtest.Start(t, lab.Config{})
 	store := connect(t, c, c.Endpoints(), nil).Store
 	all := fault.ForSoaks()
-	assert.Subset(t, names(all), []string{"nat", "nat-one", "flap"})
-	assert.NotContains(t, names(all), "vip")
+	assert.Subset(t, fault.Names(all), []string{"nat", "nat-one", "flap"})
+	assert.NotContains(t, fault.Names(all), "vip")
 	for _, f := range all {
 		if f.Name != "nat" && f.Name != "nat-one" {
 			continue
@@ -293,10 +293,10 @@ func TestStormLeavesTheClusterWell(t *testing.T) {
 	for seed := range uint64(3) {
 		running, end := context.WithCancel(ctx)
 		s := fault.Scene{Cluster: c, Rand: rand.New(rand.NewPCG(seed, 1)), Note: func(string) { end() }}
-		storm := fault.NewStorm(s, rand.New(rand.NewPCG(seed, 2)))
-		require.NoError(t, storm.Run(running))
-		assert.Len(t, storm.Tally().Faults, 1)
-		assert.Zero(t, storm.Tally().NotInjected)
+		tally, err := fault.Storm(running, s, rand.New(rand.NewPCG(seed, 2)))
+		require.NoError(t, err)
+		assert.Len(t, tally.Faults, 1)
+		assert.Zero(t, tally.NotInjected)
 		assert.Empty(t, look(c, nil))
 	}
 }

@@ -147,11 +147,10 @@ func ForSoaks() []Fault {
 	)
 }
 
-// Names returns the names of all faults.
-func Names() []string {
-	all := All()
-	names := make([]string, len(all))
-	for i, f := range all {
+// Names returns the names of faults.
+func Names(faults []Fault) []string {
+	names := make([]string, len(faults))
+	for i, f := range faults {
 		names[i] = f.Name
 	}
 	return names
@@ -168,7 +167,7 @@ func Parse(names []string) ([]Fault, error) {
 	for _, name := range names {
 		i := slices.IndexFunc(All(), func(f Fault) bool { return f.Name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("unknown fault %q: the faults are %s", name, strings.Join(Names(), ", "))
+			return nil, fmt.Errorf("unknown fault %q: the faults are %s", name, strings.Join(Names(All()), ", "))
 		}
 		faults = append(faults, All()[i])
 	}

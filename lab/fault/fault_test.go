@@ -20,11 +20,11 @@ func TestMain(m *testing.M) {
 func TestParse(t *testing.T) {
 	unnamed, err := fault.Parse(nil)
 	require.NoError(t, err)
-	assert.Equal(t, names(fault.Default()), names(unnamed))
+	assert.Equal(t, fault.Names(fault.Default()), fault.Names(unnamed))
 	assert.Len(t, unnamed, 7)
 	some, err := fault.Parse([]string{"stop", "kill", "stop"})
 	require.NoError(t, err)
-	assert.Equal(t, []string{"stop", "kill", "stop"}, names(some))
+	assert.Equal(t, []string{"stop", "kill", "stop"}, fault.Names(some))
 	_, err = fault.Parse([]string{"kill", "flood"})
 	require.EqualError(t, err, `unknown fault "flood": the faults are kill, stop, blackhole, partition, slow, leader-kill, `+
 		`rolling-restart, defrag, leader-stop, leader-blackhole, leader-partition, leader-move, majority-lost, `+
@@ -33,13 +33,6 @@ func TestParse(t *testing.T) {
 		assert.Equal(t, strings.ToLower(f.Name), f.Name)
 		assert.NotEmpty(t, f.Summary)
 	}
-}
-
-func names(faults []fault.Fault) (out []string) {
-	for _, f := range faults {
-		out = append(out, f.Name)
-	}
-	return out
 }
 
 func TestSiteOf(t *testing.T) {

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // acceptRetry is the pause after an error of accept that is not the end of the
@@ -98,13 +100,6 @@ func (l *Link) SetTarget(target string) {
 	l.target = target
 }
 
-// Set gives the directions of d the condition c at once, for every connection.
-// Negative values of c count as zero.
-func (l *Link) Set(d Direction, c Condition) {
-	c.Delay, c.Rate = max(c.Delay, 0), max(c.Rate, 0)
-	l.update(d, func(old *Condition) { *old = c })
-}
-
 // Condition returns the condition of one direction; for Both it is that of Forward.
 func (l *Link) Condition(d Direction) Condition {
 	p := l.forward
@@ -118,6 +113,13 @@ func (l *Link) Condition(d Direction) Condition {
 // Cut resets every connection, and new ones until the link is healed.
 func (l *Link) Cut() {
 	l.update(Both, func(c *Condition) { c.State = Cut })
+}
+
+// Break resets every connection. The conditions of the link stay, and new connections are taken as before.
+func (l *Link) Break() {
+	for _, c := range l.Conns() {
+		c.shut(true)
+	}
 }
 
 // Blackhole accepts and withholds the bytes of the directions of d from now on. See
@@ -147,7 +149,7 @@ func (l *Link) Lose(d Direction, share float64) {
 // Heal ends the conditions of both directions. What a blackhole withheld is delivered
 // now, and connections that were forgotten are reset.
 func (l *Link) Heal() {
-	l.Set(Both, Condition{})
+	l.update(Both, func(c *Condition) { *c = Condition{} })
 	for _, c := range l.Conns() {
 		if c.forgotten.Load() {
 			c.shut(true)
@@ -222,11 +224,7 @@ func (l *Link) accept() {
 		case errors.Is(err, net.ErrClosed):
 			return
 		default:
-			select {
-			case <-time.After(acceptRetry):
-			case <-l.ctx.Done():
-				return
-			}
+			_ = pause.For(l.ctx, acceptRetry) // a link that is closed has no listener any more
 		}
 	}
 }

@@ -276,6 +276,21 @@ func TestCutEndsWhatABlackholeHolds(t *testing.T) {
 	expectGone(t, target)
 }
 
+// TestBreak breaks a link that lets nothing through, and stays so.
+func TestBreak(t *testing.T) {
+	l, s := newLink(t)
+	client, target := pair(t, l, s)
+	l.Blackhole(link.Both)
+	send(t, client, "held")
+	l.Break()
+	expectGone(t, client)
+	expectGone(t, target)
+	assert.Equal(t, link.Condition{State: link.Blackholed}, l.Condition(link.Forward))
+	assert.Equal(t, link.Condition{State: link.Blackholed}, l.Condition(link.Reverse))
+	l.Heal()
+	pair(t, l, s)
+}
+
 func TestDelayIsPerDirection(t *testing.T) {
 	const latency = time.Second
 	l, s := newLink(t)
@@ -321,7 +336,8 @@ func TestSettingsAreKeptApart(t *testing.T) {
 	l.Blackhole(link.Reverse)
 	assert.Equal(t, link.Condition{Delay: time.Second, Rate: 1000}, l.Condition(link.Forward))
 	assert.Equal(t, link.Condition{State: link.Blackholed, Delay: time.Second}, l.Condition(link.Reverse))
-	l.Set(link.Forward, link.Condition{Delay: -1, Rate: -1})
+	l.Delay(link.Forward, -1)
+	l.Throttle(link.Forward, -1)
 	assert.Equal(t, link.Condition{}, l.Condition(link.Forward))
 	l.Heal()
 	assert.Equal(t, link.Condition{}, l.Condition(link.Reverse))

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/robustness/history"
@@ -97,12 +98,7 @@ func (r *Recorder) current(ctx context.Context) (int64, error) {
 		if err == nil {
 			return response.GetHeader().GetRevision(), nil
 		}
-		if status.Code(err) != codes.Unavailable {
-			return 0, fmt.Errorf("ask %s for its revision: %w", members[0].Name(), err)
-		}
-		select {
-		case <-time.After(reopenPause):
-		case <-ctx.Done():
+		if status.Code(err) != codes.Unavailable || pause.For(ctx, reopenPause) != nil {
 			return 0, fmt.Errorf("ask %s for its revision: %w", members[0].Name(), err)
 		}
 	}
@@ -149,10 +145,7 @@ func (r *Recorder) follow(ctx context.Context, m *lab.Member) {
 			r.fail(fmt.Errorf("%s: %w", m.Name(), err))
 			return
 		}
-		select {
-		case <-time.After(reopenPause):
-		case <-ctx.Done():
-		}
+		_ = pause.For(ctx, reopenPause)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/internal/tally"
 	"github.com/quorate/quorate/lab/robustness/history"
 )
 
@@ -131,9 +133,8 @@ func (e *Env) run(ctx context.Context, setup Setup, work Workload) (err error) {
 func (e *Env) InjectFaults(ctx context.Context) error {
 	defer e.over()
 	scene := fault.Scene{Cluster: e.Cluster, Rand: rand.New(rand.NewPCG(e.Seed, faultStream)), Note: e.Note}
-	storm := fault.NewStorm(scene, rand.New(rand.NewPCG(e.Seed, cutStream)))
-	err := storm.Run(ctx)
-	e.Tally = storm.Tally()
+	var err error
+	e.Tally, err = fault.Storm(ctx, scene, rand.New(rand.NewPCG(e.Seed, cutStream)))
 	e.Note("the faults are over: the traffic stops, and the clients settle")
 	return err
 }
@@ -173,4 +174,53 @@ func Leaked(already goleak.Option) error {
 			return fmt.Errorf("goroutines are left behind: %w", err)
 		}
 	}
+}
+
+// Promise names what is checked, as reports spell it.
+type Promise = tally.Promise
+
+// Verdict is what the checks found.
+type Verdict = tally.Verdict
+
+// Counts has what a run counted.
+type Counts = tally.Counts
+
+// Outcome is the result of a run. If the run failed before it found anything, only the fields up to Interrupted count.
+type Outcome struct {
+	// Seed and Members as configured.
+	Seed    uint64
+	Members int
+	// Interrupted reports whether the run was asked to end early.
+	Interrupted bool
+
+	// Duration from the beginning to the end of the checks.
+	Duration time.Duration
+	// Tally counts the faults.
+	fault.Tally
+	// Revisions that the store went through.
+	Revisions int64
+	// Counts has what the workload counted.
+	Counts *Counts
+	// Verdict lists the violations.
+	Verdict Verdict
+}
+
+// Checked reports whether there was anything to check.
+func (o Outcome) Checked() bool { return o.Duration > 0 }
+
+// String returns the outcome in lines for people.
+func (o Outcome) String() string {
+	if !o.Checked() {
+		return "nothing was checked\n"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d members, seed %d, %s\n", o.Members, o.Seed, o.Duration.Round(time.Second))
+	if o.Faults != nil {
+		fmt.Fprintf(&b, "%-21s%d revisions\n%-21s%v\n", "store", o.Revisions, "faults", o.Tally)
+	}
+	if o.Counts != nil {
+		b.WriteString(o.Counts.String())
+	}
+	fmt.Fprintf(&b, "%-21s%v", "verdict", o.Verdict)
+	return b.String()
 }

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/servers/site"
 )
@@ -199,9 +200,7 @@ func Settle(ctx context.Context, c *lab.Cluster) error {
 			if minor < "3.6" || strings.HasPrefix(status.GetStorageVersion(), minor) {
 				break
 			}
-			select {
-			case <-time.After(50 * time.Millisecond):
-			case <-ctx.Done():
+			if pause.For(ctx, 50*time.Millisecond) != nil {
 				return fmt.Errorf("servers: etcd %s still has storage version %q", status.GetVersion(), status.GetStorageVersion())
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/lab/internal/fatal"
+	"github.com/quorate/quorate/lab/internal/stats"
 )
 
 // spotChecks bounds the watches of which it is checked that they work.
@@ -129,4 +131,81 @@ func expect(w clientv3.WatchChan, key string, revision int64) error {
 		return fmt.Errorf("a watch delivered %v in place of the put to %s at revision %d", events, key, revision)
 	}
 	return nil
+}
+
+// create calls Watch for all keys at the same time. The time is that until the last call has returned.
+func create(ctx context.Context, site Site) Sample {
+	c := openConnected(ctx, site)
+	defer func() { _ = c.Close() }()
+	watches := make([]clientv3.WatchChan, site.Size)
+	callers := startCallers(site.Size)
+	defer callers.stop()
+	start := time.Now()
+	callers.watchAll(c, watches, func(i int) target { return target{ctx: ctx, key: key(i)} })
+	took := time.Since(start)
+	spotCheck(ctx, c, watches)
+	return Sample{"time-s": took.Seconds()}
+}
+
+// idleCallers is how many callers make the watches whose memory is measured.
+const idleCallers = 64
+
+// idleWatches measures heap and stacks in use after a garbage collection, and goroutines, of a watch: with all watches less without
+// them. Each watch has a key and a cancellable context of its own, made before the measurement. The goroutines that call Watch are
+// there before it and after it, so that neither they nor what the runtime keeps of dead ones count.
+func idleWatches(ctx context.Context, site Site) Sample {
+	c := openConnected(ctx, site)
+	defer func() { _ = c.Close() }()
+	targets := make([]target, site.Size)
+	for i := range targets {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		targets[i] = target{ctx: ctx, key: key(i)}
+	}
+	watches := make([]clientv3.WatchChan, site.Size)
+	callers := startCallers(idleCallers)
+	defer callers.stop()
+
+	before := inUse()
+	callers.watchAll(c, watches, func(i int) target { return targets[i] })
+	after := inUse()
+
+	n := float64(site.Size)
+	sample := Sample{
+		"memory-KB":  float64(after.bytes-before.bytes) / 1024 / n,
+		"goroutines": float64(after.goroutines-before.goroutines) / n,
+	}
+	runtime.KeepAlive(targets)
+	spotCheck(ctx, c, watches)
+	return sample
+}
+
+// usage is what a process has in use.
+type usage struct {
+	bytes, goroutines int64
+}
+
+// inUse measures after two garbage collections: the second frees what finalizers
+// and pools held in the first.
+func inUse() usage {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return usage{bytes: int64(m.HeapAlloc + m.StackInuse), goroutines: int64(runtime.NumGoroutine())}
+}
+
+// putToEvent makes one put after the other to a watched key, and times from the call of Put until the watch has delivered it. The
+// time is the median.
+func putToEvent(ctx context.Context, site Site) Sample {
+	c := openConnected(ctx, site)
+	defer func() { _ = c.Close() }()
+	w := c.Watch(ctx, key(0))
+	times := make([]float64, site.Size) // in seconds
+	for i := range times {
+		start := time.Now()
+		check(ctx, c, w, key(0))
+		times[i] = time.Since(start).Seconds()
+	}
+	return Sample{"time-s": stats.Of(times).Median}
 }

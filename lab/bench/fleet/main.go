@@ -17,17 +17,26 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"os/signal"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
 	"syscall"
+	"text/tabwriter"
+	"time"
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/fatal"
+	"github.com/quorate/quorate/lab/internal/stats"
 	"github.com/quorate/quorate/lab/servers"
 )
 
@@ -87,4 +96,85 @@ func measureKind(ctx context.Context, opts options, kind servers.Client, results
 		}
 	}
 	return nil
+}
+
+// options are those of the command line.
+type options struct {
+	clients   int
+	processes int
+	program   *servers.Program // by kind
+	phases    []phase
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	var pattern regexp.Regexp
+	var length time.Duration
+	flags := flag.NewFlagSet("fleet", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.IntVar(&o.clients, "clients", 100, "clients of each kind")
+	flags.IntVar(&o.processes, "processes", 0, "processes that they are spread over (default one for each client)")
+	flags.TextVar(&pattern, "phase", regexp.MustCompile(""),
+		"run only the phases whose name matches the `regexp`: idle, light, frozen, overload, no-quorum, storm, badcert, swallow (default all but the last three)")
+	flags.DurationVar(&length, "length", 0, "length of each phase (default 30s, of phases that run alone their own)")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	o.processes = cmp.Or(o.processes, o.clients)
+	alone := func(p phase) bool { return p.alone != nil }
+	for _, p := range allPhases {
+		if pattern.MatchString(p.name) && (pattern.String() != "" || !alone(p)) {
+			p.length = cmp.Or(length, p.length)
+			o.phases = append(o.phases, p)
+		}
+	}
+	switch {
+	case flags.NArg() > 0:
+		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case o.processes < 1 || o.processes > o.clients || length < 0:
+		return o, errors.New("--clients and --length must be positive, and --processes 1 to the number of clients")
+	case len(o.phases) == 0:
+		return o, fmt.Errorf("no phase matches --phase %q", pattern.String())
+	case len(o.phases) > 1 && slices.ContainsFunc(o.phases, alone):
+		return o, errors.New("storm, badcert and swallow run alone: give --phase a name")
+	}
+	return o, nil
+}
+
+// The units of rows; counts have none.
+const (
+	percent = " %"
+	seconds = " s"
+)
+
+// row is one number that was measured with one kind of client.
+type row struct {
+	metric, unit string
+	value        float64
+}
+
+// result is what was measured of one phase: the same rows with every kind of client, none with a kind that did not get that far.
+type result struct {
+	phase
+	rows map[servers.Client][]row
+}
+
+// writeTable writes results for people.
+func writeTable(out io.Writer, opts options, results []result) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, r := range results {
+		_, _ = fmt.Fprintf(w, "%s, %v: %s\n\tOFFICIAL\tQUORATE\n", strings.ToUpper(r.name), r.length, r.about)
+		for i, row := range r.rows[servers.Clients[0]] {
+			_, _ = fmt.Fprint(w, row.metric)
+			for _, kind := range servers.Clients {
+				if rows := r.rows[kind]; i < len(rows) {
+					_, _ = fmt.Fprint(w, "\t", stats.Text(rows[i].value), row.unit)
+				}
+			}
+			_, _ = fmt.Fprintln(w)
+		}
+		_, _ = fmt.Fprintln(w)
+	}
+	_, _ = fmt.Fprintf(w, "%d clients of each kind, in %d processes, and the members share %d CPUs.\n", opts.clients, opts.processes, runtime.NumCPU())
+	return w.Flush()
 }

@@ -1,6 +1,19 @@
+// Package child runs the processes that the lab's clusters are made of: children of
+// this program that end with it, that can be frozen and killed, and whose last words
+// go into errors.
+//
+// A [Spawner] starts a [Process]. On Linux the kernel kills the process when this
+// program ends, however it ends, and be the process frozen or not. On macOS and the
+// BSDs it survives a crash of this program, unless it looks out for one by itself.
+// Everywhere it has a process group of its own, so that Ctrl-C reaches this program
+// alone.
+//
+// The errors of this package do not say which process they are about: the caller
+// adds its name.
 package child
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"os/exec"
@@ -76,4 +89,14 @@ func (p *Process) signal(s os.Signal) error {
 		return nil
 	}
 	return err
+}
+
+// Tail returns the last n bytes, or fewer, of the file at path, without the white space around them: the end of a log,
+// for an error. Of a file that cannot be read it returns "", because that error has another to tell.
+func Tail(path string, n int) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return string(bytes.TrimSpace(text[max(len(text)-n, 0):]))
 }

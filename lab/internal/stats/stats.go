@@ -1,7 +1,12 @@
 // Package stats has the quartiles of samples.
 package stats
 
-import "slices"
+import (
+	"math"
+	"slices"
+
+	"github.com/dustin/go-humanize"
+)
 
 // Quartiles are those of some samples.
 type Quartiles struct {
@@ -21,4 +26,10 @@ func Of(values []float64) Quartiles {
 		return values[i] + (place-float64(i))*(next-values[i])
 	}
 	return Quartiles{at(0.25), at(0.5), at(0.75)}
+}
+
+// Text returns v with three digits, or all those before the point.
+func Text(v float64) string {
+	scale := math.Pow(10, max(0, 2-math.Floor(math.Log10(max(v, 1)))))
+	return humanize.Commaf(math.Round(v*scale) / scale)
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 	"github.com/quorate/quorate/lab/robustness/report"
@@ -66,20 +68,12 @@ type caller struct {
 	counter int64
 }
 
-// run makes one call after the other until the load is stopped. The first pause
+// run makes one call after the other until going ends; the end of calling cuts them short. The first pause
 // is a random part of a whole one, so that callers do not march in step.
-func (c *caller) run(ctx context.Context) {
+func (c *caller) run(going, calling context.Context) {
 	between := c.load.run.cfg.Pause
-	pause := time.NewTimer(time.Duration(c.rng.Int64N(int64(between) + 1)))
-	defer pause.Stop()
-	for {
-		select {
-		case <-c.load.stopped:
-			return
-		case <-pause.C:
-		}
-		c.call(ctx)
-		pause.Reset(between)
+	for wait := pace.Between(c.rng, 0, between); pause.For(going, wait) == nil; wait = between {
+		c.call(calling)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/history"
 )
 
@@ -30,7 +31,7 @@ type load struct {
 	run *run
 
 	cut     context.CancelFunc // cuts the calls short that are under way
-	stopped chan struct{}      // closed when no further call shall begin
+	halt    context.CancelFunc // has no further call begin
 	callers sync.WaitGroup
 	calls   flight
 	release context.CancelFunc // ends the keepers
@@ -45,49 +46,44 @@ type load struct {
 // returns. The watches begin at a revision; nothing may have been written under the prefix
 // before. The load must be ended by stop, and then endWatches.
 func (r *run) startLoad(ctx context.Context, revision int64) *load {
-	l := &load{run: r, stopped: make(chan struct{}), groups: groups{prefix: r.prefix, now: make([]group, r.cfg.Callers)}}
-	var reading, keeping, calling context.Context
+	l := &load{run: r, groups: groups{prefix: r.prefix, now: make([]group, r.cfg.Callers)}}
+	l.calls.begun = new(sync.WaitGroup)
+	var reading, keeping, calling, going context.Context
 	reading, l.unwatch = context.WithCancel(context.Background())
 	keeping, l.release = context.WithCancel(context.Background())
 	calling, l.cut = context.WithCancel(context.Background())
-	if r.conn.Watcher != nil {
-		l.startReaders(reading, revision)
-	}
-	if r.conn.Lessor != nil {
-		l.startKeepers(keeping)
+	going, l.halt = context.WithCancel(calling)
+	for i := range r.cfg.Callers {
+		if r.conn.Watcher != nil {
+			l.startReader(reading, i, revision)
+		}
+		if r.conn.Lessor != nil {
+			l.keepers.Go(func() { l.newKeeper(i).keepLeases(keeping) })
+		}
 	}
 	_ = pause.For(ctx, startPause)
 	for i := range r.cfg.Callers {
 		for _, k := range history.Kinds() {
 			c := &caller{load: l, kind: k, index: i, rng: rand.New(rand.NewPCG(r.cfg.Seed, uint64(k)<<32|uint64(i)))}
-			l.callers.Go(func() { c.run(calling) })
+			l.callers.Go(func() { c.run(going, calling) })
 		}
 	}
 	return l
 }
 
-func (l *load) startReaders(ctx context.Context, revision int64) {
-	for i := range l.run.cfg.Callers {
-		request := watched(l.run.prefix, i)
-		request.StartRevision = revision
-		r := newReader(l.run, request)
-		l.readers = append(l.readers, r)
-		l.reading.Go(func() { r.run(ctx) })
-	}
-}
-
-func (l *load) startKeepers(ctx context.Context) {
-	for i := range l.run.cfg.Callers {
-		k := l.newKeeper(i)
-		l.keepers.Go(func() { k.keepLeases(ctx) })
-	}
+func (l *load) startReader(ctx context.Context, i int, revision int64) {
+	request := watched(l.run.prefix, i)
+	request.StartRevision = revision
+	r := newReader(l.run, request)
+	l.readers = append(l.readers, r)
+	l.reading.Go(func() { r.run(ctx) })
 }
 
 // stop begins no further call and returns when those under way have ended; when
 // ctx ends first they are cut short, and recorded as abandoned. The leases are no
 // longer kept. The watches go on.
 func (l *load) stop(ctx context.Context) {
-	close(l.stopped)
+	l.halt()
 	defer context.AfterFunc(ctx, l.cut)()
 	l.release()
 	l.keepers.Wait()
@@ -149,9 +145,6 @@ type flight struct {
 func (f *flight) add() (done func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.begun == nil {
-		f.begun = new(sync.WaitGroup)
-	}
 	f.begun.Add(1)
 	return f.begun.Done
 }
@@ -161,17 +154,10 @@ func (f *flight) add() (done func()) {
 func (f *flight) settle(ctx context.Context) error {
 	f.mu.Lock()
 	begun := f.begun
-	f.begun = nil
+	f.begun = new(sync.WaitGroup)
 	f.mu.Unlock()
-	ended := make(chan struct{})
-	go func() {
-		if begun != nil {
-			begun.Wait()
-		}
-		close(ended)
-	}()
 	select {
-	case <-ended:
+	case <-robustness.Go(1, func(int) { begun.Wait() }):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -23,6 +23,7 @@ const (
 // newDNS returns a DNS server with the backends as addresses of a name, and as SRV records.
 func newDNS(t *trial) *source {
 	server := fatal.OK(nameserver.New(""))
+	t.env.Cleanup(server.Close)
 	server.OnQuery(t.arrived.add)
 	server.SendAdditionals()
 	// So that the name exists without an address, which is another answer than that there is no such name.
@@ -48,7 +49,6 @@ func newDNS(t *trial) *source {
 		// A query on its way is lost with the server, and then there is the longest time to the next:
 		// SRV records and addresses have the timeout each.
 		extraTime: 2*lookupTimeout + lookupInterval*11/10,
-		close:     server.Close,
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -32,9 +31,6 @@ type registrations struct {
 	direct  *clientv3.Client // past the links
 	manager endpoints.Manager
 	listed  []string
-
-	mu      sync.Mutex
-	clients []*clientv3.Client
 }
 
 // newEtcd returns the cluster of the run, in which the backends are registered.
@@ -45,18 +41,26 @@ func newEtcd(t *trial) *source {
 	for i, m := range cluster.Members() {
 		members[i] = m.DirectEndpoint()
 	}
-	s.direct = fatal.OK(s.connect(members))
+	// connect is called by one goroutine. The client is closed with the workload.
+	connect := func(to []string, opts ...grpc.DialOption) (*clientv3.Client, error) {
+		client, err := quorate.Dial(clientv3.Config{Endpoints: to, DialOptions: opts})
+		if err == nil {
+			t.env.Cleanup(client.Close)
+		}
+		return client, err
+	}
+	s.direct = fatal.OK(connect(members))
 	s.manager = fatal.OK(endpoints.NewManager(s.direct, service))
 	result := &source{
 		builder: func(removalDelay time.Duration) (resolver.Builder, []string, error) {
-			client, err := s.connect(cluster.Endpoints(), grpc.WithStatsHandler(arriving{&t.arrived}))
+			client, err := connect(cluster.Endpoints(), grpc.WithStatsHandler(arriving{&t.arrived}))
 			if err != nil {
 				return nil, nil, err
 			}
 			b, err := etcd.NewBuilder(client, etcd.Config{MassRemovalDelay: removalDelay})
 			return b, []string{"etcd:///" + service}, err
 		},
-		list: s.list, close: s.close,
+		list: s.list,
 	}
 	for _, f := range fault.ForSoaks() {
 		begin := func() {
@@ -76,18 +80,6 @@ func newEtcd(t *trial) *source {
 		s.heal()
 	}})
 	return result
-}
-
-// connect connects a client, which is closed with the source.
-func (s *registrations) connect(to []string, opts ...grpc.DialOption) (*clientv3.Client, error) {
-	client, err := quorate.Dial(clientv3.Config{Endpoints: to, DialOptions: opts})
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.clients = append(s.clients, client)
-	return client, nil
 }
 
 // list writes the registrations in one transaction, again if its outcome is unknown.
@@ -142,15 +134,6 @@ func repeat(do func(context.Context) error) {
 		}
 		return err
 	}))
-}
-
-func (s *registrations) close() (err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.clients {
-		err = errors.Join(err, c.Close())
-	}
-	return err
 }
 
 // arriving notes the connections and the requests of a client.

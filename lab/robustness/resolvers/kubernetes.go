@@ -25,6 +25,13 @@ const (
 // newKubernetes returns an API server with the backends in an EndpointSlice.
 func newKubernetes(t *trial) *source {
 	server := fatal.OK(fakeapiserver.Start())
+	t.env.Cleanup(func() error {
+		server.Close()
+		for _, r := range server.Requests() {
+			t.arrived.add(r.At)
+		}
+		return nil
+	})
 	slice := fatal.OK(server.Create(&discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: namespace, Name: service, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
 		AddressType: discoveryv1.AddressTypeIPv4,
@@ -60,13 +67,6 @@ func newKubernetes(t *trial) *source {
 				name: "forbidden", begin: all(func() { server.Deny() }, server.BreakConnections), end: func() { server.Allow() },
 				extraTime: kubernetes.DefaultMaxBackoff, // the server is there, and does not want more requests
 			},
-		},
-		close: func() error {
-			server.Close()
-			for _, r := range server.Requests() {
-				t.arrived.add(r.At)
-			}
-			return nil
 		},
 	}
 }

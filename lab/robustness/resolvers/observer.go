@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/resolver"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/robustness"
 )
 
@@ -257,14 +258,7 @@ func (c *clock) advance(elapsed time.Duration) {
 
 // run advances the clock until ctx ends.
 func (c *clock) run(ctx context.Context) {
-	ticks := time.NewTicker(clockTick)
-	defer ticks.Stop()
-	for last := time.Now(); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticks.C:
-		}
+	for last := time.Now(); pause.For(ctx, clockTick) == nil; {
 		now := time.Now()
 		c.advance(now.Sub(last))
 		last = now

@@ -40,7 +40,7 @@ func TestArrivalsWithinATime(t *testing.T) {
 func TestChangesOfBackends(t *testing.T) {
 	tr := newTrial("static", Config{}, &robustness.Env{Outcome: robustness.Outcome{Counts: &robustness.Counts{}}}, &clock{}, rand.New(rand.NewPCG(1, 0)))
 	defer tr.backends.stop(nil)
-	tr.source = newStatic()
+	tr.source = newStatic(tr)
 	for range 100 {
 		before := tr.live
 		tr.change()

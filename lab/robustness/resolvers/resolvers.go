@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -67,7 +68,7 @@ type Config struct {
 }
 
 // Resolvers returns the names of all resolvers.
-func Resolvers() []string { return []string{"dns", "etcd", "kubernetes", "static"} }
+func Resolvers() []string { return slices.Sorted(maps.Keys(sources)) }
 
 // Numbers returns the settings that are numbers.
 func (c *Config) Numbers() []robustness.Number {
@@ -93,9 +94,6 @@ func (c Config) run(ctx context.Context) (robustness.Outcome, error) {
 	c.giveUpAfter = cmp.Or(c.giveUpAfter, 30*time.Second)
 	if len(c.Resolvers) == 0 {
 		c.Resolvers = Resolvers()
-	}
-	if c.wrap == nil {
-		c.wrap = func(b resolver.Builder, _ func() (resolver.Builder, error)) resolver.Builder { return b }
 	}
 	for i, name := range c.Resolvers {
 		check.That(slices.Contains(Resolvers(), name), "unknown resolver %q: the resolvers are %q", name, Resolvers())

@@ -24,8 +24,6 @@ type source struct {
 	// extraTime is how much longer than Config.bound a change takes by the resolver's
 	// configuration.
 	extraTime time.Duration
-	// close ends the source, and what its builders hold.
-	close func() error
 }
 
 // sourceFault is a fault of a source.
@@ -41,31 +39,19 @@ type sourceFault struct {
 	falseList func(all []string) []string
 }
 
-// newSource starts the source of a resolver, nil if there is no resolver of that name.
-func (t *trial) newSource() *source {
-	switch t.resolver {
-	case "dns":
-		return newDNS(t)
-	case "etcd":
-		return newEtcd(t)
-	case "kubernetes":
-		return newKubernetes(t)
-	default:
-		return newStatic()
-	}
-}
+// sources start the source of each resolver, which ends with the workload.
+var sources = map[string]func(*trial) *source{"dns": newDNS, "etcd": newEtcd, "kubernetes": newKubernetes, "static": newStatic}
 
 // newStatic returns a target that lists the backends. It has no faults, and its list never
 // changes; channels come and go.
-func newStatic() *source {
+func newStatic(*trial) *source {
 	var target string
 	return &source{
 		builder: func(time.Duration) (resolver.Builder, []string, error) {
 			b, err := static.NewBuilder(static.Config{})
 			return b, []string{target}, err
 		},
-		list:  func(addresses []string) { target = "static:///" + strings.Join(addresses, ",") },
-		close: func() error { return nil },
+		list: func(addresses []string) { target = "static:///" + strings.Join(addresses, ",") },
 	}
 }
 

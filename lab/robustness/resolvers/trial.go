@@ -62,8 +62,7 @@ func newTrial(name string, cfg Config, env *robustness.Env, clock *clock, rng *r
 // start starts the source and backends, opens channels, and waits until all have the list.
 func (t *trial) start() {
 	t.env.Cleanup(func() error { t.backends.stop(nil); return nil })
-	t.source = t.newSource()
-	t.env.Cleanup(t.source.close)
+	t.source = sources[t.resolver](t)
 	t.live = fatal.OK(t.backends.start((fewest + most) / 2))
 	t.list()
 	removal := removalDelay
@@ -72,12 +71,14 @@ func (t *trial) start() {
 	}
 	builder, targets, err := t.source.builder(removal)
 	fatal.If(err)
-	wrapped := t.cfg.wrap(builder, func() (resolver.Builder, error) {
-		another, _, err := t.source.builder(removal)
-		return another, err
-	})
+	if t.cfg.wrap != nil {
+		builder = t.cfg.wrap(builder, func() (resolver.Builder, error) {
+			another, _, err := t.source.builder(removal)
+			return another, err
+		})
+	}
 	for i := range t.cfg.Channels {
-		c := newChannel(i, observedBuilder{wrapped, t.observer}, targets, t.backends.dial, t.rng)
+		c := newChannel(i, observedBuilder{builder, t.observer}, targets, t.backends.dial, t.rng)
 		fatal.If(c.openLocked())
 		t.channels = append(t.channels, c)
 		t.env.Cleanup(c.close)

@@ -4,6 +4,7 @@ package official
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -13,15 +14,12 @@ import (
 
 // NewLessor returns a Lessor that keeps its leases, and writes the keys attached to
 // them, through a client.
-func NewLessor(c *clientv3.Client) client.Lessor { return lessor{c, c} }
+func NewLessor(c *clientv3.Client) client.Lessor { return lessor{c} }
 
-type lessor struct {
-	leases clientv3.Lease
-	kv     clientv3.KV
-}
+type lessor struct{ c *clientv3.Client }
 
 func (l lessor) Grant(ctx context.Context, ttl time.Duration) (id int64, granted time.Duration, err error) {
-	resp, err := l.leases.Grant(ctx, int64(ttl/time.Second))
+	resp, err := l.c.Grant(ctx, int64(ttl/time.Second))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -29,11 +27,30 @@ func (l lessor) Grant(ctx context.Context, ttl time.Duration) (id int64, granted
 }
 
 func (l lessor) Attach(ctx context.Context, id int64, key, value string) error {
-	_, err := l.kv.Put(ctx, key, value, clientv3.WithLease(clientv3.LeaseID(id)))
+	_, err := l.c.Put(ctx, key, value, clientv3.WithLease(clientv3.LeaseID(id)))
 	return err
 }
 
 func (l lessor) Revoke(ctx context.Context, id int64) error {
-	_, err := l.leases.Revoke(ctx, clientv3.LeaseID(id))
+	_, err := l.c.Revoke(ctx, clientv3.LeaseID(id))
 	return err
+}
+
+func (l lessor) KeepAlive(ctx context.Context, id int64) iter.Seq2[time.Time, error] {
+	ctx, until, reason := claims(ctx)
+	renewals, err := l.c.KeepAlive(ctx, clientv3.LeaseID(id))
+	return func(yield func(time.Time, error) bool) {
+		if err != nil {
+			yield(time.Time{}, err)
+			return
+		}
+		for renewal := range renewals {
+			if !yield(until(renewal), nil) {
+				return
+			}
+		}
+		if err := reason(); err != nil {
+			yield(time.Time{}, err)
+		}
+	}
 }

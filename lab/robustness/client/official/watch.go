@@ -18,9 +18,7 @@ import (
 // NewWatcher returns a Watcher that watches through a client.
 func NewWatcher(w clientv3.Watcher) client.Watcher { return watcher{w} }
 
-type watcher struct {
-	watcher clientv3.Watcher
-}
+type watcher struct{ watcher clientv3.Watcher }
 
 func (w watcher) Watch(ctx context.Context, req history.WatchRequest) iter.Seq[history.WatchResponse] {
 	if req.RequireLeader {

@@ -10,9 +10,7 @@ import (
 // NewStore returns a Store that makes its calls through a client.
 func NewStore(kv clientv3.KV) client.Store { return store{kv} }
 
-type store struct {
-	kv clientv3.KV
-}
+type store struct{ kv clientv3.KV }
 
 func (s store) Get(ctx context.Context, key string) (int64, error) {
 	resp, err := s.kv.Get(ctx, key)
