@@ -25,6 +25,7 @@ import (
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/internal/cli/clitest"
 	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/etcdtest"
 )
@@ -34,10 +35,8 @@ func backend(t *testing.T) (addr string, service *grpchealth.Server, srv *grpc.S
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	srv, service = grpc.NewServer(), grpchealth.NewServer()
-	healthpb.RegisterHealthServer(srv, service)
-	go func() { _ = srv.Serve(lis) }()
-	t.Cleanup(srv.Stop)
+	service = grpchealth.NewServer()
+	srv = grpctest.ServeOn(t, lis, func(s grpc.ServiceRegistrar) { healthpb.RegisterHealthServer(s, service) })
 	return lis.Addr().String(), service, srv
 }
 
