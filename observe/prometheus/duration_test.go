@@ -182,7 +182,7 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 	requireForgotten(t, reg, `"\xfe"`, `"\xff"`)
 }
 
-// gathered returns the values of a client, by the names and labels of the metrics.
+// gathered returns the values of a client, by the names and labels of the metrics: of a histogram its count and its sum.
 func gathered(t *testing.T, reg prometheus.Gatherer, client string) map[string]float64 {
 	t.Helper()
 	all := map[string]float64{}
@@ -195,6 +195,10 @@ func gathered(t *testing.T, reg prometheus.Gatherer, client string) map[string]f
 			if l.GetName() != "client" {
 				key += " " + l.GetValue()
 			}
+		}
+		if h := m.GetHistogram(); h != nil {
+			all[key+" count"], all[key+" sum"] = float64(h.GetSampleCount()), h.GetSampleSum()
+			return
 		}
 		all[key] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 	})
