@@ -147,9 +147,7 @@ func TestResolveOnce(t *testing.T) {
 		{"etcd:///billing --user root", cli.Failure, "", "--user needs a name and a password; the password may also be in ETCDCTL_PASSWORD"},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-			defer cancel()
-			status, stdout, stderr := clitest.Exec(ctx, newResolveCommand(), strings.Fields(tt.args)...)
+			status, stdout, stderr := clitest.Exec(grpctest.Within(t, testTimeout), newResolveCommand(), strings.Fields(tt.args)...)
 			assert.Equal(t, tt.status, status)
 			assert.Contains(t, stdout, tt.stdout)
 			assert.Contains(t, stderr, tt.stderr)
@@ -216,9 +214,7 @@ func TestResolveOnceTellsHowEndpointsAre(t *testing.T) {
 		{"one does not answer", mute.Addr().String(), cli.Negative, mute.Addr().String() + " is dead"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-			defer cancel()
-			status, _, stderr := clitest.Exec(ctx, newResolveCommand(), "static:///"+tt.target, "--once", "--health")
+			status, _, stderr := clitest.Exec(grpctest.Within(t, testTimeout), newResolveCommand(), "static:///"+tt.target, "--once", "--health")
 			assert.Equal(t, tt.status, status, stderr)
 			assert.Contains(t, stderr, tt.stderr)
 		})
@@ -296,8 +292,7 @@ func TestResolveOnceWhileEndpointsGo(t *testing.T) {
 		r := manual.NewBuilderWithScheme("test")
 		a, b := resolver.Endpoint{Addresses: []resolver.Address{{Addr: "a:1"}}}, resolver.Endpoint{Addresses: []resolver.Address{{Addr: "b:1"}}}
 		r.InitialState(resolver.State{Endpoints: []resolver.Endpoint{a, b}})
-		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-		defer cancel()
+		ctx := grpctest.Within(t, testTimeout)
 		out, in := io.Pipe()
 		ended := make(chan error, 1)
 		f := resolveFlags{once: true, probeEvery: time.Second}
