@@ -20,17 +20,15 @@ func (ck *checker) checkConn(s *subConn) {
 	if ck.p.options().DisableSuspicion || !s.checking.CompareAndSwap(false, true) {
 		return
 	}
-	if !ck.p.startTask() {
-		s.checking.Store(false)
-		return
-	}
-	go func() {
-		defer ck.p.tasks.Done()
+	started := ck.p.start(func() {
 		defer s.checking.Store(false)
 		if s.unanswered(&s.livenessSent, time.Now()) > 0 || ck.p.prober.sendWithReserve(s, forLiveness, 0, nil) {
 			(&connCheck{p: ck.p, s: s}).run()
 		}
-	}()
+	})
+	if !started {
+		s.checking.Store(false)
+	}
 }
 
 // connCheck is the check of a connection over which a probe was sent.
@@ -44,39 +42,44 @@ type connCheck struct {
 
 // run waits until the connection is heard, lost, or found dead.
 func (c *connCheck) run() {
-	for wait := c.pause(time.Now()); ; wait = c.pause(time.Now()) {
-		start, before := time.Now(), c.s.conn.backlog()
-		wasAlive := !c.alive.IsZero()
-		ended := c.p.prober.await(c.s.ep, wait, func() bool {
-			now := time.Now()
-			silent := c.s.unanswered(&c.s.probeSent, now)
-			c.alive = first(c.alive, silent > 0 && c.s.ep.healthEntry().AliveSince(now.Add(-silent)), now)
-			return silent == 0 || !c.s.ready.Load()
-		})
-		if !ended && !wasAlive && !c.alive.IsZero() && c.s.unanswered(&c.s.livenessSent, time.Now()) > probeTimeout {
-			c.p.prober.send(c.s, forLiveness, nil) // those before have ended, unread perhaps
-		}
-		now := time.Now()
-		cutOff := c.p.checks.isCutOff(c.s, now)
-		c.others = first(c.others, !cutOff, now)
-		switch {
-		case ended || c.s.ep.removed():
-			return
-		case now.Sub(start) > wait+starved || c.s.isBusy(now, before):
-			c.s.restart(now)
-		case c.untilDead(now) > 0:
-		case sinceOf(c.alive, now) >= recovery(c.s.silentFor(now)):
-			c.p.checks.closeSilent(c.s)
-			return
-		case sinceOf(c.others, now) >= witnessAfter:
-			c.s.cutAllButWrites(unusable(c.s.ep, "other connections serve")) // they go on there
-		case !cutOff:
-		case c.s.class != Calls:
-			c.p.checks.checkConn(c.s.ep.conn(Calls)) // it may be the witness
-		case c.p.checks.trySecond(c.s, now):
-			return
-		}
+	for c.round(time.Now()) {
 	}
+}
+
+// round waits for a while, and reports whether the check goes on.
+func (c *connCheck) round(start time.Time) (goesOn bool) {
+	wait, before := c.pause(start), c.s.conn.backlog()
+	wasAlive := !c.alive.IsZero()
+	ended := c.p.prober.await(c.s.ep, wait, func() bool {
+		now := time.Now()
+		silent := c.s.unanswered(&c.s.probeSent, now)
+		c.alive = first(c.alive, silent > 0 && c.s.ep.healthEntry().AliveSince(now.Add(-silent)), now)
+		return silent == 0 || !c.s.ready.Load()
+	})
+	if !ended && !wasAlive && !c.alive.IsZero() && c.s.unanswered(&c.s.livenessSent, time.Now()) > probeTimeout {
+		c.p.prober.send(c.s, forLiveness, nil) // those before have ended, unread perhaps
+	}
+	now := time.Now()
+	cutOff := c.p.checks.isCutOff(c.s, now)
+	c.others = first(c.others, !cutOff, now)
+	switch {
+	case ended || c.s.ep.removed():
+		return false
+	case now.Sub(start) > wait+starved || c.s.isBusy(now, before):
+		c.s.restart(now)
+	case c.untilDead(now) > 0:
+	case sinceOf(c.alive, now) >= recovery(c.s.silentFor(now)):
+		c.p.checks.closeSilent(c.s)
+		return false
+	case sinceOf(c.others, now) >= witnessAfter:
+		c.s.cutAllButWrites(unusable(c.s.ep, "other connections serve")) // they go on there
+	case !cutOff:
+	case c.s.class != Calls:
+		c.p.checks.checkConn(c.s.ep.conn(Calls)) // it may be the witness
+	case c.p.checks.trySecond(c.s, now):
+		return false
+	}
+	return true
 }
 
 // isCutOff reports whether nothing has arrived on any connection of the client for as long as this one is
@@ -142,7 +145,7 @@ func (ck *checker) closeLater(dead ...*subConn) {
 		ck.closeSilent(now...)
 	}
 	if len(later) > 0 {
-		ck.closeUnheard(time.Now(), wait, later)
+		ck.closeUnheard(time.Now().Add(wait), later)
 	}
 }
 
@@ -156,14 +159,10 @@ func (s *subConn) cutAllButWrites(reason error) {
 	s.cutStreams(reason)
 }
 
-// closeUnheard closes connections after a while, unless they were heard since then.
-func (ck *checker) closeUnheard(since time.Time, wait time.Duration, conns []*subConn) {
-	due := time.Now().Add(wait)
-	time.AfterFunc(wait, func() {
-		if time.Since(due) > starved {
-			ck.closeUnheard(since, starved, conns) // answers may have arrived unread
-			return
-		}
+// closeUnheard closes connections when that is due, unless they are heard until then.
+func (ck *checker) closeUnheard(due time.Time, conns []*subConn) {
+	since := time.Now()
+	runAt(due, func() {
 		var dead []*subConn
 		for _, s := range conns {
 			replaced := s.ep.conn(s.class) != s

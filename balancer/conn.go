@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -93,8 +92,7 @@ const (
 
 // netConn is the latest network connection of a subConn.
 type netConn struct {
-	mu   sync.Mutex
-	conn net.Conn
+	conn atomic.Pointer[net.Conn] // nil before the first, and once the policy has closed it
 
 	// received counts the bytes received. complete is the count at the end of the latest
 	// message. arrived is when the latest bytes of a large message arrived.
@@ -102,28 +100,18 @@ type netConn struct {
 	arrived            health.Stamp
 }
 
-func (c *netConn) set(conn net.Conn) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.conn = conn
-}
+func (c *netConn) set(conn net.Conn) { c.conn.Store(&conn) }
 
 // known reports whether the policy knows the connection, and can close it.
-func (c *netConn) known() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.conn != nil
-}
+func (c *netConn) known() bool { return c.conn.Load() != nil }
 
 // close closes the connection and reports whether there was one.
 func (c *netConn) close() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.conn == nil {
+	conn := c.conn.Swap(nil)
+	if conn == nil {
 		return false
 	}
-	_ = c.conn.Close() // it may have been closed before
-	c.conn = nil
+	_ = (*conn).Close() // it may have been closed before
 	return true
 }
 
@@ -158,12 +146,11 @@ func (b backlog) movedSince(was backlog) bool {
 }
 
 func (c *netConn) backlog() backlog {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.conn == nil {
+	conn := c.conn.Load()
+	if conn == nil {
 		return backlog{}
 	}
-	return backlogOf(c.conn)
+	return backlogOf(*conn)
 }
 
 // countingConn counts what arrives on a connection.

@@ -37,3 +37,32 @@ func (e *Endpoint) SpendProbes() {
 func (e *Endpoint) Answer(sent time.Time) {
 	e.policy.prober.take(e.conn(Calls), health.Report{Kind: health.Served}, sent)
 }
+
+// CheckConn makes three rounds of a check of the endpoint's connection for calls. The last one ends late by the
+// given duration.
+func (e *Endpoint) CheckConn(late time.Duration) {
+	s := e.conn(Calls)
+	s.checking.Store(true) // the policy makes none meanwhile
+	defer s.checking.Store(false)
+	e.policy.prober.send(s, forLiveness, nil)
+	c := &connCheck{p: e.policy, s: s}
+	for _, by := range []time.Duration{0, 0, late} {
+		c.round(time.Now().Add(-by))
+	}
+}
+
+// AwaitStream waits for the answer to a probe for a silent stream. The wait ends late by the given duration.
+func (e *Endpoint) AwaitStream(late time.Duration) {
+	e.policy.prober.awaitStream(e.conn(Calls), false, time.Now().Add(-late))
+}
+
+// CloseUnheard closes the endpoint's connection for calls, late by the given duration.
+func (e *Endpoint) CloseUnheard(late time.Duration) {
+	e.policy.checks.closeUnheard(time.Now().Add(-late), []*subConn{e.conn(Calls)})
+}
+
+// CutOvertaken cuts the overtaken calls in flight at the endpoint, late by the given duration.
+func (e *Endpoint) CutOvertaken(late time.Duration) {
+	now := time.Now()
+	e.cutOvertaken(now, now.Add(-time.Hour), now.Add(-late))
+}

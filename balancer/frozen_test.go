@@ -87,54 +87,36 @@ func TestWritesOutlastAPause(t *testing.T) {
 	}
 }
 
-func TestSingleEndpointIsNeverEjected(t *testing.T) {
-	inBubble(t, 1, func(t *testing.T, servers []*server) {
-		s := servers[0]
-		c := warm(t, roundRobin, servers)
-		s.frozen.Shut()
-		reads := c.starting(3, s, aRead)
-		writes := c.starting(3, s, aWrite)
-		time.Sleep(time.Minute)
-		assert.Equal(t, health.Suspected, c.is(s))
-		s.frozen.Open()
-		for range 3 {
-			require.NoError(t, (<-reads).err)
-			require.NoError(t, (<-writes).err)
-		}
-		require.NoError(t, c.read().err)
-		assert.Equal(t, health.Serving, c.is(s))
-		assert.LessOrEqual(t, c.probes.Load(), int64(4))
-		assert.Empty(t, c.events.closedAddresses())
-		assert.LessOrEqual(t, s.conns.Load(), int64(1+60/20), "a second connection, while its handshake may succeed")
-		within(t, time.Second, "the second connection is closed", func() bool { return len(s.connections()) == 1 })
-	})
-}
-
 func TestNothingIsEjectedWhenAllAreFrozen(t *testing.T) {
-	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
-		time.Sleep(time.Minute)
-		calls := make([]<-chan outcome, len(servers))
-		for i, s := range servers {
-			s.frozen.Shut()
-			calls[i] = c.starting(3, s, aRead)
-		}
-		time.Sleep(time.Minute)
-		assert.LessOrEqual(t, c.probes.Load(), int64(10+60/4), "the budget")
-		for _, s := range servers {
-			assert.Equal(t, health.Suspected, c.is(s))
-			s.frozen.Open()
-		}
-		for i := range servers {
-			for range 3 {
-				require.NoError(t, (<-calls[i]).err)
+	for n, probes := range map[int]int64{1: 4, 3: 10 + 60/4} {
+		withClient(t, n, func(t *testing.T, c *client, servers []*server) {
+			time.Sleep(time.Minute)
+			var calls []<-chan outcome
+			for _, s := range servers {
+				s.frozen.Shut()
+				calls = append(calls, c.starting(3, s, aRead), c.starting(3, s, aWrite))
 			}
-		}
-		for _, s := range servers {
-			within(t, time.Second, "the second connection is closed", func() bool { return len(s.connections()) == 1 })
-		}
-		assert.LessOrEqual(t, dials(servers), int64(3+60/20), "one second connection at a time")
-		assert.Empty(t, c.events.closedAddresses())
-	})
+			time.Sleep(time.Minute)
+			assert.LessOrEqual(t, c.probes.Load(), probes, "the budget")
+			for _, s := range servers {
+				assert.Equal(t, health.Suspected, c.is(s))
+				s.frozen.Open()
+			}
+			for _, ended := range calls {
+				for range 3 {
+					require.NoError(t, (<-ended).err)
+				}
+			}
+			o := c.read()
+			require.NoError(t, o.err)
+			assert.Equal(t, health.Serving, o.at.State())
+			for _, s := range servers {
+				within(t, time.Second, "the second connection is closed", func() bool { return len(s.connections()) == 1 })
+			}
+			assert.LessOrEqual(t, dials(servers), int64(n+60/20), "one second connection at a time, while its handshake may succeed")
+			assert.Empty(t, c.events.closedAddresses())
+		})
+	}
 }
 
 // Without calls after the outage, one probe each shows that the endpoints serve.

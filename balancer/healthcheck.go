@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -34,9 +35,7 @@ func (s *subConn) healthChanged(sc balancer.SubConn, st balancer.SubConnState) {
 	s.withheld.Store(!healthy)
 	s.unhealthy = nil
 	if st.ConnectivityState == connectivity.TransientFailure {
-		if s.unhealthy = st.ConnectionError; s.unhealthy == nil {
-			s.unhealthy = errUnhealthy
-		}
+		s.unhealthy = cmp.Or(st.ConnectionError, errUnhealthy)
 	}
 	err := s.unhealthy
 	if !healthy {

@@ -21,6 +21,17 @@ const (
 	starved = 50 * time.Millisecond
 )
 
+// runAt runs f once it is due. If the timer fires too late, f runs a little later: answers may have arrived unread.
+func runAt(due time.Time, f func()) {
+	time.AfterFunc(time.Until(due), func() {
+		if time.Since(due) > starved {
+			runAt(time.Now().Add(starved), f)
+			return
+		}
+		f()
+	})
+}
+
 // inflight tracks the in-flight calls and streams of an endpoint. One timer checks them
 // for silence.
 type inflight struct {

@@ -29,19 +29,17 @@ func (pr *prober) investigate(ep *Endpoint) {
 	if !pr.canProbe() || !needsProbes(ep.State()) || !ep.probing.CompareAndSwap(false, true) {
 		return
 	}
-	if !pr.p.startTask() {
-		ep.probing.Store(false)
-		return
-	}
-	go func() {
-		defer pr.p.tasks.Done()
+	started := pr.p.start(func() {
 		i := &investigation{p: pr.p, ep: ep, next: rand.N(maxWitnesses)}
 		i.run()
 		ep.probing.Store(false)
 		if i.isNeeded() {
 			pr.investigate(ep) // a new need arose while this investigation ended
 		}
-	}()
+	})
+	if !started {
+		ep.probing.Store(false)
+	}
 }
 
 // maxWitnesses bounds the random first witness, so that the clients of a failing endpoint do

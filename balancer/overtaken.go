@@ -64,7 +64,8 @@ func (e *Endpoint) ServedInTerm(term uint64, began time.Time) (isNew bool) {
 		e.policy.probeOvertaken(term, since, wait/4+rand.N(wait/2))
 	}
 	if latest && !began.Before(since) && e.term.CompareAndSwap(shown, term) && cuts {
-		e.cutOvertaken(since, time.Now(), wait)
+		now := time.Now()
+		e.cutOvertaken(since, now, now.Add(wait))
 	}
 	return isNew
 }
@@ -97,16 +98,11 @@ func (p *policy) probeOvertaken(term uint64, since time.Time, pause time.Duratio
 	})
 }
 
-// cutOvertaken cuts the writes that were picked before then, and are still unanswered when the pause is
-// over and, since the endpoint served in a later term, their suspectAfter has passed.
-func (e *Endpoint) cutOvertaken(before, served time.Time, pause time.Duration) {
-	due := time.Now().Add(pause)
-	time.AfterFunc(pause, func() {
+// cutOvertaken cuts the writes that were picked before then, and are still unanswered when that is
+// due and, since the endpoint served in a later term, their suspectAfter has passed.
+func (e *Endpoint) cutOvertaken(before, served, due time.Time) {
+	runAt(due, func() {
 		now := time.Now()
-		if now.Sub(due) > starved {
-			e.cutOvertaken(before, served, starved) // answers may have arrived unread
-			return
-		}
 		var next time.Duration
 		for _, c := range e.overtaken(before) {
 			if more := c.suspectAfter - now.Sub(served); more <= 0 {
@@ -116,7 +112,7 @@ func (e *Endpoint) cutOvertaken(before, served time.Time, pause time.Duration) {
 			}
 		}
 		if next > 0 {
-			e.cutOvertaken(before, served, next)
+			e.cutOvertaken(before, served, now.Add(next))
 		}
 	})
 }

@@ -305,10 +305,7 @@ func (p *policy) openClass(call Call, class ConnClass, fit []*Endpoint) error {
 		}
 	}
 	if len(candidates) == 0 {
-		if err == nil {
-			err = errNoConnection
-		}
-		return err
+		return cmp.Or(err, errNoConnection)
 	}
 	s := p.strategy().Pick(call, candidates).conn(class)
 	if s.sc != nil {

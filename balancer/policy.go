@@ -89,15 +89,14 @@ func (p *policy) strategy() Strategy {
 	return nil
 }
 
-// startTask registers a background task. If it returns true, the caller must call
-// p.tasks.Done.
-func (p *policy) startTask() bool {
+// start runs a task in the background. It reports whether it does: not once the policy is closed.
+func (p *policy) start(task func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return false
 	}
-	p.tasks.Add(1)
+	p.tasks.Go(task)
 	return true
 }
 

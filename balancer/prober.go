@@ -111,6 +111,9 @@ func (pr *prober) connected(s *subConn) {
 	}
 }
 
+// silentStream is why an endpoint with a silent stream is suspected.
+const silentStream = "a stream is silent for longer than usual"
+
 // checkStream probes the connection of a silent stream: with a service probe if the
 // stream was active, because a member that is partitioned from its peers is alive but
 // sends no events. If the endpoint works over other connections, this one is checked.
@@ -120,7 +123,7 @@ func (pr *prober) checkStream(s *stream, now time.Time) {
 	switch {
 	case o.Service == nil && len(pr.p.all()) > 1:
 		if !quiet {
-			pr.suspect(ep, now, "a stream is silent for longer than usual")
+			pr.suspect(ep, now, silentStream)
 		}
 		return
 	case quiet && conn.heard.Since(now) < quietFor, !quiet && conn.completedSince(since):
@@ -131,32 +134,34 @@ func (pr *prober) checkStream(s *stream, now time.Time) {
 	case quiet && ep.healthEntry().Silence(now) < quietFor, !quiet && ep.healthEntry().CompletedSince(since):
 		pr.p.checks.checkConn(conn)
 		return
-	case !pr.p.startTask():
-		return
 	}
-	go func() {
-		defer pr.p.tasks.Done()
-		kind, detail := forService, "a stream is silent for longer than usual"
-		if quiet {
-			kind, detail = forStatus, "no answer on a quiet connection"
-			if o.Status == nil {
-				kind = forLiveness
-			}
+	kind := forService
+	switch {
+	case quiet && o.Status == nil:
+		kind = forLiveness
+	case quiet:
+		kind = forStatus
+	}
+	pr.p.start(func() {
+		if pr.send(conn, kind, nil) {
+			pr.awaitStream(conn, quiet, time.Now())
 		}
-		if !pr.send(conn, kind, nil) {
-			return
-		}
-		sent := time.Now()
-		wait := probeRound + ep.tolerance()
-		answered := pr.await(ep, wait, func() bool { return conn.heard.After(sent) && (quiet || ep.servedSince(sent)) })
-		switch now := time.Now(); {
-		case answered || now.Sub(sent) >= wait+starved:
-		case ep.healthEntry().CompletedSince(sent), quiet && ep.healthEntry().AliveSince(sent):
-			pr.p.checks.checkConn(conn)
-		default:
-			pr.suspect(ep, now, detail)
-		}
-	}()
+	})
+}
+
+// awaitStream waits for the answer to the probe that was sent over the connection of a silent stream.
+func (pr *prober) awaitStream(conn *subConn, quiet bool, sent time.Time) {
+	ep, wait := conn.ep, probeRound+conn.ep.tolerance()
+	answered := pr.await(ep, wait, func() bool { return conn.heard.After(sent) && (quiet || ep.servedSince(sent)) })
+	switch now := time.Now(); {
+	case answered || now.Sub(sent) > wait+starved:
+	case ep.healthEntry().CompletedSince(sent), quiet && ep.healthEntry().AliveSince(sent):
+		pr.p.checks.checkConn(conn)
+	case quiet:
+		pr.suspect(ep, now, "no answer on a quiet connection")
+	default:
+		pr.suspect(ep, now, silentStream)
+	}
 }
 
 // servedSince reports whether the latest service probe was answered.
@@ -198,15 +203,14 @@ func (pr *prober) sendWithBudget(s *subConn, kind probeKind, take func(now time.
 	sc, ready := s.sc, s.ready.Load()
 	pr.p.mu.Unlock()
 	now, prober := time.Now(), pr.p.options().prober(kind)
-	if !ready || prober == nil || !take(now) || !pr.p.startTask() {
+	if !ready || prober == nil || !take(now) {
 		return false
 	}
 	s.noteProbe(kind, now)
 	if kind == forService {
 		s.ep.noteServiceProbe(now)
 	}
-	go func() {
-		defer pr.p.tasks.Done()
+	return pr.p.start(func() {
 		if done != nil {
 			defer done()
 		}
@@ -216,8 +220,7 @@ func (pr *prober) sendWithBudget(s *subConn, kind probeKind, take func(now time.
 		ctx, cancel := context.WithTimeout(s.ep.lifetime.Load(), probeTimeout)
 		defer cancel()
 		pr.probe(ctx, s, sc, prober, now)
-	}()
-	return true
+	})
 }
 
 // probe sends a probe and records its report.

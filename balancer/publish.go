@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"cmp"
 	"errors"
 	"math/rand/v2"
 	"time"
@@ -130,10 +131,7 @@ func (p *policy) connectivityLocked() (connectivity.State, error) {
 		}
 	}
 	if failing == wanted {
-		if err == nil {
-			err = errNoConnection
-		}
-		return connectivity.TransientFailure, err
+		return connectivity.TransientFailure, cmp.Or(err, errNoConnection)
 	}
 	return connectivity.Connecting, nil
 }

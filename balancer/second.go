@@ -195,7 +195,7 @@ func (t *trial) replace() bool {
 	p.changedBy(t.second, sc, taken)
 	p.prober.connected(t.second)
 	if old.cutAllButWrites(reason); len(ep.inflight.callsOn(old)) > 0 {
-		p.checks.closeUnheard(time.Now(), recovery(silent), []*subConn{old})
+		p.checks.closeUnheard(time.Now().Add(recovery(silent)), []*subConn{old})
 	} else {
 		old.conn.close()
 	}

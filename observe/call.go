@@ -70,27 +70,23 @@ type AttemptTrace interface {
 // Calls returns the CallObserver of o, or one that calls all CallObservers in a [Multi]; nil
 // if there is none.
 func Calls(o Observer) CallObserver {
-	found := Find[CallObserver](o)
-	switch len(found) {
-	case 0:
-		return nil
-	case 1:
-		return found[0]
-	default:
-		return calls{all: found}
-	}
+	return oneOf(Find[CallObserver](o), func(all []CallObserver) CallObserver { return calls{all: all} })
 }
 
 // Trace is [Calls] for Tracers.
 func Trace(o Observer) Tracer {
-	found := Find[Tracer](o)
+	return oneOf(Find[Tracer](o), func(all []Tracer) Tracer { return tracers{all: all} })
+}
+
+// oneOf returns one that stands for all of several, the only one, or nil for none.
+func oneOf[T any](found []T, of func(all []T) T) (none T) {
 	switch len(found) {
 	case 0:
-		return nil
+		return none
 	case 1:
 		return found[0]
 	default:
-		return tracers{all: found}
+		return of(found)
 	}
 }
 

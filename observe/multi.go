@@ -15,14 +15,7 @@ func Multi(observers ...Observer) Observer {
 			all = append(all, o)
 		}
 	}
-	switch len(all) {
-	case 0:
-		return nil
-	case 1:
-		return all[0]
-	default:
-		return all
-	}
+	return oneOf(all, func(all []Observer) Observer { return multi(all) })
 }
 
 type multi []Observer

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/pool"
 )
 
@@ -61,8 +62,7 @@ func TestTryAcquire(t *testing.T) {
 			c.Check = func(context.Context, *thing) error { time.Sleep(time.Second); return nil }
 		})
 		acquire(t, p).Release()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
+		ctx := grpctest.Within(t, time.Millisecond)
 		_, err := p.TryAcquire(ctx)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		_, err = p.TryAcquire(ctx)
@@ -100,8 +100,7 @@ func TestCreateResource(t *testing.T) {
 		assert.Zero(t, p.Stats().Size)
 
 		f.set(func(f *things) { f.err, f.gate = nil, make(chan struct{}) })
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := grpctest.Within(t, time.Second)
 		assert.ErrorIs(t, p.CreateResource(ctx), context.DeadlineExceeded)
 		assert.ErrorIs(t, p.CreateResource(ctx), context.DeadlineExceeded)
 		close(f.gate)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/pool"
 )
 
@@ -115,8 +116,7 @@ func TestContext(t *testing.T) {
 		p, _ := newPool(t, func(c *config) { c.MaxSize = 1 })
 		held := acquire(t, p)
 
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := grpctest.Within(t, time.Second)
 		began := time.Now()
 		_, err := p.Acquire(ctx)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
@@ -347,9 +347,7 @@ func TestCreateDoesNotReturn(t *testing.T) {
 		p, _ := newPool(t, func(c *config) {
 			c.Create = func(context.Context) (*thing, error) { runtime.Goexit(); return nil, nil }
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		_, err := p.Acquire(ctx)
+		_, err := p.Acquire(grpctest.Within(t, time.Hour))
 		require.ErrorContains(t, err, "Config.Create has not returned")
 		stats := p.Stats()
 		assert.Zero(t, stats.Size)

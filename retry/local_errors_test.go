@@ -135,8 +135,7 @@ func TestLocalErrorsAreThoseOfTheReleasedGRPC(t *testing.T) {
 			if tc.closed {
 				require.NoError(t, cc.Close())
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			defer cancel()
+			ctx := grpctest.Within(t, 30*time.Second)
 			user := tc.user
 			if user == "" {
 				user = "a user with a long name"

@@ -49,11 +49,13 @@ func (b *bed) answers(took ...time.Duration) {
 	}
 }
 
-// picks returns how often each endpoint is picked for a call that explores nothing.
-func (b *bed) picks(fit []*balancer.Endpoint, n int) map[string]int {
+var exploringNothing = balancer.Call{Conn: balancer.Streams}
+
+// picks returns how often each endpoint is picked for n calls.
+func (b *bed) picks(call balancer.Call, fit []*balancer.Endpoint, n int) map[string]int {
 	counts := make(map[string]int)
 	for range n {
-		counts[b.Pick(balancer.Call{Conn: balancer.Streams}, fit).Address()]++
+		counts[b.Pick(call, fit).Address()]++
 	}
 	return counts
 }
@@ -62,11 +64,9 @@ func TestNearestEndpointIsUsed(t *testing.T) {
 	b := newBed(3)
 	b.answers(2*ms, ms, 3*ms)
 	for _, class := range []balancer.ConnClass{balancer.Calls, balancer.Streams, balancer.Bulk} {
-		for range 20 {
-			assert.Equal(t, "1", b.Pick(balancer.Call{Conn: class}, b.eps).Address(), "class %d", class)
-		}
+		assert.Equal(t, map[string]int{"1": 20}, b.picks(balancer.Call{Conn: class}, b.eps, 20), "class %d", class)
 	}
-	assert.Equal(t, map[string]int{"0": 20}, b.picks([]*balancer.Endpoint{b.eps[0], b.eps[2]}, 20), "the nearest is not fit")
+	assert.Equal(t, map[string]int{"0": 20}, b.picks(exploringNothing, []*balancer.Endpoint{b.eps[0], b.eps[2]}, 20), "the nearest is not fit")
 }
 
 func TestMinimumAdvantage(t *testing.T) {
@@ -86,13 +86,13 @@ func TestMinimumAdvantage(t *testing.T) {
 		t.Run(fmt.Sprintf("%v against %v", tc.other, tc.held), func(t *testing.T) {
 			b := newBed(2)
 			b.answers(tc.held)
-			require.Equal(t, map[string]int{"0": 1}, b.picks(b.eps, 1))
+			require.Equal(t, map[string]int{"0": 1}, b.picks(exploringNothing, b.eps, 1))
 			b.Done(b.eps[1], balancer.Result{Took: tc.other, Answered: true})
 			want := map[string]int{"0": 10}
 			if tc.want {
 				want = map[string]int{"1": 10}
 			}
-			assert.Equal(t, want, b.picks(b.eps, 10))
+			assert.Equal(t, want, b.picks(exploringNothing, b.eps, 10))
 		})
 	}
 }
@@ -100,30 +100,26 @@ func TestMinimumAdvantage(t *testing.T) {
 func TestOneCallIn64GoesToAnotherEndpoint(t *testing.T) {
 	b := newBed(3)
 	b.answers(2*ms, ms, 3*ms)
-	counts := make(map[string]int)
-	for range 64 * 30 {
-		counts[b.Pick(balancer.Call{}, b.eps).Address()]++
-	}
-	assert.Equal(t, map[string]int{"0": 10, "1": 64*30 - 20, "2": 10}, counts)
+	assert.Equal(t, map[string]int{"0": 10, "1": 64*30 - 20, "2": 10}, b.picks(balancer.Call{}, b.eps, 64*30))
 }
 
 func TestOtherEndpointsAreMeasured(t *testing.T) {
 	b := newBed(2)
 	b.answers(2*ms, 5*ms)
-	require.Equal(t, map[string]int{"0": 1}, b.picks(b.eps, 1))
+	require.Equal(t, map[string]int{"0": 1}, b.picks(exploringNothing, b.eps, 1))
 	latency := map[string]time.Duration{"0": 2 * ms, "1": ms} // the other one has come nearer
 	for range 1000 {                                          // 10 s
 		ep := b.Pick(balancer.Call{}, b.eps)
 		b.elapsed += 10 * ms
 		b.Done(ep, balancer.Result{Took: latency[ep.Address()], Answered: true})
 	}
-	require.Equal(t, map[string]int{"0": 1}, b.picks(b.eps, 1), "not before enough measurements")
+	require.Equal(t, map[string]int{"0": 1}, b.picks(exploringNothing, b.eps, 1), "not before enough measurements")
 	for range 5000 {
 		ep := b.Pick(balancer.Call{}, b.eps)
 		b.elapsed += 10 * ms
 		b.Done(ep, balancer.Result{Took: latency[ep.Address()], Answered: true})
 	}
-	assert.Equal(t, map[string]int{"1": 1}, b.picks(b.eps, 1))
+	assert.Equal(t, map[string]int{"1": 1}, b.picks(exploringNothing, b.eps, 1))
 }
 
 func TestUnmeasuredEndpointsAreTriedOnceAtATime(t *testing.T) {
@@ -133,11 +129,7 @@ func TestUnmeasuredEndpointsAreTriedOnceAtATime(t *testing.T) {
 		require.Equal(t, b.eps[i], ep)
 		ep.AddInFlight(1)
 	}
-	counts := make(map[string]int)
-	for range 30 {
-		counts[b.Pick(balancer.Call{}, b.eps).Address()]++
-	}
-	assert.Equal(t, map[string]int{"0": 10, "1": 10, "2": 10}, counts, "no reply yet")
+	assert.Equal(t, map[string]int{"0": 10, "1": 10, "2": 10}, b.picks(balancer.Call{}, b.eps, 30), "no reply yet")
 	b.Done(b.eps[1], balancer.Result{Took: ms, Answered: true})
 	b.eps[1].AddInFlight(-1)
 	assert.Equal(t, b.eps[1], b.Pick(balancer.Call{}, b.eps), "the first calls of the others are in flight")
@@ -186,24 +178,24 @@ func TestOldEstimatesWeighLess(t *testing.T) {
 func TestFailingEndpointIsAvoidedUntilItRecovers(t *testing.T) {
 	b := newBed(2)
 	b.answers(ms, 20*ms)
-	require.Equal(t, map[string]int{"0": 1}, b.picks(b.eps, 1))
+	require.Equal(t, map[string]int{"0": 1}, b.picks(exploringNothing, b.eps, 1))
 	b.Done(b.eps[0], balancer.Result{Took: 1, Failed: true, Err: errors.New("unavailable")})
-	require.Equal(t, map[string]int{"1": 10}, b.picks(b.eps, 10))
+	require.Equal(t, map[string]int{"1": 10}, b.picks(exploringNothing, b.eps, 10))
 	for range 64 {
 		b.answers(ms)
 	}
-	assert.Equal(t, map[string]int{"0": 10}, b.picks(b.eps, 10))
+	assert.Equal(t, map[string]int{"0": 10}, b.picks(exploringNothing, b.eps, 10))
 }
 
 func TestRestoredEndpointIsMeasuredAgain(t *testing.T) {
 	b := newBed(2)
 	b.answers(ms, 20*ms)
 	b.Done(b.eps[0], balancer.Result{Took: time.Second, Failed: true, Err: errors.New("given up")})
-	require.Equal(t, map[string]int{"1": 10}, b.picks(b.eps, 10))
+	require.Equal(t, map[string]int{"1": 10}, b.picks(exploringNothing, b.eps, 10))
 	b.Restored(b.eps[0])
 	require.Equal(t, b.eps[0], b.Pick(balancer.Call{}, b.eps))
 	b.answers(ms)
-	assert.Equal(t, map[string]int{"0": 10}, b.picks(b.eps, 10))
+	assert.Equal(t, map[string]int{"0": 10}, b.picks(exploringNothing, b.eps, 10))
 }
 
 func TestUnmeasuredEndpointIsSlowAfterAnAbandonedCall(t *testing.T) {

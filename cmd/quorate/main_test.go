@@ -49,12 +49,35 @@ func TestBadUsage(t *testing.T) {
 		"docter":             `unknown command "docter"; did you mean doctor?`,
 		"resolve --nosuch a": "unknown flag: --nosuch\nSee \"quorate resolve --help\"",
 		"top --no\x1bsuch":   "unknown flag: --no such\nSee", // nothing that controls the terminal
+
+		"doctor -w yaml":                   "it must be table or json",
+		"doctor --cacert nosuch.pem":       "--cacert: open nosuch.pem",
+		"doctor --command-timeout 0s":      "--command-timeout must be positive",
+		"doctor --watch 1ms":               "--watch must be at least 1s",
+		"doctor --discovery-srv a..b":      `"a..b" is not a domain name`,
+		"doctor --endpoints http://[::1":   "http://[::1",
+		"doctor --user root":               "--user needs a name and a password",
+		"doctor --dial-timeout eventually": `"eventually" is no time such as 5s`,
+
+		"top --interval 1ms":                      "--interval must be at least 500ms",
+		"top --url ftp://a/":                      "--url must be like http://host:port/path",
+		"top --endpoints a:1 --cacert nosuch.pem": "--cacert: open nosuch.pem",
+		"top --url http://a/ --endpoints b:1":     "give one of them",
+
+		"verify --duration 1h":            "--duration must be more than 0 and at most 10m0s",
+		"verify --rate 1001":              "--rate must be 1 to 1000",
+		"verify --rate 0":                 "--rate must be 1 to 1000",
+		"verify --prefix=":                "--prefix must not be empty",
+		"verify --html /nosuch/page.html": "--html: open /nosuch/page.html",
+		"verify --endpoints 127.0.0.1:1 --command-timeout 100ms": "grant a lease: ",
 	} {
-		status, stdout, stderr := clitest.Exec(t.Context(), newRootCommand(), strings.Fields(args)...)
-		assert.Equal(t, cli.Failure, status)
-		assert.Empty(t, stdout)
-		assert.True(t, strings.HasPrefix(stderr, "quorate: "), stderr)
-		assert.Contains(t, stderr, want)
+		t.Run(args, func(t *testing.T) {
+			status, stdout, stderr := clitest.Exec(t.Context(), newRootCommand(), strings.Fields(args)...)
+			assert.Equal(t, cli.Failure, status)
+			assert.Empty(t, stdout)
+			assert.True(t, strings.HasPrefix(stderr, "quorate: "), stderr)
+			assert.Contains(t, stderr, want)
+		})
 	}
 }
 

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/internal/cli/clitest"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/resolver/kubernetes/fakeapiserver"
 )
 
@@ -59,10 +59,8 @@ func TestResolveFollowsHints(t *testing.T) {
 		{"", 3}, {"--zone a", 2}, {"--node n2", 1}, {"--zone b --node n2", 1}, {"--zone a --node n4", 2},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-			defer cancel()
 			args := append([]string{"kubernetes:///billing.shop:grpc", "--once", "--kubeconfig", file}, strings.Fields(tt.args)...)
-			status, stdout, stderr := clitest.Exec(ctx, newResolveCommand(), args...)
+			status, stdout, stderr := clitest.Exec(grpctest.Within(t, testTimeout), newResolveCommand(), args...)
 			assert.Equal(t, cli.OK, status, stderr)
 			assert.Equal(t, tt.want, strings.Count(stdout, "  + 10.0.0."), stdout)
 			if strings.Contains(tt.args, "n2") {

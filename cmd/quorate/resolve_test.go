@@ -25,6 +25,7 @@ import (
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/internal/cli/clitest"
 	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/etcdtest"
 )
@@ -34,10 +35,8 @@ func backend(t *testing.T) (addr string, service *grpchealth.Server, srv *grpc.S
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	srv, service = grpc.NewServer(), grpchealth.NewServer()
-	healthpb.RegisterHealthServer(srv, service)
-	go func() { _ = srv.Serve(lis) }()
-	t.Cleanup(srv.Stop)
+	service = grpchealth.NewServer()
+	srv = grpctest.ServeOn(t, lis, func(s grpc.ServiceRegistrar) { healthpb.RegisterHealthServer(s, service) })
 	return lis.Addr().String(), service, srv
 }
 
@@ -148,9 +147,7 @@ func TestResolveOnce(t *testing.T) {
 		{"etcd:///billing --user root", cli.Failure, "", "--user needs a name and a password; the password may also be in ETCDCTL_PASSWORD"},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-			defer cancel()
-			status, stdout, stderr := clitest.Exec(ctx, newResolveCommand(), strings.Fields(tt.args)...)
+			status, stdout, stderr := clitest.Exec(grpctest.Within(t, testTimeout), newResolveCommand(), strings.Fields(tt.args)...)
 			assert.Equal(t, tt.status, status)
 			assert.Contains(t, stdout, tt.stdout)
 			assert.Contains(t, stderr, tt.stderr)
@@ -217,9 +214,7 @@ func TestResolveOnceTellsHowEndpointsAre(t *testing.T) {
 		{"one does not answer", mute.Addr().String(), cli.Negative, mute.Addr().String() + " is dead"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-			defer cancel()
-			status, _, stderr := clitest.Exec(ctx, newResolveCommand(), "static:///"+tt.target, "--once", "--health")
+			status, _, stderr := clitest.Exec(grpctest.Within(t, testTimeout), newResolveCommand(), "static:///"+tt.target, "--once", "--health")
 			assert.Equal(t, tt.status, status, stderr)
 			assert.Contains(t, stderr, tt.stderr)
 		})
@@ -297,8 +292,7 @@ func TestResolveOnceWhileEndpointsGo(t *testing.T) {
 		r := manual.NewBuilderWithScheme("test")
 		a, b := resolver.Endpoint{Addresses: []resolver.Address{{Addr: "a:1"}}}, resolver.Endpoint{Addresses: []resolver.Address{{Addr: "b:1"}}}
 		r.InitialState(resolver.State{Endpoints: []resolver.Endpoint{a, b}})
-		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-		defer cancel()
+		ctx := grpctest.Within(t, testTimeout)
 		out, in := io.Pipe()
 		ended := make(chan error, 1)
 		f := resolveFlags{once: true, probeEvery: time.Second}

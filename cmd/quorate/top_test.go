@@ -28,19 +28,16 @@ func TestTop(t *testing.T) {
 	assert.Equal(t, "leader", s.Members[0].Role)
 }
 
-func TestTopRefuses(t *testing.T) {
+// The table says which sources do not answer.
+func TestTopWithoutAnAnswer(t *testing.T) {
 	for args, want := range map[string]string{
-		"--interval 1ms":                            "--interval must be at least 500ms",
-		"--url ftp://a/":                            "--url must be like http://host:port/path",
 		"--url http://u:p@127.0.0.1:1/":             "error: http://xxxxx@127.0.0.1:1/: ",
 		"--once --endpoints http://u:p@127.0.0.1:1": "http://xxxxx@127.0.0.1:1:  nothing listens",
-		"--endpoints a:1 --cacert nosuch.pem":       "--cacert: open nosuch.pem",
-		"--url http://a/ --endpoints b:1":           "give one of them",
 	} {
 		t.Run(args, func(t *testing.T) {
-			status, stdout, stderr := clitest.Exec(t.Context(), newRootCommand(), append([]string{"top"}, strings.Fields(args)...)...)
+			status, stdout, _ := clitest.Exec(t.Context(), newRootCommand(), append([]string{"top"}, strings.Fields(args)...)...)
 			assert.Equal(t, cli.Failure, status)
-			assert.Contains(t, stdout+stderr, want)
+			assert.Contains(t, stdout, want)
 		})
 	}
 }

@@ -70,9 +70,7 @@ func probeEach(t *testing.T, p health.Prober, method string, tests []probeCase) 
 		grpctest.Bubble(t, tt.name, func(t *testing.T) {
 			cluster, conn := start(t)
 			cluster.On(method, tt.answer)
-			ctx, cancel := context.WithTimeout(t.Context(), probeTimeout)
-			defer cancel()
-			reports := probe(ctx, p, conn)
+			reports := probe(grpctest.Within(t, probeTimeout), p, conn)
 			assert.Len(t, cluster.Calls(), 1, "a probe is one call")
 			assert.Len(t, cluster.Calls(method), 1)
 			if tt.silent {

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/internal/testpki"
 )
 
@@ -55,9 +56,7 @@ func TestRootsAreReadAtEachHandshake(t *testing.T) {
 		TLS:       &tls.Config{RootCAs: before.Pool()},
 		Roots:     pool.Load,
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	_, err := pb.NewKVClient(c.Conn()).Range(ctx, &pb.RangeRequest{})
+	_, err := pb.NewKVClient(c.Conn()).Range(grpctest.Within(t, 10*time.Second), &pb.RangeRequest{})
 	require.Equal(t, codes.Unavailable, status.Code(err))
 	assert.Contains(t, err.Error(), "certificate signed by unknown authority")
 
@@ -114,9 +113,7 @@ func TestSetNoEndpointsIsTolerated(t *testing.T) {
 	c := newTestChannel(t, Config{Endpoints: []string{m.endpoint}})
 	require.NoError(t, get(t, c))
 	c.SetEndpoints(nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	_, err := pb.NewKVClient(c).Range(ctx, &pb.RangeRequest{}, grpc.WaitForReady(true))
+	_, err := pb.NewKVClient(c).Range(grpctest.Within(t, 200*time.Millisecond), &pb.RangeRequest{}, grpc.WaitForReady(true))
 	assert.Equal(t, codes.DeadlineExceeded, status.Code(err))
 	c.SetEndpoints([]string{m.endpoint})
 	assert.NoError(t, get(t, c))

@@ -144,9 +144,7 @@ func TestDialErrors(t *testing.T) {
 		_, err = (&fakeNet{}).dialer().dial(t.Context(), "etcd.example:2379")
 		assert.ErrorContains(t, err, "no addresses")
 
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err = (&fakeNet{ips: []string{"10.0.0.1"}}).dialer().dial(ctx, "etcd.example:2379")
+		_, err = (&fakeNet{ips: []string{"10.0.0.1"}}).dialer().dial(grpctest.Within(t, time.Second), "etcd.example:2379")
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }

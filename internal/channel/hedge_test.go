@@ -154,9 +154,7 @@ func TestCancelEndsBothAttempts(t *testing.T) {
 
 func TestDeadlineWhileOnlyTheHedgeRuns(t *testing.T) {
 	withHeldConn(t, func(t *testing.T, conn *heldConn) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		call, first, _ := hedgedRead(ctx, t, newTestCaller(conn, nil), conn)
+		call, first, _ := hedgedRead(grpctest.Within(t, time.Second), t, newTestCaller(conn, nil), conn)
 		first.answer <- status.Error(codes.Unavailable, "gone")
 		require.False(t, call.ended())
 		<-call.done

@@ -34,8 +34,7 @@ func TestRetrierIsBoundedByTheDeadline(t *testing.T) {
 			if endless {
 				retrier.Endless()
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-			defer cancel()
+			ctx := grpctest.Within(t, time.Hour)
 			start := time.Now()
 			var err error
 			for err == nil {

@@ -171,8 +171,6 @@ func put(ctx context.Context, conn grpc.ClientConnInterface) error {
 
 func get(t *testing.T, c grpc.ClientConnInterface) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	_, err := pb.NewKVClient(c).Range(ctx, &pb.RangeRequest{Key: []byte("k")}, grpc.WaitForReady(true))
+	_, err := pb.NewKVClient(c).Range(grpctest.Within(t, 10*time.Second), &pb.RangeRequest{Key: []byte("k")}, grpc.WaitForReady(true))
 	return err
 }

@@ -1,13 +1,14 @@
 package pause
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 func TestBackoff(t *testing.T) {
@@ -34,10 +35,8 @@ func TestBackoff(t *testing.T) {
 func TestBackoffEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := Backoff{last: maxDelay}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
 		began := time.Now()
-		b.Wait(ctx, 0)
+		b.Wait(grpctest.Within(t, time.Second), 0)
 		require.Equal(t, time.Second, time.Since(began))
 	})
 }

@@ -112,9 +112,7 @@ func TestDialErrors(t *testing.T) {
 		"it does not answer": {via, "HTTP/1.1 200", context.DeadlineExceeded.Error()},
 	} {
 		grpctest.Bubble(t, name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			_, _, _, err := dial(t, ctx, tt.via, tt.answer)
+			_, _, _, err := dial(t, grpctest.Within(t, time.Second), tt.via, tt.answer)
 			assert.EqualError(t, err, "proxy proxy.example:3128 of HTTPS_PROXY: "+tt.want)
 		})
 	}

@@ -3,6 +3,7 @@ package prometheus_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,6 +35,23 @@ func series(t *testing.T, reg prometheus.Gatherer, name string) map[string]*dto.
 			}
 		}
 		all[key] = m
+	})
+	return all
+}
+
+// values returns the values of a counter or a gauge, by their labels.
+func values(t *testing.T, reg prometheus.Gatherer, name string) map[string]float64 {
+	t.Helper()
+	all := map[string]float64{}
+	each(t, reg, func(of string, m *dto.Metric) {
+		if of != name {
+			return
+		}
+		var labels []string
+		for _, l := range m.GetLabel() {
+			labels = append(labels, l.GetName()+"="+l.GetValue())
+		}
+		all[strings.Join(labels, " ")] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 	})
 	return all
 }
@@ -182,7 +200,7 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 	requireForgotten(t, reg, `"\xfe"`, `"\xff"`)
 }
 
-// gathered returns the values of a client, by the names and labels of the metrics.
+// gathered returns the values of a client, by the names and labels of the metrics: of a histogram its count and its sum.
 func gathered(t *testing.T, reg prometheus.Gatherer, client string) map[string]float64 {
 	t.Helper()
 	all := map[string]float64{}
@@ -195,6 +213,10 @@ func gathered(t *testing.T, reg prometheus.Gatherer, client string) map[string]f
 			if l.GetName() != "client" {
 				key += " " + l.GetValue()
 			}
+		}
+		if h := m.GetHistogram(); h != nil {
+			all[key+" count"], all[key+" sum"] = float64(h.GetSampleCount()), h.GetSampleSum()
+			return
 		}
 		all[key] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 	})

@@ -30,19 +30,11 @@ func TestKV(t *testing.T) {
 	require.NoError(t, err)
 	_, err = shared.Get(t.Context(), "orders/1")
 	require.NoError(t, err)
-	requireMetrics(t, registry, `
-# HELP quorate_batch_rpcs_total RPCs of the calls, by the most calls that one of the size has.
-# TYPE quorate_batch_rpcs_total counter
-quorate_batch_rpcs_total{client="orders",kind="get",size="1"} 1
-quorate_batch_rpcs_total{client="orders",kind="get",size="16"} 0
-quorate_batch_rpcs_total{client="orders",kind="get",size="256"} 0
-quorate_batch_rpcs_total{client="orders",kind="get",size="4"} 0
-quorate_batch_rpcs_total{client="orders",kind="get",size="64"} 0
-quorate_batch_rpcs_total{client="orders",kind="get",size="more"} 0
-# HELP quorate_cache_loads_total Complete reads of a prefix.
-# TYPE quorate_cache_loads_total counter
-quorate_cache_loads_total{client="orders"} 1
-`, "quorate_batch_rpcs_total", "quorate_cache_loads_total")
+	require.Equal(t, map[string]float64{
+		"client=orders kind=get size=1": 1, "client=orders kind=get size=4": 0, "client=orders kind=get size=16": 0,
+		"client=orders kind=get size=64": 0, "client=orders kind=get size=256": 0, "client=orders kind=get size=more": 0,
+	}, values(t, registry, "quorate_batch_rpcs_total"))
+	require.Equal(t, map[string]float64{"client=orders": 1}, values(t, registry, "quorate_cache_loads_total"))
 	problems, err := testutil.GatherAndLint(registry)
 	require.NoError(t, err)
 	require.Empty(t, problems)

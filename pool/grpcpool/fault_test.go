@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/pool/grpcpool"
 )
 
@@ -40,9 +41,7 @@ func TestUnreachable(t *testing.T) {
 	}
 	assert.Len(t, conn.Stats().Unary.Connections, 1)
 
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	err = conn.Ready(ctx)
+	err = conn.Ready(grpctest.Within(t, 50*time.Millisecond))
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.ErrorContains(t, err, closed)
 }
@@ -142,9 +141,7 @@ func TestStreamsOutliveTheirConnection(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(2),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: 100 * time.Millisecond}))
 	conn, client := open(t, s, grpcpool.Config{Streams: grpcpool.Bounds{Max: 1}})
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	defer cancel()
-	streams := openEchoes(t, ctx, client, 8)
+	streams := openEchoes(t, grpctest.Within(t, testTimeout), client, 8)
 	for _, stream := range streams {
 		echo(t, stream)
 	}
@@ -162,8 +159,7 @@ func TestStreamsOutliveTheirConnection(t *testing.T) {
 func TestLossBehindAStream(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(1))
 	conn, client := open(t, s, grpcpool.Config{Streams: grpcpool.Bounds{Max: 1}}, quickReconnect())
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	defer cancel()
+	ctx := grpctest.Within(t, testTimeout)
 	lost := openEcho(t, ctx, client)
 	var c calls
 	c.start(3, func() error { return streamOnce(ctx, client) })

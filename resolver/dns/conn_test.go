@@ -147,10 +147,8 @@ func (s *wireServer) client(t *testing.T, cfg Config) *client {
 
 func (s *wireServer) ask(t *testing.T, q question, before ...backend) (answer, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	defer cancel()
 	q.server = s.addr
-	return s.client(t, Config{}).ask(ctx, q, known{backends: before})
+	return s.client(t, Config{}).ask(grpctest.Within(t, testTimeout), q, known{backends: before})
 }
 
 func header(name string, ttl uint32) dnsmessage.ResourceHeader {

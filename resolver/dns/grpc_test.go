@@ -1,7 +1,6 @@
 package dns
 
 import (
-	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,9 +30,7 @@ func TestCallsFailWithTheReason(t *testing.T) {
 					grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"`+policy+`":{}}]}`))
 				require.NoError(t, err)
 				defer conn.Close()
-				ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-				defer cancel()
-				_, err = grpctest.Ask(ctx, conn)
+				_, err = grpctest.Ask(grpctest.Within(t, testTimeout), conn)
 				require.Equal(t, codes.Unavailable, status.Code(err), err)
 				require.ErrorContains(t, err, want)
 			})

@@ -63,9 +63,7 @@ func shutDown(t *testing.T, timeout, busy time.Duration, reg etcd.Registration, 
 		cluster.Member(0).Stop()
 	}
 	d.start, d.entries = time.Now(), nil
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
-	return d, r.Shutdown(ctx, &server{d, busy, make(chan struct{})})
+	return d, r.Shutdown(grpctest.Within(t, timeout), &server{d, busy, make(chan struct{})})
 }
 
 func TestShutdown(t *testing.T) {

@@ -28,13 +28,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const testTimeout = 20 * time.Second
 
-// start returns a cluster and a client of it.
-func start(t *testing.T) (*lab.Cluster, *clientv3.Client) {
-	t.Helper()
-	etcd := etcdtest.Start(t, etcdtest.Config{Members: 3})
-	return etcd.Lab, etcd.Client
-}
-
 func member(s Snapshot, endpoint string) Member {
 	for _, m := range s.Members {
 		if m.Endpoint == endpoint {
@@ -45,7 +38,8 @@ func member(s Snapshot, endpoint string) Member {
 }
 
 func TestMembers(t *testing.T) {
-	cluster, client := start(t)
+	etcd := etcdtest.Start(t, etcdtest.Config{Members: 3})
+	cluster, client := etcd.Lab, etcd.Client
 	var leader *lab.Member
 	var s Snapshot
 	require.Eventually(t, func() bool { // a busy machine may elect another one in between
@@ -75,7 +69,8 @@ func TestMembers(t *testing.T) {
 }
 
 func TestProcesses(t *testing.T) {
-	cluster, client := start(t)
+	etcd := etcdtest.Start(t, etcdtest.Config{Members: 3})
+	cluster, client := etcd.Lab, etcd.Client
 	srv := httptest.NewServer(introspect.Handler(introspect.Options{}, map[string]introspect.Source{"orders": client}))
 	defer srv.Close()
 	dead := httptest.NewServer(http.NotFoundHandler())

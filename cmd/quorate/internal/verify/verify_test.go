@@ -11,20 +11,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/etcdtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const testTimeout = 20 * time.Second
-
-// start returns a client of a new cluster.
-func start(t *testing.T) (*lab.Cluster, *clientv3.Client) {
-	t.Helper()
-	etcd := etcdtest.Start(t, etcdtest.Config{Members: 3})
-	return etcd.Lab, etcd.Client
-}
 
 func requireNothingLeft(t *testing.T, client *clientv3.Client) {
 	t.Helper()
@@ -38,7 +30,8 @@ func requireNothingLeft(t *testing.T, client *clientv3.Client) {
 }
 
 func TestVerify(t *testing.T) {
-	cluster, client := start(t)
+	etcd := etcdtest.Start(t, etcdtest.Config{Members: 3})
+	cluster, client := etcd.Lab, etcd.Client
 	cfg := Config{Client: client, Prefix: DefaultPrefix, Duration: 3 * time.Second, Rate: 200, Timeout: testTimeout, Grace: testTimeout}
 
 	t.Run("healthy", func(t *testing.T) {
@@ -101,7 +94,7 @@ func (f fabricating) Get(ctx context.Context, key string, opts ...clientv3.OpOpt
 }
 
 func TestWrongAnswersAreFound(t *testing.T) {
-	_, client := start(t)
+	client := etcdtest.Start(t, etcdtest.Config{Members: 3}).Client
 	client.KV = fabricating{client.KV}
 	result, err := Run(t.Context(), Config{Client: client, Prefix: DefaultPrefix, Duration: 2 * time.Second, Rate: 200, Timeout: testTimeout})
 	require.NoError(t, err)
