@@ -24,9 +24,9 @@ import (
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 400},
-	"balancer":    {5400, 6600},
-	"clientv3":    {24600, 29000},
-	"cmd":         {5050, 2800},
+	"balancer":    {5400, 6650},
+	"clientv3":    {24400, 28750},
+	"cmd":         {5000, 2750},
 	"compat":      {950, 900},
 	"conformance": {850, 1300},
 	"etcdtest":    {200, 200},
@@ -34,8 +34,8 @@ var codeBudgets = map[string]codeLines{
 	"health":      {800, 1550},
 	"internal":    {4400, 5400},
 	"keepalive":   {550, 1150},
-	"lab":         {17350, 15950},
-	"observe":     {2600, 2500},
+	"lab":         {16950, 15950},
+	"observe":     {2550, 2450},
 	"pool":        {2100, 3100},
 	"resolver":    {4250, 4700},
 	"retry":       {1350, 1250},
