@@ -319,12 +319,14 @@ func (i *investigation) pause(start time.Time) {
 	if i.rounds >= fastRounds && !i.ep.needsAnother() {
 		pause = rand.N(min(probeRound<<min(i.rounds-fastRounds+1, 10), i.maxBackoff())) + probeRound/2
 	}
+	least := probeRound
 	if i.poor && i.p.reconnects.isUnproven() { // calls show who serves
-		pause = max(pause, unprovenPause+rand.N(unprovenPause))
+		least = unprovenPause + rand.N(unprovenPause)
+		pause = max(pause, least)
 	}
 	state := i.ep.State()
 	i.await(time.Until(start.Add(pause)), func() bool {
-		answered := i.ep.needsAnother() && time.Since(start) >= probeRound // meanwhile
+		answered := i.ep.needsAnother() && time.Since(start) >= least // meanwhile
 		return !i.isNeeded() || i.ep.State() != state || i.found || i.isRenewed() || answered
 	})
 	if i.ep.State() != state || i.found {
