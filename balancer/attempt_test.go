@@ -101,7 +101,7 @@ func TestAttemptOfACall(t *testing.T) {
 func TestOverdueIsCalledWhenAnotherCanServe(t *testing.T) {
 	withClient(t, 2, func(t *testing.T, c *client, servers []*server) {
 		servers[0].stalled.Shut()
-		w := c.watched(servers[0])
+		w := c.watched(servers[0], func(error) {})
 		time.Sleep(19 * time.Millisecond)
 		assert.Zero(t, w.overdue.Load())
 		time.Sleep(6 * time.Millisecond)
@@ -181,7 +181,7 @@ func TestNoCallIsOverdueAfterAnOutage(t *testing.T) {
 				return c.is(servers[0]) == health.Serving && c.is(servers[1]) == health.Serving
 			})
 			servers[0].stalled.Shut()
-			w := c.watched(servers[0])
+			w := c.watched(servers[0], func(error) {})
 			within(t, 11*time.Second, "overdue", func() bool { return w.overdue.Load() == 1 })
 			assert.InDelta(t, min(ended.Sub(began), 10*time.Second), time.Since(ended), float64(100*time.Millisecond))
 			servers[0].stalled.Open()

@@ -31,6 +31,8 @@ func TestConnectionIsNotAliveForAnotherClient(t *testing.T) {
 		other.load(3, 20*time.Millisecond, time.Hour, false)
 		time.Sleep(2 * time.Second)
 		lose(servers[0])
+		ready := make(chan bool, 1)
+		c.watched(servers[0], func(error) { ready <- c.endpoint(servers[0]).Ready() })
 		calls := [2]<-chan outcome{c.starting(3, servers[0], aRead), c.starting(3, servers[0], aWrite)}
 		for _, ended := range calls {
 			for range 3 {
@@ -40,6 +42,7 @@ func TestConnectionIsNotAliveForAnotherClient(t *testing.T) {
 				assert.LessOrEqual(t, o.took, 700*time.Millisecond)
 			}
 		}
+		assert.False(t, <-ready, "the next call of a caller whose call is cut begins elsewhere")
 		synctest.Wait()
 		assert.Equal(t, []string{"a"}, c.events.closedAddresses())
 		within(t, 300*time.Millisecond, "connected again", c.endpoint(servers[0]).Ready)
@@ -81,20 +84,6 @@ func TestLargeCallLeavesASilentConnection(t *testing.T) {
 		assert.LessOrEqual(t, o.took, 2*time.Second)
 		assert.NoError(t, c.call(t.Context(), large).err)
 		assert.False(t, c.events.ever(health.Suspected, health.Lagging, health.Dead), "the endpoint works")
-	})
-}
-
-// A caller that learns that its connection is closed begins its next call elsewhere.
-func TestConnectionIsNotReadyWhenItsCallsAreCut(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		other, c := sharingClients(t, servers)
-		other.load(3, 20*time.Millisecond, time.Hour, false)
-		time.Sleep(2 * time.Second)
-		lose(servers[0])
-		ep, ready := c.endpoint(servers[0]), make(chan bool, 1)
-		a := &balancer.Attempt{Watcher: &watcher{cancel: func(error) { ready <- ep.Ready() }}, Avoid: c.others(ep)}
-		go func() { _ = aRead.send(balancer.WithAttempt(t.Context(), a), c) }()
-		assert.False(t, <-ready)
 	})
 }
 

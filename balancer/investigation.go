@@ -326,8 +326,8 @@ func (i *investigation) pause(start time.Time) {
 	}
 	state := i.ep.State()
 	i.await(time.Until(start.Add(pause)), func() bool {
-		answered := i.ep.needsAnother() && time.Since(start) >= least // meanwhile
-		return !i.isNeeded() || i.ep.State() != state || i.found || i.isRenewed() || answered
+		due := i.ep.needsAnother() && time.Since(start) >= least // as an answer shows that has arrived meanwhile
+		return !i.isNeeded() || i.ep.State() != state || i.found || i.isRenewed() || due
 	})
 	if i.ep.State() != state || i.found {
 		i.rounds = min(i.rounds, fastRounds-2)

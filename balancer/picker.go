@@ -121,10 +121,7 @@ type usable struct {
 func (e *Endpoint) refreshLocked() {
 	for class, s := range e.connections() {
 		now, old := usable{s, s.sc}, e.usable[class].Load()
-		switch {
-		case !s.ready.Load():
-			e.usable[class].Store(nil)
-		case old == nil || *old != now:
+		if s.ready.Load() && (old == nil || *old != now) {
 			e.usable[class].Store(&now)
 		}
 	}

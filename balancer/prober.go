@@ -246,11 +246,14 @@ func (pr *prober) take(s *subConn, r health.Report, sent time.Time) {
 		ep.ServedInTerm(r.Term, sent)
 		ep.serviceProbeSent.Store(nil)
 		late := s.class == Calls && now.Sub(sent) > pr.late(ep, sent)
-		before := ep.late.Load()
-		again := before != nil && now.Sub(*before) > probeRound/2 || ep.State() == health.Slow // not at the end of one stall
-		ep.late.Store(nil)
+		var answered *time.Time
 		if late {
-			ep.late.Store(&now)
+			answered = &now
+		}
+		// Probes that waited in one stall are answered late together: that is one late answer.
+		before := ep.late.Swap(answered)
+		again := before != nil && now.Sub(*before) > probeRound/2 || ep.State() == health.Slow
+		if late {
 			ev.Detail = "probe answered after " + now.Sub(sent).Round(time.Millisecond).String()
 			ev.Kind = health.Answered // a stall may have ended: the next probe decides
 			if again {

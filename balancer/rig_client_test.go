@@ -286,9 +286,9 @@ func (c *client) starting(n int, s *server, a attempt) <-chan outcome {
 	return outcomes
 }
 
-// watched starts a read at a server that goes on when it is cut, and returns its Watcher.
-func (c *client) watched(s *server) *watcher {
-	w := &watcher{cancel: func(error) {}}
+// watched starts a read at a server that goes on when it is cut, which calls cut, and returns its Watcher.
+func (c *client) watched(s *server, cut func(error)) *watcher {
+	w := &watcher{cancel: cut}
 	a := &balancer.Attempt{Watcher: w, Avoid: c.others(c.endpoint(s))}
 	go func() { _ = aRead.send(balancer.WithAttempt(c.t.Context(), a), c) }()
 	return w
