@@ -69,7 +69,7 @@ var layers = map[string][]string{
 	"clientv3/kubernetes":               {"clientv3"},
 	"clientv3/leaderelection":           {"clientv3", "clientv3/concurrency", "clientv3/internal/optxn", "internal/pause", "observe", "observe/introspect", "retry"},
 	"clientv3/leasing":                  {"clientv3", "clientv3/internal/lineage", "clientv3/internal/optxn", "clientv3/internal/reply", "clientv3/concurrency", "internal/pause", "retry"},
-	"clientv3/mirror":                   {"clientv3"},
+	"clientv3/mirror":                   {"clientv3", "clientv3/internal/lineage"},
 	"clientv3/namespace":                {"clientv3", "clientv3/internal/optxn"},
 	"clientv3/naming/endpoints":         {"clientv3", "clientv3/naming/internal/registry"},
 	"clientv3/naming/internal/registry": {"clientv3", "health", "internal/pause", "retry"},

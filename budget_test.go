@@ -25,7 +25,7 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 400},
 	"balancer":    {5400, 6650},
-	"clientv3":    {24400, 28750},
+	"clientv3":    {24450, 28950},
 	"cmd":         {5000, 2750},
 	"compat":      {950, 900},
 	"conformance": {850, 1300},
@@ -39,7 +39,7 @@ var codeBudgets = map[string]codeLines{
 	"pool":        {2100, 3100},
 	"resolver":    {4250, 4700},
 	"retry":       {1350, 1250},
-	"root":        {550, 1850},
+	"root":        {550, 1900},
 }
 
 // slack is how far below its budget a room may be.

@@ -48,7 +48,7 @@ func newWatcher(remote pb.WatchClient, c *Client, h *lineage.Tracker) Watcher {
 		FragmentOnRequest: c.cfg.MaxCallRecvMsgSize > 0,
 		DisableSplit:      c.cfg.DisableSplitReplay,
 		History:           h,
-		Read:              func(ctx context.Context, key string) error { return readKey(ctx, c, key) },
+		Read:              func(ctx context.Context, key string) error { return readKey(ctx, c, cmp.Or(key, readyKey)) },
 		Logger:            c.GetLogger,
 		Connect: func() watch.Connector {
 			retrier := c.streamRetrier(pb.Watch_Watch_FullMethodName).Endless()

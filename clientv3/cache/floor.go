@@ -105,8 +105,9 @@ func (c *Cache) readFloor(r *round) {
 	v := c.floors.inTurn()
 	// A range of one key: package leasing serves single keys from memory, with an earlier revision.
 	resp, err := c.kv.Get(c.ctx, v.keys.key, clientv3.WithRange(v.keys.key+"\x00"), clientv3.WithCountOnly())
-	if errors.Is(err, rpctypes.ErrPermissionDenied) && v.abandon(err) {
-		r.err = errUnavailable
+	if errors.Is(err, rpctypes.ErrPermissionDenied) {
+		v.abandon(err)
+		r.err = errUnavailable // the server says who may read what
 		return
 	}
 	if err != nil {

@@ -3,6 +3,8 @@ package cache_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -155,4 +157,32 @@ func TestOverLeasing(t *testing.T) {
 		require.GreaterOrEqual(t, resp.Kvs[0].ModRevision, written.Header.Revision)
 	}
 	require.EqualValues(t, 600, clienttest.Get(t, c, "a/", clientv3.WithPrefix()).Count)
+}
+
+// The floor reads a key of one prefix for the reads of all.
+func TestFloorIsDeniedForAPrefixThatWasDropped(t *testing.T) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		clienttest.Put(t, cluster, "a/1", "v")
+		dropped := make(chan struct{})
+		c := newCache(t, client, cache.Config{Prefixes: []string{"a/", "b/"}, ProbeInterval: time.Second, OnDrop: func(string, error) { close(dropped) }})
+		synctest.Wait()
+		cluster.On("Range", func(call *fakeetcd.Call) {
+			if strings.HasPrefix(string(call.Request.(*pb.RangeRequest).Key), "b/") {
+				<-dropped
+				call.Answer(nil, errDenied)
+			}
+		})
+		cluster.On("Txn", func(call *fakeetcd.Call) {
+			r := call.Request.(*pb.TxnRequest)
+			if slices.ContainsFunc(slices.Concat(r.Success, r.Failure), func(op *pb.RequestOp) bool {
+				return string(op.GetRequestRange().GetKey()) == "b/"
+			}) {
+				call.Answer(nil, errDenied)
+			}
+		})
+		for range 3 {
+			_, err := c.Get(t.Context(), "a/1")
+			require.NoError(t, err)
+		}
+	})
 }

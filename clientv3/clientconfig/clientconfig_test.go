@@ -185,6 +185,7 @@ func TestErrors(t *testing.T) {
 		{nil, nil, "etcd://root:secret@", "it names no host"},
 		{nil, nil, "etcd://root:secret@a,,b", "it names no host, or an empty one"},
 		{nil, nil, "etcd://root:sec/ret@h", "neither a path nor a fragment"},
+		{nil, nil, "etcd://root:?secret@h", "%3F in a password"},
 		{nil, nil, "etcd://root:secret%@h", "a % that escapes nothing"},
 		{nil, nil, "etcd://root:secret@[::1", "neither HOST, HOST:PORT nor [IPv6]:PORT"},
 		{nil, nil, "etcd://root:secret@h:x:y", "neither HOST"},

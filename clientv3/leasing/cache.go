@@ -86,16 +86,11 @@ func (c *cache) start(t *leaseSession) {
 	c.entries, c.acquiring = map[string]*entry{}, map[string]*acquisition{}
 }
 
-// stop ends the session and returns the leasing keys that it owned.
-func (c *cache) stop() []leasingKey {
+// stop ends the session.
+func (c *cache) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	owned := make([]leasingKey, 0, len(c.entries))
-	for _, e := range c.entries {
-		owned = append(owned, c.leasingKeyOf(e))
-	}
 	c.session, c.on, c.entries, c.acquiring = nil, false, nil, nil
-	return owned
 }
 
 // suspend stops the cache from serving and acquiring until resync. In-flight
@@ -213,17 +208,19 @@ func (c *cache) endAcquire(a *acquisition) (current bool) {
 }
 
 // insert ends an acquisition that created its leasing key at rev and read item. If
-// ownership has already ended, the key does not enter the cache.
-func (c *cache) insert(a *acquisition, item *mvccpb.KeyValue, rev int64) {
+// ownership has already ended, the key does not enter the cache, and insert returns false.
+func (c *cache) insert(a *acquisition, item *mvccpb.KeyValue, rev int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.acquiring[a.key] != a {
-		return
+		return false
 	}
 	delete(c.acquiring, a.key)
-	if rev > a.floor {
-		c.entries[a.key] = &entry{key: a.key, rev: rev, item: item, at: rev}
+	if rev <= a.floor {
+		return false
 	}
+	c.entries[a.key] = &entry{key: a.key, rev: rev, item: item, at: rev}
+	return true
 }
 
 // invalidate ends the ownership of a key whose leasing key was created at or before

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -307,5 +308,52 @@ func TestNewKVWaits(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		client.Lease = &brokenGrant{client.Lease, 2}
 		own(t, cluster, newKV(t, client), "k")
+	})
+}
+
+// A lease of the user outlives the KV, so no client deletes a leasing key that the KV leaves.
+func TestCloseDuringAReleaseLeavesNoLeasingKey(t *testing.T) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		lease := clienttest.Must(client.Grant(t.Context(), 60))
+		kv, closeKV, err := leasing.NewKV(client, prefix, concurrency.WithLease(lease.ID))
+		require.NoError(t, err)
+		own(t, cluster, kv, "k")
+		lost := false
+		cluster.On("Txn", func(c *fakeetcd.Call) {
+			deletes := slices.ContainsFunc(c.Request.(*pb.TxnRequest).Success, func(op *pb.RequestOp) bool {
+				in := op.GetRequestTxn().GetSuccess()
+				return len(in) > 0 && in[0].GetRequestDeleteRange() != nil
+			})
+			if deletes && !lost {
+				lost = true
+				<-c.Context().Done()
+				c.Answer(nil, c.Context().Err())
+			}
+		})
+		written := put(newKV(t, clienttest.Connect(t, cluster)), "k", "v")
+		synctest.Wait() // the owner is deleting the leasing key
+		closeKV()
+		synctest.Wait()
+		assert.True(t, lost)
+		require.Nil(t, cluster.Get(prefix+"k"))
+		require.NoError(t, <-written)
+	})
+}
+
+func TestCloseDuringAnAcquisitionLeavesNoLeasingKey(t *testing.T) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		lease := clienttest.Must(client.Grant(t.Context(), 60))
+		kv, closeKV, err := leasing.NewKV(client, prefix, concurrency.WithLease(lease.ID))
+		require.NoError(t, err)
+		release := holdAnswer(t, cluster)
+		got := clienttest.Go(func() error { _, err := kv.Get(t.Context(), "k"); return err })
+		synctest.Wait()
+		closed := clienttest.Go(func() error { closeKV(); return nil })
+		synctest.Wait()
+		release()
+		require.NoError(t, <-got)
+		require.NoError(t, <-closed)
+		synctest.Wait()
+		assert.Nil(t, cluster.Get(prefix+"k"))
 	})
 }

@@ -82,7 +82,12 @@ func (k *kv) acquire(ctx context.Context, a *acquisition) (*clientv3.TxnResponse
 		}
 		return resp, nil
 	}
-	k.cache.insert(a, optxn.Key(resp, 0), resp.Header.Revision)
+	if !k.cache.insert(a, optxn.Key(resp, 0), resp.Header.Revision) && k.ctx.Err() != nil {
+		// The KV was closed meanwhile. The key stays until the lease ends, which may be one of the user.
+		ctx, cancel := context.WithTimeout(k.client.Ctx(), closeTimeout)
+		defer cancel()
+		_ = k.deleteKeys(ctx, []leasingKey{{name: lkey, rev: resp.Header.Revision}})
+	}
 	return resp, nil
 }
 

@@ -124,16 +124,17 @@ func contextEnded(err error) bool {
 func (k *kv) serve(s *session, ready chan<- error) {
 	k.cache.start(&s.leaseSession)
 	k.watchLeasingKeys(s, ready)
-	owned := k.cache.stop()
+	k.cache.stop()
 	s.cancel()
 	s.inner.Orphan()
 	<-s.ended
-	k.giveUp(s, owned)
+	k.giveUp(s)
 }
 
 // giveUp deletes the leasing keys of an ended session, so that others need not wait
-// for its lease to expire.
-func (k *kv) giveUp(s *session, owned []leasingKey) {
+// for its lease to expire. A lease from the user goes on: not only what was in memory
+// is deleted, but also what is being released, or was acquired without a response.
+func (k *kv) giveUp(s *session) {
 	ctx, cancel := context.WithTimeout(k.client.Ctx(), closeTimeout)
 	defer cancel()
 	// After either error the leasing keys expire with the lease.
@@ -141,7 +142,17 @@ func (k *kv) giveUp(s *session, owned []leasingKey) {
 		_, _ = k.client.Revoke(ctx, s.lease)
 		return
 	}
-	_ = k.deleteKeys(ctx, owned)
+	resp, err := k.remote.Get(ctx, k.prefix, clientv3.WithPrefix())
+	if err != nil {
+		return
+	}
+	var own []leasingKey
+	for _, l := range resp.Kvs {
+		if clientv3.LeaseID(l.Lease) == s.lease {
+			own = append(own, leasingKey{string(l.Key), l.CreateRevision})
+		}
+	}
+	_ = k.deleteKeys(ctx, own)
 }
 
 // sessionLease is the Lease that a session is made with. It records whether the

@@ -58,7 +58,9 @@ func (s *syncer) choose(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.rev.CompareAndSwap(0, resp.Header.GetRevision())
+	if s.rev.CompareAndSwap(0, resp.Header.GetRevision()) {
+		s.cluster.Store(resp.Header.GetClusterId())
+	}
 	return nil
 }
 

@@ -21,6 +21,7 @@ import (
 	"sync/atomic"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/lineage"
 )
 
 // Syncer delivers the keys of a cluster at one revision, and all changes since. It is
@@ -45,6 +46,9 @@ type Syncer interface {
 	// rpctypes.ErrCompacted if changes are gone that it has yet to deliver, and with a
 	// *clientv3.ClusterChangedError if the cluster is another one or was restored from a
 	// backup. Then the copy is of a history that is over: make a new one, by a new Syncer.
+	//
+	// After SyncBase has chosen the revision, SyncUpdates reads a key before it watches. With a revision
+	// of NewSyncer it does not, and a restore that another call of the client has noticed goes unnoticed.
 	SyncUpdates(ctx context.Context) clientv3.WatchChan
 }
 
@@ -52,6 +56,8 @@ type syncer struct {
 	client *clientv3.Client
 	prefix string
 	rev    atomic.Int64 // 0 until it is known
+
+	cluster atomic.Uint64 // whose revision it is, 0 if that is unknown
 }
 
 // NewSyncer returns a Syncer of the keys that begin with prefix, or of all keys if it
@@ -68,5 +74,28 @@ func (s *syncer) SyncUpdates(ctx context.Context) clientv3.WatchChan {
 	if rev == 0 {
 		panic("unexpected revision = 0. Calling SyncUpdates before SyncBase finishes?")
 	}
+	if changed := s.changed(ctx, rev); changed != nil {
+		ended := make(chan clientv3.WatchResponse, 1)
+		ended <- clientv3.WatchEnd(changed)
+		close(ended)
+		return ended
+	}
 	return s.client.Watch(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithRev(rev+1))
+}
+
+// changed returns an error if the cluster was restored since the base was read. A watch does not notice that if another
+// call of the client has, before the watch began.
+func (s *syncer) changed(ctx context.Context, rev int64) error {
+	cluster := s.cluster.Load()
+	if cluster == 0 {
+		return nil
+	}
+	resp, err := s.client.Get(ctx, s.start(), clientv3.WithCountOnly())
+	if err != nil {
+		return nil // the watch has the same trouble
+	}
+	if c := lineage.Compare(lineage.Point{Cluster: cluster, Revision: rev}, resp.Header, true); c != nil {
+		return (*clientv3.ClusterChangedError)(c)
+	}
+	return nil
 }

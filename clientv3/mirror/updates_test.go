@@ -4,10 +4,14 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mirror"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
@@ -67,4 +71,42 @@ func TestSyncUpdatesFromARevision(t *testing.T) {
 	require.NoError(t, cluster.Compact(11))
 	resp = <-mirror.NewSyncer(c, "", 5).SyncUpdates(t.Context())
 	require.Equal(t, rpctypes.ErrCompacted, resp.Err())
+}
+
+// The cluster is restored after the base was read, and another call of the client notices it or not.
+func TestUpdatesOfARestoredCluster(t *testing.T) {
+	for _, noticed := range []bool{false, true} {
+		clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *clientv3.Client) {
+			putKeys(t, cluster, "k", 10)
+			s := mirror.NewSyncer(c, "k", 0)
+			_, err := collect(s.SyncBase(t.Context()))
+			require.NoError(t, err)
+			restored := func(h *pb.ResponseHeader) { h.ClusterId, h.Revision = 77, 5 }
+			cluster.On("Range", func(call *fakeetcd.Call) {
+				resp, err := call.Execute()
+				if err != nil {
+					return
+				}
+				r := proto.CloneOf(resp.(*pb.RangeResponse))
+				restored(r.Header)
+				call.Answer(r, nil)
+			})
+			cluster.On("Watch", func(call *fakeetcd.Call) {
+				call.OnSend(func(m proto.Message) bool { restored(m.(*pb.WatchResponse).Header); return true })
+				_, _ = call.Execute()
+			})
+			if noticed {
+				clienttest.Must(c.Get(t.Context(), "other"))
+			}
+			updates := s.SyncUpdates(t.Context())
+			synctest.Wait()
+			var changed *clientv3.ClusterChangedError
+			var end clientv3.WatchResponse
+			select {
+			case end = <-updates:
+			default:
+			}
+			require.ErrorAs(t, end.Err(), &changed)
+		})
+	}
 }

@@ -31,7 +31,7 @@ import (
 //
 // The whole is bounded by ctx alone: without a deadline a download takes as long
 // as it takes. A member that dies or hangs meanwhile ends it all the same, after
-// the time of cfg's keepalive, 15 s by default. A download cannot be resumed.
+// the time of cfg's keepalive, 30 s by default. A download cannot be resumed.
 //
 // Errors wrap those of the context, of the file system (os.ErrPermission,
 // syscall.ENOSPC, ...), of [clientv3.New] and of the server, and
@@ -68,7 +68,7 @@ func download(ctx context.Context, lg *zap.Logger, cfg clientv3.Config, p *part)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
 	cfg.Context = clientCtx // New is not given ctx, and may wait for a token
-	cfg.Logger = lg.Named("client")
+	cfg.Logger, cfg.Slog = lg.Named("client"), nil
 	cfg.AutoSyncInterval = 0 // it would replace the member that was chosen
 	client, err := clientv3.New(cfg)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -309,4 +310,11 @@ func TestDownloadsToOnePath(t *testing.T) {
 	}
 	requireSnapshot(t, path)
 	requireAlone(t, path)
+}
+
+func TestConfigWithSlog(t *testing.T) {
+	_, cfg := start(t)
+	cfg.Slog = slog.New(slog.DiscardHandler)
+	_, err := snapshot.SaveWithVersion(t.Context(), zap.NewNop(), cfg, target(t))
+	require.NoError(t, err)
 }

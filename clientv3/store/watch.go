@@ -12,6 +12,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/optxn"
@@ -123,6 +125,8 @@ func (w *watch[T]) run(ctx context.Context) error {
 				w.known[key] = seen{list: s.list}
 			}
 			delay = rand.N(changedSpread)
+		case w.list > 1 && ctx.Err() == nil && retry.CodeOf(err) == codes.Unavailable && !requiresLeader(ctx):
+			delay = listPauses.Delay(failures + 1)
 		case !errors.Is(err, rpctypes.ErrCompacted):
 			return err
 		case failures > 0:
@@ -133,6 +137,12 @@ func (w *watch[T]) run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// requiresLeader reports whether the caller wants the error of a member without a leader.
+func requiresLeader(ctx context.Context) bool {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	return len(md.Get(rpctypes.MetadataRequireLeaderKey)) > 0
 }
 
 func (w *watch[T]) listAndFollow(ctx context.Context) error {

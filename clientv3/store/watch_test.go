@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
@@ -173,5 +174,32 @@ func TestWatchThatStopsEarly(t *testing.T) {
 			}
 			require.Equal(t, stop, n)
 		}
+	})
+}
+
+// The list after a compaction fails for longer than a call is repeated.
+func TestWatchOutlastsALossOfTheLeaderBeforeAList(t *testing.T) {
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client, s *Store[Config]) {
+		f := follow(t.Context(), t, s)
+		f.synced()
+		for _, m := range cluster.Members() {
+			m.Stop()
+		}
+		clienttest.Put(t, cluster, "configs/a", `{"Replicas":1}`)
+		require.NoError(t, cluster.Compact(clienttest.Put(t, cluster, "configs/a", `{"Replicas":2}`)))
+		refused := 0
+		cluster.On("Range", func(c *fakeetcd.Call) {
+			if refused++; refused <= 20 {
+				c.Answer(nil, rpctypes.ErrGRPCNoLeader)
+			}
+		})
+		for _, m := range cluster.Members() {
+			m.Start()
+		}
+		c, err, ok := f.next()
+		require.NoError(t, err)
+		assert.True(t, ok)
+		assert.Equal(t, 2, c.Value.Replicas)
+		assert.Greater(t, refused, 20)
 	})
 }

@@ -8,6 +8,9 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 )
 
+// tokenLife is the default of etcd's --auth-token-ttl. A token that was valid longer ago may have expired.
+const tokenLife = 5 * time.Minute
+
 // maxRefusals bounds the number of tokens tried for one watch.
 const maxRefusals = 3
 
@@ -17,7 +20,7 @@ const maxRefusals = 3
 // Before 3.5.6, 3.4 included, etcd reports an unknown token as "permission denied".
 // So the first denial on a stream is not trusted: it is final if a new stream, with
 // a new token, gets it too. Then the first stream's token is valid, and further
-// denials on it are final at once.
+// denials on it are final at once, for tokenLife.
 func (sh *shard) renewLocked(w *watcher, resp *pb.WatchResponse) bool {
 	if resp.CancelReason == "" || w.refusals >= maxRefusals {
 		return false
@@ -30,7 +33,7 @@ func (sh *shard) renewLocked(w *watcher, resp *pb.WatchResponse) bool {
 		return false
 	}
 	if isDenial(err) {
-		sh.doubted = true
+		sh.doubted = time.Now()
 		w.deniedBy = sh
 	}
 	w.refusals++
@@ -51,14 +54,14 @@ func (sh *shard) isFinalLocked(w *watcher) bool {
 		sh.later = append(sh.later, by.confirmDenial)
 		return true
 	}
-	return sh.doubted && sh.stale.IsZero()
+	return time.Since(sh.doubted) < tokenLife && sh.stale.IsZero()
 }
 
 // confirmDenial is called when the server denies the same request with a new token.
 func (sh *shard) confirmDenial() {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if sh.doubted {
+	if !sh.doubted.IsZero() {
 		sh.stale = time.Time{}
 	}
 }

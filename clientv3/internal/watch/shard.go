@@ -45,7 +45,7 @@ type shard struct {
 	// resumed.
 	interrupted     time.Time
 	stale           time.Time        // since when the stream's token is refused, zero if accepted
-	doubted         bool             // a denial on the stream may have been caused by its token
+	doubted         time.Time        // when a denial on the stream was doubted to be about permissions, zero if none was
 	history         *lineage.History // the history in which the stream was opened
 	reset           func()           // reopens the stream
 	giveUp          func()           // opens another stream, on another endpoint

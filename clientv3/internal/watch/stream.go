@@ -179,7 +179,7 @@ func (sh *shard) connect(l *link) chan struct{} {
 	sh.history, sh.reset = l.history, func() { l.cancel(errMove) }
 	sh.giveUp = func() { l.cancel(errStuck) }
 	sh.wake = make(chan struct{}, 1)
-	sh.opened, sh.stale, sh.accepted, sh.doubted = l.opened, time.Time{}, false, false
+	sh.opened, sh.stale, sh.accepted, sh.doubted = l.opened, time.Time{}, false, time.Time{}
 	sh.session.connect()
 	sh.signalLocked()
 	return sh.wake
