@@ -105,9 +105,9 @@ func (s *stream) Cut(reason error) {
 		s.cancel(reason)
 		return
 	}
-	ep := s.Endpoint()
+	opened := s.Opened()
 	time.AfterFunc(retryWait, func() {
-		if s.Endpoint() == ep {
+		if s.Opened() == opened {
 			s.cancel(reason)
 		}
 	})

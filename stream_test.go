@@ -3,6 +3,7 @@ package quorate_test
 import (
 	"context"
 	"io"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,12 +12,16 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate"
 	"github.com/quorate/quorate/internal/grpctest"
+	"github.com/quorate/quorate/keepalive"
 )
 
 // pausesOf keeps n streams open for a while, and returns the longest pause between two messages of one, and the
@@ -124,5 +129,73 @@ func TestAnUploadLeavesAFrozenBackend(t *testing.T) {
 		work.Wait()
 		assert.EqualValues(t, 1, ended.Load(), "that of the frozen backend")
 		assert.Zero(t, slow.Load())
+	})
+}
+
+func TestStreamsEndWithUnavailableAtTheEndOfADrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := repeatable
+		c.DrainTimeout = 2 * time.Second
+		names := manual.NewBuilderWithScheme("static")
+		names.InitialState(listOf("10.0.0.1:80", "10.0.0.2:80"))
+		backends, client, stop := serve(t, func(_ string, _ resolver.Builder, dialer grpc.DialOption) (closer, error) {
+			return over(t, c)("static:///x", names, dialer)
+		})
+		defer stop()
+		load(t, 2, time.Second, reads(client))
+		for _, b := range backends {
+			b.pause.Store(int64(10 * time.Second))
+		}
+		calls, streams := make(chan error, 4), make(chan error, 4)
+		for range cap(calls) {
+			go func() { calls <- reads(client)(t.Context()) }()
+			s, err := client.StreamingOutputCall(t.Context(), &testgrpc.StreamingOutputCallRequest{})
+			require.NoError(t, err)
+			go func() {
+				var err error
+				for err == nil {
+					_, err = s.Recv()
+				}
+				streams <- err
+			}()
+		}
+		time.Sleep(time.Second)
+		names.UpdateState(listOf("10.0.0.2:80"))
+		assert.Equal(t, codes.Unavailable, status.Code(<-streams))
+		for range cap(calls) {
+			assert.NoError(t, <-calls)
+		}
+	})
+}
+
+func TestAStreamThatIsOpenedAgainGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := quorate.Channel{Calls: keepalive.Calls{Base: `{"methodConfig":[{"name":[{"service":"grpc.testing.TestService","method":"StreamingInputCall"}],
+			"retryPolicy":{"maxAttempts":5,"initialBackoff":"0.05s","maxBackoff":"0.1s","backoffMultiplier":1,"retryableStatusCodes":["UNAVAILABLE"]}}]}`}}
+		names := manual.NewBuilderWithScheme("static")
+		names.InitialState(listOf("10.0.0.1:80"))
+		var backends []*backend
+		var conns []net.Conn
+		started, client, stop := serve(t, func(string, resolver.Builder, grpc.DialOption) (closer, error) {
+			return over(t, c)("static:///x", names, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+				conn, err := backends[0].DialContext(ctx)
+				conns = append(conns, conn)
+				return conn, err
+			}))
+		})
+		backends = started
+		defer stop()
+		load(t, 1, time.Second, reads(client))
+		s, err := client.StreamingInputCall(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, s.Send(&testgrpc.StreamingInputCallRequest{}))
+		synctest.Wait()
+		require.NoError(t, conns[0].Close())
+		for range 30 {
+			require.NoError(t, s.Send(&testgrpc.StreamingInputCallRequest{}))
+			time.Sleep(50 * time.Millisecond)
+		}
+		_, err = s.CloseAndRecv()
+		require.NoError(t, err)
 	})
 }

@@ -232,3 +232,12 @@ func TestAddressesRace(t *testing.T) {
 		require.LessOrEqual(t, a.dials.Load()+b.dials.Load()-dials, int64(12), "the addresses are tried every 20 s")
 	})
 }
+
+func TestLargeCallsGoOnWhileTheirConnectionIsNotMade(t *testing.T) {
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
+		each(servers, func(s *server) { s.blackhole.Shut() })
+		o := c.call(t.Context(), attempt{large: true, shape: "large", deadline: time.Second})
+		assert.NoError(t, o.err)
+		each(servers, func(s *server) { s.blackhole.Open() })
+	})
+}

@@ -1,18 +1,19 @@
 package balancer
 
 import (
-	"errors"
 	"maps"
 	"slices"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/health"
 )
 
 // errDrained ends the remaining work on a removed endpoint.
-var errDrained = errors.New("the endpoint was removed, and its drain timeout is over")
+var errDrained = status.Error(codes.Unavailable, "the endpoint was removed, and its drain timeout is over")
 
 // drains lets in-flight work on removed endpoints finish within the drain timeout. An endpoint that
 // the resolver lists again meanwhile goes on with its connections, what is in flight on them, and

@@ -1,10 +1,12 @@
 package balancer
 
 import (
-	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // A Raft leader that is deposed loses the writes that it has not committed: they get no answer until etcd
@@ -18,7 +20,7 @@ import (
 const overtakenShare = 8
 
 // errOvertaken is the reason of a cut write.
-var errOvertaken = errors.New("write abandoned: the leader changed, its endpoint serves again, and the older write is not answered")
+var errOvertaken = status.Error(codes.Unavailable, "write abandoned: the leader changed, its endpoint serves again, and the older write is not answered")
 
 // terms holds the latest term that an endpoint has shown.
 type terms struct {

@@ -2,7 +2,6 @@ package balancer
 
 import (
 	"cmp"
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -257,7 +256,7 @@ func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, err
 	}
 	if len(open) == 0 {
 		err := k.p.openClass(*call, class, fit)
-		if call.Conn == Calls && !errors.Is(err, balancer.ErrNoSubConnAvailable) {
+		if call.Conn == Calls { // a large one
 			return k.p.strategy().Pick(*call, fit).picked(Calls)
 		}
 		return nil, nil, err

@@ -49,6 +49,9 @@ func (e *Endpoint) addStream(c *call) {
 	e.checkByLocked(s.dueAt(), c.start)
 }
 
+// Opened identifies what gRPC has opened for the attempt's stream: it differs once gRPC has opened the stream again.
+func (a *Attempt) Opened() any { return a.stream.Load() }
+
 // deleteStream records that the stream of a pick has ended.
 func (e *Endpoint) deleteStream(c *call) {
 	s := c.attempt.stream.Load()
