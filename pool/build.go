@@ -54,7 +54,9 @@ func (p *Pool[T]) built(it *item[T], err error, done func(error)) {
 // buildForLocked creates a resource for a waiter. The waiter gets the error, unless it was served
 // before.
 func (p *Pool[T]) buildForLocked(w *waiter[T]) {
+	w.creates++
 	p.buildLocked(w.ctx, func(err error) {
+		w.creates--
 		if err != nil && w.place != nil {
 			p.removeWaiterLocked(w)
 			w.given <- result[T]{err: err}
@@ -107,9 +109,11 @@ func (p *Pool[T]) refillLocked() {
 	if p.closed {
 		return
 	}
-	for p.building < p.waiters.Len() && p.size < p.config.MaxSize+p.config.MaxOverflow {
-		p.size++
-		p.buildForLocked(p.waiters.Front().Value.(*waiter[T]))
+	for place := p.waiters.Front(); p.building < p.waiters.Len() && p.size < p.config.MaxSize+p.config.MaxOverflow; place = place.Next() {
+		if w := place.Value.(*waiter[T]); w.creates == 0 {
+			p.size++
+			p.buildForLocked(w)
+		}
 	}
 	if p.sparesLocked() >= 0 {
 		return

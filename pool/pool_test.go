@@ -4,6 +4,8 @@ import (
 	"context"
 	"math"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -377,4 +379,43 @@ func TestMaximumLifetime(t *testing.T) {
 	p, _ := newPool(t, func(c *config) { c.MaxLifetime, c.MaxIdleTime = math.MaxInt64, math.MaxInt64 })
 	acquire(t, p).Release()
 	assert.Equal(t, 1, p.Stats().Idle)
+}
+
+// A call of Create serves one waiter, so a server that is down gets no more of them than there are waiters.
+func TestCreateFailsOncePerWaiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size, waiters = 10, 40
+		var creates atomic.Int32
+		down := false
+		p, _ := newPool(t, func(c *config) {
+			create := c.Create
+			c.Create = func(ctx context.Context) (*thing, error) {
+				if !down {
+					return create(ctx)
+				}
+				creates.Add(1)
+				time.Sleep(time.Second)
+				return nil, errBroken
+			}
+			c.MaxSize = size
+		})
+		var lent []pool.Resource[*thing]
+		for range size {
+			lent = append(lent, acquire(t, p))
+		}
+		var waiting sync.WaitGroup
+		for range waiters {
+			waiting.Go(func() {
+				_, err := p.Acquire(t.Context())
+				assert.ErrorIs(t, err, errBroken)
+			})
+		}
+		synctest.Wait()
+		down = true
+		for _, r := range lent {
+			r.Discard()
+		}
+		waiting.Wait()
+		assert.EqualValues(t, waiters, creates.Load())
+	})
 }
