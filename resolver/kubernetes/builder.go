@@ -87,7 +87,9 @@ func (b *builder) Build(t resolver.Target, cc resolver.ClientConn, _ resolver.Bu
 		return nil, err
 	}
 	s := b.sources.Acquire(d.service)
-	return s.listing(d).Resolve(cc, nil, func() {
+	l := s.listing(d)
+	return l.Resolve(cc, nil, func() {
+		l.leave()
 		b.sources.Release(d.service)
 		if s.ctx.Err() != nil { // it was the last channel
 			<-s.done

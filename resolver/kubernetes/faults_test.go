@@ -451,3 +451,21 @@ func TestPausesEndWithTheOutage(t *testing.T) {
 	f.steady = true
 	assert.Zero(t, f.delayAfter("watch", errEnded))
 }
+
+// A destination has no channel while its service is scaled down for another one.
+func TestScaledDownWhileADestinationHasNoChannel(t *testing.T) {
+	server := startServer(t, slice("users", "a", 80, "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"))
+	b := newTestBuilder(t, Config{REST: server.RESTConfig(), MassRemovalDelay: 100 * time.Millisecond}, quick())
+	used, r1 := grpctest.Resolve(t, b, "kubernetes:///users.shop")
+	defer r1.Close()
+	idle, r2 := grpctest.Resolve(t, b, "kubernetes:///users.shop:80")
+	idle.AwaitAddresses(t, "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80")
+	r2.Close()
+	update(t, server, slice("users", "a", 80, "10.0.0.1"))
+	used.AwaitAddresses(t, "10.0.0.1:80")
+	again, r3 := grpctest.Resolve(t, b, "kubernetes:///users.shop:80")
+	defer r3.Close()
+	again.AwaitAddresses(t, "10.0.0.1:80")
+	states, _ := again.Received()
+	assert.Len(t, states, 1)
+}

@@ -21,7 +21,8 @@ type listing struct {
 
 	// The fields below are guarded by source.mu.
 	guard  lastgood.Guard[resolver.Endpoint]
-	stale  bool                // the guard has only seen a stale list
+	users  int                 // channels
+	stale  bool                // the guard has only seen a stale list, or missed changes
 	used   []resolver.Endpoint // the last list, nil if there was none
 	logged resolution          // the last one that was logged
 }
@@ -41,7 +42,17 @@ func (s *source) listing(d serviceTarget) *listing {
 		}
 		s.listings[d] = l
 	}
+	l.users++
 	return l
+}
+
+// leave is called when a channel has closed. Without channels, no changes reach the guard.
+func (l *listing) leave() {
+	l.source.mu.Lock()
+	defer l.source.mu.Unlock()
+	if l.users--; l.users == 0 {
+		l.stale = true
+	}
 }
 
 // resetLocked discards the state of the guard.
