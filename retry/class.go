@@ -20,7 +20,7 @@ const (
 	// metadata "hasleader" fails once every endpoint has reported it; other calls wait
 	// for an election.
 	NoLeader
-	// Overloaded means: the server refused before executing because it is overloaded; it may
+	// Overloaded means: the server, or its connection, refused before executing because it has too much to do; it may
 	// accept after a backoff.
 	Overloaded
 	// Token means: the server refused before executing because the token is invalid or has

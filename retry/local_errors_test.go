@@ -283,7 +283,7 @@ func requireDraining(t *testing.T) (message string) {
 	_, err = pb.NewKVClient(cc).Put(t.Context(), &pb.PutRequest{Key: []byte("k")}, grpc.WaitForReady(true))
 	message = status.Convert(err).Message()
 	assert.Equal(t, "the connection is draining", message)
-	assert.Equal(t, Refused, Classify(err, Evidence{Sent: true}))
+	assert.Equal(t, Overloaded, Classify(err, Evidence{Sent: true}))
 	assert.Equal(t, OutcomeNotExecuted, OutcomeOf(err))
 	return message
 }

@@ -92,6 +92,7 @@ func TestRetrierByClass(t *testing.T) {
 		{"users change: a token that cannot be renewed", changed, 3, 0, own},
 		{"refused by the only member", learner, 1, 0, 0},
 		{"refused by members", learner, 3, 2, 0},
+		{"refused by connections that are full", status.Error(codes.Unavailable, "the connection is draining"), 1, -1, 0},
 		{"code that is not retryable", status.Error(codes.Internal, "boom"), 3, 0, 0},
 		{"definite", rpctypes.ErrGRPCPermissionDenied, 3, 0, 0},
 		{"closed", status.Error(codes.Canceled, "grpc: the client connection is closing"), 3, 0, 0},

@@ -49,6 +49,9 @@ func (s *sharing) close() { identities.release(s.identity) }
 // dial is the client's dialer.
 func (s *sharing) dial(ctx context.Context, address string) (net.Conn, error) {
 	s.mu.Lock()
+	if len(s.dialed) >= maxNames {
+		clear(s.dialed) // an endpoint does not share until it is dialed again
+	}
 	s.dialed[address] = true
 	s.mu.Unlock()
 	return s.dialer.dial(ctx, address)
