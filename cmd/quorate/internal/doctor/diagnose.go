@@ -204,7 +204,7 @@ func (d *diagnosis) state(v *visit) {
 	}
 	if v.behind != nil && s.RaftAppliedIndex < v.behind.RaftIndex && v.behind.RaftIndex-v.behind.RaftAppliedIndex > lagBound {
 		d.finding(v, Warning, Lagging, "on the member: iostat -x 1; journalctl -u etcd | grep 'took too long'",
-			"the member has not applied in %v what was committed: it is %d entries behind; its disk or CPU is too slow", d.cfg.Settle, s.RaftIndex-s.RaftAppliedIndex)
+			"the member has not applied in %v what was committed: it is %d entries behind; its disk or CPU is too slow", d.cfg.Settle, toApply(s))
 	}
 	for _, text := range s.Errors {
 		if m := alarm.FindStringSubmatch(text); m != nil {

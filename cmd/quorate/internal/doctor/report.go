@@ -94,9 +94,13 @@ func unsettled(visits []*visit) bool {
 			return false
 		}
 		lost := status.Code(v.readErr) == codes.Unavailable || status.Code(v.readErr) == codes.DeadlineExceeded
-		return s.Header.GetMemberId() != 0 && (s.Leader == 0 || s.RaftTerm < term || s.RaftIndex-s.RaftAppliedIndex > lagBound) || lost
+		return s.Header.GetMemberId() != 0 && (s.Leader == 0 || s.RaftTerm < term || toApply(s) > lagBound) || lost
 	})
 }
+
+// toApply returns how many committed entries a member has not applied. The member reads the commit index first, so
+// the other may be beyond it.
+func toApply(s *pb.StatusResponse) uint64 { return s.RaftIndex - min(s.RaftIndex, s.RaftAppliedIndex) }
 
 func nameOf(m *pb.Member) string {
 	if m.Name != "" {
@@ -134,7 +138,7 @@ func (v *visit) report(member string) Endpoint {
 	s := v.status
 	e.Kind, e.Version, e.Role = v.kind(), s.Version, v.role()
 	e.MemberID, e.ClusterID = fmt.Sprintf("%x", s.Header.GetMemberId()), fmt.Sprintf("%x", s.Header.GetClusterId())
-	e.Term, e.Lag = s.RaftTerm, s.RaftIndex-s.RaftAppliedIndex
+	e.Term, e.Lag = s.RaftTerm, toApply(s)
 	if e.Kind == kindEtcd { // a proxy passes those of a member on
 		e.FsyncMS = p99(v.web.metrics, "etcd_disk_wal_fsync_duration_seconds")
 		e.CommitMS = p99(v.web.metrics, "etcd_disk_backend_commit_duration_seconds")
