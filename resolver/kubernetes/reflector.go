@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ func (s *source) listAndWatch(ctx context.Context) (verb string, err error) {
 			return "watch", err
 		}
 		// The API server has restarted. The list is requested at once, whatever the backoff.
-		s.store.resourceVersion = ""
+		s.expire()
 	}
 	if !s.listFirst.Load() {
 		return "watch", s.watchList(ctx)
@@ -83,9 +84,18 @@ func (s *source) initialEvents(r *request) (*store, error) {
 	}
 }
 
-// list requests all slices at once, from servers that do not stream them.
+// list requests all slices at once, from servers that do not stream them. The cache of the API server answers if it is
+// not older than what is known: etcd would read the namespace for each client.
 func (s *source) list(ctx context.Context) error {
-	r, err := s.link.get(ctx, s.service, nil, s.timing.answer)
+	err := s.listFrom(ctx, cmp.Or(s.seen, "0"))
+	if expired(err) { // a backup was restored
+		err = s.listFrom(ctx, "")
+	}
+	return err
+}
+
+func (s *source) listFrom(ctx context.Context, version string) error {
+	r, err := s.link.get(ctx, s.service, map[string]string{"resourceVersion": version}, s.timing.answer)
 	if err != nil {
 		return err
 	}

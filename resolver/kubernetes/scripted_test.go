@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -256,3 +257,32 @@ func TestTransportThatHangs(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Lists come from the cache of the API server, unless a restored backup has lower versions.
+func TestListIsNotOlderThanWhatIsKnown(t *testing.T) {
+	var versions []string
+	tooLarge := apierrors.NewTimeoutError("Too large resource version", 1)
+	tooLarge.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
+	underScript(t, func(out io.Writer, r *http.Request) error {
+		query := r.URL.Query()
+		switch version := query.Get("resourceVersion"); {
+		case isWatchList(r):
+			return apierrors.NewBadRequest("sendInitialEvents is forbidden")
+		case query.Get("watch") != "" && len(versions) == 1:
+			sendExpired(out)
+			return nil
+		case query.Get("watch") != "":
+			begin(out)
+			return keepOpen(r, forever)
+		default:
+			versions = append(versions, version)
+			if version != "0" && version != "" {
+				return tooLarge
+			}
+			return json.NewEncoder(out).Encode(oneSlice(fmt.Sprintf("10.0.0.%d", len(versions))))
+		}
+	}, func(t *testing.T, c *grpctest.Channel) {
+		c.AwaitAddresses(t, "10.0.0.3:80")
+		assert.Equal(t, []string{"0", "5", ""}, versions)
+	})
+}

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -49,6 +50,7 @@ type source struct {
 
 	// The fields below belong to run.
 	store  *store
+	seen   string // the latest version that expired, "" if none has
 	link   *link
 	pauses backoff // after attempts without a list or watch
 	breaks backoff // after short watches
@@ -165,14 +167,17 @@ func (s *source) delayAfter(verb string, err error) time.Duration {
 	case errors.Is(err, errEnded):
 		return delay
 	case s.store.resourceVersion != "" && expired(err): // of a watch
-		s.store.resourceVersion = ""
+		s.expire()
 		return delay
 	case errors.Is(err, errNoWatchList):
 		s.listFirst.Store(true)
+		if code(err) == 0 { // nothing refused it: the API server may have too much to do
+			return delay
+		}
 		return 0
 	case errors.Is(err, errSilent):
 		// This is not a failure yet. The next list has whatever was missed.
-		s.store.resourceVersion = ""
+		s.expire()
 		s.unlink(true)
 		return delay
 	}
@@ -184,6 +189,11 @@ func (s *source) delayAfter(verb string, err error) time.Duration {
 	}
 	s.fail(explain(err, verb, s.service))
 	return max(delay, retryAfter(err))
+}
+
+// expire makes the next attempt list again.
+func (s *source) expire() {
+	s.seen, s.store.resourceVersion = cmp.Or(s.store.resourceVersion, s.seen), ""
 }
 
 // fail publishes why the view may be out of date.

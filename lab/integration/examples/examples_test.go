@@ -183,7 +183,7 @@ func (r *rig) controllers() {
 // counter runs processes of the example that count. The one that counts is frozen, and another one killed; the leader of
 // etcd is frozen in between. The key has been written as often as its value says: no number is missing, and none is counted twice.
 func (r *rig) counter() {
-	const to = 1500
+	const to = 750
 	var reading sync.WaitGroup
 	var counts atomic.Pointer[process] // the one that has begun to count last
 	start := func() *process {

@@ -23,7 +23,7 @@ import (
 )
 
 // testTimeout is far above what a test takes; one that hangs is ended by it.
-const testTimeout = 10 * time.Minute
+const testTimeout = 15 * time.Minute
 
 func TestMain(m *testing.M) {
 	lab.Main()
