@@ -204,9 +204,9 @@ type Config struct {
 	// nothing while other members do. An eighth of it is how long a write may wait that the
 	// former leader may have lost, once its member serves under the next one. The write then ends with a *retry.UnknownOutcomeError. A shorter timeout returns
 	// sooner but makes more outcomes unknown: a short disk stall ends with all writes
-	// answered. The default is 2 s. With a negative value only the deadline ends a write. A
-	// write on a dead member, or on a member that reports no leader while others have one,
-	// ends at once.
+	// answered. The default is 2 s. With a negative value only the deadline ends such a
+	// write. A write on a dead member ends an eighth of it after the verdict, at once with a
+	// negative value; one on a member that reports no leader while others have one, at once.
 	WriteStallTimeout time.Duration `json:"write-stall-timeout"`
 
 	// Observer, if set, receives the client's events: endpoints used, ejected and

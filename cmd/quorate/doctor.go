@@ -28,7 +28,7 @@ versions, clocks, and how fast linearizable reads are. Members that no endpoint 
 examined at the URLs that they advertise to clients; what is wrong with them is a
 warning, or with --cluster an error as for endpoints.
 
-It sends each member a dozen requests at most, and changes nothing. What an election
+It sends each member some ten requests, 18 at most, and changes nothing. What an election
 explains, too, is looked at a second time, 2 s later.
 
 A finding has a severity: an "error" fails calls, a "warning" does soon or at times, and

@@ -144,7 +144,7 @@ func (c *callTrace) StartAttempt(ctx context.Context, hedge bool) (context.Conte
 // End ends the span of the call.
 func (c *callTrace) End(e observe.Call) {
 	c.span.SetAttributes(retriesKey.Int(e.Retries), hedgeKey.Bool(e.Hedged))
-	if e.Err != nil && retry.OutcomeOf(e.Err) == retry.OutcomeUnknown {
+	if e.Err != nil && retry.SafetyOf(e.Method, nil) == retry.Mutating && retry.OutcomeOf(e.Err) == retry.OutcomeUnknown {
 		c.span.SetAttributes(outcomeKey.String("unknown"))
 	}
 	end(c.span, e.Err)

@@ -28,6 +28,7 @@ import (
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/observe"
 	quorateotel "github.com/quorate/quorate/observe/otel"
+	"github.com/quorate/quorate/retry"
 )
 
 // handler is a stats handler of the program's, which remembers the span in the context of each
@@ -207,6 +208,22 @@ func TestSpanOfAnUnknownOutcome(t *testing.T) {
 		text, err := json.Marshal(r.exporter.GetSpans())
 		require.NoError(t, err)
 		require.NotContains(t, string(text), "secret")
+	})
+}
+
+// A read has no outcome, whatever its error is.
+func TestSpanOfAFailedRead(t *testing.T) {
+	traced(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *clientv3.Client, r *rig) {
+		cluster.On("Range", func(call *fakeetcd.Call) { _ = call.Hold(nil) })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := c.Get(ctx, "k")
+		require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
+		synctest.Wait()
+		calls := r.spans(rangeSpan)
+		require.Len(t, calls, 1)
+		require.Nil(t, value(calls[0].Attributes, "quorate.outcome"))
+		require.Equal(t, codes.Error, calls[0].Status.Code)
 	})
 }
 

@@ -1,7 +1,7 @@
 // Package doctor examines the endpoints of an etcd cluster one layer after the other, and says
 // what is wrong, with the cause and what to run.
 //
-// It sends each endpoint a dozen requests at most and changes nothing.
+// It sends each endpoint some ten requests, 18 at most, and changes nothing.
 package doctor
 
 import (
