@@ -91,11 +91,10 @@ func (s *syncer) changed(ctx context.Context, rev int64) error {
 		return nil
 	}
 	resp, err := s.client.Get(ctx, s.start(), clientv3.WithCountOnly())
-	if err != nil {
-		return nil // the watch has the same trouble
-	}
-	if c := lineage.Compare(lineage.Point{Cluster: cluster, Revision: rev}, resp.Header, true); c != nil {
-		return (*clientv3.ClusterChangedError)(c)
+	if err == nil { // else the watch has the same trouble
+		if c := lineage.Compare(lineage.Point{Cluster: cluster, Revision: rev}, resp.Header, true); c != nil {
+			return (*clientv3.ClusterChangedError)(c)
+		}
 	}
 	return nil
 }
