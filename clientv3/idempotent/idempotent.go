@@ -10,6 +10,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/lineage"
@@ -148,16 +150,16 @@ func (k *KV) Txn(ctx context.Context) clientv3.Txn {
 }
 
 // Close waits for the writes under way, and ends the lease, which deletes the lanes. Writes after it fail with a
-// *retry.NotSentError. If no member answers, Close waits until the TTL has passed. Without Close, the lease
-// ends a TTL after the client or the program.
+// *retry.NotSentError. If no member answers, Close waits until the TTL has passed, and for writes that wait for a
+// new lease until their contexts end. Without Close, the lease ends a TTL after the client or the program.
 func (k *KV) Close() error { return k.pool.close(true) }
 
 // admit refuses an operation that writes keys of lanes.
 func (k *KV) admit(op clientv3.Op) error {
 	for _, w := range optxn.Writes(op) {
 		if overlap(string(w.KeyBytes()), string(w.RangeBytes()), k.cfg.Prefix, k.end) {
-			return &retry.NotSentError{Err: fmt.Errorf(
-				"idempotent: the write of %q includes keys below %q, which are lanes: use another key or range, or set Config.Prefix", w.KeyBytes(), k.cfg.Prefix)}
+			return status.Errorf(codes.InvalidArgument, // so a group of package batch is divided
+				"idempotent: the write of %q includes keys below %q, which are lanes: use another key or range, or set Config.Prefix", w.KeyBytes(), k.cfg.Prefix)
 		}
 	}
 	return nil

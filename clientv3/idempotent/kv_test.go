@@ -424,6 +424,7 @@ func TestPrefixIsReserved(t *testing.T) {
 			_, err := kv.Do(t.Context(), op)
 			require.ErrorContains(t, err, `below "m/"`)
 			require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
+			require.Equal(t, retry.Definite, retry.Classify(err, retry.Evidence{Sent: true}))
 		}
 		for _, op := range []clientv3.Op{clientv3.OpPut("m", ""), clientv3.OpPut("m0", ""), clientv3.OpDelete("n", clientv3.WithFromKey())} {
 			clienttest.Must(kv.Do(t.Context(), op))

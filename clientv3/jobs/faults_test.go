@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -162,6 +163,31 @@ func TestRefusedClaimsAreFew(t *testing.T) {
 		require.Greater(t, sent, 5)
 		require.Less(t, sent, 60)
 		hook.Remove()
+		require.Zero(t, p.settled(t))
+	})
+}
+
+// A worker does not see the value that it cannot read, so its claims are refused.
+func TestStateThatCannotBeReadIsClaimedOnce(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		p := r.process(t, Config{})
+		id := p.enqueue(t, "letter", WithDelay(time.Minute))
+		p.work(t, 1, func(context.Context, *Job) error { return nil })
+		time.Sleep(30 * time.Second)
+		key := "mail/live/states/" + id
+		value := r.Get(key)
+		clienttest.Put(t, r.Cluster, key, "\x00")
+		var claims atomic.Int32
+		r.On("Txn", func(c *fakeetcd.Call) {
+			if slices.ContainsFunc(c.Request.(*pb.TxnRequest).Success, func(op *pb.RequestOp) bool {
+				return string(op.GetRequestPut().GetKey()) == "mail/live/claims/"+id
+			}) {
+				claims.Add(1)
+			}
+		})
+		time.Sleep(2 * time.Minute)
+		require.EqualValues(t, 1, claims.Load())
+		clienttest.Put(t, r.Cluster, key, string(value.Value))
 		require.Zero(t, p.settled(t))
 	})
 }

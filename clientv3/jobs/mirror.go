@@ -301,6 +301,15 @@ func (m *mirror) settled(j *Job) {
 	m.entries[j.ID].settled = j.rev
 }
 
+// overtaken records that the state of a job has another revision than the entry. The job is left alone until that is seen.
+func (m *mirror) overtaken(e *entry, rev int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if mine := m.entries[e.id]; rev != e.rev {
+		mine.settled = max(mine.settled, e.rev)
+	}
+}
+
 // drop ends what take has begun. The job is left alone until what has happened to it is known.
 func (m *mirror) drop(id string) {
 	m.mu.Lock()

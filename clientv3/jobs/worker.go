@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,8 @@ var (
 // revokes its lease. If the lease is lost, it waits for the handlers, too, and goes on with a new one. A panic of a handler ends the process, as a panic of any goroutine does; it counts as a failed attempt.
 //
 // The error is that of ctx, or says what is wrong with the configuration; or it is that of the
-// server if it would be the same again, as without permission. Other errors are logged.
+// server if it would be the same again, as without permission for the keys of workers. Other
+// errors are logged, also those of claims.
 func (q *Queue) Work(ctx context.Context, places int, handle Handler) error {
 	if places < 1 || handle == nil {
 		return fmt.Errorf("jobs: Work with %d places: it needs at least one, and a handler", places)
@@ -145,7 +147,7 @@ func (w *worker) claim(e *entry) {
 		return w.q.client.Txn(ctx).If(w.unchanged(e)...).
 			Then(payload, clientv3.OpPut(k.states+e.id, next.String()),
 				clientv3.OpPut(k.claims+e.id, w.q.cfg.Worker, clientv3.WithLease(w.term.Lease()))).
-			Else(payload, clientv3.OpGet(k.claims+e.id))
+			Else(payload, clientv3.OpGet(k.claims+e.id), clientv3.OpGet(k.states+e.id, clientv3.WithKeysOnly()))
 	})
 	w.failing.Store(err != nil)
 	if err != nil {
@@ -158,8 +160,9 @@ func (w *worker) claim(e *entry) {
 		j.rev = resp.Header.Revision
 	case unsure != nil && optxn.Key(resp, 1).GetLease() == int64(w.term.Lease()):
 		j.rev = optxn.Key(resp, 1).CreateRevision // the first copy was executed
-	default:
-		return // another worker was first
+	default: // another worker was first
+		w.mirror.overtaken(e, optxn.Key(resp, 2).GetModRevision())
+		return
 	}
 	w.run(j)
 }
@@ -229,9 +232,10 @@ func (w *worker) run(j *Job) {
 	j.ctx, j.cancel = context.WithCancelCause(w.ctx)
 	defer j.cancel(nil)
 	w.mirror.running(j)
-	err := errNotReturned
+	err := cmp.Or(w.ctx.Err(), j.Err())
 	defer func() { w.finish(j, err) }()
-	if w.ctx.Err() == nil && j.Err() == nil {
+	if err == nil {
+		err = errNotReturned
 		err = w.handle(j.ctx, j)
 	}
 }

@@ -15,8 +15,8 @@ const maxTries = 3
 // Commit executes a transaction whose condition no longer holds once it was executed: so it may be sent
 // again while its outcome is unknown. txn makes it for each request. Nothing is sent after ctx has ended.
 //
-// unsure is the error of the last request without an answer that may have been executed, or may yet be;
-// nil if there was none. A request during which ctx ended is always one. If err is nil and the condition did
+// unsure is the error of the last request without an answer that was executed or may have been, or may
+// yet be; nil if there was none. A request during which ctx ended is always one. If err is nil and the condition did
 // not hold, that request may be the reason.
 func Commit(ctx context.Context, txn func() clientv3.Txn) (resp *clientv3.TxnResponse, unsure, err error) {
 	if err := ctx.Err(); err != nil {
@@ -26,7 +26,7 @@ func Commit(ctx context.Context, txn func() clientv3.Txn) (resp *clientv3.TxnRes
 		if resp, err = txn().Commit(); err == nil {
 			return resp, unsure, nil
 		}
-		if retry.OutcomeOf(err) != retry.OutcomeUnknown {
+		if retry.OutcomeOf(err) == retry.OutcomeNotExecuted {
 			break
 		}
 		unsure = err

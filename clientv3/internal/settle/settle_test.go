@@ -33,6 +33,7 @@ func (s *scripted) Commit() (*clientv3.TxnResponse, error) {
 
 func TestCommit(t *testing.T) {
 	lost := &retry.UnknownOutcomeError{Method: "/etcdserverpb.KV/Txn", Err: errors.New("connection reset")}
+	executed := &retry.ResponseLostError{Revision: 5, Err: rpctypes.ErrCompacted}
 	refused, full := rpctypes.ErrPermissionDenied, rpctypes.ErrNoSpace
 	tests := map[string]struct {
 		ends        []error
@@ -45,6 +46,7 @@ func TestCommit(t *testing.T) {
 		"never answered":               {[]error{lost, lost, lost}, 3, lost, lost},
 		"refused":                      {[]error{refused}, 1, nil, refused},
 		"lost, then refused":           {[]error{lost, refused}, 2, lost, refused},
+		"executed, its response lost":  {[]error{executed}, 1, executed, executed},
 		"the store is full":            {[]error{full, nil}, 1, full, full},
 		"lost, then full":              {[]error{lost, full, nil}, 2, full, full},
 		"timed out on the server":      {[]error{rpctypes.ErrTimeout, nil}, 2, rpctypes.ErrTimeout, nil},
