@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -318,14 +319,13 @@ func TestCloseDuringAReleaseLeavesNoLeasingKey(t *testing.T) {
 		kv, closeKV, err := leasing.NewKV(client, prefix, concurrency.WithLease(lease.ID))
 		require.NoError(t, err)
 		own(t, cluster, kv, "k")
-		lost := false
+		var lost atomic.Bool
 		cluster.On("Txn", func(c *fakeetcd.Call) {
 			deletes := slices.ContainsFunc(c.Request.(*pb.TxnRequest).Success, func(op *pb.RequestOp) bool {
 				in := op.GetRequestTxn().GetSuccess()
 				return len(in) > 0 && in[0].GetRequestDeleteRange() != nil
 			})
-			if deletes && !lost {
-				lost = true
+			if deletes && !lost.Swap(true) {
 				<-c.Context().Done()
 				c.Answer(nil, c.Context().Err())
 			}
@@ -334,7 +334,7 @@ func TestCloseDuringAReleaseLeavesNoLeasingKey(t *testing.T) {
 		synctest.Wait() // the owner is deleting the leasing key
 		closeKV()
 		synctest.Wait()
-		assert.True(t, lost)
+		assert.True(t, lost.Load())
 		require.Nil(t, cluster.Get(prefix+"k"))
 		require.NoError(t, <-written)
 	})

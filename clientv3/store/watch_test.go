@@ -187,9 +187,9 @@ func TestWatchOutlastsALossOfTheLeaderBeforeAList(t *testing.T) {
 		}
 		clienttest.Put(t, cluster, "configs/a", `{"Replicas":1}`)
 		require.NoError(t, cluster.Compact(clienttest.Put(t, cluster, "configs/a", `{"Replicas":2}`)))
-		refused := 0
+		var lists atomic.Int32
 		cluster.On("Range", func(c *fakeetcd.Call) {
-			if refused++; refused <= 20 {
+			if lists.Add(1) <= 20 {
 				c.Answer(nil, rpctypes.ErrGRPCNoLeader)
 			}
 		})
@@ -200,6 +200,6 @@ func TestWatchOutlastsALossOfTheLeaderBeforeAList(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, ok)
 		assert.Equal(t, 2, c.Value.Replicas)
-		assert.Greater(t, refused, 20)
+		assert.Greater(t, lists.Load(), int32(20))
 	})
 }
