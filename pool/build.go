@@ -54,9 +54,9 @@ func (p *Pool[T]) built(it *item[T], err error, done func(error)) {
 // buildForLocked creates a resource for a waiter. The waiter gets the error, unless it was served
 // before.
 func (p *Pool[T]) buildForLocked(w *waiter[T]) {
-	w.creates++
+	w.creating = true
 	p.buildLocked(w.ctx, func(err error) {
-		w.creates--
+		w.creating = false
 		if err != nil && w.place != nil {
 			p.removeWaiterLocked(w)
 			w.given <- result[T]{err: err}
@@ -110,7 +110,7 @@ func (p *Pool[T]) refillLocked() {
 		return
 	}
 	for place := p.waiters.Front(); p.building < p.waiters.Len() && p.size < p.config.MaxSize+p.config.MaxOverflow; place = place.Next() {
-		if w := place.Value.(*waiter[T]); w.creates == 0 {
+		if w := place.Value.(*waiter[T]); !w.creating {
 			p.size++
 			p.buildForLocked(w)
 		}

@@ -58,12 +58,12 @@ type item[T any] struct {
 
 // waiter is an Acquire or a Do that waits for a resource.
 type waiter[T any] struct {
-	ctx     context.Context
-	since   time.Time
-	anew    bool           // it needs a new resource
-	creates int            // that run for it
-	place   *list.Element  // nil once it was served
-	given   chan result[T] // buffered: receives one result
+	ctx      context.Context
+	since    time.Time
+	anew     bool           // it needs a new resource
+	creating bool           // Create is running for it
+	place    *list.Element  // nil once it was served
+	given    chan result[T] // buffered: receives one result
 }
 
 type result[T any] struct {

@@ -131,16 +131,23 @@ func TestCloseWithoutServer(t *testing.T) {
 	})
 }
 
+// withLeaseOfUser returns a KV with a lease that its user has granted.
+func withLeaseOfUser(t *testing.T, client *clientv3.Client) (kv clientv3.KV, lease clientv3.LeaseID, closeKV func()) {
+	t.Helper()
+	lease = clienttest.Must(client.Grant(t.Context(), 60)).ID
+	kv, closeKV, err := leasing.NewKV(client, prefix, concurrency.WithLease(lease))
+	require.NoError(t, err)
+	return kv, lease, closeKV
+}
+
 // A lease from the user is kept, and its leasing keys are deleted.
 func TestCloseKeepsLeaseOfUser(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		lease := clienttest.Must(client.Grant(t.Context(), 60))
-		kv, closeKV, err := leasing.NewKV(client, prefix, concurrency.WithLease(lease.ID))
-		require.NoError(t, err)
+		kv, lease, closeKV := withLeaseOfUser(t, client)
 		own(t, cluster, kv, "k")
 		closeKV()
 		require.Nil(t, cluster.Get(prefix+"k"))
-		clienttest.Must(client.Put(t.Context(), "mine", "v", clientv3.WithLease(lease.ID)))
+		clienttest.Must(client.Put(t.Context(), "mine", "v", clientv3.WithLease(lease)))
 	})
 }
 
@@ -315,9 +322,7 @@ func TestNewKVWaits(t *testing.T) {
 // A lease of the user outlives the KV, so no client deletes a leasing key that the KV leaves.
 func TestCloseDuringAReleaseLeavesNoLeasingKey(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		lease := clienttest.Must(client.Grant(t.Context(), 60))
-		kv, closeKV, err := leasing.NewKV(client, prefix, concurrency.WithLease(lease.ID))
-		require.NoError(t, err)
+		kv, _, closeKV := withLeaseOfUser(t, client)
 		own(t, cluster, kv, "k")
 		var lost atomic.Bool
 		cluster.On("Txn", func(c *fakeetcd.Call) {
@@ -342,9 +347,7 @@ func TestCloseDuringAReleaseLeavesNoLeasingKey(t *testing.T) {
 
 func TestCloseDuringAnAcquisitionLeavesNoLeasingKey(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		lease := clienttest.Must(client.Grant(t.Context(), 60))
-		kv, closeKV, err := leasing.NewKV(client, prefix, concurrency.WithLease(lease.ID))
-		require.NoError(t, err)
+		kv, _, closeKV := withLeaseOfUser(t, client)
 		release := holdAnswer(t, cluster)
 		got := clienttest.Go(func() error { _, err := kv.Get(t.Context(), "k"); return err })
 		synctest.Wait()

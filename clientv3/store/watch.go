@@ -13,10 +13,10 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/optxn"
+	"github.com/quorate/quorate/internal/channel"
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/retry"
 )
@@ -125,7 +125,7 @@ func (w *watch[T]) run(ctx context.Context) error {
 				w.known[key] = seen{list: s.list}
 			}
 			delay = rand.N(changedSpread)
-		case w.list > 1 && ctx.Err() == nil && retry.CodeOf(err) == codes.Unavailable && !requiresLeader(ctx):
+		case w.list > 1 && ctx.Err() == nil && retry.CodeOf(err) == codes.Unavailable && !channel.RequiresLeader(ctx):
 			delay = listPauses.Delay(failures + 1)
 		case !errors.Is(err, rpctypes.ErrCompacted):
 			return err
@@ -137,12 +137,6 @@ func (w *watch[T]) run(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-// requiresLeader reports whether the caller wants the error of a member without a leader.
-func requiresLeader(ctx context.Context) bool {
-	md, _ := metadata.FromOutgoingContext(ctx)
-	return len(md.Get(rpctypes.MetadataRequireLeaderKey)) > 0
 }
 
 func (w *watch[T]) listAndFollow(ctx context.Context) error {

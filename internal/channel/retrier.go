@@ -307,7 +307,7 @@ func (r *Retrier) withoutLeader(ctx context.Context, a *attempt, cause error) er
 	known := r.leaderless
 	r.leaderless = true
 	switch {
-	case requiresLeader(ctx):
+	case RequiresLeader(ctx):
 		return cause
 	case !r.endless:
 		return r.pause(ctx, retry.NoLeader, a, cause)
@@ -321,9 +321,9 @@ func (r *Retrier) withoutLeader(ctx context.Context, a *attempt, cause error) er
 	return err
 }
 
-// requiresLeader reports whether the caller wants ErrNoLeader instead of waiting for a
+// RequiresLeader reports whether the caller wants ErrNoLeader instead of waiting for a
 // leader.
-func requiresLeader(ctx context.Context) bool {
+func RequiresLeader(ctx context.Context) bool {
 	md, _ := metadata.FromOutgoingContext(ctx)
 	return len(md.Get(rpctypes.MetadataRequireLeaderKey)) > 0
 }

@@ -115,7 +115,7 @@ func (m *member) Watch(ws pb.Watch_WatchServer) error {
 	if err := m.note(ws.Context()); err != nil {
 		return err
 	}
-	if requiresLeader(incomingAsOutgoing(ws.Context())) && !m.leader.Load() {
+	if RequiresLeader(incomingAsOutgoing(ws.Context())) && !m.leader.Load() {
 		return rpctypes.ErrGRPCNoLeader
 	}
 	for {
