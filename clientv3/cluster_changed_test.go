@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/protobuf/proto"
@@ -25,6 +26,10 @@ func headerOf(cluster uint64, rev int64) *pb.ResponseHeader {
 // answerRanges answers gets at a revision.
 func answerRanges(cluster *fakeetcd.Cluster, h *pb.ResponseHeader) {
 	cluster.On("Range", func(call *fakeetcd.Call) {
+		if len(call.Request.(*pb.RangeRequest).Key) == 0 {
+			call.Answer(nil, rpctypes.ErrGRPCEmptyKey)
+			return
+		}
 		call.Answer(&pb.RangeResponse{Header: proto.Clone(h).(*pb.ResponseHeader)}, nil)
 	})
 }
@@ -43,10 +48,10 @@ func requireChanged(t *testing.T, w WatchChan, want ClusterChangedError) {
 }
 
 // watchTo1000 returns a watch of cluster 1 that has seen revision 1000 on a stream that ended, and the next stream.
-func watchTo1000(t *testing.T, cluster *fakeetcd.Cluster, c *Client) (WatchChan, *scriptedStream, <-chan *scriptedStream) {
+func watchTo1000(t *testing.T, cluster *fakeetcd.Cluster, c *Client, key string) (WatchChan, *scriptedStream, <-chan *scriptedStream) {
 	t.Helper()
 	streams := scriptWatches(t, cluster, 3)
-	starting := startWatch(clienttest.Within(t), c, "k")
+	starting := startWatch(clienttest.Within(t), c, key)
 	s := take(t, streams)
 	id := s.accept(headerOf(1, 999)).WatchId
 	w := started(t, starting)
@@ -64,7 +69,7 @@ func TestWatchEndsWhenTheClusterChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster, c := clienttest.StartClient(t, 1)
 			answerRanges(cluster, now)
-			w, s, streams := watchTo1000(t, cluster, c)
+			w, s, streams := watchTo1000(t, cluster, c, "")
 			require.EqualValues(t, 1001, s.accept(now).StartRevision)
 			requireChanged(t, w, ClusterChangedError{1, 1000, now.ClusterId, now.Revision})
 
@@ -85,7 +90,7 @@ func TestWatchEndsWhenTheClusterChanges(t *testing.T) {
 func TestWatchContinuesOnALaggingMember(t *testing.T) {
 	cluster, c := clienttest.StartClient(t, 1)
 	answerRanges(cluster, headerOf(1, 1000))
-	w, s, _ := watchTo1000(t, cluster, c)
+	w, s, _ := watchTo1000(t, cluster, c, "k")
 	reads := cluster.Count("Range")
 	s.put(s.accept(headerOf(1, 990)).WatchId, headerOf(1, 1001))
 	resp, ok := next(t, w)

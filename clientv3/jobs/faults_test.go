@@ -120,6 +120,23 @@ func TestEndOfWorkIsBounded(t *testing.T) {
 	}
 }
 
+// A claim that succeeds after the end of Work is given back, and the log does not say that its handler has panicked.
+func TestClaimAtTheEndOfWork(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		p := r.process(t, Config{})
+		id := p.enqueue(t, "letter")
+		ctx, cancel := context.WithCancel(t.Context())
+		r.On("Txn", func(call *fakeetcd.Call) {
+			if writes(call, id) {
+				cancel()
+			}
+		})
+		require.ErrorIs(t, p.Work(ctx, 1, func(context.Context, *Job) error { panic("it is called") }), context.Canceled)
+		require.Equal(t, "context canceled", r.logs.TakeAll()[0].ContextMap()["failure"])
+		require.Zero(t, p.status(t, id).Attempts)
+	})
+}
+
 // A handler that ends its goroutine, as a panic does, is held up by refusals for a bounded time.
 func TestPanicIsNotHeldUp(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {

@@ -13,6 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -84,6 +87,25 @@ func TestLeasingKeysCannotBeFollowed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Each time that the leasing keys could be watched, and cannot be any more, is logged.
+func TestEndsOfTheWatchAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := clienttest.Start(t, 1)
+		core, logs := observer.New(zap.WarnLevel)
+		kv := newKV(t, clienttest.Connect(t, cluster, clientv3.Config{Logger: zap.New(core)}))
+		for i := range 3 {
+			own(t, cluster, kv, fmt.Sprint(i))
+			synctest.Wait()
+			refuse := clienttest.RefuseWatches(cluster, rpctypes.ErrPermissionDenied)
+			cluster.Member(0).BreakConnections()
+			time.Sleep(time.Minute)
+			refuse.Remove()
+			time.Sleep(time.Minute)
+		}
+		require.Equal(t, 3, logs.FilterMessageSnippet("leasing keys cannot be watched").Len())
+	})
 }
 
 func TestNewKVErrors(t *testing.T) {

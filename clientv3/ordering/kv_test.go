@@ -3,8 +3,6 @@ package ordering_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -272,42 +270,6 @@ func TestOverlap(t *testing.T) {
 	close(release)
 	require.NoError(t, <-held)
 	require.Empty(t, r.violations)
-}
-
-// TestConcurrentReaders has readers of members that are behind by chance, and answer within the second that the status
-// of a member may take.
-func TestConcurrentReaders(t *testing.T) {
-	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *clientv3.Client) {
-		cluster.On("Range", func(call *fakeetcd.Call) {
-			resp, err := call.Execute()
-			if assert.NoError(t, err) {
-				header := resp.(*pb.RangeResponse).Header
-				header.Revision -= rand.Int64N(min(header.Revision, 4))
-			}
-		})
-		kv := ordering.NewKV(c, ordering.NewOrderViolationSwitchEndpointClosure(c))
-		var readers sync.WaitGroup
-		for range 8 {
-			readers.Go(func() {
-				var last int64
-				for i := range 20 {
-					if i%5 == 0 {
-						put, err := kv.Put(t.Context(), "k", "v")
-						if !assert.NoError(t, err) || !assert.Greater(t, put.Header.Revision, last) {
-							return
-						}
-						last = put.Header.Revision
-					}
-					get, err := kv.Get(t.Context(), "k", clientv3.WithSerializable())
-					if !assert.NoError(t, err) || !assert.GreaterOrEqual(t, get.Header.Revision, last) {
-						return
-					}
-					last = get.Header.Revision
-				}
-			})
-		}
-		readers.Wait()
-	})
 }
 
 func TestErrorsPass(t *testing.T) {
