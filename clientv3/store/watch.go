@@ -120,7 +120,7 @@ func (w *watch[T]) run(ctx context.Context) error {
 		var changed *clientv3.ClusterChangedError
 		var delay time.Duration
 		switch {
-		case errors.As(err, &changed):
+		case errors.As(err, &changed), errors.Is(err, rpctypes.ErrFutureRev): // of a list, whose next page is of the restored store
 			for key, s := range w.known {
 				w.known[key] = seen{list: s.list}
 			}

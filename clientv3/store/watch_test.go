@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 
@@ -91,6 +92,17 @@ func TestWatchOfARange(t *testing.T) {
 	})
 }
 
+// lastWords has watches that end with an error, beside which there is an event.
+type lastWords struct{ clientv3.Watcher }
+
+func (lastWords) Watch(context.Context, string, ...clientv3.OpOption) clientv3.WatchChan {
+	resp := clientv3.WatchEnd(rpctypes.ErrPermissionDenied)
+	resp.Events = []*clientv3.Event{{Kv: &mvccpb.KeyValue{Key: []byte("configs/last"), Value: []byte(`{"Replicas":1}`), ModRevision: 9}}}
+	ch := make(chan clientv3.WatchResponse, 1)
+	ch <- resp
+	return ch
+}
+
 func TestWatchEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, s *Store[Config]) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -107,6 +119,12 @@ func TestWatchEnds(t *testing.T) {
 		require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
 		require.ErrorContains(t, err, `store: watch "configs/" (json)`)
 		f.ended()
+
+		f = follow(t.Context(), t, New(client.KV, "configs/", asJSON, WithWatcher(lastWords{})))
+		f.synced()
+		f.put("last", 1)
+		_, err = f.failed()
+		require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
 
 		for want, f := range map[string]follower{
 			"WithWatcher":            follow(t.Context(), t, New(client.KV, "configs/", asJSON)),
@@ -132,6 +150,9 @@ func TestWatchOfARestoredCluster(t *testing.T) {
 		for i, c := range clusters {
 			clienttest.Put(t, c, "configs/equal", fmt.Sprintf(`{"Replicas":%d}`, i+1)) // at the same revision
 		}
+		for i := range 300 { // two pages
+			clienttest.Put(t, clusters[0], fmt.Sprintf("many/%03d", i), "{}")
+		}
 		clienttest.Put(t, clusters[0], "configs/lost", `{"Replicas":3}`)
 		f := follow(t.Context(), t, New(client, "configs/", asJSON))
 		f.put("equal", 1)
@@ -143,6 +164,8 @@ func TestWatchOfARestoredCluster(t *testing.T) {
 		}
 		slow := follow(t.Context(), t, New(client, "configs/", asJSON))
 		slow.put("equal", 1)
+		listing := follow(t.Context(), t, New(client, "many/", asJSON))
+		listing.put("000", 0)
 		present.Store(1)
 		clusters[0].Member(0).Stop()
 		f.put("equal", 2)
@@ -153,6 +176,8 @@ func TestWatchOfARestoredCluster(t *testing.T) {
 		slow.put("equal", 2)
 		slow.deleted("lost")
 		slow.synced()
+		for listing.change().Type != Synced { // no error
+		}
 	})
 }
 
