@@ -61,7 +61,7 @@ func TestProgressWakesNoRead(t *testing.T) {
 }
 
 // TestWatchesOfAnEarlierHistory do not join the window of a later one, and end. What was compacted before is forgotten. Without a
-// snapshot they learn of the end of their history, too.
+// snapshot they learn of the end of their history, too. A watch that begins before the next list is of the later history.
 func TestWatchesOfAnEarlierHistory(t *testing.T) {
 	v := newView(&Cache{}, "a/")
 	w := v.window
@@ -79,11 +79,20 @@ func TestWatchesOfAnEarlierHistory(t *testing.T) {
 	_, do := w.next(l)
 	require.Equal(t, stepEnd, do)
 	_, ok = w.join(l)
-	require.False(t, ok)
+	require.True(t, ok, "one that the server has begun to serve in the later history ends here")
+	l.from = 400
+	_, ok = w.join(l)
+	require.False(t, ok, "the server ends it")
 	require.Zero(t, w.compacted)
 
 	l.local = true
 	changed := &clientv3.ClusterChangedError{}
 	require.False(t, v.abandon(changed))
 	require.Equal(t, changed, l.err)
+
+	begun := &localWatch{v: v, ctx: t.Context(), from: 511} // by what the server has sent meanwhile
+	w.join(begun)
+	list(3, 500)
+	_, ok = w.join(begun)
+	require.True(t, ok && begun.local)
 }

@@ -158,7 +158,7 @@ type localWatch struct {
 	parked   bool                    // it has delivered all, and has no goroutine
 	progress bool                    // it has yet to deliver progress
 	unsent   *clientv3.WatchResponse // what the goroutine sends first
-	history  int64                   // that its position belongs to, 0 while no snapshot was loaded
+	history  int64                   // that its position belongs to, 0 while there is no snapshot of that
 	err      error
 }
 
@@ -294,12 +294,8 @@ func (l *localWatch) relay() bool {
 		if l.from == 0 {
 			continue
 		}
-		created, ok := l.v.window.join(l)
-		if ok && !l.sameCluster(created.Header) {
-			return false
-		}
-		if ok {
-			return l.created(created)
+		if created, ok := l.v.window.join(l); ok {
+			return l.sameCluster(created.Header) && l.created(created)
 		}
 	}
 }

@@ -75,7 +75,7 @@ type window struct {
 	events    int
 	bytes     int64
 	compacted int64 // every event before this revision is compacted at the server
-	history   int64 // of the last snapshot, 0 if there was none
+	history   int64 // of the last snapshot, 0 if there was none or its history is over
 	watches   map[*localWatch]struct{}
 	requested bool      // progress, by RequestProgress
 	notified  time.Time // when watches with WithProgressNotify last got some
@@ -177,7 +177,7 @@ func (w *window) drop(ended error) {
 	defer w.mu.Unlock()
 	w.skipLocked()
 	if w.loaded = false; ended != nil {
-		w.compacted = 0
+		w.history, w.compacted = 0, 0
 	}
 	for l := range w.watches {
 		if l.local && ended != nil {
@@ -240,8 +240,8 @@ func (w *window) compactedAt(rev int64) {
 }
 
 // join makes a watch a local one if everything from its revision on is in the window. Without a revision it begins with
-// what follows the window. A watch of an earlier history stays at the server, which ends it. The response says that it is created,
-// with the header of the window.
+// what follows the window. A watch of an earlier history stays at the server, which ends it, or nextLocked does. The response says
+// that it is created, with the header of the window.
 func (w *window) join(l *localWatch) (created clientv3.WatchResponse, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -249,7 +249,8 @@ func (w *window) join(l *localWatch) (created clientv3.WatchResponse, ok bool) {
 	if l.history == 0 {
 		l.history = w.history
 	}
-	if !w.loaded || !w.lossless || !w.kept {
+	over := w.loaded && !w.continues(l) && l.from > w.rev+1 // the server cannot end it: it was created there afterwards
+	if !over && (!w.loaded || !w.lossless || !w.kept) {
 		return created, false
 	}
 	if l.from == 0 {
@@ -258,7 +259,7 @@ func (w *window) join(l *localWatch) (created clientv3.WatchResponse, ok bool) {
 	l.local = l.from >= w.first && w.continues(l)
 	created = w.created
 	created.Header = reply.Header(w.header, w.rev)
-	return created, l.local
+	return created, l.local || over
 }
 
 // continues reports whether the window is of the history of a watch. Without a cluster ID that is not known, as with any watch.
@@ -311,7 +312,7 @@ func (w *window) nextLocked(l *localWatch) (resp clientv3.WatchResponse, do step
 		return clientv3.WatchEnd(l.err), stepEnd
 	case !w.continues(l): // it has waited for its reader meanwhile
 		return clientv3.WatchEnd(&clientv3.ClusterChangedError{
-			OldClusterID: l.point.Cluster, OldRevision: l.point.Revision, NewClusterID: w.header.GetClusterId(), NewRevision: w.rev,
+			OldClusterID: l.point.Cluster, OldRevision: l.from - 1, NewClusterID: w.header.GetClusterId(), NewRevision: w.rev,
 		}), stepEnd
 	case !w.loaded || !w.lossless || l.from < w.first:
 		l.local = false
