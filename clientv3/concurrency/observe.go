@@ -74,14 +74,17 @@ func (o *observer) follow(ctx context.Context) error {
 	if err == nil && len(resp.Kvs) == 0 {
 		resp, err = o.firstCandidate(ctx, resp.Header.Revision+1)
 	}
-	if err != nil || resp == nil || !o.deliver(ctx, resp) {
+	if err != nil || resp == nil {
 		return err
 	}
-	leader := string(resp.Kvs[0].Key)
-	return each(ctx, o.client.Watch(ctx, leader, clientv3.WithRev(resp.Header.Revision+1)),
-		func(header *pb.ResponseHeader, ev *clientv3.Event) bool {
-			return ev.Type != clientv3.EventTypeDelete && o.deliver(ctx, response(header, ev.Kv))
-		})
+	// A watch that is made after the reader has come does not notice that the cluster was restored meanwhile.
+	changes := o.client.Watch(ctx, string(resp.Kvs[0].Key), clientv3.WithRev(resp.Header.Revision+1))
+	if !o.deliver(ctx, resp) {
+		return nil
+	}
+	return each(ctx, changes, func(header *pb.ResponseHeader, ev *clientv3.Event) bool {
+		return ev.Type != clientv3.EventTypeDelete && o.deliver(ctx, response(header, ev.Kv))
+	})
 }
 
 // firstCandidate waits for the first candidate from rev on. There was none before, so it

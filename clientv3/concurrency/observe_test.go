@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/clientv3"
@@ -181,5 +182,22 @@ func TestObserveWithRequireLeader(t *testing.T) {
 		f.Member(0).BreakConnections()
 		time.Sleep(time.Minute)
 		requireChannelClosed(t, ch)
+	})
+}
+
+// TestObserveOfARestoredCluster has the leader wait for its reader while the cluster is restored, which another call notices.
+func TestObserveOfARestoredCluster(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		f.put(t, "office/1", "one")
+		ch := NewElection(f.session(t), "office").Observe(t.Context())
+		synctest.Wait()
+		f.Once("Range", func(c *fakeetcd.Call) {
+			c.Answer(&pb.RangeResponse{Header: &pb.ResponseHeader{ClusterId: fakeetcd.ClusterID, Revision: 1}}, nil)
+		})
+		clienttest.Get(t, f.client, "any")
+		before := f.Count("Range")
+		requireObserved(t, ch, "one")
+		requireNothing(t, ch)
+		require.Greater(t, f.Count("Range"), before, "the leader is read again")
 	})
 }

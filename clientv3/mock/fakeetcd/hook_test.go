@@ -321,16 +321,6 @@ func TestHoldEndsWithTheCall(t *testing.T) {
 	})
 }
 
-func TestBreakConnBreaksOtherCallsOnTheConnection(t *testing.T) {
-	cluster, kv := startKV(t)
-	cluster.Once("Put", func(c *Call) { assert.Error(t, c.Hold(nil)) })
-	done := beginPut(within(t), t, cluster, kv)
-	cluster.Once("Put", (*Call).BreakConn)
-	_, err := kv.Put(within(t), put("k", "v"))
-	assert.Equal(t, codes.Unavailable, status.Code(err))
-	assert.Equal(t, codes.Unavailable, status.Code(<-done))
-}
-
 // A hook that ends its goroutine, like t.FailNow, does not leave the client waiting.
 func TestHookThatDoesNotReturn(t *testing.T) {
 	cluster, kv := startKV(t)
