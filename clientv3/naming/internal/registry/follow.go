@@ -67,9 +67,13 @@ func isSilence(err error) bool {
 	return code == codes.Unavailable || code == codes.DeadlineExceeded
 }
 
-// listAndWatch lists and watches until an error, which it returns.
+// listAndWatch lists and watches until an error, which it returns. It makes the watch before it passes the list on: one that is
+// made later does not notice that the cluster was restored meanwhile.
 func (f *Follower) listAndWatch(ctx context.Context, o Observer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	f.sync.markStale()
+	pass := func() {}
 	if !f.listed {
 		listing, cancel := context.WithTimeout(ctx, listTimeout)
 		changes, err := f.List(listing)
@@ -77,19 +81,16 @@ func (f *Follower) listAndWatch(ctx context.Context, o Observer) error {
 		if err != nil {
 			return fmt.Errorf("listing the endpoints below %q: %w", f.prefix, err)
 		}
-		o.Changed(changes)
+		pass = func() { o.Changed(changes) }
 	}
 	f.listed = false
-	if err := f.watch(ctx, o); err != nil {
-		return fmt.Errorf("watching the endpoints below %q: %w", f.prefix, err)
-	}
-	return nil
+	responses := f.client.Watch(ctx, f.prefix, clientv3.WithPrefix(), clientv3.WithRev(f.rev+1), clientv3.WithCreatedNotify())
+	pass()
+	return fmt.Errorf("watching the endpoints below %q: %w", f.prefix, f.follow(responses, o))
 }
 
-func (f *Follower) watch(ctx context.Context, o Observer) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	for resp := range f.client.Watch(ctx, f.prefix, clientv3.WithPrefix(), clientv3.WithRev(f.rev+1), clientv3.WithCreatedNotify()) {
+func (f *Follower) follow(responses clientv3.WatchChan, o Observer) error {
+	for resp := range responses {
 		if err := resp.Err(); err != nil {
 			f.rev = max(f.rev, resp.CompactRevision)
 			return err
