@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -123,7 +125,9 @@ func TestEndOfWorkIsBounded(t *testing.T) {
 // A claim that succeeds after the end of Work is given back, and the log does not say that its handler has panicked.
 func TestClaimAtTheEndOfWork(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
-		p := r.process(t, Config{})
+		core, logs := observer.New(zap.WarnLevel)
+		logging := clienttest.NewProcess(t, r.Cluster, zap.New(core))
+		p := &process{logging, clienttest.Must(New(logging.Client, Config{Name: "mail"}))}
 		id := p.enqueue(t, "letter")
 		ctx, cancel := context.WithCancel(t.Context())
 		r.On("Txn", func(call *fakeetcd.Call) {
@@ -132,7 +136,7 @@ func TestClaimAtTheEndOfWork(t *testing.T) {
 			}
 		})
 		require.ErrorIs(t, p.Work(ctx, 1, func(context.Context, *Job) error { panic("it is called") }), context.Canceled)
-		require.Equal(t, "context canceled", r.logs.TakeAll()[0].ContextMap()["failure"])
+		require.Equal(t, "context canceled", logs.All()[0].ContextMap()["failure"])
 		require.Zero(t, p.status(t, id).Attempts)
 	})
 }

@@ -8,8 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc/codes"
 
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
@@ -21,16 +19,11 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // rig is a fake cluster in virtual time, whose leases expire by it.
-type rig struct {
-	*fakeetcd.Cluster
-	core zapcore.Core
-	logs *observer.ObservedLogs
-}
+type rig struct{ *fakeetcd.Cluster }
 
 func withRig(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
-	core, logs := observer.New(zap.WarnLevel)
-	clienttest.Bubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster) { test(t, &rig{cluster, core, logs}) })
+	clienttest.Bubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster) { test(t, &rig{cluster}) })
 }
 
 // process is a client of its own, over connections that can be cut.
@@ -41,7 +34,7 @@ type process struct {
 
 func (r *rig) process(t *testing.T, cfg Config) *process {
 	t.Helper()
-	p := clienttest.NewProcess(t, r.Cluster, zap.New(r.core))
+	p := clienttest.NewProcess(t, r.Cluster, zap.NewNop())
 	cfg.Name = "mail"
 	queue := clienttest.Must(New(p.Client, cfg))
 	return &process{p, queue}

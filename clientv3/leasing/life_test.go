@@ -91,8 +91,7 @@ func TestLeasingKeysCannotBeFollowed(t *testing.T) {
 
 // Each time that the leasing keys could be watched, and cannot be any more, is logged.
 func TestEndsOfTheWatchAreLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster := clienttest.Start(t, 1)
+	clienttest.Bubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster) {
 		core, logs := observer.New(zap.WarnLevel)
 		kv := newKV(t, clienttest.Connect(t, cluster, clientv3.Config{Logger: zap.New(core)}))
 		for i := range 3 {
