@@ -136,10 +136,7 @@ func (pr *prober) checkStream(s *stream, now time.Time) {
 		return
 	}
 	kind := forService
-	switch {
-	case quiet && o.Status == nil:
-		kind = forLiveness
-	case quiet:
+	if quiet {
 		kind = forStatus
 	}
 	pr.p.start(func() {

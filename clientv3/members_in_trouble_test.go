@@ -17,6 +17,7 @@ import (
 	. "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/observe/introspect"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -150,4 +151,44 @@ func TestRetriesAtASingleEndpointBackOff(t *testing.T) {
 		readers.Wait()
 		assert.LessOrEqual(t, cluster.Count("Range"), 50*6)
 	})
+}
+
+// A member that completes nothing may be alive: its writes go on until Config.WriteStallTimeout, 2 s. One without a
+// sign of life is dead, and its writes end.
+func TestAStalledMemberIsNotDead(t *testing.T) {
+	for want, fault := range map[string]func(*fakeetcd.Cluster, *fakeetcd.Member){
+		"lagging": func(cluster *fakeetcd.Cluster, member *fakeetcd.Member) {
+			for _, method := range []string{"Range", "Put", "Status"} {
+				cluster.On(method, func(call *fakeetcd.Call) {
+					if call.Member == member {
+						<-call.Context().Done()
+					}
+				})
+			}
+		},
+		"dead": func(_ *fakeetcd.Cluster, member *fakeetcd.Member) { member.Freeze() },
+	} {
+		t.Run(want, func(t *testing.T) {
+			clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
+				meetAll(t, cluster, c)
+				time.Sleep(time.Millisecond) // what was completed is older than the writes
+				fault(cluster, cluster.Member(0))
+				defer cluster.Member(0).Continue()
+				ctx, cancel := context.WithTimeout(t.Context(), 1900*time.Millisecond)
+				defer cancel()
+				var writes sync.WaitGroup
+				var cut atomic.Int64
+				for range 100 { // a part is for the member
+					writes.Go(func() {
+						if _, err := c.Put(ctx, "k", "v"); err != nil && ctx.Err() == nil {
+							cut.Add(1)
+						}
+					})
+				}
+				writes.Wait()
+				assert.Equal(t, want, c.Introspect(introspect.Options{}).Endpoints[0].State)
+				assert.Equal(t, want == "dead", cut.Load() > 0, "writes that ended early")
+			})
+		})
+	}
 }
