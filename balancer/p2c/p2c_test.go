@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/health"
@@ -333,3 +334,5 @@ func TestPickLooksAtFewOfMany(t *testing.T) {
 		assert.LessOrEqual(t, looks, 100*2*(meanOf+1), "%d endpoints", n)
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

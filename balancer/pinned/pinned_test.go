@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/health"
@@ -137,3 +138,5 @@ func TestEveryStateHasItsReason(t *testing.T) {
 		assert.Equal(t, state != health.Unknown && state != health.Serving, found, "%v", state)
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
