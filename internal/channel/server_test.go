@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -174,3 +175,5 @@ func get(t *testing.T, c grpc.ClientConnInterface) error {
 	_, err := pb.NewKVClient(c).Range(grpctest.Within(t, 10*time.Second), &pb.RangeRequest{Key: []byte("k")}, grpc.WaitForReady(true))
 	return err
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/balancer/roundrobin"
@@ -130,3 +131,5 @@ func TestPickDoesNotAllocate(t *testing.T) {
 	s := newStrategy()
 	assert.Zero(t, testing.AllocsPerRun(100, func() { s.Pick(balancer.Call{}, fit) }))
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
