@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/observe/introspect"
 )
 
@@ -218,4 +219,22 @@ func TestBrowsersGetThePage(t *testing.T) {
 		require.NotContains(t, w.Body.String(), foreign, "the page needs nothing from elsewhere")
 	}
 	require.True(t, strings.HasPrefix(get(t, h, "/?format=json", accept).Header().Get("Content-Type"), "application/json"))
+}
+
+// attacher is an observer that is attached by a function.
+type attacher struct {
+	observe.None
+	attach func() (detach func())
+}
+
+func (a attacher) Attach(introspect.Source) (detach func()) { return a.attach() }
+
+// A client is detached once, also if it is closed twice, and from an observer that returns no detach.
+func TestDetachIsCalledOnce(t *testing.T) {
+	detached := 0
+	counting := attacher{attach: func() func() { return func() { detached++ } }}
+	detach := introspect.Attach(observe.Multi(attacher{attach: func() func() { return nil }}, counting), nil)
+	detach()
+	detach()
+	require.Equal(t, 1, detached)
 }

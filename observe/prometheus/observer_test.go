@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/observe"
@@ -250,3 +251,5 @@ func TestResolverOfAClosedClient(t *testing.T) {
 	list(o)
 	require.Equal(t, 2, count(reg), "an empty list of a live client is one")
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
