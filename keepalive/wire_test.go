@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
@@ -291,3 +292,5 @@ func connect(t *testing.T, conn *grpc.ClientConn) {
 		require.True(t, conn.WaitForStateChange(ctx, s), "still %v", s)
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
