@@ -216,14 +216,14 @@ type closer interface {
 	Close() error
 }
 
-// reads and writes return a call of a method that may be repeated, and of one that may not.
+// reads and writes return a call of a method that may be repeated, and of one that may not, whose messages have 100 bytes.
 func reads(client testgrpc.TestServiceClient) func(context.Context) error {
 	return func(ctx context.Context) error { _, err := client.EmptyCall(ctx, &testgrpc.Empty{}); return err }
 }
 
 func writes(client testgrpc.TestServiceClient) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := client.UnaryCall(ctx, &testgrpc.SimpleRequest{})
+		_, err := client.UnaryCall(ctx, &testgrpc.SimpleRequest{Payload: &testgrpc.Payload{Body: make([]byte, 100)}, ResponseSize: 100})
 		return err
 	}
 }
