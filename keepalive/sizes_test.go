@@ -55,15 +55,6 @@ func TestSizesAreBounded(t *testing.T) {
 	}
 }
 
-func sizeOptions(t *testing.T, s keepalive.Sizes) ([]grpc.DialOption, []grpc.ServerOption) {
-	t.Helper()
-	dial, err := s.DialOptions()
-	require.NoError(t, err)
-	server, err := s.ServerOptions()
-	require.NoError(t, err)
-	return dial, server
-}
-
 // echo answers UnaryCall with as many bytes as asked for, and counts.
 func echo(executed *atomic.Int64) service {
 	return service{unary: func(r *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
@@ -76,7 +67,7 @@ func echo(executed *atomic.Int64) service {
 func TestTooLongIsRefusedByWhoMakesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var executed atomic.Int64
-		dial, server := sizeOptions(t, keepalive.Sizes{MaxRequest: mib})
+		dial, server := options(t, keepalive.Sizes{MaxRequest: mib})
 		conn := newPipeNet(0).serve(t, echo(&executed), dial, server)
 		call := func(request, response int) error {
 			_, err := testgrpc.NewTestServiceClient(conn).UnaryCall(t.Context(), &testgrpc.SimpleRequest{
@@ -140,7 +131,7 @@ func TestSlowReaderIsBounded(t *testing.T) {
 	} {
 		grpctest.Bubble(t, name, func(t *testing.T) {
 			service := &floodService{message: message, total: 24 * mib}
-			dial, server := sizeOptions(t, tc.sizes)
+			dial, server := options(t, tc.sizes)
 			conn := newPipeNet(0).serve(t, service, dial, server)
 			if tc.warm {
 				readAll(t, conn)
@@ -180,7 +171,7 @@ func TestEstimatorStaysOn(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPipeNet(10 * time.Millisecond)
-			dial, server := sizeOptions(t, sizes)
+			dial, server := options(t, sizes)
 			conn := p.serve(t, echo(new(atomic.Int64)), dial, server)
 			_, err := testgrpc.NewTestServiceClient(conn).UnaryCall(t.Context(), &testgrpc.SimpleRequest{
 				ResponseSize: 32 * kib, Payload: &testgrpc.Payload{Body: make([]byte, 32*kib)},

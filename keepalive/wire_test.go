@@ -19,6 +19,7 @@ import (
 	grpckeepalive "google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/keepalive"
 )
 
@@ -221,41 +222,31 @@ func rawOptions(p keepalive.Pair) ([]grpc.DialOption, []grpc.ServerOption) {
 	}
 }
 
-// options gives grpc what the pair does.
-func options(t *testing.T, p keepalive.Pair) ([]grpc.DialOption, []grpc.ServerOption) {
+// options returns the options of a Pair or of Sizes.
+func options(t *testing.T, of interface {
+	DialOptions() ([]grpc.DialOption, error)
+	ServerOptions() ([]grpc.ServerOption, error)
+},
+) ([]grpc.DialOption, []grpc.ServerOption) {
 	t.Helper()
-	dial, err := p.DialOptions()
+	dial, err := of.DialOptions()
 	require.NoError(t, err)
-	server, err := p.ServerOptions()
+	server, err := of.ServerOptions()
 	require.NoError(t, err)
 	return dial, server
 }
 
-// pipeServer is a server on a pipeNet.
-type pipeServer struct {
-	*grpc.Server
-	p      *pipeNet
-	served chan error
-}
-
-func (p *pipeNet) startServer(service testgrpc.TestServiceServer, options ...grpc.ServerOption) *pipeServer {
-	s := &pipeServer{grpc.NewServer(options...), p, make(chan error, 1)}
-	testgrpc.RegisterTestServiceServer(s.Server, service)
-	go func() { s.served <- s.Serve(p) }()
-	return s
-}
-
-func (s *pipeServer) stop() {
-	s.Stop()
-	<-s.served
-	s.p.carriers.Wait()
+// startServer runs a server on p until the end of the test.
+func (p *pipeNet) startServer(t *testing.T, service testgrpc.TestServiceServer, options ...grpc.ServerOption) {
+	t.Helper()
+	t.Cleanup(p.carriers.Wait)
+	grpctest.ServeOn(t, p, func(s grpc.ServiceRegistrar) { testgrpc.RegisterTestServiceServer(s, service) }, options...)
 }
 
 // serve runs a server on p, and returns a channel to it. Both end with the test.
 func (p *pipeNet) serve(t *testing.T, service testgrpc.TestServiceServer, dial []grpc.DialOption, server []grpc.ServerOption) *grpc.ClientConn {
 	t.Helper()
-	s := p.startServer(service, server...)
-	t.Cleanup(func() { s.stop() })
+	p.startServer(t, service, server...)
 	conn := p.connectTo(t, dial...)
 	t.Cleanup(func() { conn.Close() })
 	return conn
@@ -285,8 +276,7 @@ func (p *pipeNet) connectTo(t *testing.T, dial ...grpc.DialOption) *grpc.ClientC
 // connect waits until conn is connected.
 func connect(t *testing.T, conn *grpc.ClientConn) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := grpctest.Within(t, 30*time.Second)
 	conn.Connect()
 	for s := conn.GetState(); s != connectivity.Ready; s = conn.GetState() {
 		require.True(t, conn.WaitForStateChange(ctx, s), "still %v", s)
