@@ -33,6 +33,8 @@ func TestGrowsWithTheServersLimit(t *testing.T) {
 	ca := testpki.New(t, "CA")
 	serverTLS := credentials.NewTLS(ca.Server(t))
 	clientTLS := credentials.NewTLS(&tls.Config{RootCAs: ca.Pool(), ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12})
+	limit := grpc.MaxConcurrentStreams
+	type options = []grpc.ServerOption
 	for _, tt := range []struct {
 		name    string
 		server  []grpc.ServerOption
@@ -41,35 +43,13 @@ func TestGrowsWithTheServersLimit(t *testing.T) {
 		want    int // connections
 		maximum int // calls on one of them
 	}{
-		{
-			name: "100", server: []grpc.ServerOption{grpc.MaxConcurrentStreams(100)},
-			calls: 256, want: 3, maximum: 100,
-		},
-		{
-			name: "100 under TLS", server: []grpc.ServerOption{grpc.MaxConcurrentStreams(100), grpc.Creds(serverTLS)},
-			config: grpcpool.Config{TransportCredentials: clientTLS},
-			calls:  256, want: 3, maximum: 100,
-		},
-		{
-			name: "more than gRPC assumes", server: []grpc.ServerOption{grpc.MaxConcurrentStreams(250)},
-			calls: 256, want: 2, maximum: 250,
-		},
-		{
-			name: "less than gRPC assumes", server: []grpc.ServerOption{grpc.MaxConcurrentStreams(7)},
-			calls: 30, want: 5, maximum: 7,
-		},
-		{
-			name: "none", calls: 300, want: 1, maximum: 300,
-		},
-		{
-			name: "the configured limit", config: grpcpool.Config{StreamsPerConnection: 20},
-			calls: 50, want: 3, maximum: 20,
-		},
-		{
-			name: "the configured limit exceeds the server's", server: []grpc.ServerOption{grpc.MaxConcurrentStreams(10)},
-			config: grpcpool.Config{StreamsPerConnection: 20},
-			calls:  50, want: 5, maximum: 10,
-		},
+		{"100", options{limit(100)}, grpcpool.Config{}, 256, 3, 100},
+		{"100 under TLS", options{limit(100), grpc.Creds(serverTLS)}, grpcpool.Config{TransportCredentials: clientTLS}, 256, 3, 100},
+		{"more than gRPC assumes", options{limit(250)}, grpcpool.Config{}, 256, 2, 250},
+		{"less than gRPC assumes", options{limit(7)}, grpcpool.Config{}, 30, 5, 7},
+		{"none", nil, grpcpool.Config{}, 300, 1, 300},
+		{"the configured limit", nil, grpcpool.Config{StreamsPerConnection: 20}, 50, 3, 20},
+		{"the configured limit exceeds the server's", options{limit(10)}, grpcpool.Config{StreamsPerConnection: 20}, 50, 5, 10},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := startServer(t, tt.server...)
