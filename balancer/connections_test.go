@@ -16,14 +16,6 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// connections counts the open connections to the servers.
-func connections(servers []*server) (n int) {
-	for _, s := range servers {
-		n += len(s.connections())
-	}
-	return n
-}
-
 func TestHeavyStreamsMoveToAConnectionOfTheirOwn(t *testing.T) {
 	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 		at := servers[0]

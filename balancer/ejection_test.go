@@ -140,13 +140,8 @@ func TestEndpointThatFailsOrIsSlowGetsFewCalls(t *testing.T) {
 }
 
 // late returns how many calls succeeded after more than 25 ms.
-func late(outcomes []outcome) (n int) {
-	for _, o := range outcomes {
-		if o.err == nil && o.took > 25*time.Millisecond {
-			n++
-		}
-	}
-	return n
+func late(outcomes []outcome) int {
+	return count(outcomes, func(o outcome) bool { return o.err == nil && o.took > 25*time.Millisecond })
 }
 
 // Where no endpoint is worse than others, or calls are at fault, or errors say how a server is, none is ejected.
@@ -238,9 +233,7 @@ func TestEndpointThatPausedOnceGetsItsShareAgain(t *testing.T) {
 		for _, config := range []string{probedRoundRobin, `{"quorate_p2c":{"healthProbe":{}}}`} {
 			for _, pause := range []string{"frozen", "late"} {
 				subtest(t, name+" "+pause+config, 3, func(t *testing.T, servers []*server) {
-					for _, s := range servers {
-						test.prepare(s)
-					}
+					each(servers, test.prepare)
 					c := warm(t, config, servers, toolkit)
 					c.load(6, 100*time.Millisecond, 3*time.Second, false)
 					time.Sleep(2 * time.Second)

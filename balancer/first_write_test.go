@@ -102,9 +102,7 @@ func TestFirstWriteDoesNotWaitWithoutAnotherEndpoint(t *testing.T) {
 func TestFirstWriteProbesEndpointsThatAreAlive(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		each(servers, func(s *server) { s.quiet.Shut() })
-		for _, s := range servers[1:] {
-			s.blackhole.Shut()
-		}
+		each(servers[1:], func(s *server) { s.blackhole.Shut() })
 		c := connect(t, roundRobin, servers)
 		c.open(balancer.Streams, nil)
 		time.Sleep(time.Minute)

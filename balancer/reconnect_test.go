@@ -62,9 +62,7 @@ func TestOutageEnds(t *testing.T) {
 			for _, s := range servers {
 				assert.Equal(t, health.Dead, c.is(s))
 			}
-			for _, s := range servers[:back] {
-				s.restart()
-			}
+			each(servers[:back], (*server).restart)
 			o := c.read()
 			require.NoError(t, o.err)
 			assert.LessOrEqual(t, o.took, time.Duration(4-back)*4200*time.Millisecond+usual)

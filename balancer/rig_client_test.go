@@ -382,13 +382,39 @@ func (l *load) end() []outcome {
 	return l.outcomes
 }
 
-func failed(outcomes []outcome) (n int) {
+// count returns how many outcomes are so.
+func count(outcomes []outcome, is func(outcome) bool) (n int) {
 	for _, o := range outcomes {
-		if o.err != nil {
+		if is(o) {
 			n++
 		}
 	}
 	return n
+}
+
+func failed(outcomes []outcome) int {
+	return count(outcomes, func(o outcome) bool { return o.err != nil })
+}
+
+// sum adds up a number of each.
+func sum[T any, N int | int64](all []T, of func(T) N) (n N) {
+	for _, one := range all {
+		n += of(one)
+	}
+	return n
+}
+
+// connections counts the open connections to the servers, dials how often they were dialed, probesOf the probes of clients.
+func connections(servers []*server) int {
+	return sum(servers, func(s *server) int { return len(s.connections()) })
+}
+
+func dials(servers []*server) int64 {
+	return sum(servers, func(s *server) int64 { return s.dials.Load() })
+}
+
+func probesOf(clients []*client) int64 {
+	return sum(clients, func(c *client) int64 { return c.probes.Load() })
 }
 
 // stream is an open stream of a client.

@@ -23,14 +23,6 @@ func forget(servers ...*server) {
 	}
 }
 
-// dials returns how often the servers were dialed.
-func dials(servers []*server) (n int64) {
-	for _, s := range servers {
-		n += s.dials.Load()
-	}
-	return n
-}
-
 // A NAT forgets all connections of a client: of one endpoint, or of three.
 func TestSecondConnectionTakesThePlaceOfASilentOne(t *testing.T) {
 	for name, n := range map[string]int{"one endpoint": 1, "three endpoints": 3} {
@@ -105,13 +97,9 @@ func TestSecondConnectionYieldsNothing(t *testing.T) {
 					c.load(3, 60*time.Millisecond, time.Hour, false)
 					time.Sleep(5 * time.Second)
 					before := dials(servers)
-					for _, s := range servers {
-						test.begin(s)
-					}
+					each(servers, test.begin)
 					time.Sleep(8 * time.Second)
-					for _, s := range servers {
-						test.end(s)
-					}
+					each(servers, test.end)
 					within(t, time.Second, "served", func() bool { return c.read().err == nil })
 					time.Sleep(10 * time.Second)
 					synctest.Wait()
