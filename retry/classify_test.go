@@ -35,18 +35,6 @@ func TestClassifyServerErrors(t *testing.T) {
 	}
 }
 
-func TestClassifyNeedsTheWholeText(t *testing.T) {
-	sent := Evidence{Sent: true}
-	for _, err := range []error{
-		status.Error(codes.Unavailable, "proxy: etcdserver: no leader"),
-		status.Error(codes.Unavailable, "etcdserver: no leader."),
-		status.Error(codes.Internal, "etcdserver: no leader"),
-		status.Error(codes.Internal, "etcdserver: permission denied"),
-	} {
-		assert.Equal(t, Ambiguous, Classify(err, sent), "%v", err)
-	}
-}
-
 type statusOKError struct{}
 
 func (statusOKError) Error() string              { return "contradiction" }
@@ -65,6 +53,10 @@ func TestClassifyOtherErrors(t *testing.T) {
 		{"plain", io.EOF, Ambiguous, Definite},
 		{"status OK", statusOKError{}, Ambiguous, Definite},
 		{"a code that gRPC does not define", status.Error(99, "some text"), Ambiguous, Definite},
+		{"etcd's text behind another", status.Error(codes.Unavailable, "proxy: etcdserver: no leader"), Ambiguous, NotSent},
+		{"etcd's text before another", status.Error(codes.Unavailable, "etcdserver: no leader."), Ambiguous, NotSent},
+		{"etcd's text with another code", status.Error(codes.Internal, "etcdserver: no leader"), Ambiguous, Definite},
+		{"etcd's denial with another code", status.Error(codes.Internal, "etcdserver: permission denied"), Ambiguous, Definite},
 		{"unknown outcome", unknown, Ambiguous, Ambiguous},
 		{"unknown outcome, wrapped", fmt.Errorf("put: %w", unknown), Ambiguous, Ambiguous},
 		{"response lost", &ResponseLostError{Revision: 7, Err: rpctypes.ErrCompacted}, Executed, Executed},
@@ -155,6 +147,8 @@ func FuzzClassify(f *testing.F) {
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestUnknownOutcomeErrorHasTheStatusOfItsCause(t *testing.T) {
+	detailed, err := status.New(codes.Unavailable, "m").WithDetails(status.New(codes.Aborted, "detail").Proto())
+	require.NoError(t, err)
 	for _, tc := range []struct {
 		cause   error
 		code    codes.Code
@@ -168,6 +162,7 @@ func TestUnknownOutcomeErrorHasTheStatusOfItsCause(t *testing.T) {
 		{context.Canceled, codes.Canceled, "context canceled"},
 		{io.EOF, codes.Unknown, "EOF"},
 		{statusOKError{}, codes.Unknown, "contradiction"},
+		{detailed.Err(), codes.Unavailable, "m"},
 	} {
 		err := error(&UnknownOutcomeError{Method: "/etcdserverpb.KV/Put", Err: tc.cause})
 		assert.Equal(t, tc.code, status.Code(err), "%v", tc.cause)
@@ -175,15 +170,9 @@ func TestUnknownOutcomeErrorHasTheStatusOfItsCause(t *testing.T) {
 		s, ok := status.FromError(err)
 		require.True(t, ok)
 		assert.Equal(t, tc.message, s.Message())
+		assert.Len(t, s.Details(), len(status.Convert(tc.cause).Details()))
 		assert.ErrorIs(t, err, tc.cause)
 	}
-}
-
-func TestUnknownOutcomeErrorKeepsStatusDetails(t *testing.T) {
-	cause, err := status.New(codes.Unavailable, "m").WithDetails(status.New(codes.Aborted, "detail").Proto())
-	require.NoError(t, err)
-	got := status.Convert(&UnknownOutcomeError{Err: cause.Err()})
-	assert.Len(t, got.Details(), 1)
 }
 
 func TestUnknownOutcomeErrorText(t *testing.T) {
