@@ -3,12 +3,10 @@ package prometheus_test
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -20,42 +18,6 @@ import (
 	"github.com/quorate/quorate/pool"
 )
 
-// series returns what there is of a metric, by the values of its labels but the client's.
-func series(t *testing.T, reg prometheus.Gatherer, name string) map[string]*dto.Metric {
-	t.Helper()
-	all := map[string]*dto.Metric{}
-	each(t, reg, func(of string, m *dto.Metric) {
-		if of != name {
-			return
-		}
-		key := ""
-		for _, l := range m.GetLabel() {
-			if l.GetName() != "client" {
-				key += l.GetValue() + " "
-			}
-		}
-		all[key] = m
-	})
-	return all
-}
-
-// values returns the values of a counter or a gauge, by their labels.
-func values(t *testing.T, reg prometheus.Gatherer, name string) map[string]float64 {
-	t.Helper()
-	all := map[string]float64{}
-	each(t, reg, func(of string, m *dto.Metric) {
-		if of != name {
-			return
-		}
-		var labels []string
-		for _, l := range m.GetLabel() {
-			labels = append(labels, l.GetName()+"="+l.GetValue())
-		}
-		all[strings.Join(labels, " ")] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
-	})
-	return all
-}
-
 func TestCallDuration(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	o := newObserver(t, reg, "orders")
@@ -65,12 +27,12 @@ func TestCallDuration(t *testing.T) {
 	o.Called(observe.Call{Method: rangeMethod, Took: 3 * time.Second, Err: status.Error(codes.DeadlineExceeded, "")})
 	o.Called(observe.Call{Method: "/etcdserverpb.KV/Put", Err: errors.New("no status")})
 	o.Called(observe.Call{Method: "/etcdserverpb.KV/Put", Err: status.Error(77, "")})
-	all := series(t, reg, "quorate_client_call_duration_seconds")
-	require.Len(t, all, 4)
-	require.EqualValues(t, 3, all["OK etcdserverpb.KV/Range "].GetHistogram().GetSampleCount())
-	require.InDelta(t, 3, all["DeadlineExceeded etcdserverpb.KV/Range "].GetHistogram().GetSampleSum(), 0)
-	require.Contains(t, all, "Unknown etcdserverpb.KV/Put ")
-	require.Contains(t, all, "other etcdserverpb.KV/Put ")
+	require.Equal(t, map[string]float64{
+		"call_duration_seconds code=OK method=etcdserverpb.KV/Range count": 3, "call_duration_seconds code=OK method=etcdserverpb.KV/Range sum": 0.003,
+		"call_duration_seconds code=DeadlineExceeded method=etcdserverpb.KV/Range count": 1, "call_duration_seconds code=DeadlineExceeded method=etcdserverpb.KV/Range sum": 3,
+		"call_duration_seconds code=Unknown method=etcdserverpb.KV/Put count": 1, "call_duration_seconds code=Unknown method=etcdserverpb.KV/Put sum": 0,
+		"call_duration_seconds code=other method=etcdserverpb.KV/Put count": 1, "call_duration_seconds code=other method=etcdserverpb.KV/Put sum": 0,
+	}, of(gathered(t, reg, "orders"), "call_duration_seconds"))
 }
 
 func TestMethodsAreBounded(t *testing.T) {
@@ -85,11 +47,11 @@ func TestMethodsAreBounded(t *testing.T) {
 		o.OutcomeUnknown(observe.UnknownOutcome{Method: method})
 	}
 	for _, name := range []string{"retries_total", "hedges_total", "hedges_won_total", "unknown_outcomes_total"} {
-		require.Len(t, series(t, reg, "quorate_client_"+name), 101, name)
+		require.Len(t, of(gathered(t, reg, "orders"), name), 101, name)
 	}
-	all := series(t, reg, "quorate_client_call_duration_seconds")
-	require.Len(t, all, 101)
-	require.EqualValues(t, 10_000-200, all["OK other "].GetHistogram().GetSampleCount())
+	all := of(gathered(t, reg, "orders"), "call_duration_seconds")
+	require.Len(t, all, 2*101)
+	require.InDelta(t, 10_000-200, all["call_duration_seconds code=OK method=other count"], 0)
 }
 
 func TestAttemptDuration(t *testing.T) {
@@ -103,18 +65,18 @@ func TestAttemptDuration(t *testing.T) {
 	attempt("a", observe.ConnStreams, nil)
 	attempt("b", observe.ConnCalls, status.Error(codes.Unavailable, ""))
 	attempt("elsewhere", observe.ConnCalls, nil)
-	const name = "quorate_client_attempt_duration_seconds"
-	all := series(t, reg, name)
-	require.Len(t, all, 3)
-	require.EqualValues(t, 1, all["OK a "].GetHistogram().GetSampleCount(), "a stream is no call")
-	require.Contains(t, all, "Unavailable b ")
-	require.Contains(t, all, "OK other ")
+	durations := func() map[string]float64 { return of(gathered(t, reg, "orders"), "attempt_duration_seconds") }
+	all := durations()
+	require.Len(t, all, 2*3)
+	require.InDelta(t, 1, all["attempt_duration_seconds code=OK endpoint=a count"], 0, "a stream is no call")
+	require.Contains(t, all, "attempt_duration_seconds code=Unavailable endpoint=b count")
+	require.Contains(t, all, "attempt_duration_seconds code=OK endpoint=other count")
 
 	o.EndpointsSet([]string{"a"})
 	attempt("b", observe.ConnCalls, nil) // late
-	all = series(t, reg, name)
-	require.NotContains(t, all, "Unavailable b ")
-	require.NotContains(t, all, "OK b ")
+	for key := range durations() {
+		require.NotContains(t, key, "endpoint=b")
+	}
 }
 
 func TestMeasuringAllocatesNothing(t *testing.T) {
@@ -151,11 +113,11 @@ func TestAttachedClients(t *testing.T) {
 		Budgets: []introspect.Budget{{Name: "retry", Left: 3.5, Max: 10}, {Name: "probe", Left: 9, Max: 10, Used: 5}, {Name: "hedge"}},
 	}
 	want := map[string]float64{
-		"ready": 1, "calls_in_flight": 4, "attempts_in_flight a": 3, "streams_open a": 2, "endpoint_latency_seconds a": 0.5,
-		"watches paused": 1, "watch_streams": 1, "watch_lag": 40, "watch_blocked_seconds": 61, "watch_buffered_bytes": 70, "watch_buffer_limit_bytes": 100,
+		"ready": 1, "calls_in_flight": 4, "attempts_in_flight endpoint=a": 3, "streams_open endpoint=a": 2, "endpoint_latency_seconds endpoint=a": 0.5,
+		"watches state=paused": 1, "watch_streams": 1, "watch_lag": 40, "watch_blocked_seconds": 61, "watch_buffered_bytes": 70, "watch_buffer_limit_bytes": 100,
 		"leases": 2, "leases_unanswered": 1, "lease_left_seconds": 7.5, "lease_left_ratio": 0.5, "probes_total": 5,
 		"watches_resumed_total": 0, "leases_lost_total": 0, // of the observer
-		"budget_left retry": 3.5, "budget_limit retry": 10, "budget_left probe": 9, "budget_limit probe": 10,
+		"budget_left budget=retry": 3.5, "budget_limit budget=retry": 10, "budget_left budget=probe": 9, "budget_limit budget=probe": 10,
 	}
 	require.Equal(t, want, gathered(t, reg, "orders"))
 
@@ -167,8 +129,8 @@ func TestAttachedClients(t *testing.T) {
 	}})
 	both := gathered(t, reg, "orders")
 	for name, n := range map[string]float64{
-		"ready": 0, "calls_in_flight": 5, "attempts_in_flight a": 4, "watches paused": 3, "watch_streams": 2, "watch_lag": 40,
-		"watch_blocked_seconds": 61, "leases": 3, "lease_left_seconds": 0, "lease_left_ratio": 0.5, "budget_left retry": 4.5,
+		"ready": 0, "calls_in_flight": 5, "attempts_in_flight endpoint=a": 4, "watches state=paused": 3, "watch_streams": 2, "watch_lag": 40,
+		"watch_blocked_seconds": 61, "leases": 3, "lease_left_seconds": 0, "lease_left_ratio": 0.5, "budget_left budget=retry": 4.5,
 	} {
 		require.InDelta(t, n, both[name], 0, name)
 	}
@@ -194,33 +156,10 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 	o.Called(observe.Call{Method: "/\xfe"})
 	o.HedgeSent(observe.Hedge{Method: "/\xfe"})
 	requireStates(t, reg, map[string]string{`"\xfe"/a`: "unknown", `"\xfe"/"\xfe"`: "serving", `"\xfe"/"\xff"`: "serving"})
-	require.InDelta(t, 1, gathered(t, reg, `"\xfe"`)[`hedges_total "\xfe"`], 0)
+	require.InDelta(t, 1, gathered(t, reg, `"\xfe"`)[`hedges_total method="\xfe"`], 0)
 	detach()
 	o.EndpointsSet([]string{"\xff"})
 	requireForgotten(t, reg, `"\xfe"`, `"\xff"`)
-}
-
-// gathered returns the values of a client, by the names and labels of the metrics: of a histogram its count and its sum.
-func gathered(t *testing.T, reg prometheus.Gatherer, client string) map[string]float64 {
-	t.Helper()
-	all := map[string]float64{}
-	each(t, reg, func(name string, m *dto.Metric) {
-		if label(m, "client") != client {
-			return
-		}
-		key := name[len("quorate_client_"):]
-		for _, l := range m.GetLabel() {
-			if l.GetName() != "client" {
-				key += " " + l.GetValue()
-			}
-		}
-		if h := m.GetHistogram(); h != nil {
-			all[key+" count"], all[key+" sum"] = float64(h.GetSampleCount()), h.GetSampleSum()
-			return
-		}
-		all[key] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
-	})
-	return all
 }
 
 // BenchmarkMeasure is what a measured call costs beside the call.

@@ -2,6 +2,9 @@ package prometheus_test
 
 import (
 	"errors"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -54,6 +57,38 @@ func label(m *dto.Metric, name string) string {
 	return ""
 }
 
+// gathered returns the values of a client's metrics, "" for those of none, by their names and labels but the client's: of a
+// histogram its count and its sum.
+func gathered(t *testing.T, reg prometheus.Gatherer, client string) map[string]float64 {
+	t.Helper()
+	all := map[string]float64{}
+	each(t, reg, func(name string, m *dto.Metric) {
+		if label(m, "client") != client {
+			return
+		}
+		key := strings.TrimPrefix(name, "quorate_client_")
+		for _, l := range m.GetLabel() {
+			if l.GetName() != "client" {
+				key += " " + l.GetName() + "=" + l.GetValue()
+			}
+		}
+		if h := m.GetHistogram(); h != nil {
+			all[key+" count"], all[key+" sum"] = float64(h.GetSampleCount()), h.GetSampleSum()
+			return
+		}
+		all[key] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+	})
+	return all
+}
+
+// of returns those whose names begin with one of the prefixes.
+func of(all map[string]float64, prefixes ...string) map[string]float64 {
+	maps.DeleteFunc(all, func(key string, _ float64) bool {
+		return !slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+	})
+	return all
+}
+
 // requireStates requires one state of each endpoint, given as "client/endpoint".
 func requireStates(t *testing.T, reg prometheus.Gatherer, want map[string]string) {
 	t.Helper()
@@ -87,19 +122,13 @@ func TestCountersOfEndpoints(t *testing.T) {
 	o.Ejected(observe.Ejection{Endpoint: "b", State: health.Dead, Evidence: health.Evidence{Kind: health.Unresponsive}})
 	o.Readmitted(observe.Readmission{Endpoint: "b", After: time.Second})
 	o.FailedOver(observe.Failover{Method: rangeMethod, From: "b", To: "a"})
-	for name, want := range map[string]map[string]float64{
-		"picks_total": {
-			"client=orders connection=calls endpoint=a": 3, "client=orders connection=calls endpoint=other": 2,
-			"client=orders connection=streams endpoint=a": 1, "client=orders connection=streams endpoint=other": 0,
-			"client=orders connection=bulk endpoint=a": 1, "client=orders connection=bulk endpoint=other": 0,
-		},
-		"ejections_total":              {"client=orders endpoint=b reason=unresponsive": 1},
-		"readmissions_total":           {"client=orders endpoint=b": 1},
-		"endpoint_state_changes_total": {"client=orders endpoint=b state=dead": 1},
-		"failovers_total":              {"client=orders endpoint=b": 1},
-	} {
-		require.Equal(t, want, values(t, reg, "quorate_client_"+name), name)
-	}
+	require.Equal(t, map[string]float64{
+		"picks_total connection=calls endpoint=a": 3, "picks_total connection=calls endpoint=other": 2,
+		"picks_total connection=streams endpoint=a": 1, "picks_total connection=streams endpoint=other": 0,
+		"picks_total connection=bulk endpoint=a": 1, "picks_total connection=bulk endpoint=other": 0,
+		"ejections_total endpoint=b reason=unresponsive": 1, "readmissions_total endpoint=b": 1,
+		"endpoint_state_changes_total endpoint=b state=dead": 1, "failovers_total endpoint=b": 1,
+	}, of(gathered(t, reg, "orders"), "picks", "ejections", "readmissions", "endpoint_state_changes", "failovers"))
 	problems, err := testutil.GatherAndLint(reg)
 	require.NoError(t, err)
 	require.Empty(t, problems)
@@ -144,14 +173,17 @@ func TestCountersOfCallsAndStreams(t *testing.T) {
 	require.Positive(t, all["resolver_last_update_timestamp_seconds"])
 	delete(all, "resolver_last_update_timestamp_seconds")
 	require.Equal(t, map[string]float64{
-		"hedges_total etcdserverpb.KV/Range": 2, "hedges_won_total etcdserverpb.KV/Range": 1, "unknown_outcomes_total etcdserverpb.KV/Put": 1,
-		"retries_total NoLeader etcdserverpb.KV/Range": 2, "retries_total NotSent etcdserverpb.KV/Put": 1,
+		"hedges_total method=etcdserverpb.KV/Range": 2, "hedges_won_total method=etcdserverpb.KV/Range": 1, "unknown_outcomes_total method=etcdserverpb.KV/Put": 1,
+		"retries_total class=NoLeader method=etcdserverpb.KV/Range": 2, "retries_total class=NotSent method=etcdserverpb.KV/Put": 1,
 		"leases_lost_total": 1, "watches_resumed_total": 40, "watch_gap_seconds count": 1, "watch_gap_seconds sum": 0.3,
 		"lease_margin_seconds count": 2, "lease_margin_seconds sum": 40,
 		"resolver_endpoints": 4, "resolver_errors_total": 1, "resolver_updates_total": 2,
 	}, all)
-	margin := series(t, reg, "quorate_client_lease_margin_seconds")[""].GetHistogram()
-	require.EqualValues(t, 1, margin.GetBucket()[0].GetCumulativeCount(), "the renewal that came too late")
+	each(t, reg, func(name string, m *dto.Metric) {
+		if name == "quorate_client_lease_margin_seconds" {
+			require.EqualValues(t, 1, m.GetHistogram().GetBucket()[0].GetCumulativeCount(), "the renewal that came too late")
+		}
+	})
 }
 
 func TestClientsOfOneRegistry(t *testing.T) {
@@ -174,13 +206,13 @@ func TestClientsOfOneName(t *testing.T) {
 		o.StateChanged(health.Change{Endpoint: "a", To: health.Serving})
 		o.Picked(pick("a", observe.ConnCalls))
 	}
-	const picks = "picks_total calls a"
+	const picks = "picks_total connection=calls endpoint=a"
 	require.InDelta(t, 2, gathered(t, reg, "same")[picks], 0)
 	first.EndpointsSet(nil)
 	require.InDelta(t, 2, gathered(t, reg, "same")[picks], 0)
 	requireStates(t, reg, map[string]string{"same/a": "serving"})
 	second.EndpointsSet(nil)
-	require.Empty(t, series(t, reg, "quorate_client_picks_total"))
+	require.Empty(t, of(gathered(t, reg, "same"), "picks_total"))
 	requireStates(t, reg, map[string]string{})
 }
 
