@@ -123,3 +123,27 @@ func TestSilentServersAreSkipped(t *testing.T) {
 		require.False(t, s.passOver(first))
 	})
 }
+
+// No message of a server makes the recorder panic.
+func FuzzRecorder(f *testing.F) {
+	query := dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: 7},
+		Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("_a._tcp.test."), Type: dnsmessage.TypeSRV, Class: dnsmessage.ClassINET}},
+	}
+	packed, err := query.Pack()
+	require.NoError(f, err)
+	query.Response = true
+	query.Answers = []dnsmessage.Resource{service("_a._tcp.test.", "b.test.", 1, 30)}
+	query.Additionals = []dnsmessage.Resource{addr("b.test.", "10.0.0.1", 5), addr("b.test.", "2001:db8::1", 5)}
+	reply, err := query.Pack()
+	require.NoError(f, err)
+	f.Add(reply)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		recorder := newRecorder()
+		recorder.observe(recorder.sending(packed), b)
+		require.GreaterOrEqual(t, int64(recorder.validity()), int64(0))
+		_ = recorder.incomplete("")
+		recorder.hasNoRecords("_a._tcp.test.")
+		recorder.failedFamily()
+	})
+}

@@ -2,6 +2,7 @@ package dns
 
 import (
 	"net/netip"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -124,4 +125,28 @@ func TestFamilyNames(t *testing.T) {
 	for f, want := range map[Family]string{FamilyAuto: "auto", FamilyIPv4: "IPv4", FamilyIPv6: "IPv6", FamilyBoth: "both"} {
 		require.Equal(t, want, f.String())
 	}
+}
+
+// Any target is parsed or rejected, and has a valid authority.
+func FuzzTarget(f *testing.F) {
+	for _, s := range []string{
+		"dns:///svc:80", "dns://ns:53/svc", "dns:///_grpc._tcp.svc", "dns:///[::1]:80", "dns:///[fe80::1%25eth0]", "dns:///:80", "dns:///a:b:c", "dns:",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		u, err := url.Parse(s)
+		if err != nil {
+			return
+		}
+		target := resolver.Target{URL: *u}
+		require.False(t, strings.ContainsAny(authorityOf(target), " /?#\x00\n"), "%q", authorityOf(target))
+		parsed, err := parseTarget(target)
+		if err != nil {
+			require.Contains(t, err.Error(), "dns: bad target ")
+			return
+		}
+		require.NotEqual(t, parsed.srv, parsed.port != 0, "SRV records have the ports, and nothing else does")
+		require.NotEqual(t, parsed.literal.IsValid(), parsed.name != "")
+	})
 }
