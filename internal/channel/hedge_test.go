@@ -216,33 +216,27 @@ func TestOverdueCallsWaitForTheBudget(t *testing.T) {
 func TestCallsThatAreNotHedged(t *testing.T) {
 	off, err := retry.ParseServiceConfig(`{"methodConfig": [{"name": [{}], "hedgingPolicy": {"maxAttempts": 1}}]}`)
 	require.NoError(t, err)
-	read := func(c *Caller, ctx context.Context, opts ...grpc.CallOption) error {
-		return c.Invoke(ctx, pb.KV_Range_FullMethodName, &pb.RangeRequest{}, &pb.RangeResponse{}, opts...)
-	}
-	call := func(method string, req, reply any) func(*Caller, context.Context) error {
-		return func(c *Caller, ctx context.Context) error { return c.Invoke(ctx, method, req, reply) }
-	}
+	const get = pb.KV_Range_FullMethodName
 	for name, tt := range map[string]struct {
-		config *retry.Config
-		call   func(*Caller, context.Context) error
+		config     *retry.Config
+		method     string
+		req, reply any
+		opts       []grpc.CallOption
 	}{
-		"a put": {nil, call(pb.KV_Put_FullMethodName, &pb.PutRequest{}, &pb.PutResponse{})},
-		"a header for the caller": {nil, func(c *Caller, ctx context.Context) error {
-			return read(c, ctx, grpc.WaitForReady(true), grpc.Header(new(metadata.MD)))
-		}},
-		"a peer for the caller": {nil, func(c *Caller, ctx context.Context) error { return read(c, ctx, grpc.Peer(new(peer.Peer))) }},
-		"disabled":              {off, func(c *Caller, ctx context.Context) error { return read(c, ctx) }},
-		"not protobuf":          {nil, call(pb.KV_Range_FullMethodName, &pb.RangeRequest{}, new([]byte))},
+		"a put":                   {nil, pb.KV_Put_FullMethodName, &pb.PutRequest{}, &pb.PutResponse{}, nil},
+		"a header for the caller": {nil, get, &pb.RangeRequest{}, &pb.RangeResponse{}, []grpc.CallOption{grpc.WaitForReady(true), grpc.Header(new(metadata.MD))}},
+		"a peer for the caller":   {nil, get, &pb.RangeRequest{}, &pb.RangeResponse{}, []grpc.CallOption{grpc.Peer(new(peer.Peer))}},
+		"disabled":                {off, get, &pb.RangeRequest{}, &pb.RangeResponse{}, nil},
+		"not protobuf":            {nil, get, &pb.RangeRequest{}, new([]byte), nil},
 	} {
 		subtestWithHeldConn(t, name, func(t *testing.T, conn *heldConn) {
-			c := newTestCaller(conn, tt.config)
-			done := make(chan error)
-			go func() { done <- tt.call(c, t.Context()) }()
+			call := goCall(t.Context(), newTestCaller(conn, tt.config), tt.method, tt.req, tt.reply, tt.opts...)
 			first := conn.latest(t, 1)
 			first.Overdue()
 			assert.Len(t, conn.attempts(), 1)
 			first.answer <- nil
-			require.NoError(t, <-done)
+			require.True(t, call.ended())
+			require.NoError(t, call.err)
 		})
 	}
 }
