@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
@@ -222,12 +223,28 @@ func rawOptions(p keepalive.Pair) ([]grpc.DialOption, []grpc.ServerOption) {
 	}
 }
 
-// options returns the options of a Pair or of Sizes.
-func options(t *testing.T, of interface {
+// settings are a Pair or Sizes.
+type settings interface {
+	Validate() error
 	DialOptions() ([]grpc.DialOption, error)
 	ServerOptions() ([]grpc.ServerOption, error)
-},
-) ([]grpc.DialOption, []grpc.ServerOption) {
+}
+
+// checkErrors checks that settings are refused, wherever they are given, by an error with all parts; without parts they are valid.
+func checkErrors(t *testing.T, of settings, parts ...string) {
+	t.Helper()
+	err := of.Validate()
+	_, dialErr := of.DialOptions()
+	_, serverErr := of.ServerOptions()
+	assert.Equal(t, err, dialErr)
+	assert.Equal(t, err, serverErr)
+	assert.Equal(t, len(parts) > 0, err != nil, "%v", err)
+	for _, part := range parts {
+		assert.ErrorContains(t, err, part)
+	}
+}
+
+func options(t *testing.T, of settings) ([]grpc.DialOption, []grpc.ServerOption) {
 	t.Helper()
 	dial, err := of.DialOptions()
 	require.NoError(t, err)

@@ -219,17 +219,14 @@ func TestStreamsWithoutBudgetBackOff(t *testing.T) {
 }
 
 func TestWakeEndsTheSpread(t *testing.T) {
-	for _, when := range []struct {
-		name string
-		wake func(*Retrier)
-	}{
-		{"during it", func(retrier *Retrier) { time.AfterFunc(time.Nanosecond, retrier.Wake) }},
-		{"before it", (*Retrier).Wake},
+	for name, wake := range map[string]func(*Retrier){
+		"during it": func(retrier *Retrier) { time.AfterFunc(time.Nanosecond, retrier.Wake) },
+		"before it": (*Retrier).Wake,
 	} {
-		grpctest.Bubble(t, when.name, func(t *testing.T) {
+		grpctest.Bubble(t, name, func(t *testing.T) {
 			for range 20 {
 				retrier := worked(t, true)
-				when.wake(retrier)
+				wake(retrier)
 				assert.LessOrEqual(t, pauseOf(t, retrier), time.Nanosecond)
 			}
 		})

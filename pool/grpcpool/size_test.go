@@ -202,16 +202,6 @@ func TestOverQuoratePolicies(t *testing.T) {
 	}
 }
 
-func draining(s grpcpool.ClassStats) int {
-	n := 0
-	for _, c := range s.Connections {
-		if c.Draining {
-			n++
-		}
-	}
-	return n
-}
-
 // Two of three connections drain, and end after their streams.
 func TestShrinkCutsNoStream(t *testing.T) {
 	s := startServer(t, grpc.MaxConcurrentStreams(2))
