@@ -33,38 +33,24 @@ const retries = `"retryPolicy": {"maxAttempts": 4, "initialBackoff": "0.01s", "m
 // TestServiceConfigsOfGRPC shows each setting of a service config at work in a Channel, and, of a round_robin,
 // that gRPC does the same.
 func TestServiceConfigsOfGRPC(t *testing.T) {
-	large := &testgrpc.SimpleRequest{Payload: &testgrpc.Payload{Body: make([]byte, 100)}, ResponseSize: 100}
-	twenty := func(ctx context.Context, c testgrpc.TestServiceClient) (err error) {
-		for range 20 {
-			_, err = c.EmptyCall(ctx, &testgrpc.Empty{})
-		}
-		return err
-	}
-	once := func(ctx context.Context, c testgrpc.TestServiceClient) error {
-		_, err := c.EmptyCall(ctx, &testgrpc.Empty{})
-		return err
-	}
-	unary := func(ctx context.Context, c testgrpc.TestServiceClient) error {
-		_, err := c.UnaryCall(ctx, large)
-		return err
-	}
 	for name, tc := range map[string]struct {
 		base  string
 		fault func(*backend) // of all backends
-		call  func(context.Context, testgrpc.TestServiceClient) error
+		call  func(testgrpc.TestServiceClient) func(context.Context) error
+		times int // 0 for once
 		want  codes.Code
 		calls int64         // that the backends receive
 		took  time.Duration // at least
 	}{
-		"nothing":                 {base: `{}`, fault: fails, call: once, want: codes.Aborted, calls: 1},
-		"retryPolicy":             {base: emptyConfig(retries, ""), fault: fails, call: once, want: codes.Aborted, calls: 4},
-		"retryThrottling":         {base: emptyConfig(retries, `, "retryThrottling": {"maxTokens": 4, "tokenRatio": 0.1}`), fault: fails, call: twenty, want: codes.Aborted, calls: 21},
-		"timeout":                 {base: emptyConfig(`"timeout": "0.5s"`, ""), fault: pauses, call: once, want: codes.DeadlineExceeded, calls: 1, took: 500 * time.Millisecond},
-		"waitForReady":            {base: emptyConfig(`"waitForReady": true`, ""), fault: away, call: once, want: codes.OK, calls: 1, took: 3 * time.Second},
-		"not waitForReady":        {base: `{}`, fault: away, call: once, want: codes.Unavailable},
-		"maxRequestMessageBytes":  {base: `{"methodConfig": [{"name": [{}], "maxRequestMessageBytes": 50}]}`, call: unary, want: codes.ResourceExhausted},
-		"maxResponseMessageBytes": {base: `{"methodConfig": [{"name": [{}], "maxResponseMessageBytes": 50}]}`, call: unary, want: codes.ResourceExhausted, calls: 1},
-		"healthCheckConfig":       {base: `{"healthCheckConfig": {"serviceName": "shop"}}`, fault: leaves, call: once, want: codes.Unavailable},
+		"nothing":                 {base: `{}`, fault: fails, call: reads, want: codes.Aborted, calls: 1},
+		"retryPolicy":             {base: emptyConfig(retries, ""), fault: fails, call: reads, want: codes.Aborted, calls: 4},
+		"retryThrottling":         {base: emptyConfig(retries, `, "retryThrottling": {"maxTokens": 4, "tokenRatio": 0.1}`), fault: fails, call: reads, times: 20, want: codes.Aborted, calls: 21},
+		"timeout":                 {base: emptyConfig(`"timeout": "0.5s"`, ""), fault: pauses, call: reads, want: codes.DeadlineExceeded, calls: 1, took: 500 * time.Millisecond},
+		"waitForReady":            {base: emptyConfig(`"waitForReady": true`, ""), fault: away, call: reads, want: codes.OK, calls: 1, took: 3 * time.Second},
+		"not waitForReady":        {base: `{}`, fault: away, call: reads, want: codes.Unavailable},
+		"maxRequestMessageBytes":  {base: `{"methodConfig": [{"name": [{}], "maxRequestMessageBytes": 50}]}`, call: writes, want: codes.ResourceExhausted},
+		"maxResponseMessageBytes": {base: `{"methodConfig": [{"name": [{}], "maxResponseMessageBytes": 50}]}`, call: writes, want: codes.ResourceExhausted, calls: 1},
+		"healthCheckConfig":       {base: `{"healthCheckConfig": {"serviceName": "shop"}}`, fault: leaves, call: reads, want: codes.Unavailable},
 	} {
 		for _, policy := range []string{"round_robin", "quorate"} {
 			grpctest.Bubble(t, name+" "+policy, func(t *testing.T) {
@@ -76,7 +62,11 @@ func TestServiceConfigsOfGRPC(t *testing.T) {
 					}
 				}
 				began := time.Now()
-				assert.Equal(t, tc.want, status.Code(tc.call(t.Context(), client)))
+				var err error
+				for range max(1, tc.times) {
+					err = tc.call(client)(t.Context())
+				}
+				assert.Equal(t, tc.want, status.Code(err))
 				assert.Equal(t, tc.calls, callsOf(backends))
 				assert.GreaterOrEqual(t, time.Since(began), tc.took)
 			})

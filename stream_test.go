@@ -26,7 +26,7 @@ import (
 
 // pausesOf keeps n streams open for a while, and returns the longest pause between two messages of one, and the
 // errors with which streams ended.
-func pausesOf(t *testing.T, n int, length time.Duration, open func(context.Context) (receive func() error, err error)) (longest time.Duration, ended []error) {
+func pausesOf(t *testing.T, n int, length time.Duration, client testgrpc.TestServiceClient, open func(context.Context, testgrpc.TestServiceClient) (receive func() error, err error)) (longest time.Duration, ended []error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(length, cancel)
@@ -36,7 +36,7 @@ func pausesOf(t *testing.T, n int, length time.Duration, open func(context.Conte
 		work.Go(func() {
 			latest := time.Now()
 			for ctx.Err() == nil {
-				receive, err := open(ctx)
+				receive, err := open(ctx, client)
 				for err == nil {
 					if err = receive(); err == nil {
 						mu.Lock()
@@ -58,25 +58,21 @@ func pausesOf(t *testing.T, n int, length time.Duration, open func(context.Conte
 }
 
 func TestStreamsLeaveAFrozenBackend(t *testing.T) {
-	for name, kind := range map[string]func(testgrpc.TestServiceClient) func(context.Context) (func() error, error){
-		"server streams": func(client testgrpc.TestServiceClient) func(context.Context) (func() error, error) {
-			return func(ctx context.Context) (func() error, error) {
-				s, err := client.StreamingOutputCall(ctx, &testgrpc.StreamingOutputCallRequest{})
-				return func() error { _, err := s.Recv(); return err }, err
-			}
+	for name, open := range map[string]func(context.Context, testgrpc.TestServiceClient) (receive func() error, err error){
+		"server streams": func(ctx context.Context, client testgrpc.TestServiceClient) (func() error, error) {
+			s, err := client.StreamingOutputCall(ctx, &testgrpc.StreamingOutputCallRequest{})
+			return func() error { _, err := s.Recv(); return err }, err
 		},
-		"bidirectional streams": func(client testgrpc.TestServiceClient) func(context.Context) (func() error, error) {
-			return func(ctx context.Context) (func() error, error) {
-				s, err := client.FullDuplexCall(ctx)
-				return func() error {
-					time.Sleep(100 * time.Millisecond)
-					if err := s.Send(&testgrpc.StreamingOutputCallRequest{}); err != nil && err != io.EOF {
-						return err
-					}
-					_, err := s.Recv()
+		"bidirectional streams": func(ctx context.Context, client testgrpc.TestServiceClient) (func() error, error) {
+			s, err := client.FullDuplexCall(ctx)
+			return func() error {
+				time.Sleep(100 * time.Millisecond)
+				if err := s.Send(&testgrpc.StreamingOutputCallRequest{}); err != nil && err != io.EOF {
 					return err
-				}, err
-			}
+				}
+				_, err := s.Recv()
+				return err
+			}, err
 		},
 	} {
 		grpctest.Bubble(t, name, func(t *testing.T) {
@@ -84,7 +80,7 @@ func TestStreamsLeaveAFrozenBackend(t *testing.T) {
 			defer stop()
 			load(t, 3, time.Second, reads(client))
 			time.AfterFunc(10*time.Second, backends[0].freeze)
-			longest, ended := pausesOf(t, 9, 20*time.Second, kind(client))
+			longest, ended := pausesOf(t, 9, 20*time.Second, client, open)
 			t.Logf("longest pause %v, %d ended: %v", longest, len(ended), ended)
 			assert.LessOrEqual(t, longest, 1200*time.Millisecond)
 			assert.Len(t, ended, 3, "those of the frozen backend")

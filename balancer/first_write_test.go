@@ -12,16 +12,11 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// stalledAt stalls one of the servers.
-func stalledAt(servers []*server, n int) *server {
-	servers[n].stalled.Shut()
-	return servers[n]
-}
-
 func TestFirstWriteAvoidsAStalledEndpoint(t *testing.T) {
 	for n := range 3 {
 		inBubble(t, 3, func(t *testing.T, servers []*server) {
-			s := stalledAt(servers, n)
+			s := servers[n]
+			s.stalled.Shut()
 			c := connect(t, roundRobin, servers)
 			for range 10 {
 				o := c.write()
@@ -37,7 +32,8 @@ func TestFirstWriteAvoidsAStalledEndpoint(t *testing.T) {
 // The stalled endpoint connects long before the others.
 func TestFirstWriteWaitsForAnEndpointThatServes(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		s := stalledAt(servers, 0)
+		s := servers[0]
+		s.stalled.Shut()
 		each(servers[1:], func(s *server) { s.blackhole.Shut() })
 		c := connect(t, roundRobin, servers)
 		wrote := make(chan outcome, 1)
@@ -102,9 +98,7 @@ func TestFirstWriteDoesNotWaitWithoutAnotherEndpoint(t *testing.T) {
 func TestFirstWriteProbesEndpointsThatAreAlive(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		each(servers, func(s *server) { s.quiet.Shut() })
-		for _, s := range servers[1:] {
-			s.blackhole.Shut()
-		}
+		each(servers[1:], func(s *server) { s.blackhole.Shut() })
 		c := connect(t, roundRobin, servers)
 		c.open(balancer.Streams, nil)
 		time.Sleep(time.Minute)

@@ -57,34 +57,30 @@ func TestOvertakenWriteEndsOnceItsEndpointServesInTheNewTerm(t *testing.T) {
 }
 
 func TestWriteThatIsNotOvertakenGoesOn(t *testing.T) {
+	long, read, late := lost, lost, lost
+	long.prompt, long.shape = false, ""
+	read.write, read.prompt, read.shape = false, false, ""
+	late.takes = time.Second + settled - 2*usual
+	twiceIn6 := func(c *client, s *server) { c.serves(s, 6); c.serves(s, 6) }
 	for name, tt := range map[string]struct {
 		write  attempt
-		change func(t *testing.T, c *client, s *server)
+		change func(*client, *server)
 	}{
-		"its endpoint serves in the same term": {lost, func(_ *testing.T, c *client, s *server) { c.serves(s, 5) }},
-		"its endpoint names no term":           {lost, func(_ *testing.T, c *client, s *server) { c.serves(s, 0) }},
-		"its endpoint completes older work": {lost, func(_ *testing.T, c *client, s *server) {
+		"its endpoint serves in the same term": {lost, func(c *client, s *server) { c.serves(s, 5) }},
+		"its endpoint names no term":           {lost, func(c *client, s *server) { c.serves(s, 0) }},
+		"its endpoint completes older work": {lost, func(c *client, s *server) {
 			c.endpoint(s).ServedInTerm(6, time.Now().Add(-time.Millisecond))
 			c.endpoint(s).ServedInTerm(6, time.Now().Add(-time.Millisecond))
 		}},
-		"it may take long": {
-			attempt{write: true, takes: 7 * time.Second, answer: errTimedOut},
-			func(_ *testing.T, c *client, s *server) { c.serves(s, 6); c.serves(s, 6) },
-		},
-		"it is a read": {
-			attempt{takes: 7 * time.Second, answer: errTimedOut},
-			func(_ *testing.T, c *client, s *server) { c.serves(s, 6); c.serves(s, 6) },
-		},
-		"it is answered after all": {
-			attempt{write: true, prompt: true, shape: "write", takes: time.Second + settled - 2*usual, answer: errTimedOut},
-			func(_ *testing.T, c *client, s *server) { c.serves(s, 6); c.serves(s, 6) },
-		},
+		"it may take long":         {long, twiceIn6},
+		"it is a read":             {read, twiceIn6},
+		"it is answered after all": {late, twiceIn6},
 	} {
 		subtest(t, name, 3, func(t *testing.T, servers []*server) {
 			c := inTerm(t, servers, unprobed)
 			write := c.starting(1, servers[0], tt.write)
 			time.Sleep(time.Second)
-			tt.change(t, c, servers[0])
+			tt.change(c, servers[0])
 			o := <-write
 			assert.NoError(t, o.cut)
 			assert.ErrorIs(t, o.err, errTimedOut)

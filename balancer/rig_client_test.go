@@ -3,6 +3,7 @@ package balancer_test
 import (
 	"context"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -342,4 +343,235 @@ func within(t *testing.T, limit time.Duration, what string, is func() bool) {
 		}
 		time.Sleep(max(time.Millisecond, limit/2000))
 	}
+}
+
+// load makes calls continuously.
+type load struct {
+	stop     context.CancelFunc
+	wg       sync.WaitGroup
+	mu       sync.Mutex
+	outcomes []outcome
+}
+
+// load makes calls with a deadline of timeout, with pauses between them.
+func (c *client) load(callers int, pause, timeout time.Duration, write bool) *load {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &load{stop: cancel}
+	c.t.Cleanup(func() { l.end() })
+	for i := range callers {
+		l.wg.Go(func() {
+			time.Sleep(pause * time.Duration(i) / time.Duration(callers))
+			for ctx.Err() == nil {
+				call, end := context.WithTimeout(context.Background(), timeout)
+				o := c.call(call, attempt{write: write})
+				end()
+				l.mu.Lock()
+				l.outcomes = append(l.outcomes, o)
+				l.mu.Unlock()
+				time.Sleep(pause)
+			}
+		})
+	}
+	return l
+}
+
+// end stops the load, and returns the outcomes of its calls.
+func (l *load) end() []outcome {
+	l.stop()
+	l.wg.Wait()
+	return l.outcomes
+}
+
+// count returns how many outcomes are so.
+func count(outcomes []outcome, is func(outcome) bool) (n int) {
+	for _, o := range outcomes {
+		if is(o) {
+			n++
+		}
+	}
+	return n
+}
+
+func failed(outcomes []outcome) int {
+	return count(outcomes, func(o outcome) bool { return o.err != nil })
+}
+
+// sum adds up a number of each.
+func sum[T any, N int | int64](all []T, of func(T) N) (n N) {
+	for _, one := range all {
+		n += of(one)
+	}
+	return n
+}
+
+// connections counts the open connections to the servers, dials how often they were dialed, probesOf the probes of clients.
+func connections(servers []*server) int {
+	return sum(servers, func(s *server) int { return len(s.connections()) })
+}
+
+func dials(servers []*server) int64 {
+	return sum(servers, func(s *server) int64 { return s.dials.Load() })
+}
+
+func probesOf(clients []*client) int64 {
+	return sum(clients, func(c *client) int64 { return c.probes.Load() })
+}
+
+// stream is an open stream of a client.
+type stream struct {
+	*balancer.Attempt
+	cancel context.CancelFunc
+	heard  atomic.Int64
+
+	// ended is closed at the end of the stream, after these are set:
+	ended   chan struct{}
+	err     error
+	cut     error // why it was cut, nil if it was not
+	endedAt time.Time
+}
+
+// open opens a stream at an endpoint, any if nil, and receives its messages.
+func (c *client) open(class balancer.ConnClass, only *balancer.Endpoint) *stream {
+	c.t.Helper()
+	s, err := c.tryOpen(c.t.Context(), class, only)
+	require.NoError(c.t, err)
+	return s
+}
+
+func (c *client) tryOpen(ctx context.Context, class balancer.ConnClass, only *balancer.Endpoint) (*stream, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	w := &watcher{cancel: cancel}
+	s := &stream{Attempt: &balancer.Attempt{Conn: class, Stream: true, Watcher: w}, cancel: func() { cancel(nil) }, ended: make(chan struct{})}
+	if only != nil {
+		s.Avoid, s.AvoidStrictly = c.others(only), true
+	}
+	rpc, err := pb.NewTestServiceClient(c.ClientConn).StreamingOutputCall(
+		balancer.WithAttempt(ctx, s.Attempt), &pb.StreamingOutputCallRequest{}, grpc.WaitForReady(true))
+	if err == nil {
+		_, err = rpc.Header()
+	}
+	if err != nil {
+		cancel(err)
+		return nil, err
+	}
+	go func() {
+		defer close(s.ended)
+		defer cancel(nil)
+		for s.err == nil {
+			if _, s.err = rpc.Recv(); s.err == nil {
+				s.Heard()
+				s.heard.Add(1)
+			}
+		}
+		s.endedAt = time.Now()
+		if cut := w.cut.Load(); cut != nil {
+			s.cut = *cut
+		}
+	}()
+	return s, nil
+}
+
+// close ends the stream.
+func (s *stream) close() {
+	s.cancel()
+	<-s.ended
+}
+
+// server returns the server of an endpoint.
+func (c *client) server(ep *balancer.Endpoint) *server {
+	c.t.Helper()
+	i := slices.IndexFunc(c.servers, func(s *server) bool { return s.addr == ep.Address() })
+	require.GreaterOrEqual(c.t, i, 0, ep.Address())
+	return c.servers[i]
+}
+
+// isOpen reports whether the stream has not ended.
+func (s *stream) isOpen() bool { return !isClosed(s.ended) }
+
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// endsWithin returns why the stream was cut, and fails the test unless it ends in time.
+func (s *stream) endsWithin(t *testing.T, limit time.Duration) (cut error) {
+	t.Helper()
+	select {
+	case <-s.ended:
+		return s.cut
+	case <-time.After(limit):
+		require.Fail(t, "the stream continues", "for %v", limit)
+		return nil
+	}
+}
+
+// events records the events of the policy.
+type events struct {
+	mu      sync.Mutex
+	changes []change
+	closed  []string // addresses
+	reasons []error
+}
+
+type change struct {
+	health.Change
+	at time.Time
+}
+
+func (*events) Picked(*balancer.Endpoint, balancer.Call) {}
+
+func (*events) Ended(*balancer.Endpoint, balancer.Call, time.Duration, error) {}
+
+func (e *events) Changed(_ *balancer.Endpoint, c health.Change) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.changes = append(e.changes, change{c, time.Now()})
+}
+
+func (e *events) Closed(ep *balancer.Endpoint, reason error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed, e.reasons = append(e.closed, ep.Address()), append(e.reasons, reason)
+}
+
+// log logs the events for a failed test.
+func (e *events) log(t *testing.T, began time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.changes) == 0 {
+		return
+	}
+	for _, c := range e.changes {
+		t.Log(c.at.Sub(began), c.Endpoint, c.From, "→", c.To, c.Evidence)
+	}
+	t.Log("closed:", e.reasons, "after", time.Since(began))
+}
+
+// reached returns the times at which a server entered a state, in order.
+func (e *events) reached(s *server, state health.State) (at []time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, c := range e.changes {
+		if c.Endpoint == s.addr && c.To == state {
+			at = append(at, c.at)
+		}
+	}
+	return at
+}
+
+// ever reports whether any server was ever in one of the states.
+func (e *events) ever(states ...health.State) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.ContainsFunc(e.changes, func(c change) bool { return slices.Contains(states, c.To) })
+}
+
+func (e *events) closedAddresses() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.closed)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -361,3 +362,5 @@ func (c *serverConn) Write(b []byte) (int, error) {
 	}
 	return written, nil
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

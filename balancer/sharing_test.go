@@ -27,14 +27,6 @@ func sharingClients(t *testing.T, servers []*server) (first, second *client) {
 	return warm(t, roundRobin, servers, share), warm(t, roundRobin, servers, share)
 }
 
-// probesOf sums the probes of clients.
-func probesOf(clients []*client) (n int64) {
-	for _, c := range clients {
-		n += c.probes.Load()
-	}
-	return n
-}
-
 func TestEndpointFoundDeadByOneClientIsAvoidedByAnother(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		busy, idle := sharingClients(t, servers)

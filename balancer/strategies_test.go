@@ -1,12 +1,19 @@
 package balancer_test
 
 import (
+	"encoding/json"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	grpcbalancer "google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/serviceconfig"
 
 	"github.com/quorate/quorate/balancer"
@@ -137,4 +144,180 @@ func TestRolesAreRequestedForRoleAwareStrategies(t *testing.T) {
 		var none *balancer.Endpoint
 		none.RolesChanged()
 	})
+}
+
+func TestWeightOf(t *testing.T) {
+	ep := resolver.Endpoint{Addresses: []resolver.Address{{Addr: "a"}}}
+	assert.EqualValues(t, balancer.DefaultWeight, balancer.WeightOf(ep))
+	for weight, want := range map[uint32]uint32{0: balancer.DefaultWeight, 7: 7, 1 << 31: balancer.MaxWeight} {
+		assert.Equal(t, want, balancer.WeightOf(balancer.SetWeight(ep, weight)))
+	}
+	assert.EqualValues(t, balancer.DefaultWeight, balancer.WeightOf(ep), "the given endpoint is unchanged")
+}
+
+// Calls follow the resolver's weights, and their changes, on the same connections.
+func TestCallsFollowWeights(t *testing.T) {
+	withClient(t, 2, func(t *testing.T, c *client, servers []*server) {
+		for _, weights := range [][2]uint32{{3, 1}, {1, 4}, {1, 1}} {
+			state := c.state(servers...)
+			for i := range state.Endpoints {
+				state.Endpoints[i] = balancer.SetWeight(state.Endpoints[i], weights[i])
+			}
+			c.resolver.UpdateState(state)
+			synctest.Wait()
+			calls := received(servers, func() { c.reads(20 * int(weights[0]+weights[1])) })
+			for i := range servers {
+				assert.InDelta(t, 20*weights[i], calls[i], 1, "weights %v", weights)
+			}
+		}
+		for _, s := range servers {
+			assert.EqualValues(t, 1, s.conns.Load(), "connections")
+		}
+	})
+}
+
+// Calls go to the endpoints of the best priority that has a working one.
+func TestCallsFollowPriorities(t *testing.T) {
+	inBubble(t, 4, func(t *testing.T, servers []*server) {
+		c := connect(t, roundRobin, servers)
+		state := c.state(servers...)
+		for i, priority := range []uint32{20, 10, 10, 5} {
+			state.Endpoints[i] = balancer.SetPriority(state.Endpoints[i], priority)
+			require.Equal(t, priority, balancer.PriorityOf(state.Endpoints[i]))
+		}
+		c.resolver.UpdateState(state)
+		c.warm()
+		serve := func(want ...int) {
+			t.Helper()
+			synctest.Wait()
+			var served []int
+			for i, calls := range received(servers, func() { c.reads(20) }) {
+				if calls > 0 {
+					served = append(served, i)
+				}
+			}
+			require.Equal(t, want, served)
+		}
+		serve(3)
+		servers[3].kill()
+		serve(1, 2)
+		servers[1].kill()
+		serve(2)
+		servers[2].kill()
+		serve(0)
+		servers[1].restart()
+		time.Sleep(time.Minute) // reconnected, and probed
+		serve(1)
+		// A change of priorities alone keeps the connections.
+		conns := servers[0].conns.Load()
+		state.Endpoints[0] = balancer.SetPriority(state.Endpoints[0], 0)
+		c.resolver.UpdateState(state)
+		serve(0)
+		require.Equal(t, conns, servers[0].conns.Load())
+	})
+}
+
+// configure publishes a service config with a policy.
+func (c *client) configure(policy string) {
+	c.t.Helper()
+	st := c.state(c.servers...)
+	st.ServiceConfig = c.resolver.CC().ParseServiceConfig(`{"loadBalancingConfig":[` + policy + `]}`)
+	require.NoError(c.t, st.ServiceConfig.Err)
+	c.resolver.UpdateState(st)
+	synctest.Wait()
+}
+
+// gRPC closes the old policy only after the new one is connected.
+func TestMonitorKeepsTheEndpointsOfANewPolicy(t *testing.T) {
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
+		before := c.monitor.Endpoints()
+		c.configure(`{"quorate_p2c":{}}`)
+		time.Sleep(time.Second)
+		require.Len(t, c.monitor.Endpoints(), 3)
+		assert.NotContains(t, before, c.monitor.Endpoints()[0])
+		c.warm()
+		c.load(3, 20*time.Millisecond, time.Hour, false)
+		servers[0].frozen.Shut()
+		within(t, 2*time.Second, "dead", func() bool { return c.is(servers[0]) == health.Dead })
+	})
+}
+
+func TestHealthProbeOfALaterServiceConfig(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers, unprobed)
+		c.configure(`{"quorate_round_robin":{"healthProbe":{}}}`)
+		c.load(3, 20*time.Millisecond, time.Hour, false)
+		servers[0].frozen.Shut()
+		within(t, 2*time.Second, "dead", func() bool { return c.is(servers[0]) == health.Dead })
+	})
+}
+
+// Nothing but a probe would find that the endpoint serves again.
+func TestEjectedEndpointIsReadmittedWhenProbesEnd(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := warm(t, `{"quorate_round_robin":{"healthProbe":{}}}`, servers, unprobed)
+		servers[0].fail.Store(&errNoLeader)
+		servers[0].status.Store(int32(healthpb.HealthCheckResponse_NOT_SERVING))
+		require.ErrorIs(t, (<-c.starting(1, servers[0], aRead)).err, errNoLeader)
+		within(t, time.Second, "probed", func() bool { return c.is(servers[0]) == health.NotServing })
+		c.configure(roundRobin)
+		assert.Equal(t, health.Serving, c.is(servers[0]))
+	})
+}
+
+func TestStrategyOfALaterServiceConfig(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := connect(t, `{"quorate_pinned":{"form":"race"}}`, servers)
+		require.NoError(t, c.read().err)
+		time.Sleep(time.Second)
+		require.Equal(t, 1, connections(servers))
+		c.configure(`{"quorate_pinned":{"form":"first_of_all"}}`)
+		time.Sleep(time.Second)
+		assert.Equal(t, 3, connections(servers))
+		require.NoError(t, c.read().err)
+	})
+}
+
+// Policies above this one parse its config, and pass it on as JSON or parsed.
+func TestConfigsSurviveJSON(t *testing.T) {
+	for name, object := range map[string]string{
+		"quorate_round_robin": `{"drainTimeout":"7s","healthProbe":{"serviceName":"greeter"},"outlierDetection":{"maxEjectionPercent":20}}`,
+		"quorate_pinned":      `{"form":"first_of_all"}`,
+		"quorate_nearest":     `{}`,
+		"quorate_p2c":         `{"healthProbe":{}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			parser, ok := grpcbalancer.Get(name).(grpcbalancer.ConfigParser)
+			require.True(t, ok)
+			config, err := parser.ParseConfig(json.RawMessage(object))
+			require.NoError(t, err)
+			js, err := json.Marshal(config)
+			require.NoError(t, err)
+			assert.JSONEq(t, object, string(js))
+			again, err := parser.ParseConfig(js)
+			require.NoError(t, err)
+			assert.Equal(t, config, again)
+		})
+	}
+}
+
+// controlled are credentials like those of xDS.
+type controlled struct {
+	credentials.TransportCredentials
+}
+
+func (controlled) UsesXDS() bool { return true }
+
+func (c controlled) Clone() credentials.TransportCredentials { return c }
+
+// gRPC looks for UsesXDS. Without it, the security of the control plane is ignored.
+func TestCredentialsOfXDS(t *testing.T) {
+	usesXDS := func(c credentials.TransportCredentials) bool {
+		x, ok := c.(interface{ UsesXDS() bool })
+		return ok && x.UsesXDS()
+	}
+	creds := balancer.Credentials(controlled{insecure.NewCredentials()})
+	assert.True(t, usesXDS(creds))
+	assert.True(t, usesXDS(creds.Clone()))
+	assert.False(t, usesXDS(balancer.Credentials(insecure.NewCredentials())))
 }

@@ -1,8 +1,8 @@
 package keepalive_test
 
 import (
+	"cmp"
 	"context"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -38,41 +38,24 @@ func slow(least, most time.Duration, served *atomic.Int64) service {
 	}}
 }
 
-// outcomes counts calls by their code.
-type outcomes struct {
-	mu    sync.Mutex
-	codes map[codes.Code]int
-	first error
-}
-
-func (o *outcomes) add(err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.codes[status.Code(err)]++
-	if err != nil && o.first == nil {
-		o.first = err
-	}
-}
-
-func (o *outcomes) count() map[codes.Code]int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return maps.Clone(o.codes)
-}
-
-// load makes calls one after the other from each of several callers.
-func load(ctx context.Context, callers int, call func(context.Context) error) (o *outcomes, wait func()) {
-	o = &outcomes{codes: make(map[codes.Code]int)}
+// load makes calls one after the other from each of several callers, and counts them by their code.
+func load(ctx context.Context, callers int, call func(context.Context) error) (count map[codes.Code]int, first error) {
+	count = make(map[codes.Code]int)
+	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for range callers {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				// Not ctx: what has begun is finished.
-				o.add(call(context.WithoutCancel(ctx)))
+				err := call(context.WithoutCancel(ctx)) // what has begun is finished
+				mu.Lock()
+				count[status.Code(err)]++
+				first = cmp.Or(first, err)
+				mu.Unlock()
 			}
 		})
 	}
-	return o, wg.Wait
+	wg.Wait()
+	return count, first
 }
 
 func emptyCall(conn *grpc.ClientConn) func(context.Context) error {
@@ -109,8 +92,7 @@ func cycle(t *testing.T, pair keepalive.Pair, policy string, latency, takes time
 	nets := map[string]*pipeNet{"a": newPipeNet(latency), "b": newPipeNet(latency)}
 	var served atomic.Int64
 	for _, p := range nets {
-		s := p.startServer(slow(0, takes, &served), server...)
-		defer s.stop()
+		p.startServer(t, slow(0, takes, &served), server...)
 	}
 	r := manual.NewBuilderWithScheme("two")
 	r.InitialState(resolver.State{Endpoints: []resolver.Endpoint{
@@ -136,10 +118,8 @@ func cycle(t *testing.T, pair keepalive.Pair, policy string, latency, takes time
 			return busy(ctx)
 		}
 	}
-	o, wait := load(ctx, callers, call)
-	wait()
-	count := o.count()
-	assert.NoError(t, o.first)
+	count, err := load(ctx, callers, call)
+	assert.NoError(t, err)
 	assert.Equal(t, map[codes.Code]int{codes.OK: count[codes.OK]}, count)
 	assert.Equal(t, int64(count[codes.OK]), served.Load(), "each was executed once")
 	assert.Greater(t, nets["a"].dials.Load()+nets["b"].dials.Load(), int64(5), "connections did cycle")
@@ -167,12 +147,10 @@ func TestGraceCutsWhatTakesLonger(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 			defer cancel()
 			call := emptyCall(conn)
-			o, wait := load(ctx, 16, func(ctx context.Context) error {
+			count, _ := load(ctx, 16, func(ctx context.Context) error {
 				time.Sleep(rand.N(time.Second))
 				return call(ctx)
 			})
-			wait()
-			count := o.count()
 			assert.Equal(t, want == codes.Unavailable, count[codes.Unavailable] > 0, "%v: %v", grace, count)
 			assert.Len(t, count, map[codes.Code]int{codes.OK: 1, codes.Unavailable: 2}[want])
 		})

@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
@@ -18,6 +20,7 @@ import (
 	grpckeepalive "google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/keepalive"
 )
 
@@ -220,41 +223,47 @@ func rawOptions(p keepalive.Pair) ([]grpc.DialOption, []grpc.ServerOption) {
 	}
 }
 
-// options gives grpc what the pair does.
-func options(t *testing.T, p keepalive.Pair) ([]grpc.DialOption, []grpc.ServerOption) {
+// settings are a Pair or Sizes.
+type settings interface {
+	Validate() error
+	DialOptions() ([]grpc.DialOption, error)
+	ServerOptions() ([]grpc.ServerOption, error)
+}
+
+// checkErrors checks that settings are refused, wherever they are given, by an error with all parts; without parts they are valid.
+func checkErrors(t *testing.T, of settings, parts ...string) {
 	t.Helper()
-	dial, err := p.DialOptions()
+	err := of.Validate()
+	_, dialErr := of.DialOptions()
+	_, serverErr := of.ServerOptions()
+	assert.Equal(t, err, dialErr)
+	assert.Equal(t, err, serverErr)
+	assert.Equal(t, len(parts) > 0, err != nil, "%v", err)
+	for _, part := range parts {
+		assert.ErrorContains(t, err, part)
+	}
+}
+
+func options(t *testing.T, of settings) ([]grpc.DialOption, []grpc.ServerOption) {
+	t.Helper()
+	dial, err := of.DialOptions()
 	require.NoError(t, err)
-	server, err := p.ServerOptions()
+	server, err := of.ServerOptions()
 	require.NoError(t, err)
 	return dial, server
 }
 
-// pipeServer is a server on a pipeNet.
-type pipeServer struct {
-	*grpc.Server
-	p      *pipeNet
-	served chan error
-}
-
-func (p *pipeNet) startServer(service testgrpc.TestServiceServer, options ...grpc.ServerOption) *pipeServer {
-	s := &pipeServer{grpc.NewServer(options...), p, make(chan error, 1)}
-	testgrpc.RegisterTestServiceServer(s.Server, service)
-	go func() { s.served <- s.Serve(p) }()
-	return s
-}
-
-func (s *pipeServer) stop() {
-	s.Stop()
-	<-s.served
-	s.p.carriers.Wait()
+// startServer runs a server on p until the end of the test.
+func (p *pipeNet) startServer(t *testing.T, service testgrpc.TestServiceServer, options ...grpc.ServerOption) {
+	t.Helper()
+	t.Cleanup(p.carriers.Wait)
+	grpctest.ServeOn(t, p, func(s grpc.ServiceRegistrar) { testgrpc.RegisterTestServiceServer(s, service) }, options...)
 }
 
 // serve runs a server on p, and returns a channel to it. Both end with the test.
 func (p *pipeNet) serve(t *testing.T, service testgrpc.TestServiceServer, dial []grpc.DialOption, server []grpc.ServerOption) *grpc.ClientConn {
 	t.Helper()
-	s := p.startServer(service, server...)
-	t.Cleanup(func() { s.stop() })
+	p.startServer(t, service, server...)
 	conn := p.connectTo(t, dial...)
 	t.Cleanup(func() { conn.Close() })
 	return conn
@@ -284,10 +293,11 @@ func (p *pipeNet) connectTo(t *testing.T, dial ...grpc.DialOption) *grpc.ClientC
 // connect waits until conn is connected.
 func connect(t *testing.T, conn *grpc.ClientConn) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := grpctest.Within(t, 30*time.Second)
 	conn.Connect()
 	for s := conn.GetState(); s != connectivity.Ready; s = conn.GetState() {
 		require.True(t, conn.WaitForStateChange(ctx, s), "still %v", s)
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

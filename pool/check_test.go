@@ -18,8 +18,7 @@ func TestCheck(t *testing.T) {
 		p, f := checkedPool(t, nil)
 		a, b := acquire(t, p), acquire(t, p)
 		a.Value().broken = true
-		b.Release()
-		a.Release()
+		release(b, a)
 		got := acquire(t, p)
 		assert.Equal(t, b.Value(), got.Value())
 		got.Release()
@@ -30,8 +29,7 @@ func TestCheck(t *testing.T) {
 		p, f := checkedPool(t, nil)
 		a, b := acquire(t, p), acquire(t, p)
 		a.Value().broken, b.Value().broken = true, true
-		a.Release()
-		b.Release()
+		release(a, b)
 		acquire(t, p).Release()
 		assert.Equal(t, 3, f.count().made)
 		assert.Equal(t, 1, f.count().alive)

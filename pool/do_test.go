@@ -34,8 +34,7 @@ func TestDo(t *testing.T) {
 	inBubble(t, "repeated with a new resource", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MaxSize = 2 })
 		stale, other := acquire(t, p), acquire(t, p)
-		other.Release()
-		stale.Release()
+		release(other, stale)
 		var ids []int
 		require.NoError(t, p.Do(t.Context(), calls(&ids, errNotSent, nil)))
 		assert.Equal(t, []int{1, 3}, ids, "not with another idle one, which may be stale too")

@@ -32,8 +32,7 @@ func TestTryAcquire(t *testing.T) {
 		_, err = p.TryAcquire(t.Context())
 		assert.Equal(t, pool.ErrNotAvailable, err)
 		assert.Equal(t, 2, p.Stats().Size, "at the maximum size")
-		r.Release()
-		other.Release()
+		release(r, other)
 	})
 	inBubble(t, "no attempts during the pause after a failure", func(t *testing.T) {
 		p, f := newPool(t, nil)
@@ -215,11 +214,9 @@ func TestOverflow(t *testing.T) {
 		all[0].Release()
 		got := <-waiting
 		assert.Equal(t, all[0].Value(), got.r.Value(), "it goes to a waiter instead of being destroyed")
-		all[1].Release()
-		all[2].Release()
+		release(all[1], all[2])
 		assert.Equal(t, []int{2, 3}, f.gone())
-		all[3].Release()
-		got.r.Release()
+		release(all[3], got.r)
 		stats := p.Stats()
 		assert.Equal(t, 2, stats.Idle)
 		assert.EqualValues(t, 2, stats.Destroyed.Overflowed)
@@ -229,15 +226,14 @@ func TestOverflow(t *testing.T) {
 		a, b := acquire(t, p), acquire(t, p)
 		_, err := p.Acquire(t.Context())
 		assert.Equal(t, pool.ErrFull, err)
-		a.Release()
-		b.Release()
+		assert.EqualValues(t, 1, p.Stats().Full)
+		release(a, b)
 		assert.Equal(t, 1, p.Stats().Idle)
 	})
 	inBubble(t, "only if none is being created", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) {
 			c.MinSize, c.MaxSize, c.MaxOverflow = 1, 1, 10
-			create := c.Create
-			c.Create = func(ctx context.Context) (*thing, error) { time.Sleep(time.Second); return create(ctx) }
+			creating(c, forASecond)
 		})
 		synctest.Wait()
 		(<-acquiring(t.Context(), p)).ok(t).Release()
@@ -252,8 +248,7 @@ func TestCheckInterval(t *testing.T) {
 		p, f := checkedPool(t, func(c *config) { c.MinSize, c.MaxIdleTime, c.CheckInterval = 2, 2*interval, interval })
 		synctest.Wait()
 		a, b := acquire(t, p), acquire(t, p)
-		a.Release()
-		b.Release()
+		release(a, b)
 		time.Sleep(time.Hour)
 		assert.Empty(t, f.gone(), "a checked resource is kept")
 		r := acquire(t, p)
@@ -322,8 +317,7 @@ func TestCheckInterval(t *testing.T) {
 			c.CheckAfter, c.CheckTimeout = time.Hour, time.Hour
 		})
 		a, b := acquire(t, p), acquire(t, p)
-		a.Release()
-		b.Release()
+		release(a, b)
 		time.Sleep(interval)
 		synctest.Wait()
 		assert.Equal(t, 1, p.Stats().Borrowed)

@@ -45,8 +45,7 @@ func TestIdleResourcesExpireWithoutTraffic(t *testing.T) {
 			d = acquire(t, p)
 		}
 		assert.Len(t, f.gone(), 3)
-		d.Release()
-		e.Release()
+		release(d, e)
 	})
 }
 
@@ -78,9 +77,7 @@ func TestIdleTooLongIsNeverLent(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MinSize, c.MaxIdleTime = 2, limit })
 		synctest.Wait()
 		all := []pool.Resource[*thing]{acquire(t, p), acquire(t, p), acquire(t, p)}
-		for _, r := range all {
-			r.Release()
-		}
+		release(all...)
 		time.Sleep(limit - 1)
 		assert.Empty(t, f.gone(), "MinSize keeps none while there are more")
 		time.Sleep(time.Nanosecond)
@@ -96,8 +93,7 @@ func TestPoolsAreSpread(t *testing.T) {
 	for name, change := range map[string]func(*config, *atomic.Int64){
 		"renewed": func(c *config, n *atomic.Int64) {
 			c.MaxIdleTime = interval
-			create := c.Create
-			c.Create = func(ctx context.Context) (*thing, error) { n.Add(1); return create(ctx) }
+			creating(c, func(context.Context) error { n.Add(1); return nil })
 		},
 		"checked": func(c *config, n *atomic.Int64) {
 			c.CheckInterval = interval
@@ -147,9 +143,7 @@ func TestLifetime(t *testing.T) {
 		for range 50 {
 			all = append(all, acquire(t, p))
 		}
-		for _, r := range all {
-			r.Release()
-		}
+		release(all...)
 		time.Sleep(time.Hour - 1)
 		assert.Equal(t, 50, f.count().alive, "no lifetime is shorter")
 		time.Sleep(3*time.Minute + 1)
@@ -165,8 +159,7 @@ func TestLifetime(t *testing.T) {
 func TestMaxIdle(t *testing.T) {
 	p, f := newPool(t, func(c *config) { c.MaxIdle = 1 })
 	a, b := acquire(t, p), acquire(t, p)
-	a.Release()
-	b.Release()
+	release(a, b)
 	assert.Equal(t, []int{b.Value().id}, f.gone())
 	assert.Equal(t, 1, p.Stats().Idle)
 	assert.EqualValues(t, 1, p.Stats().Destroyed.TooManyIdle)

@@ -52,9 +52,7 @@ func inBubble(t *testing.T, name string, test func(*testing.T)) {
 func TestLastUsedFirst(t *testing.T) {
 	p, f := newPool(t, nil)
 	a, b, c := acquire(t, p), acquire(t, p), acquire(t, p)
-	a.Release()
-	c.Release()
-	b.Release()
+	release(a, c, b)
 	assert.Equal(t, b.Value(), acquire(t, p).Value())
 	assert.Equal(t, c.Value(), acquire(t, p).Value())
 	assert.Equal(t, a.Value(), acquire(t, p).Value())
@@ -83,26 +81,12 @@ func TestWaitersInOrder(t *testing.T) {
 	})
 }
 
-func TestFull(t *testing.T) {
-	p, _ := newPool(t, func(c *config) { c.MaxSize, c.WhenFull = 1, pool.Fail })
-	r := acquire(t, p)
-	_, err := p.Acquire(t.Context())
-	assert.ErrorIs(t, err, pool.ErrFull)
-	assert.EqualValues(t, 1, p.Stats().Full)
-	r.Release()
-	acquire(t, p).Release()
-}
-
 // With WhenFull Fail, Acquire waits for a resource that is created for no other caller.
 func TestFullWhileCreating(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := newPool(t, func(c *config) {
 			c.MinSize, c.MaxSize, c.WhenFull = 1, 1, pool.Fail
-			create := c.Create
-			c.Create = func(ctx context.Context) (*thing, error) {
-				time.Sleep(time.Second)
-				return create(ctx)
-			}
+			creating(c, forASecond)
 		})
 		synctest.Wait()
 		first := acquiring(t.Context(), p)
@@ -139,11 +123,7 @@ func TestLateResourceServesTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
 		p, f := newPool(t, func(c *config) {
-			create := c.Create
-			c.Create = func(ctx context.Context) (*thing, error) {
-				assert.Equal(t, "trace", ctx.Value(key{}))
-				return create(ctx)
-			}
+			creating(c, func(ctx context.Context) error { assert.Equal(t, "trace", ctx.Value(key{})); return nil })
 		})
 		f.set(func(f *things) { f.gate = make(chan struct{}) })
 		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, "trace"), time.Second)
@@ -283,26 +263,12 @@ func TestClose(t *testing.T) {
 	})
 }
 
-func TestCloseDestroysIdle(t *testing.T) {
-	p, f := newPool(t, func(c *config) { c.MinSize = 2 })
-	a, b := acquire(t, p), acquire(t, p)
-	a.Release()
-	b.Release()
-	p.Close()
-	assert.Eventually(t, func() bool { return f.count().alive == 0 }, 30*time.Second, time.Millisecond)
-}
-
 // Close ends the context of Create; a resource that it creates nevertheless is destroyed.
 func TestCloseEndsCreate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late := make(chan struct{})
 		p, f := newPool(t, func(c *config) {
-			create := c.Create
-			c.Create = func(ctx context.Context) (*thing, error) {
-				<-ctx.Done()
-				<-late
-				return create(context.WithoutCancel(ctx))
-			}
+			creating(c, func(ctx context.Context) error { <-ctx.Done(); <-late; return nil })
 		})
 		waiting := acquiring(t.Context(), p)
 		p.Close()
@@ -388,15 +354,14 @@ func TestCreateFailsOncePerWaiter(t *testing.T) {
 		var creates atomic.Int32
 		down := false
 		p, _ := newPool(t, func(c *config) {
-			create := c.Create
-			c.Create = func(ctx context.Context) (*thing, error) {
+			creating(c, func(context.Context) error {
 				if !down {
-					return create(ctx)
+					return nil
 				}
 				creates.Add(1)
 				time.Sleep(time.Second)
-				return nil, errBroken
-			}
+				return errBroken
+			})
 			c.MaxSize = size
 		})
 		var lent []pool.Resource[*thing]

@@ -19,19 +19,14 @@ func TestStorm(t *testing.T) {
 	const maxSize, maxOverflow = 5, 2
 	for range 5 {
 		p, f := newPool(t, func(c *config) {
-			create := c.Create
-			c.Create = func(ctx context.Context) (*thing, error) {
-				if rand.N(10) == 0 {
-					return nil, errBroken
-				}
-				return create(ctx)
-			}
-			c.Check = func(context.Context, *thing) error {
-				if rand.N(20) == 0 {
+			broken := func(oneIn int) error {
+				if rand.N(oneIn) == 0 {
 					return errBroken
 				}
 				return nil
 			}
+			creating(c, func(context.Context) error { return broken(10) })
+			c.Check = func(context.Context, *thing) error { return broken(20) }
 			c.MinSize, c.MaxSize, c.MaxIdle, c.MaxOverflow = 1, maxSize, 3, maxOverflow
 			c.MaxIdleTime, c.MaxLifetime, c.CheckInterval = time.Millisecond, 5*time.Millisecond, time.Millisecond
 		})

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -158,5 +159,25 @@ func acquire(t *testing.T, p *pool.Pool[*thing]) pool.Resource[*thing] {
 	require.NoError(t, err)
 	return r
 }
+
+func release(all ...pool.Resource[*thing]) {
+	for _, r := range all {
+		r.Release()
+	}
+}
+
+// creating lets each Create call first, and fail with its error.
+func creating(c *config, first func(context.Context) error) {
+	create := c.Create
+	c.Create = func(ctx context.Context) (*thing, error) {
+		if err := first(ctx); err != nil {
+			return nil, err
+		}
+		return create(ctx)
+	}
+}
+
+// forASecond is what a slow Create does first.
+func forASecond(context.Context) error { time.Sleep(time.Second); return nil }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -67,8 +67,12 @@ func TestDefaultConfig(t *testing.T) {
 	assert.Empty(t, cmp.Diff(want, DefaultConfig().PolicyFor("/any.Service/Method")))
 	assert.Equal(t, Throttling{MaxTokens: 10, TokenRatio: 0.1}, DefaultConfig().Throttling)
 
+	assert.Equal(t, Throttling{MaxTokens: 100, TokenRatio: 0.05}, DefaultConfig().HedgingThrottling)
+	assert.True(t, DefaultConfig().HedgingFor("/any.Service/Method").Enabled())
+
 	var none *Config
 	assert.Empty(t, cmp.Diff(want, none.PolicyFor("/any.Service/Method")))
+	assert.True(t, none.HedgingFor("/any.Service/Method").Enabled())
 	literal := &Config{Default: Policy{MaxAttempts: 3}}
 	assert.Equal(t, 3, literal.PolicyFor("/any.Service/Method").MaxAttempts)
 }
@@ -181,11 +185,4 @@ func TestHedgingPolicyOfAServiceConfig(t *testing.T) {
 	assert.False(t, HedgingPolicy{MaxAttempts: 1}.Enabled())
 	assert.True(t, kv.NonFatal(codes.Internal))
 	assert.False(t, HedgingPolicy{}.NonFatal(codes.Internal))
-}
-
-func TestHedgingByDefault(t *testing.T) {
-	var none *Config
-	assert.True(t, none.HedgingFor("/etcdserverpb.KV/Range").Enabled())
-	assert.True(t, DefaultConfig().HedgingFor("/etcdserverpb.KV/Range").Enabled())
-	assert.Equal(t, Throttling{MaxTokens: 100, TokenRatio: 0.05}, DefaultConfig().HedgingThrottling)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/health"
@@ -258,3 +259,5 @@ func TestPickDoesNotAllocate(t *testing.T) {
 	}
 	assert.Zero(t, testing.AllocsPerRun(200, pickAndEnd))
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,10 +1,18 @@
 package p2c
 
 import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health"
 )
 
 // seeds is the number of runs of a figure: 60,000 calls, of which 60 are above the 99.9th
@@ -98,4 +106,172 @@ func flapping(which int) func(int, time.Duration) bool {
 // joining adds a server at a given time.
 func joining(which int, from time.Duration) func(int, time.Duration) bool {
 	return func(server int, at time.Duration) bool { return server != which || at >= from }
+}
+
+// The simulation: clients that each make a call at even intervals, rate times a second, of
+// servers that work on any number of calls at once. It runs in virtual time, and the same
+// seed gives the same run of p2c.
+const (
+	clients = 10
+	rate    = 200
+	gap     = time.Second / rate
+	length  = 10 * time.Second
+	healthy = 5 * time.Millisecond
+)
+
+// scenario says how servers behave.
+type scenario struct {
+	servers int
+	// mean is that of the exponentially distributed time that a call takes which begins
+	// at a moment; nil means that all are healthy.
+	mean func(server int, at time.Duration) time.Duration
+	// fails says that a server fails calls, each after 0.2 ms. It may be nil.
+	fails func(server int) bool
+	// present says that a server can be used. It may be nil; it is asked every tick.
+	present func(server int, at time.Duration) bool
+}
+
+const (
+	tick        = 50 * time.Millisecond
+	failingTime = 200 * time.Microsecond
+)
+
+// outcome is what the calls of some runs came to.
+type outcome struct {
+	took            []time.Duration // of those that succeeded, sorted
+	calls, failures int
+}
+
+// percentile returns that of the latencies of the calls that succeeded, in milliseconds.
+func (o outcome) percentile(p float64) float64 {
+	return o.took[int(float64(len(o.took)-1)*p/100)].Seconds() * 1000
+}
+
+func (o outcome) failed() float64 { return 100 * float64(o.failures) / float64(o.calls) }
+
+// simulate runs a scenario once for each of the seeds, and returns what came of all calls.
+func simulate(sc scenario) outcome {
+	var all outcome
+	for seed := range seeds {
+		w := newWorld(sc, uint64(seed))
+		w.run()
+		all.took = append(all.took, w.took...)
+		all.calls += w.calls
+		all.failures += w.failures
+	}
+	slices.Sort(all.took)
+	return all
+}
+
+// world is one run.
+type world struct {
+	scenario
+	rng     *rand.Rand
+	elapsed time.Duration
+	queue   []scheduled // the next one last
+	clients []*client
+	records map[*balancer.Endpoint]*record
+	outcome
+}
+
+type client struct {
+	strategy *strategy
+	all, fit []*balancer.Endpoint
+}
+
+var epoch = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func (w *world) now() time.Time { return epoch.Add(w.elapsed) }
+
+// record is where p2c finds what it keeps for an endpoint.
+func (w *world) record(ep *balancer.Endpoint) *record { return w.records[ep] }
+
+func newWorld(sc scenario, seed uint64) *world {
+	w := &world{scenario: sc, rng: rand.New(rand.NewPCG(seed, 1)), records: make(map[*balancer.Endpoint]*record)}
+	for range clients {
+		c := &client{strategy: build(w.now, w.rng.IntN, w.record)}
+		table := health.NewTable()
+		for server := range sc.servers {
+			name := string(rune('a' + server))
+			ep := balancer.Detached(name, table.Acquire("", name))
+			w.records[ep] = c.strategy.Attach(ep).(*record)
+			c.all = append(c.all, ep)
+		}
+		w.clients = append(w.clients, c)
+		w.after(time.Duration(w.rng.Int64N(int64(gap))), func() { w.arrive(c) })
+	}
+	w.refit()
+	return w
+}
+
+// run goes on until no client makes calls any more, and the last one has ended.
+func (w *world) run() {
+	for len(w.queue) > 0 {
+		last := len(w.queue) - 1
+		next := w.queue[last]
+		w.queue, w.elapsed = w.queue[:last], next.at
+		next.do()
+	}
+}
+
+func (w *world) after(d time.Duration, do func()) {
+	at := w.elapsed + d
+	i, _ := slices.BinarySearchFunc(w.queue, at, func(a scheduled, at time.Duration) int { return cmp.Compare(at, a.at) })
+	w.queue = slices.Insert(w.queue, i, scheduled{at, do})
+}
+
+// refit gives every client the endpoints that are present, in a new slice as the policy
+// does, and comes back after a tick.
+func (w *world) refit() {
+	for _, c := range w.clients {
+		c.fit = nil
+		for server, ep := range c.all {
+			if w.present == nil || w.present(server, w.elapsed) {
+				c.fit = append(c.fit, ep)
+			}
+		}
+	}
+	if w.present != nil && w.elapsed < length {
+		w.after(tick, w.refit)
+	}
+}
+
+// arrive makes a call, and comes back for the client's next.
+func (w *world) arrive(c *client) {
+	if w.elapsed >= length {
+		return
+	}
+	w.after(gap, func() { w.arrive(c) })
+	call := balancer.Call{Method: "/test/Call", Shape: "/test/Call"}
+	ep := c.strategy.Pick(call, c.fit)
+	r := w.serve(slices.Index(c.all, ep))
+	r.Call = call
+	ep.AddInFlight(1)
+	w.after(r.Took, func() {
+		ep.AddInFlight(-1)
+		w.calls++
+		if r.Failed {
+			w.failures++
+		} else {
+			w.took = append(w.took, r.Took)
+		}
+		c.strategy.Done(ep, r)
+	})
+}
+
+func (w *world) serve(server int) balancer.Result {
+	if w.fails != nil && w.fails(server) {
+		return balancer.Result{Took: failingTime, Err: status.Error(codes.Unavailable, "broken"), Answered: true, Failed: true}
+	}
+	mean := healthy
+	if w.mean != nil {
+		mean = w.mean(server, w.elapsed)
+	}
+	return balancer.Result{Took: time.Duration(w.rng.ExpFloat64() * float64(mean)), Answered: true}
+}
+
+// scheduled is an event that will happen.
+type scheduled struct {
+	at time.Duration
+	do func()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -221,3 +222,5 @@ func TestRoleOf(t *testing.T) {
 	assert.Zero(t, etcdprobe.RoleOf(&health.Status{Info: "of another prober"}))
 	assert.False(t, etcdprobe.Role{}.IsLeader())
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -199,5 +200,133 @@ func TestLeaderStrategyWithoutProbes(t *testing.T) {
 	inBubble(t, unprobed, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
 		require.NoError(t, readK(t, c))
 		assert.Zero(t, cluster.Count("Status")+cluster.Count("Check"))
+	})
+}
+
+// putsAt returns how many puts each member receives.
+func putsAt(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, n int) map[string]int {
+	t.Helper()
+	before := len(cluster.Calls("Put"))
+	for range n {
+		require.NoError(t, putK(t, c, time.Second))
+	}
+	at := make(map[string]int)
+	for _, call := range cluster.Calls("Put")[before:] {
+		at[call.Member.Name()]++
+	}
+	return at
+}
+
+// Members are asked for their role once per connection and once per term.
+func TestLeaderIsFoundWithoutPolling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := startCluster(t, 3)
+		cluster.SetLeader(cluster.Member(1))
+		c := newTestChannel(t, Config{
+			Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Balancing: Balancing{Strategy: "leader"},
+		})
+		require.NoError(t, putK(t, c, time.Second))
+		synctest.Wait()
+		assert.LessOrEqual(t, cluster.Count("Status"), 6, "one per connection, and perhaps one before it")
+		assert.Equal(t, map[string]int{"member-1": 30}, putsAt(t, cluster, c, 30))
+
+		asked := cluster.Count("Status")
+		for range 20 {
+			assert.Equal(t, map[string]int{"member-1": 30}, putsAt(t, cluster, c, 30))
+			time.Sleep(time.Second)
+		}
+		assert.Equal(t, asked, cluster.Count("Status"))
+
+		cluster.SetLeader(cluster.Member(2))
+		require.NoError(t, putK(t, c, time.Second))
+		synctest.Wait()
+		assert.Equal(t, map[string]int{"member-2": 30}, putsAt(t, cluster, c, 30))
+		assert.LessOrEqual(t, cluster.Count("Status"), asked+3)
+
+		asked = cluster.Count("Status")
+		for range 10 {
+			cluster.Member(0).BreakConnections()
+			time.Sleep(time.Second)
+		}
+		assert.LessOrEqual(t, cluster.Count("Status"), asked+10, "one per connection")
+		assert.Equal(t, map[string]int{"member-2": 30}, putsAt(t, cluster, c, 30))
+
+		asked = cluster.Count("Status")
+		cluster.Member(2).Stop()
+		cluster.SetLeader(cluster.Member(0))
+		synctest.Wait()
+		require.NoError(t, putK(t, c, time.Second))
+		synctest.Wait()
+		assert.Equal(t, map[string]int{"member-0": 30}, putsAt(t, cluster, c, 30))
+		assert.LessOrEqual(t, cluster.Count("Status"), asked+3)
+	})
+}
+
+// Ranges whose responses are large use a connection of their own, for as long as they are large.
+func TestLargeRangesHaveAConnectionOfTheirOwn(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
+		size := largeResponse
+		cluster.On("Range", func(call *fakeetcd.Call) {
+			if len(call.Request.(*pb.RangeRequest).GetRangeEnd()) > 0 {
+				call.Answer(&pb.RangeResponse{Header: &pb.ResponseHeader{}, Kvs: []*mvccpb.KeyValue{{Key: []byte("a"), Value: make([]byte, size)}}}, nil)
+			}
+		})
+		get := func(end string) {
+			t.Helper()
+			_, err := pb.NewKVClient(c).Range(t.Context(), &pb.RangeRequest{Key: []byte("a"), RangeEnd: []byte(end)})
+			require.NoError(t, err)
+		}
+		before := dials(cluster)
+		get("b")
+		assert.Equal(t, before, dials(cluster), "its size is not known yet")
+		get("b")
+		assert.NotEqual(t, before, dials(cluster))
+		with := dials(cluster)
+		for range 10 {
+			get("b")
+			require.NoError(t, readK(t, c))
+		}
+		assert.Equal(t, with, dials(cluster), "one such connection is enough")
+		size = 1
+		get("b")
+		assert.False(t, c.large.has(&pb.RangeRequest{Key: []byte("a"), RangeEnd: []byte("b")}))
+	})
+}
+
+func TestSizesAreBounded(t *testing.T) {
+	var l largeRanges
+	large := &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{{Value: make([]byte, largeResponse)}}}
+	for n := range 2 * maxLargeRanges {
+		l.learn(&pb.RangeRequest{Key: []byte("a"), RangeEnd: []byte{byte(n >> 8), byte(n), 1}}, large)
+	}
+	assert.EqualValues(t, maxLargeRanges, l.count.Load())
+	page := &pb.RangeRequest{Key: []byte("a/x"), RangeEnd: []byte{0, 1, 1}}
+	assert.True(t, l.has(page), "another page of the same prefix")
+	page.KeysOnly = true
+	assert.False(t, l.has(page))
+	page.KeysOnly, page.Limit = false, 10
+	assert.False(t, l.has(page), "its response is bounded")
+	l.learn(&pb.RangeRequest{Key: []byte("a"), RangeEnd: []byte{0, 1, 1}}, &pb.RangeResponse{})
+	assert.EqualValues(t, maxLargeRanges-1, l.count.Load())
+}
+
+// A member with thousands of clients takes long for each handshake.
+func TestSlowHandshake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := startCluster(t, 1)
+		const handshake = 15 * time.Second
+		cluster.OnDial(func(ctx context.Context, _ *fakeetcd.Member) error {
+			select {
+			case <-time.After(handshake):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		c := newTestChannel(t, Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
+		start := time.Now()
+		require.NoError(t, readK(t, c))
+		assert.Less(t, time.Since(start), handshake+time.Second)
+		assert.Equal(t, 1, cluster.Member(0).Dials())
 	})
 }

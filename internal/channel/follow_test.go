@@ -27,16 +27,16 @@ type callRecorder struct {
 	open  int // attempts
 }
 
-func (s *callRecorder) Called(e observe.Call) {
+func (s *callRecorder) locked(do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.calls = append(s.calls, e)
+	do()
 }
 
+func (s *callRecorder) Called(e observe.Call) { s.locked(func() { s.calls = append(s.calls, e) }) }
+
 func (s *callRecorder) Attempted(e observe.Attempt) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tries = append(s.tries, e)
+	s.locked(func() { s.tries = append(s.tries, e) })
 }
 
 type recordKey struct{}
@@ -47,31 +47,24 @@ func (s *callRecorder) StartCall(ctx context.Context, method string) (context.Co
 }
 
 func (s *callRecorder) note(format string, args ...any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lines = append(s.lines, fmt.Sprintf(format, args...))
+	s.locked(func() { s.lines = append(s.lines, fmt.Sprintf(format, args...)) })
 }
 
 func (s *callRecorder) reset() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.calls, s.tries, s.lines = nil, nil, nil
+	s.locked(func() { s.calls, s.tries, s.lines = nil, nil, nil })
 }
 
 // hedges returns how many attempts were hedges.
-func (s *callRecorder) hedges() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return countOf(s.lines, "attempt, hedge true, of a call")
+func (s *callRecorder) hedges() (n int) {
+	s.locked(func() { n = countOf(s.lines, "attempt, hedge true, of a call") })
+	return n
 }
 
 type recordedCall callRecorder
 
 func (s *recordedCall) StartAttempt(ctx context.Context, hedge bool) (context.Context, observe.AttemptTrace) {
 	(*callRecorder)(s).note("attempt, hedge %v, of a %v", hedge, ctx.Value(recordKey{}))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open++
+	(*callRecorder)(s).locked(func() { s.open++ })
 	return context.WithValue(ctx, recordKey{}, "attempt"), (*recordedAttempt)(s)
 }
 
@@ -83,9 +76,7 @@ type recordedAttempt callRecorder
 
 func (s *recordedAttempt) End(endpoint string, err error) {
 	(*callRecorder)(s).note("end of an attempt at %s: %v", endpoint, status.Code(err))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open--
+	(*callRecorder)(s).locked(func() { s.open-- })
 }
 
 // followed runs a test with a channel that has an observer of calls.

@@ -2,18 +2,23 @@ package channel
 
 import (
 	"context"
+	"errors"
 	"io"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/retry"
 )
@@ -155,5 +160,201 @@ func TestRetrierEndsWithTheContext(t *testing.T) {
 		require.Equal(t, time.Second, time.Since(start))
 		require.Equal(t, errGone, a.Next(ctx, errGone), "no pause for an ended context")
 		require.Equal(t, time.Second, time.Since(start))
+	})
+}
+
+func TestEndlessWorkSurvivesAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		retrier := rangeRetrier(retry.Policy{MaxAttempts: 2}).Endless()
+		start, attempts := time.Now(), 0
+		for ; time.Since(start) < time.Hour; attempts++ {
+			require.NoError(t, retrier.Next(t.Context(), errGone))
+		}
+		assert.Less(t, attempts, 1000, "few attempts in an hour of outage")
+		assert.Greater(t, attempts, 280, "an attempt every twelve seconds on average")
+		own := errors.New("of an interceptor of the program, with no status")
+		require.Equal(t, own, retrier.Next(t.Context(), own))
+		require.NoError(t, retrier.Next(t.Context(), io.EOF))
+	})
+}
+
+// Streams that cannot be sent for another reason than a lost connection, such as a token source that fails, are
+// tried at the usual pace.
+func TestOnlyAnOutageSlowsEndlessWork(t *testing.T) {
+	notSent := &retry.NotSentError{Err: errGone}
+	for _, tc := range []struct {
+		state       connectivity.State
+		least, most int // attempts in a minute
+	}{
+		{connectivity.Ready, 60, math.MaxInt},
+		{connectivity.TransientFailure, 15, 70},
+	} {
+		grpctest.Bubble(t, tc.state.String(), func(t *testing.T) {
+			p := newPeers(t, "only")
+			ep := p.endpoints["only"]
+			p.become("only", tc.state)
+			retrier := rangeRetrier(retry.Policy{}).Endless()
+			retrier.c.monitor.SetEndpoints([]*balancer.Endpoint{ep})
+			attempts := 0
+			for start := time.Now(); time.Since(start) < time.Minute; attempts++ {
+				require.NoError(t, retrier.Next(t.Context(), notSent))
+			}
+			assert.GreaterOrEqual(t, attempts, tc.least)
+			assert.LessOrEqual(t, attempts, tc.most)
+		})
+	}
+}
+
+func TestEndlessWorkSurvivesAnOutageOfAuthentication(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := &authServer{err: errGone}
+		retrier := rangeRetrier(retry.Policy{})
+		retrier.c.tokens = newTestTokens(srv, alice)
+		assert.Equal(t, errGone, retrier.Next(t.Context(), rpctypes.ErrGRPCInvalidAuthToken))
+
+		retrier = retrier.Endless()
+		require.NoError(t, retrier.Next(t.Context(), rpctypes.ErrGRPCInvalidAuthToken))
+		srv.err = nil
+		require.NoError(t, retrier.Next(t.Context(), rpctypes.ErrGRPCInvalidAuthToken))
+		assert.Equal(t, "token-3", tokenOf(t, retrier.c.tokens))
+
+		srv.err = rpctypes.ErrGRPCAuthFailed
+		retrier.c.tokens.current.Store(nil)
+		assert.Equal(t, srv.err, retrier.Next(t.Context(), rpctypes.ErrGRPCInvalidAuthToken))
+	})
+}
+
+// scriptedRetrier returns a Retrier of endless work whose streams go to the endpoints in on.
+func scriptedRetrier() (retrier *Retrier, on func(*balancer.Endpoint)) {
+	retrier = rangeRetrier(retry.Policy{}).Endless()
+	return retrier, func(ep *balancer.Endpoint) {
+		retrier.opened = new(attempt)
+		_ = retrier.opened.Picked(ep)
+	}
+}
+
+func TestLeaderless(t *testing.T) {
+	noLeader, learner := rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCNotSupportedForLearner
+	type step struct {
+		on         string // endpoint
+		cause      error
+		leaderless bool
+	}
+	tests := []struct {
+		name  string
+		lost  []string // endpoints that cannot be connected to
+		steps []step
+	}{
+		{"every member", nil, []step{{"a", noLeader, false}, {"b", noLeader, false}, {"c", noLeader, true}}},
+		{"one member repeatedly", nil, []step{{"a", noLeader, false}, {"a", noLeader, false}, {"a", noLeader, false}}},
+		{"the others are broken", nil, []step{{"a", noLeader, false}, {"b", errGone, false}, {"c", errGone, false}}},
+		{"a learner does not count", nil, []step{{"a", noLeader, false}, {"b", learner, false}, {"c", noLeader, true}}},
+		{"unreachable members do not count", []string{"b", "c"}, []step{{"a", noLeader, true}}},
+		{"a reachable member counts", []string{"b"}, []step{{"a", noLeader, false}, {"c", noLeader, true}}},
+		{"it stays leaderless", []string{"b", "c"}, []step{{"a", noLeader, true}, {"a", errGone, true}, {"a", noLeader, true}}},
+	}
+	for _, tt := range tests {
+		grpctest.Bubble(t, tt.name, func(t *testing.T) {
+			p := newPeers(t, "a", "b", "c")
+			for _, address := range tt.lost {
+				p.become(address, connectivity.TransientFailure)
+			}
+			retrier, on := scriptedRetrier()
+			for i, s := range tt.steps {
+				on(p.endpoints[s.on])
+				require.NoError(t, retrier.Next(t.Context(), s.cause))
+				require.Equal(t, s.leaderless, retrier.Leaderless(), "step %d", i)
+			}
+			retrier.Progress()
+			assert.False(t, retrier.Leaderless())
+		})
+	}
+}
+
+// A stream that can be opened without a leader does not wait for an election, however long it has
+// failed.
+func TestNoPauseBeforeAStreamWithoutLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		retrier, on := scriptedRetrier()
+		on(newPeers(t, "only").endpoints["only"])
+		for range 100 { // exhausts the budget
+			require.NoError(t, retrier.Next(t.Context(), errGone))
+		}
+		require.False(t, retrier.c.budget.Take())
+		start := time.Now()
+		require.NoError(t, retrier.Next(t.Context(), rpctypes.ErrGRPCNoLeader))
+		require.True(t, retrier.Leaderless())
+		assert.LessOrEqual(t, time.Since(start), retrier.c.config.PolicyFor(retrier.method).InitialBackoff)
+
+		start = time.Now()
+		require.NoError(t, retrier.Next(t.Context(), rpctypes.ErrGRPCNoLeader))
+		assert.Greater(t, time.Since(start), 100*time.Millisecond, "the stream without a leader is refused too")
+	})
+}
+
+// A caller that requires a leader does not wait for unreachable members, but for members that may
+// still answer.
+func TestNoLeaderFromAllReachable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := metadata.AppendToOutgoingContext(t.Context(), rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
+		p := newPeers(t, "a", "b")
+		retrier, on := scriptedRetrier()
+		on(p.endpoints["a"])
+		require.NoError(t, retrier.Next(ctx, rpctypes.ErrGRPCNoLeader))
+		p.become("b", connectivity.TransientFailure)
+		assert.Equal(t, rpctypes.ErrGRPCNoLeader, retrier.Next(ctx, rpctypes.ErrGRPCNoLeader))
+	})
+}
+
+// Unreachable voters may come back, so the learner's refusal is not final.
+func TestALearnersRefusalWaitsForVoters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeers(t, "learner", "voter")
+		p.become("voter", connectivity.TransientFailure)
+		retrier, on := scriptedRetrier()
+		on(p.endpoints["learner"])
+		for range 20 {
+			require.NoError(t, retrier.Next(t.Context(), rpctypes.ErrGRPCNotSupportedForLearner))
+		}
+		p.set("learner")
+		assert.Equal(t, rpctypes.ErrGRPCNotSupportedForLearner, retrier.Next(t.Context(), rpctypes.ErrGRPCNotSupportedForLearner))
+	})
+}
+
+func TestDefaultRetrierOfEndlessWork(t *testing.T) {
+	retrier := DefaultRetrier("/etcdserverpb.Watch/Watch").Endless()
+	assert.Nil(t, retrier.Removed())
+	require.NoError(t, retrier.Next(t.Context(), rpctypes.ErrGRPCNoLeader))
+	assert.True(t, retrier.Leaderless())
+}
+
+// The refusal of a removed endpoint does not count for its replacement.
+func TestRefusalsOfRemovedEndpointsDoNotCount(t *testing.T) {
+	p := newPeers(t, "a", "b", "c")
+	a, b, c := p.endpoints["a"], p.endpoints["b"], p.endpoints["c"]
+	var r refusals
+	r.add(a)
+	p.set("b", "c")
+	r.add(b)
+	r.add(b)
+	assert.False(t, r.byAll(b, 2))
+	r.add(c)
+	assert.True(t, r.byAll(c, 2))
+	assert.Equal(t, []*balancer.Endpoint{b, c}, r.endpoints)
+
+	p.set()
+	assert.False(t, r.byAll(c, 2), "other endpoints may follow")
+}
+
+func TestRemovedEndpointsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeers(t, "a", "b", "c")
+		retrier, on := scriptedRetrier()
+		for _, address := range []string{"a", "b", "c"} {
+			on(p.endpoints[address])
+			require.NoError(t, retrier.Next(t.Context(), errGone))
+			p.set("c")
+		}
+		assert.Equal(t, p.of("c"), retrier.failed)
 	})
 }

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // watch opens a stream and receives its first response.
@@ -45,16 +47,14 @@ func servedBy(t *testing.T, ws pb.Watch_WatchClient) string {
 
 func withDeadline(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	t.Cleanup(cancel)
-	return ctx
+	return grpctest.Within(t, 10*time.Second)
 }
 
 func await(t *testing.T, ch <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-ch:
-	case <-time.After(10 * time.Second):
+	case <-withDeadline(t).Done():
 		t.Fatal("waited for 10 s")
 	}
 }

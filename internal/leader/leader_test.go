@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/balancer/roundrobin"
@@ -66,22 +67,15 @@ func TestLeading(t *testing.T) {
 
 func TestNeedsOfTheLeader(t *testing.T) {
 	fit := members(role(1, 2, 5), role(2, 2, 5), role(3, 2, 5))
-	all, spread := map[string]int{"1": 30}, map[string]int{"0": 10, "1": 10, "2": 10}
-	for _, tc := range []struct {
-		need  balancer.Need
-		class balancer.ConnClass
-		want  map[string]int
-	}{
-		{balancer.Full, balancer.Calls, all},
-		{balancer.Local, balancer.Calls, spread},
-		{balancer.Full, balancer.Streams, spread},
-		{balancer.Local, balancer.Streams, spread},
-		{balancer.Full, balancer.Bulk, spread},
-		{balancer.Local, balancer.Bulk, spread},
-	} {
-		t.Run(fmt.Sprintf("need %d, class %d", tc.need, tc.class), func(t *testing.T) {
-			assert.Equal(t, tc.want, picked(Builder.Build(nil), balancer.Call{Need: tc.need, Conn: tc.class}, fit, 30))
-		})
+	for _, need := range []balancer.Need{balancer.Full, balancer.Local} {
+		for _, class := range []balancer.ConnClass{balancer.Calls, balancer.Streams, balancer.Bulk} {
+			want := map[string]int{"0": 10, "1": 10, "2": 10}
+			if need == balancer.Full && class == balancer.Calls {
+				want = map[string]int{"1": 30}
+			}
+			got := picked(Builder.Build(nil), balancer.Call{Need: need, Conn: class}, fit, 30)
+			assert.Equal(t, want, got, "need %d, class %d", need, class)
+		}
 	}
 }
 
@@ -130,3 +124,5 @@ func TestPickDoesNotAllocate(t *testing.T) {
 	s := newStrategy()
 	assert.Zero(t, testing.AllocsPerRun(100, func() { s.Pick(balancer.Call{}, fit) }))
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

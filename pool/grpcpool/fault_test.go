@@ -90,14 +90,22 @@ func TestLostConnectionIsAvoided(t *testing.T) {
 	c.requireOK(t)
 }
 
-func ready(conn *grpcpool.ClientConn) int {
-	n := 0
-	for _, c := range conn.Stats().Unary.Connections {
-		if c.State == connectivity.Ready {
+// count returns how many connections of a class are so.
+func count(s grpcpool.ClassStats, is func(grpcpool.ConnStats) bool) (n int) {
+	for _, c := range s.Connections {
+		if is(c) {
 			n++
 		}
 	}
 	return n
+}
+
+func ready(conn *grpcpool.ClientConn) int {
+	return count(conn.Stats().Unary, func(c grpcpool.ConnStats) bool { return c.State == connectivity.Ready })
+}
+
+func draining(s grpcpool.ClassStats) int {
+	return count(s, func(c grpcpool.ConnStats) bool { return c.Draining })
 }
 
 // A server that bounds the age of connections fails no call.

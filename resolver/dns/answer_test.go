@@ -3,9 +3,12 @@ package dns
 import (
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/dns/dnsmessage"
 )
 
 func TestFamilies(t *testing.T) {
@@ -46,4 +49,101 @@ func TestExplain(t *testing.T) {
 	} {
 		assert.Equal(t, c.want, explain(c.q, 5*time.Second, c.err))
 	}
+}
+
+// Any host can send packets to a client; only the reply to its query counts.
+func TestRecorderIgnoresForeignMessages(t *testing.T) {
+	name := dnsmessage.MustNewName("svc.test.")
+	query := dnsmessage.Message{Header: dnsmessage.Header{ID: 7}, Questions: []dnsmessage.Question{{Name: name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}
+	reply := func(change func(m *dnsmessage.Message)) []byte {
+		m := dnsmessage.Message{Header: dnsmessage.Header{ID: 7, Response: true}, Questions: append([]dnsmessage.Question(nil), query.Questions...)}
+		m.Answers = []dnsmessage.Resource{addr("svc.test.", "10.0.0.1", 5)}
+		change(&m)
+		b, err := m.Pack()
+		require.NoError(t, err)
+		return b
+	}
+	asked, err := query.Pack()
+	require.NoError(t, err)
+	good := reply(func(*dnsmessage.Message) {})
+	recorder := newRecorder()
+	for _, b := range [][]byte{
+		nil,
+		{1},
+		good[:11], asked,
+		reply(func(m *dnsmessage.Message) { m.ID = 8 }),
+		reply(func(m *dnsmessage.Message) { m.Response = false }),
+		reply(func(m *dnsmessage.Message) { m.Questions[0].Type = dnsmessage.TypeAAAA }),
+		reply(func(m *dnsmessage.Message) { m.Questions[0].Name = dnsmessage.MustNewName("other.test.") }),
+		reply(func(m *dnsmessage.Message) { m.Questions = nil }),
+		reply(func(m *dnsmessage.Message) { m.Truncated = true }),
+	} {
+		recorder.observe(recorder.sending(asked), b)
+	}
+	recorder.observe(recorder.sending(nil), good)
+	require.Equal(t, unknownTTL, recorder.validity())
+	recorder.observe(recorder.sending(asked), good)
+	require.Equal(t, 5*time.Second, recorder.validity())
+	// Truncated messages do not panic.
+	for i := range good {
+		recorder := newRecorder()
+		recorder.observe(recorder.sending(asked), good[:i])
+	}
+}
+
+// A silent server is skipped while another one answers; from time to time one query tries it.
+func TestSilentServersAreSkipped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const first, second = "udp 192.0.2.1:53", "udp 192.0.2.2:53"
+		var s servers
+		require.False(t, s.passOver(first))
+		s.wasSilent(first)
+		require.False(t, s.passOver(first), "no other server is known to answer")
+		s.answered(second)
+		require.True(t, s.passOver(first))
+		require.False(t, s.passOver(second))
+
+		time.Sleep(silentFor)
+		require.False(t, s.passOver(first), "it is tried")
+		require.True(t, s.passOver(first), "by one query")
+		s.wasSilent(first)
+		require.True(t, s.passOver(first))
+
+		s.wasSilent(second)
+		require.False(t, s.passOver(first), "no server answers")
+		require.False(t, s.passOver(second))
+		s.answered(first)
+		require.True(t, s.passOver(second))
+		s.forget()
+		require.False(t, s.passOver(second))
+
+		s.wasSilent(first)
+		s.answered(second)
+		s.answered(first)
+		require.False(t, s.passOver(first))
+	})
+}
+
+// No message of a server makes the recorder panic.
+func FuzzRecorder(f *testing.F) {
+	query := dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: 7},
+		Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("_a._tcp.test."), Type: dnsmessage.TypeSRV, Class: dnsmessage.ClassINET}},
+	}
+	packed, err := query.Pack()
+	require.NoError(f, err)
+	query.Response = true
+	query.Answers = []dnsmessage.Resource{service("_a._tcp.test.", "b.test.", 1, 30)}
+	query.Additionals = []dnsmessage.Resource{addr("b.test.", "10.0.0.1", 5), addr("b.test.", "2001:db8::1", 5)}
+	reply, err := query.Pack()
+	require.NoError(f, err)
+	f.Add(reply)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		recorder := newRecorder()
+		recorder.observe(recorder.sending(packed), b)
+		require.GreaterOrEqual(t, int64(recorder.validity()), int64(0))
+		_ = recorder.incomplete("")
+		recorder.hasNoRecords("_a._tcp.test.")
+		recorder.failedFamily()
+	})
 }

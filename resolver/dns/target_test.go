@@ -2,8 +2,10 @@ package dns
 
 import (
 	"net/netip"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -90,4 +92,61 @@ func TestBadTargets(t *testing.T) {
 	require.ErrorContains(t, err, "is too long; the maximum is 253")
 	// gRPC asks for an authority before it builds the resolver, and cannot be given an error.
 	require.Equal(t, "a%2Fb", authorityOf(grpctest.Target(t, "dns:///a/b")))
+}
+
+func TestConfigDefaults(t *testing.T) {
+	require.Equal(t, 200*time.Millisecond, Config{Interval: 200 * time.Millisecond}.withDefaults().MinInterval)
+	require.Equal(t, "dns", newBuilder(t, Config{}).Scheme())
+	require.Equal(t, "qdns", newBuilder(t, Config{Scheme: "qdns"}).Scheme())
+}
+
+func TestConfigErrorsNameTheField(t *testing.T) {
+	for _, c := range []struct {
+		cfg  Config
+		want string
+	}{
+		{Config{Scheme: "DNS"}, `dns: Config.Scheme is "DNS"; it has to begin with a lower-case letter, followed by those, digits, '+', '-' or '.'`},
+		{Config{Server: "10.0.0.10:dns:53"}, `dns: Config.Server: DNS server "10.0.0.10:dns:53": "10.0.0.10:dns:53" is not host:port; an IPv6 address with a port needs brackets: [::1]:53`},
+		{Config{Server: "a b"}, `dns: Config.Server: DNS server "a b": "a b" is not a domain name: ' ' is not allowed; international names are written in Punycode`},
+		{Config{Server: "10.0.0.10", Resolver: newScript()}, `dns: Config.Server ("10.0.0.10") and Config.Resolver exclude each other; remove one`},
+		{Config{Interval: 5}, `dns: Config.Interval is 5ns; it has to be at least 10ms, or 0 for 5s`},
+		{Config{Interval: -time.Second}, `dns: Config.Interval is -1s; it has to be at least 10ms, or 0 for 5s`},
+		{Config{MinInterval: 6 * time.Second}, `dns: Config.MinInterval is 6s; it has to be at least 10ms and at most Interval (5s), or 0 for 1s`},
+		{Config{MinInterval: time.Millisecond}, `dns: Config.MinInterval is 1ms; it has to be at least 10ms and at most Interval (5s), or 0 for 1s`},
+		{Config{Timeout: -1}, `dns: Config.Timeout is -1ns; it has to be at least 10ms, or 0 for 5s`},
+		{Config{Family: 9}, `dns: Config.Family is 9, which is not a Family of this package`},
+	} {
+		_, err := NewBuilder(c.cfg)
+		assert.EqualError(t, err, c.want)
+	}
+}
+
+func TestFamilyNames(t *testing.T) {
+	for f, want := range map[Family]string{FamilyAuto: "auto", FamilyIPv4: "IPv4", FamilyIPv6: "IPv6", FamilyBoth: "both"} {
+		require.Equal(t, want, f.String())
+	}
+}
+
+// Any target is parsed or rejected, and has a valid authority.
+func FuzzTarget(f *testing.F) {
+	for _, s := range []string{
+		"dns:///svc:80", "dns://ns:53/svc", "dns:///_grpc._tcp.svc", "dns:///[::1]:80", "dns:///[fe80::1%25eth0]", "dns:///:80", "dns:///a:b:c", "dns:",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		u, err := url.Parse(s)
+		if err != nil {
+			return
+		}
+		target := resolver.Target{URL: *u}
+		require.False(t, strings.ContainsAny(authorityOf(target), " /?#\x00\n"), "%q", authorityOf(target))
+		parsed, err := parseTarget(target)
+		if err != nil {
+			require.Contains(t, err.Error(), "dns: bad target ")
+			return
+		}
+		require.NotEqual(t, parsed.srv, parsed.port != 0, "SRV records have the ports, and nothing else does")
+		require.NotEqual(t, parsed.literal.IsValid(), parsed.name != "")
+	})
 }

@@ -9,9 +9,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/resolver/etcd"
 )
@@ -73,32 +76,19 @@ func TestValues(t *testing.T) {
 		Zone string `json:"zone"`
 	}
 	tests := map[string]struct {
-		reg   etcd.Registration
-		key   string
-		value string
+		reg            etcd.Registration
+		key            string
+		addr, metadata string // in the value
 	}{
-		"address": {
-			etcd.Registration{Address: "10.0.0.1:1"}, "svc/10.0.0.1:1", `{"Op":0,"Addr":"10.0.0.1:1","Metadata":null}`,
-		},
-		"socket": {
-			etcd.Registration{Address: "unix:/run/a"}, "svc/unix:/run/a", `{"Op":0,"Addr":"unix:/run/a","Metadata":null}`,
-		},
-		"name": {
-			etcd.Registration{Address: "a:1", Name: "pod-0"}, "svc/pod-0", `{"Op":0,"Addr":"a:1","Metadata":null}`,
-		},
-		"metadata": {
-			etcd.Registration{Address: "a:1", Metadata: []int{1}}, "svc/a:1", `{"Op":0,"Addr":"a:1","Metadata":[1]}`,
-		},
-		"weight": {
-			etcd.Registration{Address: "a:1", Weight: 3}, "svc/a:1", `{"Op":0,"Addr":"a:1","Metadata":{"weight":3}}`,
-		},
-		"weight in the metadata": {
-			etcd.Registration{Address: "a:1", Metadata: map[string]int{"weight": 4}}, "svc/a:1", `{"Op":0,"Addr":"a:1","Metadata":{"weight":4}}`,
-		},
+		"address":                {etcd.Registration{Address: "10.0.0.1:1"}, "svc/10.0.0.1:1", "10.0.0.1:1", `null`},
+		"socket":                 {etcd.Registration{Address: "unix:/run/a"}, "svc/unix:/run/a", "unix:/run/a", `null`},
+		"name":                   {etcd.Registration{Address: "a:1", Name: "pod-0"}, "svc/pod-0", "a:1", `null`},
+		"metadata":               {etcd.Registration{Address: "a:1", Metadata: []int{1}}, "svc/a:1", "a:1", `[1]`},
+		"weight":                 {etcd.Registration{Address: "a:1", Weight: 3}, "svc/a:1", "a:1", `{"weight":3}`},
+		"weight in the metadata": {etcd.Registration{Address: "a:1", Metadata: map[string]int{"weight": 4}}, "svc/a:1", "a:1", `{"weight":4}`},
 		"all": {
 			etcd.Registration{Address: "a:1", Weight: 3, Metadata: zone{"z"}, AdditionalAddresses: []string{"b:1"}},
-			"svc/a:1",
-			`{"Op":0,"Addr":"a:1","Metadata":{"additionalAddresses":["b:1"],"weight":3,"zone":"z"}}`,
+			"svc/a:1", "a:1", `{"additionalAddresses":["b:1"],"weight":3,"zone":"z"}`,
 		},
 	}
 	cluster, client, _ := start(t)
@@ -108,7 +98,7 @@ func TestValues(t *testing.T) {
 			r, err := etcd.Register(grpctest.Within(t, testTimeout), client, tt.reg)
 			require.NoError(t, err)
 			require.Equal(t, tt.key, r.Key())
-			require.Equal(t, tt.value, string(cluster.Get(tt.key).Value))
+			require.Equal(t, `{"Op":0,"Addr":"`+tt.addr+`","Metadata":`+tt.metadata+`}`, string(cluster.Get(tt.key).Value))
 			require.NoError(t, r.Withdraw(grpctest.Within(t, testTimeout)))
 			require.Nil(t, cluster.Get(tt.key))
 		})
@@ -154,4 +144,33 @@ func TestAnotherFormat(t *testing.T) {
 		require.Equal(t, "10.0.0.1:1", string(cluster.Get("/svc/1").Value))
 		require.NoError(t, r.Withdraw(grpctest.Within(t, testTimeout)))
 	})
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// testTimeout is far longer than any wait of these tests.
+const (
+	testTimeout = time.Minute
+	// poll is the pause between two checks of a condition.
+	poll = time.Millisecond
+)
+
+// start runs a cluster of two members over one store. The client knows only the first one, so that
+// a test can stop it and write through the other.
+func start(t *testing.T) (cluster *fakeetcd.Cluster, client, other *clientv3.Client) {
+	t.Helper()
+	cluster, err := fakeetcd.Start(2)
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	return cluster, connect(t, cluster, 0), connect(t, cluster, 1)
+}
+
+func connect(t *testing.T, cluster *fakeetcd.Cluster, member int) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{cluster.Member(member).Endpoint()}, DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
 }

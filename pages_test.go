@@ -3,10 +3,12 @@ package quorate_test
 import (
 	"bytes"
 	"io/fs"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -128,4 +130,93 @@ func anchors(t *testing.T, page string) []string {
 		all = append(all, strings.ReplaceAll(noAnchor.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
 	}
 	return all
+}
+
+var (
+	siteLink     = regexp.MustCompile(`(?:href|src)="([^"]*)"`)
+	siteResource = regexp.MustCompile(`<(?:script|link|img|iframe)\b[^>]*(?:src|href)="?(?:https?:)?//`)
+)
+
+// TestSiteNeedsNoNetwork checks the site that make site has built: its links lead to its own files and headings, or to the web,
+// and it loads nothing from there.
+func TestSiteNeedsNoNetwork(t *testing.T) {
+	root := os.Getenv("QUORATE_SITE")
+	if root == "" {
+		t.Skip("make site runs it")
+	}
+	pages := make(map[string]string)
+	require.NoError(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".html") {
+			var text []byte
+			text, err = os.ReadFile(path)
+			pages[path] = string(text)
+		}
+		return err
+	}))
+	require.Greater(t, len(pages), 20)
+	for page, text := range pages {
+		assert.NotRegexp(t, siteResource, text, page)
+		for _, m := range siteLink.FindAllStringSubmatch(text, -1) {
+			link, err := url.Parse(m[1])
+			require.NoError(t, err)
+			if link.IsAbs() {
+				continue
+			}
+			target := page
+			if link.Path != "" {
+				target = filepath.Join(filepath.Dir(page), link.Path)
+			}
+			assert.FileExists(t, target, "%s links to %s", page, m[1])
+			if link.Fragment != "" && strings.HasSuffix(target, ".html") {
+				assert.Contains(t, pages[target], ` id="`+link.Fragment+`"`, "%s links to %s", page, m[1])
+			}
+		}
+	}
+}
+
+var (
+	goBlock  = regexp.MustCompile("(?s)```go\n(.*?)```")
+	imported = regexp.MustCompile(`(?m)^"\S+"$`) // a file imports others in between
+	omitted  = regexp.MustCompile(`\n(…\n)+`)
+)
+
+// TestSnippetsAreCompiled finds every line of Go in README and docs in a test, where it is
+// compiled. A line with … stands for what a reader does not need; the lines between two of
+// them are together in the test, too.
+func TestSnippetsAreCompiled(t *testing.T) {
+	var compiled []string
+	for _, file := range goFiles(t) {
+		if file.test() {
+			compiled = append(compiled, flat(string(file.text)))
+		}
+	}
+	pages, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	var blocks int
+	for _, page := range append(pages, "README.md") {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, block := range goBlock.FindAllStringSubmatch(string(text), -1) {
+			blocks++
+			for _, part := range omitted.Split(imported.ReplaceAllString(flat(block[1]), "$0\n…"), -1) {
+				found := slices.ContainsFunc(compiled, func(c string) bool { return strings.Contains(c, "\n"+strings.Trim(part, "\n")+"\n") })
+				assert.True(t, found, "%s shows Go that no test compiles:\n%s", page, part)
+			}
+		}
+	}
+	assert.NotZero(t, blocks)
+}
+
+// flat returns lines without indentation, alignment, empty lines and the word import.
+func flat(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		line = strings.Join(strings.Fields(line), " ")
+		switch line = strings.TrimPrefix(line, "import "); line {
+		case "", "(", ")":
+		default:
+			lines = append(lines, line)
+		}
+	}
+	return "\n" + strings.Join(lines, "\n") + "\n"
 }

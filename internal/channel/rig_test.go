@@ -1,0 +1,450 @@
+package channel
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/attributes"
+	gbalancer "google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/internal/grpctest"
+	"github.com/quorate/quorate/observe"
+)
+
+// member is a gRPC server that answers Range, Status and Watch, verifies tokens if configured, and
+// counts connections.
+type member struct {
+	pb.UnimplementedKVServer
+	pb.UnimplementedMaintenanceServer
+	pb.UnimplementedAuthServer
+	pb.UnimplementedWatchServer
+
+	endpoint string
+	accepts  func(token string) bool // nil: auth is off
+	header   func(metadata.MD)       // receives the header of each request; nil: none
+	leader   atomic.Bool             // without it watches that require one are refused
+	accepted atomic.Int32            // TCP connections
+
+	mu            sync.Mutex
+	calls         int
+	authenticates int
+	authorities   []string
+	remotes       map[string]bool
+	secure        bool
+}
+
+func startMember(t *testing.T, scheme string, tlsConfig *tls.Config) *member {
+	t.Helper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	return startMemberAt(t, lis, scheme, tlsConfig)
+}
+
+func startMemberAt(t *testing.T, lis net.Listener, scheme string, tlsConfig *tls.Config) *member {
+	t.Helper()
+	m := &member{endpoint: scheme + lis.Addr().String(), remotes: map[string]bool{}}
+	m.leader.Store(true)
+	var opts []grpc.ServerOption
+	if tlsConfig != nil {
+		opts = append(opts, grpc.Creds(credentials.NewTLS(tlsConfig)))
+	}
+	grpctest.ServeOn(t, countingListener{lis, &m.accepted}, func(s grpc.ServiceRegistrar) {
+		pb.RegisterKVServer(s, m)
+		pb.RegisterMaintenanceServer(s, m)
+		pb.RegisterAuthServer(s, m)
+		pb.RegisterWatchServer(s, m)
+	}, opts...)
+	return m
+}
+
+func (m *member) note(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.calls++
+	md, _ := metadata.FromIncomingContext(ctx)
+	if m.header != nil {
+		m.header(md)
+	}
+	m.authorities = append(m.authorities, md.Get(":authority")...)
+	p, _ := peer.FromContext(ctx)
+	m.remotes[p.Addr.String()] = true
+	_, m.secure = p.AuthInfo.(credentials.TLSInfo)
+	if m.accepts == nil {
+		return nil
+	}
+	tokens := md.Get(rpctypes.TokenFieldNameGRPC)
+	if len(tokens) == 0 {
+		return rpctypes.ErrGRPCUserEmpty
+	}
+	if !m.accepts(tokens[0]) {
+		return rpctypes.ErrGRPCInvalidAuthToken
+	}
+	return nil
+}
+
+func (m *member) Range(ctx context.Context, _ *pb.RangeRequest) (*pb.RangeResponse, error) {
+	return &pb.RangeResponse{Count: 1}, m.note(ctx)
+}
+
+func (m *member) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
+	return &pb.StatusResponse{Version: "3.7.3"}, m.note(ctx)
+}
+
+func (m *member) Authenticate(_ context.Context, r *pb.AuthenticateRequest) (*pb.AuthenticateResponse, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.authenticates++
+	if r.Password != "secret" {
+		return nil, rpctypes.ErrGRPCAuthFailed
+	}
+	return &pb.AuthenticateResponse{Token: r.Name + "-" + string(rune('0'+m.authenticates))}, nil
+}
+
+// Watch sends the same response for each request until the stream ends.
+func (m *member) Watch(ws pb.Watch_WatchServer) error {
+	if err := m.note(ws.Context()); err != nil {
+		return err
+	}
+	if RequiresLeader(incomingAsOutgoing(ws.Context())) && !m.leader.Load() {
+		return rpctypes.ErrGRPCNoLeader
+	}
+	for {
+		if _, err := ws.Recv(); err != nil {
+			return err
+		}
+		if err := ws.Send(&pb.WatchResponse{Created: true}); err != nil {
+			return err
+		}
+	}
+}
+
+func incomingAsOutgoing(ctx context.Context) context.Context {
+	md, _ := metadata.FromIncomingContext(ctx)
+	return metadata.NewOutgoingContext(ctx, md)
+}
+
+type countingListener struct {
+	net.Listener
+	accepted *atomic.Int32
+}
+
+func (l countingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err == nil {
+		l.accepted.Add(1)
+	}
+	return conn, err
+}
+
+func (m *member) connections() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.remotes)
+}
+
+func newTestChannel(t *testing.T, cfg Config) *Channel {
+	t.Helper()
+	if cfg.Login == nil {
+		cfg.Login = func() Login { return Login{} }
+	}
+	cfg.Logger = zap.NewNop
+	c, err := New(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func put(ctx context.Context, conn grpc.ClientConnInterface) error {
+	_, err := pb.NewKVClient(conn).Put(ctx, &pb.PutRequest{Key: []byte("k")})
+	return err
+}
+
+func get(t *testing.T, c grpc.ClientConnInterface) error {
+	t.Helper()
+	_, err := pb.NewKVClient(c).Range(grpctest.Within(t, 10*time.Second), &pb.RangeRequest{Key: []byte("k")}, grpc.WaitForReady(true))
+	return err
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// heldConn holds each attempt until the test ends it, or its context ends. Its endpoints take
+// turns. It is for use in a bubble.
+type heldConn struct {
+	grpc.ClientConnInterface
+	endpoints []*balancer.Endpoint
+	entries   []*health.Entry
+
+	mu   sync.Mutex
+	held []*held
+}
+
+// held is an attempt that waits for its result.
+type held struct {
+	*attempt
+	method     string
+	req, reply any
+	answer     chan error
+}
+
+// withHeldConn runs a test in virtual time with a connection to two endpoints.
+func withHeldConn(t *testing.T, test func(t *testing.T, conn *heldConn)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newHeldConn("a", "b")) })
+}
+
+func subtestWithHeldConn(t *testing.T, name string, test func(t *testing.T, conn *heldConn)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { withHeldConn(t, test) })
+}
+
+func newHeldConn(endpoints ...string) *heldConn {
+	c := new(heldConn)
+	table := health.NewTable()
+	for _, ep := range endpoints {
+		entry := table.Acquire("", ep)
+		c.entries = append(c.entries, entry)
+		c.endpoints = append(c.endpoints, balancer.Detached(ep, entry))
+	}
+	return c
+}
+
+func (c *heldConn) Invoke(ctx context.Context, method string, req, reply any, _ ...grpc.CallOption) error {
+	h := &held{attempt: attemptFrom(ctx), method: method, req: req, reply: reply, answer: make(chan error, 1)}
+	c.mu.Lock()
+	if len(c.endpoints) > 0 {
+		if err := h.Picked(c.endpoints[len(c.held)%len(c.endpoints)]); err != nil {
+			h.Ended(false)
+			c.mu.Unlock()
+			return err
+		}
+	}
+	c.held = append(c.held, h)
+	c.mu.Unlock()
+	select {
+	case err := <-h.answer:
+		return err
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+// attempts returns the attempts so far, once all goroutines are blocked.
+func (c *heldConn) attempts() []*held {
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]*held(nil), c.held...)
+}
+
+// latest returns the n-th attempt, which must be the latest.
+func (c *heldConn) latest(t *testing.T, n int) *held {
+	t.Helper()
+	all := c.attempts()
+	require.Len(t, all, n)
+	return all[n-1]
+}
+
+// count is the reply to a Range.
+func (h *held) count(n int64) {
+	h.reply.(*pb.RangeResponse).Count = n
+	h.answer <- nil
+}
+
+// underWay is a call in the background.
+type underWay struct {
+	err   error
+	reply any
+	done  chan struct{}
+}
+
+func (u *underWay) ended() bool {
+	synctest.Wait()
+	return isClosed(u.done)
+}
+
+// goCall starts a call.
+func goCall(ctx context.Context, c *Caller, method string, req, reply any, opts ...grpc.CallOption) *underWay {
+	u := &underWay{reply: reply, done: make(chan struct{})}
+	go func() {
+		defer close(u.done)
+		u.err = c.Invoke(ctx, method, req, reply, opts...)
+	}()
+	return u
+}
+
+func goRange(ctx context.Context, c *Caller) *underWay {
+	return goCall(ctx, c, pb.KV_Range_FullMethodName, &pb.RangeRequest{Key: []byte("k")}, &pb.RangeResponse{})
+}
+
+func goPut(ctx context.Context, c *Caller) *underWay {
+	return goCall(ctx, c, pb.KV_Put_FullMethodName, &pb.PutRequest{Key: []byte("k")}, &pb.PutResponse{})
+}
+
+// count returns the reply to a Range.
+func (u *underWay) count() int64 { return u.reply.(*pb.RangeResponse).Count }
+
+// witness records the events of an observer.
+type witness struct {
+	observe.None
+	mu        sync.Mutex
+	retries   []observe.Retry
+	failovers []observe.Failover
+	sent, won []observe.Hedge
+	unknown   []observe.UnknownOutcome
+	picks     []observe.Pick
+	ejected   []observe.Ejection
+	readmits  []observe.Readmission
+	changes   []health.Change
+	endpoints [][]string
+}
+
+func record[E any](w *witness, list *[]E, event E) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	*list = append(*list, event)
+}
+
+func (w *witness) Retried(e observe.Retry)                 { record(w, &w.retries, e) }
+func (w *witness) FailedOver(e observe.Failover)           { record(w, &w.failovers, e) }
+func (w *witness) HedgeSent(e observe.Hedge)               { record(w, &w.sent, e) }
+func (w *witness) HedgeWon(e observe.Hedge)                { record(w, &w.won, e) }
+func (w *witness) OutcomeUnknown(e observe.UnknownOutcome) { record(w, &w.unknown, e) }
+func (w *witness) Picked(e observe.Pick)                   { record(w, &w.picks, e) }
+func (w *witness) Ejected(e observe.Ejection)              { record(w, &w.ejected, e) }
+func (w *witness) Readmitted(e observe.Readmission)        { record(w, &w.readmits, e) }
+func (w *witness) StateChanged(e health.Change)            { record(w, &w.changes, e) }
+func (w *witness) EndpointsSet(e []string)                 { record(w, &w.endpoints, e) }
+
+// peers are the endpoints of a policy whose connections a test controls.
+type peers struct {
+	gbalancer.ClientConn
+	t      *testing.T
+	policy gbalancer.Balancer
+
+	mu        sync.Mutex
+	picker    gbalancer.Picker
+	subConns  map[string]*fakeSubConn // by address, the latest
+	endpoints map[string]*balancer.Endpoint
+}
+
+// newPeers returns connected endpoints with the given addresses.
+func newPeers(t *testing.T, addresses ...string) *peers {
+	p := &peers{t: t, subConns: make(map[string]*fakeSubConn), endpoints: make(map[string]*balancer.Endpoint)}
+	p.policy = gbalancer.Get(balancer.Prefix+DefaultStrategy).Build(p, gbalancer.BuildOptions{})
+	t.Cleanup(p.policy.Close)
+	p.set(addresses...)
+	for len(p.endpoints) < len(addresses) {
+		ep := p.pick().endpoint()
+		p.endpoints[ep.Address()] = ep
+	}
+	return p
+}
+
+// of returns endpoints by their addresses.
+func (p *peers) of(addresses ...string) []*balancer.Endpoint {
+	var eps []*balancer.Endpoint
+	for _, a := range addresses {
+		require.Contains(p.t, p.endpoints, a)
+		eps = append(eps, p.endpoints[a])
+	}
+	return eps
+}
+
+// set replaces the endpoints, and connects new ones.
+func (p *peers) set(addresses ...string) {
+	state := resolver.State{}
+	for _, a := range addresses {
+		state.Endpoints = append(state.Endpoints, resolver.Endpoint{
+			Addresses: []resolver.Address{{Addr: a, Attributes: attributes.New("test", a)}},
+		})
+	}
+	_ = p.policy.UpdateClientConnState(gbalancer.ClientConnState{ResolverState: state})
+	for _, a := range addresses {
+		p.become(a, connectivity.Ready)
+	}
+}
+
+// become changes the state of a connection.
+func (p *peers) become(address string, s connectivity.State) {
+	p.mu.Lock()
+	sc := p.subConns[address]
+	p.mu.Unlock()
+	require.NotNil(p.t, sc, address)
+	change := gbalancer.SubConnState{ConnectivityState: s}
+	if s == connectivity.TransientFailure {
+		change.ConnectionError = errGone
+	}
+	sc.listener(change)
+}
+
+// pick makes and returns an attempt that is answered.
+func (p *peers) pick(avoid ...*balancer.Endpoint) *attempt {
+	a := newAttempt(p.t)
+	a.Avoid = avoid
+	result, err := p.pickFor(a)
+	require.NoError(p.t, err)
+	result.Done(gbalancer.DoneInfo{BytesSent: true, BytesReceived: true})
+	return a
+}
+
+func (p *peers) pickFor(a *attempt) (gbalancer.PickResult, error) {
+	p.mu.Lock()
+	picker := p.picker
+	p.mu.Unlock()
+	return picker.Pick(gbalancer.PickInfo{FullMethodName: "/s/m", Ctx: a.ctx})
+}
+
+func newAttempt(t *testing.T) *attempt {
+	a := new(attempt)
+	newTestCaller(nil, nil).start(t.Context(), a, &properties{})
+	t.Cleanup(a.release)
+	return a
+}
+
+// NewSubConn implements balancer.ClientConn.
+func (p *peers) NewSubConn(addrs []resolver.Address, o gbalancer.NewSubConnOptions) (gbalancer.SubConn, error) {
+	sc := &fakeSubConn{listener: o.StateListener}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.subConns[addrs[0].Addr] = sc
+	return sc, nil
+}
+
+// UpdateState implements balancer.ClientConn.
+func (p *peers) UpdateState(s gbalancer.State) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.picker = s.Picker
+}
+
+type fakeSubConn struct {
+	gbalancer.SubConn
+	listener func(gbalancer.SubConnState)
+}
+
+func (*fakeSubConn) Connect()  {}
+func (*fakeSubConn) Shutdown() {}
+
+func (*fakeSubConn) RegisterHealthListener(listen func(gbalancer.SubConnState)) {
+	listen(gbalancer.SubConnState{ConnectivityState: connectivity.Ready})
+}
