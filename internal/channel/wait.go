@@ -141,8 +141,8 @@ func (r *Retrier) reopen(ctx context.Context, a *attempt, cause error) error {
 	return err
 }
 
-// wait returns after the delay, or soon after an endpoint improves; improved reports the
-// latter. An error means that there is no further attempt.
+// wait returns after the delay, or soon after an endpoint improves; improved reports whether one
+// did. An error means that there is no further attempt.
 func (r *Retrier) wait(ctx context.Context, delay time.Duration, cause error) (improved bool, err error) {
 	ch := r.improved
 	r.improved = nil
@@ -152,23 +152,22 @@ func (r *Retrier) wait(ctx context.Context, delay time.Duration, cause error) (i
 	return r.sleep(ctx, delay, ch, nil, cause)
 }
 
-func (r *Retrier) sleep(ctx context.Context, delay time.Duration, improved, wake <-chan struct{}, cause error) (bool, error) {
+func (r *Retrier) sleep(ctx context.Context, delay time.Duration, improved, wake <-chan struct{}, cause error) (hasImproved bool, err error) {
 	if log := r.c.log().Check(zap.DebugLevel, "trying again"); log != nil {
 		log.Write(zap.String("method", r.method), zap.Int("failures", r.failures), zap.Duration("after", delay), zap.Error(cause))
 	}
 	due := time.Now().Add(delay)
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
-	early := false
 	for {
 		select {
 		case <-timer.C:
-			return early, nil
+			return hasImproved, nil
 		case <-wake:
 			return false, nil
 		case <-improved:
-			improved = nil
-			early = r.wakeBefore(due, timer)
+			improved, hasImproved = nil, true
+			r.wakeBefore(due, timer)
 		case <-ctx.Done():
 			return false, status.FromContextError(ctx.Err()).Err()
 		case <-r.c.closed:
@@ -177,18 +176,15 @@ func (r *Retrier) sleep(ctx context.Context, delay time.Duration, improved, wake
 	}
 }
 
-// wakeBefore shortens the timer of a pause as far as wakeSpacing allows, and reports
-// whether it did.
-func (r *Retrier) wakeBefore(due time.Time, timer *time.Timer) bool {
+// wakeBefore shortens the timer of a pause as far as wakeSpacing allows.
+func (r *Retrier) wakeBefore(due time.Time, timer *time.Timer) {
 	early := time.Now()
 	if next := r.woken.Add(wakeSpacing); next.After(early) {
 		early = next
 	}
 	wake := early.Add(rand.N(wakeSpread))
-	if !wake.Before(due) {
-		return false
+	if wake.Before(due) {
+		r.woken = early
+		timer.Reset(time.Until(wake))
 	}
-	r.woken = early
-	timer.Reset(time.Until(wake))
-	return true
 }

@@ -142,6 +142,17 @@ func TestElectionEndsAPause(t *testing.T) {
 	})
 }
 
+// An improvement counts although the pause ends before it could end it.
+func TestImprovementAtTheEndOfAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		retrier := failing(t)
+		time.AfterFunc(time.Nanosecond, retrier.c.monitor.NotifyImproved)
+		improved, err := retrier.wait(t.Context(), 2*time.Nanosecond, errGone)
+		require.NoError(t, err)
+		assert.True(t, improved)
+	})
+}
+
 // worked returns endless Retriers with long backoffs, whose latest stream worked and broke.
 func worked(t *testing.T, quiet bool) *Retrier {
 	t.Helper()
