@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"go/scanner"
 	"testing"
 	"time"
 
@@ -75,4 +76,9 @@ func TestChoiceAvoidsEndpoints(t *testing.T) {
 	all := k.connected
 	assert.Equal(t, []*Endpoint{serving, also}, k.others(&Attempt{Avoid: all}, k.fit[needFull]), "no other is left")
 	assert.Empty(t, k.others(&Attempt{Avoid: all, AvoidStrictly: true}, k.fit[needFull]))
+}
+
+func TestErrorsOfADialerMayHaveATypeThatIsNotComparable(t *testing.T) {
+	k := &picker{err: scanner.ErrorList{}}
+	assert.True(t, k.refusesLike(k))
 }

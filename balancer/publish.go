@@ -72,7 +72,7 @@ func (p *policy) publish() {
 // refusesLike reports whether both pickers refuse all calls for the same reason. In an outage, each that gRPC
 // gets wakes all calls that wait.
 func (k *picker) refusesLike(was *picker) bool {
-	return len(k.connected)+len(was.connected) == 0 && k.err == was.err //nolint:errorlint // the same failure
+	return len(k.connected)+len(was.connected) == 0 && k.err.Error() == was.err.Error() // a dialer's error may have a type that is not comparable
 }
 
 // connectWantedLocked connects the endpoints that the strategy wants, in random order. In a
