@@ -55,6 +55,7 @@ func TestEndpointsAreUnique(t *testing.T) {
 		kept = append(kept, ep.addresses)
 	}
 	assert.Equal(t, [][]resolver.Address{{a}, {b}, {tls}, {a, b}}, kept)
+	assert.Len(t, p.options().Table.All(), len(kept), "each has its own health")
 	assert.Len(t, p.replaceLocked(nil), len(kept))
 	assert.Empty(t, p.endpoints)
 }

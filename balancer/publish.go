@@ -112,25 +112,21 @@ func (p *policy) connectivityLocked() (connectivity.State, error) {
 		return connectivity.TransientFailure, p.resolving
 	}
 	var err error
-	failing, wanted := 0, 0
+	connecting := false
 	for _, ep := range p.endpoints {
 		s := ep.conn(Calls)
 		switch {
 		case s.takesCalls():
 			return connectivity.Ready, nil
 		case s.ready.Load() && s.unhealthy != nil:
-			failing++
-			wanted++
 			err = s.unhealthy
 		case s.failing.Load():
-			failing++
-			wanted++
 			err = s.err
 		case s.sc != nil:
-			wanted++
+			connecting = true
 		}
 	}
-	if failing == wanted {
+	if !connecting {
 		return connectivity.TransientFailure, cmp.Or(err, errNoConnection)
 	}
 	return connectivity.Connecting, nil
