@@ -199,9 +199,10 @@ type listing struct {
 // drain, and drains the removed ones.
 func (p *policy) replaceLocked(eps []resolver.Endpoint) (changes []listing) {
 	known := make(map[string][]*Endpoint, len(p.endpoints)) // by addresses and server names
+	taken := make(map[string]bool, len(p.endpoints))        // first addresses
 	for _, ep := range slices.AppendSeq(slices.Clone(p.endpoints), maps.Keys(p.drains.timers)) {
 		key := keyOf(ep.addresses)
-		known[key] = append(known[key], ep)
+		known[key], taken[ep.address] = append(known[key], ep), true
 	}
 	listed := make(map[*Endpoint]bool, len(eps))
 	now, kept := make([]*Endpoint, 0, len(eps)), make([]resolver.Endpoint, 0, len(eps))
@@ -214,8 +215,8 @@ func (p *policy) replaceLocked(eps []resolver.Endpoint) (changes []listing) {
 		if i := slices.IndexFunc(known[key], func(ep *Endpoint) bool { return same(ep.addresses, r.Addresses) }); i >= 0 {
 			ep = known[key][i]
 		} else {
-			ep = p.newEndpoint(r)
-			known[key] = append(known[key], ep)
+			ep = p.newEndpoint(r, taken[r.Addresses[0].Addr])
+			known[key], taken[ep.address] = append(known[key], ep), true
 		}
 		if !listed[ep] {
 			listed[ep], now, kept = true, append(now, ep), append(kept, r)
@@ -237,9 +238,14 @@ func (p *policy) replaceLocked(eps []resolver.Endpoint) (changes []listing) {
 	return changes
 }
 
-func (p *policy) newEndpoint(r resolver.Endpoint) *Endpoint {
-	address := r.Addresses[0].Addr
-	ep := newEndpoint(address, p.options().Table.Acquire("", address))
+// newEndpoint returns a new endpoint. Its health is its own, also if its address is taken by another one: all
+// endpoints behind a proxy, which differ in their attributes, have that of the proxy.
+func (p *policy) newEndpoint(r resolver.Endpoint, taken bool) *Endpoint {
+	ep, key := newEndpoint(r.Addresses[0].Addr, nil), ""
+	if taken {
+		key = fmt.Sprintf("%s %p", ep.address, ep)
+	}
+	ep.entry.Store(p.options().Table.Acquire(key, ep.address))
 	ep.addresses, ep.policy = slices.Clone(r.Addresses), p
 	ep.list(p.ctx)
 	for class := range ep.conns {

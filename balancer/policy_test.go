@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"go/scanner"
 	"errors"
 	"fmt"
 	"testing"
@@ -104,6 +105,7 @@ func TestEndpointsAreUnique(t *testing.T) {
 		kept = append(kept, ep.addresses)
 	}
 	assert.Equal(t, [][]resolver.Address{{a}, {b}, {tls}, {a, b}}, kept)
+	assert.Len(t, p.options().Table.All(), len(kept), "each has its own health")
 	assert.Len(t, p.replaceLocked(nil), len(kept))
 	assert.Empty(t, p.endpoints)
 }
@@ -185,4 +187,9 @@ func TestChoiceAvoidsEndpoints(t *testing.T) {
 	all := k.connected
 	assert.Equal(t, []*Endpoint{serving, also}, k.others(&Attempt{Avoid: all}, k.fit[needFull]), "no other is left")
 	assert.Empty(t, k.others(&Attempt{Avoid: all, AvoidStrictly: true}, k.fit[needFull]))
+}
+
+func TestErrorsOfADialerMayHaveATypeThatIsNotComparable(t *testing.T) {
+	k := &picker{err: scanner.ErrorList{}}
+	assert.True(t, k.refusesLike(k))
 }

@@ -72,7 +72,7 @@ func (p *policy) publish() {
 // refusesLike reports whether both pickers refuse all calls for the same reason. In an outage, each that gRPC
 // gets wakes all calls that wait.
 func (k *picker) refusesLike(was *picker) bool {
-	return len(k.connected)+len(was.connected) == 0 && k.err == was.err //nolint:errorlint // the same failure
+	return len(k.connected)+len(was.connected) == 0 && k.err.Error() == was.err.Error() // a dialer's error may have a type that is not comparable
 }
 
 // connectWantedLocked connects the endpoints that the strategy wants, in random order. In a
@@ -112,25 +112,21 @@ func (p *policy) connectivityLocked() (connectivity.State, error) {
 		return connectivity.TransientFailure, p.resolving
 	}
 	var err error
-	failing, wanted := 0, 0
+	connecting := false
 	for _, ep := range p.endpoints {
 		s := ep.conn(Calls)
 		switch {
 		case s.takesCalls():
 			return connectivity.Ready, nil
 		case s.ready.Load() && s.unhealthy != nil:
-			failing++
-			wanted++
 			err = s.unhealthy
 		case s.failing.Load():
-			failing++
-			wanted++
 			err = s.err
 		case s.sc != nil:
-			wanted++
+			connecting = true
 		}
 	}
-	if failing == wanted {
+	if !connecting {
 		return connectivity.TransientFailure, cmp.Or(err, errNoConnection)
 	}
 	return connectivity.Connecting, nil

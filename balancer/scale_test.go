@@ -127,8 +127,8 @@ func TestAnOutageNeedsFewPickers(t *testing.T) {
 	}
 	refuse(errors.New("connection refused"))
 	before := len(cc.states)
-	for range 10 {
-		refuse(errors.New("no route to host"))
+	for i := range 10 {
+		refuse(fmt.Errorf("refused again: %d", i))
 	}
 	assert.Equal(t, 10, len(cc.states)-before, "each shows the latest error")
 }

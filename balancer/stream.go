@@ -171,9 +171,5 @@ func (s *stream) weigh(now time.Time) {
 	if total-s.received < heavyBytes || !s.conn.ep.policy.heavy.CompareAndSwap(false, true) {
 		return
 	}
-	for _, other := range s.conn.ep.inflight.streamsOn(s.conn) {
-		if other.attempt.Conn == Streams { // others stay on the connection of calls
-			other.attempt.cut(errHeavy)
-		}
-	}
+	s.conn.cutStreams(errHeavy, true) // others stay on the connection of calls
 }

@@ -170,10 +170,10 @@ func (p *policy) connChanged(s *subConn, sc balancer.SubConn, st balancer.SubCon
 	p.changedBy(s, sc, taken)
 	if taken.state == connectivity.Ready {
 		p.prober.connected(s)
-	} else if s.class != Bulk {
-		// Either the connection is lost and its streams have ended, or the server shuts down (GOAWAY) and would keep
-		// them until it stops. Bulk transfers are not moved: they may complete before that.
-		s.cutStreams(errMoving)
+	} else {
+		// Either the connection is lost and its streams have ended, or the server closes it (GOAWAY) and would keep
+		// them until it stops. Other streams may complete before that.
+		s.cutStreams(errMoving, true)
 	}
 }
 
@@ -277,10 +277,12 @@ func (p *policy) takeReadyLocked(s *subConn) takenState {
 // errMoving ends a stream whose connection takes no new streams.
 var errMoving = status.Error(codes.Unavailable, "the connection is lost, or the server closes it")
 
-// cutStreams ends the streams on the connection.
-func (s *subConn) cutStreams(reason error) {
+// cutStreams ends the streams on the connection: all, or those of class Streams, which move.
+func (s *subConn) cutStreams(reason error, moving bool) {
 	for _, st := range s.ep.inflight.streamsOn(s) {
-		st.attempt.cut(reason)
+		if !moving || st.attempt.Conn == Streams {
+			st.attempt.cut(reason)
+		}
 	}
 }
 
@@ -304,7 +306,7 @@ func (p *policy) close(s *subConn, reason error) {
 	for _, f := range s.ep.inflight.callsOn(s) {
 		f.attempt.cut(reason)
 	}
-	s.cutStreams(reason)
+	s.cutStreams(reason, false)
 	s.forget()
 	if s.conn.close() {
 		return
