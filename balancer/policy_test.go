@@ -1,9 +1,9 @@
 package balancer
 
 import (
-	"go/scanner"
 	"errors"
 	"fmt"
+	"go/scanner"
 	"testing"
 	"time"
 
