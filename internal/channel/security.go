@@ -142,26 +142,24 @@ type transportCredentials struct {
 	config *tls.Config                      // nil if the client has none
 	roots  func() *x509.CertPool            // read at each handshake; nil to use config's
 	secure credentials.TransportCredentials // made from config, for everything that does not depend on the roots
-	plain  credentials.TransportCredentials
 	info   credentials.ProtocolInfo
 
-	handshakes *handshakes
+	sharing *sharing // knows the handshakes
 }
 
 // newTransportCredentials takes the TLS configuration of the client, if it has one, and whether
 // its first endpoints use TLS: gRPC checks options such as call credentials that require TLS
 // against one answer.
-func newTransportCredentials(config *tls.Config, roots func() *x509.CertPool, anyTLS bool, h *handshakes) credentials.TransportCredentials {
+func newTransportCredentials(config *tls.Config, roots func() *x509.CertPool, anyTLS bool, s *sharing) credentials.TransportCredentials {
 	c := &transportCredentials{
 		anyTLS: anyTLS,
 		config: config,
 		roots:  roots,
 		secure: credentials.NewTLS(config),
-		plain:  insecure.NewCredentials(),
 
-		handshakes: h,
+		sharing: s,
 	}
-	c.info = c.plain.Info()
+	c.info = insecure.NewCredentials().Info()
 	if anyTLS {
 		c.info = c.secure.Info()
 	}
@@ -169,11 +167,12 @@ func newTransportCredentials(config *tls.Config, roots func() *x509.CertPool, an
 }
 
 func (c *transportCredentials) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	c.sharing.note(c.sharing.named, authority)
 	if !c.usesTLS(ctx) {
-		return c.plain.ClientHandshake(ctx, authority, conn)
+		return insecure.NewCredentials().ClientHandshake(ctx, authority, conn)
 	}
 	secured, info, err := c.current().ClientHandshake(ctx, authority, conn)
-	c.handshakes.ended(conn, err)
+	c.sharing.dialer.handshakes.ended(conn, err)
 	return secured, info, err
 }
 
