@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -35,13 +36,13 @@ type security struct {
 
 func newSecurity(cfg Config) *security {
 	s := &security{tls: cfg.TLS != nil, allowInsecure: cfg.AllowInsecureSync}
-	s.name(cfg.Endpoints)
+	s.name(cfg.Endpoints, func() {})
 	return s
 }
 
 // name sets the endpoints that the program named. An empty list, with which programs
-// reset connections, changes nothing.
-func (s *security) name(endpoints []string) {
+// reset connections, changes nothing. It calls before before the client becomes secured.
+func (s *security) name(endpoints []string, before func()) {
 	if len(endpoints) == 0 {
 		return
 	}
@@ -55,6 +56,9 @@ func (s *security) name(endpoints []string) {
 		default:
 			named[ep.Address] = true
 		}
+	}
+	if secured && !s.secured.Load() {
+		before()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,12 +118,8 @@ func (c *Channel) SetFoundEndpoints(endpoints []string, named uint64) bool {
 
 // hasPassword reports whether the requests of a method carry a password.
 func hasPassword(method string) bool {
-	switch method {
-	case pb.Auth_Authenticate_FullMethodName, pb.Auth_UserAdd_FullMethodName, pb.Auth_UserChangePassword_FullMethodName:
-		return true
-	default:
-		return false
-	}
+	with := []string{pb.Auth_Authenticate_FullMethodName, pb.Auth_UserAdd_FullMethodName, pb.Auth_UserChangePassword_FullMethodName}
+	return slices.Contains(with, method)
 }
 
 // inClear reports whether the request of ctx is sent over a plaintext connection.
