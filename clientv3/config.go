@@ -196,8 +196,8 @@ type Config struct {
 	// DisableHealthSharing keeps this client's endpoint health private. By default the
 	// clients of a process share the health of endpoints that have the same address and
 	// whose servers they authenticate in the same way: one client probes for all, and all
-	// avoid a fault that one finds. A client whose DialOptions set a dialer or transport
-	// credentials shares nothing.
+	// avoid a fault that one finds. A client whose DialOptions set a dialer, transport
+	// credentials or an authority shares nothing.
 	DisableHealthSharing bool `json:"disable-health-sharing"`
 
 	// WriteStallTimeout is how long a write may wait on a member that is alive but completes

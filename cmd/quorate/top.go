@@ -156,9 +156,7 @@ func causes(cfg clientv3.Config, timeout time.Duration) func(context.Context, st
 		if c, ok := known.Load(endpoint); ok && time.Since(c.(cause).at) < causeAge {
 			return c.(cause).text
 		}
-		cfg := cfg
-		cfg.Endpoints = []string{endpoint}
-		text := doctor.Why(ctx, doctor.Config{Client: cfg, Timeout: timeout})
+		text := doctor.Why(ctx, doctor.Config{Client: cfg, Only: endpoint, Timeout: timeout})
 		known.Store(endpoint, cause{text, time.Now()})
 		return text
 	}

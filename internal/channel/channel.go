@@ -224,7 +224,7 @@ func (c *Channel) SetEndpoints(endpoints []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.named++
-	c.security.name(endpoints)
+	c.security.name(endpoints, func() { c.resolver.set(nil) }) // calls wait
 	c.setEndpointsLocked(endpoints)
 }
 

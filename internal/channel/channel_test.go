@@ -119,11 +119,6 @@ func TestSetNoEndpointsIsTolerated(t *testing.T) {
 	assert.NoError(t, get(t, c))
 }
 
-func TestNewNamesTheInvalidEndpoint(t *testing.T) {
-	_, err := New(Config{Endpoints: []string{"127.0.0.1:2379", "ftp://127.0.0.1:2379"}})
-	assert.ErrorContains(t, err, "ftp://127.0.0.1:2379")
-}
-
 func TestCallsByNameReuseTheirConnection(t *testing.T) {
 	m := startMember(t, "http://", nil)
 	c := newTestChannel(t, Config{Endpoints: []string{m.endpoint}})

@@ -21,7 +21,7 @@ func dialOptions(cfg Config, c *client, s *sharing, eps []endpoint.Endpoint) []g
 	anyTLS := slices.ContainsFunc(eps, func(ep endpoint.Endpoint) bool { return ep.UseTLS(cfg.TLS != nil) })
 	opts := []grpc.DialOption{
 		grpc.WithContextDialer(s.dial),
-		grpc.WithTransportCredentials(balancer.Credentials(newTransportCredentials(cfg.TLS, cfg.Roots, anyTLS, s.dialer.handshakes))),
+		grpc.WithTransportCredentials(balancer.Credentials(newTransportCredentials(cfg.TLS, cfg.Roots, anyTLS, s))),
 		grpc.WithDisableRetry(),
 		// An idle channel would close connections with open streams, and the first call
 		// after an idle period would wait for a new connection.

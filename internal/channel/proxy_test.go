@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/resolver"
 
 	"github.com/quorate/quorate/internal/testpki"
 )
@@ -88,18 +87,4 @@ func TestProxy(t *testing.T) {
 			require.NoError(t, c.Close())
 		})
 	}
-}
-
-// Clients of one process that connect by other ways do not share what they see.
-func TestHealthBehindAProxyIsNotThatOfDirectConnections(t *testing.T) {
-	addr := resolver.Address{Addr: "etcd.example:2379"}
-	key := func(opts ...grpc.DialOption) string {
-		s := newSharing(Config{DialOptions: opts})
-		defer s.close()
-		s.dialed[addr.Addr] = true
-		return s.key(addr)
-	}
-	proxied := key()
-	assert.Equal(t, proxied, key())
-	assert.NotEqual(t, proxied, key(grpc.WithNoProxy()))
 }

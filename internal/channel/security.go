@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -35,13 +36,13 @@ type security struct {
 
 func newSecurity(cfg Config) *security {
 	s := &security{tls: cfg.TLS != nil, allowInsecure: cfg.AllowInsecureSync}
-	s.name(cfg.Endpoints)
+	s.name(cfg.Endpoints, func() {})
 	return s
 }
 
 // name sets the endpoints that the program named. An empty list, with which programs
-// reset connections, changes nothing.
-func (s *security) name(endpoints []string) {
+// reset connections, changes nothing. It calls before before the client becomes secured.
+func (s *security) name(endpoints []string, before func()) {
 	if len(endpoints) == 0 {
 		return
 	}
@@ -55,6 +56,9 @@ func (s *security) name(endpoints []string) {
 		default:
 			named[ep.Address] = true
 		}
+	}
+	if secured && !s.secured.Load() {
+		before()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,12 +118,8 @@ func (c *Channel) SetFoundEndpoints(endpoints []string, named uint64) bool {
 
 // hasPassword reports whether the requests of a method carry a password.
 func hasPassword(method string) bool {
-	switch method {
-	case pb.Auth_Authenticate_FullMethodName, pb.Auth_UserAdd_FullMethodName, pb.Auth_UserChangePassword_FullMethodName:
-		return true
-	default:
-		return false
-	}
+	with := []string{pb.Auth_Authenticate_FullMethodName, pb.Auth_UserAdd_FullMethodName, pb.Auth_UserChangePassword_FullMethodName}
+	return slices.Contains(with, method)
 }
 
 // inClear reports whether the request of ctx is sent over a plaintext connection.
@@ -142,26 +142,24 @@ type transportCredentials struct {
 	config *tls.Config                      // nil if the client has none
 	roots  func() *x509.CertPool            // read at each handshake; nil to use config's
 	secure credentials.TransportCredentials // made from config, for everything that does not depend on the roots
-	plain  credentials.TransportCredentials
 	info   credentials.ProtocolInfo
 
-	handshakes *handshakes
+	sharing *sharing // knows the handshakes
 }
 
 // newTransportCredentials takes the TLS configuration of the client, if it has one, and whether
 // its first endpoints use TLS: gRPC checks options such as call credentials that require TLS
 // against one answer.
-func newTransportCredentials(config *tls.Config, roots func() *x509.CertPool, anyTLS bool, h *handshakes) credentials.TransportCredentials {
+func newTransportCredentials(config *tls.Config, roots func() *x509.CertPool, anyTLS bool, s *sharing) credentials.TransportCredentials {
 	c := &transportCredentials{
 		anyTLS: anyTLS,
 		config: config,
 		roots:  roots,
 		secure: credentials.NewTLS(config),
-		plain:  insecure.NewCredentials(),
 
-		handshakes: h,
+		sharing: s,
 	}
-	c.info = c.plain.Info()
+	c.info = insecure.NewCredentials().Info()
 	if anyTLS {
 		c.info = c.secure.Info()
 	}
@@ -169,11 +167,12 @@ func newTransportCredentials(config *tls.Config, roots func() *x509.CertPool, an
 }
 
 func (c *transportCredentials) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	c.sharing.note(c.sharing.named, authority)
 	if !c.usesTLS(ctx) {
-		return c.plain.ClientHandshake(ctx, authority, conn)
+		return insecure.NewCredentials().ClientHandshake(ctx, authority, conn)
 	}
 	secured, info, err := c.current().ClientHandshake(ctx, authority, conn)
-	c.handshakes.ended(conn, err)
+	c.sharing.dialer.handshakes.ended(conn, err)
 	return secured, info, err
 }
 

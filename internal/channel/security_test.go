@@ -4,10 +4,12 @@ import (
 	"crypto/tls"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/status"
@@ -15,6 +17,7 @@ import (
 	"github.com/quorate/quorate/internal/endpoint"
 	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/internal/testpki"
+	"github.com/quorate/quorate/observe"
 )
 
 func publishedAddress(t *testing.T, raw string, tls bool) resolver.Address {
@@ -158,6 +161,28 @@ func TestSecretsAreNotSentInClear(t *testing.T) {
 
 	c.SetEndpoints([]string{secure.endpoint})
 	require.NoError(t, get(t, c))
+}
+
+// settingObserver is called when endpoints are set, before calls can use them.
+type settingObserver struct {
+	observe.None
+	set func()
+}
+
+func (o *settingObserver) EndpointsSet([]string) { o.set() }
+
+// A call that begins while a client becomes secured waits for its new endpoints.
+func TestCallsWaitWhileAClientBecomesSecured(t *testing.T) {
+	m := startMember(t, "http://", nil)
+	o := &settingObserver{set: func() {}}
+	c := newTestChannel(t, Config{Endpoints: []string{m.endpoint}, Observer: o, Login: func() Login { return Login{Token: "jwt"} }})
+	require.NoError(t, get(t, c))
+	o.set = func() {
+		o.set = func() {}
+		_, err := pb.NewKVClient(c).Range(grpctest.Within(t, 100*time.Millisecond), &pb.RangeRequest{}, grpc.WaitForReady(true))
+		assert.Equal(t, codes.DeadlineExceeded, status.Code(err), "%v", err)
+	}
+	c.SetEndpoints([]string{"https://127.0.0.1:1"})
 }
 
 // Probes use plaintext connections too, without the token.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/resolver"
 
@@ -22,7 +23,8 @@ var sharedHealth = health.NewTable()
 
 // sharing returns the key under which a client shares an endpoint's health: address,
 // server name, and how the server and the client are authenticated. A client with a custom
-// dialer in its DialOptions shares nothing, because its connections may lead anywhere.
+// dialer in its DialOptions shares nothing, because its connections may lead anywhere, nor does
+// one with another server name.
 type sharing struct {
 	disabled bool
 	identity *tlsIdentity // nil if the configuration cannot be compared, or for none
@@ -30,11 +32,12 @@ type sharing struct {
 
 	mu     sync.Mutex
 	dialed map[string]bool // the addresses that this client's own dialer has dialed
+	named  map[string]bool // the server names of its handshakes: those of addresses, or that of grpc.WithAuthority
 }
 
 func newSharing(cfg Config) *sharing {
-	s := &sharing{disabled: cfg.DisableHealthSharing, dialer: systemDialer, dialed: make(map[string]bool)}
-	s.dialer.handshakes = new(handshakes)
+	s := &sharing{disabled: cfg.DisableHealthSharing, dialer: systemDialer, dialed: make(map[string]bool), named: make(map[string]bool)}
+	s.dialer.handshakes = &handshakes{failed: make(map[string]time.Time)}
 	if proxy.Disabled(cfg.DialOptions) {
 		s.dialer.proxy = nil
 	}
@@ -48,13 +51,18 @@ func (s *sharing) close() { identities.release(s.identity) }
 
 // dial is the client's dialer.
 func (s *sharing) dial(ctx context.Context, address string) (net.Conn, error) {
-	s.mu.Lock()
-	if len(s.dialed) >= maxNames {
-		clear(s.dialed) // an endpoint does not share until it is dialed again
-	}
-	s.dialed[address] = true
-	s.mu.Unlock()
+	s.note(s.dialed, address)
 	return s.dialer.dial(ctx, address)
+}
+
+// note adds to dialed or named.
+func (s *sharing) note(set map[string]bool, value string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(set) >= maxNames {
+		clear(set) // an endpoint does not share until it is dialed again
+	}
+	set[value] = true
 }
 
 // key implements balancer.Options.ShareKey.
@@ -64,12 +72,10 @@ func (s *sharing) key(a resolver.Address) string {
 	security, _ := a.Attributes.Value(securityKey{}).(endpoint.Security)
 	direct := s.dialer.proxy == nil // connections of others may lead through a proxy
 	switch {
-	case s.disabled || !s.dialed[a.Addr]:
+	case s.disabled || !s.dialed[a.Addr] || !s.named[a.ServerName] || security == endpoint.TLS && s.identity == nil:
 		return ""
 	case security != endpoint.TLS:
 		return fmt.Sprintf("plaintext %t %s", direct, a.Addr)
-	case s.identity == nil:
-		return ""
 	default:
 		return fmt.Sprintf("tls %t %p %s %s", direct, s.identity, a.ServerName, a.Addr)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"google.golang.org/grpc"
 )
 
 func TestClientsThatAuthenticateAlikeHaveOneIdentity(t *testing.T) {
@@ -36,4 +37,18 @@ func TestClientsThatAuthenticateAlikeHaveOneIdentity(t *testing.T) {
 			assert.Empty(t, all.all)
 		})
 	}
+}
+
+// Behind one address there may be a server for each authority, and another one for those who use no proxy.
+func TestClientsOfOtherServersShareNothing(t *testing.T) {
+	m := startMember(t, "http://", nil)
+	key := func(opts ...grpc.DialOption) string {
+		c := newTestChannel(t, Config{Endpoints: []string{m.endpoint}, DialOptions: opts})
+		assert.NoError(t, get(t, c))
+		return c.sharing.key(publishedAddress(t, m.endpoint, false))
+	}
+	assert.NotEmpty(t, key())
+	assert.Equal(t, key(), key())
+	assert.NotEqual(t, key(), key(grpc.WithNoProxy()))
+	assert.Empty(t, key(grpc.WithAuthority("a.example")))
 }

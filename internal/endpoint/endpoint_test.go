@@ -139,24 +139,6 @@ func TestPasswordIsNeverShown(t *testing.T) {
 	assert.NotContains(t, fmt.Sprintf("%v %+v %s", e, e, e), "secret")
 }
 
-func TestUseTLS(t *testing.T) {
-	tests := []struct {
-		security      Security
-		name          string
-		without, with bool
-	}{
-		{Configured, "configured", false, true},
-		{Plaintext, "plaintext", false, false},
-		{TLS, "tls", true, true},
-	}
-	for _, tt := range tests {
-		e := Endpoint{Security: tt.security}
-		assert.Equal(t, tt.name, tt.security.String())
-		assert.Equal(t, tt.without, e.UseTLS(false), tt.name)
-		assert.Equal(t, tt.with, e.UseTLS(true), tt.name)
-	}
-}
-
 // TestDialTarget pins the targets that gRPC's own dialer uses for an Address.
 func TestDialTarget(t *testing.T) {
 	tests := []struct{ address, network, addr string }{

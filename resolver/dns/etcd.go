@@ -23,9 +23,10 @@ type EtcdConfig struct {
 	// _etcd-client-blue._tcp.
 	ServiceName string
 
-	// SecureOnly excludes plaintext endpoints, as etcdctl --insecure-discovery=false does. Set the
-	// client's TLS server name to the domain: an attacker who forges records can forge the names
-	// of endpoints, but has no certificate for the domain.
+	// SecureOnly excludes plaintext endpoints, as etcdctl --insecure-discovery=false does. Give the
+	// client grpc.WithAuthority(domain) in Config.DialOptions, and the members a certificate for the
+	// domain: an attacker who forges records can forge the names of endpoints, but has no certificate
+	// for the domain. The ServerName of Config.TLS does not help: it has no effect.
 	SecureOnly bool
 }
 

@@ -103,24 +103,12 @@ func (v *visit) isAdvertisedBy(m *pb.Member) bool {
 
 // served returns those visits that have a status.
 func (d *diagnosis) served() []*visit {
-	var out []*visit
-	for _, v := range d.visits {
-		if v.failed == stepNone && v.status != nil {
-			out = append(out, v)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(d.visits), func(v *visit) bool { return v.failed != stepNone || v.status == nil })
 }
 
 // members returns those that are members of an etcd cluster and have a status.
 func (d *diagnosis) members() []*visit {
-	var out []*visit
-	for _, v := range d.served() {
-		if v.status.Header.GetMemberId() != 0 {
-			out = append(out, v)
-		}
-	}
-	return out
+	return slices.DeleteFunc(d.served(), func(v *visit) bool { return v.status.Header.GetMemberId() == 0 })
 }
 
 // clusters returns the endpoints by cluster.

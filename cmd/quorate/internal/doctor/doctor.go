@@ -18,6 +18,8 @@ import (
 type Config struct {
 	// Client is how a client would reach the cluster.
 	Client clientv3.Config
+	// Only, if set, is the one endpoint of Client that is examined.
+	Only string
 	// Timeout bounds each step on an endpoint.
 	Timeout time.Duration
 	// Cluster also reports the members that no endpoint names, as if they were endpoints.
@@ -33,6 +35,14 @@ type Config struct {
 	Settle time.Duration
 }
 
+// secured reports whether a client sends tokens and passwords over TLS only.
+func (c Config) secured() bool {
+	return c.Client.TLS != nil || slices.ContainsFunc(c.Client.Endpoints, func(raw string) bool {
+		ep, _ := endpoint.Parse(raw) // Examine has the error
+		return ep.UseTLS(false)
+	})
+}
+
 // DefaultSettle is longer than an election takes with etcd's defaults.
 const DefaultSettle = 2 * time.Second
 
@@ -44,6 +54,9 @@ func Examine(ctx context.Context, cfg Config) (Report, error) {
 	var all []*visit
 	defer func() { each(all, (*visit).close) }()
 	for _, raw := range cfg.Client.Endpoints {
+		if cfg.Only != "" && raw != cfg.Only {
+			continue
+		}
 		ep, err := endpoint.Parse(raw)
 		if err != nil {
 			return Report{}, err

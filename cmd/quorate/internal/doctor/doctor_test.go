@@ -109,16 +109,17 @@ func TestOnTheWayToAHealthyCluster(t *testing.T) {
 			clientv3.Config{Endpoints: []string{served(issue(t, other, "127.0.0.1", -time.Hour, time.Hour))}, TLS: roots},
 			[]string{"error tls-unknown-authority"},
 		},
-		{
-			"plaintext to TLS",
-			clientv3.Config{Endpoints: []string{"http://" + bare(served(good))}},
-			[]string{"error speaks-tls"},
-		},
+		{"plaintext to TLS", clientv3.Config{Endpoints: []string{"http://" + bare(served(good))}}, []string{"error speaks-tls"}},
 		{"TLS to plaintext", clientv3.Config{Endpoints: []string{"https://" + target}, TLS: roots}, []string{"error speaks-clear"}},
 		{"clock ahead", clientv3.Config{Endpoints: []string{endpoints[1], dated(time.Minute), endpoints[2]}}, []string{"warning clock m1"}},
 		{"clock behind", clientv3.Config{Endpoints: []string{endpoints[1], dated(-time.Hour), endpoints[2]}}, []string{"warning clock m1"}},
 		{"our clock", clientv3.Config{Endpoints: []string{dated(time.Minute), dated(time.Minute)}}, append([]string{"warning clock"}, alone...)},
 		{"a user where there is none", clientv3.Config{Endpoints: endpoints, Username: "root", Password: "secret"}, []string{"note auth-off"}},
+		{
+			"a user, and no TLS at one of the endpoints",
+			clientv3.Config{Endpoints: []string{"https://127.0.0.1:1", endpoints[0]}, Username: "root", Password: "secret"},
+			[]string{"error refused", "error auth-refused"},
+		},
 		{"nobody listens", clientv3.Config{Endpoints: append([]string{"127.0.0.1:1"}, endpoints...)}, []string{"error refused"}},
 		{"no such name", clientv3.Config{Endpoints: append([]string{"http://nosuch.invalid:2379"}, endpoints...)}, []string{"error name-unknown"}},
 		{"one endpoint of three", clientv3.Config{Endpoints: endpoints[:1]}, alone},
@@ -229,18 +230,17 @@ func TestAuthentication(t *testing.T) {
 	cluster := start(t, lab.Config{Members: 1, TLS: true, ClientCertAuth: true})
 	secure := clientv3.Config{Endpoints: cluster.Endpoints(), TLS: cluster.ClientTLS()}
 	t.Run("healthy", func(t *testing.T) { requireCodes(t, examine(t, testTimeout, secure)) })
-	t.Run("no certificate of the client", func(t *testing.T) {
-		cfg := secure
-		cfg.TLS = secure.TLS.Clone()
-		cfg.TLS.Certificates = nil
-		requireCodes(t, examine(t, testTimeout, cfg), "error tls-client-certificate")
-	})
-	t.Run("a certificate of somebody else", func(t *testing.T) {
-		cfg := secure
-		cfg.TLS = secure.TLS.Clone()
-		cfg.TLS.Certificates = []tls.Certificate{*issue(t, testpki.New(t, "wrong"), "client", -time.Hour, time.Hour)}
-		requireCodes(t, examine(t, testTimeout, cfg), "error tls-client-certificate")
-	})
+	for name, certificates := range map[string][]tls.Certificate{
+		"no certificate of the client":   nil,
+		"a certificate of somebody else": {*issue(t, testpki.New(t, "wrong"), "client", -time.Hour, time.Hour)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := secure
+			cfg.TLS = secure.TLS.Clone()
+			cfg.TLS.Certificates = certificates
+			requireCodes(t, examine(t, testTimeout, cfg), "error tls-client-certificate")
+		})
+	}
 }
 
 func TestUsers(t *testing.T) {

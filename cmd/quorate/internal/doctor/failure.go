@@ -40,7 +40,7 @@ func (d *diagnosis) failure(v *visit) {
 	case stepTLS:
 		d.tlsFailure(v, address)
 	case stepAuth:
-		if status.Code(v.err) == codes.Unavailable || timedOut(v.err) {
+		if status.Code(v.err) == codes.Unavailable || timedOut(v.err) || errors.Is(v.err, errInClear) {
 			d.rpcFailure(v, address)
 			return
 		}
@@ -174,6 +174,8 @@ func clientCertificate(cfg *tls.Config) (cert *x509.Certificate, given bool) {
 func (d *diagnosis) rpcFailure(v *visit, address string) {
 	switch {
 	case refusedLogin(v.err): // see login
+	case errors.Is(v.err, errInClear):
+		d.finding(v, Error, AuthRefused, "write https:// before the endpoint, or use no TLS at all", "%v", v.err)
 	case wantsCertificate(v.err) || v.web.err != nil && wantsCertificate(v.web.err):
 		d.clientCertificate(v)
 	case v.web.proxy:

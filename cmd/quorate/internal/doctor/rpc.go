@@ -32,6 +32,9 @@ func (v *visit) open() error {
 	return err
 }
 
+// errInClear is the failure of an endpoint to which a client sends neither a token nor a password.
+var errInClear = errors.New("neither a token nor a password is sent to it in clear, because the client is configured for TLS")
+
 // signed returns ctx with the token, if there is one.
 func (v *visit) signed(ctx context.Context) context.Context {
 	if v.token == "" {
@@ -45,11 +48,15 @@ func (v *visit) authenticate(ctx context.Context) {
 		v.fail(stepStatus, err)
 		return
 	}
-	v.token = v.cfg.Client.Token
-	if v.cfg.Client.Username == "" {
+	login := v.cfg.Client
+	if v.tls == nil && v.cfg.secured() && login.Token+login.Username != "" {
+		v.fail(stepAuth, errInClear)
 		return
 	}
-	reply, err := pb.NewAuthClient(v.conn).Authenticate(ctx, &pb.AuthenticateRequest{Name: v.cfg.Client.Username, Password: v.cfg.Client.Password})
+	if v.token = login.Token; login.Username == "" {
+		return
+	}
+	reply, err := pb.NewAuthClient(v.conn).Authenticate(ctx, &pb.AuthenticateRequest{Name: login.Username, Password: login.Password})
 	switch {
 	case err == nil:
 		v.token = reply.Token

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -70,13 +71,8 @@ type visit struct {
 func newVisit(cfg Config, ep endpoint.Endpoint) *visit {
 	v := &visit{cfg: cfg, endpoint: ep, via: proxy.FromEnvironment(ep.Address)}
 	if ep.UseTLS(cfg.Client.TLS != nil) {
-		v.tls = &tls.Config{}
-		if cfg.Client.TLS != nil {
-			v.tls = cfg.Client.TLS.Clone()
-		}
-		if v.tls.ServerName == "" {
-			v.tls.ServerName = hostOf(ep.ServerName)
-		}
+		v.tls = cmp.Or(cfg.Client.TLS.Clone(), &tls.Config{})
+		v.tls.ServerName = hostOf(ep.ServerName) // as the client does
 	}
 	return v
 }
