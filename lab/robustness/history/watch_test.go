@@ -2,6 +2,7 @@ package history_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -9,56 +10,33 @@ import (
 	"github.com/quorate/quorate/lab/robustness/history"
 )
 
+// event is a put of a key, or "-" and a key that is deleted.
+func event(text string) history.Event {
+	key, deleted := strings.CutPrefix(text, "-")
+	e := history.Event{KeyValue: history.KeyValue{Key: key}}
+	if deleted {
+		e.Type = history.DeleteEvent
+	}
+	return e
+}
+
 func TestWatchRequestMatches(t *testing.T) {
-	put := func(key string) history.Event { return history.Event{KeyValue: history.KeyValue{Key: key}} }
-	gone := func(key string) history.Event {
-		return history.Event{Type: history.DeleteEvent, KeyValue: history.KeyValue{Key: key}}
-	}
-	tests := []struct {
-		name    string
+	for name, tt := range map[string]struct {
 		request history.WatchRequest
-		yes, no []history.Event
+		yes, no []string
 	}{
-		{
-			"one key",
-			history.WatchRequest{Key: "b"},
-			[]history.Event{put("b"), gone("b")},
-			[]history.Event{put("a"), put("ba"), put("")},
-		},
-		{
-			"a range",
-			history.WatchRequest{Key: "b", RangeEnd: "d"},
-			[]history.Event{put("b"), put("cz"), gone("c")},
-			[]history.Event{put("a"), put("d"), gone("d")},
-		},
-		{
-			"from a key on",
-			history.WatchRequest{Key: "b", RangeEnd: "\x00"},
-			[]history.Event{put("b"), put("z")},
-			[]history.Event{put("a")},
-		},
-		{
-			"no puts",
-			history.WatchRequest{Key: "b", NoPut: true},
-			[]history.Event{gone("b")},
-			[]history.Event{put("b"), gone("c")},
-		},
-		{
-			"no deletes",
-			history.WatchRequest{Key: "b", NoDelete: true},
-			[]history.Event{put("b")},
-			[]history.Event{gone("b")},
-		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			for _, e := range tt.yes {
-				assert.True(t, tt.request.Matches(e), "%v", e)
-			}
-			for _, e := range tt.no {
-				assert.False(t, tt.request.Matches(e), "%v", e)
-			}
-		})
+		"one key":       {history.WatchRequest{Key: "b"}, []string{"b", "-b"}, []string{"a", "ba", ""}},
+		"a range":       {history.WatchRequest{Key: "b", RangeEnd: "d"}, []string{"b", "cz", "-c"}, []string{"a", "d", "-d"}},
+		"from a key on": {history.WatchRequest{Key: "b", RangeEnd: "\x00"}, []string{"b", "z"}, []string{"a"}},
+		"no puts":       {history.WatchRequest{Key: "b", NoPut: true}, []string{"-b"}, []string{"b", "-c"}},
+		"no deletes":    {history.WatchRequest{Key: "b", NoDelete: true}, []string{"b"}, []string{"-b"}},
+	} {
+		for _, e := range tt.yes {
+			assert.True(t, tt.request.Matches(event(e)), "%s: %s", name, e)
+		}
+		for _, e := range tt.no {
+			assert.False(t, tt.request.Matches(event(e)), "%s: %s", name, e)
+		}
 	}
 }
 
@@ -75,23 +53,19 @@ func TestLastEvent(t *testing.T) {
 }
 
 func TestWatchResponseKinds(t *testing.T) {
-	tests := []struct {
-		name               string
+	for name, tt := range map[string]struct {
 		response           history.WatchResponse
 		progress, terminal bool
 	}{
-		{"events", history.WatchResponse{Revision: 2, Events: []history.Event{{}}}, false, false},
-		{"progress", history.WatchResponse{Revision: 2}, true, false},
-		{"created", history.WatchResponse{Revision: 2, Created: true}, false, false},
-		{"compacted", history.WatchResponse{Revision: 2, CompactRevision: 5}, false, true},
-		{"cancelled", history.WatchResponse{Revision: 2, Canceled: true}, false, true},
-		{"failed", history.WatchResponse{Revision: 2, Err: errors.New("no")}, false, true},
-		{"nothing", history.WatchResponse{}, false, false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			assert.Equal(t, tt.progress, tt.response.IsProgress())
-			assert.Equal(t, tt.terminal, tt.response.IsTerminal())
-		})
+		"events":    {history.WatchResponse{Revision: 2, Events: []history.Event{{}}}, false, false},
+		"progress":  {history.WatchResponse{Revision: 2}, true, false},
+		"created":   {history.WatchResponse{Revision: 2, Created: true}, false, false},
+		"compacted": {history.WatchResponse{Revision: 2, CompactRevision: 5}, false, true},
+		"cancelled": {history.WatchResponse{Revision: 2, Canceled: true}, false, true},
+		"failed":    {history.WatchResponse{Revision: 2, Err: errors.New("no")}, false, true},
+		"nothing":   {history.WatchResponse{}, false, false},
+	} {
+		assert.Equal(t, tt.progress, tt.response.IsProgress(), name)
+		assert.Equal(t, tt.terminal, tt.response.IsTerminal(), name)
 	}
 }
