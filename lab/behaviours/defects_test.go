@@ -14,6 +14,13 @@ import (
 	"github.com/quorate/quorate/lab/servers"
 )
 
+// answers has calls of a method answered with what becomes of the real answer.
+func answers(method string, change func(proto.Message, error) (proto.Message, error)) func(*fakeetcd.Cluster) {
+	return func(c *fakeetcd.Cluster) {
+		c.On(method, func(call *fakeetcd.Call) { call.Answer(change(call.Execute())) })
+	}
+}
+
 // TestDefectsAreFound compares a fake that has a defect with one that has none, by recorded behaviours of the official client,
 // and runs rows on it with Quorate.
 func TestDefectsAreFound(t *testing.T) {
@@ -22,47 +29,30 @@ func TestDefectsAreFound(t *testing.T) {
 		name, recorded, row string
 		plant               func(*fakeetcd.Cluster)
 	}{
-		{
-			"no defect", "KV: put", "", func(*fakeetcd.Cluster) {},
-		},
-		{
-			"a value of another key", "KV: do", "KV: transactions of Kubernetes",
-			func(c *fakeetcd.Cluster) {
-				c.On("Range", func(call *fakeetcd.Call) {
-					resp, err := call.Execute()
-					if r, ok := resp.(*pb.RangeResponse); ok && len(r.Kvs) > 0 {
-						r.Kvs[0].Value = []byte("other")
+		{"no defect", "KV: put", "", func(*fakeetcd.Cluster) {}},
+		{"a value of another key", "KV: do", "KV: transactions of Kubernetes", answers("Range", func(resp proto.Message, err error) (proto.Message, error) {
+			if r, ok := resp.(*pb.RangeResponse); ok && len(r.Kvs) > 0 {
+				r.Kvs[0].Value = []byte("other")
+			}
+			return resp, err
+		})},
+		{"another text for an error", "KV: txn errors", "", answers("Txn", func(resp proto.Message, err error) (proto.Message, error) {
+			if err != nil {
+				err = status.Error(codes.InvalidArgument, "refused")
+			}
+			return resp, err
+		})},
+		{"an event that lacks the value before it", "", "watch: of Kubernetes", func(c *fakeetcd.Cluster) {
+			c.On("Watch", func(call *fakeetcd.Call) {
+				call.OnSend(func(resp proto.Message) bool {
+					for _, e := range resp.(*pb.WatchResponse).Events {
+						e.PrevKv = nil
 					}
-					call.Answer(resp, err)
+					return true
 				})
-			},
-		},
-		{
-			"another text for an error", "KV: txn errors", "",
-			func(c *fakeetcd.Cluster) {
-				c.On("Txn", func(call *fakeetcd.Call) {
-					resp, err := call.Execute()
-					if err != nil {
-						err = status.Error(codes.InvalidArgument, "refused")
-					}
-					call.Answer(resp, err)
-				})
-			},
-		},
-		{
-			"an event that lacks the value before it", "", "watch: of Kubernetes",
-			func(c *fakeetcd.Cluster) {
-				c.On("Watch", func(call *fakeetcd.Call) {
-					call.OnSend(func(resp proto.Message) bool {
-						for _, e := range resp.(*pb.WatchResponse).Events {
-							e.PrevKv = nil
-						}
-						return true
-					})
-					_, _ = call.Execute()
-				})
-			},
-		},
+				_, _ = call.Execute()
+			})
+		}},
 	} {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()

@@ -41,8 +41,7 @@ func TestScript(t *testing.T) {
 			s.as(user)
 			for _, k := range []string{"a", "other"} {
 				s.watching(func(s *watchSession) {
-					s.create(key(k))
-					s.receive(1)
+					s.create(key(k), 1)
 				})
 			}
 			all.run(s, "users and roles")

@@ -18,8 +18,7 @@ func TestWatchBehind(t *testing.T) {
 			s.put(fmt.Sprintf("k%d", i%3), "v")
 		}
 		s.watching(func(s *watchSession) {
-			s.create(&pb.WatchCreateRequest{Key: []byte("k"), RangeEnd: []byte("l"), StartRevision: 2})
-			s.receive(3)
+			s.create(&pb.WatchCreateRequest{Key: []byte("k"), RangeEnd: []byte("l"), StartRevision: 2}, 3)
 			s.put("k0", "v")
 			s.receive(1)
 		})
@@ -52,8 +51,7 @@ func TestWatchFragments(t *testing.T) {
 		s.call(puts)
 		for _, fragment := range []bool{false, true} {
 			s.watching(func(s *watchSession) {
-				s.create(&pb.WatchCreateRequest{RangeEnd: fromKey(), PrevKv: true, Fragment: fragment})
-				s.receive(1)
+				s.create(&pb.WatchCreateRequest{RangeEnd: fromKey(), PrevKv: true, Fragment: fragment}, 1)
 				s.call(puts)
 				for _, r := range s.receive(1) {
 					for more := r.Fragment; more; {

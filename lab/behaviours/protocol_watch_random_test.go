@@ -31,7 +31,7 @@ func TestRandomWatch(t *testing.T) {
 					g := newGenerator(seed)
 					for i := range randomWrites {
 						if i%(randomWrites/randomWatchers) == 0 {
-							s.create(g.watch())
+							s.create(g.watch(), 0)
 						}
 						g.learn(s.call(g.write()))
 					}

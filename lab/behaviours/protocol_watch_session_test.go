@@ -34,19 +34,22 @@ func (s *watchSession) receive(n int) []*pb.WatchResponse {
 	return responses
 }
 
-// ask sends a request. Receive says what went wrong if that fails.
-func (s *watchSession) ask(r *pb.WatchRequest) { _ = s.stream.Send(r) }
-
-func (s *watchSession) create(r *pb.WatchCreateRequest) {
-	s.ask(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}})
+// ask sends a request, and receives n responses. Receive says what went wrong if sending fails.
+func (s *watchSession) ask(r *pb.WatchRequest, n int) {
+	_ = s.stream.Send(r)
+	s.receive(n)
 }
 
-func (s *watchSession) cancel(id int64) {
-	s.ask(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: id}}})
+func (s *watchSession) create(r *pb.WatchCreateRequest, n int) {
+	s.ask(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}}, n)
 }
 
-func (s *watchSession) progress() {
-	s.ask(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
+func (s *watchSession) cancel(id int64, n int) {
+	s.ask(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: id}}}, n)
+}
+
+func (s *watchSession) progress(n int) {
+	s.ask(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}}, n)
 }
 
 func (s *session) put(key, value string) {
