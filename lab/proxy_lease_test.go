@@ -33,8 +33,7 @@ func TestLeaseThroughProxy(t *testing.T) {
 	granted, err := c.Grant(grpctest.Within(t, soon), ttl)
 	require.NoError(t, err)
 	var m quorate.LeaseMonitor
-	ctx, cancel := context.WithTimeout(t.Context(), runs)
-	defer cancel()
+	ctx := grpctest.Within(t, runs)
 	answers, err := c.KeepAlive(quorate.WithLeaseMonitor(ctx, &m), granted.ID)
 	require.NoError(t, err)
 	n := 0

@@ -19,6 +19,7 @@ import (
 
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/internal/cli/clitest"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/robustness/faults"
 )
@@ -48,8 +49,7 @@ func program(t *testing.T, as, dir string, args ...string) (*exec.Cmd, *bufio.Sc
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	t.Cleanup(cancel)
+	ctx := grpctest.Within(t, 5*time.Minute)
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Env = append(os.Environ(), asProgram+"="+as, "TMPDIR="+dir)
 	out, err := cmd.StdoutPipe()

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/behaviours/transcript"
 	"github.com/quorate/quorate/lab/internal/labtest"
@@ -47,8 +48,7 @@ func realEtcd(t *testing.T) *grpc.ClientConn {
 func settledEtcd(t *testing.T) *grpc.ClientConn {
 	t.Helper()
 	cluster := startEtcd(t)
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	defer cancel()
+	ctx := grpctest.Within(t, testTimeout)
 	require.NoError(t, servers.Settle(ctx, cluster))
 	return cluster.Members()[0].Conn()
 }
@@ -84,8 +84,7 @@ const shown = 3
 // returns the entries of etcd.
 func requireLikeEtcd(t *testing.T, etcd, fake *grpc.ClientConn, run calls) []entry {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), programTimeout)
-	defer cancel()
+	ctx := grpctest.Within(t, programTimeout)
 	sessions := []*session{newSession(ctx, etcd), newSession(ctx, fake)}
 	var running sync.WaitGroup
 	for _, s := range sessions {

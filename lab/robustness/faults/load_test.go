@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/robustness"
@@ -134,25 +135,22 @@ func TestCallsEnd(t *testing.T) {
 		"at their deadline":     {time.Hour, 11 * time.Second, 0, history.Failed, history.Unknown, 10 * time.Second},
 		"as the timeout passes": {time.Hour, time.Second, time.Second, history.Abandoned, history.Abandoned, 2 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := newMemory()
-				store.before = func(ctx context.Context, _ model.Kind, _ string) error { return pause.For(ctx, tt.takes) }
-				r := start(t, store, 1)
-				time.Sleep(tt.runs)
-				ctx, cancel := context.WithTimeout(t.Context(), tt.timeout)
-				defer cancel()
-				r.end(ctx)
-				for _, k := range history.Kinds() {
-					first, want := r.of(k)[0], tt.reads
-					if first.Request.Kind.Writes() {
-						want = tt.writes
-					}
-					assert.Equal(t, want, first.Outcome)
-					assert.Equal(t, want != history.OK, first.Err != "" && first.Failure != nil)
-					assert.InDelta(t, tt.lasts, first.Return-first.Call, float64(10*time.Millisecond))
+		grpctest.Bubble(t, name, func(t *testing.T) {
+			store := newMemory()
+			store.before = func(ctx context.Context, _ model.Kind, _ string) error { return pause.For(ctx, tt.takes) }
+			r := start(t, store, 1)
+			time.Sleep(tt.runs)
+			ctx := grpctest.Within(t, tt.timeout)
+			r.end(ctx)
+			for _, k := range history.Kinds() {
+				first, want := r.of(k)[0], tt.reads
+				if first.Request.Kind.Writes() {
+					want = tt.writes
 				}
-			})
+				assert.Equal(t, want, first.Outcome)
+				assert.Equal(t, want != history.OK, first.Err != "" && first.Failure != nil)
+				assert.InDelta(t, tt.lasts, first.Return-first.Call, float64(10*time.Millisecond))
+			}
 		})
 	}
 }
@@ -174,8 +172,7 @@ func TestSettleWaitsForEarlierCallsOnly(t *testing.T) {
 		}
 		r := start(t, store, 2)
 		time.Sleep(100 * time.Millisecond)
-		expired, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		expired := grpctest.Within(t, time.Second)
 		require.ErrorIs(t, r.load.calls.settle(expired), context.DeadlineExceeded)
 		began := time.Now()
 		require.NoError(t, r.load.calls.settle(t.Context()), "which does not wait for what began before the last settle")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -22,6 +21,7 @@ import (
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/quorate/internal/resolve"
 	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // silent is what a script has in place of a kind for a probe without an answer.
@@ -76,20 +76,18 @@ func TestTwoProbesInARowWithoutServiceAreAVerdict(t *testing.T) {
 		}},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &script{answers: tt.answers, ended: make(chan struct{})}
-				var changes []string
-				p := resolve.NewProbes(s, insecure.NewCredentials(), time.Second, func(c health.Change) {
-					assert.Equal(t, "10.0.0.1:80", c.Endpoint)
-					assert.Equal(t, time.Now(), c.Evidence.At)
-					changes = append(changes, fmt.Sprintf("%v (%v)", c.To, c.Evidence))
-				})
-				p.Ask([]resolver.Endpoint{{Addresses: []resolver.Address{{Addr: "10.0.0.1:80"}}}})
-				<-s.ended
-				p.Close()
-				assert.Equal(t, tt.want, changes)
+		grpctest.Bubble(t, tt.name, func(t *testing.T) {
+			s := &script{answers: tt.answers, ended: make(chan struct{})}
+			var changes []string
+			p := resolve.NewProbes(s, insecure.NewCredentials(), time.Second, func(c health.Change) {
+				assert.Equal(t, "10.0.0.1:80", c.Endpoint)
+				assert.Equal(t, time.Now(), c.Evidence.At)
+				changes = append(changes, fmt.Sprintf("%v (%v)", c.To, c.Evidence))
 			})
+			p.Ask([]resolver.Endpoint{{Addresses: []resolver.Address{{Addr: "10.0.0.1:80"}}}})
+			<-s.ended
+			p.Close()
+			assert.Equal(t, tt.want, changes)
 		})
 	}
 }
@@ -130,25 +128,22 @@ func TestMemberReportsWhatSaysMost(t *testing.T) {
 		{"it hangs", hold, hold, nil},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cluster, err := fakeetcd.Start(1)
-				require.NoError(t, err)
-				defer cluster.Close()
-				for method, hook := range map[string]func(*fakeetcd.Call){"Range": tt.read, "Check": tt.health} {
-					if hook != nil {
-						cluster.On(method, hook)
-					}
+		grpctest.Bubble(t, tt.name, func(t *testing.T) {
+			cluster, err := fakeetcd.Start(1)
+			require.NoError(t, err)
+			defer cluster.Close()
+			for method, hook := range map[string]func(*fakeetcd.Call){"Range": tt.read, "Check": tt.health} {
+				if hook != nil {
+					cluster.On(method, hook)
 				}
-				conn, err := cluster.Member(0).Dial()
-				require.NoError(t, err)
-				defer conn.Close()
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				var got []health.Kind
-				resolve.Member{}.Probe(ctx, conn, func(r health.Report) { got = append(got, r.Kind) })
-				assert.Equal(t, tt.want, got)
-			})
+			}
+			conn, err := cluster.Member(0).Dial()
+			require.NoError(t, err)
+			defer conn.Close()
+			ctx := grpctest.Within(t, time.Second)
+			var got []health.Kind
+			resolve.Member{}.Probe(ctx, conn, func(r health.Report) { got = append(got, r.Kind) })
+			assert.Equal(t, tt.want, got)
 		})
 	}
 }
