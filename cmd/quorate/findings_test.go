@@ -22,6 +22,9 @@ func TestSentences(t *testing.T) {
 	_, address, _ := strings.Cut(https, "://")
 	interrupted, interrupt := context.WithCancelCause(t.Context())
 	interrupt(cli.SignalError{Signal: syscall.SIGINT})
+	verify := func(endpoint string) []string {
+		return []string{"verify", "--command-timeout", "4s", "--endpoints", endpoint}
+	}
 	for _, tt := range []struct {
 		name      string
 		ctx       context.Context
@@ -33,16 +36,8 @@ func TestSentences(t *testing.T) {
 		{"P4: an unknown authority", nil, []string{"top", "--once", "--interval", "3s", "--endpoints", https}, cli.Failure, "the certificate was issued by", "deadline"},
 		{"P4: plaintext", nil, []string{"top", "--once", "--interval", "3s", "--endpoints", "http://" + address}, cli.Failure, "the server speaks TLS, and the endpoint says plaintext", "deadline"},
 		{"P4: one of two", nil, []string{"top", "--once", "--interval", "3s", "--endpoints", "127.0.0.1:1," + noQuorum}, cli.OK, "degraded", "deadline"},
-		{
-			"P5: no quorum", nil,
-			[]string{"verify", "--command-timeout", "4s", "--endpoints", noQuorum},
-			cli.Failure, `quorate: the cluster has no leader: nothing is written`, `{"level"`,
-		},
-		{
-			"P5: an unknown authority", nil,
-			[]string{"verify", "--command-timeout", "4s", "--endpoints", https},
-			cli.Failure, `quorate: the certificate was issued by "CN=quorate-lab CA", which this machine does not know`, `{"level"`,
-		},
+		{"P5: no quorum", nil, verify(noQuorum), cli.Failure, `quorate: the cluster has no leader: nothing is written`, `{"level"`},
+		{"P5: an unknown authority", nil, verify(https), cli.Failure, `quorate: the certificate was issued by "CN=quorate-lab CA", which this machine does not know`, `{"level"`},
 		{"P5: Ctrl-C", interrupted, []string{"verify", "--endpoints", noQuorum}, 130, "quorate: interrupt", "deadline"},
 		{"P6: Ctrl-C", interrupted, []string{"top", "--once", "--endpoints", noQuorum}, 130, "quorate: interrupt", ""},
 		{"P6: Ctrl-C", interrupted, []string{"doctor", "--endpoints", noQuorum}, 130, "quorate: interrupt", ""},

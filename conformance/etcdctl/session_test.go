@@ -88,9 +88,8 @@ func (s *session) signal(sig syscall.Signal) {
 	require.NoError(s.t, s.cmd.Process.Signal(sig), s.name)
 }
 
-// end waits for the end of a command that prints no more, and compares its exit
-// status. It returns its standard error.
-func (s *session) end(status int) string {
+// end waits for the end of a command that prints no more, and compares its exit status.
+func (s *session) end(status int) {
 	s.t.Helper()
 	timeout := time.After(soon)
 	select {
@@ -101,5 +100,11 @@ func (s *session) end(status int) string {
 	}
 	_ = s.cmd.Wait() // its result is the exit status
 	require.Equal(s.t, status, s.cmd.ProcessState.ExitCode(), "%s\nstderr: %s", s.name, &s.stderr)
-	return s.stderr.String()
+}
+
+// stop ends a command by a signal, of which it makes a success.
+func (s *session) stop(sig syscall.Signal) {
+	s.t.Helper()
+	s.signal(sig)
+	s.end(0)
 }

@@ -86,8 +86,8 @@ func waiting(t *testing.T, ctl etcdctl, prefix string, n int) {
 	eventually(t, func() bool { return strings.Count(ctl.ok(t, "get", prefix, "--prefix", "--keys-only"), prefix) == n })
 }
 
-// held returns what a session has printed of the key that it holds.
-func held(t *testing.T, s *session, prefix string) {
+// held returns when a session has printed of the key that it holds, and some lines more.
+func held(t *testing.T, s *session, prefix string, more ...string) {
 	t.Helper()
 	select {
 	case line, ok := <-s.lines:
@@ -95,21 +95,18 @@ func held(t *testing.T, s *session, prefix string) {
 	case <-time.After(soon):
 		require.FailNow(t, "not held", s.name)
 	}
+	s.expect(more...)
 }
 
 func testLock(t *testing.T, ctl etcdctl) {
 	first := ctl.begin(t, "lock", "lock")
-	held(t, first, "lock/")
-	first.expect("")
+	held(t, first, "lock/", "")
 	second := ctl.begin(t, "lock", "lock")
 	waiting(t, ctl, "lock/", 2)
 	second.silent()
-	first.signal(syscall.SIGINT)
-	first.end(0)
-	held(t, second, "lock/")
-	second.expect("")
-	second.signal(syscall.SIGTERM)
-	second.end(0)
+	first.stop(syscall.SIGINT)
+	held(t, second, "lock/", "")
+	second.stop(syscall.SIGTERM)
 	require.Empty(t, ctl.ok(t, "get", "lock/", "--prefix"))
 }
 
@@ -134,24 +131,17 @@ func testLockOfDeadHolder(t *testing.T, ctl etcdctl) {
 
 func testElect(t *testing.T, ctl etcdctl) {
 	first := ctl.begin(t, "elect", "election", "one")
-	held(t, first, "election/")
-	first.expect("one")
+	held(t, first, "election/", "one")
 	observer := ctl.begin(t, "elect", "election", "--listen")
-	held(t, observer, "election/")
-	observer.expect("one")
+	held(t, observer, "election/", "one")
 	second := ctl.begin(t, "elect", "election", "two")
 	waiting(t, ctl, "election/", 2)
 	second.silent()
-	first.signal(syscall.SIGTERM)
-	first.end(0)
-	held(t, second, "election/")
-	second.expect("two")
-	held(t, observer, "election/")
-	observer.expect("two")
-	observer.signal(syscall.SIGINT)
-	observer.end(0)
-	second.signal(syscall.SIGINT)
-	second.end(0)
+	first.stop(syscall.SIGTERM)
+	held(t, second, "election/", "two")
+	held(t, observer, "election/", "two")
+	observer.stop(syscall.SIGINT)
+	second.stop(syscall.SIGINT)
 	require.Empty(t, ctl.ok(t, "get", "election/", "--prefix"))
 }
 

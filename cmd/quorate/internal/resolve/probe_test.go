@@ -49,31 +49,26 @@ func (s *script) Probe(ctx context.Context, _ grpc.ClientConnInterface, report f
 }
 
 func TestTwoProbesInARowWithoutServiceAreAVerdict(t *testing.T) {
+	const (
+		suspected = "suspected (suspicious: no answer for 1s)"
+		doubted   = "suspected (suspicious: alive, and does not show that it serves)"
+		dead      = "dead (unresponsive: no answer for 1s)"
+		lagging   = "lagging (stalled: alive, and does not show that it serves)"
+		serving   = "serving (served)"
+	)
 	tests := []struct {
 		name    string
 		answers []health.Kind
 		want    []string
 	}{
-		{"one probe", []health.Kind{silent}, []string{"suspected (suspicious: no answer for 1s)"}},
-		{"two probes", []health.Kind{silent, silent, silent}, []string{
-			"suspected (suspicious: no answer for 1s)", "dead (unresponsive: no answer for 1s)",
-		}},
-		{"alive once", []health.Kind{health.Answered, health.Served}, []string{
-			"suspected (suspicious: alive, and does not show that it serves)", "serving (served)",
-		}},
-		{"alive only", []health.Kind{health.Answered, health.Answered, health.Answered}, []string{
-			"suspected (suspicious: alive, and does not show that it serves)", "lagging (stalled: alive, and does not show that it serves)",
-		}},
-		{"silent, then alive", []health.Kind{silent, health.Answered}, []string{
-			"suspected (suspicious: no answer for 1s)", "lagging (stalled: alive, and does not show that it serves)",
-		}},
-		{"work in between", []health.Kind{silent, health.Served, silent}, []string{
-			"suspected (suspicious: no answer for 1s)", "serving (served)", "suspected (suspicious: no answer for 1s)",
-		}},
-		{"a slow endpoint", []health.Kind{health.Late, silent, silent}, []string{"slow (late)", "dead (unresponsive: no answer for 1s)"}},
-		{"the dead return", []health.Kind{silent, silent, health.Answered, health.Served}, []string{
-			"suspected (suspicious: no answer for 1s)", "dead (unresponsive: no answer for 1s)", "lagging (stalled: alive, and does not show that it serves)", "serving (served)",
-		}},
+		{"one probe", []health.Kind{silent}, []string{suspected}},
+		{"two probes", []health.Kind{silent, silent, silent}, []string{suspected, dead}},
+		{"alive once", []health.Kind{health.Answered, health.Served}, []string{doubted, serving}},
+		{"alive only", []health.Kind{health.Answered, health.Answered, health.Answered}, []string{doubted, lagging}},
+		{"silent, then alive", []health.Kind{silent, health.Answered}, []string{suspected, lagging}},
+		{"work in between", []health.Kind{silent, health.Served, silent}, []string{suspected, serving, suspected}},
+		{"a slow endpoint", []health.Kind{health.Late, silent, silent}, []string{"slow (late)", dead}},
+		{"the dead return", []health.Kind{silent, silent, health.Answered, health.Served}, []string{suspected, dead, lagging, serving}},
 	}
 	for _, tt := range tests {
 		grpctest.Bubble(t, tt.name, func(t *testing.T) {
