@@ -281,13 +281,15 @@ func TestMetricsExist(t *testing.T) {
 		p.run(scrapeInterval)
 		names := p.scraped.names()
 		for _, r := range readRules(t) {
-			for _, name := range metricsIn(t, r.Expr) {
+			metrics, _ := partsOf(t, r.Expr)
+			for _, name := range metrics {
 				require.True(t, names[name], "%s asks for %s", r.Alert, name)
 			}
 		}
 		shown := map[string]bool{}
 		for _, expr := range expressions(t) {
-			for _, name := range metricsIn(t, expr) {
+			metrics, _ := partsOf(t, expr)
+			for _, name := range metrics {
 				assert.True(t, names[name], "the dashboard asks for %s", name)
 				shown[withoutSuffix(name)] = true
 			}

@@ -50,10 +50,19 @@ func (s spoiled) Handle(style lockcheck.Style, name string) client.Handle {
 // guarded is a handle with other guards.
 type guarded struct {
 	client.Handle
-	spoil func(client.Guard) client.Guard
+	spoil func(*client.Guard)
 }
 
-func (g guarded) Guard() client.Guard { return g.spoil(g.Handle.Guard()) }
+func (g guarded) Guard() client.Guard {
+	guard := g.Handle.Guard()
+	g.spoil(&guard)
+	return guard
+}
+
+// withGuards returns a session with other guards.
+func withGuards(s client.Session, spoil func(*client.Guard)) client.Session {
+	return spoiled{s, func(style lockcheck.Style, name string) client.Handle { return guarded{s.Handle(style, name), spoil} }}
+}
 
 // early returns a session with locks that do not wait: they queue and call that success.
 func early(s quorate.Session) client.Session {
@@ -100,32 +109,27 @@ func unguarded(s quorate.Session, broke func()) client.Session {
 		}
 		return true, response.Header.GetRevision(), nil
 	}
-	return spoiled{s, func(style lockcheck.Style, name string) client.Handle {
-		return guarded{s.Handle(style, name), func(g client.Guard) client.Guard {
-			g.Write = func(ctx context.Context, key, value string) (bool, int64, error) {
-				return write(ctx, g.Claim, key, value)
-			}
-			return g
-		}}
-	}}
+	return withGuards(s, func(g *client.Guard) {
+		claim := g.Claim
+		g.Write = func(ctx context.Context, key, value string) (bool, int64, error) {
+			return write(ctx, claim, key, value)
+		}
+	})
 }
 
 // denying returns a session with guards that deny every fourth write which they made.
 func denying(s client.Session, writes *atomic.Int64, broke func()) client.Session {
-	return spoiled{s, func(style lockcheck.Style, name string) client.Handle {
-		return guarded{s.Handle(style, name), func(g client.Guard) client.Guard {
-			write := g.Write
-			g.Write = func(ctx context.Context, key, value string) (bool, int64, error) {
-				accepted, revision, err := write(ctx, key, value)
-				if accepted && writes.Add(1)%4 == 0 {
-					accepted = false
-					broke()
-				}
-				return accepted, revision, err
+	return withGuards(s, func(g *client.Guard) {
+		write := g.Write
+		g.Write = func(ctx context.Context, key, value string) (bool, int64, error) {
+			accepted, revision, err := write(ctx, key, value)
+			if accepted && writes.Add(1)%4 == 0 {
+				accepted = false
+				broke()
 			}
-			return g
-		}}
-	}}
+			return accepted, revision, err
+		}
+	})
 }
 
 // neverReleasingTTL is the time to live of a neverReleasing session in seconds: longer than a busy machine can keep a client from

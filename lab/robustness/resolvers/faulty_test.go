@@ -14,20 +14,25 @@ import (
 	"github.com/quorate/quorate/lab/robustness/internal/soaktest"
 )
 
-// spoiled is a builder whose resolvers talk to channels through something that breaks promises.
-type spoiled struct {
+// builder builds resolvers in another way.
+type builder struct {
 	resolver.Builder
-	conn func(resolver.ClientConn) resolver.ClientConn
+	build func(resolver.Target, resolver.ClientConn, resolver.BuildOptions) (resolver.Resolver, error)
 }
 
-func (s spoiled) Build(t resolver.Target, cc resolver.ClientConn, opts resolver.BuildOptions) (resolver.Resolver, error) {
-	return s.Builder.Build(t, s.conn(cc), opts)
+func (b builder) Build(t resolver.Target, cc resolver.ClientConn, opts resolver.BuildOptions) (resolver.Resolver, error) {
+	return b.build(t, cc, opts)
 }
 
 type wrapper = func(resolver.Builder, func() (resolver.Builder, error)) resolver.Builder
 
+// wrapConn has resolvers talk to channels through something that breaks promises.
 func wrapConn(conn func(resolver.ClientConn) resolver.ClientConn) wrapper {
-	return func(b resolver.Builder, _ func() (resolver.Builder, error)) resolver.Builder { return spoiled{b, conn} }
+	return func(b resolver.Builder, _ func() (resolver.Builder, error)) resolver.Builder {
+		return builder{b, func(t resolver.Target, cc resolver.ClientConn, opts resolver.BuildOptions) (resolver.Resolver, error) {
+			return b.Build(t, conn(cc), opts)
+		}}
+	}
 }
 
 // emptying publishes an empty list with each error.
@@ -58,22 +63,15 @@ func newFirstListOnly(cc resolver.ClientConn) resolver.ClientConn {
 	return &firstListOnly{ClientConn: cc}
 }
 
-// forgetting makes a builder for each channel, so that none knows what another one did.
-type forgetting struct {
-	resolver.Builder
-	fresh func() (resolver.Builder, error)
-}
-
-func (f forgetting) Build(t resolver.Target, cc resolver.ClientConn, opts resolver.BuildOptions) (resolver.Resolver, error) {
-	b, err := f.fresh()
-	if err != nil {
-		return nil, err
-	}
-	return b.Build(t, cc, opts)
-}
-
+// forget makes a builder for each channel, so that none knows what another one did.
 func forget(b resolver.Builder, another func() (resolver.Builder, error)) resolver.Builder {
-	return forgetting{b, another}
+	return builder{b, func(t resolver.Target, cc resolver.ClientConn, opts resolver.BuildOptions) (resolver.Resolver, error) {
+		fresh, err := another()
+		if err != nil {
+			return nil, err
+		}
+		return fresh.Build(t, cc, opts)
+	}}
 }
 
 // TestMistakesAreFound has resolvers break promises. Each is found out within seconds.

@@ -24,23 +24,10 @@ import (
 // banner returns the address of a server that writes a text to each connection and reads what comes.
 func banner(t *testing.T, text string) string {
 	t.Helper()
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = lis.Close() })
-	go func() {
-		for {
-			conn, err := lis.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				_, _ = io.WriteString(conn, text)
-				_, _ = io.Copy(io.Discard, conn)
-				_ = conn.Close()
-			}()
-		}
-	}()
-	return lis.Addr().String()
+	return listen(t, nil, func(conn net.Conn) {
+		_, _ = io.WriteString(conn, text)
+		_, _ = io.Copy(io.Discard, conn)
+	})
 }
 
 // serveWeb returns the address of a server that answers HTTP on one path, and speaks no gRPC.

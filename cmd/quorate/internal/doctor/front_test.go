@@ -30,10 +30,16 @@ type front struct {
 // start returns the address of the front, which ends with the test.
 func (f front) start(t *testing.T) string {
 	t.Helper()
+	return listen(t, f.certificate, f.serve)
+}
+
+// listen has connections be served until the end of the test, over TLS if there is a certificate, and returns the address.
+func listen(t *testing.T, certificate *tls.Certificate, serve func(net.Conn)) string {
+	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	if f.certificate != nil {
-		lis = tls.NewListener(lis, &tls.Config{Certificates: []tls.Certificate{*f.certificate}, NextProtos: []string{"h2", "http/1.1"}})
+	if certificate != nil {
+		lis = tls.NewListener(lis, &tls.Config{Certificates: []tls.Certificate{*certificate}, NextProtos: []string{"h2", "http/1.1"}})
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -42,7 +48,10 @@ func (f front) start(t *testing.T) string {
 			if err != nil {
 				return
 			}
-			wg.Go(func() { f.serve(conn) })
+			wg.Go(func() {
+				defer conn.Close()
+				serve(conn)
+			})
 		}
 	})
 	t.Cleanup(func() {
@@ -53,7 +62,6 @@ func (f front) start(t *testing.T) string {
 }
 
 func (f front) serve(conn net.Conn) {
-	defer conn.Close()
 	in := bufio.NewReader(conn)
 	first, err := in.Peek(4)
 	if err != nil {
