@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/internal/testpki"
@@ -266,4 +267,9 @@ func TestLearner(t *testing.T) {
 	require.NoError(t, cluster.WaitReady(t.Context()))
 	requireCodes(t, examine(t, testTimeout, clientv3.Config{Endpoints: []string{learner.Endpoint()}}), "error only-learners")
 	requireCodes(t, examine(t, testTimeout, clientv3.Config{Endpoints: cluster.Endpoints()}), "note learner m3")
+}
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	goleak.VerifyTestMain(m)
 }
