@@ -46,7 +46,6 @@ func TestSentences(t *testing.T) {
 			[]string{"explain", `rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused"`},
 			cli.OK, "why              No connection was made, so nothing was sent.\na write is       not executed", "unknown",
 		},
-		{"P6: a full disk", nil, []string{"explain", "wal: write: no space left on device"}, cli.OK, "Free space on the disk of the member's data directory (df -h)", ""},
 		{"P6: endpoints as an argument", nil, []string{"doctor", "a:1", "b:1"}, cli.Failure, "endpoints are given with --endpoints a:1,b:1", "unknown command"},
 		{"P6: endpoints as an argument", nil, []string{"verify", "a:1"}, cli.Failure, "endpoints are given with --endpoints a:1", "unknown command"},
 		{"P6: no endpoint", nil, []string{"doctor", "--endpoints="}, cli.Failure, "it names no endpoint", "127.0.0.1"},
