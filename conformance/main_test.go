@@ -12,6 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// program runs the program, whose exit status must be this.
+func program(t *testing.T, status int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	require.Equal(t, status, run(t.Context(), args, &out, &errs), "%s%s", &out, &errs)
+	return out.String(), errs.String()
+}
+
 func TestBadUsage(t *testing.T) {
 	tests := []struct {
 		args []string
@@ -26,20 +34,18 @@ func TestBadUsage(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
-			var stdout, stderr bytes.Buffer
-			assert.Equal(t, exitUsage, run(t.Context(), tt.args, &stdout, &stderr))
-			assert.Empty(t, stdout.String())
-			assert.Contains(t, stderr.String(), tt.want)
+			stdout, stderr := program(t, exitUsage, tt.args...)
+			assert.Empty(t, stdout)
+			assert.Contains(t, stderr, tt.want)
 		})
 	}
 }
 
 func TestHelp(t *testing.T) {
-	var stdout, stderr bytes.Buffer
-	require.Equal(t, exitOK, run(t.Context(), []string{"--help"}, &stdout, &stderr))
-	require.Contains(t, stderr.String(), "Packages of etcd: snapshot examples naming")
-	require.Contains(t, stderr.String(), "Packages of dependents: github.com/coredns/coredns/plugin/etcd")
-	require.Contains(t, stderr.String(), "-official")
+	_, stderr := program(t, exitOK, "--help")
+	for _, want := range []string{"Packages of etcd: snapshot examples naming", "Packages of dependents: github.com/coredns/coredns/plugin/etcd", "-official"} {
+		require.Contains(t, stderr, want)
+	}
 }
 
 // TestElsewhere runs the program in a directory that is not its own.
@@ -48,9 +54,8 @@ func TestElsewhere(t *testing.T) {
 	t.Setenv("TMPDIR", temporary)
 	t.Chdir(t.TempDir())
 	for _, args := range [][]string{nil, {"--official"}} {
-		var stdout, stderr bytes.Buffer
-		require.Equal(t, exitUsage, run(t.Context(), args, &stdout, &stderr))
-		require.Contains(t, stderr.String(), "run it in its own directory")
+		_, stderr := program(t, exitUsage, args...)
+		require.Contains(t, stderr, "run it in its own directory")
 	}
 	leftover, err := filepath.Glob(filepath.Join(temporary, "quorate-*"))
 	require.NoError(t, err)
@@ -59,18 +64,16 @@ func TestElsewhere(t *testing.T) {
 
 // TestSuite runs a small part of the suite.
 func TestSuite(t *testing.T) {
-	var stdout, stderr bytes.Buffer
-	require.Equal(t, exitOK, run(t.Context(), []string{"--run=^ExampleKV_put$", "examples"}, &stdout, &stderr), "%s%s", &stdout, &stderr)
-	require.Contains(t, stdout.String(), "etcd's client suite v3.7.3 over Quorate\n")
-	require.Contains(t, stdout.String(), "\nall                         1      0       0\n")
+	stdout, _ := program(t, exitOK, "--run=^ExampleKV_put$", "examples")
+	require.Contains(t, stdout, "etcd's client suite v3.7.3 over Quorate\n")
+	require.Contains(t, stdout, "\nall                         1      0       0\n")
 }
 
 // TestNoneOfThatName is a run without a test.
 func TestNoneOfThatName(t *testing.T) {
-	var stdout, stderr bytes.Buffer
-	require.Equal(t, exitFailed, run(t.Context(), []string{"--run=^TestNosuch$", "snapshot"}, &stdout, &stderr))
-	require.Contains(t, stdout.String(), "no test passed")
-	require.NotContains(t, stdout.String(), "FAIL")
+	stdout, _ := program(t, exitFailed, "--run=^TestNosuch$", "snapshot")
+	require.Contains(t, stdout, "no test passed")
+	require.NotContains(t, stdout, "FAIL")
 }
 
 func TestInterrupted(t *testing.T) {

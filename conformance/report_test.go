@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -24,64 +25,49 @@ func reportOn(t *testing.T, s selection, script string) (printed string, ok bool
 	return out.String()[head:], r.ok
 }
 
+// events returns what go test -json prints of a package: an action, a test or - for the package, and the time or the output of each.
+func events(pkg, script string) string {
+	var out strings.Builder
+	for event := range strings.SplitSeq(script, ";") {
+		action, rest, _ := strings.Cut(strings.TrimSpace(event), " ")
+		test, more, _ := strings.Cut(rest, " ")
+		e := map[string]any{"Action": action, "Package": pkg, "Test": strings.Trim(test, "-")}
+		if elapsed, err := strconv.ParseFloat(more, 64); err == nil {
+			e["Elapsed"] = elapsed
+		} else if action == "output" {
+			e["Output"] = more + "\n"
+		}
+		line, _ := json.Marshal(e)
+		out.Write(append(line, '\n'))
+	}
+	return out.String()
+}
+
 func TestReport(t *testing.T) {
 	two := selection{suite: suite{title: "Suite", root: "r"}, packages: []suitePackage{{name: ".", tests: 3, skips: 1}, {name: "p", tests: 2}}}
-	const good = `
-{"Action":"run","Package":"r","Test":"TestA"}
-{"Action":"output","Package":"r","Test":"TestA","Output":"=== RUN   TestA\n"}
-{"Action":"pause","Package":"r","Test":"TestA"}
-{"Action":"run","Package":"r","Test":"TestB"}
-{"Action":"run","Package":"r","Test":"TestB/sub"}
-{"Action":"pass","Package":"r","Test":"TestB/sub","Elapsed":1}
-{"Action":"pass","Package":"r","Test":"TestB","Elapsed":1}
-{"Action":"cont","Package":"r","Test":"TestA"}
-{"Action":"pass","Package":"r","Test":"TestA","Elapsed":2}
-{"Action":"run","Package":"r","Test":"TestC"}
-{"Action":"skip","Package":"r","Test":"TestC","Elapsed":0}
-{"Action":"output","Package":"r","Output":"ok  \tr\t3.500s\n"}
-{"Action":"pass","Package":"r","Elapsed":3.5}
-`
+	good := events("r", `run TestA; output TestA === RUN   TestA; pause TestA; run TestB; run TestB/sub; pass TestB/sub 1; pass TestB 1;
+		cont TestA; pass TestA 2; run TestC; skip TestC; output - ok r 3.500s; pass - 3.5`)
 	for name, test := range map[string]struct {
 		selection selection
 		script    string
 		ok        bool
 		want      string
 	}{
-		"good, and an example": {two, good + `
-{"Action":"run","Package":"r/p","Test":"TestA"}
-{"Action":"pass","Package":"r/p","Test":"TestA","Elapsed":0}
-{"Action":"run","Package":"r/p","Test":"ExampleB"}
-{"Action":"pass","Package":"r/p","Test":"ExampleB","Elapsed":0}
-{"Action":"pass","Package":"r/p","Elapsed":1}`, true, `.                           2      0       1      3.5
+		"good, and an example": {two, good + events("r/p", "run TestA; pass TestA; run ExampleB; pass ExampleB; pass - 1"), true, `.                           2      0       1      3.5
 p                           2      0       0      1.0
 all                         4      0       1
 
 1m2s with compiling
 `},
-		"a test finds goroutines, in the short form": {selection{suite: two.suite, packages: two.packages, short: true}, good + `
-{"Action":"run","Package":"r/p","Test":"TestA"}
-{"Action":"output","Package":"r/p","Test":"TestA","Output":"    Found leaked goroutined BEFORE test appears to have leaked\n"}
-{"Action":"skip","Package":"r/p","Test":"TestA","Elapsed":0}
-{"Action":"run","Package":"r/p","Test":"TestB"}
-{"Action":"pass","Package":"r/p","Test":"TestB","Elapsed":1}
-{"Action":"pass","Package":"r/p","Elapsed":1}`, true, `.                           2      0       1      3.5
+		"a test finds goroutines, in the short form": {selection{suite: two.suite, packages: two.packages, short: true}, good + events("r/p",
+			"run TestA; output TestA Found leaked goroutined BEFORE test appears to have leaked; skip TestA; run TestB; pass TestB 1; pass - 1"), true, `.                           2      0       1      3.5
 p                           1      0       1      1.0
 all                         3      0       2
 
 1m2s with compiling
 `},
-		"a subtest fails": {two, good + `
-{"Action":"run","Package":"r/p","Test":"TestA"}
-{"Action":"output","Package":"r/p","Test":"TestA","Output":"a\n"}
-{"Action":"run","Package":"r/p","Test":"TestA/sub"}
-{"Action":"output","Package":"r/p","Test":"TestA/sub","Output":"sub\n"}
-{"Action":"fail","Package":"r/p","Test":"TestA/sub","Elapsed":1}
-{"Action":"fail","Package":"r/p","Test":"TestA","Elapsed":1}
-{"Action":"run","Package":"r/p","Test":"TestB"}
-{"Action":"output","Package":"r/p","Test":"TestB","Output":"b\n"}
-{"Action":"pass","Package":"r/p","Test":"TestB","Elapsed":1}
-{"Action":"output","Package":"r/p","Output":"FAIL\n"}
-{"Action":"fail","Package":"r/p","Elapsed":2}`, false, `.                           2      0       1      3.5
+		"a subtest fails": {two, good + events("r/p", `run TestA; output TestA a; run TestA/sub; output TestA/sub sub; fail TestA/sub 1;
+			fail TestA 1; run TestB; output TestB b; pass TestB 1; output - FAIL; fail - 2`), false, `.                           2      0       1      3.5
 p                           1      1       0      2.0  FAIL
 
 FAIL r/p TestA
@@ -92,10 +78,7 @@ all                         3      1       1
 
 1m2s with compiling
 `},
-		"too few": {two, good + `
-{"Action":"run","Package":"r/p","Test":"TestA"}
-{"Action":"pass","Package":"r/p","Test":"TestA"}
-{"Action":"pass","Package":"r/p","Elapsed":1}`, false, `.                           2      0       1      3.5
+		"too few": {two, good + events("r/p", "run TestA; pass TestA; pass - 1"), false, `.                           2      0       1      3.5
 p                           1      0       0      1.0  FAIL
 
 FAIL r/p: 1 tests ran, want 2
@@ -104,9 +87,7 @@ all                         3      0       1
 
 1m2s with compiling
 `},
-		"the go command ends early": {two, good + `
-{"Action":"run","Package":"r/p","Test":"TestA"}
-{"Action":"output","Package":"r/p","Test":"TestA","Output":"a\n"}`, false, `.                           2      0       1      3.5
+		"the go command ends early": {two, good + events("r/p", "run TestA; output TestA a"), false, `.                           2      0       1      3.5
 p                           0      1       0      0.0  FAIL
 
 FAIL r/p TestA
@@ -128,7 +109,7 @@ all                         0      0       0
 
 1m2s with compiling
 `},
-		"none of that name": {selection{suite: two.suite, packages: two.packages[1:], run: "Nosuch"}, `{"Action":"pass","Package":"r/p"}`, false, `p                           0      0       0      0.0
+		"none of that name": {selection{suite: two.suite, packages: two.packages[1:], run: "Nosuch"}, events("r/p", "pass -"), false, `p                           0      0       0      0.0
 no test passed: none was found
 all                         0      0       0
 

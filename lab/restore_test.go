@@ -1,7 +1,6 @@
 package lab_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"github.com/quorate/quorate/clientv3/leasing"
 	"github.com/quorate/quorate/clientv3/mirror"
 	"github.com/quorate/quorate/clientv3/ordering"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/labtest"
 )
@@ -23,8 +23,7 @@ import (
 // A member gets the data back that it had before: the cluster has the ID that it had, and a lower revision.
 func TestARestoredClusterIsNoticed(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := grpctest.Within(t, 2*time.Minute)
 	cluster := start(t, lab.Config{Members: 1})
 	m := cluster.Members()[0]
 	c := labtest.Client(t, quorate.Config{Endpoints: cluster.Endpoints()})

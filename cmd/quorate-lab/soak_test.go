@@ -13,7 +13,6 @@ import (
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/internal/cli/clitest"
 	"github.com/quorate/quorate/lab/robustness"
-	"github.com/quorate/quorate/lab/robustness/faults"
 	"github.com/quorate/quorate/lab/robustness/linear"
 	"github.com/quorate/quorate/lab/robustness/locks"
 	"github.com/quorate/quorate/lab/robustness/resolvers"
@@ -54,29 +53,6 @@ func TestSoakFlags(t *testing.T) {
 	}
 	first, second := ask(t, "locks"), ask(t, "locks")
 	assert.NotEqual(t, first.Common().Seed, second.Common().Seed, "each run has a seed of its own")
-}
-
-// TestSoakBadUsage has nothing run.
-func TestSoakBadUsage(t *testing.T) {
-	for args, want := range map[string]string{
-		"--members 2":                        "the number of members must be 3 to 9",
-		"--duration 2h":                      "the duration must be more than 0 and at most 1h0m0s; it is 2h0m0s",
-		"--duration 0":                       "--duration must be more than 0",
-		"--writers 0":                        "--writers must be more than 0",
-		"watches --watches -1":               "the number of watches must be 1 to 1000; it is -1",
-		"locks --contenders -1 --locks 1000": "the number of contenders must be 1 to 200; it is -1\nthe number of locks must be 1 to 100; it is 1000",
-		"linear --callers -1":                "the number of callers must be 1 to 64; it is -1",
-		"resolvers --channels 1001 --resolver dns,consul,dns": "the number of channels must be 1 to 1000; it is 1001\nunknown resolver \"consul\"",
-		"resolvers --resolver dns,dns":                        `the resolver "dns" is named twice`,
-		"leases":                                              `unknown command "leases" for "quorate-lab soak"`,
-	} {
-		t.Run(args, func(t *testing.T) {
-			status, stdout, stderr := execRoot(t.Context(), faults.Run, append([]string{"soak"}, strings.Fields(args)...)...)
-			assert.Equal(t, cli.Failure, status)
-			assert.Empty(t, stdout)
-			assert.Contains(t, stderr, want)
-		})
-	}
 }
 
 func TestSoakExitStatus(t *testing.T) {

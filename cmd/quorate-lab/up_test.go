@@ -7,13 +7,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/cmd/internal/cli"
-	"github.com/quorate/quorate/lab/robustness/faults"
 )
 
 func requireServes(t *testing.T, cfg clientv3.Config) {
@@ -75,11 +72,4 @@ func TestUpWithTLS(t *testing.T) {
 	require.NoError(t, err)
 	requireServes(t, *cfg)
 	requireEnds(t, cmd, dir)
-}
-
-func TestUpWithBadFlags(t *testing.T) {
-	status, stdout, stderr := execRoot(t.Context(), faults.Run, "up", "--members", "0")
-	assert.Equal(t, cli.Failure, status)
-	assert.Empty(t, stdout)
-	assert.Contains(t, stderr, "--members must be 1 to 9; it is 0")
 }

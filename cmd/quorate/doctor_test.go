@@ -25,13 +25,11 @@ func TestDoctor(t *testing.T) {
 	cluster := etcdtest.Start(t, etcdtest.Config{}).Lab
 
 	t.Setenv("ETCDCTL_ENDPOINTS", cluster.Endpoints()[0])
-	status, stdout, stderr := clitest.Exec(t.Context(), newRootCommand(), "doctor")
-	assert.Equal(t, cli.OK, status, stderr)
+	stdout, _ := execute(t, cli.OK, "doctor")
 	assert.Contains(t, stdout, "ENDPOINT")
 	assert.Contains(t, stdout, "Nothing is wrong.\n")
 
-	status, stdout, stderr = clitest.Exec(t.Context(), newRootCommand(), "doctor", "--json", "--endpoints", "127.0.0.1:1,"+cluster.Endpoints()[0])
-	assert.Equal(t, cli.Negative, status)
+	stdout, stderr := execute(t, cli.Negative, "doctor", "--json", "--endpoints", "127.0.0.1:1,"+cluster.Endpoints()[0])
 	assert.Regexp(t, `(^|\n)quorate: 1 finding\n$`, stderr) // after what it waits for on a busy machine
 	var report doctor.Report
 	require.NoError(t, json.Unmarshal([]byte(stdout), &report))
@@ -47,8 +45,7 @@ func TestDoctor(t *testing.T) {
 func TestDoctorWritesABundle(t *testing.T) {
 	cluster := etcdtest.Start(t, etcdtest.Config{}).Lab
 	bundle := filepath.Join(t.TempDir(), "ticket.tar.gz")
-	status, _, stderr := clitest.Exec(t.Context(), newRootCommand(), "doctor", "--hash", "--bundle", bundle, "--endpoints", cluster.Endpoints()[0])
-	assert.Equal(t, cli.OK, status, stderr)
+	execute(t, cli.OK, "doctor", "--hash", "--bundle", bundle, "--endpoints", cluster.Endpoints()[0])
 	file, err := os.Open(bundle)
 	require.NoError(t, err)
 	defer file.Close()
@@ -88,6 +85,6 @@ func TestDoctorCannotExamine(t *testing.T) {
 	_, _, stopped := clitest.Exec(ended, newRootCommand(), "doctor", "--discovery-srv", "etcd.invalid")
 	assert.Contains(t, stopped, "--discovery-srv: context canceled")
 	t.Setenv("ETCDCTL_COMMAND_TIMEOUT", "later")
-	_, _, stderr := clitest.Exec(t.Context(), newRootCommand(), "doctor")
+	_, stderr := execute(t, cli.Failure, "doctor")
 	assert.Contains(t, stderr, `ETCDCTL_COMMAND_TIMEOUT: "later" is no time`)
 }

@@ -11,20 +11,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/cmd/internal/cli"
-	"github.com/quorate/quorate/cmd/internal/cli/clitest"
 	"github.com/quorate/quorate/cmd/quorate/internal/explain"
 )
 
 func TestExplain(t *testing.T) {
-	status, stdout, _ := clitest.Exec(t.Context(), newRootCommand(), "explain", "etcdserver:", "request", "timed", "out")
-	assert.Equal(t, cli.OK, status)
+	stdout, _ := execute(t, cli.OK, "explain", "etcdserver:", "request", "timed", "out")
 	assert.Contains(t, stdout, "name             rpctypes.ErrGRPCTimeout\n")
 
-	_, stdout, _ = clitest.Exec(t.Context(), newRootCommand(), "explain", "code = Internal desc = a\x1b[2J")
+	stdout, _ = execute(t, cli.OK, "explain", "code = Internal desc = a\x1b[2J")
 	assert.NotContains(t, stdout, "\x1b")
 
-	status, stdout, stderr := clitest.Exec(t.Context(), newRootCommand(), "explain", "out of paper")
-	assert.Equal(t, cli.Negative, status)
+	stdout, stderr := execute(t, cli.Negative, "explain", "out of paper")
 	assert.Empty(t, stdout)
 	assert.Contains(t, stderr, "no error of etcd or gRPC that is known")
 }
@@ -61,6 +58,6 @@ func TestExplainAsDocumented(t *testing.T) {
 	require.True(t, found)
 	argument, rest, _ := strings.Cut(example, "'\n")
 	want, _, _ := strings.Cut(rest, "```")
-	_, stdout, _ := clitest.Exec(t.Context(), newRootCommand(), "explain", argument)
+	stdout, _ := execute(t, cli.OK, "explain", argument)
 	assert.Equal(t, want, stdout)
 }

@@ -22,6 +22,9 @@ func TestSentences(t *testing.T) {
 	_, address, _ := strings.Cut(https, "://")
 	interrupted, interrupt := context.WithCancelCause(t.Context())
 	interrupt(cli.SignalError{Signal: syscall.SIGINT})
+	verify := func(endpoint string) []string {
+		return []string{"verify", "--command-timeout", "4s", "--endpoints", endpoint}
+	}
 	for _, tt := range []struct {
 		name      string
 		ctx       context.Context
@@ -33,16 +36,8 @@ func TestSentences(t *testing.T) {
 		{"P4: an unknown authority", nil, []string{"top", "--once", "--interval", "3s", "--endpoints", https}, cli.Failure, "the certificate was issued by", "deadline"},
 		{"P4: plaintext", nil, []string{"top", "--once", "--interval", "3s", "--endpoints", "http://" + address}, cli.Failure, "the server speaks TLS, and the endpoint says plaintext", "deadline"},
 		{"P4: one of two", nil, []string{"top", "--once", "--interval", "3s", "--endpoints", "127.0.0.1:1," + noQuorum}, cli.OK, "degraded", "deadline"},
-		{
-			"P5: no quorum", nil,
-			[]string{"verify", "--command-timeout", "4s", "--endpoints", noQuorum},
-			cli.Failure, `quorate: the cluster has no leader: nothing is written`, `{"level"`,
-		},
-		{
-			"P5: an unknown authority", nil,
-			[]string{"verify", "--command-timeout", "4s", "--endpoints", https},
-			cli.Failure, `quorate: the certificate was issued by "CN=quorate-lab CA", which this machine does not know`, `{"level"`,
-		},
+		{"P5: no quorum", nil, verify(noQuorum), cli.Failure, `quorate: the cluster has no leader: nothing is written`, `{"level"`},
+		{"P5: an unknown authority", nil, verify(https), cli.Failure, `quorate: the certificate was issued by "CN=quorate-lab CA", which this machine does not know`, `{"level"`},
 		{"P5: Ctrl-C", interrupted, []string{"verify", "--endpoints", noQuorum}, 130, "quorate: interrupt", "deadline"},
 		{"P6: Ctrl-C", interrupted, []string{"top", "--once", "--endpoints", noQuorum}, 130, "quorate: interrupt", ""},
 		{"P6: Ctrl-C", interrupted, []string{"doctor", "--endpoints", noQuorum}, 130, "quorate: interrupt", ""},
@@ -51,7 +46,6 @@ func TestSentences(t *testing.T) {
 			[]string{"explain", `rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused"`},
 			cli.OK, "why              No connection was made, so nothing was sent.\na write is       not executed", "unknown",
 		},
-		{"P6: a full disk", nil, []string{"explain", "wal: write: no space left on device"}, cli.OK, "Free space on the disk of the member's data directory (df -h)", ""},
 		{"P6: endpoints as an argument", nil, []string{"doctor", "a:1", "b:1"}, cli.Failure, "endpoints are given with --endpoints a:1,b:1", "unknown command"},
 		{"P6: endpoints as an argument", nil, []string{"verify", "a:1"}, cli.Failure, "endpoints are given with --endpoints a:1", "unknown command"},
 		{"P6: no endpoint", nil, []string{"doctor", "--endpoints="}, cli.Failure, "it names no endpoint", "127.0.0.1"},

@@ -31,10 +31,17 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// execute runs the program, whose exit status should be this.
+func execute(t *testing.T, status int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	got, stdout, stderr := clitest.Exec(t.Context(), newRootCommand(), args...)
+	assert.Equal(t, status, got, stderr)
+	return stdout, stderr
+}
+
 func TestHelp(t *testing.T) {
 	for _, args := range [][]string{nil, {"--help"}, {"help"}} {
-		status, stdout, _ := clitest.Exec(t.Context(), newRootCommand(), args...)
-		assert.Equal(t, cli.OK, status)
+		stdout, _ := execute(t, cli.OK, args...)
 		for _, want := range []string{"Examples:\n  quorate ", "exit status", "--version", "completion "} {
 			assert.Contains(t, stdout, want)
 		}
@@ -72,8 +79,7 @@ func TestBadUsage(t *testing.T) {
 		"verify --endpoints 127.0.0.1:1 --command-timeout 100ms": "grant a lease: ",
 	} {
 		t.Run(args, func(t *testing.T) {
-			status, stdout, stderr := clitest.Exec(t.Context(), newRootCommand(), strings.Fields(args)...)
-			assert.Equal(t, cli.Failure, status)
+			stdout, stderr := execute(t, cli.Failure, strings.Fields(args)...)
 			assert.Empty(t, stdout)
 			assert.True(t, strings.HasPrefix(stderr, "quorate: "), stderr)
 			assert.Contains(t, stderr, want)

@@ -119,8 +119,19 @@ func TestResolveFollowsEtcd(t *testing.T) {
 	requireLine(t, lines, "- 10.0.0.1:80")
 }
 
+// Like etcdctl's "endpoint health", it is 0 only if all endpoints serve. With --once, --duration bounds how long the answer is
+// waited for.
 func TestResolveOnce(t *testing.T) {
 	a, _, _ := backend(t)
+	refusing, service, _ := backend(t)
+	service.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
+	const dead = "127.0.0.1:1" // given to no socket that asks for any port
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer mute.Close()
+	deaf, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer deaf.Close()
 	for _, tt := range []struct {
 		args           string
 		status         int
@@ -128,6 +139,11 @@ func TestResolveOnce(t *testing.T) {
 	}{
 		{"static:///" + a + " --once", cli.OK, "+ " + a, ""},
 		{"static:///" + a + " --once --health", cli.OK, a + " is serving", ""},
+		{"static:///" + a + "," + refusing + " --once --health", cli.Negative, "", "1 of 2 endpoints do not serve: " + refusing + " is not serving"},
+		{"static:///" + a + "," + dead + " --once --health", cli.Negative, "", "1 of 2 endpoints do not serve: " + dead + " is dead"},
+		{"static:///" + dead + " --once --health", cli.Negative, "", "1 of 1 endpoints do not serve"},
+		{"static:///" + mute.Addr().String() + " --once --health", cli.Negative, "", mute.Addr().String() + " is dead"},
+		{"dns:///a.example.:80 --server " + deaf.LocalAddr().String() + " --once --duration 1ms", cli.Failure, "", "no answer within 1ms (--duration)"},
 		{"static:///" + a + " --duration 1ms", cli.OK, "1 endpoint", ""},
 		{"static:///" + a + ";weight=2;zone=eu-a --once", cli.OK, "+ " + a + `  weight 2  {"zone":"eu-a"}`, ""},
 		{"static:///127.0.0.1 --once", cli.Failure, "", `"127.0.0.1" is not HOST:PORT`},
@@ -193,34 +209,6 @@ func TestResolveJSONError(t *testing.T) {
 	assert.Contains(t, line.Error, "a.example.")
 }
 
-// Like etcdctl's "endpoint health", it is 0 only if all endpoints serve.
-func TestResolveOnceTellsHowEndpointsAre(t *testing.T) {
-	serving, _, _ := backend(t)
-	refusing, service, _ := backend(t)
-	service.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
-	const dead = "127.0.0.1:1" // given to no socket that asks for any port
-	mute, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = mute.Close() })
-	for _, tt := range []struct {
-		name, target string
-		status       int
-		stderr       string
-	}{
-		{"all serve", serving, cli.OK, ""},
-		{"one does not", serving + "," + refusing, cli.Negative, "1 of 2 endpoints do not serve: " + refusing + " is not serving"},
-		{"one is dead", serving + "," + dead, cli.Negative, "1 of 2 endpoints do not serve: " + dead + " is dead"},
-		{"none serves", dead, cli.Negative, "1 of 1 endpoints do not serve"},
-		{"one does not answer", mute.Addr().String(), cli.Negative, mute.Addr().String() + " is dead"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			status, _, stderr := clitest.Exec(grpctest.Within(t, testTimeout), newResolveCommand(), "static:///"+tt.target, "--once", "--health")
-			assert.Equal(t, tt.status, status, stderr)
-			assert.Contains(t, stderr, tt.stderr)
-		})
-	}
-}
-
 // Variables of etcdctl, and flags before them.
 func TestResolveReadsVariablesOfEtcdctl(t *testing.T) {
 	cluster, err := lab.Start(t.Context(), lab.Config{Members: 1, TLS: true, ClientCertAuth: true, Dir: t.TempDir()})
@@ -252,17 +240,6 @@ func TestResolveNamesTheVariableThatIsWrong(t *testing.T) {
 	assert.Contains(t, stderr, "ETCDCTL_CACERT: open nosuch.pem")
 	status, _, stderr = clitest.Exec(t.Context(), newResolveCommand(), "static:///a:1", "--once")
 	assert.Equal(t, cli.OK, status, stderr)
-}
-
-// With --once, --duration bounds how long the answer is waited for.
-func TestResolveOnceWithoutAnAnswer(t *testing.T) {
-	deaf, err := net.ListenPacket("udp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = deaf.Close() }()
-	status, _, stderr := clitest.Exec(t.Context(), newResolveCommand(),
-		"dns:///a.example.:80", "--server", deaf.LocalAddr().String(), "--once", "--duration", "1ms")
-	assert.Equal(t, cli.Failure, status)
-	assert.Contains(t, stderr, "no answer within 1ms (--duration)")
 }
 
 // It ends when its output is closed.

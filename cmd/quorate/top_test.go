@@ -9,19 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/cmd/internal/cli"
-	"github.com/quorate/quorate/cmd/internal/cli/clitest"
 	"github.com/quorate/quorate/cmd/quorate/internal/top"
 	"github.com/quorate/quorate/lab/etcdtest"
 )
 
 func TestTop(t *testing.T) {
 	cluster := etcdtest.Start(t, etcdtest.Config{}).Lab
-	status, stdout, stderr := clitest.Exec(t.Context(), newRootCommand(), "top", "--interval", "10s", "--endpoints", cluster.Endpoints()[0])
-	assert.Equal(t, cli.OK, status, stderr)
+	stdout, _ := execute(t, cli.OK, "top", "--interval", "10s", "--endpoints", cluster.Endpoints()[0])
 	assert.Contains(t, stdout, "serving  leader")
 
-	status, stdout, stderr = clitest.Exec(t.Context(), newRootCommand(), "top", "--json", "--interval", "10s", "--endpoints", cluster.Endpoints()[0])
-	assert.Equal(t, cli.OK, status, stderr)
+	stdout, _ = execute(t, cli.OK, "top", "--json", "--interval", "10s", "--endpoints", cluster.Endpoints()[0])
 	var s top.Snapshot
 	require.NoError(t, json.Unmarshal([]byte(stdout), &s))
 	require.Len(t, s.Members, 1)
@@ -35,8 +32,7 @@ func TestTopWithoutAnAnswer(t *testing.T) {
 		"--once --endpoints http://u:p@127.0.0.1:1": "http://xxxxx@127.0.0.1:1:  nothing listens",
 	} {
 		t.Run(args, func(t *testing.T) {
-			status, stdout, _ := clitest.Exec(t.Context(), newRootCommand(), append([]string{"top"}, strings.Fields(args)...)...)
-			assert.Equal(t, cli.Failure, status)
+			stdout, _ := execute(t, cli.Failure, append([]string{"top"}, strings.Fields(args)...)...)
 			assert.Contains(t, stdout, want)
 		})
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/cmd/internal/cli"
-	"github.com/quorate/quorate/cmd/internal/cli/clitest"
 	"github.com/quorate/quorate/cmd/quorate/internal/verify"
 	"github.com/quorate/quorate/lab/etcdtest"
 )
@@ -20,22 +19,19 @@ func TestVerify(t *testing.T) {
 	cluster := etcdtest.Start(t, etcdtest.Config{}).Lab
 	page := filepath.Join(t.TempDir(), "page.html")
 	require.NoError(t, os.WriteFile(page, bytes.Repeat([]byte("x"), 10<<20), 0o600))
-	status, stdout, stderr := clitest.Exec(t.Context(), newRootCommand(), "verify", "--endpoints", cluster.Endpoints()[0], "--duration", "1s", "--html", page)
-	assert.Equal(t, cli.OK, status, stderr)
+	stdout, _ := execute(t, cli.OK, "verify", "--endpoints", cluster.Endpoints()[0], "--duration", "1s", "--html", page)
 	assert.Contains(t, stdout, "The answers are linearizable")
 	assert.Contains(t, stdout, "none was lost, repeated, out of order or untrue")
 	html, err := os.ReadFile(page)
 	require.NoError(t, err)
 	assert.Contains(t, string(html), "<html")
 	assert.NotContains(t, string(html), "xxx", "it replaces another one")
-	status, _, _ = clitest.Exec(t.Context(), newRootCommand(), "verify", "--endpoints", "127.0.0.1:1", "--command-timeout", "100ms", "--html", page)
-	assert.Equal(t, cli.Failure, status)
+	execute(t, cli.Failure, "verify", "--endpoints", "127.0.0.1:1", "--command-timeout", "100ms", "--html", page)
 	kept, err := os.ReadFile(page)
 	require.NoError(t, err)
 	assert.Equal(t, html, kept, "there is none to replace it")
 
-	status, stdout, stderr = clitest.Exec(t.Context(), newRootCommand(), "verify", "--endpoints", cluster.Endpoints()[0], "--duration", "500ms", "--json")
-	assert.Equal(t, cli.OK, status, stderr)
+	stdout, _ = execute(t, cli.OK, "verify", "--endpoints", cluster.Endpoints()[0], "--duration", "500ms", "--json")
 	var result verify.Result
 	require.NoError(t, json.Unmarshal([]byte(stdout), &result))
 	assert.Equal(t, "linearizable", result.Linear)

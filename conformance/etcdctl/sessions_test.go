@@ -1,7 +1,12 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
+	"context"
 	"fmt"
+	"io"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -86,8 +91,8 @@ func waiting(t *testing.T, ctl etcdctl, prefix string, n int) {
 	eventually(t, func() bool { return strings.Count(ctl.ok(t, "get", prefix, "--prefix", "--keys-only"), prefix) == n })
 }
 
-// held returns what a session has printed of the key that it holds.
-func held(t *testing.T, s *session, prefix string) {
+// held returns when a session has printed of the key that it holds, and some lines more.
+func held(t *testing.T, s *session, prefix string, more ...string) {
 	t.Helper()
 	select {
 	case line, ok := <-s.lines:
@@ -95,21 +100,18 @@ func held(t *testing.T, s *session, prefix string) {
 	case <-time.After(soon):
 		require.FailNow(t, "not held", s.name)
 	}
+	s.expect(more...)
 }
 
 func testLock(t *testing.T, ctl etcdctl) {
 	first := ctl.begin(t, "lock", "lock")
-	held(t, first, "lock/")
-	first.expect("")
+	held(t, first, "lock/", "")
 	second := ctl.begin(t, "lock", "lock")
 	waiting(t, ctl, "lock/", 2)
 	second.silent()
-	first.signal(syscall.SIGINT)
-	first.end(0)
-	held(t, second, "lock/")
-	second.expect("")
-	second.signal(syscall.SIGTERM)
-	second.end(0)
+	first.stop(syscall.SIGINT)
+	held(t, second, "lock/", "")
+	second.stop(syscall.SIGTERM)
 	require.Empty(t, ctl.ok(t, "get", "lock/", "--prefix"))
 }
 
@@ -134,24 +136,17 @@ func testLockOfDeadHolder(t *testing.T, ctl etcdctl) {
 
 func testElect(t *testing.T, ctl etcdctl) {
 	first := ctl.begin(t, "elect", "election", "one")
-	held(t, first, "election/")
-	first.expect("one")
+	held(t, first, "election/", "one")
 	observer := ctl.begin(t, "elect", "election", "--listen")
-	held(t, observer, "election/")
-	observer.expect("one")
+	held(t, observer, "election/", "one")
 	second := ctl.begin(t, "elect", "election", "two")
 	waiting(t, ctl, "election/", 2)
 	second.silent()
-	first.signal(syscall.SIGTERM)
-	first.end(0)
-	held(t, second, "election/")
-	second.expect("two")
-	held(t, observer, "election/")
-	observer.expect("two")
-	observer.signal(syscall.SIGINT)
-	observer.end(0)
-	second.signal(syscall.SIGINT)
-	second.end(0)
+	first.stop(syscall.SIGTERM)
+	held(t, second, "election/", "two")
+	held(t, observer, "election/", "two")
+	observer.stop(syscall.SIGINT)
+	second.stop(syscall.SIGINT)
 	require.Empty(t, ctl.ok(t, "get", "election/", "--prefix"))
 }
 
@@ -164,4 +159,99 @@ func testKeepAlive(t *testing.T, ctl etcdctl) {
 	ctl.ok(t, "lease", "revoke", vars["id"])
 	keeper.expect(fmt.Sprintf("lease %s expired or revoked.", vars["id"]))
 	keeper.end(0)
+}
+
+// session is a command that runs until it is interrupted.
+type session struct {
+	t      *testing.T
+	name   string
+	cmd    *exec.Cmd
+	stdin  io.Writer
+	lines  chan string // of its standard output, closed at its end
+	stderr bytes.Buffer
+}
+
+// begin starts a command. It is killed at the end of the test at the latest.
+func (e etcdctl) begin(t *testing.T, args ...string) *session {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &session{t: t, name: "etcdctl " + strings.Join(args, " "), cmd: e.command(ctx, args...), lines: make(chan string, 1000)}
+	s.cmd.Stderr = &s.stderr
+	in, err := s.cmd.StdinPipe()
+	require.NoError(t, err)
+	s.stdin = in
+	out, err := s.cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, s.cmd.Start())
+	go func() {
+		defer close(s.lines)
+		for scanner := bufio.NewScanner(out); scanner.Scan(); {
+			s.lines <- scanner.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		for range s.lines { // until its end
+		}
+		_ = s.cmd.Wait()
+	})
+	return s
+}
+
+// expect waits for the next lines of the standard output.
+func (s *session) expect(want ...string) {
+	s.t.Helper()
+	for _, line := range want {
+		select {
+		case got, ok := <-s.lines:
+			require.True(s.t, ok, "%s ended, want line %q", s.name, line)
+			require.Equal(s.t, line, got, s.name)
+		case <-time.After(soon):
+			require.FailNow(s.t, "no output", "%s: no line for %v, want %q", s.name, soon, line)
+		}
+	}
+}
+
+// silent fails the test if the command has printed anything.
+func (s *session) silent() {
+	s.t.Helper()
+	select {
+	case line, ok := <-s.lines:
+		require.FailNow(s.t, "unexpected output", "%s printed %q (it goes on: %t)", s.name, line, ok)
+	default:
+	}
+}
+
+// say writes a line to the standard input.
+func (s *session) say(line string) {
+	s.t.Helper()
+	_, err := io.WriteString(s.stdin, line+"\n")
+	require.NoError(s.t, err, s.name)
+}
+
+// signal sends a signal.
+func (s *session) signal(sig syscall.Signal) {
+	s.t.Helper()
+	require.NoError(s.t, s.cmd.Process.Signal(sig), s.name)
+}
+
+// end waits for the end of a command that prints no more, and compares its exit status.
+func (s *session) end(status int) {
+	s.t.Helper()
+	timeout := time.After(soon)
+	select {
+	case line, ok := <-s.lines:
+		require.False(s.t, ok, "%s printed %q, want its end", s.name, line)
+	case <-timeout:
+		require.FailNow(s.t, "no end", "%s has not ended for %v", s.name, soon)
+	}
+	_ = s.cmd.Wait() // its result is the exit status
+	require.Equal(s.t, status, s.cmd.ProcessState.ExitCode(), "%s\nstderr: %s", s.name, &s.stderr)
+}
+
+// stop ends a command by a signal, of which it makes a success.
+func (s *session) stop(sig syscall.Signal) {
+	s.t.Helper()
+	s.signal(sig)
+	s.end(0)
 }

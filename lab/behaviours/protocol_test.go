@@ -1,20 +1,27 @@
 package behaviours_test
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/behaviours/transcript"
 	"github.com/quorate/quorate/lab/internal/labtest"
@@ -47,8 +54,7 @@ func realEtcd(t *testing.T) *grpc.ClientConn {
 func settledEtcd(t *testing.T) *grpc.ClientConn {
 	t.Helper()
 	cluster := startEtcd(t)
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	defer cancel()
+	ctx := grpctest.Within(t, testTimeout)
 	require.NoError(t, servers.Settle(ctx, cluster))
 	return cluster.Members()[0].Conn()
 }
@@ -84,8 +90,7 @@ const shown = 3
 // returns the entries of etcd.
 func requireLikeEtcd(t *testing.T, etcd, fake *grpc.ClientConn, run calls) []entry {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), programTimeout)
-	defer cancel()
+	ctx := grpctest.Within(t, programTimeout)
 	sessions := []*session{newSession(ctx, etcd), newSession(ctx, fake)}
 	var running sync.WaitGroup
 	for _, s := range sessions {
@@ -160,4 +165,59 @@ func requireSeen(t *testing.T, transcript []entry, methods []string, errs []erro
 		require.NotZero(t, failed[message(err)], "no call failed with %q", message(err))
 	}
 	t.Logf("succeeded: %v\nfailed: %v", succeeded, failed)
+}
+
+// level removes from a message, and from those within it, what may differ between the fake and etcd beyond what package
+// transcript leaves out. Everything else must be equal.
+func level(m proto.Message) {
+	switch m := m.(type) {
+	case *pb.Member: // its name and URLs follow from its configuration
+		m.Name = mask(m.Name)
+		maskAll(m.PeerURLs)
+		maskAll(m.ClientURLs)
+	case *pb.MemberAddRequest: // it names the member by its URLs
+		maskAll(m.PeerURLs)
+	case *pb.StatusResponse: // alarms are texts of protobuf, whose spaces differ from one program to another
+		for i, e := range m.Errors {
+			m.Errors[i] = strings.Join(strings.Fields(e), " ")
+		}
+	case *pb.HashResponse: // the fake has no database file: its hashes are not those of etcd, and may be 0
+		m.Hash = 0
+	case *pb.HashKVResponse:
+		m.Hash = 0
+	case *pb.LeaseTimeToLiveResponse: // etcd lists the keys of a lease in the random order of a map
+		slices.SortFunc(m.Keys, bytes.Compare)
+	case *pb.LeaseLeasesResponse: // etcd lists leases by the time at which they end, of which the fake has none
+		slices.SortFunc(m.Leases, func(a, b *pb.LeaseStatus) int { return cmp.Compare(a.ID, b.ID) })
+	case interface{ GetMembers() []*pb.Member }: // etcd lists them in the order of their peer URLs, the fake in that of their coming
+		slices.SortStableFunc(m.GetMembers(), func(a, b *pb.Member) int {
+			return cmp.Compare(strconv.FormatBool(a.IsLearner), strconv.FormatBool(b.IsLearner))
+		})
+	}
+	m.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case field.Message() == nil:
+		case field.IsList():
+			for i := range v.List().Len() {
+				level(v.List().Get(i).Message().Interface())
+			}
+		default:
+			level(v.Message().Interface())
+		}
+		return true
+	})
+}
+
+// mask leaves of a text only whether there is one.
+func mask(v string) string {
+	if v == "" {
+		return ""
+	}
+	return "(masked)"
+}
+
+func maskAll(vs []string) {
+	for i := range vs {
+		vs[i] = mask(vs[i])
+	}
 }

@@ -1,9 +1,12 @@
 package behaviours_test
 
 import (
+	"bytes"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/codes"
 )
@@ -38,26 +41,22 @@ func key(k string) *pb.WatchCreateRequest { return &pb.WatchCreateRequest{Key: [
 
 // present watches from now on. The watcher gets ID 0.
 func (s *watchSession) present() {
-	s.progress() // has no answer: there is no watcher
-	s.create(key("a"))
-	s.receive(1)
+	s.progress(0) // has no answer: there is no watcher
+	s.create(key("a"), 1)
 	s.put("a", "4")
 	s.receive(1)
 	s.put("b", "2")
-	s.progress()
-	s.receive(1)
+	s.progress(1)
 }
 
 // past watches from a revision that was, with the ID 9, until it is cancelled.
 func (s *watchSession) past() {
-	s.create(&pb.WatchCreateRequest{Key: []byte("a"), StartRevision: 2, PrevKv: true, WatchId: 9})
-	s.receive(2)
+	s.create(&pb.WatchCreateRequest{Key: []byte("a"), StartRevision: 2, PrevKv: true, WatchId: 9}, 2)
 	s.put("a", "5")
 	s.receiveBoth()
-	s.cancel(9)
-	s.receive(1)
-	s.cancel(9)  // has no answer
-	s.cancel(77) // nor has this
+	s.cancel(9, 1)
+	s.cancel(9, 0)  // has no answer
+	s.cancel(77, 0) // nor has this
 }
 
 // receiveBoth receives one response of each of two watchers, which come in any order.
@@ -72,46 +71,34 @@ func (s *watchSession) receiveBoth() {
 
 // refused asks for what cannot be watched.
 func (s *watchSession) refused() {
-	s.create(&pb.WatchCreateRequest{Key: []byte("a"), WatchId: 9})
-	s.receive(1)
-	s.create(&pb.WatchCreateRequest{Key: []byte("b"), WatchId: 9}) // in use
-	s.receive(1)
-	s.create(&pb.WatchCreateRequest{Key: []byte("a"), StartRevision: -1})
-	s.receive(1)
-	s.create(&pb.WatchCreateRequest{Key: []byte("c"), RangeEnd: []byte("a")}) // empty
-	s.receive(1)
-	s.cancel(9)
-	s.receive(1)
+	s.create(&pb.WatchCreateRequest{Key: []byte("a"), WatchId: 9}, 1)
+	s.create(&pb.WatchCreateRequest{Key: []byte("b"), WatchId: 9}, 1) // in use
+	s.create(&pb.WatchCreateRequest{Key: []byte("a"), StartRevision: -1}, 1)
+	s.create(&pb.WatchCreateRequest{Key: []byte("c"), RangeEnd: []byte("a")}, 1) // empty
+	s.cancel(9, 1)
 }
 
 // filtered replaces the watcher of present by one of all keys that has ID 1 and gets deletions only, and then by one
 // that gets puts only, with ID 2.
 func (s *watchSession) filtered() {
-	s.cancel(0)
-	s.receive(1)
-	s.create(&pb.WatchCreateRequest{RangeEnd: fromKey(), Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}})
-	s.receive(1)
+	s.cancel(0, 1)
+	s.create(&pb.WatchCreateRequest{RangeEnd: fromKey(), Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}}, 1)
 	s.put("a", "6")
 	s.remove("a")
 	s.receive(1)
-	s.cancel(1)
-	s.receive(1)
-	s.create(&pb.WatchCreateRequest{RangeEnd: fromKey(), Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NODELETE}})
-	s.receive(1)
+	s.cancel(1, 1)
+	s.create(&pb.WatchCreateRequest{RangeEnd: fromKey(), Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NODELETE}}, 1)
 	s.remove("b")
 	s.put("a", "7")
 	s.receive(1)
-	s.cancel(2)
-	s.receive(1)
+	s.cancel(2, 1)
 }
 
 // future watches from a revision that is still to come, with ID 3. It keeps progress from being notified.
 func (s *watchSession) future() {
-	s.create(&pb.WatchCreateRequest{Key: []byte("z"), StartRevision: 1000})
-	s.receive(1)
-	s.progress() // has no answer
-	s.cancel(3)
-	s.receive(1)
+	s.create(&pb.WatchCreateRequest{Key: []byte("z"), StartRevision: 1000}, 1)
+	s.progress(0) // has no answer
+	s.cancel(3, 1)
 }
 
 // transaction watches, with ID 4, a transaction that deletes two keys and puts another.
@@ -119,34 +106,82 @@ func (s *watchSession) transaction() {
 	for _, k := range []string{"x", "y"} {
 		s.put(k, "1")
 	}
-	s.create(&pb.WatchCreateRequest{RangeEnd: fromKey(), PrevKv: true})
-	s.receive(1)
+	s.create(&pb.WatchCreateRequest{RangeEnd: fromKey(), PrevKv: true}, 1)
 	s.call(&pb.TxnRequest{Success: []*pb.RequestOp{
 		{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte("z"), Value: []byte("1")}}},
 		{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte("x"), RangeEnd: []byte("z")}}},
 	}})
 	s.receive(1)
-	s.progress()
-	s.receive(1)
-	s.cancel(4)
-	s.receive(1)
+	s.progress(1)
+	s.cancel(4, 1)
 }
 
 // compacted watches from revisions that are compacted, with ID 5, and from the first that is not, with ID 6. The first
 // keeps its ID, and progress from being notified, until it is cancelled.
 func (s *watchSession) compacted() {
 	s.call(&pb.CompactionRequest{Revision: 6})
-	s.create(&pb.WatchCreateRequest{Key: []byte("a"), StartRevision: 3})
-	s.receive(2)
-	s.create(&pb.WatchCreateRequest{Key: []byte("a"), StartRevision: 6, PrevKv: true})
-	s.receive(2)
-	s.create(&pb.WatchCreateRequest{Key: []byte("a"), WatchId: 5}) // in use
-	s.receive(1)
-	s.progress() // has no answer
-	s.cancel(5)
-	s.receive(1)
-	s.progress()
-	s.receive(1)
-	s.cancel(6)
-	s.receive(1)
+	s.create(&pb.WatchCreateRequest{Key: []byte("a"), StartRevision: 3}, 2)
+	s.create(&pb.WatchCreateRequest{Key: []byte("a"), StartRevision: 6, PrevKv: true}, 2)
+	s.create(&pb.WatchCreateRequest{Key: []byte("a"), WatchId: 5}, 1) // in use
+	s.progress(0)                                                     // has no answer
+	s.cancel(5, 1)
+	s.progress(1)
+	s.cancel(6, 1)
+}
+
+// TestWatchBehind compares how a backlog is divided among responses, and their headers.
+func TestWatchBehind(t *testing.T) {
+	t.Parallel()
+	const backlog = 1100
+	transcript := requireLikeEtcd(t, realEtcd(t), fakeEtcd(t), func(s *session) {
+		for i := range backlog {
+			s.put(fmt.Sprintf("k%d", i%3), "v")
+		}
+		s.watching(func(s *watchSession) {
+			s.create(&pb.WatchCreateRequest{Key: []byte("k"), RangeEnd: []byte("l"), StartRevision: 2}, 3)
+			s.put("k0", "v")
+			s.receive(1)
+		})
+	})
+	var events []int
+	for _, e := range transcript {
+		for _, r := range e.Responses {
+			if r, ok := r.(*pb.WatchResponse); ok && !r.Created {
+				events = append(events, len(r.Events))
+			}
+		}
+	}
+	require.Equal(t, []int{1000, 100, 1}, events)
+}
+
+// TestWatchFragments compares how large responses are divided, of a watch that asks for that and of one that does not.
+// The transaction is within etcd's limit for requests; with the values before it, its events are beyond that for
+// responses.
+func TestWatchFragments(t *testing.T) {
+	t.Parallel()
+	const keys = 4
+	large := bytes.Repeat([]byte("x"), 350<<10)
+	puts := &pb.TxnRequest{}
+	for i := range keys {
+		puts.Success = append(puts.Success, &pb.RequestOp{Request: &pb.RequestOp_RequestPut{
+			RequestPut: &pb.PutRequest{Key: fmt.Append(nil, i), Value: large},
+		}})
+	}
+	transcript := requireLikeEtcd(t, realEtcd(t), fakeEtcd(t), func(s *session) {
+		s.call(puts)
+		for _, fragment := range []bool{false, true} {
+			s.watching(func(s *watchSession) {
+				s.create(&pb.WatchCreateRequest{RangeEnd: fromKey(), PrevKv: true, Fragment: fragment}, 1)
+				s.call(puts)
+				for _, r := range s.receive(1) {
+					for more := r.Fragment; more; {
+						rest := s.receive(1)
+						more = len(rest) > 0 && rest[0].Fragment
+					}
+				}
+			})
+		}
+	})
+	last := transcript[len(transcript)-1].Responses[0].(*pb.WatchResponse)
+	require.Less(t, len(last.Events), keys, "the last response is a fragment")
 }

@@ -85,19 +85,13 @@ func TestInjectAndHeal(t *testing.T) {
 		"partition":        {"follower isolated"},
 		"slow":             {"follower late to clients", "follower late to members"},
 		"leader-kill":      {"leader dead"},
-		"rolling-restart":  nil,
-		"defrag":           nil,
 		"leader-stop":      {"leader stopped"},
 		"leader-blackhole": {"leader unreachable"},
 		"leader-partition": {"leader isolated"},
-		"leader-move":      nil,
-		"nat":              nil,
-		"nat-one":          nil,
 		"loss":             {"follower loses"},
-		"flap":             nil,
-		"pause":            nil,
-		"transfer":         nil,
-		"throttle":         nil,
+	}
+	for _, unseen := range []string{"rolling-restart", "defrag", "leader-move", "nat", "nat-one", "flap", "pause", "transfer", "throttle"} {
+		effects[unseen] = nil
 	}
 	// further says what else there is to see of a fault.
 	further := map[string]func(t *testing.T, leader *lab.Member, before []int){

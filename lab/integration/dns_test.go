@@ -9,9 +9,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/health"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab/internal/nameserver"
@@ -55,7 +52,7 @@ func startBackends(t *testing.T, ips ...string) (port string, all []*backend) {
 		}
 	}
 	for _, b := range all {
-		grpctest.ServeOn(t, b, func(s grpc.ServiceRegistrar) { healthpb.RegisterHealthServer(s, health.NewServer()) })
+		grpctest.ServeOn(t, b, registerHealth)
 	}
 	return port, all
 }

@@ -185,21 +185,6 @@ func TestResetTravels(t *testing.T) {
 	require.Eventually(t, func() bool { return l.Stats().Active == 0 }, soon, time.Millisecond)
 }
 
-func TestCut(t *testing.T) {
-	l, s := newLink(t)
-	client, target := pair(t, l, s)
-	l.Cut()
-	expectGone(t, client)
-	expectGone(t, target)
-	expectRefused(t, l)
-	assert.EqualValues(t, 1, l.Stats().Refused)
-
-	l.Heal()
-	client, target = pair(t, l, s)
-	send(t, client, "again")
-	expect(t, target, "again")
-}
-
 func TestBlackholeWithholdsAndDelivers(t *testing.T) {
 	for _, test := range []struct {
 		name               string
@@ -263,32 +248,53 @@ func TestBlackholeHoldsNewConnections(t *testing.T) {
 	}
 }
 
-func TestCutEndsWhatABlackholeHolds(t *testing.T) {
-	l, s := newLink(t)
-	held, target := pair(t, l, s)
-	l.Blackhole(link.Both)
-	send(t, held, "held")
-	waiting := dial(t, l)
-	require.Eventually(t, func() bool { return l.Stats().Active == 2 }, soon, time.Millisecond)
-	l.Cut()
-	expectGone(t, held)
-	expectGone(t, waiting)
-	expectGone(t, target)
-}
+// TestEndsOfWhatABlackholeHolds ends a connection through a link that lets nothing through, and one that waits to be accepted.
+func TestEndsOfWhatABlackholeHolds(t *testing.T) {
+	for name, test := range map[string]struct {
+		end   func(*link.Link) error
+		after func(t *testing.T, l *link.Link, s *server)
+	}{
+		"cut": {func(l *link.Link) error { l.Cut(); return nil }, func(t *testing.T, l *link.Link, s *server) {
+			expectRefused(t, l)
+			assert.EqualValues(t, 1, l.Stats().Refused)
+			l.Heal()
+			client, target := pair(t, l, s)
+			send(t, client, "again")
+			expect(t, target, "again")
+		}},
+		"broken": {func(l *link.Link) error { l.Break(); return nil }, func(t *testing.T, l *link.Link, s *server) {
+			assert.Equal(t, link.Condition{State: link.Blackholed}, l.Condition(link.Forward), "it stays so")
+			assert.Equal(t, link.Condition{State: link.Blackholed}, l.Condition(link.Reverse), "it stays so")
+			l.Heal()
+			pair(t, l, s)
+		}},
+		"closed": {(*link.Link).Close, func(t *testing.T, l *link.Link, _ *server) {
+			assert.Zero(t, l.Stats().Active)
+			again, err := net.Listen("tcp", l.Addr())
+			require.NoError(t, err, "the port is still held")
+			require.NoError(t, again.Close())
+			assert.NoError(t, l.Close(), "second close")
 
-// TestBreak breaks a link that lets nothing through, and stays so.
-func TestBreak(t *testing.T) {
-	l, s := newLink(t)
-	client, target := pair(t, l, s)
-	l.Blackhole(link.Both)
-	send(t, client, "held")
-	l.Break()
-	expectGone(t, client)
-	expectGone(t, target)
-	assert.Equal(t, link.Condition{State: link.Blackholed}, l.Condition(link.Forward))
-	assert.Equal(t, link.Condition{State: link.Blackholed}, l.Condition(link.Reverse))
-	l.Heal()
-	pair(t, l, s)
+			late, other := net.Pipe()
+			l.Go(late)
+			_, err = other.Read(make([]byte, 1))
+			assert.Error(t, err, "a closed link took a connection")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, s := newLink(t)
+			client, target := pair(t, l, s)
+			l.Blackhole(link.Both)
+			send(t, client, "held")
+			waiting := dial(t, l)
+			require.Eventually(t, func() bool { return l.Stats().Active == 2 }, soon, time.Millisecond)
+			require.NoError(t, test.end(l))
+			for _, nc := range []net.Conn{client, target, waiting} {
+				expectGone(t, nc)
+			}
+			test.after(t, l, s)
+		})
+	}
 }
 
 func TestDelayIsPerDirection(t *testing.T) {
@@ -390,26 +396,4 @@ func TestNothingListens(t *testing.T) {
 	client, target := pair(t, l, other)
 	send(t, client, "found")
 	expect(t, target, "found")
-}
-
-func TestClose(t *testing.T) {
-	l, s := newLink(t)
-	client, target := pair(t, l, s)
-	l.Blackhole(link.Both)
-	send(t, client, "held")
-	waiting := dial(t, l)
-	require.NoError(t, l.Close())
-	for _, nc := range []net.Conn{client, target, waiting} {
-		expectGone(t, nc)
-	}
-	assert.Zero(t, l.Stats().Active)
-	again, err := net.Listen("tcp", l.Addr())
-	require.NoError(t, err, "the port is still held")
-	require.NoError(t, again.Close())
-	assert.NoError(t, l.Close(), "second close")
-
-	late, other := net.Pipe()
-	l.Go(late)
-	_, err = other.Read(make([]byte, 1))
-	assert.Error(t, err, "a closed link took a connection")
 }

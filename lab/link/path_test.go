@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // grants runs a path under a virtual clock until n bytes that arrived now have
@@ -39,12 +41,10 @@ func TestGrant(t *testing.T) {
 		"delayed, throttled": {Condition{Delay: 70 * ms, Rate: 1000}, 100, []time.Duration{120 * ms, 170 * ms}},
 		"a byte a second":    {Condition{Rate: 1}, 2, []time.Duration{1000 * ms, 2000 * ms}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := newPath()
-				p.set(test.condition)
-				assert.Equal(t, test.want, grants(t, p, test.bytes))
-			})
+		grpctest.Bubble(t, name, func(t *testing.T) {
+			p := newPath()
+			p.set(test.condition)
+			assert.Equal(t, test.want, grants(t, p, test.bytes))
 		})
 	}
 }
@@ -63,18 +63,16 @@ func TestGrantFollowsChanges(t *testing.T) {
 		"throttle ends":              {Condition{Rate: 1}, Condition{}, change},
 		"throttle is counted afresh": {Condition{Rate: 1}, Condition{Rate: 100}, change + slice},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := newPath()
-				p.set(test.before)
-				time.AfterFunc(change, func() { p.set(test.after) })
-				time.AfterFunc(time.Hour, func() { p.set(Condition{}) })
-				start := time.Now()
-				granted, ok := p.grant(t.Context().Done(), start, 5)
-				require.True(t, ok)
-				assert.Equal(t, 5, granted)
-				assert.Equal(t, test.want, time.Since(start))
-			})
+		grpctest.Bubble(t, name, func(t *testing.T) {
+			p := newPath()
+			p.set(test.before)
+			time.AfterFunc(change, func() { p.set(test.after) })
+			time.AfterFunc(time.Hour, func() { p.set(Condition{}) })
+			start := time.Now()
+			granted, ok := p.grant(t.Context().Done(), start, 5)
+			require.True(t, ok)
+			assert.Equal(t, 5, granted)
+			assert.Equal(t, test.want, time.Since(start))
 		})
 	}
 }

@@ -84,8 +84,9 @@ func (p *program) run(d time.Duration) {
 	}
 }
 
-// begin begins a watch with a reader, and a lease that is kept alive.
-func (p *program) begin(ctx context.Context) {
+// begin begins a watch with a reader, and a lease that is kept alive, until cancel.
+func (p *program) begin(ctx context.Context) (cancel func()) {
+	ctx, cancel = context.WithCancel(ctx)
 	w := p.client.Watch(ctx, "k")
 	p.working.Go(func() {
 		for range w {
@@ -93,10 +94,6 @@ func (p *program) begin(ctx context.Context) {
 			<-p.reading
 		}
 	})
-	p.keep(ctx)
-}
-
-func (p *program) keep(ctx context.Context) {
 	lease, err := p.client.Grant(ctx, leaseTTL)
 	require.NoError(p.t, err)
 	p.lease = lease.ID
@@ -106,6 +103,15 @@ func (p *program) keep(ctx context.Context) {
 		for range ch {
 		}
 	})
+	return cancel
+}
+
+// end ends what begin began, and all else.
+func (p *program) end(cancel func()) {
+	cancel()
+	require.NoError(p.t, p.client.Close())
+	p.working.Wait()
+	p.cluster.Close()
 }
 
 // fault is what happens to the cluster or the program.
@@ -126,8 +132,23 @@ func onAll(f func(*fakeetcd.Member)) func(p *program) {
 	}
 }
 
+// hooked has calls of methods meet a hook from begin to end.
+func hooked(f fault, hook func(*fakeetcd.Call), methods ...string) fault {
+	var hooks []*fakeetcd.Hook
+	f.begin = func(p *program) {
+		for _, m := range methods {
+			hooks = append(hooks, p.cluster.On(m, hook))
+		}
+	}
+	f.end = func(*program) {
+		for _, h := range hooks {
+			h.Remove()
+		}
+	}
+	return f
+}
+
 func faults() []fault {
-	var slow, slowPuts *fakeetcd.Hook
 	return []fault{
 		{name: "nothing", begin: func(*program) {}, lasts: time.Minute},
 		{
@@ -158,42 +179,25 @@ func faults() []fault {
 			},
 			want: []string{"EtcdClientEndpointFlaps"}, may: []string{"EtcdClientOutcomesUnknown", "EtcdClientEndpointOut"},
 		},
-		{
-			name: "all members are slow", lasts: 8 * time.Minute,
-			begin: func(p *program) {
-				slow = p.cluster.On("Range", func(call *fakeetcd.Call) {
-					time.Sleep(1500 * time.Millisecond)
-					call.Answer(call.Execute())
-				})
-			},
-			end:  func(*program) { slow.Remove() },
-			want: []string{"EtcdClientCallsSlow"},
-		},
+		hooked(fault{name: "all members are slow", lasts: 8 * time.Minute, want: []string{"EtcdClientCallsSlow"}}, func(call *fakeetcd.Call) {
+			time.Sleep(1500 * time.Millisecond)
+			call.Answer(call.Execute())
+		}, "Range"),
 		{
 			name: "a connection breaks under a write", lasts: time.Minute,
 			begin: func(p *program) { p.cluster.Once("Put", (*fakeetcd.Call).BreakConn) },
 			want:  []string{"EtcdClientOutcomesUnknown"},
 		},
-		{
+		hooked(fault{
 			name: "the servers fail every read", lasts: 4 * time.Minute,
-			begin: func(p *program) {
-				slow = p.cluster.On("Range", func(call *fakeetcd.Call) {
-					call.Answer(nil, status.Error(codes.Unavailable, "etcdserver: request timed out"))
-				})
-			},
-			end:  func(*program) { slow.Remove() },
 			want: []string{"EtcdClientRetriesThrottled", "EtcdClientCallsFail"},
 			may:  []string{"EtcdClientCallsSlow", "EtcdClientEndpointOut", "EtcdClientEndpointFlaps"},
-		},
-		{
-			name: "the user name is gone", lasts: 5 * time.Minute,
-			begin: func(p *program) {
-				refuse := func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCUserEmpty) }
-				slow, slowPuts = p.cluster.On("Range", refuse), p.cluster.On("Put", refuse)
-			},
-			end:  func(*program) { slow.Remove(); slowPuts.Remove() },
-			want: []string{"EtcdClientNotReady"},
-		},
+		}, func(call *fakeetcd.Call) {
+			call.Answer(nil, status.Error(codes.Unavailable, "etcdserver: request timed out"))
+		}, "Range"),
+		hooked(fault{name: "the user name is gone", lasts: 5 * time.Minute, want: []string{"EtcdClientNotReady"}}, func(call *fakeetcd.Call) {
+			call.Answer(nil, rpctypes.ErrGRPCUserEmpty)
+		}, "Range", "Put"),
 		{
 			name: "a lease is revoked by somebody", lasts: time.Minute,
 			begin: func(p *program) { require.NoError(p.t, p.cluster.ExpireLease(int64(p.lease))) },
@@ -226,8 +230,7 @@ func TestAlertsFireAndClear(t *testing.T) {
 			var began time.Time
 			synctest.Test(t, func(t *testing.T) {
 				p = start(t)
-				ctx, cancel := context.WithCancel(t.Context())
-				p.begin(ctx)
+				defer p.end(p.begin(t.Context()))
 				p.run(healthy)
 				began = time.Now()
 				f.begin(p)
@@ -236,10 +239,6 @@ func TestAlertsFireAndClear(t *testing.T) {
 					f.end(p)
 				}
 				p.run(clearing)
-				cancel()
-				require.NoError(t, p.client.Close())
-				p.working.Wait()
-				p.cluster.Close()
 			})
 			p.check(t, f, rules, began, fired)
 		})
@@ -275,21 +274,22 @@ func (p *program) check(t *testing.T, f fault, rules []rule, began time.Time, fi
 func TestMetricsExist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := start(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		p.begin(ctx)
+		defer p.end(p.begin(t.Context()))
 		p.run(scrapeInterval)
 		p.meetAll()
 		p.collectAll()
 		p.run(scrapeInterval)
 		names := p.scraped.names()
 		for _, r := range readRules(t) {
-			for _, name := range metricsIn(t, r.Expr) {
+			metrics, _ := partsOf(t, r.Expr)
+			for _, name := range metrics {
 				require.True(t, names[name], "%s asks for %s", r.Alert, name)
 			}
 		}
 		shown := map[string]bool{}
 		for _, expr := range expressions(t) {
-			for _, name := range metricsIn(t, expr) {
+			metrics, _ := partsOf(t, expr)
+			for _, name := range metrics {
 				assert.True(t, names[name], "the dashboard asks for %s", name)
 				shown[withoutSuffix(name)] = true
 			}
@@ -297,10 +297,6 @@ func TestMetricsExist(t *testing.T) {
 		for name := range names {
 			assert.True(t, shown[withoutSuffix(name)], "the dashboard does not show %s", name)
 		}
-		cancel()
-		require.NoError(t, p.client.Close())
-		p.working.Wait()
-		p.cluster.Close()
 	})
 }
 

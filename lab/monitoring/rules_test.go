@@ -85,42 +85,28 @@ func expressions(t *testing.T) []string {
 	return all
 }
 
-// metricsIn returns the names of the metrics in an expression.
-func metricsIn(t *testing.T, expr string) []string {
+// partsOf returns the names of the metrics in an expression, and the labels by which it selects and groups.
+func partsOf(t *testing.T, expr string) (metrics []string, labels map[string]bool) {
 	t.Helper()
 	parsed, err := parser.ParseExpr(expr)
 	require.NoError(t, err, expr)
-	var names []string
-	parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
-		if selector, ok := node.(*parser.VectorSelector); ok {
-			names = append(names, selector.Name)
-		}
-		return nil
-	})
-	require.NotEmpty(t, names, expr)
-	return names
-}
-
-// labelsIn returns the labels by which an expression selects and groups.
-func labelsIn(t *testing.T, expr string) map[string]bool {
-	t.Helper()
-	parsed, err := parser.ParseExpr(expr)
-	require.NoError(t, err)
-	all := map[string]bool{}
+	labels = map[string]bool{}
 	parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
 		switch n := node.(type) {
 		case *parser.VectorSelector:
+			metrics = append(metrics, n.Name)
 			for _, m := range n.LabelMatchers {
-				all[m.Name] = true
+				labels[m.Name] = true
 			}
 		case *parser.AggregateExpr:
 			for _, name := range n.Grouping {
-				all[name] = true
+				labels[name] = true
 			}
 		}
 		return nil
 	})
-	return all
+	require.NotEmpty(t, metrics, expr)
+	return metrics, labels
 }
 
 // evaluate evaluates the expression of an alert with each scrape.
@@ -169,25 +155,19 @@ func TestAlertsAreComplete(t *testing.T) {
 		require.NotEmpty(t, r.Annotations["summary"], r.Alert)
 		require.NotEmpty(t, r.Annotations["description"], r.Alert)
 		require.Regexp(t, "^EtcdClient[A-Z]", r.Alert)
+		_, kept := partsOf(t, r.Expr)
 		for _, text := range r.Annotations {
 			for _, m := range placeholder.FindAllStringSubmatch(text, -1) {
 				if strings.Contains(r.Expr, " by (") {
-					require.True(t, labelsIn(t, r.Expr)[m[1]], "%s names %s, which its expression does not keep", r.Alert, m[1])
+					require.True(t, kept[m[1]], "%s names %s, which its expression does not keep", r.Alert, m[1])
 				}
 			}
 		}
 	}
 }
 
-// TestRulesAreValid checks the rules as `promtool check rules` does.
-func TestRulesAreValid(t *testing.T) {
-	text, err := os.ReadFile(alertsFile)
-	require.NoError(t, err)
-	_, errs := rulefmt.Parse(text, false, model.UTF8Validation)
-	require.Empty(t, errs)
-}
-
-// TestPrometheusRule checks that the manifest for the Prometheus Operator has the rules, or writes it.
+// TestPrometheusRule checks that the manifest for the Prometheus Operator has the rules, or writes it, and the rules as
+// `promtool check rules` does.
 func TestPrometheusRule(t *testing.T) {
 	text, err := os.ReadFile(alertsFile)
 	require.NoError(t, err)

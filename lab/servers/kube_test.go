@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	watchtools "k8s.io/client-go/tools/watch"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab/kube"
 	"github.com/quorate/quorate/lab/servers"
 )
@@ -59,8 +60,7 @@ func TestKubernetesStorage(t *testing.T) {
 // in order, while the server that stores is killed and restarted.
 func TestKubeAPIServer(t *testing.T) {
 	kubernetesServers(t, func(t *testing.T, s servers.Server) {
-		ctx, cancel := context.WithTimeout(t.Context(), *loadTime+5*time.Minute)
-		defer cancel()
+		ctx := grpctest.Within(t, *loadTime+5*time.Minute)
 		path, err := s.Build(ctx)
 		require.NoError(t, err)
 		c, err := kube.Start(ctx, kube.Config{Etcd: s.Config(path), Dir: t.TempDir()})

@@ -1,7 +1,6 @@
 package servers
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab/internal/etcd34"
 	"github.com/quorate/quorate/lab/servers/site"
 )
@@ -26,8 +26,7 @@ func TestActs(t *testing.T) {
 	for _, s := range []Server{All[0], OldProxy} {
 		for _, setup := range []site.Setup{site.Own, site.Tokens, site.TLS, site.Quota} {
 			t.Run(s.Name+", "+string(setup), func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-				defer cancel()
+				ctx := grpctest.Within(t, testTimeout)
 				require.True(t, s.Offers(setup))
 				r, err := s.Start(ctx, path, setup)
 				require.NoError(t, err)

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -20,6 +19,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/stats"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
@@ -163,23 +163,21 @@ func TestLateness(t *testing.T) {
 		"overdue at the end":    {[]time.Duration{5 * second}, 18 * second, 0, 3 * second},
 		"not due before an end": {nil, 5 * second, 0, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := newLateness(30 * second)
+		grpctest.Bubble(t, name, func(t *testing.T) {
+			l := newLateness(30 * second)
+			l.note(1)
+			time.Sleep(20 * second)
+			l.note(1) // late before the start
+			time.Sleep(5 * second)
+			l.start()
+			began := time.Now()
+			for _, at := range tt.sent {
+				time.Sleep(time.Until(began.Add(at)))
 				l.note(1)
-				time.Sleep(20 * second)
-				l.note(1) // late before the start
-				time.Sleep(5 * second)
-				l.start()
-				began := time.Now()
-				for _, at := range tt.sent {
-					time.Sleep(time.Until(began.Add(at)))
-					l.note(1)
-				}
-				time.Sleep(time.Until(began.Add(tt.end)))
-				median, longest := l.end()
-				assert.Equal(t, []time.Duration{tt.median, tt.longest}, []time.Duration{median, longest})
-			})
+			}
+			time.Sleep(time.Until(began.Add(tt.end)))
+			median, longest := l.end()
+			assert.Equal(t, []time.Duration{tt.median, tt.longest}, []time.Duration{median, longest})
 		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/observe"
@@ -67,8 +68,7 @@ func TestABusyMachineEjectsNoMember(t *testing.T) {
 	}, 2*labtest.Timeout, time.Millisecond) // a member that was slow is asked every 30 s at least
 
 	before, connections := observer.seen(), accepted(c)
-	ctx, cancel := context.WithTimeout(t.Context(), *busyFor)
-	defer cancel()
+	ctx := grpctest.Within(t, *busyFor)
 	var work sync.WaitGroup
 	for range callers {
 		work.Go(func() {

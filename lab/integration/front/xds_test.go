@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/testdata"
 
 	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -55,8 +56,7 @@ func reach(t *testing.T, conn *grpc.ClientConn, policy string, servers ...*serve
 	for _, address := range addresses(servers...) {
 		want[address] = true
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), readmission)
-	defer cancel()
+	ctx := grpctest.Within(t, readmission)
 	for ok := false; !ok; time.Sleep(5 * pollInterval) {
 		seen := map[string]bool{}
 		for range 100 {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -18,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/kube"
 )
@@ -131,8 +131,7 @@ func TestKill(t *testing.T) {
 	}
 	path, err := filepath.Abs(path)
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
-	defer cancel()
+	ctx := grpctest.Within(t, 9*time.Minute)
 	s := settings{
 		binaries: []binary{{official, path}}, faults: []string{"kill"}, hold: 5 * time.Second, settle: 3 * time.Second, idle: time.Second, log: t.Output(),
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/internal/tally"
 	"github.com/quorate/quorate/lab/robustness/report"
@@ -151,20 +152,18 @@ func TestKeepersStartAnewWhenTheKeyIsGone(t *testing.T) {
 // The client ends the keepalive of a lease that it still claims to live.
 func TestKeepersWhoseKeepaliveEndsTooSoon(t *testing.T) {
 	for name, gone := range map[string]bool{"the key is gone": true, "the key is there": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				lessor := &renter{every: 800 * time.Millisecond, renewals: 1, reason: rpctypes.ErrLeaseNotFound}
-				r, _ := keep(t, lessor, func(r *run, store *memory) {
-					time.Sleep(600 * time.Millisecond) // the keepalive ends after 810 ms
-					if gone {
-						lose(r, store)
-					}
-					time.Sleep(4 * time.Second)
-				})
-				assert.EqualValues(t, 1, r.rec.Rows[0].LeasesLost)
-				assert.Equal(t, 810*time.Millisecond+regrantPause+10*time.Millisecond, lessor.grants[1], "the keeper does not wait")
-				assert.Equal(t, gone, r.rep.Counts[LeaseEndedEarly] == 1, "%v", r.rep.Verdict)
+		grpctest.Bubble(t, name, func(t *testing.T) {
+			lessor := &renter{every: 800 * time.Millisecond, renewals: 1, reason: rpctypes.ErrLeaseNotFound}
+			r, _ := keep(t, lessor, func(r *run, store *memory) {
+				time.Sleep(600 * time.Millisecond) // the keepalive ends after 810 ms
+				if gone {
+					lose(r, store)
+				}
+				time.Sleep(4 * time.Second)
 			})
+			assert.EqualValues(t, 1, r.rec.Rows[0].LeasesLost)
+			assert.Equal(t, 810*time.Millisecond+regrantPause+10*time.Millisecond, lessor.grants[1], "the keeper does not wait")
+			assert.Equal(t, gone, r.rep.Counts[LeaseEndedEarly] == 1, "%v", r.rep.Verdict)
 		})
 	}
 }
@@ -190,17 +189,15 @@ func TestKeepersWithoutALeaseTryAgain(t *testing.T) {
 		"nothing was written":    {renter{attachErr: rpctypes.ErrTimeout, lost: true}, []int64{1}},
 		"its key may be written": {renter{attachErr: rpctypes.ErrTimeout}, []int64{1}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				tt.lessor.renewals = 100
-				r, store := keep(t, &tt.lessor, nothing)
-				assert.Equal(t, tt.revoked, tt.lessor.revoked)
-				assert.Zero(t, r.rec.Rows[0].LeasesLost)
-				assert.EqualValues(t, 1, r.rec.Errors["lease Unavailable"].Count)
-				last := len(tt.lessor.grants)
-				assert.Equal(t, 20*time.Millisecond+regrantPause, tt.lessor.grants[last-1])
-				assert.Contains(t, store.keys, r.leaseKey(last))
-			})
+		grpctest.Bubble(t, name, func(t *testing.T) {
+			tt.lessor.renewals = 100
+			r, store := keep(t, &tt.lessor, nothing)
+			assert.Equal(t, tt.revoked, tt.lessor.revoked)
+			assert.Zero(t, r.rec.Rows[0].LeasesLost)
+			assert.EqualValues(t, 1, r.rec.Errors["lease Unavailable"].Count)
+			last := len(tt.lessor.grants)
+			assert.Equal(t, 20*time.Millisecond+regrantPause, tt.lessor.grants[last-1])
+			assert.Contains(t, store.keys, r.leaseKey(last))
 		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/robustness"
@@ -134,25 +135,22 @@ func TestCallsEnd(t *testing.T) {
 		"at their deadline":     {time.Hour, 11 * time.Second, 0, history.Failed, history.Unknown, 10 * time.Second},
 		"as the timeout passes": {time.Hour, time.Second, time.Second, history.Abandoned, history.Abandoned, 2 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := newMemory()
-				store.before = func(ctx context.Context, _ model.Kind, _ string) error { return pause.For(ctx, tt.takes) }
-				r := start(t, store, 1)
-				time.Sleep(tt.runs)
-				ctx, cancel := context.WithTimeout(t.Context(), tt.timeout)
-				defer cancel()
-				r.end(ctx)
-				for _, k := range history.Kinds() {
-					first, want := r.of(k)[0], tt.reads
-					if first.Request.Kind.Writes() {
-						want = tt.writes
-					}
-					assert.Equal(t, want, first.Outcome)
-					assert.Equal(t, want != history.OK, first.Err != "" && first.Failure != nil)
-					assert.InDelta(t, tt.lasts, first.Return-first.Call, float64(10*time.Millisecond))
+		grpctest.Bubble(t, name, func(t *testing.T) {
+			store := newMemory()
+			store.before = func(ctx context.Context, _ model.Kind, _ string) error { return pause.For(ctx, tt.takes) }
+			r := start(t, store, 1)
+			time.Sleep(tt.runs)
+			ctx := grpctest.Within(t, tt.timeout)
+			r.end(ctx)
+			for _, k := range history.Kinds() {
+				first, want := r.of(k)[0], tt.reads
+				if first.Request.Kind.Writes() {
+					want = tt.writes
 				}
-			})
+				assert.Equal(t, want, first.Outcome)
+				assert.Equal(t, want != history.OK, first.Err != "" && first.Failure != nil)
+				assert.InDelta(t, tt.lasts, first.Return-first.Call, float64(10*time.Millisecond))
+			}
 		})
 	}
 }
@@ -174,12 +172,119 @@ func TestSettleWaitsForEarlierCallsOnly(t *testing.T) {
 		}
 		r := start(t, store, 2)
 		time.Sleep(100 * time.Millisecond)
-		expired, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		expired := grpctest.Within(t, time.Second)
 		require.ErrorIs(t, r.load.calls.settle(expired), context.DeadlineExceeded)
 		began := time.Now()
 		require.NoError(t, r.load.calls.settle(t.Context()), "which does not wait for what began before the last settle")
 		assert.Less(t, time.Since(began), 20*time.Millisecond)
 		r.end(t.Context())
 	})
+}
+
+// memory is a client.KV and a store in memory. before, if set, is called ahead of every call
+// and may wait; after, if set, may replace the result of a call that was
+// executed by an error.
+type memory struct {
+	client.Store
+	before func(ctx context.Context, k model.Kind, key string) error
+	after  func(k model.Kind) error
+
+	mu       sync.Mutex
+	revision int64
+	keys     map[string]model.KV
+	deleted  chan struct{} // closed when a key is gone
+}
+
+func newMemory() *memory {
+	return &memory{revision: 1, keys: map[string]model.KV{}, deleted: make(chan struct{})}
+}
+
+// Revision and AwaitDeletion are those of the record of the store.
+func (m *memory) Revision() int64 { return 1 }
+
+func (m *memory) AwaitDeletion(ctx context.Context, key string, _ int64) error {
+	select {
+	case <-m.deleted:
+		m.mu.Lock()
+		gone := m.keys[key].Version == 0
+		m.mu.Unlock()
+		if gone {
+			return nil
+		}
+		<-ctx.Done()
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
+// connection returns a connection to it.
+func (m *memory) connection() client.Connection { return client.Connection{KV: m, Store: m} }
+
+// do executes a call under the lock, between before and after.
+func (m *memory) do(ctx context.Context, k model.Kind, key string, execute func()) error {
+	if m.before != nil {
+		if err := m.before(ctx, k, key); err != nil {
+			return err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	execute()
+	if m.after != nil {
+		return m.after(k)
+	}
+	return nil
+}
+
+func (m *memory) Do(ctx context.Context, keys [model.Keys]string, request model.Request) (response model.Response, err error) {
+	err = m.do(ctx, request.Kind, keys[request.Then[0].Key], func() {
+		acts, wrote := request.Then, false
+		response.Succeeded = true
+		for _, c := range request.If {
+			if m.keys[keys[c.Key]].ModRevision != c.Number {
+				acts, response.Succeeded = request.Else, false
+			}
+		}
+		for _, act := range acts {
+			key, result := keys[act.Key], model.Result{}
+			if act.Verb == model.Write {
+				m.keys[key] = model.KV{Value: act.Value, ModRevision: m.revision + 1, Version: m.keys[key].Version + 1}
+				wrote = true
+			} else {
+				result.KV = m.keys[key]
+			}
+			response.Results = append(response.Results, result)
+		}
+		if wrote {
+			m.revision++
+		}
+		response.Revision = m.revision
+	})
+	return response, err
+}
+
+func (m *memory) Get(ctx context.Context, key string) (int64, error) {
+	response, err := m.Do(ctx, [model.Keys]string{key}, model.Request{Kind: model.Get, Then: []model.Act{{Verb: model.Read}}})
+	return response.Revision, err
+}
+
+func (m *memory) Put(ctx context.Context, key, value string) (int64, error) {
+	response, err := m.Do(ctx, [model.Keys]string{key}, model.Request{Kind: model.Put, Then: []model.Act{{Verb: model.Write, Value: value}}})
+	return response.Revision, err
+}
+
+func TestDeliveriesOfWritesPastTheLinks(t *testing.T) {
+	r := newRun(Config{})
+	r.rec.Outside = make([]report.OutsideWrite, 2)
+	response := history.WatchResponse{At: time.Second}
+	for _, value := range []string{"1", "2", "of another"} {
+		response.Events = append(response.Events, history.Event{KeyValue: history.KeyValue{Value: value}})
+	}
+	r.deliveredOutside([]history.Watch{{Responses: []history.WatchResponse{response}}})
+	assert.Zero(t, r.rec.Outside[0])
+	assert.Equal(t, time.Second, r.rec.Outside[1].Delivered)
+}
+
+func TestWithoutAWatcherNothingIsWrittenPastTheLinks(t *testing.T) {
+	assert.NoError(t, newRun(Config{}).startOutside(t.Context(), 1)())
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab/robustness/history"
 )
 
@@ -122,15 +123,13 @@ func TestReadersWhoseWatchFailedAsTheyLeft(t *testing.T) {
 		"compacted":  {history.WatchResponse{Revision: 9, CompactRevision: 8}, history.EndedByItself},
 		"not failed": {wrote(2), history.StillOpen},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := start(t, newMemory(), 1, lastWord{tt.last})
-				time.Sleep(time.Second)
-				r.end(t.Context())
-				watches := r.load.watches()[0]
-				require.Len(t, watches, 1)
-				assert.Equal(t, tt.want, watches[0].End)
-			})
+		grpctest.Bubble(t, name, func(t *testing.T) {
+			r := start(t, newMemory(), 1, lastWord{tt.last})
+			time.Sleep(time.Second)
+			r.end(t.Context())
+			watches := r.load.watches()[0]
+			require.Len(t, watches, 1)
+			assert.Equal(t, tt.want, watches[0].End)
 		})
 	}
 }

@@ -3,16 +3,31 @@
 package linear
 
 import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	etcd "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/leasing"
+	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab/internal/pace"
+	"github.com/quorate/quorate/lab/link"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/client/official"
+	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/robustness/internal/soaktest"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
@@ -78,4 +93,120 @@ func TestOfficial(t *testing.T) {
 	result, err := Config{Config: soaktest.Fixed(t), PageDir: t.ArtifactDir(), connect: connect}.Run(t.Context())
 	require.NoError(t, err)
 	t.Log("\n" + result.String())
+}
+
+// leased makes all operations through the leasing cache of a client.
+type leased struct {
+	*clientv3.Client
+
+	kv         clientv3.KV
+	sites      *sites
+	fromMemory atomic.Int64
+	closers    []func() error
+}
+
+// sites are all clients of a run with leasing caches.
+type sites struct {
+	newest atomic.Int64 // revision of the answers to all
+	cutOff sync.Mutex   // held while one is cut off, so that the others write
+}
+
+const (
+	// leasedCall bounds an operation, so that a client that is cut off goes on to the next one.
+	leasedCall = 400 * time.Millisecond
+	// cutOffTime is longer than the lease of a session of leasedTTL seconds lasts.
+	cutOffTime, leasedTTL = 2500 * time.Millisecond, 1
+	// leasedWrites is how many of a hundred writes are made: who reads most has most from its memory.
+	leasedWrites = 5
+)
+
+func (s *sites) connect(endpoints []string) (_ Client, err error) {
+	c := &leased{sites: s}
+	var ways []*link.Link
+	for i, endpoint := range endpoints {
+		way, err := link.Listen(strings.TrimPrefix(endpoint, "http://"))
+		if err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		endpoints[i], ways, c.closers = "http://"+way.Addr(), append(ways, way), append(c.closers, way.Close)
+	}
+	if c.Client, err = quorate.Dial(clientv3.Config{Endpoints: endpoints}); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	c.closers = append(c.closers, c.Client.Close)
+	kv, end, err := leasing.NewKV(c.Client, "/leasing/", concurrency.WithTTL(leasedTTL))
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cut := robustness.Go(1, func(int) { s.disturb(ctx, ways) })
+	c.kv, c.closers = kv, append(c.closers, func() error {
+		cancel()
+		<-cut
+		end()
+		return nil
+	})
+	return c, nil
+}
+
+// disturb cuts a client off now and then, for longer than its lease lasts.
+func (s *sites) disturb(ctx context.Context, ways []*link.Link) {
+	rng := rand.New(rand.NewPCG(rand.Uint64(), 1))
+	for pause.For(ctx, pace.Between(rng, 0, cutOffTime)) == nil {
+		s.cutOff.Lock()
+		for _, way := range ways {
+			way.Blackhole(link.Both)
+		}
+		_ = pause.For(ctx, cutOffTime) // the condition of the loop sees the end
+		for _, way := range ways {
+			way.Heal()
+		}
+		s.cutOff.Unlock()
+	}
+}
+
+// Do implements client.KV. The header of an answer from memory is as old as the last that this client got from a server. What was
+// read must have been true later too: at a revision that some client knew when the call was made.
+func (c *leased) Do(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
+	if request.Kind.Writes() && rand.IntN(100) >= leasedWrites {
+		return model.Response{}, rpctypes.ErrTooManyRequests
+	}
+	ctx, cancel := context.WithTimeout(ctx, leasedCall)
+	defer cancel()
+	known := c.sites.newest.Load()
+	response, err := quorate.NewKV(c.kv).Do(ctx, keys, request)
+	if err != nil {
+		return response, err
+	}
+	if response.Revision < known && request.Kind != model.SerializableGet && !request.Wrote(response) {
+		response.Revision = known
+		c.fromMemory.Add(1)
+	}
+	for newest := known; newest < response.Revision && !c.sites.newest.CompareAndSwap(newest, response.Revision); {
+		newest = c.sites.newest.Load()
+	}
+	return response, nil
+}
+
+// FromMemory returns how many reads certainly were.
+func (c *leased) FromMemory() int64 { return c.fromMemory.Load() }
+
+func (c *leased) Close() (err error) {
+	for len(c.closers) > 0 {
+		last := len(c.closers) - 1
+		err = errors.Join(err, c.closers[last]())
+		c.closers = c.closers[:last]
+	}
+	return err
+}
+
+// TestLeasing has clients with leasing caches lose their sessions.
+func TestLeasing(t *testing.T) {
+	ctx, cfg := soaktest.Short(t, func(c *robustness.Counts) bool { return sum(c, model.Answered, kinds...) >= 1500 })
+	result, err := Config{Config: cfg, PageDir: t.ArtifactDir(), connect: new(sites).connect}.Run(ctx)
+	require.NoError(t, err)
+	t.Log("\n" + result.String())
+	require.True(t, result.Verdict.OK(), "%v", result)
+	assert.Positive(t, sum(result.Counts, model.Answered, model.Put, model.Delete, model.Txn))
+	assert.Positive(t, result.Counts.Of("gets", "answered from memory"))
 }

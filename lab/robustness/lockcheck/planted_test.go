@@ -2,13 +2,15 @@ package lockcheck_test
 
 import (
 	"errors"
-	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/lab/internal/tally"
 	"github.com/quorate/quorate/lab/robustness/lockcheck"
 )
 
@@ -96,15 +98,16 @@ func TestGoodHistories(t *testing.T) {
 
 func unknown(w *lockcheck.Write) { w.Outcome, w.Revision = lockcheck.Unknown, 0 }
 
-func TestPlantedFaultsAreFound(t *testing.T) {
-	tests := []struct {
-		name   string
-		change func(*simulation)
-		want   lockcheck.Promise
-		says   string
-	}{
+// planted are faults, each of which breaks one promise.
+var planted = map[lockcheck.Promise][]struct {
+	name, says string
+	change     func(*simulation)
+}{
+	lockcheck.Acquired: {
 		{
-			"success with a key that ended while it waited", func(w *simulation) {
+			"success with a key that ended while it waited",
+			"which never held the lock: it was deleted at revision 10, while /lock/a of revision 8 was there from before, until revision 11",
+			func(w *simulation) {
 				a := w.lock(0, 0xa)
 				called := w.tick()
 				claim := w.queue(0xb)
@@ -112,178 +115,124 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 				w.unlock(a)
 				w.attempt(1, 0xb, called, lockcheck.Taken, claim)
 			},
-			lockcheck.Acquired, "which never held the lock: it was deleted at revision 10, while /lock/a of revision 8 was there from before, until revision 11",
 		},
+		{"success before its turn", "held the lock only from revision 11 on, and when the call returned the store was at revision 10 at most", func(w *simulation) {
+			a := w.lock(0, 0xa)
+			b := w.attempt(1, 0xb, w.tick(), lockcheck.Taken, w.queue(0xb))
+			w.write(a, false)
+			w.unlock(a)
+			w.write(b, false)
+		}},
+		{"success with a key of before", "deleted at revision 7, and when the call was made the store was at revision 7 at least", func(w *simulation) {
+			w.write(w.b, false) // which tells how far the store has come
+			w.attempt(1, 0xb, w.tick(), lockcheck.Taken, w.b.Claim)
+		}},
+		{"a revision that created no key", "Lock of /lock/ by contender 0 at 0.001s succeeded with /lock/a of revision 3, which never existed", func(w *simulation) {
+			w.a.Claim.Revision = 3
+		}},
+		{"a key of another lock", "which is not a key of the lock", func(w *simulation) { w.a.Claim.Key = "/clock/a" }},
+		{"a key of another session", "which belongs to session a; its own is c", func(w *simulation) { w.a.Session = 0xc }},
+	},
+	lockcheck.Contested: {
+		{"locked by nobody", "no other session had a key of it from revision 7 to 7", func(w *simulation) {
+			w.write(w.b, false) // which tells how far the store has come
+			w.attempt(0, 0xa, w.tick(), lockcheck.Locked, lockcheck.Claim{})
+		}},
+		{"locked by one who comes later", "no other session had a key of it from revision 7 to 7", func(w *simulation) {
+			w.write(w.b, false)
+			w.attempt(0, 0xa, w.tick(), lockcheck.Locked, lockcheck.Claim{})
+			w.write(w.b, false) // which tells how far the store has come
+			w.lock(0, 0xc)
+		}},
+		{"locked by its own session", "no other session had a key of it", func(w *simulation) {
+			w.lock(0, 0xc)
+			w.write(w.b, false)
+			w.attempt(0, 0xc, w.tick(), lockcheck.Locked, lockcheck.Claim{})
+		}},
+	},
+	lockcheck.Guarded: {
 		{
-			"success before its turn", func(w *simulation) {
-				a := w.lock(0, 0xa)
-				b := w.attempt(1, 0xb, w.tick(), lockcheck.Taken, w.queue(0xb))
-				w.write(a, false)
-				w.unlock(a)
-				w.write(b, false)
-			},
-			lockcheck.Acquired, "held the lock only from revision 11 on, and when the call returned the store was at revision 10 at most",
+			"a write of a former holder",
+			`"4" was written to /register at revision 8 for Lock of /lock/ by contender 0 at 0.001s, whose claim is /lock/a of revision 2; no contender held the lock then`,
+			func(w *simulation) { w.write(w.a, true) },
 		},
+		{"a write of one who waits", "the holder then was /lock/a of revision 8", func(w *simulation) {
+			a := w.lock(0, 0xa)
+			b := w.attempt(1, 0xb, w.tick(), lockcheck.Taken, w.queue(0xb))
+			w.write(b, false)
+			w.unlock(a)
+		}},
+		{"a write that was on its way for too long", "no contender held the lock then", func(w *simulation) { unknown(w.write(w.a, true)) }},
+	},
+	lockcheck.Truthful: {
+		{"accepted and not there", `the write of "3" to /register is reported as accepted, at revision 6, and it is not in the history`, func(w *simulation) {
+			w.a.Writes[1].Outcome = lockcheck.Accepted
+		}},
+		{"accepted at another revision", "at revision 4, and it was made at revision 3", func(w *simulation) { w.a.Writes[0].Revision++ }},
+		{"refused and there", "is reported as refused, and it was made at revision 6", func(w *simulation) { w.b.Writes[0].Outcome = lockcheck.Refused }},
+		{"made twice", "and it was made 2 times, at revisions [6 8]", func(w *simulation) { w.put("/register", "2", 0) }},
+		{"made twice and unknown", "is reported as unknown, and it was made 2 times", func(w *simulation) {
+			unknown(&w.b.Writes[0])
+			w.put("/register", "2", 0)
+		}},
+		{"a value of nobody", `put /register at revision 8: nobody sent that, value "42"`, func(w *simulation) { w.put("/register", "42", 0) }},
+		{"a register that is deleted", "delete /register at revision 8: nobody sent that", func(w *simulation) { w.remove("/register") }},
+	},
+	lockcheck.Released: {
+		{"unlocked and still there", "was unlocked at 0.007s, and /lock/a of revision 8 was still there at revision 8, later than that", func(w *simulation) {
+			a := w.lock(0, 0xa)
+			w.release(a, lockcheck.Unlocked)
+			w.write(w.b, false) // which tells how far the store has come
+			w.remove(keyOf(0xa))
+		}},
+		{"closed and still there", "was closed at 0.006s, and /lock/a of revision 8 was still there", func(w *simulation) {
+			w.queue(0xa) // for a call that failed
+			w.release(w.a, lockcheck.Closed)
+		}},
+		{"a write after it was unlocked", `was unlocked at 0.005s, and its write of "4", sent at 0.006s, was made at revision 8`, func(w *simulation) {
+			w.write(w.b, true)
+		}},
+	},
+	lockcheck.Live: {
 		{
-			"success with a key of before", func(w *simulation) {
-				w.write(w.b, false) // which tells how far the store has come
-				w.attempt(1, 0xb, w.tick(), lockcheck.Taken, w.b.Claim)
-			},
-			lockcheck.Acquired, "deleted at revision 7, and when the call was made the store was at revision 7 at least",
-		},
-		{
-			"a revision that created no key", func(w *simulation) { w.a.Claim.Revision = 3 },
-			lockcheck.Acquired, "Lock of /lock/ by contender 0 at 0.001s succeeded with /lock/a of revision 3, which never existed",
-		},
-		{
-			"a key of another lock", func(w *simulation) { w.a.Claim.Key = "/clock/a" },
-			lockcheck.Acquired, "which is not a key of the lock",
-		},
-		{
-			"a key of another session", func(w *simulation) { w.a.Session = 0xc },
-			lockcheck.Acquired, "which belongs to session a; its own is c",
-		},
-		{
-			"locked by nobody", func(w *simulation) {
-				w.write(w.b, false) // which tells how far the store has come
-				w.attempt(0, 0xa, w.tick(), lockcheck.Locked, lockcheck.Claim{})
-			},
-			lockcheck.Contested, "no other session had a key of it from revision 7 to 7",
-		},
-		{
-			"locked by one who comes later", func(w *simulation) {
-				w.write(w.b, false)
-				w.attempt(0, 0xa, w.tick(), lockcheck.Locked, lockcheck.Claim{})
-				w.write(w.b, false) // which tells how far the store has come
-				w.lock(0, 0xc)
-			},
-			lockcheck.Contested, "no other session had a key of it from revision 7 to 7",
-		},
-		{
-			"locked by its own session", func(w *simulation) {
-				w.lock(0, 0xc)
-				w.write(w.b, false)
-				w.attempt(0, 0xc, w.tick(), lockcheck.Locked, lockcheck.Claim{})
-			},
-			lockcheck.Contested, "no other session had a key of it",
-		},
-		{
-			"a write of a former holder", func(w *simulation) { w.write(w.a, true) },
-			lockcheck.Guarded, `"4" was written to /register at revision 8 for Lock of /lock/ by contender 0 at 0.001s, whose claim is /lock/a of revision 2; no contender held the lock then`,
-		},
-		{
-			"a write of one who waits", func(w *simulation) {
-				a := w.lock(0, 0xa)
-				b := w.attempt(1, 0xb, w.tick(), lockcheck.Taken, w.queue(0xb))
-				w.write(b, false)
-				w.unlock(a)
-			},
-			lockcheck.Guarded, "the holder then was /lock/a of revision 8",
-		},
-		{
-			"a write that was on its way for too long", func(w *simulation) {
-				unknown(w.write(w.a, true))
-			},
-			lockcheck.Guarded, "no contender held the lock then",
-		},
-		{
-			"accepted and not there", func(w *simulation) { w.a.Writes[1].Outcome = lockcheck.Accepted },
-			lockcheck.Truthful, `the write of "3" to /register is reported as accepted, at revision 6, and it is not in the history`,
-		},
-		{
-			"accepted at another revision", func(w *simulation) { w.a.Writes[0].Revision++ },
-			lockcheck.Truthful, "at revision 4, and it was made at revision 3",
-		},
-		{
-			"refused and there", func(w *simulation) { w.b.Writes[0].Outcome = lockcheck.Refused },
-			lockcheck.Truthful, "is reported as refused, and it was made at revision 6",
-		},
-		{
-			"made twice", func(w *simulation) { w.put("/register", "2", 0) },
-			lockcheck.Truthful, "and it was made 2 times, at revisions [6 8]",
-		},
-		{
-			"made twice and unknown", func(w *simulation) {
-				unknown(&w.b.Writes[0])
-				w.put("/register", "2", 0)
-			},
-			lockcheck.Truthful, "is reported as unknown, and it was made 2 times",
-		},
-		{
-			"a value of nobody", func(w *simulation) { w.put("/register", "42", 0) },
-			lockcheck.Truthful, `put /register at revision 8: nobody sent that, value "42"`,
-		},
-		{
-			"a register that is deleted", func(w *simulation) { w.remove("/register") },
-			lockcheck.Truthful, "delete /register at revision 8: nobody sent that",
-		},
-		{
-			"unlocked and still there", func(w *simulation) {
-				a := w.lock(0, 0xa)
-				w.release(a, lockcheck.Unlocked)
-				w.write(w.b, false) // which tells how far the store has come
-				w.remove(keyOf(0xa))
-			},
-			lockcheck.Released, "was unlocked at 0.007s, and /lock/a of revision 8 was still there at revision 8, later than that",
-		},
-		{
-			"closed and still there", func(w *simulation) {
-				w.queue(0xa) // for a call that failed
-				w.release(w.a, lockcheck.Closed)
-			},
-			lockcheck.Released, "was closed at 0.006s, and /lock/a of revision 8 was still there",
-		},
-		{
-			"a write after it was unlocked", func(w *simulation) { w.write(w.b, true) },
-			lockcheck.Released, `was unlocked at 0.005s, and its write of "4", sent at 0.006s, was made at revision 8`,
-		},
-		{
-			"somebody is stuck", func(w *simulation) {
+			"somebody is stuck",
+			"contender 1 took no lock although all was well from 0.005s on; its last attempt, Lock of /lock/ by contender 1 at 0.007s, failed: too late",
+			func(w *simulation) {
 				w.history.Calm = w.now
 				w.lock(0, 0xc)
 				w.attempt(1, 0xd, w.tick(), lockcheck.Failed, lockcheck.Claim{}).Err = errors.New("too late")
 			},
-			lockcheck.Live, "contender 1 took no lock although all was well from 0.005s on; its last attempt, Lock of /lock/ by contender 1 at 0.007s, failed: too late",
 		},
-		{
-			"nobody even tried", func(w *simulation) { w.history.Calm = w.now + time.Second },
-			lockcheck.Live, "contender 0 took no lock",
-		},
-	}
-	for _, tt := range tests {
-		t.Run(string(tt.want)+"/"+tt.name, func(t *testing.T) {
-			w := sampleHistory()
-			tt.change(w)
-			v := check(t, w.over())
-			require.Positive(t, v.Counts[tt.want], "%v", v)
-			var said []string
-			for _, violation := range v.Violations {
-				if violation.Promise == tt.want {
-					said = append(said, violation.Message)
-				}
-			}
-			assert.Contains(t, fmt.Sprint(said), tt.says)
-			assert.False(t, v.OK())
-			assert.Contains(t, v.String(), tt.says)
-		})
+		{"nobody even tried", "contender 0 took no lock", func(w *simulation) { w.history.Calm = w.now + time.Second }},
+	},
+}
+
+func TestPlantedFaultsAreFound(t *testing.T) {
+	for promise, faults := range planted {
+		for _, tt := range faults {
+			t.Run(string(promise)+"/"+tt.name, func(t *testing.T) {
+				w := sampleHistory()
+				tt.change(w)
+				v := check(t, w.over())
+				require.Positive(t, v.Counts[promise], "%v", v)
+				assert.True(t, slices.ContainsFunc(v.Violations, func(v tally.Violation) bool {
+					return v.Promise == promise && strings.Contains(v.Message, tt.says)
+				}), "%v", v)
+				assert.False(t, v.OK())
+				assert.Contains(t, v.String(), tt.says)
+			})
+		}
 	}
 }
 
 func TestHistoriesThatContradictThemselves(t *testing.T) {
-	tests := []struct {
-		name   string
-		change func(*lockcheck.History)
-		want   string
-	}{
-		{"an event is missing", func(h *lockcheck.History) { h.Events = h.Events[1:] }, "lacks an event"},
-		{"it ends early", func(h *lockcheck.History) { h.Through = 5 }, "claims to end at revision 5"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			h := sampleHistory().over()
-			tt.change(&h)
-			_, err := lockcheck.Check(h)
-			require.ErrorContains(t, err, tt.want)
-		})
+	for want, change := range map[string]func(*lockcheck.History){
+		"lacks an event":              func(h *lockcheck.History) { h.Events = h.Events[1:] },
+		"claims to end at revision 5": func(h *lockcheck.History) { h.Through = 5 },
+	} {
+		h := sampleHistory().over()
+		change(&h)
+		_, err := lockcheck.Check(h)
+		assert.ErrorContains(t, err, want)
 	}
 }

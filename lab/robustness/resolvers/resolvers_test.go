@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/resolver"
 
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/internal/soaktest"
@@ -34,5 +35,92 @@ func TestNames(t *testing.T) {
 		if name != "static" {
 			assert.Positive(t, result.Counts.Of(name+" changes", "seen by channels"), name)
 		}
+	}
+}
+
+// builder builds resolvers in another way.
+type builder struct {
+	resolver.Builder
+	build func(resolver.Target, resolver.ClientConn, resolver.BuildOptions) (resolver.Resolver, error)
+}
+
+func (b builder) Build(t resolver.Target, cc resolver.ClientConn, opts resolver.BuildOptions) (resolver.Resolver, error) {
+	return b.build(t, cc, opts)
+}
+
+type wrapper = func(resolver.Builder, func() (resolver.Builder, error)) resolver.Builder
+
+// wrapConn has resolvers talk to channels through something that breaks promises.
+func wrapConn(conn func(resolver.ClientConn) resolver.ClientConn) wrapper {
+	return func(b resolver.Builder, _ func() (resolver.Builder, error)) resolver.Builder {
+		return builder{b, func(t resolver.Target, cc resolver.ClientConn, opts resolver.BuildOptions) (resolver.Resolver, error) {
+			return b.Build(t, conn(cc), opts)
+		}}
+	}
+}
+
+// emptying publishes an empty list with each error.
+type emptying struct{ resolver.ClientConn }
+
+func (c emptying) ReportError(err error) {
+	_ = c.UpdateState(resolver.State{})
+	c.ClientConn.ReportError(err)
+}
+
+func newEmptying(cc resolver.ClientConn) resolver.ClientConn { return emptying{cc} }
+
+// firstListOnly passes on the first list only.
+type firstListOnly struct {
+	resolver.ClientConn
+	listed bool
+}
+
+func (c *firstListOnly) UpdateState(s resolver.State) error {
+	if c.listed {
+		return nil
+	}
+	c.listed = true
+	return c.ClientConn.UpdateState(s)
+}
+
+func newFirstListOnly(cc resolver.ClientConn) resolver.ClientConn {
+	return &firstListOnly{ClientConn: cc}
+}
+
+// forget makes a builder for each channel, so that none knows what another one did.
+func forget(b resolver.Builder, another func() (resolver.Builder, error)) resolver.Builder {
+	return builder{b, func(t resolver.Target, cc resolver.ClientConn, opts resolver.BuildOptions) (resolver.Resolver, error) {
+		fresh, err := another()
+		if err != nil {
+			return nil, err
+		}
+		return fresh.Build(t, cc, opts)
+	}}
+}
+
+// TestMistakesAreFound has resolvers break promises. Each is found out within seconds.
+func TestMistakesAreFound(t *testing.T) {
+	dns, kubernetes := []string{"dns"}, []string{"kubernetes"}
+	tests := map[string]struct {
+		cfg     Config
+		promise robustness.Promise
+	}{
+		"errors empty the list":               {Config{Resolvers: dns, only: "servfail", wrap: wrapConn(newEmptying)}, Serving},
+		"a false list is applied, DNS":        {Config{Resolvers: dns, only: "names-a-part", noRemovalDelay: true}, Removal},
+		"a false list is applied, Kubernetes": {Config{Resolvers: kubernetes, only: "names-nothing", noRemovalDelay: true}, Removal},
+		"changes are not reported":            {Config{Resolvers: kubernetes, only: "stopped", wrap: wrapConn(newFirstListOnly)}, Current},
+		"lists are forgotten, DNS":            {Config{Resolvers: dns, only: "silent", wrap: forget}, Serving},
+		"lists are forgotten, Kubernetes":     {Config{Resolvers: kubernetes, only: "stopped", wrap: forget}, Serving},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, base := soaktest.Until(t, func(c *robustness.Counts) bool { return c.Of("violations", string(tt.promise)) > 0 })
+			cfg := tt.cfg
+			cfg.Config, cfg.Channels, cfg.giveUpAfter = base, 20, 2*time.Second
+			result, err := cfg.run(ctx)
+			require.NoError(t, err)
+			assert.Positive(t, result.Verdict.Counts[tt.promise], "%v", result)
+		})
 	}
 }

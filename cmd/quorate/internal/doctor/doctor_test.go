@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/internal/testpki"
@@ -70,59 +71,40 @@ func TestOnTheWayToAHealthyCluster(t *testing.T) {
 	target := bare(endpoints[0])
 	ca, other := testpki.New(t, "right"), testpki.New(t, "wrong")
 	roots := &tls.Config{RootCAs: ca.Pool()}
-	served := func(cert *tls.Certificate) string {
-		return "https://" + front{target: target, certificate: cert}.start(t)
+	at := func(endpoints ...string) clientv3.Config { return clientv3.Config{Endpoints: endpoints} }
+	secure := func(cert *tls.Certificate) clientv3.Config {
+		return clientv3.Config{Endpoints: []string{"https://" + front{target: target, certificate: cert}.start(t)}, TLS: roots}
 	}
 	dated := func(ahead time.Duration) string {
 		return front{target: target, date: func() time.Time { return time.Now().Add(ahead) }}.start(t)
 	}
 	alone := []string{"note not-an-endpoint m2", "note not-an-endpoint m3"}
-	good := issue(t, ca, "127.0.0.1", -time.Hour, time.Hour)
+	good := secure(issue(t, ca, "127.0.0.1", -time.Hour, time.Hour))
 	for _, tt := range []struct {
 		name string
 		cfg  clientv3.Config
 		want []string
 	}{
-		{"healthy", clientv3.Config{Endpoints: endpoints}, nil},
-		{
-			"healthy, TLS",
-			clientv3.Config{Endpoints: []string{served(good)}, TLS: roots},
-			append([]string{"warning advertised-clear m1", "warning advertised-clear m2", "warning advertised-clear m3"}, alone...),
-		},
-		{
-			"expired certificate",
-			clientv3.Config{Endpoints: []string{served(issue(t, ca, "127.0.0.1", -2*time.Hour, -time.Hour))}, TLS: roots},
-			[]string{"error tls-expired"},
-		},
-		{
-			"certificate of tomorrow",
-			clientv3.Config{Endpoints: []string{served(issue(t, ca, "127.0.0.1", time.Hour, 2*time.Hour))}, TLS: roots},
-			[]string{"error tls-not-yet-valid"},
-		},
-		{
-			"wrong name",
-			clientv3.Config{Endpoints: []string{served(issue(t, ca, "etcd.example", -time.Hour, time.Hour))}, TLS: roots},
-			[]string{"error tls-wrong-name"},
-		},
-		{
-			"wrong CA",
-			clientv3.Config{Endpoints: []string{served(issue(t, other, "127.0.0.1", -time.Hour, time.Hour))}, TLS: roots},
-			[]string{"error tls-unknown-authority"},
-		},
-		{"plaintext to TLS", clientv3.Config{Endpoints: []string{"http://" + bare(served(good))}}, []string{"error speaks-tls"}},
+		{"healthy", at(endpoints...), nil},
+		{"healthy, TLS", good, append([]string{"warning advertised-clear m1", "warning advertised-clear m2", "warning advertised-clear m3"}, alone...)},
+		{"expired certificate", secure(issue(t, ca, "127.0.0.1", -2*time.Hour, -time.Hour)), []string{"error tls-expired"}},
+		{"certificate of tomorrow", secure(issue(t, ca, "127.0.0.1", time.Hour, 2*time.Hour)), []string{"error tls-not-yet-valid"}},
+		{"wrong name", secure(issue(t, ca, "etcd.example", -time.Hour, time.Hour)), []string{"error tls-wrong-name"}},
+		{"wrong CA", secure(issue(t, other, "127.0.0.1", -time.Hour, time.Hour)), []string{"error tls-unknown-authority"}},
+		{"plaintext to TLS", at("http://" + bare(good.Endpoints[0])), []string{"error speaks-tls"}},
 		{"TLS to plaintext", clientv3.Config{Endpoints: []string{"https://" + target}, TLS: roots}, []string{"error speaks-clear"}},
-		{"clock ahead", clientv3.Config{Endpoints: []string{endpoints[1], dated(time.Minute), endpoints[2]}}, []string{"warning clock m1"}},
-		{"clock behind", clientv3.Config{Endpoints: []string{endpoints[1], dated(-time.Hour), endpoints[2]}}, []string{"warning clock m1"}},
-		{"our clock", clientv3.Config{Endpoints: []string{dated(time.Minute), dated(time.Minute)}}, append([]string{"warning clock"}, alone...)},
+		{"clock ahead", at(endpoints[1], dated(time.Minute), endpoints[2]), []string{"warning clock m1"}},
+		{"clock behind", at(endpoints[1], dated(-time.Hour), endpoints[2]), []string{"warning clock m1"}},
+		{"our clock", at(dated(time.Minute), dated(time.Minute)), append([]string{"warning clock"}, alone...)},
 		{"a user where there is none", clientv3.Config{Endpoints: endpoints, Username: "root", Password: "secret"}, []string{"note auth-off"}},
 		{
 			"a user, and no TLS at one of the endpoints",
 			clientv3.Config{Endpoints: []string{"https://127.0.0.1:1", endpoints[0]}, Username: "root", Password: "secret"},
 			[]string{"error refused", "error auth-refused"},
 		},
-		{"nobody listens", clientv3.Config{Endpoints: append([]string{"127.0.0.1:1"}, endpoints...)}, []string{"error refused"}},
-		{"no such name", clientv3.Config{Endpoints: append([]string{"http://nosuch.invalid:2379"}, endpoints...)}, []string{"error name-unknown"}},
-		{"one endpoint of three", clientv3.Config{Endpoints: endpoints[:1]}, alone},
+		{"nobody listens", at(append([]string{"127.0.0.1:1"}, endpoints...)...), []string{"error refused"}},
+		{"no such name", at(append([]string{"http://nosuch.invalid:2379"}, endpoints...)...), []string{"error name-unknown"}},
+		{"one endpoint of three", at(endpoints[0]), alone},
 		{"keepalive", clientv3.Config{Endpoints: endpoints, DialKeepAliveTime: time.Second}, []string{"note keepalive"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -139,6 +121,15 @@ func TestOnTheWayToAHealthyCluster(t *testing.T) {
 		defer func() { assert.NoError(t, proxy.Close()) }()
 		requireCodes(t, examine(t, testTimeout, clientv3.Config{Endpoints: proxy.Endpoints()}), "note grpc-proxy")
 	})
+}
+
+// awaitNoLeader waits until a member knows of no leader.
+func awaitNoLeader(t *testing.T, m *lab.Member) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		s, err := m.Status(t.Context())
+		return err == nil && s.Leader == 0
+	}, testTimeout, 50*time.Millisecond)
 }
 
 // The faults of the lab, on one cluster.
@@ -201,10 +192,7 @@ func TestFaultsOfMembers(t *testing.T) {
 		m := follower(t)
 		cluster.Isolate(m)
 		defer recover(t)
-		require.Eventually(t, func() bool {
-			s, err := m.Status(t.Context())
-			return err == nil && s.Leader == 0
-		}, testTimeout, 50*time.Millisecond)
+		awaitNoLeader(t, m)
 		requireCodes(t, examine(t, testTimeout, everything), "error cut-off "+m.Name(), "warning redundancy")
 	})
 	t.Run("no leader", func(t *testing.T) {
@@ -217,10 +205,7 @@ func TestFaultsOfMembers(t *testing.T) {
 			}
 		}
 		defer recover(t)
-		require.Eventually(t, func() bool {
-			s, err := m.Status(t.Context())
-			return err == nil && s.Leader == 0
-		}, testTimeout, 50*time.Millisecond)
+		awaitNoLeader(t, m)
 		requireCodes(t, examine(t, testTimeout, everything), want...)
 	})
 	t.Run("healthy again", func(t *testing.T) { requireCodes(t, examine(t, testTimeout, everything)) })
@@ -229,7 +214,6 @@ func TestFaultsOfMembers(t *testing.T) {
 func TestAuthentication(t *testing.T) {
 	cluster := start(t, lab.Config{Members: 1, TLS: true, ClientCertAuth: true})
 	secure := clientv3.Config{Endpoints: cluster.Endpoints(), TLS: cluster.ClientTLS()}
-	t.Run("healthy", func(t *testing.T) { requireCodes(t, examine(t, testTimeout, secure)) })
 	for name, certificates := range map[string][]tls.Certificate{
 		"no certificate of the client":   nil,
 		"a certificate of somebody else": {*issue(t, testpki.New(t, "wrong"), "client", -time.Hour, time.Hour)},
@@ -288,4 +272,9 @@ func TestLearner(t *testing.T) {
 	require.NoError(t, cluster.WaitReady(t.Context()))
 	requireCodes(t, examine(t, testTimeout, clientv3.Config{Endpoints: []string{learner.Endpoint()}}), "error only-learners")
 	requireCodes(t, examine(t, testTimeout, clientv3.Config{Endpoints: cluster.Endpoints()}), "note learner m3")
+}
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	goleak.VerifyTestMain(m)
 }

@@ -24,23 +24,10 @@ import (
 // banner returns the address of a server that writes a text to each connection and reads what comes.
 func banner(t *testing.T, text string) string {
 	t.Helper()
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = lis.Close() })
-	go func() {
-		for {
-			conn, err := lis.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				_, _ = io.WriteString(conn, text)
-				_, _ = io.Copy(io.Discard, conn)
-				_ = conn.Close()
-			}()
-		}
-	}()
-	return lis.Addr().String()
+	return listen(t, nil, func(conn net.Conn) {
+		_, _ = io.WriteString(conn, text)
+		_, _ = io.Copy(io.Discard, conn)
+	})
 }
 
 // serveWeb returns the address of a server that answers HTTP on one path, and speaks no gRPC.
@@ -80,12 +67,7 @@ func TestSentences(t *testing.T) {
 	ca := testpki.New(t, "right")
 	expired := front{target: member(1, same).start(t), certificate: issue(t, ca, "127.0.0.1", -2*time.Hour, -time.Hour)}.start(t)
 	valid := front{target: member(1, same).start(t), certificate: issue(t, ca, "127.0.0.1", -time.Hour, time.Hour)}.start(t)
-	of := func(servers ...*scripted) (endpoints []string) {
-		for _, s := range servers {
-			endpoints = append(endpoints, s.start(t))
-		}
-		return endpoints
-	}
+	at := func(endpoints ...string) clientv3.Config { return clientv3.Config{Endpoints: endpoints} }
 	members := func(urls ...string) func(*scripted) {
 		return func(s *scripted) {
 			for i, url := range urls {
@@ -98,94 +80,61 @@ func TestSentences(t *testing.T) {
 		}
 	}
 	silent := banner(t, "")
+	const ssh = "SSH-2.0-OpenSSH_9.2\r\n"
 	for _, tt := range []struct {
 		name      string
 		cfg       clientv3.Config
 		want, not []string
 	}{
 		{
-			"P1: a member is dead, and no endpoint names it",
-			clientv3.Config{Endpoints: of(member(1, members("", dead.Address(), dead.Address())))},
+			"P1: a member is dead, and no endpoint names it", at(member(1, members("", dead.Address(), dead.Address())).start(t)),
 			[]string{"warning  m2 (http://" + dead.Address() + "): nothing listens at " + dead.Address() + ": etcd is not running"},
 			[]string{"advertise-client-urls", "misadvertised"},
 		},
 		{
-			"P2: a member is frozen, and no endpoint names it",
-			clientv3.Config{Endpoints: of(member(1, members("", silent)))},
-			[]string{"warning  m2 (http://" + silent + "): connections are accepted, and nothing is answered within "},
-			nil,
+			"P2: a member is frozen, and no endpoint names it", at(member(1, members("", silent)).start(t)),
+			[]string{"warning  m2 (http://" + silent + "): connections are accepted, and nothing is answered within "}, nil,
 		},
 		{
-			"P3: a grpc-proxy without members",
-			clientv3.Config{Endpoints: []string{serveWeb(t, "/proxy/metrics", "etcd_grpc_proxy_cache_hits_total 0")}},
-			[]string{"this is etcd's grpc-proxy, and no member behind it answers"},
-			[]string{"frozen", "it is no etcd"},
+			"P3: a grpc-proxy without members", at(serveWeb(t, "/proxy/metrics", "etcd_grpc_proxy_cache_hits_total 0")),
+			[]string{"this is etcd's grpc-proxy, and no member behind it answers"}, []string{"frozen", "it is no etcd"},
 		},
 		{
-			"P6: an expired certificate, accepted",
-			clientv3.Config{Endpoints: []string{"https://" + expired}, TLS: &tls.Config{InsecureSkipVerify: true}},
+			"P6: an expired certificate, accepted", clientv3.Config{Endpoints: []string{"https://" + expired}, TLS: &tls.Config{InsecureSkipVerify: true}},
 			[]string{`warning  https://` + expired + `: the certificate "CN=member" expired on `, "which only --insecure-skip-tls-verify accepts", "→ renew it"},
 			[]string{"Nothing is wrong"},
 		},
 		{
-			"P6: an authority that is not given",
-			clientv3.Config{Endpoints: []string{"https://" + valid}},
-			[]string{`the certificate was issued by "CN=right", which this machine does not know, and no --cacert is given`},
-			nil,
+			"P6: an authority that is not given", at("https://" + valid),
+			[]string{`the certificate was issued by "CN=right", which this machine does not know, and no --cacert is given`}, nil,
 		},
 		{
-			"P6: a frozen process",
-			clientv3.Config{Endpoints: []string{silent}},
-			[]string{"error    " + silent + ": connections are accepted, and nothing is answered within ", "frozen or starved", "→ on the member: systemctl status etcd; ps"},
-			nil,
+			"P6: a frozen process", at(silent),
+			[]string{"error    " + silent + ": connections are accepted, and nothing is answered within ", "frozen or starved", "→ on the member: systemctl status etcd; ps"}, nil,
+		},
+		{"P6: a banner", at(banner(t, ssh)), []string{`the server speaks neither gRPC nor HTTP: it is no etcd (it answers "SSH-2.0-OpenSSH_9.2`}, nil},
+		{"P6: a banner for TLS", at("https://" + banner(t, ssh)), []string{`the server speaks neither TLS nor HTTP: it is no etcd (it answers "SSH-2"`}, nil},
+		{
+			"P6: a web server", at(serveWeb(t, "/", "")),
+			[]string{"the server speaks HTTP, and no gRPC: it is no etcd, or a proxy that does not pass gRPC on"}, nil,
 		},
 		{
-			"P6: a banner",
-			clientv3.Config{Endpoints: []string{banner(t, "SSH-2.0-OpenSSH_9.2\r\n")}},
-			[]string{`the server speaks neither gRPC nor HTTP: it is no etcd (it answers "SSH-2.0-OpenSSH_9.2`},
-			nil,
-		},
-		{
-			"P6: a banner for TLS",
-			clientv3.Config{Endpoints: []string{"https://" + banner(t, "SSH-2.0-OpenSSH_9.2\r\n")}},
-			[]string{`the server speaks neither TLS nor HTTP: it is no etcd (it answers "SSH-2"`},
-			nil,
-		},
-		{
-			"P6: a web server",
-			clientv3.Config{Endpoints: []string{serveWeb(t, "/", "")}},
-			[]string{"the server speaks HTTP, and no gRPC: it is no etcd, or a proxy that does not pass gRPC on"},
-			nil,
-		},
-		{
-			"P6: a port for peers",
-			clientv3.Config{Endpoints: []string{serveWeb(t, "/version", `{"etcdserver":"3.6.4"}`)}},
+			"P6: a port for peers", at(serveWeb(t, "/version", `{"etcdserver":"3.6.4"}`)),
 			[]string{"this is etcd, and speaks no gRPC here: the port is for peers or metrics", "→ use the port of --listen-client-urls, usually 2379"},
 			[]string{"it is no etcd"},
 		},
 		{
-			"P6: two clusters",
-			clientv3.Config{Endpoints: of(member(1, same), member(2, func(s *scripted) { s.status.Header.ClusterId, s.status.Version = 8, "3.5.30" }))},
-			[]string{"error    cluster: the endpoints belong to different clusters: 7 ("},
-			[]string{"finish the upgrade"},
+			"P6: two clusters", at(member(1, same).start(t), member(2, func(s *scripted) { s.status.Header.ClusterId, s.status.Version = 8, "3.5.30" }).start(t)),
+			[]string{"error    cluster: the endpoints belong to different clusters: 7 ("}, []string{"finish the upgrade"},
+		},
+		{"P6: a full disk", at(dead.Address()), []string{"etcd is not running (a full disk, too, ends it), or listens elsewhere", "df -h"}, nil},
+		{
+			"P6: a member that no endpoint names", at(member(1, members("", member(2, same).start(t))).start(t)),
+			[]string{"note     m2: --endpoints does not name this member: a client uses it only after Sync"}, nil,
 		},
 		{
-			"P6: a full disk",
-			clientv3.Config{Endpoints: []string{dead.Address()}},
-			[]string{"etcd is not running (a full disk, too, ends it), or listens elsewhere", "df -h"},
-			nil,
-		},
-		{
-			"P6: a member that no endpoint names",
-			clientv3.Config{Endpoints: of(member(1, members("", of(member(2, same))[0])))},
-			[]string{"note     m2: --endpoints does not name this member: a client uses it only after Sync"},
-			nil,
-		},
-		{
-			"missing: one more loss stops writes",
-			clientv3.Config{Endpoints: of(member(1, members("", dead.Address(), of(member(3, same))[0])))},
-			[]string{"warning  cluster: 2 of 3 voting members serve: one more loss stops all writes"},
-			nil,
+			"missing: one more loss stops writes", at(member(1, members("", dead.Address(), member(3, same).start(t))).start(t)),
+			[]string{"warning  cluster: 2 of 3 voting members serve: one more loss stops all writes"}, nil,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

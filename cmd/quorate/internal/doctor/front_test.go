@@ -2,19 +2,24 @@ package doctor
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/endpoint"
 	"github.com/quorate/quorate/internal/testpki"
 )
 
@@ -30,10 +35,16 @@ type front struct {
 // start returns the address of the front, which ends with the test.
 func (f front) start(t *testing.T) string {
 	t.Helper()
+	return listen(t, f.certificate, f.serve)
+}
+
+// listen has connections be served until the end of the test, over TLS if there is a certificate, and returns the address.
+func listen(t *testing.T, certificate *tls.Certificate, serve func(net.Conn)) string {
+	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	if f.certificate != nil {
-		lis = tls.NewListener(lis, &tls.Config{Certificates: []tls.Certificate{*f.certificate}, NextProtos: []string{"h2", "http/1.1"}})
+	if certificate != nil {
+		lis = tls.NewListener(lis, &tls.Config{Certificates: []tls.Certificate{*certificate}, NextProtos: []string{"h2", "http/1.1"}})
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -42,7 +53,10 @@ func (f front) start(t *testing.T) string {
 			if err != nil {
 				return
 			}
-			wg.Go(func() { f.serve(conn) })
+			wg.Go(func() {
+				defer conn.Close()
+				serve(conn)
+			})
 		}
 	})
 	t.Cleanup(func() {
@@ -53,7 +67,6 @@ func (f front) start(t *testing.T) string {
 }
 
 func (f front) serve(conn net.Conn) {
-	defer conn.Close()
 	in := bufio.NewReader(conn)
 	first, err := in.Peek(4)
 	if err != nil {
@@ -106,4 +119,30 @@ func bare(endpoint string) string {
 		return endpoint
 	}
 	return address
+}
+
+// A member behind a proxy is reached as the client reaches it, under a name that only the proxy resolves.
+func TestExaminationThroughAProxy(t *testing.T) {
+	target := member(1, func(*scripted) {}).start(t)
+	for answer, want := range map[string]string{
+		"HTTP/1.1 200 OK\r\n\r\n":        "",
+		"HTTP/1.1 403 Forbidden\r\n\r\n": "unreachable",
+	} {
+		ep, err := endpoint.Parse("http://etcd.invalid:2379")
+		require.NoError(t, err)
+		v := newVisit(Config{Client: clientv3.Config{}, Timeout: testTimeout}, ep)
+		v.via = &url.URL{Scheme: "http", Host: front{target: target, connect: answer}.start(t)}
+		v.examine(context.Background())
+		d := diagnosis{cfg: v.cfg, visits: []*visit{v}}
+		if want == "" {
+			require.NoError(t, v.err)
+			assert.NotNil(t, v.status)
+		} else {
+			d.failure(v)
+			require.Len(t, d.findings, 1)
+			assert.Equal(t, Code(want), d.findings[0].Code)
+			assert.Equal(t, "proxy "+v.via.Host+" of HTTPS_PROXY: no connection to etcd.invalid:2379: 403 Forbidden", d.findings[0].Cause)
+		}
+		v.close()
+	}
 }

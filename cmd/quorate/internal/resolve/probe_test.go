@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -22,6 +21,7 @@ import (
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/quorate/internal/resolve"
 	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // silent is what a script has in place of a kind for a probe without an answer.
@@ -49,47 +49,40 @@ func (s *script) Probe(ctx context.Context, _ grpc.ClientConnInterface, report f
 }
 
 func TestTwoProbesInARowWithoutServiceAreAVerdict(t *testing.T) {
+	const (
+		suspected = "suspected (suspicious: no answer for 1s)"
+		doubted   = "suspected (suspicious: alive, and does not show that it serves)"
+		dead      = "dead (unresponsive: no answer for 1s)"
+		lagging   = "lagging (stalled: alive, and does not show that it serves)"
+		serving   = "serving (served)"
+	)
 	tests := []struct {
 		name    string
 		answers []health.Kind
 		want    []string
 	}{
-		{"one probe", []health.Kind{silent}, []string{"suspected (suspicious: no answer for 1s)"}},
-		{"two probes", []health.Kind{silent, silent, silent}, []string{
-			"suspected (suspicious: no answer for 1s)", "dead (unresponsive: no answer for 1s)",
-		}},
-		{"alive once", []health.Kind{health.Answered, health.Served}, []string{
-			"suspected (suspicious: alive, and does not show that it serves)", "serving (served)",
-		}},
-		{"alive only", []health.Kind{health.Answered, health.Answered, health.Answered}, []string{
-			"suspected (suspicious: alive, and does not show that it serves)", "lagging (stalled: alive, and does not show that it serves)",
-		}},
-		{"silent, then alive", []health.Kind{silent, health.Answered}, []string{
-			"suspected (suspicious: no answer for 1s)", "lagging (stalled: alive, and does not show that it serves)",
-		}},
-		{"work in between", []health.Kind{silent, health.Served, silent}, []string{
-			"suspected (suspicious: no answer for 1s)", "serving (served)", "suspected (suspicious: no answer for 1s)",
-		}},
-		{"a slow endpoint", []health.Kind{health.Late, silent, silent}, []string{"slow (late)", "dead (unresponsive: no answer for 1s)"}},
-		{"the dead return", []health.Kind{silent, silent, health.Answered, health.Served}, []string{
-			"suspected (suspicious: no answer for 1s)", "dead (unresponsive: no answer for 1s)", "lagging (stalled: alive, and does not show that it serves)", "serving (served)",
-		}},
+		{"one probe", []health.Kind{silent}, []string{suspected}},
+		{"two probes", []health.Kind{silent, silent, silent}, []string{suspected, dead}},
+		{"alive once", []health.Kind{health.Answered, health.Served}, []string{doubted, serving}},
+		{"alive only", []health.Kind{health.Answered, health.Answered, health.Answered}, []string{doubted, lagging}},
+		{"silent, then alive", []health.Kind{silent, health.Answered}, []string{suspected, lagging}},
+		{"work in between", []health.Kind{silent, health.Served, silent}, []string{suspected, serving, suspected}},
+		{"a slow endpoint", []health.Kind{health.Late, silent, silent}, []string{"slow (late)", dead}},
+		{"the dead return", []health.Kind{silent, silent, health.Answered, health.Served}, []string{suspected, dead, lagging, serving}},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &script{answers: tt.answers, ended: make(chan struct{})}
-				var changes []string
-				p := resolve.NewProbes(s, insecure.NewCredentials(), time.Second, func(c health.Change) {
-					assert.Equal(t, "10.0.0.1:80", c.Endpoint)
-					assert.Equal(t, time.Now(), c.Evidence.At)
-					changes = append(changes, fmt.Sprintf("%v (%v)", c.To, c.Evidence))
-				})
-				p.Ask([]resolver.Endpoint{{Addresses: []resolver.Address{{Addr: "10.0.0.1:80"}}}})
-				<-s.ended
-				p.Close()
-				assert.Equal(t, tt.want, changes)
+		grpctest.Bubble(t, tt.name, func(t *testing.T) {
+			s := &script{answers: tt.answers, ended: make(chan struct{})}
+			var changes []string
+			p := resolve.NewProbes(s, insecure.NewCredentials(), time.Second, func(c health.Change) {
+				assert.Equal(t, "10.0.0.1:80", c.Endpoint)
+				assert.Equal(t, time.Now(), c.Evidence.At)
+				changes = append(changes, fmt.Sprintf("%v (%v)", c.To, c.Evidence))
 			})
+			p.Ask([]resolver.Endpoint{{Addresses: []resolver.Address{{Addr: "10.0.0.1:80"}}}})
+			<-s.ended
+			p.Close()
+			assert.Equal(t, tt.want, changes)
 		})
 	}
 }
@@ -130,25 +123,22 @@ func TestMemberReportsWhatSaysMost(t *testing.T) {
 		{"it hangs", hold, hold, nil},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cluster, err := fakeetcd.Start(1)
-				require.NoError(t, err)
-				defer cluster.Close()
-				for method, hook := range map[string]func(*fakeetcd.Call){"Range": tt.read, "Check": tt.health} {
-					if hook != nil {
-						cluster.On(method, hook)
-					}
+		grpctest.Bubble(t, tt.name, func(t *testing.T) {
+			cluster, err := fakeetcd.Start(1)
+			require.NoError(t, err)
+			defer cluster.Close()
+			for method, hook := range map[string]func(*fakeetcd.Call){"Range": tt.read, "Check": tt.health} {
+				if hook != nil {
+					cluster.On(method, hook)
 				}
-				conn, err := cluster.Member(0).Dial()
-				require.NoError(t, err)
-				defer conn.Close()
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				var got []health.Kind
-				resolve.Member{}.Probe(ctx, conn, func(r health.Report) { got = append(got, r.Kind) })
-				assert.Equal(t, tt.want, got)
-			})
+			}
+			conn, err := cluster.Member(0).Dial()
+			require.NoError(t, err)
+			defer conn.Close()
+			ctx := grpctest.Within(t, time.Second)
+			var got []health.Kind
+			resolve.Member{}.Probe(ctx, conn, func(r health.Report) { got = append(got, r.Kind) })
+			assert.Equal(t, tt.want, got)
 		})
 	}
 }

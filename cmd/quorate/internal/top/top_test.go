@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/etcdtest"
 	"github.com/quorate/quorate/observe/introspect"
@@ -226,8 +227,7 @@ func (t *terminal) shows(text string) func() bool {
 
 // A terminal of 80 columns sees what changes, and its user ends it.
 func TestScreen(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	defer cancel()
+	ctx := grpctest.Within(t, testTimeout)
 	keys, keyboard := io.Pipe()
 	defer func() { _ = keyboard.Close() }()
 	out, source := &terminal{}, make(fixed)

@@ -33,11 +33,16 @@ func TestVerify(t *testing.T) {
 	etcd := etcdtest.Start(t, etcdtest.Config{Members: 3})
 	cluster, client := etcd.Lab, etcd.Client
 	cfg := Config{Client: client, Prefix: DefaultPrefix, Duration: 3 * time.Second, Rate: 200, Timeout: testTimeout, Grace: testTimeout}
-
-	t.Run("healthy", func(t *testing.T) {
-		result, err := Run(t.Context(), cfg)
+	requireGood := func(ctx context.Context, t *testing.T) Result {
+		t.Helper()
+		result, err := Run(ctx, cfg)
 		require.NoError(t, err)
 		assert.True(t, result.OK(), result.Text())
+		return result
+	}
+
+	t.Run("healthy", func(t *testing.T) {
+		result := requireGood(t.Context(), t)
 		assert.Positive(t, result.Answered)
 		assert.LessOrEqual(t, result.Unknown+result.Failed, groups*clients, "what is under way when a busy machine elects another leader")
 		assert.EqualValues(t, 2, result.Watches)
@@ -53,10 +58,8 @@ func TestVerify(t *testing.T) {
 		killed := make(chan error, 1)
 		timer := time.AfterFunc(time.Second, func() { killed <- leader.Kill() })
 		defer timer.Stop()
-		result, err := Run(t.Context(), cfg)
-		require.NoError(t, err)
+		requireGood(t.Context(), t)
 		require.NoError(t, <-killed)
-		assert.True(t, result.OK(), result.Text())
 		require.NoError(t, leader.Restart(t.Context()))
 		require.NoError(t, cluster.WaitReady(t.Context()))
 		requireNothingLeft(t, client)
@@ -68,9 +71,7 @@ func TestVerify(t *testing.T) {
 			<-watch // the load has begun
 			cancel()
 		}()
-		result, err := Run(ctx, cfg)
-		require.NoError(t, err)
-		assert.True(t, result.OK(), result.Text())
+		requireGood(ctx, t)
 		requireNothingLeft(t, client)
 	})
 	t.Run("interrupted before it begins", func(t *testing.T) {
