@@ -24,7 +24,7 @@ import (
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 400},
-	"balancer":    {5400, 6650},
+	"balancer":    {5400, 6450},
 	"clientv3":    {24450, 28950},
 	"cmd":         {5000, 2600},
 	"compat":      {950, 900},
@@ -32,14 +32,14 @@ var codeBudgets = map[string]codeLines{
 	"etcdtest":    {200, 200},
 	"examples":    {500, 0},
 	"health":      {800, 1550},
-	"internal":    {4400, 5400},
-	"keepalive":   {550, 1150},
+	"internal":    {4400, 5250},
+	"keepalive":   {550, 1100},
 	"lab":         {16950, 15350},
-	"observe":     {2550, 2450},
-	"pool":        {2100, 3100},
-	"resolver":    {4250, 4700},
-	"retry":       {1350, 1250},
-	"root":        {550, 1900},
+	"observe":     {2550, 2350},
+	"pool":        {2100, 3000},
+	"resolver":    {4250, 4600},
+	"retry":       {1350, 1200},
+	"root":        {550, 1850},
 }
 
 // slack is how far below its budget a room may be.

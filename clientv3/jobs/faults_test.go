@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -168,12 +169,19 @@ func TestPanicIsNotHeldUp(t *testing.T) {
 	})
 }
 
-// Claims that are refused are sent less and less often, however many places are free.
+// Claims and dead letters that are refused are sent less and less often, however many places are free.
 func TestRefusedClaimsAreFew(t *testing.T) {
+	t.Run("claims", func(t *testing.T) { refused(t, 0, 0) })
+	t.Run("dead letters", func(t *testing.T) { refused(t, DefaultMaxAttempts, 40) })
+}
+
+func refused(t *testing.T, attempts int, dead int64) {
 	withRig(t, func(t *testing.T, r *rig) {
 		p := r.process(t, Config{})
 		for range 40 {
-			p.enqueue(t, "letter", WithDelay(time.Minute))
+			id := p.enqueue(t, "letter")
+			value := fmt.Sprintf(`{"attempts": %d, "notBefore": %d}`, attempts, time.Now().Add(time.Minute).UnixMilli())
+			clienttest.Put(t, r.Cluster, "mail/live/states/"+id, value)
 		}
 		p.work(t, 20, func(context.Context, *Job) error { return nil })
 		time.Sleep(30 * time.Second)
@@ -184,7 +192,7 @@ func TestRefusedClaimsAreFew(t *testing.T) {
 		require.Greater(t, sent, 5)
 		require.Less(t, sent, 60)
 		hook.Remove()
-		require.Zero(t, p.settled(t))
+		require.Equal(t, Counts{Dead: dead}, p.settled(t))
 	})
 }
 

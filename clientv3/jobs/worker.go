@@ -137,7 +137,7 @@ func (w *worker) claim(e *entry) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), tryTimeout)
 	defer cancel()
 	if e.state.Attempts >= w.q.cfg.MaxAttempts {
-		w.endJob(ctx, e)
+		w.failed("cannot make a dead letter of a job", e, w.endJob(ctx, e))
 		return
 	}
 	k := w.q.keys
@@ -149,9 +149,7 @@ func (w *worker) claim(e *entry) {
 				clientv3.OpPut(k.claims+e.id, w.q.cfg.Worker, clientv3.WithLease(w.term.Lease()))).
 			Else(payload, clientv3.OpGet(k.claims+e.id), clientv3.OpGet(k.states+e.id, clientv3.WithKeysOnly()))
 	})
-	w.failing.Store(err != nil)
-	if err != nil {
-		w.lg.Warn("cannot claim a job", zap.String("job", e.id), zap.Error(err))
+	if w.failed("cannot claim a job", e, err) {
 		return
 	}
 	j := &Job{ID: e.id, Payload: string(optxn.Key(resp, 0).GetValue()), Attempt: next.Attempts, w: w, key: k.claims + e.id, state: next}
@@ -173,15 +171,21 @@ func (w *worker) unchanged(e *entry) []clientv3.Cmp {
 }
 
 // endJob makes a dead letter of a job whose worker was lost in the last attempt.
-func (w *worker) endJob(ctx context.Context, e *entry) {
+func (w *worker) endJob(ctx context.Context, e *entry) error {
 	k, r := w.q.keys, e.state.failed(errWorkerLost, time.Time{})
 	_, _, err := settle.Commit(ctx, func() clientv3.Txn {
 		return w.q.client.Txn(ctx).If(w.unchanged(e)...).
 			Then(clientv3.OpDelete(k.states+e.id), clientv3.OpPut(k.deadLetters+e.id, r.String()))
 	})
-	if err != nil {
-		w.lg.Warn("cannot make a dead letter of a job", zap.String("job", e.id), zap.Error(err))
+	return err
+}
+
+// failed reports whether a request for a job failed. If it did, the next ones are sent less often.
+func (w *worker) failed(what string, e *entry, err error) bool {
+	if w.failing.Store(err != nil); err != nil {
+		w.lg.Warn(what, zap.String("job", e.id), zap.Error(err))
 	}
+	return err != nil
 }
 
 // returnLate returns jobs whose claims no place has, until ctx ends: those of a request that was given up and was executed
