@@ -28,7 +28,7 @@ type InformerConfig[T any] struct {
 	Decode func(key, value []byte) (T, error)
 
 	// Indexes are functions that return the values under which an object is found with
-	// [Informer.ByIndex], by the name of the index.
+	// [Informer.ByIndex], by the name of the index. They must not call the Informer.
 	Indexes map[string]func(key string, object T) []string
 
 	// OnDecodeError, if set, is called when Decode fails. It must not block.
