@@ -26,7 +26,7 @@ var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 400},
 	"balancer":    {5400, 6450},
 	"clientv3":    {24450, 28950},
-	"cmd":         {5000, 2600},
+	"cmd":         {5000, 2650},
 	"compat":      {950, 900},
 	"conformance": {850, 1250},
 	"etcdtest":    {200, 200},

@@ -176,7 +176,9 @@ func TestWatchOfARestoredCluster(t *testing.T) {
 		slow.put("equal", 2)
 		slow.deleted("lost")
 		slow.synced()
-		for listing.change().Type != Synced { // no error
+		change := listing.change()
+		for change.Type != Synced { // no error
+			change = listing.change()
 		}
 	})
 }

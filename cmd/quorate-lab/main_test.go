@@ -84,6 +84,7 @@ func TestBadUsage(t *testing.T) {
 		"soak watches --watches -1":               "the number of watches must be 1 to 1000; it is -1",
 		"soak locks --contenders -1 --locks 1000": "the number of contenders must be 1 to 200; it is -1\nthe number of locks must be 1 to 100; it is 1000",
 		"soak linear --callers -1":                "the number of callers must be 1 to 64; it is -1",
+
 		"soak resolvers --channels 1001 --resolver dns,consul,dns": "the number of channels must be 1 to 1000; it is 1001\nunknown resolver \"consul\"",
 		"soak resolvers --resolver dns,dns":                        `the resolver "dns" is named twice`,
 		"soak leases":                                              `unknown command "leases" for "quorate-lab soak"`,

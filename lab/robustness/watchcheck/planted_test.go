@@ -58,18 +58,24 @@ var planted = map[watchcheck.Promise][]struct {
 		},
 		{"the first event after the call is missing", seen{request{Key: "a"}, 8}, startedBy(6), "the first is put a at revision 6"},
 		{
-			"events after the first bookmark are missing", seen{request{Key: "a", ProgressNotify: true}, 8}, inserted(0, bookmark(4)),
+			"events after the first bookmark are missing",
+			seen{request{Key: "a", ProgressNotify: true}, 8},
+			inserted(0, bookmark(4)),
 			"the first is delete a at revision 5",
 		},
 		{
-			"events after the creation are missing", seen{request{Key: "a", CreatedNotify: true}, 6}, headed(0, 4),
+			"events after the creation are missing",
+			seen{request{Key: "a", CreatedNotify: true}, 6},
+			headed(0, 4),
 			"reached 10, should have reached 10, and 1 events are missing, the first is delete a at revision 5",
 		},
 	},
 	watchcheck.Resumable: {
 		{"the start is skipped", seen{both, 4}, nil, "2 events are missing, the first is put a at revision 2"},
 		{
-			"it begins before its start", seen{request{Key: "a", StartRevision: 5}, 4}, nil,
+			"it begins before its start",
+			seen{request{Key: "a", StartRevision: 5}, 4},
+			nil,
 			"put a at revision 4 came although the watch starts at revision 5",
 		},
 	},
@@ -78,7 +84,9 @@ var planted = map[watchcheck.Promise][]struct {
 		{"a bookmark below an event", whole, inserted(4, bookmark(4)), "a bookmark at revision 4 came when the watch was past revision 5"},
 		{"a bookmark below a bookmark", whole, added(bookmark(10), bookmark(9)), "a bookmark at revision 9 came when the watch was past revision 10"},
 		{
-			"a bookmark below the start", seen{request{Key: "a", StartRevision: 6, ProgressNotify: true}, 6}, inserted(0, bookmark(4)),
+			"a bookmark below the start",
+			seen{request{Key: "a", StartRevision: 6, ProgressNotify: true}, 6},
+			inserted(0, bookmark(4)),
 			"a bookmark at revision 4 came when the watch was past revision 5",
 		},
 		{"a bookmark from the future", whole, added(bookmark(11)), "although the store never went past 10"},
@@ -114,7 +122,8 @@ var planted = map[watchcheck.Promise][]struct {
 	},
 	watchcheck.Filter: {
 		{
-			"another key", seen{request{Key: "a", StartRevision: 6}, 6},
+			"another key",
+			seen{request{Key: "a", StartRevision: 6}, 6},
 			inserted(1, sampleHistory().watch(request{Key: "z", StartRevision: 7}, 7).Responses[0]),
 			"put z at revision 7 does not match the request",
 		},
@@ -141,7 +150,9 @@ var planted = map[watchcheck.Promise][]struct {
 		{"an end for the leader's absence that nobody wanted", whole, failed(8, rpctypes.ErrNoLeader), "which its reader did not ask to be told"},
 		{"two ends", whole, ends(history.EndedByItself, 0, compaction(3), compaction(3)), "a response came after the last one"},
 		{
-			"an end without a close", seen{request{Key: "c", StartRevision: 2}, 2}, added(compaction(3)),
+			"an end without a close",
+			seen{request{Key: "c", StartRevision: 2}, 2},
+			added(compaction(3)),
 			"its channel stayed open after the last response",
 		},
 	},
@@ -163,7 +174,8 @@ var planted = map[watchcheck.Promise][]struct {
 			"response 0 tells of its creation: false; its reader asked for that: true",
 		},
 		{
-			"a second creation after a reconnect", seen{request{Key: "a", StartRevision: 2, CreatedNotify: true}, 2},
+			"a second creation after a reconnect",
+			seen{request{Key: "a", StartRevision: 2, CreatedNotify: true}, 2},
 			inserted(3, history.WatchResponse{Created: true, Revision: 9}), "response 3 tells of its creation: true",
 		},
 	},

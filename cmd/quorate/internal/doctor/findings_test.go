@@ -93,30 +93,36 @@ func TestSentences(t *testing.T) {
 		},
 		{
 			"P2: a member is frozen, and no endpoint names it", at(member(1, members("", silent)).start(t)),
-			[]string{"warning  m2 (http://" + silent + "): connections are accepted, and nothing is answered within "}, nil,
+			[]string{"warning  m2 (http://" + silent + "): connections are accepted, and nothing is answered within "},
+			nil,
 		},
 		{
 			"P3: a grpc-proxy without members", at(serveWeb(t, "/proxy/metrics", "etcd_grpc_proxy_cache_hits_total 0")),
-			[]string{"this is etcd's grpc-proxy, and no member behind it answers"}, []string{"frozen", "it is no etcd"},
+			[]string{"this is etcd's grpc-proxy, and no member behind it answers"},
+			[]string{"frozen", "it is no etcd"},
 		},
 		{
-			"P6: an expired certificate, accepted", clientv3.Config{Endpoints: []string{"https://" + expired}, TLS: &tls.Config{InsecureSkipVerify: true}},
+			"P6: an expired certificate, accepted",
+			clientv3.Config{Endpoints: []string{"https://" + expired}, TLS: &tls.Config{InsecureSkipVerify: true}},
 			[]string{`warning  https://` + expired + `: the certificate "CN=member" expired on `, "which only --insecure-skip-tls-verify accepts", "→ renew it"},
 			[]string{"Nothing is wrong"},
 		},
 		{
 			"P6: an authority that is not given", at("https://" + valid),
-			[]string{`the certificate was issued by "CN=right", which this machine does not know, and no --cacert is given`}, nil,
+			[]string{`the certificate was issued by "CN=right", which this machine does not know, and no --cacert is given`},
+			nil,
 		},
 		{
 			"P6: a frozen process", at(silent),
-			[]string{"error    " + silent + ": connections are accepted, and nothing is answered within ", "frozen or starved", "→ on the member: systemctl status etcd; ps"}, nil,
+			[]string{"error    " + silent + ": connections are accepted, and nothing is answered within ", "frozen or starved", "→ on the member: systemctl status etcd; ps"},
+			nil,
 		},
 		{"P6: a banner", at(banner(t, ssh)), []string{`the server speaks neither gRPC nor HTTP: it is no etcd (it answers "SSH-2.0-OpenSSH_9.2`}, nil},
 		{"P6: a banner for TLS", at("https://" + banner(t, ssh)), []string{`the server speaks neither TLS nor HTTP: it is no etcd (it answers "SSH-2"`}, nil},
 		{
 			"P6: a web server", at(serveWeb(t, "/", "")),
-			[]string{"the server speaks HTTP, and no gRPC: it is no etcd, or a proxy that does not pass gRPC on"}, nil,
+			[]string{"the server speaks HTTP, and no gRPC: it is no etcd, or a proxy that does not pass gRPC on"},
+			nil,
 		},
 		{
 			"P6: a port for peers", at(serveWeb(t, "/version", `{"etcdserver":"3.6.4"}`)),
@@ -125,16 +131,19 @@ func TestSentences(t *testing.T) {
 		},
 		{
 			"P6: two clusters", at(member(1, same).start(t), member(2, func(s *scripted) { s.status.Header.ClusterId, s.status.Version = 8, "3.5.30" }).start(t)),
-			[]string{"error    cluster: the endpoints belong to different clusters: 7 ("}, []string{"finish the upgrade"},
+			[]string{"error    cluster: the endpoints belong to different clusters: 7 ("},
+			[]string{"finish the upgrade"},
 		},
 		{"P6: a full disk", at(dead.Address()), []string{"etcd is not running (a full disk, too, ends it), or listens elsewhere", "df -h"}, nil},
 		{
 			"P6: a member that no endpoint names", at(member(1, members("", member(2, same).start(t))).start(t)),
-			[]string{"note     m2: --endpoints does not name this member: a client uses it only after Sync"}, nil,
+			[]string{"note     m2: --endpoints does not name this member: a client uses it only after Sync"},
+			nil,
 		},
 		{
 			"missing: one more loss stops writes", at(member(1, members("", dead.Address(), member(3, same).start(t))).start(t)),
-			[]string{"warning  cluster: 2 of 3 voting members serve: one more loss stops all writes"}, nil,
+			[]string{"warning  cluster: 2 of 3 voting members serve: one more loss stops all writes"},
+			nil,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
