@@ -132,6 +132,7 @@ kube-test-short: kube-apiserver ## what CI runs of it; a minute and a half
 
 servers: ## what both clients do on every server, from etcd 3.4 to 3.8 and kine, and the table of docs/servers.md; a quarter of an hour
 	go run ./lab/servers/matrix -page docs/servers.md
+	go test -count=1 -run '^TestClients/.*TLS' ./lab/behaviours -tls # all recorded behaviours of one member; make test has some over TLS
 
 servers-build: ## the servers and programs of servers-short
 	go run ./lab/servers/matrix -short -run '^$$'

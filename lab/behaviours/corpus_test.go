@@ -204,6 +204,8 @@ func play(ctx context.Context, c servers.Client, s site.Site, names ...string) (
 	return program.Behave(ctx, c, s, names...)
 }
 
+var everyTLS = flag.Bool("tls", false, "run all recorded behaviours of one member over TLS, and not only overTLS")
+
 // overTLS are the recorded behaviours of one member that have to do with the connection: dialing, streams, large messages, how
 // calls end. What the others record is the same over every connection.
 var overTLS = []string{
@@ -213,13 +215,10 @@ var overTLS = []string{
 
 // named returns the names of the behaviours that are recorded on a setup.
 func named(setup site.Setup) []string {
-	recorded, secured := setup, setup == site.Secured
-	if secured {
-		recorded = site.Single
-	}
 	var names []string
 	for _, b := range behaviours.All {
-		if b.Setup == recorded && (!secured || slices.Contains(overTLS, b.Name)) {
+		secured := setup == site.Secured && b.Setup == site.Single && (*everyTLS || slices.Contains(overTLS, b.Name))
+		if secured || b.Setup == setup {
 			names = append(names, b.String())
 		}
 	}
