@@ -156,7 +156,7 @@ func (s *subConn) cutAllButWrites(reason error) {
 			c.attempt.cut(reason)
 		}
 	}
-	s.cutStreams(reason, false)
+	s.cutStreams(reason)
 }
 
 // closeUnheard closes connections when that is due, unless they are heard until then.

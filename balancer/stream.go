@@ -171,5 +171,5 @@ func (s *stream) weigh(now time.Time) {
 	if total-s.received < heavyBytes || !s.conn.ep.policy.heavy.CompareAndSwap(false, true) {
 		return
 	}
-	s.conn.cutStreams(errHeavy, true) // others stay on the connection of calls
+	s.conn.moveStreams(errHeavy)
 }

@@ -173,7 +173,7 @@ func (p *policy) connChanged(s *subConn, sc balancer.SubConn, st balancer.SubCon
 	} else {
 		// Either the connection is lost and its streams have ended, or the server closes it (GOAWAY) and would keep
 		// them until it stops. Other streams may complete before that.
-		s.cutStreams(errMoving, true)
+		s.moveStreams(errMoving)
 	}
 }
 
@@ -277,10 +277,17 @@ func (p *policy) takeReadyLocked(s *subConn) takenState {
 // errMoving ends a stream whose connection takes no new streams.
 var errMoving = status.Error(codes.Unavailable, "the connection is lost, or the server closes it")
 
-// cutStreams ends the streams on the connection: all, or those of class Streams, which move.
-func (s *subConn) cutStreams(reason error, moving bool) {
+// cutStreams ends the streams on the connection.
+func (s *subConn) cutStreams(reason error) {
 	for _, st := range s.ep.inflight.streamsOn(s) {
-		if !moving || st.attempt.Conn == Streams {
+		st.attempt.cut(reason)
+	}
+}
+
+// moveStreams ends the streams of class Streams, which their owners open again. Others stay.
+func (s *subConn) moveStreams(reason error) {
+	for _, st := range s.ep.inflight.streamsOn(s) {
+		if st.attempt.Conn == Streams {
 			st.attempt.cut(reason)
 		}
 	}
@@ -306,7 +313,7 @@ func (p *policy) close(s *subConn, reason error) {
 	for _, f := range s.ep.inflight.callsOn(s) {
 		f.attempt.cut(reason)
 	}
-	s.cutStreams(reason, false)
+	s.cutStreams(reason)
 	s.forget()
 	if s.conn.close() {
 		return

@@ -158,7 +158,7 @@ type localWatch struct {
 	parked   bool                    // it has delivered all, and has no goroutine
 	progress bool                    // it has yet to deliver progress
 	unsent   *clientv3.WatchResponse // what the goroutine sends first
-	history  int64                   // that its position belongs to, 0 while there is no snapshot of that
+	history  int64                   // that its position belongs to, 0 while that is not known
 	err      error
 }
 

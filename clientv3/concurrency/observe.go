@@ -77,7 +77,7 @@ func (o *observer) follow(ctx context.Context) error {
 	if err != nil || resp == nil {
 		return err
 	}
-	// A watch that is made after the reader has come does not notice that the cluster was restored meanwhile.
+	// It is made before a slow reader takes the leader: later, it would not notice that the cluster was restored meanwhile.
 	changes := o.client.Watch(ctx, string(resp.Kvs[0].Key), clientv3.WithRev(resp.Header.Revision+1))
 	if !o.deliver(ctx, resp) {
 		return nil

@@ -32,6 +32,9 @@ func (h *handshakes) ended(conn net.Conn, err error) {
 	}
 	now := time.Now()
 	maps.DeleteFunc(h.failed, func(_ string, at time.Time) bool { return now.Sub(at) > handshakeMemory })
+	if h.failed == nil {
+		h.failed = make(map[string]time.Time)
+	}
 	h.failed[addr.String()] = now
 }
 

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -41,8 +40,8 @@ func newSecurity(cfg Config) *security {
 }
 
 // name sets the endpoints that the program named. An empty list, with which programs
-// reset connections, changes nothing. It calls before before the client becomes secured.
-func (s *security) name(endpoints []string, before func()) {
+// reset connections, changes nothing. It calls prepare before the client becomes secured.
+func (s *security) name(endpoints []string, prepare func()) {
 	if len(endpoints) == 0 {
 		return
 	}
@@ -58,7 +57,7 @@ func (s *security) name(endpoints []string, before func()) {
 		}
 	}
 	if secured && !s.secured.Load() {
-		before()
+		prepare()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,8 +117,12 @@ func (c *Channel) SetFoundEndpoints(endpoints []string, named uint64) bool {
 
 // hasPassword reports whether the requests of a method carry a password.
 func hasPassword(method string) bool {
-	with := []string{pb.Auth_Authenticate_FullMethodName, pb.Auth_UserAdd_FullMethodName, pb.Auth_UserChangePassword_FullMethodName}
-	return slices.Contains(with, method)
+	switch method {
+	case pb.Auth_Authenticate_FullMethodName, pb.Auth_UserAdd_FullMethodName, pb.Auth_UserChangePassword_FullMethodName:
+		return true
+	default:
+		return false
+	}
 }
 
 // inClear reports whether the request of ctx is sent over a plaintext connection.

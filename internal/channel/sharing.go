@@ -9,7 +9,6 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc/resolver"
 
@@ -37,7 +36,7 @@ type sharing struct {
 
 func newSharing(cfg Config) *sharing {
 	s := &sharing{disabled: cfg.DisableHealthSharing, dialer: systemDialer, dialed: make(map[string]bool), named: make(map[string]bool)}
-	s.dialer.handshakes = &handshakes{failed: make(map[string]time.Time)}
+	s.dialer.handshakes = new(handshakes)
 	if proxy.Disabled(cfg.DialOptions) {
 		s.dialer.proxy = nil
 	}

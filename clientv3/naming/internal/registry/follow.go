@@ -73,19 +73,22 @@ func (f *Follower) listAndWatch(ctx context.Context, o Observer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	f.sync.markStale()
-	pass := func() {}
-	if !f.listed {
+	list := !f.listed
+	var changes []Change
+	if list {
 		listing, cancel := context.WithTimeout(ctx, listTimeout)
-		changes, err := f.List(listing)
+		var err error
+		changes, err = f.List(listing)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("listing the endpoints below %q: %w", f.prefix, err)
 		}
-		pass = func() { o.Changed(changes) }
 	}
 	f.listed = false
 	responses := f.client.Watch(ctx, f.prefix, clientv3.WithPrefix(), clientv3.WithRev(f.rev+1), clientv3.WithCreatedNotify())
-	pass()
+	if list {
+		o.Changed(changes)
+	}
 	return fmt.Errorf("watching the endpoints below %q: %w", f.prefix, f.follow(responses, o))
 }
 
