@@ -27,6 +27,7 @@ import (
 	. "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/internal/testpki"
 )
 
@@ -68,7 +69,7 @@ func (m *realMember) start(t *testing.T, addr string, tlsConfig *tls.Config) (st
 	pb.RegisterAuthServer(s, m)
 	pb.RegisterClusterServer(s, m)
 	done := make(chan error, 1)
-	go func() { done <- s.Serve(acceptCounter{lis, &m.accepted}) }()
+	go func() { done <- s.Serve(grpctest.CountingListener{Listener: lis, Accepted: &m.accepted}) }()
 	stop = sync.OnceFunc(func() { s.Stop(); <-done })
 	t.Cleanup(stop)
 	return stop
@@ -80,19 +81,6 @@ func startMember(t *testing.T, clusterID uint64) string {
 	m := &realMember{clusterID: clusterID}
 	m.start(t, "127.0.0.1:0", nil)
 	return "http://" + m.addr
-}
-
-type acceptCounter struct {
-	net.Listener
-	accepted *atomic.Int32
-}
-
-func (l acceptCounter) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err == nil {
-		l.accepted.Add(1)
-	}
-	return conn, err
 }
 
 func (m *realMember) note(ctx context.Context) *pb.ResponseHeader {

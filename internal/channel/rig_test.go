@@ -68,7 +68,7 @@ func startMemberAt(t *testing.T, lis net.Listener, scheme string, tlsConfig *tls
 	if tlsConfig != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(tlsConfig)))
 	}
-	grpctest.ServeOn(t, countingListener{lis, &m.accepted}, func(s grpc.ServiceRegistrar) {
+	grpctest.ServeOn(t, grpctest.CountingListener{Listener: lis, Accepted: &m.accepted}, func(s grpc.ServiceRegistrar) {
 		pb.RegisterKVServer(s, m)
 		pb.RegisterMaintenanceServer(s, m)
 		pb.RegisterAuthServer(s, m)
@@ -141,19 +141,6 @@ func (m *member) Watch(ws pb.Watch_WatchServer) error {
 func incomingAsOutgoing(ctx context.Context) context.Context {
 	md, _ := metadata.FromIncomingContext(ctx)
 	return metadata.NewOutgoingContext(ctx, md)
-}
-
-type countingListener struct {
-	net.Listener
-	accepted *atomic.Int32
-}
-
-func (l countingListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err == nil {
-		l.accepted.Add(1)
-	}
-	return conn, err
 }
 
 func (m *member) connections() int {

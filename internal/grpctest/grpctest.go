@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,6 +56,21 @@ func ServeOn(t testing.TB, listener net.Listener, register func(grpc.ServiceRegi
 		}
 	})
 	return server
+}
+
+// CountingListener counts the connections that it accepts.
+type CountingListener struct {
+	net.Listener
+	Accepted *atomic.Int32
+}
+
+// Accept waits for the next connection.
+func (l CountingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err == nil {
+		l.Accepted.Add(1)
+	}
+	return conn, err
 }
 
 // ServeHealth serves health checks, for Ask.

@@ -18,23 +18,8 @@ import (
 // interval is short, as the test waits for some lookups.
 const interval = 500 * time.Millisecond
 
-// backend is a gRPC server that counts its connections.
-type backend struct {
-	net.Listener
-	accepted atomic.Int64
-}
-
-// Accept counts a connection.
-func (b *backend) Accept() (net.Conn, error) {
-	conn, err := b.Listener.Accept()
-	if err == nil {
-		b.accepted.Add(1)
-	}
-	return conn, err
-}
-
 // startBackends runs a server on each address, all on one port.
-func startBackends(t *testing.T, ips ...string) (port string, all []*backend) {
+func startBackends(t *testing.T, ips ...string) (port string, all []grpctest.CountingListener) {
 	t.Helper()
 	for tries := 0; len(all) < len(ips); tries++ { // until a port is free on all addresses
 		require.Less(t, tries, 100)
@@ -47,7 +32,7 @@ func startBackends(t *testing.T, ips ...string) (port string, all []*backend) {
 			if err != nil {
 				break
 			}
-			all = append(all, &backend{Listener: l})
+			all = append(all, grpctest.CountingListener{Listener: l, Accepted: new(atomic.Int32)})
 			port = strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 		}
 	}
@@ -58,7 +43,7 @@ func startBackends(t *testing.T, ips ...string) (port string, all []*backend) {
 }
 
 // records returns those of backends.
-func records(all []*backend) (texts []string) {
+func records(all []grpctest.CountingListener) (texts []string) {
 	for _, b := range all {
 		texts = append(texts, "30 "+b.Addr().(*net.TCPAddr).IP.String())
 	}
@@ -66,7 +51,7 @@ func records(all []*backend) (texts []string) {
 }
 
 // addresses returns those of backends.
-func addresses(all []*backend) (addrs []string) {
+func addresses(all []grpctest.CountingListener) (addrs []string) {
 	for _, b := range all {
 		addrs = append(addrs, b.Addr().String())
 	}
@@ -74,9 +59,9 @@ func addresses(all []*backend) (addrs []string) {
 }
 
 // counts returns how many connections each backend has accepted.
-func counts(all []*backend) (n []int64) {
+func counts(all []grpctest.CountingListener) (n []int32) {
 	for _, b := range all {
-		n = append(n, b.accepted.Load())
+		n = append(n, b.Accepted.Load())
 	}
 	return n
 }
@@ -104,7 +89,7 @@ func TestScalingInDNS(t *testing.T) {
 			// What is asked now was asked every interval since.
 			require.Eventually(t, func() bool { return ns.Asked(name) >= before+4 }, testTimeout, 5*time.Millisecond, "there are no lookups any more")
 			callUntilOnly(t, theirs, addresses(all[:2])...) // gRPC's own resolver looks up when a connection is lost
-			connections := []int64{2, 2, 1, 1}              // theirs too
+			connections := []int32{2, 2, 1, 1}              // theirs too
 			assert.Equal(t, connections, counts(all))
 
 			ns.Set(t, name, records(all[:3])...)
