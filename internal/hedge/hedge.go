@@ -131,13 +131,12 @@ func (c *Call) Sent() bool {
 // it. The messages are those of the caller.
 func (h *Hedger) Overdue(c *Call, first *balancer.Attempt, req, reply any, pause time.Duration, second Make) {
 	c.overdue.Store(true)
-	d := &candidate{call: c, first: first, send: second}
-	var ok, ok2 bool
-	d.req, ok = req.(proto.Message)
-	d.reply, ok2 = reply.(proto.Message)
+	request, ok := req.(proto.Message)
+	response, ok2 := reply.(proto.Message)
 	if !ok || !ok2 {
 		return
 	}
+	d := &candidate{call: c, first: first, req: request, reply: response, send: second}
 	c.mu.Lock()
 	switch {
 	case !d.isOpenLocked() || c.delayed != nil || c.place != nil:
@@ -210,6 +209,9 @@ func (d *candidate) hedge() bool {
 	}
 	// The first attempt may be writing its reply: only the type of the reply is read.
 	reply, _ := reflect.New(reflect.TypeOf(d.reply).Elem()).Interface().(proto.Message)
+	if !reply.ProtoReflect().IsValid() { // a dynamic message, whose Go type does not have its type
+		reply = d.reply.ProtoReflect().New().Interface()
+	}
 	s := d.send(proto.Clone(d.req), reply)
 	s.reply, s.done = reply, make(chan struct{})
 	c.spent, c.second = true, s
@@ -242,10 +244,8 @@ func (s *Second) run() {
 // still run: final says that err ends the call. It waits until ctx ends, or closed is closed, for which
 // it returns errClosed.
 func (h *Hedger) Conclude(ctx context.Context, s *Second, reply any, err error, final bool, closed <-chan struct{}, errClosed error) error {
-	defer func() {
-		s.End()
-		s.Cancel(nil)
-	}()
+	defer s.Cancel(nil)
+	defer s.End()
 	if err == nil || final {
 		s.Cancel(ErrNotNeeded)
 		h.Budget.Halve()

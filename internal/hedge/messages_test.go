@@ -1,14 +1,21 @@
 package hedge
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/observe"
+	"github.com/quorate/quorate/retry"
 )
 
 func TestAllowed(t *testing.T) {
@@ -28,4 +35,25 @@ func TestMove(t *testing.T) {
 	into := &pb.RangeResponse{Count: 9, Kvs: []*mvccpb.KeyValue{{Key: []byte("partial")}}}
 	move(into, from)
 	assert.True(t, proto.Equal(want, into), "%v", into)
+}
+
+// TestADynamicMessageIsHedged hedges a call of a gateway, whose messages have the Go type of all dynamic ones.
+func TestADynamicMessageIsHedged(t *testing.T) {
+	answer := &pb.RangeResponse{Count: 2}
+	text, err := proto.Marshal(answer)
+	require.NoError(t, err)
+	reply := dynamicpb.NewMessage(answer.ProtoReflect().Descriptor())
+
+	h := Hedger{Budget: retry.NewBudget(retry.Throttling{MaxTokens: 5, TokenRatio: 1})}
+	first, call := new(balancer.Attempt), new(Call)
+	h.Begin(call, first)
+	h.Overdue(call, first, reply, reply, 0, func(_, into proto.Message) *Second {
+		return &Second{
+			Attempt: new(balancer.Attempt), Cancel: func(error) {}, Outrun: func(error) {},
+			Observer: observe.None{}, Event: func() observe.Hedge { return observe.Hedge{} },
+			Send: func() error { return proto.Unmarshal(text, into) },
+		}
+	})
+	require.NoError(t, h.Conclude(t.Context(), h.End(call), reply, errors.New("outrun"), false, nil, nil))
+	assert.True(t, proto.Equal(answer, reply), "%v", reply)
 }
