@@ -132,50 +132,43 @@ func (c *collector) add(o *Observer) {
 	c.observers[o] = struct{}{}
 }
 
-// remove drops an observer, until it has endpoints again, but not what was counted by it.
+// remove drops an observer, until it has endpoints again, but not what was counted by it. The gauges of the resolver are
+// dropped unless other clients of the name have endpoints.
 func (c *collector) remove(o *Observer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.observers, o)
-	c.forgetResolverLocked(o.client)
+	if len(c.heldLocked(o.client)) == 0 {
+		c.resolved.DeleteLabelValues(o.client)
+		c.lastUpdate.DeleteLabelValues(o.client)
+	}
 }
 
-// forgetResolverLocked drops the gauges of the resolver unless other clients of the name have
-// endpoints.
-func (c *collector) forgetResolverLocked(client string) {
+// heldLocked returns the endpoints that clients of a name have.
+func (c *collector) heldLocked(client string) map[string]health.State {
+	held := make(map[string]health.State)
 	for o := range c.observers {
-		if o.client == client && len(o.current()) > 0 {
-			return
+		if o.client == client {
+			maps.Copy(held, o.current())
 		}
 	}
-	for _, vec := range c.byResolver() {
-		vec.DeletePartialMatch(prometheus.Labels{"client": client})
-	}
+	return held
 }
 
-// forget drops what was counted for endpoints, unless other clients of the name have them.
+// forget drops what was counted for endpoints, unless other clients of the name have them. Each series is deleted by its
+// labels: to find those of an endpoint, Prometheus would look at the series of all.
 func (c *collector) forget(client string, endpoints []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, ep := range endpoints {
-		if c.hasLocked(client, ep) {
-			continue
-		}
-		for _, vec := range c.byEndpoint() {
-			vec.DeletePartialMatch(prometheus.Labels{"client": client, "endpoint": utf8text.Of(ep)})
-		}
-	}
-}
-
-// hasLocked reports whether a client of the name has an endpoint.
-func (c *collector) hasLocked(client, endpoint string) bool {
-	for o := range c.observers {
-		if o.client != client {
-			continue
-		}
-		if _, ok := o.current()[endpoint]; ok {
-			return true
+	held, labels := c.heldLocked(client), append(make([]string, 0, 3), client)
+	for vec, every := range c.byEndpoint() {
+		for _, ep := range endpoints {
+			if _, ok := held[ep]; ok {
+				continue
+			}
+			for _, values := range every {
+				vec.DeleteLabelValues(append(append(labels, utf8text.Of(ep)), values...)...)
+			}
 		}
 	}
-	return false
 }

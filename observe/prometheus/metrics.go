@@ -1,8 +1,13 @@
 package prometheus
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
+	"fmt"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+
+	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/observe/introspect"
 )
 
@@ -81,18 +86,30 @@ func histogram(metric, help string, buckets []float64, labels ...string) *promet
 		append([]string{"client"}, labels...))
 }
 
-// vec is a metric by labels.
+// vec is a metric by labels, whose values are given in their order.
 type vec interface {
-	DeletePartialMatch(labels prometheus.Labels) int
+	DeleteLabelValues(values ...string) bool
 }
 
-// byEndpoint returns the metrics that have an endpoint.
-func (m *metrics) byEndpoint() []vec {
-	return []vec{m.picks, m.ejections, m.readmissions, m.changes, m.failovers, m.attempts}
+// byEndpoint returns the metrics that have an endpoint, each with the values of the labels after it.
+func (m *metrics) byEndpoint() map[vec][][]string {
+	return map[vec][][]string{
+		m.picks:        {{string(observe.ConnCalls)}, {string(observe.ConnStreams)}, {string(observe.ConnBulk)}},
+		m.ejections:    names(health.Removed),
+		m.readmissions: {nil},
+		m.changes:      names(health.Dead),
+		m.failovers:    {nil},
+		m.attempts:     append(names(codes.Unauthenticated), []string{other}),
+	}
 }
 
-// byResolver returns the gauges of the resolver of a channel.
-func (m *metrics) byResolver() []vec { return []vec{m.resolved, m.lastUpdate} }
+// names returns the names of a type's values up to the last one.
+func names[T health.Kind | health.State | codes.Code](last T) (all [][]string) {
+	for value := T(0); value <= last; value++ {
+		all = append(all, []string{fmt.Sprint(value)})
+	}
+	return all
+}
 
 func (m *metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{

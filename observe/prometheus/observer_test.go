@@ -256,6 +256,37 @@ func TestEndpointsComeAndGo(t *testing.T) {
 	requireForgotten(t, reg, "b", "a")
 }
 
+// All series of endpoints are dropped that are removed, whatever their labels. The work does not depend on how many stay.
+func TestRemovedEndpoints(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	o := newObserver(t, reg, "orders")
+	var all []string
+	for i := range 1000 {
+		all = append(all, fmt.Sprint(i))
+	}
+	o.EndpointsSet(all)
+	for _, class := range []observe.ConnClass{observe.ConnCalls, observe.ConnStreams, observe.ConnBulk} {
+		o.Picked(pick("0", class))
+	}
+	for kind := health.Connected; kind <= health.Removed; kind++ {
+		o.Ejected(observe.Ejection{Endpoint: "0", Evidence: health.Evidence{Kind: kind}})
+	}
+	for state := health.Unknown; state <= health.Dead; state++ {
+		o.StateChanged(health.Change{Endpoint: "0", To: state})
+	}
+	for code := codes.OK; code <= codes.Unauthenticated+1; code++ {
+		o.Attempted(observe.Attempt{Endpoint: "0", Conn: observe.ConnCalls, Err: status.Error(code, "")})
+	}
+	o.Readmitted(observe.Readmission{Endpoint: "0"})
+	o.FailedOver(observe.Failover{From: "0"})
+	allocations := testing.AllocsPerRun(1, func() {
+		o.EndpointsSet(all[500:])
+		o.EndpointsSet(all)
+	})
+	require.Less(t, allocations, 5000., "ten for each that is removed")
+	require.Len(t, of(gathered(t, reg, "orders"), ""), 2+len(all)*(int(health.Dead)+1), "states, watches and leases")
+}
+
 // The resolver of a closed client is no longer reported.
 func TestResolverOfAClosedClient(t *testing.T) {
 	count := func(reg prometheus.Gatherer) int {
