@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"net/url"
 	"strings"
 )
@@ -20,12 +21,8 @@ func DialTarget(address string) (network, addr string) {
 		return "unix", path
 	}
 	u, err := url.Parse(address)
-	switch {
-	case err != nil:
+	if err != nil {
 		return "unix", path
-	case u.Path == "":
-		return "unix", u.Host
-	default:
-		return "unix", u.Path
 	}
+	return "unix", cmp.Or(u.Path, u.Host)
 }

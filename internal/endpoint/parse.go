@@ -69,10 +69,8 @@ func cutUnix(s string) (sec Security, rest string, ok bool) {
 	if rest, ok = strings.CutPrefix(s, "unix:"); ok {
 		return Configured, rest, true
 	}
-	if rest, ok = strings.CutPrefix(s, "unixs:"); ok {
-		return TLS, rest, true
-	}
-	return Configured, "", false
+	rest, ok = strings.CutPrefix(s, "unixs:")
+	return TLS, rest, ok
 }
 
 // parseUnix interprets what follows "unix:" or "unixs:". etcd's older notation

@@ -24,18 +24,20 @@ type events struct {
 
 	mu      sync.Mutex
 	ejected map[*balancer.Endpoint]time.Time
+	stale   map[*balancer.Endpoint]bool // the first of each list that is compared at the end of a pause
 	// waiting are states for the observer, in order. One goroutine delivers them while there are
 	// any: a goroutine that notes evidence, perhaps for other clients too, does not wait for an observer.
-	waiting    []func()
-	delivering bool
-	dropped    int
+	waiting        []func()
+	delivering     bool
+	limit, dropped int
 }
 
-// maxWaiting bounds the states that wait for an observer.
+// maxWaiting bounds the states that wait for an observer. Two of each endpoint of a longer list may wait: all may change at
+// once.
 const maxWaiting = 1000
 
 // Events returns nil for no observer. Picks and the ends of attempts go to picks. name returns the name of an endpoint for the observer.
-// States reach the observer one at a time and in order. If it blocks until maxWaiting wait, further
+// States reach the observer one at a time and in order. If it blocks until too many wait, further
 // ones are dropped, and overflowed, if not nil, is called with their number once it goes on.
 func Events(o, picks observe.Observer, name func(*balancer.Endpoint) string, overflowed func(n int)) balancer.Events {
 	if o == nil {
@@ -44,13 +46,13 @@ func Events(o, picks observe.Observer, name func(*balancer.Endpoint) string, ove
 	picks = observe.Multi(picks) // nil for one that does nothing
 	return &events{
 		observer: o, picks: picks, calls: observe.Calls(picks), name: name, siblings: (*balancer.Endpoint).Siblings, overflowed: overflowed,
-		ejected: make(map[*balancer.Endpoint]time.Time),
+		ejected: make(map[*balancer.Endpoint]time.Time), stale: make(map[*balancer.Endpoint]bool), limit: maxWaiting,
 	}
 }
 
 // addLocked lets the observer receive a state.
 func (e *events) addLocked(event func()) {
-	if len(e.waiting) >= maxWaiting {
+	if len(e.waiting) >= e.limit {
 		e.dropped++
 		return
 	}
@@ -66,9 +68,8 @@ func (e *events) deliver() {
 	for {
 		e.mu.Lock()
 		if len(e.waiting) == 0 {
-			e.delivering = false
 			dropped := e.dropped
-			e.dropped = 0
+			e.delivering, e.dropped = false, 0
 			e.mu.Unlock()
 			if dropped > 0 && e.overflowed != nil {
 				e.overflowed(dropped)
@@ -133,9 +134,34 @@ func (e *events) updateLater(ep *balancer.Endpoint, since time.Time) {
 	})
 }
 
-// updateAll updates whether the endpoints of a client are used.
+// updatePause is the pause before an update for each hundred endpoints, as between two pickers of a policy: what an update
+// costs grows with their number, and so do the events that call for one.
+const updatePause = time.Millisecond
+
+// updateAll updates whether the endpoints of a client are used: at once, or at the end of a pause for all changes within it.
 func (e *events) updateAll(ep *balancer.Endpoint) {
 	siblings := e.siblings(ep)
+	e.limit = max(e.limit, 2*len(siblings))
+	pause := time.Duration(len(siblings)/100) * updatePause
+	switch {
+	case pause == 0:
+		e.compare(siblings)
+	case !e.stale[siblings[0]]:
+		e.stale[siblings[0]] = true
+		time.AfterFunc(pause, func() {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			delete(e.stale, siblings[0])
+			e.compare(e.siblings(siblings[0]))
+		})
+	}
+	if ep.State() == health.Draining {
+		delete(e.ejected, ep)
+	}
+}
+
+// compare updates whether endpoints are used.
+func (e *events) compare(siblings []*balancer.Endpoint) {
 	var others fitness
 	for _, s := range siblings {
 		st := s.Health()
@@ -146,11 +172,6 @@ func (e *events) updateAll(ep *balancer.Endpoint) {
 	}
 	for _, s := range siblings {
 		e.update(s, others)
-	}
-	select {
-	case <-ep.Removed():
-		delete(e.ejected, ep)
-	default:
 	}
 }
 

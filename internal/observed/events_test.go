@@ -1,6 +1,8 @@
 package observed
 
 import (
+	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/observe"
 )
 
@@ -49,6 +52,25 @@ func TestLongSuspicionIsAnEjection(t *testing.T) {
 	}
 }
 
+// With many endpoints, which are all compared, the changes within a pause are one update.
+func TestUpdatesOfManyEndpointsShareAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{began: time.Now()}
+		e := Events(r, r, (*balancer.Endpoint).Address, nil).(*events)
+		table := health.NewTable()
+		refuser, other := table.Acquire("", "a"), table.Acquire("", "b")
+		all := slices.Repeat([]*balancer.Endpoint{balancer.Detached("b", other)}, 1000)
+		all[500] = balancer.Detached("a", refuser)
+		e.siblings = func(*balancer.Endpoint) []*balancer.Endpoint { return all }
+		e.Changed(all[0], other.Note(health.Evidence{Kind: health.Served, At: time.Now()}))
+		e.Changed(all[500], refuser.Note(health.Evidence{Kind: health.Refusing, At: time.Now()}))
+		e.Changed(all[0], health.Change{From: health.Unknown, To: health.Serving})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Equal(t, []time.Duration{10 * time.Millisecond}, r.ejected)
+	})
+}
+
 // blockingObserver blocks on a state, until released.
 type blockingObserver struct {
 	observe.None
@@ -60,29 +82,36 @@ func (o *blockingObserver) StateChanged(health.Change) { <-o.release }
 // No goroutine waits for an observer that blocks: a bounded number of events waits, in order, and the others are
 // counted.
 func TestWaitingEventsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var received []int
-		lost := 0
-		o := &blockingObserver{release: make(chan struct{})}
-		e := Events(o, o, (*balancer.Endpoint).Address, func(n int) { lost += n }).(*events)
-		e.siblings = func(*balancer.Endpoint) []*balancer.Endpoint { return nil }
-		add := func(event func()) {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			e.addLocked(event)
-		}
-		e.Changed(balancer.Detached("a", health.NewTable().Acquire("", "a")), health.Change{To: health.Serving})
-		synctest.Wait()
-		for i := range maxWaiting + 5 {
-			add(func() { received = append(received, i) })
-		}
-		close(o.release)
-		synctest.Wait()
-		assert.Len(t, received, maxWaiting)
-		assert.IsIncreasing(t, received)
-		assert.Equal(t, 5, lost)
-		add(func() { received = nil })
-		synctest.Wait()
-		assert.Nil(t, received)
-	})
+	for endpoints, limit := range map[int]int{0: maxWaiting, 600: 1200} {
+		grpctest.Bubble(t, strconv.Itoa(endpoints), func(t *testing.T) { testBound(t, endpoints, limit) })
+	}
+}
+
+func testBound(t *testing.T, endpoints, limit int) {
+	var received []int
+	lost := 0
+	o := &blockingObserver{release: make(chan struct{})}
+	e := Events(o, o, (*balancer.Endpoint).Address, func(n int) { lost += n }).(*events)
+	ep := balancer.Detached("a", health.NewTable().Acquire("", "a"))
+	e.siblings = func(*balancer.Endpoint) []*balancer.Endpoint {
+		return slices.Repeat([]*balancer.Endpoint{ep}, endpoints)
+	}
+	add := func(event func()) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.addLocked(event)
+	}
+	e.Changed(ep, health.Change{To: health.Serving})
+	synctest.Wait()
+	for i := range limit + 5 {
+		add(func() { received = append(received, i) })
+	}
+	close(o.release)
+	synctest.Wait()
+	assert.Len(t, received, limit)
+	assert.IsIncreasing(t, received)
+	assert.Equal(t, 5, lost)
+	add(func() { received = nil })
+	synctest.Wait()
+	assert.Nil(t, received)
 }

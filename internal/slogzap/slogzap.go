@@ -15,17 +15,9 @@ func New(h slog.Handler) *zap.Logger { return zap.New(core{h}, zap.AddCaller()) 
 
 type core struct{ handler slog.Handler }
 
+// levelOf converts a level. Those of slog are four apart, and zap's one.
 func levelOf(l zapcore.Level) slog.Level {
-	switch {
-	case l < zapcore.InfoLevel:
-		return slog.LevelDebug
-	case l == zapcore.InfoLevel:
-		return slog.LevelInfo
-	case l == zapcore.WarnLevel:
-		return slog.LevelWarn
-	default:
-		return slog.LevelError
-	}
+	return slog.Level(4 * min(max(l, zapcore.DebugLevel), zapcore.ErrorLevel))
 }
 
 func (c core) Enabled(l zapcore.Level) bool {
