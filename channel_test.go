@@ -406,30 +406,33 @@ func TestAnErrorOfAResolverIsObserved(t *testing.T) {
 	assert.Equal(t, [][]string{{"10.0.0.1:80"}, nil}, o.sets)
 }
 
-// TestALateAnswerIsHedged slows one backend down.
+// TestALateAnswerIsHedged slows one backend down. A method that is named by itself is not one of its service's.
 func TestALateAnswerIsHedged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		backends, client, stop := serve(t, over(t, quorate.Channel{
-			Policy: "quorate_round_robin",
-			Calls:  keepalive.Calls{Repeatable: []string{"/grpc.testing.TestService/"}, Once: []string{unaryCall}},
-		}))
-		defer stop()
-		read := reads(client)
-		write := writes(client)
-		load(t, 3, 2*time.Second, read)
-		load(t, 3, 2*time.Second, write)
-		backends[0].pause.Store(int64(400 * time.Millisecond))
-		began := time.Now()
-		require.NoError(t, read(t.Context()))
-		require.NoError(t, read(t.Context()))
-		require.NoError(t, read(t.Context()))
-		assert.Less(t, time.Since(began), 300*time.Millisecond, "one of three went to the slow one")
-		before := callsOf(backends)
-		for range 3 {
-			require.NoError(t, write(t.Context()))
-		}
-		assert.EqualValues(t, 3, callsOf(backends)-before, "a call that is made once has no hedge")
-	})
+	service := []string{"/grpc.testing.TestService/"}
+	for name, calls := range map[string]keepalive.Calls{
+		"once": {Repeatable: service, Once: []string{unaryCall}},
+		"base": {Repeatable: service, Base: `{"methodConfig": [{"name": [{"service": "grpc.testing.TestService", "method": "UnaryCall"}]}]}`},
+	} {
+		grpctest.Bubble(t, name, func(t *testing.T) {
+			backends, client, stop := serve(t, over(t, quorate.Channel{Policy: "quorate_round_robin", Calls: calls}))
+			defer stop()
+			read := reads(client)
+			write := writes(client)
+			load(t, 3, 2*time.Second, read)
+			load(t, 3, 2*time.Second, write)
+			backends[0].pause.Store(int64(400 * time.Millisecond))
+			began := time.Now()
+			require.NoError(t, read(t.Context()))
+			require.NoError(t, read(t.Context()))
+			require.NoError(t, read(t.Context()))
+			assert.Less(t, time.Since(began), 300*time.Millisecond, "one of three went to the slow one")
+			before := callsOf(backends)
+			for range 3 {
+				require.NoError(t, write(t.Context()))
+			}
+			assert.EqualValues(t, 3, callsOf(backends)-before, "a call that is made once has no hedge")
+		})
+	}
 }
 
 func TestChannelsThatAreRefused(t *testing.T) {

@@ -31,12 +31,10 @@ type hedger struct {
 }
 
 func newHedger(calls keepalive.Calls, o observe.Observer) *hedger {
-	if o == nil {
-		o = observe.None{}
-	}
 	return &hedger{
 		Hedger:     hedge.Hedger{Budget: retry.NewBudget(hedgeBudget)},
-		repeatable: set(calls.Repeatable), once: set(calls.Once), timeout: cmp.Or(calls.Timeout, 30*time.Second), observer: o,
+		repeatable: set(calls.Repeatable), once: set(append(methodsOf(calls.Base), calls.Once...)),
+		timeout: cmp.Or(calls.Timeout, 30*time.Second), observer: cmp.Or[observe.Observer](o, observe.None{}),
 	}
 }
 
@@ -51,10 +49,7 @@ func set(methods []string) map[string]bool {
 // allowed reports whether a method may be executed twice. Its own name goes before that of
 // its service.
 func (h *hedger) allowed(method string) bool {
-	if h.repeatable[method] || h.once[method] {
-		return h.repeatable[method]
-	}
-	return h.repeatable[method[:strings.LastIndexByte(method, '/')+1]]
+	return h.repeatable[method] || !h.once[method] && h.repeatable[method[:strings.LastIndexByte(method, '/')+1]]
 }
 
 func (h *hedger) intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {

@@ -1,6 +1,7 @@
 package quorate
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -67,6 +68,22 @@ func checkCovered(where string, method map[string]any, calls keepalive.Calls) er
 		}
 	}
 	return nil
+}
+
+// methodsOf returns the methods that a service config names by themselves. gRPC repeats them as their method config says.
+func methodsOf(config string) (methods []string) {
+	var parsed struct {
+		MethodConfig []struct {
+			Name []struct{ Service, Method string }
+		}
+	}
+	_ = json.Unmarshal([]byte(config), &parsed) // it was made from a valid one
+	for _, m := range parsed.MethodConfig {
+		for _, name := range m.Name {
+			methods = append(methods, name.Service+"/"+name.Method)
+		}
+	}
+	return methods
 }
 
 func checkKeys(where string, object map[string]any, known []string) error {

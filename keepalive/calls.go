@@ -42,7 +42,7 @@ const (
 //
 // A method is written as in generated code, "/pkg.Service/Method"; the first slash may
 // be missing. "/pkg.Service/" stands for all methods of a service but those that
-// are named by themselves. Name unary methods only: Timeout would end a stream.
+// are named by themselves, here or in Base. Name unary methods only: Timeout would end a stream.
 // What is not named is left to gRPC: it fails at once while no connection is
 // there.
 type Calls struct {
