@@ -32,7 +32,7 @@ type Channel struct {
 	Policy string
 	// HealthService is the name of the service that backends are asked for by
 	// grpc.health.v1, when they are suspected. Default: "", the server as a whole. A backend
-	// without that health service, or one that demands authentication, only has to answer.
+	// without that health service, one that demands authentication, or one that does not know "" only has to answer.
 	HealthService string
 
 	// MaxEjectionPercent is how many of the backends may be ejected at a time because their calls fail or

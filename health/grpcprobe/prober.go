@@ -32,7 +32,8 @@ var _ health.Prober = Prober{}
 //	SERVING                     Served
 //	NOT_SERVING                 Refusing
 //	any other status            Refusing, with an error that names it
-//	error NOT_FOUND             Refusing: the server does not know the Service
+//	error NOT_FOUND             Refusing: the server does not know the Service; Served for "",
+//	                            of which a health service need not know
 //	error UNIMPLEMENTED         Served: there is no health service, and gRPC takes such a
 //	                            server for healthy (gRFC A17)
 //	error UNAUTHENTICATED,      Served: the server does its work, and tells probes nothing
@@ -42,17 +43,15 @@ var _ health.Prober = Prober{}
 // It reports nothing if there is no response from the server, see [health.FromServer].
 func (p Prober) Probe(ctx context.Context, conn grpc.ClientConnInterface, report func(health.Report)) {
 	resp, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{Service: p.Service})
-	switch status.Code(err) {
-	case codes.OK:
+	switch code := status.Code(err); {
+	case code == codes.OK:
 		report(p.reportOf(resp.GetStatus()))
-	case codes.Unimplemented, codes.Unauthenticated, codes.PermissionDenied:
-		report(health.Report{Kind: health.Served})
-	case codes.NotFound:
+	case code == codes.NotFound && p.Service != "":
 		report(health.Report{Kind: health.Refusing, Err: fmt.Errorf("the server has no service %q: %w", p.Service, err)})
-	default:
-		if health.FromServer(err) {
-			report(health.Report{Kind: health.Answered, Err: err})
-		}
+	case code == codes.NotFound, code == codes.Unimplemented, code == codes.Unauthenticated, code == codes.PermissionDenied:
+		report(health.Report{Kind: health.Served})
+	case health.FromServer(err):
+		report(health.Report{Kind: health.Answered, Err: err})
 	}
 }
 
