@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/health"
@@ -59,13 +58,6 @@ func (d *drains) retire(ep *Endpoint) {
 	defer d.p.mu.Unlock()
 	if d.timers[ep] != nil && !ep.busy() {
 		shutAll(ep)
-	}
-}
-
-// changedLocked handles a new state of a connection to a removed endpoint: one that is lost is not made again.
-func (*drains) changedLocked(s *subConn, state connectivity.State) {
-	if state != connectivity.Ready {
-		s.shutLocked()
 	}
 }
 

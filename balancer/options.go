@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/attributes"
@@ -137,14 +138,10 @@ func (o Options) withDefaults() *Options {
 	return &o
 }
 
-func isFault(err error) bool {
-	switch status.Code(err) {
-	case codes.Unavailable, codes.Internal, codes.Unknown, codes.DataLoss, codes.ResourceExhausted, codes.DeadlineExceeded:
-		return true
-	default:
-		return false
-	}
-}
+// faults are the codes of a faulty endpoint.
+var faults = []codes.Code{codes.Unavailable, codes.Internal, codes.Unknown, codes.DataLoss, codes.ResourceExhausted, codes.DeadlineExceeded}
+
+func isFault(err error) bool { return slices.Contains(faults, status.Code(err)) }
 
 type noEvents struct{}
 

@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -79,7 +80,7 @@ type reconnector struct {
 type turns struct {
 	outage bool // nothing is connected
 	since  time.Time
-	taken  int // in this outage
+	taken  int // in this outage, and in those before between which connections were only lost at once
 	next   time.Time
 }
 
@@ -109,15 +110,15 @@ func (rc *reconnector) noteOutageLocked() {
 	if rc.anyReadyLocked() || len(rc.p.endpoints) == 0 {
 		if rc.turns.outage {
 			rc.endOutageLocked(now.Sub(rc.turns.since), now)
+			rc.turns.outage = false
 		}
-		rc.turns = turns{}
 		return
 	}
 	if rc.turns.outage {
 		return
 	}
 	n := rc.triedLocked()
-	rc.turns = turns{outage: true, since: now}
+	rc.turns = turns{outage: true, since: now, taken: max(rc.turns.taken-1, 0)}
 	rc.turns.take(n, now)
 	for _, i := range rand.Perm(len(rc.p.endpoints)) {
 		if s := rc.p.endpoints[i].conn(Calls); s.waitsLocked(now) {
@@ -211,9 +212,11 @@ func (s *subConn) waitsLocked(now time.Time) bool {
 	return s.sc != nil && !s.ready.Load() && s.state != connectivity.Connecting && s.due.After(now)
 }
 
-// attemptFailedLocked sets when the next attempt is due.
-func (rc *reconnector) attemptFailedLocked(s *subConn) {
+// attemptFailedLocked records a failed attempt, and sets when the next is due.
+func (rc *reconnector) attemptFailedLocked(s *subConn, err error) {
 	now := time.Now()
+	s.err = err
+	s.failing.Store(true)
 	s.failures++
 	switch {
 	case s.class == Calls && rc.turns.outage:
@@ -222,6 +225,23 @@ func (rc *reconnector) attemptFailedLocked(s *subConn) {
 		s.due = now.Add(pauseAfter(s.failures-1, 1, maxPause))
 	default:
 		s.due = now.Add(pauseAfter(s.failures-1, 1, maxOutagePause))
+	}
+}
+
+// errShortLived is the reason why an endpoint is not connected whose connections are lost as soon as they are made.
+var errShortLived = errors.New("the latest connections were lost soon after they were made")
+
+// lostLocked counts a connection that was lost within firstPause, as the one before it was, as a failed attempt.
+func (rc *reconnector) lostLocked(s *subConn) {
+	if s.short++; time.Since(s.attempted) >= firstPause {
+		s.short = 0
+	}
+	switch {
+	case s.short > 1:
+		s.failures = s.short - 2
+		rc.attemptFailedLocked(s, errShortLived)
+	case !rc.turns.outage:
+		rc.turns.taken = 0
 	}
 }
 

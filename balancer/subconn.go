@@ -23,6 +23,8 @@ type subConn struct {
 	state connectivity.State
 	// failures counts the attempts to connect that have failed since the latest connection.
 	failures int
+	// short counts the connections in a row that were lost within firstPause.
+	short int
 	// attempted is when the latest attempt began, due when the next one may; the timer fires then.
 	attempted, due time.Time
 	timer          *time.Timer // nil before the first
@@ -215,7 +217,9 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 		return t, false
 	}
 	if s.ep.removed() {
-		p.drains.changedLocked(s, st.ConnectivityState)
+		if st.ConnectivityState != connectivity.Ready {
+			s.shutLocked() // a connection that is lost is not made again
+		}
 		return t, false
 	}
 	was := s.state
@@ -231,14 +235,13 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 		t = p.takeReadyLocked(s)
 	case connectivity.TransientFailure:
 		s.disconnectedLocked()
-		s.err = st.ConnectionError
-		s.failing.Store(true)
-		p.reconnects.attemptFailedLocked(s)
+		p.reconnects.attemptFailedLocked(s, st.ConnectionError)
 		t.evidence = health.Evidence{Kind: health.ConnectFailed, Err: st.ConnectionError, Detail: "connect"}
 	case connectivity.Idle:
 		s.disconnectedLocked()
 		if was == connectivity.Ready {
 			t.evidence = health.Evidence{Kind: health.Disconnected, Detail: "connection lost"}
+			p.reconnects.lostLocked(s)
 		}
 		p.reconnects.reconnectLocked(s)
 	default:
@@ -267,7 +270,9 @@ func (p *policy) takeReadyLocked(s *subConn) takenState {
 	s.made.Add(1)
 	if s.failing.Swap(false) || p.reconnects.turns.outage {
 		p.reconnects.noteOutageLocked()
-		p.reconnects.reconnectSoonLocked(reconnectSpread) // the fault that affected s, and perhaps others, is over
+		if s.short < 2 {
+			p.reconnects.reconnectSoonLocked(reconnectSpread) // the fault that affected s, and perhaps others, is over
+		}
 	}
 	s.failures, s.due, s.err = 0, time.Time{}, nil
 	s.forget()

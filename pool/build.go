@@ -86,7 +86,7 @@ func (p *Pool[T]) create(ctx context.Context, resets int) (*item[T], error) {
 		return nil, err
 	}
 	now := time.Now()
-	it := &item[T]{value: value, used: now, proven: now, fresh: true, resets: resets}
+	it := &item[T]{value: value, created: now, used: now, proven: now, fresh: true, resets: resets}
 	if life := p.config.MaxLifetime; life > 0 {
 		it.expires = now.Add(life)
 		if jitter := p.config.LifetimeJitter; jitter > 0 {

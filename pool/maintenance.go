@@ -19,6 +19,7 @@ type maintenance struct {
 	at       time.Time     // when the timer fires; zero: never
 	delay    time.Duration // after the last failure; zero: there was none
 	earliest time.Time     // for the next attempt after a failure
+	after    time.Time     // for the next attempt after one whose resource has soon expired
 	checks   bool          // a goroutine checks idle resources
 }
 
@@ -36,10 +37,7 @@ func (k *maintenance) succeeded() { k.delay, k.earliest = 0, time.Time{} }
 
 // pause returns how long to wait for the next attempt.
 func (k *maintenance) pause() time.Duration {
-	if k.delay == 0 {
-		return 0
-	}
-	return time.Until(k.earliest)
+	return max(time.Until(k.earliest), time.Until(k.after))
 }
 
 func (k *maintenance) stop() {
@@ -186,6 +184,9 @@ func (p *Pool[T]) removeExpiredLocked(now time.Time) (gone []removal[T]) {
 		}
 		if why == sound {
 			return false
+		}
+		if now.Sub(it.created) < firstPause {
+			p.maintenance.after = now.Add(spread(firstPause)) // or each pool with such lifetimes creates resources without end
 		}
 		gone = append(gone, removal[T]{it, why})
 		p.dying++

@@ -139,11 +139,9 @@ func TestLifetime(t *testing.T) {
 	})
 	inBubble(t, "jitter", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MaxSize, c.MaxLifetime = 50, time.Hour })
-		var all []pool.Resource[*thing]
 		for range 50 {
-			all = append(all, acquire(t, p))
+			require.NoError(t, p.CreateResource(t.Context()))
 		}
-		release(all...)
 		time.Sleep(time.Hour - 1)
 		assert.Equal(t, 50, f.count().alive, "no lifetime is shorter")
 		time.Sleep(3*time.Minute + 1)
@@ -153,6 +151,11 @@ func TestLifetime(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
 		assert.Zero(t, f.count().alive, "nor longer by more than a tenth")
+	})
+	inBubble(t, "a millisecond", func(t *testing.T) {
+		_, f := newPool(t, func(c *config) { c.MinSize, c.MaxLifetime = 2, time.Millisecond })
+		time.Sleep(time.Minute)
+		assert.LessOrEqual(t, f.count().made, 2*121, "half a second is the shortest pause")
 	})
 }
 

@@ -46,6 +46,7 @@ type Pool[T any] struct {
 
 type item[T any] struct {
 	value   T
+	created time.Time
 	expires time.Time // end of the lifetime; zero: never
 	used    time.Time // when it was released or created; zero unless timed
 	proven  time.Time // when it was released, created or checked; zero unless timed

@@ -169,28 +169,31 @@ func TestPanicIsNotHeldUp(t *testing.T) {
 	})
 }
 
-// Claims and dead letters that are refused are sent less and less often, however many places are free.
-func TestRefusedClaimsAreFew(t *testing.T) {
-	t.Run("claims", func(t *testing.T) { refused(t, 0, 0) })
-	t.Run("dead letters", func(t *testing.T) { refused(t, DefaultMaxAttempts, 40) })
+// Claims and dead letters that are refused are sent less and less often, however many places are free. So is each
+// acknowledgement, three times at once while its outcome is unknown.
+func TestRefusedTransactionsAreFew(t *testing.T) {
+	denied := rpctypes.ErrGRPCPermissionDenied
+	t.Run("claims", func(t *testing.T) { refused(t, denied, 0, time.Minute, 60, 0) })
+	t.Run("dead letters", func(t *testing.T) { refused(t, denied, DefaultMaxAttempts, time.Minute, 60, 40) })
+	t.Run("acknowledgements", func(t *testing.T) { refused(t, rpctypes.ErrGRPCLeaderChanged, 0, 0, 20*3*25, 0) })
 }
 
-func refused(t *testing.T, attempts int, dead int64) {
+func refused(t *testing.T, refusal error, attempts int, after time.Duration, most int, dead int64) {
 	withRig(t, func(t *testing.T, r *rig) {
 		p := r.process(t, Config{})
 		for range 40 {
 			id := p.enqueue(t, "letter")
-			value := fmt.Sprintf(`{"attempts": %d, "notBefore": %d}`, attempts, time.Now().Add(time.Minute).UnixMilli())
+			value := fmt.Sprintf(`{"attempts": %d, "notBefore": %d}`, attempts, time.Now().Add(after).UnixMilli())
 			clienttest.Put(t, r.Cluster, "mail/live/states/"+id, value)
 		}
-		p.work(t, 20, func(context.Context, *Job) error { return nil })
+		p.work(t, 20, func(context.Context, *Job) error { time.Sleep(40 * time.Second); return nil })
 		time.Sleep(30 * time.Second)
-		hook := r.refusing(rpctypes.ErrGRPCPermissionDenied, true)
+		hook := r.refusing(refusal, true)
 		before := r.Count("Txn")
 		time.Sleep(90 * time.Second)
 		sent := r.Count("Txn") - before
 		require.Greater(t, sent, 5)
-		require.Less(t, sent, 60)
+		require.Less(t, sent, most)
 		hook.Remove()
 		require.Equal(t, Counts{Dead: dead}, p.settled(t))
 	})

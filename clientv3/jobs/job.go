@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// tryTimeout bounds one try of a worker's transaction, and tryAgain is the pause before the next.
+	// tryTimeout bounds one try of a worker's transaction. A job is left alone for tryAgain after a claim.
 	tryTimeout = 5 * time.Second
 	tryAgain   = 250 * time.Millisecond
 	// finishTimeout bounds how long a worker that ends tries to acknowledge a job, or to return it.
@@ -124,7 +124,10 @@ func (j *Job) commit(ctx context.Context, leaves bool, ops ...clientv3.Op) error
 	j.ending.Store(true)
 	defer j.ending.Store(false)
 	state := clientv3.OpGet(j.w.q.keys.states+j.ID, clientv3.WithKeysOnly())
-	var unsure error
+	var (
+		unsure error
+		delay  pause.Backoff
+	)
 	for {
 		lasted := j.Err() == nil
 		try, cancel := context.WithTimeout(ctx, tryTimeout)
@@ -139,7 +142,7 @@ func (j *Job) commit(ctx context.Context, leaves bool, ops ...clientv3.Op) error
 		case err != nil && (!lasted || ctx.Err() != nil || !passing(err)):
 			return cmp.Or(unsure, err)
 		case err != nil:
-			_ = pause.For(ctx, tryAgain) // the next try sees that it has ended
+			delay.Wait(ctx, 0) // the next try sees that it has ended
 			continue
 		case resp.Succeeded:
 		case unsure == nil || leaves && j.has(optxn.Key(resp, 0)):

@@ -185,6 +185,20 @@ func TestSessionWithoutLease(t *testing.T) {
 	})
 }
 
+// Leases that are gone as soon as they were granted are replaced less and less often.
+func TestLeasesAreGoneAtOnce(t *testing.T) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		cluster.On("LeaseGrant", func(c *fakeetcd.Call) {
+			resp, _ := c.Execute()
+			_ = cluster.ExpireLease(resp.(*pb.LeaseGrantResponse).ID)
+		})
+		kv := newKV(t, client)
+		time.Sleep(5 * time.Minute)
+		require.LessOrEqual(t, cluster.Count("LeaseGrant"), 70)
+		require.NoError(t, <-put(kv, "k", "v"))
+	})
+}
+
 // The session ends with the context in the options.
 func TestSessionEndsWithContext(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {

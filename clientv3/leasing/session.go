@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // closeTimeout bounds how long a session takes to release its leasing keys. Without a
@@ -93,21 +94,19 @@ func within(ttl, monotonic, wall time.Duration) bool {
 // keepSession opens one session after the other until the KV is closed. It sends
 // the result of the first to ready.
 func (k *kv) keepSession(ready chan<- error) {
-	var pause backoff
+	var delay pause.Backoff
 	for k.ctx.Err() == nil {
+		began := time.Now()
 		s, err := k.openSession()
 		switch {
 		case err == nil:
 			k.serve(s, ready)
 			ready = nil
-			if !s.monitor.LastRenewal().IsZero() { // zero: the lease did not exist
-				pause = backoff{}
-			}
 		case ready != nil && (permanent(err) || k.ctx.Err() == nil && contextEnded(err)):
 			ready <- err
 			return
 		}
-		_ = pause.wait(k.ctx) // the loop sees that it has ended
+		delay.Wait(k.ctx, time.Since(began))
 	}
 	if ready != nil {
 		ready <- k.ctx.Err()
