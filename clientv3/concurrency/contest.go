@@ -16,14 +16,14 @@ var errWatchClosed = errors.New("concurrency: the watch was closed")
 // campaign tries to get the key: enter puts it, and wait returns when it is the first.
 // A failure restores the state before, if the cluster is reachable.
 //
-// The error is ErrSessionExpired if the session or the waiter's key was lost, and that
-// of ctx if ctx has ended.
+// The error is that of ctx if ctx has ended, and ErrSessionExpired if the session or the
+// waiter's key was lost.
 func (p *waiter) campaign(
 	ctx context.Context, enter func(context.Context) (view, error), wait func(context.Context, view) error,
 ) error {
 	s := p.session
 	if s.lost() {
-		return ErrSessionExpired
+		return p.reason(ctx, ErrSessionExpired)
 	}
 	bound, release := s.bind(ctx)
 	defer release()
@@ -54,15 +54,17 @@ func (p *waiter) campaign(
 	return nil
 }
 
-// reason returns the caller's error for err; ctx is the caller's context.
+// reason returns the caller's error for err; ctx is the caller's context, which may be the
+// session's, too.
 func (p *waiter) reason(ctx context.Context, err error) error {
-	if p.session.lost() {
-		return ErrSessionExpired
-	}
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return ctx.Err()
+	case p.session.lost():
+		return ErrSessionExpired
+	default:
+		return err
 	}
-	return err
 }
 
 // await returns when one read, at one revision, shows that the waiter's key is the
@@ -117,14 +119,14 @@ func (p *waiter) change(ctx context.Context, v view) error {
 }
 
 // withdraw removes the waiter, even if ctx has ended. It deletes the key if it exists, or
-// if a request could have put it, unless another waiter of the session holds it. If the
-// session is lost it deletes nothing: the lease expires by itself.
+// if a request could have put it, unless another waiter of the session holds it, or the
+// lease ends by itself.
 func (p *waiter) withdraw(ctx context.Context) {
 	s := p.session
 	rev, unsure := p.rev, p.uncertain
 	p.rev, p.uncertain = 0, false
 	defer s.claims.leave(p)
-	if s.lost() || (rev == 0 && !unsure) {
+	if s.leaseEnds() || (rev == 0 && !unsure) {
 		return
 	}
 	spared, end, begun := s.claims.remove(p.key, p)

@@ -30,6 +30,7 @@ var waiters = map[string]struct {
 // waiting is one of them.
 type waiting struct {
 	session *Session
+	end     context.CancelFunc // of the session's context
 	cancel  context.CancelFunc // of its context
 	holder  *Session           // one of those that hold
 }
@@ -72,7 +73,12 @@ func TestWaitingEnds(t *testing.T) {
 			f.Once("LeaseRevoke", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
 			require.Equal(t, rpctypes.ErrPermissionDenied, w.session.Close())
 		}, ErrSessionExpired},
-		"its context ends": {func(_ *testing.T, _ fake, w waiting) { w.cancel() }, context.Canceled},
+		"its context ends":                {func(_ *testing.T, _ fake, w waiting) { w.cancel() }, context.Canceled},
+		"the context of its session ends": {func(_ *testing.T, _ fake, w waiting) { w.end() }, ErrSessionExpired},
+		"both contexts end": {func(_ *testing.T, _ fake, w waiting) {
+			w.end()
+			w.cancel()
+		}, context.Canceled},
 		"its watch is refused": {func(_ *testing.T, f fake, _ waiting) {
 			cancelWatches(f, rpctypes.ErrGRPCPermissionDenied.Error())
 			f.Member(0).BreakConnections()
@@ -85,9 +91,9 @@ func TestWaitingEnds(t *testing.T) {
 		for method, call := range waiters {
 			t.Run(name+", "+method, func(t *testing.T) {
 				withFake(t, 1, func(t *testing.T, f fake) {
+					own, end := context.WithCancel(t.Context())
 					ctx, cancel := context.WithCancel(t.Context())
-					defer cancel()
-					w := waiting{session: f.session(t), cancel: cancel}
+					w := waiting{f.session(t, WithContext(own)), end, cancel, nil}
 					for range call.holders {
 						w.holder = f.session(t)
 						require.NoError(t, call.wait(t.Context(), w.holder))
@@ -96,9 +102,11 @@ func TestWaitingEnds(t *testing.T) {
 					requireWaiting(t, result)
 					tt.end(t, f, w)
 					require.Equal(t, tt.want, requireNow(t, result))
-					if w.session.Err() == nil {
+					if w.session.Err() == nil || own.Err() != nil {
 						require.Zero(t, f.Get(keyOf(w.session, "lock")).GetLease(), "its key is not left")
 					}
+					cancel()
+					end()
 				})
 			})
 		}

@@ -54,18 +54,6 @@ func requireChannelClosed(t *testing.T, ch <-chan *clientv3.GetResponse) {
 	}
 }
 
-// TestObserveWithServicesOfTheProgram has a client that is a literal, as in tests of programs.
-func TestObserveWithServicesOfTheProgram(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		client := &clientv3.Client{KV: f.client.KV, Watcher: f.client.Watcher, Lease: f.client.Lease}
-		s := clienttest.Must(NewSession(client, WithContext(t.Context())))
-		t.Cleanup(s.Orphan)
-		e := NewElection(s, "office")
-		require.NoError(t, e.Campaign(t.Context(), "one"))
-		requireObserved(t, e.Observe(t.Context()), "one")
-	})
-}
-
 func TestObserve(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -100,10 +88,12 @@ func TestObserve(t *testing.T) {
 	})
 }
 
-// A late observer starts with the current leader; a slow reader misses no value of one leader.
+// A late observer starts with the current leader; a slow reader misses no value of one leader. The client is a
+// literal, as in tests of programs.
 func TestObserveReadLate(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
-		e := NewElection(f.session(t), "office")
+		f.client = &clientv3.Client{KV: f.client.KV, Watcher: f.client.Watcher, Lease: f.client.Lease}
+		e := NewElection(f.session(t, WithContext(t.Context())), "office")
 		require.NoError(t, e.Campaign(t.Context(), "0"))
 		ch := e.Observe(t.Context())
 		synctest.Wait()

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
 	"github.com/quorate/quorate/clientv3"
 )
 
@@ -174,6 +176,15 @@ func (s *Session) revoke() error {
 func (s *Session) lost() bool {
 	cause := context.Cause(s.ctx)
 	return cause != nil && !errors.Is(cause, ErrSessionOrphaned)
+}
+
+// leaseEnds reports whether the session's keys need not be deleted: their lease has ended, or
+// is being revoked, or nothing can be sent any more. The lease of a session whose own context has
+// ended lives until its TTL has passed.
+func (s *Session) leaseEnds() bool {
+	cause := context.Cause(s.ctx)
+	return errors.Is(cause, ErrSessionClosed) || errors.Is(cause, rpctypes.ErrLeaseNotFound) ||
+		errors.Is(cause, clientv3.ErrLeaseUnanswered) || s.client.Ctx().Err() != nil
 }
 
 // bind returns a context that ends with ctx, or with the cause ErrSessionExpired
