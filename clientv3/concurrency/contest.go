@@ -1,6 +1,7 @@
 package concurrency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -62,6 +63,8 @@ func (p *waiter) reason(ctx context.Context, err error) error {
 		return ctx.Err()
 	case p.session.lost():
 		return ErrSessionExpired
+	case errors.Is(err, errWatchClosed):
+		return cmp.Or(p.session.client.Ctx().Err(), err)
 	default:
 		return err
 	}
@@ -119,14 +122,14 @@ func (p *waiter) change(ctx context.Context, v view) error {
 }
 
 // withdraw removes the waiter, even if ctx has ended. It deletes the key if it exists, or
-// if a request could have put it, unless another waiter of the session holds it, or the
-// lease ends by itself.
+// if a request could have put it, unless another waiter of the session holds it. If the
+// session is lost it deletes nothing: the lease expires by itself.
 func (p *waiter) withdraw(ctx context.Context) {
 	s := p.session
 	rev, unsure := p.rev, p.uncertain
 	p.rev, p.uncertain = 0, false
 	defer s.claims.leave(p)
-	if s.leaseEnds() || (rev == 0 && !unsure) {
+	if s.lost() || (rev == 0 && !unsure) {
 		return
 	}
 	spared, end, begun := s.claims.remove(p.key, p)

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-
 	"github.com/quorate/quorate/clientv3"
 )
 
@@ -170,21 +168,13 @@ func (s *Session) revoke() error {
 	return err
 }
 
-// lost reports whether the session has ended and its lease is probably not renewed
-// elsewhere. The lease of an orphaned session may have another keeper: etcd's lock
-// service orphans its sessions at once.
+// lost reports whether the session has ended and its lease with it, or is probably not renewed
+// elsewhere. The lease of an orphaned session may have another keeper: etcd's lock service
+// orphans its sessions at once. That of a session whose context has ended has the rest of its
+// TTL, as programs expect that give NewSession a context for the call only.
 func (s *Session) lost() bool {
 	cause := context.Cause(s.ctx)
-	return cause != nil && !errors.Is(cause, ErrSessionOrphaned)
-}
-
-// leaseEnds reports whether the session's keys need not be deleted: their lease has ended, or
-// is being revoked, or nothing can be sent any more. The lease of a session whose own context has
-// ended lives until its TTL has passed.
-func (s *Session) leaseEnds() bool {
-	cause := context.Cause(s.ctx)
-	return errors.Is(cause, ErrSessionClosed) || errors.Is(cause, rpctypes.ErrLeaseNotFound) ||
-		errors.Is(cause, clientv3.ErrLeaseUnanswered) || s.client.Ctx().Err() != nil
+	return cause != nil && !errors.Is(cause, ErrSessionOrphaned) && !errors.Is(cause, context.Cause(s.opts.ctx))
 }
 
 // bind returns a context that ends with ctx, or with the cause ErrSessionExpired
