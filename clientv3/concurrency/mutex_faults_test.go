@@ -105,8 +105,6 @@ func TestWaitingEnds(t *testing.T) {
 					if w.session.Err() == nil || own.Err() != nil && f.client.Ctx().Err() == nil {
 						require.Zero(t, f.Get(keyOf(w.session, "lock")).GetLease(), "its key is not left")
 					}
-					cancel()
-					end()
 				})
 			})
 		}
