@@ -299,8 +299,14 @@ func (c *Client) EndpointStatus() []health.Status {
 }
 
 // Ctx returns the client's context, which ends with Close. Use it for calls that
-// must outlive another context, such as a cleanup.
-func (c *Client) Ctx() context.Context { return c.ctx }
+// must outlive another context, such as a cleanup. That of a Client which was made by
+// none of the constructors never ends.
+func (c *Client) Ctx() context.Context {
+	if c.ctx == nil {
+		return context.Background()
+	}
+	return c.ctx
+}
 
 // Endpoints returns the present endpoints, as configured. It is empty, never nil,
 // for a client without a connection.

@@ -182,7 +182,7 @@ func (s *rangeStream) fail(ctx context.Context, err error) {
 
 // ended returns an error if ctx has ended or the client is closed.
 func (kv *kv) ended(ctx context.Context) error {
-	if kv.client.Ctx() != nil && kv.client.Ctx().Err() != nil {
+	if kv.client.Ctx().Err() != nil {
 		return channel.ErrClosed
 	}
 	return ctx.Err()
@@ -191,9 +191,6 @@ func (kv *kv) ended(ctx context.Context) error {
 // whileOpen returns a context that ends with ctx, and when the client is closed.
 func (kv *kv) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	if kv.client.Ctx() == nil {
-		return ctx, cancel
-	}
 	stop := context.AfterFunc(kv.client.Ctx(), cancel)
 	return ctx, func() {
 		stop()

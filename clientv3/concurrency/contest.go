@@ -1,6 +1,7 @@
 package concurrency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -16,14 +17,14 @@ var errWatchClosed = errors.New("concurrency: the watch was closed")
 // campaign tries to get the key: enter puts it, and wait returns when it is the first.
 // A failure restores the state before, if the cluster is reachable.
 //
-// The error is ErrSessionExpired if the session or the waiter's key was lost, and that
-// of ctx if ctx has ended.
+// The error is that of ctx if ctx has ended, and ErrSessionExpired if the session or the
+// waiter's key was lost.
 func (p *waiter) campaign(
 	ctx context.Context, enter func(context.Context) (view, error), wait func(context.Context, view) error,
 ) error {
 	s := p.session
 	if s.lost() {
-		return ErrSessionExpired
+		return p.reason(ctx, ErrSessionExpired)
 	}
 	bound, release := s.bind(ctx)
 	defer release()
@@ -54,15 +55,19 @@ func (p *waiter) campaign(
 	return nil
 }
 
-// reason returns the caller's error for err; ctx is the caller's context.
+// reason returns the caller's error for err; ctx is the caller's context, which may be the
+// session's, too.
 func (p *waiter) reason(ctx context.Context, err error) error {
-	if p.session.lost() {
-		return ErrSessionExpired
-	}
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return ctx.Err()
+	case p.session.lost():
+		return ErrSessionExpired
+	case errors.Is(err, errWatchClosed):
+		return cmp.Or(p.session.client.Ctx().Err(), err)
+	default:
+		return err
 	}
-	return err
 }
 
 // await returns when one read, at one revision, shows that the waiter's key is the

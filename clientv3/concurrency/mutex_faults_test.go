@@ -30,6 +30,7 @@ var waiters = map[string]struct {
 // waiting is one of them.
 type waiting struct {
 	session *Session
+	end     context.CancelFunc // of the session's context
 	cancel  context.CancelFunc // of its context
 	holder  *Session           // one of those that hold
 }
@@ -73,11 +74,16 @@ func TestWaitingEnds(t *testing.T) {
 			require.Equal(t, rpctypes.ErrPermissionDenied, w.session.Close())
 		}, ErrSessionExpired},
 		"its context ends": {func(_ *testing.T, _ fake, w waiting) { w.cancel() }, context.Canceled},
+		"both contexts end": {func(_ *testing.T, _ fake, w waiting) {
+			w.end()
+			w.cancel()
+		}, context.Canceled},
 		"its watch is refused": {func(_ *testing.T, f fake, _ waiting) {
 			cancelWatches(f, rpctypes.ErrGRPCPermissionDenied.Error())
 			f.Member(0).BreakConnections()
 			time.Sleep(time.Minute)
 		}, rpctypes.ErrPermissionDenied},
+		"its client is closed": {func(t *testing.T, f fake, _ waiting) { require.NoError(t, f.client.Close()) }, context.Canceled},
 		"its Watcher is closed": {func(t *testing.T, f fake, _ waiting) {
 			require.NoError(t, f.client.Watcher.Close())
 		}, errors.New("concurrency: the watch was closed")},
@@ -85,9 +91,9 @@ func TestWaitingEnds(t *testing.T) {
 		for method, call := range waiters {
 			t.Run(name+", "+method, func(t *testing.T) {
 				withFake(t, 1, func(t *testing.T, f fake) {
+					own, end := context.WithCancel(f.client.Ctx())
 					ctx, cancel := context.WithCancel(t.Context())
-					defer cancel()
-					w := waiting{session: f.session(t), cancel: cancel}
+					w := waiting{f.session(t, WithContext(own)), end, cancel, nil}
 					for range call.holders {
 						w.holder = f.session(t)
 						require.NoError(t, call.wait(t.Context(), w.holder))
@@ -96,7 +102,7 @@ func TestWaitingEnds(t *testing.T) {
 					requireWaiting(t, result)
 					tt.end(t, f, w)
 					require.Equal(t, tt.want, requireNow(t, result))
-					if w.session.Err() == nil {
+					if w.session.Err() == nil || own.Err() != nil && f.client.Ctx().Err() == nil {
 						require.Zero(t, f.Get(keyOf(w.session, "lock")).GetLease(), "its key is not left")
 					}
 				})
@@ -105,12 +111,15 @@ func TestWaitingEnds(t *testing.T) {
 	}
 }
 
-// etcd's lock service orphans its sessions before it locks: the clients keep their leases alive.
+// etcd's lock service orphans its sessions before it locks: the clients keep their leases alive. Other programs give
+// NewSession a context that ends with the function that calls it.
 func TestLockOverAnOrphanedSession(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
-		holder := lock(t, f.session(t), "lock")
-		s := f.session(t)
-		s.Orphan()
+		orphan := f.session(t)
+		orphan.Orphan()
+		holder := lock(t, orphan, "lock")
+		s := f.session(t, WithContext(clienttest.Ended(t)), WithLease(f.session(t).Lease()))
+		<-s.Done()
 		waiting := clienttest.Go(func() error { return NewMutex(s, "lock").Lock(t.Context()) })
 		requireWaiting(t, waiting)
 		require.NoError(t, holder.Unlock(t.Context()))

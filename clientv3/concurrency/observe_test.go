@@ -88,10 +88,12 @@ func TestObserve(t *testing.T) {
 	})
 }
 
-// A late observer starts with the current leader; a slow reader misses no value of one leader.
+// A late observer starts with the current leader; a slow reader misses no value of one leader. The client is a
+// literal, as in tests of programs.
 func TestObserveReadLate(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
-		e := NewElection(f.session(t), "office")
+		f.client = &clientv3.Client{KV: f.client.KV, Watcher: f.client.Watcher, Lease: f.client.Lease}
+		e := NewElection(f.session(t, WithContext(t.Context())), "office")
 		require.NoError(t, e.Campaign(t.Context(), "0"))
 		ch := e.Observe(t.Context())
 		synctest.Wait()

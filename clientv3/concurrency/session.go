@@ -168,12 +168,15 @@ func (s *Session) revoke() error {
 	return err
 }
 
-// lost reports whether the session has ended and its lease is probably not renewed
-// elsewhere. The lease of an orphaned session may have another keeper: etcd's lock
-// service orphans its sessions at once.
+// lost reports whether the session has ended and its lease with it, or is probably not renewed
+// elsewhere. The lease of an orphaned session may have another keeper: etcd's lock service
+// orphans its sessions at once. That of a session whose context has ended has the rest of its
+// TTL, as programs expect that give NewSession a context for the call only; with the cause
+// ErrSessionClosed it is being revoked.
 func (s *Session) lost() bool {
 	cause := context.Cause(s.ctx)
-	return cause != nil && !errors.Is(cause, ErrSessionOrphaned)
+	ended := cause != nil && !errors.Is(cause, ErrSessionOrphaned)
+	return ended && (errors.Is(cause, ErrSessionClosed) || !errors.Is(cause, context.Cause(s.opts.ctx)))
 }
 
 // bind returns a context that ends with ctx, or with the cause ErrSessionExpired

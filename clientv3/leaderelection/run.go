@@ -137,7 +137,7 @@ func (r *runner) newSession(ctx context.Context) (s *concurrency.Session, end co
 // campaign waits until the session holds the key. The end of ctx ends the session: then no
 // request deletes the key, because resign does.
 func (r *runner) campaign(ctx context.Context, s *concurrency.Session, endSession context.CancelCauseFunc) (*Term, error) {
-	stop := context.AfterFunc(ctx, func() { endSession(context.Cause(ctx)) })
+	stop := context.AfterFunc(ctx, func() { endSession(concurrency.ErrSessionClosed) })
 	held := concurrency.NewSemaphore(s, r.cfg.Name, r.cfg.Holders)
 	err := held.Acquire(s.Ctx(), r.cfg.Value)
 	switch {

@@ -342,11 +342,16 @@ func TestLeaseIsRenewedUntilTheFunctionReturns(t *testing.T) {
 func TestResignIsBounded(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
 		p, l := r.leads(t, Config{ResignTimeout: 2 * time.Second})
+		waiting := p.run(t, Config{ResignTimeout: 2 * time.Second})
+		synctest.Wait()
 		p.Cut()
 		start := time.Now()
-		l.finish(t)
+		waiting.cancel()
+		require.Equal(t, context.Canceled, waiting.ends(t))
 		require.Equal(t, 2*time.Second, time.Since(start))
-		require.Len(t, p.logs.FilterMessageSnippet("cannot resign").All(), 1)
+		l.finish(t)
+		require.Equal(t, 4*time.Second, time.Since(start))
+		require.Len(t, p.logs.FilterMessageSnippet("cannot resign").All(), 2)
 	})
 }
 

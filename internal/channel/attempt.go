@@ -86,11 +86,13 @@ func (a *attempt) evidence(method string) retry.Evidence {
 	return retry.Evidence{Sent: a.MaySent(), Answered: a.Answered(), ContextErr: a.ended(), Method: method}
 }
 
-// outcome returns the evidence and the error of a failed attempt. The error of a cut
+// outcome returns the evidence and the error of a failed attempt. An interceptor of the
+// program that fails it before an endpoint was picked sent nothing. The error of a cut
 // attempt is the reason for the cut, unless the server had answered: gRPC's own error
 // looks as if the caller had cancelled.
 func (a *attempt) outcome(method string, err error) (retry.Evidence, error) {
 	ev := a.evidence(method)
+	ev.Sent = ev.Sent && (a.endpoint() != nil || !isOfProgram(err))
 	reason := a.cutReason()
 	if reason == nil {
 		return ev, err

@@ -148,13 +148,17 @@ func TestUnusedConnectionsAreDropped(t *testing.T) {
 }
 
 // A user's interceptors see each attempt once, and none of them, not even one that replaces all
-// others, can disable retries or tokens.
+// others, can disable retries or tokens. An error of their own fails a write that was not sent, as it is.
 func TestInterceptorsSeeAttemptsAndCannotDisableRetry(t *testing.T) {
 	m := startMember(t, "http://", nil)
 	var outer, inner int
+	var own error
 	failTwice := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		if outer++; outer <= 2 {
 			return status.Error(codes.Unavailable, "no")
+		}
+		if own != nil {
+			return own
 		}
 		return invoke(ctx, method, req, reply, cc, opts...)
 	}
@@ -169,6 +173,8 @@ func TestInterceptorsSeeAttemptsAndCannotDisableRetry(t *testing.T) {
 	require.NoError(t, get(t, c))
 	assert.Equal(t, 3, outer)
 	assert.Equal(t, 1, inner)
+	own = errors.New("the circuit is open")
+	assert.Equal(t, own, c.Invoke(t.Context(), pb.KV_Put_FullMethodName, new(pb.PutRequest), new(pb.PutResponse)))
 }
 
 func TestStaleTokenIsReplaced(t *testing.T) {

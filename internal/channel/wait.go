@@ -85,14 +85,15 @@ func (r *Retrier) pause(ctx context.Context, class retry.Class, a *attempt, caus
 }
 
 // isFree reports whether another attempt takes nothing from the budget: if this one was not
-// sent; if it is a stream that made progress; and once if it was lost with its connection,
-// cut, or failed by a proxy. When a member dies, each in-flight call fails once and moves
-// to another endpoint; that is no overload.
+// sent, or its login was wrong, which has a backoff of its own; if it is a stream that made
+// progress; and once if it was lost with its connection, cut, or failed by a proxy. When a
+// member dies, each in-flight call fails once and moves to another endpoint; that is no
+// overload.
 func (r *Retrier) isFree(class retry.Class, a *attempt, cause error) bool {
 	progressed, lost := r.progressed, r.lost
 	r.progressed = false
 	switch {
-	case class == retry.NotSent, class == retry.Ambiguous && progressed:
+	case class == retry.NotSent, isWrongLogin(cause), class == retry.Ambiguous && progressed:
 		return true
 	case class != retry.Ambiguous || lost || a == nil || a.Answered() && isFromEtcd(cause):
 		return false

@@ -215,14 +215,17 @@ func TestStreamsThatBreakSoonBackOff(t *testing.T) {
 	})
 }
 
-// A stream without tokens in the budget waits for seconds, not for ever.
+// A stream without tokens in the budget waits for seconds, not for ever. One whose login was wrong needs none.
 func TestStreamsWithoutBudgetBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		retrier := worked(t, false)
 		for retrier.c.budget.Take() {
 		}
 		assert.Zero(t, pauseOf(t, retrier), "it worked")
-		retrier.lost = true
+		retrier.lost, retrier.policy.MaxBackoff = true, time.Second
+		start := time.Now()
+		require.NoError(t, retrier.Pause(t.Context(), rpctypes.ErrGRPCAuthFailed))
+		assert.Less(t, time.Since(start), throttledBackoff/2)
 		pause := pauseOf(t, retrier)
 		assert.GreaterOrEqual(t, pause, 3*throttledBackoff/2)
 		assert.LessOrEqual(t, pause, 5*throttledBackoff)
