@@ -131,13 +131,12 @@ func (c *Call) Sent() bool {
 // it. The messages are those of the caller.
 func (h *Hedger) Overdue(c *Call, first *balancer.Attempt, req, reply any, pause time.Duration, second Make) {
 	c.overdue.Store(true)
-	d := &candidate{call: c, first: first, send: second}
-	var ok, ok2 bool
-	d.req, ok = req.(proto.Message)
-	d.reply, ok2 = reply.(proto.Message)
+	request, ok := req.(proto.Message)
+	response, ok2 := reply.(proto.Message)
 	if !ok || !ok2 {
 		return
 	}
+	d := &candidate{c, first, request, response, second}
 	c.mu.Lock()
 	switch {
 	case !d.isOpenLocked() || c.delayed != nil || c.place != nil:
@@ -266,7 +265,9 @@ func (h *Hedger) Conclude(ctx context.Context, s *Second, reply any, err error, 
 	h.Budget.Refund()
 	into, _ := reply.(proto.Message)
 	move(into, s.reply)
-	s.Observer.HedgeWon(s.Event())
+	if s.Endpoint() != nil { // else an interceptor has answered
+		s.Observer.HedgeWon(s.Event())
+	}
 	h.serve()
 	return nil
 }
