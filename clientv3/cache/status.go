@@ -127,8 +127,14 @@ func (v *view) waitForRevision(ctx context.Context, rev int64) error {
 // read of the informer has them. [Cache.WaitForRevision] says what it costs, and when it waits for longer. Handlers may not have
 // received them yet. The error is that of ctx, or [ErrClosed].
 func (in *Informer[T]) WaitForRevision(ctx context.Context, rev int64) error {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(in.ctx, cancel)()
 	for {
-		if err := in.view.waitForRevision(ctx, rev); err != nil { // again if the history has changed
+		if err := in.view.waitForRevision(waiting, rev); err != nil { // again if the history has changed
+			if ctx.Err() == nil {
+				return ErrClosed
+			}
 			return err
 		}
 		in.mu.RLock()

@@ -266,7 +266,9 @@ func (h *Hedger) Conclude(ctx context.Context, s *Second, reply any, err error, 
 	h.Budget.Refund()
 	into, _ := reply.(proto.Message)
 	move(into, s.reply)
-	s.Observer.HedgeWon(s.Event())
+	if s.Endpoint() != nil { // else an interceptor has answered
+		s.Observer.HedgeWon(s.Event())
+	}
 	h.serve()
 	return nil
 }
