@@ -33,7 +33,7 @@ type entry struct {
 	claim        int64 // the revision that created it; 0 without one
 	lease        int64 // of the claim
 
-	// ready is when the job may be claimed, zero for at once; since is when this process learnt it, and
+	// ready is when the job may be claimed, zero for at once; since is when it first might, as far as this process knows, and
 	// held until when it leaves the job alone.
 	ready, since, held time.Time
 	queued             bool // it is in mirror.queue
@@ -203,6 +203,7 @@ func (m *mirror) take(ctx context.Context) *entry {
 func (m *mirror) next(now time.Time) (taken *entry, wait time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.dueLocked(now)
 	others := m.freeLocked()
 	var best *entry
 	bestRank, looked, wait := len(others)+1, 0, wakeAtLeast
@@ -212,11 +213,7 @@ func (m *mirror) next(now time.Time) (taken *entry, wait time.Duration) {
 			return false
 		}
 		rank := e.rank(m.own, others)
-		from := e.since
-		if e.ready.After(from) {
-			from = e.ready
-		}
-		if d := from.Add(time.Duration(rank) * turn).Sub(now); d > 0 {
+		if d := e.since.Add(time.Duration(rank) * turn).Sub(now); d > 0 {
 			wait = min(wait, d)
 		} else if rank < bestRank {
 			best, bestRank = e, rank
@@ -231,6 +228,26 @@ func (m *mirror) next(now time.Time) (taken *entry, wait time.Duration) {
 	best.taken = true
 	known := *best
 	return &known, 0
+}
+
+// dueLocked puts the jobs whose time has come among those that could be claimed at once.
+func (m *mirror) dueLocked(now time.Time) {
+	var due []*entry
+	m.queue.AscendGreaterOrEqual(&entry{ready: time.Time{}.Add(1)}, func(e *entry) bool {
+		if e.ready.After(now) {
+			return false
+		}
+		due = append(due, e)
+		return true
+	})
+	for _, e := range due {
+		m.queue.Delete(e)
+		if e.ready.After(e.since) {
+			e.since = e.ready
+		}
+		e.ready = time.Time{}
+		m.queue.ReplaceOrInsert(e)
+	}
 }
 
 // takeLate takes the jobs whose claims are to be returned. If there are none it returns how long to wait.

@@ -23,7 +23,7 @@ func TestQueueIsOrderedByOneClock(t *testing.T) {
 	cfg := clienttest.Must(Config{Name: "q"}.complete())
 	m := newMirror(1, cfg)
 	m.apply(put("lost", 1, record{Attempts: 1}))
-	m.apply(put("waits", 2, record{NotBefore: time.Now().UnixMilli()}))
+	m.apply(put("waits", 2, record{NotBefore: time.Now().Add(time.Minute).UnixMilli()}))
 	m.apply(put("held", 3, record{}))
 	_, _ = m.next(time.Now().Add(turn)) // takes it
 	m.drop("held")
@@ -32,6 +32,21 @@ func TestQueueIsOrderedByOneClock(t *testing.T) {
 		require.Equal(t, e.ready.Round(0), e.ready, e.id)
 		return true
 	})
+}
+
+// A job whose time has come is claimed in the order in which it was enqueued: a queue that always has new ones does not starve it.
+func TestOrderOfClaims(t *testing.T) {
+	m := newMirror(1, clienttest.Must(Config{Name: "q"}.complete()))
+	now := time.Now()
+	m.apply(put("given back", 2, record{NotBefore: now.UnixMilli()}))
+	m.apply(put("has failed", 1, record{Attempts: 1, NotBefore: now.Add(90 * time.Minute).UnixMilli()}))
+	m.apply(put("new", 3, record{}))
+	for _, want := range []string{"given back", "has failed", "new"} {
+		now = now.Add(time.Hour)
+		e, _ := m.next(now)
+		require.NotNil(t, e)
+		require.Equal(t, want, e.id)
+	}
 }
 
 func TestBackoffOfCenturies(t *testing.T) {
