@@ -3,7 +3,6 @@ package balancer
 import (
 	"time"
 
-	"google.golang.org/grpc/attributes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/status"
@@ -90,11 +89,7 @@ func (optionsKey) String() string { return "quorate.options" }
 
 // WithOptions returns the state with options for the policy.
 func WithOptions(state resolver.State, o *Options) resolver.State {
-	if state.Attributes == nil {
-		state.Attributes = attributes.New(optionsKey{}, o)
-	} else {
-		state.Attributes = state.Attributes.WithValue(optionsKey{}, o)
-	}
+	state.Attributes = state.Attributes.WithValue(optionsKey{}, o)
 	return state
 }
 
