@@ -275,6 +275,29 @@ func TestStreamIsCutWithinASecond(t *testing.T) {
 	}
 }
 
+// Calls and probes wait where streams are all that the server allows. It is no sign that they, or the server, are frozen.
+func TestStreamsThatFillTheirConnectionGoOn(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		at := servers[0]
+		at.kill()
+		at.streams = 4
+		at.restart()
+		at.quiet.Shut()
+		c := warm(t, probedRoundRobin, servers, toolkit)
+		var streams []*stream
+		for range at.streams {
+			streams = append(streams, c.open(balancer.Calls, c.endpoint(at)))
+		}
+		load := c.load(2, 20*time.Millisecond, 2*time.Second, false)
+		time.Sleep(time.Minute)
+		for _, s := range streams {
+			assert.True(t, s.isOpen(), s.cut)
+		}
+		assert.EqualValues(t, 1, at.conns.Load())
+		assert.Less(t, failed(load.end()), 100, "others serve")
+	})
+}
+
 // The pause of a stream causes one probe, which shows that the endpoint serves.
 func TestStreamWithPausesCostsFewProbes(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {

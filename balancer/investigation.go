@@ -126,7 +126,7 @@ func (i *investigation) round(start time.Time) {
 		now := time.Now()
 		for _, s := range i.ep.connections() {
 			if s.ready.Load() && s.isBusy(now, before[s.class]) {
-				s.restart(now) // responses queue behind a large message
+				s.restart(now) // responses queue behind a large message, or probes are not sent
 			}
 		}
 		return i.isAnswered()

@@ -31,9 +31,6 @@ func (c *shapes) bounded(name string) string {
 }
 
 func (c *shapes) get(name string) *health.Latency {
-	if l, ok := c.byName.Load(name); ok {
-		return l.(*health.Latency)
-	}
 	l, _ := c.byName.LoadOrStore(name, new(health.Latency))
 	return l.(*health.Latency)
 }

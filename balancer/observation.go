@@ -49,10 +49,10 @@ func (i *investigation) leaveSilent(now time.Time) {
 	}
 }
 
-// isBusy reports whether a large message is in transit on the connection. before is the
+// isBusy reports whether a large message is in transit on the connection, or it is full. before is the
 // backlog at the start of the round.
 func (s *subConn) isBusy(now time.Time, before backlog) bool {
-	return s.conn.receiving(now) || s.conn.backlog().movedSince(before)
+	return s.conn.receiving(now) || s.conn.backlog().movedSince(before) || s.isFull()
 }
 
 // observe builds the observation of the round.

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/grpc/attributes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/status"
@@ -91,11 +90,7 @@ func (optionsKey) String() string { return "quorate.options" }
 
 // WithOptions returns the state with options for the policy.
 func WithOptions(state resolver.State, o *Options) resolver.State {
-	if state.Attributes == nil {
-		state.Attributes = attributes.New(optionsKey{}, o)
-	} else {
-		state.Attributes = state.Attributes.WithValue(optionsKey{}, o)
-	}
+	state.Attributes = state.Attributes.WithValue(optionsKey{}, o)
 	return state
 }
 

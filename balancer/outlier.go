@@ -41,7 +41,7 @@ type observation struct {
 	silent time.Duration
 	// stalled is how long a service probe has been unanswered, 0 if none is.
 	stalled time.Duration
-	// busy is set while a large message is in transit, which delays responses.
+	// busy is set while a large message is in transit, which delays responses, or no probe can be sent.
 	busy bool
 	// own is the endpoint's usual latency.
 	own time.Duration

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/balancer"
 
 	"github.com/quorate/quorate/health"
@@ -57,12 +58,7 @@ func (o *Options) prober(kind probeKind) health.Prober {
 
 // needsProbes reports whether an endpoint is probed until its state changes.
 func needsProbes(s health.State) bool {
-	switch s {
-	case health.Unknown, health.Serving, health.Draining:
-		return false
-	default:
-		return true
-	}
+	return s != health.Unknown && s != health.Serving && s != health.Draining
 }
 
 // canProbe reports whether endpoints are probed. A single endpoint is not: the result
@@ -224,7 +220,7 @@ func (pr *prober) sendWithBudget(s *subConn, kind probeKind, take func(now time.
 func (pr *prober) probe(ctx context.Context, s *subConn, sc balancer.SubConn, prober health.Prober, sent time.Time) {
 	producer, done := sc.GetOrBuildProducer(probeConnBuilder{})
 	defer done()
-	prober.Probe(ctx, producer.(probeConn), func(r health.Report) { pr.take(s, r, sent) })
+	prober.Probe(ctx, probeConn{producer.(grpc.ClientConnInterface), s}, func(r health.Report) { pr.take(s, r, sent) })
 }
 
 // take records the report of a probe that was sent at sent.

@@ -43,12 +43,7 @@ func (e *Endpoint) onlyCallsReadmit() bool {
 // isRetested reports whether calls test endpoints in a state. A server that says that it does not
 // serve gets none.
 func isRetested(s health.State) bool {
-	switch s {
-	case health.Slow, health.Suspected, health.Lagging, health.Dead:
-		return true
-	default:
-		return false
-	}
+	return s == health.Slow || s == health.Suspected || s == health.Lagging || s == health.Dead
 }
 
 // expectTest sets when the first call tests an endpoint whose state has changed. One whose health

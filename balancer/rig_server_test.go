@@ -3,6 +3,7 @@ package balancer_test
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"slices"
 	"sync"
@@ -96,6 +97,7 @@ type server struct {
 	drops atomic.Bool
 
 	calls, conns, dials atomic.Int64
+	streams             uint32 // that it allows on a connection from its next start on
 
 	mu   sync.Mutex
 	grpc *grpc.Server
@@ -107,7 +109,7 @@ type server struct {
 func startServers(t *testing.T, n int) (servers []*server) {
 	t.Helper()
 	for i := range n {
-		s := &server{addr: string(rune('a' + i))}
+		s := &server{addr: string(rune('a' + i)), streams: math.MaxUint32}
 		s.delay.Store(int64(usual))
 		s.every.Store(int64(20 * time.Millisecond))
 		s.restart()
@@ -129,7 +131,7 @@ func (s *server) restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lis = bufconn.Listen(window)
-	s.grpc = grpc.NewServer(grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window))
+	s.grpc = grpc.NewServer(grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window), grpc.MaxConcurrentStreams(s.streams))
 	pb.RegisterTestServiceServer(s.grpc, s)
 	healthpb.RegisterHealthServer(s.grpc, s)
 	srv, lis := s.grpc, s.lis

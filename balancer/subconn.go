@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -60,8 +61,8 @@ type subConn struct {
 	fallbacks  []*subConn
 	fallbackOf *subConn
 	first      int
-	// made counts the connections that were made.
-	made atomic.Int32
+	// made counts the connections that were made, unsent the probes that wait for the server to allow another stream.
+	made, unsent atomic.Int32
 }
 
 // heardAt records a complete message of the server.
@@ -298,14 +299,39 @@ func (s *subConn) moveStreams(reason error) {
 	}
 }
 
-// probeConn is the producer that gives probes a connection. Calls on it bypass
+// probeConn is the connection of a subConn for probes. Calls on it bypass
 // interceptors and do not keep a channel out of idle mode.
-type probeConn struct{ grpc.ClientConnInterface }
+type probeConn struct {
+	grpc.ClientConnInterface
+	s *subConn
+}
 
 type probeConnBuilder struct{}
 
-func (probeConnBuilder) Build(cc any) (balancer.Producer, func()) {
-	return probeConn{cc.(grpc.ClientConnInterface)}, func() {}
+func (probeConnBuilder) Build(cc any) (balancer.Producer, func()) { return cc, func() {} }
+
+// Invoke makes a call as gRPC does, and knows when it is sent.
+func (c probeConn) Invoke(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
+	c.s.unsent.Add(1)
+	call, err := c.NewStream(ctx, &grpc.StreamDesc{}, method, opts...)
+	if err != nil && c.s.isFull() {
+		c.s.forget()
+		c.s.ep.serviceProbeSent.Store(nil)
+	}
+	c.s.unsent.Add(-1)
+	if err != nil {
+		return err
+	}
+	if err := call.SendMsg(req); err != nil {
+		return err
+	}
+	return call.RecvMsg(reply)
+}
+
+// isFull reports whether a probe waits because the streams on the connection are all that the server allows. Where calls
+// are more than streams, what they wait for may be a server that is frozen.
+func (s *subConn) isFull() bool {
+	return s.unsent.Load() > 0 && len(s.ep.inflight.streamsOn(s)) > len(s.ep.inflight.callsOn(s))
 }
 
 // close closes the connection, with all work on it. It first takes the connection from pickers, so that nothing new
