@@ -24,15 +24,15 @@ import (
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 400},
-	"balancer":    {5400, 6450},
-	"clientv3":    {24450, 28950},
+	"balancer":    {5450, 6500},
+	"clientv3":    {24450, 29000},
 	"cmd":         {5000, 2650},
 	"compat":      {950, 900},
 	"conformance": {850, 1250},
 	"etcdtest":    {200, 200},
 	"examples":    {500, 0},
 	"health":      {800, 1550},
-	"internal":    {4400, 5250},
+	"internal":    {4450, 5300},
 	"keepalive":   {550, 1100},
 	"lab":         {16950, 15350},
 	"observe":     {2550, 2350},

@@ -64,5 +64,12 @@ func (e *Endpoint) withdrawLocked() {
 	}
 }
 
-// endStatement are the kinds of evidence that would end an endpoint's own statement that it does not serve.
-var endStatement = []health.Kind{health.Answered, health.Served, health.Late, health.Degrading, health.Restricting}
+// endsStatement reports whether the evidence would end an endpoint's own statement that it does not serve.
+func endsStatement(k health.Kind) bool {
+	switch k {
+	case health.Answered, health.Served, health.Late, health.Degrading, health.Restricting:
+		return true
+	default:
+		return false
+	}
+}

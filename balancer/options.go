@@ -1,7 +1,6 @@
 package balancer
 
 import (
-	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -133,10 +132,14 @@ func (o Options) withDefaults() *Options {
 	return &o
 }
 
-// faults are the codes of a faulty endpoint.
-var faults = []codes.Code{codes.Unavailable, codes.Internal, codes.Unknown, codes.DataLoss, codes.ResourceExhausted, codes.DeadlineExceeded}
-
-func isFault(err error) bool { return slices.Contains(faults, status.Code(err)) }
+func isFault(err error) bool {
+	switch status.Code(err) {
+	case codes.Unavailable, codes.Internal, codes.Unknown, codes.DataLoss, codes.ResourceExhausted, codes.DeadlineExceeded:
+		return true
+	default:
+		return false
+	}
+}
 
 type noEvents struct{}
 

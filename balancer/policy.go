@@ -304,7 +304,7 @@ func (p *policy) Close() {
 // note records evidence about an endpoint. What it says of itself by gRPC's health check stands until
 // it says otherwise.
 func (p *policy) note(ep *Endpoint, ev health.Evidence) {
-	if ep.refuses.Load() && slices.Contains(endStatement, ev.Kind) {
+	if ep.refuses.Load() && endsStatement(ev.Kind) {
 		return
 	}
 	ep.healthEntry().Note(ev)

@@ -15,9 +15,17 @@ func New(h slog.Handler) *zap.Logger { return zap.New(core{h}, zap.AddCaller()) 
 
 type core struct{ handler slog.Handler }
 
-// levelOf converts a level. Those of slog are four apart, and zap's one.
 func levelOf(l zapcore.Level) slog.Level {
-	return slog.Level(4 * min(max(l, zapcore.DebugLevel), zapcore.ErrorLevel))
+	switch {
+	case l < zapcore.InfoLevel:
+		return slog.LevelDebug
+	case l == zapcore.InfoLevel:
+		return slog.LevelInfo
+	case l == zapcore.WarnLevel:
+		return slog.LevelWarn
+	default:
+		return slog.LevelError
+	}
 }
 
 func (c core) Enabled(l zapcore.Level) bool {
