@@ -34,8 +34,7 @@ func TestClaims(t *testing.T) {
 
 		ended := clienttest.Ended(t)
 		require.Equal(t, context.Canceled, c.enter(ended, third))
-		entered := make(chan error, 1)
-		go func() { entered <- c.enter(t.Context(), third) }()
+		entered := clienttest.Go(func() error { return c.enter(t.Context(), third) })
 		synctest.Wait()
 		require.Empty(t, entered, "enter waits for the end of the removal")
 		end()

@@ -9,6 +9,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
+	"github.com/quorate/quorate/clientv3/internal/settle"
 	"github.com/quorate/quorate/internal/pause"
 )
 
@@ -37,17 +39,23 @@ func (s *Session) cleanup(ctx context.Context) (context.Context, context.CancelF
 
 // discard deletes the key created at rev, unless it is in spared. If rev is 0, discard
 // first reads the key that belongs to the session: an unconditional delete could be
-// executed late, and delete the key of a later lock.
+// executed late, and delete the key of a later lock. The read is a transaction that could
+// write, which the cluster executes after the request that puts the key, if it has that: a
+// plain read need not see it.
 func (s *Session) discard(ctx context.Context, key string, rev int64, spared []int64) error {
 	if rev == 0 {
-		resp, err := s.client.Get(ctx, key) // WithKeysOnly would omit the lease
+		never := clientv3.Compare(clientv3.Version(key), "<", 0)
+		resp, _, err := settle.Commit(ctx, func() clientv3.Txn {
+			return s.client.Txn(ctx).If(never).Then(clientv3.OpDelete(key)).Else(clientv3.OpGet(key)) // WithKeysOnly would omit the lease
+		})
 		if err != nil {
 			return err
 		}
-		if len(resp.Kvs) == 0 || resp.Kvs[0].Lease != int64(s.id) {
+		own := optxn.Key(resp, 0)
+		if own.GetLease() != int64(s.id) {
 			return nil
 		}
-		rev = resp.Kvs[0].CreateRevision
+		rev = own.CreateRevision
 	}
 	if slices.Contains(spared, rev) {
 		return nil

@@ -34,9 +34,9 @@
 // returns after 3 s, or the TTL if shorter, and the session continues in the background
 // until the key is deleted or the session ends. For 15 minutes it also deletes a key
 // that appears later, because a stopped member executes an old request when it
-// continues. Orphaned sessions, and sessions with [WithLease], do nothing in the
-// background: such a key is deleted with the lease, or reused by the session's next Lock
-// or Campaign.
+// continues. Orphaned sessions, those whose context has ended, and sessions with [WithLease] do
+// nothing in the background: such a key is deleted with the lease, or reused by the session's
+// next Lock or Campaign.
 //
 // A deletion may also be executed late. It never deletes a key that was put after the
 // deletion was sent. A key that a late deletion may remove is not reused: Lock and Campaign

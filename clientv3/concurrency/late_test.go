@@ -19,15 +19,10 @@ import (
 	"github.com/quorate/quorate/internal/grpctest"
 )
 
-// deletes reports whether a call is a transaction that deletes.
+// deletes reports whether a call is a transaction that deletes, and not one that reads.
 func deletes(call *fakeetcd.Call) bool {
 	txn, _ := call.Request.(*pb.TxnRequest)
-	for _, op := range txn.GetSuccess() {
-		if op.GetRequestDeleteRange() != nil {
-			return true
-		}
-	}
-	return false
+	return len(txn.GetFailure()) == 0 && len(txn.GetSuccess()) == 1 && txn.Success[0].GetRequestDeleteRange() != nil
 }
 
 // delayDelete stops a member that has received the next request to delete a key. The member executes it after resume.
@@ -188,7 +183,8 @@ func TestCallsWithAnEndedContextSendNothing(t *testing.T) {
 	})
 }
 
-// The cleanup spares a key of the same name with another lease.
+// The cleanup spares a key of the same name with another lease. A session with WithLease does not clean up: the key may
+// be another session's.
 func TestCleanupSparesKeysOfOthers(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		s := f.session(t)
@@ -197,17 +193,10 @@ func TestCleanupSparesKeysOfOthers(t *testing.T) {
 		f.put(t, keyOf(s, "lock"), "")
 		time.Sleep(time.Minute)
 		require.NotNil(t, f.Get(keyOf(s, "lock")))
-	})
-}
 
-// A session with WithLease does not clean up: the key may be another session's.
-func TestSessionsWithLeaseDoNotCleanUp(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		owner := f.session(t)
-		given := f.session(t, WithLease(owner.Lease()))
 		f.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
-		require.NoError(t, lock(t, given, "lock").Unlock(t.Context()))
-		m := lock(t, owner, "lock")
+		require.NoError(t, lock(t, f.session(t, WithLease(s.Lease())), "given").Unlock(t.Context()))
+		m := lock(t, s, "given")
 		time.Sleep(time.Minute)
 		require.True(t, owns(t, f.client, m))
 	})

@@ -83,6 +83,23 @@ func TestLateLockHasNoOwner(t *testing.T) {
 	})
 }
 
+// The request that puts the key is executed after Lock has ended, together with its session, and before what Lock sends
+// then. A session whose context has ended does nothing in the background.
+func TestLockThatEndsWithItsSession(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		ctx, cancel := context.WithCancel(t.Context())
+		f.Once("Txn", func(call *fakeetcd.Call) {
+			cancel()
+			time.Sleep(time.Second)
+			holdAnswer(call)
+		})
+		f.Once("Txn", func(*fakeetcd.Call) { time.Sleep(2 * time.Second) })
+		require.Equal(t, context.Canceled, NewMutex(f.session(t, WithContext(ctx)), "lock").Lock(ctx))
+		time.Sleep(2 * time.Second)
+		require.Empty(t, f.keys(t, "lock"))
+	})
+}
+
 // The late request is executed after the session has locked again: it finds the lock's key.
 func TestLateLockDoesNotDisturbTheNext(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
@@ -111,8 +128,7 @@ func TestCleanupEnds(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		s := f.session(t)
 		f.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
-		m := lock(t, s, "lock")
-		require.NoError(t, m.Unlock(t.Context()))
+		require.NoError(t, lock(t, s, "lock").Unlock(t.Context()))
 		key := keyOf(s, "lock")
 		put := func() {
 			clienttest.Must(f.client.Put(t.Context(), key, "", clientv3.WithLease(s.Lease())))

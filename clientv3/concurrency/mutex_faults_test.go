@@ -119,7 +119,6 @@ func TestLockOverAnOrphanedSession(t *testing.T) {
 		orphan.Orphan()
 		holder := lock(t, orphan, "lock")
 		s := f.session(t, WithContext(clienttest.Ended(t)), WithLease(f.session(t).Lease()))
-		<-s.Done()
 		waiting := clienttest.Go(func() error { return NewMutex(s, "lock").Lock(t.Context()) })
 		requireWaiting(t, waiting)
 		require.NoError(t, holder.Unlock(t.Context()))
