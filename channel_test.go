@@ -386,10 +386,19 @@ func TestAnErrorOfAResolverIsObserved(t *testing.T) {
 	require.NoError(t, err)
 	conn.Connect()
 	scripted.CC().ReportError(errors.New("the source is away"))
-	require.NoError(t, conn.Close())
 	require.Len(t, o.resolved, 2)
 	assert.Equal(t, 1, o.resolved[1].Endpoints)
 	require.EqualError(t, o.resolved[1].Err, "the source is away")
+
+	scripted.BuildCallback = func(_ resolver.Target, cc resolver.ClientConn, _ resolver.BuildOptions) {
+		_ = cc.UpdateState(listOf("10.0.0.2:80"))
+		_ = conn.Close() // the second channel has endpoints
+	}
+	second, err := grpc.NewClient("scripted:///svc", append(options, refused)...)
+	require.NoError(t, err)
+	second.Connect()
+	require.NoError(t, second.Close())
+	assert.Equal(t, [][]string{{"10.0.0.1:80"}, {"10.0.0.2:80"}, {"10.0.0.1:80"}, nil}, o.sets)
 
 	o = &observer{picks: make(map[string]int)}
 	options, err = quorate.Channel{TransportCredentials: insecure.NewCredentials(), Observer: o}.DialOptions()

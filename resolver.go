@@ -67,13 +67,14 @@ func (b observedBuilder) Build(target resolver.Target, cc resolver.ClientConn, o
 		events:    observed.Events(o.channel.Observer, o.channel.Observer, (*balancer.Endpoint).Address, nil),
 		inspector: observed.Inspector{Name: (*balancer.Endpoint).Address}, monitor: new(balancer.Monitor),
 	}
+	o.mu.Lock()
+	o.open++ // before Build, which may report endpoints
+	o.mu.Unlock()
 	r, err := b.Builder.Build(target, conn, opts)
 	if err != nil {
+		o.closed()
 		return nil, err
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.open++
 	built := &observedResolver{Resolver: r, owner: o, detach: introspect.Attach(o.channel.Observer, conn), unlist: func() {}}
 	if o.channel.Report != nil {
 		built.unlist = o.channel.Report.Add(conn)
@@ -95,12 +96,16 @@ func (r *observedResolver) Close() {
 	r.once.Do(func() {
 		r.detach()
 		r.unlist()
-		r.owner.mu.Lock()
-		defer r.owner.mu.Unlock()
-		if r.owner.open--; r.owner.open == 0 {
-			r.owner.observer.EndpointsSet(nil)
-		}
+		r.owner.closed()
 	})
+}
+
+func (o *resolverObserver) closed() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.open--; o.open == 0 {
+		o.observer.EndpointsSet(nil)
+	}
 }
 
 type observedConn struct {

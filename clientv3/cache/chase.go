@@ -33,6 +33,10 @@ type chaser struct {
 
 	mu      sync.Mutex
 	running bool
+
+	// Of the goroutine. It ends while the watches are begun again, and the next one gives the new stream its time.
+	reopened time.Time
+	stuck    time.Duration
 }
 
 // chase has a view reach a revision soon that the store has.
@@ -84,16 +88,17 @@ func (ch *chaser) start() {
 func (ch *chaser) notify() { pause.Signal(ch.advanced) }
 
 func (ch *chaser) run() {
-	stuck := stuckAfter
-	var reopened time.Time
 	for tries := 0; ; {
 		since, ok := ch.waiting()
 		if !ok {
 			return
 		}
-		if min(time.Since(since), time.Since(reopened)) > stuck {
+		if since.After(ch.reopened) {
+			ch.stuck = stuckAfter
+		}
+		if min(time.Since(since), time.Since(ch.reopened)) > ch.stuck {
 			ch.c.reopen()
-			reopened, stuck = time.Now(), min(2*stuck, maxStuck)
+			ch.reopened, ch.stuck = time.Now(), min(2*ch.stuck, maxStuck)
 		}
 		ch.c.stats.progress.Add(1)
 		if ch.c.watcher.RequestProgress(ch.c.streamContext(ch.c.ctx)) != nil {
@@ -105,7 +110,7 @@ func (ch *chaser) run() {
 		select {
 		case <-timer.C:
 		case <-ch.advanced:
-			tries, stuck = 0, stuckAfter
+			tries = 0
 		case <-ch.c.ctx.Done():
 		}
 		timer.Stop()

@@ -153,9 +153,11 @@ func TestMembersAreUpgraded(t *testing.T) {
 	})
 }
 
-// TestFreshnessSaysWhy has the other reasons for which the server answers.
+// TestFreshnessSaysWhy has the other reasons for which the server answers, all of which pass. The Watcher is a wrapper, such as that of
+// package namespace.
 func TestFreshnessSaysWhy(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		client.Watcher = struct{ clientv3.Watcher }{client.Watcher}
 		silent := unresponsive(cluster)
 		refusal := cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
 		c := newUnsynced(t, client, cache.Config{Prefixes: []string{"a/"}})
@@ -170,6 +172,10 @@ func TestFreshnessSaysWhy(t *testing.T) {
 		clienttest.Put(t, cluster, "b", "v")
 		clienttest.Get(t, c, "a/1")
 		require.ErrorContains(t, c.Freshness().Err, "behind")
+		time.Sleep(20 * time.Second)
+		silent.Store(false)
+		time.Sleep(time.Minute)
+		require.NoError(t, c.Freshness().Err)
 	})
 }
 

@@ -365,6 +365,7 @@ func (v *view) follow(ctx context.Context) error {
 		}
 		if progress || resp.Created {
 			v.window.notify(resp)
+			v.c.chaser.start() // it ends while the watch is in doubt
 		}
 	}
 	return errUnavailable
