@@ -112,7 +112,7 @@ func (p *waiter) change(ctx context.Context, v view) error {
 		case !open:
 			return errWatchClosed
 		case errors.Is(err, rpctypes.ErrCompacted):
-			return nil // compacted: the watch cannot continue, a read can
+			return compacted(ctx) // the watch cannot continue, a read can
 		case err != nil:
 			return err
 		case len(resp.Events) > 0:

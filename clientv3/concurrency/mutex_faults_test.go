@@ -141,7 +141,7 @@ func TestLockThatGivesUpLeavesThePlaceOfAnother(t *testing.T) {
 	})
 }
 
-// The history behind a waiter's read is compacted while its watch is broken, in which a holder has left.
+// The history behind a waiter's read is compacted at every watch, and then while its watch is broken, in which a holder has left.
 func TestWaitingSurvivesACompaction(t *testing.T) {
 	for method, call := range waiters {
 		t.Run(method, func(t *testing.T) {
@@ -151,7 +151,11 @@ func TestWaitingSurvivesACompaction(t *testing.T) {
 					holder = f.session(t)
 					require.NoError(t, call.wait(t.Context(), holder))
 				}
+				hook := cancelWatches(f, rpctypes.ErrCompacted.Error())
 				waiting := clienttest.Go(func() error { return call.wait(t.Context(), f.session(t)) })
+				time.Sleep(time.Minute)
+				require.Less(t, f.Count("Txn"), 150, "it reads again every half to one and a half seconds")
+				hook.Remove()
 				for _, left := range []bool{false, true} {
 					f.stop()
 					if left {
@@ -169,9 +173,10 @@ func TestWaitingSurvivesACompaction(t *testing.T) {
 }
 
 // cancelWatches answers every watch with a cancellation, as a proxy does without a header if there is no reason.
-func cancelWatches(f fake, reason string) {
-	f.On("Watch", func(call *fakeetcd.Call) {
+func cancelWatches(f fake, reason string) *fakeetcd.Hook {
+	return f.On("Watch", func(call *fakeetcd.Call) {
 		call.OnSend(func(resp proto.Message) bool {
+			time.Sleep(time.Millisecond)
 			w := resp.(*pb.WatchResponse)
 			if w.Created {
 				w.Canceled, w.CancelReason = true, reason

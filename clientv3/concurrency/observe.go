@@ -3,6 +3,7 @@ package concurrency
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -106,7 +107,7 @@ func each(ctx context.Context, watch clientv3.WatchChan, f func(*pb.ResponseHead
 	for resp := range watch {
 		err := resp.Err()
 		if errors.Is(err, rpctypes.ErrCompacted) {
-			return nil
+			return compacted(ctx)
 		}
 		if err != nil {
 			return err
@@ -122,6 +123,10 @@ func each(ctx context.Context, watch clientv3.WatchChan, f func(*pb.ResponseHead
 	}
 	return errWatchClosed
 }
+
+// compacted returns when it is time to read again after a compaction has ended a watch: many may end at once, and so may the
+// next ones.
+func compacted(ctx context.Context) error { return pause.For(ctx, observeAgain/2+rand.N(observeAgain)) }
 
 // response returns the response of a read at the revision of kv.
 func response(header *pb.ResponseHeader, kv *mvccpb.KeyValue) *clientv3.GetResponse {

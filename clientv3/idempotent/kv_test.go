@@ -32,8 +32,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // inBubble runs a test with a KV over a client of an etcd in memory.
 func inBubble(t *testing.T, cfg Config, test func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		cluster, client := clienttest.StartClient(t, 3)
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		kv := clienttest.Must(New(t.Context(), client, cfg))
 		defer func() { assert.NoError(t, kv.Close()) }()
 		test(t, cluster, kv)
@@ -403,8 +402,7 @@ func TestUnusable(t *testing.T) {
 		}, want: `below "_lanes/"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cluster, client := clienttest.StartClient(t, 3)
+			clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 				if tt.prepare != nil {
 					tt.prepare(cluster)
 				}

@@ -80,12 +80,10 @@ func TestLateWriteIsFencedOff(t *testing.T) {
 
 // An operator deletes the leasing key, and the watch event is lost. The owner's next write detects it.
 func TestLeasingKeyDeletedByHand(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster := clienttest.Start(t, 1)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		cluster.On("Watch", func(c *fakeetcd.Call) {
 			c.OnSend(func(resp proto.Message) bool { return len(resp.(*pb.WatchResponse).Events) == 0 })
 		})
-		client := clienttest.Connect(t, cluster)
 		owner := newKV(t, client)
 		for i, write := range []func(key string) error{
 			func(key string) error { _, err := owner.Put(clienttest.Within(t), key, "v"); return err },

@@ -135,9 +135,8 @@ func TestNewKVErrors(t *testing.T) {
 
 // Close is bounded when no member answers.
 func TestCloseWithoutServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster := clienttest.Start(t, 1)
-		kv, closeKV, err := leasing.NewKV(clienttest.Connect(t, cluster), prefix)
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		kv, closeKV, err := leasing.NewKV(client, prefix)
 		require.NoError(t, err)
 		own(t, cluster, kv, "k")
 		cluster.Member(0).Stop()
@@ -174,9 +173,8 @@ func TestCloseKeepsLeaseOfUser(t *testing.T) {
 
 // The given lease does not exist: nothing is owned, and everything works.
 func TestSessionWithoutLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster := clienttest.Start(t, 1)
-		kv := newKV(t, clienttest.Connect(t, cluster), concurrency.WithLease(4711))
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		kv := newKV(t, client, concurrency.WithLease(4711))
 		require.NoError(t, <-put(kv, "k", "v"))
 		for range 2 {
 			requireTruth(t, cluster, kv, "k")

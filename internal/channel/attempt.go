@@ -97,12 +97,10 @@ func (a *attempt) outcome(method string, err error) (retry.Evidence, error) {
 	if reason == nil {
 		return ev, err
 	}
-	switch retry.Classify(err, ev) {
-	case retry.Ambiguous, retry.NotSent:
+	if class := retry.Classify(err, ev); class == retry.Ambiguous || class == retry.NotSent {
 		return ev, &cutError{reason}
-	default:
-		return ev, err
 	}
+	return ev, err
 }
 
 // cutReason returns why the attempt was cut; nil if it was not, or if the caller's

@@ -145,6 +145,9 @@ func (c *call) invoke(a *attempt) error {
 	}
 	if c.properties.need == balancer.Full {
 		c.caller.learnTerm(answered, c.reply)
+		if t := a.usedToken(); t != nil && !t.accepted.Load() {
+			t.accepted.Store(true)
+		}
 	}
 	return nil
 }
@@ -188,10 +191,8 @@ func (c *call) noteUnsure(class retry.Class, ev retry.Evidence) {
 	if unsure == nil || !ev.Sent {
 		return
 	}
-	switch class {
-	case retry.Ambiguous, retry.Executed, retry.Ended, retry.Closed:
+	if class == retry.Ambiguous || class == retry.Executed || class == retry.Ended || class == retry.Closed {
 		unsure.Store(true)
-	default:
 	}
 }
 

@@ -60,7 +60,7 @@ func (s *stream) RecvMsg(m any) error {
 	s.attempt.quiet.Store(s.attempt.Quiet())
 	ev, err := s.attempt.outcome(s.method, err)
 	if retry.Classify(err, ev) == retry.Token {
-		s.tokens.drop(s.attempt)
+		s.tokens.drop(s.attempt, err)
 	}
 	s.attempt.release()
 	return err

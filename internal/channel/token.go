@@ -41,6 +41,7 @@ type token struct {
 	login    Login // used to fetch it
 	metadata map[string]string
 	fetched  time.Time // zero if the user gave it
+	accepted atomic.Bool
 	// refused holds the members that refused it within tokenSettles; nil for none.
 	refused atomic.Pointer[tokenRefusals]
 }
@@ -82,12 +83,15 @@ type tokenSource struct {
 	mu      sync.Mutex
 	pending *tokenFetch // the fetch in progress, if there is one
 	wrong   wrongLogin
+	useless wrongLogin // its tokens are refused as soon as they are fetched
 }
 
-// Backoff after a wrong login: members spend a bcrypt hash on most.
+// Backoff after a wrong login, or after more than maxTokenRefreshes tokens in a row that no call was accepted with, and that were
+// refused within tokenSettles: members spend a bcrypt hash on most requests.
 const (
-	wrongLoginBackoff    = time.Second
-	maxWrongLoginBackoff = time.Minute
+	wrongLoginBackoff      = time.Second
+	maxWrongLoginBackoff   = time.Minute
+	maxUselessTokenBackoff = tokenSettles * 4 / 5
 )
 
 // wrongLogin is a login that the cluster refused.
@@ -98,13 +102,13 @@ type wrongLogin struct {
 	until    time.Time // no request is made before
 }
 
-// again returns w after another refusal: the backoff doubles, with jitter of half of it.
-func (w wrongLogin) again(login Login, err error) wrongLogin {
+// again returns w after another refusal: the backoff doubles up to longest, with jitter of half of it.
+func (w wrongLogin) again(login Login, err error, longest time.Duration) wrongLogin {
 	if w.login != login {
 		w = wrongLogin{login: login}
 	}
 	w.err = err
-	backoff := min(wrongLoginBackoff<<min(w.failures, 6), maxWrongLoginBackoff)
+	backoff := min(wrongLoginBackoff<<min(w.failures, 6), longest)
 	w.failures++
 	w.until = time.Now().Add(backoff/2 + rand.N(backoff/2))
 	return w
@@ -194,7 +198,7 @@ func (s *tokenSource) invalidate(a *attempt, refusal error) renewal {
 		// error while users are being changed.
 		again = errors.Is(rpctypes.Error(refusal), rpctypes.ErrAuthOldRevision)
 	default:
-		return s.drop(a)
+		return s.drop(a, refusal)
 	}
 	if again {
 		return renewed
@@ -226,30 +230,37 @@ func (s *tokenSource) loginChanged() {
 }
 
 // drop discards the token of a refused attempt, unless it was replaced already, or is new and
-// another member may accept it.
-func (s *tokenSource) drop(a *attempt) renewal {
-	used := a.usedToken()
-	if used == nil || used != s.current.Load() {
+// another member may accept it. While all new ones are refused, the latest stays for a while.
+func (s *tokenSource) drop(a *attempt, refusal error) renewal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	used, now := a.usedToken(), time.Now()
+	switch {
+	case used == nil || used != s.current.Load():
 		return renewed
-	}
-	if s.refusedBy(used, a) {
+	case s.refusedByLocked(used, a):
 		return elsewhere
+	case s.useless.failures > maxTokenRefreshes && now.Before(s.useless.until):
+		return renewed // no request yet: the same token
+	case used.accepted.Load() || used.login.FromSource || now.Sub(used.fetched) >= tokenSettles ||
+		!errors.Is(rpctypes.Error(refusal), rpctypes.ErrInvalidAuthToken):
+		s.useless = wrongLogin{}
+	default:
+		s.useless = s.useless.again(used.login, refusal, maxUselessTokenBackoff)
 	}
-	s.current.CompareAndSwap(used, nil)
+	s.current.Store(nil)
 	return renewed
 }
 
-// refusedBy records that the member of an attempt refused a token, and reports whether another
+// refusedByLocked records that the member of an attempt refused a token, and reports whether another
 // member should be asked with it: not if the token is old, if all others refused it or
 // cannot be reached, or if the attempt went to a member that had refused it already, because the
 // others serve nothing.
-func (s *tokenSource) refusedBy(t *token, a *attempt) bool {
+func (s *tokenSource) refusedByLocked(t *token, a *attempt) bool {
 	ep, now := a.endpoint(), time.Now()
 	if ep == nil || now.Sub(t.fetched) >= tokenSettles {
 		return false
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var next tokenRefusals
 	if known := t.refused.Load(); known != nil {
 		if i := slices.Index(known.by.endpoints, ep); i >= 0 {
@@ -333,7 +344,7 @@ func (s *tokenSource) takeLocked(login Login, value string, err error) {
 		s.current.Store(t)
 		s.wrong = wrongLogin{}
 	case !login.FromSource && isWrongLogin(err):
-		s.wrong = s.wrong.again(login, err)
+		s.wrong = s.wrong.again(login, err, maxWrongLoginBackoff)
 	}
 }
 
@@ -365,14 +376,13 @@ func (s *tokenSource) askSource(ctx context.Context) (string, error) {
 		return "", ctx.Err()
 	}
 	value, err := s.source(ctx)
-	switch {
-	case err != nil:
-		return "", &tokenSourceError{err}
-	case value == "":
-		return "", &tokenSourceError{errEmptyToken}
-	default:
-		return value, nil
+	if err == nil && value == "" {
+		err = errEmptyToken
 	}
+	if err != nil {
+		return "", &tokenSourceError{err}
+	}
+	return value, nil
 }
 
 var errEmptyToken = errors.New("it returned an empty token: return an error where there is none")

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // WaitEvents waits until a key has had events of the types evs in this order,
@@ -67,16 +70,28 @@ func waitEvent(ctx context.Context, c *clientv3.Client, key string, accept func(
 // revision.
 func waitPut(ctx context.Context, c *clientv3.Client, key string, rev int64, opts ...clientv3.OpOption) (*clientv3.Event, error) {
 	opts = append(opts, clientv3.WithRev(rev+1), clientv3.WithFilterDelete())
-	return waitEvent(ctx, c, key, func(ev *clientv3.Event) bool { return ev.Type == clientv3.EventTypePut }, opts...)
+	return waitFor(ctx, c, key, clientv3.EventTypePut, opts...)
 }
+
+// waitFor waits for an event of a type. After a compaction, which may end many watches at once, and the next ones too, it
+// returns the error after a pause.
+func waitFor(ctx context.Context, c *clientv3.Client, key string, kind mvccpb.Event_EventType, opts ...clientv3.OpOption) (*clientv3.Event, error) {
+	ev, err := waitEvent(ctx, c, key, func(ev *clientv3.Event) bool { return ev.Type == kind }, opts...)
+	if errors.Is(err, rpctypes.ErrCompacted) {
+		_ = pause.For(ctx, compactedPause/2+rand.N(compactedPause)) // the next request sees that it has ended
+	}
+	return ev, err
+}
+
+// compactedPause is the mean pause after a compaction.
+const compactedPause = time.Second
 
 // waitGone waits until a key that was read at a revision is deleted. A later key
 // with the same name is another one.
 func waitGone(ctx context.Context, c *clientv3.Client, kv *mvccpb.KeyValue, rev int64) error {
 	key := string(kv.Key)
 	for {
-		_, err := waitEvent(ctx, c, key, func(ev *clientv3.Event) bool { return ev.Type == clientv3.EventTypeDelete },
-			clientv3.WithRev(rev+1), clientv3.WithFilterPut())
+		_, err := waitFor(ctx, c, key, clientv3.EventTypeDelete, clientv3.WithRev(rev+1), clientv3.WithFilterPut())
 		if !errors.Is(err, rpctypes.ErrCompacted) {
 			return err
 		}
