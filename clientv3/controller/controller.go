@@ -86,6 +86,19 @@ func (r requeueError) Error() string {
 // time, or when the key changes before. It may be wrapped. Joined with another error it has no effect: the function has failed.
 func RequeueAfter(d time.Duration) error { return requeueError{max(d, time.Nanosecond)} }
 
+// requeue returns the error of RequeueAfter that err is or wraps; zero if there is none, or it is joined with another error.
+func requeue(err error) (again requeueError) {
+	var joined interface{ Unwrap() []error }
+	for errors.As(err, &joined) {
+		if len(joined.Unwrap()) != 1 {
+			return requeueError{}
+		}
+		err = joined.Unwrap()[0]
+	}
+	_ = errors.As(err, &again)
+	return again
+}
+
 // Run calls reconcile for the key of each object of an informer, first for all there are, and then for those that change or
 // are deleted, until ctx ends. It returns when the calls of reconcile and of OnError that are under way have; the context of the former ends with ctx. A call
 // of Keys may still run then.
@@ -145,9 +158,8 @@ func work(ctx context.Context, q *queue, onError func(string, int, error), recon
 			return
 		}
 		err := reconcile(ctx, key)
-		var again requeueError
-		var joined interface{ Unwrap() []error }
-		failed := err != nil && (!errors.As(err, &again) || errors.As(err, &joined))
+		again := requeue(err)
+		failed := err != nil && again.after == 0
 		failures := q.done(key, failed, again.after)
 		if failed && onError != nil && ctx.Err() == nil {
 			onError(key, failures, err)

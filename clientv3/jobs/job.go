@@ -58,7 +58,7 @@ func (j *Job) Fence() clientv3.Cmp {
 func (j *Job) KV() clientv3.KV { return optxn.Fenced(j.w.q.client.KV, fence{j}) }
 
 // Err returns nil while the claim lasts, and then a *leaderelection.TermEndedError. It says nothing
-// about the end of Work's context. After [Job.Ack] the claim is over.
+// about the end of Work's context. After [Job.Ack], and when the handler has returned, the claim is over.
 func (j *Job) Err() error {
 	if lost := j.over.Load(); lost != nil {
 		return lost

@@ -78,6 +78,8 @@ func TestFailuresEndInADeadLetter(t *testing.T) {
 			}
 			last = time.Now()
 			job.answer <- errFailed
+			synctest.Wait()
+			require.ErrorIs(t, job.Err(), leaderelection.ErrReturned)
 		}
 		require.Equal(t, Counts{Dead: 1}, p.settled(t))
 		require.Equal(t, &Status{ID: id, Payload: "letter", State: Dead, Attempts: 4, Error: errFailed.Error()}, p.status(t, id))

@@ -234,7 +234,7 @@ func (w *worker) returnJob(ctx context.Context, e *entry) error {
 // run calls the handler, and acknowledges the job or returns it to the queue.
 func (w *worker) run(j *Job) {
 	j.ctx, j.cancel = context.WithCancelCause(w.ctx)
-	defer j.cancel(nil)
+	defer j.end(leaderelection.ErrReturned)
 	w.mirror.running(j)
 	err := cmp.Or(w.ctx.Err(), j.Err())
 	defer func() { w.finish(j, err) }()

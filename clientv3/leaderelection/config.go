@@ -24,8 +24,8 @@ const marginOfTTL = 5
 // Config says what is held, and how. The zero value of every field but Name is usable.
 type Config struct {
 	// Name names the election, lock or semaphore. A candidate's key is Name, a slash and its
-	// lease in hexadecimal, as those of concurrency.Election, Mutex and Semaphore. No name may be
-	// below another's. Required.
+	// lease in hexadecimal, as those of concurrency.Election, Mutex and Semaphore. No other key or
+	// name may be below it: a key is taken for a candidate's. Required.
 	Name string
 	// Value is the value of the candidate's key, which tells others who holds it. The default
 	// is the host name, a slash and the process id.

@@ -32,6 +32,10 @@ func TestFencedCallsAfterTheTerm(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
 		p, l := r.leads(t, Config{ReturnOnLoss: true})
 		kv := l.term.KV()
+		require.PanicsWithValue(t, "cannot call If after Then!", func() { kv.Txn(t.Context()).Then().If() })
+		require.PanicsWithValue(t, "cannot call Else twice!", func() { kv.Txn(t.Context()).Else().Else() })
+		_, err := kv.Compact(t.Context(), 1)
+		require.ErrorContains(t, err, "cannot be fenced")
 		require.NoError(t, p.Lease.Close()) // no one else sees that the key is gone
 		require.NoError(t, r.ExpireLease(leaseOf(r, l)))
 		for name, call := range map[string]func() error{
@@ -51,7 +55,7 @@ func TestFencedCallsAfterTheTerm(t *testing.T) {
 			require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err), name)
 		}
 		require.Nil(t, r.Get("a"))
-		_, err := kv.Get(t.Context(), "a")
+		_, err = kv.Get(t.Context(), "a")
 		require.NoError(t, err, "reads are not fenced")
 		l.leave <- nil
 		l.run.ends(t)
@@ -72,17 +76,5 @@ func TestRefusedWriteEndsTheTerm(t *testing.T) {
 		require.ErrorIs(t, err, ErrKeyDeleted)
 		l.leave <- nil
 		require.ErrorIs(t, l.run.ends(t), ErrKeyDeleted)
-	})
-}
-
-func TestFencedTxnKeepsItsOrder(t *testing.T) {
-	withRig(t, func(t *testing.T, r *rig) {
-		_, l := r.leads(t, Config{})
-		kv := l.term.KV()
-		require.PanicsWithValue(t, "cannot call If after Then!", func() { kv.Txn(t.Context()).Then().If() })
-		require.PanicsWithValue(t, "cannot call Else twice!", func() { kv.Txn(t.Context()).Else().Else() })
-		_, err := kv.Compact(t.Context(), 1)
-		require.ErrorContains(t, err, "cannot be fenced")
-		l.finish(t)
 	})
 }
