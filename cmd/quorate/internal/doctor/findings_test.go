@@ -44,6 +44,18 @@ func serveWeb(t *testing.T, path, body string) string {
 	return bare(srv.URL)
 }
 
+// serveStatus returns the address of a proxy that answers everything by itself, over HTTP/2 too if it is to.
+func serveStatus(t *testing.T, code int, http2 bool) string {
+	t.Helper()
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "a page", code) }))
+	srv.Config.Protocols = new(http.Protocols)
+	srv.Config.Protocols.SetHTTP1(!http2)
+	srv.Config.Protocols.SetUnencryptedHTTP2(http2)
+	srv.Start()
+	t.Cleanup(srv.Close)
+	return bare(srv.URL)
+}
+
 func requireSentences(t *testing.T, cfg Config, want, not []string) {
 	t.Helper()
 	cfg.Settle = time.Millisecond
@@ -123,6 +135,14 @@ func TestSentences(t *testing.T) {
 			"P6: a web server", at(serveWeb(t, "/", "")),
 			[]string{"the server speaks HTTP, and no gRPC: it is no etcd, or a proxy that does not pass gRPC on"},
 			nil,
+		},
+		{"a proxy whose member is down", at(serveStatus(t, 503, false)), []string{"a proxy answers in place of etcd: HTTP 503 (Service Unavailable)\n"}, nil},
+		{"a proxy whose member is down, HTTP/2", at(serveStatus(t, 502, true)), []string{"a proxy answers in place of etcd: HTTP 502 (Bad Gateway)\n"}, nil},
+		{"a proxy without a route, HTTP/2", at(serveStatus(t, 404, true)), []string{"a proxy answers in place of etcd: HTTP 404 (Not Found)\n"}, nil},
+		{
+			"a user, and no quorum", clientv3.Config{Endpoints: []string{member(1, same).start(t)}, Username: "root", Password: "secret"},
+			[]string{`the server answers, and the step "auth" fails: etcdserver: request timed out`},
+			[]string{"no etcd", "no gRPC"},
 		},
 		{
 			"P6: a port for peers", at(serveWeb(t, "/version", `{"etcdserver":"3.6.4"}`)),

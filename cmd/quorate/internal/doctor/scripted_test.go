@@ -18,6 +18,7 @@ import (
 
 // scripted is a server that shows what no lab has.
 type scripted struct {
+	pb.UnimplementedAuthServer
 	pb.UnimplementedKVServer
 	pb.UnimplementedMaintenanceServer
 	pb.UnimplementedClusterServer
@@ -30,6 +31,10 @@ type scripted struct {
 
 func (s *scripted) HashKV(context.Context, *pb.HashKVRequest) (*pb.HashKVResponse, error) {
 	return &pb.HashKVResponse{Header: s.status.Header, Hash: s.hash}, nil
+}
+
+func (s *scripted) Authenticate(context.Context, *pb.AuthenticateRequest) (*pb.AuthenticateResponse, error) {
+	return nil, rpctypes.ErrGRPCTimeout // as without a quorum
 }
 
 func (s *scripted) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
@@ -62,6 +67,7 @@ func member(id uint64, change func(*scripted)) *scripted {
 func (s *scripted) start(t *testing.T) string {
 	t.Helper()
 	return grpctest.Serve(t, func(r grpc.ServiceRegistrar) {
+		pb.RegisterAuthServer(r, s)
 		pb.RegisterKVServer(r, s)
 		pb.RegisterMaintenanceServer(r, s)
 		pb.RegisterClusterServer(r, s)
