@@ -168,10 +168,7 @@ func clientCertificate(cfg *tls.Config) (cert *x509.Certificate, given bool) {
 	if len(chosen.Certificate) == 0 {
 		return nil, true
 	}
-	cert, err := x509.ParseCertificate(chosen.Certificate[0])
-	if err != nil {
-		return nil, true
-	}
+	cert, _ = x509.ParseCertificate(chosen.Certificate[0]) // nil with an error
 	return cert, true
 }
 

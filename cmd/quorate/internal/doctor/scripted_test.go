@@ -27,10 +27,11 @@ type scripted struct {
 	delay   time.Duration
 	members []*pb.Member
 	hash    uint32
+	hashErr error
 }
 
 func (s *scripted) HashKV(context.Context, *pb.HashKVRequest) (*pb.HashKVResponse, error) {
-	return &pb.HashKVResponse{Header: s.status.Header, Hash: s.hash}, nil
+	return &pb.HashKVResponse{Header: s.status.Header, Hash: s.hash}, s.hashErr
 }
 
 func (s *scripted) Authenticate(context.Context, *pb.AuthenticateRequest) (*pb.AuthenticateResponse, error) {
@@ -102,6 +103,7 @@ func TestWhatServersSay(t *testing.T) {
 			s.members = []*pb.Member{{ID: 1, Name: "one"}, {ID: 0x2a, IsLearner: true}}
 		})}, []string{"warning not-started 2a"}},
 		{"different data", []*scripted{member(1, same), member(2, func(s *scripted) { s.hash = 7 })}, []string{"error hash-differs"}},
+		{"data that is not compared", []*scripted{member(1, same), member(2, func(s *scripted) { s.hashErr = rpctypes.ErrGRPCPermissionDenied })}, []string{"warning hash-unknown"}},
 		{
 			"two clusters of different versions",
 			[]*scripted{member(1, same), member(2, func(s *scripted) { s.status.Header.ClusterId, s.status.Version = 8, "3.5.30" })},
