@@ -144,7 +144,7 @@ func (d *diagnosis) leader() {
 		term = max(term, v.status.RaftTerm)
 		if v.status.Leader == 0 {
 			without++
-		} else {
+		} else if !v.status.IsLearner { // a learner takes part in no election, and keeps the last leader
 			with++
 		}
 	}
@@ -177,7 +177,7 @@ func (d *diagnosis) roles() {
 				"the member is a learner: it serves serializable reads only")
 		default:
 			d.finding(v, Error, OnlyLearners, "etcdctl member list --write-out=table; add the voting members to --endpoints",
-				"the member is a learner, and no endpoint is a voting member: it refuses writes, linearizable reads and watches that require a leader")
+				"the member is a learner, and no voting member answers: it refuses writes, linearizable reads and watches that require a leader")
 		}
 	}
 }
