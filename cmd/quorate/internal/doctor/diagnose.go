@@ -206,7 +206,8 @@ func (d *diagnosis) state(v *visit) {
 func (d *diagnosis) alarm(id, kind string) {
 	number, _ := strconv.ParseUint(id, 10, 64) // the expression has digits only
 	name := cmp.Or(d.names[number], fmt.Sprintf("%x", number))
-	cause, run := "its data is corrupt: it differs from that of other members", "etcdctl endpoint hashkv --cluster; then remove the member, and add it anew"
+	cause := "its data differs from that of other members: the cluster refuses writes, until the alarm is disarmed"
+	run := "etcdctl endpoint hashkv --cluster; then remove the member, add it anew, and: etcdctl alarm disarm"
 	if kind == pb.AlarmType_NOSPACE.String() {
 		cause = "its database reached the quota: the cluster refuses writes, until space is freed and the alarm disarmed"
 		run = "etcdctl compact REVISION && etcdctl defrag --cluster && etcdctl alarm disarm"

@@ -154,6 +154,10 @@ func TestSentences(t *testing.T) {
 			[]string{"error    cluster: the endpoints belong to different clusters: 7 ("},
 			[]string{"finish the upgrade"},
 		},
+		{
+			"a corrupt member", at(member(1, func(s *scripted) { s.status.Errors = []string{"memberID:1  alarm:CORRUPT "} }).start(t)),
+			[]string{"the cluster refuses writes, until the alarm is disarmed", "etcdctl alarm disarm"}, nil,
+		},
 		{"P6: a full disk", at(dead.Address()), []string{"etcd is not running (a full disk, too, ends it), or listens elsewhere", "df -h"}, nil},
 		{
 			"P6: a member that no endpoint names", at(member(1, members("", member(2, same).start(t))).start(t)),
