@@ -99,7 +99,7 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 	}}
 	ctx, stop := cli.WhileRead(cmd.Context(), cmd.OutOrStdout())
 	defer stop()
-	last := ""
+	last := "nothing" // so that the first report is printed
 	for {
 		var files []doctor.File
 		if f.bundle != "" {

@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -65,13 +66,14 @@ func TestDoctorWritesABundle(t *testing.T) {
 	}
 }
 
-// doctor ends when its output has no reader, although it has nothing to write. An object is all that it wrote.
+// doctor --watch prints one object, although nothing is wrong, and ends when its output has no reader, although it has no more to write.
 func TestDoctorEndsWithItsReader(t *testing.T) {
 	read, out, err := os.Pipe()
 	require.NoError(t, err)
 	defer out.Close()
+	require.NoError(t, read.SetReadDeadline(time.Now().Add(testTimeout)))
 	root, ended := newRootCommand(), make(chan int)
-	root.SetArgs([]string{"doctor", "--watch", "1s", "--endpoints", "127.0.0.1:1", "--json"})
+	root.SetArgs([]string{"doctor", "--watch", "1s", "--endpoints", etcdtest.Start(t, etcdtest.Config{}).Lab.Endpoints()[0], "--json"})
 	root.SetOut(out)
 	go func() { ended <- cli.Execute(t.Context(), root) }()
 	require.NoError(t, json.NewDecoder(read).Decode(new(doctor.Report)))

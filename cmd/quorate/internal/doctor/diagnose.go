@@ -144,7 +144,7 @@ func (d *diagnosis) leader() {
 		term = max(term, v.status.RaftTerm)
 		if v.status.Leader == 0 {
 			without++
-		} else {
+		} else if !v.status.IsLearner { // a learner takes part in no election, and keeps the last leader
 			with++
 		}
 	}
@@ -177,7 +177,7 @@ func (d *diagnosis) roles() {
 				"the member is a learner: it serves serializable reads only")
 		default:
 			d.finding(v, Error, OnlyLearners, "etcdctl member list --write-out=table; add the voting members to --endpoints",
-				"the member is a learner, and no endpoint is a voting member: it refuses writes, linearizable reads and watches that require a leader")
+				"the member is a learner, and no voting member answers: it refuses writes, linearizable reads and watches that require a leader")
 		}
 	}
 }
@@ -206,7 +206,8 @@ func (d *diagnosis) state(v *visit) {
 func (d *diagnosis) alarm(id, kind string) {
 	number, _ := strconv.ParseUint(id, 10, 64) // the expression has digits only
 	name := cmp.Or(d.names[number], fmt.Sprintf("%x", number))
-	cause, run := "its data is corrupt: it differs from that of other members", "etcdctl endpoint hashkv --cluster; then remove the member, and add it anew"
+	cause := "its data differs from that of other members: the cluster refuses writes, until the alarm is disarmed"
+	run := "etcdctl endpoint hashkv --cluster; then remove the member, add it anew, and: etcdctl alarm disarm"
 	if kind == pb.AlarmType_NOSPACE.String() {
 		cause = "its database reached the quota: the cluster refuses writes, until space is freed and the alarm disarmed"
 		run = "etcdctl compact REVISION && etcdctl defrag --cluster && etcdctl alarm disarm"

@@ -272,6 +272,9 @@ func TestLearner(t *testing.T) {
 	require.NoError(t, cluster.WaitReady(t.Context()))
 	requireCodes(t, examine(t, testTimeout, clientv3.Config{Endpoints: []string{learner.Endpoint()}}), "error only-learners")
 	requireCodes(t, examine(t, testTimeout, clientv3.Config{Endpoints: cluster.Endpoints()}), "note learner m3")
+	require.NoError(t, cluster.Members()[0].Kill())
+	awaitNoLeader(t, cluster.Members()[1])
+	requireCodes(t, examine(t, brief, clientv3.Config{Endpoints: cluster.Endpoints()}), "error no-leader", "error closed m1", "note learner m3")
 }
 
 func TestMain(m *testing.M) {

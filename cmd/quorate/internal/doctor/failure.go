@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -29,6 +30,10 @@ func (d *diagnosis) failure(v *visit) {
 	case "plaintext":
 		d.finding(v, Error, SpeaksClear, "write http:// before the endpoint, or have the server use --cert-file and --key-file",
 			"the server speaks plaintext, and the endpoint says TLS")
+		return
+	}
+	if _, answer, ok := strings.Cut(message(v.err), "unexpected HTTP status code received from server: "); ok {
+		d.finding(v, Error, Closed, "read the log of the proxy", "a proxy answers in place of etcd: HTTP %s", answer)
 		return
 	}
 	_, address := endpoint.DialTarget(v.endpoint.Address)
@@ -163,10 +168,7 @@ func clientCertificate(cfg *tls.Config) (cert *x509.Certificate, given bool) {
 	if len(chosen.Certificate) == 0 {
 		return nil, true
 	}
-	cert, err := x509.ParseCertificate(chosen.Certificate[0])
-	if err != nil {
-		return nil, true
-	}
+	cert, _ = x509.ParseCertificate(chosen.Certificate[0]) // nil with an error
 	return cert, true
 }
 
@@ -182,19 +184,19 @@ func (d *diagnosis) rpcFailure(v *visit, address string) {
 		d.finding(v, Error, Silent, "etcdctl endpoint status, with the endpoints of its members", "this is etcd's grpc-proxy, and no member behind it answers: %s", message(v.err))
 	case timedOut(v.err):
 		d.silent(v)
-	case status.Code(v.err) == codes.Unavailable:
+	case status.Code(v.err) == codes.Unavailable && !strings.HasPrefix(message(v.err), "etcdserver: "):
 		d.closed(v, address)
 	default:
-		d.finding(v, Error, Failed, "etcdctl --endpoints="+v.endpoint.String()+" endpoint status", "the status is refused: %s", message(v.err))
+		d.finding(v, Error, Failed, "etcdctl --endpoints="+v.endpoint.String()+" endpoint status", "the server answers, and the step %q fails: %s", v.failed, message(v.err))
 	}
 }
 
 func (d *diagnosis) silent(v *visit) {
 	run := "on the member: systemctl status etcd; ps -o stat,wchan -C etcd"
 	switch {
-	case v.web.answered && v.failed == stepAuth:
+	case v.web.status > 0 && v.failed == stepAuth:
 		d.finding(v, Error, Silent, run, "the user %q is not authenticated within %v: the cluster has no leader, or the member is overloaded", v.cfg.Client.Username, v.cfg.Timeout)
-	case v.web.answered:
+	case v.web.status > 0:
 		d.finding(v, Error, Silent, run, "HTTP is answered, and no call within %v: the member is starved, or its disk hangs", v.cfg.Timeout)
 	default:
 		d.finding(v, Error, Silent, run,
@@ -208,7 +210,9 @@ func (d *diagnosis) closed(v *visit, address string) {
 	switch _, banner, _ := strings.Cut(message(v.web.err), "malformed HTTP response "); {
 	case v.web.server != "":
 		run, cause = "use the port of --listen-client-urls, usually 2379", "this is etcd, and speaks no gRPC here: the port is for peers or metrics (--listen-peer-urls, --listen-metrics-urls)"
-	case v.web.answered:
+	case v.web.status > http.StatusInternalServerError:
+		run, cause = "read the log of the proxy", fmt.Sprintf("a proxy answers in place of etcd: HTTP %d (%s)", v.web.status, http.StatusText(v.web.status))
+	case v.web.status > 0:
 		cause = "the server speaks HTTP, and no gRPC: it is no etcd, or a proxy that does not pass gRPC on"
 	case errors.As(v.err, &record):
 		cause = fmt.Sprintf("the server speaks neither TLS nor HTTP: it is no etcd (it answers %q)", record.RecordHeader)
@@ -277,5 +281,6 @@ func message(err error) string {
 	if _, desc, ok := strings.Cut(text, "connection error: desc = "); ok {
 		text = strings.Trim(desc, `"`)
 	}
+	text, _, _ = strings.Cut(text, "; transport: received unexpected content-type") // a page follows
 	return text
 }

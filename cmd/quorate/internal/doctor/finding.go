@@ -70,6 +70,7 @@ const (
 	NotStarted   Code = "not-started"
 	Redundancy   Code = "redundancy" // one more loss stops writes
 	HashDiffers  Code = "hash-differs"
+	HashUnknown  Code = "hash-unknown" // it was to be compared
 
 	AdvertisedUnreachable Code = "advertised-unreachable"
 	AdvertisedClear       Code = "advertised-clear"

@@ -44,6 +44,18 @@ func serveWeb(t *testing.T, path, body string) string {
 	return bare(srv.URL)
 }
 
+// serveStatus returns the address of a proxy that answers everything by itself, over HTTP/2 too if it is to.
+func serveStatus(t *testing.T, code int, http2 bool) string {
+	t.Helper()
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "a page", code) }))
+	srv.Config.Protocols = new(http.Protocols)
+	srv.Config.Protocols.SetHTTP1(!http2)
+	srv.Config.Protocols.SetUnencryptedHTTP2(http2)
+	srv.Start()
+	t.Cleanup(srv.Close)
+	return bare(srv.URL)
+}
+
 func requireSentences(t *testing.T, cfg Config, want, not []string) {
 	t.Helper()
 	cfg.Settle = time.Millisecond
@@ -124,6 +136,14 @@ func TestSentences(t *testing.T) {
 			[]string{"the server speaks HTTP, and no gRPC: it is no etcd, or a proxy that does not pass gRPC on"},
 			nil,
 		},
+		{"a proxy whose member is down", at(serveStatus(t, 503, false)), []string{"a proxy answers in place of etcd: HTTP 503 (Service Unavailable)\n"}, nil},
+		{"a proxy whose member is down, HTTP/2", at(serveStatus(t, 502, true)), []string{"a proxy answers in place of etcd: HTTP 502 (Bad Gateway)\n"}, nil},
+		{"a proxy without a route, HTTP/2", at(serveStatus(t, 404, true)), []string{"a proxy answers in place of etcd: HTTP 404 (Not Found)\n"}, nil},
+		{
+			"a user, and no quorum", clientv3.Config{Endpoints: []string{member(1, same).start(t)}, Username: "root", Password: "secret"},
+			[]string{`the server answers, and the step "auth" fails: etcdserver: request timed out`},
+			[]string{"no etcd", "no gRPC"},
+		},
 		{
 			"P6: a port for peers", at(serveWeb(t, "/version", `{"etcdserver":"3.6.4"}`)),
 			[]string{"this is etcd, and speaks no gRPC here: the port is for peers or metrics", "→ use the port of --listen-client-urls, usually 2379"},
@@ -133,6 +153,10 @@ func TestSentences(t *testing.T) {
 			"P6: two clusters", at(member(1, same).start(t), member(2, func(s *scripted) { s.status.Header.ClusterId, s.status.Version = 8, "3.5.30" }).start(t)),
 			[]string{"error    cluster: the endpoints belong to different clusters: 7 ("},
 			[]string{"finish the upgrade"},
+		},
+		{
+			"a corrupt member", at(member(1, func(s *scripted) { s.status.Errors = []string{"memberID:1  alarm:CORRUPT "} }).start(t)),
+			[]string{"the cluster refuses writes, until the alarm is disarmed", "etcdctl alarm disarm"}, nil,
 		},
 		{"P6: a full disk", at(dead.Address()), []string{"etcd is not running (a full disk, too, ends it), or listens elsewhere", "df -h"}, nil},
 		{

@@ -27,9 +27,7 @@ func (v *visit) askHash(ctx context.Context, revision int64) {
 		return
 	}
 	v.do(ctx, stepHash, func(ctx context.Context) {
-		if reply, err := pb.NewMaintenanceClient(v.conn).HashKV(v.signed(ctx), &pb.HashKVRequest{Revision: revision}); err == nil {
-			v.hash = reply
-		}
+		v.hash, v.hashErr = pb.NewMaintenanceClient(v.conn).HashKV(v.signed(ctx), &pb.HashKVRequest{Revision: revision})
 	})
 }
 
@@ -38,6 +36,10 @@ func (d *diagnosis) hashes() {
 	type compacted struct{ cluster, at uint64 }
 	of := map[compacted]map[uint32][]string{}
 	for _, v := range d.members() {
+		if v.hashErr != nil && !v.status.IsLearner { // which gives none
+			d.finding(v, Warning, HashUnknown, "a longer --command-timeout; with authentication --user root",
+				"its data is compared with that of no other member: %s", message(v.hashErr))
+		}
 		if v.hash == nil {
 			continue
 		}

@@ -18,6 +18,7 @@ import (
 
 // scripted is a server that shows what no lab has.
 type scripted struct {
+	pb.UnimplementedAuthServer
 	pb.UnimplementedKVServer
 	pb.UnimplementedMaintenanceServer
 	pb.UnimplementedClusterServer
@@ -26,10 +27,15 @@ type scripted struct {
 	delay   time.Duration
 	members []*pb.Member
 	hash    uint32
+	hashErr error
 }
 
 func (s *scripted) HashKV(context.Context, *pb.HashKVRequest) (*pb.HashKVResponse, error) {
-	return &pb.HashKVResponse{Header: s.status.Header, Hash: s.hash}, nil
+	return &pb.HashKVResponse{Header: s.status.Header, Hash: s.hash}, s.hashErr
+}
+
+func (s *scripted) Authenticate(context.Context, *pb.AuthenticateRequest) (*pb.AuthenticateResponse, error) {
+	return nil, rpctypes.ErrGRPCTimeout // as without a quorum
 }
 
 func (s *scripted) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
@@ -62,6 +68,7 @@ func member(id uint64, change func(*scripted)) *scripted {
 func (s *scripted) start(t *testing.T) string {
 	t.Helper()
 	return grpctest.Serve(t, func(r grpc.ServiceRegistrar) {
+		pb.RegisterAuthServer(r, s)
 		pb.RegisterKVServer(r, s)
 		pb.RegisterMaintenanceServer(r, s)
 		pb.RegisterClusterServer(r, s)
@@ -96,6 +103,7 @@ func TestWhatServersSay(t *testing.T) {
 			s.members = []*pb.Member{{ID: 1, Name: "one"}, {ID: 0x2a, IsLearner: true}}
 		})}, []string{"warning not-started 2a"}},
 		{"different data", []*scripted{member(1, same), member(2, func(s *scripted) { s.hash = 7 })}, []string{"error hash-differs"}},
+		{"data that is not compared", []*scripted{member(1, same), member(2, func(s *scripted) { s.hashErr = rpctypes.ErrGRPCPermissionDenied })}, []string{"warning hash-unknown"}},
 		{
 			"two clusters of different versions",
 			[]*scripted{member(1, same), member(2, func(s *scripted) { s.status.Header.ClusterId, s.status.Version = 8, "3.5.30" })},

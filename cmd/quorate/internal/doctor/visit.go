@@ -66,6 +66,7 @@ type visit struct {
 	readErr error
 	members *pb.MemberListResponse
 	hash    *pb.HashKVResponse
+	hashErr error
 }
 
 func newVisit(cfg Config, ep endpoint.Endpoint) *visit {

@@ -20,11 +20,11 @@ import (
 
 // web is what an endpoint answers over HTTP.
 type web struct {
-	server   string // version of the server, empty if it is not known
-	answered bool   // a request over HTTP got an answer
-	proxy    bool   // it is etcd's grpc-proxy
-	err      error  // HTTP is not spoken
-	metrics  []byte // of a member
+	server  string // version of the server, empty if it is not known
+	status  int    // of the answer to a request over HTTP, 0 without one
+	proxy   bool   // it is etcd's grpc-proxy
+	err     error  // HTTP is not spoken
+	metrics []byte // of a member
 	// skew is how far the clock of the server is ahead of this machine's at least; negative if
 	// it is behind; 0 if they may agree.
 	skew  time.Duration
@@ -53,7 +53,7 @@ func (v *visit) askWeb(ctx context.Context) {
 	if v.web.err = a.err; a.err != nil {
 		return
 	}
-	v.web.answered = true
+	v.web.status = a.status
 	var version struct{ Etcdserver string }
 	if json.Unmarshal(a.body, &version) == nil {
 		v.web.server = version.Etcdserver
