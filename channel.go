@@ -53,7 +53,7 @@ type Channel struct {
 	Calls keepalive.Calls
 
 	// DrainTimeout is how long calls and streams on a backend that leaves the resolver's list may continue before its
-	// connections are closed. If it returns until then, nothing ends. Default: 30 s.
+	// connections are closed. If it returns before that, nothing ends. Default: 30 s.
 	DrainTimeout time.Duration
 
 	// Resolvers resolve targets of their schemes, as those of grpc.WithResolvers do. Default:

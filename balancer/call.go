@@ -52,7 +52,7 @@ func (p *policy) begin(ctx context.Context, s *subConn, info *Call, a *Attempt) 
 	return c
 }
 
-// info returns a call of the method as strategies and observers see it.
+// info describes the attempt to strategies and observers.
 func (a *Attempt) info(method string) Call {
 	return Call{Method: method, Need: a.Need, Conn: a.class(), Shape: cmp.Or(a.Shape, method)}
 }
@@ -110,7 +110,7 @@ func (c *call) end(info balancer.DoneInfo) {
 		ep.deleteStream(c)
 	}
 	if a.Write && status.Convert(info.Err).Message() == "stream terminated by RST_STREAM with error code: REFUSED_STREAM" {
-		a.flags.add(flagRefused) // gRPC sends it again, but HAProxy refuses what a server has executed, too
+		a.flags.add(flagRefused) // gRPC sends it again, but HAProxy also refuses writes that a server has executed
 	}
 	a.Ended(info.BytesSent)
 	if info.BytesReceived {
@@ -152,7 +152,8 @@ func endedHere(err error) bool {
 	return code == codes.Canceled || code == codes.DeadlineExceeded
 }
 
-// answered records the evidence from the end of a call. It reports whether that was the error.
+// answered records the evidence from the end of a call. It reports whether the error was the
+// evidence.
 func (c *call) answered(now time.Time, took time.Duration, err error) (classified bool) {
 	ep, a, start := c.conn.ep, c.attempt, c.start.Time()
 	p := ep.policy

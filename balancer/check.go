@@ -13,9 +13,9 @@ type checker struct {
 	seconds seconds
 }
 
-// checkConn finds out whether a connection is alive. Only its own bytes show that it is: that its endpoint
-// works over others, of this client or of other clients of the process, makes its silence a
-// verdict. The endpoint keeps its state.
+// checkConn finds out whether a connection is alive. Only bytes on the connection itself show that. If the
+// endpoint works over other connections meanwhile, of this client or of other clients of the process, the
+// silence is a verdict. The endpoint keeps its state.
 func (ck *checker) checkConn(s *subConn) {
 	if ck.p.options().DisableSuspicion || !s.checking.CompareAndSwap(false, true) {
 		return
@@ -57,7 +57,7 @@ func (c *connCheck) round(start time.Time) (goesOn bool) {
 		return silent == 0 || !c.s.ready.Load()
 	})
 	if !ended && !wasAlive && !c.alive.IsZero() && c.s.unanswered(&c.s.livenessSent, time.Now()) > probeTimeout {
-		c.p.prober.send(c.s, forLiveness, nil) // those before have ended, unread perhaps
+		c.p.prober.send(c.s, forLiveness, nil) // earlier probes have ended, perhaps unread
 	}
 	now := time.Now()
 	cutOff := c.p.checks.isCutOff(c.s, now)
@@ -159,14 +159,15 @@ func (s *subConn) cutAllButWrites(reason error) {
 	s.cutStreams(reason)
 }
 
-// closeUnheard closes connections when that is due, unless they are heard until then.
+// closeUnheard closes the connections that have not been heard by the time due.
 func (ck *checker) closeUnheard(due time.Time, conns []*subConn) {
 	since := time.Now()
 	runAt(due, func() {
 		var dead []*subConn
 		for _, s := range conns {
 			replaced := s.ep.conn(s.class) != s
-			if s.closing.Store(false); (s.ready.Load() || replaced) && !s.heard.After(since) {
+			s.closing.Store(false)
+			if (s.ready.Load() || replaced) && !s.heard.After(since) {
 				dead = append(dead, s)
 			}
 		}

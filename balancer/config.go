@@ -13,9 +13,9 @@ import (
 	"github.com/quorate/quorate/health/grpcprobe"
 )
 
-// DefaultDrainTimeout is how long calls and streams on a removed endpoint may continue
-// before its connections are closed. Bulk transfers are not interrupted. If the resolver lists the endpoint
-// again until then, nothing ends.
+// DefaultDrainTimeout is how long calls and streams on a removed endpoint may continue before its
+// connections are closed. Bulk transfers are not interrupted. If the resolver lists the endpoint again
+// before that, nothing ends.
 const DefaultDrainTimeout = 30 * time.Second
 
 // config is the policy's part of a service config, and the strategy's.
@@ -45,9 +45,9 @@ var defaultConfig = config{drainTimeout: DefaultDrainTimeout, maxEjectionPercent
 //	  "outlierDetection": {"maxEjectionPercent": 10}
 //	}
 //
-// The strategy's own fields are in the same object. "healthProbe" enables probes with
-// grpc.health.v1. "maxEjectionPercent" is how many of the endpoints may be ejected because their calls
-// fail or are late, one in any case; 0 ejects none.
+// The strategy's own fields are in the same object. "healthProbe" enables probes with grpc.health.v1.
+// "maxEjectionPercent" bounds the endpoints that may be ejected because their calls fail or are late;
+// one may be in any case, unless it is 0.
 func parse(b Builder, js json.RawMessage) (serviceconfig.LoadBalancingConfig, error) {
 	var fields struct {
 		DrainTimeout json.RawMessage `json:"drainTimeout"`

@@ -27,8 +27,8 @@ func counting(conn net.Conn, counts *netConn) net.Conn {
 	return c
 }
 
-// readyConn takes a buffer only once something has arrived. gRPC reads connections of package net
-// so; for one of another type it would hold a buffer of 32 KiB.
+// readyConn takes a buffer only once something has arrived. gRPC does so by itself for
+// connections of package net; for other types it holds a buffer of 32 KiB while it waits.
 type readyConn struct {
 	countingConn
 	raw  syscall.RawConn
@@ -65,23 +65,22 @@ func (c *readyConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, er
 	return nil, 0, err
 }
 
-// readNow reads what has arrived, and reports whether anything has, or the connection has ended.
+// readNow reads what has arrived. It returns false if nothing has and the connection has not
+// ended.
 func (c *readyConn) readNow(fd uintptr) bool {
 	c.buf = c.pool.Get(c.size)
-	var err error
-	for {
-		if c.n, err = syscall.Read(int(fd), *c.buf); err != syscall.EINTR {
-			break
-		}
+	c.n, c.err = syscall.Read(int(fd), *c.buf)
+	for c.err == syscall.EINTR {
+		c.n, c.err = syscall.Read(int(fd), *c.buf)
 	}
-	if c.err = err; err != nil {
+	if c.err != nil {
 		c.pool.Put(c.buf)
 		c.buf = nil
 	}
-	return err != syscall.EAGAIN
+	return c.err != syscall.EAGAIN
 }
 
-// opError returns an error as Read gives it.
+// opError returns an error in the form in which net.Conn.Read returns it.
 func (c *readyConn) opError(err error) error {
 	return &net.OpError{Op: "read", Net: c.LocalAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
 }

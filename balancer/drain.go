@@ -15,8 +15,8 @@ import (
 var errDrained = status.Error(codes.Unavailable, "the endpoint was removed, and its drain timeout is over")
 
 // drains lets in-flight work on removed endpoints finish within the drain timeout. An endpoint that
-// the resolver lists again meanwhile goes on with its connections, what is in flight on them, and
-// its health: a list that flaps ends nothing.
+// the resolver lists again meanwhile keeps its connections, their in-flight work and its health: a
+// list that flaps ends nothing.
 type drains struct {
 	p *policy
 	// timers end the drains; nil after Close. The policy's lock guards it.
@@ -24,7 +24,7 @@ type drains struct {
 }
 
 // beginLocked removes an endpoint. A connection with work in flight stays, in case the endpoint returns; the others
-// are closed. That for bulk transfers is closed too, which lets the transfers under way end.
+// are closed. The connection for bulk transfers is closed, too: transfers in progress still complete.
 func (d *drains) beginLocked(ep *Endpoint) listing {
 	removal := health.Evidence{Kind: health.Removed, At: time.Now()}
 	c := health.Change{Endpoint: ep.address, From: ep.State(), To: health.Draining, Evidence: removal}

@@ -22,15 +22,15 @@ const (
 	// at the other endpoints.
 	failedShare, failedElsewhere = 4, 16
 	leastCalls                   = 20
-	// badTimes is at how many times calls must have been late, or have failed: one pause makes many
-	// calls late, and the loss of a connection fails many.
+	// badTimes is at how many separate times calls must have been late or have failed: a single
+	// pause makes many calls late, and the loss of one connection fails many.
 	badTimes = 4
 	// badRun is how many calls in a row are enough, whatever the share.
 	badRun = 8
 	// minLateCall is the least time that is late for a call, where failures eject as well.
 	minLateCall = 20 * time.Millisecond
-	// maxEjectionPercent is how many of the endpoints may be ejected at a time, the default of gRFC A50;
-	// maxLatePercent where errors do not eject. One may be in any case.
+	// maxEjectionPercent bounds the share of endpoints that are ejected at a time, by the default of
+	// gRFC A50; maxLatePercent does where errors do not eject. One may be in any case.
 	maxEjectionPercent, maxLatePercent = 10, 50
 )
 
@@ -84,7 +84,7 @@ func (t *tally) note(bad bool, start, now health.Moment) {
 	}
 }
 
-// sums returns the counts. Those of a time long ago are 0.
+// sums returns the counts. Old ones are 0.
 func (t *tally) sums(now time.Time) sums {
 	s := sums{run: t.run.Load(), runTimes: t.runTimes.Load()}
 	w := t.window.Load()
@@ -149,7 +149,8 @@ func (c *call) count(ended health.Moment, answered bool, err error) {
 	}
 }
 
-// evaluate ejects the endpoint of a call if too many are bad, and re-admits it once calls that test it are not.
+// evaluate ejects the endpoint of a call if too many of its calls are bad, and re-admits it once the calls that
+// test it are good.
 func (c *call) evaluate(now time.Time, took time.Duration, late, failed bool, err error) {
 	ep, errors := c.conn.ep, c.conn.ep.policy.options().errorsEject()
 	ev := health.Evidence{Kind: health.Served, At: now, Detail: "completed a call"}
@@ -181,8 +182,8 @@ func (e *Endpoint) eject(ev health.Evidence) {
 	p.note(e, ev)
 }
 
-// errorsEject reports whether errors of calls eject endpoints: not where they are classified, for a
-// server that says by its errors how it is.
+// errorsEject reports whether failed calls eject endpoints. They do not with Options.Classify, for
+// servers whose errors state their health.
 func (o *Options) errorsEject() bool { return o.Classify == nil }
 
 // usualElsewhere returns what calls of the shape take at other endpoints that are well, 0 if that is
@@ -212,7 +213,8 @@ func (e *Endpoint) othersSucceed(now time.Time) bool {
 
 func rankedFirst(ep *Endpoint) bool { return rank(ep.State(), needFull) == 0 }
 
-// mayBeEjected reports whether no more endpoints are out of use with this one than may be, one in any case.
+// mayBeEjected reports whether this endpoint and those out of use are within the bound. One endpoint may be
+// ejected in any case.
 func (e *Endpoint) mayBeEjected() bool {
 	left, all := 0, e.policy.all()
 	for _, other := range all {

@@ -19,8 +19,8 @@ type Endpoint struct {
 	policy    *policy // nil if detached
 	conns     [classes]atomic.Pointer[subConn]
 
-	// usable are the connections that pickers use, nil for none. place is the endpoint's place
-	// among the connected ones. Both are those of the latest picker.
+	// usable are the connections that pickers use, nil for none. place is the endpoint's index
+	// among the connected ones. Both belong to the latest picker.
 	usable [classes]atomic.Pointer[usable]
 	place  atomic.Int64
 
@@ -30,7 +30,8 @@ type Endpoint struct {
 	unsubscribe func()
 	joined      atomic.Bool
 
-	// lifetime ends when the endpoint is removed. One that returns while it drains gets another.
+	// lifetime ends when the endpoint is removed. An endpoint that returns while it drains gets a
+	// new one.
 	lifetime atomic.Pointer[lifetime]
 	// refuses is set while the endpoint says by gRPC's health check that it does not serve.
 	refuses atomic.Bool
@@ -52,7 +53,7 @@ type Endpoint struct {
 	// serviceProbeSent is when the oldest unanswered service probe was sent.
 	serviceProbeSent atomic.Pointer[time.Time]
 	late             atomic.Pointer[time.Time] // when the latest service probe was answered, nil if it was in time
-	term             atomic.Uint64             // the latest in which it completed work, see ServedInTerm
+	term             atomic.Uint64             // the latest Raft term in which it completed work, see ServedInTerm
 }
 
 func newEndpoint(address string, entry *health.Entry) *Endpoint {
@@ -140,15 +141,16 @@ func (e *Endpoint) Siblings() []*Endpoint {
 
 // Removed returns a channel that is closed when the resolver no longer lists the
 // endpoint. In-flight calls and streams may continue until the drain timeout; long
-// streams should move. An endpoint that is listed again until then has a new channel.
+// streams should move. An endpoint that is listed again before that has a new
+// channel.
 func (e *Endpoint) Removed() <-chan struct{} { return e.lifetime.Load().Done() }
 
-// usualLatency is the endpoint's usual latency, 0 if it has completed nothing yet.
+// usualLatency returns the endpoint's usual latency, 0 if it has completed nothing yet.
 func (e *Endpoint) usualLatency() time.Duration {
 	return max(e.healthEntry().Latency(), e.healthEntry().Latest())
 }
 
-// tolerance is how much longer than those of other endpoints its responses may take.
+// tolerance returns how much longer the endpoint's responses may take than those of others.
 func (e *Endpoint) tolerance() time.Duration { return tolerance(e.usualLatency(), 0) }
 
 func (e *Endpoint) removed() bool { return e.lifetime.Load().Err() != nil }
@@ -165,8 +167,8 @@ func (e *Endpoint) RolesChanged() {
 	}
 }
 
-// maxOthers is with how many others an endpoint is compared. All endpoints together then cost
-// no more than their number times that.
+// maxOthers bounds how many others an endpoint is compared with, so that the cost of
+// comparing all endpoints grows with their number and not with its square.
 const maxOthers = 100
 
 // others returns other endpoints of the ClientConn that are connected: all, or the maxOthers
@@ -215,8 +217,8 @@ func (e *Endpoint) hasAlternative(n Need) bool {
 	return r < suspected || r == suspected && r < e.rank(as)
 }
 
-// isWitness reports whether the endpoint has completed work since then and is not ejected
-// or suspected.
+// isWitness reports whether the endpoint has completed work that began at since or later,
+// and is neither ejected nor suspected.
 func (e *Endpoint) isWitness(since time.Time) bool {
 	return e.State().Usable() && e.healthEntry().CompletedSince(since)
 }

@@ -13,8 +13,8 @@ import (
 
 // gRPC's client-side health check (gRFC A17, "healthCheckConfig" in a service config) watches
 // grpc.health.v1 over each connection for calls. A connection gets calls while its server says SERVING,
-// as below gRPC's round_robin. Without that config gRPC says READY at once. A policy above this
-// one may use the same channel: outlier_detection_experimental ejects by it.
+// as with gRPC's round_robin. Without that config gRPC says READY at once. A policy above this one may
+// use the same channel: outlier_detection_experimental ejects by it.
 
 var errUnhealthy = errors.New("the health check says that the backend does not serve")
 
@@ -54,7 +54,7 @@ func (s *subConn) healthChanged(sc balancer.SubConn, st balancer.SubConnState) {
 	p.publish()
 }
 
-// takesCalls reports whether there is a connection, and its server serves.
+// takesCalls reports whether the connection is ready and its server says that it serves.
 func (s *subConn) takesCalls() bool { return s.ready.Load() && !s.withheld.Load() }
 
 // withdrawLocked takes the connections from pickers.
@@ -64,7 +64,8 @@ func (e *Endpoint) withdrawLocked() {
 	}
 }
 
-// endsStatement reports whether the evidence would end an endpoint's own statement that it does not serve.
+// endsStatement reports whether the evidence would clear an endpoint that has said itself that it does not
+// serve.
 func endsStatement(k health.Kind) bool {
 	switch k {
 	case health.Answered, health.Served, health.Late, health.Degrading, health.Restricting:

@@ -7,12 +7,12 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// A write sent over a silent connection may be delivered much later, and its outcome is unknown until then. So
-// while the connections of all endpoints that could take it are silent, a new write waits unsent. The first sign
-// of life releases it. If its context ends before, it was certainly not executed.
+// A write sent over a silent connection may be delivered much later, and its outcome is unknown until then. So a
+// new write waits unsent while the connections of all endpoints that could take it are silent. The first sign of
+// life releases it. If its context ends first, it was certainly not executed.
 
-// heard returns the endpoints among these whose connection is not silent. If all are, it returns them all for a
-// read; a write waits for the next picker.
+// heard returns those of the endpoints whose connection is not silent. If all are silent, it returns all of
+// them for a read; a write waits for the next picker.
 func (p *policy) heard(fit []*Endpoint, write bool) []*Endpoint {
 	if write {
 		p.holding.Store(true) // before the connections are checked: what arrives from now on releases the write
@@ -36,7 +36,7 @@ func (e *Endpoint) isSilent() bool {
 	return sent != nil && !s.heard.After(*sent) && s.silentFor(time.Now()) >= deadAfter
 }
 
-// release lets writes that wait be picked again, and reports whether there may be some.
+// release makes gRPC pick again for the writes that wait, and reports whether there may be any.
 func (p *policy) release() bool {
 	if !p.holding.Load() || !p.holding.CompareAndSwap(true, false) {
 		return false

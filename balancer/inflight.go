@@ -21,7 +21,8 @@ const (
 	starved = 50 * time.Millisecond
 )
 
-// runAt runs f once it is due. If the timer fires too late, f runs a little later: answers may have arrived unread.
+// runAt runs f once it is due. If the timer fires too late, f runs a little later still: answers may have arrived
+// and not been read yet.
 func runAt(due time.Time, f func()) {
 	time.AfterFunc(time.Until(due), func() {
 		if time.Since(due) > starved {
@@ -83,7 +84,7 @@ func (e *Endpoint) remember(c *call) {
 	e.checkByLocked(c.suspectAt, momentNow())
 }
 
-// isDueBy reports whether the timer fires at that moment or earlier.
+// isDueBy reports whether the timer fires at a moment or earlier.
 func (e *Endpoint) isDueBy(at health.Moment) bool {
 	due := health.Moment(e.inflight.due.Load())
 	return due != 0 && due <= at
@@ -154,7 +155,7 @@ func (e *Endpoint) check() {
 
 // findings are what a check finds.
 type findings struct {
-	unprovenUntil health.Moment // until when no call is overdue, as an outage of all has ended
+	unprovenUntil health.Moment // until when no call is overdue, because an outage of all endpoints has just ended
 	next          health.Moment // when to check again, 0 for not at all
 	overdue       []*call       // calls whose Watchers are to be notified
 	suspicion     string        // of the endpoint, "" for none

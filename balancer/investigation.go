@@ -73,8 +73,9 @@ type investigation struct {
 }
 
 // isNeeded reports whether probing can change anything. Without a connection there is
-// nothing to probe; without another endpoint no verdict is possible. One that says by gRPC's
-// health check that it does not serve may only be found dead under what is in flight on it.
+// nothing to probe; without another endpoint no verdict is possible. An endpoint that says
+// by gRPC's health check that it does not serve is probed only for the sake of its in-flight
+// work, in case it is dead.
 func (i *investigation) isNeeded() bool {
 	return needsProbes(i.ep.State()) && i.ep.Ready() && !i.ep.removed() && i.p.prober.canProbe() && (!i.ep.refuses.Load() || i.ep.busy())
 }
@@ -99,7 +100,7 @@ func (i *investigation) run() {
 	}
 }
 
-// isRenewed reports whether the connection for calls was made again: what it serves may differ.
+// isRenewed reports whether the connection for calls is a new one, which may lead to a server in another state.
 func (i *investigation) isRenewed() bool { return i.ep.conn(Calls).made.Load() != i.made }
 
 // resign lets another client of the process probe the endpoint.
@@ -190,8 +191,8 @@ func (i *investigation) send(s *subConn, kind probeKind) bool {
 	return true
 }
 
-// hasLasted reports whether the fast rounds are over, or have reached a verdict: what is left of
-// the budget then is for the next fault.
+// hasLasted reports whether the fast rounds are over, or have reached a verdict: the rest of the
+// budget is then kept for the next fault.
 func (i *investigation) hasLasted() bool {
 	st, now := i.ep.Health(), time.Now()
 	return i.rounds > fastRounds || st.State != health.Suspected && min(now.Sub(st.Since), now.Sub(i.began)) > fastRounds*probeRound
@@ -293,7 +294,7 @@ const (
 	statusLimit = DefaultWriteStallTimeout
 )
 
-// probeStatus probes an endpoint for its status while writes wait that would end if it said that it
+// probeStatus requests the status of an endpoint while writes wait on it: they end if it says that it
 // cannot serve. Its service probe may hang meanwhile. The answer counts for all clients of the process.
 func (i *investigation) probeStatus(now time.Time) {
 	lagging, due := now.Sub(i.ep.Health().Since), now.Add(-statusPace)

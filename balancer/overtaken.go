@@ -29,17 +29,16 @@ type terms struct {
 	since  time.Time // when it became known; zero for the first, which ends no other
 }
 
-// learn returns whether the term is a new one, and since when it is known. latest is false for an
-// earlier one.
+// learn reports whether the term is new, whether it is the latest, and since when the latest is
+// known.
 func (t *terms) learn(term uint64) (isNew, latest bool, since time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if term > t.latest {
-		if isNew = true; t.latest != 0 {
-			t.since = time.Now()
-		}
-		t.latest = term
+	isNew = term > t.latest
+	if isNew && t.latest != 0 {
+		t.since = time.Now()
 	}
+	t.latest = max(t.latest, term)
 	return isNew, term == t.latest, t.since
 }
 
@@ -72,7 +71,7 @@ func (e *Endpoint) ServedInTerm(term uint64, began time.Time) (isNew bool) {
 	return isNew
 }
 
-// overtaken returns the prompt calls in flight that were picked before then.
+// overtaken returns the prompt calls in flight that were picked before a time.
 func (e *Endpoint) overtaken(before time.Time) (writes []*call) {
 	for _, c := range e.inflight.callsOn(nil) {
 		if c.attempt.Prompt && c.start.Time().Before(before) {

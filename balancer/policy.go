@@ -47,7 +47,7 @@ type policy struct {
 
 	mu          sync.Mutex
 	config      config
-	given       *Options    // the resolver's, without the probe of a service config; nil before the first update
+	given       *Options    // from the resolver, without the probe of a service config; nil before the first update
 	endpoints   []*Endpoint // replaced, never changed
 	resolving   error       // the resolver's error, while there are no endpoints
 	nextPublish time.Time   // when the pause after the latest picker ends
@@ -75,13 +75,13 @@ func newPolicy(cc balancer.ClientConn, b Builder) *policy {
 
 func (p *policy) options() *Options { return p.opts.Load() }
 
-// chosen is a strategy, and what learns from its calls, nil for nothing.
+// chosen is a strategy; learner is the strategy as a Learner, nil if it is none.
 type chosen struct {
 	Strategy
 	learner Learner
 }
 
-// strategy returns nil before the first update, and so before the first pick.
+// strategy returns the strategy, nil before the first update: there are no picks before it.
 func (p *policy) strategy() Strategy {
 	if c := p.chosen.Load(); c != nil {
 		return c.Strategy
@@ -89,7 +89,7 @@ func (p *policy) strategy() Strategy {
 	return nil
 }
 
-// start runs a task in the background. It reports whether it does: not once the policy is closed.
+// start runs a task in the background. It returns false, and runs nothing, once the policy is closed.
 func (p *policy) start(task func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,7 +152,7 @@ func (p *policy) configure(s balancer.ClientConnState) {
 	}
 }
 
-// all returns the endpoints. The slice must not be changed.
+// all returns the endpoints. The caller must not modify the slice.
 func (p *policy) all() []*Endpoint {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,7 +167,8 @@ func same(a, b []resolver.Address) bool {
 	})
 }
 
-// keyOf returns a key that is equal for addresses that are the same, and different for most others.
+// keyOf returns a map key for addresses: the same addresses have equal keys, most others have different
+// ones.
 func keyOf(addresses []resolver.Address) string {
 	var key strings.Builder
 	for _, a := range inOrder(addresses) {
@@ -195,8 +196,8 @@ type listing struct {
 	health.Change
 }
 
-// replaceLocked sets the endpoints that have an address, each once. It keeps known ones and those that
-// drain, and drains the removed ones.
+// replaceLocked sets the endpoints. It ignores duplicates and endpoints without an address, keeps
+// known and draining endpoints, and drains the removed ones.
 func (p *policy) replaceLocked(eps []resolver.Endpoint) (changes []listing) {
 	known := make(map[string][]*Endpoint, len(p.endpoints)) // by addresses and server names
 	taken := make(map[string]bool, len(p.endpoints))        // first addresses
@@ -238,8 +239,8 @@ func (p *policy) replaceLocked(eps []resolver.Endpoint) (changes []listing) {
 	return changes
 }
 
-// newEndpoint returns a new endpoint. Its health is its own, also if its address is taken by another one: all
-// endpoints behind a proxy, which differ in their attributes, have that of the proxy.
+// newEndpoint returns a new endpoint. Its health is its own, even if another endpoint has the same address:
+// endpoints behind a proxy differ in their attributes and share the address of the proxy.
 func (p *policy) newEndpoint(r resolver.Endpoint, taken bool) *Endpoint {
 	ep, key := newEndpoint(r.Addresses[0].Addr, nil), ""
 	if taken {
@@ -272,7 +273,7 @@ func (p *policy) ResolverError(err error) {
 // UpdateSubConnState is never called: every connection has a listener.
 func (*policy) UpdateSubConnState(balancer.SubConn, balancer.SubConnState) {}
 
-// ExitIdle connects the endpoints: the program asks for it.
+// ExitIdle connects the endpoints, at the request of the program.
 func (p *policy) ExitIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -301,8 +302,8 @@ func (p *policy) Close() {
 	}
 }
 
-// note records evidence about an endpoint. What it says of itself by gRPC's health check stands until
-// it says otherwise.
+// note records evidence about an endpoint. If the endpoint says by gRPC's health check that it does
+// not serve, only the health check can clear it.
 func (p *policy) note(ep *Endpoint, ev health.Evidence) {
 	if ep.refuses.Load() && endsStatement(ev.Kind) {
 		return

@@ -179,7 +179,8 @@ func (pr *prober) reserve(s *subConn, kind probeKind) float64 {
 	return probeReserve
 }
 
-// onlyProbesTell reports whether an outage has just ended, and no call will show who serves. Streams wait for that.
+// onlyProbesTell reports whether an outage has just ended and only probes, not calls, can show which endpoints
+// serve. Streams wait for that.
 func (pr *prober) onlyProbesTell() bool {
 	return pr.p.reconnects.isUnproven() &&
 		!slices.ContainsFunc(pr.p.all(), func(ep *Endpoint) bool { return ep.InFlight() > 0 })
@@ -318,9 +319,9 @@ func (e *Endpoint) signal() {
 	}
 }
 
-// await waits until ready returns true, and reports whether it did within the time. It calls
-// ready upon new evidence and every watchInterval. It calls it every probeRound in longer waits, unless
-// in-flight work may have to be cut, and while an outage of all has just ended.
+// await waits until ready returns true, and reports whether it did within the time. It calls ready upon
+// new evidence and every watchInterval, or every probeRound in longer waits in which no work may have
+// to be cut, and right after an outage of all endpoints.
 func (pr *prober) await(ep *Endpoint, wait time.Duration, ready func() bool) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

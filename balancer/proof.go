@@ -11,7 +11,7 @@ import (
 // completed work.
 const proofWait = 500 * time.Millisecond
 
-// proof is what a client has seen of the service of its endpoints. The first write waits for it, because an
+// proof records whether an endpoint has shown that it serves. The first write waits for that, because an
 // endpoint that is connected need not serve. The policy's lock guards it.
 type proof struct {
 	p      *policy

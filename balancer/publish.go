@@ -69,10 +69,10 @@ func (p *policy) publish() {
 	}
 }
 
-// refusesLike reports whether both pickers refuse all calls for the same reason. In an outage, each that gRPC
-// gets wakes all calls that wait.
+// refusesLike reports whether both pickers refuse all calls for the same reason. Each picker wakes all
+// waiting calls, so in an outage gRPC gets only one for each reason.
 func (k *picker) refusesLike(was *picker) bool {
-	return len(k.connected)+len(was.connected) == 0 && k.err.Error() == was.err.Error() // a dialer's error may have a type that is not comparable
+	return len(k.connected)+len(was.connected) == 0 && k.err.Error() == was.err.Error() // by the text: a dialer's error may not be comparable
 }
 
 // connectWantedLocked connects the endpoints that the strategy wants, in random order. In a
@@ -95,10 +95,10 @@ func (rc *reconnector) connectWantedLocked() {
 			}
 			continue
 		}
-		if ep.unwanted.Store(true); ep.busy() {
-			continue // until nothing is in flight: a suspect must be found dead, and its calls freed
+		ep.unwanted.Store(true)
+		if !ep.busy() { // else once nothing is in flight: a suspect must be found dead, and its calls freed
+			shutAll(ep)
 		}
-		shutAll(ep)
 	}
 	for _, n := range rand.Perm(len(missing)) {
 		rc.p.openLocked(missing[n])

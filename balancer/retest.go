@@ -9,9 +9,9 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// An endpoint that others are preferred to gets a call from time to time: probes may find that it
-// answers, and not that calls fail or are late; or they cannot acquit it, as where its health service
-// hangs. A call that succeeds in time is followed by the next one at once.
+// An endpoint gets a call from time to time although others are preferred, because probes can be
+// wrong: they may be answered while calls fail or are late, or hang with the health service while
+// calls succeed. A call that succeeds in time is followed by the next one at once.
 
 const (
 	// A call tests an endpoint that was ejected by calls after testPause, any other one after
@@ -30,7 +30,8 @@ type retest struct {
 // isTested reports whether it takes several calls to re-admit the endpoint.
 func isTested(st *health.Status) bool { return st.State == health.Slow || isEjectedByCalls(st) }
 
-// isEjectedByCalls reports whether probes cannot re-admit the endpoint, unless errors do not eject.
+// isEjectedByCalls reports whether the endpoint is ejected because many calls failed or were late.
+// Probes do not re-admit it then, if errors eject.
 func isEjectedByCalls(st *health.Status) bool {
 	return st.Evidence.Often && (st.State == health.Slow || st.State == health.Suspected)
 }
@@ -46,8 +47,9 @@ func isRetested(s health.State) bool {
 	return s == health.Slow || s == health.Suspected || s == health.Lagging || s == health.Dead
 }
 
-// expectTest sets when the first call tests an endpoint whose state has changed. One whose health
-// service hangs goes from one verdict to another.
+// expectTest sets when the first call tests an endpoint whose state has changed. A change between
+// two tested states keeps the time: with a health service that hangs, one verdict follows
+// another.
 func (e *Endpoint) expectTest(c health.Change) {
 	if !isRetested(c.To) || isRetested(c.From) && !c.Evidence.Often {
 		return
@@ -63,7 +65,7 @@ func (e *Endpoint) expectTest(c health.Change) {
 // jittered returns a random time, on average d.
 func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 
-// tested lets the next call follow a good one at once.
+// tested makes the next test due at once after a good one.
 func (e *Endpoint) tested(good bool, now time.Time) {
 	if good {
 		e.retest.due.Store(&now)
@@ -82,14 +84,14 @@ func (k *picker) toTest(a *Attempt) *Endpoint {
 	}
 	pause := time.Duration(ep.retest.pause.Load())
 	if !ep.retest.due.CompareAndSwap(due, new(now.Add(jittered(pause)))) {
-		return nil // by another call
+		return nil // another call tests it
 	}
 	ep.retest.pause.Store(int64(min(2*pause, maxTestPause)))
 	a.flags.add(flagTests)
 	return ep
 }
 
-// isTesting reports whether the call tests its endpoint, and may be answered in time yet.
+// isTesting reports whether the call tests its endpoint, and can still be answered in time.
 func (c *call) isTesting(now time.Time) bool {
 	return c.attempt.flags.has(flagTests) && now.Sub(c.start.Time()) < c.suspectAfter
 }

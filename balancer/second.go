@@ -22,10 +22,10 @@ const (
 	// secondAnswers is how many liveness checks a second connection must answer while the first one
 	// is silent.
 	secondAnswers = 2
-	// Another second connection is tried after one secondShare'th to twice that of the silence, or, after one
-	// whose first packets were lost, after one lostShare'th. Attempts of which the network loses all cost servers
-	// nothing, and show the end of an outage. TCP may take as long again as the outage lasted to repeat what was
-	// sent on the first connection.
+	// Another second connection is tried after 1/secondShare to 2/secondShare of the silence, or after
+	// 1/lostShare of it if the packets of the last one were lost. Attempts whose packets are all lost cost
+	// servers nothing, and show the end of an outage. TCP may take as long again as the outage lasted to repeat
+	// what was sent on the first connection.
 	secondShare = 10
 	lostShare   = 50
 )
@@ -46,8 +46,8 @@ type trial struct {
 	lost        bool    // the network has not made the connection in time
 }
 
-// trySecond makes a second connection beside one that is silent, unless it is too early for one,
-// and reports whether that took the place of the silent one.
+// trySecond makes a second connection to the endpoint of a silent one, unless it is too early
+// for that, and reports whether the second connection has replaced the silent one.
 func (ck *checker) trySecond(old *subConn, now time.Time) bool {
 	t := &trial{p: ck.p, old: old, second: &subConn{ep: old.ep, class: old.class, first: old.first, onTrial: true}, before: old.conn.backlog()}
 	if !t.begin(now) {
@@ -78,8 +78,9 @@ func (t *trial) begin(now time.Time) bool {
 	return true
 }
 
-// end sets when the next one may be made: the longer the outage, the later; one that works may be
-// the witness for others. A second connection that has not taken its place is closed.
+// end sets when the next second connection may be made: the longer the outage, the later, but
+// soon after one that worked, since that may be the witness for others. It closes a second
+// connection that did not take the place of the old one.
 func (t *trial) end(replaced bool) {
 	now := time.Now()
 	silent := t.old.unanswered(&t.old.probeSent, now)
@@ -139,9 +140,10 @@ func (ck *checker) untilSecond(now time.Time) time.Duration {
 	return ck.seconds.due.Sub(now)
 }
 
-// await is prober.await that looks in every round, and goes on until the time is over.
+// await is prober.await for a longer time: it calls ready at least in every probe round.
 func (t *trial) await(wait time.Duration, ready func() bool) bool {
-	for due := time.Now().Add(wait); !t.p.prober.await(t.old.ep, min(time.Until(due), probeRound), ready); {
+	due := time.Now().Add(wait)
+	for !t.p.prober.await(t.old.ep, min(time.Until(due), probeRound), ready) {
 		if t.old.ep.removed() || !time.Now().Before(due) {
 			return false
 		}
@@ -194,7 +196,8 @@ func (t *trial) replace() bool {
 	p.mu.Unlock()
 	p.changedBy(t.second, sc, taken)
 	p.prober.connected(t.second)
-	if old.cutAllButWrites(reason); len(ep.inflight.callsOn(old)) > 0 {
+	old.cutAllButWrites(reason)
+	if len(ep.inflight.callsOn(old)) > 0 {
 		p.checks.closeUnheard(time.Now().Add(recovery(silent)), []*subConn{old})
 	} else {
 		old.conn.close()

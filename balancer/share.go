@@ -3,7 +3,8 @@ package balancer
 import "github.com/quorate/quorate/health"
 
 // joinLocked moves a connected endpoint to the shared table, if allowed, and returns the resulting
-// change of its state. A client that does not probe finds nothing out, and shares nothing.
+// change of its state. A client that does not probe learns nothing about endpoints, and shares
+// nothing.
 func (p *policy) joinLocked(s *subConn) health.Change {
 	o, ep := p.options(), s.ep
 	if ep.joined.Load() || o.Shared == nil || o.ShareKey == nil || !s.conn.known() || !p.prober.canProbe() {
@@ -29,7 +30,8 @@ func (p *policy) joinLocked(s *subConn) health.Change {
 }
 
 // joinConnected moves the endpoints that connected while there was no other one, and so no
-// probe. What the client has found out is the first evidence if no other client has any.
+// probe. What the client has learned becomes the first evidence, if no other client has
+// any.
 func (p *policy) joinConnected() {
 	for _, ep := range p.all() {
 		p.mu.Lock()

@@ -90,7 +90,7 @@ func (a *Attempt) Heard() {
 const sendWait = 250 * time.Millisecond
 
 // Sending records that a message is about to be sent on the attempt's stream, by one goroutine at a time; [Attempt.Sent]
-// that it was. A server that is frozen stops to take messages; so does one that is slow, which a probe tells apart.
+// that it was. A frozen server stops taking messages. A slow one may, too; a probe tells them apart.
 func (a *Attempt) Sending() {
 	s := a.stream.Load()
 	if s == nil {

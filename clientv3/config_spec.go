@@ -97,7 +97,8 @@ func NewClientConfig(confSpec *ConfigSpec, lg *zap.Logger) (*Config, error) {
 // change. It fails if a file cannot be read, or the CA file holds no certificate. lg, which may be nil, logs certificate
 // reloads.
 func (cfg *Config) SetSecure(secure *SecureConfig, lg *zap.Logger) (err error) {
-	if cfg.ca = nil; secure.Cacert != "" {
+	cfg.ca = nil
+	if secure.Cacert != "" {
 		cfg.ca = newCAFile(secure.Cacert)
 	}
 	if cfg.TLS, err = secure.tlsConfig(lg); err != nil {

@@ -164,9 +164,9 @@ func (c *Cluster) close() error {
 	return errors.Join(errs...)
 }
 
-// release gives up what prepare made.
+// release frees what prepare reserved.
 func (m *Member) release() error {
-	m.starting.Lock() // a start under way has noticed that the member is retired when this is free
+	m.starting.Lock() // waits for a start under way, which notices that the member is retired
 	defer m.starting.Unlock()
 	var errs []error
 	for _, p := range []*port.Port{m.ports.client, m.ports.peer} {
@@ -260,11 +260,11 @@ func (m *Member) newControl() (*grpc.ClientConn, error) {
 // ClientLink returns the link from all clients to member m.
 func (c *Cluster) ClientLink(m *Member) *link.Link { return m.client }
 
-// PeerLink returns the link of the connections that from dials to to, or nil when
-// they are the same. A member keeps streams open to each peer that the peer writes
-// its Raft messages to, and posts little itself: what a says to b travels mostly on
-// PeerLink(b, a) in reverse, and the rest on PeerLink(a, b) forward. To silence a
-// towards b, block both.
+// PeerLink returns the link of the connections that from dials to to, nil if they
+// are the same member. Members open streams to their peers, and each peer writes
+// its Raft messages to those streams; only a few messages are posted. So messages
+// from a to b travel mostly on PeerLink(b, a) in reverse, and the rest on
+// PeerLink(a, b) forward. To stop them all, block both.
 func (c *Cluster) PeerLink(from, to *Member) *link.Link {
 	return c.links[from.index][to.index]
 }
@@ -289,7 +289,7 @@ func (c *Cluster) Heal() {
 	}
 }
 
-// aimPeers leads the links of all other members to the address at which m listens
+// aimPeers points the links of all other members at the address at which m listens
 // for its peers.
 func (c *Cluster) aimPeers(m *Member, address string) {
 	for _, row := range c.links {

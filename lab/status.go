@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// pollInterval is the pause between two looks at the state of a member.
+	// pollInterval is the pause between two requests for the state of a member.
 	pollInterval = 20 * time.Millisecond
-	// askTimeout bounds one question to one member. A member answers Status from
+	// askTimeout bounds one request to one member. A member answers Status from
 	// memory in well under a millisecond; the rest is for a machine that is busy
 	// starting other members.
 	askTimeout = 2 * time.Second
@@ -85,7 +85,7 @@ func (m *Member) checkServing(ctx context.Context) error {
 	return err
 }
 
-// answered reports whether an error comes from a member that serves and refuses.
+// answered reports whether an error is the answer of a member that serves.
 func answered(err error) bool {
 	switch status.Code(err) {
 	case codes.InvalidArgument, codes.Unauthenticated, codes.PermissionDenied:
@@ -95,12 +95,11 @@ func answered(err error) bool {
 	}
 }
 
-// Leader returns the member that leads, asking the running members past the links
-// until one is known, ctx ends or Config.StartTimeout has passed. Where several claim to lead,
-// the one of the highest term does. A leader that was killed or stopped is not
-// returned, whatever its followers still report; one that was isolated or has lost
-// its majority may be, until it or they have noticed, which takes up to twice the
-// election timeout.
+// Leader returns the member that leads, asking the running members past the links until one is
+// known, ctx ends or Config.StartTimeout has passed. If several claim to lead, it is the one
+// with the highest term. A leader that was killed or stopped is not returned, whatever its
+// followers still report; one that was isolated or has lost its majority may be, until it or
+// they have noticed, which takes up to twice the election timeout.
 func (c *Cluster) Leader(ctx context.Context) (*Member, error) {
 	var leader *Member
 	err := c.poll(ctx, func(ctx context.Context) error {
@@ -114,10 +113,9 @@ func (c *Cluster) Leader(ctx context.Context) (*Member, error) {
 	return leader, nil
 }
 
-// WaitReady returns when every running member serves and names the same running
-// member as the leader of the same term. Members that are killed or stopped do not
-// count. It fails when ctx ends or after Config.StartTimeout, and says what each member's
-// state was.
+// WaitReady returns when every running member serves and names the same running member as
+// the leader of the same term. Members that are killed or stopped do not count. It fails
+// when ctx ends or after Config.StartTimeout, with the state of each member.
 func (c *Cluster) WaitReady(ctx context.Context) error {
 	if err := c.poll(ctx, c.checkReady); err != nil {
 		return fmt.Errorf("lab: cluster is not ready: %w", err)
@@ -162,7 +160,7 @@ func (c *Cluster) poll(ctx context.Context, condition func(context.Context) erro
 			return nil
 		}
 		if ctx.Err() == nil || last == nil {
-			last = err // an error that is not of the end of ctx says more
+			last = err // an error from before the end of ctx says more
 		}
 		_ = pause.For(ctx, pollInterval)
 	}

@@ -20,8 +20,8 @@ const (
 const (
 	// maxJoinedLimit is the largest limit of a range that is joined.
 	maxJoinedLimit = 100
-	// maxGroupedBytes is the size of the largest write that is grouped. To send it takes
-	// longer than what a call costs beside.
+	// maxGroupedBytes is the size of the largest write that is grouped. Sending a larger
+	// one takes longer than the rest of the call.
 	maxGroupedBytes = 64 << 10
 	// opOverhead is more than what an operation adds to the size of key and value.
 	opOverhead = 64
@@ -67,8 +67,8 @@ type KV struct {
 // New returns a KV whose calls share the RPCs of under as cfg says. It is safe for
 // concurrent use. Calls that share nothing go to under.Do.
 //
-// under may be a *clientv3.Client: its KV of this moment is meant, so that the result can
-// replace it.
+// under may be a *clientv3.Client: New then uses the present KV of the client, so that
+// the result can replace it.
 func New(under clientv3.KV, cfg Config) *KV {
 	if c, ok := under.(*clientv3.Client); ok {
 		under = c.KV
@@ -102,7 +102,7 @@ func (k *KV) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) 
 	return resp.Del(), err
 }
 
-// Do is Get, Put or Delete, by the operation, and that of the KV below for a Txn.
+// Do executes an operation like Get, Put or Delete, and passes a Txn to the KV below.
 func (k *KV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 	d := k.dispatcherOf(op)
 	if err := ctx.Err(); err != nil && d != nil && d.kind == grouped {
@@ -114,7 +114,7 @@ func (k *KV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error
 	return d.do(ctx, op)
 }
 
-// dispatcherOf returns who sends an operation together with others, nil if it is sent as it is.
+// dispatcherOf returns the dispatcher of an operation, nil if it is sent as it is.
 func (k *KV) dispatcherOf(op clientv3.Op) *dispatcher {
 	switch {
 	case op.IsGet() && joinable(op):

@@ -14,36 +14,39 @@ import (
 )
 
 const (
-	// shortestWait and longestWait bound how long calls wait for the RPCs in flight to end. In
-	// between it is a fraction of what an RPC takes, so that about waitFraction are
-	// in flight where the round trip is long, and one that hangs holds up no others.
+	// shortestWait and longestWait bound how long calls wait for the RPCs in flight to end.
+	// Between these bounds it is 1/waitFraction of the time that an RPC takes, so that about
+	// waitFraction RPCs are in flight where the round trip is long, and one that hangs holds
+	// up no others.
 	shortestWait = 500 * time.Microsecond
 	longestWait  = 50 * time.Millisecond
 	waitFraction = 16
-	// smoothing is the weight of the past in what an RPC takes, against 1, and drift
-	// that in what it takes at least.
+	// smoothing is the weight of the past, against 1, in the usual time of an RPC,
+	// and drift that in its least time.
 	smoothing = 8
 	drift     = 1024
 	// aloneTrip is the round trip for which Config.MaxAlone calls are in flight alone. Over a longer
-	// one there are in proportion more, because they keep no server and no CPU busy: 4,000 a
-	// second by default. maxAloneTrips bounds that, for a server whose answers are late
-	// because it is overloaded.
+	// round trip there are proportionally more, because waiting calls keep no server and no CPU
+	// busy: 4,000 a second by default. maxAloneTrips bounds that, for a server whose answers are
+	// late because it is overloaded.
 	aloneTrip     = 2 * time.Millisecond
 	maxAloneTrips = 16
-	// yields is how often the goroutine of a batch lets others run before the next batch is sent, so
-	// that it has what the callers of this one ask for next. With 4 of them 64 callers of one key
+	// yields is how often the goroutine of a batch yields before the next batch is sent, so that the
+	// next batch has the next calls of the callers of this one. With 4 of them 64 callers of one key
 	// get 10 times as much as without the package, with 1 of them 8 times.
 	yields = 4
-	// parts is into how many a refused group is divided. With 4 of them a group of 128 with one bad write costs 15 more
-	// RPCs and four more round trips; with 2 of them it would be 15 and seven, and for a group of bad writes twice as many RPCs.
+	// parts is the number of parts into which a refused group is divided. With 4 of them a group of 128 with one bad write costs
+	// 15 more RPCs and four more round trips; with 2 of them it would be 15 and seven, and for a group of bad writes twice as
+	// many RPCs.
 	parts = 4
-	// refusedFor is how long a write is sent alone whose key or lease was refused. At most maxRefused of them are known.
+	// refusedFor is how long writes to a refused key, or with a refused lease, are sent alone. At most maxRefused of these are
+	// remembered.
 	refusedFor = time.Second
 	maxRefused = 1024
 	// afterLast is the time between the last deadline of the callers of a batch and its own.
 	afterLast = 100 * time.Millisecond
-	// maxResponseBytes bounds the response that is expected to a batch, by what earlier
-	// ones had.
+	// maxResponseBytes bounds the expected response to a batch. The expectation comes
+	// from earlier responses.
 	maxResponseBytes = 4 << 20
 )
 
@@ -62,19 +65,19 @@ type dispatcher struct {
 	kind     kind
 	maxAlone int
 
-	// mu guards what follows, and the fields of calls and batches that say so.
+	// mu guards the fields below, and those of calls and batches that say so.
 	mu       sync.Mutex
 	inFlight int // callers whose RPC has been sent
 	queue    []*call
 	queued   int           // bytes in the queue
-	waiting  map[id]*call  // those of the queue that have callers
+	waiting  map[id]*call  // the queued calls that have callers
 	overdue  *time.Timer   // runs while there is a queue
 	usual    time.Duration // that an RPC takes
 	least    time.Duration // that an RPC takes, lately
 	maxOps   int
 	maxBytes int
 	counted  counters
-	refused  map[subject]time.Time // until when what was refused travels alone
+	refused  map[subject]time.Time // until when writes to it are sent alone
 	perRead  int                   // bytes in the response to a get: the latest average, or the decaying highest
 }
 
@@ -97,7 +100,7 @@ type call struct {
 	id    id
 	op    clientv3.Op
 	bytes int
-	done  chan struct{} // closed when there is an end
+	done  chan struct{} // closed when end is set
 	until time.Time     // a write's deadline, zero for none
 
 	// Guarded by dispatcher.mu.
@@ -116,8 +119,8 @@ type end uint8
 
 const (
 	answered end = iota + 1 // return resp and err
-	alone                   // send the operation: it was not executed
-	ownTurn                 // the same; it counts as in flight already
+	alone                   // send the operation alone: it was not executed
+	ownTurn                 // like alone; it already counts as in flight
 )
 
 func newDispatcher(kv clientv3.KV, cfg Config, kind kind) *dispatcher {
@@ -172,7 +175,7 @@ func (d *dispatcher) send(ctx context.Context, op clientv3.Op) (clientv3.OpRespo
 	return d.sendAlone(ctx, op)
 }
 
-// sendAlone sends the operation of one caller, and remembers a write that is refused for certain.
+// sendAlone sends the operation of one caller, and remembers a write whose content is refused.
 func (d *dispatcher) sendAlone(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 	resp, err := d.kv.Do(ctx, op)
 	if d.kind == grouped && isDefinite(err) {
@@ -181,7 +184,7 @@ func (d *dispatcher) sendAlone(ctx context.Context, op clientv3.Op) (clientv3.Op
 	return resp, err
 }
 
-// isDefinite reports whether a refusal is for what the request says: the same would be refused again.
+// isDefinite reports whether the server refused the content of the request, and so would refuse it again.
 func isDefinite(err error) bool {
 	return retry.Classify(err, retry.Evidence{Sent: true}) == retry.Definite
 }
@@ -202,7 +205,7 @@ func (d *dispatcher) noteRefusal(op clientv3.Op, err error) {
 	}
 }
 
-// wasRefusedLocked reports whether the lease or the key of a write was refused of late.
+// wasRefusedLocked reports whether the lease or the key of a write was refused recently.
 func (d *dispatcher) wasRefusedLocked(key string, lease clientv3.LeaseID) bool {
 	for _, s := range [...]subject{{key: key}, {lease: lease}} {
 		if until, ok := d.refused[s]; ok {
@@ -215,7 +218,7 @@ func (d *dispatcher) wasRefusedLocked(key string, lease clientv3.LeaseID) bool {
 	return false
 }
 
-// enqueueLocked queues a call. What is a full batch then is sent.
+// enqueueLocked queues a call, and sends a batch if the queue now fills one.
 func (d *dispatcher) enqueueLocked(ctx context.Context, id id, op clientv3.Op) *call {
 	c := &call{
 		id: id, op: op, bytes: len(op.KeyBytes()) + len(op.RangeBytes()) + len(op.ValueBytes()) + opOverhead,
@@ -240,7 +243,7 @@ func (d *dispatcher) waitLocked() time.Duration {
 	return min(max(d.usual/waitFraction, shortestWait), longestWait)
 }
 
-// aloneLocked returns below how many callers in flight a call is sent alone.
+// aloneLocked returns the number of callers in flight below which a call is sent alone.
 func (d *dispatcher) aloneLocked() float64 {
 	return float64(d.maxAlone) * min(max(float64(d.least)/float64(aloneTrip), 1), maxAloneTrips)
 }
@@ -276,7 +279,7 @@ func (d *dispatcher) await(ctx context.Context, c *call) (clientv3.OpResponse, e
 	}
 }
 
-// leave ends the wait of a caller whose context has ended, and returns its error.
+// leave ends the wait of a caller whose context has ended, and returns the error for the caller.
 func (d *dispatcher) leave(ctx context.Context, c *call) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -299,8 +302,8 @@ func (d *dispatcher) leave(ctx context.Context, c *call) error {
 	return ctx.Err()
 }
 
-// endedLocked accounts for the end of an RPC that callers shared, and how long it took. After the
-// last one, what waits is sent.
+// endedLocked records that an RPC of some callers has ended, and how long it took. After the last
+// RPC in flight it sends the queue.
 func (d *dispatcher) endedLocked(callers int, took time.Duration) {
 	d.inFlight -= callers
 	d.usual += (took - d.usual) / smoothing
@@ -313,14 +316,14 @@ func (d *dispatcher) endedLocked(callers int, took time.Duration) {
 	}
 }
 
-// sendOverdue sends a batch although others are in flight.
+// sendOverdue sends a batch even if others are in flight.
 func (d *dispatcher) sendOverdue() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.sendNextLocked()
 }
 
-// sendNextLocked sends the next batch, if a call waits.
+// sendNextLocked sends the next batch, if the queue has one.
 func (d *dispatcher) sendNextLocked() {
 	b := d.takeLocked()
 	if len(d.queue) > 0 {
@@ -331,23 +334,22 @@ func (d *dispatcher) sendNextLocked() {
 	d.startLocked(b)
 }
 
-// startLocked sends a batch, if it has callers. A call with one caller is left to this caller, who has a
-// context for it and a goroutine.
+// startLocked sends a batch, if it has callers. The operation of a single caller is left to that caller,
+// who has a context and a goroutine for it.
 func (d *dispatcher) startLocked(b *batch) {
 	if b.callers == 0 {
 		return
 	}
 	d.inFlight += b.callers
 	d.counted.sent(b.callers)
-	switch b.callers {
-	case 1:
+	if b.callers == 1 {
 		b.calls[0].end = ownTurn
 		close(b.calls[0].done)
-	default:
-		b.ctx, b.cancel = b.open()
-		for _, c := range b.calls {
-			c.batch = b
-		}
-		go d.run(b, b.callers)
+		return
 	}
+	b.ctx, b.cancel = b.open()
+	for _, c := range b.calls {
+		c.batch = b
+	}
+	go d.run(b, b.callers)
 }

@@ -16,10 +16,10 @@
 // executed, before a write that the caller of the get saw finish. So joined gets are
 // linearizable like plain ones.
 //
-// Joined are linearizable gets of one key, of ranges with a limit of 1 to 100, and
-// counts. The others are sent as they are: serializable gets, gets at a revision, sorted and
-// filtered gets, other ranges, GetStream. The size of earlier responses bounds the
-// gets of an RPC, so that its response has about 4 MiB at most.
+// Joined are linearizable gets of one key, of ranges with a limit of 1 to 100, and counts.
+// All other gets are sent as they are: serializable gets, gets at a revision, sorted and
+// filtered gets, other ranges, GetStream. The size of earlier responses bounds the gets of
+// an RPC, so that its response has about 4 MiB at most.
 //
 // When an RPC that several gets share fails, each of them is sent again, alone and with the
 // context of its caller.

@@ -17,13 +17,13 @@ import (
 )
 
 var (
-	// errUnavailable says that the cache cannot answer, and the server is to.
+	// errUnavailable says that the cache cannot answer, so the server has to.
 	errUnavailable = errors.New("etcdclient: cache: not available")
 	// errLate says that a view has not reached a revision within MaxWait.
 	errLate = errors.New("etcdclient: cache: late")
 )
 
-// ErrClosed is the error of what needs a [Cache] that is not closed.
+// ErrClosed is returned by operations on a closed [Cache].
 var ErrClosed = errors.New("etcdclient: cache: closed")
 
 // Cache serves gets of its prefixes from memory. It is a clientv3.KV, safe for concurrent use:
@@ -42,8 +42,8 @@ type Cache struct {
 	chaser  chaser
 	stats   counters
 	bytes   atomic.Int64              // of all views
-	stream  atomic.Int64              // names the watch stream of the moment
-	asked   atomic.Pointer[time.Time] // when progress of watches that are behind was last asked for
+	stream  atomic.Int64              // names the current watch stream
+	asked   atomic.Pointer[time.Time] // when progress of watches that are behind was last requested
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -58,12 +58,11 @@ var _ clientv3.KV = (*Cache)(nil)
 // streams numbers the watch streams of all caches of the process.
 var streams atomic.Int64
 
-// New returns a Cache over client.KV and client.Watcher as they are at the moment. It returns at once; until
-// a prefix is loaded, its reads go to the server ([Cache.WaitSynced] waits). The error is one
-// of the Config.
+// New returns a Cache over the present client.KV and client.Watcher. It returns at once; until a prefix is
+// loaded, its reads go to the server ([Cache.WaitSynced] waits). The error is one of the Config.
 //
-// The Cache must be closed; it also ends with the client. To use it below a namespace, make it of the
-// client first, and namespace.NewKV of the Cache.
+// The Cache must be closed; it also ends with the client. To use it below a namespace, make the Cache
+// from the client, and then pass it to namespace.NewKV.
 func New(client *clientv3.Client, cfg Config) (*Cache, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -90,7 +89,7 @@ func New(client *clientv3.Client, cfg Config) (*Cache, error) {
 	return c, nil
 }
 
-// spawn runs f until the cache is closed, and reports whether it is not.
+// spawn runs f in a goroutine that Close waits for. It returns false, and does not run f, once the cache is closed.
 func (c *Cache) spawn(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,9 +100,9 @@ func (c *Cache) spawn(f func()) bool {
 	return true
 }
 
-// Close ends the cache and its watches, and returns when none of its goroutines is left but those of handlers: each ends when
-// the call that is under way returns, so that a handler may call Close. Informers over it end. Reads that wait, and
-// those that follow, go to the server. The functions of a Config, and Decode, must not call it.
+// Close ends the cache and its watches, and returns when its goroutines have ended. It does not wait for the goroutines of
+// handlers, each of which ends when the call in progress returns, so a handler may call Close. Informers over it end. Reads
+// that wait, and those that follow, go to the server. The functions of a Config, and Decode, must not call it.
 func (c *Cache) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -136,8 +135,8 @@ func (c *Cache) WaitSynced(ctx context.Context) error {
 	return nil
 }
 
-// Get answers from memory what the cache has, and from the server what it has not, see the
-// package documentation.
+// Get answers from memory if it can, and from the server otherwise, see the package
+// documentation.
 func (c *Cache) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	return c.get(ctx, clientv3.OpGet(key, opts...))
 }
@@ -170,7 +169,7 @@ func hasMetadata(ctx context.Context) bool {
 	return len(md) > 0
 }
 
-// viewOf returns the view that has a range, nil if none has all of it.
+// viewOf returns the view that has all of a range, nil if none has.
 func (c *Cache) viewOf(r keyRange) *view {
 	for _, v := range c.views {
 		if v.keys.includes(r) {
@@ -200,7 +199,7 @@ func (c *Cache) Compact(ctx context.Context, rev int64, opts ...clientv3.Compact
 	return c.kv.Compact(ctx, rev, opts...)
 }
 
-// Txn is carried out by the server, also one that only reads.
+// Txn returns a transaction that the server executes, even if it only reads.
 func (c *Cache) Txn(ctx context.Context) clientv3.Txn { return c.kv.Txn(ctx) }
 
 // GetStream reads from the server.
@@ -208,7 +207,7 @@ func (c *Cache) GetStream(ctx context.Context, key string, opts ...clientv3.OpOp
 	return c.kv.GetStream(ctx, key, opts...)
 }
 
-// Do answers a get as [Cache.Get] does; other operations are carried out by the server.
+// Do answers a get as [Cache.Get] does; the server executes other operations.
 func (c *Cache) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 	if !op.IsGet() {
 		return c.kv.Do(ctx, op)
@@ -237,7 +236,7 @@ func (c *Cache) reopen() {
 	}
 }
 
-// Freshness is what is known of how old the cache is.
+// Freshness says how old the cache is.
 type Freshness struct {
 	// Revision is the one up to which every change of the cached keys is in memory, 0 while a
 	// prefix is not loaded.
@@ -245,16 +244,16 @@ type Freshness struct {
 	// Age bounds how old the cache is: it has every write that was acknowledged this long ago or
 	// earlier, by the monotonic clock. It is negative while nothing is proven.
 	Age time.Duration
-	// Err says why linearizable gets of a prefix go to the server at the moment; nil if memory answers
-	// those of all: the prefix is not loaded, its watch is behind or not open, the version of the server is not known yet or
-	// one that loses events, or the server's progress proves nothing.
+	// Err says why linearizable gets of a prefix go to the server now: the prefix is not loaded, its watch is behind or not
+	// open, the version of the server is unknown or one that loses events, or the server's progress proves nothing. It is
+	// nil if memory answers the gets of all prefixes.
 	Err error
 }
 
-// Freshness returns that of the prefix that is the furthest behind. It asks nothing of the cluster: an age
-// grows until a linearizable or bounded read, or the probe of [Config.ProbeInterval], proves a
-// younger one. An age of more than two intervals means that the cluster, or the watch, does not
-// answer, or that memory answers no linearizable reads (Err) and other keys are written.
+// Freshness returns the freshness of the prefix that is furthest behind. It sends no request: an age grows
+// until a linearizable or bounded read, or the probe of [Config.ProbeInterval], proves a younger one. An
+// age of more than two intervals means that the cluster or the watch does not answer, or that memory
+// answers no linearizable reads (Err) while other keys are written.
 func (c *Cache) Freshness() Freshness {
 	now := time.Now()
 	var f Freshness

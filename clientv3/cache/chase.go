@@ -39,7 +39,7 @@ type chaser struct {
 	stuck    time.Duration
 }
 
-// chase has a view reach a revision soon that the store has.
+// chase makes a view soon reach a revision that the store has.
 func (c *Cache) chase(v *view, rev int64) {
 	v.mu.Lock()
 	s := v.snap.Load()
@@ -56,7 +56,7 @@ func (c *Cache) chase(v *view, rev int64) {
 	c.chaser.start()
 }
 
-// chaseFuture has a view reach a revision soon if the store has it, until stop is called.
+// chaseFuture makes a view soon reach a revision, if the store has it, until stop is called.
 func (c *Cache) chaseFuture(v *view, rev int64) (stop func()) {
 	v.mu.Lock()
 	v.future = max(v.future, rev)
@@ -72,7 +72,7 @@ func (c *Cache) chaseFuture(v *view, rev int64) (stop func()) {
 	}
 }
 
-// start has the chaser run.
+// start starts the chaser, unless it runs.
 func (ch *chaser) start() {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -127,8 +127,9 @@ func (ch *chaser) waiting() (since time.Time, ok bool) {
 		v.mu.Lock()
 		wanted := max(v.target, v.future)
 		if s := v.snap.Load(); s != nil && s.rev < wanted && v.proven.Load() {
+			v.asked = wanted
 			moved := now
-			if v.asked = wanted; s.rev < v.target {
+			if s.rev < v.target {
 				v.asked, moved = v.target, v.moved
 			}
 			if !ok || moved.Before(since) {
@@ -185,7 +186,7 @@ func (c *Cache) probe() {
 			}
 			// The watch may have come from a server whose progress proves nothing to another one. Its
 			// answer shows that.
-			_ = c.watcher.RequestProgress(c.streamContext(c.ctx)) // fails only when all is over
+			_ = c.watcher.RequestProgress(c.streamContext(c.ctx)) // fails only once the cache or the client is closed
 		}
 	}
 }

@@ -25,8 +25,8 @@ const (
 // Config configures a [Cache]. Only Prefixes is required; the zero value of every other field means
 // its default.
 type Config struct {
-	// Prefixes are what is cached: all keys that begin with one of them, every key for "". None
-	// may begin with another. Each costs one watch and, in memory, its keys and values.
+	// Prefixes are the prefixes of the keys that are cached, "" for every key. None may begin
+	// with another. Each costs one watch and the memory for its keys and values.
 	Prefixes []string
 
 	// MaxBytes bounds what the cache holds of all prefixes together: keys, values, and about 200
@@ -35,50 +35,50 @@ type Config struct {
 	// 256 MiB.
 	MaxBytes int64
 
-	// MaxWait bounds how long a linearizable read waits for the watch when that is behind. Past
-	// it the read goes to the server, and so do the following ones until the watch has caught up.
-	// The default is 500 ms.
+	// MaxWait bounds how long a linearizable read waits for a watch that is behind. After it the
+	// read goes to the server, and so do later ones until the watch has caught up. The default is
+	// 500 ms.
 	MaxWait time.Duration
 
-	// ProbeInterval is how often the cache asks whether its prefixes may still be read, by a read-only transaction
-	// for each 128 of them, and proves its freshness when no read does, by a
-	// linearizable count of one key and a progress request; it varies by 10 %. A watch that is
-	// stuck is found, and opened again on another member, within an interval and 5 s; a permission that was withdrawn,
-	// of a part of a prefix too, within an interval. The default is 1 min; the least is 1 s.
+	// ProbeInterval is how often the cache checks that its prefixes may still be read, by a read-only transaction for
+	// each 128 of them, and proves its freshness if no read has done so, by a linearizable count of one key and a
+	// progress request. It varies by 10 %. A stuck watch is detected, and reopened on another member, within an
+	// interval and 5 s; a withdrawn permission, even for a part of a prefix, within an interval. The default is 1 min;
+	// the least is 1 s.
 	ProbeInterval time.Duration
 
 	// MaxVersions bounds how many earlier versions of each prefix are kept for reads at a revision
 	// (clientv3.WithRev), the pages of a range for instance; a version is the state after a
-	// response of the watch. One is read also if the server has compacted it since. Those of a
-	// prefix hold an eighth of MaxBytes at most, beside MaxBytes. The default is 256; a negative
-	// number keeps none.
+	// response of the watch. A version can be read even if the server has compacted it since. The
+	// versions of a prefix hold at most an eighth of MaxBytes, in addition to MaxBytes. The
+	// default is 256; a negative number keeps none.
 	MaxVersions int
 
-	// MaxEvents bounds how many events of each prefix are kept for watches of [Cache.Watcher], from its first call on. Those of a
-	// prefix hold an eighth of MaxBytes at most, beside MaxBytes, and about twice that once watches deliver them, which share one copy. The latest
-	// response of the watch is kept whatever it has. The default is 4096.
+	// MaxEvents bounds how many events of each prefix are kept for watches of [Cache.Watcher], from its first call on. The events of a prefix hold
+	// at most an eighth of MaxBytes, in addition to MaxBytes, and about twice that once watches deliver them, which share one copy. The latest
+	// response of the watch is always kept. The default is 4096.
 	MaxEvents int
 
-	// OnResync, if set, is called when a prefix was read anew because a watch could not go on. It
-	// is called by the goroutine that follows the prefix and must not block.
+	// OnResync, if set, is called when a prefix was read again because its watch could not
+	// continue. It is called by the goroutine that follows the prefix and must not block.
 	OnResync func(Resynced)
 
 	// OnStatus, if set, is called with the first state of each prefix and when that changes, by a goroutine of the prefix. States that
-	// were soon replaced may be left out. It must return for Close to.
+	// were soon replaced may be left out. Close waits for it to return.
 	OnStatus func(Status)
 
-	// OnDrop, if set, is called when what is held of a prefix was dropped: with a
-	// *clientv3.ClusterChangedError, an *[OverflowError], or rpctypes.ErrPermissionDenied. Reads go to the server until it is
-	// loaded again. The same rules hold as for OnResync.
+	// OnDrop, if set, is called when the keys of a prefix were dropped from memory: with a *clientv3.ClusterChangedError, an
+	// *[OverflowError], or rpctypes.ErrPermissionDenied. Reads go to the server until it is loaded again. The same rules hold
+	// as for OnResync.
 	OnDrop func(prefix string, cause error)
 }
 
 // Resynced says that a prefix was brought up to date by a read, because the revisions that its watch
-// needed had been compacted or what was held had been dropped. What happened in between is known
-// only by its result.
+// needed were compacted, or because its keys had been dropped. Of the changes in between only the
+// result is known.
 type Resynced struct {
 	Prefix string
-	// Revision is that of the state which was read.
+	// Revision is the revision of the read.
 	Revision int64
 	// Full says that everything was read, and not just what had changed.
 	Full bool

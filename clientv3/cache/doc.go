@@ -1,5 +1,5 @@
-// Package cache serves gets of watched prefixes from memory, as linearizable as etcd does, and keeps
-// typed objects of them.
+// Package cache serves gets of watched prefixes from memory, with the consistency of etcd, and keeps
+// the keys decoded as typed objects.
 //
 // A [Cache] is a clientv3.KV. It loads its prefixes and follows each with a watch:
 //
@@ -26,11 +26,11 @@
 //
 // # Why it is linearizable
 //
-// A floor is the revision in a linearizable read's header. The read is sent after each of the callers that
-// share it has begun: one that is already under way may return a revision older than a write that
-// a caller has seen acknowledged. The response is a state of the prefix at the floor or later, so it
-// has every write that was acknowledged before the get began. No later read returns an older state: the watch delivers
-// only what is committed, and later floors are not lower.
+// A floor is the revision in a linearizable read's header. The read is sent after the calls of all callers that share
+// it have begun: a read that is already under way may return a revision older than a write that a caller has seen
+// acknowledged. The response is a state of the prefix at the floor or later, so it has every write that was
+// acknowledged before the get began. No later read returns an older state: the watch delivers only what is committed,
+// and later floors are not lower.
 //
 // The prefix has reached a revision when the watch has delivered a later event, or progress. Progress is what one
 // member has applied, and proves nothing without a floor. A server answers a progress
@@ -39,29 +39,28 @@
 // after 5 ms ten times, and then ever more slowly, up to once a second.
 //
 // That holds for etcd from 3.4.36, 3.5.18 and 3.6.0 on, all members of the cluster. Watches of older ones lose events at compactions, for
-// instance the deletion of a key at the very revision that is compacted, if the watch resumes there. The cache asks one member for its
-// version, every 10 minutes, and with backoff after an error; while it is not known, or an older one, all reads go to the server but serializable
-// ones without a revision. These, and informers, may then miss what the watch misses. With kine and the grpc-proxy, whose
-// progress proves nothing (clientv3.WatchResponse.IsProven), linearizable reads go to the server. [Cache.Freshness] says why reads do.
+// instance the deletion of a key at the very revision that is compacted, if the watch resumes there. The cache asks one member for its version,
+// every 10 minutes, and with backoff after an error. While the version is unknown or older, all reads go to the server except serializable ones
+// without a revision. These, and informers, may then miss what the watch misses. With kine and the grpc-proxy, whose progress proves nothing
+// (clientv3.WatchResponse.IsProven), linearizable reads go to the server. [Cache.Freshness] says why reads do.
 //
 // # Faults
 //
-// A watch resumes by itself when connections and members are lost. When the revisions that it needs are compacted, the
-// cache reads the keys with their revisions, and only the values that have changed ([Resynced]). When the cluster is
-// another one, or was restored (clientv3.ClusterChangedError), the cache drops its keys and loads them anew, within a
-// second or two. Unanswered progress requests reveal a watch that is stuck; it resumes on another member
-// ([Config.ProbeInterval], [Cache.Freshness]). A floor that fails fails the reads that wait for it, with the server's error.
+// A watch resumes by itself when connections and members are lost. When the revisions that it needs are compacted, the cache
+// reads the keys with their revisions, and only the values that have changed ([Resynced]). When the cluster is another one,
+// or was restored (clientv3.ClusterChangedError), the cache drops its keys and loads them anew, within a second or two.
+// Unanswered progress requests reveal a watch that is stuck; it resumes on another member ([Config.ProbeInterval],
+// [Cache.Freshness]). If the read of a floor fails, the reads that wait for it fail with the server's error.
 //
-// etcd goes on sending events to a watch whose permission was withdrawn. So the cache asks once in a ProbeInterval whether all of its prefixes may be
-// read, and drops the keys of those that may not: within an interval and 10 %, also if a role is narrowed to a part of a prefix. Until
-// then they may be answered from memory, with keys that were written after the withdrawal. Each floor reads the first key of
-// another prefix, so the end of all access shows after as many floors as there are prefixes, whichever of them are read. Reads of a dropped prefix
-// go to the server.
+// etcd keeps sending events to a watch after its permission was withdrawn. So once in a ProbeInterval the cache checks that all of its prefixes may
+// be read, and drops the keys of those that may not: within an interval and 10 %, even if a role was only narrowed to a part of a prefix. Until then
+// reads may be answered from memory, with keys that were written after the withdrawal. Each floor reads the first key of another prefix in turn, so
+// if all access ends, that shows after at most as many floors as there are prefixes. Reads of a dropped prefix go to the server.
 //
 // # Watches
 //
 // [Cache.Watcher] is a clientv3.Watcher. Its watches share the one that follows the prefix, however many they are, and cost the server
-// nothing. [Cache.WaitForRevision] has memory catch up with a write, [Cache.Status] says how it is.
+// nothing. [Cache.WaitForRevision] waits until memory has a write, [Cache.Status] returns the state of each prefix.
 //
 // # Informers
 //

@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// What keeps linearizable reads from memory, besides what a server answers.
+// The errors for which linearizable reads do not use memory, in addition to errors of the server.
 var (
 	errNotLoaded      = errors.New("it has not been read yet")
 	errNotWatched     = errors.New("its watch is not open")
@@ -35,7 +35,7 @@ const (
 	versionInterval = 10 * time.Minute
 )
 
-// versionPauses are those after a version was not to be had, with full jitter.
+// versionPauses are the pauses after failed requests for the version, with full jitter.
 var versionPauses = retry.Policy{InitialBackoff: 100 * time.Millisecond, MaxBackoff: time.Minute}
 
 // keepsEvents are the first releases, by minor version, whose watches get every event that follows their revision, whatever is
@@ -67,7 +67,7 @@ func (v *view) followVersion(ctx context.Context) {
 	}
 }
 
-// doubtOfVersion returns why nothing but serializable reads may rely on watches of the server, nil if all may.
+// doubtOfVersion returns why only serializable reads may rely on watches of the server, nil if all reads may.
 func (c *Cache) doubtOfVersion(ctx context.Context) (passing bool, doubt error) {
 	conn := c.client.ActiveConnection()
 	if conn == nil {
@@ -90,8 +90,8 @@ func (c *Cache) doubtOfVersion(ctx context.Context) (passing bool, doubt error) 
 	return false, nil
 }
 
-// setVersionDoubt records what the version of the server says. What was followed on a server that loses events is loaded anew before it
-// is trusted. It is not called by two goroutines at a time.
+// setVersionDoubt records the doubt about the version of the server. A prefix that was followed on a server that loses events is loaded
+// again before it is trusted. It is not called concurrently.
 func (v *view) setVersionDoubt(doubt error) {
 	switch {
 	case errors.Is(doubt, errLoses):
@@ -115,7 +115,7 @@ func (v *view) setWatchDoubt(err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if errors.Is(v.watchDoubt, err) {
-		return // reads that wait need not look
+		return // waiting reads need not check again
 	}
 	v.watchDoubt = err
 	v.doubtLocked()

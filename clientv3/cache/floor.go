@@ -23,8 +23,8 @@ type round struct {
 	err    error
 }
 
-// floors makes the rounds, one at a time. A caller joins a round that has not been sent: one that is
-// under way may return a revision older than a write which the caller has seen acknowledged.
+// floors makes the rounds, one at a time. A caller joins a round that has not been sent yet: a round
+// under way may return a revision older than a write that the caller has seen acknowledged.
 type floors struct {
 	c *Cache
 
@@ -96,8 +96,8 @@ func (r *round) wait(ctx context.Context) error {
 	}
 }
 
-// readFloor makes a round. A floor of another history than the snapshots drops them. One that is denied drops the prefix that
-// was asked for; others may be readable.
+// readFloor makes a round. A floor of another history than that of the snapshots drops them. A denied one drops the prefix
+// whose key it read; others may be readable.
 func (c *Cache) readFloor(r *round) {
 	seen := c.seen()
 	r.sent = time.Now()
@@ -125,12 +125,13 @@ func (c *Cache) readFloor(r *round) {
 	}
 }
 
-// inTurn returns the view whose first key is read, in turn, so that each shows soon that it may not be read any more. It is one that was
-// loaded if there is one: others may be denied.
+// inTurn returns the view whose first key is read next. The views take turns, so that a withdrawn permission for any of them soon shows.
+// It skips views that are not loaded, which may be denied, unless none is loaded.
 func (f *floors) inTurn() *view {
 	views := f.c.views
 	for range views {
-		if f.turn++; views[f.turn%len(views)].snap.Load() != nil {
+		f.turn++
+		if views[f.turn%len(views)].snap.Load() != nil {
 			break
 		}
 	}
@@ -159,7 +160,7 @@ func (c *Cache) checkPermissions(views []*view) {
 	}
 }
 
-// seen is how far the snapshots are.
+// seen returns the point that the snapshots have reached.
 func (c *Cache) seen() (p lineage.Point) {
 	for _, v := range c.views {
 		if s := v.snap.Load(); s != nil && s.rev > p.Revision {

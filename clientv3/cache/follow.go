@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// firstKeys and firstNames are how many keys, and keys without values, are asked for at once.
-	// What is more comes as a stream, on a connection of its own.
+	// firstKeys and firstNames are how many keys, and keys without values, the first request
+	// reads. The rest comes as a stream, on a connection of its own.
 	firstKeys  = 256
 	firstNames = 10_000
 
@@ -181,7 +181,8 @@ func (v *view) load(ctx context.Context, before *snapshot) error {
 	return v.replace(ctx, before, next, began, resync)
 }
 
-// historyOf returns the number of the history that a list belongs to: that of the last snapshot only if the header proves it.
+// historyOf returns the number of the history that a list belongs to: the history of the last snapshot only if the header
+// proves that.
 func (v *view) historyOf(before *snapshot, h *pb.ResponseHeader) int64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -205,7 +206,7 @@ func (v *view) reserve(bytes int64) error {
 	return nil
 }
 
-// release takes back what was reserved for a snapshot that is not published.
+// release frees the bytes that were reserved for a snapshot that is not published.
 func (v *view) release(before, next *snapshot) {
 	v.c.bytes.Add(-next.bytes)
 	if before != nil {
@@ -235,9 +236,9 @@ func (v *view) replace(ctx context.Context, before, next *snapshot, began time.T
 	return nil
 }
 
-// delta brings a snapshot up to date whose next revisions were compacted. It reads the keys with
-// their revisions, and of the values only those that have changed: an equal modification revision
-// means an equal value, in one history.
+// delta brings a snapshot up to date after its next revisions were compacted. It reads the keys
+// with their revisions, and of the values only those that have changed: an equal modification
+// revision means an equal value, in one history.
 func (v *view) delta(ctx context.Context, before *snapshot) error {
 	began := time.Now()
 	next := &snapshot{tree: before.tree.Clone(), bytes: before.bytes, history: before.history}

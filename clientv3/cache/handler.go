@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 )
 
-// handler holds the changes that one function has yet to receive. Its goroutine calls the function.
+// handler holds the pending changes for one function. Its goroutine calls the function.
 type handler[T any] struct {
 	in      *Informer[T]
 	prefix  string
@@ -18,7 +18,7 @@ type handler[T any] struct {
 	ended   chan struct{}
 
 	mu    sync.Mutex
-	known map[string]*Object[T] // what the function received last for each key in order; nil for nothing
+	known map[string]*Object[T] // for each key in order, the object that the function received last; nil for none
 	order []entry
 }
 
@@ -86,7 +86,8 @@ func (h *handler[T]) announceSynced() {
 	h.signal()
 }
 
-// announceRelisted puts the announcement before all that waits: what a relist brings may become part of that.
+// announceRelisted puts the announcement before all pending changes, because changes of the relist may be merged
+// into them.
 func (h *handler[T]) announceRelisted() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -123,7 +124,8 @@ func (h *handler[T]) run() {
 	}
 }
 
-// next returns the next change, of type 0 if a key is what it was, and false if there is none.
+// next returns the next change, and false if there is none. The change has type 0 if the key is as the function
+// knows it.
 func (h *handler[T]) next() (Change[T], bool) {
 	select {
 	case <-h.removed:
@@ -132,7 +134,7 @@ func (h *handler[T]) next() (Change[T], bool) {
 		return Change[T]{}, false
 	default:
 	}
-	h.in.mu.RLock() // so that nothing changes between what is taken and what there is
+	h.in.mu.RLock() // so that the objects do not change while the entry is taken
 	defer h.in.mu.RUnlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()

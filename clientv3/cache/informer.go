@@ -18,8 +18,8 @@ import (
 
 // InformerConfig configures an [Informer] of objects of type T. Decode is required.
 type InformerConfig[T any] struct {
-	// Prefix is what the keys of the objects begin with: a prefix of the Cache, or one that begins
-	// with it. The default is the Cache's prefix, if it has one only.
+	// Prefix is the prefix of the objects' keys: a prefix of the Cache, or a longer one. The
+	// default is the Cache's prefix, if it has only one.
 	Prefix string
 
 	// Decode makes an object of a key and its value. It must not change them; the object may refer
@@ -56,11 +56,11 @@ const (
 	Updated
 	// Deleted is an object that the handler knows as Old and that is gone: New is nil.
 	Deleted
-	// Synced ends the objects that there were when the handler was added, or when the informer
+	// Synced follows the objects that existed when the handler was added, or when the informer
 	// was first loaded. It comes once.
 	Synced
-	// Relisted precedes the changes that a [Resynced] brought: those in between were not seen. It overtakes changes that wait
-	// for the handler, Synced among them, and several of them are merged.
+	// Relisted precedes the changes of a [Resynced]: intermediate states were not seen. It overtakes the pending changes of
+	// the handler, even Synced, and several Relisted are merged into one.
 	Relisted
 )
 
@@ -178,7 +178,7 @@ func (in *Informer[T]) WaitSynced(ctx context.Context) error {
 	}
 }
 
-// Get returns the object of a key. It is as old as [Cache.Freshness] says, and what it takes to decode.
+// Get returns the object of a key. It is as old as [Cache.Freshness] says, plus the time to decode it.
 func (in *Informer[T]) Get(key string) (*Object[T], bool) {
 	in.mu.RLock()
 	defer in.mu.RUnlock()
@@ -197,8 +197,7 @@ func (in *Informer[T]) List() []*Object[T] {
 	return all
 }
 
-// All returns the objects whose keys begin with a prefix, in the order of their keys: those at the moment at which the iteration
-// begins.
+// All returns the objects whose keys begin with a prefix, in the order of their keys, as they are when the iteration begins.
 func (in *Informer[T]) All(prefix string) iter.Seq2[string, *Object[T]] {
 	return func(yield func(string, *Object[T]) bool) {
 		in.mu.Lock()
@@ -232,18 +231,18 @@ func (in *Informer[T]) ByIndex(index, value string) ([]*Object[T], error) {
 
 // InformerStats are the counters of an [Informer].
 type InformerStats struct {
-	// Objects is how many there are, and Revision the one that they are from.
+	// Objects is the number of objects, and Revision the revision that they are from.
 	Objects  int
 	Revision int64
 	// DecodeErrors counts the values that could not be decoded.
 	DecodeErrors int64
-	// Delivered counts the changes that handlers received, and Merged those that became part of another
-	// one. Pending is how many changes wait for handlers.
+	// Delivered counts the changes that handlers received, and Merged those that were merged into
+	// another one. Pending is how many changes wait for handlers.
 	Delivered, Merged int64
 	Pending           int
 }
 
-// Stats returns the counters of the moment.
+// Stats returns the present counters.
 func (in *Informer[T]) Stats() InformerStats {
 	in.mu.RLock()
 	defer in.mu.RUnlock()
@@ -257,7 +256,7 @@ func (in *Informer[T]) Stats() InformerStats {
 	return s
 }
 
-// run applies what has changed in the cache.
+// run applies the changes of the cache.
 func (in *Informer[T]) run() {
 	defer close(in.ended)
 	defer in.cancel()
@@ -274,7 +273,7 @@ func (in *Informer[T]) run() {
 	}
 }
 
-// update makes the objects those of a snapshot.
+// update brings the objects up to date with a snapshot.
 func (in *Informer[T]) update(s *snapshot, ch changes) {
 	var changed []*Object[T]
 	if ch.all {
@@ -331,7 +330,7 @@ func (in *Informer[T]) compare(s *snapshot) (changed []*Object[T]) {
 	return changed
 }
 
-// decode returns the object of a key, and nil if there is nothing new.
+// decode returns the object of a key, nil if the key has not changed.
 func (in *Informer[T]) decode(key string, kv *mvccpb.KeyValue, history int64, old *Object[T]) *Object[T] {
 	switch {
 	case kv == nil && old == nil:
@@ -355,7 +354,7 @@ func (in *Informer[T]) decode(key string, kv *mvccpb.KeyValue, history int64, ol
 	}
 }
 
-// replaceLocked replaces an object, and tells the handlers.
+// replaceLocked replaces an object, and notifies the handlers.
 func (in *Informer[T]) replaceLocked(o *Object[T]) {
 	var old *Object[T]
 	if o.gone {
@@ -367,7 +366,8 @@ func (in *Informer[T]) replaceLocked(o *Object[T]) {
 		index := in.indexes[name]
 		if old != nil {
 			for _, value := range values(old.Key, old.Value) {
-				if delete(index[value], old.Key); len(index[value]) == 0 {
+				delete(index[value], old.Key)
+				if len(index[value]) == 0 {
 					delete(index, value)
 				}
 			}

@@ -8,21 +8,21 @@ import (
 
 // Stats counts what a [Cache] has done since it was made, for metrics.
 type Stats struct {
-	// Hits and Misses are gets answered from memory, and by the server. Timeouts of the latter
-	// had waited for [Config.MaxWait].
+	// Hits and Misses count the gets answered from memory and by the server. Timeouts counts
+	// the misses that had waited for [Config.MaxWait].
 	Hits, Misses, Timeouts int64
 	// Floors are the linearizable reads of the revision, and ProgressRequests the progress requests
 	// on the watches; many gets share one.
 	Floors, ProgressRequests int64
 	// Events are those of the watches.
 	Events int64
-	// Watches are the local ones of the moment ([Cache.Watcher]). Behind counts how often one of them was served by a watch of its own
-	// at the server.
+	// Watches are the present local watches ([Cache.Watcher]). Behind counts how often one of them was served by a watch of its own at
+	// the server.
 	Watches, Behind int64
-	// Loads are complete reads of a prefix and Resyncs those of what had changed. Reopened counts
-	// the watch streams that were given up because they did not answer.
+	// Loads are complete reads of a prefix, and Resyncs reads of only its changes. Reopened
+	// counts the watch streams that were given up because they did not answer.
 	Loads, Resyncs, Reopened int64
-	// Keys and Bytes are what the cache holds at the moment, see [Config.MaxBytes]; Bytes has what is being loaded.
+	// Keys and Bytes are what the cache holds now, see [Config.MaxBytes]; Bytes includes what is being loaded.
 	Keys, Bytes int64
 }
 
@@ -30,7 +30,7 @@ type counters struct {
 	hits, misses, timeouts, floors, progress, events, behind, loads, resyncs, reopened atomic.Int64
 }
 
-// Stats returns the counters of the moment.
+// Stats returns the present counters.
 func (c *Cache) Stats() Stats {
 	s := Stats{
 		Hits: c.stats.hits.Load(), Misses: c.stats.misses.Load(), Timeouts: c.stats.timeouts.Load(),

@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// State is what a [Status] says of a prefix.
+// State is the state of a prefix in a [Status].
 type State int
 
 const (
@@ -37,14 +37,14 @@ func (s State) String() string {
 type Status struct {
 	Prefix string
 	State  State
-	// Since is the time as of which memory is known to have every acknowledged write, zero if there is none: while a
-	// prefix is stale, it is stale since then.
+	// Since is the latest time of which memory is known to have every acknowledged write, zero if there is none. A
+	// stale prefix is stale since then.
 	Since time.Time
 	// Err says why linearizable reads go to the server, as [Freshness.Err] does; nil if they do not.
 	Err error
 }
 
-// Status returns the state of each prefix, in their order. It asks nothing of the cluster.
+// Status returns the state of each prefix, in their order. It sends no request.
 func (c *Cache) Status() []Status {
 	all := make([]Status, 0, len(c.views))
 	for _, v := range c.views {

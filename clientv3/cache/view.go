@@ -15,7 +15,7 @@ import (
 	"github.com/quorate/quorate/clientv3/internal/lineage"
 )
 
-// view is what the cache has of one prefix. One goroutine ([view.run]) loads and follows it.
+// view is one prefix of the cache. One goroutine ([view.run]) loads and follows it.
 type view struct {
 	c      *Cache
 	prefix string
@@ -24,7 +24,7 @@ type view struct {
 	window *window
 
 	snap     atomic.Pointer[snapshot]  // nil while there is none
-	asOf     atomic.Pointer[time.Time] // the snapshot has what was acknowledged until then; nil if unknown
+	asOf     atomic.Pointer[time.Time] // the snapshot has all writes acknowledged before it; nil if unknown
 	proven   atomic.Bool               // there is no doubt below
 	lossless atomic.Bool               // watches of the server lose no events
 	behind   atomic.Bool               // a read has waited for the target until its timeout
@@ -68,8 +68,8 @@ func (v *view) lastError() error {
 	return v.err
 }
 
-// snapshotFor returns the snapshot that answers a get, errUnavailable if the server is to answer, and
-// otherwise the error of the get.
+// snapshotFor returns the snapshot that answers a get, errUnavailable if the server has to answer it,
+// or else the error of the get.
 func (v *view) snapshotFor(ctx context.Context, op clientv3.Op, b bound) (*snapshot, error) {
 	s := v.snap.Load()
 	switch {
@@ -187,7 +187,7 @@ func (v *view) awaitSnapshot(ctx context.Context, rev int64) (*snapshot, error) 
 	return s, nil
 }
 
-// waitUntil returns nil when done reports true, which is called after each change. Otherwise the error is that of ctx,
+// waitUntil calls done after each change and returns nil when it reports true. Otherwise it returns the error of ctx,
 // ErrClosed, or errLate after the timeout.
 func (v *view) waitUntil(ctx context.Context, timeout <-chan time.Time, done func() bool) error {
 	for {
@@ -207,7 +207,7 @@ func (v *view) waitUntil(ctx context.Context, timeout <-chan time.Time, done fun
 	}
 }
 
-// fallBehind has reads go to the server until the watch has caught up.
+// fallBehind makes reads go to the server until the watch has caught up.
 func (v *view) fallBehind(rev int64) {
 	v.c.stats.timeouts.Add(1)
 	v.mu.Lock()
@@ -290,7 +290,7 @@ type change struct {
 	resync   *Resynced
 }
 
-// publish makes a snapshot, whose bytes are reserved, the present one, unless what it stands on was dropped meanwhile.
+// publish makes a snapshot, whose bytes are reserved, the present one, unless its predecessor was dropped meanwhile.
 func (v *view) publish(ch change) bool {
 	published := v.setSnapshot(ch)
 	if published {
@@ -361,8 +361,8 @@ func (v *view) advancedLocked(before *snapshot, rev int64) {
 	v.notifyLocked()
 }
 
-// abandon drops the snapshot and has the prefix loaded anew. It reports whether there was one; without, the history of watches may be
-// over.
+// abandon drops the snapshot, so that the prefix is loaded again. It reports whether there was a snapshot; if there was none, the
+// history of watches may be over.
 func (v *view) abandon(cause error) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -404,7 +404,7 @@ func (v *view) dropLocked(cause error) {
 	v.c.chaser.notify()
 }
 
-// rewatch has the watch begin again where it is.
+// rewatch makes the watch begin again where it is.
 func (v *view) rewatch() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -32,19 +32,19 @@ type watcher struct {
 //	client.Watcher = c.Watcher()
 //
 // They are what [clientv3.Watcher] promises: ordered, without gaps or duplicates, and never split within a revision. They
-// end for the same reasons. The revision in the header of events is that of the last of them; a watch that resumes
-// behind it, or behind progress, misses nothing. Watches share events and headers, which must not be changed.
+// end for the same reasons. The header of events has the revision of the last of them; a watch that resumes after it, or
+// after progress, misses nothing. Watches share events and headers, which must not be changed.
 //
-// A watch without clientv3.WithRev delivers what follows the revision of the cache at the moment, which may be a little
-// below that of the store, as with a member that is behind. With clientv3.WithPrevKV an event has the previous value that the cache held,
-// even if the server has compacted it; while the server serves a watch, its answer counts.
+// A watch without clientv3.WithRev delivers what follows the present revision of the cache, which may be a little below that of the
+// store, as with a member that is behind. With clientv3.WithPrevKV an event has the previous value that the cache held, even if the
+// server has compacted it; while the server serves a watch, the event has what the server sends.
 //
-// The latest events are kept ([Config.MaxEvents]). A watch that needs earlier ones, because of its revision or because its reader
-// is slow, is served by a watch of its own at the server, which knows what is compacted, until it has reached what is kept.
-// So a slow reader delays no other, loses nothing, and holds one response in memory while no more than MaxEvents events wait for
-// it; an idle watch has no goroutine. The server also serves all watches while a prefix is not loaded, and if its version has watches that lose events;
-// a new watch waits up to [Config.MaxWait] until both are known not to be so. When the server has compacted what the cache's watch needs, watches end
-// with rpctypes.ErrCompacted. When a permission is withdrawn, the server decides which may go on.
+// The latest events are kept ([Config.MaxEvents]). A watch that needs earlier ones, because of its revision or because its reader is slow, is served by
+// a watch of its own at the server, which knows what is compacted, until it has reached what is kept. So a slow reader delays no other, loses nothing,
+// and holds one response in memory while no more than MaxEvents events wait for it; an idle watch has no goroutine. The server also serves all watches
+// while a prefix is not loaded, and if its version loses events of watches; a new watch first waits up to [Config.MaxWait] for both to be ruled out.
+// When the server has compacted what the cache's watch needs, watches end with rpctypes.ErrCompacted. When a permission is withdrawn, the server
+// decides which may go on.
 //
 // Watches of ranges that are not within one prefix go to the client's Watcher, as do those with outgoing gRPC metadata,
 // clientv3.WithRequireLeader included: the cache goes on without a leader.
@@ -90,7 +90,7 @@ func (w *watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOpti
 	return l.out
 }
 
-// viewOfWatch returns the view that serves a watch, nil if it is for the server.
+// viewOfWatch returns the view that serves a watch, nil if the server has to.
 func (c *Cache) viewOfWatch(ctx context.Context, op clientv3.Op) *view {
 	r := rangeOf(op)
 	md, _ := metadata.FromOutgoingContext(ctx)
@@ -120,7 +120,7 @@ func (w *watcher) Close() error {
 	return nil
 }
 
-// awaitWindow waits until the window serves watches, for MaxWait at most, and only while the prefix is loading or the version of the server is unknown.
+// awaitWindow waits, for MaxWait at most, while the prefix is loading or the version of the server is unknown.
 func (v *view) awaitWindow(ctx context.Context) {
 	timeout := time.NewTimer(v.c.cfg.MaxWait)
 	defer timeout.Stop()
@@ -133,8 +133,8 @@ func (v *view) awaitWindow(ctx context.Context) {
 	})
 }
 
-// localWatch is one watch of a caller. It has a goroutine while it is not parked, which sends what the window has, or what a watch
-// of its own at the server does.
+// localWatch is one watch of a caller. Unless it is parked it has a goroutine, which sends the events of the window, or those of a
+// watch of its own at the server.
 type localWatch struct {
 	v    *view
 	end  func() // ends ctx
@@ -150,7 +150,7 @@ type localWatch struct {
 	hasCreated bool
 
 	// Guarded by window.mu while the watch is local, and of the goroutine while it is not.
-	from  int64         // the revision that it delivers next, 0 while that is not known
+	from  int64         // the revision that it delivers next, 0 while unknown
 	point lineage.Point // of the last response
 
 	// Guarded by window.mu.
@@ -158,7 +158,7 @@ type localWatch struct {
 	parked   bool                    // it has delivered all, and has no goroutine
 	progress bool                    // it has yet to deliver progress
 	unsent   *clientv3.WatchResponse // what the goroutine sends first
-	history  int64                   // that its position belongs to, 0 while that is not known
+	history  int64                   // that its position belongs to, 0 while unknown
 	err      error
 }
 
@@ -247,7 +247,7 @@ func (l *localWatch) work() bool {
 	}
 }
 
-// open makes a watch of its own at the server, unless what it needs is known to be compacted.
+// open opens a watch of its own at the server, unless the revisions that it needs are known to be compacted.
 func (l *localWatch) open() {
 	l.v.window.mu.Lock()
 	compacted := l.v.window.compacted
@@ -268,7 +268,7 @@ func (l *localWatch) open() {
 	l.server = l.v.c.watcher.Watch(ctx, string(op.KeyBytes()), func(o *clientv3.Op) { *o = op })
 }
 
-// relay sends what the server's watch delivers until the window has what follows. It reports whether the watch goes on.
+// relay sends the events of the server's watch until the window has all later ones. It reports whether the watch goes on.
 func (l *localWatch) relay() bool {
 	defer func() {
 		l.endServer()
@@ -334,7 +334,7 @@ func (l *localWatch) pass(resp clientv3.WatchResponse) bool {
 	return l.send(resp)
 }
 
-// sameCluster ends the watch if a header shows another cluster than that of what it has delivered.
+// sameCluster ends the watch, and returns false, if a header is from another cluster than the events delivered so far.
 func (l *localWatch) sameCluster(h *pb.ResponseHeader) bool {
 	if change := lineage.Compare(l.point, h, false); change != nil {
 		l.send(clientv3.WatchEnd((*clientv3.ClusterChangedError)(change)))
@@ -379,17 +379,18 @@ func (l *localWatch) wants(ev *clientv3.Event) bool {
 	}
 }
 
-// behindContext returns ctx with the metadata of the watches that are served by the server, which delay the cache's own on no stream.
+// behindContext returns ctx with metadata that gives the watches served by the server a stream of their own, so that they do not delay the cache's
+// watches.
 func (c *Cache) behindContext(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "quorate-cache", "behind")
 }
 
-// askBehind asks for the progress of those watches, at most once in a progressPause for all of them.
+// askBehind requests the progress of those watches, at most once in a progressPause for all of them.
 func (c *Cache) askBehind() {
 	now := time.Now()
 	last := c.asked.Load()
 	if last != nil && now.Sub(*last) < progressPause || !c.asked.CompareAndSwap(last, &now) {
 		return
 	}
-	_ = c.watcher.RequestProgress(c.behindContext(c.ctx)) // fails only when all is over
+	_ = c.watcher.RequestProgress(c.behindContext(c.ctx)) // fails only once the cache or the client is closed
 }

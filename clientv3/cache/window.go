@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 )
 
-// event is a change of a key, with what the key was before.
+// event is a change of a key, with the previous key-value.
 type event struct {
 	ev   *clientv3.Event
 	prev *mvccpb.KeyValue // nil if there was no such key
@@ -54,8 +54,8 @@ type batch struct {
 	bytes  int64
 }
 
-// notifyInterval is how often watches with WithProgressNotify get progress at most: the cache asks for it far more often
-// while it is read.
+// notifyInterval is the least time between progress notifications of watches with WithProgressNotify. The cache requests
+// progress far more often while it is read.
 const notifyInterval = time.Minute
 
 // window holds the latest events of a view, from which local watches are served. Each watch has a position in it and no
@@ -87,7 +87,7 @@ func newWindow(cfg Config) *window {
 	return &window{maxEvents: cfg.MaxEvents, maxBytes: cfg.MaxBytes / 8, watches: make(map[*localWatch]struct{}), created: clientv3.WatchResponse{Created: true}}
 }
 
-// keep has the window hold events.
+// keep makes the window hold events.
 func (w *window) keep() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -124,7 +124,7 @@ func (w *window) note(ch change) {
 	w.batches = w.batches[drop:]
 }
 
-// deliver has all watches go on.
+// deliver makes all watches continue.
 func (w *window) deliver() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,8 +133,8 @@ func (w *window) deliver() {
 	}
 }
 
-// wakeLocked has a watch go on. One that has delivered all has no goroutine and is sent what there is now, unless its
-// reader is slow.
+// wakeLocked makes a watch continue. A parked watch has no goroutine: its next responses are sent here, and it gets
+// a goroutine only if its reader is slow or it leaves the window.
 func (w *window) wakeLocked(l *localWatch) {
 	if !l.parked {
 		pause.Signal(l.wake)
@@ -176,7 +176,8 @@ func (w *window) drop(ended error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.skipLocked()
-	if w.loaded = false; ended != nil {
+	w.loaded = false
+	if ended != nil {
 		w.history, w.compacted = 0, 0
 	}
 	for l := range w.watches {
@@ -187,8 +188,8 @@ func (w *window) drop(ended error) {
 	}
 }
 
-// skipLocked moves local watches that have delivered everything to where the window is: the server may have compacted revisions
-// before that, in which nothing has changed.
+// skipLocked moves local watches that have delivered everything to the revision of the window: the server may have compacted
+// the revisions before it, in which nothing has changed for them.
 func (w *window) skipLocked() {
 	if !w.loaded || !w.lossless {
 		return
@@ -221,7 +222,8 @@ func (w *window) notify(resp clientv3.WatchResponse) {
 	}
 	w.progress = resp
 	requested, due := w.requested, time.Since(w.notified) >= notifyInterval
-	if w.requested = false; due {
+	w.requested = false
+	if due {
 		w.notified = time.Now()
 	}
 	for l := range w.watches {

@@ -30,16 +30,16 @@ const maxWorkers = 1 << 16
 type Config[T any] struct {
 	// Workers is how many keys are reconciled at a time. The default is 1, the most 65,536.
 	Workers int
-	// Prefix is what the keys of the objects begin with whose changes are followed. The default is all of the informer's.
+	// Prefix limits the controller to objects whose keys begin with it. The default is all objects of the informer.
 	Prefix string
-	// Keys returns the keys to reconcile after a change; none for a change that does not matter. They need not be those of objects. The
+	// Keys returns the keys to reconcile after a change, none for a change that does not matter. They need not be keys of objects. The
 	// default is the key of the object. It must be safe for concurrent use, and not block.
 	Keys func(cache.Change[T]) []string
 	// Resync is how often all objects are reconciled although nothing has changed; it varies by 10 %. Each is taken as Added. The
 	// default, 0, is never.
 	Resync time.Duration
-	// InitialBackoff bounds the random time after which a key is reconciled again that has failed; the bound doubles with each failure in a row, up
-	// to MaxBackoff. The defaults are 100 ms and 1 min.
+	// InitialBackoff bounds the random time after which a failed key is reconciled again. The bound doubles with each consecutive failure, up to
+	// MaxBackoff. The defaults are 100 ms and 1 min.
 	InitialBackoff, MaxBackoff time.Duration
 	// RetriesPerSecond bounds the retries of all keys together, after 100 at once. The default is 10.
 	RetriesPerSecond int
@@ -99,17 +99,15 @@ func requeue(err error) (again requeueError) {
 	return again
 }
 
-// Run calls reconcile for the key of each object of an informer, first for all there are, and then for those that change or
-// are deleted, until ctx ends. It returns when the calls of reconcile and of OnError that are under way have; the context of the former ends with ctx. A call
-// of Keys may still run then.
+// Run calls reconcile for the key of each object of an informer, first for all existing objects, and then for those that change or are deleted, until ctx
+// ends. It returns when all calls of reconcile and OnError have returned; the context of reconcile ends with ctx. A call of Keys may still run then.
 //
-// A key that changes often before a worker is there is reconciled once; one that changes meanwhile, again
-// afterwards. No key is reconciled by two workers at a time. A key whose reconcile returns an error is tried again after a
-// backoff, or when it changes before.
+// A key that changes often before a worker is free is reconciled once; a key that changes while it is reconciled is
+// reconciled again afterwards. No key is reconciled by two workers at a time. A key whose reconcile returns an error is
+// tried again after a backoff, or when it changes before.
 //
-// reconcile reads what is to be from the informer, which has no object for a key that was deleted, and makes it so. It must do
-// no harm when it is called again. To see its own writes, the next call needs them in the informer:
-// [cache.Informer.WaitForRevision].
+// reconcile reads the desired state from the informer, which has no object for a deleted key, and establishes it. It must be
+// idempotent. To see its own writes, the next call needs them in the informer: [cache.Informer.WaitForRevision].
 //
 // To run in one process only, and with writes that are refused when it does not lead any more, call Run in the
 // function of leaderelection.Run, and write through the KV of its term.
@@ -167,7 +165,7 @@ func work(ctx context.Context, q *queue, onError func(string, int, error), recon
 	}
 }
 
-// resync adds the keys of all objects now and then.
+// resync adds the keys of all objects at every Resync.
 func resync[T any](ctx context.Context, in *cache.Informer[T], cfg Config[T], q *queue) {
 	for pause.For(ctx, cfg.Resync*9/10+rand.N(cfg.Resync/5+1)) == nil {
 		for key, o := range in.All(cfg.Prefix) {

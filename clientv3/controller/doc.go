@@ -1,5 +1,5 @@
-// Package controller makes what is described in etcd so: it calls a function for each key that changes, again after an
-// error, and for all keys now and then.
+// Package controller reconciles a system with its desired state in etcd: it calls a function for each key that
+// changes, again after an error, and periodically for all keys.
 //
 //	in, err := cache.NewInformer(c, cache.InformerConfig[Job]{Decode: decode})
 //	…
@@ -11,6 +11,6 @@
 // [Run] has a queue of keys like client-go's util/workqueue: deduplicated, first in first out, with a backoff for each key that
 // fails and a rate for the retries of all.
 //
-// What it costs the cluster is what the cache of the informer costs: one watch for each prefix, however many controllers run
+// It costs the cluster only what the cache of the informer costs: one watch for each prefix, however many controllers run
 // over it. Reads of the informer cost nothing.
 package controller

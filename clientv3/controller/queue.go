@@ -34,7 +34,7 @@ func newQueue(backoff retry.Policy, retriesPerSecond int) *queue {
 	}
 }
 
-// add has a key reconciled soon. One that waits for its retry waits no more.
+// add makes a key be reconciled soon, even if it waits for its retry.
 func (q *queue) add(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -105,8 +105,8 @@ func (q *queue) take() (key string, ok bool) {
 	return key, true
 }
 
-// done ends the reconciliation of a key. It was not successful if failed is set, and comes again after a backoff; otherwise it
-// comes again after a time, if that is not 0.
+// done ends the reconciliation of a key. If failed is set, the key comes again after a backoff; otherwise it comes again after
+// a time, if that is not 0.
 func (q *queue) done(key string, failed bool, after time.Duration) (failures int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -13,10 +13,10 @@
 //
 // A writer owns lanes: keys below [Config.Prefix], attached to one lease. A write is one Txn: if the mod revision of the
 // lane's key is the one that the writer last saw, it writes the caller's operations and a record in the lane; otherwise
-// it reads the lane. Of all copies of a request a server executes one at most, because it changes the mod revision: also
-// where a copy arrives an hour late, out of order, or after the lease has ended. The record says that the write was
-// executed, at which revision, and which branch of a caller's Txn was taken. A lane has one write at a time; writes
-// that are under way together use different lanes.
+// it reads the lane. Of all copies of a request a server executes at most one, because the execution changes the mod
+// revision. This holds even if a copy arrives an hour late, out of order, or after the lease has ended. The record says
+// that the write was executed, at which revision, and which branch of a caller's Txn was taken. A lane has one write at
+// a time; writes that are under way together use different lanes.
 //
 // # What a write returns
 //
@@ -36,7 +36,7 @@
 //
 //   - the caller's context ends, or the client is closed, while a request is under way. A write without a deadline goes
 //     on until its outcome is known. The lane of a write that was given up stays usable: the next write in it finds out
-//     whether the earlier one was executed, and prevents that it still is;
+//     whether the earlier one was executed, and prevents a later execution;
 //   - the lane's key is deleted together with the answer: the lease ends, because no member could be reached for
 //     [Config.TTL], or keys below the prefix are deleted. The error is a *retry.UnknownOutcomeError;
 //   - the permission for the prefix is withdrawn while a refused write is being withdrawn.
@@ -68,6 +68,6 @@
 // # Servers
 //
 // etcd from 3.4 on. [New] tries a lane, and returns the error of a server that cannot execute such a Txn: kine. etcd's
-// grpc-proxy passes them on, but sends no cluster ID: behind it, that the cluster is another one shows only as a lost
+// grpc-proxy passes them on, but sends no cluster ID: behind it, a change to another cluster shows only as a lost
 // lane.
 package idempotent

@@ -32,14 +32,14 @@ const maxLanes = 1 << 16
 
 // Config says where the lanes are. A zero field has its default.
 type Config struct {
-	// Prefix is what the keys of lanes begin with; the user needs permission to read and to write all of it. It is
+	// Prefix is the prefix of the keys of lanes. The user needs permission to read and write all of it. It is
 	// reserved for lanes: a write of the program that includes such keys is refused. Default "_lanes/".
 	Prefix string
 	// Lanes is how many writes can be under way at the same time; further ones wait. A lane is made when it is
-	// needed first. Default 64, at most 65,536.
+	// first needed. Default 64, at most 65,536.
 	Lanes int
-	// TTL is that of the lease of the lanes, in seconds: so long the lanes of a program that died stay, and a lost
-	// answer can be made up for. Default 60.
+	// TTL is the TTL of the lanes' lease, in seconds. It is how long the lanes of a program that died remain, and
+	// for how long an outcome can be found out after an answer was lost. Default 60.
 	TTL int64
 }
 
@@ -81,7 +81,7 @@ type KV struct {
 // and not client.KV: packages namespace and batch are layered over it.
 //
 // New makes a lease and a lane, and tries the lane once, so it returns an error if the server cannot execute such
-// transactions, as kine, or the user may not. ctx bounds that only. An error may also be one of cfg.
+// transactions (kine), or the user may not. ctx bounds only that. An error may also name a field of cfg.
 func New(ctx context.Context, client *clientv3.Client, cfg Config) (*KV, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -109,7 +109,7 @@ func (k *KV) try(ctx context.Context) error {
 	return err
 }
 
-// laneClient sends a Txn as one that may be repeated. Its context has the flag of channel.Repeatable.
+// laneClient sends a Txn that may be repeated. The context has the flag for channel.Repeatable.
 type laneClient struct{ pb.KVClient }
 
 type unsureKey struct{}
@@ -190,7 +190,7 @@ func newRecord(id id, branch bool) string {
 	return string(append(value, 0))
 }
 
-// parseRecord reads a record. A value that is none has id 0, which no request has.
+// parseRecord reads a record. For a value that is no record it returns id 0, which no request has.
 func parseRecord(value []byte) (id, bool) {
 	if len(value) != recordSize {
 		return 0, false

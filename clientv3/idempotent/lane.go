@@ -10,9 +10,9 @@ import (
 //
 // A lane is a key that one writer writes. Each request compares the key's mod revision with the one that the writer
 // last saw, the guard, and writes the key: of all requests with one guard a server executes one at most, whenever they
-// arrive. A request whose guard does not hold reads the lane's record, which names the one that was executed.
+// arrive. A request whose guard does not hold reads the lane's record, which names the request that was executed.
 
-// id names a request. Ids are random: two writers that take a lane for theirs do not have the same.
+// id names a request. Ids are random, so two writers that both consider a lane theirs use different ones.
 type id uint64
 
 // record is the value of a lane's key, with the revisions at which the key was created and last written.
@@ -28,20 +28,20 @@ type record struct {
 type step uint8
 
 const (
-	stepCreate   step = iota + 1 // the lane's key, if there is none
-	stepWrite                    // the caller's operations, with their record
-	stepWithdraw                 // a record alone, so that the caller's operations can no longer be executed
-	stepDrop                     // the same by deleting the lane's key, which a store that is full accepts
+	stepCreate   step = iota + 1 // creates the lane's key, if there is none
+	stepWrite                    // executes the caller's operations, and writes their record
+	stepWithdraw                 // writes only a record, so that the caller's operations can no longer be executed
+	stepDrop                     // like stepWithdraw, but deletes the lane's key, which a full store accepts
 )
 
-// verdict is what is known of a write at its end.
+// verdict says what is known of a write.
 type verdict uint8
 
 const (
 	undecided   verdict = iota // the step is to be sent
 	executed                   // at a revision
 	notExecuted                // and it will not be
-	elsewhere                  // the same; it can be sent in another lane
+	elsewhere                  // like notExecuted; it can be sent in another lane
 	unknown
 	restored // the store has gone back to an earlier state
 )
@@ -50,11 +50,11 @@ const (
 type result struct {
 	verdict  verdict
 	revision int64 // of the write, or of the earlier state
-	// record is that of the write if its own response was lost, and otherwise nil.
+	// record is the record of the write if its response was lost, and nil otherwise.
 	record *record
 }
 
-// maxOpen bounds the ids of open writes that a lane knows. A lane that turns out to have an older one is not used again.
+// maxOpen bounds the open ids that a lane remembers. A lane whose record has an older id is not used again.
 const maxOpen = 32
 
 // lane is the state of a lane. One write at a time uses it, from begin to a verdict.
@@ -111,8 +111,8 @@ func (l *lane) held(revision int64) result {
 	}
 }
 
-// failedGuard handles the answer that the guard did not hold, with the record of the lane, nil if its key does not exist.
-// No request with this guard can be executed any more. unsure says that another one may have been.
+// failedGuard handles the answer that the guard did not hold. r is the record of the lane, nil if its key does not exist.
+// No request with this guard can be executed any more. unsure says that an earlier one may have been.
 func (l *lane) failedGuard(r *record, unsure bool) result {
 	l.unsure = l.unsure || unsure && l.step == stepWrite
 	switch {
@@ -142,13 +142,13 @@ func (l *lane) failedGuard(r *record, unsure bool) result {
 	}
 }
 
-// isOwn reports whether a record is of this writer, beside that of the current write.
+// isOwn reports whether a record is from another request of this writer than the current write.
 func (l *lane) isOwn(of id) bool {
 	return of == l.creation && l.guard == 0 || of == l.removal && l.step != stepCreate || slices.Contains(l.open, of)
 }
 
-// missing handles the answer that the lane's key does not exist, or was created anew by a late request: its lease has
-// ended, or it was deleted. What its record would say is lost.
+// missing handles the answer that the lane's key does not exist, or was created again by a late request: its lease
+// has ended, or it was deleted. Its record is lost.
 func (l *lane) missing() result {
 	l.ended = true
 	if l.unsure {
@@ -157,8 +157,8 @@ func (l *lane) missing() result {
 	return result{verdict: elsewhere}
 }
 
-// failed handles the end of a request without an answer that was executed. unsure says that it may have been, or may
-// yet be. If the result is undecided the step is to be sent, after a pause.
+// failed handles a request that ended with an error. unsure says that it may have been executed, or may yet be. If
+// the result is undecided, the step is to be sent again after a pause.
 func (l *lane) failed(class retry.Class, unsure bool) result {
 	if l.step == stepWrite && unsure {
 		l.unsure = true
@@ -180,7 +180,7 @@ func (l *lane) failed(class retry.Class, unsure bool) result {
 		return result{}
 	case retry.Ambiguous:
 		return result{}
-	default: // a refusal that others may not repeat
+	default: // a refusal that another member may not repeat
 		if l.unsure {
 			return result{}
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// pool has the lanes of a writer, all under the lease of one session. After the loss of a session it makes another
-// one when a write needs it.
+// pool has the lanes of a writer, all under the lease of one session. After a session is lost, the next write
+// opens another one.
 type pool struct {
 	client *clientv3.Client
 	cfg    Config
@@ -61,7 +61,7 @@ func (p *pool) acquire(ctx context.Context) (*session, *lane, error) {
 	}
 }
 
-// take puts one into a channel.
+// take occupies one of the slots of a channel.
 func (p *pool) take(ctx context.Context, into chan<- struct{}) error {
 	select {
 	case <-p.closed:
@@ -136,7 +136,7 @@ func (p *pool) end(s *session) {
 	idle := s.inUse == 0
 	p.mu.Unlock()
 	if idle {
-		s.Orphan() // what is left of it ends with its TTL
+		s.Orphan() // the lease then expires
 	}
 }
 

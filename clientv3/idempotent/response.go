@@ -14,10 +14,11 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// errForm is the error of a response that has not the form of its request.
-var errForm = errors.New("idempotent: the response of a write has not the form of its request")
+// errForm says that the response to a write does not match the request.
+var errForm = errors.New("idempotent: the response to a write does not match its request")
 
-// response returns the caller's part of the answer that ended the write. The first operation is that of the lane.
+// response returns the caller's part of the answer that ended the write. The first operation of the answer is the
+// lane's.
 func (a *attempts) response() (clientv3.OpResponse, error) {
 	parts, succeeded := a.responses, true
 	if cmps, _, _ := a.op.Txn(); len(cmps) > 0 && len(parts) == 1 {
@@ -34,7 +35,7 @@ func (a *attempts) response() (clientv3.OpResponse, error) {
 	}
 }
 
-// maxReads is how many ranges are read in one Txn, half of etcd's default limit.
+// maxReads bounds the ranges that one Txn reads: half of etcd's default limit.
 const maxReads = 64
 
 // rebuild makes the response to a write whose own response was lost: it reads the keys at the revision of the write
@@ -43,7 +44,7 @@ func (a *attempts) rebuild(ctx context.Context, rec *record) (clientv3.OpRespons
 	b := &rebuilding{at: rec.at, header: reply.Header(a.header, rec.at)}
 	b.wrote(clientv3.OpPut(a.lane.key, ""))
 	var resp clientv3.OpResponse
-	err := error(nil)
+	var err error
 	if a.op.IsTxn() {
 		_, ops, otherwise := a.op.Txn()
 		if !rec.branch {
@@ -83,7 +84,7 @@ func (b *rebuilding) readAt(revision int64, op clientv3.Op, fill func(*pb.RangeR
 	b.reads, b.fill = append(b.reads, op), append(b.fill, fill)
 }
 
-// all returns the responses to operations that others follow, to be filled by read.
+// all returns the responses to ops, which read fills. followed are the operations after ops.
 func (b *rebuilding) all(ops, followed []clientv3.Op) ([]*pb.ResponseOp, error) {
 	responses := make([]*pb.ResponseOp, len(ops))
 	for i, op := range ops {
@@ -142,7 +143,7 @@ func (b *rebuilding) one(op clientv3.Op, later []clientv3.Op) (*pb.ResponseOp, e
 
 func (b *rebuilding) innerHeader() *pb.ResponseHeader { return &pb.ResponseHeader{Revision: b.at} }
 
-// deleted returns the get of what a delete deletes.
+// deleted returns the get that reads the keys of a delete.
 func (b *rebuilding) deleted(op clientv3.Op) clientv3.Op {
 	get := clientv3.OpGet(string(op.KeyBytes()))
 	get.WithRangeBytes(op.RangeBytes())
@@ -152,8 +153,8 @@ func (b *rebuilding) deleted(op clientv3.Op) clientv3.Op {
 	return get
 }
 
-// get returns the response to a get within a Txn. It saw the writes before it and not those after it, so it can be
-// read at one revision if the writes of its range are all on one side.
+// get returns the response to a get within a Txn. The get saw the writes before it and not those after it, so it
+// can be read at one revision if all writes of its range are before it, or all are after it.
 func (b *rebuilding) get(op clientv3.Op, later []clientv3.Op) (*pb.ResponseOp, error) {
 	revision := op.Rev()
 	if revision == 0 {
@@ -172,15 +173,15 @@ func (b *rebuilding) get(op clientv3.Op, later []clientv3.Op) (*pb.ResponseOp, e
 	return &pb.ResponseOp{Response: resp}, nil
 }
 
-// changed reports whether one of the operations writes keys of op.
+// changed reports whether any of ops writes keys of op.
 func (b *rebuilding) changed(op clientv3.Op, ops []clientv3.Op) bool {
 	return slices.ContainsFunc(optxn.Writes(ops...), func(w clientv3.Op) bool {
 		return overlap(string(op.KeyBytes()), string(op.RangeBytes()), string(w.KeyBytes()), string(w.RangeBytes()))
 	})
 }
 
-// read reads what is to be read. Each Txn has a linearizable get too, which makes all of it linearizable: a member
-// that lags does not have the revisions yet.
+// read executes the collected reads. Each Txn also has a linearizable get, which makes all of the Txn
+// linearizable: a member that lags does not have the revisions yet.
 func (b *rebuilding) read(ctx context.Context, kv clientv3.KV, key string) error {
 	for reads := range slices.Chunk(b.reads, maxReads) {
 		txn := append(slices.Clone(reads), clientv3.OpGet(key, clientv3.WithCountOnly()))

@@ -54,7 +54,8 @@ type attempts struct {
 	responses []*pb.ResponseOp
 }
 
-// run sends requests until there is a verdict. The error is the last one, or that for which the write is withdrawn.
+// run sends requests until there is a verdict. The error is the last one, or the one for which the write is
+// withdrawn.
 func (a *attempts) run(ctx context.Context) (result, error) {
 	l := a.lane
 	defer a.kv.pool.release(a.session, l) // also if an interceptor panics
@@ -131,15 +132,15 @@ func (a *attempts) operations() []clientv3.Op {
 	return []clientv3.Op{clientv3.OpTxn(cmps, then, append([]clientv3.Op{put(false)}, otherwise...))}
 }
 
-// answered handles the answer to a request, beside which another one may have been executed if unsure is set. An
-// error says that it is none.
+// answered handles the answer to a request. unsure says that another copy of it may have been executed. An error
+// says that the answer does not match the request.
 func (a *attempts) answered(resp *clientv3.TxnResponse, unsure bool) (result, error) {
 	a.header, a.responses = resp.Header, resp.Responses
 	if resp.Succeeded {
 		return a.lane.held(resp.Header.GetRevision()), nil
 	}
 	if len(resp.Responses) != 1 || resp.Responses[0].GetResponseRange() == nil {
-		return a.lane.failed(retry.Ambiguous, true), fmt.Errorf("idempotent: the answer to a Txn has not the form of its request: %v", resp.Responses)
+		return a.lane.failed(retry.Ambiguous, true), fmt.Errorf("idempotent: the answer to a Txn does not match its request: %v", resp.Responses)
 	}
 	kvs := resp.Responses[0].GetResponseRange().Kvs
 	if len(kvs) == 0 {
@@ -184,7 +185,7 @@ func unknownOutcome(ctx context.Context, err error) error {
 	return &retry.UnknownOutcomeError{Method: pb.KV_Txn_FullMethodName, Err: err}
 }
 
-// over returns why the history is over to which the lanes belong, nil if it is not.
+// over returns why the history of the lanes is over, nil if it is not.
 func (k *KV) over() error {
 	if changed := k.goneBack.Load(); changed != nil {
 		return changed
@@ -195,7 +196,7 @@ func (k *KV) over() error {
 // errLaneLost is the cause of an unknown outcome whose record was deleted.
 var errLaneLost = errors.New("idempotent: the lease ended, or another client deleted the lane's key, before the answer to a write was known")
 
-// newIDs returns ids that no copy of the process has, not one that a virtual machine makes of a running one either.
+// newIDs returns ids that no copy of this process has, even if a running virtual machine is cloned.
 func newIDs() (creation, write, removal id) {
 	var random [24]byte
 	_, _ = rand.Read(random[:])                                                     // it never fails

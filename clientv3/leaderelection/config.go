@@ -21,7 +21,7 @@ const (
 // marginOfTTL is the part of the TTL that is the default margin.
 const marginOfTTL = 5
 
-// Config says what is held, and how. The zero value of every field but Name is usable.
+// Config says which key Run holds, and how. The zero value of every field but Name is usable.
 type Config struct {
 	// Name names the election, lock or semaphore. A candidate's key is Name, a slash and its
 	// lease in hexadecimal, as those of concurrency.Election, Mutex and Semaphore. No other key or
@@ -38,9 +38,9 @@ type Config struct {
 	// whole seconds. Renewals are sent each third of it. The default is 15 s, the least 1 s;
 	// etcd raises less than about 2 s to that.
 	TTL time.Duration
-	// Margin is how long before the lease may expire a term ends that could not be renewed: the
-	// time that the function has for its return, and for clocks that do not run at the same pace.
-	// A term ends TTL - Margin after the last answered renewal was sent. The default is a fifth of
+	// Margin is how long before the lease may expire a term ends whose lease could not be renewed.
+	// It is the time for the function to return, and for clocks that run at different rates. A
+	// term ends TTL - Margin after the last answered renewal was sent. The default is a fifth of
 	// the TTL. It must be below two thirds of the TTL.
 	Margin time.Duration
 	// ResignTimeout bounds how long Run tries to revoke its lease when a term or a candidacy has
@@ -54,7 +54,7 @@ type Config struct {
 	// doubles with each failure in a row, up to 8 times. The default is 2 s.
 	RetryPeriod time.Duration
 
-	// Hooks are called when something happens.
+	// Hooks are called when the state changes.
 	Hooks Hooks
 	// Metrics, if it is not nil, counts the terms.
 	Metrics *Metrics

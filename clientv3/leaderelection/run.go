@@ -35,20 +35,20 @@ const maxDoublings = 3
 // lease may have expired. If the term is not lost, Run returns what lead returns.
 //
 // The context of lead also ends with ctx. The lease is kept alive until lead has returned, and
-// [Term.KV] works until then. For a polite end at SIGTERM, ctx is one of
-// [os/signal.NotifyContext]. Run resigns by revoking its lease, within [Config.ResignTimeout]: the
-// next candidate holds the key at once.
+// [Term.KV] works until then. To resign at SIGTERM, use a context of [os/signal.NotifyContext].
+// Run resigns by revoking its lease, within [Config.ResignTimeout]: the next candidate holds the
+// key at once.
 //
 // If lead panics or calls [runtime.Goexit], Run resigns as well, and the panic goes on.
 //
 // The error is
 //
-//   - that of lead, if the term was not lost, or ctx has ended meanwhile;
+//   - the error of lead, if the term was not lost or ctx has ended meanwhile;
 //   - with ReturnOnLoss a [*TermEndedError], joined with the error of lead;
 //   - that of ctx, if it ended while lead did not run;
 //   - what is wrong with cfg;
-//   - the server's or the client's, if it would be the same again: access is denied, or the client
-//     is closed.
+//   - an error of the server or the client that would recur: access is denied, or the client is
+//     closed.
 //
 // Run logs other failures and campaigns again.
 func Run(ctx context.Context, client *clientv3.Client, cfg Config, lead func(ctx context.Context, term *Term) error) error {
@@ -222,8 +222,8 @@ func (r *runner) resign(ctx context.Context, s *concurrency.Session, endSession 
 	}
 }
 
-// revokeLeft revokes the leases that resign could not, so that the keys of earlier candidacies do not stay beside that of
-// the next one. A lease that must not be revoked expires.
+// revokeLeft revokes the leases that resign could not revoke, so that keys of earlier candidacies do not remain next to
+// the key of the next one. A lease that must not be revoked expires.
 func (r *runner) revokeLeft(ctx context.Context) error {
 	for ; len(r.left) > 0; r.left = r.left[1:] {
 		_, err := r.client.Revoke(ctx, r.left[0])

@@ -6,9 +6,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Codec makes values of type T from bytes, and bytes from them. It is used by several goroutines at once.
+// Codec encodes and decodes values of type T. It must be safe for concurrent use.
 type Codec[T any] interface {
-	// Name is what errors call the codec.
+	// Name returns the name of the codec in errors.
 	Name() string
 	// Encode returns the bytes that are stored for a value.
 	Encode(value T) ([]byte, error)

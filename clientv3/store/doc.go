@@ -13,13 +13,13 @@
 //
 // # Conditional writes
 //
-// [Store.Create], [Store.Update] and [Store.DeleteUnmodified] write only if the key is as it was read. After a fault in
-// which the answer was lost they send the same request again: of all copies one at most is executed. If the key has
-// changed by then, they compare the first change since the read, which they look up in the history, with their own.
-// An equal one counts as their own; so where two equal writes are not one, as with counters, write over package
-// idempotent, which knows. The outcome stays unknown (retry.OutcomeOf) only if ctx ends before an answer, the client is
-// closed, the history is compacted, a server refuses a repetition, the answer is larger than the client accepts, or another
-// client has created the key meanwhile. Without an answer they go on until ctx ends: give it a deadline.
+// [Store.Create], [Store.Update] and [Store.DeleteUnmodified] write only if the key is as it was read. If a fault loses the
+// answer, they send the same request again: of all copies at most one is executed. If the key has changed by then, they
+// compare the first change since the read, which they look up in the history, with their own. An equal one counts as their
+// own; so where two equal writes are not one, as with counters, write over package idempotent, which knows. The outcome
+// stays unknown (retry.OutcomeOf) only if ctx ends before an answer, the client is closed, the history is compacted, a
+// server refuses a repetition, the answer is larger than the client accepts, or another client has created the key
+// meanwhile. Without an answer they go on until ctx ends: give it a deadline.
 //
 // [Store.Put], [Store.Delete] and [Txn] are sent as the KV sends them: over a plain client, the outcome of a lost
 // answer is unknown; over package idempotent it is known.

@@ -15,22 +15,22 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// guarded is a put or a delete that is executed only if its key is as it was read: of all its copies one at most.
+// guarded is a put or a delete that is executed only if its key is as it was read. Of all its copies at most one is executed.
 type guarded struct {
 	op clientv3.Op
 	// before has the revisions of the key as it was read; 0 if it did not exist.
 	before *mvccpb.KeyValue
 }
 
-// result is what is known of a guarded write. If it was not written, it is never executed any more.
+// result is the known result of a guarded write. If written is not set, the write will not be executed later.
 type result struct {
 	written  bool
 	revision int64 // of the write
-	// unsure is the error of a copy that may have created the key, which was deleted and created by others since.
+	// unsure is the error of a copy that may have created the key, although others have deleted and created it since.
 	unsure error
 }
 
-// txn has the forms that kine knows.
+// txn returns the write as a transaction of a form that kine supports.
 func (g guarded) txn(ctx context.Context, kv clientv3.KV) clientv3.Txn {
 	key := string(g.op.KeyBytes())
 	txn := kv.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", g.before.ModRevision)).Then(g.op)
@@ -40,8 +40,8 @@ func (g guarded) txn(ctx context.Context, kv clientv3.KV) clientv3.Txn {
 	return txn.Else(clientv3.OpGet(key))
 }
 
-// execute sends a write until it is known whether it was executed. An error for which retry.OutcomeOf does not say that it
-// was not executed leaves that open.
+// execute sends a write until it is known whether it was executed. After an error retry.OutcomeOf tells whether that is
+// still unknown.
 func (s *Store[T]) execute(ctx context.Context, g guarded) (result, error) {
 	resp, unsure, err := s.send(ctx, g)
 	switch {
@@ -54,7 +54,7 @@ func (s *Store[T]) execute(ctx context.Context, g guarded) (result, error) {
 	case err != nil:
 		return result{}, unknown(err, unsure)
 	}
-	// A copy whose answer was lost may be what has changed the key.
+	// A copy whose answer was lost may have changed the key.
 	kv, at, err := s.firstChange(ctx, g, resp.Header.GetRevision())
 	switch {
 	case err != nil:
@@ -71,8 +71,8 @@ func unknown(err, unsure error) error {
 	return &retry.UnknownOutcomeError{Method: pb.KV_Txn_FullMethodName, Err: errors.Join(err, unsure)}
 }
 
-// send sends a write until there is an answer, or an error that each repetition would have. unsure is the error of the last copy that may have been executed, nil if
-// there is none.
+// send sends a write until there is an answer, or an error that every repetition would get. unsure is the error of
+// the last copy that may have been executed, nil if there is none.
 func (s *Store[T]) send(ctx context.Context, g guarded) (resp *clientv3.TxnResponse, unsure, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, &retry.NotSentError{Err: err}
@@ -83,7 +83,7 @@ func (s *Store[T]) send(ctx context.Context, g guarded) (resp *clientv3.TxnRespo
 		unsure = cmp.Or(lost, unsure)
 		var responseLost *retry.ResponseLostError
 		if errors.As(err, &responseLost) {
-			unsure = err // which branch was executed is to be found out
+			unsure = err // execute finds out which branch was executed
 		} else if retry.Classify(err, retry.Evidence{Sent: true, ContextErr: ctx.Err()}) != retry.Ambiguous {
 			return resp, unsure, err
 		}
@@ -96,8 +96,8 @@ func (s *Store[T]) send(ctx context.Context, g guarded) (resp *clientv3.TxnRespo
 	}
 }
 
-// permanent reports whether an error that leaves the outcome or the branch open is one that each repetition would have: the
-// client accepts no answer of that size, for example.
+// permanent reports whether every repetition would get the error, which leaves the outcome or the branch unknown: for
+// example, the answer is larger than the client accepts.
 func permanent(err error) bool {
 	var unknown *retry.UnknownOutcomeError
 	var lost *retry.ResponseLostError
@@ -110,7 +110,8 @@ func permanent(err error) bool {
 	return retry.Classify(err, retry.Evidence{Sent: true}) == retry.Executed
 }
 
-// wrote reports whether a key that is as its first change has left it, nil if that was a delete, is as the write leaves it.
+// wrote reports whether the first change of the key equals the write. kv is the key after that change, nil if that was a
+// delete.
 func (g guarded) wrote(kv *mvccpb.KeyValue) bool {
 	if g.op.IsDelete() {
 		return kv == nil
@@ -118,8 +119,8 @@ func (g guarded) wrote(kv *mvccpb.KeyValue) bool {
 	return kv != nil && bytes.Equal(kv.Value, g.op.ValueBytes()) && kv.Lease == int64(g.op.LeaseID())
 }
 
-// firstChange returns the key as the first change since it was read has left it, nil if that was a delete, and the revision
-// of that change. At revision high it has changed. It searches the history by halves: one read if the key was changed once,
+// firstChange returns the key after its first change since it was read, nil if that was a delete, and the revision of the
+// change. At revision high the key has changed. It is a binary search in the history: one read if the key was changed once,
 // a few dozen at most. The reads name a revision, so none is stale.
 func (s *Store[T]) firstChange(ctx context.Context, g guarded, high int64) (*mvccpb.KeyValue, int64, error) {
 	kv, high, err := s.at(ctx, g, high)
@@ -146,8 +147,8 @@ func (g guarded) next(kv *mvccpb.KeyValue) bool {
 	return kv != nil && kv.CreateRevision == g.before.CreateRevision && kv.Version == g.before.Version+1
 }
 
-// at reads the key of a write at a revision, and returns it with its ModRevision. If it does not exist, it
-// is nil, with the revision at which it does not.
+// at reads the key of a write at a revision, and returns it with its ModRevision. If the key does not
+// exist, it returns nil and the revision of the read.
 func (s *Store[T]) at(ctx context.Context, g guarded, rev int64) (*mvccpb.KeyValue, int64, error) {
 	resp, err := s.kv.Get(ctx, string(g.op.KeyBytes()), clientv3.WithRev(rev))
 	switch {

@@ -52,7 +52,7 @@ const (
 	changedSpread = time.Second
 )
 
-// listPauses are those between lists when watches do not last, with full jitter.
+// listPauses are the pauses between lists when watches do not last, with full jitter.
 var listPauses = retry.Policy{InitialBackoff: 100 * time.Millisecond, MaxBackoff: 10 * time.Second}
 
 var (
@@ -66,13 +66,14 @@ var (
 // [Synced]; and then each change as it happens, in the order of the revisions, without loss or repetition. It goes on
 // until the loop ends it, ctx ends, or the server refuses it.
 //
-// If changes are compacted before they are delivered, which happens to a loop that is slower than the changes, or if the
-// cluster was restored or replaced, Watch lists the keys again. It then yields what is different: keys with another
-// revision as Put, keys that are gone as Deleted, and Synced. Of several changes of a key it yields the last. For that it
-// keeps the names of all keys, with their revisions, in memory, but not the values.
+// If changes are compacted before they are delivered, because the loop is slower than the changes, or if the cluster was
+// restored or replaced, Watch lists the keys again. It then yields the differences: keys with another revision as Put,
+// keys that are gone as Deleted, and Synced. Of several changes of a key it yields the last. For that it keeps the names
+// of all keys, with their revisions, in memory, but not the values.
 //
 // For a value that cannot be decoded it yields an error ([ErrDecode]) with a Change without the Value,
-// and goes on. Any other error is the last that it yields; there always is one, that of ctx at least.
+// and goes on. Any other error is the last thing that it yields. Unless the loop ends it, the
+// iteration ends with an error, for example that of ctx.
 func (s *Store[T]) Watch(ctx context.Context, opts ...clientv3.OpOption) iter.Seq2[Change[T], error] {
 	return func(yield func(Change[T], error) bool) {
 		op, err := s.selected(opts)
@@ -103,7 +104,7 @@ type watch[T any] struct {
 	yield func(Change[T], error) bool
 }
 
-// seen is what the loop has of a key.
+// seen is the state of a key that the loop has.
 type seen struct {
 	rev  int64 // 0 if it belongs to another history
 	list int   // the last one that had it
@@ -176,7 +177,8 @@ func (w *watch[T]) sync(ctx context.Context) (opened clientv3.WatchChan, err err
 		if err != nil {
 			return nil, err
 		}
-		if rev = page.Header.GetRevision(); opened == nil {
+		rev = page.Header.GetRevision()
+		if opened == nil {
 			opened = w.store.watcher.Watch(ctx, key, clientv3.WithRange(end), clientv3.WithRev(rev+1))
 		}
 		for _, kv := range page.Kvs {

@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// pauses are those between attempts of a conditional write, after a conflict or a lost answer, with full jitter.
+// pauses are the pauses between attempts of a conditional write, after a conflict or a lost answer, with full jitter.
 var pauses = retry.Policy{}
 
 var errNotRead = errors.New("the Entry has no ModRevision: it must be one that was read")
@@ -48,7 +48,7 @@ func (s *Store[T]) Update(ctx context.Context, key string, change func(T) (T, er
 	return s.update(ctx, key, change, false, opts)
 }
 
-// CreateOrUpdate is Update, but if there is no such key, it calls change with the zero value of T, and creates the key.
+// CreateOrUpdate is Update, but if the key does not exist, it calls change with the zero value of T and creates the key.
 func (s *Store[T]) CreateOrUpdate(ctx context.Context, key string, change func(T) (T, error), opts ...clientv3.OpOption) (Entry[T], error) {
 	return s.update(ctx, key, change, true, opts)
 }

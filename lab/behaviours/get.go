@@ -44,7 +44,7 @@ func gets(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Value("as protobuf message", (*pb.RangeResponse)(resp).GetKvs())
 }
 
-// streams makes the same reads, as streams.
+// streams makes the same reads by GetStream.
 func streams(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	reads(ctx, c, log, "stream/", func(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 		return gather(c.GetStream(ctx, key, opts...))
@@ -63,7 +63,7 @@ func streams(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 
 type get = func(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error)
 
-// reads gets keys that it writes below a directory, in every way.
+// reads writes keys below a directory and reads them with every option.
 func reads(ctx context.Context, c *clientv3.Client, log *transcript.Log, dir string, get get) {
 	first := seed(ctx, c, dir)
 	prefix := clientv3.WithPrefix()
@@ -133,7 +133,7 @@ func gather(stream clientv3.GetStreamChan, err error) (*clientv3.GetResponse, er
 	return clientv3.GetStreamToGetResponse(stream)
 }
 
-// longStreams reads ranges that arrive in several chunks, whose boundaries are the server's business.
+// longStreams reads ranges that arrive in several chunks. The server chooses the boundaries.
 func longStreams(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	value := strings.Repeat("v", 20_000)
 	const keys = 100
@@ -151,7 +151,7 @@ func longStreams(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Step("clean up")(c.Delete(ctx, "long/", clientv3.WithPrefix()))
 }
 
-// chunks reads a stream as a program does that keeps only a part.
+// chunks reads a stream chunk by chunk, as a program does that keeps only some of it.
 func chunks(stream clientv3.GetStreamChan, err error) ([]*mvccpb.KeyValue, error) {
 	if err != nil {
 		return nil, err

@@ -66,8 +66,8 @@ func renewed(log *transcript.Log, step string, responses renewals) {
 	log.Value(step, resp)
 }
 
-// ended waits for the end of a keepalive, or of a watch whose watcher is closed, however many responses come before it: the
-// official client may first send the error with which the stream of a watch ended.
+// ended waits until the channel of a keepalive, or of a watch whose watcher is closed, is closed. It skips responses: the
+// official client may first send the error that ended the watch's stream.
 func ended[T any](log *transcript.Log, step string, responses <-chan T) {
 	awaitEnd(responses, step)
 	log.Value(step, "closed")

@@ -89,7 +89,8 @@ func contextClient(ctx context.Context, _ Site, log *transcript.Log) {
 	log.Error("close after the parent's end", child.Close())
 }
 
-// wire records what a server is sent along with calls. It refuses them all, for a reason that no client tries again.
+// wire records the requests and the metadata that a server receives. The server refuses all calls with an error that
+// no client retries.
 func wire(ctx context.Context, _ Site, log *transcript.Log) {
 	fake := ok(fakeetcd.Start(1))
 	defer fake.Close()

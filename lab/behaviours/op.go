@@ -102,7 +102,7 @@ func ops(_ context.Context, _ Site, log *transcript.Log) {
 	})
 }
 
-// opPanics gives every option to every builder: some panic.
+// opPanics passes every option to every builder. Some of them panic.
 func opPanics(_ context.Context, _ Site, log *transcript.Log) {
 	builders := []struct {
 		name  string

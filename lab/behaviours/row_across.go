@@ -11,8 +11,8 @@ import (
 	"github.com/quorate/quorate/lab/servers/site"
 )
 
-// across makes a row: a client is used before, while and after something happens to its server. Where there is
-// authentication, it is alice's.
+// across makes a row that uses a client before, during and after an event at its server. With authentication
+// the client is alice's.
 func across(setup site.Setup, area, name string,
 	use func(ctx context.Context, c *clientv3.Client, happen func()), happen func(context.Context, Site),
 ) Behaviour {
@@ -26,10 +26,10 @@ func across(setup site.Setup, area, name string,
 	})
 }
 
-// expired is when a token of a server of setup Tokens is no longer valid.
+// expired is the age at which a token of a server of setup Tokens is no longer valid.
 const expired = 3500 * time.Millisecond
 
-// What happens.
+// The events.
 func nothing(context.Context, Site)       {}
 func expire(ctx context.Context, _ Site)  { pause(ctx, expired) }
 func restart(ctx context.Context, s Site) { s.do(ctx, site.Kill, site.Restart) }
@@ -39,7 +39,7 @@ func expireAndBreak(ctx context.Context, s Site) {
 	s.do(ctx, site.Cut, site.Heal)
 }
 
-// calls makes calls, the first ones afterwards without a try before.
+// calls makes calls. Nothing is sent between an event and the first call after it.
 func calls(ctx context.Context, c *clientv3.Client, happen func()) {
 	for range 2 {
 		ok(c.Put(ctx, "/alice/calls", "1"))
@@ -50,7 +50,7 @@ func calls(ctx context.Context, c *clientv3.Client, happen func()) {
 	ok(c.Put(ctx, "/alice/calls", "2"))
 }
 
-// watched has watches that exist. One is not read meanwhile.
+// watched keeps two watches open through the events. One of them is read only at the end.
 func watched(ctx context.Context, c *clientv3.Client, happen func()) {
 	const times = 2
 	watch, quiet := created(ctx, c, "/alice/watched/", clientv3.WithPrefix()), created(ctx, c, "/alice/watched/", clientv3.WithPrefix())
@@ -61,14 +61,14 @@ func watched(ctx context.Context, c *clientv3.Client, happen func()) {
 	events(quiet, times)
 }
 
-// isSeen creates a key that is watched, once the server is there, and waits for the event.
+// isSeen waits for the server, creates a watched key, and waits for its event.
 func isSeen(ctx context.Context, c *clientv3.Client, key string, watch clientv3.WatchChan) {
 	untilRead(ctx, c, key)
 	create(ctx, c, key, "1")
 	events(watch, 1)
 }
 
-// opened opens watches, each afterwards.
+// opened opens a watch after each event.
 func opened(ctx context.Context, c *clientv3.Client, happen func()) {
 	ok(c.Get(ctx, "/alice/opened"))
 	watches := make([]clientv3.WatchChan, 2)

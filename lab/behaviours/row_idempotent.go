@@ -19,7 +19,8 @@ var idempotentRows = []Behaviour{
 	on(own, "idempotent writes", "refused when the writer is made, where they do not work", idempotentOrRefused),
 }
 
-// newIdempotent makes a writer, and a switch that loses the answer to the next transaction. The official client has none.
+// newIdempotent returns a writer, and a switch that drops the answer to the next transaction. The official client has no
+// such writer.
 func newIdempotent(ctx context.Context, s Site) (*idempotent.KV, *atomic.Bool, error) {
 	lose := new(atomic.Bool)
 	cfg := s.config()
@@ -49,7 +50,7 @@ func idempotentOrRefused(ctx context.Context, s Site) {
 	}
 }
 
-// writeIdempotently loses the answer to every write: each is executed once, and its response is that of the execution.
+// writeIdempotently drops the answer to every write. Each is executed once, and gets the response of that execution.
 func writeIdempotently(ctx context.Context, kv *idempotent.KV, lose *atomic.Bool) {
 	for range 2 {
 		lose.Store(true)

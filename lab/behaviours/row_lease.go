@@ -23,7 +23,8 @@ func leaseExpires(ctx context.Context, c *clientv3.Client) {
 	want(ok(c.Get(ctx, "/expires/a")).Count == 0, "it is still there")
 }
 
-// leaseUnknown shows that the client does not ask again until the context ends, whatever the server says.
+// leaseUnknown shows that the client does not retry until the context ends, whatever error the server
+// returns.
 func leaseUnknown(ctx context.Context, c *clientv3.Client) {
 	withDeadline(ctx, 10*time.Second, func(ctx context.Context) {
 		_, err := c.KeepAliveOnce(ctx, 12345)

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/lab/behaviours/transcript"
 )
 
-// watchProgress asks for progress, and has it notified. It reaches watches with the metadata of the request alone.
+// watchProgress requests progress, and waits for notifications. A request reaches only watches with the same metadata.
 func watchProgress(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	contexts := []struct {
 		name string
@@ -51,7 +51,7 @@ func watchProgress(ctx context.Context, c *clientv3.Client, log *transcript.Log)
 	notified(ctx, c, log)
 }
 
-// past asks for progress of a watch that has read what was past.
+// past requests progress of a watch that has delivered past events.
 func past(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	ctx = metadata.AppendToOutgoingContext(ctx, "progress", "past")
 	first := putAll(ctx, c, "1", "progress/past")

@@ -62,8 +62,8 @@ type Front struct {
 	current   int             // of the two
 }
 
-// Open leads clients to a cluster. The front must be closed after its clients. One of Named
-// replaces the resolver of the process while it is open.
+// Open leads clients to a cluster. The front must be closed after its clients. A front of
+// Named replaces the resolver of the process while it is open.
 func (s Site) Open(c *lab.Cluster) (*Front, error) {
 	f := &Front{Endpoints: c.Endpoints(), members: c.Members()}
 	var err error
@@ -139,7 +139,7 @@ func (f *Front) publish() error {
 	return err
 }
 
-// move makes the names lead to the other addresses, and silences those of before.
+// move makes the names lead to the other addresses, and silences the previous ones.
 func (f *Front) move() error {
 	for _, l := range f.addresses[f.current] {
 		l.Blackhole(link.Both)
@@ -151,7 +151,7 @@ func (f *Front) move() error {
 	return f.publish()
 }
 
-// pass makes new connections reach another member, and returns the one before.
+// pass makes new connections reach another member, and returns the previous one.
 func (f *Front) pass() *lab.Member {
 	before := f.members[f.behind]
 	f.behind = (f.behind + 1) % len(f.members)
@@ -159,7 +159,7 @@ func (f *Front) pass() *lab.Member {
 	return before
 }
 
-// heal makes addresses that names have left refuse connections.
+// heal makes the addresses that the names no longer lead to refuse connections.
 func (f *Front) heal() {
 	if f == nil || f.names == nil {
 		return

@@ -28,12 +28,12 @@ const (
 
 // Tally counts what a storm did.
 type Tally struct {
-	// Faults by name, and NotInjected those of them that failed to happen, at least
-	// in part.
+	// Faults counts the faults by name, and NotInjected those that could not be
+	// injected, at least in part.
 	Faults      map[string]int
 	NotInjected int
-	// Cuts is how often all connections of clients to a member were reset beside the
-	// faults.
+	// Cuts is how often all connections of clients to a member were reset, apart
+	// from the faults.
 	Cuts int
 }
 
@@ -47,12 +47,12 @@ func (t Tally) String() string {
 	return b.String()
 }
 
-// Storm makes a run hard until ctx ends: it injects one random fault after the other, and beside them breaks
-// connections at all times. It returns what it did when the cluster is healed. The scene's Rand chooses the faults and
-// cuts the connections, so that the one does not change what the other draws; its Hold is the storm's own.
+// Storm injects one random fault after another until ctx ends, and breaks random connections all the while. It returns
+// what it did when the cluster is healed. The scene's Rand chooses the faults and cuts the connections, so that the
+// one does not change what the other draws; its Hold is the storm's own.
 //
-// A fault that cannot be injected is noted and counted and no reason to end; a
-// cluster that cannot be healed within a minute is.
+// It notes and counts a fault that cannot be injected, and goes on; it ends if the
+// cluster cannot be healed within a minute.
 func Storm(ctx context.Context, scene Scene, cuts *rand.Rand) (Tally, error) {
 	scene.Hold = longestHold
 	tally := Tally{Faults: map[string]int{}}
@@ -82,8 +82,8 @@ func (t *Tally) injectFaults(ctx context.Context, s Scene) error {
 	return nil
 }
 
-// disturb injects one fault, holds it, and heals the cluster. A fault that cannot be
-// injected is no reason to end, since what it did can be healed.
+// disturb injects one fault, holds it, and heals the cluster. It goes on if a fault
+// cannot be injected, since what that did can be healed.
 func (t *Tally) disturb(ctx context.Context, s Scene, f Fault) error {
 	t.Faults[f.Name]++
 	injecting, cancel := context.WithTimeout(context.Background(), injectTimeout)

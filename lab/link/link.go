@@ -60,7 +60,7 @@ func New(target string) *Link {
 
 // Listen returns a link to the TCP address target that takes connections on a free
 // port of 127.0.0.1, see Addr. The port is held until Close, whatever the condition
-// of the link. It fails when no port can be had.
+// of the link. It fails when no port is free.
 func Listen(target string) (*Link, error) { return ListenAt("127.0.0.1:0", target) }
 
 // ListenAt is Listen on an address of the caller's choice.
@@ -91,9 +91,9 @@ func (l *Link) Target() string {
 	return l.target
 }
 
-// SetTarget changes the address for connections to come; those that exist stay
-// where they are. With an empty target the link resets them, as a host does where
-// nothing listens.
+// SetTarget changes the address for new connections; existing ones stay where they
+// are. With an empty target the link resets new connections, as a host does for a
+// port on which nothing listens.
 func (l *Link) SetTarget(target string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,8 +195,8 @@ func (l *Link) Stats() Stats {
 	return Stats{Accepted: l.accepted.Load(), Refused: l.refused.Load(), Active: len(l.Conns())}
 }
 
-// Close gives up the port, resets every connection and returns when all goroutines
-// of the link have ended. A second Close has no effect. It returns the error of
+// Close frees the port, resets every connection and returns when all goroutines of
+// the link have ended. A second Close has no effect. It returns the error of
 // closing the listener, if any.
 func (l *Link) Close() error {
 	l.mu.Lock()
@@ -224,7 +224,7 @@ func (l *Link) accept() {
 		case errors.Is(err, net.ErrClosed):
 			return
 		default:
-			_ = pause.For(l.ctx, acceptRetry) // a link that is closed has no listener any more
+			_ = pause.For(l.ctx, acceptRetry) // a closed link has no listener
 		}
 	}
 }

@@ -62,11 +62,10 @@ func (p *path) awaitOpen(done <-chan struct{}) bool {
 	}
 }
 
-// transmit blocks until TCP has carried a segment that was sent at the given time, and
-// returns false when done closes first. recovered is when the connection's last
-// retransmission arrived: what was sent before goes with it. behind counts the segments that
-// were sent later; the first one of them that arrives shows the loss, as long as the sender has not
-// timed out (RFC 8985).
+// transmit blocks until TCP has carried a segment that was sent at the given time, and returns
+// false when done closes first. recovered is when the connection's last retransmission arrived: it
+// also delivers the segments that were sent before. behind counts the segments that were sent
+// later. The first of them to arrive reveals the loss, unless the sender has timed out (RFC 8985).
 func (p *path) transmit(done <-chan struct{}, sent time.Time, recovered *time.Time, behind func() int) bool {
 	if !sent.After(*recovered) {
 		return true
@@ -124,13 +123,13 @@ func (p *path) grant(done <-chan struct{}, arrived time.Time, n int) (int, bool)
 	}
 }
 
-// forever is the wait of a path that is not open: only a change of its condition
-// ends it, or the end of the connection, which on a cut path is near.
+// forever is the wait for a path that is not open. Only a change of its condition
+// or the end of the connection ends it.
 const forever time.Duration = -1
 
-// reserve says how long to wait at the time now, and with how many bytes granted at
-// the end of that wait. None granted means to ask again after the wait. A
-// reservation is void once changed closes.
+// reserve returns how long to wait from now on, and how many bytes are granted
+// after that wait; with 0 bytes, ask again then. A reservation is void once changed
+// closes.
 func (p *path) reserve(arrived time.Time, n int, now time.Time) (granted int, wait time.Duration, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

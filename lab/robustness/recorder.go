@@ -28,18 +28,19 @@ var everything = []byte{0}
 
 // Recorder records the history of a cluster's store, revision by revision. It watches all
 // keys on every member at the same time, past the links and without a client library, takes
-// each revision from the member that tells it first, and compares what the others tell.
+// each revision from the first member that delivers it, and compares what the others
+// deliver.
 //
-// It is certain to be complete: revisions have no gaps in etcd, so it takes only
-// the one that follows the last. A compaction must not go beyond
-// [Recorder.Revision]. Its methods may be called from several goroutines.
+// Its history is complete: revisions of etcd have no gaps, and it takes only the
+// one that follows the last. A compaction must not go beyond [Recorder.Revision].
+// Its methods may be called from several goroutines.
 type Recorder struct {
 	cluster *lab.Cluster
 	cancel  context.CancelFunc
 	work    sync.WaitGroup
 
 	mu        sync.Mutex
-	revisions [][]history.Event // from revision 2 on, of which none has no event
+	revisions [][]history.Event // from revision 2 on; each has events
 	changed   chan struct{}
 	err       error
 }
@@ -69,9 +70,9 @@ func (r *Recorder) Revision() int64 {
 
 func (r *Recorder) last() int64 { return int64(len(r.revisions)) + 1 }
 
-// catchUp waits until the recorder has come to the current revision of the store. It returns
-// that, and the events up to it in the order of their revisions. It
-// fails when ctx ends first, or when the recorder has found that members disagree.
+// catchUp waits until the recorder has reached the current revision of the store. It returns
+// that revision, and the events up to it in the order of their revisions. It fails when ctx
+// ends first, or when the recorder has found that members disagree.
 func (r *Recorder) catchUp(ctx context.Context) (revision int64, events []history.Event, err error) {
 	if revision, err = r.current(ctx); err != nil {
 		return 0, nil, err
@@ -104,14 +105,14 @@ func (r *Recorder) current(ctx context.Context) (int64, error) {
 	}
 }
 
-// await returns when something is so, which is looked at under the lock after each change. It fails when ctx ends first, or when
-// the recorder has found that members disagree.
-func (r *Recorder) await(ctx context.Context, is func() bool) error {
+// await returns when a condition holds. It evaluates the condition under the lock after each change. It fails when ctx ends
+// first, or when the recorder has found that members disagree.
+func (r *Recorder) await(ctx context.Context, condition func() bool) error {
 	for {
 		r.mu.Lock()
-		so, err, changed := is(), r.err, r.changed
+		holds, err, changed := condition(), r.err, r.changed
 		r.mu.Unlock()
-		if so || err != nil {
+		if holds || err != nil {
 			return err
 		}
 		select {
@@ -179,11 +180,11 @@ func (r *Recorder) stream(ctx context.Context, m *lab.Member) error {
 	}
 }
 
-// disagreement is an error that no further stream mends.
+// disagreement is an error that another stream would not resolve.
 type disagreement struct{ error }
 
-// take adds what a stream brought, whose next revision is the given one, and
-// returns its next revision after that.
+// take adds the events of a response. next is the revision that the stream has to
+// deliver next; take returns the one after the events.
 func (r *Recorder) take(next int64, came []history.Event) (int64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -205,7 +206,7 @@ func (r *Recorder) take(next int64, came []history.Event) (int64, error) {
 	return next, nil
 }
 
-// add adds a revision, or compares it if it is there.
+// add records a revision, or compares it if it is recorded already.
 func (r *Recorder) add(revision int64, came []history.Event) error {
 	if revision > r.last() {
 		r.revisions = append(r.revisions, came)

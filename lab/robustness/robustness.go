@@ -29,7 +29,7 @@ import (
 	"github.com/quorate/quorate/lab/robustness/history"
 )
 
-// recordTimeout is how long the recorder may take to come to the current revision.
+// recordTimeout is how long the recorder may take to reach the current revision.
 const recordTimeout = 30 * time.Second
 
 // leakTimeout is how long goroutines may take to end after everything is closed.
@@ -63,7 +63,7 @@ type Env struct {
 // Cleanup has something closed by Close: last what came first.
 func (e *Env) Cleanup(clean func() error) { e.cleanups = append(e.cleanups, clean) }
 
-// Close closes what there is to close. A workload calls it when the clients have settled; when the workload fails, [Run] does.
+// Close runs the cleanups. A workload calls it when the clients have settled; when the workload fails, [Run] does.
 func (e *Env) Close() (err error) {
 	for _, clean := range slices.Backward(e.cleanups) {
 		err = errors.Join(err, clean())
@@ -85,8 +85,8 @@ const (
 	firstPart
 )
 
-// Recorded waits until the recorder has come to the current revision of the store, and returns that, and the events up to it
-// in the order of their revisions. They must not be changed.
+// Recorded waits until the recorder has reached the current revision of the store, and returns that revision, and the events
+// up to it in the order of their revisions. They must not be changed.
 func (e *Env) Recorded() (revision int64, events []history.Event, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
 	defer cancel()

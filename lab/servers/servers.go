@@ -49,7 +49,7 @@ const (
 	progress    = "--watch-progress-notify-interval"
 )
 
-// All are the servers, from the oldest on.
+// All lists the servers, the oldest version first.
 var All = []Server{
 	{Name: "etcd 3.4", Short: true, progress: oldProgress},
 	{Name: "etcd 3.5.0", Short: true, folder: "etcd350", progress: oldProgress},
@@ -81,13 +81,13 @@ func (s Server) Built() string {
 	return path
 }
 
-// Offers reports whether the server can be set up so: kine knows no tokens and no quota.
+// Offers reports whether the server supports a setup: kine has no authentication and no quota.
 func (s Server) Offers(setup site.Setup) bool {
 	return s.kind != kine || !slices.Contains([]site.Setup{site.Tokens, site.Quota, site.Auth}, setup)
 }
 
-// Build returns the path of the server's executable. It is built if its sources are newer; etcd 3.4, which cannot be
-// built by today's Go, is the one that QUORATE_ETCD34 names, or Debian's.
+// Build builds the server's executable, unless it is up to date, and returns its path. Today's Go cannot build etcd
+// 3.4: Build returns the path in QUORATE_ETCD34, or that of Debian's package.
 func (s Server) Build(ctx context.Context) (string, error) {
 	if s.folder == "" {
 		return etcd34.Find()
@@ -129,7 +129,7 @@ func labFolder(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Client is a client that a program of the lab is compiled with.
+// Client names a client that a program of the lab can be compiled with.
 type Client string
 
 // The clients.
@@ -138,13 +138,13 @@ const (
 	Quorate  Client = "Quorate"
 )
 
-// Clients are both.
+// Clients lists both clients.
 var Clients = []Client{Official, Quorate}
 
 const official = "go.etcd.io/etcd/client/v3"
 
-// build compiles a program that imports the official client with a client, and returns its path in dir. For Quorate that is
-// the shim in place of the official module. An error ends it, see package fatal.
+// build compiles a program that imports the official client, and returns its path in dir. For Quorate, the shim takes the
+// place of the official module. An error ends it, see package fatal.
 func (c Client) build(ctx context.Context, dir, program string, flags ...string) string {
 	lab := fatal.OK(labFolder(ctx))
 	root := filepath.Dir(lab)
@@ -173,7 +173,7 @@ type Program struct {
 	dir string
 }
 
-// BuildProgram compiles a program, such as "./behaviours/program", with each of some clients. Flags are those of go build.
+// BuildProgram compiles a program, such as "./behaviours/program", once for each client. Flags are those of go build.
 func BuildProgram(ctx context.Context, program string, clients []Client, flags ...string) (*Program, error) {
 	dir, err := os.MkdirTemp("", "quorate-program-")
 	if err != nil {
@@ -195,8 +195,8 @@ func BuildProgram(ctx context.Context, program string, clients []Client, flags .
 // Remove removes the program.
 func (p *Program) Remove() { _ = os.RemoveAll(p.dir) }
 
-// Run runs the program with a client, in a process of its own, which reads in and prints out, both as JSON. Its standard input
-// ends when the process does, or this one.
+// Run runs the program with a client in a process of its own, which reads in and prints out, both as JSON. Its standard input
+// stays open until it exits; it closes earlier if this process dies.
 func (p *Program) Run(ctx context.Context, c Client, in, out any, args ...string) error {
 	cmd := exec.CommandContext(ctx, p.Paths[c], args...)
 	var stderr bytes.Buffer
@@ -210,7 +210,7 @@ func (p *Program) Run(ctx context.Context, c Client, in, out any, args ...string
 	}
 	printed, err := cmd.Output()
 	switch cause := context.Cause(ctx); {
-	case err != nil && cause != nil: // for which the process was ended
+	case err != nil && cause != nil: // the end of ctx has killed the process
 		return fmt.Errorf("%w: %s", cause, strings.TrimSpace(stderr.String()))
 	case err != nil:
 		return fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))

@@ -29,7 +29,7 @@ type Running struct {
 	mu sync.Mutex // held while the server is acted upon
 }
 
-// Start starts a server that is set up in a way that it offers. It must be closed.
+// Start starts a server with a setup that it offers. It must be closed.
 func (s Server) Start(ctx context.Context, path string, setup site.Setup) (*Running, error) {
 	dir, err := os.MkdirTemp("", "quorate-server-")
 	if err != nil {
@@ -62,7 +62,7 @@ func (r *Running) start(ctx context.Context, s Server, path string, setup site.S
 	case site.Several:
 		cfg.Members = 3
 		cfg.Heartbeat, cfg.Election = 200*time.Millisecond, 2*time.Second // a busy machine elects no other leader meanwhile
-		cfg.Args = append(cfg.Args, "--strict-reconfig-check=false")      // it takes a member for unhealthy in its first five seconds
+		cfg.Args = append(cfg.Args, "--strict-reconfig-check=false")      // the check takes a member for unhealthy in its first five seconds
 	case site.None, site.Plain, site.Own, site.Auth, site.Single:
 	}
 	var err error
@@ -142,7 +142,7 @@ func (r *Running) serveAct(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// Do does something to the server.
+// Do acts on the server.
 func (r *Running) Do(ctx context.Context, act site.Act) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,8 +187,8 @@ func onEach(members []*lab.Member, act func(*lab.Member) error) error {
 	return errors.Join(errs...)
 }
 
-// Settle waits for what members of etcd change by themselves in their first seconds: they raise the version of their storage,
-// which Status and snapshots tell since etcd 3.6.
+// Settle waits until the members of etcd have raised their storage version, which they do in their first seconds. Status and
+// snapshots contain it since etcd 3.6.
 func Settle(ctx context.Context, c *lab.Cluster) error {
 	for _, m := range c.Members() {
 		for {
@@ -211,7 +211,7 @@ func Settle(ctx context.Context, c *lab.Cluster) error {
 func (r *Running) data() string   { return filepath.Join(r.store.Dir(), r.store.Members()[0].Name()) }
 func (r *Running) backup() string { return filepath.Join(r.dir, "backup") }
 
-// exchange copies data while the server does not run.
+// exchange copies data while the server is stopped.
 func (r *Running) exchange(ctx context.Context, from, to string) error {
 	m := r.store.Members()[0]
 	return errors.Join(m.Kill(), os.RemoveAll(to), os.CopyFS(to, os.DirFS(from)), m.Restart(ctx))

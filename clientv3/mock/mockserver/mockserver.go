@@ -3,8 +3,7 @@
 // balancers and resolvers. Streams of RangeStream and of services that it does not
 // have end with codes.Unimplemented, those of LeaseKeepAlive end at once.
 //
-// A test that needs answers as etcd gives them uses package fakeetcd beside this
-// one.
+// For tests that need the answers of etcd, use package fakeetcd.
 package mockserver
 
 import (
@@ -33,7 +32,7 @@ type MockServer struct {
 	// GRPCServer is the running server, nil while it is stopped.
 	GRPCServer *grpc.Server
 
-	served chan struct{} // closed when GRPCServer serves no more
+	served chan struct{} // closed when GRPCServer has stopped serving
 }
 
 // ResolverAddress returns the server's address in the form that a resolver of gRPC
@@ -45,7 +44,7 @@ func (ms *MockServer) ResolverAddress() resolver.Address {
 	return resolver.Address{Addr: ms.Address}
 }
 
-// start does nothing to a server that runs.
+// start starts the server, unless it runs.
 func (ms *MockServer) start() error {
 	if ms.GRPCServer != nil {
 		return nil
@@ -65,7 +64,7 @@ func (ms *MockServer) start() error {
 	return nil
 }
 
-// stop does nothing to a server that does not run.
+// stop stops the server, if it runs.
 func (ms *MockServer) stop() {
 	if ms.GRPCServer == nil {
 		return

@@ -82,7 +82,8 @@ func (l *listing) apply(c registry.Change) bool {
 func (l *listing) forget(e *entry) {
 	at := address(e.endpoint)
 	rest := slices.DeleteFunc(l.byAddress[at], func(other *entry) bool { return other == e })
-	if l.byAddress[at] = rest; len(rest) == 0 {
+	l.byAddress[at] = rest
+	if len(rest) == 0 {
 		delete(l.byAddress, at)
 	}
 }

@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// leaseTTL, in seconds, has each lease renewed every 20 s.
+	// leaseTTL, in seconds, means that each lease is renewed every 20 s.
 	leaseTTL = 60
-	// shortLeaseTTL is that of a short run.
+	// shortLeaseTTL is the leaseTTL of a short run.
 	shortLeaseTTL = 6
-	// granters is how many callers make leases. It spreads the leases over the
-	// time that the server takes to grant them, as a program does that makes them
-	// when it needs them.
+	// granters is how many callers grant leases at the same time. The grants then
+	// spread over the time that the server takes for them, as in a program that
+	// grants leases when it needs them.
 	granters = 32
 )
 
-// keepLeases has leases granted by several callers and kept alive. From a sixth of the TTL after the last grant on, midway between
-// renewals, for a whole TTL, it takes the CPU time of the client's process, and when each keepalive is sent. It is due a third of
-// the TTL after the one before it was sent; the official client counts from the answer to that, so that its lateness includes the
-// time of the answer.
+// keepLeases grants leases by several callers and keeps them alive. For one whole TTL, which begins a sixth of the TTL after the
+// last grant, midway between renewals, it measures the CPU time of the client's process, and how late each keepalive is sent. A
+// keepalive is due a third of the TTL after the previous one was sent. The official client counts from the answer to the previous
+// one, so its lateness includes the time of that answer.
 func keepLeases(ctx context.Context, site Site) Sample {
 	ttl := int64(leaseTTL)
 	if site.Short {
@@ -61,8 +61,8 @@ func keepLeases(ctx context.Context, site Site) Sample {
 // renewals are the answers to the keepalives of a lease.
 type renewals <-chan *clientv3.LeaseKeepAliveResponse
 
-// drain takes the answers that have come and does not wait. It returns how many they are,
-// and whether more may come.
+// drain reads the answers that have arrived, without waiting. It returns their number,
+// and whether more may arrive.
 func (r renewals) drain() (n int, open bool) {
 	for {
 		select {
@@ -110,8 +110,8 @@ func allRenewed(kept []renewals) error {
 	return nil
 }
 
-// lateness measures how late the keepalives of leases are sent, as a stream interceptor of whichever client. One is due a third
-// of the TTL after the one before it was sent, as both clients have it.
+// lateness measures how late the keepalives of leases are sent, as a stream interceptor of either client. A keepalive is due a
+// third of the TTL after the previous one was sent.
 type lateness struct {
 	due time.Duration
 
@@ -124,14 +124,14 @@ func newLateness(ttl time.Duration) *lateness {
 	return &lateness{due: ttl / 3, sent: make(map[int64]time.Time)}
 }
 
-// start forgets how late keepalives were so far.
+// start discards the measurements so far.
 func (l *lateness) start() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.late = nil
 }
 
-// end returns the median and the longest since the start. Of a lease that is overdue it counts what has passed.
+// end returns the median and the longest lateness since start. An overdue lease counts with its lateness so far.
 func (l *lateness) end() (median, longest time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

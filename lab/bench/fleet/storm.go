@@ -35,7 +35,7 @@ const (
 	afterReturn = 5 * time.Second
 )
 
-// afterOutage is when clients have no answer that are reported.
+// afterOutage says, in the report of clients without an answer, when that was.
 const afterOutage = "after the outage"
 
 // storm kills all members, so that the kernel refuses connections, and restarts them.
@@ -138,7 +138,7 @@ func failedConnects(context.Context) (float64, error) {
 	return 0, errors.New(counters + ": no AttemptFails")
 }
 
-// series is a count that is read all the time.
+// series has the readings of a count.
 type series struct {
 	at     []time.Time
 	values []float64
@@ -146,14 +146,14 @@ type series struct {
 	done   chan struct{}
 }
 
-// follow reads a count every so often, from one that is known on, until it is stopped.
+// follow reads a count at intervals until it is stopped. known is its first value.
 func follow(ctx context.Context, known float64, every time.Duration, read func(context.Context) (float64, error)) *series {
 	ctx, end := context.WithCancel(ctx)
 	s := &series{at: []time.Time{time.Now()}, values: []float64{known}, end: end, done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
 		for pause.For(ctx, every) == nil {
-			if v, err := read(ctx); err == nil { // the next one counts what one that fails misses
+			if v, err := read(ctx); err == nil { // a failed reading loses nothing: the next one includes it
 				s.at, s.values = append(s.at, time.Now()), append(s.values, v)
 			}
 		}
@@ -170,8 +170,8 @@ func (s *series) stop() {
 // total returns by how much the count has grown.
 func (s *series) total() float64 { return s.values[len(s.values)-1] - s.values[0] }
 
-// busiest returns by how much the count has grown in a second at most. Readings are a little more than a second apart then, or much
-// more if the members were too busy to answer.
+// busiest returns the highest growth of the count per second. It compares readings that are a little more than a second apart, or
+// much more if the members were too busy to answer.
 func (s *series) busiest() (most float64) {
 	for i, from := range s.at {
 		if n := slices.IndexFunc(s.at, func(at time.Time) bool { return at.Sub(from) >= time.Second }); n >= 0 {

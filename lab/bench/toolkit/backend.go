@@ -30,7 +30,7 @@ type backend struct {
 	link   *link.Link // nil unless a backend freezes
 	addr   string
 
-	takes atomic.Int64 // nanoseconds of a call
+	takes atomic.Int64 // nanoseconds for each call
 	fails atomic.Bool
 	calls atomic.Int64 // and streams that have begun
 }

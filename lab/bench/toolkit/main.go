@@ -29,7 +29,7 @@ import (
 	"github.com/quorate/quorate/lab/internal/stats"
 )
 
-// allSlots is how many slots there are.
+// allSlots bounds what runs at the same time: each scenario takes some of the slots.
 const allSlots = 12
 
 func main() {
@@ -65,7 +65,7 @@ func exitOn(err error) {
 	}
 }
 
-// inChild measures in a process of its own.
+// inChild measures a scenario in a process of its own.
 func inChild(ctx context.Context, s scenario, p policy) (figures []figure, err error) {
 	cmd := exec.CommandContext(ctx, os.Args[0], "-child", "-scenario", "^"+s.name+"$", "-policy", "^"+p.name+"$")
 	cmd.Stderr = os.Stderr
@@ -79,7 +79,7 @@ func inChild(ctx context.Context, s scenario, p policy) (figures []figure, err e
 	return figures, nil
 }
 
-// row is a figure of a scenario: its medians by policy.
+// row is one figure of a scenario, with its median for each policy.
 type row struct {
 	Scenario, Figure string
 	Medians          map[string]float64
@@ -123,7 +123,7 @@ func measureAll(ctx context.Context, rounds int, measure func(context.Context, s
 	return rows, nil
 }
 
-// table is in Markdown.
+// table returns the rows as a Markdown table.
 func table(rows []row) string {
 	var b strings.Builder
 	b.WriteString("| scenario | figure |")

@@ -23,9 +23,9 @@ const (
 	Failing               // SERVFAIL
 	Refusing              // REFUSED
 	Silent
-	Foreign   // what it answers is not the answer to the query, but to another one
+	Foreign   // it answers another query than the one it received
 	Slow      // it answers after SlowFor
-	Truncated // over UDP it answers nothing but that TCP is to be used
+	Truncated // over UDP it answers only that TCP must be used
 )
 
 // SlowFor is how long a slow server takes for an answer.
@@ -53,7 +53,7 @@ type TB interface {
 	Fatal(args ...any)
 }
 
-// Start runs a server until the test ends. If addr is "", it is one of 127.0.0.1.
+// Start runs a server until the test ends. If addr is "", it listens on a free port of 127.0.0.1.
 func Start(t TB, addr string) *Server {
 	t.Helper()
 	ns, err := New(addr)
@@ -68,7 +68,7 @@ func Start(t TB, addr string) *Server {
 	return ns
 }
 
-// New runs a server until Close. If addr is "", it is one of 127.0.0.1.
+// New runs a server until Close. If addr is "", it listens on a free port of 127.0.0.1.
 func New(addr string) (*Server, error) {
 	ns := &Server{Addr: addr, behaviours: map[string]Behaviour{}, records: map[string][]miekg.RR{}, queries: map[string]int{}}
 	if addr == "" {
@@ -108,8 +108,8 @@ func (ns *Server) Restart() error {
 	return nil
 }
 
-// Stop ends the server until Restart: queries are refused by the system. It does nothing if the
-// server is stopped.
+// Stop stops the server until Restart: the system refuses queries. It does nothing if the
+// server is stopped already.
 func (ns *Server) Stop() error {
 	if ns.stop == nil {
 		return nil
@@ -131,8 +131,8 @@ func (ns *Server) Close() error {
 // udpTimeout is how long listenUDP waits for a port that is taken.
 const udpTimeout = 10 * time.Second
 
-// listenUDP waits for the port, which the system may give to a DNS query of another process for as long as
-// that takes: a reservation holds for TCP only.
+// listenUDP waits for the port. A reservation holds for TCP only, so the system may lend the port to a DNS
+// query of another process.
 func listenUDP(addr string) (net.PacketConn, error) {
 	for deadline := time.Now().Add(udpTimeout); ; time.Sleep(10 * time.Millisecond) {
 		packets, err := net.ListenPacket("udp", addr)

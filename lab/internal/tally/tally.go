@@ -72,9 +72,11 @@ func (v Verdict) String() string {
 	return b.String()
 }
 
-// Add counts a violation, and returns it for its evidence. It is kept unless there are too many of its kind.
+// Add counts a violation, and returns it so that the caller can add evidence. It is kept unless there are too many of its
+// promise.
 func (v *Verdict) Add(p Promise, format string, args ...any) *Violation {
-	if v.Count(p, 1); v.Counts[p] > MaxKept {
+	v.Count(p, 1)
+	if v.Counts[p] > MaxKept {
 		return &Violation{}
 	}
 	v.Violations = append(v.Violations, Violation{Promise: p, Message: fmt.Sprintf(format, args...)})
@@ -89,7 +91,7 @@ func (v *Verdict) Count(p Promise, n int) {
 	v.Counts[p] += n
 }
 
-// Merge adds what another verdict says.
+// Merge adds the violations of another verdict.
 func (v *Verdict) Merge(other Verdict) {
 	v.Violations = append(v.Violations, other.Violations...)
 	for p, n := range other.Counts {

@@ -36,7 +36,7 @@ const (
 	requestTimeout = 10 * time.Second
 )
 
-// load is what uses the API server.
+// load is the clients of the API server.
 type load struct {
 	meter  *meter
 	core   *core.CoreV1Client
@@ -130,7 +130,7 @@ func (l *load) write(ctx context.Context) {
 	})
 }
 
-// watch follows the objects. A watch that ends goes on where it ended.
+// watch follows the objects. The next watch resumes where the last one ended.
 func (l *load) watch(ctx context.Context, began func()) {
 	last := "0"
 	for ctx.Err() == nil {
@@ -146,7 +146,7 @@ func (l *load) watch(ctx context.Context, began func()) {
 		for event := range w.ResultChan() {
 			object, ok := event.Object.(*corev1.ConfigMap)
 			if !ok {
-				last = "" // the history is gone: whatever is there comes again
+				last = "" // the history is gone: the watch starts over with all objects
 				break
 			}
 			last = object.ResourceVersion
@@ -173,7 +173,8 @@ func (l *load) list(ctx context.Context, list func(context.Context) error, worst
 	l.meter.note(func(r *row) { *worst(r) = max(*worst(r), took.Seconds()) })
 }
 
-// listConfigMaps lists what changes all the time, and listQuotas what never does; both are as of now.
+// listConfigMaps lists objects that change all the time, and listQuotas objects that never do. Both
+// reads are linearizable.
 func (l *load) listConfigMaps(ctx context.Context) error {
 	_, err := l.core.ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
 	return err
@@ -199,8 +200,8 @@ func (l *load) isReady(ctx context.Context) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// lead is a controller that leads, with the times of client-go's defaults, and is elected again
-// when it lost its lease.
+// lead runs a controller's leader election with client-go's default times, and again after the
+// lease was lost.
 func (l *load) lead(ctx context.Context, leases *coordination.CoordinationV1Client, name string) {
 	for ctx.Err() == nil {
 		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{

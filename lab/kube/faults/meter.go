@@ -13,7 +13,8 @@ import (
 	"github.com/quorate/quorate/lab/kube"
 )
 
-// meter keeps the worst, and what is overdue at the moment.
+// meter keeps the worst figures of a phase, and the writes and the outage that are still
+// in progress.
 type meter struct {
 	mu      sync.Mutex
 	worst   row
@@ -81,7 +82,8 @@ func (m *meter) update(n int, change func(*pendingWrite)) {
 		o = &pendingWrite{}
 		m.pending[n] = o
 	}
-	if change(o); o.count == 0 {
+	change(o)
+	if o.count == 0 {
 		delete(m.pending, n)
 	}
 }
@@ -109,9 +111,9 @@ func (m *meter) ready(ok bool) {
 // cost is what an API server without load costs.
 type cost struct {
 	Ready       float64 `json:"ready_seconds"`           // until it was ready, etcd's start included
-	StartCPU    float64 `json:"start_cpu_seconds"`       // until then
+	StartCPU    float64 `json:"start_cpu_seconds"`       // until it was ready
 	IdleCPU     float64 `json:"idle_cpu_seconds_minute"` // seconds a minute
-	Heap        float64 `json:"heap_mib"`                // that live, by what the next collection is planned for
+	Heap        float64 `json:"heap_mib"`                // live, derived from the target of the next collection
 	Connections int     `json:"connections"`             // to etcd
 }
 

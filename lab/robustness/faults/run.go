@@ -194,12 +194,13 @@ func (r *run) workload(ctx context.Context, env *robustness.Env) error {
 	return nil
 }
 
-// injectTimeout bounds how long a fault may take to happen, beside the time for which it
-// is held; a rolling restart takes one to three seconds for each member, and on a busy machine twenty.
+// injectTimeout bounds how long the injection of a fault may take, in addition to the time for which
+// it is held; a rolling restart takes one to three seconds for each member, and on a busy machine
+// twenty.
 const injectTimeout = 3 * time.Minute
 
-// schedule runs all rows. A run that did not come to its end is healed, and its last
-// calls are not waited for long. What was measured until then is checked all the same.
+// schedule runs all rows. After an error or an interrupt it heals the cluster, and
+// waits only briefly for the last calls. What was measured so far is still checked.
 func (r *run) schedule(ctx context.Context) (err error) {
 	r.rowsErr = fatal.Catch(func() { r.runRows(ctx) })
 	r.endRow()
@@ -223,9 +224,9 @@ func (r *run) runRows(ctx context.Context) {
 	}
 }
 
-// runFault injects a fault, holds and heals it, and waits until it is over for the
-// callers too. The calls that were invoked in the row before end before the
-// fault is injected, so that none of them meets it.
+// runFault injects a fault, holds and heals it, and waits until the callers have
+// recovered. The calls of the previous row end before the injection, so that none
+// of them meets the fault.
 func (r *run) runFault(ctx context.Context, f fault.Fault) {
 	r.beginRow(f.Name)
 	fatal.If(r.load.calls.settle(ctx))

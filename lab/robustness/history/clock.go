@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Answer tells a revision at which the store stood at some moment between two others.
+// Answer is a revision that the store had at some moment from Sent to Returned.
 type Answer struct {
 	Sent, Returned time.Duration
 	Revision       int64
@@ -16,13 +16,12 @@ type Answer struct {
 
 // Clock bounds the revision that the store had at a moment. Revisions only grow, and nothing else is taken from clocks.
 type Clock struct {
-	// sent has the answers in the order in which their calls were made, each replaced by the one with the lowest revision of
-	// those from it on; returned has them in the order in which they returned, each replaced by the one with the highest
-	// revision of those up to it.
+	// sent has the answers in the order of their calls, each with the lowest revision of itself and all later ones. returned
+	// has them in the order of their returns, each with the highest revision of itself and all earlier ones.
 	sent, returned []Answer
 }
 
-// NewClock returns the clock that answers make.
+// NewClock returns the clock of some answers.
 func NewClock(answers []Answer) *Clock {
 	c := &Clock{sent: slices.Clone(answers), returned: slices.Clone(answers)}
 	slices.SortStableFunc(c.sent, func(a, b Answer) int { return cmp.Compare(a.Sent, b.Sent) })

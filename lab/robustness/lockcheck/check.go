@@ -40,7 +40,7 @@ func Check(h History) (Verdict, error) {
 	return c.verdict, nil
 }
 
-// checker is a history that can be looked up.
+// checker is a history with its indexes, and the verdict so far.
 type checker struct {
 	History
 	clock  *history.Clock
@@ -64,7 +64,7 @@ func (c *checker) atLeast(at time.Duration) int64 {
 	return max(revision, 1)
 }
 
-// atMost returns a revision that the store had not gone beyond at a moment.
+// atMost returns a revision that the store had not passed at a moment.
 func (c *checker) atMost(at time.Duration) int64 {
 	if revision, ok := c.clock.AtMost(at); ok {
 		return revision
@@ -72,7 +72,7 @@ func (c *checker) atMost(at time.Duration) int64 {
 	return c.Through
 }
 
-// registers checks [Guarded] for what was written to the registers, whatever the outcomes of the writes, and finds values that were not sent.
+// registers checks [Guarded] for all writes in the registers, whatever their outcomes, and finds values that no contender sent.
 func (c *checker) registers() {
 	writers := map[string]*Attempt{}
 	for _, a := range slices.Concat(c.Attempts...) {
@@ -99,7 +99,7 @@ func (c *checker) registers() {
 	}
 }
 
-// acquired holds a call that returned success to [Acquired].
+// acquired checks [Acquired] for a call that returned success.
 func (c *checker) acquired(a *Attempt) {
 	if a.Answer != Taken {
 		return
@@ -126,7 +126,7 @@ func (c *checker) acquired(a *Attempt) {
 	}
 }
 
-// contested holds a call that reports the lock as held by another to [Contested].
+// contested checks [Contested] for a call that reports the lock as held by another.
 func (c *checker) contested(a *Attempt) {
 	low, high := c.atLeast(a.Called), c.atMost(a.Returned)
 	if a.Answer == Locked && !slices.ContainsFunc(c.queues.byLock[a.Lock], func(e *entry) bool {
@@ -137,7 +137,7 @@ func (c *checker) contested(a *Attempt) {
 	}
 }
 
-// truthful holds the outcomes of writes to [Truthful].
+// truthful checks [Truthful] for the outcomes of writes.
 func (c *checker) truthful(a *Attempt) {
 	for _, w := range a.Writes {
 		at := c.made[w.Value]
@@ -158,7 +158,7 @@ func (c *checker) truthful(a *Attempt) {
 	}
 }
 
-// released holds a call that gave the lock up to [Released].
+// released checks [Released] for a call that gave the lock up.
 func (c *checker) released(a *Attempt) {
 	if a.Ending == "" {
 		return
@@ -177,7 +177,7 @@ func (c *checker) released(a *Attempt) {
 	}
 }
 
-// live holds a contender to [Live].
+// live checks [Live] for a contender.
 func (c *checker) live(contender int, attempts []*Attempt) {
 	if c.Calm == 0 || slices.ContainsFunc(attempts, func(a *Attempt) bool { return a.Answer == Taken && a.Called >= c.Calm }) {
 		return
@@ -189,8 +189,8 @@ func (c *checker) live(contender int, attempts []*Attempt) {
 	c.verdict.Add(Live, "contender %d took no lock although all was well from %s on%s", contender, seconds(c.Calm), last)
 }
 
-// forever is the revision at which a key ends that outlives the history, and at which
-// one becomes the oldest that never does.
+// forever is a revision after all others: keys that outlive the history are gone from
+// it on, and keys that never become the oldest are the oldest from it on.
 const forever = math.MaxInt64
 
 // entry is one life of a key under the prefix of a lock: a place in the queue.

@@ -1,5 +1,5 @@
-// Package lockcheck checks what clients learned of their locks against what the
-// store went through.
+// Package lockcheck checks what clients learned of their locks against the history
+// of the store.
 //
 // A lock is etcd's: every client that wants it creates a key under the lock's
 // prefix, and the oldest key, that with the lowest create revision, holds it. Every
@@ -7,8 +7,8 @@
 // compares the holder's [Claim]. It compares with the complete history of these
 // keys; nothing is taken from clocks except the order of calls and returns.
 //
-// [Check] reports where a [Promise] is broken. Where clocks cannot decide, a
-// history is taken to be right: what is reported as a violation did happen.
+// [Check] reports where a [Promise] is broken. Where clocks cannot decide, the
+// history counts as correct, so every reported violation did happen.
 package lockcheck
 
 import (
@@ -60,8 +60,8 @@ const (
 	Campaign Style = "Campaign"
 )
 
-// Claim is what a holder shows for its lock: the key that stands for it, and the
-// revision that created the key.
+// Claim identifies a lock that is held: the key of the holder, and the revision
+// that created the key.
 type Claim struct {
 	Key      string
 	Revision int64
@@ -70,7 +70,7 @@ type Claim struct {
 // String returns the claim in a few words: "/lock/1a of revision 12".
 func (c Claim) String() string { return fmt.Sprintf("%s of revision %d", c.Key, c.Revision) }
 
-// Answer is what became of an attempt to take a lock.
+// Answer is the result of an attempt to take a lock.
 type Answer string
 
 const (
@@ -91,7 +91,7 @@ type Attempt struct {
 	Lock int
 	// Style of the call.
 	Style Style
-	// Session is the lease of the session that the lock was asked for with.
+	// Session is the lease of the session that asked for the lock.
 	Session int64
 	// Called and Returned are when the call was made and when it returned.
 	Called, Returned time.Duration
@@ -155,7 +155,7 @@ type LockKeys struct {
 
 // History is everything that happened.
 type History struct {
-	// Locks that there are.
+	// Locks of the run.
 	Locks []LockKeys
 	// Events of the store, complete from revision 1 to Through, in the order of
 	// their revisions. Keys that belong to no lock are ignored.
@@ -165,7 +165,8 @@ type History struct {
 	Through int64
 	// Attempts of each contender, in their order.
 	Attempts [][]*Attempt
-	// Calm is when the cluster and all contenders had become well, for good, and
-	// every contender had time enough to take a lock. 0 asks for nothing.
+	// Calm is the moment from which the cluster and all contenders stayed healthy;
+	// every contender had enough time after it to take a lock. With 0, [Live] is
+	// not checked.
 	Calm time.Duration
 }

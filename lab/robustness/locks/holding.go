@@ -22,8 +22,8 @@ type holding struct {
 	attempt *lockcheck.Attempt
 }
 
-// take asks for the lock until ctx ends or the plan's waitTimeout has passed, and reports
-// whether it was given.
+// take tries to acquire the lock until ctx ends or the plan's waitTimeout has passed, and
+// reports whether it did.
 func (h *holding) take(ctx context.Context) bool {
 	h.handle = h.session.Handle(h.plan.style, strings.TrimSuffix(h.locks[h.plan.lock].Prefix, "/"))
 	a := &lockcheck.Attempt{
@@ -49,8 +49,8 @@ func (h *holding) take(ctx context.Context) bool {
 	return a.Answer == lockcheck.Taken
 }
 
-// hold writes under the lock, and lets happen what the plan says. The holder does
-// not look whether its session lives: that is what the guard is for.
+// hold writes under the lock, and applies the incident of the plan. The holder does
+// not check that its session is alive: the guard does.
 func (h *holding) hold(ctx context.Context) {
 	for n, gap := range h.plan.gaps {
 		_ = pause.For(ctx, gap) // writes come faster when the run ends
@@ -61,7 +61,7 @@ func (h *holding) hold(ctx context.Context) {
 	}
 }
 
-// applyIncident lets the incident of the plan happen.
+// applyIncident causes the incident of the plan.
 func (h *holding) applyIncident(ctx context.Context) {
 	switch h.plan.incident {
 	case pausedHolding:
@@ -89,7 +89,7 @@ func (h *holding) pauseWaiting(ctx, waiting context.Context) {
 	}
 }
 
-// pause pauses the contender while something else goes on.
+// pause pauses the contender while a function runs.
 func (h *holding) pause(while func()) {
 	h.gate.pause()
 	while()
@@ -139,8 +139,8 @@ func (h *holding) write(guard client.Guard, timeout time.Duration) {
 	h.env.Counts.Add("writes", string(w.Outcome), 1)
 }
 
-// giveUp gives the lock up, unless its session was given up already. If the call for it fails the session goes: a key that was
-// to go must let no contender wait.
+// giveUp releases the lock, unless its session is gone already. If the release fails it closes the session, so that the key
+// keeps no contender waiting.
 func (h *holding) giveUp() {
 	if h.plan.incident == orphaned || h.plan.incident == closed {
 		return

@@ -1,14 +1,14 @@
 // Package locks is the workload of package robustness that lets many programs contend for few locks, and checks that no lock was held
 // by two.
 //
-// Each contender has a client, a session with a
-// short lease and a link to every member of its own. Round after round a contender
-// takes a mutex or an election, by Lock, TryLock or Campaign, writes to the lock's
-// register in txns that are guarded by the lock, and gives it up: by Unlock or
-// Resign, by closing the session, by leaving the session to expire, or by the sudden
-// end of its client. Some contenders are paused past their lease, as programs are
-// whose host sleeps: while they wait, while they hold the lock, or with a guarded
-// write on its way; then they go on as if nothing had happened.
+// Each contender has a client of its own, a session with a short lease, and its own
+// link to every member. Round after round a contender takes a mutex or an election,
+// by Lock, TryLock or Campaign, writes to the lock's register in txns that are
+// guarded by the lock, and gives it up: by Unlock or Resign, by closing the session,
+// by leaving the session to expire, or by the sudden end of its client. Some
+// contenders are paused past their lease, as programs are whose host sleeps: while
+// they wait, while they hold the lock, or with a guarded write on its way; then they
+// go on as if nothing had happened.
 //
 // When the faults are over every contender takes a lock once more; then [lockcheck.Check] compares what they learned with the
 // record.
@@ -32,7 +32,7 @@ import (
 // each in the time it may take.
 const roundTimeout = time.Minute
 
-// late is what a run fails with when calls outlast that.
+// late is the error of a run whose calls outlast roundTimeout.
 const late = "calls of contenders do not return, long after the last of their contexts should have ended"
 
 // Config describes a run. Fields that are zero have their default.
@@ -47,10 +47,10 @@ type Config struct {
 
 	// connect connects one contender. Default [quorate.Locker].
 	connect func(endpoints []string) (client.Locker, error)
-	// settleTimeout is how long every contender may take in the end to take a lock
-	// once more, when all members and links are well. Half a second is usual, and a
-	// few more where the lease of an abandoned session must expire first; a
-	// contender who has none by then counts as stuck. Default 45 s.
+	// settleTimeout is how long every contender may take to take a lock once more
+	// at the end, when all members and links are healthy. Half a second is usual,
+	// and a few seconds if the lease of an abandoned session must expire first. A
+	// contender without a lock by then counts as stuck. Default 45 s.
 	settleTimeout time.Duration
 }
 

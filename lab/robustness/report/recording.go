@@ -24,7 +24,7 @@ type Recording struct {
 	Errors Errors
 }
 
-// Current returns the row that has not ended, nil if there is none.
+// Current returns the row in progress, nil if there is none.
 func (r *Recording) Current() *Row {
 	if n := len(r.Rows); n > 0 && r.Rows[n-1].End == 0 {
 		return &r.Rows[n-1]
@@ -32,7 +32,7 @@ func (r *Recording) Current() *Row {
 	return nil
 }
 
-// LeaseLost records that a keeper lost its lease, as the code says, and the error if there is one.
+// LeaseLost records that a keeper lost its lease, by a code for the reason, with the error if there is one.
 func (r *Recording) LeaseLost(code string, err error) {
 	if row := r.Current(); row != nil {
 		row.LeasesLost++
@@ -72,8 +72,8 @@ func (c *Call) changes() (made []change) {
 
 // OutsideWrite is a write past the links.
 type OutsideWrite struct {
-	// Acknowledged is when the write was, 0 if it failed, and Delivered when a watch of the client delivered its event, 0 if it
-	// did not.
+	// Acknowledged is when the server acknowledged the write, 0 if it failed. Delivered is when a watch of the client delivered
+	// its event, 0 if none did.
 	Acknowledged, Delivered time.Duration
 }
 
@@ -111,8 +111,8 @@ type Row struct {
 	// Events counts those that readers took, once for each reader.
 	Events int64 `json:"events"`
 	// EventDelay is how late an event was at most: the time from the acknowledgement of the write to the moment at which the
-	// reader took the event. A write with an unknown outcome was never acknowledged, and when it was executed is not known: its
-	// event has no delay.
+	// reader took the event. The event of a write with an unknown outcome has no delay, because that write was never
+	// acknowledged.
 	EventDelay Duration `json:"event_delay_max_ms"`
 	// OutsideDelay is the longest time from the acknowledgement of a write past the links to the delivery of its event.
 	OutsideDelay Duration `json:"outside_delay_max_ms"`
@@ -141,11 +141,11 @@ type Calls struct {
 	Max Duration `json:"max_ms"`
 }
 
-// Errors counts what was not completed, ended by itself or expired, by the code of its error. The codes of watches have "watch "
-// before them, those of leases "lease ".
+// Errors counts the calls that failed, the watches that ended and the leases that expired, by the code of the error. The codes
+// of watches have "watch " before them, those of leases "lease ".
 type Errors map[string]Errored
 
-// Errored is how often something ended with a code, and the first text that came with it.
+// Errored counts the errors of one code, and has the text of the first.
 type Errored struct {
 	Count  int64  `json:"count"`
 	Sample string `json:"sample"`

@@ -26,7 +26,7 @@ func newDNS(t *trial) *source {
 	t.env.Cleanup(server.Close)
 	server.OnQuery(t.arrived.add)
 	server.SendAdditionals()
-	// So that the name exists without an address, which is another answer than that there is no such name.
+	// The name exists without an address, so the answer is then an empty one and not NXDOMAIN.
 	fatal.If(server.Put(domain+" TXT", "1 exists"))
 	behaving := func(name string, behaviour nameserver.Behaviour) sourceFault {
 		end := func() { server.SetBehaviour(nameserver.WellBehaved) }
@@ -46,13 +46,13 @@ func newDNS(t *trial) *source {
 			behaving("foreign-answers", nameserver.Foreign), behaving("slow", nameserver.Slow), behaving("truncated", nameserver.Truncated),
 			{name: "restarted", begin: func() { fatal.If(server.Stop()) }, end: func() { fatal.If(server.Restart()) }},
 		},
-		// A query on its way is lost with the server, and then there is the longest time to the next:
-		// SRV records and addresses have the timeout each.
+		// A query on its way is lost with the server, and the next one follows after the longest
+		// interval. SRV records and addresses take a timeout each.
 		extraTime: 2*lookupTimeout + lookupInterval*11/10,
 	}
 }
 
-// listRecords has a server name backends.
+// listRecords makes a server list backends.
 func listRecords(server *nameserver.Server, addresses []string) {
 	all, services := make([]string, 0, len(addresses)), make([]string, 0, len(addresses))
 	for _, address := range addresses {

@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/lab/robustness"
 )
 
-// observer sees what resolvers tell channels, and compares it with the truth.
+// observer sees the lists that resolvers pass to channels, and compares them with the backends that serve.
 type observer struct {
 	*clock
 	resolver string
@@ -25,14 +25,14 @@ type observer struct {
 	known      bool            // a builder has had a list
 	truth      map[string]bool // the backends
 	good       time.Duration   // since when the source tells the truth
-	falseSince time.Time       // since when the source leaves out most backends and no channel may take that over, zero if it does not
+	falseSince time.Time       // since when the source leaves out most backends, which no channel may follow; zero if it does not
 	views      map[*view]bool  // of open channels
 	opened     []time.Duration // from the beginning of a channel to its list
 	seen       []time.Duration // from a change to a channel that has all of it
 }
 
-// view is a channel between Build and Close, and what it knows. It is in the place of the channel for its resolver, and in that of
-// the resolver for the channel.
+// view is a channel between Build and Close, with its latest list. It stands between the two: the resolver sees it as the channel,
+// and the channel as the resolver.
 type view struct {
 	resolver.ClientConn
 	resolver.Resolver
@@ -58,7 +58,7 @@ type observedBuilder struct {
 	of *observer
 }
 
-// OverrideAuthority is the resolver's own, if it has an opinion.
+// OverrideAuthority returns the authority of the wrapped builder, if that has one of its own.
 func (b observedBuilder) OverrideAuthority(t resolver.Target) string {
 	if own, ok := b.Builder.(resolver.AuthorityOverrider); ok {
 		return own.OverrideAuthority(t)
@@ -89,15 +89,15 @@ func (v *view) Close() {
 	v.of.forget(v)
 }
 
-// forget takes the end of a channel in.
+// forget records the end of a channel.
 func (o *observer) forget(v *view) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.waitsLocked(v)
+	o.checkWaitLocked(v)
 	delete(o.views, v)
 }
 
-// update takes a list in.
+// update records a list.
 func (o *observer) update(v *view, endpoints []resolver.Endpoint) {
 	now := o.now()
 	list := make(map[string]bool, len(endpoints))
@@ -110,7 +110,7 @@ func (o *observer) update(v *view, endpoints []resolver.Endpoint) {
 		o.violated(Serving, "a channel got an empty list; there are %d", len(o.truth))
 	}
 	if v.listed == 0 {
-		o.waitsLocked(v)
+		o.checkWaitLocked(v)
 		v.listed = now
 		if o.known {
 			o.opened = append(o.opened, now-v.built)
@@ -126,8 +126,8 @@ func (o *observer) update(v *view, endpoints []resolver.Endpoint) {
 	}
 }
 
-// waitsLocked finds a channel that waits for its first list for too long.
-func (o *observer) waitsLocked(v *view) {
+// checkWaitLocked reports a channel that waits too long for its first list.
+func (o *observer) checkWaitLocked(v *view) {
 	if waited := o.now() - v.built; o.known && v.listed == 0 && !v.reported && waited > o.bound {
 		v.reported = true
 		o.violated(Serving, "a channel that opened or woke up had no backends for %v, although its builder knew some",
@@ -144,14 +144,14 @@ func (o *observer) missing(v *view) (n int) {
 	return n
 }
 
-// compareLocked compares a list with the truth.
+// compareLocked compares a list with the backends.
 func (o *observer) compareLocked(v *view, now time.Duration) {
 	all := v.listed > 0 && o.missing(v) == 0
 	v.all = since(v.all, all, now)
 	v.same = since(v.same, all && len(v.list) == len(o.truth), now)
 }
 
-// since returns since when something is so, 0 if it is not.
+// since returns since when a condition holds, 0 if it does not.
 func since(had time.Duration, is bool, now time.Duration) time.Duration {
 	switch {
 	case !is:
@@ -163,7 +163,7 @@ func since(had time.Duration, is bool, now time.Duration) time.Duration {
 	}
 }
 
-// set sets what is true, which the source does not tell yet.
+// set replaces the backends. The source does not list the new ones yet.
 func (o *observer) set(addresses []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -193,12 +193,12 @@ func (o *observer) listedFalsely() {
 	o.falseSince = time.Now()
 }
 
-// behind returns how many channels do not have the truth yet, and nothing else.
+// behind returns how many channels do not yet list exactly the backends.
 func (o *observer) behind() (n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for v := range o.views {
-		o.waitsLocked(v)
+		o.checkWaitLocked(v)
 		if v.same == 0 {
 			n++
 		}
@@ -206,7 +206,7 @@ func (o *observer) behind() (n int) {
 	return n
 }
 
-// evaluate checks how long the channels took, which may be extra longer than the bound.
+// evaluate checks how long the channels took. They may take extra longer than the bound.
 func (o *observer) evaluate(after string, extra time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -227,7 +227,7 @@ func (o *observer) evaluate(after string, extra time.Duration) {
 	}
 }
 
-// called takes the end of a call in.
+// called records the end of a call.
 func (o *observer) called(waited time.Duration, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -237,7 +237,7 @@ func (o *observer) called(waited time.Duration, err error) {
 	}
 }
 
-// clock tells for how long this process has run. Times in which it did not, because the machine was busy, do not count.
+// clock measures how long this process has run. Time in which a busy machine did not run it does not count.
 type clock struct{ ran atomic.Int64 }
 
 const (

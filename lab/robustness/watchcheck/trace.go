@@ -13,7 +13,7 @@ import (
 // none stands for no event of the reference.
 const none = -1
 
-// trace is one watch beside the reference, up to the response that was taken last.
+// trace compares one watch with the reference, up to the latest response that was taken.
 type trace struct {
 	ref     *indexed
 	watch   *history.Watch
@@ -21,8 +21,8 @@ type trace struct {
 
 	response int // that is being taken
 	// start is the first revision that the watch must deliver, 0 if not known. It is exact
-	// if the request tells it; else it is only certain that the watch began at it or
-	// before.
+	// if the request names it. Otherwise the watch began at this revision or an earlier
+	// one.
 	start int64
 	exact bool
 	// came has the events of the reference that were delivered, with their responses.
@@ -124,7 +124,7 @@ func (t *trace) content(e *history.Event, at int) {
 	}
 }
 
-// order checks that it is the turn of an event.
+// order checks that an event came in its turn.
 func (t *trace) order(e *history.Event, at int) {
 	switch newest := t.newestRevision(); {
 	case at < t.newest:
@@ -154,7 +154,7 @@ func (t *trace) newestRevision() int64 {
 // reached returns the revision up to which the watch is known to have come by what it delivered, 0 if it delivered nothing.
 func (t *trace) reached() int64 { return max(t.marked, t.newestRevision()) }
 
-// passed returns the revision up to which everything has come or was not asked for, as far as that is known.
+// passed returns the revision up to which the watch is known to be complete: all events have come, or were not requested.
 func (t *trace) passed() int64 {
 	if t.exact {
 		return max(t.reached(), t.start-1)

@@ -63,7 +63,7 @@ func watch(clients []Client, n int, env *robustness.Env, known func() storeState
 	return r
 }
 
-// requestProgress asks for bookmarks of a group all the time. A call that fails
+// requestProgress keeps requesting bookmarks for a group. A call that fails
 // promises nothing.
 func (r *readers) requestProgress(g group, rng *rand.Rand) {
 	for pause.For(r.ctx, pace.Between(rng, leastProgress, mostProgress)) == nil {
@@ -106,14 +106,14 @@ func (r *readers) close(x *reading) {
 	r.watches = append(r.watches, x.watch)
 }
 
-// settle waits until every open watch has delivered the last event that it must deliver,
-// which last returns, or has ended, or until the timeout has passed; calls of Watch
-// may take longer to return. No watch is opened or left from now on.
+// settle waits until every open watch has ended or has delivered the last event that it
+// must deliver, whose revision last returns. It waits for the timeout at most, and
+// longer only for calls of Watch to return. No watch is opened or left from now on.
 func (r *readers) settle(timeout time.Duration, last func(r history.WatchRequest, returned time.Duration) int64) {
 	r.mu.Lock()
 	r.settled = true
 	r.mu.Unlock()
-	lasts := map[*reading]int64{} // last goes through the history
+	lasts := map[*reading]int64{} // by watch, since last scans the history
 	r.await(timeout, func(x *reading) bool {
 		if _, known := lasts[x]; !known && x.returned {
 			lasts[x] = last(x.plan.request, x.watch.Returned)
@@ -126,22 +126,23 @@ func (r *readers) settle(timeout time.Duration, last func(r history.WatchRequest
 	}
 }
 
-// await waits until something is true of every open watch, and returns those of which it is not when the timeout has passed.
-func (r *readers) await(timeout time.Duration, is func(*reading) bool) (not []*reading) {
+// await waits until a condition holds for every open watch. It returns the watches for which it does not hold when the
+// timeout has passed.
+func (r *readers) await(timeout time.Duration, holds func(*reading) bool) (pending []*reading) {
 	ctx, cancel := context.WithTimeout(r.ctx, timeout)
 	defer cancel()
 	for {
 		r.mu.Lock()
-		not = slices.DeleteFunc(slices.Collect(maps.Keys(r.reading)), is)
+		pending = slices.DeleteFunc(slices.Collect(maps.Keys(r.reading)), holds)
 		r.mu.Unlock()
-		if len(not) == 0 || pause.For(ctx, settlePoll) != nil {
-			return not
+		if len(pending) == 0 || pause.For(ctx, settlePoll) != nil {
+			return pending
 		}
 	}
 }
 
-// end ends all watches and returns them. The error tells of those that a client did
-// not end in time.
+// end ends all watches and returns them. The error names the watches that a client
+// did not end in time.
 func (r *readers) end() ([]history.Watch, error) {
 	r.mu.Lock()
 	r.settled = true
@@ -165,8 +166,8 @@ type reading struct {
 	plan     plan
 	client   Client
 	watch    history.Watch
-	returned bool  // Watch has
-	reached  int64 // the revision that it has come to
+	returned bool  // Watch has returned
+	reached  int64 // the last revision that it has delivered
 	left     bool  // its reader has left
 	last     bool  // it was open when the run ended
 }

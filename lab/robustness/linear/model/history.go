@@ -100,7 +100,7 @@ type Target string
 
 // The targets.
 const (
-	// Value compares the value; of an absent key no such comparison holds.
+	// Value compares the value. No such comparison holds for an absent key.
 	Value Target = "value"
 	// Version compares the version, 0 for an absent key.
 	Version Target = "version"
@@ -159,7 +159,7 @@ func (r Request) branch(succeeded bool) []Act {
 	return r.Else
 }
 
-// Wrote reports whether a response tells of a change.
+// Wrote reports whether a response shows a change.
 func (r Request) Wrote(response Response) bool {
 	for i, act := range r.branch(response.Succeeded) {
 		if act.Verb == Write || act.Verb == Remove && i < len(response.Results) && response.Results[i].Deleted > 0 {
@@ -199,8 +199,9 @@ type History struct {
 	// Operations in any order, on keys from 0 to below [Keys]. No two write the same value. A failed or unknown read says
 	// nothing and may be left out.
 	Operations []Operation
-	// Claimed, if set, reports whether a revision is known to be that of a write of
-	// another group. A write of unknown outcome that is not shared cannot have taken such a
-	// revision, which leaves much less to search. Where nothing is known it says no.
+	// Claimed, if set, reports whether a revision is known to be that of a write of another
+	// group. A write of unknown outcome that is not shared cannot have taken such a
+	// revision, which leaves much less to search. It returns false for a revision of which
+	// nothing is known.
 	Claimed func(revision int64) bool
 }

@@ -81,7 +81,8 @@ func newPlan(h History) *plan {
 }
 
 // earliest returns a time before which a serializable get cannot have taken effect. It
-// reads the past, but by its rank not what was before the operation of the rank below.
+// reads the past, but, by its rank, no state older than that of the operation of the
+// rank below.
 func (p *plan) earliest(rank int) time.Duration {
 	if rank == 0 {
 		return 0
@@ -102,14 +103,14 @@ func (s *step) order() int64 {
 func (p *plan) addUnknown(op *Operation, seen map[string]observation) {
 	for _, succeeded := range []bool{true, false} {
 		for _, act := range op.Request.branch(succeeded) {
-			sight, ok := seen[act.Value]
+			first, ok := seen[act.Value]
 			if act.Verb != Write || !ok {
 				continue
 			}
 			p.placed = append(p.placed, &step{
 				Operation: op, effect: placed, wrote: true,
-				response: Response{Revision: sight.revision, Succeeded: succeeded},
-				begin:    op.Call, end: max(op.Call, sight.by),
+				response: Response{Revision: first.revision, Succeeded: succeeded},
+				begin:    op.Call, end: max(op.Call, first.by),
 			})
 			return
 		}
@@ -117,7 +118,7 @@ func (p *plan) addUnknown(op *Operation, seen map[string]observation) {
 	p.loose = append(p.loose, &step{Operation: op, effect: loose, begin: op.Call})
 }
 
-// observation is that a value was seen.
+// observation records that a value was seen.
 type observation struct {
 	revision int64         // at which it was written
 	by       time.Duration // when the first who saw it had returned
@@ -164,8 +165,8 @@ func (p *plan) measureRoom(claimed func(int64) bool) {
 // firstWrite is the revision of the first write of any store.
 const firstWrite = 2
 
-// between returns the revisions that a write may have which takes effect right before
-// the operation of a rank; the number of placed operations stands for the end.
+// between returns the revisions that are possible for a write that takes effect right
+// before the operation of a rank. The number of placed operations stands for the end.
 func (p *plan) between(rank int) span {
 	s := span{firstWrite, math.MaxInt64}
 	if rank > 0 {

@@ -13,7 +13,7 @@ type state struct {
 	store       store
 }
 
-// model returns the sequential specification that the search goes by.
+// model returns the sequential specification for the search.
 func (p *plan) model() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return state{} },
@@ -58,17 +58,17 @@ func (p *plan) place(from state, s *step) (state, bool) {
 	return state{next: from.next + 1, store: after}, ok && changed == s.wrote
 }
 
-// apply lets a loose write take effect. After the last answer it makes no difference
-// whether it does, so there it is always possible, which is also the place of one that
-// never does. Before that it is only of use if it changes something.
+// apply lets a loose write take effect. After the last placed operation its effect
+// makes no difference, so it is always possible there; a write that never takes effect
+// ends up there, too. Before that it is worth trying only if it changes something.
 func (p *plan) apply(from state, s *step) (state, bool) {
 	if from.next == len(p.placed) {
 		return from, true
 	}
 	revision, spent := p.between(from.next), from.spent
 	if s.Request.Shared {
-		// The write before which it stands may have travelled with it, as may writes to other keys
-		// than those of the history.
+		// The next placed write may have travelled with it, and so may writes to keys outside of
+		// the history.
 		if next := p.placed[from.next]; next.wrote && revision[0] <= next.response.Revision && p.mayTravel(s, from.next) {
 			revision[1] = next.response.Revision
 		}
@@ -86,7 +86,7 @@ func (p *plan) apply(from state, s *step) (state, bool) {
 	return state{next: from.next, spent: spent, store: after}, ok && changed
 }
 
-// mayShare reports whether a write may have its revision although writes of a lower rank have it.
+// mayShare reports whether a write may have the same revision as writes of a lower rank.
 func (p *plan) mayShare(s *step, rank int) bool {
 	for before := rank - 1; before >= 0 && p.placed[before].response.Revision >= s.response.Revision; before-- {
 		if other := p.placed[before]; !other.wrote || !travels(s, other) {
@@ -96,8 +96,8 @@ func (p *plan) mayShare(s *step, rank int) bool {
 	return true
 }
 
-// mayTravel reports whether a write may have travelled with all writes that have the revision of
-// the one of a rank, which is the first of them.
+// mayTravel reports whether a write may have travelled with all writes of one revision. rank is
+// that of the first of them.
 func (p *plan) mayTravel(s *step, rank int) bool {
 	revision := p.placed[rank].response.Revision
 	for ; rank < len(p.placed) && p.placed[rank].wrote && p.placed[rank].response.Revision == revision; rank++ {

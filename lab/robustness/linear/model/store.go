@@ -1,17 +1,18 @@
 package model
 
-// span is a revision of which it may only be known that it is from the first to the second. Two
-// keys that one write created have a span each, and what is seen of one of them says
-// nothing of the other: here the model allows a little more than a store does.
+// span bounds a revision that may not be known exactly: it is at least the first number and at
+// most the second. Two keys that one write created have a span each, and an observation of one
+// key does not narrow the span of the other: here the model allows a little more than a store
+// does.
 type span [2]int64
 
 func exactly(revision int64) span { return span{revision, revision} }
 
 func (s span) has(revision int64) bool { return s[0] <= revision && revision <= s[1] }
 
-// is reports whether it is known to be a revision. A client compares with revisions
-// that it has seen, and a revision that was seen is known exactly: any other is
-// not the one that is compared with.
+// is reports whether the span is known to be exactly a revision. A client compares
+// only with revisions that it has seen, and those are known exactly: an inexact
+// span is none of them.
 func (s span) is(revision int64) bool { return s == exactly(revision) }
 
 // entry is one key of the store; the zero entry is an absent key.
@@ -22,8 +23,8 @@ type entry struct {
 	Version  int64  `json:"version,omitzero"`
 }
 
-// narrow returns the entry that is left when it has been seen as kv, and whether it
-// can be that.
+// narrow returns the entry after a read that returned kv, and whether the entry can
+// have been kv.
 func (e entry) narrow(kv KV) (entry, bool) {
 	seen := entry{kv.Value, exactly(kv.CreateRevision), exactly(kv.ModRevision), kv.Version}
 	return seen, e.Value == kv.Value && e.Version == kv.Version && e.Created.has(kv.CreateRevision) && e.Modified.has(kv.ModRevision)
@@ -69,8 +70,8 @@ func (e entry) holds(c Compare) bool {
 }
 
 // perform returns the store after the acts of a branch at a revision, whether they
-// changed it, and whether they can be done at all. If there are results, the acts must
-// also have had them.
+// changed it, and whether they are possible. If there are results, the acts must also
+// have led to them.
 func (s store) perform(acts []Act, results []Result, revision span) (after store, changed, ok bool) {
 	for i, act := range acts {
 		if act.MissingLease || results != nil && !s.explain(act, results[i]) {
@@ -89,7 +90,7 @@ func (s store) perform(acts []Act, results []Result, revision span) (after store
 }
 
 // explain reports whether an act on the store can have had a result, and narrows
-// what the result shows.
+// the entry that the result shows.
 func (s *store) explain(act Act, result Result) bool {
 	e := &s[act.Key]
 	if act.Verb == Remove && result.Deleted != min(e.Version, 1) {

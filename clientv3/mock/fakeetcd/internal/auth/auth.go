@@ -1,8 +1,8 @@
 // Package auth is etcd's users, roles, tokens and permissions in memory.
 //
 // It answers the requests of the Auth service with the results and the errors
-// of an etcd 3.7 server that hands out simple tokens. Who may call it is for
-// the caller to check with Identify, RequireUser and RequireAdmin.
+// of an etcd 3.7 server that hands out simple tokens. The caller checks
+// permissions with Identify, RequireUser and RequireAdmin.
 package auth
 
 import (

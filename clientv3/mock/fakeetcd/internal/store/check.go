@@ -17,8 +17,8 @@ import (
 const maxTxnOps = 128
 
 // Check refuses a request that no state of the store can answer, such as one
-// without a key. A server does so before it looks at who asks; the methods of Store
-// take what has passed.
+// without a key. A server does so before it checks permissions. The methods of
+// Store take only requests that have passed.
 func Check(req proto.Message) error {
 	switch r := req.(type) {
 	case *pb.RangeRequest:
@@ -77,8 +77,8 @@ func checkTxn(r *pb.TxnRequest) error {
 	return err
 }
 
-// checkTxnOps checks each part of r on its own. What one level uses of the
-// limit is no longer there for the levels below it.
+// checkTxnOps checks each part of r on its own. The operations of one level count
+// against the limit of the levels below it.
 func checkTxnOps(r *pb.TxnRequest, limit int) error {
 	used := max(len(r.Compare), len(r.Success), len(r.Failure))
 	if used > limit {
