@@ -25,21 +25,21 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 400},
 	"balancer":    {5450, 6500},
-	"clientv3":    {24450, 29000},
+	"clientv3":    {24500, 29050},
 	"cmd":         {5000, 2650},
 	"compat":      {950, 900},
 	"conformance": {850, 1250},
 	"etcdtest":    {200, 200},
 	"examples":    {500, 0},
 	"health":      {800, 1550},
-	"internal":    {4450, 5300},
+	"internal":    {4450, 5350},
 	"keepalive":   {550, 1100},
 	"lab":         {16950, 15350},
 	"observe":     {2550, 2350},
 	"pool":        {2100, 3000},
 	"resolver":    {4250, 4600},
 	"retry":       {1350, 1200},
-	"root":        {550, 1850},
+	"root":        {600, 1900},
 }
 
 // slack is how far below its budget a room may be.

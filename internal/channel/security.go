@@ -115,8 +115,15 @@ func (c *Channel) SetFoundEndpoints(endpoints []string, named uint64) bool {
 	return true
 }
 
-// withPassword are the methods whose requests carry a password.
-var withPassword = []string{pb.Auth_Authenticate_FullMethodName, pb.Auth_UserAdd_FullMethodName, pb.Auth_UserChangePassword_FullMethodName}
+// hasPassword reports whether the requests of a method carry a password.
+func hasPassword(method string) bool {
+	switch method {
+	case pb.Auth_Authenticate_FullMethodName, pb.Auth_UserAdd_FullMethodName, pb.Auth_UserChangePassword_FullMethodName:
+		return true
+	default:
+		return false
+	}
+}
 
 // inClear reports whether the request of ctx is sent over a plaintext connection.
 func inClear(ctx context.Context) bool {

@@ -22,7 +22,7 @@ func (s *tokenSource) attach(opts []grpc.CallOption, method string, a *attempt) 
 	if a != nil && !anonymous {
 		a.token.Store(t) // also an empty one, which a refusal invalidates
 	}
-	if (anonymous || t == nil || t.value == "") && !slices.Contains(withPassword, method) {
+	if (anonymous || t == nil || t.value == "") && !hasPassword(method) {
 		return opts
 	}
 	option := s.option
@@ -102,7 +102,7 @@ func (s *tokenSource) GetRequestMetadata(ctx context.Context, _ ...string) (map[
 // plaintext.
 func (s *tokenSource) refuseInClear(ctx context.Context, a *attempt, t *token) error {
 	what := "the token"
-	if info, _ := credentials.RequestInfoFromContext(ctx); slices.Contains(withPassword, info.Method) {
+	if info, _ := credentials.RequestInfoFromContext(ctx); hasPassword(info.Method) {
 		what = "a password"
 	} else if t.value == "" {
 		return nil
