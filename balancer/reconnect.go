@@ -231,9 +231,10 @@ func (rc *reconnector) attemptFailedLocked(s *subConn, err error) {
 // errShortLived is the reason why an endpoint is not connected whose connections are lost as soon as they are made.
 var errShortLived = errors.New("the latest connections were lost soon after they were made")
 
-// lostLocked counts a connection that was lost within firstPause, as the one before it was, as a failed attempt.
+// lostLocked counts a connection that was lost within firstPause without completed work, as the one before it was, as a
+// failed attempt.
 func (rc *reconnector) lostLocked(s *subConn) {
-	if s.short++; time.Since(s.attempted) >= firstPause {
+	if s.short++; time.Since(s.attempted) >= firstPause || s.completedSince(s.attempted) {
 		s.short = 0
 	}
 	switch {

@@ -93,7 +93,7 @@ type server struct {
 	unwatched atomic.Bool // the health of the server cannot be watched
 	// hangsUp is set while connections are closed before the server's preface, as after a failed handshake.
 	hangsUp atomic.Bool
-	// drops is set while new connections are closed soon after they were made.
+	// drops is set while new connections are closed before a call is completed.
 	drops atomic.Bool
 
 	calls, conns, dials atomic.Int64
@@ -315,7 +315,7 @@ func (l serverListener) Accept() (net.Conn, error) {
 	l.s.open = append(l.s.open, c)
 	l.s.mu.Unlock()
 	if l.s.drops.Load() {
-		time.AfterFunc(10*time.Millisecond, func() { _ = c.Close() })
+		time.AfterFunc(usual/2, func() { _ = c.Close() })
 	}
 	return c, nil
 }

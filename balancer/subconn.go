@@ -24,7 +24,7 @@ type subConn struct {
 	state connectivity.State
 	// failures counts the attempts to connect that have failed since the latest connection.
 	failures int
-	// short counts the connections in a row that were lost within firstPause.
+	// short counts the connections in a row that were lost within firstPause, and completed no work.
 	short int
 	// attempted is when the latest attempt began, due when the next one may; the timer fires then.
 	attempted, due time.Time
