@@ -52,7 +52,7 @@
 // # Clocks
 //
 // Delays and backoffs are stored as a time of day. A process whose clock is ahead handles such a job
-// earlier. Claims do not depend on the time of day.
+// earlier. Claims, and jobs that return when Work ends, do not depend on the time of day.
 //
 // # Servers
 //

@@ -148,7 +148,7 @@ func (q *Queue) get(ctx context.Context, id string) (s *Status, rev int64, err e
 		return nil, 0, fmt.Errorf("jobs: the key %q has a value that is no record of a job: %w", state.Key, err)
 	}
 	s.Attempts, s.Error = r.Attempts, r.Error
-	if r.NotBefore != 0 && s.State == Waiting {
+	if r.NotBefore > atOnce && s.State == Waiting {
 		s.NotBefore = time.UnixMilli(r.NotBefore)
 	}
 	return s, state.ModRevision, nil

@@ -11,6 +11,9 @@ import (
 // maxErrorBytes bounds the text of an error that is stored.
 const maxErrorBytes = 1 << 10
 
+// atOnce is the NotBefore of a job that was released: past by any clock.
+const atOnce = 1
+
 // record is the value of a job's state, and of a dead letter.
 type record struct {
 	// Attempts is how often the job was claimed and not released.
@@ -41,7 +44,7 @@ func (r record) failed(err error, notBefore time.Time) record {
 // released returns the record of a job whose claim does not count.
 func (r record) released() record {
 	r.Attempts--
-	r.NotBefore = time.Now().UnixMilli()
+	r.NotBefore = atOnce
 	return r
 }
 
