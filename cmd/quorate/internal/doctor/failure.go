@@ -95,7 +95,7 @@ func (d *diagnosis) tlsFailure(v *visit, address string) {
 		d.silent(v)
 	case closed(v.err), errors.As(v.err, new(tls.RecordHeaderError)):
 		d.closed(v, address)
-	case wantsCertificate(v.err):
+	case wantsCertificate(v.err), v.demanded && isAlert(v.err):
 		d.clientCertificate(v)
 	default:
 		d.finding(v, Error, TLSFailed, show, "the handshake fails: %v", v.err)
@@ -271,9 +271,11 @@ func closed(err error) bool {
 // wantsCertificate reports whether the server ended a handshake because of the client certificate. Package tls has no
 // error type for that alert.
 func wantsCertificate(err error) bool {
-	text := err.Error()
-	return strings.Contains(text, "remote error: tls:") && strings.Contains(text, "certificate")
+	return isAlert(err) && strings.Contains(err.Error(), "certificate")
 }
+
+// isAlert reports whether the server ended a handshake with an alert of TLS.
+func isAlert(err error) bool { return strings.Contains(err.Error(), "remote error: tls:") }
 
 // message returns the text of an error, without what gRPC adds.
 func message(err error) string {

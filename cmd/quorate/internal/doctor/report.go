@@ -110,10 +110,8 @@ func nameOf(m *pb.Member) string {
 }
 
 func newReport(visits []*visit, d *diagnosis) Report {
-	r := Report{Healthy: true, Findings: d.findings, Redundancy: d.redundancy}
-	for _, f := range d.findings {
-		r.Healthy = r.Healthy && f.Severity == Note
-	}
+	r := Report{Findings: d.findings, Redundancy: d.redundancy}
+	r.Healthy = !slices.ContainsFunc(d.findings, func(f Finding) bool { return f.Severity != Note })
 	for _, v := range visits {
 		r.Endpoints = append(r.Endpoints, v.report(d.memberOf(v)))
 	}
