@@ -103,10 +103,7 @@ func unsettled(visits []*visit) bool {
 func toApply(s *pb.StatusResponse) uint64 { return s.RaftIndex - min(s.RaftIndex, s.RaftAppliedIndex) }
 
 func nameOf(m *pb.Member) string {
-	if m.Name != "" {
-		return m.Name
-	}
-	return fmt.Sprintf("%x", m.ID)
+	return cmp.Or(m.Name, fmt.Sprintf("%x", m.ID))
 }
 
 func newReport(visits []*visit, d *diagnosis) Report {
