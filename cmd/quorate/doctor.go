@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -91,7 +93,7 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 		}
 		cfg.Endpoints, err = dns.DiscoverEtcd(cmd.Context(), f.srv, dns.EtcdConfig{Config: dns.Config{Timeout: limit}, ServiceName: f.srvName})
 		if err != nil {
-			return fmt.Errorf("--discovery-srv: %w", err)
+			return fmt.Errorf("--discovery-srv: %w", cmp.Or(context.Cause(cmd.Context()), err))
 		}
 	}
 	config := doctor.Config{Client: cfg, Timeout: limit, Cluster: f.cluster, Hash: f.hash, Progress: func(waiting []string) {
@@ -139,12 +141,7 @@ func (f *doctorFlags) show(cmd *cobra.Command, report doctor.Report) error {
 	if err := f.output.print(cmd.OutOrStdout(), report); err != nil || report.Healthy {
 		return err
 	}
-	serious := 0
-	for _, f := range report.Findings {
-		if f.Severity != doctor.Note {
-			serious++
-		}
-	}
+	serious := len(slices.DeleteFunc(slices.Clone(report.Findings), func(f doctor.Finding) bool { return f.Severity == doctor.Note }))
 	if serious == 1 {
 		return cli.NegativeError("1 finding")
 	}

@@ -86,6 +86,7 @@ func TestOnTheWayToAHealthyCluster(t *testing.T) {
 		want []string
 	}{
 		{"healthy", at(endpoints...), nil},
+		{"this machine", at(strings.TrimPrefix(target, "127.0.0.1")), alone},
 		{"healthy, TLS", good, append([]string{"warning advertised-clear m1", "warning advertised-clear m2", "warning advertised-clear m3"}, alone...)},
 		{"expired certificate", secure(issue(t, ca, "127.0.0.1", -2*time.Hour, -time.Hour)), []string{"error tls-expired"}},
 		{"certificate of tomorrow", secure(issue(t, ca, "127.0.0.1", time.Hour, 2*time.Hour)), []string{"error tls-not-yet-valid"}},
@@ -211,19 +212,26 @@ func TestFaultsOfMembers(t *testing.T) {
 	t.Run("healthy again", func(t *testing.T) { requireCodes(t, examine(t, testTimeout, everything)) })
 }
 
+// The server ends the handshake with TLS 1.2, and the connection after it with TLS 1.3.
 func TestAuthentication(t *testing.T) {
-	cluster := start(t, lab.Config{Members: 1, TLS: true, ClientCertAuth: true})
-	secure := clientv3.Config{Endpoints: cluster.Endpoints(), TLS: cluster.ClientTLS()}
-	for name, certificates := range map[string][]tls.Certificate{
-		"no certificate of the client":   nil,
-		"a certificate of somebody else": {*issue(t, testpki.New(t, "wrong"), "client", -time.Hour, time.Hour)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cfg := secure
-			cfg.TLS = secure.TLS.Clone()
-			cfg.TLS.Certificates = certificates
-			requireCodes(t, examine(t, testTimeout, cfg), "error tls-client-certificate")
-		})
+	for _, version := range []string{"TLS1.2", "TLS1.3"} {
+		cluster := start(t, lab.Config{Members: 1, TLS: true, ClientCertAuth: true, Args: []string{"--tls-max-version=" + version}})
+		secure := clientv3.Config{Endpoints: cluster.Endpoints(), TLS: cluster.ClientTLS()}
+		for name, certificate := range map[string]*tls.Certificate{
+			"no certificate of the client":   nil,
+			"a certificate of somebody else": issue(t, testpki.New(t, "wrong"), "client", -time.Hour, time.Hour),
+		} {
+			t.Run(version+", "+name, func(t *testing.T) {
+				cfg := secure
+				cfg.TLS = secure.TLS.Clone()
+				cfg.TLS.Certificates = nil
+				if certificate != nil { // as files are given
+					cfg.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return certificate, nil }
+				}
+				requireCodes(t, examine(t, testTimeout, cfg), "error tls-client-certificate")
+			})
+		}
+		requireCodes(t, examine(t, testTimeout, clientv3.Config{Endpoints: []string{bare(cluster.Endpoints()[0])}}), "error speaks-tls")
 	}
 }
 

@@ -95,7 +95,7 @@ func (d *diagnosis) tlsFailure(v *visit, address string) {
 		d.silent(v)
 	case closed(v.err), errors.As(v.err, new(tls.RecordHeaderError)):
 		d.closed(v, address)
-	case wantsCertificate(v.err):
+	case wantsCertificate(v.err), v.demanded && isAlert(v.err):
 		d.clientCertificate(v)
 	default:
 		d.finding(v, Error, TLSFailed, show, "the handshake fails: %v", v.err)
@@ -196,6 +196,9 @@ func (d *diagnosis) silent(v *visit) {
 	switch {
 	case v.web.status > 0 && v.failed == stepAuth:
 		d.finding(v, Error, Silent, run, "the user %q is not authenticated within %v: the cluster has no leader, or the member is overloaded", v.cfg.Client.Username, v.cfg.Timeout)
+	case v.web.took > v.cfg.Timeout/4: // a call takes more round trips
+		d.finding(v, Error, Silent, "ping "+hostOf(v.endpoint.Address), "HTTP is answered after %v, and no call within %v: the network is slow, or the member is",
+			v.web.took.Round(time.Millisecond), v.cfg.Timeout)
 	case v.web.status > 0:
 		d.finding(v, Error, Silent, run, "HTTP is answered, and no call within %v: the member is starved, or its disk hangs", v.cfg.Timeout)
 	default:
@@ -271,9 +274,11 @@ func closed(err error) bool {
 // wantsCertificate reports whether the server ended a handshake because of the client certificate. Package tls has no
 // error type for that alert.
 func wantsCertificate(err error) bool {
-	text := err.Error()
-	return strings.Contains(text, "remote error: tls:") && strings.Contains(text, "certificate")
+	return isAlert(err) && strings.Contains(err.Error(), "certificate")
 }
+
+// isAlert reports whether the server ended a handshake with an alert of TLS.
+func isAlert(err error) bool { return strings.Contains(err.Error(), "remote error: tls:") }
 
 // message returns the text of an error, without what gRPC adds.
 func message(err error) string {

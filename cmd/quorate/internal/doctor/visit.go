@@ -54,6 +54,7 @@ type visit struct {
 
 	resolve, connect, handshake time.Duration
 	certificates                []*x509.Certificate
+	demanded                    bool // the server asked for a certificate of the client, and there is none
 	web                         web
 
 	conn    *grpc.ClientConn
@@ -137,7 +138,7 @@ func (v *visit) do(ctx context.Context, s step, do func(context.Context)) {
 func (v *visit) findName(ctx context.Context) {
 	network, address := endpoint.DialTarget(v.endpoint.Address)
 	host := hostOf(address)
-	if network == "unix" || net.ParseIP(host) != nil || v.via != nil { // a proxy resolves it
+	if network == "unix" || host == "" || net.ParseIP(host) != nil || v.via != nil { // "" is this machine; a proxy resolves it
 		return
 	}
 	begin := time.Now()
@@ -185,6 +186,12 @@ func (v *visit) shakeHands(ctx context.Context) {
 	lenient := v.tls.Clone()
 	lenient.InsecureSkipVerify, lenient.VerifyConnection, lenient.VerifyPeerCertificate = true, nil, nil
 	lenient.NextProtos = []string{"h2"}
+	if _, given := clientCertificate(lenient); !given {
+		lenient.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			v.demanded = true
+			return new(tls.Certificate), nil
+		}
+	}
 	begin := time.Now()
 	secure := tls.Client(conn, lenient)
 	if err := secure.HandshakeContext(ctx); err != nil {
@@ -231,7 +238,8 @@ func (v *visit) findLanguage(ctx context.Context) {
 		return
 	}
 	defer func() { _ = conn.Close() }()
-	if tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}).HandshakeContext(ctx) == nil { // nothing is sent on it
+	err = tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}).HandshakeContext(ctx) // nothing is sent on it
+	if err == nil || isAlert(err) {
 		v.speaks = "TLS"
 	}
 }

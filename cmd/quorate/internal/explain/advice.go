@@ -9,7 +9,7 @@ import (
 // byName is what to do about errors of etcd, by their name in rpctypes.
 var byName = map[string]string{
 	"ErrGRPCNoSpace":                       "Free space, then disarm: etcdctl compact REVISION; etcdctl defrag --cluster; etcdctl alarm disarm. Or raise --quota-backend-bytes.",
-	"ErrGRPCCorrupt":                       "Find the member whose data differs: etcdctl endpoint hashkv --cluster. Remove it, and add it anew.",
+	"ErrGRPCCorrupt":                       "Find the member whose data differs: etcdctl endpoint hashkv --cluster. Remove it, add it anew, and: etcdctl alarm disarm.",
 	"ErrGRPCCompacted":                     "The revision is gone for good. Read the present state, and watch from its revision plus one; compact less often, or read faster.",
 	"ErrGRPCFutureRev":                     "The member has not come to the revision yet, or the store is another one. Repeat it linearizably, or on another member.",
 	"ErrGRPCRequestTooLarge":               "Make the request smaller, or raise --max-request-bytes of all members. etcd is made for values below 1 MiB.",
@@ -67,6 +67,8 @@ var byText = []struct{ text, do string }{
 	{"i/o timeout", "The host is down, or a firewall drops what is sent to it. quorate doctor."},
 	{"received message larger than max", "The response is larger than the client takes: ask for less at a time, with a limit, or raise MaxCallRecvMsgSize."},
 	{"trying to send message larger than max", "The request is larger than the client sends: make it smaller, or raise MaxCallSendMsgSize."},
+	{"context deadline exceeded", gaveUp},
+	{"context canceled", gaveUp},
 }
 
 // byClass is what to do about the rest.
@@ -79,11 +81,13 @@ var byClass = map[retry.Class]string{
 	retry.Token:      "Authenticate again.",
 	retry.Ambiguous:  "Repeat reads. For a write, read back what it would have changed, or make it conditional (a Txn that compares a revision) and repeat it.",
 	retry.Executed:   "For a write, read back whether it took place. Do not repeat it as it is.",
-	retry.Ended:      "The caller gave up. If it should not have had to: was the deadline longer than an election (1 to 2 s)? quorate doctor. Read back whether a write took place.",
 	retry.Closed:     "The client was closed before. Make another one.",
 }
 
-const noSpaceLeft = "no space left on device"
+const (
+	noSpaceLeft = "no space left on device"
+	gaveUp      = "The caller gave up. If it should not have had to: was the deadline longer than an election (1 to 2 s)? quorate doctor. Read back whether a write took place."
+)
 
 func adviceOn(text string) (do string, ok bool) {
 	for _, rule := range byText {

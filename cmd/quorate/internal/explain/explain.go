@@ -108,8 +108,12 @@ func recognise(text string) (recognised, bool) {
 		}
 	}
 	if framed {
+		reason := reasonOf(code)
+		if code == codes.DeadlineExceeded || code == codes.Canceled { // the text does not show whose it was
+			reason = "The caller's own context ended, most often: gRPC reports that with this code, too. Otherwise: " + reason
+		}
 		return recognised{
-			err: status.Error(code, description), text: strings.TrimSpace(code.String() + ": " + description), by: "gRPC", reason: reasonOf(code),
+			err: status.Error(code, description), text: strings.TrimSpace(code.String() + ": " + description), by: "gRPC", reason: reason,
 		}, true
 	}
 	for _, ended := range []error{context.DeadlineExceeded, context.Canceled} {
@@ -204,7 +208,7 @@ func (e Explanation) Text() string {
 	}
 	line("error", e.Error)
 	line("made by", e.By)
-	line("name", prefix("rpctypes.", e.Name))
+	line("name", strings.TrimSuffix("rpctypes."+e.Name, "rpctypes."))
 	line("code", e.Code)
 	line("class", e.Class)
 	line("why", e.Why)
@@ -213,11 +217,4 @@ func (e Explanation) Text() string {
 	line("repeatable call", e.RepeatableCall)
 	line("do", e.Do)
 	return b.String()
-}
-
-func prefix(with, text string) string {
-	if text == "" {
-		return ""
-	}
-	return with + text
 }

@@ -43,7 +43,7 @@ func (m Members) ask(asker context.Context, ep string) Member {
 	begin := time.Now()
 	reply, err := m.Client.Status(ctx, ep)
 	if err != nil {
-		out.State, out.Why = "failing", message(err)
+		out.State, out.Why = "failing", cmp.Or(status.Convert(err).Message(), status.Code(err).String())
 		if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Unavailable || ctx.Err() != nil {
 			out.State = "no answer"
 			if m.Why != nil {
@@ -67,11 +67,6 @@ func (m Members) ask(asker context.Context, ep string) Member {
 	}
 	out.Why = strings.Join(reply.Errors, ", ")
 	return out
-}
-
-func message(err error) string {
-	s := status.Convert(err)
-	return cmp.Or(s.Message(), s.Code().String())
 }
 
 func milliseconds(seconds float64) float64 { return float64(int64(seconds*1e6+0.5)) / 1e3 }
