@@ -126,7 +126,7 @@ func (v *visit) examine(ctx context.Context) {
 	}
 }
 
-// do does a step within its time.
+// do executes a step within its timeout.
 func (v *visit) do(ctx context.Context, s step, do func(context.Context)) {
 	v.doing.Store(&s)
 	defer v.doing.Store(nil)
