@@ -53,7 +53,7 @@ func Range(ctx context.Context, kv KV, key string, opts ...OpOption) iter.Seq2[*
 // order other than by key, or with filters by revision, is one page.
 //
 // An error is the last that it yields: that of the server, such as rpctypes.ErrCompacted if the revision was compacted
-// meanwhile, or of ctx. Without one, the range is complete. Each loop over the result reads anew. It panics as [OpGet] does.
+// meanwhile, or of ctx. Without one, the range is complete. Each loop over the result reads again. It panics as [OpGet] does.
 func Pages(ctx context.Context, kv KV, key string, opts ...OpOption) iter.Seq2[*GetResponse, error] {
 	op := OpGet(key, opts...)
 	return func(yield func(*GetResponse, error) bool) {

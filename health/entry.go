@@ -166,7 +166,7 @@ func (e *Entry) Connections() int { return int(e.connections.Load()) }
 // one user at a time, until that user calls StopProbing.
 func (e *Entry) StartProbing() bool { return e.probing.CompareAndSwap(false, true) }
 
-// Purpose is why a user of a table asks an endpoint something whose answer counts for all users.
+// Purpose is the purpose of a probe whose answer counts for all users of a table.
 type Purpose uint8
 
 const (

@@ -101,7 +101,7 @@ func (l *Latency) Observe(d time.Duration) {
 	d = max(d, 0)
 	n := l.samples.Add(1)
 	if d <= time.Duration(l.second.Load()) && d < longCall && n%latencyBlock > 1 && n > learnt {
-		l.sum.Add(int64(d)) // neither of the longest two, nor the first or last of its block, nor one of the first
+		l.sum.Add(int64(d)) // not among the longest two, the first or last of its block, or the first ones of all
 		return
 	}
 	l.mu.Lock()
@@ -122,8 +122,8 @@ func (l *Latency) Observe(d time.Duration) {
 	}
 	estimate := all.second
 	if n < latencyBlock || all.joined < 2 {
-		// With so few samples the second longest would be exceeded too often. There is none if
-		// those of all other blocks still wait for the lock.
+		// With so few samples the second longest would be exceeded too often. There is no
+		// second one if the samples of all other blocks still wait for the lock.
 		estimate = all.longest
 	}
 	l.p99.Store(int64(estimate))

@@ -7,13 +7,13 @@ import (
 
 // GoodToServing is how many consecutive probes or calls a Slow endpoint, or one many of whose calls
 // failed, must answer in time to become Serving. With fewer, an endpoint near the limit would change its
-// state at every probe. If that was so within a minute before, it is twice as many each time, 24 at most.
+// state at every probe. The number doubles with each relapse within a minute, up to 24.
 const GoodToServing = 3
 
 const maxRelapseShift = 3
 
-// After a verdict an endpoint that serves again gets writes readmissionWait later, after each further verdict
-// twice as much later, maxReadmissionWait at most. A verdict is forgotten when the endpoint has been trusted for
+// After a verdict, an endpoint that serves again gets writes after readmissionWait. The wait doubles with each
+// further verdict, up to maxReadmissionWait. A verdict is forgotten when the endpoint has been trusted for
 // verdictMemory.
 const (
 	readmissionWait    = 4 * time.Second
@@ -32,13 +32,13 @@ type Record struct {
 	// Good counts the consecutive probes and calls that an endpoint answered in time while it was Slow, or
 	// Suspected because many of its calls failed.
 	Good int
-	// Ejections counts how often it was either lately because of many calls, and GoodFrom is when it
-	// was last Serving again after that.
+	// Ejections counts how often it recently became Slow or Suspected because of many calls, and
+	// GoodFrom is when it last served again after that.
 	Ejections int
 	GoodFrom  time.Time
 	// Verdicts counts the recent verdicts, Stalled or Unresponsive. UnderVerdict is set from a
-	// verdict until the endpoint is Serving again; WritesFrom is when writes prefer it to others
-	// again, the zero time if there was no verdict.
+	// verdict until the endpoint is Serving again. WritesFrom is when writes no longer prefer
+	// other endpoints, the zero time if there was no verdict.
 	Verdicts     int
 	UnderVerdict bool
 	WritesFrom   time.Time
@@ -64,7 +64,8 @@ func (r Record) Next(e Evidence) Record {
 	next.State, next.Since, next.Evidence, next.Good = to, e.At, e, 0
 	switch isVerdict := e.Kind == Stalled || e.Kind == Unresponsive; {
 	case isVerdict && !r.UnderVerdict:
-		if next.UnderVerdict = true; e.At.Sub(r.WritesFrom) > verdictMemory {
+		next.UnderVerdict = true
+		if e.At.Sub(r.WritesFrom) > verdictMemory {
 			next.Verdicts = 0
 		}
 		next.Verdicts++
@@ -82,7 +83,8 @@ func (r Record) Next(e Evidence) Record {
 	return next
 }
 
-// writesAfter returns how long writes prefer other endpoints after the latest of recent verdicts, 1 or more.
+// writesAfter returns how long writes prefer other endpoints after the latest of a number of recent verdicts,
+// at least 1.
 func writesAfter(verdicts int) time.Duration {
 	return min(readmissionWait<<min(verdicts-1, 8), maxReadmissionWait)
 }

@@ -11,8 +11,8 @@ type Status struct {
 	Since time.Time
 	// Evidence is what led to the state.
 	Evidence Evidence
-	// WritesFrom is when writes prefer the endpoint to others again after the latest verdict on it:
-	// later after each recent one. The zero time if there was none.
+	// WritesFrom is when writes no longer prefer other endpoints after the latest verdict on this
+	// one: the wait grows with each recent verdict. It is the zero time if there was none.
 	WritesFrom time.Time
 	// LastErr is the latest error returned or caused by the endpoint, nil if there was
 	// none, and LastErrAt its time. It is kept when the endpoint recovers.

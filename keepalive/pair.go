@@ -11,8 +11,8 @@ import (
 // ClientParameters, to which it can be converted.
 type Client struct {
 	// Time is how long a connection may be without anything received before the
-	// client pings. 0: no pings. The least is 10 s, because grpc-go raises
-	// what is less to that.
+	// client pings. 0: no pings. The least is 10 s: grpc-go raises lower values to
+	// it.
 	Time time.Duration
 
 	// Timeout is how long the client waits for any sign of life after a ping before
@@ -60,8 +60,8 @@ type Server struct {
 	MaxConnectionAgeGrace time.Duration
 }
 
-// Pair is what both ends of a connection are set to, and what is known of the
-// connection. The zero Pair is grpc's defaults: a client that does not ping.
+// Pair has the keepalive settings of both ends of a connection, and what is known
+// of the connection. The zero Pair is grpc's defaults: a client that does not ping.
 type Pair struct {
 	Client Client
 	Server Server
@@ -93,7 +93,7 @@ func (p Pair) DialOptions() ([]grpc.DialOption, error) {
 }
 
 func (p Pair) dialOptions() []grpc.DialOption {
-	// gRPC takes a Time of 0 for one of 10 s when it is given the option.
+	// With the option, gRPC raises a Time of 0 to 10 s.
 	if p.Client.Time == 0 {
 		return nil
 	}

@@ -55,9 +55,9 @@ func Datacenter() Preset {
 // ends.
 //
 // A proxy that speaks HTTP/2 itself (nginx with grpc_pass, Envoy, the Application Load
-// Balancer) answers the client's pings and does not pass them on. There a pair
-// describes the connection to the proxy or that from it, and what the proxy
-// does to a quiet stream (nginx's grpc_read_timeout, 60 s by default) is set in the proxy.
+// Balancer) answers the client's pings and does not pass them on. There a pair describes
+// the connection to the proxy or that from it, and the proxy's own settings decide what it
+// does to a quiet stream (nginx's grpc_read_timeout, 60 s by default).
 func LoadBalancer() Preset {
 	return Preset{Pair{
 		Client: Client{Time: 30 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true},

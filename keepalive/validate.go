@@ -15,12 +15,12 @@ const (
 	// it, and a server with a MaxConnectionAge of less than 10 ns panics.
 	minDuration = time.Second
 
-	// maxDuration keeps sums of times away from the end of time.Duration, which
-	// grpc-go does not watch.
+	// maxDuration keeps sums of durations from overflowing, which grpc-go does not
+	// check.
 	maxDuration = 365 * 24 * time.Hour
 
-	// goAwaySlack is how much later than the GOAWAY a call may begin: it is on its way
-	// while the GOAWAY is.
+	// goAwaySlack is how much later than the GOAWAY a call may begin, because both may
+	// be on their way at the same time.
 	goAwaySlack = time.Second
 )
 
@@ -100,8 +100,8 @@ func within(field string, d, least time.Duration) error {
 	}
 }
 
-// checkIdleTimeout sees to it that something crosses a quiet connection before it is
-// forgotten.
+// checkIdleTimeout checks that something is sent on a quiet connection before
+// devices on the path forget it.
 func (p Pair) checkIdleTimeout() error {
 	if p.IdleTimeout == 0 {
 		return nil
@@ -128,7 +128,7 @@ func (p Pair) checkIdleTimeout() error {
 	return nil
 }
 
-// checkGrace sees to it that an aged connection lives as long as its calls.
+// checkGrace checks that an aged connection outlives its calls.
 func (p Pair) checkGrace() error {
 	grace, need := p.Server.MaxConnectionAgeGrace, p.LongestCall+goAwaySlack
 	if grace == 0 || p.LongestCall == 0 || grace >= need {

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// login is the user that the lab's own connection to a member speaks for.
+// login is the user of the lab's own connection to a member.
 type login struct {
 	mu             sync.Mutex
 	name, password string

@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
-// serverName is a DNS name that the members' certificate holds, beside the address
+// serverName is a DNS name in the members' certificate, in addition to the address
 // 127.0.0.1.
 const serverName = "localhost"
 
@@ -79,7 +79,7 @@ func writePair(pair tls.Certificate, certFile, keyFile string) {
 	fatal.If(errors.Join(os.WriteFile(certFile, certificate, 0o600), os.WriteFile(keyFile, key, 0o600)))
 }
 
-// tb has package testpki end what runs within fatal.Catch.
+// tb lets package testpki end a function that runs within fatal.Catch.
 type tb struct{}
 
 func (tb) Helper() {}

@@ -11,8 +11,8 @@ type Call struct {
 	Method string // full name
 	// Err is the error returned to the caller, nil for success.
 	Err error
-	// Took is the time from the begin of the call to its end, with all attempts and the
-	// pauses between them.
+	// Took is the time from the beginning of the call to its end, with all attempts and
+	// the pauses between them.
 	Took time.Duration
 	// Retries are the attempts after the first one, hedges not included.
 	Retries int
@@ -43,7 +43,8 @@ type CallObserver interface {
 	Attempted(Attempt)
 }
 
-// Tracer is an [Observer] that follows calls from their begin to their end, in their contexts.
+// Tracer is an [Observer] that follows calls from their beginning to their end, in their
+// contexts.
 type Tracer interface {
 	Observer
 	// StartCall is called when a call begins. It returns the context of the attempts,
@@ -78,7 +79,8 @@ func Trace(o Observer) Tracer {
 	return oneOf(Find[Tracer](o), func(all []Tracer) Tracer { return tracers{all: all} })
 }
 
-// oneOf returns one that stands for all of several, the only one, or nil for none.
+// oneOf returns a value that stands for all of several: the only one, or nil if there is
+// none.
 func oneOf[T any](found []T, of func(all []T) T) (none T) {
 	switch len(found) {
 	case 0:
@@ -90,7 +92,7 @@ func oneOf[T any](found []T, of func(all []T) T) (none T) {
 	}
 }
 
-// Find returns what implements T: o, or those of a [Multi] that do.
+// Find returns the observers that implement T: o itself, or members of a [Multi].
 func Find[T any](o Observer) []T {
 	all, ok := o.(multi)
 	if !ok {

@@ -4,7 +4,7 @@ package observe
 // observe/introspect and each [MetricSource] make them, for observe/prometheus, observe/otel and libraries of the
 // user's.
 type Metric struct {
-	// Name is as OpenTelemetry has it, "quorate.pool.waiting", and Unit as UCUM has it.
+	// Name has the form of OpenTelemetry, "quorate.pool.waiting", and Unit that of UCUM.
 	Name, Unit, Description string
 	// Counter is true for a counter, false for a gauge.
 	Counter bool

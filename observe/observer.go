@@ -7,9 +7,9 @@ import "github.com/quorate/quorate/health"
 // once, because they block that work, and must not call the client.
 //
 // StateChanged, Ejected and Readmitted are called one at a time and in order, by a goroutine of
-// their own, and so perhaps a little after the event, also after the client is closed. If they
-// block until 1,000 wait, further ones are dropped; a client of etcd logs how many. Other events
-// may be reordered.
+// their own, so perhaps a little after the event, and even after the client is closed. If they
+// block until 1,000 events wait, further ones are dropped; an etcd client logs how many. Other
+// events may be reordered.
 //
 // Implementations must embed [None] for methods that they do not implement. New versions
 // may add methods; types that embed None still compile.
@@ -27,9 +27,9 @@ type Observer interface {
 
 	// StateChanged is called for each change of an endpoint's state.
 	StateChanged(health.Change)
-	// Ejected is called when an endpoint is no longer used because of its state, at once or, if it is
-	// suspected or slow, after 30 s in which others serve; at once, if many of its calls failed or were late. If no
-	// better endpoint is left, endpoints are used in any state, and none is ejected.
+	// Ejected is called when an endpoint is no longer used because of its state: at once, or, if it is suspected or
+	// slow, after 30 s in which others serve, unless many of its calls failed or were late. If no better endpoint
+	// is left, endpoints are used in any state, and none is ejected.
 	Ejected(Ejection)
 	// Readmitted is called when an ejected endpoint is used again.
 	Readmitted(Readmission)

@@ -51,7 +51,7 @@ type item[T any] struct {
 	used    time.Time // when it was released or created; zero unless timed
 	proven  time.Time // when it was released, created or checked; zero unless timed
 	renew   time.Time // when it is replaced if MinSize keeps it idle; zero: never
-	check   time.Time // when it is checked if it is idle until then; zero: never
+	check   time.Time // when it is checked, if it is still idle; zero: never
 	resets  int       // Pool.resets when it was created
 	fresh   bool      // created or checked for its borrower, and not idle since
 	loan    uint64    // the current loan; 0: none. Guarded by the pool's lock.
@@ -192,7 +192,8 @@ func (p *Pool[T]) removeWaiterLocked(w *waiter[T]) {
 	p.counts.WaitTime += time.Since(w.since)
 }
 
-// firstWaiterLocked returns the first waiter for a resource, which is new if anew is set, or nil.
+// firstWaiterLocked returns the first waiter for a resource, nil if there is none. anew says that the
+// resource is new.
 func (p *Pool[T]) firstWaiterLocked(anew bool) *waiter[T] {
 	for place := p.waiters.Front(); place != nil; place = place.Next() {
 		if w := place.Value.(*waiter[T]); anew || !w.anew {

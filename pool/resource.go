@@ -31,7 +31,7 @@ func (r Resource[T]) ReleaseUnused() { r.end(sound, unused) }
 // second Discard or Release does nothing.
 func (r Resource[T]) Discard() { r.end(discarded, borrowed) }
 
-// Hijack ends the loan and takes the resource out of the pool, which may make another. The
+// Hijack ends the loan and removes the resource from the pool, which may create another. The
 // caller owns the value and must free it as Destroy does. If the loan has already ended, ok is
 // false, the caller must not use the value, and Stats counts it.
 func (r Resource[T]) Hijack() (value T, ok bool) {

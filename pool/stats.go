@@ -6,7 +6,7 @@ import "time"
 type Stats struct {
 	// Size is the number of resources, including those being created or destroyed.
 	Size int
-	// Idle, Borrowed, Creating and Destroying are the parts of it.
+	// Idle, Borrowed, Creating and Destroying are the parts of Size.
 	Idle, Borrowed, Creating, Destroying int
 	// Waiting is the number of calls of Acquire and Do that wait for a resource.
 	Waiting int

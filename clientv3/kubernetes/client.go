@@ -92,7 +92,7 @@ func (k Client) OptimisticDelete(
 	return DeleteResponse(o), err
 }
 
-// outcome is what an optimistic write came to.
+// outcome is the result of an optimistic write.
 type outcome struct {
 	KV        *mvccpb.KeyValue
 	Succeeded bool

@@ -50,7 +50,7 @@ func (e *TermEndedError) GRPCStatus() *status.Status {
 // Unwrap returns the cause.
 func (e *TermEndedError) Unwrap() error { return e.Cause }
 
-// Term is the time in which Run holds the key. It is safe for concurrent use.
+// Term is the time for which Run holds the key. It is safe for concurrent use.
 type Term struct {
 	client  *clientv3.Client
 	session *concurrency.Session

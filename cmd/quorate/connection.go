@@ -58,7 +58,7 @@ func (f *commandTimeout) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.value, "command-timeout", defaultCommandTimeout, "longest time to wait for an answer")
 }
 
-// get returns the time, which is that of etcdctl's variable if the flag is not given.
+// get returns the timeout: that of etcdctl's variable if the flag is not given.
 func (f *commandTimeout) get() (time.Duration, error) {
 	const variable = "ETCDCTL_COMMAND_TIMEOUT"
 	origin := "--command-timeout"
@@ -75,7 +75,7 @@ func (f *commandTimeout) get() (time.Duration, error) {
 	return f.value, nil
 }
 
-// settings returns how etcd is reached, and how long an answer is waited for.
+// settings returns how etcd is reached, and the timeout for an answer.
 func settings(client *connectionFlags, timeout *commandTimeout) (clientv3.Config, time.Duration, error) {
 	cfg, err := client.config()
 	if err != nil {

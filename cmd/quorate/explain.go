@@ -51,10 +51,10 @@ if neither an argument nor standard input was given.`,
 	return cmd
 }
 
-// maxLine is more than a line of a log has. A longer one counts as several.
+// maxLine is longer than the lines of logs. A longer line counts as several.
 const maxLine = 1 << 20
 
-// eachLine calls do with each line as soon as it is there, until there are no more or do fails.
+// eachLine calls do with each line as soon as it arrives, until the input ends or do fails.
 func eachLine(in io.Reader, do func(string) error) error {
 	if f, ok := in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		return errors.New("explain needs an error, as an argument or on standard input")

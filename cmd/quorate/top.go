@@ -142,7 +142,8 @@ func (f *topFlags) source() (top.Source, func(), error) {
 	return top.Members{Client: client, Timeout: f.interval, Why: causes(cfg, f.interval)}, func() { _ = client.Close() }, nil
 }
 
-// causeAge is how long the cause why an endpoint does not answer is shown before it is looked for again.
+// causeAge is how long the cause of an endpoint that does not answer is shown before it is determined
+// again.
 const causeAge = 10 * time.Second
 
 // causes returns a function that finds out why an endpoint does not answer.

@@ -1,4 +1,5 @@
-// Watch follows a prefix: what is there, and then every change, through compactions and restored backups.
+// Watch follows a prefix: the existing keys, and then every change, through compactions and restored
+// backups.
 //
 //	go run ./examples/watch --endpoints 127.0.0.1:2379
 package main

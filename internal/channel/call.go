@@ -58,7 +58,7 @@ type repeatable struct {
 	unsure *atomic.Bool
 }
 
-// Repeatable says that a Txn may be sent any number of times, since its comparisons let one execution at most
+// Repeatable says that a Txn may be sent any number of times, since its comparisons let at most one execution
 // write: the Txn is hedged, cut and repeated like a read. It sets unsure if an attempt may have been executed, or
 // may yet be, other than the one whose response is returned.
 func Repeatable(unsure *atomic.Bool) grpc.CallOption { return repeatable{unsure: unsure} }
@@ -128,9 +128,7 @@ func (c *call) begin(a *attempt) error {
 func (c *call) invoke(a *attempt) error {
 	defer a.release() // also if an interceptor panics
 	err := c.caller.conn.Invoke(a.ctx, c.method, c.req, c.reply, c.opts...)
-	if a.trace != nil {
-		c.traceEnd(a, err)
-	}
+	c.traceEnd(a, err)
 	answered := &a.Attempt
 	if c.properties.hedged {
 		if s := c.caller.hedges.End(&c.hedging); s != nil {
@@ -172,7 +170,7 @@ func (c *call) settle(a *attempt, err error) error {
 		return c.unknown(a, err)
 	case retry.Refresh:
 		if add, ok := c.req.(*pb.AuthUserAddRequest); a.anonymous || ok && add.GetName() == "" {
-			return err // of the request, not of its token
+			return err // the request is refused, not its token
 		}
 		return r.refresh(c.first.caller, a, err)
 	case retry.Again:

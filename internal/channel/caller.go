@@ -156,8 +156,8 @@ func (c *Caller) authenticate(ctx context.Context, method string, req, reply any
 	})
 }
 
-// learnTerm records the term in the reply of an attempt that needed a leader. Roles are asked for if
-// it is a new one and no member has named its leader.
+// learnTerm records the term in the reply of an attempt that needed a leader. It requests the roles
+// of endpoints if the term is new and no member has named its leader.
 func (c *Caller) learnTerm(a *balancer.Attempt, reply any) {
 	r, ok := reply.(interface{ GetHeader() *pb.ResponseHeader })
 	if !ok {

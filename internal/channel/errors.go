@@ -31,8 +31,9 @@ func (e *cutError) GRPCStatus() *status.Status {
 
 func (e *cutError) Is(target error) bool { return target == rpctypes.ErrTimeout }
 
-// isOfProgram reports whether an error is made by an interceptor of the program: gRPC's have a
-// status. A server's end of a stream has none either.
+// isOfProgram reports whether an error comes from an interceptor of the program. Errors of
+// gRPC have a status; io.EOF, with which a server ends a stream, has none, and is not the
+// program's.
 func isOfProgram(err error) bool {
 	_, hasStatus := status.FromError(err)
 	return !hasStatus && !errors.Is(err, io.EOF) && retry.CodeOf(err) == codes.Unknown

@@ -44,8 +44,8 @@ func (c *call) second(a *attempt, req, reply proto.Message) *hedge.Second {
 	}
 }
 
-// conclude returns the result of a call whose first attempt has ended, and the attempt that it is of;
-// the second may still run.
+// conclude returns the result of a call whose first attempt has ended, and the attempt that
+// succeeded, nil if none did. The second attempt may still run.
 func (c *call) conclude(a *attempt, err error, s *hedge.Second) (*balancer.Attempt, error) {
 	final := err != nil && c.isFinal(a, err)
 	result := c.caller.hedges.Conclude(c.first.caller, s, c.reply, err, final, c.caller.closed, ErrClosed)

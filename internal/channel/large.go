@@ -21,7 +21,7 @@ type largeRanges struct {
 	count atomic.Int32
 }
 
-// rangeID is the same for ranges that are alike: all pages of a prefix have their end in common.
+// rangeID identifies similar ranges: all pages of a prefix have the same end.
 type rangeID struct {
 	shape, end string
 	keysOnly   bool
@@ -32,7 +32,8 @@ func idOf(r *pb.RangeRequest) rangeID {
 	return rangeID{shape: shape, end: string(r.GetRangeEnd()), keysOnly: r.GetKeysOnly()}
 }
 
-// has reports whether the response to a request that is not hedged is likely to be large.
+// has reports whether the response to a request is likely to be large. The request must not be
+// hedged.
 func (l *largeRanges) has(req any) bool {
 	if l.count.Load() == 0 {
 		return false
@@ -45,7 +46,8 @@ func (l *largeRanges) has(req any) bool {
 	return large
 }
 
-// learn records the size of a response to a request that is not hedged: that of others is bounded.
+// learn records the size of the response to a request that was not hedged. The responses to hedged
+// requests are bounded.
 func (l *largeRanges) learn(req, reply any) {
 	r, ok := req.(*pb.RangeRequest)
 	if !ok {

@@ -55,7 +55,7 @@ type Retrier struct {
 	failures   int
 	refreshes  int                  // new tokens
 	moves      int                  // to another member with the latest token
-	repeated   bool                 // with the same token, after a change of users or roles
+	repeated   bool                 // with the same token, because users or roles had changed
 	progressed bool                 // there was no failure since
 	lost       bool                 // a connection was lost under an attempt
 	warned     bool                 // the log has a warning
@@ -65,7 +65,7 @@ type Retrier struct {
 	woken      time.Time            // when a pause last ended early or was skipped
 	improved   <-chan struct{}      // closed by an improvement since the latest attempt began
 	refused    refusals             // by members that cannot serve it at all
-	noLeader   refusals             // by those, and by members without a leader
+	noLeader   refusals             // by the members in refused, and by members without a leader
 	leaderless bool                 // every endpoint that can be reached is in noLeader
 }
 
@@ -234,8 +234,8 @@ func (r *Retrier) correct(class retry.Class, a *attempt) retry.Class {
 // refresh replaces the refused token, and otherwise acts like again. The first time there
 // is no pause, nor before another member is asked with the same token.
 func (r *Retrier) refresh(ctx context.Context, a *attempt, refusal error) error {
-	// Users or roles were changed while the request was under way. Its token is valid still, unless
-	// it names a revision, as a JWT does. There may be many changes, which end.
+	// Users or roles were changed while the request was under way. Its token is still valid, unless
+	// it names a revision, as a JWT does. Such changes may follow each other, but they end.
 	login := r.c.tokens.login()
 	changed := errors.Is(rpctypes.Error(refusal), rpctypes.ErrAuthOldRevision) && login.Token == ""
 	switch {
@@ -282,11 +282,13 @@ func (r *Retrier) again(ctx context.Context, class retry.Class, a *attempt, caus
 	switch class {
 	case retry.Refused:
 		r.noLeader.add(ep)
-		if r.refused.add(ep); r.refused.byAll(ep, r.c.width()) {
+		r.refused.add(ep)
+		if r.refused.byAll(ep, r.c.width()) {
 			return cause
 		}
 	case retry.NoLeader:
-		if r.noLeader.add(ep); r.noLeader.byAllReachable(ep, r.c.width()) {
+		r.noLeader.add(ep)
+		if r.noLeader.byAllReachable(ep, r.c.width()) {
 			return r.withoutLeader(ctx, a, cause)
 		}
 	case retry.Ambiguous:

@@ -99,7 +99,7 @@ type wrongLogin struct {
 	login    Login
 	err      error
 	failures int
-	until    time.Time // no request is made before
+	until    time.Time // no request is made before this time
 }
 
 // again returns w after another refusal: the backoff doubles up to longest, with jitter of half of it.
@@ -181,8 +181,7 @@ func (s *tokenSource) replace(ctx context.Context, a *attempt, refusal error) (r
 	return r, s.ensure(ctx)
 }
 
-// invalidate is replace without waiting for the other token: the next ensure
-// fetches it.
+// invalidate is replace without the fetch: the next ensure fetches another token.
 func (s *tokenSource) invalidate(a *attempt, refusal error) renewal {
 	login, used := s.login(), a.usedToken()
 	again := false
@@ -252,10 +251,10 @@ func (s *tokenSource) drop(a *attempt, refusal error) renewal {
 	return renewed
 }
 
-// refusedByLocked records that the member of an attempt refused a token, and reports whether another
-// member should be asked with it: not if the token is old, if all others refused it or
-// cannot be reached, or if the attempt went to a member that had refused it already, because the
-// others serve nothing.
+// refusedByLocked records that the member of an attempt refused a token, and reports whether to
+// try the token at another member. It does not do so if the token is old, if all others refused it
+// or cannot be reached, or if the attempt went to a member that had refused the token before,
+// because the others serve nothing.
 func (s *tokenSource) refusedByLocked(t *token, a *attempt) bool {
 	ep, now := a.endpoint(), time.Now()
 	if ep == nil || now.Sub(t.fetched) >= tokenSettles {

@@ -1,7 +1,7 @@
 // Package feed passes the state of a source to the gRPC channels that use it.
 //
-// The source says when its state may have changed. The channels then read the State, which is built
-// once for all of them. Each channel has a goroutine, so that a slow one delays no other.
+// The source announces when its state may have changed. The channels then read the State, which is
+// built once for all of them. Each channel has a goroutine, so that a slow one delays no other.
 package feed
 
 import (
@@ -37,7 +37,7 @@ type Feed struct {
 	last    State
 	stale   bool          // last must be built again
 	changed chan struct{} // closed when last becomes stale
-	rested  time.Time     // last is not built again before
+	rested  time.Time     // last is not built again before this time
 }
 
 // New returns a Feed. mu guards the source; build, which returns its State, is called with mu held.

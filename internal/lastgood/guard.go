@@ -124,7 +124,7 @@ func (g *Guard[E]) keepLastGood(now time.Time, rotating bool) Kept[E] {
 	return kept
 }
 
-// Suspend records that the source is away: the delays of kept endpoints start anew.
+// Suspend records that the source is away: the delays of kept endpoints start again.
 func (g *Guard[E]) Suspend(now time.Time) {
 	for key, m := range g.missing {
 		if !m.kept {

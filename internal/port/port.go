@@ -1,10 +1,11 @@
-// Package port reserves ports on 127.0.0.1 for servers that start later, and again.
+// Package port reserves ports on 127.0.0.1 for servers that start later, perhaps several
+// times.
 //
-// A port that is free at one moment may be taken at the next by any process, whose answers are
-// then taken for those of the server. On Linux a reserved port is bound by a socket that does
-// not listen: only a server that names the port and sets SO_REUSEADDR, as servers in Go and
-// nginx do, can listen on it, and until one does connections are refused. Elsewhere a port is
-// only one that was free when it was reserved.
+// A port that is free now may be taken by any process a moment later, and its answers mistaken
+// for those of the server. On Linux a reserved port is bound by a socket that does not listen:
+// only a server that names the port and sets SO_REUSEADDR, as servers in Go and nginx do, can
+// listen on it, and until one does connections are refused. On other systems a port was merely
+// free when it was reserved.
 package port
 
 import (
@@ -14,7 +15,7 @@ import (
 	"sync"
 )
 
-// Port is one that is reserved, until Release.
+// Port is a reserved port, until Release.
 type Port struct {
 	number  int
 	release func() error

@@ -35,8 +35,8 @@ func FromEnvironment(address string) *url.URL {
 	return via
 }
 
-// Disabled reports whether dial options have grpc.WithNoProxy. gRPC does not show that: it is recognised by the name of
-// its function.
+// Disabled reports whether dial options contain grpc.WithNoProxy. gRPC does not expose that, so the option is
+// recognised by the name of its function.
 func Disabled(opts []grpc.DialOption) bool {
 	return slices.ContainsFunc(opts, func(o grpc.DialOption) bool {
 		v := reflect.Indirect(reflect.ValueOf(o))
@@ -60,7 +60,7 @@ func Dial(ctx context.Context, via *url.URL, address string, dial func(ctx conte
 			err = fmt.Errorf("proxy %s of HTTPS_PROXY: %w", host, err)
 		}
 	}()
-	if via.Scheme != "http" && (via.Scheme != "https" || via.User != nil) { // gRPC, too, sends it plaintext
+	if via.Scheme != "http" && (via.Scheme != "https" || via.User != nil) { // like gRPC, which also sends plaintext to it
 		return nil, fmt.Errorf("the scheme %s is not supported, http is", via.Scheme)
 	}
 	conn, err := dial(ctx, host)
@@ -79,7 +79,7 @@ func Dial(ctx context.Context, via *url.URL, address string, dial func(ctx conte
 	return conn, nil
 }
 
-// connect has the proxy at the other end of conn connect to an address.
+// connect makes the proxy at the other end of conn connect to an address.
 func connect(conn net.Conn, user *url.Userinfo, address string) error {
 	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Host: address}, Header: http.Header{"User-Agent": {"grpc-go/" + grpc.Version}}}
 	if user != nil {

@@ -19,8 +19,9 @@ func authentication(ctx context.Context, at Site, log *transcript.Log) {
 	authOn(ctx, at, log)
 }
 
-// authOff manages users and roles before authentication is enabled: each change with success and
-// with an error. What a server answers to other requests is compared in the files protocol_*.
+// authOff manages users and roles before authentication is enabled: each change once
+// successfully and once with an error. The files protocol_* compare the answers of servers to
+// other requests.
 func authOff(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Step("status")(c.AuthStatus(ctx))
 	log.Step("authenticate while disabled")(c.Authenticate(ctx, "root", "pass"))
@@ -76,7 +77,7 @@ func grants(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Step("grant root role")(c.UserGrantRole(ctx, "root", "root"))
 }
 
-// authOn enables authentication with the users and roles that authOff left, and disables it at its end.
+// authOn enables authentication with the users and roles that authOff left, and disables it in the end.
 func authOn(ctx context.Context, at Site, log *transcript.Log) {
 	anonymous := at.client()
 	defer end(anonymous, log)
@@ -149,7 +150,7 @@ func asUser(ctx context.Context, alice *clientv3.Client, log *transcript.Log) {
 	log.Step("alice: raw denied range")(raw.Range(ctx, &pb.RangeRequest{Key: []byte("b/1")}))
 }
 
-// changes alters permissions under a client that holds a token: its next call works all the same.
+// changes alters permissions while a client holds a token: its next call still works.
 func changes(ctx context.Context, at Site, log *transcript.Log, root, alice *clientv3.Client) {
 	log.Step("root: grant permission")(root.RoleGrantPermission(ctx, "reader", "b/1", "", clientv3.PermissionType(clientv3.PermRead)))
 	log.Step("alice: get after the change")(alice.Get(ctx, "b/1"))
@@ -194,7 +195,8 @@ func coreWithToken(ctx context.Context, root *clientv3.Client, log *transcript.L
 	log.Step("root: dialled range")(pb.NewKVClient(conn).Range(ctx, &pb.RangeRequest{Key: []byte("core")}))
 }
 
-// watchesAsUser watches what a user may read and what not. A watch that is refused leaves others alone.
+// watchesAsUser watches keys that a user may read and keys that it may not. A refused watch does not
+// affect others.
 func watchesAsUser(ctx context.Context, anonymous, alice *clientv3.Client, log *transcript.Log) {
 	watching(ctx, alice, log, "alice: watch", "a/", []clientv3.OpOption{clientv3.WithPrefix()}, func(allowed clientv3.WatchChan) {
 		putAll(ctx, alice, "watched", "a/1")

@@ -13,15 +13,15 @@ import (
 	"github.com/quorate/quorate/lab/behaviours/transcript"
 )
 
-// byName puts the members of a response, which come ordered by their ids, into an order that is the same in each cluster.
+// byName sorts the members of a response by name, because the order of their ids differs between clusters.
 func byName(members []*pb.Member) []*pb.Member {
 	members = slices.Clone(members)
 	slices.SortFunc(members, func(a, b *pb.Member) int { return strings.Compare(a.Name, b.Name) })
 	return members
 }
 
-// members makes each change with success and with an error. What a server answers to other requests is compared in the files
-// protocol_*.
+// members makes each change once successfully and once with an error. The files protocol_* compare the answers of servers to
+// other requests.
 func members(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Step("list")(c.MemberList(ctx))
 	log.Step("serializable list")(c.MemberList(ctx, clientv3.WithSerializable()))
@@ -44,8 +44,8 @@ func members(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	learner(ctx, c, log, change)
 }
 
-// settle waits until another change of the members can be asked for: etcd 3.4 answers one before its raft is done with
-// it, and silently drops the next if it comes in between. A put that has been applied came after.
+// settle waits until the members can be changed again: etcd 3.4 answers a change before raft has applied it, and
+// silently drops another one until then. A later put that has been applied shows that the change has been, too.
 func settle(ctx context.Context, c *clientv3.Client) {
 	ok(c.Put(ctx, "members", "settled"))
 }

@@ -56,7 +56,8 @@ func endedContexts(ctx context.Context, c *clientv3.Client, log *transcript.Log)
 	log.Value("bare context.DeadlineExceeded", err == context.DeadlineExceeded) //nolint:errorlint // programs compare with ==
 }
 
-// frozen makes calls that are sent and not answered. What the server does with them once it goes on is not checked.
+// frozen makes calls that are sent and not answered. It does not check what the server does with them when it
+// continues.
 func frozen(ctx context.Context, at Site, log *transcript.Log) {
 	const timeout = 150 * time.Millisecond
 	c := at.client()

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/lab/servers/site"
 )
 
-// All is the corpus: the rows of docs/servers.md, in order, and what is only recorded.
+// All is the corpus: the rows of docs/servers.md, in order, and the behaviours that are only recorded.
 var All = slices.Concat(
 	in(site.None, offline), in(site.Single, single), in(site.Several, several),
 	keys, idempotentRows, watches, leaseRows, locks, logins, maintenanceRows, faults,
@@ -27,12 +27,12 @@ const (
 	quota  = site.Quota
 )
 
-// on makes a row: a behaviour that checks what it sees on a server of a setup.
+// on makes a row: a behaviour that checks what it sees, on a server with a setup.
 func on(setup site.Setup, area, name string, run func(context.Context, Site)) Behaviour {
 	return Behaviour{area, name, setup, 20 * time.Second, func(ctx context.Context, s Site, _ *transcript.Log) { run(ctx, s) }}
 }
 
-// using makes what a row runs of what needs no more than a client.
+// using adapts a function that needs only a client to a row.
 func using(run func(context.Context, *clientv3.Client)) func(context.Context, Site) {
 	return func(ctx context.Context, s Site) { run(ctx, s.client()) }
 }
@@ -48,7 +48,7 @@ func steps(name string, run func(context.Context, Site, *transcript.Log)) Behavi
 	return Behaviour{Name: name, Limit: behaviourTimeout, run: run}
 }
 
-// withClient makes one that needs no more than a client.
+// withClient makes a recorded behaviour of a function that needs only a client.
 func withClient(name string, run func(context.Context, *clientv3.Client, *transcript.Log)) Behaviour {
 	return steps(name, func(ctx context.Context, s Site, log *transcript.Log) {
 		c := s.client()

@@ -41,7 +41,7 @@ func outage(ctx context.Context, at Site, log *transcript.Log) {
 	})
 	for i := range 2 {
 		name := fmt.Sprintf("keepalive after: %d", i)
-		_, open := await(responses, name) // its revision is that of some moment
+		_, open := await(responses, name) // its revision is arbitrary
 		log.Value(name, open)
 	}
 	alive(ctx, writer, log, "keepalive after", id)
@@ -55,7 +55,7 @@ func writes(ctx context.Context, c *clientv3.Client) {
 	putAll(ctx, c, "2", "outage/b", "outage/b", "outage/b")
 }
 
-// noQuorum uses the last member that is left of a cluster. It is the end of the cluster.
+// noQuorum uses the only remaining member of a cluster. The cluster cannot be used afterwards.
 func noQuorum(ctx context.Context, at Site, log *transcript.Log) {
 	const timeout = 500 * time.Millisecond
 	c := at.client()
@@ -81,12 +81,13 @@ func noQuorum(ctx context.Context, at Site, log *transcript.Log) {
 	cancelled(func(ctx context.Context) { log.Step("cancelled: get")(c.Get(ctx, "quorum")) })
 	cancelled(func(ctx context.Context) { log.Step("cancelled: put")(c.Put(ctx, "quorum", "2")) })
 	listing := cancelled
-	if strings.HasPrefix(status.Version, "3.4.") { // a member of it answers by itself
+	if strings.HasPrefix(status.Version, "3.4.") { // a member of 3.4 answers without its peers
 		listing = func(call func(context.Context)) { call(ctx) }
 	}
 	listing(func(ctx context.Context) { log.Step("cancelled: member list")(count(c.MemberList(ctx))) })
 	listing(func(ctx context.Context) { log.Error("cancelled: sync", c.Sync(ctx)) })
-	// What is certainly not done may be tried again until the context ends, or not: either error is right.
+	// A client may or may not retry a call that was certainly not executed until the context ends, so either error is
+	// right.
 	leader := clientv3.WithRequireLeader
 	cancelled(func(ctx context.Context) {
 		log.Value("leader required, cancelled: get", noLeaderOrEnd(c.Get(leader(ctx), "quorum")))
@@ -107,8 +108,8 @@ func noQuorum(ctx context.Context, at Site, log *transcript.Log) {
 	receive(log, "leader required: watch: end", watch)
 }
 
-// begun is what a program watched and kept alive when it lost its cluster, as a caller who requires a leader and as one
-// who does not.
+// begun has the watches and keepalives of a program that loses its cluster, of a caller who requires a leader and of
+// one who does not.
 type begun struct {
 	end                       context.CancelFunc
 	id                        clientv3.LeaseID

@@ -54,7 +54,8 @@ func before(ctx context.Context, s Site) {
 	}
 }
 
-// back writes, takes a backup, writes on, and goes back to the backup. It returns the client and the last revision before.
+// back writes, takes a backup, writes more, and restores the backup. It returns the client and the last revision before the
+// restore.
 func back(ctx context.Context, s Site, meanwhile func(*clientv3.Client)) (c *clientv3.Client, rev int64) {
 	c = s.client()
 	create(ctx, c, "/restored/a", "1")
@@ -76,7 +77,7 @@ func restored(ctx context.Context, s Site) {
 	opened(ctx, c, func() {})
 }
 
-// restoredWatch shows that a watch from before is not silent: it ends, or has what is written now.
+// restoredWatch shows that a watch from before the restore is not silent: it ends, or delivers what is written now.
 func restoredWatch(ctx context.Context, s Site) {
 	var watch clientv3.WatchChan
 	c, _ := back(ctx, s, func(c *clientv3.Client) { watch = created(ctx, c, "/restored/", clientv3.WithPrefix()) })
@@ -96,7 +97,7 @@ func syncProxied(ctx context.Context, s Site) {
 	c := s.with([]string{"http://" + proxy.Addr()}).client()
 	create(ctx, c, "/sync/a", "1")
 	s.do(ctx, site.Cut)
-	withDeadline(ctx, 5*time.Second, func(ctx context.Context) { _ = c.Sync(ctx) }) // whatever it says: the client works on
+	withDeadline(ctx, 5*time.Second, func(ctx context.Context) { _ = c.Sync(ctx) }) // whatever it returns, the client keeps working
 	withDeadline(ctx, 5*time.Second, func(ctx context.Context) {
 		want(ok(c.Get(ctx, "/sync/a")).Count == 1, "the key is gone")
 	})

@@ -49,7 +49,7 @@ func watchKeys(ctx context.Context, c *clientv3.Client) {
 	must(ctx.Err())
 }
 
-// progress requests it, and waits for what comes by itself.
+// progress requests progress, and waits for notifications.
 func progress(ctx context.Context, c *clientv3.Client) {
 	watch := created(ctx, c, "/progress/a")
 	rev := create(ctx, c, "/progress/a", "1")

@@ -19,7 +19,7 @@ import (
 	"github.com/quorate/quorate/lab/servers/site"
 )
 
-// behaviourTimeout is far above what any recorded behaviour takes; one that hangs is ended by it.
+// behaviourTimeout ends a recorded behaviour that hangs. It is far longer than any of them takes.
 const behaviourTimeout = 2 * time.Minute
 
 // Site is where a behaviour runs.
@@ -197,7 +197,7 @@ func created(ctx context.Context, c clientv3.Watcher, key string, opts ...client
 	return watch
 }
 
-// each calls f concurrently for 0 to n-1. What goes wrong in one of them goes wrong in the caller.
+// each calls f concurrently for 0 to n-1. If a call fails, so does the caller.
 func each(n int, f func(i int)) {
 	var work errgroup.Group
 	for i := range n {
@@ -215,7 +215,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// fail ends the behaviour with what is wrong.
+// fail ends the behaviour with an error.
 func fail(format string, args ...any) {
 	fatal.If(errors.New(strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")))
 }

@@ -71,8 +71,7 @@ func watchEach(ctx context.Context, c *clientv3.Client, log *transcript.Log, cha
 	}
 }
 
-// watchRanges watches keys and ranges. The last put of each is one that the watch must deliver, so that one event too many
-// shows as well.
+// watchRanges watches keys and ranges. The watch must deliver the last put of each, so that an extra event shows as well.
 func watchRanges(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Value("constants", []any{clientv3.AutoWatchID, clientv3.InvalidWatchID, clientv3.EventTypePut, clientv3.EventTypeDelete})
 	watchEach(ctx, c, log, func(value string) { putAll(ctx, c, value, "watch/a", "watch/b", "watch/b1", "watch/c", "watch/b") },

@@ -55,7 +55,7 @@ func future(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	})
 }
 
-// watchRefused asks for watches that cannot be, with one beside them that can.
+// watchRefused opens watches that a server must refuse, and one that it must not.
 func watchRefused(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	watching(ctx, c, log, "neighbour", "refused", nil, func(neighbour clientv3.WatchChan) {
 		watchesEnd(ctx, c, log, "refused", neighbour, []request{
@@ -105,8 +105,8 @@ func watchCompacted(ctx context.Context, c *clientv3.Client, log *transcript.Log
 		func(watch clientv3.WatchChan) { receive(log, "the compacted revision itself", watch) })
 }
 
-// watchLarge watches revisions that are large, alone and together. What several are delivered in is not compared: a server
-// splits what is too large.
+// watchLarge watches large revisions, alone and together. It does not compare into how many responses several revisions
+// are split.
 func watchLarge(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	const puts = 8
 	value := strings.Repeat("v", 1<<20)

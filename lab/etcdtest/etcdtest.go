@@ -33,7 +33,7 @@ import (
 // faultTimeout bounds what a fault waits for.
 const faultTimeout = time.Minute
 
-// A program that is started as a member goes no further than this.
+// A program that is started as a member does not return from this.
 func init() { lab.Main() }
 
 // Config describes a cluster. Its zero value is one member without TLS and users.

@@ -1,7 +1,7 @@
 // Package fault has the faults that the lab injects into a cluster, by name.
 //
-// A fault is injected with [Fault.Inject]. Whatever it was and however far it
-// got, [Heal] repairs the cluster.
+// [Fault.Inject] injects a fault. [Heal] repairs the cluster after any fault, even
+// one that was injected in part.
 package fault
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/quorate/quorate/lab/robustness/client"
 )
 
-// defaultHold is how long a fault goes on that is a thing being done, unless the scene says how long.
+// defaultHold is how long a fault that is an activity goes on, unless the scene says otherwise.
 const defaultHold = 5 * time.Second
 
 // MinMembers is the smallest cluster that the faults are for: of all faults but one
@@ -29,14 +29,14 @@ const MinMembers = 3
 
 // Scene is where a fault happens.
 type Scene struct {
-	// Cluster that it happens to. All its members must run and be ready.
+	// Cluster is the cluster that the fault is injected into. All its members must run and be ready.
 	Cluster *lab.Cluster
 	// Rand chooses the member that it happens to.
 	Rand *rand.Rand
 	// Note is called with a few words for what is being done.
 	Note func(text string)
-	// Hold is how long a fault goes on that is a thing being done rather than a state,
-	// such as defragmentation. Default 5 s. The caller holds the others.
+	// Hold is how long a fault goes on that is an activity rather than a state, such
+	// as defragmentation. Default 5 s. The caller holds the others.
 	Hold time.Duration
 	// Front is how clients reach the cluster, nil if by the members' endpoints.
 	Front *Front
@@ -47,13 +47,13 @@ type Scene struct {
 	Join func(*tls.Config) (Client, error)
 }
 
-// Client is one that works beside those that are measured.
+// Client is another client, which is not measured.
 type Client struct {
 	Store client.Store
 	Close func() error
 }
 
-// hold returns how long a fault goes on that is a thing being done.
+// hold returns how long a fault that is an activity goes on.
 func (s Scene) hold() time.Duration { return cmp.Or(s.Hold, defaultHold) }
 
 // Fault is something that goes wrong.
@@ -71,9 +71,9 @@ type Fault struct {
 	inject injection
 }
 
-// Inject makes the fault happen and returns when it has. An error says what
-// could not be done; part of the fault may then be in force, and Heal is due
-// all the same.
+// Inject injects the fault and returns when it is in force. An error says what
+// could not be done; part of the fault may then be in force, so Heal is still
+// required.
 func (f Fault) Inject(ctx context.Context, s Scene) error {
 	if err := fatal.Catch(func() { f.inject(ctx, s) }); err != nil {
 		return fmt.Errorf("inject %s: %w", f.Name, err)
@@ -157,8 +157,8 @@ func Names(faults []Fault) []string {
 }
 
 // Parse returns the faults of the given names, in their order; those of [Default]
-// for no names. A name may occur twice. The error of an unknown name lists those
-// that there are.
+// for no names. A name may occur twice. The error for an unknown name lists the
+// known ones.
 func Parse(names []string) ([]Fault, error) {
 	if len(names) == 0 {
 		return Default(), nil

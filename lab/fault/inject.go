@@ -23,11 +23,11 @@ const (
 	// terminateTimeout bounds the end of a member that is asked to end.
 	terminateTimeout = 20 * time.Second
 	// lostFor is how long there is no majority: long enough for every call to meet it,
-	// and short beside the deadline that calls of the lab have by default.
+	// and short compared with the default deadline of calls of the lab.
 	lostFor = 3 * time.Second
 )
 
-// injection makes a fault happen. An error ends it, see package fatal.
+// injection injects a fault. An error ends it, see package fatal.
 type injection func(context.Context, Scene)
 
 // action is what happens to a member.
@@ -60,7 +60,7 @@ func slow(_ context.Context, s Scene, m *lab.Member) {
 	})
 }
 
-// onFollower chooses a follower, notes what becomes of it, and does it.
+// onFollower chooses a follower, notes an action on it, and takes the action.
 func onFollower(what string, do action) injection {
 	return func(ctx context.Context, s Scene) {
 		m := follower(ctx, s)
@@ -69,7 +69,7 @@ func onFollower(what string, do action) injection {
 	}
 }
 
-// onLeader notes what becomes of the leader, and does it.
+// onLeader notes an action on the leader, and takes the action.
 func onLeader(what string, do action) injection {
 	return func(ctx context.Context, s Scene) {
 		m := fatal.OK(s.Cluster.Leader(ctx))

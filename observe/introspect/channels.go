@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/observe"
 )
 
-// Attacher is an observe.Observer that also reads what its client knows and does at the moment, as those of
+// Attacher is an observe.Observer that also reads the present state of its client, as those of
 // observe/prometheus and observe/otel do.
 type Attacher interface {
 	// Attach is called when a client is made with the observer, or a channel of a quorate.Channel is opened. detach is
@@ -32,9 +32,9 @@ func Attach(o observe.Observer, client Source) (detach func()) {
 	})
 }
 
-// Channels are the gRPC channels that were made with the options of a quorate.Channel that has
-// them as its Report. A channel is one of them from its first call or Connect until it is closed
-// or idle; gRPC connects an idle one again at the next call. The zero value has none.
+// Channels are the gRPC channels that were made with the options of a quorate.Channel whose
+// Report they are. A channel is among them from its first call or Connect until it is closed or
+// idle; gRPC connects an idle one again at the next call. The zero value has none.
 //
 // Give a [Handler] one Channels for each quorate.Channel. It shows each channel as a [Client]: the first
 // has the name of the Channels, and further ones "name#2", "name#3" and so on. A name is free again when its
@@ -87,7 +87,7 @@ func (c *Channels) each(name string, o Options) []Client {
 // all budgets. It is ready if each channel is, and if there is none.
 func (c *Channels) Introspect(o Options) Client { return merge(c.each("", o)) }
 
-// Metrics returns the [Metrics] of all channels as one, and nothing if there is none.
+// Metrics returns the [Metrics] of all channels as one, nil if there is none.
 func (c *Channels) Metrics() []observe.Metric {
 	all := c.each("", Options{Limit: 1})
 	if len(all) == 0 {

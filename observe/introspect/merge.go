@@ -1,6 +1,7 @@
 package introspect
 
-// merge returns clients as one: sums, and of what is a minimum or a maximum, the worst.
+// merge returns clients as one: it adds up numbers, and takes the worst of minima and
+// maxima.
 func merge(all []Client) Client {
 	sum := Client{Ready: true}
 	for _, one := range all {
@@ -35,7 +36,7 @@ func (w *Watches) merge(one Watches) {
 	}
 }
 
-// least returns the lower of two numbers, of which nil is none.
+// least returns the lower of two numbers; nil stands for no number.
 func least(a, b *float64) *float64 {
 	if a == nil || b != nil && *b < *a {
 		return b

@@ -2,9 +2,9 @@ package introspect
 
 import "github.com/quorate/quorate/observe"
 
-// Metrics returns the numbers of a client: what is in flight, watches and their lag, leases and
-// the time left, what is buffered, probes and budgets. A channel has neither watches nor leases. Endpoints, and
-// budgets, of one name are summed up.
+// Metrics returns the numbers of a client: what is in flight, watches and their lag, leases and the time left,
+// what is buffered, probes and budgets. A channel has neither watches nor leases. Endpoints with the same name,
+// and budgets with the same name, are summed.
 func Metrics(c Client) []observe.Metric {
 	ready := 0.
 	if c.Ready {
@@ -40,7 +40,7 @@ func Metrics(c Client) []observe.Metric {
 func ofWatchesAndLeases(c Client) []observe.Metric {
 	all := []observe.Metric{
 		gauge("watch.streams", "{stream}", "Streams that carry the watches.", float64(c.Watches.Streams)),
-		gauge("watch.lag", "{revision}", "Revisions that the watch is behind which is furthest behind, of those that have not caught up.", float64(c.Watches.LagRevisions)),
+		gauge("watch.lag", "{revision}", "Revisions that the furthest of the watches that have not caught up is behind.", float64(c.Watches.LagRevisions)),
 		gauge("watch.blocked", "s", "For how long a reader has not taken the next response; the longest of all watches.", c.Watches.BlockedSeconds),
 		gauge("watch.buffered", "By", "What waits for the readers of watches.", float64(c.Watches.BufferedBytes)),
 		gauge("watch.buffer_limit", "By", "What may wait for the readers of watches.", float64(c.Watches.MaxBufferedBytes)),
@@ -48,7 +48,7 @@ func ofWatchesAndLeases(c Client) []observe.Metric {
 		gauge("leases_unanswered", "{lease}", "Leases with a keepalive that is not answered.", float64(c.Leases.Unanswered)),
 	}
 	if left := c.Leases.LeftSeconds; left != nil {
-		all = append(all, gauge("lease.left", "s", "Time that the lease has left which has the least.", *left))
+		all = append(all, gauge("lease.left", "s", "The least time that a lease has left.", *left))
 	}
 	if ratio := c.Leases.LeftRatio; ratio != nil {
 		all = append(all, gauge("lease.left_ratio", "1", "The least part of its TTL that a lease has left; two thirds and more are normal.", *ratio))
@@ -83,8 +83,8 @@ func gauge(name, unit, description string, value float64) observe.Metric {
 	return observe.Gauge("quorate.client."+name, unit, description, value)
 }
 
-// Every returns one of each metric that [Metrics] may return, for those who have to name them
-// beforehand.
+// Every returns one of each metric that [Metrics] may return, for libraries that declare
+// metrics beforehand.
 func Every() []observe.Metric {
 	var left float64
 	return Metrics(Client{

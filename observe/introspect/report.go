@@ -2,21 +2,21 @@ package introspect
 
 import "time"
 
-// Report is what a process says of its clients.
+// Report is the state of the clients of a process.
 type Report struct {
 	At      time.Time `json:"at"`
 	Process Process   `json:"process"`
 	Clients []Client  `json:"clients"` // by name
 }
 
-// Process is the one that the clients belong to.
+// Process identifies the process of the clients.
 type Process struct {
 	Program string `json:"program"` // without its folder
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
 }
 
-// Client is what one etcd client knows and does, or one gRPC channel of any service.
+// Client is the state of one etcd client, or of one gRPC channel of any service.
 type Client struct {
 	Name string `json:"name"`
 	// Target is the target of a channel, without a password, and Policy its load-balancing policy: "" if it
@@ -43,20 +43,20 @@ type Client struct {
 // Endpoint is the state and the work of an endpoint.
 type Endpoint struct {
 	Name string `json:"name"` // as the client was given it, without a password
-	// State is the name of a health.State, and StateSeconds for how long it has lasted; 0
-	// for an endpoint of which nothing is known.
+	// State is the name of a health.State, and StateSeconds how long it has lasted; 0 for
+	// an endpoint of which nothing is known.
 	State        string  `json:"state"`
 	StateSeconds float64 `json:"state_seconds"`
 	// Ejected says that it is not used because another one serves.
 	Ejected bool `json:"ejected,omitempty"`
-	// Evidence is the kind of what led to the state, and Detail says more.
+	// Evidence is the kind of evidence that led to the state, and Detail describes it.
 	Evidence string `json:"evidence,omitempty"`
 	Detail   string `json:"detail,omitempty"`
 	// LastError is the latest error that the endpoint gave or caused, and LastErrorSeconds
 	// how long ago that was.
 	LastError        string  `json:"last_error,omitempty"`
 	LastErrorSeconds float64 `json:"last_error_seconds,omitempty"`
-	// Member is what the endpoint last said of itself; nil if it was not asked.
+	// Member is the latest report of the endpoint about itself; nil if there is none.
 	Member *Member `json:"member,omitempty"`
 	// Connected says that there is a connection for calls.
 	Connected   bool `json:"connected"`
@@ -69,11 +69,11 @@ type Endpoint struct {
 	// LatencySeconds is how long the endpoint takes to complete work, smoothed; 0 if it
 	// has completed none.
 	LatencySeconds float64 `json:"latency_seconds"`
-	// Work is what the endpoint was sent since it became one of the client's, by shape.
+	// Work is the work sent to the endpoint since it became one of the client's, by shape.
 	Work []Work `json:"work"`
 }
 
-// Member is what an etcd member said of itself.
+// Member is the report of an etcd member about itself.
 type Member struct {
 	ID             string   `json:"id"`     // in hexadecimal, as etcdctl shows it
 	Leader         string   `json:"leader"` // the ID of the one it takes for its leader; "0" for none
@@ -126,14 +126,14 @@ type Watches struct {
 	Streams int            `json:"streams"`
 	// Revision is the highest revision of the store that the client has seen.
 	Revision int64 `json:"revision"`
-	// BufferedBytes wait for their readers.
+	// BufferedBytes is the size of the responses that wait for their readers.
 	BufferedBytes    int64 `json:"buffered_bytes"`
 	MaxBufferedBytes int64 `json:"max_buffered_bytes"`
-	// LagRevisions is the largest of those of the watches that have not caught up, and
-	// BlockedSeconds the largest of all.
+	// LagRevisions is the largest lag of the watches that have not caught up, and
+	// BlockedSeconds the largest of all watches.
 	LagRevisions   int64   `json:"lag_revisions"`
 	BlockedSeconds float64 `json:"blocked_seconds"`
-	Furthest       []Watch `json:"furthest"` // behind, those first
+	Furthest       []Watch `json:"furthest"` // the watches, those furthest behind first
 }
 
 // The states of a [Watch].
@@ -144,7 +144,7 @@ const (
 	WatchCatchingUp = "catching up"
 	// WatchFollowing: it delivers events as they happen.
 	WatchFollowing = "following"
-	// WatchPaused: its reader is far behind, and nothing is asked of the server.
+	// WatchPaused: its reader is far behind, and the server has no watcher for it.
 	WatchPaused = "paused"
 	// WatchInterrupted: its stream has ended, and there is no other one yet.
 	WatchInterrupted = "interrupted"
@@ -157,7 +157,7 @@ type Watch struct {
 	// Range says that it is a range or a prefix, and not a single key.
 	Range bool   `json:"range"`
 	State string `json:"state"`
-	// Revision is the latest one up to which everything has been received, 0 if there is none. LagRevisions is the
+	// Revision is the latest revision up to which everything has been received, 0 if there is none. LagRevisions is the
 	// distance to the store's revision, as far as the client knows. A watch without events receives the store's revision
 	// once a minute, so a lag of a watch that is following is no sign of trouble.
 	Revision     int64 `json:"revision"`
@@ -183,8 +183,8 @@ type Leases struct {
 // Lease is a lease that is kept alive.
 type Lease struct {
 	ID string `json:"id"` // in hexadecimal, as etcdctl shows it
-	// TTLSeconds is for how long it was granted or renewed last, and LeftSeconds how long it
-	// lives at least if it is not renewed or revoked; nil while nothing is known of it.
+	// TTLSeconds is the TTL of the last grant or renewal. LeftSeconds is how long the lease
+	// lives at least, unless it is revoked; nil while that is unknown.
 	TTLSeconds  float64  `json:"ttl_seconds"`
 	LeftSeconds *float64 `json:"left_seconds,omitempty"`
 	Unanswered  bool     `json:"unanswered"`
@@ -205,8 +205,8 @@ type Election struct {
 type Budget struct {
 	// Name is "retry", "stream retry", "hedge" or "probe".
 	Name string `json:"name"`
-	// Left is how many are paid for now, and Max how many may be; Max is 0 for a budget
-	// without a bound.
+	// Left is how many attempts the budget allows now, and Max how many when it is
+	// full; Max is 0 for a budget without a bound.
 	Left float64 `json:"left"`
 	Max  float64 `json:"max"`
 	// Used counts those that were sent; only probes are counted.

@@ -11,8 +11,8 @@
 // # Cardinality
 //
 // The attribute "quorate.endpoint.name" has a value for each endpoint that the client has
-// had. States are reported for those that it has at the moment; OpenTelemetry has no way
-// to drop a counter, so programs whose endpoints come and go by the thousands should drop
-// the attribute with a view. What goes to an endpoint that is none of the client's, such
-// as a Status call to a member by its address, counts for "other".
+// had. States are reported for those that it has now; OpenTelemetry has no way to drop a
+// counter, so programs whose endpoints come and go by the thousands should drop the
+// attribute with a view. Calls to endpoints that are not the client's, such as a Status
+// call to a member by its address, count for "other".
 package otel

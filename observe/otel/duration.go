@@ -37,7 +37,7 @@ type methodOptions struct {
 	method  attribute.KeyValue
 	started tally
 	record  []metric.RecordOption
-	// byStatus are made when they are needed first; the last one is for codes that gRPC does not
+	// byStatus are made when they are first needed; the last one is for codes that gRPC does not
 	// have.
 	byStatus [len(statusNames) + 1]atomic.Pointer[[]metric.RecordOption]
 }

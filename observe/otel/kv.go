@@ -8,9 +8,9 @@ import (
 )
 
 // ObserveKV reports the metrics of a *batch.KV, a *cache.Cache, a *cache.Informer, an *idempotent.KV
-// or a *leaderelection.Metrics, which are
-// "quorate.batch.rpcs", "quorate.cache.gets" and others (docs/observing.md), until the
-// registration is ended. The attribute "quorate.client.name" is name. The error is the provider's.
+// or a *leaderelection.Metrics, such as "quorate.batch.rpcs" and "quorate.cache.gets"
+// (docs/observing.md), until the registration is ended. The attribute "quorate.client.name" is name.
+// The error is the provider's.
 func ObserveKV(provider metric.MeterProvider, name string, kv observe.MetricSource) (metric.Registration, error) {
 	return observeMetrics(provider, []attribute.KeyValue{clientKey.String(name)}, kvKeys, kv.Metrics, kv.Metrics)
 }

@@ -27,14 +27,14 @@ const (
 	methodKey   = attribute.Key("rpc.method")
 )
 
-// other stands for all endpoints that are none of the client's.
+// other stands for all endpoints that are not the client's.
 const other = "other"
 
 // Options configures an [Observer] or a [Tracer].
 type Options struct {
-	// Client is the value of the attribute "quorate.client.name", which tells the clients
-	// of a provider apart: of two with the same name, or without one, the provider has the gauges of one only. The
-	// default is "", without the attribute.
+	// Client is the value of the attribute "quorate.client.name", which distinguishes the clients of a provider:
+	// of two clients with the same name, or without one, the provider has the gauges of only one. The default is
+	// "", without the attribute.
 	Client string
 	// TracerProvider makes an Observer a [Tracer] too. The default is none.
 	TracerProvider trace.TracerProvider
@@ -70,7 +70,7 @@ var (
 )
 
 // New returns the Observer of one client. The error says that the provider is missing, or
-// is the provider's about an instrument.
+// is an error of the provider about an instrument.
 func New(provider metric.MeterProvider, opts Options) (*Observer, error) {
 	if provider == nil {
 		return nil, errors.New("otel: no meter provider: pass otel.GetMeterProvider() or one of your own")
@@ -133,7 +133,7 @@ func (o *Observer) with(attributes ...attribute.KeyValue) metric.MeasurementOpti
 	return metric.WithAttributeSet(attribute.NewSet(utf8Only(append(attributes, o.client...))...))
 }
 
-// collected reports what was tallied, and the states at the moment.
+// collected reports the tallies and the present states.
 func (o *Observer) collected(_ context.Context, to metric.Observer) error {
 	o.eachTally((*tally).flush)
 	o.mu.Lock()
@@ -199,7 +199,7 @@ func (o *Observer) Picked(e observe.Pick) {
 	o.optionsOfMethod(e.Method).started.inc()
 }
 
-// picksOf makes what counts the picks of an endpoint, and keeps those of the client's own.
+// picksOf returns the counters for the picks of an endpoint, and keeps them if the endpoint is one of the client's.
 func (o *Observer) picksOf(endpoint string) *picks {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -234,7 +234,7 @@ func (o *Observer) endpoint(name string) attribute.KeyValue {
 	return endpointKey.String(name)
 }
 
-// StateChanged keeps the state of an endpoint, and counts how it came into it.
+// StateChanged records the state of an endpoint, and counts the change.
 func (o *Observer) StateChanged(c health.Change) {
 	o.mu.Lock()
 	known := o.states.Change(c)
@@ -277,7 +277,7 @@ func (o *Observer) OutcomeUnknown(e observe.UnknownOutcome) {
 	o.count(o.unknown, 1, o.method(e.Method))
 }
 
-// WatchResumed counts the watches of a stream, and measures how long they stood still.
+// WatchResumed counts the watches of a stream, and measures how long they were interrupted.
 func (o *Observer) WatchResumed(e observe.WatchResumption) {
 	o.count(o.watches, e.Watches)
 	o.gap.Record(context.Background(), e.Gap.Seconds(), o.plain)
@@ -286,8 +286,8 @@ func (o *Observer) WatchResumed(e observe.WatchResumption) {
 	}
 }
 
-// LeaseRenewed measures a margin. One that is negative counts as 0, because a histogram is
-// not for negative values.
+// LeaseRenewed measures a margin. A negative one counts as 0, because histograms are not
+// for negative values.
 func (o *Observer) LeaseRenewed(e observe.LeaseRenewal) {
 	o.margin.Record(context.Background(), max(e.Margin.Seconds(), 0), o.plain)
 }

@@ -35,8 +35,8 @@ const (
 	leaseKey      = attribute.Key("quorate.lease.id")
 )
 
-// Tracer is an [observe.Tracer] that makes OpenTelemetry spans. It is a client's
-// Config.Observer, alone or, by [observe.Multi], beside others.
+// Tracer is an [observe.Tracer] that makes OpenTelemetry spans. Set it as a
+// client's Config.Observer, alone or, by [observe.Multi], together with others.
 //
 // A call of the API is one span, a child of the one in the caller's context, and has the name of
 // the method, "etcdserverpb.KV/Range". Each attempt is a child of it, a hedge too, with the

@@ -10,9 +10,9 @@
 //	{"level":"info","msg":"an endpoint serves again","endpoint":"10.0.0.2:2379",
 //	 "out-for":"19.8s","retries":31,"failovers":12,"unknown-outcomes":4,…}
 //
-// While an endpoint is out its latest error is compared with the logged one, 10 s after the line and then less and less
-// often, every 10 minutes at last. If it has another text, numbers apart, there is one more line: a member that did not
-// answer, for example, and comes back with a certificate that the client does not trust.
+// While an endpoint is out, its latest error is compared with the logged one, 10 s after the line and then less and
+// less often, down to every 10 minutes. If the text differs in more than numbers, there is one more line: for example,
+// for a member that did not answer and comes back with a certificate that the client does not trust.
 //
 // # Flapping
 //

@@ -69,7 +69,7 @@ type episode struct {
 	back  time.Time // when it recovered, while wavering and recovering
 	flaps int       // how often it recovered only briefly
 	tried tally     // since shortly before the outage began
-	noted time.Time // when tried last changed, zero if before the end of the last outage
+	noted time.Time // when tried last changed, zero if that was before the end of the last outage
 
 	// hold is how long it must serve before the outage ends; ended is the end of the last one.
 	hold  time.Duration
@@ -81,7 +81,8 @@ type episode struct {
 	// covered is set if the line about the cluster names the endpoint.
 	covered bool
 
-	// The text of the error that was logged last, when it is compared with the latest one, and how long after that again.
+	// The text of the error that was logged last, when it is next compared with the latest error, and the pause before
+	// that comparison.
 	reason    string
 	compareAt time.Time
 	pause     time.Duration
@@ -122,7 +123,7 @@ func (e *episode) serves(now time.Time) {
 	}
 }
 
-// lapses records that the time of the phase has passed.
+// lapses records that the time limit of the phase has passed.
 func (e *episode) lapses() {
 	switch e.phase {
 	case failing:

@@ -99,7 +99,7 @@ func (m *machine) note(now time.Time, ep string, t tally) {
 	}
 }
 
-// advance processes what is due, with what is known of the endpoints, and returns the lines to log.
+// advance processes what is due, with the statuses of the endpoints, and returns the lines to log.
 func (m *machine) advance(now time.Time, known []health.Status) []line {
 	m.lapse(now)
 	m.compare(now, known)

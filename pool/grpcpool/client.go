@@ -162,7 +162,7 @@ func (p *ClientConn) awaitReady(ctx context.Context, g *group, c *conn) error {
 			if p.closed.Load() {
 				return ErrClosed
 			}
-			return nil // closed as a surplus one, so there are others
+			return nil // it was closed as surplus, so there are others
 		default:
 		}
 		if !c.cc.WaitForStateChange(ctx, state) {

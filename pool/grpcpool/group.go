@@ -42,7 +42,7 @@ type conn struct {
 	cc       *grpc.ClientConn
 	limits   *streamLimits
 	inFlight int
-	left     int  // of inFlight, on network connections that are lost or draining
+	left     int  // how many of inFlight are on network connections that are lost or draining
 	age      int  // the number of network connections lost or draining so far
 	draining bool // it gets no more calls, and is closed after the last one
 	watched  bool // a goroutine watches it, see watch
@@ -51,15 +51,15 @@ type conn struct {
 // current returns the calls in flight that count against the limit of new calls.
 func (c *conn) current() int { return c.inFlight - c.left }
 
-// catchUp records network connections that were lost or drain: the calls in flight stay on them,
-// and new calls use another one.
+// catchUp records that network connections were lost or drain. The calls in flight stay on them;
+// new calls use another one.
 func (c *conn) catchUp() {
 	if age := int(c.limits.ages.Load()); age != c.age {
 		c.age, c.left = age, c.inFlight
 	}
 }
 
-// place is the place of a call on a connection.
+// place is where a call is counted: a connection and its age.
 type place struct {
 	conn *conn
 	age  int // of the connection when the call began
@@ -121,7 +121,8 @@ func (g *group) acquire(ctx context.Context) (place, error) {
 	}
 }
 
-// notePeak counts a call that came. It follows choose, which may begin to count anew.
+// notePeak records the number of calls for the peak. It is called after chooseLocked, which may
+// reset the peak.
 func (g *group) notePeak() { g.peak = max(g.peak, g.inFlight+g.waiters.Len()) }
 
 // leave removes a waiter whose context has ended, and releases the connection if it was granted

@@ -8,8 +8,8 @@ import (
 )
 
 // closeDelay is how long a surplus connection stays open. A stream whose context has ended no
-// longer counts while gRPC is still ending it; on a closed connection its owner would get the
-// error of that instead of the context's.
+// longer counts, although gRPC is still ending it: if the connection closed meanwhile, its
+// owner would get the error of the connection instead of the context's.
 const closeDelay = time.Second
 
 // openLocked adds a connection, which gRPC establishes in the background if connect is true, and with

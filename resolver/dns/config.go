@@ -140,9 +140,9 @@ type Config struct {
 
 	// MassRemovalDelay is how long backends are kept if so many disappear from the answers at
 	// once that fewer than half remain. A DNS server that is just starting may return an empty
-	// answer; such an answer counts once for its TTL (RFC 2308), up to 5 minutes, as caches
-	// repeat it until then. Time without answers does not count. New backends are used at once.
-	// Default 15 s; negative: no delay.
+	// answer; such an answer counts only once within its TTL (RFC 2308), for at most 5 minutes,
+	// because caches repeat it. Time without answers does not count. New backends are used at
+	// once. Default 15 s; negative: no delay.
 	MassRemovalDelay time.Duration
 
 	// RotationWindow is how long a missing backend is kept if the server returns a part of its

@@ -76,9 +76,9 @@
 // # Faults
 //
 // While a name cannot be looked up (SERVFAIL, REFUSED, no answer), the last good list stays. Each
-// reason is reported to the channel once, and gRPC's log ("quorate-dns") has one line at the begin
-// and one at the end. Attempts are made after 1, 2, 4 s and then every interval. Without a list,
-// calls fail with the reason, unless they wait for ready.
+// reason is reported to the channel once, and gRPC's log ("quorate-dns") has one line at the
+// beginning and one at the end. Attempts are made after 1, 2, 4 s and then every interval. Without
+// a list, calls fail with the reason, unless they wait for ready.
 //
 // If only the query for IPv4 or for IPv6 addresses fails, the list stays for
 // Config.MassRemovalDelay if it has addresses of that family; then, or otherwise, the other

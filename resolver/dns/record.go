@@ -49,7 +49,8 @@ func (r *record) answered(now time.Time, q question, a answer) {
 	if a.moved && len(r.backends) > 0 {
 		// A server that has just started, or a search domain with a wildcard, may answer this.
 		text := fmt.Sprintf("%q is found as %q and no longer as %q", q.name, a.name, r.name)
-		if r.empty(now, text, a.ttl); len(r.backends) > 0 {
+		r.empty(now, text, a.ttl)
+		if len(r.backends) > 0 {
 			return
 		}
 	}

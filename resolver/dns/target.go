@@ -13,14 +13,14 @@ import (
 	"google.golang.org/grpc/resolver"
 )
 
-// question is what channels share lookups of.
+// question identifies the lookups that channels share.
 type question struct {
 	server string // "host:port" of a DNS server, "" for the system's
 	name   string
 	srv    bool
 }
 
-// The records that are looked up.
+// what describes the records that are looked up.
 func (q question) what() string {
 	if q.srv {
 		return "SRV records"
@@ -102,7 +102,7 @@ func parseEndpoint(endpoint string, srv bool) (target, error) {
 	return target{question: question{name: host, srv: true}, authority: strings.TrimSuffix(domain, ".")}, nil
 }
 
-// cutService returns what follows "_service._proto." in name, if it begins so.
+// cutService returns the rest of a name that begins with "_service._proto.".
 func cutService(name string) (domain string, ok bool) {
 	service, rest, _ := strings.Cut(name, ".")
 	proto, domain, _ := strings.Cut(rest, ".")

@@ -59,7 +59,7 @@ type Config struct {
 
 	// MaxBackoff is the longest pause between two requests to an API server that refuses them or
 	// fails. There is no pause after the first failure; then pauses begin at 100 ms, grow by 1.6
-	// each, and are shortened by up to 50 % at random. They start anew when a watch is
+	// each, and are shortened by up to 50 % at random. They start again at 100 ms when a watch is
 	// established; the pauses after watches that end within a second do so when a watch lasts
 	// longer. While no connection can be made, they are at most a second. A longer Retry-After of
 	// the API server is respected, up to 30 s. Default: DefaultMaxBackoff; the minimum is 100 ms.

@@ -64,8 +64,9 @@
 // # Faults
 //
 // While the API server is unreachable or refuses requests, the last list stays in use. The fault
-// is reported to the channels, with a line in gRPC's log at its begin and at its end. Attempts
-// continue with pauses of at most Config.MaxBackoff, or a second if no connection can be made.
+// is reported to the channels, with a line in gRPC's log at its beginning and at its end.
+// Attempts continue with pauses of at most Config.MaxBackoff, or a second if no connection can
+// be made.
 //   - A watch that the server ends is resumed at once from its last version.
 //   - If the history since then is gone (status 410), as after most restarts of the API
 //     server, the list is streamed again, at once, and replaces the last one when it is

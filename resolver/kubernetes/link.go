@@ -80,8 +80,8 @@ func (l *links) acquire() (*link, error) {
 	return l.current, nil
 }
 
-// release closes the connections of a link after its last user. It is not used by later callers if
-// retire is set.
+// release closes the connections of a link after its last user. With retire, later callers do not
+// get it.
 func (l *links) release(k *link, retire bool) {
 	l.mu.Lock()
 	k.users--

@@ -66,8 +66,8 @@ func (s podEnvironment) find() (*rest.Config, error) {
 	return nil, fmt.Errorf("kubernetes: the kubeconfig cannot be used: %w", err)
 }
 
-// namespace returns that of the pod, of the kubeconfig's context unless the API server was
-// given, or the default one.
+// namespace returns the namespace of the pod, else, unless the API server was given, that
+// of the kubeconfig's context, else the default one.
 func (s podEnvironment) namespace(given bool) string {
 	// The file exists only in a pod.
 	if raw, err := os.ReadFile(s.namespaceFile); err == nil {

@@ -15,7 +15,8 @@ func NewBarrier(client *clientv3.Client, key string) *Barrier { return &Barrier{
 // is [ErrKeyExists]. The key has no lease and outlives the process.
 func (b *Barrier) Hold() error { return createKey(b.client, b.key, "") }
 
-// Release deletes the key, whichever process put it, and so ends all waits.
+// Release deletes the key, regardless of the process that put it, and so ends all
+// waits.
 func (b *Barrier) Release() error {
 	_, err := b.client.Delete(b.client.Ctx(), b.key)
 	return err

@@ -183,9 +183,9 @@ func (c *Cluster) ExpireLease(id int64) error {
 	return err
 }
 
-// EnableLeaseExpiry makes leases expire by time from now on, each when it is not renewed within its TTL, which
-// begins anew. In a bubble of testing/synctest that is virtual time. Without a leader no lease expires, and the
-// next leader gives each its whole TTL, as in etcd.
+// EnableLeaseExpiry makes leases expire from now on, each unless it is renewed within its TTL, which begins now.
+// In a bubble of testing/synctest the time is virtual. Without a leader no lease expires, and the next leader
+// renews all of them, as in etcd.
 func (c *Cluster) EnableLeaseExpiry() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

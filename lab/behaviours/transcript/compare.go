@@ -15,8 +15,8 @@ type Difference struct {
 	One, Other string
 }
 
-// Compare returns how two transcripts differ, and which of the listed differences they could have, with whether they have it.
-// The first listed one that fits a step is the one that must be found there.
+// Compare returns how two transcripts differ, and for each listed difference that fits a step whether it was found. The first
+// listed difference that fits a step must be found there.
 func Compare(server string, list []Difference, one, other []Entry) (differing []string, listed map[Difference]bool) {
 	if d := cmp.Diff(steps(one), steps(other)); d != "" {
 		return []string{"the steps differ:\n" + d}, nil

@@ -1,8 +1,8 @@
 // Package cases is what the benchmark measures.
 //
 // A [Case] runs in a process of its own that holds one client and nothing else, so
-// that memory, allocations and CPU time are the client's. The cluster is elsewhere;
-// what has to be done to it, a case asks of its [Control].
+// that memory, allocations and CPU time are the client's. The cluster is in another
+// process; a case acts on it through its [Control].
 package cases
 
 import (
@@ -12,10 +12,10 @@ import (
 
 // Case is one measurement.
 type Case struct {
-	// Name is what the case is chosen by.
+	// Name selects the case.
 	Name string
-	// Size is how many of what the case is about there are. ShortSize is that of a
-	// short run.
+	// Size is the number of watches, leases or puts of the case. ShortSize is the
+	// Size of a short run.
 	Size, ShortSize int
 	// Members is the size of the cluster.
 	Members int
@@ -46,7 +46,7 @@ type Site struct {
 	Short bool
 	// Revision is that of the first put of the backlog.
 	Revision int64
-	// Control does things to the cluster.
+	// Control acts on the cluster.
 	Control Control
 }
 

@@ -39,8 +39,8 @@ func liveEvents(ctx context.Context, site Site) Sample {
 	return Sample{"allocations": (after - before) / float64(site.Size)}
 }
 
-// readAll reads n puts, one revision each and the first of the given one unless it is 0. It fails if one is missing, repeated or
-// out of order.
+// readAll reads n puts with one revision each, the first at the given revision unless that is 0. It fails if a put is missing,
+// repeated or out of order.
 func readAll(w clientv3.WatchChan, n int, revision int64) error {
 	first, last, err := readPuts(w, n)
 	if err == nil && (first != cmp.Or(revision, first) || last-first != int64(n)-1) {
@@ -68,7 +68,7 @@ func readPuts(w clientv3.WatchChan, n int) (first, last int64, err error) {
 	return first, last, nil
 }
 
-// allocations returns the number of those that the process has made since it began.
+// allocations returns the number of allocations of the process since it began.
 func allocations() float64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

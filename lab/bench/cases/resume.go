@@ -85,7 +85,7 @@ type eventLog struct {
 	events []event
 }
 
-// event is something that a client sees of a member.
+// event is an event of a connection to a member.
 type event struct {
 	what    what
 	address string

@@ -42,7 +42,7 @@ func Serve(in io.Reader, out io.Writer, all []Case) error {
 	})
 }
 
-// Control does things to the cluster, in the parent's process, at this URL.
+// Control acts on the cluster, through this URL of the parent's process.
 type Control string
 
 // The acts that a Control asks for. Each is followed by a slash and what it is about.

@@ -11,9 +11,9 @@ import (
 	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
-// stalledReader stalls the reader of a watch while another process makes puts of 500 kB, and then reads all. Then a watch from the
-// first of them is not read for a second, and is read. Meanwhile another watch of the same client gets an event every 20 ms. The
-// memory is the most of the heap, garbage included; the delays are the longest of the other watch meanwhile.
+// stalledReader stalls the reader of a watch while another process makes puts of 500 kB, and then reads all of them. Then it opens
+// a watch from the first of them, and reads that after a second. Meanwhile another watch of the same client gets an event every 20
+// ms. The memory is the largest heap, garbage included; the delays are the longest ones of the other watch.
 func stalledReader(ctx context.Context, site Site) Sample {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -38,7 +38,7 @@ func stalledReader(ctx context.Context, site Site) Sample {
 	return sample
 }
 
-// watchHeap returns the most bytes that the heap has had. It looks until ctx ends.
+// watchHeap returns the largest size of the heap until ctx ends.
 func watchHeap(ctx context.Context) *atomic.Uint64 {
 	most := new(atomic.Uint64)
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}

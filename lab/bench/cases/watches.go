@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/lab/internal/stats"
 )
 
-// spotChecks bounds the watches of which it is checked that they work.
+// spotChecks bounds how many watches are checked.
 const spotChecks = 100
 
 // dialTimeout is the DialTimeout of the clients. No case dials under it, but it is
@@ -31,15 +31,15 @@ const first = "first"
 func key(i int) string { return fmt.Sprintf("%s%05d", Prefix, i) }
 
 // openConnected makes a client that has a connection, a watch and its stream, so
-// that what is measured next is not the making of these.
+// that making these is not measured.
 func openConnected(ctx context.Context, site Site, opts ...grpc.DialOption) *clientv3.Client {
 	c := fatal.OK(open(site, opts...))
 	check(ctx, c, c.Watch(ctx, first), first)
 	return c
 }
 
-// open makes a client. What is not set has the client's own default, but for the logger,
-// which discards.
+// open makes a client. Fields that are not set have the client's own defaults, except
+// for the logger, which discards.
 func open(site Site, opts ...grpc.DialOption) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{Endpoints: site.Endpoints, DialOptions: opts, DialTimeout: dialTimeout, Logger: zap.NewNop()})
 }
@@ -150,9 +150,9 @@ func create(ctx context.Context, site Site) Sample {
 // idleCallers is how many callers make the watches whose memory is measured.
 const idleCallers = 64
 
-// idleWatches measures heap and stacks in use after a garbage collection, and goroutines, of a watch: with all watches less without
-// them. Each watch has a key and a cancellable context of its own, made before the measurement. The goroutines that call Watch are
-// there before it and after it, so that neither they nor what the runtime keeps of dead ones count.
+// idleWatches measures the goroutines of a watch, and its heap and stacks after a garbage collection: the difference between all
+// watches and none. Each watch has a key and a cancellable context of its own, made before the measurement. The goroutines that
+// call Watch exist before and after it, so that neither they nor what the runtime keeps of dead goroutines counts.
 func idleWatches(ctx context.Context, site Site) Sample {
 	c := openConnected(ctx, site)
 	defer func() { _ = c.Close() }()

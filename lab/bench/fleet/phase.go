@@ -8,13 +8,13 @@ import (
 	"github.com/quorate/quorate/lab/link"
 )
 
-// phase is a time in which one thing is done to the cluster and the clients are
+// phase is a time in which the cluster is in one condition and the clients are
 // measured.
 type phase struct {
 	name, about string
 	length      time.Duration
 	deadline    time.Duration // of the gets, 0 for none
-	// begin does its thing to the cluster, nil for nothing.
+	// begin brings the cluster into the condition, nil if there is nothing to do.
 	begin func(*rig)
 	// alone takes the place of the usual measurement in a phase that runs only when it is named, on a cluster of its own.
 	alone func(context.Context, *rig, time.Duration) []row

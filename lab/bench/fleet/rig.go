@@ -23,7 +23,7 @@ const (
 	healTimeout = 30 * time.Second
 	// settlePause is the pause before each phase.
 	settlePause = 3 * time.Second
-	// lookEvery is the time between two looks at who was answered.
+	// lookEvery is the time between two checks of which clients were answered.
 	lookEvery = 100 * time.Millisecond
 )
 
@@ -77,8 +77,8 @@ func (r *rig) links() []*link.Link {
 	return links
 }
 
-// measure ends what phases before have done, waits until the clients have recovered, and measures a phase. An error ends it,
-// as it ends all that it calls: see package fatal.
+// measure undoes earlier phases, waits until the clients have recovered, and measures a phase. An error ends it, as it ends
+// all that it calls: see package fatal.
 func (r *rig) measure(ctx context.Context, p phase) []row {
 	fatal.If(fault.Heal(ctx, fault.Scene{Cluster: r.cluster}))
 	r.leader = fatal.OK(r.cluster.Leader(ctx))

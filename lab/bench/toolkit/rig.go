@@ -74,7 +74,7 @@ func (r *rig) shares(before []int64) []float64 {
 	return all
 }
 
-// busiest returns the place of the backend that has had most calls: with every policy a fault there concerns the callers.
+// busiest returns the index of the backend with the most calls: a fault there affects the callers with every policy.
 func (r *rig) busiest() int {
 	counts := r.counts()
 	return slices.Index(counts, slices.Max(counts))

@@ -117,7 +117,7 @@ func hiccup(r *rig) []figure {
 	return []figure{{"its share after 10 to 14 s, %", r.shares(before)[i]}}
 }
 
-// notServing lets a backend say that it does not serve, which answers calls none the less.
+// notServing makes the health service of a backend say that it does not serve, although it still answers calls.
 func notServing(r *rig) []figure {
 	r.warmUp()
 	i := r.busiest()
@@ -128,7 +128,7 @@ func notServing(r *rig) []figure {
 	return []figure{{"calls to it", float64(r.counts()[i] - before[i])}, {"failed calls", o.failed}}
 }
 
-// equal has one caller, and nothing wrong.
+// equal has one caller and no fault.
 func equal(r *rig) []figure {
 	before := r.counts()
 	o := r.load(1, 0, time.Second)
@@ -136,7 +136,7 @@ func equal(r *rig) []figure {
 	return []figure{{"least share, %", slices.Min(shares)}, {"greatest share, %", slices.Max(shares)}, {"failed calls", o.failed}}
 }
 
-// oneOf does something to one backend of several.
+// oneOf acts on one backend of several.
 func oneOf(length time.Duration, do func(*backend)) func(*rig) []figure {
 	return func(r *rig) []figure {
 		r.warmUp()

@@ -7,7 +7,7 @@
 // a row of its own, and a call belongs to the row in which it was invoked. A row
 // begins a few milliseconds before its fault, as soon as the calls of the row
 // before have ended, so that they do not meet it. Then the fault is held and
-// healed, the cluster gets ready, every call that was invoked until then ends,
+// healed, the cluster gets ready, every call invoked so far ends,
 // and a recovery phase follows; all of it is the fault's row. A caller that the
 // fault keeps busy therefore never thins out the load of the next row, and what
 // a fault does to the time after it counts for that fault.

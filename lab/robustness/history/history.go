@@ -67,8 +67,8 @@ func (o Outcome) String() string {
 	return [...]string{"answered", "failed", "unknown", "abandoned"}[o]
 }
 
-// OutcomeOf returns how a call ended. Whether a write that failed may have been executed is for the error handler of the client
-// to say; a read has no effect, so its failure is never in doubt.
+// OutcomeOf returns how a call ended. The error handler of the client decides whether a failed write may have been executed. A
+// read has no effect, so its failure is always certain.
 func OutcomeOf(writes bool, err error) Outcome {
 	switch {
 	case err == nil:

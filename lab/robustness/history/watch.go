@@ -54,7 +54,7 @@ func (e Event) String() string {
 	return fmt.Sprintf("%s %s at revision %d", e.Type, e.Key, e.ModRevision)
 }
 
-// WatchRequest is what a reader asked for.
+// WatchRequest is the request of a reader.
 type WatchRequest struct {
 	// Key and RangeEnd name the keys as they do on the wire: an empty RangeEnd
 	// means the key alone, "\x00" every key from Key on.
@@ -122,8 +122,8 @@ type WatchResponse struct {
 	// CompactRevision is the oldest revision left, in the last response of a watch
 	// that needed an older one.
 	CompactRevision int64
-	// Err is what the client gives as the reason for the end, nil in every response
-	// but the last.
+	// Err is the reason for the end, from the client; nil in every response but the
+	// last.
 	Err error
 }
 

@@ -137,7 +137,7 @@ func (p *pool) enter(rng *rand.Rand) (*group, known) {
 	return g, g.known
 }
 
-// leave takes an operation that has ended into the history of its group.
+// leave adds an operation that has ended to the history of its group.
 func (p *pool) leave(g *group, op model.Operation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -65,7 +65,7 @@ func (s slow) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, erro
 	return response, err
 }
 
-// clientUnderTest has the ways through a client that an operation can take.
+// clientUnderTest has the KVs of a client that operations can use.
 type clientUnderTest struct {
 	*clientv3.Client
 

@@ -136,8 +136,8 @@ func (p planner) txn(key int, knows known) model.Request {
 	return request
 }
 
-// compare draws a comparison with what is known of a key, or with what may have
-// become of it.
+// compare draws a comparison with the known state of a key, or with one that it may
+// have now.
 func (p planner) compare(key int, knows known) model.Compare {
 	known := knows[key]
 	c := model.Compare{Key: key, Target: model.CreateRevision, NotEqual: p.rng.IntN(12) == 0}

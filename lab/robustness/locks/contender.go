@@ -83,8 +83,8 @@ func (c *contender) contend(ctx context.Context) error {
 	return nil
 }
 
-// once takes a lock a last time, and tries until it has it or ctx ends. The session
-// goes in any case; a lease that is not revoked expires.
+// once tries to take a lock one last time, until it succeeds or ctx ends. It ends
+// the session in any case; a lease that is not revoked expires.
 func (c *contender) once(ctx context.Context) {
 	lock := c.index % len(c.locks)
 	for taken := false; !taken && pause.For(ctx, pace.Between(c.rng, 0, longestBreak)) == nil; {
@@ -170,8 +170,8 @@ func (c *contender) crash() error {
 }
 
 // gateway is a contender's own way to the members: a link to each of them. While it
-// is paused the contender is as a program that is stopped, or whose host sleeps: no
-// renewal leaves it, no event comes to it, and it does not know.
+// is paused the contender is like a program that is stopped, or whose host sleeps:
+// no renewal leaves it, no event reaches it, and it does not notice.
 type gateway []*link.Link
 
 // openGateway makes a gateway to endpoints. It must be closed.

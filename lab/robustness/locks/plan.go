@@ -13,12 +13,12 @@ const (
 	// clients can keep alive through the change of a leader.
 	sessionTTL = 2
 	lifetime   = sessionTTL * time.Second
-	// shortestPause and longestPause bound how long a contender is paused who is not
-	// to outlast its lease on purpose: a lease may end in that time.
+	// shortestPause and longestPause bound the pauses that are not meant to outlast
+	// the lease, although they may.
 	shortestPause, longestPause = lifetime / 2, 3 * lifetime
-	// outlastTimeout bounds the pause of one who is to outlast its lease. etcd revokes
-	// a lease up to half a second late, and a new leader gives every lease its whole
-	// time again; longestExtra bounds how much longer it is paused then.
+	// outlastTimeout bounds the pauses that are meant to outlast the lease. etcd
+	// revokes a lease up to half a second late, and a new leader renews every lease;
+	// longestExtra bounds how much longer such a pause is.
 	outlastTimeout, longestExtra = 6 * lifetime, lifetime / 2
 	// waitTimeout is how long a contender waits for a lock, long enough for a fault and
 	// the leases of two abandoned sessions to pass. Some have less, shortestWait
@@ -53,7 +53,7 @@ const (
 	crashed
 )
 
-// incidents are drawn from, so that half of the rounds have none.
+// incidents is the list from which incidents are drawn: half of the rounds have none.
 var incidents = []incident{
 	nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing,
 	pausedWaiting, pausedWaiting, pausedHolding, pausedHolding, pausedHolding, delayed, orphaned, closed, crashed,
@@ -108,7 +108,7 @@ func newPlan(rng *rand.Rand, n int) plan {
 	return p
 }
 
-// style returns how a lock is waited for: mutexes and elections go by turns.
+// style returns how contenders wait for a lock: mutexes and elections alternate.
 func style(lock int) lockcheck.Style {
 	if lock%2 == 0 {
 		return lockcheck.Lock

@@ -28,7 +28,7 @@ type ClientRun struct {
 	Report Report `json:"report"`
 }
 
-// Comparison is how several clients got through the same faults.
+// Comparison is the result of several clients under the same faults.
 type Comparison struct {
 	// Interrupted reports whether the comparison was ended early on request; the last
 	// client then has not met every fault, and others may be missing.
@@ -44,7 +44,7 @@ type column struct {
 	text   func(float64) string
 }
 
-// met is how one run got through a fault, with the first row of that run.
+// met is the row of a fault in one run, with the first row of that run.
 type met struct{ healthy, row *Row }
 
 // median returns the median of a column's figure over the rounds.

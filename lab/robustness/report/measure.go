@@ -89,7 +89,7 @@ func (c *Calls) count(call *Call, errs Errors) {
 // noReason is the code of a watch that ended without an error.
 const noReason = "no reason given"
 
-// change is what names an event: no two that a load makes have the same.
+// change identifies an event: no two events of a load have the same.
 type change struct{ key, value string }
 
 // measureWatches measures what the readers took, and counts the watches that ended.
@@ -134,8 +134,8 @@ func (r *Recording) delivered(write *Call, at time.Duration) {
 	}
 }
 
-// measureOutside measures how late the events of the writes past the links were. The delivery of a later one will do, and
-// what was not delivered counts until the end.
+// measureOutside measures how late the events of the writes past the links were. The delivery of a later event counts for
+// an earlier one; what was never delivered counts as late as the end.
 func (r *Recording) measureOutside() {
 	if len(r.Rows) == 0 {
 		return

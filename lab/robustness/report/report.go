@@ -11,7 +11,7 @@ import (
 )
 
 // SchemaVersion is the "schema" field of the JSON report. It grows when a field
-// changes its meaning or goes; new fields may come without that.
+// changes its meaning or is removed, but not for new fields.
 const SchemaVersion = 5
 
 // Report is the result of a run.

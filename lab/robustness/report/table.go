@@ -94,7 +94,7 @@ keepers were told so.
 `)
 }
 
-// writeErrors lists the codes of what was not completed, ended by itself or expired, the most frequent first, with one text each.
+// writeErrors lists the codes of failed calls, ended watches and expired leases, the most frequent first, with one text each.
 func writeErrors(b *strings.Builder, r Report) {
 	if len(r.Errors) == 0 {
 		return

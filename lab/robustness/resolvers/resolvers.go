@@ -1,11 +1,11 @@
-// Package resolvers is the workload of package robustness that has many channels resolve names while the sources of the
-// names fail, and checks that all keep their backends.
+// Package resolvers is the workload of package robustness in which many channels resolve names while the sources of the
+// names fail. It checks that all channels keep their backends.
 //
 // There is a trial for each resolver: a source, real backends that are added and removed, and channels. The
-// sources are a DNS server, the etcd cluster of the run, and an API server in memory; they are
-// dead, slow, restarted and compacted, refuse, or name nothing or a part of the backends, in an order
-// that the seed gives. Of the channels some make calls, some go idle and connect again, some are closed and
-// opened again, and now and then all are; in the middle of faults too.
+// sources are a DNS server, the etcd cluster of the run, and an API server in memory; they are dead, slow,
+// restarted and compacted, refuse, or name nothing or a part of the backends, in an order that the seed
+// gives. Some channels make calls, some go idle and connect again, some are closed and opened again, and
+// now and then all are, even in the middle of faults.
 //
 // The checks: no channel is without backends once its builder knew some, the removal of most
 // is not applied at once, after a fault each channel has the current list in time, calls do not
@@ -42,7 +42,7 @@ const (
 	Calls robustness.Promise = "calls"
 	// Spread means that a source which is back is not overloaded.
 	Spread robustness.Promise = "spread"
-	// Clean means that nothing is left when all is closed.
+	// Clean means that nothing is left when everything is closed.
 	Clean robustness.Promise = "clean"
 )
 
@@ -87,7 +87,7 @@ func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
 	return result, err
 }
 
-// run runs without a look at what is left.
+// run runs without the check for what is left.
 func (c Config) run(ctx context.Context) (robustness.Outcome, error) {
 	check := c.Complete(c.Numbers()...)
 	c.bound = cmp.Or(c.bound, time.Second)

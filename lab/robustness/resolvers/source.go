@@ -13,11 +13,11 @@ import (
 // removalDelay is the MassRemovalDelay of the resolvers.
 const removalDelay = 4 * time.Second
 
-// source is what a resolver reads, with its faults. Its functions end by package fatal what cannot be done.
+// source is the source of a resolver, with its faults. Errors of its functions end them, see package fatal.
 type source struct {
 	// builder returns a builder as a process has one, and targets for its channels.
 	builder func(removalDelay time.Duration) (builder resolver.Builder, targets []string, err error)
-	// list has the source name these backends.
+	// list makes the source list these backends.
 	list func(addresses []string)
 	// faults are those that the source can have.
 	faults []sourceFault
@@ -30,7 +30,7 @@ type source struct {
 type sourceFault struct {
 	name       string
 	begin, end func()
-	// keepsList tells that the list of the source cannot be changed during the fault.
+	// keepsList says that the list of the source cannot be changed during the fault.
 	keepsList bool
 	// extraTime is how much longer a change may take after this fault by the resolver's
 	// configuration.

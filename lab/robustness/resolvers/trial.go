@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// fewest and most bound the number of backends. No change makes half of what there was of them.
+	// fewest and most bound the number of backends. No change removes half of them.
 	fewest, most = 12, 23
 	// shortestCalm and longestCalm bound the time between two faults, in which backends change.
 	shortestCalm, longestCalm = 200 * time.Millisecond, 1200 * time.Millisecond
@@ -29,9 +29,10 @@ const (
 	minPause, maxPause = 5 * time.Millisecond, 50 * time.Millisecond
 	// closedTime is how long all channels are closed, now and then, in a fault.
 	closedTime = 100 * time.Millisecond
-	// awaitTick is the time between two looks at channels that are waited for.
+	// awaitTick is the time between two checks while waiting for channels.
 	awaitTick = 5 * time.Millisecond
-	// fewArrivals is how many requests of all channels in a second are few, for each: they share a builder.
+	// fewArrivals is the number of requests in a second, for each channel, that never counts as an overload: the channels share a
+	// builder.
 	fewArrivals = 0.5
 	// peakToMean bounds the requests in the busiest second by the mean.
 	peakToMean = 10
@@ -201,7 +202,7 @@ func (t *trial) change() {
 	t.list()
 }
 
-// list tells the source which backends there are.
+// list passes the backends to the source.
 func (t *trial) list() {
 	t.set(t.live)
 	t.source.list(t.live)

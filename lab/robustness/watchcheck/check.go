@@ -1,13 +1,12 @@
 // Package watchcheck checks what readers of watches saw against the history of the
 // store.
 //
-// It compares with a [Reference]: every event of the keys in question, from
-// revision 1 on. [Check] goes through the responses of each [history.Watch] beside it, and
-// reports where one breaks a [Promise]: one of the nine that etcd's robustness tests make of a
-// watch (ordered, unique, atomic, reliable, resumable, bookmarkable, prev_kv,
-// is_create, filter), or one that a client adds for its own part of the way:
-// events are genuine, a watch ends once and for a reason, and nothing is delivered
-// that was not requested.
+// It compares with a [Reference]: every event of the keys in question, from revision 1 on.
+// [Check] compares the responses of each [history.Watch] with it, and reports where one breaks
+// a [Promise]: one of the nine that etcd's robustness tests make of a watch (ordered, unique,
+// atomic, reliable, resumable, bookmarkable, prev_kv, is_create, filter), or one that a client
+// adds for its own part of the way: events are genuine, a watch ends once and for a reason,
+// and nothing is delivered that was not requested.
 package watchcheck
 
 import (

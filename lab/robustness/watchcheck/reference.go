@@ -26,13 +26,13 @@ type Reference struct {
 	Compactions []int64
 }
 
-// moment is what names an event: no txn changes a key twice.
+// moment identifies an event: no txn changes a key twice.
 type moment struct {
 	revision int64
 	key      string
 }
 
-// indexed is a reference that can be looked up.
+// indexed is a reference with its indexes.
 type indexed struct {
 	Reference
 	// at finds an event of the reference.
@@ -74,7 +74,8 @@ func index(r Reference) (*indexed, error) {
 	return ref, nil
 }
 
-// follows checks that an event can replace what there was, nil if the key did not exist.
+// follows checks that an event can follow the previous key-value, nil if the key did not
+// exist.
 func follows(e *history.Event, previous *history.KeyValue) error {
 	want := history.KeyValue{CreateRevision: e.ModRevision, Version: 1}
 	if previous != nil {

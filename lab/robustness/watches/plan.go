@@ -23,7 +23,7 @@ type group struct {
 	progress bool
 }
 
-// groups are those of a run. Most watches belong to the first.
+// groups are the groups of a run. Most watches belong to the first.
 var groups = []group{
 	{},
 	{},
@@ -64,7 +64,7 @@ const (
 	farthestBack, farthestAhead = 400, 60
 )
 
-// storeState is what a reader knows of the store when it makes a plan.
+// storeState is the state of the store as a reader knows it when it makes a plan.
 type storeState struct {
 	// revision is about the current one.
 	revision int64

@@ -5,7 +5,7 @@
 // and ranges in every way the API has, some slowly, some leaving and taking over
 // from their own last revision; a caller that requests bookmarks; and a compactor.
 //
-// When the faults are over the writers stop, and every watch that is open must come to the last revision; then
+// When the faults are over the writers stop, and every open watch must reach the last revision; then
 // [watchcheck.Check] compares all of them with the record.
 package watches
 
@@ -84,8 +84,8 @@ func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
 	return result, errors.Join(err, robustness.Leaked(already))
 }
 
-// workload has readers watch what writers write until the faults are over and all watches have come to the current revision. Then it
-// checks what the readers saw.
+// workload runs readers and writers until the faults are over and all watches have reached the current revision. Then it checks what
+// the readers saw.
 func (c Config) workload(ctx context.Context, env *robustness.Env) error {
 	kv, err := quorate.Dial(clientv3.Config{Endpoints: env.Cluster.Endpoints()})
 	if err != nil {

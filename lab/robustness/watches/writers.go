@@ -47,8 +47,8 @@ const (
 	keyPrefix    = "/soak/"
 	keyFamilies  = "ab"
 	keysOfFamily = 8
-	// quietKey is written a hundred times less than the others: its watches are
-	// idle, and far behind when they are resumed.
+	// quietKey is written a hundred times less often than the others: its watches
+	// are idle, and far behind when they resume.
 	quietKey = keyPrefix + "quiet"
 )
 
@@ -123,7 +123,7 @@ func (w *writers) burst(ctx context.Context, key, name string, puts int) {
 func (w *writers) burstPut(ctx context.Context, key, value string) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	_, _ = w.kv.Put(ctx, key, value) // the recorder sees what became of it
+	_, _ = w.kv.Put(ctx, key, value) // the recorder sees whether it was executed
 }
 
 // value returns a value that is not written twice.
@@ -135,8 +135,8 @@ func value(rng *rand.Rand, index, n int) string {
 	return name
 }
 
-// one makes a write and returns the revision of the store then, 0 if it failed. Whether one
-// that failed was carried out does not matter: the recorder sees it if so.
+// one makes a write and returns the revision of the response, 0 if it failed. Whether a
+// failed write was executed does not matter: the recorder sees it then.
 func (w *writers) one(ctx context.Context, rng *rand.Rand, value string) int64 {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -219,8 +219,8 @@ func (c *compactor) run(ctx context.Context, rng *rand.Rand) {
 	}
 }
 
-// compact compacts through a random member. Its error is of no interest: the
-// compaction may be carried out all the same.
+// compact compacts through a random member. Its error does not matter: the
+// compaction may still be executed.
 func (c *compactor) compact(ctx context.Context, rng *rand.Rand, revision int64) {
 	members := c.cluster.Members()
 	m := members[rng.IntN(len(members))]

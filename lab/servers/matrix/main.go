@@ -101,8 +101,9 @@ func measure(ctx context.Context) (t table, err error) {
 	return t, nil
 }
 
-// measure runs behaviours on a server with both clients, several at the same time. What only one client failed is run again,
-// and alone if that was Quorate: a machine that is busy is no difference. The short form repeats only what decides its outcome.
+// measure runs behaviours on a server with both clients, several at the same time. A behaviour that only one client failed is
+// run again, and alone if that client was Quorate, because a busy machine is no difference between them. The short form repeats
+// only what decides its outcome.
 func (c column) measure(ctx context.Context, p *servers.Program, path string) error {
 	shared := make(map[site.Setup][]int) // the rows that follow each other on the same servers
 	var own [][]int
@@ -171,8 +172,8 @@ func (c column) run(ctx context.Context, p *servers.Program, path string, rows [
 	return nil
 }
 
-// show runs a behaviour with both clients at the same time. Where both come to the end, what they recorded must be alike. A step
-// that the server says it does not have is one that neither shows.
+// show runs a behaviour with both clients at the same time. If both complete, their transcripts must be equal. If the server
+// does not support a step, neither client shows the behaviour.
 func (c column) show(ctx context.Context, p *servers.Program, pair []*servers.Running, b behaviours.Behaviour) cell {
 	var outcomes [2]site.Outcome
 	var work sync.WaitGroup

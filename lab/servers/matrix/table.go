@@ -24,11 +24,11 @@ type column struct {
 	cells  []*cell
 }
 
-// cell is what was wrong with a behaviour, "" for nothing.
+// cell is the failure of a behaviour, "" for none.
 type cell struct{ official, quorate string }
 
-// or returns the cell after another try: a client shows a behaviour if it does so in one of them. What both record is compared
-// only if the official client comes to its end, so Quorate needs a try in which it does, or it never did.
+// or returns the cell after another try: a client shows a behaviour if it does so in one of the tries. Transcripts are
+// compared only if the official client completes, so Quorate must pass in a try in which it does, unless there is none.
 func (c *cell) or(try cell) *cell {
 	if c == nil {
 		return &try

@@ -1,4 +1,4 @@
-// Package site is what the programs of behaviours tell each other: the one that starts servers and the one that uses them.
+// Package site has the messages between the program that starts servers and the programs of behaviours that use them.
 package site
 
 import (
@@ -43,7 +43,7 @@ const (
 // Outcome is what a program of behaviours prints.
 type Outcome struct {
 	Entries []transcript.Entry
-	// Error is what a behaviour found to be wrong, "" if all came to their end.
+	// Error is the error of the behaviour that failed, "" if all completed.
 	Error string
 }
 
@@ -88,7 +88,7 @@ type Act string
 
 // The acts.
 const (
-	// Kill ends the server with SIGKILL: of several members the first, which does not lead then.
+	// Kill ends the server with SIGKILL. Of several members it kills the first, which does not lead then.
 	Kill Act = "kill"
 	// Isolate ends all members but the first.
 	Isolate Act = "isolate"
@@ -103,7 +103,7 @@ const (
 	Restore Act = "restore"
 	// Heal ends what Cut began.
 	Heal Act = "heal"
-	// Cut makes the proxy refuse connections, and ends those that are there.
+	// Cut makes the proxy refuse connections, and ends the existing ones.
 	Cut Act = "cut"
 )
 

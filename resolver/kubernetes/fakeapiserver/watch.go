@@ -175,7 +175,7 @@ func (w *watcher) run(ctx context.Context) error {
 	}
 }
 
-// begin sends the headers, what there is already, and where that ends.
+// begin sends the headers, the existing objects, and, if requested, a bookmark after them.
 func (w *watcher) begin() error {
 	if w.expired {
 		return w.expire()

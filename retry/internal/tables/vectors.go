@@ -15,7 +15,7 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// attempt is an attempt of a call that ended with an error, and what follows with the default policy.
+// attempt is an attempt of a call that ended with an error, and the action of the default policy.
 type attempt struct {
 	Method  string     `json:"method"`
 	Code    codes.Code `json:"code"`
@@ -48,7 +48,7 @@ const (
 	lock = "/v3lockpb.Lock/Lock" // a service that consists of several calls
 )
 
-// vectors returns the file, with one case a line.
+// vectors returns the content of the file, one case a line.
 func vectors() ([]byte, error) {
 	var out bytes.Buffer
 	fmt.Fprintln(&out, `{"attempts": [`)

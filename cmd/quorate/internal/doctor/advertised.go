@@ -126,7 +126,7 @@ func hint(url string) string {
 	return ""
 }
 
-// missing notes voting members that answer, and that no endpoint names.
+// missing notes voting members that answer and that no endpoint names.
 func (d *diagnosis) missing(urls []advertisedURL) {
 	if d.cfg.Cluster || slices.ContainsFunc(d.visits, func(v *visit) bool { return v.member == nil && (v.failed != stepNone || v.web.proxy) }) {
 		return // an endpoint that failed may be the one

@@ -98,7 +98,7 @@ func Examine(ctx context.Context, cfg Config) (Report, error) {
 	return newReport(shown, diagnose(cfg, all, advertised)), nil
 }
 
-// withProgress does something for all visits at the same time, and reports what it waits for when that changes.
+// withProgress does something for all visits at the same time, and reports the pending steps when they change.
 func withProgress(cfg Config, visits []*visit, do func(*visit)) {
 	ended := make(chan struct{})
 	go func() {

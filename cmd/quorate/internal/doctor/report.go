@@ -25,7 +25,7 @@ type Report struct {
 	Redundancy string `json:"redundancy,omitempty"`
 }
 
-// Endpoint is what an endpoint showed. Times are in milliseconds; 0 if it did not come to that.
+// Endpoint is what an endpoint showed. Times are in milliseconds; 0 if the step was not reached.
 type Endpoint struct {
 	Endpoint     string   `json:"endpoint"`
 	Member       string   `json:"member,omitempty"`
@@ -82,7 +82,7 @@ func (v *visit) role() string {
 	return "follower"
 }
 
-// unsettled reports whether something was seen that an election or a moment of load explains, too.
+// unsettled reports whether a problem was seen that may be due to an election or a moment of load.
 func unsettled(visits []*visit) bool {
 	var term uint64
 	for _, v := range visits {
@@ -99,7 +99,7 @@ func unsettled(visits []*visit) bool {
 }
 
 // toApply returns how many committed entries a member has not applied. The member reads the commit index first, so
-// the other may be beyond it.
+// the applied index may be higher.
 func toApply(s *pb.StatusResponse) uint64 { return s.RaftIndex - min(s.RaftIndex, s.RaftAppliedIndex) }
 
 func nameOf(m *pb.Member) string {
@@ -134,7 +134,7 @@ func (v *visit) report(member string) Endpoint {
 	e.Kind, e.Version, e.Role = v.kind(), s.Version, v.role()
 	e.MemberID, e.ClusterID = fmt.Sprintf("%x", s.Header.GetMemberId()), fmt.Sprintf("%x", s.Header.GetClusterId())
 	e.Term, e.Lag = s.RaftTerm, toApply(s)
-	if e.Kind == kindEtcd { // a proxy passes those of a member on
+	if e.Kind == kindEtcd { // a proxy passes on the metrics of a member
 		e.FsyncMS = p99(v.web.metrics, "etcd_disk_wal_fsync_duration_seconds")
 		e.CommitMS = p99(v.web.metrics, "etcd_disk_backend_commit_duration_seconds")
 		e.PeerMS = p99(v.web.metrics, "etcd_network_peer_round_trip_time_seconds")
@@ -148,7 +148,7 @@ func (v *visit) report(member string) Endpoint {
 
 func ms(d time.Duration) float64 { return float64(d.Round(time.Microsecond)) / 1e6 }
 
-// Codes returns what was found, and where, without figures, which change each time.
+// Codes returns what was found and where, without the figures, which differ each time.
 func (r Report) Codes() string {
 	var b strings.Builder
 	for _, f := range r.Findings {
@@ -199,7 +199,7 @@ func (e Endpoint) cells() []string {
 	return cells
 }
 
-// clock returns the range that the skew is in, but for the time of the request.
+// clock returns the range of the skew, apart from the time of the request.
 func (e Endpoint) clock() string {
 	switch {
 	case e.ClockSkewS == nil:

@@ -82,7 +82,8 @@ func (v *visit) again(ctx context.Context) {
 		return
 	}
 	v.behind = v.status
-	if v.do(ctx, stepStatus, v.askStatus); v.failed == stepNone && v.readErr != nil {
+	v.do(ctx, stepStatus, v.askStatus)
+	if v.failed == stepNone && v.readErr != nil {
 		v.do(ctx, stepReads, v.readAll)
 	}
 }
@@ -97,7 +98,8 @@ func (v *visit) readAll(ctx context.Context) {
 		if status.Code(err) == codes.PermissionDenied {
 			err = nil // the member works: it checks permissions after the read
 		}
-		if v.readErr = err; err != nil {
+		v.readErr = err
+		if err != nil {
 			break
 		}
 		if took := time.Since(begin); v.read == 0 || took < v.read {

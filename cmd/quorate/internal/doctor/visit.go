@@ -95,7 +95,8 @@ func (v *visit) close() {
 // fail notes the step that failed; later ones are not done.
 func (v *visit) fail(s step, err error) { v.failed, v.err = s, err }
 
-// examine does one step after the other. HTTP is asked beside the calls: what answers neither is known in one timeout.
+// examine does one step after the other. It sends HTTP requests and calls at the same time, so that an endpoint that
+// answers neither takes one timeout.
 func (v *visit) examine(ctx context.Context) {
 	var http sync.WaitGroup
 	for _, s := range []struct {
@@ -116,7 +117,8 @@ func (v *visit) examine(ctx context.Context) {
 				v.askWeb(ctx)
 			})
 		}
-		if v.do(ctx, s.step, s.do); v.failed != stepNone {
+		v.do(ctx, s.step, s.do)
+		if v.failed != stepNone {
 			break
 		}
 	}
@@ -126,7 +128,7 @@ func (v *visit) examine(ctx context.Context) {
 	}
 }
 
-// do does a step within its time.
+// do executes a step within its timeout.
 func (v *visit) do(ctx context.Context, s step, do func(context.Context)) {
 	v.doing.Store(&s)
 	defer v.doing.Store(nil)

@@ -51,7 +51,8 @@ const tlsWanted = "Client sent an HTTP request to an HTTPS server"
 // askWeb requests what gRPC does not provide. A server without HTTP is not a finding.
 func (v *visit) askWeb(ctx context.Context) {
 	a := v.request(ctx, v.tls, "/version")
-	if v.web.err = a.err; a.err != nil {
+	v.web.err = a.err
+	if a.err != nil {
 		return
 	}
 	v.web.status, v.web.took = a.status, a.received.Sub(a.sent)

@@ -30,9 +30,9 @@ type Explanation struct {
 	// Class is what the end of the attempt proves; see package retry.
 	Class string `json:"class"`
 	Why   string `json:"why"`
-	// Write is what is known of a write that ended so: "not executed" or "unknown".
+	// Write is the outcome of a write that ended with the error: "not executed" or "unknown".
 	Write string `json:"write"`
-	// Retries say what Quorate does with calls that ended so.
+	// Retries say what Quorate does with calls that ended with the error.
 	MutatingCall   string `json:"mutating_call"`
 	RepeatableCall string `json:"repeatable_call"`
 	// Do says what its reader can do.

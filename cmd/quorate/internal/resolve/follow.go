@@ -1,4 +1,4 @@
-// Package resolve follows what a target resolves to, and how the endpoints are.
+// Package resolve follows what a target resolves to, and the health of the endpoints.
 package resolve
 
 import (
@@ -28,7 +28,7 @@ type Update struct {
 	Err error
 }
 
-// Names returns what the endpoints are called in changes of their states.
+// Names returns the names that the endpoints have in changes of their states.
 func (u Update) Names() map[string]bool {
 	names := make(map[string]bool, len(u.Endpoints))
 	for _, ep := range u.Endpoints {
@@ -37,8 +37,8 @@ func (u Update) Names() map[string]bool {
 	return names
 }
 
-// Follow has a resolver resolve a target until ctx ends, and calls notify with each update. It
-// returns the resolver's error if it refuses the target, and ctx's cause otherwise.
+// Follow resolves a target until ctx ends, and calls notify with each update. It returns the
+// resolver's error if it refuses the target, and ctx's cause otherwise.
 func Follow(ctx context.Context, b resolver.Builder, target string, notify func(Update)) error {
 	u, err := url.Parse(target)
 	if err != nil {
@@ -91,7 +91,7 @@ func (l *listener) ReportError(err error) {
 	l.update(Update{Err: err})
 }
 
-// NewAddress is how resolvers published addresses once.
+// NewAddress is the deprecated way in which resolvers publish addresses.
 func (l *listener) NewAddress(addrs []resolver.Address) {
 	_ = l.UpdateState(resolver.State{Addresses: addrs})
 }
@@ -101,7 +101,7 @@ func (*listener) ParseServiceConfig(string) *serviceconfig.ParseResult {
 	return &serviceconfig.ParseResult{}
 }
 
-// name is what an endpoint is called: its addresses.
+// name returns the name of an endpoint: its addresses.
 func name(ep resolver.Endpoint) string {
 	addrs := make([]string, len(ep.Addresses))
 	for i, a := range ep.Addresses {

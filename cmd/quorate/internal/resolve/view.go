@@ -24,7 +24,7 @@ type View interface {
 	Change(at time.Time, c health.Change)
 }
 
-// clock is how times of day are written.
+// clock is the layout of times of day.
 const clock = "15:04:05.000"
 
 // Text is a View for people: a line for each update, and below it a line for each endpoint
@@ -124,7 +124,7 @@ type jsonEndpoint struct {
 	Metadata  any      `json:"metadata,omitempty"`
 }
 
-// jsonEvent is an object of any type, with the fields that the type has.
+// jsonEvent is an object of any type. It has only the fields of its type.
 type jsonEvent struct {
 	Type      string         `json:"type"` // "endpoints", "error" or "health"
 	Time      time.Time      `json:"time"`

@@ -135,7 +135,7 @@ func (s screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return s, nil
 }
 
-// sideways is by how many columns a key scrolls.
+// sideways is the number of columns by which a key scrolls.
 const sideways = 20
 
 // page is how many lines of the tables fit: all but the title and the empty line after it.

@@ -66,7 +66,7 @@ func open(cfg clientv3.Config) (*caller, error) {
 func (c *caller) close() {
 	c.cancel()
 	c.work.Wait()
-	_ = c.client.Close() // it has no more to say
+	_ = c.client.Close() // its error says nothing new
 }
 
 // execute carries out a command and returns the state after it.
@@ -146,8 +146,8 @@ func (c *caller) load(deadline time.Duration) {
 	}
 }
 
-// makeGets makes a get each interval, from a random moment on, until making ends. A get does
-// not wait for the one before, and goes on after that.
+// makeGets starts a get each interval, from a random moment on, until making ends. A get
+// does not wait for the previous one, and may outlast making.
 func (c *caller) makeGets(making context.Context, deadline time.Duration) {
 	for next := time.Now().Add(rand.N(interval)); pause.For(making, time.Until(next)) == nil; next = next.Add(interval) {
 		c.work.Go(func() { c.get(c.ctx, deadline) })

@@ -27,7 +27,7 @@ type Finding struct {
 	// Unseen is how many writes of unknown outcome left no value that anyone saw.
 	// Each of them took effect once or not at all.
 	Unseen int
-	// Message says, of a violation, which answer fits nowhere.
+	// Message says which answer fits nowhere, for a violation.
 	Message string
 
 	model porcupine.Model
@@ -57,7 +57,7 @@ func Check(h History, timeout time.Duration) Finding {
 	return finding
 }
 
-// explain says which placed operation no order gets past.
+// explain says which placed operation no order can include, and why.
 func (p *plan) explain(info porcupine.LinearizationInfo) string {
 	var furthest state
 	for _, partial := range info.PartialLinearizationsOperations()[0] {

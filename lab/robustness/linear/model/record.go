@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/lab/robustness/history"
 )
 
-// Record is what a store went through, with which groups of keys are compared.
+// Record is the history of a store, with which groups of keys are compared.
 type Record struct {
 	events  map[string][]history.Event // of each key that no group had yet
 	through int64
@@ -26,8 +26,9 @@ func NewRecord(prefix string, events []history.Event, through int64) *Record {
 	return r
 }
 
-// Check checks what was asked of a group, all of which has ended, like the function of that name. The store is a client too: it reads
-// every event, and what there is in the end. So a write whose value it does not read took no effect, and little is left to search.
+// Check checks the operations on a group, all of which have ended, like the function of that name. The store counts as one more
+// client: it reads every event, and the final state. So a write whose value it does not read took no effect, and little is left to
+// search.
 func (r *Record) Check(keys [Keys]string, operations []Operation, timeout time.Duration) Finding {
 	var h History
 	written, deleted, store := map[string]bool{}, map[int64]bool{}, 0
@@ -73,7 +74,8 @@ func storeRead(store int, revision int64, key int, is KV) Operation {
 	}
 }
 
-// mayHaveLeft reports whether a write can have left the values that were written: one is its own, or it deletes and puts nothing.
+// mayHaveLeft reports whether a write can have left the values that were written: one of them is its own, or it deletes and puts
+// nothing.
 func (r Request) mayHaveLeft(written map[string]bool) bool {
 	for _, branch := range [][]Act{r.Then, r.Else} {
 		puts, deletes := false, false

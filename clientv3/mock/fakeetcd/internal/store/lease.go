@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// minLeaseTTL in seconds is what a server with etcd's default timing
-	// (heartbeat 100 ms, election timeout 1 s) raises shorter leases to.
+	// minLeaseTTL is the TTL, in seconds, to which a server with etcd's default
+	// timing (heartbeat 100 ms, election timeout 1 s) raises shorter ones.
 	minLeaseTTL = 2
 	// maxLeaseTTL in seconds is the largest TTL that etcd grants.
 	maxLeaseTTL = 9_000_000_000
-	// chosenLeases is where the ids begin that the store chooses itself, far
-	// from the small numbers that tests use.
+	// chosenLeases is the first of the ids that the store chooses itself, far from
+	// the small numbers that tests use.
 	chosenLeases = 0x694d_0000_0000_0000
 )
 
@@ -59,7 +59,8 @@ func (s *Store) LeaseGrant(r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, err
 	return &pb.LeaseGrantResponse{Header: &pb.ResponseHeader{Revision: s.rev}, ID: id, TTL: l.ttl}, nil
 }
 
-// LeaseRevoke answers a LeaseRevokeRequest. The keys of the lease go at one revision.
+// LeaseRevoke answers a LeaseRevokeRequest. It deletes the keys of the lease at one
+// revision.
 func (s *Store) LeaseRevoke(r *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
 	l := s.leases[r.ID]
 	if l == nil {
