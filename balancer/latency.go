@@ -22,17 +22,19 @@ type shapes struct {
 	unknown atomic.Int64
 }
 
-// bounded returns the shape under which a shape is kept.
-func (c *shapes) bounded(name string) string {
-	if _, ok := c.byName.Load(name); ok || c.unknown.Add(1) <= maxShapes {
-		return name
+// get returns the latencies of a shape, and the name under which they are kept.
+func (c *shapes) get(name string) (string, *health.Latency) {
+	if l, ok := c.byName.Load(name); ok {
+		return name, l.(*health.Latency)
 	}
-	return otherShape
-}
-
-func (c *shapes) get(name string) *health.Latency {
-	l, _ := c.byName.LoadOrStore(name, new(health.Latency))
-	return l.(*health.Latency)
+	if c.unknown.Add(1) > maxShapes {
+		name = otherShape
+	}
+	l, known := c.byName.LoadOrStore(name, new(health.Latency))
+	if known {
+		c.unknown.Add(-1) // another call has counted it
+	}
+	return name, l.(*health.Latency)
 }
 
 // stat holds the statistics of one shape of call at one endpoint.
@@ -72,13 +74,13 @@ func (g *latencies) known(shape string) *stat {
 }
 
 func (g *latencies) get(shape string, all *shapes) *stat {
-	shape = all.bounded(shape)
+	shape, latency := all.get(shape)
 	for {
 		old := g.byShape.Load()
 		if known := g.known(shape); known != nil {
 			return known
 		}
-		next := map[string]*stat{shape: {Latency: all.get(shape)}}
+		next := map[string]*stat{shape: {Latency: latency}}
 		if old != nil {
 			maps.Copy(next, *old)
 		}

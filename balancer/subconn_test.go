@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,6 +158,23 @@ func TestShapesAreBounded(t *testing.T) {
 		assert.LessOrEqual(t, len(*endpoints[j].byShape.Load()), maxShapes+1)
 	}
 	assert.Same(t, endpoints[0].get("/one", all), endpoints[0].get("/another", all))
+}
+
+// First calls at the same time count as one shape.
+func TestShapesAreCountedOnce(t *testing.T) {
+	for range 100 {
+		var all shapes
+		var calls sync.WaitGroup
+		for range 4 {
+			calls.Go(func() {
+				for i := range maxShapes / 2 {
+					new(latencies).get(strconv.Itoa(i), &all)
+				}
+			})
+		}
+		calls.Wait()
+		require.EqualValues(t, maxShapes/2, all.unknown.Load())
+	}
 }
 
 func TestLatenciesOfAShapeAreKeptOnce(t *testing.T) {
