@@ -171,6 +171,26 @@ func TestAStuckIdleWatch(t *testing.T) {
 	}
 }
 
+// TestAQuietStore has one prefix behind another, whose watch begins anew after the last revision of a store in which nothing happens.
+// The server answers no progress request while a watch of the stream begins in the future.
+func TestAQuietStore(t *testing.T) {
+	for _, wrapped := range []bool{false, true} {
+		clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+			if wrapped {
+				client.Watcher = struct{ clientv3.Watcher }{client.Watcher}
+			}
+			c := newCache(t, client, cache.Config{Prefixes: []string{"a/", "b/"}})
+			awaitServing(t, c, "a/1")
+			clienttest.Put(t, cluster, "a/1", "v")
+			synctest.Wait()
+			cluster.Member(0).BreakConnections()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			require.NoError(t, c.WaitForRevision(ctx, cluster.Revision()))
+		})
+	}
+}
+
 // TestAPermissionIsWithdrawn has the watch refused when it is created anew. What was cached is dropped.
 func TestAPermissionIsWithdrawn(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)

@@ -331,7 +331,8 @@ func set(t *tree, kv *mvccpb.KeyValue) int64 {
 	return it.bytes() - old.bytes()
 }
 
-// follow applies the events of a watch that starts behind the snapshot.
+// follow applies the events of a watch that starts at the snapshot, whose revision comes again: etcd answers no progress request of a
+// stream while one of its watches starts at a revision that the store has not reached.
 func (v *view) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup
@@ -342,7 +343,7 @@ func (v *view) follow(ctx context.Context) error {
 	if s == nil {
 		return errUnavailable
 	}
-	responses := v.c.watcher.Watch(v.c.streamContext(ctx), v.prefix, clientv3.WithPrefix(), clientv3.WithRev(s.rev+1), clientv3.WithCreatedNotify(), clientv3.WithProgressNotify())
+	responses := v.c.watcher.Watch(v.c.streamContext(ctx), v.prefix, clientv3.WithPrefix(), clientv3.WithRev(s.rev), clientv3.WithCreatedNotify(), clientv3.WithProgressNotify())
 	for resp := range responses {
 		if err := resp.Err(); err != nil {
 			v.window.compactedAt(resp.CompactRevision)
@@ -376,6 +377,10 @@ func (v *view) apply(resp *clientv3.WatchResponse) error {
 	s := v.snap.Load()
 	if s == nil {
 		return errUnavailable
+	}
+	resp.Events = slices.DeleteFunc(resp.Events, func(ev *clientv3.Event) bool { return ev.Kv.ModRevision <= s.rev })
+	if len(resp.Events) == 0 {
+		return nil
 	}
 	v.c.stats.events.Add(int64(len(resp.Events)))
 	next := &snapshot{tree: s.tree.Clone(), rev: s.rev, bytes: s.bytes, header: resp.Header, history: s.history}

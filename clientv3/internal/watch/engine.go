@@ -268,12 +268,14 @@ func (e *Engine) RequestProgress(ctx context.Context) error {
 
 // Reopen closes the streams of all watches whose callers have the same metadata as ctx,
 // because they do not answer progress requests. The watches resume, on other members if there
-// are any.
+// are any, and one revision earlier: etcd answers no request while a watch of the stream begins at a
+// revision that the store has not reached.
 func (e *Engine) Reopen(ctx context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, sh := range e.groups[metadataKey(ctx)] {
 		sh.mu.Lock()
+		sh.session.rewinds = true
 		if sh.wake != nil {
 			sh.giveUp()
 		}

@@ -40,6 +40,7 @@ type session struct {
 	firstCreated bool  // the server has answered the first create of this stream
 	named        bool  // its latest header named a cluster, a member and a raft term
 	held         bool  // no creates are sent at present
+	rewinds      bool  // watches are created one revision earlier than they need
 
 	queue   []*subscription // to be created, in order; includes removed ones
 	gone    int             // removed ones in the queue
@@ -198,11 +199,14 @@ func (ss *session) flush() {
 
 // ask sends a create request.
 func (ss *session) ask(s *subscription) {
-	id := s.id
+	id, rev := s.id, s.next
 	if ss.idless {
 		id = 0
 	}
-	ss.send(s.req.create(id, s.next))
+	if ss.rewinds && rev > 1 {
+		rev-- // what comes again is dropped
+	}
+	ss.send(s.req.create(id, rev))
 }
 
 // dropIDs repeats the first create without an id, because the peer refused the id.
