@@ -215,6 +215,7 @@ func TestOutcomeOf(t *testing.T) {
 		{"plain", io.EOF, OutcomeUnknown, OutcomeNotExecuted},
 		{"typed", &UnknownOutcomeError{Err: unavailable}, OutcomeUnknown, OutcomeUnknown},
 		{"typed with a definite cause", fmt.Errorf("put: %w", &UnknownOutcomeError{Err: rpctypes.ErrCompacted}), OutcomeUnknown, OutcomeUnknown},
+		{"typed, of a lost response", &UnknownOutcomeError{Err: errors.Join(io.EOF, &ResponseLostError{Revision: 7})}, OutcomeUnknown, OutcomeUnknown},
 		{"not executed", &NotSentError{Err: rpctypes.ErrNoSpace}, OutcomeNotExecuted, OutcomeNotExecuted},
 		{"response lost", fmt.Errorf("put: %w", &ResponseLostError{Revision: 7, Err: rpctypes.ErrCompacted}), OutcomeExecuted, OutcomeExecuted},
 	} {

@@ -29,7 +29,7 @@ func (o Outcome) String() string {
 //   - an error with which etcd refuses a request before executing it, such as
 //     rpctypes.ErrCompacted, bare, as a gRPC status or wrapped:
 //     [OutcomeNotExecuted]. So is a [*NotSentError].
-//   - everything else is [OutcomeUnknown]: an [*UnknownOutcomeError], a timeout
+//   - everything else is [OutcomeUnknown]: an [*UnknownOutcomeError], whatever its cause, a timeout
 //     of the server, a broken connection, an error that this package does not
 //     know. That includes a bare context.Canceled or
 //     context.DeadlineExceeded: a context that ended says nothing about a
@@ -50,11 +50,11 @@ func OutcomeOf(err error) Outcome {
 // and the error is not an [*UnknownOutcomeError] about an earlier attempt, the outcome is
 // [OutcomeNotExecuted] whatever the error is.
 func OutcomeOfAttempt(err error, ev Evidence) Outcome {
-	if err == nil || isResponseLost(err) {
-		return OutcomeExecuted
-	}
 	if isUnknownOutcome(err) {
 		return OutcomeUnknown
+	}
+	if err == nil || isResponseLost(err) {
+		return OutcomeExecuted
 	}
 	if !ev.Sent {
 		return OutcomeNotExecuted

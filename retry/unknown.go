@@ -77,8 +77,8 @@ func (e *NotSentError) Unwrap() error { return e.Err }
 func (e *NotSentError) GRPCStatus() *status.Status { return status.New(codeAndMessage(e.Err)) }
 
 // ResponseLostError is returned by clientv3/idempotent for a write that was executed, once, and whose response
-// is not available: the answer was lost, and what it said cannot be read any more. errors.Is matches the cause,
-// such as rpctypes.ErrCompacted.
+// is not available: the answer was lost, and what it said cannot be read any more, such as which branch of a Txn was
+// taken. errors.Is matches the cause, such as rpctypes.ErrCompacted.
 type ResponseLostError struct {
 	// Revision is that of the write.
 	Revision int64

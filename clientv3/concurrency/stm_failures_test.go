@@ -13,8 +13,10 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/quorate/quorate/clientv3"
 	. "github.com/quorate/quorate/clientv3/concurrency"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/retry"
@@ -109,9 +111,19 @@ func TestSTMWhoseCommitIsNotAnsweredIsNotRepeated(t *testing.T) {
 			s.Put("k", "v")
 			return nil
 		}, level)
-		var unknown *retry.UnknownOutcomeError
-		require.ErrorAs(t, err, &unknown)
+		require.ErrorAs(t, err, new(*retry.UnknownOutcomeError))
 		require.Equal(t, 1, f.PutCount("k"))
+	})
+	onLevels(t, conflictFree, func(t *testing.T, f fake, level STMOption) {
+		plain := f.client.KV
+		f.client.KV = optxn.Over(plain, func(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+			if len(optxn.Writes(op)) > 0 {
+				return clientv3.OpResponse{}, &retry.ResponseLostError{Err: rpctypes.ErrCompacted}
+			}
+			return plain.Do(ctx, op)
+		})
+		_, err := NewSTM(f.client, func(s STM) error { s.Put("k", s.Get("k")); return nil }, level)
+		require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err), "the commit may have found a conflict")
 	})
 }
 
@@ -156,20 +168,16 @@ func TestSTMWhoseSnapshotIsCompacted(t *testing.T) {
 // ReadCommitted compares no keys, so the server's limit does not bound the number of keys read.
 func TestSTMReadCommittedReadsManyKeys(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
-		_, err := NewSTM(f.client, func(s STM) error {
+		readMany := func(s STM) error {
 			for i := range 300 {
 				s.Get(strconv.Itoa(i))
 			}
 			s.Put("k", "v")
 			return nil
-		}, WithIsolation(ReadCommitted))
+		}
+		_, err := NewSTM(f.client, readMany, WithIsolation(ReadCommitted))
 		require.NoError(t, err)
-		_, err = NewSTM(f.client, func(s STM) error {
-			for i := range 300 {
-				s.Get(strconv.Itoa(i))
-			}
-			return nil
-		})
+		_, err = NewSTM(f.client, readMany)
 		require.Equal(t, rpctypes.ErrTooManyOps, err)
 		before := f.Count("Txn")
 		_, err = NewSTM(f.client, func(STM) error { return nil }, WithIsolation(4))

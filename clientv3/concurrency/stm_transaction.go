@@ -3,13 +3,16 @@ package concurrency
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/optxn"
+	"github.com/quorate/quorate/retry"
 )
 
 // errConflict ends a run of the function that must be repeated.
@@ -170,19 +173,19 @@ func gets(keys []string, opts ...clientv3.OpOption) []clientv3.Op {
 // commit writes the function's puts and deletes. The error is errConflict if a key that
 // it depends on has changed; the response then holds the current values.
 func (t *transaction) commit() (*clientv3.TxnResponse, error) {
-	keys := make([]string, 0, len(t.reads))
-	for key := range t.reads {
-		keys = append(keys, key)
-	}
+	keys, conditions := slices.Collect(maps.Keys(t.reads)), t.conditions()
 	writes := make([]clientv3.Op, 0, len(t.writes))
 	for _, w := range t.writes {
 		writes = append(writes, w.op)
 	}
 	txn := t.kv.Txn(t.ctx).Then(writes...)
-	if conditions := t.conditions(); len(conditions) > 0 {
+	if len(conditions) > 0 {
 		txn = t.kv.Txn(t.ctx).If(conditions...).Then(writes...).Else(gets(keys)...)
 	}
 	resp, err := txn.Commit()
+	if err != nil && len(conditions) > 0 && retry.OutcomeOf(err) == retry.OutcomeExecuted {
+		err = &retry.UnknownOutcomeError{Method: pb.KV_Txn_FullMethodName, Err: err} // it may have found a conflict
+	}
 	if err != nil {
 		return nil, err
 	}
