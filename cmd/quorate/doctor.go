@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,7 +93,7 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 		}
 		cfg.Endpoints, err = dns.DiscoverEtcd(cmd.Context(), f.srv, dns.EtcdConfig{Config: dns.Config{Timeout: limit}, ServiceName: f.srvName})
 		if err != nil {
-			return fmt.Errorf("--discovery-srv: %w", err)
+			return fmt.Errorf("--discovery-srv: %w", cmp.Or(context.Cause(cmd.Context()), err))
 		}
 	}
 	config := doctor.Config{Client: cfg, Timeout: limit, Cluster: f.cluster, Hash: f.hash, Progress: func(waiting []string) {

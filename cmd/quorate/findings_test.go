@@ -41,6 +41,7 @@ func TestSentences(t *testing.T) {
 		{"P5: Ctrl-C", interrupted, []string{"verify", "--endpoints", noQuorum}, 130, "quorate: interrupt", "deadline"},
 		{"P6: Ctrl-C", interrupted, []string{"top", "--once", "--endpoints", noQuorum}, 130, "quorate: interrupt", ""},
 		{"P6: Ctrl-C", interrupted, []string{"doctor", "--endpoints", noQuorum}, 130, "quorate: interrupt", ""},
+		{"P6: Ctrl-C", interrupted, []string{"doctor", "--discovery-srv", "etcd.invalid"}, 130, "--discovery-srv: ", ""},
 		{
 			"P6: a refused dial", nil,
 			[]string{"explain", `rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused"`},

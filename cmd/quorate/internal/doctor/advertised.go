@@ -21,14 +21,14 @@ type advertisedURL struct {
 }
 
 // advertisedURLs returns the URLs that the members advertise. Those that are no endpoints get a visit: a client that
-// syncs its endpoints uses them.
+// syncs its endpoints uses them. If one endpoint is examined there are none: what is wrong elsewhere is not its cause.
 func advertisedURLs(cfg Config, visits []*visit) []advertisedURL {
 	var out []advertisedURL
 	seen := map[string]bool{}
 	for _, v := range visits {
 		for _, m := range v.members.GetMembers() {
 			for _, url := range m.ClientURLs {
-				if key := m.Name + url; len(out) < maxAdvertised && !seen[key] {
+				if key := m.Name + url; cfg.Only == "" && len(out) < maxAdvertised && !seen[key] {
 					seen[key] = true
 					out = append(out, newAdvertisedURL(cfg, visits, m, url))
 				}

@@ -196,6 +196,9 @@ func (d *diagnosis) silent(v *visit) {
 	switch {
 	case v.web.status > 0 && v.failed == stepAuth:
 		d.finding(v, Error, Silent, run, "the user %q is not authenticated within %v: the cluster has no leader, or the member is overloaded", v.cfg.Client.Username, v.cfg.Timeout)
+	case v.web.took > v.cfg.Timeout/4: // a call takes more round trips
+		d.finding(v, Error, Silent, "ping "+hostOf(v.endpoint.Address), "HTTP is answered after %v, and no call within %v: the network is slow, or the member is",
+			v.web.took.Round(time.Millisecond), v.cfg.Timeout)
 	case v.web.status > 0:
 		d.finding(v, Error, Silent, run, "HTTP is answered, and no call within %v: the member is starved, or its disk hangs", v.cfg.Timeout)
 	default:

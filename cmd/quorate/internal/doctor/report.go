@@ -103,15 +103,11 @@ func unsettled(visits []*visit) bool {
 func toApply(s *pb.StatusResponse) uint64 { return s.RaftIndex - min(s.RaftIndex, s.RaftAppliedIndex) }
 
 func nameOf(m *pb.Member) string {
-	if m.Name != "" {
-		return m.Name
-	}
-	return fmt.Sprintf("%x", m.ID)
+	return cmp.Or(m.Name, fmt.Sprintf("%x", m.ID))
 }
 
 func newReport(visits []*visit, d *diagnosis) Report {
-	r := Report{Findings: d.findings, Redundancy: d.redundancy}
-	r.Healthy = !slices.ContainsFunc(d.findings, func(f Finding) bool { return f.Severity != Note })
+	r := Report{Healthy: !slices.ContainsFunc(d.findings, func(f Finding) bool { return f.Severity != Note }), Findings: d.findings, Redundancy: d.redundancy}
 	for _, v := range visits {
 		r.Endpoints = append(r.Endpoints, v.report(d.memberOf(v)))
 	}

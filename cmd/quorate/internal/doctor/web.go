@@ -22,6 +22,7 @@ import (
 type web struct {
 	server  string // version of the server, empty if it is not known
 	status  int    // of the answer to a request over HTTP, 0 without one
+	took    time.Duration
 	proxy   bool   // it is etcd's grpc-proxy
 	err     error  // HTTP is not spoken
 	metrics []byte // of a member
@@ -53,11 +54,10 @@ func (v *visit) askWeb(ctx context.Context) {
 	if v.web.err = a.err; a.err != nil {
 		return
 	}
-	v.web.status = a.status
+	v.web.status, v.web.took = a.status, a.received.Sub(a.sent)
 	var version struct{ Etcdserver string }
-	if json.Unmarshal(a.body, &version) == nil {
-		v.web.server = version.Etcdserver
-	}
+	_ = json.Unmarshal(a.body, &version) // others answer something else
+	v.web.server = version.Etcdserver
 	if !a.date.IsZero() {
 		v.web.clock, v.web.skew = true, skew(a.date, a.sent, a.received)
 	}
