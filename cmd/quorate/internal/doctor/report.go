@@ -107,8 +107,7 @@ func nameOf(m *pb.Member) string {
 }
 
 func newReport(visits []*visit, d *diagnosis) Report {
-	r := Report{Findings: d.findings, Redundancy: d.redundancy}
-	r.Healthy = !slices.ContainsFunc(d.findings, func(f Finding) bool { return f.Severity != Note })
+	r := Report{Healthy: !slices.ContainsFunc(d.findings, func(f Finding) bool { return f.Severity != Note }), Findings: d.findings, Redundancy: d.redundancy}
 	for _, v := range visits {
 		r.Endpoints = append(r.Endpoints, v.report(d.memberOf(v)))
 	}

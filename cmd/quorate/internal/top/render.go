@@ -15,9 +15,10 @@ const rows = 10
 // Text returns a snapshot as tables.
 func (s Snapshot) Text() string {
 	var b strings.Builder
-	members := [][]string{{"ENDPOINT", "STATE", "ROLE", "LATENCY", "TERM", "APPLIED", "VERSION", "IN FLIGHT", "CALLS/S", "WHY"}}
+	head := []string{"ENDPOINT", "STATE", "ROLE", "LATENCY", "TERM", "APPLIED", "VERSION", "IN FLIGHT", "CALLS/S", "WHY"}
+	var members [][]string
 	if len(s.Clients) == 0 {
-		members[0] = members[0][:7]
+		members = append(members, head[:7])
 	}
 	channels := make(map[string]bool)
 	for _, c := range s.Clients {
@@ -31,7 +32,7 @@ func (s Snapshot) Text() string {
 		}
 		if m.Client != client {
 			client = m.Client
-			members = append(members, []string{client + ":"})
+			members = append(members, []string{client + ":"}, head) // a line of one cell ends columns
 		}
 		row := []string{m.Endpoint, m.State, m.Role, ms(m.LatencyMS), number(m.Term), number(m.Applied), m.Version}
 		if len(s.Clients) > 0 {
@@ -41,9 +42,7 @@ func (s Snapshot) Text() string {
 		}
 		members = append(members, row)
 	}
-	if len(members) > 1 || len(s.Clients) == 0 {
-		table(&b, members)
-	}
+	table(&b, members)
 	if len(causes) > 0 {
 		b.WriteByte('\n')
 		table(&b, causes)

@@ -113,6 +113,8 @@ func TestProcesses(t *testing.T) {
 	assert.LessOrEqual(t, calls, 20.0, "each get may be hedged")
 	assert.Positive(t, second.Methods[0].MeanMS)
 	assert.Equal(t, []string{dead.URL + ": the answer is 404 Not Found"}, second.Errors)
+	lines := strings.Split(second.Text(), "\n")
+	assert.Equal(t, strings.Index(lines[1], "STATE"), strings.Index(lines[2], second.Members[0].State), "the head is above its column: %s", second.Text())
 	text := cut(second.Text(), 100)
 	for _, want := range []string{"ENDPOINT", "CALLS/S", "get", "WATCHES", "error: " + dead.URL} {
 		assert.Contains(t, text, want)
