@@ -25,8 +25,8 @@ import (
 type NotReadyError struct {
 	// Endpoints holds the state of each endpoint.
 	Endpoints []health.Status
-	// Err is why no state is known, or the error of Ready's read, together with that of the
-	// latest call if all fail; nil if Ready made no read.
+	// Err says why no state is known, or is the error of Ready's read, joined with the
+	// error of the latest call if all calls fail; nil if Ready made no read.
 	Err error
 }
 
@@ -58,13 +58,13 @@ func (e *NotReadyError) Unwrap() error { return e.Err }
 // exist.
 const readyKey = "\x00"
 
-// Ready returns nil if, to the client's knowledge, at least one endpoint serves all kinds of
-// calls, and otherwise a *[NotReadyError]. It is meant for readiness probes: if the state of
-// any endpoint is known and calls succeed, it returns at once and sends nothing. A client that
-// is unused, or idle for so long that its connections were closed, makes one linearizable read,
-// bounded by ctx and 15 s. So does one whose latest call failed, for whatever reason, with none that
-// succeeded since, or has had no answer for 5 s; that read is bounded by 2 s too, and its
-// success means ready. An endpoint that answers "permission denied" counts as serving.
+// Ready returns nil if, to the client's knowledge, at least one endpoint serves all kinds of calls,
+// and otherwise a *[NotReadyError]. It is meant for readiness probes: if the state of any endpoint
+// is known and calls succeed, it returns at once and sends nothing. A client that is unused, or idle
+// for so long that its connections were closed, makes one linearizable read, bounded by ctx and 15
+// s. So does a client whose latest call failed, for any reason, if none has succeeded since, or
+// whose latest call has had no answer for 5 s. That read is also bounded by 2 s, and its success
+// means that the client is ready. An endpoint that answers "permission denied" counts as serving.
 //
 // The state is as old as the latest call, stream or fault, see [Client.EndpointStatus]: an
 // idle client does not probe its servers.
@@ -147,8 +147,8 @@ func (c *Client) Introspect(o introspect.Options) introspect.Client {
 	return shown
 }
 
-// AddToReport has add complete each report that Introspect returns, until remove is called: a package above the client, such as
-// leaderelection, reports so what it does with it. add may be called at any time, also concurrently, and must not block.
+// AddToReport calls add with each report that Introspect returns, until remove is called, so that a package above the client,
+// such as leaderelection, can add what it does. add may be called at any time and concurrently, and must not block.
 func (c *Client) AddToReport(add func(*introspect.Client)) (remove func()) {
 	return c.added.add(add)
 }

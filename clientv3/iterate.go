@@ -44,16 +44,16 @@ func Range(ctx context.Context, kv KV, key string, opts ...OpOption) iter.Seq2[*
 }
 
 // Pages reads key, or the range that the options ask for, in pages, so that neither side holds a large range as a whole.
-// All pages are read at one revision: that of their Header, which all share, unless [WithRev] sets it. Count is that of the
-// whole range, and More says whether keys follow, as in a response of [KV.Get].
+// All pages are read at one revision: the one in their common Header, unless [WithRev] sets it. Count is the number of keys
+// in the whole range, and More says whether keys follow, as in a response of [KV.Get].
 //
-// The first page has 256 keys at most, by a Get. The others are the chunks of a [KV.GetStream] with [WithPageFallback]:
-// they are read from another member if one fails, and while they are read slowly nothing is sent. From a KV without GetStream,
-// such as that of package leasing, they are pages like the first. A range with a sort
-// order other than by key, or with filters by revision, is one page.
+// The first page is read by a Get and has at most 256 keys. The others are the chunks of a [KV.GetStream] with
+// [WithPageFallback]: if a member fails they are read from another one, and a slow reader pauses the stream. With a KV without
+// GetStream, such as that of package leasing, they are read like the first. A range with a sort order other than by key, or
+// with filters by revision, is one page.
 //
-// An error is the last that it yields: that of the server, such as rpctypes.ErrCompacted if the revision was compacted
-// meanwhile, or of ctx. Without one, the range is complete. Each loop over the result reads again. It panics as [OpGet] does.
+// It yields an error last: one of the server, such as rpctypes.ErrCompacted if the revision was compacted meanwhile, or that
+// of ctx. Without an error, the range is complete. Each loop over the result reads again. It panics as [OpGet] does.
 func Pages(ctx context.Context, kv KV, key string, opts ...OpOption) iter.Seq2[*GetResponse, error] {
 	op := OpGet(key, opts...)
 	return func(yield func(*GetResponse, error) bool) {
@@ -78,7 +78,7 @@ func Pages(ctx context.Context, kv KV, key string, opts ...OpOption) iter.Seq2[*
 	}
 }
 
-// getPart gets the first part of a range, and returns what is left of the range, nil if nothing is.
+// getPart gets the first part of a range, and returns the operation for the rest, nil if there is none.
 func getPart(ctx context.Context, kv KV, op Op) (part *GetResponse, rest *Op, err error) {
 	first := op
 	if inPages(op) {
@@ -163,8 +163,8 @@ func getRest(ctx context.Context, kv KV, op Op, yield func(*pb.RangeResponse, er
 }
 
 // Events watches key, or the range that the options ask for, and yields its events as [Watcher] has them. It goes on until
-// the loop ends it, ctx ends, or the watch fails. The reason is the last that it yields: the error of ctx, or one that
-// [Watcher] lists, such as rpctypes.ErrCompacted. Each loop over the result is a watch of its own.
+// the loop ends it, ctx ends, or the watch fails. It yields the reason last: the error of ctx, or one that [Watcher]
+// lists, such as rpctypes.ErrCompacted. Each loop over the result is a watch of its own.
 func Events(ctx context.Context, w Watcher, key string, opts ...OpOption) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
 		watching, cancel := context.WithCancel(ctx)

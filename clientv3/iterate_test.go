@@ -81,7 +81,7 @@ func TestPagesAreTheRange(t *testing.T) {
 	}
 }
 
-// TestRangeIsReadAtOneRevision writes while a range is read. Each loop reads anew.
+// TestRangeIsReadAtOneRevision writes while a range is read. Each loop reads again.
 func TestRangeIsReadAtOneRevision(t *testing.T) {
 	for name, store := range map[string]*rangeStore{"stream": newRangeStore(600), "pages": oldStore(600)} {
 		t.Run(name, func(t *testing.T) {

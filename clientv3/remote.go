@@ -33,8 +33,8 @@ func RetryMaintenanceClient(c *Client, conn *grpc.ClientConn) pb.MaintenanceClie
 	return pb.NewMaintenanceClient(c.over(conn))
 }
 
-// The remotes over the client's own connection, beside ownKV. Their streams can be opened over a
-// Retrier; those of a program's own remote cannot.
+// The remotes over the client's own connection, in addition to ownKV. Their streams can be
+// opened over a Retrier; those of a program's own remote cannot.
 type (
 	ownLease       struct{ pb.LeaseClient }
 	ownWatch       struct{ pb.WatchClient }

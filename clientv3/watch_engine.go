@@ -15,8 +15,8 @@ import (
 )
 
 // defaultMaxWatchBufferBytes holds several seconds of a thousand events per second
-// of a few KiB each, which is little beside the memory of a program that reads as
-// much.
+// of a few KiB each. That is little compared with the memory of a program that
+// reads as much.
 const defaultMaxWatchBufferBytes = 16 << 20
 
 // slowWatches is the default ratio of the budget of all watches to that of one. Half

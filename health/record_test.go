@@ -236,7 +236,7 @@ func TestEndpointWhoseCallsFailServesAfterSeveralThatDoNot(t *testing.T) {
 	for _, want := range []int{3, 6, 12, 24, 24} {
 		r = r.Next(health.Evidence{Kind: health.Suspicious, At: t0, Often: true})
 		r = r.Next(health.Evidence{Kind: health.Served, At: t0})
-		r = r.Next(health.Evidence{Kind: health.Suspicious, At: t0, Often: true}) // begins anew
+		r = r.Next(health.Evidence{Kind: health.Suspicious, At: t0, Often: true}) // starts again
 		good := 0
 		for ; r.State == health.Suspected; good++ {
 			r = r.Next(health.Evidence{Kind: health.Served, At: t0})

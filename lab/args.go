@@ -27,7 +27,7 @@ func peerAddress(index int) string {
 // executable is the program that members run.
 type executable struct{ path, argv0 string }
 
-// findExecutable returns the program that cfg asks for.
+// findExecutable returns the program of the members for cfg.
 func findExecutable(cfg Config) (executable, error) {
 	if cfg.Binary == "" {
 		path := os.Getenv(programEnv)

@@ -19,7 +19,7 @@ type login struct {
 	token          string // "" before the first call, and when authentication is not enabled
 }
 
-// SetCredentials names a user as whom the lab's own calls (Leader, WaitReady,
+// SetCredentials sets the user as which the lab's own calls (Leader, WaitReady,
 // MoveLeader, Member.Status, Member.Conn) log in once authentication is enabled in
 // the cluster. Moving the leader needs the role root. An empty name ends it.
 func (c *Cluster) SetCredentials(name, password string) {

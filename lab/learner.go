@@ -44,9 +44,10 @@ func (m *Member) BecomeLearner(ctx context.Context) error {
 	return m.start(ctx)
 }
 
-// reconfigure asks the leader for a change of the membership until it is made: etcd refuses one
-// until its members have been connected for five seconds, unless --strict-reconfig-check is false.
-// done is the error of a change that an earlier call has made, whose answer was lost.
+// reconfigure requests a change of the membership from the leader until it is made: etcd refuses
+// changes until its members have been connected for five seconds, unless --strict-reconfig-check
+// is false. done is the error that means that an earlier request, whose answer was lost, has made
+// the change.
 func (c *Cluster) reconfigure(ctx context.Context, done error, change func(pb.ClusterClient) error) error {
 	return c.poll(ctx, func(ctx context.Context) error {
 		leader, err := c.findLeader(ctx)

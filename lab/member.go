@@ -40,8 +40,8 @@ type Member struct {
 	peerProxy *peerProxy       // hands what this member dials to peers
 	control   *grpc.ClientConn // straight to the member
 	login     login
-	// ports are where the member listens, behind the links. On Linux they are the member's whether it runs or not; elsewhere
-	// another process may take them while it does not, and then it does not start again.
+	// ports are where the member listens, behind the links. On Linux they stay reserved while it does not run; elsewhere
+	// another process may take them, and then the member does not start again.
 	ports struct{ client, peer *port.Port }
 
 	starting sync.Mutex // held while the process is being started
@@ -226,9 +226,9 @@ func (m *Member) spawn() (*process, error) {
 	return p, nil
 }
 
-// supervise lets peers reach the process, and clients when it serves. It breaks the
-// links when the process ends: where ports cannot be reserved, these may become those
-// of another cluster then.
+// supervise connects the process to its peers, and to clients once it serves. It
+// breaks the links when the process ends: where ports cannot be reserved, another
+// cluster may get them.
 func (m *Member) supervise(p *process) {
 	defer close(p.released)
 	m.cluster.aimPeers(m, m.ports.peer.Address())

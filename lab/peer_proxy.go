@@ -66,7 +66,7 @@ func (p *peerProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	target.Go(conn)
 }
 
-// close gives up the port and ends the requests that are being read. The links are
+// close frees the port and ends the requests that are being read. The links are
 // closed by their owner.
 func (p *peerProxy) close() error {
 	err := p.server.Close()

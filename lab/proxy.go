@@ -7,8 +7,8 @@ import (
 )
 
 // StartProxy starts etcd's gRPC proxy ("etcd grpc-proxy start", of the executable that the members run) in front of all
-// members of the cluster, which it reaches through their links. What it returns is a cluster whose only member is the
-// proxy: it has a link to its clients, and is killed and restarted as a member is. It must be closed too.
+// members of the cluster, which it reaches through their links. It returns a cluster whose only member is the proxy,
+// with a link to its clients; it can be killed and restarted like a member. That cluster must be closed, too.
 //
 // StartProxy refuses a cluster with Config.TLS: the proxy requires a client certificate without a common name there, and
 // the lab's has one.

@@ -21,7 +21,8 @@ const (
 	DefaultTTL       = 15 * time.Second
 )
 
-// Config configures a [Registry]. The zero value suits programs beside others with kratos' contrib/registry/etcd.
+// Config configures a [Registry]. The zero value suits programs that share a cluster with others that use kratos'
+// contrib/registry/etcd.
 type Config struct {
 	// Namespace is what all keys begin with. The default is DefaultNamespace.
 	Namespace string

@@ -35,12 +35,13 @@
 //     CreateRevision, and a watch receives all of them in one response. A program that
 //     orders keys by revision must write them by a Txn of its own; the locks,
 //     elections and queues of this module do.
-//   - When the outcome of the RPC is unknown, that of all its writes is. Each caller gets
-//     the *retry.UnknownOutcomeError, and nothing is sent again.
-//   - When the server refuses the RPC for what it says, such as a lease that has ended or a
-//     key that the user may not write, nothing of it was executed. It is sent again in four parts, and so on
-//     until the refused write is alone: 15 RPCs and four round trips more for a group of 128. What was
-//     refused is sent alone for a second, by its lease or its key, so that it costs groups no more than that.
+//   - When the outcome of the RPC is unknown, so are the outcomes of all its writes. Each
+//     caller gets the *retry.UnknownOutcomeError, and nothing is sent again.
+//   - When the server refuses the content of the RPC, for example because a lease has ended or the user may
+//     not write a key, nothing of it was executed. It is sent again in four parts, and so on until the
+//     refused write is alone: 15 RPCs and four round trips more for a group of 128. Writes with the refused
+//     lease, or to the refused key, are then sent alone for a second, so that they cost groups no more than
+//     that.
 //   - When the cluster refuses the RPC, because it is overloaded or has no leader, the group is tried again as a whole:
 //     until the last deadline of its callers, or, if one has none, until it has failed for 15 s. Then each gets the refusal.
 //   - Interceptors and proxies see a Txn instead of Put and DeleteRange.
@@ -65,8 +66,8 @@
 //
 // # Metrics
 //
-// [KV.Metrics] says how many calls went in how many RPCs of which size, and how many wait.
-// Package observe/prometheus and observe/otel report that.
+// [KV.Metrics] returns the number of calls, of RPCs by size, and of waiting calls.
+// Packages observe/prometheus and observe/otel report them.
 //
 // # Servers
 //

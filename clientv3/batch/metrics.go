@@ -19,8 +19,8 @@ func (c *counters) sent(callers int) {
 	c.rpcs[min((bits.Len(uint(callers-1))+1)/2, len(sizeClasses)-1)]++
 }
 
-// Metrics returns how many calls there were, in how many RPCs of which size they went, and how many wait, for
-// observe/prometheus, observe/otel and other metrics libraries.
+// Metrics returns the number of calls, of RPCs by size, and of waiting calls, for observe/prometheus,
+// observe/otel and other metrics libraries.
 func (k *KV) Metrics() []observe.Metric {
 	var all []observe.Metric
 	for _, of := range []struct {

@@ -49,8 +49,8 @@ func TestFewCallsAreSentAlone(t *testing.T) {
 	})
 }
 
-// TestCallsWaitForABatch has calls that come while a batch is in flight, which would be sent alone
-// beside a call.
+// TestCallsWaitForABatch makes calls while as many as may be sent alone, and then a batch, are in
+// flight.
 func TestCallsWaitForABatch(t *testing.T) {
 	stubbed(t, func(t *testing.T, s *stub) {
 		kv := New(s, Config{JoinReads: true, MaxAlone: 2})
@@ -74,7 +74,7 @@ func TestCallsWaitForABatch(t *testing.T) {
 	})
 }
 
-// TestLongRoundTripKeepsNobodyWaiting has more callers than are sent alone over a short round trip.
+// TestLongRoundTripKeepsNobodyWaiting makes more calls than are sent alone over a short round trip.
 func TestLongRoundTripKeepsNobodyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers = 5 * DefaultMaxAlone
@@ -127,7 +127,7 @@ func (k *KV) alone() int {
 	return int(k.reads.aloneLocked())
 }
 
-// TestReadInFlightIsNotJoined has a get in flight that is answered as of before a put.
+// TestReadInFlightIsNotJoined reads while a get is in flight whose answer is older than a put.
 func TestReadInFlightIsNotJoined(t *testing.T) {
 	stubbed(t, func(t *testing.T, s *stub) {
 		kv := New(s, shareAll)
@@ -324,7 +324,7 @@ func TestResponsesAreBounded(t *testing.T) {
 	})
 }
 
-// TestBoundsAreLearned has a server that takes less than etcd.
+// TestBoundsAreLearned uses a server with lower limits than etcd.
 func TestBoundsAreLearned(t *testing.T) {
 	stubbed(t, func(t *testing.T, s *stub) {
 		kv := New(s, Config{JoinReads: true, MaxAlone: 1, MaxOps: 16})

@@ -13,8 +13,8 @@ import (
 	"github.com/quorate/quorate/clientv3/internal/reply"
 )
 
-// do sends the batch: one operation as it is, several in a Txn. The responses are those that
-// the operations have when they are sent alone, in the order of the calls.
+// do sends the batch: one operation as it is, several in a Txn. The responses are in the
+// order of the calls, and as if the operations had been sent alone.
 func (b *batch) do(kv clientv3.KV) ([]clientv3.OpResponse, error) {
 	if len(b.calls) == 1 {
 		resp, err := kv.Do(b.ctx, b.calls[0].op)

@@ -60,7 +60,7 @@ func TestWritesShareAnRPC(t *testing.T) {
 	})
 }
 
-// TestDeletesShareAnRPC has a store that is full: it refuses puts and what travels with them.
+// TestDeletesShareAnRPC uses a full store: it refuses puts and everything in their RPCs.
 func TestDeletesShareAnRPC(t *testing.T) {
 	whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
 		put := put(t.Context(), kv, "a", "1")
@@ -142,7 +142,7 @@ func refuseDead(t *testing.T, s *stub, dead clientv3.LeaseID) (sizes []int) {
 	return sizes
 }
 
-// TestABadWriteCostsItsGroupLittle has one write of many refused. The others stay together.
+// TestABadWriteCostsItsGroupLittle refuses one write of many. The others stay together.
 func TestABadWriteCostsItsGroupLittle(t *testing.T) {
 	whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
 		var good []*future[*clientv3.PutResponse]
@@ -202,7 +202,7 @@ func TestWhatWasRefusedTravelsAlone(t *testing.T) {
 	})
 }
 
-// TestAGroupIsTriedAsLongAsItsWrites has a group end after the last deadline, and only if all have one.
+// TestAGroupIsTriedAsLongAsItsWrites retries a group until the last deadline of its writes, if all have one.
 func TestAGroupIsTriedAsLongAsItsWrites(t *testing.T) {
 	whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -224,8 +224,9 @@ func TestAGroupIsTriedAsLongAsItsWrites(t *testing.T) {
 	})
 }
 
-// TestEndOfAGroup has all writes of a group end alike, and nothing sent again: where the reason is not in the group, the
-// client below has tried as long as a write is tried; a strange response was executed, and yet there is no answer to give.
+// TestEndOfAGroup checks that all writes of a group end alike, and that nothing is sent again: if the reason is not in the
+// group, the client below has retried already; after a malformed response the group was executed, but there is no answer
+// to return.
 func TestEndOfAGroup(t *testing.T) {
 	unknownOutcome := func(err error) error { return &retry.UnknownOutcomeError{Method: pb.KV_Txn_FullMethodName, Err: err} }
 	unexpected := func(responses ...*pb.ResponseOp) result {
@@ -285,7 +286,7 @@ func TestCancelledWriteIsNotSent(t *testing.T) {
 	})
 }
 
-// TestTurnOfACallerThatLeft has a caller leave when it is its turn and it has not seen that.
+// TestTurnOfACallerThatLeft ends the context of a caller that has been given its turn and has not noticed yet.
 func TestTurnOfACallerThatLeft(t *testing.T) {
 	d := New(newStub(), shareAll).puts
 	op := clientv3.OpPut("k", "v")
@@ -300,7 +301,7 @@ func TestTurnOfACallerThatLeft(t *testing.T) {
 	require.Zero(t, d.inFlight)
 }
 
-// TestRestOfAQueueIsSent has more wait than a batch may have, behind RPCs that are never answered.
+// TestRestOfAQueueIsSent queues more calls than fit into a batch, behind RPCs that are never answered.
 func TestRestOfAQueueIsSent(t *testing.T) {
 	stubbed(t, func(t *testing.T, s *stub) {
 		kv := New(s, Config{GroupWrites: true, MaxAlone: 1, MaxBytes: 3*opOverhead + 100})
@@ -324,7 +325,7 @@ func TestRestOfAQueueIsSent(t *testing.T) {
 	})
 }
 
-// TestHangingRPCHoldsUpNobody has an RPC that is never answered.
+// TestHangingRPCHoldsUpNobody makes calls while an RPC is never answered.
 func TestHangingRPCHoldsUpNobody(t *testing.T) {
 	whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
 		for i := range 100 {

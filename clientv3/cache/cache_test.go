@@ -20,7 +20,7 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// TestGets has reads of all kinds answered from memory.
+// TestGets answers reads of all kinds from memory.
 func TestGets(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	clienttest.Put(t, cluster, "a/1", "x")
@@ -46,8 +46,8 @@ func TestGets(t *testing.T) {
 	require.Equal(t, "not cached", string(resp.Kvs[0].Value))
 }
 
-// TestMetadataOfTheCaller has a get with a token of its own, which the server refuses. Memory answers only what the
-// client's own login may read.
+// TestMetadataOfTheCaller makes a get with a token of its own, which the server refuses. Memory answers only what
+// the client's own login may read.
 func TestMetadataOfTheCaller(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	clienttest.Put(t, cluster, "a/1", "secret")
@@ -112,7 +112,7 @@ func TestMaxStaleness(t *testing.T) {
 	})
 }
 
-// TestReadsOfALaggingMemberAreNotServed has serializable reads answered as of an old revision.
+// TestReadsOfALaggingMemberAreNotServed answers serializable reads at an old revision.
 func TestReadsOfALaggingMemberAreNotServed(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
@@ -177,7 +177,7 @@ func TestNotOlderThanTheFuture(t *testing.T) {
 	}
 }
 
-// TestReadsOfTheFutureDelayNoOther has reads of a revision that is not there all the time, and writes that are read.
+// TestReadsOfTheFutureDelayNoOther keeps reading a future revision, while other reads follow writes.
 func TestReadsOfTheFutureDelayNoOther(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		c := serve(t, client, cache.Config{})
@@ -235,7 +235,7 @@ func testVersions(t *testing.T, kept int, probes time.Duration) {
 	require.Zero(t, cluster.Count("Txn"), "no probe is due")
 }
 
-// TestConfig has configurations refused in words that name the field.
+// TestConfig checks that the error for an invalid configuration names the field.
 func TestConfig(t *testing.T) {
 	_, client := clienttest.StartClient(t, 1)
 	for want, cfg := range map[string]cache.Config{
@@ -250,7 +250,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestAPrefixThatIsDenied has the server deny one of two prefixes. The other one is served.
+// TestAPrefixThatIsDenied denies reads of one of two prefixes. The other one is served.
 func TestAPrefixThatIsDenied(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	clienttest.Put(t, cluster, "b/1", "v")

@@ -19,7 +19,7 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// saysVersion has the members say that they are of a version.
+// saysVersion makes the members report a version.
 func saysVersion(cluster *fakeetcd.Cluster, version func() string) *fakeetcd.Hook {
 	return cluster.On("Status", func(call *fakeetcd.Call) {
 		resp, err := call.Execute()
@@ -48,8 +48,8 @@ func hits(t *testing.T, c *cache.Cache, rev int64) int64 {
 	return c.Stats().Hits - before
 }
 
-// TestVersionsThatLoseEvents has servers of the versions around the first that lose no event of a watch. What those before
-// answer from memory is what claims nothing: serializable gets.
+// TestVersionsThatLoseEvents uses servers of the versions around the first ones that lose no event of a watch. With
+// earlier versions memory answers only serializable gets, which claim nothing.
 func TestVersionsThatLoseEvents(t *testing.T) {
 	for version, keeps := range map[string]bool{
 		"3.3.27": false, "3.4.35": false, "3.4.36": true, "3.5.0": false, "3.5.17": false, "3.5.18": true, "3.6.0-rc.0": false,
@@ -121,7 +121,7 @@ func TestStatusFailsForAnHour(t *testing.T) {
 	})
 }
 
-// TestAServerWithoutStatus has a server that is not etcd's.
+// TestAServerWithoutStatus uses a server other than etcd.
 func TestAServerWithoutStatus(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		rev := clienttest.Put(t, cluster, "a/1", "v")
@@ -135,7 +135,7 @@ func TestAServerWithoutStatus(t *testing.T) {
 	})
 }
 
-// TestMembersAreUpgraded has the version change under a watch, and back.
+// TestMembersAreUpgraded changes the version under a watch, and changes it back.
 func TestMembersAreUpgraded(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		rev := clienttest.Put(t, cluster, "a/1", "v")
@@ -153,8 +153,8 @@ func TestMembersAreUpgraded(t *testing.T) {
 	})
 }
 
-// TestFreshnessSaysWhy has the other reasons for which the server answers, all of which pass. The Watcher is a wrapper, such as that of
-// package namespace.
+// TestFreshnessSaysWhy covers the other reasons for which the server answers, all of which pass. The Watcher is a wrapper, such as that
+// of package namespace.
 func TestFreshnessSaysWhy(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		client.Watcher = struct{ clientv3.Watcher }{client.Watcher}
@@ -179,8 +179,8 @@ func TestFreshnessSaysWhy(t *testing.T) {
 	})
 }
 
-// TestWhatWasLostBeforeAnUpgrade has a server lose an event of the watch before it is upgraded; its version is not to be had in between. What
-// memory answers afterwards has it.
+// TestWhatWasLostBeforeAnUpgrade uses a server that loses an event of the watch before it is upgraded, and whose version is unavailable in
+// between. Later answers from memory include the event.
 func TestWhatWasLostBeforeAnUpgrade(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		clienttest.Put(t, cluster, "a/1", "old")

@@ -47,7 +47,7 @@ func unresponsive(cluster *fakeetcd.Cluster) *atomic.Bool {
 	return &silent
 }
 
-// deny has the server deny reads that begin below a prefix.
+// deny makes the server deny reads that begin below a prefix.
 func deny(cluster *fakeetcd.Cluster, prefix string) *fakeetcd.Hook {
 	return cluster.On("Range", func(call *fakeetcd.Call) {
 		if strings.HasPrefix(string(call.Request.(*pb.RangeRequest).Key), prefix) {
@@ -56,7 +56,7 @@ func deny(cluster *fakeetcd.Cluster, prefix string) *fakeetcd.Hook {
 	})
 }
 
-// onCreate has respond answer each request to create a watch; the streams do nothing else.
+// onCreate answers each request to create a watch by respond; the streams do nothing else.
 func onCreate(cluster *fakeetcd.Cluster, respond func(*fakeetcd.Call, *pb.WatchCreateRequest)) {
 	cluster.On("Watch", func(call *fakeetcd.Call) {
 		for {
@@ -71,8 +71,8 @@ func onCreate(cluster *fakeetcd.Cluster, respond func(*fakeetcd.Call, *pb.WatchC
 	})
 }
 
-// TestAWatchThatLags has a watch say nothing for a while. A read waits for MaxWait, further ones do not; when the watch
-// is there again, they are answered from memory.
+// TestAWatchThatLags silences a watch for a while. One read waits for MaxWait, further ones do not; when the watch is
+// back, memory answers again.
 func TestAWatchThatLags(t *testing.T) {
 	for name, bound := range map[string]func(context.Context, int64) context.Context{
 		"linearizable": func(ctx context.Context, _ int64) context.Context { return ctx }, "not older than": cache.NotOlderThan,
@@ -115,7 +115,7 @@ func TestProgressIsAskedForEverMoreSlowly(t *testing.T) {
 	})
 }
 
-// TestAMemberThatCatchesUpIsNotHurried has a member answer progress requests at once, ever a little further.
+// TestAMemberThatCatchesUpIsNotHurried uses a member that answers progress requests at once and catches up slowly.
 func TestAMemberThatCatchesUpIsNotHurried(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		var lag atomic.Int64
@@ -141,8 +141,8 @@ func TestAMemberThatCatchesUpIsNotHurried(t *testing.T) {
 	})
 }
 
-// TestAStuckIdleWatch has the watch of an idle cache stuck on its member. The cache finds that out although no call reads, and goes on
-// over another member.
+// TestAStuckIdleWatch makes the watch of an idle cache hang on its member. The cache detects that although no call reads, and
+// continues over another member.
 func TestAStuckIdleWatch(t *testing.T) {
 	for _, within := range []time.Duration{
 		10 * time.Second,
@@ -191,7 +191,7 @@ func TestAQuietStore(t *testing.T) {
 	}
 }
 
-// TestAPermissionIsWithdrawn has the watch refused when it is created anew. What was cached is dropped.
+// TestAPermissionIsWithdrawn refuses the watch when it is created again. The cached keys are dropped.
 func TestAPermissionIsWithdrawn(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	clienttest.Put(t, cluster, "a/1", "secret")
@@ -210,7 +210,7 @@ func TestAPermissionIsWithdrawn(t *testing.T) {
 	require.Equal(t, denied, err)
 }
 
-// TestAPermissionOfOnePrefixIsWithdrawn has the server deny reads of the last of three prefixes. It is dropped, and the others are
+// TestAPermissionOfOnePrefixIsWithdrawn denies reads of the last of three prefixes. That prefix is dropped, and the others are
 // read as before: floors read the prefixes in turn.
 func TestAPermissionOfOnePrefixIsWithdrawn(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
@@ -240,7 +240,7 @@ func TestAPermissionOfOnePrefixIsWithdrawn(t *testing.T) {
 	})
 }
 
-// withdraw has the server deny reads below a prefix, and transactions that may read there.
+// withdraw makes the server deny reads below a prefix, and transactions that may read there.
 func withdraw(cluster *fakeetcd.Cluster, prefix string) {
 	refuse := func(call *fakeetcd.Call, ranges ...*pb.RangeRequest) {
 		for _, r := range ranges {
@@ -258,7 +258,7 @@ func withdraw(cluster *fakeetcd.Cluster, prefix string) {
 	})
 }
 
-// TestARoleIsNarrowed has the permission for a part of one of many prefixes withdrawn, which no floor reads. The prefix is dropped
+// TestARoleIsNarrowed withdraws the permission for a part of one of many prefixes, which no floor reads. The prefix is dropped
 // within an interval, whether others are read or not.
 func TestARoleIsNarrowed(t *testing.T) {
 	for _, busy := range []bool{false, true} {
@@ -304,7 +304,7 @@ func TestAnIdleCacheCostsLittle(t *testing.T) {
 	})
 }
 
-// TestDeltaResync has the watch need what was compacted. What is read is keys, and the values that changed.
+// TestDeltaResync compacts revisions that the watch needs. The cache reads the keys, and only the values that have changed.
 func TestDeltaResync(t *testing.T) {
 	const keys, changed = 3000, 30
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
@@ -343,7 +343,7 @@ func TestDeltaResync(t *testing.T) {
 	})
 }
 
-// missRevisions has everything happen while the watch is away, and be compacted.
+// missRevisions makes all changes while the watch is away, and compacts them.
 func missRevisions(t *testing.T, cluster *fakeetcd.Cluster, happen func()) {
 	t.Helper()
 	away := cluster.On("Watch", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCNoLeader) })
@@ -390,8 +390,8 @@ func TestDeltaResyncWithDeletions(t *testing.T) {
 	requireEqualToServer(t, c, client)
 }
 
-// TestCompactedWatches has every watch end with a compaction, for a minute. The cluster is not asked without a pause by a
-// client whose watches do not last.
+// TestCompactedWatches ends every watch with a compaction, for a minute. A client whose watches do not last pauses
+// between its requests.
 func TestCompactedWatches(t *testing.T) {
 	lists := func(t *testing.T, lasts time.Duration) (n int) {
 		clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
@@ -414,7 +414,7 @@ func TestCompactedWatches(t *testing.T) {
 	require.Greater(t, lists(t, 2*time.Second), 28, "each is made again at once")
 }
 
-// TestAServerThatContradictsItself has a server say that more keys follow, and return none.
+// TestAServerThatContradictsItself uses a server that says that more keys follow, and returns none.
 func TestAServerThatContradictsItself(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	cluster.On("Range", func(call *fakeetcd.Call) {
@@ -427,7 +427,7 @@ func TestAServerThatContradictsItself(t *testing.T) {
 	require.ErrorContains(t, c.WaitSynced(ctx), "more keys follow")
 }
 
-// TestOverflow has a prefix outgrow the cache. It is read from the server, and loaded again when there is less.
+// TestOverflow lets a prefix outgrow the cache. It is read from the server, and loaded again when it has shrunk.
 func TestOverflow(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		clienttest.Put(t, cluster, "a/1", "v")
@@ -449,7 +449,7 @@ func TestOverflow(t *testing.T) {
 	})
 }
 
-// TestPrefixesThatLoadTogether has prefixes each of which fits, loaded at the same time. Together they stay within MaxBytes.
+// TestPrefixesThatLoadTogether loads prefixes at the same time, each of which fits alone. Together they stay within MaxBytes.
 func TestPrefixesThatLoadTogether(t *testing.T) {
 	const prefixes, limit = 6, 250_000
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
@@ -488,8 +488,8 @@ func TestPrefixesThatLoadTogether(t *testing.T) {
 	})
 }
 
-// TestAnotherCluster has the cluster become another one, whose revision is higher or lower, with equal revisions of a key. The first
-// linearizable read shows it, and what the cache has is dropped and loaded anew. Watches end.
+// TestAnotherCluster replaces the cluster by another one, whose revision is higher or lower, with equal revisions of a key. The
+// first linearizable read shows that, and the cache drops its keys and loads them again. Watches end.
 func TestAnotherCluster(t *testing.T) {
 	for name, rev := range map[string]int64{"later": 5000, "earlier": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -524,7 +524,7 @@ func TestAnotherCluster(t *testing.T) {
 	}
 }
 
-// become has a cluster answer as another one, which has a/1.
+// become makes a cluster answer as another one, which has a/1.
 func become(cluster *fakeetcd.Cluster, now *pb.ResponseHeader) {
 	header := func() *pb.ResponseHeader { return proto.CloneOf(now) }
 	cluster.On("Range", func(call *fakeetcd.Call) {
@@ -540,7 +540,7 @@ func become(cluster *fakeetcd.Cluster, now *pb.ResponseHeader) {
 	})
 }
 
-// TestClose has reads and an informer under way when the cache is closed, and reads afterwards.
+// TestClose closes the cache while reads and an informer are under way, and reads afterwards.
 func TestClose(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	clienttest.Put(t, cluster, "a/1", "v")
@@ -564,7 +564,7 @@ func TestClose(t *testing.T) {
 	require.Equal(t, cache.ErrClosed, c.WaitSynced(clienttest.Within(t)))
 }
 
-// TestTheClientCloses has the client closed before the cache.
+// TestTheClientCloses closes the client before the cache.
 func TestTheClientCloses(t *testing.T) {
 	_, client := clienttest.StartClient(t, 1)
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})

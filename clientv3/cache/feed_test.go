@@ -45,7 +45,7 @@ func TestRevisionOfAnInformer(t *testing.T) {
 	require.Equal(t, "new", o.Value)
 }
 
-// TestProgressWakesNoRead has responses of the watch say again that it proves what it delivers.
+// TestProgressWakesNoRead repeats responses of the watch that prove nothing new.
 func TestProgressWakesNoRead(t *testing.T) {
 	v := newView(&Cache{}, "a/")
 	v.setWatchDoubt(nil)

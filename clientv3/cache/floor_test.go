@@ -34,8 +34,8 @@ func getAsync(ctx context.Context, c *cache.Cache, key string, opts ...clientv3.
 	return done
 }
 
-// TestReadsJoinNoFloorUnderWay has a floor read its revision, then a write acknowledged, and then a read begin
-// before the floor has returned. The read sees the write.
+// TestReadsJoinNoFloorUnderWay begins a read after a write that was acknowledged while a floor was under way.
+// The floor has read an older revision, and the read still sees the write.
 func TestReadsJoinNoFloorUnderWay(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		c := serve(t, client, cache.Config{})
@@ -59,7 +59,7 @@ func TestReadsJoinNoFloorUnderWay(t *testing.T) {
 	})
 }
 
-// TestReadsShareAFloor has many reads wait while a floor is under way. The next one serves them all, and is sent after all
+// TestReadsShareAFloor begins many reads while a floor is under way. The next floor serves them all, and is sent after all
 // have begun.
 func TestReadsShareAFloor(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
@@ -81,8 +81,8 @@ func TestReadsShareAFloor(t *testing.T) {
 	})
 }
 
-// TestProgressThatComesTooEarly has a write that the server keeps from the watch, and answers progress requests at once, as an old
-// etcd does. The cache ignores this progress, so the read goes to the server.
+// TestProgressThatComesTooEarly withholds a write from the watch, and answers progress requests at once, as an old etcd does. The
+// cache ignores this progress, so the read goes to the server.
 func TestProgressThatComesTooEarly(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		clienttest.Put(t, cluster, "a/1", "old")
@@ -108,8 +108,8 @@ func TestProgressThatComesTooEarly(t *testing.T) {
 	})
 }
 
-// TestOtherServers has servers whose progress proves nothing. Linearizable gets are right all the same, by the server's
-// own answer; serializable ones come from memory.
+// TestOtherServers uses servers whose progress proves nothing. The server answers linearizable gets, memory
+// serializable ones.
 func TestOtherServers(t *testing.T) {
 	for name, o := range map[string]fakeetcd.WatchOptions{"kine": {Kine: true}, "grpc-proxy": {Proxy: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -138,7 +138,8 @@ func TestOtherServers(t *testing.T) {
 	}
 }
 
-// TestOverLeasing has a cache over a KV that serves keys from memory, with the revision of an earlier response, and has no streams.
+// TestOverLeasing uses a cache over a KV that serves keys from memory, with the revision of an earlier response, and has no
+// streams.
 func TestOverLeasing(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	for i := range 600 { // three pages

@@ -163,7 +163,7 @@ func TestAValueThatCannotBeDecoded(t *testing.T) {
 	require.EqualValues(t, 2, in.Stats().DecodeErrors)
 }
 
-// TestASlowHandler has a handler that delays no other, and receives the latest state of what it missed.
+// TestASlowHandler uses a slow handler. It delays no other, and receives the latest state of the keys that it missed.
 func TestASlowHandler(t *testing.T) {
 	const puts = 1000
 	cluster, client := clienttest.StartClient(t, 1)
@@ -196,7 +196,7 @@ func TestASlowHandler(t *testing.T) {
 	require.Empty(t, changes)
 }
 
-// TestAnInformerBeforeItsCache has both made before there is a server.
+// TestAnInformerBeforeItsCache makes both before there is a server.
 func TestAnInformerBeforeItsCache(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	clienttest.Put(t, cluster, "a/1", "v")
@@ -213,7 +213,7 @@ func TestAnInformerBeforeItsCache(t *testing.T) {
 	requireChanges(t, changes, "updated a/1 v→w")
 }
 
-// TestARelistOvertakesWhatWaits has a handler that is busy while a relist changes an object that has a change waiting.
+// TestARelistOvertakesWhatWaits relists while a handler is busy, and changes an object that has a pending change.
 func TestARelistOvertakesWhatWaits(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	for i := range 10 {
@@ -253,7 +253,7 @@ func TestARelistOvertakesWhatWaits(t *testing.T) {
 	require.Empty(t, changes)
 }
 
-// TestWhatIsLoadedAnewAndUnchanged has a prefix dropped and loaded again. Handlers get what has changed.
+// TestWhatIsLoadedAnewAndUnchanged drops and reloads a prefix. Handlers get only the changes.
 func TestWhatIsLoadedAnewAndUnchanged(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		for i := range 10 {

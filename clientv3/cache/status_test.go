@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// TestStatus has a prefix loaded, its watch fall silent, its permission withdrawn and granted again.
+// TestStatus loads a prefix, silences its watch, and withdraws and grants its permission.
 func TestStatus(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		silent := unresponsive(cluster)
@@ -115,7 +115,8 @@ func (c *countingContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// TestWaitForRevisionOfARestoredCluster has the history end while the objects are about to reach the revision. It waits for the new history to.
+// TestWaitForRevisionOfARestoredCluster ends the history while the objects are about to reach the revision. The call then waits until the new
+// history reaches it.
 func TestWaitForRevisionOfARestoredCluster(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		c := serve(t, client, cache.Config{})

@@ -118,8 +118,8 @@ func (r *reading) expected(all []*clientv3.Event) (want []*clientv3.Event) {
 	return want
 }
 
-// FuzzWatch has watches of all kinds, read quickly and slowly, over a cache that keeps few events, among writes of all kinds and
-// compactions. Each delivers what the store went through, in order and once, or ends because that is compacted.
+// FuzzWatch opens watches of all kinds, read quickly and slowly, over a cache that keeps few events, among writes of all kinds
+// and compactions. Each delivers the history of the store, in order and once, or ends because that is compacted.
 func FuzzWatch(f *testing.F) {
 	for seed := range uint64(8) {
 		f.Add(seed)
@@ -190,7 +190,7 @@ func FuzzWatch(f *testing.F) {
 	})
 }
 
-// TestWatchesShareOne has many watches, made before and after events, cost the server one watch.
+// TestWatchesShareOne opens many watches before and after events. They cost the server one watch.
 func TestWatchesShareOne(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		asked := watchesOf(cluster)
@@ -260,8 +260,8 @@ func TestASlowWatch(t *testing.T) {
 	})
 }
 
-// TestWatchesMeetACompaction has the cache's watch miss revisions that are compacted. Every watch ends as the server's would, and
-// those that are made afterwards begin with what is there.
+// TestWatchesMeetACompaction compacts revisions that the cache's watch has missed. Every watch ends as the server's would, and
+// later watches begin at the present state.
 func TestWatchesMeetACompaction(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	clienttest.Put(t, cluster, "a/1", "v")
@@ -386,8 +386,8 @@ func ends(t *testing.T, ch clientv3.WatchChan) error {
 // restored is what a cluster answers that was restored from a backup and has its ID.
 var restored = &pb.ResponseHeader{ClusterId: fakeetcd.ClusterID, MemberId: 1, RaftTerm: 1, Revision: 5}
 
-// TestASlowWatchOfARestoredCluster is at the server with responses that are not read, while the cache is loaded anew. It does not go on
-// in the new history.
+// TestASlowWatchOfARestoredCluster reloads the cache while a watch is served by the server and has unread responses. The watch does not
+// continue in the new history.
 func TestASlowWatchOfARestoredCluster(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		c := serve(t, client, cache.Config{MaxEvents: 1})
@@ -413,8 +413,8 @@ func TestASlowWatchOfARestoredCluster(t *testing.T) {
 	})
 }
 
-// TestABlockedWatchOfARestoredCluster waits for its reader while a permission is withdrawn, the cluster is restored, and the cache is loaded
-// anew. The compaction of the old history is forgotten.
+// TestABlockedWatchOfARestoredCluster blocks a watch on its reader while a permission is withdrawn, the cluster is restored, and the cache
+// is reloaded. The compaction of the old history is forgotten.
 func TestABlockedWatchOfARestoredCluster(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		c := newCache(t, client, cache.Config{Prefixes: []string{"a/", "b/"}})
@@ -479,8 +479,8 @@ func TestCreatedWatches(t *testing.T) {
 	})
 }
 
-// TestAnIdleWatchMissesNothing has a watch of which nothing has changed for long go on at the server, which has compacted the
-// revisions in between.
+// TestAnIdleWatchMissesNothing moves a watch without changes for a long time to the server, which has compacted the revisions
+// in between.
 func TestAnIdleWatchMissesNothing(t *testing.T) {
 	for name, leave := range map[string]func(*testing.T, *fakeetcd.Cluster, *cache.Cache){
 		"denied": func(t *testing.T, cluster *fakeetcd.Cluster, c *cache.Cache) {

@@ -27,9 +27,9 @@
 //	max-request-bytes         bound of a request
 //	max-recv-bytes            bound of a response
 //
-// What is not set has the default of [clientv3.Config]. An empty value is one that is not set. Errors
-// name the flag, the variable or the parameter; passwords and tokens are in none of them. The files are
-// followed, as [clientv3.NewClientConfig] does. Tokens that rotate are given as Config.TokenSource.
+// Settings that are not set, or empty, have the default of [clientv3.Config]. Errors name the flag, the
+// variable or the parameter; they contain no passwords or tokens. The files are read again when they
+// change, as with [clientv3.NewClientConfig]. For tokens that rotate, set Config.TokenSource.
 package clientconfig
 
 import (
@@ -57,7 +57,7 @@ func FromEnv() (clientv3.Config, error) { return Load(Env()) }
 // source outranks a token in a later one, and a token a user; in the same source they are an error. A
 // password from a source that names another user is not used.
 //
-// The endpoints of a source may be one URL, as [URL] takes it. What the URL sets ranks below what its source sets itself.
+// The endpoints of a source may be one URL, as [URL] takes it. Settings of the URL rank below those of its source.
 func Load(sources ...Source) (clientv3.Config, error) {
 	sources, err := withURLs(sources)
 	if err != nil {

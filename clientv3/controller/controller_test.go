@@ -59,7 +59,7 @@ func (r *rig) run(t *testing.T, cfg controller.Config[string], reconcile func(co
 	}
 }
 
-// TestRun reconciles what there is, what changes and what is deleted. A key that changes while it is reconciled comes once more.
+// TestRun reconciles existing, changed and deleted keys. A key that changes while it is reconciled comes once more.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -96,7 +96,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// TestRetries has a key fail, which is tried again ever more slowly, and no other wait for it.
+// TestRetries lets a key fail. It is retried ever more slowly, and no other key waits for it.
 func TestRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -137,7 +137,7 @@ func TestRetries(t *testing.T) {
 	})
 }
 
-// TestRetriesOfAllKeys has a thousand keys fail for a minute: the first retries follow at once, and then so many a second.
+// TestRetriesOfAllKeys lets a thousand keys fail for a minute: the first retries follow at once, and then so many a second.
 func TestRetriesOfAllKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -183,7 +183,7 @@ func TestResync(t *testing.T) {
 	})
 }
 
-// TestTheEndOfRun has the informer close, and a call under way when ctx ends.
+// TestTheEndOfRun closes the informer, and ends ctx while a call is under way.
 func TestTheEndOfRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -218,8 +218,8 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
-// TestRetriesThatAreNotUsed has keys fail that change before their retry, or while they are reconciled, for a hundred seconds. The retry of
-// each afterwards is as soon as if they had not.
+// TestRetriesThatAreNotUsed lets keys fail for a hundred seconds that change before their retry, or while they are reconciled. Later
+// retries come as soon as without these failures.
 func TestRetriesThatAreNotUsed(t *testing.T) {
 	const keys = 100
 	for name, takes := range map[string]time.Duration{"before the retry": 0, "while reconciled": 1500 * time.Millisecond} {

@@ -80,7 +80,7 @@ func TestResponsesAreThoseOfPlainCalls(t *testing.T) {
 	}
 }
 
-// TestLargestTxn has the largest transaction that fits with what the KV adds to it, and loses the answer.
+// TestLargestTxn sends the largest transaction that fits together with the additions of the KV, and loses the answer.
 func TestLargestTxn(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
 		puts := make([]clientv3.Op, 126)
@@ -99,7 +99,7 @@ func TestLargestTxn(t *testing.T) {
 	})
 }
 
-// TestResponseLost has responses that cannot be read any more.
+// TestResponseLost loses responses that cannot be rebuilt any more.
 func TestResponseLost(t *testing.T) {
 	for name, tt := range map[string]struct {
 		op      clientv3.Op
@@ -161,8 +161,8 @@ func TestLateRequest(t *testing.T) {
 	})
 }
 
-// TestFrozenMember has a request that is never answered. It is sent to another member long before
-// Config.WriteStallTimeout, which ends plain writes.
+// TestFrozenMember sends a request that is never answered. It is sent to another member long
+// before Config.WriteStallTimeout, which ends plain writes.
 func TestFrozenMember(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
 		for i := range 50 {
@@ -220,7 +220,7 @@ func TestLeaseExpired(t *testing.T) {
 	}
 }
 
-// TestPanic has an operation that no builder made.
+// TestPanic executes an operation that no builder made.
 func TestPanic(t *testing.T) {
 	inBubble(t, Config{Lanes: 1}, func(t *testing.T, _ *fakeetcd.Cluster, kv *KV) {
 		require.Panics(t, func() {
@@ -280,7 +280,7 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// TestNoLaneFree has a write whose context ends before there is a lane.
+// TestNoLaneFree ends the context of a write before there is a lane.
 func TestNoLaneFree(t *testing.T) {
 	inBubble(t, Config{Lanes: 1}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
 		release := make(chan struct{})
@@ -299,7 +299,7 @@ func TestNoLaneFree(t *testing.T) {
 	})
 }
 
-// TestEndedContext has writes whose context has ended before the call, while a lane is free. None is sent.
+// TestEndedContext makes writes whose context has ended before the call, while a lane is free. None is sent.
 func TestEndedContext(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
 		sent := cluster.Count("Txn")
@@ -311,7 +311,7 @@ func TestEndedContext(t *testing.T) {
 	})
 }
 
-// TestRefused has refusals, of the first request or after one with an unknown outcome.
+// TestRefused refuses the first request, or one after a request with an unknown outcome.
 func TestRefused(t *testing.T) {
 	refused := func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) }
 	noSpace := func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCNoSpace) }
@@ -350,7 +350,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestClusterChanged has an answer of another cluster, and of one that was restored.
+// TestClusterChanged gets an answer of another cluster, and of one that was restored.
 func TestClusterChanged(t *testing.T) {
 	for name, change := range map[string]func(*pb.TxnResponse){
 		"another cluster": func(r *pb.TxnResponse) { r.Header.ClusterId++ },
@@ -381,7 +381,7 @@ func TestClusterChanged(t *testing.T) {
 	}
 }
 
-// TestUnusable has servers and configurations with which no lane works.
+// TestUnusable uses servers and configurations with which no lane works.
 func TestUnusable(t *testing.T) {
 	for name, tt := range map[string]struct {
 		cfg     Config

@@ -40,7 +40,7 @@ func Example() {
 	}
 	resp := <-updates
 	if err := resp.Err(); err != nil {
-		panic(err) // changes are lost: begin anew
+		panic(err) // changes are lost: start over
 	}
 	for _, event := range resp.Events {
 		if event.Type == clientv3.EventTypeDelete {

@@ -21,8 +21,8 @@
 //	conn, err := grpc.NewClient("etcd:///billing", grpc.WithResolvers(builder),
 //		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`), …)
 //
-// Keys and values are those of the official client, so that programs with either
-// of the two find each other. The resolver gives weights and metadata to the callers' balancers.
-// Package resolver/etcd of this module keeps a server registered whatever becomes of its lease, and
-// shuts it down without a failed call.
+// Keys and values are those of the official client, so that programs with either of the two find
+// each other. The resolver gives weights and metadata to the callers' balancers. Package
+// resolver/etcd of this module keeps a server registered even if its lease is lost, and shuts it
+// down without a failed call.
 package naming

@@ -20,7 +20,7 @@ import (
 	. "github.com/quorate/quorate/clientv3/store"
 )
 
-// TestWatchAfterACompaction has a watch lose its connection, and with it changes that are compacted before it is back.
+// TestWatchAfterACompaction breaks the connection of a watch, and compacts changes before it is back.
 func TestWatchAfterACompaction(t *testing.T) {
 	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, s *Store[Config]) {
 		for i := range 300 { // two pages
@@ -138,7 +138,7 @@ func TestWatchEnds(t *testing.T) {
 	})
 }
 
-// TestWatchOfARestoredCluster has the cluster restored from a backup, so that revisions are those of another history.
+// TestWatchOfARestoredCluster restores the cluster from a backup, so that revisions belong to another history.
 func TestWatchOfARestoredCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clusters := [2]*fakeetcd.Cluster{clienttest.Start(t, 1), clienttest.Start(t, 1)}

@@ -46,7 +46,7 @@ func TestUpdatesConflict(t *testing.T) {
 	})
 }
 
-// TestLostAnswers has a fault during a conditional write, and what another client has done by the time it is sent again.
+// TestLostAnswers injects a fault during a conditional write, and lets another client write before it is sent again.
 func TestLostAnswers(t *testing.T) {
 	others := map[string]func(t *testing.T, client *clientv3.Client){
 		"nothing": func(*testing.T, *clientv3.Client) {},
@@ -171,7 +171,7 @@ func TestEqualUpdateOverAStaleCache(t *testing.T) {
 	}
 }
 
-// TestCreatedBySomeoneElse has another client create the key while the answer is lost.
+// TestCreatedBySomeoneElse loses the answer, and lets another client create the key meanwhile.
 func TestCreatedBySomeoneElse(t *testing.T) {
 	for name, executed := range map[string]bool{"by the other": false, "executed, and then changed": true} {
 		t.Run(name, func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestCreatedBySomeoneElse(t *testing.T) {
 	}
 }
 
-// TestCreateOrUpdateOfWhatOthersCreate has another client delete and create the key while the answer is lost.
+// TestCreateOrUpdateOfWhatOthersCreate loses the answer, and lets another client delete and create the key meanwhile.
 func TestCreateOrUpdateOfWhatOthersCreate(t *testing.T) {
 	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, s *Store[Config]) {
 		cluster.Once("Txn", func(c *fakeetcd.Call) {
@@ -216,7 +216,7 @@ func TestCreateOrUpdateOfWhatOthersCreate(t *testing.T) {
 	})
 }
 
-// TestAnAnswerThatIsTooLarge has another client write more than the client accepts: each repetition ends the same way.
+// TestAnAnswerThatIsTooLarge lets another client write more than the client accepts: each repetition ends the same way.
 func TestAnAnswerThatIsTooLarge(t *testing.T) {
 	const limit = 4096
 	for _, name := range []string{"client", "idempotent"} {
@@ -247,7 +247,7 @@ func TestAnAnswerThatIsTooLarge(t *testing.T) {
 	}
 }
 
-// TestUnsettled has outcomes that stay unknown.
+// TestUnsettled covers outcomes that stay unknown.
 func TestUnsettled(t *testing.T) {
 	t.Run("the context ends", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client, s *Store[Config]) {
@@ -293,7 +293,8 @@ func TestUnsettled(t *testing.T) {
 	})
 }
 
-// TestEqualWrites has two clients increment the same value, and one of the requests lost: over package idempotent both count.
+// TestEqualWrites increments the same value by two clients, and loses one of the requests: over package idempotent both
+// count.
 func TestEqualWrites(t *testing.T) {
 	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, _ *Store[Config]) {
 		kv := clienttest.Must(idempotent.New(t.Context(), client, idempotent.Config{}))

@@ -142,10 +142,10 @@ func onClientLinks(what string, do func(*link.Link)) injection {
 	}
 }
 
-// defrag defragments a member for as long as the scene says, one time after the
-// other. The member answers nothing that needs its store while it is at it; a store
-// of the lab's size takes it a fraction of a second, one of gigabytes many seconds,
-// so that repeating it comes near to what operators see.
+// defrag defragments a member again and again for the Hold of the scene. Meanwhile
+// the member answers nothing that needs its store. A store of the lab's size takes
+// a fraction of a second, one of gigabytes many seconds, so repeating it
+// approximates what operators see.
 func defrag(ctx context.Context, s Scene, m *lab.Member) {
 	times := 0
 	for end := time.Now().Add(s.hold()); time.Now().Before(end); times++ {
@@ -156,8 +156,8 @@ func defrag(ctx context.Context, s Scene, m *lab.Member) {
 	s.Note(fmt.Sprintf("%s was defragmented %d times", m.Name(), times))
 }
 
-// majorityLost kills as few members as make a majority impossible, and brings one of
-// them back, with which there is one again.
+// majorityLost kills just enough members that no majority is left, and then restarts
+// one of them, which restores the majority.
 func majorityLost(ctx context.Context, s Scene) {
 	members := s.Cluster.Members()
 	places := s.Rand.Perm(len(members))[:(len(members)+1)/2]
@@ -174,8 +174,8 @@ func majorityLost(ctx context.Context, s Scene) {
 }
 
 // Heal ends every fault: links carry again, stopped members continue, those that
-// are not running are restarted, and all agree on a leader. It returns when that
-// is so, or with an error when ctx ends first.
+// are not running are restarted, and all agree on a leader. It returns when all of
+// this is done, or with an error when ctx ends first.
 func Heal(ctx context.Context, s Scene) error {
 	s.Cluster.Heal()
 	s.Front.heal()
@@ -196,7 +196,7 @@ func Heal(ctx context.Context, s Scene) error {
 	return nil
 }
 
-// revive makes a member run, whatever it does now.
+// revive makes a member run, whatever its state.
 func revive(ctx context.Context, m *lab.Member) error {
 	if !m.Alive() {
 		return m.Restart(ctx)

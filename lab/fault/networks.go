@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// siblings is how many clients work beside the one that loses a flow.
+	// siblings is the number of other clients of the member while one client loses a
+	// flow.
 	siblings = 2
 	// siblingPause is the time between two calls of a sibling.
 	siblingPause = 20 * time.Millisecond
@@ -38,9 +39,9 @@ func forgetAll(_ context.Context, s Scene) {
 	}
 }
 
-// forgetOne forgets the flows of one client to the member that sends it most, which has
-// its watches, and goes on while the siblings work. Where the links do not tell clients
-// apart, because others work already, it forgets one flow.
+// forgetOne forgets the flows of one client to the member that sends it most, which
+// serves its watches, while the siblings work on. If the links cannot distinguish
+// clients, because others are connected already, it forgets one flow.
 func forgetOne(ctx context.Context, s Scene) {
 	own := make(map[*lab.Member][]*link.Conn)
 	before := make(map[*lab.Member]uint64)
@@ -97,7 +98,7 @@ func (s Scene) join(ctx context.Context, n int, security *tls.Config) (leave fun
 			key := fmt.Sprintf("/quorate-lab-siblings/%d", i)
 			for pause.For(ctx, siblingPause) == nil {
 				calling, cancel := context.WithTimeout(ctx, siblingTimeout)
-				_, _ = c.Store.Put(calling, key, key) // that it is tried is what matters
+				_, _ = c.Store.Put(calling, key, key) // only the attempt matters
 				_, _ = c.Store.Get(calling, key)
 				cancel()
 			}

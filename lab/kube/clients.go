@@ -30,8 +30,8 @@ func (c *ControlPlane) ConfigFor(token string) *rest.Config {
 	}
 }
 
-// newAdmin returns a client and the transport below it, which leads to the API server wherever it listens at present, past
-// the link. client-go would share one transport among all clients of a server, whose connections cannot be closed.
+// newAdmin returns a client and its transport, which connects to the present address of the API server, past the link. The
+// transport that client-go shares among all clients of a server cannot be closed.
 func (c *ControlPlane) newAdmin() (dynamic.Interface, *http.Transport) {
 	config := c.Admin()
 	transport := fatal.OK(c.newTransport())

@@ -59,8 +59,8 @@ type Config struct {
 	// Binary is the path of a kube-apiserver executable. Default: what BinaryEnv
 	// holds. With neither, Start returns an error that says how to build one.
 	Binary string
-	// Etcd is the server that the API server stores in: one etcd of package lab, by
-	// default the one built in.
+	// Etcd is the etcd server of the API server: one of package lab, by default the
+	// one built in.
 	Etcd lab.Config
 	// Dir is the directory in which the control plane makes its data directories.
 	// Default os.TempDir().
@@ -126,8 +126,8 @@ func (c *ControlPlane) Close() error {
 	return errors.Join(errs...)
 }
 
-// Etcd returns what the API server stores in, for faults. It belongs to the control
-// plane: do not close it.
+// Etcd returns the etcd cluster of the API server, for faults. It belongs to the
+// control plane: do not close it.
 func (c *ControlPlane) Etcd() *lab.Cluster { return c.etcd }
 
 // Server returns the API server, to be killed, frozen and restarted, as the member of a cluster of its own. It is ready when
@@ -142,7 +142,7 @@ func (c *ControlPlane) URL() string { return "https://" + c.Link().Addr() }
 func (c *ControlPlane) Link() *link.Link { return c.server.ClientLink(c.Server()) }
 
 // keyBits is the size of the key that signs the tokens of service accounts: the
-// least that is still accepted everywhere, because it is made anew for each run.
+// least that is accepted everywhere, because each run makes a new key.
 const keyBits = 2048
 
 // files are what a kube-apiserver reads and writes.

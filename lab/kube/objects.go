@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// fieldManager is the owner of all that is applied.
+// fieldManager owns all applied fields.
 const fieldManager = "quorate-lab"
 
 var (
@@ -70,8 +70,8 @@ func (c *ControlPlane) ApplyManifest(ctx context.Context, namespace string, mani
 	}
 }
 
-// Delete deletes one object. That it does not exist is an error. The tokens of a service account become invalid with it, also
-// for one of the same name that is made afterwards, but the API server remembers for about ten seconds that they were valid.
+// Delete deletes one object. It fails if the object does not exist. Deleting a service account invalidates its tokens, even
+// for a later account of the same name, but the API server caches for about ten seconds that they were valid.
 func (c *ControlPlane) Delete(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) error {
 	if err := c.resource(kind, namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("kube: delete %s %s/%s: %w", kind.Kind, namespace, name, err)
@@ -80,7 +80,7 @@ func (c *ControlPlane) Delete(ctx context.Context, kind schema.GroupVersionKind,
 }
 
 func (c *ControlPlane) apply(ctx context.Context, object *unstructured.Unstructured) error {
-	// What the server fills in, and an apply must not hold.
+	// The fields that the server sets, which an apply must not contain.
 	unstructured.RemoveNestedField(object.Object, "metadata", "creationTimestamp")
 	kind := object.GroupVersionKind()
 	options := metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
@@ -127,11 +127,11 @@ func (c *ControlPlane) Token(ctx context.Context, namespace, account string) (st
 // compactKey is outside of what the API server keeps in etcd.
 const compactKey = "quorate-lab/compact"
 
-// Compact has etcd forget its history, and returns the revision up to which. That is
-// later than everything that clients have seen, because Compact makes a change of its
-// own. Revisions are what the API server calls resource versions. One that runs goes
-// on to serve watches from what it remembers itself: one that is started after Compact
-// answers 410 to those that resume.
+// Compact compacts the history of etcd, and returns the revision up to which it did.
+// That is later than everything that clients have seen, because Compact makes a change
+// of its own. Revisions are the resource versions of the API server. A running API
+// server continues to serve watches from its cache; one that is started after Compact
+// answers 410 to watches that resume.
 func (c *ControlPlane) Compact(ctx context.Context) (int64, error) {
 	kv := pb.NewKVClient(c.etcd.Members()[0].Conn())
 	now, err := kv.Put(ctx, &pb.PutRequest{Key: []byte(compactKey)})

@@ -48,11 +48,12 @@ type Condition struct {
 	// Rate limits the direction to so many bytes per second, all connections
 	// together. Zero or less is no limit.
 	Rate int
-	// Loss is the share of segments that are lost, 0 to 1. The receiver waits for a lost
-	// one, and for all behind it on its connection, until a retransmission arrives. The first
-	// leaves when a segment behind it has arrived, or after 200 ms; the others follow after twice
-	// as long each time, and are lost with the same share. 1 loses everything while it lasts, so that a connection goes on when its next
-	// retransmission is due. What is read from a socket at once counts as one segment.
+	// Loss is the share of segments that are lost, 0 to 1. The receiver waits for a lost segment,
+	// and for all behind it on its connection, until a retransmission arrives. The first
+	// retransmission is sent when a segment behind it has arrived, or after 200 ms; each further
+	// one follows after twice the time, and is lost with the same probability. With 1 everything is
+	// lost, and a connection recovers only at its next retransmission after that. What is read from
+	// a socket at once counts as one segment.
 	Loss float64
 }
 

@@ -35,7 +35,7 @@ func newConn(parent context.Context, client net.Conn) *Conn {
 	return &Conn{ctx: ctx, cancel: cancel, forward: newQueue(), backward: newQueue(), client: client}
 }
 
-// Forget makes the connection take bytes and deliver none, its ends included, as a NAT does
+// Forget makes the connection accept bytes and deliver none, and no end either, like a NAT
 // that has lost its entry. The target does not notice. New connections are not affected;
 // [Link.Heal] resets the connection.
 func (c *Conn) Forget() { c.forgotten.Store(true) }
@@ -109,9 +109,9 @@ func (c *Conn) fill(q *queue, src net.Conn) {
 	}
 }
 
-// drain delivers what is in q to dst as the path allows. When dst is found to be
-// gone, the other side learns that through the queue back to it, so that this, too,
-// is subject to the condition of its direction.
+// drain delivers the chunks of q to dst as the path allows. If dst is gone, the
+// other side learns that through the queue back to it, so that this, too, is
+// subject to the condition of its direction.
 func (c *Conn) drain(q *queue, p *path, dst net.Conn, back *queue) {
 	var recovered time.Time
 	for {
@@ -154,7 +154,7 @@ func (c *Conn) end(last chunk, p *path, dst net.Conn) {
 	}
 	half, ok := dst.(interface{ CloseWrite() error })
 	if last.end == finished && ok {
-		_ = half.CloseWrite() // a side that is gone shows itself to its reader
+		_ = half.CloseWrite() // if the side is gone, its reader notices
 		return
 	}
 	c.shut(true)

@@ -132,7 +132,7 @@ func onAll(f func(*fakeetcd.Member)) func(p *program) {
 	}
 }
 
-// hooked has calls of methods meet a hook from begin to end.
+// hooked passes calls of methods to a hook between begin and end.
 func hooked(f fault, hook func(*fakeetcd.Call), methods ...string) fault {
 	var hooks []*fakeetcd.Hook
 	f.begin = func(p *program) {
@@ -218,9 +218,9 @@ func faults() []fault {
 	}
 }
 
-// TestAlertsFireAndClear has each fault happen to a program, and evaluates the rules over what
-// was scraped meanwhile. Each alert fires under one of them, none while nothing is wrong, and
-// none is left at the end.
+// TestAlertsFireAndClear injects each fault into a program, and evaluates the rules over the
+// metrics scraped meanwhile. Each alert fires under one of them, none while nothing is wrong,
+// and none is left at the end.
 func TestAlertsFireAndClear(t *testing.T) {
 	rules := readRules(t)
 	fired := map[string]bool{}

@@ -208,7 +208,7 @@ spec:
 	require.Len(t, rules.Groups[0].Rules, len(readRules(t)))
 }
 
-// TestAMemberThatIsOutIsOneAlert has 500 clients, each of another job or instance, of which all, or a tenth, find the same member
+// TestAMemberThatIsOutIsOneAlert uses 500 clients, each of another job or instance. All of them, or a tenth, find the same member
 // out.
 func TestAMemberThatIsOutIsOneAlert(t *testing.T) {
 	const clients = 500

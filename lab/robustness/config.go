@@ -20,7 +20,7 @@ const (
 // maxDuration is for how long faults may be injected.
 const maxDuration = time.Hour
 
-// Config is what all runs have. Fields that are zero have their default.
+// Config has the settings that all runs share. Fields that are zero have their default.
 type Config struct {
 	// Duration is how long faults are injected, at most an hour. To start, to settle and to check takes some ten or twenty
 	// seconds more. Default one minute.
@@ -34,7 +34,7 @@ type Config struct {
 	Dir string
 	// Log, if set, gets lines on what is being done to the cluster.
 	Log io.Writer
-	// Counts, if set, has what the run counts, also while it goes on.
+	// Counts, if set, receives the counts of the run while it goes on.
 	Counts *Counts
 }
 
@@ -42,7 +42,7 @@ type Config struct {
 type Number struct {
 	// Value is where the setting is; 0 stands for the default.
 	Value *int
-	// Name of what there is a number of, and of its flag.
+	// Name of the setting, in errors and as a flag.
 	Name string
 	// Default and Max of the setting.
 	Default, Max int
@@ -53,7 +53,7 @@ type Number struct {
 // Common returns what all runs have.
 func (c *Config) Common() *Config { return c }
 
-// Complete sets the defaults, also those of numbers, and returns what is wrong so far.
+// Complete sets the defaults, including those of numbers, and returns the errors so far.
 func (c *Config) Complete(numbers ...Number) *Check {
 	c.Duration = cmp.Or(c.Duration, DefaultDuration)
 	c.Members = cmp.Or(c.Members, DefaultMembers)
@@ -94,18 +94,17 @@ func (l *Log) Note(text string) {
 // maxMembers is the largest cluster that the lab starts.
 const maxMembers = 9
 
-// Check collects what is wrong with a configuration, so that its user learns of everything at once. The zero value has found
-// nothing.
+// Check collects the errors of a configuration, so that its user learns of all at once. The zero value has none.
 type Check struct{ wrong []error }
 
-// That notes what is wrong, unless ok.
+// That notes an error, unless ok.
 func (c *Check) That(ok bool, format string, args ...any) {
 	if !ok {
 		c.wrong = append(c.wrong, fmt.Errorf(format, args...))
 	}
 }
 
-// Number notes a number of what that is not 1 to limit.
+// Number notes a number of something that is not from 1 to limit.
 func (c *Check) Number(of string, n, limit int) {
 	c.That(n >= 1 && n <= limit, "the number of %s must be 1 to %d; it is %d", of, limit, n)
 }
@@ -116,5 +115,5 @@ func (c *Check) Members(n int) {
 		fault.MinMembers, maxMembers, n)
 }
 
-// Err returns all that was found, nil if nothing was.
+// Err returns all errors, nil if there are none.
 func (c *Check) Err() error { return errors.Join(c.wrong...) }

@@ -126,7 +126,7 @@ func TestDoubleBarrierLastOneIsLost(t *testing.T) {
 	})
 }
 
-// One who is taken for dead, and is not, can begin anew.
+// A participant that was wrongly taken for dead can start again.
 func TestDoubleBarrierAfterItsKeyWasDeleted(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		b, _ := newDoubleBarrier(t, cluster, 1)
@@ -233,7 +233,8 @@ func TestDoubleBarrierOpensWithoutALostParticipant(t *testing.T) {
 	})
 }
 
-// The barrier has opened anew before the last one of the time before has left.
+// The barrier has opened again before the last participant of the previous round has
+// left.
 func TestDoubleBarrierLeaveKeepsTheNextUseOpen(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client) {
 		b1, _ := newDoubleBarrier(t, cluster, 2)

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// attributes gives a process a group of its own, so that Ctrl-C reaches this program
-// alone, and has the kernel kill it when the thread that started it ends, be it
-// frozen or not. See Spawner.
+// attributes gives a process a group of its own, so that Ctrl-C reaches only this
+// program, and makes the kernel kill the process, even if it is frozen, when the
+// thread that started it ends. See Spawner.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// awaitStop waits until a process that was sent SIGSTOP stands still, which the
-// signal alone does not promise: each of its threads goes on until the kernel next
-// looks at it.
+// awaitStop waits until all threads of a process that was sent SIGSTOP have
+// stopped. The signal alone does not ensure that: a thread keeps running until it
+// next enters the kernel.
 func awaitStop(pid int) error {
 	const limit = 30 * time.Second
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
@@ -30,7 +30,8 @@ func awaitStop(pid int) error {
 	return fmt.Errorf("process %d was sent SIGSTOP and still runs after %v", pid, limit)
 }
 
-// allStopped reports whether all threads of a process stand still. Those that are gone do not count, but one must be left.
+// allStopped reports whether all threads of a process are stopped. Threads that are gone do not count, but one must be
+// left.
 func allStopped(pid int) (bool, error) {
 	dir := fmt.Sprintf("/proc/%d/task", pid)
 	threads, err := os.ReadDir(dir)

@@ -1,12 +1,11 @@
-// Package child runs the processes that the lab's clusters are made of: children of
-// this program that end with it, that can be frozen and killed, and whose last words
-// go into errors.
+// Package child runs the processes of the lab's clusters: children of this program
+// that end with it, that can be frozen and killed, and whose last lines of output
+// become part of errors.
 //
-// A [Spawner] starts a [Process]. On Linux the kernel kills the process when this
-// program ends, however it ends, and be the process frozen or not. On macOS and the
-// BSDs it survives a crash of this program, unless it looks out for one by itself.
-// Everywhere it has a process group of its own, so that Ctrl-C reaches this program
-// alone.
+// A [Spawner] starts a [Process]. On Linux the kernel kills the process, even a
+// frozen one, when this program ends in any way. On macOS and the BSDs the process
+// survives a crash of this program, unless it detects that itself. Everywhere it
+// has a process group of its own, so that Ctrl-C reaches this program alone.
 //
 // The errors of this package do not say which process they are about: the caller
 // adds its name.
@@ -92,7 +91,7 @@ func (p *Process) signal(s os.Signal) error {
 }
 
 // Tail returns the last n bytes, or fewer, of the file at path, without the white space around them: the end of a log,
-// for an error. Of a file that cannot be read it returns "", because that error has another to tell.
+// for an error. For a file that cannot be read it returns "", because the error to report is another one.
 func Tail(path string, n int) string {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package fatal ends a sequence of calls at the first error, with a panic that [Catch] turns into that error: for steps
-// each of which needs those before it. They are written without a check after each.
+// Package fatal ends a sequence of calls at the first error, with a panic that [Catch] turns into that error. It is for
+// steps that each need the previous ones, which can then be written without a check after each.
 package fatal
 
 // failure is what If panics with.

@@ -19,12 +19,12 @@ import (
 	"github.com/quorate/quorate/lab"
 )
 
-// Timeout is far above what any test takes; one that hangs is ended by it.
+// Timeout ends a test that hangs. It is far longer than any test takes.
 const Timeout = time.Minute
 
-// Main is what TestMain does where all tests of a package share a cluster of one member, each
-// with keys of its own: it starts the cluster and hands it to use, runs the tests, and fails
-// if they leave a goroutine behind.
+// Main is the TestMain of a package whose tests share a cluster of one member, each with keys
+// of its own: it starts the cluster and hands it to use, runs the tests, and fails if they
+// leave a goroutine behind.
 func Main(m *testing.M, use func(*lab.Cluster)) {
 	lab.Main()
 	goleak.VerifyTestMain(suite{m, use})

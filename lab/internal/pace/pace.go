@@ -1,4 +1,4 @@
-// Package pace has the random pauses that runs of the lab are made of.
+// Package pace has the random pauses of runs of the lab.
 package pace
 
 import (
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Between returns a random time from shortest up to, and without, longest, which
+// Between returns a random time, at least shortest and less than longest, which
 // must be longer.
 func Between(rng *rand.Rand, shortest, longest time.Duration) time.Duration {
 	return shortest + time.Duration(rng.Int64N(int64(longest-shortest)))

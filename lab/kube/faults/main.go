@@ -50,7 +50,7 @@ type binary struct{ client, path string }
 
 func main() {
 	lab.Main()
-	klog.LogToStderr(false) // client-go tells of every election
+	klog.LogToStderr(false) // client-go logs every election
 	klog.SetOutput(io.Discard)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -169,7 +169,7 @@ const (
 	quorate  = "quorate"
 )
 
-// record is what a run measured, of which pages are made. Times are in seconds.
+// record is the result of a run, from which pages are made. Times are in seconds.
 type record struct {
 	HoldSeconds float64  `json:"hold_seconds"`
 	Results     []result `json:"results"`
@@ -183,7 +183,7 @@ type result struct {
 	Starts []float64 `json:"starts_seconds,omitempty"` // how long it took to be ready, 0 if it was not within a minute
 }
 
-// row is the worst during a fault, and until the next one.
+// row has the worst figures from the beginning of a fault until the next one.
 type row struct {
 	Fault        string  `json:"fault"`
 	Event        float64 `json:"event_seconds"`

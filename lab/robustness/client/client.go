@@ -1,5 +1,5 @@
-// Package client has what the lab asks of a client of etcd. Its packages quorate and official implement it with the same source,
-// of which official has a copy that `go generate` makes.
+// Package client has the interfaces that the lab needs of an etcd client. Its packages quorate and official implement them with
+// the same source; official has a copy that `go generate` makes.
 package client
 
 //go:generate go test -run TestCopies . -update
@@ -27,8 +27,7 @@ type KV interface {
 	Do(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error)
 }
 
-// Store makes calls of which no model is kept. Errors are passed on as the client returned them, so that their class is not
-// lost.
+// Store makes calls that no model checks. It passes on the errors of the client unchanged, so that their class is not lost.
 type Store interface {
 	// Get reads a key, linearizably, and returns the revision of the response header.
 	Get(ctx context.Context, key string) (revision int64, err error)
@@ -38,7 +37,7 @@ type Store interface {
 	ReadRange(ctx context.Context, from, end string) error
 }
 
-// Watcher is what the lab asks of a client's watches.
+// Watcher opens the watches of a client.
 type Watcher interface {
 	// Watch begins a watch and returns what its reader takes from the channel,
 	// response by response, until the channel is closed. The time of arrival is left
@@ -47,7 +46,7 @@ type Watcher interface {
 	Watch(ctx context.Context, req history.WatchRequest) iter.Seq[history.WatchResponse]
 }
 
-// Lessor is what the lab asks of a client's leases.
+// Lessor grants and keeps the leases of a client.
 type Lessor interface {
 	// Grant creates a lease and returns its id and the time to live that the server
 	// chose, which may be longer than the one asked for.
@@ -56,10 +55,10 @@ type Lessor interface {
 	Attach(ctx context.Context, id int64, key, value string) error
 	// Revoke ends a lease. The keys that are attached to it go.
 	Revoke(ctx context.Context, id int64) error
-	// KeepAlive keeps a lease alive and returns, with each answer, until when the
-	// client then claims the lease to live. When the client ends the keepalive, an
-	// error says why, if the client does, and is the last to come. The end of ctx ends
-	// it too; a reader that stops before must end ctx.
+	// KeepAlive keeps a lease alive and returns, for each answer, until when the
+	// client claims the lease to live. If the client ends the keepalive with a reason,
+	// that comes last, as an error. The end of ctx ends it too; a reader that stops
+	// before must end ctx.
 	KeepAlive(ctx context.Context, id int64) iter.Seq2[time.Time, error]
 }
 

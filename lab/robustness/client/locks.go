@@ -21,8 +21,8 @@ type Locker interface {
 	Close() error
 }
 
-// Session is a lease that is kept alive. Its methods are those of the client's own
-// session, and so is what they promise.
+// Session is a lease that is kept alive. Its methods, and their guarantees, are
+// those of the client's own session.
 type Session interface {
 	// Lease returns the ID of the lease.
 	Lease() int64

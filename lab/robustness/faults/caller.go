@@ -14,7 +14,8 @@ import (
 	"github.com/quorate/quorate/lab/robustness/report"
 )
 
-// The keys of a group: what a caller puts, the counter of a caller of txns, and what that writes beside it.
+// The keys of a group: the key of a caller of puts, the counter of a caller of txns, and the key that the latter writes
+// together with it.
 const (
 	putKey = iota
 	counterKey
@@ -69,7 +70,7 @@ type caller struct {
 }
 
 // run makes one call after the other until going ends; the end of calling cuts them short. The first pause
-// is a random part of a whole one, so that callers do not march in step.
+// is a random part of a whole one, so that callers do not call in lockstep.
 func (c *caller) run(going, calling context.Context) {
 	between := c.load.run.cfg.Pause
 	for wait := pace.Between(c.rng, 0, between); pause.For(going, wait) == nil; wait = between {

@@ -12,7 +12,7 @@ import (
 	"github.com/quorate/quorate/lab/robustness/report"
 )
 
-// The promises, beside those of package watchcheck.
+// The promises, in addition to those of package watchcheck.
 const (
 	// Linearizable means that one order of the calls on a group of keys explains every answer and every event of the store.
 	Linearizable tally.Promise = "linearizable"

@@ -57,7 +57,7 @@ func Clients() []Client {
 	}
 }
 
-// Runner is [Run], or what tests put in its place.
+// Runner is the type of [Run], which tests replace.
 type Runner func(context.Context, Config) (report.Report, error)
 
 // Compare runs the experiment several times, in rounds with one client after the other, each on a fresh cluster with the same

@@ -35,10 +35,10 @@ const (
 
 // Config describes a run. Fields that are zero have their default.
 type Config struct {
-	// Config of all runs, of which the duration is that of its rows.
+	// Config has the settings of all runs. The rows determine the Duration.
 	robustness.Config
-	// Election is the election timeout of the members, of which a heartbeat is the tenth. Default that of
-	// the lab, 500 ms.
+	// Election is the election timeout of the members; the heartbeat interval is a tenth of it. Default
+	// that of the lab, 500 ms.
 	Election time.Duration
 	// Faults to inject, in order, all of one site. Default none: see [fault.Default] and [fault.All].
 	Faults []fault.Fault

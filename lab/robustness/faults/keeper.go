@@ -17,8 +17,9 @@ const (
 	// regrantPause is how long a keeper waits when it has lost its lease, or did not
 	// get one, before it asks for another.
 	regrantPause = 100 * time.Millisecond
-	// revokeTimeout bounds the attempt to take back a lease to which no key could be
-	// attached. It is short beside the TTL, after which the lease ends anyway.
+	// revokeTimeout bounds the attempt to revoke a lease to which no key could be
+	// attached. It is short compared with the TTL, after which the lease ends
+	// anyway.
 	revokeTimeout = time.Second
 )
 
@@ -90,7 +91,7 @@ type lease struct {
 	claim  claim // the latest; guarded by run.mu
 }
 
-// claim is what the client claims of a lease.
+// claim is a claim of the client about a lease.
 type claim struct {
 	// at is when the keeper received it: an answer to a keepalive arrived, or the grant.
 	at time.Duration

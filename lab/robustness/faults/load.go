@@ -11,9 +11,9 @@ import (
 	"github.com/quorate/quorate/lab/robustness/history"
 )
 
-// load keeps a store busy with a mix of calls: callers of every kind,
-// each of which waits for the end of a call and a short pause before its next.
-// Beside them it keeps watches and leases, as many as there are callers of a kind.
+// load keeps a store busy with a mix of calls: callers of every kind, each of which
+// waits for the end of a call and a short pause before its next. It also keeps
+// watches and leases, as many as there are callers of a kind.
 //
 // The callers of a number have a few keys, and others after a second. One of them puts
 // one key, another writes two others in txns, and gets read them all the time, so that
@@ -26,12 +26,12 @@ import (
 //
 // Each lease has a keeper, which attaches a key of its own to it and keeps it alive.
 // The lease is lost when the client ends the keepalive, or when the key is gone, by the
-// record of the store; the keeper then starts anew.
+// record of the store; the keeper then grants another one.
 type load struct {
 	run *run
 
 	cut     context.CancelFunc // cuts the calls short that are under way
-	halt    context.CancelFunc // has no further call begin
+	halt    context.CancelFunc // stops further calls
 	callers sync.WaitGroup
 	calls   flight
 	release context.CancelFunc // ends the keepers
@@ -79,7 +79,7 @@ func (l *load) startReader(ctx context.Context, i int, revision int64) {
 	l.reading.Go(func() { r.run(ctx) })
 }
 
-// stop begins no further call and returns when those under way have ended; when
+// stop starts no further calls and returns when those under way have ended; when
 // ctx ends first they are cut short, and recorded as abandoned. The leases are no
 // longer kept. The watches go on.
 func (l *load) stop(ctx context.Context) {

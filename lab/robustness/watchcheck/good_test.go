@@ -83,12 +83,12 @@ func spoiled(response, event int, spoil func(*history.Event)) change {
 	return func(w *history.Watch) { spoil(&w.Responses[response].Events[event]) }
 }
 
-// ends has a watch end after its first n responses and some more.
+// ends makes a watch end after its first n responses and some more.
 func ends(how history.Ending, n int, more ...history.WatchResponse) change {
 	return func(w *history.Watch) { w.End, w.Responses = how, append(w.Responses[:n], more...) }
 }
 
-// failed has a watch be cancelled after its first n responses.
+// failed makes a watch be cancelled after its first n responses.
 func failed(n int, err error) change {
 	return ends(history.EndedByItself, n, history.WatchResponse{Canceled: true, Err: err})
 }

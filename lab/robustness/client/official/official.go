@@ -1,5 +1,5 @@
-// Package official implements what the lab asks of a client with the official one, go.etcd.io/etcd/client/v3, so that it can be
-// measured beside Quorate. Its files but this one are generated from package quorate: a program asks both clients in the same words.
+// Package official implements package client with the official client, go.etcd.io/etcd/client/v3, so that it can be compared with
+// Quorate. All other files are generated from package quorate, so that both clients are used in the same way.
 package official
 
 import (
@@ -26,9 +26,9 @@ func AsItComes(to client.Target) (client.Connection, error) {
 	return connect(clientv3.Config{Endpoints: to.Endpoints, TLS: to.TLS})
 }
 
-// Tuned connects through the official client as its users tune it who have met these
-// faults before: gRPC keepalive, with [KeepAliveTime] and [KeepAliveTimeout], and every
-// watch with WithRequireLeader.
+// Tuned connects through the official client, tuned as by users who know these faults:
+// gRPC keepalive, with [KeepAliveTime] and [KeepAliveTimeout], and every watch with
+// WithRequireLeader.
 func Tuned(to client.Target) (client.Connection, error) {
 	conn, err := connect(clientv3.Config{
 		Endpoints: to.Endpoints, TLS: to.TLS, DialKeepAliveTime: KeepAliveTime, DialKeepAliveTimeout: KeepAliveTimeout,
@@ -42,9 +42,8 @@ func ownerOf(e *concurrency.Election) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(e.Key()), "=", e.Rev())
 }
 
-// claims has what the official client itself counts with: that a lease lives
-// for its TTL from when the answer arrived. The client says nothing of why it ends a
-// keepalive.
+// claims has the assumption of the official client: a lease lives for its TTL from
+// the arrival of the answer. The client does not say why it ends a keepalive.
 func claims(ctx context.Context) (keeping context.Context, until func(*clientv3.LeaseKeepAliveResponse) time.Time, reason func() error) {
 	until = func(renewal *clientv3.LeaseKeepAliveResponse) time.Time {
 		return time.Now().Add(time.Duration(renewal.TTL) * time.Second)

@@ -1,5 +1,5 @@
-// Package quorate implements what the lab asks of a client with Quorate's. Its files but this one are also the source of
-// package official.
+// Package quorate implements package client with Quorate's client. All other files are also the source of package
+// official.
 package quorate
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/quorate/quorate/lab/robustness/client"
 )
 
-// Connect connects through Quorate's client, with its default policies: the
-// numbers of a run are what a program gets that sets nothing but endpoints.
+// Connect connects through Quorate's client, with its default policies: the figures
+// of a run are those of a program that sets nothing but endpoints.
 func Connect(to client.Target) (client.Connection, error) {
 	return connect(clientv3.Config{Endpoints: to.Endpoints, TLS: to.TLS})
 }
@@ -38,8 +38,8 @@ func Idempotent(to client.Target) (client.Connection, error) {
 // ownerOf returns the comparison that the client gives to leaders.
 func ownerOf(e *concurrency.Election) clientv3.Cmp { return e.IsOwner() }
 
-// claims returns a context to keep a lease alive with, and what the client says of the lease then: until when it lives after a renewal,
-// and why there are no more of them.
+// claims returns a context for keeping a lease alive, and the claims of the client about the lease: until when it lives after a
+// renewal, and why there are no more renewals.
 func claims(ctx context.Context) (keeping context.Context, until func(*clientv3.LeaseKeepAliveResponse) time.Time, reason func() error) {
 	monitor := &clientv3.LeaseMonitor{}
 	until = func(*clientv3.LeaseKeepAliveResponse) time.Time { return monitor.Deadline() }
