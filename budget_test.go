@@ -25,7 +25,7 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 400},
 	"balancer":    {5450, 6500},
-	"clientv3":    {24500, 29050},
+	"clientv3":    {24550, 29100},
 	"cmd":         {5050, 2650},
 	"compat":      {950, 900},
 	"conformance": {850, 1250},
