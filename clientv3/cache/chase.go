@@ -86,7 +86,8 @@ func (ch *chaser) notify() { pause.Signal(ch.advanced) }
 func (ch *chaser) run() {
 	stuck := stuckAfter
 	var reopened time.Time
-	for tries := 0; ; {
+	tries := 0
+	for {
 		since, ok := ch.waiting()
 		if !ok {
 			return
