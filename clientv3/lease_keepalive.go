@@ -132,11 +132,12 @@ func (k *keeper) Deliver(resp *pb.LeaseKeepAliveResponse) {
 // TTLs are over.
 func (k *keeper) Close(cause error) {
 	k.monitor.end(cause)
-	for gone := errors.Is(cause, rpctypes.ErrLeaseNotFound); gone; {
+	discard := errors.Is(cause, rpctypes.ErrLeaseNotFound)
+	for discard {
 		select {
 		case <-k.ch:
 		default:
-			gone = false
+			discard = false
 		}
 	}
 	close(k.ch)

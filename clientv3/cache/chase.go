@@ -88,7 +88,8 @@ func (ch *chaser) start() {
 func (ch *chaser) notify() { pause.Signal(ch.advanced) }
 
 func (ch *chaser) run() {
-	for tries := 0; ; {
+	tries := 0
+	for {
 		since, ok := ch.waiting()
 		if !ok {
 			return

@@ -65,7 +65,7 @@ type window struct {
 	maxBytes  int64
 
 	mu        sync.Mutex
-	kept      bool // for the first Watcher of the cache
+	kept      bool // events are kept: set by the first Watcher of the cache
 	loaded    bool
 	lossless  bool // watches of the server lose no events
 	first     int64
@@ -113,15 +113,22 @@ func (w *window) note(ch change) {
 	w.batches = append(w.batches, b)
 	w.events += len(b.events)
 	w.bytes += b.bytes
-	drop := 0
-	for last := len(w.batches) - 1; drop < last && (w.events > w.maxEvents || w.bytes > w.maxBytes) || drop == last && !w.kept; {
-		w.events -= len(w.batches[drop].events)
-		w.bytes -= w.batches[drop].bytes
-		w.first = w.batches[drop].last + 1
-		w.batches[drop] = batch{}
-		drop++
+	for len(w.batches) > 1 && (w.events > w.maxEvents || w.bytes > w.maxBytes) {
+		w.dropOldestLocked()
 	}
-	w.batches = w.batches[drop:]
+	if !w.kept {
+		w.dropOldestLocked()
+	}
+}
+
+// dropOldestLocked drops the oldest batch.
+func (w *window) dropOldestLocked() {
+	oldest := w.batches[0]
+	w.batches[0] = batch{} // for the garbage collector
+	w.batches = w.batches[1:]
+	w.events -= len(oldest.events)
+	w.bytes -= oldest.bytes
+	w.first = oldest.last + 1
 }
 
 // deliver makes all watches continue.

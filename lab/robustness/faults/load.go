@@ -126,7 +126,8 @@ func (l *load) settleWatches(events []history.Event) {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
 	for _, r := range l.readers {
-		for newest := r.request.Last(events, 0); r.reached.Load() < newest; {
+		newest := r.request.Last(events, 0)
+		for r.reached.Load() < newest {
 			if pause.For(ctx, settlePoll) != nil {
 				return
 			}

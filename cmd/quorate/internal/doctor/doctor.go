@@ -107,7 +107,8 @@ func withProgress(cfg Config, visits []*visit, do func(*visit)) {
 	}()
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
-	for last := []string(nil); ; {
+	var last []string
+	for {
 		select {
 		case <-ended:
 			return
