@@ -48,12 +48,9 @@ type Channels struct {
 func (c *Channels) Add(channel Source) (remove func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	i := 0
-	for i < len(c.open) && c.open[i] != nil {
-		i++
-	}
-	if i == len(c.open) {
-		c.open = append(c.open, nil)
+	i := slices.Index(c.open, nil)
+	if i < 0 {
+		i, c.open = len(c.open), append(c.open, nil)
 	}
 	c.open[i] = channel
 	return sync.OnceFunc(func() {

@@ -98,21 +98,21 @@ func (h *handler) asked(r *http.Request) (Options, error) {
 	if limit := r.URL.Query().Get("limit"); limit != "" {
 		n, err := strconv.Atoi(limit)
 		if err != nil || n < 1 {
-			return o, errLimit
+			return o, errors.New("limit must be a positive number")
 		}
 		o.Limit = n
 	}
 	return o.WithDefaults(), nil
 }
 
-var errLimit = errors.New("limit must be a positive number")
-
 func wantsPage(r *http.Request) bool {
 	return r.URL.Query().Get("format") != "json" && strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
 func (h *handler) report(o Options) Report {
-	report := Report{At: time.Now().UTC(), Process: thisProcess(), Clients: make([]Client, 0, len(h.names))}
+	host, _ := os.Hostname() // "" says enough
+	process := Process{Program: filepath.Base(os.Args[0]), Host: host, PID: os.Getpid()}
+	report := Report{At: time.Now().UTC(), Process: process, Clients: make([]Client, 0, len(h.names))}
 	for _, name := range h.names {
 		if channels, ok := h.clients[name].(*Channels); ok {
 			report.Clients = append(report.Clients, channels.each(name, o)...)
@@ -123,9 +123,4 @@ func (h *handler) report(o Options) Report {
 		report.Clients = append(report.Clients, c)
 	}
 	return report
-}
-
-func thisProcess() Process {
-	host, _ := os.Hostname() // "" says enough
-	return Process{Program: filepath.Base(os.Args[0]), Host: host, PID: os.Getpid()}
 }

@@ -66,10 +66,7 @@ func (o *Observer) optionsOfMethod(full string) *methodOptions {
 
 // with returns the attributes of something that ended with an error, or without one.
 func (m *methodOptions) with(o *Observer, err error) []metric.RecordOption {
-	code := codes.OK
-	if err != nil {
-		code = status.Code(err)
-	}
+	code := status.Code(err)
 	at := &m.byStatus[min(int(code), len(statusNames))]
 	if known := at.Load(); known != nil {
 		return *known

@@ -1,6 +1,8 @@
 package outage
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/quorate/quorate/health"
@@ -14,7 +16,25 @@ type machine struct {
 	states    observe.States
 	endpoints map[string]*episode
 	cluster   episode
-	lines     []line // not written yet
+	next      time.Time // when advance must be called at the latest, zero if it need not be
+	lines     []line    // not written yet
+
+	// How many endpoints serve, are down, or may be either.
+	serving, down, open int
+}
+
+// count counts an endpoint n times.
+func (m *machine) count(ep string, n int) {
+	state, known := m.states.Of(ep)
+	e := m.endpoints[ep]
+	switch {
+	case e != nil && e.phase.down():
+		m.down += n
+	case state == health.Serving, state == health.Slow, state == health.Suspected:
+		m.serving += n
+	case known && state != health.Restricted:
+		m.open += n
+	}
 }
 
 func newMachine(compares bool) *machine {
@@ -27,22 +47,35 @@ func (m *machine) set(now time.Time, endpoints []string) {
 	for _, ep := range m.states.Set(endpoints) {
 		m.forget(now, ep)
 	}
+	m.serving, m.down, m.open = 0, 0, 0
+	for _, ep := range m.states.Endpoints() {
+		m.count(ep, 1)
+	}
 	m.evaluate(now)
+	m.lapse(now)
 }
 
-// change processes a new status of an endpoint.
+// change processes a new status of an endpoint. What it costs does not depend on their number: all of them may change at once.
 func (m *machine) change(now time.Time, c health.Change) {
-	m.lapse(now)
-	if !m.states.Change(c) {
+	m.lapseCluster(now)
+	m.count(c.Endpoint, -1)
+	if m.states.Change(c) {
+		m.changeEndpoint(now, c)
+	} else {
 		m.forget(now, c.Endpoint)
-		m.evaluate(now)
-		return
 	}
+	m.count(c.Endpoint, 1)
+	m.evaluate(now)
+	m.expect(m.cluster.due())
+}
+
+func (m *machine) changeEndpoint(now time.Time, c health.Change) {
 	e := m.endpoints[c.Endpoint]
 	if e == nil {
 		e = new(episode)
 		m.endpoints[c.Endpoint] = e
 	}
+	m.lapseEndpoint(now, c.Endpoint, e)
 	switch c.To {
 	case health.Lagging, health.Degraded, health.NotServing, health.Dead:
 		e.fails(now)
@@ -52,7 +85,7 @@ func (m *machine) change(now time.Time, c health.Change) {
 		e.serves(now)
 	case health.Unknown, health.Suspected, health.Draining:
 	}
-	m.evaluate(now)
+	m.expect(m.due(e))
 }
 
 func (m *machine) forget(now time.Time, ep string) {
@@ -72,21 +105,10 @@ func (m *machine) log(l line) { m.lines = append(m.lines, l) }
 // evaluate updates whether the cluster serves. It stays unchanged as long as no endpoint serves
 // and the state of one is open.
 func (m *machine) evaluate(now time.Time) {
-	down, open := 0, false
-	for _, ep := range m.states.Endpoints() {
-		state, _ := m.states.Of(ep)
-		e := m.endpoints[ep]
-		switch {
-		case e != nil && e.phase.down():
-			down++
-		case state == health.Serving, state == health.Slow, state == health.Suspected:
-			m.cluster.serves(now)
-			return
-		case state != health.Restricted:
-			open = true
-		}
-	}
-	if down > 0 && !open {
+	switch {
+	case m.serving > 0:
+		m.cluster.serves(now)
+	case m.down > 0 && m.open == 0:
 		m.cluster.fails(now)
 	}
 }
@@ -101,28 +123,26 @@ func (m *machine) note(now time.Time, ep string, t tally) {
 
 // advance processes what is due, with the statuses of the endpoints, and returns the lines to log.
 func (m *machine) advance(now time.Time, known []health.Status) []line {
-	m.lapse(now)
 	m.compare(now, known)
+	m.lapse(now)
 	lines := m.lines
 	m.lines = nil
 	return lines
 }
 
-// lapse processes phases that are due.
+// lapse processes phases that are due, and sets when the next ones are.
 func (m *machine) lapse(now time.Time) {
-	if when, ok := m.cluster.due(); ok && !when.After(now) {
-		m.clusterLapses()
-	}
-	for _, ep := range m.states.Endpoints() {
-		e := m.endpoints[ep]
-		if e == nil {
-			continue
-		}
-		if when, ok := m.due(e); ok && !when.After(now) {
-			m.endpointLapses(ep, e)
-		}
+	m.lapseCluster(now)
+	m.next = time.Time{}
+	m.expect(m.cluster.due())
+	for _, ep := range m.named() {
+		m.lapseEndpoint(now, ep, m.endpoints[ep])
+		m.expect(m.due(m.endpoints[ep]))
 	}
 }
+
+// named returns the names of the endpoints that have an episode, in order.
+func (m *machine) named() []string { return slices.Sorted(maps.Keys(m.endpoints)) }
 
 // compare logs the endpoints that are out for another reason than the logged one: those that the line about the cluster
 // names in one line.
@@ -130,22 +150,19 @@ func (m *machine) compare(now time.Time, known []health.Status) {
 	if !m.compares {
 		return
 	}
-	covered := false
-	for _, ep := range m.states.Endpoints() {
+	covered, latest := false, make(map[string]health.Status, len(known))
+	for _, s := range known {
+		latest[s.Endpoint] = s
+	}
+	for _, ep := range m.named() {
 		e := m.endpoints[ep]
-		if e == nil || e.phase != out || now.Before(e.compareAt) {
+		if e.phase != out || now.Before(e.compareAt) {
 			continue
 		}
-		var latest health.Status
-		for _, s := range known {
-			if s.Endpoint == ep {
-				latest = s
-			}
-		}
-		switch changes := e.hasNewReason(now, latest); {
+		switch changes := e.hasNewReason(now, latest[ep]); {
 		case changes && e.covered:
 			covered = true
-			m.cluster.tried.lastErr = latest.LastErr
+			m.cluster.tried.lastErr = latest[ep].LastErr
 		case changes:
 			m.log(warning("an endpoint is out for another reason", e.cause(ep), e.tried.fields()))
 		}
@@ -160,30 +177,33 @@ func (m *machine) wake(now time.Time) (time.Time, bool) {
 	if len(m.lines) > 0 {
 		return now, true
 	}
-	wake, any := m.cluster.due()
-	for _, e := range m.endpoints {
-		when, ok := m.due(e)
-		if m.compares && e.phase == out {
-			when, ok = e.compareAt, true
-		}
-		if ok && (!any || when.Before(wake)) {
-			wake, any = when, true
-		}
-	}
-	return wake, any
+	return m.next, !m.next.IsZero()
 }
 
-// due returns when the phase of an endpoint lapses. While it is open whether the whole cluster is
+// expect makes a time, if ok is set, one at which advance must be called.
+func (m *machine) expect(when time.Time, ok bool) {
+	if ok && (m.next.IsZero() || when.Before(m.next)) {
+		m.next = when
+	}
+}
+
+// due returns when the phase of an endpoint lapses, or when it is compared. While it is open whether the whole cluster is
 // out, no endpoint is reported as out.
 func (m *machine) due(e *episode) (time.Time, bool) {
-	open := m.cluster.phase == failing || m.cluster.phase == wavering
-	if e.phase == failing && open {
+	switch {
+	case m.compares && e.phase == out:
+		return e.compareAt, true
+	case e.phase == failing && (m.cluster.phase == failing || m.cluster.phase == wavering):
 		return time.Time{}, false
 	}
 	return e.due()
 }
 
-func (m *machine) endpointLapses(ep string, e *episode) {
+// lapseEndpoint processes the phase of an endpoint if it is due.
+func (m *machine) lapseEndpoint(now time.Time, ep string, e *episode) {
+	if when, ok := m.due(e); !ok || when.After(now) || e.phase == out {
+		return
+	}
 	was := e.phase
 	e.lapses()
 	switch {
@@ -196,9 +216,15 @@ func (m *machine) endpointLapses(ep string, e *episode) {
 	}
 }
 
-func (m *machine) clusterLapses() {
+// lapseCluster processes the phase of the cluster if it is due. Those of endpoints may be due then.
+func (m *machine) lapseCluster(now time.Time) {
+	when, ok := m.cluster.due()
+	if !ok || when.After(now) {
+		return
+	}
 	was := m.cluster.phase
 	m.cluster.lapses()
+	m.expect(now, true)
 	switch was {
 	case failing:
 		m.log(warning("no endpoint can serve", m.cluster.members("endpoints", m.cover()), m.cluster.tried.fields()))
@@ -211,9 +237,9 @@ func (m *machine) clusterLapses() {
 // cover marks all endpoints as covered by the line about the cluster, and returns them.
 func (m *machine) cover() []member {
 	var all []member
-	for _, ep := range m.states.Endpoints() {
+	for _, ep := range m.named() {
 		e := m.endpoints[ep]
-		if e == nil || !e.phase.down() {
+		if !e.phase.down() {
 			continue
 		}
 		if e.phase == failing {
@@ -229,11 +255,8 @@ func (m *machine) cover() []member {
 // others.
 func (m *machine) uncover() []member {
 	var rest []member
-	for _, ep := range m.states.Endpoints() {
+	for _, ep := range m.named() {
 		e := m.endpoints[ep]
-		if e == nil {
-			continue
-		}
 		if e.covered && e.phase == recovering {
 			e.lapses()
 		}

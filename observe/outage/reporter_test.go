@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -391,4 +392,17 @@ func ExampleReporter() {
 	r.StateChanged(health.Change{Endpoint: "10.0.0.2:2379", To: health.Dead})
 	fmt.Println(<-lines)
 	// Output: warn: an endpoint is out
+}
+
+// What a change costs does not depend on the number of endpoints: thousands may change at once.
+func TestChangeAmongManyEndpoints(t *testing.T) {
+	cost := func(endpoints int) float64 {
+		names := make([]string, endpoints)
+		for i := range names {
+			names[i] = strconv.Itoa(i)
+		}
+		r := newRig(t, nil, names...)
+		return testing.AllocsPerRun(100, func() { r.is(health.Serving, "0") })
+	}
+	require.Equal(t, cost(1), cost(1000))
 }

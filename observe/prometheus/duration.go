@@ -31,10 +31,7 @@ type durations struct {
 // observe notes how long something took. For a code that it has met before it allocates
 // nothing.
 func (d *durations) observe(err error, took time.Duration) {
-	code := codes.OK
-	if err != nil {
-		code = status.Code(err)
-	}
+	code := status.Code(err)
 	at := &d.byCode[min(int(code), numCodes-1)]
 	known := at.Load()
 	if known == nil {

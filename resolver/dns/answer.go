@@ -38,6 +38,8 @@ type answer struct {
 	missing Family
 	name    string // as in known
 	moved   bool   // the name that was known before has no records now
+	// incomplete is why backends may be missing: the lookup of a target failed, and no address of it is known.
+	incomplete string
 }
 
 // addresses holds the addresses of one host.
@@ -55,19 +57,10 @@ func newAddresses(found []netip.Addr) addresses {
 	for _, a := range found {
 		all = append(all, a.Unmap())
 	}
-	if len(all) == 0 {
-		return addresses{}
+	slices.SortFunc(all, netip.Addr.Compare) // IPv4 first
+	if n := slices.IndexFunc(all, netip.Addr.Is6); n > 0 && found[0].Unmap().Is6() {
+		all = slices.Concat(all[n:], all[:n])
 	}
-	preferred := familyOf(all[0])
-	slices.SortFunc(all, func(a, b netip.Addr) int {
-		if fa, fb := familyOf(a), familyOf(b); fa != fb {
-			if fa == preferred {
-				return -1
-			}
-			return 1
-		}
-		return a.Compare(b)
-	})
 	return addresses{all: slices.Compact(all)}
 }
 

@@ -86,10 +86,16 @@ func (l *lookup) services(ctx context.Context, q question, before known) (answer
 		return answer{ttl: l.seen.validity()}, err
 	}
 	a, err := l.targets(ctx, q.server, records, before.backends)
-	if err == nil && !l.Backups {
+	switch {
+	case len(a.backends) == 0:
+		return a, err
+	case err != nil && !isNone(err):
+		a.incomplete = "dns: " + explain(q, l.Timeout, err)
+	}
+	if !l.Backups {
 		a.backends = highestPriority(a.backends)
 	}
-	return a, err
+	return a, nil
 }
 
 // host looks up the addresses of a name; before is the previous result.

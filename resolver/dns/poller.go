@@ -135,7 +135,10 @@ func (p *poller) poll(ctx context.Context) time.Duration {
 	switch {
 	case err == nil:
 		r.answered(now, p.q, found)
-		if !before.listed {
+		switch {
+		case r.failed > 0: // the answer is incomplete
+			wait = schedule.afterFailure(r.failed)
+		case !before.listed:
 			wait = schedule.first(wait)
 		}
 	case isNone(err):

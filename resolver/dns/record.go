@@ -41,7 +41,10 @@ func (b backend) key() string {
 }
 
 func (r *record) answered(now time.Time, q question, a answer) {
-	r.failed, r.confirm = 0, time.Time{}
+	r.failed, r.confirm = r.failed+1, time.Time{}
+	if a.incomplete == "" {
+		r.failed = 0
+	}
 	if r.half = r.since(now, a.missing); !r.half.IsZero() && now.Sub(r.half) < r.guard.Delay {
 		r.addProblem(fmt.Sprintf("looking up the %v addresses of %q failed", a.missing, q.name))
 		return
@@ -59,8 +62,7 @@ func (r *record) answered(now time.Time, q question, a answer) {
 	}
 	r.take(now, a.backends, a.ttl)
 	r.listed, r.name = true, a.name
-	if r.confirm.IsZero() {
-		r.problem = ""
+	if r.problem = a.incomplete; r.confirm.IsZero() || r.problem != "" {
 		return
 	}
 	r.addProblem(fmt.Sprintf("%d of %d backends of %q disappeared at once", len(r.backends)-len(a.backends), len(r.backends), q.name))

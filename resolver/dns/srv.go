@@ -1,8 +1,10 @@
 package dns
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"net"
 	"net/netip"
@@ -43,20 +45,20 @@ func (s SRV) annotate(e resolver.Endpoint) resolver.Endpoint {
 	return balancer.SetPriority(balancer.SetWeight(e, uint32(s.Weight)), uint32(s.Priority))
 }
 
-// targets returns a backend for each SRV record whose target has addresses.
+// targets returns a backend for each SRV record whose target has addresses, and the error of one whose lookup failed.
 func (l *lookup) targets(ctx context.Context, server string, records []*net.SRV, before []backend) (answer, error) {
 	known := map[string][]netip.Addr{}
 	for _, b := range before {
 		known[b.host] = b.addrs
 	}
 	found := map[string]addresses{}
-	var missing []string
+	missing := map[string]bool{}
 	for _, r := range records {
 		host := strings.ToLower(r.Target)
 		if glue := l.glue(host); len(glue.all) > 0 && containsAll(glue.all, known[host]) {
 			found[host] = glue
 		} else {
-			missing = append(missing, host)
+			missing[host] = true
 		}
 	}
 	failure := l.hosts(ctx, server, missing, known, found)
@@ -75,9 +77,6 @@ func (l *lookup) targets(ctx context.Context, server string, records []*net.SRV,
 			addrs: of.all, host: host, port: r.Port, SRV: SRV{Priority: r.Priority, Weight: r.Weight},
 		})
 	}
-	if len(a.backends) == 0 {
-		return a, failure
-	}
 	slices.SortFunc(a.backends, backend.compare)
 	var merged []backend // several records of one target are one endpoint with their weights together
 	for _, b := range slices.CompactFunc(a.backends, backend.equal) {
@@ -88,7 +87,7 @@ func (l *lookup) targets(ctx context.Context, server string, records []*net.SRV,
 		merged = append(merged, b)
 	}
 	a.backends = merged
-	return a, nil
+	return a, failure
 }
 
 // glue returns the addresses that were sent with the SRV records. The server omits what does not
@@ -105,9 +104,10 @@ func containsAll(all, some []netip.Addr) bool {
 	return !slices.ContainsFunc(some, func(a netip.Addr) bool { return !slices.Contains(all, a) })
 }
 
-// hosts looks up the addresses of hosts and puts them into found. A host whose lookup fails keeps
-// its known addresses. A failure is returned rather than the error of a host without addresses.
-func (l *lookup) hosts(ctx context.Context, server string, hosts []string, known map[string][]netip.Addr, found map[string]addresses) error {
+// hosts looks up the addresses of hosts and puts them into found. If there are too many for the timeout, those without known
+// addresses have precedence over the others, which are in random order. A host whose lookup fails keeps its known addresses.
+// A failure is returned rather than the error of a host without addresses.
+func (l *lookup) hosts(ctx context.Context, server string, hosts map[string]bool, known map[string][]netip.Addr, found map[string]addresses) error {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
 	var (
@@ -116,7 +116,9 @@ func (l *lookup) hosts(ctx context.Context, server string, hosts []string, known
 		wg     sync.WaitGroup
 		places = make(chan struct{}, atOnce)
 	)
-	for _, host := range slices.Compact(slices.Sorted(slices.Values(hosts))) {
+	for _, host := range slices.SortedFunc(maps.Keys(hosts), func(a, b string) int {
+		return cmp.Compare(min(len(known[a]), 1), min(len(known[b]), 1))
+	}) {
 		places <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-places }()

@@ -98,6 +98,9 @@ func TestConfigDefaults(t *testing.T) {
 	require.Equal(t, 200*time.Millisecond, Config{Interval: 200 * time.Millisecond}.withDefaults().MinInterval)
 	require.Equal(t, "dns", newBuilder(t, Config{}).Scheme())
 	require.Equal(t, "qdns", newBuilder(t, Config{Scheme: "qdns"}).Scheme())
+	for f, want := range map[Family]string{FamilyAuto: "auto", FamilyIPv4: "IPv4", FamilyIPv6: "IPv6", FamilyBoth: "both"} {
+		require.Equal(t, want, f.String())
+	}
 }
 
 func TestConfigErrorsNameTheField(t *testing.T) {
@@ -118,12 +121,6 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 	} {
 		_, err := NewBuilder(c.cfg)
 		assert.EqualError(t, err, c.want)
-	}
-}
-
-func TestFamilyNames(t *testing.T) {
-	for f, want := range map[Family]string{FamilyAuto: "auto", FamilyIPv4: "IPv4", FamilyIPv6: "IPv6", FamilyBoth: "both"} {
-		require.Equal(t, want, f.String())
 	}
 }
 

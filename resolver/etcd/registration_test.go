@@ -27,9 +27,7 @@ func TestRegisterRefuses(t *testing.T) {
 		change(&reg)
 		return reg
 	}
-	addr := func(a string) etcd.Registration {
-		return with(func(r *etcd.Registration) { r.Address = a })
-	}
+	addr := func(a string) etcd.Registration { return etcd.Registration{Service: "svc", Address: a} }
 	tests := map[string]struct {
 		reg  etcd.Registration
 		want string

@@ -28,14 +28,9 @@ func (b *backoff) reset() { b.failures, b.next = 0, 0 }
 // pause counts a failure and returns the pause before the next attempt. It never exceeds longest,
 // and later pauses grow from at most longest.
 func (b *backoff) pause(longest time.Duration) time.Duration {
-	b.failures++
-	switch b.failures {
-	case 1:
+	if b.failures++; b.failures == 1 {
 		return 0
-	case 2:
-		b.next = min(firstPause, longest)
-	default:
-		b.next = min(time.Duration(float64(b.next)*growth), longest)
 	}
+	b.next = min(max(firstPause, time.Duration(float64(b.next)*growth)), longest)
 	return time.Duration(float64(b.next) * (1 - jitter*rand.Float64()))
 }

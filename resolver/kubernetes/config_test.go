@@ -32,16 +32,11 @@ func TestConfigValidate(t *testing.T) {
 	} {
 		assert.ErrorContains(t, c.validate(), want)
 	}
-	all := Config{Scheme: "-", Namespace: "-", MaxBackoff: -1}.validate()
+	_, all := NewBuilder(Config{REST: restNowhere(), Scheme: "-", Namespace: "-", MaxBackoff: -1})
 	for _, field := range []string{"Scheme", "Namespace", "MaxBackoff"} {
 		assert.ErrorContains(t, all, field)
 	}
-}
-
-func TestNewBuilderValidates(t *testing.T) {
-	_, err := NewBuilder(Config{REST: restNowhere(), Scheme: "-"})
-	assert.ErrorContains(t, err, "Scheme")
-	_, err = NewBuilder(Config{REST: &rest.Config{Host: "https://a", TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(t.TempDir(), "none")}}})
+	_, err := NewBuilder(Config{REST: &rest.Config{Host: "https://a", TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(t.TempDir(), "none")}}})
 	assert.ErrorContains(t, err, "Config.REST cannot be used")
 	b, err := NewBuilder(Config{REST: restNowhere(), Scheme: "k8s"})
 	require.NoError(t, err)

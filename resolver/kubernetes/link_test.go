@@ -62,7 +62,7 @@ func TestOwnTransport(t *testing.T) {
 	require.Eventually(t, func() bool { return server.Watches() == 0 }, testTimeout, tick)
 }
 
-func TestLinkIsRenewed(t *testing.T) {
+func TestLinkIsRenewedAndClosed(t *testing.T) {
 	server := startServer(t)
 	l, err := newLinks(server.RESTConfig(), quick())
 	require.NoError(t, err)
@@ -82,10 +82,7 @@ func TestLinkIsRenewed(t *testing.T) {
 	assert.NoError(t, three.ctx.Err())
 	l.release(three, false)
 	assert.Nil(t, l.current)
-}
 
-func TestLinkThatIsClosed(t *testing.T) {
-	server := startServer(t)
 	address := server.URL()[len("https://"):]
 	k := newLink(nil)
 	conn, err := k.dial(t.Context(), "tcp", address)

@@ -50,8 +50,8 @@ func (m metadata) Equal(other any) bool {
 // listing has the registered endpoints, sorted by key. The cost of a change does not depend on
 // their number, except for moving pointers.
 type listing struct {
-	entries   []*entry
-	byAddress map[string][]*entry // usually one each
+	entries []*entry
+	keys    map[string]int // of each address, usually one
 }
 
 type entry struct {
@@ -66,7 +66,11 @@ func (l *listing) apply(c registry.Change) bool {
 	var before []gresolver.Endpoint
 	if found {
 		before = append(before, l.entries[i].endpoint)
-		l.forget(l.entries[i])
+		if at := address(before[0]); l.keys[at] > 1 {
+			l.keys[at]--
+		} else {
+			delete(l.keys, at)
+		}
 		l.entries = slices.Delete(l.entries, i, i+1)
 	}
 	if c.Deleted {
@@ -75,35 +79,26 @@ func (l *listing) apply(c registry.Change) bool {
 	e := &entry{key: c.Key, revision: c.Revision, endpoint: endpointOf(c)}
 	l.entries = slices.Insert(l.entries, i, e)
 	at := address(e.endpoint)
-	l.byAddress[at] = append(l.byAddress[at], e)
-	return !feed.Equal(before, []gresolver.Endpoint{e.endpoint}) || len(l.byAddress[at]) > 1
-}
-
-func (l *listing) forget(e *entry) {
-	at := address(e.endpoint)
-	rest := slices.DeleteFunc(l.byAddress[at], func(other *entry) bool { return other == e })
-	l.byAddress[at] = rest
-	if len(rest) == 0 {
-		delete(l.byAddress, at)
-	}
+	l.keys[at]++
+	return !feed.Equal(before, []gresolver.Endpoint{e.endpoint}) || l.keys[at] > 1
 }
 
 // endpoints returns one endpoint for each first address, from the key that was written last,
 // sorted by key.
 func (l *listing) endpoints() []gresolver.Endpoint {
-	all := make([]gresolver.Endpoint, 0, len(l.byAddress))
+	newest := make(map[string]*entry, len(l.keys))
 	for _, e := range l.entries {
-		if l.newest(address(e.endpoint)) == e {
+		if at := address(e.endpoint); newest[at] == nil || newest[at].revision <= e.revision {
+			newest[at] = e
+		}
+	}
+	all := make([]gresolver.Endpoint, 0, len(newest))
+	for _, e := range l.entries {
+		if newest[address(e.endpoint)] == e {
 			all = append(all, e.endpoint)
 		}
 	}
 	return all
-}
-
-func (l *listing) newest(at string) *entry {
-	return slices.MaxFunc(l.byAddress[at], func(a, b *entry) int {
-		return cmp.Or(cmp.Compare(a.revision, b.revision), cmp.Compare(a.key, b.key))
-	})
 }
 
 // address identifies an endpoint.

@@ -67,7 +67,7 @@ func newSource(service string, delay time.Duration, last []gresolver.Endpoint) *
 	now := time.Now()
 	s := &source{
 		service: service, staleAt: now.Add(staleAfter), last: last, old: len(last) > 0,
-		listing: listing{byAddress: map[string][]*entry{}}, guard: newGuard(delay),
+		listing: listing{keys: map[string]int{}}, guard: newGuard(delay),
 	}
 	s.guard.Update(now, last, 0)
 	s.Feed = feed.New(&s.mu, s.stateLocked)
