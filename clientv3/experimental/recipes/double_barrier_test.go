@@ -59,6 +59,12 @@ func TestDoubleBarrierOfOne(t *testing.T) {
 		require.ErrorContains(t, b.Leave(), "not entered")
 		require.Empty(t, clienttest.Keys(t, client, "b"))
 
+		require.NoError(t, b.Enter())
+		remove(t, client, "b/waiters/", clientv3.WithPrefix())
+		requireSessionLost(t, b.Leave())
+		require.NoError(t, b.Enter(), "a participant that was wrongly taken for dead can start again")
+		require.NoError(t, b.Leave())
+
 		nobody, _ := newDoubleBarrier(t, cluster, 0)
 		require.Equal(t, recipe.ErrTooManyClients, nobody.Enter())
 	})
@@ -123,18 +129,6 @@ func TestDoubleBarrierLastOneIsLost(t *testing.T) {
 		b3, _ := newDoubleBarrier(t, cluster, 2)
 		require.NoError(t, b3.Enter())
 		succeed(t, in1)
-	})
-}
-
-// A participant that was wrongly taken for dead can start again.
-func TestDoubleBarrierAfterItsKeyWasDeleted(t *testing.T) {
-	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		b, _ := newDoubleBarrier(t, cluster, 1)
-		require.NoError(t, b.Enter())
-		remove(t, client, "b/waiters/", clientv3.WithPrefix())
-		requireSessionLost(t, b.Leave())
-		require.NoError(t, b.Enter())
-		require.NoError(t, b.Leave())
 	})
 }
 

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
 )
 
@@ -23,15 +26,19 @@ var (
 	ErrNoWatcher = errors.New("no watcher channel")
 )
 
-// sessionError returns why a session is lost, nil if it is not. The lease of an
-// orphaned session lives until its TTL has passed, or longer if another process keeps
-// it alive, as in etcd's own lock service.
+// sessionError returns why a session is lost, nil if it is not. The lease of a session that
+// was orphaned, or whose context has ended, lives until its TTL has passed, or longer if
+// another process keeps it alive, as in etcd's own lock service.
 func sessionError(s *concurrency.Session) error {
 	err := s.Err()
-	if err == nil || errors.Is(err, concurrency.ErrSessionOrphaned) {
-		return nil
+	for _, lost := range []error{
+		concurrency.ErrSessionClosed, rpctypes.ErrLeaseNotFound, rpctypes.ErrNoLeader, clientv3.ErrLeaseUnanswered,
+	} {
+		if errors.Is(err, lost) {
+			return fmt.Errorf("recipe: %w: %w", concurrency.ErrSessionExpired, err)
+		}
 	}
-	return fmt.Errorf("recipe: %w: %w", concurrency.ErrSessionExpired, err)
+	return nil
 }
 
 // lostKeyError returns the error for a session's key that is gone.

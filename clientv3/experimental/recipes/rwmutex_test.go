@@ -1,6 +1,7 @@
 package recipe_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -122,30 +123,33 @@ func TestRWMutexWaiterIsLost(t *testing.T) {
 	}
 }
 
-// The lease ends between the writer's key and the look at those before it.
-func TestRWMutexIsLostBeforeItsFirstRead(t *testing.T) {
-	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client) {
-		m, s := newRWMutex(t, cluster)
-		cluster.Nth("Txn", 2, func(*fakeetcd.Call) { assert.NoError(t, cluster.ExpireLease(int64(s.Lease()))) })
-		requireSessionLost(t, m.Lock())
-	})
-}
-
 func TestRWMutexSessionHasEnded(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		closed, s := newRWMutex(t, cluster)
-		require.NoError(t, s.Close())
+		lost, s := newRWMutex(t, cluster)
+		// The lease ends between the writer's key and the look at those before it.
+		cluster.Nth("Txn", 2, func(*fakeetcd.Call) { assert.NoError(t, cluster.ExpireLease(int64(s.Lease()))) })
+		requireSessionLost(t, lost.Lock())
+
+		closed, s2 := newRWMutex(t, cluster)
+		require.NoError(t, s2.Close())
 		requireSessionLost(t, closed.Lock())
 
-		orphaned, s := newRWMutex(t, cluster)
-		s.Orphan()
-		require.NoError(t, orphaned.Lock(), "the lease lives on")
-		require.NoError(t, orphaned.Unlock())
-		expire(t, cluster, s)
-		err := orphaned.Lock()
-		requireSessionLost(t, err)
-		require.ErrorIs(t, err, rpctypes.ErrLeaseNotFound)
-		require.Empty(t, clienttest.Keys(t, client, "m"))
+		ctx, cancel := context.WithCancel(t.Context())
+		sessions := []*concurrency.Session{newSession(t, client), newSession(t, client, concurrency.WithContext(ctx))}
+		sessions[0].Orphan()
+		cancel()
+		for _, s := range sessions {
+			m, double := recipe.NewRWMutex(s, "m"), recipe.NewDoubleBarrier(s, "b", 1)
+			require.NoError(t, m.Lock(), "the lease lives on")
+			require.NoError(t, m.Unlock())
+			require.NoError(t, double.Enter())
+			require.NoError(t, double.Leave())
+			expire(t, cluster, s)
+			err := m.Lock()
+			requireSessionLost(t, err)
+			require.ErrorIs(t, err, rpctypes.ErrLeaseNotFound)
+			require.Empty(t, clienttest.Keys(t, client, "m"))
+		}
 	})
 }
 
