@@ -80,7 +80,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Cache-Control", "no-store")
 	header.Set("Vary", "Accept")
 	header.Set("X-Content-Type-Options", "nosniff")
-	if wantsPage(r) {
+	if r.URL.Query().Get("format") != "json" && strings.Contains(r.Header.Get("Accept"), "text/html") {
 		header.Set("Content-Type", "text/html; charset=utf-8")
 		header.Set("Content-Security-Policy", policy)
 		_, _ = w.Write(page) // the client has left
@@ -105,14 +105,11 @@ func (h *handler) asked(r *http.Request) (Options, error) {
 	return o.WithDefaults(), nil
 }
 
-func wantsPage(r *http.Request) bool {
-	return r.URL.Query().Get("format") != "json" && strings.Contains(r.Header.Get("Accept"), "text/html")
-}
-
 func (h *handler) report(o Options) Report {
 	host, _ := os.Hostname() // "" says enough
-	process := Process{Program: filepath.Base(os.Args[0]), Host: host, PID: os.Getpid()}
-	report := Report{At: time.Now().UTC(), Process: process, Clients: make([]Client, 0, len(h.names))}
+	report := Report{
+		At: time.Now().UTC(), Process: Process{Program: filepath.Base(os.Args[0]), Host: host, PID: os.Getpid()}, Clients: make([]Client, 0, len(h.names)),
+	}
 	for _, name := range h.names {
 		if channels, ok := h.clients[name].(*Channels); ok {
 			report.Clients = append(report.Clients, channels.each(name, o)...)

@@ -24,5 +24,5 @@
 //
 // When the whole cluster is out, there is one line for all endpoints, and one when the
 // first of them serves again. The latter names the endpoints that are still out; each of
-// these has a line when it recovers.
+// these has a line when it recovers. Both lines have the number, "out", and name 20 at most.
 package outage

@@ -46,9 +46,12 @@ func (e *episode) cause(endpoint string) []zap.Field {
 	return append(fields, zap.Time("since", e.begin))
 }
 
-// members returns the endpoints that are out in an outage of the cluster.
+// maxMembers bounds the endpoints that a line names.
+const maxMembers = 20
+
+// members returns the endpoints that are out in an outage of the cluster, and how many these are.
 func (e *episode) members(key string, out []member) []zap.Field {
-	return []zap.Field{zap.Stringers(key, out), zap.Time("since", e.begin)}
+	return []zap.Field{zap.Stringers(key, out[:min(len(out), maxMembers)]), zap.Int("out", len(out)), zap.Time("since", e.begin)}
 }
 
 // summary summarizes an outage that has ended.
