@@ -128,7 +128,9 @@ func (c *call) begin(a *attempt) error {
 func (c *call) invoke(a *attempt) error {
 	defer a.release() // also if an interceptor panics
 	err := c.caller.conn.Invoke(a.ctx, c.method, c.req, c.reply, c.opts...)
-	c.traceEnd(a, err)
+	if a.trace != nil {
+		c.traceEnd(a, err)
+	}
 	answered := &a.Attempt
 	if c.properties.hedged {
 		if s := c.caller.hedges.End(&c.hedging); s != nil {
@@ -143,7 +145,7 @@ func (c *call) invoke(a *attempt) error {
 	}
 	if c.properties.need == balancer.Full {
 		c.caller.learnTerm(answered, c.reply)
-		if t := a.usedToken(); t != nil && !t.accepted.Load() {
+		if t := a.token.Load(); t != nil && !t.accepted.Load() {
 			t.accepted.Store(true)
 		}
 	}

@@ -60,7 +60,7 @@ func (c *call) start(a *attempt, hedge bool) {
 	c.caller.start(ctx, a, &c.properties)
 }
 
-// traceEnd reports the end of the attempt, if it is traced.
+// traceEnd reports the end of the attempt.
 func (c *call) traceEnd(a *attempt, err error) {
 	if a.trace != nil {
 		a.trace.End(c.caller.name(a.endpoint()), err)
