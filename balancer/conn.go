@@ -98,9 +98,14 @@ type netConn struct {
 	// message. arrived is when the latest bytes of a large message arrived.
 	received, complete atomic.Int64
 	arrived            health.Stamp
+	// broken is set once a read has failed. A connection that the server closes gracefully (GOAWAY) is not broken yet.
+	broken atomic.Pointer[atomic.Bool]
 }
 
-func (c *netConn) set(conn net.Conn) { c.conn.Store(&conn) }
+func (c *netConn) set(conn net.Conn) {
+	c.broken.Store(new(atomic.Bool))
+	c.conn.Store(&conn)
+}
 
 // known reports whether the policy knows the connection, and can close it.
 func (c *netConn) known() bool { return c.conn.Load() != nil }
@@ -157,11 +162,15 @@ func (c *netConn) backlog() backlog {
 type countingConn struct {
 	net.Conn
 	counts *netConn
+	broken *atomic.Bool
 }
 
 func (c countingConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.counts.arrivedNow(n)
+	if err != nil {
+		c.broken.Store(true)
+	}
 	return n, err
 }
 

@@ -232,9 +232,12 @@ func (rc *reconnector) attemptFailedLocked(s *subConn, err error) {
 var errShortLived = errors.New("the latest connections were lost soon after they were made")
 
 // lostLocked counts a connection that was lost within firstPause without completed work, as the one before it was, as a
-// failed attempt.
+// failed attempt. One with calls that the server closes gracefully completes them.
 func (rc *reconnector) lostLocked(s *subConn) {
-	if s.short++; time.Since(s.attempted) >= firstPause || s.completedSince(s.attempted) {
+	broken := s.conn.broken.Load()
+	graceful := broken != nil && !broken.Load() && len(s.ep.inflight.callsOn(s)) > 0
+	s.short++
+	if graceful || time.Since(s.attempted) >= firstPause || s.completedSince(s.attempted) {
 		s.short = 0
 	}
 	switch {
