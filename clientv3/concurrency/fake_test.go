@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3"
 	. "github.com/quorate/quorate/clientv3/concurrency"
@@ -127,4 +128,18 @@ func writes(call *fakeetcd.Call) bool {
 func neverAnswer(call *fakeetcd.Call) {
 	<-call.Context().Done()
 	time.Sleep(time.Second)
+}
+
+// reportProgress serves a watch stream that reports progress, unasked, when a watch is created.
+func reportProgress(call *fakeetcd.Call) {
+	call.OnSend(func(m proto.Message) bool {
+		resp := m.(*pb.WatchResponse)
+		if resp.Created {
+			_ = call.Send(resp)
+			time.Sleep(10 * time.Millisecond)
+			_ = call.Send(&pb.WatchResponse{Header: resp.Header, WatchId: resp.WatchId})
+		}
+		return !resp.Created
+	})
+	call.Answer(call.Execute())
 }

@@ -81,11 +81,16 @@ func TestKeptKeyIsPutAgain(t *testing.T) {
 func TestKeptKeyOfAnotherClient(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
 		f.put(t, "agents/ann", "by hand")
+		reports := f.On("Watch", reportProgress)
 		k, events := f.keep(t.Context(), t, KeyOptions{})
 		requireEvent(t, events, KeySuperseded)
 		require.ErrorIs(t, k.SetValue(t.Context(), "10.0.0.8"), ErrKeySuperseded)
-		time.Sleep(time.Hour)
+		time.Sleep(time.Second)
+		before := f.Count("Range")
+		time.Sleep(time.Minute)
+		require.Equal(t, before, f.Count("Range"), "progress is no change of the key")
 		require.Equal(t, "by hand", string(f.Get("agents/ann").Value))
+		reports.Remove()
 		f.remove(t, "agents/ann")
 		require.True(t, requireEvent(t, events, KeyHeld).Again)
 		require.Equal(t, "10.0.0.8", string(f.Get("agents/ann").Value))

@@ -155,16 +155,17 @@ func (t *keyLease) watch() error {
 	ctx, cancel := context.WithCancel(t.ctx)
 	defer cancel()
 	changes := t.k.client.Watch(ctx, t.k.key, clientv3.WithRev(t.rev+1))
-	select {
-	case <-t.k.updates:
-		return nil
-	case resp, ok := <-changes:
-		if !ok {
-			return errWatchClosed
+	for {
+		select {
+		case <-t.k.updates:
+			return nil
+		case resp, ok := <-changes:
+			switch err := resp.Err(); {
+			case !ok:
+				return errWatchClosed
+			case err != nil, len(resp.Events) > 0:
+				return err
+			}
 		}
-		if err := resp.Err(); err != nil {
-			return err
-		}
-		return nil
 	}
 }

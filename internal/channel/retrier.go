@@ -39,7 +39,9 @@ type Retrier struct {
 	c      *Caller
 	method string
 	policy retry.Policy
-	opened *attempt // the latest stream's
+	opened *attempt  // the latest stream's
+	began  time.Time // of the latest stream
+	short  int       // streams in a row that worked, and ended soon
 
 	// endless work goes on for as long as its context lives.
 	endless bool
@@ -125,7 +127,7 @@ func (r *Retrier) NewStream(ctx context.Context, desc *grpc.StreamDesc, method s
 	if r.leaderless {
 		p.need = balancer.Local
 	}
-	r.opened = r.next(new(attempt))
+	r.opened, r.began = r.next(new(attempt)), time.Now()
 	s, err := r.c.openStream(ctx, r.opened, method, p, func(a *attempt) (grpc.ClientStream, error) {
 		return r.c.conn.NewStream(a.ctx, desc, method, opts...)
 	})

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/retry"
 )
 
 // Login is how the user authenticates: with a name and a password, a token (JWT), a token
@@ -86,8 +87,8 @@ type tokenSource struct {
 	useless wrongLogin // its tokens are refused as soon as they are fetched
 }
 
-// Backoff after a wrong login, or after more than maxTokenRefreshes tokens in a row that no call was accepted with, and that were
-// refused within tokenSettles: members spend a bcrypt hash on most requests.
+// Backoff after a wrong login, or after more than maxTokenRefreshes other refusals in a row, or as many tokens that no call was
+// accepted with, and that were refused within tokenSettles: members spend a bcrypt hash on most requests.
 const (
 	wrongLoginBackoff      = time.Second
 	maxWrongLoginBackoff   = time.Minute
@@ -342,8 +343,13 @@ func (s *tokenSource) takeLocked(login Login, value string, err error) {
 		t.fetched = time.Now()
 		s.current.Store(t)
 		s.wrong = wrongLogin{}
-	case !login.FromSource && isWrongLogin(err):
+	case login.FromSource || (retry.Policy{}).Retryable(retry.CodeOf(err)): // the call itself was repeated
+	case isWrongLogin(err):
 		s.wrong = s.wrong.again(login, err, maxWrongLoginBackoff)
+	default:
+		if s.wrong = s.wrong.again(login, err, maxUselessTokenBackoff); s.wrong.failures <= maxTokenRefreshes {
+			s.wrong.until = time.Time{}
+		}
 	}
 }
 

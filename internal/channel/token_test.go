@@ -667,6 +667,21 @@ func TestWrongPasswordOfAFleet(t *testing.T) {
 	})
 }
 
+// While Authenticate fails for another reason, few requests are made, however many calls there are.
+func TestFailedLoginsAreFew(t *testing.T) {
+	for _, code := range []codes.Code{codes.Internal, codes.PermissionDenied, codes.ResourceExhausted} {
+		grpctest.Bubble(t, code.String(), func(t *testing.T) {
+			srv := &authServer{err: status.Error(code, "refused")}
+			s := newTestTokens(srv, alice)
+			callFor(time.Minute, 20, 100*time.Millisecond, func() { assert.Equal(t, srv.err, s.ensure(t.Context())) })
+			assert.LessOrEqual(t, srv.calls, 1+maxTokenRefreshes+15, "half of the backoff is 4 s")
+			srv.err = nil
+			time.Sleep(maxUselessTokenBackoff)
+			assert.NoError(t, s.ensure(t.Context()))
+		})
+	}
+}
+
 // Another login, and the old one set again, are tried at once.
 func TestLoginAfterAWrongPassword(t *testing.T) {
 	noPasswordUser := status.Error(codes.Unknown, "auth: authentication failed, password was given for no password user")

@@ -30,6 +30,10 @@ const (
 	idlePause     = 4 * time.Second
 	eagerFailures = 3
 
+	// shortStream is the age before which the end of a stream that worked counts as soon. After eagerFailures of them
+	// in a row, the pauses before the next ones grow.
+	shortStream = time.Second
+
 	// throttledBackoff is about how long work waits before it checks the retry budget again;
 	// it doubles up to four times this value. Endless work makes an attempt at the second
 	// check even if the budget is empty.
@@ -55,6 +59,12 @@ func (r *Retrier) Wake() {
 // the cause at once if no attempts remain or the next one would be too late.
 func (r *Retrier) pause(ctx context.Context, class retry.Class, a *attempt, cause error) error {
 	now := time.Now()
+	switch {
+	case now.Sub(r.began) >= shortStream:
+		r.short = 0
+	case r.progressed:
+		r.short++
+	}
 	free := r.isFree(class, a, cause)
 	r.fail(a.endpoint(), cause, now)
 	// The log has lines of its own for an outage, in which nothing is sent.
@@ -66,7 +76,7 @@ func (r *Retrier) pause(ctx context.Context, class retry.Class, a *attempt, caus
 	if r.policy.MaxAttempts > 0 && r.failures >= r.policy.MaxAttempts && !r.endless {
 		return cause
 	}
-	delay, left := r.policy.Delay(r.failures), r.left(ctx, now)
+	delay, left := r.policy.Delay(max(r.failures, r.short-eagerFailures)), r.left(ctx, now)
 	if r.endless && class == retry.NotSent && r.failures > eagerFailures && !r.c.anyReady() {
 		delay = idlePause/4 + rand.N(idlePause*3/4)
 	}
@@ -124,9 +134,9 @@ func (r *Retrier) waitForBudget(ctx context.Context, class retry.Class, a *attem
 
 // reopensAtOnce reports whether a failure at the given time needs no backoff: it is the
 // first since the stream last worked. Streams that break repeatedly just after they work do
-// back off.
+// back off, and so do those that break soon, one after the other.
 func (r *Retrier) reopensAtOnce(now time.Time) bool {
-	return r.endless && r.failures == 1 && now.Sub(r.woken) >= wakeSpacing
+	return r.endless && r.failures == 1 && r.short <= eagerFailures && now.Sub(r.woken) >= wakeSpacing
 }
 
 // reopen returns nil when it is time to replace a broken stream: at once, or within the

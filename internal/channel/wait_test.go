@@ -9,9 +9,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/retry"
 )
@@ -201,17 +203,26 @@ func TestCutStreamIsNotSpread(t *testing.T) {
 	})
 }
 
-// A server that ends each stream just after it worked is not asked in a tight loop.
+// A server that ends each stream just after it worked is asked less and less often.
 func TestStreamsThatBreakSoonBackOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		retrier := worked(t, false)
-		retrier.policy = retry.Policy{}
+	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
+		cluster.On("Watch", func(call *fakeetcd.Call) {
+			assert.NoError(t, call.Send(&pb.WatchResponse{Created: true}))
+			call.Answer(nil, errGone)
+		})
+		retrier := watchRetrier(c)
 		start, opened := time.Now(), 0
-		for ; opened < 10_000 && time.Since(start) < 10*time.Second; opened++ {
-			pauseOf(t, retrier)
+		for ; opened < 2000 && time.Since(start) < 10*time.Second; opened++ {
+			if opened == eagerFailures {
+				assert.Less(t, time.Since(start), 2*reopenSpread, "the first are reopened soon")
+			}
+			ws, err := watch(t.Context(), retrier)
+			require.NoError(t, err)
 			retrier.Progress()
+			_, err = ws.Recv()
+			require.NoError(t, retrier.Next(t.Context(), err))
 		}
-		assert.Less(t, opened, 3000)
+		assert.Less(t, opened, 60)
 	})
 }
 
