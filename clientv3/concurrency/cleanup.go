@@ -24,10 +24,6 @@ const (
 	// time (net.ipv4.tcp_retries2). A member that is stopped for longer is too rare to justify a
 	// permanent watch for each such key.
 	leftoverTimeout = 15 * time.Minute
-
-	// leftoverInterval is the pause of a cleanup after an error. It delays only the waiters
-	// behind the key.
-	leftoverInterval = time.Second
 )
 
 // cleanup returns a context for undoing a call with context ctx, even if ctx has ended. It
@@ -107,9 +103,11 @@ func (s *Session) cleanupKey(key string) {
 	}
 }
 
+// runCleanup cleans up until that is done or the session ends. Its pauses delay only the waiters behind the key.
 func (s *Session) runCleanup(key string, settled <-chan struct{}) {
-	for !s.cleanupUntilFault(key, settled) && pause.For(s.ctx, leftoverInterval) == nil {
-		continue
+	var delay pause.Backoff
+	for began := time.Now(); !s.cleanupUntilFault(key, settled) && s.ctx.Err() == nil; began = time.Now() {
+		delay.Wait(s.ctx, time.Since(began))
 	}
 }
 

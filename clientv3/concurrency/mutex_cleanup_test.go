@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -183,5 +184,18 @@ func TestLockThatGivesUpIsNotKeptByALostOne(t *testing.T) {
 		require.Equal(t, context.DeadlineExceeded, lost.Lock(grpctest.Within(t, time.Second)))
 		require.Equal(t, []string{holder.Key()}, f.keys(t, "lock"))
 		require.Equal(t, ErrLockReleased, lost.Unlock(t.Context()))
+	})
+}
+
+// A leftover whose key cannot be watched is deleted again, less and less often.
+func TestCleanupWithoutAWatch(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		s := f.session(t)
+		f.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
+		clienttest.RefuseWatches(f.Cluster, rpctypes.ErrPermissionDenied)
+		require.NoError(t, lock(t, s, "lock").Unlock(t.Context()))
+		before := f.Count("Txn")
+		time.Sleep(5 * time.Minute)
+		require.Less(t, f.Count("Txn")-before, 140, "two in 5 to 10 s")
 	})
 }

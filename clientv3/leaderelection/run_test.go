@@ -220,6 +220,20 @@ func TestLoss(t *testing.T) {
 	}
 }
 
+// A leader that may not watch its key reads it, less and less often.
+func TestKeyThatCannotBeWatched(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		clienttest.RefuseWatches(r.Cluster, rpctypes.ErrPermissionDenied)
+		p, l := r.leads(t, Config{})
+		before := r.Count("Range")
+		time.Sleep(10 * time.Minute)
+		require.Less(t, r.Count("Range")-before, 140)
+		clienttest.Must(p.Delete(t.Context(), l.term.Key()))
+		require.ErrorIs(t, l.lost(t), ErrKeyDeleted)
+		l.leave <- nil
+	})
+}
+
 // After an outage that has ended all leases, the candidates do not return at one moment.
 func TestCandidatesReturnSpreadOverThePeriod(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {

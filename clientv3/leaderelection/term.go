@@ -131,21 +131,18 @@ func (t *Term) followLease() {
 	}
 }
 
-// watchAgain is the pause after a watch or a read that failed; the client has retried before.
-const watchAgain = time.Second
-
 // followKey ends the term when its key is deleted.
 func (t *Term) followKey() {
-	for from := t.rev + 1; ; {
+	var delay pause.Backoff
+	for from := t.rev + 1; t.over.Err() == nil; {
+		began := time.Now()
 		for resp := range t.client.Watch(t.over, t.key, clientv3.WithRev(from), clientv3.WithFilterPut()) {
 			if len(resp.Events) > 0 {
 				t.end(ErrKeyDeleted)
 			}
 		}
 		// The watch has ended: with the term, by a compaction, or because the cluster was restored.
-		if pause.For(t.over, watchAgain) != nil {
-			return
-		}
+		delay.Wait(t.over, time.Since(began))
 		resp, err := t.client.Get(t.over, t.key, clientv3.WithKeysOnly())
 		switch {
 		case err != nil:

@@ -125,7 +125,7 @@ func (w *watch[T]) run(ctx context.Context) error {
 			for key, s := range w.known {
 				w.known[key] = seen{list: s.list}
 			}
-			delay = rand.N(changedSpread)
+			delay = max(rand.N(changedSpread), listPauses.Delay(failures))
 		case w.list > 1 && ctx.Err() == nil && retry.CodeOf(err) == codes.Unavailable && !channel.RequiresLeader(ctx):
 			delay = listPauses.Delay(failures + 1)
 		case !errors.Is(err, rpctypes.ErrCompacted):

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -18,6 +19,7 @@ import (
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	. "github.com/quorate/quorate/clientv3/store"
+	"github.com/quorate/quorate/internal/grpctest"
 )
 
 // TestWatchAfterACompaction breaks the connection of a watch, and compacts changes before it is back.
@@ -228,5 +230,15 @@ func TestWatchOutlastsALossOfTheLeaderBeforeAList(t *testing.T) {
 		assert.True(t, ok)
 		assert.Equal(t, 2, c.Value.Replicas)
 		assert.Greater(t, lists.Load(), int32(20))
+	})
+}
+
+// While each list fails, as those of a store that is being restored, lists become rare.
+func TestListsThatFailAreFew(t *testing.T) {
+	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client, s *Store[Config]) {
+		lists := cluster.On("Range", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCFutureRev) })
+		_, err, _ := follow(grpctest.Within(t, time.Minute), t, s).next()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Less(t, lists.Ran(), 60)
 	})
 }
