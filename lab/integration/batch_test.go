@@ -53,7 +53,7 @@ func (c *counting) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse,
 	return c.KV.Do(ctx, op)
 }
 
-// writeAndRead has all sharers write and read keys of their own, and read one of all.
+// writeAndRead makes all sharers write and read keys of their own, and read one of all.
 func writeAndRead(ctx context.Context, t *testing.T, kv clientv3.KV, prefix, value string) {
 	t.Helper()
 	atOnce(func(i int) {

@@ -68,7 +68,7 @@ func TestPermissionsAreWithdrawn(t *testing.T) {
 	require.Empty(t, dropped)
 }
 
-// TestADeletionAtTheCompactedRevision has the watch away while a key is deleted and the store compacted at that very
+// TestADeletionAtTheCompactedRevision breaks the watch while a key is deleted and the store compacted at that very
 // revision. Linearizable gets, from memory, show that it is gone.
 func TestADeletionAtTheCompactedRevision(t *testing.T) {
 	cluster := labtest.Start(t, lab.Config{Members: 1})

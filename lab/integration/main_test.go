@@ -1,4 +1,4 @@
-// Package integration_test has the client, its caches and resolvers work with real servers, and beside the official client and
+// Package integration_test tests the client, its caches and resolvers with real servers, and beside the official client and
 // parts of gRPC.
 package integration_test
 

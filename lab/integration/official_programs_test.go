@@ -95,7 +95,7 @@ func several(t *testing.T, n int) (all []program) {
 	return all
 }
 
-// together has all programs do something at the same time.
+// together makes all programs do something at the same time.
 func together(t *testing.T, programs []program, do func(i int, p program)) {
 	t.Helper()
 	var work sync.WaitGroup

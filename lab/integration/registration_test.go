@@ -152,7 +152,7 @@ func TestServicesAreReplacedUnderLoad(t *testing.T) {
 	t.Logf("%d calls, none failed", l.done.Load())
 }
 
-// serveEnv has the test program be a service: its value is an endpoint of etcd.
+// serveEnv makes the test program a service: its value is an endpoint of etcd.
 const serveEnv = "QUORATE_LAB_SERVE"
 
 // killedService is the service of processes that are killed.

@@ -18,7 +18,7 @@ import (
 	"github.com/quorate/quorate/internal/grpctest"
 )
 
-// TestSubset has gRPC's random_subsetting policy (gRFC A68) above one of this library: twelve backends, and a subset of three, one
+// TestSubset puts gRPC's random_subsetting policy (gRFC A68) above one of this library: twelve backends, and a subset of three, one
 // of which is taken away.
 func TestSubset(t *testing.T) {
 	const size = 3

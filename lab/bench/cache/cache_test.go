@@ -108,7 +108,7 @@ const (
 	eventsPerSecond = 100
 )
 
-// BenchmarkWatch has 1,000 readers watch one prefix, in which a hundred events a second happen: by a watch at the server each, and
+// BenchmarkWatch lets 1,000 readers watch one prefix, in which a hundred events a second happen: by a watch at the server each, and
 // from the cache. The CPU is that of this process and of the member together.
 //
 //	go test -tags experiment ./lab/bench/cache -run '^$' -bench Watch -benchtime 1000x

@@ -39,7 +39,7 @@ func (m *measurement) round(tb testing.TB, length time.Duration) {
 
 func (m *measurement) rounds() int { return len(m.samples[m.clients[0].name]) }
 
-// turn has callers make calls for a time, at least one each.
+// turn lets callers make calls for a time, at least one each.
 func (m *measurement) turn(tb testing.TB, length time.Duration, do call) sample {
 	var done atomic.Int64
 	var all sync.WaitGroup

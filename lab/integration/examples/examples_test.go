@@ -131,7 +131,7 @@ func (r *rig) leaders() {
 	carol.ends("carol resigns")
 }
 
-// controllers has two processes of which one reconciles, with a member of the cluster frozen meanwhile. The one that leads is frozen
+// controllers runs two processes of which one reconciles, with a member of the cluster frozen meanwhile. The one that leads is frozen
 // too: the other one goes on, and the first writes nothing when it wakes.
 func (r *rig) controllers() {
 	write := func(ops ...clientv3.Op) {

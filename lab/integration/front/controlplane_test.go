@@ -60,7 +60,7 @@ func startControl(t *testing.T, replacements ...string) *control {
 	return c
 }
 
-// byLocality has clients choose a zone first, by weight, and let the policy choose in it.
+// byLocality makes clients choose a zone first, by weight, and lets the policy choose in it.
 func (c *control) byLocality(t *testing.T) {
 	t.Helper()
 	localities, err := anypb.New(&localitypb.WrrLocality{EndpointPickingPolicy: c.cluster.GetLoadBalancingPolicy()})
@@ -70,7 +70,7 @@ func (c *control) byLocality(t *testing.T) {
 	}}
 }
 
-// secure has clients make sure, over TLS, that a server has a certificate of the authority
+// secure makes clients check, over TLS, that a server has a certificate of the authority
 // that resolver tells them.
 func (c *control) secure(t *testing.T) {
 	t.Helper()

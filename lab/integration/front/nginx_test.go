@@ -152,7 +152,7 @@ func (n *nginx) stop(t *testing.T) {
 	}
 }
 
-// reload has new workers take over from the old ones, which end when their connections do,
+// reload lets new workers take over from the old ones, which end when their connections do,
 // or when their time to shut down is over.
 func (n *nginx) reload(t *testing.T) {
 	t.Helper()

@@ -103,7 +103,7 @@ func configure(t *testing.T, lines ...string) bool {
 	return text != string(before)
 }
 
-// use has package net know a configuration. It looks at the file every 5 s.
+// use makes package net read a configuration. It looks at the file every 5 s.
 func use(t *testing.T, lines ...string) {
 	t.Helper()
 	if configure(t, lines...) {
