@@ -187,7 +187,7 @@ func TestObserveWithRequireLeader(t *testing.T) {
 	})
 }
 
-// TestObserveOfARestoredCluster has the leader wait for its reader while the cluster is restored, which another call notices.
+// TestObserveOfARestoredCluster lets the leader wait for its reader while the cluster is restored, which another call notices.
 func TestObserveOfARestoredCluster(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		f.put(t, "office/1", "one")

@@ -34,7 +34,7 @@ func participants(t *testing.T, cluster *fakeetcd.Cluster, count, n int) []*reci
 	return all
 }
 
-// enterAll has participants enter one after the other; the last one opens the barrier.
+// enterAll makes participants enter one after the other; the last one opens the barrier.
 func enterAll(t *testing.T, barriers ...*recipe.DoubleBarrier) {
 	t.Helper()
 	var entering []pending
