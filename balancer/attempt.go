@@ -73,9 +73,9 @@ type Attempt struct {
 	context attemptContext
 	first   call // the record of the first pick
 
-	endpoint atomic.Pointer[Endpoint] // of the latest pick
+	endpoint atomic.Pointer[Endpoint] // the endpoint of the latest pick
 	conn     atomic.Pointer[subConn]  // nil for a detached endpoint
-	stream   atomic.Pointer[stream]   // of the latest pick, nil if it is none
+	stream   atomic.Pointer[stream]   // the stream of the latest pick, nil if it is none
 	// maySent counts the picks that may have sent something. A pick whose end gRPC does
 	// not report counts.
 	maySent atomic.Int32

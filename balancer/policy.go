@@ -54,7 +54,7 @@ type policy struct {
 	publishing  bool        // a picker follows at the end of the pause
 	closed      bool
 	drains      drains
-	tasks       sync.WaitGroup // that run in the background
+	tasks       sync.WaitGroup // goroutines that run in the background
 	weighted    atomic.Bool    // endpoints differ in weight
 	heavy       atomic.Bool    // streams have connections of their own
 

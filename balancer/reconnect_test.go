@@ -312,8 +312,8 @@ func TestFleetInFaults(t *testing.T) {
 	for name, test := range map[string]struct {
 		servers int
 		fault   func([]*server)
-		dials   float64 // of a client, at most
-		busiest float64 // of a client in a second, at most
+		dials   float64 // the most that a client dials
+		busiest float64 // the most that a client dials in a second
 	}{
 		"one is frozen":         {3, during(1, freeze, thaw), 2, 1},
 		"two of three frozen":   {3, during(2, freeze, thaw), 4, 2},

@@ -47,7 +47,7 @@ func classify(err error) (health.Kind, bool) {
 type prober struct {
 	service bool
 	sent    *atomic.Int64
-	term    *atomic.Uint64 // that servers name, nil for none
+	term    *atomic.Uint64 // the term that servers name, nil for none
 }
 
 func (p prober) Probe(ctx context.Context, cc grpc.ClientConnInterface, report func(health.Report)) {
@@ -84,7 +84,7 @@ type client struct {
 	options  balancer.Options
 	monitor  *balancer.Monitor
 	probes   atomic.Int64
-	term     atomic.Uint64 // that service probes show
+	term     atomic.Uint64 // the term that service probes show
 }
 
 // connect connects to the servers by a policy. change may change its options.

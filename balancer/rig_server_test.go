@@ -79,7 +79,7 @@ type server struct {
 	blackhole    gate // attempts to connect hang
 	unresponsive gate // the health service answers nothing
 
-	delay   atomic.Int64          // of calls and of probes for service
+	delay   atomic.Int64          // the delay of calls and of probes for service
 	long    atomic.Int64          // additional delay of calls
 	fail    atomic.Pointer[error] // the error of calls and probes for service
 	passes  atomic.Int64          // that many of a hundred calls do not fail, evenly spread
@@ -87,7 +87,7 @@ type server struct {
 	refuse  atomic.Pointer[error] // the error of the health service
 	status  atomic.Int32          // a ServingStatus, 0 for SERVING
 	rate    atomic.Int64          // bytes a second on each connection, 0: unlimited
-	payload atomic.Int64          // of each message of a stream
+	payload atomic.Int64          // the size of each message of a stream
 	every   atomic.Int64          // the pause between two messages of a stream
 
 	unwatched atomic.Bool // the health of the server cannot be watched

@@ -31,7 +31,7 @@ type subConn struct {
 	timer          *time.Timer // nil before the first
 	// slow is set while connecting takes longer than connectWait.
 	slow bool
-	err  error // of the latest failed attempt
+	err  error // the error of the latest failed attempt
 
 	// ready and failing may be read without the lock: whether there is a connection, and
 	// whether the latest attempt to connect failed.

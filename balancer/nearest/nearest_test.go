@@ -206,7 +206,7 @@ func TestUnmeasuredEndpointIsSlowAfterAnAbandonedCall(t *testing.T) {
 	assert.Equal(t, b.eps[0], b.Pick(balancer.Call{}, b.eps))
 }
 
-// TestNeedsHaveTheirOwn has a learner as the nearest endpoint, which only some calls can use.
+// TestNeedsHaveTheirOwn covers a learner as the nearest endpoint, which only some calls can use.
 // Calls of one need do not change the choice for another.
 func TestNeedsHaveTheirOwn(t *testing.T) {
 	b := newBed(3)

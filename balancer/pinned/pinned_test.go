@@ -47,7 +47,7 @@ func (b *bed) env() env {
 	}
 }
 
-// connect has exactly these endpoints connected.
+// connect leaves exactly these endpoints connected.
 func (b *bed) connect(which ...int) {
 	clear(b.connected)
 	for _, i := range which {
@@ -234,7 +234,7 @@ func TestFirstOfAllWithoutAFitEndpoint(t *testing.T) {
 	assert.Nil(t, s.Pinned())
 }
 
-// TestFirstOfAllConcurrently has calls find the pin dead at the same time: they agree on
+// TestFirstOfAllConcurrently lets calls find the pin dead at the same time: they agree on
 // one other endpoint, and one of them notes the reason.
 func TestFirstOfAllConcurrently(t *testing.T) {
 	b, s := pinnedTo(t, 8)
