@@ -138,7 +138,7 @@ func TestMemberPromote(t *testing.T) {
 	require.Contains(t, ctl.ok(t, "member", "list"), want)
 }
 
-// TestMemberDown has commands go on while the member of the first endpoint is gone.
+// TestMemberDown runs commands while the member of the first endpoint is gone.
 func TestMemberDown(t *testing.T) {
 	c := threeMembers(t)
 	require.NoError(t, c.Members()[0].Kill())

@@ -91,7 +91,7 @@ func TestMakeMirror(t *testing.T) {
 	again.signal(syscall.SIGTERM)
 }
 
-// TestCompletion has the commands be known to the shell.
+// TestCompletion covers the completion of commands in a shell.
 func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		require.Contains(t, etcdctl{}.ok(t, "completion", shell), "etcdctl", shell)

@@ -49,7 +49,7 @@ func revision(t *testing.T, ctl etcdctl) string {
 	return fmt.Sprint(rev + 1)
 }
 
-// testWatch has the watch begin in the past, so that nothing depends on how soon it
+// testWatch makes the watch begin in the past, so that nothing depends on how soon it
 // is there.
 func testWatch(t *testing.T, ctl etcdctl) {
 	watch := ctl.begin(t, "watch", "watch/", "--prefix", "--prev-kv", "--rev="+revision(t, ctl))
@@ -122,7 +122,7 @@ func testLockCommand(t *testing.T, ctl etcdctl) {
 	require.Empty(t, ctl.ok(t, "get", "guard/", "--prefix"), "the lock is still held")
 }
 
-// testLockOfDeadHolder has the lease of a killed holder expire.
+// testLockOfDeadHolder lets the lease of a killed holder expire.
 func testLockOfDeadHolder(t *testing.T, ctl etcdctl) {
 	dead := ctl.begin(t, "lock", "orphan", "--ttl=5")
 	held(t, dead, "orphan/")
