@@ -158,7 +158,7 @@ type findings struct {
 	unprovenUntil health.Moment // until when no call is overdue, because an outage of all endpoints has just ended
 	next          health.Moment // when to check again, 0 for not at all
 	overdue       []*call       // calls whose Watchers are to be notified
-	suspicion     string        // of the endpoint, "" for none
+	suspicion     string        // the suspicion of the endpoint, "" for none
 	silent        []*subConn    // connections that are silent, while the endpoint serves over others
 	quiet         []*stream     // streams that are silent for long enough to be checked
 }

@@ -35,14 +35,14 @@ const (
 type seconds struct {
 	running bool
 	due     time.Time // when the next one may be made
-	latest  *Endpoint // to which the latest one was made
+	latest  *Endpoint // the endpoint of the latest one
 }
 
 // trial is a second connection beside a silent one.
 type trial struct {
 	p           *policy
 	old, second *subConn
-	before      backlog // of the old one
+	before      backlog // the backlog of the old one
 	lost        bool    // the network has not made the connection in time
 }
 

@@ -37,7 +37,7 @@ type Pool[T any] struct {
 	checking    int        // being checked in the background: 0 or 1
 	resets      int        // how often the pool was reset
 	idle        []*item[T] // not borrowed; least recently used first if timed
-	waiters     list.List  // of *waiter[T], FIFO; if one is idle, only those that need a new one
+	waiters     list.List  // elements are *waiter[T], FIFO; if one is idle, only those that need a new one
 	loans       uint64     // number of loans so far
 	maintenance maintenance
 	counts      Stats // what is counted; the other fields are zero

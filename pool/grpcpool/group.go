@@ -28,11 +28,11 @@ type group struct {
 	conns      []*conn
 	limit      int                // the latest that a server reported
 	heardLimit bool               // a server reported one
-	waiters    list.List          // of *waiter, FIFO
+	waiters    list.List          // elements are *waiter, FIFO
 	inFlight   int                // calls and streams on all conns
 	peak       int                // the maximum in flight or waiting since the last shrink
 	shrinker   *time.Timer        // nil while no connection is surplus
-	waiting    context.Context    // of the watchers
+	waiting    context.Context    // the context of the watchers
 	unwatch    context.CancelFunc // ends waiting; nil while there are no watchers
 	counts     ClassStats         // what is counted; the other fields are zero
 }
@@ -62,7 +62,7 @@ func (c *conn) catchUp() {
 // place is where a call is counted: a connection and its age.
 type place struct {
 	conn *conn
-	age  int // of the connection when the call began
+	age  int // the age of the connection when the call began
 }
 
 // waiter is a call that waits for a connection.

@@ -24,7 +24,7 @@ type streamLimits struct {
 	// left is called without locks held when the only connection accepts no new streams, or is
 	// lost.
 	left func()
-	sum  atomic.Int64 // of the known limits; unheard if there is none
+	sum  atomic.Int64 // the sum of the known limits; unheard if there is none
 	// ages counts how often the channel's network connections were lost or drained. It is ahead of
 	// the calls of left.
 	ages atomic.Int64
