@@ -40,7 +40,7 @@ type Retrier struct {
 	method string
 	policy retry.Policy
 	opened *attempt  // the latest stream's
-	began  time.Time // of the latest stream
+	began  time.Time // when the latest stream began
 	short  int       // streams in a row that worked, and ended soon
 
 	// endless work goes on for as long as its context lives.
@@ -61,13 +61,13 @@ type Retrier struct {
 	progressed bool                 // there was no failure since
 	lost       bool                 // a connection was lost under an attempt
 	warned     bool                 // the log has a warning
-	since      time.Time            // of the first failure
+	since      time.Time            // the time of the first failure
 	failed     []*balancer.Endpoint // each endpoint that it failed on
 	latest     *failure             // after which no other endpoint was tried
 	woken      time.Time            // when a pause last ended early or was skipped
 	improved   <-chan struct{}      // closed by an improvement since the latest attempt began
-	refused    refusals             // by members that cannot serve it at all
-	noLeader   refusals             // by the members in refused, and by members without a leader
+	refused    refusals             // refusals by members that cannot serve it at all
+	noLeader   refusals             // refusals by the members in refused, and by members without a leader
 	leaderless bool                 // every endpoint that can be reached is in noLeader
 }
 

@@ -31,7 +31,7 @@ type State struct {
 
 // Feed has the State of a source.
 type Feed struct {
-	mu    *sync.Mutex // of the source
+	mu    *sync.Mutex // the lock of the source
 	build func() State
 
 	last    State

@@ -21,7 +21,7 @@ type source struct {
 	*Feed
 	mu    sync.Mutex
 	state State
-	cost  time.Duration // of building the State
+	cost  time.Duration // the time that building the State takes
 	built int
 }
 

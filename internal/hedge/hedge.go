@@ -41,7 +41,7 @@ type Hedger struct {
 	Budget *retry.Budget
 
 	mu      sync.Mutex
-	waiting list.List // of *candidate, the oldest first
+	waiting list.List // elements are *candidate, the oldest first
 	waits   atomic.Bool
 }
 

@@ -41,8 +41,8 @@ type missing[E any] struct {
 	endpoint E
 	since    time.Time
 	of       int           // the size of the list before
-	delay    time.Duration // of a mass removal, or 0
-	window   time.Duration // of a partial list, or 0
+	delay    time.Duration // the delay of a mass removal, or 0
+	window   time.Duration // the window of a partial list, or 0
 	exchange bool          // as many others were added
 	kept     bool
 }

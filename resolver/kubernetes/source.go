@@ -41,12 +41,12 @@ type source struct {
 
 	listFirst atomic.Bool // the server does not stream lists
 
-	last    memory    // of the last source of the service
+	last    memory    // the memory of the last source of the service
 	staleAt time.Time // when last is used although the API server has not answered
 
 	mu       sync.Mutex
 	view     view
-	listings map[serviceTarget]*listing // of the destinations of the channels
+	listings map[serviceTarget]*listing // the listings of the destinations of the channels
 
 	// The fields below belong to run.
 	store  *store
