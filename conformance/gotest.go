@@ -29,7 +29,7 @@ type event struct {
 	Test        string
 	Output      string
 	Elapsed     float64 // seconds
-	ImportPath  string  // of build output
+	ImportPath  string  // the package of build output
 	FailedBuild string  // the ImportPath of the failed build
 }
 

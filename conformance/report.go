@@ -14,9 +14,9 @@ import (
 type report struct {
 	selection
 	to    io.Writer
-	width int // of the column of packages
+	width int // the width of the column of packages
 
-	waiting map[string]*packageRun // by import path, those that have not ended
+	waiting map[string]*packageRun // the packages that have not ended, by import path
 	builds  map[string][]string    // what compilers printed, by ImportPath
 	sum     counts
 	ok      bool // no package has failed

@@ -167,7 +167,7 @@ type session struct {
 	name   string
 	cmd    *exec.Cmd
 	stdin  io.Writer
-	lines  chan string // of its standard output, closed at its end
+	lines  chan string // the lines of its standard output, closed at its end
 	stderr bytes.Buffer
 }
 

@@ -50,7 +50,7 @@ func TestThroughput(t *testing.T) {
 	}
 }
 
-// TestEveryCall measures everything so shortly that it shows only that it works.
+// TestEveryCall measures each case briefly: it shows only that it works.
 func TestEveryCall(t *testing.T) {
 	for _, g := range groups() {
 		t.Run(g.name, func(t *testing.T) {

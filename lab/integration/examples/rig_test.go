@@ -56,7 +56,7 @@ type process struct {
 	*exec.Cmd
 	t     *testing.T
 	ctx   context.Context
-	lines chan string   // of its standard output
+	lines chan string   // the lines of its standard output
 	ended chan struct{} // closed when there are no more
 	logs  bytes.Buffer
 }

@@ -23,7 +23,7 @@ import (
 type proxied struct {
 	cluster *lab.Cluster
 	nginx   *nginx
-	ways    []*link.Link // to each address of nginx
+	ways    []*link.Link // a link to each address of nginx
 }
 
 // startProxied starts a cluster, with a site of the documentation, and replacements, before it.
@@ -70,7 +70,7 @@ func connect(t *testing.T, strategy string, endpoints ...string) (*clientv3.Clie
 type recorder struct {
 	observe.None
 	mu      sync.Mutex
-	states  []health.State // that endpoints came to
+	states  []health.State // the states that endpoints came to
 	resumed int            // how often watches were
 }
 

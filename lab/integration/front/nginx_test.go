@@ -22,7 +22,7 @@ import (
 type nginx struct {
 	path, dir string
 	address   string   // the first of
-	addresses []string // which it serves
+	addresses []string // the addresses that it serves
 	process   *os.Process
 	ended     chan struct{}
 }

@@ -80,7 +80,7 @@ type storm struct {
 	next   atomic.Int64
 	mu     sync.Mutex
 	errors []error
-	cut    []error         // of calls whose answer had begun, which gRPC never repeats
+	cut    []error         // the errors of calls whose answer had begun, which gRPC never repeats
 	ok     map[string]bool // by payload
 }
 
