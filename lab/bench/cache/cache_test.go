@@ -82,7 +82,7 @@ func read(ctx context.Context, b *testing.B, kv clientv3.KV) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "reads/s")
 }
 
-// unrelatedWrites writes so many keys a second until the function that it returns is called.
+// unrelatedWrites writes perSecond keys a second until the function that it returns is called.
 func unrelatedWrites(b *testing.B, c *clientv3.Client, perSecond int) (stop func()) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
