@@ -102,10 +102,7 @@ type netConn struct {
 	broken atomic.Pointer[atomic.Bool]
 }
 
-func (c *netConn) set(conn net.Conn) {
-	c.broken.Store(new(atomic.Bool))
-	c.conn.Store(&conn)
-}
+func (c *netConn) set(conn net.Conn) { c.conn.Store(&conn) }
 
 // known reports whether the policy knows the connection, and can close it.
 func (c *netConn) known() bool { return c.conn.Load() != nil }
@@ -163,6 +160,12 @@ type countingConn struct {
 	net.Conn
 	counts *netConn
 	broken *atomic.Bool
+}
+
+func newCountingConn(conn net.Conn, counts *netConn) countingConn {
+	c := countingConn{conn, counts, new(atomic.Bool)}
+	counts.broken.Store(c.broken)
+	return c
 }
 
 func (c countingConn) Read(b []byte) (int, error) {

@@ -12,7 +12,7 @@ import (
 
 // counting returns a connection that counts what arrives.
 func counting(conn net.Conn, counts *netConn) net.Conn {
-	counted := countingConn{conn, counts, counts.broken.Load()}
+	counted := newCountingConn(conn, counts)
 	switch conn.(type) {
 	case *net.TCPConn, *net.UnixConn:
 	default:

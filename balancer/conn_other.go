@@ -6,5 +6,5 @@ import "net"
 
 // counting returns a connection that counts what arrives.
 func counting(conn net.Conn, counts *netConn) net.Conn {
-	return countingConn{conn, counts, counts.broken.Load()}
+	return newCountingConn(conn, counts)
 }
