@@ -43,6 +43,7 @@ type token struct {
 	metadata map[string]string
 	fetched  time.Time // zero if the user gave it
 	accepted atomic.Bool
+	useless  bool // it was refused within freshToken; guarded by tokenSource.mu
 	// refused holds the members that refused it within tokenSettles; nil for none.
 	refused atomic.Pointer[tokenRefusals]
 }
@@ -87,8 +88,11 @@ type tokenSource struct {
 	useless wrongLogin // its tokens are refused as soon as they are fetched
 }
 
-// Backoff after a wrong login, or after more than maxTokenRefreshes other refusals in a row, or as many tokens that no call was
-// accepted with, and that were refused within tokenSettles: members spend a bcrypt hash on most requests.
+// freshToken is the age up to which a refused token counts as useless. Tokens live for a second at least.
+const freshToken = time.Second
+
+// Backoff after a wrong login, or after more than maxTokenRefreshes other refusals in a row, or as many useless tokens, with which
+// no call was accepted: members spend a bcrypt hash on most requests.
 const (
 	wrongLoginBackoff      = time.Second
 	maxWrongLoginBackoff   = time.Minute
@@ -235,14 +239,16 @@ func (s *tokenSource) drop(a *attempt, refusal error) renewal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	used, now := a.usedToken(), time.Now()
-	switch {
-	case used == nil || used != s.current.Load():
+	if used == nil || used != s.current.Load() {
 		return renewed
+	}
+	used.useless = used.useless || now.Sub(used.fetched) < freshToken
+	switch {
 	case s.refusedByLocked(used, a):
 		return elsewhere
 	case s.useless.failures > maxTokenRefreshes && now.Before(s.useless.until):
 		return renewed // no request yet: the same token
-	case used.accepted.Load() || used.login.FromSource || now.Sub(used.fetched) >= tokenSettles ||
+	case used.accepted.Load() || used.login.FromSource || !used.useless ||
 		!errors.Is(rpctypes.Error(refusal), rpctypes.ErrInvalidAuthToken):
 		s.useless = wrongLogin{}
 	default:
