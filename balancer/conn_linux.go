@@ -70,15 +70,18 @@ func (c *readyConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, er
 // ended.
 func (c *readyConn) readNow(fd uintptr) bool {
 	c.buf = c.pool.Get(c.size)
-	c.n, c.err = syscall.Read(int(fd), *c.buf)
-	for c.err == syscall.EINTR {
-		c.n, c.err = syscall.Read(int(fd), *c.buf)
+	var err error
+	for {
+		if c.n, err = syscall.Read(int(fd), *c.buf); err != syscall.EINTR {
+			break
+		}
 	}
-	if c.err != nil {
+	c.err = err
+	if err != nil {
 		c.pool.Put(c.buf)
 		c.buf = nil
 	}
-	return c.err != syscall.EAGAIN
+	return err != syscall.EAGAIN
 }
 
 // opError returns an error in the form in which net.Conn.Read returns it.

@@ -392,14 +392,14 @@ func ExampleReporter() {
 // What a change costs does not depend on the number of endpoints: thousands may change at once. A line names a few of them.
 func TestManyEndpoints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		costs := map[int]float64{}
+		costs := map[int]int{}
 		for _, n := range []int{1, 1000} {
 			names := make([]string, n)
 			for i := range names {
 				names[i] = strconv.Itoa(i)
 			}
 			r := newRig(t, nil, names...)
-			costs[n] = testing.AllocsPerRun(100, func() { r.is(health.Serving, "0") })
+			costs[n] = int(testing.AllocsPerRun(100, func() { r.is(health.Serving, "0") }))
 			r.is(health.Dead, names...)
 			line := r.says(time.Minute, clusterOut)[0]
 			require.Len(t, line["endpoints"], min(n, 20))

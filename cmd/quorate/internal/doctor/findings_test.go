@@ -139,7 +139,8 @@ func TestSentences(t *testing.T) {
 		{"a proxy whose member is down", at(serveStatus(t, 503, false)), []string{"a proxy answers in place of etcd: HTTP 503 (Service Unavailable)\n"}, nil},
 		{"a proxy whose member is down, HTTP/2", at(serveStatus(t, 502, true)), []string{"a proxy answers in place of etcd: HTTP 502 (Bad Gateway)\n"}, nil},
 		{
-			"a user, and no quorum", clientv3.Config{Endpoints: []string{member(1, same).start(t)}, Username: "root", Password: "secret"},
+			"a user, and no quorum",
+			clientv3.Config{Endpoints: []string{member(1, same).start(t)}, Username: "root", Password: "secret"},
 			[]string{`the server answers, and the step "auth" fails: etcdserver: request timed out`},
 			[]string{"no etcd", "no gRPC"},
 		},
@@ -155,7 +156,8 @@ func TestSentences(t *testing.T) {
 		},
 		{
 			"a corrupt member", at(member(1, func(s *scripted) { s.status.Errors = []string{"memberID:1  alarm:CORRUPT "} }).start(t)),
-			[]string{"the cluster refuses writes, until the alarm is disarmed", "etcdctl alarm disarm"}, nil,
+			[]string{"the cluster refuses writes, until the alarm is disarmed", "etcdctl alarm disarm"},
+			nil,
 		},
 		{"P6: a full disk", at(dead.Address()), []string{"etcd is not running (a full disk, too, ends it), or listens elsewhere", "df -h"}, nil},
 		{
