@@ -98,8 +98,6 @@ type netConn struct {
 	// message. arrived is when the latest bytes of a large message arrived.
 	received, complete atomic.Int64
 	arrived            health.Stamp
-	// broken is set once a read has failed. A connection that the server closes gracefully (GOAWAY) is not broken yet.
-	broken atomic.Pointer[atomic.Bool]
 }
 
 func (c *netConn) set(conn net.Conn) { c.conn.Store(&conn) }
@@ -159,21 +157,11 @@ func (c *netConn) backlog() backlog {
 type countingConn struct {
 	net.Conn
 	counts *netConn
-	broken *atomic.Bool
-}
-
-func newCountingConn(conn net.Conn, counts *netConn) countingConn {
-	c := countingConn{conn, counts, new(atomic.Bool)}
-	counts.broken.Store(c.broken)
-	return c
 }
 
 func (c countingConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.counts.arrivedNow(n)
-	if err != nil {
-		c.broken.Store(true)
-	}
 	return n, err
 }
 

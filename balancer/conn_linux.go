@@ -12,7 +12,7 @@ import (
 
 // counting returns a connection that counts what arrives.
 func counting(conn net.Conn, counts *netConn) net.Conn {
-	counted := newCountingConn(conn, counts)
+	counted := countingConn{conn, counts}
 	switch conn.(type) {
 	case *net.TCPConn, *net.UnixConn:
 	default:
@@ -59,7 +59,6 @@ func (c *readyConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, er
 		c.counts.arrivedNow(n)
 		return buf, n, nil
 	}
-	c.broken.Store(true)
 	if buf != nil {
 		pool.Put(buf)
 	}

@@ -6,5 +6,5 @@ import "net"
 
 // counting returns a connection that counts what arrives.
 func counting(conn net.Conn, counts *netConn) net.Conn {
-	return newCountingConn(conn, counts)
+	return countingConn{conn, counts}
 }

@@ -1,7 +1,6 @@
 package balancer
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -80,7 +79,7 @@ type reconnector struct {
 type turns struct {
 	outage bool // nothing is connected
 	since  time.Time
-	taken  int // in this outage, and in those before between which connections were only lost at once
+	taken  int // in this outage
 	next   time.Time
 }
 
@@ -110,15 +109,15 @@ func (rc *reconnector) noteOutageLocked() {
 	if rc.anyReadyLocked() || len(rc.p.endpoints) == 0 {
 		if rc.turns.outage {
 			rc.endOutageLocked(now.Sub(rc.turns.since), now)
-			rc.turns.outage = false
 		}
+		rc.turns = turns{}
 		return
 	}
 	if rc.turns.outage {
 		return
 	}
 	n := rc.triedLocked()
-	rc.turns = turns{outage: true, since: now, taken: max(rc.turns.taken-1, 0)}
+	rc.turns = turns{outage: true, since: now}
 	rc.turns.take(n, now)
 	for _, i := range rand.Perm(len(rc.p.endpoints)) {
 		if s := rc.p.endpoints[i].conn(Calls); s.waitsLocked(now) {
@@ -225,27 +224,6 @@ func (rc *reconnector) attemptFailedLocked(s *subConn, err error) {
 		s.due = now.Add(pauseAfter(s.failures-1, 1, maxPause))
 	default:
 		s.due = now.Add(pauseAfter(s.failures-1, 1, maxOutagePause))
-	}
-}
-
-// errShortLived is the reason why an endpoint is not connected whose connections are lost as soon as they are made.
-var errShortLived = errors.New("the latest connections were lost soon after they were made")
-
-// lostLocked counts a connection that was lost within firstPause without completed work, as the one before it was, as a
-// failed attempt. One with calls that the server closes gracefully completes them.
-func (rc *reconnector) lostLocked(s *subConn) {
-	broken := s.conn.broken.Load()
-	graceful := broken != nil && !broken.Load() && len(s.ep.inflight.callsOn(s)) > 0
-	s.short++
-	if graceful || time.Since(s.attempted) >= firstPause || s.completedSince(s.attempted) {
-		s.short = 0
-	}
-	switch {
-	case s.short > 1:
-		s.failures = s.short - 2
-		rc.attemptFailedLocked(s, errShortLived)
-	case !rc.turns.outage:
-		rc.turns.taken = 0
 	}
 }
 

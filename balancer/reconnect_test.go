@@ -290,8 +290,6 @@ func TestFleetInFaults(t *testing.T) {
 	loseFlows := func(s *server) { forget(s) }
 	hangUp := func(s *server) { s.hangsUp.Store(true); s.disconnect() }
 	answerAgain := func(s *server) { s.hangsUp.Store(false) }
-	drop := func(s *server) { s.drops.Store(true); s.disconnect() }
-	keep := func(s *server) { s.drops.Store(false) }
 	nothing := func(*server) {}
 	toggle := func(every time.Duration) func([]*server) {
 		return func(servers []*server) {
@@ -327,9 +325,6 @@ func TestFleetInFaults(t *testing.T) {
 		"all is swallowed":      {3, during(3, swallow, carry), 40, 3},
 		"all refuse":            {3, during(3, (*server).kill, (*server).restart), 16, 6},
 		"failed handshakes":     {3, during(3, hangUp, answerAgain), 16, 6},
-		"lost once made":        {3, during(3, drop, keep), 16, 6},
-		"the only one is lost":  {1, during(1, drop, keep), 12, 3},
-		"one of three is lost":  {3, during(1, drop, keep), 12, 3},
 	} {
 		subtest(t, name, test.servers, func(t *testing.T, servers []*server) {
 			var clients []*client

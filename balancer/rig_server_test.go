@@ -93,8 +93,6 @@ type server struct {
 	unwatched atomic.Bool // the health of the server cannot be watched
 	// hangsUp is set while connections are closed before the server's preface, as after a failed handshake.
 	hangsUp atomic.Bool
-	// drops is set while new connections are closed before a call is completed.
-	drops atomic.Bool
 
 	calls, conns, dials atomic.Int64
 	streams             uint32 // that it allows on a connection from its next start on
@@ -314,9 +312,6 @@ func (l serverListener) Accept() (net.Conn, error) {
 	l.s.mu.Lock()
 	l.s.open = append(l.s.open, c)
 	l.s.mu.Unlock()
-	if l.s.drops.Load() {
-		time.AfterFunc(usual/2, func() { _ = c.Close() })
-	}
 	return c, nil
 }
 

@@ -24,8 +24,6 @@ type subConn struct {
 	state connectivity.State
 	// failures counts the attempts to connect that have failed since the latest connection.
 	failures int
-	// short counts the connections in a row that were lost within firstPause, and completed no work.
-	short int
 	// attempted is when the latest attempt began, due when the next one may; the timer fires then.
 	attempted, due time.Time
 	timer          *time.Timer // nil before the first
@@ -242,7 +240,6 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 		s.disconnectedLocked()
 		if was == connectivity.Ready {
 			t.evidence = health.Evidence{Kind: health.Disconnected, Detail: "connection lost"}
-			p.reconnects.lostLocked(s)
 		}
 		p.reconnects.reconnectLocked(s)
 	default:
@@ -271,9 +268,7 @@ func (p *policy) takeReadyLocked(s *subConn) takenState {
 	s.made.Add(1)
 	if s.failing.Swap(false) || p.reconnects.turns.outage {
 		p.reconnects.noteOutageLocked()
-		if s.short < 2 {
-			p.reconnects.reconnectSoonLocked(reconnectSpread) // the fault that affected s, and perhaps others, is over
-		}
+		p.reconnects.reconnectSoonLocked(reconnectSpread) // the fault that affected s, and perhaps others, is over
 	}
 	s.failures, s.due, s.err = 0, time.Time{}, nil
 	s.forget()

@@ -196,7 +196,7 @@ func TestReceiving(t *testing.T) {
 		c := &netConn{}
 		arrive := func(n int) {
 			go func() { _, _ = peer.Write(make([]byte, n)) }()
-			_, err := io.ReadFull(newCountingConn(conn, c), make([]byte, n))
+			_, err := io.ReadFull(countingConn{conn, c}, make([]byte, n))
 			require.NoError(t, err)
 		}
 		c.complete.Store(c.received.Load())
