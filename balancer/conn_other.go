@@ -5,6 +5,4 @@ package balancer
 import "net"
 
 // counting returns a connection that counts what arrives.
-func counting(conn net.Conn, counts *netConn) net.Conn {
-	return countingConn{conn, counts}
-}
+func counting(conn net.Conn, counts *netConn) net.Conn { return countingConn{conn, counts} }

@@ -211,11 +211,9 @@ func (s *subConn) waitsLocked(now time.Time) bool {
 	return s.sc != nil && !s.ready.Load() && s.state != connectivity.Connecting && s.due.After(now)
 }
 
-// attemptFailedLocked records a failed attempt, and sets when the next is due.
-func (rc *reconnector) attemptFailedLocked(s *subConn, err error) {
+// attemptFailedLocked sets when the next attempt is due.
+func (rc *reconnector) attemptFailedLocked(s *subConn) {
 	now := time.Now()
-	s.err = err
-	s.failing.Store(true)
 	s.failures++
 	switch {
 	case s.class == Calls && rc.turns.outage:

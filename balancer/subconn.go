@@ -234,7 +234,9 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 		t = p.takeReadyLocked(s)
 	case connectivity.TransientFailure:
 		s.disconnectedLocked()
-		p.reconnects.attemptFailedLocked(s, st.ConnectionError)
+		s.err = st.ConnectionError
+		s.failing.Store(true)
+		p.reconnects.attemptFailedLocked(s)
 		t.evidence = health.Evidence{Kind: health.ConnectFailed, Err: st.ConnectionError, Detail: "connect"}
 	case connectivity.Idle:
 		s.disconnectedLocked()

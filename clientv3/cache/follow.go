@@ -378,7 +378,9 @@ func (v *view) apply(resp *clientv3.WatchResponse) error {
 	if s == nil {
 		return errUnavailable
 	}
-	resp.Events = slices.DeleteFunc(resp.Events, func(ev *clientv3.Event) bool { return ev.Kv.ModRevision <= s.rev })
+	for len(resp.Events) > 0 && resp.Events[0].Kv.ModRevision <= s.rev {
+		resp.Events = resp.Events[1:]
+	}
 	if len(resp.Events) == 0 {
 		return nil
 	}

@@ -3,7 +3,6 @@ package concurrency
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -126,7 +125,7 @@ func each(ctx context.Context, watch clientv3.WatchChan, f func(*pb.ResponseHead
 
 // compacted returns when it is time to read again after a compaction has ended a watch: many may end at once, and so may the
 // next ones.
-func compacted(ctx context.Context) error { return pause.For(ctx, observeAgain/2+rand.N(observeAgain)) }
+func compacted(ctx context.Context) error { return pause.About(ctx, observeAgain) }
 
 // response returns the response of a read at the revision of kv.
 func response(header *pb.ResponseHeader, kv *mvccpb.KeyValue) *clientv3.GetResponse {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -141,7 +140,12 @@ func (f *doctorFlags) show(cmd *cobra.Command, report doctor.Report) error {
 	if err := f.output.print(cmd.OutOrStdout(), report); err != nil || report.Healthy {
 		return err
 	}
-	serious := len(slices.DeleteFunc(slices.Clone(report.Findings), func(f doctor.Finding) bool { return f.Severity == doctor.Note }))
+	serious := 0
+	for _, f := range report.Findings {
+		if f.Severity != doctor.Note {
+			serious++
+		}
+	}
 	if serious == 1 {
 		return cli.NegativeError("1 finding")
 	}

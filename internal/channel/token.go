@@ -38,12 +38,12 @@ const tokenSettles = 10 * time.Second
 
 // token is a credential together with the request metadata that carries it.
 type token struct {
-	value    string
-	login    Login // used to fetch it
-	metadata map[string]string
-	fetched  time.Time // zero if the user gave it
-	accepted atomic.Bool
-	useless  bool // it was refused within freshToken; guarded by tokenSource.mu
+	value        string
+	login        Login // used to fetch it
+	metadata     map[string]string
+	fetched      time.Time // zero if the user gave it
+	accepted     atomic.Bool
+	refusedFresh bool // it was refused within freshToken; guarded by tokenSource.mu
 	// refused holds the members that refused it within tokenSettles; nil for none.
 	refused atomic.Pointer[tokenRefusals]
 }
@@ -242,13 +242,13 @@ func (s *tokenSource) drop(a *attempt, refusal error) renewal {
 	if used == nil || used != s.current.Load() {
 		return renewed
 	}
-	used.useless = used.useless || now.Sub(used.fetched) < freshToken
+	used.refusedFresh = used.refusedFresh || now.Sub(used.fetched) < freshToken
 	switch {
 	case s.refusedByLocked(used, a):
 		return elsewhere
 	case s.useless.failures > maxTokenRefreshes && now.Before(s.useless.until):
 		return renewed // no request yet: the same token
-	case used.accepted.Load() || used.login.FromSource || !used.useless ||
+	case used.accepted.Load() || used.login.FromSource || !used.refusedFresh ||
 		!errors.Is(rpctypes.Error(refusal), rpctypes.ErrInvalidAuthToken):
 		s.useless = wrongLogin{}
 	default:
@@ -353,7 +353,8 @@ func (s *tokenSource) takeLocked(login Login, value string, err error) {
 	case isWrongLogin(err):
 		s.wrong = s.wrong.again(login, err, maxWrongLoginBackoff)
 	default:
-		if s.wrong = s.wrong.again(login, err, maxUselessTokenBackoff); s.wrong.failures <= maxTokenRefreshes {
+		s.wrong = s.wrong.again(login, err, maxUselessTokenBackoff)
+		if s.wrong.failures <= maxTokenRefreshes {
 			s.wrong.until = time.Time{}
 		}
 	}

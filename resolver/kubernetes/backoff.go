@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"time"
 )
@@ -28,9 +29,10 @@ func (b *backoff) reset() { b.failures, b.next = 0, 0 }
 // pause counts a failure and returns the pause before the next attempt. It never exceeds longest,
 // and later pauses grow from at most longest.
 func (b *backoff) pause(longest time.Duration) time.Duration {
-	if b.failures++; b.failures == 1 {
+	b.failures++
+	if b.failures == 1 {
 		return 0
 	}
-	b.next = min(max(firstPause, time.Duration(float64(b.next)*growth)), longest)
+	b.next = min(cmp.Or(time.Duration(float64(b.next)*growth), firstPause), longest)
 	return time.Duration(float64(b.next) * (1 - jitter*rand.Float64()))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -78,7 +77,7 @@ func waitPut(ctx context.Context, c *clientv3.Client, key string, rev int64, opt
 func waitFor(ctx context.Context, c *clientv3.Client, key string, kind mvccpb.Event_EventType, opts ...clientv3.OpOption) (*clientv3.Event, error) {
 	ev, err := waitEvent(ctx, c, key, func(ev *clientv3.Event) bool { return ev.Type == kind }, opts...)
 	if errors.Is(err, rpctypes.ErrCompacted) {
-		_ = pause.For(ctx, compactedPause/2+rand.N(compactedPause)) // the next request sees that it has ended
+		_ = pause.About(ctx, compactedPause) // the next request sees that it has ended
 	}
 	return ev, err
 }
