@@ -16,12 +16,8 @@ type line struct {
 	fields  []zap.Field
 }
 
-func warning(message string, fields ...[]zap.Field) line {
-	return line{zapcore.WarnLevel, message, slices.Concat(fields...)}
-}
-
-func info(message string, fields ...[]zap.Field) line {
-	return line{zapcore.InfoLevel, message, slices.Concat(fields...)}
+func (r *Reporter) logLocked(level zapcore.Level, message string, fields ...[]zap.Field) {
+	r.lines = append(r.lines, line{level, message, slices.Concat(fields...)})
 }
 
 // member is an endpoint in a line about the cluster.
@@ -36,27 +32,27 @@ func (m member) String() string {
 }
 
 // cause returns the evidence for the outage of an endpoint.
-func (e *episode) cause(endpoint string) []zap.Field {
+func (o *outage) cause(endpoint string) []zap.Field {
 	fields := []zap.Field{
-		zap.String("endpoint", endpoint), zap.Stringer("state", e.state), zap.Stringer("evidence", e.evidence.Kind),
+		zap.String("endpoint", endpoint), zap.Stringer("state", o.state), zap.Stringer("evidence", o.evidence.Kind),
 	}
-	if e.evidence.Detail != "" {
-		fields = append(fields, zap.String("detail", e.evidence.Detail))
+	if o.evidence.Detail != "" {
+		fields = append(fields, zap.String("detail", o.evidence.Detail))
 	}
-	return append(fields, zap.Time("since", e.begin))
+	return append(fields, zap.Time("since", o.begin))
 }
 
 // maxMembers bounds the endpoints that a line names.
 const maxMembers = 20
 
-// members returns the endpoints that are out in an outage of the cluster, and how many these are.
-func (e *episode) members(key string, out []member) []zap.Field {
-	return []zap.Field{zap.Stringers(key, out[:min(len(out), maxMembers)]), zap.Int("out", len(out)), zap.Time("since", e.begin)}
+// list returns the endpoints that are out in an outage of the cluster, and how many these are.
+func (o *outage) list(key string, out []member) []zap.Field {
+	return []zap.Field{zap.Stringers(key, out[:min(len(out), maxMembers)]), zap.Int("out", len(out)), zap.Time("since", o.begin)}
 }
 
 // summary summarizes an outage that has ended.
-func (e *episode) summary() []zap.Field {
-	return append([]zap.Field{zap.Duration("out-for", e.back.Sub(e.begin)), zap.Int("flaps", e.flaps)}, e.tried.fields()...)
+func (o *outage) summary() []zap.Field {
+	return append([]zap.Field{zap.Duration("out-for", o.changed.Sub(o.begin)), zap.Int("flaps", o.flaps)}, o.tried.fields()...)
 }
 
 func (t *tally) fields() []zap.Field {
