@@ -25,7 +25,7 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 400},
 	"balancer":    {5450, 6500},
-	"clientv3":    {24550, 29110},
+	"clientv3":    {24550, 29115},
 	"cmd":         {5050, 2700},
 	"compat":      {950, 900},
 	"conformance": {850, 1250},
