@@ -65,7 +65,7 @@ var layers = map[string][]string{
 	"clientv3/clientv3util":             {"clientv3"},
 	"clientv3/concurrency":              {"clientv3", "clientv3/internal/optxn", "clientv3/internal/reply", "clientv3/internal/settle", "internal/pause", "retry"},
 	"clientv3/credentials":              {},
-	"clientv3/experimental/recipes":     {"clientv3", "clientv3/concurrency", "clientv3/internal/settle", "internal/pause"},
+	"clientv3/experimental/recipes":     {"clientv3", "clientv3/concurrency", "clientv3/internal/optxn", "clientv3/internal/settle", "internal/pause"},
 	"clientv3/idempotent":               {"clientv3", "clientv3/concurrency", "clientv3/internal/lineage", "clientv3/internal/optxn", "clientv3/internal/reply", "internal/channel", "internal/pause", "observe", "retry"},
 	"clientv3/jobs":                     {"clientv3", "clientv3/cache", "clientv3/internal/optxn", "clientv3/internal/settle", "clientv3/leaderelection", "internal/pause", "retry"},
 	"clientv3/kubernetes":               {"clientv3"},

@@ -3,6 +3,7 @@ package clientv3
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -27,6 +28,9 @@ const (
 	// probeTimeout bounds the probe of one endpoint. It covers a lost SYN (1 s) and
 	// a slow handshake.
 	probeTimeout = 2 * time.Second
+
+	// maxAdvertised bounds the client URLs of a cluster: each is probed and gets a connection.
+	maxAdvertised = 1000
 
 	// firstSync bounds the random delay of the first auto-sync.
 	firstSync = time.Second
@@ -72,6 +76,9 @@ func (c *Client) Sync(ctx context.Context) error {
 		return err
 	}
 	found := c.advertised(resp.Members)
+	if n := len(found.usable) + len(found.inClear); n > maxAdvertised {
+		return fmt.Errorf("etcdclient: the members advertise %d client URLs, more than %d; the endpoints are unchanged", n, maxAdvertised)
+	}
 	c.warnOfPlaintext(found.inClear)
 	switch {
 	case len(found.usable) > 0:

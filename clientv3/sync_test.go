@@ -3,6 +3,7 @@ package clientv3_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -88,10 +89,15 @@ func testSync(t *testing.T) {
 	}
 }
 
-func TestSyncKeepsTheEndpointsWhenNoVoterIsLeft(t *testing.T) {
-	c := newSyncClient(t, &membership{members: []*pb.Member{{Name: "l", IsLearner: true, ClientURLs: []string{"x:1"}}}}, "127.0.0.1:1")
-	assert.ErrorContains(t, c.Sync(t.Context()), "no started voting member")
-	assert.Equal(t, []string{"127.0.0.1:1"}, c.Endpoints())
+func TestSyncKeepsTheEndpoints(t *testing.T) {
+	for reason, members := range map[string][]*pb.Member{
+		"no started voting member":         {{Name: "l", IsLearner: true, ClientURLs: []string{"x:1"}}},
+		"1001 client URLs, more than 1000": slices.Repeat([]*pb.Member{voter(dead)}, 1001),
+	} {
+		c := newSyncClient(t, &membership{members: members}, "127.0.0.1:1")
+		assert.ErrorContains(t, c.Sync(t.Context()), reason)
+		assert.Equal(t, []string{"127.0.0.1:1"}, c.Endpoints())
+	}
 }
 
 func TestSyncWithoutAConnection(t *testing.T) {

@@ -48,8 +48,8 @@ func split(txn *clientv3.TxnResponse, ops []clientv3.Op) ([]clientv3.OpResponse,
 	}
 	responses := make([]clientv3.OpResponse, len(ops))
 	for i, op := range ops {
-		resp := optxn.Part(parts[i], reply.Header(txn.Header, txn.Header.GetRevision()))
-		if (resp.Get() != nil) != op.IsGet() || (resp.Put() != nil) != op.IsPut() || resp.Txn() != nil || parts[i].GetResponse() == nil {
+		resp, err := optxn.Part(parts[i], op, reply.Header(txn.Header, txn.Header.GetRevision()))
+		if err != nil {
 			return nil, fmt.Errorf("batch: the response to operation %d of a Txn is of another kind", i)
 		}
 		responses[i] = resp

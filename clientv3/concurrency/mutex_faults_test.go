@@ -196,12 +196,10 @@ func TestEmptyResponseDoesNotAcquireTheLock(t *testing.T) {
 		s := f.session(t)
 		nothing := &pb.ResponseOp{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{}}}
 		for _, method := range []func(*Mutex, context.Context) error{(*Mutex).Lock, (*Mutex).TryLock} {
-			f.Once("Txn", func(call *fakeetcd.Call) {
-				call.Answer(&pb.TxnResponse{
-					Header: &pb.ResponseHeader{Revision: 1}, Responses: []*pb.ResponseOp{nothing, nothing},
-				}, nil)
-			})
-			require.Equal(t, ErrSessionExpired, method(NewMutex(s, "lock"), t.Context()))
+			for _, responses := range [][]*pb.ResponseOp{{nothing, nothing}, {nothing}, nil} {
+				f.Once("Txn", func(call *fakeetcd.Call) { call.Answer(&pb.TxnResponse{Responses: responses}, nil) })
+				require.Equal(t, ErrSessionExpired, method(NewMutex(s, "lock"), t.Context()))
+			}
 		}
 	})
 }

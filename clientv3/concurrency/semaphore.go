@@ -6,6 +6,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 )
 
 // Semaphore is held by up to n sessions at a time. Use it from one goroutine at a time.
@@ -57,7 +58,7 @@ func (p *waiter) awaitPlace(ctx context.Context) (view, error) {
 			return view{}, err
 		}
 		ahead := make(map[string]bool)
-		for _, kv := range resp.Responses[0].GetResponseRange().GetKvs() {
+		for _, kv := range optxn.At(resp, 0).GetResponseRange().GetKvs() {
 			ahead[string(kv.Key)] = true
 		}
 		if len(ahead) < p.holders {

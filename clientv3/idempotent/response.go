@@ -3,7 +3,6 @@ package idempotent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -29,10 +28,11 @@ func (a *attempts) response() (clientv3.OpResponse, error) {
 	case len(parts) > 0 && a.op.IsTxn():
 		return (&clientv3.TxnResponse{Header: a.header, Succeeded: succeeded, Responses: parts[1:]}).OpResponse(), nil
 	case len(parts) == 2:
-		return optxn.Part(parts[1], a.header), nil
-	default:
-		return clientv3.OpResponse{}, &retry.ResponseLostError{Revision: a.header.GetRevision(), Err: errForm}
+		if resp, err := optxn.Part(parts[1], a.op, a.header); err == nil {
+			return resp, nil
+		}
 	}
+	return clientv3.OpResponse{}, &retry.ResponseLostError{Revision: a.header.GetRevision(), Err: errForm}
 }
 
 // maxReads bounds the ranges that one Txn reads: half of etcd's default limit.
@@ -56,7 +56,7 @@ func (a *attempts) rebuild(ctx context.Context, rec *record) (clientv3.OpRespons
 	} else {
 		var one *pb.ResponseOp
 		if one, err = b.one(a.op, nil); err == nil {
-			resp = optxn.Part(one, b.header)
+			resp, err = optxn.Part(one, a.op, b.header)
 		}
 	}
 	if err == nil {
@@ -195,7 +195,7 @@ func (b *rebuilding) read(ctx context.Context, kv clientv3.KV, key string) error
 		for i := range reads {
 			r := resp.Txn().Responses[i].GetResponseRange()
 			if r == nil {
-				return fmt.Errorf("%w: %v", errForm, resp.Txn().Responses[i])
+				return errForm
 			}
 			b.fill[0](r)
 			b.fill = b.fill[1:]

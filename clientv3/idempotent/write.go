@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"sync/atomic"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -140,7 +139,7 @@ func (a *attempts) answered(resp *clientv3.TxnResponse, unsure bool) (result, er
 		return a.lane.held(resp.Header.GetRevision()), nil
 	}
 	if len(resp.Responses) != 1 || resp.Responses[0].GetResponseRange() == nil {
-		return a.lane.failed(retry.Ambiguous, true), fmt.Errorf("idempotent: the answer to a Txn does not match its request: %v", resp.Responses)
+		return a.lane.failed(retry.Ambiguous, true), errForm
 	}
 	kvs := resp.Responses[0].GetResponseRange().Kvs
 	if len(kvs) == 0 {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/quorate/quorate/clientv3"
@@ -166,7 +167,7 @@ func (q *Queue) Count(ctx context.Context) (Counts, error) {
 	if err != nil {
 		return Counts{}, err
 	}
-	n := func(i int) int64 { return resp.Responses[i].GetResponseRange().GetCount() }
+	n := func(i int) int64 { return optxn.At(resp, i).GetResponseRange().GetCount() }
 	return Counts{Waiting: n(0) - n(1), Running: n(1), Dead: n(2)}, nil
 }
 
@@ -179,7 +180,7 @@ func (q *Queue) DeadLetters(ctx context.Context, limit int64) ([]string, error) 
 	}
 	ids := make([]string, 0, len(resp.Kvs))
 	for _, kv := range resp.Kvs {
-		ids = append(ids, string(kv.Key[len(q.keys.deadLetters):]))
+		ids = append(ids, strings.TrimPrefix(string(kv.Key), q.keys.deadLetters))
 	}
 	return ids, nil
 }

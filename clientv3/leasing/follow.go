@@ -3,6 +3,7 @@ package leasing
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.uber.org/zap"
@@ -81,7 +82,7 @@ func (k *kv) followEvents(ctx context.Context, rev int64) (seen bool, err error)
 }
 
 func (k *kv) leasingKeyEvent(ev *clientv3.Event) {
-	key := string(ev.Kv.Key[len(k.prefix):])
+	key := strings.TrimPrefix(string(ev.Kv.Key), k.prefix)
 	switch {
 	case ev.Type == mvccpb.Event_DELETE:
 		k.cache.invalidate(key, ev.Kv.ModRevision)

@@ -277,7 +277,7 @@ func (c *simClient) write(op clientv3.Op, spans []span, attempts int) {
 }
 
 func (c *simClient) makeWay(op clientv3.Op, w *write, listed []*pb.ResponseOp, attempts int) {
-	own, foreign := c.cache.releaseOwned(w, listed)
+	own, foreign := c.cache.releaseOwned(w, &clientv3.TxnResponse{Responses: listed})
 	for _, l := range own {
 		c.release(l)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -29,7 +30,7 @@ func (k *kv) write(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, er
 		}
 		if resp.Succeeded {
 			k.releases.add(k.cache.commit(w, resp.Header, w.refreshed(resp))...)
-			return optxn.Part(resp.Responses[0], resp.Header), nil
+			return optxn.Part(optxn.At(resp, 0), op, resp.Header)
 		}
 		if err := k.makeWay(ctx, w, resp); err != nil {
 			return clientv3.OpResponse{}, err
@@ -57,7 +58,7 @@ func (k *kv) send(ctx context.Context, op clientv3.Op, w *write) (*clientv3.TxnR
 // deleted.
 func (k *kv) makeWay(ctx context.Context, w *write, resp *clientv3.TxnResponse) error {
 	k.cache.observe(resp.Header)
-	own, foreign := k.cache.releaseOwned(w, resp.Responses)
+	own, foreign := k.cache.releaseOwned(w, resp)
 	k.releases.add(own...)
 	if err := k.requestRevoke(ctx, foreign); err != nil {
 		return err
@@ -96,10 +97,7 @@ func (w *write) refreshes() int {
 
 // refreshed returns the first entries' keys after the transaction.
 func (w *write) refreshed(resp *clientv3.TxnResponse) []*mvccpb.KeyValue {
-	if len(resp.Responses) < 2 {
-		return nil
-	}
-	reads := &clientv3.TxnResponse{Responses: resp.Responses[1].GetResponseTxn().GetResponses()}
+	reads := &clientv3.TxnResponse{Responses: optxn.At(resp, 1).GetResponseTxn().GetResponses()}
 	items := make([]*mvccpb.KeyValue, len(reads.Responses))
 	for i := range items {
 		items[i] = optxn.Key(reads, i)
@@ -197,7 +195,7 @@ func (c *cache) abandon(w *write) (release []leasingKey) {
 // span. It drops entries that are not owned any more, and returns the leasing keys to
 // delete: this client's and those of others. For a range it sets floor to the highest
 // create revision of the keys that may stay.
-func (c *cache) releaseOwned(w *write, listed []*pb.ResponseOp) (own, foreign []leasingKey) {
+func (c *cache) releaseOwned(w *write, listed *clientv3.TxnResponse) (own, foreign []leasingKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	kept, gone := map[string]int64{}, map[string]bool{}
@@ -205,8 +203,8 @@ func (c *cache) releaseOwned(w *write, listed []*pb.ResponseOp) (own, foreign []
 		s := &w.spans[i]
 		s.floor = 0
 		lowest := int64(math.MaxInt64) // of those to delete
-		for _, l := range listed[i].GetResponseRange().GetKvs() {
-			key, name := string(l.Key[len(c.prefix):]), leasingKey{string(l.Key), l.CreateRevision}
+		for _, l := range optxn.At(listed, i).GetResponseRange().GetKvs() {
+			key, name := strings.TrimPrefix(string(l.Key), c.prefix), leasingKey{string(l.Key), l.CreateRevision}
 			ours := c.session != nil && clientv3.LeaseID(l.Lease) == c.session.lease
 			if ours && !s.exclusive && string(l.Value) != revoked && c.ownsLocked(key, l.CreateRevision) {
 				kept[key] = l.CreateRevision

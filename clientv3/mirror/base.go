@@ -19,8 +19,11 @@ const (
 	pageBytes     = 1 << 20
 )
 
-// errNoProgress ends a read that would never end, or would look complete.
-var errNoProgress = errors.New("mirror: the server says that more keys follow, and returned none")
+var (
+	// errNoProgress ends a read that would never end, or would look complete.
+	errNoProgress = errors.New("mirror: the server says that more keys follow, and returned none")
+	errNoRevision = errors.New("mirror: the server does not say at which revision it reads")
+)
 
 func (s *syncer) SyncBase(ctx context.Context) (<-chan *clientv3.GetResponse, chan error) {
 	pages := make(chan *clientv3.GetResponse, pagesAhead)
@@ -58,7 +61,11 @@ func (s *syncer) choose(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.rev.CompareAndSwap(0, resp.Header.GetRevision()) {
+	rev := resp.Header.GetRevision()
+	if rev == 0 {
+		return errNoRevision
+	}
+	if s.rev.CompareAndSwap(0, rev) {
 		s.cluster.Store(resp.Header.GetClusterId())
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
@@ -83,7 +84,7 @@ func (s *Store[T]) read(ctx context.Context, key string, opts ...clientv3.OpOpti
 func (s *Store[T]) entry(op string, kv *mvccpb.KeyValue) (Entry[T], error) {
 	value, err := s.decode(op, string(kv.Key), kv.Value)
 	return Entry[T]{
-		Key: string(kv.Key[len(s.prefix):]), Value: value, CreateRevision: kv.CreateRevision,
+		Key: strings.TrimPrefix(string(kv.Key), s.prefix), Value: value, CreateRevision: kv.CreateRevision,
 		ModRevision: kv.ModRevision, Version: kv.Version, Lease: clientv3.LeaseID(kv.Lease),
 	}, err
 }

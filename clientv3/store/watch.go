@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -215,7 +216,7 @@ func (w *watch[T]) put(kv *mvccpb.KeyValue) error {
 
 func (w *watch[T]) deleted(key string, rev int64) error {
 	delete(w.known, key)
-	return w.give(Change[T]{Type: Deleted, Entry: Entry[T]{Key: key[len(w.store.prefix):], ModRevision: rev}}, nil)
+	return w.give(Change[T]{Type: Deleted, Entry: Entry[T]{Key: strings.TrimPrefix(key, w.store.prefix), ModRevision: rev}}, nil)
 }
 
 func (w *watch[T]) give(c Change[T], err error) error {

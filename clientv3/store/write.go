@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
@@ -74,7 +75,7 @@ func (s *Store[T]) update(ctx context.Context, key string, change func(T) (T, er
 
 // replace tries to update a key that was read, and reports whether that is done.
 func (s *Store[T]) replace(ctx context.Context, kv *mvccpb.KeyValue, change func(T) (T, error), opts []clientv3.OpOption) (e Entry[T], done bool, err error) {
-	e, exists := Entry[T]{Key: string(kv.Key[len(s.prefix):])}, kv.ModRevision != 0
+	e, exists := Entry[T]{Key: strings.TrimPrefix(string(kv.Key), s.prefix)}, kv.ModRevision != 0
 	if exists {
 		if e, err = s.entry("update", kv); err != nil {
 			return e, false, s.refused("update", string(kv.Key), errors.Unwrap(err))
@@ -109,7 +110,7 @@ func (s *Store[T]) unchanged(ctx context.Context, kv *mvccpb.KeyValue) (bool, er
 	if !stale {
 		return true, nil
 	}
-	now, err := s.read(ctx, string(kv.Key[len(s.prefix):]))
+	now, err := s.read(ctx, strings.TrimPrefix(string(kv.Key), s.prefix))
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return false, s.refused("update", string(kv.Key), err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/internal/hedge"
@@ -140,16 +141,34 @@ func (c *call) invoke(a *attempt) error {
 	if err != nil {
 		return err
 	}
+	r, ok := c.reply.(withHeader)
+	if ok && r.GetHeader() == nil {
+		addHeader(r)
+	}
 	if !c.properties.hedged {
 		c.caller.large.learn(c.req, c.reply)
 	}
 	if c.properties.need == balancer.Full {
-		c.caller.learnTerm(answered, c.reply)
+		if ok {
+			c.caller.learnTerm(answered, r.GetHeader().GetRaftTerm())
+		}
 		if t := a.token.Load(); t != nil && !t.accepted.Load() {
 			t.accepted.Store(true)
 		}
 	}
 	return nil
+}
+
+// withHeader is a reply of etcd's. Programs read its header without a check: etcd always sends one.
+type withHeader interface {
+	proto.Message
+	GetHeader() *pb.ResponseHeader
+}
+
+// addHeader gives a reply without a header an empty one.
+func addHeader(r withHeader) {
+	m := r.ProtoReflect()
+	m.Mutable(m.Descriptor().Fields().ByName("header"))
 }
 
 // next returns another attempt. The previous one keeps its record: gRPC may still use it

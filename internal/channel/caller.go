@@ -158,12 +158,7 @@ func (c *Caller) authenticate(ctx context.Context, method string, req, reply any
 
 // learnTerm records the term in the reply of an attempt that needed a leader. It requests the roles
 // of endpoints if the term is new and no member has named its leader.
-func (c *Caller) learnTerm(a *balancer.Attempt, reply any) {
-	r, ok := reply.(interface{ GetHeader() *pb.ResponseHeader })
-	if !ok {
-		return
-	}
-	term := r.GetHeader().GetRaftTerm()
+func (c *Caller) learnTerm(a *balancer.Attempt, term uint64) {
 	if a.Endpoint().ServedInTerm(term, a.Began()) && ledTerm(c.monitor) < term {
 		a.Endpoint().RolesChanged()
 	}

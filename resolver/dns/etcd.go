@@ -61,8 +61,9 @@ func DiscoverEtcd(ctx context.Context, domain string, cfg EtcdConfig) ([]string,
 
 // FollowEtcd looks up the endpoints at once and then periodically, see Config.Interval, and sets
 // those of the client: the first time, and whenever they have changed. While the lookup fails, or
-// finds none, the client keeps its endpoints, and the reason is logged once. It returns when ctx
-// ends, with its error, or at once if the configuration is invalid.
+// finds none, the client keeps its endpoints, and the reason is logged once. Once all endpoints are
+// https URLs, it looks up no plaintext ones: DNS does not move a client from TLS to plaintext. It
+// returns when ctx ends, with its error, or at once if the configuration is invalid.
 //
 // A client that calls Sync, or has Config.AutoSyncInterval set, replaces its endpoints with those
 // that the members advertise; use only one of the two.
@@ -184,6 +185,7 @@ func (d *discovery) follow(ctx context.Context, client EndpointSetter) error {
 				client.SetEndpoints(slices.Clone(set)...)
 			}
 			failed, wait = 0, d.schedule().afterAnswer(ttl)
+			d.secureOnly = d.secureOnly || strings.HasPrefix(set[len(set)-1], "https:")
 		} else {
 			if problem == nil {
 				logger.Warningf("%v (the client keeps the endpoints that it has)", err)

@@ -118,6 +118,7 @@ func TestFollowEtcd(t *testing.T) {
 		require.Equal(t, []string{
 			"https://etcd0.example.com.:2379", "https://etcd0.example.com.:2379 https://etcd1.example.com.:2379",
 		}, client.all())
+		s.hasSRV("_etcd-client._tcp.example.com", srvRecord("etcd0.example.com.", 2379, 0, 0))
 		for _, err := range []error{errServerFailure, errNoSuchHost} {
 			s.fails(secure, err)
 			time.Sleep(time.Hour)

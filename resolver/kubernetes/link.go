@@ -109,13 +109,25 @@ func (l *links) open() (*link, error) {
 		}
 	}
 	if base, err = transport.HTTPWrappersForConfig(tc, base); err == nil {
-		k.client, err = rest.RESTClientForConfigAndClient(l.config, &http.Client{Transport: base})
+		k.client, err = rest.RESTClientForConfigAndClient(l.config, &http.Client{Transport: base, CheckRedirect: checkRedirect})
 	}
 	if err != nil {
 		k.close()
 		return nil, err
 	}
 	return k, nil
+}
+
+// maxRedirects is the limit of package net/http.
+const maxRedirects = 10
+
+// checkRedirect refuses redirects to other hosts and from TLS to plaintext: the credentials would be sent there.
+func checkRedirect(to *http.Request, via []*http.Request) error {
+	from := via[0].URL
+	if to.URL.Hostname() != from.Hostname() || to.URL.Scheme != "https" && from.Scheme == "https" || len(via) >= maxRedirects {
+		return fmt.Errorf("the API server redirects to %s://%s, where the credentials are not sent", to.URL.Scheme, to.URL.Host)
+	}
+	return nil
 }
 
 // transport returns an HTTP/2 transport, unless HTTP/2 is disabled, which detects dead connections

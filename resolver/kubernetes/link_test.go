@@ -62,6 +62,33 @@ func TestOwnTransport(t *testing.T) {
 	require.Eventually(t, func() bool { return server.Watches() == 0 }, testTimeout, tick)
 }
 
+// roundTrip is a transport of one function.
+type roundTrip func(r *http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestRedirects shows which of the URLs that an API server redirects to get the token.
+func TestRedirects(t *testing.T) {
+	for location, follows := range map[string]bool{
+		"https://api/other": true, "https://api:6443/other": true, "https://elsewhere/apis": false, "http://api/apis": false,
+	} {
+		followed := false
+		transport := roundTrip(func(r *http.Request) (*http.Response, error) {
+			followed = r.URL.String() == location
+			assert.Equal(t, "Bearer secret", r.Header.Get("Authorization"))
+			return &http.Response{StatusCode: http.StatusFound, Header: http.Header{"Location": {location}}, Body: http.NoBody, Request: r}, nil
+		})
+		l, err := newLinks(&rest.Config{Host: "https://api", BearerToken: "secret", Transport: transport}, quick())
+		require.NoError(t, err)
+		k, err := l.acquire()
+		require.NoError(t, err)
+		_, err = k.get(t.Context(), serviceKey{"shop", "users"}, nil, testTimeout)
+		assert.ErrorContains(t, err, "the API server redirects to")
+		assert.Equal(t, follows, followed, location)
+		l.release(k, false)
+	}
+}
+
 func TestLinkIsRenewedAndClosed(t *testing.T) {
 	server := startServer(t)
 	l, err := newLinks(server.RESTConfig(), quick())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 	"github.com/quorate/quorate/clientv3/internal/settle"
 )
 
@@ -123,10 +124,10 @@ func (b *DoubleBarrier) announce(ctx context.Context, me *member) (int64, error)
 		return 0, err
 	case resp.Succeeded:
 		return resp.Header.Revision, nil
-	case !me.found(resp.Responses[0].GetResponseRange().Kvs):
+	case !me.found(optxn.At(resp, 0).GetResponseRange().GetKvs()):
 		return 0, lostKeyError(b.session, me.key)
 	}
-	return resp.Responses[1].GetResponseRange().Kvs[0].ModRevision, nil
+	return optxn.Key(resp, 1).GetModRevision(), nil
 }
 
 // waitReady waits until the barrier is opened with this participant's key in it. An

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 	"github.com/quorate/quorate/clientv3/internal/settle"
 )
 
@@ -124,8 +125,8 @@ func createEphemeral(ctx context.Context, s *concurrency.Session, prefix string)
 		case resp.Succeeded:
 			return newEphemeral(s, key, resp.Header.Revision), nil
 		}
-		found := resp.Responses[0].GetResponseRange().Kvs[0]
-		if unsure != nil && found.Lease == int64(s.Lease()) { // this name is unique
+		found := optxn.Key(resp, 0)
+		if unsure != nil && found.GetLease() == int64(s.Lease()) { // this name is unique
 			return newEphemeral(s, key, found.CreateRevision), nil
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 )
 
 // The keys of readers and writers are below these, below the prefix of the lock.
@@ -113,12 +114,12 @@ func (m *RWMutex) before(ctx context.Context, me *member, kinds []string) (*mvcc
 	if err != nil {
 		return nil, 0, err
 	}
-	if !me.found(resp.Responses[0].GetResponseRange().Kvs) {
+	if !me.found(optxn.At(resp, 0).GetResponseRange().GetKvs()) {
 		return nil, 0, lostKeyError(m.session, me.key)
 	}
-	for _, r := range resp.Responses[1:] {
-		if kvs := r.GetResponseRange().Kvs; len(kvs) > 0 {
-			return kvs[0], resp.Header.Revision, nil
+	for i := range kinds {
+		if key := optxn.Key(resp, 1+i); key != nil {
+			return key, resp.Header.Revision, nil
 		}
 	}
 	return nil, 0, nil

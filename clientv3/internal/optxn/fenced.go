@@ -61,5 +61,5 @@ func (kv *fencedKV) execute(ctx context.Context, op clientv3.Op) (clientv3.OpRes
 	case unconditional:
 		return resp.OpResponse(), nil
 	}
-	return Part(resp.Responses[0], resp.Header), nil
+	return Part(At(resp, 0), op, resp.Header)
 }

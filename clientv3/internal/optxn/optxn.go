@@ -3,6 +3,7 @@ package optxn
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -51,26 +52,36 @@ func (t *txn) Commit() (*clientv3.TxnResponse, error) {
 	return resp.Txn(), err
 }
 
+// errMismatch says that a response to a transaction does not have the parts that were requested.
+var errMismatch = errors.New("etcdclient: the response to a transaction does not match its request")
+
 // Part returns the response to an operation of a transaction as if it had been sent alone: with the header of the whole.
-func Part(part *pb.ResponseOp, header *pb.ResponseHeader) clientv3.OpResponse {
-	if get := part.GetResponseRange(); get != nil {
+// It fails if the response is missing or of another kind.
+func Part(part *pb.ResponseOp, op clientv3.Op, header *pb.ResponseHeader) (clientv3.OpResponse, error) {
+	get, put, del, txn := part.GetResponseRange(), part.GetResponsePut(), part.GetResponseDeleteRange(), part.GetResponseTxn()
+	switch {
+	case op.IsGet() && get != nil:
 		get.Header = header
-		return (*clientv3.GetResponse)(get).OpResponse()
-	}
-	if put := part.GetResponsePut(); put != nil {
+		return (*clientv3.GetResponse)(get).OpResponse(), nil
+	case op.IsPut() && put != nil:
 		put.Header = header
-		return (*clientv3.PutResponse)(put).OpResponse()
-	}
-	if txn := part.GetResponseTxn(); txn != nil {
+		return (*clientv3.PutResponse)(put).OpResponse(), nil
+	case op.IsDelete() && del != nil:
+		del.Header = header
+		return (*clientv3.DeleteResponse)(del).OpResponse(), nil
+	case op.IsTxn() && txn != nil:
 		txn.Header = header
-		return (*clientv3.TxnResponse)(txn).OpResponse()
+		return (*clientv3.TxnResponse)(txn).OpResponse(), nil
 	}
-	del := part.GetResponseDeleteRange()
-	if del == nil {
-		del = &pb.DeleteRangeResponse{}
+	return clientv3.OpResponse{}, errMismatch
+}
+
+// At returns the i-th response of a transaction, nil if there is none.
+func At(resp *clientv3.TxnResponse, i int) *pb.ResponseOp {
+	if i < len(resp.Responses) {
+		return resp.Responses[i]
 	}
-	del.Header = header
-	return (*clientv3.DeleteResponse)(del).OpResponse()
+	return nil
 }
 
 // Writes returns the puts and deletes among operations, also those in either branch of a transaction.
@@ -90,7 +101,7 @@ func Writes(ops ...clientv3.Op) (writes []clientv3.Op) {
 
 // Key returns the first key of the i-th response, a get's, or nil.
 func Key(resp *clientv3.TxnResponse, i int) *mvccpb.KeyValue {
-	if kvs := resp.Responses[i].GetResponseRange().GetKvs(); len(kvs) > 0 {
+	if kvs := At(resp, i).GetResponseRange().GetKvs(); len(kvs) > 0 {
 		return kvs[0]
 	}
 	return nil

@@ -131,6 +131,11 @@ func (ss *session) deliver(resp *pb.WatchResponse) error {
 		}
 		return nil // it was in flight when the watcher was cancelled
 	}
+	for _, ev := range resp.Events {
+		if ev.GetKv() == nil {
+			return disorder("event of watch %d without a key", resp.WatchId)
+		}
+	}
 	if s.req.PrevKV && ss.repeat(s, resp) {
 		return nil
 	}

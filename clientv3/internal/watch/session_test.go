@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
@@ -66,7 +68,10 @@ func TestDisorderBreaksTheStream(t *testing.T) {
 	sc.sends("create 4 from 8")
 	sc.breaks(happened(2, 8), "response for watch 2, which is not created yet") // created on the previous stream
 	sc.sends("create 5 from 8")
-	assert.Equal(t, []string{"created", "events [5 6]", "created", "events [7]"}, f.was())
+	sc.receives(created(5, 10))
+	sc.breaks(&pb.WatchResponse{WatchId: 5, Events: []*mvccpb.Event{{}}}, "event of watch 5 without a key")
+	sc.sends("create 6 from 8")
+	assert.Equal(t, []string{"created", "events [5 6]", "created", "events [7]", "created"}, f.was())
 }
 
 func TestRefusedIDsAreDroppedOnce(t *testing.T) {

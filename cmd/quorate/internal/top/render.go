@@ -53,7 +53,7 @@ func (s Snapshot) Text() string {
 	section(&b, clientLines(s.Clients), "CLIENT", "READY", "CALLS", "WATCHES", "LAG", "UNREAD", "LEASES", "UNANSWERED", "LEAST LEFT")
 	section(&b, electionLines(s.Elections), "ELECTION OR LOCK", "CLIENT", "STATE", "FOR", "REVISION")
 	for _, e := range s.Errors {
-		b.WriteString("\nerror: " + e + "\n")
+		b.WriteString("\nerror: " + cli.OneLine(e) + "\n")
 	}
 	return cut(b.String(), 0)
 }

@@ -128,9 +128,9 @@ func TestProcesses(t *testing.T) {
 
 // What a server or a process says cannot control the terminal.
 func TestRenderCleans(t *testing.T) {
-	text := Snapshot{Members: []Member{{Endpoint: "a:1", State: "failing", Why: "\x1b[2Jgone\nand more"}}}.Text()
+	text := Snapshot{Members: []Member{{Endpoint: "a:1", State: "failing", Why: "\x1b[2Jgone\nand more"}}, Errors: []string{"\x1b[2J"}}.Text()
 	assert.NotContains(t, text, "\x1b")
-	assert.Equal(t, 4, strings.Count(text, "\n"), "the table, and the cause below it")
+	assert.Equal(t, 6, strings.Count(text, "\n"), "the table, the cause below it, and the error")
 }
 
 // channel is a gRPC channel.
