@@ -524,6 +524,20 @@ func TestAnotherCluster(t *testing.T) {
 	}
 }
 
+// Where lists come from one cluster and watches from another, the keys are loaded less and less often.
+func TestEndpointsOfTwoClusters(t *testing.T) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		onWatch(cluster, func(_ *fakeetcd.Member, resp *pb.WatchResponse) bool {
+			time.Sleep(2 * time.Second)
+			resp.Header.ClusterId = 7
+			return true
+		})
+		c := serve(t, client, cache.Config{})
+		time.Sleep(10 * time.Minute)
+		require.Less(t, c.Stats().Loads, int64(150))
+	})
+}
+
 // become makes a cluster answer as another one, which has a/1.
 func become(cluster *fakeetcd.Cluster, now *pb.ResponseHeader) {
 	header := func() *pb.ResponseHeader { return proto.CloneOf(now) }

@@ -53,7 +53,12 @@ func (v *view) run() {
 		if v.c.ctx.Err() != nil {
 			return
 		}
-		if lasted >= lastingWatch {
+		var changed *clientv3.ClusterChangedError
+		lasting := lastingWatch
+		if errors.As(err, &changed) {
+			lasting = pauses.MaxBackoff // the next load is a whole one, and an endpoint may belong to another cluster
+		}
+		if lasted >= lasting {
 			failures = 0
 		}
 		failures++
@@ -101,7 +106,7 @@ func (v *view) after(err error, failures int) time.Duration {
 	switch {
 	case errors.As(err, &changed):
 		v.discard(err)
-		return rand.N(changedSpread)
+		return max(rand.N(changedSpread), pauses.Delay(failures))
 	case errors.As(err, &overflow):
 		v.discard(err)
 		return overflowPause + rand.N(overflowPause)
