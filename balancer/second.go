@@ -22,10 +22,10 @@ const (
 	// secondAnswers is how many liveness checks a second connection must answer while the first one
 	// is silent.
 	secondAnswers = 2
-	// Another second connection is tried after 1/secondShare to 2/secondShare of the silence, or after
-	// 1/lostShare of it if the packets of the last one were lost. Attempts whose packets are all lost cost
-	// servers nothing, and show the end of an outage. TCP may take as long again as the outage lasted to repeat
-	// what was sent on the first connection.
+	// Another second connection is tried after 1/secondShare to 2/secondShare of the silence, or with the backoff of
+	// attempts to connect if that is longer, or after 1/lostShare of the silence if the packets of the last one were
+	// lost. Attempts whose packets are all lost cost servers nothing, and show the end of an outage. TCP may take as
+	// long again as the outage lasted to repeat what was sent on the first connection.
 	secondShare = 10
 	lostShare   = 50
 )
@@ -36,6 +36,7 @@ type seconds struct {
 	running bool
 	due     time.Time // when the next one may be made
 	latest  *Endpoint // the endpoint of the latest one
+	useless int       // accepted ones in a row that took no place
 }
 
 // trial is a second connection beside a silent one.
@@ -73,28 +74,38 @@ func (t *trial) begin(now time.Time) bool {
 	if p.closed || p.checks.seconds.running || now.Before(due) || t.old.ep.conn(t.old.class) != t.old {
 		return false
 	}
+	if now.Sub(due) > maxPause {
+		p.checks.seconds.useless = 0
+	}
 	p.checks.seconds.running, p.checks.seconds.latest = true, t.old.ep
 	p.openLocked(t.second)
 	return true
 }
 
 // end sets when the next second connection may be made: the longer the outage, the later, but
-// soon after one that worked, since that may be the witness for others. It closes a second
+// soon after one that worked, since that may be the witness for others. The backoff grows from silence to silence:
+// servers that are slow, and accept each connection, do not get one for each late answer. It closes a second
 // connection that did not take the place of the old one.
 func (t *trial) end(replaced bool) {
 	now := time.Now()
 	silent := t.old.unanswered(&t.old.probeSent, now)
 	pause := min(silent/secondShare, maxPause/2)
 	pause += rand.N(pause + 1)
+	t.p.mu.Lock()
+	s := &t.p.checks.seconds
 	switch {
 	case replaced:
+		s.useless = 0
 		pause = firstPause + rand.N(firstPause)
 	case t.lost:
+		s.useless = 0
 		pause = min(max(silent/lostShare, probeRound), maxPause/2)
 		pause += rand.N(pause/2 + 1)
+	default:
+		pause = max(pause, pauseAfter(s.useless, 1, maxPause))
+		s.useless++
 	}
-	t.p.mu.Lock()
-	t.p.checks.seconds.running, t.p.checks.seconds.due = false, now.Add(pause)
+	s.running, s.due = false, now.Add(pause)
 	if !replaced {
 		t.second.shutLocked()
 	}

@@ -114,6 +114,21 @@ func TestSecondConnectionYieldsNothing(t *testing.T) {
 	}
 }
 
+// A server that has too much to do answers late again and again.
+func TestSecondConnectionsToASlowServerAreFew(t *testing.T) {
+	withClient(t, 1, func(t *testing.T, c *client, servers []*server) {
+		c.load(3, 60*time.Millisecond, time.Hour, false)
+		before := dials(servers)
+		for range 60 {
+			servers[0].frozen.Shut()
+			time.Sleep(3 * time.Second)
+			servers[0].frozen.Open()
+			time.Sleep(7 * time.Second)
+		}
+		assert.LessOrEqual(t, dials(servers)-before, int64(25))
+	})
+}
+
 // swallow makes the network to all servers lose everything. heal ends that for new connections; what was sent on
 // the others is repeated when they are healed, too.
 func swallow(servers []*server) (heal, healOld func()) {

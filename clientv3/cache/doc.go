@@ -48,7 +48,7 @@
 //
 // A watch resumes by itself when connections and members are lost. When the revisions that it needs are compacted, the cache
 // reads the keys with their revisions, and only the values that have changed ([Resynced]). When the cluster is another one,
-// or was restored (clientv3.ClusterChangedError), the cache drops its keys and loads them again, within a second or two.
+// or was restored (clientv3.ClusterChangedError), the cache drops its keys and loads them again: within a second or two, later if that repeats.
 // Unanswered progress requests reveal a watch that is stuck; it resumes on another member ([Config.ProbeInterval],
 // [Cache.Freshness]). If the read of a floor fails, the reads that wait for it fail with the server's error.
 //

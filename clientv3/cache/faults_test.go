@@ -524,6 +524,30 @@ func TestAnotherCluster(t *testing.T) {
 	}
 }
 
+// Where lists come from one cluster and watches from another, or watches are refused late, the cache tries less and less often. It
+// asks for the version only while a watch is open.
+func TestWatchesThatEndAgainAndAgainAreFew(t *testing.T) {
+	for refused, most := range map[bool]int{false: 150, true: 0} {
+		clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+			onWatch(cluster, func(_ *fakeetcd.Member, resp *pb.WatchResponse) bool {
+				time.Sleep(2 * time.Second)
+				resp.Header.ClusterId = 7
+				return true
+			})
+			if refused {
+				cluster.On("Watch", func(call *fakeetcd.Call) {
+					time.Sleep(2 * time.Second)
+					call.Answer(nil, rpctypes.ErrGRPCPermissionNotGranted)
+				})
+			}
+			serve(t, client, cache.Config{})
+			time.Sleep(10 * time.Minute)
+			assert.Less(t, cluster.Count("Watch"), 150)
+			assert.LessOrEqual(t, cluster.Count("Status"), most)
+		})
+	}
+}
+
 // become makes a cluster answer as another one, which has a/1.
 func become(cluster *fakeetcd.Cluster, now *pb.ResponseHeader) {
 	header := func() *pb.ResponseHeader { return proto.CloneOf(now) }

@@ -53,7 +53,12 @@ func (v *view) run() {
 		if v.c.ctx.Err() != nil {
 			return
 		}
-		if lasted >= lastingWatch {
+		var changed *clientv3.ClusterChangedError
+		lasting := lastingWatch
+		if errors.As(err, &changed) {
+			lasting = pauses.MaxBackoff // the next load is a whole one, and an endpoint may belong to another cluster
+		}
+		if lasted >= lasting {
 			failures = 0
 		}
 		failures++
@@ -77,9 +82,7 @@ func (v *view) loadAndFollow(compacted bool) (lasted time.Duration, err error) {
 		err = v.delta(ctx, s)
 	}
 	if err == nil {
-		began := time.Now()
-		err = v.follow(ctx)
-		lasted = time.Since(began)
+		lasted, err = v.follow(ctx)
 	}
 	v.setWatchDoubt(errNotWatched)
 	if cause := context.Cause(ctx); cause != nil && v.c.ctx.Err() == nil {
@@ -101,7 +104,7 @@ func (v *view) after(err error, failures int) time.Duration {
 	switch {
 	case errors.As(err, &changed):
 		v.discard(err)
-		return rand.N(changedSpread)
+		return max(rand.N(changedSpread), pauses.Delay(failures))
 	case errors.As(err, &overflow):
 		v.discard(err)
 		return overflowPause + rand.N(overflowPause)
@@ -332,18 +335,24 @@ func set(t *tree, kv *mvccpb.KeyValue) int64 {
 }
 
 // follow applies the events of a watch that starts at the snapshot, whose revision comes again: etcd answers no progress request of a
-// stream while one of its watches starts at a revision that the store has not reached.
-func (v *view) follow(ctx context.Context) error {
+// stream while one of its watches starts at a revision that the store has not reached. It returns how long the watch was open.
+func (v *view) follow(ctx context.Context) (lasted time.Duration, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	defer cancel()
-	asking.Go(func() { v.followVersion(ctx) })
 	s := v.snap.Load()
 	if s == nil {
-		return errUnavailable
+		return 0, errUnavailable
 	}
 	responses := v.c.watcher.Watch(v.c.streamContext(ctx), v.prefix, clientv3.WithPrefix(), clientv3.WithRev(s.rev), clientv3.WithCreatedNotify(), clientv3.WithProgressNotify())
+	opened := time.Now()
+	err = v.applyAll(responses, sync.OnceFunc(func() { asking.Go(func() { v.followVersion(ctx) }) }))
+	return time.Since(opened), err
+}
+
+// applyAll applies what a watch delivers, calls isOpen once it is open, and returns why it ended.
+func (v *view) applyAll(responses clientv3.WatchChan, isOpen func()) error {
 	for resp := range responses {
 		if err := resp.Err(); err != nil {
 			v.window.compactedAt(resp.CompactRevision)
@@ -351,6 +360,7 @@ func (v *view) follow(ctx context.Context) error {
 		}
 		progress := resp.IsProgressNotify()
 		if progress || resp.Created {
+			isOpen()
 			var doubt error
 			if !resp.IsProven() {
 				doubt = errUnproven

@@ -16,9 +16,11 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// observeAgain is the pause of an observer after an error. By then the client has
-// usually retried for 15 s.
+// observeAgain is about the pause of an observer after a compaction, and after an attempt that has lasted as long.
 const observeAgain = time.Second
+
+// observePauses are those after errors in a row, with full jitter. Before most errors the client has retried for 15 s.
+var observePauses = retry.Policy{InitialBackoff: 2 * observeAgain, MaxBackoff: 10 * observeAgain}
 
 // Observe returns a channel that delivers the leader, as [Election.Leader] returns it,
 // and then every new leader and every new value, in order. Leaders and values that
@@ -54,12 +56,16 @@ func (o *observer) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(o.client.Ctx(), cancel)()
-	for {
+	for failures := 1; ; failures++ {
+		began := time.Now()
 		err := o.follow(ctx)
 		if ctx.Err() != nil || !passing(err) {
 			return
 		}
-		if err != nil && pause.For(ctx, observeAgain) != nil {
+		if err == nil || time.Since(began) >= observeAgain {
+			failures = 1
+		}
+		if err != nil && pause.For(ctx, observePauses.Delay(failures)) != nil {
 			return
 		}
 	}

@@ -155,6 +155,16 @@ func TestObserveSurvivesCancelledWatches(t *testing.T) {
 	})
 }
 
+func TestObserveReadsLessOftenWhileReadsFail(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		e := NewElection(f.session(t), "office")
+		reads := f.On("Range", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCCorrupt) })
+		e.Observe(t.Context())
+		time.Sleep(10 * time.Minute)
+		require.Less(t, reads.Ran(), 200)
+	})
+}
+
 func TestObserveEndsWhenItIsRefused(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		f.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })

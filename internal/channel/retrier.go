@@ -240,31 +240,33 @@ func (r *Retrier) refresh(ctx context.Context, a *attempt, refusal error) error 
 	// it names a revision, as a JWT does. Such changes may follow each other, but they end.
 	login := r.c.tokens.login()
 	changed := errors.Is(rpctypes.Error(refusal), rpctypes.ErrAuthOldRevision) && login.Token == ""
-	switch {
-	case changed && !r.repeated:
+	if changed && !r.repeated {
 		r.repeated = true
 		r.retried(retry.Token, a, refusal)
 		return nil
-	case r.refreshes >= maxTokenRefreshes && (!changed || login.FromSource):
-		return refusal
 	}
-	next, err := r.c.tokens.replace(ctx, a, refusal)
+	next := r.c.tokens.invalidate(a, refusal)
+	moves := next == elsewhere && r.moves < r.c.width()
 	switch {
-	case err != nil:
-		return r.unrenewed(ctx, a, err)
-	case next == notRenewed:
+	case next == notRenewed, r.refreshes >= maxTokenRefreshes && (!changed || login.FromSource):
 		return refusal
-	case next == elsewhere && r.moves < r.c.width():
-		r.moves++
+	case moves || r.refreshes == 0:
+		r.retried(retry.Token, a, refusal)
 	default:
+		if err := r.pause(ctx, retry.Token, a, refusal); err != nil {
+			return err
+		}
+	}
+	if err := r.c.tokens.ensure(ctx); err != nil { // after the pause: a token may be short-lived
+		return r.unrenewed(ctx, a, err)
+	}
+	if moves {
+		r.moves++
+	} else {
 		r.moves = 0
 		r.refreshes++
 	}
-	if r.moves > 0 || r.refreshes == 1 {
-		r.retried(retry.Token, a, refusal)
-		return nil
-	}
-	return r.pause(ctx, retry.Token, a, refusal)
+	return nil
 }
 
 // unrenewed handles a failed Authenticate. Endless work survives an outage that begins
