@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/retry"
 )
 
 // attempt is an attempt of a call, or a stream, that the policy can cut. It stands for the attempt that
@@ -46,7 +47,7 @@ func (a *attempt) Cut(reason error) { a.cancel(reason) }
 // as if the caller had canceled it. It is nil for an attempt that was not cut, or that ended before.
 func (a *attempt) cutReason(err error) error {
 	reason := context.Cause(a.ctx)
-	if status.Code(err) == codes.Canceled && a.caller.Err() == nil && status.Code(reason) != codes.Unknown {
+	if retry.CodeOf(err) == codes.Canceled && a.caller.Err() == nil && status.Code(reason) != codes.Unknown {
 		return reason
 	}
 	return nil

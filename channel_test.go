@@ -1,6 +1,7 @@
 package quorate_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -471,14 +472,14 @@ func TestChannelsThatAreRefused(t *testing.T) {
 	}
 }
 
-// over returns a way to connect that uses the Channel.
-func over(t *testing.T, c quorate.Channel) func(string, resolver.Builder, grpc.DialOption) (closer, error) {
+// over returns a way to connect that uses the Channel, and options of the program.
+func over(t *testing.T, c quorate.Channel, own ...grpc.DialOption) func(string, resolver.Builder, grpc.DialOption) (closer, error) {
 	t.Helper()
 	return func(target string, names resolver.Builder, dialer grpc.DialOption) (closer, error) {
 		c.TransportCredentials, c.Resolvers = insecure.NewCredentials(), []resolver.Builder{names}
 		options, err := c.DialOptions()
 		require.NoError(t, err)
-		return grpc.NewClient(target, append(options, dialer)...)
+		return grpc.NewClient(target, append(append(options, own...), dialer)...)
 	}
 }
 
@@ -540,6 +541,24 @@ func TestAnAttemptOfTheCallerIsHonoured(t *testing.T) {
 			return read(balancer.WithAttempt(ctx, &balancer.Attempt{Watcher: l}))
 		})
 		assert.Positive(t, l.overdue.Load())
+	})
+}
+
+// A call that is cut goes elsewhere, also if an interceptor of the program returns the error of its context.
+func TestAnInterceptorHidesNoCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		cut := grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			if calls++; calls == 1 {
+				balancer.AttemptFrom(ctx).Watcher.Cut(status.Error(codes.Unavailable, "frozen"))
+			}
+			err := invoke(ctx, method, req, reply, cc, opts...)
+			return cmp.Or(ctx.Err(), err)
+		})
+		_, client, stop := serve(t, over(t, repeatable, cut))
+		defer stop()
+		assert.NoError(t, reads(client)(t.Context()))
+		assert.Equal(t, 2, calls)
 	})
 }
 

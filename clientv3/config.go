@@ -111,7 +111,9 @@ type Config struct {
 
 	// DialOptions are passed to gRPC after the client's own. Interceptors see every
 	// attempt of a call, hedges of reads included. Retries and tokens do not depend
-	// on them.
+	// on them. One that does not send a call, such as a rate limiter, should fail it with
+	// an error that is no gRPC status: the caller gets that error at once. A status counts as
+	// a server's: after Unavailable reads are repeated, and a write has an unknown outcome.
 	DialOptions []grpc.DialOption
 
 	// Context is the parent of the client's context: when it ends, the client's

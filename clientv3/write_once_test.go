@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -104,6 +106,46 @@ func TestWriteIsReceivedOnce(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// A write that an interceptor of the program sends again is sent no further by the client, and no refusal of a later
+// copy, nor the interceptor's own error, says that it was not executed.
+func TestWriteThatAnInterceptorRepeats(t *testing.T) {
+	own := status.Error(codes.FailedPrecondition, "the response is not valid")
+	for name, second := range map[string]error{
+		"no leader": rpctypes.ErrGRPCNoLeader, "too many requests": rpctypes.ErrGRPCRequestTooManyRequests,
+		"permission denied": rpctypes.ErrGRPCPermissionDenied, "its own": own,
+	} {
+		t.Run(name, func(t *testing.T) {
+			clienttest.Bubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster) {
+				again := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+					err := invoke(ctx, method, req, reply, cc, opts...)
+					switch {
+					case status.Code(err) != codes.Unavailable:
+						return err
+					case second == own:
+						return own
+					}
+					return invoke(ctx, method, req, reply, cc, opts...)
+				}
+				c := clienttest.Connect(t, cluster, Config{DialOptions: append(cluster.DialOptions(), grpc.WithChainUnaryInterceptor(again))})
+				cluster.Once("Put", clienttest.LoseAnswer)
+				cluster.Nth("Put", 2, func(call *fakeetcd.Call) { call.Answer(nil, second) })
+				_, err := c.Put(t.Context(), "k", "v")
+				var unknown *retry.UnknownOutcomeError
+				require.ErrorAs(t, err, &unknown)
+				assert.Equal(t, 1, cluster.PutCount("k"))
+
+				cluster.Once("LeaseRevoke", clienttest.LoseAnswer)
+				lease, err := c.Grant(t.Context(), 60)
+				require.NoError(t, err)
+				if second != own {
+					_, err = c.Revoke(t.Context(), lease.ID)
+					assert.NoError(t, err, "the first copy has revoked it")
+				}
+			})
+		})
 	}
 }
 

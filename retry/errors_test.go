@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
@@ -151,6 +152,7 @@ var localErrorCases = []struct {
 	server   []grpc.ServerOption
 	call     []grpc.CallOption
 	user     string
+	metadata string
 	closed   bool
 	absent   bool // the server does not know the service, and accepts anything
 	byServer bool // the server makes the text; not every version of grpc-go has the client's there
@@ -171,6 +173,7 @@ var localErrorCases = []struct {
 		name: "request cannot be encoded", user: "\xff",
 		message: "grpc: error while marshaling", want: Definite,
 	},
+	{name: "metadata that is not ASCII", metadata: "Jürgen", message: "header key \"", want: Definite},
 	{
 		name: "response over the client's limit", call: []grpc.CallOption{grpc.MaxCallRecvMsgSize(10)},
 		message: "grpc: received message larger than max", want: Executed, executed: 1,
@@ -211,6 +214,9 @@ func TestLocalErrorsAreThoseOfTheReleasedGRPC(t *testing.T) {
 				require.NoError(t, cc.Close())
 			}
 			ctx := grpctest.Within(t, 30*time.Second)
+			if tc.metadata != "" {
+				ctx = metadata.AppendToOutgoingContext(ctx, "user", tc.metadata)
+			}
 			user := tc.user
 			if user == "" {
 				user = "a user with a long name"

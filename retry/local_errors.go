@@ -51,6 +51,8 @@ var localErrors = []Rule{
 		"The server ended the connection and named the last stream that it will process; the call's is a later one. A new connection to it may accept the call. grpc-go repeats such a call once by itself. (A proxy that forwards the error of its own connection has not executed the call either: etcd's grpc-proxy repeats no write that it has sent.)"),
 	localError(codes.ResourceExhausted, "trying to send message larger than max", Definite,
 		"The request is over the client's own limit: its stream was opened, but no message was sent. (A server over its limit for responses may return the same after executing; the text does not count if a server has answered.)"),
+	localError(codes.Internal, "header key \"", Definite,
+		"The metadata of the request is not what HTTP/2 allows: gRPC refuses the call before it opens a stream."),
 	localError(codes.Internal, "grpc: error while marshaling", Definite,
 		"The request cannot be encoded: its stream was opened, but no message was sent."),
 	localError(codes.ResourceExhausted, "grpc: received message larger than max", Executed,

@@ -34,6 +34,10 @@ type attempt struct {
 	// quiet is set when a quiet stream ends.
 	quiet atomic.Bool
 	token atomic.Pointer[token]
+	// called is set when the interceptors of the program have called, and executions counts
+	// their calls that may have been executed: they may call more than once, and return any error.
+	called     atomic.Bool
+	executions atomic.Int32
 
 	trace observe.AttemptTrace // nil if there is no Tracer
 }
@@ -86,13 +90,11 @@ func (a *attempt) evidence(method string) retry.Evidence {
 	return retry.Evidence{Sent: a.MaySent(), Answered: a.Answered(), ContextErr: a.ended(), Method: method}
 }
 
-// outcome returns the evidence and the error of a failed attempt. An interceptor of the
-// program that fails it before an endpoint was picked sent nothing. The error of a cut
+// outcome returns the evidence and the error of a failed attempt. The error of a cut
 // attempt is the reason for the cut, unless the server had answered: gRPC's own error
 // looks as if the caller had cancelled.
 func (a *attempt) outcome(method string, err error) (retry.Evidence, error) {
 	ev := a.evidence(method)
-	ev.Sent = ev.Sent && (a.endpoint() != nil || !isOfProgram(err))
 	reason := a.cutReason()
 	if reason == nil {
 		return ev, err

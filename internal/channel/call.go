@@ -95,6 +95,9 @@ func (c *call) run() error {
 			return err
 		}
 		err := c.invoke(a)
+		if a.executions.Load() > 1 && c.retrier().ambiguous != nil {
+			c.failures.ambiguous.Store(true)
+		}
 		if c.failures != nil {
 			c.failures.failedOver(a)
 		}
@@ -184,8 +187,7 @@ func (c *call) next() *attempt {
 func (c *call) settle(a *attempt, err error) error {
 	ev, err := a.outcome(c.method, err)
 	r := c.retrier()
-	class := r.correct(retry.Classify(err, ev), a)
-	c.noteUnsure(class, ev)
+	class := c.classOf(a, err, ev)
 	switch retry.Decide(class, c.properties.safety) {
 	case retry.ReturnUnknown:
 		return c.unknown(a, err)
@@ -204,15 +206,21 @@ func (c *call) settle(a *attempt, err error) error {
 	return err
 }
 
-// noteUnsure notes a failed attempt that may have been executed.
-func (c *call) noteUnsure(class retry.Class, ev retry.Evidence) {
-	unsure := c.unsure()
-	if unsure == nil || !ev.Sent {
-		return
+// classOf returns the class of a failed attempt, where interceptors of the program decide how often it calls and what it
+// returns. One that fails without a status, and has not called, sent nothing. A write that they called and that may have
+// been executed stays so, whatever their last call, or they themselves, returned.
+func (c *call) classOf(a *attempt, err error, ev retry.Evidence) retry.Class {
+	class := c.failures.correct(retry.Classify(err, ev), a)
+	executed, unknown := a.executions.Load() > 0, retry.OutcomeOfAttempt(err, ev) == retry.OutcomeUnknown
+	switch {
+	case class == retry.Ambiguous && !a.called.Load() && hasNoStatus(err):
+		return retry.Definite
+	case (executed || unknown) && c.failures.ambiguous != nil:
+		c.failures.ambiguous.Store(true)
+	case executed && !unknown && c.properties.safety == retry.Mutating:
+		return retry.Ambiguous
 	}
-	if class == retry.Ambiguous || class == retry.Executed || class == retry.Ended || class == retry.Closed {
-		unsure.Store(true)
-	}
+	return class
 }
 
 // unknown returns the error of a call that may have been executed. A server error that

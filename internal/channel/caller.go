@@ -198,7 +198,12 @@ func (c *Caller) setProperties(p *properties, method string, req any) {
 // lastUnary is the last of the chained interceptors of our connections.
 func (c *client) lastUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if a := attemptFrom(ctx); a != nil {
-		return invoke(ctx, method, req, reply, cc, c.tokens.attach(opts, method, a)...)
+		a.called.Store(true)
+		err := invoke(ctx, method, req, reply, cc, c.tokens.attach(opts, method, a)...)
+		if err == nil || retry.OutcomeOfAttempt(err, retry.Evidence{Sent: a.MaySent(), Answered: a.Answered(), Method: method}) != retry.OutcomeNotExecuted {
+			a.executions.Add(1)
+		}
+		return err
 	}
 	for refreshes := 0; ; refreshes++ {
 		a := new(attempt)

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -148,7 +149,7 @@ func TestUnusedConnectionsAreDropped(t *testing.T) {
 }
 
 // A user's interceptors see each attempt once, and none of them, not even one that replaces all
-// others, can disable retries or tokens. An error of their own fails a write that was not sent, as it is.
+// others, can disable retries or tokens. An error of their own without a status fails a call that was not sent, as it is.
 func TestInterceptorsSeeAttemptsAndCannotDisableRetry(t *testing.T) {
 	m := startMember(t, "http://", nil)
 	var outer, inner int
@@ -173,8 +174,12 @@ func TestInterceptorsSeeAttemptsAndCannotDisableRetry(t *testing.T) {
 	require.NoError(t, get(t, c))
 	assert.Equal(t, 3, outer)
 	assert.Equal(t, 1, inner)
-	own = errors.New("the circuit is open")
-	assert.Equal(t, own, c.Invoke(t.Context(), pb.KV_Put_FullMethodName, new(pb.PutRequest), new(pb.PutResponse)))
+	for _, own = range []error{errors.New("the circuit is open"), context.Canceled, fmt.Errorf("limited: %w", context.DeadlineExceeded)} {
+		outer = 2
+		assert.Equal(t, own, c.Invoke(t.Context(), pb.KV_Put_FullMethodName, new(pb.PutRequest), new(pb.PutResponse)))
+		assert.Equal(t, own, get(t, c))
+		assert.Equal(t, 4, outer, "%v: neither is repeated", own)
+	}
 }
 
 func TestStaleTokenIsReplaced(t *testing.T) {

@@ -31,12 +31,15 @@ func (e *cutError) GRPCStatus() *status.Status {
 
 func (e *cutError) Is(target error) bool { return target == rpctypes.ErrTimeout }
 
-// isOfProgram reports whether an error comes from an interceptor of the program. Errors of
-// gRPC have a status; io.EOF, with which a server ends a stream, has none, and is not the
-// program's.
-func isOfProgram(err error) bool {
+// isOfProgram reports whether an error comes from an interceptor of the program, and is not
+// that of a context.
+func isOfProgram(err error) bool { return hasNoStatus(err) && retry.CodeOf(err) == codes.Unknown }
+
+// hasNoStatus reports whether an error is not gRPC's, which have a status; io.EOF, with which
+// a server ends a stream, has none.
+func hasNoStatus(err error) bool {
 	_, hasStatus := status.FromError(err)
-	return !hasStatus && !errors.Is(err, io.EOF) && retry.CodeOf(err) == codes.Unknown
+	return !hasStatus && !errors.Is(err, io.EOF)
 }
 
 // isFromEtcd reports whether an error is one of etcd's own, and not of a proxy before it.

@@ -299,9 +299,6 @@ func (r *Retrier) again(ctx context.Context, class retry.Class, a *attempt, caus
 		if r.endless && isOfProgram(cause) || !r.endless && !r.policy.Retryable(retry.CodeOf(cause)) {
 			return cause
 		}
-		if r.ambiguous != nil {
-			r.ambiguous.Store(true)
-		}
 	default:
 	}
 	return r.pause(ctx, class, a, cause)
