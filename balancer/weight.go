@@ -63,6 +63,9 @@ func PriorityOf(ep resolver.Endpoint) uint32 {
 // Weight returns the endpoint's weight, from 1 to [MaxWeight].
 func (e *Endpoint) Weight() uint32 { return max(e.weight.Load(), DefaultWeight) }
 
+// Priority returns the endpoint's priority, 0 the best.
+func (e *Endpoint) Priority() uint32 { return e.priority.Load() }
+
 // SetWeight changes the weight of a detached endpoint, as the resolver does for others.
 func (e *Endpoint) SetWeight(weight uint32) { e.weight.Store(min(weight, MaxWeight)) }
 
