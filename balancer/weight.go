@@ -23,8 +23,8 @@ type weight uint32
 func (w weight) String() string { return strconv.FormatUint(uint64(w), 10) }
 
 // SetWeight returns the endpoint with a weight, for use by resolvers. An endpoint with
-// twice the weight gets twice the calls from round_robin, and twice the in-flight calls
-// from p2c. Other strategies ignore weights. 0 means [DefaultWeight]; to take an endpoint
+// twice the weight gets twice the calls from round_robin, and from p2c if it is as fast as
+// others: it may also have twice the in-flight calls. Other strategies ignore weights. 0 means [DefaultWeight]; to take an endpoint
 // out of service, remove it from the list.
 func SetWeight(ep resolver.Endpoint, w uint32) resolver.Endpoint {
 	ep.Attributes = ep.Attributes.WithValue(weightKey{}, weight(w))
