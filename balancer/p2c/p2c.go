@@ -158,7 +158,11 @@ func (s *strategy) Pick(call balancer.Call, fit []*balancer.Endpoint) *balancer.
 	case n <= compareAll:
 		return s.cheapest(fit, fit, turn)
 	case turn != nil:
-		return s.cheapest([]*balancer.Endpoint{turn, fit[s.random(n)]}, fit, turn)
+		other := s.random(n)
+		if fit[other] == turn {
+			other = (other + 1) % n
+		}
+		return s.cheapest([]*balancer.Endpoint{turn, fit[other]}, fit, turn)
 	}
 	a, b := s.random(n), s.random(n-1)
 	if b >= a {

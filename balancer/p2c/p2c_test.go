@@ -106,6 +106,11 @@ func TestWeightsAreShares(t *testing.T) {
 				assert.InDelta(t, 1000*int(ep.Weight()), counts[ep.Address()], within, "endpoint %d of %d", i, n)
 			}
 		}
+		b := newBed(n)
+		b.answers(slices.Repeat([]time.Duration{10 * time.Millisecond}, n)...)
+		b.answers(time.Second)
+		b.eps[0].SetWeight(100)
+		assert.Zero(t, b.picks(balancer.Call{}, 1000)["0"], "a slow one of %d", n)
 	}
 }
 
