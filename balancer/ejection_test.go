@@ -289,5 +289,9 @@ func TestEndpointThatStaysBadIsTestedSeldom(t *testing.T) {
 		assert.Greater(t, tests, int64(8))
 		assert.Less(t, tests, int64(24))
 		assert.Equal(t, health.Suspected, c.is(servers[0]))
+		state := c.state(servers...)
+		state.Endpoints[0] = balancer.SetPriority(state.Endpoints[0], 1)
+		c.resolver.UpdateState(state)
+		assert.Zero(t, servers[0].callsIn(5*time.Minute), "a backup gets no calls")
 	})
 }

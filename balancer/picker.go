@@ -131,7 +131,7 @@ func best(eps []*Endpoint, n need) []*Endpoint {
 	var kept []*Endpoint
 	lowest, first := 0, uint32(0)
 	for _, ep := range eps {
-		r, priority := ep.rank(n), ep.priority.Load()
+		r, priority := ep.rank(n), ep.Priority()
 		worse := cmp.Or(cmp.Compare(r, lowest), cmp.Compare(priority, first))
 		if len(kept) > 0 && worse > 0 {
 			continue

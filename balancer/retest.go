@@ -96,13 +96,14 @@ func (c *call) isTesting(now time.Time) bool {
 	return c.attempt.flags.has(flagTests) && now.Sub(c.start.Time()) < c.suspectAfter
 }
 
-// findDoubted finds the endpoints that calls test.
+// findDoubted finds the endpoints that calls test: of the priority in use, or of a better one.
 func (k *picker) findDoubted() {
 	if !k.p.options().errorsEject() {
 		return
 	}
 	for _, ep := range k.connected {
-		if isRetested(ep.State()) && !slices.Contains(k.fit[needFull], ep) {
+		fit := k.fit[needFull]
+		if isRetested(ep.State()) && !slices.Contains(fit, ep) && ep.Priority() <= fit[0].Priority() {
 			k.doubted = append(k.doubted, ep)
 		}
 	}

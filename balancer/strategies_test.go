@@ -2,6 +2,7 @@ package balancer_test
 
 import (
 	"encoding/json"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -215,6 +216,32 @@ func TestCallsFollowPriorities(t *testing.T) {
 		serve(0)
 		require.Equal(t, conns, servers[0].conns.Load())
 	})
+}
+
+// The calls go to one endpoint of the best priority, even if a backup was connected first.
+func TestPinFollowsPriorities(t *testing.T) {
+	for _, form := range []string{"race", "first_of_all"} {
+		t.Run(form, func(t *testing.T) {
+			inBubble(t, 4, func(t *testing.T, servers []*server) {
+				c := connect(t, `{"quorate_pinned":{"form":"`+form+`"}}`, servers)
+				state := c.state(servers...)
+				state.Endpoints[0] = balancer.SetPriority(state.Endpoints[0], 1)
+				c.resolver.InitialState(state)
+				for _, s := range servers[1:] {
+					s.blackhole.Shut()
+				}
+				require.NoError(t, c.read().err)
+				require.EqualValues(t, 1, servers[0].calls.Load())
+				for _, s := range servers[1:] {
+					s.blackhole.Open()
+				}
+				time.Sleep(time.Second)
+				calls := received(servers, func() { c.reads(20) })
+				assert.Zero(t, calls[0])
+				assert.EqualValues(t, 20, slices.Max(calls), "all on one: %v", calls)
+			})
+		})
+	}
 }
 
 // configure publishes a service config with a policy.

@@ -23,8 +23,8 @@ type weight uint32
 func (w weight) String() string { return strconv.FormatUint(uint64(w), 10) }
 
 // SetWeight returns the endpoint with a weight, for use by resolvers. An endpoint with
-// twice the weight gets twice the calls from round_robin, and twice the in-flight calls
-// from p2c. Other strategies ignore weights. 0 means [DefaultWeight]; to take an endpoint
+// twice the weight gets twice the calls from round_robin, and from p2c if it is as fast as
+// others: it may also have twice the in-flight calls. Other strategies ignore weights. 0 means [DefaultWeight]; to take an endpoint
 // out of service, remove it from the list.
 func SetWeight(ep resolver.Endpoint, w uint32) resolver.Endpoint {
 	ep.Attributes = ep.Attributes.WithValue(weightKey{}, weight(w))
@@ -62,6 +62,9 @@ func PriorityOf(ep resolver.Endpoint) uint32 {
 
 // Weight returns the endpoint's weight, from 1 to [MaxWeight].
 func (e *Endpoint) Weight() uint32 { return max(e.weight.Load(), DefaultWeight) }
+
+// Priority returns the endpoint's priority, 0 the best.
+func (e *Endpoint) Priority() uint32 { return e.priority.Load() }
 
 // SetWeight changes the weight of a detached endpoint, as the resolver does for others.
 func (e *Endpoint) SetWeight(weight uint32) { e.weight.Store(min(weight, MaxWeight)) }

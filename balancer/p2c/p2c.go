@@ -145,32 +145,52 @@ func (*strategy) Attach(*balancer.Endpoint) any { return new(record) }
 
 func (s *strategy) Pick(call balancer.Call, fit []*balancer.Endpoint) *balancer.Endpoint {
 	n := len(fit)
-	switch {
-	case n == 1:
+	if n == 1 {
 		return fit[0]
+	}
+	var turn *balancer.Endpoint
+	if call.Conn == balancer.Streams || fit[0].Weighted() {
+		turn = s.rotation.Next(fit)
+	}
+	switch {
 	case call.Conn == balancer.Streams:
-		return s.rotation.Next(fit)
+		return turn
 	case n <= compareAll:
-		return s.cheapest(fit, fit)
+		return s.cheapest(fit, fit, turn)
+	case turn != nil:
+		other := s.random(n)
+		if fit[other] == turn {
+			other = (other + 1) % n
+		}
+		return s.cheapest([]*balancer.Endpoint{turn, fit[other]}, fit, turn)
 	}
 	a, b := s.random(n), s.random(n-1)
 	if b >= a {
 		b++
 	}
-	return s.cheapest([]*balancer.Endpoint{fit[a], fit[b]}, fit)
+	return s.cheapest([]*balancer.Endpoint{fit[a], fit[b]}, fit, nil)
 }
 
-// cheapest returns one of the candidates whose cost is the lowest or within the band above it.
-func (s *strategy) cheapest(candidates, fit []*balancer.Endpoint) *balancer.Endpoint {
+// cheapest returns one of the candidates whose cost is the lowest or within the band above it: that whose
+// turn it is by weight, or any.
+func (s *strategy) cheapest(candidates, fit []*balancer.Endpoint, turn *balancer.Endpoint) *balancer.Endpoint {
 	var costs [compareAll]float64
+	var weights uint32
+	for _, ep := range candidates {
+		weights += ep.Weight()
+	}
 	at, lowest := s.instant(), math.Inf(1)
 	for i, ep := range candidates {
-		costs[i] = s.cost(ep, fit, at)
+		share := float64(ep.Weight()) * float64(len(candidates)) / float64(weights)
+		costs[i] = s.cost(ep, share, fit, at)
 		lowest = min(lowest, costs[i])
 	}
 	equal, chosen := 0, 0
-	for i := range candidates {
+	for i, ep := range candidates {
 		if costs[i] <= band*lowest {
+			if ep == turn {
+				return ep
+			}
 			equal++
 			if s.random(equal) == 0 {
 				chosen = i
@@ -181,9 +201,9 @@ func (s *strategy) cheapest(candidates, fit []*balancer.Endpoint) *balancer.Endp
 }
 
 // cost is the estimated time of a call to ep, in nanoseconds: its latency times in-flight
-// calls plus one, divided by its weight, so that twice the weight allows twice the
-// in-flight calls.
-func (s *strategy) cost(ep *balancer.Endpoint, fit []*balancer.Endpoint, at instant) float64 {
+// calls plus one. The calls are divided by the share, which is 1 for the mean weight, so that
+// twice the weight allows twice the in-flight calls, and counts for nothing while there are none.
+func (s *strategy) cost(ep *balancer.Endpoint, share float64, fit []*balancer.Endpoint, at instant) float64 {
 	latency, inFlight := float64(least), ep.InFlight()
 	if rec := s.record(ep); rec != nil {
 		latency = rec.latency.at(at)
@@ -191,7 +211,7 @@ func (s *strategy) cost(ep *balancer.Endpoint, fit []*balancer.Endpoint, at inst
 			latency = s.unknownCost(fit, inFlight, at)
 		}
 	}
-	return max(latency, float64(least)) * float64(inFlight+1) / float64(ep.Weight())
+	return max(latency, float64(least)) * (float64(inFlight)/share + 1)
 }
 
 // unknownCost returns the estimate for an endpoint without a known latency.

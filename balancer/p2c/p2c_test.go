@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -88,16 +89,28 @@ func TestInFlightCallsRaiseCost(t *testing.T) {
 	assert.Equal(t, "0", b.Pick(balancer.Call{}, b.eps).Address())
 }
 
-func TestWeightsDivideCosts(t *testing.T) {
-	b := newBed(2)
-	b.answers(10*time.Millisecond, 10*time.Millisecond)
-	b.eps[0].SetWeight(3)
-	for underWay, want := range []string{"0", "0", "1"} { // 3 to 1 is even, and drawn by lot
-		if want == "1" {
-			b.eps[0].AddInFlight(1)
+// Endpoints have their share of the calls of clients that make one at a time, and of those in flight.
+func TestWeightsAreShares(t *testing.T) {
+	for _, n := range []int{2, 4, 10} {
+		for busy, within := range []float64{4, 0.2 * 3000} {
+			b := newBed(n)
+			b.answers(slices.Repeat([]time.Duration{10 * time.Millisecond}, n)...)
+			b.eps[0].SetWeight(3)
+			counts := make(map[string]int)
+			for range (n + 2) * 1000 {
+				ep := b.Pick(balancer.Call{}, b.eps)
+				ep.AddInFlight(busy)
+				counts[ep.Address()]++
+			}
+			for i, ep := range b.eps {
+				assert.InDelta(t, 1000*int(ep.Weight()), counts[ep.Address()], within, "endpoint %d of %d", i, n)
+			}
 		}
-		assert.Equal(t, map[string]int{want: 100}, b.picks(balancer.Call{}, 100), "%d in flight", underWay)
-		b.eps[0].AddInFlight(1)
+		b := newBed(n)
+		b.answers(slices.Repeat([]time.Duration{10 * time.Millisecond}, n)...)
+		b.answers(time.Second)
+		b.eps[0].SetWeight(100)
+		assert.Zero(t, b.picks(balancer.Call{}, 1000)["0"], "a slow one of %d", n)
 	}
 }
 

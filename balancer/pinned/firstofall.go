@@ -10,8 +10,8 @@ import (
 type firstOfAll struct{ pin }
 
 // Pick returns the pinned endpoint. If that one is not fit for the call, Pick pins
-// another one; if only this call is to avoid it, Pick returns another one and keeps the
-// pin.
+// another one; if only this call is to avoid it, Pick returns another one of its priority
+// and keeps the pin.
 func (s *firstOfAll) Pick(_ balancer.Call, fit []*balancer.Endpoint) *balancer.Endpoint {
 	for {
 		pinned := s.endpoint.Load()
@@ -20,7 +20,11 @@ func (s *firstOfAll) Pick(_ balancer.Call, fit []*balancer.Endpoint) *balancer.E
 			if slices.Contains(fit, pinned) {
 				return pinned
 			}
-			if reason = s.reasonToUnpin(pinned); reason == None {
+			reason = s.reasonToUnpin(pinned)
+			switch {
+			case s.priority(fit[0]) < s.priority(pinned):
+				reason = Outranked
+			case reason == None:
 				return s.randomOf(fit)
 			}
 		}

@@ -20,11 +20,12 @@ type env struct {
 	now                func() time.Time
 	random             func(n int) int // at least 0, less than n
 	ready, unreachable func(*balancer.Endpoint) bool
+	priority           func(*balancer.Endpoint) uint32
 }
 
 var realEnv = env{
 	now: time.Now, random: rand.IntN,
-	ready: (*balancer.Endpoint).Ready, unreachable: (*balancer.Endpoint).Unreachable,
+	ready: (*balancer.Endpoint).Ready, unreachable: (*balancer.Endpoint).Unreachable, priority: (*balancer.Endpoint).Priority,
 }
 
 type unpinned struct {

@@ -17,6 +17,9 @@
 // again as soon as the policy finds it fit: there is no list of bad endpoints and no
 // penalty time. The pin does not return to an endpoint just because it has recovered.
 //
+// An endpoint of a worse priority ([balancer.SetPriority]) wins a race only if no better one can.
+// With "first_of_all" the pin moves to an endpoint of a better priority as soon as one is fit.
+//
 // A partly usable endpoint, such as a member without a leader, which serves serializable
 // reads, is used for such calls until another one is pinned.
 //

@@ -36,7 +36,7 @@ func (s *race) Wanted(all []*balancer.Endpoint) []*balancer.Endpoint {
 			return []*balancer.Endpoint{pinned}
 		}
 	}
-	if winner := s.randomUsable(all); winner != nil {
+	if winner := s.randomUsable(s.contenders(all)); winner != nil {
 		s.move(pinned, winner, reason)
 		s.loser = nil
 		return []*balancer.Endpoint{winner}
@@ -46,6 +46,20 @@ func (s *race) Wanted(all []*balancer.Endpoint) []*balancer.Endpoint {
 		s.loser = pinned
 	}
 	return s.racers(all)
+}
+
+// contenders returns the endpoints of the best priority of which one can win.
+func (s *race) contenders(all []*balancer.Endpoint) (best []*balancer.Endpoint) {
+	for _, ep := range all {
+		switch {
+		case byState[ep.State()] != None || s.unreachable(ep):
+		case len(best) == 0 || s.priority(ep) < s.priority(best[0]):
+			best = []*balancer.Endpoint{ep}
+		case s.priority(ep) == s.priority(best[0]):
+			best = append(best, ep)
+		}
+	}
+	return best
 }
 
 // racers returns the endpoints that race: all, except the one that was just unpinned if

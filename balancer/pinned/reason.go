@@ -31,15 +31,18 @@ const (
 	NotServing
 	// Removed means that the endpoint is no longer one of the client's.
 	Removed
+	// Outranked means that an endpoint of a better priority was fit.
+	Outranked
 )
 
 var reasonNames = [...]string{
 	None: "none", Disconnected: "disconnected", Dead: "dead", Suspected: "suspected", Slow: "slow", Lagging: "lagging",
 	Degraded: "degraded", Restricted: "restricted", NotServing: "not serving", Removed: "removed",
+	Outranked: "outranked",
 }
 
 // String returns the reason's name: "none", "disconnected", "dead", "suspected", "slow",
-// "lagging", "degraded", "restricted", "not serving" or "removed".
+// "lagging", "degraded", "restricted", "not serving", "removed" or "outranked".
 func (r Reason) String() string {
 	if int(r) < len(reasonNames) {
 		return reasonNames[r]

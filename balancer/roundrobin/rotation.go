@@ -22,20 +22,19 @@ const window = 8
 // waited longest: of all endpoints if there are at most eight, else of eight. An endpoint
 // then gets at least one of every n calls that it is fit for, where n is the number of
 // endpoints, up to eight. Endpoints with different weights ([balancer.SetWeight]) get
-// their share of the calls that they are fit for.
+// their share of the calls that they are fit for, evenly spread.
 //
 // Its methods may be called concurrently and never block.
 type Rotation struct {
 	turnOf  func(*balancer.Endpoint) *Turn
 	tickets atomic.Uint64
-	clock   clock
+	kept    [4]atomic.Pointer[shares] // of recent lists
 }
 
 // Turn is a Rotation's state for one endpoint. The zero value is an endpoint that was not
 // picked yet.
 type Turn struct {
 	ticket atomic.Uint64 // that of the latest turn, 0 for none
-	end    atomic.Uint64 // of the latest turn on the clock of weighted turns, 0 for none
 }
 
 // NewRotation returns a Rotation. turnOf returns the Turn of an endpoint; a nil turnOf
@@ -47,7 +46,6 @@ func NewRotation(turnOf func(*balancer.Endpoint) *Turn) *Rotation {
 	}
 	r := &Rotation{turnOf: turnOf}
 	r.tickets.Store(uint64(rand.Uint32()))
-	r.clock.now.Store(quantum) // 0 is the end of no turn
 	return r
 }
 
@@ -56,7 +54,8 @@ func remembered(ep *balancer.Endpoint) *Turn {
 	return turn
 }
 
-// Next returns the endpoint of fit whose turn it is. fit must not be empty.
+// Next returns the endpoint of fit whose turn it is. fit must not be empty, and must not be
+// modified later.
 func (r *Rotation) Next(fit []*balancer.Endpoint) *balancer.Endpoint {
 	if len(fit) == 1 {
 		return fit[0]

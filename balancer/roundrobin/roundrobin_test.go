@@ -2,8 +2,8 @@ package roundrobin
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -160,9 +160,10 @@ func TestConcurrentPicksAreFair(t *testing.T) {
 }
 
 func TestPickDoesNotAllocate(t *testing.T) {
-	eps := endpoints(3)
-	r := rotationOf(eps)
-	assert.Zero(t, testing.AllocsPerRun(100, func() { r.Next(eps) }))
+	for _, eps := range [][]*balancer.Endpoint{endpoints(3), weighing(3, 2, 1)} {
+		r := rotationOf(eps)
+		assert.Zero(t, testing.AllocsPerRun(100, func() { r.Next(eps) }))
+	}
 }
 
 func TestStrategyAttachesTurns(t *testing.T) {
@@ -182,20 +183,46 @@ func weighing(weights ...uint32) []*balancer.Endpoint {
 	return eps
 }
 
+// Shares are exact within a few picks: of one list, of lists that replace each other as those of
+// pickers do, and where calls to other endpoints come between.
 func TestSharesAreByWeight(t *testing.T) {
-	for _, weights := range [][]uint32{{2, 1}, {5, 3, 2}, {100, 1, 1}, {10, 7, 3, 3, 1}, {3, 1, 1}, {50, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}} {
-		t.Run(fmt.Sprint(weights), func(t *testing.T) {
-			const rounds = 100
-			sum := 0
-			for _, w := range weights {
-				sum += int(w)
-			}
-			eps := weighing(weights...)
-			counts := picks(rotationOf(eps), rounds*sum, inTurn(eps))
-			for i, w := range weights {
-				assert.InDelta(t, rounds*int(w), counts[eps[i]], 2, "weight %d", w)
-			}
-		})
+	many := make([]uint32, 400)
+	for i := range many {
+		many[i] = uint32(10 - i%10)
+	}
+	for _, weights := range [][]uint32{{2, 1}, {5, 3, 2}, {100, 1, 1}, {10, 7, 3, 3, 1}, {3, 1, 1}, {50, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, many} {
+		const rounds = 20
+		sum := 0
+		for _, w := range weights {
+			sum += int(w)
+		}
+		eps, latest, others := weighing(weights...), []*balancer.Endpoint(nil), weighing(2, 1)
+		for name, fit := range map[string]func(i int) []*balancer.Endpoint{
+			"one list":  inTurn(eps),
+			"two lists": inTurn(eps, slices.Clone(eps)),
+			"new lists": func(i int) []*balancer.Endpoint {
+				if i%7 == 0 {
+					latest = slices.Clone(eps)
+				}
+				return latest
+			},
+			"every second call": inTurn(eps, others),
+			"every fifth call":  inTurn(eps, others, others, others, others),
+		} {
+			t.Run(fmt.Sprint(name, len(weights), weights[:2]), func(t *testing.T) {
+				r, counts := rotationOf(eps), make(map[*balancer.Endpoint]int)
+				for i, left := 0, rounds*sum; left > 0; i++ {
+					list := fit(i)
+					if ep := r.Next(list); list[0] == eps[0] {
+						counts[ep]++
+						left--
+					}
+				}
+				for i, w := range weights {
+					assert.InDelta(t, rounds*int(w), counts[eps[i]], 5, "weight %d", w)
+				}
+			})
+		}
 	}
 }
 
@@ -211,39 +238,5 @@ func TestWeightedTurnsAreSpread(t *testing.T) {
 		for i, w := range weights {
 			assert.InDelta(t, w, counts[eps[i]], 1, "endpoint %d", i)
 		}
-	}
-}
-
-// A returning endpoint gets its share, not the turns that it missed.
-func TestMissedWeightedTurnsAreLost(t *testing.T) {
-	eps := weighing(4, 2, 2)
-	r := rotationOf(eps)
-	picks(r, 4000, inTurn(eps[:2]))
-	counts := picks(r, 80, inTurn(eps))
-	for i, want := range []int{40, 20, 20} {
-		assert.InDelta(t, want, counts[eps[i]], 2, "endpoint %d", i)
-	}
-}
-
-// The clock wraps after some thousand million turns. Neither that nor a long absence of an
-// endpoint changes the shares.
-func TestWeightedTurnsSurviveAWrappedClock(t *testing.T) {
-	const start = math.MaxUint64 - 10*quantum // goes round in the tenth round
-	for name, end := range map[string]uint64{
-		"with the others": start, "never before": 0, "half a clock behind": start - 1<<63 + 5*quantum,
-	} {
-		t.Run(name, func(t *testing.T) {
-			eps := weighing(3, 2, 1)
-			r := rotationOf(eps)
-			r.clock.now.Store(start)
-			for _, ep := range eps[:2] {
-				r.turnOf(ep).end.Store(start)
-			}
-			r.turnOf(eps[2]).end.Store(end)
-			counts := picks(r, 600, inTurn(eps))
-			for i, want := range []int{300, 200, 100} {
-				assert.InDelta(t, want, counts[eps[i]], 3, "endpoint %d", i)
-			}
-		})
 	}
 }

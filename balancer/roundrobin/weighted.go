@@ -1,89 +1,44 @@
 package roundrobin
 
 import (
-	"sync/atomic"
+	"math/bits"
+	"slices"
 
 	"github.com/quorate/quorate/balancer"
 )
 
-// quantum is the length of a turn of an endpoint of weight 1 on the clock; a turn of weight
-// w is 1/w of it.
-const quantum = 1 << 32
+// golden is the golden ratio's fraction of 2^64. The multiples of it, modulo 2^64, are spread
+// evenly over all values, from any one on; so are every second of them, every third, and so on.
+const golden = 0x9e3779b97f4a7c15
 
-// maxLead is more than the end of a turn can be ahead of the clock: one turn, plus one for
-// each pick in progress that has not advanced the clock yet.
-const maxLead = 64 * quantum
-
-// clock is the virtual time of weighted turns: the start of the latest turn. It wraps
-// around, after 2^33 picks of two endpoints at the earliest.
-type clock struct{ now atomic.Uint64 }
-
-func (c *clock) advance(to uint64) {
-	for {
-		now := c.now.Load()
-		if lead(to, now) <= 0 || c.now.CompareAndSwap(now, to) {
-			return
-		}
-	}
+// shares has the shares of a list of endpoints.
+type shares struct {
+	first **balancer.Endpoint // identifies the list, with its length
+	ends  []uint64            // sums of the weights up to and including each endpoint
 }
 
-// lead returns how far a time is ahead of another one, negative if it is behind.
-func lead(to, from uint64) int64 { return int64(to - from) } //nolint:gosec // the clock wraps around
-
-// candidate is an endpoint with its next turn.
-type candidate struct {
-	ep        *balancer.Endpoint
-	turn      *Turn  // nil if the endpoint has none
-	before    uint64 // end of the turn that it had
-	cost, end uint64 // of the one that it would have
-}
-
-// weighted returns the endpoint of fit whose next turn ends first. An endpoint's turns
-// follow each other without gaps, so that the shares are exact and evenly spread.
+// weighted returns the endpoint whose share of fit has the ticket's place. Each endpoint gets its
+// share of any sequence of tickets within a few picks, also if fit changes meanwhile.
 func (r *Rotation) weighted(fit []*balancer.Endpoint, ticket uint64) *balancer.Endpoint {
-	begin := int(ticket % uint64(len(fit)))
-	for {
-		c := r.first(fit, begin)
-		if c.turn == nil {
-			return c.ep
-		}
-		if c.turn.end.CompareAndSwap(c.before, c.end) {
-			r.clock.advance(c.end - c.cost)
-			return c.ep
-		}
-	}
+	ends := r.ends(fit, ticket)
+	place, _ := bits.Mul64(ticket*golden, ends[len(fit)-1])
+	i, _ := slices.BinarySearch(ends, place+1)
+	return fit[i]
 }
 
-// first returns the candidate whose turn ends first; among equals, the first one from begin
-// on.
-func (r *Rotation) first(fit []*balancer.Endpoint, begin int) candidate {
-	now := r.clock.now.Load()
-	var best candidate
-	for i := range fit {
-		c := r.candidate(fit[(begin+i)%len(fit)], now)
-		if c.turn == nil {
-			return c
-		}
-		if i == 0 || lead(c.end, best.end) < 0 {
-			best = c
+// ends returns the ends of the shares of fit, and keeps them: most picks are from the lists of one picker.
+func (r *Rotation) ends(fit []*balancer.Endpoint, ticket uint64) []uint64 {
+	for i := range r.kept {
+		if s := r.kept[i].Load(); s != nil && s.first == &fit[0] && len(s.ends) == len(fit) {
+			return s.ends
 		}
 	}
-	return best
-}
-
-// candidate returns an endpoint's next turn. An endpoint that was not fit for a while
-// catches up on one turn at most.
-func (r *Rotation) candidate(ep *balancer.Endpoint, now uint64) candidate {
-	c := candidate{ep: ep, turn: r.turnOf(ep)}
-	if c.turn == nil {
-		return c
+	s := &shares{&fit[0], make([]uint64, len(fit))}
+	sum := uint64(0)
+	for i, ep := range fit {
+		sum += uint64(ep.Weight())
+		s.ends[i] = sum
 	}
-	c.cost = quantum / uint64(ep.Weight())
-	c.before = c.turn.end.Load()
-	c.end = c.before + c.cost
-	// A time further ahead than maxLead is an old one: the clock has wrapped around.
-	if d := lead(c.end, now); c.before == 0 || d < 0 || d > maxLead {
-		c.end = now
-	}
-	return c
+	r.kept[ticket%uint64(len(r.kept))].Store(s)
+	return s.ends
 }
