@@ -186,10 +186,11 @@ func (r *Retrier) Endpoint() string { return r.c.name(r.opened.endpoint()) }
 // stream. If the stream's token is or may be the reason, it discards the token and
 // reports whether the next stream would carry another one, or, while the token is new, the same
 // to another member. A denied permission may be
-// such a case: before 3.5.6, etcd reports a bad token in a message only like that.
+// such a case: before 3.5.6, etcd reports a bad token in a message only like that. After a denial the
+// next stream's token is no older than tokenSettles.
 func (r *Retrier) InvalidateToken(refusal error) bool {
 	class := retry.Classify(refusal, retry.Evidence{Sent: true, Method: r.method})
-	if class != retry.Token && !errors.Is(rpctypes.Error(refusal), rpctypes.ErrPermissionDenied) {
+	if class != retry.Token && !isDenial(refusal) {
 		return false
 	}
 	return r.c.tokens.invalidate(r.opened, refusal) != notRenewed

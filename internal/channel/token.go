@@ -238,8 +238,12 @@ func (s *tokenSource) loginChanged() {
 func (s *tokenSource) drop(a *attempt, refusal error) renewal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	used, now := a.usedToken(), time.Now()
-	if used == nil || used != s.current.Load() {
+	used, current, now := a.usedToken(), s.current.Load(), time.Now()
+	if used == nil || used != current {
+		// A denial is final if the next token gets it too, so that one must not have expired.
+		if current != nil && now.Sub(current.fetched) >= tokenSettles && isDenial(refusal) {
+			s.current.Store(nil)
+		}
 		return renewed
 	}
 	used.refusedFresh = used.refusedFresh || now.Sub(used.fetched) < freshToken
@@ -256,6 +260,11 @@ func (s *tokenSource) drop(a *attempt, refusal error) renewal {
 	}
 	s.current.Store(nil)
 	return renewed
+}
+
+// isDenial reports whether a refusal says that the user has no permission.
+func isDenial(refusal error) bool {
+	return errors.Is(rpctypes.Error(refusal), rpctypes.ErrPermissionDenied)
 }
 
 // refusedByLocked records that the member of an attempt refused a token, and reports whether to

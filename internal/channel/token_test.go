@@ -288,6 +288,7 @@ func TestInvalidateToken(t *testing.T) {
 		{"a certificate, while users change", Login{}, noToken, rpctypes.ErrAuthOldRevision, true, true},
 		{"a certificate that is refused", Login{}, noToken, rpctypes.ErrInvalidAuthToken, false, true},
 		{"a denial, as old servers answer a bad token", alice, own, rpctypes.ErrPermissionDenied, true, false},
+		{"a denial, and the other token may have expired too", alice, newToken("older", Login{}), rpctypes.ErrPermissionDenied, true, false},
 		{"a denial of the only token there is", Login{Token: "own"}, own, rpctypes.ErrPermissionDenied, false, true},
 		{"a denial without a user", Login{}, noToken, rpctypes.ErrPermissionDenied, false, true},
 		{"another refusal", alice, own, rpctypes.ErrCompacted, false, true},

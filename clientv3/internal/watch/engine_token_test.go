@@ -178,18 +178,32 @@ func TestDenialIsRetriedOncePerStream(t *testing.T) {
 }
 
 // Servers before 3.5.6 report a token that has expired as "permission denied".
-func TestTokenExpiresAfterADenial(t *testing.T) {
-	withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
-		c.deniesBadTokens = true
-		watches(t, e, 1)
-		c.denies, c.spares = rpctypes.ErrGRPCPermissionDenied.Error(), all(0).Key
-		denied := callWatch(t.Context(), e, Request{Key: []byte("b")})
-		assert.Equal(t, rpctypes.ErrPermissionDenied, (<-denied.ch).Err)
-		c.denies = ""
-		time.Sleep(tokenLife)
-		c.expire()
-		w := watches(t, e, 1)[0]
-		c.write(1, "b")
-		assert.Equal(t, []int64{2}, w.read(1))
-	})
+func TestTokenExpiresBesidesADenial(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		t.Run(fmt.Sprintf("before: %v", before), func(t *testing.T) {
+			withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
+				expire := func() {
+					time.Sleep(tokenLife)
+					c.expire()
+				}
+				c.deniesBadTokens = true
+				old := watches(t, e, 1)
+				if before {
+					expire()
+				}
+				c.denies, c.spares = rpctypes.ErrGRPCPermissionDenied.Error(), all(0).Key
+				denied := callWatch(t.Context(), e, Request{Key: []byte("b")})
+				assert.Equal(t, rpctypes.ErrPermissionDenied, (<-denied.ch).Err)
+				c.denies = ""
+				if !before {
+					expire()
+				}
+				permitted := watches(t, e, 1)
+				c.write(1, "b")
+				for _, w := range append(old, permitted...) {
+					assert.Equal(t, []int64{2}, w.read(1))
+				}
+			})
+		})
+	}
 }

@@ -19,8 +19,8 @@ const maxRefusals = 3
 //
 // Before 3.5.6, 3.4 included, etcd reports an unknown token as "permission denied".
 // So the first denial on a stream is not trusted: it is final if a new stream, with
-// a new token, gets it too. Then the first stream's token is valid, and further
-// denials on it are final at once, for tokenLife.
+// a new token, gets it too. Then further denials on the first stream are final at once,
+// for tokenLife.
 func (sh *shard) renewLocked(w *watcher, resp *pb.WatchResponse) bool {
 	if resp.CancelReason == "" || w.refusals >= maxRefusals {
 		return false
@@ -57,11 +57,16 @@ func (sh *shard) isFinalLocked(w *watcher) bool {
 	return time.Since(sh.doubted) < tokenLife && sh.stale.IsZero()
 }
 
-// confirmDenial is called when the server denies the same request with a new token.
+// confirmDenial is called when the server denies the same request with a new token. If the stream
+// is old, its own may have expired nevertheless: it is reopened with another one.
 func (sh *shard) confirmDenial() {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if !sh.doubted.IsZero() {
+	switch {
+	case sh.doubted.IsZero():
+	case sh.wake != nil && time.Since(sh.opened) >= tokenLife:
+		sh.reset()
+	default:
 		sh.stale = time.Time{}
 	}
 }
