@@ -275,25 +275,28 @@ func raceAmong(n int) (*bed, *race) {
 	return b, &race{pin: pin{env: b.env()}}
 }
 
+// racers are the endpoints that are to have a connection.
+func racers(s *race, all []*balancer.Endpoint) []*balancer.Endpoint { return s.Wanted(all) }
+
 // wonBy returns the form with a race that the i-th of n endpoints has won.
 func wonBy(t *testing.T, i, n int) (*bed, *race) {
 	t.Helper()
 	b, s := raceAmong(n)
-	require.Equal(t, b.eps, s.Wanted(b.eps))
+	require.Equal(t, b.eps, racers(s, b.eps))
 	b.connect(i)
-	require.Equal(t, b.eps[i:i+1], s.Wanted(b.eps))
+	require.Equal(t, b.eps[i:i+1], racers(s, b.eps))
 	return b, s
 }
 
 func TestRaceIsWonByTheFirstConnected(t *testing.T) {
 	b, s := raceAmong(3)
-	assert.Equal(t, b.eps, s.Wanted(b.eps))
+	assert.Equal(t, b.eps, racers(s, b.eps))
 	assert.Nil(t, s.Pinned())
 	b.connect(1)
-	assert.Equal(t, b.eps[1:2], s.Wanted(b.eps))
+	assert.Equal(t, b.eps[1:2], racers(s, b.eps))
 	assert.Equal(t, b.eps[1], s.Pinned())
 	b.connect(0, 1, 2)
-	assert.Equal(t, b.eps[1:2], s.Wanted(b.eps), "the others were about to be connected")
+	assert.Equal(t, b.eps[1:2], racers(s, b.eps), "the others were about to be connected")
 	assert.Equal(t, b.eps[1], s.Pick(balancer.Call{}, b.eps))
 	assert.Equal(t, "nothing", lastUnpin(s))
 }
@@ -304,14 +307,14 @@ func TestRaceIsNotWonByABackupTooSoon(t *testing.T) {
 		b, s := raceAmong(3)
 		b.priorities = map[*balancer.Endpoint]uint32{b.eps[0]: 1}
 		b.connect(0)
-		require.Equal(t, b.eps, s.Wanted(b.eps))
+		require.Equal(t, b.eps, racers(s, b.eps))
 		assert.Equal(t, b.eps[0], s.Pick(balancer.Call{}, b.eps[:1]))
 		b.connect(connected...)
 		b.failing[b.eps[1]] = winner == 0
 		b.note(2, health.Refusing)
-		assert.Equal(t, b.eps[winner:winner+1], s.Wanted(b.eps))
+		assert.Equal(t, b.eps[winner:winner+1], racers(s, b.eps))
 		clear(b.failing)
-		assert.Equal(t, b.eps[winner:winner+1], s.Wanted(b.eps), "the pin stays")
+		assert.Equal(t, b.eps[winner:winner+1], racers(s, b.eps), "the pin stays")
 	}
 }
 
@@ -321,21 +324,21 @@ func TestRaceIsNotWonByABadOne(t *testing.T) {
 			b, s := raceAmong(2)
 			b.note(0, tc.kinds...)
 			b.connect(0)
-			assert.Equal(t, b.eps, s.Wanted(b.eps))
+			assert.Equal(t, b.eps, racers(s, b.eps))
 			b.connect(0, 1)
-			assert.Equal(t, b.eps[1:], s.Wanted(b.eps))
+			assert.Equal(t, b.eps[1:], racers(s, b.eps))
 		})
 	}
 }
 
 func TestRaceOfNone(t *testing.T) {
 	_, s := raceAmong(0)
-	assert.Empty(t, s.Wanted(nil))
+	assert.Empty(t, racers(s, nil))
 	b, s := wonBy(t, 0, 1)
-	assert.Empty(t, s.Wanted(nil), "all endpoints were removed")
+	assert.Empty(t, racers(s, nil), "all endpoints were removed")
 	assert.Nil(t, s.Pinned())
 	assert.Equal(t, "0: removed at 0s", lastUnpin(s))
-	assert.Equal(t, b.eps, s.Wanted(b.eps), "and are back")
+	assert.Equal(t, b.eps, racers(s, b.eps), "and are back")
 }
 
 // TestRaceForAReason: an endpoint of no use leaves the race, any other one stays
@@ -347,15 +350,15 @@ func TestRaceForAReason(t *testing.T) {
 			b.note(0, tc.kinds...)
 			b.elapsed = time.Minute
 			if tc.reason.useful() {
-				assert.Equal(t, b.eps, s.Wanted(b.eps))
+				assert.Equal(t, b.eps, racers(s, b.eps))
 				assert.Equal(t, b.eps[0], s.Pinned())
 				assert.Equal(t, b.eps[0], s.Pick(balancer.Call{}, b.eps[:1]))
 			} else {
-				assert.Equal(t, b.eps[1:], s.Wanted(b.eps))
+				assert.Equal(t, b.eps[1:], racers(s, b.eps))
 				assert.Nil(t, s.Pinned())
 			}
 			b.connected[b.eps[2]] = true
-			assert.Equal(t, b.eps[2:], s.Wanted(b.eps))
+			assert.Equal(t, b.eps[2:], racers(s, b.eps))
 			assert.Equal(t, b.eps[2], s.Pinned())
 			assert.Equal(t, "0: "+tc.reason.String()+" at 1m0s", lastUnpin(s))
 		})
@@ -365,19 +368,19 @@ func TestRaceForAReason(t *testing.T) {
 func TestRaceAfterDisconnection(t *testing.T) {
 	b, s := wonBy(t, 0, 3)
 	b.connect()
-	assert.Equal(t, b.eps, s.Wanted(b.eps), "the old one may come first again")
+	assert.Equal(t, b.eps, racers(s, b.eps), "the old one may come first again")
 	assert.Nil(t, s.Pinned())
 	assert.Equal(t, "0: disconnected at 0s", lastUnpin(s))
 	b.connect(0)
-	assert.Equal(t, b.eps[:1], s.Wanted(b.eps), "there is no time to wait")
+	assert.Equal(t, b.eps[:1], racers(s, b.eps), "there is no time to wait")
 }
 
 func TestRaceEndsWithATransientSuspicion(t *testing.T) {
 	b, s := wonBy(t, 0, 3)
 	b.note(0, health.Answered, health.Suspicious)
-	require.Equal(t, b.eps, s.Wanted(b.eps))
+	require.Equal(t, b.eps, racers(s, b.eps))
 	b.note(0, health.Served)
-	assert.Equal(t, b.eps[:1], s.Wanted(b.eps))
+	assert.Equal(t, b.eps[:1], racers(s, b.eps))
 	assert.Equal(t, b.eps[0], s.Pinned())
 	assert.Equal(t, "nothing", lastUnpin(s))
 }
@@ -397,7 +400,7 @@ func TestLoserRacesAgain(t *testing.T) {
 		{"when it is found of some use", 3, func(b *bed, _ *race) { b.note(0, health.Degrading) }},
 		{"when another has won and lost", 3, func(b *bed, s *race) {
 			b.connect(1)
-			s.Wanted(b.eps)
+			racers(s, b.eps)
 			b.connect()
 		}},
 	} {
@@ -406,21 +409,21 @@ func TestLoserRacesAgain(t *testing.T) {
 			b.connect()
 			b.note(0, dead...)
 			if tc.n > 1 {
-				require.Equal(t, b.eps[1:], s.Wanted(b.eps))
+				require.Equal(t, b.eps[1:], racers(s, b.eps))
 			}
 			tc.do(b, s)
-			assert.Equal(t, b.eps, s.Wanted(b.eps))
+			assert.Equal(t, b.eps, racers(s, b.eps))
 		})
 	}
 }
 
 func TestRaceWhenThePinIsRemoved(t *testing.T) {
 	b, s := wonBy(t, 0, 3)
-	assert.Equal(t, b.eps[1:], s.Wanted(b.eps[1:]))
+	assert.Equal(t, b.eps[1:], racers(s, b.eps[1:]))
 	assert.Nil(t, s.Pinned())
 	assert.Equal(t, "0: removed at 0s", lastUnpin(s))
 	b.connect(0, 2)
-	assert.Equal(t, b.eps[2:], s.Wanted(b.eps[1:]))
+	assert.Equal(t, b.eps[2:], racers(s, b.eps[1:]))
 }
 
 func TestRacePicksAmongTheConnected(t *testing.T) {
@@ -428,7 +431,7 @@ func TestRacePicksAmongTheConnected(t *testing.T) {
 	assert.Equal(t, b.eps[1], s.Pick(balancer.Call{}, b.eps[1:2]), "connected, and the policy has not asked yet")
 	assert.Nil(t, s.Pinned(), "calls do not pin")
 	b.connect(0)
-	s.Wanted(b.eps)
+	racers(s, b.eps)
 	assert.Equal(t, b.eps[0], s.Pick(balancer.Call{Need: balancer.Local}, b.eps))
 	assert.Equal(t, b.eps[1], s.Pick(balancer.Call{}, b.eps[1:]), "the pin is not fit")
 }
@@ -438,7 +441,7 @@ func TestWantedDoesNotChangeItsArgument(t *testing.T) {
 	b.connect()
 	b.note(1, health.Unresponsive)
 	all := []*balancer.Endpoint{b.eps[0], b.eps[1], b.eps[2]}
-	require.Len(t, s.Wanted(all), 2)
+	require.Len(t, racers(s, all), 2)
 	assert.Equal(t, b.eps, all)
 }
 
@@ -455,7 +458,7 @@ func TestRacePicksWhilePinsMove(t *testing.T) {
 	}
 	for i := range 1000 {
 		b.connect(i % 2)
-		s.Wanted(b.eps)
+		racers(s, b.eps)
 	}
 	wg.Wait()
 	assert.Equal(t, b.eps[1], s.Pinned())

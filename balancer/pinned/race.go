@@ -1,6 +1,7 @@
 package pinned
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/quorate/quorate/balancer"
@@ -49,17 +50,17 @@ func (s *race) Wanted(all []*balancer.Endpoint) []*balancer.Endpoint {
 }
 
 // contenders returns the endpoints of the best priority of which one can win.
-func (s *race) contenders(all []*balancer.Endpoint) (best []*balancer.Endpoint) {
-	for _, ep := range all {
-		switch {
-		case byState[ep.State()] != None || s.unreachable(ep):
-		case len(best) == 0 || s.priority(ep) < s.priority(best[0]):
-			best = []*balancer.Endpoint{ep}
-		case s.priority(ep) == s.priority(best[0]):
-			best = append(best, ep)
-		}
+func (s *race) contenders(all []*balancer.Endpoint) []*balancer.Endpoint {
+	able := slices.DeleteFunc(slices.Clone(all), func(ep *balancer.Endpoint) bool {
+		return byState[ep.State()] != None || s.unreachable(ep)
+	})
+	if len(able) == 0 {
+		return nil
 	}
-	return best
+	best := s.priority(slices.MinFunc(able, func(a, b *balancer.Endpoint) int {
+		return cmp.Compare(s.priority(a), s.priority(b))
+	}))
+	return slices.DeleteFunc(able, func(ep *balancer.Endpoint) bool { return s.priority(ep) != best })
 }
 
 // racers returns the endpoints that race: all, except the one that was just unpinned if

@@ -2,6 +2,7 @@ package channel
 
 import (
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -145,7 +146,7 @@ func (c *call) invoke(a *attempt) error {
 		return err
 	}
 	r, ok := c.reply.(withHeader)
-	if ok && r.GetHeader() == nil {
+	if ok && r.GetHeader() == nil && strings.HasPrefix(c.method, kvMethods) {
 		addHeader(r)
 	}
 	if !c.properties.hedged {
@@ -162,7 +163,10 @@ func (c *call) invoke(a *attempt) error {
 	return nil
 }
 
-// withHeader is a reply of etcd's. Programs read its header without a check: etcd always sends one.
+// kvMethods begins the names of the methods whose replies always have a header from etcd: programs read it without a check.
+const kvMethods = "/etcdserverpb.KV/"
+
+// withHeader is a reply of etcd's.
 type withHeader interface {
 	proto.Message
 	GetHeader() *pb.ResponseHeader
