@@ -39,7 +39,7 @@ func (d *diagnosis) failure(v *visit) {
 	_, address := endpoint.DialTarget(v.endpoint.Address)
 	switch v.failed {
 	case stepName:
-		d.finding(v, Error, NameUnknown, "dig "+hostOf(address), "the name does not resolve: %v", v.err)
+		d.finding(v, Error, NameUnknown, "dig "+quoted(hostOf(address)), "the name does not resolve: %v", v.err)
 	case stepTCP:
 		d.tcpFailure(v, address)
 	case stepTLS:
@@ -49,7 +49,7 @@ func (d *diagnosis) failure(v *visit) {
 			d.rpcFailure(v, address)
 			return
 		}
-		d.finding(v, Error, AuthRefused, "check --user and --password; as root: etcdctl user get "+v.cfg.Client.Username,
+		d.finding(v, Error, AuthRefused, "check --user and --password; as root: etcdctl user get "+quoted(v.cfg.Client.Username),
 			"the user %q is refused: %s", v.cfg.Client.Username, message(v.err))
 	case stepStatus, stepNone, stepHTTP, stepReads, stepHash:
 		d.rpcFailure(v, address)
@@ -66,16 +66,16 @@ func (d *diagnosis) tcpFailure(v *visit, address string) {
 	case closed(v.err): // so soon that the connection was not even seen
 		d.closed(v, address)
 	case timedOut(v.err):
-		d.finding(v, Error, Unreachable, "ping "+hostOf(address)+"; traceroute "+hostOf(address),
+		d.finding(v, Error, Unreachable, "ping "+quoted(hostOf(address))+"; traceroute "+quoted(hostOf(address)),
 			"no connection to %s within %v: the machine is down, or a firewall drops what is sent to it", address, v.cfg.Timeout)
 	default:
-		d.finding(v, Error, Unreachable, "ip route get "+hostOf(address), "no connection to %s: %v", address, v.err)
+		d.finding(v, Error, Unreachable, "ip route get "+quoted(hostOf(address)), "no connection to %s: %v", address, v.err)
 	}
 }
 
 // tlsFailure says what is wrong with a handshake or a certificate.
 func (d *diagnosis) tlsFailure(v *visit, address string) {
-	show := fmt.Sprintf("openssl s_client -connect %s -servername %s -showcerts </dev/null", address, v.tls.ServerName)
+	show := fmt.Sprintf("openssl s_client -connect %s -servername %s -showcerts </dev/null", quoted(address), quoted(v.tls.ServerName))
 	var name x509.HostnameError
 	var authority x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError
@@ -187,7 +187,7 @@ func (d *diagnosis) rpcFailure(v *visit, address string) {
 	case status.Code(v.err) == codes.Unavailable && !strings.HasPrefix(message(v.err), "etcdserver: "):
 		d.closed(v, address)
 	default:
-		d.finding(v, Error, Failed, "etcdctl --endpoints="+v.endpoint.String()+" endpoint status", "the server answers, and the step %q fails: %s", v.failed, message(v.err))
+		d.finding(v, Error, Failed, "etcdctl --endpoints="+quoted(v.endpoint.String())+" endpoint status", "the server answers, and the step %q fails: %s", v.failed, message(v.err))
 	}
 }
 
@@ -197,7 +197,7 @@ func (d *diagnosis) silent(v *visit) {
 	case v.web.status > 0 && v.failed == stepAuth:
 		d.finding(v, Error, Silent, run, "the user %q is not authenticated within %v: the cluster has no leader, or the member is overloaded", v.cfg.Client.Username, v.cfg.Timeout)
 	case v.web.took > v.cfg.Timeout/4: // a call takes more round trips
-		d.finding(v, Error, Silent, "ping "+hostOf(v.endpoint.Address), "HTTP is answered after %v, and no call within %v: the network is slow, or the member is",
+		d.finding(v, Error, Silent, "ping "+quoted(hostOf(v.endpoint.Address)), "HTTP is answered after %v, and no call within %v: the network is slow, or the member is",
 			v.web.took.Round(time.Millisecond), v.cfg.Timeout)
 	case v.web.status > 0:
 		d.finding(v, Error, Silent, run, "HTTP is answered, and no call within %v: the member is starved, or its disk hangs", v.cfg.Timeout)
@@ -208,7 +208,7 @@ func (d *diagnosis) silent(v *visit) {
 }
 
 func (d *diagnosis) closed(v *visit, address string) {
-	run, cause := "curl "+address, ""
+	run, cause := "curl "+quoted(address), ""
 	var record tls.RecordHeaderError
 	switch _, banner, _ := strings.Cut(message(v.web.err), "malformed HTTP response "); {
 	case v.web.server != "":

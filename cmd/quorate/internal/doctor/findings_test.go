@@ -104,6 +104,10 @@ func TestSentences(t *testing.T) {
 			[]string{"advertise-client-urls", "misadvertised"},
 		},
 		{
+			"a member advertises a host that a shell would execute", at(member(1, members("", "$(reboot):2379")).start(t)),
+			[]string{"dig '$(reboot)'"}, nil,
+		},
+		{
 			"P2: a member is frozen, and no endpoint names it", at(member(1, members("", silent)).start(t)),
 			[]string{"warning  m2 (http://" + silent + "): connections are accepted, and nothing is answered within "},
 			nil,

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -84,6 +85,14 @@ func hostOf(address string) string {
 		return host
 	}
 	return address
+}
+
+// quoted returns an argument of a command that an operator may copy: a member can advertise a host that a shell would execute.
+func quoted(argument string) string {
+	if strings.ContainsAny(argument, " $&;|<>(){}`'\"\\*?!#~\n") {
+		return "'" + strings.ReplaceAll(argument, "'", `'\''`) + "'"
+	}
+	return argument
 }
 
 func (v *visit) close() {
