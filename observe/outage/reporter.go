@@ -16,7 +16,7 @@ import (
 const settle = 50 * time.Millisecond
 
 // Reporter is an [observe.Observer] that logs outages. It never blocks on the log: a goroutine
-// writes the lines, which exists only during an outage. A Reporter must be closed.
+// writes the lines, which exists during an outage and shortly after a change. A Reporter must be closed.
 type Reporter struct {
 	observe.None
 	log     func() *zap.Logger
@@ -49,8 +49,12 @@ func New(log func() *zap.Logger, known func() []health.Status) *Reporter {
 func (r *Reporter) EndpointsSet(endpoints []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, ep := range r.states.Set(endpoints) {
+	removed := r.states.Set(endpoints)
+	for _, ep := range removed {
 		r.removeLocked(ep)
+	}
+	if len(removed) > 0 {
+		r.followLocked()
 	}
 }
 
@@ -58,6 +62,7 @@ func (r *Reporter) EndpointsSet(endpoints []string) {
 func (r *Reporter) StateChanged(c health.Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.followLocked() // any change may be that by which no endpoint serves
 	if !r.states.Change(c) {
 		r.removeLocked(c.Endpoint)
 		return
@@ -75,9 +80,6 @@ func (r *Reporter) StateChanged(c health.Change) {
 	case health.Serving, health.Slow, health.Restricted:
 		o.set(false, now)
 	case health.Unknown, health.Suspected, health.Draining:
-	}
-	if !o.begin.IsZero() || !r.cluster.begin.IsZero() {
-		r.followLocked(now)
 	}
 }
 
@@ -127,18 +129,16 @@ func (r *Reporter) removeLocked(endpoint string) {
 	if o == nil {
 		return
 	}
-	now := time.Now()
 	delete(r.endpoints, endpoint)
 	if o.logged && !o.covered {
-		o.set(false, now)
+		o.set(false, time.Now())
 		r.logLocked(zap.InfoLevel, "an endpoint that was out has been removed", o.cause(endpoint), o.summary())
 	}
-	r.followLocked(now)
 }
 
 // followLocked lets the goroutine examine a change, and starts it if it does not run.
-func (r *Reporter) followLocked(now time.Time) {
-	r.changed = now
+func (r *Reporter) followLocked() {
+	r.changed = time.Now()
 	if r.following {
 		select {
 		case r.change <- struct{}{}:

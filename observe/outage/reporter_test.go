@@ -266,6 +266,25 @@ func TestRemovedEndpoints(t *testing.T) {
 	})
 }
 
+// What makes the cluster out may be a change of an endpoint that is not out, or the removal of one without a state.
+func TestOutageOfTheClusterByOtherEndpoints(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.is(health.Dead, "a")
+		r.says(time.Minute, endpointOut)
+		r.is(health.Restricted, "b", "c")
+		r.says(time.Minute, clusterOut)
+		r.is(health.Serving, "a")
+		r.says(time.Minute, clusterBack, endpointBack)
+	})
+	inBubble(t, func(r *rig) {
+		r.EndpointsSet([]string{"a", "d"})
+		r.is(health.Dead, "a")
+		r.says(time.Minute, endpointOut)
+		r.EndpointsSet([]string{"a"})
+		r.says(time.Minute, clusterOut)
+	})
+}
+
 // During an outage the endpoints are replaced by others in an unknown state: the outage ends only
 // when one serves.
 func TestClusterWithOtherEndpoints(t *testing.T) {
