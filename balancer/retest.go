@@ -101,8 +101,8 @@ func (k *picker) findDoubted() {
 	if !k.p.options().errorsEject() {
 		return
 	}
+	fit := k.fit[needFull]
 	for _, ep := range k.connected {
-		fit := k.fit[needFull]
 		if isRetested(ep.State()) && !slices.Contains(fit, ep) && ep.Priority() <= fit[0].Priority() {
 			k.doubted = append(k.doubted, ep)
 		}

@@ -214,7 +214,7 @@ func (c *call) settle(a *attempt, err error) error {
 // returns. One that fails without a status, and has not called, sent nothing. A write that they called and that may have
 // been executed stays so, whatever their last call, or they themselves, returned.
 func (c *call) classOf(a *attempt, err error, ev retry.Evidence) retry.Class {
-	class := c.failures.correct(retry.Classify(err, ev), a)
+	class := c.retrier().correct(retry.Classify(err, ev), a)
 	executed, unknown := a.executions.Load() > 0, retry.OutcomeOfAttempt(err, ev) == retry.OutcomeUnknown
 	switch {
 	case class == retry.Ambiguous && !a.called.Load() && hasNoStatus(err):

@@ -188,7 +188,7 @@ var alarm = regexp.MustCompile(`memberID:(\d+)\s+alarm:(\w+)`)
 func (d *diagnosis) state(v *visit) {
 	s := v.status
 	if v.readErr != nil && s.Leader != 0 && !s.IsLearner {
-		d.finding(v, Error, ReadFailed, "etcdctl --endpoints="+quoted(v.endpoint.String())+" endpoint health", "the member answers, and a linearizable read fails: %s", message(v.readErr))
+		d.finding(v, Error, ReadFailed, v.etcdctl("endpoint health"), "the member answers, and a linearizable read fails: %s", message(v.readErr))
 	}
 	if v.behind != nil && s.RaftAppliedIndex < v.behind.RaftIndex && v.behind.RaftIndex-v.behind.RaftAppliedIndex > lagBound {
 		d.finding(v, Warning, Lagging, "on the member: iostat -x 1; journalctl -u etcd | grep 'took too long'",
@@ -227,11 +227,11 @@ func (d *diagnosis) alarm(id, kind string) {
 func (d *diagnosis) size(v *visit) {
 	s := v.status
 	if share := float64(s.DbSize) / float64(s.DbSizeQuota); s.DbSizeQuota > 0 && share >= quotaBound {
-		d.finding(v, Warning, Quota, "etcdctl compact REVISION && etcdctl --endpoints="+quoted(v.endpoint.String())+" defrag",
+		d.finding(v, Warning, Quota, "etcdctl compact REVISION && "+v.etcdctl("defrag"),
 			"the database has %s of the %s that its quota allows (%.0f %%); at 100 %% the cluster refuses writes", sizeOf(s.DbSize), sizeOf(s.DbSizeQuota), 100*share)
 	}
 	if free := s.DbSize - s.DbSizeInUse; s.DbSizeInUse > 0 && free >= fragmentBound && free > s.DbSizeInUse {
-		d.finding(v, Note, Fragmented, "etcdctl --endpoints="+quoted(v.endpoint.String())+" defrag  # it blocks the member for as long as it takes",
+		d.finding(v, Note, Fragmented, v.etcdctl("defrag  # it blocks the member for as long as it takes"),
 			"%s of the %s of the database are free: a defragmentation returns them", sizeOf(free), sizeOf(s.DbSize))
 	}
 }
@@ -256,7 +256,7 @@ func (d *diagnosis) kinds() {
 	for _, v := range d.served() {
 		switch v.kind() {
 		case kindProxy:
-			d.finding(v, Note, GRPCProxy, "etcdctl --endpoints="+quoted(v.endpoint.String())+" member list",
+			d.finding(v, Note, GRPCProxy, v.etcdctl("member list"),
 				"this is etcd's grpc-proxy: what is seen here is the proxy, and the members behind it are chosen by it")
 		case kindOther:
 			d.finding(v, Note, NotEtcd, "", "this is no etcd member, but a server with etcd's API, such as kine: it names no member in its answers")

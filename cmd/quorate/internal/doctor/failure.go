@@ -187,7 +187,7 @@ func (d *diagnosis) rpcFailure(v *visit, address string) {
 	case status.Code(v.err) == codes.Unavailable && !strings.HasPrefix(message(v.err), "etcdserver: "):
 		d.closed(v, address)
 	default:
-		d.finding(v, Error, Failed, "etcdctl --endpoints="+quoted(v.endpoint.String())+" endpoint status", "the server answers, and the step %q fails: %s", v.failed, message(v.err))
+		d.finding(v, Error, Failed, v.etcdctl("endpoint status"), "the server answers, and the step %q fails: %s", v.failed, message(v.err))
 	}
 }
 

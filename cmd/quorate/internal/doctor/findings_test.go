@@ -105,7 +105,8 @@ func TestSentences(t *testing.T) {
 		},
 		{
 			"a member advertises a host that a shell would execute", at(member(1, members("", "$(reboot):2379")).start(t)),
-			[]string{"dig '$(reboot)'"}, nil,
+			[]string{"dig '$(reboot)'"},
+			nil,
 		},
 		{
 			"P2: a member is frozen, and no endpoint names it", at(member(1, members("", silent)).start(t)),

@@ -95,6 +95,11 @@ func quoted(argument string) string {
 	return argument
 }
 
+// etcdctl returns a command for the endpoint.
+func (v *visit) etcdctl(command string) string {
+	return "etcdctl --endpoints=" + quoted(v.endpoint.String()) + " " + command
+}
+
 func (v *visit) close() {
 	if v.conn != nil {
 		_ = v.conn.Close() // nothing is under way
