@@ -53,7 +53,6 @@ func New(config Config) *Engine {
 		config:   config,
 		sendable: make(chan struct{}, 1),
 		wanted:   make(chan struct{}, 1),
-		batch:    make([]int64, 0, maxBatch),
 		machine:  NewMachine(time.Now(), config.FirstAnswer, rand.Float64),
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
@@ -122,6 +121,7 @@ func (e *Engine) startLocked() {
 		return
 	}
 	e.started = true
+	e.batch = make([]int64, 0, maxBatch)
 	e.running.Go(e.read)
 	e.running.Go(e.write)
 }
