@@ -25,7 +25,7 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 400},
 	"balancer":    {5450, 6550},
-	"clientv3":    {24560, 29200},
+	"clientv3":    {24570, 29215},
 	"cmd":         {5050, 2700},
 	"compat":      {950, 900},
 	"conformance": {850, 1250},

@@ -164,6 +164,24 @@ func TestRevocationIsRepeated(t *testing.T) {
 	})
 }
 
+// etcd serves a watch from its next revision on at once, one from an earlier revision within 100 ms.
+func TestDeletionIsAwaitedFromTheRevocationOn(t *testing.T) {
+	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, owner clientv3.KV) {
+		own(t, cluster, owner, "k")
+		revocation := cluster.Revision() + 1
+		require.NoError(t, <-put(newKV(t, clienttest.Connect(t, cluster)), "k", "v"))
+		var starts []int64
+		for _, call := range cluster.Calls("Watch") {
+			for _, r := range call.Requests {
+				if create := r.(*pb.WatchRequest).GetCreateRequest(); string(create.GetKey()) == prefix+"k" {
+					starts = append(starts, create.StartRevision)
+				}
+			}
+		}
+		require.Equal(t, []int64{revocation + 1}, starts)
+	})
+}
+
 // A leasing key left by an acquisition without an answer is removed, so that the key can be owned.
 func TestOrphanIsRemoved(t *testing.T) {
 	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, owner clientv3.KV) {

@@ -59,5 +59,6 @@ func (k *kv) release() {
 }
 
 func (k *kv) deleteKeys(ctx context.Context, keys []leasingKey) error {
-	return k.eachIf(ctx, keys, func(lkey string) clientv3.Op { return clientv3.OpDelete(lkey) })
+	_, _, err := k.eachIf(ctx, keys, func(lkey string) clientv3.Op { return clientv3.OpDelete(lkey) })
+	return err
 }

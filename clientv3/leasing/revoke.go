@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 )
 
 // revoked is the value of a leasing key that its owner must delete. Otherwise the
@@ -20,8 +21,8 @@ const revoked = "REVOKE"
 const batch = 16
 
 // requestRevoke requests the owners of leasing keys to delete them. It skips
-// incarnations that no longer exist.
-func (k *kv) requestRevoke(ctx context.Context, keys []leasingKey) error {
+// incarnations that no longer exist, and returns the others, which existed at rev.
+func (k *kv) requestRevoke(ctx context.Context, keys []leasingKey) (requested []leasingKey, rev int64, err error) {
 	return k.eachIf(ctx, keys, func(lkey string) clientv3.Op {
 		return clientv3.OpPut(lkey, revoked, clientv3.WithIgnoreLease())
 	})
@@ -29,29 +30,33 @@ func (k *kv) requestRevoke(ctx context.Context, keys []leasingKey) error {
 
 // eachIf executes an operation on each leasing key that is still the same
 // incarnation, and repeats it until it has succeeded. It stops when ctx or the
-// client ends, or when the server refuses.
-func (k *kv) eachIf(ctx context.Context, keys []leasingKey, do func(lkey string) clientv3.Op) error {
+// client ends, or when the server refuses. It returns the keys that were the same, and
+// the revision of the first transaction.
+func (k *kv) eachIf(ctx context.Context, keys []leasingKey, do func(lkey string) clientv3.Op) (same []leasingKey, rev int64, err error) {
 	for part := range slices.Chunk(keys, batch) {
 		ops := make([]clientv3.Op, len(part))
 		for i, l := range part {
-			same := clientv3.Compare(clientv3.CreateRevision(l.name), "=", l.rev)
-			ops[i] = clientv3.OpTxn([]clientv3.Cmp{same}, []clientv3.Op{do(l.name)}, nil)
+			isSame := clientv3.Compare(clientv3.CreateRevision(l.name), "=", l.rev)
+			ops[i] = clientv3.OpTxn([]clientv3.Cmp{isSame}, []clientv3.Op{do(l.name)}, nil)
 		}
 		var pause backoff
-		for {
-			_, err := k.remote.Txn(ctx).Then(ops...).Commit()
-			if err == nil {
-				break
-			}
+		resp, err := k.remote.Txn(ctx).Then(ops...).Commit()
+		for ; err != nil; resp, err = k.remote.Txn(ctx).Then(ops...).Commit() {
 			if permanent(err) || k.client.Ctx().Err() != nil {
-				return err
+				return nil, 0, err
 			}
 			if err := pause.wait(ctx); err != nil {
-				return err
+				return nil, 0, err
 			}
 		}
+		for i, l := range part {
+			if optxn.At(resp, i).GetResponseTxn().GetSucceeded() {
+				same = append(same, l)
+			}
+		}
+		rev = cmp.Or(rev, resp.Header.GetRevision())
 	}
-	return nil
+	return same, rev, nil
 }
 
 // awaitDeletion waits until the leasing keys, which existed at rev, are deleted. It

@@ -60,10 +60,15 @@ func (k *kv) makeWay(ctx context.Context, w *write, resp *clientv3.TxnResponse) 
 	k.cache.observe(resp.Header)
 	own, foreign := k.cache.releaseOwned(w, resp)
 	k.releases.add(own...)
-	if err := k.requestRevoke(ctx, foreign); err != nil {
+	requested, rev, err := k.requestRevoke(ctx, foreign)
+	if err != nil {
 		return err
 	}
-	return k.awaitDeletion(ctx, append(own, foreign...), resp.Header.Revision)
+	// etcd serves a watch from its next revision on at once, one from an earlier revision within 100 ms.
+	if len(own) > 0 {
+		rev = resp.Header.Revision // their deletion may be executed before the revocations
+	}
+	return k.awaitDeletion(ctx, append(own, requested...), rev)
 }
 
 type write struct {
