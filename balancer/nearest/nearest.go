@@ -13,6 +13,7 @@
 package nearest
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +34,10 @@ const (
 	// One pick in explore goes to the endpoints in turn: 1.6 % of the calls. With 100
 	// calls per second and three endpoints, each is measured every two seconds.
 	explore = 64
+
+	// compared is how many endpoints a pick compares with the one in use. Of longer lists each pick
+	// compares another part.
+	compared = 100
 )
 
 // Builder builds the strategy "nearest". It has no configuration of its own.
@@ -44,6 +49,7 @@ var Builder = balancer.Builder{
 type strategy struct {
 	rotation *roundrobin.Rotation
 	picks    atomic.Uint64
+	parts    atomic.Uint64 // of long lists that were compared
 	// The endpoints in use for full and for local service: the nearest member may not
 	// offer full service.
 	full, local atomic.Pointer[balancer.Endpoint]
@@ -84,18 +90,29 @@ func (s *strategy) Pick(call balancer.Call, fit []*balancer.Endpoint) *balancer.
 	if len(fit) == 1 {
 		return fit[0]
 	}
+	part := s.part(fit)
 	if call.Conn == balancer.Calls {
-		if ep := s.unmeasured(fit); ep != nil {
+		if ep := s.unmeasured(part); ep != nil {
 			return ep
 		}
 		if s.picks.Add(1)%explore == 0 {
 			return s.rotation.Next(fit)
 		}
 	}
-	if ep := s.nearest(call.Need, fit); ep != nil {
+	if ep := s.nearest(call.Need, fit, part); ep != nil {
 		return ep
 	}
 	return s.rotation.Next(fit)
+}
+
+// part returns the endpoints that a pick compares with the one in use: all, or the next part of many.
+func (s *strategy) part(fit []*balancer.Endpoint) []*balancer.Endpoint {
+	if len(fit) <= compared {
+		return fit
+	}
+	all := (len(fit) + compared - 1) / compared
+	begin := int(s.parts.Add(1)%uint64(all)) * compared
+	return fit[begin:min(begin+compared, len(fit))]
 }
 
 // unmeasured returns an endpoint without an estimate and without a call in flight: an
@@ -109,9 +126,9 @@ func (s *strategy) unmeasured(fit []*balancer.Endpoint) *balancer.Endpoint {
 	return nil
 }
 
-// nearest returns the endpoint in use, or the one that replaces it; nil if no endpoint
+// nearest returns the endpoint in use, or the one of the part that replaces it; nil if none of these
 // has an estimate.
-func (s *strategy) nearest(need balancer.Need, fit []*balancer.Endpoint) *balancer.Endpoint {
+func (s *strategy) nearest(need balancer.Need, fit, part []*balancer.Endpoint) *balancer.Endpoint {
 	inUse := &s.full
 	if need == balancer.Local {
 		inUse = &s.local
@@ -119,25 +136,29 @@ func (s *strategy) nearest(need balancer.Need, fit []*balancer.Endpoint) *balanc
 	current := inUse.Load()
 	var held, shortest time.Duration // the distance of the one in use if it is fit, and of the best
 	var best *balancer.Endpoint
-	for _, ep := range fit {
-		d := s.distant(ep)
-		if d == nil || d.smoothed() == 0 {
-			continue
-		}
-		if ep == current {
-			held = d.smoothed()
-		}
-		if best == nil || d.smoothed() < shortest {
-			best, shortest = ep, d.smoothed()
+	if slices.Contains(fit, current) {
+		held = s.known(current)
+	}
+	for _, ep := range part {
+		if d := s.known(ep); d != 0 && (best == nil || d < shortest) {
+			best, shortest = ep, d
 		}
 	}
-	if held != 0 && !takesOver(shortest, held) {
+	if held != 0 && (best == nil || !takesOver(shortest, held)) {
 		return current
 	}
 	if best != nil {
 		inUse.CompareAndSwap(current, best)
 	}
 	return best
+}
+
+// known returns the distance of an endpoint, 0 if it is unknown.
+func (s *strategy) known(ep *balancer.Endpoint) time.Duration {
+	if d := s.distant(ep); d != nil {
+		return d.smoothed()
+	}
+	return 0
 }
 
 // takesOver reports whether an endpoint at distance should replace the one at held.

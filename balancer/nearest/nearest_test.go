@@ -231,6 +231,30 @@ func TestEndpointsWithoutDistances(t *testing.T) {
 	assert.Equal(t, "nearest", Builder.Name)
 }
 
+func TestPickComparesAPartOfManyEndpoints(t *testing.T) {
+	b := newBed(10*compared + 1)
+	for _, ep := range b.eps {
+		b.Done(ep, balancer.Result{Took: 10 * ms, Answered: true})
+	}
+	read := 0
+	b.distant = func(ep *balancer.Endpoint) *distance {
+		read++
+		return b.distances[ep]
+	}
+	b.picks(exploringNothing, b.eps, 11)
+	for _, nearest := range []*balancer.Endpoint{b.eps[10*compared], b.eps[0]} {
+		b.distances[nearest].latency.Store(int64(b.distances[nearest].latency.Load() / 2))
+		b.picks(exploringNothing, b.eps, 11)
+		read = 0
+		assert.Equal(t, map[string]int{nearest.Address(): 11}, b.picks(exploringNothing, b.eps, 11))
+		assert.LessOrEqual(t, read, 11*(compared+1))
+		b.distances[nearest].latency.Store(int64(20 * ms))
+	}
+	read = 0
+	b.Pick(balancer.Call{}, b.eps)
+	assert.LessOrEqual(t, read, 2*compared+1)
+}
+
 func TestConcurrentPicksAndResults(t *testing.T) {
 	b := newBed(3)
 	s := build(time.Now, func(ep *balancer.Endpoint) *distance { return b.distances[ep] })
