@@ -47,9 +47,10 @@ type Config struct {
 	// Endpoints are the addresses of the cluster's members, in any form that etcd
 	// accepts: "host:port", "http://host:port", "https://host:port", "unix:path",
 	// "unixs:path". The form decides whether connections to the endpoint use TLS:
-	// http never, https and unixs always, the others if TLS is set. A client with
-	// TLS set, or with any endpoint that uses TLS, sends no token or password over
-	// plaintext: the call fails with codes.Unauthenticated and is not retried.
+	// http never, https and unixs always, the others if TLS is set or the first of
+	// Endpoints uses TLS. A client with TLS set, or with any endpoint that uses TLS, sends
+	// no token or password over plaintext: the call fails with codes.Unauthenticated and is
+	// not retried.
 	Endpoints []string `json:"endpoints"`
 
 	// AutoSyncInterval is the time between updates of the endpoints from the

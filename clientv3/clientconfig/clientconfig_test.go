@@ -153,6 +153,13 @@ func TestTLS(t *testing.T) {
 	}
 }
 
+// Nothing takes the endpoints of an etcds URL to plaintext.
+func TestEtcdsOutranksInsecureTransport(t *testing.T) {
+	cfg, err := load(t, []string{"--insecure-transport"}, nil, "etcds://h,[fe80::1%eth0]:1")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"https://h:2379", "https://[fe80::1%25eth0]:1"}, cfg.Endpoints)
+}
+
 // TestErrors: each names the flag, the variable or the parameter, and none has the password.
 func TestErrors(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "nosuch.pem")

@@ -132,7 +132,7 @@ func parseURL(raw string) (map[string]string, error) {
 		rest = rest[at+1:]
 	}
 	var err error
-	if values["endpoints"], err = parseHosts(rest); err != nil {
+	if values["endpoints"], err = parseHosts(rest, scheme == "etcds"); err != nil {
 		return nil, err
 	}
 	return values, parseParameters(values, query)
@@ -152,8 +152,8 @@ func parseLogin(values map[string]string, login string) error {
 	return nil
 }
 
-// parseHosts returns the endpoints, each with a port.
-func parseHosts(hosts string) (string, error) {
+// parseHosts returns the endpoints, each with a port. If they are secured, no other source takes them to plaintext.
+func parseHosts(hosts string, secured bool) (string, error) {
 	var out []string
 	for host := range strings.SplitSeq(hosts, ",") {
 		if host == "" {
@@ -167,6 +167,9 @@ func parseHosts(hosts string) (string, error) {
 				return "", errors.New("it has a host that is neither HOST, HOST:PORT nor [IPv6]:PORT")
 			}
 			host = net.JoinHostPort(host, defaultPort)
+		}
+		if secured {
+			host = (&url.URL{Scheme: "https", Host: host}).String()
 		}
 		out = append(out, host)
 	}

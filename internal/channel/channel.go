@@ -33,7 +33,8 @@ type Config struct {
 	// Endpoints in any form that package endpoint parses; at least one.
 	Endpoints []string
 
-	// TLS is used for connections to endpoints that allow or require it. New copies it.
+	// TLS is used for connections to endpoints that allow or require it. New copies it. nil
+	// means Go's defaults if the first endpoint requires TLS, and none otherwise.
 	TLS *tls.Config
 	// Roots, if set, returns the trusted certificate authorities for each TLS handshake,
 	// in place of those in TLS.
@@ -117,6 +118,9 @@ func New(cfg Config) (*Channel, error) {
 		return nil, err
 	}
 	cfg.TLS = cfg.TLS.Clone() // the program may change its own
+	if cfg.TLS == nil && parsed[0].Security == endpoint.TLS {
+		cfg.TLS = new(tls.Config)
+	}
 	c := &Channel{names: new(names), security: newSecurity(cfg), sharing: newSharing(cfg), strategy: strategy, endpoints: slices.Clone(cfg.Endpoints)}
 	c.names.set(parsed)
 	client := newClient(cfg)

@@ -77,6 +77,11 @@ func TestPermittedEndpoints(t *testing.T) {
 			cfg:     Config{Endpoints: []string{"http://x:1", "https://y:1"}},
 			inClear: []string{"http://b:1", "c:1", "unix:s"},
 		},
+		"https first, without a configuration": {
+			cfg:     Config{Endpoints: []string{"https://x:1"}},
+			next:    []string{"y:1"},
+			inClear: []string{"http://b:1"},
+		},
 		"the program named it": {
 			cfg:     Config{Endpoints: []string{"b:1", "https://y:1"}},
 			inClear: []string{"c:1", "unix:s"},
