@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/internal/port"
-	"github.com/quorate/quorate/lab/internal/child"
 	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/link"
 )
@@ -26,18 +25,12 @@ type Cluster struct {
 	program    executable
 	dir        string        // of the data, "" before it is made
 	tls        *certificates // nil without Config.TLS
-	spawner    *child.Spawner
-	parentPipe parentPipe
+	parentPipe *os.File      // read by members, which notice the end of this process by it
 	members    []*Member
 	links      [][]*link.Link // from member to member, by index; nil from one to itself
 
-	closing sync.Once
-	closed  error
-}
-
-// parentPipe is a pipe by which members notice the end of this process.
-type parentPipe struct {
-	read, write *os.File
+	undo   []func() error // what Close undoes, the last first
+	closed func() error
 }
 
 // platforms are the systems on which clusters run.
@@ -57,6 +50,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout)
 	defer cancel()
 	c := &Cluster{cfg: cfg}
+	c.closed = sync.OnceValue(c.close)
 	if err := c.start(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -82,14 +76,18 @@ func (c *Cluster) prepare() {
 	if c.dir, err = os.MkdirTemp(c.cfg.Dir, "quorate-lab-"); err != nil {
 		fatal.If(fmt.Errorf("lab: data directory: %w", err))
 	}
+	c.onClose(func() error { return os.RemoveAll(c.dir) })
 	if c.cfg.TLS {
 		c.tls = fatal.OK(newCertificates(c.file))
 	}
-	if c.parentPipe.read, c.parentPipe.write, err = os.Pipe(); err != nil {
+	read, write, err := os.Pipe()
+	if err != nil {
 		fatal.If(fmt.Errorf("lab: %w", err))
 	}
-	c.spawner = child.NewSpawner()
-	c.links = peerLinks(c.cfg.Members)
+	c.parentPipe = read
+	c.onClose(read.Close)
+	c.onClose(write.Close)
+	c.linkPeers()
 	for i := range c.cfg.Members {
 		m := &Member{cluster: c, index: i, name: fmt.Sprintf("m%d", i+1)}
 		c.members = append(c.members, m)
@@ -100,88 +98,55 @@ func (c *Cluster) prepare() {
 	}
 }
 
-// peerLinks makes a link for each ordered pair of n members.
-func peerLinks(n int) [][]*link.Link {
-	links := make([][]*link.Link, n)
-	for from := range links {
-		links[from] = make([]*link.Link, n)
-		for to := range links[from] {
+// onClose has something undone by Close.
+func (c *Cluster) onClose(undo func() error) { c.undo = append(c.undo, undo) }
+
+// linkPeers makes a link for each ordered pair of members.
+func (c *Cluster) linkPeers() {
+	for from := range c.cfg.Members {
+		c.links = append(c.links, make([]*link.Link, c.cfg.Members))
+		for to := range c.cfg.Members {
 			if from != to {
-				links[from][to] = link.New("")
+				c.links[from][to] = link.New("")
+				c.onClose(c.links[from][to].Close)
 			}
 		}
 	}
-	return links
 }
 
 // prepare makes the member's ends of its links.
 func (m *Member) prepare() {
+	c := m.cluster
 	m.ports.client = fatal.OK(port.Reserve())
+	c.onClose(m.ports.client.Release)
 	m.ports.peer = fatal.OK(port.Reserve())
+	c.onClose(m.ports.peer.Release)
 	m.client = fatal.OK(link.Listen(""))
+	c.onClose(m.client.Close)
 	peers := make(map[string]*link.Link)
-	for to, l := range m.cluster.links[m.index] {
+	for to, l := range c.links[m.index] {
 		if l != nil {
 			peers[peerAddress(to)] = l
 		}
 	}
 	m.peerProxy = fatal.OK(newPeerProxy(peers))
+	c.onClose(m.peerProxy.close)
 	m.control = fatal.OK(m.newControl())
+	c.onClose(m.control.Close)
 }
 
 // Close kills the members, stopped ones too, and returns when their processes,
 // files, ports and the cluster's goroutines are gone. Closing again returns the
 // same result.
-func (c *Cluster) Close() error {
-	c.closing.Do(func() { c.closed = c.close() })
-	return c.closed
-}
+func (c *Cluster) Close() error { return c.closed() }
 
 func (c *Cluster) close() error {
 	var errs []error
 	for _, m := range c.members {
 		errs = append(errs, m.retire())
 	}
-	for _, m := range c.members {
-		errs = append(errs, m.release())
-	}
-	for _, row := range c.links {
-		for _, l := range row {
-			if l != nil {
-				errs = append(errs, l.Close())
-			}
-		}
-	}
-	if c.spawner != nil {
-		c.spawner.Close()
-	}
-	if c.parentPipe.read != nil {
-		errs = append(errs, c.parentPipe.read.Close(), c.parentPipe.write.Close())
-	}
-	if c.dir != "" {
-		errs = append(errs, os.RemoveAll(c.dir))
-	}
-	return errors.Join(errs...)
-}
-
-// release frees what prepare reserved.
-func (m *Member) release() error {
-	m.starting.Lock() // waits for a start under way, which notices that the member is retired
-	defer m.starting.Unlock()
-	var errs []error
-	for _, p := range []*port.Port{m.ports.client, m.ports.peer} {
-		if p != nil {
-			errs = append(errs, p.Release())
-		}
-	}
-	if m.control != nil {
-		errs = append(errs, m.control.Close())
-	}
-	if m.peerProxy != nil {
-		errs = append(errs, m.peerProxy.close())
-	}
-	if m.client != nil {
-		errs = append(errs, m.client.Close())
+	for _, undo := range slices.Backward(c.undo) {
+		errs = append(errs, undo())
 	}
 	return errors.Join(errs...)
 }

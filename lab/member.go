@@ -217,7 +217,7 @@ func (m *Member) spawn() (*process, error) {
 		return nil, fmt.Errorf("lab: start %s: %w", m.name, ErrRunning)
 	}
 	c := m.cluster
-	p, err := startProcess(c.spawner, c.commandLocked(m), c.file(m.name+".log"), c.parentPipe.read)
+	p, err := startProcess(c.commandLocked(m), c.file(m.name+".log"), c.parentPipe)
 	if err != nil {
 		return nil, err
 	}
@@ -264,12 +264,15 @@ func (m *Member) running() bool {
 	return m.process != nil && m.process.Alive() && !m.stopped
 }
 
-// retire ends the member for good.
+// retire ends the member for good. A start under way notices that, and ends.
 func (m *Member) retire() error {
 	m.mu.Lock()
 	m.retired = true
 	m.mu.Unlock()
-	return m.Kill()
+	err := m.Kill()
+	m.starting.Lock()
+	defer m.starting.Unlock()
+	return err
 }
 
 // logTail is how much of a member's log an error holds, in bytes.
@@ -284,7 +287,7 @@ type process struct {
 }
 
 // startProcess starts cmd with its output going to a new file at log, and with the read end of the parent's pipe.
-func startProcess(s *child.Spawner, cmd *exec.Cmd, log string, parentPipe *os.File) (*process, error) {
+func startProcess(cmd *exec.Cmd, log string, parentPipe *os.File) (*process, error) {
 	output, err := os.Create(log)
 	if err != nil {
 		return nil, fmt.Errorf("lab: %w", err)
@@ -292,7 +295,7 @@ func startProcess(s *child.Spawner, cmd *exec.Cmd, log string, parentPipe *os.Fi
 	defer func() { _ = output.Close() }() // the process has its copy
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.ExtraFiles = []*os.File{parentPipe} // it becomes parentPipeFD
-	run, err := s.Start(cmd)
+	run, err := child.Start(cmd)
 	if err != nil {
 		return nil, fmt.Errorf("lab: start %s: %w", cmd.Path, err)
 	}

@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/servers/site"
 )
 
@@ -31,7 +32,7 @@ const expired = 3500 * time.Millisecond
 
 // The events.
 func nothing(context.Context, Site)       {}
-func expire(ctx context.Context, _ Site)  { pause(ctx, expired) }
+func expire(ctx context.Context, _ Site)  { must(pause.For(ctx, expired)) }
 func restart(ctx context.Context, s Site) { s.do(ctx, site.Kill, site.Restart) }
 
 func expireAndBreak(ctx context.Context, s Site) {
@@ -124,7 +125,7 @@ func until(ctx context.Context, call func(context.Context) error) {
 			return
 		}
 		want(ctx.Err() == nil, "it does not work again: %v", err)
-		pause(ctx, 20*time.Millisecond)
+		must(pause.For(ctx, 20*time.Millisecond))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/link"
 	"github.com/quorate/quorate/lab/servers/site"
@@ -36,7 +37,7 @@ func before(ctx context.Context, s Site) {
 		_, err := c.Get(ctx, "/before/a")
 		got <- err
 	}()
-	pause(ctx, time.Second)
+	must(pause.For(ctx, time.Second))
 	s.do(ctx, site.Restart)
 	must(<-got)
 	watch := <-watches
@@ -129,7 +130,7 @@ func kubernetes(ctx context.Context, s Site) {
 		})
 	}()
 	for range 2 {
-		pause(ctx, 500*time.Millisecond)
+		must(pause.For(ctx, 500*time.Millisecond))
 		restart(ctx, s)
 	}
 	must(<-written)

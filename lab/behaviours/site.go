@@ -206,26 +206,13 @@ func each(n int, f func(i int)) {
 	must(work.Wait())
 }
 
-// pause waits, unless ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-		fail("out of time")
-	}
-}
-
 // fail ends the behaviour with an error.
 func fail(format string, args ...any) {
 	fatal.If(errors.New(strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")))
 }
 
 // must ends the behaviour if there is an error.
-func must(err error) {
-	if err != nil {
-		fail("%v", err)
-	}
-}
+func must(err error) { want(err == nil, "%v", err) }
 
 // want ends the behaviour if a condition does not hold.
 func want(ok bool, format string, args ...any) {

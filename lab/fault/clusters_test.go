@@ -171,7 +171,7 @@ func gets(t *testing.T, store client.Store) {
 	require.Eventually(t, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		_, err := store.Get(ctx, "key")
+		_, err := store.Get(ctx, "key", "")
 		return err == nil
 	}, time.Minute, 10*time.Millisecond)
 }
@@ -199,7 +199,7 @@ func TestSites(t *testing.T) {
 					expired := connect(t, c, front.Endpoints, security)
 					calling, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 					defer cancel()
-					if _, err := expired.Store.Get(calling, "key"); err != nil {
+					if _, err := expired.Store.Get(calling, "key", ""); err != nil {
 						refused++
 					}
 					return expired, nil

@@ -90,7 +90,7 @@ func throttle(ctx context.Context, s Scene) {
 		work.Go(func() {
 			for time.Now().Before(end) {
 				reading, cancel := context.WithTimeout(ctx, largeTimeout)
-				if s.Store.ReadRange(reading, largePrefix, rangeEnd) != nil {
+				if _, err := s.Store.Get(reading, largePrefix, rangeEnd); err != nil {
 					failed.Add(1)
 				} else {
 					read.Add(1)

@@ -161,15 +161,14 @@ func defrag(ctx context.Context, s Scene, m *lab.Member) {
 func majorityLost(ctx context.Context, s Scene) {
 	members := s.Cluster.Members()
 	places := s.Rand.Perm(len(members))[:(len(members)+1)/2]
-	lost := make([]*lab.Member, 0, len(places))
 	for _, i := range places {
 		s.Note(members[i].Name() + " is killed")
 		fatal.If(members[i].Kill())
-		lost = append(lost, members[i])
 	}
 	fatal.If(pause.For(ctx, lostFor))
-	s.Note(lost[0].Name() + " is restarted")
-	fatal.If(lost[0].Restart(ctx))
+	back := members[places[0]]
+	s.Note(back.Name() + " is restarted")
+	fatal.If(back.Restart(ctx))
 	fatal.If(s.Cluster.WaitReady(ctx))
 }
 

@@ -98,8 +98,8 @@ func (s Scene) join(ctx context.Context, n int, security *tls.Config) (leave fun
 			key := fmt.Sprintf("/quorate-lab-siblings/%d", i)
 			for pause.For(ctx, siblingPause) == nil {
 				calling, cancel := context.WithTimeout(ctx, siblingTimeout)
-				_, _ = c.Store.Put(calling, key, key) // only the attempt matters
-				_, _ = c.Store.Get(calling, key)
+				_ = c.Store.Put(calling, key, key) // only the attempt matters
+				_, _ = c.Store.Get(calling, key, "")
 				cancel()
 			}
 			_ = c.Close()

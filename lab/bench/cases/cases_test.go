@@ -137,11 +137,11 @@ func (c *counting) Watch(_ context.Context, key string, _ ...clientv3.OpOption) 
 
 func TestCallersCallAtTheSameTime(t *testing.T) {
 	const size, n = 8, 20
-	callers := startCallers(size)
-	defer callers.stop()
 	c := &counting{all: make(chan struct{}), size: size}
 	watches := make([]clientv3.WatchChan, n)
-	callers.watchAll(c, watches, func(i int) target { return target{ctx: t.Context(), key: key(i)} })
+	callers := startCallers(size, watches, func(i int) clientv3.WatchChan { return c.Watch(t.Context(), key(i)) })
+	defer callers.stop()
+	callers.call()
 	assert.EqualValues(t, n, c.calls.Load())
 	for i, w := range watches {
 		require.NoError(t, expect(w, key(i), 0))

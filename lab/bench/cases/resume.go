@@ -24,11 +24,9 @@ const shared = Prefix + "shared/"
 // watchShared makes n watches of the shared prefix, all at the same time.
 func watchShared(ctx context.Context, c *clientv3.Client, n int) []clientv3.WatchChan {
 	watches := make([]clientv3.WatchChan, n)
-	callers := startCallers(n)
+	callers := startCallers(n, watches, func(int) clientv3.WatchChan { return c.Watch(ctx, shared, clientv3.WithPrefix()) })
 	defer callers.stop()
-	callers.watchAll(c, watches, func(int) target {
-		return target{ctx: ctx, key: shared, opts: []clientv3.OpOption{clientv3.WithPrefix()}}
-	})
+	callers.call()
 	return watches
 }
 

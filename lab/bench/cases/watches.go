@@ -44,55 +44,39 @@ func open(site Site, opts ...grpc.DialOption) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{Endpoints: site.Endpoints, DialOptions: opts, DialTimeout: dialTimeout, Logger: zap.NewNop()})
 }
 
-// target is what one watch watches, and its context.
-type target struct {
-	ctx  context.Context
-	key  string
-	opts []clientv3.OpOption
-}
-
-// callers are goroutines that wait for work.
+// callers are goroutines that make watches. They exist before they are told to, and until they are stopped.
 type callers struct {
-	size    int
-	work    chan func()
-	running sync.WaitGroup
+	begin, end       chan struct{}
+	calling, running sync.WaitGroup
 }
 
-// startCallers starts the callers. They must be stopped.
-func startCallers(size int) *callers {
-	w := &callers{size: size, work: make(chan func())}
+// startCallers starts callers that are going to make watches. They must be stopped.
+func startCallers(size int, watches []clientv3.WatchChan, watch func(int) clientv3.WatchChan) *callers {
+	w := &callers{begin: make(chan struct{}), end: make(chan struct{})}
+	w.calling.Add(size)
+	var next atomic.Int64
 	for range size {
 		w.running.Go(func() {
-			for do := range w.work {
-				do()
+			<-w.begin
+			for i := int(next.Add(1)) - 1; i < len(watches); i = int(next.Add(1)) - 1 {
+				watches[i] = watch(i)
 			}
+			w.calling.Done()
+			<-w.end
 		})
 	}
 	return w
 }
 
-func (w *callers) stop() {
-	close(w.work)
-	w.running.Wait()
+// call has the watches made, and returns when all calls have returned.
+func (w *callers) call() {
+	close(w.begin)
+	w.calling.Wait()
 }
 
-// watchAll makes as many watches as there is room for, and returns when all calls
-// have returned.
-func (w *callers) watchAll(c clientv3.Watcher, watches []clientv3.WatchChan, of func(int) target) {
-	n := len(watches)
-	var next atomic.Int64
-	var calling sync.WaitGroup
-	calling.Add(w.size)
-	for range w.size {
-		w.work <- func() {
-			defer calling.Done()
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				t := of(i)
-				watches[i] = c.Watch(t.ctx, t.key, t.opts...)
-			}
-		}
-	}
-	calling.Wait()
+func (w *callers) stop() {
+	close(w.end)
+	w.running.Wait()
 }
 
 // spotCheck makes sure that some of the watches, of which the i-th watches key(i),
@@ -138,10 +122,10 @@ func create(ctx context.Context, site Site) Sample {
 	c := openConnected(ctx, site)
 	defer func() { _ = c.Close() }()
 	watches := make([]clientv3.WatchChan, site.Size)
-	callers := startCallers(site.Size)
+	callers := startCallers(site.Size, watches, func(i int) clientv3.WatchChan { return c.Watch(ctx, key(i)) })
 	defer callers.stop()
 	start := time.Now()
-	callers.watchAll(c, watches, func(i int) target { return target{ctx: ctx, key: key(i)} })
+	callers.call()
 	took := time.Since(start)
 	spotCheck(ctx, c, watches)
 	return Sample{"time-s": took.Seconds()}
@@ -156,18 +140,19 @@ const idleCallers = 64
 func idleWatches(ctx context.Context, site Site) Sample {
 	c := openConnected(ctx, site)
 	defer func() { _ = c.Close() }()
-	targets := make([]target, site.Size)
-	for i := range targets {
-		ctx, cancel := context.WithCancel(ctx)
+	contexts, keys := make([]context.Context, site.Size), make([]string, site.Size)
+	for i := range contexts {
+		var cancel context.CancelFunc
+		contexts[i], cancel = context.WithCancel(ctx)
 		defer cancel()
-		targets[i] = target{ctx: ctx, key: key(i)}
+		keys[i] = key(i)
 	}
 	watches := make([]clientv3.WatchChan, site.Size)
-	callers := startCallers(idleCallers)
+	callers := startCallers(idleCallers, watches, func(i int) clientv3.WatchChan { return c.Watch(contexts[i], keys[i]) })
 	defer callers.stop()
 
 	before := inUse()
-	callers.watchAll(c, watches, func(i int) target { return targets[i] })
+	callers.call()
 	after := inUse()
 
 	n := float64(site.Size)
@@ -175,7 +160,8 @@ func idleWatches(ctx context.Context, site Site) Sample {
 		"memory-KB":  float64(after.bytes-before.bytes) / 1024 / n,
 		"goroutines": float64(after.goroutines-before.goroutines) / n,
 	}
-	runtime.KeepAlive(targets)
+	runtime.KeepAlive(contexts)
+	runtime.KeepAlive(keys)
 	spotCheck(ctx, c, watches)
 	return sample
 }

@@ -34,20 +34,13 @@ func TestMain(m *testing.M) {
 func runUntilKilled() {
 	cmd := exec.Command("sleep", "600")
 	cmd.Stdout = os.Stdout
-	p, err := child.NewSpawner().Start(cmd)
+	p, err := child.Start(cmd)
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
 	fmt.Println(p.PID())
 	select {}
-}
-
-func newSpawner(t *testing.T) *child.Spawner {
-	t.Helper()
-	s := child.NewSpawner()
-	t.Cleanup(s.Close)
-	return s
 }
 
 func awaitExit(t *testing.T, p *child.Process) {
@@ -60,10 +53,9 @@ func awaitExit(t *testing.T, p *child.Process) {
 }
 
 func TestStartFails(t *testing.T) {
-	s := newSpawner(t)
-	_, err := s.Start(exec.Command("/nonexistent/program"))
+	_, err := child.Start(exec.Command("/nonexistent/program"))
 	require.ErrorIs(t, err, os.ErrNotExist)
-	p, err := s.Start(exec.Command("true"))
+	p, err := child.Start(exec.Command("true"))
 	require.NoError(t, err)
 	awaitExit(t, p)
 }
@@ -82,7 +74,7 @@ func TestEnd(t *testing.T) {
 		"frozen, awakened": {script: "exec sleep 600", end: freezeThen(terminateAndContinue), want: "signal: terminated"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := newSpawner(t).Start(exec.Command("sh", "-c", test.script))
+			p, err := child.Start(exec.Command("sh", "-c", test.script))
 			require.NoError(t, err)
 			require.Positive(t, p.PID())
 			if test.end != nil {

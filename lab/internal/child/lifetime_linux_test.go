@@ -51,9 +51,8 @@ func TestOutlivesTheThreadOfTheCaller(t *testing.T) {
 	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
-	s := newSpawner(t)
 	var p *child.Process
-	tid := onThreadThatEnds(func() { p, err = s.Start(cmd) })
+	tid := onThreadThatEnds(func() { p, err = child.Start(cmd) })
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, p.Kill())
@@ -93,7 +92,7 @@ func onThreadThatEnds(f func()) (tid int) {
 }
 
 func TestFreezeOfAProcessThatIsGone(t *testing.T) {
-	p, err := newSpawner(t).Start(exec.Command("true"))
+	p, err := child.Start(exec.Command("true"))
 	require.NoError(t, err)
 	awaitExit(t, p)
 	require.Error(t, p.Freeze())

@@ -11,7 +11,7 @@ import (
 
 // attributes gives a process a group of its own, so that Ctrl-C reaches only this
 // program, and makes the kernel kill the process, even if it is frozen, when the
-// thread that started it ends. See Spawner.
+// thread that started it ends. See Process.run.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -2,7 +2,7 @@
 // that end with it, that can be frozen and killed, and whose last lines of output
 // become part of errors.
 //
-// A [Spawner] starts a [Process]. On Linux the kernel kills the process, even a
+// [Start] starts a [Process]. On Linux the kernel kills the process, even a
 // frozen one, when this program ends in any way. On macOS and the BSDs the process
 // survives a crash of this program, unless it detects that itself. Everywhere it
 // has a process group of its own, so that Ctrl-C reaches this program alone.
@@ -16,10 +16,11 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"runtime"
 	"syscall"
 )
 
-// Process is a process that a [Spawner] started. Its methods may be called from
+// Process is a process that [Start] started. Its methods may be called from
 // several goroutines.
 type Process struct {
 	cmd    *exec.Cmd
@@ -27,9 +28,26 @@ type Process struct {
 	err    error
 }
 
-func (p *Process) wait() {
-	p.err = p.cmd.Wait()
-	close(p.exited)
+// Start starts cmd, whose SysProcAttr it sets. Its error is that of [exec.Cmd.Start].
+func Start(cmd *exec.Cmd) (*Process, error) {
+	cmd.SysProcAttr = attributes()
+	p := &Process{cmd: cmd, exited: make(chan struct{})}
+	started := make(chan error, 1)
+	go p.run(started)
+	return p, <-started
+}
+
+// run starts the process and waits for its end, in one thread: Linux kills a process when the thread that
+// started it ends, and goroutines are otherwise free to start it from a thread that ends early.
+func (p *Process) run(started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer close(p.exited)
+	err := p.cmd.Start()
+	started <- err
+	if err == nil {
+		p.err = p.cmd.Wait()
+	}
 }
 
 // PID returns the process id, which may belong to another process after the end of

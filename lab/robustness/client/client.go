@@ -29,12 +29,11 @@ type KV interface {
 
 // Store makes calls that no model checks. It passes on the errors of the client unchanged, so that their class is not lost.
 type Store interface {
-	// Get reads a key, linearizably, and returns the revision of the response header.
-	Get(ctx context.Context, key string) (revision int64, err error)
-	// Put writes a key and returns the revision of the response header.
-	Put(ctx context.Context, key, value string) (revision int64, err error)
-	// ReadRange reads all keys from one up to another, linearizably.
-	ReadRange(ctx context.Context, from, end string) error
+	// Get reads a key, or all keys from one up to end unless that is empty, linearizably, and returns the revision of the
+	// response header.
+	Get(ctx context.Context, key, end string) (revision int64, err error)
+	// Put writes a key.
+	Put(ctx context.Context, key, value string) error
 }
 
 // Watcher opens the watches of a client.

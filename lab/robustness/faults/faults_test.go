@@ -195,7 +195,7 @@ type failing struct {
 	get error
 }
 
-func (f failing) Get(context.Context, string) (int64, error) { return 0, f.get }
+func (f failing) Get(context.Context, string, string) (int64, error) { return 0, f.get }
 
 func TestRunFails(t *testing.T) {
 	boom := errors.New("boom")

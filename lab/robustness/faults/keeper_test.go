@@ -66,7 +66,7 @@ func (r *renter) Attach(ctx context.Context, _ int64, key, _ string) error {
 	if err != nil && r.lost {
 		return err
 	}
-	_, executed := r.store.Put(ctx, key, "of a lease")
+	executed := r.store.Put(ctx, key, "of a lease")
 	return errors.Join(err, executed)
 }
 

@@ -263,14 +263,14 @@ func (m *memory) Do(ctx context.Context, keys [model.Keys]string, request model.
 	return response, err
 }
 
-func (m *memory) Get(ctx context.Context, key string) (int64, error) {
+func (m *memory) Get(ctx context.Context, key, _ string) (int64, error) {
 	response, err := m.Do(ctx, [model.Keys]string{key}, model.Request{Kind: model.Get, Then: []model.Act{{Verb: model.Read}}})
 	return response.Revision, err
 }
 
-func (m *memory) Put(ctx context.Context, key, value string) (int64, error) {
-	response, err := m.Do(ctx, [model.Keys]string{key}, model.Request{Kind: model.Put, Then: []model.Act{{Verb: model.Write, Value: value}}})
-	return response.Revision, err
+func (m *memory) Put(ctx context.Context, key, value string) error {
+	_, err := m.Do(ctx, [model.Keys]string{key}, model.Request{Kind: model.Put, Then: []model.Act{{Verb: model.Write, Value: value}}})
+	return err
 }
 
 func TestDeliveriesOfWritesPastTheLinks(t *testing.T) {

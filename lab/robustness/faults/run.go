@@ -141,7 +141,7 @@ func (r *run) start(ctx context.Context, env *robustness.Env) (err error) {
 	}
 	starting, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	revision, err := r.conn.Store.Get(starting, r.prefix) // so that connecting is not part of the healthy row
+	revision, err := r.conn.Store.Get(starting, r.prefix, "") // so that connecting is not part of the healthy row
 	if err != nil {
 		return fmt.Errorf("the first call to the healthy cluster failed: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -166,17 +167,12 @@ func (b *backends) start(n int) ([]string, error) {
 // stop ends the backends that are not in keep.
 func (b *backends) stop(keep []string) {
 	b.mu.Lock()
-	gone := b.servers
-	b.servers = map[string]*backend{}
-	for _, address := range keep {
-		if one := gone[address]; one != nil {
-			b.servers[address] = one
-			delete(gone, address)
+	defer b.mu.Unlock()
+	for address, one := range b.servers {
+		if !slices.Contains(keep, address) {
+			delete(b.servers, address)
+			one.server.Stop()
 		}
-	}
-	b.mu.Unlock()
-	for _, one := range gone {
-		one.server.Stop()
 	}
 }
 

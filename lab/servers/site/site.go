@@ -4,12 +4,12 @@ package site
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
 
 	"github.com/quorate/quorate/lab/behaviours/transcript"
 )
@@ -68,19 +68,7 @@ type Files struct {
 
 // TLS returns the configuration of a client with these certificates.
 func (f Files) TLS() (*tls.Config, error) {
-	authority, err := os.ReadFile(f.CA)
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(authority) {
-		return nil, fmt.Errorf("no certificate in %s", f.CA)
-	}
-	pair, err := tls.LoadX509KeyPair(f.ClientCert, f.ClientKey)
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}, ServerName: "localhost"}, nil
+	return transport.TLSInfo{TrustedCAFile: f.CA, CertFile: f.ClientCert, KeyFile: f.ClientKey, ServerName: "localhost"}.ClientConfig()
 }
 
 // Act is what a behaviour asks to be done to the server.

@@ -15,23 +15,15 @@ func NewStore(kv clientv3.KV) client.Store { return store{kv} }
 
 type store struct{ kv clientv3.KV }
 
-func (s store) Get(ctx context.Context, key string) (int64, error) {
-	resp, err := s.kv.Get(ctx, key)
+func (s store) Get(ctx context.Context, key, end string) (int64, error) {
+	resp, err := s.kv.Get(ctx, key, clientv3.WithRange(end))
 	if err != nil {
 		return 0, err
 	}
 	return resp.Header.GetRevision(), nil
 }
 
-func (s store) Put(ctx context.Context, key, value string) (int64, error) {
-	resp, err := s.kv.Put(ctx, key, value)
-	if err != nil {
-		return 0, err
-	}
-	return resp.Header.GetRevision(), nil
-}
-
-func (s store) ReadRange(ctx context.Context, from, end string) error {
-	_, err := s.kv.Get(ctx, from, clientv3.WithRange(end))
+func (s store) Put(ctx context.Context, key, value string) error {
+	_, err := s.kv.Put(ctx, key, value)
 	return err
 }
