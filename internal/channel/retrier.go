@@ -248,8 +248,10 @@ func (r *Retrier) refresh(ctx context.Context, a *attempt, refusal error) error 
 	}
 	next := r.c.tokens.invalidate(a, refusal)
 	moves := next == elsewhere && r.moves < r.c.width()
+	// A token that is not the client's is the program's, whose credentials or interceptor may have another one by now.
+	foreign := login == Login{} && !r.endless && errors.Is(rpctypes.Error(refusal), rpctypes.ErrInvalidAuthToken)
 	switch {
-	case next == notRenewed, r.refreshes >= maxTokenRefreshes && (!changed || login.FromSource):
+	case next == notRenewed && !foreign, r.refreshes >= maxTokenRefreshes && (!changed || login.FromSource):
 		return refusal
 	case moves || r.refreshes == 0:
 		r.retried(retry.Token, a, refusal)
