@@ -208,10 +208,10 @@ func (k *KeptKey) first() (*keyLease, error) {
 		if err == nil {
 			k.discard(earlier)
 			t.missing = false
-			k.notify(KeyEvent{State: state, Lease: t.lease})
+			k.notify(KeyEvent{State: state, Lease: t.session.id})
 			return t, nil
 		}
-		t.close()
+		t.session.Orphan()
 		if retry.OutcomeOf(err) != retry.OutcomeUnknown || ctx.Err() != nil {
 			k.discard(k.leases)
 			return nil, err

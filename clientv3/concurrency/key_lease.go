@@ -15,49 +15,26 @@ import (
 
 // keyLease is the lifetime of one lease, in which a KeptKey owns its key or waits for it.
 type keyLease struct {
-	k     *KeptKey
-	lease clientv3.LeaseID
-	rev   int64 // up to which the state of the key is known
-
-	missing bool // the key was missing, which was not reported yet
-
-	ctx     context.Context // ends with the lease; its cause is the reason
-	end     context.CancelCauseFunc
-	kept    chan struct{} // closed when the lease is no longer kept alive
-	monitor clientv3.LeaseMonitor
+	k       *KeptKey
+	session *Session
+	rev     int64 // up to which the state of the key is known
+	missing bool  // the key was missing, which was not reported yet
 }
 
 // open grants a lease and keeps it alive. ctx bounds the grant of the lease.
 func (k *KeptKey) open(ctx context.Context) (*keyLease, error) {
-	granted, err := k.client.Grant(ctx, k.seconds())
+	s, err := openSession(ctx, k.client, sessionOptions{ttl: k.seconds(), ctx: k.ctx})
 	if err != nil {
 		return nil, err
 	}
-	t := &keyLease{k: k, lease: granted.ID, kept: make(chan struct{})}
-	t.ctx, t.end = context.WithCancelCause(k.ctx)
-	k.leases = append(k.leases, t.lease)
-	alive, err := k.client.KeepAlive(clientv3.WithLeaseMonitor(t.ctx, &t.monitor), t.lease)
-	if err != nil {
-		t.end(err)
-		return nil, err
-	}
-	go func() {
-		defer close(t.kept)
-		t.end(keepAliveEnd(alive, &t.monitor))
-	}()
-	return t, nil
-}
-
-// close stops keeping the lease alive.
-func (t *keyLease) close() {
-	t.end(context.Canceled)
-	<-t.kept
+	k.leases = append(k.leases, s.id)
+	return &keyLease{k: k, session: s}, nil
 }
 
 // overwriteKey writes the key, even if another client owns it.
 func (t *keyLease) overwriteKey(ctx context.Context) error {
 	value, version := t.k.desired()
-	_, err := t.k.client.Put(ctx, t.k.key, value, clientv3.WithLease(t.lease))
+	_, err := t.k.client.Put(ctx, t.k.key, value, clientv3.WithLease(t.session.id))
 	if err == nil {
 		t.k.wrote(version)
 	}
@@ -66,22 +43,22 @@ func (t *keyLease) overwriteKey(ctx context.Context) error {
 
 // serve keeps the key, or waits for it, until the lease is lost, and returns the reason.
 func (t *keyLease) serve() error {
-	defer t.close()
+	defer t.session.Orphan()
 	var delay pause.Backoff
 	for {
 		began := time.Now()
 		err := t.hold()
 		switch {
-		case t.ctx.Err() != nil:
-			return context.Cause(t.ctx)
+		case t.session.ctx.Err() != nil:
+			return context.Cause(t.session.ctx)
 		case t.k.client.Ctx().Err() != nil:
-			<-t.ctx.Done() // which ends with the client's
-			return context.Cause(t.ctx)
+			<-t.session.ctx.Done() // which ends with the client's
+			return context.Cause(t.session.ctx)
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			return err
 		case err != nil:
 			t.reportFailure(err)
-			delay.Wait(t.ctx, time.Since(began))
+			delay.Wait(t.session.ctx, time.Since(began))
 		}
 	}
 }
@@ -97,21 +74,21 @@ func (t *keyLease) reportFailure(err error) {
 
 // hold returns nil when the key has changed, or an update is to be written.
 func (t *keyLease) hold() error {
-	state, err := t.ensureKey(t.ctx)
+	state, err := t.ensureKey(t.session.ctx)
 	if err != nil {
 		return err
 	}
 	if t.missing && t.k.State().State == KeyHeld {
-		t.k.notify(KeyEvent{State: KeyLost, Lease: t.lease, Err: ErrKeyDeleted})
+		t.k.notify(KeyEvent{State: KeyLost, Lease: t.session.id, Err: ErrKeyDeleted})
 	}
 	t.missing = false
-	t.k.notify(KeyEvent{State: state, Lease: t.lease})
+	t.k.notify(KeyEvent{State: state, Lease: t.session.id})
 	return t.watch()
 }
 
 // ensureKey writes the key and its value, unless another client owns the key.
 func (t *keyLease) ensureKey(ctx context.Context) (KeyState, error) {
-	for ctx.Err() == nil && t.ctx.Err() == nil {
+	for ctx.Err() == nil && t.session.ctx.Err() == nil {
 		resp, err := t.k.client.Get(ctx, t.k.key)
 		if err != nil {
 			return 0, err
@@ -125,34 +102,34 @@ func (t *keyLease) ensureKey(ctx context.Context) (KeyState, error) {
 			modified = kv.ModRevision
 			owner := clientv3.LeaseID(kv.Lease)
 			if !slices.Contains(t.k.leases, owner) {
-				t.k.leases = []clientv3.LeaseID{t.lease}
+				t.k.leases = []clientv3.LeaseID{t.session.id}
 				return KeySuperseded, nil
 			}
-			if owner == t.lease && string(kv.Value) == value {
+			if owner == t.session.id && string(kv.Value) == value {
 				t.k.wrote(version)
 				return KeyHeld, nil
 			}
 		}
 		put, err := t.k.client.Txn(ctx).
 			If(clientv3.Compare(clientv3.ModRevision(t.k.key), "=", modified)).
-			Then(clientv3.OpPut(t.k.key, value, clientv3.WithLease(t.lease))).
+			Then(clientv3.OpPut(t.k.key, value, clientv3.WithLease(t.session.id))).
 			Commit()
 		if err != nil {
 			return 0, err
 		}
 		if put.Succeeded {
 			t.rev = put.Header.Revision
-			t.k.leases = []clientv3.LeaseID{t.lease} // no other lease has the key attached
+			t.k.leases = []clientv3.LeaseID{t.session.id} // no other lease has the key attached
 			t.k.wrote(version)
 			return KeyHeld, nil
 		}
 	}
-	return 0, cmp.Or(ctx.Err(), context.Cause(t.ctx))
+	return 0, cmp.Or(ctx.Err(), context.Cause(t.session.ctx))
 }
 
 // watch returns nil when the key has changed, or an update is to be written.
 func (t *keyLease) watch() error {
-	ctx, cancel := context.WithCancel(t.ctx)
+	ctx, cancel := context.WithCancel(t.session.ctx)
 	defer cancel()
 	changes := t.k.client.Watch(ctx, t.k.key, clientv3.WithRev(t.rev+1))
 	for {

@@ -42,7 +42,7 @@ func NewSession(client *clientv3.Client, opts ...SessionOption) (*Session, error
 func openSession(ctx context.Context, client *clientv3.Client, opts sessionOptions) (*Session, error) {
 	s := &Session{client: client, opts: opts, id: opts.leaseID, done: make(chan struct{})}
 	if s.id == clientv3.NoLease {
-		lease, err := client.Grant(ctx, int64(opts.ttl))
+		lease, err := client.Grant(ctx, opts.ttl)
 		if err != nil {
 			return nil, err
 		}
@@ -66,15 +66,10 @@ func openSession(ctx context.Context, client *clientv3.Client, opts sessionOptio
 
 // watchKeepAlive ends the session when its lease is no longer kept alive.
 func (s *Session) watchKeepAlive(alive <-chan *clientv3.LeaseKeepAliveResponse) {
-	s.end(keepAliveEnd(alive, &s.monitor))
-	close(s.done)
-}
-
-// keepAliveEnd waits until a lease is no longer kept alive, and returns the cause.
-func keepAliveEnd(alive <-chan *clientv3.LeaseKeepAliveResponse, monitor *clientv3.LeaseMonitor) error {
 	for range alive { // wait until the channel is closed
 	}
-	return cmp.Or(monitor.Err(), errKeepAliveEnded)
+	s.end(cmp.Or(s.monitor.Err(), errKeepAliveEnded))
+	close(s.done)
 }
 
 // Client returns the client that the session uses.

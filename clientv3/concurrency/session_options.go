@@ -14,14 +14,14 @@ import (
 const defaultTTL = 60
 
 type sessionOptions struct {
-	ttl     int
+	ttl     int64 // seconds
 	leaseID clientv3.LeaseID
 	ctx     context.Context
 }
 
 // ttlDuration returns the TTL, at most clientv3.MaxLeaseTTL.
 func (so *sessionOptions) ttlDuration() time.Duration {
-	return time.Duration(min(int64(so.ttl), clientv3.MaxLeaseTTL)) * time.Second
+	return time.Duration(min(so.ttl, clientv3.MaxLeaseTTL)) * time.Second
 }
 
 // SessionOption configures a [Session].
@@ -33,10 +33,10 @@ type SessionOption func(*sessionOptions, *zap.Logger)
 func WithTTL(ttl int) SessionOption {
 	return func(so *sessionOptions, lg *zap.Logger) {
 		if ttl <= 0 {
-			lg.Warn("session TTL is not positive and was ignored", zap.Int("ttl", ttl), zap.Int("kept", so.ttl))
+			lg.Warn("session TTL is not positive and was ignored", zap.Int("ttl", ttl), zap.Int64("kept", so.ttl))
 			return
 		}
-		so.ttl = ttl
+		so.ttl = int64(ttl)
 	}
 }
 

@@ -55,7 +55,9 @@ func (j *Job) Fence() clientv3.Cmp {
 
 // KV returns a KV over the client's, whose writes are executed only while the job is claimed by
 // this worker: see leaderelection.Term.KV.
-func (j *Job) KV() clientv3.KV { return optxn.Fenced(j.w.q.client.KV, fence{j}) }
+func (j *Job) KV() clientv3.KV {
+	return optxn.Fenced(j.w.q.client.KV, j, func() { j.end(leaderelection.ErrKeyDeleted) })
+}
 
 // Err returns nil while the claim lasts, and then a *leaderelection.TermEndedError. It says nothing
 // about the end of Work's context. After [Job.Ack], and when the handler has returned, the claim is over.
@@ -71,12 +73,6 @@ func (j *Job) end(cause error) {
 	j.over.CompareAndSwap(nil, &leaderelection.TermEndedError{Key: j.key, Revision: j.rev, Cause: cause})
 	j.cancel(j.over.Load())
 }
-
-// fence is a job as [optxn.Fenced] needs it.
-type fence struct{ *Job }
-
-// Refused ends the claim.
-func (f fence) Refused() { f.end(leaderelection.ErrKeyDeleted) }
 
 // Ack acknowledges the job and executes ops, in one transaction and at most once. A handler that
 // calls it has nothing more to do. A handler that returns nil without it acknowledges the job.

@@ -13,10 +13,6 @@ import (
 // Gets and GetStreams are the client's. A transaction that only reads is fenced, too. One with
 // comparisons is nested: it needs etcd 3.3 or newer. Compact cannot be fenced and is refused. An
 // unknown outcome remains one: see *retry.UnknownOutcomeError.
-func (t *Term) KV() clientv3.KV { return optxn.Fenced(t.client.KV, fence{t}) }
-
-// fence is a term as [optxn.Fenced] needs it.
-type fence struct{ *Term }
-
-// Refused ends the term.
-func (f fence) Refused() { f.end(ErrKeyDeleted) }
+func (t *Term) KV() clientv3.KV {
+	return optxn.Fenced(t.client.KV, t, func() { t.end(ErrKeyDeleted) })
+}

@@ -11,8 +11,6 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
-	"github.com/quorate/quorate/clientv3/internal/optxn"
-	"github.com/quorate/quorate/clientv3/internal/settle"
 )
 
 // RemoteKV is a key that this package has put. It is not safe for concurrent use.
@@ -104,36 +102,6 @@ func createUnique(c *clientv3.Client, prefix, val string) error {
 			return err
 		}
 	}
-}
-
-// createEphemeral puts a unique key below a prefix that is deleted with the session. If
-// it fails there is no key.
-func createEphemeral(ctx context.Context, s *concurrency.Session, prefix string) (*EphemeralKV, error) {
-	for {
-		key := uniqueKey(prefix)
-		resp, unsure, err := settle.Commit(ctx, func() clientv3.Txn {
-			return s.Client().Txn(ctx).If(isFree(key)).
-				Then(clientv3.OpPut(key, "", clientv3.WithLease(s.Lease()))).
-				Else(clientv3.OpGet(key))
-		})
-		switch {
-		case errors.Is(err, rpctypes.ErrLeaseNotFound):
-			return nil, fmt.Errorf("recipe: %w: %w", concurrency.ErrSessionExpired, err)
-		case err != nil:
-			discard(s, key)
-			return nil, err
-		case resp.Succeeded:
-			return newEphemeral(s, key, resp.Header.Revision), nil
-		}
-		found := optxn.Key(resp, 0)
-		if unsure != nil && found.GetLease() == int64(s.Lease()) { // this name is unique
-			return newEphemeral(s, key, found.CreateRevision), nil
-		}
-	}
-}
-
-func newEphemeral(s *concurrency.Session, key string, rev int64) *EphemeralKV {
-	return &EphemeralKV{RemoteKV{client: s.Client(), key: key, rev: rev, lease: s.Lease()}}
 }
 
 // discardTimeout is the longest time that a server works on a request: 5 s plus

@@ -17,7 +17,7 @@ func TestEphemeralKV(t *testing.T) {
 	require.NoError(t, err)
 	defer s.Orphan()
 
-	kv, err := createEphemeral(t.Context(), s, "p")
+	kv, err := join(t.Context(), s, "p")
 	require.NoError(t, err)
 	stored := cluster.Get(kv.Key())
 	require.Equal(t, kv.Revision(), stored.CreateRevision)

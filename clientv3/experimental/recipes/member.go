@@ -3,11 +3,15 @@ package recipe
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
+	"github.com/quorate/quorate/clientv3/internal/settle"
 )
 
 // member is a session's key in a recipe.
@@ -16,13 +20,33 @@ type member struct {
 	*EphemeralKV
 }
 
-// join puts a key for the session below a prefix. If it fails there is no key.
+// join puts a unique key for the session below a prefix. If it fails there is no key.
 func join(ctx context.Context, s *concurrency.Session, prefix string) (*member, error) {
-	kv, err := createEphemeral(ctx, s, prefix)
-	if err != nil {
-		return nil, err
+	for {
+		key := uniqueKey(prefix)
+		resp, unsure, err := settle.Commit(ctx, func() clientv3.Txn {
+			return s.Client().Txn(ctx).If(isFree(key)).
+				Then(clientv3.OpPut(key, "", clientv3.WithLease(s.Lease()))).
+				Else(clientv3.OpGet(key))
+		})
+		switch {
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+			return nil, fmt.Errorf("recipe: %w: %w", concurrency.ErrSessionExpired, err)
+		case err != nil:
+			discard(s, key)
+			return nil, err
+		case resp.Succeeded:
+			return newMember(s, key, resp.Header.Revision), nil
+		}
+		found := optxn.Key(resp, 0)
+		if unsure != nil && found.GetLease() == int64(s.Lease()) { // this name is unique
+			return newMember(s, key, found.CreateRevision), nil
+		}
 	}
-	return &member{s, kv}, nil
+}
+
+func newMember(s *concurrency.Session, key string, rev int64) *member {
+	return &member{s, &EphemeralKV{RemoteKV{client: s.Client(), key: key, rev: rev, lease: s.Lease()}}}
 }
 
 // exists compares the key with the one that was put.

@@ -16,22 +16,22 @@ type Fence interface {
 	Fence() clientv3.Cmp
 	// Err returns nil while writes are sent, and then the error that they have.
 	Err() error
-	// Refused is called when the comparison did not hold. Err returns an error from then on.
-	Refused()
 }
 
 // Fenced returns a KV over kv whose writes are transactions that compare fence.Fence, with the
-// responses of the plain calls. Reads are those of kv.
-func Fenced(kv clientv3.KV, fence Fence) clientv3.KV {
-	f := &fencedKV{store: kv, fence: fence}
+// responses of the plain calls. Reads are those of kv. refused is called when the comparison did not hold; fence.Err returns an
+// error from then on.
+func Fenced(kv clientv3.KV, fence Fence, refused func()) clientv3.KV {
+	f := &fencedKV{store: kv, fence: fence, refused: refused}
 	f.KV = Over(kv, f.execute)
 	return f
 }
 
 type fencedKV struct {
-	KV    // for all but Compact
-	store clientv3.KV
-	fence Fence
+	KV      // for all but Compact
+	store   clientv3.KV
+	fence   Fence
+	refused func()
 }
 
 func (kv *fencedKV) Compact(context.Context, int64, ...clientv3.CompactOption) (*clientv3.CompactResponse, error) {
@@ -56,7 +56,7 @@ func (kv *fencedKV) execute(ctx context.Context, op clientv3.Op) (clientv3.OpRes
 	case err != nil:
 		return clientv3.OpResponse{}, err
 	case !resp.Succeeded:
-		kv.fence.Refused()
+		kv.refused()
 		return clientv3.OpResponse{}, kv.fence.Err()
 	case unconditional:
 		return resp.OpResponse(), nil

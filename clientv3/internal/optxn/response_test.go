@@ -25,7 +25,6 @@ type always struct{}
 
 func (always) Fence() clientv3.Cmp { return clientv3.Compare(clientv3.Version("k"), "=", 0) }
 func (always) Err() error          { return nil }
-func (always) Refused()            {}
 
 // TestResponsesThatDoNotMatch reads and writes at a member that sends no headers, no response to the operations of a
 // transaction, and keys that were not requested.
@@ -41,7 +40,7 @@ func TestResponsesThatDoNotMatch(t *testing.T) {
 		get, err := client.Get(ctx, "k")
 		require.NoError(t, err)
 		assert.Zero(t, get.Header.Revision)
-		_, err = optxn.Fenced(client, always{}).Put(ctx, "k", "v")
+		_, err = optxn.Fenced(client, always{}, nil).Put(ctx, "k", "v")
 		require.ErrorContains(t, err, "does not match its request")
 		_, errs := mirror.NewSyncer(client, "long prefix", 0).SyncBase(ctx)
 		require.ErrorContains(t, <-errs, "does not say at which revision")

@@ -150,12 +150,8 @@ func (sh *shard) read(l *link, settled chan<- (<-chan struct{})) error {
 		switch {
 		case err == nil:
 			worked = worked || len(resp.Events) > 0
-		case errors.Is(context.Cause(l.ctx), errMove):
-			return errMove
-		case errors.Is(context.Cause(l.ctx), errNoResponse):
-			return errNoResponse
-		case errors.Is(context.Cause(l.ctx), errStuck):
-			return errStuck
+		case l.ctx.Err() != nil:
+			return context.Cause(l.ctx)
 		default:
 			worked = worked && !first // it delivered a response and lived long enough
 		}

@@ -2,6 +2,7 @@ package fakeetcd
 
 import (
 	"bytes"
+	"cmp"
 	"math"
 	"slices"
 
@@ -84,10 +85,7 @@ func serializable(r *pb.TxnRequest) bool {
 // Only the last has a header, and the count of all keys.
 func kvRangeStream(c *Call) error {
 	req := proto.CloneOf(c.Request.(*pb.RangeRequest))
-	left := req.Limit
-	if left == 0 {
-		left = math.MaxInt64
-	}
+	left := cmp.Or(req.Limit, math.MaxInt64)
 	var revision, sent int64
 	for chunk := int64(firstChunk); ; {
 		req.Limit = min(chunk, left)

@@ -2,7 +2,9 @@ package fakeetcd
 
 import (
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"syscall"
 	"time"
 
@@ -98,10 +100,7 @@ func (m *Member) Start() {
 // undelivered data is lost. Clients may reconnect at once.
 func (m *Member) BreakConnections() {
 	m.cluster.mu.Lock()
-	conns := make([]*conn, 0, len(m.conns))
-	for c := range m.conns {
-		conns = append(conns, c)
-	}
+	conns := slices.Collect(maps.Keys(m.conns))
 	m.cluster.mu.Unlock()
 	for _, c := range conns {
 		// Closing a pipe cannot fail.

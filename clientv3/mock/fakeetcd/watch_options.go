@@ -1,6 +1,7 @@
 package fakeetcd
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -52,12 +53,8 @@ func (c *Cluster) SetWatchOptions(o WatchOptions) error {
 	if o.FragmentBytes < 0 || o.BatchRevisions < 0 || o.ProgressInterval < 0 {
 		return fmt.Errorf("fakeetcd: %+v has a negative number: 0 is the default", o)
 	}
-	if o.FragmentBytes == 0 {
-		o.FragmentBytes = defaultFragmentBytes
-	}
-	if o.BatchRevisions == 0 {
-		o.BatchRevisions = defaultBatchRevisions
-	}
+	o.FragmentBytes = cmp.Or(o.FragmentBytes, defaultFragmentBytes)
+	o.BatchRevisions = cmp.Or(o.BatchRevisions, defaultBatchRevisions)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watchOptions = o

@@ -41,11 +41,8 @@ func (s *Store) RequireUser(name string) error {
 // RequireAdmin refuses a call of a user without the root role while
 // authentication is enabled.
 func (s *Store) RequireAdmin(name string) error {
-	if !s.enabled {
-		return nil
-	}
-	if name == "" {
-		return rpctypes.ErrGRPCUserEmpty
+	if err := s.RequireUser(name); err != nil || !s.enabled {
+		return err
 	}
 	u := s.users[name]
 	if u == nil {
@@ -66,11 +63,8 @@ func (s *Store) HasRole(name, role string) bool {
 // Permit refuses the user to read, or to write, the keys that a key and a
 // range_end name, while authentication is enabled.
 func (s *Store) Permit(name string, want authpb.Permission_Type, key, rangeEnd []byte) error {
-	if !s.enabled {
-		return nil
-	}
-	if name == "" {
-		return rpctypes.ErrGRPCUserEmpty
+	if err := s.RequireUser(name); err != nil || !s.enabled {
+		return err
 	}
 	u := s.users[name]
 	if u == nil {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"hash/crc32"
 	"slices"
 
@@ -52,10 +53,7 @@ func (s *Store) HashKV(r *pb.HashKVRequest) (*pb.HashKVResponse, error) {
 	if err := s.checkRevision(r.Revision, s.rev); err != nil {
 		return nil, err
 	}
-	rev := r.Revision
-	if rev == 0 {
-		rev = s.rev
-	}
+	rev := cmp.Or(r.Revision, s.rev)
 	return &pb.HashKVResponse{
 		Header:          &pb.ResponseHeader{Revision: s.rev},
 		Hash:            crc32.ChecksumIEEE(s.encode(rev)),

@@ -39,18 +39,11 @@ func (s *Store) rangeAt(r keyrange.Range, rev int64) []*mvccpb.KeyValue {
 	return kvs
 }
 
-// clone copies kv, so that what leaves the store never aliases it.
-func clone(kv *mvccpb.KeyValue) *mvccpb.KeyValue {
-	if kv == nil {
-		return nil
-	}
-	return proto.CloneOf(kv)
-}
-
+// cloneAll copies kvs, so that what leaves the store never aliases it.
 func cloneAll(kvs []*mvccpb.KeyValue) []*mvccpb.KeyValue {
 	out := make([]*mvccpb.KeyValue, len(kvs))
 	for i, kv := range kvs {
-		out[i] = clone(kv)
+		out[i] = proto.CloneOf(kv)
 	}
 	return out
 }
@@ -110,12 +103,12 @@ func (s *Store) Events(q Query) Events {
 }
 
 func (s *Store) event(c change, prevKV bool) *mvccpb.Event {
-	ev := &mvccpb.Event{Type: mvccpb.Event_PUT, Kv: clone(c.kv)}
+	ev := &mvccpb.Event{Type: mvccpb.Event_PUT, Kv: proto.CloneOf(c.kv)}
 	if c.deleted {
 		ev.Type = mvccpb.Event_DELETE
 	}
 	if prevKV && c.kv.ModRevision > s.compacted {
-		ev.PrevKv = clone(s.at(string(c.kv.Key), c.kv.ModRevision-1))
+		ev.PrevKv = proto.CloneOf(s.at(string(c.kv.Key), c.kv.ModRevision-1))
 	}
 	return ev
 }

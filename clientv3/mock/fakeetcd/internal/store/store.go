@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
 )
 
 // change is one write to one key. It is never modified.
@@ -59,7 +60,7 @@ func (s *Store) Revision() int64 { return s.rev }
 func (s *Store) Changed() <-chan struct{} { return s.changed }
 
 // Get returns a copy of the key's current value, nil if it does not exist.
-func (s *Store) Get(key string) *mvccpb.KeyValue { return clone(s.at(key, s.rev)) }
+func (s *Store) Get(key string) *mvccpb.KeyValue { return proto.CloneOf(s.at(key, s.rev)) }
 
 // PutCount returns how often key was put, whether or not it still exists.
 func (s *Store) PutCount(key string) int { return s.puts[key] }

@@ -4,6 +4,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/keyrange"
 )
@@ -82,7 +83,7 @@ func (b *batch) put(r *pb.PutRequest) *pb.PutResponse {
 
 	resp := &pb.PutResponse{Header: &pb.ResponseHeader{Revision: rev}}
 	if r.PrevKv {
-		resp.PrevKv = clone(prev)
+		resp.PrevKv = proto.CloneOf(prev)
 	}
 	return resp
 }
