@@ -12,10 +12,12 @@ type watcherPrefix struct {
 	clientv3.Watcher
 	scope scope
 
-	ctx    context.Context // ends by Close
-	cancel context.CancelFunc
+	// closing is closed by Close.
+	closing chan struct{}
 
-	mu     sync.Mutex // no relay begins when ctx has ended
+	// mu guards closed, and the start of relays against the wait for their end.
+	mu     sync.Mutex
+	closed bool
 	relays sync.WaitGroup
 }
 
@@ -26,9 +28,7 @@ type watcherPrefix struct {
 // A watch takes a goroutine, which ends when the watch does, when its context has
 // ended, or with Close. Close closes w too, and with it the watches of others.
 func NewWatcher(w clientv3.Watcher, prefix string) clientv3.Watcher {
-	p := &watcherPrefix{Watcher: w, scope: scope(prefix)}
-	p.ctx, p.cancel = context.WithCancel(context.Background())
-	return p
+	return &watcherPrefix{Watcher: w, scope: scope(prefix), closing: make(chan struct{})}
 }
 
 func (w *watcherPrefix) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
@@ -48,15 +48,12 @@ func (w *watcherPrefix) Watch(ctx context.Context, key string, opts ...clientv3.
 func (w *watcherPrefix) begin(ctx context.Context, in clientv3.WatchChan, out chan clientv3.WatchResponse) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.ctx.Err() != nil || !w.takeFirst(in, out) {
+	if w.closed || !w.takeFirst(in, out) {
 		close(out)
 		return
 	}
 	w.relays.Go(func() {
 		defer close(out)
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(w.ctx, cancel)()
 		w.relay(ctx, in, out)
 	})
 }
@@ -77,20 +74,27 @@ func (w *watcherPrefix) takeFirst(in clientv3.WatchChan, out chan<- clientv3.Wat
 
 func (w *watcherPrefix) relay(ctx context.Context, in clientv3.WatchChan, out chan<- clientv3.WatchResponse) {
 	for {
-		var resp clientv3.WatchResponse
-		var open bool
 		select {
-		case resp, open = <-in:
-		case <-ctx.Done():
-		}
-		if !open {
-			return
-		}
-		select {
-		case out <- w.response(resp):
+		case resp, open := <-in:
+			if !open || !w.deliver(ctx, out, w.response(resp)) {
+				return
+			}
 		case <-ctx.Done():
 			return
+		case <-w.closing:
+			return
 		}
+	}
+}
+
+func (w *watcherPrefix) deliver(ctx context.Context, out chan<- clientv3.WatchResponse, resp clientv3.WatchResponse) bool {
+	select {
+	case out <- resp:
+		return true
+	case <-ctx.Done():
+		return false
+	case <-w.closing:
+		return false
 	}
 }
 
@@ -102,7 +106,10 @@ func (w *watcherPrefix) response(resp clientv3.WatchResponse) clientv3.WatchResp
 func (w *watcherPrefix) Close() error {
 	err := w.Watcher.Close()
 	w.mu.Lock()
-	w.cancel()
+	if !w.closed {
+		w.closed = true
+		close(w.closing)
+	}
 	w.mu.Unlock()
 	w.relays.Wait()
 	return err
