@@ -60,9 +60,9 @@ type Config struct {
 	AutoSyncInterval time.Duration `json:"auto-sync-interval"`
 
 	// DialTimeout bounds the network work of New: fetching a token and, with
-	// RejectOldCluster, reading versions. With 0, the default, only Context bounds the
-	// former; the latter fails after 15 s if no member can be reached. DialTimeout does not bound connection attempts, which run in the
-	// background.
+	// RejectOldCluster, reading versions; and the wait of WaitReady. With 0, the default, only
+	// Context bounds the first; the others fail after 15 s if no member can be reached.
+	// DialTimeout does not bound connection attempts, which run in the background.
 	DialTimeout time.Duration `json:"dial-timeout"`
 
 	// DialKeepAliveTime is the silence after which gRPC pings the server. The
@@ -117,8 +117,9 @@ type Config struct {
 	// a server's: after Unavailable reads are repeated, and a write has an unknown outcome.
 	DialOptions []grpc.DialOption
 
-	// Context is the parent of the client's context: when it ends, the client's
-	// background work ends. The default is context.Background().
+	// Context is the parent of [Client.Ctx]. When it ends, auto-sync, caches, sessions and
+	// GetStreams end, and new ones fail; other calls, watches and keepalives go on until
+	// Close. The default is context.Background().
 	Context context.Context
 
 	// Logger is used if set; otherwise Slog; otherwise one is built from LogConfig;
@@ -150,10 +151,10 @@ type Config struct {
 	// MaxWatchBufferBytes bounds the memory, in bytes, that one watch holds for a
 	// slow reader. Past it the watch pauses; it resumes where it stopped when the
 	// reader has read half of the buffer, see [Watcher]. A watch that is catching
-	// up may hold twice as much. It may be exceeded by two responses, each of at most
-	// three quarters of it and the server's --max-request-bytes and 512 KiB (2 MiB by default), or one revision;
-	// behind etcd's grpc-proxy and kine, which send no fragments, of any size. What gRPC
-	// has received and the watch has not comes on top. The default is 16 MiB.
+	// up may hold twice as much. Two responses may exceed it. Each has one revision, or
+	// at most three quarters of it plus a fragment: the server's --max-request-bytes and
+	// 512 KiB, 2 MiB by default. Those of etcd's grpc-proxy and kine, which send no fragments,
+	// have any size. What gRPC has received and the watch has not comes on top. The default is 16 MiB.
 	MaxWatchBufferBytes int `json:"max-watch-buffer-bytes"`
 
 	// MaxTotalWatchBufferBytes bounds the memory, in bytes, that all watches of the
@@ -204,10 +205,10 @@ type Config struct {
 	DisableHealthSharing bool `json:"disable-health-sharing"`
 
 	// WriteStallTimeout is how long a write may wait on a member that is alive but completes
-	// nothing while other members do. An eighth of it is how long a write may wait that the
-	// former leader may have lost, once its member serves under the next one. The write then ends with a *retry.UnknownOutcomeError. A shorter timeout returns
-	// sooner but makes more outcomes unknown: a short disk stall ends with all writes
-	// answered. The default is 2 s. With a negative value only the deadline ends such a
+	// nothing while other members do. A write that a former leader may have lost waits for an
+	// eighth of it, once its member serves under the next leader. The write then ends with a
+	// *retry.UnknownOutcomeError. A shorter timeout returns sooner but makes more outcomes
+	// unknown: a short disk stall ends with all writes answered. The default is 2 s. With a negative value only the deadline ends such a
 	// write. A write on a dead member ends an eighth of it after the verdict, at once with a
 	// negative value; one on a member that reports no leader while others have one, at once.
 	WriteStallTimeout time.Duration `json:"write-stall-timeout"`

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -19,7 +20,7 @@ const firstRangeKeys = 256
 
 var (
 	errRangeCut   = errors.New("etcdclient: the range ended before its last part")
-	errWatchEnded = errors.New("etcdclient: the watch has ended: its Watcher was closed")
+	errWatchEnded = fmt.Errorf("etcdclient: the watch has ended: its Watcher was closed: %w", context.Canceled)
 )
 
 // Range reads key, or the range that the options ask for, and yields its keys as [Pages] does: all at one revision. An

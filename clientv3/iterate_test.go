@@ -196,6 +196,7 @@ func TestEvents(t *testing.T) {
 	require.NoError(t, c.Watcher.Close())
 	_, err = collect(t, Events(clienttest.Within(t), c, "k"))
 	require.ErrorContains(t, err, "was closed")
+	require.True(t, IsConnCanceled(err))
 }
 
 func TestLeasesAndMembers(t *testing.T) {

@@ -68,7 +68,7 @@ type NotSentError struct {
 }
 
 // Error returns a text with the cause.
-func (e *NotSentError) Error() string { return "not executed: " + e.Err.Error() }
+func (e *NotSentError) Error() string { return fmt.Sprintf("not executed: %v", e.Err) }
 
 // Unwrap returns the cause.
 func (e *NotSentError) Unwrap() error { return e.Err }

@@ -63,8 +63,8 @@ type Config struct {
 	// continue. It is called by the goroutine that follows the prefix and must not block.
 	OnResync func(Resynced)
 
-	// OnStatus, if set, is called with the first state of each prefix and when that changes, by a goroutine of the prefix. States that
-	// were soon replaced may be left out. Close waits for it to return.
+	// OnStatus, if set, is called with the first Status of each prefix and when its State changes, by a goroutine of the prefix. Err and Since may change
+	// without a call, and a State that is soon replaced may be left out. Close waits for it to return.
 	OnStatus func(Status)
 
 	// OnDrop, if set, is called when the keys of a prefix were dropped from memory: with a *clientv3.ClusterChangedError, an

@@ -112,9 +112,12 @@ func requeue(err error) (again requeueError) {
 // To run in one process only, and with writes that are refused when it does not lead any more, call Run in the
 // function of leaderelection.Run, and write through the KV of its term.
 //
-// The error is nil when ctx has ended, [cache.ErrClosed] when the informer is closed, or says what is wrong with cfg.
+// The error is nil when ctx has ended, [cache.ErrClosed] when the informer is closed, or says what is wrong with cfg, or that reconcile is nil.
 func Run[T any](ctx context.Context, in *cache.Informer[T], cfg Config[T], reconcile func(ctx context.Context, key string) error) error {
 	cfg, err := cfg.complete()
+	if err == nil && reconcile == nil {
+		err = errors.New("controller: Run needs a function that reconciles")
+	}
 	if err != nil {
 		return err
 	}

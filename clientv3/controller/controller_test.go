@@ -212,7 +212,7 @@ func TestTheEndOfRun(t *testing.T) {
 func TestBadConfig(t *testing.T) {
 	for want, cfg := range map[string]controller.Config[string]{
 		"Workers is -1": {Workers: -1}, "Workers is 9223372036854775807": {Workers: math.MaxInt}, "Resync is -1ns": {Resync: -1}, "RetriesPerSecond is -1": {RetriesPerSecond: -1},
-		"MaxBackoff is -1ns": {MaxBackoff: -1},
+		"MaxBackoff is -1ns": {MaxBackoff: -1}, "Run needs a function that reconciles": {},
 	} {
 		require.ErrorContains(t, controller.Run(t.Context(), nil, cfg, nil), want)
 	}

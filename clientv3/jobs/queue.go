@@ -30,7 +30,7 @@ type Queue struct {
 	keys   keys
 }
 
-// New returns the queue of a name. It sends nothing. The error names what is wrong with cfg.
+// New returns the queue of a name. It sends nothing. The error names what is wrong with cfg; [Queue.Work] checks TTL and Margin.
 func New(client *clientv3.Client, cfg Config) (*Queue, error) {
 	cfg, err := cfg.complete()
 	if err != nil {

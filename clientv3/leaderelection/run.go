@@ -46,13 +46,16 @@ const maxDoublings = 3
 //   - the error of lead, if the term was not lost or ctx has ended meanwhile;
 //   - with ReturnOnLoss a [*TermEndedError], joined with the error of lead;
 //   - that of ctx, if it ended while lead did not run;
-//   - what is wrong with cfg;
+//   - what is wrong with cfg, or that lead is nil;
 //   - an error of the server or the client that would recur: access is denied, or the client is
 //     closed.
 //
 // Run logs other failures and campaigns again.
 func Run(ctx context.Context, client *clientv3.Client, cfg Config, lead func(ctx context.Context, term *Term) error) error {
 	cfg, err := cfg.complete()
+	if err == nil && lead == nil {
+		err = errors.New("leaderelection: Run needs a function that leads")
+	}
 	if err != nil {
 		return err
 	}

@@ -572,6 +572,7 @@ func TestConfig(t *testing.T) {
 		"long period":           {Config{Name: "n", TTL: 200 * 365 * 24 * time.Hour, RetryPeriod: math.MaxInt64}, "Config.RetryPeriod is 2562047h"},
 		"negative holders":      {Config{Name: "n", Holders: -1}, "Config.Holders is -1"},
 		"leader of a semaphore": {Config{Name: "n", Holders: 2, Hooks: Hooks{NewLeader: func(Leader) {}}}, "Hooks.NewLeader needs Config.Holders of 1"},
+		"no function":           {Config{Name: "n"}, "Run needs a function that leads"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := Run(t.Context(), nil, tt.cfg, nil)

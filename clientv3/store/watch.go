@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"math/rand/v2"
 	"reflect"
@@ -59,7 +60,7 @@ var listPauses = retry.Policy{InitialBackoff: 100 * time.Millisecond, MaxBackoff
 var (
 	errNoWatcher   = errors.New("the KV has no Watch: make the Store of a *clientv3.Client, or with WithWatcher")
 	errWatchOpts   = errors.New("a watch takes no other options than Prefix and Between of the Store")
-	errWatchClosed = errors.New("the watch was closed")
+	errWatchClosed = fmt.Errorf("the watch was closed: %w", context.Canceled)
 	errStopped     = errors.New("the loop has ended")
 )
 

@@ -44,7 +44,7 @@ func open(site Site, opts ...grpc.DialOption) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{Endpoints: site.Endpoints, DialOptions: opts, DialTimeout: dialTimeout, Logger: zap.NewNop()})
 }
 
-// callers are goroutines that make watches. They exist before they are told to, and until they are stopped.
+// callers are goroutines that make watches at one signal, and last until they are stopped.
 type callers struct {
 	begin, end       chan struct{}
 	calling, running sync.WaitGroup
