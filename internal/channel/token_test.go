@@ -759,16 +759,3 @@ func TestRequestThatArrivedBeforeAuthenticationWasOn(t *testing.T) {
 		})
 	}
 }
-
-// The token of a program's own credentials may be another one when the call is repeated.
-func TestProgramsOwnTokenIsRefused(t *testing.T) {
-	inBubble(t, func(cfg *Config) { cfg.Login = func() Login { return Login{} } }, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
-		refuse := func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCInvalidAuthToken) }
-		cluster.Once("Put", refuse)
-		require.NoError(t, put(t.Context(), c))
-		puts := cluster.Count("Put")
-		cluster.On("Put", refuse)
-		require.ErrorIs(t, rpctypes.Error(put(t.Context(), c)), rpctypes.ErrInvalidAuthToken)
-		assert.Equal(t, 1+maxTokenRefreshes, cluster.Count("Put")-puts)
-	})
-}
