@@ -243,7 +243,7 @@ func TestPickComparesAPartOfManyEndpoints(t *testing.T) {
 	}
 	b.picks(exploringNothing, b.eps, 11)
 	for _, nearest := range []*balancer.Endpoint{b.eps[10*compared], b.eps[0]} {
-		b.distances[nearest].latency.Store(int64(b.distances[nearest].latency.Load() / 2))
+		b.distances[nearest].latency.Store(b.distances[nearest].latency.Load() / 2)
 		b.picks(exploringNothing, b.eps, 11)
 		read = 0
 		assert.Equal(t, map[string]int{nearest.Address(): 11}, b.picks(exploringNothing, b.eps, 11))

@@ -142,10 +142,9 @@ func idleWatches(ctx context.Context, site Site) Sample {
 	defer func() { _ = c.Close() }()
 	contexts, keys := make([]context.Context, site.Size), make([]string, site.Size)
 	for i := range contexts {
-		var cancel context.CancelFunc
-		contexts[i], cancel = context.WithCancel(ctx)
+		watching, cancel := context.WithCancel(ctx)
 		defer cancel()
-		keys[i] = key(i)
+		contexts[i], keys[i] = watching, key(i)
 	}
 	watches := make([]clientv3.WatchChan, site.Size)
 	callers := startCallers(idleCallers, watches, func(i int) clientv3.WatchChan { return c.Watch(contexts[i], keys[i]) })
