@@ -140,11 +140,11 @@ const idleCallers = 64
 func idleWatches(ctx context.Context, site Site) Sample {
 	c := openConnected(ctx, site)
 	defer func() { _ = c.Close() }()
-	contexts, keys := make([]context.Context, site.Size), make([]string, site.Size)
-	for i := range contexts {
+	contexts, keys := make([]context.Context, 0, site.Size), make([]string, 0, site.Size)
+	for i := range site.Size {
 		watching, cancel := context.WithCancel(ctx)
 		defer cancel()
-		contexts[i], keys[i] = watching, key(i)
+		contexts, keys = append(contexts, watching), append(keys, key(i))
 	}
 	watches := make([]clientv3.WatchChan, site.Size)
 	callers := startCallers(idleCallers, watches, func(i int) clientv3.WatchChan { return c.Watch(contexts[i], keys[i]) })
