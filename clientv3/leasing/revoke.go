@@ -40,8 +40,11 @@ func (k *kv) eachIf(ctx context.Context, keys []leasingKey, do func(lkey string)
 			ops[i] = clientv3.OpTxn([]clientv3.Cmp{isSame}, []clientv3.Op{do(l.name)}, nil)
 		}
 		var pause backoff
-		resp, err := k.remote.Txn(ctx).Then(ops...).Commit()
-		for ; err != nil; resp, err = k.remote.Txn(ctx).Then(ops...).Commit() {
+		var resp *clientv3.TxnResponse
+		for {
+			if resp, err = k.remote.Txn(ctx).Then(ops...).Commit(); err == nil {
+				break
+			}
 			if permanent(err) || k.client.Ctx().Err() != nil {
 				return nil, 0, err
 			}
