@@ -224,6 +224,7 @@ func TestUncertainOutcomeOfACall(t *testing.T) {
 		require.Empty(t, f.keys(t, "lock"), "the late key was cleaned up")
 
 		holder := lock(t, f.session(t), "lock")
+		time.Sleep(20 * time.Minute) // the cleanup in the background ends
 		before := f.Count("Txn")
 		require.Equal(t, ErrLocked, m.TryLock(t.Context()))
 		require.Equal(t, before+1, f.Count("Txn"))
