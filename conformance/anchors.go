@@ -8,4 +8,6 @@ package main
 import (
 	_ "go.etcd.io/etcd/tests/v3/framework/integration"
 	_ "go.etcd.io/etcd/tests/v3/integration/clientv3"
+	_ "go.etcd.io/etcd/tests/v3/robustness/scenarios"
+	_ "go.etcd.io/etcd/tests/v3/robustness/validate"
 )

@@ -107,10 +107,9 @@ func (b build) listModules(ctx context.Context, format string, paths ...string) 
 	return strings.Split(strings.TrimSpace(string(out)), "\n"), nil
 }
 
-// folder is where the tests run. Some open sockets in the directory that they run
-// in, and the suite's own is in the module cache, which is read-only.
+// folder is where the tests run.
 func (b build) folder() string {
-	return filepath.Join(b.dir, "tests", "integration", "clientv3", "package")
+	return filepath.Join(b.dir, "tests", filepath.FromSlash(b.suite.folder))
 }
 
 // linkFixtures makes the folder, with the suite's certificates where the tests look

@@ -15,6 +15,7 @@
 //	go run . --run Leasing lease   these tests only
 //	go run . --official            with the official client, to compare
 //	go run . --suite dependents    the tests of CoreDNS, Trillian and k8s.io/apiserver
+//	go run . --suite robustness    etcd's robustness tests, on servers built with fail points
 //	go run . --suite dependents --server PATH k8s.io/apiserver/pkg/storage/etcd3
 //	                               those of Kubernetes' storage, on an etcd 3.4 to 3.6 or a kine at PATH
 //
@@ -90,7 +91,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		_, _ = fmt.Fprint(stderr, "Flags:\n")
 		flags.PrintDefaults()
 	}
-	name := flags.String("suite", etcdSuite.name, "run the tests of `etcd`, or those of the client's dependents")
+	name := flags.String("suite", etcdSuite.name, "run etcd's tests of its client (`etcd`), the tests of the client's dependents (dependents), or etcd's robustness tests (robustness)")
 	flags.StringVar(&opts.run, "run", "", "run only the tests whose name matches the `regexp`; their number is not checked then")
 	flags.IntVar(&opts.parallel, "parallel", 1, "run the tests of `n` packages at a time: faster, but processors may become scarce")
 	flags.BoolVar(&opts.short, "short", false, "leave out the slowest tests, and those that need idle processors")
@@ -125,6 +126,9 @@ func conform(ctx context.Context, opts options, stdout, stderr io.Writer) (ok bo
 		return false, err
 	}
 	defer func() { err = errors.Join(err, b.remove()) }()
+	if err := b.buildServers(ctx); err != nil {
+		return false, err
+	}
 	if opts.server != "" {
 		if err := b.useServer(ctx, opts.server); err != nil {
 			return false, err

@@ -16,16 +16,20 @@ type suite struct {
 	released map[string]string
 	// root is the path that the names of the packages are below.
 	root string
-	// fixtures are folders of the module "tests" that its tests look for above the one
-	// that they run in.
+	// folder is where the tests run, below the root of the module "tests". Some open sockets in the directory that they
+	// run in, and the suite's own is in the module cache, which is read-only.
+	folder string
+	// fixtures are folders of that module that its tests look for above the one that they run in.
 	fixtures []string
-	tags     string // build tags
+	// servers are the releases of etcd that the tests start, built with fail points, by the name of the executable.
+	servers map[string]string
+	tags    string // build tags
 	// etcd is where the tests expect a server; "" if they start their own.
 	etcd     string
 	packages []suitePackage
 }
 
-var suites = []suite{etcdSuite, dependentsSuite}
+var suites = []suite{etcdSuite, dependentsSuite, robustnessSuite}
 
 func suiteNamed(name string) (suite, error) {
 	var known []string

@@ -9,6 +9,7 @@ var etcdSuite = suite{
 	name:     "etcd",
 	title:    "etcd's client suite v3.7.3",
 	released: map[string]string{etcdTests: "v3.7.3"},
+	folder:   "integration/clientv3/package",
 	fixtures: []string{"fixtures", "integration/fixtures-expired"},
 	root:     etcdTests + "/integration/clientv3",
 	packages: []suitePackage{

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const (
+	serverModule = "go.etcd.io/etcd/server/v3"
+	gofail       = "go.etcd.io/gofail@v0.2.0"
+)
+
+// buildServers builds the servers that the tests of the suite start, where they look for them.
+func (b build) buildServers(ctx context.Context) error {
+	for name, version := range b.suite.servers {
+		if err := b.buildServer(ctx, version, filepath.Join(b.dir, "bin", name)); err != nil {
+			return fmt.Errorf("etcd %s with fail points: %w", version, err)
+		}
+	}
+	return nil
+}
+
+// buildServer builds a release of etcd with its fail points, in a copy of its module.
+func (b build) buildServer(ctx context.Context, version, executable string) error {
+	out, err := b.goCommand(ctx, "mod", "download", "-json", serverModule+"@"+version).Output()
+	if err != nil {
+		return err
+	}
+	var module struct{ Dir string }
+	if err := json.Unmarshal(out, &module); err != nil {
+		return err
+	}
+	source := filepath.Join(b.dir, "server", version)
+	if err := os.CopyFS(source, os.DirFS(module.Dir)); err != nil {
+		return err
+	}
+	folders, err := foldersWithFailPoints(source)
+	if err != nil {
+		return err
+	}
+	edit := []string{"mod", "edit"}
+	for _, part := range []string{"api", "client/pkg", "client", "pkg"} { // beside it in etcd's repository
+		edit = append(edit, "-dropreplace=go.etcd.io/etcd/"+part+"/v3")
+	}
+	for _, args := range [][]string{
+		edit,
+		slices.Concat([]string{"run", gofail, "enable"}, folders),
+		{"get", gofail},
+		{"build", "-mod=mod", "-o", executable, "."},
+	} {
+		cmd := b.goCommand(ctx, args...)
+		cmd.Dir = source
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	return nil
+}
+
+// foldersWithFailPoints returns the folders of packages that have fail points.
+func foldersWithFailPoints(root string) (folders []string, err error) {
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if dir := filepath.Dir(path); bytes.Contains(text, []byte("// gofail:")) && !slices.Contains(folders, dir) {
+			folders = append(folders, dir)
+		}
+		return err
+	})
+	return folders, err
+}
