@@ -22,11 +22,12 @@ import (
 // changes with each answer; the log has a warning, once a minute at most.
 //
 // A client detects the change in the headers of its watches, gets, puts, deletes and
-// transactions. It compares revisions only where a lagging member cannot be mistaken
-// for a restored store; a watch that resumes on a member with a lower revision than the
-// watch has seen costs one linearizable read. A restored cluster that has the same ID
-// and has already passed the revision is not detected. kine sends no cluster ID, so no
-// change is detected there.
+// transactions. It compares revisions only where neither a lagging member can be mistaken
+// for a restored store, nor a grpc-proxy that serves single keys from memory
+// (--experimental-leasing-prefix): in writes, and linearizable reads of ranges. A watch that
+// resumes on a member with a lower revision than the watch has seen costs one such read.
+// A restored cluster that has the same ID and has already passed the revision is not
+// detected. kine sends no cluster ID, so no change is detected there.
 type ClusterChangedError struct {
 	// OldClusterID and OldRevision are the ID before the change and the highest revision
 	// seen.
@@ -66,6 +67,7 @@ func (c *Client) clusterChanged() func(*lineage.Change) error {
 
 // readKey makes a linearizable read of key that returns only the header.
 func readKey(ctx context.Context, c *Client, key string) error {
-	_, err := NewKV(c).Get(ctx, key, WithCountOnly())
+	// A range of one key: a grpc-proxy with a leasing prefix serves single keys from memory.
+	_, err := NewKV(c).Get(ctx, key, WithRange(key+"\x00"), WithCountOnly())
 	return err
 }

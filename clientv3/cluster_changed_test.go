@@ -22,6 +22,20 @@ func headerOf(cluster uint64, rev int64) *pb.ResponseHeader {
 	return &pb.ResponseHeader{ClusterId: cluster, Revision: rev}
 }
 
+// answerSingleKeys answers as a grpc-proxy with a leasing prefix does, which serves single keys from memory.
+func answerSingleKeys(cluster *fakeetcd.Cluster, remembered, now *pb.ResponseHeader) {
+	cluster.On("Range", func(call *fakeetcd.Call) {
+		h := remembered
+		if len(call.Request.(*pb.RangeRequest).RangeEnd) > 0 {
+			h = now
+		}
+		call.Answer(&pb.RangeResponse{Header: proto.CloneOf(h)}, nil)
+	})
+	cluster.On("Txn", func(call *fakeetcd.Call) {
+		call.Answer(&pb.TxnResponse{Header: proto.CloneOf(remembered)}, nil)
+	})
+}
+
 // answerRanges answers gets at a revision.
 func answerRanges(cluster *fakeetcd.Cluster, h *pb.ResponseHeader) {
 	cluster.On("Range", func(call *fakeetcd.Call) {
@@ -86,7 +100,7 @@ func TestWatchEndsWhenTheClusterChanges(t *testing.T) {
 // A lagging member has a lower revision too, but the others do not.
 func TestWatchContinuesOnALaggingMember(t *testing.T) {
 	cluster, c := clienttest.StartClient(t, 1)
-	answerRanges(cluster, headerOf(1, 1000))
+	answerSingleKeys(cluster, headerOf(1, 900), headerOf(1, 1000))
 	w, s, _ := watchTo1000(t, cluster, c, "k")
 	reads := cluster.Count("Range")
 	s.put(s.accept(headerOf(1, 990)).WatchId, headerOf(1, 1001))
@@ -104,14 +118,17 @@ func TestCallDetectsAChangedCluster(t *testing.T) {
 	starting := startWatch(clienttest.Within(t), c, "k")
 	take(t, streams).accept(headerOf(1, 1000))
 	w := started(t, starting)
-	answerRanges(cluster, headerOf(1, 900))
-	clienttest.Get(t, c, "k", WithSerializable())
+	answerSingleKeys(cluster, headerOf(1, 800), headerOf(1, 900))
+	clienttest.Get(t, c, "k", WithPrefix(), WithSerializable()) // a lagging member may answer
+	clienttest.Get(t, c, "k")                                   // so may a proxy's memory
+	_, err := c.Txn(t.Context()).If(Compare(Version("k"), "=", 0)).Then(OpPut("k", "")).Else(OpGet("k")).Commit()
+	require.NoError(t, err)
 	select {
 	case resp := <-w:
-		require.Fail(t, "a lagging member may answer a serializable read", "%v", resp.Err())
+		require.Fail(t, "it ended", "%v", resp.Err())
 	default:
 	}
-	resp := clienttest.Get(t, c, "k")
+	resp := clienttest.Get(t, c, "k", WithPrefix())
 	assert.EqualValues(t, 900, resp.Header.Revision)
 	requireChanged(t, w, ClusterChangedError{1, 1000, 1, 900})
 }

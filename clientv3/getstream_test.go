@@ -140,7 +140,7 @@ func TestGetStreamResumesRepeatedly(t *testing.T) {
 	streams, ranges := s.sent()
 	require.Len(t, streams, 34)
 	require.Len(t, ranges, 1)
-	requireProto(t, &pb.RangeRequest{Key: []byte("k"), CountOnly: true}, ranges[0])
+	requireProto(t, &pb.RangeRequest{Key: []byte("k"), RangeEnd: []byte("k\x00"), CountOnly: true}, ranges[0])
 	requireProto(t, &pb.RangeRequest{Key: []byte("k"), RangeEnd: []byte("l"), Revision: 100}, streams[0])
 	requireProto(t, &pb.RangeRequest{Key: []byte("k0002\x00"), RangeEnd: []byte("l"), Revision: 100}, streams[1])
 }

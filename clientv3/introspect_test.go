@@ -324,6 +324,7 @@ func TestTheLogHasALaterReasonOfAnOutage(t *testing.T) {
 		for range 10 {
 			clienttest.Get(t, c, "k")
 		}
+		synctest.Wait() // no connection is being made
 		cluster.Member(0).Stop()
 		time.Sleep(5 * time.Minute)
 		lines := reasons()

@@ -49,7 +49,7 @@ func (c *rangeCursor) needsPin() bool {
 // at. It counts one key, not the range, which the server would have to walk.
 // Permission for the range includes its first key.
 func (c *rangeCursor) pinRequest() *pb.RangeRequest {
-	return &pb.RangeRequest{Key: c.op.key, CountOnly: true, Serializable: c.op.serializable}
+	return &pb.RangeRequest{Key: c.op.key, RangeEnd: keyAfter(c.op.key), CountOnly: true, Serializable: c.op.serializable}
 }
 
 // resumable reports whether the read can resume after the delivered keys.

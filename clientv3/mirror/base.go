@@ -52,12 +52,18 @@ func (s *syncer) start() string {
 	return s.prefix
 }
 
+// readStart returns a header of the present revision. It reads a range of one key: a grpc-proxy with a
+// leasing prefix serves single keys from memory, with an earlier revision.
+func (s *syncer) readStart(ctx context.Context) (*clientv3.GetResponse, error) {
+	return s.client.Get(ctx, s.start(), clientv3.WithRange(s.start()+"\x00"), clientv3.WithCountOnly())
+}
+
 // choose chooses a revision if none is set, by reading a key of the base, which every reader of the base may read.
 func (s *syncer) choose(ctx context.Context) error {
 	if s.rev.Load() != 0 {
 		return nil
 	}
-	resp, err := s.client.Get(ctx, s.start(), clientv3.WithCountOnly())
+	resp, err := s.readStart(ctx)
 	if err != nil {
 		return err
 	}

@@ -104,6 +104,20 @@ func TestSyncBaseIsOneState(t *testing.T) {
 }
 
 // TestPagesOfLargeValues keeps pages near 1 MiB.
+// A grpc-proxy with a leasing prefix serves single keys from memory, with an earlier revision.
+func TestSyncBaseBehindALeasingProxy(t *testing.T) {
+	cluster, c := clienttest.StartClient(t, 1)
+	putKeys(t, cluster, "k", 10)
+	cluster.On("Range", func(call *fakeetcd.Call) {
+		if len(call.Request.(*pb.RangeRequest).RangeEnd) == 0 {
+			call.Answer(&pb.RangeResponse{Header: &pb.ResponseHeader{Revision: 1}}, nil)
+		}
+	})
+	kvs, err := collect(mirror.NewSyncer(c, "k", 0).SyncBase(t.Context()))
+	require.NoError(t, err)
+	require.Len(t, kvs, 10)
+}
+
 func TestPagesOfLargeValues(t *testing.T) {
 	cluster, c := clienttest.StartClient(t, 1)
 	for i := range 135 {

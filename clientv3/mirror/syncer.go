@@ -90,7 +90,7 @@ func (s *syncer) changed(ctx context.Context, rev int64) error {
 	if cluster == 0 {
 		return nil
 	}
-	resp, err := s.client.Get(ctx, s.start(), clientv3.WithCountOnly())
+	resp, err := s.readStart(ctx)
 	if err == nil { // else the watch has the same trouble
 		if c := lineage.Compare(lineage.Point{Cluster: cluster, Revision: rev}, resp.Header, true); c != nil {
 			return (*clientv3.ClusterChangedError)(c)

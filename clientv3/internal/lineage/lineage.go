@@ -75,14 +75,12 @@ func (t *Tracker) Over(e *History) error {
 
 // Begin returns what Note needs of the time before a request: the current history, and the least
 // revision of a linearizable response.
-func (t *Tracker) Begin(linearizable bool) (e *History, least int64) {
+func (t *Tracker) Begin() (e *History, least int64) {
 	if t == nil {
 		return nil, 0
 	}
-	if e = t.current.Load(); linearizable {
-		least = e.revision.Load()
-	}
-	return e, least
+	e = t.current.Load()
+	return e, e.revision.Load()
 }
 
 // Note processes the header of a response to a request made in the history, and reports
