@@ -56,7 +56,8 @@ const (
 // ConnectParams returns the parameters for grpc.WithConnectParams that leave the pauses between
 // attempts to connect to the policy. gRPC's backoff is a lower bound of these pauses: with
 // gRPC's defaults, an endpoint that returns after a long outage is seen up to two minutes later.
-// An attempt may take 20 s.
+// An attempt may take 20 s. grpc.ClientConn.Connect brings the next attempts forward;
+// ResetConnectBackoff ends gRPC's backoff only.
 func ConnectParams() grpc.ConnectParams {
 	return grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: subConnBackoff, Multiplier: 1, MaxDelay: subConnBackoff},

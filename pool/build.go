@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"time"
 )
 
@@ -167,12 +168,13 @@ func (p *Pool[T]) replace(ctx context.Context, it *item[T], loan uint64, why fau
 	return p.await(w)
 }
 
-// destroyAll destroys resources that are counted among the dying: all of them, even if Destroy
-// panics.
+// destroyAll destroys resources that are counted among the dying, at the same time: Destroy may take long.
 func (p *Pool[T]) destroyAll(items []*item[T], why fault) {
+	var all sync.WaitGroup
 	for _, it := range items {
-		defer p.destroy(it, why)
+		all.Go(func() { p.destroy(it, why) })
 	}
+	all.Wait()
 }
 
 // destroy destroys a resource that is counted among the dying, and frees its capacity.

@@ -28,8 +28,9 @@
 //
 // Create, Destroy and Check run without locks, so a slow server does not block borrowing and
 // releasing. Create and Check run in separate goroutines: an Acquire whose context ends returns
-// at once, and its resource goes to the next caller. The pool has no other goroutines; a timer,
-// set only while something can expire, handles expiry.
+// at once, and its resource goes to the next caller. Resources that expire, or are idle at Reset or
+// Close, are destroyed at the same time, each in a goroutine. The pool has no other goroutines; a
+// timer, set only while something can expire, handles expiry.
 //
 // # Failures
 //
@@ -38,7 +39,7 @@
 //     up to half of it at random.
 //   - Destroy or Check panics: the caller of Acquire, Release or Discard gets the panic, and
 //     the resource is gone. A panic of a Check whose caller has returned ends the program, as does
-//     one of Create.
+//     one of Create, or of Destroy in Reset, in Close or at an expiry.
 //   - Create hangs: it counts as a resource until [Config].CreateTimeout ends its context.
 //   - Check fails, or takes longer than [Config].CheckTimeout: the resource is destroyed, and
 //     another is borrowed or made in its place.

@@ -121,7 +121,7 @@ func (p *Pool[T]) maintain() {
 	p.refillLocked()
 	p.mu.Unlock()
 	for _, d := range gone {
-		p.destroy(d.item, d.why)
+		go p.destroy(d.item, d.why) // Destroy may take long
 	}
 	p.checkIdle()
 }

@@ -71,6 +71,7 @@ func TestIdleTooLongIsNeverLent(t *testing.T) {
 		other := acquire(t, p)
 		assert.NotSame(t, r.Value(), other.Value())
 		other.Release()
+		synctest.Wait()
 		assert.Equal(t, []int{r.Value().id}, f.gone())
 	})
 	inBubble(t, "those beyond MinSize expire, the others are replaced", func(t *testing.T) {

@@ -340,6 +340,29 @@ func TestDestroyPanics(t *testing.T) {
 	}
 }
 
+// A slow Destroy delays no other one: neither Close nor the capacity of resources that expire together.
+func TestDestroyAtTheSameTime(t *testing.T) {
+	for how, end := range map[string]func(*pool.Pool[*thing]){
+		"expiry": func(*pool.Pool[*thing]) {}, "Reset": (*pool.Pool[*thing]).Reset, "Close": (*pool.Pool[*thing]).Close,
+	} {
+		inBubble(t, how, func(t *testing.T) {
+			var dying atomic.Int32
+			gate := make(chan struct{})
+			p, _ := newPool(t, func(c *config) {
+				c.MaxIdleTime = time.Minute
+				destroy := c.Destroy
+				c.Destroy = func(x *thing) { dying.Add(1); <-gate; destroy(x) }
+			})
+			release(acquire(t, p), acquire(t, p), acquire(t, p))
+			go end(p)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			assert.EqualValues(t, 3, dying.Load())
+			close(gate)
+		})
+	}
+}
+
 // A jitter added to the maximum lifetime does not overflow.
 func TestMaximumLifetime(t *testing.T) {
 	p, _ := newPool(t, func(c *config) { c.MaxLifetime, c.MaxIdleTime = math.MaxInt64, math.MaxInt64 })
