@@ -25,7 +25,7 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 400},
 	"balancer":    {5450, 6565},
-	"clientv3":    {24535, 29220},
+	"clientv3":    {24535, 29245},
 	"cmd":         {5050, 2700},
 	"compat":      {950, 900},
 	"conformance": {850, 1250},
