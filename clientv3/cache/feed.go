@@ -1,11 +1,16 @@
 package cache
 
-import "github.com/quorate/quorate/internal/pause"
+import (
+	"strings"
 
-// feed holds the keys of a view that have changed and that an informer has not taken yet: one entry for each key,
+	"github.com/quorate/quorate/internal/pause"
+)
+
+// feed holds the keys of a prefix that have changed and that an informer has not taken yet: one entry for each key,
 // however often it changes.
 type feed struct {
-	wake chan struct{} // holds a value when there is something to take
+	prefix string
+	wake   chan struct{} // holds a value when there is something to take
 
 	// Guarded by view.mu.
 	changes
@@ -19,11 +24,11 @@ type changes struct {
 	keys   []string // in the order in which they changed first
 }
 
-func newFeed() *feed {
-	return &feed{wake: make(chan struct{}, 1), changes: changes{all: true}, known: map[string]struct{}{}}
+func newFeed(prefix string) *feed {
+	return &feed{prefix: prefix, wake: make(chan struct{}, 1), changes: changes{all: true}, known: map[string]struct{}{}}
 }
 
-// noteLocked adds a change.
+// noteLocked adds a change. It does not wake the informer for keys of others.
 func (f *feed) noteLocked(ch change) {
 	if ch.resync != nil {
 		f.resync = ch.resync
@@ -32,15 +37,16 @@ func (f *feed) noteLocked(ch change) {
 	if f.all {
 		clear(f.known)
 		f.keys = nil
-	} else {
-		for _, key := range ch.keys {
-			if _, ok := f.known[key]; !ok {
-				f.known[key] = struct{}{}
-				f.keys = append(f.keys, key)
-			}
+		f.signal()
+		return
+	}
+	for _, key := range ch.keys {
+		if _, ok := f.known[key]; !ok && strings.HasPrefix(key, f.prefix) {
+			f.known[key] = struct{}{}
+			f.keys = append(f.keys, key)
+			f.signal()
 		}
 	}
-	f.signal()
 }
 
 func (f *feed) signal() { pause.Signal(f.wake) }

@@ -96,3 +96,14 @@ func TestWatchesOfAnEarlierHistory(t *testing.T) {
 	_, ok = w.join(begun)
 	require.True(t, ok && begun.local)
 }
+
+// TestKeysOfOthers change, and wake no informer.
+func TestKeysOfOthers(t *testing.T) {
+	f := newFeed("a/b/")
+	f.all = false
+	f.noteLocked(change{keys: []string{"a/c/1"}})
+	require.Empty(t, f.wake)
+	f.noteLocked(change{keys: []string{"a/c/1", "a/b/1"}})
+	require.Len(t, f.wake, 1)
+	require.Equal(t, []string{"a/b/1"}, f.keys)
+}

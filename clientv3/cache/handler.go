@@ -48,9 +48,9 @@ func (in *Informer[T]) AddPrefixHandler(prefix string, f func(Change[T])) (remov
 	}
 	go h.run() // Cache.Close does not wait for it
 	in.handlers[h] = struct{}{}
-	in.objects.Ascend(func(o *Object[T]) bool {
+	in.objects.AscendGreaterOrEqual(&Object[T]{Key: prefix}, func(o *Object[T]) bool {
 		h.note(o.Key, nil)
-		return true
+		return strings.HasPrefix(o.Key, prefix)
 	})
 	if in.HasSynced() {
 		h.announceSynced()

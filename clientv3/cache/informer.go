@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -122,7 +123,7 @@ func NewInformer[T any](c *Cache, cfg InformerConfig[T]) (*Informer[T], error) {
 		return nil, fmt.Errorf("etcdclient: cache: InformerConfig.Prefix %q is not within one of the prefixes of the Cache, %q", cfg.Prefix, c.cfg.Prefixes)
 	}
 	in := &Informer[T]{
-		cfg: cfg, cache: c, view: v, feed: newFeed(), ended: make(chan struct{}), synced: make(chan struct{}),
+		cfg: cfg, cache: c, view: v, feed: newFeed(cfg.Prefix), ended: make(chan struct{}), synced: make(chan struct{}),
 		objects:  btree.NewG(32, func(a, b *Object[T]) bool { return a.Key < b.Key }),
 		indexes:  make(map[string]map[string]map[string]*Object[T]),
 		handlers: make(map[*handler[T]]struct{}),
@@ -145,10 +146,7 @@ func (in *Informer[T]) Close() {
 	in.cancel()
 	<-in.ended
 	in.mu.Lock()
-	handlers := make([]*handler[T], 0, len(in.handlers))
-	for h := range in.handlers {
-		handlers = append(handlers, h)
-	}
+	handlers := slices.Collect(maps.Keys(in.handlers))
 	in.mu.Unlock()
 	for _, h := range handlers {
 		<-h.ended
@@ -280,9 +278,6 @@ func (in *Informer[T]) update(s *snapshot, ch changes) {
 		changed = in.compare(s)
 	}
 	for _, key := range ch.keys {
-		if !strings.HasPrefix(key, in.cfg.Prefix) {
-			continue
-		}
 		old, _ := in.Get(key)
 		it, _ := s.tree.Get(item{key: key})
 		if o := in.decode(key, it.kv, s.history, old); o != nil {

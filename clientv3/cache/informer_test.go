@@ -107,7 +107,8 @@ func TestPartsOfAnInformer(t *testing.T) {
 		clienttest.Put(t, cluster, key, "v")
 	}
 	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
-	part := changesOf(t, newInformer(t, c, cache.InformerConfig[string]{Prefix: "a/b/"}))
+	narrow := newInformer(t, c, cache.InformerConfig[string]{Prefix: "a/b/"})
+	part := changesOf(t, narrow)
 	in := newInformer(t, c, cache.InformerConfig[string]{
 		Indexes: map[string]func(string, string) []string{"value": func(_, v string) []string { return []string{v} }},
 	})
@@ -116,7 +117,7 @@ func TestPartsOfAnInformer(t *testing.T) {
 	for _, ch := range []<-chan string{part, changes} {
 		requireChanges(t, ch, "added a/b/1 -→v", "added a/b/2 -→v", "synced")
 	}
-	clienttest.Put(t, cluster, "a/c/1", "w")
+	require.NoError(t, narrow.WaitForRevision(clienttest.Within(t), clienttest.Put(t, cluster, "a/c/1", "w")))
 	clienttest.Put(t, cluster, "a/b/2", "w")
 	for _, ch := range []<-chan string{part, changes} {
 		requireChanges(t, ch, "updated a/b/2 v→w")

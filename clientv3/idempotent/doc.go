@@ -43,7 +43,7 @@
 //
 // # Costs
 //
-// A write has one operation more, one comparison and one get, together about 150 bytes, and one more key-value of about 50
+// A write has one operation more, one comparison and one get, together about 150 bytes, and one more key-value of about 100
 // bytes in the store's history. Of the 128 operations that etcd allows in a Txn, 126 are left to the caller's, 127 if it
 // has no comparisons. It has one revision, as without. A watch of the program's
 // keys sees nothing of it; a watch or a get that includes the prefix sees the lanes. The first write of a lane costs one

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -138,21 +139,20 @@ func (c *collector) remove(o *Observer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.observers, o)
-	if len(c.heldLocked(o.client)) == 0 {
+	if !c.anyLocked(o.client, func(other *Observer) bool { return len(other.current()) > 0 }) {
 		c.resolved.DeleteLabelValues(o.client)
 		c.lastUpdate.DeleteLabelValues(o.client)
 	}
 }
 
-// heldLocked returns the endpoints that clients of a name have.
-func (c *collector) heldLocked(client string) map[string]health.State {
-	held := make(map[string]health.State)
+// anyLocked reports whether holds is true for a client of a name. It looks no further than the first.
+func (c *collector) anyLocked(client string, holds func(*Observer) bool) bool {
 	for o := range c.observers {
-		if o.client == client {
-			maps.Copy(held, o.current())
+		if o.client == client && holds(o) {
+			return true
 		}
 	}
-	return held
+	return false
 }
 
 // forget drops what was counted for endpoints, unless other clients of the name have them. Each series is deleted by its
@@ -160,12 +160,12 @@ func (c *collector) heldLocked(client string) map[string]health.State {
 func (c *collector) forget(client string, endpoints []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	held, labels := c.heldLocked(client), append(make([]string, 0, 3), client)
+	endpoints = slices.DeleteFunc(endpoints, func(ep string) bool {
+		return c.anyLocked(client, func(o *Observer) bool { return o.holds(ep) })
+	})
+	labels := append(make([]string, 0, 3), client)
 	for vec, every := range c.byEndpoint() {
 		for _, ep := range endpoints {
-			if _, ok := held[ep]; ok {
-				continue
-			}
 			for _, values := range every {
 				vec.DeleteLabelValues(append(append(labels, utf8text.Of(ep)), values...)...)
 			}

@@ -179,6 +179,14 @@ func (o *Observer) current() map[string]health.State {
 	return all
 }
 
+// holds reports whether an endpoint is one of the client's.
+func (o *Observer) holds(endpoint string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, known := o.states.Of(endpoint)
+	return known
+}
+
 // StateChanged keeps the state of an endpoint, and counts how it came into it.
 func (o *Observer) StateChanged(c health.Change) {
 	o.mu.Lock()

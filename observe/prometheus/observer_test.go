@@ -481,3 +481,20 @@ func BenchmarkMeasure(b *testing.B) {
 		}
 	})
 }
+
+// TestEndpointsBesideOtherClients allocates as much for an update with a hundred other clients as with one.
+func TestEndpointsBesideOtherClients(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	update := func() float64 {
+		o := newObserver(t, reg, "")
+		return testing.AllocsPerRun(10, func() {
+			o.EndpointsSet([]string{"a:1", "b:1"})
+			o.EndpointsSet([]string{"a:1"})
+		})
+	}
+	alone := update()
+	for range 100 {
+		newObserver(t, reg, "").EndpointsSet([]string{"c:1"})
+	}
+	require.InDelta(t, alone, update(), 50)
+}

@@ -61,6 +61,9 @@ func (ss *session) requestProgress(notify bool) {
 // ignored the other requests.
 func (ss *session) confirm(s *subscription) {
 	p := &ss.progress
+	if int(s.asked) <= p.past {
+		return // that is known
+	}
 	p.past = int(s.asked)
 	p.sent = min(p.sent, p.made-p.past)
 	for _, other := range ss.live {

@@ -226,3 +226,19 @@ func TestIgnoredRequestsAreSettled(t *testing.T) {
 		})
 	}
 }
+
+// Progress that is newer than many watches settles the requests before the latest of them, whichever is looked at last.
+func TestTheLatestWatchSettlesMost(t *testing.T) {
+	sc := connected(t)
+	sc.follow(0)
+	sc.receives(created(1, 1))
+	sc.sends("create 1 from 0")
+	for i := range int64(30) {
+		sc.asksUnanswered(1)
+		sc.follow(3)
+		sc.receives(created(i+2, 9))
+		sc.ss.take()
+	}
+	sc.learns(10)
+	assert.Equal(t, 30, sc.ss.progress.past)
+}
