@@ -24,7 +24,7 @@ import (
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 400},
-	"balancer":    {5450, 6565},
+	"balancer":    {5450, 6590},
 	"clientv3":    {24535, 29220},
 	"cmd":         {5050, 2700},
 	"compat":      {950, 900},
