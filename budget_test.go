@@ -32,7 +32,7 @@ var codeBudgets = map[string]codeLines{
 	"etcdtest":    {200, 200},
 	"examples":    {500, 0},
 	"health":      {800, 1550},
-	"internal":    {4480, 5350},
+	"internal":    {4490, 5350},
 	"keepalive":   {550, 1100},
 	"lab":         {16850, 15350},
 	"observe":     {2475, 2375},

@@ -451,6 +451,8 @@ func TestChannelsThatAreRefused(t *testing.T) {
 		"Channel.Calls.Base chooses a policy":     {Calls: keepalive.Calls{Base: `{"loadBalancingConfig": [{"pick_first": {}}]}`}},
 		"Channel.Calls.Base is no service config": {Calls: keepalive.Calls{Base: "no"}},
 		`Calls.Once[0]: "Get"`:                    {Calls: keepalive.Calls{Once: []string{"Get"}}},
+		"Calls.Timeout: -1s":                      {Calls: keepalive.Calls{Timeout: -time.Second}},
+		"Calls.MaxRequest: -1":                    {Calls: keepalive.Calls{MaxRequest: -1}},
 		`methodConfig[1]: gRPC-Go has no "hedgingPolicy"`: {Calls: keepalive.Calls{
 			Base: `{"methodConfig": [{"name": [{}]}, {"name": [{"service": "a.B"}], "hedgingPolicy": {"maxAttempts": 3}}]}`,
 		}},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/balancer"
@@ -77,7 +78,8 @@ func (k *picker) refusesLike(was *picker) bool {
 
 // connectWantedLocked connects the endpoints that the strategy wants, in random order. In a
 // fixed order the streams of most clients would gather on the first endpoint, since
-// streams go to the first connection.
+// streams go to the first connection. A lost connection is made again before others are made in its place: servers
+// that close old ones (MaxConnectionAge) would cause a connection to each endpoint.
 func (rc *reconnector) connectWantedLocked() {
 	wanted := make(map[*Endpoint]bool)
 	selective, isSelective := rc.p.strategy().(Selective)
@@ -100,9 +102,23 @@ func (rc *reconnector) connectWantedLocked() {
 			shutAll(ep)
 		}
 	}
+	if isSelective && len(missing) > 0 && rc.anyReturnsLocked() {
+		time.AfterFunc(fallbackDelay, rc.p.publish)
+		return
+	}
 	for _, n := range rand.Perm(len(missing)) {
 		rc.p.openLocked(missing[n])
 	}
+}
+
+// anyReturnsLocked reports whether a connection that was lost, or that its server closes, is being made again, and
+// has not failed or taken long.
+func (rc *reconnector) anyReturnsLocked() bool {
+	return slices.ContainsFunc(rc.p.endpoints, func(ep *Endpoint) bool {
+		s := ep.conn(Calls)
+		returns := s.sc != nil && s.made.Load() > 0 && !s.ready.Load() && s.failures == 0
+		return returns && rankedFirst(ep) && time.Since(s.attempted) < fallbackDelay
+	})
 }
 
 // connectivityLocked returns the state of the ClientConn, and the error if it is failing. A

@@ -79,6 +79,33 @@ func TestPinMovesWhenThePinnedEndpointFreezes(t *testing.T) {
 	})
 }
 
+// A connection that is lost is made again. The others are made if that takes long, or fails.
+func TestPinnedConnectionIsMadeAgain(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := connect(t, `{"quorate_pinned":{}}`, servers)
+		o := c.read()
+		require.NoError(t, o.err)
+		pinned := c.server(o.at)
+		time.Sleep(time.Second)
+		before := dials(servers)
+		for range 5 {
+			pinned.disconnect()
+			synctest.Wait()
+			require.NoError(t, c.read().err)
+		}
+		require.EqualValues(t, 5, dials(servers)-before)
+		for _, lose := range []func(*server){func(s *server) { s.blackhole.Shut() }, (*server).kill} {
+			lose(pinned)
+			pinned.disconnect()
+			synctest.Wait()
+			o = c.read()
+			require.NoError(t, o.err)
+			require.NotSame(t, pinned, c.server(o.at))
+			pinned = c.server(o.at)
+		}
+	})
+}
+
 // A strategy that learns forgets failures once the endpoint is shown to serve.
 func TestRestoredEndpointIsUsedAgain(t *testing.T) {
 	for _, config := range []string{`{"quorate_p2c":{}}`, `{"quorate_nearest":{}}`} {

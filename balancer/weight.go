@@ -48,7 +48,7 @@ func (priorityKey) String() string { return "quorate.priority" }
 // SetPriority returns the endpoint with a priority, for use by resolvers. 0, the default, is the
 // best. With every strategy, the policy uses the endpoints of the best rank, and among these the
 // ones of the best priority. The others stay connected and take calls while no endpoint of a
-// better priority is connected and in the same rank.
+// better priority is connected and in the same rank, and repetitions and hedges of calls that only they are left for.
 func SetPriority(ep resolver.Endpoint, priority uint32) resolver.Endpoint {
 	ep.Attributes = ep.Attributes.WithValue(priorityKey{}, priority)
 	return ep

@@ -103,6 +103,7 @@ func TestCodeOf(t *testing.T) {
 		{rpctypes.ErrGRPCTimeout, codes.Unavailable},
 		{rpctypes.ErrTimeout, codes.Unavailable},
 		{status.Error(codes.Unknown, "etcdserver: request timed out"), codes.Unavailable},
+		{status.Error(codes.Unknown, "raft: stopped"), codes.Unavailable},
 		{status.Error(codes.Internal, "etcdserver: request timed out"), codes.Internal},
 		{fmt.Errorf("get: %w", status.Error(codes.Aborted, "some text")), codes.Aborted},
 		{&UnknownOutcomeError{Err: rpctypes.ErrTimeout}, codes.Unavailable},

@@ -173,6 +173,10 @@ var localErrorCases = []struct {
 		name: "request cannot be encoded", user: "\xff",
 		message: "grpc: error while marshaling", want: Definite,
 	},
+	{
+		name: "unknown compressor", call: []grpc.CallOption{grpc.UseCompressor("none")},
+		message: "grpc: Compressor is not installed for requested", want: Definite,
+	},
 	{name: "metadata that is not ASCII", metadata: "Jürgen", message: "header key \"", want: Definite},
 	{
 		name: "response over the client's limit", call: []grpc.CallOption{grpc.MaxCallRecvMsgSize(10)},

@@ -55,6 +55,8 @@ var localErrors = []Rule{
 		"The metadata of the request is not what HTTP/2 allows: gRPC refuses the call before it opens a stream."),
 	localError(codes.Internal, "grpc: error while marshaling", Definite,
 		"The request cannot be encoded: its stream was opened, but no message was sent."),
+	localError(codes.Internal, "grpc: Compressor is not installed for requested", Definite,
+		"The call names a compressor that the program has not registered: gRPC refuses it before it opens a stream."),
 	localError(codes.ResourceExhausted, "grpc: received message larger than max", Executed,
 		"The response is over the client's limit, so the request was executed; or the request is over the server's limit, which gives the same error, and was not executed. Either way a repetition ends the same way."),
 	localError(codes.Internal, "grpc: failed to unmarshal the received message", Executed,

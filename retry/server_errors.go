@@ -137,12 +137,12 @@ var memberErrors = []Rule{
 }
 
 // unnamedErrors are error texts of the server without a variable in rpctypes. They arrive
-// with code Unknown.
+// with code Unknown. That of a member that stops, as a removed one does, counts as Unavailable: another
+// member serves a read.
 var unnamedErrors = []Rule{
 	unnamedError("raft proposal dropped", Overloaded,
 		"The member's own Raft refused the proposal before appending or forwarding it: no leader, a transfer of leadership under way, or too much uncommitted data, all of which pass."),
-	unnamedError("raft: stopped", Ambiguous,
-		"Raft stopped, possibly after it had taken the proposal."),
+	{Code: codes.Unavailable, Message: "raft: stopped", Class: Ambiguous, Reason: "Raft stopped, possibly after it had taken the proposal."},
 	unnamedError("not a primary lessor", Refused,
 		"A member that thought it was the leader could not confirm it; no lease was renewed."),
 	unnamedError("etcdserver: request timed out, leader transfer took too long", Ambiguous,

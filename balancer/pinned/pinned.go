@@ -9,13 +9,17 @@
 //	  - "race", the default, like clientv3-grpc1.7: it races to connect to all endpoints,
 //	    keeps the first that is connected and fit, and drops the others. One connection,
 //	    and all of them for as long as a race lasts. A change of endpoint costs the time
-//	    that it takes to connect.
+//	    that it takes to connect. A connection that is lost, or that its server closes,
+//	    is made again; the race begins if that fails or takes 0.25 s.
 //	  - "first_of_all", as clientv3-grpc1.0: it stays connected to all endpoints and uses
 //	    the first that was fit. A change of endpoint costs nothing.
 //
 // [Pin] reports the [Reason] of the latest change. An unpinned endpoint can be pinned
 // again as soon as the policy finds it fit: there is no list of bad endpoints and no
 // penalty time. The pin does not return to an endpoint just because it has recovered.
+//
+// Streams stay on the endpoint on which they were opened, until they end or it can no
+// longer serve them.
 //
 // An endpoint of a worse priority ([balancer.SetPriority]) wins a race only if no better one can.
 // With "first_of_all" the pin moves to an endpoint of a better priority as soon as one is fit.

@@ -68,6 +68,9 @@ func (s *Store[T]) execute(ctx context.Context, g guarded) (result, error) {
 }
 
 func unknown(err, unsure error) error {
+	if errors.Is(err, unsure) {
+		err = nil // it is of the same copy
+	}
 	return &retry.UnknownOutcomeError{Method: pb.KV_Txn_FullMethodName, Err: errors.Join(err, unsure)}
 }
 

@@ -289,6 +289,8 @@ func TestUnsettled(t *testing.T) {
 			})
 			_, err := s.Create(t.Context(), "web", Config{3})
 			require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
+			_, err = s.Create(t.Context(), "web", Config{3})
+			require.Equal(t, 1, strings.Count(err.Error(), "the client connection is closing"), "%v", err)
 		})
 	})
 }

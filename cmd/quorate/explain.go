@@ -88,7 +88,7 @@ func explainAll(cmd *cobra.Command, args []string, asJSON bool) error {
 			if err != nil {
 				return err
 			}
-			text = string(object) + "\n"
+			text = string(cli.CleanJSON(object)) + "\n"
 		} else if len(seen) > 0 {
 			text = "\n" + text
 		}

@@ -20,6 +20,8 @@ func TestExplain(t *testing.T) {
 
 	stdout, _ = execute(t, cli.OK, "explain", "code = Internal desc = a\x1b[2J")
 	assert.NotContains(t, stdout, "\x1b")
+	stdout, _ = execute(t, cli.OK, "explain", "--json", "code = Internal desc = a\u009b2J\u202e\U000e0001")
+	assert.Contains(t, stdout, `a\u009b2J\u202e\udb40\udc01`)
 
 	stdout, stderr := execute(t, cli.Negative, "explain", "out of paper")
 	assert.Empty(t, stdout)

@@ -31,7 +31,7 @@ func (o *output) print(out io.Writer, result interface{ Text() string }) error {
 	text, err := []byte(cli.Clean(result.Text())), error(nil)
 	if o.json {
 		text, err = json.MarshalIndent(result, "", "  ")
-		text = append(text, '\n')
+		text = append(cli.CleanJSON(text), '\n')
 	}
 	if err == nil {
 		_, err = out.Write(text)

@@ -56,6 +56,7 @@ var statements = func() map[string]health.Kind {
 		rpctypes.ErrGRPCNoLeader:               health.Degrading,
 		rpctypes.ErrGRPCNotSupportedForLearner: health.Restricting,
 		rpctypes.ErrGRPCStopped:                health.Refusing,
+		errors.New("raft: stopped"):            health.Refusing, // the same, while a removed member stops
 		rpctypes.ErrGRPCNotCapable:             health.Refusing,
 
 		// The member timed out waiting for the cluster; the request may be old.

@@ -21,6 +21,7 @@ func TestClassify(t *testing.T) {
 		{status.Error(codes.Unknown, "etcdserver: no leader"), health.Degrading, true},
 		{rpctypes.ErrGRPCNotSupportedForLearner, health.Restricting, true},
 		{rpctypes.ErrGRPCStopped, health.Refusing, true},
+		{status.Error(codes.Unknown, "raft: stopped"), health.Refusing, true},
 		{rpctypes.ErrGRPCNotCapable, health.Refusing, true},
 		{rpctypes.ErrGRPCTimeout, health.Suspicious, true},
 		{rpctypes.ErrGRPCTimeoutDueToLeaderFail, health.Suspicious, true},

@@ -226,10 +226,13 @@ func (r *Retrier) classify(ctx context.Context, cause error) retry.Class {
 }
 
 // correct adjusts a class with the channel's knowledge: a proxy that shuts down forwards
-// its own "closing" error.
+// its own "closing" error, and a secret that is not sent to an endpoint in clear may be sent to another one.
 func (r *Retrier) correct(class retry.Class, a *attempt) retry.Class {
-	if class == retry.Closed && !isClosed(r.c.closed) && a.endpoint() != nil {
+	switch {
+	case class == retry.Closed && !isClosed(r.c.closed) && a.endpoint() != nil:
 		return retry.Ambiguous
+	case class == retry.Definite && a.unsentInClear():
+		return retry.Refused
 	}
 	return class
 }

@@ -120,8 +120,8 @@ func TestPermittedEndpoints(t *testing.T) {
 	}
 }
 
-// A client with TLS sends no secret in plaintext, wherever the endpoint comes from, and fails the call
-// at once. Without a secret, the endpoint is used.
+// A client with TLS sends no secret in plaintext, wherever the endpoint comes from. It sends it to another endpoint, and
+// fails the call at once if there is none. Without a secret, the endpoint is used.
 func TestSecretsAreNotSentInClear(t *testing.T) {
 	var login Login
 	m := startMember(t, "http://", nil)
@@ -150,15 +150,22 @@ func TestSecretsAreNotSentInClear(t *testing.T) {
 	login = Login{Token: "secret-jwt"}
 	refused(get(t, c), "the token")
 	refused(get(t, c.Conn()), "the token")
-	ws, err := pb.NewWatchClient(c.Streams()).Watch(t.Context())
-	if err == nil {
-		_, err = ws.Recv()
+	streams := c.Streams().Retrier(pb.Watch_Watch_FullMethodName)
+	ws, streamErr := pb.NewWatchClient(streams).Watch(t.Context())
+	if streamErr == nil {
+		_, streamErr = ws.Recv()
 	}
-	refused(err, "the token")
+	refused(streamErr, "the token")
 	at, err := c.At(m.endpoint)
 	require.NoError(t, err)
 	_, err = pb.NewMaintenanceClient(at).Status(t.Context(), &pb.StatusRequest{})
 	refused(err, "the token")
+
+	c.SetEndpoints([]string{m.endpoint, secure.endpoint})
+	require.NoError(t, streams.Next(t.Context(), streamErr), "another endpoint is secure")
+	for _, login = range []Login{alice, {Token: "another-jwt"}} {
+		require.NoError(t, get(t, c))
+	}
 	m.mu.Lock()
 	assert.Zero(t, tokens)
 	assert.Zero(t, m.authenticates)

@@ -107,6 +107,7 @@ func (s *tokenSource) refuseInClear(ctx context.Context, a *attempt, t *token) e
 	} else if t.value == "" {
 		return nil
 	}
+	a.inClear.Store(true)
 	return errInClear(what, cmp.Or(s.name(a.endpoint()), "an endpoint"))
 }
 

@@ -103,7 +103,7 @@ func (r *Retrier) isFree(class retry.Class, a *attempt, cause error) bool {
 	progressed, lost := r.progressed, r.lost
 	r.progressed = false
 	switch {
-	case class == retry.NotSent, isWrongLogin(cause), class == retry.Ambiguous && progressed:
+	case class == retry.NotSent, a.unsentInClear(), isWrongLogin(cause), class == retry.Ambiguous && progressed:
 		return true
 	case class != retry.Ambiguous || lost || a == nil || a.Answered() && isFromEtcd(cause):
 		return false

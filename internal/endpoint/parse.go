@@ -106,7 +106,7 @@ func parseURL(s string) (Endpoint, error) {
 	case "https":
 		sec = TLS
 	default:
-		return Endpoint{}, fmt.Errorf(`unknown scheme %q: use http, https, unix or unixs, or write "host:port" alone`, u.Scheme)
+		return Endpoint{}, fmt.Errorf(`unknown scheme %q: use http, https, unix or unixs, or write "host:port", or the name that your dialer takes, alone`, u.Scheme)
 	}
 	if u.Host == "" {
 		return Endpoint{}, fmt.Errorf(`it has no host: write "%s://host:port"`, u.Scheme)

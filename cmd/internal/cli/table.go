@@ -5,6 +5,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // Table writes lines in columns; "-" stands for what is not known. Characters that control a
@@ -34,6 +36,22 @@ func Clean(text string) string {
 		}
 		return ' '
 	}, text)
+}
+
+// CleanJSON escapes characters that control a terminal in a JSON text, which stays the same for programs: encoding/json escapes
+// those of ASCII alone.
+func CleanJSON(text []byte) []byte {
+	var out []byte
+	for _, r := range string(text) {
+		if unicode.IsPrint(r) || r == '\n' {
+			out = utf8.AppendRune(out, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			out = fmt.Appendf(out, `\u%04x`, unit)
+		}
+	}
+	return out
 }
 
 // Milliseconds formats a time, "" for 0.

@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/internal/endpoint"
 )
 
 // open makes the gRPC connection of the visit. It connects with the first call.
@@ -107,6 +109,18 @@ func (v *visit) readAll(ctx context.Context) {
 		}
 	}
 	if members, err := pb.NewClusterClient(v.conn).MemberList(v.signed(ctx), &pb.MemberListRequest{}); err == nil {
+		hidePasswords(members.GetMembers())
 		v.members = members
+	}
+}
+
+// hidePasswords removes what URLs of members hold of user names and passwords: reports and bundles show the URLs.
+func hidePasswords(members []*pb.Member) {
+	for _, m := range members {
+		for _, urls := range [][]string{m.ClientURLs, m.PeerURLs} {
+			for i, url := range urls {
+				urls[i] = endpoint.Redact(url)
+			}
+		}
 	}
 }

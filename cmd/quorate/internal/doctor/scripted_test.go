@@ -137,6 +137,27 @@ func TestWhatServersSay(t *testing.T) {
 	}
 }
 
+// A member may advertise URLs with a password, which neither the report nor a bundle shows.
+func TestPasswordsInAdvertisedURLsAreHidden(t *testing.T) {
+	dead, err := port.Reserve()
+	require.NoError(t, err)
+	defer dead.Release()
+	one := member(1, func(s *scripted) {
+		url := "http://root:hunter2@" + dead.Address()
+		s.members = []*pb.Member{{ID: 1, Name: "one", ClientURLs: []string{url}, PeerURLs: []string{url}}}
+	})
+	var bundle []byte
+	report, err := Examine(t.Context(), Config{
+		Client: clientv3.Config{Endpoints: []string{one.start(t)}}, Timeout: testTimeout,
+		Collect: func(f File) { bundle = append(bundle, f.Data...) },
+	})
+	require.NoError(t, err)
+	for _, shown := range []string{report.Text(), string(bundle)} {
+		assert.Contains(t, shown, "http://xxxxx@"+dead.Address())
+		assert.NotContains(t, shown, "hunter2")
+	}
+}
+
 // The Date of a server is cut off to a second, and is shown at some moment of the request.
 func TestSkew(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

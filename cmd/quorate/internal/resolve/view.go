@@ -113,10 +113,10 @@ func metadata(ep resolver.Endpoint) any {
 }
 
 // JSON is a View for programs: an object a line.
-type JSON struct{ encoder *json.Encoder }
+type JSON struct{ out io.Writer }
 
 // NewJSON returns a JSON that writes to out.
-func NewJSON(out io.Writer) JSON { return JSON{json.NewEncoder(out)} }
+func NewJSON(out io.Writer) JSON { return JSON{out} }
 
 type jsonEndpoint struct {
 	Addresses []string `json:"addresses"`
@@ -156,4 +156,9 @@ func (j JSON) Change(at time.Time, c health.Change) {
 	j.write(jsonEvent{Type: "health", Time: at, Endpoint: c.Endpoint, State: &c.To, Evidence: c.Evidence.String()})
 }
 
-func (j JSON) write(e jsonEvent) { _ = j.encoder.Encode(e) }
+// write writes an object. A closed output ends the command elsewhere.
+func (j JSON) write(e jsonEvent) {
+	if object, err := json.Marshal(e); err == nil {
+		_, _ = fmt.Fprintf(j.out, "%s\n", cli.CleanJSON(object))
+	}
+}
