@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"
 )
@@ -228,7 +229,7 @@ func (r *Retrier) classify(ctx context.Context, cause error) retry.Class {
 // correct adjusts a class with the channel's knowledge: a proxy that shuts down forwards
 // its own "closing" error.
 func (r *Retrier) correct(class retry.Class, a *attempt) retry.Class {
-	if class == retry.Closed && !isClosed(r.c.closed) && a.endpoint() != nil {
+	if class == retry.Closed && !pause.Closed(r.c.closed) && a.endpoint() != nil {
 		return retry.Ambiguous
 	}
 	return class

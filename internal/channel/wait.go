@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -48,12 +49,7 @@ const (
 // stream. It does not end a backoff, which protects failing servers regardless of the number
 // of callers. A Wake between the end of a stream and Next is not lost; one before the latest
 // Progress has no effect. Any goroutine may call it.
-func (r *Retrier) Wake() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
-}
+func (r *Retrier) Wake() { pause.Signal(r.wake) }
 
 // pause waits before another attempt, with a growing backoff, and returns nil. It returns
 // the cause at once if no attempts remain or the next one would be too late.
