@@ -50,7 +50,7 @@ var layers = map[string][]string{
 		"internal/channel", "internal/slogzap", "retry", "health", "balancer", "observe", "observe/introspect", "observe/outage",
 		"clientv3/internal/lineage", "clientv3/internal/watch", "clientv3/internal/lease",
 	},
-	"clientv3/mock/fakeetcd":            {"internal/pause"},
+	"clientv3/mock/fakeetcd":            {},
 	"clientv3/mock/mockserver":          {},
 	"etcdtest":                          {"clientv3", "clientv3/mock/fakeetcd"},
 	"clientv3/internal/clienttest":      {"clientv3", "clientv3/mock/fakeetcd"},
