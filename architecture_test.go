@@ -20,7 +20,7 @@ const module = "github.com/quorate/quorate"
 // those below it. A package belongs to the layer with the longest matching path.
 var layers = map[string][]string{
 	"":                          {"balancer", "keepalive", "retry", "observe", "observe/introspect", "internal/hedge", "internal/observed"},
-	"internal/hedge":            {"balancer", "observe", "retry"},
+	"internal/hedge":            {"balancer", "internal/pause", "observe", "retry"},
 	"internal/endpoint":         {},
 	"retry":                     {},
 	"internal/feed":             {"internal/pause"},

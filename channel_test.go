@@ -32,6 +32,7 @@ import (
 	"github.com/quorate/quorate"
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/internal/grpctest"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/keepalive"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/observe/introspect"
@@ -54,8 +55,8 @@ type backend struct {
 	calls  atomic.Int64
 	code   atomic.Int32 // of calls that fail
 	health *grpchealth.Server
-	// awayUntil is until when dials are refused, nil for none.
-	awayUntil atomic.Pointer[time.Time]
+	// unreachableUntil is until when dials are refused, nil for none.
+	unreachableUntil atomic.Pointer[time.Time]
 
 	accepted atomic.Int64 // connections
 }
@@ -86,10 +87,7 @@ func (b *backend) Accept() (net.Conn, error) {
 
 func (b *backend) EmptyCall(ctx context.Context, _ *testgrpc.Empty) (*testgrpc.Empty, error) {
 	b.calls.Add(1)
-	select {
-	case <-time.After(5*time.Millisecond + time.Duration(b.pause.Load())):
-	case <-ctx.Done():
-	}
+	_ = pause.For(ctx, 5*time.Millisecond+time.Duration(b.pause.Load()))
 	if code := codes.Code(b.code.Load()); code != codes.OK { //nolint:gosec // it is a code
 		return nil, status.Error(code, "it fails")
 	}
@@ -108,10 +106,7 @@ func (b *backend) StreamingOutputCall(_ *testgrpc.StreamingOutputCallRequest, s 
 		if err := s.Send(&testgrpc.StreamingOutputCallResponse{}); err != nil {
 			return err
 		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-s.Context().Done():
-		}
+		_ = pause.For(s.Context(), 100*time.Millisecond)
 	}
 	return nil
 }
@@ -181,7 +176,7 @@ func serve(t *testing.T, connect func(target string, names resolver.Builder, dia
 	names, err := static.NewBuilder(static.Config{})
 	require.NoError(t, err)
 	dial := func(ctx context.Context, address string) (net.Conn, error) {
-		if until := byName[address].awayUntil.Load(); until != nil && time.Now().Before(*until) {
+		if until := byName[address].unreachableUntil.Load(); until != nil && time.Now().Before(*until) {
 			return nil, errors.New("refused")
 		}
 		return byName[address].DialContext(ctx)
@@ -386,10 +381,10 @@ func TestAnErrorOfAResolverIsObserved(t *testing.T) {
 	conn, err := grpc.NewClient("scripted:///svc", append(options, refused)...)
 	require.NoError(t, err)
 	conn.Connect()
-	scripted.CC().ReportError(errors.New("the source is away"))
+	scripted.CC().ReportError(errors.New("the source is unreachable"))
 	require.Len(t, o.resolved, 2)
 	assert.Equal(t, 1, o.resolved[1].Endpoints)
-	require.EqualError(t, o.resolved[1].Err, "the source is away")
+	require.EqualError(t, o.resolved[1].Err, "the source is unreachable")
 
 	scripted.BuildCallback = func(_ resolver.Target, cc resolver.ClientConn, _ resolver.BuildOptions) {
 		_ = cc.UpdateState(listOf("10.0.0.2:80"))

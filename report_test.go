@@ -130,8 +130,8 @@ func TestAReportOfWhatAResolverSays(t *testing.T) {
 	}{
 		{func() {}, "", "the resolver has given no endpoints"},
 		{
-			func() { scripted.CC().ReportError(errors.New("the source is away")) }, "",
-			"the resolver has given no endpoints; the resolver's latest error: the source is away",
+			func() { scripted.CC().ReportError(errors.New("the source is unreachable")) }, "",
+			"the resolver has given no endpoints; the resolver's latest error: the source is unreachable",
 		},
 		{func() {
 			_ = scripted.CC().UpdateState(balancer.WithOptions(state, &balancer.Options{Monitor: &monitor}))

@@ -46,8 +46,8 @@ func TestServiceConfigsOfGRPC(t *testing.T) {
 		"retryPolicy":             {base: emptyConfig(retries, ""), fault: fails, call: reads, want: codes.Aborted, calls: 4},
 		"retryThrottling":         {base: emptyConfig(retries, `, "retryThrottling": {"maxTokens": 4, "tokenRatio": 0.1}`), fault: fails, call: reads, times: 20, want: codes.Aborted, calls: 21},
 		"timeout":                 {base: emptyConfig(`"timeout": "0.5s"`, ""), fault: pauses, call: reads, want: codes.DeadlineExceeded, calls: 1, took: 500 * time.Millisecond},
-		"waitForReady":            {base: emptyConfig(`"waitForReady": true`, ""), fault: away, call: reads, want: codes.OK, calls: 1, took: 3 * time.Second},
-		"not waitForReady":        {base: `{}`, fault: away, call: reads, want: codes.Unavailable},
+		"waitForReady":            {base: emptyConfig(`"waitForReady": true`, ""), fault: unreachable, call: reads, want: codes.OK, calls: 1, took: 3 * time.Second},
+		"not waitForReady":        {base: `{}`, fault: unreachable, call: reads, want: codes.Unavailable},
 		"maxRequestMessageBytes":  {base: `{"methodConfig": [{"name": [{}], "maxRequestMessageBytes": 50}]}`, call: writes, want: codes.ResourceExhausted},
 		"maxResponseMessageBytes": {base: `{"methodConfig": [{"name": [{}], "maxResponseMessageBytes": 50}]}`, call: writes, want: codes.ResourceExhausted, calls: 1},
 		"healthCheckConfig":       {base: `{"healthCheckConfig": {"serviceName": "shop"}}`, fault: leaves, call: reads, want: codes.Unavailable},
@@ -89,10 +89,10 @@ func dialWith(t *testing.T, policy string, calls keepalive.Calls) func(string, r
 	}
 }
 
-func fails(b *backend)  { b.code.Store(int32(codes.Aborted)) }
-func pauses(b *backend) { b.pause.Store(int64(time.Minute)) }
-func leaves(b *backend) { b.health.SetServingStatus("shop", healthpb.HealthCheckResponse_NOT_SERVING) }
-func away(b *backend)   { b.awayUntil.Store(new(time.Now().Add(3 * time.Second))) }
+func fails(b *backend)       { b.code.Store(int32(codes.Aborted)) }
+func pauses(b *backend)      { b.pause.Store(int64(time.Minute)) }
+func leaves(b *backend)      { b.health.SetServingStatus("shop", healthpb.HealthCheckResponse_NOT_SERVING) }
+func unreachable(b *backend) { b.unreachableUntil.Store(new(time.Now().Add(3 * time.Second))) }
 
 // A call of a long stream goes on while the list flaps, for as long as DrainTimeout says without a return.
 func TestLongStreamsOfAListThatFlaps(t *testing.T) {

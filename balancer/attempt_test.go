@@ -14,10 +14,11 @@ import (
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 func TestAttemptMayBeSent(t *testing.T) {
-	ep := balancer.Detached("a", health.NewTable().Acquire("", "a"))
+	ep := balancer.Detached("a", nil, nil)
 	a := new(balancer.Attempt)
 	assert.True(t, a.MaySent(), "not picked yet")
 	a.NotPicked()
@@ -37,7 +38,7 @@ func TestAttemptMayBeSent(t *testing.T) {
 }
 
 func TestAttemptThatIsOverIsNotPicked(t *testing.T) {
-	ep := balancer.Detached("a", health.NewTable().Acquire("", "a"))
+	ep := balancer.Detached("a", nil, nil)
 	a := new(balancer.Attempt)
 	a.End()
 	err := a.Picked(ep)
@@ -47,7 +48,7 @@ func TestAttemptThatIsOverIsNotPicked(t *testing.T) {
 }
 
 func TestPinnedAttemptIsNotPickedAgain(t *testing.T) {
-	ep := balancer.Detached("a", health.NewTable().Acquire("", "a"))
+	ep := balancer.Detached("a", nil, nil)
 	var cut error
 	a := &balancer.Attempt{Watcher: &watcher{cancel: func(cause error) { cut = cause }}}
 	a.NotPicked()
@@ -118,7 +119,7 @@ func TestOverdueIsCalledWhenAnotherCanServe(t *testing.T) {
 
 func TestStreamThatNoPolicyPicked(t *testing.T) {
 	a := &balancer.Attempt{Stream: true}
-	require.NoError(t, a.Picked(balancer.Detached("a", health.NewTable().Acquire("", "a"))))
+	require.NoError(t, a.Picked(balancer.Detached("a", nil, nil)))
 	a.Heard()
 	assert.False(t, a.Quiet())
 }
@@ -133,14 +134,14 @@ func TestMonitorNotifiesImprovements(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.Same(t, c.monitor, c.options.Monitor)
 		assert.Len(t, c.monitor.Endpoints(), 2)
-		assert.False(t, isClosed(improved))
+		assert.False(t, pause.Closed(improved))
 		servers[0].blackhole.Open()
 		time.Sleep(time.Millisecond)
-		assert.True(t, isClosed(improved), "it is connected")
+		assert.True(t, pause.Closed(improved), "it is connected")
 		improved = c.monitor.Improved()
 		servers[1].blackhole.Open()
 		time.Sleep(time.Millisecond)
-		assert.True(t, isClosed(improved), "so is the other")
+		assert.True(t, pause.Closed(improved), "so is the other")
 
 		for _, s := range servers {
 			require.NoError(t, c.call(t.Context(), attempt{only: c.endpoint(s)}).err)
@@ -150,14 +151,14 @@ func TestMonitorNotifiesImprovements(t *testing.T) {
 		require.ErrorIs(t, c.call(t.Context(), attempt{only: c.endpoint(servers[0])}).err, errNoLeader)
 		time.Sleep(time.Minute)
 		require.Equal(t, health.Degraded, c.is(servers[0]))
-		assert.False(t, isClosed(improved))
+		assert.False(t, pause.Closed(improved))
 		servers[0].fail.Store(nil)
 		time.Sleep(15 * time.Second) // a pause of 4 s, for which the budget refuses a probe, and one of 10 s
-		assert.True(t, isClosed(improved), "it serves again")
+		assert.True(t, pause.Closed(improved), "it serves again")
 
 		improved = c.monitor.Improved()
 		c.monitor.NotifyImproved()
-		assert.True(t, isClosed(improved), "its owner reports it")
+		assert.True(t, pause.Closed(improved), "its owner reports it")
 		require.NoError(t, c.Close())
 		assert.Empty(t, c.monitor.Endpoints())
 	})

@@ -140,7 +140,7 @@ func TestFailedConnectIsNoEvidenceWhileAnotherClientIsConnected(t *testing.T) {
 }
 
 // Once no client is connected, a failed connect shows that the endpoint is gone.
-func TestFailedConnectIsEvidenceWhileNobodyIsConnected(t *testing.T) {
+func TestFailedConnectIsEvidenceWhileNothingIsConnected(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
 		first, second := sharingClients(t, servers)
 		servers[0].kill()

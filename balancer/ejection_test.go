@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // lossy makes the server answer a share of its calls 200 ms later, as after a lost packet, until the end of the test or
@@ -19,7 +20,7 @@ import (
 func lossy(t *testing.T, s *server, share float64) (stop func()) {
 	ctx, stop := context.WithCancel(t.Context())
 	go func() {
-		for sleep(ctx, 5*time.Millisecond) {
+		for pause.For(ctx, 5*time.Millisecond) == nil {
 			s.delay.Store(int64(usual))
 			if rand.Float64() < share {
 				s.delay.Store(int64(200*time.Millisecond + usual))
@@ -28,16 +29,6 @@ func lossy(t *testing.T, s *server, share float64) (stop func()) {
 		s.delay.Store(int64(usual))
 	}()
 	return stop
-}
-
-// sleep reports whether the time has passed before the end of the context.
-func sleep(ctx context.Context, length time.Duration) bool {
-	select {
-	case <-time.After(length):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 func TestEndpointThatLosesPacketsIsSlow(t *testing.T) {
@@ -72,9 +63,9 @@ func TestEndpointThatIsAlwaysOrSeldomLateServes(t *testing.T) {
 		"some calls are long": {false, func(t *testing.T, servers []*server) { lossy(t, servers[0], 0.05) }},
 		"it pauses": {false, func(t *testing.T, servers []*server) {
 			go func() {
-				for ctx := t.Context(); ctx.Err() == nil; sleep(ctx, 3*time.Second) {
+				for ctx := t.Context(); ctx.Err() == nil; _ = pause.For(ctx, 3*time.Second) {
 					servers[0].frozen.Shut()
-					sleep(ctx, 250*time.Millisecond)
+					_ = pause.For(ctx, 250*time.Millisecond)
 					servers[0].frozen.Open()
 				}
 			}()
@@ -220,7 +211,7 @@ func TestLostConnectionsEjectNoEndpoint(t *testing.T) {
 // One pause does not leave an endpoint without calls, whatever its health service says afterwards.
 func TestEndpointThatPausedOnceGetsItsShareAgain(t *testing.T) {
 	unauthenticated := status.Error(codes.Unauthenticated, "no token")
-	unavailable := status.Error(codes.Unavailable, "the database is away")
+	unavailable := status.Error(codes.Unavailable, "the database is unreachable")
 	for name, test := range map[string]struct {
 		prepare func(*server)
 		within  time.Duration

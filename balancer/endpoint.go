@@ -75,8 +75,16 @@ func (e *Endpoint) list(parent context.Context) {
 	e.lifetime.Store(&lifetime{ctx, end})
 }
 
-// Detached returns an endpoint that belongs to no ClientConn, for tests of strategies.
-func Detached(address string, entry *health.Entry) *Endpoint { return newEndpoint(address, entry) }
+// Detached returns an endpoint that belongs to no ClientConn, for tests of strategies. Its health is
+// that of entry, or its own if entry is nil. memory is its [Endpoint.Memory].
+func Detached(address string, entry *health.Entry, memory any) *Endpoint {
+	if entry == nil {
+		entry = health.NewTable().Acquire("", address)
+	}
+	ep := newEndpoint(address, entry)
+	ep.memory = memory
+	return ep
+}
 
 // Address returns the endpoint's address as the resolver gave it; the first one if it has
 // several.

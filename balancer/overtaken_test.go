@@ -165,5 +165,5 @@ func TestNegativeWriteStallTimeoutEndsNoOvertakenWrite(t *testing.T) {
 
 func TestTermsOfEndpointsWithoutAPolicyAreNotKept(t *testing.T) {
 	assert.False(t, (*balancer.Endpoint)(nil).ServedInTerm(6, time.Now()))
-	assert.False(t, balancer.Detached("a", health.NewTable().Acquire("", "a")).ServedInTerm(6, time.Now()))
+	assert.False(t, balancer.Detached("a", nil, nil).ServedInTerm(6, time.Now()))
 }

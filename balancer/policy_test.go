@@ -148,7 +148,7 @@ func TestNeedOfAnAttempt(t *testing.T) {
 
 // in returns a detached endpoint in a state that evidence leads to.
 func in(address string, kinds ...health.Kind) *Endpoint {
-	ep := Detached(address, health.NewTable().Acquire("", address))
+	ep := Detached(address, nil, nil)
 	for _, k := range kinds {
 		if k == health.Served {
 			ep.healthEntry().Completed(time.Now(), time.Now().Add(time.Millisecond))

@@ -323,8 +323,7 @@ func (e *Endpoint) signal() {
 // new evidence and every watchInterval, or every probeRound in longer waits in which no work may have
 // to be cut, and right after an outage of all endpoints.
 func (pr *prober) await(ep *Endpoint, wait time.Duration, ready func() bool) bool {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
+	timeout := time.After(wait)
 	for !ready() {
 		interval := watchInterval
 		if wait > probeRound && !ep.mayBeCut() || pr.p.reconnects.isUnproven() {
@@ -333,7 +332,7 @@ func (pr *prober) await(ep *Endpoint, wait time.Duration, ready func() bool) boo
 		select {
 		case <-ep.wake:
 		case <-time.After(interval):
-		case <-timer.C:
+		case <-timeout:
 			return ready()
 		case <-ep.Removed():
 			return false

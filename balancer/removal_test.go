@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 func TestRemovedEndpointDrains(t *testing.T) {
@@ -72,7 +73,7 @@ func TestListThatFlapsEndsNothing(t *testing.T) {
 			<-removed
 			assert.Same(t, ep, c.endpoint(at))
 			assert.Equal(t, health.Serving, ep.State())
-			assert.False(t, isClosed(ep.Removed()), "it is listed")
+			assert.False(t, pause.Closed(ep.Removed()), "it is listed")
 		}
 		assert.Len(t, c.events.reached(at, health.Draining), 2)
 		assert.GreaterOrEqual(t, len(c.events.reached(at, health.Serving)), 3, "first, and after each return")

@@ -22,6 +22,7 @@ import (
 	"github.com/quorate/quorate/balancer"
 	_ "github.com/quorate/quorate/balancer/policies"
 	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 const roundRobin = `{"quorate_round_robin":{}}`
@@ -179,11 +180,11 @@ func (c *client) others(ep *balancer.Endpoint) []*balancer.Endpoint {
 
 // attempt describes a call.
 type attempt struct {
-	need  balancer.Need
-	write bool
-	shape string
-	only  *balancer.Endpoint // its endpoint; nil for any
-	deaf  bool               // it has no Watcher
+	need      balancer.Need
+	write     bool
+	shape     string
+	only      *balancer.Endpoint // its endpoint; nil for any
+	unwatched bool               // it has no Watcher
 	// deadline is how long its caller waits, 0 for ever.
 	deadline time.Duration
 	// takes is its duration, and answer its result; 0 and nil for a usual call.
@@ -248,7 +249,7 @@ func (c *client) call(ctx context.Context, a attempt) outcome {
 	}
 	w := &watcher{cancel: cancel}
 	b := &balancer.Attempt{Need: a.need, Write: a.write, Prompt: a.prompt, Large: a.large, Shape: a.shape}
-	if !a.deaf {
+	if !a.unwatched {
 		b.Watcher = w
 	}
 	if a.only != nil {
@@ -486,16 +487,7 @@ func (c *client) server(ep *balancer.Endpoint) *server {
 }
 
 // isOpen reports whether the stream has not ended.
-func (s *stream) isOpen() bool { return !isClosed(s.ended) }
-
-func isClosed(ch <-chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	default:
-		return false
-	}
-}
+func (s *stream) isOpen() bool { return !pause.Closed(s.ended) }
 
 // endsWithin returns why the stream was cut, and fails the test unless it ends in time.
 func (s *stream) endsWithin(t *testing.T, limit time.Duration) (cut error) {

@@ -19,6 +19,8 @@ import (
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // usual is the usual duration of a call.
@@ -175,10 +177,8 @@ func (s *server) callsIn(length time.Duration) int64 {
 
 // work is the work of a call or a probe for service.
 func (s *server) work(ctx context.Context, long time.Duration) error {
-	select {
-	case <-time.After(time.Duration(s.delay.Load()) + long):
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := pause.For(ctx, time.Duration(s.delay.Load())+long); err != nil {
+		return err
 	}
 	if !s.stalled.wait(ctx.Done()) {
 		return ctx.Err()
@@ -240,10 +240,8 @@ func (s *server) Watch(r *healthpb.HealthCheckRequest, stream grpc.ServerStreami
 				return err
 			}
 		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-stream.Context().Done():
-			return stream.Context().Err()
+		if err := pause.For(stream.Context(), 10*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }
@@ -255,11 +253,8 @@ func (s *server) StreamingOutputCall(_ *pb.StreamingOutputCallRequest, stream gr
 		return err
 	}
 	for {
-		pause := time.Duration(s.every.Load())
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := pause.For(ctx, time.Duration(s.every.Load())); err != nil {
+			return err
 		}
 		if !s.stalled.wait(ctx.Done()) || !s.quiet.wait(ctx.Done()) {
 			return ctx.Err()

@@ -27,7 +27,7 @@ const (
 
 	// defaultKeepAliveTimeout is how long the answer to a ping may take: gRPC's
 	// own default. Pings are a backstop behind the balancer's prober, which needs a
-	// witness before it closes a connection; a network that is away for 10 s must not
+	// witness before it closes a connection; a network that is interrupted for 10 s must not
 	// end every connection at once. gRPC also makes it the kernel's TCP_USER_TIMEOUT
 	// (gRFC A18).
 	defaultKeepAliveTimeout = 20 * time.Second
@@ -330,12 +330,9 @@ func (cfg *Config) retryConfig() (*retry.Config, error) {
 
 func (cfg *Config) keepAlive() keepalive.ClientParameters {
 	p := keepalive.ClientParameters{
-		Time:                cfg.DialKeepAliveTime,
+		Time:                cmp.Or(cfg.DialKeepAliveTime, defaultKeepAliveTime),
 		Timeout:             cfg.DialKeepAliveTimeout,
 		PermitWithoutStream: cfg.PermitWithoutStream,
-	}
-	if p.Time == 0 {
-		p.Time = defaultKeepAliveTime
 	}
 	if p.Timeout <= 0 {
 		p.Timeout = defaultKeepAliveTimeout

@@ -24,8 +24,7 @@ func ContextError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	var unknown *retry.UnknownOutcomeError
-	if errors.As(err, &unknown) {
+	if _, unknown := errors.AsType[*retry.UnknownOutcomeError](err); unknown {
 		return err
 	}
 	err = rpctypes.Error(err)
@@ -43,8 +42,8 @@ func ContextError(ctx context.Context, err error) error {
 // isServerError reports whether err, a result of rpctypes.Error, is a known error
 // of the server.
 func isServerError(err error) bool {
-	var known rpctypes.EtcdError
-	return errors.As(err, &known)
+	_, known := errors.AsType[rpctypes.EtcdError](err)
+	return known
 }
 
 // IsConnCanceled reports whether err comes from a client or connection that was

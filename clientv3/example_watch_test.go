@@ -122,9 +122,8 @@ func ExampleClusterChangedError() {
 	}
 	cancel() // the example ends here
 	for {
-		err := follow()
-		var changed *clientv3.ClusterChangedError
-		if !errors.As(err, &changed) {
+		changed, ok := errors.AsType[*clientv3.ClusterChangedError](follow())
+		if !ok {
 			break
 		}
 		fmt.Printf("from revision %d to %d: all is read again\n", changed.OldRevision, changed.NewRevision)

@@ -121,7 +121,7 @@ func (s *rangeStream) recover(ctx context.Context, err error) error {
 		return nil
 	case !s.cursor.resumable():
 		return err
-	case s.passing(err):
+	case s.transient(err):
 		return s.retrier.Pause(ctx, err)
 	case s.unary:
 		return err
@@ -130,9 +130,9 @@ func (s *rangeStream) recover(ctx context.Context, err error) error {
 	}
 }
 
-// passing reports whether err means that this revision cannot be read now, and
+// transient reports whether err means that this revision cannot be read now, and
 // another read may succeed.
-func (s *rangeStream) passing(err error) bool {
+func (s *rangeStream) transient(err error) bool {
 	known := rpctypes.Error(err)
 	switch {
 	case errors.Is(known, rpctypes.ErrFutureRev):

@@ -28,6 +28,7 @@ import (
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/internal/grpctest"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/internal/testpki"
 )
 
@@ -130,8 +131,8 @@ func TestSyncNeverMovesATLSClientToPlaintext(t *testing.T) {
 	plain, secure := new(realMember), new(realMember)
 	plain.start(t, "127.0.0.1:0", nil)
 	secure.start(t, "127.0.0.1:0", id.Server(t))
-	inClear, inTLS := "http://"+plain.addr, "https://"+secure.addr
-	secure.advertise([]string{inTLS, inClear})
+	plaintext, inTLS := "http://"+plain.addr, "https://"+secure.addr
+	secure.advertise([]string{inTLS, plaintext})
 
 	t.Run("left out", func(t *testing.T) {
 		c, logs := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: client, Username: "root", Password: "hunter2"})
@@ -142,11 +143,11 @@ func TestSyncNeverMovesATLSClientToPlaintext(t *testing.T) {
 		clienttest.Get(t, c, "k")
 		assert.Zero(t, plain.accepted.Load(), "not even probed")
 		require.Equal(t, 1, logs.Len(), "one warning for each reason")
-		assert.Equal(t, []any{inClear}, logs.All()[0].ContextMap()["left-out"])
+		assert.Equal(t, []any{plaintext}, logs.All()[0].ContextMap()["left-out"])
 		assert.Contains(t, logs.All()[0].ContextMap()["advice"], "AllowInsecureSync")
 	})
 	t.Run("nothing else is advertised", func(t *testing.T) {
-		secure.advertise([]string{inClear})
+		secure.advertise([]string{plaintext})
 		c, _ := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: client})
 		assert.ErrorContains(t, c.Sync(clienttest.Within(t)), "plaintext")
 		assert.Equal(t, []string{inTLS}, c.Endpoints())
@@ -155,7 +156,7 @@ func TestSyncNeverMovesATLSClientToPlaintext(t *testing.T) {
 	t.Run("nothing else is advertised by one member", func(t *testing.T) {
 		other := new(realMember)
 		other.start(t, "127.0.0.1:0", id.Server(t))
-		secure.advertise([]string{"https://" + other.addr}, []string{inClear})
+		secure.advertise([]string{"https://" + other.addr}, []string{plaintext})
 		synctest.Test(t, func(t *testing.T) { // no time passes while a server may answer
 			c, _ := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: client})
 			require.NoError(t, c.Sync(clienttest.Within(t)))
@@ -164,19 +165,19 @@ func TestSyncNeverMovesATLSClientToPlaintext(t *testing.T) {
 		assert.Zero(t, plain.accepted.Load())
 	})
 	t.Run("named by the program", func(t *testing.T) {
-		secure.advertise([]string{inTLS, inClear})
-		plain.advertise([]string{inTLS, inClear})
+		secure.advertise([]string{inTLS, plaintext})
+		plain.advertise([]string{inTLS, plaintext})
 		c, logs := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: client})
-		c.SetEndpoints(inTLS, inClear)
+		c.SetEndpoints(inTLS, plaintext)
 		require.NoError(t, c.Sync(clienttest.Within(t)))
-		assert.Equal(t, []string{inTLS, inClear}, c.Endpoints())
+		assert.Equal(t, []string{inTLS, plaintext}, c.Endpoints())
 		assert.Zero(t, logs.Len())
 	})
 	t.Run("allowed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, _ := newTLSClient(t, Config{Endpoints: []string{inTLS}, TLS: client, AllowInsecureSync: true})
 			require.NoError(t, c.Sync(clienttest.Within(t)))
-			assert.Equal(t, []string{inTLS, inClear}, c.Endpoints())
+			assert.Equal(t, []string{inTLS, plaintext}, c.Endpoints())
 		})
 	})
 	assert.Empty(t, plain.tokens)
@@ -265,13 +266,8 @@ func TestSetTokenWithCallsInFlight(t *testing.T) {
 	var calls sync.WaitGroup
 	for range 4 {
 		calls.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					_, _ = c.Get(t.Context(), "k")
-				}
+			for !pause.Closed(stop) {
+				_, _ = c.Get(t.Context(), "k")
 			}
 		})
 	}

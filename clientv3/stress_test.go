@@ -13,6 +13,7 @@ import (
 	. "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // Close ends everything that is in progress: no call hangs, no goroutine is left, and there is no
@@ -29,12 +30,7 @@ func TestCloseUnderLoad(t *testing.T) {
 		var work sync.WaitGroup
 		for _, step := range disturbances(cluster, c) {
 			work.Go(func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-					}
+				for !pause.Closed(stop) {
 					ctx, cancel := context.WithTimeout(t.Context(), rand.N(40*time.Millisecond))
 					step(ctx)
 					cancel()

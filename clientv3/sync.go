@@ -76,13 +76,13 @@ func (c *Client) Sync(ctx context.Context) error {
 		return err
 	}
 	found := c.advertised(resp.Members)
-	if n := len(found.usable) + len(found.inClear); n > maxAdvertised {
+	if n := len(found.usable) + len(found.plaintext); n > maxAdvertised {
 		return fmt.Errorf("etcdclient: the members advertise %d client URLs, more than %d; the endpoints are unchanged", n, maxAdvertised)
 	}
-	c.warnOfPlaintext(found.inClear)
+	c.warnOfPlaintext(found.plaintext)
 	switch {
 	case len(found.usable) > 0:
-	case len(found.inClear) > 0:
+	case len(found.plaintext) > 0:
 		return errNoneSecure
 	default:
 		return errNoVoters
@@ -99,8 +99,8 @@ func (c *Client) Sync(ctx context.Context) error {
 
 // advertisement holds the client URLs of the started voting members.
 type advertisement struct {
-	usable  []string
-	inClear []string // skipped plaintext URLs
+	usable    []string
+	plaintext []string // skipped plaintext URLs
 	// hidden says that some member has no usable URL.
 	hidden bool
 }
@@ -111,13 +111,13 @@ func (c *Client) advertised(members []*pb.Member) advertisement {
 		if m.Name == "" || m.IsLearner {
 			continue
 		}
-		usable, inClear := m.ClientURLs, []string(nil)
+		usable, plaintext := m.ClientURLs, []string(nil)
 		if c.channel != nil {
-			usable, inClear = c.channel.SplitFound(m.ClientURLs)
+			usable, plaintext = c.channel.SplitFound(m.ClientURLs)
 		}
 		a.usable = append(a.usable, usable...)
-		a.inClear = append(a.inClear, inClear...)
-		a.hidden = a.hidden || len(usable) == 0 && len(inClear) > 0
+		a.plaintext = append(a.plaintext, plaintext...)
+		a.hidden = a.hidden || len(usable) == 0 && len(plaintext) > 0
 	}
 	return a
 }
@@ -131,13 +131,13 @@ func (c *Client) namedEndpoints() uint64 {
 }
 
 // warnOfPlaintext logs the skipped endpoints, once until they change.
-func (c *Client) warnOfPlaintext(inClear []string) {
-	names := strings.Join(channel.Redact(inClear), " ")
+func (c *Client) warnOfPlaintext(plaintext []string) {
+	names := strings.Join(channel.Redact(plaintext), " ")
 	if last := c.leftOut.Swap(&names); names == "" || last != nil && *last == names {
 		return
 	}
 	c.GetLogger().Warn("members advertise plaintext client URLs, and the client uses TLS; skipping these URLs",
-		zap.Strings("left-out", channel.Redact(inClear)), zap.String("advice", insecureAdvice))
+		zap.Strings("left-out", channel.Redact(plaintext)), zap.String("advice", insecureAdvice))
 }
 
 // reachable chooses the next endpoints from the advertised and the current ones. It

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 func note(e *health.Entry, kinds ...health.Kind) health.Change {
@@ -226,12 +227,7 @@ func TestChangesOfManyAreDeliveredInOrder(t *testing.T) {
 	var readers, writers sync.WaitGroup
 	for range 2 {
 		readers.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
+			for !pause.Closed(stop) {
 				for _, s := range table.All() {
 					if s.State != health.Unknown && s.Evidence.Detail != s.Endpoint {
 						t.Errorf("%s shows the evidence of %q", s.Endpoint, s.Evidence.Detail)

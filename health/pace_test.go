@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // stream is a stream in virtual time, whose silences are checked when they are due.
@@ -207,12 +208,7 @@ func TestPaceIsReadWhileTheStreamIs(t *testing.T) {
 	var readers sync.WaitGroup
 	for range 2 {
 		readers.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
+			for !pause.Closed(stop) {
 				at := p.DueAt(t0)
 				if at.Before(t0.Add(250 * time.Millisecond)) {
 					t.Errorf("due at %v", at)

@@ -49,7 +49,7 @@ type Calls struct {
 	// Repeatable are methods that may be executed twice: reads, and writes that the
 	// server recognizes. They wait while no server can be reached and are sent again, to
 	// another server if there is one, when they fail with Unavailable: up to five
-	// attempts. They fail only if the server is away for longer than their deadline.
+	// attempts. They fail only if the server is unreachable for longer than their deadline.
 	//
 	// A call whose context is canceled or has expired is not sent again, nor one that
 	// fails with any other code. Nor does gRPC send again a call of which it has received the

@@ -59,8 +59,7 @@ func must(err error) {
 func ExampleCheck() {
 	client := keepalive.Client{Time: 10 * time.Second, Timeout: 3 * time.Second, PermitWithoutStream: true}
 	err := keepalive.Check(client, keepalive.Server{})
-	var tooMany *keepalive.TooManyPingsError
-	if errors.As(err, &tooMany) {
+	if tooMany, ok := errors.AsType[*keepalive.TooManyPingsError](err); ok {
 		fmt.Printf("ping %d after %v\n", tooMany.Pings, tooMany.After)
 	}
 	fmt.Println(err)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/pool"
 )
 
@@ -98,10 +99,8 @@ func TestCheckOutlivesItsCaller(t *testing.T) {
 		return newPool(t, func(c *config) {
 			c.Check = func(ctx context.Context, x *thing) error {
 				assert.Equal(t, "trace", ctx.Value(key{}))
-				select {
-				case <-time.After(takes):
-				case <-ctx.Done():
-					return ctx.Err()
+				if err := pause.For(ctx, takes); err != nil {
+					return err
 				}
 				if x.broken {
 					return errBroken

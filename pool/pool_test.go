@@ -140,7 +140,7 @@ func TestLateResourceServesTheNext(t *testing.T) {
 }
 
 // While Create and Destroy hang, Acquire and Release of other resources continue.
-func TestCreateBlocksNobody(t *testing.T) {
+func TestCreateBlocksNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MaxSize = 3 })
 		a, b := acquire(t, p), acquire(t, p)

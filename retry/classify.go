@@ -129,10 +129,10 @@ func codeAndMessage(err error) (codes.Code, string) {
 		}
 		return codes.Unknown, err.Error()
 	}
-	var etcdErr rpctypes.EtcdError
+	if known, ok := errors.AsType[rpctypes.EtcdError](err); ok {
+		return known.Code(), known.Error()
+	}
 	switch {
-	case errors.As(err, &etcdErr):
-		return etcdErr.Code(), etcdErr.Error()
 	case errors.Is(err, context.Canceled):
 		return codes.Canceled, err.Error()
 	case errors.Is(err, context.DeadlineExceeded):

@@ -101,7 +101,7 @@ func TestARegistrationComesBackAfterAnOutage(t *testing.T) {
 			}
 		}
 		require.NotNil(t, cluster.Get(key))
-		nextWith(t, w, 1) // that it was away may be seen or not
+		nextWith(t, w, 1) // that it was unreachable may be seen or not
 		all, err := r.GetService(t.Context(), "users")
 		require.NoError(t, err)
 		require.Equal(t, []*registry.ServiceInstance{users("1")}, all)

@@ -43,7 +43,7 @@ const (
 // Builder builds the strategy "nearest". It has no configuration of its own.
 var Builder = balancer.Builder{
 	Name:  "nearest",
-	Build: func(serviceconfig.LoadBalancingConfig) balancer.Strategy { return newStrategy() },
+	Build: func(serviceconfig.LoadBalancingConfig) balancer.Strategy { return build(time.Now) },
 }
 
 type strategy struct {
@@ -54,8 +54,7 @@ type strategy struct {
 	// offer full service.
 	full, local atomic.Pointer[balancer.Endpoint]
 
-	now     func() time.Time
-	distant func(*balancer.Endpoint) *distance
+	now func() time.Time
 }
 
 var (
@@ -65,23 +64,20 @@ var (
 	_ balancer.Restorer = (*strategy)(nil)
 )
 
-func newStrategy() *strategy { return build(time.Now, remembered) }
-
-func build(now func() time.Time, distant func(*balancer.Endpoint) *distance) *strategy {
-	return &strategy{
-		rotation: roundrobin.NewRotation(func(ep *balancer.Endpoint) *roundrobin.Turn {
-			if d := distant(ep); d != nil {
-				return &d.turn
-			}
-			return nil
-		}),
-		now: now, distant: distant,
-	}
+func build(now func() time.Time) *strategy {
+	return &strategy{rotation: roundrobin.NewRotation(turnOf), now: now}
 }
 
-func remembered(ep *balancer.Endpoint) *distance {
+func distanceOf(ep *balancer.Endpoint) *distance {
 	d, _ := ep.Memory().(*distance)
 	return d
+}
+
+func turnOf(ep *balancer.Endpoint) *roundrobin.Turn {
+	if d := distanceOf(ep); d != nil {
+		return &d.turn
+	}
+	return nil
 }
 
 func (*strategy) Attach(*balancer.Endpoint) any { return new(distance) }
@@ -92,7 +88,7 @@ func (s *strategy) Pick(call balancer.Call, fit []*balancer.Endpoint) *balancer.
 	}
 	part := s.part(fit)
 	if call.Conn == balancer.Calls {
-		if ep := s.unmeasured(part); ep != nil {
+		if ep := unmeasured(part); ep != nil {
 			return ep
 		}
 		if s.picks.Add(1)%explore == 0 {
@@ -117,9 +113,9 @@ func (s *strategy) part(fit []*balancer.Endpoint) []*balancer.Endpoint {
 
 // unmeasured returns an endpoint without an estimate and without a call in flight: an
 // endpoint that hangs gets only one such call.
-func (s *strategy) unmeasured(fit []*balancer.Endpoint) *balancer.Endpoint {
+func unmeasured(fit []*balancer.Endpoint) *balancer.Endpoint {
 	for _, ep := range fit {
-		if d := s.distant(ep); d != nil && d.smoothed() == 0 && ep.InFlight() == 0 {
+		if d := distanceOf(ep); d != nil && d.smoothed() == 0 && ep.InFlight() == 0 {
 			return ep
 		}
 	}
@@ -137,10 +133,10 @@ func (s *strategy) nearest(need balancer.Need, fit, part []*balancer.Endpoint) *
 	var held, shortest time.Duration // the distance of the one in use if it is fit, and of the best
 	var best *balancer.Endpoint
 	if slices.Contains(fit, current) {
-		held = s.known(current)
+		held = known(current)
 	}
 	for _, ep := range part {
-		if d := s.known(ep); d != 0 && (best == nil || d < shortest) {
+		if d := known(ep); d != 0 && (best == nil || d < shortest) {
 			best, shortest = ep, d
 		}
 	}
@@ -154,8 +150,8 @@ func (s *strategy) nearest(need balancer.Need, fit, part []*balancer.Endpoint) *
 }
 
 // known returns the distance of an endpoint, 0 if it is unknown.
-func (s *strategy) known(ep *balancer.Endpoint) time.Duration {
-	if d := s.distant(ep); d != nil {
+func known(ep *balancer.Endpoint) time.Duration {
+	if d := distanceOf(ep); d != nil {
 		return d.smoothed()
 	}
 	return 0
@@ -167,7 +163,7 @@ func takesOver(distance, held time.Duration) bool {
 }
 
 func (s *strategy) Done(ep *balancer.Endpoint, r balancer.Result) {
-	d := s.distant(ep)
+	d := distanceOf(ep)
 	if d == nil {
 		return
 	}
@@ -185,7 +181,7 @@ func (s *strategy) Done(ep *balancer.Endpoint, r balancer.Result) {
 
 // Restored discards the endpoint's estimate, so that the next call measures it again.
 func (s *strategy) Restored(ep *balancer.Endpoint) {
-	if d := s.distant(ep); d != nil {
+	if d := distanceOf(ep); d != nil {
 		d.forget()
 	}
 }

@@ -14,31 +14,24 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/balancer"
-	"github.com/quorate/quorate/health"
 )
 
 const ms = time.Millisecond
 
 var epoch = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// bed is a strategy with endpoints, their records, and a clock.
+// bed is a strategy with endpoints and a clock.
 type bed struct {
 	*strategy
-	eps       []*balancer.Endpoint
-	distances map[*balancer.Endpoint]*distance
-	elapsed   time.Duration
+	eps     []*balancer.Endpoint
+	elapsed time.Duration
 }
 
 func newBed(n int) *bed {
-	b := &bed{distances: make(map[*balancer.Endpoint]*distance)}
-	b.strategy = build(func() time.Time { return epoch.Add(b.elapsed) },
-		func(ep *balancer.Endpoint) *distance { return b.distances[ep] })
-	table := health.NewTable()
+	b := &bed{}
+	b.strategy = build(func() time.Time { return epoch.Add(b.elapsed) })
 	for i := range n {
-		name := fmt.Sprint(i)
-		ep := balancer.Detached(name, table.Acquire("", name))
-		b.eps = append(b.eps, ep)
-		b.distances[ep] = b.Attach(ep).(*distance)
+		b.eps = append(b.eps, balancer.Detached(fmt.Sprint(i), nil, b.Attach(nil)))
 	}
 	return b
 }
@@ -163,7 +156,7 @@ func TestResultsUpdateEstimates(t *testing.T) {
 			b := newBed(1)
 			b.answers(took)
 			b.Done(b.eps[0], tc.result)
-			assert.InDelta(t, tc.want, b.distances[b.eps[0]].smoothed(), 10)
+			assert.InDelta(t, tc.want, known(b.eps[0]), 10)
 		})
 	}
 }
@@ -173,7 +166,7 @@ func TestOldEstimatesWeighLess(t *testing.T) {
 	b.answers(100 * ms)
 	b.elapsed = memory
 	b.answers(10 * ms)
-	assert.InDelta(t, 43*ms, b.distances[b.eps[0]].smoothed(), float64(ms), "10 + 90/e")
+	assert.InDelta(t, 43*ms, known(b.eps[0]), float64(ms), "10 + 90/e")
 }
 
 func TestFailingEndpointIsAvoidedUntilItRecovers(t *testing.T) {
@@ -220,10 +213,13 @@ func TestNeedsHaveTheirOwn(t *testing.T) {
 
 func TestEndpointsWithoutDistances(t *testing.T) {
 	s := Builder.Build(nil)
-	b := newBed(3)
+	var eps []*balancer.Endpoint
+	for i := range 3 {
+		eps = append(eps, balancer.Detached(fmt.Sprint(i), nil, nil))
+	}
 	counts := make(map[string]int)
 	for range 30 {
-		ep := s.Pick(balancer.Call{}, b.eps)
+		ep := s.Pick(balancer.Call{}, eps)
 		s.(balancer.Learner).Done(ep, balancer.Result{Took: 1, Answered: true})
 		counts[ep.Address()]++
 	}
@@ -236,28 +232,21 @@ func TestPickComparesAPartOfManyEndpoints(t *testing.T) {
 	for _, ep := range b.eps {
 		b.Done(ep, balancer.Result{Took: 10 * ms, Answered: true})
 	}
-	read := 0
-	b.distant = func(ep *balancer.Endpoint) *distance {
-		read++
-		return b.distances[ep]
+	for range 11 {
+		assert.LessOrEqual(t, len(b.part(b.eps)), compared)
 	}
 	b.picks(exploringNothing, b.eps, 11)
 	for _, nearest := range []*balancer.Endpoint{b.eps[10*compared], b.eps[0]} {
-		b.distances[nearest].latency.Store(b.distances[nearest].latency.Load() / 2)
+		distanceOf(nearest).latency.Store(int64(5 * ms))
 		b.picks(exploringNothing, b.eps, 11)
-		read = 0
 		assert.Equal(t, map[string]int{nearest.Address(): 11}, b.picks(exploringNothing, b.eps, 11))
-		assert.LessOrEqual(t, read, 11*(compared+1))
-		b.distances[nearest].latency.Store(int64(20 * ms))
+		distanceOf(nearest).latency.Store(int64(20 * ms))
 	}
-	read = 0
-	b.Pick(balancer.Call{}, b.eps)
-	assert.LessOrEqual(t, read, 2*compared+1)
 }
 
 func TestConcurrentPicksAndResults(t *testing.T) {
 	b := newBed(3)
-	s := build(time.Now, func(ep *balancer.Endpoint) *distance { return b.distances[ep] })
+	s := build(time.Now)
 	latency := map[string]time.Duration{"0": 5 * ms, "1": ms, "2": 10 * ms}
 	var wg sync.WaitGroup
 	for range 8 {

@@ -92,7 +92,7 @@ const (
 // Builder builds the strategy "p2c". It has no configuration of its own.
 var Builder = balancer.Builder{
 	Name:  "p2c",
-	Build: func(serviceconfig.LoadBalancingConfig) balancer.Strategy { return newStrategy() },
+	Build: func(serviceconfig.LoadBalancingConfig) balancer.Strategy { return build(time.Now, rand.IntN) },
 }
 
 type strategy struct {
@@ -101,7 +101,6 @@ type strategy struct {
 
 	now    func() time.Time
 	random func(n int) int // at least 0, less than n
-	record func(*balancer.Endpoint) *record
 }
 
 // record is the state of one endpoint.
@@ -122,23 +121,20 @@ var (
 	_ balancer.Restorer = (*strategy)(nil)
 )
 
-func newStrategy() *strategy { return build(time.Now, rand.IntN, remembered) }
-
-func build(now func() time.Time, random func(int) int, recordOf func(*balancer.Endpoint) *record) *strategy {
-	return &strategy{
-		rotation: roundrobin.NewRotation(func(ep *balancer.Endpoint) *roundrobin.Turn {
-			if rec := recordOf(ep); rec != nil {
-				return &rec.turn
-			}
-			return nil
-		}),
-		began: now(), now: now, random: random, record: recordOf,
-	}
+func build(now func() time.Time, random func(int) int) *strategy {
+	return &strategy{rotation: roundrobin.NewRotation(turnOf), began: now(), now: now, random: random}
 }
 
-func remembered(ep *balancer.Endpoint) *record {
+func recordOf(ep *balancer.Endpoint) *record {
 	rec, _ := ep.Memory().(*record)
 	return rec
+}
+
+func turnOf(ep *balancer.Endpoint) *roundrobin.Turn {
+	if rec := recordOf(ep); rec != nil {
+		return &rec.turn
+	}
+	return nil
 }
 
 func (*strategy) Attach(*balancer.Endpoint) any { return new(record) }
@@ -205,7 +201,7 @@ func (s *strategy) cheapest(candidates, fit []*balancer.Endpoint, turn *balancer
 // twice the weight allows twice the in-flight calls, and counts for nothing while there are none.
 func (s *strategy) cost(ep *balancer.Endpoint, share float64, fit []*balancer.Endpoint, at instant) float64 {
 	latency, inFlight := float64(least), ep.InFlight()
-	if rec := s.record(ep); rec != nil {
+	if rec := recordOf(ep); rec != nil {
 		latency = rec.latency.at(at)
 		if latency == 0 {
 			latency = s.unknownCost(fit, inFlight, at)
@@ -234,7 +230,7 @@ func (s *strategy) mean(fit []*balancer.Endpoint, at instant) float64 {
 	}
 	var known, speeds float64
 	for _, ep := range fit {
-		rec := s.record(ep)
+		rec := recordOf(ep)
 		if rec == nil {
 			continue
 		}
@@ -250,7 +246,7 @@ func (s *strategy) mean(fit []*balancer.Endpoint, at instant) float64 {
 }
 
 func (s *strategy) Done(ep *balancer.Endpoint, r balancer.Result) {
-	rec := s.record(ep)
+	rec := recordOf(ep)
 	if rec == nil || rec.isOld(s.age()-r.Took) {
 		return
 	}
@@ -283,7 +279,7 @@ func (r *record) observe(nanos float64, at instant) {
 
 // Restored discards the endpoint's estimate from before its re-admission.
 func (s *strategy) Restored(ep *balancer.Endpoint) {
-	if rec := s.record(ep); rec != nil && rec.restore(s.age()) {
+	if rec := recordOf(ep); rec != nil && rec.restore(s.age()) {
 		rec.latency.forget()
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/balancer"
-	"github.com/quorate/quorate/health"
 )
 
 // seeds is the number of runs of a figure: 60,000 calls, of which 60 are above the 99.9th
@@ -170,7 +169,6 @@ type world struct {
 	elapsed time.Duration
 	queue   []scheduled // the next one last
 	clients []*client
-	records map[*balancer.Endpoint]*record
 	outcome
 }
 
@@ -183,19 +181,12 @@ var epoch = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (w *world) now() time.Time { return epoch.Add(w.elapsed) }
 
-// record is where p2c finds what it keeps for an endpoint.
-func (w *world) record(ep *balancer.Endpoint) *record { return w.records[ep] }
-
 func newWorld(sc scenario, seed uint64) *world {
-	w := &world{scenario: sc, rng: rand.New(rand.NewPCG(seed, 1)), records: make(map[*balancer.Endpoint]*record)}
+	w := &world{scenario: sc, rng: rand.New(rand.NewPCG(seed, 1))}
 	for range clients {
-		c := &client{strategy: build(w.now, w.rng.IntN, w.record)}
-		table := health.NewTable()
+		c := &client{strategy: build(w.now, w.rng.IntN)}
 		for server := range sc.servers {
-			name := string(rune('a' + server))
-			ep := balancer.Detached(name, table.Acquire("", name))
-			w.records[ep] = c.strategy.Attach(ep).(*record)
-			c.all = append(c.all, ep)
+			c.all = append(c.all, balancer.Detached(string(rune('a'+server)), nil, c.strategy.Attach(nil)))
 		}
 		w.clients = append(w.clients, c)
 		w.after(time.Duration(w.rng.Int64N(int64(gap))), func() { w.arrive(c) })

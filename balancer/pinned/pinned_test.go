@@ -34,7 +34,7 @@ func newBed(n int) *bed {
 		name := fmt.Sprint(i)
 		entry := table.Acquire("", name)
 		b.entries = append(b.entries, entry)
-		b.eps = append(b.eps, balancer.Detached(name, entry))
+		b.eps = append(b.eps, balancer.Detached(name, entry, nil))
 	}
 	return b
 }

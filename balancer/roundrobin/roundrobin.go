@@ -19,7 +19,7 @@ import (
 // Builder builds the strategy "round_robin". It has no configuration of its own.
 var Builder = balancer.Builder{
 	Name:  "round_robin",
-	Build: func(serviceconfig.LoadBalancingConfig) balancer.Strategy { return newStrategy() },
+	Build: func(serviceconfig.LoadBalancingConfig) balancer.Strategy { return &strategy{NewRotation(nil)} },
 }
 
 type strategy struct{ rotation *Rotation }
@@ -28,8 +28,6 @@ var (
 	_ balancer.Strategy = (*strategy)(nil)
 	_ balancer.Attacher = (*strategy)(nil)
 )
-
-func newStrategy() *strategy { return &strategy{NewRotation(nil)} }
 
 func (s *strategy) Pick(_ balancer.Call, fit []*balancer.Endpoint) *balancer.Endpoint {
 	return s.rotation.Next(fit)

@@ -13,15 +13,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/balancer"
-	"github.com/quorate/quorate/health"
 )
 
 func endpoints(n int) []*balancer.Endpoint {
-	table := health.NewTable()
 	eps := make([]*balancer.Endpoint, n)
 	for i := range eps {
-		name := fmt.Sprint(i)
-		eps[i] = balancer.Detached(name, table.Acquire("", name))
+		eps[i] = balancer.Detached(fmt.Sprint(i), nil, nil)
 	}
 	return eps
 }

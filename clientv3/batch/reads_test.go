@@ -74,8 +74,8 @@ func TestCallsWaitForABatch(t *testing.T) {
 	})
 }
 
-// TestLongRoundTripKeepsNobodyWaiting makes more calls than are sent alone over a short round trip.
-func TestLongRoundTripKeepsNobodyWaiting(t *testing.T) {
+// TestLongRoundTripRaisesMaxAlone makes more calls than are sent alone over a short round trip.
+func TestLongRoundTripRaisesMaxAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers = 5 * DefaultMaxAlone
 		s := newStub()
@@ -188,7 +188,7 @@ func TestReadsShareAnRPC(t *testing.T) {
 	})
 }
 
-func TestOneCallersCancelHurtsNoOther(t *testing.T) {
+func TestCancelOfOneCallerEndsNoOther(t *testing.T) {
 	stubbed(t, func(t *testing.T, s *stub) {
 		kv := New(s, shareAll)
 		get(t.Context(), kv, "blocker")

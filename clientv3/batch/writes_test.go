@@ -325,8 +325,8 @@ func TestRestOfAQueueIsSent(t *testing.T) {
 	})
 }
 
-// TestHangingRPCHoldsUpNobody makes calls while an RPC is never answered.
-func TestHangingRPCHoldsUpNobody(t *testing.T) {
+// TestHangingRPCDelaysNoOther makes calls while an RPC is never answered.
+func TestHangingRPCDelaysNoOther(t *testing.T) {
 	whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
 		for i := range 100 {
 			began := time.Now()

@@ -107,14 +107,12 @@ func (ch *chaser) run() {
 			return // closed
 		}
 		tries++
-		timer := time.NewTimer(pauseAfter(tries))
 		select {
-		case <-timer.C:
+		case <-time.After(pauseAfter(tries)):
 		case <-ch.advanced:
 			tries = 0
 		case <-ch.c.ctx.Done():
 		}
-		timer.Stop()
 	}
 }
 

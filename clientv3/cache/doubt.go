@@ -52,15 +52,15 @@ var keepsEvents = map[int64]semver.Version{
 // found out by WatchResponse.IsProven. After an error that may pass it is asked again, and trusted meanwhile if it was before.
 func (v *view) followVersion(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; {
-		passing, doubt := v.c.doubtOfVersion(ctx)
+		transient, doubt := v.c.doubtOfVersion(ctx)
 		wait := versionInterval*9/10 + rand.N(versionInterval/5)
-		if passing {
+		if transient {
 			failures++
 			wait = versionPauses.Delay(failures)
 		} else {
 			failures = 0
 		}
-		if ctx.Err() == nil && (!passing || !v.lossless.Load()) {
+		if ctx.Err() == nil && (!transient || !v.lossless.Load()) {
 			v.setVersionDoubt(doubt)
 		}
 		_ = pause.For(ctx, wait) // the loop sees that it has ended
@@ -68,7 +68,7 @@ func (v *view) followVersion(ctx context.Context) {
 }
 
 // doubtOfVersion returns why only serializable reads may rely on watches of the server, nil if all reads may.
-func (c *Cache) doubtOfVersion(ctx context.Context) (passing bool, doubt error) {
+func (c *Cache) doubtOfVersion(ctx context.Context) (transient bool, doubt error) {
 	conn := c.client.ActiveConnection()
 	if conn == nil {
 		return false, errNoConn

@@ -343,7 +343,7 @@ func TestDeltaResync(t *testing.T) {
 	})
 }
 
-// missRevisions makes all changes while the watch is away, and compacts them.
+// missRevisions makes all changes while the watch is refused, and compacts them.
 func missRevisions(t *testing.T, cluster *fakeetcd.Cluster, happen func()) {
 	t.Helper()
 	away := cluster.On("Watch", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCNoLeader) })
@@ -598,8 +598,8 @@ func TestTheClientCloses(t *testing.T) {
 	c.Close()
 }
 
-// TestOneReadersEndHurtsNoOther cancels one of two reads that wait for a floor.
-func TestOneReadersEndHurtsNoOther(t *testing.T) {
+// TestEndOfOneReaderEndsNoOther cancels one of two reads that wait for a floor.
+func TestEndOfOneReaderEndsNoOther(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	c := newServing(t, client)
 	under, release := make(chan struct{}), make(chan struct{})

@@ -21,7 +21,7 @@ import (
 
 const (
 	// firstKeys and firstNames are how many keys, and keys without values, the first request
-	// reads. The rest comes as a stream, on a connection of its own.
+	// reads. The rest comes as a stream, on a connection of its own, or from older servers in many pages.
 	firstKeys  = 256
 	firstNames = 10_000
 
@@ -53,9 +53,8 @@ func (v *view) run() {
 		if v.c.ctx.Err() != nil {
 			return
 		}
-		var changed *clientv3.ClusterChangedError
 		lasting := lastingWatch
-		if errors.As(err, &changed) {
+		if _, changed := errors.AsType[*clientv3.ClusterChangedError](err); changed {
 			lasting = pauses.MaxBackoff // the next load is a whole one, and an endpoint may belong to another cluster
 		}
 		if lasted >= lasting {
@@ -93,8 +92,8 @@ func (v *view) loadAndFollow(compacted bool) (lasted time.Duration, err error) {
 
 // after decides what follows the end of a watch or a load that failed, and returns how long to wait.
 func (v *view) after(err error, failures int) time.Duration {
-	var changed *clientv3.ClusterChangedError
-	var overflow *OverflowError
+	_, changed := errors.AsType[*clientv3.ClusterChangedError](err)
+	_, overflow := errors.AsType[*OverflowError](err)
 	first := failures == 1
 	v.mu.Lock()
 	v.err = err
@@ -102,10 +101,10 @@ func (v *view) after(err error, failures int) time.Duration {
 	held := v.snap.Load() != nil || v.dropped != nil
 	v.mu.Unlock()
 	switch {
-	case errors.As(err, &changed):
+	case changed:
 		v.discard(err)
 		return max(rand.N(changedSpread), pauses.Delay(failures))
-	case errors.As(err, &overflow):
+	case overflow:
 		v.discard(err)
 		return overflowPause + rand.N(overflowPause)
 	case errors.Is(err, rpctypes.ErrPermissionDenied) && held:

@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // InformerConfig configures an [Informer] of objects of type T. Decode is required.
@@ -154,14 +155,7 @@ func (in *Informer[T]) Close() {
 }
 
 // HasSynced reports whether the objects have been loaded once.
-func (in *Informer[T]) HasSynced() bool {
-	select {
-	case <-in.synced:
-		return true
-	default:
-		return false
-	}
-}
+func (in *Informer[T]) HasSynced() bool { return pause.Closed(in.synced) }
 
 // WaitSynced returns when the objects have been loaded once, with the error of ctx, or with [ErrClosed] when the
 // informer is closed.

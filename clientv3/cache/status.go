@@ -75,8 +75,7 @@ func (v *view) status() Status {
 // followStatus calls OnStatus when the state changes.
 func (v *view) followStatus() {
 	var last State
-	tick := time.NewTicker(v.c.cfg.ProbeInterval / 2)
-	defer tick.Stop()
+	tick := time.Tick(v.c.cfg.ProbeInterval / 2)
 	for {
 		changed := v.awaitChange()
 		if s := v.status(); s.State != last {
@@ -85,7 +84,7 @@ func (v *view) followStatus() {
 		}
 		select {
 		case <-changed:
-		case <-tick.C:
+		case <-tick:
 		case <-v.c.ctx.Done():
 			return
 		}

@@ -168,10 +168,7 @@ func TestMetrics(t *testing.T) {
 	assert.InDelta(t, s.Hits+s.Misses, values["quorate.cache.gets"], 0)
 	assert.InDelta(t, s.Loads, values["quorate.cache.loads"], 0)
 
-	in, err := cache.NewInformer(c, cache.InformerConfig[string]{
-		Decode: func(_, value []byte) (string, error) { return string(value), nil },
-	})
-	require.NoError(t, err)
+	in := clienttest.Must(cache.NewInformer(c, cache.InformerConfig[string]{Decode: decodeString}))
 	defer in.Close()
 	assert.Len(t, in.Metrics(), reflect.TypeFor[cache.InformerStats]().NumField()-1, "without the revision")
 }

@@ -169,10 +169,8 @@ func (v *view) awaitSnapshot(ctx context.Context, rev int64) (*snapshot, error) 
 	if s := v.snap.Load(); s != nil && s.rev >= rev {
 		return s, nil
 	}
-	timeout := time.NewTimer(v.c.cfg.MaxWait)
-	defer timeout.Stop()
 	var s *snapshot // nil if it is not to be waited for
-	err := v.waitUntil(ctx, timeout.C, func() bool {
+	err := v.waitUntil(ctx, time.After(v.c.cfg.MaxWait), func() bool {
 		if s = v.snap.Load(); !v.serves() {
 			s = nil
 		}
@@ -389,9 +387,8 @@ func (v *view) dropLocked(cause error) {
 		v.c.bytes.Add(-s.bytes)
 		v.last = pointOf(s)
 	}
-	var changed *clientv3.ClusterChangedError
 	var ended error
-	if errors.As(cause, &changed) {
+	if changed, ok := errors.AsType[*clientv3.ClusterChangedError](cause); ok {
 		v.last, ended = lineage.Point{}, changed
 	}
 	v.window.drop(ended)

@@ -122,9 +122,7 @@ func (w *watcher) Close() error {
 
 // awaitWindow waits, for MaxWait at most, while the prefix is loading or the version of the server is unknown.
 func (v *view) awaitWindow(ctx context.Context) {
-	timeout := time.NewTimer(v.c.cfg.MaxWait)
-	defer timeout.Stop()
-	_ = v.waitUntil(ctx, timeout.C, func() bool { // the watch is begun in any case
+	_ = v.waitUntil(ctx, time.After(v.c.cfg.MaxWait), func() bool { // the watch is begun in any case
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		loading := v.snap.Load() == nil && v.err == nil

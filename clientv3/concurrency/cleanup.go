@@ -117,17 +117,14 @@ func (s *Session) cleanupUntilFault(key string, settled <-chan struct{}) (done b
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	appeared := s.client.Watch(ctx, key, clientv3.WithFilterDelete())
-	over := time.NewTimer(leftoverTimeout)
-	defer over.Stop()
 	for s.cleaned(key) {
 		left := s.claims.endCleanup(key)
 		if left <= 0 {
 			return true
 		}
-		over.Reset(left)
 		select {
 		case <-settled:
-		case <-over.C:
+		case <-time.After(left):
 		case _, open := <-appeared:
 			if !open {
 				return false
@@ -149,5 +146,5 @@ func (s *Session) cleaned(key string) bool {
 	ctx, cancel := context.WithTimeout(s.ctx, cleanupTimeout)
 	defer cancel()
 	err := s.discard(ctx, key, 0, spared)
-	return err == nil || !passing(err)
+	return err == nil || !transient(err)
 }

@@ -147,8 +147,7 @@ func ExampleSession_Recreate() {
 	}
 
 	<-session.Done()
-	var ended *concurrency.SessionEndedError
-	if errors.As(session.Err(), &ended) {
+	if ended, ok := errors.AsType[*concurrency.SessionEndedError](session.Err()); ok {
 		fmt.Println(ended.Cause)
 	}
 	session, err = session.Recreate(ctx)

@@ -405,12 +405,10 @@ func (k *KeptKey) own(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	late := time.NewTimer(revokeTimeout)
-	defer late.Stop()
 	select {
 	case k.owned <- struct{}{}:
 		return nil
-	case <-late.C:
+	case <-time.After(revokeTimeout):
 		return ctx.Err()
 	}
 }

@@ -59,7 +59,7 @@ func (o *observer) run(ctx context.Context) {
 	for failures := 1; ; failures++ {
 		began := time.Now()
 		err := o.follow(ctx)
-		if ctx.Err() != nil || !passing(err) {
+		if ctx.Err() != nil || !transient(err) {
 			return
 		}
 		if err == nil || time.Since(began) >= observeAgain {
@@ -154,8 +154,8 @@ func (o *observer) deliver(ctx context.Context, resp *clientv3.GetResponse) bool
 	}
 }
 
-// passing reports whether the next attempt may succeed after err, which may be nil.
-func passing(err error) bool {
+// transient reports whether the next attempt may succeed after err, which may be nil.
+func transient(err error) bool {
 	if errors.Is(err, rpctypes.ErrNoLeader) { // only with WithRequireLeader
 		return false
 	}

@@ -87,7 +87,7 @@ func (r requeueError) Error() string {
 func RequeueAfter(d time.Duration) error { return requeueError{max(d, time.Nanosecond)} }
 
 // requeue returns the error of RequeueAfter that err is or wraps; zero if there is none, or it is joined with another error.
-func requeue(err error) (again requeueError) {
+func requeue(err error) requeueError {
 	var joined interface{ Unwrap() []error }
 	for errors.As(err, &joined) {
 		if len(joined.Unwrap()) != 1 {
@@ -95,7 +95,7 @@ func requeue(err error) (again requeueError) {
 		}
 		err = joined.Unwrap()[0]
 	}
-	_ = errors.As(err, &again)
+	again, _ := errors.AsType[requeueError](err)
 	return again
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// errForm says that the response to a write does not match the request.
-var errForm = errors.New("idempotent: the response to a write does not match its request")
+// errMismatch says that the response to a write does not match the request.
+var errMismatch = errors.New("idempotent: the response to a write does not match its request")
 
 // response returns the caller's part of the answer that ended the write. The first operation of the answer is the
 // lane's.
@@ -32,7 +32,7 @@ func (a *attempts) response() (clientv3.OpResponse, error) {
 			return resp, nil
 		}
 	}
-	return clientv3.OpResponse{}, &retry.ResponseLostError{Revision: a.header.GetRevision(), Err: errForm}
+	return clientv3.OpResponse{}, &retry.ResponseLostError{Revision: a.header.GetRevision(), Err: errMismatch}
 }
 
 // maxReads bounds the ranges that one Txn reads: half of etcd's default limit.
@@ -41,7 +41,7 @@ const maxReads = 64
 // rebuild makes the response to a write whose own response was lost: it reads the keys at the revision of the write
 // and the one before.
 func (a *attempts) rebuild(ctx context.Context, rec *record) (clientv3.OpResponse, error) {
-	b := &rebuilding{at: rec.at, header: reply.Header(a.header, rec.at)}
+	b := &rebuilder{at: rec.at, header: reply.Header(a.header, rec.at)}
 	b.wrote(clientv3.OpPut(a.lane.key, ""))
 	var resp clientv3.OpResponse
 	var err error
@@ -68,8 +68,8 @@ func (a *attempts) rebuild(ctx context.Context, rec *record) (clientv3.OpRespons
 	return resp, nil
 }
 
-// rebuilding collects what is to be read for the response to a write.
-type rebuilding struct {
+// rebuilder collects what is to be read for the response to a write.
+type rebuilder struct {
 	at     int64 // the revision of the write
 	header *pb.ResponseHeader
 	reads  []clientv3.Op
@@ -77,15 +77,15 @@ type rebuilding struct {
 	writes []clientv3.Op             // what the operations so far have changed
 }
 
-func (b *rebuilding) wrote(op clientv3.Op) { b.writes = append(b.writes, op) }
+func (b *rebuilder) wrote(op clientv3.Op) { b.writes = append(b.writes, op) }
 
-func (b *rebuilding) readAt(revision int64, op clientv3.Op, fill func(*pb.RangeResponse)) {
+func (b *rebuilder) readAt(revision int64, op clientv3.Op, fill func(*pb.RangeResponse)) {
 	clientv3.WithRev(revision)(&op)
 	b.reads, b.fill = append(b.reads, op), append(b.fill, fill)
 }
 
 // all returns the responses to ops, which read fills. followed are the operations after ops.
-func (b *rebuilding) all(ops, followed []clientv3.Op) ([]*pb.ResponseOp, error) {
+func (b *rebuilder) all(ops, followed []clientv3.Op) ([]*pb.ResponseOp, error) {
 	responses := make([]*pb.ResponseOp, len(ops))
 	for i, op := range ops {
 		var err error
@@ -103,7 +103,7 @@ func (b *rebuilding) all(ops, followed []clientv3.Op) ([]*pb.ResponseOp, error) 
 }
 
 // one returns the response to a put, a delete or a nested transaction.
-func (b *rebuilding) one(op clientv3.Op, later []clientv3.Op) (*pb.ResponseOp, error) {
+func (b *rebuilder) one(op clientv3.Op, later []clientv3.Op) (*pb.ResponseOp, error) {
 	switch {
 	case op.IsPut():
 		resp := &pb.PutResponse{Header: b.innerHeader()}
@@ -141,10 +141,10 @@ func (b *rebuilding) one(op clientv3.Op, later []clientv3.Op) (*pb.ResponseOp, e
 	}
 }
 
-func (b *rebuilding) innerHeader() *pb.ResponseHeader { return &pb.ResponseHeader{Revision: b.at} }
+func (b *rebuilder) innerHeader() *pb.ResponseHeader { return &pb.ResponseHeader{Revision: b.at} }
 
 // deleted returns the get that reads the keys of a delete.
-func (b *rebuilding) deleted(op clientv3.Op) clientv3.Op {
+func (b *rebuilder) deleted(op clientv3.Op) clientv3.Op {
 	get := clientv3.OpGet(string(op.KeyBytes()))
 	get.WithRangeBytes(op.RangeBytes())
 	if !op.IsPrevKV() {
@@ -155,7 +155,7 @@ func (b *rebuilding) deleted(op clientv3.Op) clientv3.Op {
 
 // get returns the response to a get within a Txn. The get saw the writes before it and not those after it, so it
 // can be read at one revision if all writes of its range are before it, or all are after it.
-func (b *rebuilding) get(op clientv3.Op, later []clientv3.Op) (*pb.ResponseOp, error) {
+func (b *rebuilder) get(op clientv3.Op, later []clientv3.Op) (*pb.ResponseOp, error) {
 	revision := op.Rev()
 	if revision == 0 {
 		revision = b.at
@@ -174,7 +174,7 @@ func (b *rebuilding) get(op clientv3.Op, later []clientv3.Op) (*pb.ResponseOp, e
 }
 
 // changed reports whether any of ops writes keys of op.
-func (b *rebuilding) changed(op clientv3.Op, ops []clientv3.Op) bool {
+func (b *rebuilder) changed(op clientv3.Op, ops []clientv3.Op) bool {
 	return slices.ContainsFunc(optxn.Writes(ops...), func(w clientv3.Op) bool {
 		return overlap(string(op.KeyBytes()), string(op.RangeBytes()), string(w.KeyBytes()), string(w.RangeBytes()))
 	})
@@ -182,7 +182,7 @@ func (b *rebuilding) changed(op clientv3.Op, ops []clientv3.Op) bool {
 
 // read executes the collected reads. Each Txn also has a linearizable get, which makes all of the Txn
 // linearizable: a member that lags does not have the revisions yet.
-func (b *rebuilding) read(ctx context.Context, kv clientv3.KV, key string) error {
+func (b *rebuilder) read(ctx context.Context, kv clientv3.KV, key string) error {
 	for reads := range slices.Chunk(b.reads, maxReads) {
 		txn := append(slices.Clone(reads), clientv3.OpGet(key, clientv3.WithCountOnly()))
 		resp, err := kv.Do(ctx, clientv3.OpTxn(nil, txn, nil))
@@ -190,12 +190,12 @@ func (b *rebuilding) read(ctx context.Context, kv clientv3.KV, key string) error
 			return err
 		}
 		if len(resp.Txn().Responses) != len(txn) {
-			return errForm
+			return errMismatch
 		}
 		for i := range reads {
 			r := resp.Txn().Responses[i].GetResponseRange()
 			if r == nil {
-				return errForm
+				return errMismatch
 			}
 			b.fill[0](r)
 			b.fill = b.fill[1:]

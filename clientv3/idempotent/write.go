@@ -139,7 +139,7 @@ func (a *attempts) answered(resp *clientv3.TxnResponse, unsure bool) (result, er
 		return a.lane.held(resp.Header.GetRevision()), nil
 	}
 	if len(resp.Responses) != 1 || resp.Responses[0].GetResponseRange() == nil {
-		return a.lane.failed(retry.Ambiguous, true), errForm
+		return a.lane.failed(retry.Ambiguous, true), errMismatch
 	}
 	kvs := resp.Responses[0].GetResponseRange().Kvs
 	if len(kvs) == 0 {

@@ -135,7 +135,7 @@ func (j *Job) commit(ctx context.Context, leaves bool, ops ...clientv3.Op) error
 			unsure = u
 		}
 		switch {
-		case err != nil && (!lasted || ctx.Err() != nil || !passing(err)):
+		case err != nil && (!lasted || ctx.Err() != nil || !transient(err)):
 			return cmp.Or(unsure, err)
 		case err != nil:
 			delay.Wait(ctx, 0) // the next try sees that it has ended
@@ -156,8 +156,8 @@ func (j *Job) commit(ctx context.Context, leaves bool, ops ...clientv3.Op) error
 // has reports whether a state is the job's, and not that of a later job with its id.
 func (j *Job) has(state *mvccpb.KeyValue) bool { return state != nil && state.CreateRevision <= j.rev }
 
-// passing reports whether the next try may succeed after err.
-func passing(err error) bool {
+// transient reports whether the next try may succeed after err.
+func transient(err error) bool {
 	if unknown, ok := errors.AsType[*retry.UnknownOutcomeError](err); ok {
 		err = unknown.Err
 	}

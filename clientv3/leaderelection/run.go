@@ -103,13 +103,13 @@ func (r *runner) candidacy(ctx context.Context) (led, again bool, err error) {
 	}
 	session, endSession, err := r.newSession(ctx)
 	if err != nil {
-		return false, r.passing(ctx, err), err
+		return false, r.transient(ctx, err), err
 	}
 	defer r.resign(ctx, session, endSession)
 	r.observe(session)
 	term, err := r.campaign(ctx, session, endSession)
 	if err != nil {
-		return false, r.passing(ctx, err), err
+		return false, r.transient(ctx, err), err
 	}
 	loss, err := r.serve(term)
 	switch {
@@ -230,15 +230,15 @@ func (r *runner) resign(ctx context.Context, s *concurrency.Session, endSession 
 func (r *runner) revokeLeft(ctx context.Context) error {
 	for ; len(r.left) > 0; r.left = r.left[1:] {
 		_, err := r.client.Revoke(ctx, r.left[0])
-		if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) && r.passing(ctx, err) {
+		if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) && r.transient(ctx, err) {
 			return err
 		}
 	}
 	return nil
 }
 
-// passing reports whether another candidacy may succeed after err.
-func (r *runner) passing(ctx context.Context, err error) bool {
+// transient reports whether another candidacy may succeed after err.
+func (r *runner) transient(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || r.client.Ctx().Err() != nil || errors.Is(err, errNoDeadline) {
 		return false
 	}

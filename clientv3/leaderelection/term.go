@@ -118,12 +118,9 @@ func (t *Term) end(cause error) {
 
 // followLease ends the term when its lease is lost or may soon be.
 func (t *Term) followLease() {
-	timer := time.NewTimer(time.Until(t.Deadline()))
-	defer timer.Stop()
 	for t.Err() == nil {
 		select {
-		case <-timer.C:
-			timer.Reset(time.Until(t.Deadline()))
+		case <-time.After(time.Until(t.Deadline())):
 		case <-t.session.Done():
 			t.end(t.session.Err())
 		case <-t.over.Done():

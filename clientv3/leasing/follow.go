@@ -31,8 +31,7 @@ func (k *kv) watchLeasingKeys(s *session, ready chan<- error) {
 			seen, err = k.followEvents(s.ctx, rev+1)
 		}
 		k.cache.suspend()
-		var changed *clientv3.ClusterChangedError
-		if errors.As(err, &changed) {
+		if _, changed := errors.AsType[*clientv3.ClusterChangedError](err); changed {
 			k.client.GetLogger().Warn("the cluster has changed; what was cached is dropped",
 				zap.String("prefix", k.prefix), zap.Error(err))
 			return

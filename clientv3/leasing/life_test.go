@@ -220,13 +220,12 @@ func TestClientClosedWhileWaiting(t *testing.T) {
 			client := clienttest.Connect(t, cluster)
 			kv := newKV(t, client)
 			cluster.Nth("Txn", 2, func(c *fakeetcd.Call) {
-				if phase == "waiting" {
-					_, err := c.Execute()
-					assert.NoError(t, err)
-				}
 				if phase == "asking" {
 					<-c.Context().Done()
+					return
 				}
+				_, err := c.Execute()
+				assert.NoError(t, err)
 			})
 			written := put(kv, "k", "v")
 			require.NoError(t, client.Close())
@@ -330,8 +329,6 @@ func (l leaseWithoutDeadline) KeepAlive(
 	return l.Lease.KeepAlive(clientv3.WithLeaseMonitor(ctx, &clientv3.LeaseMonitor{}), id)
 }
 
-var errBrokenGrant = errors.New("cannot grant")
-
 type brokenGrant struct {
 	clientv3.Lease
 	left int
@@ -339,7 +336,7 @@ type brokenGrant struct {
 
 func (l *brokenGrant) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
 	if l.left--; l.left >= 0 {
-		return nil, errBrokenGrant
+		return nil, errors.New("cannot grant")
 	}
 	return l.Lease.Grant(ctx, ttl)
 }

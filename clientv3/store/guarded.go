@@ -84,8 +84,7 @@ func (s *Store[T]) send(ctx context.Context, g guarded) (resp *clientv3.TxnRespo
 		var lost error
 		resp, lost, err = settle.Commit(ctx, func() clientv3.Txn { return g.txn(ctx, s.kv) })
 		unsure = cmp.Or(lost, unsure)
-		var responseLost *retry.ResponseLostError
-		if errors.As(err, &responseLost) {
+		if _, responseLost := errors.AsType[*retry.ResponseLostError](err); responseLost {
 			unsure = err // execute finds out which branch was executed
 		} else if retry.Classify(err, retry.Evidence{Sent: true, ContextErr: ctx.Err()}) != retry.Ambiguous {
 			return resp, unsure, err
@@ -102,12 +101,9 @@ func (s *Store[T]) send(ctx context.Context, g guarded) (resp *clientv3.TxnRespo
 // permanent reports whether every repetition would get the error, which leaves the outcome or the branch unknown: for
 // example, the answer is larger than the client accepts.
 func permanent(err error) bool {
-	var unknown *retry.UnknownOutcomeError
-	var lost *retry.ResponseLostError
-	switch {
-	case errors.As(err, &unknown):
+	if unknown, ok := errors.AsType[*retry.UnknownOutcomeError](err); ok {
 		err = unknown.Err
-	case errors.As(err, &lost):
+	} else if lost, ok := errors.AsType[*retry.ResponseLostError](err); ok {
 		err = lost.Err
 	}
 	return retry.Classify(err, retry.Evidence{Sent: true}) == retry.Executed

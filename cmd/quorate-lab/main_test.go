@@ -149,8 +149,8 @@ func TestHangup(t *testing.T) {
 	assert.Equal(t, 128+int(syscall.SIGTERM), cmd.ProcessState.ExitCode())
 }
 
-// TestNobodyReads closes both outputs of the program before it writes to them.
-func TestNobodyReads(t *testing.T) {
+// TestNoReader closes both outputs of the program before it writes to them.
+func TestNoReader(t *testing.T) {
 	cmd, _ := program(t, "quorate-lab", t.TempDir(), "faults", "--members", "2")
 	closed, w, err := os.Pipe()
 	require.NoError(t, err)

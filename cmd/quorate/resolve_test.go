@@ -126,12 +126,12 @@ func TestResolveOnce(t *testing.T) {
 	refusing, service, _ := backend(t)
 	service.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	const dead = "127.0.0.1:1" // given to no socket that asks for any port
-	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer mute.Close()
-	deaf, err := net.ListenPacket("udp", "127.0.0.1:0")
+	defer silent.Close()
+	silentUDP, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer deaf.Close()
+	defer silentUDP.Close()
 	for _, tt := range []struct {
 		args           string
 		status         int
@@ -142,8 +142,8 @@ func TestResolveOnce(t *testing.T) {
 		{"static:///" + a + "," + refusing + " --once --health", cli.Negative, "", "1 of 2 endpoints do not serve: " + refusing + " is not serving"},
 		{"static:///" + a + "," + dead + " --once --health", cli.Negative, "", "1 of 2 endpoints do not serve: " + dead + " is dead"},
 		{"static:///" + dead + " --once --health", cli.Negative, "", "1 of 1 endpoints do not serve"},
-		{"static:///" + mute.Addr().String() + " --once --health", cli.Negative, "", mute.Addr().String() + " is dead"},
-		{"dns:///a.example.:80 --server " + deaf.LocalAddr().String() + " --once --duration 1ms", cli.Failure, "", "no answer within 1ms (--duration)"},
+		{"static:///" + silent.Addr().String() + " --once --health", cli.Negative, "", silent.Addr().String() + " is dead"},
+		{"dns:///a.example.:80 --server " + silentUDP.LocalAddr().String() + " --once --duration 1ms", cli.Failure, "", "no answer within 1ms (--duration)"},
 		{"static:///" + a + " --duration 1ms", cli.OK, "1 endpoint", ""},
 		{"static:///" + a + ";weight=2;zone=eu-a --once", cli.OK, "+ " + a + `  weight 2  {"zone":"eu-a"}`, ""},
 		{"static:///127.0.0.1 --once", cli.Failure, "", `"127.0.0.1" is not HOST:PORT`},
@@ -198,10 +198,10 @@ func TestResolveJSON(t *testing.T) {
 }
 
 func TestResolveJSONError(t *testing.T) {
-	deaf, err := net.ListenPacket("udp", "127.0.0.1:0")
+	silentUDP, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
-	require.NoError(t, deaf.Close())
-	lines := live(t, "dns:///a.example.:80", "--server", deaf.LocalAddr().String(), "--json")
+	require.NoError(t, silentUDP.Close())
+	lines := live(t, "dns:///a.example.:80", "--server", silentUDP.LocalAddr().String(), "--json")
 	require.True(t, lines.Scan())
 	var line struct{ Type, Error string }
 	require.NoError(t, json.Unmarshal(lines.Bytes(), &line))

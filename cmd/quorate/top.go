@@ -21,6 +21,7 @@ import (
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/quorate/internal/doctor"
 	"github.com/quorate/quorate/cmd/quorate/internal/top"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // Bounds of --interval: a member is asked once each, so that this costs little.
@@ -165,12 +166,8 @@ func causes(cfg clientv3.Config, timeout time.Duration) func(context.Context, st
 
 func (f *topFlags) print(ctx context.Context, out io.Writer, source top.Source) error {
 	s := source.Snapshot(ctx)
-	if len(s.Clients) > 0 { // rates need two snapshots
-		select {
-		case <-time.After(f.interval):
-			s = source.Snapshot(ctx)
-		case <-ctx.Done():
-		}
+	if len(s.Clients) > 0 && pause.For(ctx, f.interval) == nil { // rates need two snapshots
+		s = source.Snapshot(ctx)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

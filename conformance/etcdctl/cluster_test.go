@@ -153,7 +153,7 @@ func TestMemberDown(t *testing.T) {
 	require.Contains(t, got.stdout, c.Endpoints()[2]+" is healthy")
 }
 
-func TestNobodyThere(t *testing.T) {
+func TestNoServer(t *testing.T) {
 	got := etcdctl{[]string{"--endpoints=http://127.0.0.1:1", "--command-timeout=300ms"}}.run(t, "", "get", "a")
 	require.NotZero(t, got.status)
 	require.Contains(t, got.stderr, "Error: context deadline exceeded")

@@ -114,8 +114,7 @@ func (e etcdctl) run(t *testing.T, stdin string, args ...string) outcome {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
 	err := cmd.Run()
 	require.NoError(t, ctx.Err(), "etcdctl %s did not end\nstdout: %sstderr: %s", strings.Join(args, " "), &stdout, &stderr)
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
+	if _, exited := errors.AsType[*exec.ExitError](err); !exited {
 		require.NoError(t, err)
 	}
 	return outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}

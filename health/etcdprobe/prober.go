@@ -111,6 +111,6 @@ func refusedAfterRead(known error) bool {
 // isFromEtcd reports whether only etcd, and no proxy in between, returns the error, whatever
 // its code.
 func isFromEtcd(known error) bool {
-	var e rpctypes.EtcdError
-	return errors.As(known, &e)
+	_, ok := errors.AsType[rpctypes.EtcdError](known)
+	return ok
 }

@@ -34,8 +34,8 @@ type attempt struct {
 	// quiet is set when a quiet stream ends.
 	quiet atomic.Bool
 	token atomic.Pointer[token]
-	// inClear is set if its endpoint gets no secrets, because the connection is not secure.
-	inClear atomic.Bool
+	// insecure is set if its endpoint gets no secrets, because the connection is not secure.
+	insecure atomic.Bool
 	// called is set when the interceptors of the program have called, and executions counts
 	// their calls that may have been executed: they may call more than once, and return any error.
 	called     atomic.Bool
@@ -145,8 +145,8 @@ func (a *attempt) endpoint() *balancer.Endpoint {
 	return a.Endpoint()
 }
 
-// unsentInClear reports whether nothing was sent, because the request or its token is a secret.
-func (a *attempt) unsentInClear() bool { return a != nil && a.inClear.Load() && !a.MaySent() }
+// keptSecret reports whether nothing was sent, because the request or its token is a secret.
+func (a *attempt) keptSecret() bool { return a != nil && a.insecure.Load() && !a.MaySent() }
 
 // usedToken returns the token that the attempt carried, nil if unknown.
 func (a *attempt) usedToken() *token {

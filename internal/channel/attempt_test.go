@@ -36,7 +36,7 @@ func hedgedRead(ctx context.Context, t *testing.T, c *Caller, conn *heldConn) (c
 
 func TestHedgeWins(t *testing.T) {
 	withHeldConn(t, func(t *testing.T, conn *heldConn) {
-		w := new(witness)
+		w := new(recorder)
 		c := newTestCaller(conn, nil)
 		c.observer = w
 		call, first, second := hedgedRead(t.Context(), t, c, conn)
@@ -61,7 +61,7 @@ func TestHedgeWins(t *testing.T) {
 
 func TestPrimaryWins(t *testing.T) {
 	withHeldConn(t, func(t *testing.T, conn *heldConn) {
-		w := new(witness)
+		w := new(recorder)
 		c := newTestCaller(conn, nil)
 		c.observer = w
 		call, first, second := hedgedRead(t.Context(), t, c, conn)
@@ -320,7 +320,7 @@ func TestCutAttempt(t *testing.T) {
 		{"a read that was never sent", get, false, true},
 	} {
 		subtestWithHeldConn(t, tt.name, func(t *testing.T, conn *heldConn) {
-			w := new(witness)
+			w := new(recorder)
 			c := newTestCaller(conn, nil)
 			c.observer = w
 			start := time.Now()

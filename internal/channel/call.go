@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/internal/hedge"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"
 )
@@ -113,7 +114,7 @@ func (c *call) run() error {
 
 // begin starts an attempt, and its hedging. It first fetches a token if one is required and missing.
 func (c *call) begin(a *attempt) error {
-	if isClosed(c.caller.closed) {
+	if pause.Closed(c.caller.closed) {
 		return ErrClosed
 	}
 	if !a.anonymous && c.caller.tokens.isMissing() {

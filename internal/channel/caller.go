@@ -58,15 +58,6 @@ func newClient(cfg Config) *client {
 	}
 }
 
-func isClosed(ch <-chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	default:
-		return false
-	}
-}
-
 // Caller executes calls over one connection, by the rules of package retry. It is the
 // grpc.ClientConnInterface that the API client is built on.
 type Caller struct {

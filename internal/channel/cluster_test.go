@@ -18,6 +18,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // startCluster returns a scripted cluster that ends with the test.
@@ -31,14 +32,14 @@ func startCluster(t *testing.T, members int) *fakeetcd.Cluster {
 
 // inBubble runs a test with a scripted cluster of three members and a channel that is connected to
 // all of them and has measured their latencies. Hooks are set before it connects.
-func inBubble(t *testing.T, change func(*Config), test func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness), hooks ...func(*fakeetcd.Cluster)) {
+func inBubble(t *testing.T, change func(*Config), test func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *recorder), hooks ...func(*fakeetcd.Cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		cluster := startCluster(t, 3)
 		for _, set := range hooks {
 			set(cluster)
 		}
-		w := new(witness)
+		w := new(recorder)
 		cfg := Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Observer: w}
 		if change != nil {
 			change(&cfg)
@@ -84,7 +85,7 @@ func TestReadsAreHedgedAwayFromASilentMember(t *testing.T) {
 				return invoke(ctx, method, req, reply, cc, opts...)
 			}))
 	}
-	inBubble(t, seeing, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
+	inBubble(t, seeing, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *recorder) {
 		held := holdOn(cluster, cluster.Member(0), "Range")
 		for range 9 {
 			seen = nil
@@ -110,7 +111,7 @@ func TestReadsAreHedgedAwayFromASilentMember(t *testing.T) {
 }
 
 func TestEjectionsAreReported(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
+	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *recorder) {
 		answered := false
 		cluster.On("Range", func(call *fakeetcd.Call) {
 			if call.Member == cluster.Member(1) && !answered {
@@ -139,7 +140,7 @@ func TestEjectionsAreReported(t *testing.T) {
 
 // The member of a quiet stream is probed periodically until the stream ends.
 func TestQuietStreamsAreProbed(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
+	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *recorder) {
 		probes := func() int {
 			synctest.Wait()
 			return cluster.Count("Status") + cluster.Count("Check")
@@ -176,7 +177,7 @@ func TestQuietStreamsAreProbed(t *testing.T) {
 }
 
 func TestObserverOfAChannel(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
+	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *recorder) {
 		for _, s := range c.Statuses() {
 			assert.Equal(t, health.Serving, s.State)
 			assert.Contains(t, cluster.Endpoints(), s.Endpoint)
@@ -197,7 +198,7 @@ func TestObserverOfAChannel(t *testing.T) {
 // Without probes, a strategy that uses roles works without them.
 func TestLeaderStrategyWithoutProbes(t *testing.T) {
 	unprobed := func(cfg *Config) { cfg.DisableProbes, cfg.Balancing = true, Balancing{Strategy: "leader"} }
-	inBubble(t, unprobed, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
+	inBubble(t, unprobed, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *recorder) {
 		require.NoError(t, readK(t, c))
 		assert.Zero(t, cluster.Count("Status")+cluster.Count("Check"))
 	})
@@ -264,7 +265,7 @@ func TestLeaderIsFoundWithoutPolling(t *testing.T) {
 
 // Ranges whose responses are large use a connection of their own, for as long as they are large.
 func TestLargeRangesHaveAConnectionOfTheirOwn(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
+	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *recorder) {
 		size := largeResponse
 		cluster.On("Range", func(call *fakeetcd.Call) {
 			if len(call.Request.(*pb.RangeRequest).GetRangeEnd()) > 0 {
@@ -315,14 +316,7 @@ func TestSlowHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := startCluster(t, 1)
 		const handshake = 15 * time.Second
-		cluster.OnDial(func(ctx context.Context, _ *fakeetcd.Member) error {
-			select {
-			case <-time.After(handshake):
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
+		cluster.OnDial(func(ctx context.Context, _ *fakeetcd.Member) error { return pause.For(ctx, handshake) })
 		c := newTestChannel(t, Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions()})
 		start := time.Now()
 		require.NoError(t, readK(t, c))

@@ -44,8 +44,8 @@ func hasNoStatus(err error) bool {
 
 // isFromEtcd reports whether an error is one of etcd's own, and not of a proxy before it.
 func isFromEtcd(err error) bool {
-	var known rpctypes.EtcdError
-	return errors.As(rpctypes.Error(err), &known)
+	_, known := errors.AsType[rpctypes.EtcdError](rpctypes.Error(err))
+	return known
 }
 
 // statements maps the texts of errors with which a member reports its own state to

@@ -84,7 +84,7 @@ func followed(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, c
 	t.Helper()
 	s := new(callRecorder)
 	inBubble(t, func(cfg *Config) { cfg.Observer = observe.Multi(cfg.Observer, s) },
-		func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
+		func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *recorder) {
 			s.reset()
 			test(t, cluster, c, s)
 		})
@@ -162,6 +162,6 @@ func countOf(lines []string, line string) int {
 func TestNoFollower(t *testing.T) {
 	require.Nil(t, newFollower(nil))
 	require.Nil(t, newFollower(observe.None{}))
-	require.Nil(t, newFollower(observe.Multi(new(witness), new(witness))))
-	require.NotNil(t, newFollower(observe.Multi(new(witness), new(callRecorder))))
+	require.Nil(t, newFollower(observe.Multi(new(recorder), new(recorder))))
+	require.NotNil(t, newFollower(observe.Multi(new(recorder), new(callRecorder))))
 }

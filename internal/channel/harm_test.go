@@ -101,7 +101,7 @@ func openWatch(t *testing.T, c *Channel) context.CancelFunc {
 func TestOverloadIsNotAmplified(t *testing.T) {
 	for _, deadline := range []time.Duration{50 * time.Millisecond, 250 * time.Millisecond} {
 		t.Run(deadline.String(), func(t *testing.T) {
-			inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
+			inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *recorder) {
 				defer openWatch(t, c)()
 				before := dials(cluster)
 				slow := cluster.On("*", func(call *fakeetcd.Call) {
@@ -155,7 +155,7 @@ func TestSingleEndpointIsNotProbed(t *testing.T) {
 
 // HAProxy refuses streams of writes that the server has executed. gRPC would send them again.
 func TestRefusedWriteIsNotSentAgain(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
+	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *recorder) {
 		refuse := func(call *fakeetcd.Call) {
 			_, _ = call.Execute()
 			call.ResetStream(fakeetcd.ResetRefused)
@@ -210,7 +210,7 @@ func TestLocalReadsGoOnWithoutQuorum(t *testing.T) {
 		"callers of every kind, beside puts":    {[]*pb.RangeRequest{get, all, get, all, get, all}, 6, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
+			inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *recorder) {
 				ctx, cancel := context.WithCancel(t.Context())
 				var wg sync.WaitGroup
 				defer wg.Wait()

@@ -42,7 +42,7 @@ func TestWriteLostWithItsLeaderEndsUnderTheNextOne(t *testing.T) {
 		"compactions may be long": {"Compact", goCompact, func(t *testing.T, c *Channel) { require.NoError(t, readK(t, c)) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
+			inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *recorder) {
 				loseCall(cluster, tt.method)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -86,7 +86,7 @@ func TestWriteSentInTheNewTermIsNotOvertaken(t *testing.T) {
 				return invoke(ctx, method, req, reply, cc, opts...)
 			}))
 	}
-	inBubble(t, limiter, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
+	inBubble(t, limiter, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *recorder) {
 		limits.Store(true)
 		cluster.On("Put", func(call *fakeetcd.Call) {
 			time.Sleep(commit)
@@ -105,7 +105,7 @@ func TestWriteSentInTheNewTermIsNotOvertaken(t *testing.T) {
 
 // Calls to a named member may take long.
 func TestWriteToANamedMemberIsNotOvertaken(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
+	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *recorder) {
 		named, err := c.At(cluster.Endpoints()[0])
 		require.NoError(t, err)
 		loseCall(cluster, "Put")
@@ -189,7 +189,7 @@ func TestContextOfARepeatableTxnEnds(t *testing.T) {
 
 // A Txn that is lost with its leader is sent again under the next one.
 func TestRepeatableTxnLostWithItsLeader(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *witness) {
+	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *recorder) {
 		c.config.Hedging.MaxAttempts = 1
 		var unsure atomic.Bool
 		for range 30 { // it is known how long they take

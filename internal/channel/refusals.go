@@ -5,6 +5,7 @@ import (
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // refusals holds the endpoints whose members refused a piece of work for a reason that
@@ -51,4 +52,4 @@ func (r *refusals) complete(ep *balancer.Endpoint, width int, excused func(*bala
 }
 
 // isRemoved reports whether an endpoint is no longer one of the client's.
-func isRemoved(ep *balancer.Endpoint) bool { return isClosed(ep.Removed()) }
+func isRemoved(ep *balancer.Endpoint) bool { return pause.Closed(ep.Removed()) }

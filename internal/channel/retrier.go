@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"
 )
@@ -226,12 +227,12 @@ func (r *Retrier) classify(ctx context.Context, cause error) retry.Class {
 }
 
 // correct adjusts a class with the channel's knowledge: a proxy that shuts down forwards
-// its own "closing" error, and a secret that is not sent to an endpoint in clear may be sent to another one.
+// its own "closing" error, and a secret that is not sent to a plaintext endpoint may be sent to another one.
 func (r *Retrier) correct(class retry.Class, a *attempt) retry.Class {
 	switch {
-	case class == retry.Closed && !isClosed(r.c.closed) && a.endpoint() != nil:
+	case class == retry.Closed && !pause.Closed(r.c.closed) && a.endpoint() != nil:
 		return retry.Ambiguous
-	case class == retry.Definite && a.unsentInClear():
+	case class == retry.Definite && a.keptSecret():
 		return retry.Refused
 	}
 	return class

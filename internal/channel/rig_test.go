@@ -28,6 +28,7 @@ import (
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/internal/grpctest"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/observe"
 )
 
@@ -210,7 +211,7 @@ func newHeldConn(endpoints ...string) *heldConn {
 	for _, ep := range endpoints {
 		entry := table.Acquire("", ep)
 		c.entries = append(c.entries, entry)
-		c.endpoints = append(c.endpoints, balancer.Detached(ep, entry))
+		c.endpoints = append(c.endpoints, balancer.Detached(ep, entry, nil))
 	}
 	return c
 }
@@ -266,7 +267,7 @@ type underWay struct {
 
 func (u *underWay) ended() bool {
 	synctest.Wait()
-	return isClosed(u.done)
+	return pause.Closed(u.done)
 }
 
 // goCall starts a call.
@@ -290,8 +291,8 @@ func goPut(ctx context.Context, c *Caller) *underWay {
 // count returns the reply to a Range.
 func (u *underWay) count() int64 { return u.reply.(*pb.RangeResponse).Count }
 
-// witness records the events of an observer.
-type witness struct {
+// recorder records the events of an observer.
+type recorder struct {
 	observe.None
 	mu        sync.Mutex
 	retries   []observe.Retry
@@ -305,22 +306,22 @@ type witness struct {
 	endpoints [][]string
 }
 
-func record[E any](w *witness, list *[]E, event E) {
+func record[E any](w *recorder, list *[]E, event E) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	*list = append(*list, event)
 }
 
-func (w *witness) Retried(e observe.Retry)                 { record(w, &w.retries, e) }
-func (w *witness) FailedOver(e observe.Failover)           { record(w, &w.failovers, e) }
-func (w *witness) HedgeSent(e observe.Hedge)               { record(w, &w.sent, e) }
-func (w *witness) HedgeWon(e observe.Hedge)                { record(w, &w.won, e) }
-func (w *witness) OutcomeUnknown(e observe.UnknownOutcome) { record(w, &w.unknown, e) }
-func (w *witness) Picked(e observe.Pick)                   { record(w, &w.picks, e) }
-func (w *witness) Ejected(e observe.Ejection)              { record(w, &w.ejected, e) }
-func (w *witness) Readmitted(e observe.Readmission)        { record(w, &w.readmits, e) }
-func (w *witness) StateChanged(e health.Change)            { record(w, &w.changes, e) }
-func (w *witness) EndpointsSet(e []string)                 { record(w, &w.endpoints, e) }
+func (w *recorder) Retried(e observe.Retry)                 { record(w, &w.retries, e) }
+func (w *recorder) FailedOver(e observe.Failover)           { record(w, &w.failovers, e) }
+func (w *recorder) HedgeSent(e observe.Hedge)               { record(w, &w.sent, e) }
+func (w *recorder) HedgeWon(e observe.Hedge)                { record(w, &w.won, e) }
+func (w *recorder) OutcomeUnknown(e observe.UnknownOutcome) { record(w, &w.unknown, e) }
+func (w *recorder) Picked(e observe.Pick)                   { record(w, &w.picks, e) }
+func (w *recorder) Ejected(e observe.Ejection)              { record(w, &w.ejected, e) }
+func (w *recorder) Readmitted(e observe.Readmission)        { record(w, &w.readmits, e) }
+func (w *recorder) StateChanged(e health.Change)            { record(w, &w.changes, e) }
+func (w *recorder) EndpointsSet(e []string)                 { record(w, &w.endpoints, e) }
 
 // peers are the endpoints of a policy whose connections a test controls.
 type peers struct {

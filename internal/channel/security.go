@@ -67,7 +67,7 @@ func (s *security) name(endpoints []string, prepare func()) {
 
 // split divides endpoints that the program did not name into usable ones and, for a
 // secured client, unusable plaintext ones.
-func (s *security) split(endpoints []string) (usable, inClear []string) {
+func (s *security) split(endpoints []string) (usable, plaintext []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.allowInsecure || !s.secured.Load() {
@@ -76,12 +76,12 @@ func (s *security) split(endpoints []string) (usable, inClear []string) {
 	for _, raw := range endpoints {
 		ep, err := endpoint.Parse(raw)
 		if err == nil && !ep.UseTLS(s.tls) && !s.named[ep.Address] {
-			inClear = append(inClear, raw)
+			plaintext = append(plaintext, raw)
 		} else {
 			usable = append(usable, raw)
 		}
 	}
-	return usable, inClear
+	return usable, plaintext
 }
 
 // Secured reports whether the client has a TLS configuration, or the program named an
@@ -90,7 +90,7 @@ func (c *Channel) Secured() bool { return c.security.secured.Load() }
 
 // SplitFound divides endpoints that the cluster advertises into usable and unusable ones:
 // a secured client does not use plaintext endpoints that the program did not name.
-func (c *Channel) SplitFound(endpoints []string) (usable, inClear []string) {
+func (c *Channel) SplitFound(endpoints []string) (usable, plaintext []string) {
 	return c.security.split(endpoints)
 }
 
@@ -125,16 +125,16 @@ func hasPassword(method string) bool {
 	}
 }
 
-// inClear reports whether the request of ctx is sent over a plaintext connection.
-func inClear(ctx context.Context) bool {
+// isPlaintext reports whether the request of ctx is sent over a plaintext connection.
+func isPlaintext(ctx context.Context) bool {
 	info, _ := credentials.RequestInfoFromContext(ctx)
 	return credentials.CheckSecurityLevel(info.AuthInfo, credentials.PrivacyAndIntegrity) != nil
 }
 
-// errInClear is the error for a secret that would be sent to an endpoint in plaintext.
+// errPlaintext is the error for a secret that would be sent to an endpoint in plaintext.
 // Its code means that the call was not sent and that a repetition would fail too.
-func errInClear(what, endpoint string) error {
-	return status.Errorf(codes.Unauthenticated, "etcdclient: %s is not sent to %s in clear, because the client is configured for TLS: "+
+func errPlaintext(what, endpoint string) error {
+	return status.Errorf(codes.Unauthenticated, "etcdclient: %s is not sent to %s in plaintext, because the client is configured for TLS: "+
 		"name the endpoint by an https URL, or configure the client without TLS and https endpoints", what, endpoint)
 }
 

@@ -60,40 +60,40 @@ func TestSecurityIsAPartOfTheAddress(t *testing.T) {
 func TestPermittedEndpoints(t *testing.T) {
 	found := []string{"https://a:1", "http://b:1", "c:1", "unix:s", "nonsense://d"}
 	for name, tc := range map[string]struct {
-		cfg     Config
-		next    []string // SetEndpoints
-		inClear []string
+		cfg       Config
+		next      []string // SetEndpoints
+		plaintext []string
 	}{
 		"no TLS": {cfg: Config{Endpoints: []string{"http://x:1"}}},
 		"TLS": {
-			cfg:     Config{Endpoints: []string{"x:1"}, TLS: &tls.Config{}},
-			inClear: []string{"http://b:1"},
+			cfg:       Config{Endpoints: []string{"x:1"}, TLS: &tls.Config{}},
+			plaintext: []string{"http://b:1"},
 		},
-		"TLS, and all endpoints in clear": {
-			cfg:     Config{Endpoints: []string{"http://x:1"}, TLS: &tls.Config{}},
-			inClear: []string{"http://b:1"},
+		"TLS, and all endpoints in plaintext": {
+			cfg:       Config{Endpoints: []string{"http://x:1"}, TLS: &tls.Config{}},
+			plaintext: []string{"http://b:1"},
 		},
 		"an https endpoint": {
-			cfg:     Config{Endpoints: []string{"http://x:1", "https://y:1"}},
-			inClear: []string{"http://b:1", "c:1", "unix:s"},
+			cfg:       Config{Endpoints: []string{"http://x:1", "https://y:1"}},
+			plaintext: []string{"http://b:1", "c:1", "unix:s"},
 		},
 		"https first, without a configuration": {
-			cfg:     Config{Endpoints: []string{"https://x:1"}},
-			next:    []string{"y:1"},
-			inClear: []string{"http://b:1"},
+			cfg:       Config{Endpoints: []string{"https://x:1"}},
+			next:      []string{"y:1"},
+			plaintext: []string{"http://b:1"},
 		},
 		"the program named it": {
-			cfg:     Config{Endpoints: []string{"b:1", "https://y:1"}},
-			inClear: []string{"c:1", "unix:s"},
+			cfg:       Config{Endpoints: []string{"b:1", "https://y:1"}},
+			plaintext: []string{"c:1", "unix:s"},
 		},
 		"the program named it later": {
 			cfg:  Config{Endpoints: []string{"https://y:1"}, TLS: &tls.Config{}},
 			next: []string{"http://b:1"},
 		},
 		"the program changed to https": {
-			cfg:     Config{Endpoints: []string{"http://b:1"}},
-			next:    []string{"https://b:1"},
-			inClear: []string{"http://b:1", "c:1", "unix:s"},
+			cfg:       Config{Endpoints: []string{"http://b:1"}},
+			next:      []string{"https://b:1"},
+			plaintext: []string{"http://b:1", "c:1", "unix:s"},
 		},
 		"allowed": {cfg: Config{Endpoints: []string{"x:1"}, TLS: &tls.Config{}, AllowInsecureSync: true}},
 	} {
@@ -106,8 +106,8 @@ func TestPermittedEndpoints(t *testing.T) {
 			c.SetEndpoints(nil)
 			assert.Equal(t, secured, c.Secured(), "a reset of connections revokes nothing")
 
-			usable, inClear := c.SplitFound(found)
-			assert.Equal(t, tc.inClear, inClear)
+			usable, plaintext := c.SplitFound(found)
+			assert.Equal(t, tc.plaintext, plaintext)
 			assert.True(t, c.SetFoundEndpoints(found, c.Named()))
 			assert.Equal(t, usable, c.Endpoints())
 			assert.Equal(t, secured, c.Secured(), "found endpoints change no rule")
@@ -122,7 +122,7 @@ func TestPermittedEndpoints(t *testing.T) {
 
 // A client with TLS sends no secret in plaintext, wherever the endpoint comes from. It sends it to another endpoint, and
 // fails the call at once if there is none. Without a secret, the endpoint is used.
-func TestSecretsAreNotSentInClear(t *testing.T) {
+func TestSecretsAreNotSentInPlaintext(t *testing.T) {
 	var login Login
 	m := startMember(t, "http://", nil)
 	ca := testpki.New(t, "CA")
@@ -139,7 +139,7 @@ func TestSecretsAreNotSentInClear(t *testing.T) {
 	refused := func(err error, what string) {
 		t.Helper()
 		assert.Equal(t, codes.Unauthenticated, status.Code(err), "%v", err)
-		assert.ErrorContains(t, err, what+" is not sent to "+m.endpoint+" in clear")
+		assert.ErrorContains(t, err, what+" is not sent to "+m.endpoint+" in plaintext")
 		assert.NotContains(t, err.Error(), "secret")
 	}
 	_, err := pb.NewAuthClient(c).UserChangePassword(t.Context(), &pb.AuthUserChangePasswordRequest{Name: "a", Password: "secret"})
@@ -198,7 +198,7 @@ func TestCallsWaitWhileAClientBecomesSecured(t *testing.T) {
 }
 
 // Probes use plaintext connections too, without the token.
-func TestProbesInClearCarryNoToken(t *testing.T) {
+func TestProbesInPlaintextCarryNoToken(t *testing.T) {
 	s := newTestTokens(&authServer{}, alice)
 	require.NoError(t, s.ensure(t.Context()))
 	s.secured = func() bool { return true }

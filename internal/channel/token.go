@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -305,7 +306,7 @@ func (s *tokenSource) fetch(ctx context.Context, login Login) (superseded bool, 
 		s.mu.Unlock()
 		return false, nil
 	}
-	if isClosed(s.closed) {
+	if pause.Closed(s.closed) {
 		s.mu.Unlock()
 		return false, ErrClosed
 	}

@@ -84,11 +84,11 @@ func (s *tokenSource) GetRequestMetadata(ctx context.Context, _ ...string) (map[
 	if t == nil || a != nil && a.anonymous {
 		t = noToken
 	}
-	if s.secured != nil && s.secured() && inClear(ctx) {
+	if s.secured != nil && s.secured() && isPlaintext(ctx) {
 		if a == nil {
 			return noToken.metadata, nil // a probe, which needs no token
 		}
-		if err := s.refuseInClear(ctx, a, t); err != nil {
+		if err := s.refusePlaintext(ctx, a, t); err != nil {
 			return nil, err
 		}
 	}
@@ -98,17 +98,17 @@ func (s *tokenSource) GetRequestMetadata(ctx context.Context, _ ...string) (map[
 	return t.metadata, nil
 }
 
-// refuseInClear returns an error if the attempt would send a token or a password in
+// refusePlaintext returns an error if the attempt would send a token or a password in
 // plaintext.
-func (s *tokenSource) refuseInClear(ctx context.Context, a *attempt, t *token) error {
+func (s *tokenSource) refusePlaintext(ctx context.Context, a *attempt, t *token) error {
 	what := "the token"
 	if info, _ := credentials.RequestInfoFromContext(ctx); hasPassword(info.Method) {
 		what = "a password"
 	} else if t.value == "" {
 		return nil
 	}
-	a.inClear.Store(true)
-	return errInClear(what, cmp.Or(s.name(a.endpoint()), "an endpoint"))
+	a.insecure.Store(true)
+	return errPlaintext(what, cmp.Or(s.name(a.endpoint()), "an endpoint"))
 }
 
 // RequireTransportSecurity implements credentials.PerRPCCredentials. etcd accepts tokens

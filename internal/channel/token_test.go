@@ -488,7 +488,7 @@ func (s *timedTokens) forget() {
 func inBubbleWithTokens(t *testing.T, s *timedTokens, test func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel)) {
 	t.Helper()
 	inBubble(t, func(cfg *Config) { cfg.Login = func() Login { return alice } },
-		func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) { test(t, cluster, c) },
+		func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *recorder) { test(t, cluster, c) },
 		s.install)
 }
 
@@ -740,7 +740,7 @@ func TestUsersChangeUnderACall(t *testing.T) {
 func TestRequestThatArrivedBeforeAuthenticationWasOn(t *testing.T) {
 	for name, login := range map[string]Login{"password": alice, "own token": {Token: "jwt"}} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(cfg *Config) { cfg.Login = func() Login { return login } }, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
+			inBubble(t, func(cfg *Config) { cfg.Login = func() Login { return login } }, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *recorder) {
 				tokens, puts := cluster.Count("Authenticate"), cluster.Count("Put")
 				refuse := func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCUserEmpty) }
 				cluster.Once("Put", refuse)

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -48,12 +49,7 @@ const (
 // stream. It does not end a backoff, which protects failing servers regardless of the number
 // of callers. A Wake between the end of a stream and Next is not lost; one before the latest
 // Progress has no effect. Any goroutine may call it.
-func (r *Retrier) Wake() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
-}
+func (r *Retrier) Wake() { pause.Signal(r.wake) }
 
 // pause waits before another attempt, with a growing backoff, and returns nil. It returns
 // the cause at once if no attempts remain or the next one would be too late.
@@ -103,7 +99,7 @@ func (r *Retrier) isFree(class retry.Class, a *attempt, cause error) bool {
 	progressed, lost := r.progressed, r.lost
 	r.progressed = false
 	switch {
-	case class == retry.NotSent, a.unsentInClear(), isWrongLogin(cause), class == retry.Ambiguous && progressed:
+	case class == retry.NotSent, a.keptSecret(), isWrongLogin(cause), class == retry.Ambiguous && progressed:
 		return true
 	case class != retry.Ambiguous || lost || a == nil || a.Answered() && isFromEtcd(cause):
 		return false

@@ -62,11 +62,10 @@ func TestFlappingEndpoint(t *testing.T) {
 		retrier := rangeRetrier(lazy).Endless()
 		stop := make(chan struct{})
 		go func() {
-			tick := time.NewTicker(5 * time.Millisecond)
-			defer tick.Stop()
+			tick := time.Tick(5 * time.Millisecond)
 			for {
 				select {
-				case <-tick.C:
+				case <-tick:
 					improve(retrier.c)
 				case <-stop:
 					return
@@ -205,7 +204,7 @@ func TestCutStreamIsNotSpread(t *testing.T) {
 
 // A server that ends each stream just after it worked is asked less and less often.
 func TestStreamsThatBreakSoonBackOff(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *witness) {
+	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *recorder) {
 		cluster.On("Watch", func(call *fakeetcd.Call) {
 			assert.NoError(t, call.Send(&pb.WatchResponse{Created: true}))
 			call.Answer(nil, errGone)

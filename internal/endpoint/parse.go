@@ -121,8 +121,7 @@ func parseURL(s string) (Endpoint, error) {
 // quote a part of a password, so it is left out if there may be one.
 func malformed(s string, err error) error {
 	const advice = `write "http://host:port", with an IPv6 address in brackets`
-	var reason *url.Error
-	if errors.As(err, &reason) && !strings.Contains(s, "@") {
+	if reason, ok := errors.AsType[*url.Error](err); ok && !strings.Contains(s, "@") {
 		return fmt.Errorf("it is not a valid URL (%w): %s", reason.Err, advice)
 	}
 	return errors.New("it is not a valid URL: " + advice)

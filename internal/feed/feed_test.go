@@ -161,7 +161,7 @@ func TestCloseDuringAnUpdate(t *testing.T) {
 // An empty list, which policies refuse, is passed once. Its problem is reported after it, and
 // otherwise once.
 func TestEmptyList(t *testing.T) {
-	const none, other = "none is registered", "etcd is away"
+	const none, other = "none is registered", "etcd is unreachable"
 	r := &recorder{refusals: 100}
 	serve(t, State{}, r, func(t *testing.T, s *source, _ resolver.Resolver) {
 		for _, step := range []struct {

@@ -132,8 +132,7 @@ func (c *Channel) Latest() []string {
 
 // Wait waits until a condition holds, at most for d, and reports whether it does.
 func (c *Channel) Wait(d time.Duration, holds func() bool) bool {
-	timeout := time.NewTimer(d)
-	defer timeout.Stop()
+	timeout := time.After(d)
 	for {
 		c.mu.Lock()
 		changed := c.changed
@@ -143,7 +142,7 @@ func (c *Channel) Wait(d time.Duration, holds func() bool) bool {
 		}
 		select {
 		case <-changed:
-		case <-timeout.C:
+		case <-timeout:
 			return false
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"
 )
@@ -220,14 +221,7 @@ func (d *candidate) hedge() bool {
 }
 
 // Failed reports whether the attempt has ended with an error.
-func (s *Second) Failed() bool {
-	select {
-	case <-s.done:
-		return s.err != nil
-	default:
-		return false
-	}
-}
+func (s *Second) Failed() bool { return pause.Closed(s.done) && s.err != nil }
 
 func (s *Second) run() {
 	s.err = s.Send()

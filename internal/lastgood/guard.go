@@ -22,7 +22,7 @@ const (
 //     stay for Window; before any endpoint has come back, they stay for Delay.
 //
 // Other removals take effect at once, and new endpoints are never delayed. Time while the source
-// is away does not count, see Suspend.
+// is unreachable does not count, see Suspend.
 type Guard[E any] struct {
 	// Key identifies an endpoint.
 	Key func(E) string
@@ -124,7 +124,7 @@ func (g *Guard[E]) keepLastGood(now time.Time, rotating bool) Kept[E] {
 	return kept
 }
 
-// Suspend records that the source is away: the delays of kept endpoints start again.
+// Suspend records that the source is unreachable: the delays of kept endpoints start again.
 func (g *Guard[E]) Suspend(now time.Time) {
 	for key, m := range g.missing {
 		if !m.kept {

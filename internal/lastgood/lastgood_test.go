@@ -19,7 +19,7 @@ func newGuard(delay, window time.Duration) *lastgood.Guard[string] {
 	return &lastgood.Guard[string]{Key: func(s string) string { return s }, Delay: delay, Window: window}
 }
 
-// Each step is a time and the list of the source, or "away"; each letter is an endpoint.
+// Each step is a time and the list of the source, or "fails"; each letter is an endpoint.
 func TestGuard(t *testing.T) {
 	type step struct {
 		at   int // seconds
@@ -52,21 +52,21 @@ func TestGuard(t *testing.T) {
 		"time without a source does not count": {
 			{0, "ab", "", false},
 			{5, "", "ab", true},
-			{10, "away", "", false},
-			{600, "away", "", false},
+			{10, "fails", "", false},
+			{600, "fails", "", false},
 			{601, "", "ab", true},
 			{614, "", "ab", true},
 			{615, "", "", false},
 		},
-		"an endpoint that was removed before the source was away stays removed": {
-			{0, "abcdef", "", false}, {5, "bcdef", "", false}, {6, "away", "", false}, {7, "f", "bcde", true},
+		"an endpoint that was removed before the source was unreachable stays removed": {
+			{0, "abcdef", "", false}, {5, "bcdef", "", false}, {6, "fails", "", false}, {7, "f", "bcde", true},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, start := newGuard(15*time.Second, 0), time.Unix(1e9, 0)
 			for _, s := range steps {
 				now := start.Add(time.Duration(s.at) * time.Second)
-				if s.list == "away" {
+				if s.list == "fails" {
 					g.Suspend(now)
 					continue
 				}

@@ -25,8 +25,10 @@ import (
 
 // Builder builds the strategy "leader". It has no configuration.
 var Builder = balancer.Builder{
-	Name:  "leader",
-	Build: func(serviceconfig.LoadBalancingConfig) balancer.Strategy { return newStrategy() },
+	Name: "leader",
+	Build: func(serviceconfig.LoadBalancingConfig) balancer.Strategy {
+		return &strategy{roundrobin.NewRotation(nil)}
+	},
 }
 
 type strategy struct{ rotation *roundrobin.Rotation }
@@ -36,8 +38,6 @@ var (
 	_ balancer.Attacher  = (*strategy)(nil)
 	_ balancer.RoleAware = (*strategy)(nil)
 )
-
-func newStrategy() *strategy { return &strategy{roundrobin.NewRotation(nil)} }
 
 func (s *strategy) Pick(call balancer.Call, fit []*balancer.Endpoint) *balancer.Endpoint {
 	if call.Need == balancer.Full && call.Conn == balancer.Calls {

@@ -24,7 +24,7 @@ func members(roles ...etcdprobe.Role) []*balancer.Endpoint {
 		name := fmt.Sprint(i)
 		entry := table.Acquire("", name)
 		entry.SetInfo(role, time.Unix(1, 0))
-		eps[i] = balancer.Detached(name, entry)
+		eps[i] = balancer.Detached(name, entry, nil)
 	}
 	return eps
 }
@@ -82,7 +82,7 @@ func TestNeedsOfTheLeader(t *testing.T) {
 func TestFollowsTheLeader(t *testing.T) {
 	table := health.NewTable()
 	a, b := table.Acquire("", "a"), table.Acquire("", "b")
-	fit := []*balancer.Endpoint{balancer.Detached("a", a), balancer.Detached("b", b)}
+	fit := []*balancer.Endpoint{balancer.Detached("a", a, nil), balancer.Detached("b", b, nil)}
 	s := Builder.Build(nil)
 	a.SetInfo(role(1, 1, 2), time.Unix(1, 0))
 	b.SetInfo(role(2, 1, 2), time.Unix(1, 0))
@@ -101,9 +101,8 @@ func TestRoleAware(t *testing.T) {
 }
 
 func TestConcurrentPicks(t *testing.T) {
-	table := health.NewTable()
-	entry := table.Acquire("", "a")
-	fit := []*balancer.Endpoint{balancer.Detached("a", entry), balancer.Detached("b", table.Acquire("", "b"))}
+	entry := health.NewTable().Acquire("", "a")
+	fit := []*balancer.Endpoint{balancer.Detached("a", entry, nil), balancer.Detached("b", nil, nil)}
 	s := Builder.Build(nil)
 	var wg sync.WaitGroup
 	for range 4 {
@@ -121,7 +120,7 @@ func TestConcurrentPicks(t *testing.T) {
 
 func TestPickDoesNotAllocate(t *testing.T) {
 	fit := members(role(1, 2, 5), role(2, 2, 5), role(3, 2, 5))
-	s := newStrategy()
+	s := Builder.Build(nil)
 	assert.Zero(t, testing.AllocsPerRun(100, func() { s.Pick(balancer.Call{}, fit) }))
 }
 

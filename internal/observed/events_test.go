@@ -35,7 +35,7 @@ func TestLongSuspicionIsAnEjection(t *testing.T) {
 			e := Events(r, r, (*balancer.Endpoint).Address, nil).(*events)
 			table := health.NewTable()
 			suspect, other := table.Acquire("", "a"), table.Acquire("", "b")
-			ep, all := balancer.Detached("a", suspect), []*balancer.Endpoint{balancer.Detached("a", suspect), balancer.Detached("b", other)}
+			ep, all := balancer.Detached("a", suspect, nil), []*balancer.Endpoint{balancer.Detached("a", suspect, nil), balancer.Detached("b", other, nil)}
 			e.siblings = func(*balancer.Endpoint) []*balancer.Endpoint { return all }
 			other.Note(health.Evidence{Kind: health.Served, At: time.Now()})
 			e.Changed(ep, suspect.Note(health.Evidence{Kind: health.Suspicious, Often: often, At: time.Now()}))
@@ -59,8 +59,8 @@ func TestUpdatesOfManyEndpointsShareAPause(t *testing.T) {
 		e := Events(r, r, (*balancer.Endpoint).Address, nil).(*events)
 		table := health.NewTable()
 		refuser, other := table.Acquire("", "a"), table.Acquire("", "b")
-		all := slices.Repeat([]*balancer.Endpoint{balancer.Detached("b", other)}, 1000)
-		all[500] = balancer.Detached("a", refuser)
+		all := slices.Repeat([]*balancer.Endpoint{balancer.Detached("b", other, nil)}, 1000)
+		all[500] = balancer.Detached("a", refuser, nil)
 		e.siblings = func(*balancer.Endpoint) []*balancer.Endpoint { return all }
 		e.Changed(all[0], other.Note(health.Evidence{Kind: health.Served, At: time.Now()}))
 		e.Changed(all[500], refuser.Note(health.Evidence{Kind: health.Refusing, At: time.Now()}))
@@ -92,7 +92,7 @@ func testBound(t *testing.T, endpoints, limit int) {
 	lost := 0
 	o := &blockingObserver{release: make(chan struct{})}
 	e := Events(o, o, (*balancer.Endpoint).Address, func(n int) { lost += n }).(*events)
-	ep := balancer.Detached("a", health.NewTable().Acquire("", "a"))
+	ep := balancer.Detached("a", nil, nil)
 	e.siblings = func(*balancer.Endpoint) []*balancer.Endpoint {
 		return slices.Repeat([]*balancer.Endpoint{ep}, endpoints)
 	}

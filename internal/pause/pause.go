@@ -19,14 +19,22 @@ func Until(ctx context.Context, wake <-chan struct{}, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-wake:
 	case <-ctx.Done():
 	}
 	return ctx.Err()
+}
+
+// Closed reports whether a channel to which nothing is sent is closed.
+func Closed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
 }
 
 // Signal puts a value into a channel of capacity 1, unless it has one: what waits for it wakes.

@@ -173,10 +173,10 @@ func changes(ctx context.Context, at Site, log *transcript.Log, root, alice *cli
 	log.Step("token: put")(holder.Put(ctx, "a/token", "1"))
 	log.Step("token: denied put")(holder.Put(ctx, "c/token", "1"))
 	cfg.Token = "wrong"
-	stranger := ok(clientv3.New(cfg))
-	defer end(stranger, log)
-	withDeadline(ctx, 2*time.Second, func(ctx context.Context) { log.Step("wrong token: get")(stranger.Get(ctx, "a/1")) })
-	withDeadline(ctx, 2*time.Second, func(ctx context.Context) { log.Step("wrong token: put")(stranger.Put(ctx, "a/1", "1")) })
+	wrongToken := ok(clientv3.New(cfg))
+	defer end(wrongToken, log)
+	withDeadline(ctx, 2*time.Second, func(ctx context.Context) { log.Step("wrong token: get")(wrongToken.Get(ctx, "a/1")) })
+	withDeadline(ctx, 2*time.Second, func(ctx context.Context) { log.Step("wrong token: put")(wrongToken.Put(ctx, "a/1", "1")) })
 }
 
 // coreWithToken makes calls of every service as root.

@@ -124,22 +124,22 @@ func opPanics(_ context.Context, _ Site, log *transcript.Log) {
 }
 
 func compares(_ context.Context, _ Site, log *transcript.Log) {
-	targets := map[string]clientv3.Cmp{
-		"value": clientv3.Value("k"), "version": clientv3.Version("k"), "create": clientv3.CreateRevision("k"),
-		"mod": clientv3.ModRevision("k"), "lease": clientv3.LeaseValue("k"), "zero": {},
-		"unknown": clientv3.FromCompare(&pb.Compare{Target: 99}),
-	}
-	operands := []any{"s", 1, int64(2), clientv3.LeaseID(3), int32(4), uint64(5), []byte("b"), 1.5, nil}
-	for _, name := range []string{"value", "version", "create", "mod", "lease", "zero", "unknown"} {
-		cmp := targets[name]
-		for _, operand := range operands {
-			step := fmt.Sprintf("%s = %T", name, operand)
+	for _, target := range []struct {
+		name string
+		cmp  clientv3.Cmp
+	}{
+		{"value", clientv3.Value("k")}, {"version", clientv3.Version("k")}, {"create", clientv3.CreateRevision("k")},
+		{"mod", clientv3.ModRevision("k")}, {"lease", clientv3.LeaseValue("k")}, {"zero", clientv3.Cmp{}},
+		{"unknown", clientv3.FromCompare(&pb.Compare{Target: 99})},
+	} {
+		for _, operand := range []any{"s", 1, int64(2), clientv3.LeaseID(3), int32(4), uint64(5), []byte("b"), 1.5, nil} {
+			step := fmt.Sprintf("%s = %T", target.name, operand)
 			log.Panic(step, func() {
-				done := clientv3.Compare(cmp, "=", operand)
+				done := clientv3.Compare(target.cmp, "=", operand)
 				log.Value(step+": message", done.GetCompare())
 			})
 		}
-		log.Value(name+" is left as it was", cmp.GetCompare())
+		log.Value(target.name+" is left as it was", target.cmp.GetCompare())
 	}
 	for _, result := range []string{"=", "!=", "<", ">", "==", "<=", ""} {
 		log.Panic("result "+result, func() {

@@ -193,27 +193,27 @@ func (r *rig) put(ctx context.Context, n int) error {
 
 // kill ends the member at the address after it has given up the lead.
 func (r *rig) kill(ctx context.Context, address string) error {
-	var doomed, other *lab.Member
+	var victim, other *lab.Member
 	for _, m := range r.cluster.Members() {
 		if r.cluster.ClientLink(m).Addr() == address {
-			doomed = m
+			victim = m
 		} else {
 			other = m
 		}
 	}
-	if doomed == nil || other == nil {
+	if victim == nil || other == nil {
 		return fmt.Errorf("no member at %s that can be spared", address)
 	}
 	leader, err := r.cluster.Leader(ctx)
 	if err != nil {
 		return err
 	}
-	if leader == doomed {
+	if leader == victim {
 		if err := r.cluster.MoveLeader(ctx, other); err != nil {
 			return err
 		}
 	}
-	return doomed.Kill()
+	return victim.Kill()
 }
 
 // sampleTimeout bounds one sample. The slowest, a resumption by the official

@@ -85,10 +85,10 @@ func TestServiceOfAKilledProcess(t *testing.T) {
 	}()
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	require.NoError(t, err)
-	doomed, alive := strings.TrimSpace(line), grpctest.ServeHealth(t)
+	victim, alive := strings.TrimSpace(line), grpctest.ServeHealth(t)
 	register(t, client, etcd.Registration{Service: killedService, Address: alive})
 	conn := dial(t, client, killedService)
-	callUntilOnly(t, conn, doomed, alive)
+	callUntilOnly(t, conn, victim, alive)
 
 	require.NoError(t, child.Process.Kill())
 	killed := time.Now()

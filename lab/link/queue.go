@@ -3,6 +3,8 @@ package link
 import (
 	"sync"
 	"time"
+
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // maxQueued is how many bytes one direction of one connection may hold back: what a
@@ -43,13 +45,6 @@ func newQueue() *queue {
 	return &queue{filled: make(chan struct{}, 1), drained: make(chan struct{}, 1)}
 }
 
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // push adds data, which the queue then owns, when there is room for it. It returns
 // false when done closes first.
 func (q *queue) push(done <-chan struct{}, data []byte) bool {
@@ -72,7 +67,7 @@ func (q *queue) tryPush(c chunk) bool {
 	}
 	q.bytes += len(c.data)
 	q.chunks = append(q.chunks, c)
-	signal(q.filled)
+	pause.Signal(q.filled)
 	return true
 }
 
@@ -92,7 +87,7 @@ func (q *queue) finish(end ending) {
 	}
 	q.ended = true
 	q.chunks = append(q.chunks, chunk{arrived: time.Now(), end: end})
-	signal(q.filled)
+	pause.Signal(q.filled)
 }
 
 // pop removes the oldest chunk, waiting for one. It returns false when done closes
@@ -120,6 +115,6 @@ func (q *queue) tryPop() (chunk, bool) {
 	q.chunks[0] = chunk{}
 	q.chunks = q.chunks[1:]
 	q.bytes -= len(c.data)
-	signal(q.drained)
+	pause.Signal(q.drained)
 	return c, true
 }

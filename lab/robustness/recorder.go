@@ -141,8 +141,7 @@ func (r *Recorder) AwaitDeletion(ctx context.Context, key string, after int64) e
 func (r *Recorder) follow(ctx context.Context, m *lab.Member) {
 	for ctx.Err() == nil {
 		err := r.stream(ctx, m)
-		var wrong disagreement
-		if errors.As(err, &wrong) {
+		if _, wrong := errors.AsType[disagreement](err); wrong {
 			r.fail(fmt.Errorf("%s: %w", m.Name(), err))
 			return
 		}

@@ -24,6 +24,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/quorate/quorate/internal/grpctest"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/kube"
 	"github.com/quorate/quorate/lab/servers"
 )
@@ -180,7 +181,7 @@ func (l *load) write(writing, ctx context.Context, t *testing.T, writer int) {
 	}
 }
 
-// put creates an object or changes it to a value, again and again while the store is away.
+// put creates an object or changes it to a value, again and again while the store is unreachable.
 func (l *load) put(ctx context.Context, t *testing.T, name, value string) {
 	l.until(ctx, t, "put "+name, func(ctx context.Context) error {
 		got, err := l.objects.Get(ctx, name, metav1.GetOptions{})
@@ -226,10 +227,7 @@ func (l *load) until(ctx context.Context, t *testing.T, what string, request fun
 			t.Errorf("%s: %v", what, err)
 			return
 		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-		}
+		_ = pause.For(ctx, 50*time.Millisecond)
 	}
 }
 
@@ -250,9 +248,6 @@ func (l *load) read(writing context.Context, t *testing.T) {
 				break
 			}
 		}
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-writing.Done():
-		}
+		_ = pause.For(writing, 200*time.Millisecond)
 	}
 }

@@ -55,7 +55,7 @@ func (r *Running) start(ctx context.Context, s Server, path string, setup site.S
 		}
 		cfg.Args = append(cfg.Args, tokens)
 	case site.TLS:
-		// A proxy speaks to its member in clear: it refuses a client certificate that names a user.
+		// A proxy speaks to its member in plaintext: it refuses a client certificate that names a user.
 		cfg.TLS, cfg.ClientCertAuth = s.kind != grpcProxy, s.kind == member
 	case site.Secured:
 		cfg.TLS = true

@@ -167,18 +167,15 @@ func (r *Reporter) follow() {
 
 // waitUntil waits until a time, or until shortly after a change. It returns false if the reporter is closed.
 func (r *Reporter) waitUntil(next time.Time) bool {
-	timer := time.NewTimer(time.Until(next))
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(time.Until(next)):
 		return true
 	case <-r.change:
 	case <-r.closing:
 		return false
 	}
-	timer.Reset(settle)
 	select {
-	case <-timer.C:
+	case <-time.After(settle):
 		return true
 	case <-r.closing:
 		return false

@@ -299,7 +299,7 @@ func TestNegativeTTL(t *testing.T) {
 		code = c
 	}
 	a, err := s.ask(t, question{name: "svc.test."})
-	require.True(t, isNone(err))
+	require.True(t, isNotFound(err))
 	require.Equal(t, time.Minute, a.ttl)
 
 	c := s.client(t, Config{})
@@ -354,9 +354,9 @@ func TestFailuresOnTheWire(t *testing.T) {
 		s.mu.Unlock()
 		_, err := s.ask(t, question{name: "svc.test."})
 		require.Error(t, err)
-		require.Equal(t, c.none, isNone(err), "%v, %v: %v", c.a, c.aaaa, err)
+		require.Equal(t, c.none, isNotFound(err), "%v, %v: %v", c.a, c.aaaa, err)
 		_, err = s.ask(t, question{name: "_a._tcp.svc.test.", srv: true})
-		require.Equal(t, c.aaaa == dnsmessage.RCodeSuccess || c.aaaa == dnsmessage.RCodeNameError, isNone(err), "%v: %v", c.aaaa, err)
+		require.Equal(t, c.aaaa == dnsmessage.RCodeSuccess || c.aaaa == dnsmessage.RCodeNameError, isNotFound(err), "%v: %v", c.aaaa, err)
 	}
 }
 

@@ -121,7 +121,7 @@ func (d *discovery) lookup(ctx context.Context) (endpoints []string, ttl time.Du
 			}
 			q := question{server: d.server, name: "_" + service + "._tcp." + d.domain, srv: true}
 			err = &lookupError{explain(q, d.Timeout, err), err}
-			if !isNone(err) {
+			if !isNotFound(err) {
 				return nil, 0, err
 			}
 			none = both(none, err)

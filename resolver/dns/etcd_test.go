@@ -68,7 +68,7 @@ func TestDiscoverEtcd(t *testing.T) {
 			continue
 		}
 		assert.EqualError(t, err, c.err, c.name)
-		assert.Equal(t, strings.Contains(c.err, "no such host"), isNone(err), c.name)
+		assert.Equal(t, strings.Contains(c.err, "no such host"), isNotFound(err), c.name)
 	}
 	_, err := DiscoverEtcd(t.Context(), "", EtcdConfig{})
 	require.EqualError(t, err, `dns: domain of the etcd cluster: "" is not a domain name: a label is empty`)

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// none returns the error of a lookup without records.
-func none(name, kind string) error {
+// notFound returns the error of a lookup without records.
+func notFound(name, kind string) error {
 	return &net.DNSError{Err: "no " + kind + " records", Name: name, IsNotFound: true}
 }
 
-func isNone(err error) bool {
+func isNotFound(err error) bool {
 	d, ok := errors.AsType[*net.DNSError](err)
 	return ok && d.IsNotFound
 }
@@ -62,7 +62,7 @@ type known struct {
 	backends []backend
 }
 
-// ask answers a question. An answer has backends; without any, isNone holds for the error, and the
+// ask answers a question. An answer has backends; without any, isNotFound holds for the error, and the
 // answer has the TTL.
 func (c *client) ask(ctx context.Context, q question, before known) (answer, error) {
 	l := c.newLookup(q.server)
@@ -89,7 +89,7 @@ func (l *lookup) services(ctx context.Context, q question, before known) (answer
 	switch {
 	case len(a.backends) == 0:
 		return a, err
-	case err != nil && !isNone(err):
+	case err != nil && !isNotFound(err):
 		a.incomplete = "dns: " + explain(q, l.Timeout, err)
 	}
 	if !l.Backups {
@@ -104,7 +104,7 @@ func (l *lookup) host(ctx context.Context, name, before string) (addresses, erro
 	defer cancel()
 	found, err := l.resolver.LookupNetIP(ctx, l.Family.network(), name)
 	if err == nil && len(found) == 0 {
-		err = none(name, "address")
+		err = notFound(name, "address")
 	}
 	if err = l.verify(err, before); err != nil {
 		return addresses{ttl: l.seen.validity()}, err
@@ -127,7 +127,7 @@ func (l *lookup) records(ctx context.Context, service, proto, name, before strin
 	case len(records) > 0:
 		err = nil
 	case err == nil:
-		err = none(name, "usable SRV")
+		err = notFound(name, "usable SRV")
 	}
 	return records, l.verify(err, before)
 }
@@ -139,7 +139,7 @@ func (l *lookup) verify(err error, before string) error {
 	l.seen = l.recorder.end()
 	var incomplete error
 	switch {
-	case isNone(err):
+	case isNotFound(err):
 		incomplete = l.seen.incomplete("")
 	case err == nil && before != "" && before != l.seen.found:
 		incomplete = l.seen.incomplete(before)
@@ -147,7 +147,7 @@ func (l *lookup) verify(err error, before string) error {
 	if incomplete != nil {
 		err = incomplete
 	}
-	if err != nil && !isNone(err) {
+	if err != nil && !isNotFound(err) {
 		l.servers.forget()
 	}
 	return err
@@ -172,7 +172,7 @@ func explain(q question, timeout time.Duration, err error) string {
 	if name != "" && !strings.EqualFold(strings.TrimSuffix(name, "."), strings.TrimSuffix(q.name, ".")) {
 		reason = fmt.Sprintf("%q: %s", name, reason) // with a search domain, or the target of an SRV record
 	}
-	if isNone(err) {
+	if isNotFound(err) {
 		return fmt.Sprintf("%q has no %s: %s", q.name, q.what(), reason)
 	}
 	return fmt.Sprintf("looking up the %s of %q: %s", q.what(), q.name, reason)

@@ -100,8 +100,7 @@ func (s *script) ask(ctx context.Context, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.errs[name]; err != nil {
-		var d *net.DNSError
-		if errors.As(err, &d) {
+		if d, ok := errors.AsType[*net.DNSError](err); ok {
 			named := *d
 			named.Name = name
 			return &named

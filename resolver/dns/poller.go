@@ -81,12 +81,7 @@ func (p *poller) publishedLocked() feed.State {
 }
 
 // resolveNow requests a lookup as soon as MinInterval allows one.
-func (p *poller) resolveNow() {
-	select {
-	case p.asked <- struct{}{}:
-	default:
-	}
-}
+func (p *poller) resolveNow() { pause.Signal(p.asked) }
 
 // Stop implements lastgood.Source.
 func (p *poller) Stop() (last state, ok bool) {
@@ -110,12 +105,10 @@ func (p *poller) run(ctx context.Context, wait time.Duration) {
 // pause waits for the next lookup: for d, or until a lookup is requested, but not sooner
 // than MinInterval after the last. It returns false if the poller was stopped.
 func (p *poller) pause(ctx context.Context, d time.Duration) bool {
-	due := time.NewTimer(d)
-	defer due.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-due.C:
+	case <-time.After(d):
 		return ctx.Err() == nil
 	case <-p.asked:
 	}
@@ -141,7 +134,7 @@ func (p *poller) poll(ctx context.Context) time.Duration {
 		case !before.listed:
 			wait = schedule.first(wait)
 		}
-	case isNone(err):
+	case isNotFound(err):
 		r.empty(now, explain(p.q, p.client.Timeout, err), found.ttl)
 	default:
 		r.failure(now, explain(p.q, p.client.Timeout, err))

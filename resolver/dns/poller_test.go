@@ -297,7 +297,7 @@ func TestIdle(t *testing.T) {
 	})
 }
 
-// A channel that opens or leaves idle mode while DNS is away starts with the last list, and
+// A channel that opens or leaves idle mode while DNS is unreachable starts with the last list, and
 // reports that.
 func TestLastListOutlivesItsChannels(t *testing.T) {
 	const failed = `dns: looking up the addresses of "kept": server misbehaving`
@@ -346,7 +346,7 @@ func TestLastListOutlivesItsChannels(t *testing.T) {
 	}
 }
 
-// Channels that come and go while DNS is away cause no more lookups than one that stays.
+// Channels that come and go while DNS is unreachable cause no more lookups than one that stays.
 func TestChannelsComeAndGo(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		s.has("svc", "10.0.0.1")

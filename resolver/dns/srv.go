@@ -123,16 +123,16 @@ func (l *lookup) hosts(ctx context.Context, server string, hosts map[string]bool
 		wg.Go(func() {
 			defer func() { <-places }()
 			a, err := l.newLookup(server).host(ctx, host, "")
-			if glue := l.glue(host); isNone(err) && len(glue.all) > 0 {
+			if glue := l.glue(host); isNotFound(err) && len(glue.all) > 0 {
 				a, err = glue, nil // it exists
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if len(known[host]) > 0 && (err != nil && !isNone(err) || a.missing != FamilyAuto) {
+			if len(known[host]) > 0 && (err != nil && !isNotFound(err) || a.missing != FamilyAuto) {
 				a, err = addresses{all: known[host], ttl: unknownTTL}, nil
 			}
 			found[host] = a
-			if err != nil && (worst == nil || isNone(worst)) {
+			if err != nil && (worst == nil || isNotFound(worst)) {
 				worst = fmt.Errorf("target of an SRV record: %w", err)
 			}
 		})

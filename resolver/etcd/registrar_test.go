@@ -398,11 +398,11 @@ func TestShutdown(t *testing.T) {
 			want: []string{"removed at 0s", "graceful stop at 1s", "stop at 10s", "stopped at 10s"}, err: stoppedEarly,
 		},
 		// The withdrawal gets a part of the time, the server the rest.
-		"etcd is away, for a third of the time": {
+		"etcd is unreachable, for a third of the time": {
 			timeout: 9 * time.Second, busy: time.Second, outage: true,
 			want: []string{"removed at 3s", "graceful stop at 4s", "stopped at 5s"}, err: `etcd: withdrawing "svc/a:1": `,
 		},
-		"etcd is away, for five seconds": {
+		"etcd is unreachable, for five seconds": {
 			timeout: time.Hour, busy: time.Second, outage: true,
 			want: []string{"removed at 5s", "graceful stop at 6s", "stopped at 7s"}, err: `etcd: withdrawing "svc/a:1": `,
 		},

@@ -98,7 +98,7 @@ func TestFaultsAtFirst(t *testing.T) {
 		fault, mend func(t *testing.T, s *fakeapiserver.Server)
 		want        []string
 	}{
-		"it is away": {
+		"it is unreachable": {
 			fault: func(_ *testing.T, s *fakeapiserver.Server) { s.Stop() },
 			mend:  func(t *testing.T, s *fakeapiserver.Server) { require.NoError(t, s.Restart()) },
 			want:  []string{"cannot watch endpointslices", "connection refused"},
@@ -148,7 +148,7 @@ func TestFaultsKeepTheList(t *testing.T) {
 		mend   func(t *testing.T, s *fakeapiserver.Server)
 		want   string
 	}{
-		"it is away": {
+		"it is unreachable": {
 			fault: func(_ *testing.T, s *fakeapiserver.Server) { s.Stop() },
 			mend:  func(t *testing.T, s *fakeapiserver.Server) { require.NoError(t, s.Restart()) },
 			want:  "connection refused",

@@ -55,7 +55,7 @@ func named(p port) serviceTarget {
 
 // Slices are merged, in any order.
 func TestResolve(t *testing.T) {
-	yes, no, going := conditions(ptr(true), nil, nil), conditions(ptr(false), nil, nil), conditions(ptr(false), ptr(true), ptr(true))
+	yes, no, going := conditions(new(true), nil, nil), conditions(new(false), nil, nil), conditions(new(false), new(true), new(true))
 	leaving := []discoveryv1.Endpoint{hintedEndpoint("10.0.0.1", false, []string{"a"}, nil), hintedEndpoint("10.0.0.2", false, []string{"b"}, nil)}
 	leaving[0].Conditions, leaving[1].Conditions = going, going
 	six := func(endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
@@ -122,17 +122,17 @@ func TestResolvePorts(t *testing.T) {
 	udp := corev1.ProtocolUDP
 	several := slice("users", "a", 80, "10.0.0.1")
 	several.Ports = []discoveryv1.EndpointPort{
-		{Name: ptr("dns"), Port: ptr(int32(53)), Protocol: &udp},
-		{Name: ptr("any")}, // unusable without a number
-		{Name: ptr("grpc"), Port: ptr(int32(8080))},
-		{Name: ptr("metrics"), Port: ptr(int32(9090))},
+		{Name: new("dns"), Port: new(int32(53)), Protocol: &udp},
+		{Name: new("any")}, // unusable without a number
+		{Name: new("grpc"), Port: new(int32(8080))},
+		{Name: new("metrics"), Port: new(int32(9090))},
 	}
 	unnamed := slice("users", "b", 80, "10.0.0.2")
 	unnamed.Ports[0].Name = nil
 	portless := slice("users", "c", 80, "10.0.0.3")
 	portless.Ports = nil
 	onlyUDP := slice("users", "d", 80, "10.0.0.4")
-	onlyUDP.Ports = []discoveryv1.EndpointPort{{Name: ptr("dns"), Port: ptr(int32(53)), Protocol: &udp}}
+	onlyUDP.Ports = []discoveryv1.EndpointPort{{Name: new("dns"), Port: new(int32(53)), Protocol: &udp}}
 
 	for name, c := range map[string]struct {
 		set   []*discoveryv1.EndpointSlice
@@ -171,7 +171,7 @@ func TestResolvePorts(t *testing.T) {
 }
 
 func TestResolveConditions(t *testing.T) {
-	yes, no := ptr(true), ptr(false)
+	yes, no := new(true), new(false)
 	ready, unknown := conditions(yes, yes, no), conditions(nil, nil, nil)
 	notReady, leaving, gone := conditions(no, no, no), conditions(no, yes, yes), conditions(no, no, yes)
 	published := conditions(yes, no, yes) // publishNotReadyAddresses
@@ -201,7 +201,7 @@ func TestResolveConditions(t *testing.T) {
 }
 
 func TestResolveEmpty(t *testing.T) {
-	no, portless := conditions(ptr(false), nil, nil), of("a")
+	no, portless := conditions(new(false), nil, nil), of("a")
 	portless.Ports = nil // as the controller writes it without pods
 	for _, c := range []struct {
 		set  []*discoveryv1.EndpointSlice
@@ -263,12 +263,12 @@ func TestResolveHints(t *testing.T) {
 
 func TestResolveTellsWhereEndpointsRun(t *testing.T) {
 	s := slice("users", "a", 80, "10.0.0.1", "10.0.0.2")
-	s.Endpoints[0].Zone, s.Endpoints[0].NodeName = ptr("eu-a"), ptr("n1")
+	s.Endpoints[0].Zone, s.Endpoints[0].NodeName = new("eu-a"), new("n1")
 	s.Endpoints[0].TargetRef = &corev1.ObjectReference{Kind: "Pod", Name: "users-1", UID: "u1"}
 	before := resolve([]*discoveryv1.EndpointSlice{s}, named(port{}), place{}).endpoints
 	assert.Equal(t, []string{"eu-a", "n1", "users-1"}, []string{Zone(before[0]), Node(before[0]), Pod(before[0])})
 	assert.Equal(t, []string{"", "", ""}, []string{Zone(before[1]), Node(before[1]), Pod(before[1])})
-	s.Endpoints[0].Zone = ptr("eu-b")
+	s.Endpoints[0].Zone = new("eu-b")
 	after := resolve([]*discoveryv1.EndpointSlice{s}, named(port{}), place{}).endpoints
 	assert.False(t, feed.Equal(before, after), "the channel is updated")
 }

@@ -82,12 +82,10 @@ func stream(ctx context.Context, get *rest.Request) (io.ReadCloser, error) {
 		return a.body, a.err
 	case <-ctx.Done():
 	}
-	timer := time.NewTimer(reaction)
-	defer timer.Stop()
 	select {
 	case a := <-answered:
 		return a.body, a.err
-	case <-timer.C:
+	case <-time.After(reaction):
 		close(left)
 		return nil, ctx.Err()
 	}

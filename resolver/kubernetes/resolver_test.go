@@ -16,6 +16,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/quorate/quorate/internal/grpctest"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // hosts returns n addresses in 10.net.0.0/16.
@@ -62,7 +63,7 @@ func TestSlicesAreMerged(t *testing.T) {
 // A channel without endpoints has an empty list and the reason.
 func TestWithoutEndpoints(t *testing.T) {
 	admin := slice("users", "a", 80, "10.0.0.1")
-	admin.Ports = append(admin.Ports, discoveryv1.EndpointPort{Name: ptr("admin"), Port: ptr(int32(81))})
+	admin.Ports = append(admin.Ports, discoveryv1.EndpointPort{Name: new("admin"), Port: new(int32(81))})
 	for target, c := range map[string]struct {
 		first, second *discoveryv1.EndpointSlice
 		reason        []string
@@ -139,15 +140,10 @@ func TestCloseDuringEvents(t *testing.T) {
 	stop := make(chan struct{})
 	var changes sync.WaitGroup
 	changes.Go(func() {
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
+		for i := 0; !pause.Closed(stop); i++ {
+			if _, err := server.Update(slice("users", "a", 80, fmt.Sprintf("10.0.0.%d", i%200+1))); err != nil {
+				t.Error(err)
 				return
-			default:
-				if _, err := server.Update(slice("users", "a", 80, fmt.Sprintf("10.0.0.%d", i%200+1))); err != nil {
-					t.Error(err)
-					return
-				}
 			}
 		}
 	})
@@ -207,7 +203,7 @@ func TestBuildRefusesTarget(t *testing.T) {
 
 func TestRPCErrorSaysWhatIsWrong(t *testing.T) {
 	s := slice("users", "a", 80, "10.0.0.1")
-	s.Endpoints[0].Conditions.Ready = ptr(false)
+	s.Endpoints[0].Conditions.Ready = new(false)
 	server := startServer(t, s, slice("orders", "b", 80))
 	b := newTestBuilder(t, Config{REST: server.RESTConfig()}, quick())
 	for text, want := range map[string]string{

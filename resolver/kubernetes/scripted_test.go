@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/quorate/quorate/internal/grpctest"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // script is an API server scripted by the test, for virtual time.
@@ -90,12 +91,7 @@ func sendExpired(out io.Writer) {
 
 // keepOpen keeps an answer open for d, or until the client closes it.
 func keepOpen(r *http.Request, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-r.Context().Done():
-		return r.Context().Err()
-	}
+	return pause.For(r.Context(), d)
 }
 
 const (

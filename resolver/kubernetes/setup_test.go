@@ -78,18 +78,16 @@ func slice(service, name string, port int32, hosts ...string) *discoveryv1.Endpo
 	s := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: ptr("grpc"), Port: &port}},
+		Ports:       []discoveryv1.EndpointPort{{Name: new("grpc"), Port: &port}},
 	}
 	for _, host := range hosts {
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
 			Addresses:  []string{host},
-			Conditions: discoveryv1.EndpointConditions{Ready: ptr(true)},
+			Conditions: discoveryv1.EndpointConditions{Ready: new(true)},
 		})
 	}
 	return s
 }
-
-func ptr[T any](v T) *T { return &v }
 
 func create(t *testing.T, server *fakeapiserver.Server, slices ...*discoveryv1.EndpointSlice) {
 	t.Helper()

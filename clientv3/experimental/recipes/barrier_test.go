@@ -43,10 +43,10 @@ func TestBarrierBetweenReadAndWatch(t *testing.T) {
 				for _, step := range tt.between {
 					step(t, cluster, b)
 				}
-				still(t, wait)
+				requireWaiting(t, wait)
 				release()
 				if tt.held {
-					still(t, wait)
+					requireWaiting(t, wait)
 					require.NoError(t, b.Release())
 				}
 				require.Equal(t, tt.want, wait.result(t))
@@ -104,7 +104,7 @@ func TestWaitEventsFromNowOn(t *testing.T) {
 			got, err = recipe.WaitEvents(client, "k", 0, types{isPut})
 			return err
 		})
-		still(t, wait)
+		requireWaiting(t, wait)
 		clienttest.Put(t, cluster, "k", "after")
 		succeed(t, wait)
 		require.Equal(t, "after", string(got.Kv.Value))
@@ -135,7 +135,7 @@ func TestWaitEventsErrors(t *testing.T) {
 					_, err := wait(client, "k", 0, types{isDelete})
 					return err
 				})
-				still(t, waiting)
+				requireWaiting(t, waiting)
 				require.NoError(t, client.Close())
 				requireClientClosed(t, waiting.result(t))
 			})

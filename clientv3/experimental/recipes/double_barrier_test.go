@@ -39,7 +39,7 @@ func enterAll(t *testing.T, barriers ...*recipe.DoubleBarrier) {
 	t.Helper()
 	var entering []pending
 	for _, b := range barriers {
-		still(t, entering...)
+		requireWaiting(t, entering...)
 		entering = append(entering, call(b.Enter))
 	}
 	succeed(t, entering...)
@@ -98,7 +98,7 @@ func TestDoubleBarrierIsLostBeforeItOpens(t *testing.T) {
 			clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 				b1, s1 := newDoubleBarrier(t, cluster, 2)
 				in1 := call(b1.Enter)
-				still(t, in1)
+				requireWaiting(t, in1)
 				lose(t, cluster, s1)
 				requireSessionLost(t, in1.result(t))
 
@@ -123,7 +123,7 @@ func TestDoubleBarrierLastOneIsLost(t *testing.T) {
 		expireIt := func(*fakeetcd.Call) { assert.NoError(t, cluster.ExpireLease(int64(s2.Lease()))) }
 		cluster.Nth("Txn", 2, expireIt)
 		requireSessionLost(t, b2.Enter())
-		still(t, in1)
+		requireWaiting(t, in1)
 		require.Nil(t, cluster.Get("b/ready"))
 
 		b3, _ := newDoubleBarrier(t, cluster, 2)
@@ -155,10 +155,10 @@ func TestDoubleBarrierEnterCompaction(t *testing.T) {
 					require.NoError(t, b[1].Enter())
 				}
 				compact(t, cluster)
-				still(t, in)
+				requireWaiting(t, in)
 				release()
 				if !opened {
-					still(t, in)
+					requireWaiting(t, in)
 					require.NoError(t, b[1].Enter())
 				}
 				succeed(t, in)
@@ -185,7 +185,7 @@ func TestDoubleBarrierFailover(t *testing.T) {
 						out = append(out, call(b.Leave))
 					}
 				}
-				still(t, out...)
+				requireWaiting(t, out...)
 				expire(t, cluster, sessions[dead])
 				succeed(t, out...)
 				require.Empty(t, clienttest.Keys(t, client, "b/waiters/"))
@@ -203,7 +203,7 @@ func TestDoubleBarrierReuse(t *testing.T) {
 		out := []pending{call(b[1].Leave), call(b[2].Leave)}
 		in := call(b[3].Enter)
 		succeed(t, append(out, call(b[0].Leave))...)
-		still(t, in)
+		requireWaiting(t, in)
 		require.Len(t, clienttest.Keys(t, client, "b"), 1)
 	})
 }
@@ -221,7 +221,7 @@ func TestDoubleBarrierOpensWithoutALostParticipant(t *testing.T) {
 		})
 		in := call(b[0].Enter)
 		remove(t, client, "b/waiters/", clientv3.WithPrefix())
-		still(t, in)
+		requireWaiting(t, in)
 		enterAll(t, b[1:]...)
 		requireSessionLost(t, in.result(t))
 	})

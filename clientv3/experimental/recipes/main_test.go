@@ -50,8 +50,8 @@ func succeed(t *testing.T, calls ...pending) {
 	}
 }
 
-// still checks that calls wait.
-func still(t *testing.T, calls ...pending) {
+// requireWaiting checks that calls wait.
+func requireWaiting(t *testing.T, calls ...pending) {
 	t.Helper()
 	synctest.Wait()
 	for _, p := range calls {
@@ -91,7 +91,7 @@ func TestCallsEndWithTheClient(t *testing.T) {
 		q, p := recipe.NewQueue(client, "q"), recipe.NewPriorityQueue(client, "p")
 		var got [2]string
 		waiting := []pending{call(barrier.Wait), call(double.Leave), call(locks[0].Lock), dequeue(q, &got[0]), dequeue(samePriority{p}, &got[1])}
-		still(t, waiting...)
+		requireWaiting(t, waiting...)
 		require.NoError(t, client.Close())
 		later := []pending{
 			call(barrier.Wait), call(barrier.Hold), call(barrier.Release), call(locks[1].RLock),

@@ -109,10 +109,10 @@ func TestDequeueMissesNothing(t *testing.T) {
 				if tt.compacted {
 					compact(t, cluster)
 				}
-				still(t, waiting)
+				requireWaiting(t, waiting)
 				release()
 				if tt.later {
-					still(t, waiting)
+					requireWaiting(t, waiting)
 					require.NoError(t, q.Enqueue("v"))
 				}
 				succeed(t, waiting)

@@ -37,13 +37,13 @@ func TestRWMutex(t *testing.T) {
 		got5 := call(w5.Lock)
 
 		require.NoError(t, r2.RUnlock())
-		still(t, got3, got4, got5)
+		requireWaiting(t, got3, got4, got5)
 		require.NoError(t, r1.RUnlock())
 		succeed(t, got3)
-		still(t, got4, got5)
+		requireWaiting(t, got4, got5)
 		require.NoError(t, w3.Unlock())
 		succeed(t, got4)
-		still(t, got5)
+		requireWaiting(t, got5)
 		require.NoError(t, r4.RUnlock())
 		succeed(t, got5)
 		require.NoError(t, w5.Unlock())
@@ -112,7 +112,7 @@ func TestRWMutexWaiterIsLost(t *testing.T) {
 					require.NoError(t, first.Lock())
 					m, s := newRWMutex(t, cluster)
 					got := call(func() error { return lock(m) })
-					still(t, got)
+					requireWaiting(t, got)
 					lose(t, cluster, s)
 					requireSessionLost(t, got.result(t))
 					require.NoError(t, first.Unlock())
@@ -153,14 +153,14 @@ func TestRWMutexSessionHasEnded(t *testing.T) {
 	})
 }
 
-// etcd is away for longer than the lease of the session lasts. A waiting client learns of it
+// etcd is unreachable for longer than the lease of the session lasts. A waiting client learns of it
 // at once: it is not held up by a key that goes by itself, and cannot be deleted.
 func TestRWMutexSessionIsLostInAnOutage(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		clienttest.Put(t, cluster, "m/write/1", "")
 		s := newSession(t, client, concurrency.WithTTL(2))
 		got := call(recipe.NewRWMutex(s, "m").Lock)
-		still(t, got)
+		requireWaiting(t, got)
 		cluster.Member(0).Stop()
 		<-s.Done()
 		lost := time.Now()

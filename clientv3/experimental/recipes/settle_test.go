@@ -89,7 +89,7 @@ func TestLockSurvivesALostAnswer(t *testing.T) {
 		require.NoError(t, m.Lock())
 		require.Len(t, clienttest.Keys(t, client, "m"), 1)
 		waits := call(other.RLock)
-		still(t, waits)
+		requireWaiting(t, waits)
 		require.NoError(t, m.Unlock())
 		succeed(t, waits)
 	})

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/internal/pause"
 )
 
 func TestKeptAlive(t *testing.T) {
@@ -99,7 +101,7 @@ func TestOutage(t *testing.T) {
 						}
 						return nil
 					},
-					onNext: func(ctx context.Context, _ error) error { return wait(ctx, 2*time.Hour) },
+					onNext: func(ctx context.Context, _ error) error { return pause.For(ctx, 2*time.Hour) },
 				}
 				e, logs := startEngine(t, f)
 				start := time.Now()

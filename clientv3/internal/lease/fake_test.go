@@ -12,6 +12,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // fakeStreams opens streams to a server that the test scripts.
@@ -83,7 +85,7 @@ func (f *fakeStreams) Pause(ctx context.Context, err error) error {
 	if f.onPause != nil {
 		return f.onPause(ctx, err)
 	}
-	return wait(ctx, time.Second)
+	return pause.For(ctx, time.Second)
 }
 
 func (f *fakeStreams) Wake() {
@@ -129,15 +131,6 @@ func (f *fakeStreams) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.opened)
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 type fakeClient struct {

@@ -15,6 +15,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/internal/pause"
 )
 
 func answerOf(id, ttl int64) *pb.LeaseKeepAliveResponse {
@@ -344,7 +346,7 @@ func TestDueLeasesWakeTheNextStream(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := &fakeStreams{onNext: func(ctx context.Context, _ error) error { return wait(ctx, time.Minute) }}
+				f := &fakeStreams{onNext: func(ctx context.Context, _ error) error { return pause.For(ctx, time.Minute) }}
 				e, _ := startEngine(t, f)
 				subscribe(t, e, t.Context(), 1, Subscriber{})
 				time.Sleep(ttl / 7) // the next keepalive is due after a sixth of the TTL to a third

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // ttl is the TTL of the leases in these tests, and firstAnswer their bound for the first answer.
@@ -87,14 +89,7 @@ func (p *probe) delivered() int {
 	return len(p.ttls)
 }
 
-func (p *probe) isClosed() bool {
-	select {
-	case <-p.over:
-		return true
-	default:
-		return false
-	}
-}
+func (p *probe) isClosed() bool { return pause.Closed(p.over) }
 
 func (r *rig) subscribe(id int64, s Subscriber) *probe {
 	p := newProbe(id, s)

@@ -135,13 +135,7 @@ func (sh *shard) awaitReader(w *watcher, limit int) {
 		return
 	}
 	begun := time.Now()
-	timer := time.NewTimer(sh.readerWait)
-	defer timer.Stop()
-	select {
-	case <-sh.proceed:
-	case <-timer.C:
-	case <-sh.ctx.Done():
-	}
+	_ = pause.Until(sh.ctx, sh.proceed, sh.readerWait)
 	sh.mu.Lock()
 	sh.readerWait -= time.Since(begun)
 	if sh.readerWait <= 0 && w.shard.Load() == sh && w.phase == following && w.buffer.held() > limit/2 {

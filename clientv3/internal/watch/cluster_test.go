@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // cluster is a Connector to an in-memory model of etcd, which all shards of an engine share. Tests set its faults.
@@ -121,12 +123,7 @@ func (c *cluster) Next(ctx context.Context, cause error) error {
 	if c.next != nil {
 		return c.next(cause)
 	}
-	select {
-	case <-time.After(10 * time.Millisecond):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return pause.For(ctx, 10*time.Millisecond)
 }
 
 func (c *cluster) Wake() { c.wakes.Add(1) }
@@ -330,15 +327,14 @@ func (st *stream) flushLocked() {
 
 // sync serves watchers that are behind every 100 ms, as etcd does.
 func (st *stream) sync() {
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
+	tick := time.Tick(100 * time.Millisecond)
 	for {
 		st.c.mu.Lock()
 		st.srv.sync()
 		st.flushLocked()
 		st.c.mu.Unlock()
 		select {
-		case <-ticker.C:
+		case <-tick:
 		case <-st.ctx.Done():
 			st.c.mu.Lock()
 			st.c.streams = slices.DeleteFunc(st.c.streams, func(o *stream) bool { return o == st })

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // The search for a leader pauses for a random time below a bound, which doubles with
@@ -43,17 +45,13 @@ func (ls *leaderSearch) serveMeanwhile(l *link) (accepted *link, err error) {
 // find returns a stream that a member with a leader has accepted, nil once ctx ends.
 func (ls *leaderSearch) find(ctx context.Context) *link {
 	conn := ls.sh.engine.cfg.Connect()
-	for {
-		select {
-		case <-time.After(rand.N(ls.bound)):
-		case <-ctx.Done():
-			return nil
-		}
+	for pause.For(ctx, rand.N(ls.bound)) == nil {
 		ls.bound = min(2*ls.bound, maxLeaderRetry)
 		if l := ls.try(ctx, conn); l != nil {
 			return l
 		}
 	}
+	return nil
 }
 
 // try returns a new stream if a server accepts it. The stream outlives ctx.

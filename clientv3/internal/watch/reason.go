@@ -11,9 +11,8 @@ import (
 // refusesID reports whether a server may have refused a create for the id in it. kine
 // refuses every create with an id as an invalid argument; etcd never does.
 func refusesID(resp *pb.WatchResponse) bool {
-	var known rpctypes.EtcdError
-	return strings.HasPrefix(resp.CancelReason, "rpc error: code = InvalidArgument ") &&
-		!errors.As(refusal(resp.CancelReason), &known)
+	_, known := errors.AsType[rpctypes.EtcdError](refusal(resp.CancelReason))
+	return !known && strings.HasPrefix(resp.CancelReason, "rpc error: code = InvalidArgument ")
 }
 
 // isDenial reports whether a refusal says that the user has no permission.
@@ -30,9 +29,8 @@ func refusal(reason string) error {
 			text = desc
 		}
 	}
-	var known rpctypes.EtcdError
-	if err := rpctypes.Error(errors.New(text)); errors.As(err, &known) {
-		return err
+	if known, ok := errors.AsType[rpctypes.EtcdError](rpctypes.Error(errors.New(text))); ok {
+		return known
 	}
 	return errors.New(reason)
 }

@@ -40,9 +40,7 @@ func watch(c *Call) error {
 	defer ws.answer.Stop()
 	var progress <-chan time.Time
 	if interval := ws.options.ProgressInterval; interval > 0 {
-		ticker := time.NewTicker(interval)
-		defer ticker.Stop()
-		progress = ticker.C
+		progress = time.Tick(interval)
 	}
 	requests, lost := c.requests(), c.leaderLost()
 	for {

@@ -103,7 +103,7 @@ type proxyCreate struct {
 	id      int64
 }
 
-// pipe keeps a create until a while after the last one.
+// pipe queues a create. All are answered when pipelineDelay has passed since the last one.
 func (ws *watchStream) pipe(r *pb.WatchCreateRequest) {
 	ws.piped = append(ws.piped, proxyCreate{r, ws.newProxyID(r)})
 	ws.answer.Reset(pipelineDelay)

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // errNoReader ends a command whose output has no reader.
@@ -17,14 +19,7 @@ func WhileRead(ctx context.Context, out io.Writer) (while context.Context, stop 
 	while, cancel := context.WithCancelCause(ctx)
 	if file, ok := out.(*os.File); ok {
 		go func() {
-			ticker := time.NewTicker(time.Second)
-			defer ticker.Stop()
-			for {
-				select {
-				case <-while.Done():
-					return
-				case <-ticker.C:
-				}
+			for pause.For(while, time.Second) == nil {
 				if noReader(file) {
 					cancel(errNoReader)
 				}

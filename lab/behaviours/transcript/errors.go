@@ -54,8 +54,7 @@ func kind(err error) string {
 	case interface{ GRPCStatus() *status.Status }:
 		return "gRPC status"
 	}
-	var wrapped rpctypes.EtcdError
-	if errors.As(err, &wrapped) {
+	if _, wrapped := errors.AsType[rpctypes.EtcdError](err); wrapped {
 		return "wrapped rpctypes.EtcdError"
 	}
 	return "plain"

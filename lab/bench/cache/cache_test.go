@@ -88,10 +88,9 @@ func unrelatedWrites(b *testing.B, c *clientv3.Client, perSecond int) (stop func
 	ctx, cancel := context.WithCancel(b.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		tick := time.NewTicker(time.Second / time.Duration(perSecond))
-		defer tick.Stop()
+		tick := time.Tick(time.Second / time.Duration(perSecond))
 		for ctx.Err() == nil {
-			<-tick.C
+			<-tick
 			if _, err := c.Put(ctx, "other", "value"); err != nil && ctx.Err() == nil {
 				b.Error(err)
 			}
@@ -142,11 +141,10 @@ func watch(b *testing.B, w clientv3.Watcher, watchers int) {
 			}
 		})
 	}
-	tick := time.NewTicker(time.Second / eventsPerSecond)
-	defer tick.Stop()
+	tick := time.Tick(time.Second / eventsPerSecond)
 	server, own := memberMetrics(b), cputime.Used()
 	for i := 0; b.Loop(); i++ {
-		<-tick.C
+		<-tick
 		_, err := writes.Put(ctx, fmt.Sprintf("watch/%03d", i%1000), string(make([]byte, 100)))
 		require.NoError(b, err)
 	}

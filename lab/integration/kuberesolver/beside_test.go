@@ -116,7 +116,7 @@ func (s *scene) findFamilies(t *testing.T, b resolver.Builder) []string {
 	return texts
 }
 
-// findRestart returns how long after the restart of a server that was away for ten seconds
+// findRestart returns how long after the restart of a server that was unreachable for ten seconds
 // a change is seen.
 func (s *scene) findRestart(t *testing.T, w *grpctest.Channel) time.Duration {
 	t.Helper()

@@ -8,7 +8,6 @@ import (
 	"net"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/quorate/quorate/internal/grpctest"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/resolver/kubernetes"
 )
 
@@ -207,14 +207,7 @@ func keepCalling(t *testing.T, conn *grpc.ClientConn) *calls {
 }
 
 func (c *calls) run(ctx context.Context, conn *grpc.ClientConn) error {
-	pace := time.NewTicker(pollInterval)
-	defer pace.Stop()
-	for made := 0; ; made++ {
-		select {
-		case <-pace.C:
-		case <-ctx.Done():
-			return nil
-		}
+	for made := 0; pause.For(ctx, pollInterval) == nil; made++ {
 		limited, cancel := context.WithTimeout(ctx, testTimeout)
 		_, err := grpctest.Ask(limited, conn)
 		cancel()
@@ -222,6 +215,7 @@ func (c *calls) run(ctx context.Context, conn *grpc.ClientConn) error {
 			return fmt.Errorf("after %d calls: %w", made, err)
 		}
 	}
+	return nil
 }
 
 // end returns the error of the first call that failed.

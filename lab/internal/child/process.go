@@ -18,6 +18,8 @@ import (
 	"os/exec"
 	"runtime"
 	"syscall"
+
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // Process is a process that [Start] started. Its methods may be called from
@@ -59,14 +61,7 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
 // Alive reports whether the process exists. A frozen one does.
-func (p *Process) Alive() bool {
-	select {
-	case <-p.exited:
-		return false
-	default:
-		return true
-	}
-}
+func (p *Process) Alive() bool { return !pause.Closed(p.exited) }
 
 // Cause says how the process ended, and is an error for a successful end too. It must
 // not be called before Exited is closed.

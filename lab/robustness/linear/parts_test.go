@@ -69,7 +69,7 @@ func TestViolationsAreKept(t *testing.T) {
 	require.ErrorContains(t, err, "show a violation")
 }
 
-func TestKeysOfNobody(t *testing.T) {
+func TestKeysWithoutOwner(t *testing.T) {
 	out := robustness.Outcome{Counts: &robustness.Counts{}}
 	events := []history.Event{{KeyValue: history.KeyValue{Key: keyPrefix + "9/0", ModRevision: 2}}, {KeyValue: history.KeyValue{Key: "/else", ModRevision: 3}}}
 	require.NoError(t, Config{}.check(nil, model.NewRecord(keyPrefix, events, 9), &out))

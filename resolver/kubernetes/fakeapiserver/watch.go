@@ -143,9 +143,7 @@ func (w *watcher) run(ctx context.Context) error {
 	}
 	var bookmarks <-chan time.Time
 	if w.bookmark > 0 {
-		ticker := time.NewTicker(w.bookmark)
-		defer ticker.Stop()
-		bookmarks = ticker.C
+		bookmarks = time.Tick(w.bookmark)
 	}
 	for {
 		changes, version, more := w.store.since(w.version)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/internal/endpoint"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // Config says what is examined.
@@ -73,10 +74,7 @@ func Examine(ctx context.Context, cfg Config) (Report, error) {
 	}
 	withProgress(cfg, all[begin:], func(v *visit) { v.examine(ctx) })
 	if unsettled(all) {
-		select {
-		case <-time.After(cfg.Settle):
-		case <-ctx.Done():
-		}
+		_ = pause.For(ctx, cfg.Settle)
 		withProgress(cfg, all, func(v *visit) { v.again(ctx) })
 	}
 	if cfg.Hash {
@@ -105,14 +103,13 @@ func withProgress(cfg Config, visits []*visit, do func(*visit)) {
 		defer close(ended)
 		each(visits, do)
 	}()
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
+	tick := time.Tick(time.Second)
 	var last []string
 	for {
 		select {
 		case <-ended:
 			return
-		case <-ticker.C:
+		case <-tick:
 		}
 		var waiting []string
 		for _, v := range visits {

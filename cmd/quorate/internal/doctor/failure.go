@@ -45,7 +45,7 @@ func (d *diagnosis) failure(v *visit) {
 	case stepTLS:
 		d.tlsFailure(v, address)
 	case stepAuth:
-		if status.Code(v.err) == codes.Unavailable || timedOut(v.err) || errors.Is(v.err, errInClear) {
+		if status.Code(v.err) == codes.Unavailable || timedOut(v.err) || errors.Is(v.err, errPlaintext) {
 			d.rpcFailure(v, address)
 			return
 		}
@@ -176,7 +176,7 @@ func clientCertificate(cfg *tls.Config) (cert *x509.Certificate, given bool) {
 func (d *diagnosis) rpcFailure(v *visit, address string) {
 	switch {
 	case refusedLogin(v.err): // see login
-	case errors.Is(v.err, errInClear):
+	case errors.Is(v.err, errPlaintext):
 		d.finding(v, Error, AuthRefused, "write https:// before the endpoint, or use no TLS at all", "%v", v.err)
 	case wantsCertificate(v.err) || v.web.err != nil && wantsCertificate(v.web.err):
 		d.clientCertificate(v)
@@ -263,8 +263,8 @@ func refusedLogin(err error) bool {
 }
 
 func timedOut(err error) bool {
-	var network net.Error
-	return status.Code(err) == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &network) && network.Timeout()
+	network, ok := errors.AsType[net.Error](err)
+	return status.Code(err) == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) || ok && network.Timeout()
 }
 
 func closed(err error) bool {

@@ -34,8 +34,8 @@ func (v *visit) open() error {
 	return err
 }
 
-// errInClear is the failure of an endpoint to which a client sends neither a token nor a password.
-var errInClear = errors.New("neither a token nor a password is sent to it in clear, because the client is configured for TLS")
+// errPlaintext is the failure of an endpoint to which a client sends neither a token nor a password.
+var errPlaintext = errors.New("neither a token nor a password is sent to it in plaintext, because the client is configured for TLS")
 
 // signed returns ctx with the token, if there is one.
 func (v *visit) signed(ctx context.Context) context.Context {
@@ -52,7 +52,7 @@ func (v *visit) authenticate(ctx context.Context) {
 	}
 	login := v.cfg.Client
 	if v.tls == nil && v.cfg.secured() && login.Token+login.Username != "" {
-		v.fail(stepAuth, errInClear)
+		v.fail(stepAuth, errPlaintext)
 		return
 	}
 	if v.token = login.Token; login.Username == "" {

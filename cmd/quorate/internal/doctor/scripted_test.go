@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/internal/grpctest"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/internal/port"
 )
 
@@ -43,10 +44,7 @@ func (s *scripted) Status(context.Context, *pb.StatusRequest) (*pb.StatusRespons
 }
 
 func (s *scripted) Range(ctx context.Context, _ *pb.RangeRequest) (*pb.RangeResponse, error) {
-	select {
-	case <-time.After(s.delay):
-	case <-ctx.Done():
-	}
+	_ = pause.For(ctx, s.delay)
 	return &pb.RangeResponse{Header: s.status.Header}, s.read
 }
 

@@ -82,7 +82,7 @@ type tally struct{ ended, seconds, perSecond, failing, p99 float64 }
 type count struct{ ended, failed, seconds float64 }
 
 func (c count) minus(o count) count {
-	if o.ended > c.ended { // it is another process, or the endpoint was away
+	if o.ended > c.ended { // it is another process, or the endpoint was unreachable
 		return c
 	}
 	return count{c.ended - o.ended, c.failed - o.failed, c.seconds - o.seconds}

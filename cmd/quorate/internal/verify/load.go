@@ -26,11 +26,10 @@ func (r *run) load(ctx, lasting context.Context) {
 			}
 		})
 	}
-	tick := time.NewTicker(time.Second / time.Duration(r.cfg.Rate))
-	defer tick.Stop()
+	tick := time.Tick(time.Second / time.Duration(r.cfg.Rate))
 	for time.Now().Before(end) && ctx.Err() == nil {
 		select {
-		case <-tick.C:
+		case <-tick:
 			select { // without a reader a turn is left out
 			case turns <- struct{}{}:
 			default:

@@ -61,11 +61,10 @@ func again() int {
 		fmt.Printf("not tested: no namespaces: %v; %s=1 makes this a failure\n", err, required)
 		return 0
 	}
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit):
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ExitCode()
-	case err != nil:
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
