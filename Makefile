@@ -1,6 +1,6 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
 .PHONY: build test test-kubernetes quorate-lab experiments-short published stress versions versions-short tidy tidy-check release-check snapshot binaries lint generate site lab compare soak soak-locks soak-linear soak-resolvers \
-	kube-apiserver kube-test kube-test-short keepalive-test conformance dependents etcdctl shim-tests shim-tests-short \
+	kube-apiserver kube-test kube-test-short keepalive-test conformance dependents robustness etcdctl shim-tests shim-tests-short \
 	servers servers-build servers-short kube-servers kube-faults kube-apiserver-over-shim bench bench-watches bench-fleet bench-pools bench-toolkit bench-calls bench-minimal bench-batch bench-once bench-routing bench-observed bench-leases \
 	fuzz-endpoint fuzz-dns fuzz-dns-answers fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-settings fuzz-target
 
@@ -98,8 +98,11 @@ soak-resolvers: ## the gRPC resolvers while their sources fail, for ten minutes:
 conformance: ## etcd's own suite of client tests over Quorate, all nine packages; five minutes
 	cd conformance && GOWORK=off go run .
 
-dependents: ## the etcd tests of CoreDNS, Trillian and k8s.io/apiserver over Quorate; three minutes
-	cd conformance && GOWORK=off go run . --suite dependents
+dependents: ## the etcd tests of CoreDNS, Trillian, go-zero, Kitex's registry, k8s.io/apiserver and Cilium over Quorate; four minutes
+	cd conformance && GOWORK=off go run . --suite dependents && GOWORK=off go run . --suite cilium
+
+robustness: ## etcd's own robustness tests over Quorate, on servers with fail points, and their validator over this project's faults; eight minutes
+	cd conformance && GOWORK=off go run . --suite robustness && GOWORK=off go test -tags experiment -count=1 -v ./referee -soak 1m
 
 etcdctl: ## build etcd's etcdctl over Quorate: ./conformance/etcdctl/etcdctl
 	cd conformance/etcdctl && GOWORK=off go build .
@@ -108,7 +111,7 @@ shim-tests: conformance dependents ## all of the above, and every command of etc
 	cd conformance && GOWORK=off go test ./...
 
 shim-tests-short: ## the same without what is slow; CI runs this
-	cd conformance && GOWORK=off go test . && GOWORK=off go run . --short --parallel 3 && GOWORK=off go run . --suite dependents --short
+	cd conformance && GOWORK=off go test . && GOWORK=off go run . --short --parallel 3 && GOWORK=off go run . --suite dependents --short && GOWORK=off go test -tags experiment -count=1 ./referee
 	cd conformance && GOWORK=off go test -short ./etcdctl && GOWORK=off go run ./dependents
 
 kube-apiserver: ## build the real kube-apiserver 1.36.3 from its released modules; five minutes when nothing is cached

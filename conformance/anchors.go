@@ -6,6 +6,9 @@
 package main
 
 import (
+	_ "github.com/cilium/cilium/pkg/kvstore"
+	_ "github.com/kitex-contrib/registry-etcd"
+	_ "github.com/zeromicro/go-zero/core/discov"
 	_ "go.etcd.io/etcd/tests/v3/framework/integration"
 	_ "go.etcd.io/etcd/tests/v3/integration/clientv3"
 	_ "go.etcd.io/etcd/tests/v3/robustness/scenarios"

@@ -181,6 +181,6 @@ func (b build) String() string {
 // goCommand returns a go command in this module, not subject to any workspace.
 func (b build) goCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Env = append(os.Environ(), "GOWORK=off")
+	cmd.Env = append(append(os.Environ(), "GOWORK=off"), b.suite.environ...)
 	return cmd
 }

@@ -14,7 +14,8 @@
 //	go run . lease watch           these packages only
 //	go run . --run Leasing lease   these tests only
 //	go run . --official            with the official client, to compare
-//	go run . --suite dependents    the tests of CoreDNS, Trillian and k8s.io/apiserver
+//	go run . --suite dependents    the tests of CoreDNS, Trillian, Kitex's registry, go-zero and k8s.io/apiserver
+//	go run . --suite cilium        those of Cilium's kvstore
 //	go run . --suite robustness    etcd's robustness tests, on servers built with fail points
 //	go run . --suite dependents --server PATH k8s.io/apiserver/pkg/storage/etcd3
 //	                               those of Kubernetes' storage, on an etcd 3.4 to 3.6 or a kine at PATH
@@ -91,7 +92,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		_, _ = fmt.Fprint(stderr, "Flags:\n")
 		flags.PrintDefaults()
 	}
-	name := flags.String("suite", etcdSuite.name, "run etcd's tests of its client (`etcd`), the tests of the client's dependents (dependents), or etcd's robustness tests (robustness)")
+	name := flags.String("suite", etcdSuite.name, "run etcd's tests of its client (`etcd`), those of the client's users (dependents, cilium), or etcd's robustness tests (robustness)")
 	flags.StringVar(&opts.run, "run", "", "run only the tests whose name matches the `regexp`; their number is not checked then")
 	flags.IntVar(&opts.parallel, "parallel", 1, "run the tests of `n` packages at a time: faster, but processors may become scarce")
 	flags.BoolVar(&opts.short, "short", false, "leave out the slowest tests, and those that need idle processors")

@@ -23,13 +23,14 @@ type suite struct {
 	fixtures []string
 	// servers are the releases of etcd that the tests start, built with fail points, by the name of the executable.
 	servers map[string]string
-	tags    string // build tags
+	tags    string   // build tags
+	environ []string // what the tests have in their environment besides
 	// etcd is where the tests expect a server; "" if they start their own.
 	etcd     string
 	packages []suitePackage
 }
 
-var suites = []suite{etcdSuite, dependentsSuite, robustnessSuite}
+var suites = []suite{etcdSuite, dependentsSuite, ciliumSuite, robustnessSuite}
 
 func suiteNamed(name string) (suite, error) {
 	var known []string
