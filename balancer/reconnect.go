@@ -32,6 +32,10 @@ const (
 	maxPause       = time.Minute
 	maxOutagePause = 15 * time.Second
 
+	// maxBrief is how many connections in a row may be lost within firstPause before the next attempts wait as after
+	// failed ones, while another endpoint is connected: something resets them.
+	maxBrief = 3
+
 	// subConnBackoff is the backoff of gRPC with [ConnectParams].
 	subConnBackoff = 100 * time.Millisecond
 	// minConnectTimeout is how long an attempt may take, TLS and HTTP/2 settings
@@ -234,7 +238,11 @@ func (rc *reconnector) reconnectLocked(s *subConn) {
 		rc.tryAtLocked(s, s.due)
 	case s.class != Calls:
 	case rc.anyReadyLocked():
-		rc.tryAtLocked(s, time.Now().Add(rand.N(reconnectSpread)))
+		pause := rand.N(reconnectSpread)
+		if s.brief > maxBrief {
+			pause = pauseAfter(s.brief-maxBrief-1, 1, maxOutagePause)
+		}
+		rc.tryAtLocked(s, time.Now().Add(pause))
 	default:
 		rc.p.connectLocked(s)
 	}

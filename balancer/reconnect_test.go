@@ -43,6 +43,24 @@ func TestLostConnectionsComeBackSpreadWhileOthersServe(t *testing.T) {
 	})
 }
 
+// A network that resets each connection soon costs few attempts to connect while other endpoints serve.
+func TestConnectionsThatDoNotLastAreMadeLessOften(t *testing.T) {
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
+		s := servers[0]
+		before := s.dials.Load()
+		for range 600 {
+			time.Sleep(100 * time.Millisecond)
+			s.disconnect()
+		}
+		assert.LessOrEqual(t, s.dials.Load()-before, int64(16), "in a minute")
+		within(t, 15*time.Second, "connected", c.endpoint(s).Ready)
+
+		time.Sleep(time.Second)
+		s.disconnect()
+		within(t, 250*time.Millisecond, "connected again", c.endpoint(s).Ready)
+	})
+}
+
 func TestConnectionComesBackAtOnceIfThereIsNoOther(t *testing.T) {
 	withClient(t, 1, func(t *testing.T, c *client, servers []*server) {
 		servers[0].disconnect()

@@ -24,6 +24,8 @@ type subConn struct {
 	state connectivity.State
 	// failures counts the attempts to connect that have failed since the latest connection.
 	failures int
+	// brief counts the connections in a row that were lost within firstPause.
+	brief int
 	// attempted is when the latest attempt began, due when the next one may; the timer fires then.
 	attempted, due time.Time
 	timer          *time.Timer // nil before the first
@@ -242,6 +244,9 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 		s.disconnectedLocked()
 		if was == connectivity.Ready {
 			t.evidence = health.Evidence{Kind: health.Disconnected, Detail: "connection lost"}
+			if s.brief++; time.Since(s.attempted) >= firstPause {
+				s.brief = 0
+			}
 		}
 		p.reconnects.reconnectLocked(s)
 	default:
