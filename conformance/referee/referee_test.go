@@ -1,6 +1,6 @@
 //go:build experiment
 
-// Package referee has an experiment of package robustness judged by etcd.
+// Package referee has etcd's own validator check an experiment of package robustness.
 package referee
 
 import (
@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestReferee has etcd's own traffic run over Quorate while this project's faults are injected, and etcd's own validator
-// judge the answers and the watches by what the members have written to disk.
+// TestReferee runs etcd's own traffic over Quorate while this project's faults are injected. Etcd's own validator compares
+// the answers and the watches with what the members have written to disk.
 func TestReferee(t *testing.T) {
 	cfg := robustness.Config{Duration: *soak, Seed: *seed, Log: t.Output()}
 	require.NoError(t, cfg.Complete().Err())
@@ -79,15 +79,15 @@ func TestReferee(t *testing.T) {
 		}
 		t.Logf("%d operations, %d events, %d requests on disk", operations, events, len(persisted))
 		require.Greater(t, min(operations, events), 100)
-		judge := func() error {
+		check := func() error {
 			return validate.ValidateAndReturnVisualize(zap.NewNop(), validate.Config{ExpectRevisionUnique: load.ExpectUniqueRevision()},
 				reports, persisted, 5*time.Minute).Error()
 		}
-		err = judge()
+		err = check()
 		watch := &watchers.Reports()[0].Watch[0]
 		lost := slices.IndexFunc(watch.Responses, func(r model.WatchResponse) bool { return len(r.Events) > 0 })
 		watch.Responses = slices.Delete(watch.Responses, lost, lost+1)
-		require.Error(t, judge(), "an event is missing")
+		require.Error(t, check(), "an event is missing")
 		return err
 	})
 	require.NoError(t, err)

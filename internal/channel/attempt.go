@@ -31,11 +31,8 @@ type attempt struct {
 	from *failure
 	// anonymous attempts carry no token: Authenticate itself.
 	anonymous bool
-	// quiet is set when a quiet stream ends.
-	quiet atomic.Bool
-	token atomic.Pointer[token]
-	// insecure is set if its endpoint gets no secrets, because the connection is not secure.
-	insecure atomic.Bool
+	marks     atomic.Uint32 // markQuiet, markInsecure
+	token     atomic.Pointer[token]
 	// called is set when the interceptors of the program have called, and executions counts
 	// their calls that may have been executed: they may call more than once, and return any error.
 	called     atomic.Bool
@@ -43,6 +40,11 @@ type attempt struct {
 
 	trace observe.AttemptTrace // nil if there is no Tracer
 }
+
+const (
+	markQuiet    = 1 << iota // its stream was quiet when it ended
+	markInsecure             // its endpoint gets no secrets, because the connection is not secure
+)
 
 var _ balancer.Watcher = (*attempt)(nil)
 
@@ -146,7 +148,9 @@ func (a *attempt) endpoint() *balancer.Endpoint {
 }
 
 // keptSecret reports whether nothing was sent, because the request or its token is a secret.
-func (a *attempt) keptSecret() bool { return a != nil && a.insecure.Load() && !a.MaySent() }
+func (a *attempt) keptSecret() bool {
+	return a != nil && a.marks.Load()&markInsecure != 0 && !a.MaySent()
+}
 
 // usedToken returns the token that the attempt carried, nil if unknown.
 func (a *attempt) usedToken() *token {

@@ -57,7 +57,9 @@ func (s *stream) RecvMsg(m any) error {
 		s.attempt.Heard()
 		return nil
 	}
-	s.attempt.quiet.Store(s.attempt.Quiet())
+	if s.attempt.Quiet() {
+		s.attempt.marks.Or(markQuiet)
+	}
 	ev, err := s.attempt.outcome(s.method, err)
 	if retry.Classify(err, ev) == retry.Token {
 		s.tokens.drop(s.attempt, err)

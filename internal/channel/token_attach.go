@@ -107,7 +107,7 @@ func (s *tokenSource) refusePlaintext(ctx context.Context, a *attempt, t *token)
 	} else if t.value == "" {
 		return nil
 	}
-	a.insecure.Store(true)
+	a.marks.Or(markInsecure)
 	return errPlaintext(what, cmp.Or(s.name(a.endpoint()), "an endpoint"))
 }
 

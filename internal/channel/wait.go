@@ -141,7 +141,7 @@ func (r *Retrier) reopensAtOnce(now time.Time) bool {
 func (r *Retrier) reopen(ctx context.Context, a *attempt, cause error) error {
 	r.woken = time.Now()
 	var spread time.Duration
-	if a != nil && a.quiet.Load() && a.cutReason() == nil {
+	if a != nil && a.marks.Load()&markQuiet != 0 && a.cutReason() == nil {
 		spread = rand.N(reopenSpread)
 	}
 	_, err := r.sleep(ctx, spread, nil, r.wake, cause)

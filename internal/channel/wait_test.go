@@ -160,7 +160,9 @@ func worked(t *testing.T, quiet bool) *Retrier {
 	retrier := rangeRetrier(lazy).Endless()
 	retrier.opened = retrier.next(newAttempt(t))
 	retrier.Progress()
-	retrier.opened.quiet.Store(quiet)
+	if quiet {
+		retrier.opened.marks.Store(markQuiet)
+	}
 	return retrier
 }
 
@@ -266,7 +268,7 @@ func TestWakeIsForgottenWhenAStreamWorks(t *testing.T) {
 			retrier.Wake()
 			retrier.opened = retrier.next(newAttempt(t))
 			retrier.Progress()
-			retrier.opened.quiet.Store(true)
+			retrier.opened.marks.Store(markQuiet)
 			longest = max(longest, pauseOf(t, retrier))
 		}
 		assert.Greater(t, longest, reopenSpread/2)

@@ -61,9 +61,6 @@ func (ss *session) requestProgress(notify bool) {
 // ignored the other requests.
 func (ss *session) confirm(s *subscription) {
 	p := &ss.progress
-	if int(s.asked) <= p.past {
-		return // that is known
-	}
 	p.past = int(s.asked)
 	p.sent = min(p.sent, p.made-p.past)
 	for _, other := range ss.live {
@@ -111,7 +108,7 @@ func (ss *session) progressForAll(resp *pb.WatchResponse) {
 	notify := p.notify > 0
 	if !p.early {
 		for _, s := range ss.live {
-			if rev > s.created {
+			if rev > s.created && int(s.asked) > p.past {
 				ss.confirm(s)
 			}
 		}

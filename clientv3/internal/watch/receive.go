@@ -139,7 +139,7 @@ func (ss *session) deliver(resp *pb.WatchResponse) error {
 	if s.req.PrevKV && ss.repeat(s, resp) {
 		return nil
 	}
-	if ss.mode == pipelined {
+	if int(s.asked) > ss.progress.past && ss.mode == pipelined {
 		ss.confirm(s) // in other modes the peer is not etcd, which may have no such queue
 	}
 	if len(resp.Events) == 0 && !resp.Fragment && s.assembly == nil {

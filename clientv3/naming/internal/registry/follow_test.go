@@ -53,7 +53,8 @@ func TestRestoreBeforeAListIsTaken(t *testing.T) {
 		cluster.Once("Range", func(c *fakeetcd.Call) {
 			c.Answer(&pb.RangeResponse{Header: &pb.ResponseHeader{ClusterId: fakeetcd.ClusterID, Revision: 1}}, nil)
 		})
-		clienttest.Get(t, client, "any")
+		_, err := client.Get(t.Context(), "any", clientv3.WithPrefix())
+		require.NoError(t, err)
 		require.Len(t, clienttest.Next(t, lists), 1)
 		require.Empty(t, clienttest.Next(t, lists), "it is listed again")
 	})
