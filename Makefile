@@ -101,7 +101,7 @@ conformance: ## etcd's own suite of client tests over Quorate, all nine packages
 dependents: ## the etcd tests of CoreDNS, Trillian, go-zero, Kitex's registry, k8s.io/apiserver and Cilium over Quorate; four minutes
 	cd conformance && GOWORK=off go run . --suite dependents && GOWORK=off go run . --suite cilium
 
-robustness: ## etcd's own robustness tests over Quorate, on servers with fail points, and their validator over this project's faults; eight minutes
+robustness: ## etcd's own robustness tests over Quorate, on servers with fail points, and their validator over this project's faults; eight minutes of idle processors
 	cd conformance && GOWORK=off go run . --suite robustness && GOWORK=off go test -tags experiment -count=1 -v ./referee -soak 1m
 
 etcdctl: ## build etcd's etcdctl over Quorate: ./conformance/etcdctl/etcdctl

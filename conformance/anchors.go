@@ -6,7 +6,6 @@
 package main
 
 import (
-	_ "github.com/cilium/cilium/pkg/kvstore"
 	_ "github.com/kitex-contrib/registry-etcd"
 	_ "github.com/zeromicro/go-zero/core/discov"
 	_ "go.etcd.io/etcd/tests/v3/framework/integration"

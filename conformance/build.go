@@ -43,6 +43,13 @@ func newBuild(ctx context.Context, s suite, official bool) (b build, err error) 
 			return b, err
 		}
 	}
+	for path, version := range s.released {
+		if s.apart {
+			if err := b.editModule(ctx, "-require="+path+"@"+version); err != nil {
+				return b, err
+			}
+		}
+	}
 	if err := b.check(ctx); err != nil || len(s.fixtures) == 0 {
 		return b, err
 	}

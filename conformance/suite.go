@@ -14,6 +14,8 @@ type suite struct {
 	// released are the modules that the tests are of, and the versions that their
 	// numbers below were counted in.
 	released map[string]string
+	// apart says that go.mod does not have these modules: it would get newer versions of others from them.
+	apart bool
 	// root is the path that the names of the packages are below.
 	root string
 	// folder is where the tests run, below the root of the module "tests". Some open sockets in the directory that they

@@ -47,6 +47,7 @@ var ciliumSuite = suite{
 	name:     "cilium",
 	title:    "The tests of Cilium's kvstore v1.20.2",
 	released: map[string]string{"github.com/cilium/cilium": "v1.20.2"},
+	apart:    true,
 	etcd:     "localhost:4002",
 	environ:  []string{"INTEGRATION_TESTS=true"},
 	packages: []suitePackage{{name: "github.com/cilium/cilium/pkg/kvstore", tests: 29}},

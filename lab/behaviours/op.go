@@ -128,8 +128,12 @@ func compares(_ context.Context, _ Site, log *transcript.Log) {
 		name string
 		cmp  clientv3.Cmp
 	}{
-		{"value", clientv3.Value("k")}, {"version", clientv3.Version("k")}, {"create", clientv3.CreateRevision("k")},
-		{"mod", clientv3.ModRevision("k")}, {"lease", clientv3.LeaseValue("k")}, {"zero", clientv3.Cmp{}},
+		{"value", clientv3.Value("k")},
+		{"version", clientv3.Version("k")},
+		{"create", clientv3.CreateRevision("k")},
+		{"mod", clientv3.ModRevision("k")},
+		{"lease", clientv3.LeaseValue("k")},
+		{"zero", clientv3.Cmp{}},
 		{"unknown", clientv3.FromCompare(&pb.Compare{Target: 99})},
 	} {
 		for _, operand := range []any{"s", 1, int64(2), clientv3.LeaseID(3), int32(4), uint64(5), []byte("b"), 1.5, nil} {
