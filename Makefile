@@ -34,7 +34,7 @@ experiments-short: quorate-lab ## faults, soaks and benchmarks on real clusters,
 	go test -vet=off -tags experiment -count=1 -timeout 20m -p 4 $(EXPERIMENTS)
 
 published: ## a program over the shim, and all that a user gets of a release, of this checkout; four minutes when nothing is cached
-	go test -tags experiment -count=1 -run '^(TestConsumer|TestPublished)$$' ./compat
+	go test -tags experiment -count=1 -timeout 30m -run '^(TestConsumer|TestPublished)$$' ./compat
 
 N ?= 20
 PKG ?= work
