@@ -43,8 +43,8 @@ func newBuild(ctx context.Context, s suite, official bool) (b build, err error) 
 			return b, err
 		}
 	}
-	for path, version := range s.released {
-		if s.apart {
+	if s.apart {
+		for path, version := range s.released {
 			if err := b.editModule(ctx, "-require="+path+"@"+version); err != nil {
 				return b, err
 			}
