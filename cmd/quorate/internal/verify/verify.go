@@ -110,6 +110,9 @@ type run struct {
 	watches    []*watch
 }
 
+// now returns the time since the run began.
+func (r *run) now() time.Duration { return time.Since(r.begin) }
+
 func (r *run) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, r.cfg.Timeout)
 }
