@@ -181,8 +181,8 @@ bench-fleet: ## what a hundred clients cost a cluster, in health and under fault
 bench-pools: ## connection pools beside one connection, blind rotation and puddle; five minutes
 	go test ./lab/bench/pools -run '^$$' -bench . -benchtime 5x
 
-bench-toolkit: ## channels beside those with gRPC's policies, under faults and load: medians of three rounds; twenty minutes
-	go run ./lab/bench/toolkit -rounds 3
+bench-toolkit: ## channels beside those with gRPC's policies, under faults and load: medians of three rounds; 45 minutes
+	go test ./lab/bench/toolkit -run '^$$' -bench . -benchtime 3x -timeout 2h
 
 bench-watches: ## the creation, the memory and the replay of watches, and slow readers, beside the official client; five minutes
 	go test ./lab/bench -run '^$$' -bench '/^(create|idle|replay|stalled)$$' -benchtime 5x -timeout 1h

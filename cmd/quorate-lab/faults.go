@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -76,10 +75,11 @@ func faultsHelp() string {
 	var b strings.Builder
 	b.WriteString(`faults starts a cluster of real etcd processes on this machine, calls it through
 Quorate all the time, watches what is written, keeps leases, and injects one fault after
-the other. It prints, for each fault and kind of call, how many calls were completed,
-failed, or have an unknown outcome, the longest time without a completed call, and how
-long calls took; how late events were delivered; how many leases were lost. A healthy
-spell comes first, as the yardstick. A fault's row goes on until the cluster is healed,
+the other. It prints, for each fault, how many gets and puts were completed, in percent
+of a healthy spell, which comes first; how many calls failed, or have an unknown outcome;
+the longest time without a completed call of a kind, and the slowest call; how late events
+were delivered; how many leases were lost. --json also has the calls of each kind, and
+quantiles. A fault's row goes on until the cluster is healed,
 the calls that met the fault have ended, and ` + faults.DefaultRecovery.String() + ` have passed.
 
 Calls, events and claims of leases are checked against the history of the store. The exit
@@ -114,17 +114,44 @@ func (f faultsFlags) run(cmd *cobra.Command, run faults.Runner) error {
 	if err := f.complete(cmd); err != nil {
 		return cli.Usage(cmd, err)
 	}
-	if f.compare {
-		return f.runComparison(cmd, run)
+	result, err := faults.Compare(cmd.Context(), f.Config, f.chosen(), f.rounds, run)
+	if len(result.Runs) == 0 {
+		return err
 	}
-	if f.once {
-		f.Connect = quorate.Idempotent
+	out, single := cmd.OutOrStdout(), result.Runs[0].Report
+	var printed error
+	switch {
+	case f.json && f.compare:
+		printed = report.JSON(out, result)
+	case f.json:
+		printed = report.JSON(out, single)
+	case f.compare || len(single.Rows) > 0: // a run that never began has no table
+		printed = report.Table(out, result)
 	}
-	rep, err := run(cmd.Context(), f.Config)
-	if f.json || len(rep.Rows) > 0 { // a run that never began has no table
-		err = errors.Join(err, show(cmd, f.json, rep, report.Table))
+	if printed != nil {
+		err = errors.Join(err, fmt.Errorf("print the result: %w", printed))
 	}
-	return conclude(cmd, rep.Verdict, rep.Interrupted, err)
+	var verdict robustness.Verdict // Quorate's own
+	for _, c := range result.Runs {
+		if c.ID == faults.QuorateID {
+			verdict.Merge(c.Report.Verdict)
+		}
+	}
+	return conclude(cmd, verdict, result.Interrupted, err)
+}
+
+// chosen returns the clients to run.
+func (f faultsFlags) chosen() []faults.Client {
+	clients := faults.Clients()
+	if len(f.clients) > 0 {
+		clients = slices.DeleteFunc(clients, func(c faults.Client) bool { return !slices.Contains(f.clients, c.ID) })
+	}
+	for i := range clients {
+		if f.once && clients[i].ID == faults.QuorateID {
+			clients[i].Description, clients[i].Connect = "writes are idempotent, otherwise as it comes", quorate.Idempotent
+		}
+	}
+	return clients
 }
 
 // complete completes the configuration, or returns what is wrong with the flags.
@@ -147,6 +174,9 @@ func (f *faultsFlags) complete(cmd *cobra.Command) (err error) {
 		if !slices.Contains(idsOf(faults.Clients()), id) {
 			return fmt.Errorf("unknown client %q: the clients are %s", id, strings.Join(idsOf(faults.Clients()), ", "))
 		}
+	}
+	if !f.compare {
+		f.clients, f.rounds = []string{faults.QuorateID}, 1
 	}
 	if !set("seed") {
 		f.Seed = rand.Uint64()
@@ -171,17 +201,6 @@ func idsOf(clients []faults.Client) []string {
 	return out
 }
 
-// show prints a result as a table, or as JSON.
-func show[R report.Report | report.Comparison](cmd *cobra.Command, json bool, result R, table func(io.Writer, R) error) error {
-	if json {
-		table = report.JSON[R]
-	}
-	if err := table(cmd.OutOrStdout(), result); err != nil {
-		return fmt.Errorf("print the result: %w", err)
-	}
-	return nil
-}
-
 // conclude returns the error that a command ends with; err is that of the run.
 func conclude(cmd *cobra.Command, verdict robustness.Verdict, interrupted bool, err error) error {
 	switch total := verdict.Total(); {
@@ -194,30 +213,4 @@ func conclude(cmd *cobra.Command, verdict robustness.Verdict, interrupted bool, 
 	default:
 		return err
 	}
-}
-
-// runComparison runs the experiment with several clients and prints the result. Only
-// Quorate's own violations make it fail.
-func (f faultsFlags) runComparison(cmd *cobra.Command, run faults.Runner) error {
-	clients := faults.Clients()
-	if len(f.clients) > 0 {
-		clients = slices.DeleteFunc(clients, func(c faults.Client) bool { return !slices.Contains(f.clients, c.ID) })
-	}
-	for i := range clients {
-		if f.once && clients[i].ID == faults.QuorateID {
-			clients[i].Description, clients[i].Connect = "writes are idempotent, otherwise as it comes", quorate.Idempotent
-		}
-	}
-	result, err := faults.Compare(cmd.Context(), f.Config, clients, f.rounds, run)
-	if len(result.Runs) == 0 {
-		return err
-	}
-	err = errors.Join(err, show(cmd, f.json, result, report.ComparisonTable))
-	var verdict robustness.Verdict
-	for _, c := range result.Runs {
-		if c.ID == faults.QuorateID {
-			verdict.Merge(c.Report.Verdict)
-		}
-	}
-	return conclude(cmd, verdict, result.Interrupted, err)
 }

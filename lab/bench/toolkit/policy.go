@@ -1,4 +1,4 @@
-package main
+package toolkit
 
 import (
 	"fmt"
@@ -25,7 +25,7 @@ const (
 		"failurePercentageEjection": {"threshold": 50, "minimumHosts": 3, "requestVolume": 5, "enforcementPercentage": 100}}`
 )
 
-// policy is a load-balancing policy, by the name of its column.
+// policy is a load-balancing policy, by its name.
 type policy struct{ name, config string }
 
 var policies = []policy{

@@ -1,4 +1,4 @@
-package main
+package toolkit
 
 import (
 	"context"
@@ -28,12 +28,7 @@ type rig struct {
 }
 
 // measure runs a scenario with a policy. An error ends it, see package fatal.
-func measure(s scenario, p policy) (figures []figure, err error) {
-	err = fatal.Catch(func() { figures = measured(s, p) })
-	return figures, err
-}
-
-func measured(s scenario, p policy) []figure {
+func measure(s scenario, p policy) figures {
 	r := &rig{scenario: s, list: manual.NewBuilderWithScheme("toolkit")}
 	defer func() {
 		for _, b := range r.backends {

@@ -1,4 +1,4 @@
-package main
+package toolkit
 
 import (
 	"context"
@@ -18,38 +18,34 @@ type scenario struct {
 	name  string
 	size  int           // backends at the start
 	takes time.Duration // duration of a call
-	slots int64         // how many of allSlots it takes up: scenarios that fit run at once
 
 	repeatable    bool // calls may be executed twice
 	healthChecked bool // by healthCheckConfig
 	denies        bool // health services answer Unauthenticated
 	freezes       bool // a backend
 
-	run func(*rig) []figure
+	run func(*rig) figures
 }
 
-// figure is something that was measured.
-type figure struct {
-	What  string
-	Value float64
-}
+// figures are what was measured, by names that end with their units.
+type figures map[string]float64
 
 var scenarios = []scenario{
-	{name: "flap", size: 3, slots: 1, run: flap},
-	{name: "frozen-streams", size: 3, slots: 1, freezes: true, run: frozenStreams},
-	{name: "hiccup-unauthenticated", size: 3, takes: usual, slots: 2, denies: true, run: hiccup},
-	{name: "not-serving", size: 3, takes: usual, slots: 2, healthChecked: true, run: notServing},
-	{name: "equal", size: 3, slots: allSlots, run: equal},
-	{name: "frozen-8", size: 3, takes: usual, slots: 4, repeatable: true, freezes: true, run: frozen(8)},
-	{name: "failing", size: 5, takes: usual, slots: 6, run: oneOf(15*time.Second, func(b *backend) { b.fails.Store(true) })},
-	{name: "slow", size: 5, takes: usual, slots: 6, run: oneOf(10*time.Second, func(b *backend) { b.takes.Store(20 * int64(usual)) })},
-	{name: "rolling", size: 5, takes: usual, slots: 6, run: rolling},
-	{name: "frozen-300", size: 3, takes: usual, slots: allSlots, repeatable: true, freezes: true, run: frozen(300)},
-	{name: "2000-backends", size: 2000, slots: allSlots, run: many},
+	{name: "flap", size: 3, run: flap},
+	{name: "frozen-streams", size: 3, freezes: true, run: frozenStreams},
+	{name: "hiccup-unauthenticated", size: 3, takes: usual, denies: true, run: hiccup},
+	{name: "not-serving", size: 3, takes: usual, healthChecked: true, run: notServing},
+	{name: "equal", size: 3, run: equal},
+	{name: "frozen-8", size: 3, takes: usual, repeatable: true, freezes: true, run: frozen(8)},
+	{name: "failing", size: 5, takes: usual, run: oneOf(15*time.Second, func(b *backend) { b.fails.Store(true) })},
+	{name: "slow", size: 5, takes: usual, run: oneOf(10*time.Second, func(b *backend) { b.takes.Store(20 * int64(usual)) })},
+	{name: "rolling", size: 5, takes: usual, run: rolling},
+	{name: "frozen-300", size: 3, takes: usual, repeatable: true, freezes: true, run: frozen(300)},
+	{name: "2000-backends", size: 2000, run: many},
 }
 
 // flap leaves a backend with streams out of the list for a second.
-func flap(r *rig) []figure {
+func flap(r *rig) figures {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var cut atomic.Int64
@@ -65,11 +61,14 @@ func flap(r *rig) []figure {
 	time.Sleep(time.Second)
 	r.list.UpdateState(stateOf(r.backends))
 	time.Sleep(35 * time.Second) // a policy may let the streams of what left the list end late
-	return []figure{{"streams cut, of 12", float64(cut.Load())}}
+	return figures{"streams-cut": float64(cut.Load())}
 }
 
+// never is the time after which streams count as left on a frozen backend.
+const never = 10 * time.Second
+
 // frozenStreams freezes a backend of callers that only have streams, and open them again when they end.
-func frozenStreams(r *rig) []figure {
+func frozenStreams(r *rig) figures {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var at sync.Map // the backend of each stream
@@ -84,25 +83,25 @@ func frozenStreams(r *rig) []figure {
 	b := r.backends[r.busiest()]
 	b.link.Blackhole(link.Both)
 	began := time.Now()
-	for left := true; left && time.Since(began) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
+	for left := true; left && time.Since(began) < never; time.Sleep(10 * time.Millisecond) {
 		left = false
 		at.Range(func(_, from any) bool { left = from == b.addr; return !left })
 	}
-	return []figure{{"all elsewhere after, s (10: never)", min(10, time.Since(began).Seconds())}}
+	return figures{"elsewhere-s": min(never, time.Since(began)).Seconds()}
 }
 
 // frozen freezes a backend while callers are at work.
-func frozen(callers int) func(*rig) []figure {
-	return func(r *rig) []figure {
+func frozen(callers int) func(*rig) figures {
+	return func(r *rig) figures {
 		r.warmUp()
 		time.AfterFunc(time.Second, func() { r.backends[r.busiest()].link.Blackhole(link.Both) })
 		o := r.load(callers, 20*time.Millisecond, 4*time.Second)
-		return []figure{{"failed calls", o.failed}, {"longest call, ms", o.quantile(1)}}
+		return figures{"failed": o.failed, "longest-ms": o.quantile(1)}
 	}
 }
 
 // hiccup slows a backend down once, for a second.
-func hiccup(r *rig) []figure {
+func hiccup(r *rig) figures {
 	var work sync.WaitGroup
 	defer work.Wait()
 	work.Go(func() { r.load(6, 20*time.Millisecond, 18*time.Second) })
@@ -114,40 +113,40 @@ func hiccup(r *rig) []figure {
 	time.Sleep(10 * time.Second)
 	before := r.counts()
 	time.Sleep(4 * time.Second)
-	return []figure{{"its share after 10 to 14 s, %", r.shares(before)[i]}}
+	return figures{"its-share-%": r.shares(before)[i]}
 }
 
 // notServing makes the health service of a backend say that it does not serve, although it still answers calls.
-func notServing(r *rig) []figure {
+func notServing(r *rig) figures {
 	r.warmUp()
 	i := r.busiest()
 	r.backends[i].health.SetServingStatus("", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 	time.Sleep(100 * time.Millisecond)
 	before := r.counts()
 	o := r.load(10, 10*time.Millisecond, 2*time.Second)
-	return []figure{{"calls to it", float64(r.counts()[i] - before[i])}, {"failed calls", o.failed}}
+	return figures{"calls-to-it": float64(r.counts()[i] - before[i]), "failed": o.failed}
 }
 
 // equal has one caller and no fault.
-func equal(r *rig) []figure {
+func equal(r *rig) figures {
 	before := r.counts()
 	o := r.load(1, 0, time.Second)
 	shares := r.shares(before)
-	return []figure{{"least share, %", slices.Min(shares)}, {"greatest share, %", slices.Max(shares)}, {"failed calls", o.failed}}
+	return figures{"least-share-%": slices.Min(shares), "greatest-share-%": slices.Max(shares), "failed": o.failed}
 }
 
 // oneOf acts on one backend of several.
-func oneOf(length time.Duration, do func(*backend)) func(*rig) []figure {
-	return func(r *rig) []figure {
+func oneOf(length time.Duration, do func(*backend)) func(*rig) figures {
+	return func(r *rig) figures {
 		r.warmUp()
 		do(r.backends[r.busiest()])
 		o := r.load(20, 20*time.Millisecond, length)
-		return []figure{{"failed calls, %", 100 * o.failed / float64(len(o.took))}, {"p99, ms", o.quantile(0.99)}}
+		return figures{"failed-%": 100 * o.failed / float64(len(o.took)), "p99-ms": o.quantile(0.99)}
 	}
 }
 
 // rolling replaces all backends: a new one is listed, an old one shuts down gracefully, and leaves the list later.
-func rolling(r *rig) []figure {
+func rolling(r *rig) figures {
 	r.warmUp()
 	done := make(chan *outcome, 1)
 	go func() { done <- r.load(50, 20*time.Millisecond, 6*time.Second) }()
@@ -163,17 +162,17 @@ func rolling(r *rig) []figure {
 		time.Sleep(500 * time.Millisecond)
 	}
 	o := <-done
-	return []figure{{"failed calls", o.failed}, {"longest call, ms", o.quantile(1)}}
+	return figures{"failed": o.failed, "longest-ms": o.quantile(1)}
 }
 
 // many has callers that do not pause, as soon as the channel is connected.
-func many(r *rig) []figure {
+func many(r *rig) figures {
 	first := r.load(16, 0, 4*time.Second)
 	began := cputime.Used()
 	next := r.load(16, 0, 4*time.Second)
-	return []figure{
-		{"calls a second in the first 4 s", float64(len(first.took)) / 4},
-		{"CPU a call in the next 4 s, µs", (cputime.Used() - began).Seconds() * 1e6 / float64(len(next.took))},
-		{"failed calls", first.failed + next.failed},
+	return figures{
+		"calls/s":     float64(len(first.took)) / 4,
+		"cpu-µs/call": (cputime.Used() - began).Seconds() * 1e6 / float64(len(next.took)),
+		"failed":      first.failed + next.failed,
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/internal/pace"
+	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 	"github.com/quorate/quorate/lab/robustness/report"
@@ -83,20 +84,14 @@ func (c *caller) call(ctx context.Context) {
 	defer c.load.calls.add()()
 	r := c.load.run
 	call := c.next()
-	call.Call = r.env.Now()
 	limited, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
-	response, err := r.conn.KV.Do(limited, *call.Keys, call.Request)
+	call.Operation, call.Failure = client.Do(limited, r.conn.KV, *call.Keys, call.Operation, r.env.Now)
 	cancel()
-	call.Return = r.env.Now()
-	call.Outcome = history.OutcomeOf(call.Request.Kind.Writes(), err)
-	if err == nil {
-		call.Response = response
-		c.learn(response)
-	} else {
-		call.Err, call.Failure = err.Error(), err
-		if ctx.Err() != nil {
-			call.Outcome = history.Abandoned
-		}
+	switch {
+	case call.Failure == nil:
+		c.learn(call.Response)
+	case ctx.Err() != nil:
+		call.Outcome = history.Abandoned
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 	"github.com/quorate/quorate/lab/robustness/report"
@@ -59,22 +60,7 @@ func (r *reader) run(ctx context.Context) {
 func (r *reader) watch(ctx context.Context) history.Watch {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	now, conn := r.of.env.Now, r.of.conn
-	w := history.Watch{Request: r.next, End: history.EndedByItself}
-	responses := conn.Watcher.Watch(ctx, r.next)
-	w.Returned = now()
-	failed := false
-	for resp := range responses {
-		resp.At = now()
-		r.advance(resp)
-		w.Responses = append(w.Responses, resp)
-		failed = failed || resp.IsTerminal()
-	}
-	if ctx.Err() != nil && !failed { // a watch that has failed did so whatever happened then
-		w.End = history.StillOpen
-	}
-	w.Ended = now()
-	return w
+	return client.Read(ctx, r.of.conn.Watcher, r.next, r.of.env.Now, r.advance)
 }
 
 // advance moves the revision from which the next watch is to begin. After a

@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/robustness"
-	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
 
@@ -40,21 +40,14 @@ func (c *caller) call() {
 	g, knows := c.pool.enter(c.rng)
 	draw := planner{c.rng, c.value}
 	request := draw.request(knows)
-	client := c.client
+	kv := c.client
 	if draw.shares(request) {
-		request.Shared, client = true, c.shared
+		request.Shared, kv = true, c.shared
 	}
 	request.Cached = !request.Shared && draw.cached(request)
 	ctx, cancel := context.WithTimeout(context.Background(), draw.timeout())
 	defer cancel()
-	op := model.Operation{Client: c.number, Request: request, Call: c.now()}
-	response, err := client.Do(ctx, g.keys, request)
-	op.Return = c.now()
-	op.Outcome = history.OutcomeOf(request.Kind.Writes(), err)
-	op.Response = response
-	if err != nil {
-		op.Err = err.Error()
-	}
+	op, _ := client.Do(ctx, kv, g.keys, model.Operation{Client: c.number, Request: request}, c.now)
 	if op.Outcome == model.Unknown && ctx.Err() == nil {
 		c.pool.counts.Add("writes", unknownEarly, 1)
 	}

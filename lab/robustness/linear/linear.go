@@ -24,7 +24,7 @@ import (
 // The promises.
 const (
 	// Linearizable means that one order of all operations of a group explains every
-	// answer and every event of the store; see [model.Check].
+	// answer and every event of the store; see [model.Record.Check].
 	Linearizable robustness.Promise = "linearizable"
 	// Known means that the outcome of an idempotent write is known, unless its context has ended.
 	Known robustness.Promise = "known"
@@ -36,9 +36,6 @@ const (
 	// returnTimeout bounds the time from the end of the faults to that of the calls
 	// that are under way. None has more than callTimeout.
 	returnTimeout = callTimeout + 20*time.Second
-	// checkTimeout bounds the check of one history. One that is not decided by then
-	// counts as a violation. A few milliseconds are usual.
-	checkTimeout = 30 * time.Second
 )
 
 // Config describes a run. Fields that are zero have their default.
@@ -114,7 +111,7 @@ func (c Config) check(groups []*group, record *model.Record, out *robustness.Out
 	}
 	for number, g := range groups {
 		began := time.Now()
-		finding := record.Check(g.keys, g.operations, checkTimeout)
+		finding := record.Check(g.keys, g.operations)
 		out.Counts.Add("groups", "checked", 1)
 		out.Counts.Max("groups", "operations at most", len(g.operations))
 		out.Counts.Max("groups", "ms to check at most", int(time.Since(began).Milliseconds()))

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/dustin/go-humanize"
 
@@ -68,8 +69,9 @@ var (
 		{"LEASES LOST", func(m met) float64 { return float64(m.row.LeasesLost) }, count},
 	}
 	gaps = []column{
-		{"GAP OF LOCAL GETS", gap(history.SerializableGet), duration},
-		{"GAP OF PUTS", gap(history.Put), duration},
+		{"LOCAL GETS", gap(history.SerializableGet), duration},
+		{"PUTS", gap(history.Put), duration},
+		{"TXNS", gap(history.Txn), duration},
 		{"SLOWEST WRITE", slowest(history.Put, history.Txn), duration},
 		{"EVENT", func(m met) float64 { return float64(m.row.EventDelay) }, duration},
 		{"OUTSIDE EVENT", func(m met) float64 { return float64(m.row.OutsideDelay) }, duration},
@@ -118,23 +120,24 @@ func total(of func(Calls) int64) func(met) float64 {
 	}
 }
 
-// ComparisonTable writes a comparison for people.
-func ComparisonTable(w io.Writer, c Comparison) error {
+// Table writes a comparison for people. A single run is one of one client.
+func Table(w io.Writer, c Comparison) error {
 	var b strings.Builder
 	c.writeTable(&b, served)
 	b.WriteString(`
 GETS and PUTS are the linearizable gets and the puts that were completed in a second while the fault
 was held, in percent of what the same client completed before the first fault. A GAP is the longest
 time without a completed call of any caller, SLOWEST CALL the longest that a caller of any kind
-waited. UNKNOWN are writes that may or may not have been executed. LEASES LOST expired, or their
-keepers were told so. Each figure is the median of the rounds.
+waited. FAILED calls certainly had no effect, UNKNOWN are writes that may or may not have been
+executed; both count where they were sent. LEASES LOST expired, or their keepers were told so. Each
+figure is the median of the rounds.
 
 `)
 	c.writeTable(&b, gaps)
 	b.WriteString(`
-LOCAL GETS are serializable. EVENT is the longest from the acknowledgement of a write to its
-delivery by a watch of the client, OUTSIDE EVENT that of a write that the fault cannot hinder,
-because it passes no link.
+LOCAL GETS, which are serializable, PUTS and TXNS are their gaps. EVENT is the longest from the
+acknowledgement of a write to its delivery by a watch of the client, OUTSIDE EVENT that of a write
+that the fault cannot hinder, because it passes no link.
 
 `)
 	if len(c.Runs) > 0 {
@@ -145,10 +148,11 @@ because it passes no link.
 	}
 	for _, run := range c.Runs {
 		b.WriteString("\n" + run.Name + ":\n")
+		writeErrors(&b, run.Report)
 		writeVerdict(&b, run.Report)
 	}
 	if c.Interrupted {
-		b.WriteString("\nThe comparison was ended early.\n")
+		b.WriteString("\nIt was ended early.\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -164,37 +168,38 @@ func (c Comparison) clients() int {
 	return len(c.Runs)
 }
 
-// writeTable writes a line for each fault and client that met it.
+// writeTable writes a line for each row and client that had it, in columns that are flush right.
 func (c Comparison) writeTable(b *strings.Builder, columns []column) {
-	head, rows := make([]any, 0, 2+len(columns)), 0
-	head = append(head, "FAULT", "CLIENT")
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	line := []string{"FAULT", "CLIENT"}
+	rows := 0
 	for _, column := range columns {
-		head = append(head, column.head)
+		line = append(line, column.head)
 	}
 	for _, run := range c.Runs {
 		rows = max(rows, len(run.Report.Rows))
 	}
-	lines := [][]any{head}
-	for row := 1; row < rows; row++ {
+	_, _ = fmt.Fprintln(w, strings.Join(line, "\t")+"\t") // to b, which takes everything
+	for row := range rows {
 		for k := range c.clients() {
 			rounds := c.rounds(k, row)
 			if len(rounds) == 0 {
 				continue
 			}
-			line := append(make([]any, 0, len(head)), rounds[0].row.Name, c.Runs[k].Label)
+			line = append(line[:0], rounds[0].row.Name, c.Runs[k].Label)
 			for _, column := range columns {
 				line = append(line, column.median(rounds))
 			}
-			lines = append(lines, line)
+			_, _ = fmt.Fprintln(w, strings.Join(line, "\t")+"\t")
 		}
 	}
-	writeTable(b, lines)
+	_ = w.Flush()
 }
 
 // rounds returns how a client got through a row in each round. A run may have ended before.
 func (c Comparison) rounds(client, row int) (all []met) {
 	for n := client; n < len(c.Runs); n += c.clients() {
-		if r := c.Runs[n].Report; row < len(r.Rows) && r.Rows[row].Fault > 0 {
+		if r := c.Runs[n].Report; row < len(r.Rows) && (row == 0 || r.Rows[row].Fault > 0) {
 			all = append(all, met{&r.Rows[0], &r.Rows[row]})
 		}
 	}

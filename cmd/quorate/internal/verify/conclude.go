@@ -15,8 +15,12 @@ func (r *run) conclude(ctx context.Context) (Result, error) {
 	if err != nil {
 		return result, err
 	}
-	r.checkAnswers(&result)
-	result.watched, err = r.checkWatches(ctx, last)
+	events, err := r.replay(ctx, last)
+	if err != nil {
+		return result, err
+	}
+	r.checkAnswers(&result, model.NewRecord(r.prefix, events, last))
+	result.watched, err = r.checkWatches(events, last)
 	if err != nil {
 		return result, err
 	}
@@ -28,9 +32,8 @@ func (r *run) conclude(ctx context.Context) (Result, error) {
 }
 
 // checkAnswers checks the groups of keys one by one.
-func (r *run) checkAnswers(result *Result) {
+func (r *run) checkAnswers(result *Result, record *model.Record) {
 	for group, operations := range r.histories {
-		checked := make([]model.Operation, 0, len(operations))
 		for _, op := range operations {
 			result.Operations++
 			switch op.Outcome {
@@ -38,15 +41,11 @@ func (r *run) checkAnswers(result *Result) {
 				result.Answered++
 			case model.Failed:
 				result.Failed++
-				if !op.Request.Kind.Writes() {
-					continue // it says nothing
-				}
 			default:
 				result.Unknown++
 			}
-			checked = append(checked, op)
 		}
-		finding := model.Check(model.History{Operations: checked}, checkTimeout)
+		finding := record.Check(r.keys(group), operations)
 		if group == 0 || finding.Verdict != model.Linearizable {
 			result.finding = finding
 		}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
-	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
 
@@ -19,10 +19,10 @@ func (r *run) load(ctx, lasting context.Context) {
 	end := r.begin.Add(r.cfg.Duration)
 	turns := make(chan struct{})
 	var wg sync.WaitGroup
-	for client := range groups * clients {
+	for number := range groups * clients {
 		wg.Go(func() {
 			for range turns {
-				r.operate(lasting, client)
+				r.operate(lasting, number)
 			}
 		})
 	}
@@ -42,18 +42,12 @@ func (r *run) load(ctx, lasting context.Context) {
 }
 
 // operate makes one operation on the keys of the client's group, and notes it.
-func (r *run) operate(ctx context.Context, client int) {
-	group := client % groups
-	op := model.Operation{Client: client, Request: r.request()}
+func (r *run) operate(ctx context.Context, number int) {
+	group := number % groups
 	ctx, cancel := r.limited(ctx)
 	defer cancel()
-	op.Call = time.Since(r.begin)
-	response, err := quorate.NewKV(r.cfg.Client.KV, clientv3.WithLease(r.lease)).Do(ctx, r.keys(group), op.Request)
-	op.Return = time.Since(r.begin)
-	op.Response, op.Outcome = response, history.OutcomeOf(op.Request.Kind.Writes(), err)
-	if err != nil {
-		op.Err = err.Error()
-	}
+	kv := quorate.NewKV(r.cfg.Client.KV, clientv3.WithLease(r.lease))
+	op, _ := client.Do(ctx, kv, r.keys(group), model.Operation{Client: number, Request: r.request()}, r.now)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.histories[group] = append(r.histories[group], op)

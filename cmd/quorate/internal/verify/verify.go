@@ -30,7 +30,6 @@ const (
 	groups          = 4 // of keys
 	clients         = 2 // a group
 	watches         = 2
-	checkTimeout    = 30 * time.Second
 	// leaseMargin is how much longer the keys live than the load, in which all is checked and removed.
 	leaseMargin = 2 * time.Minute
 )
@@ -57,7 +56,7 @@ type Result struct {
 	Answered   int                `json:"answered"`
 	Failed     int                `json:"failed"`
 	Unknown    int                `json:"unknown"`
-	Linear     string             `json:"linearizable"` // porcupine's verdict: linearizable, violated, undecided
+	Linear     string             `json:"linearizable"` // porcupine's verdict: linearizable, violated
 	Events     int64              `json:"events"`
 	Watches    int64              `json:"watches"`
 	Violations []string           `json:"violations"` // [] for none
@@ -110,6 +109,9 @@ type run struct {
 	endWatches context.CancelFunc
 	watches    []*watch
 }
+
+// now returns the time since the run began.
+func (r *run) now() time.Duration { return time.Since(r.begin) }
 
 func (r *run) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, r.cfg.Timeout)

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/watchcheck"
@@ -22,25 +22,17 @@ type watch struct {
 func (r *run) openWatches(ctx context.Context) {
 	ctx, r.endWatches = context.WithCancel(ctx)
 	for id := range watches {
-		w := &watch{Watch: history.Watch{ID: id, Request: r.watchRequest(id%2 == 0)}, reached: make(chan int64, 1)}
+		w := &watch{reached: make(chan int64, 1)}
 		r.watches = append(r.watches, w)
-		responses := quorate.NewWatcher(r.cfg.Client).Watch(ctx, w.Request)
-		w.Returned = time.Since(r.begin)
 		r.watching.Go(func() {
-			w.End = history.EndedByItself
-			for response := range responses {
-				response.At = time.Since(r.begin)
-				w.Responses = append(w.Responses, response)
+			w.Watch = client.Read(ctx, quorate.NewWatcher(r.cfg.Client), r.watchRequest(id%2 == 0), r.now, func(response history.WatchResponse) {
 				select { // the latest one counts
 				case <-w.reached:
 				default:
 				}
 				w.reached <- response.Revision
-			}
-			if ctx.Err() != nil {
-				w.End = history.LeftByReader
-			}
-			w.Ended = time.Since(r.begin)
+			})
+			w.ID = id
 			close(w.reached)
 		})
 	}
@@ -70,26 +62,18 @@ func (r *run) settle(ctx context.Context) (int64, error) {
 	return last.Header.Revision, nil
 }
 
-// checkWatches compares the responses of the watches with the history of the store, which one more watch reads from its
-// beginning.
-func (r *run) checkWatches(ctx context.Context, last int64) (watchcheck.Verdict, error) {
+// checkWatches compares the responses of the watches with the history of the store.
+func (r *run) checkWatches(events []history.Event, last int64) (watchcheck.Verdict, error) {
 	ended := make([]history.Watch, len(r.watches))
 	r.endWatches()
 	r.watching.Wait()
 	for i, w := range r.watches {
 		ended[i] = w.Watch
-		if w.End == history.LeftByReader {
-			ended[i].End = history.StillOpen // until everything that happened was delivered, or should have been
-		}
-	}
-	events, err := r.replay(ctx, last)
-	if err != nil {
-		return watchcheck.Verdict{}, err
 	}
 	return watchcheck.Check(watchcheck.Reference{Events: events, Through: last, Settled: last}, ended)
 }
 
-// replay reads the history up to a revision.
+// replay reads the history up to a revision, by one more watch from its beginning.
 func (r *run) replay(ctx context.Context, last int64) ([]history.Event, error) {
 	ctx, cancel := r.limited(ctx)
 	defer cancel()

@@ -1,10 +1,11 @@
 package model
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
-	"time"
+	"slices"
 
 	"github.com/anishathalye/porcupine"
 )
@@ -13,77 +14,88 @@ import (
 type Verdict string
 
 const (
-	// Linearizable means that one order explains every answer.
+	// Linearizable means that one order explains every answer and every event.
 	Linearizable Verdict = "linearizable"
 	// Violated means that no order does.
 	Violated Verdict = "violated"
-	// Undecided means that the time was up before either was found.
-	Undecided Verdict = "undecided"
 )
 
 // Finding is what a check found.
 type Finding struct {
 	Verdict Verdict
-	// Unseen is how many writes of unknown outcome left no value that anyone saw.
-	// Each of them took effect once or not at all.
+	// Unseen is how many writes of unknown outcome took no effect.
 	Unseen int
 	// Message says which answer fits nowhere, for a violation.
 	Message string
 
-	model porcupine.Model
-	info  porcupine.LinearizationInfo
+	info porcupine.LinearizationInfo
 }
 
-// Check checks a history for as long as timeout. The time that it takes grows with the
-// number of operations, and doubles with every write of unknown outcome that may have
-// taken effect unseen.
-func Check(h History, timeout time.Duration) Finding {
-	p := newPlan(h)
-	finding := Finding{Verdict: Linearizable, Unseen: len(p.loose), model: p.model()}
-	operations := p.operations()
-	// This form also ends the search before it returns.
-	outcome, info := porcupine.CheckOperationsVerbose(finding.model, operations, timeout)
-	finding.info = info
-	switch outcome {
-	case porcupine.Ok:
-	case porcupine.Unknown:
-		finding.Verdict = Undecided
-		finding.Message = fmt.Sprintf("%d operations, %d of them writes of unknown outcome that nobody saw, are not decided in %v",
-			len(operations), len(p.loose), timeout)
-	default:
-		finding.Verdict = Violated
-		finding.Message = p.explain(info)
+// model is the sequential specification: everything takes effect in the order of its rank. The state is the next rank.
+var model = porcupine.Model{
+	Init: func() any { return 0 },
+	Step: func(state, input, _ any) (bool, any) {
+		next, s := state.(int), input.(*step)
+		if s.rank == without {
+			return true, next
+		}
+		return s.rank == next && s.wrong == "", next + 1
+	},
+	DescribeOperation: func(input, _ any) string { return input.(*step).String() },
+	DescribeState:     func(state any) string { return fmt.Sprint(state, " fit") },
+}
+
+// check finds out whether time allows the order of the plan.
+func (p *plan) check() Finding {
+	finding := Finding{Verdict: Linearizable, Unseen: p.unseen}
+	var outcome porcupine.CheckResult
+	outcome, finding.info = porcupine.CheckOperationsVerbose(model, p.operations(), 0)
+	if outcome != porcupine.Ok {
+		finding.Verdict, finding.Message = Violated, p.explain(finding.info)
 	}
 	return finding
 }
 
-// explain says which placed operation no order can include, and why.
+// operations returns the history as porcupine takes it. A write of unknown outcome has
+// a row of its own in pictures, because its client goes on before it ends.
+func (p *plan) operations() []porcupine.Operation {
+	rows := 0
+	all := slices.Concat(p.placed, p.void)
+	for _, s := range all {
+		rows = max(rows, s.Client+1)
+	}
+	operations := make([]porcupine.Operation, 0, len(all))
+	for _, s := range all {
+		row := s.Client
+		if s.Outcome == Unknown {
+			row = rows
+			rows++
+		}
+		operations = append(operations, porcupine.Operation{ClientId: row, Input: s, Call: int64(s.begin), Return: int64(s.end)})
+	}
+	return operations
+}
+
+// explain says which operation no order can include, and why.
 func (p *plan) explain(info porcupine.LinearizationInfo) string {
-	var furthest state
+	fit := 0
 	for _, partial := range info.PartialLinearizationsOperations()[0] {
-		at := state{}
 		for _, operation := range partial {
-			at, _ = p.step(at, operation.Input.(*step))
-		}
-		if at.next > furthest.next {
-			furthest = at
+			fit = max(fit, operation.Input.(*step).rank+1)
 		}
 	}
-	stuck := p.placed[furthest.next]
-	why := "the store before it: " + text(furthest.store)
-	if _, fits := p.step(furthest, stuck); fits {
-		why = "by its revision it comes before an operation that had returned when it was called"
-	}
+	stuck := p.placed[fit]
+	why := cmp.Or(stuck.wrong, "by its revision it comes before an operation that had returned when it was called")
 	who := fmt.Sprintf("client %d, called at %v", stuck.Client, stuck.Call)
-	if stuck.Call == recorded {
+	if stuck.Call == never {
 		who = "the record of the store"
 	}
-	return fmt.Sprintf("%d of %d answers fit, and then %s: %v; %s", furthest.next, len(p.placed), who, stuck, why)
+	return fmt.Sprintf("%d of %d answers fit, and then %s: %v; %s", fit, len(p.placed), who, stuck, why)
 }
 
 // Visualize writes a page for browsers that shows the history, and how far its operations fit.
 // It needs nothing else, the network included.
-func (f Finding) Visualize(w io.Writer) error { return porcupine.Visualize(f.model, f.info, w) }
+func (f Finding) Visualize(w io.Writer) error { return porcupine.Visualize(model, f.info, w) }
 
 // text returns a value as JSON.
 func text(v any) string {
@@ -96,8 +108,8 @@ func (s *step) String() string {
 	switch {
 	case s.Outcome == Answered:
 		return text(s.Request) + " → " + text(s.response)
-	case s.effect == placed:
-		return fmt.Sprintf("%s → unknown (%s), but its value was seen at revision %d", text(s.Request), s.Err, s.response.Revision)
+	case s.rank != without:
+		return fmt.Sprintf("%s → unknown (%s), but it took effect at revision %d", text(s.Request), s.Err, s.response.Revision)
 	default:
 		return fmt.Sprintf("%s → %s (%s)", text(s.Request), s.Outcome, s.Err)
 	}

@@ -1,20 +1,20 @@
 // Package model models a few keys of an etcd store, and checks that the answers that
 // clients got are linearizable.
 //
-// A [History] has all operations on one group of keys, with when each was called,
-// when it ended and how. [Check] looks for one order of them that explains every
-// answer: each operation takes effect at one moment between its call
-// and its return, and the answers are those of a store that executes one operation
+// [Record.Check] has all operations on one group of keys, with when each was called,
+// when it ended and how, and every event of these keys. One order of the operations must
+// explain every answer and every event: each operation takes effect at one moment between
+// its call and its return, and the answers are those of a store that executes one operation
 // after the other. Values, versions, create and mod revisions and the revisions of
 // response headers all belong to an answer.
 //
 // How an operation ended decides what it may have done:
 //
 //   - [Answered]: it took effect once, at the revision of its answer.
-//   - [Failed]: it took no effect. When what it would have written is seen, the
+//   - [Failed]: it took no effect. When there is an event of what it would have written, the
 //     history is not linearizable.
 //   - [Unknown]: it took effect once, at any moment after its call, even long after
-//     its end, or never.
+//     its end, or never. The events tell.
 package model
 
 import (
@@ -191,17 +191,4 @@ type Operation struct {
 	Err string
 	// Call and Return are when it began and ended, on one clock for all clients.
 	Call, Return time.Duration
-}
-
-// History is everything that was asked of one group of keys, none of which existed
-// before.
-type History struct {
-	// Operations in any order, on keys from 0 to below [Keys]. No two write the same value. A failed or unknown read says
-	// nothing and may be left out.
-	Operations []Operation
-	// Claimed, if set, reports whether a revision is known to be that of a write of another
-	// group. A write of unknown outcome that is not shared cannot have taken such a
-	// revision, which leaves much less to search. It returns false for a revision of which
-	// nothing is known.
-	Claimed func(revision int64) bool
 }

@@ -1,45 +1,7 @@
 package model
 
-// span bounds a revision that may not be known exactly: it is at least the first number and at
-// most the second. Two keys that one write created have a span each, and an observation of one
-// key does not narrow the span of the other: here the model allows a little more than a store
-// does.
-type span [2]int64
-
-func exactly(revision int64) span { return span{revision, revision} }
-
-func (s span) has(revision int64) bool { return s[0] <= revision && revision <= s[1] }
-
-// is reports whether the span is known to be exactly a revision. A client compares
-// only with revisions that it has seen, and those are known exactly: an inexact
-// span is none of them.
-func (s span) is(revision int64) bool { return s == exactly(revision) }
-
-// entry is one key of the store; the zero entry is an absent key.
-type entry struct {
-	Value    string `json:"value,omitzero"`
-	Created  span   `json:"createRevision,omitzero"`
-	Modified span   `json:"modRevision,omitzero"`
-	Version  int64  `json:"version,omitzero"`
-}
-
-// narrow returns the entry after a read that returned kv, and whether the entry can
-// have been kv.
-func (e entry) narrow(kv KV) (entry, bool) {
-	seen := entry{kv.Value, exactly(kv.CreateRevision), exactly(kv.ModRevision), kv.Version}
-	return seen, e.Value == kv.Value && e.Version == kv.Version && e.Created.has(kv.CreateRevision) && e.Modified.has(kv.ModRevision)
-}
-
-// put returns the entry after a put at a revision.
-func (e entry) put(value string, revision span) entry {
-	if e.Version == 0 {
-		e.Created = revision
-	}
-	return entry{value, e.Created, revision, e.Version + 1}
-}
-
-// store is the keys of a group. It is a value, like every state of the model.
-type store [Keys]entry
+// store is the keys of a group.
+type store [Keys]KV
 
 // holds reports whether all comparisons hold.
 func (s store) holds(comparisons []Compare) bool {
@@ -51,55 +13,58 @@ func (s store) holds(comparisons []Compare) bool {
 	return true
 }
 
-func (e entry) holds(c Compare) bool {
+func (kv KV) holds(c Compare) bool {
 	var equal bool
 	switch c.Target {
 	case Value:
-		if e.Version == 0 {
+		if kv.Version == 0 {
 			return false
 		}
-		equal = e.Value == c.Value
+		equal = kv.Value == c.Value
 	case Version:
-		equal = e.Version == c.Number
+		equal = kv.Version == c.Number
 	case CreateRevision:
-		equal = e.Created.is(c.Number)
+		equal = kv.CreateRevision == c.Number
 	case ModRevision:
-		equal = e.Modified.is(c.Number)
+		equal = kv.ModRevision == c.Number
 	}
 	return equal != c.NotEqual
 }
 
-// perform returns the store after the acts of a branch at a revision, whether they
-// changed it, and whether they are possible. If there are results, the acts must also
-// have led to them.
-func (s store) perform(acts []Act, results []Result, revision span) (after store, changed, ok bool) {
+// perform returns the store after the acts of a branch at a revision. It fails if they are refused, or do not lead to the
+// results, as far as these are known.
+func (s store) perform(acts []Act, results []Result, revision int64) (after store, ok bool) {
 	for i, act := range acts {
-		if act.MissingLease || results != nil && !s.explain(act, results[i]) {
-			return s, false, false
+		was := s[act.Key]
+		if act.MissingLease || i < len(results) && results[i] != was.result(act) {
+			return s, false
 		}
-		switch e := &s[act.Key]; act.Verb {
+		switch act.Verb {
 		case Read:
 		case Write:
-			*e, changed = e.put(act.Value, revision), true
+			s[act.Key] = was.put(act.Value, revision)
 		case Remove:
-			changed = changed || e.Version > 0
-			*e = entry{}
+			s[act.Key] = KV{}
 		}
 	}
-	return s, changed, true
+	return s, true
 }
 
-// explain reports whether an act on the store can have had a result, and narrows
-// the entry that the result shows.
-func (s *store) explain(act Act, result Result) bool {
-	e := &s[act.Key]
-	if act.Verb == Remove && result.Deleted != min(e.Version, 1) {
-		return false
+// result returns the result of an act on the key.
+func (kv KV) result(act Act) (r Result) {
+	if act.Verb == Read || act.Prev {
+		r.KV = kv
 	}
-	if act.Verb != Read && !act.Prev {
-		return result.KV == KV{}
+	if act.Verb == Remove {
+		r.Deleted = min(kv.Version, 1)
 	}
-	narrowed, fits := e.narrow(result.KV)
-	*e = narrowed
-	return fits
+	return r
+}
+
+// put returns the key after a put at a revision.
+func (kv KV) put(value string, revision int64) KV {
+	if kv.Version == 0 {
+		kv.CreateRevision = revision
+	}
+	return KV{Value: value, CreateRevision: kv.CreateRevision, ModRevision: revision, Version: kv.Version + 1}
 }
