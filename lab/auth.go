@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -12,67 +11,40 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// login is the user of the lab's own connection to a member.
-type login struct {
-	mu             sync.Mutex
-	name, password string
-	token          string // "" before the first call, and when authentication is not enabled
-}
+// login is the user of the lab's own connection to a member, and the token that it last got, "" for none.
+type login struct{ name, password, token string }
 
 // SetCredentials sets the user as which the lab's own calls (Leader, WaitReady,
 // MoveLeader, Member.Status, Member.Conn) log in once authentication is enabled in
 // the cluster. Moving the leader needs the role root. An empty name ends it.
 func (c *Cluster) SetCredentials(name, password string) {
 	for _, m := range c.members {
-		m.login.mu.Lock()
-		m.login.name, m.login.password, m.login.token = name, password, ""
-		m.login.mu.Unlock()
+		m.login.Store(&login{name: name, password: password})
 	}
 }
 
 // authenticated is a client interceptor that adds the member's token to calls, and
-// gets a new one when the member no longer knows it.
+// gets a new one when the member requires another.
 func (m *Member) authenticated(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn,
 	invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
-	token, err := m.token(ctx, cc, invoke, "")
-	if err != nil {
-		return err
+	user := m.login.Load()
+	if user == nil || user.name == "" {
+		return invoke(ctx, method, request, reply, cc, opts...)
 	}
-	err = invoke(withToken(ctx, token), method, request, reply, cc, opts...)
+	err := invoke(withToken(ctx, user.token), method, request, reply, cc, opts...)
 	known := rpctypes.Error(err)
 	if !errors.Is(known, rpctypes.ErrInvalidAuthToken) && !errors.Is(known, rpctypes.ErrAuthOldRevision) &&
 		!errors.Is(known, rpctypes.ErrUserEmpty) {
 		return err
 	}
-	fresh, loginErr := m.token(ctx, cc, invoke, token)
-	if loginErr != nil || fresh == token {
-		return err
+	fresh := new(pb.AuthenticateResponse)
+	if err := invoke(ctx, pb.Auth_Authenticate_FullMethodName,
+		&pb.AuthenticateRequest{Name: user.name, Password: user.password}, fresh, cc); err != nil {
+		return fmt.Errorf("lab: log in to %s: %w", m.name, err)
 	}
-	return invoke(withToken(ctx, fresh), method, request, reply, cc, opts...)
-}
-
-// token returns the token in use, or a new one when there is none or it is the
-// stale one. It is empty without credentials, and while authentication is not
-// enabled.
-func (m *Member) token(ctx context.Context, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, stale string) (string, error) {
-	m.login.mu.Lock()
-	defer m.login.mu.Unlock()
-	if m.login.name == "" || m.login.token != stale {
-		return m.login.token, nil
-	}
-	reply := new(pb.AuthenticateResponse)
-	err := invoke(ctx, pb.Auth_Authenticate_FullMethodName,
-		&pb.AuthenticateRequest{Name: m.login.name, Password: m.login.password}, reply, cc)
-	switch {
-	case errors.Is(rpctypes.Error(err), rpctypes.ErrAuthNotEnabled):
-		m.login.token = ""
-	case err != nil:
-		return "", fmt.Errorf("lab: log in to %s: %w", m.name, err)
-	default:
-		m.login.token = reply.GetToken()
-	}
-	return m.login.token, nil
+	m.login.CompareAndSwap(user, &login{user.name, user.password, fresh.Token})
+	return invoke(withToken(ctx, fresh.Token), method, request, reply, cc, opts...)
 }
 
 func withToken(ctx context.Context, token string) context.Context {

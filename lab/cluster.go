@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 
@@ -33,16 +32,10 @@ type Cluster struct {
 	closed func() error
 }
 
-// platforms are the systems on which clusters run.
-var platforms = []string{"darwin", "dragonfly", "freebsd", "linux", "netbsd", "openbsd"}
-
 // Start starts a cluster and returns when all members serve and agree on a leader.
 // It gives up when ctx ends, or after Config.StartTimeout; whatever it had started is gone then.
 // The cluster must be closed.
 func Start(ctx context.Context, cfg Config) (*Cluster, error) {
-	if !slices.Contains(platforms, runtime.GOOS) {
-		return nil, errors.New("lab: clusters do not run on " + runtime.GOOS + ", which lacks the signals that freeze processes")
-	}
 	cfg, err := cfg.complete()
 	if err != nil {
 		return nil, err

@@ -8,6 +8,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
 // BecomeLearner replaces the member by a learner: it is killed, removed from the cluster, added
@@ -18,23 +20,19 @@ func (m *Member) BecomeLearner(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.cluster.cfg.StartTimeout)
 	defer cancel()
 	id := m.ID()
-	if err := m.Kill(); err != nil {
-		return err
-	}
-	peer := "https://" + peerAddress(m.index)
-	err := m.cluster.reconfigure(ctx, rpctypes.ErrMemberNotFound, func(client pb.ClusterClient) error {
-		_, err := client.MemberRemove(ctx, &pb.MemberRemoveRequest{ID: id})
-		return err
-	})
-	if err == nil {
-		err = m.cluster.reconfigure(ctx, rpctypes.ErrPeerURLExist, func(client pb.ClusterClient) error {
+	err := fatal.Catch(func() {
+		fatal.If(m.Kill())
+		m.cluster.reconfigure(ctx, rpctypes.ErrMemberNotFound, func(client pb.ClusterClient) error {
+			_, err := client.MemberRemove(ctx, &pb.MemberRemoveRequest{ID: id})
+			return err
+		})
+		peer := "https://" + peerAddress(m.index)
+		m.cluster.reconfigure(ctx, rpctypes.ErrPeerURLExist, func(client pb.ClusterClient) error {
 			_, err := client.MemberAdd(ctx, &pb.MemberAddRequest{PeerURLs: []string{peer}, IsLearner: true})
 			return err
 		})
-	}
-	if err == nil {
-		err = os.RemoveAll(m.cluster.file(m.name))
-	}
+		fatal.If(os.RemoveAll(m.cluster.file(m.name)))
+	})
 	if err != nil {
 		return fmt.Errorf("lab: make %s a learner: %w", m.name, err)
 	}
@@ -47,9 +45,9 @@ func (m *Member) BecomeLearner(ctx context.Context) error {
 // reconfigure requests a change of the membership from the leader until it is made: etcd refuses
 // changes until its members have been connected for five seconds, unless --strict-reconfig-check
 // is false. done is the error that means that an earlier request, whose answer was lost, has made
-// the change.
-func (c *Cluster) reconfigure(ctx context.Context, done error, change func(pb.ClusterClient) error) error {
-	return c.poll(ctx, func(ctx context.Context) error {
+// the change. An error ends it, see package fatal.
+func (c *Cluster) reconfigure(ctx context.Context, done error, change func(pb.ClusterClient) error) {
+	fatal.If(c.poll(ctx, func(ctx context.Context) error {
 		leader, err := c.findLeader(ctx)
 		if err != nil {
 			return err
@@ -59,5 +57,5 @@ func (c *Cluster) reconfigure(ctx context.Context, done error, change func(pb.Cl
 			return nil
 		}
 		return err
-	})
+	}))
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 
@@ -39,7 +40,7 @@ type Member struct {
 	client    *link.Link       // from clients to this member
 	peerProxy *peerProxy       // hands what this member dials to peers
 	control   *grpc.ClientConn // straight to the member
-	login     login
+	login     atomic.Pointer[login]
 	// ports are where the member listens, behind the links. On Linux they stay reserved while it does not run; elsewhere
 	// another process may take them, and then the member does not start again.
 	ports struct{ client, peer *port.Port }
@@ -123,26 +124,23 @@ func (m *Member) Kill() error {
 // Stop freezes the member (SIGSTOP), as a hung host would: connections stay up and
 // are accepted by the kernel, nothing is answered. It fails with ErrNotRunning on a
 // member that is not running.
-func (m *Member) Stop() error { return m.freeze(true) }
+func (m *Member) Stop() error { return m.freeze("stop", (*child.Process).Freeze, true) }
 
 // Continue wakes a member frozen by Stop (SIGCONT). On a member that runs it does
 // nothing.
-func (m *Member) Continue() error { return m.freeze(false) }
+func (m *Member) Continue() error { return m.freeze("continue", (*child.Process).Continue, false) }
 
-func (m *Member) freeze(stop bool) error {
+func (m *Member) freeze(verb string, act func(*child.Process) error, stopped bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	verb, act := "continue", (*child.Process).Continue
-	if stop {
-		verb, act = "stop", (*child.Process).Freeze
+	err := ErrNotRunning
+	if m.process != nil && m.process.Alive() {
+		err = act(m.process.Process)
 	}
-	if m.process == nil || !m.process.Alive() {
-		return fmt.Errorf("lab: %s %s: %w", verb, m.name, ErrNotRunning)
-	}
-	if err := act(m.process.Process); err != nil {
+	if err != nil {
 		return fmt.Errorf("lab: %s %s: %w", verb, m.name, err)
 	}
-	m.stopped = stop
+	m.stopped = stopped
 	return nil
 }
 
@@ -258,11 +256,7 @@ func (m *Member) lastRun() *process {
 }
 
 // running reports whether the process exists and is not frozen.
-func (m *Member) running() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.process != nil && m.process.Alive() && !m.stopped
-}
+func (m *Member) running() bool { return m.Alive() && !m.Stopped() }
 
 // retire ends the member for good. A start under way notices that, and ends.
 func (m *Member) retire() error {

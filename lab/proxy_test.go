@@ -22,7 +22,7 @@ import (
 
 func startProxy(t *testing.T, c *lab.Cluster) *lab.Member {
 	t.Helper()
-	p, err := lab.StartProxy(grpctest.Within(t, 2*soon), c)
+	p, err := lab.StartProxy(grpctest.Within(t, 2*soon), c, false)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, p.Close()) })
 	return p.Members()[0]
@@ -54,12 +54,12 @@ func TestProxy(t *testing.T) {
 
 func TestStartProxyErrors(t *testing.T) {
 	c := start(t, lab.Config{Members: 1, TLS: true})
-	_, err := lab.StartProxy(grpctest.Within(t, soon), c)
+	_, err := lab.StartProxy(grpctest.Within(t, soon), c, false)
 	require.ErrorContains(t, err, "Config.TLS")
 
 	c = start(t, lab.Config{Members: 1})
 	require.NoError(t, c.Members()[0].Kill())
-	_, err = lab.StartProxy(grpctest.Within(t, hang), c)
+	_, err = lab.StartProxy(grpctest.Within(t, hang), c, false)
 	require.ErrorContains(t, err, "does not serve")
 }
 

@@ -27,46 +27,27 @@ func authOff(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Step("authenticate while disabled")(c.Authenticate(ctx, "root", "pass"))
 	log.Step("enable without root")(c.AuthEnable(ctx))
 	log.Step("disable while disabled")(c.AuthDisable(ctx))
-	users(ctx, c, log)
-	roles(ctx, c, log)
-	grants(ctx, c, log)
-}
 
-func users(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Step("add user")(c.UserAdd(ctx, "alice", "secret"))
-	log.Step("add user again")(c.UserAdd(ctx, "alice", "secret"))
 	log.Step("add user who needs none")(c.UserAddWithOptions(ctx, "bob", "", &clientv3.UserAddOptions{NoPassword: true}))
 	log.Step("add user with options")(c.UserAddWithOptions(ctx, "carol", "pw", &clientv3.UserAddOptions{}))
 	log.Step("change password")(c.UserChangePassword(ctx, "alice", "changed"))
-	log.Step("change password of an unknown user")(c.UserChangePassword(ctx, "nobody", "changed"))
 	log.Step("add user with a long password")(c.UserAdd(ctx, "long", strings.Repeat("x", 73)))
 	log.Step("get user")(c.UserGet(ctx, "alice"))
-	log.Step("get unknown user")(c.UserGet(ctx, "nobody"))
 	log.Step("list users")(c.UserList(ctx))
 	log.Step("delete user")(c.UserDelete(ctx, "carol"))
 	log.Step("delete unknown user")(c.UserDelete(ctx, "nobody"))
-}
 
-func roles(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Step("add role")(c.RoleAdd(ctx, "reader"))
-	log.Step("add role again")(c.RoleAdd(ctx, "reader"))
 	log.Step("grant permission on a key")(c.RoleGrantPermission(ctx, "reader", "k", "", clientv3.PermissionType(clientv3.PermRead)))
 	log.Step("grant permission on a range")(c.RoleGrantPermission(ctx, "reader", "a/", clientv3.GetPrefixRangeEnd("a/"),
 		clientv3.PermissionType(clientv3.PermReadWrite)))
-	log.Step("grant permission to an unknown role")(c.RoleGrantPermission(ctx, "nobody", "k", "", clientv3.PermissionType(clientv3.PermRead)))
 	log.Step("get role")(c.RoleGet(ctx, "reader"))
-	log.Step("get unknown role")(c.RoleGet(ctx, "nobody"))
 	log.Step("list roles")(c.RoleList(ctx))
 	log.Step("revoke permission")(c.RoleRevokePermission(ctx, "reader", "k", ""))
-	log.Step("revoke permission that is not there")(c.RoleRevokePermission(ctx, "reader", "k", ""))
-	log.Step("delete unknown role")(c.RoleDelete(ctx, "nobody"))
-}
 
-func grants(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Step("grant role")(c.UserGrantRole(ctx, "alice", "reader"))
-	log.Step("grant unknown role")(c.UserGrantRole(ctx, "alice", "nobody"))
 	log.Step("revoke role")(c.UserRevokeRole(ctx, "alice", "reader"))
-	log.Step("revoke role again")(c.UserRevokeRole(ctx, "alice", "reader"))
 	log.Step("add role to delete")(c.RoleAdd(ctx, "gone"))
 	log.Step("delete role")(c.RoleDelete(ctx, "gone"))
 	log.Step("grant role for later")(c.UserGrantRole(ctx, "alice", "reader"))
@@ -122,8 +103,6 @@ func withoutUser(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Step("anonymous: auth status")(c.AuthStatus(ctx))
 	log.Step("anonymous: disable")(c.AuthDisable(ctx))
 	log.Step("authenticate")(c.Authenticate(ctx, "alice", "changed"))
-	log.Step("authenticate with a wrong password")(c.Authenticate(ctx, "alice", "wrong"))
-	log.Step("authenticate an unknown user")(c.Authenticate(ctx, "nobody", "wrong"))
 }
 
 func asUser(ctx context.Context, alice *clientv3.Client, log *transcript.Log) {
@@ -134,17 +113,11 @@ func asUser(ctx context.Context, alice *clientv3.Client, log *transcript.Log) {
 	log.Step("alice: delete")(alice.Delete(ctx, "a/2", clientv3.WithPrevKV()))
 	log.Step("alice: denied put")(alice.Put(ctx, "b/1", "1"))
 	log.Step("alice: denied get")(alice.Get(ctx, "b/1"))
-	log.Step("alice: denied range")(alice.Get(ctx, "a/", clientv3.WithFromKey()))
 	log.Step("alice: denied stream")(gather(alice.GetStream(ctx, "b/", clientv3.WithPrefix())))
 	log.Step("alice: denied txn")(alice.Txn(ctx).Then(clientv3.OpGet("a/1"), clientv3.OpPut("b/1", "1")).Commit())
-	log.Step("alice: denied delete")(alice.Delete(ctx, "b/1"))
 	log.Step("alice: denied user add")(alice.UserAdd(ctx, "dave", "pw"))
 	log.Step("alice: denied snapshot")(whole(alice.Snapshot(ctx)))
 	log.Step("alice: denied defragment")(alice.Defragment(ctx, alice.Endpoints()[0]))
-	log.Step("alice: own roles")(alice.UserGet(ctx, "alice"))
-	log.Step("alice: roles of others")(alice.UserGet(ctx, "root"))
-	log.Step("alice: compact")(alice.Compact(ctx, 1))
-	log.Step("alice: status")(alice.Status(ctx, alice.Endpoints()[0]))
 	raw := pb.NewKVClient(alice.ActiveConnection())
 	log.Step("alice: raw range")(raw.Range(ctx, &pb.RangeRequest{Key: []byte("a/1")}))
 	log.Step("alice: raw denied range")(raw.Range(ctx, &pb.RangeRequest{Key: []byte("b/1")}))
@@ -184,12 +157,6 @@ func coreWithToken(ctx context.Context, root *clientv3.Client, log *transcript.L
 	endpoint := root.Endpoints()[0]
 	eachCall(ctx, root, log, "root")
 	log.Step("root: failing put")(root.Put(ctx, "", ""))
-	grant := ok(root.Grant(ctx, 3600))
-	log.Step("root: put with lease")(root.Put(ctx, "core", "3", clientv3.WithLease(grant.ID)))
-	log.Step("root: time to live with keys")(root.TimeToLive(ctx, grant.ID, clientv3.WithAttachedKeys()))
-	log.Step("root: revoke a lease")(root.Revoke(ctx, grant.ID))
-	log.Step("root: get after sync")(root.Get(ctx, "core"))
-
 	conn := ok(root.Dial(endpoint))
 	defer func() { log.Error("end of the dialled connection", conn.Close()) }()
 	log.Step("root: dialled range")(pb.NewKVClient(conn).Range(ctx, &pb.RangeRequest{Key: []byte("core")}))
@@ -203,10 +170,7 @@ func watchesAsUser(ctx context.Context, anonymous, alice *clientv3.Client, log *
 		receive(log, "alice: watch", allowed)
 		watchesEnd(ctx, alice, log, "a/1", allowed, []request{
 			{"alice: denied watch of a key", "b/1", nil},
-			{"alice: denied watch of a prefix", "b/", []clientv3.OpOption{clientv3.WithPrefix()}},
-			{"alice: denied watch of a range that is allowed in part", "a/", []clientv3.OpOption{clientv3.WithRange("c")}},
 			{"alice: denied watch of a created", "b/1", []clientv3.OpOption{clientv3.WithCreatedNotify()}},
-			{"alice: denied watch of a past", "b/1", []clientv3.OpOption{clientv3.WithRev(1)}},
 		})
 	})
 	alone := alice.Watch(ctx, "b/1")

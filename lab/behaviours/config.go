@@ -44,10 +44,6 @@ func configs(_ context.Context, _ Site, log *transcript.Log) {
 	}{
 		{"nothing", clientv3.ConfigSpec{}},
 		{"all", *clone},
-		{"insecure", clientv3.ConfigSpec{Secure: &clientv3.SecureConfig{InsecureTransport: true}}},
-		{"insecure, no verification", clientv3.ConfigSpec{Secure: &clientv3.SecureConfig{InsecureTransport: true, InsecureSkipVerify: true}}},
-		{"secure without files", clientv3.ConfigSpec{Secure: &clientv3.SecureConfig{}}},
-		{"server name", clientv3.ConfigSpec{Secure: &clientv3.SecureConfig{ServerName: "s"}}},
 		{"missing CA", clientv3.ConfigSpec{Secure: &clientv3.SecureConfig{Cacert: "/none/ca"}}},
 		{"missing certificate", clientv3.ConfigSpec{Secure: &clientv3.SecureConfig{Cert: "/none/cert", Key: "/none/key"}}},
 		{"certificate without key", clientv3.ConfigSpec{Secure: &clientv3.SecureConfig{Cert: "/none/cert"}}},
@@ -81,10 +77,8 @@ func newErrors(_ context.Context, _ Site, log *transcript.Log) {
 	}{
 		{"no endpoints", clientv3.Config{}},
 		{"token and user", clientv3.Config{Endpoints: []string{"a:1"}, Token: "t", Username: "u"}},
-		{"token and password", clientv3.Config{Endpoints: []string{"a:1"}, Token: "t", Password: "p"}},
 		{"send limit above receive limit", clientv3.Config{Endpoints: []string{"a:1"}, MaxCallSendMsgSize: 2, MaxCallRecvMsgSize: 1}},
 		{"equal limits", clientv3.Config{Endpoints: []string{"a:1"}, MaxCallSendMsgSize: 1, MaxCallRecvMsgSize: 1}},
-		{"send limit alone", clientv3.Config{Endpoints: []string{"a:1"}, MaxCallSendMsgSize: 2}},
 		{"user without password", clientv3.Config{Endpoints: []string{"127.0.0.1:1"}, Username: "u"}},
 		{"login with no server", clientv3.Config{
 			Endpoints: []string{"127.0.0.1:1"}, Username: "u", Password: "p", DialTimeout: 200 * time.Millisecond,

@@ -2,8 +2,6 @@ package behaviours
 
 import (
 	"context"
-	"slices"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -11,103 +9,125 @@ import (
 	"github.com/quorate/quorate/lab/servers/site"
 )
 
-// All is the corpus: the rows of docs/servers.md, in order, and the behaviours that are only recorded.
-var All = slices.Concat(
-	in(site.None, offline), in(site.Single, single), in(site.Several, several),
-	keys, idempotentRows, watches, leaseRows, locks, logins, maintenanceRows, faults,
-)
+// All is the corpus: the behaviours that are only recorded, and the rows of docs/servers.md, in order. Recorded behaviours of
+// one setup run on one new cluster, in their order, so that revisions are the same for both clients.
+var All = []Behaviour{
+	{"", "op", site.None, ops},
+	{"", "op panics", site.None, opPanics},
+	{"", "compare", site.None, compares},
+	{"", "config", site.None, configs},
+	{"", "new", site.None, newErrors},
+	{"", "unreachable", site.None, unreachable},
+	{"", "wire", site.None, wire},
+	{"", "errors", site.None, errorFunctions},
+	{"", "context client", site.None, contextClient},
 
-// The setups of rows, by short names.
-const (
-	plain  = site.Plain
-	own    = site.Own
-	auth   = site.Auth
-	tokens = site.Tokens
-	secure = site.TLS
-	quota  = site.Quota
-)
+	{"", "stream", site.Single, withClient(streams)},
+	{"", "limits", site.Single, withClient(limits)},
+	{"", "ended context", site.Single, withClient(endedContexts)},
+	{"", "downgrade", site.Single, withClient(downgrades)},
+	{"", "keepalive end", site.Single, keepAlivesEnd},
+	{"", "watch lease", site.Single, withClient(watchLeases)},
+	{"", "cluster", site.Single, withClient(members)},
+	{"", "connection", site.Single, withClient(connections)},
+	{"", "constructors", site.Single, withClient(constructors)},
+	{"", "interceptors", site.Single, interceptors},
+	{"", "files", site.Single, files},
+	{"", "old cluster", site.Single, oldCluster},
+	{"", "close", site.Single, closes},
 
-// on makes a row: a behaviour that checks what it sees, on a server with a setup.
-func on(setup site.Setup, area, name string, run func(context.Context, Site)) Behaviour {
-	return Behaviour{area, name, setup, 20 * time.Second, func(ctx context.Context, s Site, _ *transcript.Log) { run(ctx, s) }}
+	{"", "members", site.Several, withClient(severalMembers)},
+	{"", "endpoints", site.Several, endpoints},
+	{"", "outage", site.Several, outage},
+	{"", "no quorum", site.Several, noQuorum},
+
+	{"KV", "put", site.Single, withClient(puts)},
+	{"KV", "get", site.Single, withClient(gets)},
+	{"KV", "delete", site.Single, withClient(deletes)},
+	{"KV", "do", site.Single, withClient(dos)},
+	{"KV", "compact", site.Single, withClient(compacts)},
+	{"KV", "txn", site.Single, withClient(txns)},
+	{"KV", "txn errors", site.Single, withClient(txnErrors)},
+	{"KV", "transactions of Kubernetes", site.Plain, using(kubernetesTxn)},
+	{"KV", "1 MB values, in fragments", site.Plain, using(largeValues)},
+	{"KV", "10,000 keys, in pages", site.Plain, using(manyKeys)},
+
+	{"idempotent writes", "executed once, although the answer is lost", site.Own, idempotentWrites},
+	{"idempotent writes", "refused when the writer is made, where they do not work", site.Own, idempotentOrRefused},
+
+	{"watch", "watch range", site.Single, withClient(watchRanges)},
+	{"watch", "watch event", site.Single, withClient(watchEvents)},
+	{"watch", "watch revision", site.Single, withClient(watchRevisions)},
+	{"watch", "watch compacted", site.Single, withClient(watchCompacted)}, // etcd 3.4 answers a negative revision only once something is compacted
+	{"watch", "watch refused", site.Single, withClient(watchRefused)},
+	{"watch", "watch large", site.Single, withClient(watchLarge)},
+	{"watch", "watch progress", site.Single, withClient(watchProgress)},
+	{"watch", "watch end", site.Single, watchEnds},
+	{"watch", "of Kubernetes", site.Plain, using(watchKeys)},
+	{"watch", "progress", site.Plain, using(progress)},
+	{"watch", "200 on a client", site.Plain, using(watchMany)},
+	{"watch", "canceled and opened again", site.Plain, using(watchAgain)},
+	{"watch", "10,000 revisions are replayed", site.Plain, using(watchReplay)},
+
+	{"lease", "lease", site.Single, withClient(leases)},
+	{"lease", "keepalive", site.Single, withClient(keepAlives)},
+	{"lease", "keys go with it", site.Plain, using(leaseExpires)},
+	{"lease", "kept alive beyond its TTL", site.Plain, across(kept, nothing)},
+	{"lease", "an unknown one is refused at once", site.Plain, using(leaseUnknown)},
+
+	{"coordination", "lock", site.Plain, across(locked, nothing)},
+	{"coordination", "election", site.Plain, election},
+
+	{"authentication", "auth", site.Single, authentication},
+	{"authentication", "roles and passwords", site.Auth, authRoles},
+	{"authentication", "tokens expire under calls", site.Tokens, asAlice(calls, expire)},
+	{"authentication", "tokens expire under a watch", site.Tokens, asAlice(watched, expire)},
+	{"authentication", "tokens expire before a watch", site.Tokens, asAlice(opened, expire)},
+	{"authentication", "tokens expire under a keepalive", site.Tokens, asAlice(kept, expire)},
+	{"authentication", "tokens expire under a lock", site.Tokens, asAlice(locked, expire)},
+	{"authentication", "the server restarts under calls", site.Auth, asAlice(calls, restart)},
+	{"authentication", "the server restarts under a watch", site.Auth, asAlice(watched, restart)},
+	{"authentication", "the server restarts under a keepalive", site.Auth, asAlice(kept, restart)},
+	{"authentication", "the connection breaks under a watch after the token's end", site.Tokens, asAlice(watched, expireAndBreak)},
+	{"authentication", "a watch that is not allowed ends", site.Auth, asAlice(watchDenied, nothing)},
+	{"authentication", "switched on later", site.Auth, authLater},
+	{"authentication", "switched on later, with a watch", site.Auth, authLaterWatch},
+	{"authentication", "switched off", site.Auth, authSwitchedOff},
+	{"TLS", "client certificates", site.TLS, across(watched, restart)},
+	{"TLS", "no certificate", site.TLS, tlsNone},
+	{"TLS", "the certificate is the user", site.TLS, tlsUser},
+
+	{"maintenance", "status and members", site.Plain, using(serverStatus)},
+	{"maintenance", "hash", site.Single, withClient(hashes)},
+	{"maintenance", "maintenance", site.Single, withClient(maintenance)},
+	{"maintenance", "alarm", site.Single, withClient(alarms)},
+	{"maintenance", "snapshot", site.Single, withClient(snapshots)},
+	{"maintenance", "quota exceeded, and freed", site.Quota, using(quotaExceeded)},
+
+	{"faults", "the client is older than the server", site.Own, before},
+	{"faults", "killed and restarted under a watch", site.Own, across(watched, restart)},
+	{"faults", "killed and restarted under a keepalive", site.Own, across(kept, restart)},
+	{"faults", "killed and restarted under a lock", site.Own, across(locked, restart)},
+	{"faults", "restored from a backup: calls and new watches", site.Own, restored},
+	{"faults", "restored from a backup: an old watch hears of it", site.Own, restoredWatch},
+	{"faults", "Sync behind a proxy that the server does not know", site.Own, syncProxied},
+	{"faults", "Kubernetes: 1,000 objects, 8 writers, killed and restarted", site.Own, kubernetes},
+	{"faults", "frozen", site.Single, frozen}, // the last on its server: a write that was cut off may be executed later
 }
 
-// using adapts a function that needs only a client to a row.
-func using(run func(context.Context, *clientv3.Client)) func(context.Context, Site) {
-	return func(ctx context.Context, s Site) { run(ctx, s.client()) }
+// using adapts a function that needs only a client.
+func using(run func(context.Context, *clientv3.Client)) runner {
+	return func(ctx context.Context, s Site, _ *transcript.Log) { run(ctx, s.client()) }
 }
 
-// long makes a row that may take a minute.
-func long(b Behaviour) Behaviour {
-	b.Limit = time.Minute
-	return b
-}
-
-// steps makes a behaviour that records each step, to be compared.
-func steps(name string, run func(context.Context, Site, *transcript.Log)) Behaviour {
-	return Behaviour{Name: name, Limit: behaviourTimeout, run: run}
-}
-
-// withClient makes a recorded behaviour of a function that needs only a client.
-func withClient(name string, run func(context.Context, *clientv3.Client, *transcript.Log)) Behaviour {
-	return steps(name, func(ctx context.Context, s Site, log *transcript.Log) {
+// withClient adapts a function that needs only a client and records what it sees.
+func withClient(run func(context.Context, *clientv3.Client, *transcript.Log)) runner {
+	return func(ctx context.Context, s Site, log *transcript.Log) {
 		c := s.client()
 		defer end(c, log)
 		run(ctx, c, log)
-	})
-}
-
-// row makes a recorded behaviour a row: on every server, the clients' transcripts are compared.
-func row(area string, b Behaviour) Behaviour {
-	b.Area, b.Setup = area, site.Single
-	return b
-}
-
-// in gives recorded behaviours their setup.
-func in(setup site.Setup, all []Behaviour) []Behaviour {
-	for i := range all {
-		all[i].Setup = setup
 	}
-	return all
 }
 
 // end closes a client.
 func end(c *clientv3.Client, log *transcript.Log) { log.Error("end", c.Close()) }
-
-// Recorded behaviours of one setup run on one new cluster, in their order, so that revisions are the same for both clients.
-var (
-	offline = []Behaviour{
-		steps("op", ops),
-		steps("op panics", opPanics),
-		steps("compare", compares),
-		steps("config", configs),
-		steps("new", newErrors),
-		steps("unreachable", unreachable),
-		steps("wire", wire),
-		steps("errors", errorFunctions),
-		steps("context client", contextClient),
-	}
-	single = []Behaviour{
-		withClient("stream", streams),
-		withClient("limits", limits),
-		withClient("ended context", endedContexts),
-		withClient("downgrade", downgrades),
-		steps("keepalive end", keepAlivesEnd),
-		withClient("watch lease", watchLeases),
-		withClient("watch late", watchLate),
-		withClient("cluster", members),
-		withClient("connection", connections),
-		withClient("constructors", constructors),
-		steps("interceptors", interceptors),
-		steps("files", files),
-		steps("old cluster", oldCluster),
-		steps("close", closes),
-	}
-	several = []Behaviour{
-		withClient("members", severalMembers),
-		steps("endpoints", endpoints),
-		steps("leadership", leadership),
-		steps("outage", outage),
-		steps("no quorum", noQuorum),
-	}
-)

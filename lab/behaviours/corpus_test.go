@@ -126,9 +126,7 @@ func TestRows(t *testing.T) {
 			running, err := row.server.Start(t.Context(), pathOf(t, row.server), behaviours.All[i].Setup)
 			require.NoError(t, err)
 			defer func() { require.NoError(t, running.Close()) }()
-			at := running.Site()
-			at.Limit = testTimeout
-			o, err := play(t.Context(), servers.Quorate, at, row.name)
+			o, err := play(t.Context(), servers.Quorate, running.Site(), row.name)
 			require.NoError(t, err)
 			require.Equal(t, row.refused, o.Error != "", o.Error)
 		})
@@ -198,6 +196,7 @@ func wrong(o site.Outcome) error {
 
 // play runs behaviours with a client: the official one in this process.
 func play(ctx context.Context, c servers.Client, s site.Site, names ...string) (site.Outcome, error) {
+	s.Limit = testTimeout
 	if c == servers.Official {
 		return behaviours.Play(ctx, s, names...), nil
 	}

@@ -134,7 +134,6 @@ func TestFake(t *testing.T) {
 	t.Run("rows", func(t *testing.T) {
 		t.Parallel()
 		_, fake := startFake(t)
-		fake.Limit = testTimeout
 		rows := slices.DeleteFunc(named(site.Plain), func(name string) bool { return strings.Contains(name, "10,000") }) // of real servers
 		o, err := play(t.Context(), servers.Quorate, fake, rows...)
 		require.NoError(t, err)

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate/quorate/lab/behaviours/transcript"
@@ -72,39 +71,27 @@ func reads(ctx context.Context, c *clientv3.Client, log *transcript.Log, dir str
 		{"missing key", dir + "none", nil},
 		{"empty key", "", nil},
 		{"range", dir + "b", []clientv3.OpOption{clientv3.WithRange(dir + "d")}},
-		{"empty range", dir + "d", []clientv3.OpOption{clientv3.WithRange(dir + "b")}},
 		{"prefix", dir, []clientv3.OpOption{prefix}},
 		{"prefix of all", "", []clientv3.OpOption{prefix}},
 		{"prefix without end", "\xff\xff", []clientv3.OpOption{prefix}},
 		{"from key", dir + "d", []clientv3.OpOption{clientv3.WithFromKey()}},
 		{"from no key", "", []clientv3.OpOption{clientv3.WithFromKey(), clientv3.WithLimit(2)}},
 		{"limit", dir, []clientv3.OpOption{prefix, clientv3.WithLimit(2)}},
-		{"limit that is met", dir, []clientv3.OpOption{prefix, clientv3.WithLimit(5)}},
-		{"limit 0", dir, []clientv3.OpOption{prefix, clientv3.WithLimit(0)}},
-		{"negative limit", dir, []clientv3.OpOption{prefix, clientv3.WithLimit(-1)}},
 		{"revision", dir, []clientv3.OpOption{prefix, clientv3.WithRev(first + 3)}},
-		{"revision before the key", dir + "d", []clientv3.OpOption{clientv3.WithRev(first)}},
 		{"future revision", dir + "a", []clientv3.OpOption{clientv3.WithRev(1 << 40)}},
 		{"keys only", dir, []clientv3.OpOption{prefix, clientv3.WithKeysOnly()}},
 		{"count only", dir, []clientv3.OpOption{prefix, clientv3.WithCountOnly()}},
-		{"count only with limit", dir, []clientv3.OpOption{prefix, clientv3.WithCountOnly(), clientv3.WithLimit(2)}},
 		{"serializable", dir, []clientv3.OpOption{prefix, clientv3.WithSerializable()}},
 		{"least mod revision", dir, []clientv3.OpOption{prefix, clientv3.WithMinModRev(first + 5)}},
 		{"most mod revision", dir, []clientv3.OpOption{prefix, clientv3.WithMaxModRev(first + 5)}},
 		{"least create revision", dir, []clientv3.OpOption{prefix, clientv3.WithMinCreateRev(first + 2)}},
 		{"most create revision", dir, []clientv3.OpOption{prefix, clientv3.WithMaxCreateRev(first + 2)}},
-		{"filters with limit", dir, []clientv3.OpOption{prefix, clientv3.WithMinModRev(first + 4), clientv3.WithLimit(1)}},
 		{"first create", dir, clientv3.WithFirstCreate()},
 		{"last create", dir, clientv3.WithLastCreate()},
 		{"first key", dir, clientv3.WithFirstKey()},
 		{"last key", dir, clientv3.WithLastKey()},
 		{"first revision", dir, clientv3.WithFirstRev()},
 		{"last revision", dir, clientv3.WithLastRev()},
-		{"options for other operations", dir + "a", []clientv3.OpOption{
-			clientv3.WithPrevKV(), clientv3.WithLease(1), clientv3.WithIgnoreValue(), clientv3.WithIgnoreLease(),
-			clientv3.WithProgressNotify(), clientv3.WithCreatedNotify(), clientv3.WithFilterPut(),
-			clientv3.WithFilterDelete(), clientv3.WithFragment(), clientv3.WithWatchBufLog(),
-		}},
 	} {
 		log.Step(r.name)(get(ctx, r.key, r.opts...))
 	}
@@ -114,15 +101,11 @@ func reads(ctx context.Context, c *clientv3.Client, log *transcript.Log, dir str
 func compacts(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	first := seed(ctx, c, "compact/")
 	log.Step("compact")(c.Compact(ctx, first+2))
-	log.Step("twice")(c.Compact(ctx, first+2))
 	log.Step("before")(c.Compact(ctx, first))
-	log.Step("revision 0")(c.Compact(ctx, 0))
 	log.Step("future")(c.Compact(ctx, 1<<40))
 	log.Step("physical")(c.Compact(ctx, first+4, clientv3.WithCompactPhysical()))
 	log.Step("read at a compacted revision")(c.Get(ctx, "compact/", clientv3.WithPrefix(), clientv3.WithRev(first+3)))
-	log.Step("read at the compacted revision itself")(c.Get(ctx, "compact/", clientv3.WithPrefix(), clientv3.WithRev(first+4)))
 	log.Step("read now")(c.Get(ctx, "compact/", clientv3.WithPrefix()))
-	log.Step("txn at a compacted revision")(c.Txn(ctx).Then(clientv3.OpGet("compact/a", clientv3.WithRev(first))).Commit())
 }
 
 // gather reads a stream to its end.
@@ -146,22 +129,5 @@ func longStreams(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	}
 	log.Step("long")(gather(c.GetStream(ctx, "long/", clientv3.WithPrefix())))
 	log.Step("long, limit")(gather(c.GetStream(ctx, "long/", clientv3.WithPrefix(), clientv3.WithLimit(70))))
-
-	log.Step("long, chunk by chunk")(chunks(c.GetStream(ctx, "long/", clientv3.WithPrefix())))
 	log.Step("clean up")(c.Delete(ctx, "long/", clientv3.WithPrefix()))
-}
-
-// chunks reads a stream chunk by chunk, as a program does that keeps only some of it.
-func chunks(stream clientv3.GetStreamChan, err error) ([]*mvccpb.KeyValue, error) {
-	if err != nil {
-		return nil, err
-	}
-	var kvs []*mvccpb.KeyValue
-	for chunk := range stream {
-		if err := chunk.Err(); err != nil {
-			return nil, err
-		}
-		kvs = append(kvs, chunk.Kvs...)
-	}
-	return kvs, nil
 }

@@ -3,7 +3,6 @@ package behaviours
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -29,9 +28,9 @@ func outage(ctx context.Context, at Site, log *transcript.Log) {
 		watching(ctx, c, log, "past", "outage/", append(opts, clientv3.WithRev(first)), func(past clientv3.WatchChan) {
 			watching(ctx, c, log, "future", "outage/", append(opts, clientv3.WithRev(first+5)), func(future clientv3.WatchChan) {
 				log.Value("past: before", events(past, 1))
-				must(at.Do(ctx, site.Kill))
+				at.do(ctx, site.Kill)
 				writes(ctx, writer)
-				must(at.Do(ctx, site.Restart))
+				at.do(ctx, site.Restart)
 				putAll(ctx, writer, "after", "outage/after")
 				log.Value("quiet: events", eventsUpTo(quiet, "outage/after"))
 				log.Value("past: events", events(past, 12))
@@ -55,18 +54,24 @@ func writes(ctx context.Context, c *clientv3.Client) {
 	putAll(ctx, c, "2", "outage/b", "outage/b", "outage/b")
 }
 
-// noQuorum uses the only remaining member of a cluster. The cluster cannot be used afterwards.
+// noQuorum uses the only remaining member of a cluster, with the watches and keepalives of a program that loses its
+// cluster, of a caller who requires a leader and of one who does not. The cluster cannot be used afterwards.
 func noQuorum(ctx context.Context, at Site, log *transcript.Log) {
 	const timeout = 500 * time.Millisecond
 	c := at.client()
 	defer end(c, log)
-	begun := begin(ctx, c, log)
-	defer begun.end()
+	id := ok(c.Grant(ctx, 3600)).ID
+	leader := clientv3.WithRequireLeader
+	begun, stop := context.WithCancel(ctx)
+	defer stop()
+	watch, leaderWatch := c.Watch(begun, "quorum"), c.Watch(leader(begun), "quorum")
+	keepalive, leaderKeepalive := ok(c.KeepAlive(begun, id)), ok(c.KeepAlive(leader(begun), id))
+	renewed(log, "begun: keepalive", keepalive)
 	log.Step("put")(c.Put(ctx, "quorum", "1"))
-	receive(log, "watch", begun.watch)
-	receive(log, "leader required: watch before", begun.leaderWatch)
+	receive(log, "watch", watch)
+	receive(log, "leader required: watch before", leaderWatch)
 	endpoint := at.Endpoints[0]
-	must(at.Do(ctx, site.Isolate))
+	at.do(ctx, site.Isolate)
 	c.SetEndpoints(endpoint)
 	status := ok(c.Status(ctx, endpoint))
 	for status.Leader != 0 { // until the member knows that it has none
@@ -74,81 +79,36 @@ func noQuorum(ctx context.Context, at Site, log *transcript.Log) {
 	}
 	log.Value("errors in status", status.Errors)
 	log.Step("serializable get")(c.Get(ctx, "quorum", clientv3.WithSerializable()))
-	log.Step("serializable member list")(count(c.MemberList(ctx, clientv3.WithSerializable())))
 
 	// Calls are cancelled: a server knows their deadline, and its own answer that it has passed may come first.
 	cancelled := func(call func(context.Context)) { withCancel(ctx, timeout, call) }
 	cancelled(func(ctx context.Context) { log.Step("cancelled: get")(c.Get(ctx, "quorum")) })
 	cancelled(func(ctx context.Context) { log.Step("cancelled: put")(c.Put(ctx, "quorum", "2")) })
-	listing := cancelled
-	if strings.HasPrefix(status.Version, "3.4.") { // a member of 3.4 answers without its peers
-		listing = func(call func(context.Context)) { call(ctx) }
-	}
-	listing(func(ctx context.Context) { log.Step("cancelled: member list")(count(c.MemberList(ctx))) })
-	listing(func(ctx context.Context) { log.Error("cancelled: sync", c.Sync(ctx)) })
 	// A client may or may not retry a call that was certainly not executed until the context ends, so either error is
 	// right.
-	leader := clientv3.WithRequireLeader
 	cancelled(func(ctx context.Context) {
 		log.Value("leader required, cancelled: get", noLeaderOrEnd(c.Get(leader(ctx), "quorum")))
 	})
 	cancelled(func(ctx context.Context) {
-		log.Value("leader required, cancelled: serializable get", noLeaderOrEnd(c.Get(leader(ctx), "quorum", clientv3.WithSerializable())))
+		log.Value("cancelled: keep alive once", noLeaderOrEnd(c.KeepAliveOnce(ctx, id)))
 	})
-	cancelled(func(ctx context.Context) {
-		log.Value("leader required, cancelled: put", noLeaderOrEnd(c.Put(leader(ctx), "quorum", "2")))
-	})
-	cancelled(func(ctx context.Context) {
-		log.Value("cancelled: keep alive once", noLeaderOrEnd(c.KeepAliveOnce(ctx, begun.id)))
-	})
-	begun.lost(log)
+
+	receive(log, "leader required: watch that was there", leaderWatch)
+	receive(log, "leader required: watch that was there: end", leaderWatch)
+	ended(log, "leader required: keepalive", leaderKeepalive)
+	log.Value("watch that was there: over", over(watch))
+	log.Value("keepalive: over", over(keepalive))
+	stop()
+	receive(log, "watch that was there: end", watch)
+	ended(log, "keepalive: end", keepalive)
 	cancelled(func(ctx context.Context) { receive(log, "cancelled: watch", c.Watch(ctx, "quorum")) })
-	watch := c.Watch(leader(ctx), "quorum")
+	watch = c.Watch(leader(ctx), "quorum")
 	receive(log, "leader required: watch", watch)
 	receive(log, "leader required: watch: end", watch)
 }
 
-// begun has the watches and keepalives of a program that loses its cluster, of a caller who requires a leader and of
-// one who does not.
-type begun struct {
-	end                       context.CancelFunc
-	id                        clientv3.LeaseID
-	watch, leaderWatch        clientv3.WatchChan
-	keepalive, leaderRequired renewals
-}
-
-func begin(ctx context.Context, c *clientv3.Client, log *transcript.Log) *begun {
-	ctx, cancel := context.WithCancel(ctx)
-	b := &begun{end: cancel, id: ok(c.Grant(ctx, 3600)).ID}
-	leader := clientv3.WithRequireLeader(ctx)
-	b.watch, b.leaderWatch = c.Watch(ctx, "quorum"), c.Watch(leader, "quorum")
-	b.keepalive, b.leaderRequired = ok(c.KeepAlive(ctx, b.id)), ok(c.KeepAlive(leader, b.id))
-	renewed(log, "begun: keepalive", b.keepalive)
-	return b
-}
-
-// lost records which of them have ended: those who require a leader.
-func (b *begun) lost(log *transcript.Log) {
-	receive(log, "leader required: watch that was there", b.leaderWatch)
-	receive(log, "leader required: watch that was there: end", b.leaderWatch)
-	ended(log, "leader required: keepalive", b.leaderRequired)
-	log.Value("watch that was there: over", over(b.watch))
-	log.Value("keepalive: over", over(b.keepalive))
-	b.end()
-	receive(log, "watch that was there: end", b.watch)
-	ended(log, "keepalive: end", b.keepalive)
-}
-
 func noLeaderOrEnd(_ any, err error) bool {
 	return err == rpctypes.ErrNoLeader || err == context.Canceled //nolint:errorlint // programs compare with ==
-}
-
-// count returns the number of members: a cluster's order of them is its own.
-func count(resp *clientv3.MemberListResponse, err error) (int, error) {
-	if err != nil {
-		return 0, err
-	}
-	return len(resp.Members), nil
 }
 
 // over reports whether a channel is closed, passing over what is in it.

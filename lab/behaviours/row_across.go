@@ -9,22 +9,23 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab/behaviours/transcript"
 	"github.com/quorate/quorate/lab/servers/site"
 )
 
-// across makes a row that uses a client before, during and after an event at its server. With authentication
-// the client is alice's.
-func across(setup site.Setup, area, name string,
-	use func(ctx context.Context, c *clientv3.Client, happen func()), happen func(context.Context, Site),
-) Behaviour {
-	return on(setup, area, name, func(ctx context.Context, s Site) {
-		c := s.client()
-		if setup == auth || setup == tokens {
-			enable(ctx, s)
-			c = s.as("alice")
-		}
-		use(ctx, c, func() { happen(ctx, s) })
-	})
+// across uses a client before, during and after an event at its server.
+func across(use func(ctx context.Context, c *clientv3.Client, happen func()), happen func(context.Context, Site)) runner {
+	return func(ctx context.Context, s Site, _ *transcript.Log) {
+		use(ctx, s.client(), func() { happen(ctx, s) })
+	}
+}
+
+// asAlice does so with authentication, as alice.
+func asAlice(use func(ctx context.Context, c *clientv3.Client, happen func()), happen func(context.Context, Site)) runner {
+	return func(ctx context.Context, s Site, _ *transcript.Log) {
+		enable(ctx, s)
+		use(ctx, s.as("alice"), func() { happen(ctx, s) })
+	}
 }
 
 // expired is the age at which a token of a server of setup Tokens is no longer valid.

@@ -8,28 +8,9 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-)
 
-var logins = []Behaviour{
-	row("authentication", steps("auth", authentication)),
-	on(auth, "authentication", "roles and passwords", authRoles),
-	across(tokens, "authentication", "tokens expire under calls", calls, expire),
-	across(tokens, "authentication", "tokens expire under a watch", watched, expire),
-	across(tokens, "authentication", "tokens expire before a watch", opened, expire),
-	across(tokens, "authentication", "tokens expire under a keepalive", kept, expire),
-	across(tokens, "authentication", "tokens expire under a lock", locked, expire),
-	across(auth, "authentication", "the server restarts under calls", calls, restart),
-	across(auth, "authentication", "the server restarts under a watch", watched, restart),
-	across(auth, "authentication", "the server restarts under a keepalive", kept, restart),
-	across(tokens, "authentication", "the connection breaks under a watch after the token's end", watched, expireAndBreak),
-	across(auth, "authentication", "a watch that is not allowed ends", watchDenied, nothing),
-	on(auth, "authentication", "switched on later", authLater),
-	on(auth, "authentication", "switched on later, with a watch", authLaterWatch),
-	on(auth, "authentication", "switched off", authSwitchedOff),
-	across(secure, "TLS", "client certificates", watched, restart),
-	on(secure, "TLS", "no certificate", tlsNone),
-	on(secure, "TLS", "the certificate is the user", tlsUser),
-}
+	"github.com/quorate/quorate/lab/behaviours/transcript"
+)
 
 // enable switches authentication on, with users root and alice, who may do everything below /alice/.
 func enable(ctx context.Context, s Site) {
@@ -44,7 +25,7 @@ func enable(ctx context.Context, s Site) {
 	must(c.Close())
 }
 
-func authRoles(ctx context.Context, s Site) {
+func authRoles(ctx context.Context, s Site, _ *transcript.Log) {
 	enable(ctx, s)
 	alice := s.as("alice")
 	ok(alice.Put(ctx, "/alice/a", "1"))
@@ -68,7 +49,7 @@ func watchDenied(ctx context.Context, alice *clientv3.Client, _ func()) {
 	events(allowed, 1)
 }
 
-func authLater(ctx context.Context, s Site) {
+func authLater(ctx context.Context, s Site, _ *transcript.Log) {
 	alice := s.as("alice")
 	ok(alice.Put(ctx, "/alice/a", "1"))
 	enable(ctx, s)
@@ -76,11 +57,11 @@ func authLater(ctx context.Context, s Site) {
 	ok(alice.Get(ctx, "/alice/a"))
 }
 
-func authLaterWatch(ctx context.Context, s Site) {
+func authLaterWatch(ctx context.Context, s Site, _ *transcript.Log) {
 	watchSwitched(ctx, s.as("alice"), func() { enable(ctx, s) })
 }
 
-func authSwitchedOff(ctx context.Context, s Site) {
+func authSwitchedOff(ctx context.Context, s Site, _ *transcript.Log) {
 	enable(ctx, s)
 	root := s.as("root")
 	watchSwitched(ctx, root, func() { ok(root.AuthDisable(ctx)) })
@@ -96,7 +77,7 @@ func watchSwitched(ctx context.Context, c *clientv3.Client, change func()) {
 	events(watch, 1)
 }
 
-func tlsNone(ctx context.Context, s Site) {
+func tlsNone(ctx context.Context, s Site, _ *transcript.Log) {
 	cfg := s.config()
 	cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.TLS.RootCAs, ServerName: cfg.TLS.ServerName}
 	inner, cancel := context.WithTimeout(ctx, 3*time.Second)
@@ -106,7 +87,7 @@ func tlsNone(ctx context.Context, s Site) {
 }
 
 // tlsUser uses the certificate's common name, root, in place of a token.
-func tlsUser(ctx context.Context, s Site) {
+func tlsUser(ctx context.Context, s Site, _ *transcript.Log) {
 	enable(ctx, s)
 	opened(ctx, s.client(), func() {})
 }

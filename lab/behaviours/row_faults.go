@@ -10,49 +10,28 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate/quorate/internal/pause"
-	"github.com/quorate/quorate/lab/internal/fatal"
+	"github.com/quorate/quorate/lab/behaviours/transcript"
 	"github.com/quorate/quorate/lab/link"
 	"github.com/quorate/quorate/lab/servers/site"
 )
 
-var faults = []Behaviour{
-	on(own, "faults", "the client is older than the server", before),
-	across(own, "faults", "killed and restarted under a watch", watched, restart),
-	across(own, "faults", "killed and restarted under a keepalive", kept, restart),
-	across(own, "faults", "killed and restarted under a lock", locked, restart),
-	on(own, "faults", "restored from a backup: calls and new watches", restored),
-	on(own, "faults", "restored from a backup: an old watch hears of it", restoredWatch),
-	on(own, "faults", "Sync behind a proxy that the server does not know", syncProxied),
-	long(on(own, "faults", "Kubernetes: 1,000 objects, 8 writers, killed and restarted", kubernetes)),
-	row("faults", steps("frozen", frozen)), // the last on its server: a write that was cut off may be executed later
-}
-
-func before(ctx context.Context, s Site) {
+func before(ctx context.Context, s Site, _ *transcript.Log) {
 	s.do(ctx, site.Kill)
 	c := s.client()
-	watches := make(chan clientv3.WatchChan, 1)
-	go func() { watches <- c.Watch(ctx, "/before/", clientv3.WithPrefix()) }()
-	got := make(chan error, 1)
-	go func() {
-		_, err := c.Get(ctx, "/before/a")
-		got <- err
-	}()
-	must(pause.For(ctx, time.Second))
-	s.do(ctx, site.Restart)
-	must(<-got)
-	watch := <-watches
-	// The server may have it a little later: the first keys may precede it.
-	for i := 0; ; i++ {
-		create(ctx, c, fmt.Sprintf("/before/%d", i), "1")
-		select {
-		case resp := <-watch:
-			must(resp.Err())
-			return
-		case <-time.After(200 * time.Millisecond):
-		case <-ctx.Done():
-			fail("no event")
+	var watch clientv3.WatchChan
+	each(3, func(i int) {
+		switch i {
+		case 0:
+			ok(c.Get(ctx, "/before/a"))
+		case 1:
+			watch = created(ctx, c, "/before/", clientv3.WithPrefix())
+		default:
+			must(pause.For(ctx, time.Second))
+			s.do(ctx, site.Restart)
 		}
-	}
+	})
+	create(ctx, c, "/before/a", "1")
+	events(watch, 1)
 }
 
 // back writes, takes a backup, writes more, and restores the backup. It returns the client and the last revision before the
@@ -71,7 +50,7 @@ func back(ctx context.Context, s Site, meanwhile func(*clientv3.Client)) (c *cli
 	return c, rev
 }
 
-func restored(ctx context.Context, s Site) {
+func restored(ctx context.Context, s Site, _ *transcript.Log) {
 	c, rev := back(ctx, s, func(*clientv3.Client) {})
 	got := ok(c.Get(ctx, "/restored/", clientv3.WithPrefix()))
 	want(got.Count == 1 && got.Header.Revision < rev, "%d keys at %d, there were more at %d", got.Count, got.Header.Revision, rev)
@@ -79,7 +58,7 @@ func restored(ctx context.Context, s Site) {
 }
 
 // restoredWatch shows that a watch from before the restore is not silent: it ends, or delivers what is written now.
-func restoredWatch(ctx context.Context, s Site) {
+func restoredWatch(ctx context.Context, s Site, _ *transcript.Log) {
 	var watch clientv3.WatchChan
 	c, _ := back(ctx, s, func(c *clientv3.Client) { watch = created(ctx, c, "/restored/", clientv3.WithPrefix()) })
 	create(ctx, c, "/restored/new", "1")
@@ -93,7 +72,7 @@ func restoredWatch(ctx context.Context, s Site) {
 }
 
 // syncProxied uses a proxy in front of a server whose advertised URL cannot be reached.
-func syncProxied(ctx context.Context, s Site) {
+func syncProxied(ctx context.Context, s Site, _ *transcript.Log) {
 	proxy := ok(link.Listen(strings.TrimPrefix(s.Direct, "http://")))
 	c := s.with([]string{"http://" + proxy.Addr()}).client()
 	create(ctx, c, "/sync/a", "1")
@@ -107,33 +86,30 @@ func syncProxied(ctx context.Context, s Site) {
 // kubernetes does what an API server does: it lists, watches from the revision of the list, and creates, updates and
 // deletes 1,000 objects by 8 writers, while the server is killed and restarted. Every change is seen once, in order, and
 // leads from the object's state before to the one after.
-func kubernetes(ctx context.Context, s Site) {
+func kubernetes(ctx context.Context, s Site, _ *transcript.Log) {
 	const objects, writers = 1_000, 8
 	c := s.client()
 	listed := ok(c.Get(ctx, "/registry/", clientv3.WithPrefix(), clientv3.WithLimit(500)))
 	watch := c.Watch(clientv3.WithRequireLeader(ctx), "/registry/", clientv3.WithPrefix(), clientv3.WithPrevKV(),
 		clientv3.WithProgressNotify(), clientv3.WithRev(listed.Header.Revision+1))
 
-	written := make(chan error, 1)
-	go func() {
-		written <- fatal.Catch(func() {
-			each(writers, func(w int) {
-				for i := w; i < objects; i += writers {
-					key := fmt.Sprintf("/registry/pods/%d", i)
-					write(ctx, c, key, "created")
-					write(ctx, c, key, "updated")
-					if i%2 == 0 {
-						write(ctx, c, key, "")
-					}
-				}
-			})
-		})
-	}()
-	for range 2 {
-		must(pause.For(ctx, 500*time.Millisecond))
-		restart(ctx, s)
-	}
-	must(<-written)
+	each(writers+1, func(w int) {
+		if w == writers {
+			for range 2 {
+				must(pause.For(ctx, 500*time.Millisecond))
+				restart(ctx, s)
+			}
+			return
+		}
+		for i := w; i < objects; i += writers {
+			key := fmt.Sprintf("/registry/pods/%d", i)
+			write(ctx, c, key, "created")
+			write(ctx, c, key, "updated")
+			if i%2 == 0 {
+				write(ctx, c, key, "")
+			}
+		}
+	})
 	create(ctx, c, "/registry/z", "end")
 
 	seen, deleted, last := make(map[string]int64), 0, int64(0) // the revision of each object, as the watch has it

@@ -12,12 +12,8 @@ import (
 
 	quorate "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/idempotent"
+	"github.com/quorate/quorate/lab/behaviours/transcript"
 )
-
-var idempotentRows = []Behaviour{
-	on(own, "idempotent writes", "executed once, although the answer is lost", idempotentWrites),
-	on(own, "idempotent writes", "refused when the writer is made, where they do not work", idempotentOrRefused),
-}
 
 // newIdempotent returns a writer, and a switch that drops the answer to the next transaction. The official client has no
 // such writer.
@@ -38,13 +34,13 @@ func newIdempotent(ctx context.Context, s Site) (*idempotent.KV, *atomic.Bool, e
 	return kv, lose, err
 }
 
-func idempotentWrites(ctx context.Context, s Site) {
+func idempotentWrites(ctx context.Context, s Site, _ *transcript.Log) {
 	kv, lose, err := newIdempotent(ctx, s)
 	must(err)
 	writeIdempotently(ctx, kv, lose)
 }
 
-func idempotentOrRefused(ctx context.Context, s Site) {
+func idempotentOrRefused(ctx context.Context, s Site, _ *transcript.Log) {
 	if kv, lose, err := newIdempotent(ctx, s); err == nil {
 		writeIdempotently(ctx, kv, lose)
 	}

@@ -8,19 +8,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-var keys = []Behaviour{
-	row("KV", withClient("put", puts)),
-	row("KV", withClient("get", gets)),
-	row("KV", withClient("delete", deletes)),
-	row("KV", withClient("do", dos)),
-	row("KV", withClient("compact", compacts)),
-	row("KV", withClient("txn", txns)),
-	row("KV", withClient("txn errors", txnErrors)),
-	on(plain, "KV", "transactions of Kubernetes", using(kubernetesTxn)),
-	on(plain, "KV", "1 MB values, in fragments", using(largeValues)),
-	long(on(plain, "KV", "10,000 keys, in pages", using(manyKeys))),
-}
-
 func kubernetesTxn(ctx context.Context, c *clientv3.Client) {
 	first := create(ctx, c, "/kubernetes/a", "1")
 	again := ok(c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision("/kubernetes/a"), "=", 0)).

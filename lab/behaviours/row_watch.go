@@ -8,22 +8,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-var watches = []Behaviour{
-	row("watch", withClient("watch range", watchRanges)),
-	row("watch", withClient("watch event", watchEvents)),
-	row("watch", withClient("watch revision", watchRevisions)),
-	row("watch", withClient("watch compacted", watchCompacted)), // etcd 3.4 answers a negative revision only once something is compacted
-	row("watch", withClient("watch refused", watchRefused)),
-	row("watch", withClient("watch large", watchLarge)),
-	row("watch", withClient("watch progress", watchProgress)),
-	row("watch", steps("watch end", watchEnds)),
-	on(plain, "watch", "of Kubernetes", using(watchKeys)),
-	on(plain, "watch", "progress", using(progress)),
-	on(plain, "watch", "200 on a client", using(watchMany)),
-	on(plain, "watch", "canceled and opened again", using(watchAgain)),
-	on(plain, "watch", "10,000 revisions are replayed", using(watchReplay)),
-}
-
 // watchKeys watches as an API server does, and closes its client.
 func watchKeys(ctx context.Context, c *clientv3.Client) {
 	prefix, previous := clientv3.WithPrefix(), clientv3.WithPrevKV()

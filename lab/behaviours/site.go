@@ -1,9 +1,7 @@
 package behaviours
 
 import (
-	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,58 +17,44 @@ import (
 	"github.com/quorate/quorate/lab/servers/site"
 )
 
-// behaviourTimeout ends a recorded behaviour that hangs. It is far longer than any of them takes.
-const behaviourTimeout = 2 * time.Minute
-
 // Site is where a behaviour runs.
-type Site struct {
-	site.Site
-	// TLS is the client configuration made of the certificates, nil without any.
-	TLS *tls.Config
-}
+type Site struct{ site.Site }
 
-// Behaviour is one behaviour of a client and a server. It records what it sees in a transcript, or checks it, or both.
+// Behaviour is one behaviour of a client and a server.
 type Behaviour struct {
 	// Area is the part of the matrix in which it is a row, "" for one that is none.
 	Area, Name string
 	Setup      site.Setup
-	// Limit is how long it may take.
-	Limit time.Duration
 
-	run func(ctx context.Context, s Site, log *transcript.Log)
+	run runner
 }
+
+// runner records what it sees in a transcript, or checks it, or both. An error ends it, see package fatal.
+type runner = func(context.Context, Site, *transcript.Log)
 
 // String returns the name by which a program runs it.
 func (b Behaviour) String() string { return b.Area + ": " + b.Name }
 
 // Play runs behaviours on a site, in their order, and returns what they recorded. It ends with the first that fails.
 func Play(ctx context.Context, at site.Site, names ...string) (o site.Outcome) {
-	s := Site{Site: at}
-	var err error
-	if s.Files.CA != "" {
-		s.TLS, err = s.Files.TLS()
-	}
-	for i := 0; i < len(names) && err == nil; i++ {
-		at := slices.IndexFunc(All, func(b Behaviour) bool { return b.String() == names[i] })
-		if at < 0 {
-			err = fmt.Errorf("no such behaviour: %s", names[i])
-			break
+	for _, name := range names {
+		i := slices.IndexFunc(All, func(b Behaviour) bool { return b.String() == name })
+		if i < 0 {
+			o.Error = "no such behaviour: " + name
+			return o
 		}
-		var entries []transcript.Entry
-		entries, err = All[at].play(ctx, s)
+		entries, err := All[i].play(ctx, Site{at})
 		o.Entries = append(o.Entries, entries...)
-		if err != nil && len(names) > 1 {
-			err = fmt.Errorf("%s: %w", names[i], err)
+		if err != nil {
+			o.Error = fmt.Sprintf("%s: %v", name, err)
+			return o
 		}
-	}
-	if err != nil {
-		o.Error = err.Error()
 	}
 	return o
 }
 
 func (b Behaviour) play(ctx context.Context, s Site) ([]transcript.Entry, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(s.Limit, b.Limit), errors.New("the behaviour hangs"))
+	ctx, cancel := context.WithTimeoutCause(ctx, s.Limit, errors.New("the behaviour hangs"))
 	defer cancel()
 	return transcript.Record(b.Name, func(log *transcript.Log) {
 		for i, endpoint := range s.Endpoints {
@@ -84,7 +68,7 @@ func (b Behaviour) play(ctx context.Context, s Site) ([]transcript.Entry, error)
 
 // config returns a configuration for the site.
 func (s Site) config() clientv3.Config {
-	return clientv3.Config{Endpoints: s.Endpoints, TLS: s.TLS, DialTimeout: 10 * time.Second, Logger: zap.NewNop()}
+	return clientv3.Config{Endpoints: s.Endpoints, TLS: ok(s.Files.TLS()), DialTimeout: 10 * time.Second, Logger: zap.NewNop()}
 }
 
 // client makes a client. The process ends without closing it.
@@ -206,13 +190,8 @@ func each(n int, f func(i int)) {
 	must(work.Wait())
 }
 
-// fail ends the behaviour with an error.
-func fail(format string, args ...any) {
-	fatal.If(errors.New(strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")))
-}
-
 // must ends the behaviour if there is an error.
-func must(err error) { want(err == nil, "%v", err) }
+func must(err error) { fatal.If(err) }
 
 // want ends the behaviour if a condition does not hold.
 func want(ok bool, format string, args ...any) {
@@ -220,6 +199,9 @@ func want(ok bool, format string, args ...any) {
 		fail(format, args...)
 	}
 }
+
+// fail ends the behaviour with an error.
+func fail(format string, args ...any) { fatal.If(fmt.Errorf(format, args...)) }
 
 // ok returns the result of a call that must not fail.
 func ok[T any](result T, err error) T {

@@ -2,10 +2,8 @@ package behaviours
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate/quorate/lab/behaviours/transcript"
@@ -73,7 +71,6 @@ func watchEach(ctx context.Context, c *clientv3.Client, log *transcript.Log, cha
 
 // watchRanges watches keys and ranges. The watch must deliver the last put of each, so that an extra event shows as well.
 func watchRanges(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	log.Value("constants", []any{clientv3.AutoWatchID, clientv3.InvalidWatchID, clientv3.EventTypePut, clientv3.EventTypeDelete})
 	watchEach(ctx, c, log, func(value string) { putAll(ctx, c, value, "watch/a", "watch/b", "watch/b1", "watch/c", "watch/b") },
 		expected{"key", "watch/b", nil, 2},
 		expected{"prefix", "watch/b", []clientv3.OpOption{clientv3.WithPrefix()}, 3},
@@ -100,48 +97,22 @@ func watchEvents(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 		expected{"plain", "events/", []clientv3.OpOption{prefix}, 6},
 		expected{"previous", "events/", []clientv3.OpOption{prefix, clientv3.WithPrevKV()}, 6},
 		expected{"no puts", "events/", []clientv3.OpOption{prefix, noPuts}, 3},
-		expected{"no puts, previous", "events/", []clientv3.OpOption{prefix, noPuts, clientv3.WithPrevKV()}, 3},
 		expected{"no deletes", "events/", []clientv3.OpOption{prefix, clientv3.WithFilterDelete()}, 4},
-		expected{"buffer logged", "events/", []clientv3.OpOption{prefix, clientv3.WithWatchBufLog()}, 6},
 		expected{"fragments", "events/", []clientv3.OpOption{prefix, clientv3.WithFragment()}, 6},
 	)
 }
 
 // watchLeases watches keys that go with their lease.
 func watchLeases(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	for _, ttl := range []int64{3600, 1} {
-		name := fmt.Sprintf("lease of %d s", ttl)
-		opts := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithPrevKV()}
-		watching(ctx, c, log, name, "leased/", opts, func(watch clientv3.WatchChan) {
-			grant := ok(c.Grant(ctx, ttl))
-			put := func() error {
-				_, err := c.Txn(ctx).Then(
-					clientv3.OpPut("leased/b", "1", clientv3.WithLease(grant.ID)),
-					clientv3.OpPut("leased/a", "1", clientv3.WithLease(grant.ID)),
-				).Commit()
-				return err
-			}
-			err := put()
-			for ; errors.Is(err, rpctypes.ErrLeaseNotFound); err = put() { // a short one may be gone already
-				grant = ok(c.Grant(ctx, ttl))
-			}
-			must(err)
-			receive(log, name+": put", watch)
-			if ttl > 1 { // the other one expires
-				ok(c.Revoke(ctx, grant.ID))
-			}
-			receive(log, name+": gone", watch)
-		})
-	}
-}
-
-// watchLate reads what was delivered long after it happened.
-func watchLate(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	const puts = 50
-	change := func(value string) {
-		for range puts {
-			putAll(ctx, c, value, "late")
-		}
-	}
-	watchEach(ctx, c, log, change, expected{"late", "late", []clientv3.OpOption{clientv3.WithCreatedNotify()}, puts + 1})
+	opts := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithPrevKV()}
+	watching(ctx, c, log, "lease", "leased/", opts, func(watch clientv3.WatchChan) {
+		id := ok(c.Grant(ctx, 3600)).ID
+		ok(c.Txn(ctx).Then(
+			clientv3.OpPut("leased/b", "1", clientv3.WithLease(id)),
+			clientv3.OpPut("leased/a", "1", clientv3.WithLease(id)),
+		).Commit())
+		receive(log, "put", watch)
+		ok(c.Revoke(ctx, id))
+		receive(log, "gone", watch)
+	})
 }

@@ -36,10 +36,6 @@ func watchProgress(ctx context.Context, c *clientv3.Client, log *transcript.Log)
 			receive(log, asked.name+": "+w.name, watches[w.name])
 		}
 	}
-	for i := range 3 {
-		log.Error(fmt.Sprintf("again %d: request", i), c.RequestProgress(ctx))
-		receive(log, fmt.Sprintf("again %d: progress", i), watches["plain"])
-	}
 	log.Error("metadata without a watch", c.RequestProgress(metadata.AppendToOutgoingContext(ctx, "key", "none")))
 	neither := []clientv3.OpOption{clientv3.WithFilterPut(), clientv3.WithFilterDelete()}
 	watching(ctx, c, log, "neither puts nor deletes", "progress/", neither, func(watch clientv3.WatchChan) {
@@ -132,8 +128,4 @@ func watcherCloses(ctx context.Context, c *clientv3.Client, log *transcript.Log)
 	receive(log, "watcher: watch afterwards", w.Watch(ctx, "ends"))
 	log.Error("watcher: request progress afterwards", w.RequestProgress(ctx))
 	log.Error("watcher: close of one that was not used", clientv3.NewWatcher(c).Close())
-	watching(ctx, c, log, "watcher: another", "ends", nil, func(watch clientv3.WatchChan) {
-		putAll(ctx, c, "2", "ends")
-		receive(log, "watcher: another", watch)
-	})
 }

@@ -52,7 +52,7 @@ func freezeMajority(_ context.Context, s Scene) {
 
 // pauseRepeatedly stops a follower for a time in each interval.
 func pauseRepeatedly(length, interval time.Duration) injection {
-	return onFollower(fmt.Sprintf("is stopped for %v every %v", length, interval), func(ctx context.Context, s Scene, m *lab.Member) {
+	return onFollower(func(ctx context.Context, s Scene, m *lab.Member) {
 		for end := time.Now().Add(s.hold()); time.Now().Before(end); {
 			fatal.If(m.Stop())
 			fatal.If(pause.For(ctx, length))
@@ -78,7 +78,6 @@ func throttle(ctx context.Context, s Scene) {
 		key := fmt.Appendf(nil, "%s%d", largePrefix, i)
 		fatal.OK(kv.Put(ctx, &pb.PutRequest{Key: key, Value: []byte(strings.Repeat("x", largeValue))}))
 	}
-	s.Note("the links to clients are throttled, and large ranges begin")
 	for _, m := range s.Cluster.Members() {
 		s.Cluster.ClientLink(m).Throttle(link.Reverse, throttledRate)
 	}
@@ -108,12 +107,9 @@ func freezeSecond(ctx context.Context, s Scene) {
 	if n := len(s.Cluster.Members()); n < 5 {
 		fatal.If(fmt.Errorf("a majority must outlive two members: the cluster needs at least 5, and has %d", n))
 	}
-	var first *lab.Member
-	stopFirst := onFollower("is stopped", func(_ context.Context, _ Scene, m *lab.Member) {
-		first = m
-		fatal.If(m.Stop())
-	})
-	stopFirst(ctx, s)
+	first := follower(ctx, s)
+	s.Note(first.Name() + ", a follower, is stopped")
+	fatal.If(first.Stop())
 	fatal.If(pause.For(ctx, s.hold()))
 	followers := s.Cluster.Others(fatal.OK(s.Cluster.Leader(ctx)))
 	second := slices.DeleteFunc(followers, func(m *lab.Member) bool { return m == first })[0]
@@ -126,6 +122,6 @@ func freezeBesideExpired(ctx context.Context, s Scene) {
 	leave := s.join(ctx, expiredClients, s.Cluster.ExpiredClientTLS())
 	defer leave()
 	fatal.If(pause.For(ctx, expiredWarmUp))
-	onFollower("is stopped", stop)(ctx, s)
+	onFollower(stop)(ctx, s)
 	fatal.If(pause.For(ctx, s.hold()))
 }

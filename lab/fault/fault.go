@@ -33,7 +33,7 @@ type Scene struct {
 	Cluster *lab.Cluster
 	// Rand chooses the member that it happens to.
 	Rand *rand.Rand
-	// Note is called with a few words for what is being done.
+	// Note is called with the summary of the fault, and a few words for the member that it happens to.
 	Note func(text string)
 	// Hold is how long a fault goes on that is an activity rather than a state, such
 	// as defragmentation. Default 5 s. The caller holds the others.
@@ -75,6 +75,7 @@ type Fault struct {
 // could not be done; part of the fault may then be in force, so Heal is still
 // required.
 func (f Fault) Inject(ctx context.Context, s Scene) error {
+	s.Note(f.Summary)
 	if err := fatal.Catch(func() { f.inject(ctx, s) }); err != nil {
 		return fmt.Errorf("inject %s: %w", f.Name, err)
 	}
@@ -84,17 +85,17 @@ func (f Fault) Inject(ctx context.Context, s Scene) error {
 // All returns every fault: those of [Default], and those that happen only when they are named.
 func All() []Fault {
 	return []Fault{
-		{Name: "kill", Summary: "a follower is killed (SIGKILL) and restarted at the end", storm: true, inject: onFollower("is killed", kill)},
-		{Name: "stop", Summary: "a follower is stopped (SIGSTOP): its connections stay, it answers nothing", storm: true, inject: onFollower("is stopped", stop)},
-		{Name: "blackhole", Summary: "the clients' link to a follower takes bytes and delivers none", storm: true, inject: onFollower("is blackholed for clients", silence)},
-		{Name: "partition", Summary: "a follower is cut off from the other members, clients still reach it", storm: true, inject: onFollower("is cut off from the other members", isolate)},
-		{Name: "slow", Summary: "everything a follower sends, to clients and members, arrives 200 ms later", storm: true, inject: onFollower(fmt.Sprintf("sends everything %v late", slowness), slow)},
-		{Name: "leader-kill", Summary: "the leader is killed (SIGKILL) and restarted at the end", storm: true, inject: onLeader("is killed", kill)},
+		{Name: "kill", Summary: "a follower is killed (SIGKILL) and restarted at the end", storm: true, inject: onFollower(kill)},
+		{Name: "stop", Summary: "a follower is stopped (SIGSTOP): its connections stay, it answers nothing", storm: true, inject: onFollower(stop)},
+		{Name: "blackhole", Summary: "the clients' link to a follower takes bytes and delivers none", storm: true, inject: onFollower(silence)},
+		{Name: "partition", Summary: "a follower is cut off from the other members, clients still reach it", storm: true, inject: onFollower(isolate)},
+		{Name: "slow", Summary: "everything a follower sends, to clients and members, arrives 200 ms later", storm: true, inject: onFollower(slow)},
+		{Name: "leader-kill", Summary: "the leader is killed (SIGKILL) and restarted at the end", storm: true, inject: onLeader(kill)},
 		{Name: "rolling-restart", Summary: "each member in turn is terminated gracefully and restarted", inject: rollingRestart},
-		{Name: "defrag", Summary: "a follower is defragmented, over and over", storm: true, inject: onFollower("is defragmented, over and over", defrag)},
-		{Name: "leader-stop", Summary: "the leader is stopped (SIGSTOP): its connections stay, it answers nothing", storm: true, inject: onLeader("is stopped", stop)},
-		{Name: "leader-blackhole", Summary: "the clients' link to the leader takes bytes and delivers none", storm: true, inject: onLeader("is blackholed for clients", silence)},
-		{Name: "leader-partition", Summary: "the leader is cut off from the other members, clients still reach it", storm: true, inject: onLeader("is cut off from the other members", isolate)},
+		{Name: "defrag", Summary: "a follower is defragmented, over and over", storm: true, inject: onFollower(defrag)},
+		{Name: "leader-stop", Summary: "the leader is stopped (SIGSTOP): its connections stay, it answers nothing", storm: true, inject: onLeader(stop)},
+		{Name: "leader-blackhole", Summary: "the clients' link to the leader takes bytes and delivers none", storm: true, inject: onLeader(silence)},
+		{Name: "leader-partition", Summary: "the leader is cut off from the other members, clients still reach it", storm: true, inject: onLeader(isolate)},
 		{Name: "leader-move", Summary: "leadership moves to a follower", storm: true, inject: moveLeader},
 		{Name: "majority-lost", Summary: "a majority is killed; one of them comes back after 3 s, the others at the end", storm: true, inject: majorityLost},
 		{Name: "nat", Summary: "the flows of all clients are forgotten: they carry nothing more, new ones work", Held: 25 * time.Second, storm: true, inject: forgetAll},
@@ -102,7 +103,7 @@ func All() []Fault {
 			Name: "nat-one", Summary: "the flows of one client to one member are forgotten, other clients of the process work with it",
 			Held: 25 * time.Second, storm: true, inject: forgetOne,
 		},
-		{Name: "loss", Summary: "a fifth of the packets of a follower is lost", Held: 15 * time.Second, inject: onFollower(fmt.Sprintf("loses %.0f %% of its packets", 100*lossShare), lose)},
+		{Name: "loss", Summary: "a fifth of the packets of a follower is lost", Held: 15 * time.Second, inject: onFollower(lose)},
 		{Name: "swallow", Summary: "all links lose everything, those of the members too", Held: 10 * time.Second, inject: swallow},
 		{Name: "move", Summary: "the names of all members lead to new addresses, the old ones are silent", Held: 25 * time.Second, Site: Named, inject: move},
 		{
@@ -135,14 +136,14 @@ func ForSoaks() []Fault {
 		Fault{Name: "terminate", Summary: "a member is terminated gracefully and restarted at the end", inject: terminateOne},
 		Fault{Name: "no-quorum", Summary: "every member is cut off from the others", inject: noQuorum},
 		Fault{Name: "all-killed", Summary: "all members are killed (SIGKILL) and restarted at the end", inject: allKilled},
-		Fault{Name: "clients-cut", Summary: "the clients' links to all members are cut", inject: onClientLinks("are cut", (*link.Link).Cut)},
+		Fault{Name: "clients-cut", Summary: "the clients' links to all members are cut", inject: onClientLinks((*link.Link).Cut)},
 		Fault{
 			Name: "clients-delayed", Summary: "the clients' links to all members add 100 ms each way",
-			inject: onClientLinks("are delayed", func(l *link.Link) { l.Delay(link.Both, clientDelay) }),
+			inject: onClientLinks(func(l *link.Link) { l.Delay(link.Both, clientDelay) }),
 		},
 		Fault{
 			Name: "clients-deaf", Summary: "the clients' links carry nothing to clients",
-			inject: onClientLinks("carry nothing to clients", func(l *link.Link) { l.Blackhole(link.Reverse) }),
+			inject: onClientLinks(func(l *link.Link) { l.Blackhole(link.Reverse) }),
 		},
 	)
 }

@@ -60,26 +60,26 @@ func slow(_ context.Context, s Scene, m *lab.Member) {
 	})
 }
 
-// onFollower chooses a follower, notes an action on it, and takes the action.
-func onFollower(what string, do action) injection {
+// onFollower chooses a follower, notes it, and takes an action on it.
+func onFollower(do action) injection {
 	return func(ctx context.Context, s Scene) {
 		m := follower(ctx, s)
-		s.Note(m.Name() + ", a follower, " + what)
+		s.Note(m.Name() + ", a follower")
 		do(ctx, s, m)
 	}
 }
 
-// onLeader notes an action on the leader, and takes the action.
-func onLeader(what string, do action) injection {
+// onLeader notes the leader, and takes an action on it.
+func onLeader(do action) injection {
 	return func(ctx context.Context, s Scene) {
 		m := fatal.OK(s.Cluster.Leader(ctx))
-		s.Note(m.Name() + ", the leader, " + what)
+		s.Note(m.Name() + ", the leader")
 		do(ctx, s, m)
 	}
 }
 
 // moveLeader hands leadership to a follower, as an operator does before a restart.
-var moveLeader = onFollower("is made the leader", func(ctx context.Context, s Scene, m *lab.Member) {
+var moveLeader = onFollower(func(ctx context.Context, s Scene, m *lab.Member) {
 	fatal.If(s.Cluster.MoveLeader(ctx, m))
 })
 
@@ -119,23 +119,20 @@ func terminateOne(ctx context.Context, s Scene) {
 }
 
 func noQuorum(_ context.Context, s Scene) {
-	s.Note("every member is cut off from the others")
 	for _, m := range s.Cluster.Members() {
 		s.Cluster.Isolate(m)
 	}
 }
 
 func allKilled(_ context.Context, s Scene) {
-	s.Note("all members are killed")
 	for _, m := range s.Cluster.Members() {
 		fatal.If(m.Kill())
 	}
 }
 
 // onClientLinks returns a fault of the clients' links to all members.
-func onClientLinks(what string, do func(*link.Link)) injection {
+func onClientLinks(do func(*link.Link)) injection {
 	return func(_ context.Context, s Scene) {
-		s.Note("the clients' links " + what)
 		for _, m := range s.Cluster.Members() {
 			do(s.Cluster.ClientLink(m))
 		}

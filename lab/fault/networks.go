@@ -31,7 +31,6 @@ const (
 )
 
 func forgetAll(_ context.Context, s Scene) {
-	s.Note("the flows of all clients are forgotten")
 	for _, m := range s.Cluster.Members() {
 		for _, c := range s.Cluster.ClientLink(m).Conns() {
 			c.Forget()
@@ -56,7 +55,6 @@ func forgetOne(ctx context.Context, s Scene) {
 	}
 	if s.Join == nil {
 		all := slices.Concat(slices.Collect(maps.Values(own))...)
-		s.Note("a flow is forgotten")
 		all[s.Rand.IntN(len(all))].Forget()
 		return
 	}
@@ -118,17 +116,13 @@ func lose(_ context.Context, s Scene, m *lab.Member) {
 }
 
 func swallow(_ context.Context, s Scene) {
-	s.Note("all links lose everything")
 	for _, m := range s.Cluster.Members() {
 		s.Cluster.ClientLink(m).Lose(link.Both, 1)
 		s.eachPeer(m, func(to, _ *link.Link) { to.Lose(link.Both, 1) })
 	}
 }
 
-func move(_ context.Context, s Scene) {
-	s.Note("the names lead to new addresses")
-	fatal.If(s.Front.move())
-}
+func move(_ context.Context, s Scene) { fatal.If(s.Front.move()) }
 
 func freezeBehind(_ context.Context, s Scene) {
 	m := s.Front.pass()

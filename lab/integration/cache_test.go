@@ -12,15 +12,22 @@ import (
 	"github.com/quorate/quorate/clientv3/cache"
 	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/etcdtest"
 	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 // TestPermissionsAreWithdrawn withdraws the permission for one prefix, and narrows that for another one to a part. Each is
 // dropped though only a third one is read, and what is left may be read as before.
 func TestPermissionsAreWithdrawn(t *testing.T) {
-	cluster := labtest.Start(t, lab.Config{Members: 1, Args: []string{"--bcrypt-cost=4"}})
+	etcd := etcdtest.Start(t, etcdtest.Config{Users: map[string]string{"app": "app"}})
 	ctx := grpctest.Within(t, testTimeout)
-	root, app := labtest.EnableAuth(ctx, t, cluster, "app", clientv3.PermRead, "a/", "b/", "c/")
+	root, app := etcd.Client, etcd.Connect(t, clientv3.Config{Username: "app", Password: "app"})
+	_, err := root.RoleRevokePermission(ctx, "app", "\x00", "\x00")
+	require.NoError(t, err)
+	for _, prefix := range []string{"a/", "b/", "c/"} {
+		_, err := root.RoleGrantPermission(ctx, "app", prefix, clientv3.GetPrefixRangeEnd(prefix), clientv3.PermissionType(clientv3.PermRead))
+		require.NoError(t, err)
+	}
 	for _, key := range []string{"a/1", "b/1", "c/1", "c/z"} {
 		_, err := root.Put(ctx, key, "v")
 		require.NoError(t, err)

@@ -23,9 +23,9 @@ const (
 	// Blackholed accepts bytes and delivers none. What was accepted is kept, in
 	// order, and delivered when the direction opens again, which is what TCP's
 	// retransmissions do after a partition. Ends of connections (FIN and RST) are
-	// bytes in this respect: the other side does not learn of them. After 16 MiB
-	// per connection no more bytes are accepted and the sender stalls, as it does
-	// on a full send buffer.
+	// bytes in this respect: the other side does not learn of them. After 512 reads
+	// per connection, of up to 32 KiB, no more bytes are accepted and the sender
+	// stalls, as it does on a full send buffer.
 	//
 	// The sender's kernel is acknowledged by the link, not by the target. Evidence
 	// that rests on missing acknowledgements (TCP keepalive, TCP_USER_TIMEOUT)
@@ -42,7 +42,7 @@ type Condition struct {
 	// State is Open, Blackholed or Cut.
 	State State
 	// Delay is added to the latency of every byte. It does not limit throughput, up
-	// to the 16 MiB per connection that may be under way at a time. Connecting
+	// to the 512 reads per connection that may be under way at a time. Connecting
 	// itself is not delayed. Zero or less is none.
 	Delay time.Duration
 	// Rate limits the direction to so many bytes per second, all connections

@@ -116,7 +116,7 @@ func (c *Conn) drain(q *queue, p *path, dst net.Conn, back *queue) {
 	var recovered time.Time
 	for {
 		next, ok := q.pop(c.ctx.Done())
-		if !ok || !p.transmit(c.ctx.Done(), next.arrived, &recovered, q.length) {
+		if !ok || !p.transmit(c.ctx.Done(), next.arrived, &recovered, func() int { return len(q.chunks) }) {
 			return
 		}
 		if next.end != lasting {

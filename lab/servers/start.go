@@ -78,7 +78,7 @@ func (r *Running) start(ctx context.Context, s Server, path string, setup site.S
 		r.server = r.store
 		return nil
 	}
-	r.server, err = lab.Start(ctx, lab.Config{Binary: path, TLS: setup == site.TLS, Command: r.proxyFlags})
+	r.server, err = lab.StartProxy(ctx, r.store, setup == site.TLS)
 	return err
 }
 
@@ -109,17 +109,6 @@ func kineFlags(l lab.Launch) []string {
 	}
 	if l.TLS.CA != "" {
 		flags = append(flags, "--server-cert-file="+l.TLS.ServerCert, "--server-key-file="+l.TLS.ServerKey, "--trusted-ca-file="+l.TLS.CA)
-	}
-	return flags
-}
-
-func (r *Running) proxyFlags(l lab.Launch) []string {
-	flags := []string{
-		"grpc-proxy", "start", "--endpoints=" + r.store.Endpoints()[0], "--listen-addr=" + l.Address,
-		"--data-dir=" + l.Dir,
-	}
-	if l.TLS.CA != "" {
-		flags = append(flags, "--cert-file="+l.TLS.ServerCert, "--key-file="+l.TLS.ServerKey, "--trusted-ca-file="+l.TLS.CA)
 	}
 	return flags
 }

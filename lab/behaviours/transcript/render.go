@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 )
 
@@ -37,7 +36,11 @@ func write(out *strings.Builder, v reflect.Value, indent string) {
 	case reflect.Slice, reflect.Array:
 		writeList(out, v, indent)
 	case reflect.Map:
-		writeMap(out, v, indent)
+		if v.Len() == 0 { // a nil one is like an empty one
+			out.WriteString("{}\n")
+			return
+		}
+		fmt.Fprintf(out, "%#v\n", v) // sorted by key
 	case reflect.String:
 		fmt.Fprintln(out, text(v.String()))
 	case reflect.Func, reflect.Chan:
@@ -55,7 +58,7 @@ func writeStruct(out *strings.Builder, v reflect.Value, indent string) {
 			continue
 		}
 		fmt.Fprintf(out, "%s  %s: ", indent, field.Name)
-		if _, ok := varying[v.Type().Name()+"."+field.Name]; ok {
+		if varies(v.Type().Name() + "." + field.Name) {
 			writeSign(out, v.Field(i))
 			continue
 		}
@@ -91,19 +94,6 @@ func writeList(out *strings.Builder, v reflect.Value, indent string) {
 	}
 }
 
-func writeMap(out *strings.Builder, v reflect.Value, indent string) {
-	keys := v.MapKeys()
-	slices.SortFunc(keys, func(a, b reflect.Value) int {
-		return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
-	})
-	out.WriteString("map {\n")
-	for _, key := range keys {
-		fmt.Fprintf(out, "%s  %v: ", indent, key)
-		write(out, v.MapIndex(key), indent+"  ")
-	}
-	out.WriteString(indent + "}\n")
-}
-
 func text(s string) string {
 	if len(s) > maxText {
 		return fmt.Sprintf("%d bytes with SHA-256 %x", len(s), sha256.Sum256([]byte(s)))
@@ -111,29 +101,21 @@ func text(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// varying are the fields that differ between two clusters, or between two moments of one, by nature. They are compared
-// by their sign alone: set, zero, or the negative value itself.
-var varying = map[string]string{
-	"AuthenticateResponse.Token":      "random",
-	"KeyValue.Lease":                  "chosen at random",
-	"LeaseGrantResponse.ID":           "chosen at random",
-	"LeaseKeepAliveResponse.ID":       "chosen at random",
-	"LeaseStatus.ID":                  "chosen at random",
-	"LeaseTimeToLiveResponse.ID":      "chosen at random",
-	"LeaseTimeToLiveResponse.TTL":     "seconds that are left",
-	"Member.ID":                       "derived from the cluster's token",
-	"MemberPromoteRequest.ID":         "derived from the cluster's token",
-	"MemberRemoveRequest.ID":          "derived from the cluster's token",
-	"MemberUpdateRequest.ID":          "derived from the cluster's token",
-	"MoveLeaderRequest.TargetID":      "derived from the cluster's token",
-	"AlarmMember.MemberID":            "derived from the cluster's token",
-	"ResponseHeader.ClusterId":        "derived from the cluster's token",
-	"ResponseHeader.MemberId":         "derived from the cluster's token, and of whichever member answered",
-	"ResponseHeader.RaftTerm":         "elections that it took to start",
-	"StatusResponse.DbSize":           "pages that the store's batches happened to fill",
-	"StatusResponse.DbSizeInUse":      "pages that the store's batches happened to fill",
-	"StatusResponse.Leader":           "derived from the cluster's token",
-	"StatusResponse.RaftAppliedIndex": "entries of elections and of the lab's own calls",
-	"StatusResponse.RaftIndex":        "entries of elections and of the lab's own calls",
-	"StatusResponse.RaftTerm":         "elections that it took to start",
+// varies reports whether a field differs between two clusters, or between two moments of one, by nature. Such fields are
+// compared by their sign alone: set, zero, or the negative value itself.
+func varies(field string) bool {
+	switch field {
+	case "AuthenticateResponse.Token", "KeyValue.Lease", "LeaseGrantResponse.ID", "LeaseKeepAliveResponse.ID",
+		"LeaseStatus.ID", "LeaseTimeToLiveResponse.ID": // chosen at random
+	case "LeaseTimeToLiveResponse.TTL": // seconds that are left
+	case "Member.ID", "MemberPromoteRequest.ID", "MemberRemoveRequest.ID", "MemberUpdateRequest.ID",
+		"MoveLeaderRequest.TargetID", "AlarmMember.MemberID", "StatusResponse.Leader",
+		"ResponseHeader.ClusterId", "ResponseHeader.MemberId": // derived from the cluster's token, or of whichever member answered
+	case "ResponseHeader.RaftTerm", "StatusResponse.RaftTerm", "StatusResponse.RaftIndex",
+		"StatusResponse.RaftAppliedIndex": // elections, and the lab's own calls
+	case "StatusResponse.DbSize", "StatusResponse.DbSizeInUse": // pages that the store's batches happened to fill
+	default:
+		return false
+	}
+	return true
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.etcd.io/etcd/api/v3/authpb"
 	official "go.etcd.io/etcd/client/v3" //nolint:depguard // this is a package of tests
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
@@ -81,34 +80,6 @@ func Official(t testing.TB, endpoints ...string) *official.Client {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
-}
-
-// EnableAuth switches authentication on, with the user root and another one who has a permission for some prefixes, and
-// returns a client of each. Passwords are the names.
-func EnableAuth(
-	ctx context.Context, t testing.TB, c *lab.Cluster, user string, permission authpb.Permission_Type, prefixes ...string,
-) (root, restricted *clientv3.Client) {
-	t.Helper()
-	admin := Client(t, clientv3.Config{Endpoints: c.Endpoints()})
-	for _, name := range []string{"root", user} {
-		_, err := admin.UserAdd(ctx, name, name)
-		require.NoError(t, err)
-		_, err = admin.RoleAdd(ctx, name)
-		require.NoError(t, err)
-		_, err = admin.UserGrantRole(ctx, name, name)
-		require.NoError(t, err)
-	}
-	for _, p := range prefixes {
-		_, err := admin.RoleGrantPermission(ctx, user, p, clientv3.GetPrefixRangeEnd(p), clientv3.PermissionType(permission))
-		require.NoError(t, err)
-	}
-	_, err := admin.AuthEnable(ctx)
-	require.NoError(t, err)
-	c.SetCredentials("root", "root")
-	login := func(name string) *clientv3.Client {
-		return Client(t, clientv3.Config{Endpoints: c.Endpoints(), Username: name, Password: name})
-	}
-	return login("root"), login(user)
 }
 
 // Context returns a context that ends long after the test should have.

@@ -11,7 +11,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -44,8 +43,8 @@ var (
 // parallel is how many behaviours run at the same time, with both clients. Most wait most of the time.
 var parallel = 3 * runtime.NumCPU()
 
-// grace is how long a behaviour may take beyond its limit before its process is killed.
-const grace = 5 * time.Second
+// limit is how long a behaviour may take, and grace how long beyond that before its process is killed.
+const limit, grace = time.Minute, 5 * time.Second
 
 func main() {
 	log.SetFlags(0)
@@ -102,8 +101,8 @@ func measure(ctx context.Context) (t table, err error) {
 }
 
 // measure runs behaviours on a server with both clients, several at the same time. A behaviour that only one client failed is
-// run again, and alone if that client was Quorate, because a busy machine is no difference between them. The short form repeats
-// only what decides its outcome.
+// run again, two at a time, because a busy machine is no difference between them. The short form repeats only what decides its
+// outcome.
 func (c column) measure(ctx context.Context, p *servers.Program, path string) error {
 	shared := make(map[site.Setup][]int) // the rows that follow each other on the same servers
 	var own [][]int
@@ -120,21 +119,18 @@ func (c column) measure(ctx context.Context, p *servers.Program, path string) er
 	if err := c.runAll(ctx, p, path, parallel, slices.AppendSeq(own, maps.Values(shared))); err != nil {
 		return err
 	}
-	var theirs, ours [][]int
+	var again [][]int
 	for i, cell := range c.cells {
-		switch kind := cell.kind(); {
-		case kind == worse:
-			ours = append(ours, []int{i})
-		case kind == better && !*short:
-			theirs = append(theirs, []int{i})
+		if kind := cell.kind(); kind == worse || kind == better && !*short {
+			again = append(again, []int{i})
 		}
 	}
-	return errors.Join(c.runAll(ctx, p, path, parallel, theirs), c.runAll(ctx, p, path, 1, ours))
+	return c.runAll(ctx, p, path, 2, again)
 }
 
-func (c column) runAll(ctx context.Context, p *servers.Program, path string, limit int, jobs [][]int) error {
+func (c column) runAll(ctx context.Context, p *servers.Program, path string, atOnce int, jobs [][]int) error {
 	work, ctx := errgroup.WithContext(ctx)
-	work.SetLimit(limit)
+	work.SetLimit(atOnce)
 	for _, rows := range jobs {
 		work.Go(func() error { return c.run(ctx, p, path, rows) })
 	}
@@ -208,11 +204,13 @@ func lacking(entries []transcript.Entry) string {
 
 // play runs the program for a behaviour.
 func play(ctx context.Context, p *servers.Program, client servers.Client, at site.Site, b behaviours.Behaviour) site.Outcome {
-	ctx, cancel := context.WithTimeoutCause(ctx, b.Limit+grace, fmt.Errorf("nothing within %v", b.Limit+grace))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit+grace, fmt.Errorf("nothing within %v", limit+grace))
 	defer cancel()
+	at.Limit = limit
 	outcome, err := p.Behave(ctx, client, at, b.String())
 	if err != nil {
 		outcome.Error, _, _ = strings.Cut(err.Error(), "\n")
 	}
+	outcome.Error = oneLine(outcome.Error)
 	return outcome
 }

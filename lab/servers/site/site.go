@@ -57,7 +57,7 @@ type Site struct {
 	Files Files
 	// Control is the URL at which acts are posted.
 	Control string
-	// Limit is how long each behaviour may take, if not 0 in place of its own limit.
+	// Limit is how long each behaviour may take.
 	Limit time.Duration
 }
 
@@ -66,8 +66,11 @@ type Files struct {
 	CA, ClientCert, ClientKey string
 }
 
-// TLS returns the configuration of a client with these certificates.
+// TLS returns the configuration of a client with these certificates, nil without any.
 func (f Files) TLS() (*tls.Config, error) {
+	if f.CA == "" {
+		return nil, nil
+	}
 	return transport.TLSInfo{TrustedCAFile: f.CA, CertFile: f.ClientCert, KeyFile: f.ClientKey, ServerName: "localhost"}.ClientConfig()
 }
 
