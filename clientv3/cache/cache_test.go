@@ -2,7 +2,9 @@ package cache_test
 
 import (
 	"context"
+	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -44,6 +46,18 @@ func TestGets(t *testing.T) {
 
 	resp = clienttest.Get(t, c, "b")
 	require.Equal(t, "not cached", string(resp.Kvs[0].Value))
+}
+
+// TestLoadWithALimitForMessages loads keys of which neither the first page nor each chunk of a stream fits into a message.
+func TestLoadWithALimitForMessages(t *testing.T) {
+	const limit = 20_000
+	cluster := clienttest.Start(t, 1)
+	client := clienttest.Connect(t, cluster, clientv3.Config{MaxCallSendMsgSize: limit, MaxCallRecvMsgSize: limit})
+	for i := range 100 {
+		clienttest.Put(t, cluster, fmt.Sprintf("a/%d", i), strings.Repeat("v", 1000))
+	}
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+	require.Equal(t, int64(100), c.Stats().Keys)
 }
 
 // TestMetadataOfTheCaller makes a get with a token of its own, which the server refuses. Memory answers only what
