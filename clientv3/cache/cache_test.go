@@ -249,6 +249,26 @@ func testVersions(t *testing.T, kept int, probes time.Duration) {
 	require.Zero(t, cluster.Count("Txn"), "no probe is due")
 }
 
+// TestVersionsOfALargePrefix keeps as many versions as fit: each has copied nodes of the tree.
+func TestVersionsOfALargePrefix(t *testing.T) {
+	cluster, client := clienttest.StartClient(t, 1)
+	for i := range 3000 {
+		clienttest.Put(t, cluster, fmt.Sprintf("a/%04d", i), "v")
+	}
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxBytes: 1 << 20, MaxVersions: 1000, MaxWait: testTimeout})
+	awaitServing(t, c, "a/0001")
+	var revs []int64
+	for range 50 {
+		revs = append(revs, clienttest.Put(t, cluster, "a/1000", "w"))
+		clienttest.Get(t, c, "a/1000")
+	}
+	before := c.Stats()
+	clienttest.Get(t, c, "a/1000", clientv3.WithRev(revs[0]))
+	require.Equal(t, before.Misses+1, c.Stats().Misses)
+	clienttest.Get(t, c, "a/1000", clientv3.WithRev(revs[40]))
+	require.Equal(t, before.Hits+1, c.Stats().Hits)
+}
+
 // TestConfig checks that the error for an invalid configuration names the field.
 func TestConfig(t *testing.T) {
 	_, client := clienttest.StartClient(t, 1)

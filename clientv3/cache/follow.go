@@ -393,6 +393,7 @@ func (v *view) apply(resp *clientv3.WatchResponse) error {
 		ch.events = append(ch.events, &event{ev: ev, prev: old.kv})
 		next.rev = max(next.rev, ev.Kv.ModRevision)
 	}
+	ch.replaced += min(keyNodes*int64(next.tree.Len()), copiedNodes*int64(len(resp.Events)))
 	if err := v.reserve(next.bytes - s.bytes); err != nil {
 		return err
 	}
