@@ -25,7 +25,7 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 400},
 	"balancer":    {5455, 6560},
-	"clientv3":    {24510, 29245},
+	"clientv3":    {24570, 29320},
 	"cmd":         {5040, 2680},
 	"compat":      {940, 890},
 	"conformance": {950, 1345},

@@ -12,11 +12,15 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 )
 
-// firstRangeKeys is the number of keys in the first page of a range: most ranges have fewer, and cost one request. What is
-// more comes as a stream.
-const firstRangeKeys = 256
+// firstRangeKeys and firstRangeNames are the numbers of keys, with and without values, in the first page of a range: most
+// ranges have fewer, and cost one request. What is more comes as a stream.
+const (
+	firstRangeKeys  = 256
+	firstRangeNames = 10_000
+)
 
 var (
 	errRangeCut   = errors.New("etcdclient: the range ended before its last part")
@@ -48,15 +52,19 @@ func Range(ctx context.Context, kv KV, key string, opts ...OpOption) iter.Seq2[*
 // All pages are read at one revision: the one in their common Header, unless [WithRev] sets it. Count is the number of keys
 // in the whole range, and More says whether keys follow, as in a response of [KV.Get].
 //
-// The first page is read by a Get and has at most 256 keys. The others are the chunks of a [KV.GetStream] with
-// [WithPageFallback]: if a member fails they are read from another one, and a slow reader pauses the stream. With a KV without
-// GetStream, such as that of package leasing, they are read like the first. A range with a sort order other than by key, or
-// with filters by revision, is one page.
+// The first page is read by a Get and has at most 256 keys, with [WithKeysOnly] 10,000, and fewer if that is too large for one
+// message ([Config.MaxCallRecvMsgSize]). The others are the chunks of a [KV.GetStream] with [WithPageFallback]: if a member
+// fails they are read from another one, and a slow reader pauses the stream. With a KV without GetStream, such as that of
+// package leasing, they are read like the first. A range with a sort order other than by key, or with filters by revision, is
+// one page.
 //
 // It yields an error last: one of the server, such as rpctypes.ErrCompacted if the revision was compacted meanwhile, or that
 // of ctx. Without an error, the range is complete. Each loop over the result reads again. It panics as [OpGet] does.
 func Pages(ctx context.Context, kv KV, key string, opts ...OpOption) iter.Seq2[*GetResponse, error] {
 	op := OpGet(key, opts...)
+	if op.pageKeys = firstRangeKeys; op.keysOnly {
+		op.pageKeys = firstRangeNames
+	}
 	return func(yield func(*GetResponse, error) bool) {
 		page, rest, err := getPart(ctx, kv, op)
 		if err != nil || rest == nil {
@@ -64,7 +72,6 @@ func Pages(ctx context.Context, kv KV, key string, opts ...OpOption) iter.Seq2[*
 			return
 		}
 		rest.rev = cmp.Or(op.rev, page.Header.GetRevision())
-		rest.pageFallback = true
 		header, count := page.Header, page.Count
 		if !yield(page, nil) {
 			return
@@ -81,11 +88,16 @@ func Pages(ctx context.Context, kv KV, key string, opts ...OpOption) iter.Seq2[*
 
 // getPart gets the first part of a range, and returns the operation for the rest, nil if there is none.
 func getPart(ctx context.Context, kv KV, op Op) (part *GetResponse, rest *Op, err error) {
-	first := op
-	if inPages(op) {
-		first.limit = min(cmp.Or(op.limit, firstRangeKeys), firstRangeKeys)
+	first, pages := op, inPages(op)
+	first.pageKeys = 0
+	if pages {
+		first.limit = min(cmp.Or(op.limit, op.pageKeys), op.pageKeys)
 	}
 	resp, err := kv.Do(ctx, first)
+	for pages && first.limit > 1 && isTooLarge(err) {
+		first.limit = fewerKeys(first.limit)
+		resp, err = kv.Do(ctx, first)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -99,6 +111,7 @@ func getPart(ctx context.Context, kv KV, op Op) (part *GetResponse, rest *Op, er
 	}
 	op.key = keyAfter(part.Kvs[n-1].Key)
 	op.limit = max(op.limit-int64(n), 0)
+	op.pageKeys = nextPageKeys(int64(n), proto.Size((*pb.RangeResponse)(part)))
 	return part, &op, nil
 }
 
@@ -145,7 +158,6 @@ func readRest(ctx context.Context, kv KV, op Op, yield func(*pb.RangeResponse, e
 
 // getRest is readRest for a KV without GetStream, such as that of package leasing.
 func getRest(ctx context.Context, kv KV, op Op, yield func(*pb.RangeResponse, error) bool) {
-	op.pageFallback = false
 	for {
 		part, rest, err := getPart(ctx, kv, op)
 		if errors.Is(err, rpctypes.ErrFutureRev) && op.serializable {

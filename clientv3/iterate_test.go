@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -79,6 +80,37 @@ func TestPagesAreTheRange(t *testing.T) {
 			requireProto(t, (*pb.RangeResponse)(want), got)
 		}
 	}
+}
+
+// TestPagesFitTheLimitForMessages reads keys of which ten fit into a message.
+func TestPagesFitTheLimitForMessages(t *testing.T) {
+	tooLarge := status.Error(codes.ResourceExhausted, "grpc: received message larger than max (5242880 vs. 4194304)")
+	limited := func(store *rangeStore, fit int64) *rangeStore {
+		store.onRange = func(_ int, req *pb.RangeRequest) error {
+			if !req.CountOnly && req.Limit > fit {
+				return tooLarge
+			}
+			return nil
+		}
+		return store
+	}
+	streams := limited(newRangeStore(600), 10)
+	streams.onChunk = func(_, chunk int) error {
+		if chunk == 5 {
+			return tooLarge
+		}
+		return nil
+	}
+	for _, kv := range []KV{
+		NewKVFromKVClient(streams, nil), NewKVFromKVClient(limited(oldStore(600), 10), nil),
+		noStreams{NewKVFromKVClient(limited(newRangeStore(600), 10), nil)},
+	} {
+		keys, err := collect(t, Range(t.Context(), kv, "k", WithPrefix()))
+		require.NoError(t, err)
+		require.Len(t, keys, 600)
+	}
+	_, err := collect(t, Range(t.Context(), NewKVFromKVClient(limited(newRangeStore(1), 0), nil), "k", WithPrefix()))
+	require.Equal(t, codes.ResourceExhausted, status.Code(err))
 }
 
 // TestRangeIsReadAtOneRevision writes while a range is read. Each loop reads again.
@@ -311,8 +343,8 @@ func TestPagesFollowTheSizeOfTheValues(t *testing.T) {
 	for _, r := range ranges[1:] { // without the one that chose the revision
 		limits = append(limits, r.Limit)
 	}
-	// 100 keys are 12.5 MiB, 25 are between 1 and 4 MiB.
-	require.Equal(t, []int64{100, 50, 25, 25, 25, 25, 25, 25}, limits)
+	// 100 keys are 12.5 MiB, 15 are nearly 2 MiB.
+	require.Equal(t, append([]int64{100}, slices.Repeat([]int64{15}, 14)...), limits)
 
 	s = oldStore(2500)
 	_, err = readStream(t, s, "k", WithPrefix(), WithPageFallback())

@@ -28,7 +28,7 @@ type Op struct {
 	maxModRev    int64
 	minCreateRev int64
 	maxCreateRev int64
-	pageFallback bool // GetStream
+	pageKeys     int64 // of the first page of a GetStream from a server that cannot stream, 0 for an error
 
 	// Get and watch: the revision to read at, or to start from.
 	rev int64

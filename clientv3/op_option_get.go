@@ -44,7 +44,7 @@ func WithMaxCreateRev(rev int64) OpOption { return func(op *Op) { op.maxCreateRe
 // from a server that has no RangeStream method (etcd before 3.7, the gRPC proxy).
 // Without it such a server's codes.Unimplemented ends the stream. It has no effect on
 // a sort order other than by key or on filters by revision, which no server streams.
-func WithPageFallback() OpOption { return func(op *Op) { op.pageFallback = true } }
+func WithPageFallback() OpOption { return func(op *Op) { op.pageKeys = firstPageKeys } }
 
 // WithFirstCreate gets the first-created key with the given prefix.
 func WithFirstCreate() []OpOption { return withTop(SortByCreateRevision, SortAscend) }

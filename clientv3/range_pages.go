@@ -3,8 +3,11 @@ package clientv3
 import (
 	"context"
 	"errors"
+	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -27,11 +30,19 @@ func nextPageKeys(keys int64, bytes int) int64 {
 	case bytes < smallPageBytes:
 		return min(2*keys, maxPageKeys)
 	case bytes > largePageBytes:
-		return max(keys/2, 1)
+		return max(keys*largePageBytes/2/int64(bytes), 1)
 	default:
 		return keys
 	}
 }
+
+// isTooLarge reports whether a page was over the limit of gRPC for a message, at this side (MaxCallRecvMsgSize) or the other.
+func isTooLarge(err error) bool {
+	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max")
+}
+
+// fewerKeys returns the number of keys to read in place of a page that is too large.
+func fewerKeys(keys int64) int64 { return (keys + 3) / 4 }
 
 func (s *rangeStream) readPages(ctx context.Context) error {
 	for !s.done {
@@ -40,6 +51,10 @@ func (s *rangeStream) readPages(ctx context.Context) error {
 			req.Limit = s.pageKeys
 		}
 		page, err := s.kv.remote.Range(ctx, req, s.kv.callOpts...)
+		if isTooLarge(err) && req.Limit > 1 {
+			s.pageKeys = fewerKeys(req.Limit)
+			continue
+		}
 		if err != nil {
 			return err
 		}

@@ -116,8 +116,8 @@ func (s *rangeStream) recover(ctx context.Context, err error) error {
 		return ctx.Err()
 	case errors.Is(err, errUnpinned):
 		return nil
-	case s.pageKeys == 0 && s.cursor.op.pageFallback && s.cursor.plain() && status.Code(err) == codes.Unimplemented:
-		s.pageKeys = firstPageKeys
+	case s.mayReadPages() && (status.Code(err) == codes.Unimplemented || isTooLarge(err)):
+		s.pageKeys = s.cursor.op.pageKeys
 		return nil
 	case !s.cursor.resumable():
 		return err
@@ -128,6 +128,11 @@ func (s *rangeStream) recover(ctx context.Context, err error) error {
 	default:
 		return s.retrier.Next(ctx, err)
 	}
+}
+
+// mayReadPages reports whether the rest of a stream can be read page by page.
+func (s *rangeStream) mayReadPages() bool {
+	return s.pageKeys == 0 && s.cursor.op.pageKeys > 0 && s.cursor.plain() && s.cursor.resumable()
 }
 
 // transient reports whether err means that this revision cannot be read now, and

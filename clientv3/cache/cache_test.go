@@ -2,7 +2,9 @@ package cache_test
 
 import (
 	"context"
+	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -44,6 +46,18 @@ func TestGets(t *testing.T) {
 
 	resp = clienttest.Get(t, c, "b")
 	require.Equal(t, "not cached", string(resp.Kvs[0].Value))
+}
+
+// TestLoadWithALimitForMessages loads keys of which neither the first page nor each chunk of a stream fits into a message.
+func TestLoadWithALimitForMessages(t *testing.T) {
+	const limit = 20_000
+	cluster := clienttest.Start(t, 1)
+	client := clienttest.Connect(t, cluster, clientv3.Config{MaxCallSendMsgSize: limit, MaxCallRecvMsgSize: limit})
+	for i := range 100 {
+		clienttest.Put(t, cluster, fmt.Sprintf("a/%d", i), strings.Repeat("v", 1000))
+	}
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+	require.Equal(t, int64(100), c.Stats().Keys)
 }
 
 // TestMetadataOfTheCaller makes a get with a token of its own, which the server refuses. Memory answers only what
@@ -233,6 +247,26 @@ func testVersions(t *testing.T, kept int, probes time.Duration) {
 	require.Equal(t, rpctypes.ErrFutureRev, err)
 	require.Equal(t, cache.InSync, c.Status()[0].State)
 	require.Zero(t, cluster.Count("Txn"), "no probe is due")
+}
+
+// TestVersionsOfALargePrefix keeps as many versions as fit: each has copied nodes of the tree.
+func TestVersionsOfALargePrefix(t *testing.T) {
+	cluster, client := clienttest.StartClient(t, 1)
+	for i := range 3000 {
+		clienttest.Put(t, cluster, fmt.Sprintf("a/%04d", i), "v")
+	}
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxBytes: 1 << 20, MaxVersions: 1000, MaxWait: testTimeout})
+	awaitServing(t, c, "a/0001")
+	var revs []int64
+	for range 50 {
+		revs = append(revs, clienttest.Put(t, cluster, "a/1000", "w"))
+		clienttest.Get(t, c, "a/1000")
+	}
+	before := c.Stats()
+	clienttest.Get(t, c, "a/1000", clientv3.WithRev(revs[0]))
+	require.Equal(t, before.Misses+1, c.Stats().Misses)
+	clienttest.Get(t, c, "a/1000", clientv3.WithRev(revs[40]))
+	require.Equal(t, before.Hits+1, c.Stats().Hits)
 }
 
 // TestConfig checks that the error for an invalid configuration names the field.

@@ -20,11 +20,6 @@ import (
 )
 
 const (
-	// firstKeys and firstNames are how many keys, and keys without values, the first request
-	// reads. The rest comes as a stream, on a connection of its own, or from older servers in many pages.
-	firstKeys  = 256
-	firstNames = 10_000
-
 	// maxTxnOps is etcd's default bound for the operations of a transaction, and changedBytes
 	// about the size of its response when what has changed is read.
 	maxTxnOps    = 128
@@ -38,9 +33,6 @@ const (
 	// lastingWatch is how long a watch lasts that is made again at once when it ends.
 	lastingWatch = time.Second
 )
-
-// errNoProgress is the error of a server that contradicts itself.
-var errNoProgress = errors.New("etcdclient: cache: the server says that more keys follow, and returned none")
 
 // pauses are those between attempts to load or to watch, with full jitter.
 var pauses = retry.Policy{InitialBackoff: 100 * time.Millisecond, MaxBackoff: 10 * time.Second}
@@ -128,33 +120,20 @@ func (v *view) discard(cause error) {
 }
 
 // list reads the prefix at one revision, and returns the header with that revision.
-func (v *view) list(ctx context.Context, first int64, each func(*mvccpb.KeyValue) error, opts ...clientv3.OpOption) (*pb.ResponseHeader, error) {
-	resp, err := v.c.kv.Get(ctx, v.keys.key, slices.Concat(opts, []clientv3.OpOption{clientv3.WithRange(v.keys.end), clientv3.WithLimit(first)})...)
-	if err != nil {
-		return nil, err
-	}
-	for _, kv := range resp.Kvs {
-		if err := each(kv); err != nil {
-			return nil, err
-		}
-	}
-	if !resp.More {
-		return resp.Header, nil
-	}
-	if len(resp.Kvs) == 0 {
-		return nil, errNoProgress
-	}
-	next := string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
-	rest := slices.Concat(opts, []clientv3.OpOption{clientv3.WithRange(v.keys.end), clientv3.WithRev(resp.Header.Revision)})
-	for kv, err := range clientv3.Range(ctx, v.c.kv, next, rest...) {
-		if err == nil {
-			err = each(kv)
-		}
+func (v *view) list(ctx context.Context, each func(*mvccpb.KeyValue) error, opts ...clientv3.OpOption) (header *pb.ResponseHeader, err error) {
+	opts = append(opts, clientv3.WithRange(v.keys.end))
+	for page, err := range clientv3.Pages(ctx, v.c.kv, v.keys.key, opts...) {
 		if err != nil {
 			return nil, err
 		}
+		header = page.Header
+		for _, kv := range page.Kvs {
+			if err := each(kv); err != nil {
+				return nil, err
+			}
+		}
 	}
-	return resp.Header, nil
+	return header, nil
 }
 
 func (v *view) load(ctx context.Context, before *snapshot) error {
@@ -163,7 +142,7 @@ func (v *view) load(ctx context.Context, before *snapshot) error {
 	if before != nil {
 		v.c.bytes.Add(-before.bytes) // until it is replaced, or the load has failed
 	}
-	header, err := v.list(ctx, firstKeys, func(kv *mvccpb.KeyValue) error {
+	header, err := v.list(ctx, func(kv *mvccpb.KeyValue) error {
 		it := item{string(kv.Key), kv}
 		if err := v.reserve(it.bytes()); err != nil {
 			return err
@@ -245,7 +224,7 @@ func (v *view) delta(ctx context.Context, before *snapshot) error {
 	began := time.Now()
 	next := &snapshot{tree: before.tree.Clone(), bytes: before.bytes, history: before.history}
 	var names []item
-	header, err := v.list(ctx, firstNames, func(kv *mvccpb.KeyValue) error {
+	header, err := v.list(ctx, func(kv *mvccpb.KeyValue) error {
 		names = append(names, item{string(kv.Key), kv})
 		return nil
 	}, clientv3.WithKeysOnly())
@@ -414,6 +393,7 @@ func (v *view) apply(resp *clientv3.WatchResponse) error {
 		ch.events = append(ch.events, &event{ev: ev, prev: old.kv})
 		next.rev = max(next.rev, ev.Kv.ModRevision)
 	}
+	ch.replaced += min(keyNodes*int64(next.tree.Len()), copiedNodes*int64(len(resp.Events)))
 	if err := v.reserve(next.bytes - s.bytes); err != nil {
 		return err
 	}

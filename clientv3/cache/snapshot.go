@@ -24,6 +24,12 @@ type item struct {
 // of the tree.
 const keyOverhead = 200
 
+// keyNodes is about what a key occupies in the nodes of a tree, copiedNodes what a change of one key copies of a large tree.
+const (
+	keyNodes    = 64
+	copiedNodes = 6 << 10
+)
+
 func (it item) bytes() int64 {
 	return int64(2*len(it.key) + len(it.kv.Value) + keyOverhead)
 }

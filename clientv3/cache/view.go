@@ -292,7 +292,7 @@ type change struct {
 func (v *view) publish(ch change) bool {
 	published := v.setSnapshot(ch)
 	if published {
-		v.window.deliver()
+		v.window.deliver(ch)
 	}
 	return published
 }

@@ -160,6 +160,14 @@ type localWatch struct {
 	err      error
 }
 
+// indexKey returns where the watch is in a watchIndex.
+func (l *localWatch) indexKey() string {
+	if l.keys.single {
+		return l.keys.key
+	}
+	return ofRanges
+}
+
 // begin returns when the watch gets everything that happens from now on.
 func (l *localWatch) begin() {
 	created, ok := l.v.window.join(l)

@@ -516,3 +516,21 @@ func TestAnIdleWatchMissesNothing(t *testing.T) {
 		})
 	}
 }
+
+// TestWatchOfAKeyThatDoesNotChange is served from memory when its key changes at last, however many events there were
+// for others.
+func TestWatchOfAKeyThatDoesNotChange(t *testing.T) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}, MaxEvents: 2})
+		defer c.Close()
+		watch := c.Watcher().Watch(clienttest.Within(t), "a/1")
+		synctest.Wait()
+		for i := range 10 {
+			clienttest.Put(t, cluster, fmt.Sprintf("a/2/%d", i), "v")
+			synctest.Wait()
+		}
+		rev := clienttest.Put(t, cluster, "a/1", "w")
+		require.Equal(t, rev, (<-watch).Header.Revision)
+		require.Zero(t, c.Stats().Behind)
+	})
+}

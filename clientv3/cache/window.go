@@ -76,15 +76,47 @@ type window struct {
 	bytes     int64
 	compacted int64 // every event before this revision is compacted at the server
 	history   int64 // of the last snapshot, 0 if there was none or its history is over
-	watches   map[*localWatch]struct{}
+	watches   watchIndex
+	delivered int64     // parked watches have everything up to this revision
 	requested bool      // progress, by RequestProgress
 	notified  time.Time // when watches with WithProgressNotify last got some
 
 	created, progress clientv3.WatchResponse // the last ones of the server's watch, which have what it proves
 }
 
+// watchIndex holds the watches of one key by the key, and those of ranges by ofRanges, which is no key.
+type watchIndex map[string]map[*localWatch]struct{}
+
+const ofRanges = ""
+
+func (x watchIndex) add(l *localWatch) {
+	key := l.indexKey()
+	if x[key] == nil {
+		x[key] = make(map[*localWatch]struct{})
+	}
+	x[key][l] = struct{}{}
+}
+
+func (x watchIndex) remove(l *localWatch) {
+	key := l.indexKey()
+	if delete(x[key], l); len(x[key]) == 0 {
+		delete(x, key)
+	}
+}
+
+// all yields all watches.
+func (x watchIndex) all(yield func(*localWatch) bool) {
+	for _, watches := range x {
+		for l := range watches {
+			if !yield(l) {
+				return
+			}
+		}
+	}
+}
+
 func newWindow(cfg Config) *window {
-	return &window{maxEvents: cfg.MaxEvents, maxBytes: cfg.MaxBytes / 8, watches: make(map[*localWatch]struct{}), created: clientv3.WatchResponse{Created: true}}
+	return &window{maxEvents: cfg.MaxEvents, maxBytes: cfg.MaxBytes / 8, watches: make(watchIndex), created: clientv3.WatchResponse{Created: true}}
 }
 
 // keep makes the window hold events.
@@ -100,7 +132,10 @@ func (w *window) note(ch change) {
 	defer w.mu.Unlock()
 	w.loaded, w.rev, w.header = true, ch.next.rev, ch.next.header
 	if ch.resync != nil {
-		w.batches, w.events, w.bytes, w.first = nil, 0, 0, w.rev+1
+		for l := range w.watches.all {
+			w.catchUpLocked(l)
+		}
+		w.batches, w.events, w.bytes, w.first, w.delivered = nil, 0, 0, w.rev+1, 0
 		if w.history != ch.next.history {
 			w.history, w.compacted = ch.next.history, 0
 		}
@@ -131,12 +166,27 @@ func (w *window) dropOldestLocked() {
 	w.first = oldest.last + 1
 }
 
-// deliver makes all watches continue.
-func (w *window) deliver() {
+// deliver makes the watches continue that a change concerns.
+func (w *window) deliver(ch change) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for l := range w.watches {
-		w.wakeLocked(l)
+	if ch.resync != nil {
+		for l := range w.watches.all {
+			w.wakeLocked(l)
+		}
+	}
+	for _, key := range append(ch.keys, ofRanges) {
+		for l := range w.watches[key] {
+			w.wakeLocked(l)
+		}
+	}
+	w.delivered = ch.next.rev
+}
+
+// catchUpLocked moves a parked watch, which deliver wakes only for what concerns it, to what has been delivered since.
+func (w *window) catchUpLocked(l *localWatch) {
+	if l.parked {
+		l.from = max(l.from, w.delivered+1)
 	}
 }
 
@@ -147,6 +197,7 @@ func (w *window) wakeLocked(l *localWatch) {
 		pause.Signal(l.wake)
 		return
 	}
+	w.catchUpLocked(l)
 	for {
 		resp, do := w.nextLocked(l)
 		if do == stepWait {
@@ -172,7 +223,7 @@ func (w *window) setLossless(lossless bool) {
 	if w.lossless != lossless {
 		w.skipLocked()
 		w.lossless = lossless
-		for l := range w.watches {
+		for l := range w.watches.all {
 			w.wakeLocked(l)
 		}
 	}
@@ -187,7 +238,7 @@ func (w *window) drop(ended error) {
 	if ended != nil {
 		w.history, w.compacted = 0, 0
 	}
-	for l := range w.watches {
+	for l := range w.watches.all {
 		if l.local && ended != nil {
 			l.err = ended
 		}
@@ -205,7 +256,8 @@ func (w *window) skipLocked() {
 	if n := len(w.batches); n > 0 {
 		last = w.batches[n-1].last
 	}
-	for l := range w.watches {
+	for l := range w.watches.all {
+		w.catchUpLocked(l)
 		if l.local && w.continues(l) && l.from > last {
 			l.from = max(l.from, w.rev+1)
 		}
@@ -233,7 +285,7 @@ func (w *window) notify(resp clientv3.WatchResponse) {
 	if due {
 		w.notified = time.Now()
 	}
-	for l := range w.watches {
+	for l := range w.watches.all {
 		if requested || due && l.op.IsProgressNotify() {
 			l.progress = true
 			w.wakeLocked(l)
@@ -254,7 +306,7 @@ func (w *window) compactedAt(rev int64) {
 func (w *window) join(l *localWatch) (created clientv3.WatchResponse, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.watches[l] = struct{}{}
+	w.watches.add(l)
 	if l.history == 0 {
 		l.history = w.history
 	}
@@ -286,7 +338,7 @@ func (w *window) leave(l *localWatch) {
 }
 
 func (w *window) closeLocked(l *localWatch) {
-	delete(w.watches, l)
+	w.watches.remove(l)
 	l.parked = false
 	close(l.out)
 }
@@ -300,7 +352,11 @@ func (w *window) close(l *localWatch) {
 func (w *window) count() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return int64(len(w.watches))
+	n := 0
+	for _, watches := range w.watches {
+		n += len(watches)
+	}
+	return int64(n)
 }
 
 // step is what a local watch does next.
