@@ -117,7 +117,7 @@ func TestOnTheWayToAHealthyCluster(t *testing.T) {
 		})
 	}
 	t.Run("grpc-proxy", func(t *testing.T) {
-		proxy, err := lab.StartProxy(t.Context(), cluster)
+		proxy, err := lab.StartProxy(t.Context(), cluster, false)
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, proxy.Close()) }()
 		requireCodes(t, examine(t, testTimeout, clientv3.Config{Endpoints: proxy.Endpoints()}), "note grpc-proxy")
