@@ -32,7 +32,7 @@ var codeBudgets = map[string]codeLines{
 	"etcdtest":    {200, 200},
 	"examples":    {500, 0},
 	"health":      {800, 1530},
-	"internal":    {4485, 5345},
+	"internal":    {4495, 5355},
 	"keepalive":   {520, 1060},
 	"lab":         {15900, 15300},
 	"observe":     {2470, 2385},

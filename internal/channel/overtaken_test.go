@@ -187,7 +187,7 @@ func TestContextOfARepeatableTxnEnds(t *testing.T) {
 	})
 }
 
-// A Txn that is lost with its leader is sent again under the next one.
+// A Txn that may be repeated, or a grant, is sent again under the next leader if it was lost with its own.
 func TestRepeatableTxnLostWithItsLeader(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *recorder) {
 		c.config.Hedging.MaxAttempts = 1
@@ -199,14 +199,18 @@ func TestRepeatableTxnLostWithItsLeader(t *testing.T) {
 		require.False(t, unsure.Load())
 		loseCall(cluster, "Txn")
 		call := goRepeatable(t.Context(), c.Caller, &unsure)
+		loseCall(cluster, "LeaseGrant")
+		grant := goCall(t.Context(), c.Caller, pb.Lease_LeaseGrant_FullMethodName, &pb.LeaseGrantRequest{ID: 7, TTL: 60}, &pb.LeaseGrantResponse{})
 		time.Sleep(3 * time.Second)
 		require.False(t, call.ended())
+		require.False(t, grant.ended())
 		cluster.SetLeader(cluster.Member(1))
-		for begin := time.Now(); time.Since(begin) < 400*time.Millisecond; time.Sleep(5 * time.Millisecond) {
+		for begin := time.Now(); time.Since(begin) < 500*time.Millisecond; time.Sleep(5 * time.Millisecond) {
 			require.NoError(t, readK(t, c))
 		}
 		require.True(t, call.ended())
 		require.NoError(t, call.err)
+		require.True(t, grant.ended(), "the first attempt may have granted it")
 		require.True(t, unsure.Load())
 		require.Empty(t, w.unknown)
 	})

@@ -19,7 +19,7 @@ type properties struct {
 	hedged bool
 	// large calls have large responses, see largeRanges.
 	large bool
-	// prompt writes take about as long as a commit. They are cut early when their leader is lost.
+	// prompt calls are proposed to the leader, and take about as long as a commit. They are cut early when it is lost.
 	prompt bool
 }
 
@@ -60,7 +60,6 @@ func (p *properties) set(method string, req any) {
 	safety := retry.SafetyOf(method, req)
 	*p = ofMethod(method, req, safety)
 	p.safety, p.write = safety, safety == retry.Mutating && p.conn == balancer.Calls
-	p.prompt = p.prompt && p.write
 }
 
 func ofMethod(method string, req any, safety retry.Safety) properties {
@@ -88,8 +87,8 @@ func ofMethod(method string, req any, safety retry.Safety) properties {
 		return properties{conn: balancer.Bulk}
 	case pb.Watch_Watch_FullMethodName, pb.Lease_LeaseKeepAlive_FullMethodName:
 		return properties{conn: balancer.Streams}
-	case pb.KV_Compact_FullMethodName:
-		return properties{} // a physical compaction takes long
+	case pb.KV_Compact_FullMethodName, pb.Maintenance_MoveLeader_FullMethodName:
+		return properties{} // a physical compaction takes long; a new leader is the success of MoveLeader
 	default:
 		return properties{prompt: true}
 	}

@@ -36,6 +36,11 @@ func (r *refusals) byAllReachable(ep *balancer.Endpoint, width int) bool {
 	})
 }
 
+// byAllUsable reports whether every endpoint that serves calls of every kind has refused, where ep has.
+func (r *refusals) byAllUsable(ep *balancer.Endpoint) bool {
+	return r.complete(ep, 1, func(other *balancer.Endpoint) bool { return other.Unreachable() || !other.State().Usable() })
+}
+
 // complete reports whether every endpoint that is not excused has refused. It is false
 // while a client has no endpoints because they are being replaced.
 func (r *refusals) complete(ep *balancer.Endpoint, width int, excused func(*balancer.Endpoint) bool) bool {

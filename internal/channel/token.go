@@ -286,13 +286,14 @@ func (s *tokenSource) refusedByLocked(t *token, a *attempt) bool {
 	}
 	next.by.endpoints, next.at = append(next.by.endpoints, ep), append(next.at, now)
 	t.refused.Store(&next)
-	return !next.by.byAllReachable(ep, 1)
+	return !next.by.byAllUsable(ep)
 }
 
 // avoid adds the members that refuse a token, because they lag, to the endpoints that an
-// attempt avoids.
+// attempt avoids, while others serve.
 func (s *tokenSource) avoid(a *attempt, t *token) {
-	if refused := t.refused.Load(); refused != nil && time.Since(t.fetched) < tokenSettles {
+	refused := t.refused.Load()
+	if refused != nil && time.Since(t.fetched) < tokenSettles && !refused.by.byAllUsable(refused.by.endpoints[0]) {
 		a.Avoid = append(slices.Clip(a.Avoid), refused.by.endpoints...)
 	}
 }

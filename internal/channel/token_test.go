@@ -493,7 +493,7 @@ func inBubbleWithTokens(t *testing.T, s *timedTokens, test func(t *testing.T, cl
 }
 
 // A member that applies the log late does not know a new token yet. The token is used at the
-// other members, and no call fails.
+// other members, and no call fails, also when the only member that knew it from the start has lost its leader.
 func TestTokenThatMembersLearnLate(t *testing.T) {
 	for _, lag := range []time.Duration{0, 100 * time.Millisecond, 2 * time.Second} {
 		for _, late := range []int{1, 2} {
@@ -505,12 +505,17 @@ func TestTokenThatMembersLearnLate(t *testing.T) {
 					}
 					s.expire()
 					callFor(3*time.Second, 4, 150*time.Millisecond, func() {
-						ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-						defer cancel()
-						assert.NoError(t, put(ctx, c))
-						assert.NoError(t, put(ctx, c.Conn()))
+						assert.NoError(t, put(t.Context(), c))
+						assert.NoError(t, put(t.Context(), c.Conn()))
 					})
 					assert.EqualValues(t, 1, s.issued.Load())
+
+					cluster.On("*", func(call *fakeetcd.Call) {
+						if call.Member == cluster.Member(0) {
+							call.Answer(nil, rpctypes.ErrGRPCNoLeader)
+						}
+					})
+					callFor(time.Second, 1, 50*time.Millisecond, func() { assert.NoError(t, put(t.Context(), c)) })
 				})
 			})
 		}
