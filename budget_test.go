@@ -24,7 +24,7 @@ import (
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 400},
-	"balancer":    {5455, 6560},
+	"balancer":    {5465, 6575},
 	"clientv3":    {24510, 29245},
 	"cmd":         {5040, 2680},
 	"compat":      {940, 890},
