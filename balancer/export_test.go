@@ -56,6 +56,9 @@ func (e *Endpoint) AwaitStream(late time.Duration) {
 	e.policy.prober.awaitStream(e.conn(Calls), false, time.Now().Add(-late))
 }
 
+// CloseSilent closes the endpoint's connection for calls, as one that is found dead.
+func (e *Endpoint) CloseSilent() { e.policy.checks.closeSilent(e.conn(Calls)) }
+
 // CloseUnheard closes the endpoint's connection for calls, late by the given duration.
 func (e *Endpoint) CloseUnheard(late time.Duration) {
 	e.policy.checks.closeUnheard(time.Now().Add(-late), []*subConn{e.conn(Calls)})

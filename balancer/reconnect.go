@@ -32,9 +32,11 @@ const (
 	maxPause       = time.Minute
 	maxOutagePause = 15 * time.Second
 
-	// maxBrief is how many connections in a row may be lost within firstPause before the next attempts wait as after
-	// failed ones, while another endpoint is connected: something resets them.
-	maxBrief = 3
+	// maxBrief is how many connections in a row may be lost within firstPause, or found dead within silentSoon,
+	// before the next attempts wait as after failed ones, while another endpoint is connected: something resets
+	// them, or loses large packets.
+	maxBrief   = 3
+	silentSoon = 2 * time.Second
 
 	// subConnBackoff is the backoff of gRPC with [ConnectParams].
 	subConnBackoff = 100 * time.Millisecond

@@ -61,6 +61,22 @@ func TestConnectionsThatDoNotLastAreMadeLessOften(t *testing.T) {
 	})
 }
 
+// A network that loses large packets makes each connection silent: it is made less often, too.
+func TestConnectionsThatAreFoundDeadAreMadeLessOften(t *testing.T) {
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
+		s := servers[0]
+		before := s.dials.Load()
+		for range 60 {
+			time.Sleep(time.Second)
+			if ep := c.endpoint(s); ep.Ready() {
+				ep.CloseSilent()
+			}
+		}
+		assert.LessOrEqual(t, s.dials.Load()-before, int64(16), "in a minute")
+		within(t, 15*time.Second, "connected", c.endpoint(s).Ready)
+	})
+}
+
 func TestConnectionComesBackAtOnceIfThereIsNoOther(t *testing.T) {
 	withClient(t, 1, func(t *testing.T, c *client, servers []*server) {
 		servers[0].disconnect()

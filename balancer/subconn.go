@@ -24,8 +24,10 @@ type subConn struct {
 	state connectivity.State
 	// failures counts the attempts to connect that have failed since the latest connection.
 	failures int
-	// brief counts the connections in a row that were lost within firstPause.
-	brief int
+	// brief counts the connections in a row that did not last, see maxBrief. foundDead is set if the latest was closed
+	// because it was silent.
+	brief     int
+	foundDead bool
 	// attempted is when the latest attempt began, due when the next one may; the timer fires then.
 	attempted, due time.Time
 	timer          *time.Timer // nil before the first
@@ -244,7 +246,11 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 		s.disconnectedLocked()
 		if was == connectivity.Ready {
 			t.evidence = health.Evidence{Kind: health.Disconnected, Detail: "connection lost"}
-			if s.brief++; time.Since(s.attempted) >= firstPause {
+			lasts := firstPause
+			if s.foundDead {
+				lasts = silentSoon
+			}
+			if s.brief++; time.Since(s.attempted) >= lasts {
 				s.brief = 0
 			}
 		}
@@ -270,7 +276,7 @@ func (p *policy) takeReadyLocked(s *subConn) takenState {
 		s.ep.healthEntry().AddConnections(1)
 	}
 	s.withheld.Store(s.class == Calls)
-	s.unhealthy = nil
+	s.unhealthy, s.foundDead = nil, false
 	s.ready.Store(true)
 	s.made.Add(1)
 	if s.failing.Swap(false) || p.reconnects.turns.outage {
@@ -342,6 +348,7 @@ func (s *subConn) isFull() bool {
 func (p *policy) close(s *subConn, reason error) {
 	p.mu.Lock()
 	s.disconnectedLocked()
+	s.foundDead = true
 	p.mu.Unlock()
 	for _, f := range s.ep.inflight.callsOn(s) {
 		f.attempt.cut(reason)
