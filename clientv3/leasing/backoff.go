@@ -1,26 +1,15 @@
 package leasing
 
 import (
-	"context"
 	"time"
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/retry"
 )
 
 // pauses is the backoff between attempts, with full jitter.
 var pauses = retry.Policy{InitialBackoff: 50 * time.Millisecond, MaxBackoff: 2 * time.Second}
-
-// backoff pauses between attempts. Its zero value begins with the shortest pause.
-type backoff struct{ retries int }
-
-// wait pauses. The error is that of ctx.
-func (b *backoff) wait(ctx context.Context) error {
-	b.retries++
-	return pause.For(ctx, pauses.Delay(b.retries))
-}
 
 // permanent reports whether a repeated call would fail with the same error.
 func permanent(err error) bool {

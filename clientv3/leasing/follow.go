@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/lineage"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // watchLeasingKeys watches all leasing keys until the session ends. When the watch
@@ -18,9 +19,8 @@ import (
 // another history and ends. After the first list, successful or not, nil is sent to
 // ready.
 func (k *kv) watchLeasingKeys(s *session, ready chan<- error) {
-	var pause backoff
 	var reported bool
-	for s.ctx.Err() == nil {
+	for failures := 1; s.ctx.Err() == nil; failures++ {
 		rev, err := k.resync(s)
 		if ready != nil && (err == nil || permanent(err)) {
 			ready <- nil
@@ -37,14 +37,14 @@ func (k *kv) watchLeasingKeys(s *session, ready chan<- error) {
 			return
 		}
 		if seen {
-			pause, reported = backoff{}, false
+			failures, reported = 1, false
 		}
 		if !reported && s.ctx.Err() == nil {
 			reported = true
 			k.client.GetLogger().Warn("leasing keys cannot be watched; nothing is cached until they can",
 				zap.String("prefix", k.prefix), zap.Error(err))
 		}
-		_ = pause.wait(s.ctx) // the loop checks the context
+		_ = pause.For(s.ctx, pauses.Delay(failures)) // the loop checks the context
 	}
 	if ready != nil {
 		ready <- nil

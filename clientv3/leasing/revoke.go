@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/optxn"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // revoked is the value of a leasing key that its owner must delete. Otherwise the
@@ -39,16 +40,15 @@ func (k *kv) eachIf(ctx context.Context, keys []leasingKey, do func(lkey string)
 			isSame := clientv3.Compare(clientv3.CreateRevision(l.name), "=", l.rev)
 			ops[i] = clientv3.OpTxn([]clientv3.Cmp{isSame}, []clientv3.Op{do(l.name)}, nil)
 		}
-		var pause backoff
 		var resp *clientv3.TxnResponse
-		for {
+		for failures := 1; ; failures++ {
 			if resp, err = k.remote.Txn(ctx).Then(ops...).Commit(); err == nil {
 				break
 			}
 			if permanent(err) || k.client.Ctx().Err() != nil {
 				return nil, 0, err
 			}
-			if err := pause.wait(ctx); err != nil {
+			if err := pause.For(ctx, pauses.Delay(failures)); err != nil {
 				return nil, 0, err
 			}
 		}
