@@ -53,7 +53,7 @@ func (in *Informer[T]) AddPrefixHandler(prefix string, f func(Change[T])) (remov
 		return strings.HasPrefix(o.Key, prefix)
 	})
 	if in.HasSynced() {
-		h.announceSynced()
+		h.announce(Synced)
 	}
 	return sync.OnceFunc(func() {
 		in.mu.Lock()
@@ -79,20 +79,16 @@ func (h *handler[T]) note(key string, was *Object[T]) {
 	h.signal()
 }
 
-func (h *handler[T]) announceSynced() {
+// announce puts Relisted before all pending changes, because changes of the relist may be merged into them, and Synced
+// after them.
+func (h *handler[T]) announce(t ChangeType) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.order = append(h.order, entry{announce: Synced})
-	h.signal()
-}
-
-// announceRelisted puts the announcement before all pending changes, because changes of the relist may be merged
-// into them.
-func (h *handler[T]) announceRelisted() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.order) == 0 || h.order[0].announce != Relisted {
-		h.order = slices.Insert(h.order, 0, entry{announce: Relisted})
+	switch {
+	case t == Synced:
+		h.order = append(h.order, entry{announce: t})
+	case len(h.order) == 0 || h.order[0].announce != t:
+		h.order = slices.Insert(h.order, 0, entry{announce: t})
 	}
 	h.signal()
 }

@@ -285,7 +285,7 @@ func (in *Informer[T]) update(s *snapshot, ch changes) {
 	in.updated = make(chan struct{})
 	if ch.resync != nil && in.HasSynced() {
 		for h := range in.handlers {
-			h.announceRelisted()
+			h.announce(Relisted)
 		}
 	}
 	for _, o := range changed {
@@ -294,7 +294,7 @@ func (in *Informer[T]) update(s *snapshot, ch changes) {
 	if !in.HasSynced() {
 		close(in.synced)
 		for h := range in.handlers {
-			h.announceSynced()
+			h.announce(Synced)
 		}
 	}
 }
