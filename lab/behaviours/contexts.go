@@ -49,7 +49,6 @@ func endedContexts(ctx context.Context, c *clientv3.Client, log *transcript.Log)
 	defer cancel()
 	eachCall(expired, c, log, "expired")
 	log.Step("nothing was written")(c.Get(ctx, "context"))
-
 }
 
 // frozen makes calls that are sent and not answered. It does not check what the server does with them when it

@@ -94,7 +94,7 @@ func TestRunMeasuresEveryRow(t *testing.T) {
 			assert.GreaterOrEqual(t, row.Heal-row.Fault, report.Duration(cfg.Hold), name)
 		}
 	}
-	assert.Regexp(t, `(?s) stop: m\d, a follower, .* stop: healing begins.* leader-kill: m\d, the leader, .* leader-kill: healing begins`, log.String())
+	assert.Regexp(t, `(?s) stop: m\d, a follower\n.* stop: healing begins.* leader-kill: m\d, the leader\n.* leader-kill: healing begins`, log.String())
 	assert.Equal(t, previous, rep.Duration)
 	assert.Zero(t, rep.Rows[0].Fault)
 	assert.Positive(t, rep.Rows[1].Calls[history.SerializableGet].Held)

@@ -220,7 +220,7 @@ func (p *plan) execute(s *step) (wrong string) {
 		changes[i].by = s
 	}
 	for _, c := range changes {
-		if s.wrote && c.by != nil && c.by != s && !(c.by.Request.Shared && s.Request.Shared) {
+		if s.wrote && c.by != nil && c.by != s && (!c.by.Request.Shared || !s.Request.Shared) {
 			return "another write has its revision"
 		}
 	}
