@@ -24,8 +24,8 @@ type subConn struct {
 	state connectivity.State
 	// failures counts the attempts to connect that have failed since the latest connection.
 	failures int
-	// brief counts the connections in a row that did not last, see maxBrief. foundDead is set if the latest was closed
-	// because it was silent.
+	// brief counts the connections in a row that did not last, see maxBrief. foundDead is set if the policy closed the
+	// latest because it was silent, or at the end of a drain, after which there is none.
 	brief     int
 	foundDead bool
 	// attempted is when the latest attempt began, due when the next one may; the timer fires then.

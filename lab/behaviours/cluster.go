@@ -41,7 +41,7 @@ func members(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	change("promote a voter")(c.MemberPromote(ctx, self.ID))
 
 	added := ok(c.MemberAddAsLearner(ctx, []string{"http://192.0.2.9:2380"}))
-	change("added learner")(added.Member, nil)
+	log.Value("added learner", added.Member)
 	log.Value("members after adding", byName(added.Members))
 	learner := added.Member.ID
 	change("promote a learner that never started")(c.MemberPromote(ctx, learner))

@@ -19,17 +19,14 @@ func before(ctx context.Context, s Site, _ *transcript.Log) {
 	s.do(ctx, site.Kill)
 	c := s.client()
 	var watch clientv3.WatchChan
-	each(3, func(i int) {
-		switch i {
-		case 0:
-			ok(c.Get(ctx, "/before/a"))
-		case 1:
-			watch = created(ctx, c, "/before/", clientv3.WithPrefix())
-		default:
+	together(
+		func() { ok(c.Get(ctx, "/before/a")) },
+		func() { watch = created(ctx, c, "/before/", clientv3.WithPrefix()) },
+		func() {
 			must(pause.For(ctx, time.Second))
 			s.do(ctx, site.Restart)
-		}
-	})
+		},
+	)
 	create(ctx, c, "/before/a", "1")
 	events(watch, 1)
 }
@@ -93,23 +90,26 @@ func kubernetes(ctx context.Context, s Site, _ *transcript.Log) {
 	watch := c.Watch(clientv3.WithRequireLeader(ctx), "/registry/", clientv3.WithPrefix(), clientv3.WithPrevKV(),
 		clientv3.WithProgressNotify(), clientv3.WithRev(listed.Header.Revision+1))
 
-	each(writers+1, func(w int) {
-		if w == writers {
+	together(
+		func() {
 			for range 2 {
 				must(pause.For(ctx, 500*time.Millisecond))
 				restart(ctx, s)
 			}
-			return
-		}
-		for i := w; i < objects; i += writers {
-			key := fmt.Sprintf("/registry/pods/%d", i)
-			write(ctx, c, key, "created")
-			write(ctx, c, key, "updated")
-			if i%2 == 0 {
-				write(ctx, c, key, "")
-			}
-		}
-	})
+		},
+		func() {
+			each(writers, func(w int) {
+				for i := w; i < objects; i += writers {
+					key := fmt.Sprintf("/registry/pods/%d", i)
+					write(ctx, c, key, "created")
+					write(ctx, c, key, "updated")
+					if i%2 == 0 {
+						write(ctx, c, key, "")
+					}
+				}
+			})
+		},
+	)
 	create(ctx, c, "/registry/z", "end")
 
 	seen, deleted, last := make(map[string]int64), 0, int64(0) // the revision of each object, as the watch has it

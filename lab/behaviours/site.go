@@ -181,6 +181,11 @@ func created(ctx context.Context, c clientv3.Watcher, key string, opts ...client
 	return watch
 }
 
+// together calls functions concurrently. If one fails, so does the caller.
+func together(all ...func()) {
+	each(len(all), func(i int) { all[i]() })
+}
+
 // each calls f concurrently for 0 to n-1. If a call fails, so does the caller.
 func each(n int, f func(i int)) {
 	var work errgroup.Group
