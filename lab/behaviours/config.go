@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -33,26 +34,17 @@ func configs(_ context.Context, _ Site, log *transcript.Log) {
 	clone := spec.Clone()
 	spec.Endpoints[0], spec.Secure.Cert, spec.Auth.Username = "changed", "changed", "changed"
 	log.Value("clone", clone)
-	log.Value("clone of nil", (*clientv3.ConfigSpec)(nil).Clone())
-	log.Value("clone of nothing", (&clientv3.ConfigSpec{}).Clone())
-	log.Value("empty auth", clientv3.AuthConfig{}.Empty())
-	log.Value("auth with a token", clientv3.AuthConfig{Token: "t"}.Empty())
-
-	specs := []struct {
-		name string
-		spec clientv3.ConfigSpec
-	}{
-		{"nothing", clientv3.ConfigSpec{}},
-		{"all", *clone},
-		{"missing CA", clientv3.ConfigSpec{Secure: &clientv3.SecureConfig{Cacert: "/none/ca"}}},
-		{"missing certificate", clientv3.ConfigSpec{Secure: &clientv3.SecureConfig{Cert: "/none/cert", Key: "/none/key"}}},
-		{"certificate without key", clientv3.ConfigSpec{Secure: &clientv3.SecureConfig{Cert: "/none/cert"}}},
-	}
-	for _, s := range specs {
-		cfg, err := clientv3.NewClientConfig(&s.spec, zap.NewNop())
-		log.Error(s.name, err)
+	for name, spec := range []*clientv3.ConfigSpec{
+		clone,
+		{},
+		{Secure: &clientv3.SecureConfig{Cacert: "/none/ca"}},
+		{Secure: &clientv3.SecureConfig{Cert: "/none/cert", Key: "/none/key"}},
+		{Secure: &clientv3.SecureConfig{Cert: "/none/cert"}},
+	} {
+		cfg, err := clientv3.NewClientConfig(spec, zap.NewNop())
+		log.Error(fmt.Sprint(name), err)
 		if err == nil {
-			logConfig(log, s.name, cfg)
+			logConfig(log, fmt.Sprint(name), cfg)
 		}
 	}
 }
@@ -71,37 +63,30 @@ func logConfig(log *transcript.Log, name string, cfg *clientv3.Config) {
 func newErrors(_ context.Context, _ Site, log *transcript.Log) {
 	cancelled, cancel := context.WithCancel(context.Background())
 	cancel()
-	cases := []struct {
-		name string
-		cfg  clientv3.Config
-	}{
-		{"no endpoints", clientv3.Config{}},
-		{"token and user", clientv3.Config{Endpoints: []string{"a:1"}, Token: "t", Username: "u"}},
-		{"send limit above receive limit", clientv3.Config{Endpoints: []string{"a:1"}, MaxCallSendMsgSize: 2, MaxCallRecvMsgSize: 1}},
-		{"equal limits", clientv3.Config{Endpoints: []string{"a:1"}, MaxCallSendMsgSize: 1, MaxCallRecvMsgSize: 1}},
-		{"user without password", clientv3.Config{Endpoints: []string{"127.0.0.1:1"}, Username: "u"}},
-		{"login with no server", clientv3.Config{
-			Endpoints: []string{"127.0.0.1:1"}, Username: "u", Password: "p", DialTimeout: 200 * time.Millisecond,
-		}},
-		{"login after the end", clientv3.Config{Endpoints: []string{"127.0.0.1:1"}, Username: "u", Password: "p", Context: cancelled}},
-		{"version with no server", clientv3.Config{
-			Endpoints: []string{"127.0.0.1:1"}, RejectOldCluster: true, DialTimeout: 200 * time.Millisecond,
-		}},
-		{"bad log configuration", clientv3.Config{Endpoints: []string{"a:1"}, LogConfig: &zap.Config{Encoding: "none"}}},
-	}
-	for _, tc := range cases {
-		if tc.cfg.LogConfig == nil {
-			tc.cfg.Logger = zap.NewNop()
+	endpoints, unreachable := []string{"a:1"}, []string{"127.0.0.1:1"}
+	const timeout = 200 * time.Millisecond
+	try := func(name string, cfg clientv3.Config) {
+		if cfg.LogConfig == nil {
+			cfg.Logger = zap.NewNop()
 		}
-		c, err := clientv3.New(tc.cfg)
-		log.Error(tc.name, err)
-		log.Value(tc.name+": client", c != nil)
-		log.Value(tc.name+": no endpoints", errors.Is(err, clientv3.ErrNoAvailableEndpoints))
-		log.Value(tc.name+": exclusive", errors.Is(err, clientv3.ErrMutuallyExclusiveCfg))
+		c, err := clientv3.New(cfg)
+		log.Error(name, err)
+		log.Value(name+": client", c != nil)
+		log.Value(name+": no endpoints", errors.Is(err, clientv3.ErrNoAvailableEndpoints))
+		log.Value(name+": exclusive", errors.Is(err, clientv3.ErrMutuallyExclusiveCfg))
 		if c != nil {
-			log.Error(tc.name+": close", c.Close())
+			log.Error(name+": close", c.Close())
 		}
 	}
+	try("no endpoints", clientv3.Config{})
+	try("token and user", clientv3.Config{Endpoints: endpoints, Token: "t", Username: "u"})
+	try("send limit above receive limit", clientv3.Config{Endpoints: endpoints, MaxCallSendMsgSize: 2, MaxCallRecvMsgSize: 1})
+	try("equal limits", clientv3.Config{Endpoints: endpoints, MaxCallSendMsgSize: 1, MaxCallRecvMsgSize: 1})
+	try("user without password", clientv3.Config{Endpoints: unreachable, Username: "u"})
+	try("login with no server", clientv3.Config{Endpoints: unreachable, Username: "u", Password: "p", DialTimeout: timeout})
+	try("login after the end", clientv3.Config{Endpoints: unreachable, Username: "u", Password: "p", Context: cancelled})
+	try("version with no server", clientv3.Config{Endpoints: unreachable, RejectOldCluster: true, DialTimeout: timeout})
+	try("bad log configuration", clientv3.Config{Endpoints: endpoints, LogConfig: &zap.Config{Encoding: "none"}})
 	_, err := clientv3.NewFromURLs(nil)
 	log.Error("no URLs", err)
 	log.Error("ErrOldCluster", clientv3.ErrOldCluster)

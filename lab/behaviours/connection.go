@@ -15,11 +15,7 @@ import (
 func connections(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	raw := pb.NewKVClient(c.ActiveConnection())
 	log.Step("put on the active connection")(raw.Put(ctx, &pb.PutRequest{Key: []byte("raw"), Value: []byte("1")}))
-	log.Step("range on the active connection")(raw.Range(ctx, &pb.RangeRequest{Key: []byte("raw")}))
 	log.Step("error on the active connection")(raw.Put(ctx, &pb.PutRequest{}))
-	active := c.ActiveConnection()
-	log.Value("same connection", active == c.ActiveConnection())
-
 	conn := ok(c.Dial(c.Endpoints()[0]))
 	dialled := pb.NewKVClient(conn)
 	log.Step("range on a dialled connection")(dialled.Range(ctx, &pb.RangeRequest{Key: []byte("raw")}))
@@ -53,15 +49,6 @@ func endpoints(ctx context.Context, at Site, log *transcript.Log) {
 	withDeadline(ctx, 200*time.Millisecond, func(ctx context.Context) { log.Step("expires: get from none")(c.Get(ctx, "endpoints")) })
 	c.SetEndpoints(at.Endpoints...)
 	log.Step("get from all again")(c.Get(ctx, "endpoints"))
-
-	cfg := at.config()
-	cfg.Endpoints, cfg.AutoSyncInterval = at.Endpoints[:1], 200*time.Millisecond
-	auto := ok(clientv3.New(cfg))
-	defer end(auto, log)
-	for deadline := time.Now().Add(10 * time.Second); len(auto.Endpoints()) == 1 && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
-	}
-	log.Value("synced by itself", len(auto.Endpoints()))
 }
 
 // constructors builds every service over raw gRPC clients.
@@ -92,7 +79,6 @@ func constructors(ctx context.Context, c *clientv3.Client, log *transcript.Log) 
 	}
 	upkeep := clientv3.NewMaintenanceFromMaintenanceClient(pb.NewMaintenanceClient(conn), c)
 	log.Step("maintenance")(upkeep.Status(ctx, "ignored"))
-	log.Step("maintenance snapshot")(whole(upkeep.Snapshot(ctx)))
 
 	retryKV := clientv3.RetryKVClient(c)
 	log.Step("retry KV")(retryKV.Range(ctx, &pb.RangeRequest{Key: []byte("constructors")}))
@@ -100,15 +86,4 @@ func constructors(ctx context.Context, c *clientv3.Client, log *transcript.Log) 
 	log.Step("retry cluster")(clientv3.RetryClusterClient(c).MemberList(ctx, &pb.MemberListRequest{}))
 	log.Step("retry maintenance")(clientv3.RetryMaintenanceClient(c, conn).Status(ctx, &pb.StatusRequest{}))
 	log.Step("retry auth")(clientv3.RetryAuthClient(c).AuthStatus(ctx, &pb.AuthStatusRequest{}))
-
-	log.Step("new KV")(clientv3.NewKV(c).Get(ctx, "constructors"))
-	log.Step("new cluster")(clientv3.NewCluster(c).MemberList(ctx))
-	log.Step("new auth")(clientv3.NewAuth(c).AuthStatus(ctx))
-	log.Step("new maintenance")(clientv3.NewMaintenance(c).AlarmList(ctx))
-	lease := clientv3.NewLease(c)
-	log.Step("new lease")(lease.Grant(ctx, 3600))
-	log.Error("new lease close", lease.Close())
-	watcher := clientv3.NewWatcher(c)
-	log.Error("new watcher: request progress", watcher.RequestProgress(ctx))
-	log.Error("new watcher close", watcher.Close())
 }

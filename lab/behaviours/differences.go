@@ -14,16 +14,16 @@ var Deliberate = []transcript.Difference{
 	// The error has the reason, even if the service never kept a lease alive.
 	{Step: "keepalive end: unused service: afterwards, error", One: `halted"`, Other: `halted: context canceled"`},
 	// The reason is wrapped, so that errors.Is finds it.
-	{Step: "afterwards, error", One: `halted: context canceled"`, Other: "is:   context.Canceled"},
+	{Step: "afterwards, error", One: `halted: context canceled"`, Other: "is: context canceled"},
 	// A watch without a start revision delivers no event from before its creation; the official client repeats the last
 	// revision when it resumes.
 	{Step: "outage: quiet: events", One: `"outage/unread"`, Other: `"outage/after"`},
 	// A grpc-proxy gives no reason for a refusal. The official client's error then has no text.
 	{Step: "watch refused: end", Server: "grpc-proxy 3.7.3", One: `text: ""`, Other: "future revision"},
 	// Quorate passes on the header and the reason in the server's refusal of a watch.
-	{Step: "watch refused", One: "Canceled: true", Other: "CancelReason: "},
-	{Step: "denied watch", One: "Canceled: true", Other: "CancelReason: "},
-	{Step: "anonymous: watch", One: "Canceled: true", Other: "CancelReason: "},
+	{Step: "watch refused", One: "Canceled:true", Other: "CancelReason:"},
+	{Step: "denied watch", One: "Canceled:true", Other: "CancelReason:"},
+	{Step: "anonymous: watch", One: "Canceled:true", Other: "CancelReason:"},
 	// The error says what is wrong.
 	{Step: "request progress afterwards", One: `"no stream found for context"`, Other: `"etcdclient: the watcher is closed: no stream found for context"`},
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate/quorate/lab/behaviours/transcript"
@@ -39,8 +38,6 @@ func gets(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 		}
 	}
 	log.Step("leader required")(c.Get(clientv3.WithRequireLeader(ctx), "get/a"))
-	resp := ok(c.Get(ctx, "get/a"))
-	log.Value("as protobuf message", (*pb.RangeResponse)(resp).GetKvs())
 }
 
 // streams makes the same reads by GetStream.

@@ -4,13 +4,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate/quorate/lab/behaviours/transcript"
@@ -44,14 +41,12 @@ func alarms(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	raise := &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: member, Alarm: pb.AlarmType_NOSPACE}
 
 	log.Step("none")(c.AlarmList(ctx))
-	log.Step("disarm one that is off")(c.AlarmDisarm(ctx, &clientv3.AlarmMember{MemberID: member, Alarm: pb.AlarmType_NOSPACE}))
 	log.Step("raise")(raw.Alarm(ctx, raise))
 	log.Step("list")(c.AlarmList(ctx))
 	log.Step("put")(c.Put(ctx, "alarm", "1"))
 	log.Step("get")(c.Get(ctx, "alarm"))
 	log.Step("status")(c.Status(ctx, c.Endpoints()[0]))
 	log.Step("disarm")(c.AlarmDisarm(ctx, &clientv3.AlarmMember{MemberID: member, Alarm: pb.AlarmType_NOSPACE}))
-	log.Step("put after disarm")(c.Put(ctx, "alarm", "1"))
 	log.Step("raise again")(raw.Alarm(ctx, raise))
 	log.Step("disarm all")(c.AlarmDisarm(ctx, &clientv3.AlarmMember{}))
 	log.Step("none left")(c.AlarmList(ctx))
@@ -83,55 +78,11 @@ func whole(snapshot io.ReadCloser, err error) (string, error) {
 }
 
 func snapshots(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	// Larger than what is received ahead, so that a snapshot that is not read does not end.
-	for i := range 4 {
-		ok(c.Put(ctx, "snapshot/"+string(rune('a'+i)), string(make([]byte, 1<<20))))
-	}
+	ok(c.Put(ctx, "snapshot", string(make([]byte, 1<<20))))
 	log.Step("whole")(whole(c.Snapshot(ctx)))
 	resp := ok(c.SnapshotWithVersion(ctx))
 	log.Value("header", resp.Header)
 	log.Value("version", resp.Version)
 	log.Step("whole with version")(whole(resp.Snapshot, nil))
-
-	log.Error("cancelled while reading", interrupted(ctx, c, func(cancel context.CancelFunc, _ io.Closer) { cancel() }))
-	log.Error("closed while reading", interrupted(ctx, c, func(_ context.CancelFunc, snapshot io.Closer) {
-		log.Error("close", snapshot.Close())
-		log.Error("close again", snapshot.Close())
-	}))
-	log.Step("clean up")(c.Delete(ctx, "snapshot/", clientv3.WithPrefix()))
-}
-
-// interrupted reads one byte of a snapshot, interrupts it, and returns the error with which reading ends.
-func interrupted(ctx context.Context, c *clientv3.Client, interrupt func(context.CancelFunc, io.Closer)) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	snapshot := ok(c.Snapshot(ctx))
-	ok(snapshot.Read(make([]byte, 1)))
-	interrupt(cancel, snapshot)
-	_, err := io.Copy(io.Discard, snapshot)
-	_ = snapshot.Close() // it may be closed already
-	return err
-}
-
-func serverStatus(ctx context.Context, c *clientv3.Client) {
-	status := ok(c.Status(ctx, c.Endpoints()[0]))
-	want(status.Version != "" && status.DbSize >= 0, "got %v", status)
-	list := ok(c.MemberList(ctx))
-	want(len(list.Members) == 1 && len(list.Members[0].ClientURLs) > 0, "got %v", list.Members)
-}
-
-func quotaExceeded(ctx context.Context, c *clientv3.Client) {
-	value := strings.Repeat("x", 1<<20)
-	var err error
-	for i := 0; i < 100 && err == nil; i++ {
-		_, err = c.Put(ctx, fmt.Sprintf("/quota/%d", i), value)
-	}
-	want(errors.Is(err, rpctypes.ErrNoSpace), "100 MB in 16: %v", err)
-	got := ok(c.Get(ctx, "/quota/0", clientv3.WithKeysOnly()))
-	want(got.Count == 1, "it is not read")
-	deleted := ok(c.Delete(ctx, "/quota/", clientv3.WithPrefix()))
-	ok(c.Compact(ctx, deleted.Header.Revision))
-	ok(c.Defragment(ctx, c.Endpoints()[0]))
-	ok(c.AlarmDisarm(ctx, &clientv3.AlarmMember{}))
-	ok(c.Put(ctx, "/quota/0", "1"))
+	log.Step("clean up")(c.Delete(ctx, "snapshot"))
 }

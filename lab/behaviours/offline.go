@@ -65,30 +65,6 @@ func errorFunctions(ctx context.Context, _ Site, log *transcript.Log) {
 	log.Value("metadata of the parent", md)
 }
 
-// contextClient uses a client that has no connection.
-func contextClient(ctx context.Context, _ Site, log *transcript.Log) {
-	lg := zap.NewExample()
-	c := clientv3.NewCtxClient(ctx, clientv3.WithZapLogger(lg))
-	log.Value("logger", c.GetLogger() == lg)
-	same := c.WithLogger(zap.NewNop()) //nolint:staticcheck // deprecated, and still in use
-	log.Value("replaced logger", same == c && c.GetLogger() != lg)
-	log.Value("services", []bool{c.KV == nil, c.Lease == nil, c.Auth == nil, c.Cluster == nil, c.Maintenance == nil})
-	log.Value("connection", c.ActiveConnection() == nil)
-	log.Value("endpoints", c.Endpoints())
-	log.Error("context before", c.Ctx().Err())
-	log.Error("close", c.Close())
-	log.Error("context after", c.Ctx().Err())
-	log.Error("close again", c.Close())
-
-	parent, cancel := context.WithCancel(ctx)
-	child := clientv3.NewCtxClient(parent)
-	log.Value("default logger", child.GetLogger() != nil)
-	cancel()
-	<-child.Ctx().Done()
-	log.Error("context of the parent", child.Ctx().Err())
-	log.Error("close after the parent's end", child.Close())
-}
-
 // wire records the requests and the metadata that a server receives. The server refuses all calls with an error that
 // no client retries.
 func wire(ctx context.Context, _ Site, log *transcript.Log) {

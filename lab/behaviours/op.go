@@ -3,6 +3,7 @@ package behaviours
 import (
 	"context"
 	"fmt"
+	"reflect"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -10,23 +11,18 @@ import (
 	"github.com/quorate/quorate/lab/behaviours/transcript"
 )
 
-// facts returns what the accessors of an Op say.
+// facts returns what the accessors of an Op say: all methods without parameters, but for those that only Quorate has.
 func facts(op clientv3.Op) map[string]any {
-	cmps, thens, elses := op.Txn()
-	return map[string]any{
-		"IsTxn": op.IsTxn(), "IsPut": op.IsPut(), "IsGet": op.IsGet(), "IsDelete": op.IsDelete(),
-		"Txn":      fmt.Sprint(len(cmps), len(thens), len(elses), cmps == nil, thens == nil, elses == nil),
-		"KeyBytes": op.KeyBytes(), "RangeBytes": op.RangeBytes(), "ValueBytes": op.ValueBytes(),
-		"Rev": op.Rev(), "Limit": op.Limit(),
-		"IsSerializable": op.IsSerializable(), "IsKeysOnly": op.IsKeysOnly(), "IsCountOnly": op.IsCountOnly(),
-		"IsSortSet": op.IsSortSet(), "IsSortOptionValid": op.IsSortOptionValid(),
-		"IsOptsWithFromKey": op.IsOptsWithFromKey(), "IsOptsWithPrefix": op.IsOptsWithPrefix(),
-		"IsPrevKV": op.IsPrevKV(), "IsFragment": op.IsFragment(),
-		"IsProgressNotify": op.IsProgressNotify(), "IsCreatedNotify": op.IsCreatedNotify(),
-		"IsFilterPut": op.IsFilterPut(), "IsFilterDelete": op.IsFilterDelete(),
-		"MinModRev": op.MinModRev(), "MaxModRev": op.MaxModRev(),
-		"MinCreateRev": op.MinCreateRev(), "MaxCreateRev": op.MaxCreateRev(),
+	all := make(map[string]any)
+	for method, value := range reflect.ValueOf(op).Methods() {
+		if method.Type.NumIn() > 1 || method.Name == "LeaseID" || method.Name == "SortOption" {
+			continue
+		}
+		for i, result := range value.Call(nil) {
+			all[fmt.Sprint(method.Name, i)] = result.Interface()
+		}
 	}
+	return all
 }
 
 // option is an OpOption with its name.
@@ -117,26 +113,18 @@ func opPanics(_ context.Context, _ Site, log *transcript.Log) {
 }
 
 func compares(_ context.Context, _ Site, log *transcript.Log) {
-	for _, target := range []struct {
-		name string
-		cmp  clientv3.Cmp
-	}{
-		{"value", clientv3.Value("k")},
-		{"version", clientv3.Version("k")},
-		{"create", clientv3.CreateRevision("k")},
-		{"mod", clientv3.ModRevision("k")},
-		{"lease", clientv3.LeaseValue("k")},
-		{"zero", clientv3.Cmp{}},
-		{"unknown", clientv3.FromCompare(&pb.Compare{Target: 99})},
+	for i, target := range []clientv3.Cmp{
+		clientv3.Value("k"), clientv3.Version("k"), clientv3.CreateRevision("k"), clientv3.ModRevision("k"), clientv3.LeaseValue("k"),
+		{}, clientv3.FromCompare(&pb.Compare{Target: 99}),
 	} {
 		for _, operand := range []any{"s", 1, int64(2), clientv3.LeaseID(3), int32(4), uint64(5), []byte("b"), 1.5, nil} {
-			step := fmt.Sprintf("%s = %T", target.name, operand)
+			step := fmt.Sprintf("%d = %T", i, operand)
 			log.Panic(step, func() {
-				done := clientv3.Compare(target.cmp, "=", operand)
+				done := clientv3.Compare(target, "=", operand)
 				log.Value(step+": message", done.GetCompare())
 			})
 		}
-		log.Value(target.name+" is left as it was", target.cmp.GetCompare())
+		log.Value(fmt.Sprint(i, " is left as it was"), target.GetCompare())
 	}
 	for _, result := range []string{"=", "!=", "<", ">", "==", "<=", ""} {
 		log.Panic("result "+result, func() {
@@ -144,30 +132,19 @@ func compares(_ context.Context, _ Site, log *transcript.Log) {
 			log.Value("result "+result+": message", done.GetCompare())
 		})
 	}
-	compareMethods(log)
-}
 
-func compareMethods(log *transcript.Log) {
 	cmp := clientv3.Compare(clientv3.Value("k"), "=", "v")
-	ranged := cmp.WithRange("z")
-	log.Value("range", ranged.GetCompare())
-
 	clone := cmp.Clone()
 	clone.WithKeyBytes([]byte("other key"))
 	clone.WithValueBytes([]byte("other value"))
 	log.Value("changed clone", clone.GetCompare())
-	log.Value("original of the clone", cmp.GetCompare())
-
 	message := &pb.Compare{Key: []byte("m"), Target: pb.Compare_VERSION}
 	from := clientv3.FromCompare(message)
 	message.Key[0] = 'x'
 	log.Value("from a message that changed since", from.GetCompare())
-	nothing := clientv3.FromCompare(nil)
-	log.Value("from nil", nothing.GetCompare())
-
-	for _, cmp := range []clientv3.Cmp{{}, clientv3.Compare(clientv3.Version("k"), "=", 1), cmp} {
-		log.Value("key and value", [][]byte{cmp.KeyBytes(), cmp.ValueBytes()})
-		prefixed := cmp.WithPrefix()
-		log.Value("prefix", prefixed.GetCompare())
+	for i, cmp := range []clientv3.Cmp{{}, clientv3.FromCompare(nil), clientv3.Compare(clientv3.Version("k"), "=", 1), cmp} {
+		log.Value(fmt.Sprint(i, ": key and value"), [][]byte{cmp.KeyBytes(), cmp.ValueBytes()})
+		ranged, prefixed := cmp.WithRange("z"), cmp.WithPrefix()
+		log.Value(fmt.Sprint(i, ": range and prefix"), []*pb.Compare{ranged.GetCompare(), prefixed.GetCompare()})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/behaviours/transcript"
 	"github.com/quorate/quorate/lab/servers/site"
 )
@@ -75,6 +76,7 @@ func noQuorum(ctx context.Context, at Site, log *transcript.Log) {
 	c.SetEndpoints(endpoint)
 	status := ok(c.Status(ctx, endpoint))
 	for status.Leader != 0 { // until the member knows that it has none
+		must(pause.For(ctx, 50*time.Millisecond))
 		status = ok(c.Status(ctx, endpoint))
 	}
 	log.Value("errors in status", status.Errors)
@@ -96,8 +98,6 @@ func noQuorum(ctx context.Context, at Site, log *transcript.Log) {
 	receive(log, "leader required: watch that was there", leaderWatch)
 	receive(log, "leader required: watch that was there: end", leaderWatch)
 	ended(log, "leader required: keepalive", leaderKeepalive)
-	log.Value("watch that was there: over", over(watch))
-	log.Value("keepalive: over", over(keepalive))
 	stop()
 	receive(log, "watch that was there: end", watch)
 	ended(log, "keepalive: end", keepalive)
@@ -109,18 +109,4 @@ func noQuorum(ctx context.Context, at Site, log *transcript.Log) {
 
 func noLeaderOrEnd(_ any, err error) bool {
 	return err == rpctypes.ErrNoLeader || err == context.Canceled //nolint:errorlint // programs compare with ==
-}
-
-// over reports whether a channel is closed, passing over what is in it.
-func over[T any](ch <-chan T) bool {
-	for {
-		select {
-		case _, open := <-ch:
-			if !open {
-				return true
-			}
-		default:
-			return false
-		}
-	}
 }

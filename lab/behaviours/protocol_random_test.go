@@ -13,15 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-var seed = flag.Uint64("seed", 0, "run the random tests with this seed in place of the usual ones")
-
-// seeds are those that the random tests run with.
-func seeds() []uint64 {
-	if *seed != 0 {
-		return []uint64{*seed}
-	}
-	return []uint64{1, 2}
-}
+var seed = flag.Uint64("seed", 1, "of the random tests")
 
 // randomCalls is how many calls a run of TestRandomCalls makes.
 const randomCalls = 3000
@@ -29,28 +21,23 @@ const randomCalls = 3000
 // TestRandomCalls makes the same random calls of KV, Lease and HashKV on both servers.
 func TestRandomCalls(t *testing.T) {
 	t.Parallel()
-	for _, seed := range seeds() {
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			t.Parallel()
-			transcript := requireLikeEtcd(t, realEtcd(t), fakeEtcd(t), func(s *session) {
-				g := newGenerator(seed)
-				for range randomCalls {
-					g.learn(s.call(g.call()))
-				}
-			})
-			requireSeen(t, transcript, []string{
-				pb.KV_Range_FullMethodName, pb.KV_Put_FullMethodName, pb.KV_DeleteRange_FullMethodName,
-				pb.KV_Txn_FullMethodName, pb.KV_Compact_FullMethodName, pb.Lease_LeaseGrant_FullMethodName,
-				pb.Lease_LeaseRevoke_FullMethodName, pb.Lease_LeaseTimeToLive_FullMethodName,
-				pb.Lease_LeaseLeases_FullMethodName, pb.Maintenance_HashKV_FullMethodName,
-			}, []error{
-				rpctypes.ErrGRPCEmptyKey, rpctypes.ErrGRPCKeyNotFound, rpctypes.ErrGRPCValueProvided,
-				rpctypes.ErrGRPCLeaseProvided, rpctypes.ErrGRPCDuplicateKey, rpctypes.ErrGRPCCompacted,
-				rpctypes.ErrGRPCFutureRev, rpctypes.ErrGRPCInvalidSortOption,
-				rpctypes.ErrGRPCLeaseNotFound, rpctypes.ErrGRPCLeaseExist,
-			})
-		})
-	}
+	transcript := requireLikeEtcd(t, realEtcd(t), fakeEtcd(t), func(s *session) {
+		g := newGenerator(*seed)
+		for range randomCalls {
+			g.learn(s.call(g.call()))
+		}
+	})
+	requireSeen(t, transcript, []string{
+		pb.KV_Range_FullMethodName, pb.KV_Put_FullMethodName, pb.KV_DeleteRange_FullMethodName,
+		pb.KV_Txn_FullMethodName, pb.KV_Compact_FullMethodName, pb.Lease_LeaseGrant_FullMethodName,
+		pb.Lease_LeaseRevoke_FullMethodName, pb.Lease_LeaseTimeToLive_FullMethodName,
+		pb.Lease_LeaseLeases_FullMethodName, pb.Maintenance_HashKV_FullMethodName,
+	}, []error{
+		rpctypes.ErrGRPCEmptyKey, rpctypes.ErrGRPCKeyNotFound, rpctypes.ErrGRPCValueProvided,
+		rpctypes.ErrGRPCLeaseProvided, rpctypes.ErrGRPCDuplicateKey, rpctypes.ErrGRPCCompacted,
+		rpctypes.ErrGRPCFutureRev, rpctypes.ErrGRPCInvalidSortOption,
+		rpctypes.ErrGRPCLeaseNotFound, rpctypes.ErrGRPCLeaseExist,
+	})
 }
 
 // learn takes the revision from the response of a call.
@@ -77,33 +64,28 @@ const (
 // go on. How events are divided among responses is etcd's chance.
 func TestRandomWatch(t *testing.T) {
 	t.Parallel()
-	for _, seed := range seeds() {
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			t.Parallel()
-			transcript := requireLikeEtcd(t, realEtcd(t), fakeEtcd(t), func(s *session) {
-				s.watching(func(s *watchSession) {
-					g := newGenerator(seed)
-					for i := range randomWrites {
-						if i%(randomWrites/randomWatchers) == 0 {
-							s.create(g.watch(), 0)
-						}
-						g.learn(s.call(g.write()))
-					}
-					s.put(lastKey, "")
-					s.remove(lastKey)
-					s.receiveAll()
-				})
-			})
-			var events int
-			for _, e := range transcript[len(transcript)-randomWatchers:] {
-				require.NotEmpty(t, e.Responses, e.Method)
-				last := e.Responses[len(e.Responses)-1].(*mvccpb.Event)
-				require.Equal(t, lastKey, string(last.Kv.Key), e.Method)
-				events += len(e.Responses)
+	transcript := requireLikeEtcd(t, realEtcd(t), fakeEtcd(t), func(s *session) {
+		s.watching(func(s *watchSession) {
+			g := newGenerator(*seed)
+			for i := range randomWrites {
+				if i%(randomWrites/randomWatchers) == 0 {
+					s.create(g.watch(), 0)
+				}
+				g.learn(s.call(g.write()))
 			}
-			require.Greater(t, events, randomWrites/2)
+			s.put(lastKey, "")
+			s.remove(lastKey)
+			s.receiveAll()
 		})
+	})
+	var events int
+	for _, e := range transcript[len(transcript)-randomWatchers:] {
+		require.NotEmpty(t, e.Responses, e.Method)
+		last := e.Responses[len(e.Responses)-1].(*mvccpb.Event)
+		require.Equal(t, lastKey, string(last.Kv.Key), e.Method)
+		events += len(e.Responses)
 	}
+	require.Greater(t, events, randomWrites/2)
 }
 
 // write draws a request that may write.

@@ -29,7 +29,7 @@ import (
 )
 
 // The behaviours in the files protocol_* are of a server alone: calls of generated clients, of every method, by every kind of
-// user, some drawn at random from a seed that is part of the test's name, so that
+// user, some drawn at random from a seed, so that
 //
 //	go test ./behaviours -run TestRandomCalls -seed 42
 //

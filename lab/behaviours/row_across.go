@@ -116,6 +116,10 @@ func locked(ctx context.Context, c *clientv3.Client, happen func()) {
 	until(ctx, waiter.Unlock)
 }
 
+func session(c *clientv3.Client) *concurrency.Session {
+	return ok(concurrency.NewSession(c, concurrency.WithTTL(10)))
+}
+
 // until repeats a call until it succeeds, with a bound for each try.
 func until(ctx context.Context, call func(context.Context) error) {
 	for {

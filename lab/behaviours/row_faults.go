@@ -15,49 +15,20 @@ import (
 	"github.com/quorate/quorate/lab/servers/site"
 )
 
-func before(ctx context.Context, s Site, _ *transcript.Log) {
-	s.do(ctx, site.Kill)
+// restored takes a backup, writes more, and restores the backup. A watch from before the restore is not silent: it ends, or
+// delivers what is written now.
+func restored(ctx context.Context, s Site, _ *transcript.Log) {
 	c := s.client()
-	var watch clientv3.WatchChan
-	together(
-		func() { ok(c.Get(ctx, "/before/a")) },
-		func() { watch = created(ctx, c, "/before/", clientv3.WithPrefix()) },
-		func() {
-			must(pause.For(ctx, time.Second))
-			s.do(ctx, site.Restart)
-		},
-	)
-	create(ctx, c, "/before/a", "1")
-	events(watch, 1)
-}
-
-// back writes, takes a backup, writes more, and restores the backup. It returns the client and the last revision before the
-// restore.
-func back(ctx context.Context, s Site, meanwhile func(*clientv3.Client)) (c *clientv3.Client, rev int64) {
-	c = s.client()
 	create(ctx, c, "/restored/a", "1")
 	s.do(ctx, site.Backup)
 	untilRead(ctx, c, "/restored/a")
-	meanwhile(c)
+	watch := created(ctx, c, "/restored/", clientv3.WithPrefix())
 	for i := range 100 {
-		rev = create(ctx, c, fmt.Sprintf("/restored/lost/%d", i), "1")
+		create(ctx, c, fmt.Sprintf("/restored/lost/%d", i), "1")
 	}
 	s.do(ctx, site.Restore)
 	untilRead(ctx, c, "/restored/a")
-	return c, rev
-}
-
-func restored(ctx context.Context, s Site, _ *transcript.Log) {
-	c, rev := back(ctx, s, func(*clientv3.Client) {})
-	got := ok(c.Get(ctx, "/restored/", clientv3.WithPrefix()))
-	want(got.Count == 1 && got.Header.Revision < rev, "%d keys at %d, there were more at %d", got.Count, got.Header.Revision, rev)
-	opened(ctx, c, func() {})
-}
-
-// restoredWatch shows that a watch from before the restore is not silent: it ends, or delivers what is written now.
-func restoredWatch(ctx context.Context, s Site, _ *transcript.Log) {
-	var watch clientv3.WatchChan
-	c, _ := back(ctx, s, func(c *clientv3.Client) { watch = created(ctx, c, "/restored/", clientv3.WithPrefix()) })
+	want(ok(c.Get(ctx, "/restored/", clientv3.WithPrefix())).Count == 1, "what was lost is there")
 	create(ctx, c, "/restored/new", "1")
 	for {
 		resp, open := await(watch, "the watch")
@@ -90,26 +61,23 @@ func kubernetes(ctx context.Context, s Site, _ *transcript.Log) {
 	watch := c.Watch(clientv3.WithRequireLeader(ctx), "/registry/", clientv3.WithPrefix(), clientv3.WithPrevKV(),
 		clientv3.WithProgressNotify(), clientv3.WithRev(listed.Header.Revision+1))
 
-	together(
-		func() {
+	each(writers+1, func(w int) {
+		if w == writers {
 			for range 2 {
 				must(pause.For(ctx, 500*time.Millisecond))
 				restart(ctx, s)
 			}
-		},
-		func() {
-			each(writers, func(w int) {
-				for i := w; i < objects; i += writers {
-					key := fmt.Sprintf("/registry/pods/%d", i)
-					write(ctx, c, key, "created")
-					write(ctx, c, key, "updated")
-					if i%2 == 0 {
-						write(ctx, c, key, "")
-					}
-				}
-			})
-		},
-	)
+			return
+		}
+		for i := w; i < objects; i += writers {
+			key := fmt.Sprintf("/registry/pods/%d", i)
+			write(ctx, c, key, "created")
+			write(ctx, c, key, "updated")
+			if i%2 == 0 {
+				write(ctx, c, key, "")
+			}
+		}
+	})
 	create(ctx, c, "/registry/z", "end")
 
 	seen, deleted, last := make(map[string]int64), 0, int64(0) // the revision of each object, as the watch has it

@@ -15,10 +15,10 @@ import (
 	"github.com/quorate/quorate/lab/behaviours/transcript"
 )
 
-// newIdempotent returns a writer, and a switch that drops the answer to the next transaction. The official client has no
-// such writer.
-func newIdempotent(ctx context.Context, s Site) (*idempotent.KV, *atomic.Bool, error) {
-	lose := new(atomic.Bool)
+// idempotentWrites drops the answer to every write. Each is executed once, and gets the response of that execution. The official
+// client has no such writer.
+func idempotentWrites(ctx context.Context, s Site, _ *transcript.Log) {
+	var lose atomic.Bool // the answer to the next transaction
 	cfg := s.config()
 	cfg.DialOptions = []grpc.DialOption{grpc.WithChainUnaryInterceptor(
 		func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
@@ -30,24 +30,7 @@ func newIdempotent(ctx context.Context, s Site) (*idempotent.KV, *atomic.Bool, e
 		})}
 	client, is := any(ok(clientv3.New(cfg))).(*quorate.Client)
 	want(is, "the client has no idempotent writes")
-	kv, err := idempotent.New(ctx, client, idempotent.Config{})
-	return kv, lose, err
-}
-
-func idempotentWrites(ctx context.Context, s Site, _ *transcript.Log) {
-	kv, lose, err := newIdempotent(ctx, s)
-	must(err)
-	writeIdempotently(ctx, kv, lose)
-}
-
-func idempotentOrRefused(ctx context.Context, s Site, _ *transcript.Log) {
-	if kv, lose, err := newIdempotent(ctx, s); err == nil {
-		writeIdempotently(ctx, kv, lose)
-	}
-}
-
-// writeIdempotently drops the answer to every write. Each is executed once, and gets the response of that execution.
-func writeIdempotently(ctx context.Context, kv *idempotent.KV, lose *atomic.Bool) {
+	kv := ok(idempotent.New(ctx, client, idempotent.Config{}))
 	for range 2 {
 		lose.Store(true)
 		put := ok(kv.Put(ctx, "k", "v", quorate.WithPrevKV()))

@@ -8,24 +8,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-func kubernetesTxn(ctx context.Context, c *clientv3.Client) {
-	first := create(ctx, c, "/kubernetes/a", "1")
-	again := ok(c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision("/kubernetes/a"), "=", 0)).
-		Then(clientv3.OpPut("/kubernetes/a", "x")).Commit())
-	want(!again.Succeeded, "created twice")
-	second := update(ctx, c, "/kubernetes/a", "2", first)
-	stale := ok(c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision("/kubernetes/a"), "=", first)).
-		Then(clientv3.OpPut("/kubernetes/a", "x")).Else(clientv3.OpGet("/kubernetes/a")).Commit())
-	kvs := stale.Responses[0].GetResponseRange().GetKvs()
-	want(!stale.Succeeded && len(kvs) == 1 && kvs[0].ModRevision == second, "a stale update: %v", stale)
-	for _, opts := range [][]clientv3.OpOption{{clientv3.WithRev(first)}, {clientv3.WithRev(first), clientv3.WithPrefix()}} {
-		old := ok(c.Get(ctx, "/kubernetes/a", opts...))
-		want(len(old.Kvs) == 1 && string(old.Kvs[0].Value) == "1", "at the first revision: %v", old.Kvs)
-	}
-	remove(ctx, c, "/kubernetes/a", second)
-	want(ok(c.Get(ctx, "/kubernetes/a")).Count == 0, "it is still there")
-}
-
 func largeValues(ctx context.Context, c *clientv3.Client) {
 	const n = 5
 	watch := created(ctx, c, "/large/", clientv3.WithPrefix())

@@ -98,22 +98,8 @@ func (s Site) do(ctx context.Context, acts ...site.Act) {
 
 // create writes a key that must not exist, as Kubernetes does, and returns its revision. It is understood by kine too.
 func create(ctx context.Context, c *clientv3.Client, key, value string, opts ...clientv3.OpOption) int64 {
-	return change(ctx, c, key, 0, clientv3.OpPut(key, value, opts...))
-}
-
-// update changes a key that was last changed at rev.
-func update(ctx context.Context, c *clientv3.Client, key, value string, rev int64) int64 {
-	return change(ctx, c, key, rev, clientv3.OpPut(key, value))
-}
-
-// remove deletes a key that was last changed at rev.
-func remove(ctx context.Context, c *clientv3.Client, key string, rev int64) int64 {
-	return change(ctx, c, key, rev, clientv3.OpDelete(key))
-}
-
-func change(ctx context.Context, c *clientv3.Client, key string, rev int64, op clientv3.Op) int64 {
-	resp := ok(c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", rev)).Then(op).Else(clientv3.OpGet(key)).Commit())
-	want(resp.Succeeded, "%s is not at revision %d", key, rev)
+	resp := ok(c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", 0)).Then(clientv3.OpPut(key, value, opts...)).Else(clientv3.OpGet(key)).Commit())
+	want(resp.Succeeded, "%s exists", key)
 	return resp.Header.Revision
 }
 
@@ -179,11 +165,6 @@ func created(ctx context.Context, c clientv3.Watcher, key string, opts ...client
 	must(resp.Err())
 	want(resp.Created, "the first response is %+v", resp)
 	return watch
-}
-
-// together calls functions concurrently. If one fails, so does the caller.
-func together(all ...func()) {
-	each(len(all), func(i int) { all[i]() })
 }
 
 // each calls f concurrently for 0 to n-1. If a call fails, so does the caller.

@@ -8,29 +8,8 @@ import (
 	"github.com/quorate/quorate/lab/behaviours/transcript"
 )
 
+// txns takes the branches of transactions. Op compares messages of comparisons, and the files protocol_* what a server makes of them.
 func txns(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	grant := ok(c.Grant(ctx, 3600))
-	for range 2 {
-		ok(c.Put(ctx, "txn/a", "m", clientv3.WithLease(grant.ID)))
-	}
-	for _, result := range []string{"=", "!=", "<", ">"} {
-		for _, cmp := range []clientv3.Cmp{
-			clientv3.Compare(clientv3.Value("txn/a"), result, "m"),
-			clientv3.Compare(clientv3.Version("txn/a"), result, 1),
-			clientv3.Compare(clientv3.CreateRevision("txn/a"), result, 1000),
-			clientv3.Compare(clientv3.ModRevision("txn/none"), result, 0),
-			clientv3.Compare(clientv3.LeaseValue("txn/a"), result, grant.ID),
-			clientv3.Compare(clientv3.Version("txn/").WithPrefix(), result, 2),
-			clientv3.Compare(clientv3.Version("txn/a").WithRange("txn/b"), result, 3),
-		} {
-			log.Step("if " + result)(c.Txn(ctx).If(cmp).Commit())
-		}
-	}
-	txnBranches(ctx, c, log)
-	log.Step("revoke")(c.Revoke(ctx, grant.ID))
-}
-
-func txnBranches(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	yes := clientv3.Compare(clientv3.Version("txn/none"), "=", 0)
 	no := clientv3.Compare(clientv3.Version("txn/none"), ">", 0)
 	put, get := clientv3.OpPut("txn/b", "1", clientv3.WithPrevKV()), clientv3.OpGet("txn/", clientv3.WithPrefix())

@@ -77,7 +77,6 @@ func watchRanges(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 		expected{"range", "watch/b", []clientv3.OpOption{clientv3.WithRange("watch/c")}, 3},
 		expected{"from key", "watch/b", []clientv3.OpOption{clientv3.WithFromKey()}, 4},
 		expected{"everything", "", []clientv3.OpOption{clientv3.WithPrefix()}, 5},
-		expected{"everything from the first key", "", []clientv3.OpOption{clientv3.WithFromKey()}, 5},
 	)
 	watchEach(ctx, c, log, func(value string) { putAll(ctx, c, value, "watch/a", "\x00") }, expected{"empty key", "", nil, 1})
 	log.Step("delete the empty key")(c.Delete(ctx, "\x00"))
@@ -100,19 +99,4 @@ func watchEvents(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 		expected{"no deletes", "events/", []clientv3.OpOption{prefix, clientv3.WithFilterDelete()}, 4},
 		expected{"fragments", "events/", []clientv3.OpOption{prefix, clientv3.WithFragment()}, 6},
 	)
-}
-
-// watchLeases watches keys that go with their lease.
-func watchLeases(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	opts := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithPrevKV()}
-	watching(ctx, c, log, "lease", "leased/", opts, func(watch clientv3.WatchChan) {
-		id := ok(c.Grant(ctx, 3600)).ID
-		ok(c.Txn(ctx).Then(
-			clientv3.OpPut("leased/b", "1", clientv3.WithLease(id)),
-			clientv3.OpPut("leased/a", "1", clientv3.WithLease(id)),
-		).Commit())
-		receive(log, "put", watch)
-		ok(c.Revoke(ctx, id))
-		receive(log, "gone", watch)
-	})
 }

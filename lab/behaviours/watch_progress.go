@@ -43,40 +43,6 @@ func watchProgress(ctx context.Context, c *clientv3.Client, log *transcript.Log)
 		log.Error("neither puts nor deletes: request", c.RequestProgress(ctx))
 		receive(log, "neither puts nor deletes", watch)
 	})
-	past(ctx, c, log)
-	notified(ctx, c, log)
-}
-
-// past requests progress of a watch that has delivered past events.
-func past(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	ctx = metadata.AppendToOutgoingContext(ctx, "progress", "past")
-	first := putAll(ctx, c, "1", "progress/past")
-	putAll(ctx, c, "1", "progress/none")
-	watching(ctx, c, log, "past", "progress/past", []clientv3.OpOption{clientv3.WithRev(first)}, func(watch clientv3.WatchChan) {
-		receive(log, "past: event", watch)
-		log.Error("past: request", c.RequestProgress(ctx))
-		receive(log, "past: progress", watch)
-	})
-}
-
-// notified waits for the notifications of a server whose interval is short. More of them may come until the watch ends.
-func notified(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	watch := c.Watch(ctx, "progress/notified", clientv3.WithProgressNotify(), clientv3.WithCreatedNotify())
-	receive(log, "notified: created", watch)
-	receive(log, "notified: first", watch)
-	receive(log, "notified: second", watch)
-	putAll(ctx, c, "1", "progress/notified")
-	log.Value("notified: event", events(watch, 1))
-	receive(log, "notified: third", watch)
-	cancel()
-	for resp := range watch {
-		if !resp.IsProgressNotify() {
-			record(log, "notified: at the end", resp)
-		}
-	}
-	log.Value("notified: end", "closed")
 }
 
 // watchEnds ends watches in every way that a program can.

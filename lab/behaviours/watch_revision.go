@@ -2,8 +2,6 @@ package behaviours
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -86,38 +84,4 @@ func watchCompacted(ctx context.Context, c *clientv3.Client, log *transcript.Log
 	receive(log, "before, created: end", watch)
 	watching(ctx, c, log, "the compacted revision itself", "compacted", []clientv3.OpOption{clientv3.WithRev(first + 1)},
 		func(watch clientv3.WatchChan) { receive(log, "the compacted revision itself", watch) })
-}
-
-// watchLarge watches large revisions, alone and together. It does not compare into how many responses several revisions
-// are split.
-func watchLarge(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	const puts = 8
-	value := strings.Repeat("v", 1<<20)
-	first := putAll(ctx, c, value, "large/0")
-	for i := 1; i < puts; i++ {
-		putAll(ctx, c, value, fmt.Sprintf("large/%d", i))
-	}
-	together := make([]clientv3.Op, 10)
-	for i := range together {
-		together[i] = clientv3.OpPut(fmt.Sprintf("together/%d", i), value[:100<<10])
-	}
-	prefix := clientv3.WithPrefix()
-	for _, w := range []struct {
-		name string
-		opts []clientv3.OpOption
-	}{
-		{"whole", []clientv3.OpOption{prefix}},
-		{"fragments", []clientv3.OpOption{prefix, clientv3.WithFragment()}},
-		{"fragments, previous", []clientv3.OpOption{prefix, clientv3.WithFragment(), clientv3.WithPrevKV()}},
-	} {
-		name := w.name
-		watching(ctx, c, log, name, "large/", append(w.opts, clientv3.WithRev(first)), func(watch clientv3.WatchChan) {
-			log.Value(name, events(watch, puts))
-		})
-		watching(ctx, c, log, name+", together", "together/", w.opts, func(watch clientv3.WatchChan) {
-			ok(c.Txn(ctx).Then(together...).Commit())
-			receive(log, name+", together", watch)
-		})
-	}
-	log.Step("clean up")(c.Delete(ctx, "large/", clientv3.WithPrefix()))
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,24 +27,14 @@ import (
 	"github.com/quorate/quorate/lab/servers"
 )
 
-// built compiles the program that is measured, once; remove removes it.
-var (
-	built = sync.OnceValues(func() (*servers.Program, error) {
-		p, err := servers.BuildProgram(context.Background(), "./bench/program", servers.Clients)
-		if err == nil {
-			remove = p.Remove
-		}
-		return p, err
-	})
-	remove = func() {}
-)
+// built compiles the program that is measured, once.
+var built = sync.OnceValues(func() (servers.Program, error) {
+	return servers.BuildProgram(context.Background(), "./bench/program", servers.Clients)
+})
 
 func TestMain(m *testing.M) {
 	lab.Main()
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
-		remove()
-		os.Exit(status)
-	}))
+	goleak.VerifyTestMain(m)
 }
 
 // BenchmarkClients runs all cases.

@@ -10,13 +10,13 @@ package servers
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/quorate/quorate/lab/internal/etcd34"
@@ -70,20 +70,21 @@ var OldProxy = Server{Name: "grpc-proxy 3.4", kind: grpcProxy}
 
 // Built returns the path of the server's executable if it was built before, "" if not.
 func (s Server) Built() string {
-	cache, err := os.UserCacheDir()
-	if err != nil {
+	if _, err := os.Stat(s.path()); err != nil {
 		return ""
 	}
-	path := filepath.Join(cache, "quorate", "servers", s.folder)
-	if _, err := os.Stat(path); err != nil {
-		return ""
-	}
-	return path
+	return s.path()
 }
 
-// Offers reports whether the server supports a setup: kine has no authentication and no quota.
+// path is where the executable is kept.
+func (s Server) path() string {
+	cache, _ := os.UserCacheDir() // without one the go command does not work either
+	return filepath.Join(cache, "quorate", "servers", s.folder)
+}
+
+// Offers reports whether the server supports a setup: kine has no authentication.
 func (s Server) Offers(setup site.Setup) bool {
-	return s.kind != kine || !slices.Contains([]site.Setup{site.Tokens, site.Quota, site.Auth}, setup)
+	return s.kind != kine || setup != site.Tokens && setup != site.Auth
 }
 
 // Build builds the server's executable, unless it is up to date, and returns its path. Today's Go cannot build etcd
@@ -91,10 +92,6 @@ func (s Server) Offers(setup site.Setup) bool {
 func (s Server) Build(ctx context.Context) (string, error) {
 	if s.folder == "" {
 		return etcd34.Find()
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("servers: %w", err)
 	}
 	lab, err := labFolder(ctx)
 	if err != nil {
@@ -104,8 +101,7 @@ func (s Server) Build(ctx context.Context) (string, error) {
 	if s.kind == kine {
 		program = "github.com/k3s-io/kine"
 	}
-	path := filepath.Join(cache, "quorate", "servers", s.folder)
-	return path, goBuild(ctx, filepath.Join(lab, "servers", s.folder), path, program)
+	return s.path(), goBuild(ctx, filepath.Join(lab, "servers", s.folder), s.path(), program)
 }
 
 // goBuild builds a package as the module in folder has it, outside of any workspace.
@@ -143,11 +139,14 @@ var Clients = []Client{Official, Quorate}
 
 const official = "go.etcd.io/etcd/client/v3"
 
-// build compiles a program that imports the official client, and returns its path in dir. For Quorate, the shim takes the
-// place of the official module. An error ends it, see package fatal.
-func (c Client) build(ctx context.Context, dir, program string, flags ...string) string {
+// build compiles a program that imports the official client, and returns its path. For Quorate, the shim takes the place of the
+// official module. What is up to date is not linked again; each program that builds has a folder of its own, so that none
+// replaces what another one runs. An error ends it, see package fatal.
+func (c Client) build(ctx context.Context, program string, flags ...string) string {
 	lab := fatal.OK(labFolder(ctx))
 	root := filepath.Dir(lab)
+	dir := filepath.Join(root, ".cache", "programs", filepath.Base(os.Args[0]))
+	fatal.If(os.MkdirAll(dir, 0o700))
 	modfile := filepath.Join(dir, string(c)+".mod")
 	for _, extension := range []string{"mod", "sum"} {
 		content := fatal.OK(os.ReadFile(filepath.Join(lab, "go."+extension)))
@@ -160,45 +159,28 @@ func (c Client) build(ctx context.Context, dir, program string, flags ...string)
 	if out, err := exec.CommandContext(ctx, "go", append(edit, modfile)...).CombinedOutput(); err != nil {
 		fatal.If(fmt.Errorf("servers: go mod edit: %w\n%s", err, out))
 	}
-	path := filepath.Join(dir, filepath.Base(program)+"-"+string(c))
-	fatal.If(goBuild(ctx, lab, path, append([]string{"-modfile", modfile}, append(flags, program)...)...))
+	path := filepath.Join(dir, string(c))
+	fatal.If(goBuild(ctx, lab, path, append([]string{"-buildvcs=false", "-modfile", modfile}, append(flags, program)...)...))
 	return path
 }
 
-// Program is a program of the lab, compiled with clients.
-type Program struct {
-	// Paths are those of its executables.
-	Paths map[Client]string
-
-	dir string
-}
+// Program has the paths of a program of the lab, compiled with clients.
+type Program map[Client]string
 
 // BuildProgram compiles a program, such as "./behaviours/program", once for each client. Flags are those of go build.
-func BuildProgram(ctx context.Context, program string, clients []Client, flags ...string) (*Program, error) {
-	dir, err := os.MkdirTemp("", "quorate-program-")
-	if err != nil {
-		return nil, err
-	}
-	p := &Program{make(map[Client]string), dir}
-	err = fatal.Catch(func() {
+func BuildProgram(ctx context.Context, program string, clients []Client, flags ...string) (Program, error) {
+	p := make(Program)
+	return p, fatal.Catch(func() {
 		for _, c := range clients {
-			p.Paths[c] = c.build(ctx, dir, program, flags...)
+			p[c] = c.build(ctx, program, flags...)
 		}
 	})
-	if err != nil {
-		p.Remove()
-		return nil, err
-	}
-	return p, nil
 }
-
-// Remove removes the program.
-func (p *Program) Remove() { _ = os.RemoveAll(p.dir) }
 
 // Run runs the program with a client in a process of its own, which reads in and prints out, both as JSON. Its standard input
 // stays open until it exits; it closes earlier if this process dies.
-func (p *Program) Run(ctx context.Context, c Client, in, out any, args ...string) error {
-	cmd := exec.CommandContext(ctx, p.Paths[c], args...)
+func (p Program) Run(ctx context.Context, c Client, in, out any, args ...string) error {
+	cmd := exec.CommandContext(ctx, p[c], args...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdin, err := cmd.StdinPipe()
@@ -209,17 +191,14 @@ func (p *Program) Run(ctx context.Context, c Client, in, out any, args ...string
 		return err
 	}
 	printed, err := cmd.Output()
-	switch cause := context.Cause(ctx); {
-	case err != nil && cause != nil: // the end of ctx has killed the process
-		return fmt.Errorf("%w: %s", cause, strings.TrimSpace(stderr.String()))
-	case err != nil:
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+	if err != nil { // the end of ctx kills the process
+		return fmt.Errorf("%w: %s", cmp.Or(context.Cause(ctx), err), strings.TrimSpace(stderr.String()))
 	}
 	return json.Unmarshal(printed, out)
 }
 
 // Behave runs behaviours of ./behaviours/program on a site with a client, in this order.
-func (p *Program) Behave(ctx context.Context, c Client, s site.Site, names ...string) (o site.Outcome, err error) {
+func (p Program) Behave(ctx context.Context, c Client, s site.Site, names ...string) (o site.Outcome, err error) {
 	err = p.Run(ctx, c, s, &o, names...)
 	return o, err
 }

@@ -24,7 +24,7 @@ const testTimeout = time.Minute
 func TestActs(t *testing.T) {
 	path := etcd34.Path(t)
 	for _, s := range []Server{All[0], OldProxy} {
-		for _, setup := range []site.Setup{site.Own, site.Tokens, site.TLS, site.Quota} {
+		for _, setup := range []site.Setup{site.Own, site.Tokens, site.TLS} {
 			t.Run(s.Name+", "+string(setup), func(t *testing.T) {
 				ctx := grpctest.Within(t, testTimeout)
 				require.True(t, s.Offers(setup))
@@ -54,5 +54,5 @@ func TestActs(t *testing.T) {
 func TestKineOffersNoTokens(t *testing.T) {
 	kine := All[len(All)-1]
 	require.True(t, kine.Offers(site.Plain) && kine.Offers(site.TLS))
-	require.False(t, kine.Offers(site.Tokens) || kine.Offers(site.Auth) || kine.Offers(site.Quota))
+	require.False(t, kine.Offers(site.Tokens) || kine.Offers(site.Auth))
 }

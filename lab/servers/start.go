@@ -46,8 +46,6 @@ func (s Server) Start(ctx context.Context, path string, setup site.Setup) (*Runn
 func (r *Running) start(ctx context.Context, s Server, path string, setup site.Setup) error {
 	cfg := s.Config(path)
 	switch setup {
-	case site.Quota:
-		cfg.Args = append(cfg.Args, "--quota-backend-bytes=16777216")
 	case site.Tokens:
 		tokens, err := tokenFlag(r.dir, 2*time.Second)
 		if err != nil {

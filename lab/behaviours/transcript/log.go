@@ -45,20 +45,20 @@ func (l *Log) Alias(text, name string) {
 //
 //	log.Step("get")(client.Get(ctx, "key"))
 func (l *Log) Step(step string) func(result any, err error) {
-	return func(result any, err error) { l.add(step, l.render(result), err) }
+	return func(result any, err error) { l.add(step, render(result), err) }
 }
 
 // Error records a step that returns nothing but an error.
 func (l *Log) Error(step string, err error) { l.add(step, "", err) }
 
 // Value records something that was observed.
-func (l *Log) Value(step string, value any) { l.add(step, l.render(value), nil) }
+func (l *Log) Value(step string, value any) { l.add(step, render(value), nil) }
 
 // Panic calls f and records the value that it panics with.
 func (l *Log) Panic(step string, f func()) {
 	defer func() {
 		if v := recover(); v != nil {
-			l.add(step, "panic: "+l.render(v), nil)
+			l.add(step, "panic: "+render(v), nil)
 			return
 		}
 		l.add(step, "no panic", nil)

@@ -4,94 +4,69 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"reflect"
-	"strings"
 )
 
 // maxText is the longest text that is written out; longer ones are represented by their length and digest.
 const maxText = 100
 
-// render writes a value by its exported fields, one to a line. Fields with their zero value are left out; an empty
-// slice differs from a nil one.
-func (l *Log) render(value any) string {
+// render writes a value with its type and its exported fields.
+func render(value any) string {
 	if value == nil {
 		return "nil"
 	}
-	var out strings.Builder
-	v := reflect.ValueOf(value)
-	fmt.Fprintf(&out, "%s ", v.Type())
-	write(&out, v, "")
-	return strings.TrimRight(out.String(), "\n")
+	return fmt.Sprintf("%T %v", value, observed(reflect.ValueOf(value)))
 }
 
-func write(out *strings.Builder, v reflect.Value, indent string) {
+// observed returns what is to be compared of a value, as package fmt writes it in one way: a structure is a map of its exported
+// fields without those that are zero. An empty slice differs from a nil one.
+func observed(v reflect.Value) any {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
 		if v.IsNil() {
-			out.WriteString("nil\n")
-			return
+			return nil
 		}
-		write(out, v.Elem(), indent)
+		return observed(v.Elem())
 	case reflect.Struct:
-		writeStruct(out, v, indent)
-	case reflect.Slice, reflect.Array:
-		writeList(out, v, indent)
+		return fields(v)
+	case reflect.Slice:
+		if v.IsNil() {
+			return nil
+		}
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return text(string(v.Bytes()))
+		}
+		list := make([]any, v.Len())
+		for i := range list {
+			list[i] = observed(v.Index(i))
+		}
+		return list
 	case reflect.Map:
-		if v.Len() == 0 { // a nil one is like an empty one
-			out.WriteString("{}\n")
-			return
+		all := make(map[any]any, v.Len())
+		for key, value := range v.Seq2() {
+			all[key.Interface()] = observed(value)
 		}
-		fmt.Fprintf(out, "%#v\n", v) // sorted by key
+		return all
 	case reflect.String:
-		fmt.Fprintln(out, text(v.String()))
-	case reflect.Func, reflect.Chan:
-		fmt.Fprintf(out, "nil: %t\n", v.IsNil())
+		return text(v.String())
 	default:
-		fmt.Fprintln(out, v)
+		return v.Interface()
 	}
 }
 
-func writeStruct(out *strings.Builder, v reflect.Value, indent string) {
-	out.WriteString("{\n")
+// fields returns the exported fields that are not zero. Of those that vary it says no more, unless they are negative.
+func fields(v reflect.Value) map[string]any {
+	all := make(map[string]any)
 	for i := range v.NumField() {
-		field := v.Type().Field(i)
-		if !field.IsExported() || v.Field(i).IsZero() {
-			continue
+		field, value := v.Type().Field(i), v.Field(i)
+		switch {
+		case !field.IsExported() || value.IsZero():
+		case varies(v.Type().Name()+"."+field.Name) && !(value.CanInt() && value.Int() < 0):
+			all[field.Name] = "(set)"
+		default:
+			all[field.Name] = observed(value)
 		}
-		fmt.Fprintf(out, "%s  %s: ", indent, field.Name)
-		if varies(v.Type().Name() + "." + field.Name) {
-			writeSign(out, v.Field(i))
-			continue
-		}
-		write(out, v.Field(i), indent+"  ")
 	}
-	out.WriteString(indent + "}\n")
-}
-
-// writeSign writes no more of a value that is not zero than whether it is negative.
-func writeSign(out *strings.Builder, v reflect.Value) {
-	if v.CanInt() && v.Int() < 0 {
-		fmt.Fprintln(out, v)
-		return
-	}
-	out.WriteString("(set)\n")
-}
-
-func writeList(out *strings.Builder, v reflect.Value, indent string) {
-	switch {
-	case v.Kind() == reflect.Slice && v.IsNil():
-		out.WriteString("nil\n")
-	case v.Type().Elem().Kind() == reflect.Uint8 && v.Kind() == reflect.Slice:
-		fmt.Fprintln(out, text(string(v.Bytes())))
-	case v.Len() == 0:
-		out.WriteString("[]\n")
-	default:
-		out.WriteString("[\n")
-		for i := range v.Len() {
-			out.WriteString(indent + "  ")
-			write(out, v.Index(i), indent+"  ")
-		}
-		out.WriteString(indent + "]\n")
-	}
+	return all
 }
 
 func text(s string) string {

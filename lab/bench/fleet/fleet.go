@@ -43,7 +43,7 @@ func startFleet(ctx context.Context, opts options, kind servers.Client, job clie
 		part := job
 		part.Clients = (opts.clients + i) / opts.processes
 		work.Go(func() (err error) {
-			f.processes[i], err = startProcess(ctx, opts.program.Paths[kind], part)
+			f.processes[i], err = startProcess(ctx, opts.program[kind], part)
 			return err
 		})
 	}

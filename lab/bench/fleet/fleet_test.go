@@ -55,13 +55,8 @@ func TestFleetIsCounted(t *testing.T) {
 	}
 }
 
-// built is the program, which TestMain removes.
-var built = sync.OnceValues(func() (*servers.Program, error) {
-	p, err := servers.BuildProgram(context.Background(), "./bench/program", servers.Clients)
-	if err == nil {
-		remove = p.Remove
-	}
-	return p, err
+var built = sync.OnceValues(func() (servers.Program, error) {
+	return servers.BuildProgram(context.Background(), "./bench/program", servers.Clients)
 })
 
 // build returns options, with the programs.
@@ -85,7 +80,7 @@ func (r result) value(t *testing.T, metric string, kind servers.Client) float64 
 func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	opts := build(t, "--clients", "2", "--phase", "idle", "--length", "1h")
-	_, err := startProcess(ctx, opts.program.Paths[servers.Quorate], clients.Job{})
+	_, err := startProcess(ctx, opts.program[servers.Quorate], clients.Job{})
 	require.ErrorContains(t, err, "no available endpoints", "a process that cannot start says why")
 	_, err = measure(ctx, opts, func(what string) {
 		if what == "official: idle, 1h0m0s" {

@@ -64,7 +64,6 @@ func run(ctx context.Context, opts options) (err error) {
 	if opts.program, err = servers.BuildProgram(ctx, "./bench/program", servers.Clients); err != nil {
 		return err
 	}
-	defer opts.program.Remove()
 	results, err := measure(ctx, opts, func(what string) { log.Print(what) })
 	return errors.Join(err, writeTable(os.Stdout, opts, results))
 }
@@ -102,7 +101,7 @@ func measureKind(ctx context.Context, opts options, kind servers.Client, results
 type options struct {
 	clients   int
 	processes int
-	program   *servers.Program // by kind
+	program   servers.Program // by kind
 	phases    []phase
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"flag"
 	"io"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -17,15 +16,9 @@ import (
 	"github.com/quorate/quorate/lab/servers"
 )
 
-// remove removes what experiments have built.
-var remove = func() {}
-
 func TestMain(m *testing.M) {
 	lab.Main()
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
-		remove()
-		os.Exit(status)
-	}))
+	goleak.VerifyTestMain(m)
 }
 
 func TestBadUsage(t *testing.T) {

@@ -77,7 +77,6 @@ func measure(ctx context.Context) (t table, err error) {
 	if err != nil {
 		return t, err
 	}
-	defer p.Remove()
 	t.rows = slices.DeleteFunc(slices.Clone(behaviours.All), func(b behaviours.Behaviour) bool {
 		return b.Area == "" || !onlyRow.MatchString(b.String())
 	})
@@ -101,9 +100,9 @@ func measure(ctx context.Context) (t table, err error) {
 }
 
 // measure runs behaviours on a server with both clients, several at the same time. A behaviour that only one client failed is
-// run again, two at a time, because a busy machine is no difference between them. The short form repeats only what decides its
-// outcome.
-func (c column) measure(ctx context.Context, p *servers.Program, path string) error {
+// run again, two at a time, because a busy machine is no difference between them; the second try counts. The short form repeats
+// only what decides its outcome.
+func (c column) measure(ctx context.Context, p servers.Program, path string) error {
 	shared := make(map[site.Setup][]int) // the rows that follow each other on the same servers
 	var own [][]int
 	for i, b := range c.rows {
@@ -128,7 +127,7 @@ func (c column) measure(ctx context.Context, p *servers.Program, path string) er
 	return c.runAll(ctx, p, path, 2, again)
 }
 
-func (c column) runAll(ctx context.Context, p *servers.Program, path string, atOnce int, jobs [][]int) error {
+func (c column) runAll(ctx context.Context, p servers.Program, path string, atOnce int, jobs [][]int) error {
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(atOnce)
 	for _, rows := range jobs {
@@ -139,7 +138,7 @@ func (c column) runAll(ctx context.Context, p *servers.Program, path string, atO
 
 // run runs rows with both clients, each on a server of its own: the two have the same history. Servers on which something
 // went wrong are not used again.
-func (c column) run(ctx context.Context, p *servers.Program, path string, rows []int) error {
+func (c column) run(ctx context.Context, p servers.Program, path string, rows []int) error {
 	var pair []*servers.Running
 	end := func() {
 		for _, server := range pair {
@@ -160,7 +159,7 @@ func (c column) run(ctx context.Context, p *servers.Program, path string, rows [
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		c.cells[i] = c.cells[i].or(shown)
+		c.cells[i] = &shown
 		if shown.kind() != both {
 			end()
 		}
@@ -170,7 +169,7 @@ func (c column) run(ctx context.Context, p *servers.Program, path string, rows [
 
 // show runs a behaviour with both clients at the same time. If both complete, their transcripts must be equal. If the server
 // does not support a step, neither client shows the behaviour.
-func (c column) show(ctx context.Context, p *servers.Program, pair []*servers.Running, b behaviours.Behaviour) cell {
+func (c column) show(ctx context.Context, p servers.Program, pair []*servers.Running, b behaviours.Behaviour) cell {
 	var outcomes [2]site.Outcome
 	var work sync.WaitGroup
 	for i, client := range servers.Clients {
@@ -190,20 +189,18 @@ func (c column) show(ctx context.Context, p *servers.Program, pair []*servers.Ru
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
+var unsupported = regexp.MustCompile("not implemented|not supported|unsupported")
+
 // lacking returns the first step of which kine says that it has no such thing, "" if there is none.
 func lacking(entries []transcript.Entry) string {
-	for _, e := range entries {
-		for _, text := range []string{"not implemented", "not supported", "unsupported"} {
-			if strings.Contains(e.Error, text) {
-				return oneLine(e.Step + ": " + e.Error)
-			}
-		}
+	if i := slices.IndexFunc(entries, func(e transcript.Entry) bool { return unsupported.MatchString(e.Error) }); i >= 0 {
+		return oneLine(entries[i].Step + ": " + entries[i].Error)
 	}
 	return ""
 }
 
 // play runs the program for a behaviour.
-func play(ctx context.Context, p *servers.Program, client servers.Client, at site.Site, b behaviours.Behaviour) site.Outcome {
+func play(ctx context.Context, p servers.Program, client servers.Client, at site.Site, b behaviours.Behaviour) site.Outcome {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit+grace, fmt.Errorf("nothing within %v", limit+grace))
 	defer cancel()
 	at.Limit = limit

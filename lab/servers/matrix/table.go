@@ -27,21 +27,6 @@ type column struct {
 // cell is the failure of a behaviour, "" for none.
 type cell struct{ official, quorate string }
 
-// or returns the cell after another try: a client shows a behaviour if it does so in one of the tries. Transcripts are
-// compared only if the official client completes, so Quorate must pass in a try in which it does, unless there is none.
-func (c *cell) or(try cell) *cell {
-	if c == nil {
-		return &try
-	}
-	if try.quorate != "" || try.official != "" && c.official == "" {
-		try.quorate = c.quorate
-	}
-	if c.official == "" {
-		try.official = ""
-	}
-	return &try
-}
-
 // kind says which clients showed a behaviour.
 type kind string
 

@@ -28,19 +28,6 @@ func TestCells(t *testing.T) {
 	require.Contains(t, example.text(true), "KV: put")
 }
 
-func TestTwoTries(t *testing.T) {
-	var none *cell
-	require.Equal(t, worse, none.or(cell{quorate: "other"}).kind())
-	first := &cell{quorate: "other"}
-	require.Equal(t, both, first.or(cell{}).kind())
-	require.Equal(t, worse, first.or(cell{quorate: "again"}).kind())
-	require.Equal(t, worse, first.or(cell{official: "broken"}).kind(), "nothing to compare with")
-	first = &cell{official: "broken"}
-	require.Equal(t, both, first.or(cell{}).kind())
-	require.Equal(t, better, first.or(cell{official: "again"}).kind())
-	require.Equal(t, better, first.or(cell{"again", "broken"}).kind())
-}
-
 func TestPage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "page.md")
 	require.NoError(t, os.WriteFile(path, []byte("before\n"+beginMark+"old\n"+endMark+"after\n"), 0o600))

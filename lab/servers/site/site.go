@@ -29,8 +29,6 @@ const (
 	Tokens Setup = "tokens"
 	// TLS is a server that demands client certificates.
 	TLS Setup = "TLS"
-	// Quota is a server with a quota of 16 MiB.
-	Quota Setup = "quota"
 	// None is no server.
 	None Setup = "none"
 	// Single is a new server for all recorded behaviours of this setup, one after the other; Secured is the same with TLS.
