@@ -2,7 +2,7 @@
 // names fail. It checks that all channels keep their backends.
 //
 // There is a trial for each resolver: a source, real backends that are added and removed, and channels. The
-// sources are a DNS server, the etcd cluster of the run, and an API server in memory; they are dead, slow,
+// sources are a DNS server, the etcd cluster of the run, and an API server in memory; they are dead,
 // restarted and compacted, refuse, or name nothing or a part of the backends, in an order that the seed
 // gives. Some channels make calls, some go idle and connect again, some are closed and opened again, and
 // now and then all are, even in the middle of faults.
