@@ -61,7 +61,7 @@ func (c *Cluster) commandLocked(m *Member) *exec.Cmd {
 	}
 	cmd := exec.Command(c.program.path, args...)
 	cmd.Args[0] = c.program.argv0
-	cmd.Env = environment(os.Environ(), m.peerProxy.url())
+	cmd.Env = environment(os.Environ(), m.proxy)
 	cmd.Dir = c.dir
 	return cmd
 }
@@ -83,7 +83,7 @@ func (c *Cluster) flagsLocked(m *Member) []string {
 		"--advertise-client-urls=" + m.Endpoint(),
 		"--initial-cluster=" + strings.Join(members, ","),
 		"--initial-cluster-token=" + filepath.Base(c.dir),
-		"--heartbeat-interval=" + milliseconds(c.cfg.Heartbeat),
+		"--heartbeat-interval=" + milliseconds(c.cfg.Election/10),
 		"--election-timeout=" + milliseconds(c.cfg.Election),
 		"--logger=zap",
 		"--log-outputs=stderr",

@@ -116,14 +116,16 @@ func (m *Member) prepare() {
 	c.onClose(m.ports.peer.Release)
 	m.client = fatal.OK(link.Listen(""))
 	c.onClose(m.client.Close)
-	peers := make(map[string]*link.Link)
+	peers := make(peerProxy)
 	for to, l := range c.links[m.index] {
 		if l != nil {
 			peers[peerAddress(to)] = l
 		}
 	}
-	m.peerProxy = fatal.OK(newPeerProxy(peers))
-	c.onClose(m.peerProxy.close)
+	url, closeProxy, err := peers.serve()
+	fatal.If(err)
+	m.proxy = url
+	c.onClose(closeProxy)
 	m.control = fatal.OK(m.newControl())
 	c.onClose(m.control.Close)
 }

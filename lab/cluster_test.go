@@ -85,7 +85,7 @@ func TestStartErrors(t *testing.T) {
 			lab.Config{Members: -1, ClientCertAuth: true},
 			[]string{"Config.Members", "Config.ClientCertAuth"},
 		},
-		"election too short":          {lab.Config{Heartbeat: time.Second}, []string{"ended while starting", "--election-timeout[500ms]"}},
+		"election too long":           {lab.Config{Election: time.Minute}, []string{"ended while starting", "--election-timeout[60000ms]"}},
 		"no such binary":              {lab.Config{Binary: "/nonexistent/etcd"}, []string{"Config.Binary", "/nonexistent/etcd"}},
 		"binary is not etcd":          {lab.Config{Binary: "true"}, []string{"ended while starting: exit status 0"}},
 		"no such directory":           {lab.Config{Dir: "/nonexistent"}, []string{"data directory", "/nonexistent"}},

@@ -11,9 +11,8 @@ import (
 
 // Defaults and limits of a Config.
 const (
-	DefaultMembers   = 3
-	DefaultHeartbeat = 50 * time.Millisecond
-	DefaultElection  = 500 * time.Millisecond
+	DefaultMembers  = 3
+	DefaultElection = 500 * time.Millisecond
 
 	// maxMembers is above the seven that etcd advises as the largest cluster, and
 	// what one machine can run.
@@ -25,12 +24,8 @@ const (
 type Config struct {
 	// Members is the number of members, 1 to 9. Default 3.
 	Members int
-	// Heartbeat is the interval of the leader's heartbeats, in whole milliseconds.
-	// Default 50 ms, half of etcd's own default, so that a lost leader is replaced
-	// in about a second.
-	Heartbeat time.Duration
-	// Election is the election timeout, in whole milliseconds, at least five
-	// heartbeats, or etcd refuses it. Default 500 ms.
+	// Election is the election timeout, in whole milliseconds. Default 500 ms, half of etcd's own
+	// default, so that a lost leader is replaced in about a second. The leader's heartbeats are a tenth of it apart.
 	Election time.Duration
 	// TLS makes members serve their clients over TLS, with certificates of a CA
 	// made for this cluster. See Cluster.TLSFiles and Cluster.ClientTLS.
@@ -80,7 +75,6 @@ func (c Config) complete() (Config, error) {
 		c.Members = cmp.Or(c.Members, 1)
 	}
 	c.Members = cmp.Or(c.Members, DefaultMembers)
-	c.Heartbeat = cmp.Or(c.Heartbeat, DefaultHeartbeat)
 	c.Election = cmp.Or(c.Election, DefaultElection)
 	c.Dir = cmp.Or(c.Dir, os.TempDir())
 	c.StartTimeout = cmp.Or(c.StartTimeout, time.Minute)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,9 +86,9 @@ func TestPeerProxy(t *testing.T) {
 	defer func() { _ = peer.Close() }()
 	l := link.New(peer.Addr().String())
 	defer func() { assert.NoError(t, l.Close()) }()
-	d, err := newPeerProxy(map[string]*link.Link{known: l})
+	url, closeProxy, err := peerProxy{known: l}.serve()
 	require.NoError(t, err)
-	defer func() { assert.NoError(t, d.close()) }()
+	defer func() { assert.NoError(t, closeProxy()) }()
 
 	for _, test := range []struct {
 		name, request, answer string
@@ -97,7 +98,7 @@ func TestPeerProxy(t *testing.T) {
 		{"not HTTP", "\x16\x03\x01\r\n\r\n", "HTTP/1.1 400 Bad Request\r\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			nc := dialPeerProxy(t, d, test.request)
+			nc := dialPeerProxy(t, url, test.request)
 			answer, err := io.ReadAll(nc)
 			require.NoError(t, err)
 			assert.Equal(t, test.answer, string(answer[:min(len(answer), len(test.answer))]))
@@ -105,7 +106,7 @@ func TestPeerProxy(t *testing.T) {
 		})
 	}
 	t.Run("peer", func(t *testing.T) {
-		nc := dialPeerProxy(t, d, "CONNECT "+known+" HTTP/1.1\r\nHost: "+known+"\r\n\r\n")
+		nc := dialPeerProxy(t, url, "CONNECT "+known+" HTTP/1.1\r\nHost: "+known+"\r\n\r\n")
 		far, err := peer.Accept()
 		require.NoError(t, err)
 		_, err = io.WriteString(far, "hello")
@@ -116,18 +117,18 @@ func TestPeerProxy(t *testing.T) {
 		assert.Equal(t, "HTTP/1.1 200 OK\r\n\r\nhello", string(all))
 	})
 	t.Run("close does not wait for the silent", func(t *testing.T) {
-		silent := dialPeerProxy(t, d, http.MethodConnect)
+		silent := dialPeerProxy(t, url, http.MethodConnect)
 		began := time.Now()
-		require.NoError(t, d.close())
+		require.NoError(t, closeProxy())
 		assert.Less(t, time.Since(began), connectTimeout)
 		_, err := silent.Read(make([]byte, 1))
 		assert.Error(t, err)
 	})
 }
 
-func dialPeerProxy(t *testing.T, d *peerProxy, request string) net.Conn {
+func dialPeerProxy(t *testing.T, url, request string) net.Conn {
 	t.Helper()
-	nc, err := net.Dial("tcp", d.listener.Addr().String())
+	nc, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = nc.Close() })
 	require.NoError(t, nc.SetDeadline(time.Now().Add(soon)))

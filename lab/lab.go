@@ -6,8 +6,7 @@
 // processes: [Member.Stop] freezes one as a hung host does, [Member.Kill] ends one
 // as a crash does. Clients reach a member through its [Cluster.ClientLink], and
 // every member reaches every other through a link of its own, [Cluster.PeerLink],
-// so that each way can be cut, blackholed, delayed and throttled alone; see package
-// link.
+// so that each way can be cut, blackholed and delayed alone; see package link.
 //
 // A program, or the TestMain of a package, that starts a cluster calls [Main]
 // before anything else:

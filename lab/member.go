@@ -34,13 +34,13 @@ var (
 // Member is one member of a cluster. Its methods may be called from several
 // goroutines.
 type Member struct {
-	cluster   *Cluster
-	index     int
-	name      string
-	client    *link.Link       // from clients to this member
-	peerProxy *peerProxy       // hands what this member dials to peers
-	control   *grpc.ClientConn // straight to the member
-	login     atomic.Pointer[login]
+	cluster *Cluster
+	index   int
+	name    string
+	client  *link.Link       // from clients to this member
+	proxy   string           // the URL of the proxy that hands what this member dials to peers
+	control *grpc.ClientConn // straight to the member
+	login   atomic.Pointer[login]
 	// ports are where the member listens, behind the links. On Linux they stay reserved while it does not run; elsewhere
 	// another process may take them, and then the member does not start again.
 	ports struct{ client, peer *port.Port }

@@ -16,39 +16,27 @@ import (
 // end of its CONNECT request.
 const connectTimeout = 5 * time.Second
 
-// peerProxy is the HTTP proxy through which one member dials its peers. It knows who
+// peerProxy is the HTTP proxy through which one member dials its peers, with the links by peer address. It knows who
 // dials, since no other member uses it, and learns the peer from the CONNECT request;
 // the connection then belongs to the link between the two.
-type peerProxy struct {
-	listener net.Listener
-	server   http.Server
-	links    map[string]*link.Link // by peer address
-	served   chan struct{}         // closed when the server has ended
-}
+type peerProxy map[string]*link.Link
 
-// newPeerProxy starts a proxy that hands connections to the links, by the peer
-// address that is asked for.
-func newPeerProxy(links map[string]*link.Link) (*peerProxy, error) {
+// serve starts the proxy. closeProxy frees its port and ends the requests that are being read; the links are closed by their owner.
+func (p peerProxy) serve() (url string, closeProxy func() error, err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("lab: no port for the peer proxy: %w", err)
+		return "", nil, fmt.Errorf("lab: no port for the peer proxy: %w", err)
 	}
-	p := &peerProxy{listener: listener, links: links, served: make(chan struct{})}
-	p.server = http.Server{Handler: p, ReadHeaderTimeout: connectTimeout, ErrorLog: log.New(io.Discard, "", 0)}
-	go func() {
-		defer close(p.served)
-		_ = p.server.Serve(listener) // until close
-	}()
-	return p, nil
+	server := &http.Server{Handler: p, ReadHeaderTimeout: connectTimeout, ErrorLog: log.New(io.Discard, "", 0)}
+	go func() { _ = server.Serve(listener) }() // until it is closed
+	return "http://" + listener.Addr().String(), server.Close, nil
 }
-
-func (p *peerProxy) url() string { return "http://" + p.listener.Addr().String() }
 
 // ServeHTTP answers a CONNECT request and gives the connection to its link. On a
 // link that is cut the connection is reset, after the answer, as if the peer had
 // done it.
-func (p *peerProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	target, known := p.links[r.Host]
+func (p peerProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	target, known := p[r.Host]
 	if r.Method != http.MethodConnect || !known {
 		w.Header().Set("Connection", "close")
 		http.Error(w, "the peer proxy does not serve this", http.StatusForbidden)
@@ -64,12 +52,4 @@ func (p *peerProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	target.Go(conn)
-}
-
-// close frees the port and ends the requests that are being read. The links are
-// closed by their owner.
-func (p *peerProxy) close() error {
-	err := p.server.Close()
-	<-p.served
-	return err
 }

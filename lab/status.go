@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -230,21 +229,10 @@ func (c *Cluster) checkReady(ctx context.Context) error {
 	for _, a := range answers {
 		if a.err != nil || c.runningMember(a.reply.GetLeader()) == nil ||
 			a.reply.GetLeader() != first.GetLeader() || a.reply.GetRaftTerm() != first.GetRaftTerm() {
-			return fmt.Errorf("%v%s", answers, c.ended())
+			return fmt.Errorf("%v", answers)
 		}
 	}
 	return nil
-}
-
-// ended says which members' processes are over, and how they ended.
-func (c *Cluster) ended() string {
-	var text strings.Builder
-	for _, m := range c.members {
-		if p := m.lastRun(); p != nil && !p.Alive() {
-			fmt.Fprintf(&text, "; %s ended: %v", m.name, p.Cause())
-		}
-	}
-	return text.String()
 }
 
 // runningMember returns the running member of an etcd id, nil if there is none.

@@ -72,8 +72,8 @@ that takes too long counts as a violation. A violation is also shown as a page f
 func newResolversCommand(run soakRunner) *cobra.Command {
 	cfg := &resolvers.Config{}
 	cmd := newSoak(run, cfg, "resolvers", "Resolve names whose sources fail, and check that channels keep their backends", `
-has many gRPC channels follow backends that come and go, by DNS, etcd, Kubernetes and
-static targets at the same time, while the DNS server, the members of etcd and an API
+has many gRPC channels follow backends that come and go, by DNS, etcd and Kubernetes
+at the same time, while the DNS server, the members of etcd and an API
 server in memory fail, answer wrongly, and name nothing or a part for a moment. Some
 channels go idle, and some are closed and opened again.
 

@@ -18,7 +18,7 @@ import (
 // leader while the machine is busy.
 func threeMembers(t *testing.T) *lab.Cluster {
 	t.Helper()
-	return start(t, lab.Config{Heartbeat: 200 * time.Millisecond, Election: 2 * time.Second, Args: []string{"--strict-reconfig-check=false"}})
+	return start(t, lab.Config{Election: 2 * time.Second, Args: []string{"--strict-reconfig-check=false"}})
 }
 
 // hex returns an id as etcdctl prints it.

@@ -63,7 +63,7 @@ func startEtcd(t *testing.T) *lab.Cluster {
 	t.Helper()
 	cfg := servers.BuiltIn.Config("")
 	// etcd's own defaults: the shortest lease depends on them.
-	cfg.Heartbeat, cfg.Election = 100*time.Millisecond, time.Second
+	cfg.Election = time.Second
 	return labtest.Start(t, cfg)
 }
 

@@ -41,8 +41,7 @@ func look(c *lab.Cluster, leader *lab.Member) []string {
 		if m.Stopped() {
 			say(m, "stopped")
 		}
-		if c.ClientLink(m).Condition(link.Forward).State == link.Blackholed &&
-			c.ClientLink(m).Condition(link.Reverse).State == link.Blackholed {
+		if c.ClientLink(m).Condition(link.Forward).Blackholed && c.ClientLink(m).Condition(link.Reverse).Blackholed {
 			say(m, "unreachable")
 		}
 		if c.ClientLink(m).Condition(link.Reverse).Delay > 0 {
@@ -51,7 +50,7 @@ func look(c *lab.Cluster, leader *lab.Member) []string {
 		cut, late, others := 0, 0, c.Others(m)
 		for _, other := range others {
 			to, from := c.PeerLink(m, other), c.PeerLink(other, m)
-			if to.Condition(link.Both).State == link.Blackholed && from.Condition(link.Both).State == link.Blackholed {
+			if to.Condition(link.Both).Blackholed && from.Condition(link.Both).Blackholed {
 				cut++
 			}
 			if to.Condition(link.Forward).Delay > 0 && from.Condition(link.Reverse).Delay > 0 {
@@ -72,7 +71,7 @@ func look(c *lab.Cluster, leader *lab.Member) []string {
 }
 
 // slowElections are members that elect another leader only if theirs is silent for longer than a busy machine lets it be.
-var slowElections = lab.Config{Heartbeat: 200 * time.Millisecond, Election: 2 * time.Second}
+var slowElections = lab.Config{Election: 2 * time.Second}
 
 func TestInjectAndHeal(t *testing.T) {
 	ctx := grpctest.Within(t, 5*time.Minute)
@@ -90,7 +89,7 @@ func TestInjectAndHeal(t *testing.T) {
 		"leader-partition": {"leader isolated"},
 		"loss":             {"follower loses"},
 	}
-	for _, unseen := range []string{"rolling-restart", "defrag", "leader-move", "nat", "nat-one", "flap", "pause", "transfer", "throttle"} {
+	for _, unseen := range []string{"rolling-restart", "defrag", "leader-move", "nat", "nat-one", "flap", "pause", "transfer"} {
 		effects[unseen] = nil
 	}
 	// further says what else there is to see of a fault.
@@ -116,7 +115,6 @@ func TestInjectAndHeal(t *testing.T) {
 			assert.Equal(t, 1, same, "one survived, and the other one that lives was restarted")
 		},
 		"two-frozen": func(t *testing.T, _ *lab.Member, _ []int) { assert.Len(t, look(c, nil), 2) },
-		"swallow":    func(t *testing.T, _ *lab.Member, _ []int) { assert.Len(t, look(c, nil), 3) },
 	}
 	store := connect(t, c, c.Endpoints(), nil).Store
 	for _, f := range fault.All() {
@@ -131,8 +129,7 @@ func TestInjectAndHeal(t *testing.T) {
 			var notes []string
 			s := fault.Scene{
 				Cluster: c, Rand: rand.New(rand.NewPCG(1, 1)), Note: func(s string) { notes = append(notes, s) }, Hold: time.Second,
-				Store: store,
-				Join:  func(*tls.Config) (fault.Client, error) { return connect(t, c, c.Endpoints(), nil), nil },
+				Join: func(*tls.Config) (fault.Client, error) { return connect(t, c, c.Endpoints(), nil), nil },
 			}
 			began := time.Now()
 			require.NoError(t, f.Inject(ctx, s))
@@ -229,7 +226,7 @@ func TestForSoaks(t *testing.T) {
 			continue
 		}
 		gets(t, store)
-		s := fault.Scene{Cluster: c, Rand: rand.New(rand.NewPCG(1, 1)), Note: func(string) {}}
+		s := fault.Scene{Cluster: c, Rand: rand.New(rand.NewPCG(1, 1)), Note: func(string) {}, Hold: time.Millisecond}
 		require.NoError(t, f.Inject(ctx, s))
 		require.NoError(t, fault.Heal(ctx, s))
 	}

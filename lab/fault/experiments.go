@@ -3,18 +3,11 @@ package fault
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
-
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/fatal"
-	"github.com/quorate/quorate/lab/link"
 )
 
 const (
@@ -24,16 +17,6 @@ const (
 	pauseLength, pauseEvery = 700 * time.Millisecond, 3 * time.Second
 	// transferEvery is the time between two transfers of leadership.
 	transferEvery = time.Second
-	// largePrefix begins the keys of the large ranges; they have largeKeys values of largeValue bytes.
-	largePrefix = "/quorate-lab-large/"
-	largeKeys   = 10
-	largeValue  = 1 << 20
-	// largeReaders read at a time.
-	largeReaders = 6
-	// largeTimeout is the deadline of a large range.
-	largeTimeout = 2 * time.Minute
-	// throttledRate is in bytes per second, for each member.
-	throttledRate = 1 << 20
 	// secondFreeze is how long the second member is frozen.
 	secondFreeze = 10 * time.Second
 	// expiredClients is how many clients have an expired certificate.
@@ -71,50 +54,15 @@ func transfer(ctx context.Context, s Scene) {
 	}
 }
 
-// throttle makes the measured client read large ranges.
-func throttle(ctx context.Context, s Scene) {
-	kv := pb.NewKVClient(s.Cluster.Members()[0].Conn())
-	for i := range largeKeys {
-		key := fmt.Appendf(nil, "%s%d", largePrefix, i)
-		fatal.OK(kv.Put(ctx, &pb.PutRequest{Key: key, Value: []byte(strings.Repeat("x", largeValue))}))
-	}
-	for _, m := range s.Cluster.Members() {
-		s.Cluster.ClientLink(m).Throttle(link.Reverse, throttledRate)
-	}
-	rangeEnd := largePrefix[:len(largePrefix)-1] + "0"
-	var read, failed atomic.Int64
-	var work sync.WaitGroup
-	end := time.Now().Add(s.hold())
-	for range largeReaders {
-		work.Go(func() {
-			for time.Now().Before(end) {
-				reading, cancel := context.WithTimeout(ctx, largeTimeout)
-				if _, err := s.Store.Get(reading, largePrefix, rangeEnd); err != nil {
-					failed.Add(1)
-				} else {
-					read.Add(1)
-				}
-				cancel()
-			}
-		})
-	}
-	work.Wait()
-	s.Note(fmt.Sprintf("%d large ranges were read, %d failed", read.Load(), failed.Load()))
-}
-
 // freezeSecond leaves the first follower frozen.
 func freezeSecond(ctx context.Context, s Scene) {
 	if n := len(s.Cluster.Members()); n < 5 {
 		fatal.If(fmt.Errorf("a majority must outlive two members: the cluster needs at least 5, and has %d", n))
 	}
-	first := follower(ctx, s)
-	s.Note(first.Name() + ", a follower, is stopped")
-	fatal.If(first.Stop())
+	freeze := onFollower(stop)
+	freeze(ctx, s)
 	fatal.If(pause.For(ctx, s.hold()))
-	followers := s.Cluster.Others(fatal.OK(s.Cluster.Leader(ctx)))
-	second := slices.DeleteFunc(followers, func(m *lab.Member) bool { return m == first })[0]
-	s.Note(second.Name() + ", another follower, is stopped")
-	fatal.If(second.Stop())
+	freeze(ctx, s)
 	fatal.If(pause.For(ctx, secondFreeze))
 }
 

@@ -40,8 +40,6 @@ type Scene struct {
 	Hold time.Duration
 	// Front is how clients reach the cluster, nil if by the members' endpoints.
 	Front *Front
-	// Store is that of the client whose calls are measured. Only the faults that also load it need one.
-	Store client.Store
 	// Join connects another client of the process, with a TLS configuration or with that of
 	// the others. Nil for a scene that has other clients already.
 	Join func(*tls.Config) (Client, error)
@@ -98,13 +96,12 @@ func All() []Fault {
 		{Name: "leader-partition", Summary: "the leader is cut off from the other members, clients still reach it", storm: true, inject: onLeader(isolate)},
 		{Name: "leader-move", Summary: "leadership moves to a follower", storm: true, inject: moveLeader},
 		{Name: "majority-lost", Summary: "a majority is killed; one of them comes back after 3 s, the others at the end", storm: true, inject: majorityLost},
-		{Name: "nat", Summary: "the flows of all clients are forgotten: they carry nothing more, new ones work", Held: 25 * time.Second, storm: true, inject: forgetAll},
+		{Name: "nat", Summary: "the flows of all clients are forgotten: they carry nothing more, new ones work", Held: 25 * time.Second, storm: true, inject: onAll(forget)},
 		{
 			Name: "nat-one", Summary: "the flows of one client to one member are forgotten, other clients of the process work with it",
 			Held: 25 * time.Second, storm: true, inject: forgetOne,
 		},
 		{Name: "loss", Summary: "a fifth of the packets of a follower is lost", Held: 15 * time.Second, inject: onFollower(lose)},
-		{Name: "swallow", Summary: "all links lose everything, those of the members too", Held: 10 * time.Second, inject: swallow},
 		{Name: "move", Summary: "the names of all members lead to new addresses, the old ones are silent", Held: 25 * time.Second, Site: Named, inject: move},
 		{
 			Name: "vip", Summary: "one endpoint, a TCP proxy; the member behind it is stopped, new connections reach another",
@@ -114,7 +111,6 @@ func All() []Fault {
 		{Name: "two-frozen", Summary: "a majority of the members is stopped (SIGSTOP), the others answer serializable gets", Held: 10 * time.Second, inject: freezeMajority},
 		{Name: "pause", Summary: "a follower pauses for 0.7 s every 3 s", Held: 13 * time.Second, inject: pauseRepeatedly(pauseLength, pauseEvery)},
 		{Name: "transfer", Summary: "leadership is transferred once a second", Held: 12 * time.Second, inject: transfer},
-		{Name: "throttle", Summary: "each member sends clients 1 MB/s at most, and a client reads ranges of 10 MB beside its calls", Held: 30 * time.Second, inject: throttle},
 		{Name: "second-frozen", Summary: "a follower is stopped, and a second one at the end (5 members)", Held: 2 * time.Minute, inject: freezeSecond},
 		{
 			Name: "expired", Summary: "20 clients of the process have an expired certificate, and a follower is stopped",
@@ -134,8 +130,8 @@ func ForSoaks() []Fault {
 	return append(
 		slices.DeleteFunc(All(), func(f Fault) bool { return !f.storm }),
 		Fault{Name: "terminate", Summary: "a member is terminated gracefully and restarted at the end", inject: terminateOne},
-		Fault{Name: "no-quorum", Summary: "every member is cut off from the others", inject: noQuorum},
-		Fault{Name: "all-killed", Summary: "all members are killed (SIGKILL) and restarted at the end", inject: allKilled},
+		Fault{Name: "no-quorum", Summary: "every member is cut off from the others", inject: onAll(isolate)},
+		Fault{Name: "all-killed", Summary: "all members are killed (SIGKILL) and restarted at the end", inject: onAll(kill)},
 		Fault{Name: "clients-cut", Summary: "the clients' links to all members are cut", inject: onClientLinks((*link.Link).Cut)},
 		Fault{
 			Name: "clients-delayed", Summary: "the clients' links to all members add 100 ms each way",

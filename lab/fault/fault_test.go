@@ -28,7 +28,7 @@ func TestParse(t *testing.T) {
 	_, err = fault.Parse([]string{"kill", "flood"})
 	require.EqualError(t, err, `unknown fault "flood": the faults are kill, stop, blackhole, partition, slow, leader-kill, `+
 		`rolling-restart, defrag, leader-stop, leader-blackhole, leader-partition, leader-move, majority-lost, `+
-		`nat, nat-one, loss, swallow, move, vip, flap, two-frozen, pause, transfer, throttle, second-frozen, expired`)
+		`nat, nat-one, loss, move, vip, flap, two-frozen, pause, transfer, second-frozen, expired`)
 	for _, f := range fault.All() {
 		assert.Equal(t, strings.ToLower(f.Name), f.Name)
 		assert.NotEmpty(t, f.Summary)

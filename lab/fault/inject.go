@@ -2,12 +2,12 @@ package fault
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
+	"slices"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
@@ -85,16 +85,15 @@ var moveLeader = onFollower(func(ctx context.Context, s Scene, m *lab.Member) {
 
 func rollingRestart(ctx context.Context, s Scene) {
 	for _, m := range s.Cluster.Members() {
-		s.Note(fmt.Sprintf("%s is terminated", m.Name()))
-		terminate(ctx, m)
+		terminate(ctx, s, m)
 		fatal.If(m.Restart(ctx))
 		fatal.If(s.Cluster.WaitReady(ctx))
-		s.Note(fmt.Sprintf("%s is back", m.Name()))
 	}
 }
 
 // terminate asks a member to end and kills it when that takes too long.
-func terminate(ctx context.Context, m *lab.Member) {
+func terminate(ctx context.Context, s Scene, m *lab.Member) {
+	s.Note(m.Name() + " is terminated")
 	ctx, cancel := context.WithTimeout(ctx, terminateTimeout)
 	defer cancel()
 	if m.Terminate(ctx) != nil {
@@ -102,9 +101,9 @@ func terminate(ctx context.Context, m *lab.Member) {
 	}
 }
 
-// follower chooses a member that does not lead.
+// follower chooses a member that does not lead, and is not stopped already.
 func follower(ctx context.Context, s Scene) *lab.Member {
-	followers := s.Cluster.Others(fatal.OK(s.Cluster.Leader(ctx)))
+	followers := slices.DeleteFunc(s.Cluster.Others(fatal.OK(s.Cluster.Leader(ctx))), (*lab.Member).Stopped)
 	if len(followers) == 0 {
 		fatal.If(fmt.Errorf("the cluster has no follower; it needs at least %d members", MinMembers))
 	}
@@ -113,30 +112,21 @@ func follower(ctx context.Context, s Scene) *lab.Member {
 
 func terminateOne(ctx context.Context, s Scene) {
 	members := s.Cluster.Members()
-	m := members[s.Rand.IntN(len(members))]
-	s.Note(m.Name() + " is terminated")
-	terminate(ctx, m)
+	terminate(ctx, s, members[s.Rand.IntN(len(members))])
 }
 
-func noQuorum(_ context.Context, s Scene) {
-	for _, m := range s.Cluster.Members() {
-		s.Cluster.Isolate(m)
-	}
-}
-
-func allKilled(_ context.Context, s Scene) {
-	for _, m := range s.Cluster.Members() {
-		fatal.If(m.Kill())
+// onAll takes an action on all members.
+func onAll(do action) injection {
+	return func(ctx context.Context, s Scene) {
+		for _, m := range s.Cluster.Members() {
+			do(ctx, s, m)
+		}
 	}
 }
 
 // onClientLinks returns a fault of the clients' links to all members.
 func onClientLinks(do func(*link.Link)) injection {
-	return func(_ context.Context, s Scene) {
-		for _, m := range s.Cluster.Members() {
-			do(s.Cluster.ClientLink(m))
-		}
-	}
+	return onAll(func(_ context.Context, s Scene, m *lab.Member) { do(s.Cluster.ClientLink(m)) })
 }
 
 // defrag defragments a member again and again for the Hold of the scene. Meanwhile
@@ -144,13 +134,11 @@ func onClientLinks(do func(*link.Link)) injection {
 // a fraction of a second, one of gigabytes many seconds, so repeating it
 // approximates what operators see.
 func defrag(ctx context.Context, s Scene, m *lab.Member) {
-	times := 0
-	for end := time.Now().Add(s.hold()); time.Now().Before(end); times++ {
+	for end := time.Now().Add(s.hold()); time.Now().Before(end); {
 		if _, err := pb.NewMaintenanceClient(m.Conn()).Defragment(ctx, &pb.DefragmentRequest{}); err != nil {
 			fatal.If(fmt.Errorf("defragment %s: %w", m.Name(), err))
 		}
 	}
-	s.Note(fmt.Sprintf("%s was defragmented %d times", m.Name(), times))
 }
 
 // majorityLost kills just enough members that no majority is left, and then restarts
@@ -174,15 +162,16 @@ func majorityLost(ctx context.Context, s Scene) {
 // this is done, or with an error when ctx ends first.
 func Heal(ctx context.Context, s Scene) error {
 	s.Cluster.Heal()
-	s.Front.heal()
-	members := s.Cluster.Members()
-	errs := make([]error, len(members))
-	var wg sync.WaitGroup
-	for i, m := range members {
-		wg.Go(func() { errs[i] = revive(ctx, m) })
+	var reviving errgroup.Group
+	for _, m := range s.Cluster.Members() {
+		reviving.Go(func() error {
+			if !m.Alive() {
+				return m.Restart(ctx)
+			}
+			return m.Continue()
+		})
 	}
-	wg.Wait()
-	err := errors.Join(errs...)
+	err := reviving.Wait()
 	if err == nil {
 		err = s.Cluster.WaitReady(ctx)
 	}
@@ -190,12 +179,4 @@ func Heal(ctx context.Context, s Scene) error {
 		return fmt.Errorf("heal: %w", err)
 	}
 	return nil
-}
-
-// revive makes a member run, whatever its state.
-func revive(ctx context.Context, m *lab.Member) error {
-	if !m.Alive() {
-		return m.Restart(ctx)
-	}
-	return m.Continue()
 }

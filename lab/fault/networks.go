@@ -3,10 +3,7 @@ package fault
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -30,55 +27,35 @@ const (
 	lossShare = 0.2
 )
 
-func forgetAll(_ context.Context, s Scene) {
-	for _, m := range s.Cluster.Members() {
-		for _, c := range s.Cluster.ClientLink(m).Conns() {
-			c.Forget()
-		}
+// forget makes the flows of clients to a member carry nothing more.
+func forget(_ context.Context, s Scene, m *lab.Member) {
+	for _, c := range s.Cluster.ClientLink(m).Conns() {
+		c.Forget()
 	}
 }
 
-// forgetOne forgets the flows of one client to the member that sends it most, which
-// serves its watches, while the siblings work on. If the links cannot distinguish
-// clients, because others are connected already, it forgets one flow.
+// forgetOne forgets the flows to the member that sends most to the clients that are connected, which
+// serves their watches, while the siblings work on.
 func forgetOne(ctx context.Context, s Scene) {
-	own := make(map[*lab.Member][]*link.Conn)
-	before := make(map[*lab.Member]uint64)
+	busiest, most := []*link.Conn(nil), -1
 	for _, m := range s.Cluster.Members() {
-		if own[m] = s.Cluster.ClientLink(m).Conns(); len(own[m]) == 0 {
-			delete(own, m)
+		conns, returned := s.Cluster.ClientLink(m).Conns(), 0
+		for _, c := range conns {
+			returned += int(c.Returned())
 		}
-		before[m] = returned(own[m])
+		if returned > most {
+			busiest, most = conns, returned
+		}
 	}
-	if len(own) == 0 {
-		fatal.If(errors.New("no client is connected"))
-	}
-	if s.Join == nil {
-		all := slices.Concat(slices.Collect(maps.Values(own))...)
-		all[s.Rand.IntN(len(all))].Forget()
-		return
-	}
-	leave := s.join(ctx, siblings, nil)
-	defer leave()
+	defer s.join(ctx, siblings, nil)()
 	fatal.If(pause.For(ctx, warmUp))
-	busiest := slices.MaxFunc(slices.Collect(maps.Keys(own)), func(a, b *lab.Member) int {
-		return int(returned(own[a])-before[a]) - int(returned(own[b])-before[b])
-	})
-	s.Note(fmt.Sprintf("the flows of a client to %s are forgotten", busiest.Name()))
-	for _, c := range own[busiest] {
+	for _, c := range busiest {
 		c.Forget()
 	}
 	fatal.If(pause.For(ctx, s.hold()))
 }
 
-func returned(conns []*link.Conn) (n uint64) {
-	for _, c := range conns {
-		n += c.Returned()
-	}
-	return n
-}
-
-// join connects n clients that get and put all the time, until leave is called.
+// join connects n clients that get and put all the time, until leave is called. A scene without Join has other clients.
 func (s Scene) join(ctx context.Context, n int, security *tls.Config) (leave func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
@@ -87,6 +64,9 @@ func (s Scene) join(ctx context.Context, n int, security *tls.Config) (leave fun
 		work.Wait()
 	}
 	for i := range n {
+		if s.Join == nil {
+			break
+		}
 		c, err := s.Join(security)
 		if err != nil {
 			leave()
@@ -113,19 +93,4 @@ func lose(_ context.Context, s Scene, m *lab.Member) {
 		to.Lose(link.Both, lossShare)
 		from.Lose(link.Both, lossShare)
 	})
-}
-
-func swallow(_ context.Context, s Scene) {
-	for _, m := range s.Cluster.Members() {
-		s.Cluster.ClientLink(m).Lose(link.Both, 1)
-		s.eachPeer(m, func(to, _ *link.Link) { to.Lose(link.Both, 1) })
-	}
-}
-
-func move(_ context.Context, s Scene) { fatal.If(s.Front.move()) }
-
-func freezeBehind(_ context.Context, s Scene) {
-	m := s.Front.pass()
-	s.Note(m.Name() + ", behind the endpoint, is stopped")
-	fatal.If(m.Stop())
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/internal/nameserver"
 	"github.com/quorate/quorate/lab/link"
 )
@@ -21,7 +22,7 @@ const (
 	Direct Site = iota
 	// Named leads them to DNS names, one for each member. Linux only.
 	Named
-	// OneEndpoint leads them to a TCP proxy, which passes connections to one member.
+	// OneEndpoint leads them to the link of the first member, which may pass connections to another one.
 	OneEndpoint
 	// ClientCertificates is Direct with members that demand client certificates.
 	ClientCertificates
@@ -53,120 +54,74 @@ type Front struct {
 	// Endpoints of the clients.
 	Endpoints []string
 
-	members []*lab.Member
-	links   []*link.Link // to be closed
-	behind  int          // OneEndpoint: the member that connections are passed to
+	behind int // OneEndpoint: the member that connections are passed to
 
-	names     *nameserver.Server
-	addresses [2][]*link.Link // Named: of each member, two
-	current   int             // of the two
+	names  *nameserver.Server
+	others []*link.Link // Named: the other addresses of the members
+	moved  bool         // to them
 }
 
 // Open leads clients to a cluster. The front must be closed after its clients. A front of
 // Named replaces the resolver of the process while it is open.
 func (s Site) Open(c *lab.Cluster) (*Front, error) {
-	f := &Front{Endpoints: c.Endpoints(), members: c.Members()}
-	var err error
+	f := &Front{Endpoints: c.Endpoints()}
 	switch s {
 	case Named:
-		err = f.openNames()
+		if err := fatal.Catch(func() { f.openNames(c) }); err != nil {
+			return nil, errors.Join(fmt.Errorf("lead clients to the cluster: %w", err), f.Close())
+		}
 	case OneEndpoint:
-		err = f.openOne()
+		f.Endpoints = f.Endpoints[:1]
 	case Direct, ClientCertificates:
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lead clients to the cluster: %w", err), f.Close())
 	}
 	return f, nil
 }
 
-func (f *Front) openOne() error {
-	l, err := f.listen("127.0.0.1:0", f.members[0])
-	if err != nil {
-		return err
-	}
-	f.Endpoints = []string{"http://" + l.Addr()}
-	return nil
-}
-
-// openNames gives each member a name and two addresses with the same port.
-func (f *Front) openNames() error {
-	var err error
-	if f.names, err = nameserver.New(""); err != nil {
-		return err
-	}
-	f.Endpoints = nil
-	for i, m := range f.members {
-		old, err := f.listen(addressOf(0, i)+":0", m)
-		if err != nil {
-			return err
-		}
-		_, port, _ := net.SplitHostPort(old.Addr()) // an address has a port
-		next, err := f.listen(addressOf(1, i)+":"+port, m)
-		if err != nil {
-			return err
-		}
-		f.addresses[0], f.addresses[1] = append(f.addresses[0], old), append(f.addresses[1], next)
-		f.Endpoints = append(f.Endpoints, "http://"+nameOf(m)+":"+port)
+// openNames gives each member a name, and a second address with the port of its link.
+func (f *Front) openNames(c *lab.Cluster) {
+	f.names = fatal.OK(nameserver.New(""))
+	for i, m := range c.Members() {
+		host, port, _ := net.SplitHostPort(c.ClientLink(m).Addr()) // an address has both
+		f.others = append(f.others, fatal.OK(link.ListenAt("127.0.0.2:"+port, addressOf(m))))
+		f.Endpoints[i] = "http://" + nameOf(m) + ":" + port
+		f.names.Set(nameOf(m)+". A", "1 "+host)
 	}
 	server := f.names.Addr
 	net.DefaultResolver.PreferGo = true
 	net.DefaultResolver.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, network, server)
+		return new(net.Dialer).DialContext(ctx, network, server)
 	}
-	return f.publish()
 }
 
-func (f *Front) listen(address string, m *lab.Member) (*link.Link, error) {
-	l, err := link.ListenAt(address, strings.TrimPrefix(m.Endpoint(), "http://"))
-	if err == nil {
-		f.links = append(f.links, l)
-	}
-	return l, err
-}
-
-func addressOf(set, member int) string { return fmt.Sprintf("127.0.%d.%d", set+1, member+1) }
+// addressOf returns where a member itself listens.
+func addressOf(m *lab.Member) string { return strings.TrimPrefix(m.DirectEndpoint(), "http://") }
 
 func nameOf(m *lab.Member) string { return m.Name() + ".quorate.test" }
 
-// publish makes the names lead to the current addresses.
-func (f *Front) publish() error {
-	var err error
-	for i, m := range f.members {
-		err = errors.Join(err, f.names.Put(nameOf(m)+". A", "1 "+addressOf(f.current, i)))
-	}
-	return err
-}
-
 // move makes the names lead to the other addresses, and silences the previous ones.
-func (f *Front) move() error {
-	for _, l := range f.addresses[f.current] {
-		l.Blackhole(link.Both)
+func move(_ context.Context, s Scene) {
+	f := s.Front
+	for i, m := range s.Cluster.Members() {
+		from, to := s.Cluster.ClientLink(m), f.others[i]
+		if f.moved {
+			from, to = to, from
+		}
+		from.Blackhole(link.Both)
+		to.Heal()
+		host, _, _ := net.SplitHostPort(to.Addr())
+		f.names.Set(nameOf(m)+". A", "1 "+host)
 	}
-	f.current = 1 - f.current
-	for _, l := range f.addresses[f.current] {
-		l.Heal()
-	}
-	return f.publish()
+	f.moved = !f.moved
 }
 
-// pass makes new connections reach another member, and returns the previous one.
-func (f *Front) pass() *lab.Member {
-	before := f.members[f.behind]
-	f.behind = (f.behind + 1) % len(f.members)
-	f.links[0].SetTarget(strings.TrimPrefix(f.members[f.behind].Endpoint(), "http://"))
-	return before
-}
-
-// heal makes the addresses that the names no longer lead to refuse connections.
-func (f *Front) heal() {
-	if f == nil || f.names == nil {
-		return
-	}
-	for _, l := range f.addresses[1-f.current] {
-		l.Cut()
-	}
+// freezeBehind stops the member behind the only endpoint, and makes new connections reach another one.
+func freezeBehind(_ context.Context, s Scene) {
+	members := s.Cluster.Members()
+	m := members[s.Front.behind]
+	s.Front.behind = (s.Front.behind + 1) % len(members)
+	s.Cluster.ClientLink(members[0]).SetTarget(addressOf(members[s.Front.behind]))
+	s.Note(m.Name() + ", behind the endpoint, is stopped")
+	fatal.If(m.Stop())
 }
 
 // Close ends what the front made.
@@ -176,7 +131,7 @@ func (f *Front) Close() error {
 		net.DefaultResolver.PreferGo, net.DefaultResolver.Dial = false, nil
 		errs = append(errs, f.names.Close())
 	}
-	for _, l := range f.links {
+	for _, l := range f.others {
 		errs = append(errs, l.Close())
 	}
 	return errors.Join(errs...)

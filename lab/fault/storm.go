@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/quorate/quorate/internal/pause"
@@ -53,49 +52,41 @@ func (t Tally) String() string {
 //
 // It notes and counts a fault that cannot be injected, and goes on; it ends if the
 // cluster cannot be healed within a minute.
-func Storm(ctx context.Context, scene Scene, cuts *rand.Rand) (Tally, error) {
+func Storm(ctx context.Context, scene Scene, cuts *rand.Rand) (tally Tally, err error) {
 	scene.Hold = longestHold
-	tally := Tally{Faults: map[string]int{}}
+	tally.Faults = map[string]int{}
 	ctx, cancel := context.WithCancel(ctx)
-	var beside sync.WaitGroup
-	beside.Go(func() { tally.Cuts = breakConnections(ctx, scene.Cluster, cuts) })
-	err := tally.injectFaults(ctx, scene)
-	cancel()
-	beside.Wait()
-	return tally, err
-}
-
-// injectFaults injects faults until ctx ends, each once before any comes again, and heals
-// the cluster from the last.
-func (t *Tally) injectFaults(ctx context.Context, s Scene) error {
-	var upcoming []Fault
-	for pause.For(ctx, pace.Between(s.Rand, shortestCalm, longestCalm)) == nil {
+	cut := make(chan int)
+	go func() { cut <- breakConnections(ctx, scene.Cluster, cuts) }()
+	defer func() {
+		cancel()
+		tally.Cuts = <-cut
+	}()
+	var upcoming []Fault // each comes once before any comes again
+	for pause.For(ctx, pace.Between(scene.Rand, shortestCalm, longestCalm)) == nil {
 		if len(upcoming) == 0 {
 			upcoming = ForSoaks()
-			s.Rand.Shuffle(len(upcoming), func(i, j int) { upcoming[i], upcoming[j] = upcoming[j], upcoming[i] })
+			scene.Rand.Shuffle(len(upcoming), func(i, j int) { upcoming[i], upcoming[j] = upcoming[j], upcoming[i] })
 		}
-		if err := t.disturb(ctx, s, upcoming[0]); err != nil {
-			return err
-		}
+		f := upcoming[0]
 		upcoming = upcoming[1:]
+		tally.Faults[f.Name]++
+		if err := within(injectTimeout, scene, f.Inject); err != nil { // what it did can be healed
+			tally.NotInjected++
+			scene.Note(err.Error())
+		}
+		_ = pause.For(ctx, pace.Between(scene.Rand, shortestHold, longestHold)) // it is healed early when ctx ends
+		if err := within(healTimeout, scene, Heal); err != nil {
+			return tally, err
+		}
 	}
-	return nil
+	return tally, nil
 }
 
-// disturb injects one fault, holds it, and heals the cluster. It goes on if a fault
-// cannot be injected, since what that did can be healed.
-func (t *Tally) disturb(ctx context.Context, s Scene, f Fault) error {
-	t.Faults[f.Name]++
-	injecting, cancel := context.WithTimeout(context.Background(), injectTimeout)
+func within(timeout time.Duration, s Scene, do func(context.Context, Scene) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	if err := f.Inject(injecting, s); err != nil {
-		t.NotInjected++
-		s.Note(err.Error())
-	}
-	_ = pause.For(ctx, pace.Between(s.Rand, shortestHold, longestHold)) // it is healed early when ctx ends
-	healing, cancel := context.WithTimeout(context.Background(), healTimeout)
-	defer cancel()
-	return Heal(healing, s)
+	return do(ctx, s)
 }
 
 // breakConnections resets all connections of clients to a random member, now and

@@ -72,9 +72,11 @@ func TestScalingInDNS(t *testing.T) {
 	for _, policy := range []string{"round_robin", "quorate_round_robin"} {
 		t.Run(policy, func(t *testing.T) {
 			const name = "svc.test. A"
-			ns := nameserver.Start(t, "")
+			ns, err := nameserver.New("")
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, ns.Close()) })
 			port, all := startBackends(t, "127.0.0.11", "127.0.0.12", "127.0.0.13", "127.0.0.14")
-			ns.Set(t, name, records(all[:2])...)
+			ns.Set(name, records(all[:2])...)
 			target := "dns://" + ns.Addr + "/svc.test.:" + port
 			builder, err := dns.NewBuilder(dns.Config{Interval: interval})
 			require.NoError(t, err)
@@ -82,7 +84,7 @@ func TestScalingInDNS(t *testing.T) {
 			callUntilOnly(t, conn, addresses(all[:2])...)
 			callUntilOnly(t, theirs, addresses(all[:2])...)
 
-			ns.Set(t, name, records(all)...)
+			ns.Set(name, records(all)...)
 			before, began := ns.Asked(name), time.Now()
 			callUntilOnly(t, conn, addresses(all)...)
 			t.Logf("four backends after %v and %d lookups, of which there is one in %v", time.Since(began), ns.Asked(name)-before, interval)
@@ -92,7 +94,7 @@ func TestScalingInDNS(t *testing.T) {
 			connections := []int32{2, 2, 1, 1}              // theirs too
 			assert.Equal(t, connections, counts(all))
 
-			ns.Set(t, name, records(all[:3])...)
+			ns.Set(name, records(all[:3])...)
 			callUntilOnly(t, conn, addresses(all[:3])...)
 			assert.Equal(t, connections, counts(all))
 		})

@@ -31,7 +31,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,6 +38,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/dynamic"
+	core "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/fatal"
@@ -73,7 +73,7 @@ type ControlPlane struct {
 	etcd   *lab.Cluster
 	server *lab.Cluster // the API server
 	files  files
-	http   *http.Transport
+	core   *core.CoreV1Client
 	admin  dynamic.Interface
 }
 
@@ -108,15 +108,12 @@ func (c *ControlPlane) start(ctx context.Context, cfg Config) {
 	if err != nil {
 		fatal.If(fmt.Errorf("API server: %w", err))
 	}
-	c.admin, c.http = c.newAdmin()
+	c.connect()
 }
 
 // Close kills the API server and etcd and returns when their processes, files and
 // ports are gone. Closing again does nothing.
 func (c *ControlPlane) Close() error {
-	if c.http != nil {
-		c.http.CloseIdleConnections()
-	}
 	var errs []error
 	for _, cluster := range []*lab.Cluster{c.server, c.etcd} {
 		if cluster != nil {

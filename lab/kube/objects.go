@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,19 +23,17 @@ import (
 // fieldManager owns all applied fields.
 const fieldManager = "quorate-lab"
 
-var (
-	namespaceKind      = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
-	serviceAccountKind = schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}
-	tokenRequestKind   = schema.GroupVersionKind{Group: "authentication.k8s.io", Version: "v1", Kind: "TokenRequest"}
-)
-
 // clusterKinds are the kinds in manifests that are in no namespace.
 var clusterKinds = []string{"ClusterRole", "ClusterRoleBinding", "Namespace"}
 
 // CreateNamespace makes a namespace. Nothing fills it, and nothing but Close removes
 // it.
 func (c *ControlPlane) CreateNamespace(ctx context.Context, name string) error {
-	return c.apply(ctx, newObject(namespaceKind, "", name))
+	_, err := c.core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("kube: namespace %s: %w", name, err)
+	}
+	return nil
 }
 
 // Apply creates an object, or makes it what is given here, by one PATCH (a
@@ -101,27 +101,14 @@ func (c *ControlPlane) resource(kind schema.GroupVersionKind, namespace string) 
 	return c.admin.Resource(plural).Namespace(namespace)
 }
 
-func newObject(kind schema.GroupVersionKind, namespace, name string) *unstructured.Unstructured {
-	var object unstructured.Unstructured
-	object.SetGroupVersionKind(kind)
-	object.SetNamespace(namespace)
-	object.SetName(name)
-	return &object
-}
-
 // Token returns a new token of a service account, as a pod's kubelet gets it. It is
 // valid for an hour.
 func (c *ControlPlane) Token(ctx context.Context, namespace, account string) (string, error) {
-	request := newObject(tokenRequestKind, namespace, account)
-	reply, err := c.resource(serviceAccountKind, namespace).Create(ctx, request, metav1.CreateOptions{}, "token")
+	reply, err := c.core.ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		return "", fmt.Errorf("kube: token of %s/%s: %w", namespace, account, err)
 	}
-	token, found, err := unstructured.NestedString(reply.Object, "status", "token")
-	if err != nil || !found {
-		return "", fmt.Errorf("kube: token of %s/%s: the reply holds none", namespace, account)
-	}
-	return token, nil
+	return reply.Status.Token, nil
 }
 
 // compactKey is outside of what the API server keeps in etcd.

@@ -14,12 +14,9 @@ const (
 	Both = Forward | Reverse
 )
 
-// State says whether a direction of a link carries bytes at all.
-type State uint8
-
-const (
-	// Open carries bytes, as slowly as Delay and Rate of the Condition demand.
-	Open State = iota
+// Condition is what a link does to the bytes of one direction. The zero value is a
+// link without faults.
+type Condition struct {
 	// Blackholed accepts bytes and delivers none. What was accepted is kept, in
 	// order, and delivered when the direction opens again, which is what TCP's
 	// retransmissions do after a partition. Ends of connections (FIN and RST) are
@@ -30,30 +27,15 @@ const (
 	// The sender's kernel is acknowledged by the link, not by the target. Evidence
 	// that rests on missing acknowledgements (TCP keepalive, TCP_USER_TIMEOUT)
 	// therefore never appears.
-	Blackholed
-	// Cut resets the connections that exist and every new one at once. TCP cannot
-	// lose one direction this way: a cut in either direction cuts the link.
-	Cut
-)
-
-// Condition is what a link does to the bytes of one direction. The zero value is a
-// link without faults.
-type Condition struct {
-	// State is Open, Blackholed or Cut.
-	State State
+	Blackholed bool
 	// Delay is added to the latency of every byte. It does not limit throughput, up
 	// to the 512 reads per connection that may be under way at a time. Connecting
 	// itself is not delayed. Zero or less is none.
 	Delay time.Duration
-	// Rate limits the direction to so many bytes per second, all connections
-	// together. Zero or less is no limit.
-	Rate int
-	// Loss is the share of segments that are lost, 0 to 1. The receiver waits for a lost segment,
-	// and for all behind it on its connection, until a retransmission arrives. The first
-	// retransmission is sent when a segment behind it has arrived, or after 200 ms; each further
-	// one follows after twice the time, and is lost with the same probability. With 1 everything is
-	// lost, and a connection recovers only at its next retransmission after that. What is read from
-	// a socket at once counts as one segment.
+	// Loss is the share of segments that are lost, from 0 to less than 1. A lost segment, and all
+	// behind it on its connection, arrive with its retransmission: that is sent after 200 ms, and is
+	// lost with the same probability; each further one follows after twice the time. What is read
+	// from a socket at once counts as one segment.
 	Loss float64
 }
 

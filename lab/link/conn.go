@@ -11,15 +11,26 @@ import (
 	"time"
 )
 
-// readSize is how much is read from a socket at once: two full TLS records.
-const readSize = 32 << 10
+const (
+	// readSize is how much is read from a socket at once: two full TLS records.
+	readSize = 32 << 10
+	// maxQueued is how many chunks one direction of one connection may hold back. With
+	// whole chunks that is 16 MiB: what a sender can have under way on a path of 1 GB/s
+	// and 16 ms, and more than Linux lets a send buffer grow to by default (4 MiB).
+	maxQueued = 512
+)
+
+// chunk is a run of bytes and the time of its arrival, or the end of the connection.
+type chunk struct {
+	data    []byte
+	arrived time.Time
+	end     error // io.EOF if the peer sent FIN, another one if it sent RST or is gone
+}
 
 // Conn is one connection through a link.
 type Conn struct {
-	ctx      context.Context // ends when both sockets are closed or about to be
-	cancel   context.CancelFunc
-	forward  *queue // bytes from the client to the target
-	backward *queue // bytes from the target to the client
+	ctx    context.Context // ends when both sockets are closed or about to be
+	cancel context.CancelFunc
 	// returned counts the bytes that were delivered to the client.
 	returned  atomic.Uint64
 	forgotten atomic.Bool
@@ -27,12 +38,6 @@ type Conn struct {
 	mu     sync.Mutex
 	client net.Conn
 	target net.Conn // nil until connected
-	closed bool
-}
-
-func newConn(parent context.Context, client net.Conn) *Conn {
-	ctx, cancel := context.WithCancel(parent)
-	return &Conn{ctx: ctx, cancel: cancel, forward: newQueue(), backward: newQueue(), client: client}
 }
 
 // Forget makes the connection accept bytes and deliver none, and no end either, like a NAT
@@ -48,7 +53,7 @@ func (c *Conn) Returned() uint64 { return c.returned.Load() }
 func (c *Conn) attach(target net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	if c.ctx.Err() != nil {
 		reset(target)
 		return false
 	}
@@ -61,10 +66,6 @@ func (c *Conn) attach(target net.Conn) bool {
 func (c *Conn) shut(abort bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
-		return
-	}
-	c.closed = true
 	c.cancel()
 	for _, side := range []net.Conn{c.client, c.target} {
 		switch {
@@ -77,83 +78,87 @@ func (c *Conn) shut(abort bool) {
 	}
 }
 
-// carry runs the connection from the time when target is attached until it is over.
-// The reader of the client's side runs already.
-func (c *Conn) carry(forward, reverse *path) {
-	var all sync.WaitGroup
-	all.Go(func() { c.drain(c.forward, forward, c.target, c.backward) })
-	all.Go(func() { c.drain(c.backward, reverse, c.client, c.forward) })
-	var reader sync.WaitGroup
-	reader.Go(func() { c.fill(c.backward, c.target) })
-	all.Wait()
+// carry runs the connection until it is over. It returns true if dial, which connects to the target, fails.
+func (c *Conn) carry(forward, reverse *path, dial func() (net.Conn, error)) (refused bool) {
+	sent, answered := make(chan chunk, maxQueued), make(chan chunk, maxQueued)
+	var readers, writers sync.WaitGroup
+	readers.Go(func() { c.fill(sent, forward, c.client) })
+	defer readers.Wait()
+	target, err := dial()
+	if err != nil {
+		refused = c.ctx.Err() == nil
+		c.shut(true)
+		return refused
+	}
+	if !c.attach(target) {
+		return false
+	}
+	readers.Go(func() { c.fill(answered, reverse, target) })
+	writers.Go(func() { c.drain(sent, forward, target, nil) })
+	writers.Go(func() { c.drain(answered, reverse, c.client, &c.returned) })
+	writers.Wait()
 	c.shut(false)
-	reader.Wait()
+	return false
 }
 
 // fill reads from src into q until the connection ends.
-func (c *Conn) fill(q *queue, src net.Conn) {
+func (c *Conn) fill(q chan<- chunk, p *path, src net.Conn) {
 	buf := make([]byte, readSize)
 	for {
 		n, err := src.Read(buf)
-		if n > 0 && !q.push(c.ctx.Done(), bytes.Clone(buf[:n])) {
+		if n > 0 && !c.push(q, chunk{data: bytes.Clone(buf[:n]), arrived: p.arrival()}) {
 			return
 		}
-		switch {
-		case errors.Is(err, io.EOF):
-			q.finish(finished)
-			return
-		case err != nil:
-			q.finish(broken)
+		if err != nil {
+			c.push(q, chunk{arrived: p.arrival(), end: err})
 			return
 		}
 	}
 }
 
-// drain delivers the chunks of q to dst as the path allows. If dst is gone, the
-// other side learns that through the queue back to it, so that this, too, is
-// subject to the condition of its direction.
-func (c *Conn) drain(q *queue, p *path, dst net.Conn, back *queue) {
-	var recovered time.Time
+// push adds a chunk when there is room for it, unless the connection ends first.
+func (c *Conn) push(q chan<- chunk, next chunk) bool {
+	select {
+	case q <- next:
+		return true
+	case <-c.ctx.Done():
+		return false
+	}
+}
+
+// drain delivers the chunks of q to dst as the path allows, and counts their bytes. If dst is gone, its reader notices.
+func (c *Conn) drain(q <-chan chunk, p *path, dst net.Conn, count *atomic.Uint64) {
 	for {
-		next, ok := q.pop(c.ctx.Done())
-		if !ok || !p.transmit(c.ctx.Done(), next.arrived, &recovered, func() int { return len(q.chunks) }) {
+		var next chunk
+		select {
+		case next = <-q:
+		case <-c.ctx.Done():
 			return
 		}
-		if next.end != lasting {
-			c.end(next, p, dst)
+		if !p.await(c.ctx.Done(), next.arrived) {
 			return
 		}
-		for rest := next.data; len(rest) > 0; {
-			n, ok := p.grant(c.ctx.Done(), next.arrived, len(rest))
-			if !ok {
-				return
-			}
-			if c.forgotten.Load() {
-				break
-			}
-			written, err := dst.Write(rest[:n])
-			if q == c.backward {
-				c.returned.Add(uint64(written))
-			}
-			if err != nil {
-				back.finish(broken)
-				return
-			}
-			rest = rest[n:]
+		if c.forgotten.Load() {
+			continue
+		}
+		if next.end != nil {
+			c.deliverEnd(next.end, dst)
+			return
+		}
+		written, err := dst.Write(next.data)
+		if count != nil {
+			count.Add(uint64(written))
+		}
+		if err != nil {
+			return
 		}
 	}
 }
 
-// end delivers the end of the connection to dst.
-func (c *Conn) end(last chunk, p *path, dst net.Conn) {
-	if _, ok := p.grant(c.ctx.Done(), last.arrived, 0); !ok {
-		return
-	}
-	if c.forgotten.Load() {
-		return
-	}
+// deliverEnd ends the connection for dst as it was ended on the other side.
+func (c *Conn) deliverEnd(end error, dst net.Conn) {
 	half, ok := dst.(interface{ CloseWrite() error })
-	if last.end == finished && ok {
+	if ok && errors.Is(end, io.EOF) {
 		_ = half.CloseWrite() // if the side is gone, its reader notices
 		return
 	}

@@ -3,8 +3,8 @@
 //
 // A [Link] takes connections of one dialling side and carries them to one target.
 // Each byte direction has a [Condition], which may change at any time and then
-// applies to connections that exist as well as to new ones: open, cut, blackholed,
-// delayed, throttled, losing segments. No privileges are needed.
+// applies to connections that exist as well as to new ones: blackholed, delayed,
+// losing segments. A link may also be cut. No privileges are needed.
 package link
 
 import (
@@ -15,7 +15,6 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/internal/pause"
@@ -31,31 +30,26 @@ type Link struct {
 	listener net.Listener // nil when connections come through Go only
 	forward  *path
 	reverse  *path
-	accepted atomic.Uint64
-	refused  atomic.Uint64
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	work   sync.WaitGroup
+	closed func() error
 
 	mu     sync.Mutex
 	target string
 	conns  map[*Conn]struct{}
-	closed bool
+	stats  Stats // without Active
+	cut    bool
 }
 
 // New returns a link to the TCP address target that takes connections through
 // Go. It must be closed.
 func New(target string) *Link {
-	ctx, cancel := context.WithCancel(context.Background())
-	return &Link{
-		forward: newPath(),
-		reverse: newPath(),
-		ctx:     ctx,
-		cancel:  cancel,
-		target:  target,
-		conns:   make(map[*Conn]struct{}),
-	}
+	l := &Link{forward: newPath(), reverse: newPath(), target: target, conns: make(map[*Conn]struct{})}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.closed = sync.OnceValue(l.close)
+	return l
 }
 
 // Listen returns a link to the TCP address target that takes connections on a free
@@ -75,14 +69,8 @@ func ListenAt(address, target string) (*Link, error) {
 	return l, nil
 }
 
-// Addr returns the host:port on which the link takes connections, "" for a link
-// made by New.
-func (l *Link) Addr() string {
-	if l.listener == nil {
-		return ""
-	}
-	return l.listener.Addr().String()
-}
+// Addr returns the host:port on which the link takes connections. A link made by New has none.
+func (l *Link) Addr() string { return l.listener.Addr().String() }
 
 // Target returns the address that connections are carried to.
 func (l *Link) Target() string {
@@ -102,17 +90,18 @@ func (l *Link) SetTarget(target string) {
 
 // Condition returns the condition of one direction; for Both it is that of Forward.
 func (l *Link) Condition(d Direction) Condition {
-	p := l.forward
 	if d == Reverse {
-		p = l.reverse
+		return l.reverse.get()
 	}
-	c, _ := p.get()
-	return c
+	return l.forward.get()
 }
 
 // Cut resets every connection, and new ones until the link is healed.
 func (l *Link) Cut() {
-	l.update(Both, func(c *Condition) { c.State = Cut })
+	l.mu.Lock()
+	l.cut = true
+	l.mu.Unlock()
+	l.Break()
 }
 
 // Break resets every connection. The conditions of the link stay, and new connections are taken as before.
@@ -123,21 +112,15 @@ func (l *Link) Break() {
 }
 
 // Blackhole accepts and withholds the bytes of the directions of d from now on. See
-// Blackholed.
+// Condition.Blackholed.
 func (l *Link) Blackhole(d Direction) {
-	l.update(d, func(c *Condition) { c.State = Blackholed })
+	l.update(d, func(c *Condition) { c.Blackholed = true })
 }
 
 // Delay adds latency to every byte of the directions of d, and keeps their other
-// settings. Zero or less ends it.
+// settings. Zero ends it.
 func (l *Link) Delay(d Direction, latency time.Duration) {
-	l.update(d, func(c *Condition) { c.Delay = max(latency, 0) })
-}
-
-// Throttle limits the directions of d to bytesPerSecond each, all connections
-// together, and keeps their other settings. Zero or less ends it.
-func (l *Link) Throttle(d Direction, bytesPerSecond int) {
-	l.update(d, func(c *Condition) { c.Rate = max(bytesPerSecond, 0) })
+	l.update(d, func(c *Condition) { c.Delay = latency })
 }
 
 // Lose makes each direction of d lose a share of the segments, and keeps its other
@@ -146,9 +129,12 @@ func (l *Link) Lose(d Direction, share float64) {
 	l.update(d, func(c *Condition) { c.Loss = share })
 }
 
-// Heal ends the conditions of both directions. What a blackhole withheld is delivered
+// Heal ends a cut and the conditions of both directions. What a blackhole withheld is delivered
 // now, and connections that were forgotten are reset.
 func (l *Link) Heal() {
+	l.mu.Lock()
+	l.cut = false
+	l.mu.Unlock()
 	l.update(Both, func(c *Condition) { *c = Condition{} })
 	for _, c := range l.Conns() {
 		if c.forgotten.Load() {
@@ -165,52 +151,34 @@ func (l *Link) Conns() []*Conn {
 }
 
 func (l *Link) update(d Direction, change func(*Condition)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, side := range []struct {
-		direction Direction
-		path      *path
-	}{{Forward, l.forward}, {Reverse, l.reverse}} {
-		if d&side.direction != 0 {
-			c, _ := side.path.get()
-			change(&c)
-			side.path.set(c)
-		}
+	if d&Forward != 0 {
+		l.forward.update(change)
 	}
-	if l.cut() {
-		for c := range l.conns {
-			c.shut(true)
-		}
+	if d&Reverse != 0 {
+		l.reverse.update(change)
 	}
-}
-
-func (l *Link) cut() bool {
-	forward, _ := l.forward.get()
-	reverse, _ := l.reverse.get()
-	return forward.State == Cut || reverse.State == Cut
 }
 
 // Stats returns the counts of the link.
 func (l *Link) Stats() Stats {
-	return Stats{Accepted: l.accepted.Load(), Refused: l.refused.Load(), Active: len(l.Conns())}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Stats{Accepted: l.stats.Accepted, Refused: l.stats.Refused, Active: len(l.conns)}
 }
 
 // Close frees the port, resets every connection and returns when all goroutines of
-// the link have ended. A second Close has no effect. It returns the error of
+// the link have ended. A second Close returns the same result: the error of
 // closing the listener, if any.
-func (l *Link) Close() error {
+func (l *Link) Close() error { return l.closed() }
+
+func (l *Link) close() (err error) {
 	l.mu.Lock()
-	first := !l.closed
-	l.closed = true
-	for c := range l.conns {
-		c.shut(true)
-	}
-	l.mu.Unlock()
 	l.cancel()
-	var err error
-	if first && l.listener != nil {
+	l.mu.Unlock()
+	if l.listener != nil {
 		err = l.listener.Close()
 	}
+	l.Break()
 	l.work.Wait()
 	return err
 }
@@ -233,54 +201,27 @@ func (l *Link) accept() {
 // the target in a goroutine of the link. On a link that is cut or closed, client is
 // reset. The target is dialled when neither direction is blackholed.
 func (l *Link) Go(client net.Conn) {
-	c, ok := l.admit(client)
-	if !ok {
-		l.refused.Add(1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cut || l.ctx.Err() != nil {
+		l.stats.Refused++
 		reset(client)
 		return
 	}
-	go func() {
-		defer l.work.Done()
-		defer l.release(c)
-		l.serve(c)
-	}()
-}
-
-// admit registers a connection, and counts it among the work that Close waits for,
-// unless the link takes none.
-func (l *Link) admit(client net.Conn) (*Conn, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed || l.cut() {
-		return nil, false
-	}
-	l.accepted.Add(1)
-	l.work.Add(1)
-	c := newConn(l.ctx, client)
+	l.stats.Accepted++
+	c := &Conn{client: client}
+	c.ctx, c.cancel = context.WithCancel(l.ctx)
 	l.conns[c] = struct{}{}
-	return c, true
-}
-
-func (l *Link) release(c *Conn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.conns, c)
+	l.work.Go(func() { l.serve(c) })
 }
 
 func (l *Link) serve(c *Conn) {
-	var reader sync.WaitGroup
-	reader.Go(func() { c.fill(c.forward, c.client) })
-	defer reader.Wait()
-	target, err := l.dial(c)
-	if err != nil {
-		if c.ctx.Err() == nil {
-			l.refused.Add(1)
-		}
-		c.shut(true)
-		return
-	}
-	if c.attach(target) {
-		c.carry(l.forward, l.reverse)
+	refused := c.carry(l.forward, l.reverse, func() (net.Conn, error) { return l.dial(c.ctx) })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.conns, c)
+	if refused {
+		l.stats.Refused++
 	}
 }
 
@@ -288,14 +229,13 @@ var errNoTarget = errors.New("link: nothing listens at the target")
 
 // dial connects to the target once a handshake could pass, that is with neither
 // direction blackholed.
-func (l *Link) dial(c *Conn) (net.Conn, error) {
-	if !l.forward.awaitOpen(c.ctx.Done()) || !l.reverse.awaitOpen(c.ctx.Done()) {
-		return nil, net.ErrClosed
+func (l *Link) dial(ctx context.Context) (net.Conn, error) {
+	for _, p := range []*path{l.forward, l.reverse} {
+		p.await(ctx.Done(), time.Time{})
 	}
 	address := l.Target()
 	if address == "" {
 		return nil, errNoTarget
 	}
-	var dialer net.Dialer
-	return dialer.DialContext(c.ctx, "tcp", address)
+	return new(net.Dialer).DialContext(ctx, "tcp", address)
 }

@@ -263,8 +263,8 @@ func TestEndsOfWhatABlackholeHolds(t *testing.T) {
 			expect(t, target, "again")
 		}},
 		"broken": {func(l *link.Link) error { l.Break(); return nil }, func(t *testing.T, l *link.Link, s *server) {
-			assert.Equal(t, link.Condition{State: link.Blackholed}, l.Condition(link.Forward), "it stays so")
-			assert.Equal(t, link.Condition{State: link.Blackholed}, l.Condition(link.Reverse), "it stays so")
+			assert.Equal(t, link.Condition{Blackholed: true}, l.Condition(link.Forward), "it stays so")
+			assert.Equal(t, link.Condition{Blackholed: true}, l.Condition(link.Reverse), "it stays so")
 			l.Heal()
 			pair(t, l, s)
 		}},
@@ -338,16 +338,15 @@ func TestSettingsAreKeptApart(t *testing.T) {
 	l := link.New("127.0.0.1:1")
 	defer func() { assert.NoError(t, l.Close()) }()
 	l.Delay(link.Both, time.Second)
-	l.Throttle(link.Forward, 1000)
+	l.Lose(link.Forward, 0.5)
 	l.Blackhole(link.Reverse)
-	assert.Equal(t, link.Condition{Delay: time.Second, Rate: 1000}, l.Condition(link.Forward))
-	assert.Equal(t, link.Condition{State: link.Blackholed, Delay: time.Second}, l.Condition(link.Reverse))
-	l.Delay(link.Forward, -1)
-	l.Throttle(link.Forward, -1)
+	assert.Equal(t, link.Condition{Delay: time.Second, Loss: 0.5}, l.Condition(link.Forward))
+	assert.Equal(t, link.Condition{Blackholed: true, Delay: time.Second}, l.Condition(link.Reverse))
+	l.Delay(link.Forward, 0)
+	l.Lose(link.Forward, 0)
 	assert.Equal(t, link.Condition{}, l.Condition(link.Forward))
 	l.Heal()
 	assert.Equal(t, link.Condition{}, l.Condition(link.Reverse))
-	assert.Empty(t, l.Addr())
 	assert.Equal(t, "127.0.0.1:1", l.Target())
 }
 

@@ -59,8 +59,8 @@ func (r *Running) start(ctx context.Context, s Server, path string, setup site.S
 		cfg.TLS = true
 	case site.Several:
 		cfg.Members = 3
-		cfg.Heartbeat, cfg.Election = 200*time.Millisecond, 2*time.Second // a busy machine elects no other leader meanwhile
-		cfg.Args = append(cfg.Args, "--strict-reconfig-check=false")      // the check takes a member for unhealthy in its first five seconds
+		cfg.Election = 2 * time.Second                               // a busy machine elects no other leader meanwhile
+		cfg.Args = append(cfg.Args, "--strict-reconfig-check=false") // the check takes a member for unhealthy in its first five seconds
 	case site.None, site.Plain, site.Own, site.Auth, site.Single:
 	}
 	var err error

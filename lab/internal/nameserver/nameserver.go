@@ -6,12 +6,9 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	miekg "github.com/miekg/dns"
-
-	"github.com/quorate/quorate/internal/port"
 )
 
 // Behaviour is how a DNS server answers.
@@ -23,169 +20,75 @@ const (
 	Failing               // SERVFAIL
 	Refusing              // REFUSED
 	Silent
-	Foreign   // it answers another query than the one it received
-	Slow      // it answers after SlowFor
-	Truncated // over UDP it answers only that TCP must be used
+	Foreign // it answers another query than the one it received
 )
 
-// SlowFor is how long a slow server takes for an answer.
-const SlowFor = 300 * time.Millisecond
-
-// Server is a DNS server with UDP and TCP on the same port.
+// Server is a DNS server with UDP and TCP on the same port. It sends the addresses of the targets of SRV records with them.
 type Server struct {
 	Addr string
 
-	mu          sync.Mutex
-	behaviour   Behaviour
-	behaviours  map[string]Behaviour  // by domain, for the names below it
-	records     map[string][]miekg.RR // by name and type, like "svc.test. A"
-	queries     map[string]int        // by name and type
-	stop        func() error          // nil while it is stopped
-	reserved    *port.Port            // nil if the port was chosen by the caller
-	onQuery     func(time.Time)
-	additionals bool
-}
+	servers [2]*miekg.Server
+	served  sync.WaitGroup
 
-// TB is the part of testing.TB that tests need here.
-type TB interface {
-	Helper()
-	Cleanup(func())
-	Fatal(args ...any)
-}
-
-// Start runs a server until the test ends. If addr is "", it listens on a free port of 127.0.0.1.
-func Start(t TB, addr string) *Server {
-	t.Helper()
-	ns, err := New(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := ns.Close(); err != nil {
-			t.Fatal(err)
-		}
-	})
-	return ns
+	mu         sync.Mutex
+	behaviours map[string]Behaviour  // by domain, for the names below it
+	records    map[string][]miekg.RR // by name and type, like "svc.test. A"
+	queries    map[string]int        // by name and type
+	onQuery    func(time.Time)
 }
 
 // New runs a server until Close. If addr is "", it listens on a free port of 127.0.0.1.
 func New(addr string) (*Server, error) {
-	ns := &Server{Addr: addr, behaviours: map[string]Behaviour{}, records: map[string][]miekg.RR{}, queries: map[string]int{}}
-	if addr == "" {
-		reserved, err := port.Reserve()
-		if err != nil {
-			return nil, err
-		}
-		ns.Addr, ns.reserved = reserved.Address(), reserved
+	listener, packets, err := listen(addr)
+	if err != nil {
+		return nil, err
 	}
-	if err := ns.Restart(); err != nil {
-		return nil, errors.Join(err, ns.Close())
+	ns := &Server{
+		Addr: listener.Addr().String(), onQuery: func(time.Time) {},
+		behaviours: map[string]Behaviour{}, records: map[string][]miekg.RR{}, queries: map[string]int{},
+	}
+	ns.servers = [2]*miekg.Server{{PacketConn: packets, Handler: ns}, {Listener: listener, Handler: ns}}
+	for _, s := range ns.servers {
+		started := make(chan struct{})
+		s.NotifyStartedFunc = func() { close(started) }
+		ns.served.Go(func() { _ = s.ActivateAndServe() }) // until Close
+		<-started
 	}
 	return ns, nil
 }
 
-// Restart begins to listen again after Stop, at the same address. The records are kept.
-func (ns *Server) Restart() error {
-	listener, err := net.Listen("tcp", ns.Addr)
-	if err != nil {
-		return err
+// listen takes a port for TCP and UDP. One that is free for the one may be taken for the other.
+func listen(addr string) (listener net.Listener, packets net.PacketConn, err error) {
+	if addr == "" {
+		addr = "127.0.0.1:0"
 	}
-	packets, err := listenUDP(ns.Addr)
-	if err != nil {
-		return errors.Join(err, listener.Close())
-	}
-	servers := []*miekg.Server{{PacketConn: packets, Handler: ns}, {Listener: listener, Handler: ns}}
-	done := make(chan error, len(servers))
-	for _, s := range servers {
-		started := make(chan struct{})
-		s.NotifyStartedFunc = func() { close(started) }
-		go func() { done <- s.ActivateAndServe() }()
-		<-started
-	}
-	ns.stop = func() error {
-		return errors.Join(servers[0].Shutdown(), servers[1].Shutdown(), <-done, <-done)
-	}
-	return nil
-}
-
-// Stop stops the server until Restart: the system refuses queries. It does nothing if the
-// server is stopped already.
-func (ns *Server) Stop() error {
-	if ns.stop == nil {
-		return nil
-	}
-	err := ns.stop()
-	ns.stop = nil
-	return err
-}
-
-// Close ends the server and gives up its port.
-func (ns *Server) Close() error {
-	err := ns.Stop()
-	if ns.reserved != nil {
-		err = errors.Join(err, ns.reserved.Release())
-	}
-	return err
-}
-
-// udpTimeout is how long listenUDP waits for a port that is taken.
-const udpTimeout = 10 * time.Second
-
-// listenUDP waits for the port. A reservation holds for TCP only, so the system may lend the port to a DNS
-// query of another process.
-func listenUDP(addr string) (net.PacketConn, error) {
-	for deadline := time.Now().Add(udpTimeout); ; time.Sleep(10 * time.Millisecond) {
-		packets, err := net.ListenPacket("udp", addr)
-		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(deadline) {
-			return packets, err
+	for range 10 {
+		if listener, err = net.Listen("tcp", addr); err != nil {
+			return nil, nil, err
 		}
+		if packets, err = net.ListenPacket("udp", listener.Addr().String()); err == nil {
+			return listener, packets, nil
+		}
+		_ = listener.Close()
 	}
+	return nil, nil, err
+}
+
+// Close ends the server.
+func (ns *Server) Close() error {
+	defer ns.served.Wait()
+	return errors.Join(ns.servers[0].Shutdown(), ns.servers[1].Shutdown())
 }
 
 // ServeDNS answers a query.
 func (ns *Server) ServeDNS(w miekg.ResponseWriter, query *miekg.Msg) {
-	q := query.Question[0]
-	key := strings.ToLower(q.Name) + " " + miekg.TypeToString[q.Qtype]
-	reply := new(miekg.Msg).SetReply(query)
-	reply.Authoritative = true
 	ns.mu.Lock()
-	ns.queries[key]++
-	if ns.onQuery != nil {
-		ns.onQuery(time.Now())
-	}
-	now := ns.behaviour
-	for domain, m := range ns.behaviours {
-		if miekg.IsSubDomain(domain, q.Name) {
-			now = m
-		}
-	}
-	reply.Answer = ns.records[key]
-	if ns.additionals {
-		reply.Extra = ns.targetsLocked(reply.Answer)
-	}
+	reply := ns.replyLocked(query)
 	ns.mu.Unlock()
-	_, overTCP := w.RemoteAddr().(*net.TCPAddr)
-	if now == Slow {
-		time.Sleep(SlowFor)
-	}
-	switch {
-	case now == Silent:
+	if reply == nil {
 		return
-	case now == Failing:
-		reply.SetRcode(query, miekg.RcodeServerFailure)
-	case now == Refusing:
-		reply.SetRcode(query, miekg.RcodeRefused)
-	case now == Foreign:
-		reply.Question[0].Name = "foreign.test."
-		reply.Answer = []miekg.RR{&miekg.A{
-			Hdr: miekg.RR_Header{Name: q.Name, Rrtype: miekg.TypeA, Class: miekg.ClassINET, Ttl: 1}, A: net.IPv4(192, 0, 2, 66),
-		}}
-	case now == Truncated && !overTCP:
-		reply.Truncated, reply.Answer, reply.Extra = true, nil, nil
-	case len(reply.Answer) == 0 && !ns.exists(q.Name):
-		reply.SetRcode(query, miekg.RcodeNameError)
 	}
-	if !overTCP {
+	if _, overTCP := w.RemoteAddr().(*net.TCPAddr); !overTCP {
 		size := miekg.MinMsgSize
 		if opt := query.IsEdns0(); opt != nil {
 			size = int(opt.UDPSize())
@@ -195,21 +98,52 @@ func (ns *Server) ServeDNS(w miekg.ResponseWriter, query *miekg.Msg) {
 	_ = w.WriteMsg(reply) // the client may be gone
 }
 
-// targetsLocked returns the addresses of the targets of SRV records.
-func (ns *Server) targetsLocked(records []miekg.RR) (addresses []miekg.RR) {
-	for _, r := range records {
+// replyLocked returns the reply to a query, nil for none.
+func (ns *Server) replyLocked(query *miekg.Msg) *miekg.Msg {
+	q := query.Question[0]
+	name := strings.ToLower(q.Name)
+	key := name + " " + miekg.TypeToString[q.Qtype]
+	ns.queries[key]++
+	ns.onQuery(time.Now())
+	reply := new(miekg.Msg).SetReply(query)
+	reply.Authoritative = true
+	switch ns.behaviourLocked(name) {
+	case Silent:
+		return nil
+	case Failing:
+		return reply.SetRcode(query, miekg.RcodeServerFailure)
+	case Refusing:
+		return reply.SetRcode(query, miekg.RcodeRefused)
+	case Foreign:
+		reply.Question[0].Name = "foreign.test."
+		reply.Answer = parse(q.Name+" A", "1 192.0.2.66")
+		return reply
+	case WellBehaved:
+	}
+	reply.Answer = ns.records[key]
+	for _, r := range reply.Answer {
 		if srv, ok := r.(*miekg.SRV); ok {
-			addresses = append(addresses, ns.records[strings.ToLower(srv.Target)+" A"]...)
+			reply.Extra = append(reply.Extra, ns.records[strings.ToLower(srv.Target)+" A"]...)
 		}
 	}
-	return addresses
+	if len(reply.Answer) == 0 && !ns.existsLocked(name) {
+		reply.SetRcode(query, miekg.RcodeNameError)
+	}
+	return reply
 }
 
-func (ns *Server) exists(name string) bool {
-	ns.mu.Lock()
-	defer ns.mu.Unlock()
+func (ns *Server) behaviourLocked(name string) Behaviour {
+	for domain, b := range ns.behaviours {
+		if miekg.IsSubDomain(domain, name) && b != WellBehaved {
+			return b
+		}
+	}
+	return WellBehaved
+}
+
+func (ns *Server) existsLocked(name string) bool {
 	for key, records := range ns.records {
-		if len(records) > 0 && strings.HasPrefix(key, strings.ToLower(name)+" ") {
+		if len(records) > 0 && strings.HasPrefix(key, name+" ") {
 			return true
 		}
 	}
@@ -217,38 +151,26 @@ func (ns *Server) exists(name string) bool {
 }
 
 // Set replaces the records of a name and type, "svc.test. A" for instance; each is written
-// as in a zone file, after the type: "5 127.0.0.1" is a TTL and an address.
-func (ns *Server) Set(t TB, key string, records ...string) {
-	t.Helper()
-	if err := ns.Put(key, records...); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// Put is Set with an error.
-func (ns *Server) Put(key string, records ...string) error {
-	all, err := parse(key, records)
-	if err != nil {
-		return err
-	}
+// as in a zone file, after the type: "5 127.0.0.1" is a TTL and an address. It panics if one is malformed.
+func (ns *Server) Set(key string, records ...string) {
+	all := parse(key, records...)
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	ns.records[key] = all
-	return nil
 }
 
-func parse(key string, records []string) ([]miekg.RR, error) {
+func parse(key string, records ...string) []miekg.RR {
 	name, kind, _ := strings.Cut(key, " ")
 	all := make([]miekg.RR, len(records))
 	for i, r := range records {
 		ttl, data, _ := strings.Cut(r, " ")
 		rr, err := miekg.NewRR(strings.Join([]string{name, ttl, "IN", kind, data}, " "))
 		if err != nil {
-			return nil, err
+			panic(err)
 		}
 		all[i] = rr
 	}
-	return all, nil
+	return all
 }
 
 // OnQuery has f called with the time of each query from now on.
@@ -258,23 +180,11 @@ func (ns *Server) OnQuery(f func(time.Time)) {
 	ns.onQuery = f
 }
 
-// SendAdditionals sends the addresses of targets with SRV records, in the additional section.
-func (ns *Server) SendAdditionals() {
+// SetBehaviour sets how the server answers for the names in a domain, "." for all.
+func (ns *Server) SetBehaviour(b Behaviour, domain string) {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
-	ns.additionals = true
-}
-
-// SetBehaviour sets how the server answers: in general, or for the names in the domains if any are given.
-func (ns *Server) SetBehaviour(m Behaviour, domains ...string) {
-	ns.mu.Lock()
-	defer ns.mu.Unlock()
-	for _, domain := range domains {
-		ns.behaviours[domain] = m
-	}
-	if len(domains) == 0 {
-		ns.behaviour = m
-	}
+	ns.behaviours[domain] = b
 }
 
 // Asked returns how many queries there were for a name and type.

@@ -53,7 +53,7 @@ func startLoad(ctx context.Context, c *kube.ControlPlane) *load {
 	client := fatal.OK(rest.HTTPClientFor(config))
 	leases := fatal.OK(coordination.NewForConfigAndClient(config, client))
 	l := &load{
-		meter: &meter{pending: make(map[int]*pendingWrite)}, core: fatal.OK(core.NewForConfigAndClient(config, client)),
+		meter: &meter{answered: make(map[string]time.Time)}, core: fatal.OK(core.NewForConfigAndClient(config, client)),
 		http: client, ready: c.URL() + "/readyz",
 	}
 	ctx, l.cancel = context.WithCancel(ctx)
@@ -67,10 +67,16 @@ func startLoad(ctx context.Context, c *kube.ControlPlane) *load {
 		l.work.Go(func() { l.write(ctx) })
 	}
 	l.work.Go(func() {
-		every(ctx, listEvery, func() { l.list(ctx, l.listConfigMaps, func(r *row) *float64 { return &r.List }) })
+		l.list(ctx, func(r *row) *float64 { return &r.List }, func(ctx context.Context) error { // objects that change all the time
+			_, err := l.core.ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
+			return err
+		})
 	})
 	l.work.Go(func() {
-		every(ctx, listEvery, func() { l.list(ctx, l.listQuotas, func(r *row) *float64 { return &r.QuietList }) })
+		l.list(ctx, func(r *row) *float64 { return &r.QuietList }, func(ctx context.Context) error { // objects that never do
+			_, err := l.core.ResourceQuotas(namespace).List(ctx, metav1.ListOptions{})
+			return err
+		})
 	})
 	l.work.Go(func() { every(ctx, readyEvery, func() { l.meter.ready(l.isReady(ctx)) }) })
 	for i := range leaders {
@@ -96,35 +102,30 @@ func every(ctx context.Context, interval time.Duration, do func()) {
 func (l *load) write(ctx context.Context) {
 	var old []string
 	every(ctx, writeEvery, func() {
-		n := int(l.number.Add(1))
-		name := "object-" + strconv.Itoa(n)
-		began := time.Now()
-		within, cancel := context.WithTimeout(ctx, requestTimeout)
-		_, err := l.core.ConfigMaps(namespace).Create(within, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"number": strconv.Itoa(n)}},
-			Data:       map[string]string{"text": "The object number " + name},
-		}, metav1.CreateOptions{})
-		cancel()
+		name := "object-" + strconv.FormatInt(l.number.Add(1), 10)
+		took, err := timed(ctx, func(ctx context.Context) error {
+			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"text": "The object number " + name}}
+			_, err := l.core.ConfigMaps(namespace).Create(ctx, object, metav1.CreateOptions{})
+			return err
+		})
 		if ctx.Err() != nil {
 			return
 		}
-		took := time.Since(began).Seconds()
 		l.meter.note(func(r *row) {
 			r.Writes++
-			r.Write = max(r.Write, took)
+			r.Write = max(r.Write, took.Seconds())
 			if err != nil {
 				r.FailedWrites++
 			}
 		})
 		if err != nil {
-			l.meter.forget(n)
 			return
 		}
-		l.meter.written(n, watchers)
+		l.meter.wrote(name)
 		if old = append(old, name); len(old) > 100 {
-			within, cancel := context.WithTimeout(ctx, requestTimeout)
-			defer cancel()
-			_ = l.core.ConfigMaps(namespace).Delete(within, old[0], metav1.DeleteOptions{})
+			_, _ = timed(ctx, func(ctx context.Context) error {
+				return l.core.ConfigMaps(namespace).Delete(ctx, old[0], metav1.DeleteOptions{})
+			})
 			old = old[1:]
 		}
 	})
@@ -132,7 +133,7 @@ func (l *load) write(ctx context.Context) {
 
 // watch follows the objects. The next watch resumes where the last one ended.
 func (l *load) watch(ctx context.Context, began func()) {
-	last := "0"
+	last, seen := "0", map[string]bool{} // a watch may show an object again
 	for ctx.Err() == nil {
 		w, err := l.core.ConfigMaps(namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: last, AllowWatchBookmarks: true})
 		if err != nil {
@@ -150,39 +151,35 @@ func (l *load) watch(ctx context.Context, began func()) {
 				break
 			}
 			last = object.ResourceVersion
-			if n, err := strconv.Atoi(object.Annotations["number"]); err == nil && event.Type == watch.Added {
-				l.meter.delivered(n)
+			if event.Type == watch.Added && !seen[object.Name] {
+				seen[object.Name] = true
+				l.meter.delivered(object.Name)
 			}
 		}
 		w.Stop()
 	}
 }
 
-func (l *load) list(ctx context.Context, list func(context.Context) error, worst func(*row) *float64) {
-	began := time.Now()
-	within, cancel := context.WithTimeout(ctx, requestTimeout)
+// list measures linearizable reads.
+func (l *load) list(ctx context.Context, worst func(*row) *float64, read func(context.Context) error) {
+	every(ctx, listEvery, func() {
+		took, err := timed(ctx, read)
+		if err != nil {
+			took = max(took, requestTimeout)
+		}
+		if ctx.Err() == nil {
+			l.meter.note(func(r *row) { *worst(r) = max(*worst(r), took.Seconds()) })
+		}
+	})
+}
+
+// timed makes a request, and returns how long it took.
+func timed(ctx context.Context, request func(context.Context) error) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	err := list(within)
-	if ctx.Err() != nil {
-		return
-	}
-	took := time.Since(began)
-	if err != nil {
-		took = max(took, requestTimeout)
-	}
-	l.meter.note(func(r *row) { *worst(r) = max(*worst(r), took.Seconds()) })
-}
-
-// listConfigMaps lists objects that change all the time, and listQuotas objects that never do. Both
-// reads are linearizable.
-func (l *load) listConfigMaps(ctx context.Context) error {
-	_, err := l.core.ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
-	return err
-}
-
-func (l *load) listQuotas(ctx context.Context) error {
-	_, err := l.core.ResourceQuotas(namespace).List(ctx, metav1.ListOptions{})
-	return err
+	began := time.Now()
+	err := request(ctx)
+	return time.Since(began), err
 }
 
 func (l *load) isReady(ctx context.Context) bool {

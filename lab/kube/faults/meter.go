@@ -13,19 +13,12 @@ import (
 	"github.com/quorate/quorate/lab/kube"
 )
 
-// meter keeps the worst figures of a phase, and the writes and the outage that are still
-// in progress.
+// meter keeps the worst figures of a phase, and the outage that is still in progress.
 type meter struct {
-	mu      sync.Mutex
-	worst   row
-	pending map[int]*pendingWrite // events that watches have not delivered, by number
-	down    time.Time             // since when the API server is not ready, zero if it is
-}
-
-// pendingWrite is a write that was answered, and how many watches have not shown it.
-type pendingWrite struct {
-	at    time.Time
-	count int
+	mu       sync.Mutex
+	worst    row
+	answered map[string]time.Time // when the writes of objects were answered, by name
+	down     time.Time            // since when the API server is not ready, zero if it is
 }
 
 func (m *meter) note(change func(*row)) {
@@ -39,60 +32,31 @@ func (m *meter) reset(fault string) {
 	m.note(func(r *row) { *r = row{Fault: fault} })
 }
 
-// read ends a phase. A write that is still pending counts as late as it is by now.
+// read ends a phase.
 func (m *meter) read() row {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.worst
-	for _, o := range m.pending {
-		if !o.at.IsZero() {
-			r.Event = max(r.Event, time.Since(o.at).Seconds())
-		}
-	}
 	if !m.down.IsZero() {
 		r.NotReady += time.Since(m.down).Seconds()
 	}
 	return r
 }
 
-// written notes that the write of an object was answered.
-func (m *meter) written(n, watches int) {
-	m.update(n, func(o *pendingWrite) {
-		o.at = time.Now()
-		o.count += watches
-	})
+// wrote notes that the write of an object was answered.
+func (m *meter) wrote(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.answered[name] = time.Now()
 }
 
 // delivered notes that a watch has shown an object, perhaps before its write was answered.
-func (m *meter) delivered(n int) {
-	m.update(n, func(o *pendingWrite) {
-		o.count--
-		if !o.at.IsZero() {
-			m.worst.Event = max(m.worst.Event, time.Since(o.at).Seconds())
-		}
-	})
-}
-
-// update changes a pending write, which is over when its count is 0.
-func (m *meter) update(n int, change func(*pendingWrite)) {
+func (m *meter) delivered(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	o := m.pending[n]
-	if o == nil {
-		o = &pendingWrite{}
-		m.pending[n] = o
+	if at, ok := m.answered[name]; ok {
+		m.worst.Event = max(m.worst.Event, time.Since(at).Seconds())
 	}
-	change(o)
-	if o.count == 0 {
-		delete(m.pending, n)
-	}
-}
-
-// forget drops a write whose outcome is not known.
-func (m *meter) forget(n int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.pending, n)
 }
 
 // ready notes what the API server said of itself.

@@ -103,7 +103,7 @@ func Run(ctx context.Context, cfg Config) (report.Report, error) {
 	r.site, _ = fault.SiteOf(cfg.Faults) // the configuration has been checked
 	r.rep.Started = time.Now().UTC()
 	cfg.Duration, cfg.Counts = longest, &robustness.Counts{} // of this run alone
-	cluster := r.site.Config(lab.Config{Election: cfg.Election, Heartbeat: cfg.Election / 10})
+	cluster := r.site.Config(lab.Config{Election: cfg.Election})
 	out, err := robustness.Run(ctx, cfg.Config, robustness.Setup{Cluster: cluster, Record: true}, r.workload)
 	if r.load == nil && out.Interrupted {
 		err = nil
@@ -133,7 +133,7 @@ func (r *run) start(ctx context.Context, env *robustness.Env) (err error) {
 	}
 	env.Cleanup(r.conn.Close)
 	r.scene = fault.Scene{
-		Cluster: env.Cluster, Rand: rand.New(rand.NewPCG(r.cfg.Seed, 0)), Note: r.note, Hold: r.cfg.Hold, Front: r.front, Store: r.conn.Store,
+		Cluster: env.Cluster, Rand: rand.New(rand.NewPCG(r.cfg.Seed, 0)), Note: r.note, Hold: r.cfg.Hold, Front: r.front,
 		Join: func(security *tls.Config) (fault.Client, error) {
 			other, err := r.cfg.Connect(client.Target{Endpoints: to.Endpoints, TLS: cmp.Or(security, to.TLS)})
 			return fault.Client{Store: other.Store, Close: other.Close}, err

@@ -2,6 +2,7 @@ package resolvers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -10,14 +11,12 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/resolver"
 
 	_ "github.com/quorate/quorate/balancer/policies" // quorate_round_robin
-	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/internal/pace"
 )
 
@@ -25,9 +24,8 @@ import (
 type kind uint8
 
 const (
-	steady kind = iota
 	// calling channels connect to all backends and make calls all the time; the others connect to one.
-	calling
+	calling kind = iota
 	// idling channels enter idle mode, and are connected again.
 	idling
 	// reopened channels are closed, and opened again.
@@ -35,7 +33,7 @@ const (
 )
 
 // kinds are given to channels by turns.
-var kinds = []kind{calling, idling, reopened, idling, steady, idling, reopened, idling, steady, steady}
+var kinds = []kind{calling, idling, reopened, idling, reopened, idling, reopened, idling, reopened, idling}
 
 const (
 	shortestIdleTimeout, longestIdleTimeout = 300 * time.Millisecond, 3 * time.Second
@@ -68,7 +66,7 @@ func newChannel(i int, b resolver.Builder, targets []string, dial func(context.C
 	c.opts = []grpc.DialOption{
 		grpc.WithResolvers(b), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dial),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"` + policy + `":{}}]}`),
-		grpc.WithIdleTimeout(idleTimeout), grpc.WithNoProxy(),
+		grpc.WithIdleTimeout(idleTimeout), grpc.WithNoProxy(), grpc.WithAuthority(service),
 	}
 	return c
 }
@@ -81,108 +79,88 @@ func (c *channel) openLocked() (err error) {
 	return err
 }
 
-func (c *channel) closeLocked() error {
-	if c.conn == nil {
-		return nil
-	}
-	return c.conn.Close()
-}
-
-func (c *channel) close() error {
+func (c *channel) current() *grpc.ClientConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.closeLocked()
-}
-
-// exitIdle makes the channel leave idle mode.
-func (c *channel) exitIdle() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.conn.GetState() == connectivity.Idle {
-		c.conn.Connect()
-	}
+	return c.conn
 }
 
 // call makes a call over the channel.
 func (c *channel) call(ctx context.Context) error {
-	c.mu.Lock()
-	conn := c.conn
-	c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
+	_, err := healthpb.NewHealthClient(c.current()).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
 	return err
-}
-
-// keepCalling makes calls until ctx ends. One that fails, as it does when its channel is closed, is repeated.
-func (t *trial) keepCalling(ctx context.Context, c *channel, rng *rand.Rand) {
-	for pause.For(ctx, pace.Between(rng, shortestCalls, longestCalls)) == nil {
-		began := t.now()
-		err := c.call(ctx)
-		for err != nil && t.now()-began < callTimeout && pause.For(ctx, shortestCalls) == nil {
-			err = c.call(ctx)
-		}
-		if ctx.Err() == nil {
-			t.called(t.now()-began, err)
-		}
-	}
 }
 
 // port is that of all backends.
 const port = 8080
 
-// backends are real gRPC servers at addresses that only the channels of a run know.
+// backends are addresses that only the channels of a run know. One server answers at all of them.
 type backends struct {
+	server   *grpc.Server
+	listener net.Listener
+
 	mu      sync.Mutex
 	started int
-	servers map[string]*backend // by address
+	conns   map[string][]net.Conn // to the server, by address
 }
 
-type backend struct {
-	at     string // where it listens
-	server *grpc.Server
+func newBackends() (*backends, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	b := &backends{server: grpc.NewServer(), listener: listener, conns: map[string][]net.Conn{}}
+	healthpb.RegisterHealthServer(b.server, health.NewServer())
+	go func() { _ = b.server.Serve(listener) }() // until close
+	return b, nil
 }
 
 // start starts n backends, and returns their addresses, which were never used before.
-func (b *backends) start(n int) ([]string, error) {
+func (b *backends) start(n int) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	addresses := make([]string, n)
 	for i := range addresses {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		address := fmt.Sprintf("10.77.%d.%d:%d", b.started/250, b.started%250+1, port)
+		addresses[i] = fmt.Sprintf("10.77.%d.%d:%d", b.started/250, b.started%250+1, port)
+		b.conns[addresses[i]] = nil
 		b.started++
-		addresses[i] = address
-		one := &backend{at: l.Addr().String(), server: grpc.NewServer()}
-		healthpb.RegisterHealthServer(one.server, health.NewServer())
-		go func() { _ = one.server.Serve(l) }() // until stop
-		b.servers[address] = one
 	}
-	return addresses, nil
+	return addresses
 }
 
 // stop ends the backends that are not in keep.
 func (b *backends) stop(keep []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for address, one := range b.servers {
-		if !slices.Contains(keep, address) {
-			delete(b.servers, address)
-			one.server.Stop()
+	for address, conns := range b.conns {
+		if slices.Contains(keep, address) {
+			continue
+		}
+		delete(b.conns, address)
+		for _, conn := range conns {
+			_ = conn.Close()
 		}
 	}
 }
 
+func (b *backends) close() error {
+	b.stop(nil)
+	b.server.Stop()
+	return nil
+}
+
 // dial connects to the backend of an address.
 func (b *backends) dial(ctx context.Context, address string) (net.Conn, error) {
-	b.mu.Lock()
-	one := b.servers[address]
-	b.mu.Unlock()
-	if one == nil {
-		return nil, fmt.Errorf("there is no backend at %s any more", address)
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", b.listener.Addr().String())
+	if err != nil {
+		return nil, err
 	}
-	return new(net.Dialer).DialContext(ctx, "tcp", one.at)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	conns, ok := b.conns[address]
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("there is no backend at %s any more", address), conn.Close())
+	}
+	b.conns[address] = append(conns, conn)
+	return conn, nil
 }

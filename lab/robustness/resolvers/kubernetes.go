@@ -20,6 +20,8 @@ import (
 const (
 	namespace = "shop"
 	service   = "soak"
+	// maxBackoff is the longest pause between two requests to the API server while it refuses them.
+	maxBackoff = 2 * time.Second
 )
 
 // newKubernetes returns an API server with the backends in an EndpointSlice.
@@ -36,13 +38,6 @@ func newKubernetes(t *trial) *source {
 		ObjectMeta:  metav1.ObjectMeta{Namespace: namespace, Name: service, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 	}))
-	all := func(steps ...func()) func() {
-		return func() {
-			for _, step := range steps {
-				step()
-			}
-		}
-	}
 	restart := func() { fatal.If(server.Restart()) }
 	return &source{
 		builder: func(removalDelay time.Duration) (resolver.Builder, []string, error) {
@@ -51,22 +46,20 @@ func newKubernetes(t *trial) *source {
 				t.arrived.add(time.Now())
 				return new(net.Dialer).DialContext(ctx, network, address)
 			}
-			b, err := kubernetes.NewBuilder(kubernetes.Config{REST: cfg, Namespace: namespace, MassRemovalDelay: removalDelay})
+			b, err := kubernetes.NewBuilder(kubernetes.Config{
+				REST: cfg, Namespace: namespace, MassRemovalDelay: removalDelay, MaxBackoff: maxBackoff,
+			})
 			return b, []string{"kubernetes:///" + service, "kubernetes:///" + service + ":" + strconv.Itoa(port)}, err
 		},
 		list: func(addresses []string) { slice = fatal.OK(server.Update(sliceOf(slice, addresses))) },
 		faults: []sourceFault{
 			{name: "hangs", begin: server.Hang, end: server.Resume},
 			{name: "stopped", begin: server.Stop, end: restart},
-			{name: "restarted-compacted", begin: all(server.Stop, server.Compact), end: restart},
+			{name: "restarted-compacted", begin: func() { server.Stop(); server.Compact() }, end: restart},
 			{name: "connections-broken", begin: server.BreakConnections, end: server.BreakConnections},
 			{name: "watches-ended", begin: server.EndWatches, end: server.EndWatches},
 			{name: "watches-expired", begin: server.ExpireWatches, end: server.ExpireWatches},
-			{name: "compacted", begin: server.Compact, end: all(server.Compact, server.EndWatches)},
-			{
-				name: "forbidden", begin: all(func() { server.Deny() }, server.BreakConnections), end: func() { server.Allow() },
-				extraTime: kubernetes.DefaultMaxBackoff, // the server is there, and does not want more requests
-			},
+			{name: "forbidden", begin: func() { server.Deny(); server.BreakConnections() }, end: func() { server.Allow() }},
 		},
 	}
 }

@@ -1,21 +1,18 @@
 package resolvers
 
 import (
-	"context"
 	"fmt"
+	"maps"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/resolver"
 
-	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/robustness"
 )
 
 // observer sees the lists that resolvers pass to channels, and compares them with the backends that serve.
 type observer struct {
-	*clock
 	resolver string
 	bound    time.Duration
 	counts   *robustness.Counts
@@ -24,11 +21,10 @@ type observer struct {
 	verdict    robustness.Verdict
 	known      bool            // a builder has had a list
 	truth      map[string]bool // the backends
-	good       time.Duration   // since when the source tells the truth
+	good       time.Time       // since when the source tells the truth
 	falseSince time.Time       // since when the source leaves out most backends, which no channel may follow; zero if it does not
 	views      map[*view]bool  // of open channels
 	opened     []time.Duration // from the beginning of a channel to its list
-	seen       []time.Duration // from a change to a channel that has all of it
 }
 
 // view is a channel between Build and Close, with its latest list. It stands between the two: the resolver sees it as the channel,
@@ -38,16 +34,13 @@ type view struct {
 	resolver.Resolver
 	of *observer
 
-	built    time.Duration
-	listed   time.Duration // the first list, 0 before
-	list     map[string]bool
-	all      time.Duration // since when the list has all backends, 0 if it does not
-	same     time.Duration // since when it has nothing else, 0 if it has
+	built    time.Time
+	list     map[string]bool // nil before the first one
 	reported bool
 }
 
-// violated adds a violation, and counts it while the run goes on.
-func (o *observer) violated(p robustness.Promise, format string, args ...any) {
+// violatedLocked adds a violation, and counts it while the run goes on.
+func (o *observer) violatedLocked(p robustness.Promise, format string, args ...any) {
 	o.verdict.Add(p, "%s: %s", o.resolver, fmt.Sprintf(format, args...))
 	o.counts.Add("violations", string(p), 1)
 }
@@ -58,16 +51,8 @@ type observedBuilder struct {
 	of *observer
 }
 
-// OverrideAuthority returns the authority of the wrapped builder, if that has one of its own.
-func (b observedBuilder) OverrideAuthority(t resolver.Target) string {
-	if own, ok := b.Builder.(resolver.AuthorityOverrider); ok {
-		return own.OverrideAuthority(t)
-	}
-	return service
-}
-
 func (b observedBuilder) Build(t resolver.Target, cc resolver.ClientConn, opts resolver.BuildOptions) (resolver.Resolver, error) {
-	v := &view{ClientConn: cc, of: b.of, built: b.of.now()}
+	v := &view{ClientConn: cc, of: b.of, built: time.Now()}
 	b.of.mu.Lock()
 	b.of.views[v] = true
 	b.of.mu.Unlock()
@@ -99,7 +84,6 @@ func (o *observer) forget(v *view) {
 
 // update records a list.
 func (o *observer) update(v *view, endpoints []resolver.Endpoint) {
-	now := o.now()
 	list := make(map[string]bool, len(endpoints))
 	for _, e := range endpoints {
 		list[e.Addresses[0].Addr] = true
@@ -107,83 +91,43 @@ func (o *observer) update(v *view, endpoints []resolver.Endpoint) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(list) == 0 {
-		o.violated(Serving, "a channel got an empty list; there are %d", len(o.truth))
+		o.violatedLocked(Serving, "a channel got an empty list; there are %d", len(o.truth))
 	}
-	if v.listed == 0 {
-		o.checkWaitLocked(v)
-		v.listed = now
-		if o.known {
-			o.opened = append(o.opened, now-v.built)
-		}
+	o.checkWaitLocked(v)
+	if v.list == nil && o.known {
+		o.opened = append(o.opened, time.Since(v.built))
 	}
 	v.list = list
-	o.compareLocked(v, now)
-	// The resolver's own clock runs on while the process does not.
-	left := time.Since(o.falseSince)
-	if missing := o.missing(v); missing > 0 && left < removalDelay {
-		o.violated(Removal, "a channel gave up %d of %d backends %v after the source had left them out",
-			missing, len(o.truth), left.Round(time.Millisecond))
+	missing := maps.Clone(o.truth)
+	maps.DeleteFunc(missing, func(address string, _ bool) bool { return list[address] })
+	if left := time.Since(o.falseSince); len(missing) > 0 && left < removalDelay {
+		o.violatedLocked(Removal, "a channel gave up %d of %d backends %v after the source had left them out",
+			len(missing), len(o.truth), left.Round(time.Millisecond))
 	}
 }
 
 // checkWaitLocked reports a channel that waits too long for its first list.
 func (o *observer) checkWaitLocked(v *view) {
-	if waited := o.now() - v.built; o.known && v.listed == 0 && !v.reported && waited > o.bound {
+	if waited := time.Since(v.built); o.known && v.list == nil && !v.reported && waited > o.bound {
 		v.reported = true
-		o.violated(Serving, "a channel that opened or woke up had no backends for %v, although its builder knew some",
+		o.violatedLocked(Serving, "a channel that opened or woke up had no backends for %v, although its builder knew some",
 			waited.Round(time.Millisecond))
 	}
 }
 
-func (o *observer) missing(v *view) (n int) {
-	for address := range o.truth {
-		if !v.list[address] {
-			n++
-		}
-	}
-	return n
-}
-
-// compareLocked compares a list with the backends.
-func (o *observer) compareLocked(v *view, now time.Duration) {
-	all := v.listed > 0 && o.missing(v) == 0
-	v.all = since(v.all, all, now)
-	v.same = since(v.same, all && len(v.list) == len(o.truth), now)
-}
-
-// since returns since when a condition holds, 0 if it does not.
-func since(had time.Duration, is bool, now time.Duration) time.Duration {
-	switch {
-	case !is:
-		return 0
-	case had > 0:
-		return had
-	default:
-		return now
-	}
-}
-
-// set replaces the backends. The source does not list the new ones yet.
-func (o *observer) set(addresses []string) {
+// list replaces the backends, which the source lists when tell has returned.
+func (o *observer) list(addresses []string, tell func([]string)) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	o.truth = make(map[string]bool, len(addresses))
 	for _, address := range addresses {
 		o.truth[address] = true
 	}
 	o.falseSince = time.Time{} // until the source lists them, no channel can have the new ones
-	now := o.now()
-	for v := range o.views {
-		v.all, v.same = 0, 0
-		o.compareLocked(v, now)
-	}
-}
-
-// listedAll records that the source lists all backends from now on.
-func (o *observer) listedAll() {
+	o.mu.Unlock()
+	tell(addresses)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.good = o.now()
+	o.good = time.Now()
 }
 
 // listedFalsely records that the source leaves out backends from now on.
@@ -193,74 +137,32 @@ func (o *observer) listedFalsely() {
 	o.falseSince = time.Now()
 }
 
-// behind returns how many channels do not yet list exactly the backends.
-func (o *observer) behind() (n int) {
+// settled reports whether all channels list exactly the backends, or one takes too long to: that is a violation.
+func (o *observer) settled(after string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	behind, longest := 0, time.Duration(0)
 	for v := range o.views {
 		o.checkWaitLocked(v)
-		if v.same == 0 {
-			n++
+		if !maps.Equal(v.list, o.truth) {
+			behind++
+			longest = max(longest, min(time.Since(o.good), time.Since(v.built)))
 		}
 	}
-	return n
-}
-
-// evaluate checks how long the channels took. They may take extra longer than the bound.
-func (o *observer) evaluate(after string, extra time.Duration) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.known = true
-	now, limit := o.now(), o.bound+extra
-	for v := range o.views {
-		from := max(o.good, v.built)
-		all, same := since(v.all, true, now)-from, since(v.same, true, now)-from
-		o.seen = append(o.seen, max(all, 0))
-		switch {
-		case all > limit:
-			o.violated(Current, "%v after %s a channel has %d of %d backends; %v is allowed",
-				all.Round(time.Millisecond), after, len(o.truth)-o.missing(v), len(o.truth), limit)
-		case same > limit:
-			o.violated(Current, "%v after %s a channel still has %d backends that are gone; %v is allowed",
-				same.Round(time.Millisecond), after, len(v.list)-len(o.truth), limit)
-		}
+	if longest > o.bound {
+		o.violatedLocked(Current, "%v after %s %d of %d channels do not list the backends", longest.Round(time.Millisecond), after, behind, len(o.views))
+		return true
 	}
+	o.known = o.known || behind == 0
+	return behind == 0
 }
 
 // called records the end of a call.
-func (o *observer) called(waited time.Duration, err error) {
+func (o *observer) called(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.counts.Add(o.resolver+" calls", "made", 1)
-	if err != nil && waited >= callTimeout {
-		o.violated(Calls, "the calls of a channel failed for %v: %v", waited.Round(time.Millisecond), err)
-	}
-}
-
-// clock measures how long this process has run. Time in which a busy machine did not run it does not count.
-type clock struct{ ran atomic.Int64 }
-
-const (
-	clockTick = 5 * time.Millisecond
-	// lateTick is the time after which a tick shows that the process did not run. It counts as one on time.
-	lateTick = 5 * clockTick
-)
-
-// now returns how long the process has run, more than 0.
-func (c *clock) now() time.Duration { return time.Duration(c.ran.Load()) + 1 }
-
-func (c *clock) advance(elapsed time.Duration) {
-	if elapsed >= lateTick {
-		elapsed = clockTick
-	}
-	c.ran.Add(int64(elapsed))
-}
-
-// run advances the clock until ctx ends.
-func (c *clock) run(ctx context.Context) {
-	for last := time.Now(); pause.For(ctx, clockTick) == nil; {
-		now := time.Now()
-		c.advance(now.Sub(last))
-		last = now
+	if err != nil {
+		o.violatedLocked(Calls, "the calls of a channel failed for %v: %v", callTimeout, err)
 	}
 }

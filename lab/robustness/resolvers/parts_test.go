@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/resolver"
 
@@ -16,15 +17,6 @@ import (
 func TestMain(m *testing.M) {
 	lab.Main()
 	goleak.VerifyTestMain(m)
-}
-
-func TestClockLeavesOutWhatTheProcessDidNotRun(t *testing.T) {
-	var c clock
-	began := c.now()
-	assert.Positive(t, began)
-	c.advance(clockTick)
-	c.advance(time.Minute)
-	assert.Equal(t, 2*clockTick, c.now()-began)
 }
 
 func TestArrivalsWithinATime(t *testing.T) {
@@ -38,44 +30,41 @@ func TestArrivalsWithinATime(t *testing.T) {
 
 // Changes leave enough backends, and bring new ones. None makes half of what there was lately of them.
 func TestChangesOfBackends(t *testing.T) {
-	tr := newTrial("static", Config{}, &robustness.Env{Outcome: robustness.Outcome{Counts: &robustness.Counts{}}}, &clock{}, rand.New(rand.NewPCG(1, 0)))
-	defer tr.backends.stop(nil)
-	tr.source = newStatic(tr)
+	tr := newTrial("dns", Config{bound: time.Minute}, &robustness.Env{Outcome: robustness.Outcome{Counts: &robustness.Counts{}}}, rand.New(rand.NewPCG(1, 0)))
+	defer func() { require.NoError(t, tr.backends.close()) }()
+	tr.source = &source{list: func([]string) {}}
 	for range 100 {
 		before := tr.live
-		tr.change()
+		tr.change("a change")
 		assert.GreaterOrEqual(t, len(tr.live), fewest)
 		assert.LessOrEqual(t, len(tr.live), most)
 		assert.NotContains(t, before, tr.live[len(tr.live)-1])
-		tr.backends.stop(tr.live)
-		assert.Len(t, tr.backends.servers, len(tr.live))
+		assert.Len(t, tr.backends.conns, len(tr.live))
 	}
 	assert.Less(t, most, 2*fewest)
 }
 
 // A new backend cannot be listed before the source knows it; one that a false list leaves out must be.
 func TestOnlyKnownRemovalsCountAsAccepted(t *testing.T) {
-	o := &observer{clock: &clock{}, resolver: "dns", bound: time.Minute, counts: &robustness.Counts{}, views: map[*view]bool{}}
+	o := &observer{resolver: "dns", bound: time.Minute, counts: &robustness.Counts{}, views: map[*view]bool{}}
 	list := func(addresses ...string) (endpoints []resolver.Endpoint) {
 		for _, address := range addresses {
 			endpoints = append(endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: address}}})
 		}
 		return endpoints
 	}
-	v := &view{built: o.now()}
+	v := &view{built: time.Now()}
 	o.views[v] = true
-	o.set([]string{"a", "b"})
-	o.listedAll()
+	known := func([]string) {}
+	o.list([]string{"a", "b"}, known)
 	o.update(v, list("a", "b"))
 	o.listedFalsely()
 	o.update(v, list("b", "a"))
-	o.set([]string{"a", "b", "c"})
-	o.update(v, list("a", "b"))
+	o.list([]string{"a", "b", "c"}, func([]string) { o.update(v, list("a", "b")) })
 	assert.True(t, o.verdict.OK(), "%v", o.verdict)
-	o.listedAll()
-	assert.Equal(t, 1, o.behind())
+	assert.False(t, o.settled("a change"))
 	o.update(v, list("a", "b", "c"))
-	assert.Zero(t, o.behind())
+	assert.True(t, o.settled("a change"))
 	o.listedFalsely()
 	o.update(v, list("a", "b"))
 	assert.Equal(t, map[robustness.Promise]int{Removal: 1}, o.verdict.Counts)

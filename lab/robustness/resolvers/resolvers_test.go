@@ -16,13 +16,13 @@ import (
 )
 
 // bound is how long channels may take in TestNames, on a machine that is busy.
-const bound = 5 * time.Second
+const bound = 15 * time.Second
 
 // TestNames is the short form of "quorate-lab soak resolvers".
 func TestNames(t *testing.T) {
 	ctx, cfg := soaktest.Short(t, func(c *robustness.Counts) bool {
 		return !slices.ContainsFunc(Resolvers(), func(name string) bool {
-			return c.Of(name+" calls", "made") < 20 || name != "static" && c.Of(name+" changes", "made") < 2
+			return c.Of(name+" calls", "made") < 20 || c.Of(name+" changes", "made") < 2
 		})
 	})
 	result, err := Config{Config: cfg, bound: bound}.Run(ctx)
@@ -31,10 +31,8 @@ func TestNames(t *testing.T) {
 	t.Log("\n" + result.String())
 	for _, name := range Resolvers() {
 		assert.Positive(t, result.Counts.Of(name+" calls", "made"), name)
-		assert.Positive(t, result.Counts.Of(name+" opened", "seen by channels"), name)
-		if name != "static" {
-			assert.Positive(t, result.Counts.Of(name+" changes", "seen by channels"), name)
-		}
+		assert.Positive(t, result.Counts.Of(name+" opened", "seen"), name)
+		assert.Positive(t, result.Counts.Of(name+" changes", "seen"), name)
 	}
 }
 
@@ -117,7 +115,7 @@ func TestMistakesAreFound(t *testing.T) {
 			t.Parallel()
 			ctx, base := soaktest.Until(t, func(c *robustness.Counts) bool { return c.Of("violations", string(tt.promise)) > 0 })
 			cfg := tt.cfg
-			cfg.Config, cfg.Channels, cfg.giveUpAfter = base, 20, 2*time.Second
+			cfg.Config, cfg.Channels, cfg.bound = base, 20, time.Second
 			result, err := cfg.run(ctx)
 			require.NoError(t, err)
 			assert.Positive(t, result.Verdict.Counts[tt.promise], "%v", result)

@@ -1,13 +1,10 @@
 package resolvers
 
 import (
-	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc/resolver"
-
-	"github.com/quorate/quorate/resolver/static"
 )
 
 // removalDelay is the MassRemovalDelay of the resolvers.
@@ -21,46 +18,25 @@ type source struct {
 	list func(addresses []string)
 	// faults are those that the source can have.
 	faults []sourceFault
-	// extraTime is how much longer than Config.bound a change takes by the resolver's
-	// configuration.
-	extraTime time.Duration
 }
 
 // sourceFault is a fault of a source.
 type sourceFault struct {
 	name       string
 	begin, end func()
-	// keepsList says that the list of the source cannot be changed during the fault.
-	keepsList bool
-	// extraTime is how much longer a change may take after this fault by the resolver's
-	// configuration.
-	extraTime time.Duration
-	// falseList, if set, returns the backends that the source lists meanwhile.
-	falseList func(all []string) []string
+	// listed, if set, is how many of all backends the source lists meanwhile.
+	listed func(all int) int
 }
 
 // sources start the source of each resolver, which ends with the workload.
-var sources = map[string]func(*trial) *source{"dns": newDNS, "etcd": newEtcd, "kubernetes": newKubernetes, "static": newStatic}
-
-// newStatic returns a target that lists the backends. It has no faults, and its list never
-// changes; channels come and go.
-func newStatic(*trial) *source {
-	var target string
-	return &source{
-		builder: func(time.Duration) (resolver.Builder, []string, error) {
-			b, err := static.NewBuilder(static.Config{})
-			return b, []string{target}, err
-		},
-		list: func(addresses []string) { target = "static:///" + strings.Join(addresses, ",") },
-	}
-}
+var sources = map[string]func(*trial) *source{"dns": newDNS, "etcd": newEtcd, "kubernetes": newKubernetes}
 
 // falseLists are faults that every source can have. Each lists fewer than half of the backends.
 func falseLists() []sourceFault {
 	nothing := func() {}
 	return []sourceFault{
-		{name: "names-nothing", begin: nothing, end: nothing, keepsList: true, falseList: func([]string) []string { return nil }},
-		{name: "names-a-part", begin: nothing, end: nothing, keepsList: true, falseList: func(all []string) []string { return all[:len(all)/3] }},
+		{name: "names-nothing", begin: nothing, end: nothing, listed: func(int) int { return 0 }},
+		{name: "names-a-part", begin: nothing, end: nothing, listed: func(all int) int { return all / 3 }},
 	}
 }
 

@@ -2,13 +2,12 @@ package resolvers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/resolver"
 
 	"github.com/quorate/quorate/internal/pause"
@@ -46,26 +45,27 @@ type trial struct {
 	rng      *rand.Rand
 	source   *source
 	arrived  log // at the source
-	backends backends
+	backends *backends
 
 	live     []string // backends that the source is to name
 	channels []*channel
-	returns  []time.Time // of the source
+	seen     []time.Duration // from a change until all channels have it
+	returns  []time.Time     // of the source
 }
 
-func newTrial(name string, cfg Config, env *robustness.Env, clock *clock, rng *rand.Rand) *trial {
+func newTrial(name string, cfg Config, env *robustness.Env, rng *rand.Rand) *trial {
 	return &trial{
-		observer: &observer{clock: clock, resolver: name, bound: cfg.bound, counts: env.Counts, views: map[*view]bool{}},
-		cfg:      cfg, env: env, rng: rng, backends: backends{servers: map[string]*backend{}},
+		observer: &observer{resolver: name, bound: cfg.bound, counts: env.Counts, views: map[*view]bool{}},
+		cfg:      cfg, env: env, rng: rng, backends: fatal.OK(newBackends()),
 	}
 }
 
 // start starts the source and backends, opens channels, and waits until all have the list.
 func (t *trial) start() {
-	t.env.Cleanup(func() error { t.backends.stop(nil); return nil })
+	t.env.Cleanup(t.backends.close)
 	t.source = sources[t.resolver](t)
-	t.live = fatal.OK(t.backends.start((fewest + most) / 2))
-	t.list()
+	t.live = t.backends.start((fewest + most) / 2)
+	t.list(t.live, t.source.list)
 	removal := removalDelay
 	if t.cfg.noRemovalDelay {
 		removal = -1
@@ -82,29 +82,28 @@ func (t *trial) start() {
 		c := newChannel(i, observedBuilder{builder, t.observer}, targets, t.backends.dial, t.rng)
 		fatal.If(c.openLocked())
 		t.channels = append(t.channels, c)
-		t.env.Cleanup(c.close)
+		t.env.Cleanup(func() error { return c.current().Close() })
 	}
-	t.await("the start", t.cfg.giveUpAfter)
+	t.await("the start")
 	t.seen = nil
 }
 
 // run uses the channels and injects faults into the source until ctx ends.
 func (t *trial) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	var used error
-	var background sync.WaitGroup
-	background.Go(func() {
-		used = fatal.Catch(func() { t.useChannels(ctx, rand.New(rand.NewPCG(t.cfg.Seed, uint64(len(t.channels))))) })
+	running, ctx := errgroup.WithContext(ctx)
+	running.Go(func() error {
+		return fatal.Catch(func() { t.useChannels(ctx, rand.New(rand.NewPCG(t.cfg.Seed, uint64(len(t.channels))))) })
 	})
 	for i, c := range t.channels {
 		if c.kind == calling {
-			background.Go(func() { t.keepCalling(ctx, c, rand.New(rand.NewPCG(t.cfg.Seed, uint64(i)))) })
+			running.Go(func() error {
+				t.keepCalling(ctx, c, rand.New(rand.NewPCG(t.cfg.Seed, uint64(i))))
+				return nil
+			})
 		}
 	}
-	err := fatal.Catch(func() { t.injectFaults(ctx) })
-	cancel()
-	background.Wait()
-	if err = errors.Join(err, used); err != nil {
+	running.Go(func() error { return fatal.Catch(func() { t.injectFaults(ctx) }) })
+	if err := running.Wait(); err != nil {
 		return fmt.Errorf("%s: %w", t.resolver, err)
 	}
 	return nil
@@ -115,10 +114,10 @@ func (t *trial) useChannels(ctx context.Context, rng *rand.Rand) {
 	for pause.For(ctx, pace.Between(rng, minPause, maxPause)) == nil {
 		switch c := t.channels[rng.IntN(len(t.channels))]; c.kind {
 		case idling:
-			c.exitIdle()
+			c.current().Connect() // this does nothing unless it is idle
 		case reopened:
 			reopen([]*channel{c}, 0)
-		case steady, calling:
+		case calling:
 		}
 	}
 }
@@ -128,7 +127,7 @@ func reopen(channels []*channel, after time.Duration) {
 	for _, c := range channels {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		fatal.If(c.closeLocked())
+		fatal.If(c.conn.Close())
 	}
 	time.Sleep(after)
 	for _, c := range channels {
@@ -136,12 +135,23 @@ func reopen(channels []*channel, after time.Duration) {
 	}
 }
 
+// keepCalling makes calls until ctx ends. One that fails, as it does when its channel is closed, is repeated.
+func (t *trial) keepCalling(ctx context.Context, c *channel, rng *rand.Rand) {
+	for pause.For(ctx, pace.Between(rng, shortestCalls, longestCalls)) == nil {
+		calling, cancel := context.WithTimeout(ctx, callTimeout)
+		err := c.call(calling)
+		for err != nil && pause.For(calling, shortestCalls) == nil {
+			err = c.call(calling)
+		}
+		cancel()
+		if ctx.Err() == nil {
+			t.called(err)
+		}
+	}
+}
+
 // injectFaults changes the backends and injects faults until ctx ends.
 func (t *trial) injectFaults(ctx context.Context) {
-	if t.source.faults == nil {
-		<-ctx.Done()
-		return
-	}
 	all := slices.DeleteFunc(append(falseLists(), t.source.faults...), func(d sourceFault) bool {
 		return t.cfg.only != "" && d.name != t.cfg.only
 	})
@@ -151,8 +161,7 @@ func (t *trial) injectFaults(ctx context.Context) {
 			if pause.For(ctx, pace.Between(t.rng, shortestCalm, longestCalm)) != nil {
 				return
 			}
-			t.change()
-			t.await("a change", 0)
+			t.change("a change")
 			t.inject(ctx, d)
 		}
 	}
@@ -163,59 +172,49 @@ func (t *trial) injectFaults(ctx context.Context) {
 func (t *trial) inject(ctx context.Context, d sourceFault) {
 	t.counts.Add(t.resolver+" faults", d.name, 1)
 	hold := pace.Between(t.rng, shortestHold, longestHold)
-	if d.falseList == nil && t.rng.IntN(8) == 0 {
+	if d.listed == nil && t.rng.IntN(8) == 0 {
 		hold += pace.Between(t.rng, 0, longOutage)
 	}
 	reopens := t.rng.IntN(4) == 0
 	what := fmt.Sprintf("%s for %v", d.name, hold.Round(time.Millisecond))
 	t.env.Note(t.resolver + ": " + what)
 	d.begin()
-	if d.falseList != nil {
+	if d.listed != nil {
 		if !reopens {
 			t.listedFalsely()
 		}
-		t.source.list(d.falseList(t.live))
+		t.source.list(t.live[:d.listed(len(t.live))])
 	}
 	_ = pause.For(ctx, hold/2)
 	if reopens {
 		reopen(t.channels, closedTime)
 	}
-	if !d.keepsList {
-		t.change()
-	}
 	_ = pause.For(ctx, hold/2)
 	d.end()
 	t.returns = append(t.returns, time.Now())
-	t.change()
-	t.await(what, d.extraTime)
+	t.change(what)
 }
 
-// change adds, removes or replaces backends, of which at least one is new, and tells the source. Those that are removed serve until
-// all channels have the list.
-func (t *trial) change() {
+// change adds, removes or replaces backends, of which at least one is new, tells the source, and waits until all channels
+// have the list. Until then those that are removed serve.
+func (t *trial) change(after string) {
 	next := slices.Clone(t.live)
 	t.rng.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
 	kept := min(len(next)-t.rng.IntN(len(next)/3+1), most-1)
 	fresh := max(fewest-kept, 1) + t.rng.IntN(most-max(fewest, kept+1)+1)
-	t.live = slices.Concat(next[:kept], fatal.OK(t.backends.start(fresh)))
+	t.live = slices.Concat(next[:kept], t.backends.start(fresh))
 	t.counts.Add(t.resolver+" changes", "made", 1)
-	t.list()
+	t.list(t.live, t.source.list)
+	t.await(after)
+	t.backends.stop(t.live)
 }
 
-// list passes the backends to the source.
-func (t *trial) list() {
-	t.set(t.live)
-	t.source.list(t.live)
-	t.listedAll()
-}
-
-// await waits until all channels have the list, and reports those that take too long: extra more than usual is allowed.
-func (t *trial) await(after string, extra time.Duration) {
-	for deadline := time.Now().Add(t.cfg.giveUpAfter); t.behind() > 0 && time.Now().Before(deadline); {
+// await waits until all channels have the list, or one takes too long to.
+func (t *trial) await(after string) {
+	for !t.settled(after) {
 		time.Sleep(awaitTick)
 	}
-	t.evaluate(after, t.source.extraTime+extra)
-	t.backends.stop(t.live)
+	t.seen = append(t.seen, time.Since(t.good))
 }
 
 // checkArrivals checks what arrived at the source in the second after a return.
@@ -228,7 +227,7 @@ func (t *trial) checkArrivals(began time.Time) {
 		second := t.arrived.within(at, time.Second)
 		t.counts.Max(t.resolver+" arrivals", "in a second after a return at most", second)
 		if float64(second) > max(fewArrivals*float64(t.cfg.Channels), peakToMean*mean) {
-			t.violated(Spread, "%d requests arrived in the second after a return of the source; the mean is %.1f a second", second, mean)
+			t.violatedLocked(Spread, "%d requests arrived in the second after a return of the source; the mean is %.1f a second", second, mean)
 		}
 	}
 }

@@ -33,10 +33,12 @@ func start(t *testing.T, behaviours ...nameserver.Behaviour) (all []*nameserver.
 	t.Helper()
 	for i, m := range behaviours {
 		ip := "127.0.1." + string(rune('1'+i))
-		ns := nameserver.Start(t, ip+":53")
-		ns.SetBehaviour(m)
-		ns.Set(t, billing+". A", "1 10.0.0.1")
-		ns.Set(t, billing+". AAAA")
+		ns, err := nameserver.New(ip + ":53")
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, ns.Close()) })
+		ns.SetBehaviour(m, ".")
+		ns.Set(billing+". A", "1 10.0.0.1")
+		ns.Set(billing + ". AAAA")
 		all, lines = append(all, ns), append(lines, "nameserver "+ip)
 	}
 	return all, lines
@@ -70,7 +72,7 @@ func TestFirstServersDoNotWork(t *testing.T) {
 			require.Empty(t, errs)
 
 			last := all[len(all)-1]
-			last.Set(t, billing+". A", "1 10.0.0.2")
+			last.Set(billing+". A", "1 10.0.0.2")
 			began = time.Now()
 			c.AwaitAddresses(t, "10.0.0.2:80")
 			t.Logf("a change after %v", time.Since(began))
@@ -78,9 +80,9 @@ func TestFirstServersDoNotWork(t *testing.T) {
 				return
 			}
 			// The one that works dies, and a dead one is back.
-			all[0].Set(t, billing+". A", "1 10.0.0.3")
-			all[0].SetBehaviour(nameserver.WellBehaved)
-			last.SetBehaviour(nameserver.Silent)
+			all[0].Set(billing+". A", "1 10.0.0.3")
+			all[0].SetBehaviour(nameserver.WellBehaved, ".")
+			last.SetBehaviour(nameserver.Silent, ".")
 			began = time.Now()
 			c.AwaitAddresses(t, "10.0.0.3:80")
 			t.Logf("another server's list after %v", time.Since(began))
@@ -105,10 +107,10 @@ func TestSearchDomainsFail(t *testing.T) {
 			none.AwaitError(t, 0, `"none.cluster.test.corp.test.": `)
 
 			// The name is another one's in the next domain.
-			ns.Set(t, "billing.corp.test. A", "1 10.0.0.9")
+			ns.Set("billing.corp.test. A", "1 10.0.0.9")
 			ns.SetBehaviour(nameserver.WellBehaved, "corp.test.")
 			c := open(t, cfg, "dns:///billing.shop:80")
-			ns.Set(t, "billing.shop.corp.test. A", "1 10.0.0.9")
+			ns.Set("billing.shop.corp.test. A", "1 10.0.0.9")
 			c.AwaitAddresses(t, "10.0.0.1:80")
 			ns.SetBehaviour(m, "cluster.test.")
 			c.AwaitError(t, 0, `"`+billing+`.": `)
@@ -116,7 +118,7 @@ func TestSearchDomainsFail(t *testing.T) {
 			require.Equal(t, 1, lists)
 			// It is no more in the first one.
 			ns.SetBehaviour(nameserver.WellBehaved, "cluster.test.")
-			ns.Set(t, billing+". A")
+			ns.Set(billing + ". A")
 			c.AwaitAddresses(t, "10.0.0.9:80")
 		})
 	}
@@ -140,11 +142,11 @@ func TestNdots(t *testing.T) {
 // Other servers and search domains are used as soon as package net sees the new file.
 func TestResolvConfChanges(t *testing.T) {
 	all, lines := start(t, nameserver.WellBehaved, nameserver.WellBehaved)
-	all[1].Set(t, "billing.shop. A", "1 10.0.0.2")
+	all[1].Set("billing.shop. A", "1 10.0.0.2")
 	use(t, lines[0], inCluster, "options ndots:4")
 	c := open(t, dns.Config{Interval: interval, MinInterval: interval, Timeout: 3 * time.Second}, "dns:///billing.shop:80")
 	c.AwaitAddresses(t, "10.0.0.1:80")
-	all[0].SetBehaviour(nameserver.Silent)
+	all[0].SetBehaviour(nameserver.Silent, ".")
 	configure(t, lines[1])
 	began := time.Now()
 	c.AwaitAddresses(t, "10.0.0.2:80")
