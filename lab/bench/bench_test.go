@@ -26,8 +26,8 @@ import (
 func TestMain(m *testing.M) {
 	lab.Main()
 	processes := map[string]func() error{"put": putAll, "fleet": serveFleet}
-	if run := processes[os.Args[1]]; run != nil {
-		if err := run(); err != nil {
+	if len(os.Args) > 1 && processes[os.Args[1]] != nil {
+		if err := processes[os.Args[1]](); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

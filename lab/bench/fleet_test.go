@@ -241,7 +241,7 @@ func swallow(f *fleet) figures {
 
 // fleet is the clients of one kind, and their cluster.
 type fleet struct {
-	context.Context //nolint:containedctx // it is that of one sample
+	context.Context // of one sample
 	cluster         *lab.Cluster
 	leader          *lab.Member // when the phase began
 	followers       []*lab.Member

@@ -170,7 +170,8 @@ func (c *caller) open(job fleetJob) error {
 	go c.watch()
 	go func() {
 		for {
-			for kept.read() {
+			for open := true; open; {
+				open = kept.read()
 			}
 			time.Sleep(retryPause)
 			if again, err := c.lease(); err == nil {

@@ -72,7 +72,7 @@ func (of benchmark) measure(ctx context.Context, k kind, size int) figures {
 
 // setup is what a case runs on.
 type setup struct {
-	context.Context //nolint:containedctx // it is that of one sample
+	context.Context // of one sample
 	kind
 	cluster   *lab.Cluster
 	endpoints []string
