@@ -173,19 +173,19 @@ fuzz-target:
 	cd resolver/kubernetes && go test . -run '^$$' -fuzz FuzzParseTarget -fuzztime 30s
 
 bench: ## watches and leases beside the official client; a quarter of an hour
-	go test ./lab/bench -run '^$$' -bench . -benchtime 5x -timeout 1h
+	go test ./lab/bench -run '^$$' -bench Clients -benchtime 3x -timeout 1h
 
-bench-fleet: ## what a hundred clients cost a cluster, in health and under faults, beside the official client; six minutes
-	go run ./lab/bench/fleet
+bench-fleet: ## what a hundred clients cost a cluster, in health and under faults, beside the official client; eight minutes
+	go test ./lab/bench -run '^$$' -bench 'Fleet/(idle|light|frozen|overload|no-quorum)$$' -benchtime 1x -timeout 1h
 
 bench-pools: ## connection pools beside one connection, blind rotation and puddle; five minutes
 	go test ./lab/bench/pools -run '^$$' -bench . -benchtime 5x
 
-bench-toolkit: ## channels beside those with gRPC's policies, under faults and load: medians of three rounds; 45 minutes
+bench-toolkit: ## channels beside those with gRPC's policies, under faults and load: medians of three rounds; half an hour
 	go test ./lab/bench/toolkit -run '^$$' -bench . -benchtime 3x -timeout 2h
 
 bench-watches: ## the creation, the memory and the replay of watches, and slow readers, beside the official client; five minutes
-	go test ./lab/bench -run '^$$' -bench '/^(create|idle|replay|stalled)$$' -benchtime 5x -timeout 1h
+	go test ./lab/bench -run '^$$' -bench 'Clients/(create|idle|replay|stalled)$$' -benchtime 5x -timeout 1h
 
 # Tables of docs/performance.md come last on the standard output; RESULTS is a file for a line of JSON for each case and client.
 ROUNDS ?= 61

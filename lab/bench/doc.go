@@ -1,10 +1,11 @@
-// Package bench measures Quorate side by side with the official etcd client, against the same real servers in the same run.
+// Package bench measures Quorate side by side with the official etcd client, against the same real servers: a process with many
+// watches or leases (BenchmarkClients), and a cluster with many clients (BenchmarkFleet).
 //
-//	go test ./lab/bench -run '^$' -bench . -benchtime 5x -timeout 1h     everything, a quarter of an hour
-//	go test ./lab/bench -run '^$' -bench '/(create|idle)$' -benchtime 5x
-//	go test ./lab/bench -run '^$' -bench . -benchtime 1x -short          small sizes, a minute, to see that it works
+//	go test ./lab/bench -run '^$' -bench Clients -benchtime 5x -timeout 1h                    a quarter of an hour
+//	go test ./lab/bench -run '^$' -bench 'Clients/(create|idle)$' -benchtime 5x -short        small sizes
+//	go test ./lab/bench -run '^$' -bench 'Fleet/(idle|no-quorum)$'                            two minutes
+//	go test ./lab/bench -run '^$' -bench 'Fleet/storm' -clients 1000 -processes 10
+//	go test ./lab/bench -run '^$' -bench 'Fleet/badcert' -clients 19
 //
-// Each sample is taken in a process of its own, on a new cluster; the two clients take turns. Results are medians:
-// <metric>-official, <metric>-quorate, and <metric>-ratio, which is Quorate's divided by the official client's. Package cases
-// says what each case measures.
+// Each sample is taken on a new cluster; the two clients take turns. Results are medians, <metric>-<unit>-<client>.
 package bench

@@ -20,6 +20,7 @@ func TestCopies(t *testing.T) {
 		compareCopy(t, "robustness/client/quorate/"+name, "robustness/client/official/"+name)
 	}
 	compareCopy(t, "bench/calls/quorate_test.go", "bench/calls/official_test.go", "quorateCall", "officialCall")
+	compareCopy(t, "bench/ours_test.go", "bench/theirs_test.go", "our", "their", "Ours", "Theirs")
 	compareCopy(t, "integration/official_ours_test.go", "integration/official_theirs_test.go",
 		"ours", "theirs", "ourSTM", "theirSTM", "connect(t)", "labtest.Official(t, cluster.Endpoints()...)")
 }

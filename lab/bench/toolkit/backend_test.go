@@ -5,22 +5,19 @@ import (
 	"net"
 	"strings"
 	"sync/atomic"
+	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	pb "google.golang.org/grpc/interop/grpc_testing"
-	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/status"
 
-	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/link"
 )
-
-// pace is the time between two messages of a stream.
-const pace = 100 * time.Millisecond
 
 // backend is a server that a scenario slows down, lets fail or freezes.
 type backend struct {
@@ -36,8 +33,9 @@ type backend struct {
 }
 
 // start starts a backend for a scenario.
-func start(s scenario) *backend {
-	lis := fatal.OK(net.Listen("tcp", "127.0.0.1:0"))
+func start(tb testing.TB, s scenario) *backend {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(tb, err)
 	b := &backend{addr: lis.Addr().String(), health: health.NewServer()}
 	b.takes.Store(int64(s.takes))
 	b.server = grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, in any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
@@ -49,17 +47,18 @@ func start(s scenario) *backend {
 	pb.RegisterTestServiceServer(b.server, b)
 	grpc_health_v1.RegisterHealthServer(b.server, b.health)
 	if s.freezes {
-		b.link = fatal.OK(link.Listen(b.addr))
+		b.link, err = link.Listen(b.addr)
+		require.NoError(tb, err)
 		b.addr = b.link.Addr()
 	}
-	go func() { _ = b.server.Serve(lis) }() // until stop
+	go b.server.Serve(lis)
 	return b
 }
 
 func (b *backend) stop() {
 	b.health.Shutdown()
 	if b.link != nil {
-		_ = b.link.Close() // only a second one fails
+		b.link.Close()
 	}
 	b.server.Stop()
 }
@@ -70,28 +69,18 @@ func (b *backend) EmptyCall(context.Context, *pb.Empty) (*pb.Empty, error) {
 	if b.fails.Load() {
 		return nil, status.Error(codes.Unavailable, "this backend fails")
 	}
-	if takes := time.Duration(b.takes.Load()); takes > 0 {
-		time.Sleep(takes)
-	}
+	time.Sleep(time.Duration(b.takes.Load()))
 	return &pb.Empty{}, nil
 }
 
-// StreamingOutputCall sends the address of the backend until the stream ends.
+// StreamingOutputCall sends the address of the backend, ten times a second until the stream ends.
 func (b *backend) StreamingOutputCall(_ *pb.StreamingOutputCallRequest, stream pb.TestService_StreamingOutputCallServer) error {
 	b.calls.Add(1)
 	message := &pb.StreamingOutputCallResponse{Payload: &pb.Payload{Body: []byte(b.addr)}}
-	for stream.Context().Err() == nil {
+	for {
 		if err := stream.Send(message); err != nil {
 			return err
 		}
-		time.Sleep(pace)
+		time.Sleep(100 * time.Millisecond)
 	}
-	return stream.Context().Err()
-}
-
-func stateOf(backends []*backend) (s resolver.State) {
-	for _, b := range backends {
-		s.Endpoints = append(s.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: b.addr}}})
-	}
-	return s
 }
