@@ -4,8 +4,6 @@ import (
 	"io"
 	"os"
 	"sync/atomic"
-
-	"go.etcd.io/etcd/server/v3/etcdmain"
 )
 
 // memberProgram is argument 0 of a member that is this program started again.
@@ -32,14 +30,15 @@ var mainCalled atomic.Bool
 //
 // If the environment variable QUORATE_LAB is the path of another program that calls
 // Main, such as quorate-lab, members are that program. It saves a test with the race
-// detector from running etcd with it.
+// detector from running etcd with it. With the build tag noserver a program does not
+// contain the server at all, and needs the variable.
 func Main() {
 	if len(os.Args) == 0 || os.Args[0] != memberProgram {
 		mainCalled.Store(true)
 		return
 	}
 	go exitWithParent()
-	etcdmain.Main(os.Args)
+	serve(os.Args)
 	os.Exit(0)
 }
 

@@ -42,7 +42,7 @@ func TestEnvironment(t *testing.T) {
 
 // A member ends with its parent even where the kernel does not see to it.
 func TestMemberEndsWithItsParent(t *testing.T) {
-	program, err := os.Executable()
+	program, err := findExecutable(Config{})
 	require.NoError(t, err)
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
@@ -51,9 +51,9 @@ func TestMemberEndsWithItsParent(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, client.Release()) }()
 	url := "http://" + client.Address()
-	cmd := exec.Command(program, "--data-dir="+t.TempDir(), "--log-level=error",
+	cmd := exec.Command(program.path, "--data-dir="+t.TempDir(), "--log-level=error",
 		"--listen-client-urls="+url, "--advertise-client-urls="+url, "--listen-peer-urls=http://127.0.0.1:0")
-	cmd.Args[0] = memberProgram
+	cmd.Args[0] = program.argv0
 	cmd.ExtraFiles = []*os.File{read}
 	cmd.Env = environment(os.Environ(), "")
 	require.NoError(t, cmd.Start())

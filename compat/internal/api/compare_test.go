@@ -124,5 +124,5 @@ func checkWith(t *testing.T, importPath, content string, imports types.Importer)
 	return pkg
 }
 
-// standard imports packages of the standard library, from their source.
-var standard = importer.ForCompiler(token.NewFileSet(), "source", nil)
+// standard imports packages of the standard library, as they were compiled.
+var standard = importer.Default()

@@ -25,8 +25,8 @@ func check(t *testing.T, importPath, content string) *source.Package {
 	return &source.Package{Package: pkg, Fset: fset, Files: []*ast.File{file}}
 }
 
-// standard imports packages of the standard library, from their source.
-var standard = importer.ForCompiler(token.NewFileSet(), "source", nil)
+// standard imports packages of the standard library, as they were compiled.
+var standard = importer.Default()
 
 func pairOf(t *testing.T, ours string) source.Pair {
 	t.Helper()

@@ -89,7 +89,7 @@ func sorted(pkgs []*types.Package) []*types.Package {
 
 // quorate loads packages of ours with their source, by relative path.
 func (t Tree) quorate(patterns []string) (map[string]*Package, error) {
-	loaded, err := load(t.Root, packages.LoadTypes|packages.NeedSyntax|packages.NeedTypesInfo, patterns...)
+	loaded, err := load(t.Compat(), packages.LoadTypes|packages.NeedSyntax|packages.NeedTypesInfo, patterns...)
 	if err != nil {
 		return nil, err
 	}
@@ -100,10 +100,20 @@ func (t Tree) quorate(patterns []string) (map[string]*Package, error) {
 	return byPath, nil
 }
 
-// CompileShim type-checks the shim. It does not compile where ours exports something that mentions what another module
-// cannot name.
+// CompileShim type-checks the shim, with the modules that the other packages are compiled with. It does not compile where ours
+// exports something that mentions what another module cannot name.
 func (t Tree) CompileShim() error {
-	_, err := load(t.Shim(), packages.LoadTypes, "./...")
+	dir, err := os.MkdirTemp("", "shim")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	workspace := filepath.Join(dir, "go.work")
+	text := fmt.Sprintf("go 1.26.0\n\nuse (\n\t%q\n\t%q\n\t%q\n)\n", t.Root, t.Compat(), t.Shim())
+	if err := os.WriteFile(workspace, []byte(text), 0o600); err != nil {
+		return err
+	}
+	_, err = loadIn(append(os.Environ(), "GOWORK="+workspace), t.Shim(), packages.LoadTypes, "./...")
 	return err
 }
 

@@ -38,6 +38,7 @@ func TestEveryProblemIsNamed(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte(content), 0o644))
 	}
 	write("go.mod", "module github.com/quorate/quorate\n\ngo 1.26.0\n")
+	write("compat/go.mod", "module github.com/quorate/quorate/compat\n\ngo 1.26.0\n\nrequire github.com/quorate/quorate v0.2.0\n\nreplace github.com/quorate/quorate => ../\n")
 	write("clientv3/broken/broken.go", "package broken\n\nvar X = undefined\n")
 	_, err := Tree{Root: root}.quorate([]string{Quorate + "/absent", Quorate + "/broken"})
 	require.ErrorContains(t, err, "package "+Quorate+"/absent is missing")

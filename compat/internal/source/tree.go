@@ -1,6 +1,6 @@
 // Package source loads the APIs that the shim stands between: the official client at the version that compat/go.mod
-// pins, and Quorate's client in this checkout. Each is loaded in its own module and outside the workspace, as its users
-// compile it.
+// pins, and Quorate's client in this checkout. All are loaded with the modules that compat/go.mod requires, so that what they
+// share is compiled once.
 package source
 
 import (

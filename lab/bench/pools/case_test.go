@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
@@ -81,14 +80,3 @@ func median(samples [][]float64, m int) float64 {
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// TestEveryContender takes a short sample of each. What comes out is for the machine to say.
-func TestEveryContender(t *testing.T) {
-	for _, c := range cases() {
-		for _, contender := range c.contenders {
-			values, err := contender.sample(t.Context(), c.length/20)
-			require.NoError(t, err, "%s: %s", c.name, contender.name)
-			assert.Len(t, values, len(c.metrics), "%s: %s", c.name, contender.name)
-		}
-	}
-}
