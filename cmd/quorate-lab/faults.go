@@ -23,10 +23,8 @@ import (
 type faultsFlags struct {
 	faults.Config
 	names   []string
-	json    bool
 	compare bool
 	clients []string
-	rounds  int
 	once    bool
 }
 
@@ -42,14 +40,11 @@ func newFaultsCommand(run faults.Runner) *cobra.Command {
   # Two faults, ten seconds each:
   quorate-lab faults --fault stop,blackhole --duration 10s
 
-  # For a program; progress goes to standard error:
-  quorate-lab faults --json > result.json
-
   # The official client and Quorate under the same faults:
   quorate-lab faults --compare
 
-  # One fault, medians of five rounds:
-  quorate-lab faults --fault nat --compare --client official,quorate --rounds 5`,
+  # One fault, two clients:
+  quorate-lab faults --fault nat --compare --client official,quorate`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd, run) },
 	}
@@ -58,16 +53,13 @@ func newFaultsCommand(run faults.Runner) *cobra.Command {
 	f.DurationVar(&flags.Hold, "duration", faults.DefaultHold, "how long each fault is held (a fault that is named alone may have a default of its own)")
 	f.IntVar(&flags.Members, "members", robustness.DefaultMembers, "members of the cluster, 3 to 9")
 	f.IntVar(&flags.Callers, "callers", faults.DefaultCallers, "callers of each of the four kinds of call, and number of watches and of leases")
-	f.DurationVar(&flags.CallTimeout, "timeout", faults.DefaultCallTimeout, "deadline of each call")
 	f.DurationVar(&flags.Pause, "pause", faults.DefaultPause, "time between two calls of a caller")
 	f.DurationVar(&flags.LeaseTTL, "ttl", faults.DefaultLeaseTTL, "time to live of each lease, in whole seconds")
 	f.DurationVar(&flags.Election, "election", lab.DefaultElection, "election timeout of the members")
 	f.Uint64Var(&flags.Seed, "seed", 0, "seed of the choice of members and keys (default a new one; it is printed)")
-	f.BoolVar(&flags.json, "json", false, "print the result as JSON, progress on standard error")
 	f.BoolVar(&flags.compare, "compare", false, "run the official client, the same tuned, and Quorate, one after the other, and compare")
 	f.StringSliceVar(&flags.clients, "client", nil, "compare only these `clients`: "+strings.Join(idsOf(faults.Clients()), ", "))
 	f.BoolVar(&flags.once, "idempotent", false, "make Quorate's writes idempotent (clientv3/idempotent)")
-	f.IntVar(&flags.rounds, "rounds", 1, "how often each client of a comparison is run; the table shows medians")
 	return cmd
 }
 
@@ -78,8 +70,7 @@ Quorate all the time, watches what is written, keeps leases, and injects one fau
 the other. It prints, for each fault, how many gets and puts were completed, in percent
 of a healthy spell, which comes first; how many calls failed, or have an unknown outcome;
 the longest time without a completed call of a kind, and the slowest call; how late events
-were delivered; how many leases were lost. --json also has the calls of each kind, and
-quantiles. A fault's row goes on until the cluster is healed,
+were delivered; how many leases were lost. A fault's row goes on until the cluster is healed,
 the calls that met the fault have ended, and ` + faults.DefaultRecovery.String() + ` have passed.
 
 Calls, events and claims of leases are checked against the history of the store. The exit
@@ -114,30 +105,21 @@ func (f faultsFlags) run(cmd *cobra.Command, run faults.Runner) error {
 	if err := f.complete(cmd); err != nil {
 		return cli.Usage(cmd, err)
 	}
-	result, err := faults.Compare(cmd.Context(), f.Config, f.chosen(), f.rounds, run)
-	if len(result.Runs) == 0 {
-		return err
-	}
-	out, single := cmd.OutOrStdout(), result.Runs[0].Report
-	var printed error
-	switch {
-	case f.json && f.compare:
-		printed = report.JSON(out, result)
-	case f.json:
-		printed = report.JSON(out, single)
-	case f.compare || len(single.Rows) > 0: // a run that never began has no table
-		printed = report.Table(out, result)
-	}
-	if printed != nil {
-		err = errors.Join(err, fmt.Errorf("print the result: %w", printed))
-	}
+	reports, err := faults.Compare(cmd.Context(), f.Config, f.chosen(), run)
 	var verdict robustness.Verdict // Quorate's own
-	for _, c := range result.Runs {
-		if c.ID == faults.QuorateID {
-			verdict.Merge(c.Report.Verdict)
+	measured, interrupted := false, false
+	for _, r := range reports {
+		measured, interrupted = measured || len(r.Rows) > 0, interrupted || r.Interrupted
+		if r.ID == faults.QuorateID {
+			verdict = r.Verdict
 		}
 	}
-	return conclude(cmd, verdict, result.Interrupted, err)
+	if measured { // a run that never began has no table
+		if printErr := report.Table(cmd.OutOrStdout(), reports); printErr != nil {
+			err = errors.Join(err, fmt.Errorf("print the result: %w", printErr))
+		}
+	}
+	return conclude(cmd, verdict, interrupted, err)
 }
 
 // chosen returns the clients to run.
@@ -159,8 +141,8 @@ func (f faultsFlags) chosen() []faults.Client {
 func (f *faultsFlags) complete(cmd *cobra.Command) (err error) {
 	set := cmd.Flags().Changed
 	switch {
-	case f.Members == 0 || f.Callers == 0 || f.Hold == 0 || f.CallTimeout == 0 || f.Pause == 0 || f.LeaseTTL == 0 || f.Election == 0 || f.rounds <= 0:
-		return errors.New("--members, --callers, --duration, --timeout, --pause, --ttl, --election and --rounds must be more than 0")
+	case f.Members == 0 || f.Callers == 0 || f.Hold == 0 || f.Pause == 0 || f.LeaseTTL == 0 || f.Election == 0:
+		return errors.New("--members, --callers, --duration, --pause, --ttl and --election must be more than 0")
 	case set("fault") && len(f.names) == 0:
 		return fmt.Errorf("--fault needs at least one name of %s", strings.Join(fault.Names(fault.All()), ", "))
 	case f.compare && len(f.names) == 0:
@@ -176,7 +158,7 @@ func (f *faultsFlags) complete(cmd *cobra.Command) (err error) {
 		}
 	}
 	if !f.compare {
-		f.clients, f.rounds = []string{faults.QuorateID}, 1
+		f.clients = []string{faults.QuorateID}
 	}
 	if !set("seed") {
 		f.Seed = rand.Uint64()

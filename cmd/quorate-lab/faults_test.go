@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -23,7 +22,7 @@ import (
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/robustness/faults"
-	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
 	"github.com/quorate/quorate/lab/robustness/report"
 	"github.com/quorate/quorate/lab/robustness/watchcheck"
 )
@@ -33,16 +32,13 @@ import (
 func execFaults(ctx context.Context, change func(n int, rep *report.Report) error, args ...string) (seen []faults.Config, status int, stdout, stderr string) {
 	run := func(_ context.Context, cfg faults.Config) (report.Report, error) {
 		seen = append(seen, cfg)
-		const second = report.Duration(time.Second)
-		rows := []report.Row{{Name: "healthy", End: second}}
-		rows[0].Calls[history.LinearizableGet].Completed = 100
+		rows := []report.Row{{Name: "healthy", End: time.Second, Calls: map[model.Kind]report.Calls{model.Get: {Completed: 100}}}}
 		for _, f := range cfg.Faults {
-			healed := 2*second + report.Duration(cfg.Hold)
-			row := report.Row{Name: f.Name, Start: 2 * second, Fault: 2 * second, Heal: healed, End: healed}
-			row.Calls[history.LinearizableGet].Held = int64(100 * cfg.Hold / time.Second)
-			rows = append(rows, row)
+			healed := 2*time.Second + cfg.Hold
+			calls := map[model.Kind]report.Calls{model.Get: {Held: int(100 * cfg.Hold / time.Second)}}
+			rows = append(rows, report.Row{Name: f.Name, Start: 2 * time.Second, Fault: 2 * time.Second, Heal: healed, End: healed, Calls: calls})
 		}
-		rep := report.Report{Setup: report.Setup{Members: cfg.Members, Hold: report.Duration(cfg.Hold), Seed: cfg.Seed}, Rows: rows}
+		rep := report.Report{Setup: fmt.Sprintf("The seed was %d.\n", cfg.Seed), Rows: rows}
 		return rep, change(len(seen)-1, &rep)
 	}
 	status, stdout, stderr = execRoot(ctx, run, append([]string{"faults"}, args...)...)
@@ -54,35 +50,30 @@ func asItIs(int, *report.Report) error { return nil }
 func TestFaultsFlags(t *testing.T) {
 	// flags are the parts of a configuration that flags set.
 	type flags struct {
-		faults                              []string
-		hold, timeout, pause, ttl, election time.Duration
-		members, callers                    int
-		seed                                uint64
+		faults                     []string
+		hold, pause, ttl, election time.Duration
+		members, callers           int
+		seed                       uint64
 	}
 	usual := flags{
-		fault.Names(faults.DefaultCompared()), faults.DefaultComparedHold, faults.DefaultCallTimeout, faults.DefaultPause, faults.DefaultLeaseTTL,
+		fault.Names(faults.DefaultCompared()), faults.DefaultComparedHold, faults.DefaultPause, faults.DefaultLeaseTTL,
 		lab.DefaultElection, robustness.DefaultMembers, faults.DefaultCallers, 9,
 	}
-	with := func(change func(*flags)) flags {
+	held := func(name string, hold time.Duration) flags {
 		f := usual
-		change(&f)
+		f.faults, f.hold = strings.Split(name, ","), hold
 		return f
 	}
-	held := func(name string, hold time.Duration) flags {
-		return with(func(f *flags) { f.faults, f.hold = strings.Split(name, ","), hold })
-	}
 	for args, want := range map[string][]flags{
-		"--compare": {usual, usual, usual},
-		"--compare --client quorate,official --rounds 2": {
-			usual, usual, with(func(f *flags) { f.seed++ }), with(func(f *flags) { f.seed++ }), // the clients of a round have the same
-		},
+		"--compare":                               {usual, usual, usual},
+		"--compare --client quorate,official":     {usual, usual},
 		"--compare --client quorate --fault stop": {held("stop", faults.DefaultComparedHold)},
 		"--compare --client quorate --fault flap": {held("flap", 18*time.Second)}, // its own, since it is named alone
-		"--fault flap":               {held("flap", 18*time.Second)},
-		"--fault flap,stop":          {held("flap,stop", faults.DefaultHold)},
-		"--fault flap --duration 3s": {held("flap", 3*time.Second)},
-		"--fault slow --duration 1s --callers 2 --timeout 5s --pause 1s --ttl 6s --election 2s --members 5": {
-			{[]string{"slow"}, time.Second, 5 * time.Second, time.Second, 6 * time.Second, 2 * time.Second, 5, 2, 9},
+		"--fault flap":                            {held("flap", 18*time.Second)},
+		"--fault flap,stop":                       {held("flap,stop", faults.DefaultHold)},
+		"--fault flap --duration 3s":              {held("flap", 3*time.Second)},
+		"--fault slow --duration 1s --callers 2 --pause 1s --ttl 6s --election 2s --members 5": {
+			{[]string{"slow"}, time.Second, time.Second, 6 * time.Second, 2 * time.Second, 5, 2, 9},
 		},
 	} {
 		t.Run(args, func(t *testing.T) {
@@ -91,7 +82,7 @@ func TestFaultsFlags(t *testing.T) {
 			var got []flags
 			for _, cfg := range seen {
 				got = append(got, flags{
-					fault.Names(cfg.Faults), cfg.Hold, cfg.CallTimeout, cfg.Pause, cfg.LeaseTTL, cfg.Election, cfg.Members, cfg.Callers, cfg.Seed,
+					fault.Names(cfg.Faults), cfg.Hold, cfg.Pause, cfg.LeaseTTL, cfg.Election, cfg.Members, cfg.Callers, cfg.Seed,
 				})
 			}
 			assert.Equal(t, want, got)
@@ -111,28 +102,6 @@ func TestFaultsIdempotent(t *testing.T) {
 		}
 		assert.Equal(t, []bool{false, false, once, once}, writes)
 	}
-}
-
-func TestFaultsPrintsJSON(t *testing.T) {
-	type result struct{ Rows []struct{ Name string } }
-	var one result
-	_, status, stdout, stderr := execFaults(t.Context(), asItIs, "--fault=slow", "--json")
-	require.Equal(t, cli.OK, status, stderr)
-	require.NoError(t, json.Unmarshal([]byte(stdout), &one), "nothing but one object on standard output")
-	assert.Equal(t, "slow", one.Rows[1].Name)
-
-	var compared struct {
-		Clients []struct {
-			ID     string
-			Report result
-		}
-	}
-	_, status, stdout, stderr = execFaults(t.Context(), asItIs, "--compare", "--fault=slow", "--json")
-	require.Equal(t, cli.OK, status, stderr)
-	require.NoError(t, json.Unmarshal([]byte(stdout), &compared))
-	require.Len(t, compared.Clients, 3)
-	assert.Equal(t, faults.QuorateID, compared.Clients[2].ID)
-	assert.Equal(t, "slow", compared.Clients[2].Report.Rows[1].Name)
 }
 
 func TestFaultsExitStatus(t *testing.T) {
@@ -158,19 +127,15 @@ func TestFaultsExitStatus(t *testing.T) {
 		stdout, stderr []string
 	}{
 		{name: "good", args: []string{"--seed", "9"}, stdout: []string{"healthy", "The seed was 9."}},
+		{name: "one violation", change: violates("one is missing"), status: cli.Negative, stderr: []string{"quorate-lab: violation: one is missing\n"}},
 		{
 			name: "violations", change: violates("one is missing", "another one"), status: cli.Negative,
 			stdout: []string{"reliable: one is missing\n    response 7\n"}, stderr: []string{"quorate-lab: 2 violations, the first: one is missing\n"},
 		},
-		{
-			name: "violations, as JSON", args: []string{"--json"}, change: violates("one is missing"), status: cli.Negative,
-			stdout: []string{`"promise": "reliable"`}, stderr: []string{"quorate-lab: violation: one is missing\n"},
-		},
 		{name: "failure", change: fails, status: cli.Failure, stderr: []string{"quorate-lab: Quorate: start the cluster: no disk\n"}},
-		{name: "failure, as JSON", args: []string{"--json"}, change: fails, status: cli.Failure, stdout: []string{`"failure": "no disk"`}},
 		{
 			name: "comparison", args: []string{"--compare", "--seed", "9"},
-			stdout: []string{"leader-partition", "Official client, tuned", "100 %", "GAP OF GETS", "The seed was 9."}, stderr: []string{"Quorate (3 of 3): "},
+			stdout: []string{"leader-partition", "tuned, keepalive", "100 %", "GAP OF GETS", "The seed was 9."}, stderr: []string{"Quorate (3 of 3): "},
 		},
 		{
 			name: "violations of the official client", args: []string{"--compare"}, change: violates("one is missing"),
@@ -182,7 +147,7 @@ func TestFaultsExitStatus(t *testing.T) {
 		},
 		{
 			name: "failure of a comparison", args: []string{"--compare"}, run: 1, change: fails, status: cli.Failure,
-			stdout: []string{"The run could not go on: no disk"}, stderr: []string{"quorate-lab: Official client, tuned: start the cluster: no disk\n"},
+			stdout: []string{"The run could not go on: no disk"}, stderr: []string{"quorate-lab: tuned: start the cluster: no disk\n"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -213,7 +178,7 @@ func TestCompareEndsEarly(t *testing.T) {
 	}, "--compare")
 	assert.Len(t, seen, 1)
 	assert.Equal(t, 128+int(syscall.SIGINT), status, stderr)
-	assert.Contains(t, stdout, "It was ended early.")
+	assert.Contains(t, stdout, "The run was ended early.")
 }
 
 // TestFaultsEndsOnCtrlC runs the program itself and interrupts it. It prints what was measured until then, and leaves no file.
@@ -238,6 +203,6 @@ func TestFaultsEndsOnCtrlC(t *testing.T) {
 	}
 	assert.Regexp(t, `(?m)^ *healthy +Quorate +- +- +[0-9.]+ m?s`, table.String())
 	assert.Regexp(t, `(?m)^ *kill +Quorate +[0-9]+ % +[0-9]+ % +[0-9.]+ m?s`, table.String())
-	assert.Regexp(t, `(?m)^ *kill +Quorate( +[0-9.]+ m?s){6}$`, table.String(), "events were delivered")
+	assert.Regexp(t, `(?m)^ *kill +Quorate( +[0-9.]+ m?s){5}$`, table.String(), "events were delivered")
 	requireEmpty(t, dir)
 }

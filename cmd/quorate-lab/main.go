@@ -42,6 +42,6 @@ The exit status is
   quorate-lab up --members 3
   quorate-lab completion bash > /etc/bash_completion.d/quorate-lab`,
 	}, "etcd server "+version.Version+"\n")
-	root.AddCommand(newUpCommand(), newFaultsCommand(run), newSoakCommand(soak.Run))
+	root.AddCommand(newUpCommand(), newFaultsCommand(run), newSoakCommand())
 	return root
 }

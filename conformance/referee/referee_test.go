@@ -41,8 +41,7 @@ func TestMain(m *testing.M) {
 // the answers and the watches with what the members have written to disk.
 func TestReferee(t *testing.T) {
 	cfg := robustness.Config{Duration: *soak, Seed: *seed, Log: t.Output()}
-	require.NoError(t, cfg.Complete().Err())
-	_, err := robustness.Run(t.Context(), cfg, robustness.Setup{}, func(ctx context.Context, env *robustness.Env) error {
+	_, err := robustness.Run(t.Context(), cfg, lab.Config{}, func(ctx context.Context, env *robustness.Env) error {
 		began, ids := time.Now(), identity.NewIDProvider()
 		callers, watchers := client.NewSet(ids, began), client.NewSet(ids, began)
 		env.Cleanup(func() error { callers.Close(); watchers.Close(); return nil })

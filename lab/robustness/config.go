@@ -17,13 +17,13 @@ const (
 	DefaultMembers  = 3
 )
 
-// maxDuration is for how long faults may be injected.
-const maxDuration = time.Hour
+// maxMembers is the largest cluster that the lab starts.
+const maxMembers = 9
 
 // Config has the settings that all runs share. Fields that are zero have their default.
 type Config struct {
-	// Duration is how long faults are injected, at most an hour. To start, to settle and to check takes some ten or twenty
-	// seconds more. Default one minute.
+	// Duration is how long faults are injected. To start, to settle and to check takes some ten or twenty seconds more. Default
+	// one minute.
 	Duration time.Duration
 	// Members of the cluster, 3 to 9. Default 3.
 	Members int
@@ -38,37 +38,22 @@ type Config struct {
 	Counts *Counts
 }
 
-// Number is a setting of a workload that must be above 0.
-type Number struct {
-	// Value is where the setting is; 0 stands for the default.
-	Value *int
-	// Name of the setting, in errors and as a flag.
-	Name string
-	// Default and Max of the setting.
-	Default, Max int
-	// Usage says in a few words what it is.
-	Usage string
-}
-
-// Common returns what all runs have.
-func (c *Config) Common() *Config { return c }
-
-// Complete sets the defaults, including those of numbers, and returns the errors so far.
-func (c *Config) Complete(numbers ...Number) *Check {
+// Complete sets the defaults. The error names everything that is wrong.
+func (c *Config) Complete() (err error) {
 	c.Duration = cmp.Or(c.Duration, DefaultDuration)
 	c.Members = cmp.Or(c.Members, DefaultMembers)
 	c.Counts = cmp.Or(c.Counts, &Counts{})
 	if c.Log == nil {
 		c.Log = io.Discard
 	}
-	check := &Check{}
-	check.Members(c.Members)
-	check.That(c.Duration > 0 && c.Duration <= maxDuration, "the duration must be more than 0 and at most %v; it is %v", maxDuration, c.Duration)
-	for _, n := range numbers {
-		*n.Value = cmp.Or(*n.Value, n.Default)
-		check.Number(n.Name, *n.Value, n.Max)
+	if c.Duration < 0 {
+		err = fmt.Errorf("the duration must be more than 0; it is %v", c.Duration)
 	}
-	return check
+	if c.Members < fault.MinMembers || c.Members > maxMembers {
+		err = errors.Join(err, fmt.Errorf("the number of members must be %d to %d, so that a majority outlives the loss of one; it is %d",
+			fault.MinMembers, maxMembers, c.Members))
+	}
+	return err
 }
 
 // Log is the log of a run, and its clock.
@@ -90,30 +75,3 @@ func (l *Log) Note(text string) {
 	defer l.mu.Unlock()
 	_, _ = fmt.Fprintf(l.out, "%7.1fs  %s\n", l.Now().Seconds(), text)
 }
-
-// maxMembers is the largest cluster that the lab starts.
-const maxMembers = 9
-
-// Check collects the errors of a configuration, so that its user learns of all at once. The zero value has none.
-type Check struct{ wrong []error }
-
-// That notes an error, unless ok.
-func (c *Check) That(ok bool, format string, args ...any) {
-	if !ok {
-		c.wrong = append(c.wrong, fmt.Errorf(format, args...))
-	}
-}
-
-// Number notes a number of something that is not from 1 to limit.
-func (c *Check) Number(of string, n, limit int) {
-	c.That(n >= 1 && n <= limit, "the number of %s must be 1 to %d; it is %d", of, limit, n)
-}
-
-// Members notes a number of members that faults cannot be injected into.
-func (c *Check) Members(n int) {
-	c.That(n >= fault.MinMembers && n <= maxMembers, "the number of members must be %d to %d, so that a majority outlives the loss of one; it is %d",
-		fault.MinMembers, maxMembers, n)
-}
-
-// Err returns all errors, nil if there are none.
-func (c *Check) Err() error { return errors.Join(c.wrong...) }

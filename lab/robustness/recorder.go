@@ -23,6 +23,9 @@ import (
 // reopenPause is the pause before a stream to a member that ended is opened again.
 const reopenPause = 50 * time.Millisecond
 
+// catchUpPoll is the time between two looks at how far the recorder has come.
+const catchUpPoll = 10 * time.Millisecond
+
 // everything is the key and the range end of all keys.
 var everything = []byte{0}
 
@@ -36,19 +39,25 @@ var everything = []byte{0}
 // Its methods may be called from several goroutines.
 type Recorder struct {
 	cluster *lab.Cluster
+	now     func() time.Duration
 	cancel  context.CancelFunc
 	work    sync.WaitGroup
 
 	mu        sync.Mutex
-	revisions [][]history.Event // from revision 2 on; each has events
-	changed   chan struct{}
+	revisions []recorded // from revision 2 on
 	err       error
 }
 
+// recorded is a revision, which has events, and when a member delivered it first.
+type recorded struct {
+	at     time.Duration
+	events []history.Event
+}
+
 // startRecorder starts a recorder. It must be stopped, before the cluster is closed.
-func startRecorder(cluster *lab.Cluster) *Recorder {
+func startRecorder(cluster *lab.Cluster, now func() time.Duration) *Recorder {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &Recorder{cluster: cluster, cancel: cancel, changed: make(chan struct{})}
+	r := &Recorder{cluster: cluster, now: now, cancel: cancel}
 	for _, m := range cluster.Members() {
 		r.work.Go(func() { r.follow(ctx, m) })
 	}
@@ -70,6 +79,13 @@ func (r *Recorder) Revision() int64 {
 
 func (r *Recorder) last() int64 { return int64(len(r.revisions)) + 1 }
 
+// At returns when a revision was recorded: no earlier than it was made.
+func (r *Recorder) At(revision int64) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.revisions[revision-2].at
+}
+
 // catchUp waits until the recorder has reached the current revision of the store. It returns
 // that revision, and the events up to it in the order of their revisions. It fails when ctx
 // ends first, or when the recorder has found that members disagree.
@@ -77,17 +93,23 @@ func (r *Recorder) catchUp(ctx context.Context) (revision int64, events []histor
 	if revision, err = r.current(ctx); err != nil {
 		return 0, nil, err
 	}
-	if err := r.await(ctx, func() bool { return r.last() >= revision }); err != nil {
-		return 0, nil, fmt.Errorf("the recorder is at revision %d and waits for %d: %w", r.Revision(), revision, err)
+	for r.Revision() < revision && err == nil {
+		err = pause.For(ctx, catchUpPoll)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err = errors.Join(r.err, err); err != nil {
+		return 0, nil, fmt.Errorf("the recorder is at revision %d and waits for %d: %w", r.last(), revision, err)
 	}
 	return revision, r.through(revision), nil
 }
 
 // through returns the events up to a revision that is recorded.
-func (r *Recorder) through(revision int64) []history.Event {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Concat(r.revisions[:revision-1]...)
+func (r *Recorder) through(revision int64) (events []history.Event) {
+	for _, one := range r.revisions[:revision-1] {
+		events = append(events, one.events...)
+	}
+	return events
 }
 
 // current asks for the revision of the store until a member answers: on a busy
@@ -105,44 +127,14 @@ func (r *Recorder) current(ctx context.Context) (int64, error) {
 	}
 }
 
-// await returns when a condition holds. It evaluates the condition under the lock after each change. It fails when ctx ends
-// first, or when the recorder has found that members disagree.
-func (r *Recorder) await(ctx context.Context, condition func() bool) error {
-	for {
-		r.mu.Lock()
-		holds, err, changed := condition(), r.err, r.changed
-		r.mu.Unlock()
-		if holds || err != nil {
-			return err
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// AwaitDeletion returns when it is recorded that a key was deleted after a revision.
-// It fails as catchUp does.
-func (r *Recorder) AwaitDeletion(ctx context.Context, key string, after int64) error {
-	deleted := func(e history.Event) bool { return e.Type == history.DeleteEvent && e.Key == key }
-	return r.await(ctx, func() bool {
-		for ; after < r.last(); after++ {
-			if slices.ContainsFunc(r.revisions[after-1], deleted) {
-				return true
-			}
-		}
-		return false
-	})
-}
-
 // follow keeps a stream to a member until ctx ends.
 func (r *Recorder) follow(ctx context.Context, m *lab.Member) {
 	for ctx.Err() == nil {
 		err := r.stream(ctx, m)
 		if _, wrong := errors.AsType[disagreement](err); wrong {
-			r.fail(fmt.Errorf("%s: %w", m.Name(), err))
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.err = errors.Join(r.err, fmt.Errorf("%s: %w", m.Name(), err))
 			return
 		}
 		_ = pause.For(ctx, reopenPause)
@@ -187,7 +179,6 @@ type disagreement struct{ error }
 func (r *Recorder) take(next int64, came []history.Event) (int64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer r.wake()
 	for begin := 0; begin < len(came); {
 		revision, end := came[begin].ModRevision, begin
 		for end < len(came) && came[end].ModRevision == revision {
@@ -208,24 +199,12 @@ func (r *Recorder) take(next int64, came []history.Event) (int64, error) {
 // add records a revision, or compares it if it is recorded already.
 func (r *Recorder) add(revision int64, came []history.Event) error {
 	if revision > r.last() {
-		r.revisions = append(r.revisions, came)
+		r.revisions = append(r.revisions, recorded{r.now(), came})
 		return nil
 	}
-	known := r.revisions[revision-2]
+	known := r.revisions[revision-2].events
 	if !slices.EqualFunc(known, came, func(a, b history.Event) bool { return a.Type == b.Type && a.KeyValue == b.KeyValue }) {
 		return disagreement{fmt.Errorf("it tells of revision %d as %v, another member as %v", revision, came, known)}
 	}
 	return nil
-}
-
-func (r *Recorder) fail(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.err = errors.Join(r.err, err)
-	r.wake()
-}
-
-func (r *Recorder) wake() {
-	close(r.changed)
-	r.changed = make(chan struct{})
 }

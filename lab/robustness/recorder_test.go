@@ -2,8 +2,8 @@ package robustness
 
 import (
 	"context"
-	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -17,8 +17,14 @@ func event(key string, revision int64) history.Event {
 	return history.Event{KeyValue: history.KeyValue{Key: key, ModRevision: revision}}
 }
 
+// newRecorder returns a recorder of no cluster, whose clock goes on by a second with each revision.
+func newRecorder() *Recorder {
+	var now time.Duration
+	return &Recorder{now: func() time.Duration { now += time.Second; return now }}
+}
+
 func TestRecorderTakesEachRevisionOnce(t *testing.T) {
-	r := &Recorder{changed: make(chan struct{})}
+	r := newRecorder()
 	assert.Empty(t, r.through(1))
 	next, err := r.take(2, []history.Event{event("a", 2), event("b", 2), event("a", 3)})
 	require.NoError(t, err)
@@ -32,6 +38,7 @@ func TestRecorderTakesEachRevisionOnce(t *testing.T) {
 	assert.Len(t, r.through(3), 3)
 	assert.Empty(t, r.through(1))
 	assert.EqualValues(t, 4, r.Revision())
+	assert.Equal(t, 2*time.Second, r.At(3), "when it came first")
 }
 
 func TestRecorderChecksItsInput(t *testing.T) {
@@ -48,7 +55,7 @@ func TestRecorderChecksItsInput(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := &Recorder{changed: make(chan struct{})}
+			r := newRecorder()
 			_, err := r.take(2, []history.Event{event("a", 2), event("b", 2), event("a", 3)})
 			require.NoError(t, err)
 			_, err = r.take(tt.next, tt.came)
@@ -61,7 +68,7 @@ func TestRecorderChecksItsInput(t *testing.T) {
 // TestRecorderCatchUpOutlastsARestart asks while no member serves.
 func TestRecorderCatchUpOutlastsARestart(t *testing.T) {
 	cluster := labtest.Start(t, lab.Config{Members: 1})
-	r := startRecorder(cluster)
+	r := startRecorder(cluster, func() time.Duration { return 0 })
 	defer r.stop()
 	member := cluster.Members()[0]
 	require.NoError(t, member.Kill())
@@ -76,36 +83,4 @@ func TestRecorderCatchUpOutlastsARestart(t *testing.T) {
 	}()
 	require.NoError(t, member.Restart(t.Context()))
 	require.NoError(t, <-caughtUp)
-}
-
-func TestRecorderAwait(t *testing.T) {
-	r := &Recorder{changed: make(chan struct{})}
-	at := func(revision int64) func() bool { return func() bool { return r.last() >= revision } }
-	ended, end := context.WithCancelCause(t.Context())
-	end(errors.New("too late"))
-	require.EqualError(t, r.await(ended, at(2)), "too late")
-	go func() { _, _ = r.take(2, []history.Event{event("a", 2)}) }()
-	require.NoError(t, r.await(t.Context(), at(2)))
-	go r.fail(errors.New("members disagree"))
-	require.EqualError(t, r.await(t.Context(), at(3)), "members disagree")
-}
-
-func TestRecorderAwaitDeletion(t *testing.T) {
-	gone := func(key string, revision int64) history.Event {
-		e := event(key, revision)
-		e.Type = history.DeleteEvent
-		return e
-	}
-	r := &Recorder{changed: make(chan struct{})}
-	_, err := r.take(2, []history.Event{event("a", 2), gone("a", 3), event("a", 4)})
-	require.NoError(t, err)
-	require.NoError(t, r.AwaitDeletion(t.Context(), "a", 2), "it was deleted already")
-	awaited := make(chan error)
-	go func() { awaited <- r.AwaitDeletion(t.Context(), "a", 4) }()
-	_, err = r.take(5, []history.Event{gone("b", 5), event("a", 6), event("b", 7), gone("a", 7)})
-	require.NoError(t, err)
-	require.NoError(t, <-awaited)
-	ended, end := context.WithCancel(t.Context())
-	end()
-	require.ErrorIs(t, r.AwaitDeletion(ended, "a", 7), context.Canceled)
 }

@@ -1,7 +1,7 @@
 // Package robustness runs a workload on a cluster under faults, and checks what its clients received.
 //
 // [Run] starts a cluster and runs a [Workload] on it. [Env.InjectFaults] kills, stops and cuts off members, moves leaders, and
-// cuts, delays and blackholes links, in an order that the seed gives, for a configured time. If a workload requires it, a
+// cuts, delays and blackholes links, in an order that the seed gives, for a configured time. A
 // recorder takes the whole history of the store from the members themselves, past the links and the clients under test.
 //
 // The workloads are packages below: faults, which injects one fault after the other, and the soaks watches, linear, locks and
@@ -39,21 +39,13 @@ const leakTimeout = 20 * time.Second
 // checks what they received. Its context ends when the faults are over.
 type Workload func(ctx context.Context, env *Env) error
 
-// Setup says what a workload needs.
-type Setup struct {
-	// Cluster has what is special about the cluster, beside members and directory.
-	Cluster lab.Config
-	// Record says that the history of the store is recorded.
-	Record bool
-}
-
 // Env is the surroundings of a workload, and the outcome that it fills.
 type Env struct {
 	*Log
 	Outcome
 	Config  Config
 	Cluster *lab.Cluster
-	// Record has the history of the store, nil if the workload does not want it.
+	// Record has the history of the store.
 	Record *Recorder
 
 	cleanups []func() error
@@ -93,22 +85,26 @@ func (e *Env) Recorded() (revision int64, events []history.Event, err error) {
 	return e.Record.catchUp(ctx)
 }
 
-// Run runs a workload with a complete configuration. The error says why the run could not go on; a promise that was broken
-// is no error, see the outcome's Verdict. The end of ctx ends the run early, which is no error either.
+// Run runs a workload on a cluster, of which the members and the directory are those of cfg. The error says why the run could not
+// go on; a promise that was broken is no error, see the outcome's Verdict. The end of ctx ends the run early, which is no error
+// either.
 //
 // When Run returns, the cluster is gone with its processes, ports and files.
-func Run(ctx context.Context, cfg Config, setup Setup, work Workload) (Outcome, error) {
+func Run(ctx context.Context, cfg Config, cluster lab.Config, work Workload) (Outcome, error) {
+	if err := cfg.Complete(); err != nil {
+		return Outcome{}, err
+	}
 	env := &Env{Log: NewLog(cfg.Log), Config: cfg, Outcome: Outcome{Seed: cfg.Seed, Members: cfg.Members, Counts: cfg.Counts}}
-	err := env.run(ctx, setup, work)
+	err := env.run(ctx, cluster, work)
 	env.Interrupted = ctx.Err() != nil
 	return env.Outcome, err
 }
 
 // run runs between the start and the end of the cluster.
-func (e *Env) run(ctx context.Context, setup Setup, work Workload) (err error) {
+func (e *Env) run(ctx context.Context, cluster lab.Config, work Workload) (err error) {
 	e.Note(fmt.Sprintf("starting %d members, seed %d", e.Members, e.Seed))
-	setup.Cluster.Members, setup.Cluster.Dir = e.Members, e.Config.Dir
-	e.Cluster, err = lab.Start(ctx, setup.Cluster)
+	cluster.Members, cluster.Dir = e.Members, e.Config.Dir
+	e.Cluster, err = lab.Start(ctx, cluster)
 	if err != nil && ctx.Err() != nil {
 		return nil
 	}
@@ -116,10 +112,8 @@ func (e *Env) run(ctx context.Context, setup Setup, work Workload) (err error) {
 		return fmt.Errorf("start the cluster: %w", err)
 	}
 	defer func() { err = errors.Join(err, e.Cluster.Close()) }()
-	if setup.Record {
-		e.Record = startRecorder(e.Cluster)
-		defer e.Record.stop()
-	}
+	e.Record = startRecorder(e.Cluster, e.Now)
+	defer e.Record.stop()
 	ctx, e.over = context.WithTimeout(ctx, e.Config.Duration)
 	defer e.over()
 	err = errors.Join(work(ctx, e), e.Close())

@@ -19,11 +19,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func complete(t *testing.T, cfg Config) Config {
-	require.NoError(t, cfg.Complete().Err())
-	return cfg
-}
-
 // TestClose closes in the reverse order, once, whatever fails.
 func TestClose(t *testing.T) {
 	var closed []string
@@ -42,7 +37,7 @@ func TestClose(t *testing.T) {
 func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	out, err := Run(ctx, complete(t, Config{Dir: t.TempDir()}), Setup{}, func(context.Context, *Env) error { panic("there is no cluster") })
+	out, err := Run(ctx, Config{Dir: t.TempDir()}, lab.Config{}, func(context.Context, *Env) error { panic("there is no cluster") })
 	require.NoError(t, err)
 	assert.True(t, out.Interrupted)
 	assert.Equal(t, "nothing was checked\n", out.String())
@@ -53,7 +48,7 @@ func TestWorkloadFails(t *testing.T) {
 	t.Parallel()
 	for _, violations := range []int{0, 1} {
 		closed, failure := false, errors.New("no page")
-		out, err := Run(t.Context(), complete(t, Config{Dir: t.TempDir()}), Setup{}, func(_ context.Context, env *Env) error {
+		out, err := Run(t.Context(), Config{Dir: t.TempDir()}, lab.Config{}, func(_ context.Context, env *Env) error {
 			env.Cleanup(func() error { closed = true; return nil })
 			for range violations {
 				env.Verdict.Add("unique", "put a was repeated")
@@ -84,7 +79,7 @@ func TestRunEndsEarly(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	out, err := Run(ctx, complete(t, Config{Duration: time.Hour, Dir: t.TempDir(), Log: &onLine{2, cancel}}), Setup{}, func(ctx context.Context, env *Env) error {
+	out, err := Run(ctx, Config{Duration: time.Hour, Dir: t.TempDir(), Log: &onLine{2, cancel}}, lab.Config{}, func(ctx context.Context, env *Env) error {
 		err := env.InjectFaults(ctx)
 		require.Error(t, ctx.Err(), "the context of the workload ends with the faults")
 		env.Revisions = 7

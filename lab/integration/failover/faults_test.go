@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/robustness/faults"
-	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
 	"github.com/quorate/quorate/lab/robustness/report"
 )
 
@@ -103,14 +103,14 @@ func countTerms(t *testing.T, cfg *faults.Config) *int {
 // requireGoesOn checks what callers saw of a fault, and logs how long they waited.
 func requireGoesOn(t *testing.T, row report.Row) {
 	t.Helper()
-	t.Logf("%s: longest gap of gets %v, slowest get %v, slowest put %v, writes past the links seen after %v; leases lost %d", row.Name,
-		row.Calls[history.LinearizableGet].LongestGap, row.Calls[history.LinearizableGet].Max, row.Calls[history.Put].Max, row.OutsideDelay, row.LeasesLost)
-	for _, kind := range history.Kinds() {
+	t.Logf("%s: longest gap of gets %v, slowest get %v, slowest put %v; leases lost %d", row.Name,
+		row.Calls[model.Get].LongestGap, row.Calls[model.Get].Max, row.Calls[model.Put].Max, row.LeasesLost)
+	for _, kind := range report.Kinds {
 		stats := row.Calls[kind]
 		assert.Positive(t, stats.Held, "%s: no %s was completed under the fault", row.Name, kind)
 		assert.Zero(t, stats.Errors, "%s: %s", row.Name, kind)
 	}
-	if time.Duration(row.OutsideDelay) < leaseTTL/3 { // no client can keep a lease on a machine that is slower than that
+	if row.Calls[model.Get].LongestGap < leaseTTL/3 { // no client can keep a lease on a machine that is slower than that
 		assert.Zero(t, row.LeasesLost, row.Name)
 	}
 }
@@ -118,7 +118,7 @@ func requireGoesOn(t *testing.T, row report.Row) {
 // requireUnknown checks how many writes were lost at the victim: those that were in flight there.
 func requireUnknown(t *testing.T, row report.Row, most int) {
 	t.Helper()
-	for _, kind := range history.Kinds() {
-		assert.LessOrEqual(t, row.Calls[kind].Unknown, int64(most), "%s: %s", row.Name, kind)
+	for _, kind := range report.Kinds {
+		assert.LessOrEqual(t, row.Calls[kind].Unknown, most, "%s: %s", row.Name, kind)
 	}
 }

@@ -52,8 +52,6 @@ type Lessor interface {
 	Grant(ctx context.Context, ttl time.Duration) (id int64, granted time.Duration, err error)
 	// Attach writes a key that goes when the lease does.
 	Attach(ctx context.Context, id int64, key, value string) error
-	// Revoke ends a lease. The keys that are attached to it go.
-	Revoke(ctx context.Context, id int64) error
 	// KeepAlive keeps a lease alive and returns, for each answer, until when the
 	// client claims the lease to live. If the client ends the keepalive with a reason,
 	// that comes last, as an error. The end of ctx ends it too; a reader that stops

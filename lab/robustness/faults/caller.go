@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/robustness/client"
-	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 	"github.com/quorate/quorate/lab/robustness/report"
 )
@@ -59,7 +59,7 @@ func (g *groups) at(index int, now time.Duration) group {
 // caller makes the calls of one kind, one at a time.
 type caller struct {
 	load  *load
-	kind  history.Kind
+	kind  model.Kind
 	index int
 	rng   *rand.Rand
 	seq   int // of the next value that it writes
@@ -70,28 +70,25 @@ type caller struct {
 	counter int64
 }
 
-// run makes one call after the other until going ends; the end of calling cuts them short. The first pause
-// is a random part of a whole one, so that callers do not call in lockstep.
-func (c *caller) run(going, calling context.Context) {
+// run makes one call after the other until ctx ends. The first pause is a random part of a whole one, so that callers do not call
+// in lockstep.
+func (c *caller) run(ctx context.Context) {
 	between := c.load.run.cfg.Pause
-	for wait := pace.Between(c.rng, 0, between); pause.For(going, wait) == nil; wait = between {
-		c.call(calling)
+	for wait := pace.Between(c.rng, 0, between); pause.For(ctx, wait) == nil; wait = between {
+		c.call()
 	}
 }
 
-// call makes a call and records it. It is cut short when ctx ends.
-func (c *caller) call(ctx context.Context) {
+// call makes a call, which ends by its deadline, and records it.
+func (c *caller) call() {
 	defer c.load.calls.add()()
 	r := c.load.run
 	call := c.next()
-	limited, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
-	call.Operation, call.Failure = client.Do(limited, r.conn.KV, *call.Keys, call.Operation, r.env.Now)
-	cancel()
-	switch {
-	case call.Failure == nil:
+	ctx, cancel := context.WithTimeout(context.Background(), r.cfg.CallTimeout)
+	defer cancel()
+	call.Operation, call.Failure = client.Do(ctx, r.conn.KV, *call.Keys, call.Operation, r.env.Now)
+	if call.Failure == nil {
 		c.learn(call.Response)
-	case ctx.Err() != nil:
-		call.Outcome = history.Abandoned
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,21 +97,19 @@ func (c *caller) call(ctx context.Context) {
 
 // next returns the next call. A get reads what another caller puts or its counter, with equal chance.
 func (c *caller) next() report.Call {
-	call := report.Call{Kind: c.kind, Operation: model.Operation{Client: int(c.kind)*len(c.load.groups.now) + c.index}}
-	now := c.load.run.env.Now()
-	switch c.kind {
-	case history.Put, history.Txn:
-		mine := c.load.groups.at(c.index, now)
-		if mine != c.own {
-			c.own, c.counter = mine, 0
+	group, now := c.index, c.load.run.env.Now()
+	if !c.kind.Writes() {
+		group = c.rng.IntN(len(c.load.groups.now))
+	}
+	g := c.load.groups.at(group, now)
+	call := report.Call{Keys: g.keys, Operation: model.Operation{Client: slices.Index(report.Kinds, c.kind)*len(c.load.groups.now) + c.index}}
+	if c.kind.Writes() {
+		if g != c.own {
+			c.own, c.counter = g, 0
 		}
-		call.Keys, call.Request = mine.keys, c.write()
-	default:
-		call.Keys = c.load.groups.at(c.rng.IntN(len(c.load.groups.now)), now).keys
-		call.Request = model.Request{Kind: model.Get, Then: reads[c.rng.IntN(len(reads))]}
-		if c.kind == history.SerializableGet {
-			call.Request.Kind = model.SerializableGet
-		}
+		call.Request = c.write()
+	} else {
+		call.Request = model.Request{Kind: c.kind, Then: reads[c.rng.IntN(len(reads))]}
 	}
 	return call
 }
@@ -126,7 +121,7 @@ var reads = [...][]model.Act{{{Verb: model.Read, Key: putKey}}, {{Verb: model.Re
 func (c *caller) write() model.Request {
 	c.seq++
 	value := fmt.Sprintf("%s %d.%d", c.kind, c.index, c.seq)
-	if c.kind == history.Put {
+	if c.kind == model.Put {
 		return model.Request{Kind: model.Put, Then: []model.Act{{Verb: model.Write, Key: putKey, Value: value}}}
 	}
 	return model.Request{
@@ -139,7 +134,7 @@ func (c *caller) write() model.Request {
 // learn takes the revision of the counter from the answer to a txn.
 func (c *caller) learn(response model.Response) {
 	switch {
-	case c.kind != history.Txn:
+	case c.kind != model.Txn:
 	case response.Succeeded:
 		c.counter = response.Revision
 	default:

@@ -34,6 +34,8 @@ type checker struct {
 	events  []history.Event
 	through int64
 	calls   []report.Call // sorted by their ends
+	leases  []*lease
+	at      func(revision int64) time.Duration // when a revision was recorded
 	counts  *tally.Counts
 	verdict tally.Verdict
 }
@@ -44,7 +46,7 @@ func (c *checker) checkCalls() {
 	answers := make([]history.Answer, 0, len(c.calls))
 	for i, call := range c.calls {
 		c.countWrite(call.Operation)
-		if call.Outcome == history.OK && call.Kind != history.SerializableGet {
+		if call.Outcome == history.OK && call.Request.Kind != model.SerializableGet {
 			answers = append(answers, history.Answer{Sent: call.Call, Returned: call.Return, Revision: call.Response.Revision, Call: i})
 		}
 	}
@@ -72,7 +74,7 @@ func (c *checker) checkOrder(clock *history.Clock) {
 			continue
 		}
 		revision, before, _ := clock.AtLeast(call.Call)
-		if call.Kind == history.SerializableGet {
+		if call.Request.Kind == model.SerializableGet {
 			c.counts.Add("answers", "serializable", 1)
 			c.counts.Max("answers", "revisions behind at most", int(revision-call.Response.Revision))
 			continue
@@ -80,7 +82,33 @@ func (c *checker) checkOrder(clock *history.Clock) {
 		c.counts.Add("answers", "linearizable", 1)
 		if call.Response.Revision < revision || call.Response.Revision == revision && call.Request.Wrote(call.Response) {
 			c.verdict.Add(WentBackwards, "%s answered at revision %d although revision %d had been answered before it was sent",
-				call.Kind, call.Response.Revision, revision).Evidence = []string{describe(c.calls[before]), describe(call)}
+				call.Request.Kind, call.Response.Revision, revision).Evidence = []string{describe(c.calls[before]), describe(call)}
+		}
+	}
+}
+
+// checkLeases checks that no key of a lease was gone while the lease was claimed to live.
+func (c *checker) checkLeases() {
+	of := map[string]*lease{}
+	for _, l := range c.leases {
+		of[l.key] = l
+		c.counts.Add("leases", "claims", len(l.claims))
+	}
+	for _, e := range c.events {
+		l := of[e.Key]
+		if l == nil || e.Type != history.DeleteEvent {
+			continue
+		}
+		gone := c.at(e.ModRevision)
+		for _, claimed := range slices.Backward(l.claims) {
+			if claimed.at > gone {
+				continue
+			}
+			if gone < claimed.until {
+				c.verdict.Add(LeaseEndedEarly, "%s of lease %x was gone at %s, and the client claimed at %s that the lease lives until %s",
+					l.key, l.id, at(gone), at(claimed.at), at(claimed.until))
+			}
+			break
 		}
 	}
 }
@@ -88,7 +116,7 @@ func (c *checker) checkOrder(clock *history.Clock) {
 // describe says in one line what a call was answered, and when.
 func describe(call report.Call) string {
 	return fmt.Sprintf("%s of %s by client %d, from %s to %s: revision %d",
-		call.Kind, call.Keys[call.Request.Then[0].Key], call.Client, at(call.Call), at(call.Return), call.Response.Revision)
+		call.Request.Kind, call.Keys[call.Request.Then[0].Key], call.Client, at(call.Call), at(call.Return), call.Response.Revision)
 }
 
 func at(d time.Duration) string { return fmt.Sprintf("%.6fs", d.Seconds()) }

@@ -22,27 +22,27 @@ var (
 )
 
 // answered returns a call on the first group.
-func answered(kind history.Kind, request model.Request, revision int64, succeeded bool, results ...model.Result) report.Call {
-	return report.Call{Kind: kind, Keys: keysOfOne, Operation: model.Operation{
+func answered(request model.Request, revision int64, succeeded bool, results ...model.Result) report.Call {
+	return report.Call{Keys: keysOfOne, Operation: model.Operation{
 		Request: request, Response: model.Response{Revision: revision, Succeeded: succeeded, Results: results},
 	}}
 }
 
 func put(value string, revision int64) report.Call {
 	act := model.Act{Verb: model.Write, Key: putKey, Value: value}
-	return answered(history.Put, model.Request{Kind: model.Put, Then: []model.Act{act}}, revision, true, model.Result{})
+	return answered(model.Request{Kind: model.Put, Then: []model.Act{act}}, revision, true, model.Result{})
 }
 
 func get(key int, revision int64, is model.KV) report.Call {
-	return answered(history.LinearizableGet, model.Request{Kind: model.Get, Then: reads[key]}, revision, true, model.Result{KV: is})
+	return answered(model.Request{Kind: model.Get, Then: reads[key]}, revision, true, model.Result{KV: is})
 }
 
 func serializable(key int, revision int64, is model.KV) report.Call {
-	return answered(history.SerializableGet, model.Request{Kind: model.SerializableGet, Then: reads[key]}, revision, true, model.Result{KV: is})
+	return answered(model.Request{Kind: model.SerializableGet, Then: reads[key]}, revision, true, model.Result{KV: is})
 }
 
 func txnRequest(value string, counter int64) model.Request {
-	c := caller{kind: history.Txn, counter: counter}
+	c := caller{kind: model.Txn, counter: counter}
 	request := c.write()
 	for i := range request.Then {
 		request.Then[i].Value = value
@@ -52,11 +52,11 @@ func txnRequest(value string, counter int64) model.Request {
 
 // increment is a txn that found its counter at a revision, refusal one that found another counter.
 func increment(value string, counter, revision int64) report.Call {
-	return answered(history.Txn, txnRequest(value, counter), revision, true, model.Result{}, model.Result{})
+	return answered(txnRequest(value, counter), revision, true, model.Result{}, model.Result{})
 }
 
 func refusal(value string, counter, revision int64, is model.KV) report.Call {
-	return answered(history.Txn, txnRequest(value, counter), revision, false, model.Result{KV: is})
+	return answered(txnRequest(value, counter), revision, false, model.Result{KV: is})
 }
 
 func ended(o history.Outcome, call report.Call) report.Call {
@@ -104,7 +104,7 @@ func TestGoodCalls(t *testing.T) {
 	c, counts := check([]report.Call{
 		put("x", 2), get(putKey, 2, is("x", 2)), increment("a", 0, 3), get(counterKey, 3, is("a", 3)), increment("b", 3, 4),
 		refusal("c", 3, 4, again("b", 3, 4, 2)), serializable(putKey, 1, model.KV{}), serializable(counterKey, 3, is("a", 3)),
-		ended(history.Unknown, put("y", 0)), ended(history.Unknown, put("z", 0)), ended(history.Abandoned, put("w", 0)),
+		ended(history.Unknown, put("y", 0)), ended(history.Unknown, put("z", 0)), ended(history.Unknown, put("w", 0)),
 		ended(history.Unknown, increment("d", 4, 0)), ended(history.Unknown, increment("e", 4, 0)), refusal("f", 4, 9, again("e", 3, 8, 3)),
 		ended(history.Failed, put("v", 0)), ended(history.Failed, get(putKey, 0, model.KV{})), elsewhere(get(putKey, 12, model.KV{})),
 	},
@@ -174,10 +174,44 @@ func TestCallsThatWentBackwards(t *testing.T) {
 	c, _ = check([]report.Call{put("x", 12), elsewhere(get(putKey, 11, model.KV{}))}, wroteKey(putKey, is("x", 12)))
 	assert.Equal(t, []tally.Violation{{
 		Promise: WentBackwards,
-		Message: "linearizable get answered at revision 11 although revision 12 had been answered before it was sent",
+		Message: "get answered at revision 11 although revision 12 had been answered before it was sent",
 		Evidence: []string{
 			"put of /p/put/0/0 by client 0, from 0.001000s to 0.002000s: revision 12",
-			"linearizable get of /p/put/1/0 by client 0, from 0.003000s to 0.004000s: revision 11",
+			"get of /p/put/1/0 by client 0, from 0.003000s to 0.004000s: revision 11",
 		},
 	}}, c.verdict.Violations)
+}
+
+// TestLeasesThatEndEarly has a key that was gone at a moment, by the clock of the record.
+func TestLeasesThatEndEarly(t *testing.T) {
+	key := "/leases/1"
+	for name, tt := range map[string]struct {
+		gone time.Duration
+		want string
+	}{
+		"under the grant":   {2 * time.Second, "/leases/1 of lease a1 was gone at 2.000000s, and the client claimed at 1.000000s that the lease lives until 4.000000s"},
+		"under a renewal":   {5 * time.Second, "/leases/1 of lease a1 was gone at 5.000000s, and the client claimed at 3.000000s that the lease lives until 6.000000s"},
+		"when all was over": {6 * time.Second, ""},
+		"a claim after it":  {0, ""},
+		"the key is there":  {-1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &checker{
+				counts: &tally.Counts{}, at: func(int64) time.Duration { return tt.gone },
+				leases: []*lease{{0xa1, key, []claim{{time.Second, 4 * time.Second}, {3 * time.Second, 6 * time.Second}}}},
+				events: []history.Event{{KeyValue: history.KeyValue{Key: key, ModRevision: 2}}},
+			}
+			if tt.gone >= 0 {
+				c.events = append(c.events, history.Event{Type: history.DeleteEvent, KeyValue: history.KeyValue{Key: key, ModRevision: 3}})
+			}
+			c.checkLeases()
+			assert.Equal(t, 2, c.counts.Of("leases", "claims"))
+			if tt.want == "" {
+				assert.True(t, c.verdict.OK(), "%v", c.verdict)
+				return
+			}
+			require.Equal(t, map[tally.Promise]int{LeaseEndedEarly: 1}, c.verdict.Counts)
+			assert.Equal(t, tt.want, c.verdict.Violations[0].Message)
+		})
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/robustness/client"
@@ -42,16 +41,16 @@ type Client struct {
 func Clients() []Client {
 	return []Client{
 		{report.Client{
-			ID: "official", Label: "official", Name: "Official client",
+			ID: "official", Label: "official",
 			Description: "etcd client/v3 3.7.3 as it comes, nothing set but endpoints",
 		}, official.AsItComes},
 		{report.Client{
-			ID: "official-tuned", Label: "tuned", Name: "Official client, tuned",
+			ID: "official-tuned", Label: "tuned",
 			Description: fmt.Sprintf("keepalive every %.0f s with a timeout of %.0f s, watches with WithRequireLeader",
 				official.KeepAliveTime.Seconds(), official.KeepAliveTimeout.Seconds()),
 		}, official.Tuned},
 		{report.Client{
-			ID: QuorateID, Label: "Quorate", Name: "Quorate",
+			ID: QuorateID, Label: "Quorate",
 			Description: "as it comes, nothing set but endpoints",
 		}, quorate.Connect},
 	}
@@ -60,39 +59,31 @@ func Clients() []Client {
 // Runner is the type of [Run], which tests replace.
 type Runner func(context.Context, Config) (report.Report, error)
 
-// Compare runs the experiment several times, in rounds with one client after the other, each on a fresh cluster with the same
-// faults and load, and the same seed in a round. The clients never run at the same time: they would take the machine from each
+// Compare runs the experiment with one client after the other, each on a fresh cluster with the same faults, load and seed. The
+// clients never run at the same time: they would take the machine from each
 // other. The seed makes them draw the same choices; which members these hit depends on who was elected, since a fault of a
 // follower chooses among those who do not lead.
 //
-// The result is valid, as far as it goes, even with an error,
-// which joins what kept runs from going on, each with the client's name. Such a run does
+// The reports are valid, as far as they go, even with an error,
+// which joins what kept runs from going on, each with the client's label. Such a run does
 // not end the comparison; the end of ctx does, and is no error. What the checks find wrong
-// with a client is no error either, see [report.Report.OK]. If the configuration is wrong the
-// result is empty.
-func Compare(ctx context.Context, cfg Config, clients []Client, rounds int, run Runner) (report.Comparison, error) {
-	cfg, err := cfg.complete()
-	if err != nil {
-		return report.Comparison{}, err
+// with a client is no error either, see [report.Report.OK]. If the configuration is wrong there are none.
+func Compare(ctx context.Context, cfg Config, clients []Client, run Runner) (reports []report.Report, err error) {
+	if cfg, err = cfg.complete(); err != nil {
+		return nil, err
 	}
-	var result report.Comparison
-	var errs []error
-	runs := slices.Repeat(clients, rounds)
-	for i, c := range runs {
-		_, _ = fmt.Fprintf(cfg.Log, "%s (%d of %d): %s\n", c.Name, i+1, len(runs), c.Description)
+	for i, c := range clients {
+		_, _ = fmt.Fprintf(cfg.Log, "%s (%d of %d): %s\n", c.Label, i+1, len(clients), c.Description)
 		cfg.Connect = c.Connect
-		rep, err := run(ctx, cfg)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", c.Name, err))
+		rep, failed := run(ctx, cfg)
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", c.Label, failed))
 		}
-		result.Runs = append(result.Runs, report.ClientRun{Client: c.Client, Report: rep})
+		rep.Client = c.Client
+		reports = append(reports, rep)
 		if rep.Interrupted || ctx.Err() != nil {
-			result.Interrupted = true
 			break
 		}
-		if (i+1)%len(clients) == 0 {
-			cfg.Seed++
-		}
 	}
-	return result, errors.Join(errs...)
+	return reports, err
 }

@@ -2,13 +2,14 @@ package faults
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
-	"github.com/quorate/quorate/lab/robustness/report"
 )
 
 // Defaults of a Config. With all faults they make a run of about 90 seconds.
@@ -30,7 +31,6 @@ const (
 	maxCallers = 1000
 	minHold    = 100 * time.Millisecond
 	maxHold    = time.Hour
-	maxTimeout = 10 * time.Minute
 )
 
 // Config describes a run. Fields that are zero have their default.
@@ -55,7 +55,7 @@ type Config struct {
 	Callers int
 	// Pause of a caller between two calls. Default 5 ms.
 	Pause time.Duration
-	// CallTimeout is the deadline of each call, at most ten minutes. Default 10 s.
+	// CallTimeout is the deadline of each call. Default 10 s.
 	CallTimeout time.Duration
 	// LeaseTTL is the time to live of each lease, in whole seconds. etcd grants no less than one and a half times its election
 	// timeout, rounded up. Default 3 s.
@@ -67,7 +67,7 @@ type Config struct {
 // complete returns the configuration with its defaults, or an error that names
 // everything that is wrong with it.
 func (c Config) complete() (Config, error) {
-	check := c.Complete()
+	wrong := []error{c.Complete()}
 	c.Healthy = cmp.Or(c.Healthy, DefaultHealthy)
 	c.Hold = cmp.Or(c.Hold, DefaultHold)
 	c.Recovery = cmp.Or(c.Recovery, DefaultRecovery)
@@ -78,20 +78,22 @@ func (c Config) complete() (Config, error) {
 	if c.Connect == nil {
 		c.Connect = quorate.Connect
 	}
-	check.That(c.Hold >= minHold && c.Hold <= maxHold,
-		"the time for which a fault is held must be %v to %v; it is %v", minHold, maxHold, c.Hold)
-	check.Number("callers of each kind", c.Callers, maxCallers)
-	check.That(c.CallTimeout > 0 && c.CallTimeout <= maxTimeout,
-		"the timeout of a call must be more than 0 and at most %v; it is %v", maxTimeout, c.CallTimeout)
-	check.That(c.Healthy > 0 && c.Recovery > 0 && c.Pause > 0, "negative time: healthy %v, recovery %v, pause %v", c.Healthy, c.Recovery, c.Pause)
+	if c.Hold < minHold || c.Hold > maxHold {
+		wrong = append(wrong, fmt.Errorf("the time for which a fault is held must be %v to %v; it is %v", minHold, maxHold, c.Hold))
+	}
+	if c.Callers < 1 || c.Callers > maxCallers {
+		wrong = append(wrong, fmt.Errorf("the number of callers of each kind must be 1 to %d; it is %d", maxCallers, c.Callers))
+	}
+	if min(c.CallTimeout, c.Healthy, c.Recovery, c.Pause) < 0 {
+		wrong = append(wrong, fmt.Errorf("negative time: timeout %v, healthy %v, recovery %v, pause %v", c.CallTimeout, c.Healthy, c.Recovery, c.Pause))
+	}
 	_, err := fault.SiteOf(c.Faults)
-	check.That(err == nil, "%v", err)
-	return c, check.Err()
+	return c, errors.Join(append(wrong, err)...)
 }
 
-func (c Config) setup() report.Setup {
-	return report.Setup{
-		Members: c.Members, Callers: c.Callers, Pause: report.Duration(c.Pause), CallTimeout: report.Duration(c.CallTimeout),
-		Hold: report.Duration(c.Hold), LeaseTTL: report.Duration(c.LeaseTTL), Seed: c.Seed,
-	}
+// text says what is run.
+func (c Config) text() string {
+	return fmt.Sprintf(`The cluster had %d members, the load %d callers of each kind, %v between calls and a deadline of %v,
+and as many watches, and leases with a TTL of %v. Faults were held for %v. The seed was %d.
+`, c.Members, c.Callers, c.Pause, c.CallTimeout, c.LeaseTTL, c.Hold, c.Seed)
 }

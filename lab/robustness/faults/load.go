@@ -9,6 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/report"
 )
 
 // load keeps a store busy with a mix of calls: callers of every kind, each of which
@@ -25,21 +26,19 @@ import (
 // their keys.
 //
 // Each lease has a keeper, which attaches a key of its own to it and keeps it alive.
-// The lease is lost when the client ends the keepalive, or when the key is gone, by the
-// record of the store; the keeper then grants another one.
+// The lease is lost when the client ends the keepalive; the keeper then grants another one.
 type load struct {
 	run *run
 
-	cut     context.CancelFunc // cuts the calls short that are under way
-	halt    context.CancelFunc // stops further calls
-	callers sync.WaitGroup
-	calls   flight
-	release context.CancelFunc // ends the keepers
-	keepers sync.WaitGroup
+	halt  context.CancelFunc // stops further calls, and ends the keepers
+	work  sync.WaitGroup     // of callers and keepers
+	calls flight
+
 	unwatch context.CancelFunc // ends the readers
 	readers []*reader
 	reading sync.WaitGroup
-	groups  groups
+
+	groups groups
 }
 
 // startLoad starts the readers of watches and the keepers of leases, and startPause later, or when ctx ends, the callers. Then it
@@ -48,47 +47,33 @@ type load struct {
 func (r *run) startLoad(ctx context.Context, revision int64) *load {
 	l := &load{run: r, groups: groups{prefix: r.prefix, now: make([]group, r.cfg.Callers)}}
 	l.calls.begun = new(sync.WaitGroup)
-	var reading, keeping, calling, going context.Context
+	var reading, going context.Context
 	reading, l.unwatch = context.WithCancel(context.Background())
-	keeping, l.release = context.WithCancel(context.Background())
-	calling, l.cut = context.WithCancel(context.Background())
-	going, l.halt = context.WithCancel(calling)
+	going, l.halt = context.WithCancel(context.Background())
 	for i := range r.cfg.Callers {
 		if r.conn.Watcher != nil {
-			l.startReader(reading, i, revision)
+			reader := newReader(r, i, revision)
+			l.readers = append(l.readers, reader)
+			l.reading.Go(func() { reader.run(reading) })
 		}
 		if r.conn.Lessor != nil {
-			l.keepers.Go(func() { l.newKeeper(i).keepLeases(keeping) })
+			l.work.Go(func() { l.keepLeases(going, i) })
 		}
 	}
 	_ = pause.For(ctx, startPause)
 	for i := range r.cfg.Callers {
-		for _, k := range history.Kinds() {
-			c := &caller{load: l, kind: k, index: i, rng: rand.New(rand.NewPCG(r.cfg.Seed, uint64(k)<<32|uint64(i)))}
-			l.callers.Go(func() { c.run(going, calling) })
+		for k, kind := range report.Kinds {
+			c := &caller{load: l, kind: kind, index: i, rng: rand.New(rand.NewPCG(r.cfg.Seed, uint64(k)<<32|uint64(i)))}
+			l.work.Go(func() { c.run(going) })
 		}
 	}
 	return l
 }
 
-func (l *load) startReader(ctx context.Context, i int, revision int64) {
-	request := watched(l.run.prefix, i)
-	request.StartRevision = revision
-	r := newReader(l.run, request)
-	l.readers = append(l.readers, r)
-	l.reading.Go(func() { r.run(ctx) })
-}
-
-// stop starts no further calls and returns when those under way have ended; when
-// ctx ends first they are cut short, and recorded as abandoned. The leases are no
-// longer kept. The watches go on.
-func (l *load) stop(ctx context.Context) {
+// stop starts no further calls and returns when those under way have ended. The leases are no longer kept. The watches go on.
+func (l *load) stop() {
 	l.halt()
-	defer context.AfterFunc(ctx, l.cut)()
-	l.release()
-	l.keepers.Wait()
-	l.callers.Wait()
-	l.cut()
+	l.work.Wait()
 }
 
 // endWatches ends the watches and returns when their channels have been closed.
@@ -97,13 +82,16 @@ func (l *load) endWatches() {
 	l.reading.Wait()
 }
 
-// watches returns the watches of each reader. The watches must have ended.
-func (l *load) watches() [][]history.Watch {
-	out := make([][]history.Watch, len(l.readers))
-	for i, r := range l.readers {
-		out[i] = r.watches
+// watches returns all watches, numbered. They must have ended.
+func (l *load) watches() []history.Watch {
+	var all []history.Watch
+	for _, r := range l.readers {
+		all = append(all, r.watches...)
 	}
-	return out
+	for i := range all {
+		all[i].ID = i
+	}
+	return all
 }
 
 const (

@@ -37,7 +37,7 @@ func start(t *testing.T, store *memory, callers int, beside ...any) *run {
 	cfg.Seed = 1
 	r := newRun(cfg)
 	r.env = &robustness.Env{Log: robustness.NewLog(io.Discard), Outcome: robustness.Outcome{Counts: &robustness.Counts{}}}
-	r.conn, r.record = store.connection(), store
+	r.conn = client.Connection{KV: store, Store: store}
 	for _, part := range beside {
 		switch part := part.(type) {
 		case client.Watcher:
@@ -52,14 +52,14 @@ func start(t *testing.T, store *memory, callers int, beside ...any) *run {
 }
 
 // end ends a load altogether.
-func (r *run) end(ctx context.Context) {
-	r.load.stop(ctx)
+func (r *run) end() {
+	r.load.stop()
 	r.load.endWatches()
 }
 
 // of returns the recorded calls of one kind, in the order in which they ended.
-func (r *run) of(k history.Kind) []report.Call {
-	return slices.DeleteFunc(slices.Clone(r.rec.Calls), func(c report.Call) bool { return c.Kind != k })
+func (r *run) of(k model.Kind) []report.Call {
+	return slices.DeleteFunc(slices.Clone(r.rec.Calls), func(c report.Call) bool { return c.Request.Kind != k })
 }
 
 func TestEveryKindIsCalledAtItsPace(t *testing.T) {
@@ -67,8 +67,8 @@ func TestEveryKindIsCalledAtItsPace(t *testing.T) {
 		store := newMemory()
 		r := start(t, store, 2)
 		time.Sleep(2500 * time.Millisecond)
-		r.end(t.Context())
-		for _, k := range history.Kinds() {
+		r.end()
+		for _, k := range report.Kinds {
 			calls := r.of(k)
 			assert.InDelta(t, 1000, len(calls), 8, "two callers with 5 ms between calls: %s", k)
 			for _, c := range calls {
@@ -78,7 +78,7 @@ func TestEveryKindIsCalledAtItsPace(t *testing.T) {
 			}
 		}
 		read := map[string]int{}
-		for _, c := range r.of(history.LinearizableGet) {
+		for _, c := range r.of(model.Get) {
 			read[c.Keys[c.Request.Then[0].Key]]++
 		}
 		assert.Len(t, read, 2*2*3, "what two callers put and count, in three seconds: %v", read)
@@ -90,7 +90,7 @@ func TestCallersDoNotWaitForLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, newMemory(), 1, &renter{never: true})
 		time.Sleep(time.Second)
-		r.end(t.Context())
+		r.end()
 		require.NotEmpty(t, r.rec.Calls)
 		assert.GreaterOrEqual(t, r.rec.Calls[0].Call, startPause)
 	})
@@ -109,9 +109,9 @@ func TestTxnsLearnTheirCounterAgain(t *testing.T) {
 		}
 		r := start(t, store, 3)
 		time.Sleep(time.Second)
-		r.end(t.Context())
+		r.end()
 		refused, values := 0, map[string]bool{}
-		for _, c := range r.of(history.Txn) {
+		for _, c := range r.of(model.Txn) {
 			assert.False(t, values[c.Request.Then[0].Value], "no value is written twice")
 			values[c.Request.Then[0].Value] = true
 			if c.Outcome == history.OK && !c.Response.Succeeded {
@@ -123,26 +123,23 @@ func TestTxnsLearnTheirCounterAgain(t *testing.T) {
 	})
 }
 
-// TestCallsEnd has each call take a time, and the load run for one; then it waits for the calls under way as long as its
-// timeout lasts.
+// TestCallsEnd has each call take a time, and the load run for one; then it waits for the calls under way.
 func TestCallsEnd(t *testing.T) {
 	for name, tt := range map[string]struct {
-		takes, runs, timeout time.Duration
-		reads, writes        history.Outcome
-		lasts                time.Duration
+		takes, runs   time.Duration
+		reads, writes history.Outcome
+		lasts         time.Duration
 	}{
-		"by themselves":         {time.Second, 500 * time.Millisecond, time.Minute, history.OK, history.OK, time.Second},
-		"at their deadline":     {time.Hour, 11 * time.Second, 0, history.Failed, history.Unknown, 10 * time.Second},
-		"as the timeout passes": {time.Hour, time.Second, time.Second, history.Abandoned, history.Abandoned, 2 * time.Second},
+		"by themselves":     {time.Second, 500 * time.Millisecond, history.OK, history.OK, time.Second},
+		"at their deadline": {time.Hour, 5 * time.Second, history.Failed, history.Unknown, 10 * time.Second},
 	} {
 		grpctest.Bubble(t, name, func(t *testing.T) {
 			store := newMemory()
 			store.before = func(ctx context.Context, _ model.Kind, _ string) error { return pause.For(ctx, tt.takes) }
 			r := start(t, store, 1)
 			time.Sleep(tt.runs)
-			ctx := grpctest.Within(t, tt.timeout)
-			r.end(ctx)
-			for _, k := range history.Kinds() {
+			r.end()
+			for _, k := range report.Kinds {
 				first, want := r.of(k)[0], tt.reads
 				if first.Request.Kind.Writes() {
 					want = tt.writes
@@ -177,7 +174,7 @@ func TestSettleWaitsForEarlierCallsOnly(t *testing.T) {
 		began := time.Now()
 		require.NoError(t, r.load.calls.settle(t.Context()), "which does not wait for what began before the last settle")
 		assert.Less(t, time.Since(began), 20*time.Millisecond)
-		r.end(t.Context())
+		r.end()
 	})
 }
 
@@ -192,33 +189,11 @@ type memory struct {
 	mu       sync.Mutex
 	revision int64
 	keys     map[string]model.KV
-	deleted  chan struct{} // closed when a key is gone
 }
 
 func newMemory() *memory {
-	return &memory{revision: 1, keys: map[string]model.KV{}, deleted: make(chan struct{})}
+	return &memory{revision: 1, keys: map[string]model.KV{}}
 }
-
-// Revision and AwaitDeletion are those of the record of the store.
-func (m *memory) Revision() int64 { return 1 }
-
-func (m *memory) AwaitDeletion(ctx context.Context, key string, _ int64) error {
-	select {
-	case <-m.deleted:
-		m.mu.Lock()
-		gone := m.keys[key].Version == 0
-		m.mu.Unlock()
-		if gone {
-			return nil
-		}
-		<-ctx.Done()
-	case <-ctx.Done():
-	}
-	return ctx.Err()
-}
-
-// connection returns a connection to it.
-func (m *memory) connection() client.Connection { return client.Connection{KV: m, Store: m} }
 
 // do executes a call under the lock, between before and after.
 func (m *memory) do(ctx context.Context, k model.Kind, key string, execute func()) error {
@@ -271,20 +246,4 @@ func (m *memory) Get(ctx context.Context, key, _ string) (int64, error) {
 func (m *memory) Put(ctx context.Context, key, value string) error {
 	_, err := m.Do(ctx, [model.Keys]string{key}, model.Request{Kind: model.Put, Then: []model.Act{{Verb: model.Write, Value: value}}})
 	return err
-}
-
-func TestDeliveriesOfWritesPastTheLinks(t *testing.T) {
-	r := newRun(Config{})
-	r.rec.Outside = make([]report.OutsideWrite, 2)
-	response := history.WatchResponse{At: time.Second}
-	for _, value := range []string{"1", "2", "of another"} {
-		response.Events = append(response.Events, history.Event{KeyValue: history.KeyValue{Value: value}})
-	}
-	r.deliveredOutside([]history.Watch{{Responses: []history.WatchResponse{response}}})
-	assert.Zero(t, r.rec.Outside[0])
-	assert.Equal(t, time.Second, r.rec.Outside[1].Delivered)
-}
-
-func TestWithoutAWatcherNothingIsWrittenPastTheLinks(t *testing.T) {
-	assert.NoError(t, newRun(Config{}).startOutside(t.Context(), 1)())
 }

@@ -60,14 +60,14 @@ func TestReadersCoverEveryScope(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, newMemory(), 5, &script{})
 		time.Sleep(time.Second)
-		r.end(t.Context())
+		r.end()
 		var requests []history.WatchRequest
-		for _, watches := range r.load.watches() {
-			require.Len(t, watches, 1, "a watch that does not end by itself is the only one of its reader")
-			requests = append(requests, watches[0].Request)
-			assert.Equal(t, 10*time.Millisecond, watches[0].Returned)
-			assert.Equal(t, history.StillOpen, watches[0].End)
-			assert.GreaterOrEqual(t, watches[0].Ended, time.Second)
+		for i, watch := range r.load.watches() {
+			requests = append(requests, watch.Request)
+			assert.Equal(t, i, watch.ID)
+			assert.Equal(t, 10*time.Millisecond, watch.Returned)
+			assert.Equal(t, history.StillOpen, watch.End)
+			assert.GreaterOrEqual(t, watch.Ended, time.Second)
 		}
 		const p = "/quorate-lab/0000000000000001"
 		assert.Equal(t, []history.WatchRequest{
@@ -90,13 +90,13 @@ func TestReadersGoOnWhereTheirWatchEnded(t *testing.T) {
 		}}
 		r := start(t, newMemory(), 1, watcher)
 		time.Sleep(time.Second)
-		r.load.stop(t.Context())
+		r.load.stop()
 		synctest.Wait()
-		watches := r.load.watches()[0]
+		watches := r.load.watches()
 		require.Len(t, watches, 4, "the fifth outlives the callers")
 		r.load.endWatches()
 
-		watches = r.load.watches()[0]
+		watches = r.load.watches()
 		require.Len(t, watches, 5)
 		var starts []int64
 		for i, w := range watches {
@@ -126,8 +126,8 @@ func TestReadersWhoseWatchFailedAsTheyLeft(t *testing.T) {
 		grpctest.Bubble(t, name, func(t *testing.T) {
 			r := start(t, newMemory(), 1, lastWord{tt.last})
 			time.Sleep(time.Second)
-			r.end(t.Context())
-			watches := r.load.watches()[0]
+			r.end()
+			watches := r.load.watches()
 			require.Len(t, watches, 1)
 			assert.Equal(t, tt.want, watches[0].End)
 		})
@@ -159,10 +159,10 @@ func (r *run) settleWatches() time.Duration {
 func TestSettledWatchesAreReadOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, newMemory(), 2, &script{late: startPause, scenes: [][]history.WatchResponse{{wrote(2), wrote(3), wrote(4), wrote(4)}}})
-		r.load.stop(t.Context())
+		r.load.stop()
 		assert.InDelta(t, 70*time.Millisecond+settleGrace, r.settleWatches(), float64(2*settlePoll))
 		r.load.endWatches()
-		assert.Len(t, r.load.watches()[0][0].Responses, 4)
+		assert.Len(t, r.load.watches()[0].Responses, 4)
 	})
 }
 
@@ -170,6 +170,6 @@ func TestWatchesThatNeverSettleAreNotAwaitedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, newMemory(), 1, &script{})
 		assert.Equal(t, settleTimeout, r.settleWatches())
-		r.end(t.Context())
+		r.end()
 	})
 }

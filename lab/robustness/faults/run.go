@@ -28,7 +28,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -48,9 +47,6 @@ const (
 	// readyTimeout bounds how long the cluster may take to be ready after a
 	// fault was healed. It takes about a second.
 	readyTimeout = 30 * time.Second
-	// drainTimeout bounds the wait for the last calls of a run that was ended
-	// early.
-	drainTimeout = 2 * time.Second
 )
 
 // run is one run of the experiment.
@@ -65,25 +61,17 @@ type run struct {
 
 	prefix string // of the keys that callers write
 
-	record record // of the store
+	mu     sync.Mutex // guards rec, and leases while there are keepers
+	rec    report.Recording
+	leases []*lease
+	rep    report.Report
 
-	mu  sync.Mutex // guards rec, and rep while there are keepers
-	rec report.Recording
-	rep report.Report
-
-	drain   time.Duration // how long the last calls are waited for
-	rowsErr error         // why the rows could not go on
-}
-
-// record is what keepers ask of a [robustness.Recorder].
-type record interface {
-	Revision() int64
-	AwaitDeletion(ctx context.Context, key string, after int64) error
+	rowsErr error // why the rows could not go on
 }
 
 func newRun(cfg Config) *run {
 	return &run{
-		cfg: cfg, drain: cfg.CallTimeout, rep: report.Report{Setup: cfg.setup()},
+		cfg: cfg, rep: report.Report{Setup: cfg.text()},
 		prefix: fmt.Sprintf("/quorate-lab/%016x/", cfg.Seed), rec: report.Recording{Errors: report.Errors{}},
 	}
 }
@@ -100,11 +88,10 @@ func Run(ctx context.Context, cfg Config) (report.Report, error) {
 		return report.Report{}, err
 	}
 	r := newRun(cfg)
-	r.site, _ = fault.SiteOf(cfg.Faults) // the configuration has been checked
-	r.rep.Started = time.Now().UTC()
+	r.site, _ = fault.SiteOf(cfg.Faults)                     // the configuration has been checked
 	cfg.Duration, cfg.Counts = longest, &robustness.Counts{} // of this run alone
 	cluster := r.site.Config(lab.Config{Election: cfg.Election})
-	out, err := robustness.Run(ctx, cfg.Config, robustness.Setup{Cluster: cluster, Record: true}, r.workload)
+	out, err := robustness.Run(ctx, cfg.Config, cluster, r.workload)
 	if r.load == nil && out.Interrupted {
 		err = nil
 	}
@@ -113,7 +100,7 @@ func Run(ctx context.Context, cfg Config) (report.Report, error) {
 		r.rep.Failure = err.Error()
 	}
 	if r.load != nil {
-		r.rec.Readers = r.load.watches()
+		r.rec.Watches = r.load.watches()
 	}
 	r.rec.Measure()
 	r.rep.Rows, r.rep.Errors = r.rec.Rows, r.rec.Errors
@@ -122,7 +109,7 @@ func Run(ctx context.Context, cfg Config) (report.Report, error) {
 
 // start connects the client and starts the load.
 func (r *run) start(ctx context.Context, env *robustness.Env) (err error) {
-	r.env, r.record = env, env.Record
+	r.env = env
 	if r.front, err = r.site.Open(env.Cluster); err != nil {
 		return err
 	}
@@ -145,7 +132,6 @@ func (r *run) start(ctx context.Context, env *robustness.Env) (err error) {
 	if err != nil {
 		return fmt.Errorf("the first call to the healthy cluster failed: %w", err)
 	}
-	env.Cleanup(r.startOutside(context.WithoutCancel(ctx), revision+1))
 	r.load = r.startLoad(starting, revision+1)
 	env.Cleanup(func() error { r.load.endWatches(); return nil })
 	return nil
@@ -157,12 +143,10 @@ func (r *run) workload(ctx context.Context, env *robustness.Env) error {
 	if err := r.start(ctx, env); err != nil {
 		return err
 	}
-	err := r.schedule(ctx)
-	draining, cancel := context.WithTimeout(context.Background(), r.drain)
-	defer cancel()
-	r.load.stop(draining)
-	if err != nil {
-		return err
+	healed := r.schedule(ctx)
+	r.load.stop()
+	if healed != nil {
+		return healed
 	}
 	settled, events, err := env.Recorded()
 	if err != nil {
@@ -176,17 +160,15 @@ func (r *run) workload(ctx context.Context, env *robustness.Env) error {
 	if err != nil {
 		return err
 	}
-	checker := &checker{prefix: r.prefix, events: events, through: through, calls: r.rec.Calls, counts: env.Counts}
-	checker.checkCalls()
-	r.rep.Merge(checker.verdict)
-	watches := slices.Concat(r.load.watches()...)
-	for i := range watches {
-		watches[i].ID = i
-	}
+	c := &checker{prefix: r.prefix, events: events, through: through, calls: r.rec.Calls, leases: r.leases, at: env.Record.At, counts: env.Counts}
+	c.checkCalls()
+	c.checkLeases()
+	watches := r.load.watches()
 	verdict, err := watchcheck.Check(watchcheck.Reference{Events: events, Through: through, Settled: settled}, watches)
 	if err != nil {
 		return fmt.Errorf("check the watches: %w", err)
 	}
+	r.rep.Merge(c.verdict)
 	r.rep.Merge(verdict.Verdict)
 	env.Counts.Add("watches", "opened", len(watches))
 	env.Counts.Add("watches", "events", int(verdict.Events))
@@ -199,8 +181,7 @@ func (r *run) workload(ctx context.Context, env *robustness.Env) error {
 // twenty.
 const injectTimeout = 3 * time.Minute
 
-// schedule runs all rows. After an error or an interrupt it heals the cluster, and
-// waits only briefly for the last calls. What was measured so far is still checked.
+// schedule runs all rows. After an error or an interrupt it heals the cluster. What was measured so far is still checked.
 func (r *run) schedule(ctx context.Context) (err error) {
 	r.rowsErr = fatal.Catch(func() { r.runRows(ctx) })
 	r.endRow()
@@ -210,7 +191,6 @@ func (r *run) schedule(ctx context.Context) (err error) {
 	if ctx.Err() != nil {
 		r.rowsErr = nil
 	}
-	r.drain = drainTimeout
 	r.env.Note("healing the cluster")
 	return r.heal(context.WithoutCancel(ctx))
 }
@@ -231,10 +211,10 @@ func (r *run) runFault(ctx context.Context, f fault.Fault) {
 	r.beginRow(f.Name)
 	fatal.If(r.load.calls.settle(ctx))
 	held := time.Now().Add(r.cfg.Hold)
-	r.mark(func(row *report.Row, now report.Duration) { row.Fault = now })
+	r.mark(func(row *report.Row, now time.Duration) { row.Fault = now })
 	fatal.If(r.inject(ctx, f))
 	fatal.If(pause.For(ctx, time.Until(held)))
-	r.mark(func(row *report.Row, now report.Duration) { row.Heal = now })
+	r.mark(func(row *report.Row, now time.Duration) { row.Heal = now })
 	r.note("healing begins")
 	fatal.If(r.heal(ctx))
 	r.note("all members are ready")
@@ -260,26 +240,29 @@ func (r *run) beginRow(name string) {
 	r.endRow()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rec.Rows = append(r.rec.Rows, report.Row{Name: name, Start: r.rep.Duration})
+	begin := r.env.Now()
+	if n := len(r.rec.Rows); n > 0 {
+		begin = r.rec.Rows[n-1].End
+	}
+	r.rec.Rows = append(r.rec.Rows, report.Row{Name: name, Start: begin})
 	r.env.Note(name)
 }
 
-// endRow ends the current row, and with it what was measured.
+// endRow ends the current row.
 func (r *run) endRow() {
-	r.rep.Duration = report.Duration(r.env.Now())
-	r.mark(func(row *report.Row, _ report.Duration) { row.End = r.rep.Duration })
+	r.mark(func(row *report.Row, now time.Duration) { row.End = now })
 }
 
 // mark changes the current row; without one that has not ended it does nothing.
-func (r *run) mark(change func(row *report.Row, now report.Duration)) {
+func (r *run) mark(change func(row *report.Row, now time.Duration)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if row := r.rec.Current(); row != nil {
-		change(row, report.Duration(r.env.Now()))
+		change(row, r.env.Now())
 	}
 }
 
 // note logs what is done in the current row.
 func (r *run) note(text string) {
-	r.mark(func(row *report.Row, _ report.Duration) { r.env.Note(row.Name + ": " + text) })
+	r.mark(func(row *report.Row, _ time.Duration) { r.env.Note(row.Name + ": " + text) })
 }

@@ -9,14 +9,13 @@
 package linear
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
-	"github.com/quorate/quorate/lab/internal/tally"
+	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
@@ -41,39 +40,28 @@ const (
 // Config describes a run. Fields that are zero have their default.
 type Config struct {
 	robustness.Config
-	// Callers is how many operations are under way at a time, at most 64. Three
-	// callers share a client. Default 12.
-	Callers int
-	// PageDir is where a page is left for each violation, at most ten. It is made if
-	// it is needed. Default the current directory.
-	PageDir string
 	// Idempotent makes the writes of clients idempotent, by clientv3/idempotent.
 	Idempotent bool
 
+	// callers is how many operations are under way at a time. Three callers share a client. Default 12.
+	callers int
 	// connect connects one client. Default [connect].
 	connect func(endpoints []string) (Client, error)
 }
 
-// Numbers returns the settings that are numbers.
-func (c *Config) Numbers() []robustness.Number {
-	return []robustness.Number{{Value: &c.Callers, Name: "callers", Default: 12, Max: 64, Usage: "operations that are under way at a time"}}
-}
-
 // Run uses a cluster and checks the history, see [robustness.Run].
 func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
-	if err := c.Complete(c.Numbers()...).Err(); err != nil {
-		return robustness.Outcome{}, err
-	}
+	c.callers = cmp.Or(c.callers, 12)
 	if c.connect == nil {
 		c.connect = func(endpoints []string) (Client, error) { return connect(endpoints, c.Idempotent) }
 	}
-	return robustness.Run(ctx, c.Config, robustness.Setup{Record: true}, c.workload)
+	return robustness.Run(ctx, c.Config, lab.Config{}, c.workload)
 }
 
 // workload has callers call until the faults are over, and checks what they were answered.
 func (c Config) workload(ctx context.Context, env *robustness.Env) error {
 	var clients []Client
-	for range (c.Callers + callersOfClient - 1) / callersOfClient {
+	for range (c.callers + callersOfClient - 1) / callersOfClient {
 		client, err := c.connect(env.Cluster.Endpoints())
 		if err != nil {
 			return fmt.Errorf("connect a client: %w", err)
@@ -82,7 +70,7 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) error {
 		clients = append(clients, client)
 	}
 	pool := newPool(env.Now, env.Counts)
-	called := robustness.Go(c.Callers, func(i int) {
+	called := robustness.Go(c.callers, func(i int) {
 		c := caller{number: i, client: clients[i/callersOfClient], shared: clients[0], pool: pool, rng: env.Rand(uint64(i)), now: env.Now}
 		c.run(ctx)
 	})
@@ -101,11 +89,12 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) error {
 			env.Counts.Add("gets", "answered from memory", int(m.FromMemory()))
 		}
 	}
-	return c.check(pool.groups, model.NewRecord(keyPrefix, events, through), &env.Outcome)
+	c.check(pool.groups, model.NewRecord(keyPrefix, events, through), &env.Outcome)
+	return nil
 }
 
-// check checks each group. The error is that of writing the page of a violation.
-func (c Config) check(groups []*group, record *model.Record, out *robustness.Outcome) error {
+// check checks each group.
+func (c Config) check(groups []*group, record *model.Record, out *robustness.Outcome) {
 	if early := out.Counts.Of("writes", unknownEarly); c.Idempotent && early > 0 {
 		out.Verdict.Add(Known, "%d writes ended in an unknown outcome before their contexts ended", early)
 	}
@@ -116,32 +105,11 @@ func (c Config) check(groups []*group, record *model.Record, out *robustness.Out
 		out.Counts.Max("groups", "operations at most", len(g.operations))
 		out.Counts.Max("groups", "ms to check at most", int(time.Since(began).Milliseconds()))
 		out.Counts.Add("writes", "unknown and never seen", finding.Unseen)
-		if finding.Verdict == model.Linearizable {
-			continue
-		}
-		violation := out.Verdict.Add(Linearizable, "group %d: %s: %s", number, finding.Verdict, finding.Message)
-		if out.Verdict.Counts[Linearizable] > tally.MaxKept {
-			continue
-		}
-		violation.Page = filepath.Join(c.PageDir, fmt.Sprintf("linear-seed%d-group%d.html", c.Seed, number))
-		if err := save(violation.Page, finding); err != nil {
-			return fmt.Errorf("show a violation: %w", err)
+		if finding.Verdict != model.Linearizable {
+			out.Verdict.Add(Linearizable, "group %d: %s: %s", number, finding.Verdict, finding.Message)
 		}
 	}
 	if e, found := record.Stray(); found {
 		out.Verdict.Add(Linearizable, "%v: no operation is on that key", e)
 	}
-	return nil
-}
-
-// save writes the page of a violation, and makes the directory for it.
-func save(name string, finding model.Finding) error {
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return err
-	}
-	page, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(finding.Visualize(page), page.Close())
 }

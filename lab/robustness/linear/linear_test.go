@@ -51,7 +51,7 @@ func enough(c *robustness.Counts) bool {
 // TestLinear is the short form of "quorate-lab soak linear".
 func TestLinear(t *testing.T) {
 	ctx, cfg := soaktest.Short(t, enough)
-	result, err := Config{Config: cfg, PageDir: t.ArtifactDir()}.Run(ctx)
+	result, err := Config{Config: cfg}.Run(ctx)
 	require.NoError(t, err)
 	require.True(t, result.Verdict.OK(), "%v", result)
 	t.Log("\n" + result.String())
@@ -68,7 +68,7 @@ func TestLinear(t *testing.T) {
 // TestIdempotentWrites is TestLinear with idempotent writes. Only those whose context ends have an unknown outcome.
 func TestIdempotentWrites(t *testing.T) {
 	ctx, cfg := soaktest.Short(t, enough)
-	result, err := Config{Config: cfg, PageDir: t.ArtifactDir(), Idempotent: true}.Run(ctx)
+	result, err := Config{Config: cfg, Idempotent: true}.Run(ctx)
 	require.NoError(t, err)
 	t.Log("\n" + result.String())
 	require.True(t, result.Verdict.OK(), "%v", result)
@@ -90,7 +90,7 @@ func TestOfficial(t *testing.T) {
 		}
 		return officialClient{official.NewKV(c.KV), c}, nil
 	}
-	result, err := Config{Config: soaktest.Fixed(t), PageDir: t.ArtifactDir(), connect: connect}.Run(t.Context())
+	result, err := Config{Config: soaktest.Fixed(t), connect: connect}.Run(t.Context())
 	require.NoError(t, err)
 	t.Log("\n" + result.String())
 }
@@ -203,7 +203,7 @@ func (c *leased) Close() (err error) {
 // TestLeasing has clients with leasing caches lose their sessions.
 func TestLeasing(t *testing.T) {
 	ctx, cfg := soaktest.Short(t, func(c *robustness.Counts) bool { return sum(c, model.Answered, kinds...) >= 1500 })
-	result, err := Config{Config: cfg, PageDir: t.ArtifactDir(), connect: new(sites).connect}.Run(ctx)
+	result, err := Config{Config: cfg, connect: new(sites).connect}.Run(ctx)
 	require.NoError(t, err)
 	t.Log("\n" + result.String())
 	require.True(t, result.Verdict.OK(), "%v", result)

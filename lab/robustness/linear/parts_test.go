@@ -3,8 +3,6 @@ package linear
 import (
 	"errors"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -24,7 +22,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestConnectFails(t *testing.T) {
-	cfg := Config{Callers: 1, connect: func([]string) (Client, error) { return nil, errors.New("no way") }}
+	cfg := Config{callers: 1, connect: func([]string) (Client, error) { return nil, errors.New("no way") }}
 	require.EqualError(t, cfg.workload(t.Context(), &robustness.Env{Cluster: &lab.Cluster{}}), "connect a client: no way")
 }
 
@@ -35,7 +33,7 @@ func unknownPut(value string) model.Operation {
 }
 
 // checked has some operations made on one group of an empty store, and checks them.
-func checked(t *testing.T, cfg Config, early int, operations ...model.Operation) (robustness.Outcome, error) {
+func checked(cfg Config, early int, operations ...model.Operation) robustness.Outcome {
 	p := newPool(func() time.Duration { return 0 }, &robustness.Counts{})
 	g, _ := p.enter(rand.New(rand.NewPCG(1, 1)))
 	for _, op := range operations {
@@ -43,11 +41,11 @@ func checked(t *testing.T, cfg Config, early int, operations ...model.Operation)
 	}
 	p.counts.Add("writes", unknownEarly, early)
 	out := robustness.Outcome{Counts: p.counts}
-	err := cfg.check(p.groups, model.NewRecord(keyPrefix, nil, 9), &out)
-	return out, err
+	cfg.check(p.groups, model.NewRecord(keyPrefix, nil, 9), &out)
+	return out
 }
 
-// TestViolationsAreKept has a value that was never written, and no place for its page.
+// TestViolationsAreKept has a value that was never written.
 func TestViolationsAreKept(t *testing.T) {
 	found := model.Operation{
 		Outcome: model.Answered, Request: model.Request{Kind: model.Get, Then: []model.Act{read(0)}},
@@ -55,32 +53,23 @@ func TestViolationsAreKept(t *testing.T) {
 			KV: model.KV{Value: "x", CreateRevision: 5, ModRevision: 5, Version: 1},
 		}}},
 	}
-	dir := t.TempDir()
-	out, err := checked(t, Config{PageDir: filepath.Join(dir, "new")}, 0, unknownPut("y"), found)
-	require.NoError(t, err)
+	out := checked(Config{}, 0, unknownPut("y"), found)
 	require.Equal(t, 1, out.Verdict.Counts[Linearizable])
-	assert.FileExists(t, out.Verdict.Violations[0].Page)
 	assert.Equal(t, livingGroups, out.Counts.Of("groups", "checked"))
 	assert.Equal(t, 1, out.Counts.Of("writes", "unknown and never seen"))
-
-	file := filepath.Join(dir, "file")
-	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	_, err = checked(t, Config{PageDir: file}, 0, found)
-	require.ErrorContains(t, err, "show a violation")
 }
 
 func TestKeysWithoutOwner(t *testing.T) {
 	out := robustness.Outcome{Counts: &robustness.Counts{}}
 	events := []history.Event{{KeyValue: history.KeyValue{Key: keyPrefix + "9/0", ModRevision: 2}}, {KeyValue: history.KeyValue{Key: "/else", ModRevision: 3}}}
-	require.NoError(t, Config{}.check(nil, model.NewRecord(keyPrefix, events, 9), &out))
+	Config{}.check(nil, model.NewRecord(keyPrefix, events, 9), &out)
 	require.Len(t, out.Verdict.Violations, 1)
 	assert.Equal(t, "put /linear/9/0 at revision 2: no operation is on that key", out.Verdict.Violations[0].Message)
 }
 
 func TestIdempotentWritesOfUnknownOutcome(t *testing.T) {
 	for early, want := range map[int]int{0: 0, 2: 1} {
-		out, err := checked(t, Config{Idempotent: true}, early)
-		require.NoError(t, err)
+		out := checked(Config{Idempotent: true}, early)
 		assert.Equal(t, want, out.Verdict.Counts[Known])
 	}
 }

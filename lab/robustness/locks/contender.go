@@ -23,7 +23,7 @@ const (
 	callTimeout, sessionTimeout = 3 * time.Second, 5 * time.Second
 	// delayedTimeout bounds a write that is on its way during a pause: it outlasts
 	// the pause.
-	delayedTimeout = outlastTimeout + longestPause + callTimeout
+	delayedTimeout = longestPause + callTimeout
 	// longestBreak bounds the time between two rounds.
 	longestBreak = 100 * time.Millisecond
 )
@@ -43,44 +43,29 @@ type contender struct {
 	attempts []*lockcheck.Attempt
 }
 
-// connect opens the contender's way to the members and its client.
+// connect opens the contender's way to the members and connects its client.
 func (c *contender) connect(endpoints []string) (err error) {
 	if c.gate, err = openGateway(endpoints); err != nil {
 		return err
 	}
 	c.env.Cleanup(c.gate.close)
-	c.env.Cleanup(c.disconnect)
-	return c.dial()
-}
-
-// dial connects a client.
-func (c *contender) dial() (err error) {
 	if c.client, err = c.cfg.connect(c.gate.endpoints()); err != nil {
 		return fmt.Errorf("connect contender %d: %w", c.index, err)
 	}
+	c.env.Cleanup(func() error {
+		c.drop()
+		return c.client.Close()
+	})
 	return nil
-}
-
-// disconnect closes the client, if there is one.
-func (c *contender) disconnect() error {
-	c.drop()
-	if c.client == nil {
-		return nil
-	}
-	return c.client.Close()
 }
 
 // contend takes locks until ctx ends. A lock that is held then is given up as planned.
-func (c *contender) contend(ctx context.Context) error {
+func (c *contender) contend(ctx context.Context) {
 	for pause.For(ctx, pace.Between(c.rng, 0, longestBreak)) == nil {
-		if !c.ensureSession() {
-			continue
-		}
-		if err := c.round(ctx, newPlan(c.rng, len(c.locks))); err != nil {
-			return err
+		if c.ensureSession() {
+			c.round(ctx, newPlan(c.rng, len(c.locks)))
 		}
 	}
-	return nil
 }
 
 // once tries to take a lock one last time, until it succeeds or ctx ends. It ends
@@ -134,9 +119,8 @@ func (c *contender) drop() {
 	}
 }
 
-// round carries out a plan. It fails if the client does not do what a client must
-// always do.
-func (c *contender) round(ctx context.Context, p plan) error {
+// round carries out a plan.
+func (c *contender) round(ctx context.Context, p plan) {
 	h := &holding{contender: c, plan: p}
 	var background sync.WaitGroup
 	defer background.Wait()
@@ -146,27 +130,10 @@ func (c *contender) round(ctx context.Context, p plan) error {
 	}
 	ok := h.take(ctx)
 	taken()
-	switch {
-	case ok && p.incident == crashed:
-		h.hold(ctx)
-		c.env.Counts.Add("sessions", "client closed under a lock", 1)
-		return c.crash()
-	case ok:
+	if ok {
 		h.hold(ctx)
 		h.giveUp()
 	}
-	return nil
-}
-
-// crash closes the client and connects another one.
-func (c *contender) crash() error {
-	err := c.client.Close()
-	c.drop()
-	c.client = nil
-	if err != nil {
-		return fmt.Errorf("close the client of contender %d: %w", c.index, err)
-	}
-	return c.dial()
 }
 
 // gateway is a contender's own way to the members: a link to each of them. While it

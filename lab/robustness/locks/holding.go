@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/internal/pause"
@@ -31,13 +30,8 @@ func (h *holding) take(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.plan.waitTimeout)
 	defer cancel()
-	var ended atomic.Int64
-	stop := context.AfterFunc(ctx, func() { ended.Store(int64(h.env.Now())) })
 	a.Err = h.handle.Acquire(ctx)
 	a.Returned = h.env.Now()
-	if end := time.Duration(ended.Load()); !stop() && end > 0 {
-		h.env.Counts.Max("calls for a lock", "ms past their deadlines at most", int((a.Returned - end).Milliseconds()))
-	}
 	switch {
 	case a.Err == nil:
 		a.Answer, a.Claim = lockcheck.Taken, h.handle.Guard().Claim
@@ -66,7 +60,7 @@ func (h *holding) applyIncident(ctx context.Context) {
 	switch h.plan.incident {
 	case pausedHolding:
 		h.env.Counts.Add("pauses", "while holding", 1)
-		h.pause(func() { h.restHolding(ctx) })
+		h.pause(func() { _ = pause.For(ctx, h.plan.pause) })
 	case delayed:
 		h.env.Counts.Add("pauses", "with a write on its way", 1)
 		h.delay(ctx)
@@ -96,18 +90,6 @@ func (h *holding) pause(while func()) {
 	h.gate.resume(h.plan.lost)
 }
 
-// restHolding returns when the pause of a holder is to end, or ctx does.
-func (h *holding) restHolding(ctx context.Context) {
-	if h.plan.outlast {
-		bounded, cancel := context.WithTimeout(ctx, outlastTimeout)
-		defer cancel()
-		if h.env.Record.AwaitDeletion(bounded, h.attempt.Claim.Key, h.attempt.Claim.Revision) == nil {
-			h.env.Counts.Add("pauses", "until the lock had gone", 1)
-		}
-	}
-	_ = pause.For(ctx, h.plan.pause)
-}
-
 // delay pauses the contender with a write on its way.
 func (h *holding) delay(ctx context.Context) {
 	guard, written := h.handle.Guard(), make(chan struct{})
@@ -116,7 +98,7 @@ func (h *holding) delay(ctx context.Context) {
 			defer close(written)
 			h.write(guard, delayedTimeout)
 		}()
-		h.restHolding(ctx)
+		_ = pause.For(ctx, h.plan.pause)
 	})
 	<-written
 }

@@ -5,7 +5,7 @@
 // link to every member. Round after round a contender takes a mutex or an election,
 // by Lock, TryLock or Campaign, writes to the lock's register in txns that are
 // guarded by the lock, and gives it up: by Unlock or Resign, by closing the session,
-// by leaving the session to expire, or by the sudden end of its client. Some
+// or by leaving the session to expire. Some
 // contenders are paused past their lease, as programs are whose host sleeps: while
 // they wait, while they hold the lock, or with a guarded write on its way; then they
 // go on as if nothing had happened.
@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
@@ -38,13 +39,11 @@ const late = "calls of contenders do not return, long after the last of their co
 // Config describes a run. Fields that are zero have their default.
 type Config struct {
 	robustness.Config
-	// Contenders is how many programs contend for the locks, at most 200. Each has a
-	// client of its own and a link of its own to every member. Default 16.
-	Contenders int
-	// Locks is how many there are to contend for, mutexes and elections by turns, at
-	// most 100. Default 6.
-	Locks int
-
+	// contenders is how many programs contend for the locks. Each has a client of its own and a link of its own to every member.
+	// Default 16.
+	contenders int
+	// locks is how many there are to contend for, mutexes and elections by turns. Default 6.
+	locks int
 	// connect connects one contender. Default [quorate.Locker].
 	connect func(endpoints []string) (client.Locker, error)
 	// settleTimeout is how long every contender may take to take a lock once more
@@ -56,52 +55,40 @@ type Config struct {
 
 const defaultContenders, defaultLocks = 16, 6
 
-// Numbers returns the settings that are numbers.
-func (c *Config) Numbers() []robustness.Number {
-	return []robustness.Number{
-		{Value: &c.Contenders, Name: "contenders", Default: defaultContenders, Max: 200, Usage: "clients that contend for the locks"},
-		{Value: &c.Locks, Name: "locks", Default: defaultLocks, Max: 100, Usage: "mutexes and elections, by turns"},
-	}
-}
-
 // Run takes the history of a run and checks it, see [robustness.Run].
 func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
-	if err := c.Complete(c.Numbers()...).Err(); err != nil {
-		return robustness.Outcome{}, err
-	}
+	c.contenders = cmp.Or(c.contenders, defaultContenders)
+	c.locks = cmp.Or(c.locks, defaultLocks)
 	c.settleTimeout = cmp.Or(c.settleTimeout, 45*time.Second)
 	if c.connect == nil {
 		c.connect = quorate.Locker
 	}
-	return robustness.Run(ctx, c.Config, robustness.Setup{Record: true}, c.workload)
+	return robustness.Run(ctx, c.Config, lab.Config{}, c.workload)
 }
 
 // workload connects the contenders and lets them contend until the faults are over, and once more after that. Then it checks what
 // they learned.
 func (c Config) workload(ctx context.Context, env *robustness.Env) error {
 	var seen lockcheck.History
-	for i := range c.Locks {
+	for i := range c.locks {
 		seen.Locks = append(seen.Locks, lockcheck.LockKeys{Prefix: fmt.Sprintf("/locks/%v-%d/", style(i), i), Register: fmt.Sprintf("/registers/%d", i)})
 	}
-	contenders, failures := make([]*contender, c.Contenders), make([]error, c.Contenders)
+	contenders := make([]*contender, c.contenders)
 	for i := range contenders {
 		contenders[i] = &contender{index: i, cfg: c, env: env, locks: seen.Locks, rng: env.Rand(uint64(i))}
 		if err := contenders[i].connect(env.Cluster.Endpoints()); err != nil {
 			return err
 		}
 	}
-	rounds := robustness.Go(c.Contenders, func(i int) { failures[i] = contenders[i].contend(ctx) })
+	rounds := robustness.Go(c.contenders, func(i int) { contenders[i].contend(ctx) })
 	err := env.InjectFaults(ctx)
 	if err = errors.Join(err, robustness.Await(rounds, roundTimeout, late)); err != nil {
-		return err
-	}
-	if err := errors.Join(failures...); err != nil {
 		return err
 	}
 	seen.Calm = env.Now()
 	settling, cancel := context.WithTimeout(context.Background(), c.settleTimeout)
 	defer cancel()
-	again := robustness.Go(c.Contenders, func(i int) { contenders[i].once(settling) })
+	again := robustness.Go(c.contenders, func(i int) { contenders[i].once(settling) })
 	if err := errors.Join(robustness.Await(again, c.settleTimeout+roundTimeout, late), env.Close()); err != nil {
 		return err
 	}

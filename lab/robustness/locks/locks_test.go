@@ -25,8 +25,7 @@ import (
 func TestLocks(t *testing.T) {
 	ctx, cfg := soaktest.Short(t, func(c *robustness.Counts) bool {
 		taken := func(style lockcheck.Style) bool { return c.Of(string(style), string(lockcheck.Taken)) > 0 }
-		return taken(lockcheck.Lock) && taken(lockcheck.Campaign) && c.Of("writes", "accepted") > 0 && c.Of("writes", "refused") > 0 &&
-			c.Of("pauses", "until the lock had gone") > 0
+		return taken(lockcheck.Lock) && taken(lockcheck.Campaign) && c.Of("writes", "accepted") > 0 && c.Of("writes", "refused") > 0
 	})
 	result, err := Config{Config: cfg}.Run(ctx)
 	require.NoError(t, err)
@@ -37,7 +36,6 @@ func TestLocks(t *testing.T) {
 		assert.Positive(t, result.Counts.Of(string(style), string(lockcheck.Taken)), style)
 	}
 	assert.Positive(t, result.Counts.Of("writes", "refused"), "no contender wrote that had lost the lock")
-	assert.Positive(t, result.Counts.Of("pauses", "until the lock had gone"), "no pause outlasted a lease")
 }
 
 // TestOfficial shows how the official client does under the same faults. What it breaks is no failure of ours.
@@ -233,7 +231,7 @@ func TestFaultyLocksAreFound(t *testing.T) {
 			}
 			result, err := Config{
 				Config:        robustness.Config{Duration: 3 * time.Minute, Dir: t.TempDir()},
-				Locks:         tt.locks,
+				locks:         tt.locks,
 				settleTimeout: 2 * time.Second,
 				connect: func(endpoints []string) (client.Locker, error) {
 					sound, err := quorate.Locker(endpoints)

@@ -13,13 +13,10 @@ const (
 	// clients can keep alive through the change of a leader.
 	sessionTTL = 2
 	lifetime   = sessionTTL * time.Second
-	// shortestPause and longestPause bound the pauses that are not meant to outlast
-	// the lease, although they may.
+	// shortestPause and longestPause bound the pauses. Most outlast the lease, which etcd revokes up to half a second late, and
+	// renews when it has a new leader.
 	shortestPause, longestPause = lifetime / 2, 3 * lifetime
-	// outlastTimeout bounds the pauses that are meant to outlast the lease. etcd
-	// revokes a lease up to half a second late, and a new leader renews every lease;
-	// longestExtra bounds how much longer such a pause is.
-	outlastTimeout, longestExtra = 6 * lifetime, lifetime / 2
+
 	// waitTimeout is how long a contender waits for a lock, long enough for a fault and
 	// the leases of two abandoned sessions to pass. Some have less, shortestWait
 	// to longestShortWait.
@@ -49,14 +46,12 @@ const (
 	orphaned
 	// closed: the holder closes its session and goes on writing.
 	closed
-	// crashed: the client is closed, and another one takes its place.
-	crashed
 )
 
 // incidents is the list from which incidents are drawn: half of the rounds have none.
 var incidents = []incident{
 	nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing,
-	pausedWaiting, pausedWaiting, pausedHolding, pausedHolding, pausedHolding, delayed, orphaned, closed, crashed,
+	pausedWaiting, pausedWaiting, pausedHolding, pausedHolding, pausedHolding, delayed, orphaned, closed,
 }
 
 // plan is what a contender is going to do in a round, and what happens to it.
@@ -67,12 +62,10 @@ type plan struct {
 	incident    incident
 	// pauseDelay is how long after the call a waiter is paused.
 	pauseDelay time.Duration
-	// pause is how long the contender is paused, outlast whether a holder is paused
-	// until its lock has gone and for that time, and lost whether its connections are
+	// pause is how long the contender is paused, and lost whether its connections are
 	// lost meanwhile.
-	pause   time.Duration
-	outlast bool
-	lost    bool
+	pause time.Duration
+	lost  bool
 	// gaps are the times before each write; the incident comes before the write of
 	// that number.
 	gaps           []time.Duration
@@ -93,9 +86,6 @@ func newPlan(rng *rand.Rand, n int) plan {
 	}
 	p.pauseDelay = pace.Between(rng, 0, longestPauseDelay)
 	p.pause, p.lost = pace.Between(rng, shortestPause, longestPause), rng.IntN(2) == 0
-	if p.outlast = rng.IntN(4) != 0; p.outlast && p.incident != pausedWaiting {
-		p.pause = pace.Between(rng, 0, longestExtra)
-	}
 	p.gaps = make([]time.Duration, 1+rng.IntN(mostWrites))
 	for i := range p.gaps {
 		p.gaps[i] = pace.Between(rng, 0, longestGap)

@@ -6,12 +6,54 @@ import (
 	"slices"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
+
+// Recording is what was done in a run, and what its callers, readers and keepers saw. All times count from its beginning.
+type Recording struct {
+	// Rows in the order in which they happened, one directly behind the other. [Recording.Measure] fills in their figures.
+	Rows []Row
+	// Calls that have ended.
+	Calls []Call
+	// Watches of all readers.
+	Watches []history.Watch
+	// Errors has those of all rows.
+	Errors Errors
+}
+
+// Call is a call that has ended.
+type Call struct {
+	model.Operation
+	// Keys of the operation. Calls of one group have the same pointer.
+	Keys *[model.Keys]string
+	// Failure is the error that it ended with.
+	Failure error
+}
+
+// Current returns the row in progress, nil if there is none.
+func (r *Recording) Current() *Row {
+	if n := len(r.Rows); n > 0 && r.Rows[n-1].End == 0 {
+		return &r.Rows[n-1]
+	}
+	return nil
+}
+
+// LeaseEnded records that a keeper lost its lease, or failed to get one, with the error if there is one.
+func (r *Recording) LeaseEnded(lost bool, err error) {
+	row := r.Current()
+	switch {
+	case row == nil:
+	case lost:
+		row.LeasesLost++
+		r.Errors.add("lease keepalive ended", err)
+	default:
+		r.Errors.add("lease "+codeOf(err), err)
+	}
+}
 
 // Measure fills in the figures of the rows, which must have ended.
 func (r *Recording) Measure() {
@@ -24,7 +66,6 @@ func (r *Recording) Measure() {
 		row.measureCalls(r.Calls, r.Errors)
 	}
 	r.measureWatches()
-	r.measureOutside()
 }
 
 // codeOf names the gRPC code of an error, those of etcd and of contexts included.
@@ -39,35 +80,30 @@ func codeOf(err error) string {
 	return status.FromContextError(err).Code().String()
 }
 
-// measureCalls measures the calls, which are in the order of their ends. Abandoned ones count nowhere.
+// measureCalls measures the calls, which are in the order of their ends.
 func (r *Row) measureCalls(calls []Call, errs Errors) {
-	var latencies [history.NumKinds]*hdrhistogram.Histogram
-	var completed [history.NumKinds]Duration // when a call was completed last, or the row began
-	for k := range r.Calls {
-		r.Calls[k].Kind = history.Kind(k)
-		// Up to an hour. The quantiles are at most 0.1 % too high, never too low.
-		latencies[k], completed[k] = hdrhistogram.New(1, int64(time.Hour), 3), r.Start
-	}
-	for i := range calls {
-		call := &calls[i]
-		c, end := &r.Calls[call.Kind], Duration(call.Return)
-		if call.Outcome == history.OK && r.contains(call.Return) {
-			c.LongestGap = max(c.LongestGap, end-completed[call.Kind])
-			completed[call.Kind] = end
-			if r.Fault > 0 && end >= r.Fault && end < r.Heal {
-				c.Held++
+	r.Calls = map[model.Kind]Calls{}
+	for _, kind := range Kinds {
+		var c Calls
+		completed := r.Start // when a call was completed last, or the row began
+		for i := range calls {
+			call := &calls[i]
+			if call.Request.Kind != kind {
+				continue
+			}
+			if end := call.Return; call.Outcome == history.OK && r.contains(end) {
+				c.LongestGap = max(c.LongestGap, end-completed)
+				completed = end
+				if r.Fault > 0 && end >= r.Fault && end < r.Heal {
+					c.Held++
+				}
+			}
+			if r.contains(call.Call) {
+				c.count(call, errs)
 			}
 		}
-		if call.Outcome != history.Abandoned && r.contains(call.Call) {
-			c.count(call, errs)
-			_ = latencies[call.Kind].RecordValue(int64(call.Return - call.Call)) // no call takes an hour
-		}
-	}
-	for k := range r.Calls {
-		c := &r.Calls[k]
-		c.LongestGap = max(c.LongestGap, r.End-completed[k])
-		c.P50 = min(Duration(latencies[k].ValueAtPercentile(50)), c.Max)
-		c.P99 = min(Duration(latencies[k].ValueAtPercentile(99)), c.Max)
+		c.LongestGap = max(c.LongestGap, r.End-completed)
+		r.Calls[kind] = c
 	}
 }
 
@@ -83,70 +119,47 @@ func (c *Calls) count(call *Call, errs Errors) {
 	if call.Outcome != history.OK {
 		errs.add(codeOf(call.Failure), call.Failure)
 	}
-	c.Max = max(c.Max, Duration(call.Return-call.Call))
+	c.Max = max(c.Max, call.Return-call.Call)
 }
 
 // noReason is the code of a watch that ended without an error.
 const noReason = "no reason given"
 
-// change identifies an event: no two events of a load have the same.
+// change identifies an event: no two calls of a load write the same.
 type change struct{ key, value string }
 
-// measureWatches measures what the readers took, and counts the watches that ended.
+// measureWatches measures how late events were, and counts the watches that ended.
 func (r *Recording) measureWatches() {
-	writes := map[change]*Call{}
+	writes := map[change]*Call{} // that were acknowledged
 	for i := range r.Calls {
-		for _, written := range r.Calls[i].changes() {
-			writes[written] = &r.Calls[i]
+		call := &r.Calls[i]
+		if call.Outcome != history.OK || !call.Response.Succeeded {
+			continue
 		}
-	}
-	for _, watches := range r.Readers {
-		taken := map[change]bool{}
-		for _, watch := range watches {
-			for _, resp := range watch.Responses {
-				for _, e := range resp.Events {
-					if id := (change{e.Key, e.Value}); writes[id] != nil && !taken[id] {
-						taken[id] = true
-						r.delivered(writes[id], resp.At)
-					}
-				}
-			}
-			if watch.End == history.EndedByItself && r.rowAt(watch.Ended) != nil {
-				code, err := noReason, watch.Err()
-				if err != nil {
-					code = codeOf(err)
-				}
-				r.Errors.add("watch "+code, err)
+		for _, act := range call.Request.Then {
+			if act.Verb == model.Write {
+				writes[change{call.Keys[act.Key], act.Value}] = call
 			}
 		}
 	}
-}
-
-// delivered counts the delivery of an event of a write to a reader.
-func (r *Recording) delivered(write *Call, at time.Duration) {
-	row := r.rowAt(write.Call)
-	if row == nil {
-		return
-	}
-	row.Events++
-	if write.Outcome == history.OK {
-		row.EventDelay = max(row.EventDelay, Duration(at-write.Return))
-	}
-}
-
-// measureOutside measures how late the events of the writes past the links were. The delivery of a later event counts for
-// an earlier one; what was never delivered counts as late as the end.
-func (r *Recording) measureOutside() {
-	if len(r.Rows) == 0 {
-		return
-	}
-	delivered := time.Duration(r.Rows[len(r.Rows)-1].End)
-	for _, w := range slices.Backward(r.Outside) {
-		if w.Delivered > 0 {
-			delivered = min(delivered, w.Delivered)
+	for _, watch := range r.Watches {
+		for _, resp := range watch.Responses {
+			for _, e := range resp.Events {
+				write := writes[change{e.Key, e.Value}]
+				if write == nil {
+					continue
+				}
+				if row := r.rowAt(write.Call); row != nil {
+					row.EventDelay = max(row.EventDelay, resp.At-write.Return)
+				}
+			}
 		}
-		if row := r.rowAt(w.Acknowledged); row != nil && w.Acknowledged > 0 {
-			row.OutsideDelay = max(row.OutsideDelay, Duration(delivered-w.Acknowledged))
+		if watch.End == history.EndedByItself && r.rowAt(watch.Ended) != nil {
+			code, err := noReason, watch.Err()
+			if err != nil {
+				code = codeOf(err)
+			}
+			r.Errors.add("watch "+code, err)
 		}
 	}
 }

@@ -1,84 +1,96 @@
-// Package report turns what a run of faults recorded into rows of figures ([Recording.Measure]), and shows them: as tables for
-// people, beside those of other clients, and as JSON for programs.
+// Package report turns what a run of faults recorded into rows of figures ([Recording.Measure]), and shows them as tables, beside
+// those of other clients.
 package report
 
 import (
-	"encoding/json"
-	"io"
 	"time"
 
 	"github.com/quorate/quorate/lab/internal/tally"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
 
-// SchemaVersion is the "schema" field of the JSON report. It grows when a field
-// changes its meaning or is removed, but not for new fields.
-const SchemaVersion = 5
+// Kinds are the kinds of call that a load makes.
+var Kinds = []model.Kind{model.Get, model.SerializableGet, model.Put, model.Txn}
 
 // Report is the result of a run.
 type Report struct {
-	Setup Setup `json:"setup"`
-	// Started is when the run began; all times count from there.
-	Started time.Time `json:"started"`
-	// Duration until the load ended.
-	Duration Duration `json:"duration_ms"`
+	Client
+	// Setup says what was run, in sentences.
+	Setup string
 	// Interrupted reports whether the run was ended early on request.
-	Interrupted bool `json:"interrupted"`
+	Interrupted bool
 	// Failure says why the run could not go on; empty if it could.
-	Failure string `json:"failure"`
+	Failure string
 	// Rows in the order in which they happened.
-	Rows []Row `json:"rows"`
+	Rows []Row
 	// Errors of calls, watches and leases.
-	Errors Errors `json:"errors"`
+	Errors Errors
 	// Checked counts what was checked; nil if nothing was.
-	Checked *tally.Counts `json:"checked"`
+	Checked *tally.Counts
 	// Verdict on calls, watches, and what the client claimed of its leases.
 	tally.Verdict
 }
 
-// Setup says what was run, so that two reports can be compared.
-type Setup struct {
-	// Members of the cluster.
-	Members int `json:"members"`
-	// Callers of each kind of call, and the number of watches and of leases.
-	Callers int `json:"callers_per_kind"`
-	// Pause of a caller between two calls.
-	Pause Duration `json:"pause_ms"`
-	// CallTimeout is the deadline of each call.
-	CallTimeout Duration `json:"call_timeout_ms"`
-	// Hold is how long each fault is held.
-	Hold Duration `json:"fault_held_ms"`
-	// LeaseTTL is the time to live of each lease.
-	LeaseTTL Duration `json:"lease_ttl_ms"`
-	// Seed of the choices of members and keys.
-	Seed uint64 `json:"seed"`
+// Client says which client a run used.
+type Client struct {
+	// ID names it for programs, and Label in tables.
+	ID, Label string
+	// Description says how it was configured.
+	Description string
 }
 
-// MarshalJSON returns the fields of the report with these names, and
+// Row has the figures of one stretch of a run: the healthy one, or that of a fault.
 //
-//	schema  SchemaVersion
-//	ok      whether the checks found no violation
-//
-// Names that end in _ms are milliseconds with three decimals. Lists and maps without entries are null, or left out. What is
-// not clear from the names:
-//
-//	rows                what they have is in [Row] and [Calls]
-//	errors              code → how often it came, and the first text that came with it, see [Errors]
-//	checked             subject → what was counted of it → number
-//	violation_counts    promise → number, of packages faults and watchcheck
-//	violations          at most ten of each promise: promise, message, evidence
-func (r Report) MarshalJSON() ([]byte, error) {
-	type fields Report
-	return json.Marshal(struct {
-		Schema int  `json:"schema"`
-		OK     bool `json:"ok"`
-		fields
-	}{SchemaVersion, r.OK(), fields(r)})
+// A call belongs to the row in which it was invoked, whenever it ended, so that a fault answers for the calls that met it. A
+// gap belongs to the row in which it happened. An event belongs to the row in which its write was invoked, for the same
+// reason. The loss of a lease belongs to the row in which its keeper learnt of it.
+type Row struct {
+	// Name is "healthy" or that of the fault.
+	Name       string
+	Start, End time.Duration
+	// Fault is when the injection of the fault began, and Heal when its healing did; 0 without one.
+	Fault, Heal time.Duration
+	// Calls has the figures of each kind of call.
+	Calls map[model.Kind]Calls
+	// EventDelay is how late an event was at most: the time from the acknowledgement of the write to the moment at which the
+	// reader took the event. The event of a write with an unknown outcome has no delay, because that write was never
+	// acknowledged.
+	EventDelay time.Duration
+	// LeasesLost counts the leases whose keepalive the client ended.
+	LeasesLost int
 }
 
-// JSON writes a report or a comparison for programs: one indented object and a newline.
-func JSON[Result Report | Comparison](w io.Writer, result Result) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(result)
+// contains reports whether a moment is in the row.
+func (r *Row) contains(at time.Duration) bool { return at >= r.Start && at < r.End }
+
+// Calls has the figures of one kind of call.
+type Calls struct {
+	// Completed, Errors and Unknown count the calls that were answered, that failed, and that were writes and may or may not
+	// have been executed.
+	Completed, Errors, Unknown int
+	// Held counts the calls that were completed between injection and healing, whenever they were invoked.
+	Held int
+	// LongestGap is the longest time in which no call was completed.
+	LongestGap time.Duration
+	// Max is how long a caller waited at most for the end of a call, whatever the outcome.
+	Max time.Duration
+}
+
+// Errors counts the calls that failed, the watches that ended and the leases that were lost, by the code of the error. The codes
+// of watches have "watch " before them, those of leases "lease ".
+type Errors map[string]Errored
+
+// Errored counts the errors of one code, and has the text of the first.
+type Errored struct {
+	Count  int
+	Sample string
+}
+
+func (e Errors) add(code string, err error) {
+	had := e[code]
+	had.Count++
+	if err != nil && had.Sample == "" {
+		had.Sample = err.Error()
+	}
+	e[code] = had
 }

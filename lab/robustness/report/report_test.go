@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/lab/internal/tally"
-	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
 	"github.com/quorate/quorate/lab/robustness/report"
 )
 
@@ -36,44 +36,32 @@ func golden(t *testing.T, name string, got []byte) {
 }
 
 const (
-	ms     = report.Duration(time.Millisecond)
-	second = report.Duration(time.Second)
+	ms     = time.Millisecond
+	second = time.Second
 )
 
 // example is a run of which almost every field has a value.
 func example() report.Report {
-	healthy := report.Row{Name: "healthy", End: 6 * second}
-	for i, k := range history.Kinds() {
-		healthy.Calls[k] = report.Calls{
-			Kind: k, Completed: int64(3000 + i), LongestGap: 41 * ms, P50: 840 * ms / 1000, P99: 8410 * ms / 1000, Max: 23 * ms,
-		}
+	healthy := report.Row{Name: "healthy", End: 6 * second, EventDelay: 9 * ms, Calls: map[model.Kind]report.Calls{}}
+	for i, k := range report.Kinds {
+		healthy.Calls[k] = report.Calls{Completed: 3000 + i, LongestGap: 41 * ms, Max: 23 * ms}
 	}
-	healthy.Events, healthy.EventDelay = 12006, 9*ms
-	stop := report.Row{Name: "stop", Start: 6 * second, End: 21500 * ms, Events: 1234567, EventDelay: 6001 * ms, LeasesLost: 2}
-	stop.Calls[history.LinearizableGet] = report.Calls{
-		Completed: 1234567, Errors: 12, LongestGap: 6 * second, P50: 1234 * ms / 1000, P99: 10 * second, Max: 10001 * ms,
-	}
-	stop.Calls[history.Put] = report.Calls{
-		Completed: 5, Errors: 1, Unknown: 11, LongestGap: 15500 * ms, P50: 5 * second, P99: 10 * second, Max: 10 * second,
-	}
-	stop.Calls[history.Txn] = report.Calls{LongestGap: 15500 * ms}
-	stop.Calls[history.SerializableGet] = report.Calls{Completed: 1, LongestGap: 9 * second, P50: ms, P99: ms, Max: ms}
-	for _, k := range history.Kinds() {
-		stop.Calls[k].Kind = k
+	stop := report.Row{Name: "stop", Start: 6 * second, End: 21500 * ms, Fault: 6100 * ms, Heal: 12100 * ms, EventDelay: 6001 * ms, LeasesLost: 2}
+	stop.Calls = map[model.Kind]report.Calls{
+		model.Get:             {Completed: 1234567, Held: 2999, Errors: 12, LongestGap: 6 * second, Max: 10001 * ms},
+		model.Put:             {Completed: 5, Held: 3, Errors: 1, Unknown: 11, LongestGap: 15500 * ms, Max: 10 * second},
+		model.Txn:             {LongestGap: 15500 * ms},
+		model.SerializableGet: {Completed: 1, LongestGap: 9 * second, Max: ms},
 	}
 	return report.Report{
-		Setup: report.Setup{
-			Members: 3, Callers: 6, Pause: 5 * ms, CallTimeout: 10 * second, Hold: 6 * second,
-			LeaseTTL: 3 * second, Seed: 7,
-		},
-		Started: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), Duration: 21500 * ms,
-		Rows: []report.Row{healthy, stop},
+		Client: report.Client{ID: "c", Label: "Quorate", Description: "as it comes"},
+		Setup:  "The cluster had 3 members.\n",
+		Rows:   []report.Row{healthy, stop},
 		Errors: report.Errors{
 			"DeadlineExceeded":      {Count: 23, Sample: "context deadline exceeded"},
 			"Unavailable":           {Count: 1, Sample: "rpc error: code = Unavailable desc = connection refused"},
 			"watch Unavailable":     {Count: 1, Sample: "etcdserver: no leader"},
 			"lease keepalive ended": {Count: 2, Sample: "no answer within the TTL"},
-			"lease key gone":        {Count: 1},
 		},
 		Checked: checked(),
 	}
@@ -98,54 +86,29 @@ func broken() report.Report {
 	return r
 }
 
-func TestJSON(t *testing.T) {
-	for name, r := range map[string]report.Report{
-		"report.json": example(), "report_violations.json": broken(),
-	} {
-		t.Run(name, func(t *testing.T) {
-			var b bytes.Buffer
-			require.NoError(t, report.JSON(&b, r))
-			golden(t, name, b.Bytes())
-		})
-	}
-}
-
-// compared is a comparison of three clients: one that met half of the faults, one with
+// compared are reports of three clients: one that met half of the faults, one with
 // violations, and one that met both.
-func compared() report.Comparison {
-	fault := func(name string) report.Row {
-		row := example().Rows[1]
-		row.Name, row.Fault, row.Heal = name, 6100*ms, 12100*ms
-		row.Calls[history.LinearizableGet].Held, row.Calls[history.Put].Held = 2999, 3
-		return row
-	}
-	led := fault("leader-kill")
-	led.OutsideDelay = 1200 * ms
+func compared() []report.Report {
 	official, tuned, ours := broken(), example(), example()
-	official.Rows[1] = fault("stop")
-	tuned.Rows = append(tuned.Rows[:1], fault("stop"), led)
-	ours.Rows = append(ours.Rows[:1], fault("stop"), led)
+	led := example().Rows[1]
+	led.Name = "leader-kill"
+	official.Client = report.Client{ID: "a", Label: "official", Description: "as it comes"}
+	tuned.Client = report.Client{ID: "b", Label: "tuned", Description: "with keepalive"}
+	tuned.Rows, ours.Rows = append(tuned.Rows, led), append(ours.Rows, led)
 	ours.Failure = "the cluster was not ready 30s after leader-kill was healed"
-	return report.Comparison{Interrupted: true, Runs: []report.ClientRun{
-		{Client: report.Client{ID: "a", Label: "official", Name: "Official client", Description: "as it comes"}, Report: official},
-		{Client: report.Client{ID: "b", Label: "tuned", Name: "Official client, tuned", Description: "with keepalive"}, Report: tuned},
-		{Client: report.Client{ID: "c", Label: "Quorate", Name: "Quorate", Description: "as it comes"}, Report: ours},
-	}}
+	return []report.Report{official, tuned, ours}
 }
 
 func TestTable(t *testing.T) {
-	single, failed := example(), example()
-	single.Rows[1].Fault, single.Rows[1].Heal = 6100*ms, 12100*ms
+	failed := example()
+	failed.Rows[1].Fault = 0 // its injection never began
 	failed.Failure, failed.Checked = "the cluster was not ready 30s after kill was healed", nil
-	one := func(r report.Report) report.Comparison {
-		return report.Comparison{Runs: []report.ClientRun{{Client: report.Client{ID: "c", Label: "Quorate", Name: "Quorate", Description: "as it comes"}, Report: r}}}
-	}
-	for name, c := range map[string]report.Comparison{
-		"comparison.txt": compared(), "table.txt": one(single), "table_failed.txt": one(failed), "table_empty.txt": {},
+	for name, runs := range map[string][]report.Report{
+		"comparison.txt": compared(), "table.txt": {example()}, "table_failed.txt": {failed}, "table_empty.txt": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b bytes.Buffer
-			require.NoError(t, report.Table(&b, c))
+			require.NoError(t, report.Table(&b, runs))
 			golden(t, name, b.Bytes())
 			for line := range strings.Lines(b.String()) {
 				if !strings.Contains(line, ": ") {
@@ -154,16 +117,5 @@ func TestTable(t *testing.T) {
 			}
 		})
 	}
-	rounds := compared()
-	for _, gap := range []report.Duration{7 * ms, 3 * ms} {
-		again := compared()
-		for _, run := range again.Runs {
-			run.Report.Rows[1].Calls[history.Put].LongestGap = gap
-		}
-		rounds.Runs = append(rounds.Runs, again.Runs...)
-	}
-	var b bytes.Buffer
-	require.NoError(t, report.Table(&b, rounds))
-	assert.Regexp(t, "stop +official +9 s +7 ms +15.5 s", b.String(), "the median of the gaps of puts")
-	require.NoError(t, report.Table(io.Discard, report.Comparison{Runs: make([]report.ClientRun, 2)}), "runs that never began")
+	require.NoError(t, report.Table(io.Discard, make([]report.Report, 2)), "runs that never began")
 }

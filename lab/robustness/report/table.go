@@ -3,31 +3,158 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/quorate/quorate/lab/internal/stats"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
 
-func (s Setup) text() string {
-	return fmt.Sprintf(`The cluster had %d members, the load %d callers of each kind, %v between calls and a deadline of %v,
-and as many watches, and leases with a TTL of %v. Faults were held for %v. The seed was %d.
-`, s.Members, s.Callers, time.Duration(s.Pause), time.Duration(s.CallTimeout), time.Duration(s.LeaseTTL), time.Duration(s.Hold), s.Seed)
+// column is a column of a table: a figure of a row, which may be compared with the healthy one of its run.
+type column struct {
+	head   string
+	figure func(healthy, row *Row) string
 }
 
-// writeErrors lists the codes of failed calls, ended watches and expired leases, the most frequent first, with one text each.
-func writeErrors(b *strings.Builder, r Report) {
-	if len(r.Errors) == 0 {
+// served are the columns of the first table, and gaps those of the second.
+var (
+	served = []column{
+		{"GETS", done(model.Get)},
+		{"PUTS", done(model.Put)},
+		{"GAP OF GETS", gap(model.Get)},
+		{"SLOWEST CALL", slowest(Kinds...)},
+		{"FAILED", total(func(c Calls) int { return c.Errors })},
+		{"UNKNOWN", total(func(c Calls) int { return c.Unknown })},
+		{"LEASES LOST", func(_, row *Row) string { return humanize.Comma(int64(row.LeasesLost)) }},
+	}
+	gaps = []column{
+		{"LOCAL GETS", gap(model.SerializableGet)},
+		{"PUTS", gap(model.Put)},
+		{"TXNS", gap(model.Txn)},
+		{"SLOWEST WRITE", slowest(model.Put, model.Txn)},
+		{"EVENT", func(_, row *Row) string { return duration(row.EventDelay) }},
+	}
+)
+
+// duration returns three digits: "0.84 ms", "8.4 ms", "123 ms", "1.23 s", "123 s".
+func duration(d time.Duration) string {
+	if ms := float64(d) / float64(time.Millisecond); ms < 999.5 {
+		return stats.Text(ms) + " ms"
+	}
+	return stats.Text(d.Seconds()) + " s"
+}
+
+// done returns how many calls were completed in a second while a fault was held, in percent of those of the healthy row.
+func done(kind model.Kind) func(healthy, row *Row) string {
+	return func(healthy, row *Row) string {
+		usual := float64(healthy.Calls[kind].Completed) / float64(healthy.End-healthy.Start)
+		percent := 100 * float64(row.Calls[kind].Held) / float64(row.Heal-row.Fault) / usual
+		if math.IsNaN(percent) || math.IsInf(percent, 0) {
+			return "-"
+		}
+		return fmt.Sprintf("%.0f %%", percent)
+	}
+}
+
+func gap(kind model.Kind) func(healthy, row *Row) string {
+	return func(_, row *Row) string { return duration(row.Calls[kind].LongestGap) }
+}
+
+func slowest(kinds ...model.Kind) func(healthy, row *Row) string {
+	return func(_, row *Row) string {
+		var longest time.Duration
+		for _, k := range kinds {
+			longest = max(longest, row.Calls[k].Max)
+		}
+		return duration(longest)
+	}
+}
+
+// total returns the sum of a figure over the kinds of call.
+func total(of func(Calls) int) func(healthy, row *Row) string {
+	return func(_, row *Row) string {
+		sum := 0
+		for _, c := range row.Calls {
+			sum += of(c)
+		}
+		return humanize.Comma(int64(sum))
+	}
+}
+
+// Table writes the runs of some clients under the same faults for people.
+func Table(w io.Writer, runs []Report) error {
+	var b strings.Builder
+	writeTable(&b, runs, served)
+	b.WriteString(`
+GETS and PUTS are the linearizable gets and the puts that were completed in a second while the fault
+was held, in percent of what the same client completed before the first fault. A GAP is the longest
+time without a completed call of any caller, SLOWEST CALL the longest that a caller of any kind
+waited. FAILED calls certainly had no effect, UNKNOWN are writes that may or may not have been
+executed; both count where they were sent. LEASES LOST are those whose keepalive ended.
+
+`)
+	writeTable(&b, runs, gaps)
+	b.WriteString(`
+LOCAL GETS, which are serializable, PUTS and TXNS are their gaps. EVENT is the longest from the
+acknowledgement of a write to its delivery by a watch of the client.
+`)
+	if len(runs) > 0 {
+		b.WriteString("Each client had a fresh cluster.\n" + runs[0].Setup)
+	}
+	for _, run := range runs {
+		fmt.Fprintf(&b, "\n%s, %s:\n", run.Label, run.Description)
+		writeErrors(&b, run.Errors)
+		writeVerdict(&b, run)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// writeTable writes a line for each row and client that had it, in columns that are flush right. A run may have ended before.
+func writeTable(b *strings.Builder, runs []Report, columns []column) {
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	line := []string{"FAULT", "CLIENT"}
+	rows := 0
+	for _, column := range columns {
+		line = append(line, column.head)
+	}
+	for _, run := range runs {
+		rows = max(rows, len(run.Rows))
+	}
+	_, _ = fmt.Fprintln(w, strings.Join(line, "\t")+"\t") // to b, which takes everything
+	for i := range rows {
+		for _, run := range runs {
+			if i >= len(run.Rows) || i > 0 && run.Rows[i].Fault == 0 {
+				continue
+			}
+			line = append(line[:0], run.Rows[i].Name, run.Label)
+			for _, column := range columns {
+				line = append(line, column.figure(&run.Rows[0], &run.Rows[i]))
+			}
+			_, _ = fmt.Fprintln(w, strings.Join(line, "\t")+"\t")
+		}
+	}
+	_ = w.Flush()
+}
+
+// writeErrors lists the codes of failed calls, ended watches and lost leases, the most frequent first, with one text each.
+func writeErrors(b *strings.Builder, errs Errors) {
+	if len(errs) == 0 {
 		return
 	}
 	b.WriteString("What was not completed, ended by itself or expired:\n")
-	for _, code := range slices.SortedFunc(maps.Keys(r.Errors), func(x, y string) int {
-		return cmp.Or(cmp.Compare(r.Errors[y].Count, r.Errors[x].Count), cmp.Compare(x, y))
+	for _, code := range slices.SortedFunc(maps.Keys(errs), func(x, y string) int {
+		return cmp.Or(cmp.Compare(errs[y].Count, errs[x].Count), cmp.Compare(x, y))
 	}) {
-		fmt.Fprintf(b, "  %7s  %s", humanize.Comma(r.Errors[code].Count), code)
-		if sample := r.Errors[code].Sample; sample != "" {
+		fmt.Fprintf(b, "  %7s  %s", humanize.Comma(int64(errs[code].Count)), code)
+		if sample := errs[code].Sample; sample != "" {
 			b.WriteString(", such as: " + sample)
 		}
 		b.WriteByte('\n')

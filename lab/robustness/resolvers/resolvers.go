@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/resolver"
 
+	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/robustness"
 )
@@ -51,7 +52,7 @@ type Config struct {
 	robustness.Config
 	// Resolvers are those under test, by name, at the same time. Default all, see [Resolvers].
 	Resolvers []string
-	// Channels over each resolver, at most 1,000, which share a builder. Default 100.
+	// Channels over each resolver, which share a builder. Default 100.
 	Channels int
 
 	// bound is how long a channel may take to have the current list after its source is back, or has changed, and to have
@@ -67,11 +68,6 @@ type Config struct {
 // Resolvers returns the names of all resolvers.
 func Resolvers() []string { return slices.Sorted(maps.Keys(sources)) }
 
-// Numbers returns the settings that are numbers.
-func (c *Config) Numbers() []robustness.Number {
-	return []robustness.Number{{Value: &c.Channels, Name: "channels", Default: 100, Max: 1000, Usage: "channels over each resolver"}}
-}
-
 // Run takes the channels of each resolver through faults of its source, see [robustness.Run].
 func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
 	before := goleak.IgnoreCurrent()
@@ -86,19 +82,12 @@ func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
 
 // run runs without the check for what is left.
 func (c Config) run(ctx context.Context) (robustness.Outcome, error) {
-	check := c.Complete(c.Numbers()...)
+	c.Channels = cmp.Or(c.Channels, 100)
 	c.bound = cmp.Or(c.bound, 5*time.Second)
 	if len(c.Resolvers) == 0 {
 		c.Resolvers = Resolvers()
 	}
-	for i, name := range c.Resolvers {
-		check.That(slices.Contains(Resolvers(), name), "unknown resolver %q: the resolvers are %q", name, Resolvers())
-		check.That(!slices.Contains(c.Resolvers[:i], name), "the resolver %q is named twice", name)
-	}
-	if err := check.Err(); err != nil {
-		return robustness.Outcome{}, err
-	}
-	return robustness.Run(ctx, c.Config, robustness.Setup{}, c.workload)
+	return robustness.Run(ctx, c.Config, lab.Config{}, c.workload)
 }
 
 // workload has channels resolve names under faults of the sources. It collects what was found meanwhile, and checks what arrived at

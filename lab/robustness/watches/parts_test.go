@@ -1,6 +1,7 @@
 package watches
 
 import (
+	"context"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -37,13 +38,12 @@ func TestReadingKnowsWhereToGoOn(t *testing.T) {
 
 func TestEnding(t *testing.T) {
 	x := &reading{}
-	assert.Equal(t, history.EndedByItself, x.ending())
-	x.last = true
-	assert.Equal(t, history.StillOpen, x.ending())
+	assert.Equal(t, history.EndedByItself, x.ending(nil))
+	assert.Equal(t, history.StillOpen, x.ending(context.Canceled))
 	x.left = true
-	assert.Equal(t, history.LeftByReader, x.ending())
+	assert.Equal(t, history.LeftByReader, x.ending(context.Canceled))
 	x.take(history.WatchResponse{Canceled: true}, 0)
-	assert.Equal(t, history.EndedByItself, x.ending())
+	assert.Equal(t, history.EndedByItself, x.ending(context.Canceled))
 }
 
 func TestPlansCoverTheAPI(t *testing.T) {

@@ -2,11 +2,7 @@ package watches
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -43,14 +39,13 @@ type readers struct {
 	asked   int        // watches so far
 	reading map[*reading]bool
 	watches []history.Watch
-	stuck   []error // calls of Watch that do not return
 }
 
-// watch starts n readers. They must be ended.
-func watch(clients []Client, n int, env *robustness.Env, known func() storeState) *readers {
+// watch starts the readers. They must be ended.
+func watch(clients []Client, env *robustness.Env, known func() storeState) *readers {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &readers{clients: clients, now: env.Now, known: known, ctx: ctx, cancel: cancel, reading: map[*reading]bool{}}
-	for i := range n {
+	for i := range readerCount {
 		rng := env.Rand(readerStream + uint64(i))
 		r.work.Go(func() { r.reader(rng) })
 	}
@@ -79,7 +74,7 @@ func (r *readers) requestProgress(g group, rng *rand.Rand) {
 func (r *readers) open(p plan) (*reading, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.settled {
+	if r.settled || r.ctx.Err() != nil {
 		return nil, false
 	}
 	x := &reading{plan: p, client: r.clients[r.asked%len(r.clients)]}
@@ -101,61 +96,38 @@ func (r *readers) leave(x *reading) bool {
 func (r *readers) close(x *reading) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	x.watch.End, x.watch.Ended = x.ending(), r.now()
+	x.watch.End, x.watch.Ended = x.ending(r.ctx.Err()), r.now()
 	delete(r.reading, x)
 	r.watches = append(r.watches, x.watch)
 }
 
 // settle waits until every open watch has ended or has delivered the last event that it
-// must deliver, whose revision last returns. It waits for the timeout at most, and
-// longer only for calls of Watch to return. No watch is opened or left from now on.
+// must deliver, whose revision last returns. It waits for the timeout at most. No watch is opened or left from now on.
 func (r *readers) settle(timeout time.Duration, last func(r history.WatchRequest, returned time.Duration) int64) {
-	r.mu.Lock()
-	r.settled = true
-	r.mu.Unlock()
-	lasts := map[*reading]int64{} // by watch, since last scans the history
-	r.await(timeout, func(x *reading) bool {
-		if _, known := lasts[x]; !known && x.returned {
-			lasts[x] = last(x.plan.request, x.watch.Returned)
-		}
-		return x.returned && x.reached >= lasts[x]
-	})
-	longer := max(timeout, defaultSettleTimeout)
-	for _, x := range r.await(longer, func(x *reading) bool { return x.returned }) {
-		r.stuck = append(r.stuck, fmt.Errorf("%v: Watch did not return within %v of a healthy cluster", x.plan.request, longer))
-	}
-}
-
-// await waits until a condition holds for every open watch. It returns the watches for which it does not hold when the
-// timeout has passed.
-func (r *readers) await(timeout time.Duration, holds func(*reading) bool) (pending []*reading) {
 	ctx, cancel := context.WithTimeout(r.ctx, timeout)
 	defer cancel()
-	for {
+	lasts := map[*reading]int64{} // by watch, since last scans the history
+	for pending := true; pending && pause.For(ctx, settlePoll) == nil; {
 		r.mu.Lock()
-		pending = slices.DeleteFunc(slices.Collect(maps.Keys(r.reading)), holds)
-		r.mu.Unlock()
-		if len(pending) == 0 || pause.For(ctx, settlePoll) != nil {
-			return pending
+		r.settled, pending = true, false
+		for x := range r.reading {
+			if _, known := lasts[x]; !known && x.returned {
+				lasts[x] = last(x.plan.request, x.watch.Returned)
+			}
+			pending = pending || !x.returned || x.reached < lasts[x]
 		}
+		r.mu.Unlock()
 	}
 }
 
-// end ends all watches and returns them. The error names the watches that a client
-// did not end in time.
+// end ends all watches and returns them. It fails if a client does not end them in time.
 func (r *readers) end() ([]history.Watch, error) {
-	r.mu.Lock()
-	r.settled = true
-	for x := range r.reading {
-		x.last = true
-	}
-	r.mu.Unlock()
 	r.cancel()
-	late := robustness.Await(robustness.Go(1, func(int) { r.work.Wait() }), closeTimeout,
+	err := robustness.Await(robustness.Go(1, func(int) { r.work.Wait() }), closeTimeout,
 		"channels are not closed, or calls of Watch or RequestProgress do not return, although their contexts have ended")
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.watches, errors.Join(append(r.stuck, late)...)
+	return r.watches, err
 }
 
 // longestBreak bounds the pause of a reader between two watches.
@@ -169,7 +141,6 @@ type reading struct {
 	returned bool  // Watch has returned
 	reached  int64 // the last revision that it has delivered
 	left     bool  // its reader has left
-	last     bool  // it was open when the run ended
 }
 
 // take keeps a response.
@@ -184,15 +155,15 @@ func (x *reading) take(r history.WatchResponse, now time.Duration) {
 	}
 }
 
-// ending says how the reader parted from a watch whose channel is closed.
-func (x *reading) ending() history.Ending {
+// ending says how the reader parted from a watch whose channel is closed, with the error of the context of all watches.
+func (x *reading) ending(over error) history.Ending {
 	n := len(x.watch.Responses)
 	switch {
 	case n > 0 && x.watch.Responses[n-1].IsTerminal():
 		return history.EndedByItself
 	case x.left:
 		return history.LeftByReader
-	case x.last:
+	case over != nil:
 		return history.StillOpen
 	default:
 		return history.EndedByItself

@@ -39,11 +39,6 @@ const (
 // for each minute with the other defaults.
 type Config struct {
 	robustness.Config
-	// Watches is how many readers watch at a time, at most 1000. Default 24.
-	Watches int
-	// Writers is how many writers write at a time, at most 100. Default 4.
-	Writers int
-
 	// connect connects the readers. Default [connect].
 	connect func(endpoints []string) ([]Client, error)
 	// settleTimeout is how long open watches may take at the end to reach the last
@@ -53,34 +48,26 @@ type Config struct {
 	settleTimeout time.Duration
 }
 
-const defaultSettleTimeout = 30 * time.Second
+const (
+	// readerCount and writerCount are how many readers watch and writers write at a time.
+	readerCount, writerCount = 24, 4
 
-// Numbers returns the settings that are numbers.
-func (c *Config) Numbers() []robustness.Number {
-	return []robustness.Number{
-		{Value: &c.Watches, Name: "watches", Default: 24, Max: 1000, Usage: "watches at a time"},
-		{Value: &c.Writers, Name: "writers", Default: 4, Max: 100, Usage: "writers at a time"},
-	}
-}
+	defaultSettleTimeout = 30 * time.Second
+)
 
-// setup makes members send bookmarks every second or so and split responses
+// cluster makes members send bookmarks every second or so and split responses
 // above 0.6 MB, which etcd does every ten minutes and above 2 MB.
-var setup = robustness.Setup{
-	Cluster: lab.Config{Args: []string{"--watch-progress-notify-interval=1s", "--max-request-bytes=65536"}}, Record: true,
-}
+var cluster = lab.Config{Args: []string{"--watch-progress-notify-interval=1s", "--max-request-bytes=65536"}}
 
 // Run takes the history of a run and checks it, see [robustness.Run]. It also fails if something was left behind that should have
 // ended.
 func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
-	if err := c.Complete(c.Numbers()...).Err(); err != nil {
-		return robustness.Outcome{}, err
-	}
 	c.settleTimeout = cmp.Or(c.settleTimeout, defaultSettleTimeout)
 	if c.connect == nil {
 		c.connect = connect
 	}
 	already := goleak.IgnoreCurrent()
-	result, err := robustness.Run(ctx, c.Config, setup, c.workload)
+	result, err := robustness.Run(ctx, c.Config, cluster, c.workload)
 	return result, errors.Join(err, robustness.Leaked(already))
 }
 
@@ -101,8 +88,8 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) error {
 	}
 	compactor := &compactor{cluster: env.Cluster, rec: env.Record}
 	compacted := robustness.Go(1, func(int) { compactor.run(ctx, env.Rand(compactorStream)) })
-	writers := write(kv, c.Writers, env)
-	readers := watch(clients, c.Watches, env, func() storeState { return storeState{env.Record.Revision(), compactor.last()} })
+	writers := write(kv, env)
+	readers := watch(clients, env, func() storeState { return storeState{env.Record.Revision(), compactor.last()} })
 	var seen []history.Watch
 	env.Cleanup(func() (err error) {
 		seen, err = readers.end()

@@ -67,11 +67,11 @@ type writers struct {
 	acked []history.Answer
 }
 
-// write starts n writers. They must be stopped.
-func write(kv *clientv3.Client, n int, env *robustness.Env) *writers {
+// write starts the writers. They must be stopped.
+func write(kv *clientv3.Client, env *robustness.Env) *writers {
 	ctx, stop := context.WithCancel(context.Background())
 	w := &writers{kv: kv, now: env.Now, stop: stop}
-	for i := range n {
+	for i := range writerCount {
 		rng := env.Rand(writerStream + uint64(i))
 		w.work.Go(func() { w.run(ctx, i, rng) })
 	}

@@ -28,11 +28,6 @@ func (l lessor) Attach(ctx context.Context, id int64, key, value string) error {
 	return err
 }
 
-func (l lessor) Revoke(ctx context.Context, id int64) error {
-	_, err := l.c.Revoke(ctx, clientv3.LeaseID(id))
-	return err
-}
-
 func (l lessor) KeepAlive(ctx context.Context, id int64) iter.Seq2[time.Time, error] {
 	ctx, until, reason := claims(ctx)
 	renewals, err := l.c.KeepAlive(ctx, clientv3.LeaseID(id))

@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/etcdtest"
 )
@@ -46,7 +47,8 @@ func TestLessorPassesOnWhatTheClientClaims(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, 12*time.Second-late, time.Until(until), "counted from the sending")
 			if answers++; answers == 3 {
-				require.NoError(t, lessor.Revoke(t.Context(), id))
+				_, err := client.Revoke(t.Context(), clientv3.LeaseID(id))
+				require.NoError(t, err)
 			}
 		}
 		assert.Equal(t, 3, answers)
