@@ -4,72 +4,12 @@ import (
 	"maps"
 	"net"
 	"slices"
-	"sync"
 )
 
-// gate holds every byte of every connection while it is shut.
-type gate struct {
-	mu      sync.Mutex
-	changed *sync.Cond // the gate was opened, or a connection closed
-	shut    bool
-	conns   map[*conn]struct{} // those that are not closed
-}
-
-func newGate() *gate {
-	g := &gate{conns: make(map[*conn]struct{})}
-	g.changed = sync.NewCond(&g.mu)
-	return g
-}
-
-func (g *gate) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.shut = true
-}
-
-func (g *gate) open() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.shut = false
-	g.changed.Broadcast()
-}
-
-// pass waits until the gate is open, and fails if the connection is closed by then.
-func (g *gate) pass(c *conn) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for g.shut {
-		if _, open := g.conns[c]; !open {
-			return net.ErrClosed
-		}
-		g.changed.Wait()
-	}
-	return nil
-}
-
-func (g *gate) connections() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.conns)
-}
-
-// reset closes all connections with a TCP reset.
-func (g *gate) reset() {
-	g.mu.Lock()
-	conns := slices.Collect(maps.Keys(g.conns))
-	g.mu.Unlock()
-	for _, c := range conns {
-		if tcp, ok := c.Conn.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // a reset tells the client at least as much
-		}
-		_ = c.Close()
-	}
-}
-
-// listener puts its connections behind a gate.
+// listener accepts connections that hold every byte while the server hangs.
 type listener struct {
 	net.Listener
-	gate *gate
+	server *Server
 }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -77,40 +17,86 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: inner, gate: l.gate}
-	l.gate.mu.Lock()
-	l.gate.conns[c] = struct{}{}
-	l.gate.mu.Unlock()
+	c := &conn{Conn: inner, server: l.server}
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	c.server.conns[c] = struct{}{}
 	return c, nil
 }
 
 type conn struct {
 	net.Conn
-	gate *gate
+	server *Server
 }
 
-// Read holds back what has arrived while the gate is shut.
+// pass waits while the server hangs.
+func (c *conn) pass() {
+	c.server.mu.Lock()
+	passing := c.server.passing
+	c.server.mu.Unlock()
+	<-passing
+}
+
+// Read holds back what has arrived while the server hangs.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if held := c.gate.pass(c); held != nil {
-		return 0, held
-	}
+	c.pass()
 	return n, err
 }
 
-// Write waits while the gate is shut.
+// Write waits while the server hangs.
 func (c *conn) Write(b []byte) (int, error) {
-	if err := c.gate.pass(c); err != nil {
-		return 0, err
-	}
+	c.pass()
 	return c.Conn.Write(b)
 }
 
-// Close ends the connection, and what waits on it.
+// Close ends the connection.
 func (c *conn) Close() error {
-	c.gate.mu.Lock()
-	delete(c.gate.conns, c)
-	c.gate.changed.Broadcast()
-	c.gate.mu.Unlock()
+	c.server.mu.Lock()
+	delete(c.server.conns, c)
+	c.server.mu.Unlock()
 	return c.Conn.Close()
+}
+
+// Connections returns how many connections are open.
+func (s *Server) Connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}
+
+// Hang holds all connections, open and new: they are accepted, and no byte passes in either
+// direction until Resume. Clients see what they see of a stopped process.
+func (s *Server) Hang() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.passing:
+		s.passing = make(chan struct{})
+	default:
+	}
+}
+
+// Resume ends what Hang began. What was held is served now.
+func (s *Server) Resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.passing:
+	default:
+		close(s.passing)
+	}
+}
+
+// BreakConnections resets all connections. New ones are accepted.
+func (s *Server) BreakConnections() {
+	s.mu.Lock()
+	conns := slices.Collect(maps.Keys(s.conns))
+	s.mu.Unlock()
+	for _, c := range conns {
+		if tcp, ok := c.Conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // a reset tells the client at least as much
+		}
+		_ = c.Close()
+	}
 }

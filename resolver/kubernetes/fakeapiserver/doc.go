@@ -1,9 +1,9 @@
 // Package fakeapiserver is a small Kubernetes API server in memory, for tests of what
 // watches EndpointSlices.
 //
-// It serves endpointslices of discovery.k8s.io/v1 and nothing else, over HTTPS and HTTP/2,
-// with the errors, resource versions, selectors, bookmarks and streamed lists of the real
-// one, so that client-go works with it:
+// It serves lists and watches of endpointslices of discovery.k8s.io/v1 and nothing else, over HTTPS
+// and HTTP/2, with the errors, resource versions, selectors, bookmarks and streamed lists of the
+// real one, so that client-go works with it:
 //
 //	server, err := fakeapiserver.Start()
 //	…
@@ -13,7 +13,7 @@
 // # Objects
 //
 // Create, Update and Delete change EndpointSlices; clients can only read and watch them. Nothing
-// is validated beyond names and conflicts, and no controller interferes.
+// is validated, and no controller interferes.
 //
 // # Faults
 //
@@ -32,6 +32,6 @@
 // # Where it differs from kube-apiserver
 //
 // Resource versions begin at 1 and count the changes of EndpointSlices. Lists are never
-// divided. Answers are in JSON. There is no admission, no discovery document, no OpenAPI. Bookmarks
+// divided, and watches end only by a fault. Answers are in JSON. There is no admission, no discovery document, no OpenAPI. Bookmarks
 // come once in a minute, exactly, and SetBookmarkInterval changes that.
 package fakeapiserver

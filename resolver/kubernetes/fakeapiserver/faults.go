@@ -35,8 +35,8 @@ func (s *Server) current() rules {
 	return s.rules
 }
 
-// set changes the rules for later requests.
-func (s *Server) set(change func(r *rules)) {
+// rule changes the rules for later requests.
+func (s *Server) rule(change func(r *rules)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(&s.rules)
@@ -44,9 +44,9 @@ func (s *Server) set(change func(r *rules)) {
 
 func (s *Server) setDenied(denied bool, verbs []string) {
 	if len(verbs) == 0 {
-		verbs = allVerbs
+		verbs = []string{"list", "watch"}
 	}
-	s.set(func(r *rules) {
+	s.rule(func(r *rules) {
 		next := make(map[string]bool)
 		maps.Copy(next, r.denied)
 		for _, verb := range verbs {
@@ -66,39 +66,33 @@ func (s *Server) Allow(verbs ...string) { s.setDenied(false, verbs) }
 // SetTokens answers 401 to requests, from now on, that do not bear one of these tokens. With
 // none it accepts everyone, as at the start. Open watches live on.
 func (s *Server) SetTokens(tokens ...string) {
-	s.set(func(r *rules) { r.tokens = slices.Clone(tokens) })
+	s.rule(func(r *rules) { r.tokens = slices.Clone(tokens) })
 }
 
 // SetWatchList changes how later watches are served that ask for the list.
-func (s *Server) SetWatchList(w WatchList) { s.set(func(r *rules) { r.watchList = w }) }
+func (s *Server) SetWatchList(w WatchList) { s.rule(func(r *rules) { r.watchList = w }) }
 
 // SetBookmarkInterval changes how often later watches that ask for bookmarks get one: each
 // minute at the start, never if d is 0. The bookmark that ends a streamed list always comes.
-func (s *Server) SetBookmarkInterval(d time.Duration) { s.set(func(r *rules) { r.bookmarks = d }) }
+func (s *Server) SetBookmarkInterval(d time.Duration) { s.rule(func(r *rules) { r.bookmarks = d }) }
 
-// SetWatchDuration ends each later watch d after it began, never if d is 0.
-func (s *Server) SetWatchDuration(d time.Duration) { s.set(func(r *rules) { r.duration = d }) }
+// SetWatchDuration ends each later watch d after it began, never if d is 0. The watch's own timeoutSeconds is ignored.
+func (s *Server) SetWatchDuration(d time.Duration) { s.rule(func(r *rules) { r.duration = d }) }
 
 // EndWatches ends all open watches, in the orderly way of a server that has served them for
 // long enough. They show nothing that changes afterwards.
-func (s *Server) EndWatches() { s.store.endWatches(false) }
+func (s *Server) EndWatches() { s.endWatches(false) }
 
 // ExpireWatches ends all open watches with status 410: their history is compacted.
-func (s *Server) ExpireWatches() { s.store.endWatches(true) }
+func (s *Server) ExpireWatches() { s.endWatches(true) }
 
-// Compact forgets the history of changes and increments the resource version, so that every watch that resumes from an
-// earlier version gets status 410. Open watches continue.
-func (s *Server) Compact() { s.store.compact() }
-
-// Hang holds all connections, open and new: they are accepted, and no byte passes in either
-// direction until Resume. Clients see what they see of a stopped process.
-func (s *Server) Hang() { s.gate.close() }
-
-// Resume ends what Hang began. What was held is served now.
-func (s *Server) Resume() { s.gate.open() }
-
-// BreakConnections resets all connections. New ones are accepted.
-func (s *Server) BreakConnections() { s.gate.reset() }
+func (s *Server) endWatches(expired bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ends++
+	s.expired = expired
+	s.changedLocked()
+}
 
 // RotateCA gives the server a new certificate, which later connections see and which only the
 // new CAData verifies.

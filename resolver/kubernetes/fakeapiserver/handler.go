@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,122 +16,110 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-const (
-	root       = "/apis/discovery.k8s.io/v1"
-	collection = root + "/namespaces/{namespace}/endpointslices"
-)
-
-func (s *Server) handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
-	for _, path := range []string{collection, root + "/endpointslices"} {
-		mux.HandleFunc("GET "+path, s.collect)
-	}
-	mux.HandleFunc("GET "+collection+"/{name}", s.serve("get", s.read))
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.enter() {
-			return
-		}
-		defer s.handlers.Done()
-		mux.ServeHTTP(w, r)
-	})
-}
-
-// collect serves a list or a watch.
-func (s *Server) collect(w http.ResponseWriter, r *http.Request) {
-	if watch, err := strconv.ParseBool(r.URL.Query().Get("watch")); err == nil && watch {
-		s.watch(w, r)
+// serve answers a list or a watch, and notes it.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	if !s.enter() {
 		return
 	}
-	s.serve("list", s.list)(w, r)
-}
-
-// serve returns a handler for a request that is no watch.
-func (s *Server) serve(verb string, answer func(r *http.Request) (body any, err error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		var body any
-		err := s.admit(r, verb)
-		if err == nil {
-			body, err = answer(r)
-		}
-		code := http.StatusOK
-		if err != nil {
-			code, body = failure(err)
-		}
-		s.note(r, verb, code)
-		send(w, code, body)
+	defer s.handlers.Done()
+	verb := "list"
+	if watch, err := strconv.ParseBool(r.URL.Query().Get("watch")); err == nil && watch {
+		verb = "watch"
+	}
+	rules := s.current()
+	c, err := admit(r, verb, rules)
+	var body any
+	var wr *watcher
+	switch {
+	case err != nil:
+	case verb == "watch":
+		wr, err = s.newWatcher(r, c, rules)
+	default:
+		body = s.list(c)
+	}
+	code := http.StatusOK
+	if err != nil {
+		status := statusOf(err)
+		code, body = int(status.Code), status
+	}
+	s.note(Request{Verb: verb, Namespace: c.namespace, Query: r.URL.Query(), Protocol: r.Proto, Code: code, At: time.Now()})
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	// An error means that the client has gone, or that a watch has lasted for its duration.
+	if wr != nil {
+		_ = wr.run(r.Context(), w)
+	} else {
+		_ = json.NewEncoder(w).Encode(body)
 	}
 }
 
-func (s *Server) note(r *http.Request, verb string, code int) {
-	s.journal.add(Request{
-		Verb: verb, Namespace: r.PathValue("namespace"), Name: r.PathValue("name"),
-		Query: r.URL.Query(), Protocol: r.Proto, Code: code,
-	})
+// enter counts a request that is being served. It returns false if the server is closed.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.handlers.Add(1)
+	}
+	return !s.closed
 }
 
-// admit refuses what the rules refuse, in the words of kube-apiserver.
-func (s *Server) admit(r *http.Request, verb string) error {
-	rules := s.current()
+func (s *Server) note(r Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests = append(s.requests, r)
+	s.changedLocked()
+}
+
+// admit returns what a request asks for, or refuses what the rules refuse, in the words of kube-apiserver.
+func admit(r *http.Request, verb string, rules rules) (scope, error) {
+	path, ok := strings.CutPrefix(r.URL.Path, "/apis/discovery.k8s.io/v1/")
+	in, ok2 := strings.CutSuffix("/"+path, "/endpointslices")
+	namespace := strings.TrimPrefix(in, "/namespaces/")
+	c := scope{namespace: namespace}
+	if !ok || !ok2 || strings.Contains(namespace, "/") {
+		return c, apierrors.NewGenericServerResponse(http.StatusNotFound, verb, resource, "", r.URL.Path, 0, false)
+	}
 	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if len(rules.tokens) > 0 && !slices.Contains(rules.tokens, token) {
-		return apierrors.NewUnauthorized("Unauthorized")
+		return c, apierrors.NewUnauthorized("Unauthorized")
 	}
-	if !rules.denied[verb] {
-		return nil
+	if rules.denied[verb] {
+		where := "at the cluster scope"
+		if namespace != "" {
+			where = fmt.Sprintf("in the namespace %q", namespace)
+		}
+		return c, apierrors.NewForbidden(resource, "", fmt.Errorf("User %q cannot %s resource %q in API group %q %s",
+			"system:serviceaccount:default:client", verb, resource.Resource, resource.Group, where))
 	}
-	where := "at the cluster scope"
-	if namespace := r.PathValue("namespace"); namespace != "" {
-		where = fmt.Sprintf("in the namespace %q", namespace)
+	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+	if err != nil {
+		return c, apierrors.NewBadRequest(err.Error())
 	}
-	why := fmt.Sprintf("User %q cannot %s resource %q in API group %q %s",
-		"system:serviceaccount:default:client", verb, resource.Resource, resource.Group, where)
-	return apierrors.NewForbidden(resource, r.PathValue("name"), errors.New(why))
+	c.selector = selector
+	return c, nil
 }
 
-// failure turns an error into the Status that clients get.
-func failure(err error) (int, any) {
+// statusOf turns an error into what clients get.
+func statusOf(err error) *metav1.Status {
 	var api apierrors.APIStatus
 	if !errors.As(err, &api) {
 		api = apierrors.NewInternalError(err)
 	}
 	status := api.Status()
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	return int(status.Code), &status
+	return &status
 }
 
-func send(w http.ResponseWriter, code int, body any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	// An error means that the client has gone.
-	_ = json.NewEncoder(w).Encode(body)
-}
-
-func scopeOf(r *http.Request) (scope, error) {
-	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
-	if err != nil {
-		return scope{}, apierrors.NewBadRequest(err.Error())
-	}
-	return scope{namespace: r.PathValue("namespace"), selector: selector}, nil
-}
-
-func (s *Server) list(r *http.Request) (any, error) {
-	c, err := scopeOf(r)
-	if err != nil {
-		return nil, err
-	}
-	found, version := s.store.list(c)
+func (s *Server) list(c scope) *discoveryv1.EndpointSliceList {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	list := &discoveryv1.EndpointSliceList{
-		TypeMeta: metav1.TypeMeta{APIVersion: discoveryv1.SchemeGroupVersion.String(), Kind: "EndpointSliceList"},
-		ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(version, 10)},
-		Items:    make([]discoveryv1.EndpointSlice, 0, len(found)),
+		TypeMeta: metav1.TypeMeta{APIVersion: kind.APIVersion, Kind: "EndpointSliceList"},
+		ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(s.objects.version, 10)},
+		Items:    []discoveryv1.EndpointSlice{},
 	}
-	for _, object := range found {
+	for _, object := range s.objects.list(c) {
 		list.Items = append(list.Items, *object)
 	}
-	return list, nil
-}
-
-func (s *Server) read(r *http.Request) (any, error) {
-	return s.Get(r.PathValue("namespace"), r.PathValue("name"))
+	return list
 }

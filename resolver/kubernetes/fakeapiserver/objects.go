@@ -1,74 +1,110 @@
 package fakeapiserver
 
 import (
-	"errors"
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Create adds an EndpointSlice, and returns it as it is stored. It needs a name, a namespace,
-// and the label kubernetes.io/service-name to belong to a service. The error is an
-// AlreadyExists or BadRequest of client-go's errors package.
-func (s *Server) Create(slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
-	object := slice.DeepCopy()
-	if object.Name == "" || object.Namespace == "" {
-		return nil, apierrors.NewBadRequest("an EndpointSlice needs a name and a namespace")
+var (
+	resource = schema.GroupResource{Group: discoveryv1.GroupName, Resource: "endpointslices"}
+	kind     = metav1.TypeMeta{APIVersion: discoveryv1.SchemeGroupVersion.String(), Kind: "EndpointSlice"}
+)
+
+type key struct{ namespace, name string }
+
+// change is one entry of the history. Objects in it are never changed again.
+type change struct {
+	version  int64
+	old, new *discoveryv1.EndpointSlice // nil: not there
+}
+
+// objects are the current ones, and the history of their changes.
+type objects struct {
+	version   int64
+	compacted int64 // watches can go on from this version and later ones
+	current   map[key]*discoveryv1.EndpointSlice
+	history   []change
+}
+
+func newObjects() objects {
+	return objects{version: 1, current: make(map[key]*discoveryv1.EndpointSlice)}
+}
+
+// scope is what a list or watch asks for.
+type scope struct {
+	namespace string // empty: all
+	selector  labels.Selector
+}
+
+func (c scope) matches(object *discoveryv1.EndpointSlice) bool {
+	return object != nil && (c.namespace == "" || c.namespace == object.Namespace) && c.selector.Matches(labels.Set(object.Labels))
+}
+
+// list returns the objects of a scope by name.
+func (o *objects) list(c scope) []*discoveryv1.EndpointSlice {
+	found := slices.DeleteFunc(slices.Collect(maps.Values(o.current)), func(o *discoveryv1.EndpointSlice) bool { return !c.matches(o) })
+	slices.SortFunc(found, func(a, b *discoveryv1.EndpointSlice) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return found
+}
+
+// set replaces an object, by nil to delete it. It fails unless the object is there or not, as it must be.
+func (s *Server) set(at key, object *discoveryv1.EndpointSlice, there bool) (*discoveryv1.EndpointSlice, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := &s.objects
+	old := o.current[at]
+	switch {
+	case old == nil && there:
+		return nil, apierrors.NewNotFound(resource, at.name)
+	case old != nil && !there:
+		return nil, apierrors.NewAlreadyExists(resource, at.name)
 	}
-	s.store.mu.Lock()
-	defer s.store.mu.Unlock()
-	if s.store.objects[key{object.Namespace, object.Name}] != nil {
-		return nil, apierrors.NewAlreadyExists(resource, object.Name)
+	o.version++
+	if object == nil {
+		delete(o.current, at)
+	} else {
+		object = object.DeepCopy()
+		object.TypeMeta, object.ResourceVersion = kind, strconv.FormatInt(o.version, 10)
+		o.current[at] = object
 	}
-	object.TypeMeta = metav1.TypeMeta{APIVersion: discoveryv1.SchemeGroupVersion.String(), Kind: "EndpointSlice"}
-	object.UID = uuid.NewUUID()
-	object.CreationTimestamp = metav1.Now()
-	object.Generation = 1
-	s.store.apply(nil, object)
+	o.history = append(o.history, change{version: o.version, old: old, new: object})
+	s.changedLocked()
 	return object.DeepCopy(), nil
 }
 
-var errConflict = errors.New("the object has been modified; please apply your changes to the latest version and try again")
+// Create adds an EndpointSlice, and returns it as it is stored. It needs a name, a namespace,
+// and the label kubernetes.io/service-name to belong to a service. The error is an
+// AlreadyExists of client-go's errors package.
+func (s *Server) Create(slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
+	return s.set(key{slice.Namespace, slice.Name}, slice, false)
+}
 
-// Update replaces an EndpointSlice. The error is NotFound, or Conflict if the given one has a
-// resource version that is not the current one.
+// Update replaces an EndpointSlice, whatever resource version is given. The error is NotFound.
 func (s *Server) Update(slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
-	object := slice.DeepCopy()
-	s.store.mu.Lock()
-	defer s.store.mu.Unlock()
-	old := s.store.objects[key{object.Namespace, object.Name}]
-	if old == nil {
-		return nil, apierrors.NewNotFound(resource, object.Name)
-	}
-	if object.ResourceVersion != "" && object.ResourceVersion != old.ResourceVersion {
-		return nil, apierrors.NewConflict(resource, object.Name, errConflict)
-	}
-	object.TypeMeta, object.UID, object.CreationTimestamp = old.TypeMeta, old.UID, old.CreationTimestamp
-	object.Generation = old.Generation + 1
-	s.store.apply(old, object)
-	return object.DeepCopy(), nil
+	return s.set(key{slice.Namespace, slice.Name}, slice, true)
 }
 
 // Delete removes an EndpointSlice. The error is NotFound.
 func (s *Server) Delete(namespace, name string) error {
-	s.store.mu.Lock()
-	defer s.store.mu.Unlock()
-	old := s.store.objects[key{namespace, name}]
-	if old == nil {
-		return apierrors.NewNotFound(resource, name)
-	}
-	s.store.apply(old, nil)
-	return nil
+	_, err := s.set(key{namespace, name}, nil, true)
+	return err
 }
 
-// Get returns an EndpointSlice. The error is NotFound.
-func (s *Server) Get(namespace, name string) (*discoveryv1.EndpointSlice, error) {
-	s.store.mu.Lock()
-	defer s.store.mu.Unlock()
-	if object := s.store.objects[key{namespace, name}]; object != nil {
-		return object.DeepCopy(), nil
-	}
-	return nil, apierrors.NewNotFound(resource, name)
+// Compact forgets the history of changes and increments the resource version, so that every watch that resumes from an
+// earlier version gets status 410. Open watches continue.
+func (s *Server) Compact() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.objects.version++
+	s.objects.compacted = s.objects.version
 }

@@ -19,19 +19,23 @@ import (
 
 // Server is a running API server. Its methods may be called concurrently.
 type Server struct {
-	store   *store
-	gate    *gate
-	journal *journal
-	port    *port.Port
-
-	mu     sync.Mutex
-	cert   *tls.Certificate
-	http   *http.Server // nil while stopped
-	served chan struct{}
-	closed bool
-	rules  rules
-
+	port     *port.Port
 	handlers sync.WaitGroup
+
+	mu       sync.Mutex
+	changed  chan struct{} // closed and replaced when there are more requests or objects, or watches end
+	cert     *tls.Certificate
+	http     *http.Server // nil while stopped
+	served   chan struct{}
+	closed   bool
+	passing  chan struct{} // closed unless the server hangs
+	conns    map[*conn]struct{}
+	requests []Request
+	rules    rules
+	objects  objects
+	ends     int  // how often all watches were ended
+	expired  bool // how they were ended last
+	watches  int  // that are open
 }
 
 // Start runs an API server on a free port of the loopback interface. It is empty, accepts
@@ -46,17 +50,25 @@ func Start() (*Server, error) {
 		return nil, fmt.Errorf("fakeapiserver: %w", err)
 	}
 	s := &Server{
-		store:   newStore(),
-		gate:    newGate(),
-		journal: &journal{more: make(chan struct{})},
 		port:    reserved,
+		changed: make(chan struct{}),
 		cert:    cert,
+		passing: make(chan struct{}),
+		conns:   make(map[*conn]struct{}),
 		rules:   rules{bookmarks: time.Minute},
+		objects: newObjects(),
 	}
+	close(s.passing)
 	if err := s.Restart(); err != nil {
 		return nil, errors.Join(err, reserved.Release())
 	}
 	return s, nil
+}
+
+// changedLocked wakes what waits for a change.
+func (s *Server) changedLocked() {
+	close(s.changed)
+	s.changed = make(chan struct{})
 }
 
 // Restart begins to listen again after Stop, on the same port, which stays the server's between
@@ -76,7 +88,7 @@ func (s *Server) Restart() error {
 		return fmt.Errorf("fakeapiserver: %w", err)
 	}
 	server := &http.Server{
-		Handler:           s.handler(),
+		Handler:           http.HandlerFunc(s.serve),
 		TLSConfig:         &tls.Config{GetCertificate: s.certificate, MinVersion: tls.VersionTLS12},
 		ReadHeaderTimeout: time.Minute,
 		// Broken handshakes are what tests are about.
@@ -87,7 +99,7 @@ func (s *Server) Restart() error {
 	go func() {
 		defer close(served)
 		// It ends with Stop.
-		_ = server.ServeTLS(&listener{Listener: inner, gate: s.gate}, "", "")
+		_ = server.ServeTLS(&listener{Listener: inner, server: s}, "", "")
 	}()
 	return nil
 }
@@ -104,7 +116,7 @@ func (s *Server) Stop() {
 	}
 	_ = server.Close()
 	<-served
-	s.gate.reset()
+	s.BreakConnections()
 }
 
 // Close ends the server and waits for what it was doing. It may be called again.
@@ -125,34 +137,8 @@ func (s *Server) URL() string {
 
 // CAData returns the certificate, in PEM, by which the server is verified now.
 func (s *Server) CAData() []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.cert.Certificate[0]})
-}
-
-// RESTConfig returns a configuration of client-go for this server, with the first of the
-// tokens of SetTokens if there are any.
-func (s *Server) RESTConfig() *rest.Config {
-	cfg := &rest.Config{
-		Host:            s.URL(),
-		TLSClientConfig: rest.TLSClientConfig{CAData: s.CAData()},
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.rules.tokens) > 0 {
-		cfg.BearerToken = s.rules.tokens[0]
-	}
-	return cfg
-}
-
-// enter counts a request that is being served. It returns false if the server is closed.
-func (s *Server) enter() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
-		s.handlers.Add(1)
-	}
-	return !s.closed
+	cert, _ := s.certificate(nil)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]})
 }
 
 func (s *Server) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -161,8 +147,19 @@ func (s *Server) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return s.cert, nil
 }
 
-// Watches returns how many watches are open.
-func (s *Server) Watches() int { return s.store.watches() }
+// RESTConfig returns a configuration of client-go for this server, with the first of the
+// tokens of SetTokens if there are any.
+func (s *Server) RESTConfig() *rest.Config {
+	config := &rest.Config{Host: s.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: s.CAData()}}
+	if tokens := s.current().tokens; len(tokens) > 0 {
+		config.BearerToken = tokens[0]
+	}
+	return config
+}
 
-// Connections returns how many connections are open.
-func (s *Server) Connections() int { return s.gate.connections() }
+// Watches returns how many watches are open.
+func (s *Server) Watches() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.watches
+}

@@ -18,73 +18,53 @@ import (
 
 // watcher serves one watch.
 type watcher struct {
-	scope    scope
-	store    *store
-	version  int64 // up to which the client knows everything
-	initial  []*discoveryv1.EndpointSlice
-	epoch    *epoch
-	end      bool // the initial events end with a bookmark
-	expired  bool // version is older than the history
-	out      *json.Encoder
-	flush    func() error
-	bookmark time.Duration // 0: none
-	duration time.Duration // 0: no limit
+	server  *Server
+	scope   scope
+	rules   rules
+	version int64         // up to which the client knows everything
+	seen    int           // changes of the history up to that version
+	first   []watch.Event // the current objects, and the bookmark that ends a streamed list
+	ends    int           // of all watches, when this one began
+	expired bool          // version is older than the history
 }
 
-func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
-	err := s.admit(r, "watch")
-	var wr *watcher
-	if err == nil {
-		wr, err = s.newWatcher(r)
-	}
-	if err != nil {
-		code, body := failure(err)
-		s.note(r, "watch", code)
-		send(w, code, body)
-		return
-	}
-	defer s.store.leave()
-	s.note(r, "watch", http.StatusOK)
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusOK)
-	wr.out, wr.flush = json.NewEncoder(w), http.NewResponseController(w).Flush
-	ctx := r.Context()
-	if wr.duration > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, wr.duration)
-		defer cancel()
-	}
-	// An error means that the client has gone, or that the watch has lasted for its duration.
-	_ = wr.run(ctx)
-}
-
-// newWatcher checks what the client asks for, as kube-apiserver does, and takes up position.
-func (s *Server) newWatcher(r *http.Request) (*watcher, error) {
-	rules, query := s.current(), r.URL.Query()
-	c, err := scopeOf(r)
-	if err != nil {
-		return nil, err
-	}
-	version := int64(0)
+// newWatcher checks what the client asks for, as kube-apiserver does, and counts the watcher.
+func (s *Server) newWatcher(r *http.Request, c scope, rules rules) (*watcher, error) {
+	query := r.URL.Query()
+	wr := &watcher{server: s, scope: c, rules: rules}
 	if text := query.Get("resourceVersion"); text != "" {
-		if version, err = strconv.ParseInt(text, 10, 64); err != nil || version < 0 {
+		version, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || version < 0 {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("Invalid value: %q: resourceVersion", text))
 		}
+		wr.version = version
 	}
 	streamed, err := streamsList(query, rules.watchList)
 	if err != nil {
 		return nil, err
 	}
-	wr := &watcher{scope: c, store: s.store, version: version, duration: rules.duration, end: streamed}
-	if query.Get("allowWatchBookmarks") == "true" {
-		wr.bookmark = rules.bookmarks
+	if query.Get("allowWatchBookmarks") != "true" {
+		wr.rules.bookmarks = 0
 	}
-	if limit, err := strconv.Atoi(query.Get("timeoutSeconds")); err == nil && limit > 0 {
-		if d := time.Duration(limit) * time.Second; wr.duration == 0 || d < wr.duration {
-			wr.duration = d
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watches++
+	wr.ends = s.ends
+	if streamed || wr.version == 0 {
+		wr.version = s.objects.version
+		for _, object := range s.objects.list(c) {
+			wr.first = append(wr.first, watch.Event{Type: watch.Added, Object: object})
 		}
 	}
-	s.store.enter(wr, streamed || version == 0)
+	if streamed {
+		wr.first = append(wr.first, wr.bookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"}))
+	}
+	for _, c := range s.objects.history {
+		if c.version <= wr.version {
+			wr.seen++
+		}
+	}
+	wr.expired = wr.version < s.objects.compacted
 	return wr, nil
 }
 
@@ -93,145 +73,100 @@ func streamsList(query url.Values, mode WatchList) (bool, error) {
 	if query.Get("sendInitialEvents") != "true" || mode == WatchListUnknown {
 		return false, nil
 	}
-	refusal := ""
-	switch {
-	case mode == WatchListRefused:
-		refusal = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
-	case query.Get("resourceVersionMatch") != string(metav1.ResourceVersionMatchNotOlderThan):
-		refusal = "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-	default:
+	if mode == WatchListServed {
 		return true, nil
 	}
 	return false, &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
-		Message: `ListOptions.meta.k8s.io "" is invalid: ` + refusal,
+		Message: `ListOptions.meta.k8s.io "" is invalid: sendInitialEvents: Forbidden: ` +
+			`sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled`,
 	}}
 }
 
-// enter counts the watcher, and gives it the current objects or its place in the history.
-func (s *store) enter(wr *watcher, whole bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open++
-	wr.epoch = s.epoch
-	if whole {
-		wr.initial, wr.version = s.listLocked(wr.scope), s.version
-	}
-	wr.expired = wr.version < s.compacted
-}
-
-func (s *store) leave() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open--
-}
-
-// since returns what happened after a version, and a channel that is closed when there is more.
-func (s *store) since(version int64) ([]change, int64, <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	from := len(s.history)
-	for from > 0 && s.history[from-1].version > version {
-		from--
-	}
-	return s.history[from:len(s.history):len(s.history)], max(version, s.version), s.more
-}
-
-func (w *watcher) run(ctx context.Context) error {
-	if err := w.begin(); err != nil || w.expired {
-		return err
+// run sends events until the watch ends.
+func (w *watcher) run(ctx context.Context, to http.ResponseWriter) error {
+	defer w.leave()
+	if w.rules.duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, w.rules.duration)
+		defer cancel()
 	}
 	var bookmarks <-chan time.Time
-	if w.bookmark > 0 {
-		bookmarks = time.Tick(w.bookmark)
+	if w.rules.bookmarks > 0 {
+		bookmarks = time.Tick(w.rules.bookmarks)
 	}
+	out, flush := json.NewEncoder(to), http.NewResponseController(to).Flush
 	for {
-		changes, version, more := w.store.since(w.version)
-		// Nothing is sent after the end of the watches, so that tests can rely on it.
-		select {
-		case <-w.epoch.over:
-			if w.epoch.expired {
-				return w.expire()
-			}
-			return nil
-		default:
-		}
-		if err := w.sendChanges(changes); err != nil {
-			return err
-		}
-		w.version = version
-		select {
-		case <-more:
-		case <-w.epoch.over:
-		case <-bookmarks:
-			if err := w.mark(nil); err != nil {
+		events, more := w.next()
+		for _, e := range events {
+			if err := out.Encode(metav1.WatchEvent{Type: string(e.Type), Object: runtime.RawExtension{Object: e.Object}}); err != nil {
 				return err
 			}
+		}
+		if err := flush(); err != nil || more == nil {
+			return err
+		}
+		select {
+		case <-more:
+		case <-bookmarks:
+			w.first = append(w.first, w.bookmark(nil))
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// begin sends the headers, the existing objects, and, if requested, a bookmark after them.
-func (w *watcher) begin() error {
-	if w.expired {
-		return w.expire()
-	}
-	for _, object := range w.initial {
-		if err := w.send(watch.Added, object); err != nil {
-			return err
-		}
-	}
-	if w.end {
-		return w.mark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-	}
-	return w.flush()
+func (w *watcher) leave() {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	w.server.watches--
 }
 
-// sendChanges sends changes as they look from within the scope: an object that no longer matches is
+// next returns what is sent now, and a channel that is closed when there may be more, nil if the watch ends.
+func (w *watcher) next() (events []watch.Event, more <-chan struct{}) {
+	s := w.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// Nothing is sent after the end of the watches, so that tests can rely on it.
+	ended := w.ends != s.ends
+	if w.expired || ended && s.expired {
+		status := statusOf(apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d", w.version)))
+		return []watch.Event{{Type: watch.Error, Object: status}}, nil
+	}
+	if ended {
+		return nil, nil
+	}
+	events, w.first = w.first, nil
+	for _, c := range s.objects.history[w.seen:] {
+		if e, ok := w.scope.event(c); ok {
+			events = append(events, e)
+		}
+	}
+	w.seen, w.version = len(s.objects.history), max(w.version, s.objects.version)
+	return events, s.changed
+}
+
+// event returns how a change looks from within the scope, false if it cannot be seen: an object that no longer matches is
 // a deleted one.
-func (w *watcher) sendChanges(changes []change) error {
-	for _, c := range changes {
-		was, is := w.scope.matches(c.old), w.scope.matches(c.new)
-		var err error
-		switch {
-		case is && was:
-			err = w.send(watch.Modified, c.new)
-		case is:
-			err = w.send(watch.Added, c.new)
-		case was:
-			// The object as it was, at the version of its end.
-			last := c.old.DeepCopy()
-			last.ResourceVersion = strconv.FormatInt(c.version, 10)
-			err = w.send(watch.Deleted, last)
-		}
-		if err != nil {
-			return err
-		}
+func (c scope) event(of change) (watch.Event, bool) {
+	was, is := c.matches(of.old), c.matches(of.new)
+	switch {
+	case is && was:
+		return watch.Event{Type: watch.Modified, Object: of.new}, true
+	case is:
+		return watch.Event{Type: watch.Added, Object: of.new}, true
+	case was:
+		// The object as it was, at the version of its end.
+		last := of.old.DeepCopy()
+		last.ResourceVersion = strconv.FormatInt(of.version, 10)
+		return watch.Event{Type: watch.Deleted, Object: last}, true
 	}
-	return nil
+	return watch.Event{}, false
 }
 
-func (w *watcher) mark(annotations map[string]string) error {
-	return w.send(watch.Bookmark, &discoveryv1.EndpointSlice{
-		TypeMeta:   metav1.TypeMeta{APIVersion: discoveryv1.SchemeGroupVersion.String(), Kind: "EndpointSlice"},
+func (w *watcher) bookmark(annotations map[string]string) watch.Event {
+	return watch.Event{Type: watch.Bookmark, Object: &discoveryv1.EndpointSlice{
+		TypeMeta:   kind,
 		ObjectMeta: metav1.ObjectMeta{ResourceVersion: strconv.FormatInt(w.version, 10), Annotations: annotations},
-	})
-}
-
-func (w *watcher) expire() error {
-	_, status := failure(apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d", w.version)))
-	return w.send(watch.Error, status)
-}
-
-func (w *watcher) send(kind watch.EventType, object any) error {
-	raw, err := json.Marshal(object)
-	if err != nil {
-		return err
-	}
-	if err := w.out.Encode(metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: raw}}); err != nil {
-		return err
-	}
-	return w.flush()
+	}}
 }
