@@ -13,20 +13,20 @@ type backend struct {
 	// The fields below are from an SRV record.
 	host string
 	port uint16
-	SRV
+	preference
 }
 
 func (b backend) equal(o backend) bool {
-	return b.host == o.host && b.port == o.port && b.SRV == o.SRV && slices.Equal(b.addrs, o.addrs)
+	return b.host == o.host && b.port == o.port && b.preference == o.preference && slices.Equal(b.addrs, o.addrs)
 }
 
 func (b backend) compare(o backend) int {
 	return cmp.Or(
-		cmp.Compare(b.Priority, o.Priority),
+		cmp.Compare(b.priority, o.priority),
 		cmp.Compare(b.host, o.host),
 		cmp.Compare(b.port, o.port),
 		slices.CompareFunc(b.addrs, o.addrs, netip.Addr.Compare),
-		cmp.Compare(b.Weight, o.Weight),
+		cmp.Compare(b.weight, o.weight),
 	)
 }
 
@@ -88,7 +88,7 @@ func (a addresses) backends(f Family) []backend {
 
 // highestPriority returns the backends of the best priority of a list sorted by priority.
 func highestPriority(list []backend) []backend {
-	worse := slices.IndexFunc(list, func(b backend) bool { return b.Priority != list[0].Priority })
+	worse := slices.IndexFunc(list, func(b backend) bool { return b.priority != list[0].priority })
 	if worse < 0 {
 		return list
 	}

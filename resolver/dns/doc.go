@@ -95,6 +95,6 @@
 //
 // # etcd
 //
-// DiscoverEtcd and FollowEtcd find the endpoints of an etcd cluster by its _etcd-client-ssl._tcp
-// and _etcd-client._tcp records.
+// DiscoverEtcd finds the endpoints of an etcd cluster by its _etcd-client-ssl._tcp and
+// _etcd-client._tcp records.
 package dns

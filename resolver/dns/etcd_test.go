@@ -4,10 +4,7 @@ import (
 	"context"
 	"net"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -76,57 +73,4 @@ func TestDiscoverEtcd(t *testing.T) {
 	cancel()
 	_, err = DiscoverEtcd(canceled, "example.com", EtcdConfig{Config: Config{Resolver: newScript()}})
 	require.ErrorIs(t, err, context.Canceled)
-}
-
-// setter records the endpoints that are set.
-type setter struct {
-	mu  sync.Mutex
-	got []string
-}
-
-func (s *setter) SetEndpoints(endpoints ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.got = append(s.got, strings.Join(endpoints, " "))
-}
-
-func (s *setter) all() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]string(nil), s.got...)
-}
-
-func TestFollowEtcd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const secure = "_etcd-client-ssl._tcp.example.com"
-		s, client := newScript(), &setter{}
-		s.fails("_etcd-client._tcp.example.com", errNoSuchHost)
-		s.fails(secure, errServerFailure)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() {
-			done <- FollowEtcd(ctx, "example.com", EtcdConfig{Config: Config{Resolver: s}}, client)
-		}()
-		time.Sleep(time.Minute)
-		require.Empty(t, client.all())
-		s.hasSRV(secure, srvRecord("etcd0.example.com.", 2379, 0, 0))
-		time.Sleep(time.Minute)
-		require.Equal(t, []string{"https://etcd0.example.com.:2379"}, client.all())
-		s.hasSRV(secure, srvRecord("etcd0.example.com.", 2379, 0, 0), srvRecord("etcd1.example.com.", 2379, 0, 0))
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
-		require.Equal(t, []string{
-			"https://etcd0.example.com.:2379", "https://etcd0.example.com.:2379 https://etcd1.example.com.:2379",
-		}, client.all())
-		s.hasSRV("_etcd-client._tcp.example.com", srvRecord("etcd0.example.com.", 2379, 0, 0))
-		for _, err := range []error{errServerFailure, errNoSuchHost} {
-			s.fails(secure, err)
-			time.Sleep(time.Hour)
-			require.Len(t, client.all(), 2, "the client keeps its endpoints")
-		}
-		cancel()
-		require.ErrorIs(t, <-done, context.Canceled)
-	})
-	require.EqualError(t, FollowEtcd(t.Context(), "example.com", EtcdConfig{}, nil), "dns: the client is nil")
-	require.Error(t, FollowEtcd(t.Context(), "a..b", EtcdConfig{}, &setter{}))
 }

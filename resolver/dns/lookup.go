@@ -20,7 +20,7 @@ func isNotFound(err error) bool {
 	return ok && d.IsNotFound
 }
 
-// client looks up names for one Builder or discovery.
+// client looks up names for one Builder, or for DiscoverEtcd.
 type client struct {
 	Config
 	server  string // of Config.Server, as an address

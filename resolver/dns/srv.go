@@ -21,28 +21,16 @@ import (
 // sends their addresses with the records.
 const atOnce = 8
 
-// SRV holds the priority and weight of an SRV record (RFC 2782).
-type SRV struct {
-	// Priority is best if lowest.
-	Priority uint16
-	// Weight is the share of calls within a priority, relative to other weights.
-	Weight uint16
-}
-
-type srvKey struct{}
-
-// SRVOf returns the priority and weight of an endpoint's SRV record, and false if it has none. The
-// quorate_* policies use both, see balancer.SetWeight and balancer.SetPriority.
-func SRVOf(e resolver.Endpoint) (SRV, bool) {
-	s, ok := e.Attributes.Value(srvKey{}).(SRV)
-	return s, ok
+// preference is the priority and weight of an SRV record (RFC 2782).
+type preference struct {
+	priority uint16 // best if lowest
+	weight   uint16 // the share of calls within a priority, relative to other weights
 }
 
 // annotate returns e with priority and weight. RFC 2782 gives a weight of zero a very small share
 // if others have more; that is the least weight of package balancer.
-func (s SRV) annotate(e resolver.Endpoint) resolver.Endpoint {
-	e.Attributes = e.Attributes.WithValue(srvKey{}, s)
-	return balancer.SetPriority(balancer.SetWeight(e, uint32(s.Weight)), uint32(s.Priority))
+func (p preference) annotate(e resolver.Endpoint) resolver.Endpoint {
+	return balancer.SetPriority(balancer.SetWeight(e, uint32(p.weight)), uint32(p.priority))
 }
 
 // targets returns a backend for each SRV record whose target has addresses, and the error of one whose lookup failed.
@@ -74,14 +62,14 @@ func (l *lookup) targets(ctx context.Context, server string, records []*net.SRV,
 		// up.
 		slices.SortFunc(of.all, netip.Addr.Compare)
 		a.backends = append(a.backends, backend{
-			addrs: of.all, host: host, port: r.Port, SRV: SRV{Priority: r.Priority, Weight: r.Weight},
+			addrs: of.all, host: host, port: r.Port, preference: preference{priority: r.Priority, weight: r.Weight},
 		})
 	}
 	slices.SortFunc(a.backends, backend.compare)
 	var merged []backend // several records of one target are one endpoint with their weights together
 	for _, b := range slices.CompactFunc(a.backends, backend.equal) {
-		if last := len(merged) - 1; last >= 0 && merged[last].key() == b.key() && merged[last].Priority == b.Priority {
-			merged[last].Weight += min(b.Weight, math.MaxUint16-merged[last].Weight)
+		if last := len(merged) - 1; last >= 0 && merged[last].key() == b.key() && merged[last].priority == b.priority {
+			merged[last].weight += min(b.weight, math.MaxUint16-merged[last].weight)
 			continue
 		}
 		merged = append(merged, b)

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/balancer"
@@ -40,13 +39,9 @@ func TestSRV(t *testing.T) {
 		everything := follow(t, newBuilder(t, Config{Resolver: s, Backups: true, Family: FamilyIPv4}), "dns:///"+srvName)
 		cc.requireLists(t, "10.0.0.1:1,[2001:db8::1]:1 10.0.0.2:2,10.0.0.3:2")
 		cc.requireErrors(t)
-		weight, ok := SRVOf(cc.endpoints()[0])
-		require.True(t, ok)
-		require.Equal(t, SRV{Priority: 10, Weight: 70}, weight)
+		require.EqualValues(t, 10, balancer.PriorityOf(cc.endpoints()[0]))
 		require.EqualValues(t, 70, balancer.WeightOf(cc.endpoints()[0]))
 		require.EqualValues(t, 30, balancer.WeightOf(cc.endpoints()[1]))
-		_, ok = SRVOf(resolver.Endpoint{})
-		require.False(t, ok)
 		require.Len(t, s.times("a.svc."), 2, "once per builder")
 
 		everything.requireLists(t, "10.0.0.1:1 10.0.0.2:2,10.0.0.3:2 10.0.0.9:9")
