@@ -65,7 +65,7 @@ func ExampleCheck() {
 	fmt.Println(err)
 	// Output:
 	// ping 4 after 40s
-	// keepalive: too_many_pings: while no call is under way the client pings every 10s (Client.Time) and the server allows a ping every 2h0m0s (because Server.PermitWithoutStream is false): it ends the connection at the 4th ping in a row, 40s after the last traffic; grpc-go then doubles Client.Time and loses 10 connections until the server is content; set Client.PermitWithoutStream to false and Client.Time to at least 5m0s, or Server.PermitWithoutStream to true and Server.MinTime to at most 10s
+	// keepalive: too_many_pings: while no call is under way the client pings every 10s (Client.Time) and the server allows a ping every 2h0m0s (because Server.PermitWithoutStream is false): it ends the connection at the 4th ping in a row, 40s after the last traffic; set Client.PermitWithoutStream to false and Client.Time to at least 5m0s, or Server.PermitWithoutStream to true and Server.MinTime to at most 10s
 }
 
 // A preset is changed, and checked again.

@@ -57,10 +57,6 @@ type TooManyPingsError struct {
 	// After a call it may come one ping sooner.
 	Pings int
 	After time.Duration
-
-	// Connections is how many connections in a row a client loses in this way until
-	// it has learned: grpc-go doubles Client.Time after each.
-	Connections int
 }
 
 // Error explains the reason and how to fix it.
@@ -72,9 +68,6 @@ func (e *TooManyPingsError) Error() string {
 	text := fmt.Sprintf("keepalive: too_many_pings: %s the client pings every %v (Client.Time) and the server allows a ping every %v (%s): "+
 		"it ends the connection at the %dth ping in a row, %v after the last traffic%s",
 		where, e.Client.Time, e.Allowed, e.rule(), e.Pings, e.After, costs)
-	if e.Connections > 1 {
-		text += fmt.Sprintf("; grpc-go then doubles Client.Time and loses %d connections until the server is content", e.Connections)
-	}
 	return text + "; " + e.advice()
 }
 
@@ -114,20 +107,8 @@ func checkPings(c Client, s Server) error {
 		}
 		return &TooManyPingsError{
 			Client: c, Server: s, Stream: stream,
-			Allowed: s.allowed(stream), Pings: pings, After: after, Connections: closesUntilAccepted(c, s, stream),
+			Allowed: s.allowed(stream), Pings: pings, After: after,
 		}
 	}
 	return nil
-}
-
-// closesUntilAccepted counts the GOAWAYs after which a client has doubled its Time often enough.
-func closesUntilAccepted(c Client, s Server, stream bool) int {
-	n := 0
-	for {
-		if _, _, tooMany := idleUntilGoAway(c, s, stream); !tooMany {
-			return n
-		}
-		n++
-		c.Time *= 2
-	}
 }

@@ -130,27 +130,6 @@ func requireGoAway(t *testing.T, pair keepalive.Pair, latency time.Duration, pre
 	assert.WithinRange(t, goAways[0], begin.Add(predicted.After-4*latency), begin.Add(predicted.After+20*latency))
 }
 
-// TestConnectionsUntilTheServerAcceptsPings lets grpc-go learn by doubling, and counts.
-func TestConnectionsUntilTheServerAcceptsPings(t *testing.T) {
-	pair := tooFrequent
-	pair.Server = keepalive.Server{MinTime: time.Minute, PermitWithoutStream: true}
-	var predicted *keepalive.TooManyPingsError
-	require.ErrorAs(t, pair.Validate(), &predicted)
-	assert.Equal(t, 3, predicted.Connections)
-
-	synctest.Test(t, func(t *testing.T) {
-		p := newPipeNet(0)
-		dial, server := rawOptions(pair)
-		conn := p.serve(t, service{}, dial, server)
-		for range 10 {
-			connect(t, conn)
-			time.Sleep(10 * time.Minute)
-		}
-		assert.Len(t, p.tooManyPings(), predicted.Connections)
-		assert.EqualValues(t, predicted.Connections+1, p.dials.Load())
-	})
-}
-
 // TestCallsCanceledAtOnce shows the gap that Check documents, and what closes it.
 func TestCallsCanceledAtOnce(t *testing.T) {
 	open, closed := keepalive.Etcd().Pair(), keepalive.Etcd().Pair()

@@ -62,7 +62,7 @@ func TestValidate(t *testing.T) {
 			pair: keepalive.Pair{Client: client{Time: 10 * s}},
 			want: []string{
 				"while a call is under way the client pings every 10s", "every 5m0s (grpc's default Server.MinTime)", "the call fails with Unavailable",
-				"loses 5 connections", "set Client.Time to at least 5m0s, or Server.MinTime to at most 10s",
+				"set Client.Time to at least 5m0s, or Server.MinTime to at most 10s",
 			},
 		},
 		"idle pings forbidden, others allowed": {
