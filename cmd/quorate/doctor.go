@@ -95,9 +95,7 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 			return fmt.Errorf("--discovery-srv: %w", cmp.Or(context.Cause(cmd.Context()), err))
 		}
 	}
-	config := doctor.Config{Client: cfg, Timeout: limit, Cluster: f.cluster, Hash: f.hash, Progress: func(waiting []string) {
-		cmd.PrintErrln("waiting for " + strings.Join(waiting, ", "))
-	}}
+	config := doctor.Config{Client: cfg, Timeout: limit, Cluster: f.cluster, Hash: f.hash}
 	ctx, stop := cli.WhileRead(cmd.Context(), cmd.OutOrStdout())
 	defer stop()
 	last := "nothing" // so that the first report is printed

@@ -94,10 +94,8 @@ func (f *topFlags) run(cmd *cobra.Command) error {
 	}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
-	keys, release := keyboard(cmd.InOrStdin())
-	defer release()
 	last, err := tea.NewProgram(top.NewScreen(ctx, source, f.interval),
-		tea.WithContext(ctx), tea.WithInput(keys), tea.WithOutput(out), tea.WithoutSignalHandler()).Run()
+		tea.WithContext(ctx), tea.WithOutput(out), tea.WithoutSignalHandler()).Run()
 	switch {
 	case err != nil && cmd.Context().Err() != nil:
 		return context.Cause(cmd.Context())
@@ -105,19 +103,6 @@ func (f *topFlags) run(cmd *cobra.Command) error {
 		return cli.SignalError{Signal: os.Interrupt}
 	}
 	return err
-}
-
-// keyboard returns the terminal that keys come from, and what ends it: that of the session if standard
-// input is none, as in a script, or nil.
-func keyboard(in io.Reader) (keys io.Reader, release func()) {
-	if f, ok := in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return in, func() {}
-	}
-	tty, err := os.Open("/dev/tty")
-	if err != nil {
-		return nil, func() {}
-	}
-	return tty, func() { _ = tty.Close() } // it was read
 }
 
 // source returns where snapshots come from, and what ends it.

@@ -27,8 +27,6 @@ type Config struct {
 	Cluster bool
 	// Hash compares the data of the members at one revision: each reads its whole database.
 	Hash bool
-	// Progress, if set, is called with the steps that have not ended: after a second, and each second in which they have changed.
-	Progress func(waiting []string)
 	// Collect, if set, is called with what each member answered, one file at a time.
 	Collect func(File)
 	// Settle is the pause before what may pass, such as an election, is looked at again.
@@ -65,21 +63,21 @@ func Examine(ctx context.Context, cfg Config) (Report, error) {
 		all = append(all, newVisit(cfg, ep))
 	}
 	begin := len(all)
-	withProgress(cfg, all, func(v *visit) { v.examine(ctx) })
+	each(all, func(v *visit) { v.examine(ctx) })
 	advertised := advertisedURLs(cfg, all)
 	for _, a := range advertised {
 		if a.visit != nil {
 			all = append(all, a.visit)
 		}
 	}
-	withProgress(cfg, all[begin:], func(v *visit) { v.examine(ctx) })
+	each(all[begin:], func(v *visit) { v.examine(ctx) })
 	if unsettled(all) {
 		_ = pause.For(ctx, cfg.Settle)
-		withProgress(cfg, all, func(v *visit) { v.again(ctx) })
+		each(all, func(v *visit) { v.again(ctx) })
 	}
 	if cfg.Hash {
 		revision := commonRevision(all)
-		withProgress(cfg, all, func(v *visit) { v.askHash(ctx, revision) })
+		each(all, func(v *visit) { v.askHash(ctx, revision) })
 	}
 	for _, v := range all {
 		if cfg.Collect != nil {
@@ -96,34 +94,7 @@ func Examine(ctx context.Context, cfg Config) (Report, error) {
 	return newReport(shown, diagnose(cfg, all, advertised)), nil
 }
 
-// withProgress does something for all visits at the same time, and reports the pending steps when they change.
-func withProgress(cfg Config, visits []*visit, do func(*visit)) {
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		each(visits, do)
-	}()
-	tick := time.Tick(time.Second)
-	var last []string
-	for {
-		select {
-		case <-ended:
-			return
-		case <-tick:
-		}
-		var waiting []string
-		for _, v := range visits {
-			if s := v.doing.Load(); s != nil {
-				waiting = append(waiting, v.endpoint.String()+": "+string(*s))
-			}
-		}
-		if cfg.Progress != nil && len(waiting) > 0 && !slices.Equal(waiting, last) {
-			cfg.Progress(waiting)
-		}
-		last = waiting
-	}
-}
-
+// each does something for all visits at the same time.
 func each(visits []*visit, do func(*visit)) {
 	var wg sync.WaitGroup
 	for _, v := range visits {

@@ -51,7 +51,7 @@ func (d *diagnosis) failure(v *visit) {
 		}
 		d.finding(v, Error, AuthRefused, "check --user and --password; as root: etcdctl user get "+quoted(v.cfg.Client.Username),
 			"the user %q is refused: %s", v.cfg.Client.Username, message(v.err))
-	case stepStatus, stepNone, stepHTTP, stepReads, stepHash:
+	case stepStatus, stepNone:
 		d.rpcFailure(v, address)
 	}
 }
@@ -210,7 +210,7 @@ func (d *diagnosis) silent(v *visit) {
 func (d *diagnosis) closed(v *visit, address string) {
 	run, cause := "curl "+quoted(address), ""
 	var record tls.RecordHeaderError
-	switch _, banner, _ := strings.Cut(message(v.web.err), "malformed HTTP response "); {
+	switch {
 	case v.web.server != "":
 		run, cause = "use the port of --listen-client-urls, usually 2379", "this is etcd, and speaks no gRPC here: the port is for peers or metrics (--listen-peer-urls, --listen-metrics-urls)"
 	case v.web.status > http.StatusInternalServerError:
@@ -219,10 +219,8 @@ func (d *diagnosis) closed(v *visit, address string) {
 		cause = "the server speaks HTTP, and no gRPC: it is no etcd, or a proxy that does not pass gRPC on"
 	case errors.As(v.err, &record):
 		cause = fmt.Sprintf("the server speaks neither TLS nor HTTP: it is no etcd (it answers %q)", record.RecordHeader)
-	case banner != "":
-		cause = "the server speaks neither gRPC nor HTTP: it is no etcd (it answers " + banner + ")"
 	default:
-		run, cause = "on the member: systemctl status etcd; journalctl -u etcd", "connections are accepted and closed at once: a proxy whose member is down, or no etcd ("+message(v.err)+")"
+		run, cause = "on the member: systemctl status etcd; journalctl -u etcd", "connections are accepted, and closed or answered with neither gRPC nor HTTP: a proxy whose member is down, or no etcd ("+message(v.err)+")"
 	}
 	d.finding(v, Error, Closed, run, "%s", cause)
 }

@@ -26,7 +26,7 @@ func (v *visit) askHash(ctx context.Context, revision int64) {
 	if v.status == nil || v.failed != stepNone {
 		return
 	}
-	v.do(ctx, stepHash, func(ctx context.Context) {
+	v.within(ctx, func(ctx context.Context) {
 		v.hash, v.hashErr = pb.NewMaintenanceClient(v.conn).HashKV(v.signed(ctx), &pb.HashKVRequest{Revision: revision})
 	})
 }

@@ -84,9 +84,9 @@ func (v *visit) again(ctx context.Context) {
 		return
 	}
 	v.behind = v.status
-	v.do(ctx, stepStatus, v.askStatus)
+	v.within(ctx, v.askStatus)
 	if v.failed == stepNone && v.readErr != nil {
-		v.do(ctx, stepReads, v.readAll)
+		v.within(ctx, v.readAll)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -20,7 +19,7 @@ import (
 	"github.com/quorate/quorate/internal/proxy"
 )
 
-// step is a step of examining an endpoint.
+// step is a step of examining an endpoint that may fail.
 type step string
 
 const (
@@ -28,11 +27,8 @@ const (
 	stepName      step = "name"
 	stepTCP       step = "tcp"
 	stepTLS       step = "tls"
-	stepHTTP      step = "http"
 	stepAuth      step = "auth"
 	stepStatus    step = "status"
-	stepReads     step = "reads"
-	stepHash      step = "hash"
 	samples            = 3 // reads, of which the fastest counts
 	readKey            = "health"
 	maxAdvertised      = 32
@@ -47,7 +43,6 @@ type visit struct {
 
 	// member is the one that advertises the URL; nil for an endpoint.
 	member *pb.Member
-	doing  atomic.Pointer[step] // nil when all are done
 
 	failed step // the first step that failed, and why
 	err    error
@@ -112,40 +107,29 @@ func (v *visit) fail(s step, err error) { v.failed, v.err = s, err }
 // examine does one step after the other. It sends HTTP requests and calls at the same time, so that an endpoint that
 // answers neither takes one timeout.
 func (v *visit) examine(ctx context.Context) {
-	var http sync.WaitGroup
-	for _, s := range []struct {
-		step
-		do func(context.Context)
-	}{
-		{stepName, v.findName},
-		{stepTCP, v.findServer},
-		{stepTLS, v.shakeHands},
-		{stepAuth, v.authenticate},
-		{stepStatus, v.askStatus},
-		{stepReads, v.readAll},
-	} {
-		if s.step == stepAuth {
-			http.Go(func() {
-				ctx, cancel := context.WithTimeout(ctx, v.cfg.Timeout)
-				defer cancel()
-				v.askWeb(ctx)
-			})
-		}
-		v.do(ctx, s.step, s.do)
-		if v.failed != stepNone {
-			break
-		}
+	v.steps(ctx, v.findName, v.findServer, v.shakeHands)
+	if v.failed == stepNone {
+		var http sync.WaitGroup
+		http.Go(func() { v.within(ctx, v.askWeb) })
+		v.steps(ctx, v.authenticate, v.askStatus, v.readAll)
+		http.Wait()
 	}
-	v.do(ctx, stepHTTP, func(context.Context) { http.Wait() })
 	if v.failed == stepTLS || (v.failed == stepStatus || v.failed == stepAuth) && !timedOut(v.err) {
-		v.do(ctx, v.failed, v.findLanguage)
+		v.within(ctx, v.findLanguage)
 	}
 }
 
-// do executes a step within its timeout.
-func (v *visit) do(ctx context.Context, s step, do func(context.Context)) {
-	v.doing.Store(&s)
-	defer v.doing.Store(nil)
+// steps executes one after the other, until one fails.
+func (v *visit) steps(ctx context.Context, all ...func(context.Context)) {
+	for _, do := range all {
+		if v.failed == stepNone {
+			v.within(ctx, do)
+		}
+	}
+}
+
+// within executes a step within its timeout.
+func (v *visit) within(ctx context.Context, do func(context.Context)) {
 	ctx, cancel := context.WithTimeout(ctx, v.cfg.Timeout)
 	defer cancel()
 	do(ctx)

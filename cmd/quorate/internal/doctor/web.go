@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -84,10 +83,7 @@ func skew(date, sent, received time.Time) time.Duration {
 func (v *visit) request(ctx context.Context, secure *tls.Config, path string) (a answer) {
 	scheme := "http"
 	transport := &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			conn, err := v.dial(ctx)
-			return &askingConn{Conn: conn, asked: make(chan struct{})}, err
-		},
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return v.dial(ctx) },
 		DisableKeepAlives: true,
 	}
 	if secure != nil {
@@ -111,29 +107,6 @@ func (v *visit) request(ctx context.Context, secure *tls.Config, path string) (a
 	a.wantsTLS = a.status == http.StatusBadRequest && bytes.Contains(a.body, []byte(tlsWanted))
 	a.date, _ = http.ParseTime(resp.Header.Get("Date")) // zero without one
 	return a
-}
-
-// askingConn reads nothing before something was written: what a server says first, as SSH does, is then its
-// answer for [http.Transport].
-type askingConn struct {
-	net.Conn
-	once  sync.Once
-	asked chan struct{}
-}
-
-func (c *askingConn) Read(b []byte) (int, error) {
-	<-c.asked
-	return c.Conn.Read(b)
-}
-
-func (c *askingConn) Write(b []byte) (int, error) {
-	defer c.once.Do(func() { close(c.asked) })
-	return c.Conn.Write(b)
-}
-
-func (c *askingConn) Close() error {
-	defer c.once.Do(func() { close(c.asked) })
-	return c.Conn.Close()
 }
 
 // p99 returns a bound of 99 % of what a histogram of Prometheus counts, in milliseconds; 0 without one.

@@ -37,7 +37,7 @@ func (p *Processes) Snapshot(ctx context.Context) Snapshot {
 	}
 	wg.Wait()
 	s := Snapshot{At: time.Now(), Members: []Member{}} // [] in JSON
-	shapes := map[string]*tally{}
+	shapes := map[string]*Method{}
 	now := map[string]introspect.Report{}
 	for i, url := range p.URLs {
 		if errs[i] != nil {
@@ -75,9 +75,6 @@ func (p *Processes) ask(ctx context.Context, url string) (report introspect.Repo
 	return report, nil
 }
 
-// tally sums up calls of one shape.
-type tally struct{ ended, seconds, perSecond, failing, p99 float64 }
-
 // count is the completed and failed work of an endpoint.
 type count struct{ ended, failed, seconds float64 }
 
@@ -89,7 +86,7 @@ func (c count) minus(o count) count {
 }
 
 // add adds a report; before is the one before it, the zero Report if there is none.
-func (s *Snapshot) add(now, before introspect.Report, shapes map[string]*tally) {
+func (s *Snapshot) add(now, before introspect.Report, shapes map[string]*Method) {
 	elapsed := now.At.Sub(before.At).Seconds()
 	if before.At.IsZero() || elapsed <= 0 || before.Process != now.Process {
 		before, elapsed = introspect.Report{}, 0
@@ -110,18 +107,19 @@ func (s *Snapshot) add(now, before introspect.Report, shapes map[string]*tally) 
 			for _, w := range ep.Work {
 				key := c.Name + "\x00" + ep.Name + "\x00" + w.Shape
 				did := count{float64(w.Ended), float64(w.Failed), w.Seconds}.minus(past[key])
-				t := shapes[w.Shape]
-				if t == nil {
-					t = &tally{}
-					shapes[w.Shape] = t
+				sum := shapes[w.Shape]
+				if sum == nil {
+					sum = &Method{Shape: w.Shape}
+					shapes[w.Shape] = sum
 				}
-				t.p99 = max(t.p99, w.P99Seconds)
+				sum.P99MS = max(sum.P99MS, milliseconds(w.P99Seconds))
 				if elapsed == 0 {
 					continue
 				}
 				m.Rate += did.ended / elapsed
-				t.ended, t.seconds = t.ended+did.ended, t.seconds+did.seconds
-				t.perSecond, t.failing = t.perSecond+did.ended/elapsed, t.failing+did.failed/elapsed
+				sum.Rate += did.ended / elapsed
+				sum.Failed += did.failed / elapsed
+				sum.busy += did.seconds / elapsed
 			}
 			s.Members = append(s.Members, m)
 		}
@@ -169,13 +167,12 @@ func nonEmpty(texts ...string) []string {
 	return slices.DeleteFunc(texts, func(t string) bool { return t == "" })
 }
 
-func (s *Snapshot) addMethods(shapes map[string]*tally) {
-	for shape, t := range shapes {
-		m := Method{Shape: shape, Rate: t.perSecond, Failed: t.failing, P99MS: milliseconds(t.p99)}
-		if t.ended > 0 {
-			m.MeanMS = milliseconds(t.seconds / t.ended)
+func (s *Snapshot) addMethods(shapes map[string]*Method) {
+	for _, m := range shapes {
+		if m.Rate > 0 {
+			m.MeanMS = milliseconds(m.busy / m.Rate)
 		}
-		s.Methods = append(s.Methods, m)
+		s.Methods = append(s.Methods, *m)
 	}
 	slices.SortFunc(s.Methods, func(a, b Method) int {
 		return cmp.Or(cmp.Compare(b.Rate, a.Rate), strings.Compare(a.Shape, b.Shape))

@@ -51,6 +51,8 @@ type Method struct {
 	Failed float64 `json:"failed_per_second"`
 	MeanMS float64 `json:"mean_ms"`
 	P99MS  float64 `json:"p99_ms"` // the highest of the clients
+
+	busy float64 // seconds of calls in a second
 }
 
 // Call is an attempt in flight.

@@ -189,7 +189,7 @@ func TestRenderChannels(t *testing.T) {
 			require.NoError(t, json.Unmarshal(answer.Body.Bytes(), &report))
 			report.Process = introspect.Process{Program: "web", Host: "h", PID: 1}
 			var s Snapshot
-			s.add(report, introspect.Report{}, map[string]*tally{})
+			s.add(report, introspect.Report{}, map[string]*Method{})
 			assert.Equal(t, tt.want, cut(s.Text(), tt.width))
 		})
 	}
