@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -260,24 +261,18 @@ func (v *view) delta(ctx context.Context, before *snapshot) error {
 // compare returns the keys of a tree that are not in a sorted list, and those of the list whose
 // revision is another one.
 func compare(t *tree, names []item) (gone, changed []string) {
-	i := 0
+	for _, n := range names {
+		if it, ok := t.Get(n); !ok || it.kv.ModRevision != n.kv.ModRevision {
+			changed = append(changed, n.key)
+		}
+	}
 	t.Ascend(func(it item) bool {
-		for ; i < len(names) && names[i].key < it.key; i++ {
-			changed = append(changed, names[i].key)
-		}
-		if i == len(names) || names[i].key != it.key {
+		_, found := slices.BinarySearchFunc(names, it.key, func(n item, key string) int { return strings.Compare(n.key, key) })
+		if !found {
 			gone = append(gone, it.key)
-			return true
 		}
-		if names[i].kv.ModRevision != it.kv.ModRevision {
-			changed = append(changed, it.key)
-		}
-		i++
 		return true
 	})
-	for ; i < len(names); i++ {
-		changed = append(changed, names[i].key)
-	}
 	return gone, changed
 }
 

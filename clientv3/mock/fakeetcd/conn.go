@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"sync"
+
+	"golang.org/x/net/http2"
 )
 
 // errConnBroken is the error of a wait for a response on a broken connection.
@@ -45,7 +47,7 @@ func newConn(m *Member, number int, pipe net.Conn) *conn {
 		member:   m,
 		number:   number,
 		closed:   make(chan struct{}),
-		in:       frameScanner{skip: prefaceSize},
+		in:       frameScanner{skip: len(http2.ClientPreface)},
 		progress: make(map[uint32]sent),
 		moved:    make(chan struct{}),
 	}
@@ -81,9 +83,9 @@ func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.receive(p)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.in.feed(p[:n], func(f frame) {
-		if f.kind == frameHeaders {
-			c.opened = append(c.opened, f.stream)
+	c.in.feed(p[:n], func(f http2.FrameHeader) {
+		if f.Type == http2.FrameHeaders {
+			c.opened = append(c.opened, f.StreamID)
 		}
 	})
 	return n, err
@@ -105,17 +107,17 @@ func (c *conn) writeLocked(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.out.feed(p[:n], func(f frame) {
-		s := c.progress[f.stream]
-		switch f.kind {
-		case frameHeaders:
+	c.out.feed(p[:n], func(f http2.FrameHeader) {
+		s := c.progress[f.StreamID]
+		switch f.Type {
+		case http2.FrameHeaders:
 			s.headers++
-		case frameData:
-			s.data += f.length
+		case http2.FrameData:
+			s.data += int(f.Length)
 		default:
 			return
 		}
-		c.progress[f.stream] = s
+		c.progress[f.StreamID] = s
 	})
 	close(c.moved)
 	c.moved = make(chan struct{})

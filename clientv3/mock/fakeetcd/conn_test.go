@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"slices"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -30,7 +33,7 @@ func startConn(t *testing.T) (*conn, net.Conn) {
 // TestInjectSplitsNoFrame injects a frame while another is half written, and between two frames.
 func TestInjectSplitsNoFrame(t *testing.T) {
 	c, client := startConn(t)
-	data := []byte{0, 0, 2, frameData, 0, 0, 0, 0, 1, 'h', 'i'}
+	data := []byte{0, 0, 2, byte(http2.FrameData), 0, 0, 0, 0, 1, 'h', 'i'}
 	reset := resetFrame(1, ResetCancel)
 	go func() {
 		_, err := c.Write(data[:4])
@@ -53,7 +56,7 @@ func TestWait(t *testing.T) {
 	waiting := make(chan error, 1)
 	go func() { waiting <- c.wait(within(t), 1, sent{headers: 1, data: 2}) }()
 	go func() {
-		_, err := c.Write([]byte{0, 0, 0, frameHeaders, 0, 0, 0, 0, 1, 0, 0, 2, frameData, 0, 0, 0, 0, 1, 'h', 'i'})
+		_, err := c.Write([]byte{0, 0, 0, byte(http2.FrameHeaders), 0, 0, 0, 0, 1, 0, 0, 2, byte(http2.FrameData), 0, 0, 0, 0, 1, 'h', 'i'})
 		assert.NoError(t, err)
 	}()
 	_, err := io.ReadFull(client, make([]byte, 19))
@@ -73,38 +76,24 @@ func TestWait(t *testing.T) {
 
 // TestFrameScanner feeds the same bytes in pieces of every size.
 func TestFrameScanner(t *testing.T) {
-	frames := []frame{
-		{length: 3, kind: frameHeaders, stream: 1},
-		{length: 0, kind: 0x4, stream: 0},
-		{length: 300, kind: frameData, stream: 1<<31 - 1},
-		{length: 4, kind: frameRSTStream, stream: 5},
-	}
-	var wire bytes.Buffer
-	wire.WriteString("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-	for _, f := range frames {
-		wire.Write([]byte{byte(f.length >> 16), byte(f.length >> 8), byte(f.length), f.kind, 0xff})
-		// The highest bit of the stream id is reserved, and must be ignored.
-		wire.Write([]byte{byte(f.stream>>24) | 0x80, byte(f.stream >> 16), byte(f.stream >> 8), byte(f.stream)})
-		wire.Write(bytes.Repeat([]byte{0xee}, f.length))
-	}
+	wire := bytes.NewBufferString(http2.ClientPreface)
+	framer := http2.NewFramer(wire, nil)
+	require.NoError(t, framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte("abc")}))
+	require.NoError(t, framer.WriteSettings())
+	require.NoError(t, framer.WriteData(1<<31-1, false, make([]byte, 300)))
+	wire.Write(resetFrame(5, ResetCancel))
+	want := []string{"HEADERS 3 1", "SETTINGS 0 0", "DATA 300 2147483647", "RST_STREAM 4 5"}
 	for size := 1; size <= wire.Len(); size++ {
-		scanner := frameScanner{skip: prefaceSize}
-		var got []frame
-		for rest := wire.Bytes(); len(rest) > 0; {
-			n := min(size, len(rest))
-			scanner.feed(rest[:n], func(f frame) { got = append(got, f) })
-			rest = rest[n:]
+		scanner := frameScanner{skip: len(http2.ClientPreface)}
+		var got []string
+		for part := range slices.Chunk(wire.Bytes(), size) {
+			scanner.feed(part, func(f http2.FrameHeader) { got = append(got, fmt.Sprintf("%v %d %d", f.Type, f.Length, f.StreamID)) })
 		}
-		assert.Equal(t, frames, got, "pieces of %d bytes", size)
+		assert.Equal(t, want, got, "pieces of %d bytes", size)
 		assert.True(t, scanner.between())
 		scanner.feed([]byte{0}, nil)
 		assert.False(t, scanner.between())
 	}
-}
-
-func TestResetFrame(t *testing.T) {
-	want := []byte{0, 0, 4, frameRSTStream, 0, 0, 0, 1, 2, 0, 0, 0, 8}
-	assert.Equal(t, want, resetFrame(0x102, ResetCancel))
 }
 
 func TestStartChecksTheNumberOfMembers(t *testing.T) {

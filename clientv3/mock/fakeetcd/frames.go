@@ -1,74 +1,40 @@
 package fakeetcd
 
-import "encoding/binary"
+import (
+	"bytes"
 
-// The HTTP/2 frame types and sizes (RFC 9113, section 4.1 and 6) with which the
-// fake tracks the delivery of responses.
-const (
-	frameData       = 0x0
-	frameHeaders    = 0x1
-	frameRSTStream  = 0x3
-	frameHeaderSize = 9
-	// prefaceSize is the length of the client's connection preface (section 3.4).
-	prefaceSize = 24
+	"golang.org/x/net/http2"
 )
 
-type frame struct {
-	length int
-	kind   byte
-	stream uint32
-}
+const frameHeaderSize = 9 // RFC 9113, section 4.1
 
 // frameScanner follows the frames in one direction of a connection.
 type frameScanner struct {
-	skip    int // bytes before the first frame
-	header  [frameHeaderSize]byte
-	have    int // bytes of header
-	payload int // bytes still to come
-	current frame
+	skip    int    // bytes before the first frame
+	partial []byte // of the frame that is not complete
 }
 
 // feed consumes the next bytes and calls done for each completed frame.
-func (s *frameScanner) feed(p []byte, done func(frame)) {
+func (s *frameScanner) feed(p []byte, done func(http2.FrameHeader)) {
 	n := min(s.skip, len(p))
 	s.skip -= n
-	p = p[n:]
-	for len(p) > 0 {
-		if s.have < frameHeaderSize {
-			n := copy(s.header[s.have:], p)
-			s.have += n
-			p = p[n:]
-			if s.have < frameHeaderSize {
-				return
-			}
-			s.current = parseFrame(s.header)
-			s.payload = s.current.length
+	s.partial = append(s.partial, p[n:]...)
+	for {
+		h, err := http2.ReadFrameHeader(bytes.NewReader(s.partial))
+		end := frameHeaderSize + int(h.Length)
+		if err != nil || len(s.partial) < end {
+			return
 		}
-		n := min(s.payload, len(p))
-		s.payload -= n
-		p = p[n:]
-		if s.payload == 0 {
-			s.have = 0
-			done(s.current)
-		}
+		s.partial = s.partial[end:]
+		done(h)
 	}
 }
 
 // between reports whether the last byte fed ended a frame.
-func (s *frameScanner) between() bool { return s.have == 0 && s.skip == 0 }
-
-func parseFrame(h [frameHeaderSize]byte) frame {
-	return frame{
-		length: int(h[0])<<16 | int(h[1])<<8 | int(h[2]),
-		kind:   h[3],
-		stream: binary.BigEndian.Uint32(h[5:]) & (1<<31 - 1),
-	}
-}
+func (s *frameScanner) between() bool { return len(s.partial) == 0 && s.skip == 0 }
 
 func resetFrame(stream uint32, code ResetCode) []byte {
-	p := make([]byte, frameHeaderSize, frameHeaderSize+4)
-	p[2] = 4
-	p[3] = frameRSTStream
-	binary.BigEndian.PutUint32(p[5:], stream)
-	return binary.BigEndian.AppendUint32(p, uint32(code))
+	var frame bytes.Buffer
+	_ = http2.NewFramer(&frame, nil).WriteRSTStream(stream, http2.ErrCode(code)) // a buffer takes all
+	return frame.Bytes()
 }

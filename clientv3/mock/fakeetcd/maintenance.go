@@ -34,14 +34,16 @@ var maintenanceService = map[string]service{
 	"Status":     unary(users, maintenanceStatus),
 	"Defragment": unary(admins, maintenanceDefragment),
 	"Hash":       unary(admins, maintenanceHash),
-	"HashKV":     unary(admins, maintenanceHashKV),
+	"HashKV": unary(admins, func(c *Call, r *pb.HashKVRequest) (*pb.HashKVResponse, error) {
+		return c.cluster.store.HashKV(r)
+	}),
 	"Snapshot":   streaming(admins, maintenanceSnapshot),
 	"MoveLeader": unary(admins, maintenanceMoveLeader),
 	"Downgrade":  unary(admins, maintenanceDowngrade),
 }
 
 func maintenanceStatus(c *Call, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
-	ms, size := c.cluster.membership, int64(paged(c.cluster.store.EncodedSize()))
+	ms, size := c.cluster.membership, int64(paged(len(c.cluster.store.Encode())))
 	index := uint64(c.cluster.store.Revision())
 	resp := &pb.StatusResponse{
 		Header:           &pb.ResponseHeader{},
@@ -76,10 +78,6 @@ func maintenanceHash(c *Call, _ *pb.HashRequest) (*pb.HashResponse, error) {
 		return nil, err
 	}
 	return &pb.HashResponse{Header: kv.Header, Hash: kv.Hash}, nil
-}
-
-func maintenanceHashKV(c *Call, r *pb.HashKVRequest) (*pb.HashKVResponse, error) {
-	return c.cluster.store.HashKV(r)
 }
 
 // maintenanceMoveLeader works only on the leader, as in etcd.

@@ -49,7 +49,9 @@ func watch(c *Call) error {
 			return err
 		}
 		if ws.behind() {
-			changed = closed
+			now := make(chan struct{})
+			close(now)
+			changed = now
 		}
 		var err error
 		select {
@@ -82,13 +84,6 @@ func (c *Cluster) changed() <-chan struct{} {
 	defer c.mu.Unlock()
 	return c.store.Changed()
 }
-
-// closed is a closed channel, always ready.
-var closed = func() <-chan struct{} {
-	ch := make(chan struct{})
-	close(ch)
-	return ch
-}()
 
 func (ws *watchStream) handle(req proto.Message) error {
 	// Events before the request precede its answer.
@@ -176,12 +171,7 @@ func (ws *watchStream) sendEvents() error {
 
 // behind reports whether a watcher has not caught up.
 func (ws *watchStream) behind() bool {
-	for _, w := range ws.watchers {
-		if w.behind {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ws.inOrder(), func(w *watcher) bool { return w.behind })
 }
 
 func (ws *watchStream) inOrder() []*watcher {
