@@ -18,12 +18,13 @@ test experiments-short stress: export QUORATE_LAB = $(CURDIR)/.cache/quorate-lab
 # What is built with the race detector waits a second before it exits, unless told not to. Tests leave no goroutines that could race then.
 test stress: export GORACE = atexit_sleep_ms=0
 
-# What reads and compares APIs runs without the race detector. Some folders below lab/bench have benchmarks and experiments only.
+# What reads and compares APIs, or counts functions, runs without the race detector. Some folders below lab/bench have benchmarks and experiments only.
 RACED = $(shell go list work | grep -Ev '/(compat(/.*)?|lab/bench(/(calls|pools|toolkit))?)$$')
 
 test: quorate-lab ## the whole test suite: real etcd servers, race detector; packages wait, so there are more at a time than cores
 	go test -race -vet=off -tags noserver -timeout 20m -p 4 $(RACED)
 	go test -vet=off -timeout 20m ./compat/...
+	go test -vet=off ./clientv3 -run '^TestFunctionsOfAnOperation$$'
 
 test-kubernetes: ## quorate resolve, built with client-go
 	go test -race -tags kubernetes ./cmd/quorate -run 'Kubernetes|Hints'

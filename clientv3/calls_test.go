@@ -147,7 +147,7 @@ func heap() int {
 // executed before. The official client enters 17 of its own for a get, 12 for a put, 10 for an event.
 func TestFunctionsOfAnOperation(t *testing.T) {
 	if raceEnabled || testing.Short() {
-		t.Skip("it builds a program with counters, for which the race detector makes no difference: make versions-short runs it")
+		t.Skip("it builds a program with counters, for which the race detector makes no difference: make test runs it without")
 	}
 	dir := t.TempDir()
 	const module = "github.com/quorate/quorate/"

@@ -1,4 +1,4 @@
-package integration_test
+package etcdserver_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package behaviours_test
+package etcdserver_test
 
 import (
 	"errors"
