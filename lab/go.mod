@@ -3,7 +3,6 @@ module github.com/quorate/quorate/lab
 go 1.26.0
 
 require (
-	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/dustin/go-humanize v1.0.1
 	github.com/envoyproxy/go-control-plane v0.14.0
