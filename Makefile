@@ -33,10 +33,12 @@ quorate-lab:
 	go build -o .cache/quorate-lab ./cmd/quorate-lab
 
 # An experiment is a test with real clusters and faults, or with figures, for as long as that takes.
-EXPERIMENTS = $(shell grep -rl --include='*_test.go' '^//go:build experiment$$' lab | xargs -n1 dirname | sort -u | sed 's|^|./|')
+EXPERIMENT_FILES = $(shell grep -rl --include='*_test.go' '^//go:build experiment$$' lab)
+EXPERIMENTS = $(addprefix ./,$(sort $(dir $(EXPERIMENT_FILES))))
+EXPERIMENT_TESTS = $(shell grep -ho '^func Test[A-Za-z0-9]*' $(EXPERIMENT_FILES) | cut -c6- | paste -sd'|')
 
 experiments-short: quorate-lab ## faults, soaks and benchmarks on real clusters, each for seconds
-	go test -vet=off -tags experiment -count=1 -timeout 20m -p 4 $(EXPERIMENTS)
+	go test -vet=off -tags experiment -count=1 -timeout 20m -p 4 -run '^($(EXPERIMENT_TESTS))$$' $(EXPERIMENTS)
 
 published: ## a program over the shim, and all that a user gets of a release, of this checkout; four minutes when nothing is cached
 	go test -tags experiment -count=1 -timeout 30m -run '^(TestConsumer|TestPublished)$$' ./compat

@@ -19,12 +19,6 @@ import (
 	"github.com/quorate/quorate/keepalive"
 )
 
-// tooFrequent is a client that pings every 10 s without a stream, and a server without
-// configuration.
-var tooFrequent = keepalive.Pair{
-	Client: keepalive.Client{Time: 10 * time.Second, Timeout: 3 * time.Second, PermitWithoutStream: true},
-}
-
 func presets() map[string]keepalive.Pair {
 	return map[string]keepalive.Pair{
 		"datacenter":    keepalive.Datacenter().Pair(),

@@ -115,7 +115,8 @@ func opPanics(_ context.Context, _ Site, log *transcript.Log) {
 func compares(_ context.Context, _ Site, log *transcript.Log) {
 	for i, target := range []clientv3.Cmp{
 		clientv3.Value("k"), clientv3.Version("k"), clientv3.CreateRevision("k"), clientv3.ModRevision("k"), clientv3.LeaseValue("k"),
-		{}, clientv3.FromCompare(&pb.Compare{Target: 99}),
+		{},
+		clientv3.FromCompare(&pb.Compare{Target: 99}),
 	} {
 		for _, operand := range []any{"s", 1, int64(2), clientv3.LeaseID(3), int32(4), uint64(5), []byte("b"), 1.5, nil} {
 			step := fmt.Sprintf("%d = %T", i, operand)

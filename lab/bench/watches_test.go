@@ -129,11 +129,11 @@ func create(s setup) figures {
 func idle(s setup) figures {
 	c := s.connect()
 	defer c.Close()
-	contexts, keys, watches := make([]context.Context, s.size), make([]string, s.size), make([]watch, s.size)
+	contexts, keys, watches := make([]context.Context, 0, s.size), make([]string, s.size), make([]watch, s.size)
 	for i := range watches {
 		watching, cancel := context.WithCancel(s)
 		defer cancel()
-		contexts[i], keys[i] = watching, key(i)
+		contexts, keys[i] = append(contexts, watching), key(i)
 	}
 	bytes, goroutines := inUse()
 	for i := range watches {

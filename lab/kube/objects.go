@@ -11,6 +11,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,11 +27,11 @@ const fieldManager = "quorate-lab"
 // clusterKinds are the kinds in manifests that are in no namespace.
 var clusterKinds = []string{"ClusterRole", "ClusterRoleBinding", "Namespace"}
 
-// CreateNamespace makes a namespace. Nothing fills it, and nothing but Close removes
-// it.
+// CreateNamespace makes a namespace, if it does not exist. Nothing fills it, and
+// nothing but Close removes it.
 func (c *ControlPlane) CreateNamespace(ctx context.Context, name string) error {
 	_, err := c.core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if err != nil {
+	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("kube: namespace %s: %w", name, err)
 	}
 	return nil

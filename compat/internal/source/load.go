@@ -107,7 +107,7 @@ func (t Tree) CompileShim() error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	workspace := filepath.Join(dir, "go.work")
 	text := fmt.Sprintf("go 1.26.0\n\nuse (\n\t%q\n\t%q\n\t%q\n)\n", t.Root, t.Compat(), t.Shim())
 	if err := os.WriteFile(workspace, []byte(text), 0o600); err != nil {

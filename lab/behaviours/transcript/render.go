@@ -60,7 +60,7 @@ func fields(v reflect.Value) map[string]any {
 		field, value := v.Type().Field(i), v.Field(i)
 		switch {
 		case !field.IsExported() || value.IsZero():
-		case varies(v.Type().Name()+"."+field.Name) && !(value.CanInt() && value.Int() < 0):
+		case varies(v.Type().Name()+"."+field.Name) && (!value.CanInt() || value.Int() >= 0):
 			all[field.Name] = "(set)"
 		default:
 			all[field.Name] = observed(value)

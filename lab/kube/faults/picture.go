@@ -62,9 +62,10 @@ func draw(r record) string {
 		}
 	}
 	var bars []bar
-	var faults, figures []figure
-	bottom := 74
-	for i, first := range r.Results[0].Rows[1:] {
+	var figures []figure
+	rows := r.Results[0].Rows[1:]
+	faults, bottom := make([]figure, 0, len(rows)), 74
+	for i, first := range rows {
 		faults = append(faults, figure{Y: bottom, Text: cmp.Or(labels[first.Fault], first.Fault)})
 		for k, one := range r.Results {
 			f, y := one.Rows[i+1], bottom+6+k*17

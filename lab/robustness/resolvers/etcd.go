@@ -33,7 +33,7 @@ func newEtcd(t *trial) *source {
 		}
 		return client, err
 	}
-	var past []string // the links
+	past := make([]string, 0, len(cluster.Members())) // the links
 	for _, m := range cluster.Members() {
 		past = append(past, m.DirectEndpoint())
 	}

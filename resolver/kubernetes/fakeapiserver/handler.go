@@ -88,8 +88,9 @@ func admit(r *http.Request, verb string, rules rules) (scope, error) {
 		if namespace != "" {
 			where = fmt.Sprintf("in the namespace %q", namespace)
 		}
-		return c, apierrors.NewForbidden(resource, "", fmt.Errorf("User %q cannot %s resource %q in API group %q %s",
-			"system:serviceaccount:default:client", verb, resource.Resource, resource.Group, where))
+		why := fmt.Sprintf("User %q cannot %s resource %q in API group %q %s",
+			"system:serviceaccount:default:client", verb, resource.Resource, resource.Group, where)
+		return c, apierrors.NewForbidden(resource, "", errors.New(why))
 	}
 	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
 	if err != nil {
