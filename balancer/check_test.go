@@ -28,7 +28,7 @@ func lose(s *server) {
 func TestConnectionIsNotAliveForAnotherClient(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		other, c := sharingClients(t, servers)
-		other.load(3, 60*time.Millisecond, time.Hour, false)
+		other.load(3, 20*time.Millisecond, time.Hour, false)
 		time.Sleep(2 * time.Second)
 		lose(servers[0])
 		ready := make(chan bool, 1)
@@ -58,7 +58,7 @@ func TestStreamIsNotAliveForAnotherClient(t *testing.T) {
 	for name, class := range map[string]balancer.ConnClass{"light": balancer.Streams, "bulk": balancer.Bulk} {
 		subtest(t, name, 3, func(t *testing.T, servers []*server) {
 			other, c := sharingClients(t, servers)
-			other.load(3, 60*time.Millisecond, time.Hour, false)
+			other.load(3, 20*time.Millisecond, time.Hour, false)
 			st := c.open(class, c.endpoint(servers[0]))
 			time.Sleep(5 * time.Second)
 			lose(servers[0])
@@ -76,7 +76,7 @@ func TestLargeCallLeavesASilentConnection(t *testing.T) {
 		large := attempt{large: true, shape: "large"}
 		require.NoError(t, (<-c.starting(1, servers[0], large)).err)
 		assert.Len(t, servers[0].connections(), 2)
-		c.load(3, 60*time.Millisecond, time.Hour, false)
+		c.load(3, 20*time.Millisecond, time.Hour, false)
 		time.Sleep(time.Second)
 		lose(servers[0])
 		o := <-c.starting(1, servers[0], large)
@@ -91,7 +91,7 @@ func TestLargeCallLeavesASilentConnection(t *testing.T) {
 func TestConnectionThatAnswersIsKept(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		other, c := sharingClients(t, servers)
-		other.load(3, 60*time.Millisecond, time.Hour, false)
+		other.load(3, 20*time.Millisecond, time.Hour, false)
 		st := c.open(balancer.Streams, c.endpoint(servers[0]))
 		time.Sleep(5 * time.Second)
 		servers[0].quiet.Shut()
@@ -121,7 +121,7 @@ func TestFailedConnectIsNoEvidenceWhileAnotherClientIsConnected(t *testing.T) {
 		eager := grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{
 			BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 1, MaxDelay: 5 * time.Second,
 		}})
-		for range 5 {
+		for range 20 {
 			connectBy(t, roundRobin, servers, []grpc.DialOption{expired, eager}, share).warm()
 		}
 		refuse.Store(true)
@@ -130,8 +130,8 @@ func TestFailedConnectIsNoEvidenceWhileAnotherClientIsConnected(t *testing.T) {
 				_ = conn.Close()
 			}
 		}
-		good.load(2, 60*time.Millisecond, time.Hour, false)
-		time.Sleep(10 * time.Second)
+		good.load(2, 100*time.Millisecond, time.Hour, false)
+		time.Sleep(time.Minute)
 		assert.False(t, good.events.ever(health.Suspected, health.Dead))
 		assert.Zero(t, good.probes.Load())
 		servers[0].frozen.Shut()
@@ -167,7 +167,7 @@ func TestElectionGoesBackWhenTheBudgetIsSpent(t *testing.T) {
 					require.NoError(t, busy.call(t.Context(), attempt{only: busy.endpoint(s)}).err)
 				}
 			}
-			busy.load(2, 100*time.Millisecond, 500*time.Millisecond, false)
+			busy.load(6, 100*time.Millisecond, 500*time.Millisecond, false)
 			time.Sleep(20 * time.Second)
 			poor.endpoint(servers[0]).SpendProbes()
 			servers[0].stalled.Shut()
@@ -183,7 +183,7 @@ func TestSecondFaultIsFoundByAnIdleClient(t *testing.T) {
 		"frozen":  func(s *server) { s.frozen.Shut() },
 	} {
 		t.Run(first, func(t *testing.T) {
-			for range 4 {
+			for range 8 {
 				withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 					shut(servers[2])
 					<-c.starting(1, servers[2], aRead)

@@ -32,7 +32,7 @@ func TestHeavyStreamsMoveToAConnectionOfTheirOwn(t *testing.T) {
 		assert.Equal(t, 4, connections(servers), "streams share one connection, apart from those of calls")
 		moved := c.open(balancer.Streams, c.endpoint(at))
 		calls, before := at.calls.Load(), moved.heard.Load()
-		c.load(3, 40*time.Millisecond, time.Second, false)
+		c.load(3, 20*time.Millisecond, time.Second, false)
 		time.Sleep(time.Second)
 		assert.True(t, moved.isOpen())
 		assert.Greater(t, moved.heard.Load(), before+33)
@@ -48,7 +48,7 @@ func TestStreamsOfClassCallsStayThere(t *testing.T) {
 		heavy := c.open(balancer.Calls, at)
 		assert.Zero(t, at.InFlight(), "it is no call")
 		servers[0].payload.Store(128 << 10)
-		time.Sleep(2 * time.Second)
+		time.Sleep(5 * time.Second)
 		assert.True(t, heavy.isOpen())
 		c.open(balancer.Calls, at)
 		assert.Equal(t, 3, connections(servers))
@@ -102,8 +102,8 @@ func TestFrozenConnectionIsClosedAlone(t *testing.T) {
 			at.payload.Store(test.payload)
 			at.every.Store(int64(test.every))
 			bulk := c.open(balancer.Bulk, c.endpoint(at))
-			l := c.load(3, 60*time.Millisecond, time.Hour, false)
-			time.Sleep(2 * time.Second)
+			l := c.load(3, 20*time.Millisecond, time.Hour, false)
+			time.Sleep(5 * time.Second)
 			conns := at.connections()
 			require.Len(t, conns, 2)
 			start := time.Now()
@@ -116,7 +116,7 @@ func TestFrozenConnectionIsClosedAlone(t *testing.T) {
 				conns[1].frozen.Shut()
 				assert.ErrorContains(t, bulk.endsWithin(t, 2*time.Second), "its connection gives no sign of life")
 			}
-			time.Sleep(2 * time.Second)
+			time.Sleep(4 * time.Second)
 			assert.Equal(t, test.calls, bulk.isOpen())
 			assert.Equal(t, health.Serving, c.is(at))
 			assert.False(t, c.events.ever(health.Dead))
@@ -288,7 +288,7 @@ func TestStreamsThatFillTheirConnectionGoOn(t *testing.T) {
 		for range at.streams {
 			streams = append(streams, c.open(balancer.Calls, c.endpoint(at)))
 		}
-		load := c.load(2, 200*time.Millisecond, 2*time.Second, false)
+		load := c.load(2, 20*time.Millisecond, 2*time.Second, false)
 		time.Sleep(time.Minute)
 		for _, s := range streams {
 			assert.True(t, s.isOpen(), s.cut)
@@ -303,13 +303,13 @@ func TestStreamWithPausesCostsFewProbes(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
 		c, s := watching(t, servers)
 		before, at := c.probes.Load(), c.server(s.Endpoint())
-		for range 6 {
+		for range 12 {
 			at.quiet.Shut()
 			time.Sleep(10 * time.Second)
 			at.quiet.Open()
 			time.Sleep(10 * time.Second)
 		}
-		assert.LessOrEqual(t, c.probes.Load()-before, int64(120/4))
+		assert.LessOrEqual(t, c.probes.Load()-before, int64(240/4))
 		assert.True(t, s.isOpen())
 		assert.False(t, c.events.ever(health.Suspected, health.Slow))
 	})

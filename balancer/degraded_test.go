@@ -53,7 +53,7 @@ func TestCallsAreCutOnADegradedEndpointOnceAnotherServes(t *testing.T) {
 
 func TestTrafficNeedsNoProbes(t *testing.T) {
 	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
-		c.reads(100)
+		c.reads(300)
 		each(servers, func(s *server) {
 			assert.Equal(t, health.Serving, c.is(s))
 			assert.EqualValues(t, 1, s.conns.Load(), "connections")
@@ -68,8 +68,8 @@ func TestDegradedClusterIsProbedSeldom(t *testing.T) {
 		c.load(1, time.Second, time.Second, true)
 		time.Sleep(time.Minute)
 		before := c.probes.Load()
-		time.Sleep(4 * time.Minute)
-		assert.LessOrEqual(t, c.probes.Load()-before, int64(120), "at most half a probe per second")
+		time.Sleep(10 * time.Minute)
+		assert.LessOrEqual(t, c.probes.Load()-before, int64(300), "at most half a probe per second")
 		assert.Empty(t, c.events.closedAddresses())
 		each(servers, func(s *server) { s.fail.Store(nil) })
 		within(t, 2*time.Second, "calls are served", func() bool { return c.write().err == nil })
@@ -86,9 +86,9 @@ func TestSlowEndpointServesNoCallsWhileOthersAreFast(t *testing.T) {
 		within(t, 2*time.Second, "slow", func() bool { return c.is(slow) == health.Slow })
 		time.Sleep(time.Second)
 		calls, before := slow.calls.Load(), c.probes.Load()
-		time.Sleep(time.Minute)
+		time.Sleep(3 * time.Minute)
 		assert.Equal(t, health.Slow, c.is(slow))
-		assert.LessOrEqual(t, c.probes.Load()-before, int64(10), "it is probed seldom")
+		assert.LessOrEqual(t, c.probes.Load()-before, int64(30), "it is probed seldom")
 		assert.Equal(t, calls, slow.calls.Load())
 		slow.delay.Store(int64(usual))
 		within(t, 32*time.Second, "serving", func() bool { return c.is(slow) == health.Serving })
@@ -102,7 +102,7 @@ func TestSlowEndpointServesNoCallsWhileOthersAreFast(t *testing.T) {
 func TestSilenceIsASuspicionWithoutAProber(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers, unprobed)
-		l := c.load(2, 200*time.Millisecond, time.Hour, false)
+		l := c.load(2, 100*time.Millisecond, time.Hour, false)
 		s := servers[0]
 		s.frozen.Shut()
 		stuck := c.starting(1, s, aWrite)
@@ -130,12 +130,12 @@ func TestLongCallIsNotCut(t *testing.T) {
 	withClient(t, 2, func(t *testing.T, c *client, servers []*server) {
 		c.load(2, 200*time.Millisecond, time.Second, false)
 		before := c.probes.Load()
-		for range 2 {
+		for range 4 {
 			o := <-c.starting(1, servers[0], attempt{takes: 20 * time.Second})
 			require.NoError(t, o.err)
 			assert.EqualValues(t, 1, o.overdue, "overdue once")
 		}
-		assert.LessOrEqual(t, c.probes.Load()-before, int64(4))
+		assert.LessOrEqual(t, c.probes.Load()-before, int64(8))
 		assert.False(t, c.events.ever(health.Slow, health.Lagging, health.Dead))
 	})
 }

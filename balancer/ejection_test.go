@@ -39,13 +39,12 @@ func TestEndpointThatLosesPacketsIsSlow(t *testing.T) {
 			stop := lossy(t, servers[0], 0.36)
 			within(t, 20*time.Second, "slow", func() bool { return c.is(servers[0]) == health.Slow })
 			before := servers[0].calls.Load()
-			time.Sleep(4 * time.Second)
+			time.Sleep(10 * time.Second)
 			during := servers[0].calls.Load() - before
-			load.end()
-			c.load(1, 100*time.Millisecond, time.Hour, false)
 			assert.Less(t, during, (servers[1].calls.Load()+servers[2].calls.Load())/4, "few calls meet it")
 			stop()
 			within(t, time.Minute, "serving", func() bool { return c.is(servers[0]) == health.Serving })
+			load.end()
 			assert.False(t, c.events.ever(health.Lagging, health.Dead))
 		})
 	}
@@ -82,7 +81,7 @@ func TestEndpointThatIsAlwaysOrSeldomLateServes(t *testing.T) {
 			if !tt.always {
 				tt.begin(t, servers)
 			}
-			time.Sleep(8 * time.Second)
+			time.Sleep(20 * time.Second)
 			load.end()
 			assert.False(t, c.events.ever(health.Slow), "%v", c.is(servers[0]))
 		})
@@ -110,12 +109,12 @@ func TestEndpointThatFailsOrIsSlowGetsFewCalls(t *testing.T) {
 		subtest(t, name, 5, func(t *testing.T, servers []*server) {
 			c := warm(t, test.config, servers, toolkit)
 			warmup := c.load(4, 20*time.Millisecond, 2*time.Second, false)
-			time.Sleep(time.Second)
+			time.Sleep(2 * time.Second)
 			assert.Zero(t, failed(warmup.end()))
 			s := servers[0]
 			test.worsen(s)
-			l := c.load(6, 20*time.Millisecond, 200*time.Millisecond, false)
-			time.Sleep(2 * time.Second)
+			l := c.load(12, 20*time.Millisecond, 200*time.Millisecond, false)
+			time.Sleep(4 * time.Second)
 			outcomes := l.end()
 			t.Logf("%d calls, %d failed, %d late", len(outcomes), failed(outcomes), late(outcomes))
 			assert.LessOrEqual(t, failed(outcomes), test.failed)
@@ -123,10 +122,10 @@ func TestEndpointThatFailsOrIsSlowGetsFewCalls(t *testing.T) {
 
 			s.fail.Store(nil)
 			s.long.Store(0)
-			c.load(1, 100*time.Millisecond, time.Second, false)
+			c.load(1, 40*time.Millisecond, time.Second, false)
 			within(t, time.Minute, "serving", func() bool { return c.is(s) == health.Serving })
 			c.load(4, 40*time.Millisecond, time.Second, false)
-			assert.InDelta(t, 0.2, c.shares(time.Second)[0], 0.02, "it has its share again")
+			assert.InDelta(t, 0.2, c.shares(2 * time.Second)[0], 0.02, "it has its share again")
 		})
 	}
 }
@@ -162,7 +161,7 @@ func TestErrorsThatEjectNoEndpoint(t *testing.T) {
 				s.fail.Store(&test.err)
 			}
 			l := c.load(10, 160*time.Millisecond, time.Second, false)
-			time.Sleep(3 * time.Second)
+			time.Sleep(6 * time.Second)
 			l.end()
 			assert.False(t, c.events.ever(health.Suspected, health.Slow))
 		})
@@ -179,10 +178,10 @@ func TestFewEndpointsAreEjected(t *testing.T) {
 		inBubble(t, 20, func(t *testing.T, servers []*server) {
 			c := warm(t, config, servers, toolkit)
 			for i, s := range servers[:6] {
-				time.AfterFunc(time.Duration(i)*400*time.Millisecond, func() { s.fail.Store(&errUnavailable) })
+				time.AfterFunc(time.Duration(i)*time.Second, func() { s.fail.Store(&errUnavailable) })
 			}
 			c.load(20, 200*time.Millisecond, time.Second, false)
-			time.Sleep(5 * time.Second)
+			time.Sleep(10 * time.Second)
 			ejected := 0
 			for _, s := range servers {
 				if c.is(s) == health.Suspected {
@@ -200,8 +199,8 @@ func TestLostConnectionsEjectNoEndpoint(t *testing.T) {
 		each(servers, func(s *server) { s.delay.Store(int64(200 * time.Millisecond)) })
 		c := warm(t, probedRoundRobin, servers, toolkit)
 		c.load(60, time.Millisecond, time.Minute, false) // twelve calls are under way at each
-		for range 2 {
-			time.Sleep(time.Second)
+		for range 3 {
+			time.Sleep(2 * time.Second)
 			servers[0].disconnect()
 		}
 		time.Sleep(time.Second)
@@ -222,22 +221,25 @@ func TestEndpointThatPausedOnceGetsItsShareAgain(t *testing.T) {
 		"health fails":           {func(s *server) { s.refuse.Store(&unavailable) }, 10 * time.Second},
 		"health answers nothing": {func(s *server) { s.unresponsive.Shut() }, 10 * time.Second},
 	} {
-		for pause, config := range map[string]string{"frozen": probedRoundRobin, "late": `{"quorate_p2c":{"healthProbe":{}}}`} {
-			subtest(t, name+" "+pause, 3, func(t *testing.T, servers []*server) {
-				each(servers, test.prepare)
-				c := warm(t, config, servers, toolkit)
-				c.load(6, 100*time.Millisecond, 3*time.Second, false)
-				time.Sleep(time.Second)
-				if pause == "frozen" {
-					servers[0].frozen.Shut()
-					time.AfterFunc(time.Second, servers[0].frozen.Open)
-				} else {
-					servers[0].long.Store(int64(time.Second))
-					time.AfterFunc(time.Second, func() { servers[0].long.Store(0) })
-				}
-				time.Sleep(time.Second + test.within)
-				assert.GreaterOrEqual(t, c.shares(4 * time.Second)[0], 0.25)
-			})
+		for _, config := range []string{probedRoundRobin, `{"quorate_p2c":{"healthProbe":{}}}`} {
+			for _, pause := range []string{"frozen", "late"} {
+				subtest(t, name+" "+pause+config, 3, func(t *testing.T, servers []*server) {
+					each(servers, test.prepare)
+					c := warm(t, config, servers, toolkit)
+					c.load(6, 100*time.Millisecond, 3*time.Second, false)
+					time.Sleep(2 * time.Second)
+					if pause == "frozen" {
+						servers[0].frozen.Shut()
+						time.AfterFunc(time.Second, servers[0].frozen.Open)
+					} else {
+						servers[0].long.Store(int64(time.Second))
+						time.AfterFunc(time.Second, func() { servers[0].long.Store(0) })
+					}
+					time.Sleep(time.Second + test.within)
+					shares := c.shares(4 * time.Second)
+					assert.GreaterOrEqual(t, shares[0], 0.25, "%v", shares)
+				})
+			}
 		}
 	}
 }
@@ -258,7 +260,7 @@ func TestCallsThatTestNothing(t *testing.T) {
 			c.load(3, 60*time.Millisecond, 10*time.Second, test.write)
 			within(t, time.Second, "ejected", func() bool { return !c.is(servers[0]).Usable() })
 			time.Sleep(3 * time.Second)
-			assert.Zero(t, servers[0].callsIn(10*time.Second))
+			assert.Zero(t, servers[0].callsIn(20*time.Second))
 		})
 	}
 }
@@ -281,6 +283,6 @@ func TestEndpointThatStaysBadIsTestedSeldom(t *testing.T) {
 		state := c.state(servers...)
 		state.Endpoints[0] = balancer.SetPriority(state.Endpoints[0], 1)
 		c.resolver.UpdateState(state)
-		assert.Zero(t, servers[0].callsIn(time.Minute), "a backup gets no calls")
+		assert.Zero(t, servers[0].callsIn(5*time.Minute), "a backup gets no calls")
 	})
 }

@@ -14,7 +14,7 @@ import (
 
 func TestFrozenEndpointIsDeadWithinASecond(t *testing.T) {
 	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
-		others := c.load(3, 60*time.Millisecond, 10*time.Second, false)
+		others := c.load(3, 20*time.Millisecond, 10*time.Second, false)
 		time.Sleep(200 * time.Millisecond)
 
 		frozen := servers[0]
@@ -128,7 +128,7 @@ func TestSuspectsServeAgainAfterAnOutageOfAll(t *testing.T) {
 			if watches {
 				watch = c.open(balancer.Streams, c.endpoint(servers[0]))
 			}
-			time.Sleep(20 * time.Second)
+			time.Sleep(time.Minute)
 			calls := make([]<-chan outcome, len(servers))
 			for i, s := range servers {
 				s.frozen.Shut()
@@ -144,7 +144,7 @@ func TestSuspectsServeAgainAfterAnOutageOfAll(t *testing.T) {
 			}
 			before := c.probes.Load()
 			within(t, 15*time.Second, "all serve", func() bool { return allServe(c, servers) })
-			time.Sleep(20 * time.Second)
+			time.Sleep(time.Minute)
 			assert.LessOrEqual(t, c.probes.Load()-before, int64(9))
 			assert.Empty(t, c.events.closedAddresses())
 			assert.Equal(t, watches, watch != nil && watch.isOpen(), "nothing was better")
@@ -160,8 +160,8 @@ func TestFrozenEndpointIsDeadWithinASecondBesideDegradedOnes(t *testing.T) {
 				s.fail.Store(&errNoLeader)
 				require.ErrorIs(t, (<-c.starting(1, s, aRead)).err, errNoLeader)
 			}
-			load := c.load(1, 100*time.Millisecond, time.Hour, false) // which fills the budget
-			time.Sleep(30 * time.Second)
+			load := c.load(3, 40*time.Millisecond, time.Hour, false) // which fills the budget
+			time.Sleep(10 * time.Second)
 			load.end()
 			servers[0].frozen.Shut()
 			call := c.starting(1, servers[0], aRead)
@@ -174,22 +174,22 @@ func TestFrozenEndpointIsDeadWithinASecondBesideDegradedOnes(t *testing.T) {
 // An endpoint freezes again and again. Reads come back at once, writes later each time.
 func TestFlappingEndpointLosesFewWrites(t *testing.T) {
 	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
-		reads, writes := c.load(4, 100*time.Millisecond, time.Minute, false), c.load(4, 100*time.Millisecond, time.Minute, true)
+		reads, writes := c.load(10, 100*time.Millisecond, time.Minute, false), c.load(10, 100*time.Millisecond, time.Minute, true)
 		for range 6 {
 			servers[0].frozen.Shut()
 			time.Sleep(2 * time.Second)
 			servers[0].frozen.Open()
 			within(t, time.Second, "readmitted", func() bool { return c.is(servers[0]) == health.Serving })
-			assert.Greater(t, servers[0].callsIn(time.Second), int64(8), "it serves reads")
+			assert.Greater(t, servers[0].callsIn(time.Second), int64(20), "it serves reads")
 		}
 		_ = reads.end()
 		lost := failed(writes.end())
-		assert.LessOrEqual(t, lost, 4, "one of each writer, when it first freezes")
+		assert.LessOrEqual(t, lost, 10, "one of each writer, when it first freezes")
 		time.Sleep(35 * time.Second)
 		before := servers[0].calls.Load()
-		write := c.load(1, 10*time.Millisecond, time.Minute, true)
+		write := c.load(1, time.Millisecond, time.Minute, true)
 		time.Sleep(time.Second)
-		assert.Greater(t, servers[0].calls.Load(), before+20, "it serves writes")
+		assert.Greater(t, servers[0].calls.Load(), before+90, "it serves writes")
 		assert.Zero(t, failed(write.end()))
 	})
 }

@@ -53,7 +53,7 @@ func TestServerThatSaysNotServingGetsNoCalls(t *testing.T) {
 
 			at.says(notServing)
 			time.Sleep(100 * time.Millisecond)
-			assert.Zero(t, at.callsIn(5*time.Second))
+			assert.Zero(t, at.callsIn(20*time.Second))
 			assert.Equal(t, health.NotServing, c.is(at), "probes that are answered do not acquit it")
 			assert.True(t, s.isOpen(), "what is under way goes on")
 			s.close()
@@ -88,8 +88,8 @@ func TestServerLeavesInOrder(t *testing.T) {
 func TestLostConnectionIsNotNotServing(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
 		c := checked(t, servers)
-		c.load(4, 100*time.Millisecond, time.Second, false)
-		for range 5 {
+		c.load(4, 50*time.Millisecond, time.Second, false)
+		for range 10 {
 			time.Sleep(time.Second)
 			servers[0].disconnect()
 		}

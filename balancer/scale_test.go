@@ -84,7 +84,7 @@ func (c *fakeClientConn) connectAll(p *policy) {
 }
 
 // sizes are numbers of endpoints.
-var sizes = []int{200}
+var sizes = []int{200, 400}
 
 func TestManyEndpointsThatConnectAtOnceNeedFewPickers(t *testing.T) {
 	for _, n := range sizes {

@@ -30,7 +30,7 @@ func sharingClients(t *testing.T, servers []*server) (first, second *client) {
 func TestEndpointFoundDeadByOneClientIsAvoidedByAnother(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		busy, idle := sharingClients(t, servers)
-		busy.load(6, 60*time.Millisecond, time.Hour, false)
+		busy.load(6, 20*time.Millisecond, time.Hour, false)
 		time.Sleep(time.Second)
 		s := servers[0]
 		s.frozen.Shut()
@@ -97,7 +97,7 @@ func TestConnectionOfAnotherClientIsCheckedBeforeItIsClosed(t *testing.T) {
 func TestClientsThatShareProbeOnce(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		share := sharing()
-		clients := make([]*client, 8)
+		clients := make([]*client, 20)
 		for i := range clients {
 			clients[i] = warm(t, roundRobin, servers, share)
 		}
@@ -111,7 +111,7 @@ func TestClientsThatShareProbeOnce(t *testing.T) {
 			assert.Equal(t, health.Lagging, c.is(servers[0]))
 		}
 		servers[0].stalled.Open()
-		within(t, 11*time.Second, "readmitted", func() bool { return clients[7].is(servers[0]) == health.Serving })
+		within(t, 11*time.Second, "readmitted", func() bool { return clients[19].is(servers[0]) == health.Serving })
 	})
 }
 
@@ -155,13 +155,13 @@ func TestQuietStreamsOfManyClientsCostFewProbes(t *testing.T) {
 		each(servers, func(s *server) { s.quiet.Shut() })
 		share := sharing()
 		var clients []*client
-		for range 10 {
+		for range 30 {
 			c := connect(t, roundRobin, servers, share)
 			c.open(balancer.Streams, nil)
 			clients = append(clients, c)
 		}
 		time.Sleep(5 * time.Minute)
-		assert.LessOrEqual(t, probesOf(clients), int64(10*300/10), "one in ten seconds for each connection")
+		assert.LessOrEqual(t, probesOf(clients), int64(30*300/10), "one in ten seconds for each connection")
 		for _, c := range clients {
 			assert.LessOrEqual(t, c.probes.Load(), int64(300/10), "one in ten seconds")
 		}
@@ -179,9 +179,9 @@ func TestVerdictOutlastsAClientThatCannotProbe(t *testing.T) {
 			busy, other := warm(t, roundRobin, servers, share), warm(t, roundRobin, servers[:n], share, change)
 			s := servers[0]
 			s.stalled.Shut()
-			busy.load(3, 60*time.Millisecond, time.Hour, false)
+			busy.load(6, 60*time.Millisecond, time.Hour, false)
 			within(t, 2*time.Second, "lagging", func() bool { return busy.is(s) == health.Lagging })
-			for range 10 {
+			for range 20 {
 				require.Error(t, other.call(t.Context(), attempt{only: other.endpoint(s), deadline: 300 * time.Millisecond}).err)
 				require.Equal(t, health.Lagging, busy.is(s))
 			}
@@ -204,7 +204,7 @@ func TestEndpointJoinsWhenThereAreOthers(t *testing.T) {
 		assert.Empty(t, c.options.Table.All())
 
 		busy := warm(t, roundRobin, servers, share)
-		busy.load(6, 60*time.Millisecond, time.Hour, false)
+		busy.load(6, 20*time.Millisecond, time.Hour, false)
 		s.frozen.Shut()
 		within(t, time.Second, "dead", func() bool { return c.is(s) == health.Dead })
 		require.NoError(t, busy.Close())

@@ -112,7 +112,7 @@ func TestRestoredEndpointIsUsedAgain(t *testing.T) {
 		subtest(t, config, 2, func(t *testing.T, servers []*server) {
 			servers[1].delay.Store(int64(10 * time.Millisecond))
 			c := warm(t, config, servers)
-			c.load(4, 10*time.Millisecond, 10*time.Second, false)
+			c.load(4, 5*time.Millisecond, 10*time.Second, false)
 			s := servers[0]
 			s.frozen.Shut()
 			within(t, 2*time.Second, "dead", func() bool { return c.is(s) == health.Dead })
@@ -290,7 +290,7 @@ func TestMonitorKeepsTheEndpointsOfANewPolicy(t *testing.T) {
 		require.Len(t, c.monitor.Endpoints(), 3)
 		assert.NotContains(t, before, c.monitor.Endpoints()[0])
 		c.warm()
-		c.load(3, 60*time.Millisecond, time.Hour, false)
+		c.load(3, 20*time.Millisecond, time.Hour, false)
 		servers[0].frozen.Shut()
 		within(t, 2*time.Second, "dead", func() bool { return c.is(servers[0]) == health.Dead })
 	})
@@ -300,7 +300,7 @@ func TestHealthProbeOfALaterServiceConfig(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers, unprobed)
 		c.configure(`{"quorate_round_robin":{"healthProbe":{}}}`)
-		c.load(3, 60*time.Millisecond, time.Hour, false)
+		c.load(3, 20*time.Millisecond, time.Hour, false)
 		servers[0].frozen.Shut()
 		within(t, 2*time.Second, "dead", func() bool { return c.is(servers[0]) == health.Dead })
 	})

@@ -148,7 +148,7 @@ func TestShapesAreBounded(t *testing.T) {
 	endpoints := make([]latencies, 3)
 	for i := range 3 * maxShapes {
 		for j := range endpoints {
-			require.NotNil(t, endpoints[j].get(fmt.Sprint("/service/", j, "/", i), all))
+			assert.NotNil(t, endpoints[j].get(fmt.Sprint("/service/", j, "/", i), all))
 		}
 	}
 	kept := 0
@@ -162,7 +162,7 @@ func TestShapesAreBounded(t *testing.T) {
 
 // First calls at the same time count as one shape.
 func TestShapesAreCountedOnce(t *testing.T) {
-	for range 20 {
+	for range 100 {
 		var all shapes
 		var calls sync.WaitGroup
 		for range 4 {

@@ -183,7 +183,7 @@ func weighing(weights ...uint32) []*balancer.Endpoint {
 // Shares are exact within a few picks: of one list, of lists that replace each other as those of
 // pickers do, and where calls to other endpoints come between.
 func TestSharesAreByWeight(t *testing.T) {
-	many := make([]uint32, 130)
+	many := make([]uint32, 400)
 	for i := range many {
 		many[i] = uint32(10 - i%10)
 	}

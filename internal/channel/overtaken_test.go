@@ -50,7 +50,7 @@ func TestWriteLostWithItsLeaderEndsUnderTheNextOne(t *testing.T) {
 				time.Sleep(3 * time.Second)
 				require.False(t, write.ended(), "it is late, and not overtaken")
 				cluster.SetLeader(cluster.Member(1))
-				for begin := time.Now(); time.Since(begin) < 300*time.Millisecond; time.Sleep(10 * time.Millisecond) {
+				for begin := time.Now(); time.Since(begin) < 300*time.Millisecond; time.Sleep(5 * time.Millisecond) {
 					tt.work(t, c)
 				}
 				assert.Equal(t, tt.ends, write.ended())
@@ -97,7 +97,7 @@ func TestWriteSentInTheNewTermIsNotOvertaken(t *testing.T) {
 		cluster.SetLeader(cluster.Member(1))
 		for !write.ended() {
 			require.NoError(t, readK(t, c))
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(5 * time.Millisecond)
 		}
 		assert.NoError(t, write.err)
 	})
@@ -115,10 +115,10 @@ func TestWriteToANamedMemberIsNotOvertaken(t *testing.T) {
 		go func() { done <- put(ctx, named) }()
 		time.Sleep(time.Second)
 		cluster.SetLeader(cluster.Member(1))
-		for range 20 {
+		for range 100 {
 			require.NoError(t, get(t, named))
 			require.NoError(t, readK(t, c))
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond)
 		}
 		synctest.Wait()
 		assert.Empty(t, done)

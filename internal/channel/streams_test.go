@@ -128,7 +128,7 @@ func TestStreamAvoidsTheFailedMember(t *testing.T) {
 		require.NoError(t, get(t, c))
 		return a.connections() > 0 && b.connections() > 0
 	}, 30*time.Second, time.Millisecond)
-	for range 8 {
+	for range 20 {
 		retrier := watchRetrier(c)
 		var last string
 		for _, avoids := range []bool{false, true, false} {
