@@ -373,8 +373,8 @@ func requireDraining(t *testing.T) (message string) {
 	return message
 }
 
-// refuseStreams serves a connection until a stream is opened on it, and says then that it
-// will process none.
+// refuseStreams serves a connection until it has a request, and says then that it will process no stream. Said before
+// the request was sent, gRPC's error may be EOF.
 func refuseStreams(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	if _, err := io.ReadFull(conn, make([]byte, len(http2.ClientPreface))); err != nil {
@@ -389,7 +389,7 @@ func refuseStreams(conn net.Conn) {
 		if err != nil {
 			return
 		}
-		if _, ok := frame.(*http2.HeadersFrame); ok && framer.WriteGoAway(0, http2.ErrCodeNo, nil) != nil {
+		if _, ok := frame.(*http2.DataFrame); ok && framer.WriteGoAway(0, http2.ErrCodeNo, nil) != nil {
 			return
 		}
 	}
