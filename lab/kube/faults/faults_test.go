@@ -29,16 +29,30 @@ func TestMain(m *testing.M) {
 
 func TestMeter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &meter{answered: make(map[string]time.Time)}
-		m.delivered("early") // before the write was answered
-		m.wrote("a")
-		m.wrote("early")
+		m := &meter{pending: make(map[string]*pendingWrite)}
+		m.wrote("1", 2)
 		time.Sleep(time.Second)
-		m.delivered("a")
-		assert.InDelta(t, 1, m.read().Event, 0)
+		m.delivered("1")
 		time.Sleep(time.Second)
-		m.delivered("a")
+		m.delivered("1")
 		assert.InDelta(t, 2, m.read().Event, 0, "the later of two watches")
+		assert.Empty(t, m.pending)
+
+		m.reset("none")
+		m.delivered("2") // before the write was answered
+		m.delivered("2")
+		time.Sleep(time.Second)
+		m.wrote("2", 2)
+		assert.Zero(t, m.read().Event)
+		assert.Empty(t, m.pending)
+
+		m.wrote("3", 1)
+		time.Sleep(3 * time.Second)
+		assert.InDelta(t, 3, m.read().Event, 0, "what never came is as late as it is")
+		m.delivered("4")
+		m.forget("4")
+		m.forget("3")
+		assert.Empty(t, m.pending)
 
 		m.reset("none")
 		m.ready(false)

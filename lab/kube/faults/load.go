@@ -53,7 +53,7 @@ func startLoad(ctx context.Context, c *kube.ControlPlane) *load {
 	client := fatal.OK(rest.HTTPClientFor(config))
 	leases := fatal.OK(coordination.NewForConfigAndClient(config, client))
 	l := &load{
-		meter: &meter{answered: make(map[string]time.Time)}, core: fatal.OK(core.NewForConfigAndClient(config, client)),
+		meter: &meter{pending: make(map[string]*pendingWrite)}, core: fatal.OK(core.NewForConfigAndClient(config, client)),
 		http: client, ready: c.URL() + "/readyz",
 	}
 	ctx, l.cancel = context.WithCancel(ctx)
@@ -119,9 +119,10 @@ func (l *load) write(ctx context.Context) {
 			}
 		})
 		if err != nil {
+			l.meter.forget(name)
 			return
 		}
-		l.meter.wrote(name)
+		l.meter.wrote(name, watchers)
 		if old = append(old, name); len(old) > 100 {
 			_, _ = timed(ctx, func(ctx context.Context) error {
 				return l.core.ConfigMaps(namespace).Delete(ctx, old[0], metav1.DeleteOptions{})

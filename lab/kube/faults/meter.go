@@ -13,12 +13,19 @@ import (
 	"github.com/quorate/quorate/lab/kube"
 )
 
-// meter keeps the worst figures of a phase, and the outage that is still in progress.
+// meter keeps the worst figures of a phase, and the writes and the outage that are still
+// in progress.
 type meter struct {
-	mu       sync.Mutex
-	worst    row
-	answered map[string]time.Time // when the writes of objects were answered, by name
-	down     time.Time            // since when the API server is not ready, zero if it is
+	mu      sync.Mutex
+	worst   row
+	pending map[string]*pendingWrite // events that watches have not delivered, by object
+	down    time.Time                // since when the API server is not ready, zero if it is
+}
+
+// pendingWrite is a write that was answered, and how many watches have not shown it.
+type pendingWrite struct {
+	at    time.Time
+	count int
 }
 
 func (m *meter) note(change func(*row)) {
@@ -32,11 +39,16 @@ func (m *meter) reset(fault string) {
 	m.note(func(r *row) { *r = row{Fault: fault} })
 }
 
-// read ends a phase.
+// read ends a phase. A write that is still pending counts as late as it is by now.
 func (m *meter) read() row {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.worst
+	for _, o := range m.pending {
+		if !o.at.IsZero() {
+			r.Event = max(r.Event, time.Since(o.at).Seconds())
+		}
+	}
 	if !m.down.IsZero() {
 		r.NotReady += time.Since(m.down).Seconds()
 	}
@@ -44,19 +56,43 @@ func (m *meter) read() row {
 }
 
 // wrote notes that the write of an object was answered.
-func (m *meter) wrote(name string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.answered[name] = time.Now()
+func (m *meter) wrote(name string, watches int) {
+	m.update(name, func(o *pendingWrite) {
+		o.at = time.Now()
+		o.count += watches
+	})
 }
 
 // delivered notes that a watch has shown an object, perhaps before its write was answered.
 func (m *meter) delivered(name string) {
+	m.update(name, func(o *pendingWrite) {
+		o.count--
+		if !o.at.IsZero() {
+			m.worst.Event = max(m.worst.Event, time.Since(o.at).Seconds())
+		}
+	})
+}
+
+// update changes a pending write, which is over when its count is 0.
+func (m *meter) update(name string, change func(*pendingWrite)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if at, ok := m.answered[name]; ok {
-		m.worst.Event = max(m.worst.Event, time.Since(at).Seconds())
+	o := m.pending[name]
+	if o == nil {
+		o = &pendingWrite{}
+		m.pending[name] = o
 	}
+	change(o)
+	if o.count == 0 {
+		delete(m.pending, name)
+	}
+}
+
+// forget drops a write whose outcome is not known.
+func (m *meter) forget(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.pending, name)
 }
 
 // ready notes what the API server said of itself.
