@@ -165,6 +165,15 @@ func (c *Cluster) Endpoints() []string {
 	return endpoints
 }
 
+// DirectEndpoints returns the members' DirectEndpoint URLs, in the order of Members.
+func (c *Cluster) DirectEndpoints() []string {
+	endpoints := make([]string, 0, len(c.members))
+	for _, m := range c.members {
+		endpoints = append(endpoints, m.DirectEndpoint())
+	}
+	return endpoints
+}
+
 // Dir returns the cluster's data directory, which exists until Close.
 func (c *Cluster) Dir() string { return c.dir }
 

@@ -218,11 +218,7 @@ func runUntilKilled(dir string) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	var endpoints []string
-	for _, m := range c.Members() {
-		endpoints = append(endpoints, m.DirectEndpoint())
-	}
-	fmt.Println(strings.Join(endpoints, " "))
+	fmt.Println(strings.Join(c.DirectEndpoints(), " "))
 	select {}
 }
 

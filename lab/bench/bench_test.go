@@ -66,14 +66,6 @@ func compare(b *testing.B, sample func(context.Context, kind) figures) {
 	}
 }
 
-// direct returns the endpoints of the members past the links.
-func direct(cluster *lab.Cluster) (endpoints []string) {
-	for _, m := range cluster.Members() {
-		endpoints = append(endpoints, m.DirectEndpoint())
-	}
-	return endpoints
-}
-
 // prefix is that of the keys that are put.
 const prefix = "bench/"
 

@@ -73,7 +73,7 @@ func (p phase) measure(ctx context.Context, k kind) figures {
 	defer cluster.Close()
 	endpoints := cluster.Endpoints()
 	if p.direct {
-		endpoints = direct(cluster)
+		endpoints = cluster.DirectEndpoints()
 	}
 	leader := fatal.OK(cluster.Leader(ctx))
 	f := &fleet{Context: ctx, cluster: cluster, leader: leader, followers: cluster.Others(leader)}

@@ -60,7 +60,7 @@ func BenchmarkClients(b *testing.B) {
 func (of benchmark) measure(ctx context.Context, k kind, size int) figures {
 	cluster := fatal.OK(lab.Start(ctx, lab.Config{Members: of.members}))
 	defer cluster.Close()
-	endpoints := direct(cluster)
+	endpoints := cluster.DirectEndpoints()
 	if of.oneWay > 0 {
 		endpoints = cluster.Endpoints()
 		for _, m := range cluster.Members() {

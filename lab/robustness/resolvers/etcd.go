@@ -33,11 +33,7 @@ func newEtcd(t *trial) *source {
 		}
 		return client, err
 	}
-	past := make([]string, 0, len(cluster.Members())) // the links
-	for _, m := range cluster.Members() {
-		past = append(past, m.DirectEndpoint())
-	}
-	manager := fatal.OK(endpoints.NewManager(fatal.OK(connect(past)), service))
+	manager := fatal.OK(endpoints.NewManager(fatal.OK(connect(cluster.DirectEndpoints())), service))
 	var listed []string
 	s := &source{
 		builder: func(removalDelay time.Duration) (resolver.Builder, []string, error) {
