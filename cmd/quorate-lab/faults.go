@@ -17,7 +17,6 @@ import (
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/robustness/faults"
-	"github.com/quorate/quorate/lab/robustness/report"
 )
 
 type faultsFlags struct {
@@ -115,7 +114,7 @@ func (f faultsFlags) run(cmd *cobra.Command, run faults.Runner) error {
 		}
 	}
 	if measured { // a run that never began has no table
-		if printErr := report.Table(cmd.OutOrStdout(), reports); printErr != nil {
+		if printErr := faults.Table(cmd.OutOrStdout(), reports); printErr != nil {
 			err = errors.Join(err, fmt.Errorf("print the result: %w", printErr))
 		}
 	}

@@ -23,29 +23,28 @@ import (
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/robustness/faults"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
-	"github.com/quorate/quorate/lab/robustness/report"
 	"github.com/quorate/quorate/lab/robustness/watchcheck"
 )
 
 // execFaults runs "quorate-lab faults" without a cluster, and returns the configurations of its runs. change gets the report of
 // each run and its number, from 0.
-func execFaults(ctx context.Context, change func(n int, rep *report.Report) error, args ...string) (seen []faults.Config, status int, stdout, stderr string) {
-	run := func(_ context.Context, cfg faults.Config) (report.Report, error) {
+func execFaults(ctx context.Context, change func(n int, rep *faults.Report) error, args ...string) (seen []faults.Config, status int, stdout, stderr string) {
+	run := func(_ context.Context, cfg faults.Config) (faults.Report, error) {
 		seen = append(seen, cfg)
-		rows := []report.Row{{Name: "healthy", End: time.Second, Calls: map[model.Kind]report.Calls{model.Get: {Completed: 100}}}}
+		rows := []faults.Row{{Name: "healthy", End: time.Second, Calls: map[model.Kind]faults.Calls{model.Get: {Completed: 100}}}}
 		for _, f := range cfg.Faults {
 			healed := 2*time.Second + cfg.Hold
-			calls := map[model.Kind]report.Calls{model.Get: {Held: int(100 * cfg.Hold / time.Second)}}
-			rows = append(rows, report.Row{Name: f.Name, Start: 2 * time.Second, Fault: 2 * time.Second, Heal: healed, End: healed, Calls: calls})
+			calls := map[model.Kind]faults.Calls{model.Get: {Held: int(100 * cfg.Hold / time.Second)}}
+			rows = append(rows, faults.Row{Name: f.Name, Start: 2 * time.Second, Fault: 2 * time.Second, Heal: healed, End: healed, Calls: calls})
 		}
-		rep := report.Report{Setup: fmt.Sprintf("The seed was %d.\n", cfg.Seed), Rows: rows}
+		rep := faults.Report{Setup: fmt.Sprintf("The seed was %d.\n", cfg.Seed), Rows: rows, Outcome: robustness.Outcome{Duration: time.Minute}}
 		return rep, change(len(seen)-1, &rep)
 	}
 	status, stdout, stderr = execRoot(ctx, run, append([]string{"faults"}, args...)...)
 	return seen, status, stdout, stderr
 }
 
-func asItIs(int, *report.Report) error { return nil }
+func asItIs(int, *faults.Report) error { return nil }
 
 func TestFaultsFlags(t *testing.T) {
 	// flags are the parts of a configuration that flags set.
@@ -105,24 +104,23 @@ func TestFaultsIdempotent(t *testing.T) {
 }
 
 func TestFaultsExitStatus(t *testing.T) {
-	violates := func(violations ...string) func(*report.Report) error {
-		return func(rep *report.Report) error {
-			rep.Checked = &robustness.Counts{}
+	violates := func(violations ...string) func(*faults.Report) error {
+		return func(rep *faults.Report) error {
 			for _, v := range violations {
-				rep.Add(watchcheck.Reliable, "%s", v).Evidence = []string{"response 7"}
+				rep.Verdict.Add(watchcheck.Reliable, "%s", v).Evidence = []string{"response 7"}
 			}
 			return nil
 		}
 	}
-	fails := func(rep *report.Report) error {
-		*rep = report.Report{Failure: "no disk"}
+	fails := func(rep *faults.Report) error {
+		*rep = faults.Report{Failure: "no disk"}
 		return errors.New("start the cluster: no disk")
 	}
 	for _, tt := range []struct {
 		name           string
 		args           []string
 		run            int // the one that changes its report
-		change         func(*report.Report) error
+		change         func(*faults.Report) error
 		status         int
 		stdout, stderr []string
 	}{
@@ -151,7 +149,7 @@ func TestFaultsExitStatus(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, status, stdout, stderr := execFaults(t.Context(), func(n int, rep *report.Report) error {
+			_, status, stdout, stderr := execFaults(t.Context(), func(n int, rep *faults.Report) error {
 				if n == tt.run && tt.change != nil {
 					return tt.change(rep)
 				}
@@ -171,7 +169,7 @@ func TestFaultsExitStatus(t *testing.T) {
 
 func TestCompareEndsEarly(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	seen, status, stdout, stderr := execFaults(ctx, func(_ int, rep *report.Report) error {
+	seen, status, stdout, stderr := execFaults(ctx, func(_ int, rep *faults.Report) error {
 		cancel(cli.SignalError{Signal: syscall.SIGINT})
 		rep.Interrupted = true
 		return nil

@@ -12,9 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
-	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/fault"
@@ -22,6 +20,7 @@ import (
 	"github.com/quorate/quorate/lab/link"
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
 
 // look says what is out of order in a cluster, each in a word or two.
@@ -116,7 +115,7 @@ func TestInjectAndHeal(t *testing.T) {
 		},
 		"two-frozen": func(t *testing.T, _ *lab.Member, _ []int) { assert.Len(t, look(c, nil), 2) },
 	}
-	store := connect(t, c, c.Endpoints(), nil).Store
+	connected := connect(t, c, c.Endpoints(), nil)
 	for _, f := range fault.All() {
 		if f.Site != fault.Direct || f.Name == "second-frozen" {
 			continue // they have tests of their own
@@ -125,11 +124,11 @@ func TestInjectAndHeal(t *testing.T) {
 			leader, err := c.Leader(ctx)
 			require.NoError(t, err)
 			before := pids(c)
-			gets(t, store) // a client is connected
+			gets(t, connected) // a client is connected
 			var notes []string
 			s := fault.Scene{
 				Cluster: c, Rand: rand.New(rand.NewPCG(1, 1)), Note: func(s string) { notes = append(notes, s) }, Hold: time.Second,
-				Join: func(*tls.Config) (fault.Client, error) { return connect(t, c, c.Endpoints(), nil), nil },
+				Join: func(*tls.Config) (client.Connection, error) { return connect(t, c, c.Endpoints(), nil), nil },
 			}
 			began := time.Now()
 			require.NoError(t, f.Inject(ctx, s))
@@ -154,22 +153,27 @@ func TestInjectAndHeal(t *testing.T) {
 }
 
 // connect returns a client that has called every endpoint.
-func connect(t *testing.T, c *lab.Cluster, endpoints []string, security *tls.Config) fault.Client {
+func connect(t *testing.T, c *lab.Cluster, endpoints []string, security *tls.Config) client.Connection {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, TLS: security, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+	conn, err := quorate.Connect(client.Target{Endpoints: endpoints, TLS: security})
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	return fault.Client{Store: quorate.NewStore(client), Close: client.Close}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
 }
 
-// gets reads through a store until it is answered.
-func gets(t *testing.T, store client.Store) {
+// get reads a key.
+func get(ctx context.Context, c client.Connection) error {
+	_, err := c.KV.Do(ctx, [model.Keys]string{"key"}, model.Request{Kind: model.Get, Then: []model.Act{{Verb: model.Read}}})
+	return err
+}
+
+// gets reads through a client until it is answered.
+func gets(t *testing.T, c client.Connection) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		_, err := store.Get(ctx, "key", "")
-		return err == nil
+		return get(ctx, c) == nil
 	}, time.Minute, 10*time.Millisecond)
 }
 
@@ -187,23 +191,23 @@ func TestSites(t *testing.T) {
 			front, err := site.Open(c)
 			require.NoError(t, err)
 			t.Cleanup(func() { assert.NoError(t, front.Close()) })
-			before := connect(t, c, front.Endpoints, c.ClientTLS()).Store
+			before := connect(t, c, front.Endpoints, c.ClientTLS())
 			gets(t, before)
 			refused := 0
 			s := fault.Scene{
 				Cluster: c, Rand: rand.New(rand.NewPCG(1, 1)), Note: func(string) {}, Hold: time.Millisecond, Front: front,
-				Join: func(security *tls.Config) (fault.Client, error) {
+				Join: func(security *tls.Config) (client.Connection, error) {
 					expired := connect(t, c, front.Endpoints, security)
 					calling, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 					defer cancel()
-					if _, err := expired.Store.Get(calling, "key", ""); err != nil {
+					if get(calling, expired) != nil {
 						refused++
 					}
 					return expired, nil
 				},
 			}
 			require.NoError(t, faults[0].Inject(ctx, s))
-			gets(t, connect(t, c, front.Endpoints, c.ClientTLS()).Store)
+			gets(t, connect(t, c, front.Endpoints, c.ClientTLS()))
 			if name == "expired" {
 				assert.Equal(t, 20, refused)
 			}
@@ -217,7 +221,7 @@ func TestSites(t *testing.T) {
 func TestForSoaks(t *testing.T) {
 	ctx := grpctest.Within(t, time.Minute)
 	c := labtest.Start(t, lab.Config{})
-	store := connect(t, c, c.Endpoints(), nil).Store
+	connected := connect(t, c, c.Endpoints(), nil)
 	all := fault.ForSoaks()
 	assert.Subset(t, fault.Names(all), []string{"nat", "nat-one", "flap"})
 	assert.NotContains(t, fault.Names(all), "vip")
@@ -225,7 +229,7 @@ func TestForSoaks(t *testing.T) {
 		if f.Name != "nat" && f.Name != "nat-one" {
 			continue
 		}
-		gets(t, store)
+		gets(t, connected)
 		s := fault.Scene{Cluster: c, Rand: rand.New(rand.NewPCG(1, 1)), Note: func(string) {}, Hold: time.Millisecond}
 		require.NoError(t, f.Inject(ctx, s))
 		require.NoError(t, fault.Heal(ctx, s))
@@ -284,10 +288,15 @@ func TestStormLeavesTheClusterWell(t *testing.T) {
 	for seed := range uint64(3) {
 		running, end := context.WithCancel(ctx)
 		s := fault.Scene{Cluster: c, Rand: rand.New(rand.NewPCG(seed, 1)), Note: func(string) { end() }}
-		tally, err := fault.Storm(running, s, rand.New(rand.NewPCG(seed, 2)))
-		require.NoError(t, err)
-		assert.Len(t, tally.Faults, 1)
-		assert.Zero(t, tally.NotInjected)
+		var mu sync.Mutex
+		counted := map[string]bool{}
+		require.NoError(t, fault.Storm(running, s, rand.New(rand.NewPCG(seed, 2)), func(what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			counted[what] = true
+		}))
+		delete(counted, "connections cut")
+		assert.Len(t, counted, 1, "a fault that was injected")
 		assert.Empty(t, look(c, nil))
 	}
 }

@@ -42,13 +42,7 @@ type Scene struct {
 	Front *Front
 	// Join connects another client of the process, with a TLS configuration or with that of
 	// the others. Nil for a scene that has other clients already.
-	Join func(*tls.Config) (Client, error)
-}
-
-// Client is another client, which is not measured.
-type Client struct {
-	Store client.Store
-	Close func() error
+	Join func(*tls.Config) (client.Connection, error)
 }
 
 // hold returns how long a fault that is an activity goes on.

@@ -44,9 +44,3 @@ func TestSiteOf(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, fault.Direct, site)
 }
-
-func TestTallyInWords(t *testing.T) {
-	assert.Equal(t, "all-killed 1, kill 2, not injected 3, connections cut 4",
-		fault.Tally{Faults: map[string]int{"kill": 2, "all-killed": 1}, NotInjected: 3, Cuts: 4}.String())
-	assert.Equal(t, "not injected 0, connections cut 0", fault.Tally{}.String())
-}

@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/link"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
 
 const (
@@ -73,11 +74,13 @@ func (s Scene) join(ctx context.Context, n int, security *tls.Config) (leave fun
 			fatal.If(err)
 		}
 		work.Go(func() {
-			key := fmt.Sprintf("/quorate-lab-siblings/%d", i)
+			keys := [model.Keys]string{fmt.Sprintf("/quorate-lab-siblings/%d", i)}
+			put := model.Request{Kind: model.Put, Then: []model.Act{{Verb: model.Write}}}
+			get := model.Request{Kind: model.Get, Then: []model.Act{{Verb: model.Read}}}
 			for pause.For(ctx, siblingPause) == nil {
 				calling, cancel := context.WithTimeout(ctx, siblingTimeout)
-				_ = c.Store.Put(calling, key, key) // only the attempt matters
-				_, _ = c.Store.Get(calling, key, "")
+				_, _ = c.KV.Do(calling, keys, put) // only the attempt matters
+				_, _ = c.KV.Do(calling, keys, get)
 				cancel()
 			}
 			_ = c.Close()

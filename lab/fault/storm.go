@@ -2,11 +2,8 @@ package fault
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"math/rand/v2"
-	"slices"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/quorate/quorate/internal/pause"
@@ -25,43 +22,20 @@ const (
 	injectTimeout, healTimeout = time.Minute, time.Minute
 )
 
-// Tally counts what a storm did.
-type Tally struct {
-	// Faults counts the faults by name, and NotInjected those that could not be
-	// injected, at least in part.
-	Faults      map[string]int
-	NotInjected int
-	// Cuts is how often all connections of clients to a member were reset, apart
-	// from the faults.
-	Cuts int
-}
-
-// String lists the counts in one line, faults in the order of their names.
-func (t Tally) String() string {
-	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(t.Faults)) {
-		fmt.Fprintf(&b, "%s %d, ", name, t.Faults[name])
-	}
-	fmt.Fprintf(&b, "not injected %d, connections cut %d", t.NotInjected, t.Cuts)
-	return b.String()
-}
-
 // Storm injects one random fault after another until ctx ends, and breaks random connections all the while. It returns
-// what it did when the cluster is healed. The scene's Rand chooses the faults and cuts the connections, so that the
-// one does not change what the other draws; its Hold is the storm's own.
+// when the cluster is healed. The scene's Rand chooses the faults and cuts the connections, so that the
+// one does not change what the other draws; its Hold is the storm's own. It counts each fault by its name, and how often all
+// connections of clients to a member were reset apart from the faults.
 //
 // It notes and counts a fault that cannot be injected, and goes on; it ends if the
 // cluster cannot be healed within a minute.
-func Storm(ctx context.Context, scene Scene, cuts *rand.Rand) (tally Tally, err error) {
+func Storm(ctx context.Context, scene Scene, cuts *rand.Rand, count func(what string)) error {
 	scene.Hold = longestHold
-	tally.Faults = map[string]int{}
 	ctx, cancel := context.WithCancel(ctx)
-	cut := make(chan int)
-	go func() { cut <- breakConnections(ctx, scene.Cluster, cuts) }()
-	defer func() {
-		cancel()
-		tally.Cuts = <-cut
-	}()
+	var cutting sync.WaitGroup
+	cutting.Go(func() { breakConnections(ctx, scene.Cluster, cuts, count) })
+	defer cutting.Wait()
+	defer cancel()
 	var upcoming []Fault // each comes once before any comes again
 	for pause.For(ctx, pace.Between(scene.Rand, shortestCalm, longestCalm)) == nil {
 		if len(upcoming) == 0 {
@@ -70,17 +44,17 @@ func Storm(ctx context.Context, scene Scene, cuts *rand.Rand) (tally Tally, err 
 		}
 		f := upcoming[0]
 		upcoming = upcoming[1:]
-		tally.Faults[f.Name]++
+		count(f.Name)
 		if err := within(injectTimeout, scene, f.Inject); err != nil { // what it did can be healed
-			tally.NotInjected++
+			count("not injected")
 			scene.Note(err.Error())
 		}
 		_ = pause.For(ctx, pace.Between(scene.Rand, shortestHold, longestHold)) // it is healed early when ctx ends
 		if err := within(healTimeout, scene, Heal); err != nil {
-			return tally, err
+			return err
 		}
 	}
-	return tally, nil
+	return nil
 }
 
 func within(timeout time.Duration, s Scene, do func(context.Context, Scene) error) error {
@@ -90,12 +64,11 @@ func within(timeout time.Duration, s Scene, do func(context.Context, Scene) erro
 }
 
 // breakConnections resets all connections of clients to a random member, now and
-// then, until ctx ends. It returns how often.
-func breakConnections(ctx context.Context, c *lab.Cluster, rng *rand.Rand) (times int) {
+// then, until ctx ends.
+func breakConnections(ctx context.Context, c *lab.Cluster, rng *rand.Rand, count func(what string)) {
 	members := c.Members()
 	for pause.For(ctx, pace.Between(rng, shortestCut, longestCut)) == nil {
 		c.ClientLink(members[rng.IntN(len(members))]).Break()
-		times++
+		count("connections cut")
 	}
-	return times
 }

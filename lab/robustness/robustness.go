@@ -5,8 +5,8 @@
 // recorder takes the whole history of the store from the members themselves, past the links and the clients under test.
 //
 // The workloads are packages below: faults, which injects one fault after the other, and the soaks watches, linear, locks and
-// resolvers. Package report has the figures and tables of faults. The sources of names fail in resolvers, in place of the
-// schedule of the others. watchcheck and lockcheck compare watches and locks with that history, and linear/model checks
+// resolvers, in which the sources of names fail in place of the
+// schedule of the others. Packages watchcheck and lockcheck compare watches and locks with that history, and linear/model checks
 // that answers are linearizable. Package client has the clients under test: Quorate, and the official client. A run
 // counts what happened in [Counts], which its [Outcome] prints.
 package robustness
@@ -127,8 +127,8 @@ func (e *Env) run(ctx context.Context, cluster lab.Config, work Workload) (err e
 func (e *Env) InjectFaults(ctx context.Context) error {
 	defer e.over()
 	scene := fault.Scene{Cluster: e.Cluster, Rand: rand.New(rand.NewPCG(e.Seed, faultStream)), Note: e.Note}
-	var err error
-	e.Tally, err = fault.Storm(ctx, scene, rand.New(rand.NewPCG(e.Seed, cutStream)))
+	count := func(what string) { e.Counts.Add("faults", what, 1) }
+	err := fault.Storm(ctx, scene, rand.New(rand.NewPCG(e.Seed, cutStream)), count)
 	e.Note("the faults are over: the traffic stops, and the clients settle")
 	return err
 }
@@ -189,11 +189,7 @@ type Outcome struct {
 
 	// Duration from the beginning to the end of the checks.
 	Duration time.Duration
-	// Tally counts the faults.
-	fault.Tally
-	// Revisions that the store went through.
-	Revisions int64
-	// Counts has what the workload counted.
+	// Counts has the faults, and what the workload counted.
 	Counts *Counts
 	// Verdict lists the violations.
 	Verdict Verdict
@@ -209,9 +205,6 @@ func (o Outcome) String() string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d members, seed %d, %s\n", o.Members, o.Seed, o.Duration.Round(time.Second))
-	if o.Faults != nil {
-		fmt.Fprintf(&b, "%-21s%d revisions\n%-21s%v\n", "store", o.Revisions, "faults", o.Tally)
-	}
 	if o.Counts != nil {
 		b.WriteString(o.Counts.String())
 	}

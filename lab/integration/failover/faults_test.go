@@ -17,7 +17,6 @@ import (
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/robustness/faults"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
-	"github.com/quorate/quorate/lab/robustness/report"
 )
 
 // A fault of a member, or of the majority, fails no call but writes whose outcome is unknown, and loses no lease. Calls, watches
@@ -67,7 +66,7 @@ const (
 )
 
 // under runs gets, puts, watches and leases under faults, one after the other, and returns the row of each.
-func under(t *testing.T, cfg faults.Config, names ...string) []report.Row {
+func under(t *testing.T, cfg faults.Config, names ...string) []faults.Row {
 	t.Helper()
 	injected, err := fault.Parse(names)
 	require.NoError(t, err)
@@ -75,7 +74,7 @@ func under(t *testing.T, cfg faults.Config, names ...string) []report.Row {
 	cfg.Hold = cmp.Or(cfg.Hold, hold)
 	rep, err := faults.Run(t.Context(), cfg)
 	require.NoError(t, err)
-	assert.True(t, rep.OK(), "%v", rep.Verdict)
+	assert.True(t, rep.Verdict.OK(), "%v", rep.Verdict)
 	require.Len(t, rep.Rows, 1+len(injected))
 	return rep.Rows[1:]
 }
@@ -101,12 +100,11 @@ func countTerms(t *testing.T, cfg *faults.Config) *int {
 }
 
 // requireGoesOn checks what callers saw of a fault, and logs how long they waited.
-func requireGoesOn(t *testing.T, row report.Row) {
+func requireGoesOn(t *testing.T, row faults.Row) {
 	t.Helper()
 	t.Logf("%s: longest gap of gets %v, slowest get %v, slowest put %v; leases lost %d", row.Name,
 		row.Calls[model.Get].LongestGap, row.Calls[model.Get].Max, row.Calls[model.Put].Max, row.LeasesLost)
-	for _, kind := range report.Kinds {
-		stats := row.Calls[kind]
+	for kind, stats := range row.Calls {
 		assert.Positive(t, stats.Held, "%s: no %s was completed under the fault", row.Name, kind)
 		assert.Zero(t, stats.Errors, "%s: %s", row.Name, kind)
 	}
@@ -116,9 +114,9 @@ func requireGoesOn(t *testing.T, row report.Row) {
 }
 
 // requireUnknown checks how many writes were lost at the victim: those that were in flight there.
-func requireUnknown(t *testing.T, row report.Row, most int) {
+func requireUnknown(t *testing.T, row faults.Row, most int) {
 	t.Helper()
-	for _, kind := range report.Kinds {
-		assert.LessOrEqual(t, row.Calls[kind].Unknown, most, "%s: %s", row.Name, kind)
+	for kind, stats := range row.Calls {
+		assert.LessOrEqual(t, stats.Unknown, most, "%s: %s", row.Name, kind)
 	}
 }

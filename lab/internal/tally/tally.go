@@ -3,7 +3,6 @@
 package tally
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,21 +19,19 @@ type Promise string
 
 // Violation is one broken promise.
 type Violation struct {
-	Promise Promise `json:"promise"`
+	Promise Promise
 	// Message says what is wrong.
-	Message string `json:"message"`
+	Message string
 	// Evidence lists the observations that prove it, oldest first; empty if the message says it all.
-	Evidence []string `json:"evidence"`
-	// Page is the file that shows it in a browser, empty if there is none.
-	Page string `json:"page,omitempty"`
+	Evidence []string
 }
 
 // Verdict is what checks found.
 type Verdict struct {
 	// Violations holds at most ten of each promise.
-	Violations []Violation `json:"violations"`
+	Violations []Violation
 	// Counts has the number of violations of each promise, kept or not.
-	Counts map[Promise]int `json:"violation_counts"`
+	Counts map[Promise]int
 }
 
 // OK reports whether every promise was kept.
@@ -64,9 +61,6 @@ func (v Verdict) String() string {
 		fmt.Fprintf(&b, "\n%v: %s\n", violation.Promise, violation.Message)
 		for _, line := range violation.Evidence {
 			fmt.Fprintf(&b, "    %s\n", line)
-		}
-		if violation.Page != "" {
-			fmt.Fprintf(&b, "    see %s\n", violation.Page)
 		}
 	}
 	return b.String()
@@ -132,13 +126,6 @@ func (c *Counts) Of(subject, what string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.of[subject][what]
-}
-
-// MarshalJSON returns subject → what → number.
-func (c *Counts) MarshalJSON() ([]byte, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return json.Marshal(c.of)
 }
 
 // String has a line for each subject, such as "writes   accepted 10, refused 5".

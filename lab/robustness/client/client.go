@@ -27,15 +27,6 @@ type KV interface {
 	Do(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error)
 }
 
-// Store makes calls that no model checks. It passes on the errors of the client unchanged, so that their class is not lost.
-type Store interface {
-	// Get reads a key, or all keys from one up to end unless that is empty, linearizably, and returns the revision of the
-	// response header.
-	Get(ctx context.Context, key, end string) (revision int64, err error)
-	// Put writes a key.
-	Put(ctx context.Context, key, value string) error
-}
-
 // Watcher opens the watches of a client.
 type Watcher interface {
 	// Watch begins a watch and returns what its reader takes from the channel,
@@ -61,8 +52,7 @@ type Lessor interface {
 
 // Connection is how a load reaches a cluster.
 type Connection struct {
-	KV    KV
-	Store Store
+	KV KV
 	// Without a Watcher the load watches nothing, without a Lessor it keeps no leases.
 	Watcher Watcher
 	Lessor  Lessor

@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
-	"github.com/quorate/quorate/lab/robustness/report"
 )
 
 // The keys of a group: the key of a caller of puts, the counter of a caller of txns, and the key that the latter writes
@@ -29,40 +27,26 @@ var kindsOfKeys = [model.Keys]string{putKey: "put", counterKey: "counter", txnKe
 // groupLife is how long the callers of a number use a group, whose history is checked as a whole.
 const groupLife = time.Second
 
-// groups has the keys that the callers of each number use now.
-type groups struct {
-	prefix string
+// group is the keys that the callers of a number use for a time.
+type group struct{ index, epoch int }
 
-	mu  sync.Mutex
-	now []group
-}
-
-type group struct {
-	epoch int
-	keys  *[model.Keys]string
-}
-
-// at returns the group of a caller's number at a moment.
-func (g *groups) at(index int, now time.Duration) group {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	current := &g.now[index]
-	if epoch := int(now / groupLife); current.keys == nil || epoch > current.epoch {
-		*current = group{epoch, new([model.Keys]string)}
-		for key, kind := range kindsOfKeys {
-			current.keys[key] = fmt.Sprintf("%s%s/%d/%d", g.prefix, kind, index, epoch)
-		}
+// keys returns the keys of a group.
+func (g group) keys(prefix string) (keys [model.Keys]string) {
+	for key, kind := range kindsOfKeys {
+		keys[key] = fmt.Sprintf("%s%s/%d/%d", prefix, kind, g.index, g.epoch)
 	}
-	return *current
+	return keys
 }
 
 // caller makes the calls of one kind, one at a time.
 type caller struct {
-	load  *load
+	run   *run
 	kind  model.Kind
 	index int
 	rng   *rand.Rand
-	seq   int // of the next value that it writes
+	seq   int           // of the next value that it writes
+	busy  chan struct{} // full while a call is under way
+	calls []call
 	// own is the group that a caller of txns knows the counter of, at its latest revision. When a txn ended without an answer
 	// the caller compares with the same revision again: if it had been applied, the comparison does not hold and the answer
 	// has the revision.
@@ -70,48 +54,58 @@ type caller struct {
 	counter int64
 }
 
-// run makes one call after the other until ctx ends. The first pause is a random part of a whole one, so that callers do not call
+// work makes one call after the other until ctx ends. The first pause is a random part of a whole one, so that callers do not call
 // in lockstep.
-func (c *caller) run(ctx context.Context) {
-	between := c.load.run.cfg.Pause
+func (c *caller) work(ctx context.Context) {
+	between := c.run.cfg.Pause
 	for wait := pace.Between(c.rng, 0, between); pause.For(ctx, wait) == nil; wait = between {
-		c.call()
+		c.busy <- struct{}{}
+		c.calls = append(c.calls, c.call())
+		<-c.busy
 	}
 }
 
-// call makes a call, which ends by its deadline, and records it.
-func (c *caller) call() {
-	defer c.load.calls.add()()
-	r := c.load.run
-	call := c.next()
+// settle returns when the call under way has ended, which it does by its deadline at the latest, or with the error of ctx.
+func (c *caller) settle(ctx context.Context) error {
+	select {
+	case c.busy <- struct{}{}:
+		<-c.busy
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// call makes a call.
+func (c *caller) call() call {
+	r := c.run
+	next := c.next(r.env.Now())
 	ctx, cancel := context.WithTimeout(context.Background(), r.cfg.CallTimeout)
 	defer cancel()
-	call.Operation, call.Failure = client.Do(ctx, r.conn.KV, *call.Keys, call.Operation, r.env.Now)
-	if call.Failure == nil {
-		c.learn(call.Response)
+	next.Operation, next.failure = client.Do(ctx, r.conn.KV, next.group.keys(r.prefix), next.Operation, r.env.Now)
+	if next.failure == nil {
+		c.learn(next.Response)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.rec.Calls = append(r.rec.Calls, call)
+	return next
 }
 
 // next returns the next call. A get reads what another caller puts or its counter, with equal chance.
-func (c *caller) next() report.Call {
-	group, now := c.index, c.load.run.env.Now()
-	if !c.kind.Writes() {
-		group = c.rng.IntN(len(c.load.groups.now))
+func (c *caller) next(now time.Duration) call {
+	callers := c.run.cfg.Callers
+	next := call{
+		group:     group{c.index, int(now / groupLife)},
+		Operation: model.Operation{Client: slices.Index(kinds, c.kind)*callers + c.index},
 	}
-	g := c.load.groups.at(group, now)
-	call := report.Call{Keys: g.keys, Operation: model.Operation{Client: slices.Index(report.Kinds, c.kind)*len(c.load.groups.now) + c.index}}
 	if c.kind.Writes() {
-		if g != c.own {
-			c.own, c.counter = g, 0
+		if next.group != c.own {
+			c.own, c.counter = next.group, 0
 		}
-		call.Request = c.write()
+		next.Request = c.write()
 	} else {
-		call.Request = model.Request{Kind: c.kind, Then: reads[c.rng.IntN(len(reads))]}
+		next.group.index = c.rng.IntN(callers)
+		next.Request = model.Request{Kind: c.kind, Then: reads[c.rng.IntN(len(reads))]}
 	}
-	return call
+	return next
 }
 
 // reads has the reads of what is put, and of a counter.

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -9,13 +8,11 @@ import (
 	"github.com/quorate/quorate/lab/internal/tally"
 	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
-	"github.com/quorate/quorate/lab/robustness/report"
+	"github.com/quorate/quorate/retry"
 )
 
-// The promises, in addition to those of package watchcheck.
+// The promises, in addition to those of package watchcheck and [model.Linear].
 const (
-	// Linearizable means that one order of the calls on a group of keys explains every answer and every event of the store.
-	Linearizable tally.Promise = "linearizable"
 	// WentBackwards means that a linearizable answer is older than one that had been given before the call was sent.
 	WentBackwards tally.Promise = "went_backwards"
 	// LeaseEndedEarly means that the key of a lease was gone while the client claimed the
@@ -33,25 +30,28 @@ type checker struct {
 	// events of the store in their order, complete from revision 1 to through. Those of other keys are ignored.
 	events  []history.Event
 	through int64
-	calls   []report.Call // sorted by their ends
-	leases  []*lease
 	at      func(revision int64) time.Duration // when a revision was recorded
 	counts  *tally.Counts
-	verdict tally.Verdict
+	verdict *tally.Verdict
 }
 
 // checkCalls checks that calls, all of which have ended, are linearizable.
-func (c *checker) checkCalls() {
-	slices.SortStableFunc(c.calls, func(a, b report.Call) int { return cmp.Compare(a.Return, b.Return) })
-	answers := make([]history.Answer, 0, len(c.calls))
-	for i, call := range c.calls {
+func (c *checker) checkCalls(calls []call) {
+	var answers []history.Answer
+	groups := map[[model.Keys]string][]model.Operation{}
+	for i, call := range calls {
 		c.countWrite(call.Operation)
+		if call.failure != nil {
+			c.counts.Add("errors", retry.CodeOf(call.failure).String(), 1)
+		}
 		if call.Outcome == history.OK && call.Request.Kind != model.SerializableGet {
 			answers = append(answers, history.Answer{Sent: call.Call, Returned: call.Return, Revision: call.Response.Revision, Call: i})
 		}
+		keys := call.group.keys(c.prefix)
+		groups[keys] = append(groups[keys], call.Operation)
 	}
-	c.checkOrder(history.NewClock(answers))
-	c.checkGroups()
+	c.checkOrder(calls, history.NewClock(answers))
+	model.NewRecord(c.prefix, c.events, c.through).CheckAll(groups, c.counts, c.verdict)
 }
 
 // countWrite counts the outcome of a write.
@@ -68,8 +68,8 @@ func (c *checker) countWrite(op model.Operation) {
 }
 
 // checkOrder finds answers that are older than earlier ones, whichever keys they are about.
-func (c *checker) checkOrder(clock *history.Clock) {
-	for _, call := range c.calls {
+func (c *checker) checkOrder(calls []call, clock *history.Clock) {
+	for _, call := range calls {
 		if call.Outcome != history.OK {
 			continue
 		}
@@ -82,15 +82,15 @@ func (c *checker) checkOrder(clock *history.Clock) {
 		c.counts.Add("answers", "linearizable", 1)
 		if call.Response.Revision < revision || call.Response.Revision == revision && call.Request.Wrote(call.Response) {
 			c.verdict.Add(WentBackwards, "%s answered at revision %d although revision %d had been answered before it was sent",
-				call.Request.Kind, call.Response.Revision, revision).Evidence = []string{describe(c.calls[before]), describe(call)}
+				call.Request.Kind, call.Response.Revision, revision).Evidence = []string{c.describe(calls[before]), c.describe(call)}
 		}
 	}
 }
 
 // checkLeases checks that no key of a lease was gone while the lease was claimed to live.
-func (c *checker) checkLeases() {
+func (c *checker) checkLeases(leases []*lease) {
 	of := map[string]*lease{}
-	for _, l := range c.leases {
+	for _, l := range leases {
 		of[l.key] = l
 		c.counts.Add("leases", "claims", len(l.claims))
 	}
@@ -114,29 +114,9 @@ func (c *checker) checkLeases() {
 }
 
 // describe says in one line what a call was answered, and when.
-func describe(call report.Call) string {
-	return fmt.Sprintf("%s of %s by client %d, from %s to %s: revision %d",
-		call.Request.Kind, call.Keys[call.Request.Then[0].Key], call.Client, at(call.Call), at(call.Return), call.Response.Revision)
+func (c *checker) describe(call call) string {
+	return fmt.Sprintf("%s of %s by client %d, from %s to %s: revision %d", call.Request.Kind,
+		call.group.keys(c.prefix)[call.Request.Then[0].Key], call.Client, at(call.Call), at(call.Return), call.Response.Revision)
 }
 
 func at(d time.Duration) string { return fmt.Sprintf("%.6fs", d.Seconds()) }
-
-// checkGroups checks each group of keys.
-func (c *checker) checkGroups() {
-	groups := map[*[model.Keys]string][]model.Operation{}
-	for _, call := range c.calls {
-		groups[call.Keys] = append(groups[call.Keys], call.Operation)
-	}
-	record, unseen := model.NewRecord(c.prefix, c.events, c.through), 0
-	for keys, operations := range groups {
-		finding := record.Check(*keys, operations)
-		unseen += finding.Unseen
-		if finding.Verdict != model.Linearizable {
-			c.verdict.Add(Linearizable, "%q: %s: %s", *keys, finding.Verdict, finding.Message)
-		}
-	}
-	if e, found := record.Stray(); found {
-		c.verdict.Add(Linearizable, "%v: no call is about that key", e)
-	}
-	c.counts.Add("writes", "unknown and applied", c.counts.Of("writes", "unknown")-unseen)
-}

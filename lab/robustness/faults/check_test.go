@@ -12,32 +12,28 @@ import (
 	"github.com/quorate/quorate/lab/internal/tally"
 	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
-	"github.com/quorate/quorate/lab/robustness/report"
 )
 
-// The groups of the planted histories.
-var (
-	keysOfOne   = &[model.Keys]string{"/p/put/0/0", "/p/counter/0/0", "/p/txn/0/0"}
-	keysOfOther = &[model.Keys]string{"/p/put/1/0", "/p/counter/1/0", "/p/txn/1/0"}
-)
+// The keys of the groups of the planted histories.
+var keysOfOne, keysOfOther = group{}.keys("/p/"), group{index: 1}.keys("/p/")
 
 // answered returns a call on the first group.
-func answered(request model.Request, revision int64, succeeded bool, results ...model.Result) report.Call {
-	return report.Call{Keys: keysOfOne, Operation: model.Operation{
+func answered(request model.Request, revision int64, succeeded bool, results ...model.Result) call {
+	return call{Operation: model.Operation{
 		Request: request, Response: model.Response{Revision: revision, Succeeded: succeeded, Results: results},
 	}}
 }
 
-func put(value string, revision int64) report.Call {
+func put(value string, revision int64) call {
 	act := model.Act{Verb: model.Write, Key: putKey, Value: value}
 	return answered(model.Request{Kind: model.Put, Then: []model.Act{act}}, revision, true, model.Result{})
 }
 
-func get(key int, revision int64, is model.KV) report.Call {
+func get(key int, revision int64, is model.KV) call {
 	return answered(model.Request{Kind: model.Get, Then: reads[key]}, revision, true, model.Result{KV: is})
 }
 
-func serializable(key int, revision int64, is model.KV) report.Call {
+func serializable(key int, revision int64, is model.KV) call {
 	return answered(model.Request{Kind: model.SerializableGet, Then: reads[key]}, revision, true, model.Result{KV: is})
 }
 
@@ -51,22 +47,22 @@ func txnRequest(value string, counter int64) model.Request {
 }
 
 // increment is a txn that found its counter at a revision, refusal one that found another counter.
-func increment(value string, counter, revision int64) report.Call {
+func increment(value string, counter, revision int64) call {
 	return answered(txnRequest(value, counter), revision, true, model.Result{}, model.Result{})
 }
 
-func refusal(value string, counter, revision int64, is model.KV) report.Call {
+func refusal(value string, counter, revision int64, is model.KV) call {
 	return answered(txnRequest(value, counter), revision, false, model.Result{KV: is})
 }
 
-func ended(o history.Outcome, call report.Call) report.Call {
-	call.Outcome, call.Response = o, model.Response{}
-	return call
+func ended(o history.Outcome, c call) call {
+	c.Outcome, c.Response = o, model.Response{}
+	return c
 }
 
-func elsewhere(call report.Call) report.Call {
-	call.Keys = keysOfOther
-	return call
+func elsewhere(c call) call {
+	c.group.index = 1
+	return c
 }
 
 // is is a key as its first write made it, and again as a later one did.
@@ -91,17 +87,17 @@ func incremented(kv model.KV) []history.Event {
 }
 
 // check checks calls, one after the other, against the events of a store at revision 100.
-func check(calls []report.Call, events ...history.Event) (*checker, string) {
+func check(calls []call, events ...history.Event) (*checker, string) {
 	for i := range calls {
 		calls[i].Call, calls[i].Return = time.Duration(2*i+1)*time.Millisecond, time.Duration(2*i+2)*time.Millisecond
 	}
-	c := &checker{prefix: "/p/", events: events, through: 100, calls: calls, counts: &tally.Counts{}}
-	c.checkCalls()
+	c := &checker{prefix: "/p/", events: events, through: 100, counts: &tally.Counts{}, verdict: &tally.Verdict{}}
+	c.checkCalls(calls)
 	return c, c.counts.String()
 }
 
 func TestGoodCalls(t *testing.T) {
-	c, counts := check([]report.Call{
+	c, counts := check([]call{
 		put("x", 2), get(putKey, 2, is("x", 2)), increment("a", 0, 3), get(counterKey, 3, is("a", 3)), increment("b", 3, 4),
 		refusal("c", 3, 4, again("b", 3, 4, 2)), serializable(putKey, 1, model.KV{}), serializable(counterKey, 3, is("a", 3)),
 		ended(history.Unknown, put("y", 0)), ended(history.Unknown, put("z", 0)), ended(history.Unknown, put("w", 0)),
@@ -114,11 +110,12 @@ func TestGoodCalls(t *testing.T) {
 		wroteKey(counterKey, again("e", 3, 8, 3)), wroteKey(txnKey, again("e", 3, 8, 3)))
 	assert.True(t, c.verdict.OK(), "%v", c.verdict)
 	assert.Equal(t, "answers              linearizable 8, revisions behind at most 3, serializable 2\n"+
-		"writes               acknowledged 3, refused 3, unknown 5, unknown and applied 3\n", counts)
+		"groups               checked 2, operations at most 16\n"+
+		"writes               acknowledged 3, refused 3, unknown 5, unknown and never seen 2\n", counts)
 }
 
 func TestPlantedFaultsOfCallsAreFound(t *testing.T) {
-	type calls = []report.Call
+	type calls = []call
 	type events = []history.Event
 	x, lost := wroteKey(putKey, is("x", 2)), ended(history.Unknown, increment("a", 0, 0))
 	twice := events{x, wroteKey(putKey, again("x", 2, 7, 2))}
@@ -156,12 +153,12 @@ func TestPlantedFaultsOfCallsAreFound(t *testing.T) {
 		"a delete": {calls{put("x", 2)}, events{
 			x, {Type: history.DeleteEvent, KeyValue: history.KeyValue{Key: keysOfOne[putKey], ModRevision: 3}},
 		}, ""},
-		"a key that no call is about":         {nil, events{x}, "put /p/put/0/0 at revision 2: no call is about that key"},
+		"a key that no call is about":         {nil, events{x}, "put /p/put/0/0 at revision 2: no operation is on that key"},
 		"a revision that the store never had": {calls{get(putKey, 101, model.KV{})}, nil, "revision 101, and the store is at 100"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := check(tt.calls, tt.events...)
-			require.Equal(t, map[tally.Promise]int{Linearizable: 1}, c.verdict.Counts, "%v", c.verdict)
+			require.Equal(t, map[tally.Promise]int{model.Linear: 1}, c.verdict.Counts, "%v", c.verdict)
 			assert.Contains(t, c.verdict.Violations[0].Message, cmp.Or(tt.message, "answers fit, and then "))
 		})
 	}
@@ -169,9 +166,9 @@ func TestPlantedFaultsOfCallsAreFound(t *testing.T) {
 
 // TestCallsThatWentBackwards has calls on different keys.
 func TestCallsThatWentBackwards(t *testing.T) {
-	c, _ := check([]report.Call{put("x", 12), elsewhere(put("y", 12))}, wroteKey(putKey, is("x", 12)), event(keysOfOther[putKey], is("y", 12)))
+	c, _ := check([]call{put("x", 12), elsewhere(put("y", 12))}, wroteKey(putKey, is("x", 12)), event(keysOfOther[putKey], is("y", 12)))
 	assert.Equal(t, map[tally.Promise]int{WentBackwards: 1}, c.verdict.Counts, "a put is acknowledged at a revision that is known")
-	c, _ = check([]report.Call{put("x", 12), elsewhere(get(putKey, 11, model.KV{}))}, wroteKey(putKey, is("x", 12)))
+	c, _ = check([]call{put("x", 12), elsewhere(get(putKey, 11, model.KV{}))}, wroteKey(putKey, is("x", 12)))
 	assert.Equal(t, []tally.Violation{{
 		Promise: WentBackwards,
 		Message: "get answered at revision 11 although revision 12 had been answered before it was sent",
@@ -197,14 +194,13 @@ func TestLeasesThatEndEarly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &checker{
-				counts: &tally.Counts{}, at: func(int64) time.Duration { return tt.gone },
-				leases: []*lease{{0xa1, key, []claim{{time.Second, 4 * time.Second}, {3 * time.Second, 6 * time.Second}}}},
+				counts: &tally.Counts{}, verdict: &tally.Verdict{}, at: func(int64) time.Duration { return tt.gone },
 				events: []history.Event{{KeyValue: history.KeyValue{Key: key, ModRevision: 2}}},
 			}
 			if tt.gone >= 0 {
 				c.events = append(c.events, history.Event{Type: history.DeleteEvent, KeyValue: history.KeyValue{Key: key, ModRevision: 3}})
 			}
-			c.checkLeases()
+			c.checkLeases([]*lease{{id: 0xa1, key: key, claims: []claim{{time.Second, 4 * time.Second}, {3 * time.Second, 6 * time.Second}}}})
 			assert.Equal(t, 2, c.counts.Of("leases", "claims"))
 			if tt.want == "" {
 				assert.True(t, c.verdict.OK(), "%v", c.verdict)

@@ -9,7 +9,6 @@ import (
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/client/official"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
-	"github.com/quorate/quorate/lab/robustness/report"
 )
 
 // DefaultComparedHold is how long a fault is held by default in a comparison: as long as the default deadline of
@@ -31,7 +30,10 @@ func DefaultCompared() []fault.Fault {
 
 // Client is a client to compare.
 type Client struct {
-	report.Client
+	// ID names it for programs, and Label in tables.
+	ID, Label string
+	// Description says how it was configured.
+	Description string
 	// Connect connects the load to a cluster.
 	Connect func(to client.Target) (client.Connection, error)
 }
@@ -39,25 +41,17 @@ type Client struct {
 // Clients returns those that are compared by default: the official client as it comes and
 // tuned, and Quorate, which is the last.
 func Clients() []Client {
+	tuned := fmt.Sprintf("keepalive every %.0f s with a timeout of %.0f s, watches with WithRequireLeader",
+		official.KeepAliveTime.Seconds(), official.KeepAliveTimeout.Seconds())
 	return []Client{
-		{report.Client{
-			ID: "official", Label: "official",
-			Description: "etcd client/v3 3.7.3 as it comes, nothing set but endpoints",
-		}, official.AsItComes},
-		{report.Client{
-			ID: "official-tuned", Label: "tuned",
-			Description: fmt.Sprintf("keepalive every %.0f s with a timeout of %.0f s, watches with WithRequireLeader",
-				official.KeepAliveTime.Seconds(), official.KeepAliveTimeout.Seconds()),
-		}, official.Tuned},
-		{report.Client{
-			ID: QuorateID, Label: "Quorate",
-			Description: "as it comes, nothing set but endpoints",
-		}, quorate.Connect},
+		{"official", "official", "etcd client/v3 3.7.3 as it comes, nothing set but endpoints", official.AsItComes},
+		{"official-tuned", "tuned", tuned, official.Tuned},
+		{QuorateID, "Quorate", "as it comes, nothing set but endpoints", quorate.Connect},
 	}
 }
 
 // Runner is the type of [Run], which tests replace.
-type Runner func(context.Context, Config) (report.Report, error)
+type Runner func(context.Context, Config) (Report, error)
 
 // Compare runs the experiment with one client after the other, each on a fresh cluster with the same faults, load and seed. The
 // clients never run at the same time: they would take the machine from each
@@ -67,8 +61,8 @@ type Runner func(context.Context, Config) (report.Report, error)
 // The reports are valid, as far as they go, even with an error,
 // which joins what kept runs from going on, each with the client's label. Such a run does
 // not end the comparison; the end of ctx does, and is no error. What the checks find wrong
-// with a client is no error either, see [report.Report.OK]. If the configuration is wrong there are none.
-func Compare(ctx context.Context, cfg Config, clients []Client, run Runner) (reports []report.Report, err error) {
+// with a client is no error either, see [Report.Verdict]. If the configuration is wrong there are none.
+func Compare(ctx context.Context, cfg Config, clients []Client, run Runner) (reports []Report, err error) {
 	if cfg, err = cfg.complete(); err != nil {
 		return nil, err
 	}
@@ -79,7 +73,7 @@ func Compare(ctx context.Context, cfg Config, clients []Client, run Runner) (rep
 		if failed != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w", c.Label, failed))
 		}
-		rep.Client = c.Client
+		rep.Client = c
 		reports = append(reports, rep)
 		if rep.Interrupted || ctx.Err() != nil {
 			break

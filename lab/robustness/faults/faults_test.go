@@ -99,12 +99,12 @@ func TestRunMeasuresEveryRow(t *testing.T) {
 	for kind, c := range rep.Rows[0].Calls {
 		assert.Zero(t, c.Errors+c.Unknown, "no fault is charged to the healthy row: %s", kind)
 	}
-	assert.True(t, rep.OK(), "%v", rep.Verdict)
-	acknowledged := rep.Checked.Of("writes", "acknowledged")
+	assert.True(t, rep.Verdict.OK(), "%v", rep.Verdict)
+	acknowledged := rep.Counts.Of("writes", "acknowledged")
 	assert.Positive(t, acknowledged)
-	assert.Positive(t, rep.Checked.Of("leases", "claims"))
-	assert.Equal(t, 6, rep.Checked.Of("watches", "opened"), "none ended by itself")
-	assert.Greater(t, rep.Checked.Of("watches", "events"), acknowledged, "two of them are on every key")
+	assert.Positive(t, rep.Counts.Of("leases", "claims"))
+	assert.Equal(t, 6, rep.Counts.Of("watches", "opened"), "none ended by itself")
+	assert.Greater(t, rep.Counts.Of("watches", "events"), acknowledged, "two of them are on every key")
 }
 
 // spoiled is a client that sends some puts twice. Its linearizable gets see a state that is seconds old, but for the first ten.
@@ -134,9 +134,9 @@ func TestRunFindsWhatCallsDoWrong(t *testing.T) {
 		c.KV = &spoiled{KV: c.KV}
 	}))
 	require.NoError(t, err, "a violation is a result, not a failure of the run")
-	counts := rep.Counts
+	counts := rep.Verdict.Counts
 	assert.Positive(t, counts[faults.WentBackwards], "a stale read")
-	assert.Positive(t, counts[faults.Linearizable], "a write applied twice")
+	assert.Positive(t, counts[model.Linear], "a write applied twice")
 	assert.Zero(t, counts[watchcheck.Reliable]+counts[watchcheck.Unique], "the watches are not to blame: %v", rep.Verdict)
 }
 
@@ -181,18 +181,17 @@ func TestRunFindsWhatWatchesAndLeasesDoWrong(t *testing.T) {
 	rep, err := faults.Run(t.Context(), cfg)
 	require.NoError(t, err)
 	for _, p := range []robustness.Promise{faults.LeaseEndedEarly, watchcheck.Reliable, watchcheck.Unique} {
-		assert.Positive(t, rep.Counts[p], "%s: %v", p, rep.Verdict)
+		assert.Positive(t, rep.Verdict.Counts[p], "%s: %v", p, rep.Verdict)
 	}
-	assert.Zero(t, rep.Counts[faults.Linearizable]+rep.Counts[faults.WentBackwards], "the calls are not to blame: %v", rep.Verdict)
+	assert.Zero(t, rep.Verdict.Counts[model.Linear]+rep.Verdict.Counts[faults.WentBackwards], "the calls are not to blame: %v", rep.Verdict)
 }
 
-// failing is a store whose gets fail.
-type failing struct {
-	client.Store
-	get error
-}
+// failing is a KV whose calls fail.
+type failing struct{ err error }
 
-func (f failing) Get(context.Context, string, string) (int64, error) { return 0, f.get }
+func (f failing) Do(context.Context, [model.Keys]string, model.Request) (model.Response, error) {
+	return model.Response{}, f.err
+}
 
 func TestRunFails(t *testing.T) {
 	boom := errors.New("boom")
@@ -202,7 +201,7 @@ func TestRunFails(t *testing.T) {
 			cfg.Connect = func(client.Target) (client.Connection, error) { return client.Connection{}, boom }
 		},
 		"the first call to the healthy cluster failed: boom": func(cfg *faults.Config) {
-			*cfg = through(*cfg, func(c *client.Connection) { c.Store = failing{c.Store, boom} })
+			*cfg = through(*cfg, func(c *client.Connection) { c.KV = failing{boom} })
 		},
 	} {
 		t.Run(want, func(t *testing.T) {
@@ -212,7 +211,7 @@ func TestRunFails(t *testing.T) {
 			require.ErrorContains(t, err, want)
 			assert.Contains(t, rep.Failure, want)
 			assert.Empty(t, rep.Rows)
-			assert.Nil(t, rep.Checked)
+			assert.False(t, rep.Checked())
 			assert.False(t, rep.Interrupted)
 		})
 	}
@@ -233,7 +232,7 @@ func TestEveryComparedClientMeetsTheFault(t *testing.T) {
 		assert.Equal(t, id, rep.ID)
 		assert.False(t, rep.Interrupted)
 		assert.Empty(t, rep.Failure, id)
-		assert.True(t, rep.OK(), "%s: %v", id, rep.Verdict)
+		assert.True(t, rep.Verdict.OK(), "%s: %v", id, rep.Verdict)
 		require.Len(t, rep.Rows, 2)
 		row := rep.Rows[1]
 		assert.GreaterOrEqual(t, row.Heal-row.Fault, cfg.Hold)

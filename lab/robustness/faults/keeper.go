@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/retry"
 )
 
 // regrantPause is how long a keeper waits when it has lost its lease, or did not
@@ -18,6 +19,7 @@ type lease struct {
 	id     int64
 	key    string // attached to this lease alone
 	claims []claim
+	lost   time.Duration // when the client ended the keepalive, 0 if it did not
 }
 
 // claim is a claim of the client about a lease.
@@ -29,53 +31,52 @@ type claim struct {
 	until time.Duration
 }
 
-// keepLeases holds one lease after the other, with a key attached, until ctx ends.
-func (l *load) keepLeases(ctx context.Context, index int) {
-	r := l.run
+// keeper holds one lease after the other, with a key attached.
+type keeper struct {
+	run    *run
+	index  int
+	leases []*lease
+}
+
+// work holds leases until ctx ends.
+func (k *keeper) work(ctx context.Context) {
 	for ctx.Err() == nil {
-		held, err := r.obtain(ctx, index)
-		got := err == nil
-		if got {
-			err = r.keep(ctx, held)
+		if err := k.hold(ctx); err != nil && ctx.Err() == nil {
+			k.run.env.Counts.Add("leases", "not granted: "+retry.CodeOf(err).String(), 1)
 		}
-		r.mu.Lock()
-		if got {
-			r.leases = append(r.leases, held)
-		}
-		if ctx.Err() == nil {
-			r.rec.LeaseEnded(got, err)
-		}
-		r.mu.Unlock()
 		_ = pause.For(ctx, regrantPause)
 	}
 }
 
-// obtain gets a lease and attaches a key to it. The keys are not below the prefix of the callers' keys, which are never deleted, and
-// no other lease has the same one: a late attachment cannot take over the key of the next lease.
-func (r *run) obtain(ctx context.Context, index int) (*lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
+// hold gets a lease, attaches a key to it, and keeps it alive. The keys are not below the prefix of the callers' keys, which are
+// never deleted, and no other lease has the same one: a late attachment cannot take over the key of the next lease.
+func (k *keeper) hold(ctx context.Context) error {
+	r := k.run
+	obtaining, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
 	defer cancel()
 	sent := r.env.Now()
-	id, ttl, err := r.conn.Lessor.Grant(ctx, r.cfg.LeaseTTL)
+	id, ttl, err := r.conn.Lessor.Grant(obtaining, r.cfg.LeaseTTL)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	value := strconv.FormatInt(id, 16)
-	held := &lease{id, fmt.Sprintf("/quorate-lab-leases/%016x/%d/%s", r.cfg.Seed, index, value), []claim{{r.env.Now(), sent + ttl}}}
-	return held, r.conn.Lessor.Attach(ctx, id, held.key, value)
-}
-
-// keep keeps a lease alive until its keepalive ends, and returns why it did.
-func (r *run) keep(ctx context.Context, held *lease) (reason error) {
-	ctx, cancel := context.WithCancel(ctx)
+	held := &lease{id: id, key: fmt.Sprintf("/quorate-lab-leases/%016x/%d/%s", r.cfg.Seed, k.index, value), claims: []claim{{r.env.Now(), sent + ttl}}}
+	if err := r.conn.Lessor.Attach(obtaining, id, held.key, value); err != nil {
+		return err
+	}
+	k.leases = append(k.leases, held)
+	keeping, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for until, err := range r.conn.Lessor.KeepAlive(ctx, held.id) {
+	for until, err := range r.conn.Lessor.KeepAlive(keeping, id) {
 		if err != nil {
-			return err
+			break
 		}
 		now := r.env.Now()
 		left := time.Until(until) // measured after now, so that the claim is never made longer
 		held.claims = append(held.claims, claim{now, now + left})
+	}
+	if ctx.Err() == nil {
+		held.lost = r.env.Now()
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/internal/pause"
-	"github.com/quorate/quorate/lab/robustness/report"
 )
 
 // answerTime is how long a renter's keepalive is under way.
@@ -25,7 +23,7 @@ const answerTime = 100 * time.Millisecond
 // renter is a client.Lessor in memory, for one keeper. Its leases have a TTL of 4 s; a
 // keepalive is sent each second, and the claim counts from then.
 type renter struct {
-	store *memory
+	keys []string // with a lease
 	// attachErr, if set, is what the first Attach fails with.
 	attachErr error
 	// grantErr, if set, is what the first Grant fails with; never makes each wait for
@@ -54,10 +52,13 @@ func (r *renter) Grant(ctx context.Context, ttl time.Duration) (int64, time.Dura
 	return int64(len(r.grants)), ttl + time.Second, nil
 }
 
-func (r *renter) Attach(ctx context.Context, _ int64, key, _ string) error {
+func (r *renter) Attach(_ context.Context, _ int64, key, _ string) error {
 	err := r.attachErr
 	r.attachErr = nil
-	return cmp.Or(err, r.store.Put(ctx, key, "of a lease"))
+	if err == nil {
+		r.keys = append(r.keys, key)
+	}
+	return err
 }
 
 func (r *renter) KeepAlive(ctx context.Context, id int64) iter.Seq2[time.Time, error] {
@@ -85,29 +86,26 @@ func (r *run) leaseKey(id int) string {
 }
 
 // keep has a keeper of a lessor's leases for a time.
-func keep(t *testing.T, lessor *renter, lasts time.Duration) (r *run, store *memory) {
-	store = newMemory()
-	lessor.store, lessor.began = store, time.Now()
-	r = start(t, store, 1, lessor)
+func keep(t *testing.T, lessor *renter, lasts time.Duration) *run {
+	lessor.began = time.Now()
+	r := start(t, newMemory(), 1, lessor)
 	time.Sleep(lasts)
 	r.end()
-	return r, store
+	return r
 }
 
 func TestKeepersStartAnewWhenTheKeepaliveEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lost := errors.New("nobody answered")
-		lessor := &renter{renewals: 3, reason: lost}
-		r, store := keep(t, lessor, 5*time.Second)
+		lessor := &renter{renewals: 3, reason: errors.New("nobody answered")}
+		r := keep(t, lessor, 5*time.Second)
+		leases := r.load.leases()
 		assert.Equal(t, []time.Duration{10 * time.Millisecond, 3010*time.Millisecond + regrantPause + 10*time.Millisecond}, lessor.grants)
-		assert.Equal(t, 1, r.rec.Rows[0].LeasesLost, "the end of the load is no expiry")
-		assert.Equal(t, report.Errors{"lease keepalive ended": {Count: 1, Sample: lost.Error()}}, r.rec.Errors)
-		require.Len(t, r.leases, 2)
+		require.Len(t, leases, 2)
+		assert.Equal(t, []time.Duration{3010 * time.Millisecond, 0}, []time.Duration{leases[0].lost, leases[1].lost}, "the end of the load is no expiry")
 		const ms = time.Millisecond
-		assert.Equal(t, []claim{{10 * ms, 4000 * ms}, {110 * ms, 4010 * ms}, {1110 * ms, 5010 * ms}, {2110 * ms, 6010 * ms}}, r.leases[0].claims,
+		assert.Equal(t, []claim{{10 * ms, 4000 * ms}, {110 * ms, 4010 * ms}, {1110 * ms, 5010 * ms}, {2110 * ms, 6010 * ms}}, leases[0].claims,
 			"that of the grant counts from its sending")
-		assert.Contains(t, store.keys, r.leaseKey(1))
-		assert.Contains(t, store.keys, r.leaseKey(2), "each lease has a key of its own")
+		assert.Equal(t, []string{r.leaseKey(1), r.leaseKey(2)}, lessor.keys, "each lease has a key of its own")
 	})
 }
 
@@ -115,13 +113,13 @@ func TestKeepersWithoutALeaseTryAgain(t *testing.T) {
 	for name, lessor := range map[string]*renter{"none was granted": {grantErr: rpctypes.ErrNoLeader}, "it has no key": {attachErr: rpctypes.ErrTimeout}} {
 		grpctest.Bubble(t, name, func(t *testing.T) {
 			lessor.renewals = 100
-			r, store := keep(t, lessor, 0)
-			assert.Zero(t, r.rec.Rows[0].LeasesLost)
-			assert.Equal(t, 1, r.rec.Errors["lease Unavailable"].Count)
+			r := keep(t, lessor, 0)
+			assert.Equal(t, 1, r.env.Counts.Of("leases", "not granted: Unavailable"))
 			last := len(lessor.grants)
 			assert.Equal(t, 20*time.Millisecond+regrantPause, lessor.grants[last-1])
-			assert.Contains(t, store.keys, r.leaseKey(last))
-			assert.Len(t, r.leases, 1)
+			assert.Equal(t, []string{r.leaseKey(last)}, lessor.keys)
+			require.Len(t, r.load.leases(), 1)
+			assert.Zero(t, r.load.leases()[0].lost)
 		})
 	}
 }

@@ -1,15 +1,15 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/quorate/quorate/internal/pause"
-	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/history"
-	"github.com/quorate/quorate/lab/robustness/report"
 )
 
 // load keeps a store busy with a mix of calls: callers of every kind, each of which
@@ -20,7 +20,7 @@ import (
 // one key, another writes two others in txns, and gets read them all the time, so that
 // a stale answer shows. No value is written twice.
 //
-// The watches are on what the callers write, see watched. They begin at
+// The watches are on what the callers write, see newReader. They begin at
 // one revision, before the first write, and when one ends by itself its reader goes
 // on with another from where it stood; so all of them have to deliver every change of
 // their keys.
@@ -28,25 +28,21 @@ import (
 // Each lease has a keeper, which attaches a key of its own to it and keeps it alive.
 // The lease is lost when the client ends the keepalive; the keeper then grants another one.
 type load struct {
-	run *run
-
-	halt  context.CancelFunc // stops further calls, and ends the keepers
-	work  sync.WaitGroup     // of callers and keepers
-	calls flight
+	halt    context.CancelFunc // stops further calls, and ends the keepers
+	callers []*caller
+	keepers []*keeper
+	working sync.WaitGroup // callers and keepers
 
 	unwatch context.CancelFunc // ends the readers
 	readers []*reader
 	reading sync.WaitGroup
-
-	groups groups
 }
 
 // startLoad starts the readers of watches and the keepers of leases, and startPause later, or when ctx ends, the callers. Then it
 // returns. The watches begin at a revision; nothing may have been written under the prefix
 // before. The load must be ended by stop, and then endWatches.
 func (r *run) startLoad(ctx context.Context, revision int64) *load {
-	l := &load{run: r, groups: groups{prefix: r.prefix, now: make([]group, r.cfg.Callers)}}
-	l.calls.begun = new(sync.WaitGroup)
+	l := &load{}
 	var reading, going context.Context
 	reading, l.unwatch = context.WithCancel(context.Background())
 	going, l.halt = context.WithCancel(context.Background())
@@ -54,26 +50,40 @@ func (r *run) startLoad(ctx context.Context, revision int64) *load {
 		if r.conn.Watcher != nil {
 			reader := newReader(r, i, revision)
 			l.readers = append(l.readers, reader)
-			l.reading.Go(func() { reader.run(reading) })
+			l.reading.Go(func() { reader.work(reading) })
 		}
 		if r.conn.Lessor != nil {
-			l.work.Go(func() { l.keepLeases(going, i) })
+			keeper := &keeper{run: r, index: i}
+			l.keepers = append(l.keepers, keeper)
+			l.working.Go(func() { keeper.work(going) })
 		}
 	}
 	_ = pause.For(ctx, startPause)
 	for i := range r.cfg.Callers {
-		for k, kind := range report.Kinds {
-			c := &caller{load: l, kind: kind, index: i, rng: rand.New(rand.NewPCG(r.cfg.Seed, uint64(k)<<32|uint64(i)))}
-			l.work.Go(func() { c.run(going) })
+		for k, kind := range kinds {
+			rng := rand.New(rand.NewPCG(r.cfg.Seed, uint64(k)<<32|uint64(i)))
+			c := &caller{run: r, kind: kind, index: i, rng: rng, busy: make(chan struct{}, 1)}
+			l.callers = append(l.callers, c)
+			l.working.Go(func() { c.work(going) })
 		}
 	}
 	return l
 }
 
+// settle returns when the calls that are under way have ended, or when ctx ends, with its error.
+func (l *load) settle(ctx context.Context) error {
+	for _, c := range l.callers {
+		if err := c.settle(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // stop starts no further calls and returns when those under way have ended. The leases are no longer kept. The watches go on.
 func (l *load) stop() {
 	l.halt()
-	l.work.Wait()
+	l.working.Wait()
 }
 
 // endWatches ends the watches and returns when their channels have been closed.
@@ -82,9 +92,25 @@ func (l *load) endWatches() {
 	l.reading.Wait()
 }
 
+// calls returns all calls, in the order of their ends. The load must have been stopped.
+func (l *load) calls() (all []call) {
+	for _, c := range l.callers {
+		all = append(all, c.calls...)
+	}
+	slices.SortStableFunc(all, func(a, b call) int { return cmp.Compare(a.Return, b.Return) })
+	return all
+}
+
+// leases returns all leases. The load must have been stopped.
+func (l *load) leases() (all []*lease) {
+	for _, k := range l.keepers {
+		all = append(all, k.leases...)
+	}
+	return all
+}
+
 // watches returns all watches, numbered. They must have ended.
-func (l *load) watches() []history.Watch {
-	var all []history.Watch
+func (l *load) watches() (all []history.Watch) {
 	for _, r := range l.readers {
 		all = append(all, r.watches...)
 	}
@@ -122,33 +148,4 @@ func (l *load) settleWatches(events []history.Event) {
 		}
 	}
 	_ = pause.For(ctx, settleGrace) // no longer than settleTimeout in all
-}
-
-// flight knows which calls are under way.
-type flight struct {
-	mu    sync.Mutex
-	begun *sync.WaitGroup // the calls that began since the last settle
-}
-
-// add notes that a call begins; the function that it returns notes its end.
-func (f *flight) add() (done func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.begun.Add(1)
-	return f.begun.Done
-}
-
-// settle returns when the calls that began since the last settle have ended, or when ctx ends, with its error. A call ends by
-// its deadline at the latest.
-func (f *flight) settle(ctx context.Context) error {
-	f.mu.Lock()
-	begun := f.begun
-	f.begun = new(sync.WaitGroup)
-	f.mu.Unlock()
-	select {
-	case <-robustness.Go(1, func(int) { begun.Wait() }):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

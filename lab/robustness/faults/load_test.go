@@ -22,7 +22,6 @@ import (
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
-	"github.com/quorate/quorate/lab/robustness/report"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -37,7 +36,7 @@ func start(t *testing.T, store *memory, callers int, beside ...any) *run {
 	cfg.Seed = 1
 	r := newRun(cfg)
 	r.env = &robustness.Env{Log: robustness.NewLog(io.Discard), Outcome: robustness.Outcome{Counts: &robustness.Counts{}}}
-	r.conn = client.Connection{KV: store, Store: store}
+	r.conn = client.Connection{KV: store}
 	for _, part := range beside {
 		switch part := part.(type) {
 		case client.Watcher:
@@ -58,8 +57,8 @@ func (r *run) end() {
 }
 
 // of returns the recorded calls of one kind, in the order in which they ended.
-func (r *run) of(k model.Kind) []report.Call {
-	return slices.DeleteFunc(slices.Clone(r.rec.Calls), func(c report.Call) bool { return c.Request.Kind != k })
+func (r *run) of(k model.Kind) []call {
+	return slices.DeleteFunc(r.load.calls(), func(c call) bool { return c.Request.Kind != k })
 }
 
 func TestEveryKindIsCalledAtItsPace(t *testing.T) {
@@ -68,7 +67,7 @@ func TestEveryKindIsCalledAtItsPace(t *testing.T) {
 		r := start(t, store, 2)
 		time.Sleep(2500 * time.Millisecond)
 		r.end()
-		for _, k := range report.Kinds {
+		for _, k := range kinds {
 			calls := r.of(k)
 			assert.InDelta(t, 1000, len(calls), 8, "two callers with 5 ms between calls: %s", k)
 			for _, c := range calls {
@@ -79,7 +78,7 @@ func TestEveryKindIsCalledAtItsPace(t *testing.T) {
 		}
 		read := map[string]int{}
 		for _, c := range r.of(model.Get) {
-			read[c.Keys[c.Request.Then[0].Key]]++
+			read[c.group.keys(r.prefix)[c.Request.Then[0].Key]]++
 		}
 		assert.Len(t, read, 2*2*3, "what two callers put and count, in three seconds: %v", read)
 		assert.Len(t, store.keys, 2*3*3)
@@ -91,8 +90,8 @@ func TestCallersDoNotWaitForLeases(t *testing.T) {
 		r := start(t, newMemory(), 1, &renter{never: true})
 		time.Sleep(time.Second)
 		r.end()
-		require.NotEmpty(t, r.rec.Calls)
-		assert.GreaterOrEqual(t, r.rec.Calls[0].Call, startPause)
+		require.NotEmpty(t, r.load.calls())
+		assert.GreaterOrEqual(t, r.load.calls()[0].Call, startPause)
 	})
 }
 
@@ -139,20 +138,20 @@ func TestCallsEnd(t *testing.T) {
 			r := start(t, store, 1)
 			time.Sleep(tt.runs)
 			r.end()
-			for _, k := range report.Kinds {
+			for _, k := range kinds {
 				first, want := r.of(k)[0], tt.reads
 				if first.Request.Kind.Writes() {
 					want = tt.writes
 				}
 				assert.Equal(t, want, first.Outcome)
-				assert.Equal(t, want != history.OK, first.Err != "" && first.Failure != nil)
+				assert.Equal(t, want != history.OK, first.Err != "" && first.failure != nil)
 				assert.InDelta(t, tt.lasts, first.Return-first.Call, float64(10*time.Millisecond))
 			}
 		})
 	}
 }
 
-func TestSettleWaitsForEarlierCallsOnly(t *testing.T) {
+func TestSettleWaitsForCallsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemory()
 		slow := true
@@ -170,19 +169,17 @@ func TestSettleWaitsForEarlierCallsOnly(t *testing.T) {
 		r := start(t, store, 2)
 		time.Sleep(100 * time.Millisecond)
 		expired := grpctest.Within(t, time.Second)
-		require.ErrorIs(t, r.load.calls.settle(expired), context.DeadlineExceeded)
-		began := time.Now()
-		require.NoError(t, r.load.calls.settle(t.Context()), "which does not wait for what began before the last settle")
-		assert.Less(t, time.Since(began), 20*time.Millisecond)
+		require.ErrorIs(t, r.load.settle(expired), context.DeadlineExceeded)
+		require.NoError(t, r.load.settle(t.Context()))
+		assert.InDelta(t, startPause+3*time.Second, r.env.Now(), float64(20*time.Millisecond), "other calls go on")
 		r.end()
 	})
 }
 
-// memory is a client.KV and a store in memory. before, if set, is called ahead of every call
+// memory is a client.KV in memory. before, if set, is called ahead of every call
 // and may wait; after, if set, may replace the result of a call that was
 // executed by an error.
 type memory struct {
-	client.Store
 	before func(ctx context.Context, k model.Kind, key string) error
 	after  func(k model.Kind) error
 
@@ -236,14 +233,4 @@ func (m *memory) Do(ctx context.Context, keys [model.Keys]string, request model.
 		response.Revision = m.revision
 	})
 	return response, err
-}
-
-func (m *memory) Get(ctx context.Context, key, _ string) (int64, error) {
-	response, err := m.Do(ctx, [model.Keys]string{key}, model.Request{Kind: model.Get, Then: []model.Act{{Verb: model.Read}}})
-	return response.Revision, err
-}
-
-func (m *memory) Put(ctx context.Context, key, value string) error {
-	_, err := m.Do(ctx, [model.Keys]string{key}, model.Request{Kind: model.Put, Then: []model.Act{{Verb: model.Write, Value: value}}})
-	return err
 }

@@ -21,7 +21,7 @@ const rewatchPause = 100 * time.Millisecond
 // reader watches some keys from a revision on, for as long as the load runs. A
 // watch that ends by itself is followed by another, from where it stood.
 type reader struct {
-	of      *run
+	run     *run
 	request history.WatchRequest // of all watches, but for their start
 	watches []history.Watch
 	next    int64        // from where the next one starts
@@ -30,22 +30,22 @@ type reader struct {
 
 // newReader returns the reader of a number. It watches every key, what a caller puts, its counters, or what it writes beside them,
 // in turn.
-func newReader(of *run, number int, revision int64) *reader {
-	prefix := of.prefix
+func newReader(r *run, number int, revision int64) *reader {
+	prefix := r.prefix
 	if kind := number % (1 + model.Keys); kind > 0 {
 		prefix = fmt.Sprintf("%s%s/%d/", prefix, kindsOfKeys[kind-1], number)
 	}
-	return &reader{of: of, next: revision, request: history.WatchRequest{
-		Key: prefix, RangeEnd: clientv3.GetPrefixRangeEnd(prefix), RequireLeader: of.conn.RequireLeader,
+	return &reader{run: r, next: revision, request: history.WatchRequest{
+		Key: prefix, RangeEnd: clientv3.GetPrefixRangeEnd(prefix), RequireLeader: r.conn.RequireLeader,
 	}}
 }
 
-// run watches until ctx ends.
-func (r *reader) run(ctx context.Context) {
+// work watches until ctx ends.
+func (r *reader) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		request := r.request
 		request.StartRevision = r.next
-		r.watches = append(r.watches, client.Read(ctx, r.of.conn.Watcher, request, r.of.env.Now, r.advance))
+		r.watches = append(r.watches, client.Read(ctx, r.run.conn.Watcher, request, r.run.env.Now, r.advance))
 		_ = pause.For(ctx, rewatchPause)
 	}
 }

@@ -28,7 +28,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/quorate/quorate/internal/pause"
@@ -37,7 +36,7 @@ import (
 	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/client"
-	"github.com/quorate/quorate/lab/robustness/report"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
 	"github.com/quorate/quorate/lab/robustness/watchcheck"
 )
 
@@ -51,88 +50,76 @@ const (
 
 // run is one run of the experiment.
 type run struct {
-	cfg   Config
-	env   *robustness.Env
-	site  fault.Site
-	front *fault.Front
-	conn  client.Connection
-	scene fault.Scene
-	load  *load
-
+	cfg    Config
+	env    *robustness.Env
+	site   fault.Site
+	conn   client.Connection
+	scene  fault.Scene
+	load   *load
 	prefix string // of the keys that callers write
-
-	mu     sync.Mutex // guards rec, and leases while there are keepers
-	rec    report.Recording
-	leases []*lease
-	rep    report.Report
-
-	rowsErr error // why the rows could not go on
+	rows   []Row
+	failed error // why the rows could not go on
 }
 
 func newRun(cfg Config) *run {
-	return &run{
-		cfg: cfg, rep: report.Report{Setup: cfg.text()},
-		prefix: fmt.Sprintf("/quorate-lab/%016x/", cfg.Seed), rec: report.Recording{Errors: report.Errors{}},
-	}
+	return &run{cfg: cfg, prefix: fmt.Sprintf("/quorate-lab/%016x/", cfg.Seed)}
 }
 
 // Run runs the experiment. The report is valid, as far as it goes, even with an
 // error, and has no rows if the load never began. The error says why the run
-// could not go on; a violation found by the checks is none, see [report.Report.OK].
+// could not go on; a violation found by the checks is none, see [Report.Verdict].
 // The end of ctx ends the run early, which is no error either.
 //
 // When Run returns, the cluster is gone with its processes, ports and files.
-func Run(ctx context.Context, cfg Config) (report.Report, error) {
-	cfg, err := cfg.complete()
-	if err != nil {
-		return report.Report{}, err
+func Run(ctx context.Context, cfg Config) (rep Report, err error) {
+	if cfg, err = cfg.complete(); err != nil {
+		return Report{}, err
 	}
 	r := newRun(cfg)
 	r.site, _ = fault.SiteOf(cfg.Faults)                     // the configuration has been checked
 	cfg.Duration, cfg.Counts = longest, &robustness.Counts{} // of this run alone
 	cluster := r.site.Config(lab.Config{Election: cfg.Election})
-	out, err := robustness.Run(ctx, cfg.Config, cluster, r.workload)
-	if r.load == nil && out.Interrupted {
+	rep.Setup = cfg.text()
+	rep.Outcome, err = robustness.Run(ctx, cfg.Config, cluster, r.workload)
+	if r.load == nil && rep.Interrupted {
 		err = nil
 	}
-	r.rep.Interrupted = out.Interrupted
-	if err = errors.Join(r.rowsErr, err); err != nil {
-		r.rep.Failure = err.Error()
+	if err = errors.Join(r.failed, err); err != nil {
+		rep.Failure = err.Error()
 	}
 	if r.load != nil {
-		r.rec.Watches = r.load.watches()
+		rep.Rows = measure(r.rows, r.load.calls(), r.load.watches(), r.load.leases())
 	}
-	r.rec.Measure()
-	r.rep.Rows, r.rep.Errors = r.rec.Rows, r.rec.Errors
-	return r.rep, err
+	return rep, err
 }
 
 // start connects the client and starts the load.
-func (r *run) start(ctx context.Context, env *robustness.Env) (err error) {
+func (r *run) start(ctx context.Context, env *robustness.Env) error {
 	r.env = env
-	if r.front, err = r.site.Open(env.Cluster); err != nil {
+	front, err := r.site.Open(env.Cluster)
+	if err != nil {
 		return err
 	}
-	env.Cleanup(r.front.Close)
-	to := client.Target{Endpoints: r.front.Endpoints, TLS: env.Cluster.ClientTLS()}
+	env.Cleanup(front.Close)
+	to := client.Target{Endpoints: front.Endpoints, TLS: env.Cluster.ClientTLS()}
 	if r.conn, err = r.cfg.Connect(to); err != nil {
 		return fmt.Errorf("connect to the cluster: %w", err)
 	}
 	env.Cleanup(r.conn.Close)
 	r.scene = fault.Scene{
-		Cluster: env.Cluster, Rand: rand.New(rand.NewPCG(r.cfg.Seed, 0)), Note: r.note, Hold: r.cfg.Hold, Front: r.front,
-		Join: func(security *tls.Config) (fault.Client, error) {
-			other, err := r.cfg.Connect(client.Target{Endpoints: to.Endpoints, TLS: cmp.Or(security, to.TLS)})
-			return fault.Client{Store: other.Store, Close: other.Close}, err
+		Cluster: env.Cluster, Rand: rand.New(rand.NewPCG(r.cfg.Seed, 0)), Note: r.note, Hold: r.cfg.Hold, Front: front,
+		Join: func(security *tls.Config) (client.Connection, error) {
+			return r.cfg.Connect(client.Target{Endpoints: to.Endpoints, TLS: cmp.Or(security, to.TLS)})
 		},
 	}
 	starting, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	revision, err := r.conn.Store.Get(starting, r.prefix, "") // so that connecting is not part of the healthy row
+	// Connecting is not part of the healthy row.
+	first, err := r.conn.KV.Do(starting, group{}.keys(r.prefix), model.Request{Kind: model.Get, Then: reads[putKey]})
 	if err != nil {
 		return fmt.Errorf("the first call to the healthy cluster failed: %w", err)
 	}
-	r.load = r.startLoad(starting, revision+1)
+	r.load = r.startLoad(starting, first.Revision+1)
 	env.Cleanup(func() error { r.load.endWatches(); return nil })
 	return nil
 }
@@ -160,19 +147,19 @@ func (r *run) workload(ctx context.Context, env *robustness.Env) error {
 	if err != nil {
 		return err
 	}
-	c := &checker{prefix: r.prefix, events: events, through: through, calls: r.rec.Calls, leases: r.leases, at: env.Record.At, counts: env.Counts}
-	c.checkCalls()
-	c.checkLeases()
 	watches := r.load.watches()
 	verdict, err := watchcheck.Check(watchcheck.Reference{Events: events, Through: through, Settled: settled}, watches)
 	if err != nil {
 		return fmt.Errorf("check the watches: %w", err)
 	}
-	r.rep.Merge(c.verdict)
-	r.rep.Merge(verdict.Verdict)
 	env.Counts.Add("watches", "opened", len(watches))
 	env.Counts.Add("watches", "events", int(verdict.Events))
-	r.rep.Checked = env.Counts
+	c := &checker{
+		prefix: r.prefix, events: events, through: through, at: env.Record.At, counts: env.Counts, verdict: &env.Verdict,
+	}
+	c.checkCalls(r.load.calls())
+	c.checkLeases(r.load.leases())
+	env.Verdict.Merge(verdict.Verdict)
 	return nil
 }
 
@@ -183,13 +170,13 @@ const injectTimeout = 3 * time.Minute
 
 // schedule runs all rows. After an error or an interrupt it heals the cluster. What was measured so far is still checked.
 func (r *run) schedule(ctx context.Context) (err error) {
-	r.rowsErr = fatal.Catch(func() { r.runRows(ctx) })
-	r.endRow()
-	if r.rowsErr == nil {
+	r.failed = fatal.Catch(func() { r.runRows(ctx) })
+	r.rows[len(r.rows)-1].End = r.env.Now()
+	if r.failed == nil {
 		return nil
 	}
 	if ctx.Err() != nil {
-		r.rowsErr = nil
+		r.failed = nil
 	}
 	r.env.Note("healing the cluster")
 	return r.heal(context.WithoutCancel(ctx))
@@ -208,17 +195,16 @@ func (r *run) runRows(ctx context.Context) {
 // recovered. The calls of the previous row end before the injection, so that none
 // of them meets the fault.
 func (r *run) runFault(ctx context.Context, f fault.Fault) {
-	r.beginRow(f.Name)
-	fatal.If(r.load.calls.settle(ctx))
-	held := time.Now().Add(r.cfg.Hold)
-	r.mark(func(row *report.Row, now time.Duration) { row.Fault = now })
+	row := r.beginRow(f.Name)
+	fatal.If(r.load.settle(ctx))
+	row.Fault = r.env.Now()
 	fatal.If(r.inject(ctx, f))
-	fatal.If(pause.For(ctx, time.Until(held)))
-	r.mark(func(row *report.Row, now time.Duration) { row.Heal = now })
+	fatal.If(pause.For(ctx, row.Fault+r.cfg.Hold-r.env.Now()))
+	row.Heal = r.env.Now()
 	r.note("healing begins")
 	fatal.If(r.heal(ctx))
 	r.note("all members are ready")
-	fatal.If(r.load.calls.settle(ctx))
+	fatal.If(r.load.settle(ctx))
 	r.note("the calls that met the fault have ended")
 	fatal.If(pause.For(ctx, r.cfg.Recovery))
 }
@@ -236,33 +222,15 @@ func (r *run) heal(ctx context.Context) error {
 }
 
 // beginRow ends the current row, if there is one, and begins the next.
-func (r *run) beginRow(name string) {
-	r.endRow()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	begin := r.env.Now()
-	if n := len(r.rec.Rows); n > 0 {
-		begin = r.rec.Rows[n-1].End
+func (r *run) beginRow(name string) *Row {
+	now, n := r.env.Now(), len(r.rows)
+	if n > 0 {
+		r.rows[n-1].End = now
 	}
-	r.rec.Rows = append(r.rec.Rows, report.Row{Name: name, Start: begin})
+	r.rows = append(r.rows, Row{Name: name, Start: now})
 	r.env.Note(name)
-}
-
-// endRow ends the current row.
-func (r *run) endRow() {
-	r.mark(func(row *report.Row, now time.Duration) { row.End = now })
-}
-
-// mark changes the current row; without one that has not ended it does nothing.
-func (r *run) mark(change func(row *report.Row, now time.Duration)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if row := r.rec.Current(); row != nil {
-		change(row, r.env.Now())
-	}
+	return &r.rows[n]
 }
 
 // note logs what is done in the current row.
-func (r *run) note(text string) {
-	r.mark(func(row *report.Row, _ time.Duration) { r.env.Note(row.Name + ": " + text) })
-}
+func (r *run) note(text string) { r.env.Note(r.rows[len(r.rows)-1].Name + ": " + text) }

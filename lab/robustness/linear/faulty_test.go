@@ -259,7 +259,7 @@ func TestFaultyClientsAreFound(t *testing.T) {
 				cfg.Seed++
 			}
 			violation := result.Verdict.Violations[0]
-			require.Equal(t, Linearizable, violation.Promise)
+			require.Equal(t, model.Linear, violation.Promise)
 			t.Log(violation.Message)
 		})
 	}

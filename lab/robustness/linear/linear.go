@@ -20,14 +20,8 @@ import (
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
 
-// The promises.
-const (
-	// Linearizable means that one order of all operations of a group explains every
-	// answer and every event of the store; see [model.Record.Check].
-	Linearizable robustness.Promise = "linearizable"
-	// Known means that the outcome of an idempotent write is known, unless its context has ended.
-	Known robustness.Promise = "known"
-)
+// Known is the promise that the outcome of an idempotent write is known, unless its context has ended.
+const Known robustness.Promise = "known"
 
 const (
 	// callersOfClient is how many callers share a client.
@@ -83,7 +77,7 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) error {
 	if err != nil {
 		return err
 	}
-	env.Revisions = through
+	env.Counts.Add("store", "revisions", int(through))
 	for _, c := range clients {
 		if m, ok := c.(interface{ FromMemory() int64 }); ok {
 			env.Counts.Add("gets", "answered from memory", int(m.FromMemory()))
@@ -98,18 +92,9 @@ func (c Config) check(groups []*group, record *model.Record, out *robustness.Out
 	if early := out.Counts.Of("writes", unknownEarly); c.Idempotent && early > 0 {
 		out.Verdict.Add(Known, "%d writes ended in an unknown outcome before their contexts ended", early)
 	}
-	for number, g := range groups {
-		began := time.Now()
-		finding := record.Check(g.keys, g.operations)
-		out.Counts.Add("groups", "checked", 1)
-		out.Counts.Max("groups", "operations at most", len(g.operations))
-		out.Counts.Max("groups", "ms to check at most", int(time.Since(began).Milliseconds()))
-		out.Counts.Add("writes", "unknown and never seen", finding.Unseen)
-		if finding.Verdict != model.Linearizable {
-			out.Verdict.Add(Linearizable, "group %d: %s: %s", number, finding.Verdict, finding.Message)
-		}
+	operations := map[[model.Keys]string][]model.Operation{}
+	for _, g := range groups {
+		operations[g.keys] = g.operations
 	}
-	if e, found := record.Stray(); found {
-		out.Verdict.Add(Linearizable, "%v: no operation is on that key", e)
-	}
+	record.CheckAll(operations, out.Counts, &out.Verdict)
 }

@@ -54,7 +54,7 @@ func TestViolationsAreKept(t *testing.T) {
 		}}},
 	}
 	out := checked(Config{}, 0, unknownPut("y"), found)
-	require.Equal(t, 1, out.Verdict.Counts[Linearizable])
+	require.Equal(t, 1, out.Verdict.Counts[model.Linear])
 	assert.Equal(t, livingGroups, out.Counts.Of("groups", "checked"))
 	assert.Equal(t, 1, out.Counts.Of("writes", "unknown and never seen"))
 }

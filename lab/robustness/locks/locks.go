@@ -98,7 +98,7 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) error {
 	for _, contender := range contenders {
 		seen.Attempts = append(seen.Attempts, contender.attempts)
 	}
-	env.Revisions = seen.Through
+	env.Counts.Add("store", "revisions", int(seen.Through))
 	env.Verdict, err = lockcheck.Check(seen)
 	return err
 }

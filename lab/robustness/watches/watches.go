@@ -140,7 +140,8 @@ func check(env *robustness.Env, seen []history.Watch, clock *history.Clock, sett
 	if err != nil {
 		return err
 	}
-	env.Revisions, env.Verdict = through, verdict.Verdict
+	env.Verdict = verdict.Verdict
+	env.Counts.Add("store", "revisions", int(through))
 	env.Counts.Add("history", "events", len(events))
 	env.Counts.Add("history", "compactions", len(compactions))
 	env.Counts.Add("watches", "events", int(verdict.Events))

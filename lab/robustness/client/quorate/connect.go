@@ -26,7 +26,7 @@ func connect(cfg clientv3.Config) (client.Connection, error) {
 }
 
 func connection(c *clientv3.Client) client.Connection {
-	return client.Connection{KV: NewKV(c), Store: NewStore(c), Watcher: NewWatcher(c), Lessor: NewLessor(c), Close: c.Close}
+	return client.Connection{KV: NewKV(c), Watcher: NewWatcher(c), Lessor: NewLessor(c), Close: c.Close}
 }
 
 // Locker connects one contender through a client with nothing set but endpoints and a dial timeout.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quorate/quorate/lab/internal/tally"
 	"github.com/quorate/quorate/lab/robustness/history"
 )
 
@@ -48,10 +49,22 @@ func (r *Record) Check(keys [Keys]string, operations []Operation) Finding {
 	return newPlan(changes, r.through, operations).check()
 }
 
-// Stray returns an event of a key that no group had, if there is one.
-func (r *Record) Stray() (stray history.Event, found bool) {
-	for _, events := range r.events {
-		return events[0], true
+// Linear is the promise that one order of all operations on a group of keys explains every answer and every event of the store.
+const Linear tally.Promise = "linearizable"
+
+// CheckAll checks all groups of keys, and that no event is of another key. It counts what it checks.
+func (r *Record) CheckAll(groups map[[Keys]string][]Operation, counts *tally.Counts, verdict *tally.Verdict) {
+	for keys, operations := range groups {
+		finding := r.Check(keys, operations)
+		counts.Add("groups", "checked", 1)
+		counts.Max("groups", "operations at most", len(operations))
+		counts.Add("writes", "unknown and never seen", finding.Unseen)
+		if finding.Verdict != Linearizable {
+			verdict.Add(Linear, "%q: %s: %s", keys, finding.Verdict, finding.Message)
+		}
 	}
-	return history.Event{}, false
+	for _, events := range r.events {
+		verdict.Add(Linear, "%v: no operation is on that key", events[0])
+		break
+	}
 }

@@ -1,12 +1,9 @@
-package report
+package faults
 
 import (
-	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"math"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -14,8 +11,22 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/quorate/quorate/lab/internal/stats"
+	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
+
+// Report is the result of a run.
+type Report struct {
+	Client
+	// Setup says what was run, in sentences.
+	Setup string
+	// Failure says why the run could not go on; empty if it could.
+	Failure string
+	// Rows in the order in which they happened.
+	Rows []Row
+	// Outcome has the verdict on calls, watches, and what the client claimed of its leases.
+	robustness.Outcome
+}
 
 // column is a column of a table: a figure of a row, which may be compared with the healthy one of its run.
 type column struct {
@@ -29,7 +40,7 @@ var (
 		{"GETS", done(model.Get)},
 		{"PUTS", done(model.Put)},
 		{"GAP OF GETS", gap(model.Get)},
-		{"SLOWEST CALL", slowest(Kinds...)},
+		{"SLOWEST CALL", slowest(kinds...)},
 		{"FAILED", total(func(c Calls) int { return c.Errors })},
 		{"UNKNOWN", total(func(c Calls) int { return c.Unknown })},
 		{"LEASES LOST", func(_, row *Row) string { return humanize.Comma(int64(row.LeasesLost)) }},
@@ -110,8 +121,13 @@ acknowledgement of a write to its delivery by a watch of the client.
 	}
 	for _, run := range runs {
 		fmt.Fprintf(&b, "\n%s, %s:\n", run.Label, run.Description)
-		writeErrors(&b, run.Errors)
-		writeVerdict(&b, run)
+		switch {
+		case run.Failure != "":
+			fmt.Fprintf(&b, "The run could not go on: %s.\n", run.Failure)
+		case run.Interrupted:
+			b.WriteString("The run was ended early.\n")
+		}
+		b.WriteString(run.String())
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -142,36 +158,4 @@ func writeTable(b *strings.Builder, runs []Report, columns []column) {
 		}
 	}
 	_ = w.Flush()
-}
-
-// writeErrors lists the codes of failed calls, ended watches and lost leases, the most frequent first, with one text each.
-func writeErrors(b *strings.Builder, errs Errors) {
-	if len(errs) == 0 {
-		return
-	}
-	b.WriteString("What was not completed, ended by itself or expired:\n")
-	for _, code := range slices.SortedFunc(maps.Keys(errs), func(x, y string) int {
-		return cmp.Or(cmp.Compare(errs[y].Count, errs[x].Count), cmp.Compare(x, y))
-	}) {
-		fmt.Fprintf(b, "  %7s  %s", humanize.Comma(int64(errs[code].Count)), code)
-		if sample := errs[code].Sample; sample != "" {
-			b.WriteString(", such as: " + sample)
-		}
-		b.WriteByte('\n')
-	}
-}
-
-// writeVerdict writes what was checked, and the result.
-func writeVerdict(b *strings.Builder, r Report) {
-	switch {
-	case r.Failure != "":
-		fmt.Fprintf(b, "The run could not go on: %s.\n", r.Failure)
-	case r.Interrupted:
-		b.WriteString("The run was ended early.\n")
-	}
-	if r.Checked == nil {
-		b.WriteString("nothing was checked\n")
-		return
-	}
-	fmt.Fprintf(b, "%s%-21s%v", r.Checked, "verdict", r.Verdict)
 }
