@@ -1,11 +1,11 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -165,74 +165,49 @@ func (c *Cluster) poll(ctx context.Context, condition func(context.Context) erro
 	}
 }
 
-// answer is what one member said when asked for its status.
-type answer struct {
-	member *Member
-	reply  *pb.StatusResponse
-	err    error
-}
-
-func (a answer) String() string {
-	if a.err != nil {
-		return fmt.Sprintf("%s: %v", a.member.name, a.err)
-	}
-	return fmt.Sprintf("%s: leader %x in term %d", a.member.name, a.reply.GetLeader(), a.reply.GetRaftTerm())
-}
-
-// ask asks all running members at the same time.
-func (c *Cluster) ask(ctx context.Context) []answer {
-	var answers []answer
+// state asks all running members. It returns the running member that leads in the highest term, as one of them says, nil if
+// there is none, and their answers as an error unless all agree on it.
+func (c *Cluster) state(ctx context.Context) (leader *Member, disagreement error) {
+	var first, latest *pb.StatusResponse
+	var answers []string
+	agree := true
 	for _, m := range c.members {
-		if m.running() {
-			answers = append(answers, answer{member: m})
+		if !m.running() {
+			continue
+		}
+		reply, err := m.Status(ctx)
+		if err != nil {
+			answers, agree = append(answers, fmt.Sprintf("%s: %v", m.name, err)), false
+			continue
+		}
+		answers = append(answers, fmt.Sprintf("%s: leader %x in term %d", m.name, reply.GetLeader(), reply.GetRaftTerm()))
+		first = cmp.Or(first, reply)
+		claimed := c.runningMember(reply.GetLeader())
+		agree = agree && claimed != nil && reply.GetLeader() == first.GetLeader() && reply.GetRaftTerm() == first.GetRaftTerm()
+		if claimed != nil && reply.GetRaftTerm() > latest.GetRaftTerm() {
+			leader, latest = claimed, reply
 		}
 	}
-	var asked sync.WaitGroup
-	for i := range answers {
-		a := &answers[i]
-		asked.Go(func() { a.reply, a.err = a.member.Status(ctx) })
+	if !agree || len(answers) == 0 {
+		disagreement = fmt.Errorf("of the running members: %v", answers)
 	}
-	asked.Wait()
-	return answers
+	return leader, disagreement
 }
-
-var errNoneRunning = errors.New("no member is running")
 
 func (c *Cluster) findLeader(ctx context.Context) (*Member, error) {
-	answers := c.ask(ctx)
-	if len(answers) == 0 {
-		return nil, errNoneRunning
+	leader, err := c.state(ctx)
+	if leader != nil {
+		return leader, nil
 	}
-	var leader *Member
-	var term uint64
-	for _, a := range answers {
-		claimed := c.runningMember(a.reply.GetLeader())
-		if a.err == nil && claimed != nil && a.reply.GetRaftTerm() > term {
-			leader, term = claimed, a.reply.GetRaftTerm()
-		}
-	}
-	if leader == nil {
-		return nil, fmt.Errorf("%v", answers)
-	}
-	return leader, nil
+	return nil, err
 }
 
 func (c *Cluster) checkReady(ctx context.Context) error {
 	if c.cfg.Command != nil { // it has no leader to agree on
 		return c.members[0].checkServing(ctx)
 	}
-	answers := c.ask(ctx)
-	if len(answers) == 0 {
-		return errNoneRunning
-	}
-	first := answers[0].reply
-	for _, a := range answers {
-		if a.err != nil || c.runningMember(a.reply.GetLeader()) == nil ||
-			a.reply.GetLeader() != first.GetLeader() || a.reply.GetRaftTerm() != first.GetRaftTerm() {
-			return fmt.Errorf("%v", answers)
-		}
-	}
-	return nil
+	_, err := c.state(ctx)
+	return err
 }
 
 // runningMember returns the running member of an etcd id, nil if there is none.

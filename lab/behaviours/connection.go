@@ -2,7 +2,6 @@ package behaviours
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -23,32 +22,6 @@ func connections(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	_, err := dialled.Range(ctx, &pb.RangeRequest{Key: []byte("raw")})
 	log.Value("closed connection", clientv3.IsConnCanceled(err))
 	log.Step("the client goes on")(c.Get(ctx, "raw"))
-}
-
-func endpoints(ctx context.Context, at Site, log *transcript.Log) {
-	c := at.client()
-	defer end(c, log)
-	log.Value("configured", c.Endpoints())
-	c.Endpoints()[0] = "changed"
-	log.Value("a copy", c.Endpoints())
-
-	c.SetEndpoints(at.Endpoints[1])
-	log.Value("one", c.Endpoints())
-	log.Step("get from one")(c.Get(ctx, "endpoints"))
-	log.Error("sync", c.Sync(ctx))
-	log.Value("synced", slices.Equal(slices.Sorted(slices.Values(c.Endpoints())), slices.Sorted(slices.Values(at.Endpoints))))
-	log.Step("get after sync")(c.Get(ctx, "endpoints"))
-
-	// A call goes to an endpoint that works even if others do not.
-	c.SetEndpoints("127.0.0.1:1", at.Endpoints[0])
-	log.Step("get with a dead endpoint")(c.Get(ctx, "endpoints"))
-	log.Step("put with a dead endpoint")(c.Put(ctx, "endpoints", "1"))
-
-	c.SetEndpoints()
-	log.Value("none", c.Endpoints())
-	withDeadline(ctx, 200*time.Millisecond, func(ctx context.Context) { log.Step("expires: get from none")(c.Get(ctx, "endpoints")) })
-	c.SetEndpoints(at.Endpoints...)
-	log.Step("get from all again")(c.Get(ctx, "endpoints"))
 }
 
 // constructors builds every service over raw gRPC clients.

@@ -17,16 +17,13 @@ var All = []Behaviour{
 	{"", "compare", site.None, compares},
 	{"", "config", site.None, configs},
 	{"", "new", site.None, newErrors},
-	{"", "unreachable", site.None, unreachable},
 	{"", "wire", site.None, wire},
 	{"", "errors", site.None, errorFunctions},
 
 	{"", "stream", site.Single, withClient(streams)},
 	{"", "limits", site.Single, withClient(limits)},
 	{"", "ended context", site.Single, withClient(endedContexts)},
-	{"", "downgrade", site.Single, withClient(downgrades)},
 	{"", "keepalive end", site.Single, keepAlivesEnd},
-	{"", "cluster", site.Single, withClient(members)},
 	{"", "connection", site.Single, withClient(connections)},
 	{"", "constructors", site.Single, withClient(constructors)},
 	{"", "interceptors", site.Single, interceptors},
@@ -34,8 +31,6 @@ var All = []Behaviour{
 	{"", "old cluster", site.Single, oldCluster},
 	{"", "close", site.Single, closes},
 
-	{"", "endpoints", site.Several, endpoints},
-	{"", "outage", site.Several, outage},
 	{"", "no quorum", site.Several, noQuorum},
 
 	{"KV", "put", site.Single, withClient(puts)},

@@ -15,9 +15,6 @@ var Deliberate = []transcript.Difference{
 	{Step: "keepalive end: unused service: afterwards, error", One: `halted"`, Other: `halted: context canceled"`},
 	// The reason is wrapped, so that errors.Is finds it.
 	{Step: "afterwards, error", One: `halted: context canceled"`, Other: "is: context canceled"},
-	// A watch without a start revision delivers no event from before its creation; the official client repeats the last
-	// revision when it resumes.
-	{Step: "outage: quiet: events", One: `"outage/unread"`, Other: `"outage/after"`},
 	// A grpc-proxy gives no reason for a refusal. The official client's error then has no text.
 	{Step: "watch refused: end", Server: "grpc-proxy 3.7.3", One: `text: ""`, Other: "future revision"},
 	// Quorate passes on the header and the reason in the server's refusal of a watch.

@@ -52,13 +52,6 @@ func alarms(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Step("none left")(c.AlarmList(ctx))
 }
 
-func downgrades(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	log.Step("unknown action")(c.Downgrade(ctx, 99, "3.6.0"))
-	log.Step("validate")(c.Downgrade(ctx, clientv3.DowngradeValidate, "3.6.0"))
-	log.Step("enable two versions down")(c.Downgrade(ctx, clientv3.DowngradeEnable, "3.5.0"))
-	log.Step("cancel none")(c.Downgrade(ctx, clientv3.DowngradeCancel, ""))
-}
-
 // whole reads a snapshot to its end, closes it, and says what is equal for all snapshots: their pages are not.
 func whole(snapshot io.ReadCloser, err error) (string, error) {
 	if err != nil {

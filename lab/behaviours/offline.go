@@ -19,18 +19,6 @@ import (
 	"github.com/quorate/quorate/lab/behaviours/transcript"
 )
 
-// unreachable makes calls to an endpoint where nothing listens.
-func unreachable(ctx context.Context, _ Site, log *transcript.Log) {
-	const timeout = 150 * time.Millisecond
-	c := ok(clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}, Logger: zap.NewNop()}))
-	defer end(c, log)
-	sent(ctx, c, log, timeout)
-	withDeadline(ctx, timeout, func(ctx context.Context) {
-		log.Step("status")(c.Status(ctx, "127.0.0.1:1"))
-	})
-	withDeadline(ctx, timeout, func(ctx context.Context) { log.Error("sync", c.Sync(ctx)) })
-}
-
 func errorFunctions(ctx context.Context, _ Site, log *transcript.Log) {
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()

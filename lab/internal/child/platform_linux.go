@@ -1,12 +1,11 @@
 package child
 
 import (
-	"bytes"
 	"fmt"
-	"os"
-	"path/filepath"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // attributes gives a process a group of its own, so that Ctrl-C reaches only this
@@ -22,41 +21,14 @@ func attributes() *syscall.SysProcAttr {
 func awaitStop(pid int) error {
 	const limit = 30 * time.Second
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		stopped, err := allStopped(pid)
-		if err != nil || stopped {
-			return err
+		var stopped unix.Siginfo
+		err := unix.Waitid(unix.P_PID, pid, &stopped, unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT, nil) // it leaves the end to Process.run
+		if err != nil {
+			return fmt.Errorf("process %d is gone: %w", pid, err)
+		}
+		if stopped.Signo != 0 {
+			return nil
 		}
 	}
 	return fmt.Errorf("process %d was sent SIGSTOP and still runs after %v", pid, limit)
-}
-
-// allStopped reports whether all threads of a process are stopped. Threads that are gone do not count, but one must be
-// left.
-func allStopped(pid int) (bool, error) {
-	dir := fmt.Sprintf("/proc/%d/task", pid)
-	threads, err := os.ReadDir(dir)
-	if err != nil {
-		return false, err
-	}
-	left := false
-	for _, thread := range threads {
-		stat, err := os.ReadFile(filepath.Join(dir, thread.Name(), "stat"))
-		if err != nil {
-			continue
-		}
-		// The state follows the name, which is in parentheses and may hold
-		// anything.
-		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		switch {
-		case len(fields) == 0 || bytes.ContainsAny(fields[0], "ZX"):
-			continue
-		case string(fields[0]) != "T":
-			return false, nil
-		}
-		left = true
-	}
-	if !left {
-		return false, fmt.Errorf("process %d is gone", pid)
-	}
-	return true, nil
 }

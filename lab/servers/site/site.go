@@ -77,7 +77,7 @@ type Act string
 
 // The acts.
 const (
-	// Kill ends the server with SIGKILL. Of several members it kills the first, which does not lead then.
+	// Kill ends the server with SIGKILL, of several members the first.
 	Kill Act = "kill"
 	// Isolate ends all members but the first.
 	Isolate Act = "isolate"
