@@ -31,10 +31,7 @@ func (k *known) learn(op model.Operation) {
 	if op.Outcome != model.Answered {
 		return
 	}
-	acts := op.Request.Then
-	if !op.Response.Succeeded {
-		acts = op.Request.Else
-	}
+	acts := op.Request.Branch(op.Response.Succeeded)
 	for i, act := range acts[:min(len(acts), len(op.Response.Results))] {
 		known := &k[act.Key]
 		if op.Response.Revision < known.revision {

@@ -72,17 +72,12 @@ func (c *contender) contend(ctx context.Context) {
 // the session in any case; a lease that is not revoked expires.
 func (c *contender) once(ctx context.Context) {
 	lock := c.index % len(c.locks)
+	p := plan{lock: lock, style: style(lock), waitTimeout: c.cfg.settleTimeout, gaps: make([]time.Duration, 1)}
 	for taken := false; !taken && pause.For(ctx, pace.Between(c.rng, 0, longestBreak)) == nil; {
-		if !c.ensureSession() {
-			continue
+		if c.ensureSession() {
+			taken = c.round(ctx, p)
+			_ = c.session.Close()
 		}
-		p := plan{lock: lock, style: style(lock), waitTimeout: c.cfg.settleTimeout, gaps: make([]time.Duration, 1)}
-		h := &holding{contender: c, plan: p}
-		if taken = h.take(ctx); taken {
-			h.hold(ctx)
-			h.giveUp()
-		}
-		_ = c.session.Close()
 	}
 }
 
@@ -119,8 +114,8 @@ func (c *contender) drop() {
 	}
 }
 
-// round carries out a plan.
-func (c *contender) round(ctx context.Context, p plan) {
+// round carries out a plan, and reports whether the lock was taken.
+func (c *contender) round(ctx context.Context, p plan) (ok bool) {
 	h := &holding{contender: c, plan: p}
 	var background sync.WaitGroup
 	defer background.Wait()
@@ -128,12 +123,13 @@ func (c *contender) round(ctx context.Context, p plan) {
 	if p.incident == pausedWaiting {
 		background.Go(func() { h.pauseWaiting(ctx, waiting) })
 	}
-	ok := h.take(ctx)
+	ok = h.take(ctx)
 	taken()
 	if ok {
 		h.hold(ctx)
 		h.giveUp()
 	}
+	return ok
 }
 
 // gateway is a contender's own way to the members: a link to each of them. While it

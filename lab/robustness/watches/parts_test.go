@@ -1,10 +1,8 @@
 package watches
 
 import (
-	"context"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -27,23 +25,25 @@ func event(key string, revision int64) history.Event {
 func TestReadingKnowsWhereToGoOn(t *testing.T) {
 	x := &reading{plan: plan{request: history.WatchRequest{StartRevision: 5}}}
 	assert.EqualValues(t, 5, x.next(), "nothing has come")
-	x.take(history.WatchResponse{Revision: 99, Events: []history.Event{event("a", 7)}}, time.Second)
+	x.take(history.WatchResponse{Revision: 99, Events: []history.Event{event("a", 7)}})
 	assert.EqualValues(t, 8, x.next(), "the header of events proves nothing")
-	x.take(history.WatchResponse{Revision: 12}, 2*time.Second)
+	x.take(history.WatchResponse{Revision: 12})
 	assert.EqualValues(t, 13, x.next(), "a bookmark does")
-	x.take(history.WatchResponse{Revision: 99, Canceled: true, CompactRevision: 50, Err: rpctypes.ErrCompacted}, 3*time.Second)
+	x.take(history.WatchResponse{Revision: 99, Canceled: true, CompactRevision: 50, Err: rpctypes.ErrCompacted})
 	assert.EqualValues(t, 50, x.next())
-	assert.Equal(t, 2*time.Second, x.watch.Responses[1].At)
 }
 
 func TestEnding(t *testing.T) {
-	x := &reading{}
-	assert.Equal(t, history.EndedByItself, x.ending(nil))
-	assert.Equal(t, history.StillOpen, x.ending(context.Canceled))
-	x.left = true
-	assert.Equal(t, history.LeftByReader, x.ending(context.Canceled))
-	x.take(history.WatchResponse{Canceled: true}, 0)
-	assert.Equal(t, history.EndedByItself, x.ending(context.Canceled))
+	for _, left := range []bool{false, true} {
+		r := &readers{}
+		r.close(&reading{left: left}, history.Watch{End: history.StillOpen})
+		r.close(&reading{left: left}, history.Watch{End: history.EndedByItself})
+		open := history.StillOpen
+		if left {
+			open = history.LeftByReader
+		}
+		assert.Equal(t, []history.Ending{open, history.EndedByItself}, []history.Ending{r.watches[0].End, r.watches[1].End})
+	}
 }
 
 func TestPlansCoverTheAPI(t *testing.T) {

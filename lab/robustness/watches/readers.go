@@ -9,6 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/robustness"
+	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/history"
 )
 
@@ -77,8 +78,7 @@ func (r *readers) open(p plan) (*reading, bool) {
 	if r.settled || r.ctx.Err() != nil {
 		return nil, false
 	}
-	x := &reading{plan: p, client: r.clients[r.asked%len(r.clients)]}
-	x.watch = history.Watch{ID: r.asked, Request: p.request, ProgressRequested: p.group.progress}
+	x := &reading{plan: p, id: r.asked, opened: r.now()}
 	r.asked++
 	r.reading[x] = true
 	return x, true
@@ -93,17 +93,20 @@ func (r *readers) leave(x *reading) bool {
 }
 
 // close records a watch that is over.
-func (r *readers) close(x *reading) {
+func (r *readers) close(x *reading, watch history.Watch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	x.watch.End, x.watch.Ended = x.ending(r.ctx.Err()), r.now()
+	watch.ID, watch.ProgressRequested = x.id, x.plan.group.progress
+	if watch.End == history.StillOpen && x.left {
+		watch.End = history.LeftByReader
+	}
 	delete(r.reading, x)
-	r.watches = append(r.watches, x.watch)
+	r.watches = append(r.watches, watch)
 }
 
-// settle waits until every open watch has ended or has delivered the last event that it
-// must deliver, whose revision last returns. It waits for the timeout at most. No watch is opened or left from now on.
-func (r *readers) settle(timeout time.Duration, last func(r history.WatchRequest, returned time.Duration) int64) {
+// settle waits until every open watch has ended or has delivered the last event that it must deliver if it began when it was
+// opened, whose revision last returns. It waits for the timeout at most. No watch is opened or left from now on.
+func (r *readers) settle(timeout time.Duration, last func(r history.WatchRequest, opened time.Duration) int64) {
 	ctx, cancel := context.WithTimeout(r.ctx, timeout)
 	defer cancel()
 	lasts := map[*reading]int64{} // by watch, since last scans the history
@@ -111,10 +114,10 @@ func (r *readers) settle(timeout time.Duration, last func(r history.WatchRequest
 		r.mu.Lock()
 		r.settled, pending = true, false
 		for x := range r.reading {
-			if _, known := lasts[x]; !known && x.returned {
-				lasts[x] = last(x.plan.request, x.watch.Returned)
+			if _, known := lasts[x]; !known {
+				lasts[x] = last(x.plan.request, x.opened)
 			}
-			pending = pending || !x.returned || x.reached < lasts[x]
+			pending = pending || x.reached < lasts[x]
 		}
 		r.mu.Unlock()
 	}
@@ -135,18 +138,17 @@ const longestBreak = 200 * time.Millisecond
 
 // reading is one watch while it is being read.
 type reading struct {
-	plan     plan
-	client   Client
-	watch    history.Watch
-	returned bool  // Watch has returned
-	reached  int64 // the last revision that it has delivered
-	left     bool  // its reader has left
+	plan    plan
+	id      int
+	opened  time.Duration
+	reached int64 // the last revision that it has delivered
+	last    history.WatchResponse
+	left    bool // its reader has left
 }
 
-// take keeps a response.
-func (x *reading) take(r history.WatchResponse, now time.Duration) {
-	r.At = now
-	x.watch.Responses = append(x.watch.Responses, r)
+// take learns from a response.
+func (x *reading) take(r history.WatchResponse) {
+	x.last = r
 	if r.IsProgress() {
 		x.reached = max(x.reached, r.Revision)
 	}
@@ -155,33 +157,17 @@ func (x *reading) take(r history.WatchResponse, now time.Duration) {
 	}
 }
 
-// ending says how the reader parted from a watch whose channel is closed, with the error of the context of all watches.
-func (x *reading) ending(over error) history.Ending {
-	n := len(x.watch.Responses)
-	switch {
-	case n > 0 && x.watch.Responses[n-1].IsTerminal():
-		return history.EndedByItself
-	case x.left:
-		return history.LeftByReader
-	case over != nil:
-		return history.StillOpen
-	default:
-		return history.EndedByItself
-	}
-}
-
 // next returns the revision at which another watch can take over, 0 if the watch
 // has not learnt any.
 func (x *reading) next() int64 {
-	if n := len(x.watch.Responses); n > 0 {
-		if last := x.watch.Responses[n-1]; last.IsTerminal() && last.CompactRevision > 0 {
-			return last.CompactRevision
-		}
-	}
-	if x.reached > 0 {
+	switch {
+	case x.last.CompactRevision > 0:
+		return x.last.CompactRevision
+	case x.reached > 0:
 		return x.reached + 1
+	default:
+		return x.plan.request.StartRevision
 	}
-	return x.plan.request.StartRevision
 }
 
 // reader watches, one watch after the other, until the run settles.
@@ -214,18 +200,15 @@ func (r *readers) read(x *reading) {
 		}
 	})
 	defer timer.Stop()
-	responses := x.client.Watch(ctx, x.plan.request)
-	r.mu.Lock()
-	x.watch.Returned, x.returned = r.now(), true
-	r.mu.Unlock()
-	for response := range responses {
+	c := r.clients[x.id%len(r.clients)]
+	watch := client.Read(ctx, c, x.plan.request, r.now, func(response history.WatchResponse) {
 		r.mu.Lock()
-		x.take(response, r.now())
+		x.take(response)
 		slow := x.plan.pause > 0 && !r.settled
 		r.mu.Unlock()
 		if slow {
 			_ = pause.For(ctx, x.plan.pause) // the channel is read to its end
 		}
-	}
-	r.close(x)
+	})
+	r.close(x, watch)
 }

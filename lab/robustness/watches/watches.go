@@ -86,7 +86,7 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) error {
 	for _, client := range clients {
 		env.Cleanup(client.Close)
 	}
-	compactor := &compactor{cluster: env.Cluster, rec: env.Record}
+	compactor := &compactor{kv: kv, rec: env.Record}
 	compacted := robustness.Go(1, func(int) { compactor.run(ctx, env.Rand(compactorStream)) })
 	writers := write(kv, env)
 	readers := watch(clients, env, func() storeState { return storeState{env.Record.Revision(), compactor.last()} })
@@ -106,10 +106,10 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) error {
 		return err
 	}
 	clock := history.NewClock(writers.acked)
-	readers.settle(c.settleTimeout, func(request history.WatchRequest, returned time.Duration) int64 {
+	readers.settle(c.settleTimeout, func(request history.WatchRequest, opened time.Duration) int64 {
 		start, known := request.StartRevision, true
 		if start == 0 {
-			start, known = clock.AtMost(returned)
+			start, known = clock.AtMost(opened)
 		}
 		if !known {
 			return 0

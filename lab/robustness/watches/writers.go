@@ -8,11 +8,8 @@ import (
 	"sync"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/internal/pause"
-	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/history"
@@ -199,8 +196,8 @@ const (
 
 // compactor compacts the history now and then.
 type compactor struct {
-	cluster *lab.Cluster
-	rec     *robustness.Recorder
+	kv  *clientv3.Client
+	rec *robustness.Recorder
 
 	mu   sync.Mutex
 	made []int64 // with those whose outcome is unknown
@@ -214,25 +211,20 @@ func (c *compactor) run(ctx context.Context, rng *rand.Rand) {
 			leave = rng.Int64N(manyKept)
 		}
 		if revision := c.rec.Revision() - leave; revision > c.last() {
-			c.compact(ctx, rng, revision)
+			c.compact(ctx, revision)
 		}
 	}
 }
 
-// compact compacts through a random member. Its error does not matter: the
+// compact compacts to a revision. Its error does not matter: the
 // compaction may still be executed.
-func (c *compactor) compact(ctx context.Context, rng *rand.Rand, revision int64) {
-	members := c.cluster.Members()
-	m := members[rng.IntN(len(members))]
-	if !m.Alive() || m.Stopped() {
-		return
-	}
+func (c *compactor) compact(ctx context.Context, revision int64) {
 	c.mu.Lock()
 	c.made = append(c.made, revision)
 	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, compactTimeout)
 	defer cancel()
-	_, _ = pb.NewKVClient(m.Conn()).Compact(ctx, &pb.CompactionRequest{Revision: revision})
+	_, _ = c.kv.Compact(ctx, revision)
 }
 
 // last returns the highest revision that was compacted.

@@ -151,8 +151,8 @@ type Response struct {
 	Results []Result `json:"results,omitempty"`
 }
 
-// branch returns the acts of a branch.
-func (r Request) branch(succeeded bool) []Act {
+// Branch returns the acts of a branch.
+func (r Request) Branch(succeeded bool) []Act {
 	if succeeded {
 		return r.Then
 	}
@@ -161,7 +161,7 @@ func (r Request) branch(succeeded bool) []Act {
 
 // Wrote reports whether a response shows a change.
 func (r Request) Wrote(response Response) bool {
-	for i, act := range r.branch(response.Succeeded) {
+	for i, act := range r.Branch(response.Succeeded) {
 		if act.Verb == Write || act.Verb == Remove && i < len(response.Results) && response.Results[i].Deleted > 0 {
 			return true
 		}

@@ -99,7 +99,7 @@ func (p *plan) place(op *Operation, response Response, end time.Duration) {
 // placeWritten places a write of unknown outcome, if one of its values was written.
 func (p *plan) placeWritten(op *Operation) bool {
 	for _, succeeded := range []bool{true, false} {
-		for _, act := range op.Request.branch(succeeded) {
+		for _, act := range op.Request.Branch(succeeded) {
 			i := slices.IndexFunc(p.changes, func(c change) bool {
 				return act.Verb == Write && c.key == act.Key && c.is.Version > 0 && c.is.Value == act.Value
 			})
@@ -121,7 +121,7 @@ func (p *plan) placeDeletion(c *change, unknown []*Operation) []*Operation {
 		alone = alone && other.by == nil
 	}
 	n := slices.IndexFunc(unknown, func(op *Operation) bool {
-		acts := op.Request.branch(before.holds(op.Request.If))
+		acts := op.Request.Branch(before.holds(op.Request.If))
 		deletes := slices.ContainsFunc(acts, func(a Act) bool { return a.Verb == Remove && a.Key == c.key })
 		puts := slices.ContainsFunc(acts, func(a Act) bool { return a.Verb == Write }) // and what it puts was not written
 		early := slices.ContainsFunc(p.placed, func(s *step) bool { return s.end < op.Call && s.response.Revision >= c.revision })
@@ -203,7 +203,7 @@ func (p *plan) execute(s *step) (wrong string) {
 	if s.wrote {
 		before = p.at(revision - 1)
 	}
-	acts, results := s.Request.branch(s.response.Succeeded), s.response.Results
+	acts, results := s.Request.Branch(s.response.Succeeded), s.response.Results
 	after, possible := before.perform(acts, results, revision)
 	if !possible || before.holds(s.Request.If) != s.response.Succeeded || s.Outcome == Answered && len(results) != len(acts) {
 		return "the store before it: " + text(before)
