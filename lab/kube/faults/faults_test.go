@@ -53,14 +53,6 @@ func TestMeter(t *testing.T) {
 		m.forget("4")
 		m.forget("3")
 		assert.Empty(t, m.pending)
-
-		m.reset("none")
-		m.ready(false)
-		time.Sleep(time.Second)
-		m.ready(true)
-		m.ready(false)
-		time.Sleep(time.Second)
-		assert.InDelta(t, 2, m.read().NotReady, 0)
 	})
 }
 

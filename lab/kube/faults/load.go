@@ -32,6 +32,8 @@ const (
 	writeEvery = 50 * time.Millisecond
 	listEvery  = 250 * time.Millisecond
 	readyEvery = 250 * time.Millisecond
+	// readyTimeout bounds such a check.
+	readyTimeout = 2 * time.Second
 	// requestTimeout bounds a request: client-go's controllers wait so long for a lease.
 	requestTimeout = 10 * time.Second
 )
@@ -41,7 +43,6 @@ type load struct {
 	meter  *meter
 	core   *core.CoreV1Client
 	http   *http.Client
-	ready  string
 	number atomic.Int64
 	cancel context.CancelFunc
 	work   sync.WaitGroup
@@ -54,7 +55,7 @@ func startLoad(ctx context.Context, c *kube.ControlPlane) *load {
 	leases := fatal.OK(coordination.NewForConfigAndClient(config, client))
 	l := &load{
 		meter: &meter{pending: make(map[string]*pendingWrite)}, core: fatal.OK(core.NewForConfigAndClient(config, client)),
-		http: client, ready: c.URL() + "/readyz",
+		http: client,
 	}
 	ctx, l.cancel = context.WithCancel(ctx)
 	var watching sync.WaitGroup
@@ -78,7 +79,7 @@ func startLoad(ctx context.Context, c *kube.ControlPlane) *load {
 			return err
 		})
 	})
-	l.work.Go(func() { every(ctx, readyEvery, func() { l.meter.ready(l.isReady(ctx)) }) })
+	l.work.Go(func() { l.checkReady(ctx) })
 	for i := range leaders {
 		l.work.Go(func() { l.lead(ctx, leases, "leader-"+strconv.Itoa(i)) })
 	}
@@ -183,19 +184,20 @@ func timed(ctx context.Context, request func(context.Context) error) (time.Durat
 	return time.Since(began), err
 }
 
-func (l *load) isReady(ctx context.Context) bool {
-	within, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(within, http.MethodGet, l.ready, http.NoBody)
-	if err != nil {
-		return false
-	}
-	resp, err := l.http.Do(req)
-	if err != nil {
-		return ctx.Err() != nil
-	}
-	_ = resp.Body.Close()
-	return resp.StatusCode == http.StatusOK
+// checkReady measures for how long the API server says that it is not ready: each check that fails counts with the time since
+// the one before.
+func (l *load) checkReady(ctx context.Context) {
+	last := time.Now()
+	every(ctx, readyEvery, func() {
+		within, cancel := context.WithTimeout(ctx, readyTimeout)
+		defer cancel()
+		err := l.core.RESTClient().Get().AbsPath("/readyz").Do(within).Error()
+		passed := time.Since(last)
+		last = last.Add(passed)
+		if err != nil && ctx.Err() == nil {
+			l.meter.note(func(r *row) { r.NotReady += passed.Seconds() })
+		}
+	})
 }
 
 // lead runs a controller's leader election with client-go's default times, and again after the

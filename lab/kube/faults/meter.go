@@ -13,13 +13,11 @@ import (
 	"github.com/quorate/quorate/lab/kube"
 )
 
-// meter keeps the worst figures of a phase, and the writes and the outage that are still
-// in progress.
+// meter keeps the worst figures of a phase, and the writes that watches have still to show.
 type meter struct {
 	mu      sync.Mutex
 	worst   row
 	pending map[string]*pendingWrite // events that watches have not delivered, by object
-	down    time.Time                // since when the API server is not ready, zero if it is
 }
 
 // pendingWrite is a write that was answered, and how many watches have not shown it.
@@ -48,9 +46,6 @@ func (m *meter) read() row {
 		if !o.at.IsZero() {
 			r.Event = max(r.Event, time.Since(o.at).Seconds())
 		}
-	}
-	if !m.down.IsZero() {
-		r.NotReady += time.Since(m.down).Seconds()
 	}
 	return r
 }
@@ -93,19 +88,6 @@ func (m *meter) forget(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.pending, name)
-}
-
-// ready notes what the API server said of itself.
-func (m *meter) ready(ok bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	switch {
-	case !ok && m.down.IsZero():
-		m.down = time.Now()
-	case ok && !m.down.IsZero():
-		m.worst.NotReady += time.Since(m.down).Seconds()
-		m.down = time.Time{}
-	}
 }
 
 // cost is what an API server without load costs.
