@@ -21,14 +21,11 @@ var All = []Behaviour{
 	{"", "errors", site.None, errorFunctions},
 
 	{"", "stream", site.Single, withClient(streams)},
-	{"", "limits", site.Single, withClient(limits)},
 	{"", "ended context", site.Single, withClient(endedContexts)},
 	{"", "keepalive end", site.Single, keepAlivesEnd},
 	{"", "connection", site.Single, withClient(connections)},
-	{"", "constructors", site.Single, withClient(constructors)},
 	{"", "interceptors", site.Single, interceptors},
 	{"", "files", site.Single, files},
-	{"", "old cluster", site.Single, oldCluster},
 	{"", "close", site.Single, closes},
 
 	{"", "no quorum", site.Several, noQuorum},

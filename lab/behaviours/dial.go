@@ -2,7 +2,6 @@ package behaviours
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -82,17 +81,6 @@ func files(ctx context.Context, at Site, log *transcript.Log) {
 			log.Step(name + ": get")(c.Get(ctx, "files"))
 		}
 		log.Error(name+": close", c.Close())
-	}
-}
-
-func oldCluster(ctx context.Context, at Site, log *transcript.Log) {
-	cfg := at.config()
-	cfg.RejectOldCluster = true
-	c, err := clientv3.New(cfg)
-	log.Error("new", err)
-	log.Value("refused", errors.Is(err, clientv3.ErrOldCluster))
-	if err == nil {
-		must(c.Close())
 	}
 }
 
