@@ -22,9 +22,9 @@ import (
 type Cluster struct {
 	cfg        Config
 	program    executable
-	dir        string        // of the data, "" before it is made
-	tls        *certificates // nil without Config.TLS
-	parentPipe *os.File      // read by members, which notice the end of this process by it
+	dir        string // of the data, "" before it is made
+	tls        certificates
+	parentPipe *os.File // read by members, which notice the end of this process by it
 	members    []*Member
 	links      [][]*link.Link // from member to member, by index; nil from one to itself
 
@@ -71,7 +71,7 @@ func (c *Cluster) prepare() {
 	}
 	c.onClose(func() error { return os.RemoveAll(c.dir) })
 	if c.cfg.TLS {
-		c.tls = fatal.OK(newCertificates(c.file))
+		c.tls = newCertificates(c.file)
 	}
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -182,30 +182,15 @@ func (c *Cluster) file(name string) string { return filepath.Join(c.dir, name) }
 
 // TLSFiles returns the paths of the cluster's certificates and keys; all are empty
 // without Config.TLS.
-func (c *Cluster) TLSFiles() TLSFiles {
-	if c.tls == nil {
-		return TLSFiles{}
-	}
-	return c.tls.files
-}
+func (c *Cluster) TLSFiles() TLSFiles { return c.tls.files }
 
 // ClientTLS returns a copy of a configuration that trusts the cluster's CA and
 // holds the client certificate; nil without Config.TLS. It expects the server name
 // localhost, whatever address is dialled.
-func (c *Cluster) ClientTLS() *tls.Config {
-	if c.tls == nil {
-		return nil
-	}
-	return c.tls.client.Clone()
-}
+func (c *Cluster) ClientTLS() *tls.Config { return c.tls.client.Clone() }
 
 // ExpiredClientTLS is ClientTLS with a client certificate that has expired.
-func (c *Cluster) ExpiredClientTLS() *tls.Config {
-	if c.tls == nil {
-		return nil
-	}
-	return c.tls.expired.Clone()
-}
+func (c *Cluster) ExpiredClientTLS() *tls.Config { return c.tls.expired.Clone() }
 
 func (c *Cluster) scheme() string {
 	if c.cfg.TLS {

@@ -31,7 +31,7 @@ type TLSFiles struct {
 }
 
 // certificates are the files of a cluster and the client configuration made of
-// them.
+// them. The zero value is that of a cluster without TLS.
 type certificates struct {
 	files  TLSFiles
 	client *tls.Config
@@ -40,22 +40,15 @@ type certificates struct {
 }
 
 // newCertificates makes an authority and certificates, and writes all but the
-// authority's key to files.
-func newCertificates(file func(name string) string) (*certificates, error) {
-	c := &certificates{files: TLSFiles{
+// authority's key to files. An error ends it, see package fatal.
+func newCertificates(file func(name string) string) certificates {
+	files := TLSFiles{
 		CA:         file("ca.crt"),
 		ServerCert: file("server.crt"), ServerKey: file("server.key"),
 		ClientCert: file("client.crt"), ClientKey: file("client.key"),
-	}}
-	if err := fatal.Catch(c.make); err != nil {
-		return nil, fmt.Errorf("lab: certificates: %w", err)
 	}
-	return c, nil
-}
-
-func (c *certificates) make() {
 	ca := testpki.New(tb{}, "quorate-lab CA")
-	fatal.If(os.WriteFile(c.files.CA, ca.PEM(), 0o600))
+	fatal.If(os.WriteFile(files.CA, ca.PEM(), 0o600))
 	// A member is a client of itself too (its HTTP gateway), with the certificate
 	// that it serves with.
 	server := ca.Issue(tb{}, "quorate-lab member", func(t *x509.Certificate) {
@@ -68,10 +61,10 @@ func (c *certificates) make() {
 		config.Certificates = []tls.Certificate{ca.Issue(tb{}, "root", change...)}
 		return config
 	}
-	c.client = client()
-	c.expired = client(func(t *x509.Certificate) { t.NotAfter = time.Now().Add(-time.Minute) })
-	writePair(server, c.files.ServerCert, c.files.ServerKey)
-	writePair(c.client.Certificates[0], c.files.ClientCert, c.files.ClientKey)
+	current := client()
+	writePair(server, files.ServerCert, files.ServerKey)
+	writePair(current.Certificates[0], files.ClientCert, files.ClientKey)
+	return certificates{files, current, client(func(t *x509.Certificate) { t.NotAfter = time.Now().Add(-time.Minute) })}
 }
 
 func writePair(pair tls.Certificate, certFile, keyFile string) {

@@ -84,7 +84,7 @@ files in the temporary directory.
 the same seed: the official etcd client as it comes, the same client tuned with
 keepalive and WithRequireLeader, and Quorate. Each fault is held for ` + faults.DefaultComparedHold.String() + ` unless
 --duration says otherwise, and the faults are
-` + strings.Join(fault.Names(faults.DefaultCompared()), ", ") + `
+` + strings.Join(faults.DefaultCompared, ", ") + `
 unless --fault names others: about seven minutes. The exit status is about Quorate's
 own run.
 
@@ -145,11 +145,10 @@ func (f *faultsFlags) complete(cmd *cobra.Command) (err error) {
 	case set("fault") && len(f.names) == 0:
 		return fmt.Errorf("--fault needs at least one name of %s", strings.Join(fault.Names(fault.All()), ", "))
 	case f.compare && len(f.names) == 0:
-		f.Faults = faults.DefaultCompared()
-	default:
-		if f.Faults, err = fault.Parse(f.names); err != nil {
-			return err
-		}
+		f.names = faults.DefaultCompared
+	}
+	if f.Faults, err = fault.Parse(f.names); err != nil {
+		return err
 	}
 	for _, id := range f.clients {
 		if !slices.Contains(idsOf(faults.Clients()), id) {

@@ -55,7 +55,7 @@ func TestFaultsFlags(t *testing.T) {
 		seed                       uint64
 	}
 	usual := flags{
-		fault.Names(faults.DefaultCompared()), faults.DefaultComparedHold, faults.DefaultPause, faults.DefaultLeaseTTL,
+		faults.DefaultCompared, faults.DefaultComparedHold, faults.DefaultPause, faults.DefaultLeaseTTL,
 		lab.DefaultElection, robustness.DefaultMembers, faults.DefaultCallers, 9,
 	}
 	held := func(name string, hold time.Duration) flags {

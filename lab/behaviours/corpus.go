@@ -28,8 +28,6 @@ var All = []Behaviour{
 	{"", "files", site.Single, files},
 	{"", "close", site.Single, closes},
 
-	{"", "no quorum", site.Several, noQuorum},
-
 	{"KV", "put", site.Single, withClient(puts)},
 	{"KV", "get", site.Single, withClient(gets)},
 	{"KV", "delete", site.Single, withClient(deletes)},

@@ -65,7 +65,7 @@ func TestClients(t *testing.T) {
 		server servers.Server
 		setup  site.Setup
 	}{
-		{servers.BuiltIn, site.Single}, {servers.BuiltIn, site.Secured}, {servers.BuiltIn, site.Several}, {oldest, site.Single},
+		{servers.BuiltIn, site.Single}, {servers.BuiltIn, site.Secured}, {oldest, site.Single},
 	} {
 		t.Run(r.server.Name+", "+string(r.setup), func(t *testing.T) {
 			t.Parallel()

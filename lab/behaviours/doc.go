@@ -8,5 +8,5 @@
 // A behaviour with an area is a row of docs/servers.md and runs on every server.
 //
 // With Quorate a behaviour runs in a process of its own: the command program, compiled with the shim in place of the
-// official module. Setups are plain and with TLS, one member and three, etcd 3.7 and etcd 3.4, authentication off and on.
+// official module. Setups are plain and with TLS, etcd 3.7 and etcd 3.4, authentication off and on.
 package behaviours

@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -57,16 +56,13 @@ func (r *Running) start(ctx context.Context, s Server, path string, setup site.S
 		cfg.TLS, cfg.ClientCertAuth = s.kind != grpcProxy, s.kind == member
 	case site.Secured:
 		cfg.TLS = true
-	case site.Several:
-		cfg.Members = 3
-		cfg.Election = 2 * time.Second // a busy machine elects no other leader meanwhile
 	case site.None, site.Plain, site.Own, site.Auth, site.Single:
 	}
 	var err error
 	if r.store, err = lab.Start(ctx, cfg); err != nil {
 		return err
 	}
-	if recorded := []site.Setup{site.Single, site.Secured, site.Several}; s.kind != kine && slices.Contains(recorded, setup) {
+	if s.kind != kine && (setup == site.Single || setup == site.Secured) {
 		if err := Settle(ctx, r.store); err != nil {
 			return err
 		}
@@ -132,19 +128,16 @@ func (r *Running) serveAct(w http.ResponseWriter, req *http.Request) {
 func (r *Running) Do(ctx context.Context, act site.Act) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	members := r.server.Members()
-	m := members[0]
+	m := r.server.Members()[0]
 	switch act {
 	case site.Kill:
 		return m.Kill()
 	case site.Restart:
 		return m.Restart(ctx)
-	case site.Isolate:
-		return onEach(members[1:], (*lab.Member).Kill)
 	case site.Stop:
-		return onEach(members, (*lab.Member).Stop)
+		return m.Stop()
 	case site.Continue:
-		return onEach(members, (*lab.Member).Continue)
+		return m.Continue()
 	case site.Cut:
 		r.server.ClientLink(m).Cut()
 		return nil
@@ -158,14 +151,6 @@ func (r *Running) Do(ctx context.Context, act site.Act) error {
 	default:
 		return fmt.Errorf("servers: unknown act %q", act)
 	}
-}
-
-func onEach(members []*lab.Member, act func(*lab.Member) error) error {
-	errs := make([]error, 0, len(members))
-	for _, m := range members {
-		errs = append(errs, act(m))
-	}
-	return errors.Join(errs...)
 }
 
 // Settle waits until the members of etcd have raised their storage version, which they do in their first seconds. Status and

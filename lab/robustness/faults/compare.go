@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/client/official"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
@@ -18,15 +17,9 @@ const DefaultComparedHold = DefaultCallTimeout
 // QuorateID is the ID of Quorate among [Clients].
 const QuorateID = "quorate"
 
-// DefaultCompared returns the faults of a comparison that names none. With DefaultComparedHold they
+// DefaultCompared are the faults of a comparison that names none. With DefaultComparedHold they
 // take three clients about seven minutes.
-func DefaultCompared() []fault.Fault {
-	faults, err := fault.Parse([]string{"kill", "stop", "blackhole", "partition", "leader-kill", "leader-partition"})
-	if err != nil {
-		panic(err) // a name that is written here is misspelt
-	}
-	return faults
-}
+var DefaultCompared = []string{"kill", "stop", "blackhole", "partition", "leader-kill", "leader-partition"}
 
 // Client is a client to compare.
 type Client struct {

@@ -34,8 +34,6 @@ const (
 	// Single is a new server for all recorded behaviours of this setup, one after the other; Secured is the same with TLS.
 	Single  Setup = "single"
 	Secured Setup = "single, TLS"
-	// Several is a new cluster of three members.
-	Several Setup = "several"
 )
 
 // Outcome is what a program of behaviours prints.
@@ -77,13 +75,11 @@ type Act string
 
 // The acts.
 const (
-	// Kill ends the server with SIGKILL, of several members the first.
+	// Kill ends the server with SIGKILL.
 	Kill Act = "kill"
-	// Isolate ends all members but the first.
-	Isolate Act = "isolate"
 	// Restart starts it again on its data and returns when it serves.
 	Restart Act = "restart"
-	// Stop freezes all members, as a hung host would, and returns when they do not answer. Continue lets them go on.
+	// Stop freezes it, as a hung host would, and returns when it does not answer. Continue lets it go on.
 	Stop     Act = "stop"
 	Continue Act = "continue"
 	// Backup copies its data: it is killed and started again.
