@@ -24,7 +24,6 @@ var All = []Behaviour{
 	{"", "ended context", site.Single, withClient(endedContexts)},
 	{"", "keepalive end", site.Single, keepAlivesEnd},
 	{"", "connection", site.Single, withClient(connections)},
-	{"", "interceptors", site.Single, interceptors},
 	{"", "files", site.Single, files},
 	{"", "close", site.Single, closes},
 

@@ -4,58 +4,13 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 
 	"github.com/quorate/quorate/lab/behaviours/transcript"
 )
-
-// interceptors gives the client dial options of the program's own.
-func interceptors(ctx context.Context, at Site, log *transcript.Log) {
-	var mu sync.Mutex
-	var calls []string
-	var headers []metadata.MD
-	note := func(ctx context.Context, method string) {
-		md, _ := metadata.FromOutgoingContext(ctx)
-		mu.Lock()
-		defer mu.Unlock()
-		calls, headers = append(calls, method), append(headers, md)
-	}
-	cfg := at.config()
-	cfg.DialOptions = []grpc.DialOption{
-		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			note(ctx, method)
-			return invoke(ctx, method, req, reply, cc, opts...)
-		}),
-		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-			note(ctx, method)
-			return open(ctx, desc, cc, method, opts...)
-		}),
-		grpc.WithUserAgent("program"),
-	}
-	c := ok(clientv3.New(cfg))
-	defer end(c, log)
-	log.Step("put")(c.Put(ctx, "interceptors", "1"))
-	log.Step("get")(c.Get(clientv3.WithRequireLeader(ctx), "interceptors"))
-	log.Step("txn")(c.Txn(metadata.AppendToOutgoingContext(ctx, "own", "1")).Then(clientv3.OpGet("interceptors")).Commit())
-	log.Step("failing put")(c.Put(ctx, "", ""))
-	log.Step("time to live")(c.TimeToLive(ctx, 1))
-	log.Step("snapshot")(whole(c.Snapshot(ctx)))
-	mu.Lock()
-	defer mu.Unlock()
-	log.Value("calls", calls)
-	log.Value("API version", headers[0][rpctypes.MetadataClientAPIVersionKey])
-	for _, header := range headers {
-		header.Delete(rpctypes.MetadataClientAPIVersionKey)
-	}
-	log.Value("metadata", headers)
-}
 
 // files connects with a configuration that was read from a specification.
 func files(ctx context.Context, at Site, log *transcript.Log) {

@@ -6,9 +6,6 @@ import "github.com/quorate/quorate/lab/behaviours/transcript"
 var Deliberate = []transcript.Difference{
 	// An error about the configuration names the field.
 	{Step: "new: bad log configuration", One: `"no encoder`, Other: `"LogConfig: no encoder`},
-	// Quorate adds the version below the program's interceptors, together with the token; the behaviour wire shows that it is
-	// sent.
-	{Step: "interceptors: API version", One: `"3.7"`, Other: `nil`},
 	// etcd 3.4 refuses an Authenticate that carries a stale token; the official client keeps sending one.
 	{Step: "alice: get with the new password", Server: "etcd 3.4", One: "context deadline exceeded", Other: ""},
 	// The error has the reason, even if the service never kept a lease alive.

@@ -35,22 +35,18 @@ func (w watcher) Watch(ctx context.Context, req history.WatchRequest) iter.Seq[h
 // among them: it is a property of the context.
 func WatchOptions(req history.WatchRequest) []clientv3.OpOption {
 	opts := []clientv3.OpOption{clientv3.WithRev(req.StartRevision)}
-	for _, o := range []struct {
-		set    bool
-		option func() clientv3.OpOption
-	}{
-		{req.RangeEnd != "", func() clientv3.OpOption { return clientv3.WithRange(req.RangeEnd) }},
-		{req.PrevKV, clientv3.WithPrevKV},
-		{req.ProgressNotify, clientv3.WithProgressNotify},
-		{req.CreatedNotify, clientv3.WithCreatedNotify},
-		{req.Fragment, clientv3.WithFragment},
-		{req.NoPut, clientv3.WithFilterPut},
-		{req.NoDelete, clientv3.WithFilterDelete},
-	} {
-		if o.set {
-			opts = append(opts, o.option())
+	add := func(wanted bool, option clientv3.OpOption) {
+		if wanted {
+			opts = append(opts, option)
 		}
 	}
+	add(req.RangeEnd != "", clientv3.WithRange(req.RangeEnd))
+	add(req.PrevKV, clientv3.WithPrevKV())
+	add(req.ProgressNotify, clientv3.WithProgressNotify())
+	add(req.CreatedNotify, clientv3.WithCreatedNotify())
+	add(req.Fragment, clientv3.WithFragment())
+	add(req.NoPut, clientv3.WithFilterPut())
+	add(req.NoDelete, clientv3.WithFilterDelete())
 	return opts
 }
 

@@ -57,7 +57,7 @@ func (p *plan) check() Finding {
 }
 
 // operations returns the history as porcupine takes it. A write of unknown outcome has
-// a row of its own in pictures, because its client goes on before it ends.
+// a row of its own in pictures, because its client goes on before it ends, and so has what no client did.
 func (p *plan) operations() []porcupine.Operation {
 	rows := 0
 	all := slices.Concat(p.placed, p.void)
@@ -67,7 +67,7 @@ func (p *plan) operations() []porcupine.Operation {
 	operations := make([]porcupine.Operation, 0, len(all))
 	for _, s := range all {
 		row := s.Client
-		if s.Outcome == Unknown {
+		if s.Outcome == Unknown || s.Call == never {
 			row = rows
 			rows++
 		}

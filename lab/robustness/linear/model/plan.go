@@ -134,15 +134,11 @@ func (p *plan) placeDeletion(c *change, unknown []*Operation) []*Operation {
 	return slices.Delete(unknown, n, n+1)
 }
 
-// placeRest places the events that no operation made, as reads by one more client, which is the store.
+// placeRest places the events that no operation made, as reads.
 func (p *plan) placeRest() {
-	store := 0
-	for _, s := range p.placed {
-		store = max(store, s.Client+1)
-	}
 	for _, c := range p.changes {
 		if c.by == nil {
-			op := &Operation{Client: store, Call: never, Request: Request{Kind: SerializableGet, Then: []Act{{Verb: Read, Key: c.key}}}}
+			op := &Operation{Call: never, Request: Request{Kind: SerializableGet, Then: []Act{{Verb: Read, Key: c.key}}}}
 			p.placed = append(p.placed, &step{
 				Operation: op, response: Response{Revision: c.revision, Succeeded: true, Results: []Result{{KV: c.is}}},
 				wrote: true, wrong: "no operation made that", begin: never, end: never,
