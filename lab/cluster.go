@@ -66,17 +66,14 @@ func (c *Cluster) start(ctx context.Context) error {
 func (c *Cluster) prepare() {
 	c.program = fatal.OK(findExecutable(c.cfg))
 	var err error
-	if c.dir, err = os.MkdirTemp(c.cfg.Dir, "quorate-lab-"); err != nil {
-		fatal.If(fmt.Errorf("lab: data directory: %w", err))
-	}
+	c.dir, err = os.MkdirTemp(c.cfg.Dir, "quorate-lab-")
+	fatal.If(err, "lab: data directory")
 	c.onClose(func() error { return os.RemoveAll(c.dir) })
 	if c.cfg.TLS {
 		c.tls = newCertificates(c.file)
 	}
 	read, write, err := os.Pipe()
-	if err != nil {
-		fatal.If(fmt.Errorf("lab: %w", err))
-	}
+	fatal.If(err, "lab")
 	c.parentPipe = read
 	c.onClose(read.Close)
 	c.onClose(write.Close)

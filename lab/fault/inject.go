@@ -135,9 +135,8 @@ func onClientLinks(do func(*link.Link)) injection {
 // approximates what operators see.
 func defrag(ctx context.Context, s Scene, m *lab.Member) {
 	for end := time.Now().Add(s.hold()); time.Now().Before(end); {
-		if _, err := pb.NewMaintenanceClient(m.Conn()).Defragment(ctx, &pb.DefragmentRequest{}); err != nil {
-			fatal.If(fmt.Errorf("defragment %s: %w", m.Name(), err))
-		}
+		_, err := pb.NewMaintenanceClient(m.Conn()).Defragment(ctx, &pb.DefragmentRequest{})
+		fatal.If(err, "defragment "+m.Name())
 	}
 }
 

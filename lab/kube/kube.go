@@ -98,16 +98,13 @@ func (c *ControlPlane) start(ctx context.Context, cfg Config) {
 	etcd := cfg.Etcd
 	etcd.Members, etcd.Dir = cmp.Or(etcd.Members, 1), cmp.Or(etcd.Dir, cfg.Dir)
 	var err error
-	if c.etcd, err = lab.Start(ctx, etcd); err != nil {
-		fatal.If(fmt.Errorf("etcd: %w", err))
-	}
+	c.etcd, err = lab.Start(ctx, etcd)
+	fatal.If(err, "etcd")
 	c.files = newFiles(c.etcd.Dir())
 	c.server, err = lab.Start(ctx, lab.Config{
 		Binary: cfg.Binary, Dir: cfg.Dir, Command: c.flags, Ready: c.checkReady, StartTimeout: startTimeout,
 	})
-	if err != nil {
-		fatal.If(fmt.Errorf("API server: %w", err))
-	}
+	fatal.If(err, "API server")
 	c.connect()
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/servers/site"
 )
 
@@ -36,21 +37,18 @@ func (s Server) Start(ctx context.Context, path string, setup site.Setup) (*Runn
 	}
 	r := &Running{dir: dir}
 	r.control = httptest.NewServer(http.HandlerFunc(r.serveAct))
-	if err := r.start(ctx, s, path, setup); err != nil {
+	if err := fatal.Catch(func() { r.start(ctx, s, path, setup) }); err != nil {
 		return nil, errors.Join(fmt.Errorf("servers: start %s: %w", s.Name, err), r.Close())
 	}
 	return r, nil
 }
 
-func (r *Running) start(ctx context.Context, s Server, path string, setup site.Setup) error {
+// start ends with the first error, see package fatal.
+func (r *Running) start(ctx context.Context, s Server, path string, setup site.Setup) {
 	cfg := s.Config(path)
 	switch setup {
 	case site.Tokens:
-		tokens, err := tokenFlag(r.dir, 2*time.Second)
-		if err != nil {
-			return err
-		}
-		cfg.Args = append(cfg.Args, tokens)
+		cfg.Args = append(cfg.Args, fatal.OK(tokenFlag(r.dir, 2*time.Second)))
 	case site.TLS:
 		// A proxy speaks to its member in plaintext: it refuses a client certificate that names a user.
 		cfg.TLS, cfg.ClientCertAuth = s.kind != grpcProxy, s.kind == member
@@ -58,21 +56,15 @@ func (r *Running) start(ctx context.Context, s Server, path string, setup site.S
 		cfg.TLS = true
 	case site.None, site.Plain, site.Own, site.Auth, site.Single:
 	}
-	var err error
-	if r.store, err = lab.Start(ctx, cfg); err != nil {
-		return err
-	}
+	r.store = fatal.OK(lab.Start(ctx, cfg))
 	if s.kind != kine && (setup == site.Single || setup == site.Secured) {
-		if err := Settle(ctx, r.store); err != nil {
-			return err
-		}
+		fatal.If(Settle(ctx, r.store))
 	}
 	if s.kind != grpcProxy {
 		r.server = r.store
-		return nil
+		return
 	}
-	r.server, err = lab.StartProxy(ctx, r.store, setup == site.TLS)
-	return err
+	r.server = fatal.OK(lab.StartProxy(ctx, r.store, setup == site.TLS))
 }
 
 // Config returns the configuration of the server, plain, or of the member behind a proxy. Path is that of its executable.

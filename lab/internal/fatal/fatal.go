@@ -2,6 +2,8 @@
 // steps that each need the previous ones, which can then be written without a check after each.
 package fatal
 
+import "fmt"
+
 // failure is what If panics with.
 type failure struct{ error }
 
@@ -20,11 +22,16 @@ func Catch(f func()) (err error) {
 	return nil
 }
 
-// If ends what runs within Catch, in the same goroutine, if there is an error.
-func If(err error) {
-	if err != nil {
-		panic(failure{err})
+// If ends what runs within Catch, in the same goroutine, if there is an error. While says what was done then, and stands before
+// the error, if it is given.
+func If(err error, while ...string) {
+	if err == nil {
+		return
 	}
+	for _, what := range while {
+		err = fmt.Errorf("%s: %w", what, err)
+	}
+	panic(failure{err})
 }
 
 // OK returns the result of a call that must succeed.

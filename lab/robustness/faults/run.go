@@ -80,7 +80,10 @@ func Run(ctx context.Context, cfg Config) (rep Report, err error) {
 	cfg.Duration, cfg.Counts = longest, &robustness.Counts{} // of this run alone
 	cluster := r.site.Config(lab.Config{Election: cfg.Election})
 	rep.Setup = cfg.text()
-	rep.Outcome, err = robustness.Run(ctx, cfg.Config, cluster, r.workload)
+	rep.Outcome, err = robustness.Run(ctx, cfg.Config, cluster, func(ctx context.Context, env *robustness.Env) error {
+		r.env = env
+		return fatal.Catch(func() { r.workload(ctx) })
+	})
 	if r.load == nil && rep.Interrupted {
 		err = nil
 	}
@@ -93,21 +96,18 @@ func Run(ctx context.Context, cfg Config) (rep Report, err error) {
 	return rep, err
 }
 
-// start connects the client and starts the load.
-func (r *run) start(ctx context.Context, env *robustness.Env) error {
-	r.env = env
-	front, err := r.site.Open(env.Cluster)
-	if err != nil {
-		return err
-	}
-	env.Cleanup(front.Close)
-	to := client.Target{Endpoints: front.Endpoints, TLS: env.Cluster.ClientTLS()}
-	if r.conn, err = r.cfg.Connect(to); err != nil {
-		return fmt.Errorf("connect to the cluster: %w", err)
-	}
-	env.Cleanup(r.conn.Close)
+// start connects the client and starts the load. An error ends it, see package fatal.
+func (r *run) start(ctx context.Context) {
+	cluster := r.env.Cluster
+	front := fatal.OK(r.site.Open(cluster))
+	r.env.Cleanup(front.Close)
+	to := client.Target{Endpoints: front.Endpoints, TLS: cluster.ClientTLS()}
+	var err error
+	r.conn, err = r.cfg.Connect(to)
+	fatal.If(err, "connect to the cluster")
+	r.env.Cleanup(r.conn.Close)
 	r.scene = fault.Scene{
-		Cluster: env.Cluster, Rand: rand.New(rand.NewPCG(r.cfg.Seed, 0)), Note: r.note, Hold: r.cfg.Hold, Front: front,
+		Cluster: cluster, Rand: rand.New(rand.NewPCG(r.cfg.Seed, 0)), Note: r.note, Hold: r.cfg.Hold, Front: front,
 		Join: func(security *tls.Config) (client.Connection, error) {
 			return r.cfg.Connect(client.Target{Endpoints: to.Endpoints, TLS: cmp.Or(security, to.TLS)})
 		},
@@ -116,42 +116,28 @@ func (r *run) start(ctx context.Context, env *robustness.Env) error {
 	defer cancel()
 	// Connecting is not part of the healthy row.
 	first, err := r.conn.KV.Do(starting, group{}.keys(r.prefix), model.Request{Kind: model.Get, Then: reads[putKey]})
-	if err != nil {
-		return fmt.Errorf("the first call to the healthy cluster failed: %w", err)
-	}
+	fatal.If(err, "the first call to the healthy cluster failed")
 	r.load = r.startLoad(starting, first.Revision+1)
-	env.Cleanup(func() error { r.load.endWatches(); return nil })
-	return nil
+	r.env.Cleanup(func() error { r.load.endWatches(); return nil })
 }
 
 // workload runs the load and the faults. When the watches have delivered everything it compares calls, watches and leases with the
 // history of the store.
-func (r *run) workload(ctx context.Context, env *robustness.Env) error {
-	if err := r.start(ctx, env); err != nil {
-		return err
-	}
+func (r *run) workload(ctx context.Context) {
+	r.start(ctx)
+	env := r.env
 	healed := r.schedule(ctx)
 	r.load.stop()
-	if healed != nil {
-		return healed
-	}
+	fatal.If(healed)
 	settled, events, err := env.Recorded()
-	if err != nil {
-		return err
-	}
+	fatal.If(err)
 	r.load.settleWatches(events)
-	if err := env.Close(); err != nil {
-		return err
-	}
+	fatal.If(env.Close())
 	through, events, err := env.Recorded()
-	if err != nil {
-		return err
-	}
+	fatal.If(err)
 	watches := r.load.watches()
 	verdict, err := watchcheck.Check(watchcheck.Reference{Events: events, Through: through, Settled: settled}, watches)
-	if err != nil {
-		return fmt.Errorf("check the watches: %w", err)
-	}
+	fatal.If(err, "check the watches")
 	env.Counts.Add("watches", "opened", len(watches))
 	env.Counts.Add("watches", "events", int(verdict.Events))
 	c := &checker{
@@ -160,7 +146,6 @@ func (r *run) workload(ctx context.Context, env *robustness.Env) error {
 	c.checkCalls(r.load.calls())
 	c.checkLeases(r.load.leases())
 	env.Verdict.Merge(verdict.Verdict)
-	return nil
 }
 
 // injectTimeout bounds how long the injection of a fault may take, in addition to the time for which

@@ -12,10 +12,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
@@ -49,17 +49,17 @@ func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
 	if c.connect == nil {
 		c.connect = func(endpoints []string) (Client, error) { return connect(endpoints, c.Idempotent) }
 	}
-	return robustness.Run(ctx, c.Config, lab.Config{}, c.workload)
+	return robustness.Run(ctx, c.Config, lab.Config{}, func(ctx context.Context, env *robustness.Env) error {
+		return fatal.Catch(func() { c.workload(ctx, env) })
+	})
 }
 
 // workload has callers call until the faults are over, and checks what they were answered.
-func (c Config) workload(ctx context.Context, env *robustness.Env) error {
+func (c Config) workload(ctx context.Context, env *robustness.Env) {
 	var clients []Client
 	for range (c.callers + callersOfClient - 1) / callersOfClient {
 		client, err := c.connect(env.Cluster.Endpoints())
-		if err != nil {
-			return fmt.Errorf("connect a client: %w", err)
-		}
+		fatal.If(err, "connect a client")
 		env.Cleanup(client.Close)
 		clients = append(clients, client)
 	}
@@ -70,13 +70,9 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) error {
 	})
 	err := env.InjectFaults(ctx)
 	late := robustness.Await(called, returnTimeout, "calls do not return, long after their contexts have ended")
-	if err = errors.Join(err, late, env.Close()); err != nil {
-		return err
-	}
+	fatal.If(errors.Join(err, late, env.Close()))
 	through, events, err := env.Recorded()
-	if err != nil {
-		return err
-	}
+	fatal.If(err)
 	env.Counts.Add("store", "revisions", int(through))
 	for _, c := range clients {
 		if m, ok := c.(interface{ FromMemory() int64 }); ok {
@@ -84,7 +80,6 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) error {
 		}
 	}
 	c.check(pool.groups, model.NewRecord(keyPrefix, events, through), &env.Outcome)
-	return nil
 }
 
 // check checks each group.

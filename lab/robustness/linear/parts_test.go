@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
@@ -23,7 +24,8 @@ func TestMain(m *testing.M) {
 
 func TestConnectFails(t *testing.T) {
 	cfg := Config{callers: 1, connect: func([]string) (Client, error) { return nil, errors.New("no way") }}
-	require.EqualError(t, cfg.workload(t.Context(), &robustness.Env{Cluster: &lab.Cluster{}}), "connect a client: no way")
+	err := fatal.Catch(func() { cfg.workload(t.Context(), &robustness.Env{Cluster: &lab.Cluster{}}) })
+	require.EqualError(t, err, "connect a client: no way")
 }
 
 func unknownPut(value string) model.Operation {

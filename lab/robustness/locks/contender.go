@@ -2,14 +2,13 @@ package locks
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/link"
 	"github.com/quorate/quorate/lab/robustness"
@@ -43,20 +42,18 @@ type contender struct {
 	attempts []*lockcheck.Attempt
 }
 
-// connect opens the contender's way to the members and connects its client.
-func (c *contender) connect(endpoints []string) (err error) {
-	if c.gate, err = openGateway(endpoints); err != nil {
-		return err
+// connect opens the contender's way to the members and connects its client. An error ends it, see package fatal.
+func (c *contender) connect(endpoints []string) {
+	for _, endpoint := range endpoints {
+		l := fatal.OK(link.Listen(strings.TrimPrefix(endpoint, "http://")))
+		c.env.Cleanup(l.Close)
+		c.gate = append(c.gate, l)
 	}
-	c.env.Cleanup(c.gate.close)
-	if c.client, err = c.cfg.connect(c.gate.endpoints()); err != nil {
-		return fmt.Errorf("connect contender %d: %w", c.index, err)
-	}
+	c.client = fatal.OK(c.cfg.connect(c.gate.endpoints()))
 	c.env.Cleanup(func() error {
 		c.drop()
 		return c.client.Close()
 	})
-	return nil
 }
 
 // contend takes locks until ctx ends. A lock that is held then is given up as planned.
@@ -137,19 +134,6 @@ func (c *contender) round(ctx context.Context, p plan) (ok bool) {
 // no renewal leaves it, no event reaches it, and it does not notice.
 type gateway []*link.Link
 
-// openGateway makes a gateway to endpoints. It must be closed.
-func openGateway(endpoints []string) (gateway, error) {
-	var g gateway
-	for _, endpoint := range endpoints {
-		l, err := link.Listen(strings.TrimPrefix(endpoint, "http://"))
-		if err != nil {
-			return nil, errors.Join(err, g.close())
-		}
-		g = append(g, l)
-	}
-	return g, nil
-}
-
 // endpoints returns the URLs of the contender's side.
 func (g gateway) endpoints() []string {
 	out := make([]string, len(g))
@@ -175,12 +159,4 @@ func (g gateway) resume(lost bool) {
 		}
 		l.Heal()
 	}
-}
-
-func (g gateway) close() error {
-	errs := make([]error, len(g))
-	for i, l := range g {
-		errs[i] = l.Close()
-	}
-	return errors.Join(errs...)
 }

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
@@ -63,12 +64,14 @@ func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
 	if c.connect == nil {
 		c.connect = quorate.Locker
 	}
-	return robustness.Run(ctx, c.Config, lab.Config{}, c.workload)
+	return robustness.Run(ctx, c.Config, lab.Config{}, func(ctx context.Context, env *robustness.Env) error {
+		return fatal.Catch(func() { c.workload(ctx, env) })
+	})
 }
 
 // workload connects the contenders and lets them contend until the faults are over, and once more after that. Then it checks what
 // they learned.
-func (c Config) workload(ctx context.Context, env *robustness.Env) error {
+func (c Config) workload(ctx context.Context, env *robustness.Env) {
 	var seen lockcheck.History
 	for i := range c.locks {
 		seen.Locks = append(seen.Locks, lockcheck.LockKeys{Prefix: fmt.Sprintf("/locks/%v-%d/", style(i), i), Register: fmt.Sprintf("/registers/%d", i)})
@@ -76,29 +79,21 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) error {
 	contenders := make([]*contender, c.contenders)
 	for i := range contenders {
 		contenders[i] = &contender{index: i, cfg: c, env: env, locks: seen.Locks, rng: env.Rand(uint64(i))}
-		if err := contenders[i].connect(env.Cluster.Endpoints()); err != nil {
-			return err
-		}
+		contenders[i].connect(env.Cluster.Endpoints())
 	}
 	rounds := robustness.Go(c.contenders, func(i int) { contenders[i].contend(ctx) })
 	err := env.InjectFaults(ctx)
-	if err = errors.Join(err, robustness.Await(rounds, roundTimeout, late)); err != nil {
-		return err
-	}
+	fatal.If(errors.Join(err, robustness.Await(rounds, roundTimeout, late)))
 	seen.Calm = env.Now()
 	settling, cancel := context.WithTimeout(context.Background(), c.settleTimeout)
 	defer cancel()
 	again := robustness.Go(c.contenders, func(i int) { contenders[i].once(settling) })
-	if err := errors.Join(robustness.Await(again, c.settleTimeout+roundTimeout, late), env.Close()); err != nil {
-		return err
-	}
-	if seen.Through, seen.Events, err = env.Recorded(); err != nil {
-		return err
-	}
+	fatal.If(errors.Join(robustness.Await(again, c.settleTimeout+roundTimeout, late), env.Close()))
+	seen.Through, seen.Events, err = env.Recorded()
+	fatal.If(err)
 	for _, contender := range contenders {
 		seen.Attempts = append(seen.Attempts, contender.attempts)
 	}
 	env.Counts.Add("store", "revisions", int(seen.Through))
-	env.Verdict, err = lockcheck.Check(seen)
-	return err
+	env.Verdict = fatal.OK(lockcheck.Check(seen))
 }

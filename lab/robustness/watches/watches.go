@@ -13,13 +13,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
 	"github.com/quorate/quorate/lab/robustness/history"
@@ -67,22 +67,20 @@ func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
 		c.connect = connect
 	}
 	already := goleak.IgnoreCurrent()
-	result, err := robustness.Run(ctx, c.Config, cluster, c.workload)
+	result, err := robustness.Run(ctx, c.Config, cluster, func(ctx context.Context, env *robustness.Env) error {
+		return fatal.Catch(func() { c.workload(ctx, env) })
+	})
 	return result, errors.Join(err, robustness.Leaked(already))
 }
 
 // workload runs readers and writers until the faults are over and all watches have reached the current revision. Then it checks what
 // the readers saw.
-func (c Config) workload(ctx context.Context, env *robustness.Env) error {
+func (c Config) workload(ctx context.Context, env *robustness.Env) {
 	kv, err := quorate.Dial(clientv3.Config{Endpoints: env.Cluster.Endpoints()})
-	if err != nil {
-		return fmt.Errorf("connect the writers: %w", err)
-	}
+	fatal.If(err, "connect the writers")
 	env.Cleanup(kv.Close)
 	clients, err := c.connect(env.Cluster.Endpoints())
-	if err != nil {
-		return fmt.Errorf("connect the readers: %w", err)
-	}
+	fatal.If(err, "connect the readers")
 	for _, client := range clients {
 		env.Cleanup(client.Close)
 	}
@@ -98,13 +96,9 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) error {
 	err = env.InjectFaults(ctx)
 	<-compacted
 	writers.end()
-	if err != nil {
-		return err
-	}
+	fatal.If(err)
 	settled, events, err := env.Recorded()
-	if err != nil {
-		return err
-	}
+	fatal.If(err)
 	clock := history.NewClock(writers.acked)
 	readers.settle(c.settleTimeout, func(request history.WatchRequest, opened time.Duration) int64 {
 		start, known := request.StartRevision, true
@@ -116,36 +110,28 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) error {
 		}
 		return request.Last(events, start)
 	})
-	if err := env.Close(); err != nil {
-		return err
-	}
-	return check(env, seen, clock, settled, compactor.made)
+	fatal.If(env.Close())
+	check(env, seen, clock, settled, compactor.made)
 }
 
 // check compares what the readers saw with the record.
-func check(env *robustness.Env, seen []history.Watch, clock *history.Clock, settled int64, compactions []int64) error {
+func check(env *robustness.Env, seen []history.Watch, clock *history.Clock, settled int64, compactions []int64) {
 	through, events, err := env.Recorded()
-	if err != nil {
-		return err
-	}
+	fatal.If(err)
 	for i := range seen {
 		if x := &seen[i]; x.Request.StartRevision == 0 && x.Returned > 0 {
 			x.StartedBy, _ = clock.AtMost(x.Returned)
 		}
 		env.Counts.Add("watches", ending(&seen[i]), 1)
 	}
-	verdict, err := watchcheck.Check(watchcheck.Reference{
+	verdict := fatal.OK(watchcheck.Check(watchcheck.Reference{
 		Events: events, Through: through, Settled: settled, Compactions: compactions,
-	}, seen)
-	if err != nil {
-		return err
-	}
+	}, seen))
 	env.Verdict = verdict.Verdict
 	env.Counts.Add("store", "revisions", int(through))
 	env.Counts.Add("history", "events", len(events))
 	env.Counts.Add("history", "compactions", len(compactions))
 	env.Counts.Add("watches", "events", int(verdict.Events))
-	return nil
 }
 
 // ending says how a watch ended.

@@ -28,6 +28,7 @@ import (
 
 	"github.com/quorate/quorate/lab/behaviours"
 	"github.com/quorate/quorate/lab/behaviours/transcript"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/servers"
 	"github.com/quorate/quorate/lab/servers/site"
 )
@@ -57,7 +58,8 @@ func main() {
 		log.Fatal("-page shows all servers and behaviours: leave out -short, -server and -run")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	t, err := measure(ctx)
+	var t table
+	err := fatal.Catch(func() { t.measure(ctx) })
 	stop()
 	fmt.Println(t.text(*all))
 	if err == nil && *page != "" {
@@ -71,12 +73,10 @@ func main() {
 	}
 }
 
-// measure runs the behaviours that have an area on all servers. The table is valid, as far as it goes, even with an error.
-func measure(ctx context.Context) (t table, err error) {
-	p, err := servers.BuildProgram(ctx, "./behaviours/program", servers.Clients)
-	if err != nil {
-		return t, err
-	}
+// measure runs the behaviours that have an area on all servers. The table is valid, as far as it goes, even with an error, which
+// ends it, see package fatal.
+func (t *table) measure(ctx context.Context) {
+	p := fatal.OK(servers.BuildProgram(ctx, "./behaviours/program", servers.Clients))
 	t.rows = slices.DeleteFunc(slices.Clone(behaviours.All), func(b behaviours.Behaviour) bool {
 		return b.Area == "" || !onlyRow.MatchString(b.String())
 	})
@@ -84,19 +84,13 @@ func measure(ctx context.Context) (t table, err error) {
 		if *short && !s.Short || !onlyServer.MatchString(s.Name) {
 			continue
 		}
-		path, err := s.Build(ctx)
-		if err != nil {
-			return t, err
-		}
+		path := fatal.OK(s.Build(ctx))
 		begin := time.Now()
 		c := column{s, t.rows, make([]*cell, len(t.rows))}
-		if err := c.measure(ctx, p, path); err != nil {
-			return t, err
-		}
+		fatal.If(c.measure(ctx, p, path))
 		t.columns = append(t.columns, c)
 		fmt.Printf("%s, in %v: %s\n", s.Name, time.Since(begin).Round(time.Second), table{t.rows, []column{c}}.summary())
 	}
-	return t, nil
 }
 
 // measure runs behaviours on a server with both clients, several at the same time. A behaviour that only one client failed is
