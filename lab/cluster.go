@@ -154,19 +154,15 @@ func (c *Cluster) Others(m *Member) []*Member {
 }
 
 // Endpoints returns the members' Endpoint URLs, in the order of Members.
-func (c *Cluster) Endpoints() []string {
-	endpoints := make([]string, 0, len(c.members))
-	for _, m := range c.members {
-		endpoints = append(endpoints, m.Endpoint())
-	}
-	return endpoints
-}
+func (c *Cluster) Endpoints() []string { return c.each((*Member).Endpoint) }
 
 // DirectEndpoints returns the members' DirectEndpoint URLs, in the order of Members.
-func (c *Cluster) DirectEndpoints() []string {
+func (c *Cluster) DirectEndpoints() []string { return c.each((*Member).DirectEndpoint) }
+
+func (c *Cluster) each(endpoint func(*Member) string) []string {
 	endpoints := make([]string, 0, len(c.members))
 	for _, m := range c.members {
-		endpoints = append(endpoints, m.DirectEndpoint())
+		endpoints = append(endpoints, endpoint(m))
 	}
 	return endpoints
 }

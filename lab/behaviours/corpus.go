@@ -23,7 +23,6 @@ var All = []Behaviour{
 	{"", "stream", site.Single, withClient(streams)},
 	{"", "ended context", site.Single, withClient(endedContexts)},
 	{"", "keepalive end", site.Single, keepAlivesEnd},
-	{"", "connection", site.Single, withClient(connections)},
 	{"", "files", site.Single, files},
 	{"", "close", site.Single, closes},
 

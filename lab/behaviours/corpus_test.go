@@ -210,7 +210,7 @@ var everyTLS = flag.Bool("tls", false, "run all recorded behaviours of one membe
 
 // overTLS are the recorded behaviours of one member that have to do with the connection. What the others record is the same over
 // every connection.
-var overTLS = []string{"connection", "files", "close", "auth"}
+var overTLS = []string{"files", "close", "auth"}
 
 // named returns the names of the behaviours that are recorded on a setup.
 func named(setup site.Setup) []string {

@@ -42,7 +42,9 @@ func restored(ctx context.Context, s Site, _ *transcript.Log) {
 // syncProxied uses a proxy in front of a server whose advertised URL cannot be reached.
 func syncProxied(ctx context.Context, s Site, _ *transcript.Log) {
 	proxy := ok(link.Listen(strings.TrimPrefix(s.Direct, "http://")))
-	c := s.with([]string{"http://" + proxy.Addr()}).client()
+	direct := s
+	direct.Endpoints = []string{"http://" + proxy.Addr()}
+	c := direct.client()
 	create(ctx, c, "/sync/a", "1")
 	s.do(ctx, site.Cut)
 	withDeadline(ctx, 5*time.Second, func(ctx context.Context) { _ = c.Sync(ctx) }) // whatever it returns, the client keeps working

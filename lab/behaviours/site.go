@@ -74,12 +74,6 @@ func (s Site) config() clientv3.Config {
 // client makes a client. The process ends without closing it.
 func (s Site) client() *clientv3.Client { return ok(clientv3.New(s.config())) }
 
-// with is the site with other endpoints.
-func (s Site) with(endpoints []string) Site {
-	s.Endpoints = endpoints
-	return s
-}
-
 // as makes a client of a user whose password is the name.
 func (s Site) as(user string) *clientv3.Client { return ok(s.login(user, user)) }
 

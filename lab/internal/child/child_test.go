@@ -3,7 +3,6 @@
 package child_test
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"testing"
@@ -19,29 +18,7 @@ import (
 // soon bounds every wait for what must happen.
 const soon = 30 * time.Second
 
-// programEnv names the environment variable that turns the test program into one that starts a process and waits to be
-// killed.
-const programEnv = "QUORATE_CHILD_TEST_PROGRAM"
-
-func TestMain(m *testing.M) {
-	if _, ok := os.LookupEnv(programEnv); ok {
-		runUntilKilled()
-	}
-	goleak.VerifyTestMain(m)
-}
-
-// runUntilKilled starts a process with the same output and prints its id.
-func runUntilKilled() {
-	cmd := exec.Command("sleep", "600")
-	cmd.Stdout = os.Stdout
-	p, err := child.Start(cmd)
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	fmt.Println(p.PID())
-	select {}
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func awaitExit(t *testing.T, p *child.Process) {
 	t.Helper()

@@ -7,41 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/lab/internal/child"
 )
-
-// A program that is killed takes its processes along.
-func TestEndsWithTheProgram(t *testing.T) {
-	path, err := os.Executable()
-	require.NoError(t, err)
-	program := exec.Command(path)
-	program.Env = append(os.Environ(), programEnv+"=1")
-	out, err := program.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, program.Start())
-	require.NoError(t, out.(*os.File).SetReadDeadline(time.Now().Add(soon)))
-	heard := bufio.NewReader(out)
-	line, _ := heard.ReadString('\n')
-	require.NoError(t, program.Process.Kill())
-	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	require.NoError(t, err, "the program said: %s", line)
-
-	// The process has the other end of the pipe for as long as it exists.
-	_, err = io.Copy(io.Discard, heard)
-	if !assert.NoError(t, err, "process %d lives on", pid) {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-	}
-	_ = program.Wait() // reports the kill
-}
 
 // Linux ends a process with the thread that started it, and that is not the thread of
 // the goroutine that asked.
