@@ -63,10 +63,17 @@ type Fault struct {
 	inject injection
 }
 
+// injectTimeout bounds how long the injection of a fault may take, in addition to the time for which
+// it is held; a rolling restart takes one to three seconds for each member, and on a busy machine
+// twenty.
+const injectTimeout = 3 * time.Minute
+
 // Inject injects the fault and returns when it is in force. An error says what
-// could not be done; part of the fault may then be in force, so Heal is still
+// could not be done, by the end of ctx or within three minutes; part of the fault may then be in force, so Heal is still
 // required.
 func (f Fault) Inject(ctx context.Context, s Scene) error {
+	ctx, cancel := context.WithTimeout(ctx, injectTimeout+s.hold())
+	defer cancel()
 	s.Note(f.Summary)
 	if err := fatal.Catch(func() { f.inject(ctx, s) }); err != nil {
 		return fmt.Errorf("inject %s: %w", f.Name, err)

@@ -22,6 +22,8 @@ const (
 	clientDelay = 100 * time.Millisecond
 	// terminateTimeout bounds the end of a member that is asked to end.
 	terminateTimeout = 20 * time.Second
+	// healTimeout bounds how long the cluster may take to be ready after a fault. It takes about a second.
+	healTimeout = time.Minute
 	// lostFor is how long there is no majority: long enough for every call to meet it,
 	// and short compared with the default deadline of calls of the lab.
 	lostFor = 3 * time.Second
@@ -158,8 +160,10 @@ func majorityLost(ctx context.Context, s Scene) {
 
 // Heal ends every fault: links carry again, stopped members continue, those that
 // are not running are restarted, and all agree on a leader. It returns when all of
-// this is done, or with an error when ctx ends first.
+// this is done, or with an error when ctx ends first, or a minute has passed.
 func Heal(ctx context.Context, s Scene) error {
+	ctx, cancel := context.WithTimeout(ctx, healTimeout)
+	defer cancel()
 	s.Cluster.Heal()
 	var reviving errgroup.Group
 	for _, m := range s.Cluster.Members() {

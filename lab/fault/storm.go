@@ -18,8 +18,6 @@ const (
 	shortestCalm, longestCalm = 300 * time.Millisecond, 1500 * time.Millisecond
 	// shortestCut and longestCut bound the time between two cuts of connections.
 	shortestCut, longestCut = 300 * time.Millisecond, 2500 * time.Millisecond
-	// injectTimeout and healTimeout bound what takes a few seconds at most.
-	injectTimeout, healTimeout = time.Minute, time.Minute
 )
 
 // Storm injects one random fault after another until ctx ends, and breaks random connections all the while. It returns
@@ -45,22 +43,16 @@ func Storm(ctx context.Context, scene Scene, cuts *rand.Rand, count func(what st
 		f := upcoming[0]
 		upcoming = upcoming[1:]
 		count(f.Name)
-		if err := within(injectTimeout, scene, f.Inject); err != nil { // what it did can be healed
+		if err := f.Inject(context.WithoutCancel(ctx), scene); err != nil { // what it did can be healed
 			count("not injected")
 			scene.Note(err.Error())
 		}
 		_ = pause.For(ctx, pace.Between(scene.Rand, shortestHold, longestHold)) // it is healed early when ctx ends
-		if err := within(healTimeout, scene, Heal); err != nil {
+		if err := Heal(context.WithoutCancel(ctx), scene); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func within(timeout time.Duration, s Scene, do func(context.Context, Scene) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	return do(ctx, s)
 }
 
 // breakConnections resets all connections of clients to a random member, now and

@@ -43,9 +43,8 @@ import (
 const (
 	// longest bounds a run; its schedule ends before.
 	longest = 30 * 24 * time.Hour
-	// readyTimeout bounds how long the cluster may take to be ready after a
-	// fault was healed. It takes about a second.
-	readyTimeout = 30 * time.Second
+	// firstCallTimeout bounds the first call.
+	firstCallTimeout = 30 * time.Second
 )
 
 // run is one run of the experiment.
@@ -112,7 +111,7 @@ func (r *run) start(ctx context.Context) {
 			return r.cfg.Connect(client.Target{Endpoints: to.Endpoints, TLS: cmp.Or(security, to.TLS)})
 		},
 	}
-	starting, cancel := context.WithTimeout(ctx, readyTimeout)
+	starting, cancel := context.WithTimeout(ctx, firstCallTimeout)
 	defer cancel()
 	// Connecting is not part of the healthy row.
 	first, err := r.conn.KV.Do(starting, group{}.keys(r.prefix), model.Request{Kind: model.Get, Then: reads[putKey]})
@@ -148,11 +147,6 @@ func (r *run) workload(ctx context.Context) {
 	env.Verdict.Merge(verdict.Verdict)
 }
 
-// injectTimeout bounds how long the injection of a fault may take, in addition to the time for which
-// it is held; a rolling restart takes one to three seconds for each member, and on a busy machine
-// twenty.
-const injectTimeout = 3 * time.Minute
-
 // schedule runs all rows. After an error or an interrupt it heals the cluster. What was measured so far is still checked.
 func (r *run) schedule(ctx context.Context) (err error) {
 	r.failed = fatal.Catch(func() { r.runRows(ctx) })
@@ -164,7 +158,7 @@ func (r *run) schedule(ctx context.Context) (err error) {
 		r.failed = nil
 	}
 	r.env.Note("healing the cluster")
-	return r.heal(context.WithoutCancel(ctx))
+	return fault.Heal(context.WithoutCancel(ctx), r.scene)
 }
 
 // runRows runs all rows: the healthy one, then each fault. The first error ends it.
@@ -183,27 +177,15 @@ func (r *run) runFault(ctx context.Context, f fault.Fault) {
 	row := r.beginRow(f.Name)
 	fatal.If(r.load.settle(ctx))
 	row.Fault = r.env.Now()
-	fatal.If(r.inject(ctx, f))
+	fatal.If(f.Inject(ctx, r.scene))
 	fatal.If(pause.For(ctx, row.Fault+r.cfg.Hold-r.env.Now()))
 	row.Heal = r.env.Now()
 	r.note("healing begins")
-	fatal.If(r.heal(ctx))
+	fatal.If(fault.Heal(ctx, r.scene))
 	r.note("all members are ready")
 	fatal.If(r.load.settle(ctx))
 	r.note("the calls that met the fault have ended")
 	fatal.If(pause.For(ctx, r.cfg.Recovery))
-}
-
-func (r *run) inject(ctx context.Context, f fault.Fault) error {
-	ctx, cancel := context.WithTimeout(ctx, injectTimeout+r.cfg.Hold)
-	defer cancel()
-	return f.Inject(ctx, r.scene)
-}
-
-func (r *run) heal(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready after %v", readyTimeout))
-	defer cancel()
-	return fault.Heal(ctx, r.scene)
 }
 
 // beginRow ends the current row, if there is one, and begins the next.

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// healTimeout bounds a change of the registrations, and the beginning and the end of a fault.
-	healTimeout = time.Minute
-	prefix      = service + "/"
+	// replaceTimeout bounds a change of the registrations.
+	replaceTimeout = time.Minute
+	prefix         = service + "/"
 )
 
 // newEtcd returns the cluster of the run, in which the backends are registered.
@@ -54,11 +54,11 @@ func newEtcd(t *trial) *source {
 		s.faults = append(s.faults, sourceFault{
 			name: f.Name,
 			begin: func() {
-				if err := within(func(ctx context.Context) error { return f.Inject(ctx, scene) }); err != nil {
+				if err := f.Inject(context.Background(), scene); err != nil {
 					t.env.Note(err.Error())
 				}
 			},
-			end: func() { fatal.If(within(func(ctx context.Context) error { return fault.Heal(ctx, scene) })) },
+			end: func() { fatal.If(fault.Heal(context.Background(), scene)) },
 		})
 	}
 	return s
@@ -75,19 +75,13 @@ func replace(manager endpoints.Manager, old, addresses []string) {
 			updates = append(updates, endpoints.NewDeleteUpdateOpts(prefix+address))
 		}
 	}
-	fatal.If(within(func(ctx context.Context) (err error) {
-		for err = manager.Update(ctx, updates); err != nil && ctx.Err() == nil; {
-			err = manager.Update(ctx, updates)
-		}
-		return err
-	}))
-}
-
-// within does something with a context of healTimeout.
-func within(do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), healTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), replaceTimeout)
 	defer cancel()
-	return do(ctx)
+	err := manager.Update(ctx, updates)
+	for err != nil && ctx.Err() == nil {
+		err = manager.Update(ctx, updates)
+	}
+	fatal.If(err)
 }
 
 // countCalls returns the options of a client whose calls and streams count as arrivals.
