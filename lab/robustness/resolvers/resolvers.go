@@ -16,7 +16,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -87,38 +86,32 @@ func (c Config) run(ctx context.Context) (robustness.Outcome, error) {
 	if len(c.Resolvers) == 0 {
 		c.Resolvers = Resolvers()
 	}
-	return robustness.Run(ctx, c.Config, lab.Config{}, c.workload)
+	return robustness.Run(ctx, c.Config, lab.Config{}, func(ctx context.Context, env *robustness.Env) error {
+		return fatal.Catch(func() { c.workload(ctx, env) })
+	})
 }
 
 // workload has channels resolve names under faults of the sources. It collects what was found meanwhile, and checks what arrived at
 // the sources.
-func (c Config) workload(ctx context.Context, env *robustness.Env) error {
+func (c Config) workload(ctx context.Context, env *robustness.Env) {
 	began := time.Now()
 	var trials []*trial
 	for i, name := range c.Resolvers {
-		err := fatal.Catch(func() {
-			t := newTrial(name, c, env, env.Rand(uint64(i)<<16))
-			trials = append(trials, t)
-			t.start()
-		})
-		if err != nil {
-			return fmt.Errorf("start %s: %w", name, err)
-		}
+		t := newTrial(name, c, env, env.Rand(uint64(i)<<16))
+		trials = append(trials, t)
+		t.start()
 	}
 	running, ctx := errgroup.WithContext(ctx)
 	for _, t := range trials {
 		running.Go(func() error { return t.run(ctx) })
 	}
-	if err := errors.Join(running.Wait(), env.Close()); err != nil {
-		return err
-	}
+	fatal.If(errors.Join(running.Wait(), env.Close()))
 	for _, t := range trials {
 		t.checkArrivals(began)
 		countTimes(env.Counts, t.resolver+" changes", t.seen)
 		countTimes(env.Counts, t.resolver+" opened", t.opened)
 		env.Verdict.Merge(t.verdict)
 	}
-	return nil
 }
 
 // countTimes counts times, in milliseconds.
