@@ -108,34 +108,30 @@ func TestProgressThatComesTooEarly(t *testing.T) {
 	})
 }
 
-// TestOtherServers uses servers whose progress proves nothing. The server answers linearizable gets, memory
+// TestKine uses a server whose progress proves nothing, as that of a grpc-proxy. The server answers linearizable gets, memory
 // serializable ones.
-func TestOtherServers(t *testing.T) {
-	for name, o := range map[string]fakeetcd.WatchOptions{"kine": {Kine: true}, "grpc-proxy": {Proxy: true}} {
-		t.Run(name, func(t *testing.T) {
-			cluster, client := clienttest.StartClient(t, 1)
-			require.NoError(t, cluster.SetWatchOptions(o))
-			c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
-			clienttest.Put(t, cluster, "a/1", "v")
-			require.Eventually(t, func() bool {
-				resp, err := c.Get(clienttest.Within(t), "a/1", clientv3.WithSerializable())
-				return err == nil && resp.Count == 1 && c.Stats().Events == 1
-			}, testTimeout, time.Millisecond)
-			clienttest.Put(t, cluster, "b", "v")
-			require.EventuallyWithT(t, func(t *assert.CollectT) {
-				assert.ErrorContains(t, c.Freshness().Err, name)
-			}, testTimeout, time.Millisecond)
-			before := c.Stats()
-			for range 10 {
-				resp := clienttest.Get(t, c, "a/1")
-				require.Equal(t, cluster.Revision(), resp.Header.Revision)
-			}
-			after := c.Stats()
-			require.Equal(t, before.Misses+10, after.Misses)
-			require.Equal(t, before.ProgressRequests, after.ProgressRequests)
-			require.Zero(t, after.Timeouts)
-		})
+func TestKine(t *testing.T) {
+	cluster, client := clienttest.StartClient(t, 1)
+	require.NoError(t, cluster.SetWatchOptions(fakeetcd.WatchOptions{Kine: true}))
+	c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
+	clienttest.Put(t, cluster, "a/1", "v")
+	require.Eventually(t, func() bool {
+		resp, err := c.Get(clienttest.Within(t), "a/1", clientv3.WithSerializable())
+		return err == nil && resp.Count == 1 && c.Stats().Events == 1
+	}, testTimeout, time.Millisecond)
+	clienttest.Put(t, cluster, "b", "v")
+	require.EventuallyWithT(t, func(t *assert.CollectT) {
+		assert.ErrorContains(t, c.Freshness().Err, "kine")
+	}, testTimeout, time.Millisecond)
+	before := c.Stats()
+	for range 10 {
+		resp := clienttest.Get(t, c, "a/1")
+		require.Equal(t, cluster.Revision(), resp.Header.Revision)
 	}
+	after := c.Stats()
+	require.Equal(t, before.Misses+10, after.Misses)
+	require.Equal(t, before.ProgressRequests, after.ProgressRequests)
+	require.Zero(t, after.Timeouts)
 }
 
 // TestOverLeasing uses a cache over a KV that serves keys from memory, with the revision of an earlier response, and has no

@@ -53,12 +53,11 @@ const testTimeout = 2 * time.Minute
 // TestWithoutServer compares what the clients do by themselves.
 func TestWithoutServer(t *testing.T) {
 	t.Parallel()
-	all := record(t, site.None, at(t, site.Site{}, servers.Official), at(t, site.Site{}, servers.Quorate))
+	all := record(t, named(site.None), at(t, site.Site{}, servers.Official), at(t, site.Site{}, servers.Quorate))
 	requireAlike(t, "", behaviours.Deliberate, all[0], all[1])
 }
 
-// TestClients compares the clients on the newest release and the oldest, and for one member of the newest release also etcd with
-// a fake, by the official client.
+// TestClients compares the clients on the newest release and the oldest.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	for _, r := range []struct {
@@ -69,17 +68,8 @@ func TestClients(t *testing.T) {
 	} {
 		t.Run(r.server.Name+", "+string(r.setup), func(t *testing.T) {
 			t.Parallel()
-			players := []player{onServer(t, r.server, r.setup, servers.Official), onServer(t, r.server, r.setup, servers.Quorate)}
-			likeFake := r.server == servers.BuiltIn && r.setup == site.Single
-			if likeFake {
-				_, fake := startFake(t)
-				players = append(players, at(t, fake, servers.Official))
-			}
-			all := record(t, r.setup, players...)
+			all := record(t, named(r.setup), onServer(t, r.server, r.setup, servers.Official), onServer(t, r.server, r.setup, servers.Quorate))
 			requireAlike(t, r.server.Name, behaviours.Deliberate, all[0], all[1])
-			if likeFake {
-				requireAlike(t, "fake", ofFake, asFake(all[0]), asFake(all[2]))
-			}
 		})
 	}
 }
@@ -158,14 +148,14 @@ func onServer(t *testing.T, s servers.Server, setup site.Setup, c servers.Client
 	}
 }
 
-// record has players run the behaviours of a setup at the same time, and returns what each recorded.
-func record(t *testing.T, setup site.Setup, players ...player) [][]transcript.Entry {
+// record has players run behaviours at the same time, and returns what each recorded.
+func record(t *testing.T, names []string, players ...player) [][]transcript.Entry {
 	t.Helper()
 	all := make([][]transcript.Entry, len(players))
 	var running errgroup.Group
 	for i, play := range players {
 		running.Go(func() error {
-			o, err := play(named(setup)...)
+			o, err := play(names...)
 			all[i] = o.Entries
 			if o.Error != "" {
 				err = errors.Join(err, errors.New(o.Error))

@@ -99,6 +99,9 @@ var ofFake = []transcript.Difference{
 	{Step: "hash: hash", One: "Hash:", Other: "Hash:"}, // the fake has no database file
 }
 
+// notOfFake are the behaviours with calls that the fake has not.
+var notOfFake = []string{": downgrade", ": cluster", "authentication: auth", "maintenance: maintenance"}
+
 // asFake returns entries in which etcd and the fake have the same names.
 func asFake(entries []transcript.Entry) []transcript.Entry {
 	entries = slices.Clone(entries)
@@ -106,6 +109,15 @@ func asFake(entries []transcript.Entry) []transcript.Entry {
 		entries[i].Result = likeLab.Replace(entries[i].Result)
 	}
 	return entries
+}
+
+// TestFake compares one member of etcd with a fake, by the official client.
+func TestFake(t *testing.T) {
+	t.Parallel()
+	_, fake := startFake(t)
+	names := slices.DeleteFunc(named(site.Single), func(name string) bool { return slices.Contains(notOfFake, name) })
+	all := record(t, names, onServer(t, servers.BuiltIn, site.Single, servers.Official), at(t, fake, servers.Official))
+	requireAlike(t, "fake", ofFake, asFake(all[0]), asFake(all[1]))
 }
 
 // TestRowsOnAFake runs on a fake the rows that share a server, with Quorate. TestClients has what is recorded.

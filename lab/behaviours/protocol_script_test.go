@@ -2,16 +2,13 @@ package behaviours_test
 
 import (
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -27,7 +24,7 @@ const (
 )
 
 // TestScript makes the calls of every service without a user before authentication is enabled, as every kind of user while it
-// is, and while the rights of a user are taken away one by one.
+// is.
 func TestScript(t *testing.T) {
 	t.Parallel()
 	all := readRequests(t)
@@ -55,12 +52,14 @@ func TestScript(t *testing.T) {
 			all.run(s, services...)
 			all.run(s, "enable authentication again")
 		}
-		s.withdrawRights(all)
+		all.run(s, "disable authentication")
+		s.as(nobody)
+		all.run(s, keyRequests...)
 	})
 	var succeeded []string
-	for _, m := range methods {
-		if !slices.Contains(neverOnOneMember, m.path) {
-			succeeded = append(succeeded, m.path)
+	for _, section := range all {
+		for _, req := range section {
+			succeeded = append(succeeded, methods[req.ProtoReflect().Descriptor().FullName()].path)
 		}
 	}
 	reasons := make(map[string]bool) // why watches are refused
@@ -79,39 +78,9 @@ func TestScript(t *testing.T) {
 		rpctypes.ErrGRPCAuthFailed, rpctypes.ErrGRPCAuthNotEnabled,
 		rpctypes.ErrGRPCRootUserNotExist, rpctypes.ErrGRPCRootRoleNotExist, rpctypes.ErrGRPCInvalidAuthMgmt,
 		rpctypes.ErrGRPCUserAlreadyExist, rpctypes.ErrGRPCUserNotFound, rpctypes.ErrGRPCRoleAlreadyExist,
-		rpctypes.ErrGRPCRoleNotFound, rpctypes.ErrGRPCRoleEmpty, rpctypes.ErrGRPCRoleNotGranted,
-		rpctypes.ErrGRPCPermissionNotGranted, rpctypes.ErrGRPCPermissionNotGiven,
-		rpctypes.ErrGRPCMemberNotFound, rpctypes.ErrGRPCMemberBadURLs, rpctypes.ErrGRPCBadLeaderTransferee,
-		rpctypes.ErrGRPCLeaseTTLTooLarge, rpctypes.ErrGRPCWrongDowngradeVersionFormat,
-		rpctypes.ErrGRPCInvalidDowngradeTargetVersion, rpctypes.ErrGRPCNoSpace,
-		status.Error(codes.Unknown, "etcdserver: unknown method"),
+		rpctypes.ErrGRPCRoleNotFound, rpctypes.ErrGRPCRoleEmpty, rpctypes.ErrGRPCPermissionNotGiven,
+		rpctypes.ErrGRPCLeaseTTLTooLarge, rpctypes.ErrGRPCNoSpace,
 	})
-}
-
-// neverOnOneMember are the methods that are only refused in TestScript: they need a second member, or are streams.
-var neverOnOneMember = []string{
-	pb.Cluster_MemberAdd_FullMethodName, pb.Cluster_MemberRemove_FullMethodName, pb.Cluster_MemberUpdate_FullMethodName,
-	pb.Cluster_MemberPromote_FullMethodName, pb.Maintenance_MoveLeader_FullMethodName,
-	pb.Watch_Watch_FullMethodName, pb.Lease_LeaseKeepAlive_FullMethodName, pb.Maintenance_Snapshot_FullMethodName,
-	"/grpc.health.v1.Health/List",
-}
-
-// withdrawRights changes alice's password, and takes her role and herself away.
-func (s *session) withdrawRights(all requests) {
-	s.as("root")
-	all.run(s, "another password")
-	s.as(alice)
-	all.run(s, keyRequests...)
-	all.run(s, "log in with it")
-	all.run(s, keyRequests...)
-	all.run(s, "leases")
-	for _, change := range all["withdraw"] {
-		s.as("root")
-		s.call(change)
-		s.as(alice)
-		all.run(s, keyRequests...)
-	}
-	s.call(&pb.AuthStatusRequest{})
 }
 
 // requests are those of testdata/requests.txt, by section.

@@ -1,22 +1,8 @@
 package fakeetcd
 
-import (
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"google.golang.org/protobuf/proto"
-)
+import pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-var clusterService = map[string]service{
-	"MemberAdd":     membershipMethod((*membership).add),
-	"MemberRemove":  membershipMethod((*membership).remove),
-	"MemberUpdate":  membershipMethod((*membership).update),
-	"MemberList":    unary(users, memberList),
-	"MemberPromote": membershipMethod((*membership).promote),
-}
-
-// membershipMethod makes a service from a change of the members.
-func membershipMethod[Q, R proto.Message](f func(*membership, Q) (R, error)) service {
-	return proposed(admins, func(c *Call, req Q) (R, error) { return f(c.cluster.membership, req) })
-}
+var clusterService = map[string]service{"MemberList": unary(users, memberList)}
 
 func memberList(c *Call, r *pb.MemberListRequest) (*pb.MemberListResponse, error) {
 	if r.Linearizable {

@@ -9,7 +9,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// What changes of members do is compared with etcd in lab/behaviours.
 func TestMemberList(t *testing.T) {
 	cluster := start(t, 2)
 	members := pb.NewClusterClient(dial(t, cluster.Member(0)))
@@ -22,22 +21,6 @@ func TestMemberList(t *testing.T) {
 		assert.Equal(t, cluster.Member(i).Name(), m.Name)
 		assert.Equal(t, []string{cluster.Member(i).Endpoint()}, m.ClientURLs)
 	}
-}
-
-// Those that a cluster of one member cannot have.
-func TestMembershipErrors(t *testing.T) {
-	cluster := start(t, 2)
-	members := pb.NewClusterClient(dial(t, cluster.Member(0)))
-	cluster.SetLearner(cluster.Member(1), true)
-	_, err := members.MemberAdd(within(t), &pb.MemberAddRequest{PeerURLs: []string{"http://new:2380"}, IsLearner: true})
-	wantError(t, rpctypes.ErrGRPCTooManyLearners, err)
-	_, err = members.MemberPromote(within(t), &pb.MemberPromoteRequest{ID: cluster.Member(0).ID()})
-	wantError(t, rpctypes.ErrGRPCMemberNotLearner, err)
-	_, err = members.MemberRemove(within(t), &pb.MemberRemoveRequest{ID: cluster.Member(0).ID()})
-	wantError(t, rpctypes.ErrGRPCMemberNotEnoughStarted, err)
-	promoted, err := members.MemberPromote(within(t), &pb.MemberPromoteRequest{ID: cluster.Member(1).ID()})
-	require.NoError(t, err)
-	assert.False(t, promoted.Members[1].IsLearner)
 }
 
 func TestLearner(t *testing.T) {

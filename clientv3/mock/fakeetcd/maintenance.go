@@ -2,19 +2,14 @@ package fakeetcd
 
 import (
 	"crypto/sha256"
-	"regexp"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 const (
 	// The versions are those of the etcd release that the fake follows.
 	serverVersion  = "3.7.3"
 	storageVersion = "3.7.0"
-	clusterVersion = "3.7"
 	// dbQuota in bytes is etcd's default of --quota-backend-bytes.
 	dbQuota = 2 * 1024 * 1024 * 1024
 	// snapshotChunk in bytes is the size of etcd's snapshot messages.
@@ -23,23 +18,14 @@ const (
 	pageSize = 4096
 )
 
-// errUnknownMethod is etcd's error for an unknown action.
-var errUnknownMethod = status.Error(codes.Unknown, "etcdserver: unknown method")
-
-// versionFormat is a version to downgrade to: major.minor or major.minor.patch.
-var versionFormat = regexp.MustCompile(`^\d+\.\d+(\.\d+)?$`)
-
 var maintenanceService = map[string]service{
 	"Alarm":      proposed(checked, maintenanceAlarm),
 	"Status":     unary(users, maintenanceStatus),
 	"Defragment": unary(admins, maintenanceDefragment),
-	"Hash":       unary(admins, maintenanceHash),
 	"HashKV": unary(admins, func(c *Call, r *pb.HashKVRequest) (*pb.HashKVResponse, error) {
 		return c.cluster.store.HashKV(r)
 	}),
-	"Snapshot":   streaming(admins, maintenanceSnapshot),
-	"MoveLeader": unary(admins, maintenanceMoveLeader),
-	"Downgrade":  unary(admins, maintenanceDowngrade),
+	"Snapshot": streaming(admins, maintenanceSnapshot),
 }
 
 func maintenanceStatus(c *Call, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
@@ -70,38 +56,6 @@ func maintenanceStatus(c *Call, _ *pb.StatusRequest) (*pb.StatusResponse, error)
 
 func maintenanceDefragment(*Call, *pb.DefragmentRequest) (*pb.DefragmentResponse, error) {
 	return &pb.DefragmentResponse{}, nil
-}
-
-func maintenanceHash(c *Call, _ *pb.HashRequest) (*pb.HashResponse, error) {
-	kv, err := c.cluster.store.HashKV(&pb.HashKVRequest{})
-	if err != nil {
-		return nil, err
-	}
-	return &pb.HashResponse{Header: kv.Header, Hash: kv.Hash}, nil
-}
-
-// maintenanceMoveLeader works only on the leader, as in etcd.
-func maintenanceMoveLeader(c *Call, r *pb.MoveLeaderRequest) (*pb.MoveLeaderResponse, error) {
-	if err := c.cluster.membership.moveLeader(c.Member.id, r.TargetID); err != nil {
-		return nil, err
-	}
-	c.cluster.runLeasesLocked()
-	return &pb.MoveLeaderResponse{}, nil
-}
-
-// maintenanceDowngrade accepts a cancel without a downgrade in progress, as etcd
-// does, and supports no target version.
-func maintenanceDowngrade(_ *Call, r *pb.DowngradeRequest) (*pb.DowngradeResponse, error) {
-	switch {
-	case pb.DowngradeRequest_DowngradeAction_name[int32(r.Action)] == "":
-		return nil, errUnknownMethod
-	case r.Action == pb.DowngradeRequest_CANCEL:
-		return &pb.DowngradeResponse{Header: &pb.ResponseHeader{}, Version: clusterVersion}, nil
-	case !versionFormat.MatchString(r.Version):
-		return nil, rpctypes.ErrGRPCWrongDowngradeVersionFormat
-	default:
-		return nil, rpctypes.ErrGRPCInvalidDowngradeTargetVersion
-	}
 }
 
 // maintenanceSnapshot sends the database in chunks, and then its SHA-256

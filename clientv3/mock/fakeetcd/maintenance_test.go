@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
@@ -71,32 +70,10 @@ func TestHashes(t *testing.T) {
 	assert.Equal(t, at2.Hash, again.Hash)
 	assert.EqualValues(t, 2, again.HashRevision)
 	assert.EqualValues(t, -1, again.CompactRevision)
-	whole, err := first.Hash(within(t), &pb.HashRequest{})
-	require.NoError(t, err)
-	assert.Equal(t, at3.Hash, whole.Hash)
 	require.NoError(t, cluster.Compact(3))
 	same, err := first.HashKV(within(t), &pb.HashKVRequest{})
 	require.NoError(t, err)
 	assert.Equal(t, at3.Hash, same.Hash, "a compaction keeps what can be seen")
-}
-
-func TestMoveLeader(t *testing.T) {
-	cluster := start(t, 3)
-	leader := pb.NewMaintenanceClient(dial(t, cluster.Member(0)))
-	follower := pb.NewMaintenanceClient(dial(t, cluster.Member(1)))
-	cluster.SetLearner(cluster.Member(2), true)
-	_, err := follower.MoveLeader(within(t), &pb.MoveLeaderRequest{TargetID: cluster.Member(1).ID()})
-	wantError(t, rpctypes.ErrGRPCNotLeader, err)
-	for _, id := range []uint64{1, cluster.Member(2).ID()} {
-		_, err = leader.MoveLeader(within(t), &pb.MoveLeaderRequest{TargetID: id})
-		wantError(t, rpctypes.ErrGRPCBadLeaderTransferee, err)
-	}
-	_, err = leader.MoveLeader(within(t), &pb.MoveLeaderRequest{TargetID: cluster.Member(1).ID()})
-	require.NoError(t, err)
-	status, err := leader.Status(within(t), &pb.StatusRequest{})
-	require.NoError(t, err)
-	assert.Equal(t, cluster.Member(1).ID(), status.Leader)
-	assert.EqualValues(t, firstTerm+1, status.RaftTerm)
 }
 
 func TestHealthWatch(t *testing.T) {

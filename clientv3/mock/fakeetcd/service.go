@@ -119,7 +119,7 @@ func (c *Call) begin() (proto.Message, error) {
 	if err := c.intercept(); err != nil {
 		return nil, err
 	}
-	if err := validate(c.Request); err != nil {
+	if err := store.Check(c.Request); err != nil { // before authorization
 		return nil, err
 	}
 	if err := s.access(c); err != nil || s.answer == nil {
@@ -145,14 +145,6 @@ func (c *Call) intercept() error {
 		return rpctypes.ErrGRPCNoLeader
 	}
 	return nil
-}
-
-// validate refuses an invalid request, before authorization.
-func validate(req proto.Message) error {
-	if r, ok := req.(*pb.MemberAddRequest); ok {
-		return checkPeerURLs(r.PeerURLs)
-	}
-	return store.Check(req)
 }
 
 // require refuses a caller whose token is invalid, or whose user the check refuses.

@@ -22,9 +22,6 @@ type watchStream struct {
 	options  WatchOptions
 	watchers map[int64]*watcher
 	nextID   int64
-	// piped are the creates that a proxy answers when the timer fires.
-	piped  []proxyCreate
-	answer *time.Timer
 }
 
 // watch serves a stream. One goroutine does all sends, so they are in order: first
@@ -33,11 +30,7 @@ func watch(c *Call) error {
 	c.cluster.mu.Lock()
 	options := c.cluster.watchOptions
 	c.cluster.mu.Unlock()
-	ws := &watchStream{
-		call: c, options: options, watchers: make(map[int64]*watcher), answer: time.NewTimer(0),
-	}
-	ws.answer.Stop()
-	defer ws.answer.Stop()
+	ws := &watchStream{call: c, options: options, watchers: make(map[int64]*watcher)}
 	var progress <-chan time.Time
 	if interval := ws.options.ProgressInterval; interval > 0 {
 		progress = time.Tick(interval)
@@ -65,8 +58,6 @@ func watch(c *Call) error {
 		case <-changed:
 		case <-progress:
 			err = ws.notifyProgress()
-		case <-ws.answer.C:
-			err = ws.answerPipeline()
 		case <-lost:
 			err = rpctypes.ErrGRPCNoLeader
 		case <-c.Context().Done():
@@ -92,10 +83,6 @@ func (ws *watchStream) handle(req proto.Message) error {
 	}
 	switch r := req.(*pb.WatchRequest).RequestUnion.(type) {
 	case *pb.WatchRequest_CreateRequest:
-		if ws.options.Proxy {
-			ws.pipe(r.CreateRequest)
-			return nil
-		}
 		return ws.create(r.CreateRequest)
 	case *pb.WatchRequest_CancelRequest:
 		return ws.cancel(r.CancelRequest.WatchId)
@@ -128,7 +115,7 @@ func (ws *watchStream) cancel(id int64) error {
 // progress answers for all watchers together. Like etcd it sends no answer if there
 // is no watcher, or if one is not up to date.
 func (ws *watchStream) progress() error {
-	if ws.options.Proxy || len(ws.watchers) == 0 && !ws.options.Kine {
+	if len(ws.watchers) == 0 && !ws.options.Kine {
 		return nil
 	}
 	header := ws.call.header(0)

@@ -33,13 +33,6 @@ type WatchOptions struct {
 	// last one. The default, 0, means never; etcd's is 10 minutes plus up to 10 %.
 	ProgressInterval time.Duration
 
-	// Proxy makes the members serve watches like etcd's grpc-proxy: they ignore the
-	// client's watch ID and count from 0 on each stream, ignore progress requests
-	// and fragment, and give no reason when the range is empty. They answer creates
-	// that arrive within a few milliseconds of each other in reverse order; a real
-	// proxy does so by chance.
-	Proxy bool
-
 	// Kine makes the members serve watches like kine, the server of k3s: they
 	// refuse a client's watch ID, count IDs over all streams, always send the
 	// previous value, answer progress requests even without a watch, and send

@@ -171,31 +171,6 @@ func TestWatchUpToDateIsNotCompacted(t *testing.T) {
 	}
 }
 
-// A proxy answers concurrent creates in reverse order, with ids of its own.
-func TestWatchProxy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, w := startWatch(t, WatchOptions{Proxy: true})
-		for _, r := range []*pb.WatchCreateRequest{
-			{Key: []byte("a"), WatchId: 5},
-			{Key: []byte("b"), RangeEnd: []byte("a"), WatchId: 6},
-			{Key: []byte("b"), WatchId: 7},
-			{Key: []byte("c"), StartRevision: -1, WatchId: 8},
-		} {
-			w.create(r)
-		}
-		refused := &pb.WatchResponse{Header: at(0), WatchId: noWatcher, Created: true, Canceled: true}
-		compacted := proto.CloneOf(refused)
-		compacted.CancelReason = "etcdserver: mvcc: required revision has been compacted"
-		w.expect(compacted)
-		w.expect(&pb.WatchResponse{Header: at(1), WatchId: 1, Created: true})
-		w.expect(refused)
-		w.expect(&pb.WatchResponse{Header: at(1), WatchId: 0, Created: true})
-		w.askProgress() // is not answered
-		mustPut(t, cluster, "b", "")
-		w.expect(&pb.WatchResponse{Header: at(2), WatchId: 1, Events: []*mvccpb.Event{putEvent("b", "", 2, 2, 1)}})
-	})
-}
-
 func TestKineWatches(t *testing.T) {
 	_, w := startWatch(t, WatchOptions{Kine: true})
 	require.NoError(t, w.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}}))

@@ -118,7 +118,7 @@ func (ws *watchStream) sendTo(w *watcher, events []*mvccpb.Event, rev int64) err
 	}
 	w.quiet = false
 	resp := &pb.WatchResponse{Header: ws.call.header(rev), WatchId: w.id, Events: events}
-	if !w.fragment || ws.options.Proxy {
+	if !w.fragment {
 		return ws.send(resp)
 	}
 	for _, part := range fragments(resp, ws.options.FragmentBytes) {

@@ -44,20 +44,10 @@ func (s *Store) RequireAdmin(name string) error {
 	if err := s.RequireUser(name); err != nil || !s.enabled {
 		return err
 	}
-	u := s.users[name]
-	if u == nil {
-		return rpctypes.ErrGRPCUserNotFound
-	}
-	if !u.roles[root] {
+	if !s.users[name].roles[root] {
 		return rpctypes.ErrGRPCPermissionDenied
 	}
 	return nil
-}
-
-// HasRole reports whether the user has a role.
-func (s *Store) HasRole(name, role string) bool {
-	u := s.users[name]
-	return u != nil && u.roles[role]
 }
 
 // Permit refuses the user to read, or to write, the keys that a key and a
@@ -67,9 +57,6 @@ func (s *Store) Permit(name string, want authpb.Permission_Type, key, rangeEnd [
 		return err
 	}
 	u := s.users[name]
-	if u == nil {
-		return rpctypes.ErrGRPCPermissionDenied
-	}
 	if u.roles[root] {
 		return nil
 	}

@@ -7,8 +7,6 @@ package auth
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -98,10 +96,4 @@ func (s *Store) Authenticate(r *pb.AuthenticateRequest) (*pb.AuthenticateRespons
 // InvalidateTokens ends every token, as time or a restart of the server does.
 func (s *Store) InvalidateTokens() { clear(s.tokens) }
 
-func (s *Store) invalidateUser(name string) {
-	maps.DeleteFunc(s.tokens, func(_, owner string) bool { return owner == name })
-}
-
 func (s *Store) changed() { s.revision++ }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
