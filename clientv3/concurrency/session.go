@@ -99,6 +99,9 @@ func (s *Session) Done() <-chan struct{} { return s.done }
 // client did not grant.
 func (s *Session) Deadline() time.Time { return s.monitor.Deadline() }
 
+// LastRenewal returns when the last answered renewal of the session's lease was sent: see [clientv3.LeaseMonitor.LastRenewal].
+func (s *Session) LastRenewal() time.Time { return s.monitor.LastRenewal() }
+
 // Err returns nil until the session ends, and then a [*SessionEndedError] whose Cause is
 //
 //   - [ErrSessionOrphaned] or [ErrSessionClosed];

@@ -20,11 +20,9 @@ type session struct {
 	inner *concurrency.Session
 	// granted says that the lease was granted for this session.
 	granted bool
-	monitor clientv3.LeaseMonitor
 	// ctx ends with the session.
 	ctx    context.Context
 	cancel context.CancelFunc
-	ended  chan struct{} // closed when follow has returned
 }
 
 func (k *kv) openSession() (*session, error) {
@@ -37,34 +35,10 @@ func (k *kv) openSession() (*session, error) {
 		cancel()
 		return nil, err
 	}
-	s := &session{inner: inner, granted: lease.granted, ctx: ctx, cancel: cancel, ended: make(chan struct{})}
+	s := &session{inner: inner, granted: lease.granted, ctx: ctx, cancel: cancel}
 	s.leaseSession = leaseSession{lease: inner.Lease(), aliveAt: s.certain}
-	// This KeepAlive shares the renewals of the session's own; its monitor reports
-	// until when the lease certainly lives.
-	renewals, err := k.client.KeepAlive(clientv3.WithLeaseMonitor(ctx, &s.monitor), s.lease)
-	if err != nil {
-		cancel()
-		inner.Orphan()
-		return nil, err
-	}
-	go s.follow(renewals)
+	context.AfterFunc(inner.Ctx(), cancel)
 	return s, nil
-}
-
-// follow ends the session's context when the lease is no longer kept alive.
-func (s *session) follow(renewals <-chan *clientv3.LeaseKeepAliveResponse) {
-	defer close(s.ended)
-	defer s.cancel()
-	for {
-		select {
-		case _, ok := <-renewals:
-			if !ok {
-				return
-			}
-		case <-s.inner.Done():
-			return
-		}
-	}
 }
 
 // driftShare is the fraction (1/driftShare) of a TTL that is not used, so a clock
@@ -79,8 +53,8 @@ func (s *session) certain(now time.Time) bool {
 		return false
 	}
 	// The order matters: a renewal in between extends the deadline.
-	renewed := s.monitor.LastRenewal()
-	ttl := s.monitor.Deadline().Sub(renewed)
+	renewed := s.inner.LastRenewal()
+	ttl := s.inner.Deadline().Sub(renewed)
 	return !renewed.IsZero() && within(ttl, now.Sub(renewed), now.Round(0).Sub(renewed.Round(0)))
 }
 
@@ -126,7 +100,6 @@ func (k *kv) serve(s *session, ready chan<- error) {
 	k.cache.stop()
 	s.cancel()
 	s.inner.Orphan()
-	<-s.ended
 	k.giveUp(s)
 }
 
