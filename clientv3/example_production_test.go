@@ -119,16 +119,21 @@ func ExampleCluster() {
 	// member-2 leads: false
 }
 
-// A member that raised an alarm (NOSPACE, CORRUPT) refuses writes until an operator disarms it.
+// A member that raised an alarm (NOSPACE, CORRUPT) refuses writes until an operator disarms it. Its status names alarms.
 func ExampleMaintenance() {
 	client, stop := clienttest.Example(3)
 	defer stop()
 	ctx := context.Background()
 
-	alarms, err := client.AlarmList(ctx)
-	if err != nil {
-		panic(err)
+	for _, endpoint := range client.Endpoints() {
+		status, err := client.Status(ctx, endpoint)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(status.Version, status.Errors)
 	}
-	fmt.Println(len(alarms.Alarms), "alarms")
-	// Output: 0 alarms
+	// Output:
+	// 3.7.3 []
+	// 3.7.3 []
+	// 3.7.3 []
 }

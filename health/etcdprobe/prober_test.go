@@ -200,15 +200,16 @@ func TestStatusWithoutAnAnswer(t *testing.T) {
 // Every member lists the alarms of all, in text form, among other errors.
 func TestStatusNamesEachAlarmOnce(t *testing.T) {
 	cluster, conn := start(t)
-	raise := func(id uint64, a pb.AlarmType) {
-		t.Helper()
-		_, err := pb.NewMaintenanceClient(conn).Alarm(t.Context(),
-			&pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: id, Alarm: a})
-		require.NoError(t, err)
-	}
-	raise(1, pb.AlarmType_NOSPACE)
-	raise(2, pb.AlarmType_NOSPACE)
-	raise(1, pb.AlarmType_CORRUPT)
+	cluster.On("Status", func(c *fakeetcd.Call) {
+		resp, err := c.Execute()
+		errs := &resp.(*pb.StatusResponse).Errors
+		for _, a := range []*pb.AlarmMember{
+			{MemberID: 1, Alarm: pb.AlarmType_NOSPACE}, {MemberID: 2, Alarm: pb.AlarmType_NOSPACE}, {MemberID: 1, Alarm: pb.AlarmType_CORRUPT},
+		} {
+			*errs = append(*errs, a.String())
+		}
+		c.Answer(resp, err)
+	})
 	cluster.SetLeader(nil)
 	reports := probe(t.Context(), etcdprobe.Status{}, conn)
 	require.Len(t, reports, 1)

@@ -125,18 +125,9 @@ func (g *generator) deletion() *pb.DeleteRangeRequest {
 }
 
 // compaction is physical: etcd answers when it is done, and not before. It is of no revision 0: etcd accepts that as the
-// first one, and answers each HashKV of the latest revision with its hash from then on.
+// first one.
 func (g *generator) compaction() *pb.CompactionRequest {
 	return &pb.CompactionRequest{Revision: max(1, g.revision-10+g.Int64N(12)), Physical: true}
-}
-
-// hash is of the latest revision, or of a future one. etcd keeps the hash made by a compaction, and answers with it although
-// the revision is compacted meanwhile; the fake does not.
-func (g *generator) hash() *pb.HashKVRequest {
-	if g.oneIn(3) {
-		return &pb.HashKVRequest{Revision: g.revision + 1}
-	}
-	return &pb.HashKVRequest{}
 }
 
 // call draws a request of any kind, as often as its weight says.
@@ -154,7 +145,6 @@ func (g *generator) call() proto.Message {
 		{10, func() proto.Message { return &pb.LeaseRevokeRequest{ID: g.leaseID()} }},
 		{10, func() proto.Message { return &pb.LeaseTimeToLiveRequest{ID: g.leaseID(), Keys: g.oneIn(2)} }},
 		{10, func() proto.Message { return &pb.LeaseLeasesRequest{} }},
-		{5, func() proto.Message { return g.hash() }},
 	}
 	total := 0
 	for _, k := range kinds {

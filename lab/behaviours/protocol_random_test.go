@@ -18,7 +18,7 @@ var seed = flag.Uint64("seed", 1, "of the random tests")
 // randomCalls is how many calls a run of TestRandomCalls makes.
 const randomCalls = 3000
 
-// TestRandomCalls makes the same random calls of KV, Lease and HashKV on both servers.
+// TestRandomCalls makes the same random calls of KV and Lease on both servers.
 func TestRandomCalls(t *testing.T) {
 	t.Parallel()
 	transcript := requireLikeEtcd(t, realEtcd(t), fakeEtcd(t), func(s *session) {
@@ -31,7 +31,7 @@ func TestRandomCalls(t *testing.T) {
 		pb.KV_Range_FullMethodName, pb.KV_Put_FullMethodName, pb.KV_DeleteRange_FullMethodName,
 		pb.KV_Txn_FullMethodName, pb.KV_Compact_FullMethodName, pb.Lease_LeaseGrant_FullMethodName,
 		pb.Lease_LeaseRevoke_FullMethodName, pb.Lease_LeaseTimeToLive_FullMethodName,
-		pb.Lease_LeaseLeases_FullMethodName, pb.Maintenance_HashKV_FullMethodName,
+		pb.Lease_LeaseLeases_FullMethodName,
 	}, []error{
 		rpctypes.ErrGRPCEmptyKey, rpctypes.ErrGRPCKeyNotFound, rpctypes.ErrGRPCValueProvided,
 		rpctypes.ErrGRPCLeaseProvided, rpctypes.ErrGRPCDuplicateKey, rpctypes.ErrGRPCCompacted,

@@ -79,7 +79,7 @@ func TestScript(t *testing.T) {
 		rpctypes.ErrGRPCRootUserNotExist, rpctypes.ErrGRPCRootRoleNotExist, rpctypes.ErrGRPCInvalidAuthMgmt,
 		rpctypes.ErrGRPCUserAlreadyExist, rpctypes.ErrGRPCUserNotFound, rpctypes.ErrGRPCRoleAlreadyExist,
 		rpctypes.ErrGRPCRoleNotFound, rpctypes.ErrGRPCRoleEmpty, rpctypes.ErrGRPCPermissionNotGiven,
-		rpctypes.ErrGRPCLeaseTTLTooLarge, rpctypes.ErrGRPCNoSpace,
+		rpctypes.ErrGRPCLeaseTTLTooLarge,
 	})
 }
 

@@ -61,10 +61,10 @@
 // The members share one store, so all are always up to date. There is no time unless the test
 // starts it: leases live until ExpireLease ends them, or expire by time after EnableLeaseExpiry;
 // tokens live until InvalidateTokens; progress is sent only on request, unless WatchOptions say
-// otherwise. Of what operators do it has alarms, HashKV, Defragment and Snapshot, and users, roles and
+// otherwise. Of what operators do it has Status, Defragment and Snapshot, and users, roles and
 // permissions that are added: other methods of the services Cluster, Maintenance and Auth are unimplemented
 // unless a hook answers them. Cluster.SetLeader and SetLearner change roles. A watch catches up without pauses, and its
-// events need no buffer that could be full. Hashes and snapshots have the right form but not
+// events need no buffer that could be full. Snapshots have the right form but not
 // the content of a real database. Connections are never encrypted. Tests in the project's
 // lab (lab/behaviours) compare the fake with real servers call by call, and list the few
 // answers that still differ.

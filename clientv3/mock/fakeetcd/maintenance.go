@@ -19,13 +19,9 @@ const (
 )
 
 var maintenanceService = map[string]service{
-	"Alarm":      proposed(checked, maintenanceAlarm),
 	"Status":     unary(users, maintenanceStatus),
 	"Defragment": unary(admins, maintenanceDefragment),
-	"HashKV": unary(admins, func(c *Call, r *pb.HashKVRequest) (*pb.HashKVResponse, error) {
-		return c.cluster.store.HashKV(r)
-	}),
-	"Snapshot": streaming(admins, maintenanceSnapshot),
+	"Snapshot":   streaming(admins, maintenanceSnapshot),
 }
 
 func maintenanceStatus(c *Call, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
@@ -47,9 +43,6 @@ func maintenanceStatus(c *Call, _ *pb.StatusRequest) (*pb.StatusResponse, error)
 	}
 	if resp.Leader == 0 {
 		resp.Errors = append(resp.Errors, "etcdserver: no leader")
-	}
-	for _, a := range ms.listAlarms(pb.AlarmType_NONE) {
-		resp.Errors = append(resp.Errors, a.String())
 	}
 	return resp, nil
 }

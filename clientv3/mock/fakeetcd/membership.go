@@ -7,13 +7,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// membership holds the cluster's members, leader and alarms. Cluster.mu guards it.
+// membership holds the cluster's members and leader. Cluster.mu guards it.
 type membership struct {
 	members []*pb.Member
 	leader  uint64 // 0 if there is none
 	term    uint64
 	lost    chan struct{} // closed when the leader is lost, replaced by the next leader
-	alarms  []*pb.AlarmMember
 }
 
 // firstTerm is the raft term of a new cluster: the first election of a real

@@ -1,7 +1,6 @@
 package fakeetcd
 
 import (
-	"slices"
 	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -188,27 +187,7 @@ func (c *Call) propose(req proto.Message) error {
 	if proto.Size(req) > maxRequestBytes {
 		return rpctypes.ErrGRPCRequestTooLarge
 	}
-	if err := c.quorum(); err != nil {
-		return err
-	}
-	if needsSpace(req) && len(c.cluster.membership.listAlarms(pb.AlarmType_NOSPACE)) > 0 {
-		return rpctypes.ErrGRPCNoSpace
-	}
-	return nil
-}
-
-// needsSpace reports whether etcd refuses req while a NOSPACE alarm is active.
-func needsSpace(req proto.Message) bool {
-	switch r := req.(type) {
-	case *pb.PutRequest, *pb.LeaseGrantRequest:
-		return true
-	case *pb.TxnRequest:
-		return slices.ContainsFunc(slices.Concat(r.GetSuccess(), r.GetFailure()), func(op *pb.RequestOp) bool {
-			return op.GetRequestPut() != nil || needsSpace(op.GetRequestTxn())
-		})
-	default:
-		return false
-	}
+	return c.quorum()
 }
 
 func (c *Call) fill(h *pb.ResponseHeader, withRevision bool) {

@@ -14,17 +14,8 @@ import (
 // authenticate with one: an error that it does not translate for the wire.
 var errNoPassword = status.Error(codes.Unknown, "auth: authentication failed, password was given for no password user")
 
-// errLongPassword is that of bcrypt, which hashes the password before the request is proposed.
-var errLongPassword = status.Error(codes.Unknown, "bcrypt: password length exceeds 72 bytes")
-
-// maxPassword is bcrypt's.
-const maxPassword = 72
-
 // UserAdd answers an AuthUserAddRequest.
 func (s *Store) UserAdd(r *pb.AuthUserAddRequest) (*pb.AuthUserAddResponse, error) {
-	if len(r.Password) > maxPassword {
-		return nil, errLongPassword
-	}
 	if r.Name == "" {
 		return nil, rpctypes.ErrGRPCUserEmpty
 	}
