@@ -175,11 +175,15 @@ func TestStatusReportsTheRole(t *testing.T) {
 	assert.False(t, follower.IsLeader())
 	assert.Greater(t, follower.Term, leader.Term)
 
-	cluster.SetLearner(cluster.Member(0), true)
+	learner := cluster.On("Status", func(c *fakeetcd.Call) {
+		resp, err := c.Execute()
+		resp.(*pb.StatusResponse).IsLearner = true
+		c.Answer(resp, err)
+	})
 	assert.True(t, role(health.Restricting, "learner").Learner)
 	cluster.SetLeader(nil)
 	assert.Zero(t, role(health.Restricting, "learner").Leader, "that it is a learner says more")
-	cluster.SetLearner(cluster.Member(0), false)
+	learner.Remove()
 	assert.Zero(t, role(health.Degrading, "no leader").Leader)
 	assert.Len(t, cluster.Calls(), 5, "a probe is one call")
 	assert.Len(t, cluster.Calls("Status"), 5)

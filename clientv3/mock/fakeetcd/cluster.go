@@ -33,8 +33,8 @@ type Cluster struct {
 	kineIDs atomic.Int64 // watch IDs with WatchOptions.Kine
 
 	// mu guards what follows. A call that has one response is executed with it, and a stream without it. No hook is called with it.
-	mu           sync.Mutex
-	membership   *membership
+	mu sync.Mutex
+	leadership
 	store        *store.Store
 	auth         *auth.Store
 	hooks        []*Hook // in the order of registration
@@ -60,7 +60,7 @@ func Start(n int) (*Cluster, error) {
 	for i := range n {
 		c.members = append(c.members, newMember(c, i))
 	}
-	c.membership = newMembership(c.members)
+	c.leadership = leadership{leader: c.members[0], term: firstTerm, lost: make(chan struct{})}
 	for _, m := range c.members {
 		c.serving.Go(func() {
 			// Serve ends only because Close stops the server.
@@ -197,7 +197,7 @@ func (c *Cluster) EnableLeaseExpiry() {
 func (c *Cluster) runLeasesLocked() {
 	switch {
 	case !c.leasesExpire:
-	case c.membership.hasLeader():
+	case c.leader != nil:
 		c.store.RunLeases(&c.mu)
 	default:
 		c.store.StopLeases()
@@ -220,32 +220,13 @@ func (c *Cluster) InvalidateTokens() {
 func (c *Cluster) SetLeader(m *Member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var id uint64
-	if m != nil {
-		id = m.id
-	}
-	c.membership.setLeader(id)
+	c.set(m)
 	c.runLeasesLocked()
 }
 
-// Leader returns the leader; nil if there is none, or it is none of the members that Start created.
+// Leader returns the leader; nil if there is none.
 func (c *Cluster) Leader() *Member {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, m := range c.members {
-		if m.id == c.membership.leader {
-			return m
-		}
-	}
-	return nil
-}
-
-// SetLearner makes m a learner, or a voter again. A learner serves only
-// Status, Snapshot and serializable reads.
-func (c *Cluster) SetLearner(m *Member, learner bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if found := c.membership.find(m.id); found != nil {
-		found.IsLearner = learner
-	}
+	return c.leader
 }

@@ -1,6 +1,10 @@
 package fakeetcd
 
-import pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+import (
+	"fmt"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
 
 var clusterService = map[string]service{"MemberList": unary(users, memberList)}
 
@@ -10,5 +14,10 @@ func memberList(c *Call, r *pb.MemberListRequest) (*pb.MemberListResponse, error
 			return nil, err
 		}
 	}
-	return &pb.MemberListResponse{Header: &pb.ResponseHeader{}, Members: c.cluster.membership.list()}, nil
+	resp := &pb.MemberListResponse{Header: &pb.ResponseHeader{}}
+	for i, m := range c.cluster.members {
+		peer := fmt.Sprintf("http://member-%d.fakeetcd:2380", i)
+		resp.Members = append(resp.Members, &pb.Member{ID: m.id, Name: m.name, PeerURLs: []string{peer}, ClientURLs: []string{m.Endpoint()}})
+	}
+	return resp, nil
 }

@@ -23,31 +23,6 @@ func TestMemberList(t *testing.T) {
 	}
 }
 
-func TestLearner(t *testing.T) {
-	cluster := start(t, 2)
-	learner := cluster.Member(1)
-	cluster.SetLearner(learner, true)
-	conn := dial(t, learner)
-	kv := pb.NewKVClient(conn)
-	_, err := kv.Put(within(t), put("k", "v"))
-	wantError(t, rpctypes.ErrGRPCNotSupportedForLearner, err)
-	_, err = kv.Range(within(t), get("k"))
-	wantError(t, rpctypes.ErrGRPCNotSupportedForLearner, err)
-	_, err = kv.Range(within(t), &pb.RangeRequest{Key: []byte("k"), Serializable: true})
-	require.NoError(t, err)
-	stream, err := kv.RangeStream(within(t), &pb.RangeRequest{Key: []byte("k"), Serializable: true})
-	require.NoError(t, err)
-	_, err = stream.Recv()
-	wantError(t, rpctypes.ErrGRPCNotSupportedForLearner, err)
-	status, err := pb.NewMaintenanceClient(conn).Status(within(t), &pb.StatusRequest{})
-	require.NoError(t, err)
-	assert.True(t, status.IsLearner)
-
-	cluster.SetLearner(learner, false)
-	_, err = kv.Put(within(t), put("k", "v"))
-	require.NoError(t, err)
-}
-
 func TestNoLeader(t *testing.T) {
 	cluster := start(t, 2)
 	conn := dial(t, cluster.Member(0))

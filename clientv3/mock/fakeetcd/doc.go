@@ -63,7 +63,7 @@
 // tokens live until InvalidateTokens; progress is sent only on request, unless WatchOptions say
 // otherwise. Of what operators do it has Status, Defragment and Snapshot, and users, roles and
 // permissions that are added: other methods of the services Cluster, Maintenance and Auth are unimplemented
-// unless a hook answers them. Cluster.SetLeader and SetLearner change roles. A watch catches up without pauses, and its
+// unless a hook answers them. No member is a learner. A watch catches up without pauses, and its
 // events need no buffer that could be full. Snapshots have the right form but not
 // the content of a real database. Connections are never encrypted. Tests in the project's
 // lab (lab/behaviours) compare the fake with real servers call by call, and list the few

@@ -15,15 +15,4 @@ var healthService = map[string]service{
 		}
 		return &healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING}, nil
 	}),
-	"Watch": streaming(open, func(c *Call) error {
-		resp := &healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING}
-		if c.Request.(*healthpb.HealthCheckRequest).Service != "" {
-			resp.Status = healthpb.HealthCheckResponse_SERVICE_UNKNOWN
-		}
-		if err := c.send(resp); err != nil {
-			return err
-		}
-		<-c.Context().Done()
-		return c.Context().Err()
-	}),
 }

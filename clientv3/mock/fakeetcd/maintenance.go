@@ -25,24 +25,24 @@ var maintenanceService = map[string]service{
 }
 
 func maintenanceStatus(c *Call, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
-	ms, size := c.cluster.membership, int64(paged(len(c.cluster.store.Encode())))
+	size := int64(paged(len(c.cluster.store.Encode())))
 	index := uint64(c.cluster.store.Revision())
 	resp := &pb.StatusResponse{
 		Header:           &pb.ResponseHeader{},
 		Version:          serverVersion,
 		StorageVersion:   storageVersion,
-		Leader:           ms.leader,
-		RaftTerm:         ms.term,
+		RaftTerm:         c.cluster.term,
 		RaftIndex:        index,
 		RaftAppliedIndex: index,
 		DbSize:           size,
 		DbSizeInUse:      size,
 		DbSizeQuota:      dbQuota,
-		IsLearner:        ms.isLearner(c.Member.id),
 		DowngradeInfo:    &pb.DowngradeInfo{},
 	}
-	if resp.Leader == 0 {
-		resp.Errors = append(resp.Errors, "etcdserver: no leader")
+	if c.cluster.leader == nil {
+		resp.Errors = []string{"etcdserver: no leader"}
+	} else {
+		resp.Leader = c.cluster.leader.id
 	}
 	return resp, nil
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
 func TestStatus(t *testing.T) {
@@ -47,17 +46,4 @@ func TestSnapshot(t *testing.T) {
 	digest := sha256.Sum256(db)
 	assert.Equal(t, digest[:], responses[3].Blob)
 	assert.Equal(t, storageVersion, responses[3].Version)
-}
-
-func TestHealthWatch(t *testing.T) {
-	client := healthpb.NewHealthClient(dial(t, start(t, 1).Member(0)))
-	for name, want := range map[string]healthpb.HealthCheckResponse_ServingStatus{
-		"": healthpb.HealthCheckResponse_SERVING, "unknown": healthpb.HealthCheckResponse_SERVICE_UNKNOWN,
-	} {
-		stream, err := client.Watch(within(t), &healthpb.HealthCheckRequest{Service: name})
-		require.NoError(t, err)
-		resp, err := stream.Recv()
-		require.NoError(t, err)
-		assert.Equal(t, want, resp.Status, name)
-	}
 }

@@ -115,8 +115,8 @@ func (c *Call) begin() (proto.Message, error) {
 	defer c.cluster.mu.Unlock()
 	c.record.Executed = true
 	s := c.method.service
-	if err := c.intercept(); err != nil {
-		return nil, err
+	if c.requiresLeader() && c.cluster.leader == nil {
+		return nil, rpctypes.ErrGRPCNoLeader
 	}
 	if err := store.Check(c.Request); err != nil { // before authorization
 		return nil, err
@@ -132,18 +132,6 @@ func (c *Call) begin() (proto.Message, error) {
 		c.fill(r.GetHeader(), !strings.HasPrefix(c.Method, clusterPrefix))
 	}
 	return resp, nil
-}
-
-// intercept refuses calls that this member cannot serve in its present role.
-func (c *Call) intercept() error {
-	ms := c.cluster.membership
-	if ms.isLearner(c.Member.id) && !servedByLearners(c) {
-		return rpctypes.ErrGRPCNotSupportedForLearner
-	}
-	if c.requiresLeader() && !ms.hasLeader() {
-		return rpctypes.ErrGRPCNoLeader
-	}
-	return nil
 }
 
 // require refuses a caller whose token is invalid, or whose user the check refuses.
@@ -163,20 +151,9 @@ func (c *Call) requiresLeader() bool {
 	return len(v) > 0 && v[0] == rpctypes.MetadataHasLeader
 }
 
-func servedByLearners(c *Call) bool {
-	switch r := c.Request.(type) {
-	case *pb.StatusRequest, *pb.SnapshotRequest:
-		return true
-	case *pb.RangeRequest:
-		return r.Serializable && c.Method != rangeStreamMethod
-	default:
-		return false
-	}
-}
-
 // quorum fails, like a server after its request timeout, if there is no leader.
 func (c *Call) quorum() error {
-	if !c.cluster.membership.hasLeader() {
+	if c.cluster.leader == nil {
 		return rpctypes.ErrGRPCTimeout
 	}
 	return nil
@@ -194,7 +171,7 @@ func (c *Call) fill(h *pb.ResponseHeader, withRevision bool) {
 	if h == nil {
 		return
 	}
-	h.ClusterId, h.MemberId, h.RaftTerm = ClusterID, c.Member.id, c.cluster.membership.term
+	h.ClusterId, h.MemberId, h.RaftTerm = ClusterID, c.Member.id, c.cluster.term
 	if withRevision && h.Revision == 0 {
 		h.Revision = c.cluster.store.Revision()
 	}
