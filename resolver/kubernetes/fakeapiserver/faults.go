@@ -1,8 +1,6 @@
 package fakeapiserver
 
 import (
-	"fmt"
-	"maps"
 	"slices"
 	"time"
 )
@@ -20,7 +18,7 @@ const (
 	WatchListUnknown
 )
 
-// rules are what tests have asked for. Its map and slice are replaced, never changed.
+// rules are what tests have asked for.
 type rules struct {
 	tokens    []string // none: all are accepted
 	denied    map[string]bool
@@ -29,14 +27,8 @@ type rules struct {
 	duration  time.Duration
 }
 
-func (s *Server) current() rules {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.rules
-}
-
-// rule changes the rules for later requests.
-func (s *Server) rule(change func(r *rules)) {
+// set changes the rules for later requests.
+func (s *Server) set(change func(r *rules)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(&s.rules)
@@ -46,13 +38,10 @@ func (s *Server) setDenied(denied bool, verbs []string) {
 	if len(verbs) == 0 {
 		verbs = []string{"list", "watch"}
 	}
-	s.rule(func(r *rules) {
-		next := make(map[string]bool)
-		maps.Copy(next, r.denied)
+	s.set(func(r *rules) {
 		for _, verb := range verbs {
-			next[verb] = denied
+			r.denied[verb] = denied
 		}
-		r.denied = next
 	})
 }
 
@@ -66,18 +55,18 @@ func (s *Server) Allow(verbs ...string) { s.setDenied(false, verbs) }
 // SetTokens answers 401 to requests, from now on, that do not bear one of these tokens. With
 // none it accepts everyone, as at the start. Open watches live on.
 func (s *Server) SetTokens(tokens ...string) {
-	s.rule(func(r *rules) { r.tokens = slices.Clone(tokens) })
+	s.set(func(r *rules) { r.tokens = slices.Clone(tokens) })
 }
 
 // SetWatchList changes how later watches are served that ask for the list.
-func (s *Server) SetWatchList(w WatchList) { s.rule(func(r *rules) { r.watchList = w }) }
+func (s *Server) SetWatchList(w WatchList) { s.set(func(r *rules) { r.watchList = w }) }
 
 // SetBookmarkInterval changes how often later watches that ask for bookmarks get one: each
 // minute at the start, never if d is 0. The bookmark that ends a streamed list always comes.
-func (s *Server) SetBookmarkInterval(d time.Duration) { s.rule(func(r *rules) { r.bookmarks = d }) }
+func (s *Server) SetBookmarkInterval(d time.Duration) { s.set(func(r *rules) { r.bookmarks = d }) }
 
 // SetWatchDuration ends each later watch d after it began, never if d is 0. The watch's own timeoutSeconds is ignored.
-func (s *Server) SetWatchDuration(d time.Duration) { s.rule(func(r *rules) { r.duration = d }) }
+func (s *Server) SetWatchDuration(d time.Duration) { s.set(func(r *rules) { r.duration = d }) }
 
 // EndWatches ends all open watches, in the orderly way of a server that has served them for
 // long enough. They show nothing that changes afterwards.
@@ -96,13 +85,8 @@ func (s *Server) endWatches(expired bool) {
 
 // RotateCA gives the server a new certificate, which later connections see and which only the
 // new CAData verifies.
-func (s *Server) RotateCA() error {
-	cert, err := newCertificate()
-	if err != nil {
-		return fmt.Errorf("fakeapiserver: making a certificate: %w", err)
-	}
+func (s *Server) RotateCA() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cert = cert
-	return nil
+	s.setCertificateLocked()
 }

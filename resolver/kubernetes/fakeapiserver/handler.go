@@ -18,72 +18,67 @@ import (
 
 // serve answers a list or a watch, and notes it.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	if !s.enter() {
-		return
+	body, wr := s.answer(r)
+	if body == nil && wr == nil {
+		return // the server is closed
 	}
 	defer s.handlers.Done()
+	w.Header().Set("Content-Type", "application/json")
+	// An error means that the client has gone, or that a watch has lasted for its duration.
+	if wr != nil {
+		_ = wr.run(r.Context(), w)
+		return
+	}
+	if status, ok := body.(*metav1.Status); ok {
+		w.WriteHeader(int(status.Code))
+	}
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+// answer returns a list, or why there is none, or a watcher. The caller is counted among the handlers, unless the server is closed.
+func (s *Server) answer(r *http.Request) (body any, wr *watcher) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil
+	}
+	s.handlers.Add(1)
 	verb := "list"
 	if watch, err := strconv.ParseBool(r.URL.Query().Get("watch")); err == nil && watch {
 		verb = "watch"
 	}
-	rules := s.current()
-	c, err := admit(r, verb, rules)
-	var body any
-	var wr *watcher
+	c, err := s.admit(r, verb)
 	switch {
 	case err != nil:
 	case verb == "watch":
-		wr, err = s.newWatcher(r, c, rules)
+		wr, err = s.newWatcherLocked(r, c)
 	default:
-		body = s.list(c)
+		body = s.listLocked(c)
 	}
 	code := http.StatusOK
 	if err != nil {
 		status := statusOf(err)
 		code, body = int(status.Code), status
 	}
-	s.note(Request{Verb: verb, Namespace: c.namespace, Query: r.URL.Query(), Protocol: r.Proto, Code: code, At: time.Now()})
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	// An error means that the client has gone, or that a watch has lasted for its duration.
-	if wr != nil {
-		_ = wr.run(r.Context(), w)
-	} else {
-		_ = json.NewEncoder(w).Encode(body)
-	}
-}
-
-// enter counts a request that is being served. It returns false if the server is closed.
-func (s *Server) enter() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
-		s.handlers.Add(1)
-	}
-	return !s.closed
-}
-
-func (s *Server) note(r Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.requests = append(s.requests, r)
+	s.requests = append(s.requests, Request{Verb: verb, Namespace: c.namespace, Query: r.URL.Query(), Protocol: r.Proto, Code: code, At: time.Now()})
 	s.changedLocked()
+	return body, wr
 }
 
 // admit returns what a request asks for, or refuses what the rules refuse, in the words of kube-apiserver.
-func admit(r *http.Request, verb string, rules rules) (scope, error) {
-	path, ok := strings.CutPrefix(r.URL.Path, "/apis/discovery.k8s.io/v1/")
+func (r *rules) admit(req *http.Request, verb string) (scope, error) {
+	path, ok := strings.CutPrefix(req.URL.Path, "/apis/discovery.k8s.io/v1/")
 	in, ok2 := strings.CutSuffix("/"+path, "/endpointslices")
 	namespace := strings.TrimPrefix(in, "/namespaces/")
 	c := scope{namespace: namespace}
 	if !ok || !ok2 || strings.Contains(namespace, "/") {
-		return c, apierrors.NewGenericServerResponse(http.StatusNotFound, verb, resource, "", r.URL.Path, 0, false)
+		return c, apierrors.NewGenericServerResponse(http.StatusNotFound, verb, resource, "", req.URL.Path, 0, false)
 	}
-	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if len(rules.tokens) > 0 && !slices.Contains(rules.tokens, token) {
+	token := strings.TrimPrefix(req.Header.Get("Authorization"), "Bearer ")
+	if len(r.tokens) > 0 && !slices.Contains(r.tokens, token) {
 		return c, apierrors.NewUnauthorized("Unauthorized")
 	}
-	if rules.denied[verb] {
+	if r.denied[verb] {
 		where := "at the cluster scope"
 		if namespace != "" {
 			where = fmt.Sprintf("in the namespace %q", namespace)
@@ -92,7 +87,7 @@ func admit(r *http.Request, verb string, rules rules) (scope, error) {
 			"system:serviceaccount:default:client", verb, resource.Resource, resource.Group, where)
 		return c, apierrors.NewForbidden(resource, "", errors.New(why))
 	}
-	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+	selector, err := labels.Parse(req.URL.Query().Get("labelSelector"))
 	if err != nil {
 		return c, apierrors.NewBadRequest(err.Error())
 	}
@@ -111,9 +106,7 @@ func statusOf(err error) *metav1.Status {
 	return &status
 }
 
-func (s *Server) list(c scope) *discoveryv1.EndpointSliceList {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *Server) listLocked(c scope) *discoveryv1.EndpointSliceList {
 	list := &discoveryv1.EndpointSliceList{
 		TypeMeta: metav1.TypeMeta{APIVersion: kind.APIVersion, Kind: "EndpointSliceList"},
 		ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(s.objects.version, 10)},

@@ -57,8 +57,8 @@ func (o *objects) list(c scope) []*discoveryv1.EndpointSlice {
 	return found
 }
 
-// set replaces an object, by nil to delete it. It fails unless the object is there or not, as it must be.
-func (s *Server) set(at key, object *discoveryv1.EndpointSlice, there bool) (*discoveryv1.EndpointSlice, error) {
+// replace replaces an object, by nil to delete it. It fails unless the object is there or not, as it must be.
+func (s *Server) replace(at key, object *discoveryv1.EndpointSlice, there bool) (*discoveryv1.EndpointSlice, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := &s.objects
@@ -86,17 +86,17 @@ func (s *Server) set(at key, object *discoveryv1.EndpointSlice, there bool) (*di
 // and the label kubernetes.io/service-name to belong to a service. The error is an
 // AlreadyExists of client-go's errors package.
 func (s *Server) Create(slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
-	return s.set(key{slice.Namespace, slice.Name}, slice, false)
+	return s.replace(key{slice.Namespace, slice.Name}, slice, false)
 }
 
 // Update replaces an EndpointSlice, whatever resource version is given. The error is NotFound.
 func (s *Server) Update(slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
-	return s.set(key{slice.Namespace, slice.Name}, slice, true)
+	return s.replace(key{slice.Namespace, slice.Name}, slice, true)
 }
 
 // Delete removes an EndpointSlice. The error is NotFound.
 func (s *Server) Delete(namespace, name string) error {
-	_, err := s.set(key{namespace, name}, nil, true)
+	_, err := s.replace(key{namespace, name}, nil, true)
 	return err
 }
 

@@ -2,7 +2,6 @@ package fakeapiserver
 
 import (
 	"crypto/tls"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -22,29 +21,26 @@ type Server struct {
 	port     *port.Port
 	handlers sync.WaitGroup
 
-	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced when there are more requests or objects, or watches end
-	cert     *tls.Certificate
-	http     *http.Server // nil while stopped
-	served   chan struct{}
-	closed   bool
-	passing  chan struct{} // closed unless the server hangs
-	conns    map[*conn]struct{}
-	requests []Request
-	rules    rules
-	objects  objects
-	ends     int  // how often all watches were ended
-	expired  bool // how they were ended last
-	watches  int  // that are open
+	mu          sync.Mutex
+	changed     chan struct{} // closed and replaced when there are more requests or objects, or watches end
+	authority   []byte        // in PEM
+	certificate *tls.Certificate
+	http        *http.Server // nil while stopped
+	served      chan struct{}
+	closed      bool
+	passing     chan struct{} // closed unless the server hangs
+	conns       map[*conn]struct{}
+	requests    []Request
+	rules
+	objects objects
+	ends    int  // how often all watches were ended
+	expired bool // how they were ended last
+	watches int  // that are open
 }
 
 // Start runs an API server on a free port of the loopback interface. It is empty, accepts
 // every token and allows every verb.
 func Start() (*Server, error) {
-	cert, err := newCertificate()
-	if err != nil {
-		return nil, fmt.Errorf("fakeapiserver: making a certificate: %w", err)
-	}
 	reserved, err := port.Reserve()
 	if err != nil {
 		return nil, fmt.Errorf("fakeapiserver: %w", err)
@@ -52,13 +48,13 @@ func Start() (*Server, error) {
 	s := &Server{
 		port:    reserved,
 		changed: make(chan struct{}),
-		cert:    cert,
 		passing: make(chan struct{}),
 		conns:   make(map[*conn]struct{}),
-		rules:   rules{bookmarks: time.Minute},
+		rules:   rules{denied: make(map[string]bool), bookmarks: time.Minute},
 		objects: newObjects(),
 	}
 	close(s.passing)
+	s.setCertificateLocked()
 	if err := s.Restart(); err != nil {
 		return nil, errors.Join(err, reserved.Release())
 	}
@@ -89,7 +85,7 @@ func (s *Server) Restart() error {
 	}
 	server := &http.Server{
 		Handler:           http.HandlerFunc(s.serve),
-		TLSConfig:         &tls.Config{GetCertificate: s.certificate, MinVersion: tls.VersionTLS12},
+		TLSConfig:         &tls.Config{GetCertificate: s.getCertificate, MinVersion: tls.VersionTLS12},
 		ReadHeaderTimeout: time.Minute,
 		// Broken handshakes are what tests are about.
 		ErrorLog: log.New(io.Discard, "", 0),
@@ -135,24 +131,21 @@ func (s *Server) URL() string {
 	return "https://" + s.port.Address()
 }
 
-// CAData returns the certificate, in PEM, by which the server is verified now.
+// CAData returns the authority, in PEM, by which the server is verified now.
 func (s *Server) CAData() []byte {
-	cert, _ := s.certificate(nil)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]})
-}
-
-func (s *Server) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.cert, nil
+	return s.authority
 }
 
 // RESTConfig returns a configuration of client-go for this server, with the first of the
 // tokens of SetTokens if there are any.
 func (s *Server) RESTConfig() *rest.Config {
 	config := &rest.Config{Host: s.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: s.CAData()}}
-	if tokens := s.current().tokens; len(tokens) > 0 {
-		config.BearerToken = tokens[0]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.tokens) > 0 {
+		config.BearerToken = s.tokens[0]
 	}
 	return config
 }

@@ -18,20 +18,20 @@ import (
 
 // watcher serves one watch.
 type watcher struct {
-	server  *Server
-	scope   scope
-	rules   rules
-	version int64         // up to which the client knows everything
-	seen    int           // changes of the history up to that version
-	first   []watch.Event // the current objects, and the bookmark that ends a streamed list
-	ends    int           // of all watches, when this one began
-	expired bool          // version is older than the history
+	server              *Server
+	scope               scope
+	bookmarks, duration time.Duration // see rules
+	version             int64         // up to which the client knows everything
+	seen                int           // changes of the history up to that version
+	first               []watch.Event // the current objects, and the bookmark that ends a streamed list
+	ends                int           // of all watches, when this one began
+	expired             bool          // version is older than the history
 }
 
-// newWatcher checks what the client asks for, as kube-apiserver does, and counts the watcher.
-func (s *Server) newWatcher(r *http.Request, c scope, rules rules) (*watcher, error) {
+// newWatcherLocked checks what the client asks for, as kube-apiserver does, and counts the watcher.
+func (s *Server) newWatcherLocked(r *http.Request, c scope) (*watcher, error) {
 	query := r.URL.Query()
-	wr := &watcher{server: s, scope: c, rules: rules}
+	wr := &watcher{server: s, scope: c, duration: s.duration}
 	if text := query.Get("resourceVersion"); text != "" {
 		version, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || version < 0 {
@@ -39,15 +39,13 @@ func (s *Server) newWatcher(r *http.Request, c scope, rules rules) (*watcher, er
 		}
 		wr.version = version
 	}
-	streamed, err := streamsList(query, rules.watchList)
+	streamed, err := streamsList(query, s.watchList)
 	if err != nil {
 		return nil, err
 	}
-	if query.Get("allowWatchBookmarks") != "true" {
-		wr.rules.bookmarks = 0
+	if query.Get("allowWatchBookmarks") == "true" {
+		wr.bookmarks = s.bookmarks
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.watches++
 	wr.ends = s.ends
 	if streamed || wr.version == 0 {
@@ -86,14 +84,14 @@ func streamsList(query url.Values, mode WatchList) (bool, error) {
 // run sends events until the watch ends.
 func (w *watcher) run(ctx context.Context, to http.ResponseWriter) error {
 	defer w.leave()
-	if w.rules.duration > 0 {
+	if w.duration > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, w.rules.duration)
+		ctx, cancel = context.WithTimeout(ctx, w.duration)
 		defer cancel()
 	}
 	var bookmarks <-chan time.Time
-	if w.rules.bookmarks > 0 {
-		bookmarks = time.Tick(w.rules.bookmarks)
+	if w.bookmarks > 0 {
+		bookmarks = time.Tick(w.bookmarks)
 	}
 	out, flush := json.NewEncoder(to), http.NewResponseController(to).Flush
 	for {
