@@ -43,7 +43,7 @@ func TestShimIsFresh(t *testing.T) {
 	require.NoError(t, err)
 	got := goFiles(t, tree.Shim())
 	for name := range got {
-		require.Contains(t, want, name, "compat/clientv3/%s is left over: run %s in the root", name, shim.Command)
+		require.Contains(t, want, name, "compat/clientv3/%s is left over: remove it", name)
 	}
 	for name, content := range want {
 		requireFresh(t, "compat/clientv3/"+name, string(content), got[name])

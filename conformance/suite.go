@@ -79,13 +79,7 @@ func (s suite) choose(wanted []string) ([]suitePackage, error) {
 	if len(wanted) == 0 {
 		return s.packages, nil
 	}
-	var chosen []suitePackage
-	for _, p := range s.packages {
-		if slices.Contains(wanted, p.name) {
-			chosen = append(chosen, p)
-		}
-	}
-	return chosen, nil
+	return slices.DeleteFunc(slices.Clone(s.packages), func(p suitePackage) bool { return !slices.Contains(wanted, p.name) }), nil
 }
 
 func names(packages []suitePackage) []string {

@@ -3,7 +3,6 @@ package main
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -31,9 +30,6 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	if err := removePackages(tree.Shim()); err != nil {
-		return err
-	}
 	for name, content := range files {
 		path := filepath.Join(tree.Shim(), filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -44,13 +40,4 @@ func run() error {
 		}
 	}
 	return nil
-}
-
-func removePackages(dir string) error {
-	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && filepath.Ext(path) == ".go" {
-			err = os.Remove(path)
-		}
-		return err
-	})
 }

@@ -189,18 +189,20 @@ func (a *attemptTrace) End(endpoint string, err error) {
 // WatchResumed makes a span of a resumption.
 func (t *Tracer) WatchResumed(e observe.WatchResumption) {
 	now := time.Now()
-	attributes := append([]attribute.KeyValue{watchesKey.Int(e.Watches), endpointKey.String(utf8text.Of(e.Endpoint))}, t.client...)
-	_, span := t.tracer.Start(context.Background(), "watch resumption", trace.WithNewRoot(),
-		trace.WithTimestamp(now.Add(-e.Gap)), trace.WithAttributes(attributes...))
-	span.End(trace.WithTimestamp(now))
+	t.root("watch resumption", now.Add(-e.Gap), watchesKey.Int(e.Watches), endpointKey.String(utf8text.Of(e.Endpoint))).End(trace.WithTimestamp(now))
 }
 
 // LeaseLost makes a span of a loss. The ID is in hexadecimal, as etcdctl shows it.
 func (t *Tracer) LeaseLost(e observe.LeaseLoss) {
-	attributes := append([]attribute.KeyValue{leaseKey.String(strconv.FormatInt(e.ID, 16))}, t.client...)
-	_, span := t.tracer.Start(context.Background(), "lease loss", trace.WithNewRoot(), trace.WithAttributes(attributes...))
+	span := t.root("lease loss", time.Now(), leaseKey.String(strconv.FormatInt(e.ID, 16)))
 	if e.Err != nil {
 		span.SetStatus(codes.Error, utf8text.Of(e.Err.Error()))
 	}
 	span.End()
+}
+
+// root starts a span that belongs to no call.
+func (t *Tracer) root(name string, begin time.Time, attributes ...attribute.KeyValue) trace.Span {
+	_, span := t.tracer.Start(context.Background(), name, trace.WithNewRoot(), trace.WithTimestamp(begin), trace.WithAttributes(append(attributes, t.client...)...))
+	return span
 }

@@ -164,24 +164,24 @@ func parseEndpoint(text string) (resolver.Endpoint, error) {
 	if !hasAttributes {
 		return ep, nil
 	}
-	md, weighted := metadata{}, false
+	md := metadata{}
 	for attribute := range strings.SplitSeq(attributes, ";") {
 		key, value, ok := strings.Cut(attribute, "=")
 		if !ok || key == "" {
 			return resolver.Endpoint{}, fmt.Errorf("%s has the attribute %q, which is not KEY=VALUE", addr, attribute)
 		}
-		if _, twice := md[key]; twice || key == weightAttribute && weighted {
+		if _, twice := md[key]; twice {
 			return resolver.Endpoint{}, fmt.Errorf("%s has the attribute %q twice", addr, key)
 		}
-		if key != weightAttribute {
-			md[key] = value
-			continue
-		}
+		md[key] = value
+	}
+	if value, weighted := md[weightAttribute]; weighted {
 		weight, err := strconv.ParseUint(value, 10, 32)
 		if err != nil || weight < 1 || weight > balancer.MaxWeight {
 			return resolver.Endpoint{}, fmt.Errorf("%s has the weight %q, which is no whole number from 1 to %d", addr, value, balancer.MaxWeight)
 		}
-		ep, weighted = balancer.SetWeight(ep, uint32(weight)), true
+		ep = balancer.SetWeight(ep, uint32(weight))
+		delete(md, weightAttribute)
 	}
 	if len(md) > 0 {
 		ep.Attributes = ep.Attributes.WithValue(metadataKey{}, md)

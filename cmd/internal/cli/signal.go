@@ -12,20 +12,18 @@ import (
 // Ctrl-C or SIGTERM after that ends the program at once.
 func UntilSignal() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	asked := make(chan os.Signal, 2)
-	signal.Notify(asked, os.Interrupt, syscall.SIGTERM)
-	hangup := make(chan os.Signal, 1)
+	asked, signals := make(chan os.Signal, 2), []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // as it is under nohup
-		signal.Notify(hangup, syscall.SIGHUP)
+		signals = append(signals, syscall.SIGHUP)
 	}
+	signal.Notify(asked, signals...)
 	go func() {
-		select {
-		case s := <-asked:
-			cancel(SignalError{s})
-		case s := <-hangup:
-			cancel(SignalError{s})
+		cancel(SignalError{<-asked})
+		for s := range asked {
+			if s != syscall.SIGHUP { // a terminal may send it more than once
+				os.Exit(SignalError{s}.ExitStatus())
+			}
 		}
-		os.Exit(SignalError{<-asked}.ExitStatus())
 	}()
 	return ctx
 }

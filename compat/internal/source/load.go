@@ -70,21 +70,22 @@ func (t Tree) official() ([]*types.Package, error) {
 	if err != nil {
 		return nil, err
 	}
-	var public []*types.Package
-	for _, pkg := range loaded {
-		if !internal(pkg.PkgPath) {
-			public = append(public, pkg.Types)
-		}
-	}
-	if len(public) == 0 {
+	found := public(loaded)
+	if len(found) == 0 {
 		return nil, fmt.Errorf("no packages match %s/... in %s", Official, t.Compat())
 	}
-	return sorted(public), nil
+	return found, nil
 }
 
-func sorted(pkgs []*types.Package) []*types.Package {
-	slices.SortFunc(pkgs, func(a, b *types.Package) int { return strings.Compare(a.Path(), b.Path()) })
-	return pkgs
+// public returns the packages that a program can import, in the order of their import paths.
+func public(loaded []*packages.Package) (found []*types.Package) {
+	for _, pkg := range loaded {
+		if !slices.Contains(strings.Split(pkg.PkgPath, "/"), "internal") && pkg.Name != "main" {
+			found = append(found, pkg.Types)
+		}
+	}
+	slices.SortFunc(found, func(a, b *types.Package) int { return strings.Compare(a.Path(), b.Path()) })
+	return found
 }
 
 // quorate loads packages of ours with their source, by relative path.
@@ -124,13 +125,7 @@ func (t Tree) Public(folder string) ([]*types.Package, error) {
 	if err != nil {
 		return nil, err
 	}
-	var public []*types.Package
-	for _, pkg := range loaded {
-		if !internal(pkg.PkgPath) && pkg.Name != "main" {
-			public = append(public, pkg.Types)
-		}
-	}
-	return sorted(public), nil
+	return public(loaded), nil
 }
 
 func load(dir string, mode packages.LoadMode, patterns ...string) ([]*packages.Package, error) {
@@ -155,13 +150,4 @@ func loadIn(environ []string, dir string, mode packages.LoadMode, patterns ...st
 		}
 	}
 	return pkgs, errors.Join(errs...)
-}
-
-func internal(importPath string) bool {
-	for segment := range strings.SplitSeq(importPath, "/") {
-		if segment == "internal" {
-			return true
-		}
-	}
-	return false
 }
