@@ -32,6 +32,18 @@ func NewBuilder(cfg Config) (resolver.Builder, error) {
 	return newBuilder(cfg, currentEnvironment(), defaultTiming())
 }
 
+// RegisterInCluster registers a resolver with the zero Config in gRPC, for all channels of the
+// program. Call it before the first channel is created. For another Config, pass the result of
+// NewBuilder to grpc.WithResolvers or resolver.Register.
+func RegisterInCluster() error {
+	b, err := NewBuilder(Config{})
+	if err != nil {
+		return err
+	}
+	resolver.Register(b)
+	return nil
+}
+
 func newBuilder(cfg Config, env podEnvironment, t timing) (*builder, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err

@@ -90,7 +90,7 @@
 // # From kuberesolver
 //
 //	kuberesolver                          here
-//	RegisterInCluster()                   NewBuilder(Config{}), resolver.Register
+//	RegisterInCluster()                   the same, and an error
 //	RegisterInClusterWithSchema("k8s")    NewBuilder(Config{Scheme: "k8s"}), grpc.WithResolvers
 //	NewBuilder(client, "kubernetes")      NewBuilder(Config{REST: restConfig})
 //	NewInsecureK8sClient(url)             Config{REST: &rest.Config{Host: url}}

@@ -79,3 +79,10 @@ func Example() {
 	fmt.Println(status.Code(err), "for", conn.CanonicalTarget())
 	// Output: OK for kubernetes:///users.shop:grpc
 }
+
+// In a pod, a program whose framework opens the channels registers the resolver once.
+func ExampleRegisterInCluster() {
+	if err := kubernetes.RegisterInCluster(); err != nil {
+		fmt.Println("not in a cluster, and no kubeconfig")
+	}
+}
