@@ -24,7 +24,7 @@ func codeRule(code codes.Code) CodeRule {
 	if int(code) < len(codeRules) {
 		return codeRules[code]
 	}
-	return CodeRule{Code: code, Class: Ambiguous, Reason: "gRPC does not define this code."}
+	return ambiguous(code, "gRPC does not define this code.")
 }
 
 const (
@@ -34,48 +34,34 @@ const (
 
 // codeRules has the rule of each code, in the order of the codes.
 var codeRules = []CodeRule{
-	{
-		codes.OK, Ambiguous,
-		"An error with this code contradicts itself and proves nothing.",
-	},
-	{
-		codes.Canceled, Ambiguous,
-		"The caller's context lives, so the server, a proxy or an inner context gave up, possibly in the middle of the work.",
-	},
-	{
-		codes.Unknown, Ambiguous,
-		"Anything without a code ends here.",
-	},
-	{codes.InvalidArgument, Definite, saidByHandler},
-	{
-		codes.DeadlineExceeded, Ambiguous,
-		"The caller's context lives, so the server's or a proxy's own deadline passed. etcd returns it when it could not pass a request to Raft in time, and does not know whether Raft accepted it.",
-	},
-	{codes.NotFound, Definite, saidByHandler},
-	{codes.AlreadyExists, Definite, saidByHandler},
-	{codes.PermissionDenied, Definite, saidByHandler},
-	{
-		codes.ResourceExhausted, Ambiguous,
-		"Servers and proxies return it before the execution, gRPC's own limits after it.",
-	},
-	{codes.FailedPrecondition, Definite, saidByHandler},
-	{codes.Aborted, Ambiguous, saidInTheMiddle},
-	{codes.OutOfRange, Definite, saidByHandler},
-	{
-		codes.Unimplemented, Definite,
-		"The gRPC library of the server returns it for an unknown method.",
-	},
-	{
-		codes.Internal, Ambiguous,
-		"Broken framing, a reset stream or a fault of the server, at any time.",
-	},
-	{
-		codes.Unavailable, Ambiguous,
-		"Every call on a broken connection gets it, executed or not.",
-	},
-	{codes.DataLoss, Ambiguous, saidInTheMiddle},
-	{
-		codes.Unauthenticated, Definite,
-		"A credential was refused before the request was handled; etcd's own errors for this are in the table of server errors.",
-	},
+	ambiguous(codes.OK,
+		"An error with this code contradicts itself and proves nothing."),
+	ambiguous(codes.Canceled,
+		"The caller's context lives, so the server, a proxy or an inner context gave up, possibly in the middle of the work."),
+	ambiguous(codes.Unknown,
+		"Anything without a code ends here."),
+	definite(codes.InvalidArgument, saidByHandler),
+	ambiguous(codes.DeadlineExceeded,
+		"The caller's context lives, so the server's or a proxy's own deadline passed. etcd returns it when it could not pass a request to Raft in time, and does not know whether Raft accepted it."),
+	definite(codes.NotFound, saidByHandler),
+	definite(codes.AlreadyExists, saidByHandler),
+	definite(codes.PermissionDenied, saidByHandler),
+	ambiguous(codes.ResourceExhausted,
+		"Servers and proxies return it before the execution, gRPC's own limits after it."),
+	definite(codes.FailedPrecondition, saidByHandler),
+	ambiguous(codes.Aborted, saidInTheMiddle),
+	definite(codes.OutOfRange, saidByHandler),
+	definite(codes.Unimplemented,
+		"The gRPC library of the server returns it for an unknown method."),
+	ambiguous(codes.Internal,
+		"Broken framing, a reset stream or a fault of the server, at any time."),
+	ambiguous(codes.Unavailable,
+		"Every call on a broken connection gets it, executed or not."),
+	ambiguous(codes.DataLoss, saidInTheMiddle),
+	definite(codes.Unauthenticated,
+		"A credential was refused before the request was handled; etcd's own errors for this are in the table of server errors."),
 }
+
+func ambiguous(code codes.Code, reason string) CodeRule { return CodeRule{code, Ambiguous, reason} }
+
+func definite(code codes.Code, reason string) CodeRule { return CodeRule{code, Definite, reason} }

@@ -138,15 +138,6 @@ func (c *Caller) NewStream(ctx context.Context, desc *grpc.StreamDesc, method st
 	})
 }
 
-// authenticate exchanges a name and a password for a token. It needs no token and may be
-// repeated: an extra token on the server is harmless.
-func (c *Caller) authenticate(ctx context.Context, method string, req, reply any) error {
-	return c.execute(&call{
-		caller: c, method: method, req: req, reply: reply, opts: []grpc.CallOption{grpc.WaitForReady(true)},
-		properties: c.propertiesOf(method, req), first: attempt{caller: ctx, anonymous: true},
-	})
-}
-
 // learnTerm records the term in the reply of an attempt that needed a leader. It requests the roles
 // of endpoints if the term is new and no member has named its leader.
 func (c *Caller) learnTerm(a *balancer.Attempt, term uint64) {
@@ -209,11 +200,10 @@ func (c *client) lastUnary(ctx context.Context, method string, req, reply any, c
 		if refreshes == maxTokenRefreshes || retry.Classify(err, ev) != retry.Token {
 			return err
 		}
-		next, failure := c.tokens.replace(ctx, a, err)
-		if failure != nil {
-			return failure
+		if c.tokens.invalidate(a, err) == notRenewed {
+			return err
 		}
-		if next == notRenewed {
+		if err := c.tokens.ensure(ctx); err != nil {
 			return err
 		}
 	}

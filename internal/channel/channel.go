@@ -182,13 +182,17 @@ func parseAll(endpoints []string) ([]endpoint.Endpoint, error) {
 // source. It fails with the server's refusal, the source's error, or the context's end.
 func (c *Channel) Authenticate(ctx context.Context) error { return c.tokens.ensure(ctx) }
 
+// authenticate exchanges a name and a password for a token. It needs no token and may be
+// repeated: an extra token on the server is harmless.
 func (c *Channel) authenticate(ctx context.Context, name, password string) (string, error) {
+	const method = pb.Auth_Authenticate_FullMethodName
 	req := &pb.AuthenticateRequest{Name: name, Password: password}
 	resp := new(pb.AuthenticateResponse)
-	if err := c.Caller.authenticate(ctx, pb.Auth_Authenticate_FullMethodName, req, resp); err != nil {
-		return "", err
-	}
-	return resp.GetToken(), nil
+	err := c.execute(&call{
+		caller: c.Caller, method: method, req: req, reply: resp, opts: []grpc.CallOption{grpc.WaitForReady(true)},
+		properties: c.propertiesOf(method, req), first: attempt{caller: ctx, anonymous: true},
+	})
+	return resp.GetToken(), err
 }
 
 // Conn returns the connection itself. Calls on it are not retried.

@@ -52,10 +52,8 @@ func target(eps []endpoint.Endpoint) string {
 const singleServiceConfig = `{"loadBalancingConfig":[{"` + balancer.Prefix + DefaultStrategy + `":{}}]}`
 
 // Dial returns a new connection to one endpoint, with the channel's options
-// and token. The caller closes it. Calls on it are not retried.
-func (c *Channel) Dial(ep string) (*grpc.ClientConn, error) { return c.dial(ep) }
-
-func (c *Channel) dial(ep string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
+// and token, and more options. The caller closes it. Calls on it are not retried.
+func (c *Channel) Dial(ep string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	parsed, err := parseAll([]string{ep})
 	if err != nil {
 		return nil, err
@@ -92,16 +90,7 @@ type single struct {
 // been used for half a minute. While it cannot be made, each At begins an attempt, once a
 // second at most.
 func (c *Channel) At(ep string) (grpc.ClientConnInterface, error) {
-	return c.single.get(ep, func() (*single, error) {
-		conn, err := c.dial(ep, grpc.WithIdleTimeout(singleIdle))
-		if err != nil {
-			return nil, err
-		}
-		return &single{ClientConn: conn, calls: c.Over(conn)}, nil
-	})
-}
-
-func (s *singles) get(ep string, dial func() (*single, error)) (grpc.ClientConnInterface, error) {
+	s := &c.single
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -114,16 +103,16 @@ func (s *singles) get(ep string, dial func() (*single, error)) (grpc.ClientConnI
 		return conn.calls, nil
 	}
 	s.sweepLocked(now)
-	conn, err := dial()
+	conn, err := c.Dial(ep, grpc.WithIdleTimeout(singleIdle))
 	if err != nil {
 		return nil, err
 	}
 	if s.conns == nil {
 		s.conns = make(map[string]*single)
 	}
-	conn.asked = now
-	s.conns[ep] = conn
-	return conn.calls, nil
+	calls := c.Over(conn)
+	s.conns[ep] = &single{ClientConn: conn, calls: calls, asked: now}
+	return calls, nil
 }
 
 // sweepLocked removes unused connections, so that they do not accumulate in a client whose

@@ -65,9 +65,14 @@ func (s *security) name(endpoints []string, prepare func()) {
 	s.secured.Store(secured)
 }
 
-// split divides endpoints that the program did not name into usable ones and, for a
-// secured client, unusable plaintext ones.
-func (s *security) split(endpoints []string) (usable, plaintext []string) {
+// Secured reports whether the client has a TLS configuration, or the program named an
+// endpoint that uses TLS. Such a client never sends tokens or passwords in plaintext.
+func (c *Channel) Secured() bool { return c.security.secured.Load() }
+
+// SplitFound divides endpoints that the cluster advertises into usable and unusable ones:
+// a secured client does not use plaintext endpoints that the program did not name.
+func (c *Channel) SplitFound(endpoints []string) (usable, plaintext []string) {
+	s := c.security
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.allowInsecure || !s.secured.Load() {
@@ -82,16 +87,6 @@ func (s *security) split(endpoints []string) (usable, plaintext []string) {
 		}
 	}
 	return usable, plaintext
-}
-
-// Secured reports whether the client has a TLS configuration, or the program named an
-// endpoint that uses TLS. Such a client never sends tokens or passwords in plaintext.
-func (c *Channel) Secured() bool { return c.security.secured.Load() }
-
-// SplitFound divides endpoints that the cluster advertises into usable and unusable ones:
-// a secured client does not use plaintext endpoints that the program did not name.
-func (c *Channel) SplitFound(endpoints []string) (usable, plaintext []string) {
-	return c.security.split(endpoints)
 }
 
 // Named returns how often the program has named endpoints, see [Channel.SetEndpoints].
@@ -110,7 +105,7 @@ func (c *Channel) SetFoundEndpoints(endpoints []string, named uint64) bool {
 	if c.named != named {
 		return false
 	}
-	usable, _ := c.security.split(endpoints) // again: the program may have named others since
+	usable, _ := c.SplitFound(endpoints) // again: the program may have named others since
 	c.setEndpointsLocked(usable)
 	return true
 }

@@ -154,7 +154,7 @@ func (s *tokenSource) ensure(ctx context.Context) error {
 	for s.isMissing() {
 		login := s.login()
 		if login.Token != "" {
-			s.adopt()
+			s.loginChanged()
 			return nil
 		}
 		if superseded, err := s.fetch(ctx, login); !superseded {
@@ -177,17 +177,8 @@ const (
 	elsewhere
 )
 
-// replace is called when the server refused the token of an attempt. It fetches another
+// invalidate is called when the server refused the token of an attempt. The next ensure fetches another
 // one if that is required.
-func (s *tokenSource) replace(ctx context.Context, a *attempt, refusal error) (renewal, error) {
-	r := s.invalidate(a, refusal)
-	if r == notRenewed {
-		return r, nil
-	}
-	return r, s.ensure(ctx)
-}
-
-// invalidate is replace without the fetch: the next ensure fetches another token.
 func (s *tokenSource) invalidate(a *attempt, refusal error) renewal {
 	login, used := s.login(), a.usedToken()
 	again := false
@@ -211,17 +202,7 @@ func (s *tokenSource) invalidate(a *attempt, refusal error) renewal {
 	return notRenewed
 }
 
-// adopt makes the user's own token the current one.
-func (s *tokenSource) adopt() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pending = nil
-	if login := s.login(); login.Token != "" {
-		s.current.Store(newToken(login.Token, login))
-	}
-}
-
-// loginChanged discards the token of the previous login at once.
+// loginChanged discards the token of the previous login at once. One that the user gave is the current one.
 func (s *tokenSource) loginChanged() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -81,9 +81,11 @@ func carrying(t *testing.T, used *token) *attempt {
 // assertReplaces checks what the refusal of a token at an unknown member leads to.
 func assertReplaces(t *testing.T, s *tokenSource, used *token, refusal error, want renewal) {
 	t.Helper()
-	got, err := s.replace(t.Context(), carrying(t, used), refusal)
-	assert.NoError(t, err)
+	got := s.invalidate(carrying(t, used), refusal)
 	assert.Equal(t, want, got)
+	if got != notRenewed {
+		assert.NoError(t, s.ensure(t.Context()))
+	}
 }
 
 func TestConcurrentRefusalsFetchOneToken(t *testing.T) {
