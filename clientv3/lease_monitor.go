@@ -1,6 +1,7 @@
 package clientv3
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -72,27 +73,18 @@ func (m *LeaseMonitor) Err() error {
 
 // begin resets the monitor for a new KeepAlive.
 func (m *LeaseMonitor) begin() {
-	if m == nil {
-		return
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.renewed, m.ttl, m.ended = time.Time{}, 0, nil
 }
 
 func (m *LeaseMonitor) valid(renewed time.Time, ttl time.Duration) {
-	if m == nil {
-		return
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.renewed, m.ttl = renewed, ttl
 }
 
 func (m *LeaseMonitor) end(cause error) {
-	if m == nil {
-		return
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ended = cause
@@ -106,8 +98,8 @@ func WithLeaseMonitor(ctx context.Context, m *LeaseMonitor) context.Context {
 	return context.WithValue(ctx, leaseMonitorKey{}, m)
 }
 
-// leaseMonitorOf returns the monitor of a context, nil if there is none.
+// leaseMonitorOf returns the monitor of a context, one that nobody reads if there is none.
 func leaseMonitorOf(ctx context.Context) *LeaseMonitor {
 	m, _ := ctx.Value(leaseMonitorKey{}).(*LeaseMonitor)
-	return m
+	return cmp.Or(m, new(LeaseMonitor))
 }

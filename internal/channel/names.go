@@ -47,14 +47,10 @@ func (n *names) of(ep *balancer.Endpoint) string {
 	if ep == nil {
 		return ""
 	}
-	return n.ofAddress(ep.Address())
-}
-
-func (n *names) ofAddress(address string) string {
 	if known := n.byAddress.Load(); known != nil {
-		if name, ok := (*known)[address]; ok {
+		if name, ok := (*known)[ep.Address()]; ok {
 			return name
 		}
 	}
-	return address
+	return ep.Address()
 }
