@@ -45,7 +45,7 @@ var layers = map[string][]string{
 	"pool":                      {"balancer"},
 	"clientv3/internal/lineage": {},
 	"clientv3/internal/watch":   {"clientv3/internal/lineage", "internal/pause", "observe/introspect"},
-	"clientv3/internal/lease":   {"internal/pause"},
+	"clientv3/internal/lease":   {"internal/pause", "observe", "observe/introspect"},
 	"clientv3": {
 		"internal/channel", "internal/slogzap", "retry", "health", "balancer", "observe", "observe/introspect", "observe/outage",
 		"clientv3/internal/lineage", "clientv3/internal/watch", "clientv3/internal/lease",

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 	"weak"
@@ -14,7 +13,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/balancer"
-	"github.com/quorate/quorate/clientv3/internal/lease"
 	"github.com/quorate/quorate/clientv3/internal/watch"
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/internal/channel"
@@ -195,24 +193,9 @@ func (c *Client) inspectWatches(o introspect.Options, into *introspect.Watches) 
 }
 
 func (c *Client) inspectLeases(o introspect.Options, into *introspect.Leases) {
-	var in lease.Inspection
+	into.Shortest = []introspect.Lease{}
 	for _, l := range c.lessors.all() {
-		l.engine.Inspect(o.Limit, &in)
-	}
-	*into = introspect.Leases{
-		KeptAlive: in.KeptAlive, Unanswered: in.Unanswered, Shortest: make([]introspect.Lease, 0, len(in.Shortest)),
-	}
-	if in.Known {
-		left := in.Left.Seconds()
-		into.LeftSeconds, into.LeftRatio = &left, &in.LeftRatio
-	}
-	for _, s := range in.Shortest {
-		shown := introspect.Lease{ID: strconv.FormatInt(s.ID, 16), TTLSeconds: s.TTL.Seconds(), Unanswered: s.Unanswered}
-		if s.TTL > 0 {
-			left := s.Left.Seconds()
-			shown.LeftSeconds = &left
-		}
-		into.Shortest = append(into.Shortest, shown)
+		l.engine.Inspect(o, into)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/quorate/quorate/clientv3/internal/lease"
 	"github.com/quorate/quorate/internal/channel"
-	"github.com/quorate/quorate/observe"
 )
 
 // LeaseID identifies a lease.
@@ -162,7 +161,6 @@ func NewLease(c *Client) Lease {
 // first response takes longer than keepAliveTimeout; 0 and 1 s mean 5 s.
 func NewLeaseFromLeaseClient(remote pb.LeaseClient, c *Client, keepAliveTimeout time.Duration) Lease {
 	c = orNone(c)
-	observer := observerOf(c)
 	retrier := keepAliveRetrier(c)
 	l := &lessor{
 		remote:   remote,
@@ -171,11 +169,7 @@ func NewLeaseFromLeaseClient(remote pb.LeaseClient, c *Client, keepAliveTimeout 
 		engine: lease.New(lease.Config{
 			Streams:     &leaseStreams{Retrier: retrier, given: remote, remote: over(c, retrier, remote, pb.NewLeaseClient), opts: c.callOpts},
 			FirstAnswer: firstAnswer(keepAliveTimeout),
-			Logger:      c.GetLogger,
-			Renewed: func(r lease.Renewal) {
-				observer.LeaseRenewed(observe.LeaseRenewal{ID: r.ID, Margin: r.Margin, TTL: r.TTL})
-			},
-			Lost: func(l lease.Loss) { observer.LeaseLost(observe.LeaseLoss{ID: l.ID, Err: l.Err}) },
+			Observer:    observerOf(c),
 		}),
 		drops: dropLog{log: c.GetLogger},
 	}

@@ -6,9 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/observe"
 )
 
 // Config configures an [Engine].
@@ -18,12 +17,8 @@ type Config struct {
 	// FirstAnswer is how long a lease with unknown expiry may wait for its first
 	// answer before its keepers end.
 	FirstAnswer time.Duration
-	// Logger returns the logger.
-	Logger func() *zap.Logger
-	// Renewed, if set, is called for each renewal, and Lost for each lost lease that had
-	// keepers. They are called without locks, possibly concurrently, and must not block.
-	Renewed func(Renewal)
-	Lost    func(Loss)
+	// Observer receives each renewal, and each loss of a lease that had keepers. It is called without locks.
+	Observer observe.Observer
 }
 
 // Engine keeps leases alive. It starts with the first subscriber, and must be
@@ -126,11 +121,15 @@ func (e *Engine) startLocked() {
 	e.running.Go(e.write)
 }
 
-// update calls f on the machine, unless the engine has ended.
-func (e *Engine) update(f func(now time.Time)) { e.report(e.apply(f)) }
+// update calls f on the machine, unless the engine has ended, and reports the lost leases.
+func (e *Engine) update(f func(now time.Time)) {
+	for _, lost := range e.apply(f) {
+		e.config.Observer.LeaseLost(lost)
+	}
+}
 
 // apply is update without the report. It returns the lost leases.
-func (e *Engine) apply(f func(now time.Time)) []Loss {
+func (e *Engine) apply(f func(now time.Time)) []observe.LeaseLoss {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.halted != nil {

@@ -9,11 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/observe"
 )
 
 // fakeStreams opens streams to a server that the test scripts.
@@ -173,13 +171,11 @@ func (s *fakeStream) requests() []sent {
 	return append([]sent(nil), s.sent...)
 }
 
-// startEngine returns an engine that is closed at the end of the test, and its log.
-func startEngine(t *testing.T, f *fakeStreams) (*Engine, *observer.ObservedLogs) {
-	core, logs := observer.New(zapcore.InfoLevel)
-	lg := zap.New(core)
-	e := New(Config{Streams: f, FirstAnswer: firstAnswer, Logger: func() *zap.Logger { return lg }})
+// startEngine returns an engine that is closed at the end of the test.
+func startEngine(t *testing.T, f *fakeStreams) *Engine {
+	e := New(Config{Streams: f, FirstAnswer: firstAnswer, Observer: observe.None{}})
 	t.Cleanup(func() { e.Close(context.Canceled) })
-	return e, logs
+	return e
 }
 
 func subscribe(t *testing.T, e *Engine, ctx context.Context, id int64, s Subscriber) *probe { //nolint:revive // t comes first

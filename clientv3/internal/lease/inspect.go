@@ -3,76 +3,70 @@ package lease
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"time"
+
+	"github.com/quorate/quorate/observe/introspect"
 )
 
-// Standing is the state of one lease with keepers.
-type Standing struct {
-	ID int64
-	// TTL is the TTL of the last grant or renewal, and Left how long the lease lives at least
-	// without a further renewal. Both are 0 while unknown.
-	TTL, Left  time.Duration
-	Unanswered bool
+// standing is the state of a lease with keepers. ttl and left are 0 while unknown.
+type standing struct {
+	id         int64
+	ttl, left  time.Duration
+	unanswered bool
 }
 
-// Inspection is a snapshot of the state of engines.
-type Inspection struct {
-	KeptAlive, Unanswered int
-	// Left is the least remaining time of a lease, and LeftRatio the least remaining
-	// fraction of a TTL. Known says that they are known for at least one lease.
-	Left      time.Duration
-	LeftRatio float64
-	Known     bool
-	// Shortest holds the leases with the least time left, up to the limit.
-	Shortest []Standing
-}
-
-// Inspect adds the state of the engine to in.
-func (e *Engine) Inspect(limit int, in *Inspection) {
+// Inspect adds the leases of the engine to a report. It keeps those with the least time left, up to the limit of o.
+func (e *Engine) Inspect(o introspect.Options, into *introspect.Leases) {
 	now := time.Now()
 	e.mu.Lock()
 	all := e.machine.standings(now)
 	e.mu.Unlock()
 	for _, s := range all {
-		in.KeptAlive++
-		if s.Unanswered {
-			in.Unanswered++
+		shown := introspect.Lease{ID: strconv.FormatInt(s.id, 16), TTLSeconds: s.ttl.Seconds(), Unanswered: s.unanswered}
+		into.KeptAlive++
+		if s.unanswered {
+			into.Unanswered++
 		}
-		if s.TTL == 0 {
-			continue
+		if s.ttl > 0 {
+			left := s.left.Seconds()
+			shown.LeftSeconds = &left
+			into.LeftSeconds = least(into.LeftSeconds, left)
+			into.LeftRatio = least(into.LeftRatio, left/shown.TTLSeconds)
 		}
-		ratio := float64(s.Left) / float64(s.TTL)
-		if !in.Known {
-			in.Left, in.LeftRatio, in.Known = s.Left, ratio, true
-		}
-		in.Left, in.LeftRatio = min(in.Left, s.Left), min(in.LeftRatio, ratio)
+		into.Shortest = append(into.Shortest, shown)
 	}
-	in.Shortest = append(in.Shortest, all...)
-	slices.SortFunc(in.Shortest, shorter)
-	in.Shortest = in.Shortest[:min(len(in.Shortest), limit)]
+	slices.SortFunc(into.Shortest, shorter)
+	into.Shortest = into.Shortest[:min(len(into.Shortest), o.Limit)]
 }
 
-func shorter(a, b Standing) int {
-	unknown := func(s Standing) int {
-		if s.TTL == 0 {
-			return 1
-		}
-		return 0
+// least returns the lower of two numbers; nil stands for no number.
+func least(a *float64, b float64) *float64 {
+	if a != nil && *a <= b {
+		return a
 	}
-	return cmp.Or(cmp.Compare(unknown(a), unknown(b)), cmp.Compare(a.Left, b.Left), cmp.Compare(a.ID, b.ID))
+	return &b
+}
+
+// shorter sorts the leases with less time left first, and unknown ones last.
+func shorter(a, b introspect.Lease) int {
+	if a.LeftSeconds == nil || b.LeftSeconds == nil {
+		return cmp.Or(cmp.Compare(b.TTLSeconds, a.TTLSeconds), cmp.Compare(a.ID, b.ID))
+	}
+	return cmp.Or(cmp.Compare(*a.LeftSeconds, *b.LeftSeconds), cmp.Compare(a.ID, b.ID))
 }
 
 // standings returns all leases that have keepers.
-func (m *Machine) standings(now time.Time) []Standing {
+func (m *Machine) standings(now time.Time) []standing {
 	at := instant(now.Sub(m.epoch))
-	all := make([]Standing, 0, len(m.leases))
+	all := make([]standing, 0, len(m.leases))
 	for _, l := range m.leases {
 		if l.keepers == 0 {
 			continue
 		}
-		s := Standing{ID: l.id, Unanswered: l.state != Waiting}
+		s := standing{id: l.id, unanswered: l.state != Waiting}
 		if l.ttl > 0 {
-			s.TTL, s.Left = l.ttl, time.Duration(l.renewed.add(l.ttl)-at)
+			s.ttl, s.left = l.ttl, time.Duration(l.renewed.add(l.ttl)-at)
 		}
 		all = append(all, s)
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/observe"
 )
 
 // errMoved ends a stream whose endpoint was removed.
@@ -28,16 +29,14 @@ type link struct {
 
 // read opens and reads one stream after the other while there are leases.
 func (e *Engine) read() {
-	outage := outage{log: e.config.Logger}
 	for e.waitForLeases() {
-		err := e.runStream(&outage)
+		err := e.runStream()
 		if e.ctx.Err() != nil {
 			return
 		}
 		if errors.Is(err, errMoved) {
 			continue
 		}
-		outage.note(err)
 		if err := e.prepareNext(err); err != nil {
 			e.stop(err)
 		}
@@ -63,7 +62,7 @@ func (e *Engine) waitForLeases() bool {
 }
 
 // runStream opens a stream, reads it until it ends, and returns the reason.
-func (e *Engine) runStream(outage *outage) error {
+func (e *Engine) runStream() error {
 	ctx, cancel := context.WithCancelCause(e.ctx)
 	defer cancel(nil)
 	e.update(func(now time.Time) {
@@ -72,7 +71,7 @@ func (e *Engine) runStream(outage *outage) error {
 	})
 	stream, err := e.config.Streams.Open(ctx)
 	if err == nil {
-		err = e.receive(ctx, stream, outage)
+		err = e.receive(ctx, stream)
 	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx) // the engine's own reason is more precise
@@ -85,7 +84,7 @@ func (e *Engine) runStream(outage *outage) error {
 }
 
 // receive reads a stream until it ends, and returns the reason.
-func (e *Engine) receive(ctx context.Context, stream Stream, outage *outage) error {
+func (e *Engine) receive(ctx context.Context, stream Stream) error {
 	e.follow(ctx, stream)
 	for first := true; ; first = false {
 		resp, err := stream.Recv()
@@ -98,7 +97,6 @@ func (e *Engine) receive(ctx context.Context, stream Stream, outage *outage) err
 		e.config.Streams.Progress()
 		if first {
 			e.follow(ctx, stream) // before the first answer gRPC may retry the stream elsewhere
-			outage.end()
 		}
 		e.answered(resp)
 	}
@@ -106,10 +104,12 @@ func (e *Engine) receive(ctx context.Context, stream Stream, outage *outage) err
 
 // answered passes an answer to the machine.
 func (e *Engine) answered(resp *pb.LeaseKeepAliveResponse) {
-	var renewal Renewal
+	var renewal observe.LeaseRenewal
 	var known bool
 	e.update(func(now time.Time) { renewal, known = e.machine.Answered(now, resp) })
-	e.reportRenewal(renewal, known)
+	if known {
+		e.config.Observer.LeaseRenewed(renewal)
+	}
 }
 
 // follow gives the writer the stream and the channel that signals the removal of

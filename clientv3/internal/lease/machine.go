@@ -6,6 +6,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/observe"
 )
 
 // Machine decides when each lease is renewed, and notifies its subscribers. Times
@@ -23,8 +25,8 @@ type Machine struct {
 	abandoned queue // Abandoned, in no order
 	grants    grants
 
-	requests         uint64 // the number of requests sent
-	lost             []Loss // not taken yet, see TakeLost
+	requests         uint64              // the number of requests sent
+	lost             []observe.LeaseLoss // not taken yet, see TakeLost
 	phase            phase
 	lastErr          error         // of the latest stream
 	unansweredAtLoss bool          // the lost stream had unanswered requests
@@ -47,7 +49,8 @@ type entry struct {
 	// spread says that the latest request goes together with those of other leases,
 	// not at the lease's own time.
 	spread  bool
-	request uint64 // the number of the latest request
+	request uint64  // the number of the latest request
+	when    instant // orders the queue
 	sent    instant
 	due     instant
 	// renewed is the send time of the request from which ttl counts. ttl is 0 if
@@ -263,7 +266,7 @@ func (l *entry) repeats() bool {
 // Answered processes the answer to a request and returns the renewal. It returns false if
 // the answer is no renewal or the expiry of the lease was unknown. An unsolicited answer
 // on this stream proves nothing and is dropped.
-func (m *Machine) Answered(now time.Time, resp *pb.LeaseKeepAliveResponse) (renewal Renewal, known bool) {
+func (m *Machine) Answered(now time.Time, resp *pb.LeaseKeepAliveResponse) (renewal observe.LeaseRenewal, known bool) {
 	m.at(now)
 	l := m.leases[resp.ID]
 	asked := l != nil && l.state.unanswered()
@@ -272,10 +275,10 @@ func (m *Machine) Answered(now time.Time, resp *pb.LeaseKeepAliveResponse) (rene
 	}
 	m.quiet, m.lastErr = m.now, nil
 	if !asked {
-		return Renewal{}, false
+		return observe.LeaseRenewal{}, false
 	}
 	if ttl := seconds(resp.TTL); ttl > 0 {
-		renewal = Renewal{ID: l.id, TTL: ttl}
+		renewal = observe.LeaseRenewal{ID: l.id, TTL: ttl}
 		renewal.Margin, known = m.margin(l)
 		known = m.renew(l, ttl, resp) && known
 	} else {
@@ -293,6 +296,11 @@ func (m *Machine) Answered(now time.Time, resp *pb.LeaseKeepAliveResponse) (rene
 		m.move(l, Waiting)
 	}
 	return renewal, known
+}
+
+// margin returns how much time a lease has left, negative if it had expired, and false if unknown.
+func (m *Machine) margin(l *entry) (time.Duration, bool) {
+	return l.renewed.add(l.ttl).sub(m.now), l.ttl > 0
 }
 
 // renew notifies the subscribers that the answer is for, and reports whether there is
@@ -336,8 +344,15 @@ func (m *Machine) lose(l *entry, cause error, which func(*Subscriber) bool) {
 	keepers := l.keepers
 	m.endSubscribers(l, cause, which)
 	if l.keepers < keepers {
-		m.lost = append(m.lost, Loss{ID: l.id, Err: cause})
+		m.lost = append(m.lost, observe.LeaseLoss{ID: l.id, Err: cause})
 	}
+}
+
+// TakeLost returns the leases that were lost since the last call.
+func (m *Machine) TakeLost() []observe.LeaseLoss {
+	lost := m.lost
+	m.lost = nil
+	return lost
 }
 
 // Advance processes the passing of time: it makes leases Due, and ends the keepers

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -38,12 +39,12 @@ func (m *Machine) Lost(now time.Time, err error) {
 	m.suspectOldest()
 	many := len(m.due)+len(m.sent)+len(m.abandoned) > 1
 	for len(m.sent) > 0 {
-		l := m.sent[len(m.sent)-1].lease
+		l := m.sent[len(m.sent)-1]
 		l.spread = l.spread || many
 		m.move(l, Due)
 	}
 	for len(m.abandoned) > 0 {
-		m.move(m.abandoned[len(m.abandoned)-1].lease, Gone)
+		m.move(m.abandoned[len(m.abandoned)-1], Gone)
 	}
 }
 
@@ -51,9 +52,9 @@ func (m *Machine) Lost(now time.Time, err error) {
 func (m *Machine) suspectOldest() {
 	m.unansweredAtLoss, m.oldest = len(m.sent)+len(m.abandoned) > 0, nil
 	for _, q := range []queue{m.sent, m.abandoned} {
-		for _, e := range q {
-			if m.oldest == nil || e.lease.request < m.oldest.request {
-				m.oldest = e.lease
+		for _, l := range q {
+			if m.oldest == nil || l.request < m.oldest.request {
+				m.oldest = l
 			}
 		}
 	}
@@ -73,8 +74,8 @@ func (m *Machine) Refused(now time.Time, err error) {
 	unanswered, l := m.unansweredAtLoss, m.oldest
 	m.unansweredAtLoss, m.oldest = false, nil
 	if !unanswered || status.Code(err) != codes.PermissionDenied {
-		for _, q := range append(queue(nil), m.due...) {
-			m.refuse(q.lease, err)
+		for _, due := range slices.Clone(m.due) {
+			m.refuse(due, err)
 		}
 	}
 	if l == nil || l.state != Due {
@@ -148,9 +149,9 @@ func (m *Machine) Moving(now time.Time) bool {
 func (m *Machine) Pause(now time.Time) time.Duration {
 	m.at(now)
 	l, end := m.due.next()
-	for _, q := range m.waiting {
-		if q.lease.deadline < end {
-			l, end = q.lease, q.lease.deadline
+	for _, waiting := range m.waiting {
+		if waiting.deadline < end {
+			l, end = waiting, waiting.deadline
 		}
 	}
 	if l == nil {

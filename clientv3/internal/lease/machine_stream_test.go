@@ -205,7 +205,7 @@ func TestSlowMember(t *testing.T) {
 						}
 						return ttl / 3 * 9 / 10
 					}, ttl)
-					e, _ := startEngine(t, f)
+					e := startEngine(t, f)
 					p := subscribe(t, e, t.Context(), 1, Subscriber{})
 					time.Sleep(quick + 3*ttl)
 					learned := f.count()
@@ -232,7 +232,7 @@ func TestTwoMembersHang(t *testing.T) {
 					}
 					return nil
 				}}
-				e, _ := startEngine(t, f)
+				e := startEngine(t, f)
 				p := subscribe(t, e, t.Context(), 1, Subscriber{})
 				time.Sleep(5 * ttl)
 				require.False(t, p.isClosed())
@@ -258,7 +258,7 @@ func TestToleranceIsForgotten(t *testing.T) {
 			}
 			return nil
 		}
-		e, _ := startEngine(t, f)
+		e := startEngine(t, f)
 		p := subscribe(t, e, t.Context(), 1, Subscriber{})
 		time.Sleep(10 * ttl)
 		require.Equal(t, 2, f.count(), "one silent stream is enough to learn it")
@@ -347,7 +347,7 @@ func TestDueLeasesWakeTheNextStream(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &fakeStreams{onNext: func(ctx context.Context, _ error) error { return pause.For(ctx, time.Minute) }}
-				e, _ := startEngine(t, f)
+				e := startEngine(t, f)
 				subscribe(t, e, t.Context(), 1, Subscriber{})
 				time.Sleep(ttl / 7) // the next keepalive is due after a sixth of the TTL to a third
 				f.last().broken <- errors.New("the stream broke")

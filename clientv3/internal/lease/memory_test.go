@@ -160,9 +160,9 @@ func TestPause(t *testing.T) {
 // requireOrdered checks the heap order, and that each lease knows its index.
 func requireOrdered(t testing.TB, q queue) {
 	t.Helper()
-	for i, item := range q {
-		require.EqualValues(t, i, item.lease.index)
-		require.LessOrEqual(t, q[(max(i, 1)-1)/children].when, item.when)
+	for i, l := range q {
+		require.EqualValues(t, i, l.index)
+		require.LessOrEqual(t, q[(max(i, 1)-1)/2].when, l.when)
 	}
 }
 
@@ -177,7 +177,7 @@ func TestQueue(t *testing.T) {
 				q.push(l, when)
 				held[l] = when
 			} else {
-				l := q[r.IntN(len(q))].lease
+				l := q[r.IntN(len(q))]
 				q.remove(l)
 				delete(held, l)
 			}

@@ -3,8 +3,6 @@ package lease
 import (
 	"context"
 	"time"
-
-	"go.uber.org/zap"
 )
 
 // prepareNext waits until it is time to open another stream. An error means that no
@@ -39,32 +37,4 @@ func (e *Engine) fastReopen() (context.Context, context.CancelFunc) {
 		timer.Stop()
 		cancel()
 	}
-}
-
-// outage logs that the stream is down, once and not for each attempt.
-type outage struct {
-	log      func() *zap.Logger
-	since    time.Time
-	attempts int
-}
-
-// note records a failed attempt. A single failure before a success is normal:
-// members restart.
-func (o *outage) note(err error) {
-	switch o.attempts++; o.attempts {
-	case 1:
-		o.since = time.Now()
-		o.log().Debug("lease keepalive stream ended; opening another", zap.Error(err))
-	case 2:
-		o.log().Warn("lease keepalive stream is down; trying to open another", zap.Error(err))
-	}
-}
-
-// end records that the stream answers.
-func (o *outage) end() {
-	if o.attempts > 1 {
-		o.log().Info("lease keepalive stream is up again",
-			zap.Duration("after", time.Since(o.since)), zap.Int("attempts", o.attempts))
-	}
-	o.attempts = 0
 }

@@ -8,10 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/quorate/quorate/observe"
 )
 
 // renewal sends the due requests, and answers that of lease 1 after the given time.
-func (r *rig) renewal(after time.Duration) (Renewal, bool) {
+func (r *rig) renewal(after time.Duration) (observe.LeaseRenewal, bool) {
 	r.t.Helper()
 	require.Equal(r.t, []int64{1}, r.take())
 	r.now = r.now.Add(after)
@@ -28,7 +30,7 @@ func TestMarginOfARenewal(t *testing.T) {
 	r.pass(ttl/3 - time.Second)
 	got, known := r.renewal(2 * time.Second)
 	require.True(t, known)
-	require.Equal(t, Renewal{ID: 1, Margin: ttl*2/3 - 2*time.Second, TTL: ttl}, got, "the margin counts from the send time of the first request")
+	require.Equal(t, observe.LeaseRenewal{ID: 1, Margin: ttl*2/3 - 2*time.Second, TTL: ttl}, got, "the margin counts from the send time of the first request")
 
 	r.pass(ttl/3 - 2*time.Second)
 	require.Equal(t, []int64{1}, r.take())

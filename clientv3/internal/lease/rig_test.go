@@ -166,7 +166,7 @@ func (r *rig) check() {
 		q, when := m.queueOf(l)
 		require.NotNil(r.t, q, "lease %d is %v and known", id, l.state)
 		require.Less(r.t, int(l.index), len(*q), "lease %d in %v", id, l.state)
-		require.Same(r.t, l, (*q)[l.index].lease, "lease %d in %v", id, l.state)
+		require.Same(r.t, l, (*q)[l.index], "lease %d in %v", id, l.state)
 		require.Equal(r.t, when, (*q)[l.index].when, "lease %d in %v", id, l.state)
 		queues[q]++
 		r.checkSubscribers(l)
