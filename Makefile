@@ -1,7 +1,7 @@
 # Every target is one line of ordinary Go commands; CI runs the same ones.
 .PHONY: build test test-kubernetes quorate-lab experiments-short published stress versions versions-short tidy tidy-check release-check snapshot binaries lint generate site lab compare soak soak-locks soak-linear soak-resolvers \
 	kube-apiserver kube-test kube-test-short keepalive-test conformance dependents robustness etcdctl shim-tests shim-tests-short \
-	servers servers-build servers-short kube-servers kube-faults kube-apiserver-over-shim bench bench-watches bench-fleet bench-pools bench-toolkit bench-calls bench-minimal bench-batch bench-once bench-routing bench-observed bench-leases \
+	servers servers-build servers-short kube-servers kube-faults kube-apiserver-over-shim bench bench-watches bench-fleet bench-pools bench-toolkit bench-calls bench-minimal bench-batch bench-once bench-routing bench-observed \
 	fuzz-endpoint fuzz-dns fuzz-dns-answers fuzz-errors fuzz-config fuzz-watch fuzz-watch-hostile fuzz-watch-catchup fuzz-lease fuzz-settings fuzz-target
 
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
@@ -22,7 +22,7 @@ test stress: export GORACE = atexit_sleep_ms=0
 RACED = $(shell go list work | grep -Ev '/(compat(/.*)?|lab/bench(/(calls|pools|toolkit))?)$$')
 
 test: quorate-lab ## the whole test suite: real etcd servers, race detector; packages wait, so there are more at a time than cores
-	go test -race -vet=off -tags noserver -timeout 20m -p 4 $(RACED)
+	go test -race -vet=off -tags noserver -timeout 20m -p 6 $(RACED)
 	go test -vet=off -timeout 20m ./compat/...
 	go test -vet=off ./clientv3 -run '^TestFunctionsOfAnOperation$$'
 
@@ -216,6 +216,3 @@ bench-once: ## idempotent and fenced puts, beside plain ones; two minutes
 
 bench-observed: ## what observers add to a get; two minutes
 	$(BENCH_CALLS) '/^observed$$'
-
-bench-leases: ## what a renewal costs
-	go test ./clientv3/internal/lease -run '^$$' -bench . -benchmem

@@ -98,7 +98,7 @@ func WithLeaseMonitor(ctx context.Context, m *LeaseMonitor) context.Context {
 	return context.WithValue(ctx, leaseMonitorKey{}, m)
 }
 
-// leaseMonitorOf returns the monitor of a context, one that nobody reads if there is none.
+// leaseMonitorOf returns the monitor of a context, and a new one if it has none.
 func leaseMonitorOf(ctx context.Context) *LeaseMonitor {
 	m, _ := ctx.Value(leaseMonitorKey{}).(*LeaseMonitor)
 	return cmp.Or(m, new(LeaseMonitor))

@@ -113,6 +113,7 @@ func countStreams(n *atomic.Int64) grpc.StreamClientInterceptor {
 // is between. With a backlog of four thousand the official client missed up to half of it in one of five attempts.
 func TestWatchThroughProxy(t *testing.T) {
 	const watches, history = 140, 4
+	cluster := start(t, lab.Config{Members: 1})
 	for _, test := range []struct {
 		name string
 		keys int // the number of different keys
@@ -126,10 +127,9 @@ func TestWatchThroughProxy(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			cluster := start(t, lab.Config{Members: 1})
 			p := startProxy(t, cluster)
 			watcher := labtest.Client(t, quorate.Config{Endpoints: []string{p.Endpoint()}})
-			run := &proxyRun{t: t, writer: dial(t, cluster), watcher: watcher, keys: test.keys}
+			run := &proxyRun{t: t, writer: dial(t, cluster), watcher: watcher, prefix: test.name, keys: test.keys}
 			for range history {
 				run.putAll()
 			}
@@ -153,6 +153,7 @@ type proxyRun struct {
 	t       *testing.T
 	writer  *clientv3.Client
 	watcher *quorate.Client
+	prefix  string
 	keys    int
 
 	written [][]int64 // by key, the revisions
@@ -166,7 +167,7 @@ type proxyWatch struct {
 	events    quorate.WatchChan
 }
 
-func (r *proxyRun) name(key int) string { return fmt.Sprintf("key/%03d", key) }
+func (r *proxyRun) name(key int) string { return fmt.Sprintf("%s/%03d", r.prefix, key) }
 
 // putAll puts every key once.
 func (r *proxyRun) putAll() {

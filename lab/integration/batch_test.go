@@ -96,7 +96,7 @@ func TestBatchesKeepBounds(t *testing.T) {
 			ctx, client := startAlone(t, tt.args...)
 			counter := &counting{KV: client.KV}
 			kv := batch.New(counter, shareAll)
-			for round := range 3 {
+			for round := range 2 {
 				writeAndRead(ctx, t, kv, fmt.Sprint("round", round, "/"), tt.value)
 			}
 			assert.Positive(t, counter.txns.Load())

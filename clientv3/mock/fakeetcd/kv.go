@@ -15,8 +15,6 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/store"
 )
 
-const rangeStreamMethod = "/etcdserverpb.KV/RangeStream"
-
 // firstChunk is how many keys the first response of a RangeStream has. Later ones
 // double in size up to a limit, as in etcd.
 const firstChunk = 10

@@ -183,7 +183,7 @@ func (r *rig) controllers() {
 // counter runs processes of the example that count. The one that counts is frozen, and another one killed; the leader of
 // etcd is frozen in between. The key has been written as often as its value says: no number is missing, and none is counted twice.
 func (r *rig) counter() {
-	const to = 750
+	const to = 300
 	var reading sync.WaitGroup
 	var counts atomic.Pointer[process] // the one that has begun to count last
 	start := func() *process {
@@ -197,7 +197,7 @@ func (r *rig) counter() {
 	}
 	counted := func(n int) {
 		r.t.Helper()
-		for got := -1; got < n; time.Sleep(10 * time.Millisecond) {
+		for got := -1; got < n; time.Sleep(20 * time.Millisecond) {
 			resp, err := r.client.Get(r.ctx, "examples/count")
 			require.NoError(r.t, err)
 			if resp.Count > 0 {

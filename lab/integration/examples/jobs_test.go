@@ -56,11 +56,11 @@ func (h *handled) begun() int {
 	return len(h.periods)
 }
 
-// jobs runs 50 workers in five processes over 500 jobs. The leader of etcd is frozen, and two processes are killed: no job
+// jobs runs 50 workers in five processes over 250 jobs. The leader of etcd is frozen, and two processes are killed: no job
 // is lost, none is handled twice at once, and each has one result.
 func (r *rig) jobs() {
 	r.t.Helper()
-	const all = 500
+	const all = 250
 	queue, err := jobs.New(r.client, jobs.Config{Name: "examples/jobs"})
 	require.NoError(r.t, err)
 	h := &handled{periods: make(map[string][]*period)}
@@ -73,7 +73,7 @@ func (r *rig) jobs() {
 		r.t.Helper()
 		for h.begun() < n {
 			require.NoError(r.t, r.ctx.Err())
-			time.Sleep(time.Millisecond)
+			time.Sleep(10 * time.Millisecond)
 		}
 	}
 	processes := []*process{start(all), start(0), start(0), start(0), start(0)}

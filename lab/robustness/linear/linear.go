@@ -56,12 +56,12 @@ func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
 
 // workload has callers call until the faults are over, and checks what they were answered.
 func (c Config) workload(ctx context.Context, env *robustness.Env) {
-	var clients []Client
-	for range (c.callers + callersOfClient - 1) / callersOfClient {
+	clients := make([]Client, (c.callers+callersOfClient-1)/callersOfClient)
+	for i := range clients {
 		client, err := c.connect(env.Cluster.Endpoints())
 		fatal.If(err, "connect a client")
 		env.Cleanup(client.Close)
-		clients = append(clients, client)
+		clients[i] = client
 	}
 	pool := newPool(env.Now, env.Counts)
 	called := robustness.Go(c.callers, func(i int) {

@@ -95,7 +95,7 @@ func (c Config) run(ctx context.Context) (robustness.Outcome, error) {
 // the sources.
 func (c Config) workload(ctx context.Context, env *robustness.Env) {
 	began := time.Now()
-	var trials []*trial
+	trials := make([]*trial, 0, len(c.Resolvers))
 	for i, name := range c.Resolvers {
 		t := newTrial(name, c, env, env.Rand(uint64(i)<<16))
 		trials = append(trials, t)
