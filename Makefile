@@ -18,13 +18,14 @@ test experiments-short stress: export QUORATE_LAB = $(CURDIR)/.cache/quorate-lab
 # What is built with the race detector waits a second before it exits, unless told not to. Tests leave no goroutines that could race then.
 test stress: export GORACE = atexit_sleep_ms=0
 
-# What reads and compares APIs, or counts functions, runs without the race detector. Some folders below lab/bench have benchmarks and experiments only.
-RACED = $(shell go list work | grep -Ev '/(compat(/.*)?|lab/bench(/(calls|pools|toolkit))?)$$')
+# What reads source, evaluates rules or counts memory runs without the race detector; `make stress` has all with it. Some folders below lab/bench have
+# benchmarks and experiments only.
+UNRACED = ./compat/... ./internal/repository ./lab/monitoring ./clientv3/internal/cost
+RACED = $(shell go list work | grep -Ev '/(compat(/.*)?|internal/repository|lab/monitoring|clientv3/internal/cost|lab/bench(/(calls|pools|toolkit))?)$$')
 
 test: quorate-lab ## the whole test suite: real etcd servers, race detector; packages wait, so there are more at a time than cores
 	go test -race -vet=off -tags noserver -timeout 20m -p 6 $(RACED)
-	go test -vet=off -timeout 20m ./compat/...
-	go test -vet=off ./clientv3 -run '^TestFunctionsOfAnOperation$$'
+	go test -vet=off -timeout 20m $(UNRACED)
 
 test-kubernetes: ## quorate resolve, built with client-go
 	go test -race -tags kubernetes ./cmd/quorate -run 'Kubernetes|Hints'
@@ -82,7 +83,7 @@ generate: ## renew generated pages
 
 site: ## the pages as a site below .cache/site, to be read without a network; hugo takes a few minutes to build once
 	CGO_ENABLED=0 go run $(HUGO) --config docs/site/hugo.toml --destination .cache/site --cleanDestinationDir --noBuildLock --panicOnWarning
-	QUORATE_SITE=$(CURDIR)/.cache/site go test -count=1 . -run TestSiteNeedsNoNetwork
+	QUORATE_SITE=$(CURDIR)/.cache/site go test -count=1 ./internal/repository -run TestSiteNeedsNoNetwork
 
 lab: ## faults on a real cluster, used through Quorate; a minute and a half
 	go run ./cmd/quorate-lab faults

@@ -1,4 +1,4 @@
-package quorate_test
+package repository
 
 import (
 	"fmt"
@@ -32,14 +32,14 @@ var codeBudgets = map[string]codeLines{
 	"etcdtest":    {200, 200},
 	"examples":    {500, 0},
 	"health":      {800, 1530},
-	"internal":    {4460, 5355},
+	"internal":    {4460, 6140},
 	"keepalive":   {500, 1040},
 	"lab":         {11370, 15165},
 	"observe":     {2470, 2385},
 	"pool":        {2090, 3025},
 	"resolver":    {3980, 4520},
 	"retry":       {1340, 1190},
-	"root":        {570, 1870},
+	"root":        {570, 1105},
 }
 
 // slack is how far below its budget a room may be.
@@ -50,7 +50,7 @@ type codeLines struct{ code, test int }
 
 // TestCodeBudget compares the rooms with their budgets. With -v it prints the counts:
 //
-//	go test . -run TestCodeBudget -v
+//	go test ./internal/repository -run TestCodeBudget -v
 func TestCodeBudget(t *testing.T) {
 	counts := make(map[string]codeLines)
 	for _, file := range goFiles(t) {

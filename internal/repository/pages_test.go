@@ -1,4 +1,4 @@
-package quorate_test
+package repository
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package quorate_test
+package repository
 
 import (
 	"encoding/json"
@@ -27,6 +27,7 @@ var layers = map[string][]string{
 	"internal/lastgood":         {},
 	"internal/pause":            {},
 	"internal/port":             {},
+	"internal/repository":       {},
 	"internal/proxy":            {"internal/endpoint"},
 	"internal/slogzap":          {},
 	"internal/testpki":          {},
@@ -43,6 +44,7 @@ var layers = map[string][]string{
 	"internal/channel":          {"internal/endpoint", "retry", "health", "balancer", "observe", "observe/introspect", "internal/leader", "internal/observed", "internal/pause", "internal/proxy", "internal/hedge"},
 	"keepalive":                 {},
 	"pool":                      {"balancer"},
+	"clientv3/internal/cost":    {},
 	"clientv3/internal/lineage": {},
 	"clientv3/internal/watch":   {"clientv3/internal/lineage", "internal/pause", "observe/introspect"},
 	"clientv3/internal/lease":   {"internal/pause", "observe", "observe/introspect"},

@@ -1,4 +1,8 @@
-package clientv3_test
+//go:build !race
+
+// The race detector keeps memory of its own and empties pools.
+
+package cost
 
 import (
 	"context"
@@ -23,7 +27,7 @@ import (
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
 
-	clientv3 "github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/internal/grpctest"
 )
 
@@ -71,9 +75,6 @@ func clientsOf(t *testing.T) (bare, quorate func(context.Context) error) {
 // TestAllocationsOfAGet bounds what a get through a client allocates more than one with the bare
 // stub. docs/performance.md says where.
 func TestAllocationsOfAGet(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector empties pools")
-	}
 	const bound, rounds, runs = 6, 5, 400
 	bare, quorate := clientsOf(t)
 	allocated := func(get func(context.Context) error) float64 {
@@ -96,9 +97,6 @@ func TestAllocationsOfAGet(t *testing.T) {
 // TestHeapOfAClient bounds the additional heap of a client that has made a call over that of a
 // gRPC connection that has; the server's share is the same for both.
 func TestHeapOfAClient(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector keeps memory of its own")
-	}
 	const clients, bound = 50, 40 << 10
 	address := grpctest.Serve(t, func(s grpc.ServiceRegistrar) { pb.RegisterKVServer(s, quickKV{}) }).String()
 	bare := heapOf(t, clients, func() (io.Closer, error) {
@@ -146,8 +144,8 @@ func heap() int {
 // TestFunctionsOfAnOperation bounds how many functions of this module an operation enters that has been
 // executed before. The official client enters 17 of its own for a get, 12 for a put, 10 for an event.
 func TestFunctionsOfAnOperation(t *testing.T) {
-	if raceEnabled || testing.Short() {
-		t.Skip("it builds a program with counters, for which the race detector makes no difference: make test runs it without")
+	if testing.Short() {
+		t.Skip("it builds a program with counters")
 	}
 	dir := t.TempDir()
 	const module = "github.com/quorate/quorate/"
@@ -166,7 +164,7 @@ func TestFunctionsOfAnOperation(t *testing.T) {
 		var entered []string
 		for line := range strings.Lines(string(out)) {
 			f := strings.Fields(strings.TrimPrefix(line, module))
-			if len(f) == 3 && f[0] != "total" && f[2] != "0.0%" && !strings.Contains(f[0], "fakeetcd") && !strings.HasPrefix(f[0], "clientv3/testdata") {
+			if len(f) == 3 && f[0] != "total" && f[2] != "0.0%" && !strings.Contains(f[0], "fakeetcd") && !strings.HasPrefix(f[0], "clientv3/internal/cost/testdata") {
 				entered = append(entered, f[0]+" "+f[1])
 			}
 		}

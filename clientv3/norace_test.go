@@ -1,5 +1,0 @@
-//go:build !race
-
-package clientv3_test
-
-const raceEnabled = false
