@@ -17,12 +17,21 @@ const (
 	gofail       = "go.etcd.io/gofail@v0.2.0"
 )
 
-// buildServers builds the servers that the tests of the suite start, where they look for them.
+// buildServers builds the servers that the tests of the suite start, and the etcdctl by which they find the leader, where
+// they look for them.
 func (b build) buildServers(ctx context.Context) error {
+	if len(b.suite.servers) == 0 {
+		return nil
+	}
+	bin := filepath.Join(b.dir, "bin")
 	for name, version := range b.suite.servers {
-		if err := b.buildServer(ctx, version, filepath.Join(b.dir, "bin", name)); err != nil {
+		if err := b.buildServer(ctx, version, filepath.Join(bin, name)); err != nil {
 			return fmt.Errorf("etcd %s with fail points: %w", version, err)
 		}
+	}
+	out, err := b.goCommand(ctx, slices.Concat([]string{"build"}, b.flags, []string{"-o", filepath.Join(bin, "etcdctl"), "./etcdctl"})...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("etcdctl: %w\n%s", err, out)
 	}
 	return nil
 }
