@@ -19,7 +19,7 @@ import (
 )
 
 // soon bounds every wait for what must happen.
-const soon = 30 * time.Second
+const soon = 5 * time.Minute
 
 func TestStartNeedsMain(t *testing.T) {
 	mainCalled.Store(false)

@@ -27,7 +27,7 @@ import (
 const (
 	// soon bounds every wait for what must happen; a passing test waits a small
 	// part of it.
-	soon = 30 * time.Second
+	soon = 5 * time.Minute
 	// hang is how long a call is given that must not be answered.
 	hang = 400 * time.Millisecond
 )

@@ -16,7 +16,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // testTimeout is far above what anything here takes; what hangs is ended by it.
-const testTimeout = 30 * time.Second
+const testTimeout = 5 * time.Minute
 
 // newUnsynced returns a cache that need not be loaded yet.
 func newUnsynced(t testing.TB, client *clientv3.Client, cfg cache.Config) *cache.Cache {

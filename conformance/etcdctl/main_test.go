@@ -23,7 +23,7 @@ import (
 
 // soon bounds every wait for what must happen; a passing test waits a small part
 // of it.
-const soon = 30 * time.Second
+const soon = 5 * time.Minute
 
 // binary is the etcdctl that the tests run.
 var binary string

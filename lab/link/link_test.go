@@ -19,7 +19,7 @@ import (
 
 // soon bounds what must happen, quiet is how long nothing must happen.
 const (
-	soon  = 20 * time.Second
+	soon  = 5 * time.Minute
 	quiet = 150 * time.Millisecond
 )
 

@@ -24,7 +24,7 @@ import (
 )
 
 // testTimeout is how long a test waits for a condition.
-const testTimeout = 30 * time.Second
+const testTimeout = 5 * time.Minute
 
 // server is a gRPC server that holds its calls on request, and records the connection of each.
 type server struct {

@@ -22,7 +22,7 @@ import (
 )
 
 // testTimeout is far longer than any of these tests.
-const testTimeout = 30 * time.Second
+const testTimeout = 5 * time.Minute
 
 // wireServer is a DNS server on a UDP and a TCP port of the same number.
 type wireServer struct {

@@ -18,7 +18,7 @@ import (
 )
 
 // testTimeout bounds waiting for an event that must happen.
-const testTimeout = 30 * time.Second
+const testTimeout = 5 * time.Minute
 
 func startServer(t *testing.T, slices ...*discoveryv1.EndpointSlice) *fakeapiserver.Server {
 	t.Helper()

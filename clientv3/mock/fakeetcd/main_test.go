@@ -45,7 +45,7 @@ func startKV(t *testing.T) (*Cluster, pb.KVClient) {
 // within returns a context whose timeout no correct test reaches.
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // soon bounds every wait for what must happen.
-const soon = 30 * time.Second
+const soon = 5 * time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

@@ -55,7 +55,7 @@ func TestObjects(t *testing.T) {
 }
 
 const (
-	testTimeout = 30 * time.Second
+	testTimeout = 5 * time.Minute
 	tick        = 5 * time.Millisecond
 )
 
