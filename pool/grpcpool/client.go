@@ -131,33 +131,30 @@ func (p *ClientConn) Ready(ctx context.Context, class ...Class) error {
 			return fmt.Errorf("grpcpool: there is no %v; use Unary, Bulk or Streams", c)
 		}
 	}
-	kept := make(map[*conn]*group)
+	var kept []*conn
 	for _, c := range class {
-		g := p.groups[c]
-		conns, err := g.openKept()
+		conns, err := p.groups[c].openKept()
 		if err != nil {
 			return err
 		}
-		for _, c := range conns {
-			kept[c] = g
-		}
+		kept = append(kept, conns...)
 	}
-	for c, g := range kept {
-		if err := p.awaitReady(ctx, g, c); err != nil {
+	for _, c := range kept {
+		if err := p.awaitReady(ctx, c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *ClientConn) awaitReady(ctx context.Context, g *group, c *conn) error {
+func (p *ClientConn) awaitReady(ctx context.Context, c *conn) error {
 	for {
 		state := c.cc.GetState()
 		switch state {
 		case connectivity.Ready:
 			return nil
 		case connectivity.Idle:
-			g.connect(c)
+			c.cc.Connect()
 		case connectivity.Shutdown:
 			if p.closed.Load() {
 				return ErrClosed
@@ -226,7 +223,7 @@ func (p *ClientConn) Connect() {
 			continue // closed, or its first call gets the error
 		}
 		for _, c := range conns {
-			g.connect(c)
+			c.cc.Connect()
 		}
 	}
 }

@@ -39,8 +39,8 @@
 // new calls, and is closed after its last one. No call is cut. If the load rises meanwhile, a
 // draining connection is reused before a new one is opened.
 //
-// The pool has goroutines only while calls wait for a new connection, and for a second after
-// closing one. A call that does not wait costs a fifth of a microsecond more than without the
+// The pool has a goroutine for each connection, which ends a second after the connection was
+// needed no more. A call that does not wait costs a fifth of a microsecond more than without the
 // pool, and no allocation.
 //
 // # Faults

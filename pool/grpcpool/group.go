@@ -26,15 +26,13 @@ type group struct {
 	mu         sync.Mutex
 	closed     bool
 	conns      []*conn
-	limit      int                // the latest that a server reported
-	heardLimit bool               // a server reported one
-	waiters    list.List          // elements are *waiter, FIFO
-	inFlight   int                // calls and streams on all conns
-	peak       int                // the maximum in flight or waiting since the last shrink
-	shrinker   *time.Timer        // nil while no connection is surplus
-	waiting    context.Context    // the context of the watchers
-	unwatch    context.CancelFunc // ends waiting; nil while there are no watchers
-	counts     ClassStats         // what is counted; the other fields are zero
+	limit      int         // the latest that a server reported
+	heardLimit bool        // a server reported one
+	waiters    list.List   // elements are *waiter, FIFO
+	inFlight   int         // calls and streams on all conns
+	peak       int         // the maximum in flight or waiting since the last shrink
+	shrinker   *time.Timer // nil while no connection is surplus
+	counts     ClassStats  // what is counted; the other fields are zero
 }
 
 // conn is one gRPC channel of a group. Its variable fields are guarded by the group's lock.
@@ -45,7 +43,6 @@ type conn struct {
 	left     int  // how many of inFlight are on network connections that are lost or draining
 	age      int  // the number of network connections lost or draining so far
 	draining bool // it gets no more calls, and is closed after the last one
-	watched  bool // a goroutine watches it, see watch
 }
 
 // current returns the calls in flight that count against the limit of new calls.
@@ -139,7 +136,6 @@ func (g *group) leave(ctx context.Context, w *waiter, queued *list.Element) erro
 	default:
 		g.waiters.Remove(queued)
 		g.counts.WaitTime += time.Since(w.since)
-		g.resizeLocked()
 	}
 	return status.Errorf(status.FromContextError(ctx.Err()).Code(),
 		"grpcpool: %v while waiting for a free stream: the %s class has %d calls in flight on %d connections, of at most %d",
@@ -180,17 +176,17 @@ func (g *group) putLocked(p place) {
 	g.dispatchLocked()
 }
 
-// dispatchLocked serves waiters in FIFO order, and opens connections if that helps. It is called
-// whenever a waiter may be served.
+// dispatchLocked serves waiters in FIFO order, and opens and connects connections if that helps. It is
+// called whenever a waiter may be served.
 func (g *group) dispatchLocked() {
 	for g.waiters.Len() > 0 && !g.closed {
 		c, err := g.chooseLocked()
 		if c == nil && err == nil {
-			break
+			g.connectLocked()
+			return
 		}
 		g.give(g.waiters.Front(), grant{g.takeLocked(c), err})
 	}
-	g.resizeLocked()
 }
 
 func (g *group) give(queued *list.Element, what grant) {
@@ -215,13 +211,22 @@ func (g *group) leaves(c *conn) {
 	g.dispatchLocked()
 }
 
-// connect connects a channel that is idle.
-func (g *group) connect(c *conn) {
-	g.mu.Lock()
-	idle := c.stateLocked() == connectivity.Idle
-	g.mu.Unlock()
-	if idle {
-		c.cc.Connect()
+// connectLocked connects the channels that are idle, in the background.
+func (g *group) connectLocked() {
+	for _, c := range g.conns {
+		if c.stateLocked() == connectivity.Idle && !c.draining {
+			g.background.Go(c.cc.Connect)
+		}
+	}
+}
+
+// watch serves waiters whenever the state of a connection changes, until the connection is closed.
+func (g *group) watch(c *conn) {
+	for state := c.cc.GetState(); state != connectivity.Shutdown; state = c.cc.GetState() {
+		g.mu.Lock()
+		g.dispatchLocked()
+		g.mu.Unlock()
+		c.cc.WaitForStateChange(context.Background(), state)
 	}
 }
 
@@ -234,7 +239,6 @@ func (g *group) close() {
 	for g.waiters.Len() > 0 {
 		g.give(g.waiters.Front(), grant{err: ErrClosed})
 	}
-	g.resizeLocked()
 	if g.shrinker != nil {
 		g.shrinker.Stop()
 	}

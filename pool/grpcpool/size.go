@@ -25,9 +25,12 @@ func (g *group) openLocked(connect bool) error {
 	g.conns = append(g.conns, c)
 	g.counts.Opened++
 	g.armShrinkerLocked()
-	if connect {
-		g.background.Go(cc.Connect)
-	}
+	g.background.Go(func() {
+		if connect {
+			cc.Connect()
+		}
+		g.watch(c)
+	})
 	return nil
 }
 
