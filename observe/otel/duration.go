@@ -7,6 +7,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+	rpccode "google.golang.org/genproto/googleapis/rpc/code"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -22,16 +23,6 @@ const (
 // maxMethods bounds the methods that have series of their own. etcd has 60.
 const maxMethods = 100
 
-// statusNames are the codes as gRPC's protocol has them.
-var statusNames = [...]string{
-	codes.OK: "OK", codes.Canceled: "CANCELLED", codes.Unknown: "UNKNOWN", codes.InvalidArgument: "INVALID_ARGUMENT",
-	codes.DeadlineExceeded: "DEADLINE_EXCEEDED", codes.NotFound: "NOT_FOUND", codes.AlreadyExists: "ALREADY_EXISTS",
-	codes.PermissionDenied: "PERMISSION_DENIED", codes.ResourceExhausted: "RESOURCE_EXHAUSTED",
-	codes.FailedPrecondition: "FAILED_PRECONDITION", codes.Aborted: "ABORTED", codes.OutOfRange: "OUT_OF_RANGE",
-	codes.Unimplemented: "UNIMPLEMENTED", codes.Internal: "INTERNAL", codes.Unavailable: "UNAVAILABLE",
-	codes.DataLoss: "DATA_LOSS", codes.Unauthenticated: "UNAUTHENTICATED",
-}
-
 // methodOptions are what is measured of a method, and its attributes.
 type methodOptions struct {
 	method  attribute.KeyValue
@@ -39,7 +30,7 @@ type methodOptions struct {
 	record  []metric.RecordOption
 	// byStatus are made when they are first needed; the last one is for codes that gRPC does not
 	// have.
-	byStatus [len(statusNames) + 1]atomic.Pointer[[]metric.RecordOption]
+	byStatus [codes.Unauthenticated + 2]atomic.Pointer[[]metric.RecordOption]
 }
 
 func (o *Observer) optionsOfMethod(full string) *methodOptions {
@@ -67,15 +58,14 @@ func (o *Observer) optionsOfMethod(full string) *methodOptions {
 // with returns the attributes of something that ended with an error, or without one.
 func (m *methodOptions) with(o *Observer, err error) []metric.RecordOption {
 	code := status.Code(err)
-	at := &m.byStatus[min(int(code), len(statusNames))]
+	at := &m.byStatus[min(int(code), len(m.byStatus)-1)]
 	if known := at.Load(); known != nil {
 		return *known
 	}
-	name := "UNKNOWN"
-	if int(code) < len(statusNames) {
-		name = statusNames[code]
+	if code > codes.Unauthenticated {
+		code = codes.Unknown
 	}
-	made := []metric.RecordOption{o.with(m.method, grpcStatusKey.String(name))}
+	made := []metric.RecordOption{o.with(m.method, grpcStatusKey.String(rpccode.Code(code).String()))} //nolint:gosec // it is at most 16
 	at.Store(&made)
 	return made
 }

@@ -54,7 +54,7 @@ type Observer struct {
 	callback metric.Registration
 	present  metric.Registration // of the present state
 
-	picked  sync.Map     // of endpoint to *picks
+	picked  sync.Map     // of endpoint to picks
 	methods sync.Map     // of method to *methodOptions
 	known   atomic.Int64 // how many methods there are
 	closed  atomic.Bool
@@ -158,7 +158,7 @@ func (o *Observer) EndpointsSet(endpoints []string) {
 	o.mu.Unlock()
 	for _, ep := range removed {
 		if known, ok := o.picked.LoadAndDelete(ep); ok {
-			known.(*picks).each((*tally).end)
+			known.(picks).each((*tally).end)
 		}
 	}
 }
@@ -174,12 +174,12 @@ func (o *Observer) Resolved(e observe.Resolution) {
 }
 
 // picks count the picks of an endpoint.
-type picks struct{ calls, streams, bulk tally }
+type picks map[observe.ConnClass]*tally
 
-func (l *picks) each(do func(*tally)) {
-	do(&l.calls)
-	do(&l.streams)
-	do(&l.bulk)
+func (p picks) each(do func(*tally)) {
+	for _, t := range p {
+		do(t)
+	}
 }
 
 // Picked counts a pick.
@@ -188,41 +188,33 @@ func (o *Observer) Picked(e observe.Pick) {
 	if !ok {
 		known = o.picksOf(e.Endpoint)
 	}
-	switch l := known.(*picks); e.Conn {
-	case observe.ConnStreams:
-		l.streams.inc()
-	case observe.ConnBulk:
-		l.bulk.inc()
-	default:
-		l.calls.inc()
-	}
+	known.(picks)[e.Conn].inc()
 	o.optionsOfMethod(e.Method).started.inc()
 }
 
 // picksOf returns the counters for the picks of an endpoint, and keeps them if the endpoint is one of the client's.
-func (o *Observer) picksOf(endpoint string) *picks {
+func (o *Observer) picksOf(endpoint string) picks {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if made, ok := o.picked.Load(endpoint); ok {
-		return made.(*picks)
+		return made.(picks)
 	}
 	known := o.states.Has(endpoint)
 	name := endpoint
 	if !known {
 		name = other
 	}
-	l := &picks{}
-	for class, t := range map[observe.ConnClass]*tally{observe.ConnCalls: &l.calls, observe.ConnStreams: &l.streams, observe.ConnBulk: &l.bulk} {
-		t.counter = o.picks
-		t.options = []metric.AddOption{o.with(endpointKey.String(name), connKey.String(string(class)))}
+	p := make(picks)
+	for _, class := range []observe.ConnClass{observe.ConnCalls, observe.ConnStreams, observe.ConnBulk} {
+		p[class] = &tally{counter: o.picks, options: []metric.AddOption{o.with(endpointKey.String(name), connKey.String(string(class)))}}
 	}
 	if known {
-		o.picked.Store(endpoint, l)
+		o.picked.Store(endpoint, p)
 	}
 	if !known || o.closed.Load() {
-		l.each((*tally).end)
+		p.each((*tally).end)
 	}
-	return l
+	return p
 }
 
 func (o *Observer) endpoint(name string) attribute.KeyValue {

@@ -37,7 +37,7 @@ func (t *tally) end() {
 
 func (o *Observer) eachTally(do func(*tally)) {
 	o.picked.Range(func(_, l any) bool {
-		l.(*picks).each(do)
+		l.(picks).each(do)
 		return true
 	})
 	o.methods.Range(func(_, m any) bool {
