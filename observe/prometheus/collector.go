@@ -20,20 +20,14 @@ type collector struct {
 	metrics
 
 	mu        sync.Mutex
-	observers map[*Observer]struct{} // that have endpoints, or are new
-	attached  map[string]*attached   // by the label "client"
-}
-
-// attached are clients and channels of one name.
-type attached struct {
-	introspect.Channels
-	n int
+	observers map[*Observer]struct{}          // that have endpoints, or are new
+	attached  map[string]*introspect.Channels // clients and channels, by the label "client"
 }
 
 // register returns the collector of a registry, which is made with the first client.
 func register(reg prometheus.Registerer) (*collector, error) {
 	c := &collector{
-		metrics: newMetrics(), observers: make(map[*Observer]struct{}), attached: make(map[string]*attached),
+		metrics: newMetrics(), observers: make(map[*Observer]struct{}), attached: make(map[string]*introspect.Channels),
 	}
 	err := reg.Register(c)
 	var known prometheus.AlreadyRegisteredError
@@ -53,23 +47,18 @@ func register(reg prometheus.Registerer) (*collector, error) {
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.state
 	c.present.describe(ch)
-	for _, m := range c.all() {
-		m.Describe(ch)
-	}
+	c.vectors.Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	for _, m := range c.all() {
-		m.Collect(ch)
-	}
+	c.vectors.Collect(ch)
 	for client, metrics := range c.presentState() {
 		c.present.collect(ch, metrics, client)
 	}
-	for ep, clients := range c.states() {
-		for state := health.Unknown; state <= health.Dead; state++ {
-			ch <- prometheus.MustNewConstMetric(c.state, prometheus.GaugeValue, float64(clients[state]),
-				ep.client, ep.endpoint, state.String())
+	for ep, states := range c.states() {
+		for state, clients := range states {
+			ch <- prometheus.MustNewConstMetric(c.state, prometheus.GaugeValue, float64(clients), ep.client, ep.endpoint, health.State(state).String())
 		}
 	}
 }
@@ -90,38 +79,26 @@ func (c *collector) presentState() map[string][]observe.Metric {
 func (c *collector) attach(client string, source introspect.Source) (detach func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := c.attached[client]
-	if all == nil {
-		all = new(attached)
-		c.attached[client] = all
+	if c.attached[client] == nil {
+		c.attached[client] = new(introspect.Channels)
 	}
-	all.n++
-	remove := all.Add(source)
-	return sync.OnceFunc(func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		remove()
-		if all.n--; all.n == 0 {
-			delete(c.attached, client)
-		}
-	})
+	return c.attached[client].Add(source)
 }
 
 // clientEndpoint is an endpoint of the clients of one name.
 type clientEndpoint struct{ client, endpoint string }
 
 // states counts the clients that hold each endpoint to be in each state.
-func (c *collector) states() map[clientEndpoint]map[health.State]int {
+func (c *collector) states() map[clientEndpoint][health.Dead + 1]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := make(map[clientEndpoint]map[health.State]int)
+	all := make(map[clientEndpoint][health.Dead + 1]int)
 	for o := range c.observers {
 		for endpoint, state := range o.current() {
 			ep := clientEndpoint{o.client, utf8text.Of(endpoint)}
-			if all[ep] == nil {
-				all[ep] = make(map[health.State]int)
-			}
-			all[ep][state]++
+			clients := all[ep]
+			clients[state]++
+			all[ep] = clients
 		}
 	}
 	return all

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"google.golang.org/grpc/codes"
 
 	"github.com/quorate/quorate/health"
@@ -27,6 +28,8 @@ var (
 
 // metrics are those of all clients in a registry.
 type metrics struct {
+	vectors *prometheus.Registry // has the vectors below
+
 	picks, ejections, readmissions, changes, failovers *prometheus.CounterVec // by endpoint
 	retries, hedges, hedgesWon, unknown                *prometheus.CounterVec // by method
 	watches, leasesLost                                *prometheus.CounterVec
@@ -39,7 +42,19 @@ type metrics struct {
 }
 
 func newMetrics() metrics {
+	own := prometheus.NewRegistry()
+	with := promauto.With(own)
+	counter := func(metric, help string, labels ...string) *prometheus.CounterVec {
+		return with.NewCounterVec(prometheus.CounterOpts{Name: name(metric), Help: help}, append([]string{"client"}, labels...))
+	}
+	gauge := func(metric, help string) *prometheus.GaugeVec {
+		return with.NewGaugeVec(prometheus.GaugeOpts{Name: name(metric), Help: help}, []string{"client"})
+	}
+	histogram := func(metric, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		return with.NewHistogramVec(prometheus.HistogramOpts{Name: name(metric), Help: help, Buckets: buckets}, append([]string{"client"}, labels...))
+	}
 	return metrics{
+		vectors:        own,
 		picks:          counter("picks_total", "Attempts of calls and openings of streams that were given the endpoint.", "endpoint", "connection"),
 		ejections:      counter("ejections_total", "Times that the endpoint was taken out of use, by the kind of evidence.", "endpoint", "reason"),
 		readmissions:   counter("readmissions_total", "Times that the endpoint was taken back into use.", "endpoint"),
@@ -72,20 +87,6 @@ func newMetrics() metrics {
 
 func name(metric string) string { return prometheus.BuildFQName("quorate", "client", metric) }
 
-func counter(metric, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name(metric), Help: help},
-		append([]string{"client"}, labels...))
-}
-
-func gauge(metric, help string) *prometheus.GaugeVec {
-	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name(metric), Help: help}, []string{"client"})
-}
-
-func histogram(metric, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name(metric), Help: help, Buckets: buckets},
-		append([]string{"client"}, labels...))
-}
-
 // vec is a metric by labels, whose values are given in their order.
 type vec interface {
 	DeleteLabelValues(values ...string) bool
@@ -109,13 +110,4 @@ func names[T health.Kind | health.State | codes.Code](last T) (all [][]string) {
 		all = append(all, []string{fmt.Sprint(value)})
 	}
 	return all
-}
-
-func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{
-		m.picks, m.ejections, m.readmissions, m.changes, m.failovers,
-		m.retries, m.hedges, m.hedgesWon, m.unknown,
-		m.watches, m.leasesLost, m.gap, m.margin, m.calls, m.attempts,
-		m.updates, m.resolverErrors, m.resolved, m.lastUpdate,
-	}
 }

@@ -75,8 +75,8 @@ func (o *Observer) Attach(client introspect.Source) (detach func()) {
 
 // picks are the pick counters of an endpoint, and how long attempts there took.
 type picks struct {
-	calls, streams, bulk prometheus.Counter
-	took                 durations
+	by   map[observe.ConnClass]prometheus.Counter
+	took durations
 }
 
 // EndpointsSet drops what there is of endpoints that are removed, and what the resolver said if
@@ -108,39 +108,27 @@ func (o *Observer) Resolved(e observe.Resolution) {
 }
 
 // Picked counts a pick. For an endpoint that was picked before it allocates nothing.
-func (o *Observer) Picked(e observe.Pick) {
-	switch l := o.picksOf(e.Endpoint); e.Conn {
-	case observe.ConnStreams:
-		l.streams.Inc()
-	case observe.ConnBulk:
-		l.bulk.Inc()
-	default:
-		l.calls.Inc()
-	}
-}
+func (o *Observer) Picked(e observe.Pick) { o.picksOf(e.Endpoint).by[e.Conn].Inc() }
 
+// picksOf returns the picks of an endpoint, and keeps them if the endpoint is one of the client's.
 func (o *Observer) picksOf(endpoint string) *picks {
 	if known, ok := o.picked.Load(endpoint); ok {
 		return known.(*picks)
 	}
-	return o.countersOf(endpoint)
-}
-
-// countersOf makes the pick counters of an endpoint, and keeps those of the client's own.
-func (o *Observer) countersOf(endpoint string) *picks {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	label, known := o.labelLocked(endpoint)
-	counters := &picks{
-		calls:   o.shared.picks.WithLabelValues(o.client, label, string(observe.ConnCalls)),
-		streams: o.shared.picks.WithLabelValues(o.client, label, string(observe.ConnStreams)),
-		bulk:    o.shared.picks.WithLabelValues(o.client, label, string(observe.ConnBulk)),
-		took:    durations{make: func(code string) prometheus.Observer { return o.attemptsOf(endpoint, code) }},
+	made := &picks{
+		by:   make(map[observe.ConnClass]prometheus.Counter),
+		took: durations{make: func(code string) prometheus.Observer { return o.attemptsOf(endpoint, code) }},
+	}
+	for _, class := range []observe.ConnClass{observe.ConnCalls, observe.ConnStreams, observe.ConnBulk} {
+		made.by[class] = o.shared.picks.WithLabelValues(o.client, label, string(class))
 	}
 	if known {
-		o.picked.Store(endpoint, counters)
+		o.picked.Store(endpoint, made)
 	}
-	return counters
+	return made
 }
 
 // attemptsOf holds the lock for the same reason as count.
