@@ -60,7 +60,6 @@ func withKubeconfig(t *testing.T, s podEnvironment, text string) podEnvironment 
 	file := filepath.Join(t.TempDir(), "config")
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	t.Setenv("KUBECONFIG", file)
-	s.kubeconfig = currentEnvironment().kubeconfig
 	return s
 }
 

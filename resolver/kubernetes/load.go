@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -10,45 +11,40 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// podNamespaceFile is the file in which the kubelet stores the namespace of a pod.
-const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-
-// podEnvironment is how a process detects where it runs.
+// podEnvironment is how a process detects that it runs in a pod.
 type podEnvironment struct {
 	inCluster     func() (*rest.Config, error)
-	kubeconfig    clientcmd.ClientConfig
-	namespaceFile string
+	namespaceFile string // in which the kubelet stores the namespace
 }
 
 func currentEnvironment() podEnvironment {
-	return podEnvironment{
-		inCluster: rest.InClusterConfig,
-		kubeconfig: clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-			clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{}),
-		namespaceFile: podNamespaceFile,
-	}
+	return podEnvironment{inCluster: rest.InClusterConfig, namespaceFile: "/var/run/secrets/kubernetes.io/serviceaccount/namespace"}
 }
 
-// complete returns the configuration with the API server and the namespace filled in.
+// complete returns the configuration with the API server and the namespace filled in. The namespace is that of the pod, else,
+// unless the API server was given, that of the kubeconfig's context, else the default one.
 func (s podEnvironment) complete(c Config) (Config, error) {
-	given := c.REST != nil
-	if given {
-		c.REST = rest.CopyConfig(c.REST)
-	} else {
-		found, err := s.find()
-		if err != nil {
+	namespace := ""
+	if raw, err := os.ReadFile(s.namespaceFile); err == nil { // it exists only in a pod
+		namespace = strings.TrimSpace(string(raw))
+	}
+	if c.REST == nil {
+		kubeconfig := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+			clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{})
+		var err error
+		if c.REST, err = s.find(kubeconfig); err != nil {
 			return c, err
 		}
-		c.REST = found
+		if namespace == "" {
+			namespace, _, _ = kubeconfig.Namespace() // "" with an error
+		}
 	}
-	if c.Namespace == "" {
-		c.Namespace = s.namespace(given)
-	}
+	c.Namespace = cmp.Or(c.Namespace, namespace, "default")
 	return c, nil
 }
 
 // find returns the default configuration of the API server connection.
-func (s podEnvironment) find() (*rest.Config, error) {
+func (s podEnvironment) find(kubeconfig clientcmd.ClientConfig) (*rest.Config, error) {
 	cfg, err := s.inCluster()
 	if err == nil {
 		return cfg, nil
@@ -56,7 +52,7 @@ func (s podEnvironment) find() (*rest.Config, error) {
 	if !errors.Is(err, rest.ErrNotInCluster) {
 		return nil, fmt.Errorf("kubernetes: this is a pod, but its service account cannot be used (is automountServiceAccountToken off?): %w", err)
 	}
-	cfg, err = s.kubeconfig.ClientConfig()
+	cfg, err = kubeconfig.ClientConfig()
 	if err == nil {
 		return cfg, nil
 	}
@@ -64,21 +60,4 @@ func (s podEnvironment) find() (*rest.Config, error) {
 		return nil, errors.New("kubernetes: no API server: this is not a pod, and neither KUBECONFIG nor ~/.kube/config names one: set Config.REST or KUBECONFIG")
 	}
 	return nil, fmt.Errorf("kubernetes: the kubeconfig cannot be used: %w", err)
-}
-
-// namespace returns the namespace of the pod, else, unless the API server was given, that
-// of the kubeconfig's context, else the default one.
-func (s podEnvironment) namespace(given bool) string {
-	// The file exists only in a pod.
-	if raw, err := os.ReadFile(s.namespaceFile); err == nil {
-		if name := strings.TrimSpace(string(raw)); name != "" {
-			return name
-		}
-	}
-	if !given {
-		if name, _, err := s.kubeconfig.Namespace(); err == nil && name != "" {
-			return name
-		}
-	}
-	return "default"
 }
