@@ -37,7 +37,7 @@ func TestDoctor(t *testing.T) {
 	assert.Equal(t, "tcp", report.Endpoints[0].FailedAtStep)
 	assert.Equal(t, "leader", report.Endpoints[1].Role)
 	require.Len(t, report.Findings, 1)
-	assert.Equal(t, doctor.Refused, report.Findings[0].Code)
+	assert.Equal(t, "refused", report.Findings[0].Code)
 	assert.Contains(t, report.Findings[0].Run, "systemctl status etcd")
 }
 

@@ -59,17 +59,17 @@ func (d *diagnosis) advertised(urls []advertisedURL) {
 	for _, a := range urls {
 		switch {
 		case a.err != nil:
-			d.memberFinding(a.member, Warning, AdvertisedUnreachable, setAdvertised, "it advertises "+a.url+", which is no URL of an endpoint: "+a.err.Error())
+			d.memberFinding(a.member, Warning, "advertised-unreachable", setAdvertised, "it advertises "+a.url+", which is no URL of an endpoint: "+a.err.Error())
 		case a.clear:
-			d.memberFinding(a.member, Warning, AdvertisedClear, "on the member: set --advertise-client-urls to an https URL",
+			d.memberFinding(a.member, Warning, "advertised-clear", "on the member: set --advertise-client-urls to an https URL",
 				"it advertises "+a.url+", without TLS: a client of Quorate that has TLS does not use it, and other clients send to it in plaintext")
 		case a.visit == nil:
 		case a.visit.status != nil && a.visit.failed == stepNone:
 			if id := a.visit.status.Header.GetMemberId(); id != 0 && id != a.member.ID {
-				d.memberFinding(a.member, Note, AdvertisedOther, "", fmt.Sprintf("it advertises %s, where member %s answers", a.url, d.nameOf(id)))
+				d.memberFinding(a.member, Note, "advertised-other", "", fmt.Sprintf("it advertises %s, where member %s answers", a.url, d.nameOf(id)))
 			}
 		case d.reached(a.member.ID) || isLocal(a.url) && !d.allLocal():
-			d.memberFinding(a.member, Warning, AdvertisedUnreachable, setAdvertised,
+			d.memberFinding(a.member, Warning, "advertised-unreachable", setAdvertised,
 				"it advertises "+a.url+", and cannot be reached there from here: "+message(a.visit.err)+hint(a.url))
 		default:
 			d.failure(a.visit)
@@ -94,7 +94,7 @@ func (d *diagnosis) list() []*pb.Member {
 func (d *diagnosis) notStarted() {
 	for _, m := range d.list() {
 		if m.Name == "" {
-			d.memberFinding(m, Warning, NotStarted, "etcdctl member list; start it, or etcdctl member remove",
+			d.memberFinding(m, Warning, "not-started", "etcdctl member list; start it, or etcdctl member remove",
 				"the member was added and has never started: it counts for the majority, and serves nothing")
 		}
 	}
@@ -136,7 +136,7 @@ func (d *diagnosis) missing(urls []advertisedURL) {
 		works := a.clear || a.visit != nil && a.visit.failed == stepNone
 		if works && !seen[a.member.ID] && !d.reached(a.member.ID) && !a.member.IsLearner {
 			seen[a.member.ID] = true
-			d.memberFinding(a.member, Note, NotAnEndpoint, "", "--endpoints does not name this member: a client uses it only after Sync")
+			d.memberFinding(a.member, Note, "not-an-endpoint", "", "--endpoints does not name this member: a client uses it only after Sync")
 		}
 	}
 }
@@ -156,7 +156,7 @@ func (d *diagnosis) lossesLeft() {
 	switch left := serving - quorum; {
 	case voters == 0 || left < 0:
 	case left == 0 && serving < voters:
-		d.clusterFinding(Warning, Redundancy, "repair what the other findings name", "%d of %d voting members serve: one more loss stops all writes", serving, voters)
+		d.clusterFinding(Warning, "redundancy", "repair what the other findings name", "%d of %d voting members serve: one more loss stops all writes", serving, voters)
 	default:
 		d.redundancy = fmt.Sprintf("%d of %d voting members serve; %d more can be lost", serving, voters, left)
 	}
@@ -180,6 +180,6 @@ func (d *diagnosis) isLost(m *pb.Member) bool {
 	return asked
 }
 
-func (d *diagnosis) memberFinding(m *pb.Member, s Severity, code Code, run, cause string) {
+func (d *diagnosis) memberFinding(m *pb.Member, s Severity, code, run, cause string) {
 	d.findings = append(d.findings, Finding{Severity: s, Code: code, Member: nameOf(m), Cause: cause, Run: run})
 }

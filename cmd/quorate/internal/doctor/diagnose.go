@@ -132,7 +132,7 @@ func (d *diagnosis) cluster() {
 		parts = append(parts, fmt.Sprintf("%x (%s)", id, strings.Join(endpoints, ", ")))
 	}
 	slices.Sort(parts)
-	d.clusterFinding(Error, OtherCluster, "etcdctl endpoint status --write-out=json", "the endpoints belong to different clusters: %s", strings.Join(parts, " and "))
+	d.clusterFinding(Error, "other-cluster", "etcdctl endpoint status --write-out=json", "the endpoints belong to different clusters: %s", strings.Join(parts, " and "))
 }
 
 // leader compares the leaders that the members report.
@@ -149,17 +149,17 @@ func (d *diagnosis) leader() {
 		}
 	}
 	if without > 0 && with == 0 {
-		d.clusterFinding(Error, NoLeader, "etcdctl endpoint status --write-out=table; on the members: journalctl -u etcd",
+		d.clusterFinding(Error, "no-leader", "etcdctl endpoint status --write-out=table; on the members: journalctl -u etcd",
 			"the cluster has no leader: nothing is written, and only serializable reads are served; a majority of the members is down, or cut off from the others")
 		return
 	}
 	for _, v := range members {
 		switch {
 		case v.status.Leader == 0:
-			d.finding(v, Error, CutOff, "on the member: journalctl -u etcd | grep -e peer -e rafthttp",
+			d.finding(v, Error, "cut-off", "on the member: journalctl -u etcd | grep -e peer -e rafthttp",
 				"the member knows of no leader, which others have: it is cut off from its peers")
 		case v.status.RaftTerm < term:
-			d.finding(v, Warning, OldTerm, "on the member: journalctl -u etcd | grep -e peer -e rafthttp",
+			d.finding(v, Warning, "old-term", "on the member: journalctl -u etcd | grep -e peer -e rafthttp",
 				"the member is in term %d, others are in term %d: it does not hear from the leader", v.status.RaftTerm, term)
 		}
 	}
@@ -173,10 +173,10 @@ func (d *diagnosis) roles() {
 		switch {
 		case !v.status.IsLearner:
 		case voters:
-			d.finding(v, Note, Learner, "etcdctl member promote "+fmt.Sprintf("%x", v.status.Header.MemberId),
+			d.finding(v, Note, "learner", "etcdctl member promote "+fmt.Sprintf("%x", v.status.Header.MemberId),
 				"the member is a learner: it serves serializable reads only")
 		default:
-			d.finding(v, Error, OnlyLearners, "etcdctl member list --write-out=table; add the voting members to --endpoints",
+			d.finding(v, Error, "only-learners", "etcdctl member list --write-out=table; add the voting members to --endpoints",
 				"the member is a learner, and no voting member answers: it refuses writes, linearizable reads and watches that require a leader")
 		}
 	}
@@ -188,10 +188,10 @@ var alarm = regexp.MustCompile(`memberID:(\d+)\s+alarm:(\w+)`)
 func (d *diagnosis) state(v *visit) {
 	s := v.status
 	if v.readErr != nil && s.Leader != 0 && !s.IsLearner {
-		d.finding(v, Error, ReadFailed, v.etcdctl("endpoint health"), "the member answers, and a linearizable read fails: %s", message(v.readErr))
+		d.finding(v, Error, "read-failed", v.etcdctl("endpoint health"), "the member answers, and a linearizable read fails: %s", message(v.readErr))
 	}
 	if v.behind != nil && s.RaftAppliedIndex < v.behind.RaftIndex && v.behind.RaftIndex-v.behind.RaftAppliedIndex > lagBound {
-		d.finding(v, Warning, Lagging, "on the member: iostat -x 1; journalctl -u etcd | grep 'took too long'",
+		d.finding(v, Warning, "lagging", "on the member: iostat -x 1; journalctl -u etcd | grep 'took too long'",
 			"the member has not applied in %v what was committed: it is %d entries behind; its disk or CPU is too slow", d.cfg.Settle, toApply(s))
 	}
 	for _, text := range s.Errors {
@@ -212,7 +212,7 @@ func (d *diagnosis) alarm(id, kind string) {
 		cause = "its database reached the quota: the cluster refuses writes, until space is freed and the alarm disarmed"
 		run = "etcdctl compact REVISION && etcdctl defrag --cluster && etcdctl alarm disarm"
 	}
-	f := Finding{Severity: Error, Code: Alarm, Member: name, Cause: "alarm " + kind + ": " + cause, Run: run}
+	f := Finding{Severity: Error, Code: "alarm", Member: name, Cause: "alarm " + kind + ": " + cause, Run: run}
 	for _, other := range d.visits {
 		if other.status != nil && other.status.Header.GetMemberId() == number {
 			f.Endpoint = other.endpoint.String()
@@ -227,11 +227,11 @@ func (d *diagnosis) alarm(id, kind string) {
 func (d *diagnosis) size(v *visit) {
 	s := v.status
 	if share := float64(s.DbSize) / float64(s.DbSizeQuota); s.DbSizeQuota > 0 && share >= quotaBound {
-		d.finding(v, Warning, Quota, "etcdctl compact REVISION && "+v.etcdctl("defrag"),
+		d.finding(v, Warning, "quota", "etcdctl compact REVISION && "+v.etcdctl("defrag"),
 			"the database has %s of the %s that its quota allows (%.0f %%); at 100 %% the cluster refuses writes", sizeOf(s.DbSize), sizeOf(s.DbSizeQuota), 100*share)
 	}
 	if free := s.DbSize - s.DbSizeInUse; s.DbSizeInUse > 0 && free >= fragmentBound && free > s.DbSizeInUse {
-		d.finding(v, Note, Fragmented, v.etcdctl("defrag  # it blocks the member for as long as it takes"),
+		d.finding(v, Note, "fragmented", v.etcdctl("defrag  # it blocks the member for as long as it takes"),
 			"%s of the %s of the database are free: a defragmentation returns them", sizeOf(free), sizeOf(s.DbSize))
 	}
 }
@@ -242,12 +242,12 @@ func (d *diagnosis) versions() {
 	for _, v := range d.members() {
 		of[v.status.Version] = true
 		if slices.Contains([]string{"3.5.0", "3.5.1", "3.5.2"}, v.status.Version) {
-			d.finding(v, Warning, BadVersion, "upgrade the member to the latest release of 3.5", "etcd %s can lose consistency after a crash (fixed in 3.5.3)", v.status.Version)
+			d.finding(v, Warning, "bad-version", "upgrade the member to the latest release of 3.5", "etcd %s can lose consistency after a crash (fixed in 3.5.3)", v.status.Version)
 		}
 	}
 	if len(of) > 1 && len(d.clusters()) < 2 {
 		all := slices.Sorted(maps.Keys(of))
-		d.clusterFinding(Warning, MixedVersion, "etcdctl endpoint status --cluster --write-out=table", "the members run different versions: %s; finish the upgrade", strings.Join(all, ", "))
+		d.clusterFinding(Warning, "mixed-versions", "etcdctl endpoint status --cluster --write-out=table", "the members run different versions: %s; finish the upgrade", strings.Join(all, ", "))
 	}
 }
 
@@ -256,10 +256,10 @@ func (d *diagnosis) kinds() {
 	for _, v := range d.served() {
 		switch v.kind() {
 		case kindProxy:
-			d.finding(v, Note, GRPCProxy, v.etcdctl("member list"),
+			d.finding(v, Note, "grpc-proxy", v.etcdctl("member list"),
 				"this is etcd's grpc-proxy: what is seen here is the proxy, and the members behind it are chosen by it")
 		case kindOther:
-			d.finding(v, Note, NotEtcd, "", "this is no etcd member, but a server with etcd's API, such as kine: it names no member in its answers")
+			d.finding(v, Note, "not-etcd", "", "this is no etcd member, but a server with etcd's API, such as kine: it names no member in its answers")
 		}
 	}
 }
@@ -279,7 +279,7 @@ func (d *diagnosis) clocks() {
 	const why = "certificates and tokens are checked with it (measured by the HTTP header Date, to the second)"
 	if len(wrong) > 1 && len(wrong) == len(answered) {
 		least := slices.MinFunc(wrong, func(a, b *visit) int { return cmp.Compare(a.web.skew.Abs(), b.web.skew.Abs()) })
-		d.clusterFinding(Warning, Clock, "timedatectl", "the clock of this machine differs from those of all endpoints, by %v or more: %s", least.web.skew.Abs().Truncate(time.Second), why)
+		d.clusterFinding(Warning, "clock", "timedatectl", "the clock of this machine differs from those of all endpoints, by %v or more: %s", least.web.skew.Abs().Truncate(time.Second), why)
 		return
 	}
 	for _, v := range wrong {
@@ -287,7 +287,7 @@ func (d *diagnosis) clocks() {
 		if v.web.skew < 0 {
 			direction = "behind"
 		}
-		d.finding(v, Warning, Clock, "on the member, and on this machine: timedatectl",
+		d.finding(v, Warning, "clock", "on the member, and on this machine: timedatectl",
 			"the clock of the server is %v or more %s this machine's: %s", v.web.skew.Abs().Truncate(time.Second), direction, why)
 	}
 }
@@ -306,7 +306,7 @@ func (d *diagnosis) slowness() {
 		}
 		slices.Sort(others)
 		if usual := others[len(others)/2]; v.read > slowBound && v.read > slowRatio*usual {
-			d.finding(v, Warning, Slow, "on the member: iostat -x 1; top; and ping it from here",
+			d.finding(v, Warning, "slow", "on the member: iostat -x 1; top; and ping it from here",
 				"the fastest of %d linearizable reads took %v; %v at the other endpoints", samples, v.read.Round(time.Millisecond), usual.Round(time.Millisecond/10))
 		}
 	}
@@ -318,7 +318,7 @@ func (d *diagnosis) keepalive() {
 	c.Time, c.Timeout = cmp.Or(d.cfg.Client.DialKeepAliveTime, c.Time), cmp.Or(d.cfg.Client.DialKeepAliveTimeout, c.Timeout)
 	c.PermitWithoutStream = d.cfg.Client.PermitWithoutStream
 	if err := keepalive.Check(c, keepalive.Etcd().Pair().Server); err != nil {
-		d.clusterFinding(Note, Keepalive, "", "keepalive: %v (compared with the defaults of etcd; a server is not asked)", err)
+		d.clusterFinding(Note, "keepalive", "", "keepalive: %v (compared with the defaults of etcd; a server is not asked)", err)
 	}
 }
 

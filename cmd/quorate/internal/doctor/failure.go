@@ -25,21 +25,21 @@ import (
 func (d *diagnosis) failure(v *visit) {
 	switch v.speaks {
 	case "TLS":
-		d.finding(v, Error, SpeaksTLS, "write https:// before the endpoint, and give --cacert", "the server speaks TLS, and the endpoint says plaintext")
+		d.finding(v, Error, "speaks-tls", "write https:// before the endpoint, and give --cacert", "the server speaks TLS, and the endpoint says plaintext")
 		return
 	case "plaintext":
-		d.finding(v, Error, SpeaksClear, "write http:// before the endpoint, or have the server use --cert-file and --key-file",
+		d.finding(v, Error, "speaks-clear", "write http:// before the endpoint, or have the server use --cert-file and --key-file",
 			"the server speaks plaintext, and the endpoint says TLS")
 		return
 	}
 	if _, answer, ok := strings.Cut(message(v.err), "unexpected HTTP status code received from server: "); ok {
-		d.finding(v, Error, Closed, "read the log of the proxy", "a proxy answers in place of etcd: HTTP %s", answer)
+		d.finding(v, Error, "closed", "read the log of the proxy", "a proxy answers in place of etcd: HTTP %s", answer)
 		return
 	}
 	_, address := endpoint.DialTarget(v.endpoint.Address)
 	switch v.failed {
 	case stepName:
-		d.finding(v, Error, NameUnknown, "dig "+quoted(hostOf(address)), "the name does not resolve: %v", v.err)
+		d.finding(v, Error, "name-unknown", "dig "+quoted(hostOf(address)), "the name does not resolve: %v", v.err)
 	case stepTCP:
 		d.tcpFailure(v, address)
 	case stepTLS:
@@ -49,7 +49,7 @@ func (d *diagnosis) failure(v *visit) {
 			d.rpcFailure(v, address)
 			return
 		}
-		d.finding(v, Error, AuthRefused, "check --user and --password; as root: etcdctl user get "+quoted(v.cfg.Client.Username),
+		d.finding(v, Error, "auth-refused", "check --user and --password; as root: etcdctl user get "+quoted(v.cfg.Client.Username),
 			"the user %q is refused: %s", v.cfg.Client.Username, message(v.err))
 	case stepStatus, stepNone:
 		d.rpcFailure(v, address)
@@ -59,17 +59,17 @@ func (d *diagnosis) failure(v *visit) {
 func (d *diagnosis) tcpFailure(v *visit, address string) {
 	switch {
 	case v.via != nil:
-		d.finding(v, Error, Unreachable, "unset HTTPS_PROXY, or name the endpoint in NO_PROXY", "%v", v.err)
+		d.finding(v, Error, "unreachable", "unset HTTPS_PROXY, or name the endpoint in NO_PROXY", "%v", v.err)
 	case errors.Is(v.err, syscall.ECONNREFUSED):
-		d.finding(v, Error, Refused, "on the member: systemctl status etcd; journalctl -u etcd -n 50; df -h; ss -ltn",
+		d.finding(v, Error, "refused", "on the member: systemctl status etcd; journalctl -u etcd -n 50; df -h; ss -ltn",
 			"nothing listens at %s: etcd is not running (a full disk, too, ends it), or listens elsewhere", address)
 	case closed(v.err): // so soon that the connection was not even seen
 		d.closed(v, address)
 	case timedOut(v.err):
-		d.finding(v, Error, Unreachable, "ping "+quoted(hostOf(address))+"; traceroute "+quoted(hostOf(address)),
+		d.finding(v, Error, "unreachable", "ping "+quoted(hostOf(address))+"; traceroute "+quoted(hostOf(address)),
 			"no connection to %s within %v: the machine is down, or a firewall drops what is sent to it", address, v.cfg.Timeout)
 	default:
-		d.finding(v, Error, Unreachable, "ip route get "+quoted(hostOf(address)), "no connection to %s: %v", address, v.err)
+		d.finding(v, Error, "unreachable", "ip route get "+quoted(hostOf(address)), "no connection to %s: %v", address, v.err)
 	}
 }
 
@@ -81,7 +81,7 @@ func (d *diagnosis) tlsFailure(v *visit, address string) {
 	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.As(v.err, &name):
-		d.finding(v, Error, TLSName, show+" | openssl x509 -noout -ext subjectAltName",
+		d.finding(v, Error, "tls-wrong-name", show+" | openssl x509 -noout -ext subjectAltName",
 			"the certificate is not for %q, but for %s", v.tls.ServerName, strings.Join(namesOf(v.certificates[0]), ", "))
 	case errors.As(v.err, &invalid) && invalid.Reason == x509.Expired:
 		d.expired(v, invalid.Cert, show)
@@ -90,7 +90,7 @@ func (d *diagnosis) tlsFailure(v *visit, address string) {
 		if v.tls.RootCAs == nil {
 			known = "this machine does not know, and no --cacert is given"
 		}
-		d.finding(v, Error, TLSAuthority, show+"; compare the issuer with --cacert", "the certificate was issued by %q, which %s", v.certificates[0].Issuer.String(), known)
+		d.finding(v, Error, "tls-unknown-authority", show+"; compare the issuer with --cacert", "the certificate was issued by %q, which %s", v.certificates[0].Issuer.String(), known)
 	case timedOut(v.err):
 		d.silent(v)
 	case closed(v.err), errors.As(v.err, new(tls.RecordHeaderError)):
@@ -98,16 +98,16 @@ func (d *diagnosis) tlsFailure(v *visit, address string) {
 	case wantsCertificate(v.err), v.demanded && isAlert(v.err):
 		d.clientCertificate(v)
 	default:
-		d.finding(v, Error, TLSFailed, show, "the handshake fails: %v", v.err)
+		d.finding(v, Error, "tls-failed", show, "the handshake fails: %v", v.err)
 	}
 }
 
 func (d *diagnosis) expired(v *visit, cert *x509.Certificate, show string) {
 	if now := time.Now(); cert != nil && now.Before(cert.NotBefore) {
-		d.finding(v, Error, TLSNotYet, "timedatectl", "the certificate is not valid before %s, or this machine's clock is behind", cert.NotBefore.Format(time.RFC3339))
+		d.finding(v, Error, "tls-not-yet-valid", "timedatectl", "the certificate is not valid before %s, or this machine's clock is behind", cert.NotBefore.Format(time.RFC3339))
 		return
 	}
-	d.finding(v, Error, TLSExpired, show+" | openssl x509 -noout -dates  # then renew it: etcd reads the new file for the next connection",
+	d.finding(v, Error, "tls-expired", show+" | openssl x509 -noout -dates  # then renew it: etcd reads the new file for the next connection",
 		"the certificate %q expired on %s", cert.Subject.String(), cert.NotAfter.Format(time.RFC3339))
 }
 
@@ -119,10 +119,10 @@ func (d *diagnosis) expiry(v *visit) {
 		left, life := time.Until(cert.NotAfter), cert.NotAfter.Sub(cert.NotBefore)
 		switch {
 		case left <= 0 && v.failed == stepNone:
-			d.finding(v, Warning, TLSExpired, renew, "the certificate %q expired on %s, which only --insecure-skip-tls-verify accepts",
+			d.finding(v, Warning, "tls-expired", renew, "the certificate %q expired on %s, which only --insecure-skip-tls-verify accepts",
 				cert.Subject.String(), cert.NotAfter.Format(time.RFC3339))
 		case left > 0 && left < min(14*24*time.Hour, life/5):
-			d.finding(v, Warning, TLSExpires, renew,
+			d.finding(v, Warning, "tls-expires-soon", renew,
 				"the certificate %q expires on %s", cert.Subject.String(), cert.NotAfter.Format(time.RFC3339))
 		}
 	}
@@ -143,13 +143,13 @@ func (d *diagnosis) clientCertificate(v *visit) {
 	cert, given := clientCertificate(v.cfg.Client.TLS)
 	switch {
 	case !given:
-		d.finding(v, Error, TLSClient, "give --cert and --key, of the authority that the server has as --trusted-ca-file",
+		d.finding(v, Error, "tls-client-certificate", "give --cert and --key, of the authority that the server has as --trusted-ca-file",
 			"the server demands a certificate of the client, and none is given")
 	case cert != nil && time.Now().After(cert.NotAfter):
-		d.finding(v, Error, TLSClient, "renew the certificate that --cert names",
+		d.finding(v, Error, "tls-client-certificate", "renew the certificate that --cert names",
 			"the server refuses the certificate of the client, %q, which expired on %s", cert.Subject.String(), cert.NotAfter.Format(time.RFC3339))
 	default:
-		d.finding(v, Error, TLSClient, "give --cert and --key, of the authority that the server has as --trusted-ca-file",
+		d.finding(v, Error, "tls-client-certificate", "give --cert and --key, of the authority that the server has as --trusted-ca-file",
 			"the server refuses the certificate of the client: %s", message(v.err))
 	}
 }
@@ -177,17 +177,17 @@ func (d *diagnosis) rpcFailure(v *visit, address string) {
 	switch {
 	case refusedLogin(v.err): // see login
 	case errors.Is(v.err, errPlaintext):
-		d.finding(v, Error, AuthRefused, "write https:// before the endpoint, or use no TLS at all", "%v", v.err)
+		d.finding(v, Error, "auth-refused", "write https:// before the endpoint, or use no TLS at all", "%v", v.err)
 	case wantsCertificate(v.err) || v.web.err != nil && wantsCertificate(v.web.err):
 		d.clientCertificate(v)
 	case v.web.proxy:
-		d.finding(v, Error, Silent, "etcdctl endpoint status, with the endpoints of its members", "this is etcd's grpc-proxy, and no member behind it answers: %s", message(v.err))
+		d.finding(v, Error, "silent", "etcdctl endpoint status, with the endpoints of its members", "this is etcd's grpc-proxy, and no member behind it answers: %s", message(v.err))
 	case timedOut(v.err):
 		d.silent(v)
 	case status.Code(v.err) == codes.Unavailable && !strings.HasPrefix(message(v.err), "etcdserver: "):
 		d.closed(v, address)
 	default:
-		d.finding(v, Error, Failed, v.etcdctl("endpoint status"), "the server answers, and the step %q fails: %s", v.failed, message(v.err))
+		d.finding(v, Error, "failed", v.etcdctl("endpoint status"), "the server answers, and the step %q fails: %s", v.failed, message(v.err))
 	}
 }
 
@@ -195,14 +195,14 @@ func (d *diagnosis) silent(v *visit) {
 	run := "on the member: systemctl status etcd; ps -o stat,wchan -C etcd"
 	switch {
 	case v.web.status > 0 && v.failed == stepAuth:
-		d.finding(v, Error, Silent, run, "the user %q is not authenticated within %v: the cluster has no leader, or the member is overloaded", v.cfg.Client.Username, v.cfg.Timeout)
+		d.finding(v, Error, "silent", run, "the user %q is not authenticated within %v: the cluster has no leader, or the member is overloaded", v.cfg.Client.Username, v.cfg.Timeout)
 	case v.web.took > v.cfg.Timeout/4: // a call takes more round trips
-		d.finding(v, Error, Silent, "ping "+quoted(hostOf(v.endpoint.Address)), "HTTP is answered after %v, and no call within %v: the network is slow, or the member is",
+		d.finding(v, Error, "silent", "ping "+quoted(hostOf(v.endpoint.Address)), "HTTP is answered after %v, and no call within %v: the network is slow, or the member is",
 			v.web.took.Round(time.Millisecond), v.cfg.Timeout)
 	case v.web.status > 0:
-		d.finding(v, Error, Silent, run, "HTTP is answered, and no call within %v: the member is starved, or its disk hangs", v.cfg.Timeout)
+		d.finding(v, Error, "silent", run, "HTTP is answered, and no call within %v: the member is starved, or its disk hangs", v.cfg.Timeout)
 	default:
-		d.finding(v, Error, Silent, run,
+		d.finding(v, Error, "silent", run,
 			"connections are accepted, and nothing is answered within %v: the process is frozen or starved, its disk hangs, or the network drops what is sent to it", v.cfg.Timeout)
 	}
 }
@@ -222,7 +222,7 @@ func (d *diagnosis) closed(v *visit, address string) {
 	default:
 		run, cause = "on the member: systemctl status etcd; journalctl -u etcd", "connections are accepted, and closed or answered with neither gRPC nor HTTP: a proxy whose member is down, or no etcd ("+message(v.err)+")"
 	}
-	d.finding(v, Error, Closed, run, "%s", cause)
+	d.finding(v, Error, "closed", run, "%s", cause)
 }
 
 // login says once that the cluster wants a user, or has none.
@@ -230,16 +230,16 @@ func (d *diagnosis) login() {
 	for _, v := range d.visits {
 		if err := v.refusal(); err != nil {
 			if v.token != "" {
-				d.clusterFinding(Error, AuthRefused, "get another token", "the token is refused: %s", message(err))
+				d.clusterFinding(Error, "auth-refused", "get another token", "the token is refused: %s", message(err))
 			} else {
-				d.clusterFinding(Error, AuthRequired, "give --user, and the password in ETCDCTL_PASSWORD", "authentication is on, and no user is given: %s", message(err))
+				d.clusterFinding(Error, "auth-required", "give --user, and the password in ETCDCTL_PASSWORD", "authentication is on, and no user is given: %s", message(err))
 			}
 			return
 		}
 	}
 	for _, v := range d.visits {
 		if v.authErr != nil {
-			d.clusterFinding(Note, AuthOff, "etcdctl auth status", "a user is given, and authentication is off: the cluster checks no user and no permission")
+			d.clusterFinding(Note, "auth-off", "etcdctl auth status", "a user is given, and authentication is off: the cluster checks no user and no permission")
 			return
 		}
 	}

@@ -140,7 +140,7 @@ func TestExaminationThroughAProxy(t *testing.T) {
 		} else {
 			d.failure(v)
 			require.Len(t, d.findings, 1)
-			assert.Equal(t, Code(want), d.findings[0].Code)
+			assert.Equal(t, want, d.findings[0].Code)
 			assert.Equal(t, "proxy "+v.via.Host+" of HTTPS_PROXY: no connection to etcd.invalid:2379: 403 Forbidden", d.findings[0].Cause)
 		}
 		v.close()

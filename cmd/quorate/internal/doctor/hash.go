@@ -37,7 +37,7 @@ func (d *diagnosis) hashes() {
 	of := map[compacted]map[uint32][]string{}
 	for _, v := range d.members() {
 		if v.hashErr != nil && !v.status.IsLearner { // which gives none
-			d.finding(v, Warning, HashUnknown, "a longer --command-timeout; with authentication --user root",
+			d.finding(v, Warning, "hash-unknown", "a longer --command-timeout; with authentication --user root",
 				"its data is compared with that of no other member: %s", message(v.hashErr))
 		}
 		if v.hash == nil {
@@ -61,7 +61,7 @@ func (d *diagnosis) hashes() {
 			parts = append(parts, fmt.Sprintf("%s %08x", strings.Join(members, ", "), hash))
 		}
 		slices.Sort(parts)
-		d.clusterFinding(Error, HashDiffers, "etcdctl endpoint hashkv --cluster; then remove the member that differs from the majority, and add it anew",
+		d.clusterFinding(Error, "hash-differs", "etcdctl endpoint hashkv --cluster; then remove the member that differs from the majority, and add it anew",
 			"the data of the members differs at one revision: %s", strings.Join(parts, "; "))
 	}
 }

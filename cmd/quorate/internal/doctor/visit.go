@@ -171,8 +171,7 @@ func (v *visit) findServer(ctx context.Context) {
 	_ = conn.Close() // it was to be made only
 }
 
-// shakeHands makes a TLS connection that accepts any certificate, sends nothing on it, and then
-// looks at the certificates.
+// shakeHands makes a TLS connection as the client does, and sends nothing on it.
 func (v *visit) shakeHands(ctx context.Context) {
 	if v.tls == nil {
 		return
@@ -183,43 +182,25 @@ func (v *visit) shakeHands(ctx context.Context) {
 		return
 	}
 	defer func() { _ = conn.Close() }()
-	lenient := v.tls.Clone()
-	lenient.InsecureSkipVerify, lenient.VerifyConnection, lenient.VerifyPeerCertificate = true, nil, nil
-	lenient.NextProtos = []string{"h2"}
-	if _, given := clientCertificate(lenient); !given {
-		lenient.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	cfg := v.tls.Clone()
+	cfg.NextProtos = []string{"h2"}
+	if _, given := clientCertificate(cfg); !given {
+		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			v.demanded = true
 			return new(tls.Certificate), nil
 		}
 	}
 	begin := time.Now()
-	secure := tls.Client(conn, lenient)
-	if err := secure.HandshakeContext(ctx); err != nil {
-		v.fail(stepTLS, err)
-		return
-	}
+	secure := tls.Client(conn, cfg)
+	err = secure.HandshakeContext(ctx)
 	v.handshake = time.Since(begin)
 	v.certificates = secure.ConnectionState().PeerCertificates
-	if !v.tls.InsecureSkipVerify {
-		if err := v.verify(time.Now()); err != nil {
-			v.fail(stepTLS, err)
-		}
+	if untrusted, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		v.certificates = untrusted.UnverifiedCertificates
 	}
-}
-
-// verify checks the certificates as a client does.
-func (v *visit) verify(now time.Time) error {
-	if len(v.certificates) == 0 {
-		return errors.New("the server shows no certificate")
+	if err != nil {
+		v.fail(stepTLS, err)
 	}
-	intermediates := x509.NewCertPool()
-	for _, c := range v.certificates[1:] {
-		intermediates.AddCert(c)
-	}
-	_, err := v.certificates[0].Verify(x509.VerifyOptions{
-		Roots: v.tls.RootCAs, Intermediates: intermediates, DNSName: v.tls.ServerName, CurrentTime: now,
-	})
-	return err
 }
 
 // findLanguage determines whether the server expects TLS on a plaintext endpoint, or the reverse.
