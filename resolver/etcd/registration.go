@@ -174,11 +174,11 @@ func (r *Registration) metadata() (any, error) {
 	if len(r.AdditionalAddresses) > 0 {
 		added["additionalAddresses"] = r.AdditionalAddresses
 	}
-	if len(added) == 0 || r.Metadata == nil {
-		if len(added) > 0 {
-			return added, nil
-		}
+	switch {
+	case len(added) == 0:
 		return r.Metadata, nil
+	case r.Metadata == nil:
+		return added, nil
 	}
 	text, err := json.Marshal(r.Metadata)
 	if err != nil {

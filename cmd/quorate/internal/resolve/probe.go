@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -79,6 +80,7 @@ func (p *Probes) Ask(eps []resolver.Endpoint) {
 // watch asks an endpoint until ctx ends.
 func (p *Probes) watch(ctx context.Context, id string, ep resolver.Endpoint) {
 	a := &endpointProber{name: id, prober: p.prober, changed: p.changed}
+	a.err.Store(new(error))
 	var err error
 	if a.conn, err = p.connect(ep, a.remember); err != nil {
 		a.note(health.Evidence{Kind: health.ConnectFailed, Err: err})
@@ -113,25 +115,15 @@ type endpointProber struct {
 	conn    *grpc.ClientConn
 	changed func(health.Change)
 	record  health.Record
-	misses  int // probes in a row that showed neither service nor why there is none
-
-	mu  sync.Mutex
-	err error // of the latest call of the prober
+	misses  int                   // probes in a row that showed neither service nor why there is none
+	err     atomic.Pointer[error] // of the latest call of the prober
 }
 
 // remember records the errors of the prober's calls: the prober itself reports none.
 func (a *endpointProber) remember(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	err := invoke(ctx, method, req, reply, cc, opts...)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.err = err
+	a.err.Store(&err)
 	return err
-}
-
-func (a *endpointProber) lastErr() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.err
 }
 
 // note records evidence, and reports a change of the state.
@@ -162,7 +154,7 @@ func (a *endpointProber) ask(ctx context.Context) {
 	case ctx.Err() != nil || answered:
 	case a.conn.GetState() == connectivity.TransientFailure:
 		a.misses = 0
-		a.note(health.Evidence{Kind: health.ConnectFailed, Err: errors.New(status.Convert(a.lastErr()).Message())})
+		a.note(health.Evidence{Kind: health.ConnectFailed, Err: errors.New(status.Convert(*a.err.Load()).Message())})
 	default:
 		a.missed(health.Evidence{Kind: health.Unresponsive, Detail: fmt.Sprintf("no answer for %v", probeTimeout)})
 	}

@@ -48,10 +48,11 @@ func (s Snapshot) Text() string {
 		table(&b, causes)
 	}
 	renderChannels(&b, s)
-	section(&b, methodLines(s.Methods), "CALL", "CALLS/S", "FAILED/S", "MEAN", "P99")
-	section(&b, callLines(s.Calls), "IN FLIGHT FOR", "METHOD", "ENDPOINT", "CLIENT")
-	section(&b, clientLines(s.Clients), "CLIENT", "READY", "CALLS", "WATCHES", "LAG", "UNREAD", "LEASES", "UNANSWERED", "LEAST LEFT")
-	section(&b, electionLines(s.Elections), "ELECTION OR LOCK", "CLIENT", "STATE", "FOR", "REVISION")
+	section(&b, s.Methods[:min(rows, len(s.Methods))], methodRow, "CALL", "CALLS/S", "FAILED/S", "MEAN", "P99")
+	section(&b, s.Calls[:min(rows, len(s.Calls))], callRow, "IN FLIGHT FOR", "METHOD", "ENDPOINT", "CLIENT")
+	clients := slices.DeleteFunc(slices.Clone(s.Clients), func(c Client) bool { return c.Target != "" })
+	section(&b, clients, clientRow, "CLIENT", "READY", "CALLS", "WATCHES", "LAG", "UNREAD", "LEASES", "UNANSWERED", "LEAST LEFT")
+	section(&b, s.Elections, electionRow, "ELECTION OR LOCK", "CLIENT", "STATE", "FOR", "REVISION")
 	for _, e := range s.Errors {
 		b.WriteString("\nerror: " + cli.OneLine(e) + "\n")
 	}
@@ -92,60 +93,45 @@ func renderChannels(b *strings.Builder, s Snapshot) {
 	}
 }
 
-// section writes a table below the others, unless it has no lines.
-func section(b *strings.Builder, lines [][]string, head ...string) {
-	if len(lines) > 0 {
-		b.WriteByte('\n')
-		table(b, slices.Insert(lines, 0, head))
+// section writes a table below the others, with a row for each of all, unless there are none.
+func section[T any](b *strings.Builder, all []T, row func(T) []string, head ...string) {
+	if len(all) == 0 {
+		return
+	}
+	lines := [][]string{head}
+	for _, one := range all {
+		lines = append(lines, row(one))
+	}
+	b.WriteByte('\n')
+	table(b, lines)
+}
+
+func methodRow(m Method) []string {
+	return []string{m.Shape, fmt.Sprintf("%.1f", m.Rate), fmt.Sprintf("%.1f", m.Failed), ms(m.MeanMS), ms(m.P99MS)}
+}
+
+func callRow(c Call) []string { return []string{ms(c.AgeMS), c.Method, c.Endpoint, c.Client} }
+
+func clientRow(c Client) []string {
+	ready, left := "yes", ""
+	if !c.Ready {
+		ready = "no"
+	}
+	if c.LeaseLeft != nil {
+		left = fmt.Sprintf("%.1f s", *c.LeaseLeft)
+	}
+	return []string{
+		c.Name, ready, fmt.Sprint(c.InFlight), fmt.Sprint(c.Watches), fmt.Sprint(c.Lag), fmt.Sprintf("%d B", c.Unread),
+		fmt.Sprint(c.Leases), fmt.Sprint(c.Unanswered), left,
 	}
 }
 
-func methodLines(all []Method) [][]string {
-	lines := make([][]string, 0, rows)
-	for _, m := range all[:min(rows, len(all))] {
-		lines = append(lines, []string{m.Shape, fmt.Sprintf("%.1f", m.Rate), fmt.Sprintf("%.1f", m.Failed), ms(m.MeanMS), ms(m.P99MS)})
+func electionRow(e Election) []string {
+	if !e.Leading {
+		return []string{e.Name, e.Client, "campaigns", "", ""}
 	}
-	return lines
-}
-
-func callLines(all []Call) [][]string {
-	lines := make([][]string, 0, rows)
-	for _, c := range all[:min(rows, len(all))] {
-		lines = append(lines, []string{ms(c.AgeMS), c.Method, c.Endpoint, c.Client})
-	}
-	return lines
-}
-
-func clientLines(all []Client) (lines [][]string) {
-	for _, c := range all {
-		if c.Target != "" {
-			continue
-		}
-		ready, left := "yes", ""
-		if !c.Ready {
-			ready = "no"
-		}
-		if c.LeaseLeft != nil {
-			left = fmt.Sprintf("%.1f s", *c.LeaseLeft)
-		}
-		lines = append(lines, []string{
-			c.Name, ready, fmt.Sprint(c.InFlight), fmt.Sprint(c.Watches), fmt.Sprint(c.Lag), fmt.Sprintf("%d B", c.Unread),
-			fmt.Sprint(c.Leases), fmt.Sprint(c.Unanswered), left,
-		})
-	}
-	return lines
-}
-
-func electionLines(all []Election) [][]string {
-	lines := make([][]string, 0, len(all))
-	for _, e := range all {
-		line := []string{e.Name, e.Client, "campaigns", "", ""}
-		if e.Leading {
-			line = []string{e.Name, e.Client, "leads", time.Duration(e.LeadingSeconds * float64(time.Second)).Round(time.Second).String(), fmt.Sprint(e.Revision)}
-		}
-		lines = append(lines, line)
-	}
-	return lines
+	held := time.Duration(e.LeadingSeconds * float64(time.Second)).Round(time.Second)
+	return []string{e.Name, e.Client, "leads", held.String(), fmt.Sprint(e.Revision)}
 }
 
 // The tables of this package.
