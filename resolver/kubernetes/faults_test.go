@@ -183,9 +183,12 @@ func TestFaultsKeepTheList(t *testing.T) {
 				write(t, string(s.CAData()))
 				return &rest.Config{Host: s.URL(), TLSClientConfig: rest.TLSClientConfig{CAFile: file}}
 			},
-			fault: func(t *testing.T, s *fakeapiserver.Server) { s.RotateCA(); s.BreakConnections() },
-			mend:  func(t *testing.T, s *fakeapiserver.Server) { write(t, string(s.CAData())) },
-			want:  "certificate",
+			fault: func(t *testing.T, s *fakeapiserver.Server) {
+				assert.NoError(t, s.RotateCA())
+				s.BreakConnections()
+			},
+			mend: func(t *testing.T, s *fakeapiserver.Server) { write(t, string(s.CAData())) },
+			want: "certificate",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

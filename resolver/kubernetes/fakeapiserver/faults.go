@@ -84,9 +84,9 @@ func (s *Server) endWatches(expired bool) {
 }
 
 // RotateCA gives the server a new certificate, which later connections see and which only the
-// new CAData verifies.
-func (s *Server) RotateCA() {
+// new CAData verifies. After an error the server has the one before.
+func (s *Server) RotateCA() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.setCertificateLocked()
+	return s.setCertificateLocked()
 }

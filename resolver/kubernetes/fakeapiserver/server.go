@@ -54,8 +54,11 @@ func Start() (*Server, error) {
 		objects: newObjects(),
 	}
 	close(s.passing)
-	s.setCertificateLocked()
-	if err := s.Restart(); err != nil {
+	err = s.RotateCA()
+	if err == nil {
+		err = s.Restart()
+	}
+	if err != nil {
 		return nil, errors.Join(err, reserved.Release())
 	}
 	return s, nil
