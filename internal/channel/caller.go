@@ -3,6 +3,7 @@ package channel
 import (
 	"cmp"
 	"context"
+	"io"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -10,6 +11,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/health/etcdprobe"
@@ -181,7 +184,7 @@ func (c *Caller) setProperties(p *properties, method string, req any) {
 func (c *client) lastUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if a := attemptFrom(ctx); a != nil {
 		a.called.Store(true)
-		err := invoke(ctx, method, req, reply, cc, c.tokens.attach(opts, method, a)...)
+		err := c.named(a, invoke(ctx, method, req, reply, cc, c.tokens.attach(opts, method, a)...))
 		if err == nil || retry.OutcomeOfAttempt(err, retry.Evidence{Sent: a.MaySent(), Answered: a.Answered(), Method: method}) != retry.OutcomeNotExecuted {
 			a.executions.Add(1)
 		}
@@ -191,7 +194,7 @@ func (c *client) lastUnary(ctx context.Context, method string, req, reply any, c
 		a := new(attempt)
 		p := propertiesOf(method, req)
 		c.start(ctx, a, &p)
-		err := invoke(a.ctx, method, req, reply, cc, c.tokens.attach(opts, method, a)...)
+		err := c.named(a, invoke(a.ctx, method, req, reply, cc, c.tokens.attach(opts, method, a)...))
 		a.release()
 		if err == nil {
 			return nil
@@ -207,6 +210,15 @@ func (c *client) lastUnary(ctx context.Context, method string, req, reply any, c
 			return err
 		}
 	}
+}
+
+// named replaces a bare io.EOF, with which gRPC 1.85 ends a call that a server has refused before it read it, and whose
+// connection is lost before gRPC has sent it again.
+func (c *client) named(a *attempt, err error) error {
+	if err != io.EOF {
+		return err
+	}
+	return status.Errorf(codes.Unavailable, "the connection to %s was lost before the request was sent", c.name(a.endpoint()))
 }
 
 // lastStream is the last of the chained stream interceptors.

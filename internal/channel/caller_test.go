@@ -2,6 +2,7 @@ package channel
 
 import (
 	"context"
+	"io"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -100,6 +101,16 @@ func TestWriteIsRepeatedOnlyIfNeverSent(t *testing.T) {
 			tc.check(t, err)
 		})
 	}
+}
+
+// gRPC ends a call with io.EOF that was refused twice, the second time before all of it was sent.
+func TestEOFOfACallHasAStatus(t *testing.T) {
+	a, c := newAttempt(t), newTestCaller(nil, nil)
+	require.NoError(t, a.Picked(newHeldConn("m1:2379").endpoints[0]))
+	err := c.lastUnary(a.ctx, pb.KV_Range_FullMethodName, nil, nil, nil,
+		func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return io.EOF })
+	assert.Equal(t, codes.Unavailable, status.Code(err))
+	assert.ErrorContains(t, err, "m1:2379")
 }
 
 func isNil(t *testing.T, err error) { t.Helper(); assert.NoError(t, err) }
