@@ -114,10 +114,10 @@ func (r *Retrier) waitForBudget(ctx context.Context, class retry.Class, a *attem
 	for look := 1; ; look++ {
 		backoff := throttledBackoff << min(look-1, 2)
 		left := r.left(ctx, time.Now())
-		if left <= throttledBackoff/2 {
+		if left <= wakeSpacing {
 			return cause
 		}
-		improved, err := r.wait(ctx, min(backoff/2+rand.N(backoff), left-throttledBackoff/4), cause)
+		improved, err := r.wait(ctx, min(backoff/2+rand.N(backoff), left-min(left, throttledBackoff)/4), cause)
 		if err != nil {
 			return err
 		}
