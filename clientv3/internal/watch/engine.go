@@ -277,7 +277,7 @@ func (e *Engine) Reopen(ctx context.Context) {
 		sh.mu.Lock()
 		sh.session.rewinds = true
 		if sh.wake != nil {
-			sh.giveUp()
+			sh.giveUp(errStuck)
 		}
 		sh.mu.Unlock()
 	}

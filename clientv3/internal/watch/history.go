@@ -63,9 +63,24 @@ func (e *Engine) endHistories() {
 	for _, sh := range e.shardsLocked() {
 		sh.mu.Lock()
 		sh.endHistoryLocked()
-		e.retireLocked(sh)
 		sh.mu.Unlock()
 	}
+}
+
+// remake is how long a shard whose watches ended with their history waits for new ones.
+const remake = 10 * time.Second
+
+// awaitWatches ends the shard if it has no watches, and gets none within remake. Where endpoints belong to two
+// clusters, a program makes its watches again and again: so their streams are opened with a backoff.
+func (sh *shard) awaitWatches() {
+	select {
+	case <-sh.proceed:
+	default:
+	}
+	if sh.load() == 0 {
+		_ = pause.Until(sh.ctx, sh.proceed, remake)
+	}
+	sh.engine.retire(sh)
 }
 
 // endHistoryLocked ends the watches of the shard whose history is over.
@@ -77,7 +92,7 @@ func (sh *shard) endHistoryLocked() {
 		}
 	}
 	if sh.wake != nil && h.Over(sh.history) != nil {
-		sh.reset()
+		sh.giveUp(errChanged)
 	}
 	sh.signalLocked()
 }

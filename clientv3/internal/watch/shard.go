@@ -48,7 +48,7 @@ type shard struct {
 	doubted         time.Time        // when a denial on the stream was doubted to be about permissions, zero if none was
 	history         *lineage.History // the history in which the stream was opened
 	reset           func()           // reopens the stream
-	giveUp          func()           // opens another stream, on another endpoint
+	giveUp          func(error)      // opens another stream, on another endpoint, after a backoff
 	checkingCluster bool             // a read checks whether the store has gone back
 	wake            chan struct{}    // the writer's, nil without a stream
 	later           []func()         // functions that the reader runs without the lock
@@ -131,7 +131,7 @@ func (sh *shard) signalLocked() {
 // receive processes a response.
 func (sh *shard) receive(resp *pb.WatchResponse) error {
 	if !sh.engine.cfg.History.Note(sh.history, resp.GetHeader(), 0) {
-		return disorder("the cluster has changed since it was opened")
+		return errChanged
 	}
 	sh.mu.Lock()
 	if len(resp.Events) > 0 {

@@ -46,8 +46,12 @@ type Connector interface {
 // errMove ends a stream that moves to another endpoint.
 var errMove = errors.New("the stream moves")
 
-// errStuck ends a stream that Reopen has closed.
-var errStuck = disorder("it does not answer progress requests")
+var (
+	// errStuck ends a stream that Reopen has closed.
+	errStuck = disorder("it does not answer progress requests")
+	// errChanged ends a stream that is older than the present history.
+	errChanged = disorder("the cluster has changed since it was opened")
+)
 
 // link is a stream and the Connector that opened it.
 type link struct {
@@ -101,6 +105,7 @@ func (sh *shard) run() {
 				return
 			}
 			leader = !sh.conn.Leaderless()
+			sh.awaitWatches()
 		}
 		next = sh.newLink(sh.conn)
 	}
@@ -129,6 +134,7 @@ func (sh *shard) serve(l *link) error {
 	defer l.cancel(nil)
 	wake := sh.connect(l)
 	defer sh.disconnect()
+	sh.engine.retire(sh) // its watches may have ended meanwhile
 	defer sh.awaitFirstCreate(wake, func() { l.cancel(errNoResponse) })()
 	wr := &writer{
 		sh: sh, ctx: l.ctx, stream: l.stream, wake: wake, move: func() { l.cancel(errMove) },
@@ -173,7 +179,7 @@ func (sh *shard) connect(l *link) chan struct{} {
 	defer sh.mu.Unlock()
 	sh.conn = l.conn
 	sh.history, sh.reset = l.history, func() { l.cancel(errMove) }
-	sh.giveUp = func() { l.cancel(errStuck) }
+	sh.giveUp = func(cause error) { l.cancel(cause) }
 	sh.wake = make(chan struct{}, 1)
 	sh.opened, sh.stale, sh.accepted, sh.doubted = l.opened, time.Time{}, false, time.Time{}
 	sh.session.connect()
