@@ -60,8 +60,8 @@ func (e *UnknownOutcomeError) GRPCStatus() *status.Status {
 }
 
 // NotSentError is returned for a write that was not executed and will not be, where the cause alone does not
-// show that: its context ended while it waited to be sent (clientv3/batch), or it was withdrawn before a
-// server executed it (clientv3/idempotent). errors.Is matches the cause.
+// show that: its context ended while it waited to be sent (clientv3/batch), it was withdrawn before a
+// server executed it (clientv3/idempotent), or it was over the server's limit for messages. errors.Is matches the cause.
 type NotSentError struct {
 	// Err is the cause, such as the error of the context.
 	Err error

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -187,6 +188,13 @@ func (d *dispatcher) sendAlone(ctx context.Context, op clientv3.Op) (clientv3.Op
 // isDefinite reports whether the server refused the content of the request, and so would refuse it again.
 func isDefinite(err error) bool {
 	return retry.Classify(err, retry.Evidence{Sent: true}) == retry.Definite
+}
+
+// isTooLarge reports whether a server refused a request because of its size.
+func isTooLarge(err error) bool {
+	onReceipt := strings.HasPrefix(rpctypes.ErrorDesc(err), "grpc: received message larger than max") &&
+		retry.OutcomeOf(err) == retry.OutcomeNotExecuted
+	return onReceipt || errors.Is(err, rpctypes.ErrRequestTooLarge)
 }
 
 func (d *dispatcher) noteRefusal(op clientv3.Op, err error) {

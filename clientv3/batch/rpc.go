@@ -71,7 +71,7 @@ func (d *dispatcher) run(b *batch, callers int) {
 	d.mu.Lock()
 	d.learnLocked(b, responses, err)
 	switch {
-	case d.kind == grouped && isDefinite(err):
+	case d.kind == grouped && (isDefinite(err) || isTooLarge(err)):
 		d.counted.refused++
 		d.divideLocked(b)
 	case d.kind == joined && err != nil:
@@ -117,7 +117,7 @@ func (d *dispatcher) learnLocked(b *batch, responses []clientv3.OpResponse, err 
 		d.perRead = max(sizeOf(responses)/n, d.perRead-d.perRead/8)
 	case errors.Is(err, rpctypes.ErrTooManyOps):
 		d.maxOps = min(d.maxOps, max(n/2, 1))
-	case errors.Is(err, rpctypes.ErrRequestTooLarge):
+	case isTooLarge(err):
 		d.maxBytes = min(d.maxBytes, b.bytes()/2)
 	case d.kind == joined && status.Code(err) == codes.ResourceExhausted: // the response is too large to be received
 		d.perRead = max(d.perRead, 2*maxResponseBytes/n)

@@ -104,6 +104,7 @@ func TestRefusedWritesAreSentAlone(t *testing.T) {
 	for _, refusal := range []error{
 		rpctypes.ErrLeaseNotFound, rpctypes.ErrPermissionDenied, rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge,
 		rpctypes.ErrKeyNotFound, rpctypes.ErrDuplicateKey,
+		&retry.NotSentError{Err: status.Error(codes.ResourceExhausted, "grpc: received message larger than max (716 vs. 589)")},
 	} {
 		whileInFlight(t, func(t *testing.T, s *stub, kv clientv3.KV, blocker *rpc) {
 			good, bad := put(t.Context(), kv, "good", "1"), put(t.Context(), kv, "bad", "1", clientv3.WithLease(7))

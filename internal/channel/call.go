@@ -231,6 +231,9 @@ func (c *call) classOf(a *attempt, err error, ev retry.Evidence) retry.Class {
 // unknown returns the error of a call that may have been executed. A server error that
 // already means this is returned unchanged, because programs compare it.
 func (c *call) unknown(a *attempt, err error) error {
+	if a.executions.Load() <= 1 && isTooLarge(c.req, err) {
+		return &retry.NotSentError{Err: err}
+	}
 	c.caller.observer.OutcomeUnknown(observe.UnknownOutcome{Method: c.method, Endpoint: c.caller.name(a.endpoint()), Err: err})
 	if isFromEtcd(err) && retry.OutcomeOf(err) == retry.OutcomeUnknown {
 		return err

@@ -92,6 +92,8 @@ func TestWriteIsRepeatedOnlyIfNeverSent(t *testing.T) {
 		"a definite failure":          {[]outcome{answered(rpctypes.ErrGRPCLeaseNotFound), success}, 1, is(rpctypes.ErrGRPCLeaseNotFound)},
 		"the server timed out":        {[]outcome{answered(rpctypes.ErrGRPCTimeout), success}, 1, is(rpctypes.ErrGRPCTimeout)},
 		"learner, then voter":         {[]outcome{answered(rpctypes.ErrGRPCNotSupportedForLearner), success}, 2, isNil},
+		"over the server's limit":     {[]outcome{answered(tooLarge(3)), success}, 1, is(&retry.NotSentError{Err: tooLarge(3)})},
+		"over the client's limit":     {[]outcome{answered(tooLarge(4)), success}, 1, isUnknown(codes.ResourceExhausted)},
 		"every endpoint is a learner": {[]outcome{answered(rpctypes.ErrGRPCNotSupportedForLearner)}, 3, is(rpctypes.ErrGRPCNotSupportedForLearner)},
 	} {
 		grpctest.Bubble(t, name, func(t *testing.T) {
@@ -111,6 +113,11 @@ func TestEOFOfACallHasAStatus(t *testing.T) {
 		func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return io.EOF })
 	assert.Equal(t, codes.Unavailable, status.Code(err))
 	assert.ErrorContains(t, err, "m1:2379")
+}
+
+// tooLarge is gRPC's error for a message of a size. That of the put is 3.
+func tooLarge(size int) error {
+	return status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. 2)", size)
 }
 
 func isNil(t *testing.T, err error) { t.Helper(); assert.NoError(t, err) }

@@ -2,12 +2,14 @@ package channel
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/retry"
@@ -40,6 +42,15 @@ func isOfProgram(err error) bool { return hasNoStatus(err) && retry.CodeOf(err) 
 func hasNoStatus(err error) bool {
 	_, hasStatus := status.FromError(err)
 	return !hasStatus && !errors.Is(err, io.EOF)
+}
+
+// isTooLarge reports whether a server refused a request on receipt, because of its size. For a response that is too large for
+// the client, or for etcd's grpc-proxy, gRPC's error has the same text. The size tells them apart: neither sends requests
+// that are larger than the responses that it takes.
+func isTooLarge(req any, err error) bool {
+	m, ok := req.(proto.Message)
+	return ok && status.Code(err) == codes.ResourceExhausted &&
+		strings.HasPrefix(rpctypes.ErrorDesc(err), fmt.Sprintf("grpc: received message larger than max (%d vs. ", proto.Size(m)))
 }
 
 // isFromEtcd reports whether an error is one of etcd's own, and not of a proxy before it.

@@ -65,7 +65,7 @@ var byText = []struct{ text, do string }{
 	{"no such host", "The name does not resolve: correct the endpoint, or DNS."},
 	{noSpaceLeft, "Free space on the disk of the member's data directory (df -h), then start the member again; on a disk of its own it cannot be filled by others."},
 	{"i/o timeout", "The host is down, or a firewall drops what is sent to it. quorate doctor."},
-	{"received message larger than max", "The response is larger than the client takes: ask for less at a time, with a limit, or raise MaxCallRecvMsgSize."},
+	{"received message larger than max", "If the response is larger than the client takes, ask for less at a time, with a limit, or raise MaxCallRecvMsgSize; if the request is larger than the server takes, make it smaller."},
 	{"trying to send message larger than max", "The request is larger than the client sends: make it smaller, or raise MaxCallSendMsgSize."},
 	{"context deadline exceeded", gaveUp},
 	{"context canceled", gaveUp},
