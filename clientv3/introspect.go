@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/clientv3/internal/lease"
 	"github.com/quorate/quorate/clientv3/internal/watch"
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/internal/channel"
@@ -193,10 +194,11 @@ func (c *Client) inspectWatches(o introspect.Options, into *introspect.Watches) 
 }
 
 func (c *Client) inspectLeases(o introspect.Options, into *introspect.Leases) {
-	into.Shortest = []introspect.Lease{}
+	var engines []*lease.Engine
 	for _, l := range c.lessors.all() {
-		l.engine.Inspect(o, into)
+		engines = append(engines, l.engine)
 	}
+	lease.Inspect(engines, o, into)
 }
 
 // shownConfig returns the configuration in force, without secrets.

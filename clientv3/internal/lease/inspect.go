@@ -16,44 +16,50 @@ type standing struct {
 	unanswered bool
 }
 
-// Inspect adds the leases of the engine to a report. It keeps those with the least time left, up to the limit of o.
-func (e *Engine) Inspect(o introspect.Options, into *introspect.Leases) {
+// Inspect adds the leases of engines to a report. It shows those with the least time left, up to the limit of o.
+func Inspect(engines []*Engine, o introspect.Options, into *introspect.Leases) {
 	now := time.Now()
-	e.mu.Lock()
-	all := e.machine.standings(now)
-	e.mu.Unlock()
+	var all []standing
+	for _, e := range engines {
+		e.mu.Lock()
+		all = append(all, e.machine.standings(now)...)
+		e.mu.Unlock()
+	}
+	slices.SortFunc(all, shorter)
+	ratio := 1.
 	for _, s := range all {
-		shown := introspect.Lease{ID: strconv.FormatInt(s.id, 16), TTLSeconds: s.ttl.Seconds(), Unanswered: s.unanswered}
-		into.KeptAlive++
 		if s.unanswered {
 			into.Unanswered++
 		}
 		if s.ttl > 0 {
-			left := s.left.Seconds()
-			shown.LeftSeconds = &left
-			into.LeftSeconds = least(into.LeftSeconds, left)
-			into.LeftRatio = least(into.LeftRatio, left/shown.TTLSeconds)
+			ratio = min(ratio, s.left.Seconds()/s.ttl.Seconds())
 		}
-		into.Shortest = append(into.Shortest, shown)
 	}
-	slices.SortFunc(into.Shortest, shorter)
-	into.Shortest = into.Shortest[:min(len(into.Shortest), o.Limit)]
-}
-
-// least returns the lower of two numbers; nil stands for no number.
-func least(a *float64, b float64) *float64 {
-	if a != nil && *a <= b {
-		return a
+	into.KeptAlive = len(all)
+	into.Shortest = make([]introspect.Lease, 0, min(len(all), o.Limit))
+	for _, s := range all[:cap(into.Shortest)] {
+		into.Shortest = append(into.Shortest, s.shown())
 	}
-	return &b
+	if len(all) > 0 && all[0].ttl > 0 {
+		into.LeftSeconds, into.LeftRatio = into.Shortest[0].LeftSeconds, &ratio
+	}
 }
 
 // shorter sorts the leases with less time left first, and unknown ones last.
-func shorter(a, b introspect.Lease) int {
-	if a.LeftSeconds == nil || b.LeftSeconds == nil {
-		return cmp.Or(cmp.Compare(b.TTLSeconds, a.TTLSeconds), cmp.Compare(a.ID, b.ID))
+func shorter(a, b standing) int {
+	if a.ttl == 0 || b.ttl == 0 {
+		return cmp.Or(cmp.Compare(b.ttl, a.ttl), cmp.Compare(a.id, b.id))
 	}
-	return cmp.Or(cmp.Compare(*a.LeftSeconds, *b.LeftSeconds), cmp.Compare(a.ID, b.ID))
+	return cmp.Or(cmp.Compare(a.left, b.left), cmp.Compare(a.id, b.id))
+}
+
+func (s standing) shown() introspect.Lease {
+	shown := introspect.Lease{ID: strconv.FormatInt(s.id, 16), TTLSeconds: s.ttl.Seconds(), Unanswered: s.unanswered}
+	if s.ttl > 0 {
+		left := s.left.Seconds()
+		shown.LeftSeconds = &left
+	}
+	return shown
 }
 
 // standings returns all leases that have keepers.
