@@ -91,14 +91,14 @@ func (c *call) whenDone() func(balancer.DoneInfo) {
 	return e.end
 }
 
-var errNotSent = status.Error(codes.Unavailable, "the connection was lost before anything was sent")
+var errNotSent = status.Error(codes.Unavailable, "the connection was lost before the request was sent")
 
-// end handles gRPC's Done of the attempt. A zero DoneInfo means that the connection was
-// lost before anything was sent.
+// end handles gRPC's Done of the attempt. It has no error also if the connection was lost before the
+// request was sent: a DoneInfo without one means success only if bytes were received.
 func (c *call) end(info balancer.DoneInfo) {
 	ep, a, isCall := c.conn.ep, c.attempt, c.shard != nil
 	p := ep.policy
-	answered := info.BytesSent && (info.Err == nil || (info.BytesReceived && !endedHere(info.Err)))
+	answered := info.BytesReceived && !endedHere(info.Err)
 	if isCall {
 		ep.running.Add(-1)
 		if overdue := c.shard.delete(c); overdue && !answered {
@@ -118,7 +118,7 @@ func (c *call) end(info balancer.DoneInfo) {
 	}
 	now := momentNow()
 	took, err := time.Duration(now-c.start), info.Err
-	if err == nil && !info.BytesSent {
+	if err == nil && !info.BytesReceived {
 		err = errNotSent
 	}
 	if o := p.options(); o.observesCalls {
@@ -128,7 +128,7 @@ func (c *call) end(info balancer.DoneInfo) {
 		c.stat.ended.note(took, err)
 	}
 	if classified := answered && c.answered(now.Time(), took, info.Err); !classified && isCall && info.BytesSent {
-		c.count(now, answered, info.Err)
+		c.count(now, answered, err)
 	}
 	st := ep.State()
 	if st != health.Serving && (answered || !ep.busy()) {
@@ -139,8 +139,8 @@ func (c *call) end(info balancer.DoneInfo) {
 	}
 	if learner := p.chosen.Load().learner; learner != nil && (info.BytesSent || info.Err != nil) {
 		learner.Done(ep, Result{
-			Call: a.info(c.method), Took: took, Err: info.Err, Answered: answered,
-			Failed: info.Err != nil && p.options().Fault(info.Err),
+			Call: a.info(c.method), Took: took, Err: err, Answered: answered,
+			Failed: err != nil && p.options().Fault(err),
 		})
 	}
 }

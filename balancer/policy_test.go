@@ -31,19 +31,21 @@ func (e *endedEvents) Ended(_ *Endpoint, _ Call, _ time.Duration, err error) {
 	e.errs = append(e.errs, err)
 }
 
-// gRPC ends a pick whose connection is lost before anything was sent with no error.
+// gRPC ends a pick whose connection is lost before the request was sent with no error.
 func TestPickThatWasNotSentIsNoSuccess(t *testing.T) {
 	events := new(endedEvents)
 	p := newPolicy(new(fakeClientConn), Builder{})
 	defer p.Close()
 	p.opts.Store(Options{Events: events}.withDefaults())
 	ep := in("a", health.Served)
-	pick, err := p.withOne(ep).Pick(balancer.PickInfo{FullMethodName: "/s/m", Ctx: t.Context()})
-	require.NoError(t, err)
-	pick.Done(balancer.DoneInfo{})
-	require.Len(t, events.errs, 1)
-	assert.Equal(t, codes.Unavailable, status.Code(events.errs[0]))
-	assert.EqualValues(t, 1, ep.Inspect(1).Work[0].Failed)
+	for i, end := range []balancer.DoneInfo{{}, {BytesSent: true}} {
+		pick, err := p.withOne(ep).Pick(balancer.PickInfo{FullMethodName: "/s/m", Ctx: t.Context()})
+		require.NoError(t, err)
+		pick.Done(end)
+		require.Len(t, events.errs, i+1)
+		assert.Equal(t, codes.Unavailable, status.Code(events.errs[i]))
+		assert.EqualValues(t, i+1, ep.Inspect(1).Work[0].Failed)
+	}
 }
 
 // A policy above this one may pass on the resolver's error before any endpoints. Until there is a
