@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/pool"
 )
 
 // A broken resource is replaced before it is lent, and its caller keeps its turn.
 func TestCheck(t *testing.T) {
-	inBubble(t, "idle", func(t *testing.T) {
+	grpctest.Bubble(t, "idle", func(t *testing.T) {
 		p, f := checkedPool(t, nil)
 		a, b := acquire(t, p), acquire(t, p)
 		a.Value().broken = true
@@ -26,7 +27,7 @@ func TestCheck(t *testing.T) {
 		assert.EqualValues(t, 1, p.Stats().Destroyed.CheckFailed)
 		assert.Equal(t, 1, f.count().alive)
 	})
-	inBubble(t, "all", func(t *testing.T) {
+	grpctest.Bubble(t, "all", func(t *testing.T) {
 		p, f := checkedPool(t, nil)
 		a, b := acquire(t, p), acquire(t, p)
 		a.Value().broken, b.Value().broken = true, true
@@ -35,7 +36,7 @@ func TestCheck(t *testing.T) {
 		assert.Equal(t, 3, f.count().made)
 		assert.Equal(t, 1, f.count().alive)
 	})
-	inBubble(t, "handed over, and its waiter stays first", func(t *testing.T) {
+	grpctest.Bubble(t, "handed over, and its waiter stays first", func(t *testing.T) {
 		p, f := checkedPool(t, func(c *config) { c.MaxSize = 1 })
 		r := acquire(t, p)
 		first, second := acquiring(t.Context(), p), acquiring(t.Context(), p)
@@ -48,7 +49,7 @@ func TestCheck(t *testing.T) {
 		(<-second).r.Release()
 		assert.Equal(t, 1, f.count().most)
 	})
-	inBubble(t, "created for MinSize", func(t *testing.T) {
+	grpctest.Bubble(t, "created for MinSize", func(t *testing.T) {
 		var made []*thing
 		p, _ := checkedPool(t, func(c *config) {
 			c.MinSize = 1
@@ -65,7 +66,7 @@ func TestCheck(t *testing.T) {
 		assert.NotSame(t, made[0], r.Value())
 		r.Release()
 	})
-	inBubble(t, "only resources that were idle for CheckAfter", func(t *testing.T) {
+	grpctest.Bubble(t, "only resources that were idle for CheckAfter", func(t *testing.T) {
 		p, _ := checkedPool(t, func(c *config) { c.CheckAfter = time.Minute })
 		r := acquire(t, p)
 		r.Value().broken = true
@@ -79,7 +80,7 @@ func TestCheck(t *testing.T) {
 		assert.NotSame(t, r.Value(), other.Value())
 		other.Release()
 	})
-	inBubble(t, "panic", func(t *testing.T) {
+	grpctest.Bubble(t, "panic", func(t *testing.T) {
 		p, _ := newPool(t, func(c *config) {
 			c.MaxSize = 1
 			c.Check = func(context.Context, *thing) error { panic(errBroken) }
@@ -116,7 +117,7 @@ func TestCheckOutlivesItsCaller(t *testing.T) {
 		t.Cleanup(cancel)
 		return ctx
 	}
-	inBubble(t, "no resource is destroyed", func(t *testing.T) {
+	grpctest.Bubble(t, "no resource is destroyed", func(t *testing.T) {
 		p, f := pinged(t, func(*config) {})
 		acquire(t, p).Release()
 		for range 100 {
@@ -134,7 +135,7 @@ func TestCheckOutlivesItsCaller(t *testing.T) {
 		assert.Zero(t, stats.Borrowed)
 		assert.Positive(t, stats.Canceled)
 	})
-	inBubble(t, "the waiter gets it without another check", func(t *testing.T) {
+	grpctest.Bubble(t, "the waiter gets it without another check", func(t *testing.T) {
 		p, _ := pinged(t, func(c *config) { c.MaxSize = 1 })
 		r := acquire(t, p)
 		r.Release()
@@ -150,7 +151,7 @@ func TestCheckOutlivesItsCaller(t *testing.T) {
 		assert.Equal(t, r.Value(), got.r.Value())
 		got.r.Release()
 	})
-	inBubble(t, "it is broken", func(t *testing.T) {
+	grpctest.Bubble(t, "it is broken", func(t *testing.T) {
 		p, f := pinged(t, func(c *config) { c.MaxSize = 1 })
 		r := acquire(t, p)
 		r.Value().broken = true
@@ -162,7 +163,7 @@ func TestCheckOutlivesItsCaller(t *testing.T) {
 		assert.Equal(t, []int{r.Value().id}, f.gone())
 		assert.EqualValues(t, 1, p.Stats().Destroyed.CheckFailed)
 	})
-	inBubble(t, "it takes too long", func(t *testing.T) {
+	grpctest.Bubble(t, "it takes too long", func(t *testing.T) {
 		p, _ := pinged(t, func(c *config) { c.CheckTimeout = takes - 1 })
 		r := acquire(t, p)
 		r.Release()
@@ -171,7 +172,7 @@ func TestCheckOutlivesItsCaller(t *testing.T) {
 		assert.NotSame(t, r.Value(), got.Value())
 		got.Release()
 	})
-	inBubble(t, "it counts for CheckAfter", func(t *testing.T) {
+	grpctest.Bubble(t, "it counts for CheckAfter", func(t *testing.T) {
 		p, _ := pinged(t, func(c *config) { c.CheckAfter = time.Minute })
 		acquire(t, p).Release()
 		time.Sleep(time.Minute)
@@ -182,7 +183,7 @@ func TestCheckOutlivesItsCaller(t *testing.T) {
 		require.NoError(t, err)
 		r.Release()
 	})
-	inBubble(t, "the pool is closed", func(t *testing.T) {
+	grpctest.Bubble(t, "the pool is closed", func(t *testing.T) {
 		p, f := pinged(t, func(*config) {})
 		acquire(t, p).Release()
 		got := acquiring(traced(t), p)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/pool"
 )
 
@@ -23,7 +24,7 @@ func TestDo(t *testing.T) {
 			return errs[len(*ids)-1]
 		}
 	}
-	inBubble(t, "released", func(t *testing.T) {
+	grpctest.Bubble(t, "released", func(t *testing.T) {
 		p, _ := newPool(t, nil)
 		var ids []int
 		require.NoError(t, p.Do(t.Context(), calls(&ids, nil)))
@@ -31,7 +32,7 @@ func TestDo(t *testing.T) {
 		assert.Equal(t, []int{1, 1}, ids, "an error does not end the resource")
 		assert.Equal(t, 1, p.Stats().Idle)
 	})
-	inBubble(t, "repeated with a new resource", func(t *testing.T) {
+	grpctest.Bubble(t, "repeated with a new resource", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MaxSize = 2 })
 		stale, other := acquire(t, p), acquire(t, p)
 		release(other, stale)
@@ -41,7 +42,7 @@ func TestDo(t *testing.T) {
 		assert.Equal(t, []int{1}, f.gone())
 		assert.Equal(t, 2, f.count().most)
 	})
-	inBubble(t, "repeated with a new resource, though another is released meanwhile", func(t *testing.T) {
+	grpctest.Bubble(t, "repeated with a new resource, though another is released meanwhile", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MaxSize = 2 })
 		stale, other := acquire(t, p), acquire(t, p)
 		stale.Release()
@@ -56,7 +57,7 @@ func TestDo(t *testing.T) {
 		require.NoError(t, <-done)
 		assert.Equal(t, []int{1, 3}, ids)
 	})
-	inBubble(t, "repeated only once", func(t *testing.T) {
+	grpctest.Bubble(t, "repeated only once", func(t *testing.T) {
 		p, f := newPool(t, nil)
 		var ids []int
 		assert.ErrorIs(t, p.Do(t.Context(), calls(&ids, errNotSent, errNotSent)), pool.ErrNotSent)
@@ -65,7 +66,7 @@ func TestDo(t *testing.T) {
 		assert.EqualValues(t, 2, p.Stats().Destroyed.Discarded)
 		assert.Zero(t, p.Stats().StaleReleases)
 	})
-	inBubble(t, "its capacity is kept", func(t *testing.T) {
+	grpctest.Bubble(t, "its capacity is kept", func(t *testing.T) {
 		p, _ := newPool(t, func(c *config) { c.MaxSize = 1 })
 		var waiting <-chan outcome
 		var ids []int
@@ -81,7 +82,7 @@ func TestDo(t *testing.T) {
 		assert.Equal(t, 2, got.Value().id)
 		got.Release()
 	})
-	inBubble(t, "f ends the loan", func(t *testing.T) {
+	grpctest.Bubble(t, "f ends the loan", func(t *testing.T) {
 		p, _ := newPool(t, nil)
 		var n int
 		require.NoError(t, p.Do(t.Context(), func(r pool.Resource[*thing]) error { r.Discard(); return nil }))
@@ -92,7 +93,7 @@ func TestDo(t *testing.T) {
 		assert.Zero(t, p.Stats().Size)
 		assert.Zero(t, p.Stats().StaleReleases)
 	})
-	inBubble(t, "f panics", func(t *testing.T) {
+	grpctest.Bubble(t, "f panics", func(t *testing.T) {
 		p, f := newPool(t, nil)
 		assert.PanicsWithValue(t, errBroken, func() {
 			_ = p.Do(t.Context(), func(pool.Resource[*thing]) error { panic(errBroken) })
@@ -117,7 +118,7 @@ func TestDoWithoutASecondResource(t *testing.T) {
 		f.set(func(f *things) { f.gate = make(chan struct{}) })
 		return p, f
 	}
-	inBubble(t, "Create fails", func(t *testing.T) {
+	grpctest.Bubble(t, "Create fails", func(t *testing.T) {
 		p, f := gated(t)
 		f.set(func(f *things) { f.err = errBroken })
 		done := do(t.Context(), p)
@@ -130,7 +131,7 @@ func TestDoWithoutASecondResource(t *testing.T) {
 		assert.Equal(t, errBroken, (<-waiting).err, "a waiter uses the capacity")
 		assert.Zero(t, p.Stats().Size)
 	})
-	inBubble(t, "the context ends", func(t *testing.T) {
+	grpctest.Bubble(t, "the context ends", func(t *testing.T) {
 		p, f := gated(t)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -142,7 +143,7 @@ func TestDoWithoutASecondResource(t *testing.T) {
 		got.Release()
 		assert.Equal(t, 1, p.Stats().Idle)
 	})
-	inBubble(t, "the context has ended", func(t *testing.T) {
+	grpctest.Bubble(t, "the context has ended", func(t *testing.T) {
 		p, _ := newPool(t, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		err := p.Do(ctx, func(pool.Resource[*thing]) error { cancel(); return errNotSent })
@@ -150,7 +151,7 @@ func TestDoWithoutASecondResource(t *testing.T) {
 		assert.Zero(t, p.Stats().Size)
 		assert.ErrorIs(t, p.Do(ctx, nil), context.Canceled)
 	})
-	inBubble(t, "the pool is closed", func(t *testing.T) {
+	grpctest.Bubble(t, "the pool is closed", func(t *testing.T) {
 		p, f := gated(t)
 		done := do(t.Context(), p)
 		p.Close()

@@ -14,7 +14,7 @@ import (
 )
 
 func TestTryAcquire(t *testing.T) {
-	inBubble(t, "it does not wait, and starts to create one", func(t *testing.T) {
+	grpctest.Bubble(t, "it does not wait, and starts to create one", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MaxSize = 2 })
 		f.set(func(f *things) { f.gate = make(chan struct{}) })
 		for range 10 {
@@ -34,7 +34,7 @@ func TestTryAcquire(t *testing.T) {
 		assert.Equal(t, 2, p.Stats().Size, "at the maximum size")
 		release(r, other)
 	})
-	inBubble(t, "no attempts during the pause after a failure", func(t *testing.T) {
+	grpctest.Bubble(t, "no attempts during the pause after a failure", func(t *testing.T) {
 		p, f := newPool(t, nil)
 		f.set(func(f *things) { f.err = errBroken })
 		for range 1000 {
@@ -44,7 +44,7 @@ func TestTryAcquire(t *testing.T) {
 		}
 		assert.LessOrEqual(t, p.Stats().CreateErrors, uint64(3))
 	})
-	inBubble(t, "it checks, and takes the next", func(t *testing.T) {
+	grpctest.Bubble(t, "it checks, and takes the next", func(t *testing.T) {
 		p, f := checkedPool(t, nil)
 		a, b := acquire(t, p), acquire(t, p)
 		a.Release()
@@ -56,7 +56,7 @@ func TestTryAcquire(t *testing.T) {
 		assert.Equal(t, []int{b.Value().id}, f.gone())
 		r.Release()
 	})
-	inBubble(t, "the context ends during Check", func(t *testing.T) {
+	grpctest.Bubble(t, "the context ends during Check", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) {
 			c.Check = func(context.Context, *thing) error { time.Sleep(time.Second); return nil }
 		})
@@ -71,7 +71,7 @@ func TestTryAcquire(t *testing.T) {
 		assert.Empty(t, f.gone())
 		assert.Equal(t, 1, p.Stats().Idle)
 	})
-	inBubble(t, "closed", func(t *testing.T) {
+	grpctest.Bubble(t, "closed", func(t *testing.T) {
 		p, _ := newPool(t, nil)
 		p.Close()
 		_, err := p.TryAcquire(t.Context())
@@ -80,19 +80,19 @@ func TestTryAcquire(t *testing.T) {
 }
 
 func TestCreateResource(t *testing.T) {
-	inBubble(t, "up to MaxSize", func(t *testing.T) {
+	grpctest.Bubble(t, "up to MaxSize", func(t *testing.T) {
 		p, _ := newPool(t, func(c *config) { c.MaxSize = 2 })
 		require.NoError(t, p.CreateResource(t.Context()))
 		require.NoError(t, p.CreateResource(t.Context()))
 		assert.Equal(t, 2, p.Stats().Idle)
 		assert.Equal(t, pool.ErrNotAvailable, p.CreateResource(t.Context()))
 	})
-	inBubble(t, "up to MaxIdle", func(t *testing.T) {
+	grpctest.Bubble(t, "up to MaxIdle", func(t *testing.T) {
 		p, _ := newPool(t, func(c *config) { c.MaxIdle = 1 })
 		require.NoError(t, p.CreateResource(t.Context()))
 		assert.Equal(t, pool.ErrNotAvailable, p.CreateResource(t.Context()))
 	})
-	inBubble(t, "errors", func(t *testing.T) {
+	grpctest.Bubble(t, "errors", func(t *testing.T) {
 		p, f := newPool(t, nil)
 		f.set(func(f *things) { f.err = errBroken })
 		assert.Equal(t, errBroken, p.CreateResource(t.Context()))
@@ -206,7 +206,7 @@ func TestZeroResource(t *testing.T) {
 
 // Up to MaxOverflow further resources are created instead of waiting, for one loan each.
 func TestOverflow(t *testing.T) {
-	inBubble(t, "then it waits", func(t *testing.T) {
+	grpctest.Bubble(t, "then it waits", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MaxSize, c.MaxOverflow = 2, 2 })
 		all := []pool.Resource[*thing]{acquire(t, p), acquire(t, p), acquire(t, p), acquire(t, p)}
 		waiting := acquiring(t.Context(), p)
@@ -221,7 +221,7 @@ func TestOverflow(t *testing.T) {
 		assert.Equal(t, 2, stats.Idle)
 		assert.EqualValues(t, 2, stats.Destroyed.Overflowed)
 	})
-	inBubble(t, "then it fails", func(t *testing.T) {
+	grpctest.Bubble(t, "then it fails", func(t *testing.T) {
 		p, _ := newPool(t, func(c *config) { c.MaxSize, c.MaxOverflow, c.WhenFull = 1, 1, pool.Fail })
 		a, b := acquire(t, p), acquire(t, p)
 		_, err := p.Acquire(t.Context())
@@ -230,7 +230,7 @@ func TestOverflow(t *testing.T) {
 		release(a, b)
 		assert.Equal(t, 1, p.Stats().Idle)
 	})
-	inBubble(t, "only if none is being created", func(t *testing.T) {
+	grpctest.Bubble(t, "only if none is being created", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) {
 			c.MinSize, c.MaxSize, c.MaxOverflow = 1, 1, 10
 			creating(c, forASecond)
@@ -244,7 +244,7 @@ func TestOverflow(t *testing.T) {
 // Idle resources are checked in the background, one at a time.
 func TestCheckInterval(t *testing.T) {
 	const interval, takes = time.Minute, 100 * time.Millisecond
-	inBubble(t, "a broken resource is replaced", func(t *testing.T) {
+	grpctest.Bubble(t, "a broken resource is replaced", func(t *testing.T) {
 		p, f := checkedPool(t, func(c *config) { c.MinSize, c.MaxIdleTime, c.CheckInterval = 2, 2*interval, interval })
 		synctest.Wait()
 		a, b := acquire(t, p), acquire(t, p)
@@ -259,7 +259,7 @@ func TestCheckInterval(t *testing.T) {
 		assert.Equal(t, []int{r.Value().id}, f.gone())
 		assert.Equal(t, 2, p.Stats().Idle)
 	})
-	inBubble(t, "resources beyond MinSize expire nevertheless", func(t *testing.T) {
+	grpctest.Bubble(t, "resources beyond MinSize expire nevertheless", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) {
 			c.MaxIdleTime, c.CheckInterval = 3*interval, interval
 			c.Check = func(context.Context, *thing) error { return nil }
@@ -276,7 +276,7 @@ func TestCheckInterval(t *testing.T) {
 		b.Release()
 		assert.Equal(t, []int{a.Value().id}, f.gone())
 	})
-	inBubble(t, "one at a time, spread", func(t *testing.T) {
+	grpctest.Bubble(t, "one at a time, spread", func(t *testing.T) {
 		var checks []time.Time
 		checking := 0
 		p, _ := newPool(t, func(c *config) {
@@ -299,7 +299,7 @@ func TestCheckInterval(t *testing.T) {
 		assert.LessOrEqual(t, len(checks), 150)
 		assert.GreaterOrEqual(t, checks[0].Sub(began), interval/2)
 	})
-	inBubble(t, "a resource that is being checked counts", func(t *testing.T) {
+	grpctest.Bubble(t, "a resource that is being checked counts", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) {
 			c.MinSize, c.MaxSize, c.WhenFull, c.MaxOverflow, c.CheckInterval = 1, 1, pool.Fail, 1, interval
 			c.Check = func(context.Context, *thing) error { time.Sleep(takes); return nil }
@@ -310,7 +310,7 @@ func TestCheckInterval(t *testing.T) {
 		(<-acquiring(t.Context(), p)).ok(t).Release()
 		assert.Equal(t, 1, f.count().made)
 	})
-	inBubble(t, "a check that hangs blocks nobody", func(t *testing.T) {
+	grpctest.Bubble(t, "a check that hangs blocks nobody", func(t *testing.T) {
 		p, _ := newPool(t, func(c *config) {
 			c.MaxSize, c.CheckInterval, c.MaxIdleTime = 2, interval, 2*interval
 			c.Check = func(ctx context.Context, _ *thing) error { <-ctx.Done(); return ctx.Err() }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/pool"
 )
 
@@ -52,7 +53,7 @@ func TestIdleResourcesExpireWithoutTraffic(t *testing.T) {
 // A resource beyond its MaxIdleTime is not lent even if MinSize keeps it: it is replaced earlier.
 func TestIdleTooLongIsNeverLent(t *testing.T) {
 	const limit = 15 * time.Second
-	inBubble(t, "after hours", func(t *testing.T) {
+	grpctest.Bubble(t, "after hours", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MinSize, c.MaxIdleTime = 5, limit })
 		synctest.Wait()
 		time.Sleep(8 * time.Hour)
@@ -63,7 +64,7 @@ func TestIdleTooLongIsNeverLent(t *testing.T) {
 		assert.Greater(t, r.Value().id, f.count().made-20, "it is one of the last")
 		r.Release()
 	})
-	inBubble(t, "the timer is late", func(t *testing.T) {
+	grpctest.Bubble(t, "the timer is late", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MaxIdleTime = limit })
 		r := acquire(t, p)
 		r.Release()
@@ -74,7 +75,7 @@ func TestIdleTooLongIsNeverLent(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, []int{r.Value().id}, f.gone())
 	})
-	inBubble(t, "those beyond MinSize expire, the others are replaced", func(t *testing.T) {
+	grpctest.Bubble(t, "those beyond MinSize expire, the others are replaced", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MinSize, c.MaxIdleTime = 2, limit })
 		synctest.Wait()
 		all := []pool.Resource[*thing]{acquire(t, p), acquire(t, p), acquire(t, p)}
@@ -101,7 +102,7 @@ func TestPoolsAreSpread(t *testing.T) {
 			c.Check = func(context.Context, *thing) error { n.Add(1); return nil }
 		},
 	} {
-		inBubble(t, name, func(t *testing.T) {
+		grpctest.Bubble(t, name, func(t *testing.T) {
 			var acts atomic.Int64
 			for range pools {
 				newPool(t, func(c *config) { c.MinSize = 1; change(c, &acts) })
@@ -121,7 +122,7 @@ func TestPoolsAreSpread(t *testing.T) {
 }
 
 func TestLifetime(t *testing.T) {
-	inBubble(t, "idle", func(t *testing.T) {
+	grpctest.Bubble(t, "idle", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MinSize, c.MaxLifetime, c.LifetimeJitter = 2, time.Hour, -1 })
 		synctest.Wait()
 		time.Sleep(time.Hour)
@@ -130,7 +131,7 @@ func TestLifetime(t *testing.T) {
 		assert.Equal(t, 2, f.count().alive)
 		assert.EqualValues(t, 2, p.Stats().Destroyed.TooOld)
 	})
-	inBubble(t, "borrowed", func(t *testing.T) {
+	grpctest.Bubble(t, "borrowed", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MaxLifetime, c.LifetimeJitter = time.Hour, -1 })
 		r := acquire(t, p)
 		time.Sleep(2 * time.Hour)
@@ -138,7 +139,7 @@ func TestLifetime(t *testing.T) {
 		r.Release()
 		assert.Zero(t, p.Stats().Size)
 	})
-	inBubble(t, "jitter", func(t *testing.T) {
+	grpctest.Bubble(t, "jitter", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) { c.MaxSize, c.MaxLifetime = 50, time.Hour })
 		for range 50 {
 			require.NoError(t, p.CreateResource(t.Context()))
@@ -153,7 +154,7 @@ func TestLifetime(t *testing.T) {
 		synctest.Wait()
 		assert.Zero(t, f.count().alive, "nor longer by more than a tenth")
 	})
-	inBubble(t, "a millisecond", func(t *testing.T) {
+	grpctest.Bubble(t, "a millisecond", func(t *testing.T) {
 		_, f := newPool(t, func(c *config) { c.MinSize, c.MaxLifetime = 2, time.Millisecond })
 		time.Sleep(time.Minute)
 		assert.LessOrEqual(t, f.count().made, 2*121, "half a second is the shortest pause")

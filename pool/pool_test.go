@@ -44,11 +44,6 @@ func acquiring(ctx context.Context, p *pool.Pool[*thing]) <-chan outcome {
 	return done
 }
 
-// inBubble runs a test in virtual time.
-func inBubble(t *testing.T, name string, test func(*testing.T)) {
-	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
-}
-
 func TestLastUsedFirst(t *testing.T) {
 	p, f := newPool(t, nil)
 	a, b, c := acquire(t, p), acquire(t, p), acquire(t, p)
@@ -311,7 +306,7 @@ func TestConfigErrors(t *testing.T) {
 
 // A Create that ends its goroutine, as a test's FailNow does, has failed.
 func TestCreateDoesNotReturn(t *testing.T) {
-	inBubble(t, "for a caller", func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p, _ := newPool(t, func(c *config) {
 			c.Create = func(context.Context) (*thing, error) { runtime.Goexit(); return nil, nil }
 		})
@@ -345,7 +340,7 @@ func TestDestroyAtTheSameTime(t *testing.T) {
 	for how, end := range map[string]func(*pool.Pool[*thing]){
 		"expiry": func(*pool.Pool[*thing]) {}, "Reset": (*pool.Pool[*thing]).Reset, "Close": (*pool.Pool[*thing]).Close,
 	} {
-		inBubble(t, how, func(t *testing.T) {
+		grpctest.Bubble(t, how, func(t *testing.T) {
 			var dying atomic.Int32
 			gate := make(chan struct{})
 			p, _ := newPool(t, func(c *config) {
