@@ -21,7 +21,7 @@ func TestBalancing(t *testing.T) {
 		"by its name in gRPC":  {Balancing{Strategy: "quorate_round_robin"}, "", roundRobin},
 		"with a field":         {Balancing{Strategy: "round_robin", Config: json.RawMessage(`{"drainTimeout":"5s"}`)}, "", `{"loadBalancingConfig":[{"quorate_round_robin":{"drainTimeout":"5s"}}]}`},
 		"gRPC's name for it":   {Balancing{}, `{"loadBalancingConfig": [{"round_robin": {}}]}`, roundRobin},
-		"the first that is":    {Balancing{}, `{"loadBalancingConfig": [{"grpclb": {}}, {"quorate_round_robin": {"drainTimeout":"5s"}}]}`, `{"loadBalancingConfig":[{"quorate_round_robin":{"drainTimeout":"5s"}}]}`},
+		"the first we know":    {Balancing{}, `{"loadBalancingConfig": [{"grpclb": {}}, {"quorate_round_robin": {"drainTimeout":"5s"}}]}`, `{"loadBalancingConfig":[{"quorate_round_robin":{"drainTimeout":"5s"}}]}`},
 		"the name comes first": {Balancing{Strategy: "round_robin"}, `{"loadBalancingConfig": [{"grpclb": {}}]}`, roundRobin},
 	} {
 		got, _, err := tt.b.serviceConfig(tt.service)

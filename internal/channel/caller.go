@@ -45,8 +45,8 @@ func newClient(cfg Config) *client {
 		config = retry.DefaultConfig()
 	}
 	execute := (*call).run
-	if f := newFollower(cfg.Observer); f != nil {
-		execute = f.run
+	if r := newReporter(cfg.Observer); r != nil {
+		execute = r.run
 	}
 	closed := make(chan struct{})
 	return &client{

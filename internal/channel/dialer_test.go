@@ -149,7 +149,6 @@ func TestDialErrors(t *testing.T) {
 	})
 }
 
-// Only names are looked up.
 func TestOnlyNamesAreLookedUp(t *testing.T) {
 	n := new(fakeNet)
 	for _, address := range []string{"10.0.0.1:2379", "[fd00::1%eth0]:2379", ":2379", "unix:a.sock", "etcd.example"} {

@@ -6,37 +6,37 @@ import (
 	"github.com/quorate/quorate/observe"
 )
 
-// follower reports calls to the CallObserver and the Tracer. It is nil if there is
+// reporter reports calls to the CallObserver and the Tracer. It is nil if there is
 // neither.
-type follower struct {
+type reporter struct {
 	calls observe.CallObserver // nil if there is none
 	trace observe.Tracer       // nil if there is none
 }
 
-func newFollower(o observe.Observer) *follower {
-	f := &follower{calls: observe.Calls(o), trace: observe.Trace(o)}
-	if f.calls == nil && f.trace == nil {
+func newReporter(o observe.Observer) *reporter {
+	r := &reporter{calls: observe.Calls(o), trace: observe.Trace(o)}
+	if r.calls == nil && r.trace == nil {
 		return nil
 	}
-	return f
+	return r
 }
 
 // run executes a call and reports its end.
-func (f *follower) run(c *call) error {
+func (r *reporter) run(c *call) error {
 	var trace observe.CallTrace
-	if f.trace != nil {
-		trace = c.startTrace(f.trace)
+	if r.trace != nil {
+		trace = c.startTrace(r.trace)
 	}
 	begun := time.Now()
 	err := c.run()
 	end := observe.Call{
 		Method: c.method, Err: err, Took: time.Since(begun), Hedged: c.hedging.Sent(),
 	}
-	if r := c.failures; r != nil {
-		end.Retries, end.Paused = r.retries, r.paused
+	if f := c.failures; f != nil {
+		end.Retries, end.Paused = f.retries, f.paused
 	}
-	if f.calls != nil {
-		f.calls.Called(end)
+	if r.calls != nil {
+		r.calls.Called(end)
 	}
 	if trace != nil {
 		trace.End(end)

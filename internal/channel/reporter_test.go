@@ -79,8 +79,8 @@ func (s *recordedAttempt) End(endpoint string, err error) {
 	(*callRecorder)(s).locked(func() { s.open-- })
 }
 
-// followed runs a test with a channel that has an observer of calls.
-func followed(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, s *callRecorder)) {
+// reported runs a test with a channel that has an observer of calls.
+func reported(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, s *callRecorder)) {
 	t.Helper()
 	s := new(callRecorder)
 	inBubble(t, func(cfg *Config) { cfg.Observer = observe.Multi(cfg.Observer, s) },
@@ -90,8 +90,8 @@ func followed(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, c
 		})
 }
 
-func TestFollowedRetry(t *testing.T) {
-	followed(t, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, s *callRecorder) {
+func TestFailedCallIsReported(t *testing.T) {
+	reported(t, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, s *callRecorder) {
 		var failed string
 		cluster.Once("Put", func(call *fakeetcd.Call) {
 			failed = call.Member.Endpoint()
@@ -114,8 +114,8 @@ func TestFollowedRetry(t *testing.T) {
 	})
 }
 
-func TestFollowedPause(t *testing.T) {
-	followed(t, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, s *callRecorder) {
+func TestRetryAndItsPauseAreReported(t *testing.T) {
+	reported(t, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, s *callRecorder) {
 		cluster.Once("Range", func(call *fakeetcd.Call) {
 			call.Answer(nil, status.Error(codes.Unavailable, "etcdserver: request timed out"))
 		})
@@ -132,8 +132,8 @@ func TestFollowedPause(t *testing.T) {
 	})
 }
 
-func TestFollowedHedge(t *testing.T) {
-	followed(t, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, s *callRecorder) {
+func TestHedgeIsReported(t *testing.T) {
+	reported(t, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, s *callRecorder) {
 		holdOn(cluster, cluster.Member(0), "Range")
 		for n := 0; s.hedges() == 0; n++ { // until a hedge goes to the silent member
 			require.Less(t, n, 100)
@@ -159,9 +159,9 @@ func countOf(lines []string, line string) int {
 }
 
 // Without an observer of calls there is no report and no cost.
-func TestNoFollower(t *testing.T) {
-	require.Nil(t, newFollower(nil))
-	require.Nil(t, newFollower(observe.None{}))
-	require.Nil(t, newFollower(observe.Multi(new(recorder), new(recorder))))
-	require.NotNil(t, newFollower(observe.Multi(new(recorder), new(callRecorder))))
+func TestOnlyObserversOfCallsGetReports(t *testing.T) {
+	require.Nil(t, newReporter(nil))
+	require.Nil(t, newReporter(observe.None{}))
+	require.Nil(t, newReporter(observe.Multi(new(recorder), new(recorder))))
+	require.NotNil(t, newReporter(observe.Multi(new(recorder), new(callRecorder))))
 }

@@ -118,7 +118,7 @@ func (e *events) Changed(ep *balancer.Endpoint, change health.Change) {
 	if isDoubted(change.To) {
 		e.updateLater(ep, change.Evidence.At)
 	}
-	e.updateAll(ep)
+	e.updateAllLocked(ep)
 }
 
 // updateLater updates whether the endpoint is used when it may have been doubted for long, as long as
@@ -128,7 +128,7 @@ func (e *events) updateLater(ep *balancer.Endpoint, since time.Time) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if st := ep.Health(); isDoubted(st.State) && st.Since.Equal(since) {
-			e.updateAll(ep)
+			e.updateAllLocked(ep)
 			e.updateLater(ep, since)
 		}
 	})
@@ -138,21 +138,21 @@ func (e *events) updateLater(ep *balancer.Endpoint, since time.Time) {
 // costs grows with their number, and so do the events that call for one.
 const updatePause = time.Millisecond
 
-// updateAll updates whether the endpoints of a client are used: at once, or at the end of a pause for all changes within it.
-func (e *events) updateAll(ep *balancer.Endpoint) {
+// updateAllLocked updates whether the endpoints of a client are used: at once, or at the end of a pause for all changes within it.
+func (e *events) updateAllLocked(ep *balancer.Endpoint) {
 	siblings := e.siblings(ep)
 	e.limit = max(e.limit, 2*len(siblings))
 	pause := time.Duration(len(siblings)/100) * updatePause
 	switch {
 	case pause == 0:
-		e.compare(siblings)
+		e.compareLocked(siblings)
 	case !e.stale[siblings[0]]:
 		e.stale[siblings[0]] = true
 		time.AfterFunc(pause, func() {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			delete(e.stale, siblings[0])
-			e.compare(e.siblings(siblings[0]))
+			e.compareLocked(e.siblings(siblings[0]))
 		})
 	}
 	if ep.State() == health.Draining {
@@ -160,8 +160,8 @@ func (e *events) updateAll(ep *balancer.Endpoint) {
 	}
 }
 
-// compare updates whether endpoints are used.
-func (e *events) compare(siblings []*balancer.Endpoint) {
+// compareLocked updates whether endpoints are used.
+func (e *events) compareLocked(siblings []*balancer.Endpoint) {
 	var others fitness
 	for _, s := range siblings {
 		st := s.Health()
@@ -171,7 +171,7 @@ func (e *events) compare(siblings []*balancer.Endpoint) {
 		others.steady = others.steady || good && time.Since(st.Since) >= longDoubt
 	}
 	for _, s := range siblings {
-		e.update(s, others)
+		e.updateLocked(s, others)
 	}
 }
 
@@ -185,9 +185,9 @@ func isDoubted(s health.State) bool { return s == health.Suspected || s == healt
 // they are doubted in turn.
 type fitness struct{ fit, good, steady bool }
 
-// update updates whether an endpoint is used: an unfit one is not while another one is fit, and one
+// updateLocked updates whether an endpoint is used: an unfit one is not while another one is fit, and one
 // that has been doubted for long, or by many calls, is not while another one is not doubted.
-func (e *events) update(ep *balancer.Endpoint, others fitness) {
+func (e *events) updateLocked(ep *balancer.Endpoint, others fitness) {
 	now := time.Now()
 	status := ep.Health()
 	since, was := e.ejected[ep]
