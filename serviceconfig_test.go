@@ -23,8 +23,8 @@ import (
 	"github.com/quorate/quorate/keepalive"
 )
 
-// emptyConfig is a method config of EmptyCall with the fields, and those of the service config.
-func emptyConfig(method, fields string) string {
+// emptyCallConfig is a service config with fields, and a method config of EmptyCall with fields of its own.
+func emptyCallConfig(method, fields string) string {
 	return `{"methodConfig": [{"name": [{"service": "grpc.testing.TestService", "method": "EmptyCall"}], ` + method + `}]` + fields + `}`
 }
 
@@ -43,10 +43,10 @@ func TestServiceConfigsOfGRPC(t *testing.T) {
 		took  time.Duration // at least
 	}{
 		"nothing":                 {base: `{}`, fault: fails, call: reads, want: codes.Aborted, calls: 1},
-		"retryPolicy":             {base: emptyConfig(retries, ""), fault: fails, call: reads, want: codes.Aborted, calls: 4},
-		"retryThrottling":         {base: emptyConfig(retries, `, "retryThrottling": {"maxTokens": 4, "tokenRatio": 0.1}`), fault: fails, call: reads, times: 20, want: codes.Aborted, calls: 21},
-		"timeout":                 {base: emptyConfig(`"timeout": "0.5s"`, ""), fault: pauses, call: reads, want: codes.DeadlineExceeded, calls: 1, took: 500 * time.Millisecond},
-		"waitForReady":            {base: emptyConfig(`"waitForReady": true`, ""), fault: unreachable, call: reads, want: codes.OK, calls: 1, took: 3 * time.Second},
+		"retryPolicy":             {base: emptyCallConfig(retries, ""), fault: fails, call: reads, want: codes.Aborted, calls: 4},
+		"retryThrottling":         {base: emptyCallConfig(retries, `, "retryThrottling": {"maxTokens": 4, "tokenRatio": 0.1}`), fault: fails, call: reads, times: 20, want: codes.Aborted, calls: 21},
+		"timeout":                 {base: emptyCallConfig(`"timeout": "0.5s"`, ""), fault: pauses, call: reads, want: codes.DeadlineExceeded, calls: 1, took: 500 * time.Millisecond},
+		"waitForReady":            {base: emptyCallConfig(`"waitForReady": true`, ""), fault: unreachable, call: reads, want: codes.OK, calls: 1, took: 3 * time.Second},
 		"not waitForReady":        {base: `{}`, fault: unreachable, call: reads, want: codes.Unavailable},
 		"maxRequestMessageBytes":  {base: `{"methodConfig": [{"name": [{}], "maxRequestMessageBytes": 50}]}`, call: writes, want: codes.ResourceExhausted},
 		"maxResponseMessageBytes": {base: `{"methodConfig": [{"name": [{}], "maxResponseMessageBytes": 50}]}`, call: writes, want: codes.ResourceExhausted, calls: 1},
@@ -94,8 +94,8 @@ func pauses(b *backend)      { b.pause.Store(int64(time.Minute)) }
 func leaves(b *backend)      { b.health.SetServingStatus("shop", healthpb.HealthCheckResponse_NOT_SERVING) }
 func unreachable(b *backend) { b.unreachableUntil.Store(new(time.Now().Add(3 * time.Second))) }
 
-// A call of a long stream goes on while the list flaps, for as long as DrainTimeout says without a return.
-func TestLongStreamsOfAListThatFlaps(t *testing.T) {
+// A stream goes on if its endpoint returns to the list within DrainTimeout, and ends then if it does not.
+func TestStreamsOutlastAListThatFlaps(t *testing.T) {
 	for name, tc := range map[string]struct {
 		timeout, absent, ends time.Duration
 	}{
