@@ -20,7 +20,7 @@ func TestBudget(t *testing.T) {
 	var b budget
 	assert.Equal(t, probeBurst, b.spend(now, 0), "the burst")
 	assert.Zero(t, b.spend(now.Add(3999*time.Millisecond), 0))
-	assert.Equal(t, 1, b.spend(now.Add(4*time.Second), 0), "a quarter of a second's")
+	assert.Equal(t, 1, b.spend(now.Add(4*time.Second), 0), "a quarter a second")
 	now = now.Add(4 * time.Second)
 	assert.Equal(t, 5, b.spend(now.Add(20*time.Second), 0))
 	now = now.Add(20 * time.Second)

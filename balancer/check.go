@@ -3,8 +3,6 @@ package balancer
 import (
 	"slices"
 	"time"
-
-	"github.com/quorate/quorate/health"
 )
 
 // checker ends connections that are silent, and work that cannot complete where it is.
@@ -176,9 +174,3 @@ func (ck *checker) closeUnheard(due time.Time, conns []*subConn) {
 		}
 	})
 }
-
-// completedSince reports whether the connection has completed work that began at t or later.
-func (s *subConn) completedSince(t time.Time) bool { return s.completed.After(t) }
-
-// quietFor is how long a connection with quiet streams may be silent.
-const quietFor = health.MaxPace * 3 / 4

@@ -288,3 +288,56 @@ func TestWhatIsFoundLateIsIgnored(t *testing.T) {
 		}
 	}
 }
+
+func TestTrafficNeedsNoProbes(t *testing.T) {
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
+		c.reads(300)
+		each(servers, func(s *server) {
+			assert.Equal(t, health.Serving, c.is(s))
+			assert.EqualValues(t, 1, s.conns.Load(), "connections")
+		})
+		assert.Zero(t, c.probes.Load(), "traffic is a sign of life")
+	})
+}
+
+// Without a prober, other endpoints are preferred while one is silent.
+func TestSilenceIsASuspicionWithoutAProber(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, servers []*server) {
+		c := warm(t, roundRobin, servers, unprobed)
+		l := c.load(2, 100*time.Millisecond, time.Hour, false)
+		s := servers[0]
+		s.frozen.Shut()
+		stuck := c.starting(1, s, aWrite)
+		within(t, time.Second, "suspected", func() bool { return c.is(s) == health.Suspected })
+		synctest.Wait() // the picker follows the state
+		for range 20 {
+			o := c.read()
+			require.NoError(t, o.err)
+			assert.Equal(t, "b", o.at.Address())
+		}
+		time.Sleep(time.Minute)
+		assert.Equal(t, health.Suspected, c.is(s))
+		s.frozen.Open()
+		require.NoError(t, (<-stuck).err)
+		time.Sleep(time.Millisecond)
+		assert.Equal(t, health.Serving, c.is(s))
+		assert.Zero(t, failed(l.end()))
+		assert.False(t, c.events.ever(health.Lagging, health.Dead))
+		assert.Empty(t, c.events.closedAddresses())
+		assert.Zero(t, c.probes.Load())
+	})
+}
+
+func TestLongCallIsNotCut(t *testing.T) {
+	withClient(t, 2, func(t *testing.T, c *client, servers []*server) {
+		c.load(2, 200*time.Millisecond, time.Second, false)
+		before := c.probes.Load()
+		for range 4 {
+			o := <-c.starting(1, servers[0], attempt{takes: 20 * time.Second})
+			require.NoError(t, o.err)
+			assert.EqualValues(t, 1, o.overdue, "overdue once")
+		}
+		assert.LessOrEqual(t, c.probes.Load()-before, int64(8))
+		assert.False(t, c.events.ever(health.Slow, health.Lagging, health.Dead))
+	})
+}

@@ -50,6 +50,26 @@ func TestEndpointThatLosesPacketsIsSlow(t *testing.T) {
 	}
 }
 
+func TestSlowEndpointServesNoCallsWhileOthersAreFast(t *testing.T) {
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
+		l := c.load(4, 400*time.Millisecond, 10*time.Second, false)
+		slow := servers[0]
+		slow.delay.Store(int64(200 * time.Millisecond))
+		within(t, 2*time.Second, "slow", func() bool { return c.is(slow) == health.Slow })
+		time.Sleep(time.Second)
+		calls, before := slow.calls.Load(), c.probes.Load()
+		time.Sleep(3 * time.Minute)
+		assert.Equal(t, health.Slow, c.is(slow))
+		assert.LessOrEqual(t, c.probes.Load()-before, int64(30), "it is probed seldom")
+		assert.Equal(t, calls, slow.calls.Load())
+		slow.delay.Store(int64(usual))
+		within(t, 32*time.Second, "serving", func() bool { return c.is(slow) == health.Serving })
+		assert.Zero(t, failed(l.end()))
+		assert.False(t, c.events.ever(health.Lagging, health.Dead))
+		assert.Empty(t, c.events.closedAddresses())
+	})
+}
+
 // A member that is far away, one that pauses, and one whose neighbours are as slow are no outliers.
 func TestEndpointThatIsAlwaysOrSeldomLateServes(t *testing.T) {
 	for name, tt := range map[string]struct {

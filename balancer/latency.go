@@ -18,8 +18,8 @@ const (
 
 // shapes holds the latency of each shape of call, over all endpoints.
 type shapes struct {
-	byName  sync.Map // name → *health.Latency
-	unknown atomic.Int64
+	byName sync.Map // name → *health.Latency
+	count  atomic.Int64
 }
 
 // get returns the latencies of a shape, and the name under which they are kept.
@@ -27,12 +27,12 @@ func (c *shapes) get(name string) (string, *health.Latency) {
 	if l, ok := c.byName.Load(name); ok {
 		return name, l.(*health.Latency)
 	}
-	if c.unknown.Add(1) > maxShapes {
+	if c.count.Add(1) > maxShapes {
 		name = otherShape
 	}
 	l, known := c.byName.LoadOrStore(name, new(health.Latency))
 	if known {
-		c.unknown.Add(-1) // another call has counted it
+		c.count.Add(-1) // another call has counted it
 	}
 	return name, l.(*health.Latency)
 }

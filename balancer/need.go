@@ -8,8 +8,7 @@ import (
 )
 
 // Need decides what a fault means for a call. Where two members of three are frozen, the third
-// has no leader: no endpoint serves calls that need full service, and they stay where they are. It
-// serves local ones.
+// has no leader: it serves local calls, and those that need full service stay where they are.
 
 // localRank ranks suspects for local calls: one that has given a sign of life since may serve them.
 func (e *Endpoint) localRank(st *health.Status) int {
@@ -20,8 +19,8 @@ func (e *Endpoint) localRank(st *health.Status) int {
 	return r
 }
 
-// servesLocal reports whether the endpoint may serve local calls: it is connected, says nothing
-// else, and has given a sign of life since then.
+// servesLocal reports whether the endpoint may serve local calls: its state allows it, and it has
+// given a sign of life since then.
 func (e *Endpoint) servesLocal(since time.Time) bool {
 	return rank(e.State(), needLocal) <= rank(health.Lagging, needLocal) && e.healthEntry().AliveSince(since)
 }

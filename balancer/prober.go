@@ -110,6 +110,9 @@ func (pr *prober) connected(s *subConn) {
 // silentStream is why an endpoint with a silent stream is suspected.
 const silentStream = "a stream is silent for longer than usual"
 
+// quietFor is how long a connection with quiet streams may be silent.
+const quietFor = health.MaxPace * 3 / 4
+
 // checkStream probes the connection of a silent stream: with a service probe if the
 // stream was active, because a member that is partitioned from its peers is alive but
 // sends no events. If the endpoint works over other connections, this one is checked.

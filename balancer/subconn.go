@@ -112,6 +112,9 @@ func (s *subConn) silentFor(now time.Time) time.Duration {
 	return s.unanswered(&s.probeSent, now)
 }
 
+// completedSince reports whether the connection has completed work that began at t or later.
+func (s *subConn) completedSince(t time.Time) bool { return s.completed.After(t) }
+
 // forget discards the unanswered probes.
 func (s *subConn) forget() {
 	s.probeSent.Store(nil)

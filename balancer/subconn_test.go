@@ -173,7 +173,7 @@ func TestShapesAreCountedOnce(t *testing.T) {
 			})
 		}
 		calls.Wait()
-		require.EqualValues(t, maxShapes/2, all.unknown.Load())
+		require.EqualValues(t, maxShapes/2, all.count.Load())
 	}
 }
 
