@@ -197,9 +197,9 @@ func Events(ctx context.Context, w Watcher, key string, opts ...OpOption) iter.S
 	}
 }
 
-// Leases yields all leases of the cluster with their remaining time, and with [WithAttachedKeys] with their keys. It asks for
-// one after the other, when the loop is there, and leaves out those that have ended since it listed them. An error is the
-// last that it yields.
+// Leases yields all leases of the cluster with their remaining time, and with [WithAttachedKeys] with their keys. It
+// requests each when the loop reaches it, and leaves out those that have ended since it listed them. An error is the last
+// that it yields.
 func Leases(ctx context.Context, l Lease, opts ...LeaseOption) iter.Seq2[*LeaseTimeToLiveResponse, error] {
 	return func(yield func(*LeaseTimeToLiveResponse, error) bool) {
 		list, err := l.Leases(ctx)

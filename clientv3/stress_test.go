@@ -28,7 +28,7 @@ func TestCloseUnderLoad(t *testing.T) {
 		require.NoError(t, err)
 		stop := make(chan struct{})
 		var work sync.WaitGroup
-		for _, step := range disturbances(cluster, c) {
+		for _, step := range steps(cluster, c) {
 			work.Go(func() {
 				for !pause.Closed(stop) {
 					ctx, cancel := context.WithTimeout(t.Context(), rand.N(40*time.Millisecond))
@@ -53,7 +53,7 @@ func TestCloseUnderLoad(t *testing.T) {
 	}
 }
 
-func disturbances(cluster *fakeetcd.Cluster, c *Client) []func(context.Context) {
+func steps(cluster *fakeetcd.Cluster, c *Client) []func(context.Context) {
 	return []func(context.Context){
 		func(context.Context) {
 			c.SetEndpoints(cluster.Endpoints()[:rand.N(4)]...)

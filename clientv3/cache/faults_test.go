@@ -115,8 +115,8 @@ func TestProgressIsAskedForEverMoreSlowly(t *testing.T) {
 	})
 }
 
-// TestAMemberThatCatchesUpIsNotHurried uses a member that answers progress requests at once and catches up slowly.
-func TestAMemberThatCatchesUpIsNotHurried(t *testing.T) {
+// TestAMemberThatCatchesUpGetsFewRequests uses a member that answers progress requests at once and catches up slowly.
+func TestAMemberThatCatchesUpGetsFewRequests(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		var lag atomic.Int64
 		onWatch(cluster, func(_ *fakeetcd.Member, resp *pb.WatchResponse) bool {

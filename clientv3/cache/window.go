@@ -258,7 +258,7 @@ func (w *window) skipLocked() {
 	}
 	for l := range w.watches.all {
 		w.catchUpLocked(l)
-		if l.local && w.continues(l) && l.from > last {
+		if l.local && w.continuesLocked(l) && l.from > last {
 			l.from = max(l.from, w.rev+1)
 		}
 	}
@@ -310,21 +310,21 @@ func (w *window) join(l *localWatch) (created clientv3.WatchResponse, ok bool) {
 	if l.history == 0 {
 		l.history = w.history
 	}
-	over := w.loaded && !w.continues(l) && l.from > w.rev+1 // the server cannot end it: it was created there afterwards
+	over := w.loaded && !w.continuesLocked(l) && l.from > w.rev+1 // the server cannot end it: it was created there afterwards
 	if !over && (!w.loaded || !w.lossless || !w.kept) {
 		return created, false
 	}
 	if l.from == 0 {
 		l.from = w.rev + 1
 	}
-	l.local = l.from >= w.first && w.continues(l)
+	l.local = l.from >= w.first && w.continuesLocked(l)
 	created = w.created
 	created.Header = reply.Header(w.header, w.rev)
 	return created, l.local || over
 }
 
-// continues reports whether the window is of the history of a watch. Without a cluster ID that is not known, as with any watch.
-func (w *window) continues(l *localWatch) bool {
+// continuesLocked reports whether the window is of the history of a watch. Without a cluster ID that is not known, as with any watch.
+func (w *window) continuesLocked(l *localWatch) bool {
 	return l.history == w.history || w.header.GetClusterId() == 0
 }
 
@@ -375,7 +375,7 @@ func (w *window) nextLocked(l *localWatch) (resp clientv3.WatchResponse, do step
 	switch {
 	case l.err != nil:
 		return clientv3.WatchEnd(l.err), stepEnd
-	case !w.continues(l): // it has waited for its reader meanwhile
+	case !w.continuesLocked(l): // it has waited for its reader meanwhile
 		return clientv3.WatchEnd(&clientv3.ClusterChangedError{
 			OldClusterID: l.point.Cluster, OldRevision: l.from - 1, NewClusterID: w.header.GetClusterId(), NewRevision: w.rev,
 		}), stepEnd

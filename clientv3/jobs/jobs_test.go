@@ -186,7 +186,7 @@ func TestLostWorkersEndInADeadLetter(t *testing.T) {
 	})
 }
 
-// A polite end waits for handlers, and what they do not complete is handled at once by another process, as if nothing had been.
+// Work waits for its handlers when it ends. Another process handles at once what they do not complete, as the same attempt.
 func TestEndOfWorkReturnsJobs(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
 		p, other := r.process(t, Config{}), r.process(t, Config{})
@@ -331,7 +331,7 @@ func TestClaimDeletedByOthers(t *testing.T) {
 	})
 }
 
-// Of many idle processes one claims a job, and each gets a like share.
+// Of many idle processes one claims a job, and each gets a similar share.
 func TestClaimsAreFairAndFew(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
 		const processes, jobs = 5, 100

@@ -51,13 +51,13 @@ func ExampleClient_OptimisticPut() {
 		if resp.Succeeded {
 			fmt.Println("written:", value)
 		} else {
-			fmt.Printf("in the way of %s: %s\n", value, resp.KV.Value)
+			fmt.Printf("%s conflicts with %s\n", value, resp.KV.Value)
 		}
 	}
 	// Output:
 	// created: true
 	// written: replicas=2
-	// in the way of replicas=5: replicas=2
+	// replicas=5 conflicts with replicas=2
 }
 
 // A listing in pages, all of them at the revision of the first.

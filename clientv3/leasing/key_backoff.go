@@ -14,7 +14,7 @@ const keyBackoffTime = 2 * time.Second
 type keyBackoff struct {
 	period time.Duration
 	until  map[string]time.Time
-	// sweepAt is with how many keys those whose time has passed are removed.
+	// sweepAt is the number of keys at which those whose time has passed are removed.
 	sweepAt int
 }
 

@@ -43,8 +43,8 @@ func (w *watcherPrefix) Watch(ctx context.Context, key string, opts ...clientv3.
 	return out
 }
 
-// begin starts the relay between two channels. A watch that never began is a closed
-// channel from the outset, and out must not become one any later.
+// begin starts the relay between two channels. If in is closed from the outset, so is out
+// when Watch returns.
 func (w *watcherPrefix) begin(ctx context.Context, in clientv3.WatchChan, out chan clientv3.WatchResponse) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -95,7 +95,7 @@ func TestLockSurvivesALostAnswer(t *testing.T) {
 	})
 }
 
-// Likewise with the request that opens the barrier, the second of who completes the number.
+// Likewise with the request that opens the barrier: the second of the last participant.
 func TestEnterSurvivesALostAnswer(t *testing.T) {
 	forFaults(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, fault func(*fakeetcd.Call)) {
 		b := participants(t, cluster, 2, 2)

@@ -118,7 +118,7 @@ func (f *fakeStreams) stream(n int) *fakeStream {
 	return f.opened[n]
 }
 
-// ends returns the errors that the streams ended with, and after how many of them Pause was called.
+// ends returns the errors that the streams ended with, and how often Pause was called.
 func (f *fakeStreams) ends() (errs []error, pauses int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

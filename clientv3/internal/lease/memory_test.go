@@ -117,10 +117,10 @@ func TestLostStreamForgetsItsLeases(t *testing.T) {
 	r.take()
 	r.m.Lost(r.now, errBroken)
 	r.connect()
-	require.Nil(t, r.m.oldest, "the earlier stream blames no lease")
+	require.Nil(t, r.m.oldest, "the earlier stream suspects no lease")
 }
 
-// A refusal that cannot concern one lease only ends all Once subscribers at once.
+// A refusal that concerns more than one lease ends all Once subscribers at once.
 func TestRefusalOfAll(t *testing.T) {
 	for _, tt := range []struct {
 		err error

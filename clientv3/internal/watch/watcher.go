@@ -69,7 +69,7 @@ func (w *watcher) created(s *subscription, h *pb.ResponseHeader) {
 	}
 	w.phase = following
 	if w.req.CreatedNotify {
-		w.push(Response{Header: header(h), Created: true, Proven: w.sessionLocked().splittable()})
+		w.push(Response{Header: h, Created: true, Proven: w.sessionLocked().splittable()})
 	}
 	w.release()
 }
@@ -181,9 +181,7 @@ func header(h *pb.ResponseHeader) *pb.ResponseHeader {
 
 // push returns how many bytes wait for the caller.
 func (w *watcher) push(r Response) (held int) {
-	if r.Header == nil {
-		r.Header = &pb.ResponseHeader{}
-	}
+	r.Header = header(r.Header)
 	return w.buffer.push(r, w.startDelivery)
 }
 

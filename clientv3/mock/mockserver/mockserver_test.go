@@ -50,8 +50,8 @@ func dial(t *testing.T, server *mockserver.MockServer) *grpc.ClientConn {
 	return conn
 }
 
-// settle starts a server of localhost again at a port that the system gives to no socket that asks for any: another process
-// may have the one that it leaves.
+// settle starts a server of localhost again at a port that is not ephemeral: while the server is stopped, another process
+// could be given an ephemeral one.
 func settle(ms *mockserver.MockServers, i int) {
 	for err := io.EOF; err != nil; err = ms.StartAt(i) {
 		ms.StopAt(i)
