@@ -35,8 +35,8 @@ const (
 // The memory that a slow reader costs follows: the receiver holds at most one stream
 // window, and the sender about 64 KiB and one message, for each stream on which
 // nothing is read. The connection's window is no bound, because grpc-go opens it again
-// when data arrives, read or not. Hence the limits here: 64 MiB for a message (not
-// the 4 GiB, and 1 GiB windows, that can be met in pools), 8 MiB for a fixed window.
+// when data arrives, read or not. Hence the limits here: 64 MiB for a message,
+// 8 MiB for a fixed window.
 // MaxConcurrentStreams bounds the number of streams.
 type Sizes struct {
 	// MaxRequest and MaxResponse are the longest messages that the client and the

@@ -52,8 +52,8 @@ func echo(executed *atomic.Int64) service {
 	}}
 }
 
-// TestTooLongIsRefusedByWhoMakesIt also pins the default of 4 MiB in both directions.
-func TestTooLongIsRefusedByWhoMakesIt(t *testing.T) {
+// The default of 4 MiB holds in both directions.
+func TestSenderRefusesAMessageThatIsTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var executed atomic.Int64
 		dial, server := options(t, keepalive.Sizes{MaxRequest: mib})

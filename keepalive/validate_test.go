@@ -35,11 +35,11 @@ func TestValidate(t *testing.T) {
 			pair: keepalive.Pair{Client: client{Time: -1, Timeout: -1}, Server: server{MinTime: -1, MaxConnectionAge: -1}, IdleTimeout: -1, LongestCall: -1},
 			want: []string{"Client.Time: -1ns", "Client.Timeout: -1ns", "Server.MinTime: -1ns", "Server.MaxConnectionAge: -1ns", "IdleTimeout: -1ns", "LongestCall: -1ns"},
 		},
-		"beyond time": {
+		"too long": {
 			pair: keepalive.Pair{Client: client{Time: math.MaxInt64}, Server: server{MaxConnectionAge: math.MaxInt64 - 1}},
 			want: []string{"Client.Time", "Server.MaxConnectionAge", "at most 8760h0m0s"},
 		},
-		"timeout of a blink": {
+		"too short": {
 			pair: keepalive.Pair{Client: client{Time: 10 * s, Timeout: time.Millisecond}, Server: server{MinTime: s, Timeout: time.Millisecond, Time: s / 2}},
 			want: []string{"Client.Timeout: 1ms; it must be at least 1s", "Server.Timeout: 1ms", "Server.Time: 500ms"},
 		},
@@ -47,7 +47,7 @@ func TestValidate(t *testing.T) {
 			pair: keepalive.Pair{Client: client{Timeout: 10 * s, PermitWithoutStream: true}},
 			want: []string{"Client.Time is 0"},
 		},
-		"grace of nothing": {
+		"grace without an age": {
 			pair: keepalive.Pair{Server: server{MaxConnectionAgeGrace: s}},
 			want: []string{"MaxConnectionAgeGrace has no effect without Server.MaxConnectionAge"},
 		},
