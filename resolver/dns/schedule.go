@@ -48,9 +48,8 @@ func (s schedule) afterFailure(n int) time.Duration {
 	return d + rand.N(d/10+1)
 }
 
-// untilConfirmed is the delay while an answer is doubted, until the confirmation that is worth
-// asking for after due: usual, unless that lookup would put off the confirmation, which
-// replaces it then.
+// untilConfirmed is the delay while an answer is doubted and can be confirmed from due on: usual,
+// or due if a lookup after usual would put off the confirmation.
 func (s schedule) untilConfirmed(usual, due time.Duration) time.Duration {
 	if usual > due-s.floor {
 		return max(due, s.floor)

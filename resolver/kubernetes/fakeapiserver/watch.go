@@ -23,7 +23,7 @@ type watcher struct {
 	bookmarks, duration time.Duration // see rules
 	version             int64         // up to which the client knows everything
 	seen                int           // changes of the history up to that version
-	first               []watch.Event // the current objects, and the bookmark that ends a streamed list
+	pending             []watch.Event // to be sent before changes: the current objects, and bookmarks
 	ends                int           // of all watches, when this one began
 	expired             bool          // version is older than the history
 }
@@ -51,11 +51,11 @@ func (s *Server) newWatcherLocked(r *http.Request, c scope) (*watcher, error) {
 	if streamed || wr.version == 0 {
 		wr.version = s.objects.version
 		for _, object := range s.objects.list(c) {
-			wr.first = append(wr.first, watch.Event{Type: watch.Added, Object: object})
+			wr.pending = append(wr.pending, watch.Event{Type: watch.Added, Object: object})
 		}
 	}
 	if streamed {
-		wr.first = append(wr.first, wr.bookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"}))
+		wr.pending = append(wr.pending, wr.bookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"}))
 	}
 	for _, c := range s.objects.history {
 		if c.version <= wr.version {
@@ -107,7 +107,7 @@ func (w *watcher) run(ctx context.Context, to http.ResponseWriter) error {
 		select {
 		case <-more:
 		case <-bookmarks:
-			w.first = append(w.first, w.bookmark(nil))
+			w.pending = append(w.pending, w.bookmark(nil))
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -134,7 +134,7 @@ func (w *watcher) next() (events []watch.Event, more <-chan struct{}) {
 	if ended {
 		return nil, nil
 	}
-	events, w.first = w.first, nil
+	events, w.pending = w.pending, nil
 	for _, c := range s.objects.history[w.seen:] {
 		if e, ok := w.scope.event(c); ok {
 			events = append(events, e)
