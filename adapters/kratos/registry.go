@@ -63,8 +63,8 @@ func New(client *clientv3.Client, cfg Config) (*Registry, error) {
 func (r *Registry) prefix(name string) string { return r.cfg.Namespace + "/" + name }
 
 // Register registers an instance, and keeps it registered until Deregister or until the client is closed: after an outage in
-// which its lease was lost, and if its key is deleted, it is registered again. It returns when the key is written; ctx bounds
-// only that, and is 30 s without a deadline. An instance that is registered already is replaced.
+// which its lease was lost, and if its key is deleted, it is registered again. It returns when the key is written; ctx, or 30 s
+// without a deadline, bounds only that. An instance that is registered already is replaced.
 func (r *Registry) Register(ctx context.Context, service *registry.ServiceInstance) error {
 	value, err := json.Marshal(service)
 	if err != nil {
@@ -116,7 +116,7 @@ func (r *Registry) swap(key string, next *etcd.Registrar) (before *etcd.Registra
 	return before
 }
 
-// GetService returns the instances of a service, in the order of their keys, by a linearizable read.
+// GetService returns the instances of a service, by key, by a linearizable read. It leaves out what it cannot decode.
 func (r *Registry) GetService(ctx context.Context, serviceName string) ([]*registry.ServiceInstance, error) {
 	resp, err := r.client.Get(ctx, r.prefix(serviceName)+"/", clientv3.WithPrefix())
 	if err != nil {

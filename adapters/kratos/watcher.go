@@ -55,7 +55,7 @@ type watcher struct {
 	cancel   context.CancelFunc
 	client   context.Context // ends with the client
 	informer *cache.Informer[*registry.ServiceInstance]
-	close    func()        // of the informer and its cache
+	close    func()        // closes the informer and its cache
 	changed  chan struct{} // capacity 1
 }
 
@@ -66,7 +66,8 @@ func (w *watcher) signal() {
 	}
 }
 
-// Next returns all instances, in the order of their keys: first when there is one, then whenever they have changed.
+// Next returns all instances, by key: first when there is one, then whenever they have changed. It fails once Watch's ctx or
+// the client has ended, or after Stop.
 func (w *watcher) Next() ([]*registry.ServiceInstance, error) {
 	select {
 	case <-w.ctx.Done():

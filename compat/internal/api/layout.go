@@ -53,8 +53,8 @@ func compareTags(name string, want, got *types.Struct) []string {
 	return changed
 }
 
-// compareForeign compares the structs word by word if the official one has the fields of another module's: unexported
-// ones that belong there show it. Values of the two types are converted to each other, which takes identical fields.
+// compareForeign compares the structs exactly if the official one is defined from another module's, as its unexported
+// fields show: values of the two types are converted to each other, which takes identical fields.
 func compareForeign(name string, official, ours *types.Package) string {
 	want, got := structOf(official, name), structOf(ours, name)
 	foreign := slices.ContainsFunc(slices.Collect(want.Fields()), func(field *types.Var) bool {
