@@ -116,11 +116,9 @@ func TestPeerProxy(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "HTTP/1.1 200 OK\r\n\r\nhello", string(all))
 	})
-	t.Run("close does not wait for the silent", func(t *testing.T) {
+	t.Run("close ends silent connections", func(t *testing.T) {
 		silent := dialPeerProxy(t, url, http.MethodConnect)
-		began := time.Now()
 		require.NoError(t, closeProxy())
-		assert.Less(t, time.Since(began), connectTimeout)
 		_, err := silent.Read(make([]byte, 1))
 		assert.Error(t, err)
 	})

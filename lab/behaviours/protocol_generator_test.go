@@ -124,8 +124,7 @@ func (g *generator) deletion() *pb.DeleteRangeRequest {
 	return &pb.DeleteRangeRequest{Key: g.key(), RangeEnd: g.rangeEnd(), PrevKv: g.oneIn(2)}
 }
 
-// compaction is physical: etcd answers when it is done, and not before. It is of no revision 0: etcd accepts that as the
-// first one.
+// compaction is physical: etcd answers when it is done. Its revision is not 0, which etcd accepts as the first one.
 func (g *generator) compaction() *pb.CompactionRequest {
 	return &pb.CompactionRequest{Revision: max(1, g.revision-10+g.Int64N(12)), Physical: true}
 }

@@ -23,8 +23,7 @@ const (
 	mallory2 = "mallory with a token that is none"
 )
 
-// TestScript makes the calls of every service without a user before authentication is enabled, as every kind of user while it
-// is.
+// TestScript makes the calls of every service: without a user before authentication is enabled, then as every kind of user.
 func TestScript(t *testing.T) {
 	t.Parallel()
 	all := readRequests(t)

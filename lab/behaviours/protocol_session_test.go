@@ -56,7 +56,7 @@ var rangeStream = method{
 	response: (*pb.RangeStreamResponse)(nil).ProtoReflect().Descriptor().FullName(),
 }
 
-// entry is one call, or one message on a stream of many, in a transcript.
+// entry is one call, or one message of a bidirectional stream, in a transcript.
 type entry struct {
 	Method    string
 	User      string
@@ -79,7 +79,7 @@ type session struct {
 	transcript []entry
 }
 
-// as makes the calls that follow those of a user, of whom tokens has a token, or without one if user is empty.
+// as makes the next calls send the token of a user, or none if user is empty.
 func (s *session) as(user string) { s.user = user }
 
 // call calls the method that takes req.
@@ -139,7 +139,7 @@ func (s *session) exchange(m method, req proto.Message) ([]proto.Message, error)
 	}
 }
 
-// received writes a message, or the end, of a stream of many to the transcript.
+// received writes a message of a bidirectional stream, or its end, to the transcript.
 func (s *session) received(method string, response proto.Message, err error) {
 	end := status.Convert(err)
 	e := entry{Method: method, User: s.user, Code: end.Code(), Message: end.Message()}

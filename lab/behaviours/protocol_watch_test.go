@@ -49,7 +49,7 @@ func (s *watchSession) present() {
 	s.progress(1)
 }
 
-// past watches from a revision that was, with the ID 9, until it is cancelled.
+// past watches from an earlier revision, with the ID 9, until it is cancelled.
 func (s *watchSession) past() {
 	s.create(&pb.WatchCreateRequest{Key: []byte("a"), StartRevision: 2, PrevKv: true, WatchId: 9}, 2)
 	s.put("a", "5")
@@ -94,7 +94,7 @@ func (s *watchSession) filtered() {
 	s.cancel(2, 1)
 }
 
-// future watches from a revision that is still to come, with ID 3. It keeps progress from being notified.
+// future watches from a later revision, with ID 3. While it waits no progress is notified.
 func (s *watchSession) future() {
 	s.create(&pb.WatchCreateRequest{Key: []byte("z"), StartRevision: 1000}, 1)
 	s.progress(0) // has no answer
@@ -129,8 +129,8 @@ func (s *watchSession) compacted() {
 	s.cancel(6, 1)
 }
 
-// TestWatchBehind compares how a backlog is divided among responses, and their headers.
-func TestWatchBehind(t *testing.T) {
+// TestWatchBacklog compares how a backlog is divided among responses, and their headers.
+func TestWatchBacklog(t *testing.T) {
 	t.Parallel()
 	const backlog = 1100
 	transcript := requireLikeEtcd(t, realEtcd(t), fakeEtcd(t), func(s *session) {

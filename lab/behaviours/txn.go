@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/lab/behaviours/transcript"
 )
 
-// txns takes the branches of transactions. Op compares messages of comparisons, and the files protocol_* what a server makes of them.
+// txns takes the branches of transactions. The messages of comparisons are in compares, their results in TestRandomCalls.
 func txns(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	yes := clientv3.Compare(clientv3.Version("txn/none"), "=", 0)
 	no := clientv3.Compare(clientv3.Version("txn/none"), ">", 0)

@@ -74,10 +74,10 @@ func (r *Recorder) stop() {
 func (r *Recorder) Revision() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.last()
+	return r.lastLocked()
 }
 
-func (r *Recorder) last() int64 { return int64(len(r.revisions)) + 1 }
+func (r *Recorder) lastLocked() int64 { return int64(len(r.revisions)) + 1 }
 
 // At returns when a revision was recorded: no earlier than it was made.
 func (r *Recorder) At(revision int64) time.Duration {
@@ -99,13 +99,13 @@ func (r *Recorder) catchUp(ctx context.Context) (revision int64, events []histor
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err = errors.Join(r.err, err); err != nil {
-		return 0, nil, fmt.Errorf("the recorder is at revision %d and waits for %d: %w", r.last(), revision, err)
+		return 0, nil, fmt.Errorf("the recorder is at revision %d and waits for %d: %w", r.lastLocked(), revision, err)
 	}
-	return revision, r.through(revision), nil
+	return revision, r.throughLocked(revision), nil
 }
 
-// through returns the events up to a revision that is recorded.
-func (r *Recorder) through(revision int64) (events []history.Event) {
+// throughLocked returns the events up to a revision that is recorded.
+func (r *Recorder) throughLocked(revision int64) (events []history.Event) {
 	for _, one := range r.revisions[:revision-1] {
 		events = append(events, one.events...)
 	}
@@ -187,7 +187,7 @@ func (r *Recorder) take(next int64, came []history.Event) (int64, error) {
 		if revision != next {
 			return 0, disagreement{fmt.Errorf("its stream went from revision %d to %d", next-1, revision)}
 		}
-		if err := r.add(revision, came[begin:end]); err != nil {
+		if err := r.addLocked(revision, came[begin:end]); err != nil {
 			return 0, err
 		}
 		next++
@@ -196,9 +196,9 @@ func (r *Recorder) take(next int64, came []history.Event) (int64, error) {
 	return next, nil
 }
 
-// add records a revision, or compares it if it is recorded already.
-func (r *Recorder) add(revision int64, came []history.Event) error {
-	if revision > r.last() {
+// addLocked records a revision, or compares it if it is recorded already.
+func (r *Recorder) addLocked(revision int64, came []history.Event) error {
+	if revision > r.lastLocked() {
 		r.revisions = append(r.revisions, recorded{r.now(), came})
 		return nil
 	}

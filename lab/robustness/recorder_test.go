@@ -25,7 +25,7 @@ func newRecorder() *Recorder {
 
 func TestRecorderTakesEachRevisionOnce(t *testing.T) {
 	r := newRecorder()
-	assert.Empty(t, r.through(1))
+	assert.Empty(t, r.throughLocked(1))
 	next, err := r.take(2, []history.Event{event("a", 2), event("b", 2), event("a", 3)})
 	require.NoError(t, err)
 	assert.EqualValues(t, 4, next)
@@ -34,9 +34,9 @@ func TestRecorderTakesEachRevisionOnce(t *testing.T) {
 	assert.EqualValues(t, 3, next)
 	_, err = r.take(3, []history.Event{event("a", 3), event("c", 4)})
 	require.NoError(t, err)
-	assert.Equal(t, []history.Event{event("a", 2), event("b", 2), event("a", 3), event("c", 4)}, r.through(4))
-	assert.Len(t, r.through(3), 3)
-	assert.Empty(t, r.through(1))
+	assert.Equal(t, []history.Event{event("a", 2), event("b", 2), event("a", 3), event("c", 4)}, r.throughLocked(4))
+	assert.Len(t, r.throughLocked(3), 3)
+	assert.Empty(t, r.throughLocked(1))
 	assert.EqualValues(t, 4, r.Revision())
 	assert.Equal(t, 2*time.Second, r.At(3), "when it came first")
 }

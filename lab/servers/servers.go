@@ -137,7 +137,7 @@ const (
 // Clients lists both clients.
 var Clients = []Client{Official, Quorate}
 
-const official = "go.etcd.io/etcd/client/v3"
+const officialModule = "go.etcd.io/etcd/client/v3"
 
 // build compiles a program that imports the official client, and returns its path. For Quorate, the shim takes the place of the
 // official module. What is up to date is not linked again; each program that builds has a folder of its own, so that none
@@ -154,7 +154,7 @@ func (c Client) build(ctx context.Context, program string, flags ...string) stri
 	}
 	edit := []string{"mod", "edit", "-replace", "github.com/quorate/quorate=" + root, "-replace", "github.com/quorate/quorate/resolver/kubernetes=" + filepath.Join(root, "resolver", "kubernetes")}
 	if c == Quorate {
-		edit = append(edit, "-replace", official+"="+filepath.Join(root, "compat", "clientv3"))
+		edit = append(edit, "-replace", officialModule+"="+filepath.Join(root, "compat", "clientv3"))
 	}
 	if out, err := exec.CommandContext(ctx, "go", append(edit, modfile)...).CombinedOutput(); err != nil {
 		fatal.If(fmt.Errorf("servers: go mod edit: %w\n%s", err, out))

@@ -85,7 +85,7 @@ func varies(field string) bool {
 	case "LeaseTimeToLiveResponse.TTL": // seconds that are left
 	case "Member.ID", "MemberPromoteRequest.ID", "MemberRemoveRequest.ID", "MemberUpdateRequest.ID",
 		"MoveLeaderRequest.TargetID", "AlarmMember.MemberID", "StatusResponse.Leader",
-		"ResponseHeader.ClusterId", "ResponseHeader.MemberId": // derived from the cluster's token, or of whichever member answered
+		"ResponseHeader.ClusterId", "ResponseHeader.MemberId": // derived from the cluster's token, or of the member that answered
 	case "ResponseHeader.RaftTerm", "StatusResponse.RaftTerm", "StatusResponse.RaftIndex",
 		"StatusResponse.RaftAppliedIndex": // elections, and the lab's own calls
 	case "StatusResponse.DbSize", "StatusResponse.DbSizeInUse": // pages that the store's batches happened to fill

@@ -2,7 +2,7 @@
 
 // Package cache_test measures package clientv3/cache over one real member beside plain gets.
 //
-//	for i in 1 2 3 4 5; do go test -tags experiment ./lab/bench/cache -run '^$' -bench . -benchtime 2s; done
+//	for i in 1 2 3 4 5; do go test -tags experiment ./lab/bench/cache -run '^$' -bench . -benchtime 1s; done
 package cache_test
 
 import (

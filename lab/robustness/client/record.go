@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
 
-// Do makes an operation, which has its client and its request, and returns it as it ended, with the error of the client.
+// Do makes an operation, of which Client and Request are set, and returns it complete, with the error of the client.
 func Do(ctx context.Context, kv KV, keys [model.Keys]string, op model.Operation, now func() time.Duration) (model.Operation, error) {
 	op.Call = now()
 	response, err := kv.Do(ctx, keys, op.Request)

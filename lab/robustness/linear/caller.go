@@ -60,7 +60,7 @@ func (c *caller) value() string {
 	return fmt.Sprintf("%d.%d", c.number, c.values)
 }
 
-// A group lives until it is of one of these: the time to check its history grows with its length.
+// A group lives until it reaches one of these bounds: the time to check its history grows with its length.
 const (
 	longestLife    = 3 * time.Second
 	mostOperations = 400

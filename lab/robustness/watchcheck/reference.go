@@ -26,8 +26,8 @@ type Reference struct {
 	Compactions []int64
 }
 
-// moment identifies an event: no txn changes a key twice.
-type moment struct {
+// eventID identifies an event: no txn changes a key twice.
+type eventID struct {
 	revision int64
 	key      string
 }
@@ -36,7 +36,7 @@ type moment struct {
 type indexed struct {
 	Reference
 	// at finds an event of the reference.
-	at map[moment]int
+	at map[eventID]int
 	// previous has what each event replaced, nil if its key did not exist.
 	previous []*history.KeyValue
 }
@@ -45,11 +45,11 @@ type indexed struct {
 // of a key tell whether one of its events is missing, unless the next one is a
 // delete, which carries neither.
 func index(r Reference) (*indexed, error) {
-	ref := &indexed{Reference: r, at: make(map[moment]int, len(r.Events)), previous: make([]*history.KeyValue, len(r.Events))}
+	ref := &indexed{Reference: r, at: make(map[eventID]int, len(r.Events)), previous: make([]*history.KeyValue, len(r.Events))}
 	keys := map[string]*history.KeyValue{}
 	for i := range r.Events {
 		e := &r.Events[i]
-		id := moment{e.ModRevision, e.Key}
+		id := eventID{e.ModRevision, e.Key}
 		if _, again := ref.at[id]; again {
 			return nil, fmt.Errorf("the reference has %v twice", e)
 		}

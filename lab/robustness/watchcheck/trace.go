@@ -86,7 +86,7 @@ func (t *trace) startsBy(revision int64) {
 // event checks an event of a response with the revision in its header. Order and completeness are checked by the first
 // delivery of events that happened and match the request; the others are violations already.
 func (t *trace) event(e *history.Event, header int64) {
-	at, happened := t.ref.at[moment{e.ModRevision, e.Key}]
+	at, happened := t.ref.at[eventID{e.ModRevision, e.Key}]
 	_, again := t.came[at]
 	switch {
 	case !t.watch.Request.Matches(*e):
@@ -151,7 +151,7 @@ func (t *trace) newestRevision() int64 {
 	return t.ref.Events[t.newest].ModRevision
 }
 
-// reached returns the revision up to which the watch is known to have come by what it delivered, 0 if it delivered nothing.
+// reached returns the highest revision of an event or a bookmark that came, 0 before there is one.
 func (t *trace) reached() int64 { return max(t.marked, t.newestRevision()) }
 
 // passed returns the revision up to which the watch is known to be complete: all events have come, or were not requested.
