@@ -45,9 +45,8 @@
 //
 // A job that succeeds is three transactions: enqueue, claim, acknowledge. A retry is two more. Each
 // process receives five small events for a job, and four for a retry, without the payload, and holds
-// about 500 bytes of memory for each job in the queue. A process has one lease with its renewals, two watches, and what a
-// cache.Cache costs. That has its default cache.Config.MaxBytes, 256 MiB: a process does not see the changes of a queue
-// whose jobs do not fit into that. Dead letters and payloads are not watched, and do not count.
+// about 500 bytes of memory for each job in the queue. A process has one lease with its renewals, and two watches. Dead
+// letters and payloads are not watched.
 //
 // # Clocks
 //
@@ -56,6 +55,6 @@
 //
 // # Servers
 //
-// Those of packages leaderelection and cache: etcd from 3.4.36, 3.5.18 and 3.6.0 on, because watches of older
+// Those of package leaderelection: etcd from 3.4.36, 3.5.18 and 3.6.0 on, because watches of older
 // ones lose events at compactions. Not kine.
 package jobs

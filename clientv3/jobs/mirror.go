@@ -2,14 +2,17 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"hash/fnv"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/btree"
 
-	"github.com/quorate/quorate/clientv3/cache"
 	"github.com/quorate/quorate/clientv3/leaderelection"
+	"github.com/quorate/quorate/clientv3/store"
 	"github.com/quorate/quorate/internal/pause"
 )
 
@@ -37,7 +40,7 @@ type entry struct {
 	// held until when it leaves the job alone.
 	ready, since, held time.Time
 	queued             bool // it is in mirror.queue
-	// taken is set while a place has it. settled is the revision of the last claim that this process
+	// taken is set while a place has it, or it is returned. settled is the revision of the last claim that this process
 	// has ended: that claim and what it wrote have been overtaken.
 	taken   bool
 	settled int64
@@ -47,23 +50,21 @@ type entry struct {
 
 // mirror is the queue as this process sees it, and chooses which job is claimed next.
 type mirror struct {
-	own      int64 // the lease of this process
-	config   Config
-	wake     chan struct{} // the queue has changed
-	wakeLate chan struct{} // late has changed
+	own    int64 // the lease of this process
+	config Config
+	wake   chan struct{} // the queue has changed
+	late   func(entry)   // is called for a job that this process has claimed, and no place has; it begins what ends with drop
 
 	mu      sync.Mutex
 	entries map[string]*entry
 	queue   *btree.BTreeG[*entry] // those that no worker has
-	late    map[string]*entry     // those that this process has claimed, and no place has
 	places  map[int64]int         // of each worker, by its lease
 	load    map[int64]int         // claims under each lease
 }
 
-func newMirror(own int64, config Config) *mirror {
+func newMirror(own int64, config Config, late func(entry)) *mirror {
 	return &mirror{
-		own: own, config: config, wake: make(chan struct{}, 1), wakeLate: make(chan struct{}, 1),
-		entries: make(map[string]*entry), late: make(map[string]*entry),
+		own: own, config: config, wake: make(chan struct{}, 1), late: late, entries: make(map[string]*entry),
 		queue: btree.NewG(32, func(a, b *entry) bool {
 			switch {
 			case !a.ready.Equal(b.ready):
@@ -77,45 +78,63 @@ func newMirror(own int64, config Config) *mirror {
 	}
 }
 
-// apply takes over a change of the queue.
-func (m *mirror) apply(ch cache.Change[item]) {
-	object := ch.New
-	if object == nil {
-		object = ch.Old
-	}
+// apply takes over a change of the queue. The error says that the key or its value is none of a queue.
+func (m *mirror) apply(ch store.Change[[]byte]) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if object == nil { // an announcement
-		if ch.Type == cache.Relisted {
-			m.relistedLocked()
+	if ch.Type == store.Synced {
+		m.listedLocked()
+		return nil
+	}
+	if ch.Type == store.Deleted {
+		ch.ModRevision, ch.Value = 0, []byte("{}")
+	}
+	switch kind, name, _ := strings.Cut(ch.Key, "/"); kind {
+	case workers:
+		return m.workerLocked(name, ch)
+	case states:
+		state, err := parseRecord(ch.Value)
+		if err != nil {
+			return err
 		}
-		return
-	}
-	it := object.Value
-	if it.kind == workerItem {
-		if m.places[it.lease] = it.places; ch.New == nil {
-			delete(m.places, it.lease)
-		}
-		pause.Signal(m.wake)
-		return
-	}
-	e := m.entries[it.id]
-	if e == nil {
-		e = &entry{id: it.id, hash: hashOf(it.id)}
-		m.entries[it.id] = e
-	}
-	m.unqueueLocked(e)
-	if it.kind == claimItem {
+		e := m.entryLocked(name)
+		e.state, e.rev, e.created = state, ch.ModRevision, ch.CreateRevision
+		m.placeLocked(e)
+		return nil
+	case claims:
+		e := m.entryLocked(name)
 		m.claimedLocked(e, ch)
-	} else if e.state, e.rev, e.created = (record{}), 0, 0; ch.New != nil {
-		e.state, e.rev, e.created = it.state, ch.New.ModRevision, ch.New.CreateRevision
+		m.placeLocked(e)
+		return nil
 	}
-	m.placeLocked(e)
+	return errors.New("jobs: the key belongs to no queue")
 }
 
-// relistedLocked forgets which claims this process has ended: if the cluster was restored from a backup, some may be there
+// entryLocked returns the entry of a job, which is not in the queue.
+func (m *mirror) entryLocked(id string) *entry {
+	e := m.entries[id]
+	if e == nil {
+		e = &entry{id: id, hash: hashOf(id)}
+		m.entries[id] = e
+	}
+	m.unqueueLocked(e)
+	return e
+}
+
+// workerLocked takes over a change of a worker.
+func (m *mirror) workerLocked(name string, ch store.Change[[]byte]) error {
+	lease, err := strconv.ParseInt(name, 16, 64)
+	delete(m.places, lease)
+	if err == nil && ch.Type == store.Put {
+		m.places[lease], err = parseWorker(string(ch.Value))
+	}
+	pause.Signal(m.wake)
+	return err
+}
+
+// listedLocked forgets which claims this process has ended: if the cluster was restored from a backup, some may be there
 // again, and revisions may be below theirs. Where it was not, transactions that find a claim ended do nothing.
-func (m *mirror) relistedLocked() {
+func (m *mirror) listedLocked() {
 	for _, e := range m.entries {
 		if e.settled != 0 {
 			e.settled = 0
@@ -125,37 +144,32 @@ func (m *mirror) relistedLocked() {
 	}
 }
 
-// claimedLocked takes over a change of a claim.
-func (m *mirror) claimedLocked(e *entry, ch cache.Change[item]) {
-	if ch.Old != nil {
-		m.countLocked(ch.Old.Lease, -1)
-	}
-	e.claim, e.lease = 0, 0
-	if ch.New != nil {
-		e.claim, e.lease = ch.New.CreateRevision, ch.New.Lease
-		m.countLocked(e.lease, 1)
-	}
-	if j := e.job; j != nil && ch.Old != nil && ch.Old.CreateRevision == j.rev && e.claim != j.rev && e.settled != j.rev && !j.ending.Load() {
+// claimedLocked takes over a change of a claim. That of a deleted one has no lease.
+func (m *mirror) claimedLocked(e *entry, ch store.Change[[]byte]) {
+	was := e.claim
+	m.countLocked(e.lease, -1)
+	e.claim, e.lease = ch.CreateRevision, int64(ch.Lease)
+	m.countLocked(e.lease, 1)
+	if j := e.job; j != nil && was == j.rev && e.claim != j.rev && e.settled != j.rev && !j.ending.Load() {
 		j.end(leaderelection.ErrKeyDeleted)
 	}
 }
 
 func (m *mirror) countLocked(lease int64, by int) {
-	if m.load[lease] += by; m.load[lease] == 0 {
+	if m.load[lease] += by; m.load[lease] == 0 || lease == 0 {
 		delete(m.load, lease)
 	}
 }
 
-// placeLocked puts an entry into the queue if it may be claimed, or among the late ones if this process has a claim that
+// placeLocked puts an entry into the queue if it may be claimed, lets one be returned if this process has a claim that
 // it does not use, and forgets one of a job that is gone.
 func (m *mirror) placeLocked(e *entry) {
-	delete(m.late, e.id)
 	switch {
 	case e.taken:
 		return
 	case e.claim != 0 && e.lease == m.own && e.claim > e.settled && (e.rev >= e.claim || e.rev == 0):
-		m.late[e.id] = e // the claim wrote the state, too
-		pause.Signal(m.wakeLate)
+		e.taken = true // the claim wrote the state, too
+		m.late(*e)
 		return
 	case e.rev == 0 && e.claim == 0:
 		delete(m.entries, e.id)
@@ -248,24 +262,6 @@ func (m *mirror) dueLocked(now time.Time) {
 		e.ready = time.Time{}
 		m.queue.ReplaceOrInsert(e)
 	}
-}
-
-// takeLate takes the jobs whose claims are to be returned. If there are none it returns how long to wait.
-func (m *mirror) takeLate(now time.Time) (late []*entry, wait time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	wait = wakeAtLeast
-	for id, e := range m.late {
-		if d := e.held.Sub(now); d > 0 {
-			wait = min(wait, d)
-			continue
-		}
-		delete(m.late, id)
-		e.taken = true
-		known := *e
-		late = append(late, &known)
-	}
-	return late, wait
 }
 
 // freeLocked returns the other workers with a free place.

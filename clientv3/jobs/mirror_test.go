@@ -7,24 +7,24 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate/quorate/clientv3/cache"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
+	"github.com/quorate/quorate/clientv3/store"
 )
 
 // put is a change of a job's state.
-func put(id string, rev int64, state record) cache.Change[item] {
-	return cache.Change[item]{New: &cache.Object[item]{
-		Key: id, CreateRevision: rev, ModRevision: rev, Value: item{kind: stateItem, id: id, state: state},
+func put(id string, rev int64, state record) store.Change[[]byte] {
+	return store.Change[[]byte]{Type: store.Put, Entry: store.Entry[[]byte]{
+		Key: states + "/" + id, CreateRevision: rev, ModRevision: rev, Value: []byte(state.String()),
 	}}
 }
 
 // Times with a monotonic reading and times of day have no common order when the time of day is set: the queue has only the latter.
 // When their time has come, jobs are claimed in the order in which they were enqueued: new ones do not starve them.
 func TestQueueIsOrderedByOneClock(t *testing.T) {
-	m := newMirror(1, clienttest.Must(Config{Name: "q"}.complete()))
-	m.apply(put("lost", 1, record{Attempts: 1}))
-	m.apply(put("waits", 2, record{NotBefore: time.Now().Add(time.Minute).UnixMilli()}))
-	m.apply(put("held", 3, record{}))
+	m := newMirror(1, clienttest.Must(Config{Name: "q"}.complete()), nil)
+	require.NoError(t, m.apply(put("lost", 1, record{Attempts: 1})))
+	require.NoError(t, m.apply(put("waits", 2, record{NotBefore: time.Now().Add(time.Minute).UnixMilli()})))
+	require.NoError(t, m.apply(put("held", 3, record{})))
 	_, _ = m.next(time.Now().Add(turn)) // takes it
 	m.drop("held")
 	require.Equal(t, 3, m.queue.Len())
@@ -32,7 +32,7 @@ func TestQueueIsOrderedByOneClock(t *testing.T) {
 		require.Equal(t, e.ready.Round(0), e.ready, e.id)
 		return true
 	})
-	m.apply(put("new", 4, record{}))
+	require.NoError(t, m.apply(put("new", 4, record{})))
 	for _, want := range []string{"lost", "waits", "held", "new"} {
 		e, _ := m.next(time.Now().Add(time.Hour))
 		require.Equal(t, want, e.id)
@@ -46,11 +46,11 @@ func TestBackoffOfCenturies(t *testing.T) {
 
 // A job whose state is from before the last claim is not claimed, unless the cluster was restored from a backup since.
 func TestRelist(t *testing.T) {
-	m := newMirror(1, clienttest.Must(Config{Name: "q"}.complete()))
-	m.apply(put("j", 1, record{}))
+	m := newMirror(1, clienttest.Must(Config{Name: "q"}.complete()), nil)
+	require.NoError(t, m.apply(put("j", 1, record{})))
 	m.settled(&Job{ID: "j", rev: 9})
-	m.apply(put("j", 2, record{}))
+	require.NoError(t, m.apply(put("j", 2, record{})))
 	require.Zero(t, m.queue.Len())
-	m.apply(cache.Change[item]{Type: cache.Relisted})
+	require.NoError(t, m.apply(store.Change[[]byte]{Type: store.Synced}))
 	require.Equal(t, 1, m.queue.Len())
 }

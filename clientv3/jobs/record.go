@@ -53,56 +53,22 @@ func parseRecord(value []byte) (r record, err error) {
 	return r, err
 }
 
+// The kinds of keys that workers watch, below keys.live.
+const (
+	states  = "states"
+	claims  = "claims"
+	workers = "workers"
+)
+
 // keys are the prefixes of a queue's keys.
-type keys struct {
-	live                    string // what workers watch: the next three
-	states, claims, workers string
-	payloads, deadLetters   string
-}
+type keys struct{ live, states, claims, payloads, deadLetters string }
 
 func newKeys(name string) keys {
 	live := name + "/live/"
 	return keys{
-		live: live, states: live + "states/", claims: live + "claims/", workers: live + "workers/",
+		live: live, states: live + states + "/", claims: live + claims + "/",
 		payloads: name + "/payloads/", deadLetters: name + "/dead/",
 	}
-}
-
-// item is a key below keys.live.
-type item struct {
-	kind itemKind
-	// id is the job's; lease and places are those of a worker.
-	id     string
-	state  record
-	lease  int64
-	places int
-}
-
-type itemKind int
-
-const (
-	stateItem itemKind = iota + 1
-	claimItem
-	workerItem
-)
-
-func (k keys) decode(key, value []byte) (it item, err error) {
-	text := string(key)
-	switch {
-	case strings.HasPrefix(text, k.states):
-		it.kind, it.id = stateItem, text[len(k.states):]
-		it.state, err = parseRecord(value)
-	case strings.HasPrefix(text, k.claims):
-		it.kind, it.id = claimItem, text[len(k.claims):]
-	case strings.HasPrefix(text, k.workers):
-		it.kind = workerItem
-		if it.lease, err = strconv.ParseInt(text[len(k.workers):], 16, 64); err == nil {
-			it.places, err = parseWorker(string(value))
-		}
-	default:
-		err = fmt.Errorf("jobs: the key %q belongs to no queue", key)
-	}
-	return it, err
 }
 
 // workerValue is the value of a worker's key: its places, and its name.

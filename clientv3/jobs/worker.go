@@ -13,10 +13,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/clientv3/cache"
 	"github.com/quorate/quorate/clientv3/internal/optxn"
 	"github.com/quorate/quorate/clientv3/internal/settle"
 	"github.com/quorate/quorate/clientv3/leaderelection"
+	"github.com/quorate/quorate/clientv3/store"
 	"github.com/quorate/quorate/internal/pause"
 )
 
@@ -43,76 +43,75 @@ func (q *Queue) Work(ctx context.Context, places int, handle Handler) error {
 	if places < 1 || handle == nil {
 		return fmt.Errorf("jobs: Work with %d places: it needs at least one, and a handler", places)
 	}
-	return leaderelection.Run(ctx, q.client, leaderelection.Config{
-		Name: q.keys.live + "workers", Value: workerValue(places, q.cfg.Worker), Holders: math.MaxInt,
-		TTL: q.cfg.TTL, Margin: q.cfg.Margin,
-	}, func(ctx context.Context, term *leaderelection.Term) error {
-		return (&worker{
-			q: q, ctx: ctx, term: term, handle: handle, free: make(chan struct{}, places),
-			lg: q.client.GetLogger().With(zap.String("queue", q.cfg.Name)), mirror: newMirror(int64(term.Lease()), q.cfg),
-		}).serve()
-	})
+	lg := q.client.GetLogger().With(zap.String("queue", q.cfg.Name))
+	var delay pause.Backoff
+	for {
+		began := time.Now()
+		again := false
+		err := leaderelection.Run(ctx, q.client, leaderelection.Config{
+			Name: q.keys.live + workers, Value: workerValue(places, q.cfg.Worker), Holders: math.MaxInt,
+			TTL: q.cfg.TTL, Margin: q.cfg.Margin,
+		}, func(ctx context.Context, term *leaderelection.Term) error {
+			w := &worker{
+				q: q, ctx: ctx, term: term, handle: handle, free: make(chan struct{}, places),
+				lg: lg,
+			}
+			w.mirror = newMirror(int64(term.Lease()), q.cfg, w.returnLate)
+			err := w.serve()
+			again = term.Err() == nil && transient(err)
+			return err
+		})
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !again:
+			return err
+		}
+		lg.Warn("the changes of the queue cannot be followed; begins again with another lease", zap.Error(err))
+		delay.Wait(ctx, time.Since(began))
+	}
 }
 
 // worker is a call of Work while it has a lease.
 type worker struct {
 	q      *Queue
-	ctx    context.Context // ends with the term
 	term   *leaderelection.Term
 	handle Handler
 	lg     *zap.Logger
+	mirror *mirror
+	free   chan struct{} // holds a value for each place that is taken
 
-	mirror  *mirror
-	free    chan struct{} // holds a value for each place that is taken
-	running sync.WaitGroup
-	failing atomic.Bool // the last claim has failed
+	ctx        context.Context // ends with the term, and when the queue cannot be followed
+	lasting    context.Context // ends when the handlers have returned
+	running    sync.WaitGroup  // the handlers
+	background sync.WaitGroup  // the rest
+	failing    atomic.Bool     // the last claim has failed
 }
 
-// serve claims and handles jobs until the term ends.
+// serve claims and handles jobs until the term ends, or the changes of the queue cannot be followed.
 func (w *worker) serve() error {
-	c, err := cache.New(w.q.client, cache.Config{Prefixes: []string{w.q.keys.live}})
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	jobs, err := cache.NewInformer(c, cache.InformerConfig[item]{
-		Decode: w.q.keys.decode,
-		OnDecodeError: func(key string, revision int64, err error) {
-			w.lg.Warn("ignores a key that belongs to no queue, or was written by a newer version",
-				zap.String("key", key), zap.Int64("revision", revision), zap.Error(err))
-		},
-	})
-	if err != nil {
-		return err
-	}
-	defer jobs.Close()
-	synced := make(chan struct{})
-	jobs.AddHandler(func(ch cache.Change[item]) {
-		if w.mirror.apply(ch); ch.Type == cache.Synced {
-			close(synced)
-		}
-	})
-	select { // without the other workers it would be the first one for each job
-	case <-synced:
-	case <-jobs.Done():
-		return cache.ErrClosed
-	case <-w.ctx.Done():
-		return w.ctx.Err()
-	}
-	late, endLate := context.WithCancel(context.WithoutCancel(w.ctx))
-	var returning sync.WaitGroup
-	returning.Go(func() { w.returnLate(late) })
+	var end context.CancelFunc
+	var stop context.CancelCauseFunc
+	w.lasting, end = context.WithCancel(context.WithoutCancel(w.ctx))
+	w.ctx, stop = context.WithCancelCause(w.ctx)
 	defer func() {
 		w.running.Wait()
-		endLate()
-		returning.Wait()
+		end()
+		w.background.Wait()
 	}()
+	synced := make(chan struct{})
+	w.background.Go(func() { stop(w.follow(sync.OnceFunc(func() { close(synced) }))) })
+	select { // without the other workers it would be the first one for each job
+	case <-synced:
+	case <-w.ctx.Done():
+		return context.Cause(w.ctx)
+	}
 	var delay pause.Backoff
 	for {
 		select {
 		case w.free <- struct{}{}:
 		case <-w.ctx.Done():
-			return w.ctx.Err()
+			return context.Cause(w.ctx)
 		}
 		if w.failing.Load() {
 			delay.Wait(w.ctx, 0)
@@ -121,13 +120,30 @@ func (w *worker) serve() error {
 		}
 		e := w.mirror.take(w.ctx)
 		if e == nil {
-			return w.ctx.Err()
+			return context.Cause(w.ctx)
 		}
 		w.running.Go(func() {
 			defer func() { <-w.free }()
 			w.claim(e)
 		})
 	}
+}
+
+// follow applies the changes of the queue, and returns why it cannot go on. synced is called when they are all known.
+func (w *worker) follow(synced func()) error {
+	for ch, err := range store.New(w.q.client, w.q.keys.live, store.Bytes()).Watch(w.lasting) {
+		if err != nil {
+			return err
+		}
+		if err := w.mirror.apply(ch); err != nil {
+			w.lg.Warn("ignores a key that belongs to no queue, or was written by a newer version",
+				zap.String("key", ch.Key), zap.Int64("revision", ch.ModRevision), zap.Error(err))
+		}
+		if ch.Type == store.Synced {
+			synced()
+		}
+	}
+	return nil
 }
 
 // claim claims a job that seems to be free, and handles it.
@@ -188,37 +204,26 @@ func (w *worker) failed(what string, e *entry, err error) bool {
 	return err != nil
 }
 
-// returnLate returns jobs whose claims no place has, until ctx ends: those of a request that was given up and was executed
-// nevertheless, and those that could neither be acknowledged nor given back.
-func (w *worker) returnLate(ctx context.Context) {
-	var delay pause.Backoff
-	for {
-		late, wait := w.mirror.takeLate(time.Now())
-		failed := false
-		for _, e := range late {
-			if err := w.returnJob(ctx, e); err != nil {
-				failed = true
-				w.lg.Warn("cannot return a job", zap.String("job", e.id), zap.Error(err))
-			}
-		}
-		switch {
-		case failed:
-			delay.Wait(ctx, 0)
-		case len(late) > 0:
-			delay = pause.Backoff{}
-		default:
-			_ = pause.Until(ctx, w.mirror.wakeLate, wait)
-		}
-		if ctx.Err() != nil {
-			return
-		}
+// returnLate returns a job whose claim no place has, unless the handlers have returned before: that of a request that was given up and
+// was executed nevertheless, or one that could neither be acknowledged nor given back.
+func (w *worker) returnLate(e entry) {
+	if w.lasting.Err() != nil {
+		return
 	}
+	w.background.Go(func() {
+		defer w.mirror.drop(e.id)
+		_ = pause.For(w.lasting, time.Until(e.held)) // returnJob sees that it has ended
+		var delay pause.Backoff
+		for err := w.returnJob(e); err != nil && w.lasting.Err() == nil; err = w.returnJob(e) {
+			w.lg.Warn("cannot return a job", zap.String("job", e.id), zap.Error(err))
+			delay.Wait(w.lasting, 0)
+		}
+	})
 }
 
 // returnJob deletes a claim of this worker. If no handler was given the job, the attempt does not count.
-func (w *worker) returnJob(ctx context.Context, e *entry) error {
-	defer w.mirror.drop(e.id)
-	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+func (w *worker) returnJob(e entry) error {
+	ctx, cancel := context.WithTimeout(w.lasting, tryTimeout)
 	defer cancel()
 	k := w.q.keys
 	held := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(k.claims+e.id), "=", e.claim)}

@@ -69,7 +69,7 @@ var layers = map[string][]string{
 	"clientv3/credentials":              {},
 	"clientv3/experimental/recipes":     {"clientv3", "clientv3/concurrency", "clientv3/internal/optxn", "clientv3/internal/settle", "internal/pause"},
 	"clientv3/idempotent":               {"clientv3", "clientv3/concurrency", "clientv3/internal/lineage", "clientv3/internal/optxn", "clientv3/internal/reply", "internal/channel", "internal/pause", "observe", "retry"},
-	"clientv3/jobs":                     {"clientv3", "clientv3/cache", "clientv3/internal/optxn", "clientv3/internal/settle", "clientv3/leaderelection", "internal/pause", "retry"},
+	"clientv3/jobs":                     {"clientv3", "clientv3/internal/optxn", "clientv3/internal/settle", "clientv3/leaderelection", "clientv3/store", "internal/pause", "retry"},
 	"clientv3/kubernetes":               {"clientv3"},
 	"clientv3/leaderelection":           {"clientv3", "clientv3/concurrency", "clientv3/internal/optxn", "internal/pause", "observe", "observe/introspect", "retry"},
 	"clientv3/leasing":                  {"clientv3", "clientv3/internal/lineage", "clientv3/internal/optxn", "clientv3/internal/reply", "clientv3/concurrency", "internal/pause", "retry"},
