@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -58,14 +57,9 @@ const (
 	KeyRemoved
 )
 
-var keyStates = [...]string{KeyHeld: "held", KeyLost: "lost", KeySuperseded: "superseded", KeyRemoved: "removed"}
-
 // String returns "held", "lost", "superseded" or "removed".
 func (s KeyState) String() string {
-	if int(s) < len(keyStates) && keyStates[s] != "" {
-		return keyStates[s]
-	}
-	return "KeyState(" + strconv.Itoa(int(s)) + ")"
+	return map[KeyState]string{KeyHeld: "held", KeyLost: "lost", KeySuperseded: "superseded", KeyRemoved: "removed"}[s]
 }
 
 // KeyEvent reports a change of a key's state, or a new reason for the present state.
@@ -95,8 +89,7 @@ type KeyOptions struct {
 	// is then superseded. Otherwise KeepKey does not change a key that it has not put, and waits until
 	// that is deleted.
 	Overwrite bool
-	// FirstTimeout bounds KeepKey, beside ctx, until it has put the key for the first time. The default is 30 s if
-	// ctx has no deadline.
+	// FirstTimeout bounds KeepKey, beside ctx, until it has put the key for the first time. The default is 30 s.
 	FirstTimeout time.Duration
 	// Notify, if set, is called for every change of state. It is called by one goroutine at a time,
 	// which waits for it, so it must return soon. It must not call methods of the KeptKey other than State.
@@ -123,10 +116,13 @@ type KeptKey struct {
 	ctx    context.Context // ends with outer, and by Remove
 	cancel context.CancelFunc
 
-	// leases may have the key attached. They belong to the goroutine that has sent to owned:
-	// KeepKey's until it ends, then one Remove at a time.
-	leases []clientv3.LeaseID
-	owned  chan struct{} // capacity 1
+	// The next fields belong to the goroutine that has sent to owned: KeepKey's until it ends, then one Remove
+	// at a time.
+	owned   chan struct{}      // capacity 1
+	leases  []clientv3.LeaseID // they may have the key attached
+	session *Session           // of the present lease
+	rev     int64              // up to which the state of the key is known
+	missing bool               // the key was missing, which was not reported yet
 
 	updates chan struct{} // capacity 1: the value is to be written
 
@@ -164,15 +160,14 @@ func KeepKey(ctx context.Context, client *clientv3.Client, key, value string, op
 	k.ctx, k.cancel = context.WithCancel(ctx)
 	stop := context.AfterFunc(client.Ctx(), k.cancel)
 	k.owned <- struct{}{}
-	t, err := k.first()
-	if err != nil {
+	if err := k.first(); err != nil {
 		stop()
 		k.cancel()
 		return nil, err
 	}
 	go func() {
 		defer stop()
-		k.run(t)
+		k.run()
 	}()
 	return k, nil
 }
@@ -180,41 +175,33 @@ func KeepKey(ctx context.Context, client *clientv3.Client, key, value string, op
 // first puts the key for the first time. If the outcome of the write is unknown, it writes again under
 // another lease and revokes the first one, so that a late write can neither replace the key of another client
 // nor put it back after Remove.
-func (k *KeptKey) first() (*keyLease, error) {
-	ctx, timeout := k.ctx, k.opts.FirstTimeout
-	if _, bounded := ctx.Deadline(); !bounded {
-		timeout = cmp.Or(timeout, defaultFirstTimeout)
-	}
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
-	}
+func (k *KeptKey) first() error {
+	ctx, cancel := context.WithTimeout(k.ctx, cmp.Or(k.opts.FirstTimeout, defaultFirstTimeout))
+	defer cancel()
 	var delay pause.Backoff
 	for {
 		began := time.Now()
-		t, err := k.open(ctx)
-		if err != nil {
+		earlier := slices.Clone(k.leases) // ensureKey forgets them
+		if err := k.open(ctx); err != nil {
 			k.discard(k.leases)
-			return nil, err
+			return err
 		}
-		earlier := slices.Clone(k.leases[:len(k.leases)-1]) // ensureKey forgets them
-		state := KeyHeld
+		state, err := KeyHeld, error(nil)
 		if k.opts.Overwrite {
-			err = t.overwriteKey(ctx)
+			err = k.overwriteKey(ctx)
 		} else {
-			state, err = t.ensureKey(ctx)
+			state, err = k.ensureKey(ctx)
 		}
 		if err == nil {
 			k.discard(earlier)
-			t.missing = false
-			k.notify(KeyEvent{State: state, Lease: t.session.id})
-			return t, nil
+			k.missing = false
+			k.notify(state, nil)
+			return nil
 		}
-		t.session.Orphan()
+		k.session.Orphan()
 		if retry.OutcomeOf(err) != retry.OutcomeUnknown || ctx.Err() != nil {
 			k.discard(k.leases)
-			return nil, err
+			return err
 		}
 		delay.Wait(ctx, time.Since(began))
 	}
@@ -230,40 +217,30 @@ func (k *KeptKey) discard(leases []clientv3.LeaseID) {
 }
 
 // run keeps the key, with a new lease whenever one is lost.
-func (k *KeptKey) run(t *keyLease) {
+func (k *KeptKey) run() {
 	defer func() { <-k.owned }()
 	var delay pause.Backoff
-	for !k.over() {
-		began := time.Now()
-		err := k.serve(t)
-		t = nil
-		if !k.over() {
-			k.notify(KeyEvent{State: KeyLost, Lease: k.State().Lease, Err: err})
-			delay.Wait(k.ctx, time.Since(began))
+	began := time.Now()
+	for err := k.serve(); !k.over(); {
+		k.notify(KeyLost, err)
+		delay.Wait(k.ctx, time.Since(began))
+		began = time.Now()
+		if err = k.open(k.ctx); err == nil {
+			err = k.serve()
 		}
 	}
 	switch {
 	case k.client.Ctx().Err() != nil:
-		k.notify(KeyEvent{State: KeyLost, Lease: k.State().Lease, Err: ErrClientClosed})
+		k.notify(KeyLost, ErrClientClosed)
 	case k.outer.Err() != nil:
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(k.outer), revokeTimeout)
 		defer cancel()
-		k.notify(KeyEvent{State: KeyRemoved, Lease: k.State().Lease, Err: k.revoke(ctx)})
+		k.notify(KeyRemoved, k.revoke(ctx))
 	}
 }
 
 // over reports whether the key is no longer to be kept. ctx ends shortly after the client's.
 func (k *KeptKey) over() bool { return k.ctx.Err() != nil || k.client.Ctx().Err() != nil }
-
-// serve keeps the key under a lease, or under a new one if t is nil, and returns why that ended.
-func (k *KeptKey) serve(t *keyLease) (err error) {
-	if t == nil {
-		if t, err = k.open(k.ctx); err != nil {
-			return err
-		}
-	}
-	return t.serve()
-}
 
 // State returns the latest event.
 func (k *KeptKey) State() KeyEvent {
@@ -276,8 +253,12 @@ func (k *KeptKey) State() KeyEvent {
 func (k *KeptKey) Key() string { return k.key }
 
 // notify stores an event and reports it if it differs from the last one.
-func (k *KeptKey) notify(e KeyEvent) {
+func (k *KeptKey) notify(state KeyState, err error) {
 	k.mu.Lock()
+	e := KeyEvent{State: state, Lease: k.event.Lease, Err: err}
+	if state == KeyHeld || state == KeySuperseded {
+		e.Lease = k.session.id
+	}
 	known := e.State == k.event.State && fmt.Sprint(e.Err) == fmt.Sprint(k.event.Err)
 	if !known {
 		e.Again = e.State == KeyHeld && k.before
@@ -393,7 +374,7 @@ func (k *KeptKey) Remove(ctx context.Context) error {
 	}
 	defer func() { <-k.owned }()
 	err := k.revoke(ctx)
-	k.notify(KeyEvent{State: KeyRemoved, Lease: k.State().Lease, Err: err})
+	k.notify(KeyRemoved, err)
 	return err
 }
 

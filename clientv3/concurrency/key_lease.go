@@ -13,128 +13,114 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 )
 
-// keyLease is the lifetime of one lease, in which a KeptKey owns its key or waits for it.
-type keyLease struct {
-	k       *KeptKey
-	session *Session
-	rev     int64 // up to which the state of the key is known
-	missing bool  // the key was missing, which was not reported yet
-}
-
-// open grants a lease and keeps it alive. ctx bounds the grant of the lease.
-func (k *KeptKey) open(ctx context.Context) (*keyLease, error) {
+// open makes the lease under which the key is kept from now on. ctx bounds the grant.
+func (k *KeptKey) open(ctx context.Context) error {
 	s, err := openSession(ctx, k.client, sessionOptions{ttl: k.seconds(), ctx: k.ctx})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	k.leases = append(k.leases, s.id)
-	return &keyLease{k: k, session: s}, nil
+	k.session, k.leases = s, append(k.leases, s.id)
+	return nil
 }
 
 // overwriteKey writes the key, even if another client owns it.
-func (t *keyLease) overwriteKey(ctx context.Context) error {
-	value, version := t.k.desired()
-	_, err := t.k.client.Put(ctx, t.k.key, value, clientv3.WithLease(t.session.id))
+func (k *KeptKey) overwriteKey(ctx context.Context) error {
+	value, version := k.desired()
+	_, err := k.client.Put(ctx, k.key, value, clientv3.WithLease(k.session.id))
 	if err == nil {
-		t.k.wrote(version)
+		k.wrote(version)
 	}
 	return err
 }
 
 // serve keeps the key, or waits for it, until the lease is lost, and returns the reason.
-func (t *keyLease) serve() error {
-	defer t.session.Orphan()
+func (k *KeptKey) serve() error {
+	s := k.session
+	defer s.Orphan()
 	var delay pause.Backoff
 	for {
 		began := time.Now()
-		err := t.hold()
+		err := k.hold()
 		switch {
-		case t.session.ctx.Err() != nil:
-			return context.Cause(t.session.ctx)
-		case t.k.client.Ctx().Err() != nil:
-			<-t.session.ctx.Done() // which ends with the client's
-			return context.Cause(t.session.ctx)
+		case s.ctx.Err() != nil, k.client.Ctx().Err() != nil:
+			<-s.ctx.Done() // which ends with the client's
+			return context.Cause(s.ctx)
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			return err
 		case err != nil:
-			t.reportFailure(err)
-			delay.Wait(t.session.ctx, time.Since(began))
+			state := k.State().State
+			if k.missing {
+				state = KeyLost
+			}
+			k.notify(state, err)
+			delay.Wait(s.ctx, time.Since(began))
 		}
 	}
-}
-
-// reportFailure reports why the key cannot be read or written.
-func (t *keyLease) reportFailure(err error) {
-	e := t.k.State()
-	if e.Err = err; t.missing {
-		e.State = KeyLost
-	}
-	t.k.notify(e)
 }
 
 // hold returns nil when the key has changed, or an update is to be written.
-func (t *keyLease) hold() error {
-	state, err := t.ensureKey(t.session.ctx)
+func (k *KeptKey) hold() error {
+	state, err := k.ensureKey(k.session.ctx)
 	if err != nil {
 		return err
 	}
-	if t.missing && t.k.State().State == KeyHeld {
-		t.k.notify(KeyEvent{State: KeyLost, Lease: t.session.id, Err: ErrKeyDeleted})
+	if k.missing && k.State().State == KeyHeld {
+		k.notify(KeyLost, ErrKeyDeleted)
 	}
-	t.missing = false
-	t.k.notify(KeyEvent{State: state, Lease: t.session.id})
-	return t.watch()
+	k.missing = false
+	k.notify(state, nil)
+	return k.watch()
 }
 
 // ensureKey writes the key and its value, unless another client owns the key.
-func (t *keyLease) ensureKey(ctx context.Context) (KeyState, error) {
-	for ctx.Err() == nil && t.session.ctx.Err() == nil {
-		resp, err := t.k.client.Get(ctx, t.k.key)
+func (k *KeptKey) ensureKey(ctx context.Context) (KeyState, error) {
+	for ctx.Err() == nil && k.session.ctx.Err() == nil {
+		resp, err := k.client.Get(ctx, k.key)
 		if err != nil {
 			return 0, err
 		}
-		t.rev = resp.Header.Revision
-		value, version := t.k.desired()
+		k.rev = resp.Header.Revision
+		value, version := k.desired()
 		var modified int64
-		t.missing = t.missing || len(resp.Kvs) == 0
+		k.missing = k.missing || len(resp.Kvs) == 0
 		if len(resp.Kvs) > 0 {
 			kv := resp.Kvs[0]
 			modified = kv.ModRevision
 			owner := clientv3.LeaseID(kv.Lease)
-			if !slices.Contains(t.k.leases, owner) {
-				t.k.leases = []clientv3.LeaseID{t.session.id}
+			if !slices.Contains(k.leases, owner) {
+				k.leases = []clientv3.LeaseID{k.session.id}
 				return KeySuperseded, nil
 			}
-			if owner == t.session.id && string(kv.Value) == value {
-				t.k.wrote(version)
+			if owner == k.session.id && string(kv.Value) == value {
+				k.wrote(version)
 				return KeyHeld, nil
 			}
 		}
-		put, err := t.k.client.Txn(ctx).
-			If(clientv3.Compare(clientv3.ModRevision(t.k.key), "=", modified)).
-			Then(clientv3.OpPut(t.k.key, value, clientv3.WithLease(t.session.id))).
+		put, err := k.client.Txn(ctx).
+			If(clientv3.Compare(clientv3.ModRevision(k.key), "=", modified)).
+			Then(clientv3.OpPut(k.key, value, clientv3.WithLease(k.session.id))).
 			Commit()
 		if err != nil {
 			return 0, err
 		}
 		if put.Succeeded {
-			t.rev = put.Header.Revision
-			t.k.leases = []clientv3.LeaseID{t.session.id} // no other lease has the key attached
-			t.k.wrote(version)
+			k.rev = put.Header.Revision
+			k.leases = []clientv3.LeaseID{k.session.id} // no other lease has the key attached
+			k.wrote(version)
 			return KeyHeld, nil
 		}
 	}
-	return 0, cmp.Or(ctx.Err(), context.Cause(t.session.ctx))
+	return 0, cmp.Or(ctx.Err(), context.Cause(k.session.ctx))
 }
 
 // watch returns nil when the key has changed, or an update is to be written.
-func (t *keyLease) watch() error {
-	ctx, cancel := context.WithCancel(t.session.ctx)
+func (k *KeptKey) watch() error {
+	ctx, cancel := context.WithCancel(k.session.ctx)
 	defer cancel()
-	changes := t.k.client.Watch(ctx, t.k.key, clientv3.WithRev(t.rev+1))
+	changes := k.client.Watch(ctx, k.key, clientv3.WithRev(k.rev+1))
 	for {
 		select {
-		case <-t.k.updates:
+		case <-k.updates:
 			return nil
 		case resp, ok := <-changes:
 			switch err := resp.Err(); {
