@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -52,12 +53,13 @@ func (c Config) complete() Config {
 	return c
 }
 
-type plain = clientv3.KV
+type kv = optxn.KV
 
-// KV is a clientv3.KV whose calls share RPCs. It is made by [New].
+// KV is a clientv3.KV whose gets, puts and deletes share RPCs. It is made by [New].
 type KV struct {
-	plain // Compact, GetStream and Txn are its own
+	kv // executes each call by execute
 
+	under clientv3.KV
 	reads *dispatcher // nil if reads are not joined
 	puts  *dispatcher // nil if writes are not grouped
 	// deletes travel without puts, which a store that is full refuses.
@@ -74,7 +76,8 @@ func New(under clientv3.KV, cfg Config) *KV {
 		under = c.KV
 	}
 	cfg = cfg.complete()
-	k := &KV{plain: under}
+	k := &KV{under: under}
+	k.kv = optxn.Over(under, k.execute)
 	if cfg.JoinReads {
 		k.reads = newDispatcher(under, cfg, joined)
 	}
@@ -84,32 +87,14 @@ func New(under clientv3.KV, cfg Config) *KV {
 	return k
 }
 
-// Get gets keys as [clientv3.KV] does, together with others if that is possible.
-func (k *KV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	resp, err := k.Do(ctx, clientv3.OpGet(key, opts...))
-	return resp.Get(), err
-}
-
-// Put puts a key as [clientv3.KV] does, together with others if writes are grouped.
-func (k *KV) Put(ctx context.Context, key, val string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
-	resp, err := k.Do(ctx, clientv3.OpPut(key, val, opts...))
-	return resp.Put(), err
-}
-
-// Delete deletes keys as [clientv3.KV] does, together with others if writes are grouped.
-func (k *KV) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
-	resp, err := k.Do(ctx, clientv3.OpDelete(key, opts...))
-	return resp.Del(), err
-}
-
-// Do executes an operation like Get, Put or Delete, and passes a Txn to the KV below.
-func (k *KV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+// execute executes an operation, together with others if that is possible.
+func (k *KV) execute(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 	d := k.dispatcherOf(op)
 	if err := ctx.Err(); err != nil && d != nil && d.kind == grouped {
 		return clientv3.OpResponse{}, &retry.NotSentError{Err: err}
 	}
 	if d == nil || len(op.KeyBytes()) == 0 || ctx.Err() != nil || hasMetadata(ctx) {
-		return k.plain.Do(ctx, op)
+		return k.under.Do(ctx, op)
 	}
 	return d.do(ctx, op)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -129,7 +130,7 @@ func newDispatcher(kv clientv3.KV, cfg Config, kind kind) *dispatcher {
 		kv: kv, kind: kind, maxAlone: cfg.MaxAlone, waiting: map[id]*call{}, refused: map[subject]time.Time{},
 		maxOps: cfg.MaxOps, maxBytes: cfg.MaxBytes,
 	}
-	d.overdue = time.AfterFunc(longestWait, d.sendOverdue)
+	d.overdue = time.AfterFunc(math.MaxInt64, d.sendOverdue) // reset by a queue
 	d.overdue.Stop()
 	return d
 }

@@ -26,6 +26,8 @@ var (
 // ErrClosed is returned by operations on a closed [Cache].
 var ErrClosed = errors.New("etcdclient: cache: closed")
 
+type plain = clientv3.KV
+
 // Cache serves gets of its prefixes from memory. It is a clientv3.KV, safe for concurrent use:
 //
 //	client.KV = c
@@ -33,7 +35,7 @@ var ErrClosed = errors.New("etcdclient: cache: closed")
 // Get, and Do of a get, are answered as the package documentation says; GetStream and everything that
 // is not a get go to the KV that the client had when the Cache was made.
 type Cache struct {
-	kv      clientv3.KV
+	plain
 	watcher clientv3.Watcher
 	client  *clientv3.Client
 	cfg     Config
@@ -68,13 +70,13 @@ func New(client *clientv3.Client, cfg Config) (*Cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cache{kv: client.KV, watcher: client.Watcher, client: client, cfg: cfg}
-	if c.kv == nil || c.watcher == nil {
+	c := &Cache{plain: client.KV, watcher: client.Watcher, client: client, cfg: cfg}
+	if c.plain == nil || c.watcher == nil {
 		return nil, errors.New("etcdclient: cache: the client has no KV or no Watcher")
 	}
 	c.ctx, c.cancel = context.WithCancelCause(client.Ctx())
-	c.floors.c, c.chaser.c = c, c
-	c.chaser.advanced = make(chan struct{}, 1)
+	c.floors.c = c
+	c.chaser = chaser{c: c, wake: make(chan struct{}, 1), advanced: make(chan struct{}, 1)}
 	c.stream.Store(streams.Add(1))
 	for _, p := range cfg.Prefixes {
 		c.views = append(c.views, newView(c, p))
@@ -85,6 +87,7 @@ func New(client *clientv3.Client, cfg Config) (*Cache, error) {
 			c.spawn(v.followStatus)
 		}
 	}
+	c.spawn(c.chaser.run)
 	c.spawn(c.probe)
 	return c, nil
 }
@@ -180,37 +183,14 @@ func (c *Cache) viewOf(r keyRange) *view {
 }
 
 func (c *Cache) remote(ctx context.Context, op clientv3.Op) (*clientv3.GetResponse, error) {
-	resp, err := c.kv.Do(ctx, op)
+	resp, err := c.plain.Do(ctx, op)
 	return resp.Get(), err
-}
-
-// Put writes through the client.
-func (c *Cache) Put(ctx context.Context, key, val string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
-	return c.kv.Put(ctx, key, val, opts...)
-}
-
-// Delete deletes through the client.
-func (c *Cache) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
-	return c.kv.Delete(ctx, key, opts...)
-}
-
-// Compact compacts through the client.
-func (c *Cache) Compact(ctx context.Context, rev int64, opts ...clientv3.CompactOption) (*clientv3.CompactResponse, error) {
-	return c.kv.Compact(ctx, rev, opts...)
-}
-
-// Txn returns a transaction that the server executes, even if it only reads.
-func (c *Cache) Txn(ctx context.Context) clientv3.Txn { return c.kv.Txn(ctx) }
-
-// GetStream reads from the server.
-func (c *Cache) GetStream(ctx context.Context, key string, opts ...clientv3.OpOption) (clientv3.GetStreamChan, error) {
-	return c.kv.GetStream(ctx, key, opts...)
 }
 
 // Do answers a get as [Cache.Get] does; the server executes other operations.
 func (c *Cache) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 	if !op.IsGet() {
-		return c.kv.Do(ctx, op)
+		return c.plain.Do(ctx, op)
 	}
 	resp, err := c.get(ctx, op)
 	return resp.OpResponse(), err

@@ -3,7 +3,6 @@ package cache
 import (
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/quorate/quorate/internal/pause"
@@ -29,13 +28,11 @@ const (
 // chaser asks for progress until every view has reached its target.
 type chaser struct {
 	c        *Cache
+	wake     chan struct{} // holds a value when a view may wait, for what it may be asking for already
 	advanced chan struct{} // holds a value when a view has reached what was asked for, or waits for more
 
-	mu      sync.Mutex
-	running bool
-
-	// Of the goroutine. It ends while the watches are begun again, and the next one gives the new stream its time.
-	reopened time.Time
+	// Of the goroutine.
+	reopened time.Time // when the present stream was given its time
 	stuck    time.Duration
 }
 
@@ -53,7 +50,6 @@ func (c *Cache) chase(v *view, rev int64) {
 	}
 	v.target = max(v.target, rev)
 	v.mu.Unlock()
-	c.chaser.start()
 }
 
 // chaseFuture makes a view soon reach a revision, if the store has it, until stop is called.
@@ -62,7 +58,7 @@ func (c *Cache) chaseFuture(v *view, rev int64) (stop func()) {
 	v.future = max(v.future, rev)
 	v.waiters++
 	v.mu.Unlock()
-	c.chaser.start()
+	pause.Signal(c.chaser.wake)
 	return func() {
 		v.mu.Lock()
 		defer v.mu.Unlock()
@@ -72,27 +68,19 @@ func (c *Cache) chaseFuture(v *view, rev int64) (stop func()) {
 	}
 }
 
-// start starts the chaser, unless it runs.
-func (ch *chaser) start() {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	if !ch.running {
-		select {
-		case <-ch.advanced: // of the last run
-		default:
-		}
-		ch.running = ch.c.spawn(ch.run)
-	}
-}
-
 func (ch *chaser) notify() { pause.Signal(ch.advanced) }
 
 func (ch *chaser) run() {
-	tries := 0
-	for {
+	for tries := 0; ch.c.ctx.Err() == nil; {
 		since, ok := ch.waiting()
 		if !ok {
-			return
+			tries = 0
+			select {
+			case <-ch.wake:
+			case <-ch.advanced:
+			case <-ch.c.ctx.Done():
+			}
+			continue
 		}
 		if since.After(ch.reopened) {
 			ch.stuck = stuckAfter
@@ -102,10 +90,7 @@ func (ch *chaser) run() {
 			ch.reopened, ch.stuck = time.Now(), min(2*ch.stuck, maxStuck)
 		}
 		ch.c.stats.progress.Add(1)
-		if ch.c.watcher.RequestProgress(ch.c.streamContext(ch.c.ctx)) != nil {
-			ch.stop()
-			return // closed
-		}
+		_ = ch.c.watcher.RequestProgress(ch.c.streamContext(ch.c.ctx)) // fails only once the cache or the client is closed
 		tries++
 		select {
 		case <-time.After(pauseAfter(tries)):
@@ -117,10 +102,8 @@ func (ch *chaser) run() {
 }
 
 // waiting returns since when the view that has waited longest has not moved, before it is asked for
-// all that wait, and ends the chaser if none does. A stream is not stuck because the store does not reach a future revision.
+// all that wait. A stream is not stuck because the store does not reach a future revision.
 func (ch *chaser) waiting() (since time.Time, ok bool) {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
 	now := time.Now()
 	for _, v := range ch.c.views {
 		v.mu.Lock()
@@ -137,15 +120,7 @@ func (ch *chaser) waiting() (since time.Time, ok bool) {
 		}
 		v.mu.Unlock()
 	}
-	ok = ok && ch.c.ctx.Err() == nil
-	ch.running = ok
 	return since, ok
-}
-
-func (ch *chaser) stop() {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	ch.running = false
 }
 
 // pauseAfter returns how long to wait after so many requests, within 10 %.

@@ -93,14 +93,12 @@ func (c *Cache) doubtOfVersion(ctx context.Context) (transient bool, doubt error
 // setVersionDoubt records the doubt about the version of the server. A prefix that was followed on a server that loses events is loaded
 // again before it is trusted. It is not called concurrently.
 func (v *view) setVersionDoubt(doubt error) {
-	switch {
-	case errors.Is(doubt, errLoses):
-		v.lossy = true
-	case errors.Is(doubt, errVersionUnknown):
-		v.lossy = false
-	case doubt == nil && v.lossy:
+	switch lost := errors.Is(v.versionDoubt, errLoses); {
+	case lost && doubt == nil:
 		v.abandon(errUnavailable)
 		return
+	case lost && !errors.Is(doubt, errVersionUnknown):
+		return // until it is loaded again
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -28,12 +28,12 @@ type round struct {
 type floors struct {
 	c *Cache
 
-	mu      sync.Mutex
-	next    *round // not sent yet
-	running bool
-	latest  *round // the last that succeeded
+	mu     sync.Mutex
+	next   *round // not sent yet
+	last   *round // begun last
+	latest *round // the last that succeeded
 
-	turn int // whose prefix was read last; of run alone
+	turn int // whose prefix was read last; of send alone
 }
 
 // join returns a round that is sent after the call, nil when the cache is closed.
@@ -41,38 +41,30 @@ func (f *floors) join() *round {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.next == nil {
-		f.next = &round{done: make(chan struct{})}
-	}
-	if !f.running {
-		if !f.c.spawn(f.run) {
-			f.next = nil
+		r, before := &round{done: make(chan struct{})}, f.last
+		if !f.c.spawn(func() { f.send(r, before) }) {
 			return nil
 		}
-		f.running = true
+		f.next, f.last = r, r
 	}
 	return f.next
 }
 
-// run sends rounds until no read waits for one.
-func (f *floors) run() {
-	for {
-		runtime.Gosched() // who is about to read joins this one
+// send makes a round when the one before it is done.
+func (f *floors) send(r, before *round) {
+	if before != nil {
+		<-before.done
+	}
+	runtime.Gosched() // who is about to read joins this one
+	f.mu.Lock()
+	f.next = nil
+	f.mu.Unlock()
+	defer close(r.done)
+	f.c.readFloor(r)
+	if r.err == nil {
 		f.mu.Lock()
-		r := f.next
-		f.next = nil
-		if r == nil {
-			f.running = false
-			f.mu.Unlock()
-			return
-		}
-		f.mu.Unlock()
-		f.c.readFloor(r)
-		if r.err == nil {
-			f.mu.Lock()
-			f.latest = r
-			f.mu.Unlock()
-		}
-		close(r.done)
+		defer f.mu.Unlock()
+		f.latest = r
 	}
 }
 
@@ -104,7 +96,7 @@ func (c *Cache) readFloor(r *round) {
 	c.stats.floors.Add(1)
 	v := c.floors.inTurn()
 	// A range of one key: package leasing serves single keys from memory, with an earlier revision.
-	resp, err := c.kv.Get(c.ctx, v.keys.key, clientv3.WithRange(v.keys.key+"\x00"), clientv3.WithCountOnly())
+	resp, err := c.plain.Get(c.ctx, v.keys.key, clientv3.WithRange(v.keys.key+"\x00"), clientv3.WithCountOnly())
 	if errors.Is(err, rpctypes.ErrPermissionDenied) {
 		v.abandon(err)
 		r.err = errUnavailable // the server says who may read what
@@ -147,7 +139,7 @@ func (c *Cache) checkPermissions(views []*view) {
 		whole = append(whole, clientv3.OpGet(v.keys.key, clientv3.WithRange(v.keys.end), clientv3.WithCountOnly()))
 	}
 	// A range of one key, as in a floor: package leasing decides comparisons of single keys.
-	_, err := c.kv.Txn(c.ctx).If(clientv3.Compare(clientv3.Version(first).WithRange(first+"\x00"), ">", -1)).
+	_, err := c.plain.Txn(c.ctx).If(clientv3.Compare(clientv3.Version(first).WithRange(first+"\x00"), ">", -1)).
 		Then(clientv3.OpGet(first, clientv3.WithCountOnly())).Else(whole...).Commit()
 	switch {
 	case !errors.Is(err, rpctypes.ErrPermissionDenied):

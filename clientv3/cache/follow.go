@@ -123,7 +123,7 @@ func (v *view) discard(cause error) {
 // list reads the prefix at one revision, and returns the header with that revision.
 func (v *view) list(ctx context.Context, each func(*mvccpb.KeyValue) error, opts ...clientv3.OpOption) (header *pb.ResponseHeader, err error) {
 	opts = append(opts, clientv3.WithRange(v.keys.end))
-	for page, err := range clientv3.Pages(ctx, v.c.kv, v.keys.key, opts...) {
+	for page, err := range clientv3.Pages(ctx, v.c.plain, v.keys.key, opts...) {
 		if err != nil {
 			return nil, err
 		}
@@ -284,7 +284,7 @@ func (v *view) fetch(ctx context.Context, into *snapshot, keys []string) error {
 		for _, key := range part {
 			ops = append(ops, clientv3.OpGet(key, clientv3.WithRev(into.rev)))
 		}
-		resp, err := v.c.kv.Txn(ctx).Then(ops...).Commit()
+		resp, err := v.c.plain.Txn(ctx).Then(ops...).Commit()
 		if err != nil {
 			return err
 		}
@@ -350,7 +350,6 @@ func (v *view) applyAll(responses clientv3.WatchChan, isOpen func()) error {
 		}
 		if progress || resp.Created {
 			v.window.notify(resp)
-			v.c.chaser.start() // it ends while the watch is in doubt
 		}
 	}
 	return errUnavailable

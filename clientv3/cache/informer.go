@@ -66,13 +66,8 @@ const (
 	Relisted
 )
 
-var changeNames = [...]string{Added: "added", Updated: "updated", Deleted: "deleted", Synced: "synced", Relisted: "relisted"}
-
 func (t ChangeType) String() string {
-	if t < Added || t > Relisted {
-		return fmt.Sprintf("ChangeType(%d)", int(t))
-	}
-	return changeNames[t]
+	return map[ChangeType]string{Added: "added", Updated: "updated", Deleted: "deleted", Synced: "synced", Relisted: "relisted"}[t]
 }
 
 // Change is what a handler receives.

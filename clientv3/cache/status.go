@@ -3,7 +3,6 @@ package cache
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -24,13 +23,8 @@ const (
 	Denied
 )
 
-var stateNames = [...]string{Loading: "loading", InSync: "in sync", Stale: "stale", Denied: "denied"}
-
 func (s State) String() string {
-	if s < Loading || s > Denied {
-		return fmt.Sprintf("State(%d)", int(s))
-	}
-	return stateNames[s]
+	return map[State]string{Loading: "loading", InSync: "in sync", Stale: "stale", Denied: "denied"}[s]
 }
 
 // Status is the state of a prefix.
@@ -113,13 +107,7 @@ func (v *view) waitForRevision(ctx context.Context, rev int64) error {
 		return nil
 	}
 	defer v.c.chaseFuture(v, rev)()
-	return v.waitUntil(ctx, nil, func() bool {
-		if reached() {
-			return true
-		}
-		v.c.chaser.start() // it ends while there is no snapshot
-		return false
-	})
+	return v.waitUntil(ctx, nil, reached)
 }
 
 // WaitForRevision returns when the objects have all changes of their prefix up to a revision, that of a write for instance: a

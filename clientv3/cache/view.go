@@ -47,8 +47,6 @@ type view struct {
 	feeds    map[*feed]struct{}
 
 	versionDoubt, watchDoubt error // why linearizable reads cannot rely on the watch
-
-	lossy bool // since it was loaded, watches of the server may have lost events; of setVersionDoubt
 }
 
 // maxFloors bounds the floors of a view that are kept until they are reached.

@@ -75,11 +75,7 @@ func (w *watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOpti
 	}
 	l := &localWatch{
 		v: v, op: op, keys: rangeOf(op), ctx: ctx, from: op.Rev(),
-		out: make(chan clientv3.WatchResponse, 1), wake: make(chan struct{}, 1),
-		end: func() {
-			cancel()
-			unhook()
-		},
+		out: make(chan clientv3.WatchResponse, 1), wake: make(chan struct{}, 1), end: cancel,
 	}
 	v.awaitWindow(ctx)
 	l.begin()

@@ -54,13 +54,14 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-type plain = clientv3.KV
+type kv = optxn.KV
 
 // KV is a clientv3.KV whose writes are sent until their outcome is known, and executed once at most. It is made by
 // [New], and safe for concurrent use. Gets, read-only transactions, GetStream and Compact are those of the client.
 type KV struct {
-	plain
+	kv // executes each call by execute
 
+	plain clientv3.KV
 	// lanes sends what may be repeated.
 	lanes  clientv3.KV
 	cfg    Config
@@ -91,6 +92,7 @@ func New(ctx context.Context, client *clientv3.Client, cfg Config) (*KV, error) 
 		plain: clientv3.NewKV(client), cfg: cfg, end: clientv3.GetPrefixRangeEnd(cfg.Prefix),
 		tracker: lineage.New(func(c *lineage.Change) error { return (*clientv3.ClusterChangedError)(c) }),
 	}
+	k.kv = optxn.Over(k.plain, k.execute)
 	k.lanes = clientv3.NewKVFromKVClient(laneClient{clientv3.RetryKVClient(client)}, client)
 	k.pool = newPool(client, cfg, &k.counters.leases)
 	k.history = k.tracker.History()
@@ -121,20 +123,8 @@ func (c laneClient) Txn(ctx context.Context, req *pb.TxnRequest, opts ...grpc.Ca
 	return c.KVClient.Txn(ctx, req, opts...)
 }
 
-// Put puts a key as [clientv3.KV] does, once.
-func (k *KV) Put(ctx context.Context, key, val string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
-	resp, err := k.Do(ctx, clientv3.OpPut(key, val, opts...))
-	return resp.Put(), err
-}
-
-// Delete deletes keys as [clientv3.KV] does, once.
-func (k *KV) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
-	resp, err := k.Do(ctx, clientv3.OpDelete(key, opts...))
-	return resp.Del(), err
-}
-
-// Do executes an operation: a write once, see [New], and a read as [clientv3.KV] does.
-func (k *KV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+// execute executes an operation: a write once, and a read as the client does.
+func (k *KV) execute(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 	if len(optxn.Writes(op)) == 0 {
 		return k.plain.Do(ctx, op)
 	}
@@ -142,11 +132,6 @@ func (k *KV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error
 		return clientv3.OpResponse{}, err
 	}
 	return k.write(ctx, op)
-}
-
-// Txn begins a transaction, which is executed once if it writes.
-func (k *KV) Txn(ctx context.Context) clientv3.Txn {
-	return optxn.New(func(op clientv3.Op) (clientv3.OpResponse, error) { return k.Do(ctx, op) })
 }
 
 // Close waits for the writes under way, and ends the lease, which deletes the lanes. Writes after it fail with a

@@ -9,10 +9,12 @@ import (
 // Do executes one operation.
 type Do func(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error)
 
+type plain = clientv3.KV
+
 // KV is a KV whose gets, puts, deletes and transactions are executed as one operation each.
 type KV struct {
-	clientv3.KV // for Compact and GetStream
-	do          Do
+	plain // for Compact and GetStream
+	do    Do
 }
 
 // Over returns a KV over kv whose operations do executes.
