@@ -14,45 +14,46 @@ import (
 // closed.
 var errWatchClosed = errors.New("concurrency: the watch was closed")
 
-// campaign tries to get the key: enter puts it, and wait returns when it is the first.
-// A failure restores the state before, if the cluster is reachable.
+// campaign tries to get the key: enter puts it with a value, and wait returns when it is the first, what campaign
+// returns. A failure restores the state before, if the cluster is reachable.
 //
 // The error is that of ctx if ctx has ended, and ErrSessionExpired if the session or the
 // waiter's key was lost.
 func (p *waiter) campaign(
-	ctx context.Context, enter func(context.Context) (view, error), wait func(context.Context, view) error,
-) error {
+	ctx context.Context, value string,
+	enter func(context.Context, string) (view, error), wait func(context.Context, view) (view, error),
+) (won view, err error) {
 	s := p.session
 	if s.lost() {
-		return p.reason(ctx, ErrSessionExpired)
+		return view{}, p.reason(ctx, ErrSessionExpired)
 	}
 	bound, release := s.bind(ctx)
 	defer release()
 	had := p.rev
 	if err := s.claims.enter(bound, p); err != nil {
-		return p.reason(ctx, err)
+		return view{}, p.reason(ctx, err)
 	}
-	v, err := enter(bound)
+	v, err := enter(bound, value)
 	if p.uncertain {
 		s.cleanupKey(p.key)
 	}
 	if err != nil && had != 0 { // unknown outcome: the waiter keeps the key
 		p.rev = had
 		s.claims.hold(p, had)
-		return p.reason(ctx, err)
+		return view{}, p.reason(ctx, err)
 	}
 	if err == nil {
-		err = wait(bound, v)
+		won, err = wait(bound, v)
 	}
 	if err == nil && (s.lost() || p.rev == 0) {
 		err = ErrSessionExpired
 	}
 	if err != nil {
 		p.withdraw(ctx)
-		return p.reason(ctx, err)
+		return view{}, p.reason(ctx, err)
 	}
 	s.claims.hold(p, p.rev)
-	return nil
+	return won, nil
 }
 
 // reason returns the caller's error for err; ctx is the caller's context, which may be the

@@ -60,22 +60,19 @@ func ResumeElection(s *Session, pfx string, leaderKey string, leaderRev int64) *
 // withdrawn, as with Lock. If the election was won before and the cluster does not
 // answer, it remains won.
 func (e *Election) Campaign(ctx context.Context, val string) error {
-	var header *pb.ResponseHeader
-	err := e.waiter.campaign(ctx,
-		func(ctx context.Context) (view, error) { return e.waiter.enqueue(ctx, val) },
-		func(ctx context.Context, v view) (err error) {
-			header = v.header
-			if v.own != nil && string(v.own.Value) != val {
-				if header, err = e.waiter.replace(ctx, e.waiter.key, e.waiter.rev, val); err != nil {
-					return err
-				}
+	written, err := e.waiter.campaign(ctx, val, e.waiter.enqueue, func(ctx context.Context, v view) (written view, err error) {
+		written.header = v.header
+		if v.own != nil && string(v.own.Value) != val {
+			if written.header, err = e.waiter.replace(ctx, e.waiter.key, e.waiter.rev, val); err != nil {
+				return view{}, err
 			}
-			_, err = e.waiter.await(ctx, v)
-			return err
-		})
+		}
+		_, err = e.waiter.await(ctx, v)
+		return written, err
+	})
 	switch {
 	case err == nil:
-		e.leading, e.key, e.rev, e.header = true, e.waiter.key, e.waiter.rev, header
+		e.leading, e.key, e.rev, e.header = true, e.waiter.key, e.waiter.rev, written.header
 	case e.waiter.rev == 0 && e.key == e.waiter.key:
 		e.leading, e.key = false, ""
 	}

@@ -80,13 +80,7 @@ func (m *Mutex) acquire(
 	ctx context.Context,
 	enter func(context.Context, string) (view, error), wait func(context.Context, view) (view, error),
 ) error {
-	var won view
-	err := m.waiter.campaign(ctx,
-		func(ctx context.Context) (view, error) { return enter(ctx, "") },
-		func(ctx context.Context, v view) (err error) {
-			won, err = wait(ctx, v)
-			return err
-		})
+	won, err := m.waiter.campaign(ctx, "", enter, wait)
 	switch {
 	case err == nil:
 		m.key, m.rev, m.header = m.waiter.key, m.waiter.rev, won.header
