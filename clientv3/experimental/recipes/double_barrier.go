@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
@@ -133,24 +132,10 @@ func (b *DoubleBarrier) announce(ctx context.Context, me *member) (int64, error)
 // waitReady waits until the barrier is opened with this participant's key in it. An
 // opening from an earlier use is older than the key.
 func (b *DoubleBarrier) waitReady(ctx context.Context, me *member) (int64, error) {
-	client, rev := b.session.Client(), me.rev
-	for {
-		ev, err := waitPut(ctx, client, b.readyKey(), rev)
-		if err == nil {
-			return ev.Kv.ModRevision, nil
-		}
-		if !errors.Is(err, rpctypes.ErrCompacted) {
-			return 0, err
-		}
-		resp, err := client.Get(ctx, b.readyKey())
-		if err != nil {
-			return 0, err
-		}
-		if len(resp.Kvs) > 0 && resp.Kvs[0].ModRevision > me.rev {
-			return resp.Kvs[0].ModRevision, nil
-		}
-		rev = resp.Header.Revision
-	}
+	kv, err := waitChange(ctx, b.session.Client(), b.readyKey(), me.rev, clientv3.WithFilterDelete(), func(now *mvccpb.KeyValue) bool {
+		return now.GetModRevision() > me.rev
+	})
+	return kv.GetModRevision(), err
 }
 
 // confirm returns an error if the participant's key is gone, and so may not have

@@ -40,7 +40,7 @@ func dequeue(c *clientv3.Client, prefix string, first []clientv3.OpOption) (stri
 			return "", err
 		}
 		if len(resp.Kvs) == 0 {
-			_, err = waitPut(ctx, c, prefix, resp.Header.Revision, clientv3.WithPrefix())
+			_, err = waitFirst(ctx, c, prefix, clientv3.WithPrefix(), clientv3.WithRev(resp.Header.Revision+1), clientv3.WithFilterDelete())
 			if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 				return "", err
 			}

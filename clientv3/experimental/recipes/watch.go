@@ -65,17 +65,10 @@ func waitEvent(ctx context.Context, c *clientv3.Client, key string, accept func(
 	return nil, fmt.Errorf("recipe: waiting on %q: %w", key, ErrNoWatcher)
 }
 
-// waitPut waits until a key, or one in the range of the options, is put after a
-// revision.
-func waitPut(ctx context.Context, c *clientv3.Client, key string, rev int64, opts ...clientv3.OpOption) (*clientv3.Event, error) {
-	opts = append(opts, clientv3.WithRev(rev+1), clientv3.WithFilterDelete())
-	return waitFor(ctx, c, key, clientv3.EventTypePut, opts...)
-}
-
-// waitFor waits for an event of a type. After a compaction, which may end many watches at once, and the next ones too, it
-// returns the error after a pause.
-func waitFor(ctx context.Context, c *clientv3.Client, key string, kind mvccpb.Event_EventType, opts ...clientv3.OpOption) (*clientv3.Event, error) {
-	ev, err := waitEvent(ctx, c, key, func(ev *clientv3.Event) bool { return ev.Type == kind }, opts...)
+// waitFirst waits for an event of a key, or of one in the range of the options. After a compaction, which may end many
+// watches at once, and the next ones too, it returns the error after a pause.
+func waitFirst(ctx context.Context, c *clientv3.Client, key string, opts ...clientv3.OpOption) (*clientv3.Event, error) {
+	ev, err := waitEvent(ctx, c, key, func(*clientv3.Event) bool { return true }, opts...)
 	if errors.Is(err, rpctypes.ErrCompacted) {
 		_ = pause.About(ctx, compactedPause) // the next request sees that it has ended
 	}
@@ -85,22 +78,37 @@ func waitFor(ctx context.Context, c *clientv3.Client, key string, kind mvccpb.Ev
 // compactedPause is the mean pause after a compaction.
 const compactedPause = time.Second
 
-// waitGone waits until a key that was read at a revision is deleted. A later key
-// with the same name is another one.
-func waitGone(ctx context.Context, c *clientv3.Client, kv *mvccpb.KeyValue, rev int64) error {
-	key := string(kv.Key)
+// waitChange waits for an event of a key after a revision, and returns the key. If what follows the revision was compacted,
+// it reads the key, nil if there is none, and changed tells whether it has changed.
+func waitChange(ctx context.Context, c *clientv3.Client, key string, rev int64, filter clientv3.OpOption, changed func(*mvccpb.KeyValue) bool) (*mvccpb.KeyValue, error) {
 	for {
-		_, err := waitFor(ctx, c, key, clientv3.EventTypeDelete, clientv3.WithRev(rev+1), clientv3.WithFilterPut())
+		ev, err := waitFirst(ctx, c, key, clientv3.WithRev(rev+1), filter)
+		if err == nil {
+			return ev.Kv, nil
+		}
 		if !errors.Is(err, rpctypes.ErrCompacted) {
-			return err
+			return nil, err
 		}
-		resp, err := c.Get(ctx, key, clientv3.WithKeysOnly())
+		resp, err := c.Get(ctx, key)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if len(resp.Kvs) == 0 || resp.Kvs[0].CreateRevision != kv.CreateRevision {
-			return nil
+		var kv *mvccpb.KeyValue
+		if len(resp.Kvs) > 0 {
+			kv = resp.Kvs[0]
+		}
+		if changed(kv) {
+			return kv, nil
 		}
 		rev = resp.Header.Revision
 	}
+}
+
+// waitGone waits until a key that was read at a revision is deleted. A later key
+// with the same name is another one.
+func waitGone(ctx context.Context, c *clientv3.Client, kv *mvccpb.KeyValue, rev int64) error {
+	_, err := waitChange(ctx, c, string(kv.Key), rev, clientv3.WithFilterPut(), func(now *mvccpb.KeyValue) bool {
+		return now.GetCreateRevision() != kv.CreateRevision
+	})
+	return err
 }
