@@ -103,6 +103,21 @@ func TestAckRefusedAfterALostAnswer(t *testing.T) {
 	})
 }
 
+// While etcd refuses the list of the queue, Work begins again with another lease. Without permission it returns.
+func TestRefusedListOfTheQueue(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		p := r.process(t, Config{})
+		p.enqueue(t, "letter")
+		busy := r.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCTimeout) })
+		w := p.work(t, 1, nil)
+		time.Sleep(time.Minute)
+		busy.Remove()
+		w.next(t).answer <- nil
+		r.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+		require.ErrorIs(t, p.Work(t.Context(), 1, func(context.Context, *Job) error { return nil }), rpctypes.ErrPermissionDenied)
+	})
+}
+
 // Work returns even if etcd refuses to take its jobs back; the lease is revoked.
 func TestEndOfWorkIsBounded(t *testing.T) {
 	for name, refusal := range map[string]error{"no space": rpctypes.ErrGRPCNoSpace, "time out": rpctypes.ErrGRPCTimeout} {
