@@ -52,10 +52,7 @@ func (q *Queue) Work(ctx context.Context, places int, handle Handler) error {
 			Name: q.keys.live + workers, Value: workerValue(places, q.cfg.Worker), Holders: math.MaxInt,
 			TTL: q.cfg.TTL, Margin: q.cfg.Margin,
 		}, func(ctx context.Context, term *leaderelection.Term) error {
-			w := &worker{
-				q: q, ctx: ctx, term: term, handle: handle, free: make(chan struct{}, places),
-				lg: lg,
-			}
+			w := &worker{q: q, lg: lg, ctx: ctx, term: term, handle: handle, free: make(chan struct{}, places)}
 			w.mirror = newMirror(int64(term.Lease()), q.cfg, w.returnLate)
 			err := w.serve()
 			again = term.Err() == nil && transient(err)
