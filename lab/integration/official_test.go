@@ -26,8 +26,8 @@ func read(t *testing.T, c *clientv3.Client, key string) string {
 	return string(resp.Kvs[0].Value)
 }
 
-// goes runs f in the background, and returns when the session's key is in the queue.
-func goes(t *testing.T, c *clientv3.Client, p program, prefix string, f func() error) <-chan error {
+// queued runs f in the background, and returns when the session's key is in the queue.
+func queued(t *testing.T, c *clientv3.Client, p program, prefix string, f func() error) <-chan error {
 	t.Helper()
 	result := make(chan error, 1)
 	go func() { result <- f() }()
@@ -52,7 +52,7 @@ func TestLocksAreShared(t *testing.T) {
 		require.Equal(t, fmt.Sprintf("%s/%x", prefix, holder.lease), held.Key())
 		require.Equal(t, waiter.locked, wanted.TryLock(ctx))
 
-		waiting := goes(t, c, waiter, prefix, func() error { return wanted.Lock(ctx) })
+		waiting := queued(t, c, waiter, prefix, func() error { return wanted.Lock(ctx) })
 		requireNothingYet(t, waiting)
 		done, err := holder.put(ctx, held, prefix+" guarded", "1")
 		require.NoError(t, err)
@@ -63,7 +63,7 @@ func TestLocksAreShared(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, done)
 
-		waiting = goes(t, c, holder, prefix, func() error { return held.Lock(ctx) })
+		waiting = queued(t, c, holder, prefix, func() error { return held.Lock(ctx) })
 		requireNothingYet(t, waiting)
 		_, err = c.Revoke(ctx, clientv3.LeaseID(waiter.lease))
 		require.NoError(t, err)
@@ -149,7 +149,7 @@ func TestElectionsAreShared(t *testing.T) {
 		office, next := first.election(prefix), second.election(prefix)
 		require.NoError(t, office.Campaign(ctx, "first"))
 		requireSeen("first")
-		waiting := goes(t, connect(t), second, prefix, func() error { return next.Campaign(ctx, "second") })
+		waiting := queued(t, connect(t), second, prefix, func() error { return next.Campaign(ctx, "second") })
 		requireNothingYet(t, waiting)
 		require.NoError(t, office.Proclaim(ctx, "first still"))
 		requireSeen("first still")
@@ -160,8 +160,8 @@ func TestElectionsAreShared(t *testing.T) {
 	})
 }
 
-// Programs of both kinds move amounts between accounts, and none is lost.
-func TestTransfers(t *testing.T) {
+// Programs of both kinds move amounts between accounts.
+func TestTransfersLoseNothing(t *testing.T) {
 	t.Parallel()
 	const accounts, programs, transfers = 4, 6, 15
 	for level, name := range []string{"SerializableSnapshot", "Serializable", "RepeatableReads"} {

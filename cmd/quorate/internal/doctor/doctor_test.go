@@ -137,7 +137,7 @@ func awaitNoLeader(t *testing.T, m *lab.Member) {
 func TestFaultsOfMembers(t *testing.T) {
 	cluster := start(t, lab.Config{})
 	everything := clientv3.Config{Endpoints: cluster.Endpoints()}
-	recover := func(t *testing.T) {
+	restore := func(t *testing.T) {
 		t.Helper()
 		cluster.Heal()
 		for _, m := range cluster.Members() {
@@ -167,7 +167,7 @@ func TestFaultsOfMembers(t *testing.T) {
 	t.Run("killed", func(t *testing.T) {
 		m := follower(t)
 		require.NoError(t, m.Kill())
-		defer recover(t)
+		defer restore(t)
 		report := examine(t, testTimeout, everything)
 		requireCodes(t, report, "error closed "+m.Name(), "warning redundancy") // the lab has a link before each member
 		assert.Equal(t, []string{m.Endpoint()}, at(report, "closed"))
@@ -177,7 +177,7 @@ func TestFaultsOfMembers(t *testing.T) {
 	t.Run("frozen", func(t *testing.T) {
 		m := follower(t)
 		require.NoError(t, m.Stop())
-		defer recover(t)
+		defer restore(t)
 		report := examine(t, brief, everything)
 		requireCodes(t, report, "error silent "+m.Name(), "warning redundancy")
 		assert.Equal(t, []string{m.Endpoint()}, at(report, "silent"))
@@ -192,7 +192,7 @@ func TestFaultsOfMembers(t *testing.T) {
 	t.Run("partitioned", func(t *testing.T) {
 		m := follower(t)
 		cluster.Isolate(m)
-		defer recover(t)
+		defer restore(t)
 		awaitNoLeader(t, m)
 		requireCodes(t, examine(t, testTimeout, everything), "error cut-off "+m.Name(), "warning redundancy")
 	})
@@ -205,7 +205,7 @@ func TestFaultsOfMembers(t *testing.T) {
 				want = append(want, "error closed "+other.Name())
 			}
 		}
-		defer recover(t)
+		defer restore(t)
 		awaitNoLeader(t, m)
 		requireCodes(t, examine(t, testTimeout, everything), want...)
 	})
