@@ -194,8 +194,9 @@ func (c *Client) inspectWatches(o introspect.Options, into *introspect.Watches) 
 }
 
 func (c *Client) inspectLeases(o introspect.Options, into *introspect.Leases) {
-	var engines []*lease.Engine
-	for _, l := range c.lessors.all() {
+	lessors := c.lessors.all()
+	engines := make([]*lease.Engine, 0, len(lessors))
+	for _, l := range lessors {
 		engines = append(engines, l.engine)
 	}
 	lease.Inspect(engines, o, into)

@@ -3,6 +3,7 @@ package channel
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"sync/atomic"
@@ -215,7 +216,7 @@ func (c *client) lastUnary(ctx context.Context, method string, req, reply any, c
 // named replaces a bare io.EOF, with which gRPC 1.85 ends a call that a server has refused before it read it, and whose
 // connection is lost before gRPC has sent it again.
 func (c *client) named(a *attempt, err error) error {
-	if err != io.EOF {
+	if !errors.Is(err, io.EOF) {
 		return err
 	}
 	return status.Errorf(codes.Unavailable, "the connection to %s was lost before the request was sent", c.name(a.endpoint()))

@@ -19,7 +19,7 @@ type standing struct {
 // Inspect adds the leases of engines to a report. It shows those with the least time left, up to the limit of o.
 func Inspect(engines []*Engine, o introspect.Options, into *introspect.Leases) {
 	now := time.Now()
-	var all []standing
+	all := make([]standing, 0, len(engines))
 	for _, e := range engines {
 		e.mu.Lock()
 		all = append(all, e.machine.standings(now)...)
