@@ -214,7 +214,7 @@ func TestSpanOfAnUnknownOutcome(t *testing.T) {
 // A read has no outcome, whatever its error is.
 func TestSpanOfAFailedRead(t *testing.T) {
 	traced(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *clientv3.Client, r *rig) {
-		cluster.On("Range", func(call *fakeetcd.Call) { _ = call.Hold(nil) })
+		cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, call.Hold(nil)) })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := c.Get(ctx, "k")
